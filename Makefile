@@ -1,0 +1,32 @@
+# Everything Ferment needs to be built, run and checked. `make run` and
+# `make test` work on a machine that has Go, make and git, and nothing else.
+
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+.PHONY: build run test check bench proto
+
+build: ## bin/ferment and bin/plugins/*
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ferment ./host
+	$(GO) build -trimpath -ldflags '-s -w' -o bin/plugins/ ./plugins/...
+
+run: build ## the tour: one plan over real plugins, with an engine killed on the way
+	$(GO) run ./examples/tour
+
+test: build ## the whole test suite
+	$(GO) test -timeout 15m ./...
+
+check: build ## formatting, vet, lint, the configuration and the plans of this repository
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "gofmt would change: $$unformatted"; exit 1; }
+	$(GO) vet ./...
+	.ci/lint
+	bin/ferment validate --strict
+	bin/ferment fmt --check
+	bin/ferment check examples/plans/*.edn
+
+bench: build ## ratios against the peers, measured in the same run
+	cd host/bench && $(GO) run . $(BENCH)
+
+proto: ## generated code of the wire contract
+	sh sdk/wire/pluginv1/gen.sh
