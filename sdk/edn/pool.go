@@ -1,0 +1,50 @@
+package edn
+
+import "sync"
+
+// The pools keep scratch memory between calls; no result ever points into it.
+var (
+	bufferPool = sync.Pool{New: func() any { return &buffer{b: make([]byte, 0, 2048)} }}
+	readerPool = sync.Pool{New: func() any {
+		return &reader{stack: make([]Value, 0, 128), frames: make([]frame, 0, 16)}
+	}}
+)
+
+// Scratch beyond these sizes is left to the garbage collector.
+const (
+	maxPooledBytes  = 64 << 10
+	maxPooledValues = 1024
+	maxPooledFrames = MaxDepth
+)
+
+type buffer struct{ b []byte }
+
+// withCanonical calls f with the canonical bytes of v, which are valid only
+// during the call.
+func withCanonical(v *Value, f func([]byte)) {
+	buf := bufferPool.Get().(*buffer)
+	out := appendValue(buf.b[:0], v)
+	f(out)
+	if cap(out) <= maxPooledBytes {
+		buf.b = out
+	}
+	bufferPool.Put(buf)
+}
+
+// newReader returns a reader for s with empty stacks.
+func newReader(s string, lim Limits) *reader {
+	r := readerPool.Get().(*reader)
+	*r = reader{s: s, lim: lim, watch: -1, stack: r.stack[:0], frames: r.frames[:0]}
+	return r
+}
+
+// release gives the stacks back, without anything that they held.
+func (r *reader) release() {
+	if cap(r.stack) > maxPooledValues || cap(r.frames) > maxPooledFrames {
+		return
+	}
+	clear(r.stack[:max(r.high, len(r.stack))])
+	clear(r.frames[:cap(r.frames)])
+	*r = reader{stack: r.stack[:0], frames: r.frames[:0]}
+	readerPool.Put(r)
+}

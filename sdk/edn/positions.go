@@ -1,0 +1,209 @@
+package edn
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"unicode/utf8"
+)
+
+// Positions says where each form of a text stands. It is immutable and keeps
+// the text.
+type Positions struct {
+	text string
+	root Value
+	tree posNode
+
+	index sync.Once
+	lines []int // offsets of the first byte of each line
+}
+
+// posNode is the place of a form. Its kids run parallel to the elements of the
+// value, for a map to alternating keys and values; a tagged literal has one.
+type posNode struct {
+	start, end uint32
+	kids       []posNode
+}
+
+// ReadWithPositions is Read with the place of every form. It needs up to as
+// much memory again as the value.
+func ReadWithPositions(b []byte, opts ...Option) (Value, *Positions, error) {
+	set := newSettings(opts)
+	if len(b) > set.limits.Bytes {
+		_, err := Read(b, opts...)
+		return Value{}, nil, err
+	}
+	s := string(b)
+	tree := &posTree{}
+	r := newReader(s, set.limits)
+	r.tree, r.observed = tree, true
+	r.run()
+	if f := r.verdict(); f != nil {
+		return Value{}, nil, r.explain(f, s, &set)
+	}
+	return r.root, &Positions{text: s, root: r.root, tree: tree.stack[0]}, nil
+}
+
+// At returns where the value at path stands. A step is the key of a map, the
+// index in a list or vector, or the member of a set; tags are looked through. An
+// empty path is the whole form.
+func (p *Positions) At(path ...Value) (Span, bool) {
+	node, _, ok := p.find(path)
+	if !ok {
+		return Span{}, false
+	}
+	return p.span(node), true
+}
+
+// KeyAt returns where the key that is the last step of path stands. It finds
+// nothing if that step is not the key of a map.
+func (p *Positions) KeyAt(path ...Value) (Span, bool) {
+	if len(path) == 0 {
+		return Span{}, false
+	}
+	node, v, ok := p.find(path[:len(path)-1])
+	if !ok {
+		return Span{}, false
+	}
+	node, v = lookThrough(node, v)
+	if v.kind != KindMap {
+		return Span{}, false
+	}
+	i := findEntry(entries(v.elems()), &path[len(path)-1])
+	if i < 0 {
+		return Span{}, false
+	}
+	return p.span(&node.kids[2*i]), true
+}
+
+func (p *Positions) find(path []Value) (*posNode, Value, bool) {
+	node, v := &p.tree, p.root
+	for i := range path {
+		node, v = lookThrough(node, v)
+		at := childIndex(&v, &path[i])
+		if at < 0 {
+			return nil, Value{}, false
+		}
+		node, v = &node.kids[at], v.elems()[at]
+	}
+	return node, v, true
+}
+
+func lookThrough(node *posNode, v Value) (*posNode, Value) {
+	for v.kind == KindTagged {
+		node, v = &node.kids[0], v.tagged().val
+	}
+	return node, v
+}
+
+// childIndex returns the index in the elements of v of what step leads to, or -1.
+func childIndex(v, step *Value) int {
+	switch v.kind {
+	case KindMap:
+		if i := findEntry(entries(v.elems()), step); i >= 0 {
+			return 2*i + 1
+		}
+	case KindList, KindVector:
+		if i, ok := step.AsInt(); ok && i >= 0 && i < int64(v.num) {
+			return int(i)
+		}
+	case KindSet:
+		elems := v.elems()
+		i, found := slices.BinarySearchFunc(elems, *step, func(a, b Value) int { return compare(&a, &b) })
+		if found {
+			return i
+		}
+	}
+	return -1
+}
+
+func (p *Positions) span(node *posNode) Span {
+	return Span{p.position(int(node.start)), p.position(int(node.end))}
+}
+
+// position is positionAt by an index of the lines, which is made when the first
+// place is asked for: a plan with many findings asks for hundreds.
+func (p *Positions) position(offset int) Position {
+	p.index.Do(func() {
+		p.lines = []int{0}
+		for at := 0; ; {
+			end := lineEnd(p.text, at)
+			if end == len(p.text) {
+				return
+			}
+			at = end + 1
+			if p.text[end] == '\r' && at < len(p.text) && p.text[at] == '\n' {
+				at++
+			}
+			p.lines = append(p.lines, at)
+		}
+	})
+	offset = min(offset, len(p.text))
+	line, found := slices.BinarySearch(p.lines, offset)
+	if !found {
+		line--
+	}
+	start := p.lines[line]
+	if start == 0 && strings.HasPrefix(p.text, byteOrderMark) {
+		start = min(len(byteOrderMark), offset)
+	}
+	return Position{Line: line + 1, Column: 1 + utf8.RuneCountInString(p.text[start:offset]), Offset: offset}
+}
+
+// posTree collects the places of forms while a reader runs.
+type posTree struct {
+	stack []posNode // forms of the open collections
+	bases []int     // where on the stack each open collection or tag begins
+	kids  []posNode // parts of the form just closed
+}
+
+func (t *posTree) open() { t.bases = append(t.bases, len(t.stack)) }
+
+// add notes a form that ended, with the parts of the last closed collection.
+func (t *posTree) add(start, end int) {
+	t.stack = append(t.stack, posNode{start: uint32(start), end: uint32(end), kids: t.kids})
+	t.kids = nil
+}
+
+// drop forgets a discarded form.
+func (t *posTree) drop() { t.kids = nil }
+
+// close ends a collection.
+func (t *posTree) close() {
+	base := t.pop()
+	t.kids = slices.Clone(t.stack[base:])
+	t.stack = t.stack[:base]
+}
+
+// closeTag ends a tag around the form from start to end. Instants and UUIDs have
+// no parts.
+func (t *posTree) closeTag(start, end int, hasPart bool) {
+	t.pop()
+	inner := posNode{start: uint32(start), end: uint32(end), kids: t.kids}
+	t.kids = nil
+	if hasPart {
+		t.kids = []posNode{inner}
+	}
+}
+
+func (t *posTree) pop() int {
+	base := t.bases[len(t.bases)-1]
+	t.bases = t.bases[:len(t.bases)-1]
+	return base
+}
+
+// sort puts the elements of the innermost open collection into canonical order,
+// and their places with them. Stride is 2 for a map.
+func (t *posTree) sort(elems []Value, stride int) {
+	places := t.stack[t.bases[len(t.bases)-1]:]
+	order := make([]int, len(elems)/stride)
+	for i := range order {
+		order[i] = i * stride
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return compare(&elems[a], &elems[b]) })
+	oldElems, oldPlaces := slices.Clone(elems), slices.Clone(places)
+	for i, from := range order {
+		copy(elems[i*stride:(i+1)*stride], oldElems[from:])
+		copy(places[i*stride:(i+1)*stride], oldPlaces[from:])
+	}
+}

@@ -1,0 +1,28 @@
+package edn_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// VAL-016: one line for people, an excerpt with a mark, and data for machines.
+func TestSyntaxErrorGolden(t *testing.T) {
+	text := "{:nodes [{:id :best\n          :input {:prompt \"a\"}\n          :input {:prompt \"b\"}}]}"
+	_, err := edn.ReadString(text, edn.WithSource("plan.edn"))
+	var syntax *edn.SyntaxError
+	require.True(t, errors.As(err, &syntax))
+	assert.Equal(t, strings.Join([]string{
+		`plan.edn:3:11: duplicate key :input (first at 2:11) in [:nodes 0]`,
+		`   3 |           :input {:prompt "b"}}]}`,
+		`     |           ^`,
+	}, "\n"), syntax.Error()+"\n"+syntax.Excerpt())
+	want := edn.MustRead(`{:code :duplicate-key :line 3 :column 11 :offset 61 :path [:nodes 0]
+	  :message "duplicate key :input (first at 2:11)" :first {:line 2 :column 11} :hint "merge the two values or rename one key"}`)
+	assert.Equal(t, want.String(), syntax.Value().String())
+}

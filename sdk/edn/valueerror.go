@@ -1,0 +1,65 @@
+package edn
+
+import "strconv"
+
+// ValueError says why a value could not be made. Code is one of the codes of
+// SyntaxError, such as "invalid-name".
+type ValueError struct {
+	Kind    Kind
+	Code    string
+	Message string
+}
+
+// Error returns "edn: make <kind>: <message>".
+func (e *ValueError) Error() string { return "edn: make " + e.Kind.String() + ": " + e.Message }
+
+func depthError(k Kind) *ValueError {
+	return &ValueError{Kind: k, Code: "limit-depth", Message: "nested deeper than " + strconv.Itoa(MaxDepth)}
+}
+
+// must unwraps a constructor's result for callers that promised a valid argument.
+func must(v Value, err error) Value {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// MustFloat is Float for numbers known to be finite; it panics otherwise.
+func MustFloat(f float64) Value { return must(Float(f)) }
+
+// MustDecimal is ParseDecimal for literals; it panics if s is no decimal.
+func MustDecimal(s string) Value { return must(ParseDecimal(s)) }
+
+// MustString is String for text known to be valid UTF-8; it panics otherwise.
+func MustString(s string) Value { return must(String(s)) }
+
+// MustChar is Char for valid code points; it panics otherwise.
+func MustChar(r rune) Value { return must(Char(r)) }
+
+// MustKeyword is Keyword for literals; it panics if name is no keyword name.
+func MustKeyword(name string) Value { return must(Keyword(name)) }
+
+// K is MustKeyword under a short name, for literals in code.
+func K(name string) Value { return must(Keyword(name)) }
+
+// MustSymbol is Symbol for literals; it panics if name is no symbol name.
+func MustSymbol(name string) Value { return must(Symbol(name)) }
+
+// MustSet is Set for members known to be distinct; it panics otherwise.
+func MustSet(members ...Value) Value { return must(Set(members)) }
+
+// MustMap makes a map of alternating keys and values. It panics on an odd
+// number of arguments and on equal keys.
+func MustMap(keysAndValues ...Value) Value {
+	if len(keysAndValues)%2 != 0 {
+		panic(&ValueError{Kind: KindMap, Code: "odd-map", Message: "odd number of keys and values"})
+	}
+	return must(mapOf(append([]Value(nil), keysAndValues...)))
+}
+
+// MustTagged is Tagged for literals; it panics if the tag or its value is refused.
+func MustTagged(tag string, v Value) Value { return must(Tagged(tag, v)) }
+
+// MustRead is ReadString for literals; it panics if the text is refused.
+func MustRead(text string) Value { return must(ReadString(text)) }
