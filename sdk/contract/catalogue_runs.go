@@ -1,0 +1,87 @@
+package contract
+
+// runErrors are the failures of the queue, of runs, their streams and records.
+func runErrors() []Row {
+	return []Row{
+		row("queue/disabled", ClassFinal, SourceHost, false, 503,
+			"this daemon takes no accepted requests", "ask for :response/type :value"),
+		row("queue/job-not-found", ClassFinal, SourceRequest, false, 404, "there is no such job", ""),
+		row("queue/invalid-transition", ClassFinal, SourceRequest, false, 409,
+			"the job is in no state that allows this", "the status of the job says where it is"),
+		row("queue/deadline-exceeded", ClassFinal, SourceRequest, false, 504,
+			"the job passed its deadline", "allow more time with :deadline-ms"),
+
+		row("run/not-found", ClassFinal, SourceRequest, false, 404, "there is no such run", ""),
+		row("run/suspended", ClassFinal, SourceRequest, false, 409,
+			"the run waits for a decision", "`ferment runs show` lists the open questions"),
+		row("run/poison", ClassFinal, SourceRequest, false, 409,
+			"the run was active in several crashes of the host and is held back", "`ferment runs show` has its history"),
+		row("run/not-resumable", ClassFinal, SourceRequest, false, 409, "the run cannot be resumed", "`ferment runs show` says why"),
+		row("run/decision-required", ClassFinal, SourceRequest, false, 409,
+			"the run needs a decision for each open question", "`ferment runs show` lists them"),
+		row("run/evaluator-unknown", ClassFinal, SourceRequest, false, 409,
+			"the run was recorded by an evaluator that this host does not have", "resume it with the version in the details"),
+		row("run/decision-invalid", ClassFinal, SourceRequest, false, 422,
+			"the decision does not fit the question", "`ferment runs show` lists what may be decided"),
+
+		row("idempotency/invalid-key", ClassFinal, SourceRequest, false, 400,
+			"the idempotency key is malformed or given twice", "use 1 to 128 visible ASCII characters"),
+		row("idempotency/mismatch", ClassFinal, SourceRequest, false, 422,
+			"the idempotency key was used for another request", "use one key for one request"),
+		row("idempotency/exhausted", ClassFinal, SourceRequest, false, 409,
+			"the run behind the idempotency key failed for good", "use a new key"),
+
+		row("stream/bad-cursor", ClassFinal, SourceRequest, false, 400,
+			"the cursor belongs to another run or is malformed", "connect without the cursor"),
+		row("stream/cursor-ahead", ClassFinal, SourceRequest, false, 409,
+			"the cursor is beyond the last event", "connect without the cursor"),
+		row("stream/gone", ClassFinal, SourceRequest, false, 410, "the events are no longer kept", "connect without the cursor"),
+		row("stream/too-many-subscribers", ClassFinal, SourceRequest, true, 429,
+			"the run has as many readers as it may have", "try again later"),
+
+		row("journal/unavailable", ClassFinal, SourceHost, true, 503,
+			"the journal cannot record; nothing was done", "try again later"),
+		row("journal/full", ClassFinal, SourceHost, true, 503,
+			"the journal has no room; nothing was done", "free space in the data directory"),
+		row("journal/fenced", ClassFinal, SourceHost, false, 409,
+			"another host owns the run now", "ask the host that `ferment runs show` names"),
+
+		row("replay/miss", ClassFinal, SourceRequest, false, 409,
+			"the replay asks for something that the record does not have", "the details show both sides"),
+		row("replay/values-purged", ClassFinal, SourceRequest, false, 410, "the recorded values are no longer kept", ""),
+	}
+}
+
+// sessionErrors are the failures of sessions, their variables and of
+// conversations.
+func sessionErrors() []Row {
+	return []Row{
+		row("session/not-found", ClassFinal, SourceRequest, false, 404, "there is no such session", ""),
+		row("session/invalid-id", ClassFinal, SourceRequest, false, 400,
+			"the session id is malformed", "use 1 to 128 of A-Z a-z 0-9 . _ : -"),
+		row("session/version-conflict", ClassFinal, SourceRequest, true, 409,
+			"the session changed since it was read", "read it again"),
+		row("session/store-unavailable", ClassFinal, SourceHost, true, 503, "the store of sessions cannot be reached", "try again later"),
+
+		row("session.vars/invalid-key", ClassStop, SourceRequest, false, 400, "the key of a session variable is malformed", "the details list each key"),
+		row("session.vars/key-namespace-required", ClassStop, SourceRequest, false, 400,
+			"the key of a session variable has no namespace", "the details list each key"),
+		row("session.vars/key-namespace-forbidden", ClassStop, SourceRequest, false, 422,
+			"the namespace of a session variable may not be used", "the details list each key"),
+		row("session.vars/key-too-long", ClassStop, SourceRequest, false, 422, "the key of a session variable is too long", "the details list each key"),
+		row("session.vars/value-too-large", ClassStop, SourceRequest, false, 422, "a session variable is too large", "the details list each key"),
+		row("session.vars/limit-exceeded", ClassStop, SourceRequest, false, 409, "the session has as many variables as it may have", "delete some"),
+		row("session.vars/session-frozen", ClassStop, SourceRequest, false, 409, "the session is frozen", "thaw it first"),
+		row("session.vars/policy-read-forbidden", ClassStop, SourceRequest, false, 403, "the policy denies reading a session variable", "the details list each key"),
+		row("session.vars/policy-write-forbidden", ClassStop, SourceRequest, false, 403, "the policy denies writing a session variable", "the details list each key"),
+		row("session.vars/policy-delete-forbidden", ClassStop, SourceRequest, false, 403, "the policy denies deleting a session variable", "the details list each key"),
+
+		row("conversation/not-found", ClassStop, SourceRequest, false, 404, "there is no such conversation", ""),
+		row("conversation/turn-not-in-path", ClassStop, SourceRequest, false, 404, "the turn is not on the path of the conversation", "read it again"),
+		row("conversation/span-not-in-turn", ClassStop, SourceRequest, false, 404, "the turn has no such alternative", "read it again"),
+		row("conversation/invalid-message", ClassStop, SourceRequest, false, 400, "the message is malformed", "correct it at the path in the details"),
+		row("conversation/too-large", ClassStop, SourceRequest, false, 413, "the conversation is beyond its limit", "fork it or truncate it"),
+		row("conversation/conflict", ClassRetry, SourceRequest, true, 409, "the conversation changed since it was read", "read it again"),
+		row("conversation/store-failed", ClassRetry, SourceHost, true, 503, "the store of conversations failed", "try again later"),
+	}
+}

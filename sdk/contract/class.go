@@ -1,0 +1,116 @@
+package contract
+
+import "strings"
+
+// Class says what may follow a failed attempt.
+type Class uint8
+
+// The classes of the catalogue.
+const (
+	// ClassNone marks outcomes that are never an answer, such as a lost race.
+	ClassNone Class = iota
+	// ClassRetry allows another try of the same executor.
+	ClassRetry
+	// ClassSwitch allows the next executor.
+	ClassSwitch
+	// ClassRepair allows the same executor again, told what was wrong.
+	ClassRepair
+	// ClassStop ends the node unless its type is named in a switch-on set.
+	ClassStop
+	// ClassFinal, written stop!, ends the node; no switch-on set can change it.
+	ClassFinal
+)
+
+var classNames = [...]string{"none", "retry", "switch", "repair", "stop", "stop!"}
+
+// String returns the name of the class as it stands in data, without a colon.
+func (c Class) String() string {
+	if int(c) < len(classNames) {
+		return classNames[c]
+	}
+	return "invalid"
+}
+
+// ParseClass reads the name of a class, with or without a leading colon.
+func ParseClass(name string) (Class, bool) {
+	name = strings.TrimPrefix(name, ":")
+	for i, n := range classNames {
+		if n == name {
+			return Class(i), true
+		}
+	}
+	return ClassNone, false
+}
+
+// Source says whose fault a failure is. Only failures of [SourcePlugin] count
+// against the health of a plugin.
+type Source uint8
+
+// The sources of a failure. The zero value means that it is not known.
+const (
+	// SourceRequest is whoever sent the request.
+	SourceRequest Source = iota + 1
+	// SourceHost is the ferment process, its configuration or its machine.
+	SourceHost
+	// SourcePlugin is the plugin process.
+	SourcePlugin
+	// SourceDownstream is what a plugin depends on, such as a model server.
+	SourceDownstream
+)
+
+var sourceNames = [...]string{"unknown", "request", "host", "plugin", "downstream"}
+
+// String returns the name of the source as it stands in data, without a colon.
+func (s Source) String() string {
+	if int(s) < len(sourceNames) {
+		return sourceNames[s]
+	}
+	return "invalid"
+}
+
+// ParseSource reads the name of a source, with or without a leading colon.
+func ParseSource(name string) (Source, bool) {
+	name = strings.TrimPrefix(name, ":")
+	for i, n := range sourceNames[1:] {
+		if n == name {
+			return Source(i + 1), true
+		}
+	}
+	return 0, false
+}
+
+// SourceSet is a set of sources.
+type SourceSet uint8
+
+// Sources makes a set.
+func Sources(members ...Source) SourceSet {
+	var s SourceSet
+	for _, m := range members {
+		s |= 1 << m
+	}
+	return s
+}
+
+// Has reports whether source is a member.
+func (s SourceSet) Has(source Source) bool { return s&(1<<source) != 0 }
+
+// List returns the members in the order request, host, plugin, downstream.
+func (s SourceSet) List() []Source {
+	var list []Source
+	for m := SourceRequest; m <= SourceDownstream; m++ {
+		if s.Has(m) {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// GateSource returns the source of a gate failure: a model or an agent that
+// answers badly is a matter of what stands behind the plugin, for every other
+// kind of capability the plugin computed the answer itself.
+func GateSource(capKind string) Source {
+	if capKind == "llm" || capKind == "agent" {
+		return SourceDownstream
+	}
+	return SourcePlugin
+}

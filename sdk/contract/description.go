@@ -1,0 +1,182 @@
+package contract
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Needs are what the process of a plugin may need to compute its answers,
+// sorted.
+func Needs() []string { return slices.Clone(needNames) }
+
+var needNames = []string{"fs/read", "fs/write", "net/connect", "net/loopback", "process/run", "process/self"}
+
+// Description is what a plugin says about itself.
+type Description struct {
+	Name, Version string
+	Capabilities  []Capability
+	// Schemas are the schemas that the plugin brings, by name.
+	Schemas map[string]edn.Value
+	// ConfigSchema is a map of :config/v and :config/schema, nil if the plugin
+	// takes no configuration.
+	ConfigSchema edn.Value
+	// Needs are what its process needs besides the effects of its capabilities.
+	Needs []string
+	// Features are the optional parts of the protocol that it understands.
+	Features []string
+	// Limits is a map of what the process can take, nil if it says nothing.
+	Limits edn.Value
+}
+
+// ParseDescription reads the description of a plugin. Keys that this version
+// does not know are ignored, so that newer plugins work; within the metadata of
+// a capability they are refused. The error is an [*Error] of type
+// capability/invalid-metadata that lists every missing and every invalid field
+// of all capabilities.
+func ParseDescription(v edn.Value) (Description, error) {
+	var m metadata
+	s := site{metadata: &m, v: v}
+	if v.Kind() != edn.KindMap {
+		s.wrong(edn.Value{}, "is no map", kMap, v)
+		return Description{}, m.err("a plugin")
+	}
+	d := Description{
+		Name:         s.text("plugin/name", ""),
+		Version:      s.text("plugin/version", DefaultVersion),
+		Schemas:      s.schemas(),
+		ConfigSchema: s.config(),
+		Needs:        s.names("plugin/needs", needNames, []string{}),
+		Features:     s.features(),
+	}
+	if !v.HasKey("plugin/name") {
+		s.miss("plugin/name")
+	}
+	if limits, found := s.inner("limits"); found {
+		d.Limits = limits.v
+	}
+	d.Capabilities = s.capabilities()
+	if err := m.err(fmt.Sprintf("plugin %q", d.Name)); err != nil {
+		return Description{}, err
+	}
+	return d, nil
+}
+
+func (s site) capabilities() []Capability {
+	key := edn.K("capabilities")
+	v, found := s.v.Get(key)
+	if !found {
+		s.miss("capabilities")
+		return nil
+	}
+	if v.Kind() != edn.KindVector && v.Kind() != edn.KindList {
+		s.wrong(key, "is no vector of capabilities", edn.Vector(edn.K("vector"), kMap), v)
+		return nil
+	}
+	var all []Capability
+	seen := make(map[string]bool)
+	for i, form := range v.All() {
+		at := append(s.path(key), i)
+		c := s.capability(form, at)
+		if seen[c.ID] && c.ID != "" {
+			site{metadata: s.metadata, at: at}.wrong(kCapID, "is the id of an earlier capability", edn.Value{}, edn.K(c.ID))
+		}
+		seen[c.ID] = true
+		all = append(all, c)
+	}
+	return all
+}
+
+func (s site) schemas() map[string]edn.Value {
+	in, found := s.inner("schemas")
+	if !found {
+		return nil
+	}
+	all := make(map[string]edn.Value, in.v.Len())
+	for key, spec := range in.v.Entries() {
+		name, ok := key.AsKeyword()
+		if !ok {
+			in.wrong(edn.Value{}, "has a name that is no keyword", kKeyword, key)
+			continue
+		}
+		all[name] = spec
+	}
+	return all
+}
+
+func (s site) config() edn.Value {
+	in, found := s.inner("config")
+	if !found {
+		return edn.Nil()
+	}
+	if n, _ := in.v.Key("config/v").AsInt(); n != 1 {
+		in.wrong(edn.K("config/v"), "is no version that is understood here", edn.Int(1), in.v.Key("config/v"))
+	}
+	if in.v.Key("config/schema").IsNil() {
+		in.miss("config/schema")
+	}
+	return in.v
+}
+
+// features reads a collection of strings or keywords.
+func (s site) features() []string {
+	key := edn.K("features")
+	v, found := s.v.Get(key)
+	if !found {
+		return nil
+	}
+	var names []string
+	for member := range v.Elems() {
+		name, ok := member.AsString()
+		if !ok {
+			name, ok = member.AsKeyword()
+		}
+		if !ok {
+			s.wrong(key, "has a feature that is no string", kString, member)
+			continue
+		}
+		names = append(names, name)
+	}
+	if !isColl(v) {
+		s.wrong(key, "is no set of strings", edn.Vector(edn.K("set"), kString), v)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Value returns the description as data.
+func (d Description) Value() edn.Value {
+	var b edn.MapBuilder
+	b.Key("plugin/name", edn.Text(d.Name))
+	b.Key("plugin/version", edn.Text(d.Version))
+	capabilities := make([]edn.Value, len(d.Capabilities))
+	for i, c := range d.Capabilities {
+		capabilities[i] = c.Value()
+	}
+	b.Key("capabilities", edn.Vector(capabilities...))
+	if len(d.Schemas) > 0 {
+		var schemas edn.MapBuilder
+		for name, spec := range d.Schemas {
+			schemas.Key(name, spec)
+		}
+		b.Key("schemas", schemas.Map())
+	}
+	if !d.ConfigSchema.IsNil() {
+		b.Key("config", d.ConfigSchema)
+	}
+	if len(d.Needs) > 0 {
+		b.Key("plugin/needs", edn.Keywords(d.Needs...))
+	}
+	if len(d.Features) > 0 {
+		features := make([]edn.Value, len(d.Features))
+		for i, f := range d.Features {
+			features[i] = edn.Text(f)
+		}
+		b.Key("features", edn.SetOf(features...))
+	}
+	if !d.Limits.IsNil() {
+		b.Key("limits", d.Limits)
+	}
+	return b.Map()
+}

@@ -1,0 +1,276 @@
+package contract
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Limits of an error in data. A longer message is cut, deeper causes are left
+// out.
+const (
+	MaxMessage    = 500 // code points of a message or a hint
+	MaxCauseDepth = 8   // causes behind one error
+)
+
+// Error is a failure as every boundary knows it. Only Type is required. Its
+// With methods return copies, so an Error that others may hold is never
+// changed.
+type Error struct {
+	// Type is a name of the catalogue, or of a plugin's own namespace, without
+	// a colon.
+	Type string
+	// Message is one sentence: what failed, on what, and why.
+	Message string
+	// Retryable says whether the caller may send the same request again with
+	// hope. The evaluator never looks at it.
+	Retryable bool
+	// Class decides what the evaluator does next.
+	Class Class
+	// Source says whose fault it is.
+	Source Source
+	// Where is a map out of :at :run :path :node :cap/id :attempt :line :column.
+	Where edn.Value
+	// Details is a map with what a program needs to act on the failure.
+	Details edn.Value
+	// Hint is the next step of whoever reads the error.
+	Hint string
+	// Cause is the failure behind this one.
+	Cause *Error
+
+	// Op and Object say what was being done to what. They lead the message.
+	Op, Object string
+	// Err is the Go error behind this one. It never leaves the process.
+	Err error
+}
+
+// Errorf makes an error of the type, with class, source, retryability and hint
+// of the catalogue. A wrapped error (%w) becomes Err, and Cause too if it is an
+// [*Error]. A type that the catalogue does not have counts as a plugin's own.
+func Errorf(typ, format string, args ...any) *Error {
+	err := fmt.Errorf(format, args...)
+	r := rowOf(ResolveAlias(typ))
+	e := &Error{
+		Type:      r.Type,
+		Message:   oneLine(err.Error()),
+		Retryable: r.Retryable,
+		Class:     r.Class,
+		Source:    r.Source,
+		Hint:      r.Hint,
+	}
+	switch wrapped := err.(type) {
+	case interface{ Unwrap() error }:
+		e.Err = wrapped.Unwrap()
+	case interface{ Unwrap() []error }:
+		e.Err = errors.Join(wrapped.Unwrap()...)
+	}
+	var cause *Error
+	if errors.As(e.Err, &cause) && cause != nil {
+		e = e.WithCause(cause)
+	}
+	return e
+}
+
+// AsError returns err as an [*Error]: the first one in its chain, else canceled
+// or timeout/hard for the errors of a context, else runtime/internal. Nil stays
+// nil.
+func AsError(err error) *Error {
+	if err == nil {
+		return nil
+	}
+	var e *Error
+	switch {
+	case errors.As(err, &e):
+		return e
+	case errors.Is(err, context.Canceled):
+		return Errorf("canceled", "%w", err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return Errorf("timeout/hard", "%w", err)
+	}
+	return Errorf("runtime/internal", "%w", err)
+}
+
+// Error returns type, message, position and cause in one line.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteByte(':')
+	b.WriteString(e.Type)
+	b.WriteString(": ")
+	b.WriteString(e.FullMessage())
+	if line, column := e.position(); line > 0 {
+		fmt.Fprintf(&b, " at %d:%d", line, column)
+	}
+	if e.Cause != nil && !strings.Contains(e.Message, e.Cause.Message) {
+		b.WriteString(": ")
+		b.WriteString(e.Cause.Error())
+	}
+	return b.String()
+}
+
+// FullMessage returns the message behind operation and object. Without a
+// message the help of the catalogue stands in.
+func (e *Error) FullMessage() string {
+	message := e.Message
+	if message == "" {
+		message = rowOf(e.Type).Help
+	}
+	if message == "" {
+		message = "it failed and did not say why"
+	}
+	lead := strings.TrimSpace(e.Op + " " + e.Object)
+	if lead == "" {
+		return oneLine(message)
+	}
+	return oneLine(lead + ": " + message)
+}
+
+// Unwrap makes errors.Is and errors.As reach the Go error and the cause.
+func (e *Error) Unwrap() []error {
+	switch {
+	case e.Err != nil && e.Cause != nil:
+		return []error{e.Err, e.Cause}
+	case e.Err != nil:
+		return []error{e.Err}
+	case e.Cause != nil:
+		return []error{e.Cause}
+	}
+	return nil
+}
+
+// Is reports whether target was made by [OfType] for the type of e.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(ofType)
+	return ok && string(t) == e.Type
+}
+
+type ofType string
+
+func (t ofType) Error() string { return "error of type :" + string(t) }
+
+// OfType returns a target for errors.Is that fits every [*Error] of the type or
+// alias, also one that is the cause of another.
+func OfType(typ string) error { return ofType(ResolveAlias(typ)) }
+
+// HTTPStatus returns the status of an answer that carries e. It is 0 for types
+// that are never an answer.
+func (e *Error) HTTPStatus() int { return rowOf(e.Type).For(e.Source).HTTP }
+
+// neverRetried are the types whose runs are not started again whatever the
+// error says, because the same request would meet the same refusal. Sorted.
+var neverRetried = []string{
+	"auth/forbidden-effect", "effects/invalid-input", "effects/scope-denied", "effects/unsupported-tool", "eval/must-failed",
+	"input/invalid", "invalid-request", "repair/exhausted", "schema/invalid", "unsupported/intent",
+}
+
+// JobRetryable reports whether a whole run may be tried again after e.
+func (e *Error) JobRetryable() bool {
+	_, never := slices.BinarySearch(neverRetried, e.Type)
+	return e.Retryable && !never
+}
+
+func (e *Error) with(change func(*Error)) *Error {
+	c := *e
+	change(&c)
+	return &c
+}
+
+// WithSource returns a copy with the source. Class, retryability and nothing
+// else follow the row of the type for this source, as far as e had the values
+// of the row before.
+func (e *Error) WithSource(s Source) *Error {
+	return e.with(func(c *Error) {
+		r := rowOf(e.Type)
+		before, after := r.For(e.Source), r.For(s)
+		if c.Class == before.Class {
+			c.Class = after.Class
+		}
+		if c.Retryable == before.Retryable {
+			c.Retryable = after.Retryable
+		}
+		c.Source = s
+	})
+}
+
+// WithClass returns a copy with the class.
+func (e *Error) WithClass(class Class) *Error { return e.with(func(c *Error) { c.Class = class }) }
+
+// WithRetryable returns a copy that says whether sending the request again may
+// help.
+func (e *Error) WithRetryable(retryable bool) *Error {
+	return e.with(func(c *Error) { c.Retryable = retryable })
+}
+
+// WithDetails returns a copy with the map as its details.
+func (e *Error) WithDetails(details edn.Value) *Error {
+	return e.with(func(c *Error) { c.Details = details })
+}
+
+// WithDetail returns a copy with one more detail under the keyword key, given
+// without a colon.
+func (e *Error) WithDetail(key string, v edn.Value) *Error {
+	return e.with(func(c *Error) { c.Details = put(c.Details, key, v) })
+}
+
+// WithWhere returns a copy with one more entry of :where.
+func (e *Error) WithWhere(key string, v edn.Value) *Error {
+	return e.with(func(c *Error) { c.Where = put(c.Where, key, v) })
+}
+
+// WithCause returns a copy with the cause. A type whose source is that of its
+// cause takes it over.
+func (e *Error) WithCause(cause *Error) *Error {
+	return e.with(func(c *Error) {
+		c.Cause = cause
+		if cause != nil && cause.Source != 0 && rowOf(e.Type).AsCause {
+			c.Source = cause.Source
+		}
+	})
+}
+
+// WithHint returns a copy with the next step.
+func (e *Error) WithHint(hint string) *Error { return e.with(func(c *Error) { c.Hint = hint }) }
+
+// WithOp returns a copy that says what was being done to what.
+func (e *Error) WithOp(op, object string) *Error {
+	return e.with(func(c *Error) { c.Op, c.Object = op, object })
+}
+
+// put returns the map m with one more entry. Anything but a map is replaced.
+func put(m edn.Value, key string, v edn.Value) edn.Value {
+	if m.Kind() != edn.KindMap {
+		m = edn.MustMap()
+	}
+	return m.AssocKey(key, v)
+}
+
+// oneLine makes text fit for one line of a log: valid UTF-8, no control
+// characters, at most MaxMessage code points.
+func oneLine(text string) string {
+	if len(text) <= MaxMessage && !strings.ContainsFunc(text, unfit) {
+		return text
+	}
+	var b strings.Builder
+	n := 0
+	for _, r := range text {
+		if n == MaxMessage-1 && utf8.RuneCountInString(text) > MaxMessage {
+			b.WriteRune('…')
+			break
+		}
+		if unfit(r) && r != utf8.RuneError {
+			r = ' '
+		}
+		b.WriteRune(r)
+		n++
+	}
+	return b.String()
+}
+
+func unfit(r rune) bool {
+	return unicode.IsControl(r) || r == utf8.RuneError || r == '\u2028' || r == '\u2029'
+}

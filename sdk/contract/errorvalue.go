@@ -1,0 +1,160 @@
+package contract
+
+import (
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// whereKeys are the entries that :where may have, in the order in which people
+// read them.
+var whereKeys = []string{"at", "run", "path", "node", "cap/id", "attempt", "line", "column"}
+
+// Value returns the error as data. Operation and object are part of the
+// message; Err is left out, and so are causes beyond MaxCauseDepth.
+func (e *Error) Value() edn.Value { return e.value(MaxCauseDepth) }
+
+func (e *Error) value(causes int) edn.Value {
+	typ, err := edn.Keyword(e.Type)
+	if err != nil {
+		typ = edn.K("runtime/internal")
+	}
+	var f fields
+	if e.Cause != nil && causes > 0 {
+		f.set(kCause, e.Cause.value(causes-1))
+	}
+	f.set(kClass, edn.K(e.Class.String()))
+	f.nonEmpty(kDetails, e.Details)
+	if e.Hint != "" {
+		f.set(kHint, edn.Text(oneLine(e.Hint)))
+	}
+	f.set(kMessage, edn.Text(e.FullMessage()))
+	f.set(kRetryable, edn.Bool(e.Retryable))
+	if e.Source != 0 {
+		f.set(kSource, edn.K(e.Source.String()))
+	}
+	f.set(kType, typ)
+	f.nonEmpty(kWhere, e.Where)
+	return f.value()
+}
+
+// ErrorFromValue reads an error from data that came from the source.
+//
+// What the host wrote is believed ([SourceHost]: records, answers of a daemon).
+// From anyone else only the type is taken as it is: class and source stand as
+// far as the catalogue allows them for the type, a type of a reserved
+// namespace that does not exist becomes runtime/invoke-failed, and a value that
+// is no error at all becomes runtime/invalid-result. The result is never nil.
+func ErrorFromValue(v edn.Value, from Source) *Error {
+	if from != SourceHost && hasReservedTag(v) {
+		return reservedFault(v, path(kError))
+	}
+	return errorFromValue(v, from, MaxCauseDepth)
+}
+
+func errorFromValue(v edn.Value, from Source, causes int) *Error {
+	if v.Kind() != edn.KindMap {
+		return invalidResult(reasonShape, "the error of the answer is no map", path(kError)).expecting(kMap, v).err()
+	}
+	name, ok := v.Key("type").AsKeyword()
+	if !ok {
+		return invalidResult(reasonErrorType, "the error of the answer has no type", path(kError, kType)).expecting(kKeyword, v.Key("type")).err()
+	}
+	e := &Error{Type: name, Where: whereFrom(v.Key("where")), Details: detailsFrom(v.Key("details"))}
+	if from != SourceHost {
+		e.Type = ResolveAlias(name)
+		if _, known := Lookup(e.Type); !known && Reserved(Namespace(e.Type)) {
+			e.Type = "runtime/invoke-failed"
+			e.Details = put(e.Details, "type", v.Key("type"))
+		}
+	}
+	r := rowOf(e.Type)
+	e.Message, _ = v.Key("message").AsString()
+	if e.Message = oneLine(e.Message); e.Message == "" {
+		e.Message = r.Help
+	}
+	if e.Hint, ok = v.Key("hint").AsString(); !ok && from != SourceHost {
+		e.Hint = r.Hint
+	}
+	e.Hint = oneLine(e.Hint)
+	e.Source = sourceFrom(v.Key("source"), r, from)
+	e.Class = classFrom(v.Key("class"), r, e.Source, from)
+	if e.Retryable, ok = v.Key("retryable?").AsBool(); !ok {
+		e.Retryable = r.For(e.Source).Retryable
+	}
+	if cause := v.Key("cause"); causes > 0 && cause.Kind() == edn.KindMap {
+		e.Cause = errorFromValue(cause, from, causes-1)
+	}
+	return e
+}
+
+// sourceFrom reads the source as far as the row permits. A plugin is never the
+// host, so where the row starts with the host but lists the plugin, an error
+// from the plugin is the plugin's.
+func sourceFrom(v edn.Value, r Row, from Source) Source {
+	name, _ := v.AsKeyword()
+	said, ok := ParseSource(name)
+	if from == SourceHost {
+		return said
+	}
+	if ok && r.Sources.Has(said) && (said != SourceHost || !r.Sources.Has(SourcePlugin)) {
+		return said
+	}
+	if r.Source == SourceHost && r.Sources.Has(SourcePlugin) {
+		return SourcePlugin
+	}
+	return r.Source
+}
+
+// classFrom reads the class as far as the row permits.
+func classFrom(v edn.Value, r Row, source, from Source) Class {
+	name, isKeyword := v.AsKeyword()
+	said, ok := ParseClass(name)
+	ok = ok && isKeyword
+	_, known := Lookup(r.Type)
+	switch {
+	case ok && from == SourceHost:
+		return said
+	case ok && known && r.Allows(said, source):
+		return said
+	case ok && !known && said != ClassNone:
+		return said
+	}
+	return r.For(source).Class
+}
+
+// whereFrom keeps the known entries of :where. A bare keyword is an older
+// spelling of {:at keyword}.
+func whereFrom(v edn.Value) edn.Value {
+	if v.Kind() == edn.KindKeyword {
+		return edn.MustMap(edn.K("at"), v)
+	}
+	if v.Kind() != edn.KindMap || v.Len() == 0 {
+		return edn.Nil()
+	}
+	var b edn.MapBuilder
+	n := 0
+	for _, key := range whereKeys {
+		if entry := v.Key(key); !entry.IsNil() {
+			b.Key(key, entry)
+			n++
+		}
+	}
+	switch n {
+	case 0:
+		return edn.Nil()
+	case v.Len():
+		return v
+	}
+	return b.Map()
+}
+
+// detailsFrom returns the details as a map: a value of another kind is kept
+// under :value rather than lost.
+func detailsFrom(v edn.Value) edn.Value {
+	switch {
+	case v.IsNil(), v.Kind() == edn.KindMap && v.Len() == 0:
+		return edn.Nil()
+	case v.Kind() == edn.KindMap:
+		return v
+	}
+	return edn.MustMap(edn.K("value"), v)
+}

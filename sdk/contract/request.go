@@ -1,0 +1,270 @@
+package contract
+
+import (
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+)
+
+// Proto is the version of the envelope.
+const Proto = 1
+
+// Deadlines of a request that names none, in milliseconds.
+const (
+	DefaultDeadlineMS  = 120_000
+	AcceptedDeadlineMS = 900_000
+	MaxDeadlineMS      = 86_400_000
+)
+
+// Request is a request in the form of the contract. Fields that the sender left
+// out have the defaults of the contract; maps that it left out are empty maps.
+type Request struct {
+	Proto int
+	// Trace is a map with :id and, if known, :turn and :parent.
+	Trace edn.Value
+	// Intent is what is asked for, without a colon.
+	Intent string
+	// CapID pins the first candidate; "" leaves the choice to the evaluator.
+	CapID string
+	// Requires are hard demands on capability and answer.
+	Requires Requires
+
+	Dispatch, Input, Context, Constraints, Done, Budget, Effects edn.Value
+
+	// BudgetLimits is Budget, read.
+	BudgetLimits Budget
+
+	Role, Model, System  string
+	RequestID, SessionID string
+	// ResponseType is value, stream or accepted.
+	ResponseType string
+	Routing      edn.Value
+	QueueClass   string
+	Priority     int
+	// DeadlineMS counts from the moment at which the request was accepted.
+	DeadlineMS     int64
+	IdempotencyKey string
+
+	DebugPlan, DebugTranscript bool
+
+	// Raw is the value that was parsed. Value does not use it.
+	Raw edn.Value
+}
+
+// Requires are the hard demands of a request. An empty field demands nothing.
+type Requires struct {
+	InSchema, OutSchema string
+	ResultType          string
+	CapKind             string
+	CapTags             []string // sorted
+	Effects             []string // sorted; the effects that the capability may have at most
+	// HasEffects tells a demand for no effects at all from no demand.
+	HasEffects bool
+}
+
+// RequestEnv is what a request is checked against. A nil function or an empty
+// field leaves out the checks that need it.
+type RequestEnv struct {
+	// Intents knows the intents that are declared or advertised.
+	Intents Names
+	// Schemas knows the named schemas.
+	Schemas Names
+	// Schema returns a named schema.
+	Schema func(name string) (*schema.Schema, bool)
+	// InSchema returns the name of the schema that the input of an intent must
+	// fit unless the request demands another; "" stands for none.
+	InSchema func(intent string) string
+	// Checks knows the checks that :done may name.
+	Checks Names
+	// Ceiling is what the intent allows the caller to spend. Nil is no ceiling,
+	// and so it is for callers who may raise it.
+	Ceiling *Budget
+	// FromHost accepts what only the host may set, and ignores keys that this
+	// version does not know: it is for requests on their way to a plugin.
+	FromHost bool
+}
+
+// Names is a set of names that can be listed when one of them is misspelled.
+type Names struct {
+	Has  func(name string) bool
+	List func() []string
+}
+
+// NamesOf makes a set of the given names.
+func NamesOf(names ...string) Names {
+	set := make(map[string]bool, len(names))
+	for _, n := range names {
+		set[n] = true
+	}
+	return Names{Has: func(name string) bool { return set[name] }, List: func() []string { return names }}
+}
+
+func (n Names) known(name string) bool { return n.Has == nil || n.Has(name) }
+
+func (n Names) list() []string {
+	if n.List == nil {
+		return nil
+	}
+	return n.List()
+}
+
+// ParseRequest checks a request that is in the form of the contract already
+// (see [TranslateRequest]) and returns it. The first reason in the order of the
+// contract wins: shape, intent, requires, done, effects, dispatch, budget,
+// input. The error is of type invalid-request.
+func ParseRequest(v edn.Value, env RequestEnv) (Request, *Error) {
+	var r Request
+	if err := r.readShape(v, env.FromHost); err != nil {
+		return Request{}, err
+	}
+	if !env.Intents.known(r.Intent) {
+		return Request{}, invalidRequest("intent/not-supported", "nobody declares or serves the intent :"+r.Intent, path(kTask, kIntent)).
+			named(edn.K(r.Intent), env.Intents.list()).err()
+	}
+	task := v.Key("task")
+	var err *Error
+	if r.Requires, err = parseRequires(task.Key("requires"), &env, kTask); err != nil {
+		return Request{}, err
+	}
+	if err := checkDone(r.Done, &env); err != nil {
+		return Request{}, err
+	}
+	if err := checkEffects(r.Effects); err != nil {
+		return Request{}, err
+	}
+	if !r.Effects.Has(kAllowed) {
+		r.Effects = r.Effects.Merge(noEffects)
+	}
+	if err := checkDispatch(r.Dispatch); err != nil {
+		return Request{}, err
+	}
+	if err := r.checkBudget(&env); err != nil {
+		return Request{}, err
+	}
+	if err := r.checkInput(&env); err != nil {
+		return Request{}, err
+	}
+	return r, nil
+}
+
+func (r *Request) checkBudget(env *RequestEnv) *Error {
+	limits, err := ParseBudget(r.Budget)
+	if err != nil {
+		return err
+	}
+	if env.Ceiling != nil {
+		if key := limits.Raises(*env.Ceiling); key != "" {
+			return invalidRequest("budget/raised", "the budget allows more than the intent does", path(kBudget, edn.K(key))).
+				expecting(edn.Vector(kNumber, edn.MustMap(edn.K("max"), env.Ceiling.Value().Key(key))), limits.Value().Key(key)).err()
+		}
+	}
+	r.BudgetLimits = limits
+	return nil
+}
+
+// checkInput holds the input against the schema that the request demands, else
+// against that of its intent.
+func (r *Request) checkInput(env *RequestEnv) *Error {
+	name := r.Requires.InSchema
+	if name == "" && env.InSchema != nil {
+		name = env.InSchema(r.Intent)
+	}
+	if name == "" || env.Schema == nil {
+		return nil
+	}
+	s, found := env.Schema(name)
+	if !found {
+		return nil
+	}
+	findings := s.Validate(r.Input)
+	if len(findings) == 0 {
+		return nil
+	}
+	f := invalidRequest("input/schema-invalid", "the input does not fit :"+name+": "+findings[0].String(), path(kInput))
+	f.findings = schema.Findings(findings)
+	return f.err()
+}
+
+// Value returns the request as data. Defaults are left out, except the effects.
+// It panics if a field that holds a name was set to something that is none.
+func (r Request) Value() edn.Value { return r.value(false) }
+
+// ForPlugin returns the request as a plugin gets it: the task is the intent and
+// the capability that serves it, and what only the host acts upon is left out.
+// Input, budget and effects are those of the fields; whoever calls it has put
+// the filled input, the slice and the granted effects there.
+func (r Request) ForPlugin() edn.Value { return r.value(true) }
+
+// value writes the fields in canonical order.
+func (r *Request) value(forPlugin bool) edn.Value {
+	var f fields
+	f.nonEmpty(kBudget, r.Budget)
+	f.nonEmpty(kConstraints, r.Constraints)
+	f.nonEmpty(kContext, r.Context)
+	if !forPlugin {
+		if r.DeadlineMS != 0 && r.DeadlineMS != defaultDeadline(r.ResponseType) {
+			f.set(kDeadline, edn.Int(r.DeadlineMS))
+		}
+		f.flag(kDebugPlan, r.DebugPlan)
+		f.flag(kTranscript, r.DebugTranscript)
+	}
+	f.nonEmpty(kDone, r.Done)
+	f.nonEmpty(kEffects, r.Effects)
+	if !forPlugin {
+		f.text(kIdempotency, r.IdempotencyKey)
+	}
+	f.set(kInput, r.Input)
+	f.text(kModel, r.Model)
+	f.set(kProto, edn.Int(Proto))
+	if !forPlugin {
+		f.nonEmpty(kQueue, r.queue())
+	}
+	f.text(kRequestID, r.RequestID)
+	if r.ResponseType != "value" {
+		f.keyword(kResponseType, r.ResponseType)
+	}
+	f.keyword(kRole, r.Role)
+	if !forPlugin {
+		f.nonEmpty(kRouting, r.Routing)
+	}
+	f.text(kSessionID, r.SessionID)
+	f.text(kSystem, r.System)
+	f.set(kTask, r.task(forPlugin))
+	f.set(kTrace, r.Trace)
+	return f.value()
+}
+
+func (r *Request) task(forPlugin bool) edn.Value {
+	var f fields
+	f.keyword(kCapID, r.CapID)
+	if !forPlugin {
+		f.nonEmpty(kDispatch, r.Dispatch)
+	}
+	f.set(kIntent, edn.K(r.Intent))
+	if !forPlugin {
+		f.nonEmpty(kRequires, r.Requires.Value())
+	}
+	return f.value()
+}
+
+func (r *Request) queue() edn.Value {
+	if (r.QueueClass == defaultQueue || r.QueueClass == "") && r.Priority == 0 {
+		return edn.Value{}
+	}
+	var f fields
+	if r.QueueClass != defaultQueue {
+		f.keyword(kClass, r.QueueClass)
+	}
+	if r.Priority != 0 {
+		f.set(kPriority, edn.Int(int64(r.Priority)))
+	}
+	return f.value()
+}
+
+const defaultQueue = "sync"
+
+func defaultDeadline(responseType string) int64 {
+	if responseType == "accepted" {
+		return AcceptedDeadlineMS
+	}
+	return DefaultDeadlineMS
+}

@@ -1,0 +1,312 @@
+package contract
+
+import (
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+)
+
+// ResultRules say what an answer must be. The zero value asks only for a well
+// formed one.
+type ResultRules struct {
+	// CanProduce are the types that the capability declares; empty allows all.
+	CanProduce []string
+	// ResultType is the type that the request demands, or "".
+	ResultType string
+	// OutSchema is what the output of a value must fit; nil for anything.
+	OutSchema *schema.Schema
+	// OutName is the name of OutSchema for messages.
+	OutName string
+	// Kind is the kind of the capability. It decides whose fault an answer is
+	// that does not fit its schema.
+	Kind string
+	// Dropped is told about every key that is left out of the answer, because
+	// the host sets it itself or does not know it. It may be nil.
+	Dropped func(path []edn.Value)
+}
+
+// CheckResponse checks what a plugin answered and returns it in normal form:
+// one of :result and :error, the older spellings rewritten, a stream folded
+// into a value, and nothing that only the host may say.
+//
+// An answer that breaks the envelope is runtime/invalid-result with a reason,
+// an output that does not fit is schema/invalid. An answer that is a
+// well-formed error is returned together with that error, as
+// [ErrorFromValue] reads it from a plugin.
+func CheckResponse(v edn.Value, want ResultRules) (edn.Value, *Error) {
+	if hasReservedTag(v) {
+		return edn.Value{}, reservedFault(v, nil)
+	}
+	if v.Kind() != edn.KindMap {
+		return edn.Value{}, invalidResult(reasonNotMap, "the answer is no map", nil).expecting(kMap, v).err()
+	}
+	result, _ := v.Get(kResult)
+	failure, _ := v.Get(kError)
+	if isErrorResult(result) && failure.IsNil() {
+		failure, result = result.Key("error"), edn.Value{}
+		v = v.Dissoc(kResult).Assoc(kError, failure)
+	}
+	if result.IsNil() == failure.IsNil() {
+		return edn.Value{}, invalidResult(reasonShape, "the answer needs one of :result and :error", nil).err()
+	}
+	if proto, found := v.Get(kProto); found {
+		if n, ok := proto.AsInt(); !ok || n != Proto {
+			return edn.Value{}, invalidResult(reasonShape, "the answer is in another version of the envelope", path(kProto)).
+				expecting(edn.Int(Proto), proto).err()
+		}
+	}
+	if !failure.IsNil() {
+		return checkFailure(v, failure, want)
+	}
+	return checkResult(v, result, want)
+}
+
+// isErrorResult recognises an error in the place of a result.
+func isErrorResult(result edn.Value) bool {
+	if result.Kind() != edn.KindMap {
+		return false
+	}
+	typ, _ := result.Get(kType)
+	name, _ := typ.AsKeyword()
+	return name == "error"
+}
+
+func checkFailure(v, failure edn.Value, want ResultRules) (edn.Value, *Error) {
+	if failure.Kind() != edn.KindMap {
+		return edn.Value{}, invalidResult(reasonShape, "the error of the answer is no map", path(kError)).expecting(kMap, failure).err()
+	}
+	typ, _ := failure.Get(kType)
+	if typ.Kind() != edn.KindKeyword {
+		return edn.Value{}, invalidResult(reasonErrorType, "the type of the error is no keyword", path(kError, kType)).expecting(kKeyword, typ).err()
+	}
+	if where, _ := failure.Get(kWhere); where.Kind() == edn.KindKeyword {
+		failure = failure.Assoc(kWhere, whereFrom(where))
+		v = v.Assoc(kError, failure)
+	}
+	return normal(v, kError, want), ErrorFromValue(failure, SourcePlugin)
+}
+
+func checkResult(v, result edn.Value, want ResultRules) (edn.Value, *Error) {
+	if result.Kind() != edn.KindMap {
+		return edn.Value{}, invalidResult(reasonShape, "the result of the answer is no map", path(kResult)).expecting(kMap, result).err()
+	}
+	typ, _ := result.Get(kType)
+	name, _ := typ.AsKeyword()
+	if !allowed(name, want.CanProduce) {
+		return edn.Value{}, invalidResult(reasonTypeNotAllowed, "the result is of no type that is allowed here", path(kResult, kType)).
+			expecting(producible(want.CanProduce), typ).err()
+	}
+	if want.ResultType != "" && want.ResultType != name && (!flows(want.ResultType) || !flows(name)) {
+		return edn.Value{}, invalidResult(reasonTypeMismatch, "the result is not of the type that the request demands", path(kResult, kType)).
+			expecting(edn.K(want.ResultType), typ).err()
+	}
+	switch name {
+	case "plan":
+		return checkPlan(v, result, want)
+	case "stream":
+		folded, err := foldStream(result)
+		if err != nil {
+			return edn.Value{}, err
+		}
+		return checkValue(v.Assoc(kResult, folded), folded, want)
+	}
+	return checkValue(v, result, want)
+}
+
+// flows reports whether answers of the type may reach the caller either whole
+// or piece by piece: over the wire a stream ends in a value.
+func flows(resultType string) bool { return resultType == "value" || resultType == "stream" }
+
+func allowed(name string, canProduce []string) bool {
+	if name != "value" && name != "plan" && name != "stream" {
+		return false
+	}
+	if len(canProduce) == 0 {
+		return true
+	}
+	for _, p := range canProduce {
+		if p == name || flows(p) && flows(name) {
+			return true
+		}
+	}
+	return false
+}
+
+func producible(canProduce []string) edn.Value {
+	if len(canProduce) == 0 {
+		canProduce = resultTypes
+	}
+	return edn.Vector(append(path(edn.K("enum")), keywords(canProduce)...)...)
+}
+
+func checkPlan(v, result edn.Value, want ResultRules) (edn.Value, *Error) {
+	if plan, _ := result.Get(kPlan); plan.IsNil() {
+		return edn.Value{}, invalidResult(reasonPayload, "a result of type :plan needs a :plan", path(kResult, kPlan)).err()
+	}
+	if bindings, _ := result.Get(kBindings); !bindings.IsNil() && bindings.Kind() != edn.KindMap {
+		return edn.Value{}, invalidResult(reasonBindings, "the bindings are no map", path(kResult, kBindings)).expecting(kMap, bindings).err()
+	}
+	return normal(v, kResult, want), nil
+}
+
+func checkValue(v, result edn.Value, want ResultRules) (edn.Value, *Error) {
+	out, found := result.Get(kOut)
+	if !found {
+		return edn.Value{}, invalidResult(reasonPayload, "a result of type :value needs an :out", path(kResult, kOut)).err()
+	}
+	if want.OutSchema != nil {
+		if findings := want.OutSchema.Validate(out); len(findings) > 0 {
+			return edn.Value{}, misfit(want, findings)
+		}
+	}
+	return normal(v, kResult, want), nil
+}
+
+func misfit(want ResultRules, findings []schema.Finding) *Error {
+	name := "its schema"
+	if want.OutName != "" {
+		name = ":" + strings.TrimPrefix(want.OutName, ":")
+	}
+	f := fault{typ: "schema/invalid", reason: "output/schema-invalid", message: "the output does not fit " + name + ": " + findings[0].String(), path: path(kResult, kOut)}
+	f.findings = schema.Findings(findings)
+	return f.err().WithSource(GateSource(want.Kind))
+}
+
+// foldStream turns the events of a simple plugin into a value: the texts of
+// the deltas in order. The event :done ends them.
+func foldStream(result edn.Value) (edn.Value, *Error) {
+	events, _ := result.Get(kStreamKey)
+	if events.IsNil() {
+		return edn.Value{}, invalidResult(reasonPayload, "a result of type :stream needs a :stream", path(kResult, kStreamKey)).err()
+	}
+	if events.Kind() != edn.KindVector && events.Kind() != edn.KindList {
+		return edn.Value{}, badEvent(edn.Vector(kResult, kStreamKey), "the stream is no sequence of events")
+	}
+	var whole strings.Builder
+	done := false
+	i := int64(0)
+	for event := range events.Elems() {
+		at := edn.Vector(kResult, kStreamKey, edn.Int(i))
+		name, _ := event.Key("event").AsKeyword()
+		switch {
+		case done:
+			return edn.Value{}, badEvent(at, "the stream goes on after its last event")
+		case name == "done":
+			done = true
+		case name == "delta" && event.Key("text").Kind() == edn.KindString:
+			text, _ := event.Key("text").AsString()
+			whole.WriteString(text)
+		default:
+			return edn.Value{}, badEvent(at, "an event of the stream is neither a :delta with a :text nor :done")
+		}
+		i++
+	}
+	if !done {
+		return edn.Value{}, Errorf("stream/truncated", "the stream ends after %d events without :done", i).WithSource(SourcePlugin)
+	}
+	var b edn.MapBuilder
+	b.Set(kType, kValue)
+	b.Set(kOut, edn.MustMap(kText, edn.Text(whole.String())))
+	if usage, _ := result.Get(kUsage); !usage.IsNil() {
+		b.Set(kUsage, usage)
+	}
+	return b.Map(), nil
+}
+
+func badEvent(at edn.Value, message string) *Error {
+	return Errorf("stream/malformed", "%s at %s", message, at).WithSource(SourcePlugin).WithDetail("path", at)
+}
+
+// hasReservedTag reports whether v has a tag of the namespace ferment, which no
+// plugin may send: references to stored values are gone by the time an answer
+// is checked.
+func hasReservedTag(v edn.Value) bool {
+	switch v.Kind() {
+	case edn.KindTagged:
+		tag, inner, _ := v.AsTagged()
+		return strings.HasPrefix(tag, "ferment/") || hasReservedTag(inner)
+	case edn.KindMap:
+		if v.Depth() == 1 {
+			return false // only scalars inside
+		}
+		for key, val := range v.Entries() {
+			if val.Depth() > 0 && hasReservedTag(val) || key.Depth() > 0 && hasReservedTag(key) {
+				return true
+			}
+		}
+	case edn.KindList, edn.KindVector, edn.KindSet:
+		if v.Depth() == 1 {
+			return false
+		}
+		for member := range v.Elems() {
+			if member.Depth() > 0 && hasReservedTag(member) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// findReservedTag returns the first such tag and where it is.
+func findReservedTag(v edn.Value, at []edn.Value) (string, []edn.Value) {
+	if tag, inner, ok := v.AsTagged(); ok {
+		if strings.HasPrefix(tag, "ferment/") {
+			return tag, at
+		}
+		return findReservedTag(inner, at)
+	}
+	for key, val := range v.All() {
+		if hasReservedTag(key) {
+			// A path with the key in it would repeat what must not be shown.
+			tag, _ := findReservedTag(key, nil)
+			return tag, at
+		}
+		if hasReservedTag(val) {
+			return findReservedTag(val, append(at, key))
+		}
+	}
+	return "", at
+}
+
+// reservedFault reports a reserved tag without repeating what it holds.
+func reservedFault(v edn.Value, at []edn.Value) *Error {
+	tag, found := findReservedTag(v, at)
+	return invalidResult(reasonShape, "the answer has the reserved tag #"+tag, found).err()
+}
+
+// ValueResult returns an answer with a value.
+func ValueResult(out edn.Value) edn.Value {
+	return edn.MustMap(kProto, edn.Int(Proto), kResult, edn.MustMap(kType, kValue, kOut, out))
+}
+
+// PlanResult returns an answer with a plan and, unless they are nil, the
+// bindings of its slots.
+func PlanResult(plan, bindings edn.Value) edn.Value {
+	result := edn.MustMap(kType, kPlan, kPlan, plan)
+	if !bindings.IsNil() {
+		result = result.Assoc(kBindings, bindings)
+	}
+	return edn.MustMap(kProto, edn.Int(Proto), kResult, result)
+}
+
+// ErrorResult returns an answer that is the error.
+func ErrorResult(e *Error) edn.Value { return edn.MustMap(kProto, edn.Int(Proto), kError, e.Value()) }
+
+// EmitOut returns the output that stands for an emitted value: the map under
+// :out of a map that has one, any other map itself, a string as :text, nothing
+// as the empty map and the rest as :value.
+func EmitOut(v edn.Value) edn.Value {
+	switch v.Kind() {
+	case edn.KindNil:
+		return emptyMap
+	case edn.KindMap:
+		if out, _ := v.Get(kOut); out.Kind() == edn.KindMap {
+			return out
+		}
+		return v
+	case edn.KindString:
+		return edn.MustMap(kText, v)
+	}
+	return edn.MustMap(kValue, v)
+}

@@ -1,0 +1,123 @@
+package contract
+
+import (
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// normal returns the answer without what a plugin has no say in: keys of the
+// host, keys that this version does not know, and figures of the wrong kind.
+// part is :result or :error, whichever the answer has. An answer that is clean
+// already is returned as it is.
+func normal(v, part edn.Value, want ResultRules) edn.Value {
+	var drop []edn.Value
+	for key, val := range v.Entries() {
+		switch name, _ := key.AsKeyword(); name {
+		case "proto", "trace":
+		case "result":
+			if !edn.Equal(part, kResult) {
+				drop = append(drop, key)
+				continue
+			}
+			if cleaned, changed := normalResult(val, want); changed {
+				v = v.Assoc(kResult, cleaned)
+			}
+		case "error":
+			if !edn.Equal(part, kError) {
+				drop = append(drop, key)
+			}
+		case "invoke/meta":
+			if val.Kind() != edn.KindMap {
+				drop = append(drop, key)
+			}
+		default:
+			drop = append(drop, key)
+		}
+	}
+	if len(drop) == 0 {
+		return v
+	}
+	for _, key := range drop {
+		want.tell(key)
+	}
+	return v.Dissoc(drop...)
+}
+
+func (want ResultRules) tell(path ...edn.Value) {
+	if want.Dropped != nil {
+		want.Dropped(path)
+	}
+}
+
+func normalResult(result edn.Value, want ResultRules) (edn.Value, bool) {
+	var drop []edn.Value
+	usage := edn.Value{}
+	for key, val := range result.Entries() {
+		switch name, _ := key.AsKeyword(); name {
+		case "type", "out", "plan", "bindings":
+		case "usage":
+			cleaned, changed := normalUsage(val, want)
+			switch {
+			case cleaned.Kind() != edn.KindMap:
+				drop = append(drop, key)
+			case changed:
+				usage = cleaned
+			}
+		default:
+			drop = append(drop, key)
+		}
+	}
+	if len(drop) == 0 && usage.IsNil() {
+		return result, false
+	}
+	if !usage.IsNil() {
+		result = result.Assoc(kUsage, usage)
+	}
+	for _, key := range drop {
+		want.tell(kResult, key)
+	}
+	return result.Dissoc(drop...), true
+}
+
+// normalUsage drops the figures that no ledger could add up.
+func normalUsage(usage edn.Value, want ResultRules) (edn.Value, bool) {
+	if usage.Kind() != edn.KindMap {
+		return edn.Value{}, true
+	}
+	var drop []edn.Value
+	for key, val := range usage.Entries() {
+		name, _ := key.AsKeyword()
+		if !usageFits(name, val) {
+			drop = append(drop, key)
+		}
+	}
+	for _, key := range drop {
+		want.tell(kResult, kUsage, key)
+	}
+	if len(drop) == 0 {
+		return usage, false
+	}
+	return usage.Dissoc(drop...), true
+}
+
+func usageFits(name string, val edn.Value) bool {
+	switch name {
+	case "latency-ms", "first-token-ms", "tokens-in", "tokens-out", "tokens-cached", "tokens-reasoning":
+		n, ok := val.AsInt()
+		return ok && n >= 0
+	case "cost-usd":
+		return (val.Kind() == edn.KindDecimal || val.Kind() == edn.KindInt) && sign(val) >= 0
+	case "mode":
+		word, _ := val.AsKeyword()
+		switch word {
+		case "live", "deterministic", "scripted", "replay", "cache":
+			return true
+		}
+	case "tokens-mark", "cost-mark":
+		word, _ := val.AsKeyword()
+		switch word {
+		case "exact", "estimated", "at-least", "unknown":
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,40 @@
+package schema
+
+import (
+	_ "embed"
+	"maps"
+	"sync"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// The built-in schemas are data: the file is also what `ferment protocol
+// export` and readers in other languages use.
+//
+//go:embed builtin.edn
+var builtinText []byte
+
+var builtinSpecs = sync.OnceValue(func() map[string]edn.Value {
+	v, err := edn.Read(builtinText, edn.WithSource("builtin.edn"))
+	if err != nil {
+		panic(err)
+	}
+	specs := make(map[string]edn.Value, v.Len())
+	for key, form := range v.Entries() {
+		name, _ := key.AsKeyword()
+		specs[name] = form
+	}
+	return specs
+})
+
+var builtins = sync.OnceValue(func() *Registry {
+	r, err := NewRegistry(builtinSpecs())
+	if err != nil {
+		panic(err)
+	}
+	return r
+})
+
+// Builtin is the table of schemas that every host and plugin knows, by name
+// without the colon. The map is the caller's.
+func Builtin() map[string]edn.Value { return maps.Clone(builtinSpecs()) }

@@ -1,0 +1,132 @@
+package schema
+
+import (
+	"slices"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Replace returns v with every value changed by f whose schema or map entry has
+// properties that match accepts: the paths (Unit "path") to resolve, the
+// secrets to hide. f gets the path inside v, which it must not keep, and the
+// value; what is inside a changed value is not visited again. All branches of
+// :or count, whether they fit or not, so nothing that any of them marks is
+// missed. Values that no property matches are shared with v.
+func (s *Schema) Replace(v edn.Value, match func(Props) bool, f func(path []edn.Value, v edn.Value) edn.Value) edn.Value {
+	r := replacer{match: match, change: f}
+	return r.value([]*Schema{s}, v)
+}
+
+// Secret matches what is marked :secret, for use with [Schema.Replace].
+func Secret(p Props) bool { return p.Secret }
+
+// IsPath matches what is marked {:unit :path}, for use with [Schema.Replace].
+func IsPath(p Props) bool { return p.Unit == "path" }
+
+type replacer struct {
+	match  func(Props) bool
+	change func([]edn.Value, edn.Value) edn.Value
+	path   []edn.Value
+}
+
+// value visits v, which all of the schemas describe.
+func (r *replacer) value(schemas []*Schema, v edn.Value) edn.Value {
+	layers := reached(schemas)
+	if slices.ContainsFunc(layers, func(s *Schema) bool { return r.match(s.Props()) }) {
+		return r.change(r.path, v)
+	}
+	switch v.Kind() {
+	case edn.KindMap:
+		return r.entries(layers, v)
+	case edn.KindVector, edn.KindList, edn.KindSet:
+		return r.members(layers, v)
+	}
+	return v
+}
+
+// reached is alternatives with the schemas on the way, whose properties count
+// too.
+func reached(schemas []*Schema) []*Schema {
+	var out []*Schema
+	seen := make(map[*Schema]bool)
+	var open func(s *Schema)
+	open = func(s *Schema) {
+		if seen[s] {
+			return
+		}
+		seen[s] = true
+		out = append(out, s)
+		switch s.kind {
+		case KindRef, KindMaybe, KindOr, KindAnd:
+			for _, kid := range s.Children() {
+				open(kid)
+			}
+		}
+	}
+	for _, s := range schemas {
+		open(s)
+	}
+	return out
+}
+
+func (r *replacer) entries(layers []*Schema, v edn.Value) edn.Value {
+	out := v
+	for key, val := range v.Entries() {
+		var below []*Schema
+		marked := false
+		for _, s := range layers {
+			if e, ok := s.Entry(key); ok && r.match(e.Props) {
+				marked = true
+			}
+			below = append(below, s.under(key)...)
+		}
+		if !marked && len(below) == 0 {
+			continue
+		}
+		r.path = append(r.path, key)
+		var changed edn.Value
+		if marked {
+			changed = r.change(r.path, val)
+		} else {
+			changed = r.value(distinct(below), val)
+		}
+		r.path = r.path[:len(r.path)-1]
+		if !edn.Equal(changed, val) {
+			out = out.Assoc(key, changed)
+		}
+	}
+	return out
+}
+
+func (r *replacer) members(layers []*Schema, v edn.Value) edn.Value {
+	members := make([]edn.Value, 0, v.Len())
+	changed := false
+	for member := range v.Elems() {
+		step := member
+		if v.Kind() != edn.KindSet {
+			step = edn.Int(int64(len(members)))
+		}
+		var below []*Schema
+		for _, s := range layers {
+			below = append(below, s.under(step)...)
+		}
+		c := member
+		if len(below) > 0 {
+			r.path = append(r.path, step)
+			c = r.value(distinct(below), member)
+			r.path = r.path[:len(r.path)-1]
+		}
+		changed = changed || !edn.Equal(c, member)
+		members = append(members, c)
+	}
+	if !changed {
+		return v
+	}
+	switch v.Kind() {
+	case edn.KindSet:
+		return edn.SetOf(members...)
+	case edn.KindList:
+		return edn.List(members...)
+	}
+	return edn.Vector(members...)
+}

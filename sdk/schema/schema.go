@@ -1,0 +1,316 @@
+package schema
+
+import (
+	"regexp"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Kind is the type word of a schema: the keyword at its head.
+type Kind uint8
+
+// The kinds of schemas. The zero Kind accepts every value.
+const (
+	KindAny Kind = iota
+	KindNil
+	KindBoolean
+	KindInt
+	KindDouble
+	KindDecimal
+	KindNumber
+	KindString
+	KindChar
+	KindKeyword
+	KindSymbol
+	KindInst
+	KindUUID
+	KindMap
+	KindMapOf
+	KindVector
+	KindList
+	KindSequential
+	KindSet
+	KindTuple
+	KindEnum
+	KindMaybe
+	KindOr
+	KindAnd
+	KindNot
+	KindRe
+	KindRef
+)
+
+var kindNames = [...]string{
+	KindAny: "any", KindNil: "nil", KindBoolean: "boolean", KindInt: "int", KindDouble: "double",
+	KindDecimal: "decimal", KindNumber: "number", KindString: "string", KindChar: "char",
+	KindKeyword: "keyword", KindSymbol: "symbol", KindInst: "inst", KindUUID: "uuid",
+	KindMap: "map", KindMapOf: "map-of", KindVector: "vector", KindList: "list",
+	KindSequential: "sequential", KindSet: "set", KindTuple: "tuple", KindEnum: "enum",
+	KindMaybe: "maybe", KindOr: "or", KindAnd: "and", KindNot: "not", KindRe: "re", KindRef: "ref",
+}
+
+// String is the type word without its colon, for example "map-of".
+func (k Kind) String() string { return kindNames[k] }
+
+func kindOf(word string) (Kind, bool) {
+	for k, name := range kindNames {
+		if name == word {
+			return Kind(k), true
+		}
+	}
+	return 0, false
+}
+
+// Schema is one compiled schema. It is immutable and safe for concurrent use;
+// the schemas inside it are Schemas too.
+type Schema struct {
+	kind  Kind
+	name  string // in the registry that owns it, empty for an unnamed one
+	spec  edn.Value
+	short edn.Value // what a finding shows as expected
+	props *Props
+
+	min, max *bound // numbers
+	minLen   int    // strings and collections
+	maxLen   int    // -1: no limit
+
+	closed   bool
+	entries  []Entry       // map
+	sorted   []sortedEntry // the entries by name, if all keys are keywords
+	kids     []*Schema     // see Children
+	members  []edn.Value
+	images   map[string]edn.Value // enum: hash of the JSON view of a member -> member
+	pattern  *regexp.Regexp
+	nonBlank bool // the pattern is the one of non-blank text, checked by hand
+
+	refName string
+	target  *Schema
+
+	hidesSecret bool // this schema or one that it reaches is marked :secret
+	rewrites    bool // coercion from JSON may change a value under this schema
+}
+
+// Entry is one key of a :map schema.
+type Entry struct {
+	// Key is the key in the value, most often a keyword.
+	Key edn.Value
+	// Optional says that the key may be missing.
+	Optional bool
+	// Props are the properties of the entry, apart from those of its schema.
+	Props Props
+	// Schema is what the value under the key must fit.
+	Schema *Schema
+
+	jsonKey  edn.Value // the key that reading JSON gives for Key
+	jsonDiff bool      // jsonKey differs from Key
+}
+
+// sortedEntry is an entry in the order in which maps iterate.
+type sortedEntry struct {
+	name     string
+	optional bool
+	schema   *Schema
+}
+
+// Props are the properties of a schema or of a map entry that do not take part
+// in validation. Block, Labels, Free and When are found on entries only.
+type Props struct {
+	Title       string
+	Description string
+	Doc         string
+	// Secret values are masked in findings and before hashing.
+	Secret bool
+	// Unit is "path", "ms", "bytes", "decimal" or empty.
+	Unit string
+	// Default is documentation; HasDefault tells a nil default from none.
+	Default    edn.Value
+	HasDefault bool
+	// Deprecated entries still work; Replacement says what to use, if known.
+	Deprecated  bool
+	Replacement string
+
+	Block  bool
+	Labels int
+	Free   bool
+	// When is a map of sibling keys to values, nil without a condition.
+	When edn.Value
+}
+
+// Kind is the type word of the schema.
+func (s *Schema) Kind() Kind { return s.kind }
+
+// Name is the name under which a registry holds the schema, or "".
+func (s *Schema) Name() string { return s.name }
+
+// Spec is the form from which the schema was compiled.
+func (s *Schema) Spec() edn.Value { return s.spec }
+
+// String is the canonical text of the form.
+func (s *Schema) String() string { return s.spec.String() }
+
+// Props are the properties written on the schema itself.
+func (s *Schema) Props() Props {
+	if s.props == nil {
+		return Props{}
+	}
+	return *s.props
+}
+
+// Closed says that a :map schema refuses keys that it does not name.
+func (s *Schema) Closed() bool { return s.closed }
+
+// Entries are the keys of a :map schema in the order of the form. The slice is
+// shared: it must not be changed.
+func (s *Schema) Entries() []Entry { return s.entries }
+
+// Entry finds one key of a :map schema.
+func (s *Schema) Entry(key edn.Value) (Entry, bool) {
+	for i := range s.entries {
+		if edn.Equal(s.entries[i].Key, key) {
+			return s.entries[i], true
+		}
+	}
+	return Entry{}, false
+}
+
+// Children are the inner schemas: key and value of :map-of, the element of
+// :vector, :list, :sequential and :set (none if written without), the inner
+// schema of :maybe and :not, the positions of :tuple, the branches of :or and
+// :and, the target of :ref. The slice must not be changed.
+func (s *Schema) Children() []*Schema {
+	if s.kind == KindRef && s.target != nil {
+		return []*Schema{s.target}
+	}
+	return s.kids
+}
+
+// Members are the values of an :enum schema. The slice must not be changed.
+func (s *Schema) Members() []edn.Value { return s.members }
+
+// Deref follows :ref until another kind of schema.
+func (s *Schema) Deref() *Schema {
+	// A ring of references does not compile, so this ends.
+	for s.kind == KindRef {
+		s = s.target
+	}
+	return s
+}
+
+// Bounds are the inclusive limits of :min and :max, nil where none is given.
+// They count code points of strings and members of collections.
+func (s *Schema) Bounds() (lowest, highest edn.Value) {
+	if s.min != nil {
+		lowest = s.min.spec
+	} else if s.minLen > 0 {
+		lowest = edn.Int(int64(s.minLen))
+	}
+	if s.max != nil {
+		highest = s.max.spec
+	} else if s.maxLen >= 0 && s.sized() {
+		highest = edn.Int(int64(s.maxLen))
+	}
+	return lowest, highest
+}
+
+// At is the schema of the value at a path, if there is exactly one: through
+// map entries, elements and :maybe, :ref and the like. Where several branches
+// of :or or :and know the path, At is silent unless they agree.
+func (s *Schema) At(path ...edn.Value) (*Schema, bool) {
+	found := s.Branches(path...)
+	if len(found) == 0 {
+		return nil, false
+	}
+	for _, other := range found[1:] {
+		if !Equal(other, found[0]) {
+			return nil, false
+		}
+	}
+	return found[0], true
+}
+
+// Branches are all schemas that some branch of s puts at a path, without
+// duplicates, in the order of the form. Open maps add nothing for the keys that
+// they do not name.
+func (s *Schema) Branches(path ...edn.Value) []*Schema {
+	front := []*Schema{s}
+	for _, key := range path {
+		var next []*Schema
+		for _, at := range alternatives(front) {
+			next = append(next, at.under(key)...)
+		}
+		front = distinct(next)
+	}
+	return front
+}
+
+// alternatives replaces references, :maybe, :or and :and by the schemas behind
+// them, which look at the same value.
+func alternatives(schemas []*Schema) []*Schema {
+	var out []*Schema
+	seen := make(map[*Schema]bool)
+	var open func(s *Schema)
+	open = func(s *Schema) {
+		if seen[s] {
+			return
+		}
+		seen[s] = true
+		switch s.kind {
+		case KindRef:
+			open(s.target)
+		case KindMaybe, KindOr, KindAnd:
+			for _, kid := range s.kids {
+				open(kid)
+			}
+		default:
+			out = append(out, s)
+		}
+	}
+	for _, s := range schemas {
+		open(s)
+	}
+	return out
+}
+
+func distinct(schemas []*Schema) []*Schema {
+	seen := make(map[*Schema]bool, len(schemas))
+	out := schemas[:0:0]
+	for _, s := range schemas {
+		if !seen[s] {
+			seen[s] = true
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// under lists the schemas of the value at one key or index of a collection.
+func (s *Schema) under(key edn.Value) []*Schema {
+	switch s.kind {
+	case KindMap:
+		if e, ok := s.Entry(key); ok {
+			return []*Schema{e.Schema}
+		}
+	case KindMapOf:
+		return s.kids[1:]
+	case KindTuple:
+		if i, ok := key.AsInt(); ok && i >= 0 && i < int64(len(s.kids)) {
+			return s.kids[i : i+1]
+		}
+	case KindVector, KindList, KindSequential:
+		if i, ok := key.AsInt(); ok && i >= 0 {
+			return s.kids
+		}
+	case KindSet:
+		return s.kids
+	}
+	return nil
+}
+
+// sized kinds read :min and :max as a count.
+func (s *Schema) sized() bool {
+	switch s.kind {
+	case KindString, KindMap, KindMapOf, KindVector, KindList, KindSequential, KindSet:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,254 @@
+package schema
+
+import (
+	"unicode/utf8"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// maxSteps bounds the work of one check. A step looks at one value with one
+// schema; a message of a million nodes needs a few million. Only nested
+// alternatives that try the same deep value again and again need more.
+const maxSteps = 20_000_000
+
+// meter counts down the steps of one check.
+type meter struct{ left int }
+
+// Valid reports whether v fits the schema. It allocates nothing.
+func (s *Schema) Valid(v edn.Value) bool {
+	m := meter{left: maxSteps}
+	return s.accepts(v, &m) && m.left >= 0
+}
+
+// Validate says what keeps v from fitting: nil if nothing does, else at most
+// 100 findings ordered by path, followed by one that counts the rest.
+func (s *Schema) Validate(v edn.Value) []Finding {
+	m := meter{left: maxSteps}
+	if s.accepts(v, &m) && m.left >= 0 {
+		return nil
+	}
+	return explain(s, v, m.left >= 0)
+}
+
+// accepts is the check without explanation. After the meter ran out the answer
+// means nothing, also not under :not; the caller looks at the meter.
+func (s *Schema) accepts(v edn.Value, m *meter) bool {
+	if m.left--; m.left < 0 {
+		return false
+	}
+	switch s.kind {
+	case KindAny:
+		return true
+	case KindNil:
+		return v.IsNil()
+	case KindBoolean:
+		return v.Kind() == edn.KindBool
+	case KindInt, KindDouble, KindDecimal, KindNumber:
+		return s.acceptsNumber(v)
+	case KindString:
+		return s.acceptsString(v)
+	case KindRe:
+		text, ok := v.AsString()
+		return ok && s.matches(text)
+	case KindChar:
+		return v.Kind() == edn.KindChar
+	case KindKeyword:
+		return v.Kind() == edn.KindKeyword
+	case KindSymbol:
+		return v.Kind() == edn.KindSymbol
+	case KindInst:
+		return v.Kind() == edn.KindInst
+	case KindUUID:
+		return v.Kind() == edn.KindUUID
+	case KindEnum:
+		return s.isMember(v)
+	case KindRef:
+		return s.target.accepts(v, m)
+	case KindMaybe:
+		return v.IsNil() || s.kids[0].accepts(v, m)
+	case KindNot:
+		return !s.kids[0].accepts(v, m)
+	case KindOr:
+		for _, kid := range s.kids {
+			if kid.accepts(v, m) {
+				return true
+			}
+		}
+		return false
+	case KindAnd:
+		for _, kid := range s.kids {
+			if !kid.accepts(v, m) {
+				return false
+			}
+		}
+		return true
+	}
+	return s.acceptsCollection(v, m)
+}
+
+func (s *Schema) acceptsNumber(v edn.Value) bool {
+	return s.rightNumber(v.Kind()) &&
+		(s.min == nil || s.min.compare(v) >= 0) &&
+		(s.max == nil || s.max.compare(v) <= 0)
+}
+
+func (s *Schema) rightNumber(k edn.Kind) bool {
+	switch s.kind {
+	case KindInt:
+		return k == edn.KindInt
+	case KindDouble:
+		return k == edn.KindFloat
+	case KindDecimal:
+		return k == edn.KindDecimal
+	}
+	return k == edn.KindInt || k == edn.KindFloat || k == edn.KindDecimal
+}
+
+func (s *Schema) acceptsString(v edn.Value) bool {
+	text, ok := v.AsString()
+	if !ok {
+		return false
+	}
+	// A code point has one to four bytes, so most lengths need no counting.
+	if n := len(text); n >= utf8.UTFMax*s.minLen && (s.maxLen < 0 || n <= s.maxLen) {
+		return true
+	}
+	return s.fitsLength(utf8.RuneCountInString(text))
+}
+
+func (s *Schema) fitsLength(n int) bool {
+	return n >= s.minLen && (s.maxLen < 0 || n <= s.maxLen)
+}
+
+// matches tests the pattern. Non-blank text is by far the most frequent one and
+// is found without the regexp machine.
+func (s *Schema) matches(text string) bool {
+	if !s.nonBlank {
+		return s.pattern.MatchString(text)
+	}
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case ' ', '\t', '\n', '\f', '\r':
+		default:
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Schema) isMember(v edn.Value) bool {
+	for i := range s.members {
+		if edn.Equal(s.members[i], v) {
+			return true
+		}
+	}
+	return false
+}
+
+// rightCollection reports whether a value of kind k is the collection that the
+// schema wants, whatever is in it.
+func (s *Schema) rightCollection(k edn.Kind) bool {
+	switch s.kind {
+	case KindMap, KindMapOf:
+		return k == edn.KindMap
+	case KindVector, KindTuple:
+		return k == edn.KindVector
+	case KindList:
+		return k == edn.KindList
+	case KindSequential:
+		return k == edn.KindVector || k == edn.KindList
+	case KindSet:
+		return k == edn.KindSet
+	}
+	return false
+}
+
+func (s *Schema) acceptsCollection(v edn.Value, m *meter) bool {
+	if !s.rightCollection(v.Kind()) || !s.fitsLength(v.Len()) {
+		return false
+	}
+	switch s.kind {
+	case KindMap:
+		return s.acceptsMap(v, m)
+	case KindMapOf:
+		for key, val := range v.Entries() {
+			if !s.kids[0].accepts(key, m) || !s.kids[1].accepts(val, m) {
+				return false
+			}
+		}
+	case KindTuple:
+		if v.Len() != len(s.kids) {
+			return false
+		}
+		for i, kid := range s.kids {
+			e, _ := v.Nth(i)
+			if !kid.accepts(e, m) {
+				return false
+			}
+		}
+	default:
+		if len(s.kids) == 0 {
+			return true
+		}
+		for i := range v.Len() {
+			if e, _ := v.Nth(i); !s.kids[0].accepts(e, m) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (s *Schema) acceptsMap(v edn.Value, m *meter) bool {
+	if n := len(s.sorted); n > 4 && v.Len() <= 2*n {
+		return s.acceptsSorted(v, m)
+	}
+	known := 0
+	for i := range s.entries {
+		e := &s.entries[i]
+		val, ok := v.Get(e.Key)
+		if !ok {
+			if !e.Optional {
+				return false
+			}
+			continue
+		}
+		known++
+		if !e.Schema.accepts(val, m) {
+			return false
+		}
+	}
+	// Every known key was found once, so any surplus is a key without an entry.
+	return !s.closed || known == v.Len()
+}
+
+// acceptsSorted walks the entries of the schema and of the value side by side,
+// both in the order of names, instead of searching the value for each key.
+func (s *Schema) acceptsSorted(v edn.Value, m *meter) bool {
+	left := s.sorted
+	for key, val := range v.Entries() {
+		name, isKeyword := key.AsKeyword()
+		for isKeyword && len(left) > 0 && left[0].name < name {
+			if !left[0].optional {
+				return false
+			}
+			left = left[1:]
+		}
+		if !isKeyword || len(left) == 0 || left[0].name != name {
+			if s.closed {
+				return false
+			}
+			continue
+		}
+		if !left[0].schema.accepts(val, m) {
+			return false
+		}
+		left = left[1:]
+	}
+	for i := range left {
+		if !left[i].optional {
+			return false
+		}
+	}
+	return true
+}
