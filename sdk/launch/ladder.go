@@ -1,0 +1,88 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Step is one rung of the ladder by which a process is stopped.
+type Step struct {
+	Name string
+	// Limit ends the step, whatever Do does.
+	Limit time.Duration
+	// Do asks for the end in this step's way. Its context ends with the limit;
+	// a Do that ignores that is left behind.
+	Do func(ctx context.Context) error
+	// Await gives the process the rest of the limit to end once Do returned.
+	// Otherwise the next step begins then.
+	Await bool
+	// Last steps are taken even when the context of Stop has ended.
+	Last bool
+}
+
+// StepResult is what became of one step.
+type StepResult struct {
+	Name    string
+	Took    time.Duration
+	Err     error // of Do; a timeout if the limit ended it
+	Exited  bool  // the process was gone at the end of the step
+	Skipped bool  // the context had ended
+}
+
+// Stop takes the steps in order until done is closed, and returns what became
+// of each step taken. It takes no longer than the limits together; a process
+// that is still there after that is told by the last result. When ctx ends, the
+// step under way is cut short and only the steps marked Last follow.
+func Stop(ctx context.Context, done <-chan struct{}, steps []Step) []StepResult {
+	results := make([]StepResult, 0, len(steps))
+	for _, step := range steps {
+		if closed(done) {
+			break
+		}
+		if ctx.Err() != nil && !step.Last {
+			results = append(results, StepResult{Name: step.Name, Skipped: true})
+			continue
+		}
+		results = append(results, take(ctx, done, step))
+	}
+	return results
+}
+
+func take(ctx context.Context, done <-chan struct{}, step Step) StepResult {
+	begin := time.Now()
+	if step.Last {
+		ctx = context.WithoutCancel(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, step.Limit)
+	defer cancel()
+	result := StepResult{Name: step.Name}
+	acted := make(chan error, 1)
+	go func() { acted <- step.Do(ctx) }()
+	for waiting := true; waiting; {
+		select {
+		case <-done:
+			waiting = false
+		case err := <-acted:
+			result.Err = err
+			acted = nil
+			waiting = step.Await && err == nil
+		case <-ctx.Done():
+			if acted != nil {
+				result.Err = fmt.Errorf("%s: %w", step.Name, context.Cause(ctx))
+			}
+			waiting = false
+		}
+	}
+	result.Took, result.Exited = time.Since(begin), closed(done)
+	return result
+}
+
+func closed(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}

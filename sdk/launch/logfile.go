@@ -1,0 +1,125 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+)
+
+// Sizes of the log of one plugin.
+const (
+	LogFileSize  = 4 << 20
+	LogFileCount = 2
+)
+
+// LogFile is a file that is put aside when it gets too large: name, name.1 and
+// so on, newest first. Each write goes to one file whole. It is safe for many
+// goroutines of one process; processes do not share one.
+type LogFile struct {
+	path  string
+	limit int64
+	count int
+
+	mu   sync.Mutex
+	file *os.File
+	size int64
+}
+
+// OpenLogFile appends to path, making its directory if need be. The files never
+// exceed limit bytes each, except by one write that is larger than that, and
+// there are at most count of them.
+func OpenLogFile(path string, limit int64, count int) (*LogFile, error) {
+	if limit <= 0 || count <= 0 {
+		return nil, fmt.Errorf("open log %s: limit and count must be positive", path)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	l := &LogFile{path: path, limit: limit, count: count}
+	if err := l.open(); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// open needs l.mu or sole ownership.
+func (l *LogFile) open() error {
+	f, err := os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("open log: %w", err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		_ = f.Close()
+		return fmt.Errorf("open log: %w", err)
+	}
+	l.file, l.size = f, info.Size()
+	return nil
+}
+
+// Path is the newest file.
+func (l *LogFile) Path() string { return l.path }
+
+// Write implements io.Writer.
+func (l *LogFile) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		return 0, fmt.Errorf("write log %s: %w", l.path, os.ErrClosed)
+	}
+	if l.size > 0 && l.size+int64(len(p)) > l.limit {
+		if err := l.rotate(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := l.file.Write(p)
+	l.size += int64(n)
+	if err != nil {
+		return n, fmt.Errorf("write log: %w", err)
+	}
+	return n, nil
+}
+
+// rotate needs l.mu.
+func (l *LogFile) rotate() error {
+	_ = l.file.Close()
+	l.file = nil
+	for i := l.count - 1; i > 0; i-- {
+		err := os.Rename(l.aside(i-1), l.aside(i))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return errors.Join(fmt.Errorf("rotate log: %w", err), l.open())
+		}
+	}
+	if l.count == 1 {
+		if err := os.Remove(l.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return errors.Join(fmt.Errorf("rotate log: %w", err), l.open())
+		}
+	}
+	return l.open()
+}
+
+func (l *LogFile) aside(i int) string {
+	if i == 0 {
+		return l.path
+	}
+	return l.path + "." + strconv.Itoa(i)
+}
+
+// Close implements io.Closer; a second Close does nothing.
+func (l *LogFile) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		return nil
+	}
+	err := l.file.Close()
+	l.file = nil
+	if err != nil {
+		return fmt.Errorf("close log: %w", err)
+	}
+	return nil
+}

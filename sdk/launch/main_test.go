@@ -1,0 +1,267 @@
+//go:build linux
+
+package launch
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+)
+
+// The test binary is every process that the tests need: its reaper, its
+// misbehaving children, and a host that gets killed.
+const roleVar = "LAUNCH_TEST_ROLE"
+
+// quickExit keeps the race detector from waiting a second at each exit.
+const quickExit = "GORACE=atexit_sleep_ms=0"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == ReaperCommand {
+		os.Exit(ReaperMain(os.Args[2:]))
+	}
+	if role, ok := os.LookupEnv(roleVar); ok {
+		act, known := roles[role]
+		if !known {
+			fmt.Fprintln(os.Stderr, "unknown role", role)
+			os.Exit(99)
+		}
+		os.Exit(act())
+	}
+	goleak.VerifyTestMain(m)
+}
+
+const shake = "1|1|unix|/run/x/1/plugin-dir1/plugin2|grpc|"
+
+var roles = map[string]func() int{
+	"exit-3":    func() int { return 3 },
+	"env":       func() int { fmt.Println(strings.Join(os.Environ(), "\n")); return 0 },
+	"panic":     func() int { fmt.Fprintln(os.Stderr, "before"); panic("the engine fell off") },
+	"suicide":   func() int { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL); select {} },
+	"until-eof": func() int { _, _ = io.Copy(io.Discard, os.Stdin); return 7 },
+	"echo": func() int {
+		_, _ = io.Copy(os.Stdout, os.Stdin)
+		return 0
+	},
+	"session": func() int {
+		sid, _ := unix.Getsid(0)
+		fmt.Println(sid == os.Getpid(), syscall.Getpgrp() == os.Getpid())
+		return 0
+	},
+	// Deaf to everything but SIGKILL.
+	"stubborn": func() int {
+		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+		fmt.Println("deaf")
+		select {}
+	},
+	"on-term": func() int {
+		terms := make(chan os.Signal, 1)
+		signal.Notify(terms, syscall.SIGTERM)
+		fmt.Println("listening")
+		<-terms
+		return 4
+	},
+	// Dies while a child of its own holds both output pipes.
+	"leave-grandchild": func() int {
+		grandchild("stubborn", false)
+		return 5
+	},
+	// The same, in another process group of the session.
+	"leave-other-group": func() int {
+		grandchild("stubborn", true)
+		return 6
+	},
+	// The same in another session: the one that no launcher catches.
+	"leave-session": func() int {
+		cmd := self("stubborn")
+		cmd.Stderr = os.Stderr
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		if cmd.Start() != nil {
+			return 98
+		}
+		fmt.Println("pid", cmd.Process.Pid)
+		return 8
+	},
+	"keep-grandchildren": func() int {
+		signal.Ignore(syscall.SIGTERM)
+		grandchild("stubborn", false)
+		grandchild("stubborn", true)
+		fmt.Println("pid", os.Getpid())
+		fmt.Println("ready")
+		select {}
+	},
+	"host":             func() int { return host(true, false) },
+	"host-no-reaper":   func() int { return host(false, false) },
+	"host-stop-reaper": func() int { return host(true, true) },
+	"noise-handshake": func() int {
+		fmt.Println("starting up, please wait")
+		fmt.Println(strings.Repeat("x", 200_000))
+		fmt.Println(shake)
+		fmt.Println("and one more thing")
+		fmt.Println(shake)
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		return 0
+	},
+	"endless-line": func() int {
+		for chunk := []byte(strings.Repeat("y", 1<<20)); ; {
+			if _, err := os.Stdout.Write(chunk); err != nil {
+				return 1
+			}
+		}
+	},
+	"close-stdout": func() int {
+		_ = os.Stdout.Close()
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		return 0
+	},
+	"300-lines": func() int {
+		for i := range 300 {
+			fmt.Fprintln(os.Stderr, "line", i)
+		}
+		return 1
+	},
+}
+
+func self(role string) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = []string{roleVar + "=" + role, quickExit}
+	return cmd
+}
+
+// grandchild starts a process that holds the caller's output and prints its
+// number once it is deaf.
+func grandchild(role string, ownGroup bool) {
+	cmd := self(role)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		os.Exit(97)
+	}
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: ownGroup}
+	if cmd.Start() != nil {
+		os.Exit(96)
+	}
+	_, _ = bufio.NewReader(out).ReadString('\n')
+	fmt.Println("pid", cmd.Process.Pid)
+}
+
+// host starts a plugin with grandchildren and waits to be killed.
+func host(reaped, killReaper bool) int {
+	var reaper *Reaper
+	if reaped {
+		dir, err := OpenRuntimeDir(os.Getenv("BASE"))
+		if err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		if reaper, err = StartReaper(dir.Path()); err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		fmt.Println("pid", reaper.PID())
+		if killReaper {
+			first := reaper.PID()
+			_ = syscall.Kill(first, syscall.SIGKILL)
+			for reaper.PID() == first {
+				time.Sleep(time.Millisecond)
+			}
+			fmt.Println("pid", reaper.PID())
+		}
+	}
+	p, err := Start(Command{Path: "/proc/self/exe", Env: []string{roleVar + "=keep-grandchildren", quickExit}, Reaper: reaper})
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	_, _ = io.Copy(os.Stdout, p.Stdout())
+	return 2
+}
+
+func command(role string, env ...string) Command {
+	return Command{Path: "/proc/self/exe", Env: append([]string{roleVar + "=" + role, quickExit}, env...)}
+}
+
+func start(t *testing.T, c Command) *Process {
+	t.Helper()
+	p, err := Start(c)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_ = p.Kill()
+		await(t, p.Settled(), 5*time.Second, "end of process")
+		closeAll([]*os.File{p.stdout, p.stderr})
+	})
+	return p
+}
+
+func await(t *testing.T, ch <-chan struct{}, limit time.Duration, what string) {
+	t.Helper()
+	select {
+	case <-ch:
+	case <-time.After(limit):
+		require.FailNow(t, "no "+what+" within "+limit.String())
+	}
+}
+
+// pids reads "pid N" lines until one says "ready" or the stream ends.
+func pids(t *testing.T, r io.Reader) []int {
+	t.Helper()
+	var found []int
+	lines := bufio.NewScanner(r)
+	for lines.Scan() && lines.Text() != "ready" {
+		text, ok := strings.CutPrefix(lines.Text(), "pid ")
+		require.True(t, ok, lines.Text())
+		pid, err := strconv.Atoi(text)
+		require.NoError(t, err)
+		found = append(found, pid)
+	}
+	return found
+}
+
+// gone waits for the end of a process that need not be a child. A zombie is
+// gone: it only waits for its parent.
+func gone(t *testing.T, pid int, limit time.Duration) {
+	t.Helper()
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		require.ErrorIs(t, err, unix.ESRCH)
+		return
+	}
+	defer func() { _ = unix.Close(fd) }()
+	for end := time.Now().Add(limit); ; {
+		left := time.Until(end)
+		require.Positive(t, left, "process %d lives after %s", pid, limit)
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(left.Milliseconds())+1)
+		if err == unix.EINTR {
+			continue
+		}
+		require.NoError(t, err)
+		if n == 1 {
+			return
+		}
+	}
+}
+
+func alive(pid int) bool {
+	s, ok := statOf(pid)
+	return ok && !s.dead()
+}
+
+// shortDir is a directory for sockets: the names of t.TempDir are too long.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "fl")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}

@@ -1,0 +1,164 @@
+package launch
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+)
+
+// Stream is where a line came from.
+type Stream string
+
+// The streams of a process. Print and PrintErr are what a Go plugin writes to
+// os.Stdout and os.Stderr after go-plugin took these over: they arrive by RPC.
+const (
+	Stdout   Stream = "stdout"
+	Stderr   Stream = "stderr"
+	Print    Stream = "print"
+	PrintErr Stream = "print-err"
+)
+
+// MaxLine is the longest line that is kept whole; the rest of a longer one is
+// dropped, so that a line without an end costs no memory.
+const MaxLine = 128 << 10
+
+// Line is one line of output.
+type Line struct {
+	Stream Stream
+	Text   string // without the newline; may be any bytes
+	Cut    int64  // how many bytes were dropped at its end
+}
+
+// scanLines calls each for every line of r until r ends. A last line without a
+// newline counts. It holds at most MaxLine bytes.
+func scanLines(r io.Reader, stream Stream, each func(Line)) {
+	in := bufio.NewReaderSize(r, 32<<10)
+	var line []byte
+	var cut int64
+	for {
+		part, err := in.ReadSlice('\n')
+		complete := err == nil
+		part = bytes.TrimSuffix(part, []byte{'\n'})
+		if room := MaxLine - len(line); len(part) > room {
+			cut += int64(len(part) - room)
+			part = part[:room]
+		}
+		line = append(line, part...)
+		switch {
+		case complete:
+			each(Line{Stream: stream, Text: string(bytes.TrimSuffix(line, []byte{'\r'})), Cut: cut})
+			line, cut = line[:0], 0
+		case !errors.Is(err, bufio.ErrBufferFull):
+			if len(line) > 0 {
+				each(Line{Stream: stream, Text: string(line), Cut: cut})
+			}
+			return
+		}
+	}
+}
+
+// LineWriter turns writes into lines of one stream. Close flushes a last line
+// without a newline. It is safe for many goroutines.
+type LineWriter struct {
+	stream Stream
+	each   func(Line)
+	mu     sync.Mutex
+	line   []byte
+	cut    int64
+}
+
+// NewLineWriter calls each for every complete line.
+func NewLineWriter(stream Stream, each func(Line)) *LineWriter {
+	return &LineWriter{stream: stream, each: each}
+}
+
+// Write implements io.Writer; it never fails.
+func (w *LineWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for rest := p; len(rest) > 0; {
+		part, after, complete := bytes.Cut(rest, []byte{'\n'})
+		rest = after
+		if room := MaxLine - len(w.line); len(part) > room {
+			w.cut += int64(len(part) - room)
+			part = part[:room]
+		}
+		w.line = append(w.line, part...)
+		if complete {
+			w.flush()
+		}
+	}
+	return len(p), nil
+}
+
+// Close implements io.Closer.
+func (w *LineWriter) Close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.line) > 0 {
+		w.flush()
+	}
+	return nil
+}
+
+// flush needs w.mu.
+func (w *LineWriter) flush() {
+	w.each(Line{Stream: w.stream, Text: string(bytes.TrimSuffix(w.line, []byte{'\r'})), Cut: w.cut})
+	w.line, w.cut = w.line[:0], 0
+}
+
+// Sizes of what is kept of a process for a diagnostic.
+const (
+	TailLines    = 200
+	tailLineSize = 4 << 10
+	panicLines   = 20
+	outputHead   = 512
+)
+
+// Tail keeps the last lines of a process, each shortened to 4 KiB, and the head
+// of the first Go panic. It is safe for many goroutines.
+type Tail struct {
+	mu    sync.Mutex
+	lines []string
+	next  int
+	panic []string
+	dying bool
+}
+
+// Add keeps one line.
+func (t *Tail) Add(line string) {
+	kept := Clip(line, tailLineSize)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.lines) < TailLines {
+		t.lines = append(t.lines, kept)
+	} else {
+		t.lines[t.next] = kept
+		t.next = (t.next + 1) % TailLines
+	}
+	if !t.dying && (strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") || strings.HasPrefix(line, "runtime: out of memory")) {
+		t.dying = true
+	}
+	if t.dying && len(t.panic) < panicLines {
+		t.panic = append(t.panic, kept)
+	}
+}
+
+// Lines returns the kept lines, oldest first.
+func (t *Tail) Lines() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := make([]string, 0, len(t.lines))
+	out = append(out, t.lines[t.next:]...)
+	return append(out, t.lines[:t.next]...)
+}
+
+// Panic returns the first lines of a panic, nil if none was seen.
+func (t *Tail) Panic() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return append([]string(nil), t.panic...)
+}

@@ -1,0 +1,250 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Command is a program to start.
+type Command struct {
+	// Path is the executable. It is not looked up in PATH; a relative path is
+	// relative to the caller's directory, not to Dir.
+	Path string
+	// Args follow the name of the program.
+	Args []string
+	// Env is the whole environment; nil is an empty one.
+	Env []string
+	// Dir is the working directory; empty is the caller's.
+	Dir string
+	// Reaper is told the session of the process; nil: nobody is.
+	Reaper *Reaper
+	// OutputGrace is how long the output pipes stay open after the process
+	// ended while something else still holds their other ends. Zero means
+	// DefaultOutputGrace.
+	OutputGrace time.Duration
+}
+
+// DefaultOutputGrace lets the last lines of a dead process through; what a
+// process outside the session writes later is lost.
+const DefaultOutputGrace = 250 * time.Millisecond
+
+// errReaped is the answer to a signal that came after the end.
+var errReaped = os.ErrProcessDone
+
+// Process is a running child in a session of its own.
+type Process struct {
+	pid     int
+	begin   time.Time
+	stdin   *os.File
+	stdout  *os.File
+	stderr  *os.File
+	reaper  *Reaper
+	grace   time.Duration
+	done    chan struct{}
+	settled chan struct{}
+
+	mu     sync.Mutex // held while a signal is sent, so that the number is ours
+	reaped bool
+	killed bool // somebody asked for Kill before the end was seen
+
+	exit    Exit // written before done is closed
+	escaped int  // written before settled is closed
+}
+
+// Start runs the program. The child gets a pipe as standard input, on which
+// nothing need ever be written: its end says that the parent is gone.
+func Start(c Command) (*Process, error) {
+	path, err := filepath.Abs(c.Path)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.Path, err)
+	}
+	child, parent, err := stdio()
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", path, err)
+	}
+	p := &Process{
+		stdin: parent[0], stdout: parent[1], stderr: parent[2],
+		reaper: c.Reaper, grace: c.OutputGrace,
+		done: make(chan struct{}), settled: make(chan struct{}),
+	}
+	if p.grace <= 0 {
+		p.grace = DefaultOutputGrace
+	}
+	env := c.Env
+	if env == nil {
+		env = []string{} // nil would mean the environment of the caller
+	}
+	attr := &os.ProcAttr{Dir: c.Dir, Env: env, Files: child, Sys: sysProcAttr()}
+	started := make(chan error)
+	go p.life(path, append([]string{c.Path}, c.Args...), attr, started)
+	err = <-started
+	closeAll(child)
+	if err != nil {
+		closeAll(parent)
+		return nil, fmt.Errorf("start %s: %w", path, err)
+	}
+	return p, nil
+}
+
+// life starts the process and stays with it on one operating system thread:
+// the kernel sends the death signal when the thread that started the child
+// ends, not when the parent process does, and Go retires idle threads.
+func (p *Process) life(path string, argv []string, attr *os.ProcAttr, started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	begin := time.Now()
+	proc, err := os.StartProcess(path, argv, attr)
+	if err != nil {
+		started <- err
+		return
+	}
+	p.pid, p.begin = proc.Pid, begin
+	if p.reaper != nil {
+		p.reaper.watch(p.pid)
+	}
+	started <- nil
+
+	state, err := p.reap(proc)
+	if err == nil {
+		p.exit = exitOf(state, time.Since(begin))
+	} else {
+		p.exit = Exit{Code: -1, Lived: time.Since(begin)}
+	}
+	close(p.done)
+
+	p.escaped = killSession(p.pid, sessionKillLimit)
+	if p.reaper != nil {
+		p.reaper.forget(p.pid)
+	}
+	_ = p.stdin.Close()
+	// Readers have until then to empty the pipes, even if a process that left
+	// the session holds the other ends for ever.
+	time.AfterFunc(p.grace, func() { closeAll([]*os.File{p.stdout, p.stderr}) })
+	close(p.settled)
+}
+
+// sessionKillLimit bounds the sweep after an exit. SIGKILL works at once; only
+// a process in an uninterruptible system call can outlast it.
+const sessionKillLimit = time.Second
+
+// PID is the number of the process, of its group and of its session.
+func (p *Process) PID() int { return p.pid }
+
+// Began is when the process was started.
+func (p *Process) Began() time.Time { return p.begin }
+
+// Done is closed when the process has ended and Exit can be asked.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Settled is closed after Done, when the rest of the session was killed too.
+func (p *Process) Settled() <-chan struct{} { return p.settled }
+
+// Exit is how the process ended; the zero value until Done is closed.
+func (p *Process) Exit() Exit {
+	select {
+	case <-p.done:
+		return p.exit
+	default:
+		return Exit{}
+	}
+}
+
+// Killed says whether the process ended because of Kill; false until Done is
+// closed.
+func (p *Process) Killed() bool {
+	if p.Exit().Signal != syscall.SIGKILL {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.killed
+}
+
+// Escaped is how many processes of the session outlived its group; 0 until
+// Settled is closed.
+func (p *Process) Escaped() int {
+	select {
+	case <-p.settled:
+		return p.escaped
+	default:
+		return 0
+	}
+}
+
+// Stdin is the pipe whose end tells the child that its parent is gone.
+func (p *Process) Stdin() *os.File { return p.stdin }
+
+// Stdout is the read end of standard output. It closes some time after the end
+// of the process, whoever else may hold the other end; a reader that is done
+// earlier may close it.
+func (p *Process) Stdout() *os.File { return p.stdout }
+
+// Stderr is the read end of standard error; as Stdout.
+func (p *Process) Stderr() *os.File { return p.stderr }
+
+// CloseStdin tells the child that nobody needs it any more.
+func (p *Process) CloseStdin() error {
+	if err := p.stdin.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+		return fmt.Errorf("close standard input of %d: %w", p.pid, err)
+	}
+	return nil
+}
+
+// Signal sends a signal to the process group. After the end it returns
+// os.ErrProcessDone and signals nobody.
+func (p *Process) Signal(sig syscall.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reaped {
+		return errReaped
+	}
+	if err := killGroup(p.pid, sig); err != nil {
+		return fmt.Errorf("signal %s to group %d: %w", signalName(sig), p.pid, err)
+	}
+	return nil
+}
+
+// Kill ends the process and everything in its session. It returns when the
+// signals were sent, not when the processes are gone: that is what Done and
+// Settled say. Killing a process that ended is no error.
+func (p *Process) Kill() error {
+	p.mu.Lock()
+	p.killed = p.killed || !p.reaped
+	p.mu.Unlock()
+	err := p.Signal(syscall.SIGKILL)
+	if errors.Is(err, errReaped) {
+		return nil
+	}
+	return err
+}
+
+// stdio makes the three pipes: the child's ends and the parent's ends, both in
+// the order of the descriptors.
+func stdio() (child, parent []*os.File, err error) {
+	for fd := range 3 {
+		r, w, err := os.Pipe()
+		if err != nil {
+			closeAll(child)
+			closeAll(parent)
+			return nil, nil, fmt.Errorf("make pipe: %w", err)
+		}
+		if fd == 0 {
+			child, parent = append(child, r), append(parent, w)
+		} else {
+			child, parent = append(child, w), append(parent, r)
+		}
+	}
+	return child, parent, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
+}

@@ -1,0 +1,35 @@
+package launch
+
+import (
+	"errors"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// sysProcAttr gives the child a session of its own and has the kernel kill it
+// when the thread that started it ends.
+func sysProcAttr() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+// reap waits for the end. The wait leaves a zombie first, whose number cannot
+// belong to anybody else: the last safe moment to signal the group. Signals of
+// others are kept out between that and the reaping.
+func (p *Process) reap(proc *os.Process) (*os.ProcessState, error) {
+	for {
+		err := unix.Waitid(unix.P_PID, p.pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_ = killGroup(p.pid, syscall.SIGKILL)
+	p.reaped = true
+	return proc.Wait()
+}
+
+// withoutDeathSignal is for a child that has to outlive its parent.
+func withoutDeathSignal(sys *syscall.SysProcAttr) { sys.Pdeathsig = 0 }

@@ -1,0 +1,218 @@
+package launch
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// ReaperCommand is the hidden subcommand under which a program that starts
+// processes runs as its own reaper. Its main function looks for it first:
+//
+//	if len(os.Args) > 1 && os.Args[1] == launch.ReaperCommand {
+//		os.Exit(launch.ReaperMain(os.Args[2:]))
+//	}
+const ReaperCommand = "internal-reaper"
+
+// Limits of a reaper that keeps dying: after that many restarts its sessions
+// are left to the death signal and to the end of standard input.
+const (
+	reaperRestarts = 5
+	reaperQuit     = 2 * time.Second
+	reaperWrite    = 100 * time.Millisecond
+)
+
+// Reaper is a process that outlives this one for a moment and kills every
+// session that was started here and did not end. It learns of the end of this
+// process by the end of a pipe, so no way of dying escapes it. It is started
+// again should it be killed itself.
+type Reaper struct {
+	program  string
+	args     []string
+	mu       sync.Mutex
+	proc     *os.Process
+	pipe     *os.File
+	sessions map[int]uint64
+	restarts int
+	closed   bool
+	ended    chan struct{} // closed when no reaper runs any more
+}
+
+// StartReaper runs the program of this process as a reaper. runtimeDir, if not
+// empty, is the directory (see [RuntimeDir]) that it removes after the killing.
+func StartReaper(runtimeDir string) (*Reaper, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("start reaper: %w", err)
+	}
+	if runtime.GOOS == "linux" {
+		program = "/proc/self/exe" // this very program, even if its file was replaced
+	}
+	r := &Reaper{program: program, args: []string{"ferment", ReaperCommand}, sessions: map[int]uint64{}, ended: make(chan struct{})}
+	if runtimeDir != "" {
+		r.args = append(r.args, runtimeDir)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.start(); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// start needs r.mu.
+func (r *Reaper) start() error {
+	in, out, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("start reaper: %w", err)
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		closeAll([]*os.File{in, out})
+		return fmt.Errorf("start reaper: %w", err)
+	}
+	// No death signal: it has to outlive its parent. A session of its own keeps
+	// the signals of a terminal away from it.
+	sys := sysProcAttr()
+	withoutDeathSignal(sys)
+	proc, err := os.StartProcess(r.program, r.args, &os.ProcAttr{Dir: "/", Env: []string{}, Files: []*os.File{in, null, null}, Sys: sys})
+	closeAll([]*os.File{in, null})
+	if err != nil {
+		_ = out.Close()
+		return fmt.Errorf("start reaper: %w", err)
+	}
+	r.proc, r.pipe = proc, out
+	for sid, start := range r.sessions {
+		r.tell("+", sid, start)
+	}
+	go r.stay(proc)
+	return nil
+}
+
+// stay waits for the end of one reaper process and starts the next.
+func (r *Reaper) stay(proc *os.Process) {
+	_, _ = proc.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_ = r.pipe.Close()
+	if !r.closed && r.restarts < reaperRestarts {
+		r.restarts++
+		if r.start() == nil {
+			return
+		}
+	}
+	close(r.ended)
+}
+
+// PID is the number of the reaper process.
+func (r *Reaper) PID() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.proc.Pid
+}
+
+// watch hands a session over.
+func (r *Reaper) watch(sid int) {
+	start := startTime(sid)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sessions[sid] = start
+	r.tell("+", sid, start)
+}
+
+// forget takes a session back that has no members any more.
+func (r *Reaper) forget(sid int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.sessions, sid)
+	r.tell("-", sid, 0)
+}
+
+// tell needs r.mu. A reaper that does not read is no reason to hang: stay sees
+// it when it dies, and the next one is told everything.
+func (r *Reaper) tell(op string, sid int, start uint64) {
+	_ = r.pipe.SetWriteDeadline(time.Now().Add(reaperWrite))
+	_, _ = fmt.Fprintf(r.pipe, "%s %d %d\n", op, sid, start)
+}
+
+// Close lets the reaper end; sessions that are still alive are killed by it.
+func (r *Reaper) Close() error {
+	r.mu.Lock()
+	if !r.closed {
+		r.closed = true
+		_ = r.pipe.Close()
+	}
+	proc := r.proc
+	r.mu.Unlock()
+	select {
+	case <-r.ended:
+		return nil
+	case <-time.After(reaperQuit):
+		_ = proc.Kill()
+		<-r.ended
+		return errors.New("close reaper: it did not end by itself")
+	}
+}
+
+// ReaperMain is the reaper process: it reads sessions from standard input and,
+// when that ends, kills them. It returns the exit status.
+func ReaperMain(args []string) int {
+	runtime.GOMAXPROCS(1)
+	// It must not go down with the host that somebody interrupts.
+	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)
+	reapSessions(readSessions(os.Stdin))
+	if len(args) > 0 && args[0] != "" && !removeAbandoned(args[0]) {
+		return 1
+	}
+	return 0
+}
+
+// removeAbandoned removes the directory of the host that just died. The lock of
+// a dying process may end a moment after its pipe.
+func removeAbandoned(path string) bool {
+	for range 100 {
+		if _, err := sweepDir(path); err != nil {
+			return false
+		}
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			return true
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return false
+}
+
+// readSessions follows the lines "+ sid start" and "- sid 0" to their end and
+// returns what is left.
+func readSessions(in io.Reader) map[int]uint64 {
+	sessions := map[int]uint64{}
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		f := strings.Fields(lines.Text())
+		if len(f) != 3 {
+			continue
+		}
+		sid, err1 := strconv.Atoi(f[1])
+		start, err2 := strconv.ParseUint(f[2], 10, 64)
+		if err1 != nil || err2 != nil || sid <= 1 {
+			continue
+		}
+		switch f[0] {
+		case "+":
+			sessions[sid] = start
+		case "-":
+			delete(sessions, sid)
+		}
+	}
+	return sessions
+}

@@ -1,0 +1,308 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-plugin/runner"
+)
+
+// Runner starts one plugin process for go-plugin. go-plugin learns from it one
+// handshake line and, when the process has ended, the end of both streams;
+// everything else that the process prints goes to Output and into the report. A
+// Runner is for one start.
+type Runner struct {
+	command   Command
+	socketDir string
+	output    func(Line)
+	accept    func(Handshake) error
+	redact    func(string) string
+
+	hostOut, hostErr *io.PipeReader // what go-plugin reads
+	feedOut, feedErr *io.PipeWriter
+
+	tail    Tail
+	drained chan struct{} // both streams were read to their end
+
+	mu        sync.Mutex
+	proc      *Process
+	head      []byte
+	noise     int64
+	handshake *Handshake
+	refused   error
+}
+
+var _ runner.Runner = (*Runner)(nil)
+
+// RunnerConfig is what a Runner needs besides the command.
+type RunnerConfig struct {
+	Command Command
+	// SocketDir is where the plugin may listen. An address elsewhere is refused.
+	SocketDir string
+	// Output gets every line but the handshake, from two goroutines. It must
+	// not block for long. May be nil.
+	Output func(Line)
+	// Redact changes the text of every line before anybody keeps it. May be nil.
+	Redact func(string) string
+	// Accept judges the handshake before go-plugin sees it; its error ends the
+	// start and is found again by Refused. May be nil.
+	Accept func(Handshake) error
+}
+
+// NewRunner prepares a start.
+func NewRunner(c RunnerConfig) *Runner {
+	r := &Runner{
+		command: c.Command, socketDir: c.SocketDir, output: c.Output, accept: c.Accept, redact: c.Redact,
+		drained: make(chan struct{}),
+	}
+	if r.output == nil {
+		r.output = func(Line) {}
+	}
+	if r.redact == nil {
+		r.redact = func(text string) string { return text }
+	}
+	r.hostOut, r.feedOut = io.Pipe()
+	r.hostErr, r.feedErr = io.Pipe()
+	return r
+}
+
+// Start implements runner.Runner.
+func (r *Runner) Start(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.proc != nil {
+		return errors.New("start plugin: a runner starts once")
+	}
+	proc, err := Start(r.command)
+	if err != nil {
+		return err
+	}
+	r.proc = proc
+	var readers sync.WaitGroup
+	readers.Go(func() { r.readStdout(proc) })
+	readers.Go(func() { r.readStderr(proc) })
+	go func() {
+		readers.Wait()
+		close(r.drained)
+	}()
+	go func() {
+		<-proc.Done()
+		// Now, not when the pipes end: whoever holds them is not the plugin.
+		_ = r.feedOut.Close()
+		_ = r.feedErr.Close()
+	}()
+	return nil
+}
+
+// readStdout lets the first line through that looks like a handshake.
+func (r *Runner) readStdout(proc *Process) {
+	defer func() { _ = proc.Stdout().Close() }()
+	waiting := true
+	scanLines(proc.Stdout(), Stdout, func(l Line) {
+		if waiting && l.Cut == 0 {
+			if h, ok := ParseHandshake(l.Text); ok {
+				waiting = false
+				r.offer(h, l.Text)
+				return
+			}
+		}
+		r.stray(l)
+	})
+	if waiting {
+		_ = r.feedOut.Close() // nothing will come: no need to wait for the timeout
+	}
+}
+
+// offer judges the handshake and passes it on.
+func (r *Runner) offer(h Handshake, line string) {
+	var err error
+	if r.accept != nil {
+		err = r.accept(h)
+	}
+	r.mu.Lock()
+	r.handshake, r.refused = &h, err
+	r.mu.Unlock()
+	if err != nil {
+		_ = r.feedOut.CloseWithError(err)
+		return
+	}
+	_, _ = io.WriteString(r.feedOut, line+"\n")
+}
+
+func (r *Runner) stray(l Line) {
+	l.Text = r.redact(l.Text)
+	r.mu.Lock()
+	text := l.Text
+	if r.noise > 0 {
+		text = "\n" + text
+	}
+	r.noise += int64(len(text)) + l.Cut
+	if room := outputHead - len(r.head); room > 0 {
+		r.head = append(r.head, text[:min(len(text), room)]...)
+	}
+	r.mu.Unlock()
+	r.tail.Add(l.Text)
+	r.output(l)
+}
+
+func (r *Runner) readStderr(proc *Process) {
+	defer func() { _ = proc.Stderr().Close() }()
+	scanLines(proc.Stderr(), Stderr, r.Keep)
+}
+
+// Keep takes a line that came another way than through the pipes of the process
+// as if it had come through them.
+func (r *Runner) Keep(l Line) {
+	l.Text = r.redact(l.Text)
+	r.tail.Add(l.Text)
+	r.output(l)
+}
+
+// Process is the started process, nil before Start.
+func (r *Runner) Process() *Process {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.proc
+}
+
+// Handshake is the line that the plugin sent, if it sent one.
+func (r *Runner) Handshake() (Handshake, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.handshake == nil {
+		return Handshake{}, false
+	}
+	return *r.handshake, true
+}
+
+// Refused is why the handshake was not accepted, or nil.
+func (r *Runner) Refused() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.refused
+}
+
+// Drained is closed when everything that the process wrote was read. That is a
+// moment after its end, or OutputGrace after it if something holds its pipes.
+func (r *Runner) Drained() <-chan struct{} { return r.drained }
+
+// Report says what is known of the process now.
+func (r *Runner) Report() Report {
+	r.mu.Lock()
+	rep := Report{Output: strings.ToValidUTF8(string(r.head), "\uFFFD"), Noise: r.noise}
+	proc := r.proc
+	r.mu.Unlock()
+	rep.Tail, rep.Panic = r.tail.Lines(), r.tail.Panic()
+	if proc == nil {
+		return rep
+	}
+	rep.PID = proc.PID()
+	select {
+	case <-proc.Done():
+		rep.Exited, rep.Exit, rep.Killed, rep.Escaped = true, proc.Exit(), proc.Killed(), proc.Escaped()
+	default:
+	}
+	return rep
+}
+
+// diagnoseWait is how long Diagnose waits for a process that closed its output
+// to be seen ending too.
+const diagnoseWait = 100 * time.Millisecond
+
+// Diagnose implements runner.Runner.
+func (r *Runner) Diagnose(context.Context) string {
+	if proc := r.Process(); proc != nil {
+		timer := time.NewTimer(diagnoseWait)
+		defer timer.Stop()
+		select {
+		case <-proc.Done():
+		case <-timer.C:
+		}
+	}
+	return r.Report().String()
+}
+
+// Stdout implements runner.Runner: at most one line, then the end.
+func (r *Runner) Stdout() io.ReadCloser { return r.hostOut }
+
+// Stderr implements runner.Runner: nothing until the process ends.
+func (r *Runner) Stderr() io.ReadCloser { return r.hostErr }
+
+// Name implements runner.Runner.
+func (r *Runner) Name() string { return filepath.Base(r.command.Path) }
+
+// ID implements runner.Runner: the process number, empty before Start.
+func (r *Runner) ID() string {
+	if proc := r.Process(); proc != nil {
+		return strconv.Itoa(proc.PID())
+	}
+	return ""
+}
+
+// Wait implements runner.Runner. It returns at the exit of the process.
+func (r *Runner) Wait(ctx context.Context) error {
+	proc := r.Process()
+	if proc == nil {
+		return errors.New("wait for plugin: not started")
+	}
+	select {
+	case <-proc.Done():
+		if exit := proc.Exit(); !exit.Clean() {
+			return errors.New(exit.String())
+		}
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Kill implements runner.Runner: SIGKILL to everything in the session. It does
+// not wait.
+func (r *Runner) Kill(context.Context) error {
+	if proc := r.Process(); proc != nil {
+		return proc.Kill()
+	}
+	return nil
+}
+
+// Terminate asks the process group to end. One that ended is no error.
+func (r *Runner) Terminate() error {
+	proc := r.Process()
+	if proc == nil {
+		return nil
+	}
+	if err := proc.Signal(syscall.SIGTERM); !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	return nil
+}
+
+// PluginToHost implements runner.Runner. The only addresses that are dialed are
+// unix sockets in the directory that this process was given.
+func (r *Runner) PluginToHost(network, address string) (string, string, error) {
+	if network != "unix" {
+		return "", "", fmt.Errorf("plugin listens on %s %s: only unix sockets are used", network, address)
+	}
+	rel, err := filepath.Rel(r.socketDir, filepath.Clean(address))
+	if err != nil || !filepath.IsLocal(rel) || !filepath.IsAbs(address) {
+		return "", "", fmt.Errorf("plugin listens on %s, which is not below its socket directory %s", address, r.socketDir)
+	}
+	return network, address, nil
+}
+
+// HostToPlugin implements runner.Runner.
+func (r *Runner) HostToPlugin(network, address string) (string, string, error) {
+	return network, address, nil
+}

@@ -1,0 +1,295 @@
+//go:build linux
+
+package launch
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// gathered collects lines from the two goroutines of a runner.
+type gathered struct {
+	mu    sync.Mutex
+	lines []Line
+}
+
+func (g *gathered) add(l Line) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.lines = append(g.lines, l)
+}
+
+func (g *gathered) all() []Line {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return append([]Line(nil), g.lines...)
+}
+
+func run(t *testing.T, c RunnerConfig) *Runner {
+	t.Helper()
+	r := NewRunner(c)
+	require.NoError(t, r.Start(context.Background()))
+	t.Cleanup(func() {
+		_ = r.Kill(context.Background())
+		await(t, r.Process().Settled(), 5*time.Second, "end of process")
+		await(t, r.Drained(), 5*time.Second, "end of output")
+	})
+	return r
+}
+
+// Pitfall 10: 200 kB of noise before the handshake, a second handshake behind
+// it: one line passes, the rest is kept as what it is.
+func TestRunnerPassesOneHandshakeLine(t *testing.T) {
+	var got gathered
+	r := run(t, RunnerConfig{Command: command("noise-handshake"), SocketDir: "/run/x/1", Output: got.add})
+	in := bufio.NewReader(r.Stdout())
+	line, err := in.ReadString('\n')
+	require.NoError(t, err)
+	assert.Equal(t, shake+"\n", line)
+	h, ok := r.Handshake()
+	require.True(t, ok)
+	assert.Equal(t, Handshake{Core: 1, Version: 1, Network: "unix", Address: "/run/x/1/plugin-dir1/plugin2", Protocol: "grpc"}, h)
+
+	require.NoError(t, r.Process().CloseStdin())
+	rest, err := io.ReadAll(in)
+	require.NoError(t, err)
+	assert.Empty(t, string(rest))
+	await(t, r.Drained(), 5*time.Second, "end of output")
+	lines := got.all()
+	require.Len(t, lines, 4)
+	assert.Equal(t, "starting up, please wait", lines[0].Text)
+	assert.Equal(t, MaxLine, len(lines[1].Text))
+	assert.EqualValues(t, 200_000-MaxLine, lines[1].Cut)
+	assert.Equal(t, "and one more thing", lines[2].Text)
+	assert.Equal(t, shake, lines[3].Text)
+	require.NoError(t, r.Wait(context.Background()))
+}
+
+// SUP-010: a line without an end costs neither memory nor more than the start
+// timeout.
+func TestRunnerEndlessLine(t *testing.T) {
+	r := run(t, RunnerConfig{Command: command("endless-line")})
+	require.Eventually(t, func() bool { return r.Process().Stdout() != nil && alive(r.Process().PID()) }, time.Second, time.Millisecond)
+	require.NoError(t, r.Kill(context.Background()))
+	await(t, r.Drained(), 5*time.Second, "end of output")
+	rest, err := io.ReadAll(r.Stdout())
+	require.NoError(t, err)
+	assert.Empty(t, rest, "nothing of it reaches go-plugin")
+	assert.LessOrEqual(t, len(r.Report().Output), outputHead)
+}
+
+// SUP-010: a plugin that closes its output is known to be useless at once.
+func TestRunnerClosedStdout(t *testing.T) {
+	r := run(t, RunnerConfig{Command: command("close-stdout")})
+	read := make(chan struct{})
+	go func() { defer close(read); _, _ = io.Copy(io.Discard, r.Stdout()) }()
+	await(t, read, 5*time.Second, "end of stream")
+	assert.Equal(t, "still running", r.Diagnose(context.Background()))
+}
+
+// A handshake can be refused by its reader, who finds the reason again.
+func TestRunnerRefusesHandshake(t *testing.T) {
+	refusal := errors.New("protocol version 1 is too old")
+	r := run(t, RunnerConfig{Command: command("noise-handshake"), Accept: func(h Handshake) error {
+		assert.Equal(t, 1, h.Version)
+		return refusal
+	}})
+	_, err := io.ReadAll(r.Stdout())
+	require.ErrorIs(t, err, refusal)
+	assert.ErrorIs(t, r.Refused(), refusal)
+}
+
+// Pitfall 2: go-plugin's streams and its wait end with the process, whatever a
+// grandchild holds.
+func TestRunnerStreamsEndAtExit(t *testing.T) {
+	r := run(t, RunnerConfig{Command: command("leave-grandchild")})
+	_, err := io.ReadAll(r.Stderr())
+	require.NoError(t, err)
+	require.EqualError(t, r.Wait(context.Background()), "exit status 5")
+	require.NoError(t, r.Terminate(), "grace for a process that is already gone")
+}
+
+func TestRunnerReport(t *testing.T) {
+	for _, row := range []struct{ role, text string }{
+		{"exit-3", "exit status 3"},
+		{"panic", "exit status 2; panic: the engine fell off"},
+		{"300-lines", "exit status 1; last line: line 299"},
+		{"session", `exit status 0; printed "true true" on standard output`},
+	} {
+		t.Run(row.role, func(t *testing.T) {
+			r := run(t, RunnerConfig{Command: command(row.role)})
+			await(t, r.Drained(), 5*time.Second, "end of output")
+			await(t, r.Process().Settled(), 5*time.Second, "end of process")
+			rep := r.Report()
+			assert.Equal(t, row.text, rep.String())
+			assert.Equal(t, r.Process().PID(), rep.PID)
+			assert.Equal(t, row.text, r.Diagnose(context.Background()))
+			switch row.role {
+			case "panic":
+				assert.Contains(t, strings.Join(rep.Panic, "\n"), "goroutine 1 [running]")
+				assert.Equal(t, "before", rep.Tail[0])
+			case "300-lines": // SUP-009: the last 200 lines
+				require.Len(t, rep.Tail, TailLines)
+				assert.Equal(t, "line 100", rep.Tail[0])
+			}
+		})
+	}
+}
+
+func TestRunnerWithoutProcess(t *testing.T) {
+	r := NewRunner(RunnerConfig{Command: Command{Path: "/nonexistent/plugin"}})
+	assert.Empty(t, r.ID())
+	assert.Nil(t, r.Process())
+	assert.NoError(t, r.Kill(context.Background()))
+	assert.NoError(t, r.Terminate())
+	assert.Error(t, r.Wait(context.Background()))
+	assert.Equal(t, "not started", r.Diagnose(context.Background()))
+	require.Error(t, r.Start(context.Background()))
+	assert.Equal(t, "plugin", r.Name())
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	assert.ErrorIs(t, r.Start(ended), context.Canceled)
+}
+
+func TestRunnerStartsOnce(t *testing.T) {
+	r := run(t, RunnerConfig{Command: command("until-eof")})
+	assert.Error(t, r.Start(context.Background()))
+	assert.Equal(t, fmt.Sprint(r.Process().PID()), r.ID())
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	assert.ErrorIs(t, r.Wait(ctx), context.Canceled)
+	network, address, err := r.HostToPlugin("unix", "/a")
+	require.NoError(t, err)
+	assert.Equal(t, "unix /a", network+" "+address)
+}
+
+// A handshake names an address that the host will dial: only its own directory
+// is allowed (WIRE-001).
+func TestPluginToHost(t *testing.T) {
+	r := NewRunner(RunnerConfig{SocketDir: "/run/f/1"})
+	for _, row := range []struct {
+		network, address string
+		ok               bool
+	}{
+		{"unix", "/run/f/1/plugin-dir7/plugin8", true},
+		{"unix", "/run/f/1/s", true},
+		{"unix", "/run/f/2/s", false},
+		{"unix", "/run/f/1/../2/s", false},
+		{"unix", "/run/f/11/s", false},
+		{"unix", "/var/run/docker.sock", false},
+		{"unix", "run/f/1/s", false},
+		{"tcp", "127.0.0.1:80", false},
+	} {
+		_, address, err := r.PluginToHost(row.network, row.address)
+		if row.ok {
+			assert.NoError(t, err)
+			assert.Equal(t, row.address, address)
+		} else {
+			assert.Error(t, err, row.address)
+		}
+	}
+}
+
+func TestParseHandshake(t *testing.T) {
+	full := "1|1|unix|/tmp/x|grpc|" + strings.Repeat("A", 900) + "|true"
+	for line, ok := range map[string]bool{
+		full:                             true,
+		"  1|1|unix|/tmp/x \r":           true,
+		"1|2|tcp|127.0.0.1:9|netrpc":     true,
+		"":                               false,
+		"hello":                          false,
+		"1|1|unix|":                      false,
+		"1|1|udp|x":                      false,
+		"one|1|unix|/tmp/x":              false,
+		"1|-1|unix|/tmp/x":               false,
+		"a|b|c|d":                        false,
+		"1|1|unix|/tmp/x|grpc|c|m|extra": false,
+		"1|1|unix|/" + strings.Repeat("x", maxHandshake): false,
+	} {
+		_, got := ParseHandshake(line)
+		assert.Equal(t, ok, got, Clip(line, 60))
+	}
+}
+
+func FuzzParseHandshake(f *testing.F) {
+	f.Add(shake)
+	f.Add("1|1|tcp|127.0.0.1:1234|grpc|cert|true")
+	f.Add("||||||")
+	f.Fuzz(func(t *testing.T, line string) {
+		h, ok := ParseHandshake(line)
+		if !ok {
+			return
+		}
+		assert.NotEmpty(t, h.Address)
+		again, ok := ParseHandshake(fmt.Sprintf("%d|%d|%s|%s|%s|%s", h.Core, h.Version, h.Network, h.Address, h.Protocol, h.Certificate))
+		assert.True(t, ok)
+		if strings.TrimSpace(h.Certificate) == h.Certificate {
+			assert.Equal(t, h, again)
+		}
+	})
+}
+
+func FuzzLines(f *testing.F) {
+	f.Add([]byte("a\r\nb\n\nc"), 1)
+	f.Add([]byte(strings.Repeat("z", MaxLine+7)+"\nend"), 4096)
+	f.Fuzz(func(t *testing.T, text []byte, size int) {
+		var read, written []Line
+		scanLines(strings.NewReader(string(text)), Stdout, func(l Line) { read = append(read, l) })
+		w := NewLineWriter(Stdout, func(l Line) { written = append(written, l) })
+		for rest := text; len(rest) > 0; {
+			n := min(max(size, 1), len(rest))
+			_, _ = w.Write(rest[:n])
+			rest = rest[n:]
+		}
+		_ = w.Close()
+		total := strings.Count(string(text), "\n")
+		for _, l := range read {
+			assert.LessOrEqual(t, len(l.Text), MaxLine)
+			total += len(l.Text) + int(l.Cut)
+		}
+		assert.LessOrEqual(t, total, len(text))
+		// A carriage return at the very end of the text is a line's own.
+		if !strings.HasSuffix(string(text), "\r") {
+			assert.Equal(t, read, written)
+		}
+	})
+}
+
+func TestTailKeepsTheLastLines(t *testing.T) {
+	var tail Tail
+	assert.Empty(t, tail.Lines())
+	for i := range TailLines + 50 {
+		tail.Add(fmt.Sprintf("line %d %s", i, strings.Repeat("é", 4096)))
+	}
+	lines := tail.Lines()
+	require.Len(t, lines, TailLines)
+	assert.True(t, strings.HasPrefix(lines[0], "line 50 "))
+	assert.True(t, strings.HasPrefix(lines[TailLines-1], "line 249 "))
+	assert.LessOrEqual(t, len(lines[0]), tailLineSize+3)
+	assert.Nil(t, tail.Panic())
+}
+
+func TestEnvironment(t *testing.T) {
+	host := map[string]string{"HOME": "/root", "SECRET": "x", "PLUGIN_CLIENT_CERT": "mine", "LANG": "C"}
+	lookup := func(name string) (string, bool) { v, ok := host[name]; return v, ok }
+	env := Environment(
+		map[string]string{"LANG": "pl_PL", "COOKIE": "forged", "PLUGIN_MIN_PORT": "1", "": "x", "A=B": "x"},
+		[]string{"HOME", "LANG", "PLUGIN_CLIENT_CERT", "ABSENT"}, lookup,
+		[]string{"COOKIE=real", "PLUGIN_MIN_PORT=10000", "PLUGIN_CLIENT_CERT=theirs\nsecond line"},
+	)
+	// Pitfall 7: what the operator wrote wins over what the host has; pitfall 5:
+	// the host's own certificate is not handed down.
+	assert.Equal(t, []string{"COOKIE=real", "HOME=/root", "LANG=pl_PL", "PLUGIN_CLIENT_CERT=theirs\nsecond line", "PLUGIN_MIN_PORT=10000"}, env)
+	assert.Equal(t, []string{}, Environment(nil, nil, os.LookupEnv, nil))
+}

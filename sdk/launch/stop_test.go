@@ -1,0 +1,373 @@
+//go:build linux
+
+package launch
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// SUP-004: each step has a hard deadline, a step that hangs is left behind.
+func TestStopLadder(t *testing.T) {
+	for name, row := range map[string]struct {
+		steps  func(die func()) []Step
+		cancel time.Duration
+		took   time.Duration
+		want   string
+	}{
+		"each step ends at its limit": {
+			steps: func(func()) []Step {
+				return []Step{
+					{Name: "drain", Limit: 2 * time.Second, Do: untilDone},
+					{Name: "term", Limit: time.Second, Do: nothing, Await: true},
+					{Name: "kill", Limit: time.Second, Do: nothing, Await: true, Last: true},
+				}
+			},
+			took: 4 * time.Second, want: "drain:timeout term kill",
+		},
+		"the next step follows at once without Await": {
+			steps: func(die func()) []Step {
+				return []Step{
+					{Name: "drain", Limit: 2 * time.Second, Do: nothing},
+					{Name: "term", Limit: time.Second, Do: func(context.Context) error { die(); return nil }, Await: true},
+					{Name: "kill", Limit: time.Second, Do: nothing, Await: true},
+				}
+			},
+			want: "drain term!",
+		},
+		"an error ends the step": {
+			steps: func(func()) []Step {
+				return []Step{
+					{Name: "stdin", Limit: 2 * time.Second, Do: func(context.Context) error { return errors.New("no") }, Await: true},
+					{Name: "kill", Limit: time.Second, Do: nothing, Await: true},
+				}
+			},
+			took: time.Second, want: "stdin:error kill",
+		},
+		"a process that ends within a step ends the ladder": {
+			steps: func(die func()) []Step {
+				return []Step{
+					{Name: "drain", Limit: 10 * time.Second, Do: func(ctx context.Context) error {
+						time.AfterFunc(3*time.Second, die)
+						return untilDone(ctx)
+					}},
+					{Name: "kill", Limit: time.Second, Do: nothing},
+				}
+			},
+			took: 3 * time.Second, want: "drain!",
+		},
+		"a cancelled ladder goes straight to the last step": {
+			steps: func(func()) []Step {
+				return []Step{
+					{Name: "drain", Limit: 10 * time.Second, Do: untilDone},
+					{Name: "term", Limit: 10 * time.Second, Do: nothing, Await: true},
+					{Name: "kill", Limit: time.Second, Do: nothing, Await: true, Last: true},
+				}
+			},
+			cancel: time.Second, took: 2 * time.Second, want: "drain:timeout term:skipped kill",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				done := make(chan struct{})
+				var once sync.Once
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if row.cancel > 0 {
+					time.AfterFunc(row.cancel, cancel)
+				}
+				begin := time.Now()
+				results := Stop(ctx, done, row.steps(func() { once.Do(func() { close(done) }) }))
+				assert.Equal(t, row.took, time.Since(begin))
+				var got []string
+				for _, r := range results {
+					s := r.Name
+					switch {
+					case r.Skipped:
+						s += ":skipped"
+					case errors.Is(r.Err, context.DeadlineExceeded) || errors.Is(r.Err, context.Canceled):
+						s += ":timeout"
+					case r.Err != nil:
+						s += ":error"
+					case r.Exited:
+						s += "!"
+					}
+					got = append(got, s)
+				}
+				assert.Equal(t, row.want, strings.Join(got, " "))
+			})
+		})
+	}
+}
+
+// A step that ignores its context is left behind, not waited for.
+func TestStopLeavesHangingStepBehind(t *testing.T) {
+	release := make(chan struct{})
+	defer close(release)
+	results := Stop(context.Background(), make(chan struct{}), []Step{
+		{Name: "hang", Limit: 20 * time.Millisecond, Do: func(context.Context) error { <-release; return nil }},
+	})
+	require.Len(t, results, 1)
+	assert.ErrorIs(t, results[0].Err, context.DeadlineExceeded)
+}
+
+func TestStopOfEndedProcessTakesNoStep(t *testing.T) {
+	done := make(chan struct{})
+	close(done)
+	assert.Empty(t, Stop(context.Background(), done, []Step{{Name: "kill", Limit: time.Hour, Do: nothing}}))
+}
+
+// SUP-004 and plugins.md section 8: a stopped process is gone within the grace
+// and half a second.
+func TestStopOfStoppedProcess(t *testing.T) {
+	p := start(t, command("stubborn"))
+	require.NoError(t, p.Signal(syscall.SIGSTOP))
+	grace := 200 * time.Millisecond
+	begin := time.Now()
+	results := Stop(context.Background(), p.Done(), []Step{
+		{Name: "stdin", Limit: grace / 2, Do: func(context.Context) error { return p.CloseStdin() }, Await: true},
+		{Name: "term", Limit: grace / 2, Do: func(context.Context) error { return p.Signal(syscall.SIGTERM) }, Await: true},
+		{Name: "kill", Limit: time.Second, Do: func(context.Context) error { return p.Kill() }, Await: true, Last: true},
+	})
+	assert.Less(t, time.Since(begin), grace+500*time.Millisecond)
+	require.Len(t, results, 3)
+	assert.True(t, results[2].Exited)
+	assert.Equal(t, "killed by SIGKILL", p.Exit().String())
+}
+
+func nothing(context.Context) error { return nil }
+
+func untilDone(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+
+// SUP-008 and plugins.md section 8: SIGKILL of a host leaves no plugin and no
+// grandchild after one second, and no directory.
+func TestHostKilledLeavesNothing(t *testing.T) {
+	for _, role := range []string{"host", "host-stop-reaper"} {
+		t.Run(role, func(t *testing.T) {
+			base := filepath.Join(shortDir(t), "f")
+			h := start(t, command(role, "BASE="+base))
+			family := pids(t, h.Stdout())
+			require.GreaterOrEqual(t, len(family), 4, "reaper, plugin and two grandchildren")
+			held, err := os.ReadDir(base)
+			require.NoError(t, err)
+			require.Len(t, held, 1)
+			for _, pid := range family[len(family)-4:] {
+				assert.True(t, alive(pid))
+			}
+			// The host alone: the group would take its reaper's start with it.
+			require.NoError(t, syscall.Kill(h.PID(), syscall.SIGKILL))
+			killed := time.Now()
+			reaper, plugins := family[len(family)-4], family[len(family)-3:]
+			for _, pid := range plugins {
+				gone(t, pid, time.Second-time.Since(killed))
+			}
+			gone(t, reaper, 5*time.Second) // under the race detector a process ends slowly
+			left, err := os.ReadDir(base)
+			require.NoError(t, err)
+			assert.Empty(t, left, "the reaper removed the directory")
+		})
+	}
+}
+
+// SUP-008: without a reaper the death signal still takes the plugin itself.
+func TestHostKilledWithoutReaper(t *testing.T) {
+	h := start(t, command("host-no-reaper"))
+	family := pids(t, h.Stdout())
+	require.Len(t, family, 3)
+	t.Cleanup(func() {
+		for _, pid := range family[:2] {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+			gone(t, pid, 5*time.Second)
+		}
+	})
+	require.NoError(t, syscall.Kill(h.PID(), syscall.SIGKILL))
+	gone(t, family[2], time.Second)
+}
+
+func TestReaperForgetsEndedSessions(t *testing.T) {
+	r, err := StartReaper("")
+	require.NoError(t, err)
+	c := command("exit-3")
+	c.Reaper = r
+	p := start(t, c)
+	await(t, p.Settled(), 5*time.Second, "end of process")
+	r.mu.Lock()
+	assert.Empty(t, r.sessions)
+	r.mu.Unlock()
+	pid := r.PID()
+	require.NoError(t, r.Close())
+	require.NoError(t, r.Close(), "a second close is no error")
+	gone(t, pid, 5*time.Second)
+}
+
+// A reaper that is closed in order takes what is left with it.
+func TestReaperCloseKillsTheRest(t *testing.T) {
+	r, err := StartReaper("")
+	require.NoError(t, err)
+	c := command("keep-grandchildren")
+	c.Reaper = r
+	p := start(t, c)
+	family := pids(t, p.Stdout())
+	require.NoError(t, r.Close())
+	for _, pid := range family {
+		gone(t, pid, time.Second)
+	}
+}
+
+func TestReadSessions(t *testing.T) {
+	got := readSessions(strings.NewReader("+ 10 5\n+ 11 6\nrubbish\n- 10 0\n+ x 1\n+ 1 1\n+ 0 1\n* 12 1\n+ 13 y\n+ 14 7"))
+	assert.Equal(t, map[int]uint64{11: 6, 14: 7}, got)
+}
+
+// A session number that somebody else has by now is left alone.
+func TestReapSparesReusedNumbers(t *testing.T) {
+	p := start(t, command("until-eof"))
+	reapSessions(map[int]uint64{p.PID(): startTime(p.PID()) + 1})
+	assert.True(t, alive(p.PID()))
+	assert.False(t, killOne(stat{pid: p.PID(), session: p.PID(), start: startTime(p.PID()) - 1}))
+	assert.True(t, alive(p.PID()))
+	reapSessions(map[int]uint64{p.PID(): startTime(p.PID())})
+	gone(t, p.PID(), time.Second)
+}
+
+// WIRE-001, SUP-008: private, short, held, swept when its host is gone and only
+// then.
+func TestRuntimeDir(t *testing.T) {
+	base := filepath.Join(shortDir(t), "ferment")
+	first, err := OpenRuntimeDir(base)
+	require.NoError(t, err)
+	assert.Regexp(t, `/ferment/[0-9a-f]{8}$`, first.Path())
+	inst, err := first.Instance()
+	require.NoError(t, err)
+	for _, dir := range []string{base, first.Path(), inst} {
+		info, err := os.Stat(dir)
+		require.NoError(t, err)
+		assert.Equal(t, os.FileMode(0o700), info.Mode().Perm(), dir)
+	}
+
+	dead := filepath.Join(base, "deadbeef")
+	require.NoError(t, os.MkdirAll(filepath.Join(dead, "1", "plugin-dir1"), 0o700))
+	foreign := filepath.Join(base, "notes")
+	require.NoError(t, os.Mkdir(foreign, 0o700))
+
+	second, err := OpenRuntimeDir(base)
+	require.NoError(t, err)
+	assert.NoDirExists(t, dead, "nobody holds it")
+	assert.DirExists(t, first.Path(), "its host lives")
+	assert.DirExists(t, foreign, "no host made it")
+
+	require.NoError(t, first.Close())
+	assert.NoDirExists(t, first.Path())
+	require.NoError(t, first.Close())
+	require.NoError(t, second.Close())
+}
+
+// Hosts that start at once do not sweep each other away.
+func TestRuntimeDirRace(t *testing.T) {
+	base := filepath.Join(shortDir(t), "f")
+	var wg sync.WaitGroup
+	dirs := make([]*RuntimeDir, 16)
+	for i := range dirs {
+		wg.Go(func() {
+			d, err := OpenRuntimeDir(base)
+			if assert.NoError(t, err) {
+				dirs[i] = d
+			}
+		})
+	}
+	wg.Wait()
+	for _, d := range dirs {
+		require.NotNil(t, d)
+		assert.DirExists(t, d.Path())
+		assert.NoError(t, d.Close())
+	}
+}
+
+func TestRuntimeDirRefusals(t *testing.T) {
+	t.Run("too long", func(t *testing.T) { // WIRE-001
+		base := filepath.Join(t.TempDir(), strings.Repeat("d", 100))
+		_, err := OpenRuntimeDir(base)
+		var long *PathTooLongError
+		require.ErrorAs(t, err, &long)
+		assert.Equal(t, MaxSocketPath, long.Limit)
+		assert.Equal(t, len(long.Path), long.Length)
+		assert.True(t, strings.HasPrefix(long.Path, base))
+		assert.Contains(t, err.Error(), strconv.Itoa(long.Length))
+		assert.NoDirExists(t, base)
+	})
+	t.Run("open to others", func(t *testing.T) {
+		base := filepath.Join(shortDir(t), "f")
+		require.NoError(t, os.Mkdir(base, 0o700))
+		require.NoError(t, os.Chmod(base, 0o777))
+		_, err := OpenRuntimeDir(base)
+		assert.ErrorContains(t, err, "open to others")
+	})
+	t.Run("a link", func(t *testing.T) {
+		dir := shortDir(t)
+		require.NoError(t, os.Symlink(dir, filepath.Join(dir, "f")))
+		_, err := OpenRuntimeDir(filepath.Join(dir, "f"))
+		assert.ErrorContains(t, err, "not a directory")
+	})
+}
+
+func TestRuntimeBase(t *testing.T) {
+	dir := t.TempDir()
+	assert.Equal(t, dir+"/ferment", RuntimeBase(dir, 7))
+	assert.Equal(t, "/tmp/ferment-7", RuntimeBase("", 7))
+	assert.Equal(t, "/tmp/ferment-7", RuntimeBase(dir+"/none", 7))
+}
+
+// SUP-009: two files of a bounded size.
+func TestLogFileRotates(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log", "plugin.log")
+	l, err := OpenLogFile(path, 100, 2)
+	require.NoError(t, err)
+	line := strings.Repeat("x", 29) + "\n"
+	for range 10 {
+		n, err := l.Write([]byte(line))
+		require.NoError(t, err)
+		assert.Equal(t, 30, n)
+	}
+	require.NoError(t, l.Close())
+	require.NoError(t, l.Close())
+	_, err = l.Write([]byte(line))
+	assert.ErrorIs(t, err, os.ErrClosed)
+
+	entries, err := os.ReadDir(filepath.Dir(path))
+	require.NoError(t, err)
+	require.Len(t, entries, 2)
+	for _, e := range entries {
+		info, err := e.Info()
+		require.NoError(t, err)
+		assert.LessOrEqual(t, info.Size(), int64(100))
+		assert.Zero(t, info.Size()%30, "lines stay whole")
+		assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	}
+
+	// A log that exists is continued.
+	l, err = OpenLogFile(path, 100, 1)
+	require.NoError(t, err)
+	for range 4 {
+		_, err = l.Write([]byte(line))
+		require.NoError(t, err)
+	}
+	assert.Equal(t, path, l.Path())
+	require.NoError(t, l.Close())
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	assert.LessOrEqual(t, info.Size(), int64(100))
+	_, err = OpenLogFile(path, 0, 1)
+	assert.Error(t, err)
+}

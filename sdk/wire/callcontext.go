@@ -1,0 +1,99 @@
+package wire
+
+import (
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
+)
+
+// CallContext is what travels beside the request of a call: where the call
+// stands in its run, and what it may spend and touch. The zero value of a
+// field means that the caller said nothing.
+type CallContext struct {
+	// TraceParent is the W3C trace context of the caller.
+	TraceParent string
+	Run         string
+	// Node is the node's id in its plan, Path the vector that leads to it.
+	Node string
+	Path edn.Value
+	// Attempt counts from 1.
+	Attempt int
+	// Deadline is absolute. The context of the call ends with it as well.
+	Deadline time.Time
+	// Budget is a map of what the call may still spend.
+	Budget edn.Value
+	// Effects are names without colon; Scope is a map.
+	Effects []string
+	Scope   edn.Value
+	// EffectKey is equal over attempts, candidates and resumes of one call.
+	EffectKey string
+	// Stack names the capabilities that wait for this call, outermost first.
+	Stack []string
+	// CallID is the host's handle of the call. A plugin sends it back when it
+	// asks its host for something on behalf of the call.
+	CallID string
+}
+
+// Proto is the message form; values are written in enc.
+func (c CallContext) Proto(enc Encoding) (*pluginv1.CallContext, error) {
+	p := &pluginv1.CallContext{
+		TraceParent: c.TraceParent,
+		Run:         c.Run,
+		Node:        c.Node,
+		Attempt:     uint32(max(c.Attempt, 0)),
+		Effects:     c.Effects,
+		EffectKey:   c.EffectKey,
+		Stack:       c.Stack,
+		CallId:      c.CallID,
+	}
+	if !c.Deadline.IsZero() {
+		p.DeadlineUnixNano = c.Deadline.UnixNano()
+	}
+	var err error
+	for _, part := range []struct {
+		to *[]byte
+		v  edn.Value
+	}{{&p.Path, c.Path}, {&p.Budget, c.Budget}, {&p.Scope, c.Scope}} {
+		if part.v.IsNil() {
+			continue
+		}
+		if *part.to, err = write(enc, part.v); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// CallContextFrom reads the message form. A nil message is the zero context.
+func CallContextFrom(p *pluginv1.CallContext, enc Encoding) (CallContext, error) {
+	c := CallContext{
+		TraceParent: p.GetTraceParent(),
+		Run:         p.GetRun(),
+		Node:        p.GetNode(),
+		Attempt:     int(p.GetAttempt()),
+		Effects:     p.GetEffects(),
+		EffectKey:   p.GetEffectKey(),
+		Stack:       p.GetStack(),
+		CallID:      p.GetCallId(),
+	}
+	if at := p.GetDeadlineUnixNano(); at != 0 {
+		c.Deadline = time.Unix(0, at)
+	}
+	for _, part := range []struct {
+		to   *edn.Value
+		name string
+		text []byte
+	}{{&c.Path, "path", p.GetPath()}, {&c.Budget, "budget", p.GetBudget()}, {&c.Scope, "scope", p.GetScope()}} {
+		if len(part.text) == 0 {
+			continue
+		}
+		v, err := DecodePayload(&pluginv1.Payload{Encoding: string(enc), Body: part.text}, nil)
+		if err != nil {
+			return CallContext{}, contract.Errorf("runtime/protocol", "call context: %s: %w", part.name, err)
+		}
+		*part.to = v
+	}
+	return c, nil
+}

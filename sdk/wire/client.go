@@ -1,0 +1,283 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
+)
+
+// Broker opens the connection over which the host serves a plugin's calls. The
+// broker of go-plugin is one.
+type Broker interface {
+	NextId() uint32
+	AcceptAndServe(id uint32, newServer func([]grpc.ServerOption) *grpc.Server)
+	DialWithOptions(id uint32, opts ...grpc.DialOption) (*grpc.ClientConn, error)
+}
+
+var _ Broker = (*plugin.GRPCBroker)(nil)
+
+// Client is the host's end of one plugin process. Make one per process and
+// Close it when the process is gone.
+type Client struct {
+	lifecycle  pluginv1.LifecycleClient
+	capability pluginv1.CapabilityClient
+	broker     Broker
+
+	mu       sync.Mutex
+	encoding Encoding
+	host     *grpc.Server
+	closed   bool
+}
+
+// NewClient speaks to the plugin behind conn. broker may be nil if the plugin
+// gets no host service.
+func NewClient(conn grpc.ClientConnInterface, broker Broker) *Client {
+	return &Client{
+		lifecycle:  pluginv1.NewLifecycleClient(conn),
+		capability: pluginv1.NewCapabilityClient(conn),
+		broker:     broker,
+		encoding:   EDN,
+	}
+}
+
+// GRPCClient implements plugin.GRPCPlugin.
+func (g *GRPC) GRPCClient(_ context.Context, broker *plugin.GRPCBroker, conn *grpc.ClientConn) (any, error) {
+	return NewClient(conn, broker), nil
+}
+
+// Encoding is how the plugin is called: as it answered Describe, unless
+// UseEncoding said otherwise.
+func (c *Client) Encoding() Encoding {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.encoding
+}
+
+// UseEncoding sets how the plugin is called from now on.
+func (c *Client) UseEncoding(enc Encoding) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.encoding = enc
+}
+
+// Describe asks what the plugin is with the given configuration, every secret
+// of it nil; edn.Nil() asks without one. Findings are no error.
+func (c *Client) Describe(ctx context.Context, config edn.Value, host HostInfo) (Description, error) {
+	const op = "describe"
+	req := &pluginv1.DescribeRequest{Host: host.proto()}
+	var err error
+	if req.Config, err = optional(c.Encoding(), config); err != nil {
+		return Description{}, err
+	}
+	resp, err := c.lifecycle.Describe(ctx, req)
+	if err != nil {
+		return Description{}, transport(ctx, op, err)
+	}
+	d, err := descriptionFrom(op, resp.GetDescription(), resp.GetFindings(), resp.GetError())
+	if err == nil && d.Encoding != "" {
+		c.UseEncoding(d.Encoding)
+	}
+	return d, err
+}
+
+// Configure makes the plugin ready and, if host is not nil, serves it to the
+// plugin until Close. Call it once. Findings are no error; a plugin with
+// findings is not to be called.
+func (c *Client) Configure(ctx context.Context, setup Setup, host Host) (Description, error) {
+	const op = "configure"
+	enc := c.Encoding()
+	config, err := optional(enc, setup.Config)
+	if err != nil {
+		return Description{}, err
+	}
+	secrets, err := optional(enc, setup.Secrets)
+	if err != nil {
+		return Description{}, err
+	}
+	id, err := c.serveHost(host)
+	if err != nil {
+		return Description{}, err
+	}
+	resp, err := c.lifecycle.Configure(ctx, &pluginv1.ConfigureRequest{
+		Config:      config,
+		Secrets:     secrets,
+		Root:        setup.Root,
+		BrokerId:    id,
+		Host:        setup.Host.proto(),
+		Plugin:      setup.Plugin,
+		Instance:    setup.Instance,
+		Generation:  setup.Generation,
+		LogLevel:    setup.LogLevel,
+		MaxInFlight: uint32(max(setup.MaxInFlight, 0)),
+	})
+	if err != nil {
+		return Description{}, transport(ctx, op, err)
+	}
+	return descriptionFrom(op, resp.GetDescription(), resp.GetFindings(), resp.GetError())
+}
+
+func descriptionFrom(op string, description, findings, failure *pluginv1.Payload) (Description, error) {
+	var d Description
+	if failure != nil {
+		v, err := decodeAs(errorForm, failure, nil)
+		if err != nil {
+			return d, err
+		}
+		return d, contract.ErrorFromValue(v, contract.SourcePlugin)
+	}
+	var err error
+	if d.Findings, err = findingsFrom(findings); err != nil {
+		return d, err
+	}
+	if description == nil {
+		if op == "describe" && len(d.Findings) == 0 {
+			return d, contract.Errorf("runtime/protocol", "%s: neither a description nor findings nor an error", op)
+		}
+		return d, nil
+	}
+	d.Encoding = Encoding(description.GetEncoding())
+	d.Value, err = decodeAs(descriptionForm, description, nil)
+	return d, err
+}
+
+// Probe makes one round trip and gives the plugin's state. It proves that the
+// process is responsive; ctx bounds it.
+func (c *Client) Probe(ctx context.Context) (Health, error) {
+	var last Health
+	seen := false
+	err := c.health(ctx, true, func(h Health) error {
+		last, seen = h, true
+		return nil
+	})
+	if err == nil && !seen {
+		err = contract.Errorf("runtime/protocol", "health: the stream ended without a state")
+	}
+	return last, err
+}
+
+// Watch calls on with the plugin's state, at once and at each change, until on
+// returns an error, ctx ends, or the plugin ends the stream (nil).
+func (c *Client) Watch(ctx context.Context, on func(Health) error) error {
+	return c.health(ctx, false, on)
+}
+
+func (c *Client) health(ctx context.Context, once bool, on func(Health) error) error {
+	const op = "health"
+	streamCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.lifecycle.Health(streamCtx, &pluginv1.HealthRequest{Once: once})
+	if err != nil {
+		return transport(ctx, op, err)
+	}
+	for {
+		event, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return transport(ctx, op, err)
+		}
+		h, err := healthFrom(event)
+		if err != nil {
+			return err
+		}
+		if err := on(h); err != nil {
+			return err
+		}
+		if once {
+			return nil
+		}
+	}
+}
+
+// EndRun tells the plugin that a run is over.
+func (c *Client) EndRun(ctx context.Context, run string) error {
+	if _, err := c.lifecycle.EndRun(ctx, &pluginv1.EndRunRequest{Run: run}); err != nil {
+		return transport(ctx, "end run", err)
+	}
+	return nil
+}
+
+// Drain makes the plugin refuse new calls and waits for those in flight. It
+// gives the number that did not end by themselves before the deadline.
+func (c *Client) Drain(ctx context.Context, deadline time.Time, reason string) (unfinished int, err error) {
+	resp, err := c.lifecycle.Drain(ctx, &pluginv1.DrainRequest{DeadlineUnixNano: deadline.UnixNano(), Reason: reason})
+	if err != nil {
+		return 0, transport(ctx, "drain", err)
+	}
+	return int(resp.GetUnfinished()), nil
+}
+
+// Invoke makes one call and gives the response envelope as the plugin sent it,
+// unchecked beyond this package's rules. on, which may be nil, sees deltas and
+// progress in order on the goroutine of the caller; the plugin is held back
+// while it runs. The call ends with ctx or at call.Deadline.
+func (c *Client) Invoke(ctx context.Context, call CallContext, request edn.Value, on func(Event)) (edn.Value, error) {
+	return invoke(ctx, "invoke", c.capability.Invoke, c.Encoding(), contract.SourcePlugin, call, request, on)
+}
+
+// serveHost starts the host service and gives its broker id, 0 for none.
+func (c *Client) serveHost(host Host) (uint32, error) {
+	if host == nil || c.broker == nil {
+		return 0, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		return 0, contract.Errorf("runtime/internal", "configure: the client is closed")
+	case c.host != nil:
+		return 0, contract.Errorf("runtime/internal", "configure: the plugin is configured already")
+	}
+	// The broker makes the server in its own goroutine, or never if the
+	// connection is gone by then; Close has to work in every case.
+	id := c.broker.NextId()
+	if id == 0 {
+		id = c.broker.NextId()
+	}
+	go c.broker.AcceptAndServe(id, func(theirs []grpc.ServerOption) *grpc.Server {
+		server := grpc.NewServer(append(ServerOptions(), theirs...)...)
+		pluginv1.RegisterHostServer(server, &hostServer{host: host})
+		c.keep(server)
+		return server
+	})
+	return id, nil
+}
+
+func (c *Client) keep(server *grpc.Server) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.host = server
+	if c.closed {
+		server.Stop()
+	}
+}
+
+// Close stops the host service at once: calls of the plugin to its host are
+// cut. It does not touch the process or its connection.
+func (c *Client) Close() {
+	c.mu.Lock()
+	server := c.host
+	c.closed = true
+	c.mu.Unlock()
+	if server != nil {
+		server.Stop()
+	}
+}
+
+func (h HostInfo) proto() *pluginv1.HostInfo {
+	return &pluginv1.HostInfo{Version: h.Version, Features: h.Features}
+}
+
+func hostInfoFrom(p *pluginv1.HostInfo) HostInfo {
+	return HostInfo{Version: p.GetVersion(), Features: p.GetFeatures()}
+}

@@ -1,0 +1,152 @@
+package wire
+
+import (
+	"context"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
+)
+
+// Call is one call as its receiver sees it.
+type Call struct {
+	Context CallContext
+	// Request is the request envelope.
+	Request edn.Value
+	// Encoding is how the caller wrote the request; the answer is written
+	// alike.
+	Encoding Encoding
+}
+
+// Answerer answers one call with a response envelope or an error. Events go
+// through out, which is of no use after the return.
+type Answerer func(ctx context.Context, call Call, out *Emitter) (edn.Value, error)
+
+// Emitter sends the events of one call. Its methods may be called from any
+// goroutine; they fail once the answer is out or the caller is gone.
+type Emitter struct {
+	mu       sync.Mutex
+	stream   grpc.ServerStreamingServer[pluginv1.InvokeEvent]
+	encoding Encoding
+	seq      uint64
+	answered bool
+}
+
+// Delta sends a piece of the answer.
+func (e *Emitter) Delta(v edn.Value) error { return e.emit(v, deltaEvent, false) }
+
+// Progress says that work goes on.
+func (e *Emitter) Progress(v edn.Value) error { return e.emit(v, progressEvent, false) }
+
+// Verbatim sends body as the result, unread and unchecked, and ends the call.
+// It exists to show a host what a malformed answer does.
+func (e *Emitter) Verbatim(body []byte) error {
+	return e.send(&pluginv1.Payload{Encoding: string(e.encoding), Body: body}, nil, resultEvent, true)
+}
+
+// Answered reports whether the answer is out.
+func (e *Emitter) Answered() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.answered
+}
+
+func (e *Emitter) emit(v edn.Value, wrap func(*pluginv1.Payload) *pluginv1.InvokeEvent, last bool) error {
+	payload, blobs, err := EncodePayload(e.encoding, v)
+	if err != nil {
+		return err
+	}
+	return e.send(payload, blobs, wrap, last)
+}
+
+func (e *Emitter) send(payload *pluginv1.Payload, blobs []*pluginv1.Blob, wrap func(*pluginv1.Payload) *pluginv1.InvokeEvent, last bool) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.answered {
+		return contract.Errorf("runtime/internal", "emit: the call has its answer already")
+	}
+	for _, b := range blobs {
+		if err := e.sendLocked(&pluginv1.InvokeEvent{Event: &pluginv1.InvokeEvent_Blob{Blob: b}}); err != nil {
+			return err
+		}
+	}
+	e.answered = last
+	return e.sendLocked(wrap(payload))
+}
+
+func (e *Emitter) sendLocked(event *pluginv1.InvokeEvent) error {
+	e.seq++
+	event.Seq = e.seq
+	if err := e.stream.Send(event); err != nil {
+		return transport(e.stream.Context(), "emit", err)
+	}
+	return nil
+}
+
+func deltaEvent(p *pluginv1.Payload) *pluginv1.InvokeEvent {
+	return &pluginv1.InvokeEvent{Event: &pluginv1.InvokeEvent_Delta{Delta: p}}
+}
+
+func progressEvent(p *pluginv1.Payload) *pluginv1.InvokeEvent {
+	return &pluginv1.InvokeEvent{Event: &pluginv1.InvokeEvent_Progress{Progress: p}}
+}
+
+func resultEvent(p *pluginv1.Payload) *pluginv1.InvokeEvent {
+	return &pluginv1.InvokeEvent{Event: &pluginv1.InvokeEvent_Result{Result: p}}
+}
+
+func errorEvent(p *pluginv1.Payload) *pluginv1.InvokeEvent {
+	return &pluginv1.InvokeEvent{Event: &pluginv1.InvokeEvent_Error{Error: p}}
+}
+
+// serveInvoke is the receiving side of Invoke in plugins and hosts.
+func serveInvoke(req *pluginv1.InvokeRequest, stream grpc.ServerStreamingServer[pluginv1.InvokeEvent], answer Answerer) error {
+	ctx := stream.Context()
+	call, err := decodeInvoke(req)
+	out := &Emitter{stream: stream, encoding: call.Encoding}
+	var response edn.Value
+	if err == nil {
+		if at := call.Context.Deadline; !at.IsZero() {
+			// gRPC carries the deadline too, unless the caller left it out.
+			if _, carried := ctx.Deadline(); !carried {
+				var release context.CancelFunc
+				ctx, release = context.WithDeadline(ctx, at)
+				defer release()
+			}
+		}
+		response, err = answer(ctx, call, out)
+	}
+	if out.Answered() {
+		return nil
+	}
+	if err == nil {
+		if err = out.emit(response, resultEvent, true); err == nil || out.Answered() {
+			return err
+		}
+	}
+	return out.emit(contract.AsError(err).Value(), errorEvent, true)
+}
+
+func decodeInvoke(req *pluginv1.InvokeRequest) (Call, error) {
+	call := Call{Encoding: Encoding(req.GetRequest().GetEncoding())}
+	if call.Encoding != EDN && call.Encoding != JSON {
+		unknown := unknownEncoding(call.Encoding)
+		call.Encoding = EDN
+		return call, unknown
+	}
+	var err error
+	if call.Context, err = CallContextFrom(req.GetContext(), call.Encoding); err != nil {
+		return call, err
+	}
+	var blobs Blobs
+	for _, b := range req.GetBlobs() {
+		if err := blobs.Add(b); err != nil {
+			return call, err
+		}
+	}
+	call.Request, err = decodeAs(requestForm, req.GetRequest(), &blobs)
+	return call, err
+}

@@ -1,0 +1,167 @@
+package wire
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
+)
+
+const (
+	// MaxStateKey is the longest key of the state store, in bytes.
+	MaxStateKey = 256
+	// MaxStateValue is the largest value of the state store, in bytes of its
+	// canonical text.
+	MaxStateValue = 64 << 10
+)
+
+// Host is what a plugin may ask of its host. Implementations are called from
+// many goroutines.
+type Host interface {
+	// Invoke answers another intent on behalf of the call whose CallID the
+	// context carries. The implementation applies that call's own trace,
+	// budget, deadline and effects; what the plugin wrote there is only a
+	// narrower wish.
+	Invoke(ctx context.Context, call Call, out *Emitter) (edn.Value, error)
+	// State reads or changes one key of the plugin's store. It is called with
+	// a valid key and a value within the limits.
+	State(ctx context.Context, change StateChange) (Stored, error)
+}
+
+// StateOp is what State does.
+type StateOp uint8
+
+// The operations of State.
+const (
+	StateGet StateOp = iota + 1
+	StatePut
+	StateDelete
+)
+
+// StateChange is one operation on the store.
+type StateChange struct {
+	Op    StateOp
+	Key   string
+	Value edn.Value
+	// IfVersion, if not nil, makes the operation depend on the stored version;
+	// 0 means that the key must not exist.
+	IfVersion *uint64
+}
+
+// Stored is what the store holds under a key after an operation.
+type Stored struct {
+	// Value is nil if there is none.
+	Value edn.Value
+	// Version grows with each put; 0 if there is no value.
+	Version uint64
+	// Conflict says that the condition did not hold and nothing changed.
+	Conflict bool
+}
+
+// hostServer serves a Host to one plugin.
+type hostServer struct {
+	pluginv1.UnimplementedHostServer
+	host Host
+}
+
+func (s *hostServer) Invoke(req *pluginv1.InvokeRequest, stream grpc.ServerStreamingServer[pluginv1.InvokeEvent]) error {
+	return serveInvoke(req, stream, s.host.Invoke)
+}
+
+func (s *hostServer) State(ctx context.Context, req *pluginv1.StateRequest) (*pluginv1.StateResponse, error) {
+	stored, err := s.state(ctx, req)
+	if err == nil {
+		resp := &pluginv1.StateResponse{Version: stored.Version, Conflict: stored.Conflict}
+		if stored.Version > 0 {
+			resp.Value, err = inline(stateEncoding(req), stored.Value)
+		}
+		if err == nil {
+			return resp, nil
+		}
+	}
+	failure, err := inline(stateEncoding(req), contract.AsError(err).Value())
+	return &pluginv1.StateResponse{Error: failure}, err
+}
+
+func (s *hostServer) state(ctx context.Context, req *pluginv1.StateRequest) (Stored, error) {
+	change := StateChange{Op: StateOp(req.GetOp()), Key: req.GetKey(), IfVersion: req.IfVersion}
+	if n := len(change.Key); n == 0 || n > MaxStateKey {
+		return Stored{}, contract.Errorf("input/invalid", "state: a key has 1 to %d bytes, got %d", MaxStateKey, n)
+	}
+	switch change.Op {
+	case StateGet, StateDelete:
+	case StatePut:
+		if n := len(req.GetValue().GetBody()); n > MaxStateValue {
+			return Stored{}, contract.Errorf("input/invalid", "state: key %q: a value has at most %d bytes, got %d", change.Key, MaxStateValue, n)
+		}
+		v, err := DecodePayload(req.GetValue(), nil)
+		if err != nil {
+			return Stored{}, err
+		}
+		change.Value = v
+	default:
+		return Stored{}, contract.Errorf("runtime/protocol", "state: unknown operation %d", req.GetOp())
+	}
+	return s.host.State(ctx, change)
+}
+
+// stateEncoding is that of the request's value, EDN if it has none.
+func stateEncoding(req *pluginv1.StateRequest) Encoding {
+	if req.GetValue().GetEncoding() == string(JSON) {
+		return JSON
+	}
+	return EDN
+}
+
+// Caller is the plugin's end of the host service.
+type Caller struct {
+	client pluginv1.HostClient
+	conn   *grpc.ClientConn
+}
+
+// NewCaller speaks to the host behind conn, which Close closes.
+func NewCaller(conn *grpc.ClientConn) *Caller {
+	return &Caller{client: pluginv1.NewHostClient(conn), conn: conn}
+}
+
+// Close closes the connection; calls in flight fail.
+func (c *Caller) Close() error { return c.conn.Close() }
+
+// Invoke asks the host for another intent on behalf of the call named by
+// call.CallID and gives the response envelope. on may be nil.
+func (c *Caller) Invoke(ctx context.Context, call CallContext, request edn.Value, on func(Event)) (edn.Value, error) {
+	return invoke(ctx, "host call", c.client.Invoke, EDN, contract.SourceHost, call, request, on)
+}
+
+// State reads or changes one key of the plugin's store. A condition that does
+// not hold is no error: see Stored.Conflict.
+func (c *Caller) State(ctx context.Context, change StateChange) (Stored, error) {
+	req := &pluginv1.StateRequest{Op: pluginv1.StateOp(change.Op), Key: change.Key, IfVersion: change.IfVersion}
+	if change.Op == StatePut {
+		var err error
+		if req.Value, err = inline(EDN, change.Value); err != nil {
+			return Stored{}, err
+		}
+	}
+	resp, err := c.client.State(ctx, req)
+	if err != nil {
+		return Stored{}, transport(ctx, "state", err)
+	}
+	if resp.GetError() != nil {
+		v, err := decodeAs(errorForm, resp.GetError(), nil)
+		if err != nil {
+			return Stored{}, err
+		}
+		return Stored{}, contract.ErrorFromValue(v, contract.SourceHost)
+	}
+	stored := Stored{Version: resp.GetVersion(), Conflict: resp.GetConflict()}
+	if resp.GetValue() != nil {
+		if stored.Value, err = DecodePayload(resp.GetValue(), nil); err != nil {
+			return Stored{}, err
+		}
+	}
+	return stored, nil
+}

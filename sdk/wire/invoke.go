@@ -1,0 +1,159 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
+)
+
+// EventKind tells the events that precede an answer apart.
+type EventKind uint8
+
+// The kinds of events.
+const (
+	// Delta is a piece of the answer, such as a piece of text.
+	Delta EventKind = iota + 1
+	// Progress says that work goes on.
+	Progress
+)
+
+// String gives the name that the kind has in the protocol.
+func (k EventKind) String() string {
+	switch k {
+	case Delta:
+		return "delta"
+	case Progress:
+		return "progress"
+	}
+	return "unknown"
+}
+
+// Event is what a call reports before its answer.
+type Event struct {
+	Kind  EventKind
+	Value edn.Value
+}
+
+// finishGrace is how long a peer may leave a stream open after its answer.
+const finishGrace = time.Second
+
+type openInvoke func(ctx context.Context, req *pluginv1.InvokeRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[pluginv1.InvokeEvent], error)
+
+// invoke makes one call and gives the response envelope. on, which may be nil,
+// sees the events in order, on the goroutine of the caller.
+func invoke(ctx context.Context, op string, open openInvoke, enc Encoding, from contract.Source, call CallContext, request edn.Value, on func(Event)) (edn.Value, error) {
+	req, err := encodeInvoke(enc, call, request)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	if !call.Deadline.IsZero() {
+		var release context.CancelFunc
+		ctx, release = context.WithDeadline(ctx, call.Deadline)
+		defer release()
+	}
+	streamCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := open(streamCtx, req)
+	if err != nil {
+		return edn.Nil(), transport(ctx, op, err)
+	}
+	in := inbound{op: op, from: from, on: on}
+	for {
+		event, err := stream.Recv()
+		if err != nil {
+			return edn.Nil(), transport(ctx, op, err)
+		}
+		answered, err := in.take(event)
+		if err != nil {
+			return edn.Nil(), err
+		}
+		if answered {
+			break
+		}
+	}
+	if err := finish(stream, cancel, op); err != nil {
+		return edn.Nil(), err
+	}
+	return in.answer, in.failure
+}
+
+// finish reads the end of a stream that has given its answer. The answer
+// stands whatever the status says; one more event breaks the contract, and so
+// does a stream that stays open.
+func finish(stream grpc.ServerStreamingClient[pluginv1.InvokeEvent], cancel context.CancelFunc, op string) error {
+	late := time.AfterFunc(finishGrace, cancel)
+	_, err := stream.Recv()
+	inTime := late.Stop()
+	switch {
+	case err == nil:
+		return contract.Errorf("runtime/protocol", "%s: an event came after the answer", op)
+	case !errors.Is(err, io.EOF) && !inTime:
+		return contract.Errorf("runtime/protocol", "%s: the stream stayed open for %s after the answer", op, finishGrace)
+	}
+	return nil
+}
+
+func encodeInvoke(enc Encoding, call CallContext, request edn.Value) (*pluginv1.InvokeRequest, error) {
+	header, err := call.Proto(enc)
+	if err != nil {
+		return nil, err
+	}
+	payload, blobs, err := EncodePayload(enc, request)
+	if err != nil {
+		return nil, err
+	}
+	return &pluginv1.InvokeRequest{Context: header, Request: payload, Blobs: blobs}, nil
+}
+
+// inbound is the receiving half of one call.
+type inbound struct {
+	op      string
+	from    contract.Source
+	on      func(Event)
+	seq     uint64
+	blobs   Blobs
+	answer  edn.Value
+	failure error
+}
+
+// take handles one event and reports whether it was the answer.
+func (in *inbound) take(event *pluginv1.InvokeEvent) (bool, error) {
+	in.seq++
+	if got := event.GetSeq(); got != in.seq {
+		return false, contract.Errorf("runtime/protocol", "%s: event %d came where event %d was due", in.op, got, in.seq)
+	}
+	switch e := event.GetEvent().(type) {
+	case *pluginv1.InvokeEvent_Blob:
+		return false, in.blobs.Add(e.Blob)
+	case *pluginv1.InvokeEvent_Delta:
+		return false, in.pass(Delta, e.Delta)
+	case *pluginv1.InvokeEvent_Progress:
+		return false, in.pass(Progress, e.Progress)
+	case *pluginv1.InvokeEvent_Result:
+		v, err := decodeAs(responseForm, e.Result, &in.blobs)
+		in.answer = v
+		return true, err
+	case *pluginv1.InvokeEvent_Error:
+		v, err := decodeAs(errorForm, e.Error, &in.blobs)
+		if err == nil {
+			in.failure = contract.ErrorFromValue(v, in.from)
+		}
+		return true, err
+	}
+	return false, contract.Errorf("runtime/protocol", "%s: event %d is of no known kind", in.op, in.seq)
+}
+
+func (in *inbound) pass(kind EventKind, p *pluginv1.Payload) error {
+	v, err := decodeAs(deltaForm, p, &in.blobs)
+	if err == nil && in.on != nil {
+		in.on(Event{Kind: kind, Value: v})
+	}
+	return err
+}

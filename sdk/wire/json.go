@@ -1,0 +1,85 @@
+package wire
+
+import (
+	"sync"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
+)
+
+// A value that came as JSON has strings where EDN has keywords. The forms
+// below type the parts of envelopes, errors and descriptions that this
+// contract itself defines; what stands under :input, :context, :out and
+// :details is typed by the schemas of capabilities, above this package.
+
+// decodeAs is DecodePayload for a payload of a known form.
+func decodeAs(form func() *schema.Schema, p *pluginv1.Payload, blobs *Blobs) (edn.Value, error) {
+	v, err := DecodePayload(p, blobs)
+	if err == nil && Encoding(p.GetEncoding()) == JSON {
+		v = form().CoerceJSON(v)
+	}
+	return v, err
+}
+
+var requestForm = compiled(`
+ [:map
+  [:task {:optional true}
+   [:map [:intent {:optional true} :keyword] [:cap/id {:optional true} :keyword]
+         [:requires {:optional true}
+          [:map [:in-schema {:optional true} :keyword] [:out-schema {:optional true} :keyword] [:result/type {:optional true} :keyword]
+                [:cap/kind {:optional true} :keyword] [:cap/tags {:optional true} [:set :keyword]] [:effects/allowed {:optional true} [:set :keyword]]]]]]
+  [:constraints {:optional true} [:map [:language {:optional true} :keyword] [:style {:optional true} :keyword]]]
+  [:done {:optional true} [:map [:must {:optional true} [:set :keyword]] [:should {:optional true} [:set :keyword]]]]
+  [:effects {:optional true} [:map [:allowed {:optional true} [:set :keyword]]]]
+  [:budget {:optional true} [:map [:max-usd {:optional true} :decimal]]]
+  [:role {:optional true} :keyword]
+  [:response/type {:optional true} :keyword]]`)
+
+const errorForm3 = `
+ [:map
+  [:type :keyword] [:class {:optional true} :keyword] [:source {:optional true} :keyword]
+  [:where {:optional true} [:or [:map [:at {:optional true} :keyword] [:cap/id {:optional true} :keyword]] :keyword]]
+  [:cause {:optional true} `
+
+// A cause has a cause; what is deeper than three was never typed by hand.
+var errorText = errorForm3 + errorForm3 + errorForm3 + ":any]]]]]]"
+
+var errorForm = compiled(errorText)
+
+var responseForm = compiled(`
+ [:map
+  [:result {:optional true}
+   [:map [:type {:optional true} :keyword]
+         [:usage {:optional true}
+          [:map [:mode {:optional true} :keyword] [:cost-usd {:optional true} :decimal]
+                [:tokens-mark {:optional true} :keyword] [:cost-mark {:optional true} :keyword]]]
+         [:error {:optional true} ` + errorText + `]]]
+  [:error {:optional true} ` + errorText + `]
+  [:invoke/meta {:optional true}
+   [:map [:role {:optional true} :keyword] [:intent {:optional true} :keyword] [:cap/id {:optional true} :keyword]
+         [:finish {:optional true} :keyword] [:agent/id {:optional true} :keyword]]]]`)
+
+var deltaForm = compiled(`[:map [:kind {:optional true} :keyword]]`)
+
+var descriptionForm = compiled(`
+ [:map
+  [:plugin/needs {:optional true} [:set :keyword]]
+  [:schemas {:optional true} [:map-of :keyword :any]]
+  [:capabilities {:optional true}
+   [:sequential
+    [:map
+     [:cap/id {:optional true} :keyword] [:cap/kind {:optional true} :keyword]
+     [:cap/intents {:optional true} [:set :keyword]] [:cap/can-produce {:optional true} [:set :keyword]]
+     [:io/in-schema {:optional true} [:or [:map-of :keyword :keyword] :keyword]]
+     [:io/out-schema {:optional true} [:or [:map-of :keyword :keyword] :keyword]]
+     [:cap/effects {:optional true} [:set :keyword]] [:cap/tags {:optional true} [:set :keyword]]
+     [:cap/cost {:optional true}
+      [:map [:usd {:optional true} :decimal] [:usd-in-per-mtok {:optional true} :decimal]
+            [:usd-cached-in-per-mtok {:optional true} :decimal] [:usd-out-per-mtok {:optional true} :decimal]]]
+     [:cap/role {:optional true} :keyword] [:cap/stability {:optional true} :keyword]]]]]`)
+
+// compiled compiles a form of this file when it is first needed.
+func compiled(form string) func() *schema.Schema {
+	return sync.OnceValue(func() *schema.Schema { return schema.MustCompile(edn.MustRead(form)) })
+}

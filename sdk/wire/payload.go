@@ -1,0 +1,235 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
+)
+
+// Encoding names the text form of a payload.
+type Encoding string
+
+// The encodings of this protocol revision.
+const (
+	EDN  Encoding = "edn"
+	JSON Encoding = "json"
+)
+
+// The reserved tags, and what every spelling of one contains.
+const (
+	valueTag  = "ferment/value"
+	secretTag = "ferment/secret"
+)
+
+var (
+	ednReserved  = []byte("#ferment/")
+	jsonTag      = []byte("#tag")
+	jsonEscapedU = []byte(`\u`)
+)
+
+// EncodePayload writes v as a payload. Strings above BlobThreshold are taken
+// out; the blobs hold them and must reach the peer before or with the payload.
+// A value that contains a reserved tag is :runtime/invalid-result: the tags
+// belong to this codec and to the host's journal. A payload above MaxMessage
+// or a string above MaxString is :runtime/protocol.
+func EncodePayload(enc Encoding, v edn.Value) (*pluginv1.Payload, []*pluginv1.Blob, error) {
+	var out extraction
+	if needsExtraction(v) {
+		var err error
+		if v, err = out.take(v); err != nil {
+			return nil, nil, err
+		}
+	}
+	body, err := write(enc, v)
+	if err != nil {
+		return nil, nil, err
+	}
+	size := len(body)
+	for _, b := range out.blobs {
+		size += len(b.Body)
+	}
+	if size > MaxMessage {
+		return nil, nil, contract.Errorf("runtime/protocol", "encode payload: %d bytes, the limit is %d", size, MaxMessage)
+	}
+	return &pluginv1.Payload{Encoding: string(enc), Body: body}, out.blobs, nil
+}
+
+func write(enc Encoding, v edn.Value) ([]byte, error) {
+	switch enc {
+	case EDN:
+		return v.Canonical(), nil
+	case JSON:
+		body, err := edn.WriteJSON(v)
+		if err != nil {
+			return nil, contract.Errorf("runtime/protocol", "encode payload: %w", err)
+		}
+		return body, nil
+	}
+	return nil, unknownEncoding(enc)
+}
+
+// DecodePayload reads a payload within the limits of wire messages and puts
+// the blobs that it refers to in their places; blobs may be nil. The value
+// shares memory with the payload, which must not be changed afterwards. A text
+// that cannot be read, an unknown encoding and a reference without its blob
+// are :runtime/protocol.
+func DecodePayload(p *pluginv1.Payload, blobs *Blobs) (edn.Value, error) {
+	if p == nil {
+		return edn.Nil(), contract.Errorf("runtime/protocol", "decode payload: there is none")
+	}
+	body := p.GetBody()
+	if len(body) > MaxMessage {
+		return edn.Nil(), contract.Errorf("runtime/protocol", "decode payload: %d bytes, the limit is %d", len(body), MaxMessage)
+	}
+	var v edn.Value
+	var err error
+	var mayRefer bool
+	switch Encoding(p.GetEncoding()) {
+	case EDN:
+		mayRefer = bytes.Contains(body, ednReserved)
+		v, err = edn.Read(body, edn.WithLimits(edn.Wire))
+	case JSON:
+		mayRefer = bytes.Contains(body, jsonTag) || bytes.Contains(body, jsonEscapedU)
+		v, err = edn.ReadJSON(body, edn.WithLimits(edn.Wire))
+	default:
+		return edn.Nil(), unknownEncoding(Encoding(p.GetEncoding()))
+	}
+	if err != nil {
+		return edn.Nil(), malformed(err)
+	}
+	if !mayRefer {
+		return v, nil
+	}
+	return blobs.restore(v)
+}
+
+func malformed(err error) *contract.Error {
+	e := contract.Errorf("runtime/protocol", "decode payload: %w", err)
+	var syntax *edn.SyntaxError
+	if errors.As(err, &syntax) {
+		e = e.WithDetail("syntax", syntax.Value())
+	}
+	return e
+}
+
+func unknownEncoding(enc Encoding) *contract.Error {
+	return contract.Errorf("runtime/protocol", "payload: unknown encoding %q, this side knows %q and %q", string(enc), EDN, JSON)
+}
+
+// needsExtraction reports whether v holds a string above the threshold or a
+// tag of the reserved namespace.
+func needsExtraction(v edn.Value) bool {
+	switch v.Kind() {
+	case edn.KindString:
+		s, _ := v.AsString()
+		return len(s) > BlobThreshold
+	case edn.KindTagged:
+		tag, inner, _ := v.AsTagged()
+		return reserved(tag) || needsExtraction(inner)
+	case edn.KindList, edn.KindVector, edn.KindSet:
+		for e := range v.Elems() {
+			if needsExtraction(e) {
+				return true
+			}
+		}
+	case edn.KindMap:
+		for k, e := range v.Entries() {
+			if needsExtraction(k) || needsExtraction(e) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func reserved(tag string) bool { return tag == valueTag || tag == secretTag }
+
+// extraction collects the blobs of one payload; equal strings share one.
+type extraction struct {
+	blobs []*pluginv1.Blob
+}
+
+func (x *extraction) take(v edn.Value) (edn.Value, error) {
+	return rebuild(v, func(v edn.Value) (edn.Value, bool, error) {
+		switch v.Kind() {
+		case edn.KindString:
+			s, _ := v.AsString()
+			if len(s) <= BlobThreshold {
+				return v, true, nil
+			}
+			ref, err := x.blob(s)
+			return ref, true, err
+		case edn.KindTagged:
+			if tag, _, _ := v.AsTagged(); reserved(tag) {
+				return v, true, contract.Errorf("runtime/invalid-result", "encode payload: the tag #%s is reserved", tag)
+			}
+		}
+		return v, false, nil
+	})
+}
+
+func (x *extraction) blob(s string) (edn.Value, error) {
+	if len(s) > MaxString {
+		return edn.Nil(), contract.Errorf("runtime/protocol", "encode payload: a string of %d bytes, the limit is %d", len(s), MaxString)
+	}
+	hash := hashText(s)
+	known := slices.ContainsFunc(x.blobs, func(b *pluginv1.Blob) bool { return b.Hash == hash })
+	if !known {
+		x.blobs = append(x.blobs, &pluginv1.Blob{Hash: hash, Body: readOnlyBytes(s)})
+	}
+	return edn.Tagged(valueTag, edn.MustString(hash))
+}
+
+// rebuild replaces parts of v. For each value from the outside in, visit gives
+// its replacement and whether it is final; the parts of a value that is not
+// final are visited in turn. Unchanged collections are kept as they are.
+func rebuild(v edn.Value, visit func(edn.Value) (edn.Value, bool, error)) (edn.Value, error) {
+	v, final, err := visit(v)
+	if err != nil || final {
+		return v, err
+	}
+	switch v.Kind() {
+	case edn.KindTagged:
+		tag, inner, _ := v.AsTagged()
+		inner, err := rebuild(inner, visit)
+		if err != nil {
+			return v, err
+		}
+		return edn.Tagged(tag, inner)
+	case edn.KindList, edn.KindVector, edn.KindSet:
+		elems := make([]edn.Value, 0, v.Len())
+		for e := range v.Elems() {
+			e, err := rebuild(e, visit)
+			if err != nil {
+				return v, err
+			}
+			elems = append(elems, e)
+		}
+		switch v.Kind() {
+		case edn.KindList:
+			return edn.List(elems...), nil
+		case edn.KindVector:
+			return edn.Vector(elems...), nil
+		}
+		return edn.Set(elems)
+	case edn.KindMap:
+		entries := make([]edn.Entry, 0, v.Len())
+		for k, e := range v.Entries() {
+			k, err := rebuild(k, visit)
+			if err != nil {
+				return v, err
+			}
+			e, err := rebuild(e, visit)
+			if err != nil {
+				return v, err
+			}
+			entries = append(entries, edn.Entry{Key: k, Val: e})
+		}
+		return edn.Map(entries)
+	}
+	return v, nil
+}

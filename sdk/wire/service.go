@@ -1,0 +1,169 @@
+package wire
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
+)
+
+// Service is a plugin as its host sees it. Its methods are called from many
+// goroutines; Configure comes once, before any Invoke that is meant to work.
+// Errors reach the host as typed errors.
+type Service interface {
+	// Describe is pure. A nil config asks for the description without one.
+	Describe(ctx context.Context, config edn.Value, host HostInfo) (Description, error)
+	// Configure makes the plugin ready. host is nil if the host serves none.
+	// Once the plugin is configured host is its own, to be closed at its end;
+	// with an error or findings it must not keep it.
+	Configure(ctx context.Context, setup Setup, host *Caller) (Description, error)
+	// Health calls send with the current state at once and then with each
+	// change, until ctx ends or send fails.
+	Health(ctx context.Context, send func(Health) error) error
+	// EndRun says that a run is over.
+	EndRun(ctx context.Context, run string) error
+	// Drain refuses new calls, waits for those in flight until the deadline,
+	// and gives the number of those that had to be cancelled then.
+	Drain(ctx context.Context, deadline time.Time, reason string) (unfinished int, err error)
+	// Invoke answers one call.
+	Invoke(ctx context.Context, call Call, out *Emitter) (edn.Value, error)
+}
+
+// Register puts service on server. broker connects to the host service; it
+// may be nil.
+func Register(server grpc.ServiceRegistrar, service Service, broker Broker) {
+	s := &pluginServer{service: service, broker: broker}
+	pluginv1.RegisterLifecycleServer(server, s)
+	pluginv1.RegisterCapabilityServer(server, s)
+}
+
+type pluginServer struct {
+	pluginv1.UnimplementedLifecycleServer
+	pluginv1.UnimplementedCapabilityServer
+	service Service
+	broker  Broker
+}
+
+func (s *pluginServer) Describe(ctx context.Context, req *pluginv1.DescribeRequest) (*pluginv1.DescribeResponse, error) {
+	enc := encodingOf(req.GetConfig())
+	config, err := decodeOptional(req.GetConfig())
+	var d Description
+	if err == nil {
+		d, err = s.service.Describe(ctx, config, hostInfoFrom(req.GetHost()))
+	}
+	resp := &pluginv1.DescribeResponse{}
+	if err == nil {
+		if resp.Description, err = optional(enc, d.Value); err == nil {
+			resp.Findings, err = encodeFindings(enc, d.Findings)
+		}
+	}
+	if err != nil {
+		failure, err := inline(enc, contract.AsError(err).Value())
+		return &pluginv1.DescribeResponse{Error: failure}, err
+	}
+	return resp, nil
+}
+
+func (s *pluginServer) Configure(ctx context.Context, req *pluginv1.ConfigureRequest) (*pluginv1.ConfigureResponse, error) {
+	enc := encodingOf(req.GetConfig())
+	d, err := s.configure(ctx, req)
+	resp := &pluginv1.ConfigureResponse{}
+	if err == nil {
+		if resp.Description, err = optional(enc, d.Value); err == nil {
+			resp.Findings, err = encodeFindings(enc, d.Findings)
+		}
+	}
+	if err != nil {
+		failure, err := inline(enc, contract.AsError(err).Value())
+		return &pluginv1.ConfigureResponse{Error: failure}, err
+	}
+	return resp, nil
+}
+
+func (s *pluginServer) configure(ctx context.Context, req *pluginv1.ConfigureRequest) (Description, error) {
+	config, err := decodeOptional(req.GetConfig())
+	if err != nil {
+		return Description{}, err
+	}
+	secrets, err := decodeOptional(req.GetSecrets())
+	if err != nil {
+		return Description{}, err
+	}
+	var host *Caller
+	if id := req.GetBrokerId(); id != 0 && s.broker != nil {
+		conn, err := s.broker.DialWithOptions(id, DialOptions()...)
+		if err != nil {
+			return Description{}, contract.Errorf("runtime/start-failed", "configure: connect to the host: %w", err)
+		}
+		conn.Connect() // the first call of the plugin need not wait for it
+		host = NewCaller(conn)
+	}
+	d, err := s.service.Configure(ctx, Setup{
+		Config:      config,
+		Secrets:     secrets,
+		Root:        req.GetRoot(),
+		Host:        hostInfoFrom(req.GetHost()),
+		Plugin:      req.GetPlugin(),
+		Instance:    req.GetInstance(),
+		Generation:  req.GetGeneration(),
+		LogLevel:    req.GetLogLevel(),
+		MaxInFlight: int(req.GetMaxInFlight()),
+	}, host)
+	if host != nil && (err != nil || len(d.Findings) > 0) {
+		_ = host.Close() // refused: the connection is not the service's
+	}
+	return d, err
+}
+
+func (s *pluginServer) Health(req *pluginv1.HealthRequest, stream grpc.ServerStreamingServer[pluginv1.HealthEvent]) error {
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	return s.service.Health(ctx, func(h Health) error {
+		event, err := h.proto()
+		if err != nil {
+			return err
+		}
+		if err := stream.Send(event); err != nil {
+			return err
+		}
+		if req.GetOnce() {
+			cancel()
+		}
+		return nil
+	})
+}
+
+func (s *pluginServer) EndRun(ctx context.Context, req *pluginv1.EndRunRequest) (*pluginv1.EndRunResponse, error) {
+	return &pluginv1.EndRunResponse{}, s.service.EndRun(ctx, req.GetRun())
+}
+
+func (s *pluginServer) Drain(ctx context.Context, req *pluginv1.DrainRequest) (*pluginv1.DrainResponse, error) {
+	n, err := s.service.Drain(ctx, time.Unix(0, req.GetDeadlineUnixNano()), req.GetReason())
+	if err != nil {
+		return nil, err
+	}
+	return &pluginv1.DrainResponse{Unfinished: uint32(n)}, nil
+}
+
+func (s *pluginServer) Invoke(req *pluginv1.InvokeRequest, stream grpc.ServerStreamingServer[pluginv1.InvokeEvent]) error {
+	return serveInvoke(req, stream, s.service.Invoke)
+}
+
+// encodingOf answers a request without a payload in EDN.
+func encodingOf(p *pluginv1.Payload) Encoding {
+	if p.GetEncoding() == string(JSON) {
+		return JSON
+	}
+	return EDN
+}
+
+func decodeOptional(p *pluginv1.Payload) (edn.Value, error) {
+	if p == nil {
+		return edn.Nil(), nil
+	}
+	return DecodePayload(p, nil)
+}

@@ -1,0 +1,84 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// TransportError says that an error comes from the connection and not from the
+// peer's answer. A *contract.Error of this package wraps it.
+type TransportError struct {
+	Code codes.Code
+	Err  error
+}
+
+// Error implements error.
+func (e *TransportError) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.text()) }
+
+// Unwrap gives the error of the gRPC library.
+func (e *TransportError) Unwrap() error { return e.Err }
+
+func (e *TransportError) text() string {
+	if s, ok := status.FromError(e.Err); ok {
+		return s.Message()
+	}
+	return e.Err.Error()
+}
+
+// Transport reports whether err came from the connection, so that nothing is
+// known about what the peer did.
+func Transport(err error) bool {
+	var t *TransportError
+	return errors.As(err, &t)
+}
+
+// transport types an error of the gRPC library. ctx is that of the call: its
+// end explains the error better than the status that it caused.
+func transport(ctx context.Context, op string, err error) *contract.Error {
+	var typed *contract.Error
+	if errors.As(err, &typed) {
+		return typed
+	}
+	if ended := endOf(ctx, op); ended != nil {
+		return ended
+	}
+	if errors.Is(err, io.EOF) {
+		return contract.Errorf("runtime/protocol", "%s: the stream ended without a result or an error", op)
+	}
+	line := &TransportError{Code: status.Code(err), Err: err}
+	switch line.Code {
+	case codes.Unavailable, codes.Canceled, codes.Aborted:
+		return contract.Errorf("runtime/crashed", "%s: the connection was lost: %w", op, line)
+	case codes.DeadlineExceeded:
+		return contract.Errorf("timeout/hard", "%s: %w", op, line)
+	case codes.ResourceExhausted, codes.Unimplemented, codes.Internal, codes.InvalidArgument, codes.DataLoss:
+		return contract.Errorf("runtime/protocol", "%s: %w", op, line)
+	}
+	return contract.Errorf("runtime/invoke-failed", "%s: %w", op, line)
+}
+
+// endOf is the error for a context that has ended, nil for one that has not.
+func endOf(ctx context.Context, op string) *contract.Error {
+	ended := ctx.Err()
+	if ended == nil {
+		return nil
+	}
+	cause := context.Cause(ctx)
+	var typed *contract.Error
+	if errors.As(cause, &typed) {
+		return typed
+	}
+	line := &TransportError{Code: codes.Canceled, Err: cause}
+	if errors.Is(ended, context.DeadlineExceeded) {
+		line.Code = codes.DeadlineExceeded
+		return contract.Errorf("timeout/hard", "%s: the deadline passed: %w", op, line)
+	}
+	return contract.Errorf("canceled", "%s: the caller went away: %w", op, line)
+}
