@@ -1,0 +1,188 @@
+package sdk
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Capability is one thing that a plugin can do: metadata and a function. Make
+// it with [Func], [StreamFunc], [PlanFunc] or [Raw].
+type Capability struct {
+	meta     contract.Capability
+	in, out  edn.Value // derived schemas, used where no schema is named
+	handle   handler
+	problems []error
+}
+
+// handler answers one call with a response envelope. A nil value means that
+// the answer is out already.
+type handler func(ctx context.Context, c *call) (edn.Value, error)
+
+// ID is the capability's id without colon, such as "demo/greeter".
+func (c Capability) ID() string { return c.meta.ID }
+
+// IntentNames are the intents that a capability serves.
+type IntentNames []string
+
+// Intents names the intents that a capability serves, without colon. Without a
+// name the capability serves any intent.
+func Intents(names ...string) IntentNames { return names }
+
+// Option describes a capability.
+type Option func(*Capability)
+
+// Kind says what sort of executor the capability is: llm, solver, judge,
+// checker, tool, agent, human or a word of your own. The default is tool.
+func Kind(kind string) Option { return func(c *Capability) { c.meta.Kind = kind } }
+
+// In names the schema of the input instead of deriving it, for example
+// "req/text".
+func In(schema string) Option { return func(c *Capability) { c.meta.InSchema.Name = schema } }
+
+// Out names the schema of the output instead of deriving it, for example
+// "res/text".
+func Out(schema string) Option { return func(c *Capability) { c.meta.OutSchema.Name = schema } }
+
+// InFor names the schema of the input under one intent.
+func InFor(intent, schema string) Option {
+	return func(c *Capability) { setFor(&c.meta.InSchema, intent, schema) }
+}
+
+// OutFor names the schema of the output under one intent.
+func OutFor(intent, schema string) Option {
+	return func(c *Capability) { setFor(&c.meta.OutSchema, intent, schema) }
+}
+
+func setFor(ref *contract.SchemaRef, intent, schema string) {
+	if ref.ByIntent == nil {
+		ref.ByIntent = map[string]string{}
+	}
+	ref.ByIntent[intent] = schema
+}
+
+// Effects declares what a call changes or reads in the user's world, such as
+// "fs/write". The default is "none": it only computes an answer.
+func Effects(names ...string) Option { return func(c *Capability) { c.meta.Effects = sorted(names) } }
+
+// Tags are words that requests can ask for.
+func Tags(names ...string) Option { return func(c *Capability) { c.meta.Tags = sorted(names) } }
+
+// Cost says what a call costs, as far as it is known.
+func Cost(cost contract.Cost) Option { return func(c *Capability) { c.meta.Cost = cost } }
+
+// Limits says what the capability can take.
+func Limits(limits contract.Limits) Option { return func(c *Capability) { c.meta.Limits = limits } }
+
+// MaxInFlight is the most calls of the capability at once. The excess is
+// refused as :runtime/overloaded.
+func MaxInFlight(n int) Option { return func(c *Capability) { c.meta.Limits.MaxInFlight = n } }
+
+// Timeout is how long a call may take at most.
+func Timeout(d time.Duration) Option { return func(c *Capability) { c.meta.Limits.Timeout = d } }
+
+// Deterministic promises that equal requests get equal answers.
+func Deterministic() Option { return func(c *Capability) { c.meta.Deterministic = true } }
+
+// Idempotent promises that two calls with one effect key have the effect once.
+func Idempotent() Option { return func(c *Capability) { c.meta.Idempotent = true } }
+
+// Repairs says that the capability can do better when it is told what was
+// wrong with its answer (:context :repair).
+func Repairs() Option { return func(c *Capability) { c.meta.Repairs = true } }
+
+// Streams says that a Raw capability sends deltas. StreamFunc implies it.
+func Streams() Option { return func(c *Capability) { c.meta.Streams = true } }
+
+// Produces says which types of result a Raw capability gives: "value", "plan"
+// or both.
+func Produces(types ...string) Option {
+	return func(c *Capability) { c.meta.CanProduce = sorted(types) }
+}
+
+// Description is one sentence about the capability, at most 500 characters.
+func Description(text string) Option { return func(c *Capability) { c.meta.Description = text } }
+
+// Metadata changes any other part of the metadata.
+func Metadata(change func(*contract.Capability)) Option {
+	return func(c *Capability) { change(&c.meta) }
+}
+
+func sorted(names []string) []string {
+	all := slices.Clone(names)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func newCapability(id string, intents IntentNames, produces string, in, out edn.Value, opts []Option) Capability {
+	c := Capability{
+		meta: contract.Capability{
+			ID:         strings.TrimPrefix(id, ":"),
+			Kind:       "tool",
+			Intents:    sorted(intents),
+			CanProduce: []string{produces},
+			Effects:    []string{"none"},
+			Stability:  "stable",
+		},
+		in:  in,
+		out: out,
+	}
+	for i, name := range c.meta.Intents {
+		c.meta.Intents[i] = strings.TrimPrefix(name, ":")
+	}
+	for _, option := range opts {
+		option(&c)
+	}
+	for _, name := range append([]string{c.meta.ID}, c.meta.Intents...) {
+		if _, err := edn.Keyword(name); err != nil || !strings.Contains(name, "/") {
+			c.problems = append(c.problems, fmt.Errorf("capability %q: %q is not a qualified name such as demo/greeter", id, name))
+		}
+	}
+	return c
+}
+
+// describe is the metadata as the plugin advertises it, and the schemas that
+// were derived for it. A derived schema is published under a name that follows
+// from the intent, req/<ns>.<name> or res/<ns>.<name>; the host lets it adopt
+// the schema that the intent is declared with.
+func (c Capability) describe(version string) (contract.Capability, map[string]edn.Value) {
+	meta := c.meta
+	if meta.Version == "" {
+		meta.Version = version
+	}
+	derived := map[string]edn.Value{}
+	meta.InSchema = c.reference(meta.InSchema, "req", c.in, derived)
+	meta.OutSchema = c.reference(meta.OutSchema, "res", c.out, derived)
+	return meta, derived
+}
+
+func (c Capability) reference(ref contract.SchemaRef, prefix string, shape edn.Value, derived map[string]edn.Value) contract.SchemaRef {
+	if ref.Name != "" && ref.ByIntent == nil {
+		return ref
+	}
+	full := contract.SchemaRef{ByIntent: map[string]string{}}
+	for _, intent := range c.meta.Intents {
+		switch named := ref.ByIntent[intent]; {
+		case named != "":
+			full.ByIntent[intent] = named
+		case ref.Name != "":
+			full.ByIntent[intent] = ref.Name
+		default:
+			name := prefix + "/" + strings.ReplaceAll(intent, "/", ".")
+			full.ByIntent[intent] = name
+			derived[name] = shape
+		}
+	}
+	switch len(full.ByIntent) {
+	case 0:
+		return contract.SchemaRef{Name: prefix + "/any"}
+	case 1:
+		return contract.SchemaRef{Name: full.ByIntent[c.meta.Intents[0]]}
+	}
+	return full
+}

@@ -1,0 +1,212 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+// bench is what a check works with: it starts instances, remembers them, and
+// stops them when the check is over.
+type bench struct {
+	target        Target
+	opts          Options
+	started       []Instance
+	name, version string
+	patience
+}
+
+// logTailLines is how much of the plugin's log a failure shows.
+const logTailLines = 20
+
+// patience is how long a plugin may take. It leaves room for a machine that is
+// busy with other things.
+type patience struct {
+	soon time.Duration // for what should be immediate
+	call time.Duration // for a call whose duration is the plugin's own business
+	exit time.Duration // to end when the host is gone
+}
+
+var defaultPatience = patience{soon: 5 * time.Second, call: 10 * time.Second, exit: 5 * time.Second}
+
+func (b *bench) start(ctx context.Context) (Instance, error) {
+	in, err := b.target.Start(ctx)
+	if err != nil {
+		return nil, want("the plugin starts and completes the handshake", "%v", err)
+	}
+	b.started = append(b.started, in)
+	return in, nil
+}
+
+func (b *bench) cleanUp() {
+	for _, in := range b.started {
+		in.Stop()
+	}
+}
+
+func (b *bench) logTail() []string {
+	var all []string
+	for _, in := range b.started {
+		all = append(all, in.Log()...)
+	}
+	return all[max(0, len(all)-logTailLines):]
+}
+
+func (b *bench) config() edn.Value {
+	if b.opts.Config.IsNil() {
+		return edn.MustMap()
+	}
+	return b.opts.Config
+}
+
+func (b *bench) hostInfo() wire.HostInfo {
+	return wire.HostInfo{Version: "conformance " + SuiteVersion}
+}
+
+// describe asks for the description under the configuration of the run.
+func (b *bench) describe(ctx context.Context, in Instance, config edn.Value) (wire.Description, contract.Description, error) {
+	raw, err := in.Client().Describe(ctx, config, b.hostInfo())
+	if err != nil {
+		return raw, contract.Description{}, want("Describe answers", "%v", err)
+	}
+	if len(raw.Findings) > 0 {
+		return raw, contract.Description{}, want("Describe accepts the configuration", "%s", findings(raw))
+	}
+	d, err := raw.Parse()
+	if err != nil {
+		return raw, d, want("a description that can be read", "%v", err)
+	}
+	b.name, b.version = d.Name, d.Version
+	return raw, d, nil
+}
+
+func (b *bench) setup() wire.Setup {
+	return wire.Setup{
+		Config:     b.config(),
+		Secrets:    b.opts.Secrets,
+		Host:       b.hostInfo(),
+		Plugin:     "under-test",
+		Instance:   "0",
+		Generation: 1,
+		LogLevel:   "debug",
+	}
+}
+
+// drain drains in and fails if that takes longer than the limit and a moment.
+func (b *bench) drain(ctx context.Context, in Instance, limit time.Duration) (unfinished int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, limit+b.soon)
+	defer cancel()
+	unfinished, err = in.Client().Drain(ctx, time.Now().Add(limit), "conformance")
+	if err != nil {
+		return 0, want(fmt.Sprintf("Drain succeeds within %s", limit), "%v", err)
+	}
+	return unfinished, nil
+}
+
+// configure makes in ready to be called.
+func (b *bench) configure(ctx context.Context, in Instance) (wire.Description, error) {
+	var host wire.Host = &Host{}
+	if b.opts.Host != nil {
+		host = b.opts.Host
+	}
+	d, err := in.Client().Configure(ctx, b.setup(), host)
+	if err != nil {
+		return d, want("Configure succeeds", "%v", err)
+	}
+	if len(d.Findings) > 0 {
+		return d, want("Configure accepts the configuration", "%s", findings(d))
+	}
+	return d, nil
+}
+
+// ready starts an instance, configures it, and waits until it may be called.
+func (b *bench) ready(ctx context.Context) (Instance, contract.Description, error) {
+	in, err := b.start(ctx)
+	if err != nil {
+		return nil, contract.Description{}, err
+	}
+	_, d, err := b.describe(ctx, in, b.config())
+	if err != nil {
+		return nil, d, err
+	}
+	if len(d.Capabilities) == 0 {
+		return nil, d, want("at least one capability", "none")
+	}
+	if _, err := b.configure(ctx, in); err != nil {
+		return nil, d, err
+	}
+	return in, d, b.awaitReady(ctx, in)
+}
+
+func (b *bench) awaitReady(ctx context.Context, in Instance) error {
+	ctx, cancel := context.WithTimeout(ctx, b.call)
+	defer cancel()
+	var last wire.Health
+	isReady := errors.New("ready")
+	err := in.Client().Watch(ctx, func(h wire.Health) error {
+		last = h
+		if h.State.Callable() {
+			return isReady
+		}
+		return nil
+	})
+	if errors.Is(err, isReady) {
+		return nil
+	}
+	return want("the plugin becomes ready after Configure", "state %s, reason %q, then: %v", last.State, last.Reason, err)
+}
+
+// probe asks for the plugin's state, which has to come soon.
+func (b *bench) probe(ctx context.Context, in Instance) (wire.Health, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.soon)
+	defer cancel()
+	return in.Client().Probe(ctx)
+}
+
+// alive fails if the plugin does not answer any more.
+func (b *bench) alive(ctx context.Context, in Instance, after string) error {
+	if _, err := b.probe(ctx, in); err != nil {
+		return want("the plugin lives on after "+after, "%v", err)
+	}
+	return nil
+}
+
+// idle waits until the plugin says that no call is in flight.
+func (b *bench) idle(ctx context.Context, in Instance, after string) error {
+	ctx, cancel := context.WithTimeout(ctx, b.call)
+	defer cancel()
+	limit := time.NewTimer(b.soon)
+	defer limit.Stop()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		h, err := b.probe(ctx, in)
+		if err != nil {
+			return want("the plugin lives on after "+after, "%v", err)
+		}
+		if h.InFlight == 0 {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-limit.C:
+			return want(fmt.Sprintf("the plugin stops working within %s after %s", b.soon, after), "%d calls are still in flight", h.InFlight)
+		}
+	}
+}
+
+func findings(d wire.Description) string {
+	text := ""
+	for _, f := range d.Findings {
+		if text != "" {
+			text += "; "
+		}
+		text += fmt.Sprintf("%s %s", edn.Vector(f.Path...), f.Message)
+	}
+	return text
+}

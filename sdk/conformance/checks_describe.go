@@ -1,0 +1,254 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+func describeChecks() []Check {
+	return []Check{
+		{ID: "core/describe/bare", Profile: "core", Requirements: []string{"WIRE-001", "WIRE-002", "ENV-010"},
+			Text: "Describe without a configuration gives name, version and, if there is one, the configuration schema",
+			run:  describeBare},
+		{ID: "core/describe/pure", Profile: "core", Requirements: []string{"WIRE-002", "ENV-010"},
+			Text: "Describe with one configuration gives one answer, also in another process",
+			run:  describePure},
+		{ID: "core/describe/metadata", Profile: "core", Requirements: []string{"ENV-010", "ENV-011", "ENV-017", "ENV-019"},
+			Text: "Describe gives at least one capability, and its metadata is complete and well-typed",
+			run:  describeMetadata},
+		{ID: "core/describe/bad-config", Profile: "core", Requirements: []string{"SDK-002", "HCL-003"},
+			Text: "a configuration with a key that the schema does not have is a finding, not a crash",
+			run:  describeBadConfig},
+	}
+}
+
+func describeBare(ctx context.Context, b *bench) error {
+	in, err := b.start(ctx)
+	if err != nil {
+		return err
+	}
+	_, d, err := b.describe(ctx, in, edn.Nil())
+	if err != nil {
+		return err
+	}
+	if d.Name == "" || d.Version == "" {
+		return want("a name and a version", "name %q, version %q", d.Name, d.Version)
+	}
+	return nil
+}
+
+func describePure(ctx context.Context, b *bench) error {
+	var seen []string
+	for range 2 {
+		in, err := b.start(ctx)
+		if err != nil {
+			return err
+		}
+		for range 2 {
+			raw, _, err := b.describe(ctx, in, b.config())
+			if err != nil {
+				return err
+			}
+			seen = append(seen, raw.Value.String())
+		}
+	}
+	for _, text := range seen[1:] {
+		if text != seen[0] {
+			return want(cut(seen[0]), "%s", cut(text))
+		}
+	}
+	return nil
+}
+
+func describeMetadata(ctx context.Context, b *bench) error {
+	in, err := b.start(ctx)
+	if err != nil {
+		return err
+	}
+	_, d, err := b.describe(ctx, in, b.config())
+	if err != nil {
+		return err
+	}
+	if len(d.Capabilities) == 0 {
+		return want("at least one capability", "none")
+	}
+	return nil
+}
+
+// unknownKey is a key that no configuration has.
+const unknownKey = "no-such-setting-conformance"
+
+func describeBadConfig(ctx context.Context, b *bench) error {
+	in, err := b.start(ctx)
+	if err != nil {
+		return err
+	}
+	_, d, err := b.describe(ctx, in, edn.Nil())
+	if err != nil {
+		return err
+	}
+	if open(d.ConfigSchema) {
+		return nil
+	}
+	config := b.config().AssocKey(unknownKey, edn.Int(1))
+	raw, err := in.Client().Describe(ctx, config, b.hostInfo())
+	if err != nil {
+		return want("findings", "the error %v", err)
+	}
+	if len(raw.Findings) == 0 {
+		return want(fmt.Sprintf("a finding about :%s", unknownKey), "none")
+	}
+	return b.alive(ctx, in, "a bad configuration")
+}
+
+// open reports whether a configuration schema allows keys that it does not
+// name. A plugin without a schema takes no key at all.
+func open(config edn.Value) bool {
+	form := config.Key("config/schema")
+	if form.IsNil() {
+		return false
+	}
+	closed, _ := properties(form).Key("closed").AsBool()
+	return !closed
+}
+
+func configureChecks() []Check {
+	return []Check{
+		{ID: "core/configure/agrees", Profile: "core", Requirements: []string{"WIRE-002", "ENV-010"},
+			Text: "Configure serves what Describe announced for the same configuration",
+			run:  configureAgrees},
+		{ID: "core/configure/bad-config", Profile: "core", Requirements: []string{"SDK-002"},
+			Text: "Configure reports a key that the schema does not have with its path, and the plugin lives on",
+			run:  configureBadConfig},
+		{ID: "core/configure/once", Profile: "core", Requirements: []string{"WIRE-002"},
+			Text: "a second Configure is refused with an error, and the plugin lives on",
+			run:  configureOnce},
+		{ID: "core/configure/before-invoke", Profile: "core", Requirements: []string{"WIRE-002", "SUP-003"},
+			Text: "a call before Configure is refused with a typed error, and the plugin says that it is not ready",
+			run:  invokeBeforeConfigure},
+	}
+}
+
+func configureAgrees(ctx context.Context, b *bench) error {
+	in, err := b.start(ctx)
+	if err != nil {
+		return err
+	}
+	raw, _, err := b.describe(ctx, in, b.config())
+	if err != nil {
+		return err
+	}
+	serves, err := b.configure(ctx, in)
+	if err != nil {
+		return err
+	}
+	if !serves.Value.IsNil() && !edn.Equal(serves.Value, raw.Value) {
+		return want(cut(raw.Value.String()), "%s", cut(serves.Value.String()))
+	}
+	return nil
+}
+
+func configureBadConfig(ctx context.Context, b *bench) error {
+	in, err := b.start(ctx)
+	if err != nil {
+		return err
+	}
+	_, d, err := b.describe(ctx, in, edn.Nil())
+	if err != nil || open(d.ConfigSchema) {
+		return err
+	}
+	setup := b.setup()
+	setup.Config = setup.Config.AssocKey(unknownKey, edn.Int(1))
+	got, err := in.Client().Configure(ctx, setup, nil)
+	if err != nil {
+		return want("findings", "the error %v", err)
+	}
+	if len(got.Findings) == 0 {
+		return want(fmt.Sprintf("a finding about :%s", unknownKey), "none")
+	}
+	return b.alive(ctx, in, "a bad configuration")
+}
+
+func configureOnce(ctx context.Context, b *bench) error {
+	in, _, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	if again, err := in.Client().Configure(ctx, b.setup(), nil); err == nil && len(again.Findings) == 0 {
+		return want("an error", "the second Configure succeeded")
+	}
+	return b.alive(ctx, in, "a second Configure")
+}
+
+func invokeBeforeConfigure(ctx context.Context, b *bench) error {
+	in, err := b.start(ctx)
+	if err != nil {
+		return err
+	}
+	_, d, err := b.describe(ctx, in, b.config())
+	if err != nil {
+		return err
+	}
+	h, err := b.probe(ctx, in)
+	if err != nil {
+		return want("a state at once", "%v", err)
+	}
+	if h.State.Callable() {
+		return want("a state in which the plugin is not to be called", "%s", h.State)
+	}
+	if len(d.Capabilities) == 0 {
+		return want("at least one capability", "none")
+	}
+	c := d.Capabilities[0]
+	_, err = in.Client().Invoke(ctx, callContext(c), request(c, b.input(d, c)), nil)
+	switch {
+	case err == nil:
+		return want("a typed error", "an answer")
+	case wire.Transport(err):
+		return want("a typed error", "%v", err)
+	}
+	return b.alive(ctx, in, "a call before Configure")
+}
+
+// cut shortens a text for a report.
+func cut(text string) string {
+	const most = 400
+	if len(text) > most {
+		return text[:most] + ".."
+	}
+	return text
+}
+
+func healthChecks() []Check {
+	return []Check{
+		{ID: "core/health/at-once", Profile: "core", Requirements: []string{"WIRE-002", "SUP-003"},
+			Text: "Health sends the current state at once, and a probe ends after one state",
+			run:  healthAtOnce},
+		{ID: "core/health/ready", Profile: "core", Requirements: []string{"SUP-003"},
+			Text: "after Configure the plugin becomes ready",
+			run: func(ctx context.Context, b *bench) error {
+				_, _, err := b.ready(ctx)
+				return err
+			}},
+	}
+}
+
+func healthAtOnce(ctx context.Context, b *bench) error {
+	in, err := b.start(ctx)
+	if err != nil {
+		return err
+	}
+	for range 3 {
+		h, err := b.probe(ctx, in)
+		if err != nil {
+			return want(fmt.Sprintf("a state within %s", b.soon), "%v", err)
+		}
+		if h.State == wire.HealthUnknown {
+			return want("a known state", "%s", h.State)
+		}
+	}
+	return nil
+}

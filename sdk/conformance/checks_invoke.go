@@ -1,0 +1,268 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+// parallelCalls is how many calls run at once in the parallel check.
+const parallelCalls = 100
+
+func invokeChecks() []Check {
+	return []Check{
+		{ID: "core/invoke/answer", Profile: "core", Requirements: []string{"WIRE-002", "ENV-004", "ENV-013", "ENV-014"},
+			Text: "every capability answers with a well-formed response of a type that it declares, or with a typed error",
+			run:  invokeAnswer},
+		{ID: "core/invoke/unknown-capability", Profile: "core", Requirements: []string{"ERR-005"},
+			Text: "a call of a capability that the plugin does not have is a typed error",
+			run:  invokeUnknown},
+		{ID: "core/invoke/unexpected-input", Profile: "core", Requirements: []string{"SDK-002", "ERR-005"},
+			Text: "an input of another shape is answered or refused with a typed error, and the plugin lives on",
+			run:  invokeUnexpected},
+		{ID: "core/invoke/large", Profile: "core", Requirements: []string{"WIRE-003"},
+			Text: "a request of 5 MiB reaches the plugin",
+			run:  invokeLarge},
+		{ID: "core/invoke/parallel", Profile: "core", Requirements: []string{"WIRE-002", "ENV-010"},
+			Text: fmt.Sprintf("%d calls at once are answered or refused as :runtime/overloaded", parallelCalls),
+			run:  invokeParallel},
+		{ID: "core/cancel/stops", Profile: "core", Requirements: []string{"WIRE-002", "SDK-001"},
+			Text: "a call whose caller goes away stops working",
+			run:  cancelStops},
+		{ID: "core/deadline/stops", Profile: "core", Requirements: []string{"WIRE-004", "SDK-001"},
+			Text: "a call whose deadline passes stops working",
+			run:  deadlineStops},
+		{ID: "core/run/end", Profile: "core", Requirements: []string{"WIRE-002"},
+			Text: "EndRun succeeds, also for a run that the plugin never saw",
+			run:  endRun},
+	}
+}
+
+// answered checks what a call gave: a response that keeps the contract, or an
+// error that the plugin sent itself.
+func answered(c contract.Capability, response edn.Value, err error) error {
+	if err != nil {
+		return typedError(err)
+	}
+	if _, refused := contract.CheckResponse(response, contract.ResultRules{CanProduce: c.CanProduce}); refused != nil {
+		if failure := response.Key("error"); !failure.IsNil() && failure.Key("type").IsKeyword() {
+			return nil
+		}
+		return want("a response that keeps the envelope", "%v in %s", refused, cut(response.String()))
+	}
+	return nil
+}
+
+// typedError accepts an error that came as an answer.
+func typedError(err error) error {
+	e := contract.AsError(err)
+	if wire.Transport(err) || e.Type == "runtime/protocol" {
+		return want("an answer or a typed error", "%v", err)
+	}
+	return nil
+}
+
+func invokeAnswer(ctx context.Context, b *bench) error {
+	in, d, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	for _, c := range d.Capabilities {
+		call := callContext(c)
+		call.Deadline = time.Now().Add(b.call)
+		response, err := in.Client().Invoke(ctx, call, request(c, b.input(d, c)), nil)
+		if err := answered(c, response, err); err != nil {
+			return fmt.Errorf("capability %s: %w", c.ID, err)
+		}
+	}
+	return nil
+}
+
+func invokeUnknown(ctx context.Context, b *bench) error {
+	in, _, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	c := contract.Capability{ID: "conformance/no-such-capability", Intents: []string{"conformance/no-such-intent"}}
+	response, err := in.Client().Invoke(ctx, callContext(c), request(c, edn.MustMap()), nil)
+	if err == nil && response.Key("error").IsNil() {
+		return want("a typed error", "the answer %s", cut(response.String()))
+	}
+	if err != nil {
+		if err := typedError(err); err != nil {
+			return err
+		}
+	}
+	return b.alive(ctx, in, "a call of an unknown capability")
+}
+
+func invokeUnexpected(ctx context.Context, b *bench) error {
+	in, d, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	odd := []edn.Value{
+		edn.MustMap(),
+		edn.MustMap(edn.K("conformance/x"), edn.Vector(edn.Nil(), edn.Int(-1), edn.MustDecimal("0.1"))),
+		edn.MustMap(edn.Text("text"), edn.SetOf(edn.Int(1)), edn.Int(7), edn.K("x")),
+		edn.Int(7),
+		edn.Nil(),
+	}
+	for _, c := range d.Capabilities {
+		for _, input := range odd {
+			call := callContext(c)
+			call.Deadline = time.Now().Add(b.call)
+			response, err := in.Client().Invoke(ctx, call, request(c, input), nil)
+			if err := answered(c, response, err); err != nil {
+				return fmt.Errorf("capability %s, input %s: %w", c.ID, input, err)
+			}
+		}
+	}
+	return b.alive(ctx, in, "unexpected inputs")
+}
+
+func invokeLarge(ctx context.Context, b *bench) error {
+	in, d, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	c := d.Capabilities[0]
+	const size = 5 << 20
+	input := b.input(d, c).AssocKey("conformance/large", edn.Text(strings.Repeat("0123456789abcde\n", size/16)))
+	call := callContext(c)
+	call.Deadline = time.Now().Add(b.call)
+	response, err := in.Client().Invoke(ctx, call, request(c, input), nil)
+	if err := answered(c, response, err); err != nil {
+		return err
+	}
+	return b.alive(ctx, in, "a large request")
+}
+
+func invokeParallel(ctx context.Context, b *bench) error {
+	in, d, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	failures := make([]error, parallelCalls)
+	for i := range failures {
+		wg.Go(func() {
+			c := d.Capabilities[i%len(d.Capabilities)]
+			call := callContext(c)
+			call.CallID = fmt.Sprintf("call-%d", i)
+			call.Deadline = time.Now().Add(b.call)
+			response, err := in.Client().Invoke(ctx, call, request(c, b.input(d, c)), nil)
+			failures[i] = answered(c, response, err)
+		})
+	}
+	wg.Wait()
+	for _, err := range failures {
+		if err != nil {
+			return err
+		}
+	}
+	return b.idle(ctx, in, "the last answer")
+}
+
+// long is a call that should still be going on when it is cut.
+func (b *bench) long(d contract.Description) (contract.Capability, edn.Value) {
+	if slow := b.opts.Slow; slow != nil {
+		for _, c := range d.Capabilities {
+			if c.ID == slow.Capability {
+				return c, slow.Input
+			}
+		}
+	}
+	c := d.Capabilities[0]
+	return c, b.input(d, c)
+}
+
+func cancelStops(ctx context.Context, b *bench) error {
+	in, d, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	c, input := b.long(d)
+	callCtx, cancel := context.WithCancel(ctx)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_, _ = in.Client().Invoke(callCtx, callContext(c), request(c, input), nil)
+	}()
+	started, err := b.inFlight(ctx, in, over)
+	cancel()
+	<-over
+	if err != nil {
+		return err
+	}
+	if !started && b.opts.Slow != nil {
+		return want("a call that is still going on after a moment", "it was over before it could be cancelled")
+	}
+	return b.idle(ctx, in, "the caller went away")
+}
+
+// inFlight waits until the plugin says that a call is in flight. It gives
+// false if the call ended before.
+func (b *bench) inFlight(ctx context.Context, in Instance, over <-chan struct{}) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.call)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		h, err := b.probe(ctx, in)
+		if err != nil {
+			return false, want("the plugin answers probes while a call is in flight", "%v", err)
+		}
+		if h.InFlight > 0 {
+			return true, nil
+		}
+		select {
+		case <-over:
+			return false, nil
+		case <-tick.C:
+		}
+	}
+}
+
+func deadlineStops(ctx context.Context, b *bench) error {
+	in, d, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	c, input := b.long(d)
+	call := callContext(c)
+	const limit = 50 * time.Millisecond
+	call.Deadline = time.Now().Add(limit)
+	began := time.Now()
+	_, err = in.Client().Invoke(ctx, call, request(c, input), nil)
+	if took := time.Since(began); took > limit+b.soon {
+		return want(fmt.Sprintf("an end after %s", limit), "%s", took)
+	}
+	if err == nil && b.opts.Slow != nil {
+		return want("the call is cut at its deadline", "an answer")
+	}
+	return b.idle(ctx, in, "the deadline")
+}
+
+func endRun(ctx context.Context, b *bench) error {
+	in, d, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	c := d.Capabilities[0]
+	call := callContext(c)
+	call.Deadline = time.Now().Add(b.call)
+	_, _ = in.Client().Invoke(ctx, call, request(c, b.input(d, c)), nil)
+	for _, run := range []string{call.Run, "conformance-never-seen", ""} {
+		if err := in.Client().EndRun(ctx, run); err != nil {
+			return want("EndRun succeeds", "run %q: %v", run, err)
+		}
+	}
+	return b.alive(ctx, in, "EndRun")
+}

@@ -1,0 +1,83 @@
+package conformance
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+// Host is a host for tests: it keeps state in memory, answers calls of the
+// plugin with the functions that were set for their intents, and remembers
+// what it was asked. The zero value is ready. It is safe for concurrent use.
+type Host struct {
+	mu      sync.Mutex
+	stored  map[string]wire.Stored
+	answers map[string]wire.Answerer
+	calls   []wire.Call
+}
+
+var _ wire.Host = (*Host)(nil)
+
+// Answer sets what the host does when the plugin asks for intent.
+func (h *Host) Answer(intent string, answer wire.Answerer) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.answers == nil {
+		h.answers = map[string]wire.Answerer{}
+	}
+	h.answers[intent] = answer
+}
+
+// AnswerValue makes the host answer intent with out.
+func (h *Host) AnswerValue(intent string, out edn.Value) {
+	response := edn.MustMap(edn.K("result"), edn.MustMap(edn.K("type"), edn.K("value"), edn.K("out"), out))
+	h.Answer(intent, func(context.Context, wire.Call, *wire.Emitter) (edn.Value, error) { return response, nil })
+}
+
+// Calls gives the calls that the plugin made, in order.
+func (h *Host) Calls() []wire.Call {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.calls)
+}
+
+// Invoke implements wire.Host.
+func (h *Host) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter) (edn.Value, error) {
+	intent, _ := call.Request.Key("task").Key("intent").AsKeyword()
+	h.mu.Lock()
+	h.calls = append(h.calls, call)
+	answer := h.answers[intent]
+	h.mu.Unlock()
+	if answer == nil {
+		return edn.Nil(), contract.Errorf("unsupported/intent", "nobody answers %s here", intent)
+	}
+	return answer(ctx, call, out)
+}
+
+// State implements wire.Host.
+func (h *Host) State(_ context.Context, change wire.StateChange) (wire.Stored, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.stored[change.Key]
+	if change.Op == wire.StateGet {
+		return now, nil
+	}
+	if change.IfVersion != nil && *change.IfVersion != now.Version {
+		now.Conflict = true
+		return now, nil
+	}
+	if change.Op == wire.StateDelete {
+		delete(h.stored, change.Key)
+		return wire.Stored{}, nil
+	}
+	if h.stored == nil {
+		h.stored = map[string]wire.Stored{}
+	}
+	now = wire.Stored{Value: change.Value, Version: now.Version + 1}
+	h.stored[change.Key] = now
+	return now, nil
+}

@@ -1,0 +1,207 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/fermenthq/ferment/sdk"
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+// stopGrace is how long an instance may take for an orderly end.
+const stopGrace = 2 * time.Second
+
+// InProcess runs instances of p in this process, behind a real gRPC connection
+// over a unix socket.
+func InProcess(p sdk.Plugin) Target {
+	return inProcess{make: func(log *slog.Logger, level *slog.LevelVar) (service, error) { return sdk.NewService(p, log, level) }}
+}
+
+// service is a plugin that can be ended.
+type service interface {
+	wire.Service
+	Close(ctx context.Context) error
+}
+
+type inProcess struct {
+	make func(*slog.Logger, *slog.LevelVar) (service, error)
+	// serve puts a service on a server; nil for wire.Register.
+	serve func(*grpc.Server, service, wire.Broker)
+	opts  []grpc.ServerOption
+}
+
+// Start implements Target.
+func (t inProcess) Start(context.Context) (Instance, error) {
+	in := &local{done: make(chan struct{})}
+	level := new(slog.LevelVar)
+	log := slog.New(slog.NewJSONHandler(&in.log, &slog.HandlerOptions{Level: level}))
+	service, err := t.make(log, level)
+	if err != nil {
+		return nil, err
+	}
+	in.service = service
+	if in.dir, err = os.MkdirTemp("", "ferment-"); err != nil {
+		return nil, fmt.Errorf("start plugin in process: %w", err)
+	}
+	in.broker = &socketBroker{dir: in.dir}
+	if err := in.listen(t); err != nil {
+		in.Stop()
+		return nil, err
+	}
+	in.client = wire.NewClient(in.conn, in.broker)
+	return in, nil
+}
+
+// local is an instance in this process.
+type local struct {
+	service service
+	dir     string
+	broker  *socketBroker
+	server  *grpc.Server
+	serving sync.WaitGroup
+	conn    *grpc.ClientConn
+	client  *wire.Client
+	log     lineBuffer
+	once    sync.Once
+	done    chan struct{}
+}
+
+func (in *local) listen(t inProcess) error {
+	path := filepath.Join(in.dir, "plugin.sock")
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		return fmt.Errorf("start plugin in process: %w", err)
+	}
+	in.server = grpc.NewServer(append(wire.ServerOptions(), t.opts...)...)
+	if t.serve == nil {
+		wire.Register(in.server, in.service, in.broker)
+	} else {
+		t.serve(in.server, in.service, in.broker)
+	}
+	in.serving.Go(func() { _ = in.server.Serve(listener) })
+	in.conn, err = dialSocket(path)
+	return err
+}
+
+func dialSocket(path string, opts ...grpc.DialOption) (*grpc.ClientConn, error) {
+	opts = append(append(wire.DialOptions(), grpc.WithTransportCredentials(insecure.NewCredentials())), opts...)
+	conn, err := grpc.NewClient("unix:"+path, opts...)
+	if err != nil {
+		return nil, fmt.Errorf("dial %s: %w", path, err)
+	}
+	return conn, nil
+}
+
+// Client implements Instance.
+func (in *local) Client() *wire.Client { return in.client }
+
+// Conn implements Instance.
+func (in *local) Conn() grpc.ClientConnInterface { return in.conn }
+
+// PID implements Instance.
+func (in *local) PID() int { return 0 }
+
+// Done implements Instance.
+func (in *local) Done() <-chan struct{} { return in.done }
+
+// Log implements Instance.
+func (in *local) Log() []string { return in.log.Lines() }
+
+// Release implements Instance: the service closes as it does at the end of
+// standard input.
+func (in *local) Release() { in.serving.Go(in.end) }
+
+// Stop implements Instance.
+func (in *local) Stop() {
+	in.end()
+	in.serving.Wait()
+	in.broker.wait()
+}
+
+func (in *local) end() {
+	in.once.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), stopGrace)
+		defer cancel()
+		_ = in.service.Close(ctx)
+		if in.server != nil {
+			in.server.Stop()
+		}
+		if in.client != nil {
+			in.client.Close()
+		}
+		if in.conn != nil {
+			_ = in.conn.Close()
+		}
+		_ = os.RemoveAll(in.dir)
+		close(in.done)
+	})
+}
+
+// socketBroker does for an instance in this process what the broker of
+// go-plugin does between two: both ends share it.
+type socketBroker struct {
+	dir    string
+	nextID atomic.Uint32
+
+	mu      sync.Mutex
+	waiting map[uint32]chan struct{}
+	serving sync.WaitGroup
+}
+
+var _ wire.Broker = (*socketBroker)(nil)
+
+// NextId implements wire.Broker; the name is that of go-plugin.
+//
+//nolint:revive
+func (b *socketBroker) NextId() uint32 { return b.nextID.Add(1) }
+
+// AcceptAndServe implements wire.Broker.
+func (b *socketBroker) AcceptAndServe(id uint32, newServer func([]grpc.ServerOption) *grpc.Server) {
+	b.serving.Add(1)
+	defer b.serving.Done()
+	listener, err := net.Listen("unix", b.path(id))
+	if err != nil {
+		return // the dialer runs into its timeout, as with go-plugin
+	}
+	server := newServer(nil)
+	close(b.ready(id))
+	_ = server.Serve(listener)
+}
+
+// DialWithOptions implements wire.Broker.
+func (b *socketBroker) DialWithOptions(id uint32, opts ...grpc.DialOption) (*grpc.ClientConn, error) {
+	select {
+	case <-b.ready(id):
+		return dialSocket(b.path(id), opts...)
+	case <-time.After(5 * time.Second):
+		return nil, fmt.Errorf("dial broker id %d: nobody serves it", id)
+	}
+}
+
+func (b *socketBroker) path(id uint32) string {
+	return filepath.Join(b.dir, fmt.Sprintf("broker-%d.sock", id))
+}
+
+func (b *socketBroker) ready(id uint32) chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.waiting == nil {
+		b.waiting = map[uint32]chan struct{}{}
+	}
+	if b.waiting[id] == nil {
+		b.waiting[id] = make(chan struct{})
+	}
+	return b.waiting[id]
+}
+
+func (b *socketBroker) wait() { b.serving.Wait() }

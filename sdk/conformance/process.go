@@ -1,0 +1,128 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/go-plugin"
+	"github.com/hashicorp/go-plugin/runner"
+	"google.golang.org/grpc"
+
+	"github.com/fermenthq/ferment/sdk/launch"
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+// startLimit bounds the start of a process up to its handshake.
+const startLimit = 10 * time.Second
+
+// Process runs instances of the plugin that command starts, each in a process
+// of its own with nothing but env in its environment.
+func Process(command, env []string) Target { return process{command: command, env: env} }
+
+type process struct{ command, env []string }
+
+// Start implements Target.
+func (t process) Start(context.Context) (Instance, error) {
+	if len(t.command) == 0 {
+		return nil, errors.New("start plugin: no command")
+	}
+	dir, err := os.MkdirTemp("", "ferment-")
+	if err != nil {
+		return nil, fmt.Errorf("start plugin: %w", err)
+	}
+	p := &remote{dir: dir}
+	if err := p.start(t); err != nil {
+		p.Stop()
+		return nil, fmt.Errorf("start plugin %s: %w", t.command[0], wire.ExplainStart(err))
+	}
+	return p, nil
+}
+
+var _ Reporter = (*remote)(nil)
+
+// remote is an instance in a process of its own.
+type remote struct {
+	dir    string
+	runner *launch.Runner
+	plugin *plugin.Client
+	conn   grpc.ClientConnInterface
+	client *wire.Client
+	log    lineBuffer
+	once   sync.Once
+}
+
+func (p *remote) start(t process) error {
+	cfg := wire.ClientConfig()
+	cfg.StartTimeout = startLimit
+	cfg.Logger = hclog.NewNullLogger()
+	cfg.SyncStdout, cfg.SyncStderr = io.Discard, io.Discard
+	cfg.UnixSocketConfig = &plugin.UnixSocketConfig{TempDir: p.dir}
+	cfg.RunnerFunc = func(_ hclog.Logger, cmd *exec.Cmd, sockets string) (runner.Runner, error) {
+		p.runner = launch.NewRunner(launch.RunnerConfig{
+			Command:   launch.Command{Path: t.command[0], Args: t.command[1:], Env: append(cmd.Env, t.env...)},
+			SocketDir: sockets,
+			Output:    func(l launch.Line) { p.log.add(l.Text) },
+		})
+		return p.runner, nil
+	}
+	p.plugin = plugin.NewClient(cfg)
+	protocol, err := p.plugin.Client()
+	if err != nil {
+		return err
+	}
+	raw, err := protocol.Dispense(wire.PluginKey)
+	if err != nil {
+		return err
+	}
+	p.client = raw.(*wire.Client)
+	p.conn = protocol.(*plugin.GRPCClient).Conn
+	return nil
+}
+
+// Client implements Instance.
+func (p *remote) Client() *wire.Client { return p.client }
+
+// Conn implements Instance.
+func (p *remote) Conn() grpc.ClientConnInterface { return p.conn }
+
+// PID implements Instance.
+func (p *remote) PID() int { return p.runner.Process().PID() }
+
+// Done implements Instance.
+func (p *remote) Done() <-chan struct{} { return p.runner.Process().Done() }
+
+// Log implements Instance.
+func (p *remote) Log() []string { return p.log.Lines() }
+
+// Report implements Reporter.
+func (p *remote) Report() launch.Report { return p.runner.Report() }
+
+// Release implements Instance.
+func (p *remote) Release() { _ = p.runner.Process().CloseStdin() }
+
+// Stop implements Instance.
+func (p *remote) Stop() {
+	p.once.Do(func() {
+		if p.client != nil {
+			p.client.Close()
+		}
+		if p.runner != nil && p.runner.Process() != nil {
+			proc := p.runner.Process()
+			launch.Stop(context.Background(), proc.Done(), []launch.Step{
+				{Name: "close standard input", Limit: stopGrace, Await: true, Do: func(context.Context) error { return proc.CloseStdin() }},
+				{Name: "kill", Limit: stopGrace, Await: true, Last: true, Do: func(context.Context) error { return proc.Kill() }},
+			})
+		}
+		if p.plugin != nil {
+			p.plugin.Kill()
+		}
+		_ = os.RemoveAll(p.dir)
+	})
+}

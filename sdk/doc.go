@@ -1,0 +1,42 @@
+// Package sdk turns a Go function into a Ferment plugin.
+//
+// A plugin is a program whose main calls [Serve] with a [Plugin]: a name, a
+// version and the capabilities that it provides. [Func] makes a capability of
+// a function from one Go type to another; its schemas are derived from the
+// types. [StreamFunc] also sends pieces of the answer while it works,
+// [PlanFunc] answers with a plan instead of a value, and [Raw] works on the
+// envelopes themselves. See the examples for whole plugins.
+//
+// # What a function gets
+//
+// The context of a call ends when the caller goes away or the deadline passes;
+// a function that works long must watch it. It also carries what belongs to
+// the call: [CallFrom] (where the call stands, what it may spend), [Logger],
+// [HostFrom] (ask the host for another intent, keep small state), [ConfigFrom]
+// (the decoded configuration) and [Root] (a directory of the plugin's own).
+// The same accessors work in the hooks of [Plugin] and [Config], as far as
+// they make sense there.
+//
+// # What a function answers
+//
+// A value, or an error. An error that is or wraps a *[contract.Error] reaches
+// the host as it is; make one with [contract.Errorf] where the type matters,
+// because the type decides whether the host tries again, goes to another
+// capability, or stops. Any other error becomes :runtime/invoke-failed. A
+// panic becomes :runtime/invoke-failed too, with the stack as a detail, and
+// the plugin lives on.
+//
+// # Concurrency
+//
+// Calls run in goroutines of their own, so functions must be safe for
+// concurrent use; limit how many run at once with [MaxInFlight] or
+// Plugin.MaxInFlight. Configuration happens once, before the first call.
+//
+// # The process
+//
+// Serve owns the process: it speaks the handshake, writes structured logs to
+// standard error, raises the garbage collector's target within a memory limit
+// (GOGC and GOMEMLIMIT in the environment win), ignores interrupts (the host
+// decides), and ends the process when the host closes standard input. Printing
+// to standard output is harmless but ends up in the log as a stray line.
+package sdk

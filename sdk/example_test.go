@@ -1,0 +1,217 @@
+package sdk_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk"
+	"github.com/fermenthq/ferment/sdk/conformance"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+// A whole plugin: a name, a version and a function. The main of the program is
+// the call of sdk.Serve.
+func Example() {
+	type question struct {
+		Name string `edn:"name"`
+	}
+	type answer struct {
+		Text string `edn:"text"`
+	}
+	greeter := sdk.Plugin{
+		Name: "greeter", Version: "1.0.0",
+		Capabilities: []sdk.Capability{
+			sdk.Func("demo/greeter", sdk.Intents("text/respond"), func(_ context.Context, q question) (answer, error) {
+				return answer{Text: "Hello, " + q.Name}, nil
+			}),
+		},
+	}
+	// func main() { sdk.Serve(greeter) }
+
+	show(greeter, `{}`, "demo/greeter", `{:name "Ada"}`)
+	show(greeter, `{}`, "demo/greeter", `{:nam "Ada"}`)
+	// Output:
+	// {:text "Hello, Ada"}
+	// :input/invalid: input [:name]: required key is missing; is :nam meant?
+}
+
+// Serve is all that a main function does.
+func ExampleServe() {
+	ping := func(context.Context, struct{}) (string, error) { return "pong", nil }
+	sdk.Serve(sdk.Plugin{
+		Name: "ping", Version: "1.0.0",
+		Capabilities: []sdk.Capability{sdk.Func("demo/ping", sdk.Intents("demo/ping"), ping, sdk.Deterministic())},
+	})
+}
+
+// Metadata helps the host to choose: what sort of executor this is, what it
+// costs, how much it can take, and what it promises.
+func ExampleFunc() {
+	type position struct {
+		FEN   string `edn:"fen"`
+		Depth int    `edn:"depth,omitempty"`
+	}
+	type move struct {
+		Move string   `edn:"move"`
+		PV   []string `edn:"pv"`
+		Eval int      `edn:"eval"`
+	}
+	engine := sdk.Func("chess/engine", sdk.Intents("chess/best-move"),
+		func(_ context.Context, p position) (move, error) {
+			if p.FEN == "" {
+				return move{}, contract.Errorf("input/invalid", "the position is empty")
+			}
+			return move{Move: "e2e4", PV: []string{"e2e4", "e7e5"}, Eval: 34}, nil
+		},
+		sdk.Kind("solver"), sdk.Out("res/chess.move+pv+eval"), sdk.Tags("embedded"),
+		sdk.Deterministic(), sdk.MaxInFlight(4), sdk.Timeout(15*time.Second),
+	)
+	p := sdk.Plugin{Name: "chess", Version: "1.0.0", Capabilities: []sdk.Capability{engine}}
+	show(p, `{}`, "chess/engine", `{:fen "startpos"}`)
+	show(p, `{}`, "chess/engine", `{:fen ""}`)
+	// Output:
+	// {:eval 34 :move "e2e4" :pv ["e2e4" "e7e5"]}
+	// :input/invalid: the position is empty
+}
+
+// Pieces of the answer go out while the function works.
+func ExampleStreamFunc() {
+	type prompt struct {
+		Prompt string `edn:"prompt"`
+	}
+	echo := sdk.StreamFunc("demo/echo", sdk.Intents("text/respond"),
+		func(_ context.Context, p prompt, out *sdk.Stream) (string, error) {
+			for word := range strings.FieldsSeq(p.Prompt) {
+				if err := out.Text(word + " "); err != nil {
+					return "", err
+				}
+			}
+			return p.Prompt + " ", nil
+		})
+	p := sdk.Plugin{Name: "echo", Version: "1.0.0", Capabilities: []sdk.Capability{echo}}
+	show(p, `{}`, "demo/echo", `{:prompt "one two"}`)
+	// Output:
+	// delta {:kind :text :seq 1 :text "one "}
+	// delta {:kind :text :seq 2 :text "two "}
+	// {:text "one two "}
+}
+
+// An answer can be a plan that the host carries out.
+func ExamplePlanFunc() {
+	type task struct {
+		Topic string `edn:"topic"`
+	}
+	planner := sdk.PlanFunc("demo/planner", sdk.Intents("problem/solve"),
+		func(_ context.Context, t task) (sdk.Plan, error) {
+			return sdk.Plan{
+				Plan:     edn.MustRead(`{:nodes [{:op :emit :input {:slot/id :topic}}]}`),
+				Bindings: edn.MustMap(edn.K("topic"), edn.Text(t.Topic)),
+			}, nil
+		})
+	p := sdk.Plugin{Name: "planner", Version: "1.0.0", Capabilities: []sdk.Capability{planner}}
+	show(p, `{}`, "demo/planner", `{:topic "mate in two"}`)
+	// Output:
+	// {:nodes [{:input {:slot/id :topic} :op :emit}]} with {:topic "mate in two"}
+}
+
+// Settings are a struct. The schema that operators' configuration is checked
+// against follows from it, and what only the plugin can see is reported with
+// the path of the setting.
+func ExampleConfig() {
+	type settings struct {
+		Greeting string `edn:"greeting" doc:"what comes before the name"`
+		Times    int    `edn:"times" min:"1" max:"3"`
+	}
+	type question struct {
+		Name string `edn:"name"`
+	}
+	p := sdk.Plugin{
+		Name: "greeter", Version: "1.1.0",
+		Config: sdk.Config[settings]{
+			Default: settings{Greeting: "Hello", Times: 1},
+			Check: func(s settings) error {
+				if strings.Contains(s.Greeting, "!") {
+					return sdk.Problem("should not shout", edn.K("greeting"))
+				}
+				return nil
+			},
+		},
+		Capabilities: []sdk.Capability{
+			sdk.Func("demo/greeter", sdk.Intents("text/respond"), func(ctx context.Context, q question) (string, error) {
+				s := sdk.ConfigFrom[settings](ctx)
+				return strings.Repeat(s.Greeting+", "+q.Name+". ", s.Times), nil
+			}),
+		},
+	}
+	show(p, `{:times 2}`, "demo/greeter", `{:name "Ada"}`)
+	show(p, `{:times 9 :greting "Hi"}`, "demo/greeter", `{:name "Ada"}`)
+	show(p, `{:greeting "Hey!"}`, "demo/greeter", `{:name "Ada"}`)
+	// Output:
+	// {:text "Hello, Ada. Hello, Ada. "}
+	// [:greting] unknown key; did you mean :greeting?
+	// [:times] should be at most 3
+	// [:greeting] should not shout
+}
+
+// A call can ask the host for another intent, within its own budget, deadline
+// and effects.
+func ExampleHostFrom() {
+	type text struct {
+		Text string `edn:"text"`
+	}
+	summarise := sdk.Func("demo/title", sdk.Intents("demo/title"), func(ctx context.Context, in text) (string, error) {
+		answer, err := sdk.HostFrom(ctx).Invoke(ctx, sdk.Ask{Intent: "context/summarize", Input: in})
+		if errors.Is(err, contract.OfType("unsupported/intent")) {
+			return strings.ToUpper(in.Text), nil // nobody can: do it alone
+		}
+		if err != nil {
+			return "", err
+		}
+		var got struct {
+			Summary string `edn:"summary"`
+		}
+		return got.Summary, answer.Decode(&got)
+	})
+	p := sdk.Plugin{Name: "titles", Version: "1.0.0", Capabilities: []sdk.Capability{summarise}}
+	show(p, `{}`, "demo/title", `{:text "a quiet host"}`)
+	// Output:
+	// {:text "A QUIET HOST"}
+}
+
+// show starts p in this process with a configuration, calls one of its
+// capabilities and prints what came of it.
+func show(p sdk.Plugin, config, capability, input string) {
+	ctx := context.Background()
+	instance, err := conformance.InProcess(p).Start(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer instance.Stop()
+	d, err := instance.Client().Configure(ctx, wire.Setup{Config: edn.MustRead(config)}, &conformance.Host{})
+	if err != nil || len(d.Findings) > 0 {
+		for _, f := range d.Findings {
+			fmt.Println(edn.Vector(f.Path...), f.Message)
+		}
+		return
+	}
+	request := edn.MustMap(
+		edn.K("proto"), edn.Int(1),
+		edn.K("task"), edn.MustMap(edn.K("cap/id"), edn.K(capability)),
+		edn.K("input"), edn.MustRead(input),
+	)
+	response, err := instance.Client().Invoke(ctx, wire.CallContext{}, request, func(e wire.Event) { fmt.Println(e.Kind, e.Value) })
+	switch result := response.Key("result"); {
+	case err != nil:
+		fmt.Println(err)
+	case result.HasKey("plan"):
+		fmt.Println(result.Key("plan"), "with", result.Key("bindings"))
+	default:
+		fmt.Println(result.Key("out"))
+	}
+}

@@ -1,0 +1,125 @@
+package sdk
+
+import (
+	"context"
+	"sync"
+)
+
+// limiter bounds how many calls run at once; the zero value does not bound.
+// The gate's lock guards it.
+type limiter struct {
+	most, now int
+}
+
+func (l *limiter) full() bool { return l.most > 0 && l.now >= l.most }
+
+// gate lets calls in, counts them, and shuts.
+type gate struct {
+	mu    sync.Mutex
+	limit limiter
+	shut  bool
+	calls map[*admitted]struct{}
+	idle  []chan struct{} // closed when the last call leaves
+}
+
+type admitted struct {
+	slot   *limiter
+	cancel context.CancelCauseFunc
+}
+
+type refusal uint8
+
+const (
+	admit refusal = iota
+	refuseShut
+	refuseFull
+)
+
+// enter admits a call. leave must be called when it is over.
+func (g *gate) enter(slot *limiter, cancel context.CancelCauseFunc) (*admitted, refusal) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.shut:
+		return nil, refuseShut
+	case g.limit.full() || slot.full():
+		return nil, refuseFull
+	}
+	g.limit.now++
+	slot.now++
+	if g.calls == nil {
+		g.calls = map[*admitted]struct{}{}
+	}
+	a := &admitted{slot: slot, cancel: cancel}
+	g.calls[a] = struct{}{}
+	return a, admit
+}
+
+func (g *gate) leave(a *admitted) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.limit.now--
+	a.slot.now--
+	delete(g.calls, a)
+	if len(g.calls) == 0 {
+		for _, ch := range g.idle {
+			close(ch)
+		}
+		g.idle = nil
+	}
+}
+
+func (g *gate) inFlight() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.calls)
+}
+
+func (g *gate) isClosed() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.shut
+}
+
+func (g *gate) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shut = true
+}
+
+// wait returns when no call is left, or false when ctx ends first.
+func (g *gate) wait(ctx context.Context) bool {
+	g.mu.Lock()
+	if len(g.calls) == 0 {
+		g.mu.Unlock()
+		return true
+	}
+	empty := make(chan struct{})
+	g.idle = append(g.idle, empty)
+	g.mu.Unlock()
+	select {
+	case <-empty:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// drain waits for the calls in flight until ctx ends, then cancels the rest
+// and gives their number.
+func (g *gate) drain(ctx context.Context) int {
+	if g.wait(ctx) {
+		return 0
+	}
+	return g.cancelAll(errDrained)
+}
+
+// cancelAll cancels the calls in flight and gives their number.
+func (g *gate) cancelAll(cause error) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for a := range g.calls {
+		a.cancel(cause)
+	}
+	return len(g.calls)
+}

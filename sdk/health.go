@@ -1,0 +1,66 @@
+package sdk
+
+import (
+	"context"
+	"sync"
+
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+// Status is what a plugin says about its own state.
+type Status = wire.Health
+
+// Ready is the status of a plugin that takes calls.
+func Ready() Status { return Status{State: wire.HealthReady} }
+
+// NotReady is the status of a plugin that is not to be called now, with one
+// sentence that says why. The host does not restart a plugin for it.
+func NotReady(reason string) Status {
+	return Status{State: wire.HealthNotReady, Reason: reason}
+}
+
+// Degraded is the status of a plugin that takes calls and has a problem.
+func Degraded(reason string) Status {
+	return Status{State: wire.HealthDegraded, Reason: reason}
+}
+
+// healthBoard holds the current state and wakes those who watch it.
+type healthBoard struct {
+	mu      sync.Mutex
+	current Status
+	changed chan struct{}
+}
+
+func newHealthBoard() *healthBoard {
+	return &healthBoard{current: Status{State: wire.HealthStarting, Reason: "not configured"}, changed: make(chan struct{})}
+}
+
+func (b *healthBoard) set(s Status) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.current = s
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+func (b *healthBoard) get() (Status, <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.current, b.changed
+}
+
+// watch sends the state now and at each change. edit completes a state before
+// it is sent.
+func (b *healthBoard) watch(ctx context.Context, edit func(Status) Status, send func(Status) error) error {
+	for {
+		s, changed := b.get()
+		if err := send(edit(s)); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package sdk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+// errDrained is the cause of calls that were cut at the deadline of a drain.
+var errDrained = contract.Errorf("runtime/not-ready", "the plugin was drained and the call did not end in time")
+
+// Invoke implements wire.Service.
+func (s *Service) Invoke(ctx context.Context, c wire.Call, out *wire.Emitter) (_ edn.Value, err error) {
+	set := s.setup.Load()
+	if set == nil {
+		return edn.Nil(), contract.Errorf("runtime/not-ready", "invoke: the plugin is not configured")
+	}
+	task := c.Request.Key("task")
+	k := &call{
+		ctx:      c.Context,
+		encoding: c.Encoding,
+		request:  c.Request,
+		intent:   word(task.Key("intent")),
+		capID:    word(task.Key("cap/id")),
+		stream:   &Stream{out: out},
+	}
+	capability, err := set.find(k)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	k.mode = capability.mode
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	pass, refused := s.gate.enter(&capability.slot, cancel)
+	switch refused {
+	case refuseShut:
+		return edn.Nil(), contract.Errorf("runtime/not-ready", "invoke %s: the plugin is draining", k.capID).
+			WithDetail("reason", edn.K("draining"))
+	case refuseFull:
+		return edn.Nil(), contract.Errorf("runtime/overloaded", "invoke %s: as many calls are in flight as the plugin takes", k.capID)
+	}
+	defer s.gate.leave(pass)
+	defer s.recovered("invoke "+k.capID, &err)
+	response, err := capability.handle((&scope{plugin: s, setup: set, call: k}).in(ctx), k)
+	if err != nil {
+		return edn.Nil(), failureOf(ctx, k.capID, err)
+	}
+	return response, nil
+}
+
+// find gives the capability that the request pins, or the only one that serves
+// its intent.
+func (set *setup) find(k *call) (*served, error) {
+	if k.capID != "" {
+		if c := set.capabilities[k.capID]; c != nil {
+			return c, nil
+		}
+		return nil, contract.Errorf("cap/not-found", "invoke: this plugin has no capability %s", k.capID).WithSource(contract.SourcePlugin)
+	}
+	var found *served
+	for id, c := range set.capabilities {
+		if !c.serves(k.intent) {
+			continue
+		}
+		if found != nil {
+			return nil, contract.Errorf("runtime/protocol", "invoke: several capabilities serve %s and the request names none", k.intent)
+		}
+		found, k.capID = c, id
+	}
+	if found == nil {
+		return nil, contract.Errorf("unsupported/intent", "invoke: this plugin has no capability for %s", k.intent)
+	}
+	return found, nil
+}
+
+func (c *served) serves(intent string) bool {
+	if len(c.meta.Intents) == 0 {
+		return true
+	}
+	for _, name := range c.meta.Intents {
+		if name == intent {
+			return true
+		}
+	}
+	return false
+}
+
+// failureOf types the error of a function. A function that gave up because its
+// context ended reports why it ended.
+func failureOf(ctx context.Context, capID string, err error) error {
+	if ctx.Err() != nil && !isTyped(err) {
+		if cause := context.Cause(ctx); isTyped(cause) {
+			return cause
+		}
+	}
+	if ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
+		// A context of the author's own ended, not that of the call.
+		var e *contract.Error
+		if !errors.As(err, &e) {
+			return contract.Errorf("runtime/invoke-failed", "%s: %s", capID, err)
+		}
+	}
+	return typed(err, "runtime/invoke-failed", capID)
+}
+
+func isTyped(err error) bool {
+	e := contract.AsError(err)
+	return e != nil && e.Type != "runtime/internal" && e.Type != "canceled" && e.Type != "timeout/hard"
+}
+
+// recovered turns a panic into an error with the stack as a detail, and logs
+// it.
+func (s *Service) recovered(op string, err *error) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	stack := strings.Split(strings.TrimSpace(string(debug.Stack())), "\n")
+	s.log.Error("panic", "op", op, "panic", fmt.Sprint(p), "stack", strings.Join(stack, "\n"))
+	lines := make([]edn.Value, 0, len(stack))
+	for _, line := range stack[:min(len(stack), maxStackLines)] {
+		lines = append(lines, edn.Text(strings.TrimSpace(line)))
+	}
+	*err = contract.Errorf("runtime/invoke-failed", "%s: panic: %v", op, p).
+		WithDetail("panic", edn.Text(fmt.Sprint(p))).
+		WithDetail("stack", edn.Vector(lines...))
+}
+
+// maxStackLines keeps the detail of a panic readable; the log has all of it.
+const maxStackLines = 60

@@ -1,0 +1,16 @@
+// Package text holds the rules about natural language that host and plugins
+// share: words, sentences, which language a text is in, and what a request in
+// plain words asks for.
+//
+// Words and Sentences cut a text; Detect names its language; Rules.Classify
+// weighs patterns for the intents, with ShippedRules for those that every
+// installation knows.
+//
+// Everything is a pure function of its input, linear in its length, and gives
+// the same answer on every platform; nothing here fails, except that NewRules
+// refuses a bad pattern. The languages with a pack of their own are English,
+// Polish, German, French and Spanish; other texts are handled by the rules that
+// all packs share. Positions are byte offsets into the text.
+//
+// The package imports the standard library only and is safe for concurrent use.
+package text

@@ -1,0 +1,70 @@
+package text
+
+import (
+	"unicode"
+	"unicode/utf8"
+)
+
+// Span is the part text[Start:End], in bytes.
+type Span struct{ Start, End int }
+
+// In is the text of the span.
+func (s Span) In(text string) string { return text[s.Start:s.End] }
+
+// Words yields the words of a text: runs of letters, marks and digits, with an
+// apostrophe, hyphen, point or comma inside a word or number kept. Scripts
+// written without blanks (Han, Kana, Thai) give one word for each character.
+func Words(text string) []Span {
+	var out []Span
+	start := -1
+	flush := func(end int) {
+		if start >= 0 {
+			out = append(out, Span{start, end})
+			start = -1
+		}
+	}
+	for i, r := range text {
+		switch {
+		case unbroken(r):
+			flush(i)
+			out = append(out, Span{i, i + utf8.RuneLen(r)})
+		case wordRune(r):
+			if start < 0 {
+				start = i
+			}
+		case start >= 0 && joins(text, i, r):
+		default:
+			flush(i)
+		}
+	}
+	flush(len(text))
+	return out
+}
+
+func wordRune(r rune) bool {
+	if r < utf8.RuneSelf {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_'
+	}
+	return unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r)
+}
+
+func unbroken(r rune) bool {
+	return r >= 0x0E00 && unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai)
+}
+
+// joins tells whether the rune at i stands inside a word: an apostrophe or
+// hyphen between letters, a point or comma between digits.
+func joins(text string, i int, r rune) bool {
+	var part func(rune) bool
+	switch r {
+	case '\'', '’', '-', '‐':
+		part = unicode.IsLetter
+	case '.', ',':
+		part = unicode.IsDigit
+	default:
+		return false
+	}
+	before, _ := utf8.DecodeLastRuneInString(text[:i])
+	after, _ := utf8.DecodeRuneInString(text[i+utf8.RuneLen(r):])
+	return part(before) && part(after)
+}
