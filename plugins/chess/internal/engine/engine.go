@@ -1,0 +1,163 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/corentings/chess/v2"
+
+	"github.com/fermenthq/ferment/plugins/chess/internal/board"
+)
+
+// MateScore less the number of plies is the score of a forced mate.
+const MateScore = 100000
+
+// mateBound separates mate scores from evaluations.
+const mateBound = MateScore - 1000
+
+// MaxDepth is the deepest search in plies that can be asked for.
+const MaxDepth = 64
+
+// ErrFinished is returned for a position in which no move can be played.
+var ErrFinished = errors.New("engine: the game is over")
+
+// Limits bound one search. Zero values take the engine's defaults.
+type Limits struct {
+	Depth    int           // plies, 1..MaxDepth
+	MoveTime time.Duration // wall time after which the deepest finished result is taken
+}
+
+// Result is what a search found.
+type Result struct {
+	Best  *chess.Move
+	PV    []*chess.Move // starts with Best; every move is legal where it stands
+	Score int           // centipawns for the side to move, see the package comment
+	Mate  int           // mate in moves: positive wins, negative loses, 0 none
+	Depth int           // the deepest finished depth in plies
+	Nodes int64
+}
+
+// Options set what stays the same from search to search.
+type Options struct {
+	Depth     int   // default depth in plies
+	MateMoves int   // mates up to this many moves are searched for first
+	MateNodes int64 // at most this many nodes for that
+	Now       func() time.Time
+}
+
+// DefaultOptions are those of the shipped plugin.
+func DefaultOptions() Options {
+	return Options{Depth: 4, MateMoves: 3, MateNodes: 60_000, Now: time.Now}
+}
+
+// Search looks for the best move. It returns ErrFinished where there is none,
+// and the context's error only if it ended before depth 1 was finished.
+func Search(ctx context.Context, pos *chess.Position, limits Limits, opt Options) (Result, error) {
+	if _, over := board.Finished(pos); over {
+		return Result{}, ErrFinished
+	}
+	depth := limits.Depth
+	if depth == 0 {
+		depth = opt.Depth
+	}
+	s := &search{ctx: ctx, now: opt.Now, table: map[uint64]entry{}}
+	if limits.MoveTime > 0 {
+		s.until = opt.Now().Add(limits.MoveTime)
+		if limits.Depth == 0 {
+			depth = MaxDepth
+		}
+	}
+	mates := opt.MateMoves
+	if limits.Depth > 0 {
+		mates = min(mates, (limits.Depth+1)/2)
+	}
+	whole := s.until
+	s.until = firstShare(ctx, whole, opt.Now())
+	if r, ok := s.shortMate(pos, mates, opt.MateNodes); ok {
+		return r, nil
+	}
+	s.until, s.aborted = whole, false
+	return s.deepen(pos, depth)
+}
+
+// firstShare is the moment at which the search for short mates must leave the
+// rest of the time to the search for a move: a quarter of what there is.
+func firstShare(ctx context.Context, until, now time.Time) time.Time {
+	if end, ok := ctx.Deadline(); ok && (until.IsZero() || end.Before(until)) {
+		until = end
+	}
+	if until.IsZero() {
+		return until
+	}
+	return now.Add(until.Sub(now) / 4)
+}
+
+type search struct {
+	ctx     context.Context
+	now     func() time.Time
+	until   time.Time // zero: no limit
+	nodes   int64
+	budget  int64 // mate search only: nodes at which it gives up, 0 none
+	aborted bool
+	table   map[uint64]entry
+	killers [MaxDepth + 64][2]uint16
+	history [4096]int
+}
+
+// tick counts a node and notices, every 64 nodes, that the search has to end.
+func (s *search) tick() bool {
+	s.nodes++
+	if s.nodes&63 == 0 {
+		if s.ctx.Err() != nil || (!s.until.IsZero() && !s.now().Before(s.until)) {
+			s.aborted = true
+		}
+	}
+	if s.budget > 0 && s.nodes >= s.budget {
+		s.aborted = true
+	}
+	return !s.aborted
+}
+
+func (s *search) deepen(pos *chess.Position, depth int) (Result, error) {
+	var best Result
+	for d := 1; d <= depth; d++ {
+		line := make([]*chess.Move, 0, d)
+		score := s.alphaBeta(pos, d, 0, -MateScore, MateScore, &line)
+		if s.aborted {
+			break
+		}
+		best = Result{Best: line[0], PV: line, Score: score, Mate: mateIn(score), Depth: d, Nodes: s.nodes}
+		if best.Mate != 0 && d >= MateScore-abs(score) {
+			break // a mate is proved and nothing shorter is left
+		}
+	}
+	best.Nodes = s.nodes
+	if best.Best == nil {
+		// Stopped before the first depth was finished: any legal move is
+		// better than none if only the clock ran out.
+		if err := s.ctx.Err(); err != nil {
+			return Result{}, err
+		}
+		moves := pos.ValidMoves()
+		best.Best, best.PV, best.Score = &moves[0], []*chess.Move{&moves[0]}, evaluate(pos)
+	}
+	return best, nil
+}
+
+func mateIn(score int) int {
+	switch {
+	case score > mateBound:
+		return (MateScore - score + 1) / 2
+	case score < -mateBound:
+		return -(MateScore + score + 1) / 2
+	}
+	return 0
+}
+
+func abs(n int) int {
+	if n < 0 {
+		return -n
+	}
+	return n
+}

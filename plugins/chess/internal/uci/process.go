@@ -1,0 +1,137 @@
+package uci
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// maxLine bounds a line of the engine, in bytes; longer ones end the process.
+const maxLine = 64 << 10
+
+// extraDirs are searched for a bare name after PATH: Debian keeps games there.
+var extraDirs = []string{"/usr/local/bin", "/usr/bin", "/bin", "/usr/games", "/usr/local/games", "/opt/homebrew/bin"}
+
+// Locate turns the configured path or bare name of an engine into the absolute
+// path of an executable file.
+func Locate(name string) (string, error) {
+	if strings.ContainsRune(name, filepath.Separator) {
+		return executable(name)
+	}
+	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), extraDirs...) {
+		if path, err := executable(filepath.Join(dir, name)); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("uci: no executable %q in PATH or %s", name, strings.Join(extraDirs, ", "))
+}
+
+func executable(path string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", fmt.Errorf("uci: engine: %w", err)
+	}
+	if info.IsDir() || info.Mode()&0o111 == 0 {
+		return "", fmt.Errorf("uci: engine %s is no executable file", path)
+	}
+	return filepath.Abs(path)
+}
+
+// process is one running engine.
+type process struct {
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	lines  chan string
+	exited chan struct{}
+	once   sync.Once
+	err    error // why it ended; set before exited is closed
+}
+
+func start(path string, args []string) (*process, error) {
+	cmd := exec.Command(path, args...)
+	cmd.Env = []string{"LANG=C"}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("uci: start %s: %w", path, err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("uci: start %s: %w", path, err)
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("uci: start %s: %w", path, err)
+	}
+	p := &process{cmd: cmd, stdin: stdin, lines: make(chan string, 64), exited: make(chan struct{})}
+	go p.read(stdout)
+	return p, nil
+}
+
+// read hands lines on until the process closes its output, then waits for it.
+func (p *process) read(stdout io.Reader) {
+	scan := bufio.NewScanner(stdout)
+	scan.Buffer(make([]byte, 4096), maxLine)
+	for scan.Scan() {
+		p.lines <- strings.TrimSpace(scan.Text())
+	}
+	p.kill() // a line that is too long leaves it running
+	werr := p.cmd.Wait()
+	switch {
+	case scan.Err() != nil:
+		p.err = fmt.Errorf("uci: engine output: %w", scan.Err())
+	case werr != nil:
+		p.err = fmt.Errorf("uci: engine ended: %w", werr)
+	default:
+		p.err = fmt.Errorf("uci: engine closed its output")
+	}
+	close(p.lines)
+	close(p.exited)
+}
+
+func (p *process) kill() { p.once.Do(func() { _ = p.cmd.Process.Kill() }) }
+
+// stop ends the process and waits until nothing of it is left.
+func (p *process) stop() {
+	_, _ = io.WriteString(p.stdin, "quit\n")
+	_ = p.stdin.Close()
+	timer := time.AfterFunc(200*time.Millisecond, p.kill)
+	defer timer.Stop()
+	for range p.lines { // the reader must be able to finish
+	}
+	<-p.exited
+}
+
+func (p *process) send(format string, args ...any) error {
+	if _, err := fmt.Fprintf(p.stdin, format+"\n", args...); err != nil {
+		return fmt.Errorf("uci: engine input: %w", err)
+	}
+	return nil
+}
+
+// until reads lines up to one that starts with the given word. Other lines go
+// to visit if it is not nil.
+func (p *process) until(ctx context.Context, word string, visit func(line string)) (string, error) {
+	for {
+		select {
+		case line, ok := <-p.lines:
+			if !ok {
+				<-p.exited
+				return "", p.err
+			}
+			if line == word || strings.HasPrefix(line, word+" ") {
+				return line, nil
+			}
+			if visit != nil {
+				visit(line)
+			}
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/plugins/sat/internal/solve"
+	"github.com/fermenthq/ferment/sdk"
+	"github.com/fermenthq/ferment/sdk/conformance"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/sdktest"
+)
+
+// The test binary is the plugin and its own worker, as the shipped one is.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == solve.WorkerArg {
+		os.Exit(solve.WorkerMain(os.Stdin, os.Stdout, os.Stderr))
+	}
+	sdktest.Main(m, shipped())
+}
+
+func shipped() sdk.Plugin {
+	self, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	return newPlugin(self)
+}
+
+var conform = conformance.Options{Samples: map[string]edn.Value{
+	"sat/solver":   edn.MustRead(`{:clauses [[1 2] [-1 2]]}`),
+	"sat/verifier": edn.MustRead(`{:clauses [[1 2]] :model [1 -2]}`),
+}}
+
+func TestConformance(t *testing.T) { sdktest.Conform(t, shipped(), conform) }
+
+func TestConformanceAsProcess(t *testing.T) { sdktest.ConformSelf(t, conform) }
+
+func TestSolve(t *testing.T) {
+	p := sdktest.Serve(t, shipped())
+	for input, want := range map[string]string{
+		`{:dimacs "p cnf 2 2\n1 0\n-1 2 0\n"}`: `{:model [1 2] :status :sat}`,
+		`{:clauses [[1] [-1]]}`:                `{:status :unsat}`,
+		`{:clauses []}`:                        `{:model [] :status :sat}`,
+		`{:dimacs "p cnf 3 1\n-2 0"}`:          "",
+	} {
+		out := p.MustInvoke("sat/solver", edn.MustRead(input))
+		if want != "" {
+			assert.Equal(t, want, out.String(), input)
+			continue
+		}
+		assert.Equal(t, 3, out.Key("model").Len(), "the model names every variable: %s", out)
+	}
+}
+
+func TestVerify(t *testing.T) {
+	p := sdktest.Serve(t, shipped())
+	assert.Equal(t, `{:valid? true}`, p.MustInvoke("sat/verifier", edn.MustRead(`{:clauses [[1 2] [-1]] :model [-1 2]}`)).String())
+	assert.Equal(t, `{:clause 2 :valid? false}`, p.MustInvoke("sat/verifier", edn.MustRead(`{:clauses [[1 2] [-1]] :model [1 2]}`)).String())
+	// As a check it gets the whole answer of the solver besides.
+	assert.Equal(t, `{:valid? true}`, p.MustInvoke("sat/verifier", edn.MustRead(`{:dimacs "p cnf 1 1\n1 0" :status :sat :model [1]}`)).String())
+}
+
+// Each row is one typed error that names the field.
+func TestMalformedInput(t *testing.T) {
+	p := sdktest.Serve(t, shipped())
+	for _, c := range []struct{ capability, input, field string }{
+		{"sat/solver", `{}`, "dimacs"},
+		{"sat/solver", `{:dimacs ""}`, "dimacs"},
+		{"sat/solver", `{:dimacs 7}`, "dimacs"},
+		{"sat/solver", `{:dimacs "p cnf 1 1\n2 0"}`, "dimacs"},
+		{"sat/solver", `{:dimacs "p cnf 1 2\n1 0"}`, "dimacs"},
+		{"sat/solver", `{:clauses [[1 0]]}`, "clauses"},
+		{"sat/solver", `{:clauses [[1 "x"]]}`, "clauses"},
+		{"sat/solver", `{:clauses {1 2}}`, "clauses"},
+		{"sat/solver", `{:clauses [[99999999]]}`, "clauses"},
+		{"sat/solver", `{:clauses [[1]] :dimacs "p cnf 1 1\n1 0"}`, "clauses"},
+		{"sat/solver", `{:clauses [[1]] :timeout-ms 0}`, "timeout-ms"},
+		{"sat/solver", `{:clauses [[1]] :timeout-ms "soon"}`, "timeout-ms"},
+		{"sat/verifier", `{:clauses [[1]]}`, "model"},
+		{"sat/verifier", `{:clauses [[1]] :model [2]}`, "model"},
+		{"sat/verifier", `{:clauses [[1]] :model [1 -1]}`, "model"},
+		{"sat/verifier", `{:clauses [[1]] :model "1"}`, "model"},
+		{"sat/verifier", `{:model [1]}`, "dimacs"},
+	} {
+		_, err := p.Invoke(c.capability, edn.MustRead(c.input))
+		e := contract.AsError(err)
+		if assert.NotNil(t, e, c.input) {
+			assert.Equal(t, "input/invalid", e.Type, "%s: %v", c.input, e)
+			assert.Contains(t, e.Message, c.field, c.input)
+		}
+	}
+}
+
+// The worker of a cancelled call is gone when the call is.
+func TestCancelKillsTheWorker(t *testing.T) {
+	p := sdktest.Serve(t, shipped())
+	const holes = 13
+	var clauses [][]int
+	for pigeon := range holes + 1 {
+		var somewhere []int
+		for hole := range holes {
+			somewhere = append(somewhere, pigeon*holes+hole+1)
+			for other := range pigeon {
+				clauses = append(clauses, []int{-(pigeon*holes + hole + 1), -(other*holes + hole + 1)})
+			}
+		}
+		clauses = append(clauses, somewhere)
+	}
+	input, err := edn.Encode(map[string]any{"clauses": clauses})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	at := time.Now()
+	_, err = p.Do(ctx, sdktest.Call{Capability: "sat/solver", Intent: "sat/solve", Input: input})
+	require.Error(t, err)
+	assert.Less(t, time.Since(at), 2*time.Second)
+	out := p.MustInvoke("sat/solver", edn.MustRead(`{:clauses [[1]]}`))
+	assert.Equal(t, `{:model [1] :status :sat}`, out.String(), "the plugin serves on")
+}

@@ -1,0 +1,30 @@
+// Scripted answers calls from a script, so that plans and policies can be
+// tried without models and without luck. One process provides every capability
+// of the script; each has steps that are taken in the order of its calls, also
+// across restarts of the process.
+//
+// The script is EDN, in the file named by the setting script or in the text of
+// the setting inline:
+//
+//	{:capabilities
+//	 {:llm/voice-a
+//	  {:kind :llm :intents #{:text/respond} :in-schema :req/text :out-schema :res/text
+//	   :steps [{:value {:text "first answer"}}
+//	           {:error {:type :eval/low-score}}
+//	           {:template {:text "ECHO:{{input.prompt}}"}}
+//	           {:stream ["a" "b"] :chunk-ms 5}
+//	           {:crash :sigkill}]
+//	   :then :repeat-last}}}
+//
+// Every field of the capability metadata can be given, without its namespace.
+// A step has at most one of :value, :error, :template, :plan (with :bindings),
+// :raw, :crash and :hang. Before it, :delay-ms waits and :stream sends pieces,
+// with :chunk-ms behind each; a step with :stream alone answers with the whole
+// text.
+// :usage and :meta state what the answer cost and who gave it. What follows the
+// last step says :then: :repeat-last (the default), :cycle, or a step.
+package main
+
+import "github.com/fermenthq/ferment/sdk"
+
+func main() { sdk.Serve(newPlugin()) }

@@ -1,0 +1,148 @@
+package scratch
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// Store is the scratch space of one process.
+type Store struct {
+	dir    string
+	lock   *os.File
+	limits Limits
+
+	mu     sync.Mutex
+	runs   map[string][]string // run -> directories
+	closed bool
+}
+
+// Names inside the base directory.
+const (
+	dirPrefix = "run-"
+	lockName  = ".lock"
+)
+
+// Open makes the space of this process below base and removes the spaces of
+// processes that died.
+func Open(base string, limits Limits) (*Store, error) {
+	if err := os.MkdirAll(base, 0o700); err != nil {
+		return nil, fmt.Errorf("open scratch space: %w", err)
+	}
+	removeAbandoned(base)
+	dir, err := os.MkdirTemp(base, dirPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("open scratch space: %w", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, 0o600)
+	if err == nil {
+		err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("lock scratch space %s: %w", dir, err), os.RemoveAll(dir))
+	}
+	return &Store{dir: dir, lock: lock, limits: limits.withDefaults(), runs: make(map[string][]string)}, nil
+}
+
+// removeAbandoned clears the spaces whose lock nobody holds. What cannot be
+// removed stays for the next time.
+func removeAbandoned(base string) {
+	entries, err := os.ReadDir(base)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if !e.IsDir() || !strings.HasPrefix(e.Name(), dirPrefix) {
+			continue
+		}
+		dir := filepath.Join(base, e.Name())
+		lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR, 0)
+		if err != nil {
+			continue // being made, or not ours
+		}
+		if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+			_ = removeTree(dir)
+		}
+		_ = lock.Close()
+	}
+}
+
+// Dir is an empty directory for the run, removed by End.
+func (s *Store) Dir(run, purpose string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return "", errors.New("make scratch directory: the plugin is shutting down")
+	}
+	dir, err := os.MkdirTemp(s.dir, purpose+"-")
+	if err != nil {
+		return "", fmt.Errorf("make scratch directory: %w", err)
+	}
+	s.runs[run] = append(s.runs[run], dir)
+	return dir, nil
+}
+
+// Drop removes one directory before its run ends.
+func (s *Store) Drop(run, dir string) error {
+	s.mu.Lock()
+	dirs := s.runs[run]
+	for i, d := range dirs {
+		if d == dir {
+			s.runs[run] = append(dirs[:i:i], dirs[i+1:]...)
+			break
+		}
+	}
+	if len(s.runs[run]) == 0 {
+		delete(s.runs, run)
+	}
+	s.mu.Unlock()
+	return removeTree(dir)
+}
+
+// End removes every directory of a run. Ending a run twice is no error.
+func (s *Store) End(run string) error {
+	s.mu.Lock()
+	dirs := s.runs[run]
+	delete(s.runs, run)
+	s.mu.Unlock()
+	var errs []error
+	for _, dir := range dirs {
+		errs = append(errs, removeTree(dir))
+	}
+	return errors.Join(errs...)
+}
+
+// Close removes the whole space.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	s.runs = nil
+	return errors.Join(removeTree(s.dir), s.lock.Close())
+}
+
+// removeTree is os.RemoveAll for trees whose directories tests made read-only,
+// as Go's module cache does.
+func removeTree(dir string) error {
+	err := os.RemoveAll(dir)
+	if err == nil {
+		return nil
+	}
+	_ = filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+		if err == nil && e.IsDir() {
+			_ = os.Chmod(path, 0o700)
+		}
+		return nil
+	})
+	if err = os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("remove scratch directory: %w", err)
+	}
+	return nil
+}

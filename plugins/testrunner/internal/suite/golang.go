@@ -1,0 +1,91 @@
+package suite
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// HasGoModule reports whether dir belongs to a Go module: it or a directory
+// above it has a go.mod or go.work.
+func HasGoModule(dir string) bool {
+	for {
+		for _, name := range []string{"go.mod", "go.work"} {
+			if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.Mode().IsRegular() {
+				return true
+			}
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return false
+		}
+		dir = parent
+	}
+}
+
+// LookPath finds a program in the PATH of an environment, not of this process.
+// A name with a slash is taken relative to dir.
+func LookPath(name, dir string, env []string) (string, bool) {
+	if strings.Contains(name, "/") {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(dir, name)
+		}
+		return name, executable(name)
+	}
+	for _, entry := range filepath.SplitList(value(env, "PATH")) {
+		if !filepath.IsAbs(entry) {
+			continue // the working directory is not searched
+		}
+		if path := filepath.Join(entry, name); executable(path) {
+			return path, true
+		}
+	}
+	return "", false
+}
+
+func executable(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
+}
+
+func value(env []string, name string) string {
+	for _, entry := range slices.Backward(env) {
+		if v, ok := strings.CutPrefix(entry, name+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+// IsGoTest reports whether a command is `go test`.
+func IsGoTest(command []string) bool {
+	return len(command) >= 2 && filepath.Base(command[0]) == "go" && command[1] == "test"
+}
+
+// GoTest completes a `go test` command: with -json, and with packages in the
+// place of the package patterns that it has, if any are given.
+func GoTest(command, packages []string) []string {
+	out := append([]string(nil), command[:2]...)
+	rest := command[2:]
+	if !slices.Contains(rest, "-json") && !slices.Contains(rest, "--json") {
+		out = append(out, "-json")
+	}
+	var toBinary []string
+	if i := slices.IndexFunc(rest, func(a string) bool { return a == "-args" || a == "--args" }); i >= 0 {
+		rest, toBinary = rest[:i], rest[i:]
+	}
+	for _, arg := range rest {
+		if len(packages) > 0 && isPattern(arg) {
+			continue
+		}
+		out = append(out, arg)
+	}
+	return append(append(out, packages...), toBinary...)
+}
+
+// isPattern recognises package patterns that start with a dot; others cannot be
+// told from the values of flags.
+func isPattern(arg string) bool {
+	return arg == "." || arg == ".." || strings.HasPrefix(arg, "./") || strings.HasPrefix(arg, "../")
+}

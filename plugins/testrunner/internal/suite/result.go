@@ -1,0 +1,107 @@
+package suite
+
+import (
+	"fmt"
+	"time"
+)
+
+// Status is how one test ended.
+type Status string
+
+// The three ends of a test. A test that never ended has failed.
+const (
+	Pass Status = "pass"
+	Fail Status = "fail"
+	Skip Status = "skip"
+)
+
+// Test is the result of one test.
+type Test struct {
+	Name    string
+	Package string
+	Status  Status
+	Took    time.Duration
+	// Output is kept for tests that failed, shortened in the middle.
+	Output string
+}
+
+// Result is what a run of a suite showed.
+type Result struct {
+	// OK says that at least one test ran and passed and nothing failed.
+	OK bool
+	// Reason says why a result is not OK.
+	Reason string
+	// Tests are in the order in which they began. Of very many the passed ones
+	// are left out first; Omitted counts those.
+	Tests   []Test
+	Omitted int
+
+	Passed, Failed, Skipped int
+
+	BuildFailed bool
+	TimedOut    bool
+	// Exit is the status of the command, -1 if a signal ended it; Ended says it
+	// in words.
+	Exit  int
+	Ended string
+	// Output is the end of what the command wrote beside the tests.
+	Output string
+	Took   time.Duration
+}
+
+// maxTests is how many tests a result lists.
+const maxTests = 5000
+
+// judge fills OK and Reason once everything else is known.
+func (r *Result) judge(limit time.Duration, memory bool) {
+	none := r.Passed+r.Failed == 0
+	switch {
+	case r.TimedOut:
+		r.Reason = fmt.Sprintf("the tests did not end within %s", limit)
+	case r.BuildFailed:
+		r.Reason = "the build failed"
+	case r.Failed > 0:
+		r.Reason = fmt.Sprintf("%s failed", plural(r.Failed, "test"))
+	case r.Exit != 0:
+		r.Reason = "the command ended with " + r.Ended
+	case none && r.Skipped > 0:
+		r.Reason = fmt.Sprintf("no test ran: %s skipped", plural(r.Skipped, "test"))
+	case none:
+		r.Reason = "no test ran"
+	default:
+		r.OK = true
+		return
+	}
+	if memory && !r.TimedOut {
+		r.Reason += ": out of memory"
+	}
+}
+
+func plural(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return fmt.Sprintf("%d %ss", n, word)
+}
+
+// limit drops tests beyond maxTests, passed and skipped ones first.
+func (r *Result) limit() {
+	excess := len(r.Tests) - maxTests
+	if excess <= 0 {
+		return
+	}
+	kept := r.Tests[:0]
+	for _, t := range r.Tests {
+		if excess > 0 && t.Status != Fail {
+			excess--
+			r.Omitted++
+			continue
+		}
+		kept = append(kept, t)
+	}
+	if len(kept) > maxTests {
+		r.Omitted += len(kept) - maxTests
+		kept = kept[:maxTests]
+	}
+	r.Tests = kept
+}

@@ -1,0 +1,175 @@
+package suite
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/launch"
+)
+
+// Format is how the output of a command is read.
+type Format string
+
+// The formats.
+const (
+	GoJSON   Format = "go-json"
+	ExitCode Format = "exit-code"
+)
+
+// Formats are all formats that Run reads.
+var Formats = []Format{GoJSON, ExitCode}
+
+// Spec is one run of a suite.
+type Spec struct {
+	// Dir is the working directory of the command.
+	Dir string
+	// Path is the program, absolute; Args follow its name.
+	Path string
+	Args []string
+	// Env is the whole environment.
+	Env    []string
+	Format Format
+	// Timeout ends the run; it must be positive.
+	Timeout time.Duration
+	// Memory is the limit for the data of each process in bytes, 0 for none.
+	Memory int64
+	// Reaper ends the suite if this process is killed; nil: nobody does.
+	Reaper *launch.Reaper
+}
+
+// Name is the command as a person would write it.
+func (s *Spec) Name() string {
+	return strings.Join(append([]string{filepath.Base(s.Path)}, s.Args...), " ")
+}
+
+// StartError says that the command could not be started.
+type StartError struct {
+	Command string
+	Err     error
+}
+
+func (e *StartError) Error() string { return fmt.Sprintf("start %s: %v", e.Command, e.Err) }
+func (e *StartError) Unwrap() error { return e.Err }
+
+// Run runs the suite. The error is a *StartError, or the error of ctx if that
+// ended first; then nothing of the run is left.
+func Run(ctx context.Context, s Spec) (Result, error) {
+	if err := ctx.Err(); err != nil {
+		return Result{}, fmt.Errorf("run %s: %w", s.Name(), err)
+	}
+	path, args := limited(s.Path, s.Args, s.Memory)
+	began := time.Now()
+	p, err := launch.Start(launch.Command{Path: path, Args: args, Env: s.Env, Dir: s.Dir, Reaper: s.Reaper})
+	if err != nil {
+		return Result{}, &StartError{Command: s.Name(), Err: err}
+	}
+	_ = p.CloseStdin() // tests read nothing
+
+	c := collector{format: s.Format, events: newGoEvents()}
+	var readers sync.WaitGroup
+	readers.Go(func() { c.read(p.Stdout(), c.stdout) })
+	readers.Go(func() { c.read(p.Stderr(), c.stderr) })
+
+	timer := time.NewTimer(s.Timeout)
+	defer timer.Stop()
+	timedOut, gaveUp := false, false
+	select {
+	case <-p.Done():
+	case <-timer.C:
+		timedOut = true
+	case <-ctx.Done():
+		gaveUp = true
+	}
+	if timedOut || gaveUp {
+		if err := p.Kill(); err != nil {
+			return Result{}, fmt.Errorf("stop %s: %w", s.Name(), err)
+		}
+	}
+	<-p.Settled()
+	readers.Wait()
+	if gaveUp {
+		return Result{}, fmt.Errorf("run %s: %w", s.Name(), ctx.Err())
+	}
+
+	exit := p.Exit()
+	r := Result{TimedOut: timedOut, Exit: exit.Code, Ended: exit.String(), Took: time.Since(began)}
+	c.fill(&r, s.Name())
+	r.judge(s.Timeout, c.events.memory)
+	r.limit()
+	return r, nil
+}
+
+// collector takes the two streams of a command.
+type collector struct {
+	format Format
+	mu     sync.Mutex
+	events *goEvents
+	output excerpt
+}
+
+// read hands on lines until the stream ends. What a line has beyond the limit
+// of the launcher is dropped there.
+func (c *collector) read(r io.Reader, take func(string)) {
+	w := launch.NewLineWriter(launch.Stdout, func(l launch.Line) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		take(l.Text)
+	})
+	_, _ = io.Copy(w, r) // the stream ends when the process does
+	_ = w.Close()
+}
+
+func (c *collector) stdout(line string) {
+	if c.format == GoJSON {
+		c.events.line(line)
+		return
+	}
+	c.stderr(line)
+}
+
+func (c *collector) stderr(line string) {
+	if c.format == GoJSON {
+		c.events.other(line)
+		return
+	}
+	c.output.line(line)
+	c.events.memory = c.events.memory || saysOutOfMemory(line)
+}
+
+func (c *collector) fill(r *Result, name string) {
+	if c.format == GoJSON {
+		c.events.fill(r)
+		return
+	}
+	t := Test{Name: name, Status: Pass, Took: r.Took}
+	if r.Exit != 0 || r.TimedOut {
+		t.Status, t.Output = Fail, c.output.String()
+		r.Failed = 1
+	} else {
+		r.Passed = 1
+	}
+	r.Tests = []Test{t}
+	r.Output = c.output.String()
+}
+
+const shell = "/bin/sh"
+
+// limited wraps a command so that it and its children have at most memory bytes
+// of data each. Only a process can lower its own limits without a moment in
+// which it runs without them, so a shell does it and becomes the command. The
+// limit is the one for data, because Go reserves far more address space than it
+// uses. Where there is no shell the command runs without a limit.
+func limited(path string, args []string, memory int64) (string, []string) {
+	if _, err := os.Stat(shell); err != nil || memory <= 0 {
+		return path, args
+	}
+	script := "ulimit -c 0; ulimit -d " + strconv.FormatInt(max(memory/1024, 1), 10) + ` && exec "$@"`
+	return shell, append([]string{"-c", script, "sh", path}, args...)
+}

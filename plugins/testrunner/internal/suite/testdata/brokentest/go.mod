@@ -1,0 +1,3 @@
+module example.test/brokentest
+
+go 1.26

@@ -1,0 +1,3 @@
+module example.test/crash
+
+go 1.26

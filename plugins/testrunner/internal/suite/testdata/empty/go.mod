@@ -1,0 +1,3 @@
+module example.test/empty
+
+go 1.26

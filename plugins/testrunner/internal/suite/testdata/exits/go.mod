@@ -1,0 +1,3 @@
+module example.test/exits
+
+go 1.26

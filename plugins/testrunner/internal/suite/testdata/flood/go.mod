@@ -1,0 +1,3 @@
+module example.test/flood
+
+go 1.26

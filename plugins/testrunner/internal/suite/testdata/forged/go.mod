@@ -1,0 +1,3 @@
+module example.test/forged
+
+go 1.26

@@ -1,0 +1,3 @@
+module example.test/green
+
+go 1.26

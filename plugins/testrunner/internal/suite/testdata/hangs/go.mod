@@ -1,0 +1,3 @@
+module example.test/hangs
+
+go 1.26

@@ -1,0 +1,3 @@
+module example.test/hungry
+
+go 1.26

@@ -1,0 +1,3 @@
+module example.test/mixed
+
+go 1.26

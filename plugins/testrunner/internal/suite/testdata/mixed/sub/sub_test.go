@@ -1,0 +1,5 @@
+package sub
+
+import "testing"
+
+func TestFine(t *testing.T) { t.Log("fine") }

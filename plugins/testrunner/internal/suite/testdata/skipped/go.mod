@@ -1,0 +1,3 @@
+module example.test/skipped
+
+go 1.26

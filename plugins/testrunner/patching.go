@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/fermenthq/ferment/plugins/testrunner/internal/patch"
+	"github.com/fermenthq/ferment/plugins/testrunner/internal/scratch"
+	"github.com/fermenthq/ferment/sdk"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// applyPatch serves :code/apply-patch.
+func (r *runner) applyPatch(ctx context.Context, input edn.Value) (edn.Value, error) {
+	in, err := r.read("req/code.apply-patch", input)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	a, err := r.apply(ctx, in)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	return a.value(), nil
+}
+
+// applied is what became of a patch: a copy with changes, or a refusal.
+type applied struct {
+	copy    scratch.Copied
+	changes []patch.Change
+	refusal *patch.Refusal
+}
+
+// apply puts the patch on a copy of the tree. Of a refused patch nothing is
+// left; a copy stays until its run ends.
+func (r *runner) apply(ctx context.Context, in request) (applied, error) {
+	p, refusal := patch.Parse(in.Patch, in.Strip)
+	if refusal != nil {
+		return applied{refusal: refusal}, nil
+	}
+	run := sdk.CallFrom(ctx).Run
+	c, err := r.store.Copy(ctx, run, in.Dir)
+	if err != nil {
+		return applied{}, copyError(err, in.Dir)
+	}
+	changes, err := p.Apply(ctx, c.Dir)
+	if err == nil {
+		return applied{copy: c, changes: changes}, nil
+	}
+	dropped := r.store.Drop(run, c.Dir)
+	if errors.As(err, &refusal) && dropped == nil {
+		return applied{refusal: refusal}, nil
+	}
+	return applied{}, errors.Join(err, dropped)
+}
+
+// copyError tells a tree that cannot be copied from a failure of the plugin.
+func copyError(err error, dir string) error {
+	var large *scratch.LimitError
+	var unreadable *scratch.TreeError
+	if !errors.As(err, &large) && !errors.As(err, &unreadable) {
+		return err
+	}
+	return contract.Errorf("input/invalid", "dir: %w", err).
+		WithDetail("path", edn.Vector(edn.K("dir"))).
+		WithDetail("got", edn.Text(dir))
+}
+
+func (a *applied) value() edn.Value {
+	var b edn.MapBuilder
+	b.Key("applies?", edn.Bool(a.refusal == nil))
+	if a.refusal != nil {
+		b.Key("reason", edn.Text(a.refusal.Reason))
+		if a.refusal.File != "" {
+			b.Key("file", edn.Text(a.refusal.File))
+		}
+		if a.refusal.Hunk > 0 {
+			b.Key("hunk", edn.Int(int64(a.refusal.Hunk)))
+		}
+		if a.refusal.Line > 0 {
+			b.Key("line", edn.Int(int64(a.refusal.Line)))
+		}
+		return b.Map()
+	}
+	b.Key("dir", edn.Text(a.copy.Dir))
+	files := make([]edn.Value, len(a.changes))
+	for i, c := range a.changes {
+		files[i] = changeValue(c)
+	}
+	b.Key("files", edn.Vector(files...))
+	if len(a.copy.LeftOut) > 0 {
+		left := make([]edn.Value, len(a.copy.LeftOut))
+		for i, path := range a.copy.LeftOut {
+			left[i] = edn.Text(path)
+		}
+		b.Key("left-out", edn.Vector(left...))
+	}
+	return b.Map()
+}
+
+func changeValue(c patch.Change) edn.Value {
+	var b edn.MapBuilder
+	b.Key("path", edn.Text(c.Path))
+	if c.From != "" {
+		b.Key("from", edn.Text(c.From))
+	}
+	b.Key("status", edn.K(string(c.Status)))
+	b.Key("added", edn.Int(int64(c.Added)))
+	b.Key("removed", edn.Int(int64(c.Removed)))
+	return b.Map()
+}

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"time"
+
+	"github.com/fermenthq/ferment/plugins/testrunner/internal/suite"
+	"github.com/fermenthq/ferment/sdk"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// try serves :code/test and :code/patch-verdict.
+func (r *runner) try(ctx context.Context, input edn.Value) (edn.Value, error) {
+	verdict := sdk.CallFrom(ctx).Intent == "code/patch-verdict"
+	name := "req/code.test"
+	if verdict {
+		name = "req/code.patch-verdict"
+	}
+	in, err := r.read(name, input)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	if in.Patch == "" {
+		t, err := r.test(ctx, in)
+		if err != nil {
+			return edn.Nil(), err
+		}
+		return t.value(), nil
+	}
+	return r.tryPatch(ctx, in, verdict)
+}
+
+// tryPatch runs the tests on a patched copy. A patch that does not apply is a
+// suite that did not pass. The copy of a verdict is part of its answer and stays
+// until the run ends.
+func (r *runner) tryPatch(ctx context.Context, in request, verdict bool) (edn.Value, error) {
+	a, err := r.apply(ctx, in)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	t := tested{result: suite.Result{Reason: "the patch does not apply"}}
+	if a.refusal == nil {
+		in.Dir = a.copy.Dir
+		t, err = r.test(ctx, in)
+		if err != nil || !verdict {
+			err = errors.Join(err, r.store.Drop(sdk.CallFrom(ctx).Run, a.copy.Dir))
+		}
+		if err != nil {
+			return edn.Nil(), err
+		}
+	}
+	if verdict {
+		// The reason of a patch that does not apply says more than that the
+		// tests did not run, so the patch comes last.
+		out := t.value().Merge(a.value())
+		return out.AssocKey("accepted?", edn.Bool(a.refusal == nil && t.result.OK)), nil
+	}
+	out := t.value().AssocKey("patch/applies?", edn.Bool(a.refusal == nil))
+	if a.refusal != nil {
+		out = out.AssocKey("reason", edn.Text(a.refusal.Error()))
+	}
+	return out, nil
+}
+
+// tested is a suite that was run, or was not for the reason in the result.
+type tested struct {
+	command []string
+	result  suite.Result
+}
+
+// answerTime is kept back of the time of a call to send the answer in: a suite
+// that is cut by the deadline of its call is a failed test result as well. A
+// call with less than leastTime says nothing about the suite and simply ends.
+const (
+	answerTime = 500 * time.Millisecond
+	leastTime  = 2 * answerTime
+)
+
+func (r *runner) test(ctx context.Context, in request) (tested, error) {
+	spec, err := r.command(in)
+	if err != nil {
+		return tested{}, err
+	}
+	run := sdk.CallFrom(ctx).Run
+	tmp, err := r.store.Dir(run, "tmp")
+	if err != nil {
+		return tested{}, err
+	}
+	spec.Env = append(spec.Env, "TMPDIR="+tmp, "PWD="+spec.Dir)
+	spec.Timeout = in.timeout(r.cfg.Timeout)
+	if deadline, ok := ctx.Deadline(); ok {
+		if left := time.Until(deadline); left > leastTime {
+			spec.Timeout = min(spec.Timeout, left-answerTime)
+		}
+	}
+	spec.Memory = r.cfg.Memory
+	if in.Memory >= 0 {
+		spec.Memory = in.Memory
+	}
+	result, err := suite.Run(ctx, spec)
+	if derr := r.store.Drop(run, tmp); err == nil {
+		err = derr
+	}
+	var start *suite.StartError
+	if errors.As(err, &start) {
+		return tested{}, startError(start, in)
+	}
+	if err != nil {
+		return tested{}, err
+	}
+	return tested{command: append([]string{spec.Path}, spec.Args...), result: result}, nil
+}
+
+func startError(err *suite.StartError, in request) error {
+	if len(in.Command) == 0 {
+		return contract.Errorf("effects/runtime-missing", "%w", err)
+	}
+	return contract.Errorf("input/invalid", "command: %w", err).WithDetail("path", edn.Vector(edn.K("command")))
+}
+
+// command finds out what to run and how to read it.
+func (r *runner) command(in request) (suite.Spec, error) {
+	command, format := in.Command, in.Format
+	if len(command) == 0 {
+		if format == suite.ExitCode {
+			return suite.Spec{}, refused("command", edn.Nil(), "a command, which the format :exit-code needs")
+		}
+		if !suite.HasGoModule(in.Dir) {
+			return suite.Spec{}, refused("command", edn.Nil(), "a command: there is no go.mod in :dir or above it")
+		}
+		command = []string{"go", "test"}
+		if len(in.Packages) == 0 {
+			command = append(command, "./...")
+		}
+	}
+	switch {
+	case suite.IsGoTest(command) && format != suite.ExitCode:
+		format = suite.GoJSON
+		command = suite.GoTest(command, in.Packages)
+	case format == "":
+		format = suite.ExitCode
+		fallthrough
+	default:
+		command = append(append([]string(nil), command...), in.Packages...)
+	}
+	path, ok := suite.LookPath(command[0], in.Dir, r.env)
+	if !ok && len(in.Command) > 0 {
+		return suite.Spec{}, refused("command", edn.Text(command[0]), "a program that can be found in :dir or PATH")
+	}
+	if !ok {
+		return suite.Spec{}, contract.Errorf("effects/runtime-missing", "find the go command: not in the PATH of the tests").
+			WithHint("install Go, or set PATH in env of the plugin")
+	}
+	return suite.Spec{Dir: in.Dir, Path: path, Args: command[1:], Env: append([]string(nil), r.env...), Format: format, Reaper: r.reaper}, nil
+}
+
+func (t *tested) value() edn.Value {
+	r := &t.result
+	var b edn.MapBuilder
+	b.Key("tests/pass?", edn.Bool(r.OK))
+	if r.Reason != "" {
+		b.Key("reason", edn.Text(r.Reason))
+	}
+	tests := make([]edn.Value, len(r.Tests))
+	for i := range r.Tests {
+		tests[i] = testValue(&r.Tests[i])
+	}
+	b.Key("tests", edn.Vector(tests...))
+	if r.Omitted > 0 {
+		b.Key("tests-omitted", edn.Int(int64(r.Omitted)))
+	}
+	b.Key("passed", edn.Int(int64(r.Passed)))
+	b.Key("failed", edn.Int(int64(r.Failed)))
+	b.Key("skipped", edn.Int(int64(r.Skipped)))
+	b.Key("build-failed?", edn.Bool(r.BuildFailed))
+	b.Key("timed-out?", edn.Bool(r.TimedOut))
+	b.Key("ms", edn.Int(r.Took.Milliseconds()))
+	if t.command != nil {
+		b.Key("exit", edn.Int(int64(r.Exit)))
+		b.Key("ended", edn.Text(r.Ended))
+		words := make([]edn.Value, len(t.command))
+		for i, word := range t.command {
+			words[i] = edn.Text(word)
+		}
+		words[0] = edn.Text(filepath.Base(t.command[0]))
+		b.Key("command", edn.Vector(words...))
+	}
+	if r.Output != "" {
+		b.Key("output", edn.Text(r.Output))
+	}
+	return b.Map()
+}
+
+func testValue(t *suite.Test) edn.Value {
+	var b edn.MapBuilder
+	b.Key("name", edn.Text(t.Name))
+	if t.Package != "" {
+		b.Key("package", edn.Text(t.Package))
+	}
+	b.Key("status", edn.K(string(t.Status)))
+	b.Key("ms", edn.Int(t.Took.Milliseconds()))
+	if t.Output != "" {
+		b.Key("output", edn.Text(t.Output))
+	}
+	return b.Map()
+}

@@ -1,0 +1,8 @@
+// Command text is the plugin for what can be done with text without a model:
+// it needs no network, no files and no configuration, and equal input gets
+// byte-equal output.
+//
+// Capability text/extractive serves :context/summarize by picking sentences,
+// text/template serves :text/render, and text/classifier serves
+// :route/classify and, from a table in the configuration, :route/decide.
+package main

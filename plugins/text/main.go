@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+)
+
+const version = "1.0.0"
+
+func main() { sdk.Serve(newPlugin()) }
+
+// settings are the config block of the plugin: the static table of
+// :route/decide.
+type settings struct {
+	Routes  map[string]route `edn:"route,omitempty" doc:"a row of the table of :route/decide, by intent without colon"`
+	Default string           `edn:"default,omitempty" doc:"capability of :route/decide for intents that the table does not name, without colon"`
+}
+
+type route struct {
+	Capability string `edn:"capability" doc:"id without colon"`
+}
+
+func newPlugin() sdk.Plugin {
+	cost := sdk.Cost(contract.Cost{Latency: 5 * time.Millisecond})
+	return sdk.Plugin{
+		Name:    "text",
+		Version: version,
+		Schemas: map[string]edn.Value{
+			"req/text.render":    schema.For[renderIn](),
+			"res/text.render":    schema.For[renderOut](),
+			"req/route.classify": schema.For[classifyIn](),
+			"res/route.classify": schema.For[classifyOut](),
+		},
+		Config: sdk.Config[settings]{
+			Check: checkRoutes,
+			Offer: func(_ context.Context, cfg settings) (sdk.Offer, error) {
+				return sdk.Offer{Capabilities: []sdk.Capability{
+					sdk.Func("text/extractive", sdk.Intents("context/summarize"), summarize,
+						sdk.Kind("tool"), sdk.Tags("embedded"), sdk.Deterministic(), cost,
+						sdk.In("req/context"), sdk.Out("res/context-summary"),
+						sdk.Description("Picks the sentences that stand for the whole text.")),
+					sdk.Func("text/template", sdk.Intents("text/render"), render,
+						sdk.Kind("tool"), sdk.Tags("embedded"), sdk.Deterministic(), cost,
+						sdk.In("req/text.render"), sdk.Out("res/text.render"),
+						sdk.Description("Fills a Mustache template with data.")),
+					sdk.Func("text/classifier", sdk.Intents("route/classify", "route/decide"), router(cfg).answer,
+						sdk.Kind("tool"), sdk.Tags("embedded"), sdk.Deterministic(), cost,
+						sdk.InFor("route/classify", "req/route.classify"), sdk.OutFor("route/classify", "res/route.classify"),
+						sdk.InFor("route/decide", "req/route"), sdk.OutFor("route/decide", "res/route"),
+						sdk.Description("Tells the intent of a request by rules, and the capability for it by a table.")),
+				}}, nil
+			},
+		},
+	}
+}
+
+// checkRoutes refuses what could never be an intent or a capability.
+func checkRoutes(cfg settings) error {
+	for _, intent := range slices.Sorted(maps.Keys(cfg.Routes)) {
+		if !named(intent) {
+			return sdk.Problem("not an intent: "+intent, edn.K("route"), edn.Text(intent))
+		}
+		if id := cfg.Routes[intent].Capability; !named(id) {
+			return sdk.Problem("not the id of a capability: "+id, edn.K("route"), edn.Text(intent), edn.K("capability"))
+		}
+	}
+	if cfg.Default != "" && !named(cfg.Default) {
+		return sdk.Problem("not the id of a capability: "+cfg.Default, edn.K("default"))
+	}
+	return nil
+}
+
+// named tells whether s is a qualified name.
+func named(s string) bool {
+	name, err := edn.Keyword(s)
+	return err == nil && name.Namespace() != ""
+}
