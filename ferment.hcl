@@ -1,0 +1,140 @@
+# The configuration that runs on a fresh machine: every plugin here is built
+# with this repository and needs no network, no model and no account. What only
+# some machines have (a chess program) is optional and comes first where it is.
+
+ferment {
+  data_dir = "var"
+}
+
+# --- plugins: one process each ---------------------------------------------
+
+# Chess with the engine of this repository.
+plugin "chess" {
+  command = ["bin/plugins/chess"]
+
+  config {
+    engine = "builtin"
+    depth  = 4
+  }
+}
+
+# The same binary again, with a second and shallower search: the candidate that
+# takes over when the process of the first one dies.
+plugin "chess-reserve" {
+  command = ["bin/plugins/chess"]
+
+  config {
+    engine = "builtin"
+    depth  = 3
+  }
+}
+
+# The same binary with a program that speaks UCI, where one is installed.
+# PATH is the only variable of the host that it sees.
+plugin "stockfish" {
+  command  = ["bin/plugins/chess"]
+  optional = true
+  env_pass = ["PATH"]
+
+  config {
+    engine = "uci"
+    path   = "stockfish"
+    depth  = 12
+  }
+}
+
+# Satisfiability; each formula is solved in a process that can be killed.
+plugin "sat" {
+  command = ["bin/plugins/sat"]
+}
+
+# Test suites and patches. It runs programs, so it gets the variables that the
+# Go toolchain needs, and nothing else of the host's environment.
+plugin "testrunner" {
+  command  = ["bin/plugins/testrunner"]
+  env_pass = ["PATH", "HOME", "GOCACHE", "GOMODCACHE", "GOFLAGS", "GOPROXY", "GOTOOLCHAIN"]
+}
+
+# Summaries, templates and classification without a model.
+plugin "text" {
+  command = ["bin/plugins/text"]
+}
+
+# --- capabilities: plugins of one binary advertise the same ids, so all but
+# --- one of them get names of their own ------------------------------------
+
+capability "chess/embedded" {
+  plugin   = "chess"
+  provides = "chess/engine"
+}
+
+capability "chess/reserve" {
+  plugin   = "chess-reserve"
+  provides = "chess/engine"
+}
+
+capability "reserve/rules" {
+  plugin   = "chess-reserve"
+  provides = "chess/rules"
+  enabled  = false
+}
+
+capability "chess/stockfish" {
+  plugin   = "stockfish"
+  provides = "chess/engine"
+}
+
+capability "stockfish/rules" {
+  plugin   = "stockfish"
+  provides = "chess/rules"
+  enabled  = false
+}
+
+# --- checks: what an answer has to pass -------------------------------------
+
+# Asks the rules whether the move can be played.
+check "legal-move" {
+  intent = "chess/verify-move"
+}
+
+# Puts the model into every clause. An answer without a model has nothing to
+# put in.
+check "model-holds" {
+  intent  = "sat/verify"
+  applies = result.status == "sat"
+}
+
+# --- dispatch: what happens when a candidate fails ---------------------------
+
+# A crash, a refused gate or silence moves the call to the next candidate; the
+# same candidate is asked once more when its process was lost.
+dispatch "default" {
+  retry {
+    same_capability = 1
+    fallback        = 2
+  }
+}
+
+# --- intents: what may be asked for ------------------------------------------
+
+intent "chess/best-move" {
+  in         = "req/chess.position"
+  out        = "res/chess.move+pv+eval"
+  candidates = ["chess/stockfish", "chess/embedded", "chess/reserve"]
+
+  done { must = ["schema-valid", "legal-move"] }
+}
+
+intent "sat/solve" {
+  in         = "req/sat.solve"
+  out        = "res/sat.solve"
+  candidates = ["sat/solver"]
+
+  done { must = ["schema-valid", "model-holds"] }
+}
+
+intent "context/summarize" {
+  in         = "req/context"
+  out        = "res/context-summary"
+  candidates = ["text/extractive"]
+}

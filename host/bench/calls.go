@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/sdk"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+const rolePlugin = "plugin"
+
+// servePlugin is the plugin on our side: it gives back what it got.
+func servePlugin() {
+	sdk.Serve(sdk.Plugin{
+		Name: "bench", Version: "1.0.0",
+		Capabilities: []sdk.Capability{
+			sdk.Func("bench/echo", sdk.Intents("bench/echo"), func(_ context.Context, in edn.Value) (edn.Value, error) { return in, nil }),
+		},
+	})
+}
+
+const benchConfig = `ferment {
+  data_dir = "var"
+}
+
+plugin "bench" {
+  command = [%q, "plugin"]
+}
+`
+
+// hosted is a host with the plugin.
+type hosted struct {
+	host    *daemon.Host
+	service *act.Service
+	dir     string
+}
+
+func startHost() (*hosted, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "bench")
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, "ferment.hcl")
+	if err := os.WriteFile(path, fmt.Appendf(nil, benchConfig, self), 0o600); err != nil {
+		return nil, err
+	}
+	host, err := daemon.Start(context.Background(), daemon.Options{Config: path, Dir: dir, Version: "bench", Env: os.LookupEnv})
+	if err != nil {
+		return nil, err
+	}
+	return &hosted{host: host, service: host.Service(), dir: dir}, nil
+}
+
+func (h *hosted) close() {
+	h.host.Close()
+	_ = os.RemoveAll(h.dir)
+}
+
+// call is a whole gated act: EDN text in, EDN text out.
+func (h *hosted) call(ctx context.Context, text []byte) error {
+	request, err := edn.Read(text)
+	if err != nil {
+		return err
+	}
+	response, failure := h.service.Do(ctx, act.Act{Request: request})
+	if failure != nil {
+		return failure
+	}
+	if out := response.Canonical(); len(out) == 0 {
+		return fmt.Errorf("no answer")
+	}
+	return nil
+}
+
+// calls compares a whole gated call with a bare echo of as many bytes.
+func calls(p pace) ([]row, error) {
+	h, err := startHost()
+	if err != nil {
+		return nil, err
+	}
+	defer h.close()
+	b, err := startBare()
+	if err != nil {
+		return nil, err
+	}
+	defer b.close()
+	var rows []row
+	small := envelope(1 << 10)
+	ours, theirs, err := oneByOne(p, p.calls, h, b, small)
+	if err != nil {
+		return nil, err
+	}
+	p50, bare50 := median(ours), median(theirs)
+	rows = append(rows, against("gated call 1 KiB, p50", p50, "bare go-plugin", bare50, 1.6))
+	p99 := quantile(ours, 0.99)
+	rows = append(rows, row{work: "gated call 1 KiB, p99 / own p50", ours: figure(p99), peer: "p50 " + figure(p50), ratio: float64(p99) / float64(p50), goal: "<= 3.00", within: float64(p99)/float64(p50) <= 3})
+	many, err := sideBySide(p, 64, h, b, small)
+	if err != nil {
+		return nil, err
+	}
+	rows = append(rows, many)
+	ours, theirs, err = oneByOne(p, max(10, p.calls/20), h, b, envelope(1<<20))
+	if err != nil {
+		return nil, err
+	}
+	return append(rows, against("gated call 1 MiB text, p50", median(ours), "bare go-plugin", median(theirs), 3)), nil
+}
+
+// envelope is a request whose text has about n bytes.
+func envelope(n int) []byte {
+	head := `{:proto 1 :trace {:id "bench"} :task {:intent :bench/echo} :input {:text "` + "%s" + `"}}`
+	text := strings.Repeat("plain words and a few more, ", n/28+1)
+	return fmt.Appendf(nil, head, text[:max(1, n-len(head)+2)])
+}
+
+// oneByOne alternates rounds of single calls and gives the time of each.
+func oneByOne(p pace, n int, h *hosted, b *bare, text []byte) (ours, theirs []time.Duration, err error) {
+	ctx := context.Background()
+	time1 := func(into *[]time.Duration, fn func() error) error {
+		for range n {
+			began := time.Now()
+			if err := fn(); err != nil {
+				return err
+			}
+			*into = append(*into, time.Since(began))
+		}
+		return nil
+	}
+	for round := range p.rounds + 1 {
+		if round == 1 { // the first one warms up
+			ours, theirs = nil, nil
+		}
+		if err := time1(&ours, func() error { return h.call(ctx, text) }); err != nil {
+			return nil, nil, err
+		}
+		if err := time1(&theirs, func() error { return b.echo(ctx, text) }); err != nil {
+			return nil, nil, err
+		}
+	}
+	return ours, theirs, nil
+}
+
+// sideBySide compares the calls per second of many callers.
+func sideBySide(p pace, callers int, h *hosted, b *bare, text []byte) (row, error) {
+	var ours, theirs []float64
+	for range p.rounds {
+		a, err := rate(callers, p.calls, func() error { return h.call(context.Background(), text) })
+		if err != nil {
+			return row{}, err
+		}
+		z, err := rate(callers, p.calls, func() error { return b.echo(context.Background(), text) })
+		if err != nil {
+			return row{}, err
+		}
+		ours, theirs = append(ours, a), append(theirs, z)
+	}
+	a, z := median(ours), median(theirs)
+	return row{
+		work: fmt.Sprintf("gated call 1 KiB, %d callers", callers), ours: fmt.Sprintf("%.0f/s", a), peer: fmt.Sprintf("bare go-plugin %.0f/s", z),
+		ratio: a / z, goal: ">= 0.85", within: a/z >= 0.85,
+	}, nil
+}
+
+// rate is the calls per second that so many callers reach together.
+func rate(callers, n int, call func() error) (float64, error) {
+	var group sync.WaitGroup
+	errs := make(chan error, callers)
+	began := time.Now()
+	for range callers {
+		group.Go(func() {
+			for range max(1, n/8) {
+				if err := call(); err != nil {
+					errs <- err
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	took := time.Since(began)
+	select {
+	case err := <-errs:
+		return 0, err
+	default:
+	}
+	return float64(callers*max(1, n/8)) / took.Seconds(), nil
+}

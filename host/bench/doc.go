@@ -1,0 +1,12 @@
+// Command bench measures Ferment against its peers in one run and prints the
+// ratios.
+//
+// Absolute times say more about the machine than about the program, so every
+// figure stands beside that of a peer doing the same work in the same process
+// list: rounds of both alternate, the median of each counts. The peers are the
+// EDN library of Go, encoding/json, a JSON Schema validator, and a bare
+// go-plugin echo with the same transport, payload and collector settings.
+//
+//	make bench            the whole table
+//	make bench BENCH=-smoke   few rounds: it proves that the benchmarks run
+package main

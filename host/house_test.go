@@ -1,0 +1,288 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/fermenthq/ferment"
+
+// rooms is the house from the top floor to the cellar. A package belongs to
+// the longest prefix that fits. It may import itself, the rooms named in
+// mayUse, and everything those rooms may use in turn; nothing else of this
+// module. An import that points up is a defect of the design, not of the test.
+var rooms = []room{
+	{prefix: "host", exact: true, mayUse: []string{"host/internal/runtime/cli"}},
+
+	// runtime: main -> cli -> daemon -> {httpapi, telemetry, console} -> config
+	{prefix: "host/internal/runtime/cli", mayUse: []string{"host/internal/runtime/daemon"}},
+	{prefix: "host/internal/runtime/daemon", mayUse: []string{"host/internal/runtime/httpapi", "host/internal/runtime/telemetry", "host/internal/runtime/console"}},
+	{prefix: "host/internal/runtime/httpapi", mayUse: []string{"host/internal/runtime/config"}},
+	{prefix: "host/internal/runtime/telemetry", mayUse: []string{"host/internal/runtime/config"}},
+	{prefix: "host/internal/runtime/console", mayUse: []string{"host/internal/runtime/config"}},
+	{prefix: "host/internal/runtime/config", mayUse: adapters},
+
+	{prefix: "host/internal/adapters/plugin", mayUse: below},
+	{prefix: "host/internal/adapters/store", mayUse: below},
+	{prefix: "host/internal/adapters/cluster", mayUse: below},
+
+	// orchestration: act -> eval -> dispatch -> {budget, journal, session}
+	{prefix: "host/internal/orchestration/act", mayUse: []string{"host/internal/orchestration/eval"}},
+	{prefix: "host/internal/orchestration/eval", mayUse: []string{"host/internal/orchestration/dispatch"}},
+	{prefix: "host/internal/orchestration/dispatch", mayUse: []string{"host/internal/orchestration/budget", "host/internal/orchestration/journal", "host/internal/orchestration/session"}},
+	{prefix: "host/internal/orchestration/budget", mayUse: domain},
+	{prefix: "host/internal/orchestration/journal", mayUse: domain},
+	{prefix: "host/internal/orchestration/session", mayUse: append(slices.Clone(domain), "sdk/conversation")},
+
+	// domain: routing -> plan -> {policy, quality, prompt} -> registry
+	{prefix: "host/internal/domain/routing", mayUse: []string{"host/internal/domain/plan"}},
+	{prefix: "host/internal/domain/plan", mayUse: []string{"host/internal/domain/policy", "host/internal/domain/quality", "host/internal/domain/prompt"}},
+	{prefix: "host/internal/domain/policy", mayUse: []string{"host/internal/domain/registry"}},
+	{prefix: "host/internal/domain/quality", mayUse: []string{"host/internal/domain/registry"}},
+	{prefix: "host/internal/domain/prompt", mayUse: []string{"host/internal/domain/registry"}},
+	{prefix: "host/internal/domain/registry", mayUse: []string{"sdk/contract", "sdk/text"}},
+
+	// sdk: sdktest -> conformance -> {(root), launch -> confine};
+	// (root) -> wire -> contract -> {schema -> edn, conversation}
+	{prefix: "sdk/sdktest", mayUse: []string{"sdk/conformance"}},
+	{prefix: "sdk/conformance", mayUse: []string{"sdk", "sdk/launch"}},
+	{prefix: "sdk/launch", mayUse: []string{"sdk/confine"}},
+	{prefix: "sdk/confine"},
+	{prefix: "sdk", exact: true, mayUse: []string{"sdk/wire"}},
+	{prefix: "sdk/wire", mayUse: []string{"sdk/contract"}},
+	{prefix: "sdk/contract", mayUse: []string{"sdk/schema", "sdk/conversation"}},
+	{prefix: "sdk/schema", mayUse: []string{"sdk/edn"}},
+	{prefix: "sdk/edn"},
+	{prefix: "sdk/conversation"},
+	{prefix: "sdk/text"},
+}
+
+var (
+	domain = []string{"host/internal/domain/routing"}
+
+	orchestration = append([]string{"host/internal/orchestration/act"}, domain...)
+
+	// Adapters reach the wire, the launcher and the sandbox besides the
+	// interfaces of the layers below.
+	below = append([]string{"sdk/wire", "sdk/launch"}, orchestration...)
+
+	adapters = append([]string{"host/internal/adapters/plugin", "host/internal/adapters/store", "host/internal/adapters/cluster"}, orchestration...)
+)
+
+type room struct {
+	prefix string
+	exact  bool
+	mayUse []string
+}
+
+func roomOf(pkg string) *room {
+	best := -1
+	for i, r := range rooms {
+		fits := pkg == r.prefix || (!r.exact && strings.HasPrefix(pkg, r.prefix+"/"))
+		if fits && (best < 0 || len(r.prefix) > len(rooms[best].prefix)) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return nil
+	}
+	return &rooms[best]
+}
+
+// reach is the set of rooms that a room may import, with itself.
+func reach(prefix string, seen map[string]bool) map[string]bool {
+	if seen[prefix] {
+		return seen
+	}
+	seen[prefix] = true
+	for i := range rooms {
+		if rooms[i].prefix == prefix {
+			for _, below := range rooms[i].mayUse {
+				reach(below, seen)
+			}
+		}
+	}
+	return seen
+}
+
+type listed struct {
+	ImportPath string
+	Dir        string
+	Name       string
+	Imports    []string
+	GoFiles    []string
+}
+
+func packages(t *testing.T) []listed {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,Name,Imports,GoFiles", "./...")
+	cmd.Dir = ".."
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	var all []listed
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listed
+		err := dec.Decode(&p)
+		if err == io.EOF {
+			break
+		}
+		require.NoError(t, err)
+		if len(p.GoFiles) > 0 {
+			all = append(all, p)
+		}
+	}
+	require.NotEmpty(t, all)
+	return all
+}
+
+func inModule(path string) (string, bool) {
+	if path == module {
+		return "", true
+	}
+	return strings.CutPrefix(path, module+"/")
+}
+
+// Imports point down the house only.
+func TestHouseImportsPointDown(t *testing.T) {
+	for _, p := range packages(t) {
+		rel, _ := inModule(p.ImportPath)
+		for _, imp := range p.Imports {
+			if imp == "olympos.io/encoding/edn" {
+				assert.Equal(t, "sdk/edn", rel, "%s imports olympos.io/encoding/edn; only sdk/edn may (VAL-005)", rel)
+			}
+			target, ours := inModule(imp)
+			if !ours {
+				continue
+			}
+			switch {
+			case strings.HasPrefix(rel, "plugins/"), strings.HasPrefix(rel, "examples/"):
+				own := strings.Join(strings.SplitN(rel, "/", 3)[:2], "/")
+				ok := strings.HasPrefix(target+"/", "sdk/") || strings.HasPrefix(target+"/", own+"/")
+				assert.True(t, ok, "%s imports %s: plugins and examples use sdk and their own packages only", rel, target)
+			default:
+				from, to := roomOf(rel), roomOf(target)
+				if !assert.NotNil(t, from, "%s has no place in the house", rel) || !assert.NotNil(t, to, "%s has no place in the house", target) {
+					continue
+				}
+				assert.True(t, reach(from.prefix, map[string]bool{})[to.prefix], "%s must not import %s", rel, target)
+			}
+		}
+	}
+}
+
+// The domain is pure: no input or output, no goroutine, no wall clock. The
+// orchestration starts no process and opens no socket.
+func TestHouseInnerLayersArePure(t *testing.T) {
+	forbidden := map[string][]string{
+		"host/internal/domain/":        {"os", "os/exec", "net", "net/http", "math/rand", "math/rand/v2", "crypto/rand", "syscall", "log", "log/slog"},
+		"host/internal/orchestration/": {"os", "os/exec", "net", "net/http", "syscall"},
+	}
+	for _, p := range packages(t) {
+		rel, _ := inModule(p.ImportPath)
+		for layer, names := range forbidden {
+			if !strings.HasPrefix(rel, layer) {
+				continue
+			}
+			for _, imp := range p.Imports {
+				assert.NotContains(t, names, imp, "%s imports %s", rel, imp)
+			}
+		}
+		if !strings.HasPrefix(rel, "host/internal/domain/") {
+			continue
+		}
+		for _, name := range p.GoFiles {
+			eachNode(t, filepath.Join(p.Dir, name), func(at string, n ast.Node) {
+				switch n := n.(type) {
+				case *ast.GoStmt:
+					t.Errorf("%s: the domain starts no goroutine", at)
+				case *ast.SelectorExpr:
+					if x, ok := n.X.(*ast.Ident); ok && x.Name == "time" && (n.Sel.Name == "Now" || n.Sel.Name == "Since" || n.Sel.Name == "Sleep") {
+						t.Errorf("%s: the domain reads no wall clock", at)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Every package says what it is for, none hides behind an empty name, none
+// runs code by being imported.
+func TestHousePackagesAreAtHome(t *testing.T) {
+	for _, p := range packages(t) {
+		rel, _ := inModule(p.ImportPath)
+		generated := strings.HasSuffix(rel, "pluginv1")
+		for _, bad := range []string{"util", "utils", "common", "helper", "helpers", "manager"} {
+			assert.NotEqual(t, bad, p.Name, "%s: a package is named after what it holds", rel)
+		}
+		if p.Name != "main" && !generated {
+			assert.Contains(t, p.GoFiles, "doc.go", "%s has no doc.go", rel)
+		}
+		if generated {
+			continue
+		}
+		for _, name := range p.GoFiles {
+			eachNode(t, filepath.Join(p.Dir, name), func(at string, n ast.Node) {
+				if f, ok := n.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" {
+					t.Errorf("%s: importing a package has no side effect, so there is no init", at)
+				}
+			})
+		}
+	}
+}
+
+// The top level holds what a visitor expects and nothing else.
+func TestHouseTopLevel(t *testing.T) {
+	cmd := exec.Command("git", "ls-files", "-co", "--exclude-standard")
+	cmd.Dir = ".."
+	out, err := cmd.Output()
+	if err != nil { // a source archive has no repository: read the folder instead
+		entries, err := os.ReadDir("..")
+		require.NoError(t, err)
+		var names []string
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+		out = []byte(strings.Join(names, "\n"))
+	}
+	tops := map[string]bool{}
+	for line := range strings.Lines(string(out)) {
+		tops[strings.SplitN(strings.TrimSpace(line), "/", 2)[0]] = true
+	}
+	allowed := []string{".ci", ".git", ".gitignore", "LICENSE", "Makefile", "README.md", "bin", "examples", "ferment.hcl", "go.mod", "go.sum", "host", "plugins", "sdk", "var"}
+	var extra []string
+	for name := range tops {
+		if name != "" && !slices.Contains(allowed, name) {
+			extra = append(extra, name)
+		}
+	}
+	sort.Strings(extra)
+	assert.Empty(t, extra, "these do not belong on the top level")
+	assert.True(t, tops["go.mod"], "the listing must be that of the repository")
+}
+
+func eachNode(t *testing.T, path string, visit func(at string, n ast.Node)) {
+	t.Helper()
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, path, nil, 0)
+	require.NoError(t, err)
+	ast.Inspect(file, func(n ast.Node) bool {
+		if n != nil {
+			visit(set.Position(n.Pos()).String(), n)
+		}
+		return true
+	})
+}

@@ -1,0 +1,357 @@
+//go:build linux
+
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+// WIRE-004: what travels beside a call arrives, and the answer says who gave
+// it.
+func TestInvoke(t *testing.T) {
+	b := run(t, as("good")).ready()
+	c := request(`{:do "context"}`)
+	c.Attempt, c.EffectKey, c.Effects = 3, "b3:k", []string{"fs/read", "none"}
+	c.Trace = edn.MustRead(`{:traceparent "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}`)
+	c.Deadline = time.Now().Add(time.Minute)
+	a, err := b.client.Invoke(context.Background(), c)
+	require.NoError(t, err)
+	assert.Equal(t, `{:attempt 3 :deadline "false" :effects "fs/read none" :key "b3:k" :node "n1" :run "r1" :trace "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}`, out(a).String())
+	assert.Equal(t, "p", a.Plugin)
+	assert.Equal(t, 1, a.Generation)
+	assert.Regexp(t, "^b3:[0-9a-f]{64}$", a.Binary)
+	assert.Equal(t, dispatch.CapState{Ready: true, Plugin: "p", Generation: 1, Binary: a.Binary}, b.client.State("t/echo"))
+
+	var pieces []string
+	c = request(`{:do "stream"}`)
+	c.OnDelta = func(v edn.Value) { pieces = append(pieces, v.String()) }
+	_, err = b.client.Invoke(context.Background(), c)
+	require.NoError(t, err)
+	assert.Equal(t, []string{`{:text "0"}`, `{:text "1"}`, `{:text "2"}`}, pieces)
+}
+
+// WIRE-003: a text of 1 MiB goes and comes without anybody noticing how.
+func TestInvokeLargeText(t *testing.T) {
+	b := run(t, as("good")).ready()
+	text := strings.Repeat("ą", 1<<19)
+	assert.Equal(t, `{:text "`+text+`"}`, b.mustAsk(`{:text "`+text+`"}`).String())
+	// An answer above the limit is the plugin's fault and costs it nothing else.
+	_, err := b.ask(context.Background(), `{:do "big" :size 17000000}`)
+	assert.ErrorIs(t, err, contract.OfType("runtime/protocol"))
+	b.mustAsk(`{}`)
+	assert.Equal(t, lived, b.steps())
+}
+
+// Settings may lower the size of a message.
+func TestMaxMessage(t *testing.T) {
+	s := as("good")
+	s.MaxMessage = 64 << 10
+	b := run(t, s).ready()
+	b.mustAsk(`{:do "big" :size 10000}`)
+	_, err := b.ask(context.Background(), `{:do "big" :size 200000}`)
+	assert.ErrorIs(t, err, contract.OfType("runtime/protocol"))
+}
+
+// Every error is typed (evaluation.md section 15) and says where it happened.
+func TestInvokeErrors(t *testing.T) {
+	b := run(t, as("good")).ready()
+	_, err := b.ask(context.Background(), `{:do "fail"}`)
+	e := typed(t, err)
+	assert.Equal(t, "input/invalid", e.Type)
+	assert.Contains(t, e.Message, "no such thing")
+	assert.Equal(t, `{:attempt 1 :cap/id :t/echo :node "n1"}`, e.Where.String())
+
+	c := request(`{}`)
+	c.CapID = "no/body"
+	_, err = b.client.Invoke(context.Background(), c)
+	assert.Equal(t, "cap/not-found", typed(t, err).Type)
+	assert.Equal(t, "cap/not-found", typed(t, b.client.Await(context.Background(), "no/body")).Type)
+	assert.False(t, b.client.State("no/body").Ready)
+
+	ctx, cancel := context.WithCancel(context.Background())
+	hung := make(chan error, 1)
+	go func() { _, err := b.ask(ctx, `{:do "hang"}`); hung <- err }()
+	b.inFlight(1)
+	cancel()
+	assert.Equal(t, "canceled", typed(t, <-hung).Type)
+	b.inFlight(0)
+	// The plugin's context was cancelled too: it works on nothing any more.
+	assert.Equal(t, lived, b.steps())
+}
+
+func typed(t *testing.T, err error) *contract.Error {
+	t.Helper()
+	var e *contract.Error
+	require.ErrorAs(t, err, &e)
+	return e
+}
+
+// ERR-009: a deadline that passes is the work's fault, unless the plugin does
+// not even answer a probe.
+func TestDeadline(t *testing.T) {
+	for name, row := range map[string]struct {
+		frozen bool
+		typ    string
+		source contract.Source
+	}{
+		"slow work":        {false, "timeout/hard", contract.SourceDownstream},
+		"a stopped plugin": {true, "runtime/unresponsive", contract.SourcePlugin},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := as("good")
+			s.Health.Interval, s.Health.Timeout, s.Health.Misses = time.Hour, time.Second, 3
+			if row.frozen {
+				s.Health.Timeout = 200 * time.Millisecond
+			}
+			s.StopGrace = 100 * time.Millisecond
+			b := run(t, s).ready()
+			if row.frozen {
+				require.NoError(t, syscall.Kill(b.pid(), syscall.SIGSTOP))
+			}
+			c := request(`{:do "hang"}`)
+			c.Deadline = time.Now().Add(2 * time.Second)
+			_, err := b.client.Invoke(context.Background(), c)
+			e := typed(t, err)
+			assert.Equal(t, row.typ, e.Type)
+			assert.Equal(t, row.source, e.Source)
+			assert.WithinDuration(t, c.Deadline, time.Now(), 2*time.Second)
+			assert.Equal(t, lived, b.steps(), "one miss is no reason to restart")
+		})
+	}
+}
+
+// The codes of the connection and the types that they become.
+func TestCallError(t *testing.T) {
+	wrapped := func(typ string, code codes.Code, text string) error {
+		return contract.Errorf(typ, "invoke: %w", &wire.TransportError{Code: code, Err: status.Error(code, text)})
+	}
+	for name, row := range map[string]struct {
+		err error
+		typ string
+	}{
+		"unavailable before dispatch": {wrapped("runtime/crashed", codes.Unavailable, `connection error: desc = "transport: Error while dialing: dial unix"`), "runtime/not-ready"},
+		"lost":                        {wrapped("runtime/crashed", codes.Unavailable, "error reading from server: EOF"), "runtime/crashed"},
+		"exhausted":                   {wrapped("runtime/protocol", codes.ResourceExhausted, "too many streams"), "runtime/overloaded"},
+		"too large to send":           {wrapped("runtime/protocol", codes.ResourceExhausted, "trying to send message larger than max (2 vs. 1)"), "runtime/protocol"},
+		"too large to receive":        {wrapped("runtime/protocol", codes.ResourceExhausted, "grpc: received message larger than max (2 vs. 1)"), "runtime/protocol"},
+		"unimplemented":               {wrapped("runtime/protocol", codes.Unimplemented, "unknown service"), "runtime/protocol"},
+		"deadline":                    {wrapped("timeout/hard", codes.DeadlineExceeded, "x"), "timeout/hard"},
+		"an untyped error":            {errors.New("what is this"), "runtime/internal"},
+	} {
+		assert.Equal(t, row.typ, callError(row.err).Type, name)
+	}
+}
+
+// ENV-010: as many calls as the plugin can take, as many waiting as the queue
+// holds, the rest is told at once.
+func TestInvokeQueue(t *testing.T) {
+	s := as("good")
+	s.Config = edn.MustRead(`{:places 2}`)
+	s.Queue = 3
+	b := run(t, s).ready()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var calls sync.WaitGroup
+	for range 2 {
+		calls.Go(func() { _, _ = b.ask(ctx, `{:do "hang"}`) })
+	}
+	b.inFlight(2)
+	answers := make(chan error, 3)
+	for range 3 {
+		go func() { _, err := b.ask(context.Background(), `{}`); answers <- err }()
+	}
+	require.Eventually(t, func() bool { return b.Status()[0].Queued == 3 }, 10*time.Second, time.Millisecond)
+	_, err := b.ask(context.Background(), `{}`)
+	e := typed(t, err)
+	assert.Equal(t, "runtime/overloaded", e.Type)
+	assert.Equal(t, contract.SourceHost, e.Source)
+	assert.Equal(t, `{:in-flight 2 :queued 3}`, e.Details.String())
+	cancel()
+	for range 3 {
+		assert.NoError(t, <-answers)
+	}
+	calls.Wait()
+}
+
+// Calls that wait for a place when the plugin dies were never made: they say so
+// at once.
+func TestQueuedCallsOfADeadPlugin(t *testing.T) {
+	s := as("good")
+	s.MaxInFlight = 1
+	s.Restart.Backoff, s.Restart.MaxBackoff = time.Hour, time.Hour
+	b := run(t, s).ready()
+	hung := make(chan error, 1)
+	go func() { _, err := b.ask(context.Background(), `{:do "hang"}`); hung <- err }()
+	b.inFlight(1)
+	queued := make(chan error, 1)
+	go func() { _, err := b.ask(context.Background(), `{}`); queued <- err }()
+	require.Eventually(t, func() bool { return b.Status()[0].Queued == 1 }, 10*time.Second, time.Millisecond)
+	require.NoError(t, syscall.Kill(b.pid(), syscall.SIGKILL))
+	assert.Equal(t, "runtime/crashed", typed(t, <-hung).Type)
+	assert.Equal(t, "runtime/not-ready", typed(t, <-queued).Type)
+	assert.Equal(t, 1, b.to(t, Backoff, 1).Calls)
+
+	// ATT-008 row 6: it comes back, but not before this deadline.
+	state := b.client.State("t/echo")
+	assert.True(t, state.Respawning)
+	assert.Equal(t, "runtime/not-ready", state.Reason)
+	assert.ErrorIs(t, state.Why, contract.OfType("runtime/crashed"))
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	assert.Equal(t, "runtime/not-ready", typed(t, b.client.Await(ctx, "t/echo")).Type)
+}
+
+// A capability may have fewer places than its plugin.
+func TestCapabilityLimit(t *testing.T) {
+	s := as("good")
+	s.Queue = 0
+	b := run(t, s).ready()
+	c, err := b.Client(map[string]Route{"a/one": {Plugin: "p", MaxInFlight: 1}, "a/other": {Plugin: "p"}})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	hung := make(chan error, 1)
+	go func() { _, err := c.Invoke(ctx, call("a/one", `{:do "hang"}`)); hung <- err }()
+	b.inFlight(1)
+	_, err = c.Invoke(context.Background(), call("a/one", `{}`))
+	assert.Equal(t, "runtime/overloaded", typed(t, err).Type)
+	_, err = c.Invoke(context.Background(), call("a/other", `{}`))
+	assert.NoError(t, err)
+	cancel()
+	assert.Error(t, <-hung)
+}
+
+// WIRE-003: the encoding is the one that the operator chose.
+func TestEncoding(t *testing.T) {
+	s := as("good")
+	s.Encoding = "json"
+	b := run(t, s).ready()
+	assert.Equal(t, `{:x 1.5 :y [true nil]}`, b.mustAsk(`{:x 1.5 :y [true nil]}`).String())
+}
+
+// asked answers what plugins ask, and remembers it.
+type asked struct {
+	mu     sync.Mutex
+	parent dispatch.Call
+	answer func(ctx context.Context, request edn.Value) (edn.Value, error)
+}
+
+func (a *asked) HostInvoke(ctx context.Context, plugin string, parent dispatch.Call, request edn.Value, emit func(edn.Value) error) (edn.Value, error) {
+	a.mu.Lock()
+	a.parent = parent
+	a.mu.Unlock()
+	if err := emit(edn.MustMap(edn.K("text"), edn.Text("piece for "+plugin))); err != nil {
+		return edn.Nil(), err
+	}
+	return a.answer(ctx, request)
+}
+
+// A plugin may ask its host for something else, within the call that it works
+// on and nothing else.
+func TestHostCalls(t *testing.T) {
+	s := as("good")
+	s.CallDepth = 2
+	b := run(t, s).ready()
+	ask := `{:do "ask" :request {:task {:intent :t/other}}}`
+	_, err := b.ask(context.Background(), ask)
+	assert.Equal(t, "runtime/not-ready", typed(t, err).Type, "nobody answers yet")
+
+	host := &asked{answer: func(_ context.Context, request edn.Value) (edn.Value, error) {
+		return edn.MustMap(edn.K("result"), edn.MustMap(edn.K("type"), edn.K("value"), edn.K("out"), request.Key("task"))), nil
+	}}
+	b.AnswerCalls(host)
+	got := b.mustAsk(ask)
+	assert.Equal(t, `{:result {:out {:intent :t/other} :type :value}}`, got.String())
+	assert.Equal(t, "n1", host.parent.Node)
+	assert.Equal(t, "r1", host.parent.Run)
+
+	_, err = b.ask(context.Background(), `{:do "ask-as" :id "zz"}`)
+	assert.Equal(t, "auth/forbidden", typed(t, err).Type, "a handle that is nobody's call")
+
+	// WIRE-004: a circle of calls ends at the depth limit.
+	deep := request(ask)
+	deep.Stack = []string{"a/b", "c/d"}
+	_, err = b.client.Invoke(context.Background(), deep)
+	assert.Equal(t, "plan/too-deep", typed(t, err).Type)
+
+	// The end of the call ends what was asked on its behalf.
+	began, over := make(chan struct{}), make(chan error, 1)
+	host.answer = func(ctx context.Context, _ edn.Value) (edn.Value, error) {
+		close(began)
+		<-ctx.Done()
+		over <- ctx.Err()
+		return edn.Nil(), ctx.Err()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	hung := make(chan error, 1)
+	go func() { _, err := b.ask(ctx, ask); hung <- err }()
+	<-began
+	cancel()
+	assert.Equal(t, "canceled", typed(t, <-hung).Type)
+	assert.ErrorIs(t, <-over, context.Canceled)
+}
+
+// The store of a plugin outlives its processes (SCR-002 needs it).
+func TestStateOutlivesProcess(t *testing.T) {
+	b := run(t, as("good")).ready()
+	for range 3 {
+		b.mustAsk(`{:do "count"}`)
+	}
+	_, err := b.ask(context.Background(), `{:do "kill"}`)
+	require.Error(t, err)
+	b.to(t, Ready, 2)
+	assert.Equal(t, "{:n 4}", b.mustAsk(`{:do "count"}`).String())
+}
+
+func TestStateStore(t *testing.T) {
+	s := newStateStore()
+	v := func(n uint64) *uint64 { return &n }
+	step := func(c wire.StateChange) wire.Stored {
+		t.Helper()
+		got, err := s.apply(c)
+		require.NoError(t, err)
+		return got
+	}
+	assert.Equal(t, wire.Stored{}, step(wire.StateChange{Op: wire.StateGet, Key: "a"}))
+	assert.EqualValues(t, 1, step(wire.StateChange{Op: wire.StatePut, Key: "a", Value: edn.Int(1), IfVersion: v(0)}).Version)
+	again := step(wire.StateChange{Op: wire.StatePut, Key: "a", Value: edn.Int(2), IfVersion: v(0)})
+	assert.True(t, again.Conflict)
+	assert.Equal(t, "1", again.Value.String())
+	assert.EqualValues(t, 2, step(wire.StateChange{Op: wire.StatePut, Key: "a", Value: edn.Int(2), IfVersion: v(1)}).Version)
+	assert.True(t, step(wire.StateChange{Op: wire.StateDelete, Key: "a", IfVersion: v(1)}).Conflict)
+	assert.False(t, step(wire.StateChange{Op: wire.StateDelete, Key: "a", IfVersion: v(2)}).Conflict)
+	assert.Zero(t, s.bytes)
+	assert.EqualValues(t, 3, step(wire.StateChange{Op: wire.StatePut, Key: "a", Value: edn.Nil()}).Version, "a version is never used twice")
+
+	for i := range maxStateKeys - 1 {
+		step(wire.StateChange{Op: wire.StatePut, Key: fmt.Sprint("k", i), Value: edn.Int(1)})
+	}
+	_, err := s.apply(wire.StateChange{Op: wire.StatePut, Key: "one more", Value: edn.Int(1)})
+	assert.Equal(t, "runtime/overloaded", typed(t, err).Type)
+	step(wire.StateChange{Op: wire.StatePut, Key: "a", Value: edn.Int(5)})
+	large := edn.Text(strings.Repeat("x", wire.MaxStateValue-100))
+	for i := range maxStateKeys - 1 {
+		if _, err = s.apply(wire.StateChange{Op: wire.StatePut, Key: fmt.Sprint("k", i), Value: large}); err != nil {
+			break
+		}
+	}
+	assert.Equal(t, "runtime/overloaded", typed(t, err).Type)
+	assert.LessOrEqual(t, s.bytes, maxStateBytes)
+}

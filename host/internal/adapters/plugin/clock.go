@@ -1,0 +1,23 @@
+package plugin
+
+import "time"
+
+// Clock is the time that decisions rest on.
+type Clock interface {
+	Now() time.Time
+	// AfterFunc runs f in a goroutine of its own after d, unless stop is called
+	// before.
+	AfterFunc(d time.Duration, f func()) (stop func())
+}
+
+// SystemClock is the clock of the machine.
+type SystemClock struct{}
+
+// Now implements Clock.
+func (SystemClock) Now() time.Time { return time.Now() }
+
+// AfterFunc implements Clock.
+func (SystemClock) AfterFunc(d time.Duration, f func()) func() {
+	t := time.AfterFunc(d, f)
+	return func() { t.Stop() }
+}

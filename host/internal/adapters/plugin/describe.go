@@ -1,0 +1,237 @@
+package plugin
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/launch"
+	"github.com/fermenthq/ferment/sdk/schema"
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+// Described is what a program says it is with one configuration.
+type Described struct {
+	contract.Description
+	// Value is the description as the plugin gave it.
+	Value edn.Value
+	// Binary and Config are the hashes that the description belongs to.
+	Binary, Config string
+	// Encoding is how the plugin wants to be called.
+	Encoding wire.Encoding
+	// Findings are the problems of the configuration. With any, Description is
+	// empty.
+	Findings []schema.Finding
+	// Cached says that no process was needed.
+	Cached bool
+}
+
+// Describer asks programs what they are, and remembers the answers: one file
+// per pair of program and configuration. It is safe for many goroutines.
+type Describer struct {
+	dir     string // of the cache; empty: memory only
+	runtime *launch.RuntimeDir
+	reaper  *launch.Reaper
+	host    wire.HostInfo
+	hash    *hasher
+
+	mu     sync.Mutex
+	memory map[string]Described
+}
+
+// NewDescriber keeps its cache in dir ("" for none). reaper may be nil.
+func NewDescriber(dir string, runtime *launch.RuntimeDir, reaper *launch.Reaper, host wire.HostInfo) *Describer {
+	return &Describer{dir: dir, runtime: runtime, reaper: reaper, host: host, hash: newHasher(), memory: map[string]Described{}}
+}
+
+// Inquiry asks one program several times and starts it once at most. Close it.
+type Inquiry struct {
+	d        *Describer
+	settings Settings
+	p        *process
+}
+
+// HashProgram is HashProgram with a memory: a file that has not changed is read
+// once.
+func (d *Describer) HashProgram(program string, files []string) (string, error) {
+	return d.hash.program(program, files)
+}
+
+// Ask begins an inquiry. Nothing is started before an answer is not known.
+func (d *Describer) Ask(s Settings) *Inquiry { return &Inquiry{d: d, settings: s} }
+
+// Describe gives the description of the program with the configuration and the
+// files that it names; nil asks without one. The process runs without the
+// environment and the secrets of the block. Errors are typed.
+func (q *Inquiry) Describe(ctx context.Context, config edn.Value, files []string) (Described, error) {
+	binary, cfg, err := q.d.key(q.settings, config, files)
+	if err != nil {
+		return Described{}, err
+	}
+	if known, ok := q.d.recall(binary, cfg); ok {
+		return known, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, q.settings.StartTimeout)
+	defer cancel()
+	if q.p != nil && waitFor(q.p.done(), 0) {
+		q.Close() // it died over an earlier question
+	}
+	if q.p == nil {
+		p, rep, err := spawn(ctx, launching{settings: q.settings, runtime: q.d.runtime, reaper: q.d.reaper, bare: true})
+		if err != nil {
+			return Described{}, startFailure(q.settings.Name, 0, err, rep).err
+		}
+		q.p = p
+	}
+	d, err := q.d.ask(ctx, q.p, binary, cfg, config)
+	if err != nil {
+		return d, contract.AsError(inTime(ctx, err, "describe itself", q.settings.StartTimeout))
+	}
+	return d, nil
+}
+
+// Known tells whether the answer of Describe to the same question is kept, so
+// that nothing would be started for it.
+func (q *Inquiry) Known(config edn.Value, files []string) bool {
+	binary, cfg, err := q.d.key(q.settings, config, files)
+	if err != nil {
+		return false
+	}
+	_, ok := q.d.recall(binary, cfg)
+	return ok
+}
+
+// Close ends the process of the inquiry, if there is one.
+func (q *Inquiry) Close() {
+	if q.p != nil {
+		q.p.discard(context.Canceled)
+		q.p = nil
+	}
+}
+
+// key names a description.
+func (d *Describer) key(s Settings, config edn.Value, files []string) (binary, cfg string, err error) {
+	if binary, err = d.hash.program(s.Command[0], s.Files); err != nil {
+		return "", "", contract.Errorf("runtime/start-failed", "plugin %s: %w", s.Name, err)
+	}
+	if cfg, err = d.hash.config(config, files); err != nil {
+		return "", "", contract.Errorf("runtime/start-failed", "configuration of plugin %s: %w", s.Name, err)
+	}
+	return binary, cfg, nil
+}
+
+// ask describes by a running process and keeps the answer.
+func (d *Describer) ask(ctx context.Context, p *process, binary, cfg string, config edn.Value) (Described, error) {
+	answer, err := p.wire.Describe(ctx, config, d.host)
+	if err != nil {
+		return Described{}, contract.AsError(err).WithOp("describe", "plugin "+p.name)
+	}
+	full := Described{Value: answer.Value, Binary: binary, Config: cfg, Encoding: answer.Encoding, Findings: answer.Findings}
+	if len(answer.Findings) > 0 {
+		return full, nil // what is wrong with a configuration is not kept
+	}
+	if full.Description, err = contract.ParseDescription(answer.Value); err != nil {
+		return Described{}, contract.AsError(err).WithOp("describe", "plugin "+p.name)
+	}
+	full.Value = answer.Value.Detach()
+	d.keep(full)
+	return full, nil
+}
+
+// recall looks in memory, then on disk.
+func (d *Describer) recall(binary, cfg string) (Described, bool) {
+	key := binary + "-" + cfg
+	d.mu.Lock()
+	known, ok := d.memory[key]
+	d.mu.Unlock()
+	if !ok {
+		if known, ok = d.read(binary, cfg); ok {
+			d.mu.Lock()
+			d.memory[key] = known
+			d.mu.Unlock()
+		}
+	}
+	known.Cached = true
+	return known, ok
+}
+
+// keep stores a description. A cache that cannot be written costs a start the
+// next time, no more.
+func (d *Describer) keep(full Described) {
+	d.mu.Lock()
+	d.memory[full.Binary+"-"+full.Config] = full
+	d.mu.Unlock()
+	path := d.path(full.Binary, full.Config)
+	if path == "" || os.MkdirAll(filepath.Dir(path), 0o700) != nil {
+		return
+	}
+	var entry edn.MapBuilder
+	entry.Key("describe/v", edn.Int(1))
+	entry.Key("binary", edn.Text(full.Binary))
+	entry.Key("config", edn.Text(full.Config))
+	entry.Key("encoding", edn.Text(string(full.Encoding)))
+	entry.Key("hash", edn.Text(edn.Hash(full.Value)))
+	entry.Key("description", full.Value)
+	_ = replaceFile(path, append(entry.Map().Canonical(), '\n'))
+}
+
+// replaceFile writes a file so that a reader finds the old one or the new one.
+// It does not wait for the disk: an entry that a power cut breaks is no answer.
+func replaceFile(path string, text []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}
+
+// read takes an entry of the cache only if it is whole, belongs to the pair and
+// has the content that it was written with.
+func (d *Describer) read(binary, cfg string) (Described, bool) {
+	path := d.path(binary, cfg)
+	if path == "" {
+		return Described{}, false
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return Described{}, false
+	}
+	entry, err := edn.Read(text, edn.WithLimits(edn.Stored))
+	if err != nil {
+		return Described{}, false
+	}
+	value := entry.Key("description")
+	for key, want := range map[string]string{"binary": binary, "config": cfg, "hash": edn.Hash(value)} {
+		if got, ok := entry.Key(key).AsString(); !ok || got != want {
+			return Described{}, false
+		}
+	}
+	enc, _ := entry.Key("encoding").AsString()
+	parsed, err := contract.ParseDescription(value)
+	if err != nil {
+		return Described{}, false
+	}
+	return Described{Description: parsed, Value: value, Binary: binary, Config: cfg, Encoding: wire.Encoding(enc)}, true
+}
+
+func (d *Describer) path(binary, cfg string) string {
+	if d.dir == "" {
+		return ""
+	}
+	short := func(hash string) string { return strings.TrimPrefix(hash, "b3:") }
+	return filepath.Join(d.dir, short(binary)+"-"+short(cfg)+".edn")
+}

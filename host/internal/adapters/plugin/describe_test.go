@@ -1,0 +1,198 @@
+//go:build linux
+
+package plugin
+
+import (
+	"context"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"lukechampine.com/blake3"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+// describer makes one with its cache in dir.
+func describer(t *testing.T, b *bench, dir string) *Describer {
+	t.Helper()
+	return NewDescriber(dir, b.runtime, nil, wire.HostInfo{Version: "test"})
+}
+
+func starts(t *testing.T, path string) int {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if os.IsNotExist(err) {
+		return 0
+	}
+	require.NoError(t, err)
+	return strings.Count(string(text), "start\n")
+}
+
+// HCL-037: one start for the first answers, none for what is known.
+func TestDescribeCache(t *testing.T) {
+	b := prepare(t, nil)
+	dir, trace := filepath.Join(t.TempDir(), "describe"), filepath.Join(t.TempDir(), "starts")
+	s := as("counted", trace)
+	config := edn.MustRead(`{:places 3}`)
+
+	q := describer(t, b, dir).Ask(s)
+	assert.False(t, q.Known(edn.Nil(), nil))
+	plain, err := q.Describe(context.Background(), edn.Nil(), nil)
+	require.NoError(t, err)
+	full, err := q.Describe(context.Background(), config, nil)
+	require.NoError(t, err)
+	q.Close()
+	q.Close()
+	assert.Equal(t, 1, starts(t, trace), "one process for both questions")
+	assert.Equal(t, "fake", plain.Name)
+	assert.Equal(t, noConfig, plain.Config)
+	assert.False(t, plain.Cached)
+	assert.Equal(t, "{:max-in-flight 3}", full.Limits.String())
+	assert.Equal(t, edn.Hash(config), full.Config)
+	require.Len(t, full.Capabilities, 1)
+	assert.Equal(t, "t/echo", full.Capabilities[0].ID)
+
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, entries, 2)
+	digits := strings.TrimPrefix(full.Binary, "b3:")
+	path := filepath.Join(dir, digits+"-"+strings.TrimPrefix(full.Config, "b3:")+".edn")
+	assert.FileExists(t, path)
+	assert.FileExists(t, filepath.Join(dir, digits+"-none.edn"))
+
+	// Another process of the host knows it from the file.
+	q = describer(t, b, dir).Ask(s)
+	assert.True(t, q.Known(config, nil))
+	assert.False(t, q.Known(edn.MustRead(`{:places 4}`), nil))
+	known, err := q.Describe(context.Background(), config, nil)
+	require.NoError(t, err)
+	assert.True(t, known.Cached)
+	assert.True(t, edn.Equal(full.Value, known.Value))
+	assert.Equal(t, full.Encoding, known.Encoding)
+	q.Close()
+	assert.Equal(t, 1, starts(t, trace))
+
+	// An entry that is not what was written is no answer.
+	good, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for name, bad := range map[string]string{
+		"changed":   strings.Replace(string(good), `"1.0.0"`, `"6.6.6"`, 1),
+		"cut":       string(good[:len(good)/2]),
+		"empty":     "",
+		"elsewhere": strings.Replace(string(good), full.Binary, "b3:"+strings.Repeat("0", 64), 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NotEqual(t, string(good), bad)
+			require.NoError(t, os.WriteFile(path, []byte(bad), 0o600))
+			before := starts(t, trace)
+			q := describer(t, b, dir).Ask(s)
+			defer q.Close()
+			again, err := q.Describe(context.Background(), config, nil)
+			require.NoError(t, err)
+			assert.Equal(t, "1.0.0", again.Version)
+			assert.False(t, again.Cached)
+			assert.Equal(t, before+1, starts(t, trace))
+			healed, err := os.ReadFile(path)
+			require.NoError(t, err)
+			assert.Equal(t, string(good), string(healed))
+		})
+	}
+}
+
+// A plugin starts faster with a known description, and serves the same.
+func TestSupervisorUsesCache(t *testing.T) {
+	cache := t.TempDir()
+	for round := range 2 {
+		var d *Describer
+		b := prepare(t, func(o *Options) {
+			d = NewDescriber(cache, o.Runtime, nil, o.Host)
+			o.Describer = d
+		})
+		b.begin(as("good"))
+		b.ready()
+		b.mustAsk(`{}`)
+		got, ok := b.Described("p")
+		require.True(t, ok)
+		assert.Equal(t, round == 1, got.Cached)
+	}
+}
+
+func TestDescribeFailures(t *testing.T) {
+	b := prepare(t, nil)
+	for role, says := range map[string]string{"exit-3": "no licence", "silent": "no handshake within", "newer": "upgrade the host"} {
+		s := as(role)
+		s.StartTimeout = time.Second
+		q := describer(t, b, "").Ask(s)
+		_, err := q.Describe(context.Background(), edn.Nil(), nil)
+		assert.Contains(t, typed(t, err).Error(), says)
+		q.Close()
+	}
+	s := as("good")
+	s.StartTimeout = 2 * time.Second
+	q := describer(t, b, "").Ask(s)
+	defer q.Close()
+	_, err := q.Describe(context.Background(), edn.MustRead(`{:mood "hang-describe"}`), nil)
+	assert.Contains(t, typed(t, err).Error(), "did not describe itself within 2s")
+	_, err = q.Describe(context.Background(), edn.Nil(), nil)
+	assert.NoError(t, err, "the next question is another")
+
+	s.Command[0] = filepath.Join(t.TempDir(), "absent")
+	assert.False(t, describer(t, b, "").Ask(s).Known(edn.Nil(), nil))
+	_, err = describer(t, b, "").Ask(s).Describe(context.Background(), edn.Nil(), nil)
+	assert.ErrorIs(t, err, contract.OfType("runtime/start-failed"))
+	assert.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// The hashes that a description belongs to.
+func TestFingerprint(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	h := newHasher()
+	program := write("interpreter", "x")
+	plain, err := h.program(program, nil)
+	require.NoError(t, err)
+	sum := blake3.Sum256([]byte("x"))
+	assert.Equal(t, "b3:"+hex.EncodeToString(sum[:]), plain, "the bytes alone, as any tool computes it")
+	again, err := HashProgram(program, nil)
+	require.NoError(t, err)
+	assert.Equal(t, plain, again)
+
+	files := []string{write("main.py", "print(1)")}
+	script, err := h.program(program, files)
+	require.NoError(t, err)
+	assert.NotEqual(t, plain, script)
+	write("main.py", "print(22)")
+	changed, err := h.program(program, files)
+	require.NoError(t, err)
+	assert.NotEqual(t, script, changed)
+
+	config := edn.MustRead(`{:script "s.edn" :key nil}`)
+	none, err := h.config(edn.Nil(), nil)
+	require.NoError(t, err)
+	assert.Equal(t, "none", none)
+	bare, err := h.config(config, nil)
+	require.NoError(t, err)
+	assert.Equal(t, edn.Hash(config), bare)
+	file := filepath.Join(dir, "s.edn")
+	missing, err := h.config(config, []string{file, dir})
+	require.NoError(t, err)
+	write("s.edn", "{}")
+	there, err := h.config(config, []string{file, dir})
+	require.NoError(t, err)
+	write("s.edn", "{:a 1}")
+	other, err := h.config(config, []string{file, dir})
+	require.NoError(t, err)
+	assert.Len(t, map[string]bool{bare: true, missing: true, there: true, other: true}, 4, "all differ")
+}

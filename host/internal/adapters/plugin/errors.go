@@ -1,0 +1,175 @@
+package plugin
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+	"syscall"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/launch"
+	"github.com/fermenthq/ferment/sdk/schema"
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+// tailInError is how many of the last lines an error carries. The transition
+// has all that were kept.
+const tailInError = 5
+
+// failure is a start that came to nothing, with what the machine needs to
+// decide about the next.
+type failure struct {
+	cause     Cause
+	err       *contract.Error
+	permanent bool
+	uncounted bool
+	report    *launch.Report
+}
+
+// Error implements error.
+func (f *failure) Error() string { return f.err.Error() }
+
+// Unwrap gives the typed error.
+func (f *failure) Unwrap() error { return f.err }
+
+// crashError is the one error of a process that ended: every call that it cut
+// gets this very value.
+func crashError(name string, gen int, r launch.Report, calls int) *contract.Error {
+	how := "ended with " + r.Exit.String()
+	switch {
+	case !r.Exited:
+		how = "does not even end when it is killed"
+	case r.Exit.Signal != 0:
+		how = "was " + r.Exit.String()
+	}
+	if len(r.Panic) > 0 {
+		how += " (" + r.Panic[0] + ")"
+	}
+	e := contract.Errorf("runtime/crashed", "plugin %s (generation %d) %s", name, gen, how)
+	return withReport(e, gen, r).WithDetail("calls", edn.Int(int64(calls)))
+}
+
+// withReport puts what is known of a process into the details of an error.
+func withReport(e *contract.Error, gen int, r launch.Report) *contract.Error {
+	e = e.WithDetail("generation", edn.Int(int64(gen)))
+	if r.PID != 0 {
+		e = e.WithDetail("pid", edn.Int(int64(r.PID)))
+	}
+	switch {
+	case !r.Exited || r.Killed: // how it ended was the host's doing
+	case r.Exit.Signal != 0:
+		e = e.WithDetail("signal", edn.Int(int64(r.Exit.Signal)))
+	default:
+		e = e.WithDetail("exit", edn.Int(int64(r.Exit.Code)))
+	}
+	if r.Output != "" {
+		e = e.WithDetail("stdout", edn.Text(r.Output))
+	}
+	if len(r.Tail) > 0 {
+		last := r.Tail[max(0, len(r.Tail)-tailInError):]
+		lines := make([]edn.Value, len(last))
+		for i, l := range last {
+			lines[i] = edn.Text(l)
+		}
+		e = e.WithDetail("stderr-tail", edn.Vector(lines...))
+	}
+	return e
+}
+
+// startFailure explains why no usable process came of a start. err is the
+// typed reason if there is one.
+func startFailure(name string, gen int, err error, r launch.Report) *failure {
+	f := &failure{cause: CauseStartFailed}
+	if r.PID != 0 {
+		f.report = &r
+	}
+	var typed *contract.Error
+	switch {
+	case cannotExecute(err):
+		f.cause, f.permanent = CauseMissing, true
+		f.err = contract.Errorf("runtime/start-failed", "%w", err)
+	case errors.As(err, &typed):
+		f.err = typed
+	default:
+		if sentence, ok := protocolSentence(r.Tail); ok {
+			f.err = contract.Errorf("runtime/protocol", "%s", sentence)
+		} else {
+			f.err = contract.Errorf("runtime/start-failed", "%w", err)
+		}
+	}
+	switch {
+	case f.err.Type == "runtime/protocol", f.err.Type == "capability/invalid-metadata":
+		f.cause, f.permanent = CauseProtocol, true
+	case f.err.Type == "runtime/integrity":
+		f.cause, f.permanent = CauseIntegrity, true
+	case f.err.Type == "config/plugin-schema":
+		f.cause, f.permanent = CauseConfig, true
+	case f.err.Source == contract.SourceDownstream:
+		f.uncounted = true
+	}
+	f.err = withReport(f.err.WithOp("start", "plugin "+name), gen, r)
+	return f
+}
+
+// cannotExecute tells a program that is not there, or is none, from one that
+// fails.
+func cannotExecute(err error) bool {
+	for _, permanent := range []error{errNoFile, fs.ErrNotExist, fs.ErrPermission, syscall.ENOEXEC, syscall.ENOTDIR} {
+		if errors.Is(err, permanent) {
+			return true
+		}
+	}
+	return false
+}
+
+// protocolSentence finds what a plugin of another protocol revision says before
+// it gives up (WIRE-005).
+func protocolSentence(tail []string) (string, bool) {
+	for _, line := range tail {
+		if at := strings.Index(line, "the plugin speaks protocol "); at >= 0 {
+			return line[at:], true
+		}
+	}
+	return "", false
+}
+
+// findingsError is a configuration that the plugin itself refuses.
+func findingsError(findings []schema.Finding) *contract.Error {
+	values := make([]edn.Value, len(findings))
+	for i, f := range findings {
+		values[i] = f.Value()
+	}
+	first := findings[0]
+	e := contract.Errorf("config/plugin-schema", "the plugin refuses its configuration at %s: %s", edn.Vector(first.Path...), first.Message)
+	return e.WithDetail("findings", edn.Vector(values...))
+}
+
+// callError gives an error of a call its type by the code of the connection
+// (evaluation.md section 15), where the wire knows less than the host.
+func callError(err error) *contract.Error {
+	e := contract.AsError(err)
+	var line *wire.TransportError
+	if !errors.As(err, &line) {
+		return e
+	}
+	switch {
+	case line.Code == codes.Unavailable && neverSent(line):
+		return contract.Errorf("runtime/not-ready", "invoke: the plugin could not be reached: %w", line)
+	case line.Code == codes.ResourceExhausted && !tooLarge(line):
+		return contract.Errorf("runtime/overloaded", "invoke: %w", line).WithSource(contract.SourcePlugin)
+	}
+	return e
+}
+
+// neverSent recognises an error of dialing: nothing of the call left the host.
+func neverSent(line *wire.TransportError) bool {
+	return strings.Contains(line.Error(), "connection error: desc = ")
+}
+
+// tooLarge recognises the size limit, which shares a code with overload.
+func tooLarge(line *wire.TransportError) bool {
+	return strings.Contains(line.Error(), " larger than max ")
+}

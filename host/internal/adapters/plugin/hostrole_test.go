@@ -1,0 +1,42 @@
+//go:build linux
+
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/fermenthq/ferment/sdk/launch"
+)
+
+// hostRole is a host that is going to be killed: it runs a plugin with two
+// grandchildren and prints the numbers of all of them.
+func hostRole(args []string) {
+	fail := func(err error) {
+		if err != nil {
+			fmt.Println("error", err)
+			os.Exit(1)
+		}
+	}
+	dir, err := launch.OpenRuntimeDir(args[0])
+	fail(err)
+	reaper, err := launch.StartReaper(dir.Path())
+	fail(err)
+	s, err := New(Options{Runtime: dir, Reaper: reaper})
+	fail(err)
+	fail(s.Start(as("good")))
+	c, err := s.Client(map[string]Route{"t/echo": {Plugin: "p"}})
+	fail(err)
+	fail(c.Await(context.Background(), "t/echo"))
+	for _, input := range []string{`{:do "grandchild"}`, `{:do "grandchild"}`} {
+		a, err := c.Invoke(context.Background(), request(input))
+		fail(err)
+		pid, _ := out(a).Key("pid").AsInt()
+		fmt.Println(pid)
+	}
+	fmt.Println(s.Status()[0].PID)
+	fmt.Println("ready")
+	_ = os.Stdout.Sync()
+	select {}
+}

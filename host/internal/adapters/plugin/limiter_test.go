@@ -1,0 +1,122 @@
+package plugin
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+func TestLimiterOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(1, 10)
+		require.NoError(t, l.enter(t.Context()))
+		var order []int
+		var all sync.WaitGroup
+		for n := range 5 {
+			all.Go(func() {
+				time.Sleep(time.Duration(n) * time.Second)
+				if assert.NoError(t, l.enter(t.Context())) {
+					order = append(order, n)
+					l.exit()
+				}
+			})
+		}
+		time.Sleep(time.Minute)
+		running, waiting := l.load()
+		assert.Equal(t, [2]int{1, 5}, [2]int{running, waiting})
+		l.exit()
+		all.Wait()
+		assert.Equal(t, []int{0, 1, 2, 3, 4}, order, "first come, first served")
+	})
+}
+
+func TestLimiterGivingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(1, 2)
+		require.NoError(t, l.enter(t.Context()))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := l.enter(ctx)
+		assert.ErrorIs(t, err, contract.OfType("timeout/hard"))
+		_, waiting := l.load()
+		assert.Zero(t, waiting, "who gives up leaves the queue")
+		l.exit()
+		require.NoError(t, l.enter(t.Context()))
+	})
+}
+
+func TestLimiterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(1, 2)
+		require.NoError(t, l.enter(t.Context()))
+		why := contract.Errorf("runtime/not-ready", "gone")
+		waiting := make(chan error, 1)
+		go func() { waiting <- l.enter(t.Context()) }()
+		synctest.Wait()
+		l.close(why)
+		l.close(contract.Errorf("runtime/not-ready", "later"))
+		assert.Equal(t, why, <-waiting)
+		assert.Equal(t, why, l.enter(t.Context()))
+		l.exit()
+		running, _ := l.load()
+		assert.Zero(t, running)
+	})
+}
+
+func TestLimiterResize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(1, 10)
+		require.NoError(t, l.enter(t.Context()))
+		var in atomic.Int32
+		for range 4 {
+			go func() {
+				if l.enter(t.Context()) == nil {
+					in.Add(1)
+				}
+			}()
+		}
+		synctest.Wait()
+		assert.Zero(t, in.Load())
+		l.resize(3)
+		synctest.Wait()
+		assert.EqualValues(t, 2, in.Load())
+		l.resize(0)
+		synctest.Wait()
+		assert.EqualValues(t, 4, in.Load())
+		l.resize(1)
+		assert.NoError(t, newLimiter(0, 0).enter(t.Context()), "no limit, no queue")
+	})
+}
+
+// Places are neither lost nor made, whoever gives up when.
+func TestLimiterStress(t *testing.T) {
+	l := newLimiter(3, 1000)
+	var running, most atomic.Int32
+	var all sync.WaitGroup
+	for n := range 300 {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(n%7)*time.Millisecond)
+			defer cancel()
+			if l.enter(ctx) != nil {
+				return
+			}
+			now := running.Add(1)
+			for old := most.Load(); now > old && !most.CompareAndSwap(old, now); old = most.Load() {
+			}
+			running.Add(-1)
+			l.exit()
+		})
+	}
+	all.Wait()
+	in, waiting := l.load()
+	assert.Equal(t, [2]int{0, 0}, [2]int{in, waiting})
+	assert.LessOrEqual(t, most.Load(), int32(3))
+}

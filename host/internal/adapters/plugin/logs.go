@@ -1,0 +1,215 @@
+package plugin
+
+import (
+	"encoding/json"
+	"maps"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/launch"
+)
+
+// The keys of hclog's JSON form, which log files keep.
+const (
+	logLevel   = "@level"
+	logMessage = "@message"
+	logTime    = "@timestamp"
+)
+
+// parseLine reads what a process wrote. A JSON object with a level and a
+// message keeps both; everything else was printed by accident or by a runtime
+// that is failing, and is kept as it is.
+func parseLine(l launch.Line, now time.Time) Line {
+	line := Line{At: now, Stream: l.Stream, Message: l.Text, Level: "info", Stray: true}
+	if l.Cut > 0 {
+		line.Fields = map[string]any{"cut_bytes": l.Cut}
+	}
+	if l.Stream == launch.Stderr && strings.HasPrefix(l.Text, "{") {
+		var fields map[string]any
+		if json.Unmarshal([]byte(l.Text), &fields) == nil {
+			level, hasLevel := fields[logLevel].(string)
+			message, hasMessage := fields[logMessage].(string)
+			if hasLevel && hasMessage {
+				line.Stray, line.Level, line.Message = false, levelName(level), message
+				if at, err := time.Parse(time.RFC3339Nano, text(fields[logTime])); err == nil {
+					line.At = at
+				}
+				line.Run = text(fields["run"])
+				delete(fields, logLevel)
+				delete(fields, logMessage)
+				delete(fields, logTime)
+				delete(fields, "run")
+				if len(fields) > 0 {
+					line.Fields = fields
+				}
+				return line
+			}
+		}
+	}
+	switch {
+	case l.Stream == launch.Stdout || l.Stream == launch.Print:
+		line.Level = "warn" // it should have been logged: stdout belongs to the handshake
+	case strings.HasPrefix(l.Text, "panic: "), strings.HasPrefix(l.Text, "fatal error: "):
+		line.Level = "error"
+	default:
+		line.Level = prefixLevel(l.Text)
+	}
+	return line
+}
+
+// prefixLevel reads "[WARN] text", which many loggers write.
+func prefixLevel(text string) string {
+	if rest, ok := strings.CutPrefix(text, "["); ok {
+		if word, _, ok := strings.Cut(rest, "]"); ok {
+			switch level := strings.ToLower(word); level {
+			case "trace", "debug", "info", "warn", "error":
+				return level
+			}
+		}
+	}
+	return "info"
+}
+
+func levelName(level string) string {
+	switch level = strings.ToLower(level); level {
+	case "trace", "debug", "info", "warn", "error":
+		return level
+	case "warning":
+		return "warn"
+	}
+	return "info"
+}
+
+func text(v any) string {
+	s, _ := v.(string)
+	return s
+}
+
+// encode is the line as it stands in the log file.
+func (l Line) encode() []byte {
+	fields := maps.Clone(l.Fields)
+	if fields == nil {
+		fields = map[string]any{}
+	}
+	fields[logTime] = l.At.Format(time.RFC3339Nano)
+	fields[logLevel] = l.Level
+	fields[logMessage] = l.Message
+	fields["plugin"] = l.Plugin
+	fields["instance"] = l.Instance
+	fields["generation"] = l.Generation
+	fields["pid"] = l.PID
+	if l.Run != "" {
+		fields["run"] = l.Run
+	}
+	if l.Stray {
+		fields["stray"] = string(l.Stream)
+	}
+	out, err := json.Marshal(fields)
+	if err != nil {
+		out, _ = json.Marshal(map[string]any{logLevel: l.Level, logMessage: l.Message, "plugin": l.Plugin})
+	}
+	return append(out, '\n')
+}
+
+// A plugin may write logBurst bytes at once and logRate bytes a second after
+// that; what is more is counted and not kept. The last lines before an exit are
+// kept elsewhere and are not touched by it.
+const (
+	logBurst = 8 << 20
+	logRate  = 1 << 20
+	lineCost = 256 // what a line costs besides its text
+)
+
+// pluginLog is the log of one plugin: all its processes write to it.
+type pluginLog struct {
+	file *launch.LogFile // nil: no file
+	sink Sink
+
+	mu      sync.Mutex
+	secret  *strings.Replacer // nil: nothing to hide
+	spent   float64           // of logBurst
+	at      time.Time
+	dropped int
+}
+
+// hide takes the texts of secrets out of every later line.
+func (p *pluginLog) hide(secrets edn.Value) {
+	var pairs []string
+	for _, v := range secrets.Entries() {
+		if s, ok := v.AsString(); ok && len(s) >= minSecret {
+			pairs = append(pairs, s, "[secret]")
+		}
+	}
+	if len(pairs) == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.secret = strings.NewReplacer(pairs...)
+}
+
+// minSecret keeps a secret of a few characters from blanking out half a log.
+const minSecret = 4
+
+// redact hides secrets in a text.
+func (p *pluginLog) redact(text string) string {
+	p.mu.Lock()
+	secret := p.secret
+	p.mu.Unlock()
+	if secret == nil {
+		return text
+	}
+	return secret.Replace(text)
+}
+
+// admit says whether there is room for a line, and how many were left out
+// before it.
+func (p *pluginLog) admit(l Line, now time.Time) (room bool, dropped int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if passed := now.Sub(p.at).Seconds(); passed > 0 {
+		p.spent = max(0, p.spent-passed*logRate)
+		p.at = now
+	}
+	cost := float64(len(l.Message) + lineCost)
+	if p.spent+cost > logBurst {
+		p.dropped++
+		return false, 0
+	}
+	p.spent += cost
+	dropped, p.dropped = p.dropped, 0
+	return true, dropped
+}
+
+// take keeps a line that came from the plugin now, if there is room for it.
+func (p *pluginLog) take(l Line, now time.Time) {
+	room, dropped := p.admit(l, now)
+	if !room {
+		return
+	}
+	if dropped > 0 {
+		note := l
+		note.Level, note.Stray, note.Stream = "warn", false, ""
+		note.Message = "the plugin writes too much: lines were left out"
+		note.Fields = map[string]any{"@module": "supervisor", "dropped": dropped}
+		p.write(note)
+	}
+	p.write(l)
+}
+
+// write keeps a line. A log that cannot be written is no reason to stop.
+func (p *pluginLog) write(l Line) {
+	if p.file != nil {
+		_, _ = p.file.Write(l.encode())
+	}
+	p.sink.Log(l)
+}
+
+func (p *pluginLog) close() error {
+	if p.file == nil {
+		return nil
+	}
+	return p.file.Close()
+}

@@ -1,0 +1,406 @@
+package plugin
+
+import (
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/launch"
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+// machine is the life of one instance as a function of events: no process, no
+// clock, no goroutine. Its owner feeds it and carries out what it asks for.
+//
+//	Stopped ──start──> Starting ──started──> Configuring ──ready──> Ready <─> Degraded
+//	   ^                  │                      │                     │          │
+//	   │                  └──── failed ──────────┴── crashed ──────────┴──────────┤
+//	   │                            v                                            v
+//	   └──── Draining <── stop   Backoff ──over──> Starting      Quarantined <─ permanent, crash loop
+type machine struct {
+	restart Restart
+	health  Health
+	random  func() float64 // in [0, 1)
+
+	state    State
+	cause    Cause
+	since    time.Time
+	callable bool
+	err      *contract.Error
+	last     wire.Health
+	gen      int
+	misses   int
+
+	failures int         // in a row, for the backoff
+	starts   []time.Time // restarts within the window
+	service  time.Time   // since when it is in service; zero: it is not
+	next     time.Time   // when a backoff ends
+
+	after sequel // what follows the end of a process that is being stopped
+}
+
+// sequel is what becomes of an instance whose process is being stopped.
+type sequel struct {
+	to    State
+	cause Cause
+	err   *contract.Error
+	fail  bool // the stop counts as a failure of the process
+}
+
+// The events of a machine. Those of a process carry its generation; events of
+// an earlier one are ignored.
+type (
+	evStart   struct{}
+	evStarted struct{ gen int }
+	// evStartFailed says that a start came to nothing and no process is left.
+	evStartFailed struct {
+		gen       int
+		cause     Cause
+		err       *contract.Error
+		report    *launch.Report
+		permanent bool
+		uncounted bool // somebody else's fault: never a reason for quarantine
+	}
+	evConfigured struct{ gen int }
+	evHealth     struct {
+		gen    int
+		health wire.Health
+	}
+	evProbed struct {
+		gen int
+		ok  bool
+	}
+	evExit struct {
+		gen    int
+		clean  bool
+		report *launch.Report
+		calls  int             // in flight
+		err    *contract.Error // what they are told
+	}
+	// evBroken says that a process will never do: it lacks a part of the protocol.
+	evBroken struct {
+		gen int
+		err *contract.Error
+	}
+	evTimer struct {
+		gen  int
+		kind timerKind
+	}
+	evStop       struct{}
+	evRestart    struct{}
+	evRelease    struct{}
+	evQuarantine struct{ err *contract.Error }
+)
+
+type timerKind uint8
+
+const (
+	timerReady timerKind = iota + 1
+	timerBackoff
+	timerProbe
+)
+
+// The actions that a machine asks for.
+type (
+	actSpawn struct{ gen int }
+	actWatch struct{ gen int } // follow the health of the process
+	actProbe struct{ gen int }
+	// actEnd stops the process, in order or, if it would not notice, at once.
+	actEnd struct {
+		gen    int
+		drain  bool
+		reason Cause
+	}
+	actTimer struct {
+		gen  int
+		kind timerKind
+		wait time.Duration
+	}
+)
+
+// step takes one event and gives the transition it caused, if any, and what is
+// to be done.
+func (m *machine) step(event any, now time.Time) (*Transition, []any) {
+	switch e := event.(type) {
+	case evStart:
+		if m.state == Stopped {
+			return m.start(CauseStart, now)
+		}
+	case evRelease:
+		if m.state == Quarantined || m.state == Stopped {
+			m.failures, m.starts = 0, nil
+			return m.start(CauseRelease, now)
+		}
+	case evStarted:
+		if m.current(e.gen) && m.state == Starting {
+			return m.move(Configuring, CauseStarted, nil, now), nil
+		}
+	case evConfigured:
+		if m.current(e.gen) && m.state == Configuring {
+			return nil, []any{actWatch{m.gen}, m.timer(timerReady, m.health.ReadyTimeout), m.timer(timerProbe, m.probeWait())}
+		}
+	case evStartFailed:
+		if m.current(e.gen) {
+			return m.startFailed(e, now)
+		}
+	case evHealth:
+		if m.current(e.gen) && m.state.live() {
+			return m.healthy(e.health, now)
+		}
+	case evProbed:
+		if m.current(e.gen) && m.state.live() {
+			return m.probed(e.ok, now)
+		}
+	case evExit:
+		if m.current(e.gen) {
+			return m.exited(e, now)
+		}
+	case evTimer:
+		if m.current(e.gen) {
+			return m.timed(e.kind, now)
+		}
+	case evBroken:
+		if m.current(e.gen) && m.state.live() {
+			return m.end(sequel{to: Quarantined, cause: CauseProtocol, err: e.err}, CauseProtocol, now)
+		}
+	case evStop:
+		return m.end(sequel{to: Stopped, cause: CauseStopped}, CauseStop, now)
+	case evRestart:
+		return m.end(sequel{to: Starting, cause: CauseRestart}, CauseRestart, now)
+	case evQuarantine:
+		return m.end(sequel{to: Quarantined, cause: CauseQuarantine, err: e.err}, CauseQuarantine, now)
+	}
+	return nil, nil
+}
+
+func (m *machine) current(gen int) bool { return gen == m.gen }
+
+// move changes the state. err is why the instance is not well, nil if it is.
+func (m *machine) move(to State, cause Cause, err *contract.Error, now time.Time) *Transition {
+	t := &Transition{Generation: m.gen, From: m.state, To: to, Cause: cause, At: now, Err: err}
+	m.state, m.cause, m.since, m.err = to, cause, now, err
+	m.callable = to == Ready || to == Degraded && m.last.State.Callable()
+	t.Callable = m.callable
+	switch {
+	case m.callable && m.service.IsZero():
+		m.service = now
+	case !to.live():
+		m.service = time.Time{}
+	}
+	return t
+}
+
+// start begins the next generation.
+func (m *machine) start(cause Cause, now time.Time) (*Transition, []any) {
+	m.gen++
+	m.misses, m.last, m.after, m.next = 0, wire.Health{}, sequel{}, time.Time{}
+	return m.move(Starting, cause, nil, now), []any{actSpawn{m.gen}}
+}
+
+func (m *machine) timer(kind timerKind, wait time.Duration) actTimer {
+	return actTimer{gen: m.gen, kind: kind, wait: wait}
+}
+
+// probeWait spreads the probes of many plugins by a tenth.
+func (m *machine) probeWait() time.Duration {
+	return time.Duration(float64(m.health.Interval) * (0.95 + 0.1*m.random()))
+}
+
+func (m *machine) timed(kind timerKind, now time.Time) (*Transition, []any) {
+	switch {
+	case kind == timerBackoff && m.state == Backoff:
+		return m.start(CauseBackoffOver, now)
+	case kind == timerProbe && m.state.live():
+		return nil, []any{actProbe{m.gen}, m.timer(timerProbe, m.probeWait())}
+	case kind == timerReady && m.state == Configuring:
+		err := contract.Errorf("runtime/not-ready", "it has not said within %s that it is ready%s", m.health.ReadyTimeout, because(m.last.Reason))
+		return m.move(Degraded, CauseReadyTimeout, m.blame(err), now), nil
+	}
+	return nil, nil
+}
+
+// healthy takes what the plugin says about itself. Being not ready takes it out
+// of dispatch and nothing more; who waits for it to come up learns it at once.
+func (m *machine) healthy(h wire.Health, now time.Time) (*Transition, []any) {
+	m.last = h
+	switch h.State {
+	case wire.HealthReady:
+		if m.state != Ready {
+			return m.move(Ready, CauseReady, nil, now), nil
+		}
+	case wire.HealthDegraded:
+		err := m.blame(contract.Errorf("runtime/not-ready", "it is degraded%s", because(h.Reason)))
+		if m.state != Degraded || m.cause != CauseDegraded {
+			return m.move(Degraded, CauseDegraded, err, now), nil
+		}
+		m.err = err
+	case wire.HealthNotReady, wire.HealthDraining, wire.HealthStarting, wire.HealthUnknown:
+		err := m.blame(contract.Errorf("runtime/not-ready", "it says that it is %s%s", h.State, because(h.Reason)))
+		switch {
+		case m.state == Configuring && h.State != wire.HealthNotReady:
+			m.err = err // still on its way: it has until the timeout to get ready
+		case m.state == Degraded && !m.callable:
+			m.err = err
+		default:
+			return m.move(Degraded, CauseNotReady, err, now), nil
+		}
+	}
+	return nil, nil
+}
+
+// blame gives an error the source that the plugin names.
+func (m *machine) blame(err *contract.Error) *contract.Error {
+	if m.last.Source != 0 {
+		return err.WithSource(m.last.Source)
+	}
+	return err.WithSource(contract.SourcePlugin)
+}
+
+// probed counts probes without an answer.
+func (m *machine) probed(ok bool, now time.Time) (*Transition, []any) {
+	if ok {
+		m.misses = 0
+		return nil, nil
+	}
+	m.misses++
+	if m.misses < m.health.Misses {
+		return nil, nil
+	}
+	err := contract.Errorf("runtime/unresponsive", "it did not answer %d probes of %s in a row", m.misses, m.health.Timeout)
+	m.after = sequel{fail: true, cause: CauseUnresponsive, err: err}
+	t := m.move(Draining, CauseUnresponsive, err, now)
+	return t, []any{actEnd{gen: m.gen, reason: CauseUnresponsive}}
+}
+
+// startFailed ends a start that came to nothing.
+func (m *machine) startFailed(e evStartFailed, now time.Time) (*Transition, []any) {
+	var t *Transition
+	var acts []any
+	switch {
+	case m.state == Draining:
+		t, acts = m.ended(now)
+	case m.state != Starting && m.state != Configuring:
+		return nil, nil
+	case e.permanent:
+		t = m.move(Quarantined, e.cause, e.err, now)
+	default:
+		t, acts = m.failed(e.cause, e.err, e.uncounted, now)
+	}
+	t.Report = e.report
+	return t, acts
+}
+
+// exited takes the end of a configured process.
+func (m *machine) exited(e evExit, now time.Time) (*Transition, []any) {
+	var t *Transition
+	var acts []any
+	switch {
+	case m.state == Draining:
+		t, acts = m.ended(now)
+	case !m.state.live():
+		return nil, nil
+	case e.clean && e.calls == 0: // with calls in flight nobody can have wanted it
+		t, acts = m.failed(CauseExited, e.err, false, now)
+	default:
+		t, acts = m.failed(CauseCrashed, e.err, false, now)
+	}
+	t.Report = e.report
+	return t, acts
+}
+
+// ended follows the end of a process that was being stopped.
+func (m *machine) ended(now time.Time) (*Transition, []any) {
+	after := m.after
+	switch {
+	case after.fail:
+		return m.failed(after.cause, after.err, false, now)
+	case after.to == Starting:
+		m.failures, m.starts = 0, nil
+		return m.start(after.cause, now)
+	case after.to == Quarantined:
+		return m.move(Quarantined, after.cause, after.err, now), nil
+	default:
+		return m.move(Stopped, after.cause, nil, now), nil
+	}
+}
+
+// failed decides what follows a process that ended by itself.
+func (m *machine) failed(cause Cause, err *contract.Error, uncounted bool, now time.Time) (*Transition, []any) {
+	if !m.service.IsZero() && now.Sub(m.service) >= m.restart.ResetAfter {
+		m.failures, m.starts = 0, nil
+	}
+	if m.restart.Policy == Never || cause == CauseExited && m.restart.Policy == OnFailure {
+		return m.move(Stopped, cause, err, now), nil
+	}
+	m.forget(now)
+	if !uncounted {
+		if len(m.starts) >= m.restart.Max {
+			loop := contract.Errorf("runtime/quarantined", "it failed %d times within %s", len(m.starts)+1, m.restart.Window).WithCause(err)
+			return m.move(Quarantined, CauseCrashLoop, loop, now), nil
+		}
+		m.starts = append(m.starts, now)
+	}
+	m.failures++
+	wait := m.restart.delay(m.failures, m.random())
+	t := m.move(Backoff, cause, err, now)
+	m.next, t.Delay = now.Add(wait), wait
+	return t, []any{m.timer(timerBackoff, wait)}
+}
+
+// forget drops restarts that lie before the window.
+func (m *machine) forget(now time.Time) {
+	kept := m.starts[:0]
+	for _, at := range m.starts {
+		if now.Sub(at) < m.restart.Window {
+			kept = append(kept, at)
+		}
+	}
+	m.starts = kept
+}
+
+// delay is the wait before the restart after the n-th failure in a row.
+func (r Restart) delay(n int, random float64) time.Duration {
+	d := r.Backoff
+	for i := 1; i < n && d < r.MaxBackoff; i++ {
+		d *= 2
+	}
+	d = min(d, r.MaxBackoff)
+	return time.Duration(float64(d) * (1 + r.Jitter*(2*random-1)))
+}
+
+// end stops what there is, on somebody's wish.
+func (m *machine) end(then sequel, cause Cause, now time.Time) (*Transition, []any) {
+	switch m.state {
+	case Stopped, Backoff, Quarantined:
+		return m.endIdle(then, now)
+	case Draining:
+		// The later wish holds, but nothing brings back what is to be stopped.
+		if m.after.fail || m.after.to != Stopped {
+			m.after, m.cause = then, cause
+		}
+		return nil, nil
+	}
+	m.after = then
+	return m.move(Draining, cause, then.err, now), []any{actEnd{gen: m.gen, drain: true, reason: cause}}
+}
+
+// endIdle is end without a process.
+func (m *machine) endIdle(then sequel, now time.Time) (*Transition, []any) {
+	switch {
+	case then.to == Starting:
+		m.failures, m.starts = 0, nil
+		return m.start(then.cause, now)
+	case then.to == m.state:
+		return nil, nil
+	case then.to == Stopped && m.state == Quarantined:
+		return nil, nil // it stays where an operator finds it
+	}
+	m.next = time.Time{}
+	return m.move(then.to, then.cause, then.err, now), nil
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
+}

@@ -1,0 +1,473 @@
+//go:build linux
+
+package plugin
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"github.com/hashicorp/go-plugin/runner"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/launch"
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+// One test for each way in which go-plugin, left to itself, fails its host:
+// rows 1 to 13 of the catalogue, with real processes.
+
+// SUP-008; plugins.md section 8: no plugin and no grandchild one second after
+// SIGKILL of the host.
+func TestPitfall01_HostKilled(t *testing.T) {
+	base, err := os.MkdirTemp("/tmp", "fp")
+	require.NoError(t, err)
+	defer func() { _ = os.RemoveAll(base) }()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command(self, "role:host", filepath.Join(base, "f"))
+	cmd.Env = []string{"GORACE=" + quick}
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	var pids []int
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() && lines.Text() != "ready" {
+		pid, err := strconv.Atoi(lines.Text())
+		require.NoError(t, err, lines.Text())
+		pids = append(pids, pid)
+	}
+	require.Len(t, pids, 3, "two grandchildren and the plugin")
+	require.NoError(t, cmd.Process.Kill())
+	killed := time.Now()
+	for _, pid := range pids {
+		gone(t, pid, time.Second-time.Since(killed))
+	}
+	_ = cmd.Wait()
+	require.Eventually(t, func() bool {
+		left, err := os.ReadDir(filepath.Join(base, "f"))
+		return err == nil && len(left) == 0
+	}, 5*time.Second, 5*time.Millisecond, "the sockets are gone too")
+}
+
+// SUP-004; plugins.md section 8: the crash is noticed within 100 ms and costs
+// nothing afterwards, whoever holds standard error.
+func TestPitfall02_GrandchildHoldsStderr(t *testing.T) {
+	for name, input := range map[string]string{
+		"in the session":    `{:do "grandchild"}`,
+		"outside the group": `{:do "grandchild" :session true}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := as("good")
+			s.Restart.Policy = Never
+			b := run(t, s).ready()
+			grandchild, _ := b.mustAsk(input).Key("pid").AsInt()
+			defer func() { _ = syscall.Kill(int(grandchild), syscall.SIGKILL) }()
+			pid := b.pid()
+			dead := make(chan time.Time, 1)
+			go func() {
+				died(pid, 10*time.Second)
+				dead <- time.Now()
+			}()
+			_, err := b.ask(context.Background(), `{:do "kill"}`)
+			assert.ErrorIs(t, err, contract.OfType("runtime/crashed"))
+			b.to(t, Stopped, 1)
+			assert.Less(t, time.Since(<-dead), 100*time.Millisecond)
+			if name == "in the session" {
+				gone(t, int(grandchild), time.Second)
+			}
+			begin := time.Now()
+			require.NoError(t, b.Supervisor.Close(context.Background()))
+			assert.Less(t, time.Since(begin), 2*time.Second)
+		})
+	}
+}
+
+// SUP-004; plugins.md section 8: a stopped plugin with a grace of 2 s is gone
+// after 2.5 s, with and without calls in flight.
+func TestPitfall03_StoppedPlugin(t *testing.T) {
+	for _, calls := range []int{0, 3} {
+		t.Run(strconv.Itoa(calls)+" calls in flight", func(t *testing.T) {
+			t.Parallel()
+			s := as("good")
+			s.StopGrace = 2 * time.Second
+			b := run(t, s).ready()
+			for range calls {
+				go func() { _, _ = b.ask(context.Background(), `{:do "hang"}`) }()
+			}
+			b.inFlight(calls)
+			pid := b.pid()
+			require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+			begin := time.Now()
+			require.NoError(t, b.Drain("p"))
+			b.to(t, Stopped, 1)
+			assert.Less(t, time.Since(begin), 2500*time.Millisecond)
+			gone(t, pid, 0)
+		})
+	}
+}
+
+// SUP-003: go-plugin's own health service says SERVING for ever. Only what the
+// plugin says about itself makes it callable.
+func TestPitfall04_PingLies(t *testing.T) {
+	b := run(t, as("good")).ready()
+	u, err := b.unit("p")
+	require.NoError(t, err)
+	p := u.instances[0].serving.Load()
+	b.mustAsk(`{:do "health" :state "not-ready" :reason "reindexing"}`)
+	b.to(t, Degraded, 1)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	answer, err := grpc_health_v1.NewHealthClient(p.conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: goplugin.GRPCServiceName})
+	require.NoError(t, err)
+	assert.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, answer.Status, "the lie")
+	_, err = b.ask(ctx, `{}`)
+	assert.ErrorIs(t, err, contract.OfType("runtime/not-ready"))
+	assert.ErrorContains(t, b.Supervisor.Await(ctx, "p"), "reindexing")
+	assert.NoError(t, p.life.Err(), "and it is not restarted for it")
+}
+
+// A certificate where none is expected makes go-plugin panic; a nested host
+// would send one, because its plugins would inherit its own.
+func TestPitfall05_CertificateWithoutMutualTLS(t *testing.T) {
+	// The library left to itself: connect turns the panic into an error.
+	cert := base64.RawStdEncoding.EncodeToString(testCertificate())
+	dir, err := os.MkdirTemp("/tmp", "fp")
+	require.NoError(t, err)
+	defer func() { _ = os.RemoveAll(dir) }()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	config := wire.ClientConfig()
+	config.AutoMTLS = false
+	config.Logger = hclog.NewNullLogger()
+	config.UnixSocketConfig = &goplugin.UnixSocketConfig{TempDir: dir}
+	var r *launch.Runner
+	config.RunnerFunc = func(hclog.Logger, *exec.Cmd, string) (runner.Runner, error) {
+		r = launch.NewRunner(launch.RunnerConfig{
+			Command:   launch.Command{Path: self, Args: []string{"role:print", "1|1|unix|" + dir + "/s|grpc|" + cert}, Env: []string{"GORACE=" + quick}},
+			SocketDir: dir,
+		})
+		return r, nil
+	}
+	client := goplugin.NewClient(config)
+	c := connect(client)
+	require.Error(t, c.err)
+	assert.Contains(t, c.err.Error(), "broke go-plugin")
+	_ = r.Kill(context.Background())
+	<-r.Process().Settled()
+	client.Kill()
+
+	// The same line against this host: one failed start.
+	b := prepare(t, nil)
+	s := as("print", "1|1|unix|"+b.runtime.Path()+"/1/s|grpc|"+cert)
+	s.Restart.Max = 0
+	b.begin(s)
+	failed := b.to(t, Quarantined, 1)
+	require.NotNil(t, failed.Err)
+
+	// Nothing of a handshake that this process may have had itself gets on.
+	t.Setenv("PLUGIN_CLIENT_CERT", "of the outer host")
+	t.Setenv("PLUGIN_MIN_PORT", "1")
+	nested := as("good")
+	nested.Name = "nested"
+	nested.EnvPass = []string{"PLUGIN_CLIENT_CERT", "PLUGIN_MIN_PORT", "HOME"}
+	b.begin(nested)
+	b.ready()
+	env, _ := b.mustAsk(`{:do "env"}`).Key("env").AsString()
+	assert.NotContains(t, env, "of the outer host")
+	assert.NotContains(t, env, "PLUGIN_MIN_PORT=1\n")
+	assert.Contains(t, env, "HOME="+os.Getenv("HOME"))
+}
+
+// SUP-010: a start can be given up at once, although go-plugin holds its lock
+// for as long as its own timeout.
+func TestPitfall06_StartCannotBeCancelled(t *testing.T) {
+	b := prepare(t, nil)
+	s := as("silent")
+	s.StartTimeout = time.Minute
+	b.begin(s)
+	var pid int
+	require.Eventually(t, func() bool {
+		pid = child(t, "role:silent")
+		return pid != 0
+	}, 10*time.Second, time.Millisecond)
+	begin := time.Now()
+	require.NoError(t, b.Drain("p"))
+	b.to(t, Stopped, 1)
+	assert.Less(t, time.Since(begin), time.Second)
+	gone(t, pid, time.Second)
+	assert.Equal(t, "stopped>starting(start) starting>draining(stop) draining>stopped(stopped)", b.steps())
+}
+
+// SUP-001: what the operator wrote holds, and nothing else is there.
+func TestPitfall07_HostEnvironmentWins(t *testing.T) {
+	t.Setenv("LICENCE", "of the host")
+	t.Setenv("CANARY", "should not travel")
+	s := as("good")
+	s.Env["LICENCE"] = "of the operator"
+	s.EnvPass = []string{"LICENCE"}
+	b := run(t, s).ready()
+	env, _ := b.mustAsk(`{:do "env"}`).Key("env").AsString()
+	assert.Contains(t, env, "LICENCE=of the operator")
+	assert.NotContains(t, env, "of the host")
+	assert.NotContains(t, env, "CANARY")
+	for _, line := range variable.FindAllString(env, -1) {
+		name, _, _ := strings.Cut(line, "=")
+		assert.True(t, name == "GORACE" || name == "LICENCE" || name == wire.CookieKey || strings.HasPrefix(name, "PLUGIN_"), line)
+	}
+}
+
+// variable finds what is set and not a line of a certificate.
+var variable = regexp.MustCompile(`(?m)^[A-Z_]{2,}=.+$`)
+
+// The hash of a program belongs to one start: a file that was replaced is seen,
+// and one that is another plugin by now is not run in its place (LOCK-001).
+func TestPitfall08_ProgramReplaced(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "plugin")
+	self, err := os.ReadFile("/proc/self/exe")
+	require.NoError(t, err)
+	replace := func(extra string) {
+		require.NoError(t, os.WriteFile(program+".new", append(append([]byte(nil), self...), extra...), 0o700))
+		require.NoError(t, os.Rename(program+".new", program))
+	}
+	for role, same := range map[string]bool{"good": true, "sized": false} {
+		t.Run(role, func(t *testing.T) {
+			replace("")
+			s := as(role)
+			s.Command[0] = program
+			b := run(t, s).ready()
+			first, err := b.ask(context.Background(), `{}`)
+			require.NoError(t, err)
+			replace("another")
+			_, err = b.ask(context.Background(), `{:do "kill"}`)
+			require.Error(t, err)
+			if !same {
+				q := b.to(t, Quarantined, 1)
+				assert.Equal(t, CauseIntegrity, q.Cause)
+				assert.Equal(t, "runtime/integrity", q.Err.Type)
+				return
+			}
+			b.to(t, Ready, 2)
+			second, err := b.ask(context.Background(), `{}`)
+			require.NoError(t, err)
+			assert.NotEqual(t, first.Binary, second.Binary)
+			assert.Regexp(t, "^b3:[0-9a-f]{64}$", second.Binary)
+		})
+	}
+}
+
+// SUP-009: what a plugin prints after Serve took its streams is kept, flagged
+// and marked as a mistake on standard output.
+func TestPitfall09_StrayPrints(t *testing.T) {
+	b := run(t, as("good")).ready()
+	b.mustAsk(`{:do "print" :text "debugging, 1 2 3"}`)
+	line := b.line(t, "debugging, 1 2 3")
+	assert.True(t, line.Stray)
+	printed := waitIn(t, b.journal, "both streams", func() (map[launch.Stream]string, bool) {
+		got := map[launch.Stream]string{}
+		for _, l := range b.lines {
+			if l.Message == "debugging, 1 2 3" {
+				got[l.Stream] = l.Level
+			}
+		}
+		return got, len(got) == 2
+	})
+	assert.Equal(t, map[launch.Stream]string{launch.Print: "warn", launch.PrintErr: "info"}, printed)
+}
+
+// A line of 200 kB before the handshake is a line of the log.
+func TestPitfall10_LongLineOnStdout(t *testing.T) {
+	b := run(t, as("noisy")).ready()
+	assert.Equal(t, `{:x 1}`, b.mustAsk(`{:x 1}`).String())
+	long := b.line(t, strings.Repeat("x", 1000))
+	assert.Equal(t, "warn", long.Level)
+	assert.EqualValues(t, 200_000-launch.MaxLine, long.Fields["cut_bytes"])
+	assert.Equal(t, launch.Stdout, b.line(t, "ready when you are").Stream)
+}
+
+// A plugin calls its host over one connection, however often it does.
+func TestPitfall11_OneBrokerConnection(t *testing.T) {
+	b := run(t, as("good")).ready()
+	b.mustAsk(`{:do "count"}`)
+	sockets, goroutines := b.sockets(), runtime.NumGoroutine()
+	for range 50 {
+		b.mustAsk(`{:do "count"}`)
+	}
+	assert.Equal(t, "{:n 52}", b.mustAsk(`{:do "count"}`).String())
+	assert.Equal(t, sockets, b.sockets())
+	assert.Len(t, sockets, 2, "the plugin's and the host's")
+	assert.Less(t, runtime.NumGoroutine()-goroutines, 20)
+}
+
+// A crash leaves no socket behind, and while they exist nobody else can reach
+// them.
+func TestPitfall12_SocketsOfTheDead(t *testing.T) {
+	s := as("good")
+	s.Restart.Policy = Never
+	b := run(t, s).ready()
+	sockets := b.sockets()
+	require.NotEmpty(t, sockets)
+	for dir := filepath.Dir(sockets[0]); dir != b.runtime.Path(); dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		require.NoError(t, err)
+		assert.Equal(t, os.FileMode(0o700), info.Mode().Perm(), dir)
+	}
+	_, err := b.ask(context.Background(), `{:do "kill"}`)
+	require.Error(t, err)
+	b.to(t, Stopped, 1)
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(filepath.Dir(filepath.Dir(sockets[0])))
+		return os.IsNotExist(err)
+	}, 5*time.Second, time.Millisecond)
+	assert.Empty(t, b.sockets())
+}
+
+// The price of mutual TLS is paid for something: nobody without the key of this
+// start gets through to the plugin, nor to the host behind it.
+func TestPitfall13_MutualTLSOnEverySocket(t *testing.T) {
+	b := run(t, as("good")).ready()
+	b.mustAsk(`{:do "count"}`)
+	for _, socket := range b.sockets() {
+		conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		_, err = grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
+		cancel()
+		assert.Error(t, err, socket)
+		assert.NoError(t, conn.Close())
+
+		plain, err := net.Dial("unix", socket)
+		require.NoError(t, err)
+		_, _ = io.WriteString(plain, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+		_ = plain.SetReadDeadline(time.Now().Add(5 * time.Second))
+		got, _ := io.ReadAll(plain)
+		assert.NotContains(t, string(got), "grpc")
+		assert.NoError(t, plain.Close())
+	}
+	b.mustAsk(`{}`)
+}
+
+// SUP-010: a hostile handshake costs one diagnostic within the start timeout,
+// never the host.
+func TestHostileHandshake(t *testing.T) {
+	socket := "/1/plugin-dir1/plugin2"
+	for name, row := range map[string]struct {
+		role, line string
+		typ        string
+		cause      Cause
+		says       string
+		waits      bool // only the timeout ends it
+	}{
+		"garbage":                 {"print", "hello, I am a plugin", "runtime/start-failed", CauseStartFailed, "hello, I am a plugin", true},
+		"endless line":            {"endless", "", "runtime/start-failed", CauseStartFailed, "no handshake: it printed", true},
+		"endless lines":           {"lines", "", "runtime/start-failed", CauseStartFailed, "no handshake", true},
+		"no output":               {"silent", "", "runtime/start-failed", CauseStartFailed, "no handshake within", true},
+		"closed stdout":           {"mute", "", "runtime/start-failed", CauseStartFailed, "closed its standard output", false},
+		"ends at once":            {"exit-0", "", "runtime/start-failed", CauseStartFailed, "exit status 0", false},
+		"ends with a message":     {"exit-3", "", "runtime/start-failed", CauseStartFailed, "no licence", false},
+		"panics":                  {"panics", "", "runtime/start-failed", CauseStartFailed, "panic: bad day", false},
+		"no certificate":          {"print", "1|1|unix|%s|grpc|", "runtime/protocol", CauseProtocol, "no certificate", false},
+		"certificate of nothing":  {"print", "1|1|unix|%s|grpc|" + strings.Repeat("A", 400), "runtime/start-failed", CauseStartFailed, "cert", false},
+		"certificate no base64":   {"print", "1|1|unix|%s|grpc|" + strings.Repeat("*", 400), "runtime/start-failed", CauseStartFailed, "cert", false},
+		"nobody listens":          {"print", "1|1|unix|%s|grpc|CERT", "", CauseStartFailed, "", false},
+		"somebody else's socket":  {"print", "1|1|unix|/var/run/docker.sock|grpc|CERT", "runtime/start-failed", CauseStartFailed, "not below its socket directory", false},
+		"a port of the network":   {"print", "1|1|tcp|10.0.0.1:80|grpc|CERT", "runtime/start-failed", CauseStartFailed, "only unix sockets", false},
+		"another protocol":        {"print", "1|1|unix|%s|netrpc|CERT", "runtime/protocol", CauseProtocol, "gRPC only", false},
+		"another core":            {"print", "2|1|unix|%s|grpc|CERT", "runtime/protocol", CauseProtocol, "go-plugin's protocol", false},
+		"a later revision":        {"print", "1|2|unix|%s|grpc|CERT", "runtime/protocol", CauseProtocol, "upgrade the host", false},   // WIRE-005
+		"an earlier revision":     {"print", "1|0|unix|%s|grpc|CERT", "runtime/protocol", CauseProtocol, "upgrade the plugin", false}, // WIRE-005
+		"plugin finds host old":   {"newer", "", "runtime/protocol", CauseProtocol, "upgrade the host", false},                        // WIRE-005
+		"no such program":         {"", "", "runtime/start-failed", CauseMissing, "no such file", false},
+		"a directory for program": {"/", "", "runtime/start-failed", CauseMissing, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cert := base64.RawStdEncoding.EncodeToString(testCertificate())
+			b := prepare(t, nil)
+			line := strings.NewReplacer("%s", b.runtime.Path()+socket, "CERT", cert).Replace(row.line)
+			s := as(row.role, line)
+			switch row.role {
+			case "":
+				s.Command[0] = "/nonexistent/plugin"
+			case "/":
+				s.Command[0] = t.TempDir()
+			}
+			s.StartTimeout = 10 * time.Second
+			if row.waits {
+				s.StartTimeout = time.Second
+			}
+			s.Restart.Backoff, s.Restart.MaxBackoff = time.Hour, time.Hour
+			begin := time.Now()
+			b.begin(s)
+			failed := b.until(t, "end of the start", func(tr Transition) bool { return tr.To == Backoff || tr.To == Quarantined })
+			assert.Less(t, time.Since(begin), s.StartTimeout+10*time.Second)
+			require.NotNil(t, failed.Err)
+			if row.typ != "" {
+				assert.Equal(t, row.typ, failed.Err.Type)
+			}
+			assert.Equal(t, row.cause, failed.Cause)
+			assert.Contains(t, failed.Err.Error(), row.says)
+			assert.Less(t, len(failed.Err.Error()), 700, "one readable line")
+			assert.NotContains(t, failed.Err.Error(), "\n")
+			permanent := row.cause == CauseProtocol || row.cause == CauseMissing
+			assert.Equal(t, permanent, failed.To == Quarantined, "SUP-005: permanent causes are not retried")
+			assert.Len(t, b.journal.all(), 2, "one diagnostic")
+			if failed.Report != nil {
+				gone(t, failed.Report.PID, time.Second)
+			}
+			_, err := b.ask(context.Background(), `{}`)
+			require.Error(t, err)
+		})
+	}
+}
+
+// child finds a living child process of this one by an argument.
+func child(t *testing.T, arg string) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	require.NoError(t, err)
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		text, err := os.ReadFile("/proc/" + e.Name() + "/cmdline")
+		status, err2 := os.ReadFile("/proc/" + e.Name() + "/status")
+		if err == nil && err2 == nil && strings.Contains(string(text), arg) && strings.Contains(string(status), "PPid:\t"+strconv.Itoa(os.Getpid())+"\n") {
+			return pid
+		}
+	}
+	return 0
+}
+
+// sockets lists what exists below the runtime directory.
+func (b *bench) sockets() []string {
+	b.t.Helper()
+	var all []string
+	_ = filepath.WalkDir(b.runtime.Path(), func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.Type()&os.ModeSocket != 0 {
+			all = append(all, path)
+		}
+		return nil
+	})
+	return all
+}

@@ -1,0 +1,344 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"github.com/hashicorp/go-plugin/runner"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/launch"
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+// Times that no setting names.
+const (
+	// reapWait bounds the wait for a process after SIGKILL.
+	reapWait = 2 * time.Second
+	// tailWait is how long a crash waits for the last lines of the process
+	// before its callers are told. It is part of their 10 ms (ATT-007).
+	tailWait = 3 * time.Millisecond
+	// shutdownMethod is the method of go-plugin's controller that ends a
+	// plugin. It is called directly because the library's own call has no
+	// deadline.
+	shutdownMethod = "/plugin.GRPCController/Shutdown"
+)
+
+// process is one start of a plugin program: everything in it is made for this
+// start and thrown away with it.
+type process struct {
+	name   string
+	gen    int
+	dir    string // of its sockets
+	runner *launch.Runner
+	client *goplugin.Client
+	conn   *grpc.ClientConn
+	wire   *wire.Client
+	prints []io.Closer
+
+	// life ends with the process; its cause is the error for whoever was using
+	// the process.
+	life context.Context
+	end  context.CancelCauseFunc
+
+	cleaned sync.Once
+}
+
+// launching is what a start needs.
+type launching struct {
+	settings Settings
+	gen      int
+	runtime  *launch.RuntimeDir
+	reaper   *launch.Reaper
+	workdir  string
+	bare     bool                            // nothing of the operator's environment
+	output   func(line launch.Line, pid int) // may be nil
+	redact   func(string) string             // may be nil
+}
+
+// spawn starts the program and connects to it. ctx bounds the whole; when it
+// ends the process is killed. On an error no process is left, and the report
+// says what is known of it.
+func spawn(ctx context.Context, l launching) (*process, launch.Report, error) {
+	dir, err := l.runtime.Instance()
+	if err != nil {
+		return nil, launch.Report{}, err
+	}
+	p := &process{name: l.settings.Name, gen: l.gen, dir: dir}
+	p.life, p.end = context.WithCancelCause(context.Background())
+	starting := make(chan connection, 1)
+	var once handover
+	p.client = goplugin.NewClient(p.config(ctx, l, &once))
+	go func() { starting <- connect(p.client) }()
+	var c connection
+	select {
+	case c = <-starting:
+		err = c.err
+	case <-ctx.Done():
+		// The library holds its lock while it starts: the only way to end a
+		// start is to end the process.
+		once.abort()
+		err = fmt.Errorf("%w within %s", errNoHandshake, l.settings.StartTimeout)
+		if errors.Is(ctx.Err(), context.Canceled) {
+			err = context.Canceled
+		}
+		select {
+		case c = <-starting:
+		case <-time.After(reapWait):
+		}
+	}
+	p.conn, p.wire, p.runner = c.conn, c.wire, once.taken()
+	if err == nil {
+		return p, launch.Report{}, nil
+	}
+	p.discard(err)
+	rep := launch.Report{}
+	if p.runner != nil {
+		rep = p.runner.Report()
+		err = startError(err, p.runner, rep)
+	}
+	return nil, rep, err
+}
+
+// errNoHandshake is a start that took too long.
+var errNoHandshake = errors.New("no handshake")
+
+// startError says in own words what the library says in many lines.
+func startError(err error, r *launch.Runner, rep launch.Report) error {
+	if refused := r.Refused(); refused != nil {
+		return refused
+	}
+	_, shook := r.Handshake()
+	var typed *contract.Error
+	switch {
+	case rep.PID == 0, shook, errors.As(err, &typed), errors.Is(err, context.Canceled):
+		return wire.ExplainStart(err)
+	case rep.Exited && !rep.Killed:
+		return fmt.Errorf("it ended before the handshake: %s", rep)
+	case rep.Output != "":
+		return fmt.Errorf("%w: it printed %q", errNoHandshake, launch.Clip(rep.Output, 80))
+	case errors.Is(err, errNoHandshake):
+		return err
+	}
+	return fmt.Errorf("%w: it closed its standard output", errNoHandshake)
+}
+
+// handover passes the runner from the goroutine of the library to the one that
+// may have to kill it.
+type handover struct {
+	mu      sync.Mutex
+	runner  *launch.Runner
+	aborted bool
+}
+
+func (h *handover) give(r *launch.Runner) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.runner = r
+	return !h.aborted
+}
+
+func (h *handover) taken() *launch.Runner {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.runner
+}
+
+// keep takes what a Go plugin prints after the library took its streams.
+func (h *handover) keep(line launch.Line) {
+	if r := h.taken(); r != nil {
+		r.Keep(line)
+	}
+}
+
+// abort kills what was started and lets nothing be started any more.
+func (h *handover) abort() {
+	h.mu.Lock()
+	h.aborted = true
+	r := h.runner
+	h.mu.Unlock()
+	if r != nil {
+		_ = r.Kill(context.Background())
+	}
+}
+
+// config is a fresh configuration of the library; it cannot be used twice.
+func (p *process) config(ctx context.Context, l launching, once *handover) *goplugin.ClientConfig {
+	c := wire.ClientConfig()
+	c.StartTimeout = l.settings.StartTimeout + reapWait // ctx ends first
+	c.Logger = hclog.NewNullLogger()
+	c.UnixSocketConfig = &goplugin.UnixSocketConfig{TempDir: p.dir}
+	if n := l.settings.MaxMessage; n > 0 {
+		c.GRPCDialOptions = append(c.GRPCDialOptions, grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(n), grpc.MaxCallSendMsgSize(n)))
+	}
+	printed := launch.NewLineWriter(launch.Print, once.keep)
+	printedErr := launch.NewLineWriter(launch.PrintErr, once.keep)
+	p.prints = []io.Closer{printed, printedErr}
+	c.SyncStdout, c.SyncStderr = printed, printedErr
+	c.RunnerFunc = func(_ hclog.Logger, cmd *exec.Cmd, _ string) (runner.Runner, error) {
+		program, err := filepath.Abs(l.settings.Command[0])
+		if err != nil {
+			return nil, err
+		}
+		set, pass := l.settings.Env, l.settings.EnvPass
+		if l.bare {
+			set, pass = nil, nil
+		}
+		workdir := l.workdir
+		if workdir == "" {
+			workdir = p.dir
+		}
+		var r *launch.Runner
+		r = launch.NewRunner(launch.RunnerConfig{
+			Command: launch.Command{
+				Path: program, Args: l.settings.Command[1:], Dir: workdir, Reaper: l.reaper,
+				Env: launch.Environment(set, pass, os.LookupEnv, cmd.Env),
+			},
+			SocketDir: p.dir,
+			Output: func(line launch.Line) {
+				if l.output != nil {
+					l.output(line, r.Process().PID())
+				}
+			},
+			Redact: l.redact,
+			Accept: acceptHandshake,
+		})
+		if !once.give(r) {
+			return nil, context.Cause(ctx)
+		}
+		return r, nil
+	}
+	return c
+}
+
+// acceptHandshake refuses what could only fail later, with a sentence that says
+// what to do.
+func acceptHandshake(h launch.Handshake) error {
+	switch {
+	case h.Core != goplugin.CoreProtocolVersion:
+		return contract.Errorf("runtime/protocol", "the plugin speaks version %d of go-plugin's protocol, the host %d: build it with a current library", h.Core, goplugin.CoreProtocolVersion)
+	case h.Version != wire.Protocol:
+		return wire.Incompatible([]int{h.Version}, []int{wire.Protocol})
+	case h.Protocol != string(goplugin.ProtocolGRPC):
+		return contract.Errorf("runtime/protocol", "the plugin speaks %q, the host gRPC only", h.Protocol)
+	case len(h.Certificate) <= 50:
+		return contract.Errorf("runtime/protocol", "the plugin sent no certificate: the host speaks mutual TLS only")
+	}
+	return nil
+}
+
+// connection is what comes of a handshake.
+type connection struct {
+	conn *grpc.ClientConn
+	wire *wire.Client
+	err  error
+}
+
+// connect runs in a goroutine of its own: each of these calls may block until
+// the process is killed, and a hostile handshake may make the library panic.
+func connect(client *goplugin.Client) (c connection) {
+	defer func() {
+		if r := recover(); r != nil {
+			c.err = contract.Errorf("runtime/protocol", "the handshake broke go-plugin: %v", r)
+		}
+	}()
+	if _, c.err = client.Start(); c.err != nil {
+		return c
+	}
+	protocol, err := client.Client()
+	if err != nil {
+		c.err = err
+		return c
+	}
+	speaker, ok := protocol.(*goplugin.GRPCClient)
+	if !ok {
+		c.err = contract.Errorf("runtime/protocol", "the plugin does not speak gRPC")
+		return c
+	}
+	raw, err := protocol.Dispense(wire.PluginKey)
+	if err != nil {
+		c.err = err
+		return c
+	}
+	c.conn = speaker.Conn
+	c.wire, ok = raw.(*wire.Client)
+	if !ok {
+		c.err = contract.Errorf("runtime/internal", "the plugin map gives a %T", raw)
+	}
+	return c
+}
+
+// done is closed when the process has ended.
+func (p *process) done() <-chan struct{} { return p.runner.Process().Done() }
+
+// pid is the number of the process.
+func (p *process) pid() int { return p.runner.Process().PID() }
+
+// report waits a moment for the last lines of an ended process.
+func (p *process) report() launch.Report {
+	timer := time.NewTimer(tailWait)
+	defer timer.Stop()
+	select {
+	case <-p.runner.Drained():
+	case <-timer.C:
+	}
+	return p.runner.Report()
+}
+
+// shutdown asks go-plugin in the plugin to end it.
+func (p *process) shutdown(ctx context.Context) error {
+	return p.conn.Invoke(ctx, shutdownMethod, &emptypb.Empty{}, &emptypb.Empty{})
+}
+
+// discard kills the process if it lives and gives everything back that the
+// start took. It returns when the process is gone, within reapWait.
+func (p *process) discard(cause error) {
+	p.end(cause)
+	p.cleaned.Do(func() {
+		if p.wire != nil {
+			p.wire.Close()
+		}
+		if p.runner != nil {
+			_ = p.runner.Kill(context.Background())
+			if proc := p.runner.Process(); proc != nil {
+				waitFor(proc.Settled(), reapWait)
+				waitFor(p.runner.Drained(), launch.DefaultOutputGrace)
+			}
+		}
+		// The library cleans up after itself once the process is gone; should it
+		// hang all the same, that costs a goroutine and not the host.
+		killed := make(chan struct{})
+		go func() {
+			defer close(killed)
+			defer func() { _ = recover() }() // a half-made client may not know how to end
+			p.client.Kill()
+		}()
+		waitFor(killed, reapWait)
+		for _, w := range p.prints {
+			_ = w.Close()
+		}
+		_ = os.RemoveAll(p.dir)
+	})
+}
+
+func waitFor(ch <-chan struct{}, limit time.Duration) bool {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-ch:
+		return true
+	case <-timer.C:
+		return false
+	}
+}

@@ -1,0 +1,334 @@
+//go:build linux
+
+package plugin
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	goplugin "github.com/hashicorp/go-plugin"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+// roles are the programs that the tests start.
+var roles = map[string]func(args []string){
+	// A plugin that does what its calls and its configuration say.
+	"good": func([]string) { serve(newFake()) },
+	// One that describes itself by the size of its own file.
+	"sized": func([]string) {
+		f := newFake()
+		info, err := os.Stat("/proc/self/exe")
+		if err != nil {
+			os.Exit(98)
+		}
+		f.version = fmt.Sprintf("1.0.%d", info.Size()%10_000)
+		serve(f)
+	},
+	// One that leaves a trace of each start in a file.
+	"counted": func(args []string) {
+		f, err := os.OpenFile(args[0], os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			os.Exit(98)
+		}
+		_, _ = fmt.Fprintln(f, "start")
+		_ = f.Close()
+		serve(newFake())
+	},
+	// One that prints 200 kB in one line before it serves.
+	"noisy": func([]string) {
+		fmt.Println(strings.Repeat("x", 200_000))
+		fmt.Println("ready when you are")
+		serve(newFake())
+	},
+	// One of a later protocol revision, which sees that the host is too old.
+	"newer": func([]string) {
+		fmt.Fprintln(os.Stderr, "newer 2.0:", wire.Incompatible([]int{2}, []int{1}).Message)
+		os.Exit(2)
+	},
+	"deaf": func([]string) {
+		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+		fmt.Println("deaf")
+		select {}
+	},
+	"print":   func(args []string) { fmt.Println(args[0]); awaitHost() },
+	"silent":  func([]string) { select {} },
+	"mute":    func([]string) { _ = os.Stdout.Close(); awaitHost() },
+	"exit-0":  func([]string) {},
+	"exit-3":  func([]string) { fmt.Fprintln(os.Stderr, "no licence"); os.Exit(3) },
+	"panics":  func([]string) { panic("bad day") },
+	"endless": func([]string) { flood("y", false) },
+	"lines":   func([]string) { flood("y", true) },
+	"host":    hostRole,
+}
+
+func flood(s string, lines bool) {
+	chunk := []byte(strings.Repeat(s, 1<<16))
+	if lines {
+		chunk[len(chunk)-1] = '\n'
+	}
+	for {
+		if _, err := os.Stdout.Write(chunk); err != nil {
+			return
+		}
+	}
+}
+
+func awaitHost() { _, _ = io.Copy(io.Discard, os.Stdin) }
+
+func serve(f *fake) {
+	go func() {
+		awaitHost()
+		os.Exit(0)
+	}()
+	goplugin.Serve(wire.ServeConfig(f))
+}
+
+// fake is a plugin that misbehaves on demand.
+type fake struct {
+	version string
+	host    *wire.Caller
+	setup   wire.Setup
+
+	mu      sync.Mutex
+	health  wire.Health
+	changed chan struct{}
+	drained chan struct{}
+	ended   []string
+}
+
+func newFake() *fake {
+	return &fake{version: "1.0.0", health: wire.Health{State: wire.HealthStarting}, changed: make(chan struct{}), drained: make(chan struct{})}
+}
+
+func (f *fake) say(h wire.Health) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.health = h
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+func (f *fake) description(limits string) edn.Value {
+	return edn.MustRead(fmt.Sprintf(`{:plugin/name "fake" :plugin/version %q :limits %s :features []
+		:capabilities [{:cap/id :t/echo :cap/kind :tool :cap/version "1" :cap/intents #{:t/echo} :io/in-schema :req/any :io/out-schema :res/any}]}`, f.version, limits))
+}
+
+// Describe implements wire.Service.
+func (f *fake) Describe(_ context.Context, config edn.Value, _ wire.HostInfo) (wire.Description, error) {
+	limits := "{}"
+	if n, ok := config.Key("places").AsInt(); ok {
+		limits = fmt.Sprintf("{:max-in-flight %d}", n)
+	}
+	if config.Key("mood").Equal(edn.Text("hang-describe")) {
+		select {}
+	}
+	return wire.Description{Value: f.description(limits)}, nil
+}
+
+// Configure implements wire.Service.
+func (f *fake) Configure(ctx context.Context, setup wire.Setup, host *wire.Caller) (wire.Description, error) {
+	f.host, f.setup = host, setup
+	mood, _ := setup.Config.Key("mood").AsString()
+	d, err := f.Describe(ctx, setup.Config, setup.Host)
+	state := wire.HealthReady
+	switch mood {
+	case "findings":
+		d.Findings = []schema.Finding{{Path: []edn.Value{edn.K("depth")}, Message: "is too deep"}}
+	case "disagree":
+		f.version = "9"
+		d.Value = f.description("{}")
+	case "downstream":
+		return d, contract.Errorf("provider/unavailable", "the model server is away")
+	case "die":
+		_, _ = fmt.Fprintln(realStderr, "cannot go on")
+		os.Exit(4)
+	case "hang":
+		select {}
+	case "not-ready":
+		state = wire.HealthNotReady
+	case "starting":
+		state = wire.HealthStarting
+	case "print-secret":
+		secret, _ := setup.Secrets.Get(edn.MustRead("[:key]"))
+		s, _ := secret.AsString()
+		fmt.Fprintln(os.Stderr, "using key", s)
+		fmt.Println("the key is", s)
+	}
+	f.say(wire.Health{State: state, Reason: mood})
+	return d, err
+}
+
+// Health implements wire.Service.
+func (f *fake) Health(ctx context.Context, send func(wire.Health) error) error {
+	for {
+		f.mu.Lock()
+		h, changed := f.health, f.changed
+		f.mu.Unlock()
+		if err := send(h); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		}
+	}
+}
+
+// EndRun implements wire.Service.
+func (f *fake) EndRun(_ context.Context, run string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended = append(f.ended, run)
+	return nil
+}
+
+// Drain implements wire.Service.
+func (f *fake) Drain(context.Context, time.Time, string) (int, error) {
+	close(f.drained)
+	return 0, nil
+}
+
+// Invoke implements wire.Service: the input says what to do.
+func (f *fake) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter) (edn.Value, error) {
+	input := call.Request.Key("input")
+	do, _ := input.Key("do").AsString()
+	v := input
+	var err error
+	switch do {
+	case "hang": // as long as the caller is there
+		<-ctx.Done()
+		return edn.Nil(), ctx.Err()
+	case "stream":
+		for i := range 3 {
+			if err := out.Delta(edn.MustMap(edn.K("text"), edn.Text(strconv.Itoa(i)))); err != nil {
+				return edn.Nil(), err
+			}
+		}
+	case "fail":
+		return edn.Nil(), contract.Errorf("input/invalid", "no such thing")
+	case "big":
+		n, _ := input.Key("size").AsInt()
+		v = edn.MustMap(edn.K("text"), edn.Text(strings.Repeat("b", int(n))))
+	case "env":
+		v = edn.MustMap(edn.K("env"), edn.Text(strings.Join(os.Environ(), "\n")))
+	case "setup":
+		dir, _ := os.Getwd()
+		v = edn.MustMap(edn.K("root"), edn.Text(f.setup.Root), edn.K("dir"), edn.Text(dir), edn.K("plugin"), edn.Text(f.setup.Plugin),
+			edn.K("generation"), edn.Int(int64(f.setup.Generation)), edn.K("config"), f.setup.Config)
+	case "context":
+		v = edn.MustMap(edn.K("run"), edn.Text(call.Context.Run), edn.K("node"), edn.Text(call.Context.Node), edn.K("attempt"), edn.Int(int64(call.Context.Attempt)),
+			edn.K("trace"), edn.Text(call.Context.TraceParent), edn.K("effects"), edn.Text(strings.Join(call.Context.Effects, " ")),
+			edn.K("key"), edn.Text(call.Context.EffectKey), edn.K("deadline"), edn.Text(strconv.FormatBool(call.Context.Deadline.IsZero())))
+	case "print":
+		text, _ := input.Key("text").AsString()
+		fmt.Println(text)
+		fmt.Fprintln(os.Stderr, text)
+	case "ask":
+		v, err = f.host.Invoke(ctx, call.Context, input.Key("request"), nil)
+	case "ask-as":
+		id, _ := input.Key("id").AsString()
+		v, err = f.host.Invoke(ctx, wire.CallContext{CallID: id}, edn.MustRead(`{:task {:intent :t/x}}`), nil)
+	case "count":
+		v, err = f.count(ctx)
+	case "ended":
+		f.mu.Lock()
+		v = edn.MustMap(edn.K("runs"), edn.Text(strings.Join(f.ended, " ")))
+		f.mu.Unlock()
+	case "grandchild":
+		ownSession := input.Key("session").Truthy()
+		v, err = spawnDeaf(ownSession)
+	default:
+		f.act(do, input)
+	}
+	if err != nil {
+		return edn.Nil(), err
+	}
+	return edn.MustMap(edn.K("result"), edn.MustMap(edn.K("type"), edn.K("value"), edn.K("out"), v)), nil
+}
+
+// act is what ends or changes the process.
+func (f *fake) act(do string, input edn.Value) {
+	switch do {
+	case "exit":
+		code, _ := input.Key("code").AsInt()
+		_, _ = fmt.Fprintln(realStderr, "exiting on demand")
+		os.Exit(int(code))
+	case "kill":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	case "abort":
+		go func() { panic("the engine fell off") }()
+		select {}
+	case "freeze":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		select {}
+	case "health":
+		state, _ := input.Key("state").AsString()
+		reason, _ := input.Key("reason").AsString()
+		h := wire.Health{Reason: reason, Source: contract.SourceDownstream}
+		for _, s := range []wire.HealthState{wire.HealthReady, wire.HealthDegraded, wire.HealthNotReady} {
+			if s.String() == state {
+				h.State = s
+			}
+		}
+		n, _ := input.Key("places").AsInt()
+		h.MaxInFlight = int(n)
+		f.say(h)
+	}
+}
+
+// realStderr is what the process was started with: go-plugin replaces os.Stderr.
+var realStderr = os.Stderr
+
+// count keeps a number in the host.
+func (f *fake) count(ctx context.Context) (edn.Value, error) {
+	for {
+		now, err := f.host.State(ctx, wire.StateChange{Op: wire.StateGet, Key: "count"})
+		if err != nil {
+			return edn.Nil(), err
+		}
+		n, _ := now.Value.AsInt()
+		next, err := f.host.State(ctx, wire.StateChange{Op: wire.StatePut, Key: "count", Value: edn.Int(n + 1), IfVersion: &now.Version})
+		if err != nil {
+			return edn.Nil(), err
+		}
+		if !next.Conflict {
+			return edn.MustMap(edn.K("n"), edn.Int(n+1)), nil
+		}
+	}
+}
+
+// spawnDeaf starts a process that holds the plugin's standard error and hears
+// nothing but SIGKILL.
+func spawnDeaf(ownSession bool) (edn.Value, error) {
+	cmd := exec.Command("/proc/self/exe", "role:deaf")
+	cmd.Stderr = realStderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: ownSession}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return edn.Nil(), err
+	}
+	if err := cmd.Start(); err != nil {
+		return edn.Nil(), err
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "deaf\n" {
+		return edn.Nil(), errors.New("the grandchild did not start")
+	}
+	return edn.MustMap(edn.K("pid"), edn.Int(int64(cmd.Process.Pid))), nil
+}

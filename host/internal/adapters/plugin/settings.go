@@ -1,0 +1,146 @@
+package plugin
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Settings is one plugin of the configuration, finished: every value has its
+// default or what the operator wrote.
+type Settings struct {
+	// Name is the label of the plugin block.
+	Name string
+	// Command is the program and its arguments; the program is a path.
+	Command []string
+	// Files are what an interpreter in Command runs. They are part of the
+	// binary as far as its hash is concerned.
+	Files []string
+
+	// Env is the environment of the process, EnvPass the names of variables
+	// taken over from the host. There are no others.
+	Env     map[string]string
+	EnvPass []string
+	// Workdir is the working directory; empty: a scratch directory of its own.
+	Workdir string
+
+	StartTimeout     time.Duration // from start to the end of Describe
+	ConfigureTimeout time.Duration
+	StopGrace        time.Duration // from the end of the drain to SIGKILL
+	DrainTimeout     time.Duration // for calls in flight
+
+	// MaxInFlight is the most calls at once; 0: what the plugin says. A figure
+	// of the plugin that is lower holds.
+	MaxInFlight int
+	// Queue is how many calls may wait for a place.
+	Queue int
+	// MaxMessage bounds a message in either direction; 0: the contract's limit.
+	MaxMessage int
+	// Encoding is "edn" or "json"; empty: as the plugin answers Describe.
+	Encoding string
+	// CallDepth is how many calls may wait for each other through this plugin.
+	CallDepth int
+	LogLevel  string
+
+	// Config is the finished configuration, every secret nil; nil is an empty
+	// map. Secrets is a map from the path of a secret (a vector) to its
+	// text. ConfigFiles are the files that Config names: their content is part
+	// of the configuration as far as its hash is concerned.
+	Config      edn.Value
+	Secrets     edn.Value
+	ConfigFiles []string
+
+	Restart Restart
+	Health  Health
+}
+
+// RestartPolicy says which exits are followed by a start.
+type RestartPolicy string
+
+// The policies.
+const (
+	OnFailure RestartPolicy = "on-failure"
+	Always    RestartPolicy = "always"
+	Never     RestartPolicy = "never"
+)
+
+// Restart is what happens when a process ends by itself.
+type Restart struct {
+	Policy RestartPolicy
+	// Max restarts within Window; one more failure is quarantine.
+	Max    int
+	Window time.Duration
+	// Backoff doubles with each failure in a row up to MaxBackoff, and differs
+	// by the share Jitter in both directions.
+	Backoff, MaxBackoff time.Duration
+	Jitter              float64
+	// ResetAfter is the time in service after which earlier failures are
+	// forgotten.
+	ResetAfter time.Duration
+}
+
+// Health is how a process is watched.
+type Health struct {
+	// Interval lies between two probes, each of which may take Timeout. Misses
+	// in a row mean that the process does not respond.
+	Interval, Timeout time.Duration
+	Misses            int
+	// ReadyTimeout is how long a configured plugin may take to say that it is
+	// ready before somebody is told. It is not restarted for it.
+	ReadyTimeout time.Duration
+}
+
+// DefaultSettings are those of a block that names nothing but a command.
+func DefaultSettings(name string, command ...string) Settings {
+	return Settings{
+		Name: name, Command: command,
+		StartTimeout: 10 * time.Second, ConfigureTimeout: 10 * time.Second,
+		StopGrace: 2 * time.Second, DrainTimeout: 10 * time.Second,
+		Queue: 32, CallDepth: 8, LogLevel: "info",
+		Restart: Restart{
+			Policy: OnFailure, Max: 5, Window: time.Minute,
+			Backoff: 100 * time.Millisecond, MaxBackoff: 30 * time.Second, Jitter: 0.2, ResetAfter: 5 * time.Minute,
+		},
+		Health: Health{Interval: 5 * time.Second, Timeout: time.Second, Misses: 3, ReadyTimeout: 30 * time.Second},
+	}
+}
+
+// Validate reports what would make the supervisor misbehave. The configuration
+// has finer rules and better places to point at.
+func (s Settings) Validate() error {
+	var all []error
+	wrong := func(bad bool, format string, args ...any) {
+		if bad {
+			all = append(all, fmt.Errorf("plugin %q: "+format, append([]any{s.Name}, args...)...))
+		}
+	}
+	wrong(s.Name == "", "it has no name")
+	wrong(len(s.Command) == 0 || s.Command[0] == "", "it has no command")
+	for name, d := range map[string]time.Duration{
+		"start_timeout": s.StartTimeout, "configure_timeout": s.ConfigureTimeout,
+		"health interval": s.Health.Interval, "health timeout": s.Health.Timeout, "ready_timeout": s.Health.ReadyTimeout,
+		"restart window": s.Restart.Window,
+	} {
+		wrong(d <= 0, "%s must be positive", name)
+	}
+	wrong(s.StopGrace < 0 || s.DrainTimeout < 0, "stop_grace and drain_timeout must not be negative")
+	wrong(s.Health.Misses < 1, "health misses must be at least 1")
+	wrong(s.Restart.Max < 0, "restart max must not be negative")
+	wrong(s.Restart.Jitter < 0 || s.Restart.Jitter > 1, "restart jitter must lie between 0 and 1")
+	wrong(s.Restart.MaxBackoff < s.Restart.Backoff, "restart max_backoff is less than backoff")
+	wrong(s.MaxInFlight < 0 || s.Queue < 0, "max_in_flight and queue must not be negative")
+	wrong(s.CallDepth < 1, "call_depth must be at least 1")
+	switch s.Restart.Policy {
+	case OnFailure, Always, Never:
+	default:
+		wrong(true, "unknown restart policy %q", s.Restart.Policy)
+	}
+	switch s.Encoding {
+	case "", "edn", "json":
+	default:
+		wrong(true, "unknown encoding %q", s.Encoding)
+	}
+	return errors.Join(all...)
+}

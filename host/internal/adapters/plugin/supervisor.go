@@ -1,0 +1,306 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/launch"
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+// endRunWait is how long a plugin may take to hear that a run is over.
+const endRunWait = 2 * time.Second
+
+// Options are what a Supervisor works with.
+type Options struct {
+	// DataDir holds the logs of the plugins below plugins/<name>, and below
+	// work/<host> the scratch directories that go with this host; several hosts
+	// may share it. Empty: no logs are kept, and the scratch directories go with
+	// the runtime directory.
+	DataDir string
+	// Runtime is the private directory for sockets; required.
+	Runtime *launch.RuntimeDir
+	// Reaper kills what is left when this process dies; nil: nobody does.
+	Reaper *launch.Reaper
+	// Describer remembers what programs are; nil: one without a file cache.
+	Describer *Describer
+	// Host is how this program introduces itself.
+	Host wire.HostInfo
+	// Sink is told what happens; nil: nobody is.
+	Sink Sink
+	// Clock and Random (in [0, 1)) decide about restarts; nil: those of the
+	// machine.
+	Clock  Clock
+	Random func() float64
+}
+
+// shared is what all plugins of a supervisor have in common.
+type shared struct {
+	runtime   *launch.RuntimeDir
+	reaper    *launch.Reaper
+	describer *Describer
+	info      wire.HostInfo
+	sink      Sink
+	clock     Clock
+	random    func() float64
+	calls     atomic.Pointer[HostCalls]
+	work      string // scratch directories of the plugins
+}
+
+// Supervisor keeps the processes of plugins alive and reachable.
+type Supervisor struct {
+	shared  *shared
+	dataDir string
+	scratch *launch.RuntimeDir // nil without a data directory
+
+	mu     sync.Mutex
+	units  map[string]*unit
+	order  []string
+	closed bool
+}
+
+// New makes a supervisor without plugins.
+func New(o Options) (*Supervisor, error) {
+	if o.Runtime == nil {
+		return nil, errors.New("supervise plugins: no runtime directory")
+	}
+	h := &shared{runtime: o.Runtime, reaper: o.Reaper, describer: o.Describer, info: o.Host, sink: o.Sink, clock: o.Clock, random: o.Random}
+	if h.describer == nil {
+		h.describer = NewDescriber("", o.Runtime, o.Reaper, o.Host)
+	}
+	if h.sink == nil {
+		h.sink = nobody{}
+	}
+	if h.clock == nil {
+		h.clock = SystemClock{}
+	}
+	if h.random == nil {
+		h.random = rand.Float64
+	}
+	s := &Supervisor{shared: h, dataDir: o.DataDir, units: map[string]*unit{}}
+	h.work = filepath.Join(o.Runtime.Path(), "work")
+	if o.DataDir != "" {
+		var err error
+		if s.scratch, err = launch.OpenScratchDir(filepath.Join(o.DataDir, "work")); err != nil {
+			return nil, fmt.Errorf("supervise plugins: %w", err)
+		}
+		h.work = s.scratch.Path()
+	}
+	return s, nil
+}
+
+type nobody struct{}
+
+func (nobody) Transition(Transition) {}
+func (nobody) Log(Line)              {}
+
+// AnswerCalls sets who answers what plugins ask of their host. Before it is
+// called they get runtime/not-ready.
+func (s *Supervisor) AnswerCalls(calls HostCalls) { s.shared.calls.Store(&calls) }
+
+// Start adds plugins and starts them side by side. It does not wait for them;
+// [Supervisor.Await] does.
+func (s *Supervisor) Start(plugins ...Settings) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errors.New("start plugins: the supervisor is closed")
+	}
+	seen := map[string]bool{}
+	for _, p := range plugins {
+		if err := p.Validate(); err != nil {
+			return err
+		}
+		if s.units[p.Name] != nil || seen[p.Name] {
+			return fmt.Errorf("start plugins: %q is there twice", p.Name)
+		}
+		seen[p.Name] = true
+	}
+	for _, p := range plugins {
+		u, err := s.newUnit(p)
+		if err != nil {
+			return err
+		}
+		s.units[p.Name] = u
+		s.order = append(s.order, p.Name)
+		for _, i := range u.instances {
+			i.handle(evStart{}) // so that nobody finds it stopped
+			go i.own(u.quit)
+		}
+	}
+	return nil
+}
+
+func (s *Supervisor) newUnit(p Settings) (*unit, error) {
+	if p.Config.IsNil() {
+		p.Config = edn.MustMap() // a block without config is one with an empty config
+	}
+	u := &unit{host: s.shared, settings: p, store: newStateStore(), quit: make(chan struct{}), log: &pluginLog{sink: s.shared.sink}}
+	u.log.hide(p.Secrets)
+	if s.dataDir != "" {
+		var err error
+		if u.log.file, err = launch.OpenLogFile(LogPath(s.dataDir, p.Name), launch.LogFileSize, launch.LogFileCount); err != nil {
+			return nil, fmt.Errorf("start plugin %s: %w", p.Name, err)
+		}
+	}
+	u.instances = []*instance{newInstance(u, 0)}
+	return u, nil
+}
+
+// LogPath is the newest log file of a plugin; an older one has ".1" behind it.
+func LogPath(dataDir, plugin string) string {
+	return filepath.Join(dataDir, "plugins", plugin, "log", "plugin.log")
+}
+
+// DescribeDir is where descriptions are kept.
+func DescribeDir(dataDir string) string { return filepath.Join(dataDir, "plugins", "describe") }
+
+// unit gives a plugin by name.
+func (s *Supervisor) unit(name string) (*unit, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if u := s.units[name]; u != nil {
+		return u, nil
+	}
+	e := fmt.Errorf("no plugin %q", name)
+	if near := contract.Nearest(name, s.order); near != "" {
+		e = fmt.Errorf("no plugin %q; did you mean %q?", name, near)
+	}
+	return nil, e
+}
+
+func (s *Supervisor) all() []*unit {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	units := make([]*unit, len(s.order))
+	for i, name := range s.order {
+		units[i] = s.units[name]
+	}
+	return units
+}
+
+// Await returns when the plugin takes calls, or with the reason why it does not
+// and will not by itself.
+func (s *Supervisor) Await(ctx context.Context, plugin string) error {
+	u, err := s.unit(plugin)
+	if err != nil {
+		return err
+	}
+	return u.await(ctx)
+}
+
+// Status is a snapshot of every instance, plugins in the order of their names.
+func (s *Supervisor) Status() []Status {
+	var all []Status
+	for _, u := range s.all() {
+		for _, i := range u.instances {
+			all = append(all, i.snapshot())
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Status) int { return strings.Compare(a.Plugin, b.Plugin) })
+	return all
+}
+
+// Described is what the plugin said that it is, as soon as it has.
+func (s *Supervisor) Described(plugin string) (Described, bool) {
+	u, err := s.unit(plugin)
+	if err != nil {
+		return Described{}, false
+	}
+	d := u.described.Load()
+	if d == nil {
+		return Described{}, false
+	}
+	return *d, true
+}
+
+// Restart stops the processes of a plugin in order and starts new ones; a
+// quarantine ends.
+func (s *Supervisor) Restart(plugin string) error { return s.tell(plugin, evRestart{}) }
+
+// Drain stops the processes of a plugin in order and starts none.
+func (s *Supervisor) Drain(plugin string) error { return s.tell(plugin, evStop{}) }
+
+// Release starts a plugin that is quarantined or was stopped.
+func (s *Supervisor) Release(plugin string) error { return s.tell(plugin, evRelease{}) }
+
+// Quarantine takes a plugin out of service until an operator releases it.
+func (s *Supervisor) Quarantine(plugin, reason string) error {
+	return s.tell(plugin, evQuarantine{err: contract.Errorf("runtime/quarantined", "%s", reason)})
+}
+
+func (s *Supervisor) tell(plugin string, event any) error {
+	u, err := s.unit(plugin)
+	if err != nil {
+		return err
+	}
+	for _, i := range u.instances {
+		i.post(event)
+	}
+	return nil
+}
+
+// EndRun tells the plugins that served the run that it is over. It waits for
+// them, a little.
+func (s *Supervisor) EndRun(ctx context.Context, run string) {
+	ctx, cancel := context.WithTimeout(ctx, endRunWait)
+	defer cancel()
+	var told sync.WaitGroup
+	for _, u := range s.all() {
+		for _, i := range u.instances {
+			if p := i.serving.Load(); p != nil && p.forgetRun(run) {
+				told.Go(func() {
+					if err := p.wire.EndRun(ctx, run); err != nil && p.life.Err() == nil {
+						u.note(p.process, "warn", "end of run "+run+": "+err.Error())
+					}
+				})
+			}
+		}
+	}
+	told.Wait()
+}
+
+// Close stops all plugins side by side, each by its ladder, and returns when no
+// process is left. When ctx ends, those that are left are killed.
+func (s *Supervisor) Close(ctx context.Context) error {
+	s.mu.Lock()
+	first := !s.closed
+	s.closed = true
+	s.mu.Unlock()
+	var errs []error
+	units := s.all()
+	if first {
+		for _, u := range units {
+			close(u.quit)
+		}
+	}
+	hurry := context.AfterFunc(ctx, func() {
+		for _, u := range units {
+			for _, i := range u.instances {
+				i.cancel()
+			}
+		}
+	})
+	defer hurry()
+	for _, u := range units {
+		for _, i := range u.instances {
+			<-i.over
+			i.cancel()
+		}
+		errs = append(errs, u.log.close())
+	}
+	if first && s.scratch != nil {
+		errs = append(errs, s.scratch.Close())
+	}
+	return errors.Join(errs...)
+}

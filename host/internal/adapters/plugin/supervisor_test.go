@@ -1,0 +1,517 @@
+//go:build linux
+
+package plugin
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+const lived = "stopped>starting(start) starting>configuring(started) configuring>ready(ready)"
+
+// SUP-002: a plugin that behaves goes through its states, each change with a
+// cause.
+func TestPluginLives(t *testing.T) {
+	b := run(t, as("good")).ready()
+	assert.Equal(t, `{:text "hello"}`, b.mustAsk(`{:text "hello"}`).String())
+	pid := b.pid()
+	require.NoError(t, b.Supervisor.Close(context.Background()))
+	assert.Equal(t, lived+" ready>draining(stop) draining>stopped(stopped)", b.steps())
+	gone(t, pid, 0)
+	last := b.to(t, Stopped, 1)
+	require.NotNil(t, last.Report)
+	assert.Equal(t, "exit status 0", last.Report.Exit.String(), "it was asked and went")
+	assert.Equal(t, pid, last.PID)
+	assert.Equal(t, 1, last.Generation)
+}
+
+// WIRE-002: what Configure hands over.
+func TestPluginSetup(t *testing.T) {
+	s := as("good")
+	b := run(t, s).ready()
+	got := b.mustAsk(`{:do "setup"}`)
+	root, _ := got.Key("root").AsString()
+	place, err := filepath.Rel(filepath.Join(b.dataDir, "work"), root)
+	require.NoError(t, err)
+	assert.Regexp(t, `^[0-9a-f]{8}/p/0$`, place, "apart from other hosts with the same data")
+	dir, _ := got.Key("dir").AsString()
+	assert.Equal(t, root, dir, "the working directory is the plugin's own")
+	assert.Equal(t, "{}", got.Key("config").String(), "no config block is an empty one")
+	info, err := os.Stat(root)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+	// A directory of this instance alone: what a crash left there goes.
+	require.NoError(t, os.WriteFile(filepath.Join(root, "litter"), nil, 0o600))
+	_, err = b.ask(context.Background(), `{:do "kill"}`)
+	require.Error(t, err)
+	b.to(t, Ready, 2)
+	assert.NoFileExists(t, filepath.Join(root, "litter"))
+	generation, _ := b.mustAsk(`{:do "setup"}`).Key("generation").AsInt()
+	assert.EqualValues(t, 2, generation)
+
+	s.Name, s.Workdir = "elsewhere", t.TempDir()
+	b.begin(s)
+	b.ready()
+	dir, _ = b.mustAsk(`{:do "setup"}`).Key("dir").AsString()
+	assert.Equal(t, s.Workdir, dir)
+}
+
+// SUP-005: whatever ends a process, the next one works. Each way of dying has
+// its own row, because each was a defect of some host.
+func TestRestart(t *testing.T) {
+	for name, row := range map[string]struct {
+		do     string
+		policy RestartPolicy
+		cause  Cause
+		says   string
+	}{
+		"exit 0":  {`{:do "exit" :code 0}`, Always, CauseCrashed, "ended with exit status 0"},
+		"exit 1":  {`{:do "exit" :code 1}`, OnFailure, CauseCrashed, "ended with exit status 1"},
+		"SIGKILL": {`{:do "kill"}`, OnFailure, CauseCrashed, "was killed by SIGKILL"},
+		"panic":   {`{:do "abort"}`, OnFailure, CauseCrashed, "panic: the engine fell off"},
+		"SIGSTOP": {`{:do "freeze"}`, OnFailure, CauseUnresponsive, "does not answer probes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := as("good")
+			s.Restart.Policy = row.policy
+			s.StopGrace = 200 * time.Millisecond
+			if row.cause == CauseUnresponsive {
+				s.Health.Interval, s.Health.Timeout, s.Health.Misses = 100*time.Millisecond, 400*time.Millisecond, 2
+			}
+			b := run(t, s).ready()
+			_, err := b.ask(context.Background(), row.do)
+			require.Error(t, err)
+			assert.Contains(t, err.Error(), row.says)
+			if row.cause == CauseUnresponsive {
+				assert.ErrorIs(t, err, contract.OfType("runtime/unresponsive"))
+			} else {
+				assert.ErrorIs(t, err, contract.OfType("runtime/crashed"))
+			}
+			down := b.to(t, Backoff, 1)
+			assert.Equal(t, row.cause, down.Cause)
+			require.NotNil(t, down.Err)
+			require.NotNil(t, down.Report)
+			b.to(t, Ready, 2)
+			a, err := b.ask(context.Background(), `{:x 1}`)
+			require.NoError(t, err)
+			assert.Equal(t, 2, a.Generation)
+			assert.NotEqual(t, down.PID, b.pid())
+		})
+	}
+}
+
+// A plugin that lives but whose connection is lost is replaced, because it
+// misses its probes; calls that cannot be sent were never started.
+func TestConnectionLost(t *testing.T) {
+	s := as("good")
+	s.Health.Interval, s.Health.Timeout, s.Health.Misses = 100*time.Millisecond, 400*time.Millisecond, 2
+	b := run(t, s).ready()
+	u, err := b.unit("p")
+	require.NoError(t, err)
+	require.NoError(t, u.instances[0].serving.Load().conn.Close())
+	_, err = b.ask(context.Background(), `{}`)
+	require.Error(t, err)
+	down := b.to(t, Backoff, 1)
+	assert.Equal(t, CauseUnresponsive, down.Cause)
+	b.to(t, Ready, 2)
+	b.mustAsk(`{}`)
+}
+
+// Whenever a process is killed, also in the middle of its start: every call
+// ends with an answer or a typed error, and the plugin is back in the end.
+func TestRandomKills(t *testing.T) {
+	s := as("good")
+	s.Restart.Max, s.Restart.Backoff, s.Restart.MaxBackoff = 1000, 0, 0
+	b := run(t, s).ready()
+	seed := time.Now().UnixNano()
+	t.Log("seed", seed)
+	dice := rand.New(rand.NewPCG(uint64(seed), 1))
+	over := make(chan struct{})
+	var calls sync.WaitGroup
+	var answered, cut atomic.Int64
+	for range 4 {
+		calls.Go(func() {
+			for {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+				_, err := b.ask(ctx, `{:do "stream"}`)
+				if err == nil {
+					answered.Add(1)
+				} else {
+					cut.Add(1)
+					assert.Contains(t, []string{"runtime/crashed", "runtime/not-ready"}, contract.AsError(err).Type, err)
+					assert.NoError(t, b.client.Await(ctx, "t/echo"))
+				}
+				cancel()
+			}
+		})
+	}
+	for range 25 {
+		// Each process lives to answer something, however slow the machine is.
+		before := answered.Load()
+		require.Eventually(t, func() bool { return answered.Load() > before }, 20*time.Second, time.Millisecond)
+		waitFor(over, time.Duration(dice.IntN(30))*time.Millisecond)
+		if pid := child(t, "role:good"); pid != 0 {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+	close(over)
+	calls.Wait()
+	b.ready()
+	b.mustAsk(`{}`)
+	assert.Positive(t, answered.Load())
+	assert.Positive(t, cut.Load())
+}
+
+// SUP-005; plugins.md section 8: a crash loop ends in quarantine with its
+// reason, the host stays healthy, and an operator brings the plugin back.
+func TestCrashLoop(t *testing.T) {
+	s := as("exit-3")
+	s.Restart.Max = 3
+	other := as("good")
+	other.Name = "other"
+	b := run(t, s, other)
+	q := b.until(t, "quarantine", func(tr Transition) bool { return tr.Plugin == "p" && tr.To == Quarantined })
+	assert.Equal(t, CauseCrashLoop, q.Cause)
+	assert.Equal(t, 4, q.Generation, "one start and three restarts")
+	assert.Contains(t, q.Err.Error(), "failed 4 times within 1m0s")
+	assert.Contains(t, q.Err.Error(), "no licence", "and why")
+
+	state := b.client.State("p/echo")
+	assert.False(t, state.Ready)
+	assert.False(t, state.Respawning)
+	assert.Equal(t, "runtime/quarantined", state.Reason)
+	err := b.client.Await(context.Background(), "p/echo")
+	assert.ErrorIs(t, err, contract.OfType("runtime/quarantined"))
+	_, err = b.client.Invoke(context.Background(), call("p/echo", `{}`))
+	assert.ErrorIs(t, err, contract.OfType("runtime/quarantined"))
+
+	require.NoError(t, b.client.Await(context.Background(), "other/echo"))
+	_, err = b.client.Invoke(context.Background(), call("other/echo", `{}`))
+	require.NoError(t, err)
+
+	require.NoError(t, b.Release("p"))
+	again := b.until(t, "start", func(tr Transition) bool { return tr.Plugin == "p" && tr.Cause == CauseRelease })
+	assert.Equal(t, 5, again.Generation)
+}
+
+// SUP-005: what cannot get better by waiting is not tried again.
+func TestConfigureFailures(t *testing.T) {
+	for mood, row := range map[string]struct {
+		to    State
+		cause Cause
+		typ   string
+		says  string
+	}{
+		"findings":      {Quarantined, CauseConfig, "config/plugin-schema", "[:depth]: is too deep"},
+		"disagree":      {Quarantined, CauseProtocol, "runtime/protocol", "Configure says otherwise than Describe"},
+		"die":           {Backoff, CauseStartFailed, "runtime/start-failed", "cannot go on"},
+		"hang":          {Backoff, CauseStartFailed, "runtime/start-failed", "did not accept its configuration within"},
+		"hang-describe": {Backoff, CauseStartFailed, "runtime/start-failed", "did not describe itself within"},
+		"downstream":    {Backoff, CauseStartFailed, "provider/unavailable", "the model server is away"},
+	} {
+		t.Run(mood, func(t *testing.T) {
+			t.Parallel()
+			s := as("good")
+			s.Config = edn.MustMap(edn.K("mood"), edn.Text(mood))
+			s.StartTimeout, s.ConfigureTimeout = 3*time.Second, 500*time.Millisecond
+			s.Restart.Backoff, s.Restart.MaxBackoff = time.Hour, time.Hour
+			b := run(t, s)
+			got := b.to(t, row.to, 1)
+			assert.Equal(t, row.cause, got.Cause)
+			assert.Equal(t, row.typ, got.Err.Type)
+			assert.Contains(t, got.Err.Error(), row.says)
+			require.NotNil(t, got.Report)
+			gone(t, got.Report.PID, time.Second)
+		})
+	}
+}
+
+// SUP-003: three signals, kept apart.
+func TestHealth(t *testing.T) {
+	t.Run("not ready leaves it alone", func(t *testing.T) {
+		b := run(t, as("good")).ready()
+		pid := b.pid()
+		b.mustAsk(`{:do "health" :state "degraded" :reason "half of the disks"}`)
+		degraded := b.to(t, Degraded, 1)
+		assert.True(t, degraded.Callable)
+		b.mustAsk(`{}`)
+		b.mustAsk(`{:do "health" :state "not-ready" :reason "no disks"}`)
+		b.to(t, Degraded, 2)
+		_, err := b.ask(context.Background(), `{}`)
+		assert.ErrorIs(t, err, contract.OfType("runtime/not-ready"))
+		assert.Equal(t, contract.SourceDownstream, contract.AsError(err).Source, "the plugin said whose fault it is")
+		state := b.client.State("t/echo")
+		assert.Equal(t, "runtime/not-ready", state.Reason)
+		assert.False(t, state.Respawning)
+		assert.Contains(t, state.Why.Error(), "no disks")
+		assert.Equal(t, pid, b.pid())
+	})
+	t.Run("never ready", func(t *testing.T) {
+		s := as("good")
+		s.Config = edn.MustRead(`{:mood "not-ready"}`)
+		b := run(t, s)
+		never := b.to(t, Degraded, 1)
+		assert.Equal(t, CauseNotReady, never.Cause)
+		assert.ErrorIs(t, b.Await(context.Background(), s.Name), contract.OfType("runtime/not-ready"), "nobody waits for what it said itself")
+	})
+	t.Run("ready late", func(t *testing.T) {
+		s := as("good")
+		s.Config = edn.MustRead(`{:mood "starting"}`)
+		s.Health.ReadyTimeout = 100 * time.Millisecond
+		b := run(t, s)
+		late := b.to(t, Degraded, 1)
+		assert.Equal(t, CauseReadyTimeout, late.Cause)
+		assert.False(t, late.Callable)
+		assert.Contains(t, late.Err.Error(), "within 100ms")
+		st := b.Status()[0]
+		assert.NotZero(t, st.PID)
+		assert.Zero(t, st.Restarts)
+	})
+	t.Run("a lower limit", func(t *testing.T) {
+		s := as("good")
+		s.Queue = 0
+		b := run(t, s).ready()
+		b.mustAsk(`{:do "health" :state "ready" :places 1}`)
+		require.Eventually(t, func() bool { return b.Status()[0].Health.MaxInFlight == 1 }, 10*time.Second, time.Millisecond)
+		ctx, cancel := context.WithCancel(context.Background())
+		hung := make(chan error, 1)
+		go func() { _, err := b.ask(ctx, `{:do "hang"}`); hung <- err }()
+		b.inFlight(1)
+		_, err := b.ask(context.Background(), `{}`)
+		assert.ErrorIs(t, err, contract.OfType("runtime/overloaded"))
+		cancel()
+		assert.ErrorIs(t, <-hung, contract.OfType("canceled"))
+	})
+}
+
+// ERR-004: fifty calls that one crash cuts are one diagnostic with a count, and
+// one error for all of them.
+func TestOneDiagnosticForManyCalls(t *testing.T) {
+	s := as("good")
+	s.Restart.Policy = Never
+	b := run(t, s).ready()
+	errs := make([]error, 50)
+	var calls sync.WaitGroup
+	for n := range errs {
+		calls.Go(func() { _, errs[n] = b.ask(context.Background(), `{:do "hang"}`) })
+	}
+	b.inFlight(50)
+	require.NoError(t, syscall.Kill(b.pid(), syscall.SIGKILL))
+	calls.Wait()
+	down := b.to(t, Stopped, 1)
+	assert.Equal(t, 50, down.Calls)
+	assert.Equal(t, lived+" ready>stopped(crashed)", b.steps())
+	for _, err := range errs {
+		e := contract.AsError(err)
+		assert.Equal(t, "runtime/crashed", e.Type)
+		assert.Equal(t, down.Err.Message, e.Message)
+		assert.Equal(t, "plugin p (generation 1) was killed by SIGKILL", e.Message)
+		n, _ := e.Details.Key("calls").AsInt()
+		assert.EqualValues(t, 50, n)
+		signal, _ := e.Details.Key("signal").AsInt()
+		assert.EqualValues(t, 9, signal)
+		id, _ := e.Where.Key("cap/id").AsKeyword()
+		assert.Equal(t, "t/echo", id)
+		assert.Equal(t, contract.SourcePlugin, e.Source)
+	}
+}
+
+// ATT-007: the callers of a killed plugin know it within 10 ms of the exit, and
+// what they ask next says that it comes back.
+func TestCrashReachesCallersFast(t *testing.T) {
+	b := run(t, as("good")).ready()
+	var took []time.Duration
+	for round := range 5 {
+		b.to(t, Ready, round+1)
+		told := make(chan time.Time, 1)
+		go func() {
+			_, err := b.ask(context.Background(), `{:do "hang"}`)
+			at := time.Now()
+			if assert.ErrorIs(t, err, contract.OfType("runtime/crashed")) {
+				state := b.client.State("t/echo")
+				assert.True(t, state.Respawning || state.Ready)
+			}
+			told <- at
+		}()
+		b.inFlight(1)
+		pid := b.pid()
+		exit := make(chan time.Time, 1)
+		go func() {
+			died(pid, 10*time.Second)
+			exit <- time.Now()
+		}()
+		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+		took = append(took, (<-told).Sub(<-exit))
+	}
+	best := took[0]
+	for _, d := range took {
+		best = min(best, d)
+	}
+	t.Log(took)
+	assert.Less(t, best, 10*time.Millisecond)
+}
+
+// SUP-004: a plugin that is drained finishes what it works on and takes nothing
+// new.
+func TestDrain(t *testing.T) {
+	s := as("good")
+	b := run(t, s).ready()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	hung := make(chan error, 1)
+	go func() { _, err := b.ask(ctx, `{:do "hang"}`); hung <- err }()
+	b.inFlight(1)
+	require.NoError(t, b.Drain("p"))
+	b.to(t, Draining, 1)
+	_, err := b.ask(context.Background(), `{}`)
+	assert.ErrorIs(t, err, contract.OfType("runtime/not-ready"))
+	assert.ErrorIs(t, b.client.Await(context.Background(), "t/echo"), contract.OfType("runtime/not-ready"), "nobody waits for what was stopped")
+	select {
+	case err := <-hung:
+		require.Fail(t, "the call was cut", err)
+	default:
+	}
+	cancel() // the call ends by itself
+	assert.ErrorIs(t, <-hung, contract.OfType("canceled"))
+	b.to(t, Stopped, 1)
+	require.NoError(t, b.Release("p"))
+	b.to(t, Ready, 2)
+	b.mustAsk(`{}`)
+}
+
+// SUP-004: calls that outlast the drain are cut, and told by whom.
+func TestDrainTimeout(t *testing.T) {
+	s := as("good")
+	s.DrainTimeout = 100 * time.Millisecond
+	b := run(t, s).ready()
+	hung := make(chan error, 1)
+	go func() { _, err := b.ask(context.Background(), `{:do "hang"}`); hung <- err }()
+	b.inFlight(1)
+	begin := time.Now()
+	require.NoError(t, b.Restart("p"))
+	err := <-hung
+	assert.ErrorIs(t, err, contract.OfType("runtime/crashed"))
+	assert.Contains(t, err.Error(), "was stopped (restart)")
+	assert.GreaterOrEqual(t, time.Since(begin), s.DrainTimeout)
+	b.to(t, Ready, 2)
+	assert.Equal(t, lived+" ready>draining(restart) draining>starting(restart) starting>configuring(started) configuring>ready(ready)", b.steps())
+}
+
+// A host in a hurry: when its own time is up it kills what is left.
+func TestCloseInAHurry(t *testing.T) {
+	s := as("good")
+	s.StopGrace, s.DrainTimeout = time.Minute, time.Minute
+	b := run(t, s).ready()
+	hung := make(chan error, 1)
+	go func() { _, err := b.ask(context.Background(), `{:do "hang"}`); hung <- err }()
+	b.inFlight(1)
+	pid := b.pid()
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	require.NoError(t, b.Supervisor.Close(ctx))
+	assert.Less(t, time.Since(begin), 3*time.Second)
+	gone(t, pid, 0)
+	assert.Error(t, <-hung)
+}
+
+func TestOperatorActions(t *testing.T) {
+	b := run(t, as("good")).ready()
+	require.NoError(t, b.Quarantine("p", "its answers are wrong"))
+	q := b.to(t, Quarantined, 1)
+	assert.Equal(t, CauseQuarantine, q.Cause)
+	_, err := b.ask(context.Background(), `{}`)
+	assert.ErrorIs(t, err, contract.OfType("runtime/quarantined"))
+	assert.Contains(t, err.Error(), "its answers are wrong")
+	require.NoError(t, b.Restart("p"))
+	b.to(t, Ready, 2)
+
+	err = b.Restart("pp")
+	require.Error(t, err)
+	assert.Contains(t, err.Error(), `did you mean "p"?`)
+	assert.Error(t, b.Supervisor.Await(context.Background(), "q"))
+	_, known := b.Described("q")
+	assert.False(t, known)
+	d, known := b.Described("p")
+	require.True(t, known)
+	assert.Equal(t, "fake", d.Name)
+	st := b.Status()[0]
+	assert.Equal(t, "1.0.0", st.Version)
+	assert.Equal(t, d.Binary, st.Binary)
+
+	assert.ErrorContains(t, b.Start(as("good")), "twice")
+	assert.Error(t, b.Start(Settings{Name: "x"}))
+	_, err = b.Client(map[string]Route{"a/b": {Plugin: "nobody"}})
+	assert.Error(t, err)
+	require.NoError(t, b.Supervisor.Close(context.Background()))
+	assert.Error(t, b.Start(as("good")))
+}
+
+// SUP-009 and ISO-005: lines carry who, which and when; what was logged keeps
+// its level; a secret is nowhere.
+func TestLogs(t *testing.T) {
+	s := as("good")
+	s.Config = edn.MustRead(`{:mood "print-secret" :key nil}`)
+	s.Secrets = edn.MustRead(`{[:key] "canary-7f3a9"}`)
+	b := run(t, s).ready()
+	printed := b.line(t, "using key")
+	assert.Equal(t, "using key [secret]", printed.Message)
+	assert.Equal(t, 1, printed.Generation)
+	assert.Equal(t, b.pid(), printed.PID)
+	_, err := b.ask(context.Background(), `{:do "exit" :code 3}`)
+	require.Error(t, err)
+	assert.Contains(t, contract.AsError(err).Details.String(), "exiting on demand")
+	assert.Equal(t, "r1", b.line(t, "exiting on demand").Run, "the run that was in flight")
+	down := b.to(t, Backoff, 1)
+	assert.Contains(t, strings.Join(down.Report.Tail, "\n"), "exiting on demand")
+
+	require.NoError(t, b.Supervisor.Close(context.Background()))
+	text, err2 := os.ReadFile(LogPath(b.dataDir, "p"))
+	require.NoError(t, err2)
+	assert.Contains(t, string(text), `"plugin":"p"`)
+	assert.Contains(t, string(text), "ended with exit status 3", "what the plugin could not say itself")
+	assert.Contains(t, string(text), `"run":"r1"`)
+	for _, where := range []string{string(text), err.Error(), contract.AsError(err).Details.String(), strings.Join(down.Report.Tail, "\n")} {
+		assert.NotContains(t, where, "canary")
+	}
+}
+
+// WIRE-002: plugins that served a run hear that it is over, the others do not.
+func TestEndRun(t *testing.T) {
+	idle := as("good")
+	idle.Name = "idle"
+	b := run(t, as("good"), idle)
+	for _, id := range []string{"p/echo", "idle/echo"} {
+		require.NoError(t, b.client.Await(context.Background(), id))
+	}
+	_, err := b.client.Invoke(context.Background(), call("p/echo", `{}`))
+	require.NoError(t, err)
+	b.EndRun(context.Background(), "r1")
+	b.EndRun(context.Background(), "r1")
+	for id, want := range map[string]string{"p/echo": "r1", "idle/echo": ""} {
+		a, err := b.client.Invoke(context.Background(), call(id, `{:do "ended"}`))
+		require.NoError(t, err)
+		runs, _ := out(a).Key("runs").AsString()
+		assert.Equal(t, want, runs, id)
+	}
+}

@@ -1,0 +1,284 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+)
+
+// buildGraph fixes the edges of SCHED-008. traits tells by node index what the
+// registry knows of each node.
+func buildGraph(p *Plan, traits []traits) *Graph {
+	b := graphBuilder{edges: make([]Edge, 0, len(p.reads)+len(p.Nodes))}
+	lastEffect, next := -1, 0
+	// Earlier writers since the last node that may answer with a plan; that
+	// node stands for all before it, so the edges stay linear in number.
+	var writers []int
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		for ; next < len(p.reads) && p.reads[next].node == i; next++ {
+			r := &p.reads[next]
+			if r.slot >= len(p.Nodes) {
+				continue
+			}
+			kind := EdgeSlot
+			if r.kind == readWhen {
+				kind = EdgeWhen
+			}
+			b.add(r.slot, kind)
+		}
+		for _, j := range n.Needs {
+			b.add(j, EdgeNeeds)
+		}
+		if traits[i].effectful {
+			if lastEffect >= 0 {
+				b.add(lastEffect, EdgeEffects)
+			}
+			lastEffect = i
+		}
+		if traits[i].plans {
+			for _, j := range writers {
+				b.add(j, EdgeAnswer)
+			}
+			writers = append(writers[:0], i)
+		} else if n.As != "" {
+			writers = append(writers, i)
+		}
+		b.finish(i)
+	}
+	return newGraph(len(p.Nodes), b.edges)
+}
+
+// graphBuilder gathers edges node by node, so that only the few of one node
+// need sorting.
+type graphBuilder struct {
+	edges []Edge
+	start int
+}
+
+func (b *graphBuilder) add(from int, kind EdgeKind) {
+	b.edges = append(b.edges, Edge{From: from, Kind: kind})
+}
+
+// finish closes the edges into node i; of several from one node the first kind
+// stays.
+func (b *graphBuilder) finish(i int) {
+	own := b.edges[b.start:]
+	if len(own) > 1 {
+		slices.SortFunc(own, func(x, y Edge) int {
+			return cmp.Or(cmp.Compare(x.From, y.From), cmp.Compare(x.Kind, y.Kind))
+		})
+		own = slices.CompactFunc(own, func(x, y Edge) bool { return x.From == y.From })
+	}
+	for k := range own {
+		own[k].To = i
+	}
+	b.edges = b.edges[:b.start+len(own)]
+	b.start = len(b.edges)
+}
+
+// newGraph indexes edges that are ordered by To, then From.
+func newGraph(n int, edges []Edge) *Graph {
+	g := &Graph{
+		n: n, edges: edges,
+		succs: make([]int32, len(edges)), succAt: make([]int32, n+1),
+		preds: make([]int32, len(edges)), predAt: make([]int32, n+1),
+	}
+	for i, e := range edges {
+		g.succAt[e.From+1]++
+		g.predAt[e.To+1]++
+		g.preds[i] = int32(e.From)
+	}
+	for i := range n {
+		g.succAt[i+1] += g.succAt[i]
+		g.predAt[i+1] += g.predAt[i]
+	}
+	next := slices.Clone(g.succAt)
+	for _, e := range edges {
+		g.succs[next[e.From]] = int32(e.To)
+		next[e.From]++
+	}
+	return g
+}
+
+// cycle returns the nodes of one cycle in order, or nil. A node that waits for
+// itself is a cycle of one.
+func (g *Graph) cycle() []int {
+	left := make([]int32, g.n)
+	var ready []int32
+	for i := range g.n {
+		if left[i] = int32(g.InDegree(i)); left[i] == 0 {
+			ready = append(ready, int32(i))
+		}
+	}
+	done := 0
+	for len(ready) > 0 {
+		i := ready[len(ready)-1]
+		ready = ready[:len(ready)-1]
+		done++
+		for _, j := range g.Succs(int(i)) {
+			if left[j]--; left[j] == 0 {
+				ready = append(ready, j)
+			}
+		}
+	}
+	if done == g.n {
+		return nil
+	}
+	return g.loop(left)
+}
+
+// loop follows predecessors that are never done until one comes back.
+func (g *Graph) loop(left []int32) []int {
+	at := slices.IndexFunc(left, func(n int32) bool { return n > 0 })
+	seen := make(map[int]int)
+	var way []int
+	for {
+		if first, ok := seen[at]; ok {
+			return way[first:]
+		}
+		seen[at] = len(way)
+		way = append(way, at)
+		for _, j := range g.Preds(at) {
+			if left[j] > 0 {
+				at = int(j)
+				break
+			}
+		}
+	}
+}
+
+// traits are what the registry knows of a node.
+type traits struct {
+	// effectful nodes keep program order (SCHED-002).
+	effectful bool
+	// plans tells that the answer may be a plan.
+	plans bool
+}
+
+// traitsOf returns the traits of all nodes of a plan, nested ones looked
+// through. They are found once for each plan.
+func (e *Env) traitsOf(p *Plan) []traits {
+	if all, ok := e.traits[p]; ok {
+		return all
+	}
+	all := make([]traits, len(p.Nodes))
+	for i := range p.Nodes {
+		all[i] = e.nodeTraits(&p.Nodes[i])
+	}
+	if e.traits == nil {
+		e.traits = make(map[*Plan][]traits)
+	}
+	e.traits[p] = all
+	return all
+}
+
+func (e *Env) nodeTraits(n *Node) (t traits) {
+	switch {
+	case n.Op == OpCall:
+		return e.callTraits(n)
+	case n.Op == OpTool:
+		if n.Layer != nil && n.Layer.Effects.Set {
+			return traits{effectful: effects(n.Layer.Effects.V)}
+		}
+		c, ok := e.Registry.Capability(n.ToolID)
+		return traits{effectful: ok && c.Effectful()}
+	case n.Sub != nil:
+		for _, inner := range e.traitsOf(n.Sub) {
+			t.effectful = t.effectful || inner.effectful
+			t.plans = t.plans || inner.plans
+		}
+	}
+	return t
+}
+
+// callTraits takes effects from the node, else from any candidate, and the
+// possibility of a plan from the candidates.
+func (e *Env) callTraits(n *Node) (t traits) {
+	written := n.Layer != nil && n.Layer.Effects.Set
+	if written {
+		t.effectful = effects(n.Layer.Effects.V)
+	}
+	for _, id := range e.candidates(n) {
+		c, ok := e.Registry.Capability(id)
+		if !ok {
+			continue
+		}
+		if !written && c.Effectful() {
+			t.effectful = true
+		}
+		if mayPlan(n, c) {
+			t.plans = true
+		}
+	}
+	return t
+}
+
+// mayPlan reports whether the capability may answer this node with a plan.
+func mayPlan(n *Node, c *registry.Capability) bool {
+	if len(c.CanProduce) == 0 || !c.Produces("plan") {
+		return false
+	}
+	if n.Layer != nil && n.Layer.Requires.ResultType.Set {
+		return n.Layer.Requires.ResultType.V == "plan"
+	}
+	return true
+}
+
+// candidates are the ids that a call may be bound to as far as the plan and the
+// registry tell; those of slots are not known yet.
+func (e *Env) candidates(n *Node) []string {
+	l := e.choice(n)
+	plain := !l.Candidates.Set && len(l.Fallbacks) == 0 && len(l.Exclude) == 0
+	if plain && n.CapID == "" && e.Routing == nil {
+		return e.Registry.Candidates(n.Intent)
+	}
+	d := e.demand(n, l)
+	return d.List()
+}
+
+// base returns the layers below a node, merged.
+func (e *Env) base(intent string) *policy.Layer {
+	if l, ok := e.bases[intent]; ok {
+		return l
+	}
+	var l policy.Layer
+	if e.Policies != nil {
+		l = e.Policies.For(intent)
+	}
+	l = policy.Merge(l, e.Request)
+	if e.bases == nil {
+		e.bases = make(map[string]*policy.Layer)
+	}
+	e.bases[intent] = &l
+	return &l
+}
+
+// choice returns what the layers of a node say about who may serve; it is
+// overwritten by the next call.
+func (e *Env) choice(n *Node) *policy.Layer {
+	base := e.base(n.Intent)
+	if n.Layer == nil {
+		return base
+	}
+	if e.scratch == nil {
+		e.scratch = &policy.Layer{}
+	}
+	policy.MergeChoice(e.scratch, base, n.Layer)
+	return e.scratch
+}
+
+// demand is what a call wants bound, before anything is known about readiness.
+func (e *Env) demand(n *Node, l *policy.Layer) policy.Demand {
+	d := policy.Demand{Registry: e.Registry, Intent: n.Intent, CapID: n.CapID, Layer: l}
+	if e.Routing != nil {
+		d.Routing = e.Routing(n.Intent)
+	}
+	return d
+}
+
+func effects(list []string) bool {
+	return slices.ContainsFunc(list, func(s string) bool { return s != registry.NoEffect })
+}

@@ -1,0 +1,210 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Check makes every static check of evaluation.md section 14 and returns all
+// findings, those of Parse included, sorted by position, at most MaxFindings;
+// errors are never cut for warnings. It takes time linear in nodes plus edges
+// and asks no plugin.
+func Check(p *Plan, env Env) []Finding {
+	c := &checker{env: &env, at: p.at}
+	c.list = append(c.list, p.findings...)
+	c.plan(&place{p: p})
+	return c.at.settle(c.list)
+}
+
+// checker is the state of one Check.
+type checker struct {
+	findings
+	env *Env
+	at  *locator
+	// mustOf caches the unprovided musts of an intent's own policy.
+	mustOf map[string][]string
+	fits   map[fitPair][]fit
+}
+
+// place is a plan in its surroundings.
+type place struct {
+	p  *Plan
+	up *place
+	// node is the plan or map node of up.p that holds the plan.
+	node *Node
+	// reads counts the reads of each frame slot.
+	reads []int
+	// asked marks writers that some earlier node wanted to read.
+	asked map[int]bool
+	all   []traits
+}
+
+// report adds a finding about the value under its path, or the key at its end.
+func (c *checker) report(f Finding, key bool) {
+	f.key = key
+	c.add(f)
+}
+
+// bad reports an error about the value under path.
+func (c *checker) bad(check string, path []edn.Value, near edn.Value, format string, args ...any) {
+	if c.full(Error) {
+		return
+	}
+	c.report(Finding{Check: check, Path: path, Nearest: near, Message: fmt.Sprintf(format, args...) + suggest(near)}, false)
+}
+
+// warn reports a warning about the value under path.
+func (c *checker) warn(check string, path []edn.Value, format string, args ...any) {
+	if c.full(Warning) {
+		return
+	}
+	c.report(Finding{Check: check, Severity: Warning, Path: path, Message: fmt.Sprintf(format, args...)}, false)
+}
+
+// plan checks one plan, node by node in program order, nested plans in place.
+func (c *checker) plan(pl *place) {
+	p := pl.p
+	if p.truncated {
+		return
+	}
+	pl.all = c.env.traitsOf(p)
+	c.cycle(p, buildGraph(p, pl.all))
+	pl.reads = make([]int, len(p.Nodes)+len(p.Outer))
+	for i := range p.reads {
+		pl.reads[p.reads[i].slot]++
+	}
+	lastEmit := p.lastEmit()
+	next := 0
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		switch n.Op {
+		case OpCall:
+			c.call(p, n)
+		case OpTool:
+			c.tool(p, n)
+		case OpLet:
+			c.handle(p, n)
+		}
+		for next < len(p.reads) && p.reads[next].node == i {
+			c.read(pl, &p.reads[next])
+			next++
+		}
+		if n.Sub != nil {
+			c.plan(&place{p: n.Sub, up: pl, node: n})
+		}
+		c.deadCode(p, n, lastEmit)
+	}
+	c.unread(pl)
+}
+
+// cycle reports nodes that wait for each other.
+func (c *checker) cycle(p *Plan, g *Graph) {
+	loop := g.cycle()
+	if loop == nil {
+		return
+	}
+	first := loop[0]
+	for _, i := range loop {
+		first = max(first, i)
+	}
+	path := p.path(first)
+	if len(p.Nodes[first].Needs) > 0 {
+		path = p.path(first, kNeeds)
+	}
+	c.bad(checkCycle, path, edn.Nil(), "nodes wait for each other: %s", p.way(loop))
+}
+
+// way shows a cycle, beginning with its first node in program order.
+func (p *Plan) way(loop []int) string {
+	start := 0
+	for i := range loop {
+		if loop[i] < loop[start] {
+			start = i
+		}
+	}
+	var b strings.Builder
+	const most = 8
+	for k := range loop {
+		if k == most {
+			fmt.Fprintf(&b, "(%d more) -> ", len(loop)-most)
+			break
+		}
+		fmt.Fprintf(&b, "%s -> ", p.Nodes[loop[(start+k)%len(loop)]].ID)
+	}
+	b.WriteString(p.Nodes[loop[start]].ID)
+	return b.String()
+}
+
+// lastEmit returns the index of the last emit that runs in any case, or -1.
+func (p *Plan) lastEmit() int {
+	for i := len(p.Nodes) - 1; i >= 0; i-- {
+		if n := &p.Nodes[i]; n.Op == OpEmit {
+			if runs, known := n.When.constant(); known && runs {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// deadCode warns of a node that never runs and of an emit that never wins.
+func (c *checker) deadCode(p *Plan, n *Node, lastEmit int) {
+	if runs, known := n.When.constant(); known && !runs {
+		c.warn(checkNeverRuns, p.path(n.Index, kWhen), "node %s never runs: its condition is always false, in %s", n.ID, showPath(p.path(n.Index)))
+	}
+	if n.Op == OpEmit && n.Index < lastEmit {
+		c.warn(checkOverwritten, p.path(n.Index), "emit %s is always overwritten by node %d in %s", n.ID, lastEmit, showPath(p.path(n.Index)))
+	}
+}
+
+// unread warns of slots that nobody reads.
+func (c *checker) unread(pl *place) {
+	p := pl.p
+	lastAnswer := -1
+	for i := range pl.all {
+		if pl.all[i].plans {
+			lastAnswer = i
+		}
+	}
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		switch {
+		case n.As == "" || pl.reads[i] > 0 || pl.asked[i] || p.duplicates[n.As]:
+		case i < lastAnswer:
+			// A plan answer may read any slot before it.
+		case pl.resultOf(i):
+		default:
+			path := p.path(i, kAs)
+			c.report(Finding{
+				Check: checkNeverRead, Severity: Warning, Path: path,
+				Message: fmt.Sprintf("slot :%s is never read in %s", n.As, showPath(p.path(i))),
+			}, true)
+		}
+	}
+}
+
+// resultOf reports whether node i is what a map body without emit gives.
+func (pl *place) resultOf(i int) bool {
+	if pl.node == nil || pl.node.Op != OpMap || i != len(pl.p.Nodes)-1 {
+		return false
+	}
+	for k := range pl.p.Nodes {
+		if pl.p.Nodes[k].Op == OpEmit {
+			return false
+		}
+	}
+	return true
+}
+
+// merged returns what the layers of a node say about who may serve, and reports
+// contradictions between them. The result is overwritten by the next node.
+func (c *checker) merged(p *Plan, n *Node) *policy.Layer {
+	l := c.env.choice(n)
+	for _, key := range l.Conflicts {
+		c.bad(checkType, p.path(n.Index, kRequires), edn.Nil(), "two different values for :%s in %s and in a weaker layer", key, showPath(p.path(n.Index)))
+	}
+	return l
+}

@@ -1,0 +1,286 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// call checks the names, gates and candidates of a call.
+func (c *checker) call(p *Plan, n *Node) {
+	known := c.intent(p, n)
+	named := c.capabilities(p, n)
+	c.schemas(p, n)
+	c.checks(p, n)
+	if !known {
+		return
+	}
+	l := c.merged(p, n)
+	c.provided(p, n)
+	c.retries(p, n)
+	if named && n.Candidates == nil {
+		c.bindable(p, n, l)
+	}
+}
+
+// intent reports an unknown intent.
+func (c *checker) intent(p *Plan, n *Node) bool {
+	if n.Intent == "" {
+		return false
+	}
+	if _, ok := c.env.Registry.Intent(n.Intent); ok {
+		return true
+	}
+	path := p.path(n.Index, kIntent)
+	c.bad(checkIntent, path, keywordOr(c.env.Registry.NearestIntent(n.Intent)), "unknown intent :%s in %s", n.Intent, showPath(path))
+	return false
+}
+
+// capability reports an unknown capability.
+func (c *checker) capability(path []edn.Value, id, what string) bool {
+	if _, ok := c.env.Registry.Capability(id); ok {
+		return true
+	}
+	c.bad(checkCapability, path, keywordOr(c.env.Registry.NearestCapability(id)), "unknown %s :%s in %s", what, id, showPath(path))
+	return false
+}
+
+// capabilities checks the pinned capability and the listed candidates.
+func (c *checker) capabilities(p *Plan, n *Node) bool {
+	ok := n.CapID == "" || c.capability(p.path(n.Index, kCapID), n.CapID, "capability")
+	if n.Layer != nil && n.Layer.Candidates.Set {
+		for i, id := range n.Layer.Candidates.V {
+			ok = c.capability(p.path(n.Index, kDispatch, kCandidates, edn.Int(int64(i))), id, "capability") && ok
+		}
+	}
+	if n.Candidates != nil && isCollection(n.Candidates.source) {
+		i := 0
+		for e := range n.Candidates.source.Elems() {
+			if id, isRef := capRef(e); isRef {
+				ok = c.capability(p.path(n.Index, kDispatch, kCandidates, edn.Int(int64(i))), id, "capability") && ok
+			}
+			i++
+		}
+	}
+	return ok
+}
+
+// handle checks a capability handle that is the value of a let.
+func (c *checker) handle(p *Plan, n *Node) {
+	v := n.Value.Source()
+	if v.Kind() != edn.KindMap {
+		return
+	}
+	if id, ok := capRef(v); ok {
+		c.capability(p.path(n.Index, kValue), id, "handle")
+	}
+}
+
+// schemas checks the schemas that a call names.
+func (c *checker) schemas(p *Plan, n *Node) {
+	if n.Layer == nil || c.env.Registry.Schemas() == nil {
+		return
+	}
+	check := func(v policy.Val[string], spellings ...[]edn.Value) {
+		if !v.Set {
+			return
+		}
+		if _, ok := c.env.Registry.Schema(v.V); ok {
+			return
+		}
+		path := p.path(n.Index)
+		for _, s := range spellings {
+			if _, written := p.nodeValue(n.Index).GetIn(s...); written {
+				path = p.path(n.Index, s...)
+				break
+			}
+		}
+		c.bad(checkSchema, path, keywordOr(c.env.Registry.NearestSchema(v.V)), "unknown schema :%s in %s", v.V, showPath(path))
+	}
+	check(n.Layer.Requires.InSchema, []edn.Value{kRequires, edn.K("in-schema")})
+	check(n.Layer.Requires.OutSchema, []edn.Value{kOutput, kSchema}, []edn.Value{kRequires, edn.K("out-schema")})
+}
+
+// nodeValue returns the node as it was written.
+func (p *Plan) nodeValue(i int) edn.Value {
+	nodes := p.Source
+	if nodes.Kind() == edn.KindMap {
+		nodes = nodes.Key("nodes")
+	}
+	v, _ := nodes.Nth(i)
+	return v
+}
+
+// checks reports unknown checks that a node names.
+func (c *checker) checks(p *Plan, n *Node) {
+	l := n.Layer
+	if l == nil {
+		return
+	}
+	look := func(list policy.Names, where ...edn.Value) {
+		for i := range list {
+			name := list[i].Name
+			if _, ok := c.env.Registry.Check(name); ok {
+				continue
+			}
+			path := p.path(n.Index, where...)
+			c.bad(checkCheck, path, keywordOr(c.env.Registry.NearestCheck(name)), "unknown check :%s in %s", name, showPath(path))
+		}
+	}
+	look(l.Must, kDone, kMust)
+	look(l.Should, kDone, kShould)
+	look(l.Checks.Base.V, kDispatch, kChecksHard)
+	look(l.Checks.Add.V, kDispatch, kChecks)
+	look(l.Soft, kDispatch, kChecksSoft)
+}
+
+// provided reports must checks that no capability can answer.
+func (c *checker) provided(p *Plan, n *Node) {
+	report := func(name string, path []edn.Value) {
+		check, ok := c.env.Registry.Check(name)
+		if !ok {
+			c.bad(checkMust, path, edn.Nil(), "nothing provides the must check :%s in %s", name, showPath(path))
+			return
+		}
+		c.bad(checkMust, path, edn.Nil(), "nothing provides the must check :%s, which asks for :%s, in %s", name, check.Intent, showPath(path))
+	}
+	for _, name := range c.unprovidedOf(n.Intent) {
+		if c.faces(n, name) {
+			report(name, p.path(n.Index, kIntent))
+		}
+	}
+	if n.Layer == nil {
+		return
+	}
+	own := func(list policy.Names, where ...edn.Value) {
+		for i := range list {
+			// An unknown name is reported as such.
+			if _, ok := c.env.Registry.Check(list[i].Name); ok && c.unprovided(list[i].Name) {
+				report(list[i].Name, p.path(n.Index, where...))
+			}
+		}
+	}
+	own(n.Layer.Must, kDone, kMust)
+	own(n.Layer.Checks.Base.V, kDispatch, kChecksHard)
+	own(n.Layer.Checks.Add.V, kDispatch, kChecks)
+}
+
+// faces reports whether a must of a weaker layer still stands for the node: a
+// hard list of its own displaces weaker checks, but not what they must.
+func (c *checker) faces(n *Node, name string) bool {
+	return n.Layer == nil || !n.Layer.Checks.Base.Set || c.env.base(n.Intent).Must.Has(name)
+}
+
+// unprovidedOf returns the musts that the layers below the nodes of an intent
+// name and nothing provides.
+func (c *checker) unprovidedOf(intent string) []string {
+	if list, ok := c.mustOf[intent]; ok {
+		return list
+	}
+	var list []string
+	l := c.env.base(intent)
+	for _, names := range []policy.Names{l.Must, l.Checks.Names()} {
+		for i := range names {
+			if c.unprovided(names[i].Name) {
+				list = append(list, names[i].Name)
+			}
+		}
+	}
+	if c.mustOf == nil {
+		c.mustOf = make(map[string][]string)
+	}
+	c.mustOf[intent] = list
+	return list
+}
+
+func (c *checker) unprovided(name string) bool {
+	check, ok := c.env.Registry.Check(name)
+	if !ok {
+		return true
+	}
+	return check.Kind == registry.CheckCapability && len(c.env.Registry.Candidates(check.Intent)) == 0
+}
+
+// retries warns of limits whose set nobody wrote.
+func (c *checker) retries(p *Plan, n *Node) {
+	if n.Layer == nil || n.Layer.SameCapMax.V+n.Layer.FallbackMax.V == 0 {
+		return
+	}
+	if n.Layer.SwitchOn.Written() || c.env.base(n.Intent).SwitchOn.Written() {
+		return
+	}
+	path := p.path(n.Index, kDispatch, kRetry)
+	c.warn(checkNoSwitchOn, path, "retry or fallback without :switch-on goes on after every failure of class retry, switch or repair, in %s", showPath(path))
+}
+
+// bindable reports a call that no candidate can serve.
+func (c *checker) bindable(p *Plan, n *Node, l *policy.Layer) {
+	d := c.env.demand(n, l)
+	if d.AnyFits() {
+		return
+	}
+	path := p.path(n.Index, kIntent)
+	b := d.Bind()
+	if len(b.List) == 0 {
+		c.bad(checkNoCandidate, path, edn.Nil(), "nothing serves :%s in %s", n.Intent, showPath(path))
+		return
+	}
+	if c.effectsOnly(p, n, b.Rejected) {
+		return
+	}
+	reasons := make([]string, 0, len(b.Rejected))
+	for i, r := range b.Rejected {
+		if i == 4 {
+			reasons = append(reasons, fmt.Sprintf("and %d more", len(b.Rejected)-i))
+			break
+		}
+		reasons = append(reasons, fmt.Sprintf(":%s is %s", r.Cap, r.Reason))
+	}
+	c.bad(checkNoCandidate, path, edn.Nil(), "no candidate can serve :%s in %s: %s", n.Intent, showPath(path), strings.Join(reasons, ", "))
+}
+
+// effectsOnly reports a call whose candidates all lack an effect, and nothing
+// else, as that.
+func (c *checker) effectsOnly(p *Plan, n *Node, rejected []policy.Rejection) bool {
+	for _, r := range rejected {
+		if r.Reason != policy.ReasonEffects {
+			return false
+		}
+	}
+	c.uncovered(p, n, rejected[0].Detail, rejected[0].Cap, kIntent)
+	return true
+}
+
+// uncovered reports an effect that is needed and not allowed, at the node's own
+// list if that leaves it out.
+func (c *checker) uncovered(p *Plan, n *Node, effect, by string, key edn.Value) {
+	if n.Layer != nil && n.Layer.Effects.Set {
+		if _, ok := n.Layer.AllowsEffects([]string{effect}); !ok {
+			c.bad(checkEffects, p.path(n.Index, kEffects), edn.Nil(), ":%s is needed by :%s and not in %s", effect, by, showPath(p.path(n.Index, kEffects, kAllowed)))
+			return
+		}
+	}
+	path := p.path(n.Index, key)
+	c.bad(checkEffects, path, edn.Nil(), ":%s is needed by :%s and not allowed to the request in %s", effect, by, showPath(path))
+}
+
+// tool checks a tool node: its id and the effects that it needs.
+func (c *checker) tool(p *Plan, n *Node) {
+	c.checks(p, n)
+	if n.ToolID == "" || !c.capability(p.path(n.Index, kToolID), n.ToolID, "tool") {
+		return
+	}
+	l := c.merged(p, n)
+	c.provided(p, n)
+	capability, _ := c.env.Registry.Capability(n.ToolID)
+	// A node without :effects is refused for that alone.
+	if n.Layer == nil || !n.Layer.Effects.Set {
+		return
+	}
+	if e, ok := l.AllowsEffects(capability.Effects); !ok {
+		c.uncovered(p, n, e, n.ToolID, kToolID)
+	}
+}

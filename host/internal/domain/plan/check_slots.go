@@ -1,0 +1,301 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+)
+
+// fills reports whether anything can fill outer name k of the plan.
+func (c *checker) fills(pl *place, k int) bool {
+	name := pl.p.Outer[k]
+	if pl.up == nil {
+		if b := pl.p.Bindings; b.Kind() == edn.KindMap && b.HasKey(name) {
+			return true
+		}
+		return c.env.Outer != nil && c.env.Outer(name)
+	}
+	src := pl.node.Capture[k]
+	if src.From != FromSlot {
+		return src.From != FromNowhere
+	}
+	if outer := src.Slot - len(pl.up.p.Nodes); outer >= 0 {
+		return c.fills(pl.up, outer)
+	}
+	return true
+}
+
+// later finds the node that writes a name at or behind node at, in the plan or
+// around it.
+func (pl *place) later(name string, at int) (*place, int, bool) {
+	for ; pl != nil; pl = pl.up {
+		if w, ok := pl.p.writers[name]; ok && w >= at {
+			return pl, w, true
+		}
+		if pl.node != nil {
+			at = pl.node.Index
+		}
+	}
+	return nil, 0, false
+}
+
+// read checks one read of a name.
+func (c *checker) read(pl *place, r *read) {
+	if k := r.slot - len(pl.p.Nodes); k >= 0 {
+		// A nested plan reports its own reads.
+		if r.kind != readCapture && !c.fills(pl, k) {
+			c.unfilled(pl, r)
+		}
+		return
+	}
+	c.conditional(pl, r)
+	if r.input && r.ref != nil {
+		c.compatible(pl.p, r)
+	}
+}
+
+// unfilled reports a slot that no execution can fill, or only a later node.
+func (c *checker) unfilled(pl *place, r *read) {
+	p := pl.p
+	path := p.path(r.node, r.where...)
+	where, w, isLater := pl.later(r.name, r.node)
+	if isLater {
+		if where.asked == nil {
+			where.asked = make(map[int]bool)
+		}
+		where.asked[w] = true
+	}
+	if r.optional && (!r.final || !isLater) {
+		return
+	}
+	if !isLater {
+		c.bad(checkNeverFilled, path, edn.Nil(), "slot :%s is filled by no node, binding or default in %s", r.name, showPath(path))
+		return
+	}
+	advice := "move the " + p.Nodes[r.node].Op.String()
+	if r.kind == readSlot || r.kind == readEmit {
+		advice += " or use :slot/default"
+	}
+	at := ""
+	if line, column := c.at.at(where.p.path(w, kAs), true); line > 0 {
+		at = fmt.Sprintf(" at %d:%d", line, column)
+	}
+	c.bad(checkFilledLater, path, edn.Nil(), "slot :%s is filled later, by node %d%s; %s", r.name, w, at, advice)
+}
+
+// conditional warns of a read that the condition of its writer may leave empty.
+func (c *checker) conditional(pl *place, r *read) {
+	p := pl.p
+	writer, reader := &p.Nodes[r.slot], &p.Nodes[r.node]
+	if writer.When == nil || r.optional || r.kind == readWhen || p.duplicates[r.name] {
+		return
+	}
+	if _, known := writer.When.constant(); known {
+		return
+	}
+	if reader.When != nil && (edn.Equal(reader.WhenSource, writer.WhenSource) || p.asks(r.node, r.slot)) {
+		return
+	}
+	path := p.path(r.node, r.where...)
+	c.warn(checkMaybeUnfilled, path, "slot :%s may be unfilled because node %s has a condition; use :slot/default or :when in %s", r.name, writer.ID, showPath(path))
+}
+
+// asks reports whether the condition of a node reads a slot.
+func (p *Plan) asks(node, slot int) bool {
+	i, _ := slices.BinarySearchFunc(p.reads, node, func(r read, node int) int { return r.node - node })
+	for ; i < len(p.reads) && p.reads[i].node == node; i++ {
+		if p.reads[i].kind == readWhen && p.reads[i].slot == slot {
+			return true
+		}
+	}
+	return false
+}
+
+// compatible reports a slot whose producer can surely never give what the place
+// of its consumer wants (SCH-011).
+func (c *checker) compatible(p *Plan, r *read) {
+	steps := r.ref.steps
+	if len(steps) > 0 && steps[0].field != fieldNone {
+		if steps[0].field != fieldOut {
+			return
+		}
+		steps = steps[1:]
+	}
+	pair := fitPair{c.env.outSchema(&p.Nodes[r.slot]), c.env.inSchema(&p.Nodes[r.node])}
+	if pair.producer == "" || pair.consumer == "" || c.mayFit(pair, steps, r.ref) {
+		return
+	}
+	path := p.path(r.node, r.where...)
+	c.bad(checkNeverFits, path, edn.Nil(), "%s of schema :%s can never fit :%s in %s", r.ref.path(), pair.producer, pair.consumer, showPath(path))
+}
+
+// fitPair names the schemas at both ends of a slot.
+type fitPair struct{ producer, consumer string }
+
+// fit is the decision for one way out of the one and into the other.
+type fit struct {
+	from  []step
+	whole bool
+	to    []edn.Value
+	fits  bool
+}
+
+// maxFits bounds the decisions that are remembered for a pair of schemas: plans
+// repeat a few, and looking through many would cost more than deciding again.
+const maxFits = 32
+
+// mayFit remembers the decisions of decideFit.
+func (c *checker) mayFit(pair fitPair, from []step, ref *slotRef) bool {
+	whole := len(ref.steps) == 0
+	for _, f := range c.fits[pair] {
+		if f.whole == whole && equalSteps(f.from, from) && slices.EqualFunc(f.to, ref.where, edn.Equal) {
+			return f.fits
+		}
+	}
+	path := make([]edn.Value, len(from))
+	for i := range from {
+		path[i] = from[i].key
+	}
+	fits := c.decideFit(pair, path, ref.where, whole)
+	if c.fits == nil {
+		c.fits = make(map[fitPair][]fit)
+	}
+	if len(c.fits[pair]) < maxFits {
+		c.fits[pair] = append(c.fits[pair], fit{from: from, whole: whole, to: ref.where, fits: fits})
+	}
+	return fits
+}
+
+func equalSteps(a, b []step) bool {
+	return slices.EqualFunc(a, b, func(x, y step) bool { return edn.Equal(x.key, y.key) })
+}
+
+// outSchema names the schema of what a node puts under :out, "" if none.
+func (e *Env) outSchema(n *Node) string {
+	switch n.Op {
+	case OpTool:
+		if c, ok := e.Registry.Capability(n.ToolID); ok {
+			return c.OutSchema.For(c.ToolIntent())
+		}
+	case OpCall:
+		required := e.base(n.Intent).Requires.OutSchema
+		if n.Layer != nil && n.Layer.Requires.OutSchema.Set {
+			required = n.Layer.Requires.OutSchema
+		}
+		return e.Registry.OutSchema(n.Intent, required.V)
+	}
+	return ""
+}
+
+var mapSchema = sync.OnceValue(func() *schema.Schema { return schema.MustCompile(edn.K("map")) })
+
+// decideFit is false only if every schema that the producer can have at its path
+// surely misses every schema that the consumer can want at its own.
+func (c *checker) decideFit(pair fitPair, from, to []edn.Value, whole bool) bool {
+	in, ok := c.env.Registry.Schema(pair.consumer)
+	if !ok {
+		return true
+	}
+	wanted, all := reach([]*schema.Schema{in}, to)
+	if !all || len(wanted) == 0 {
+		return true
+	}
+	given := []*schema.Schema{mapSchema()}
+	if whole {
+		// A whole slot is a map, but for text positions, where its text goes.
+		if wantsText(in.Branches(to...)) {
+			return true
+		}
+	} else {
+		out, ok := c.env.Registry.Schema(pair.producer)
+		if !ok {
+			return true
+		}
+		if given, all = reach([]*schema.Schema{out}, from); !all || len(given) == 0 {
+			return true
+		}
+	}
+	for _, g := range given {
+		for _, w := range wanted {
+			if schema.Satisfies(g, w) != schema.No {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// maxBranches bounds how many alternatives are followed; beyond it nothing is
+// sure any more.
+const maxBranches = 64
+
+// reach follows a path through schemas and returns what may stand at its end.
+// all is false if some alternative leaves the place open.
+func reach(list []*schema.Schema, path []edn.Value) (out []*schema.Schema, all bool) {
+	list, all = alternatives(list, nil, 0)
+	for _, key := range path {
+		if !all {
+			return nil, false
+		}
+		var next []*schema.Schema
+		for _, s := range list {
+			kids, known := inside(s, key)
+			if !known {
+				return nil, false
+			}
+			next = append(next, kids...)
+		}
+		list, all = alternatives(next, nil, 0)
+	}
+	return list, all
+}
+
+// alternatives opens references, :maybe and :or; what constrains less than that
+// (:and, :not, :any) makes nothing sure.
+func alternatives(list, out []*schema.Schema, depth int) ([]*schema.Schema, bool) {
+	all := true
+	for _, s := range list {
+		if depth > maxSchemaDepth || len(out) > maxBranches {
+			return out, false
+		}
+		switch s = s.Deref(); s.Kind() {
+		case schema.KindMaybe, schema.KindOr:
+			var ok bool
+			out, ok = alternatives(s.Children(), out, depth+1)
+			all = all && ok
+		case schema.KindAnd, schema.KindNot, schema.KindAny:
+			all = false
+		default:
+			out = append(out, s)
+		}
+	}
+	return out, all
+}
+
+// inside returns the schemas under one key; known is false if the schema leaves
+// the key open.
+func inside(s *schema.Schema, key edn.Value) (kids []*schema.Schema, known bool) {
+	switch s.Kind() {
+	case schema.KindMap:
+		if e, ok := s.Entry(key); ok {
+			return []*schema.Schema{e.Schema}, true
+		}
+		return nil, false
+	case schema.KindMapOf:
+		if len(s.Children()) == 2 {
+			return s.Children()[1:], true
+		}
+	case schema.KindVector, schema.KindList, schema.KindSequential:
+		if _, ok := key.AsInt(); ok && len(s.Children()) == 1 {
+			return s.Children(), true
+		}
+	case schema.KindTuple:
+		if i, ok := key.AsInt(); ok && i >= 0 && i < int64(len(s.Children())) {
+			return s.Children()[i : i+1], true
+		}
+	}
+	return nil, false
+}

@@ -1,0 +1,432 @@
+package plan_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/domain/plan"
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// TestCheckTable: CHECK-001, CHECK-003, every row of the table that this build
+// has, with position and nearest name. Nodes stand on one line behind "{:nodes [",
+// so column 10 is where the first begins.
+func TestCheckTable(t *testing.T) {
+	const respond = `{:op :call :intent :text/respond :input {:prompt "p"}`
+	for _, row := range []struct {
+		nodes string
+		want  []string
+	}{
+		// CHECK-010: unknown op or key.
+		{`{:op :cal :as :x} {:op :emit :input :x}`, []string{`1:15: error CHECK-010 unknown op :cal in [:nodes 0 :op]; nearest is :call`}},
+		{`{:op :emit :inputt 1}`, []string{`1:21: error CHECK-010 unknown key :inputt in [:nodes 0]; nearest is :input`}},
+		{`{:op :emit :input 1 "op" 2}`, []string{`1:30: error CHECK-010 unknown key "op" in [:nodes 0]; nearest is :op`}},
+		{`{:op :let :value 1 :intent :x/y}`, []string{`1:29: error CHECK-010 unknown key :intent in [:nodes 0]`}},
+		{respond + ` :dispatch {:candidate []}}`, []string{`1:75: error CHECK-010 unknown key :candidate in [:nodes 0 :dispatch]; nearest is :candidates`}},
+		{respond + ` :requires {:out-schem :res/text}}`, []string{`1:75: error CHECK-010 unknown key :out-schem in [:nodes 0 :requires]; nearest is :out-schema`}},
+		{respond + ` :done {:most #{}}}`, []string{`1:71: error CHECK-010 unknown key :most in [:nodes 0 :done]; nearest is :must`}},
+		{respond + ` :effects {:allow #{}}}`, []string{`1:74: error CHECK-010 unknown key :allow in [:nodes 0 :effects]; nearest is :allowed`}},
+
+		// CHECK-010 and CHECK-015: features that this build does not have.
+		{respond + ` :dispatch {:repair {:max 1}}}`, []string{`1:75: error CHECK-010 this build does not have :repair, remove it in [:nodes 0 :dispatch]`}},
+		{respond + ` :dispatch {:hedge {:after-ms 1}}}`, []string{`1:75: error CHECK-010 this build does not have :hedge, remove it in [:nodes 0 :dispatch]`}},
+		{respond + ` :dispatch {:race {:width 2}}}`, []string{`1:75: error CHECK-010 this build does not have :race, remove it in [:nodes 0 :dispatch]`}},
+		{respond + ` :dispatch {:tournament {:width 1}}}`, []string{`1:75: error CHECK-010 this build does not have :tournament, remove it in [:nodes 0 :dispatch]`}},
+		{respond + ` :dispatch {:strategy :race}}`, []string{`1:85: error CHECK-015 this build does not have :race, write :cascade in [:nodes 0 :dispatch :strategy]`}},
+		{respond + ` :dispatch {:policy :quality-aware}}`, []string{`1:83: error CHECK-015 this build does not have :quality-aware, write :declared in [:nodes 0 :dispatch :policy]`}},
+		{respond + ` :dispatch {:policy :declared :strategy :cascade}}`, nil},
+		{respond + ` :dispatch {:policy :fast}}`, []string{`1:83: error CHECK-015 wanted :declared, got :fast, in [:nodes 0 :dispatch :policy]`}},
+		{respond + ` :budget {:max-tokens 5}}`, []string{`1:64: error CHECK-010 this build does not have :budget, remove it in [:nodes 0]`}},
+		{respond + ` :session? true}`, []string{`1:64: error CHECK-010 this build does not have :session?, remove it in [:nodes 0]`}},
+		{`{:op :map :over [1] :fn {:cap/ref :llm/voice} :intent :text/respond}`, []string{
+			`1:30: error CHECK-010 this build does not have :fn, remove it in [:nodes 0]`,
+			`1:56: error CHECK-010 this build does not have :intent, remove it in [:nodes 0]`}},
+		{`{:op :tool :tool/id :fs/read :effects {:allowed #{:fs/read} :scope {}}}`, []string{`1:70: error CHECK-010 this build does not have :scope, remove it in [:nodes 0 :effects]`}},
+
+		{`{:op :tool :tool/id :fs/read :effects {:allowed #{:fs/read}} :dispatch {:candidates [:fs/read] :allow-failure? true}}`, []string{
+			`1:82: error CHECK-010 a tool is its own only candidate: remove :candidates in [:nodes 0 :dispatch]`}},
+
+		// CHECK-011: unknown intent.
+		{`{:op :call :intent :text/respnd}`, []string{`1:29: error CHECK-011 unknown intent :text/respnd in [:nodes 0 :intent]; nearest is :text/respond`}},
+		{`{:op :call :intent :zz/zz}`, []string{`1:29: error CHECK-011 unknown intent :zz/zz in [:nodes 0 :intent]`}},
+
+		// CHECK-012: unknown capability or handle.
+		{respond + ` :cap/id :llm/voic}`, []string{`1:72: error CHECK-012 unknown capability :llm/voic in [:nodes 0 :cap/id]; nearest is :llm/voice`}},
+		{respond + ` :dispatch {:candidates [:llm/voice :llm/vioce]}}`, []string{`1:99: error CHECK-012 unknown capability :llm/vioce in [:nodes 0 :dispatch :candidates 1]; nearest is :llm/voice`}},
+		{respond + ` :dispatch {:candidates [{:cap/ref :llm/vioce}]}}`, []string{`1:88: error CHECK-012 unknown capability :llm/vioce in [:nodes 0 :dispatch :candidates 0]; nearest is :llm/voice`}},
+		{`{:op :let :value {:cap/ref :llm/vioce} :as :h} {:op :emit :input :h}`, []string{`1:27: error CHECK-012 unknown handle :llm/vioce in [:nodes 0 :value]; nearest is :llm/voice`}},
+		{`{:op :tool :tool/id :fs/rite :effects {:allowed #{}}}`, []string{`1:30: error CHECK-012 unknown tool :fs/rite in [:nodes 0 :tool/id]; nearest is :fs/write`}},
+
+		// CHECK-013: unknown schema.
+		{respond + ` :output {:schema :res/txt}}`, []string{
+			`1:29: error CHECK-025 no candidate can serve :text/respond in [:nodes 0 :intent]: :llm/voice is requires/schema-mismatch`,
+			`1:81: error CHECK-013 unknown schema :res/txt in [:nodes 0 :output :schema]; nearest is :res/text`}},
+		{respond + ` :requires {:in-schema :req/txt}}`, []string{
+			`1:29: error CHECK-025 no candidate can serve :text/respond in [:nodes 0 :intent]: :llm/voice is requires/schema-mismatch`,
+			`1:86: error CHECK-013 unknown schema :req/txt in [:nodes 0 :requires :in-schema]; nearest is :req/text`}},
+
+		// CHECK-014: unknown check.
+		{respond + ` :done {:must #{:legal-mov}}}`, []string{`1:77: error CHECK-014 unknown check :legal-mov in [:nodes 0 :done :must]; nearest is :legal-move`}},
+		{respond + ` :done {:should [:json-vaild]}}`, []string{`1:79: error CHECK-014 unknown check :json-vaild in [:nodes 0 :done :should]; nearest is :json-valid`}},
+		{respond + ` :dispatch {:checks [:a-x] :checks/soft [:b-x]}}`, []string{
+			`1:83: error CHECK-014 unknown check :a-x in [:nodes 0 :dispatch :checks]`,
+			`1:103: error CHECK-014 unknown check :b-x in [:nodes 0 :dispatch :checks/soft]`}},
+		{respond + ` :dispatch {:checks/hard #{:c-x} :checks [:ignored-x]}}`, []string{`1:88: error CHECK-014 unknown check :c-x in [:nodes 0 :dispatch :checks/hard]`}},
+
+		// CHECK-015: wrong type or range of a known key.
+		{`5`, []string{`1:10: error CHECK-015 wanted a map as a node, got 5, in [:nodes 0]`}},
+		{`{}`, []string{`1:10: error CHECK-015 a node needs :op in [:nodes 0]`}},
+		{`{:op :let :as :x}{:op :emit :input :x}`, []string{`1:10: error CHECK-015 the op :let needs :value in [:nodes 0]`}},
+		{`{:op :call :input {}}`, []string{`1:10: error CHECK-015 the op :call needs :intent in [:nodes 0]`}},
+		{`{:op :tool}`, []string{
+			`1:10: error CHECK-015 the op :tool needs :tool/id in [:nodes 0]`,
+			`1:10: error CHECK-015 the op :tool needs :effects in [:nodes 0]`}},
+		{`{:op :plan}`, []string{`1:10: error CHECK-015 the op :plan needs :plan in [:nodes 0]`}},
+		{`{:op :emit :as "x"}`, []string{`1:21: error CHECK-010 unknown key :as in [:nodes 0]; nearest is :id`}},
+		{`{:op :let :value 1 :as "x"}`, []string{`1:33: error CHECK-015 wanted a keyword, got "x", in [:nodes 0 :as]`}},
+		{`{:op :let :value 1 :id 7}`, []string{`1:33: error CHECK-015 wanted a string as the id of a node, got 7, in [:nodes 0 :id]`}},
+		{`{:op :emit :input 1 :needs "a"}`, []string{`1:37: error CHECK-015 wanted a vector of node ids, got "a", in [:nodes 0 :needs]`}},
+		{`{:op :emit :input 1 :needs ["a" 7]} {:id "b" :op :emit :input 1}`, []string{
+			`1:10: warning CHECK-042 emit n0 is always overwritten by node 1 in [:nodes 0]`,
+			`1:38: error CHECK-015 no node has the id "a" in [:nodes 0 :needs 0]; nearest is "b"`,
+			`1:42: error CHECK-015 wanted the id of a node, got 7, in [:nodes 0 :needs 1]`}},
+		{`{:op :emit :input 1 :when "yes"}`, []string{`1:36: error CHECK-015 wanted a condition: a boolean, a slot, or {:failed? k} {:present? k} {:not c} {:and [c]} {:or [c]}, got "yes", in [:nodes 0 :when]`}},
+		{`{:op :emit :input 1 :when {:and :x}}`, []string{`1:42: error CHECK-015 wanted a vector of conditions, got :x, in [:nodes 0 :when :and]`}},
+		{`{:op :emit :input 1 :when {:or [true {:failed? 3}]}}`, []string{`1:57: error CHECK-015 wanted a keyword, got 3, in [:nodes 0 :when :or 1 :failed?]`}},
+		{`{:op :emit :input {:slot/id "a"}}`, []string{`1:28: error CHECK-015 wanted the name of a slot or a path, got "a", in [:nodes 0 :input]`}},
+		{`{:op :emit :input {:slot/path []}}`, []string{`1:28: error CHECK-015 wanted a slot path that begins with the name of a slot, got [], in [:nodes 0 :input]`}},
+		{`{:op :emit :input {:slot/path :a}}`, []string{`1:28: error CHECK-015 wanted a slot path that begins with the name of a slot, got :a, in [:nodes 0 :input]`}},
+		{`{:op :emit :input {:slot/path ["a"]}}`, []string{`1:28: error CHECK-015 wanted the name of a slot, got "a", in [:nodes 0 :input]`}},
+		{`{:op :let :value [] :as :a} {:op :emit :input {:slot/path [:a -1]}}`, []string{
+			`1:30: warning CHECK-040 slot :a is never read in [:nodes 0]`,
+			`1:56: error CHECK-015 wanted an index from 0 in a slot path, got -1, in [:nodes 1 :input]`}},
+		{`{:op :call :intent "x" :input 5}`, []string{
+			`1:29: error CHECK-015 wanted a keyword, got "x", in [:nodes 0 :intent]`,
+			`1:40: error CHECK-015 wanted a map, got 5, in [:nodes 0 :input]`}},
+		{respond + ` :temperature 3}`, []string{`1:77: error CHECK-015 wanted a number from 0 to 2, got 3, in [:nodes 0 :temperature]`}},
+		{respond + ` :deadline-ms 0}`, []string{`1:77: error CHECK-015 wanted an integer from 1 to 86400000, got 0, in [:nodes 0 :deadline-ms]`}},
+		{respond + ` :model 5 :role "r" :system 5}`, []string{
+			`1:71: error CHECK-015 wanted a keyword or a string, got 5, in [:nodes 0 :model]`,
+			`1:79: error CHECK-015 wanted a keyword, got "r", in [:nodes 0 :role]`,
+			`1:91: error CHECK-015 wanted a string or a slot, got 5, in [:nodes 0 :system]`}},
+		{respond + ` :done {:score-min 2 :must :schema-valid}}`, []string{
+			`1:82: error CHECK-015 wanted a number from 0 to 1, got 2, in [:nodes 0 :done :score-min]`,
+			`1:90: error CHECK-015 wanted a set of keywords, got :schema-valid, in [:nodes 0 :done :must]`}},
+		{respond + ` :dispatch {:retry {:same-cap-max -1}}}`, []string{`1:97: error CHECK-015 wanted an integer from 0 to 16, got -1, in [:nodes 0 :dispatch :retry :same-cap-max]`}},
+		{respond + ` :dispatch {:candidates ["llm/voice"]}}`, []string{`1:88: error CHECK-015 wanted a capability id or a handle, got "llm/voice", in [:nodes 0 :dispatch :candidates 0]`}},
+		{respond + ` :dispatch {:candidates :llm/voice}}`, []string{`1:87: error CHECK-015 wanted a vector of capability ids, got :llm/voice, in [:nodes 0 :dispatch :candidates]`}},
+		{respond + ` :dispatch {:allow-failure? 1 :exclude 2 :timeout {:extend-ms -1}}}`, []string{
+			`1:91: error CHECK-015 wanted a boolean, got 1, in [:nodes 0 :dispatch :allow-failure?]`,
+			`1:102: error CHECK-015 wanted a set of keywords, got 2, in [:nodes 0 :dispatch :exclude]`,
+			`1:125: error CHECK-015 wanted an integer from 0 to 86400000, got -1, in [:nodes 0 :dispatch :timeout :extend-ms]`}},
+		{respond + ` :dispatch {:switch-on #{:runtime/crushed}}}`, []string{`1:86: error CHECK-015 switch-on: there is no error type :runtime/crushed; nearest is :runtime/crashed in [:nodes 0 :dispatch :switch-on]`}},
+		{respond + ` :dispatch {:switch-on/replace :timeout/soft}}`, []string{`1:94: error CHECK-015 wanted a set of keywords, got :timeout/soft, in [:nodes 0 :dispatch :switch-on/replace]`}},
+		{respond + ` :requires {:result/type :text}}`, []string{`1:88: error CHECK-015 wanted :value, :plan or :stream, got :text, in [:nodes 0 :requires :result/type]`}},
+		{respond + ` :output {:schema :res/code} :requires {:out-schema :res/text}}`, []string{
+			`1:29: error CHECK-025 no candidate can serve :text/respond in [:nodes 0 :intent]: :llm/voice is requires/schema-mismatch`,
+			`1:115: error CHECK-015 two different values for :out-schema in [:nodes 0]`}},
+		{respond + ` :effects {:allowed #{:fs/rite}}}`, []string{`1:83: error CHECK-015 unknown effect :fs/rite in [:nodes 0 :effects :allowed]; nearest is :fs/write`}},
+		{respond + ` :constraints {:language "en" :max-chars 0 :no-web 1}}`, []string{
+			`1:88: error CHECK-015 wanted a keyword, got "en", in [:nodes 0 :constraints :language]`,
+			`1:104: error CHECK-015 wanted an integer from 1 to 12000, got 0, in [:nodes 0 :constraints :max-chars]`,
+			`1:114: error CHECK-015 wanted a boolean, got 1, in [:nodes 0 :constraints :no-web]`}},
+		{respond + ` :max-attempts 0}`, []string{`1:78: error CHECK-015 wanted an integer from 1 to 17, got 0, in [:nodes 0 :max-attempts]`}},
+		{`{:op :map :over 5 :item "x" :body {} :on-item-error :skip}`, []string{
+			`1:26: error CHECK-015 wanted a slot or a collection, got 5, in [:nodes 0 :over]`,
+			`1:34: error CHECK-015 wanted a keyword, got "x", in [:nodes 0 :item]`,
+			`1:44: error CHECK-015 wanted a vector of nodes, got {}, in [:nodes 0 :body]`,
+			`1:62: error CHECK-015 wanted :fail or :keep, got :skip, in [:nodes 0 :on-item-error]`}},
+		{`{:op :plan :plan 5 :bindings [1]}`, []string{
+			`1:27: error CHECK-015 a plan is a map with :nodes, not 5, in [:nodes 0 :plan]`,
+			`1:39: error CHECK-015 wanted a map, got [1], in [:nodes 0 :bindings]`}},
+
+		// CHECK-016: duplicate :id or :as.
+		{`{:op :let :id "a" :value 1 :as :x} {:op :emit :id "a" :input :x}`, []string{`1:56: error CHECK-016 duplicate :id "a" in [:nodes 1]; first at 1:20`}},
+		{`{:op :let :id "n1" :value 1 :as :x} {:op :emit :input :x}`, []string{`1:46: error CHECK-016 duplicate :id "n1" in [:nodes 1]; first at 1:20`}},
+		{`{:op :let :value 1 :as :x} {:op :let :value 2 :as :x} {:op :emit :input :x}`, []string{`1:56: error CHECK-016 duplicate :as :x in [:nodes 1]; first at 1:29`}},
+
+		// CHECK-017: slot never filled.
+		{`{:op :emit :input {:x {:slot/id :none}}}`, []string{`1:32: error CHECK-017 slot :none is filled by no node, binding or default in [:nodes 0 :input :x]`}},
+		{`{:op :emit :input :none}`, []string{`1:28: error CHECK-017 slot :none is filled by no node, binding or default in [:nodes 0 :input]`}},
+		{`{:op :emit :input 1 :when {:failed? :none}}`, []string{`1:46: error CHECK-017 slot :none is filled by no node, binding or default in [:nodes 0 :when :failed?]`}},
+		{`{:op :plan :plan {:nodes [{:op :emit :input :none}]}}`, []string{`1:54: error CHECK-017 slot :none is filled by no node, binding or default in [:nodes 0 :plan :nodes 0 :input]`}},
+		{`{:op :map :over :none :body [{:op :emit :input :item/index}]}`, []string{`1:26: error CHECK-017 slot :none is filled by no node, binding or default in [:nodes 0 :over]`}},
+		{`{:op :emit :input [{:slot/id :none :slot/default 1} {:slot/path [:none :x] :slot/default nil}]}`, nil},
+		{`{:op :emit :input {:final :none}}`, nil},
+
+		// CHECK-018: slot filled later.
+		{`{:op :let :value {:slot/id :y} :as :x} {:op :let :value {:slot/id :x} :as :y} {:op :emit :input :y}`, []string{
+			`1:27: error CHECK-018 slot :y is filled later, by node 1 at 1:80; move the let or use :slot/default`}},
+		{`{:op :let :value {:slot/id :x} :as :x} {:op :emit :input :x}`, []string{
+			`1:27: error CHECK-018 slot :x is filled later, by node 0 at 1:41; move the let or use :slot/default`}},
+		{`{:op :emit :input 1 :when :x} {:op :let :value 1 :as :x}`, []string{
+			`1:36: error CHECK-018 slot :x is filled later, by node 1 at 1:59; move the emit`}},
+		{`{:op :plan :plan {:nodes [{:op :emit :input :x}]}} {:op :let :value 1 :as :x}`, []string{
+			`1:54: error CHECK-018 slot :x is filled later, by node 1 at 1:80; move the emit or use :slot/default`}},
+		{`{:op :emit :input {:final :x}} {:op :let :value 1 :as :x}`, []string{
+			`1:36: error CHECK-018 slot :x is filled later, by node 1 at 1:60; move the emit or use :slot/default`}},
+
+		// CHECK-019: cycle.
+		{`{:op :emit :id "a" :input 1 :needs ["a"]}`, []string{`1:45: error CHECK-019 nodes wait for each other: a -> a`}},
+		{`{:op :let :id "a" :value 1 :as :x :needs ["b"]} {:op :emit :id "b" :input :x}`, []string{`1:58: error CHECK-019 nodes wait for each other: a -> b -> a`}},
+
+		// CHECK-020: schemas can never fit.
+		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :call :intent :num/add :input {:n {:slot/path [:x :s]}} :as :y} {:op :emit :input :y}`,
+			[]string{`1:99: error CHECK-020 [:x :s] of schema :res/number can never fit :req/number in [:nodes 1 :input :n]`}},
+		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :call :intent :num/add :input {:n {:slot/id :x}} :as :y} {:op :emit :input :y}`,
+			[]string{`1:99: error CHECK-020 :x of schema :res/number can never fit :req/number in [:nodes 1 :input :n]`}},
+		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :call :intent :num/add :input {:n {:slot/path [:x :out :many 0]} :list [{:slot/path [:x :n]}]} :as :y} {:op :emit :input :y}`, nil},
+		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :call :intent :num/add :input {:n 1 :list [{:slot/path [:x :s]}]} :as :y} {:op :emit :input :y}`,
+			[]string{`1:108: error CHECK-020 [:x :s] of schema :res/number can never fit :req/number in [:nodes 1 :input :list 0]`}},
+		{respond + ` :as :x} {:op :call :intent :num/add :input {:n {:slot/path [:x :text]}} :as :y} {:op :emit :input :y}`, nil},
+		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :call :intent :num/add :input {:n {:slot/path [:x :error :type]}} :as :y} {:op :emit :input :y}`, nil},
+
+		// CHECK-021: effects not covered.
+		{`{:op :tool :tool/id :fs/write :input {:path "x" :content "y"} :effects {:allowed #{:fs/read}}}`,
+			[]string{`1:81: error CHECK-021 :fs/write is needed by :fs/write and not in [:nodes 0 :effects :allowed]`}},
+		{`{:op :call :intent :fs/scribe :effects {:allowed #{}}}`, []string{`1:49: error CHECK-021 :fs/write is needed by :fs/scribe and not in [:nodes 0 :effects :allowed]`}},
+
+		// CHECK-022: a must check that nothing provides.
+		{respond + ` :done {:must #{:tests-pass :legal-move} :should #{:tests-pass}}}`, []string{
+			`1:77: error CHECK-022 nothing provides the must check :tests-pass, which asks for :code/test, in [:nodes 0 :done :must]`}},
+		{respond + ` :dispatch {:checks [:tests-pass]}}`, []string{
+			`1:83: error CHECK-022 nothing provides the must check :tests-pass, which asks for :code/test, in [:nodes 0 :dispatch :checks]`}},
+		{respond + ` :dispatch {:checks/soft [:tests-pass]}}`, nil},
+
+		// CHECK-025: no candidate passes the static filters.
+		{`{:op :call :intent :idle/nobody}`, []string{`1:29: error CHECK-025 nothing serves :idle/nobody in [:nodes 0 :intent]`}},
+		{respond + ` :dispatch {:candidates [:llm/meta :chess/rules]}}`, []string{
+			`1:29: error CHECK-025 no candidate can serve :text/respond in [:nodes 0 :intent]: :llm/meta is intent/not-supported, :chess/rules is intent/not-supported`}},
+		{respond + ` :cap/id :llm/meta}`, []string{`1:29: error CHECK-025 no candidate can serve :text/respond in [:nodes 0 :intent]: :llm/meta is intent/not-supported`}},
+		{respond + ` :requires {:cap/kind :solver}}`, []string{`1:29: error CHECK-025 no candidate can serve :text/respond in [:nodes 0 :intent]: :llm/voice is requires/cap-kind-mismatch`}},
+		{respond + ` :dispatch {:exclude [:llm/voice]}}`, []string{`1:29: error CHECK-025 nothing serves :text/respond in [:nodes 0 :intent]`}},
+
+		// CHECK-026: above a limit.
+		{respond + ` :dispatch {:retry {:same-cap-max 17 :fallback-max 33}}}`, []string{
+			`1:97: error CHECK-026 wanted an integer from 0 to 16, got 17, in [:nodes 0 :dispatch :retry :same-cap-max]`,
+			`1:114: error CHECK-026 wanted an integer from 0 to 32, got 33, in [:nodes 0 :dispatch :retry :fallback-max]`}},
+		{`{:op :map :over [1] :max-parallel 65 :body [{:op :emit :input :item}]}`, []string{`1:44: error CHECK-026 wanted an integer from 1 to 64, got 65, in [:nodes 0 :max-parallel]`}},
+
+		// CHECK-027: map needs one body.
+		{`{:op :map :over [1]}`, []string{`1:10: error CHECK-027 a map needs :over and exactly one of :body and :fn in [:nodes 0]`}},
+		{`{:op :map :body [{:op :emit :input 1}]}`, []string{`1:10: error CHECK-027 a map needs :over and exactly one of :body and :fn in [:nodes 0]`}},
+
+		// CHECK-028: host-only keys.
+		{respond + ` :context {:repair {} :prompt "x"}}`, []string{
+			`1:74: error CHECK-028 only the host writes :repair in [:nodes 0 :context]`,
+			`1:85: error CHECK-028 only the host writes :prompt in [:nodes 0 :context]`}},
+
+		// CHECK-040: slot never read.
+		{respond + ` :as :x}`, []string{`1:64: warning CHECK-040 slot :x is never read in [:nodes 0]`}},
+		{respond + ` :as :x} {:op :call :intent :plan/compile}`, nil},
+		{`{:op :map :over [1] :as :m :body [{:op :let :value 1 :as :last}]} {:op :emit :input :m}`, nil},
+
+		// CHECK-041: node never runs.
+		{`{:op :emit :input 1 :when false}`, []string{`1:36: warning CHECK-041 node n0 never runs: its condition is always false, in [:nodes 0]`}},
+		{`{:op :let :value 1 :as :x} {:op :emit :input 1 :when {:and [:x {:not true}]}}`, []string{`1:63: warning CHECK-041 node n1 never runs: its condition is always false, in [:nodes 1]`}},
+
+		// CHECK-042: emit always overwritten.
+		{`{:op :emit :input 1} {:op :emit :input 2}`, []string{`1:10: warning CHECK-042 emit n0 is always overwritten by node 1 in [:nodes 0]`}},
+		{`{:op :let :value 1 :as :x} {:op :emit :input 1} {:op :emit :input 2 :when {:failed? :x}}`, nil},
+
+		// CHECK-043: retry without switch-on.
+		{respond + ` :dispatch {:retry {:fallback-max 1}}}`, []string{`1:82: warning CHECK-043 retry or fallback without :switch-on goes on after every failure of class retry, switch or repair, in [:nodes 0 :dispatch :retry]`}},
+		{respond + ` :dispatch {:retry {:fallback-max 1} :switch-on #{}}}`, nil},
+		{respond + ` :dispatch {:retry {:fallback-max 0}}}`, nil},
+
+		// CHECK-044: looks like a slot, is data.
+		{`{:op :let :value 1 :as :x} {:op :emit :input [{:slot/id :x :note 1} {:slot/id :x}]}`, []string{
+			`1:56: warning CHECK-044 {:note 1 :slot/id :x} is data because a slot map has one of :slot/id and :slot/path and nothing but :slot/default beside it, in [:nodes 1 :input 0]`}},
+		{`{:op :let :value 1 :as :x} {:op :emit :input {:answer :x :y {:slot/id :x}}}`, []string{
+			`1:64: warning CHECK-044 :x names a slot but is data in [:nodes 1 :input :answer]; write {:slot/id :x}`}},
+		{`{:op :plan :bindings {:b {:slot/id :x}} :plan {:nodes [{:op :emit :input :b}]}}`, []string{
+			`1:35: warning CHECK-044 a slot in :bindings is data in [:nodes 0 :bindings :b]; the plan sees the environment itself`}},
+
+		// CHECK-045: slot of a conditional node.
+		{`{:op :let :value 1 :as :x} {:op :let :value 1 :when {:failed? :x} :as :y} {:op :emit :input :y}`, []string{
+			`1:102: warning CHECK-045 slot :y may be unfilled because node n1 has a condition; use :slot/default or :when in [:nodes 2 :input]`}},
+		{`{:op :let :value 1 :as :x} {:op :let :value 1 :when {:failed? :x} :as :y} {:op :emit :input :y :when {:failed? :x}}`, nil},
+		{`{:op :let :value 1 :as :x} {:op :let :value 1 :when {:failed? :x} :as :y} {:op :emit :input :y :when {:present? :y}}`, nil},
+		{`{:op :let :value 1 :as :x} {:op :let :value 1 :when {:failed? :x} :as :y} {:op :emit :input {:slot/id :y :slot/default 1}}`, nil},
+		{`{:op :let :value 1 :as :x} {:op :let :value 1 :when true :as :y} {:op :emit :input [{:slot/id :x} {:slot/id :y}]}`, nil},
+		{`{:op :let :value 1 :as :x} {:op :let :value 1 :when {:failed? :x} :as :y} {:op :plan :plan {:nodes [{:op :emit :input :y}]}}`, []string{
+			`1:101: warning CHECK-045 slot :y may be unfilled because node n1 has a condition; use :slot/default or :when in [:nodes 2 :plan]`}},
+	} {
+		t.Run(row.nodes, func(t *testing.T) {
+			var want []string
+			for _, w := range row.want {
+				want = append(want, "plan.edn:"+w)
+			}
+			assert.Equal(t, want, emptyIsNil(lines(t, "{:nodes ["+row.nodes+"]}", testEnv(t))))
+		})
+	}
+}
+
+func emptyIsNil(list []string) []string {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}
+
+// TestCheckPlanKeys: IR-001, what stands beside :nodes.
+func TestCheckPlanKeys(t *testing.T) {
+	for _, row := range []struct{ text, want string }{
+		{`5`, `1:1: error CHECK-015 a plan is a map with :nodes, not 5, in []`},
+		{`{}`, `1:1: error CHECK-015 a plan needs :nodes in []`},
+		{`{:nodes {}}`, `1:9: error CHECK-015 :nodes is a vector of maps, not {}, in [:nodes]`},
+		{`{:nodes nil}`, `1:9: error CHECK-015 :nodes is a vector of maps, not nil, in [:nodes]`},
+		{`{:nodes [] :mod :strict}`, `1:12: error CHECK-010 unknown key :mod in []; nearest is :mode`},
+		{`{:nodes [] :mode :eager}`, `1:18: error CHECK-015 wanted :strict, :lazy or :hybrid, got :eager, in [:mode]`},
+		{`{:nodes [] :id 7}`, `1:16: error CHECK-015 wanted a string or a keyword, got 7, in [:id]`},
+		{`{:nodes [] :bindings [1]}`, `1:22: error CHECK-015 wanted a map, got [1], in [:bindings]`},
+		{`{:nodes [] :bindings {"x" 1}}`, `1:27: error CHECK-015 wanted a keyword as the name of a binding, got "x", in [:bindings "x"]`},
+		{`{:nodes [] :max-parallel 0}`, `1:26: error CHECK-015 wanted an integer from 1 to 64, got 0, in [:max-parallel]`},
+		{`{:nodes [] :max-parallel 65}`, `1:26: error CHECK-026 wanted an integer from 1 to 64, got 65, in [:max-parallel]`},
+		{`{:nodes [] :max-parallel 1.0}`, `1:26: error CHECK-015 wanted an integer, got 1.0, in [:max-parallel]`},
+	} {
+		assert.Equal(t, []string{"plan.edn:" + row.want}, lines(t, row.text, testEnv(t)), row.text)
+	}
+	for _, text := range []string{`{:nodes ()}`, `{:nodes ({:op :emit :input 1})}`, `{:id :p :nodes [] :mode :lazy :max-parallel 64 :bindings {}}`} {
+		assert.Empty(t, lines(t, text, testEnv(t)), text)
+	}
+}
+
+// TestDefaults: IR-008.
+func TestDefaults(t *testing.T) {
+	prog := load(t, `{:nodes [{:op :call :intent :plan/compile} {:op :map :over [1] :body [{:op :emit}]} {:op :call :intent :text/respond :max-attempts 3 :dispatch {:timeout {:extend-ms 5}}}]}`, testEnv(t))
+	p := prog.Plan
+	assert.Equal(t, plan.Hybrid, p.Mode)
+	assert.Equal(t, 8, p.MaxParallel)
+	assert.Equal(t, "n0", p.Nodes[0].ID)
+	assert.Equal(t, "{}", p.Nodes[0].Input.Source().String())
+	assert.Equal(t, 4, p.Nodes[1].MaxParallel)
+	assert.Equal(t, "item", p.Nodes[1].Item)
+	pol, err := p.Nodes[2].Layer.Resolve()
+	require.NoError(t, err)
+	assert.Equal(t, 2, pol.Retries("schema/invalid"))
+	assert.Equal(t, 0, pol.Retries("timeout/soft"))
+	assert.Equal(t, "5ms", pol.Extend.String())
+	v, _, fillErr := p.Nodes[1].Sub.Nodes[0].Input.Fill(nil, nil)
+	require.Nil(t, fillErr)
+	assert.True(t, v.IsNil())
+}
+
+// TestIdentity: IR-007, the same plan has the same hash however it is written.
+func TestIdentity(t *testing.T) {
+	a, _ := plan.Parse(edn.MustRead(`{:id "p" :nodes [{:op :emit :input {:b 1 :a 2}}]}`), nil)
+	b, _ := plan.Parse(edn.MustRead(`{:nodes [{:input {:a 2, :b 1} :op :emit}] ; the same
+	 :id "p"}`), nil)
+	c, _ := plan.Parse(edn.MustRead(`{:id "p" :nodes [{:op :emit :input {:b 1 :a 3}}]}`), nil)
+	assert.Equal(t, a.Hash(), b.Hash())
+	assert.NotEqual(t, a.Hash(), c.Hash())
+	assert.True(t, strings.HasPrefix(a.Hash(), "b3:"))
+}
+
+// TestSurroundings: CHECK-021, CHECK-022, CHECK-025, what request, policy and
+// parent say counts too.
+func TestSurroundings(t *testing.T) {
+	env := testEnv(t)
+	request := policy.Origin{Source: policy.SourceRequest}
+	const tool = `{:nodes [{:op :tool :tool/id :fs/write :input {:path "x" :content "y"} :effects {:allowed #{:fs/write}}}]}`
+	assert.Empty(t, lines(t, tool, env))
+	env.Request = policy.Layer{Effects: policy.Of([]string{"none"}, request)}
+	assert.Equal(t, []string{"plan.edn:1:30: error CHECK-021 :fs/write is needed by :fs/write and not allowed to the request in [:nodes 0 :tool/id]"}, lines(t, tool, env))
+	assert.Equal(t, []string{"plan.edn:1:29: error CHECK-021 :fs/write is needed by :fs/scribe and not allowed to the request in [:nodes 0 :intent]"},
+		lines(t, `{:nodes [{:op :call :intent :fs/scribe}]}`, env))
+
+	env = testEnv(t)
+	env.Policies = &policy.Book{Intents: map[string]policy.Layer{"text/respond": {
+		Must:      policy.NamesOf(policy.Origin{Source: policy.SourceIntent}, "tests-pass"),
+		Fallbacks: policy.NamesOf(policy.Origin{Source: policy.SourceIntent}, "llm/meta"),
+		Requires:  policy.Requires{OutSchema: policy.Of("res/text", policy.Origin{Source: policy.SourceIntent})},
+	}}}
+	assert.Equal(t, []string{"plan.edn:1:29: error CHECK-022 nothing provides the must check :tests-pass, which asks for :code/test, in [:nodes 0 :intent]"},
+		lines(t, `{:nodes [{:op :call :intent :text/respond :dispatch {:candidates [:llm/voice]}}]}`, env))
+	assert.Contains(t, strings.Join(lines(t, `{:nodes [{:op :call :intent :text/respond :output {:schema :res/code}}]}`, env), "\n"),
+		"CHECK-015 two different values for :out-schema in [:nodes 0] and in a weaker layer")
+
+	env = testEnv(t)
+	env.Routing = func(intent string) []string { return []string{"llm/voice"} }
+	assert.Contains(t, lines(t, `{:nodes [{:op :call :intent :idle/nobody}]}`, env)[0], ":llm/voice is intent/not-supported")
+
+	env = testEnv(t)
+	env.Outer = func(name string) bool { return name == "given" }
+	assert.Empty(t, lines(t, `{:nodes [{:op :emit :input :given}]}`, env))
+	assert.Len(t, lines(t, `{:nodes [{:op :emit :input :missing}]}`, env), 1)
+	assert.Empty(t, lines(t, `{:bindings {:own 1} :nodes [{:op :emit :input :own}]}`, env))
+}
+
+// TestPositionsInsideAText: a plan inside a request has its place there.
+func TestPositionsInsideAText(t *testing.T) {
+	v, pos, err := edn.ReadWithPositions([]byte("{:input\n {:plan {:nodes [{:op :emt}]}}}"))
+	require.NoError(t, err)
+	inner, ok := v.GetIn(edn.K("input"), edn.K("plan"))
+	require.True(t, ok)
+	_, fs := plan.Parse(inner, pos, plan.At(edn.K("input"), edn.K("plan")))
+	require.Len(t, fs, 1)
+	assert.Equal(t, "req.edn:2:23: error CHECK-010 unknown op :emt in [:input :plan :nodes 0 :op]; nearest is :emit", fs[0].Render("req.edn"))
+}
+
+// TestAllFindingsAtOnce: CHECK-003, at most 200, by position, and errors are
+// never cut for warnings.
+func TestAllFindingsAtOnce(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("{:nodes [\n")
+	for i := range 600 {
+		fmt.Fprintf(&b, "{:op :let :value 1 :as :s%d}\n", i)
+	}
+	for i := range 150 {
+		fmt.Fprintf(&b, "{:op :call :intent :text/respnd :id \"c%d\"}\n", i)
+	}
+	b.WriteString("]}")
+	p, _ := readPlan(t, b.String())
+	fs := plan.Check(p, testEnv(t))
+	require.Len(t, fs, plan.MaxFindings)
+	errors, last := 0, 0
+	for _, f := range fs {
+		if f.Severity == plan.Error {
+			errors++
+		}
+		assert.Greater(t, f.Line, last)
+		last = f.Line
+	}
+	assert.Equal(t, 150, errors)
+
+	many := strings.ReplaceAll(b.String(), ":value 1", ":valeu 1")
+	p, fs = readPlan(t, many)
+	require.NotNil(t, p)
+	assert.Len(t, fs, plan.MaxFindings)
+	assert.Len(t, plan.Check(p, testEnv(t)), plan.MaxFindings)
+	assert.True(t, plan.HasErrors(fs))
+}
+
+// TestFindingsError: a refused plan is one typed error with all findings.
+func TestFindingsError(t *testing.T) {
+	p, _ := readPlan(t, testdata(t, "bad.edn"))
+	fs := plan.Check(p, testEnv(t))
+	err := plan.FindingsError(fs, 2)
+	require.NotNil(t, err)
+	assert.Equal(t, "plan/invalid", err.Type)
+	assert.Contains(t, err.Message, "CHECK-011 unknown intent :text/respnd")
+	assert.Contains(t, err.Message, "(and 4 more)")
+	findings, ok := err.Details.Get(edn.K("findings"))
+	require.True(t, ok)
+	assert.Equal(t, 5, findings.Len())
+	assert.Equal(t, "2", err.Where.Key("line").String())
+	assert.Nil(t, plan.FindingsError(nil, 1))
+	assert.Nil(t, plan.FindingsError([]plan.Finding{{Severity: plan.Warning}}, 1))
+}
+
+// TestRefusedLink: a cycle has no graph.
+func TestRefusedLink(t *testing.T) {
+	p, _ := readPlan(t, `{:nodes [{:op :plan :plan {:nodes [{:op :emit :id "a" :input 1 :needs ["b"]} {:op :emit :id "b" :input 1 :needs ["a"]}]}}]}`)
+	_, err := plan.Link(p, testEnv(t))
+	require.NotNil(t, err)
+	assert.Equal(t, "plan/invalid", err.Type)
+}

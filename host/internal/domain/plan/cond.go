@@ -1,0 +1,97 @@
+package plan
+
+type condKind uint8
+
+const (
+	condConst condKind = iota
+	condTruthy
+	condFailed
+	condPresent
+	condSlot
+	condNot
+	condAnd
+	condOr
+)
+
+// Cond is a compiled `:when`. The nil Cond is true.
+type Cond struct {
+	kind  condKind
+	value bool
+	// slot is the frame slot for truthy, failed and present.
+	slot int
+	ref  *slotRef
+	kids []Cond
+}
+
+// Eval decides the condition from a frame. It has no failure: what is unfilled
+// is false (IR-002, SLOT-010).
+func (c *Cond) Eval(f *Frame) bool {
+	if c == nil {
+		return true
+	}
+	switch c.kind {
+	case condConst:
+		return c.value
+	case condTruthy:
+		return truthy(f.slots[c.slot])
+	case condFailed:
+		return f.slots[c.slot].Failed()
+	case condPresent:
+		return f.slots[c.slot].Filled()
+	case condSlot:
+		v, ok := c.ref.find(f.slots[c.ref.slot], viewInside)
+		if !ok {
+			v = c.ref.fallback
+		}
+		return v.Truthy()
+	case condNot:
+		return !c.kids[0].Eval(f)
+	case condAnd:
+		for i := range c.kids {
+			if !c.kids[i].Eval(f) {
+				return false
+			}
+		}
+		return true
+	default:
+		for i := range c.kids {
+			if c.kids[i].Eval(f) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// truthy of a slot: results are maps and so are true.
+func truthy(s Slot) bool {
+	if s.res != nil {
+		return true
+	}
+	return s.value.Truthy()
+}
+
+// constant reports whether the condition has one value whatever the slots hold.
+func (c *Cond) constant() (value, ok bool) {
+	if c == nil {
+		return true, true
+	}
+	switch c.kind {
+	case condConst:
+		return c.value, true
+	case condNot:
+		v, ok := c.kids[0].constant()
+		return !v, ok
+	case condAnd, condOr:
+		all := true
+		for i := range c.kids {
+			v, known := c.kids[i].constant()
+			if known && v == (c.kind == condOr) {
+				return v, true
+			}
+			all = all && known
+		}
+		return c.kind == condAnd, all
+	}
+	return false, false
+}

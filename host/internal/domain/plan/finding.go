@@ -1,0 +1,236 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Severity of a finding.
+type Severity uint8
+
+// An error keeps the plan from running, a warning does not.
+const (
+	Error Severity = iota
+	Warning
+)
+
+// String returns the word that a finding line shows.
+func (s Severity) String() string {
+	if s == Error {
+		return "error"
+	}
+	return "warning"
+}
+
+// Finding is one thing that a static check has to say about a plan.
+type Finding struct {
+	// Check is the id, such as "CHECK-011".
+	Check    string
+	Severity Severity
+	// Path leads from the root of the text to what the finding is about.
+	Path []edn.Value
+	// Line and Column count from 1; both are 0 for a plan without text.
+	Line, Column int
+	// Message is one sentence without the position.
+	Message string
+	// Nearest is the known name that is most like the one that was written, or nil.
+	Nearest edn.Value
+
+	// key says that the finding is about the key at the end of Path.
+	key bool
+}
+
+// Render writes the finding for people, after the name of the text.
+func (f Finding) Render(source string) string {
+	var b strings.Builder
+	b.WriteString(source)
+	if f.Line > 0 {
+		fmt.Fprintf(&b, ":%d:%d", f.Line, f.Column)
+	}
+	fmt.Fprintf(&b, ": %s %s %s", f.Severity, f.Check, f.Message)
+	return b.String()
+}
+
+// Value returns the finding as data; keys that do not apply are absent.
+func (f Finding) Value() edn.Value {
+	var b edn.MapBuilder
+	b.Key("check", edn.Text(f.Check))
+	b.Key("severity", edn.K(f.Severity.String()))
+	b.Key("path", edn.Vector(f.Path...))
+	if f.Line > 0 {
+		b.Key("line", edn.Int(int64(f.Line)))
+		b.Key("column", edn.Int(int64(f.Column)))
+	}
+	b.Key("message", edn.Text(f.Message))
+	if !f.Nearest.IsNil() {
+		b.Key("nearest", f.Nearest)
+	}
+	return b.Map()
+}
+
+// HasErrors reports whether any finding is an error.
+func HasErrors(fs []Finding) bool {
+	return slices.ContainsFunc(fs, func(f Finding) bool { return f.Severity == Error })
+}
+
+// FindingsError makes the plan/invalid error of findings with errors, nil if
+// there is none. Its details hold all findings, errors first.
+func FindingsError(fs []Finding, source contract.Source) *contract.Error {
+	var errs, warnings []edn.Value
+	var first Finding
+	for _, f := range fs {
+		if f.Severity != Error {
+			warnings = append(warnings, f.Value())
+			continue
+		}
+		if len(errs) == 0 {
+			first = f
+		}
+		errs = append(errs, f.Value())
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	more := ""
+	if len(errs) > 1 {
+		more = fmt.Sprintf(" (and %d more)", len(errs)-1)
+	}
+	e := contract.Errorf("plan/invalid", "%s %s%s", first.Check, first.Message, more).
+		WithSource(source).
+		WithDetail("findings", edn.Vector(append(errs, warnings...)...))
+	if first.Line > 0 {
+		e = e.WithWhere("line", edn.Int(int64(first.Line))).WithWhere("column", edn.Int(int64(first.Column)))
+	}
+	return e
+}
+
+// findings collects, of each severity at most MaxFindings: what comes later in
+// the same pass also stands later in the plan.
+type findings struct {
+	list             []Finding
+	errors, warnings int
+}
+
+func (fs *findings) full(sev Severity) bool {
+	if sev == Error {
+		return fs.errors >= MaxFindings
+	}
+	return fs.warnings >= MaxFindings
+}
+
+func (fs *findings) add(f Finding) {
+	if fs.full(f.Severity) {
+		return
+	}
+	if f.Severity == Error {
+		fs.errors++
+	} else {
+		fs.warnings++
+	}
+	fs.list = append(fs.list, f)
+}
+
+// locator turns paths into positions; nil for a plan without text.
+type locator struct {
+	pos *edn.Positions
+}
+
+// at returns the position of the value under path, or of its nearest ancestor
+// that has one.
+func (l *locator) at(path []edn.Value, key bool) (line, column int) {
+	if l == nil || l.pos == nil {
+		return 0, 0
+	}
+	if key {
+		if s, ok := l.pos.KeyAt(path...); ok {
+			return s.Start.Line, s.Start.Column
+		}
+	}
+	for n := len(path); n >= 0; n-- {
+		if s, ok := l.pos.At(path[:n]...); ok {
+			return s.Start.Line, s.Start.Column
+		}
+	}
+	return 0, 0
+}
+
+// describe names the position of a key in a message: line:column, or the path
+// of its map in a plan without text.
+func (l *locator) describe(path []edn.Value) string {
+	if line, column := l.at(path, true); line > 0 {
+		return fmt.Sprintf("%d:%d", line, column)
+	}
+	return showPath(path[:len(path)-1])
+}
+
+// settle puts findings in order, cuts them to MaxFindings and gives them their
+// positions. Looking up a position costs time linear in the text, so only what
+// is shown is looked up: findings are cut in the order of their paths, and what
+// is left is ordered by position.
+func (l *locator) settle(fs []Finding) []Finding {
+	slices.SortStableFunc(fs, func(a, b Finding) int { return comparePaths(a.Path, b.Path) })
+	fs = limitFindings(fs)
+	if l == nil || l.pos == nil {
+		return fs
+	}
+	for i := range fs {
+		if f := &fs[i]; f.Line == 0 {
+			f.Line, f.Column = l.at(f.Path, f.key)
+		}
+	}
+	slices.SortStableFunc(fs, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	return fs
+}
+
+// comparePaths orders by indices as numbers and keys canonically: a total order
+// that follows the nodes of a plan.
+func comparePaths(a, b []edn.Value) int {
+	for i := range min(len(a), len(b)) {
+		x, xok := a[i].AsInt()
+		y, yok := b[i].AsInt()
+		c := 0
+		if xok && yok {
+			c = cmp.Compare(x, y)
+		} else {
+			c = edn.Compare(a[i], b[i])
+		}
+		if c != 0 {
+			return c
+		}
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+// limitFindings cuts to MaxFindings, keeping errors before warnings, in order.
+func limitFindings(fs []Finding) []Finding {
+	if len(fs) <= MaxFindings {
+		return fs
+	}
+	errs := 0
+	for i := range fs {
+		if fs[i].Severity == Error {
+			errs++
+		}
+	}
+	room := max(0, MaxFindings-errs)
+	out := make([]Finding, 0, MaxFindings)
+	for _, f := range fs {
+		if f.Severity == Warning {
+			if room == 0 {
+				continue
+			}
+			room--
+		}
+		if len(out) < MaxFindings {
+			out = append(out, f)
+		}
+	}
+	return out
+}

@@ -1,0 +1,418 @@
+package plan
+
+import (
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// SlotKind says what wrote a slot.
+type SlotKind uint8
+
+// The kinds of slot. An unfilled slot is one whose writer did not run or gave
+// nil (SLOT-010).
+const (
+	SlotUnfilled SlotKind = iota
+	// SlotValue holds a plain value: let, binding, item.
+	SlotValue
+	// SlotCall and SlotTool hold the result of an executor.
+	SlotCall
+	SlotTool
+	// SlotPlan holds the result of a plan or map node.
+	SlotPlan
+)
+
+// Result is the content of a slot that an executor, a plan or a map filled. Nil
+// values are absent keys.
+type Result struct {
+	// ID is the capability of a call or the tool of a tool node.
+	ID string
+	// Envelope is the whole answer; it is visible to slots but never leaves
+	// the plan.
+	Envelope edn.Value
+	Out      edn.Value
+	// Error, FailureType and Recover are those of a failure that was allowed.
+	Error       edn.Value
+	FailureType string
+	Recover     bool
+	Meta        edn.Value
+	// Run is `:plan/run`.
+	Run edn.Value
+	// Failure is the typed form of Error, the cause of later errors.
+	Failure *contract.Error
+}
+
+// Slot is the value of one name. The zero Slot is unfilled.
+type Slot struct {
+	kind  SlotKind
+	value edn.Value
+	res   *Result
+	// weight bounds the size of the value, whatever part of it is read.
+	weight int
+	// shown is what an emit sees of a plain value that holds whole slots, nil
+	// if that is the value itself (IR-009).
+	shown *edn.Value
+}
+
+// ValueSlot makes the slot of a let, a binding or an item. Nil is unfilled.
+func ValueSlot(v edn.Value) Slot {
+	if v.IsNil() {
+		return Slot{}
+	}
+	return Slot{kind: SlotValue, value: v, weight: weigh(v, maxFilledWeight)}
+}
+
+// CallSlot makes the slot of a call. The result must not be changed afterwards.
+func CallSlot(r *Result) Slot { return resultSlot(SlotCall, r) }
+
+// ToolSlot makes the slot of a tool. The result must not be changed afterwards.
+func ToolSlot(r *Result) Slot { return resultSlot(SlotTool, r) }
+
+func resultSlot(kind SlotKind, r *Result) Slot {
+	weight := 0
+	for _, part := range [...]*edn.Value{&r.Out, &r.Envelope, &r.Error, &r.Meta, &r.Run} {
+		if !part.IsNil() {
+			weight += weigh(*part, maxFilledWeight)
+		}
+	}
+	return Slot{kind: kind, res: r, weight: weight}
+}
+
+// PlanSlot makes the slot of a plan or map node.
+//
+//nolint:revive // named after the op, like CallSlot and ToolSlot
+func PlanSlot(r *Result) Slot { return resultSlot(SlotPlan, r) }
+
+// Kind returns what wrote the slot.
+func (s Slot) Kind() SlotKind { return s.kind }
+
+// Result returns the result behind the slot, nil for a plain value.
+func (s Slot) Result() *Result { return s.res }
+
+// Filled reports whether the slot has a value.
+func (s Slot) Filled() bool { return s.kind != SlotUnfilled }
+
+// Value returns the whole slot: the plain value, or the map of SLOT-004.
+func (s Slot) Value() edn.Value {
+	if s.res == nil {
+		return s.value
+	}
+	r := s.res
+	var b edn.MapBuilder
+	set := func(f field) {
+		if v := r.field(s.kind, f); !v.IsNil() {
+			b.Set(fieldKeys[f], v)
+		}
+	}
+	for f := fieldCapID; f < fieldCount; f++ {
+		set(f)
+	}
+	return b.Map()
+}
+
+// Failure returns the typed failure that the slot keeps, or nil.
+func (s Slot) Failure() *contract.Error {
+	if s.res == nil {
+		return nil
+	}
+	return s.res.Failure
+}
+
+// Failed reports whether the slot is failed in the sense of IR-002.
+func (s Slot) Failed() bool {
+	if s.res == nil {
+		return failedValue(s.value)
+	}
+	r := s.res
+	return r.FailureType != "" || !r.Error.IsNil() || errorResult(r.Envelope)
+}
+
+// failedValue tells a failed value: a map with :error, :failure/type, or the
+// result type :error. A nil under the key counts as absent.
+func failedValue(v edn.Value) bool {
+	if v.Kind() != edn.KindMap {
+		return false
+	}
+	if !v.Key("error").IsNil() || !v.Key("failure/type").IsNil() {
+		return true
+	}
+	return errorResult(v.Key("result"))
+}
+
+func errorResult(envelope edn.Value) bool {
+	if envelope.Kind() != edn.KindMap {
+		return false
+	}
+	t := envelope.Key("type")
+	if inner := envelope.Key("result"); inner.Kind() == edn.KindMap {
+		t = inner.Key("type")
+	}
+	name, ok := t.AsKeyword()
+	return ok && name == "error"
+}
+
+// field is one key of a slot map, known at parse time so that reading a result
+// needs no map.
+type field uint8
+
+const (
+	fieldNone field = iota
+	fieldCapID
+	fieldToolID
+	fieldResult
+	fieldOut
+	fieldError
+	fieldMeta
+	fieldRun
+	fieldFailure
+	fieldRecover
+	fieldCount
+)
+
+var fieldNames = [fieldCount]string{
+	"", "cap/id", "tool/id", "result", "out", "error", "invoke/meta", "plan/run", "failure/type", "failure/recover?",
+}
+
+var fieldKeys = func() (ks [fieldCount]edn.Value) {
+	for i := fieldCapID; i < fieldCount; i++ {
+		ks[i] = edn.K(fieldNames[i])
+	}
+	return ks
+}()
+
+func fieldOf(name string) field {
+	for i := fieldCapID; i < fieldCount; i++ {
+		if fieldNames[i] == name {
+			return i
+		}
+	}
+	return fieldNone
+}
+
+// internal reports whether the field must not leave the plan (IR-009).
+func (f field) internal() bool { return f == fieldResult || f == fieldMeta }
+
+func (r *Result) field(kind SlotKind, f field) edn.Value {
+	switch f {
+	case fieldCapID:
+		if kind == SlotCall && r.ID != "" {
+			return edn.K(r.ID)
+		}
+	case fieldToolID:
+		if kind == SlotTool && r.ID != "" {
+			return edn.K(r.ID)
+		}
+	case fieldResult:
+		return r.Envelope
+	case fieldOut:
+		return r.Out
+	case fieldError:
+		return r.Error
+	case fieldMeta:
+		return r.Meta
+	case fieldRun:
+		return r.Run
+	case fieldFailure:
+		if r.FailureType != "" {
+			return edn.K(r.FailureType)
+		}
+	case fieldRecover:
+		if r.FailureType != "" {
+			return edn.Bool(r.Recover)
+		}
+	}
+	return edn.Nil()
+}
+
+// Frame is the environment of one running plan. It is not synchronised: whoever
+// owns the run sets slots and asks by name (Lookup, Names, Env, Answer, Plan,
+// Item). Templates and conditions may be filled by others while the slots that
+// they read stay as they are, which the graph guarantees.
+type Frame struct {
+	prog  *Program
+	slots []Slot
+	up    *Frame
+	// at is the node of up that this plan runs in.
+	at int
+	// bindings are names that no node of the plan reads but a plan answer
+	// inside it may: given bindings, item and index.
+	bindings edn.Value
+	item     Slot
+	index    int
+	// before caches the predecessors of the node asked for last.
+	before   []bool
+	beforeOf int
+}
+
+// NewFrame makes the frame of a root plan. Bindings is nil or a map with
+// keyword keys; they win over the plan's own.
+func NewFrame(prog *Program, bindings edn.Value) *Frame {
+	f := newFrame(prog)
+	f.bindings = bindings
+	f.fillOuter()
+	return f
+}
+
+// Answer makes the frame of a plan that node at of this frame answered with: a
+// copy of this environment as the node may see it, plus bindings (SCHED-005).
+func (f *Frame) Answer(at int, prog *Program, bindings edn.Value) *Frame {
+	c := newFrame(prog)
+	c.up, c.at, c.bindings = f, at, bindings
+	c.fillOuter()
+	return c
+}
+
+// Plan makes the frame of the body of plan node at.
+func (f *Frame) Plan(at int) *Frame { return f.child(at, Slot{}, -1) }
+
+// Item makes the frame of the body of map node at for one element.
+func (f *Frame) Item(at int, item edn.Value, index int) *Frame {
+	return f.child(at, ValueSlot(item), index)
+}
+
+func newFrame(prog *Program) *Frame {
+	return &Frame{prog: prog, slots: make([]Slot, len(prog.Plan.Nodes)+len(prog.Plan.Outer)), index: -1}
+}
+
+func (f *Frame) child(at int, item Slot, index int) *Frame {
+	n := &f.prog.Plan.Nodes[at]
+	c := newFrame(f.prog.Subs[at])
+	c.up, c.at, c.bindings, c.item, c.index = f, at, n.SubBindings, item, index
+	outer := c.slots[len(c.prog.Plan.Nodes):]
+	for i := range outer {
+		switch src := &n.Capture[i]; src.From {
+		case FromSlot:
+			outer[i] = f.slots[src.Slot]
+		case FromBinding:
+			outer[i] = ValueSlot(src.Value)
+		case FromItem:
+			outer[i] = item
+		case FromIndex:
+			outer[i] = ValueSlot(edn.Int(int64(index)))
+		}
+	}
+	return c
+}
+
+func (f *Frame) fillOuter() {
+	outer := f.slots[len(f.prog.Plan.Nodes):]
+	for i, name := range f.prog.Plan.Outer {
+		if s, ok := f.outside(name); ok {
+			outer[i] = s
+		}
+	}
+}
+
+// outside finds a name that no node of this plan writes: given bindings, then
+// the plan's own, then the parent's environment.
+func (f *Frame) outside(name string) (Slot, bool) {
+	key := edn.K(name)
+	if n := f.mapNode(); n != nil {
+		switch name {
+		case n.Item:
+			return f.item, true
+		case indexName:
+			return ValueSlot(edn.Int(int64(f.index))), true
+		}
+	}
+	for _, b := range [...]edn.Value{f.bindings, f.prog.Plan.Bindings} {
+		if b.Kind() != edn.KindMap {
+			continue
+		}
+		if v, ok := b.Get(key); ok {
+			return ValueSlot(v), true
+		}
+	}
+	if f.up != nil {
+		return f.up.Lookup(name, f.at)
+	}
+	return Slot{}, false
+}
+
+func (f *Frame) mapNode() *Node {
+	if f.index < 0 || f.up == nil {
+		return nil
+	}
+	return &f.up.prog.Plan.Nodes[f.at]
+}
+
+// Lookup finds a name as node at of this plan may see it: what an earlier node
+// that it waits for has written, else what the plan was given. A slot of an
+// earlier node that at does not wait for is not seen at all, so the result does
+// not depend on timing.
+func (f *Frame) Lookup(name string, at int) (Slot, bool) {
+	w, ok := f.prog.Plan.writers[name]
+	if !ok || w >= at {
+		return f.outside(name)
+	}
+	if !f.waitsFor(at)[w] {
+		return Slot{}, false
+	}
+	return f.slots[w], true
+}
+
+func (f *Frame) waitsFor(at int) []bool {
+	if f.before == nil || f.beforeOf != at {
+		f.before, f.beforeOf = f.prog.Graph.Before(at), at
+	}
+	return f.before
+}
+
+// Names reports whether node at of this plan may see a slot of this name,
+// filled or not; it is what Check needs to know about a plan answer.
+func (f *Frame) Names(at int) func(name string) bool {
+	return func(name string) bool {
+		_, ok := f.Lookup(name, at)
+		return ok
+	}
+}
+
+// Program returns the program that the frame belongs to.
+func (f *Frame) Program() *Program { return f.prog }
+
+// Set stores the slot of a node. Only the owner of the frame calls it, before
+// any successor of the node reads.
+func (f *Frame) Set(node int, s Slot) { f.slots[node] = s }
+
+// Slot returns the slot of a node.
+func (f *Frame) Slot(node int) Slot { return f.slots[node] }
+
+// Env returns the filled slots that node at sees, by name, as conditions of
+// gates read them.
+func (f *Frame) Env(at int) edn.Value {
+	var b edn.MapBuilder
+	if f.up != nil {
+		b = builderOf(f.up.Env(f.at))
+	}
+	add := func(v edn.Value) {
+		if v.Kind() == edn.KindMap {
+			for k, x := range v.Entries() {
+				b.Set(k, x)
+			}
+		}
+	}
+	add(f.prog.Plan.Bindings)
+	add(f.bindings)
+	if n := f.mapNode(); n != nil {
+		b.Key(n.Item, f.item.Value())
+		b.Key(indexName, edn.Int(int64(f.index)))
+	}
+	before := f.waitsFor(at)
+	for i := range f.prog.Plan.Nodes[:at] {
+		n := &f.prog.Plan.Nodes[i]
+		if n.As != "" && before[i] && f.slots[i].Filled() {
+			b.Key(n.As, f.slots[i].Value())
+		}
+	}
+	return b.Map()
+}
+
+func builderOf(v edn.Value) edn.MapBuilder {
+	var b edn.MapBuilder
+	for k, x := range v.Entries() {
+		b.Set(k, x)
+	}
+	return b
+}
+
+// indexName is the slot of the position of an item in a map body.
+const indexName = "item/index"

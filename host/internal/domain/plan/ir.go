@@ -1,0 +1,171 @@
+package plan
+
+import (
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Op is what a node does.
+type Op uint8
+
+// The ops of IR-001. OpInvalid marks a node whose op is unknown; such a plan
+// has an error finding and never runs.
+const (
+	OpInvalid Op = iota
+	OpLet
+	OpCall
+	OpTool
+	OpEmit
+	OpPlan
+	OpMap
+)
+
+var opNames = [...]string{"invalid", "let", "call", "tool", "emit", "plan", "map"}
+
+// String returns the op as plans write it, without colon.
+func (o Op) String() string { return opNames[o] }
+
+// Mode says how eagerly nodes run.
+type Mode uint8
+
+// The modes of SCHED-001.
+const (
+	Hybrid Mode = iota
+	Strict
+	Lazy
+)
+
+var modeNames = [...]string{"hybrid", "strict", "lazy"}
+
+// String returns the mode as plans write it, without colon.
+func (m Mode) String() string { return modeNames[m] }
+
+// Plan is a parsed plan.
+type Plan struct {
+	ID          string
+	Mode        Mode
+	MaxParallel int
+	Nodes       []Node
+	// Bindings are the plan's own constants.
+	Bindings edn.Value
+	// Outer are the names that nodes read and no earlier node writes: bindings
+	// or names of the parent's environment. Outer name k is frame slot
+	// len(Nodes)+k.
+	Outer []string
+	// Source is the plan as it was written.
+	Source edn.Value
+
+	// reads are all places that read a name, in program order.
+	reads []read
+	// writers are the first nodes that write a name.
+	writers map[string]int
+	// duplicates are names that more than one node writes.
+	duplicates map[string]bool
+	findings   []Finding
+	at         *locator
+	// nodesPath is the path of the nodes in the text.
+	nodesPath []edn.Value
+	depth     int
+	// truncated is true if the nodes were too many to be read.
+	truncated bool
+}
+
+// Hash returns the identity of the plan (IR-007).
+func (p *Plan) Hash() string { return edn.Hash(p.Source) }
+
+// Node is one step of a plan. Fields that an op does not use are zero.
+type Node struct {
+	Index int
+	// ID is the written id, else "n<index>".
+	ID string
+	Op Op
+	// As is the slot that the node writes, "" if none.
+	As string
+	// When is nil for a node that always runs; WhenSource is the condition as
+	// written.
+	When       *Cond
+	WhenSource edn.Value
+	// Needs are indices of nodes that must be done before.
+	Needs []int
+
+	// Intent and CapID belong to a call, ToolID to a tool.
+	Intent, CapID, ToolID string
+
+	// Input belongs to call, tool and emit, Value to let, Over to map. All are
+	// nil if not written.
+	Input, Value, Over           *Template
+	Context, Constraints, System *Template
+	// Candidates is set if the list holds slots and must be filled first;
+	// without slots the list stands in Layer.
+	Candidates *Template
+
+	// Layer is what the node writes about its policy, nil if nothing.
+	Layer *policy.Layer
+	// AllowFailure keeps a failure as the value of the slot.
+	AllowFailure bool
+
+	// Sub is the body of a plan or map node. Capture has one entry for each of
+	// its outer names.
+	Sub     *Plan
+	Capture []Capture
+	// SubBindings are the constants that a plan node gives its plan.
+	SubBindings edn.Value
+
+	// Item names the slot of the current element of a map.
+	Item string
+	// KeepItemErrors is `:on-item-error :keep`.
+	KeepItemErrors bool
+	// MaxParallel bounds the items of a map that run at once.
+	MaxParallel int
+}
+
+// CaptureFrom says where an outer name of a nested plan gets its value.
+type CaptureFrom uint8
+
+// The sources of a captured name. FromNowhere has an error finding unless every
+// read of the name has a default.
+const (
+	FromNowhere CaptureFrom = iota
+	FromSlot
+	FromBinding
+	FromItem
+	FromIndex
+)
+
+// Capture is one outer name of a nested plan, as seen from the node around it.
+type Capture struct {
+	From CaptureFrom
+	// Slot is the frame slot of the surrounding plan, for FromSlot.
+	Slot int
+	// Value is the constant, for FromBinding.
+	Value edn.Value
+}
+
+// readKind says what sort of reading a read is.
+type readKind uint8
+
+const (
+	readSlot readKind = iota
+	readWhen
+	readOver
+	readEmit
+	readCapture
+)
+
+// read is one place of a node that reads a name.
+type read struct {
+	node     int
+	slot     int
+	name     string
+	kind     readKind
+	optional bool
+	// where is the path inside the node.
+	where []edn.Value
+	// ref is the template slot, nil for a condition or a capture.
+	ref *slotRef
+	// input is true for a slot inside the :input of the node.
+	input bool
+	// final is true for a keyword under :final, which is data if nothing
+	// fills it.
+	final bool
+}

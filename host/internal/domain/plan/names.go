@@ -1,0 +1,118 @@
+package plan
+
+import (
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// The ids of the static checks (evaluation.md section 14).
+const (
+	checkUnknownKey    = "CHECK-010"
+	checkIntent        = "CHECK-011"
+	checkCapability    = "CHECK-012"
+	checkSchema        = "CHECK-013"
+	checkCheck         = "CHECK-014"
+	checkType          = "CHECK-015"
+	checkDuplicate     = "CHECK-016"
+	checkNeverFilled   = "CHECK-017"
+	checkFilledLater   = "CHECK-018"
+	checkCycle         = "CHECK-019"
+	checkNeverFits     = "CHECK-020"
+	checkEffects       = "CHECK-021"
+	checkMust          = "CHECK-022"
+	checkNoCandidate   = "CHECK-025"
+	checkLimit         = "CHECK-026"
+	checkMap           = "CHECK-027"
+	checkHostOnly      = "CHECK-028"
+	checkNeverRead     = "CHECK-040"
+	checkNeverRuns     = "CHECK-041"
+	checkOverwritten   = "CHECK-042"
+	checkNoSwitchOn    = "CHECK-043"
+	checkSlotLike      = "CHECK-044"
+	checkMaybeUnfilled = "CHECK-045"
+)
+
+// Keywords that paths and lookups use; values are immutable.
+var (
+	kNodes       = edn.K("nodes")
+	kID          = edn.K("id")
+	kOp          = edn.K("op")
+	kAs          = edn.K("as")
+	kWhen        = edn.K("when")
+	kNeeds       = edn.K("needs")
+	kIntent      = edn.K("intent")
+	kCapID       = edn.K("cap/id")
+	kCapRef      = edn.K("cap/ref")
+	kToolID      = edn.K("tool/id")
+	kValue       = edn.K("value")
+	kOver        = edn.K("over")
+	kBody        = edn.K("body")
+	kPlan        = edn.K("plan")
+	kFn          = edn.K("fn")
+	kItem        = edn.K("item")
+	kEffects     = edn.K("effects")
+	kAllowed     = edn.K("allowed")
+	kRequires    = edn.K("requires")
+	kOutput      = edn.K("output")
+	kSchema      = edn.K("schema")
+	kDispatch    = edn.K("dispatch")
+	kCandidates  = edn.K("candidates")
+	kChecks      = edn.K("checks")
+	kChecksHard  = edn.K("checks/hard")
+	kChecksSoft  = edn.K("checks/soft")
+	kRetry       = edn.K("retry")
+	kDone        = edn.K("done")
+	kMust        = edn.K("must")
+	kShould      = edn.K("should")
+	kFinal       = edn.K("final")
+	kSlotID      = edn.K("slot/id")
+	kSlotPath    = edn.K("slot/path")
+	kSlotDefault = edn.K("slot/default")
+)
+
+// planKeyNames are the keys of a plan map.
+var planKeyNames = []string{"bindings", "id", "max-parallel", "mode", "nodes"}
+
+// show prints a value for a message, cut to what one line bears.
+func show(v edn.Value) string {
+	const most = 40
+	switch v.Kind() {
+	case edn.KindMap, edn.KindVector, edn.KindList, edn.KindSet:
+		if v.Len() > 8 {
+			return "a " + v.Kind().String() + " of " + fmt.Sprint(v.Len())
+		}
+	}
+	s := v.String()
+	if utf8.RuneCountInString(s) > most {
+		return "a " + v.Kind().String()
+	}
+	return s
+}
+
+func showPath(path []edn.Value) string { return edn.Vector(path...).String() }
+
+// suggest is the tail of a message that has a nearest name.
+func suggest(near edn.Value) string {
+	if near.IsNil() {
+		return ""
+	}
+	return "; nearest is " + near.String()
+}
+
+func nearestName(name string, known []string) string { return contract.Nearest(name, known) }
+
+// nearest is the known name most like the written one, as a keyword, or nil.
+func nearest(name string, known []string) edn.Value {
+	return keywordOr(nearestName(name, known))
+}
+
+// keywordOr is the keyword of a name, or nil for none.
+func keywordOr(name string) edn.Value {
+	if name == "" {
+		return edn.Nil()
+	}
+	return edn.K(name)
+}

@@ -1,0 +1,335 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Option changes how Parse reads.
+type Option func(*parser)
+
+// WithLimits replaces DefaultLimits.
+func WithLimits(l Limits) Option { return func(ps *parser) { ps.limits = l } }
+
+// At says where in the text the plan stands, for a plan inside a request.
+func At(path ...edn.Value) Option {
+	return func(ps *parser) { ps.cur = slices.Clone(path) }
+}
+
+// Depth says how many levels of plans, maps and host calls are around the plan.
+func Depth(levels int) Option { return func(ps *parser) { ps.depth = levels } }
+
+// Parse reads a plan value. Positions may be nil. The findings are complete for
+// everything that the value alone shows; Check returns them again with its own.
+// The plan is nil only if the value is no plan at all, and is not fit to run if
+// any finding is an error.
+func Parse(v edn.Value, pos *edn.Positions, opts ...Option) (*Plan, []Finding) {
+	ps := &parser{limits: DefaultLimits()}
+	for _, o := range opts {
+		o(ps)
+	}
+	if pos != nil {
+		ps.at = &locator{pos: pos}
+	}
+	p := ps.plan(v, ps.depth)
+	fs := ps.at.settle(ps.list)
+	if p != nil {
+		p.findings, p.at = fs, ps.at
+	}
+	return p, fs
+}
+
+// parser is the state of one Parse.
+type parser struct {
+	findings
+	at     *locator
+	limits Limits
+	depth  int
+	// nodes counts over all nested plans.
+	nodes int
+	// cur is the path from the root of the text to what is being read.
+	cur []edn.Value
+}
+
+// in reads what is one step further down.
+func (ps *parser) in(step edn.Value, read func()) {
+	ps.cur = append(ps.cur, step)
+	read()
+	ps.cur = ps.cur[:len(ps.cur)-1]
+}
+
+// plan reads a plan map; nil if the value is none.
+func (ps *parser) plan(v edn.Value, depth int) *Plan {
+	if v.Kind() != edn.KindMap {
+		ps.bad(checkType, "a plan is a map with :nodes, not %s, in %s", show(v), showPath(ps.cur))
+		return nil
+	}
+	nodes, ok := v.Get(kNodes)
+	if !ok {
+		ps.bad(checkType, "a plan needs :nodes in %s", showPath(ps.cur))
+		return nil
+	}
+	p := &Plan{Mode: Hybrid, MaxParallel: defaultPlanParallel, Source: v, depth: depth}
+	for key, val := range v.Entries() {
+		ps.in(key, func() { ps.planKey(p, key, val) })
+	}
+	ps.in(kNodes, func() {
+		if k := nodes.Kind(); k != edn.KindVector && k != edn.KindList {
+			ps.bad(checkType, ":nodes is a vector of maps, not %s, in %s", show(nodes), showPath(ps.cur))
+			p = nil
+			return
+		}
+		ps.body(p, nodes)
+	})
+	return p
+}
+
+// planKey reads one entry of a plan map; the nodes are read apart.
+func (ps *parser) planKey(p *Plan, key, v edn.Value) {
+	name, _ := key.AsKeyword()
+	switch name {
+	case "nodes":
+	case "id":
+		id, ok := planID(v)
+		if !ok {
+			ps.wrong(v, "a string or a keyword")
+		}
+		p.ID = id
+	case "bindings":
+		if ps.bindings(v) {
+			p.Bindings = v
+		}
+	case "mode":
+		mode, ok := parseMode(v)
+		if !ok {
+			ps.wrong(v, ":strict, :lazy or :hybrid")
+		}
+		p.Mode = mode
+	case "max-parallel":
+		if n, ok := ps.integer(v, 1, ps.limits.MaxParallel, checkLimit); ok {
+			p.MaxParallel = n
+		}
+	default:
+		ps.unknownKey(key, planKeyNames)
+	}
+}
+
+// planID accepts what people write as ids.
+func planID(v edn.Value) (string, bool) {
+	if s, ok := v.AsString(); ok && s != "" {
+		return s, true
+	}
+	return v.AsKeyword()
+}
+
+func parseMode(v edn.Value) (Mode, bool) {
+	name, _ := v.AsKeyword()
+	i := slices.Index(modeNames[:], name)
+	if i < 0 {
+		return Hybrid, false
+	}
+	return Mode(i), true
+}
+
+// bindings checks the keys of bindings and warns of slot maps: bindings are
+// constants (SLOT-002).
+func (ps *parser) bindings(v edn.Value) bool {
+	if v.Kind() != edn.KindMap {
+		ps.wrong(v, "a map")
+		return false
+	}
+	for key, val := range v.Entries() {
+		ps.in(key, func() {
+			if key.Kind() != edn.KindKeyword {
+				ps.wrong(key, "a keyword as the name of a binding")
+			}
+			if isSlot, _ := slotShape(val); isSlot {
+				ps.warn(checkSlotLike, "a slot in :bindings is data in %s; the plan sees the environment itself", showPath(ps.cur))
+			}
+		})
+	}
+	return true
+}
+
+// body reads the nodes of a plan or of a map; the current path is theirs.
+func (ps *parser) body(p *Plan, nodes edn.Value) {
+	n := nodes.Len()
+	p.nodesPath = slices.Clone(ps.cur)
+	if limit := min(ps.limits.Nodes, ps.limits.RunNodes-ps.nodes); n > limit {
+		ps.bad(checkLimit, "%d nodes are more than the limit of %d in %s", n, max(limit, 0), showPath(ps.cur))
+		p.truncated = true
+		return
+	}
+	ps.nodes += n
+	p.Nodes = make([]Node, n)
+	p.writers = make(map[string]int, n)
+	p.reads = make([]read, 0, n)
+	ids := make(map[string]int, n)
+	sc := &scope{parser: ps, plan: p, ids: ids}
+	i := 0
+	for v := range nodes.Elems() {
+		ps.in(edn.Int(int64(i)), func() { sc.readNode(i, v) })
+		i++
+	}
+	for i := range p.Nodes {
+		if v, ok := sc.needed[i]; ok {
+			ps.in(edn.Int(int64(i)), func() { ps.in(kNeeds, func() { sc.resolveNeeds(i, v) }) })
+		}
+	}
+}
+
+// resolveNeeds turns the ids that node i waits for into indices.
+func (sc *scope) resolveNeeds(i int, v edn.Value) {
+	n := &sc.plan.Nodes[i]
+	j := 0
+	for e := range v.Elems() {
+		sc.in(edn.Int(int64(j)), func() {
+			id, ok := planID(e)
+			if !ok {
+				sc.wrong(e, "the id of a node")
+				return
+			}
+			k, ok := sc.ids[id]
+			if !ok {
+				near := nearestID(id, sc.ids)
+				sc.badNear(checkType, near, "no node has the id %s in %s", strconv.Quote(id), showPath(sc.cur))
+				return
+			}
+			if !slices.Contains(n.Needs, k) {
+				n.Needs = append(n.Needs, k)
+			}
+		})
+		j++
+	}
+}
+
+func nearestID(id string, ids map[string]int) edn.Value {
+	if near := nearestName(id, slices.Sorted(maps.Keys(ids))); near != "" {
+		return edn.Text(near)
+	}
+	return edn.Nil()
+}
+
+// path returns the path of node i in the text, with more steps behind it.
+func (p *Plan) path(i int, more ...edn.Value) []edn.Value {
+	out := make([]edn.Value, 0, len(p.nodesPath)+1+len(more))
+	out = append(out, p.nodesPath...)
+	out = append(out, edn.Int(int64(i)))
+	return append(out, more...)
+}
+
+// bad reports an error about the value under the current path.
+func (ps *parser) bad(check, format string, args ...any) {
+	ps.badNear(check, edn.Nil(), format, args...)
+}
+
+// badNear is bad with a known name that is like the written one.
+func (ps *parser) badNear(check string, near edn.Value, format string, args ...any) {
+	if !ps.full(Error) {
+		ps.add(Finding{Check: check, Path: slices.Clone(ps.cur), Nearest: near, Message: fmt.Sprintf(format, args...) + suggest(near)})
+	}
+}
+
+// warn reports a warning about the value under the current path.
+func (ps *parser) warn(check, format string, args ...any) {
+	if !ps.full(Warning) {
+		ps.add(Finding{Check: check, Severity: Warning, Path: slices.Clone(ps.cur), Message: fmt.Sprintf(format, args...)})
+	}
+}
+
+// wrong reports a value of the wrong type.
+func (ps *parser) wrong(got edn.Value, wanted string) {
+	if !ps.full(Error) {
+		ps.bad(checkType, "wanted %s, got %s, in %s", wanted, show(got), showPath(ps.cur))
+	}
+}
+
+// badKey reports an error about the key at the end of the current path.
+func (ps *parser) badKey(check string, near edn.Value, format string, args ...any) {
+	if !ps.full(Error) {
+		ps.badNear(check, near, format, args...)
+		ps.list[len(ps.list)-1].key = true
+	}
+}
+
+// unknownKey reports the key at the end of the current path, which nobody reads.
+func (ps *parser) unknownKey(key edn.Value, known []string) {
+	if ps.full(Error) {
+		return
+	}
+	name, ok := key.AsKeyword()
+	if !ok {
+		name, _ = key.AsString()
+	}
+	ps.badKey(checkUnknownKey, nearest(name, known), "unknown key %s in %s", show(key), showPath(ps.cur[:len(ps.cur)-1]))
+}
+
+// tooMany reports a count above its limit.
+func (ps *parser) tooMany(n, limit int, what string) {
+	ps.bad(checkLimit, "%d %s are more than the limit of %d in %s", n, what, limit, showPath(ps.cur))
+}
+
+// integer reads an int within a range; above it is reported under the check.
+func (ps *parser) integer(v edn.Value, lo, hi int, check string) (int, bool) {
+	n, ok := v.AsInt()
+	if !ok {
+		ps.wrong(v, "an integer")
+		return 0, false
+	}
+	if n < int64(lo) {
+		check = checkType
+	}
+	if n < int64(lo) || n > int64(hi) {
+		ps.bad(check, "wanted an integer from %d to %d, got %d, in %s", lo, hi, n, showPath(ps.cur))
+		return 0, false
+	}
+	return int(n), true
+}
+
+// keyword reads a keyword.
+func (ps *parser) keyword(v edn.Value) (string, bool) {
+	name, ok := v.AsKeyword()
+	if !ok {
+		ps.wrong(v, "a keyword")
+	}
+	return name, ok
+}
+
+// keywords reads a set, vector or list of keywords.
+func (ps *parser) keywords(v edn.Value) ([]string, bool) {
+	if !isCollection(v) {
+		ps.wrong(v, "a set of keywords")
+		return nil, false
+	}
+	list := make([]string, 0, v.Len())
+	i := 0
+	for e := range v.Elems() {
+		if name, ok := e.AsKeyword(); ok {
+			list = append(list, name)
+		} else {
+			ps.in(elementStep(v, e, i), func() { ps.wrong(e, "a keyword") })
+		}
+		i++
+	}
+	return list, len(list) == v.Len()
+}
+
+// elementStep is the path step to element e at index i of a collection.
+func elementStep(v, e edn.Value, i int) edn.Value {
+	if v.Kind() == edn.KindSet {
+		return e
+	}
+	return edn.Int(int64(i))
+}
+
+func isCollection(v edn.Value) bool {
+	switch v.Kind() {
+	case edn.KindSet, edn.KindVector, edn.KindList:
+		return true
+	}
+	return false
+}

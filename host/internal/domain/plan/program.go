@@ -1,0 +1,46 @@
+package plan
+
+import (
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+)
+
+// Env is what surrounds a plan when it is checked and linked. A copy is taken
+// by Check and Link; the parts are only read.
+type Env struct {
+	// Registry says what exists; it must not be nil.
+	Registry *registry.Registry
+	// Policies are the layers below the request; nil means none.
+	Policies *policy.Book
+	// Request is the layer that nodes inherit from the request, with the
+	// effects of role and host already met into it. Its zero value restricts
+	// nothing.
+	Request policy.Layer
+	// Outer tells whether a binding or the parent's environment gives the
+	// name; nil means that nothing does. See Frame.Names.
+	Outer func(name string) bool
+	// Routing returns the candidates that routing gives an intent; nil means none.
+	Routing func(intent string) []string
+
+	// bases caches the merged layers below the nodes of one intent.
+	bases map[string]*policy.Layer
+	// traits caches what is known of the nodes of each plan.
+	traits map[*Plan][]traits
+	// scratch holds the merged layer that is looked at.
+	scratch *policy.Layer
+}
+
+// Program is a plan made ready to run. It is immutable and may be run by many
+// frames at once.
+type Program struct {
+	Plan  *Plan
+	Graph *Graph
+	// Subs holds the program of the body of each plan and map node, by node
+	// index; it is nil if the plan has none.
+	Subs []*Program
+	// Text holds the text positions of the :input of each node, by node
+	// index; an entry is nil if there are none.
+	Text []TextMask
+	// Effectful tells by node index which nodes keep program order.
+	Effectful []bool
+}

@@ -1,0 +1,66 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// keySet is a small set of key names.
+type keySet []string
+
+func (s keySet) has(name string) bool { return slices.Contains(s, name) }
+
+// What plans may say by the language but this build cannot do. Every entry is
+// refused, never ignored; whoever adds a feature deletes its entry here.
+var (
+	reservedCallKeys     = keySet{"budget", "session?"}
+	reservedMapKeys      = keySet{"fn", "intent", "dispatch", "done", "budget"}
+	reservedToolKeys     = keySet{"budget"}
+	reservedDispatchKeys = keySet{"repair", "hedge", "race", "tournament"}
+	reservedEffectsKeys  = keySet{"scope"}
+	orderings            = choices{known: []string{"declared"}, reserved: []string{"quality-aware", "cost-first", "latency-first", "availability", "learned"}}
+	strategies           = choices{known: []string{"cascade"}, reserved: []string{"race", "hedge", "tournament"}}
+)
+
+func reservedNodeKey(name string, op Op) bool {
+	switch op {
+	case OpCall:
+		return reservedCallKeys.has(name)
+	case OpTool:
+		return reservedToolKeys.has(name)
+	case OpMap:
+		return reservedMapKeys.has(name)
+	}
+	return false
+}
+
+// reserved refuses a key of a feature that this build does not have.
+func (np *nodeParser) reserved(name string) {
+	np.badKey(checkUnknownKey, edn.Nil(), "this build does not have :%s, remove it in %s", name, showPath(np.cur[:len(np.cur)-1]))
+}
+
+// choices are the values of a key, some of which this build does not have.
+type choices struct{ known, reserved []string }
+
+// choice reads one of a few keywords.
+func (np *nodeParser) choice(v edn.Value, c choices, accept func(name string)) {
+	name, _ := v.AsKeyword()
+	switch {
+	case slices.Contains(c.known, name):
+		accept(name)
+	case slices.Contains(c.reserved, name):
+		np.bad(checkType, "this build does not have :%s, write %s in %s", name, oneOf(c.known), showPath(np.cur))
+	default:
+		np.wrong(v, oneOf(c.known))
+	}
+}
+
+func oneOf(list []string) string {
+	shown := make([]string, len(list))
+	for i, n := range list {
+		shown[i] = ":" + n
+	}
+	return strings.Join(shown, " or ")
+}

@@ -1,0 +1,135 @@
+package plan
+
+import (
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// FillLayer returns what the node writes about its policy with the slots in
+// candidates, context and constraints filled. Without such slots it is the
+// node's own layer, shared.
+func (n *Node) FillLayer(f *Frame) (policy.Layer, *contract.Error) {
+	var l policy.Layer
+	if n.Layer != nil {
+		l = *n.Layer
+	}
+	if n.Candidates == nil && n.Context.Constant() && n.Constraints.Constant() {
+		return l, nil
+	}
+	from := policy.Origin{Source: policy.SourceNode, Where: n.ID}
+	if n.Candidates != nil {
+		ids, err := n.fillCandidates(f)
+		if err != nil {
+			return l, err
+		}
+		l.Candidates = policy.Of(ids, from)
+	}
+	for _, part := range [...]struct {
+		t    *Template
+		name string
+		into *policy.Fields
+	}{{n.Context, "context", &l.Context}, {n.Constraints, "constraints", &l.Constraints}} {
+		if part.t.Constant() {
+			continue
+		}
+		v, _, err := part.t.Fill(f, nil)
+		if err != nil {
+			return l, err
+		}
+		if v.Kind() != edn.KindMap {
+			return l, n.misfilled(part.name, "a map", v)
+		}
+		*part.into = policy.FieldsOf(v, from)
+	}
+	return l, nil
+}
+
+// fillCandidates reads capability ids and handles after filling (SLOT-007).
+func (n *Node) fillCandidates(f *Frame) ([]string, *contract.Error) {
+	v, _, err := n.Candidates.Fill(f, nil)
+	if err != nil {
+		return nil, err
+	}
+	if !isCollection(v) {
+		return nil, n.misfilled("dispatch :candidates", "a vector of capabilities", v)
+	}
+	ids := make([]string, 0, v.Len())
+	for e := range v.Elems() {
+		id, ok := capRef(e)
+		if !ok {
+			return nil, n.misfilled("dispatch :candidates", "capability ids and handles", e)
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+// FillSystem returns the `:system` text of a call, "" if it has none.
+func (n *Node) FillSystem(f *Frame) (string, *contract.Error) {
+	if n.System == nil {
+		return "", nil
+	}
+	v, _, err := n.System.Fill(f, nil)
+	if err != nil {
+		return "", err
+	}
+	text, ok := v.AsString()
+	if !ok {
+		return "", n.misfilled("system", "a string", v)
+	}
+	return text, nil
+}
+
+// Items are the elements that a map runs its body for, in order.
+type Items []edn.Value
+
+// FillOver returns the elements that a map node runs over: those of a vector or
+// list in order, those of a set in canonical order, and the entries of a map as
+// [key value] (IR-011). Anything else is an error.
+func (n *Node) FillOver(f *Frame, limits Limits) (Items, *contract.Error) {
+	v, _, err := n.Over.Fill(f, nil)
+	if err != nil {
+		return nil, err
+	}
+	if s, ok := n.Over.wholeSlot(f); ok && s.res != nil {
+		// A whole result means its value: a map over its keys would run over
+		// the host's bookkeeping.
+		v = s.res.Out
+	}
+	if v.Len() > limits.MapItems {
+		return nil, contract.Errorf("plan/too-large", "map %s runs over %d items, the limit is %d", n.ID, v.Len(), limits.MapItems)
+	}
+	var items Items
+	switch v.Kind() {
+	case edn.KindVector, edn.KindList, edn.KindSet:
+		items = make(Items, 0, v.Len())
+		for e := range v.Elems() {
+			items = append(items, e)
+		}
+	case edn.KindMap:
+		items = make(Items, 0, v.Len())
+		for k, x := range v.Entries() {
+			items = append(items, edn.Vector(k, x))
+		}
+	case edn.KindNil:
+		return nil, contract.Errorf("slot/unresolved", "map %s has nothing to run over", n.ID)
+	default:
+		return nil, n.misfilled("over", "a collection", v)
+	}
+	return items, nil
+}
+
+// wholeSlot returns the slot if the template is nothing but a whole slot.
+func (t *Template) wholeSlot(f *Frame) (Slot, bool) {
+	if t.Constant() || t.root.kind != partSlot || len(t.slots[0].steps) > 0 {
+		return Slot{}, false
+	}
+	return f.slots[t.slots[0].slot], true
+}
+
+// misfilled is the error of a position whose filled value has the wrong shape.
+func (n *Node) misfilled(key, wanted string, got edn.Value) *contract.Error {
+	return contract.Errorf("plan/invalid", "node %s: :%s must be %s after filling, not %s", n.ID, key, wanted, show(got)).
+		WithDetail("got", edn.Text(got.Kind().String()))
+}

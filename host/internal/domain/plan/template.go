@@ -1,0 +1,209 @@
+package plan
+
+import (
+	"strconv"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Template is a value with slots in it, compiled. Parts without slots are kept
+// as they are and shared by every filling.
+type Template struct {
+	source edn.Value
+	// root is nil if the template holds no slot.
+	root  *part
+	slots []slotRef
+	// emit makes whole slots show their :out only (IR-009).
+	emit bool
+	// weight is that of the source.
+	weight int
+}
+
+// Source returns the template as it was written.
+func (t *Template) Source() edn.Value {
+	if t == nil {
+		return edn.Nil()
+	}
+	return t.source
+}
+
+// Constant reports whether the template holds no slot; then every filling is
+// the source itself.
+func (t *Template) Constant() bool { return t == nil || t.root == nil }
+
+// Slots returns the number of slots in the template.
+func (t *Template) Slots() int {
+	if t == nil {
+		return 0
+	}
+	return len(t.slots)
+}
+
+type partKind uint8
+
+const (
+	partStatic partKind = iota
+	partSlot
+	partInner
+)
+
+// part is one piece of a compiled template.
+type part struct {
+	kind partKind
+	// value is the source of this part.
+	value edn.Value
+	// slot is the index into Template.slots of a partSlot.
+	slot int
+	// kids are the values or elements of an inner part that hold slots, and
+	// at their places in the order of the collection, ascending.
+	kids []part
+	at   []int32
+}
+
+// slotRef is one slot map of a template, bound to a slot of the frame.
+type slotRef struct {
+	name string
+	// slot is the index into Frame.slots.
+	slot int
+	// steps are the path behind the name; empty for a whole slot.
+	steps      []step
+	fallback   edn.Value
+	hasDefault bool
+	// final marks a keyword under :final of an emit.
+	final bool
+	// where is the path of the slot map inside the template.
+	where []edn.Value
+}
+
+// step is one element of a slot path with everything that can be known before.
+type step struct {
+	key edn.Value
+	// text is the key as a string, tried second (JSON answers).
+	text    edn.Value
+	hasText bool
+	// index is >= 0 for an integer.
+	index int
+	// field is the key of a slot map that the step names, or fieldNone.
+	field field
+}
+
+func newStep(v edn.Value) (step, bool) {
+	s := step{key: v, index: -1}
+	switch v.Kind() {
+	case edn.KindKeyword:
+		name, _ := v.AsKeyword()
+		s.text, s.hasText = edn.Text(name), true
+		s.field = fieldOf(name)
+	case edn.KindInt:
+		n, ok := v.AsInt()
+		if !ok || n < 0 || n > maxIndex {
+			return step{}, false
+		}
+		s.index = int(n)
+		s.text, s.hasText = edn.Text(strconv.FormatInt(n, 10)), true
+	}
+	return s, true
+}
+
+// maxIndex is beyond any collection that the reader accepts.
+const maxIndex = 1 << 30
+
+// walk takes the steps from a value; absent and nil are both "not there".
+func walk(v edn.Value, steps []step) (edn.Value, bool) {
+	for i := range steps {
+		s := &steps[i]
+		var ok bool
+		switch v.Kind() {
+		case edn.KindMap:
+			if v, ok = getKey(v, s); !ok {
+				return edn.Nil(), false
+			}
+		case edn.KindVector, edn.KindList:
+			if s.index < 0 {
+				return edn.Nil(), false
+			}
+			if v, ok = v.Nth(s.index); !ok {
+				return edn.Nil(), false
+			}
+		default:
+			return edn.Nil(), false
+		}
+	}
+	return v, !v.IsNil()
+}
+
+func getKey(m edn.Value, s *step) (edn.Value, bool) {
+	if v, ok := m.Get(s.key); ok {
+		return v, true
+	}
+	if s.hasText {
+		return m.Get(s.text)
+	}
+	return edn.Nil(), false
+}
+
+// view says how much of a slot a reader sees.
+type view uint8
+
+const (
+	// viewInside sees whole slots, as nodes of the plan do.
+	viewInside view = iota
+	// viewShown sees of whole slots what an emit shows.
+	viewShown
+	// viewEmit does too, and cannot reach internal fields by a path either.
+	viewEmit
+)
+
+// find resolves the path in a slot: the path itself, then behind :out
+// (SLOT-001).
+func (r *slotRef) find(s Slot, as view) (edn.Value, bool) {
+	if s.kind == SlotUnfilled {
+		return edn.Nil(), false
+	}
+	if len(r.steps) == 0 {
+		if as != viewInside {
+			return s.Emitted(), true
+		}
+		return s.Value(), true
+	}
+	if s.res == nil {
+		v := s.value
+		if as != viewInside && s.shown != nil {
+			v = *s.shown
+		}
+		if x, ok := walk(v, r.steps); ok {
+			return x, true
+		}
+		if v.Kind() != edn.KindMap {
+			return edn.Nil(), false
+		}
+		return walk(v.Key("out"), r.steps)
+	}
+	if f := r.steps[0].field; f != fieldNone && (as != viewEmit || !f.internal()) {
+		if v, ok := walk(s.res.field(s.kind, f), r.steps[1:]); ok {
+			return v, true
+		}
+	}
+	return walk(s.res.Out, r.steps)
+}
+
+// Emitted returns what a whole slot shows outside: the value of a plain slot,
+// the :out of a result, a failure as {:error e :failure/type k} (IR-009).
+func (s Slot) Emitted() edn.Value {
+	switch {
+	case s.shown != nil:
+		return *s.shown
+	case s.res == nil:
+		return s.value
+	case !s.Failed():
+		return s.res.Out
+	}
+	var b edn.MapBuilder
+	if !s.res.Error.IsNil() {
+		b.Key("error", s.res.Error)
+	}
+	if s.res.FailureType != "" {
+		b.Key("failure/type", edn.K(s.res.FailureType))
+	}
+	return b.Map()
+}

@@ -1,0 +1,199 @@
+package policy
+
+import (
+	"slices"
+
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Rejection reasons, in the order in which the filters run (BIND-002).
+const (
+	ReasonNotFound    = "cap/not-found"
+	ReasonIntent      = "intent/not-supported"
+	ReasonResultType  = "result-type/not-supported"
+	ReasonEffects     = "effects/not-allowed"
+	ReasonSchema      = "requires/schema-mismatch"
+	ReasonKind        = "requires/cap-kind-mismatch"
+	ReasonTags        = "requires/cap-tags-mismatch"
+	ReasonNotReady    = "runtime/not-ready"
+	ReasonQuarantined = "runtime/quarantined"
+	ReasonBreaker     = "breaker/open"
+	ReasonBudget      = "budget/would-exceed"
+)
+
+// Rejection says why one candidate is left out.
+type Rejection struct {
+	Cap    string
+	Reason string
+	// Why is the underlying error of an availability reason, else nil.
+	Why *contract.Error
+	// Detail is what the filter compared (missing effect, schema, tag).
+	Detail string
+}
+
+// Value returns the rejection as `node/resolved` records it.
+func (r Rejection) Value() edn.Value {
+	var b edn.MapBuilder
+	b.Key("cap/id", edn.K(r.Cap))
+	b.Key("reason", edn.K(r.Reason))
+	if r.Why != nil {
+		b.Key("why", edn.K(r.Why.Type))
+	}
+	return b.Map()
+}
+
+// Unavailable says why a capability that fits cannot be used now. The zero
+// value means that it can.
+type Unavailable struct {
+	// Reason is one of the last four filter reasons, "" if available.
+	Reason string
+	Why    *contract.Error
+}
+
+// Demand is what a call wants bound.
+type Demand struct {
+	Registry *registry.Registry
+	Intent   string
+	// CapID pins the first candidate; "" leaves the choice to the lists.
+	CapID string
+	// Routing is the base list of last resort.
+	Routing []string
+	// Layer holds the merged layers of the call; of a Policy, its Layer.
+	Layer *Layer
+	// State answers whether a capability can be used now; nil means that all
+	// can, which gives the static view of the checks.
+	State func(capID string) Unavailable
+}
+
+// Binding is the outcome: who may serve, in order, and who may not and why.
+type Binding struct {
+	// List is the whole list before filtering.
+	List []string
+	// Accepted passed every filter, in order.
+	Accepted []string
+	// Tried is the part of Accepted that may be dispatched (BIND-004).
+	Tried []string
+	// Rejected are the others in list order.
+	Rejected []Rejection
+}
+
+// List returns the candidates of BIND-001 before any filter: base list, then
+// fallbacks, without duplicates and without excluded ones.
+func (d *Demand) List() []string {
+	var base []string
+	switch {
+	case d.CapID != "":
+		base = []string{d.CapID}
+	case d.Layer.Candidates.Set:
+		base = d.Layer.Candidates.V
+	default:
+		base = d.Registry.Candidates(d.Intent)
+		if len(base) == 0 {
+			base = d.Routing
+		}
+	}
+	out := make([]string, 0, len(base)+len(d.Layer.Fallbacks))
+	add := func(id string) {
+		if !slices.Contains(out, id) && !d.Layer.Exclude.Has(id) {
+			out = append(out, id)
+		}
+	}
+	for _, id := range base {
+		add(id)
+	}
+	for i := range d.Layer.Fallbacks {
+		add(d.Layer.Fallbacks[i].Name)
+	}
+	return out
+}
+
+// Bind filters the list (BIND-002) and cuts it to what may be tried (BIND-004).
+func (d *Demand) Bind() Binding {
+	b := Binding{List: d.List()}
+	for _, id := range b.List {
+		if rej, ok := d.reject(id); ok {
+			b.Rejected = append(b.Rejected, rej)
+			continue
+		}
+		b.Accepted = append(b.Accepted, id)
+	}
+	b.Tried = b.Accepted[:min(len(b.Accepted), 1+d.Layer.FallbackMax.V)]
+	return b
+}
+
+// reject runs the filters in order; the first that fails gives the reason.
+func (d *Demand) reject(id string) (Rejection, bool) {
+	rej := Rejection{Cap: id}
+	c, ok := d.Registry.Capability(id)
+	if !ok {
+		rej.Reason = ReasonNotFound
+		return rej, true
+	}
+	if rej.Reason, rej.Detail = d.misfit(c); rej.Reason != "" {
+		return rej, true
+	}
+	if d.State == nil {
+		return rej, false
+	}
+	u := d.State(id)
+	rej.Reason, rej.Why = u.Reason, u.Why
+	return rej, u.Reason != ""
+}
+
+// misfit runs the filters that look at metadata only.
+func (d *Demand) misfit(c *registry.Capability) (reason, detail string) {
+	if !c.Serves(d.Intent) {
+		return ReasonIntent, d.Intent
+	}
+	if !d.typeFits(c) {
+		return ReasonResultType, d.Layer.Requires.ResultType.V
+	}
+	if e, ok := d.Layer.AllowsEffects(c.Effects); !ok {
+		return ReasonEffects, e
+	}
+	req := &d.Layer.Requires
+	if req.Effects.Set {
+		for _, e := range c.Effects {
+			if e != registry.NoEffect && !slices.Contains(req.Effects.V, e) {
+				return ReasonEffects, e
+			}
+		}
+	}
+	if req.InSchema.Set && c.InSchema.For(d.Intent) != req.InSchema.V {
+		return ReasonSchema, c.InSchema.For(d.Intent)
+	}
+	if req.OutSchema.Set && c.OutSchema.For(d.Intent) != req.OutSchema.V {
+		return ReasonSchema, c.OutSchema.For(d.Intent)
+	}
+	if req.CapKind.Set && c.Kind != req.CapKind.V {
+		return ReasonKind, c.Kind
+	}
+	if req.CapTags.Set && !c.HasTags(req.CapTags.V) {
+		return ReasonTags, ""
+	}
+	return "", ""
+}
+
+func (d *Demand) typeFits(c *registry.Capability) bool {
+	if t := d.Layer.Requires.ResultType; t.Set {
+		return c.Produces(t.V)
+	}
+	in, ok := d.Registry.Intent(d.Intent)
+	if !ok {
+		return true
+	}
+	return slices.ContainsFunc(in.Types(), c.Produces)
+}
+
+// AnyFits reports whether some candidate passes the filters, without recording
+// why others do not.
+func (d *Demand) AnyFits() bool {
+	for _, id := range d.List() {
+		if _, rejected := d.reject(id); !rejected {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,273 @@
+package policy_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+func capability(id string, change ...func(*contract.Capability)) registry.Capability {
+	c := contract.Capability{
+		ID: id, Kind: "llm", Version: "1.0.0", Intents: []string{"x/do"}, CanProduce: []string{"value"},
+		Effects: []string{"none"}, InSchema: contract.SchemaRef{Name: "req/text"}, OutSchema: contract.SchemaRef{Name: "res/text"},
+	}
+	for _, f := range change {
+		f(&c)
+	}
+	return registry.Capability{Capability: c, Plugin: "p"}
+}
+
+func newRegistry(t testing.TB, caps ...registry.Capability) *registry.Registry {
+	t.Helper()
+	r, err := registry.New(registry.Spec{Capabilities: caps})
+	require.NoError(t, err)
+	return r
+}
+
+func openRegistry(t testing.TB) *registry.Registry {
+	return newRegistry(t, capability("x/a"), capability("x/b"), capability("x/c"))
+}
+
+func reasons(b policy.Binding) map[string]string {
+	out := make(map[string]string)
+	for _, r := range b.Rejected {
+		out[r.Cap] = r.Reason
+	}
+	return out
+}
+
+// TestBaseList: BIND-001, where the list comes from.
+func TestBaseList(t *testing.T) {
+	r, err := registry.New(registry.Spec{
+		Capabilities: []registry.Capability{capability("x/a"), capability("x/b"), capability("x/c")},
+		Intents:      []registry.Intent{{ID: "x/fixed", Candidates: []string{"x/c", "x/a"}}, {ID: "x/none", Candidates: []string{}}},
+	})
+	require.NoError(t, err)
+	listed := policy.Layer{Candidates: policy.Of([]string{"x/b", "x/b", "x/a"}, byNode)}
+	fallback := policy.Layer{Fallbacks: names(byDefault, "x/c", "x/a")}
+	for _, row := range []struct {
+		name   string
+		demand policy.Demand
+		want   []string
+	}{
+		{"a pinned id is exactly that", policy.Demand{Intent: "x/fixed", CapID: "x/b", Layer: &listed}, []string{"x/b"}},
+		{"a pinned id still gets fallbacks", policy.Demand{Intent: "x/fixed", CapID: "x/b", Layer: &fallback}, []string{"x/b", "x/c", "x/a"}},
+		{"dispatch candidates, duplicates dropped", policy.Demand{Intent: "x/fixed", Layer: &listed}, []string{"x/b", "x/a"}},
+		{"the intent's candidates", policy.Demand{Intent: "x/fixed", Layer: &policy.Layer{}}, []string{"x/c", "x/a"}},
+		{"an implied intent: those that serve it (SCH-015)", policy.Demand{Intent: "x/do", Layer: &policy.Layer{}}, []string{"x/a", "x/b", "x/c"}},
+		{"routing is the last resort", policy.Demand{Intent: "x/none", Routing: []string{"x/b"}, Layer: &policy.Layer{}}, []string{"x/b"}},
+		{"nobody", policy.Demand{Intent: "x/none", Layer: &policy.Layer{}}, []string{}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			row.demand.Registry = r
+			assert.Equal(t, row.want, row.demand.List())
+		})
+	}
+}
+
+// TestFiltersInOrder: BIND-002, BIND-008. A capability that breaks several
+// rules is rejected for the first.
+func TestFiltersInOrder(t *testing.T) {
+	layer := policy.Layer{
+		Effects: policy.Of([]string{"fs/read"}, byNode),
+		Requires: policy.Requires{
+			OutSchema:  policy.Of("res/text", byNode),
+			ResultType: policy.Of("value", byNode),
+			CapKind:    policy.Of("llm", byNode),
+			CapTags:    policy.Of([]string{"fast", "local"}, byNode),
+		},
+	}
+	// Each row breaks one rule more than the next, from the first rule on.
+	tags := func(c *contract.Capability) { c.Tags = []string{"fast", "local", "spare"} }
+	noTags := func(c *contract.Capability) { c.Tags = []string{"fast"} }
+	kind := func(c *contract.Capability) { c.Kind = "solver" }
+	schema := func(c *contract.Capability) { c.OutSchema = contract.SchemaRef{Name: "res/code"} }
+	fx := func(c *contract.Capability) { c.Effects = []string{"fs/write"} }
+	plans := func(c *contract.Capability) { c.CanProduce = []string{"plan"} }
+	intent := func(c *contract.Capability) { c.Intents = []string{"x/other"} }
+	open := func(c *contract.Capability) { c.Intents, c.CanProduce, c.Effects = nil, nil, nil }
+	r := newRegistry(t,
+		capability("x/intent", noTags, kind, schema, fx, plans, intent),
+		capability("x/plans", noTags, kind, schema, fx, plans),
+		capability("x/fx", noTags, kind, schema, fx),
+		capability("x/schema", noTags, kind, schema),
+		capability("x/kind", noTags, kind),
+		capability("x/tags", noTags),
+		capability("x/down", tags), capability("x/jail", tags), capability("x/open", tags), capability("x/poor", tags),
+		capability("x/ready", tags), capability("x/any", tags, open),
+	)
+	layer.Candidates = policy.Of([]string{
+		"x/gone", "x/intent", "x/plans", "x/fx", "x/schema", "x/kind", "x/tags", "x/down", "x/jail", "x/open", "x/poor", "x/ready", "x/any",
+	}, byNode)
+	state := map[string]policy.Unavailable{
+		"x/down": {Reason: policy.ReasonNotReady, Why: contract.Errorf("provider/not-configured", "no key")},
+		"x/jail": {Reason: policy.ReasonQuarantined},
+		"x/open": {Reason: policy.ReasonBreaker},
+		"x/poor": {Reason: policy.ReasonBudget},
+	}
+	d := policy.Demand{Registry: r, Intent: "x/do", Layer: &layer, State: func(id string) policy.Unavailable { return state[id] }}
+	b := d.Bind()
+	want := map[string]string{
+		"x/gone":   "cap/not-found",
+		"x/intent": "intent/not-supported",
+		"x/plans":  "result-type/not-supported",
+		"x/fx":     "effects/not-allowed",
+		"x/schema": "requires/schema-mismatch",
+		"x/kind":   "requires/cap-kind-mismatch",
+		"x/tags":   "requires/cap-tags-mismatch",
+		"x/down":   "runtime/not-ready",
+		"x/jail":   "runtime/quarantined",
+		"x/open":   "breaker/open",
+		"x/poor":   "budget/would-exceed",
+	}
+	assert.Equal(t, want, reasons(b))
+	assert.Equal(t, []string{"x/ready", "x/any"}, b.Accepted, "empty sets are no restriction (BIND-008)")
+	assert.Equal(t, []string{"x/ready"}, b.Tried, "fallback-max 0 tries one (BIND-004)")
+	assert.Equal(t, "{:cap/id :x/down :reason :runtime/not-ready :why :provider/not-configured}", b.Rejected[7].Value().String())
+	assert.True(t, d.AnyFits())
+	assert.Equal(t, "[[:x/down :provider/not-configured] [:x/jail :runtime/quarantined] [:x/open :breaker/open] [:x/poor :budget/would-exceed]]",
+		b.Degraded("x/ready").String(), "BIND-009")
+	assert.True(t, b.Degraded("x/down").IsNil())
+
+	static := policy.Demand{Registry: r, Intent: "x/do", Layer: &layer}
+	assert.Len(t, static.Bind().Accepted, 6, "without state readiness is not asked")
+}
+
+// TestResultTypeOfIntent: without a demand the intent's result types filter.
+func TestResultTypeOfIntent(t *testing.T) {
+	r, err := registry.New(registry.Spec{
+		Capabilities: []registry.Capability{
+			capability("x/value"),
+			capability("x/plan", func(c *contract.Capability) { c.CanProduce = []string{"plan"} }),
+		},
+		Intents: []registry.Intent{{ID: "x/do"}, {ID: "x/compile", ResultTypes: []string{"plan"}}},
+	})
+	require.NoError(t, err)
+	d := policy.Demand{Registry: r, Intent: "x/do", Layer: &policy.Layer{}}
+	assert.Equal(t, []string{"x/value"}, d.Bind().Accepted)
+}
+
+// TestRequiredEffects: `:requires :effects/allowed` bounds the capability.
+func TestRequiredEffects(t *testing.T) {
+	r := newRegistry(t, capability("x/pure"), capability("x/net", func(c *contract.Capability) { c.Effects = []string{"net/http"} }))
+	l := policy.Layer{Requires: policy.Requires{Effects: policy.Of([]string{"none"}, byNode)}}
+	d := policy.Demand{Registry: r, Intent: "x/do", Layer: &l}
+	assert.Equal(t, map[string]string{"x/net": policy.ReasonEffects}, reasons(d.Bind()))
+}
+
+// TestWorkedExample holds the steps of the worked example of section 6 up to
+// the order, which in this build is the declared one.
+func TestWorkedExample(t *testing.T) {
+	patch := func(c *contract.Capability) {
+		c.Intents = []string{"code/patch"}
+		c.OutSchema = contract.SchemaRef{Name: "res/patch+tests"}
+	}
+	r := newRegistry(t,
+		capability("llm/code", patch), capability("llm/meta", patch), capability("llm/old", patch), capability("mlx/code", patch),
+		capability("sat/solver", func(c *contract.Capability) { c.Intents = []string{"sat/solve"} }),
+		capability("llm/voice", func(c *contract.Capability) { c.Intents = []string{"code/patch", "text/respond"} }),
+	)
+	l := policy.MergeAll(
+		policy.Layer{Fallbacks: names(byIntent, "llm/meta", "llm/old", "mlx/code"), FallbackMax: policy.Of(1, byIntent)},
+		policy.Layer{Fallbacks: names(policy.Origin{Source: policy.SourceRouting}, "llm/voice")},
+		policy.Layer{
+			Candidates: policy.Of([]string{"llm/code", "llm/meta", "sat/solver"}, byNode),
+			Exclude:    names(byNode, "llm/old"),
+			Requires:   policy.Requires{OutSchema: policy.Of("res/patch+tests", byNode)},
+		})
+	d := policy.Demand{Registry: r, Intent: "code/patch", Layer: &l, State: func(id string) policy.Unavailable {
+		if id == "mlx/code" {
+			return policy.Unavailable{Reason: policy.ReasonNotReady}
+		}
+		return policy.Unavailable{}
+	}}
+	b := d.Bind()
+	assert.Equal(t, []string{"llm/code", "llm/meta", "sat/solver", "mlx/code", "llm/voice"}, b.List)
+	assert.Equal(t, map[string]string{
+		"sat/solver": "intent/not-supported", "llm/voice": "requires/schema-mismatch", "mlx/code": "runtime/not-ready",
+	}, reasons(b))
+	assert.Equal(t, []string{"llm/code", "llm/meta"}, b.Tried)
+	assert.Nil(t, b.Err("code/patch"))
+}
+
+// TestNobody: BIND-004, BIND-008, the error of a binding without candidates.
+func TestNobody(t *testing.T) {
+	r := newRegistry(t, capability("x/a"), capability("x/b"), capability("x/other", func(c *contract.Capability) { c.Intents = []string{"x/y"} }))
+	l := policy.Layer{Candidates: policy.Of([]string{"x/a", "x/b", "x/other"}, byNode)}
+	notReady := policy.Unavailable{Reason: policy.ReasonNotReady, Why: contract.Errorf("provider/not-configured", "no key for x/a")}
+	for _, row := range []struct {
+		name      string
+		a, b      policy.Unavailable
+		typ       string
+		retryable bool
+	}{
+		{"not ready", notReady, notReady, "unsupported/intent", true},
+		{"quarantined", policy.Unavailable{Reason: policy.ReasonQuarantined}, policy.Unavailable{Reason: policy.ReasonQuarantined}, "unsupported/intent", false},
+		{"every fit one lacks a breaker", policy.Unavailable{Reason: policy.ReasonBreaker}, policy.Unavailable{Reason: policy.ReasonBreaker}, "breaker/open", true},
+		{"every fit one lacks budget", policy.Unavailable{Reason: policy.ReasonBudget}, policy.Unavailable{Reason: policy.ReasonBudget}, "budget/exceeded", false},
+		{"mixed", policy.Unavailable{Reason: policy.ReasonBreaker}, notReady, "unsupported/intent", true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			d := policy.Demand{Registry: r, Intent: "x/do", Layer: &l, State: func(id string) policy.Unavailable {
+				if id == "x/a" {
+					return row.a
+				}
+				return row.b
+			}}
+			b := d.Bind()
+			err := b.Err("x/do")
+			require.NotNil(t, err)
+			assert.True(t, errors.Is(err, contract.OfType(row.typ)), "%v", err)
+			assert.Equal(t, row.retryable, err.Retryable)
+			rejected, ok := err.Details.Get(edn.K("rejected"))
+			require.True(t, ok)
+			assert.Equal(t, 3, rejected.Len())
+			assert.Equal(t, ":intent/not-supported", mustNth(rejected, 2).Key("reason").String())
+			assert.Contains(t, err.Message, ":x/do")
+		})
+	}
+	empty := policy.Binding{}
+	assert.Equal(t, "nobody serves :x/nope", empty.Err("x/nope").Message)
+}
+
+func mustNth(v edn.Value, i int) edn.Value {
+	e, _ := v.Nth(i)
+	return e
+}
+
+// TestNarrowerEffectsNeverAdd: EVAL-071, a narrower effect set never adds
+// candidates, and the accepted ones keep the order of the list.
+func TestNarrowerEffectsNeverAdd(t *testing.T) {
+	words := []string{"fs/read", "fs/write", "net/http", "none"}
+	rapid.Check(t, func(t *rapid.T) {
+		sub := rapid.SliceOfDistinct(rapid.SampledFrom(words), rapid.ID[string])
+		var caps []registry.Capability
+		for _, id := range []string{"x/a", "x/b", "x/c", "x/d"} {
+			fx := sub.Draw(t, "effects of "+id)
+			caps = append(caps, capability(id, func(c *contract.Capability) { c.Effects = fx }))
+		}
+		r, err := registry.New(registry.Spec{Capabilities: caps})
+		require.NoError(t, err)
+		wide := policy.Layer{Effects: policy.Of(sub.Draw(t, "wide"), byIntent)}
+		narrow := policy.Merge(wide, policy.Layer{Effects: policy.Of(sub.Draw(t, "narrow"), byNode)})
+		w := (&policy.Demand{Registry: r, Intent: "x/do", Layer: &wide}).Bind()
+		n := (&policy.Demand{Registry: r, Intent: "x/do", Layer: &narrow}).Bind()
+		assert.Subset(t, w.Accepted, n.Accepted)
+		assert.Len(t, n.Rejected, len(n.List)-len(n.Accepted))
+		i := 0
+		for _, id := range n.List {
+			if i < len(n.Accepted) && n.Accepted[i] == id {
+				i++
+			}
+		}
+		assert.Equal(t, len(n.Accepted), i, "accepted candidates keep the order of the list")
+	})
+}

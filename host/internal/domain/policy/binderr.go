@@ -1,0 +1,123 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Err is the error of a binding that accepted nobody, nil if it accepted
+// anyone (BIND-004, BIND-008). The details hold every rejection.
+//
+// The type is unsupported/intent, retryable if readiness alone kept somebody
+// out; it is breaker/open or budget/exceeded if every candidate that fits
+// otherwise lacks just that.
+func (b *Binding) Err(intent string) *contract.Error {
+	if len(b.Accepted) > 0 {
+		return nil
+	}
+	fit, breaker, budget, waiting := 0, 0, 0, 0
+	for _, r := range b.Rejected {
+		switch r.Reason {
+		case ReasonBreaker:
+			breaker++
+		case ReasonBudget:
+			budget++
+		case ReasonNotReady:
+			waiting++
+		case ReasonQuarantined:
+		default:
+			continue
+		}
+		fit++
+	}
+	typ := "unsupported/intent"
+	switch {
+	case fit > 0 && breaker == fit:
+		typ = "breaker/open"
+	case fit > 0 && budget == fit:
+		typ = "budget/exceeded"
+	}
+	e := contract.Errorf(typ, "%s", b.sentence(intent)).
+		WithDetail("intent", edn.K(intent)).
+		WithDetail("rejected", RejectionsValue(b.Rejected))
+	if typ == "unsupported/intent" && waiting+breaker+budget > 0 {
+		e = e.WithRetryable(true)
+	}
+	if cause := b.cause(); cause != nil {
+		e = e.WithCause(cause)
+	}
+	return e
+}
+
+// sentence says in one line who was asked and why nobody serves.
+func (b *Binding) sentence(intent string) string {
+	if len(b.Rejected) == 0 {
+		return fmt.Sprintf("nobody serves :%s", intent)
+	}
+	const most = 4
+	parts := make([]string, 0, most+1)
+	for i, r := range b.Rejected {
+		if i == most {
+			parts = append(parts, fmt.Sprintf("and %d more", len(b.Rejected)-most))
+			break
+		}
+		parts = append(parts, fmt.Sprintf(":%s is %s", r.Cap, r.Reason))
+	}
+	return fmt.Sprintf("nobody can serve :%s: %s", intent, strings.Join(parts, ", "))
+}
+
+// cause is the error behind the first rejection that has one.
+func (b *Binding) cause() *contract.Error {
+	for _, r := range b.Rejected {
+		if r.Why != nil {
+			return r.Why
+		}
+	}
+	return nil
+}
+
+// RejectionsValue returns rejections as the vector that records and error
+// details hold.
+func RejectionsValue(list []Rejection) edn.Value {
+	vs := make([]edn.Value, len(list))
+	for i := range list {
+		vs[i] = list[i].Value()
+	}
+	return edn.Vector(vs...)
+}
+
+// Degraded returns `:why` of a degraded answer: the candidates ahead of the one
+// that served which could not be used although they fit, each as [cap why]
+// (BIND-009). It is nil if there is none.
+func (b *Binding) Degraded(served string) edn.Value {
+	ahead := make(map[string]bool, len(b.List))
+	for _, id := range b.List {
+		if id == served {
+			break
+		}
+		ahead[id] = true
+	}
+	var why []edn.Value
+	for _, r := range b.Rejected {
+		if !ahead[r.Cap] {
+			continue
+		}
+		switch r.Reason {
+		case ReasonNotReady, ReasonQuarantined, ReasonBreaker, ReasonBudget:
+		default:
+			continue
+		}
+		reason := r.Reason
+		if r.Why != nil {
+			reason = r.Why.Type
+		}
+		why = append(why, edn.Vector(edn.K(r.Cap), edn.K(reason)))
+	}
+	if why == nil {
+		return edn.Nil()
+	}
+	return edn.Vector(why...)
+}

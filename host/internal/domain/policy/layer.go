@@ -1,0 +1,284 @@
+package policy
+
+import (
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Source is the kind of a layer, from the weakest to the strongest.
+type Source uint8
+
+// The layers of POL-001, weak to strong.
+const (
+	SourceBuiltin Source = iota
+	SourceDefault
+	SourceIntent
+	SourceRouting
+	SourceMeta
+	SourceRequest
+	SourceNode
+)
+
+var sourceNames = [...]string{"built-in", "default", "intent", "routing", "meta", "request", "node"}
+
+// String returns the name that explain prints.
+func (s Source) String() string {
+	if int(s) < len(sourceNames) {
+		return sourceNames[s]
+	}
+	return "unknown"
+}
+
+// Origin says which layer wrote a value, and where that stands.
+type Origin struct {
+	Source Source
+	// Where is "file:line:column" or a node path, empty if there is no text.
+	Where string
+}
+
+// Val is a value that a layer may leave unwritten.
+type Val[T any] struct {
+	V      T
+	Set    bool
+	Origin Origin
+}
+
+// Of makes a written value.
+func Of[T any](v T, from Origin) Val[T] { return Val[T]{V: v, Set: true, Origin: from} }
+
+// Or returns the value, or d if it was not written.
+func (v Val[T]) Or(d T) T {
+	if v.Set {
+		return v.V
+	}
+	return d
+}
+
+// nearest returns the stronger value if it was written.
+func nearest[T any](weak, strong Val[T]) Val[T] {
+	if strong.Set {
+		return strong
+	}
+	return weak
+}
+
+// Name is one member of a list that several layers add to.
+type Name struct {
+	Name   string
+	Origin Origin
+}
+
+// Names is a list without duplicates, in the order of first mention.
+type Names []Name
+
+// NamesOf makes a list that one layer wrote; duplicates are dropped.
+func NamesOf(from Origin, names ...string) Names {
+	var out Names
+	for _, n := range names {
+		if !out.Has(n) {
+			out = append(out, Name{Name: n, Origin: from})
+		}
+	}
+	return out
+}
+
+// Has reports whether the list holds the name.
+func (n Names) Has(name string) bool {
+	for i := range n {
+		if n[i].Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// Strings returns the names alone, in order.
+func (n Names) Strings() []string {
+	if len(n) == 0 {
+		return nil
+	}
+	out := make([]string, len(n))
+	for i := range n {
+		out[i] = n[i].Name
+	}
+	return out
+}
+
+// union appends the members of strong that weak lacks. Both operands stay
+// untouched.
+func union(weak, strong Names) Names {
+	if len(weak) == 0 {
+		return strong
+	}
+	var out Names
+	for _, n := range strong {
+		if !weak.Has(n.Name) {
+			if out == nil {
+				out = append(make(Names, 0, len(weak)+len(strong)), weak...)
+			}
+			out = append(out, n)
+		}
+	}
+	if out == nil {
+		return weak
+	}
+	return out
+}
+
+// Additive is a list that stronger layers add to or replace. Base, if written,
+// stands for everything that weaker layers gave; Add comes on top of it.
+type Additive struct {
+	// Base is written by a replacing key (`:switch-on/replace`, `:checks/hard`).
+	Base Val[Names]
+	// Add is written by the adding key (`:switch-on`, `:checks`).
+	Add Val[Names]
+}
+
+// Written reports whether any layer wrote the list, even an empty one.
+func (a Additive) Written() bool { return a.Base.Set || a.Add.Set }
+
+// Names returns the effective list.
+func (a Additive) Names() Names { return union(a.Base.V, a.Add.V) }
+
+func mergeAdditive(weak, strong Additive) Additive {
+	if strong.Base.Set {
+		return strong
+	}
+	out := Additive{Base: weak.Base, Add: weak.Add}
+	if strong.Add.Set {
+		if !weak.Add.Set {
+			out.Add = strong.Add
+		} else {
+			out.Add.V = union(weak.Add.V, strong.Add.V)
+		}
+	}
+	return out
+}
+
+// Requires is what a caller demands of the capability (contracts.md ENV-003).
+// Two different values for one key are a contradiction.
+type Requires struct {
+	InSchema   Val[string]
+	OutSchema  Val[string]
+	ResultType Val[string]
+	CapKind    Val[string]
+	CapTags    Val[[]string]
+	Effects    Val[[]string]
+}
+
+// Layer is what one place wrote about a call. Absent values are the zero
+// value; the zero Layer is the identity of Merge.
+type Layer struct {
+	// Candidates are capability ids in order; the nearest layer wins.
+	Candidates Val[[]string]
+	// Fallbacks are appended to whatever candidates are used.
+	Fallbacks Names
+	// Exclude removes capabilities, last of all.
+	Exclude Names
+
+	// SameCapMax and FallbackMax bound retries of one candidate and switches.
+	SameCapMax  Val[int]
+	FallbackMax Val[int]
+	// Backoff and MaxBackoff shape the wait between tries of one candidate.
+	Backoff    Val[time.Duration]
+	MaxBackoff Val[time.Duration]
+	// InvalidRetryMax bounds retries of one candidate whose answer broke its
+	// contract, apart from SameCapMax; a node's `:max-attempts` writes it
+	// (IR-008).
+	InvalidRetryMax Val[int]
+
+	SwitchOn Additive
+
+	// Checks join must; Soft joins should.
+	Checks Additive
+	Soft   Names
+	Must   Names
+	Should Names
+	// ScoreMin is a number 0..1.
+	ScoreMin Val[edn.Value]
+
+	Strategy    Val[string]
+	Ordering    Val[string]
+	Role        Val[string]
+	Model       Val[edn.Value]
+	Temperature Val[edn.Value]
+
+	// Context and Constraints are maps merged key by key.
+	Context     Fields
+	Constraints Fields
+	// Budget holds one limit per key (`:max-usd`); the smallest wins.
+	Budget Fields
+
+	// Effects are the allowed effects; layers intersect.
+	Effects  Val[[]string]
+	Requires Requires
+	// Conflicts are the keys of Requires to which layers gave different
+	// values, sorted. The value kept is that of the weakest layer.
+	Conflicts []string
+
+	// Deadline bounds the node; the smallest wins.
+	Deadline Val[time.Duration]
+	// Extend is the extension that a soft timeout may get.
+	Extend Val[time.Duration]
+}
+
+// Field is one entry of a map that layers merge key by key.
+type Field struct {
+	Key    edn.Value
+	Value  edn.Value
+	Origin Origin
+}
+
+// Fields is a map as a list of entries with their origins; keys are distinct.
+type Fields []Field
+
+// FieldsOf makes the fields that one layer wrote. A value that is no map gives
+// none.
+func FieldsOf(v edn.Value, from Origin) Fields {
+	if v.Kind() != edn.KindMap || v.Len() == 0 {
+		return nil
+	}
+	out := make(Fields, 0, v.Len())
+	for k, x := range v.Entries() {
+		out = append(out, Field{Key: k, Value: x, Origin: from})
+	}
+	return out
+}
+
+// Value returns the fields as a map.
+func (f Fields) Value() edn.Value {
+	var b edn.MapBuilder
+	for i := range f {
+		b.Set(f[i].Key, f[i].Value)
+	}
+	return b.Map()
+}
+
+func (f Fields) index(key edn.Value) int {
+	for i := range f {
+		if edn.Equal(f[i].Key, key) {
+			return i
+		}
+	}
+	return -1
+}
+
+// mergeFields lets pick decide about keys that both operands have.
+func mergeFields(weak, strong Fields, pick func(weak, strong Field) Field) Fields {
+	if len(weak) == 0 {
+		return strong
+	}
+	if len(strong) == 0 {
+		return weak
+	}
+	out := append(make(Fields, 0, len(weak)+len(strong)), weak...)
+	for _, s := range strong {
+		if i := weak.index(s.Key); i >= 0 {
+			out[i] = pick(weak[i], s)
+		} else {
+			out = append(out, s)
+		}
+	}
+	return out
+}

@@ -1,0 +1,144 @@
+package policy
+
+import (
+	"slices"
+	"time"
+)
+
+// Merge combines two layers by the rules of POL-001. It changes neither, is
+// associative, and has the zero Layer as identity on both sides.
+func Merge(weak, strong Layer) Layer {
+	out := Layer{
+		Candidates:      nearest(weak.Candidates, strong.Candidates),
+		Fallbacks:       union(weak.Fallbacks, strong.Fallbacks),
+		Exclude:         union(weak.Exclude, strong.Exclude),
+		SameCapMax:      nearest(weak.SameCapMax, strong.SameCapMax),
+		FallbackMax:     nearest(weak.FallbackMax, strong.FallbackMax),
+		Backoff:         nearest(weak.Backoff, strong.Backoff),
+		MaxBackoff:      nearest(weak.MaxBackoff, strong.MaxBackoff),
+		InvalidRetryMax: nearest(weak.InvalidRetryMax, strong.InvalidRetryMax),
+		SwitchOn:        mergeAdditive(weak.SwitchOn, strong.SwitchOn),
+		Checks:          mergeAdditive(weak.Checks, strong.Checks),
+		Soft:            union(weak.Soft, strong.Soft),
+		Must:            union(weak.Must, strong.Must),
+		Should:          union(weak.Should, strong.Should),
+		ScoreMin:        nearest(weak.ScoreMin, strong.ScoreMin),
+		Strategy:        nearest(weak.Strategy, strong.Strategy),
+		Ordering:        nearest(weak.Ordering, strong.Ordering),
+		Role:            nearest(weak.Role, strong.Role),
+		Model:           nearest(weak.Model, strong.Model),
+		Temperature:     nearest(weak.Temperature, strong.Temperature),
+		Context:         mergeFields(weak.Context, strong.Context, strongerField),
+		Constraints:     mergeFields(weak.Constraints, strong.Constraints, strongerField),
+		Budget:          mergeFields(weak.Budget, strong.Budget, smallerField),
+		Effects:         intersect(weak.Effects, strong.Effects),
+		Deadline:        smallest(weak.Deadline, strong.Deadline),
+		Extend:          nearest(weak.Extend, strong.Extend),
+	}
+	out.Conflicts = mergeConflicts(weak.Conflicts, strong.Conflicts)
+	out.Requires, out.Conflicts = mergeRequires(&weak.Requires, &strong.Requires, out.Conflicts)
+	return out
+}
+
+// MergeAll folds layers, weakest first.
+func MergeAll(layers ...Layer) Layer {
+	var out Layer
+	for i := range layers {
+		out = Merge(out, layers[i])
+	}
+	return out
+}
+
+func strongerField(_, strong Field) Field { return strong }
+
+// smallerField keeps the lower limit. A value that is no number is never
+// lower, so a malformed limit cannot lift a sound one.
+func smallerField(weak, strong Field) Field {
+	s, ok := strong.Value.AsNumber()
+	if !ok {
+		return weak
+	}
+	if w, ok := weak.Value.AsNumber(); ok && w.Cmp(s) <= 0 {
+		return weak
+	}
+	return strong
+}
+
+func smallest(weak, strong Val[time.Duration]) Val[time.Duration] {
+	switch {
+	case !strong.Set:
+		return weak
+	case !weak.Set || strong.V < weak.V:
+		return strong
+	}
+	return weak
+}
+
+// intersect narrows: nothing that one side leaves out comes back. The origin
+// is the strongest layer that wrote.
+func intersect(weak, strong Val[[]string]) Val[[]string] {
+	switch {
+	case !strong.Set:
+		return weak
+	case !weak.Set:
+		return strong
+	}
+	both := make([]string, 0, len(weak.V))
+	for _, e := range weak.V {
+		if slices.Contains(strong.V, e) {
+			both = append(both, e)
+		}
+	}
+	return Of(both, strong.Origin)
+}
+
+func mergeRequires(weak, strong *Requires, conflicts []string) (Requires, []string) {
+	add := func(differ bool, key string) {
+		if differ {
+			conflicts = mergeConflicts(conflicts, []string{key})
+		}
+	}
+	one := func(w, s Val[string], key string) Val[string] {
+		add(w.Set && s.Set && w.V != s.V, key)
+		return nearest(s, w)
+	}
+	many := func(w, s Val[[]string], key string) Val[[]string] {
+		add(w.Set && s.Set && !slices.Equal(w.V, s.V), key)
+		return nearest(s, w)
+	}
+	out := Requires{
+		InSchema:   one(weak.InSchema, strong.InSchema, "in-schema"),
+		OutSchema:  one(weak.OutSchema, strong.OutSchema, "out-schema"),
+		ResultType: one(weak.ResultType, strong.ResultType, "result/type"),
+		CapKind:    one(weak.CapKind, strong.CapKind, "cap/kind"),
+		CapTags:    many(weak.CapTags, strong.CapTags, "cap/tags"),
+		Effects:    many(weak.Effects, strong.Effects, "effects/allowed"),
+	}
+	return out, conflicts
+}
+
+func mergeConflicts(a, b []string) []string {
+	if len(a) == 0 {
+		return b
+	}
+	if len(b) == 0 {
+		return a
+	}
+	out := append(slices.Clone(a), b...)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// MergeChoice merges into dst only what decides who may serve: candidates,
+// fallbacks, exclusions, the number of fallbacks, effects and demands. It is
+// what binding reads, at a fraction of the cost of Merge. The operands stay
+// untouched and must not be dst.
+func MergeChoice(dst, weak, strong *Layer) {
+	dst.Candidates = nearest(weak.Candidates, strong.Candidates)
+	dst.Fallbacks = union(weak.Fallbacks, strong.Fallbacks)
+	dst.Exclude = union(weak.Exclude, strong.Exclude)
+	dst.FallbackMax = nearest(weak.FallbackMax, strong.FallbackMax)
+	dst.Effects = intersect(weak.Effects, strong.Effects)
+	conflicts := mergeConflicts(weak.Conflicts, strong.Conflicts)
+	dst.Requires, dst.Conflicts = mergeRequires(&weak.Requires, &strong.Requires, conflicts)
+}

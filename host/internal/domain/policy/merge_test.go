@@ -1,0 +1,347 @@
+package policy_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+var (
+	byDefault = policy.Origin{Source: policy.SourceDefault, Where: "ferment.hcl:1:1"}
+	byIntent  = policy.Origin{Source: policy.SourceIntent, Where: "ferment.hcl:9:3"}
+	byNode    = policy.Origin{Source: policy.SourceNode, Where: "[:nodes 0]"}
+)
+
+func names(from policy.Origin, list ...string) policy.Names { return policy.NamesOf(from, list...) }
+
+func written(from policy.Origin, list ...string) policy.Val[policy.Names] {
+	return policy.Of(names(from, list...), from)
+}
+
+func resolve(t *testing.T, layers ...policy.Layer) policy.Policy {
+	t.Helper()
+	p, err := policy.MergeAll(layers...).Resolve()
+	require.NoError(t, err)
+	return p
+}
+
+// TestMergeTable holds the rows of the table of POL-001: what the default, the
+// intent and the node write, and what is effective.
+func TestMergeTable(t *testing.T) {
+	t.Run("candidates: nearest wins, fallbacks appended", func(t *testing.T) {
+		p := resolve(t,
+			policy.Layer{Fallbacks: names(byDefault, "x/c")},
+			policy.Layer{Candidates: policy.Of([]string{"x/a", "x/b"}, byIntent)},
+			policy.Layer{})
+		d := policy.Demand{Registry: openRegistry(t), Intent: "x/do", Layer: &p.Layer}
+		assert.Equal(t, []string{"x/a", "x/b", "x/c"}, d.List())
+	})
+	t.Run("fallback lists: concatenate, drop duplicates", func(t *testing.T) {
+		p := resolve(t, policy.Layer{Fallbacks: names(byDefault, "x/x", "x/y")}, policy.Layer{Fallbacks: names(byIntent, "x/y", "x/z")})
+		assert.Equal(t, []string{"x/x", "x/y", "x/z"}, p.Fallbacks)
+	})
+	t.Run("retry per field: nearest wins, else 0 (ATT-001)", func(t *testing.T) {
+		p := resolve(t,
+			policy.Layer{SameCapMax: policy.Of(1, byDefault)},
+			policy.Layer{FallbackMax: policy.Of(2, byIntent)},
+			policy.Layer{SameCapMax: policy.Of(0, byNode)})
+		assert.Equal(t, 0, p.SameCapMax)
+		assert.Equal(t, 2, p.FallbackMax)
+		assert.Zero(t, resolve(t).FallbackMax)
+	})
+	t.Run("switch-on: union", func(t *testing.T) {
+		p := resolve(t,
+			policy.Layer{SwitchOn: policy.Additive{Add: written(byDefault, "timeout/soft")}},
+			policy.Layer{SwitchOn: policy.Additive{Add: written(byIntent, "runtime/crashed")}},
+			policy.Layer{SwitchOn: policy.Additive{Add: written(byNode, "stream/*")}})
+		assert.Equal(t, []string{"timeout/soft", "runtime/crashed", "stream/*"}, p.SwitchOnNames)
+	})
+	t.Run("switch-on: an empty replacement leaves none (ATT-002)", func(t *testing.T) {
+		p := resolve(t,
+			policy.Layer{SwitchOn: policy.Additive{Add: written(byDefault, "timeout/soft")}},
+			policy.Layer{SwitchOn: policy.Additive{Base: written(byNode)}})
+		assert.Empty(t, p.SwitchOnNames)
+		assert.NotNil(t, p.SwitchOnNames)
+		assert.False(t, p.SwitchOn.Matches(contract.Errorf("timeout/soft", "slow")))
+	})
+	t.Run("switch-on: a policy's replacement is widened again by stronger layers", func(t *testing.T) {
+		p := resolve(t,
+			policy.Layer{SwitchOn: policy.Additive{Add: written(byDefault, "timeout/soft")}},
+			policy.Layer{SwitchOn: policy.Additive{Base: written(byIntent, "runtime/crashed")}},
+			policy.Layer{SwitchOn: policy.Additive{Add: written(byNode, "breaker/open")}})
+		assert.Equal(t, []string{"runtime/crashed", "breaker/open"}, p.SwitchOnNames)
+	})
+	t.Run("switch-on: nobody writes it, the full set stands in (ATT-009)", func(t *testing.T) {
+		p := resolve(t, policy.Layer{})
+		assert.Nil(t, p.SwitchOnNames)
+		assert.True(t, p.SwitchOn.Matches(contract.Errorf("runtime/crashed", "gone")))
+		assert.False(t, p.SwitchOn.Matches(contract.Errorf("input/invalid", "no")))
+	})
+	t.Run("checks: union", func(t *testing.T) {
+		p := resolve(t, checks(byDefault, "p"), checks(byIntent, "q"), checks(byNode, "r"))
+		assert.Equal(t, []string{"p", "q", "r"}, p.Must)
+	})
+	t.Run("checks: hard replaces the list (GATE-001)", func(t *testing.T) {
+		p := resolve(t, checks(byDefault, "p"), checks(byIntent, "q"),
+			policy.Layer{Checks: policy.Additive{Base: written(byNode, "s")}})
+		assert.Equal(t, []string{"s"}, p.Must)
+	})
+	t.Run("must and should: union, a name in both is must", func(t *testing.T) {
+		p := resolve(t,
+			policy.Layer{Must: names(byDefault, "m")},
+			policy.Layer{Should: names(byIntent, "s", "t")},
+			policy.Layer{Must: names(byNode, "s")})
+		assert.Equal(t, []string{"m", "s"}, p.Must)
+		assert.Equal(t, []string{"t"}, p.Should)
+	})
+	t.Run("soft checks join should, hard ones must (GATE-001)", func(t *testing.T) {
+		p := resolve(t, policy.Layer{Soft: names(byNode, "a", "b"), Checks: policy.Additive{Add: written(byNode, "b")}})
+		assert.Equal(t, []string{"b"}, p.Must)
+		assert.Equal(t, []string{"a"}, p.Should)
+	})
+	t.Run("score-min: nearest wins", func(t *testing.T) {
+		p := resolve(t,
+			policy.Layer{ScoreMin: policy.Of(edn.MustDecimal("0.8"), byDefault)},
+			policy.Layer{ScoreMin: policy.Of(edn.MustDecimal("0.9"), byIntent)},
+			policy.Layer{})
+		assert.Equal(t, "0.9M", p.ScoreMin.String())
+		assert.Equal(t, "0", resolve(t).ScoreMin.String())
+	})
+	t.Run("context and constraints: shallow merge, nearest wins per key", func(t *testing.T) {
+		p := resolve(t,
+			policy.Layer{},
+			policy.Layer{Constraints: policy.FieldsOf(edn.MustRead("{:language :en :style :dry}"), byIntent)},
+			policy.Layer{Constraints: policy.FieldsOf(edn.MustRead("{:language :pl}"), byNode)})
+		assert.Equal(t, "{:language :pl :style :dry}", p.Constraints.String())
+	})
+	t.Run("budget: minimum per dimension", func(t *testing.T) {
+		p := resolve(t,
+			policy.Layer{Budget: policy.FieldsOf(edn.MustRead("{:max-tokens 900 :max-usd 1.5M}"), byDefault)},
+			policy.Layer{Budget: policy.FieldsOf(edn.MustRead("{:max-tokens 420}"), byIntent)},
+			policy.Layer{Budget: policy.FieldsOf(edn.MustRead("{:max-tokens 1200 :max-usd 2}"), byNode)})
+		assert.Equal(t, "{:max-tokens 420 :max-usd 1.5M}", p.Budget.String())
+	})
+	t.Run("effects: intersection (FX-001)", func(t *testing.T) {
+		p := resolve(t,
+			policy.Layer{Effects: policy.Of([]string{"fs/read", "fs/write"}, byDefault)},
+			policy.Layer{Effects: policy.Of([]string{"fs/read"}, byNode)})
+		assert.Equal(t, []string{"fs/read"}, p.Effects)
+		_, ok := p.Layer.AllowsEffects([]string{"none", "fs/read"})
+		assert.True(t, ok)
+		missing, ok := p.Layer.AllowsEffects([]string{"fs/read", "fs/write"})
+		assert.False(t, ok)
+		assert.Equal(t, "fs/write", missing)
+	})
+	t.Run("requires: two different values contradict", func(t *testing.T) {
+		same := policy.Requires{OutSchema: policy.Of("res/text", byIntent)}
+		p := resolve(t, policy.Layer{Requires: same}, policy.Layer{Requires: policy.Requires{OutSchema: policy.Of("res/text", byNode)}})
+		assert.Empty(t, p.Conflicts)
+		p = resolve(t, policy.Layer{Requires: same}, policy.Layer{Requires: policy.Requires{OutSchema: policy.Of("res/code", byNode)}})
+		assert.Equal(t, []string{"out-schema"}, p.Conflicts)
+	})
+	t.Run("deadline: minimum", func(t *testing.T) {
+		p := resolve(t,
+			policy.Layer{Deadline: policy.Of(time.Second, byDefault)},
+			policy.Layer{Deadline: policy.Of(time.Minute, byNode)})
+		assert.Equal(t, time.Second, p.Deadline)
+	})
+	t.Run("exclude: union, applied last", func(t *testing.T) {
+		p := resolve(t,
+			policy.Layer{Exclude: names(byDefault, "x/a"), Fallbacks: names(byDefault, "x/c")},
+			policy.Layer{Exclude: names(byNode, "x/c"), Candidates: policy.Of([]string{"x/a", "x/b"}, byNode)})
+		d := policy.Demand{Registry: openRegistry(t), Intent: "x/do", Layer: &p.Layer}
+		assert.Equal(t, []string{"x/b"}, d.List())
+	})
+}
+
+func checks(from policy.Origin, list ...string) policy.Layer {
+	return policy.Layer{Checks: policy.Additive{Add: written(from, list...)}}
+}
+
+// TestMaxAttempts: IR-008, `:max-attempts` bounds only retries of broken answers.
+func TestMaxAttempts(t *testing.T) {
+	p := resolve(t, policy.Layer{SameCapMax: policy.Of(1, byIntent)}, policy.Layer{InvalidRetryMax: policy.Of(3, byNode)})
+	assert.Equal(t, 3, p.Retries("runtime/invalid-result"))
+	assert.Equal(t, 3, p.Retries("schema/invalid"))
+	assert.Equal(t, 1, p.Retries("timeout/soft"))
+}
+
+func TestUnknownSwitchOnMember(t *testing.T) {
+	_, err := policy.Layer{SwitchOn: policy.Additive{Add: written(byNode, "runtime/crushed")}}.Resolve()
+	require.Error(t, err)
+	assert.Contains(t, err.Error(), "runtime/crashed")
+}
+
+// dump prints everything that merging may change.
+func dump(l policy.Layer) string {
+	var b strings.Builder
+	p := policy.Policy{Layer: l}
+	for _, r := range p.Explain() {
+		fmt.Fprintf(&b, "%s = %s (%v)\n", r.Field, r.Value, r.Origin)
+	}
+	fmt.Fprintln(&b, l.SwitchOn.Written(), l.SwitchOn.Base.Set, l.Checks.Written(), l.Checks.Base.Set, l.Conflicts)
+	return b.String()
+}
+
+// TestMergeLaws: merging is associative and the absent layer is its identity
+// (POL-001, EVAL-071), origins included.
+func TestMergeLaws(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b, c := genLayer(t, "a"), genLayer(t, "b"), genLayer(t, "c")
+		before := dump(a) + dump(b) + dump(c)
+		left := policy.Merge(policy.Merge(a, b), c)
+		right := policy.Merge(a, policy.Merge(b, c))
+		assert.Equal(t, dump(left), dump(right))
+		assert.Equal(t, dump(a), dump(policy.Merge(policy.Layer{}, a)))
+		assert.Equal(t, dump(a), dump(policy.Merge(a, policy.Layer{})))
+		assert.Equal(t, dump(left), dump(policy.MergeAll(a, b, c)))
+		assert.Equal(t, before, dump(a)+dump(b)+dump(c), "operands stay as they are")
+	})
+}
+
+// TestMergeChoice: what binding reads is merged as by Merge.
+func TestMergeChoice(t *testing.T) {
+	choice := func(l policy.Layer) string {
+		return dump(policy.Layer{
+			Candidates: l.Candidates, Fallbacks: l.Fallbacks, Exclude: l.Exclude, FallbackMax: l.FallbackMax,
+			Effects: l.Effects, Requires: l.Requires, Conflicts: l.Conflicts,
+		})
+	}
+	var dst policy.Layer
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := genLayer(t, "a"), genLayer(t, "b")
+		policy.MergeChoice(&dst, &a, &b)
+		assert.Equal(t, choice(policy.Merge(a, b)), choice(dst))
+	})
+}
+
+// TestBuiltin: the weakest layer states the defaults that Resolve fills in.
+func TestBuiltin(t *testing.T) {
+	with, without := resolve(t, policy.Builtin()), resolve(t)
+	assert.Len(t, with.Explain(), 7)
+	assert.Equal(t, policy.SourceBuiltin, with.Explain()[0].Origin.Source)
+	assert.Equal(t, without.SameCapMax, with.SameCapMax)
+	assert.Equal(t, without.FallbackMax, with.FallbackMax)
+	assert.Equal(t, without.MaxBackoff, with.MaxBackoff)
+	assert.Equal(t, without.Strategy, with.Strategy)
+	assert.Equal(t, without.Ordering, with.Ordering)
+	assert.Equal(t, without.ScoreMin.String(), with.ScoreMin.String())
+}
+
+// TestNarrowing: effects never widen, limits never rise (POL-001, EVAL-071).
+func TestNarrowing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := genLayer(t, "a"), genLayer(t, "b")
+		m := policy.Merge(a, b)
+		for _, part := range []policy.Layer{a, b} {
+			if part.Effects.Set {
+				assert.Subset(t, part.Effects.V, m.Effects.V)
+			}
+			if part.Deadline.Set {
+				assert.LessOrEqual(t, m.Deadline.V, part.Deadline.V)
+			}
+			for _, f := range part.Budget {
+				was, _ := f.Value.AsInt()
+				now, ok := m.Budget.Value().Get(f.Key)
+				require.True(t, ok)
+				n, _ := now.AsInt()
+				assert.LessOrEqual(t, n, was)
+			}
+		}
+	})
+}
+
+func genLayer(t *rapid.T, where string) policy.Layer {
+	from := policy.Origin{Source: policy.Source(rapid.IntRange(0, 6).Draw(t, "source")), Where: where}
+	ids := rapid.SliceOfN(rapid.SampledFrom([]string{"x/a", "x/b", "x/c", "x/d"}), 0, 4)
+	set := func() bool { return rapid.Bool().Draw(t, "set") }
+	list := func() policy.Names { return policy.NamesOf(from, ids.Draw(t, "ids")...) }
+	val := func() (v policy.Val[policy.Names]) {
+		if set() {
+			v = policy.Of(list(), from)
+		}
+		return v
+	}
+	num := func(hi int) (v policy.Val[int]) {
+		if set() {
+			v = policy.Of(rapid.IntRange(0, hi).Draw(t, "n"), from)
+		}
+		return v
+	}
+	str := func() (v policy.Val[string]) {
+		if set() {
+			v = policy.Of(rapid.SampledFrom([]string{"res/a", "res/b"}).Draw(t, "s"), from)
+		}
+		return v
+	}
+	strs := func() (v policy.Val[[]string]) {
+		if set() {
+			v = policy.Of(policy.NamesOf(from, ids.Draw(t, "ids")...).Strings(), from)
+		}
+		return v
+	}
+	dur := func() (v policy.Val[time.Duration]) {
+		if set() {
+			v = policy.Of(time.Duration(rapid.IntRange(1, 5).Draw(t, "d"))*time.Second, from)
+		}
+		return v
+	}
+	fields := func() policy.Fields {
+		var b edn.MapBuilder
+		for _, k := range rapid.SliceOfN(rapid.SampledFrom([]string{"max-tokens", "max-usd", "language"}), 0, 3).Draw(t, "keys") {
+			b.Key(k, edn.Int(rapid.Int64Range(0, 9).Draw(t, "v")))
+		}
+		return policy.FieldsOf(b.Map(), from)
+	}
+	return policy.Layer{
+		Candidates: strs(), Fallbacks: list(), Exclude: list(),
+		SameCapMax: num(3), FallbackMax: num(3), InvalidRetryMax: num(3), Backoff: dur(), MaxBackoff: dur(),
+		SwitchOn: policy.Additive{Base: val(), Add: val()},
+		Checks:   policy.Additive{Base: val(), Add: val()},
+		Soft:     list(), Must: list(), Should: list(),
+		Strategy: str(), Ordering: str(), Role: str(),
+		Context: fields(), Constraints: fields(), Budget: fields(),
+		Effects: strs(),
+		Requires: policy.Requires{
+			InSchema: str(), OutSchema: str(), ResultType: str(), CapKind: str(), CapTags: strs(), Effects: strs(),
+		},
+		Deadline: dur(), Extend: dur(),
+	}
+}
+
+// TestExplainNamesLayers: each value is printed with its layer (POL-001).
+func TestExplainNamesLayers(t *testing.T) {
+	p := resolve(t,
+		policy.Layer{SameCapMax: policy.Of(1, byDefault), SwitchOn: policy.Additive{Add: written(byDefault, "timeout/soft")}},
+		policy.Layer{Constraints: policy.FieldsOf(edn.MustRead("{:language :en}"), byIntent)},
+		policy.Layer{SameCapMax: policy.Of(2, byNode), SwitchOn: policy.Additive{Add: written(byNode, "timeout/soft", "breaker/open")}})
+	var lines []string
+	for _, r := range p.Explain() {
+		lines = append(lines, fmt.Sprintf("%s %s %s %s", r.Field, r.Value, r.Origin.Source, r.Origin.Where))
+	}
+	assert.Equal(t, []string{
+		":retry :same-cap-max 2 node [:nodes 0]",
+		":switch-on :timeout/soft default ferment.hcl:1:1",
+		":switch-on :breaker/open node [:nodes 0]",
+		":constraints :language :en intent ferment.hcl:9:3",
+	}, lines)
+}
+
+func TestBook(t *testing.T) {
+	b := policy.Book{
+		Builtin: policy.Layer{SameCapMax: policy.Of(0, policy.Origin{})},
+		Default: policy.Layer{SameCapMax: policy.Of(1, byDefault)},
+		Intents: map[string]policy.Layer{"x/do": {SameCapMax: policy.Of(2, byIntent)}},
+	}
+	assert.Equal(t, 2, b.For("x/do").SameCapMax.V)
+	assert.Equal(t, 1, b.For("x/other").SameCapMax.V)
+}

@@ -1,0 +1,182 @@
+package policy
+
+import (
+	"slices"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Defaults that stand where no layer writes anything.
+const (
+	DefaultStrategy   = "cascade"
+	DefaultOrdering   = "declared"
+	DefaultMaxBackoff = 10 * time.Second
+)
+
+// Builtin returns the weakest layer: the defaults as values, so that explain
+// names them. Resolve fills in the same defaults without it.
+func Builtin() Layer {
+	var from Origin
+	return Layer{
+		SameCapMax:  Of(0, from),
+		FallbackMax: Of(0, from),
+		Backoff:     Of(time.Duration(0), from),
+		MaxBackoff:  Of(DefaultMaxBackoff, from),
+		ScoreMin:    Of(edn.Int(0), from),
+		Strategy:    Of(DefaultStrategy, from),
+		Ordering:    Of(DefaultOrdering, from),
+	}
+}
+
+// Policy is the effective policy of one call: the folded layers with defaults
+// filled in. It is immutable; slices must not be changed.
+type Policy struct {
+	// Layer holds every written value with its origin, for explain.
+	Layer Layer
+
+	// Candidates is the written list; CandidatesSet tells an empty one from none.
+	Candidates    []string
+	CandidatesSet bool
+	Fallbacks     []string
+	Exclude       []string
+
+	SameCapMax  int
+	FallbackMax int
+	Backoff     time.Duration
+	MaxBackoff  time.Duration
+
+	// SwitchOn is the set that decides whether a failure may go on. If no
+	// layer wrote one it is the full set (ATT-009).
+	SwitchOn contract.SwitchSet
+	// SwitchOnNames is the written set, nil if none was written.
+	SwitchOnNames []string
+
+	// Must and Should are sorted and disjoint: a name in both is must.
+	Must, Should []string
+	// ScoreMin is a number 0..1; 0 by default.
+	ScoreMin edn.Value
+
+	Strategy, Ordering string
+	Role               string
+	Model, Temperature edn.Value
+	Context            edn.Value
+	Constraints        edn.Value
+	Budget             edn.Value
+
+	// Effects are the allowed effects, sorted; EffectsSet is false if no layer
+	// restricts them.
+	Effects    []string
+	EffectsSet bool
+
+	// Deadline and Extend are zero if not written.
+	Deadline, Extend time.Duration
+
+	// Conflicts are keys of :requires with contradicting values; a call with
+	// any is :plan/invalid.
+	Conflicts []string
+
+	invalidRetry Val[int]
+}
+
+// Resolve fills in the defaults. The error is that of an unusable `:switch-on`
+// member; everything else was checked where it was written.
+func (l Layer) Resolve() (Policy, error) {
+	p := Policy{
+		Layer:         l,
+		Candidates:    l.Candidates.V,
+		CandidatesSet: l.Candidates.Set,
+		Fallbacks:     l.Fallbacks.Strings(),
+		Exclude:       l.Exclude.Strings(),
+		SameCapMax:    l.SameCapMax.V,
+		FallbackMax:   l.FallbackMax.V,
+		Backoff:       l.Backoff.V,
+		MaxBackoff:    l.MaxBackoff.Or(DefaultMaxBackoff),
+		ScoreMin:      l.ScoreMin.Or(edn.Int(0)),
+		Strategy:      l.Strategy.Or(DefaultStrategy),
+		Ordering:      l.Ordering.Or(DefaultOrdering),
+		Role:          l.Role.V,
+		Model:         l.Model.V,
+		Temperature:   l.Temperature.V,
+		Context:       l.Context.Value(),
+		Constraints:   l.Constraints.Value(),
+		Budget:        l.Budget.Value(),
+		EffectsSet:    l.Effects.Set,
+		Deadline:      l.Deadline.V,
+		Extend:        l.Extend.V,
+		Conflicts:     l.Conflicts,
+		invalidRetry:  l.InvalidRetryMax,
+	}
+	if l.Effects.Set {
+		p.Effects = slices.Sorted(slices.Values(l.Effects.V))
+	}
+	p.Must, p.Should = l.gates()
+	if !l.SwitchOn.Written() {
+		p.SwitchOn = contract.FullSwitchSet()
+		return p, nil
+	}
+	p.SwitchOnNames = l.SwitchOn.Names().Strings()
+	if p.SwitchOnNames == nil {
+		p.SwitchOnNames = []string{}
+	}
+	set, err := contract.ParseSwitchSet(p.SwitchOnNames)
+	p.SwitchOn = set
+	return p, err
+}
+
+// gates joins the lists of GATE-001: checks are musts, soft checks shoulds, and
+// a name in both is must.
+func (l Layer) gates() (must, should []string) {
+	must = append(l.Must.Strings(), l.Checks.Names().Strings()...)
+	slices.Sort(must)
+	must = slices.Compact(must)
+	for _, n := range append(l.Should.Strings(), l.Soft.Strings()...) {
+		if _, found := slices.BinarySearch(must, n); !found {
+			should = append(should, n)
+		}
+	}
+	slices.Sort(should)
+	return must, slices.Compact(should)
+}
+
+// Retries returns how often one candidate may be asked again after a failure
+// of this type.
+func (p *Policy) Retries(failureType string) int {
+	if p.invalidRetry.Set && (failureType == "runtime/invalid-result" || failureType == "schema/invalid") {
+		return p.invalidRetry.V
+	}
+	return p.SameCapMax
+}
+
+// AllowsEffects reports whether every effect is within the allowed set, and the
+// first that is not. None needs no permission.
+func (l *Layer) AllowsEffects(effects []string) (missing string, ok bool) {
+	if !l.Effects.Set {
+		return "", true
+	}
+	for _, e := range effects {
+		if e != "none" && !slices.Contains(l.Effects.V, e) {
+			return e, false
+		}
+	}
+	return "", true
+}
+
+// Book holds the policy layers of one configuration.
+type Book struct {
+	// Builtin and Default lie below every intent.
+	Builtin, Default Layer
+	// Intents holds the layer of each declared intent, its dispatch block
+	// already merged below it.
+	Intents map[string]Layer
+}
+
+// For returns the merged layers that lie below the request for an intent.
+func (b *Book) For(intent string) Layer {
+	base := Merge(b.Builtin, b.Default)
+	if l, ok := b.Intents[intent]; ok {
+		return Merge(base, l)
+	}
+	return base
+}

@@ -1,0 +1,128 @@
+package quality
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Names of the built-in checks beside SchemaValid.
+const (
+	MaxChars  = "max-chars"
+	JSONValid = "json-valid"
+)
+
+// Builtins returns the checks that need no configuration.
+func Builtins() []Check {
+	builtin := func(name string, f Func) Check {
+		return Check{
+			Check: registry.Check{Name: name, Kind: registry.CheckBuiltin, Builtin: name},
+			Judge: f,
+		}
+	}
+	return []Check{
+		builtin(JSONValid, checkJSONValid),
+		builtin(MaxChars, checkMaxChars),
+		builtin(SchemaValid, checkSchemaValid),
+	}
+}
+
+// checkSchemaValid reports every mismatch with the effective out-schema.
+func checkSchemaValid(s Subject) Outcome {
+	if s.Schema == nil {
+		return NotApplicable("no out-schema is effective")
+	}
+	found := s.Schema.Validate(s.Result)
+	if len(found) == 0 {
+		return Passed()
+	}
+	fs := make([]Finding, len(found))
+	for i := range found {
+		message := found[i].Message
+		if s.SchemaName != "" {
+			message += " (:" + s.SchemaName + ")"
+		}
+		fs[i] = Finding{Path: found[i].Path, Message: message}
+	}
+	return Failed(fs...)
+}
+
+// checkMaxChars counts the code points of the answer's text against the
+// parameter `:max`, else the request's `:constraints :max-chars`.
+func checkMaxChars(s Subject) Outcome {
+	limit, ok := s.Params.Key("max").AsInt()
+	if !ok {
+		limit, ok = s.Request.Key("constraints").Key("max-chars").AsInt()
+	}
+	if !ok {
+		return NotApplicable("no :max-chars is set")
+	}
+	key, text, ok := Text(s.Result)
+	if !ok {
+		return NotApplicable("the answer has no text")
+	}
+	if n := utf8.RuneCountInString(text); int64(n) > limit {
+		return Failed(Finding{
+			Path:    textPath(key),
+			Message: fmt.Sprintf("the text has %d characters, %d are allowed", n, limit),
+			Fix:     fmt.Sprintf("shorten the text to %d characters", limit),
+		})
+	}
+	return Passed()
+}
+
+// checkJSONValid wants the answer's text to be one JSON document.
+func checkJSONValid(s Subject) Outcome {
+	key, text, ok := Text(s.Result)
+	if !ok {
+		return NotApplicable("the answer has no text")
+	}
+	if !json.Valid([]byte(text)) {
+		return Failed(Finding{Path: textPath(key), Message: "the text is not one valid JSON document"})
+	}
+	return Passed()
+}
+
+func textPath(key string) []edn.Value {
+	if key == "" {
+		return nil
+	}
+	return []edn.Value{edn.K(key)}
+}
+
+// textKeys are looked at in this order (SLOT-008).
+var textKeys = func() (ks [7]struct {
+	name string
+	key  edn.Value
+}) {
+	for i, name := range [...]string{"text", "content", "summary", "answer", "explanation", "code", "patch"} {
+		ks[i].name, ks[i].key = name, edn.K(name)
+	}
+	return ks
+}()
+
+// Text returns the text of an answer: the first non-blank string under the
+// text keys, with the key it stood under; or the answer itself if it is a
+// non-blank string, with no key.
+func Text(out edn.Value) (key, text string, ok bool) {
+	if s, isString := out.AsString(); isString {
+		return "", s, strings.TrimSpace(s) != ""
+	}
+	if out.Kind() != edn.KindMap {
+		return "", "", false
+	}
+	for i := range textKeys {
+		v, found := out.Get(textKeys[i].key)
+		if !found {
+			continue
+		}
+		if s, isString := v.AsString(); isString && strings.TrimSpace(s) != "" {
+			return textKeys[i].name, s, true
+		}
+	}
+	return "", "", false
+}

@@ -1,0 +1,306 @@
+package quality
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+)
+
+// SchemaValid is the check that is always a must when a schema is effective.
+const SchemaValid = "schema-valid"
+
+// CheckError is the finding of a check that could not judge (GATE-009, 010).
+const CheckError = "check/error"
+
+// Severity says what a failed check costs.
+type Severity uint8
+
+// The severities: a failed must fails the answer, a failed should lowers its
+// score.
+const (
+	Must Severity = iota
+	Should
+)
+
+// String returns the name that records use.
+func (s Severity) String() string {
+	if s == Must {
+		return "must"
+	}
+	return "should"
+}
+
+// Tier orders checks by cost: the first tier with a failed must is the last
+// that runs.
+type Tier uint8
+
+// The tiers of EVAL-040.
+const (
+	TierBuiltin Tier = iota
+	TierCondition
+	TierCapability
+	TierJudge
+)
+
+// Subject is what a check looks at.
+type Subject struct {
+	// Result is the `:out` under judgement.
+	Result edn.Value
+	// Request holds :intent :input :context :constraints :done :budget :role.
+	Request edn.Value
+	// Meta is `:invoke/meta` with usage and finish.
+	Meta edn.Value
+	// Env returns the visible slots by name; it is called only by conditions
+	// that read them and may be nil.
+	Env func() edn.Value
+	// Schema is the effective out-schema, nil if there is none.
+	Schema *schema.Schema
+	// SchemaName names Schema in messages.
+	SchemaName string
+	// Params are the parameters of the check that runs.
+	Params edn.Value
+}
+
+// Finding is one thing that a check has to say about an answer.
+type Finding struct {
+	// Gate and Severity are filled in by Gate.Run and Gate.Conclude.
+	Gate     string
+	Severity Severity
+	// Code is a keyword such as "check/error", empty for an ordinary finding.
+	Code    string
+	Path    []edn.Value
+	Message string
+	// Fix is an optional next step.
+	Fix string
+}
+
+// Value returns the finding as records and repair requests show it.
+func (f Finding) Value() edn.Value {
+	var b edn.MapBuilder
+	b.Key("gate", edn.K(f.Gate))
+	b.Key("severity", edn.K(f.Severity.String()))
+	if f.Code != "" {
+		b.Key("code", edn.K(f.Code))
+	}
+	b.Key("path", edn.Vector(f.Path...))
+	b.Key("message", edn.Text(f.Message))
+	if f.Fix != "" {
+		b.Key("fix", edn.Text(f.Fix))
+	}
+	return b.Map()
+}
+
+// FindingsValue returns findings as a vector.
+func FindingsValue(fs []Finding) edn.Value {
+	vs := make([]edn.Value, len(fs))
+	for i := range fs {
+		vs[i] = fs[i].Value()
+	}
+	return edn.Vector(vs...)
+}
+
+// Outcome is the answer of one check.
+type Outcome struct {
+	Pass bool
+	// NotApplicable takes the check out of the score (TXT-007).
+	NotApplicable bool
+	Findings      []Finding
+}
+
+// Passed is the outcome of a check without objections.
+func Passed() Outcome { return Outcome{Pass: true} }
+
+// NotApplicable is the outcome of a check that has nothing to say about the
+// subject; note says why.
+func NotApplicable(note string) Outcome {
+	return Outcome{Pass: true, NotApplicable: true, Findings: []Finding{{Message: note}}}
+}
+
+// Failed is the outcome of a check that objects.
+func Failed(fs ...Finding) Outcome { return Outcome{Findings: fs} }
+
+// Errored is the outcome of a check that could not judge.
+func Errored(message string) Outcome {
+	return Failed(Finding{Code: CheckError, Message: message})
+}
+
+// Func judges a subject. It must be pure, must not keep the subject, and is
+// called concurrently.
+type Func func(Subject) Outcome
+
+// Check is a named gate that can be run.
+type Check struct {
+	registry.Check
+
+	// Judge is the function of a built-in or a condition; nil for a
+	// capability check, which dispatch asks.
+	Judge Func
+	// Applies says whether the check is about this subject; nil means always.
+	Applies func(Subject) bool
+	// Message makes the text of a failure that gives no finding of its own;
+	// nil means a generated one.
+	Message func(Subject) string
+}
+
+// Tier returns the cost tier of the check.
+func (c *Check) Tier() Tier {
+	switch c.Kind {
+	case registry.CheckBuiltin:
+		return TierBuiltin
+	case registry.CheckCondition:
+		return TierCondition
+	}
+	return TierCapability
+}
+
+// Applicable reports whether the check is about the subject.
+func (c *Check) Applicable(s Subject) bool { return c.Applies == nil || c.Applies(s) }
+
+// Run judges with a built-in or a condition. For a capability check ask
+// CapabilityInput and Interpret instead; Run then reports an error finding.
+func (c *Check) Run(s Subject) (out Outcome) {
+	defer func() {
+		if p := recover(); p != nil {
+			out = c.finish(Errored(fmt.Sprintf("check :%s panicked: %v", c.Name, p)), s)
+		}
+	}()
+	s.Params = c.Params
+	if !c.Applicable(s) {
+		return c.finish(NotApplicable("does not apply"), s)
+	}
+	if c.Judge == nil {
+		return c.finish(Errored("check :"+c.Name+" has no function"), s)
+	}
+	return c.finish(c.Judge(s), s)
+}
+
+// finish names the check in its findings and gives a failure at least one.
+func (c *Check) finish(o Outcome, s Subject) Outcome {
+	if !o.Pass && len(o.Findings) == 0 {
+		message := "check :" + c.Name + " failed"
+		if c.Message != nil {
+			message = c.Message(s)
+		}
+		o.Findings = []Finding{{Message: message}}
+	}
+	for i := range o.Findings {
+		o.Findings[i].Gate = c.Name
+	}
+	return o
+}
+
+// Set is every check of one configuration by name.
+type Set struct {
+	byName map[string]*Check
+}
+
+// NewSet joins the built-in checks with those of a configuration; one of the
+// same name replaces a built-in. A check given twice is an error.
+func NewSet(checks ...Check) (*Set, error) {
+	s := &Set{byName: make(map[string]*Check)}
+	for _, c := range Builtins() {
+		s.byName[c.Name] = &c
+	}
+	seen := make(map[string]bool, len(checks))
+	for i := range checks {
+		c := checks[i]
+		if c.Name == "" {
+			return nil, fmt.Errorf("quality: check %d has no name", i)
+		}
+		if seen[c.Name] {
+			return nil, fmt.Errorf("quality: check :%s is given twice", c.Name)
+		}
+		seen[c.Name] = true
+		if c.Kind == registry.CheckBuiltin && c.Judge == nil {
+			b, ok := s.byName[c.Builtin]
+			if !ok || b.Kind != registry.CheckBuiltin {
+				return nil, fmt.Errorf("quality: check :%s names the unknown built-in %q", c.Name, c.Builtin)
+			}
+			c.Judge = b.Judge
+		}
+		s.byName[c.Name] = &c
+	}
+	return s, nil
+}
+
+// Check returns the check with this name.
+func (s *Set) Check(name string) (*Check, bool) {
+	c, ok := s.byName[name]
+	return c, ok
+}
+
+// Declarations returns what the registry needs to know, sorted by name.
+func (s *Set) Declarations() []registry.Check {
+	out := make([]registry.Check, 0, len(s.byName))
+	for _, c := range s.byName {
+		out = append(out, c.Check)
+	}
+	slices.SortFunc(out, func(a, b registry.Check) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+// Gate is one check that a call has to face. Check is nil if no check has the
+// name, which always fails.
+type Gate struct {
+	Name     string
+	Severity Severity
+	Check    *Check
+}
+
+// Tier returns the cost tier; an unknown check is found out at once.
+func (g *Gate) Tier() Tier {
+	if g.Check == nil {
+		return TierBuiltin
+	}
+	return g.Check.Tier()
+}
+
+// Gates lists the checks of a call in the order in which they run: by tier,
+// musts before shoulds, by name. A name in both lists is must. With an
+// effective out-schema schema-valid is always a must (GATE-007).
+func (s *Set) Gates(must, should []string, schemaEffective bool) []Gate {
+	gates := make([]Gate, 0, len(must)+len(should)+1)
+	add := func(name string, sev Severity) {
+		for i := range gates {
+			if gates[i].Name == name {
+				return
+			}
+		}
+		gates = append(gates, Gate{Name: name, Severity: sev, Check: s.byName[name]})
+	}
+	if schemaEffective {
+		add(SchemaValid, Must)
+	}
+	for _, n := range must {
+		add(n, Must)
+	}
+	for _, n := range should {
+		add(n, Should)
+	}
+	slices.SortStableFunc(gates, func(a, b Gate) int {
+		return cmp.Or(cmp.Compare(a.Tier(), b.Tier()), cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.Name, b.Name))
+	})
+	return gates
+}
+
+// Run judges with a built-in or a condition and names the gate in the findings.
+func (g Gate) Run(s Subject) Result {
+	if g.Check == nil {
+		return Unknown(g)
+	}
+	return g.Conclude(g.Check.Run(s))
+}
+
+// Conclude makes the result of an outcome that was come by elsewhere, such as
+// the answer of a capability check.
+func (g Gate) Conclude(o Outcome) Result {
+	for i := range o.Findings {
+		o.Findings[i].Gate = g.Name
+		o.Findings[i].Severity = g.Severity
+	}
+	return Result{Gate: g, Outcome: o}
+}

@@ -1,0 +1,150 @@
+package quality
+
+import (
+	"math/big"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Failure types of a gated answer (GATE-004).
+const (
+	FailSchema   = "schema/invalid"
+	FailMust     = "eval/must-failed"
+	FailLowScore = "eval/low-score"
+)
+
+// Result is the outcome of one gate.
+type Result struct {
+	Gate Gate
+	Outcome
+}
+
+// Failed reports whether the gate counts as failed: a check that does not
+// apply fails only as a must that is marked evidence (TXT-007).
+func (r *Result) Failed() bool {
+	if r.NotApplicable {
+		return r.Gate.Severity == Must && r.Gate.Check != nil && r.Gate.Check.Evidence
+	}
+	return !r.Pass
+}
+
+// Value returns the result as an entry of `:quality :checks`.
+func (r *Result) Value() edn.Value {
+	var b edn.MapBuilder
+	b.Key("gate", edn.K(r.Gate.Name))
+	b.Key("severity", edn.K(r.Gate.Severity.String()))
+	b.Key("pass", edn.Bool(!r.Failed()))
+	if r.NotApplicable {
+		b.Key("applicable?", edn.Bool(false))
+	}
+	if len(r.Findings) > 0 {
+		b.Key("findings", FindingsValue(r.Findings))
+	}
+	return b.Map()
+}
+
+// Unknown is the result of a gate that no check has the name of.
+func Unknown(g Gate) Result {
+	return Result{Gate: g, Outcome: Failed(Finding{
+		Gate: g.Name, Severity: g.Severity, Code: CheckError, Message: "no check is named :" + g.Name,
+	})}
+}
+
+// Verdict is what the gates say together.
+type Verdict struct {
+	Pass     bool
+	MustPass bool
+	Score    Score
+	ScoreMin Score
+	// FailureType is one of the Fail constants, "" if the answer passed.
+	FailureType string
+	Results     []Result
+}
+
+// Findings returns what failed gates found, musts first.
+func (v *Verdict) Findings() []Finding {
+	var out []Finding
+	for _, sev := range []Severity{Must, Should} {
+		for i := range v.Results {
+			if r := &v.Results[i]; r.Gate.Severity == sev && r.Failed() {
+				out = append(out, r.Findings...)
+			}
+		}
+	}
+	return out
+}
+
+// Value returns the verdict as `:quality` of a response.
+func (v *Verdict) Value() edn.Value {
+	checks := make([]edn.Value, len(v.Results))
+	for i := range v.Results {
+		checks[i] = v.Results[i].Value()
+	}
+	var b edn.MapBuilder
+	b.Key("must-pass?", edn.Bool(v.MustPass))
+	b.Key("score", v.Score.Value())
+	b.Key("checks", edn.Vector(checks...))
+	return b.Map()
+}
+
+// Decide does the arithmetic of GATE-004 and GATE-007. Gates that were not run
+// (a cheaper tier failed) are simply absent from results. A judge score enters
+// the mean; nil means that there is none. scoreMin is rounded like the score.
+func Decide(results []Result, scoreMin edn.Value, judge *big.Rat) Verdict {
+	v := Verdict{MustPass: true, Results: results}
+	v.ScoreMin, _ = ScoreOf(scoreMin)
+	passed, total := 0, 0
+	schema := false
+	for i := range results {
+		r := &results[i]
+		failed := r.Failed()
+		if r.Gate.Severity == Must {
+			if failed {
+				v.MustPass = false
+				schema = schema || r.Gate.Name == SchemaValid
+			}
+			continue
+		}
+		if r.NotApplicable {
+			continue
+		}
+		total++
+		if !failed {
+			passed++
+		}
+	}
+	v.Score = mean(passed, total, judge)
+	switch {
+	case schema:
+		v.FailureType = FailSchema
+	case !v.MustPass:
+		v.FailureType = FailMust
+	case v.Score < v.ScoreMin:
+		v.FailureType = FailLowScore
+	}
+	v.Pass = v.FailureType == ""
+	return v
+}
+
+func mean(passed, total int, judge *big.Rat) Score {
+	if judge == nil {
+		return ratio(passed, total)
+	}
+	should := big.NewRat(1, 1)
+	if total > 0 {
+		should.SetFrac64(int64(passed), int64(total))
+	}
+	should.Add(should, judge)
+	return RoundScore(should.Quo(should, big.NewRat(2, 1)))
+}
+
+// MustFailed reports whether any must gate of the results failed, which ends
+// the walk over the tiers.
+func MustFailed(results []Result) bool {
+	for i := range results {
+		if results[i].Gate.Severity == Must && results[i].Failed() {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,213 @@
+package registry
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/schema"
+)
+
+// Spec is what a Registry is made of. Order matters where it is said so.
+type Spec struct {
+	// Capabilities in the order of their declaration, which is the order of
+	// candidates for an intent that names none.
+	Capabilities []Capability
+	// Intents that blocks declare.
+	Intents []Intent
+	// Checks that can be named, built-in ones included.
+	Checks []Check
+	// Schemas that can be named; nil means none.
+	Schemas *schema.Registry
+}
+
+// Registry is the immutable set of everything that has a name in a plan.
+type Registry struct {
+	caps    map[string]*Capability
+	intents map[string]*Intent
+	checks  map[string]*Check
+	serving map[string][]string
+	schemas *schema.Registry
+
+	capNames, intentNames, checkNames []string
+}
+
+// New builds a registry. Intents that a capability advertises and the
+// specification does not declare are implied: they take the schemas of the
+// first capability that serves them (SCH-015). The error names both parties of
+// a duplicate.
+func New(spec Spec) (*Registry, error) {
+	r := &Registry{
+		caps:    make(map[string]*Capability, len(spec.Capabilities)),
+		intents: make(map[string]*Intent, len(spec.Intents)),
+		checks:  make(map[string]*Check, len(spec.Checks)),
+		serving: make(map[string][]string),
+		schemas: spec.Schemas,
+	}
+	for i := range spec.Intents {
+		in := spec.Intents[i]
+		if in.ID == "" {
+			return nil, fmt.Errorf("registry: intent %d has no id", i)
+		}
+		if was, ok := r.intents[in.ID]; ok {
+			return nil, fmt.Errorf("registry: intent :%s is declared twice (%s and %s)", in.ID, was.Where, in.Where)
+		}
+		r.intents[in.ID] = &in
+	}
+	for i := range spec.Checks {
+		c := spec.Checks[i]
+		if c.Name == "" {
+			return nil, fmt.Errorf("registry: check %d has no name", i)
+		}
+		if was, ok := r.checks[c.Name]; ok {
+			return nil, fmt.Errorf("registry: check :%s is declared twice (%s and %s)", c.Name, was.Where, c.Where)
+		}
+		r.checks[c.Name] = &c
+	}
+	if err := r.addCapabilities(spec.Capabilities); err != nil {
+		return nil, err
+	}
+	r.capNames = sortedKeys(r.caps)
+	r.intentNames = sortedKeys(r.intents)
+	r.checkNames = sortedKeys(r.checks)
+	return r, nil
+}
+
+func (r *Registry) addCapabilities(caps []Capability) error {
+	var open []string
+	for i := range caps {
+		c := caps[i]
+		if c.ID == "" {
+			return fmt.Errorf("registry: capability %d of plugin %q has no id", i, c.Plugin)
+		}
+		if c.Advertised == "" {
+			c.Advertised = c.ID
+		}
+		if was, ok := r.caps[c.ID]; ok {
+			return fmt.Errorf("registry: capability :%s is given by plugin %q and by plugin %q", c.ID, was.Plugin, c.Plugin)
+		}
+		r.caps[c.ID] = &c
+		if len(c.Intents) == 0 {
+			open = append(open, c.ID)
+		}
+		for _, in := range c.Intents {
+			r.serving[in] = append(r.serving[in], c.ID)
+			if _, ok := r.intents[in]; !ok {
+				r.intents[in] = &Intent{ID: in, In: c.InSchema.For(in), Out: c.OutSchema.For(in), Implied: true}
+			}
+		}
+	}
+	// A capability without restriction serves every intent, after those that
+	// name the intent themselves.
+	for id := range r.intents {
+		r.serving[id] = append(r.serving[id], open...)
+	}
+	return nil
+}
+
+// Capability returns the capability with this id.
+func (r *Registry) Capability(id string) (*Capability, bool) {
+	c, ok := r.caps[id]
+	return c, ok
+}
+
+// Intent returns the declared or implied intent with this id.
+func (r *Registry) Intent(id string) (*Intent, bool) {
+	in, ok := r.intents[id]
+	return in, ok
+}
+
+// Check returns the check with this name.
+func (r *Registry) Check(name string) (*Check, bool) {
+	c, ok := r.checks[name]
+	return c, ok
+}
+
+// Schema returns the compiled schema with this name.
+func (r *Registry) Schema(name string) (*schema.Schema, bool) {
+	if r.schemas == nil || name == "" {
+		return nil, false
+	}
+	return r.schemas.Lookup(name)
+}
+
+// Schemas returns all named schemas, or nil.
+func (r *Registry) Schemas() *schema.Registry { return r.schemas }
+
+// Serving returns the ids of the capabilities that serve the intent, in
+// declared order, unrestricted ones last. The slice must not be changed.
+func (r *Registry) Serving(intent string) []string { return r.serving[intent] }
+
+// Candidates returns the base list of an intent: its configured candidates, or
+// those that serve it. The slice must not be changed.
+func (r *Registry) Candidates(intent string) []string {
+	if in, ok := r.intents[intent]; ok && in.Candidates != nil {
+		return in.Candidates
+	}
+	return r.serving[intent]
+}
+
+// Capabilities returns all capability ids, sorted. The slice must not be changed.
+func (r *Registry) Capabilities() []string { return r.capNames }
+
+// Intents returns all intent ids, sorted. The slice must not be changed.
+func (r *Registry) Intents() []string { return r.intentNames }
+
+// Checks returns all check names, sorted. The slice must not be changed.
+func (r *Registry) Checks() []string { return r.checkNames }
+
+// InSchema returns the name of the schema that the input of a call must fit:
+// the one required by the caller, else that of the intent.
+func (r *Registry) InSchema(intent, required string) string {
+	if required != "" {
+		return required
+	}
+	if in, ok := r.intents[intent]; ok {
+		return in.In
+	}
+	return ""
+}
+
+// OutSchema returns the name of the schema that the output of a call must fit:
+// the one required by the caller, else that of the intent.
+func (r *Registry) OutSchema(intent, required string) string {
+	if required != "" {
+		return required
+	}
+	if in, ok := r.intents[intent]; ok {
+		return in.Out
+	}
+	return ""
+}
+
+// NearestCapability returns the id most like name, or "".
+func (r *Registry) NearestCapability(name string) string {
+	return contract.Nearest(name, r.capNames)
+}
+
+// NearestIntent returns the intent most like name, or "".
+func (r *Registry) NearestIntent(name string) string {
+	return contract.Nearest(name, r.intentNames)
+}
+
+// NearestCheck returns the check most like name, or "".
+func (r *Registry) NearestCheck(name string) string {
+	return contract.Nearest(name, r.checkNames)
+}
+
+// NearestSchema returns the schema most like name, or "".
+func (r *Registry) NearestSchema(name string) string {
+	if r.schemas == nil {
+		return ""
+	}
+	return r.schemas.Nearest(name)
+}
+
+func sortedKeys[T any](m map[string]T) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,439 @@
+package act_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func service(t testing.TB, w *dispatchtest.World, change ...func(*act.Config)) *act.Service {
+	t.Helper()
+	c := act.Config{
+		Registry: w.Registry, Policies: w.Policies, Checks: w.Checks, Executor: w, Journal: journal.NewMemory(),
+		Hash: edn.Hash(edn.Nil()),
+	}
+	for _, f := range change {
+		f(&c)
+	}
+	s, err := act.New(c)
+	require.NoError(t, err)
+	return s
+}
+
+func two(t testing.TB) *dispatchtest.World {
+	return dispatchtest.New(t, dispatchtest.Spec{Caps: []string{dispatchtest.Cap("a/one", ""), dispatchtest.Cap("a/two", "")}})
+}
+
+func value(text string) dispatchtest.Step { return dispatchtest.Step{Value: edn.MustRead(text)} }
+
+func request(text string) act.Act { return act.Act{Request: edn.MustRead(text)} }
+
+// do runs an act to its end and gives the response with the records of the run.
+func do(t testing.TB, s *act.Service, text string) (edn.Value, *contract.Error, []journal.Record) {
+	t.Helper()
+	r, err := s.Start(context.Background(), request(text))
+	if err != nil {
+		return edn.Nil(), err, nil
+	}
+	resp, err := r.Wait()
+	for _, rec := range r.Records() {
+		dispatchtest.Verify(t, rec)
+	}
+	return resp, err, r.Records()
+}
+
+func kinds(records []journal.Record) []string {
+	out := make([]string, len(records))
+	for i, r := range records {
+		out[i] = string(r.Body.Kind())
+	}
+	return out
+}
+
+const ask = `{:proto 1 :trace {:id "r"} :task {:intent :text/respond} :input {:prompt "p"} `
+
+// SCHED-006, RUN-003: an act that names only an intent is a one-node plan, and
+// what its caller sends is data.
+func TestIntentAlone(t *testing.T) {
+	w := two(t)
+	w.On("a/one", value(`{:text "hello"}`))
+	resp, err, records := do(t, service(t, w), `{:proto 1 :trace {:id "r" :turn 2} :task {:intent :text/respond} :request/id "q-1"
+	  :input {:prompt {:slot/id :x} :n 1} :context {:summary {:slot/path [:y]}}}`)
+	require.Nil(t, err)
+	assert.Equal(t, `{:out {:text "hello"} :type :value}`, resp.Key("result").String())
+	sent := w.Calls()[0].Request
+	assert.Equal(t, `{:n 1 :prompt {:slot/id :x}}`, sent.Key("input").String(), "a slot map in a request is data")
+	assert.Equal(t, `{:summary {:slot/path [:y]}}`, sent.Key("context").String())
+	assert.Equal(t, `{:id "r" :turn 2}`, sent.Key("trace").String())
+	assert.Equal(t, `{:id "r" :turn 2}`, resp.Key("trace").String())
+	assert.Equal(t, `"q-1"`, resp.Key("request/id").String())
+	assert.Equal(t, []string{
+		"run/accepted", "plan/resolved", "run/started", "node/resolved", "attempt/started", "attempt/finished", "gate/verdict", "node/committed", "run/finished",
+	}, kinds(records), "EVAL-001")
+}
+
+// contracts.md 2.2: the response says who answered, what it cost, how good it is.
+func TestResponse(t *testing.T) {
+	w := two(t)
+	w.On("a/one", dispatchtest.Step{Err: contract.Errorf("runtime/invoke-failed", "no")})
+	w.On("a/two", dispatchtest.Step{
+		Value: edn.MustRead(`{:text "hello"}`),
+		Usage: edn.MustRead(`{:mode :live :tokens-in 10 :tokens-out 5 :cost-usd 0.25M :cost-mark :exact}`),
+		Meta:  edn.MustRead(`{:model "m-1" :cap/id :forged/id :finish :stop}`),
+	})
+	resp, err, _ := do(t, service(t, w), `{:proto 1 :trace {:id "r"} :debug/plan? true :input {:prompt "p"}
+	  :task {:intent :text/respond :dispatch {:retry {:fallback-max 1}}} :done {:should #{:json-valid}}}`)
+	require.Nil(t, err)
+	assert.Equal(t, `{:cap/id :a/two :cap/version "1.0.0" :finish :stop :generation 1 :intent :text/respond :model "m-1" :plugin "scripted"}`,
+		resp.Key("invoke/meta").String(), "the host's keys win")
+	assert.Equal(t, `[[:a/two "m-1"]]`, resp.Key("models/used").String())
+	q := resp.Key("quality")
+	assert.Equal(t, `true 0M 2`, q.Key("must-pass?").String()+" "+q.Key("score").String()+" "+edn.Int(int64(q.Key("checks").Len())).String())
+	u := resp.Key("usage")
+	assert.Equal(t, `2`, u.Key("attempts").String())
+	assert.Equal(t, `10`, u.Key("tokens-in").String())
+	assert.Equal(t, `0.25M`, u.Key("cost-usd").String())
+	assert.Equal(t, `:live`, u.Key("mode").String())
+	assert.Equal(t, `1`, u.Key("by-capability").Key("a/one").Key("calls").String())
+	assert.Equal(t, `{:cost-mark :exact :cost-usd 0.25M :mode :live :tokens-in 10 :tokens-out 5}`, resp.Key("result").Key("usage").String())
+	run := resp.Key("plan/run")
+	assert.Equal(t, `true`, run.Key("ok?").String())
+	assert.Equal(t, `1`, run.Key("telemetry").Key("calls/fallback-hops").String())
+	assert.Equal(t, `[[:a/one nil] [:a/two "m-1"]]`, run.Key("participants").String())
+	assert.Equal(t, `[:a/one :a/two]`, candidatesOf(resp.Key("plan/debug")), "BIND-006")
+	assert.False(t, resp.HasKey("transcript"), "only if asked for")
+	name, _ := resp.Key("run/id").AsString()
+	assert.Regexp(t, `^run_[0-9A-HJKMNP-TV-Z]{26}$`, name)
+}
+
+func candidatesOf(debug edn.Value) string {
+	node, _ := debug.Key("nodes").Nth(0)
+	var ids []edn.Value
+	for c := range node.Key("candidates").Elems() {
+		ids = append(ids, c.Key("cap/id"))
+	}
+	return edn.Vector(ids...).String()
+}
+
+// BIND-009: the answer says that it is not what the first choice would have given.
+func TestDegraded(t *testing.T) {
+	w := two(t)
+	w.SetState("a/one", dispatch.CapState{Reason: "runtime/not-ready", Why: contract.Errorf("provider/not-configured", "no key")})
+	w.On("a/two", value(`{:text "hello"}`))
+	resp, err, _ := do(t, service(t, w), ask+`}`)
+	require.Nil(t, err)
+	assert.Equal(t, `true`, resp.Key("quality").Key("degraded?").String())
+	assert.Equal(t, `[[:a/one :provider/not-configured]]`, resp.Key("quality").Key("why").String())
+}
+
+// A client's plan comes as :plan/run with its bindings.
+func TestOwnPlan(t *testing.T) {
+	w := two(t)
+	w.On("a/one", value(`{:text "hello"}`))
+	resp, err, records := do(t, service(t, w), ownPlan(`{:nodes [{:op :call :intent :text/respond :input {:prompt {:slot/id :who}} :as :x} {:op :emit :input :x}]}`, `:bindings {:who "me"}`, ":debug/transcript? true"))
+	require.Nil(t, err)
+	assert.Equal(t, `{:text "hello"}`, resp.Key("result").Key("out").String())
+	assert.Equal(t, `{:must-pass? true :score 1M}`, resp.Key("quality").String())
+	assert.Equal(t, journal.Transcript(records).String(), resp.Key("transcript").String())
+	for _, r := range records {
+		if p, ok := r.Body.(*journal.PlanResolved); ok {
+			assert.Equal(t, "request", p.Source)
+			assert.Equal(t, `{:who "me"}`, p.Bindings.Value().String())
+		}
+	}
+}
+
+func ownPlan(plan, bindings, more string) string {
+	return `{:proto 1 :trace {:id "r"} :task {:intent :plan/run} :input {:plan ` + plan + ` ` + bindings + `} ` + more + `}`
+}
+
+// EVAL-061: an entry of a transcript has these keys and no others.
+func TestTranscriptKeys(t *testing.T) {
+	w := two(t)
+	w.On("a/one", dispatchtest.Step{Err: contract.Errorf("runtime/invoke-failed", "no")}, value(`{:text "hello"}`))
+	resp, err, _ := do(t, service(t, w), `{:proto 1 :trace {:id "r"} :routing {:debug/transcript? true} :input {:prompt "p"} :task {:intent :text/respond :dispatch {:retry {:fallback-max 1}}} :done {:should #{:json-valid}}}`)
+	require.Nil(t, err)
+	entries := slices.Collect(resp.Key("transcript").Elems())
+	require.Len(t, entries, 2)
+	assert.Equal(t, "attempt candidate-index cap/id error failure/type input intent latency-ms node op path", keysOf(entries[0]))
+	assert.Equal(t, "attempt candidate-index cap/id findings input intent invoke/meta latency-ms node op out path result/type", keysOf(entries[1]))
+}
+
+func keysOf(m edn.Value) string {
+	var names []string
+	for k := range m.Entries() {
+		name, _ := k.AsKeyword()
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
+}
+
+// RUN-002: what is refused before it is accepted makes no run.
+func TestRefusals(t *testing.T) {
+	for name, tc := range map[string]struct{ text, typ, reason string }{
+		"no map":            {`7`, "invalid-request", "shape/not-map"},
+		"no task":           {`{:proto 1 :trace {:id "r"} :input {}}`, "invalid-request", "shape/missing-key"},
+		"unknown key":       {ask + `:constraint {}}`, "invalid-request", "shape/unknown-key"},
+		"unknown intent":    {`{:proto 1 :trace {:id "r"} :task {:intent :text/respnd} :input {}}`, "invalid-request", "intent/not-supported"},
+		"unknown check":     {ask + `:done {:must #{:nobody-knows}}}`, "invalid-request", "done/unknown-check"},
+		"plan of no shape":  {ownPlan(`{:nodes 7}`, "", ""), "invalid-request", "input/schema-invalid"},
+		"plan with errors":  {ownPlan(`{:nodes [{:op :nonsense}]}`, "", ""), "plan/invalid", ""},
+		"unfilled binding":  {ownPlan(`{:nodes [{:op :emit :input {:slot/id :who}}]}`, "", ""), "plan/invalid", ""},
+		"deadline too long": {ask + `:deadline-ms 86400001}`, "invalid-request", "shape/out-of-range"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := two(t)
+			s := service(t, w)
+			r, err := s.Start(context.Background(), request(tc.text))
+			require.NotNil(t, err)
+			assert.Nil(t, r)
+			assert.Equal(t, tc.typ, err.Type)
+			if tc.reason != "" {
+				assert.Equal(t, ":"+tc.reason, err.Details.Key("reason").String())
+			}
+			assert.Empty(t, w.Calls())
+			resp, _ := s.Do(context.Background(), request(tc.text))
+			assert.Equal(t, ":"+tc.typ, resp.Key("error").Key("type").String())
+			assert.False(t, resp.HasKey("run/id"))
+		})
+	}
+}
+
+// CHECK-001: findings of a plan with a text have line and column.
+func TestFindingsHavePositions(t *testing.T) {
+	plan, pos, err := edn.ReadWithPositions([]byte("{:nodes\n [{:op :emit\n   :input {:slot/id :who}}]}"))
+	require.NoError(t, err)
+	a := act.Act{Positions: pos, Request: edn.MustMap(
+		edn.K("proto"), edn.Int(1), edn.K("trace"), edn.MustRead(`{:id "r"}`), edn.K("task"), edn.MustRead(`{:intent :plan/run}`),
+		edn.K("input"), edn.MustMap(edn.K("plan"), plan))}
+	_, failure := service(t, two(t)).Start(context.Background(), a)
+	require.NotNil(t, failure)
+	assert.Equal(t, `{:column 11 :line 3}`, failure.Where.String())
+}
+
+// The layer of a request reaches every node of its plan (POL-001); what it
+// demands of the result is held against the outcome of the whole (EVAL-001).
+func TestRequestLayer(t *testing.T) {
+	w := two(t)
+	w.On("a/one", value(`{:text "no json"}`))
+	plan := `{:nodes [{:op :call :intent :text/respond :input {:prompt "p"} :as :x} {:op :emit :input {:n 1}}]}`
+	_, err, _ := do(t, service(t, w), ownPlan(plan, "", `:done {:must #{:json-valid}}`))
+	require.NotNil(t, err)
+	assert.Equal(t, "eval/must-failed", err.Type)
+
+	_, err, _ = do(t, service(t, w), `{:proto 1 :trace {:id "r"} :task {:intent :plan/run :requires {:out-schema :res/text}} :input {:plan `+plan+`}}`)
+	require.NotNil(t, err)
+	assert.Equal(t, "schema/invalid", err.Type)
+}
+
+// RUN-005, RUN-006, RUN-013: every accepted run ends with one record of its end,
+// however it ends.
+func TestEnds(t *testing.T) {
+	hang := dispatchtest.Step{Hang: true}
+	for name, tc := range map[string]struct {
+		step   dispatchtest.Step
+		text   string
+		act    func(cancel context.CancelFunc, r *act.Run)
+		typ    string
+		status string
+	}{
+		"completed":        {value(`{:text "x"}`), ask + `}`, nil, "", "completed"},
+		"failed":           {dispatchtest.Step{Err: contract.Errorf("input/invalid", "x")}, ask + `}`, nil, "input/invalid", "failed"},
+		"nobody serves":    {hang, strings.Replace(ask, ":text/respond", ":text/respond :cap/id :a/nobody", 1) + `}`, nil, "unsupported/intent", "failed"},
+		"expired":          {hang, ask + `:deadline-ms 50}`, nil, "queue/deadline-exceeded", "expired"},
+		"canceled":         {hang, ask + `}`, func(_ context.CancelFunc, r *act.Run) { r.Cancel("local", "enough") }, "canceled", "canceled"},
+		"caller gone":      {hang, ask + `}`, func(cancel context.CancelFunc, _ *act.Run) { cancel() }, "canceled", "canceled"},
+		"defect in a call": {dispatchtest.Step{Panic: "boom"}, ask + `}`, nil, "runtime/internal", "failed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := two(t)
+				w.On("a/one", tc.step)
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				r, err := service(t, w).Start(ctx, request(tc.text))
+				require.Nil(t, err)
+				if tc.act != nil {
+					synctest.Wait()
+					tc.act(cancel, r)
+				}
+				resp, err := r.Wait()
+				last, _ := r.Records()[len(r.Records())-1].Body.(*journal.RunFinished)
+				require.NotNil(t, last, "the last record is run/finished")
+				assert.Equal(t, tc.status, last.Status)
+				if tc.typ == "" {
+					assert.Nil(t, err)
+					return
+				}
+				assert.Equal(t, tc.typ, err.Type)
+				assert.Equal(t, ":"+tc.typ, resp.Key("error").Key("type").String())
+				assert.Equal(t, `"`+r.ID()+`"`, resp.Key("error").Key("where").Key("run").String())
+				for _, rec := range r.Records() {
+					dispatchtest.Verify(t, rec)
+				}
+				r.Cancel("late", "") // does nothing
+			})
+		})
+	}
+}
+
+// RUN-001: a step that cannot be made fails the load and is named.
+func TestMissingParts(t *testing.T) {
+	for name, spoil := range map[string]func(*act.Config){
+		"step validate": func(c *act.Config) { c.Registry = nil },
+		"step accept":   func(c *act.Config) { c.Journal = nil },
+		"hash":          func(c *act.Config) { c.Hash = "" },
+		"step evaluate": func(c *act.Config) { c.Executor = nil },
+		"checks":        func(c *act.Config) { c.Checks = nil },
+		"policies":      func(c *act.Config) { c.Policies = nil },
+	} {
+		w := two(t)
+		c := act.Config{Registry: w.Registry, Policies: w.Policies, Checks: w.Checks, Executor: w, Journal: journal.NewMemory(), Hash: edn.Hash(edn.Nil())}
+		spoil(&c)
+		_, err := act.New(c)
+		require.ErrorIs(t, err, contract.OfType("act/middleware-invalid"), name)
+		assert.Contains(t, err.Error(), name)
+	}
+}
+
+// RUN-005: a panic in a step becomes runtime/internal, with the stack for the log.
+func TestPanicInAStep(t *testing.T) {
+	var told string
+	s := service(t, two(t), func(c *act.Config) {
+		c.NewSeed = func() int64 { panic("no entropy") }
+		c.Panicked = func(where string, v any, stack []byte) { told = where + " " + v.(string) }
+	})
+	_, err := s.Do(context.Background(), request(ask+`}`))
+	require.NotNil(t, err)
+	assert.Equal(t, "runtime/internal", err.Type)
+	assert.Equal(t, "step accept no entropy", told)
+}
+
+// RUN-004, DET-001: the same request, configuration and seed give the same plan
+// and the same decisions.
+func TestSameRequestSamePlan(t *testing.T) {
+	plans := map[string]bool{}
+	for range 3 {
+		w := two(t)
+		w.On("a/one", value(`{:text "x"}`))
+		_, err, records := do(t, service(t, w, func(c *act.Config) { c.NewSeed = func() int64 { return 7 } }), ask+`}`)
+		require.Nil(t, err)
+		for _, r := range records {
+			if p, ok := r.Body.(*journal.PlanResolved); ok {
+				plans[p.Plan.Hash()] = true
+			}
+			if a, ok := r.Body.(*journal.RunAccepted); ok {
+				assert.Equal(t, int64(7), a.Seed)
+			}
+		}
+	}
+	assert.Len(t, plans, 1)
+}
+
+// RUN-021: how a request travels does not make it another one.
+func TestFingerprint(t *testing.T) {
+	print := func(text string) string {
+		w := two(t)
+		_, _, records := do(t, service(t, w), text)
+		return records[0].Body.(*journal.RunAccepted).Fingerprint.Hash()
+	}
+	a := print(ask + `}`)
+	assert.Equal(t, a, print(`{:proto "1" :trace {:id "other"} :task {:intent :text/respond} :input {:prompt "p"} :deadline-ms 1000 :request/id "x"}`))
+	assert.NotEqual(t, a, print(ask+`:context {:summary "s"}}`))
+}
+
+// RUN-008: relative paths are resolved against the directory of the caller, else
+// the root, before a plugin sees them.
+func TestRelativePaths(t *testing.T) {
+	w := dispatchtest.New(t, dispatchtest.Spec{
+		Caps:    []string{`{:cap/id :a/one :cap/kind :tool :cap/intents #{:text/respond} :io/in-schema :req/files :io/out-schema :res/any}`},
+		Schemas: map[string]string{"req/files": `[:map [:file {:optional true} [:string {:unit :path}]] [:list {:optional true} [:vector [:string {:unit :path}]]]]`},
+	})
+	s := service(t, w, func(c *act.Config) { c.Root = "/root/dir" })
+	text := `{:proto 1 :trace {:id "r"} :task {:intent :text/respond} :input {:file "a/b" :list ["/abs" "c"] :dir "." :other "x"}}`
+	for _, dir := range []string{"/caller", ""} {
+		a := request(text)
+		a.Dir = dir
+		_, err := s.Do(context.Background(), a)
+		require.Nil(t, err)
+	}
+	assert.Equal(t, `{:dir "/caller" :file "/caller/a/b" :list ["/abs" "/caller/c"] :other "x"}`, w.Calls()[0].Request.Key("input").String())
+	assert.Equal(t, `"/root/dir/a/b"`, w.Calls()[1].Request.Key("input").Key("file").String())
+}
+
+// A run is followed while it goes on; its journal is let go of when it is over.
+func TestFollow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := two(t)
+		w.On("a/one", dispatchtest.Step{Delay: time.Second, Value: edn.MustRead(`{:text "x"}`)})
+		mem := journal.NewMemory()
+		r, err := service(t, w, func(c *act.Config) { c.Journal = mem }).Start(context.Background(), request(ask+`}`))
+		require.Nil(t, err)
+		var mu sync.Mutex
+		var names []string
+		seen := func() []string {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(names)
+		}
+		watched := make(chan error, 1)
+		go func() {
+			watched <- journal.Watch(context.Background(), r.Follow(), func(e journal.Event) bool {
+				mu.Lock()
+				defer mu.Unlock()
+				names = append(names, e.Name)
+				return true
+			})
+		}()
+		synctest.Wait()
+		assert.Equal(t, []string{"accepted", "resolved", "started", "resolved", "attempt"}, seen())
+		_, err = r.Wait()
+		require.Nil(t, err)
+		require.NoError(t, <-watched)
+		assert.Equal(t, []string{"accepted", "resolved", "started", "resolved", "attempt", "attempt", "gate", "commit", "finished"}, seen())
+		assert.Empty(t, mem.Records(r.ID()), "RUN-017")
+		assert.Len(t, r.Records(), 9)
+	})
+}
+
+// ENV-008: bare text is asked of :text/respond, under a trace of the host.
+func TestBareText(t *testing.T) {
+	w := two(t)
+	w.On("a/one", value(`{:text "hello"}`))
+	resp, err := service(t, w).Do(context.Background(), request(`"just text"`))
+	require.Nil(t, err)
+	assert.Equal(t, `{:text "hello"}`, resp.Key("result").Key("out").String())
+	assert.Equal(t, `{:prompt "just text"}`, w.Calls()[0].Request.Key("input").String())
+	assert.NotEmpty(t, resp.Key("trace").Key("id").String())
+}
+
+// ENV-009, ENV-023: a request of version 0.3 is served and answered in its own
+// shape.
+func TestOlderSpelling(t *testing.T) {
+	w := two(t)
+	w.On("a/one", value(`{:text "hello"}`))
+	resp, err := service(t, w).Do(context.Background(), request(`{:request/id "q" :messages [{:role "user" :content "hi"}]}`))
+	require.Nil(t, err)
+	assert.Equal(t, `"hi"`, w.Calls()[0].Request.Key("input").Key("prompt").String())
+	assert.Equal(t, `"q"`, resp.Key("request/id").String())
+	assert.Equal(t, `{:text "hello"}`, resp.Key("output").String())
+	assert.True(t, resp.HasKey("status"))
+}

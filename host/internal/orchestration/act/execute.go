@@ -1,0 +1,82 @@
+package act
+
+import (
+	"errors"
+
+	"github.com/fermenthq/ferment/host/internal/domain/plan"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+)
+
+// link makes the plan ready to run, unless its shape was linked before.
+func link(f *flight) (err *contract.Error) {
+	if f.program != nil {
+		return nil
+	}
+	f.program, err = plan.Link(f.plan, f.planEnv())
+	return err
+}
+
+func compileEvaluate(s *Service) (func(*flight) *contract.Error, error) {
+	c := &s.config
+	switch {
+	case c.Executor == nil:
+		return nil, errors.New("there is no executor")
+	case c.Checks == nil:
+		return nil, errors.New("there are no checks")
+	case c.Policies == nil:
+		return nil, errors.New("there are no policies")
+	}
+	s.eval = &eval.Evaluator{
+		Registry: c.Registry, Policies: c.Policies, Clock: c.Clock, Limits: *c.Limits, Panicked: c.Panicked,
+		Dispatcher: &dispatch.Dispatcher{Executor: c.Executor, Registry: c.Registry, Checks: c.Checks, Clock: c.Clock},
+	}
+	return func(f *flight) *contract.Error {
+		dir := f.act.Dir
+		if dir == "" {
+			dir = c.Root
+		}
+		f.outcome = s.eval.Run(f.ctx, &eval.Task{
+			Run: f.id, Seed: f.seed, Program: f.program, Source: f.source, Warnings: f.findings,
+			Bindings: f.bindings, Request: f.layer, Terms: f.terms, Trace: f.request.Trace, Stack: f.act.Stack, Dir: dir, Recorder: f.recorder,
+			Started: &journal.RunStarted{Host: c.Host, Boot: c.Boot, Config: c.Hash},
+		})
+		return f.outcome.Err
+	}, nil
+}
+
+// single tells that the act is a one-node plan of its intent.
+func (f *flight) single() bool { return f.source == "intent" }
+
+// checkOut holds what a client's plan gave against the schema that the request
+// demands. The answer of a one-node plan has passed it as a gate.
+func checkOut(f *flight) *contract.Error {
+	if f.single() {
+		return nil
+	}
+	reg := f.service.config.Registry
+	name := reg.OutSchema(f.request.Intent, f.request.Requires.OutSchema)
+	sch, ok := reg.Schema(name)
+	if !ok {
+		return nil
+	}
+	found := sch.Validate(f.outcome.Out)
+	if len(found) == 0 {
+		return nil
+	}
+	return contract.Errorf("schema/invalid", "the outcome of the plan does not fit :%s: %s", name, found[0]).
+		WithSource(contract.SourcePlugin).
+		WithDetail("findings", schema.Findings(found))
+}
+
+// out is the value that the act answers with.
+func (f *flight) out() edn.Value {
+	if f.single() && f.outcome.Last != nil {
+		return f.outcome.Last.Out
+	}
+	return f.outcome.Out
+}

@@ -1,0 +1,159 @@
+package act
+
+import (
+	"context"
+	"errors"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// settle decides how the run ended. A run whose time is up has expired, whatever
+// its nodes made of that.
+func settle(f *flight) *contract.Error {
+	switch {
+	case f.err == nil:
+	case errors.Is(f.ended, context.DeadlineExceeded):
+		f.err = contract.Errorf("queue/deadline-exceeded", "the run passed its deadline of %d ms", f.request.DeadlineMS).WithCause(f.err)
+	case errors.Is(f.ended, context.Canceled) && f.err.Type != "canceled":
+		f.err = contract.Errorf("canceled", "the run was canceled").WithCause(f.err)
+	}
+	if f.err != nil {
+		f.err = f.err.WithWhere("run", edn.Text(f.id))
+	}
+	return nil
+}
+
+func (f *flight) status() string {
+	switch {
+	case f.err == nil:
+		return journal.StatusCompleted
+	case f.err.Type == "canceled":
+		return journal.StatusCanceled
+	case f.err.Type == "queue/deadline-exceeded":
+		return journal.StatusExpired
+	default:
+		return journal.StatusFailed
+	}
+}
+
+// respond makes the response envelope from the outcome and the records.
+func respond(f *flight) *contract.Error {
+	s := f.service
+	f.records = s.config.Journal.Records(f.id)
+	f.account = journal.NewAccount(f.records)
+	var b edn.MapBuilder
+	b.Key("proto", edn.Int(contract.Proto))
+	b.Key("trace", f.request.Trace)
+	b.Key("run/id", edn.Text(f.id))
+	if f.request.RequestID != "" {
+		b.Key("request/id", edn.Text(f.request.RequestID))
+	}
+	if f.err != nil {
+		b.Key("error", f.err.Value())
+	} else {
+		b.Key("result", f.result())
+		if f.single() && f.outcome.Last != nil {
+			b.Key("invoke/meta", f.outcome.Last.Meta)
+		}
+		if q := f.quality(); !q.IsNil() {
+			b.Key("quality", q)
+		}
+	}
+	b.Key("usage", f.account.Usage())
+	if used := f.account.ModelsUsed(); used.Len() > 0 {
+		b.Key("models/used", used)
+	}
+	if len(f.warnings) > 0 {
+		b.Key("warnings", edn.Vector(f.warnings...))
+	}
+	if f.request.DebugPlan {
+		b.Key("plan/debug", edn.MustMap(
+			edn.K("plan"), f.plan.Source,
+			edn.K("plan/hash"), edn.Text(f.plan.Hash()),
+			edn.K("nodes"), journal.Resolved(f.records)))
+	}
+	b.Key("plan/run", f.account.PlanRun(f.err))
+	if f.request.DebugTranscript {
+		b.Key("transcript", journal.Transcript(f.records))
+	}
+	f.response = b.Map()
+	if f.older {
+		f.response = contract.AnswerV03(f.request, f.response)
+	}
+	return nil
+}
+
+func (f *flight) result() edn.Value {
+	var b edn.MapBuilder
+	b.Key("type", edn.K("value"))
+	b.Key("out", f.out())
+	if f.single() && f.outcome.Last != nil && f.outcome.Last.Usage.Len() > 0 {
+		b.Key("usage", f.outcome.Last.Usage)
+	}
+	return b.Map()
+}
+
+func (f *flight) quality() edn.Value {
+	q := edn.Nil()
+	if last := f.outcome.Last; f.single() && last != nil && last.Judged {
+		q = last.Verdict.Value()
+	} else if !f.single() {
+		q = journal.Quality(f.records)
+	}
+	if len(f.outcome.Degraded) == 0 {
+		return q
+	}
+	if q.IsNil() {
+		q = edn.MustMap()
+	}
+	return q.AssocKey("degraded?", edn.Bool(true)).AssocKey("why", why(f.outcome.Degraded))
+}
+
+// why lists [capability cause] of those that were passed over.
+func why(rs []policy.Rejection) edn.Value {
+	var out []edn.Value
+	seen := map[string]bool{}
+	for _, r := range rs {
+		if seen[r.Cap] {
+			continue
+		}
+		seen[r.Cap] = true
+		out = append(out, edn.Vector(edn.K(r.Cap), edn.K(r.Why.Type)))
+	}
+	return edn.Vector(out...)
+}
+
+// finish writes the last record and lets go of the run's journal.
+func finish(f *flight) *contract.Error {
+	s := f.service
+	defer s.config.Journal.Drop(f.id)
+	err := f.recorder.Record(edn.Nil(), "", &journal.RunFinished{
+		Status:   f.status(),
+		Response: journal.RefTo(f.response),
+		Executed: f.account.Executed(),
+		Latency:  s.config.Clock.Now().Sub(f.begun),
+		Totals:   f.account.Totals(),
+		Err:      f.err,
+	})
+	if err != nil {
+		return contract.AsError(err)
+	}
+	if !f.alone {
+		f.records = s.config.Journal.Records(f.id)
+	}
+	return nil
+}
+
+// Refusal is the response to an act that made no run.
+func (s *Service) Refusal(a Act, err *contract.Error) edn.Value {
+	var b edn.MapBuilder
+	b.Key("proto", edn.Int(contract.Proto))
+	if trace := a.Request.Key("trace"); trace.Kind() == edn.KindMap {
+		b.Key("trace", trace)
+	}
+	b.Key("error", err.Value())
+	return b.Map()
+}

@@ -1,0 +1,292 @@
+package act
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/domain/plan"
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// transportKeys do not make a request another one.
+var transportKeys = []edn.Value{
+	edn.K("trace"), edn.K("request/id"), edn.K("response/type"), edn.K("stream?"), edn.K("queue"), edn.K("deadline-ms"),
+}
+
+// essence is a request without what only says how it travels.
+type essence struct{ request edn.Value }
+
+// Value implements journal.Valuer.
+func (e essence) Value() edn.Value { return e.request.Dissoc(transportKeys...) }
+
+// translate brings the spellings of the edge into the one form of the contract.
+func translate(f *flight) *contract.Error {
+	f.older = contract.IsV03(f.act.Request)
+	var options []contract.TranslateOption
+	if !f.act.Request.HasKey("trace") {
+		options = append(options, contract.DefaultTrace(f.service.config.NewID()))
+	}
+	v, warnings, err := contract.TranslateRequest(f.act.Request, options...)
+	if err != nil {
+		return contract.AsError(err)
+	}
+	f.act.Request = v
+	for _, w := range warnings {
+		f.warnings = append(f.warnings, w.Value())
+	}
+	return nil
+}
+
+func compileValidate(s *Service) (func(*flight) *contract.Error, error) {
+	c := &s.config
+	if c.Registry == nil {
+		return nil, errors.New("there is no registry")
+	}
+	reg := c.Registry
+	s.env = contract.RequestEnv{
+		Intents: contract.Names{
+			Has: func(name string) bool {
+				_, ok := reg.Intent(name)
+				return ok || name == PlanIntent
+			},
+			List: func() []string { return append([]string{PlanIntent}, reg.Intents()...) },
+		},
+		Schemas: contract.Names{
+			Has: func(name string) bool { _, ok := reg.Schema(name); return ok },
+			List: func() []string {
+				if reg.Schemas() == nil {
+					return nil
+				}
+				return reg.Schemas().Names()
+			},
+		},
+		Checks: contract.Names{
+			Has:  func(name string) bool { _, ok := reg.Check(name); return ok },
+			List: reg.Checks,
+		},
+		Schema: reg.Schema,
+		InSchema: func(intent string) string {
+			if intent == PlanIntent {
+				return "req/plan"
+			}
+			return reg.InSchema(intent, "")
+		},
+	}
+	return func(f *flight) *contract.Error {
+		req, err := contract.ParseRequest(f.act.Request, s.env)
+		f.request = req
+		return err
+	}, nil
+}
+
+// readPlan makes a plan of the request: the one it brings, or one of a single
+// node. A plan that is brought is checked before anything runs.
+func readPlan(f *flight) *contract.Error {
+	if f.request.Intent == PlanIntent {
+		return f.readOwnPlan()
+	}
+	return f.readIntent()
+}
+
+func (f *flight) readOwnPlan() *contract.Error {
+	s := f.service
+	f.source = "request"
+	source := f.request.Input.Key("plan")
+	f.bindings = f.request.Input.Key("bindings")
+	layer, err := f.inherited()
+	if err != nil {
+		return err
+	}
+	f.layer = &layer
+	p, findings := plan.Parse(source, f.act.Positions, plan.WithLimits(*s.config.Limits))
+	if p != nil {
+		findings = plan.Check(p, f.planEnv())
+	}
+	f.plan, f.findings = p, findings
+	return plan.FindingsError(findings, contract.SourceRequest)
+}
+
+func (f *flight) planEnv() plan.Env {
+	s := f.service
+	return plan.Env{
+		Registry: s.config.Registry, Policies: s.config.Policies, Request: *f.layer,
+		Outer: func(name string) bool { return f.bindings.Kind() == edn.KindMap && f.bindings.HasKey(name) },
+	}
+}
+
+// readIntent makes the one-node plan of an act that names an intent. What the
+// caller sent as data goes in as bindings: a slot map in it stays data.
+func (f *flight) readIntent() *contract.Error {
+	f.source = "intent"
+	var node, bindings edn.MapBuilder
+	f.nodeKeys(&node)
+	node.Key("op", edn.K("call"))
+	node.Key("id", edn.Text("act"))
+	node.Key("input", slot("input"))
+	bindings.Key("input", f.request.Input)
+	if f.request.Context.Len() > 0 {
+		node.Key("context", slot("context"))
+		bindings.Key("context", f.request.Context)
+	}
+	if f.request.CapID != "" {
+		node.Key("cap/id", edn.K(f.request.CapID))
+	}
+	if v := f.request.Requires.Value(); v.Len() > 0 {
+		node.Key("requires", v)
+	}
+	if f.request.System != "" {
+		node.Key("system", edn.Text(f.request.System))
+	}
+	f.bindings = bindings.Map()
+	return f.reshape(node.Map())
+}
+
+// reshape finds or makes the shape of a one-node plan. Its program is linked
+// here already: nothing but the node and the budget has a say in it.
+func (f *flight) reshape(node edn.Value) *contract.Error {
+	var room [maxShapeKey / 4]byte
+	key := f.request.Budget.AppendCanonical(append(node.AppendCanonical(room[:0]), ' '))
+	sh := f.service.shapes.find(key)
+	if sh == nil {
+		sh = &shape{}
+		sh.layer.Budget = policy.FieldsOf(f.request.Budget, policy.Origin{Source: policy.SourceRequest})
+		sh.plan, sh.findings = plan.Parse(edn.MustMap(edn.K("nodes"), edn.Vector(node)), nil, plan.WithLimits(*f.service.config.Limits))
+		if err := plan.FindingsError(sh.findings, contract.SourceRequest); err != nil {
+			return err
+		}
+		f.layer = &sh.layer
+		var err *contract.Error
+		if sh.program, err = plan.Link(sh.plan, f.planEnv()); err != nil {
+			return err
+		}
+		f.service.shapes.keep(key, sh)
+	}
+	f.plan, f.findings, f.program, f.layer, f.terms = sh.plan, sh.findings, sh.program, &sh.layer, &sh.terms
+	return nil
+}
+
+func slot(name string) edn.Value { return edn.MustMap(edn.K("slot/id"), edn.K(name)) }
+
+// nodeKeys writes what the request says about how it is to be served, in the
+// words of a node.
+func (f *flight) nodeKeys(b *edn.MapBuilder) {
+	r := &f.request
+	b.Key("intent", edn.K(r.Intent))
+	for _, part := range []struct {
+		key string
+		val edn.Value
+	}{
+		{"dispatch", r.Dispatch}, {"done", r.Done}, {"constraints", r.Constraints}, {"effects", f.effects()},
+	} {
+		if part.val.Len() > 0 {
+			b.Key(part.key, part.val)
+		}
+	}
+	if r.Role != "" {
+		b.Key("role", edn.K(r.Role))
+	}
+	if r.Model != "" {
+		b.Key("model", edn.Text(r.Model))
+	}
+}
+
+// effects are those that the caller allows; a caller who says nothing gets what
+// the intent declares.
+func (f *flight) effects() edn.Value {
+	if !f.act.Request.HasKey("effects") {
+		if in, ok := f.service.config.Registry.Intent(f.request.Intent); ok && len(in.Effects) > 0 {
+			return edn.MustMap(edn.K("allowed"), edn.Keywords(in.Effects...))
+		}
+	}
+	return f.request.Effects
+}
+
+// inherited is the layer that every node of a client's plan takes over from the
+// request. It is read by the reader of nodes, so that a word means the same in
+// both places. Demands on the result are not passed on: they are about the
+// outcome of the whole plan.
+func (f *flight) inherited() (policy.Layer, *contract.Error) {
+	var node edn.MapBuilder
+	f.nodeKeys(&node)
+	node.Key("op", edn.K("call"))
+	if f.request.Context.Len() > 0 {
+		node.Key("context", f.request.Context)
+	}
+	p, findings := plan.Parse(edn.MustMap(edn.K("nodes"), edn.Vector(node.Map())), nil, plan.WithLimits(*f.service.config.Limits))
+	if err := plan.FindingsError(findings, contract.SourceRequest); err != nil {
+		return policy.Layer{}, err
+	}
+	layer := policy.Layer{}
+	if l := p.Nodes[0].Layer; l != nil {
+		layer = *l
+	}
+	layer.Budget = policy.FieldsOf(f.request.Budget, policy.Origin{Source: policy.SourceRequest})
+	return layer, nil
+}
+
+func compileAccept(s *Service) (func(*flight) *contract.Error, error) {
+	c := &s.config
+	switch {
+	case c.Journal == nil:
+		return nil, errors.New("there is no journal")
+	case c.Hash == "":
+		return nil, errors.New("the configuration has no hash")
+	}
+	return func(f *flight) *contract.Error {
+		f.id, f.seed = c.NewID(), c.NewSeed()
+		f.deadline = f.begun.Add(time.Duration(f.request.DeadlineMS) * time.Millisecond)
+		f.recorder = eval.NewRecorder(context.Background(), c.Journal, c.Clock, f.id, 1)
+		f.follow = c.Journal.Follow(f.id, 0)
+		return contract.AsError(f.recorder.Record(edn.Nil(), "", f.accepted()))
+	}, nil
+}
+
+func (f *flight) accepted() *journal.RunAccepted {
+	r, a := &f.request, &f.act
+	rec := &journal.RunAccepted{
+		Principal:     a.Principal,
+		PrincipalType: a.PrincipalType,
+		Roles:         a.Roles,
+		Operation:     "act/run",
+		Intent:        r.Intent,
+		Request:       journal.RefTo(a.Request),
+		Fingerprint:   journal.RefOf(essence{a.Request}),
+		ResponseType:  r.ResponseType,
+		Class:         r.QueueClass,
+		Priority:      r.Priority,
+		DeadlineAt:    f.deadline,
+		Config:        f.service.config.Hash,
+		Evaluator:     eval.Version,
+		Seed:          f.seed,
+		Budget:        amounts(r.Budget),
+		Trace:         r.Trace,
+		RequestID:     r.RequestID,
+	}
+	if rec.Principal == "" {
+		rec.Principal, rec.PrincipalType = "local", "local"
+	}
+	if r.IdempotencyKey != "" {
+		rec.Key = edn.Hash(edn.Text(r.IdempotencyKey))
+	}
+	return rec
+}
+
+// amounts are the limits of a budget under their bare dimension, as records
+// have them.
+func amounts(budget edn.Value) edn.Value {
+	var b edn.MapBuilder
+	for k, v := range budget.Entries() {
+		name, _ := k.AsKeyword()
+		dimension, limit := strings.CutPrefix(name, "max-")
+		if limit || name == "usd" || name == "wall-ms" {
+			b.Key(dimension, v)
+		}
+	}
+	return b.Map()
+}

@@ -1,0 +1,267 @@
+package act
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"runtime/debug"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/fermenthq/ferment/host/internal/domain/plan"
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/quality"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// PlanIntent is the intent of an act that brings its own plan: the input is
+// {:plan p :bindings b}.
+const PlanIntent = "plan/run"
+
+// Journal is what acts need of a journal: to write runs, to follow them, and to
+// let go of those that are over.
+type Journal interface {
+	journal.Journal
+	journal.Source
+	Records(run string) []journal.Record
+	Drop(run string)
+}
+
+// Config is what a Service is made of. The first group is required.
+type Config struct {
+	Registry *registry.Registry
+	Policies *policy.Book
+	Checks   *quality.Set
+	Executor dispatch.Executor
+	Journal  Journal
+	Hash     string // of the configuration, "b3:.."
+
+	// Limits default to plan.DefaultLimits, Clock to the machine's.
+	Limits *plan.Limits
+	Clock  dispatch.Clock
+	// Host and Boot name this host and this start of it.
+	Host, Boot string
+	// Root is what relative paths of inputs are resolved against unless the act
+	// names a directory of its own. Empty leaves them as they are.
+	Root string
+	// NewID makes run ids, NewSeed the seeds of runs.
+	NewID   func() string
+	NewSeed func() int64
+	// Panicked is told of defects, with the stack for the log.
+	Panicked func(where string, value any, stack []byte)
+}
+
+// Act is one request and who makes it.
+type Act struct {
+	// Request is the envelope, in any spelling that the edge accepts.
+	Request edn.Value
+	// Positions are those of the plan's text, for messages; may be nil.
+	Positions *edn.Positions
+	// Principal is who asks; empty means the user of this process.
+	Principal     string
+	PrincipalType string
+	Roles         []string
+	// Dir is the working directory of the caller, for relative paths.
+	Dir string
+	// Stack holds the capabilities that wait for the act, outermost first, when
+	// a plugin asks for it; nil otherwise.
+	Stack []string
+}
+
+// Service runs acts.
+type Service struct {
+	config   Config
+	env      contract.RequestEnv
+	eval     *eval.Evaluator
+	shapes   shapes
+	prepare  chain
+	route    chain
+	execute  chain
+	finalize chain
+}
+
+// New compiles the stages. The error is act/middleware-invalid and names the
+// step that cannot be made.
+func New(c Config) (*Service, error) {
+	c.defaults()
+	s := &Service{config: c}
+	for _, st := range []struct {
+		name string
+		into *chain
+		of   []step
+	}{
+		{"prepare", &s.prepare, prepareSteps},
+		{"route", &s.route, routeSteps},
+		{"execute", &s.execute, executeSteps},
+		{"finalize", &s.finalize, finalizeSteps},
+	} {
+		compiled, err := compile(st.name, st.of, s)
+		if err != nil {
+			return nil, err
+		}
+		*st.into = compiled
+	}
+	return s, nil
+}
+
+func (c *Config) defaults() {
+	if c.Limits == nil {
+		l := plan.DefaultLimits()
+		c.Limits = &l
+	}
+	if c.Clock == nil {
+		c.Clock = dispatch.SystemClock{}
+	}
+	if c.Host == "" {
+		c.Host = "local"
+	}
+	if c.NewID == nil {
+		clock := c.Clock
+		c.NewID = func() string {
+			return "run_" + ulid.MustNew(ulid.Timestamp(clock.Now()), rand.Reader).String()
+		}
+	}
+	if c.Boot == "" {
+		c.Boot = c.NewID()[len("run_"):]
+	}
+	if c.NewSeed == nil {
+		c.NewSeed = func() int64 {
+			var b [8]byte
+			_, _ = rand.Read(b[:]) // never fails
+			return int64(binary.BigEndian.Uint64(b[:]) >> 1)
+		}
+	}
+}
+
+// Run is an act that was accepted.
+type Run struct {
+	f      *flight
+	cancel context.CancelCauseFunc
+	done   chan struct{}
+}
+
+// errCanceled is why the context of a canceled run ended.
+var errCanceled = errors.New("the run was canceled")
+
+// Start prepares an act and, if it is accepted, runs it. The end of ctx cancels
+// the run.
+func (s *Service) Start(ctx context.Context, a Act) (*Run, *contract.Error) {
+	f, err := s.accept(a)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	r := &Run{f: f, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		defer cancel(nil)
+		s.fly(ctx, f)
+	}()
+	return r, nil
+}
+
+// accept prepares an act.
+func (s *Service) accept(a Act) (*flight, *contract.Error) {
+	f := &flight{service: s, act: a, begun: s.config.Clock.Now()}
+	if err := s.stage(s.prepare, f); err != nil {
+		if f.id != "" {
+			s.config.Journal.Drop(f.id)
+		}
+		return nil, err
+	}
+	return f, nil
+}
+
+// Do runs an act to its end. The response is an envelope in every case; the
+// error is the one in it, nil if the act was completed.
+func (s *Service) Do(ctx context.Context, a Act) (edn.Value, *contract.Error) {
+	f, err := s.accept(a)
+	if err != nil {
+		return s.Refusal(a, err), err
+	}
+	f.alone = true // so it runs on this goroutine, and its records stay here
+	s.fly(ctx, f)
+	return f.response, f.err
+}
+
+// fly takes an accepted act through the rest of its stages.
+func (s *Service) fly(ctx context.Context, f *flight) {
+	ctx, cancel := context.WithDeadline(ctx, f.deadline)
+	defer cancel()
+	f.ctx = ctx
+	if f.err = s.stage(s.route, f); f.err == nil {
+		f.err = s.stage(s.execute, f)
+	}
+	f.ended = ctx.Err()
+	// What is left waits for nothing and is done even if the run was canceled.
+	if err := s.stage(s.finalize, f); err != nil {
+		f.err = err
+		f.response = s.Refusal(f.act, err)
+	}
+}
+
+// stage runs the steps of one stage; a panic is the failure of its step.
+func (s *Service) stage(c chain, f *flight) (err *contract.Error) {
+	name := ""
+	defer func() {
+		if p := recover(); p != nil {
+			if s.config.Panicked != nil {
+				s.config.Panicked("step "+name, p, debug.Stack())
+			}
+			err = contract.Errorf("runtime/internal", "step %s panicked: %v", name, p)
+		}
+	}()
+	for _, st := range c {
+		name = st.name
+		if err := st.run(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ID is the id of the run.
+func (r *Run) ID() string { return r.f.id }
+
+// Follow reads the records of the run from its start, as they are written.
+func (r *Run) Follow() *journal.Cursor { return r.f.follow }
+
+// Done is closed when the response is there.
+func (r *Run) Done() <-chan struct{} { return r.done }
+
+// Wait gives the response envelope when the run has ended. The error is the one
+// in it.
+func (r *Run) Wait() (edn.Value, *contract.Error) {
+	<-r.done
+	return r.f.response, r.f.err
+}
+
+// Records are the whole run, after it has ended; nil before.
+func (r *Run) Records() []journal.Record {
+	select {
+	case <-r.done:
+		return r.f.records
+	default:
+		return nil
+	}
+}
+
+// Cancel asks for the end of the run and returns at once. It does nothing to a
+// run that is over.
+func (r *Run) Cancel(by, why string) {
+	select {
+	case <-r.done:
+		return
+	default:
+	}
+	// The recorder refuses the record if the run has just finished; then there
+	// is nothing to cancel either.
+	_ = r.f.recorder.Record(edn.Nil(), "", &journal.CancelRequested{By: by, Why: why})
+	r.cancel(errCanceled)
+}

@@ -1,0 +1,110 @@
+package act
+
+import (
+	"context"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/domain/plan"
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// flight is the state of one act on its way through the stages.
+type flight struct {
+	service *Service
+	act     Act
+	begun   time.Time
+	ctx     context.Context // of route and execute
+	alone   bool            // nobody but its caller knows of the run
+
+	// prepare
+	older    bool // the request came in the shape of version 0.3
+	request  contract.Request
+	warnings []edn.Value
+	plan     *plan.Plan
+	findings []plan.Finding
+	source   string
+	bindings edn.Value
+	layer    *policy.Layer
+	terms    *eval.TermsBook // of the shape; nil for a plan of the client's
+	id       string
+	seed     int64
+	deadline time.Time
+	recorder *eval.Recorder
+	follow   *journal.Cursor
+
+	// route
+	program *plan.Program
+
+	// execute
+	outcome eval.Outcome
+	ended   error // of the run's context
+
+	// finalize
+	err      *contract.Error
+	records  []journal.Record
+	account  journal.Account // of what was recorded before the response
+	response edn.Value
+}
+
+// step is one named piece of a stage. Compile looks at the configuration once;
+// what it returns runs for every act.
+type step struct {
+	name    string
+	compile func(*Service) (func(*flight) *contract.Error, error)
+}
+
+type compiledStep struct {
+	name string
+	run  func(*flight) *contract.Error
+}
+
+type chain []compiledStep
+
+func compile(stage string, steps []step, s *Service) (chain, error) {
+	out := make(chain, 0, len(steps))
+	for _, st := range steps {
+		if st.name == "" || st.compile == nil {
+			return nil, contract.Errorf("act/middleware-invalid", "stage %s: a step has no name or nothing to compile", stage)
+		}
+		run, err := st.compile(s)
+		if err != nil {
+			return nil, contract.Errorf("act/middleware-invalid", "stage %s: step %s: %w", stage, st.name, err)
+		}
+		if run == nil {
+			return nil, contract.Errorf("act/middleware-invalid", "stage %s: step %s does nothing", stage, st.name)
+		}
+		out = append(out, compiledStep{st.name, run})
+	}
+	return out, nil
+}
+
+// always is the compile of a step that needs nothing from the configuration.
+func always(run func(*flight) *contract.Error) func(*Service) (func(*flight) *contract.Error, error) {
+	return func(*Service) (func(*flight) *contract.Error, error) { return run, nil }
+}
+
+var prepareSteps = []step{
+	{"translate", always(translate)},
+	{"validate", compileValidate},
+	{"plan", always(readPlan)},
+	{"accept", compileAccept},
+}
+
+var routeSteps = []step{
+	{"link", always(link)},
+}
+
+var executeSteps = []step{
+	{"evaluate", compileEvaluate},
+	{"check-out", always(checkOut)},
+}
+
+var finalizeSteps = []step{
+	{"status", always(settle)},
+	{"respond", always(respond)},
+	{"finish", always(finish)},
+}

@@ -1,0 +1,349 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// attempt makes one call and judges its answer. Nil means that the answer was
+// accepted and the result is complete.
+func (s *serving) attempt(ctx context.Context, capID string) *Failure {
+	c, ok := s.d.Registry.Capability(capID)
+	if !ok {
+		return s.failure(ctx, nil, contract.Errorf("runtime/internal", "dispatch %s: candidate :%s left the registry", s.w.Node, capID))
+	}
+	s.number++
+	recovery := c.Recovery(s.w.Input)
+	limits := s.limits(c)
+	st := s.d.Executor.State(capID)
+	call := s.call(c, limits.end)
+	begin := s.startedRecord()
+	*begin = journal.AttemptStarted{
+		Attempt:    s.number,
+		CapID:      capID,
+		CapVersion: c.Version,
+		Request:    journal.RefTo(call.Request),
+		Effects:    c.Effects,
+		Recovery:   recovery.String(),
+		EffectKey:  call.EffectKey,
+		Binary:     st.Binary,
+		Generation: st.Generation,
+	}
+	s.record(begin)
+	if s.failed != nil {
+		return nil
+	}
+	if s.number == 1 && s.w.Begun != nil {
+		s.w.Begun()
+	}
+	started := s.d.Clock.Now()
+	answer, err := s.invoke(ctx, call, recovery, limits)
+	ended := s.d.Clock.Now()
+
+	t := &s.room.tried
+	*t = tried{capability: c, recovery: recovery, latency: ended.Sub(started), attempt: s.number}
+	if limits.extended && !limits.soft.IsZero() && ended.After(limits.soft) {
+		t.extended = ended.Sub(limits.soft)
+	}
+	if err != nil {
+		s.lost(ctx, t, contract.AsError(err), limits, ended)
+	} else {
+		s.read(t, answer)
+	}
+	return s.conclude(ctx, t)
+}
+
+// tried is one attempt from its answer to its verdict.
+type tried struct {
+	capability *registry.Capability
+	recovery   contract.RecoveryClass
+	attempt    int
+	latency    time.Duration
+	extended   time.Duration
+
+	response edn.Value // normalised envelope; nil without an answer
+	kind     string    // result type
+	meta     edn.Value
+	usage    edn.Value
+	walk     func(context.Context) Child
+
+	err      *contract.Error
+	outcome  Outcome
+	label    string // of the record
+	crashed  bool
+	doneOnce bool
+}
+
+// conclude records how the attempt ended, walks a plan answer, asks the gates,
+// and says what went wrong, if anything did.
+func (s *serving) conclude(ctx context.Context, t *tried) *Failure {
+	if t.outcome == Unknown && t.recovery == contract.RecoveryOnce && s.onUnknown() != "retry" {
+		t.err = contract.Errorf("effects/outcome-unknown",
+			"node %s: whether :%s did its work is not known: %s", s.w.Node, t.capability.ID, t.err.Message).
+			WithCause(t.err).WithDetail("effect/key", edn.Text(s.effectKey()))
+		t.doneOnce = true
+	}
+	end := s.finishedRecord()
+	*end = journal.AttemptFinished{
+		Attempt:    t.attempt,
+		Outcome:    t.label,
+		Latency:    t.latency,
+		Usage:      t.usage,
+		Result:     refOrNone(t.response),
+		ResultType: t.kind,
+		Meta:       t.meta,
+		Err:        t.err,
+		Extended:   t.extended,
+	}
+	s.record(end)
+	s.result.DoneOnce = s.result.DoneOnce || t.doneOnce || (t.err == nil && t.recovery == contract.RecoveryOnce)
+	var planRun, findings edn.Value
+	out := t.response.Key("result").Key("out")
+	if t.err == nil && t.walk != nil {
+		child := t.walk(ctx)
+		out, planRun = child.Out, child.Run
+		t.doneOnce = t.doneOnce || child.DoneOnce
+		s.result.DoneOnce = s.result.DoneOnce || child.DoneOnce
+		if child.Err != nil {
+			t.err, t.outcome = asAttemptError(child.Err), answered(t.recovery)
+		}
+	}
+	if t.err == nil && s.failed == nil {
+		verdict, judged := s.judge(ctx, t, out)
+		s.result.Verdict, s.result.Judged = verdict, judged
+		if !verdict.Pass {
+			findings = findingsValue(&verdict)
+			t.err, t.outcome = s.gateError(t, &verdict, findings), Judged
+		}
+	}
+	failureType := ""
+	if t.err != nil {
+		failureType = t.err.Type
+	}
+	s.result.Attempts = append(s.result.Attempts, Attempt{
+		CapID: t.capability.ID, Failure: failureType, Latency: t.latency, Cost: t.usage.Key("cost-usd"),
+	})
+	r := &s.result
+	r.CapID, r.Attempt, r.Response, r.Out = t.capability.ID, t.attempt, t.response, out
+	r.Meta, r.Usage, r.PlanRun, r.Findings = t.meta, t.usage, planRun, findings
+	if t.err != nil {
+		return s.failure(ctx, t, t.err)
+	}
+	r.Degraded = s.degraded(t.capability.ID)
+	return nil
+}
+
+// asAttemptError makes the failure of a child plan the failure of the attempt
+// that answered with it: another candidate may do better, unless the run itself
+// is at its end.
+func asAttemptError(e *contract.Error) *contract.Error {
+	switch e.Type {
+	case "canceled", "runtime/internal", "effects/outcome-unknown", "plan/too-deep", "plan/too-large":
+		return e
+	default:
+		return e.WithClass(contract.ClassSwitch)
+	}
+}
+
+// failure describes a failed attempt to the attempt table.
+func (s *serving) failure(ctx context.Context, t *tried, err *contract.Error) *Failure {
+	f := &Failure{Err: err, Class: err.Class}
+	set := s.w.Terms.SwitchOn
+	f.Matched = set.Matches(err)
+	if t == nil {
+		return f
+	}
+	f.Outcome, f.Recovery = t.outcome, t.recovery
+	if f.Recovery == contract.RecoveryOnce && f.Outcome == Unknown {
+		f.Recovery = contract.RecoveryIdempotent // the operator wrote on_unknown = "retry"
+	}
+	f.Deterministic = t.capability.Deterministic
+	f.Crashed = t.crashed
+	f.DoneOnce = t.doneOnce
+	f.Over = s.over(ctx)
+	if t.crashed {
+		st := s.d.Executor.State(t.capability.ID)
+		f.ComesBack = st.Ready || st.Standby || st.Respawning
+	}
+	return f
+}
+
+// invoke makes the call under the deadline of the attempt. A call that must not
+// happen twice is not cut off because a sibling failed: it is awaited under the
+// life of the run.
+func (s *serving) invoke(ctx context.Context, call Call, recovery contract.RecoveryClass, l limits) (Answer, error) {
+	if recovery == contract.RecoveryOnce {
+		ctx = s.run.Base
+	}
+	if !l.end.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, l.end)
+		defer cancel()
+	}
+	if err := ctx.Err(); err != nil {
+		return Answer{}, contract.AsError(err)
+	}
+	answer, err := s.d.Executor.Invoke(ctx, call)
+	awaitOwnDeadline(ctx, err)
+	return answer, err
+}
+
+// deadlineSkew is how much earlier than here a deadline may pass at the other
+// end of a call.
+const deadlineSkew = 50 * time.Millisecond
+
+// awaitOwnDeadline waits for the deadline of a call that has passed at the
+// plugin already: which of the two clocks is ahead must not decide whose
+// deadline it was.
+func awaitOwnDeadline(ctx context.Context, err error) {
+	deadline, bounded := ctx.Deadline()
+	if bounded && errors.Is(err, contract.OfType("timeout/hard")) && time.Until(deadline) < deadlineSkew {
+		<-ctx.Done()
+	}
+}
+
+// lost explains a call that gave no answer. What the executor saw is overruled
+// by what the host knows: whether somebody canceled, and which limit passed.
+func (s *serving) lost(ctx context.Context, t *tried, err *contract.Error, l limits, now time.Time) {
+	t.label, t.err = journal.OutcomeError, err
+	late := func(at time.Time) bool { return !at.IsZero() && !now.Before(at) }
+	base := s.run.Base.Err()
+	switch {
+	case errors.Is(base, context.Canceled), base == nil && ctx.Err() != nil && !late(s.w.Deadline) && t.recovery != contract.RecoveryOnce:
+		t.err = contract.Errorf("canceled", "node %s: the call to :%s was canceled", s.w.Node, t.capability.ID)
+		t.label, t.outcome = journal.OutcomeCanceled, Unknown
+		return
+	case errors.Is(base, context.DeadlineExceeded), late(s.w.Deadline):
+		t.err = contract.Errorf("timeout/hard", "node %s: the deadline passed while :%s worked", s.w.Node, t.capability.ID).WithCause(cause(err))
+		t.label, t.outcome = journal.OutcomeUnknown, Unknown
+		return
+	case late(l.end):
+		t.err = contract.Errorf("timeout/soft", "node %s: :%s did not answer within %s", s.w.Node, t.capability.ID, l.given()).WithCause(cause(err))
+		t.label, t.outcome = journal.OutcomeUnknown, Unknown
+		return
+	}
+	err = s.disowned(t, err)
+	t.err = err
+	if unknownOutcome(err) {
+		t.label, t.outcome = journal.OutcomeUnknown, Unknown
+		t.crashed = err.Type == "runtime/crashed" || err.Type == "runtime/unresponsive"
+	}
+}
+
+// disowned takes from a capability what only the host can say: that the run was
+// canceled, that the host has a defect, that a race was lost. A capability that
+// says so while the run lives on has simply failed (ATT-003).
+func (s *serving) disowned(t *tried, err *contract.Error) *contract.Error {
+	switch err.Type {
+	case "canceled", "runtime/internal", "race/lost":
+		return contract.Errorf("runtime/invoke-failed", "node %s: :%s failed with :%s, which is not its to say: %s", s.w.Node, t.capability.ID, err.Type, err.Message).WithCause(err)
+	}
+	return err
+}
+
+// cause keeps what the executor reported unless it only repeats the timeout.
+func cause(err *contract.Error) *contract.Error {
+	if err.Type == "timeout/hard" || err.Type == "canceled" {
+		return nil
+	}
+	return err
+}
+
+// unknownOutcome tells whether the work may have been done although no answer
+// came. An error that the capability itself reports means "not done", unless it
+// says otherwise.
+func unknownOutcome(err *contract.Error) bool {
+	if saysUnknown(err) {
+		return true
+	}
+	switch err.Type {
+	case "runtime/crashed", "runtime/unresponsive", "timeout/hard", "canceled", "stream/truncated", "runtime/protocol":
+		return true
+	default:
+		return false
+	}
+}
+
+func saysUnknown(err *contract.Error) bool {
+	state, _ := err.Details.Key("effect/state").AsKeyword()
+	return state == "unknown"
+}
+
+// answered is the outcome of an answer that is of no use: whatever effect the
+// call had has happened.
+func answered(recovery contract.RecoveryClass) Outcome {
+	if recovery == contract.RecoveryNone {
+		return Definite
+	}
+	return Judged
+}
+
+// read checks the form of an answer.
+func (s *serving) read(t *tried, a Answer) {
+	t.label = journal.OutcomeOK
+	response, err := contract.CheckResponse(a.Response, s.wanted(t.capability))
+	if err != nil {
+		err = s.disowned(t, err)
+		t.err, t.label = err, journal.OutcomeError
+		t.usage = mapOrNil(a.Response.Key("result").Key("usage"))
+		switch {
+		case saysUnknown(err):
+			t.outcome, t.label = Unknown, journal.OutcomeUnknown
+		case err.Type == "runtime/invalid-result":
+			t.outcome = answered(t.recovery)
+		}
+		return
+	}
+	result := response.Key("result")
+	t.usage = mapOrNil(result.Key("usage"))
+	t.meta = s.w.Terms.meta(response.Key("invoke/meta"), t.capability, &a)
+	t.kind, _ = result.Key("type").AsKeyword()
+	switch t.kind {
+	case "plan":
+		if s.w.Around == nil {
+			t.err = contract.Errorf("plan/invalid", "node %s: a plan is no answer here", s.w.Node).WithSource(contract.SourcePlugin)
+			break
+		}
+		t.walk, t.err = s.w.Around.Plan(PlanAnswer{Attempt: t.attempt, CapID: t.capability.ID, Plan: result.Key("plan"), Bindings: result.Key("bindings")})
+	case "value":
+		response = s.coerce(response, result)
+	}
+	if t.err != nil {
+		t.label = journal.OutcomeError
+	}
+	t.response = response
+}
+
+// coerce gives an answer that came as JSON the kinds that its schema asks for.
+func (s *serving) coerce(response, result edn.Value) edn.Value {
+	sch := s.w.Terms.out
+	out := result.Key("out")
+	if sch == nil || sch.Valid(out) {
+		return response
+	}
+	better := sch.CoerceJSON(out)
+	if !sch.Valid(better) {
+		return response
+	}
+	return response.AssocKey("result", result.AssocKey("out", better))
+}
+
+func refOrNone(v edn.Value) journal.Ref {
+	if v.IsNil() {
+		return journal.Ref{}
+	}
+	return journal.RefTo(v)
+}
+
+func mapOrNil(v edn.Value) edn.Value {
+	if v.Kind() != edn.KindMap {
+		return edn.Nil()
+	}
+	return v
+}

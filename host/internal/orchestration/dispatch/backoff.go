@@ -1,0 +1,52 @@
+package dispatch
+
+import (
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// jitterSteps is the grain of the jitter: the draw is one of this many steps
+// between -20 % and +20 %.
+const jitterSteps = 4001
+
+// backoff is the wait before try+1 of one candidate: doubled from try to try,
+// bounded, with a fifth of jitter either way from the seed of the run. What the
+// other side asked for is a floor.
+func (s *serving) backoff(try int, err *contract.Error) time.Duration {
+	wait := s.w.Terms.Backoff
+	for i := 1; i < try && wait < s.w.Terms.MaxBackoff; i++ {
+		wait *= 2
+	}
+	wait = min(wait, s.w.Terms.MaxBackoff)
+	if wait > 0 {
+		draw := s.draw(jitterSteps)
+		wait = wait * time.Duration(8000+draw) / 10000
+	}
+	return max(wait, retryAfter(err))
+}
+
+// draw gives a number below n from the seed of the run and records it: the
+// decision that rests on it can be repeated.
+func (s *serving) draw(n int64) int64 {
+	v := Rand(s.run.Seed, s.w.Path, s.draws).Int64N(n)
+	s.record(&journal.EnvRead{What: "random", Ordinal: s.draws, Value: edn.Int(v)})
+	s.draws++
+	return v
+}
+
+// maxRetryAfter bounds what a foreign server may ask for.
+const maxRetryAfter = 24 * time.Hour
+
+func retryAfter(err *contract.Error) time.Duration {
+	if err == nil {
+		return 0
+	}
+	ms, ok := err.Details.Key("retry-after-ms").AsInt()
+	if !ok || ms <= 0 {
+		return 0
+	}
+	return min(time.Duration(min(ms, maxRetryAfter.Milliseconds()))*time.Millisecond, maxRetryAfter)
+}

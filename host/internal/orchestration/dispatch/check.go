@@ -1,0 +1,141 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/quality"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// checked says which capability served a check, and how.
+type checked struct {
+	capID   string
+	version string
+	latency time.Duration
+	usage   edn.Value
+	err     *contract.Error
+}
+
+// askSafely turns a panic on the goroutine of a check into a failure of the
+// check: it is a defect, and nobody above could catch it.
+func (s *serving) askSafely(ctx context.Context, t *tried, c *quality.Check, subject quality.Subject) (out quality.Outcome, by checked) {
+	defer func() {
+		if p := recover(); p != nil {
+			by.err = contract.Errorf("runtime/internal", "check :%s panicked: %s", c.Name, fmt.Sprint(p))
+			out = quality.InterpretError(c, by.err, subject)
+		}
+	}()
+	return s.ask(ctx, t, c, subject)
+}
+
+// ask lets a capability judge. The call has no gates of its own and may only
+// read. It is made once more if the failure asks for the same executor, or if
+// the executor was lost and is back (or another one stands in) before the time
+// of the check is up; everything else is a finding.
+func (s *serving) ask(ctx context.Context, t *tried, c *quality.Check, subject quality.Subject) (quality.Outcome, checked) {
+	subject.Params = c.Params
+	if !c.Applicable(subject) {
+		return c.Run(subject), checked{}
+	}
+	timeout := c.Timeout
+	if timeout <= 0 {
+		timeout = registry.DefaultCheckTimeout
+	}
+	asked := ctx
+	ctx, cancel := context.WithTimeout(asked, timeout)
+	defer cancel()
+
+	child := &serving{d: s.d, run: s.run, number: t.attempt, w: s.checkWork(t, c, subject)}
+	by, out := child.askOnce(ctx)
+	if by.err != nil && ctx.Err() == nil && (by.err.Class == contract.ClassRetry || lostExecutor(by.err)) {
+		first := by.err
+		if by, out = child.askOnce(ctx); by.err != nil && by.capID == "" {
+			by.err = first // nobody came back: how the executor was lost is the reason
+		}
+	}
+	if by.err != nil && asked.Err() == nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && by.capID != "" {
+		by.err = contract.Errorf("timeout/soft", ":%s did not answer within %s", by.capID, timeout)
+	}
+	if by.err != nil {
+		return quality.InterpretError(c, by.err, subject), by
+	}
+	return quality.Interpret(c, out, subject), by
+}
+
+// lostExecutor tells whether a check failed because nobody was there to ask.
+func lostExecutor(err *contract.Error) bool {
+	return err.Type == "runtime/crashed" || err.Type == policy.ReasonNotReady
+}
+
+// checkWork is the child call that a capability check is.
+func (s *serving) checkWork(t *tried, c *quality.Check, subject quality.Subject) *Work {
+	layer := policy.Layer{Effects: policy.Of(readEffects, policy.Origin{})}
+	// Nobody judges his own answer.
+	layer.Exclude = policy.NamesOf(policy.Origin{}, t.capability.ID)
+	p, _ := layer.Resolve() // without a switch-on set there is nothing to refuse
+	return &Work{
+		Op:     "call",
+		Node:   s.w.Node,
+		Path:   s.w.Path,
+		Intent: c.Intent,
+		Terms:  s.d.Terms(p, c.Intent, ""),
+		Input:  quality.CapabilityInput(c, subject),
+		Stack:  append(slices.Clip(s.w.Stack), t.capability.ID),
+	}
+}
+
+// askOnce binds and makes one call. If everyone who may judge is only on the
+// way back, it waits for the first of them.
+func (s *serving) askOnce(ctx context.Context) (checked, edn.Value) {
+	capID, err := s.checker(ctx)
+	if err != nil {
+		return checked{err: err}, edn.Nil()
+	}
+	c, _ := s.d.Registry.Capability(capID)
+	by := checked{capID: capID, version: c.Version}
+	l := s.limits(c)
+	if !l.end.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, l.end)
+		defer cancel()
+	}
+	deadline, _ := ctx.Deadline()
+	started := s.d.Clock.Now()
+	answer, failed := s.d.Executor.Invoke(ctx, s.call(c, deadline))
+	awaitOwnDeadline(ctx, failed)
+	by.latency = s.d.Clock.Now().Sub(started)
+	if failed != nil {
+		by.err = contract.AsError(failed)
+		return by, edn.Nil()
+	}
+	response, err := contract.CheckResponse(answer.Response, s.wanted(c))
+	if err != nil {
+		by.err = err
+		return by, edn.Nil()
+	}
+	by.usage = mapOrNil(response.Key("result").Key("usage"))
+	return by, response.Key("result").Key("out")
+}
+
+func (s *serving) checker(ctx context.Context) (string, *contract.Error) {
+	s.binding = s.d.bind(s.w.Terms)
+	if len(s.binding.Accepted) > 0 {
+		return s.binding.Accepted[0], nil
+	}
+	for _, r := range s.binding.Rejected {
+		if r.Reason == policy.ReasonNotReady && s.d.Executor.State(r.Cap).Respawning && s.d.Executor.Await(ctx, r.Cap) == nil {
+			return r.Cap, nil
+		}
+	}
+	return "", s.unbound()
+}
+
+// readEffects are what a check may do: look, and nothing else.
+var readEffects = []string{registry.NoEffect, "fs/read", "db/read"}

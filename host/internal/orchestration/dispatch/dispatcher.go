@@ -1,0 +1,324 @@
+package dispatch
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/quality"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Dispatcher serves the calls of one configuration.
+type Dispatcher struct {
+	Executor Executor
+	Registry *registry.Registry
+	Checks   *quality.Set
+	Clock    Clock
+}
+
+// serving is the state of one Serve.
+type serving struct {
+	d   *Dispatcher
+	run *Run
+	w   *Work
+
+	binding policy.Binding
+	used    []string // candidates that were tried, in order
+	number  int      // attempts so far
+	draws   int      // random values drawn so far
+	key     string   // effect key
+	result  Result
+	failed  error // the recorder refused
+
+	room room
+}
+
+// room is space for the usual case, one attempt that is accepted after one
+// gate: what that leaves behind is one piece of memory. A record in it is
+// written once and then belongs to the journal.
+type room struct {
+	tried    tried
+	used     [1]string
+	attempts [1]Attempt
+	results  [1]quality.Result
+	resolved journal.NodeResolved
+	started  journal.AttemptStarted
+	finished journal.AttemptFinished
+	verdict  journal.GateVerdict
+	judged   bool // the verdict is in use
+	key      [192]byte
+}
+
+func (s *serving) startedRecord() *journal.AttemptStarted {
+	if s.number == 1 {
+		return &s.room.started
+	}
+	return &journal.AttemptStarted{}
+}
+
+func (s *serving) finishedRecord() *journal.AttemptFinished {
+	if s.number == 1 {
+		return &s.room.finished
+	}
+	return &journal.AttemptFinished{}
+}
+
+func (s *serving) verdictRecord() *journal.GateVerdict {
+	if !s.room.judged {
+		s.room.judged = true
+		return &s.room.verdict
+	}
+	return &journal.GateVerdict{}
+}
+
+// Serve gets one node answered. It records what it does and returns when the
+// node is accepted or has failed for good; ctx cancels it.
+func (d *Dispatcher) Serve(ctx context.Context, run *Run, w *Work) *Result {
+	s := &serving{d: d, run: run, w: w}
+	s.used, s.result.Attempts = s.room.used[:0], s.room.attempts[:0]
+	s.binding = d.bind(w.Terms)
+	s.record(s.resolved())
+	if len(s.binding.Tried) == 0 {
+		s.end(s.unbound())
+	} else {
+		s.walk(ctx)
+	}
+	return &s.result
+}
+
+// walk is the cascade: one candidate after another, each with tries of its own.
+func (s *serving) walk(ctx context.Context) {
+	capID, ok := s.next()
+	var failure *Failure
+	for ok {
+		s.used = append(s.used, capID)
+		failure = s.tryCandidate(ctx, capID)
+		if failure == nil || s.failed != nil {
+			break
+		}
+		if action, _ := Decide(*failure); action != Next {
+			break
+		}
+		// Availability may have changed since the table was asked.
+		capID, ok = s.next()
+	}
+	switch {
+	case s.failed != nil:
+		s.result.Err = contract.AsError(s.failed)
+	case failure != nil:
+		s.end(failure.Err)
+	}
+}
+
+// tryCandidate asks one candidate until it is accepted, which gives nil, or the
+// attempt table sends the node elsewhere.
+func (s *serving) tryCandidate(ctx context.Context, capID string) *Failure {
+	for try := 1; ; try++ {
+		failure := s.attempt(ctx, capID)
+		if failure == nil || s.failed != nil {
+			return failure
+		}
+		failure.TriesLeft = try <= s.w.Terms.Retries(failure.Err.Type)
+		_, failure.NextLeft = s.next()
+		if !s.again(ctx, capID, try, failure) {
+			return failure
+		}
+	}
+}
+
+// again tells whether the same candidate is asked once more, after the waits
+// that this takes. It clears in f what turned out to be impossible, so that the
+// table gives the same answer when it is asked again.
+func (s *serving) again(ctx context.Context, capID string, try int, f *Failure) bool {
+	action, _ := Decide(*f)
+	if action != Again && action != AgainWhenReady {
+		return false
+	}
+	if wait := s.backoff(try, f.Err); wait > 0 {
+		if !s.inTime(ctx, wait) || s.d.Clock.Wait(ctx, wait) != nil {
+			f.TriesLeft, f.Over = false, s.over(ctx)
+			return false
+		}
+	}
+	switch action {
+	case AgainWhenReady:
+		if s.await(ctx, capID) == nil {
+			return true
+		}
+		f.ComesBack = false
+	default:
+		if s.d.available(capID).Reason == "" {
+			return true
+		}
+		f.TriesLeft = false // it failed by itself and is gone since
+	}
+	f.Over = s.over(ctx)
+	_, f.NextLeft = s.next()
+	return false
+}
+
+func (s *serving) await(ctx context.Context, capID string) error {
+	if !s.w.Deadline.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, s.w.Deadline)
+		defer cancel()
+	}
+	return s.d.Executor.Await(ctx, capID)
+}
+
+// inTime tells whether a wait ends before the deadline of the node.
+func (s *serving) inTime(ctx context.Context, wait time.Duration) bool {
+	until := s.d.Clock.Now().Add(wait)
+	if !s.w.Deadline.IsZero() && !until.Before(s.w.Deadline) {
+		return false
+	}
+	end, bounded := ctx.Deadline()
+	return !bounded || until.Before(end)
+}
+
+// over tells whether the node may do nothing more.
+func (s *serving) over(ctx context.Context) bool {
+	if ctx.Err() != nil {
+		return true
+	}
+	return !s.w.Deadline.IsZero() && !s.d.Clock.Now().Before(s.w.Deadline)
+}
+
+// next binds again and gives the best candidate that was not tried, as long as
+// the number of candidates allows one more.
+func (s *serving) next() (string, bool) {
+	if len(s.used) > s.w.Terms.FallbackMax {
+		return "", false
+	}
+	if len(s.used) > 0 {
+		s.binding = s.d.bind(s.w.Terms)
+	}
+	for _, id := range s.binding.Accepted {
+		if !slices.Contains(s.used, id) {
+			return id, true
+		}
+	}
+	return "", false
+}
+
+// available asks the supervisor in the words of binding.
+func (d *Dispatcher) available(capID string) policy.Unavailable {
+	st := d.Executor.State(capID)
+	if st.Ready || st.Standby {
+		return policy.Unavailable{}
+	}
+	reason := st.Reason
+	if reason == "" {
+		reason = policy.ReasonNotReady
+	}
+	return policy.Unavailable{Reason: reason, Why: st.Why}
+}
+
+// unbound is the failure of a node that nobody may serve. It can be hoped for
+// again if somebody was merely not there.
+func (s *serving) unbound() *contract.Error {
+	e := contract.Errorf("unsupported/intent", "node %s: nobody can serve :%s", s.w.Node, s.w.Intent).
+		WithDetail("intent", keyword(s.w.Intent))
+	for _, r := range s.binding.Rejected {
+		if r.Reason == policy.ReasonNotReady {
+			return e.WithRetryable(true)
+		}
+	}
+	return e
+}
+
+// wanted are the rules for the form of an answer. Whether its value fits the
+// schema is asked by the gate schema-valid.
+func (s *serving) wanted(c *registry.Capability) contract.ResultRules {
+	return contract.ResultRules{
+		CanProduce: c.CanProduce,
+		ResultType: s.w.Terms.Layer.Requires.ResultType.V,
+		Kind:       c.Kind,
+	}
+}
+
+func (s *serving) resolved() *journal.NodeResolved {
+	n := &s.room.resolved
+	*n = journal.NodeResolved{
+		Op:       s.w.Op,
+		Policy:   s.w.Terms.Ordering,
+		Strategy: s.w.Terms.Strategy,
+		Coerced:  s.w.Coerced,
+	}
+	if len(s.binding.Accepted) == len(s.w.Terms.candidates) {
+		n.Candidates, n.Rejected = s.w.Terms.candidates, s.w.Terms.rejected
+	} else {
+		n.Candidates, n.Rejected = candidates(s.binding.Accepted), rejections(s.binding.Rejected)
+	}
+	if s.w.Op == "tool" {
+		n.ToolID = s.w.ToolID
+	} else {
+		n.Intent = s.w.Intent
+	}
+	return n
+}
+
+func (s *serving) record(body journal.Body) {
+	if s.failed == nil {
+		s.failed = s.run.Recorder.Record(s.w.Path, s.w.Node, body)
+	}
+}
+
+// degraded are the candidates before the winner that were left out for a cause
+// of their own, such as a missing key.
+func (s *serving) degraded(winner string) []policy.Rejection {
+	var out []policy.Rejection
+	for _, id := range s.binding.List {
+		if id == winner {
+			break
+		}
+		for _, r := range s.binding.Rejected {
+			if r.Cap == id && ownCause(r) {
+				out = append(out, r)
+			}
+		}
+	}
+	return out
+}
+
+// ownCause tells a rejection with a cause behind its reason, such as a missing
+// key, from one whose cause only repeats the reason.
+func ownCause(r policy.Rejection) bool { return r.Why != nil && r.Why.Type != r.Reason }
+
+// end makes err, with the whole account of the node, the failure of the node.
+func (s *serving) end(err *contract.Error) {
+	p := &s.w.Terms.Policy
+	attempts := make([]edn.Value, len(s.result.Attempts))
+	for i, a := range s.result.Attempts {
+		attempts[i] = a.value()
+	}
+	candidates := make([]edn.Value, len(s.binding.Accepted))
+	for i, id := range s.binding.Accepted {
+		candidates[i] = keyword(id)
+	}
+	s.result.Err = err.
+		WithDetail("attempts", edn.Vector(attempts...)).
+		WithDetail("candidates", edn.Vector(candidates...)).
+		WithDetail("rejected", journal.RejectionsValue(rejections(s.binding.Rejected))).
+		WithDetail("retry", edn.MustMap(
+			edn.K("same-cap-max"), edn.Int(int64(p.SameCapMax)),
+			edn.K("fallback-max"), edn.Int(int64(p.FallbackMax)))).
+		WithDetail("switch-on", switchOn(p))
+}
+
+// switchOn shows the set that was written, or that none was.
+func switchOn(p *policy.Policy) edn.Value {
+	if p.SwitchOnNames == nil {
+		return edn.K("default")
+	}
+	vs := make([]edn.Value, len(p.SwitchOnNames))
+	for i, n := range p.SwitchOnNames {
+		vs[i] = keyword(n)
+	}
+	return edn.SetOf(vs...)
+}

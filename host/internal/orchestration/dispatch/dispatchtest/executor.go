@@ -1,0 +1,263 @@
+package dispatchtest
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Step is one answer of a capability. The first field that is set decides,
+// after Delay; the zero Step answers with an empty map.
+type Step struct {
+	Delay time.Duration
+	// Err is reported by the capability itself.
+	Err *contract.Error
+	// Crash loses the process. What becomes of it is up to After.
+	Crash bool
+	// Hang answers only when the call is canceled.
+	Hang bool
+	// Panic is a defect of the host, raised in the middle of the call.
+	Panic any
+	// Raw is the whole envelope, whatever it is.
+	Raw edn.Value
+	// Plan answers with a plan.
+	Plan, Bindings edn.Value
+	// Value is the :out of an ordinary answer.
+	Value edn.Value
+	// Usage and Meta go with Value and Plan.
+	Usage, Meta edn.Value
+	// After runs before the call returns.
+	After func()
+}
+
+// Executor plays scripts. The zero value knows no capability; all are ready.
+type Executor struct {
+	mu      sync.Mutex
+	scripts map[string]*script
+	states  map[string]dispatch.CapState
+	changed chan struct{}
+	calls   []dispatch.Call
+	begun   []time.Time
+	live    int
+	most    int
+}
+
+type script struct {
+	steps []Step
+	next  int
+	cycle bool
+	call  func(context.Context, dispatch.Call) Step
+}
+
+var _ dispatch.Executor = (*Executor)(nil)
+
+func (x *Executor) script(capID string) *script {
+	if x.scripts == nil {
+		x.scripts = make(map[string]*script)
+	}
+	s := x.scripts[capID]
+	if s == nil {
+		s = &script{}
+		x.scripts[capID] = s
+	}
+	return s
+}
+
+// On adds steps to the script of a capability. After the last step it repeats.
+func (x *Executor) On(capID string, steps ...Step) *Executor {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	s := x.script(capID)
+	s.steps = append(s.steps, steps...)
+	return x
+}
+
+// Cycle makes a script begin anew after its last step.
+func (x *Executor) Cycle(capID string) *Executor {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.script(capID).cycle = true
+	return x
+}
+
+// Func computes every step of a capability from the call.
+func (x *Executor) Func(capID string, f func(context.Context, dispatch.Call) Step) *Executor {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.script(capID).call = f
+	return x
+}
+
+// SetState says what the supervisor reports of a capability from now on, and
+// wakes those who wait for it.
+func (x *Executor) SetState(capID string, st dispatch.CapState) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.states == nil {
+		x.states = make(map[string]dispatch.CapState)
+	}
+	x.states[capID] = st
+	if x.changed != nil {
+		close(x.changed)
+		x.changed = nil
+	}
+}
+
+// State implements dispatch.Executor.
+func (x *Executor) State(capID string) dispatch.CapState {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if st, ok := x.states[capID]; ok {
+		return st
+	}
+	return dispatch.CapState{Ready: true}
+}
+
+// Await implements dispatch.Executor.
+func (x *Executor) Await(ctx context.Context, capID string) error {
+	for {
+		st := x.State(capID)
+		if st.Ready || st.Standby {
+			return nil
+		}
+		if !st.Respawning {
+			return contract.Errorf("runtime/not-ready", ":%s does not come back", capID)
+		}
+		x.mu.Lock()
+		if x.changed == nil {
+			x.changed = make(chan struct{})
+		}
+		wait := x.changed
+		x.mu.Unlock()
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return contract.AsError(ctx.Err())
+		}
+	}
+}
+
+// Invoke implements dispatch.Executor.
+func (x *Executor) Invoke(ctx context.Context, c dispatch.Call) (dispatch.Answer, error) {
+	step := x.take(ctx, c)
+	defer x.leave()
+	if step.Delay > 0 {
+		select {
+		case <-time.After(step.Delay):
+		case <-ctx.Done():
+			return dispatch.Answer{}, contract.AsError(ctx.Err())
+		}
+	}
+	if step.After != nil {
+		defer step.After()
+	}
+	answer := dispatch.Answer{Plugin: "scripted", Generation: 1}
+	switch {
+	case step.Panic != nil:
+		panic(step.Panic)
+	case step.Hang:
+		<-ctx.Done()
+		return answer, contract.AsError(ctx.Err())
+	case step.Crash:
+		return answer, contract.Errorf("runtime/crashed", "plugin scripted was killed by signal 9 during :%s", c.CapID)
+	case step.Err != nil:
+		return answer, step.Err
+	case !step.Raw.IsNil():
+		answer.Response = step.Raw
+	default:
+		answer.Response = step.response()
+	}
+	return answer, nil
+}
+
+func (s Step) response() edn.Value {
+	var result edn.MapBuilder
+	if s.Plan.IsNil() {
+		out := s.Value
+		if out.IsNil() {
+			out = edn.MustMap()
+		}
+		result.Key("type", edn.K("value"))
+		result.Key("out", out)
+	} else {
+		result.Key("type", edn.K("plan"))
+		result.Key("plan", s.Plan)
+		if !s.Bindings.IsNil() {
+			result.Key("bindings", s.Bindings)
+		}
+	}
+	if !s.Usage.IsNil() {
+		result.Key("usage", s.Usage)
+	}
+	var b edn.MapBuilder
+	b.Key("result", result.Map())
+	if !s.Meta.IsNil() {
+		b.Key("invoke/meta", s.Meta)
+	}
+	return b.Map()
+}
+
+func (x *Executor) take(ctx context.Context, c dispatch.Call) Step {
+	x.mu.Lock()
+	x.calls = append(x.calls, c)
+	x.begun = append(x.begun, time.Now())
+	x.live++
+	x.most = max(x.most, x.live)
+	s := x.script(c.CapID)
+	if s.call != nil {
+		f := s.call
+		x.mu.Unlock()
+		return f(ctx, c)
+	}
+	defer x.mu.Unlock()
+	if len(s.steps) == 0 {
+		return Step{}
+	}
+	i := min(s.next, len(s.steps)-1)
+	if s.cycle {
+		i = s.next % len(s.steps)
+	}
+	s.next++
+	return s.steps[i]
+}
+
+func (x *Executor) leave() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.live--
+}
+
+// Calls are all calls so far, in the order in which they began.
+func (x *Executor) Calls() []dispatch.Call {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return append([]dispatch.Call(nil), x.calls...)
+}
+
+// Begun is when each of the calls began.
+func (x *Executor) Begun() []time.Time {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return append([]time.Time(nil), x.begun...)
+}
+
+// Most is how many calls were under way at once.
+func (x *Executor) Most() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.most
+}
+
+// Dispatched names the capabilities of all calls in order.
+func (x *Executor) Dispatched() []string {
+	calls := x.Calls()
+	out := make([]string, len(calls))
+	for i, c := range calls {
+		out[i] = c.CapID
+	}
+	return out
+}

@@ -1,0 +1,20 @@
+// Package dispatch gets one call answered: it binds a call to its candidates,
+// makes attempts one after another, judges each answer by the gates of the
+// call, and decides after each failure whether the same candidate is asked
+// again, the next one, or nobody.
+//
+// Main types: Executor is what the package needs from the adapters, Call and
+// Answer what crosses that line. Dispatcher serves Work, the description of a
+// call whose slots are filled and whose policy is merged, and returns a Result.
+// Decide is the attempt table as a pure function. Clock and Rand are the only
+// sources of time and chance.
+//
+// Concurrency: a Dispatcher is immutable and may serve any number of calls at
+// once. One call runs on the goroutine of its caller; only the capability
+// checks of one tier run beside it, and all of them have ended when Serve
+// returns.
+//
+// Failure: everything that can go wrong is a *contract.Error in the Result.
+// Serve never panics for a bad answer; a panic means a defect and is left to
+// the evaluator, which finalises the run.
+package dispatch

@@ -1,0 +1,67 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Executor reaches the capabilities. Adapters implement it.
+//
+// One call goes like this:
+//  1. State tells whether a capability can take a call now; it never blocks.
+//  2. Invoke makes one call and returns when the capability answered, failed,
+//     or ctx ended. It does not retry and judges nothing.
+//  3. After a crash, Await returns when the capability is ready again, or with
+//     the reason why it will not be.
+//
+// Every error is a *contract.Error. Invoke returns promptly when ctx ends; the
+// plugin's context has then been canceled. All methods may be called from many
+// goroutines.
+type Executor interface {
+	Invoke(ctx context.Context, c Call) (Answer, error)
+	State(capID string) CapState
+	Await(ctx context.Context, capID string) error
+}
+
+// Call is one request to one capability, with what travels beside it.
+type Call struct {
+	CapID     string
+	Run       string
+	Node      string
+	Path      edn.Value // node path, a vector
+	Attempt   int       // from 1, over all candidates of the node
+	Deadline  time.Time // zero: none
+	Request   edn.Value // the envelope as a plugin sees it
+	Effects   []string  // effects that this call may have
+	Scope     edn.Value // limits of those effects
+	EffectKey string    // the same for every try of the same effect
+	Budget    edn.Value
+	Stack     []string // capabilities on whose behalf the call is made, outermost first
+	Trace     edn.Value
+	OnDelta   func(edn.Value) // called in order, from one goroutine, before Invoke returns; may be nil
+}
+
+// Answer is a whole response envelope and who gave it.
+type Answer struct {
+	Response   edn.Value
+	Plugin     string
+	Generation int
+	Binary     string // hash of the plugin's binary
+}
+
+// CapState is what the supervisor knows about a capability at this moment.
+type CapState struct {
+	Ready      bool
+	Reason     string          // "runtime/not-ready" or "runtime/quarantined" when not ready
+	Why        *contract.Error // the cause behind Reason
+	Respawning bool            // it will be ready again without an operator
+	Standby    bool            // another instance is ready to take over at once
+
+	// Who would serve a call now; empty while that is not known.
+	Plugin     string
+	Generation int
+	Binary     string
+}

@@ -1,0 +1,127 @@
+package dispatch
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/fermenthq/ferment/host/internal/domain/quality"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// judge runs the gates of the node over an answer, tier by tier. The first tier
+// with a failed must is the last one that runs, but it runs whole, so that the
+// findings are complete.
+func (s *serving) judge(ctx context.Context, t *tried, out edn.Value) (quality.Verdict, bool) {
+	terms := s.w.Terms
+	gates := terms.gates
+	if len(gates) == 0 {
+		return quality.Decide(nil, terms.scoreMin, nil), false
+	}
+	subject := quality.Subject{Result: out, Meta: t.meta, Schema: terms.out, SchemaName: terms.outName}
+	if len(gates) > 1 || gates[0].Name != quality.SchemaValid {
+		subject.Request = terms.subject(s.w.Input)
+		if s.w.Around != nil {
+			subject.Env = s.w.Around.Env
+		}
+	}
+	results := s.room.results[:0]
+	if len(gates) > 1 || s.number > 1 {
+		results = make([]quality.Result, 0, len(gates))
+	}
+	for len(gates) > 0 {
+		tier := gates[0].Tier()
+		n := slices.IndexFunc(gates, func(g quality.Gate) bool { return g.Tier() != tier })
+		if n < 0 {
+			n = len(gates)
+		}
+		before := len(results)
+		results = results[:before+n]
+		if tier == quality.TierCapability {
+			s.askTier(ctx, t, gates[:n], subject, results[before:])
+		} else {
+			s.judgeTier(t, gates[:n], subject, results[before:])
+		}
+		gates = gates[n:]
+		if s.failed != nil || quality.MustFailed(results) {
+			break
+		}
+	}
+	return quality.Decide(results, terms.scoreMin, nil), true
+}
+
+// judgeTier runs the checks of one tier that only compute.
+func (s *serving) judgeTier(t *tried, gates []quality.Gate, subject quality.Subject, results []quality.Result) {
+	for i, g := range gates {
+		if g.Check == nil {
+			results[i] = quality.Unknown(g)
+		} else {
+			results[i] = quality.Result{Gate: g, Outcome: g.Check.Run(subject)}
+		}
+		s.verdict(t, &results[i], checked{})
+	}
+}
+
+// askTier asks the capabilities of one tier, all at once, and records their
+// verdicts in order.
+func (s *serving) askTier(ctx context.Context, t *tried, gates []quality.Gate, subject quality.Subject, results []quality.Result) {
+	served := make([]checked, len(gates))
+	var group sync.WaitGroup
+	for i, g := range gates {
+		results[i].Gate = g
+		group.Go(func() { results[i].Outcome, served[i] = s.askSafely(ctx, t, g.Check, subject) })
+	}
+	group.Wait()
+	for i := range results {
+		s.verdict(t, &results[i], served[i])
+	}
+}
+
+// verdict records the judgement of one gate.
+func (s *serving) verdict(t *tried, r *quality.Result, by checked) {
+	for k := range r.Findings {
+		r.Findings[k].Severity = r.Gate.Severity
+	}
+	v := s.verdictRecord()
+	*v = journal.GateVerdict{
+		Attempt:       t.attempt,
+		Gate:          r.Gate.Name,
+		Severity:      r.Gate.Severity.String(),
+		Tier:          int(r.Gate.Tier()),
+		Pass:          !r.Failed(),
+		NotApplicable: r.NotApplicable,
+		CapID:         by.capID,
+		CapVersion:    by.version,
+		Latency:       by.latency,
+		Usage:         by.usage,
+		Err:           by.err,
+	}
+	if len(r.Findings) > 0 {
+		v.Findings = journal.RefTo(quality.FindingsValue(r.Findings))
+	}
+	s.record(v)
+}
+
+func findingsValue(v *quality.Verdict) edn.Value { return quality.FindingsValue(v.Findings()) }
+
+// gateError is the failure of an answer that its gates refused.
+func (s *serving) gateError(t *tried, v *quality.Verdict, findings edn.Value) *contract.Error {
+	kind, id := "", s.w.Node
+	if t.capability != nil {
+		kind, id = t.capability.Kind, ":"+t.capability.ID
+	}
+	found := v.Findings()
+	var e *contract.Error
+	switch {
+	case len(found) > 0:
+		e = contract.Errorf(v.FailureType, "node %s: the answer of %s was refused by :%s: %s", s.w.Node, id, found[0].Gate, found[0].Message)
+	default:
+		e = contract.Errorf(v.FailureType, "node %s: the answer of %s scored %s, %s is the least", s.w.Node, id, v.Score.Value(), v.ScoreMin.Value())
+	}
+	return e.WithSource(contract.GateSource(kind)).
+		WithDetail("findings", findings).
+		WithDetail("score", v.Score.Value()).
+		WithDetail("score-min", v.ScoreMin.Value())
+}

@@ -1,0 +1,104 @@
+package dispatch_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var here = policy.Origin{Source: policy.SourceNode}
+
+// order is a call to be served in a test.
+type order struct {
+	layer    policy.Layer
+	input    string
+	deadline time.Duration
+	ctx      context.Context
+	base     context.Context
+	seed     int64
+}
+
+// retries is a layer that allows so many tries more of one candidate and so
+// many other candidates.
+func retries(same, fallback int) policy.Layer {
+	return policy.Layer{SameCapMax: policy.Of(same, here), FallbackMax: policy.Of(fallback, here)}
+}
+
+type served struct {
+	*dispatch.Result
+	records []journal.Record
+}
+
+func serve(t testing.TB, w *dispatchtest.World, o order) served {
+	t.Helper()
+	if o.ctx == nil {
+		o.ctx = context.Background()
+	}
+	if o.base == nil {
+		o.base = o.ctx
+	}
+	if o.input == "" {
+		o.input = `{:prompt "p"}`
+	}
+	p, err := o.layer.Resolve()
+	require.NoError(t, err)
+	records := dispatchtest.NewRecords(t)
+	trace := edn.MustRead(`{:id "t"}`)
+	work := &dispatch.Work{
+		Op: "call", Node: "n", Path: edn.Vector(edn.Int(0)), Intent: "text/respond",
+		Terms: w.Dispatcher.Terms(p, "text/respond", ""), Input: edn.MustRead(o.input),
+	}
+	if o.deadline > 0 {
+		work.Deadline = time.Now().Add(o.deadline)
+	}
+	r := w.Dispatcher.Serve(o.ctx, &dispatch.Run{ID: "run_test", Seed: o.seed, Trace: trace, Recorder: records, Base: o.base}, work)
+	return served{r, records.All()}
+}
+
+func (s served) failure() string {
+	if s.Err == nil {
+		return ""
+	}
+	return s.Err.Type
+}
+
+// finished are the outcomes of the attempts as recorded.
+func (s served) finished() []string {
+	var out []string
+	for _, r := range s.records {
+		if f, ok := r.Body.(*journal.AttemptFinished); ok {
+			out = append(out, f.Outcome)
+		}
+	}
+	return out
+}
+
+func caps(more ...string) []string {
+	out := make([]string, len(more))
+	for i, m := range more {
+		out[i] = dispatchtest.Cap("t/"+string(rune('a'+i)), m)
+	}
+	return out
+}
+
+func world(t testing.TB, more ...string) *dispatchtest.World {
+	return dispatchtest.New(t, dispatchtest.Spec{Caps: caps(more...)})
+}
+
+func out(text string) dispatchtest.Step { return dispatchtest.Step{Value: edn.MustRead(text)} }
+
+func fails(typ string) dispatchtest.Step {
+	return dispatchtest.Step{Err: contract.Errorf(typ, "scripted")}
+}

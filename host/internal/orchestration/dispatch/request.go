@@ -1,0 +1,86 @@
+package dispatch
+
+import (
+	"encoding/hex"
+	"time"
+
+	"lukechampine.com/blake3"
+
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+)
+
+// limits are the ends of one attempt: soft is that of the capability, end what
+// the call itself gets, with the one extension that the node may grant.
+type limits struct {
+	begun    time.Time
+	soft     time.Time
+	end      time.Time
+	extended bool
+}
+
+func (l limits) given() time.Duration { return l.end.Sub(l.begun) }
+
+// limits computes the deadline of an attempt: the least of node and capability.
+// The run bounds both through its context. A zero end means no bound of its own.
+func (s *serving) limits(c *registry.Capability) limits {
+	l := limits{end: s.w.Deadline}
+	if c.Limits.Timeout <= 0 {
+		return l
+	}
+	l.begun = s.d.Clock.Now()
+	soft := l.begun.Add(c.Limits.Timeout)
+	if !l.end.IsZero() && !soft.Before(l.end) {
+		return l
+	}
+	l.soft, l.end = soft, soft
+	if s.w.Terms.Extend > 0 {
+		l.extended = true
+		l.end = soft.Add(s.w.Terms.Extend)
+		if d := s.w.Deadline; !d.IsZero() && d.Before(l.end) {
+			l.end = d
+		}
+	}
+	return l
+}
+
+func (s *serving) call(c *registry.Capability, deadline time.Time) Call {
+	return Call{
+		CapID:     c.ID,
+		Run:       s.run.ID,
+		Node:      s.w.Node,
+		Path:      s.w.Path,
+		Attempt:   s.number,
+		Deadline:  deadline,
+		Request:   s.w.Terms.envelope(c, s.run.Trace, s.w.Input, s.w.System),
+		Effects:   effects(c),
+		EffectKey: s.effectKey(),
+		Budget:    s.w.Terms.Budget,
+		Stack:     s.w.Stack,
+		Trace:     s.run.Trace,
+	}
+}
+
+// effectKey names the effect of the node: the same over attempts, candidates
+// and resumes. It is the hash of run, node path and repair round, of which there
+// is only the first.
+func (s *serving) effectKey() string {
+	if s.key == "" {
+		text := append(s.room.key[:0], s.run.ID...)
+		text = append(text, '\n')
+		text = s.w.Path.AppendCanonical(text)
+		text = append(text, "\n0"...)
+		sum := blake3.Sum256(text)
+		s.key = string(hex.AppendEncode(append(s.room.key[:0], "b3:"...), sum[:]))
+	}
+	return s.key
+}
+
+// onUnknown is what the operator wants done when the outcome of an effect that
+// must not happen twice is not known.
+func (s *serving) onUnknown() string {
+	in, ok := s.d.Registry.Intent(s.w.Intent)
+	if !ok {
+		return ""
+	}
+	return in.OnUnknown
+}

@@ -1,0 +1,351 @@
+package dispatch_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// ATT-003: everything that can go wrong is a failure type, and the next
+// candidate serves.
+func TestEverythingIsAFailureType(t *testing.T) {
+	for name, tc := range map[string]struct {
+		step    dispatchtest.Step
+		typ     string
+		outcome string
+	}{
+		"error result":      {fails("provider/quota-exhausted"), "provider/quota-exhausted", "error"},
+		"plugin's own type": {fails("acme/odd"), "acme/odd", "error"},
+		"error envelope":    {dispatchtest.Step{Raw: edn.MustRead(`{:error {:type :provider/error}}`)}, "provider/error", "error"},
+		"no envelope":       {dispatchtest.Step{Raw: edn.MustRead(`"text"`)}, "runtime/invalid-result", "error"},
+		"nothing":           {dispatchtest.Step{Raw: edn.MustRead(`{:result {:type :value}}`)}, "runtime/invalid-result", "error"},
+		"wrong type":        {dispatchtest.Step{Plan: edn.MustRead(`{:nodes []}`)}, "runtime/invalid-result", "error"},
+		"schema":            {out(`"no map"`), "schema/invalid", "ok"},
+		"crash":             {dispatchtest.Step{Crash: true}, "runtime/crashed", "unknown"},
+		"not ready":         {fails("runtime/not-ready"), "runtime/not-ready", "error"},
+		"start failure":     {fails("runtime/start-failed"), "runtime/start-failed", "error"},
+		"silence":           {dispatchtest.Step{Hang: true}, "timeout/soft", "unknown"},
+		"claims a cancel":   {fails("canceled"), "runtime/invoke-failed", "error"},
+		"cancel envelope":   {dispatchtest.Step{Raw: edn.MustRead(`{:error {:type :canceled}}`)}, "runtime/invoke-failed", "error"},
+		"claims a defect":   {fails("runtime/internal"), "runtime/invoke-failed", "error"},
+		"truncated stream":  {dispatchtest.Step{Raw: edn.MustRead(`{:result {:type :stream :stream [{:event :delta :text "x"}]}}`)}, "stream/truncated", "error"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := world(t, ":cap/limits {:timeout-ms 50} :cap/can-produce #{:value :stream}", "")
+				w.On("t/a", tc.step)
+				w.On("t/b", out(`{:n 2}`))
+				r := serve(t, w, order{layer: retries(0, 1)})
+				require.Nil(t, r.Err)
+				assert.Equal(t, "t/b", r.CapID)
+				require.Len(t, r.Attempts, 2)
+				assert.Equal(t, tc.typ, r.Attempts[0].Failure)
+				assert.Equal(t, []string{tc.outcome, "ok"}, r.finished())
+			})
+		})
+	}
+}
+
+// ATT-002, ATT-009: a written set decides, also an empty one; if nobody writes
+// one, everything of class retry, switch and repair goes on.
+func TestSwitchOn(t *testing.T) {
+	names := func(n ...string) policy.Additive {
+		return policy.Additive{Add: policy.Of(policy.NamesOf(here, n...), here)}
+	}
+	for name, tc := range map[string]struct {
+		set    policy.Additive
+		typ    string
+		served bool
+	}{
+		"nobody writes one":        {policy.Additive{}, "runtime/invoke-failed", true},
+		"empty fails fast":         {names(), "runtime/invoke-failed", false},
+		"named":                    {names("runtime/invoke-failed"), "runtime/invoke-failed", true},
+		"another one named":        {names("timeout/hard"), "runtime/invoke-failed", false},
+		"namespace":                {names("runtime/*"), "runtime/invoke-failed", true},
+		"class":                    {names("class/switch"), "runtime/invoke-failed", true},
+		"another class":            {names("class/retry"), "runtime/invoke-failed", false},
+		"stop, not named":          {policy.Additive{}, "input/invalid", false},
+		"stop, under a wildcard":   {names("input/*"), "input/invalid", false},
+		"stop, by its own name":    {names("input/invalid"), "input/invalid", true},
+		"stop!, by its own name":   {names("invalid-request"), "invalid-request", false},
+		"alias":                    {names("queue/full"), "runtime/overloaded", true},
+		"replaced by nothing":      {policy.Additive{Base: policy.Of(policy.Names(nil), here)}, "runtime/crashed", false},
+		"type of the plugin's own": {names("acme/odd"), "acme/odd", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := world(t, "", "")
+			w.On("t/a", fails(tc.typ))
+			w.On("t/b", out(`{:n 2}`))
+			layer := retries(0, 1)
+			layer.SwitchOn = tc.set
+			r := serve(t, w, order{layer: layer})
+			if tc.served {
+				assert.Equal(t, "t/b", r.CapID)
+				assert.Nil(t, r.Err)
+				return
+			}
+			assert.Equal(t, tc.typ, r.failure())
+			assert.Equal(t, []string{"t/a"}, w.Dispatched())
+		})
+	}
+}
+
+// ATT-006: the least of node and capability bounds the attempt and crosses the
+// wire; what passes is the capability's limit (soft) or the node's (hard).
+func TestDeadlines(t *testing.T) {
+	for name, tc := range map[string]struct {
+		limit, node, extend time.Duration
+		wire, took          time.Duration
+		typ                 string
+	}{
+		"capability":               {limit: 100 * time.Millisecond, wire: 100 * time.Millisecond, took: 100 * time.Millisecond, typ: "timeout/soft"},
+		"node":                     {limit: 100 * time.Millisecond, node: 50 * time.Millisecond, wire: 50 * time.Millisecond, took: 50 * time.Millisecond, typ: "timeout/hard"},
+		"node alone":               {node: 70 * time.Millisecond, wire: 70 * time.Millisecond, took: 70 * time.Millisecond, typ: "timeout/hard"},
+		"ATT-010 extended":         {limit: 100 * time.Millisecond, extend: 50 * time.Millisecond, wire: 150 * time.Millisecond, took: 150 * time.Millisecond, typ: "timeout/soft"},
+		"ATT-010 up to the node's": {limit: 100 * time.Millisecond, extend: time.Second, node: 120 * time.Millisecond, wire: 120 * time.Millisecond, took: 120 * time.Millisecond, typ: "timeout/hard"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				more := ""
+				if tc.limit > 0 {
+					more = ":cap/limits {:timeout-ms " + edn.Int(tc.limit.Milliseconds()).String() + "}"
+				}
+				w := world(t, more)
+				w.On("t/a", dispatchtest.Step{Hang: true})
+				layer := retries(0, 0)
+				if tc.extend > 0 {
+					layer.Extend = policy.Of(tc.extend, here)
+				}
+				begun := time.Now()
+				r := serve(t, w, order{layer: layer, deadline: tc.node})
+				assert.Equal(t, tc.took, time.Since(begun))
+				assert.Equal(t, tc.typ, r.failure())
+				assert.Equal(t, tc.wire, w.Calls()[0].Deadline.Sub(begun))
+			})
+		})
+	}
+}
+
+// ATT-010: an answer within the extension is accepted, and the record says how
+// much of it was used.
+func TestSoftTimeoutExtended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := world(t, ":cap/limits {:timeout-ms 100}")
+		w.On("t/a", dispatchtest.Step{Delay: 130 * time.Millisecond, Value: edn.MustRead(`{:n 1}`)})
+		layer := retries(0, 0)
+		layer.Extend = policy.Of(50*time.Millisecond, here)
+		r := serve(t, w, order{layer: layer})
+		require.Nil(t, r.Err)
+		for _, rec := range r.records {
+			if f, ok := rec.Body.(*journal.AttemptFinished); ok {
+				assert.Equal(t, 30*time.Millisecond, f.Extended)
+			}
+		}
+	})
+}
+
+// ATT-009: the wait between tries doubles up to its bound, varies by a fifth
+// with the seed of the run, and is recorded (EVAL-002).
+func TestBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wait := func(seed int64) []time.Duration {
+			w := world(t, "")
+			w.On("t/a", fails("provider/unavailable"))
+			layer := retries(4, 0)
+			layer.Backoff, layer.MaxBackoff = policy.Of(100*time.Millisecond, here), policy.Of(300*time.Millisecond, here)
+			r := serve(t, w, order{layer: layer, seed: seed})
+			draws := 0
+			for _, rec := range r.records {
+				if e, ok := rec.Body.(*journal.EnvRead); ok {
+					assert.Equal(t, draws, e.Ordinal)
+					draws++
+				}
+			}
+			assert.Equal(t, 4, draws)
+			begun := w.Begun()
+			out := make([]time.Duration, len(begun)-1)
+			for i := range out {
+				out[i] = begun[i+1].Sub(begun[i])
+			}
+			return out
+		}
+		for i, want := range []time.Duration{100, 200, 300, 300} {
+			for seed := range int64(20) {
+				got := wait(seed)[i]
+				assert.InDelta(t, float64(want*time.Millisecond), float64(got), float64(want*time.Millisecond)/5+1)
+			}
+		}
+		assert.Equal(t, wait(7), wait(7), "DET-001: the same seed waits the same")
+		assert.NotEqual(t, wait(7), wait(8))
+	})
+}
+
+// ATT-009: what the other side asks for is a floor; a wait that would pass the
+// deadline goes to the next candidate instead.
+func TestRetryAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		later := dispatchtest.Step{Err: contract.Errorf("provider/unavailable", "later").WithDetail("retry-after-ms", edn.Int(700))}
+		w := world(t, "", "")
+		w.On("t/a", later, out(`{:n 1}`))
+		r := serve(t, w, order{layer: retries(1, 1)})
+		require.Nil(t, r.Err)
+		assert.Equal(t, 700*time.Millisecond, w.Begun()[1].Sub(w.Begun()[0]))
+
+		w = world(t, "", "")
+		w.On("t/a", later)
+		w.On("t/b", out(`{:n 2}`))
+		r = serve(t, w, order{layer: retries(1, 1), deadline: 500 * time.Millisecond})
+		assert.Equal(t, "t/b", r.CapID)
+		assert.Zero(t, w.Begun()[1].Sub(w.Begun()[0]))
+	})
+}
+
+// JRN-041, JRN-042, JRN-043: who may be asked again after what, and with which key.
+func TestRecoveryClasses(t *testing.T) {
+	const writes = ":cap/effects #{:fs/write}"
+	crash := dispatchtest.Step{Crash: true}
+	for name, tc := range map[string]struct {
+		more       string
+		onUnknown  string
+		step       dispatchtest.Step
+		dispatched []string
+		typ        string
+	}{
+		"none, crash: again":                        {"", "", crash, []string{"t/a", "t/a", "t/b"}, ""},
+		"idempotent, crash: same capability only":   {writes + " :cap/idempotent? true", "", crash, []string{"t/a", "t/a"}, "runtime/crashed"},
+		"idempotent, definite: next may serve":      {writes + " :cap/idempotent? true", "", fails("provider/unavailable"), []string{"t/a", "t/a", "t/b"}, ""},
+		"once, crash: never again":                  {writes, "", crash, []string{"t/a"}, "effects/outcome-unknown"},
+		"once, silence: never again":                {writes, "", dispatchtest.Step{Hang: true}, []string{"t/a"}, "effects/outcome-unknown"},
+		"once, said to be unknown":                  {writes, "", dispatchtest.Step{Err: contract.Errorf("provider/error", "x").WithDetail("effect/state", edn.K("unknown"))}, []string{"t/a"}, "effects/outcome-unknown"},
+		"once, definite: again":                     {writes, "", fails("provider/unavailable"), []string{"t/a", "t/a", "t/b"}, ""},
+		"once, answer refused by a gate: end":       {writes, "", out(`"no map"`), []string{"t/a"}, "schema/invalid"},
+		"once, answer of no form: end":              {writes, "", dispatchtest.Step{Raw: edn.MustRead(`7`)}, []string{"t/a"}, "runtime/invalid-result"},
+		"idempotent, answer refused by a gate: end": {writes + " :cap/idempotent? true", "", out(`"no map"`), []string{"t/a"}, "schema/invalid"},
+		"once, crash, operator says retry":          {writes, "retry", crash, []string{"t/a", "t/a"}, "runtime/crashed"},
+		"ENV-024 a rule frees this input":           {writes + " :cap/recovery-rules [[[:prompt] \"p\" :none]]", "", crash, []string{"t/a", "t/a", "t/b"}, ""},
+		"ENV-024 a rule makes this input strict":    {":cap/recovery-rules [[[:prompt] \"p\" :once]]", "", crash, []string{"t/a"}, "effects/outcome-unknown"},
+		"reads only are none":                       {":cap/effects #{:fs/read}", "", crash, []string{"t/a", "t/a", "t/b"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := dispatchtest.New(t, dispatchtest.Spec{
+					Caps:    caps(tc.more+" :cap/limits {:timeout-ms 50}", ""),
+					Intents: []registry.Intent{{ID: "text/respond", In: "req/any", Out: "res/any", OnUnknown: tc.onUnknown}},
+				})
+				w.On("t/a", tc.step)
+				w.On("t/b", out(`{:n 2}`))
+				r := serve(t, w, order{layer: retries(1, 1)})
+				assert.Equal(t, tc.typ, r.failure())
+				assert.Equal(t, tc.dispatched, w.Dispatched())
+				keys := map[string]bool{}
+				for _, c := range w.Calls() {
+					keys[c.EffectKey] = true
+				}
+				assert.Len(t, keys, 1, "JRN-043: one effect, one key")
+			})
+		})
+	}
+}
+
+// BIND-005: binding happens at each attempt. A candidate that went away in
+// between is passed over, one that came back is found.
+func TestBindingAtEachAttempt(t *testing.T) {
+	w := world(t, "", "", "")
+	w.SetState("t/c", dispatch.CapState{Reason: "runtime/not-ready"})
+	w.On("t/a", dispatchtest.Step{Err: contract.Errorf("runtime/invoke-failed", "x"), After: func() {
+		w.SetState("t/b", dispatch.CapState{Reason: "runtime/quarantined"})
+		w.SetState("t/c", dispatch.CapState{Ready: true})
+	}})
+	w.On("t/c", out(`{:n 3}`))
+	r := serve(t, w, order{layer: retries(0, 1)})
+	require.Nil(t, r.Err)
+	assert.Equal(t, []string{"t/a", "t/c"}, w.Dispatched())
+}
+
+// BIND-005: a candidate that is gone is not asked again, whatever tries it has.
+func TestRetryNeedsTheCandidate(t *testing.T) {
+	w := world(t, "", "")
+	w.On("t/a", dispatchtest.Step{Err: contract.Errorf("provider/unavailable", "x"), After: func() {
+		w.SetState("t/a", dispatch.CapState{Reason: "runtime/quarantined"})
+	}})
+	w.On("t/b", out(`{:n 2}`))
+	r := serve(t, w, order{layer: retries(3, 1)})
+	require.Nil(t, r.Err)
+	assert.Equal(t, []string{"t/a", "t/b"}, w.Dispatched())
+}
+
+// BIND-004, BIND-008: nobody left is unsupported/intent with every rejection;
+// it may be hoped for if somebody was merely not there.
+func TestNobodyCanServe(t *testing.T) {
+	w := world(t, "", ":cap/effects #{:fs/write}")
+	w.SetState("t/a", dispatch.CapState{Reason: "runtime/not-ready", Why: contract.Errorf("provider/not-configured", "no key")})
+	layer := retries(0, 0)
+	layer.Effects = policy.Of([]string{"none"}, here)
+	r := serve(t, w, order{layer: layer})
+	assert.Equal(t, "unsupported/intent", r.failure())
+	assert.True(t, r.Err.Retryable)
+	assert.Equal(t, `[{:cap/id :t/a :reason :runtime/not-ready :why :provider/not-configured} {:cap/id :t/b :reason :effects/not-allowed}]`,
+		r.Err.Details.Key("rejected").String())
+	assert.Empty(t, w.Dispatched())
+}
+
+// BIND-009: when a later candidate serves because an earlier one lacks its key,
+// the answer says so.
+func TestDegraded(t *testing.T) {
+	w := world(t, "", "")
+	w.SetState("t/a", dispatch.CapState{Reason: "runtime/not-ready", Why: contract.Errorf("provider/not-configured", "no key")})
+	w.On("t/b", out(`{:n 2}`))
+	r := serve(t, w, order{layer: retries(0, 0)})
+	require.Nil(t, r.Err)
+	require.Len(t, r.Degraded, 1)
+	assert.Equal(t, "t/a", r.Degraded[0].Cap)
+	assert.Equal(t, "provider/not-configured", r.Degraded[0].Why.Type)
+
+	w.SetState("t/a", dispatch.CapState{Reason: "runtime/not-ready", Why: contract.Errorf("runtime/not-ready", "starting")})
+	r = serve(t, w, order{layer: retries(0, 0)})
+	require.Nil(t, r.Err)
+	assert.Empty(t, r.Degraded, "to be starting is no lack of anything")
+}
+
+// EVAL-060: the failure is that of the last attempt, with the account of all.
+func TestFailureDetails(t *testing.T) {
+	w := world(t, "", "")
+	w.On("t/a", fails("provider/unavailable"))
+	w.On("t/b", dispatchtest.Step{Err: contract.Errorf("runtime/invoke-failed", "last"), Delay: 0})
+	layer := retries(0, 1)
+	layer.SwitchOn = policy.Additive{Add: policy.Of(policy.NamesOf(here, "class/retry", "class/switch"), here)}
+	r := serve(t, w, order{layer: layer})
+	require.Equal(t, "runtime/invoke-failed", r.failure())
+	d := r.Err.Details
+	assert.Equal(t, `[{:cap/id :t/a :latency-ms 0 :type :provider/unavailable} {:cap/id :t/b :latency-ms 0 :type :runtime/invoke-failed}]`, d.Key("attempts").String())
+	assert.Equal(t, `[:t/a :t/b]`, d.Key("candidates").String())
+	assert.Equal(t, `{:fallback-max 1 :same-cap-max 0}`, d.Key("retry").String())
+	assert.Equal(t, `#{:class/retry :class/switch}`, d.Key("switch-on").String())
+	assert.Equal(t, `[]`, d.Key("rejected").String())
+}
+
+// ENV-007, DET-001: a plugin sees the reduced task and the advertised id, and
+// equal runs send equal bytes.
+func TestEnvelope(t *testing.T) {
+	w := world(t, "")
+	w.On("t/a", out(`{:n 1}`))
+	layer := retries(0, 0)
+	layer.Must = policy.NamesOf(here, "json-valid")
+	layer.Constraints = policy.FieldsOf(edn.MustRead(`{:language :en}`), here)
+	layer.Temperature = policy.Of(edn.MustRead("0.5M"), here)
+	_ = serve(t, w, order{layer: layer})
+	assert.Equal(t, `{:budget {:temperature 0.5M} :constraints {:language :en} :done {:must #{:json-valid} :score-min 0} `+
+		`:effects {:allowed #{:none}} :input {:prompt "p"} :proto 1 :task {:cap/id :t/a :intent :text/respond} :trace {:id "t"}}`,
+		w.Calls()[0].Request.String())
+}

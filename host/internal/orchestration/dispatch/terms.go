@@ -1,0 +1,247 @@
+package dispatch
+
+import (
+	"sync"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/quality"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+)
+
+// Terms are the effective policy of calls of one intent, with what
+// follows from it for every such call: who fits, which gates judge, and the
+// parts of the request that do not change. It is immutable but for a cache, and
+// may be shared by any number of calls.
+type Terms struct {
+	policy.Policy
+	intent string
+	capID  string
+
+	static     policy.Binding // as if everyone were ready
+	candidates []journal.Candidate
+	rejected   []journal.Rejection
+	out        *schema.Schema
+	outName    string
+	gates      []quality.Gate
+	done       edn.Value
+	scoreMin   edn.Value
+
+	mu        sync.Mutex
+	envelopes map[string]fixedEnvelope // by capability: the request without input
+	metas     map[metaKey]edn.Value
+}
+
+// maxMetas bounds what terms remember of plugins that start again and again.
+const maxMetas = 64
+
+// fixedEnvelope is kept with the trace of the last run that asked: the calls of
+// one run have the same.
+type fixedEnvelope struct{ trace, v edn.Value }
+
+type metaKey struct {
+	capID, plugin string
+	generation    int
+}
+
+// Terms works out a policy for the calls of an intent. CapID pins the first
+// candidate.
+func (d *Dispatcher) Terms(p policy.Policy, intent, capID string) *Terms {
+	t := &Terms{Policy: p, intent: intent, capID: capID}
+	demand := t.demand(d.Registry)
+	t.static = demand.Bind()
+	t.candidates = candidates(t.static.Accepted)
+	t.rejected = rejections(t.static.Rejected)
+	t.outName = d.Registry.OutSchema(intent, p.Layer.Requires.OutSchema.V)
+	if sch, ok := d.Registry.Schema(t.outName); ok {
+		t.out = sch
+	}
+	t.gates = d.Checks.Gates(p.Must, p.Should, t.out != nil)
+	t.done = t.doneValue()
+	if r, ok := p.ScoreMin.AsNumber(); ok && r.Sign() > 0 {
+		t.scoreMin = p.ScoreMin
+	}
+	return t
+}
+
+func (t *Terms) demand(reg *registry.Registry) policy.Demand {
+	return policy.Demand{Registry: reg, Intent: t.intent, CapID: t.capID, Layer: &t.Layer}
+}
+
+// bind asks who may serve now. The usual case, everyone who fits is ready, costs
+// nothing but asking.
+func (d *Dispatcher) bind(t *Terms) policy.Binding {
+	for _, id := range t.static.Accepted {
+		if d.available(id).Reason != "" {
+			demand := t.demand(d.Registry)
+			demand.State = d.available
+			return demand.Bind()
+		}
+	}
+	return t.static
+}
+
+func candidates(ids []string) []journal.Candidate {
+	out := make([]journal.Candidate, len(ids))
+	for i, id := range ids {
+		out[i].CapID = id
+	}
+	return out
+}
+
+func rejections(rs []policy.Rejection) []journal.Rejection {
+	if len(rs) == 0 {
+		return nil
+	}
+	out := make([]journal.Rejection, len(rs))
+	for i, r := range rs {
+		out[i] = journal.Rejection{CapID: r.Cap, Reason: r.Reason}
+		if ownCause(r) {
+			out[i].Why = r.Why.Type
+		}
+	}
+	return out
+}
+
+// doneValue is the gates of the call as data; nil without any.
+func (t *Terms) doneValue() edn.Value {
+	if len(t.Must) == 0 && len(t.Should) == 0 {
+		return edn.Nil()
+	}
+	var b edn.MapBuilder
+	if len(t.Must) > 0 {
+		b.Key("must", edn.Keywords(t.Must...))
+	}
+	if len(t.Should) > 0 {
+		b.Key("should", edn.Keywords(t.Should...))
+	}
+	b.Key("score-min", t.ScoreMin)
+	return b.Map()
+}
+
+var (
+	keyInput  = edn.K("input")
+	keySystem = edn.K("system")
+	keyTrace  = edn.K("trace")
+)
+
+// envelope is the request as the plugin sees it: the task reduced to intent and
+// capability, everything else as it is effective for this call.
+func (t *Terms) envelope(c *registry.Capability, trace, input edn.Value, system string) edn.Value {
+	t.mu.Lock()
+	fixed, ok := t.envelopes[c.ID]
+	if !ok {
+		fixed.v = t.fixed(c)
+		if t.envelopes == nil {
+			t.envelopes = make(map[string]fixedEnvelope)
+		}
+	}
+	if !ok || !edn.Equal(fixed.trace, trace) {
+		fixed = fixedEnvelope{trace, fixed.v.Assoc(keyTrace, trace)}
+		t.envelopes[c.ID] = fixed
+	}
+	t.mu.Unlock()
+	v := fixed.v.Assoc(keyInput, input)
+	if system != "" {
+		v = v.Assoc(keySystem, edn.Text(system))
+	}
+	return v
+}
+
+// fixed is the part of the request that is the same for every input.
+func (t *Terms) fixed(c *registry.Capability) edn.Value {
+	var b edn.MapBuilder
+	b.Key("proto", edn.Int(1))
+	b.Set(keyTrace, edn.MustMap())
+	b.Key("task", edn.MustMap(edn.K("intent"), keyword(t.intent), edn.K("cap/id"), keyword(c.Advertised)))
+	b.Set(keyInput, edn.MustMap())
+	b.Key("effects", edn.MustMap(edn.K("allowed"), edn.Keywords(effects(c)...)))
+	set := func(key string, v edn.Value) {
+		if !v.IsNil() && (v.Kind() != edn.KindMap || v.Len() > 0) {
+			b.Key(key, v)
+		}
+	}
+	set("context", t.Context)
+	set("constraints", t.Constraints)
+	set("done", t.done)
+	budget := t.Budget
+	if !t.Temperature.IsNil() {
+		if budget.IsNil() {
+			budget = edn.MustMap()
+		}
+		budget = budget.AssocKey("temperature", t.Temperature)
+	}
+	set("budget", budget)
+	set("model", t.Model)
+	if t.Role != "" {
+		b.Key("role", keyword(t.Role))
+	}
+	return b.Map()
+}
+
+// effects are those that a call may have: declared by the capability and, as
+// binding has made sure, allowed by the policy.
+func effects(c *registry.Capability) []string {
+	if len(c.Effects) == 0 {
+		return []string{registry.NoEffect}
+	}
+	return c.Effects
+}
+
+// meta completes what the plugin said about itself; the host's keys win.
+func (t *Terms) meta(given edn.Value, c *registry.Capability, a *Answer) edn.Value {
+	key := metaKey{c.ID, a.Plugin, a.Generation}
+	t.mu.Lock()
+	own, ok := t.metas[key]
+	if !ok {
+		own = t.hostMeta(c, a)
+		if t.metas == nil || len(t.metas) >= maxMetas {
+			t.metas = make(map[metaKey]edn.Value)
+		}
+		t.metas[key] = own
+	}
+	t.mu.Unlock()
+	if given.Kind() != edn.KindMap || given.Len() == 0 {
+		return own
+	}
+	return given.Merge(own)
+}
+
+func (t *Terms) hostMeta(c *registry.Capability, a *Answer) edn.Value {
+	var b edn.MapBuilder
+	b.Key("intent", keyword(t.intent))
+	b.Key("cap/id", keyword(c.ID))
+	b.Key("cap/version", edn.Text(c.Version))
+	if t.Role != "" {
+		b.Key("role", keyword(t.Role))
+	}
+	if a.Plugin != "" {
+		b.Key("plugin", edn.Text(a.Plugin))
+		b.Key("generation", edn.Int(int64(a.Generation)))
+	}
+	return b.Map()
+}
+
+// subject is what checks see of the request.
+func (t *Terms) subject(input edn.Value) edn.Value {
+	var b edn.MapBuilder
+	b.Key("intent", keyword(t.intent))
+	b.Set(keyInput, input)
+	for _, part := range []struct {
+		key string
+		val edn.Value
+	}{
+		{"context", t.Context}, {"constraints", t.Constraints}, {"done", t.done}, {"budget", t.Budget},
+	} {
+		if part.val.IsNil() {
+			part.val = edn.MustMap()
+		}
+		b.Key(part.key, part.val)
+	}
+	if t.Role != "" {
+		b.Key("role", keyword(t.Role))
+	}
+	return b.Map()
+}

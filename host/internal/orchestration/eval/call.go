@@ -1,0 +1,297 @@
+package eval
+
+import (
+	"context"
+	"slices"
+
+	"github.com/fermenthq/ferment/host/internal/domain/plan"
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+)
+
+// callNode gets a call or tool node answered.
+func (s *scope) callNode(ctx context.Context, i int, n *plan.Node, e *ended, begun func()) (attempts int, err *contract.Error) {
+	w, err := s.work(i, n, e)
+	if err == nil {
+		w.Begun = begun
+		result := s.run.ev.Dispatcher.Serve(ctx, &s.run.call, w)
+		e.result = result
+		attempts, err = len(result.Attempts), result.Err
+		if result.DoneOnce {
+			s.doneOnce.Store(true)
+		}
+	}
+	if err != nil && (!n.AllowFailure || endsRun(ctx, err)) {
+		return attempts, err
+	}
+	s.keep(n, e, w, err)
+	return attempts, nil
+}
+
+// endsRun tells failures that no node may keep: the run itself is at its end.
+func endsRun(ctx context.Context, err *contract.Error) bool {
+	return ctx.Err() != nil || err.Type == "canceled" || err.Type == "runtime/internal"
+}
+
+// keep stores the answer of a node, or its failure.
+func (s *scope) keep(n *plan.Node, e *ended, w *dispatch.Work, err *contract.Error) {
+	content := &plan.Result{ID: n.ToolID}
+	if r := e.result; r != nil {
+		if n.Op == plan.OpCall {
+			content.ID = r.CapID
+		}
+		content.Envelope, content.Out, content.Meta, content.Run = r.Response, r.Out, r.Meta, r.PlanRun
+		e.record.CapID, e.record.Attempt = r.CapID, r.Attempt
+		if r.Judged {
+			e.record.Score = journal.ScoreOf(int64(r.Verdict.Score))
+		}
+		s.run.degrade(r.Degraded)
+	}
+	if err != nil {
+		err = err.WithWhere("node", edn.Text(n.ID)).WithWhere("path", e.path)
+		content.Out = edn.Nil()
+		content.Error, content.Failure, content.FailureType = err.Value(), err, err.Type
+		content.Recover = w != nil && w.Terms.SwitchOn.Matches(err)
+		e.record.FailureType = err.Type
+	}
+	if n.Op == plan.OpTool {
+		e.slot = plan.ToolSlot(content)
+	} else {
+		e.slot = plan.CallSlot(content)
+	}
+}
+
+// call is the work of one node together with its surroundings.
+type call struct {
+	dispatch.Work
+	scope *scope
+	index int
+}
+
+// work fills the slots of a node, merges its policy and checks its input.
+func (s *scope) work(i int, n *plan.Node, e *ended) (*dispatch.Work, *contract.Error) {
+	c := &call{scope: s, index: i}
+	w := &c.Work
+	w.Op, w.Node, w.Path, w.Stack = n.Op.String(), n.ID, e.path, s.stack
+	w.Intent, w.ToolID = n.Intent, n.ToolID
+	capID := n.CapID
+	if n.Op == plan.OpTool {
+		w.Intent, capID = n.ToolID, n.ToolID
+		if c, ok := s.run.ev.Registry.Capability(n.ToolID); ok {
+			w.Intent = c.ToolIntent()
+		}
+	}
+	w.Around = c
+	if err := s.fill(i, n, w, capID); err != nil {
+		return nil, err
+	}
+	if w.Input.Kind() != edn.KindMap {
+		return nil, contract.Errorf("input/invalid", "the :input of :%s is no map", w.Intent).WithDetail("got", edn.K(w.Input.Kind().String()))
+	}
+	w.Deadline = s.run.nodeDeadline(w.Terms)
+	sch, name := s.inSchema(w)
+	w.Input = resolvePaths(sch, w.Input, s.run.task.Dir)
+	return w, checkInput(w, sch, name)
+}
+
+func (s *scope) fill(i int, n *plan.Node, w *dispatch.Work, capID string) (err *contract.Error) {
+	var text plan.TextMask
+	if s.prog.Text != nil {
+		text = s.prog.Text[i]
+	}
+	if w.Input, w.Coerced, err = n.Input.Fill(s.frame, text); err != nil {
+		return err
+	}
+	if n.Input == nil {
+		w.Input = edn.MustMap()
+	}
+	if n.Candidates == nil {
+		w.Terms, err = s.run.termsFor(s.layer, w.Intent, capID, n.Layer)
+	} else {
+		var layer *policy.Layer // of this execution alone
+		if layer, err = s.candidates(n); err == nil {
+			w.Terms, err = s.run.makeTerms(s.layer, w.Intent, capID, layer)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if n.System != nil {
+		v, _, err := n.System.Fill(s.frame, nil)
+		if err != nil {
+			return err
+		}
+		var ok bool
+		if w.System, ok = v.AsString(); !ok {
+			return contract.Errorf("plan/invalid", "the :system of :%s is no string", w.Intent)
+		}
+	}
+	return s.fillMaps(n, w, capID)
+}
+
+// fillMaps puts what the node says about context and constraints over what the
+// layers below it say, key by key.
+func (s *scope) fillMaps(n *plan.Node, w *dispatch.Work, capID string) *contract.Error {
+	if n.Context.Constant() && n.Constraints.Constant() {
+		return nil // the policy has them
+	}
+	p := w.Terms.Policy
+	for _, part := range []struct {
+		name string
+		t    *plan.Template
+		into *edn.Value
+	}{{"context", n.Context, &p.Context}, {"constraints", n.Constraints, &p.Constraints}} {
+		if part.t.Constant() {
+			continue
+		}
+		v, _, err := part.t.Fill(s.frame, nil)
+		if err != nil {
+			return err
+		}
+		if v.Kind() != edn.KindMap {
+			return contract.Errorf("plan/invalid", "the :%s of :%s is no map", part.name, w.Intent)
+		}
+		if part.into.Kind() != edn.KindMap {
+			*part.into = v
+			continue
+		}
+		*part.into = part.into.Merge(v)
+	}
+	w.Terms = s.run.ev.Dispatcher.Terms(p, w.Intent, capID)
+	return nil
+}
+
+// candidates fills a candidate list that holds slots. Its elements are
+// capability ids or handles then.
+func (s *scope) candidates(n *plan.Node) (*policy.Layer, *contract.Error) {
+	v, _, err := n.Candidates.Fill(s.frame, nil)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for c := range v.Elems() {
+		id, ok := c.AsKeyword()
+		if !ok && c.Kind() == edn.KindMap && c.Len() == 1 {
+			id, ok = c.Key("cap/ref").AsKeyword()
+		}
+		if !ok {
+			return nil, contract.Errorf("plan/invalid", "a candidate is neither a capability nor a handle").WithDetail("got", c)
+		}
+		if _, known := s.run.ev.Registry.Capability(id); !known {
+			return nil, contract.Errorf("cap/not-found", "there is no capability :%s", id)
+		}
+		ids = append(ids, id)
+	}
+	layer := policy.Layer{}
+	if n.Layer != nil {
+		layer = *n.Layer
+	}
+	layer.Candidates = policy.Of(ids, policy.Origin{Source: policy.SourceNode})
+	return &layer, nil
+}
+
+// inSchema is the schema that the caller requires of the input, else that of
+// the intent; nil if there is none.
+func (s *scope) inSchema(w *dispatch.Work) (*schema.Schema, string) {
+	reg := s.run.ev.Registry
+	name := reg.InSchema(w.Intent, w.Terms.Layer.Requires.InSchema.V)
+	sch, _ := reg.Schema(name)
+	return sch, name
+}
+
+func checkInput(w *dispatch.Work, sch *schema.Schema, name string) *contract.Error {
+	if sch == nil || sch.Valid(w.Input) {
+		return nil
+	}
+	found := sch.Validate(w.Input)
+	return contract.Errorf("input/invalid", "the :input of :%s does not fit :%s: %s", w.Intent, name, found[0]).
+		WithDetail("findings", schema.Findings(found)).
+		WithDetail("schema", edn.K(name))
+}
+
+// Env implements dispatch.Surroundings.
+func (c *call) Env() edn.Value {
+	c.scope.run.frames.Lock()
+	defer c.scope.run.frames.Unlock()
+	return c.scope.frame.Env(c.index)
+}
+
+// Plan implements dispatch.Surroundings: it checks a plan that a capability
+// answered with, under the effects of the caller.
+func (c *call) Plan(a dispatch.PlanAnswer) (func(context.Context) dispatch.Child, *contract.Error) {
+	s, r := c.scope, c.scope.run
+	depth := s.depth + 1
+	if depth > r.ev.Limits.Levels {
+		return nil, contract.Errorf("plan/too-deep", "plans call plans more than %d levels deep", r.ev.Limits.Levels).WithSource(contract.SourcePlugin)
+	}
+	layer := *s.layer
+	if c.Terms.EffectsSet {
+		layer = policy.Merge(layer, policy.Layer{Effects: policy.Of(c.Terms.Effects, policy.Origin{Source: policy.SourceNode})})
+	}
+	env := plan.Env{Registry: r.ev.Registry, Policies: r.ev.Policies, Request: layer, Outer: c.names(a.Bindings)}
+	prog, findings, err := prepare(a.Plan, nil, env, contract.SourcePlugin, plan.WithLimits(r.ev.Limits), plan.Depth(depth))
+	if err != nil {
+		return nil, err
+	}
+	hash := prog.Plan.Hash()
+	child := &scope{
+		run: r, prog: prog, layer: &layer, depth: depth,
+		path:  s.nodePath(c.index, edn.Text("p"+hash[3:11])),
+		stack: append(slices.Clip(s.stack), a.CapID),
+	}
+	return func(ctx context.Context) dispatch.Child { return child.answer(ctx, c, a, findings) }, nil
+}
+
+// names tells what a plan answer may read: its bindings and what the caller
+// sees.
+func (c *call) names(bindings edn.Value) func(string) bool {
+	c.scope.run.frames.Lock()
+	defer c.scope.run.frames.Unlock()
+	seen := c.scope.frame.Names(c.index)
+	return func(name string) bool {
+		if bindings.Kind() == edn.KindMap && bindings.HasKey(name) {
+			return true
+		}
+		c.scope.run.frames.Lock()
+		defer c.scope.run.frames.Unlock()
+		return seen(name)
+	}
+}
+
+// answer walks a plan answer.
+func (s *scope) answer(ctx context.Context, c *call, a dispatch.PlanAnswer, findings []plan.Finding) dispatch.Child {
+	resolved := &journal.PlanResolved{
+		Plan: journal.RefTo(s.prog.Plan.Source), Source: "answer", Warnings: warnings(findings), Attempt: a.Attempt, CapID: a.CapID,
+	}
+	if !a.Bindings.IsNil() {
+		resolved.Bindings = journal.RefTo(a.Bindings)
+	}
+	if err := s.run.task.Recorder.Record(edn.Vector(s.path...), c.Node, resolved); err != nil {
+		return dispatch.Child{Err: contract.AsError(err)}
+	}
+	s.run.frames.Lock()
+	s.frame = c.scope.frame.Answer(c.index, s.prog, a.Bindings)
+	s.run.frames.Unlock()
+	err := s.walk(ctx)
+	return dispatch.Child{Out: contract.EmitOut(s.emitted), Run: s.account(err), Err: err, DoneOnce: s.doneOnce.Load()}
+}
+
+// prepare reads, checks and links a plan.
+func prepare(source edn.Value, pos *edn.Positions, env plan.Env, from contract.Source, opts ...plan.Option) (*plan.Program, []plan.Finding, *contract.Error) {
+	p, findings := plan.Parse(source, pos, opts...)
+	if p != nil {
+		findings = plan.Check(p, env)
+	}
+	if err := plan.FindingsError(findings, from); err != nil {
+		return nil, findings, err
+	}
+	prog, err := plan.Link(p, env)
+	if err != nil {
+		return nil, findings, err.WithSource(from)
+	}
+	return prog, findings, nil
+}

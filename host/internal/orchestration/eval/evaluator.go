@@ -1,0 +1,237 @@
+package eval
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/domain/plan"
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Version is the version of the evaluator that runs record. A change that would
+// make a recorded run come out differently is a new version.
+const Version = 1
+
+// Evaluator serves the runs of one configuration. All fields but Panicked are
+// required; none may change once runs go on.
+type Evaluator struct {
+	Registry   *registry.Registry
+	Policies   *policy.Book
+	Dispatcher *dispatch.Dispatcher
+	Clock      dispatch.Clock
+	Limits     plan.Limits
+	// Panicked is told of a defect before the run ends with runtime/internal.
+	Panicked func(where string, value any, stack []byte)
+}
+
+// Task is one run: a program and what it runs with.
+type Task struct {
+	Run     string
+	Seed    int64
+	Program *plan.Program
+	// Source says where the plan came from: request, intent, template or route.
+	Source   string
+	Warnings []plan.Finding
+	Bindings edn.Value // nil or a map
+	// Request is what every node inherits from the request; nil is nothing.
+	Request *policy.Layer
+	// Terms are shared with other runs of the same program under the same
+	// Request; nil keeps them within the run.
+	Terms *TermsBook
+	Trace edn.Value
+	// Stack holds the capabilities on whose behalf the run is made, outermost
+	// first; nil for a caller from outside.
+	Stack []string
+	// Dir is what relative paths in inputs are resolved against; empty leaves
+	// them as they are.
+	Dir      string
+	Recorder *Recorder
+	Started  *journal.RunStarted
+}
+
+// Outcome is how a run ended.
+type Outcome struct {
+	// Out is what the last executed emit gave, in the form of an :out; of a
+	// plan without emit it is the empty map.
+	Out edn.Value
+	// Emitted tells whether any emit was executed.
+	Emitted bool
+	// Last is the result of the last node, the answer of a one-node plan.
+	Last *dispatch.Result
+	// Degraded are the candidates that were left out for a cause of their own
+	// where a later one served.
+	Degraded []policy.Rejection
+	Err      *contract.Error
+}
+
+// run is what all scopes of one run share.
+type run struct {
+	ev   *Evaluator
+	task *Task
+	call dispatch.Run
+
+	verbose bool // let and emit write records
+	nodes   atomic.Int64
+
+	// frames guards what looks into frames beyond the slots of finished nodes:
+	// they cache what they found out.
+	frames sync.Mutex
+
+	own TermsBook // of scopes that no other run has
+
+	mu       sync.Mutex
+	degraded []policy.Rejection
+}
+
+// TermsBook holds the effective terms of the nodes of a program. The zero value
+// is empty and ready to use, by many runs at once.
+type TermsBook struct {
+	mu    sync.Mutex
+	terms map[termsKey]*dispatch.Terms
+}
+
+type termsKey struct {
+	layer         *policy.Layer // of the node; nil for a node that writes nothing
+	scope         *policy.Layer
+	intent, capID string
+}
+
+// Run walks the program. It records plan/resolved, run/started and everything
+// that happens at nodes, and returns when the run has come to its end: then
+// nothing of it goes on. The end of ctx, by cancel or deadline, ends the run.
+func (ev *Evaluator) Run(ctx context.Context, t *Task) (out Outcome) {
+	if t.Request == nil {
+		t.Request = &policy.Layer{}
+	}
+	r := &run{ev: ev, task: t, verbose: calls(t.Program)}
+	r.call = dispatch.Run{ID: t.Run, Seed: t.Seed, Trace: t.Trace, Recorder: t.Recorder, Base: ctx}
+	root := &scope{
+		run: r, prog: t.Program, path: nil, layer: t.Request, stack: t.Stack,
+		frame: plan.NewFrame(t.Program, t.Bindings),
+	}
+	resolved := &journal.PlanResolved{Plan: journal.RefTo(t.Program.Plan.Source), Source: t.Source, Warnings: warnings(t.Warnings)}
+	if !t.Bindings.IsNil() {
+		resolved.Bindings = journal.RefTo(t.Bindings)
+	}
+	if err := t.Recorder.Record(edn.Vector(), "", resolved); err != nil {
+		return Outcome{Err: contract.AsError(err)}
+	}
+	if err := t.Recorder.Record(edn.Nil(), "", t.Started); err != nil {
+		return Outcome{Err: contract.AsError(err)}
+	}
+	out.Err = root.walk(ctx)
+	out.Out, out.Emitted = contract.EmitOut(root.emitted), root.hasEmitted
+	out.Last = root.last
+	out.Degraded = r.degraded
+	return out
+}
+
+func warnings(fs []plan.Finding) []edn.Value {
+	var out []edn.Value
+	for _, f := range fs {
+		if f.Severity == plan.Warning {
+			out = append(out, f.Value())
+		}
+	}
+	return out
+}
+
+// calls tells whether any node of the program, at any level, makes calls.
+func calls(p *plan.Program) bool {
+	for i := range p.Plan.Nodes {
+		switch p.Plan.Nodes[i].Op {
+		case plan.OpCall, plan.OpTool:
+			return true
+		case plan.OpPlan, plan.OpMap:
+			if p.Subs[i] != nil && calls(p.Subs[i]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// termsFor are the effective terms of a node. Nodes that write the same, above
+// all those that write nothing, share them.
+func (r *run) termsFor(scope *policy.Layer, intent, capID string, node *policy.Layer) (*dispatch.Terms, *contract.Error) {
+	book := &r.own
+	if scope == r.task.Request && r.task.Terms != nil {
+		book = r.task.Terms
+	}
+	key := termsKey{node, scope, intent, capID}
+	book.mu.Lock()
+	t, ok := book.terms[key]
+	book.mu.Unlock()
+	if ok {
+		return t, nil
+	}
+	t, err := r.makeTerms(scope, intent, capID, node)
+	if err != nil {
+		return nil, err
+	}
+	book.mu.Lock()
+	if book.terms == nil {
+		book.terms = make(map[termsKey]*dispatch.Terms)
+	}
+	book.terms[key] = t
+	book.mu.Unlock()
+	return t, nil
+}
+
+func (r *run) makeTerms(scope *policy.Layer, intent, capID string, node *policy.Layer) (*dispatch.Terms, *contract.Error) {
+	p, err := r.resolve(scope, intent, node)
+	if err != nil {
+		return nil, err
+	}
+	return r.ev.Dispatcher.Terms(p, intent, capID), nil
+}
+
+func (r *run) resolve(scope *policy.Layer, intent string, node *policy.Layer) (policy.Policy, *contract.Error) {
+	layer := policy.Merge(r.ev.Policies.For(intent), *scope)
+	if node != nil {
+		layer = policy.Merge(layer, *node)
+	}
+	p, err := layer.Resolve()
+	if err != nil {
+		return p, contract.Errorf("plan/invalid", "policy of :%s: %w", intent, err)
+	}
+	if len(p.Conflicts) > 0 {
+		return p, contract.Errorf("plan/invalid", "policy of :%s: :requires has two values of :%s", intent, p.Conflicts[0])
+	}
+	return p, nil
+}
+
+func (r *run) degrade(rs []policy.Rejection) {
+	if len(rs) == 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.degraded = append(r.degraded, rs...)
+}
+
+// recovered turns a panic into a failure. A defect ends the run, but the run is
+// still finalised and the host goes on.
+func (r *run) recovered(where string, value any) *contract.Error {
+	if r.ev.Panicked != nil {
+		r.ev.Panicked(where, value, debug.Stack())
+	}
+	return contract.Errorf("runtime/internal", "%s: the evaluator panicked: %s", where, fmt.Sprint(value))
+}
+
+// nodeDeadline is when a node must have ended, zero if only the run bounds it.
+func (r *run) nodeDeadline(t *dispatch.Terms) time.Time {
+	if t.Deadline <= 0 {
+		return time.Time{}
+	}
+	return r.ev.Clock.Now().Add(t.Deadline)
+}

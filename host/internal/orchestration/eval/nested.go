@@ -1,0 +1,165 @@
+package eval
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/fermenthq/ferment/host/internal/domain/plan"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// below makes the scope of a body of node i.
+func (s *scope) below(i int, more ...edn.Value) (*scope, *contract.Error) {
+	depth := s.depth + 1
+	if depth > s.run.ev.Limits.Levels {
+		return nil, contract.Errorf("plan/too-deep", "plans and maps nest more than %d levels deep", s.run.ev.Limits.Levels)
+	}
+	return &scope{
+		run: s.run, prog: s.prog.Subs[i], layer: s.layer, depth: depth, stack: s.stack,
+		path: s.nodePath(i, more...),
+	}, nil
+}
+
+// resolved records the body of a plan or map node.
+func (s *scope) resolved(n *plan.Node, e *ended, bindings edn.Value) *contract.Error {
+	record := &journal.PlanResolved{Plan: journal.RefTo(n.Sub.Source), Source: "inline"}
+	if !bindings.IsNil() {
+		record.Bindings = journal.RefTo(bindings)
+	}
+	return contract.AsError(s.run.task.Recorder.Record(e.path, n.ID, record))
+}
+
+// planNode walks an inline plan.
+func (s *scope) planNode(ctx context.Context, i int, n *plan.Node, e *ended) *contract.Error {
+	child, err := s.below(i)
+	if err != nil {
+		return err
+	}
+	if err := s.resolved(n, e, n.SubBindings); err != nil {
+		return err
+	}
+	child.frame = s.frame.Plan(i)
+	err = child.walk(ctx)
+	if child.doneOnce.Load() {
+		s.doneOnce.Store(true)
+	}
+	if err != nil {
+		return err
+	}
+	out := contract.EmitOut(child.emitted)
+	e.slot = plan.PlanSlot(&plan.Result{Out: out, Run: child.account(nil)})
+	return nil
+}
+
+// items is the state of one map node.
+type items struct {
+	scope  *scope
+	node   *plan.Node
+	index  int
+	path   edn.Value
+	over   []edn.Value
+	out    []edn.Value
+	scopes []*scope
+	failed []bool // items whose failure was kept
+}
+
+// mapNode runs the body of a map over its collection.
+func (s *scope) mapNode(ctx context.Context, i int, n *plan.Node, e *ended) *contract.Error {
+	over, err := s.collection(n)
+	if err != nil {
+		return err
+	}
+	if len(over) > s.run.ev.Limits.MapItems {
+		return contract.Errorf("plan/too-large", "map %s: %d items are more than %d", n.ID, len(over), s.run.ev.Limits.MapItems)
+	}
+	if err := s.resolved(n, e, edn.Nil()); err != nil {
+		return err
+	}
+	m := &items{scope: s, node: n, index: i, path: e.path, over: over, out: make([]edn.Value, len(over)), scopes: make([]*scope, len(over)), failed: make([]bool, len(over))}
+	sched := schedule{n: len(over), limit: max(1, n.MaxParallel), do: m.do, commit: m.commit}
+	if effectful(s.prog.Subs[i]) {
+		sched.limit = 1
+	}
+	_, err = sched.run(ctx)
+	if err != nil {
+		if sched.others > 0 {
+			err = err.WithDetail("others-failed", edn.Int(int64(sched.others)))
+		}
+		return err
+	}
+	out := edn.Vector(m.out...)
+	e.slot = plan.PlanSlot(&plan.Result{Out: out, Run: m.account()})
+	return nil
+}
+
+// effectful tells whether any node of a program keeps program order.
+func effectful(p *plan.Program) bool {
+	for i := range p.Plan.Nodes {
+		if p.Effectful[i] {
+			return true
+		}
+		if p.Subs != nil && p.Subs[i] != nil && effectful(p.Subs[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// collection is what a map runs over, in its canonical order where it has none
+// of its own.
+func (s *scope) collection(n *plan.Node) ([]edn.Value, *contract.Error) {
+	v, _, err := n.Over.Fill(s.frame, nil)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]edn.Value, 0, v.Len())
+	switch v.Kind() {
+	case edn.KindVector, edn.KindList, edn.KindSet:
+		for x := range v.Elems() {
+			out = append(out, x)
+		}
+	case edn.KindMap:
+		for k, x := range v.Entries() {
+			out = append(out, edn.Vector(k, x))
+		}
+	case edn.KindNil:
+		return nil, contract.Errorf("slot/unresolved", "map %s: :over has no value", n.ID)
+	default:
+		return nil, contract.Errorf("plan/invalid", "map %s: :over is a %s, not a collection", n.ID, v.Kind())
+	}
+	return out, nil
+}
+
+func (m *items) do(ctx context.Context, k int, begun func()) (err *contract.Error) {
+	begun()
+	defer func() {
+		if p := recover(); p != nil {
+			err = m.scope.run.recovered("map "+m.node.ID, p)
+		}
+	}()
+	child, err := m.scope.below(m.index, edn.Text("i"+strconv.Itoa(k)))
+	if err != nil {
+		return err
+	}
+	m.scopes[k] = child
+	child.frame = m.scope.frame.Item(m.index, m.over[k], k)
+	err = child.walk(ctx)
+	if child.doneOnce.Load() {
+		m.scope.doneOnce.Store(true)
+	}
+	if err != nil && (!m.node.KeepItemErrors || endsRun(ctx, err)) {
+		return err
+	}
+	if err != nil {
+		m.failed[k] = true
+		m.out[k] = edn.MustMap(edn.K("error"), err.Value(), edn.K("failure/type"), edn.K(err.Type))
+		return nil
+	}
+	m.out[k] = child.value()
+	return nil
+}
+
+// commit has nothing to do: an item is visible only as part of the map.
+func (m *items) commit(int) *contract.Error { return nil }

@@ -1,0 +1,48 @@
+package eval
+
+import (
+	"context"
+	"sync"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Recorder numbers and stamps the records of one run and appends them in that
+// order. Its first error is its last: a run that cannot be recorded must end.
+type Recorder struct {
+	ctx   context.Context
+	to    journal.Journal
+	clock dispatch.Clock
+	run   string
+	epoch int
+
+	mu  sync.Mutex
+	seq int
+	err error
+}
+
+var _ dispatch.Recorder = (*Recorder)(nil)
+
+// NewRecorder begins the records of a run. The end of ctx does not keep records
+// from being written: what happened is recorded also while the run is ending.
+func NewRecorder(ctx context.Context, to journal.Journal, clock dispatch.Clock, run string, epoch int) *Recorder {
+	return &Recorder{ctx: context.WithoutCancel(ctx), to: to, clock: clock, run: run, epoch: epoch}
+}
+
+// Record implements dispatch.Recorder.
+func (r *Recorder) Record(path edn.Value, node string, body journal.Body) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err != nil {
+		return r.err
+	}
+	r.err = r.to.Append(r.ctx, journal.Record{
+		Run: r.run, Seq: r.seq + 1, At: r.clock.Now(), Epoch: r.epoch, Path: path, Node: node, Body: body,
+	})
+	if r.err == nil {
+		r.seq++
+	}
+	return r.err
+}

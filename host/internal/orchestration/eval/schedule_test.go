@@ -1,0 +1,358 @@
+package eval_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/domain/plan"
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// echo is a world whose only capability answers with its input, after :ms, or
+// fails if the input has :fail.
+func echo(t testing.TB, more ...string) *dispatchtest.World {
+	list := []string{dispatchtest.Cap("t/echo", ""), dispatchtest.Cap("t/write", ":cap/effects #{:fs/write}")}
+	w := dispatchtest.New(t, dispatchtest.Spec{Caps: append(list, more...)})
+	answer := func(_ context.Context, c dispatch.Call) dispatchtest.Step {
+		in := c.Request.Key("input")
+		ms, _ := in.Key("ms").AsInt()
+		step := dispatchtest.Step{Value: in, Delay: time.Duration(ms) * time.Millisecond}
+		if typ, ok := in.Key("fail").AsKeyword(); ok {
+			step.Err = contract.Errorf(typ, "node says so")
+		}
+		if in.Key("panic").Truthy() {
+			step.Panic = "boom"
+		}
+		return step
+	}
+	w.Func("t/echo", answer)
+	w.Func("t/write", answer)
+	return w
+}
+
+func begins(r ran) string {
+	var out []string
+	for _, rec := range r.records {
+		if rec.Body.Kind() == journal.KindAttemptStarted {
+			out = append(out, rec.Node)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func call(id, input, more string) string {
+	return fmt.Sprintf(`{:op :call :id %q :intent :text/respond :input %s :dispatch {:candidates [:t/echo]} %s}`, id, input, more)
+}
+
+func write(id, input, more string) string {
+	return fmt.Sprintf(`{:op :call :id %q :intent :text/respond :input %s :dispatch {:candidates [:t/write]} :effects {:allowed #{:fs/write}} %s}`, id, input, more)
+}
+
+func nodes(mode string, list ...string) string {
+	return "{:mode :" + mode + " :nodes [" + strings.Join(list, " ") + "]}"
+}
+
+// SCHED-001, SCHED-002, SCHED-008, SCHED-009: the example of section 3.
+func TestOrderOfNodes(t *testing.T) {
+	list := []string{
+		call("a", `{:ms 20}`, ":as :x"),
+		call("b", `{:ms 30}`, ":as :y"),
+		write("w", `{:ms 10 :x {:slot/path [:x :ms]}}`, ":as :w1"),
+		call("c", `{:y {:slot/path [:y :ms]}}`, ":when {:not {:failed? :x}} :as :z"),
+		write("v", `{:ms 1}`, `:needs ["c"] :as :w2`),
+		`{:op :emit :id "e" :input :y}`,
+	}
+	for mode, want := range map[string]struct {
+		order string
+		took  time.Duration
+	}{
+		"strict": {"a b w c v", 61 * time.Millisecond},
+		"hybrid": {"a b w c v", 31 * time.Millisecond},
+		"lazy":   {"a b w c v", 31 * time.Millisecond},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := echo(t)
+			begun := time.Now()
+			r := run(t, w, nodes(mode, list...))
+			require.Nil(t, r.Err)
+			assert.Equal(t, `{:ms 30}`, r.out())
+			assert.Equal(t, want.order, begins(r), mode)
+			assert.Equal(t, want.took, time.Since(begun), mode)
+		})
+	}
+}
+
+// SCHED-001: :max-parallel bounds a hybrid plan, lazy starts all that is ready.
+func TestParallelism(t *testing.T) {
+	for header, most := range map[string]int{
+		":mode :strict": 1, ":mode :hybrid :max-parallel 3": 3, ":mode :hybrid": 8, ":mode :lazy": 12,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := echo(t)
+			var list []string
+			for i := range 12 {
+				list = append(list, call(fmt.Sprint("n", i), `{:ms 10}`, ""))
+			}
+			r := run(t, w, "{"+header+" :nodes ["+strings.Join(list, " ")+"]}")
+			require.Nil(t, r.Err)
+			assert.Equal(t, most, w.Most(), header)
+		})
+	}
+}
+
+// SCHED-002: effects keep program order in every mode, also in a lazy plan.
+func TestEffectsKeepOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := echo(t)
+		r := run(t, w, nodes("lazy", write("one", `{:ms 50}`, ""), write("two", `{:ms 1}`, ""), call("free", `{:ms 1}`, ""), write("three", `{}`, "")))
+		require.Nil(t, r.Err)
+		assert.Equal(t, "one free two three", begins(r))
+	})
+}
+
+// SCHED-004, SCHED-010: the failure that is first in program order is reported,
+// whichever came first in time; later nodes are canceled and awaited.
+func TestFirstFailureInProgramOrder(t *testing.T) {
+	for name, tc := range map[string]struct {
+		list   []string
+		typ    string
+		took   time.Duration
+		begins string
+	}{
+		"later one fails first": {
+			[]string{call("a", `{:ms 100 :fail :provider/error}`, ""), call("b", `{:ms 10 :fail :input/invalid}`, ""), call("c", `{:ms 500}`, "")},
+			"provider/error", 100 * time.Millisecond, "a b c",
+		},
+		"earlier one fails first": {
+			[]string{call("a", `{:ms 10 :fail :provider/error}`, ""), call("b", `{:ms 500}`, "")},
+			"provider/error", 10 * time.Millisecond, "a b",
+		},
+		"an earlier one that still had to wait": {
+			[]string{call("a", `{:ms 50}`, ":as :x"), call("b", `{:ms 10 :fail :provider/error :x {:slot/path [:x :ms]}}`, ""), call("c", `{:ms 5 :fail :input/invalid}`, "")},
+			"provider/error", 60 * time.Millisecond, "a c b",
+		},
+		"later ones do not start": {
+			[]string{call("a", `{:ms 10 :fail :provider/error}`, ""), call("b", `{:ms 50}`, ":as :y"), call("c", `{:y {:slot/path [:y :ms]}}`, "")},
+			"provider/error", 10 * time.Millisecond, "a b",
+		},
+		"once is awaited": {
+			[]string{call("a", `{:ms 10 :fail :provider/error}`, ""), write("b", `{:ms 300}`, "")},
+			"provider/error", 300 * time.Millisecond, "a b",
+		},
+		"needs may point forward": {
+			[]string{call("a", `{:ms 10 :fail :provider/error}`, `:needs ["c"]`), call("b", `{:ms 1 :fail :input/invalid}`, ""), call("c", `{:ms 20}`, "")},
+			"provider/error", 30 * time.Millisecond, "b c a",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := echo(t)
+				begun := time.Now()
+				r := run(t, w, nodes("lazy", tc.list...))
+				assert.Equal(t, tc.typ, r.failure())
+				assert.Equal(t, tc.took, time.Since(begun))
+				assert.Equal(t, tc.begins, begins(r))
+			})
+		})
+	}
+}
+
+// SCHED-004: the other failures are counted.
+func TestOtherFailuresAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := run(t, echo(t), nodes("lazy", call("a", `{:ms 20 :fail :provider/error}`, ""), call("b", `{:ms 10 :fail :input/invalid}`, "")))
+		assert.Equal(t, `1`, r.Err.Details.Key("others-failed").String())
+		assert.Equal(t, `"a"`, r.Err.Where.Key("node").String())
+		assert.Equal(t, `[0]`, r.Err.Where.Key("path").String())
+	})
+}
+
+// SCHED-009, IR-002: a skipped node satisfies its edges and leaves its slot
+// unfilled; it is recorded with its condition.
+func TestSkip(t *testing.T) {
+	r := run(t, echo(t), nodes("hybrid",
+		call("a", `{:n 1}`, ":when false :as :x"),
+		call("b", `{:x {:slot/id :x :slot/default "none"}}`, `:as :y`),
+		call("c", `{}`, `:when {:present? :x} :as :z`),
+		`{:op :emit :input {:y {:slot/path [:y :x]} :z {:slot/id :z :slot/default 0}}}`))
+	require.Nil(t, r.Err)
+	assert.Equal(t, `{:y "none" :z 0}`, r.out())
+	assert.Equal(t, []string{"node/skipped"}, r.kinds("[0]"))
+	assert.Equal(t, []string{"node/skipped"}, r.kinds("[2]"))
+}
+
+// IR-005: the last executed emit in program order wins, not the last in time.
+func TestLastEmitWins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := run(t, echo(t), nodes("lazy",
+			call("slow", `{:ms 100}`, ":as :x"),
+			`{:op :emit :input {:first {:slot/path [:x :ms]}}}`,
+			`{:op :emit :input {:second 2}}`,
+			`{:op :emit :when false :input {:third 3}}`))
+		assert.Equal(t, `{:second 2}`, r.out())
+	})
+	r := run(t, echo(t), nodes("hybrid", call("a", `{}`, "")))
+	assert.Equal(t, `{}`, r.out(), "IR-008: a plan without emit")
+	assert.False(t, r.Emitted)
+	r = run(t, echo(t), `{:nodes [{:op :emit :input "text"}]}`)
+	assert.Equal(t, `{:text "text"}`, r.out(), "ENV-006")
+	r = run(t, echo(t), `{:nodes []}`)
+	assert.Equal(t, `{}`, r.out())
+}
+
+// EVAL-010 step 5: input that does not fit is refused before anybody is asked.
+func TestInputIsChecked(t *testing.T) {
+	w := dispatchtest.New(t, dispatchtest.Spec{Caps: []string{
+		`{:cap/id :t/a :cap/kind :solver :cap/intents #{:text/respond} :io/in-schema :req/text :io/out-schema :res/any}`,
+	}})
+	r := run(t, w, `{:nodes [{:op :let :value 7 :as :n} {:op :call :intent :text/respond :input {:prompt {:slot/id :n}}}]}`)
+	assert.Equal(t, "input/invalid", r.failure())
+	assert.Equal(t, contract.ClassStop, r.Err.Class)
+	assert.NotZero(t, r.Err.Details.Key("findings").Len())
+	assert.Empty(t, w.Calls())
+	assert.Equal(t, []string{"node/failed"}, r.kinds("[1]"))
+}
+
+// SLOT-008: where text is wanted, the text of a result is taken, and the record
+// says where.
+func TestCoercedText(t *testing.T) {
+	w := dispatchtest.New(t, dispatchtest.Spec{Caps: []string{
+		`{:cap/id :t/a :cap/kind :solver :cap/intents #{:text/respond} :io/in-schema :req/text :io/out-schema :res/any}`,
+	}})
+	w.On("t/a", value(`{:summary "short"}`), value(`{:text "end"}`))
+	r := run(t, w, `{:nodes [{:op :call :intent :text/respond :input {:prompt "p"} :as :s} {:op :call :intent :text/respond :input {:prompt {:slot/id :s}} :as :t} {:op :emit :input :t}]}`)
+	require.Nil(t, r.Err)
+	assert.Equal(t, `{:prompt "short"}`, w.Calls()[1].Request.Key("input").String())
+	for _, rec := range r.records {
+		if n, ok := rec.Body.(*journal.NodeResolved); ok && rec.Path.String() == "[1]" {
+			assert.Equal(t, `[[:prompt]]`, edn.Vector(n.Coerced...).String())
+		}
+	}
+}
+
+// SLOT-003: what is unfilled at run time fails the node, with the failure that
+// the slot keeps as its cause.
+func TestUnresolvedSlot(t *testing.T) {
+	r := run(t, echo(t), nodes("hybrid",
+		`{:op :call :intent :text/respond :input {:fail :input/invalid} :as :x :dispatch {:candidates [:t/echo] :allow-failure? true}}`,
+		call("b", `{:x {:slot/path [:x :text]}}`, "")))
+	assert.Equal(t, "slot/unresolved", r.failure())
+	require.NotNil(t, r.Err.Cause)
+	assert.Equal(t, "input/invalid", r.Err.Cause.Type)
+}
+
+// SLOT-004: the slot of a failure that was allowed.
+func TestKeptFailure(t *testing.T) {
+	r := run(t, echo(t), nodes("hybrid",
+		`{:op :call :id "a" :intent :text/respond :input {:fail :provider/error} :as :x :dispatch {:candidates [:t/echo] :allow-failure? true}}`,
+		`{:op :emit :input {:type {:slot/path [:x :failure/type]} :recover {:slot/path [:x :failure/recover?]} :message {:slot/path [:x :error :message]}}}`,
+		`{:op :emit :input :x}`))
+	require.Nil(t, r.Err)
+	assert.Equal(t, `:provider/error`, r.Out.Key("failure/type").String(), "IR-009")
+	committed := 0
+	for _, rec := range r.records {
+		if c, ok := rec.Body.(*journal.NodeCommitted); ok && c.FailureType == "provider/error" {
+			committed++
+			assert.Equal(t, "x", c.As)
+			assert.Equal(t, `true`, c.Value.Value().Key("failure/recover?").String())
+		}
+	}
+	assert.Equal(t, 1, committed)
+}
+
+// RUN-005: a defect ends the run as runtime/internal, and nothing else.
+func TestPanicInANode(t *testing.T) {
+	w := echo(t)
+	var told []string
+	observe := func(_ *taskOf, ev *evaluatorOf, _ *plan.Env) {
+		ev.Panicked = func(where string, value any, stack []byte) {
+			told = append(told, fmt.Sprint(where, " ", value, " ", len(stack) > 0))
+		}
+	}
+	r := run(t, w, nodes("hybrid", call("a", `{:panic true}`, ""), call("b", `{:n 1}`, "")), observe)
+	assert.Equal(t, "runtime/internal", r.failure())
+	assert.Equal(t, []string{"node a boom true"}, told)
+	r = run(t, w, `{:nodes [{:op :call :intent :text/respond :input {:panic true} :as :x :dispatch {:candidates [:t/echo] :allow-failure? true}}]}`)
+	assert.Equal(t, "runtime/internal", r.failure(), "not even where failures are allowed")
+}
+
+// RUN-006, RUN-013: the end of the run's context ends the run.
+func TestEndOfRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		text := nodes("hybrid", call("a", `{:ms 1000}`, ":as :x"), call("b", `{:x {:slot/id :x}}`, ""), call("c", `{:ms 5000}`, ""))
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		defer cancel()
+		r := runValue(ctx, t, echo(t), edn.MustRead(text))
+		assert.Equal(t, "timeout/hard", r.failure())
+
+		ctx, stop := context.WithCancel(context.Background())
+		time.AfterFunc(100*time.Millisecond, stop)
+		r = runValue(ctx, t, echo(t), edn.MustRead(text))
+		assert.Equal(t, "canceled", r.failure())
+
+		gone, stop := context.WithCancel(context.Background())
+		stop()
+		r = runValue(gone, t, echo(t), edn.MustRead(text))
+		assert.Equal(t, "canceled", r.failure())
+		assert.Empty(t, begins(r))
+	})
+}
+
+// EVAL-011, SLOT-004: a tool node is served by the capability of its name, with
+// gates and attempts like a call, and has a slot of its own form.
+func TestToolNode(t *testing.T) {
+	w := dispatchtest.New(t, dispatchtest.Spec{Caps: []string{
+		`{:cap/id :fs/write-file :cap/kind :tool :cap/intents #{:fs/write-file} :cap/effects #{:fs/write} :io/in-schema :req/any :io/out-schema :res/any}`,
+	}})
+	w.On("fs/write-file", dispatchtest.Step{Err: contract.Errorf("provider/unavailable", "busy")}, value(`{:bytes 7}`))
+	tool := `{:op :tool :id "w" :tool/id :fs/write-file :input {:path "x"} :effects {:allowed #{:fs/write}} :as :w :dispatch {:retry {:same-cap-max 1}}}`
+	r := run(t, w, `{:nodes [`+tool+` {:op :emit :input {:tool {:slot/path [:w :tool/id]} :bytes {:slot/path [:w :bytes]}}}]}`)
+	require.Nil(t, r.Err)
+	assert.Equal(t, `{:bytes 7 :tool :fs/write-file}`, r.out())
+	assert.Equal(t, []string{"fs/write"}, w.Calls()[0].Effects)
+	entry, _ := journal.Transcript(r.records).Nth(1)
+	assert.Equal(t, `:tool :fs/write-file :w`, entry.Key("op").String()+" "+entry.Key("tool/id").String()+" "+entry.Key("as").String())
+	assert.False(t, entry.HasKey("intent"))
+}
+
+// SLOT-002, ENV-018: candidates may come from a slot, as ids or handles.
+func TestCandidatesFromASlot(t *testing.T) {
+	w := two(t)
+	w.On("a/two", value(`{:n 2}`))
+	text := func(v string) string {
+		return `{:nodes [{:op :let :value ` + v + ` :as :best} {:op :call :intent :text/respond :input {} :as :x :dispatch {:candidates [{:slot/id :best} :a/one]}} {:op :emit :input :x}]}`
+	}
+	for _, v := range []string{`{:cap/ref :a/two}`, `:a/two`} {
+		r := run(t, w, text(v))
+		require.Nil(t, r.Err)
+		assert.Equal(t, `{:n 2}`, r.out())
+	}
+	assert.Equal(t, "cap/not-found", run(t, w, text(`:a/nobody`)).failure())
+	assert.Equal(t, "plan/invalid", run(t, w, text(`7`)).failure())
+}
+
+// SLOT-002, POL-001: context and constraints of a node are filled and go over
+// what lies below, key by key.
+func TestFilledContext(t *testing.T) {
+	w := two(t)
+	layer := policy.Layer{Context: policy.FieldsOf(edn.MustRead(`{:summary "s" :mode :m}`), policy.Origin{Source: policy.SourceRequest})}
+	r := run(t, w, `{:nodes [{:op :let :value "mine" :as :v} {:op :call :intent :text/respond :input {} :context {:summary {:slot/id :v}} :constraints {:language {:slot/id :l :slot/default :pl}} :system {:slot/id :v}}]}`,
+		withLayer(layer), withBindings(`{:unused 1}`))
+	require.Nil(t, r.Err)
+	sent := w.Calls()[0].Request
+	assert.Equal(t, `{:mode :m :summary "mine"}`, sent.Key("context").String())
+	assert.Equal(t, `{:language :pl}`, sent.Key("constraints").String())
+	assert.Equal(t, `"mine"`, sent.Key("system").String())
+}

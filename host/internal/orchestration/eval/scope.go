@@ -1,0 +1,212 @@
+package eval
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/fermenthq/ferment/host/internal/domain/plan"
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// scope is one running plan: the root, an inline plan, an item of a map, or a
+// plan that a capability answered with.
+type scope struct {
+	run   *run
+	prog  *plan.Program
+	frame *plan.Frame
+	path  []edn.Value   // where the plan stands
+	layer *policy.Layer // what nodes inherit
+	depth int
+	stack []string // capabilities that wait for this plan
+
+	ended []ended // by node; written by whoever runs the node, read by the owner after
+
+	emitted    edn.Value
+	emitIndex  int
+	hasEmitted bool
+	last       *dispatch.Result
+	doneOnce   atomic.Bool
+}
+
+// ended is what a node leaves for its commit.
+type ended struct {
+	path   edn.Value
+	slot   plan.Slot
+	record journal.NodeCommitted
+	value  edn.Value // of an emit
+	result *dispatch.Result
+}
+
+// walk runs the plan to its end. The error is the first failure in program
+// order, with the place where it happened.
+func (s *scope) walk(ctx context.Context) *contract.Error {
+	nodes := s.prog.Plan.Nodes
+	s.ended = make([]ended, len(nodes))
+	sched := schedule{
+		n:      len(nodes),
+		graph:  s.prog.Graph,
+		limit:  s.parallel(),
+		skip:   s.skip,
+		quick:  func(i int) bool { return nodes[i].Op == plan.OpLet || nodes[i].Op == plan.OpEmit },
+		do:     s.do,
+		commit: s.commit,
+	}
+	_, err := sched.run(ctx)
+	if err != nil && sched.others > 0 {
+		err = err.WithDetail("others-failed", edn.Int(int64(sched.others)))
+	}
+	return err
+}
+
+func (s *scope) parallel() int {
+	switch s.prog.Plan.Mode {
+	case plan.Strict:
+		return 1
+	case plan.Lazy:
+		return max(1, len(s.prog.Plan.Nodes))
+	default:
+		return max(1, s.prog.Plan.MaxParallel)
+	}
+}
+
+func (s *scope) node(i int) *plan.Node { return &s.prog.Plan.Nodes[i] }
+
+func (s *scope) nodePath(i int, more ...edn.Value) []edn.Value {
+	path := make([]edn.Value, 0, len(s.path)+1+len(more))
+	path = append(path, s.path...)
+	path = append(path, edn.Int(int64(i)))
+	return append(path, more...)
+}
+
+// pathOf is the path of a node as a value.
+func (s *scope) pathOf(i int) edn.Value {
+	var room [24]edn.Value // deeper than any path
+	path := append(room[:0], s.path...)
+	return edn.Vector(append(path, edn.Int(int64(i)))...)
+}
+
+// skip settles a node whose condition is false. A condition that panics is left
+// to do, which reports it.
+func (s *scope) skip(i int) bool {
+	n := s.node(i)
+	if n.When == nil || n.When.Eval(s.frame) {
+		return false
+	}
+	path := s.pathOf(i)
+	return s.run.task.Recorder.Record(path, n.ID, &journal.NodeSkipped{Op: n.Op.String(), When: n.WhenSource}) == nil
+}
+
+// do runs one node. It may be called beside other nodes.
+func (s *scope) do(ctx context.Context, i int, begun func()) (err *contract.Error) {
+	n := s.node(i)
+	e := &s.ended[i]
+	e.path = s.pathOf(i)
+	attempts := 0
+	defer func() {
+		if p := recover(); p != nil {
+			err = s.run.recovered("node "+n.ID, p)
+		}
+		if err != nil {
+			err = s.fail(n, e, err, attempts)
+		}
+	}()
+	if s.run.nodes.Add(1) > int64(s.run.ev.Limits.RunNodes) {
+		return contract.Errorf("plan/too-large", "the run has more than %d nodes", s.run.ev.Limits.RunNodes)
+	}
+	switch n.Op {
+	case plan.OpLet:
+		return s.let(n, e)
+	case plan.OpEmit:
+		return s.emit(n, e)
+	case plan.OpCall, plan.OpTool:
+		attempts, err = s.callNode(ctx, i, n, e, begun)
+		return err
+	case plan.OpPlan:
+		begun()
+		return s.planNode(ctx, i, n, e)
+	case plan.OpMap:
+		begun()
+		return s.mapNode(ctx, i, n, e)
+	default:
+		return contract.Errorf("runtime/internal", "node %s: op %s cannot run", n.ID, n.Op)
+	}
+}
+
+// fail says where the failure happened and records it, unless the node was only
+// told to stop.
+func (s *scope) fail(n *plan.Node, e *ended, err *contract.Error, attempts int) *contract.Error {
+	if err.Where.Key("path").IsNil() {
+		err = err.WithWhere("node", edn.Text(n.ID)).WithWhere("path", e.path)
+	}
+	if err.Type == "canceled" {
+		return err
+	}
+	record := &journal.NodeFailed{Err: err, Attempts: attempts}
+	if e.result != nil && !e.result.Findings.IsNil() {
+		record.Findings = journal.RefTo(e.result.Findings)
+	}
+	if broken := s.run.task.Recorder.Record(e.path, n.ID, record); broken != nil {
+		return contract.AsError(broken)
+	}
+	return err
+}
+
+func (s *scope) let(n *plan.Node, e *ended) *contract.Error {
+	v, _, err := n.Value.Fill(s.frame, nil)
+	if err != nil {
+		return err
+	}
+	e.slot = plan.ValueSlot(v)
+	e.value = v
+	return nil
+}
+
+func (s *scope) emit(n *plan.Node, e *ended) *contract.Error {
+	v, _, err := n.Input.Fill(s.frame, nil)
+	if err != nil {
+		return err
+	}
+	e.value = v
+	return nil
+}
+
+// commit makes what a node left visible. Only the owner of the scope calls it.
+func (s *scope) commit(i int) *contract.Error {
+	n, e := s.node(i), &s.ended[i]
+	if s.run.verbose || (n.Op != plan.OpLet && n.Op != plan.OpEmit) {
+		record := &e.record // committed once, and from then on the journal's
+		record.As = n.As
+		switch n.Op {
+		case plan.OpLet, plan.OpEmit:
+			record.Value = journal.RefTo(e.value)
+		default:
+			record.Value = journal.RefOf(&e.slot)
+		}
+		if err := s.run.task.Recorder.Record(e.path, n.ID, record); err != nil {
+			return contract.AsError(err)
+		}
+	}
+	if n.As != "" {
+		s.frame.Set(i, e.slot)
+	}
+	if n.Op == plan.OpEmit && (!s.hasEmitted || i > s.emitIndex) {
+		s.emitted, s.emitIndex, s.hasEmitted = e.value, i, true
+	}
+	if i == len(s.ended)-1 {
+		s.last = e.result
+	}
+	return nil
+}
+
+// value is what the plan gives to whoever runs it: the emitted value, without
+// emit the :out of the last node.
+func (s *scope) value() edn.Value {
+	if s.hasEmitted || len(s.ended) == 0 {
+		return s.emitted
+	}
+	return s.ended[len(s.ended)-1].slot.Emitted()
+}

@@ -1,0 +1,325 @@
+package journal_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"regexp"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// JRN-009: the page of records is generated and current.
+func TestRecordsPage(t *testing.T) {
+	const file = "RECORDS.md"
+	if *update {
+		require.NoError(t, os.WriteFile(file, []byte(journal.Page()), 0o644))
+	}
+	want, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), journal.Page(), "run: go test ./host/internal/orchestration/journal -update")
+}
+
+// JRN-009: the schema of a kind is closed and knows every kind that is written.
+func TestSchemasAreClosed(t *testing.T) {
+	for _, kind := range journal.Kinds() {
+		s, ok := journal.Schema(kind)
+		require.True(t, ok, kind)
+		assert.True(t, s.Closed(), kind)
+		sample := record(samples()[kind])
+		require.NoError(t, sample.Check(), kind)
+		v := sample.Value()
+		assert.Empty(t, s.Validate(v), kind)
+		assert.NotEmpty(t, s.Validate(v.AssocKey("unheard/of", edn.Int(1))), "%s accepts an unknown key", kind)
+		for _, key := range []string{"v", "run", "seq", "at", "epoch", "kind"} {
+			assert.NotEmpty(t, s.Validate(v.Dissoc(edn.K(key))), "%s does without :%s", kind, key)
+		}
+	}
+	assert.Len(t, samples(), len(journal.Kinds()))
+}
+
+// underCondition are the keys whose presence depends on other keys, which a
+// schema cannot say.
+var underCondition = regexp.MustCompile(`: (node|attempt|cap/version|error) is missing`)
+
+// JRN-009: a missing or ill-typed key is refused at the append, as a defect of
+// the host. The check before the append and the schema give the same verdict.
+func TestCheckAgreesWithSchema(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		body := drawBody(t)
+		rec := record(body)
+		if rapid.IntRange(0, 9).Draw(t, "no node") == 0 {
+			rec.Node = ""
+		}
+		s, _ := journal.Schema(body.Kind())
+		found := s.Validate(rec.Value())
+		err := rec.Check()
+		if len(found) > 0 && err == nil {
+			t.Fatalf("the check lets pass what the schema refuses: %v in %s", found, rec.Value())
+		}
+		if len(found) == 0 && err != nil && !underCondition.MatchString(err.Error()) {
+			t.Fatalf("the check refuses what the schema lets pass: %v in %s", err, rec.Value())
+		}
+		if err != nil && !errors.Is(err, contract.OfType("runtime/internal")) {
+			t.Fatalf("wrong type: %v", err)
+		}
+	})
+}
+
+func record(body journal.Body) journal.Record {
+	return journal.Record{
+		Run: "run_x", Seq: 1, At: time.Unix(1, 0), Epoch: 1, Path: edn.Vector(edn.Int(0)), Node: "n0", Body: body,
+	}
+}
+
+var someHash = edn.Hash(edn.Int(1))
+
+func samples() map[journal.Kind]journal.Body {
+	ref := journal.RefTo(edn.Int(1))
+	failure := contract.Errorf("runtime/crashed", "gone")
+	empty := edn.MustMap()
+	bodies := []journal.Body{
+		&journal.RunAccepted{
+			Principal: "local", PrincipalType: "local", Operation: "act/run", Intent: "a/b", Request: ref, Fingerprint: ref,
+			ResponseType: "value", Class: "sync", DeadlineAt: time.Unix(9, 0), Config: someHash, Evaluator: 1, Trace: empty,
+		},
+		&journal.RunStarted{Host: "h", Boot: "b", Config: someHash},
+		&journal.PlanResolved{Plan: ref, Source: "request"},
+		&journal.NodeResolved{
+			Op: "call", Intent: "a/b", Policy: "declared", Strategy: "cascade",
+			Candidates: []journal.Candidate{{CapID: "a/one"}}, Rejected: []journal.Rejection{{CapID: "a/two", Reason: "runtime/not-ready", Why: "provider/not-configured"}},
+		},
+		&journal.NodeSkipped{Op: "call", When: edn.Bool(false)},
+		&journal.AttemptStarted{Attempt: 1, CapID: "a/one", CapVersion: "1.0.0", Request: ref, Effects: []string{"none"}, Recovery: "none", EffectKey: someHash},
+		&journal.AttemptFinished{Attempt: 1, Outcome: "error", Err: failure},
+		&journal.GateVerdict{Attempt: 1, Gate: "schema-valid", Severity: "must", Pass: true},
+		&journal.NodeCommitted{Value: ref, As: "x", CapID: "a/one", Attempt: 1, Score: journal.ScoreOf(667)},
+		&journal.NodeFailed{Err: failure, Attempts: 2},
+		&journal.EnvRead{What: "random", Value: edn.Int(7)},
+		&journal.CancelRequested{By: "local"},
+		&journal.RunFinished{Status: "completed", Response: ref, Totals: edn.MustMap(edn.K("operations"), empty, edn.K("attempts"), empty)},
+	}
+	out := map[journal.Kind]journal.Body{}
+	for _, b := range bodies {
+		out[b.Kind()] = b
+	}
+	return out
+}
+
+// drawBody takes a sound record and perhaps spoils some of it.
+func drawBody(t *rapid.T) journal.Body {
+	kind := rapid.SampledFrom(journal.Kinds()).Draw(t, "kind")
+	body := samples()[kind]
+	spoil := func(name string) bool { return rapid.IntRange(0, 3).Draw(t, name) == 0 }
+	odd := rapid.SampledFrom([]edn.Value{edn.Nil(), edn.Int(3), edn.Text("x"), edn.MustMap(edn.Int(1), edn.Int(2)), edn.MustMap(edn.K("usd"), edn.Text("1"))}).Draw(t, "odd")
+	switch b := body.(type) {
+	case *journal.RunAccepted:
+		drop(spoil, &b.Principal, &b.PrincipalType, &b.Operation, &b.Intent, &b.ResponseType, &b.Class, &b.Config)
+		if spoil("request") {
+			b.Request = journal.Ref{}
+		}
+		if spoil("fingerprint") {
+			b.Fingerprint = journal.Ref{}
+		}
+		if spoil("trace") {
+			b.Trace = odd
+		}
+		if spoil("budget") {
+			b.Budget = odd
+		}
+		if spoil("key") {
+			b.Key = "b3:short"
+		}
+		if spoil("evaluator") {
+			b.Evaluator = 0
+		}
+	case *journal.RunStarted:
+		drop(spoil, &b.Host, &b.Boot, &b.Config)
+	case *journal.PlanResolved:
+		drop(spoil, &b.Source)
+		if spoil("plan") {
+			b.Plan = journal.Ref{}
+		}
+		if spoil("worst") {
+			b.WorstCase = odd
+		}
+		if spoil("warnings") {
+			b.Warnings = []edn.Value{odd}
+		}
+	case *journal.NodeResolved:
+		drop(spoil, &b.Op, &b.Policy, &b.Strategy)
+		if spoil("candidates") {
+			b.Candidates = append(b.Candidates, journal.Candidate{})
+		}
+		if spoil("figures") {
+			b.Candidates = append(b.Candidates, journal.Candidate{CapID: "a/x", Figures: odd})
+		}
+		if spoil("rejected") {
+			b.Rejected = append(b.Rejected, journal.Rejection{CapID: "a/x"})
+		}
+		if spoil("coerced") {
+			b.Coerced = []edn.Value{odd}
+		}
+	case *journal.NodeSkipped:
+		drop(spoil, &b.Op)
+	case *journal.AttemptStarted:
+		drop(spoil, &b.CapID, &b.CapVersion, &b.Recovery, &b.EffectKey)
+		if spoil("attempt") {
+			b.Attempt = 0
+		}
+		if spoil("binary") {
+			b.Binary = "sha256:1"
+		}
+		if spoil("budget") {
+			b.Budget = odd
+		}
+	case *journal.AttemptFinished:
+		drop(spoil, &b.Outcome)
+		if spoil("usage") {
+			b.Usage = odd
+		}
+		if spoil("meta") {
+			b.Meta = odd
+		}
+		if spoil("result") {
+			b.Result = journal.RefTo(odd)
+			b.ResultType = "value"
+			if spoil("result type") {
+				b.ResultType = "nonsense"
+			}
+		}
+	case *journal.GateVerdict:
+		drop(spoil, &b.Gate, &b.Severity)
+		if spoil("tier") {
+			b.Tier = 4
+		}
+		if spoil("score") {
+			b.Score = journal.ScoreOf(int64(rapid.IntRange(999, 1001).Draw(t, "score value")))
+		}
+		if spoil("cap") {
+			b.CapID = "a/judge"
+			b.Usage = odd
+			if !spoil("version") {
+				b.CapVersion = "1.0.0"
+			}
+		}
+	case *journal.NodeCommitted:
+		if spoil("value") {
+			b.Value = journal.Ref{}
+		}
+		if spoil("score") {
+			b.Score = journal.ScoreOf(1001)
+		}
+	case *journal.NodeFailed:
+		if spoil("attempts") {
+			b.Attempts = -1
+		}
+	case *journal.EnvRead:
+		drop(spoil, &b.What)
+		if spoil("value") {
+			b.Value = odd
+		}
+	case *journal.CancelRequested:
+		drop(spoil, &b.By)
+	case *journal.RunFinished:
+		drop(spoil, &b.Status)
+		if spoil("totals") {
+			b.Totals = rapid.SampledFrom([]edn.Value{edn.Nil(), edn.MustMap(), b.Totals.AssocKey("more", edn.Int(1)), b.Totals.AssocKey("attempts", edn.Int(1))}).Draw(t, "totals value")
+		}
+		if spoil("response") {
+			b.Response = journal.Ref{}
+		}
+	}
+	return body
+}
+
+func drop(spoil func(string) bool, fields ...*string) {
+	for _, f := range fields {
+		if spoil("drop " + *f) {
+			*f = ""
+		}
+	}
+}
+
+func at(seq int, body journal.Body) journal.Record {
+	r := record(body)
+	r.Seq = seq
+	return r
+}
+
+func TestMemoryKeepsOrder(t *testing.T) {
+	m := journal.NewMemory()
+	all := samples()
+	require.NoError(t, m.Append(context.Background(), at(1, all[journal.KindRunAccepted])))
+	require.Error(t, m.Append(context.Background(), at(3, all[journal.KindRunStarted])), "a gap")
+	require.Error(t, m.Append(context.Background(), at(1, all[journal.KindRunStarted])), "twice")
+	require.NoError(t, m.Append(context.Background(), at(2, all[journal.KindRunFinished])))
+	err := m.Append(context.Background(), at(3, all[journal.KindRunStarted]))
+	require.ErrorIs(t, err, contract.OfType("runtime/internal"), "after the end")
+	assert.Len(t, m.Records("run_x"), 2)
+	assert.Empty(t, m.Records("run_y"))
+}
+
+func TestMemoryFindsValuesByHash(t *testing.T) {
+	m := journal.NewMemory()
+	v := edn.MustRead(`{:a [1 2]}`)
+	require.NoError(t, m.Append(context.Background(), at(1, &journal.NodeCommitted{Value: journal.RefTo(v)})))
+	got, ok := m.Get("run_x", edn.Hash(v))
+	require.True(t, ok)
+	assert.True(t, edn.Equal(v, got))
+	_, ok = m.Get("run_x", someHash)
+	assert.False(t, ok)
+	_, ok = m.Get("run_y", edn.Hash(v))
+	assert.False(t, ok)
+}
+
+// A cursor follows a run while it is written, and reaches its end also after the
+// run was dropped.
+func TestCursorFollows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := journal.NewMemory()
+		c := m.Follow("run_x", 0)
+		var kinds []journal.Kind
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for {
+				rec, ok, err := c.Next(context.Background())
+				if err != nil || !ok {
+					return
+				}
+				kinds = append(kinds, rec.Body.Kind())
+			}
+		}()
+		all := samples()
+		for i, kind := range []journal.Kind{journal.KindRunAccepted, journal.KindRunStarted, journal.KindRunFinished} {
+			synctest.Wait()
+			assert.Len(t, kinds, i)
+			require.NoError(t, m.Append(context.Background(), at(i+1, all[kind])))
+		}
+		m.Drop("run_x")
+		<-done
+		assert.Equal(t, []journal.Kind{journal.KindRunAccepted, journal.KindRunStarted, journal.KindRunFinished}, kinds)
+
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		_, ok, err := m.Follow("run_z", 0).Next(ctx)
+		assert.False(t, ok)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+}

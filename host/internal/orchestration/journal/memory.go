@@ -1,0 +1,205 @@
+package journal
+
+import (
+	"context"
+	"sync"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Journal takes the records of runs.
+//
+// Life of a run in it:
+//  1. the first Append of a run id opens the run;
+//  2. records arrive in the order of their Seq, from one goroutine at a time;
+//  3. run/finished closes it: later appends to the run are refused.
+//
+// Append returns when the record is as durable as the journal makes records,
+// and a *contract.Error when it was refused. The values that a record names are
+// stored with it.
+type Journal interface {
+	Append(ctx context.Context, rec Record) error
+}
+
+// Source gives the records of a run to readers, while the run goes on and after.
+type Source interface {
+	// Follow reads a run from its first record after seq; 0 is the start. The
+	// run need not exist yet.
+	Follow(run string, seq int) *Cursor
+}
+
+var (
+	_ Journal = (*Memory)(nil)
+	_ Source  = (*Memory)(nil)
+)
+
+// Memory keeps runs in memory. Its zero value is ready to use.
+type Memory struct {
+	mu   sync.Mutex
+	runs map[string]*run
+}
+
+// run is the log of one run. Cursors hold it, so that a run that was dropped
+// can still be read to its end by those who follow it.
+type run struct {
+	mu       sync.Mutex
+	chunks   [][]Record // of chunkSize each, but for the last
+	count    int
+	finished bool
+	changed  chan struct{}        // closed at the next append; nil while nobody waits
+	values   map[string]edn.Value // filled on the first look-up
+	indexed  int                  // records whose values are in the index
+}
+
+// chunkSize records are kept together: a long run is not copied as it grows.
+// The first chunk begins with room for a run of one call, so that a short run
+// does not claim much.
+const (
+	chunkSize  = 32
+	firstChunk = 10
+)
+
+func (r *run) at(i int) *Record { return &r.chunks[i/chunkSize][i%chunkSize] }
+
+func (r *run) all() []Record {
+	out := make([]Record, 0, r.count)
+	for _, c := range r.chunks {
+		out = append(out, c...)
+	}
+	return out
+}
+
+// NewMemory makes an empty journal.
+func NewMemory() *Memory { return &Memory{} }
+
+func (m *Memory) open(id string) *run {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.runs[id]
+	if r == nil {
+		if m.runs == nil {
+			m.runs = make(map[string]*run)
+		}
+		r = &run{}
+		m.runs[id] = r
+	}
+	return r
+}
+
+// Append implements Journal.
+func (m *Memory) Append(_ context.Context, rec Record) error {
+	if err := rec.Check(); err != nil {
+		return err
+	}
+	return m.open(rec.Run).append(rec)
+}
+
+func (r *run) append(rec Record) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.finished {
+		return refused(string(rec.Body.Kind()), "the run is finished")
+	}
+	if rec.Seq != r.count+1 {
+		return refused(string(rec.Body.Kind()), "seq is out of order")
+	}
+	if r.count%chunkSize == 0 {
+		room := chunkSize
+		if r.count == 0 {
+			room = firstChunk
+		}
+		r.chunks = append(r.chunks, make([]Record, 0, room))
+	}
+	last := &r.chunks[len(r.chunks)-1]
+	*last = append(*last, rec)
+	r.count++
+	r.finished = rec.Body.Kind() == KindRunFinished
+	if r.changed != nil {
+		close(r.changed)
+		r.changed = nil
+	}
+	return nil
+}
+
+// Records is a copy of what a run has recorded so far.
+func (m *Memory) Records(id string) []Record {
+	m.mu.Lock()
+	r := m.runs[id]
+	m.mu.Unlock()
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.all()
+}
+
+// Get finds a value that a record of the run names by its hash.
+func (m *Memory) Get(id, hash string) (edn.Value, bool) {
+	m.mu.Lock()
+	r := m.runs[id]
+	m.mu.Unlock()
+	if r == nil {
+		return edn.Nil(), false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.values == nil {
+		r.values = make(map[string]edn.Value)
+	}
+	for ; r.indexed < r.count; r.indexed++ {
+		r.at(r.indexed).Body.refs(func(ref Ref) {
+			if ref.Set() {
+				r.values[ref.Hash()] = ref.Value()
+			}
+		})
+	}
+	v, ok := r.values[hash]
+	return v, ok
+}
+
+// Drop forgets a run. Cursors that follow it still reach its last record.
+func (m *Memory) Drop(id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.runs, id)
+}
+
+// Follow implements Source.
+func (m *Memory) Follow(id string, seq int) *Cursor {
+	return &Cursor{run: m.open(id), next: max(0, seq)}
+}
+
+// Cursor reads the records of a run in order and waits for those to come.
+type Cursor struct {
+	run  *run
+	next int
+}
+
+// Next gives the next record. It waits for one if the run goes on; ok is false
+// after run/finished was given. The error is that of ctx.
+func (c *Cursor) Next(ctx context.Context) (rec Record, ok bool, err error) {
+	for {
+		c.run.mu.Lock()
+		if c.next < c.run.count {
+			rec = *c.run.at(c.next)
+			c.next++
+			c.run.mu.Unlock()
+			return rec, true, nil
+		}
+		if c.run.finished {
+			c.run.mu.Unlock()
+			return Record{}, false, nil
+		}
+		if c.run.changed == nil {
+			c.run.changed = make(chan struct{})
+		}
+		wait := c.run.changed
+		c.run.mu.Unlock()
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return Record{}, false, ctx.Err()
+		}
+	}
+}

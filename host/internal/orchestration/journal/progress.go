@@ -1,0 +1,135 @@
+package journal
+
+import (
+	"context"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Event is what a watcher of a run is shown: one record, told shortly.
+type Event struct {
+	Name    string // accepted started resolved skipped attempt gate commit failed cancel finished
+	Run     string
+	Seq     int
+	At      time.Time
+	Path    edn.Value // nil for events of the run itself
+	Node    string
+	Attempt int
+	CapID   string
+	Details edn.Value // map; what is particular to the event
+}
+
+// Value is the event as one flat EDN map.
+func (e Event) Value() edn.Value {
+	var b edn.MapBuilder
+	p := put{&b}
+	for k, v := range e.Details.Entries() {
+		b.Set(k, v)
+	}
+	p.kw("event", e.Name)
+	p.str("run", e.Run)
+	p.positive("seq", e.Seq)
+	b.Key("at", edn.Inst(e.At))
+	p.val("path", e.Path)
+	p.str("node", e.Node)
+	p.positive("attempt", e.Attempt)
+	p.kw("cap/id", e.CapID)
+	return b.Map()
+}
+
+// Progress tells a record as an event; ok is false for records that a watcher
+// has no use for.
+func Progress(rec Record) (e Event, ok bool) {
+	e = Event{Run: rec.Run, Seq: rec.Seq, At: rec.At, Node: rec.Node}
+	if pathed(rec.Body.Kind()) {
+		e.Path = rec.Path
+	}
+	var m edn.MapBuilder
+	p := put{&m}
+	switch b := rec.Body.(type) {
+	case *RunAccepted:
+		e.Name = "accepted"
+		p.kw("intent", b.Intent)
+		p.kw("operation", b.Operation)
+		m.Key("deadline-at", edn.Inst(b.DeadlineAt))
+	case *RunStarted:
+		e.Name = "started"
+		p.str("host", b.Host)
+	case *PlanResolved:
+		e.Name, e.Attempt, e.CapID = "resolved", b.Attempt, b.CapID
+		p.kw("source", b.Source)
+		m.Key("nodes", edn.Int(int64(nodesOf(b.Plan.Value()).Len())))
+	case *NodeResolved:
+		e.Name = "resolved"
+		p.kw("op", b.Op)
+		p.kw("intent", b.Intent)
+		p.kw("tool/id", b.ToolID)
+		ids := make([]edn.Value, len(b.Candidates))
+		for i, c := range b.Candidates {
+			ids[i] = keyword(c.CapID)
+		}
+		m.Key("candidates", edn.Vector(ids...))
+		m.Key("rejected", RejectionsValue(b.Rejected))
+	case *NodeSkipped:
+		e.Name = "skipped"
+		p.kw("op", b.Op)
+	case *AttemptStarted:
+		e.Name, e.Attempt, e.CapID = "attempt", b.Attempt, b.CapID
+		p.kw("state", "started")
+		p.positive("generation", b.Generation)
+	case *AttemptFinished:
+		e.Name, e.Attempt = "attempt", b.Attempt
+		p.kw("state", "finished")
+		p.kw("outcome", b.Outcome)
+		m.Key("latency-ms", edn.Int(millis(b.Latency)))
+		if b.Err != nil {
+			p.kw("failure/type", b.Err.Type)
+			p.str("message", b.Err.Message)
+		}
+	case *GateVerdict:
+		e.Name, e.Attempt, e.CapID = "gate", b.Attempt, b.CapID
+		p.kw("gate", b.Gate)
+		p.kw("severity", b.Severity)
+		m.Key("pass", edn.Bool(b.Pass))
+	case *NodeCommitted:
+		e.Name, e.Attempt, e.CapID = "commit", b.Attempt, b.CapID
+		p.kw("as", b.As)
+		p.val("score", b.Score.Value())
+		p.kw("failure/type", b.FailureType)
+	case *NodeFailed:
+		e.Name = "failed"
+		p.kw("failure/type", b.Err.Type)
+		p.str("message", b.Err.Message)
+	case *CancelRequested:
+		e.Name = "cancel"
+		p.str("by", b.By)
+		p.str("why", b.Why)
+	case *RunFinished:
+		e.Name = "finished"
+		p.kw("status", b.Status)
+		m.Key("latency-ms", edn.Int(millis(b.Latency)))
+		if b.Err != nil {
+			p.kw("failure/type", b.Err.Type)
+			p.str("message", b.Err.Message)
+		}
+	default:
+		return Event{}, false
+	}
+	e.Details = m.Map()
+	return e, true
+}
+
+// Watch hands the events of a run to show until the run is finished, ctx ends,
+// or show returns false.
+func Watch(ctx context.Context, c *Cursor, show func(Event) bool) error {
+	for {
+		rec, ok, err := c.Next(ctx)
+		if err != nil || !ok {
+			return err
+		}
+		if e, ok := Progress(rec); ok && !show(e) {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,285 @@
+package journal
+
+import (
+	"math/big"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Record is one entry of a run. Seq counts from 1 without gaps; Epoch counts
+// the times that the run was taken up. Path and Node are set for the kinds that
+// concern a plan, a node or an attempt: Path is the node path as an EDN vector
+// (empty for the run itself), Node the id of the node.
+//
+// A record is immutable once it was appended.
+type Record struct {
+	Run   string
+	Seq   int
+	At    time.Time
+	Epoch int
+	Path  edn.Value
+	Node  string
+	Body  Body
+}
+
+// Body is what one kind of record says. The kinds are those of this package;
+// no other package can add one, so every record is in the table.
+type Body interface {
+	// Kind names the record.
+	Kind() Kind
+	// fault names the first key that is missing or ill-typed, or "".
+	fault() string
+	// fields hands every present key to b.
+	fields(b *edn.MapBuilder)
+	// refs hands every value that the record names to yield.
+	refs(yield func(Ref))
+}
+
+// Value is the record as closed EDN map: what a store keeps, an export prints
+// and the schema of its kind describes.
+func (r Record) Value() edn.Value {
+	var b edn.MapBuilder
+	b.Key("v", edn.Int(Version))
+	b.Key("run", edn.Text(r.Run))
+	b.Key("seq", edn.Int(int64(r.Seq)))
+	b.Key("at", edn.Inst(r.At))
+	b.Key("epoch", edn.Int(int64(r.Epoch)))
+	if r.Body == nil {
+		return b.Map()
+	}
+	b.Key("kind", keyword(string(r.Body.Kind())))
+	if pathed(r.Body.Kind()) {
+		path := r.Path
+		if path.IsNil() {
+			path = edn.Vector()
+		}
+		b.Key("path", path)
+		if r.Node != "" {
+			b.Key("node", edn.Text(r.Node))
+		}
+	}
+	r.Body.fields(&b)
+	return b.Map()
+}
+
+// Check refuses a record whose keys are not those of its kind. It gives the
+// verdict of the EDN schema without building the EDN value, because it stands
+// on the way of every step; beyond the schema it knows which keys must be there
+// because of others.
+func (r Record) Check() error {
+	switch {
+	case r.Body == nil:
+		return refused("record", "has no kind")
+	case r.Run == "":
+		return refused(string(r.Body.Kind()), "run is missing")
+	case r.Seq < 1:
+		return refused(string(r.Body.Kind()), "seq is below 1")
+	case r.Epoch < 1:
+		return refused(string(r.Body.Kind()), "epoch is below 1")
+	case r.At.IsZero():
+		return refused(string(r.Body.Kind()), "at is missing")
+	}
+	if pathed(r.Body.Kind()) {
+		if k := r.Path.Kind(); k != edn.KindVector && k != edn.KindNil {
+			return refused(string(r.Body.Kind()), "path is no vector")
+		}
+		if r.Path.Len() > 0 && r.Node == "" {
+			return refused(string(r.Body.Kind()), "node is missing")
+		}
+	}
+	if bad := r.Body.fault(); bad != "" {
+		return refused(string(r.Body.Kind()), bad+" is missing or ill-typed")
+	}
+	return nil
+}
+
+func refused(kind, why string) error {
+	return contract.Errorf("runtime/internal", "journal: append %s: %s", kind, why).WithOp("append", kind)
+}
+
+func pathed(k Kind) bool {
+	switch k {
+	case KindPlanResolved, KindNodeResolved, KindNodeSkipped, KindAttemptStarted, KindAttemptFinished,
+		KindGateVerdict, KindNodeCommitted, KindNodeFailed, KindEnvRead:
+		return true
+	default:
+		return false
+	}
+}
+
+// Ref names a value in a record. It holds the value itself, or something that
+// makes it, so that a reader in this process needs no look-up and the writer of
+// the record need neither build nor hash it; both is done when the record is
+// rendered or stored.
+type Ref struct {
+	v    edn.Value
+	from Valuer
+	set  bool
+}
+
+// Valuer makes the same value each time it is asked, from any goroutine.
+type Valuer interface{ Value() edn.Value }
+
+// RefTo names v.
+func RefTo(v edn.Value) Ref { return Ref{v: v, set: true} }
+
+// RefOf names the value that from makes.
+func RefOf(from Valuer) Ref { return Ref{from: from, set: true} }
+
+// Set tells whether the reference names a value at all.
+func (r Ref) Set() bool { return r.set }
+
+// Value is the named value; nil for an unset reference.
+func (r Ref) Value() edn.Value {
+	if r.from != nil {
+		return r.from.Value()
+	}
+	return r.v
+}
+
+// Hash is the canonical hash of the value, "" for an unset reference.
+func (r Ref) Hash() string {
+	if !r.set {
+		return ""
+	}
+	return edn.Hash(r.Value())
+}
+
+// Score is a score in thousandths. The zero Score is none.
+type Score struct {
+	thousandths int32
+	set         bool
+}
+
+// ScoreOf makes a score of thousandths, 0 to 1000.
+func ScoreOf(thousandths int64) Score { return Score{int32(thousandths), true} }
+
+// Set tells whether there is a score.
+func (s Score) Set() bool { return s.set }
+
+// Value is the score as a decimal, nil for none.
+func (s Score) Value() edn.Value {
+	if !s.set {
+		return edn.Nil()
+	}
+	v, err := edn.Decimal(big.NewInt(int64(s.thousandths)), -3)
+	if err != nil {
+		return edn.Nil()
+	}
+	return v
+}
+
+func (s Score) bad() bool { return s.thousandths < 0 || s.thousandths > 1000 }
+
+// keyword renders a name that its producer has already checked. A name that is
+// no keyword after all shows as a string, which the schema of the kind refuses.
+func keyword(name string) edn.Value {
+	k, err := edn.Keyword(name)
+	if err != nil {
+		return edn.Text(name)
+	}
+	return k
+}
+
+func keywordSet(names []string) edn.Value {
+	vs := make([]edn.Value, len(names))
+	for i, n := range names {
+		vs[i] = keyword(n)
+	}
+	return edn.SetOf(vs...)
+}
+
+// put is a set of helpers that leave absent keys out.
+type put struct{ b *edn.MapBuilder }
+
+func (p put) ref(key string, r Ref) {
+	if r.set {
+		p.b.Key(key, edn.Text(r.Hash()))
+	}
+}
+
+func (p put) hash(key, h string) {
+	if h != "" {
+		p.b.Key(key, edn.Text(h))
+	}
+}
+
+func (p put) kw(key, name string) {
+	if name != "" {
+		p.b.Key(key, keyword(name))
+	}
+}
+
+func (p put) str(key, s string) {
+	if s != "" {
+		p.b.Key(key, edn.Text(s))
+	}
+}
+
+func (p put) positive(key string, n int) {
+	if n > 0 {
+		p.b.Key(key, edn.Int(int64(n)))
+	}
+}
+
+func (p put) val(key string, v edn.Value) {
+	if !v.IsNil() {
+		p.b.Key(key, v)
+	}
+}
+
+func (p put) amounts(key string, v edn.Value) {
+	if v.IsNil() {
+		v = edn.MustMap()
+	}
+	p.b.Key(key, v)
+}
+
+func (p put) err(key string, e *contract.Error) {
+	if e != nil {
+		p.b.Key(key, e.Value())
+	}
+}
+
+func isMap(v edn.Value) bool       { return v.Kind() == edn.KindMap }
+func isMapOrNone(v edn.Value) bool { return v.IsNil() || isMap(v) }
+func isHash(h string) bool         { return len(h) == 67 && h[:3] == "b3:" }
+func isHashOrNone(h string) bool   { return h == "" || isHash(h) }
+func millis(d time.Duration) int64 { return max(0, d.Milliseconds()) }
+func oneOf(s string, of ...string) bool {
+	for _, o := range of {
+		if s == o {
+			return true
+		}
+	}
+	return false
+}
+
+func isAmount(v edn.Value) bool {
+	if v.IsNil() {
+		return true
+	}
+	if v.Kind() != edn.KindMap {
+		return false
+	}
+	for k, n := range v.Entries() {
+		if k.Kind() != edn.KindKeyword {
+			return false
+		}
+		if !isNumber(n) {
+			return false
+		}
+	}
+	return true
+}
+
+func isNumber(v edn.Value) bool {
+	switch v.Kind() {
+	case edn.KindInt, edn.KindFloat, edn.KindDecimal:
+		return true
+	default:
+		return false
+	}
+}

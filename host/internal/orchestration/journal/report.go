@@ -1,0 +1,129 @@
+package journal
+
+import (
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Report is a finished run told for people: what was asked, who answered, which
+// gates passed, what failed over, how long it took.
+type Report struct {
+	Run     string
+	Intent  string
+	Status  string // empty while the run goes on
+	Latency time.Duration
+	Err     *contract.Error
+	Nodes   []NodeReport
+}
+
+// NodeReport is one node of the run, children of plans and maps included, in
+// the order in which the nodes began.
+type NodeReport struct {
+	Path     edn.Value
+	Node     string
+	Op       string
+	Asked    string    // intent or tool
+	Input    edn.Value // of the first attempt
+	Answered string    // capability whose answer was accepted
+	State    string    // committed, kept (a failure), failed, skipped, running
+	Failure  string    // failure type of a failed or kept node
+	Score    Score
+	Attempts []AttemptReport
+	Gates    []GateReport // of the accepted answer, else of the last one
+	Rejected []Rejection
+	Latency  time.Duration
+}
+
+// AttemptReport is one call to one capability.
+type AttemptReport struct {
+	Attempt int
+	CapID   string
+	Outcome string // empty while it runs
+	Failure string
+	Message string
+	Latency time.Duration
+}
+
+// GateReport is the verdict of one check.
+type GateReport struct {
+	Gate       string
+	Severity   string
+	Pass       bool
+	Applicable bool
+	By         string // capability, if one judged
+}
+
+// FailedOver tells whether the node was served only after another candidate had
+// failed.
+func (n NodeReport) FailedOver() bool {
+	for _, a := range n.Attempts {
+		if n.Answered != "" && a.CapID != n.Answered && a.Failure != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// NewReport reads the records of a run.
+func NewReport(records []Record) Report {
+	v := newView(records)
+	r := Report{Run: v.run}
+	if v.accepted != nil {
+		r.Intent = v.accepted.Intent
+	}
+	if v.finished != nil {
+		r.Status, r.Latency, r.Err = v.finished.Status, v.finished.Latency, v.finished.Err
+	}
+	for _, n := range v.nodes {
+		if n.op == "" && n.failed == nil {
+			n.op, _ = v.spec(n.path).Key("op").AsKeyword()
+		}
+		r.Nodes = append(r.Nodes, v.report(n))
+	}
+	return r
+}
+
+func (v *view) report(n *nodeView) NodeReport {
+	out := NodeReport{Path: n.path, Node: n.id, Op: n.op, State: "running", Latency: n.latency()}
+	if n.resolved != nil {
+		out.Asked = n.resolved.Intent
+		if out.Asked == "" {
+			out.Asked = n.resolved.ToolID
+		}
+		out.Rejected = n.resolved.Rejected
+	}
+	switch {
+	case n.skipped != nil:
+		out.State = "skipped"
+	case n.failed != nil:
+		out.State, out.Failure = "failed", n.failed.Err.Type
+	case n.committed != nil && n.committed.FailureType != "":
+		out.State, out.Failure = "kept", n.committed.FailureType
+	case n.committed != nil:
+		out.State, out.Answered, out.Score = "committed", n.committed.CapID, n.committed.Score
+	}
+	judged := n.verdicts
+	for i, a := range n.attempts {
+		if i == 0 {
+			out.Input = a.started.Request.Value().Key("input")
+		}
+		ar := AttemptReport{Attempt: a.started.Attempt, CapID: a.started.CapID}
+		if a.finished != nil {
+			ar.Outcome, ar.Latency = a.finished.Outcome, a.finished.Latency
+		}
+		var err *contract.Error
+		if err, ar.Failure = v.failure(a); err != nil {
+			ar.Message = err.Message
+		}
+		out.Attempts = append(out.Attempts, ar)
+		if len(a.verdicts) > 0 {
+			judged = a.verdicts
+		}
+	}
+	for _, g := range judged {
+		out.Gates = append(out.Gates, GateReport{g.Gate, g.Severity, g.Pass, !g.NotApplicable, g.CapID})
+	}
+	return out
+}

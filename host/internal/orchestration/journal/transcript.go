@@ -1,0 +1,71 @@
+package journal
+
+import (
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Transcript is a run as a vector with one entry per attempt, in the order in
+// which the attempts began. An entry has exactly the keys :op :node :path
+// :intent :cap/id :tool/id :as :attempt :candidate-index :input :result/type
+// :out :latency-ms :invoke/meta :error :failure/type :findings :plan/run, each
+// absent where it does not apply.
+func Transcript(records []Record) edn.Value {
+	v := newView(records)
+	out := make([]edn.Value, len(v.attempts))
+	for i, a := range v.attempts {
+		out[i] = v.entry(a)
+	}
+	return edn.Vector(out...)
+}
+
+func (v *view) entry(a *attemptView) edn.Value {
+	var b edn.MapBuilder
+	p := put{&b}
+	n := a.node
+	p.kw("op", n.op)
+	p.str("node", n.id)
+	b.Key("path", n.path)
+	if n.resolved != nil {
+		p.kw("intent", n.resolved.Intent)
+		p.kw("tool/id", n.resolved.ToolID)
+		for i, c := range n.resolved.Candidates {
+			if c.CapID == a.started.CapID {
+				b.Key("candidate-index", edn.Int(int64(i)))
+			}
+		}
+	}
+	p.kw("cap/id", a.started.CapID)
+	p.kw("as", v.slot(n))
+	p.positive("attempt", a.started.Attempt)
+	if input, ok := a.started.Request.Value().Get(edn.K("input")); ok {
+		b.Key("input", input)
+	}
+	if f := a.finished; f != nil {
+		p.kw("result/type", f.ResultType)
+		if out, ok := f.Result.Value().Key("result").Get(edn.K("out")); ok {
+			b.Key("out", out)
+		}
+		b.Key("latency-ms", edn.Int(millis(f.Latency)))
+		p.val("invoke/meta", f.Meta)
+	}
+	err, typ := v.failure(a)
+	p.err("error", err)
+	p.kw("failure/type", typ)
+	if fs := findings(a.verdicts); fs.Len() > 0 {
+		b.Key("findings", fs)
+	}
+	if a.child != "" {
+		b.Key("plan/run", v.summary(v.plans[a.child].path, typ == "", err))
+	}
+	return b.Map()
+}
+
+func findings(verdicts []*GateVerdict) edn.Value {
+	var out []edn.Value
+	for _, g := range verdicts {
+		for f := range g.Findings.Value().Elems() {
+			out = append(out, f)
+		}
+	}
+	return edn.Vector(out...)
+}

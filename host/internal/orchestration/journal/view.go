@@ -1,0 +1,272 @@
+package journal
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// view is a run arranged by nodes and attempts: what transcript and report have
+// in common. It is built in one pass over the records.
+type view struct {
+	accepted *RunAccepted
+	finished *RunFinished
+	run      string
+	begun    time.Time
+
+	nodes    []*nodeView // in the order of their first record
+	attempts []*attemptView
+	plans    map[string]planAt // by path
+	byPath   map[string]*nodeView
+	last     *nodeView // that of the record before: mostly that of the next one too
+}
+
+type planAt struct {
+	plan    edn.Value
+	source  string
+	attempt int
+	path    edn.Value
+}
+
+type nodeView struct {
+	path      edn.Value
+	id        string
+	op        string
+	resolved  *NodeResolved
+	skipped   *NodeSkipped
+	committed *NodeCommitted
+	failed    *NodeFailed
+	attempts  []*attemptView
+	verdicts  []*GateVerdict // of a plan's or map's value
+	begun     time.Time
+	ended     time.Time
+}
+
+type attemptView struct {
+	node     *nodeView
+	started  *AttemptStarted
+	at       time.Time
+	finished *AttemptFinished
+	verdicts []*GateVerdict
+	child    string // path of the plan that this attempt answered with
+}
+
+func newView(records []Record) *view {
+	v := &view{plans: map[string]planAt{}, byPath: map[string]*nodeView{}}
+	for i := range records {
+		v.add(&records[i])
+	}
+	return v
+}
+
+func (v *view) add(rec *Record) {
+	v.run = rec.Run
+	switch b := rec.Body.(type) {
+	case *RunAccepted:
+		v.accepted, v.begun = b, rec.At
+	case *RunFinished:
+		v.finished = b
+	case *PlanResolved:
+		key := rec.Path.String()
+		v.plans[key] = planAt{b.Plan.Value(), b.Source, b.Attempt, rec.Path}
+		if b.Source == "answer" {
+			if n := v.byPath[parent(rec.Path).String()]; n != nil {
+				if a := n.attempt(b.Attempt); a != nil {
+					a.child = key
+				}
+			}
+		}
+	case *NodeResolved:
+		n := v.node(rec)
+		n.resolved, n.op = b, b.Op
+	case *NodeSkipped:
+		n := v.node(rec)
+		n.skipped, n.op = b, b.Op
+	case *AttemptStarted:
+		n := v.node(rec)
+		a := &attemptView{node: n, started: b, at: rec.At}
+		n.attempts = append(n.attempts, a)
+		v.attempts = append(v.attempts, a)
+	case *AttemptFinished:
+		if a := v.node(rec).attempt(b.Attempt); a != nil {
+			a.finished = b
+		}
+	case *GateVerdict:
+		n := v.node(rec)
+		if a := n.attempt(b.Attempt); a != nil {
+			a.verdicts = append(a.verdicts, b)
+		} else {
+			n.verdicts = append(n.verdicts, b)
+		}
+	case *NodeCommitted:
+		n := v.node(rec)
+		n.committed, n.failed, n.ended = b, nil, rec.At
+	case *NodeFailed:
+		n := v.node(rec)
+		n.failed, n.ended = b, rec.At
+	}
+}
+
+func (v *view) node(rec *Record) *nodeView {
+	if v.last != nil && edn.Equal(v.last.path, rec.Path) {
+		return v.last
+	}
+	key := rec.Path.String()
+	n := v.byPath[key]
+	if n == nil {
+		n = &nodeView{path: rec.Path, id: rec.Node, begun: rec.At}
+		v.byPath[key] = n
+		v.nodes = append(v.nodes, n)
+	}
+	v.last = n
+	return n
+}
+
+// attempt is the newest attempt with this number: when a plan answer comes
+// twice, its nodes run again at the same paths.
+func (n *nodeView) attempt(number int) *attemptView {
+	for _, a := range slices.Backward(n.attempts) {
+		if a.started.Attempt == number {
+			return a
+		}
+	}
+	return nil
+}
+
+// spec is the node as the plan has it, nil if no recorded plan holds it.
+func (v *view) spec(path edn.Value) edn.Value {
+	last, ok := path.Nth(path.Len() - 1)
+	if !ok {
+		return edn.Nil()
+	}
+	index, ok := last.AsInt()
+	if !ok {
+		return edn.Nil()
+	}
+	home := parent(path)
+	plan, found := v.plans[home.String()]
+	for !found && isItem(home) {
+		home = parent(home)
+		plan, found = v.plans[home.String()]
+	}
+	if !found {
+		return edn.Nil()
+	}
+	node, _ := nodesOf(plan.plan).Nth(int(index))
+	return node
+}
+
+// nodesOf are the nodes of a recorded plan; the body of a map is recorded as
+// they are.
+func nodesOf(plan edn.Value) edn.Value {
+	if plan.IsMap() {
+		return plan.Key("nodes")
+	}
+	return plan
+}
+
+func (v *view) slot(n *nodeView) string {
+	if n.committed != nil && n.committed.As != "" {
+		return n.committed.As
+	}
+	as, _ := v.spec(n.path).Key("as").AsKeyword()
+	return as
+}
+
+func parent(path edn.Value) edn.Value {
+	elems := slices.Collect(path.Elems())
+	if len(elems) == 0 {
+		return path
+	}
+	return edn.Vector(elems[:len(elems)-1]...)
+}
+
+// isItem tells whether the last element of a path is an item of a map.
+func isItem(path edn.Value) bool {
+	last, ok := path.Nth(path.Len() - 1)
+	if !ok {
+		return false
+	}
+	s, ok := last.AsString()
+	return ok && strings.HasPrefix(s, "i")
+}
+
+func within(path, prefix edn.Value) bool {
+	if path.Len() <= prefix.Len() {
+		return false
+	}
+	for i := range prefix.Len() {
+		want, _ := prefix.Nth(i)
+		got, _ := path.Nth(i)
+		if !edn.Equal(got, want) {
+			return false
+		}
+	}
+	return true
+}
+
+// failure is what made an attempt fail, nil for the accepted one and for one
+// that is not finished. An answer that came in good form may still have been
+// refused by a gate or because the plan that it was went wrong.
+func (v *view) failure(a *attemptView) (*contract.Error, string) {
+	if a.finished == nil {
+		return nil, ""
+	}
+	if a.finished.Err != nil {
+		return a.finished.Err, a.finished.Err.Type
+	}
+	if n := a.node; n.committed != nil && n.committed.FailureType == "" && n.committed.Attempt == a.started.Attempt {
+		return nil, ""
+	}
+	if a.child != "" {
+		if e := v.childFailure(a.child); e != nil {
+			return e, e.Type
+		}
+	}
+	failed, schemaFailed := false, false
+	for _, g := range a.verdicts {
+		if g.Severity == "must" && !g.Pass {
+			failed = true
+			schemaFailed = schemaFailed || g.Gate == "schema-valid"
+		}
+	}
+	switch {
+	case schemaFailed:
+		return nil, "schema/invalid"
+	case failed:
+		return nil, "eval/must-failed"
+	case a.node.committed == nil && a.node.failed == nil && a == a.node.attempts[len(a.node.attempts)-1]:
+		return nil, "" // not judged to the end: the run was cut
+	default:
+		return nil, "eval/low-score"
+	}
+}
+
+// childFailure is the first failure in program order among the nodes of the
+// plan at a path.
+func (v *view) childFailure(planPath string) *contract.Error {
+	home := v.plans[planPath].path
+	var first *nodeView
+	for _, n := range v.nodes {
+		if n.failed != nil && within(n.path, home) && n.path.Len() == home.Len()+1 {
+			if first == nil || edn.Compare(n.path, first.path) < 0 {
+				first = n
+			}
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	return first.failed.Err
+}
+
+// latency is the time from the first to the last record of a node.
+func (n *nodeView) latency() time.Duration {
+	if n.ended.IsZero() {
+		return 0
+	}
+	return max(0, n.ended.Sub(n.begun))
+}

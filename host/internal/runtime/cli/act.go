@@ -1,0 +1,351 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermenthq/ferment/host/internal/domain/plan"
+	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// callFlags are those of act and run.
+type callFlags struct {
+	bind       []string
+	inputFile  string
+	deadline   time.Duration
+	transcript bool
+	debugPlan  bool
+	report     bool
+	progress   string
+}
+
+func (f *callFlags) register(cmd *cobra.Command, bind string) {
+	cmd.Flags().StringArrayVar(&f.bind, "bind", nil, bind+", as NAME=EDN; may be repeated, the last one wins")
+	cmd.Flags().DurationVar(&f.deadline, "deadline", 0, "time for the whole run, such as 30s")
+	cmd.Flags().BoolVar(&f.transcript, "transcript", false, "tell every attempt: on standard error as text, under :transcript as JSON and EDN")
+	cmd.Flags().BoolVar(&f.debugPlan, "debug-plan", false, "add the plan and its candidates to the response")
+	cmd.Flags().BoolVar(&f.report, "report", false, "print what was asked, who answered, which gates passed and what failed over, on standard error")
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if cmd.Flags().Changed("deadline") && f.deadline <= 0 {
+			return usagef("--deadline %s: expected a time above zero, such as 30s", f.deadline)
+		}
+		return nil
+	}
+	cmd.Flags().StringVar(&f.progress, "progress", "auto", "live progress on standard error: auto, none, text, json or edn")
+}
+
+func (c *command) actCommand() *cobra.Command {
+	var f callFlags
+	cmd := &cobra.Command{
+		Use:   "act INTENT [INPUT] | act FILE | act -",
+		Short: "ask for one intent, or send a whole request",
+		Long: "act asks for an intent with an EDN map as input, or sends a request envelope from a file or standard input.\n" +
+			"The answer is printed once it has passed its gates. Relative paths in the input start at the working directory.",
+		Example: `  ferment act chess/best-move '{:fen "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1"}'
+  ferment act sat/solve '{:clauses [[1 2] [-1 2]]}' --edn
+  ferment act context/summarize --input-file article.edn --bind max-sentences=2
+  ferment act request.edn --json`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			request, err := c.actRequest(args, &f)
+			if err != nil {
+				return err
+			}
+			return c.perform(cmd.Context(), performance{request: request, flags: &f})
+		},
+	}
+	f.register(cmd, "key of the input")
+	cmd.Flags().StringVar(&f.inputFile, "input-file", "", "EDN or JSON file with the input")
+	return cmd
+}
+
+func (c *command) runCommand() *cobra.Command {
+	var f callFlags
+	cmd := &cobra.Command{
+		Use:   "run PLAN.edn",
+		Short: "evaluate a plan",
+		Long: "run checks a plan, evaluates it on the plugins of ferment.hcl, and prints what it emits.\n" +
+			"Relative paths in inputs start at the working directory.",
+		Example: `  ferment run examples/plans/hello.edn --bind name='"Ada"'
+  ferment run examples/plans/map.edn --edn --transcript
+  ferment run examples/plans/parallel.edn --progress json --report`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			source, positions, err := c.readPlan(args[0])
+			if err != nil {
+				return err
+			}
+			bindings, err := bound(f.bind, source.Key("bindings"))
+			if err != nil {
+				return err
+			}
+			var input edn.MapBuilder
+			input.Key("plan", source)
+			if bindings.Len() > 0 {
+				input.Key("bindings", bindings)
+			}
+			return c.perform(cmd.Context(), performance{
+				request: envelope(act.PlanIntent, input.Map()), positions: positions, flags: &f,
+				admit: func(loaded *daemon.Loaded) error {
+					return c.admitPlan(args[0], source, positions, bindings, loaded)
+				},
+			})
+		},
+	}
+	f.register(cmd, "binding of the plan")
+	return cmd
+}
+
+// intentName is how an intent is written on the command line.
+var intentName = regexp.MustCompile(`^:?[A-Za-z][\w.*+!?-]*/[\w.*+!?-]+$`)
+
+// actRequest makes the request of act from its arguments.
+func (c *command) actRequest(args []string, f *callFlags) (edn.Value, error) {
+	if name := args[0]; name == "-" || !intentName.MatchString(name) || c.isFile(name) {
+		if len(args) > 1 && name != "-" && !c.isFile(name) {
+			return edn.Nil(), usagef("%q is no intent: an intent is written NS/NAME, such as chess/best-move", name)
+		}
+		if len(args) > 1 || f.inputFile != "" {
+			return edn.Nil(), usagef("a request from a file brings its own input")
+		}
+		return c.fileRequest(name, f)
+	}
+	input := edn.MustMap()
+	if f.inputFile != "" {
+		var err error
+		if input, err = c.readValue(f.inputFile); err != nil {
+			return edn.Nil(), err
+		}
+	}
+	if len(args) > 1 {
+		given, err := edn.ReadString(args[1], edn.WithLimits(edn.Body), edn.WithSource("INPUT"))
+		if err != nil {
+			return edn.Nil(), contract.SyntaxError("invalid-request", err)
+		}
+		if !given.IsMap() || !input.IsMap() {
+			return edn.Nil(), usagef("the input of an act is a map, such as '{:fen \"...\"}', got %s", cutTo(given.String(), 60))
+		}
+		input = input.Merge(given)
+	}
+	input, err := bound(f.bind, input)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	return envelope(strings.TrimPrefix(args[0], ":"), input), nil
+}
+
+func (c *command) isFile(name string) bool {
+	info, err := os.Stat(c.path(name))
+	return err == nil && info.Mode().IsRegular()
+}
+
+func (c *command) fileRequest(name string, f *callFlags) (edn.Value, error) {
+	v, err := c.readValue(name)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	if len(f.bind) == 0 || !v.IsMap() {
+		return v, nil
+	}
+	input, err := bound(f.bind, v.Key("input"))
+	if err != nil {
+		return edn.Nil(), err
+	}
+	return v.AssocKey("input", input), nil
+}
+
+// envelope is a request for an intent.
+func envelope(intent string, input edn.Value) edn.Value {
+	return edn.MustMap(
+		edn.K("proto"), edn.Int(contract.Proto),
+		edn.K("trace"), edn.MustMap(edn.K("id"), edn.Text("cli")),
+		edn.K("task"), edn.MustMap(edn.K("intent"), edn.K(intent)),
+		edn.K("input"), input,
+	)
+}
+
+// bound adds NAME=EDN pairs to a map.
+func bound(pairs []string, into edn.Value) (edn.Value, error) {
+	if into.IsNil() {
+		into = edn.MustMap()
+	}
+	for _, pair := range pairs {
+		name, text, ok := strings.Cut(pair, "=")
+		if !ok {
+			return edn.Nil(), usagef("--bind %s: expected NAME=EDN", pair)
+		}
+		key, err := edn.Keyword(strings.TrimPrefix(name, ":"))
+		if err != nil {
+			return edn.Nil(), usagef("--bind %s: %q is no name", pair, name)
+		}
+		v, err := edn.ReadString(text, edn.WithLimits(edn.Body), edn.WithSource("--bind "+name))
+		if err != nil {
+			return edn.Nil(), contract.SyntaxError("invalid-request", err)
+		}
+		if !into.IsMap() {
+			return edn.Nil(), usagef("--bind %s: the input is no map", pair)
+		}
+		into = into.Assoc(key, v)
+	}
+	return into, nil
+}
+
+// performance is one act that is to be performed.
+type performance struct {
+	request   edn.Value
+	positions *edn.Positions // of the plan's text, or nil
+	flags     *callFlags
+	admit     func(*daemon.Loaded) error // before any plugin is started; may be nil
+}
+
+// admitPlan refuses a plan with errors before anything is started, with all
+// findings as check prints them.
+func (c *command) admitPlan(name string, v edn.Value, positions *edn.Positions, bindings edn.Value, loaded *daemon.Loaded) error {
+	if !v.IsMap() {
+		return contract.Errorf("plan/invalid", "%s is no plan: expected a map with :nodes, got %s", sourceName(name), v.Kind())
+	}
+	findings := checkPlan(v, positions, bindings, loaded)
+	err := plan.FindingsError(findings, contract.SourceRequest)
+	if err == nil {
+		return nil
+	}
+	if c.format != formatText {
+		return err
+	}
+	for _, f := range findings {
+		c.printf("%s\n", f.Render(sourceName(name)))
+	}
+	return quietError{err.ExitCode()}
+}
+
+// perform hosts the plugins, runs one act, and prints what it answers.
+func (c *command) perform(ctx context.Context, p performance) error {
+	f := p.flags
+	watcher, err := c.newWatcher(f.progress)
+	if err != nil {
+		return err
+	}
+	a := act.Act{Request: f.apply(p.request), Positions: p.positions, Dir: c.env.Dir}
+	host, err := c.host(ctx, watcher, p.admit)
+	var refused *contract.Error
+	if errors.As(err, &refused) && refused.Type == "plan/invalid" {
+		return c.answer(new(act.Service).Refusal(a, refused), refused, f)
+	}
+	if err != nil {
+		return err
+	}
+	// Closing is bounded by the stop ladder of the plugins.
+	defer host.Close()
+	service := host.Service()
+	run, refused := service.Start(context.WithoutCancel(ctx), a)
+	if refused != nil {
+		return c.answer(service.Refusal(a, refused), refused, f)
+	}
+	stop := context.AfterFunc(ctx, func() {
+		c.printf("canceling run %s\n", run.ID())
+		run.Cancel("user", "interrupt")
+	})
+	watcher.follow(run)
+	response, failure := run.Wait()
+	stop()
+	host.Ended(context.WithoutCancel(ctx), run.ID())
+	watcher.close()
+	if f.report {
+		c.report(run.Records())
+	}
+	err = c.answer(response, failure, f)
+	if errors.Is(context.Cause(ctx), errInterrupted) {
+		return quietError{contract.ExitInterrupted}
+	}
+	return err
+}
+
+// apply writes the flags into a request envelope.
+func (f *callFlags) apply(request edn.Value) edn.Value {
+	if !request.IsMap() {
+		return request
+	}
+	if f.deadline > 0 {
+		request = request.AssocKey("deadline-ms", edn.Int(max(1, f.deadline.Milliseconds())))
+	}
+	if f.transcript {
+		request = request.AssocKey("debug/transcript?", edn.Bool(true))
+	}
+	if f.debugPlan {
+		request = request.AssocKey("debug/plan?", edn.Bool(true))
+	}
+	return request
+}
+
+// answer prints a response envelope (CLI-008).
+func (c *command) answer(response edn.Value, failure *contract.Error, f *callFlags) error {
+	if c.format != formatText {
+		if err := c.value(c.env.Stdout, response); err != nil {
+			return err
+		}
+		if failure != nil {
+			return quietError{failure.ExitCode()}
+		}
+		return nil
+	}
+	if f.transcript {
+		c.printf("%s\n", pretty(response.Key("transcript")))
+	}
+	if f.debugPlan && !response.Key("plan/debug").IsNil() {
+		c.printf("%s\n", pretty(response.Key("plan/debug")))
+	}
+	for w := range response.Key("warnings").Elems() {
+		c.printf("warning: %s\n", plain(w.Key("message")))
+	}
+	if quality := response.Key("quality"); quality.Key("degraded?").Truthy() {
+		var why []string
+		for pair := range quality.Key("why").Elems() {
+			capability, _ := pair.Nth(0)
+			reason, _ := pair.Nth(1)
+			why = append(why, plain(capability)+": "+plain(reason))
+		}
+		c.printf("degraded: %s\n", strings.Join(why, ", "))
+	}
+	if failure != nil {
+		c.problem(failure)
+		return quietError{failure.ExitCode()}
+	}
+	out := response.Key("result").Key("out")
+	if text, ok := out.Key("text").AsString(); ok {
+		_, err := fmt.Fprintln(c.env.Stdout, strings.TrimSuffix(text, "\n"))
+		return err
+	}
+	_, err := fmt.Fprintln(c.env.Stdout, pretty(out))
+	return err
+}
+
+// host starts the plugins of the configuration.
+func (c *command) host(ctx context.Context, w *watcher, admit func(*daemon.Loaded) error) (*daemon.Host, error) {
+	h, err := daemon.Start(ctx, daemon.Options{
+		Config: c.config, Dir: c.env.Dir, Version: c.env.Version, Env: c.env.Getenv, Admit: admit, Transitions: w.transition,
+	})
+	var invalid *daemon.InvalidConfigError
+	if errors.As(err, &invalid) {
+		return nil, c.invalidConfig(invalid)
+	}
+	return h, err
+}
+
+// path resolves a name against the working directory.
+func (c *command) path(name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(c.env.Dir, name)
+}

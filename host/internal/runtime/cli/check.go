@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermenthq/ferment/host/internal/domain/plan"
+	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+func (c *command) checkCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check PLAN.edn ...",
+		Short: "check plans without running them",
+		Long: "check holds plans against the configuration: names, slots, schemas, effects, gates. All findings\n" +
+			"are printed at once with their place. No capability is called.",
+		Example: "  ferment check examples/plans/hello.edn\n  ferment check plan.edn --json",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := c.load(cmd.Context(), false)
+			if err != nil {
+				return err
+			}
+			failed := false
+			for _, name := range args {
+				ok, err := c.checkOne(name, cfg)
+				if err != nil {
+					return err
+				}
+				failed = failed || !ok
+			}
+			if failed {
+				return quietError{contract.ExitNegative}
+			}
+			return nil
+		},
+	}
+}
+
+// checkPlan holds a plan against the configuration; bindings are those that a
+// caller gives besides, nil or a map.
+func checkPlan(v edn.Value, positions *edn.Positions, bindings edn.Value, loaded *daemon.Loaded) []plan.Finding {
+	p, findings := plan.Parse(v, positions, plan.WithLimits(loaded.Limits()))
+	if p == nil {
+		return findings
+	}
+	return plan.Check(p, plan.Env{
+		Registry: loaded.Generation.Registry, Policies: loaded.Generation.Policies,
+		Outer: func(name string) bool { return bindings.IsMap() && bindings.HasKey(name) },
+	})
+}
+
+func (c *command) checkOne(name string, loaded *daemon.Loaded) (bool, error) {
+	v, positions, err := c.readPlan(name)
+	var syntax *edn.SyntaxError
+	if errors.As(err, &syntax) {
+		c.problem(err)
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	findings := checkPlan(v, positions, edn.Nil(), loaded)
+	failed := plan.HasErrors(findings)
+	if c.format != formatText {
+		values := make([]edn.Value, len(findings))
+		for i, f := range findings {
+			values[i] = f.Value()
+		}
+		return !failed, c.value(c.env.Stdout, edn.MustMap(
+			edn.K("file"), edn.Text(name), edn.K("valid?"), edn.Bool(!failed), edn.K("findings"), edn.Vector(values...)))
+	}
+	for _, f := range findings {
+		if _, err := fmt.Fprintln(c.env.Stdout, f.Render(sourceName(name))); err != nil {
+			return false, err
+		}
+	}
+	if !failed {
+		_, err = fmt.Fprintf(c.env.Stdout, "%s: ok, %s\n", sourceName(name), counted(v.Key("nodes").Len(), "node"))
+	}
+	return !failed, err
+}
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,218 @@
+package cli_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// checkWorld has a capability of each sort that the static checks tell apart.
+// The first node of every plan would leave a trace: its call ends the process.
+func checkWorld(t testing.TB) *world {
+	w := newWorld(t)
+	w.write("ferment.hcl", scripted("all")+`
+check "verified" {
+  intent = "demo/verify"
+}
+intent "demo/verify" {
+  in         = "req/any"
+  out        = "res/any"
+  candidates = []
+}
+intent "text/respond" {
+  in  = "req/text"
+  out = "res/text"
+}
+intent "num/add" {
+  in  = "req/number"
+  out = "res/number"
+}
+`)
+	w.write("all.edn", `{:schemas {:req/number [:map {:closed true} [:n :int]] :res/number [:map {:closed true} [:n :int] [:s :string]]}
+ :capabilities
+ {:t/trace {:intents #{:demo/trace} :in-schema :req/any :out-schema :res/any :steps [{:crash :sigkill}]}
+  :t/voice {:kind :llm :intents #{:text/respond} :in-schema :req/text :out-schema :res/text :steps [{:crash :sigkill}]}
+  :t/add   {:intents #{:num/add} :in-schema :req/number :out-schema :res/number :steps [{:crash :sigkill}]}
+  :fs/write {:intents #{:fs/write} :effects #{:fs/write} :in-schema :req/any :out-schema :res/any :steps [{:crash :sigkill}]}}}`)
+	return w
+}
+
+// refusals are plans with errors of every row of the table of static checks
+// that this build has. A § stands before each place that a finding names; the
+// findings come in the order of their places (CHECK-001, CHECK-003).
+var refusals = []struct {
+	plan string
+	want []string
+}{
+	{`{:op §:cal :as :x}`, []string{`CHECK-010 unknown op :cal in [:nodes 1 :op]; nearest is :call`}},
+	{`{:op :emit
+  §:inputt 1}`, []string{`CHECK-010 unknown key :inputt in [:nodes 1]; nearest is :input`}},
+	{`{:op :call :intent :text/respond :input {:prompt "p"}
+  :dispatch {§:candidate []}}`, []string{`CHECK-010 unknown key :candidate in [:nodes 1 :dispatch]; nearest is :candidates`}},
+	{`{:op :call :intent :text/respond :input {:prompt "p"} :dispatch {§:race {:width 2}}}`, []string{`CHECK-010 this build does not have :race, remove it in [:nodes 1 :dispatch]`}},
+	{`{:op :call
+  :intent §:text/respnd :input {:prompt "p"}}`, []string{`CHECK-011 unknown intent :text/respnd in [:nodes 1 :intent]; nearest is :text/respond`}},
+	{`{:op :call :intent :text/respond :input {:prompt "p"} :dispatch {:candidates [:t/voice §:t/voic]}}`, []string{`CHECK-012 unknown capability :t/voic in [:nodes 1 :dispatch :candidates 1]; nearest is :t/voice`}},
+	{`{:op :let :value §{:cap/ref :t/voic} :as :h}
+ {:op :emit :input :h}`, []string{`CHECK-012 unknown handle :t/voic in [:nodes 1 :value]; nearest is :t/voice`}},
+	{`{:op :tool :tool/id §:fs/rite :effects {:allowed #{}}}`, []string{`CHECK-012 unknown tool :fs/rite in [:nodes 1 :tool/id]; nearest is :fs/write`}},
+	{`{:op :call :intent §:text/respond :input {:prompt "p"}
+  :output {:schema §:res/txt}}`, []string{
+		`CHECK-025 no candidate can serve :text/respond in [:nodes 1 :intent]: :t/voice is requires/schema-mismatch`,
+		`CHECK-013 unknown schema :res/txt in [:nodes 1 :output :schema]; nearest is :res/text`}},
+	{`{:op :call :intent :text/respond :input {:prompt "p"}
+  :done {:must §#{:verifed}}}`, []string{`CHECK-014 unknown check :verifed in [:nodes 1 :done :must]; nearest is :verified`}},
+	{`{:op :call :intent :text/respond :input {:prompt "p"}
+  :dispatch {:retry {:same-cap-max §-1}} :done {:score-min §2 :must §:schema-valid} :deadline-ms §0}`, []string{
+		`CHECK-015 wanted an integer from 0 to 16, got -1, in [:nodes 1 :dispatch :retry :same-cap-max]`,
+		`CHECK-015 wanted a number from 0 to 1, got 2, in [:nodes 1 :done :score-min]`,
+		`CHECK-015 wanted a set of keywords, got :schema-valid, in [:nodes 1 :done :must]`,
+		`CHECK-015 wanted an integer from 1 to 86400000, got 0, in [:nodes 1 :deadline-ms]`}},
+	{`§5
+ §{}`, []string{`CHECK-015 wanted a map as a node, got 5, in [:nodes 1]`, `CHECK-015 a node needs :op in [:nodes 2]`}},
+	{`{:op :let :id "a" :value 1 :as :x}
+ {:op :let §:id "a" :value 2 §:as :x}
+ {:op :emit :input :x}`, []string{`CHECK-016 duplicate :id "a" in [:nodes 2]; first at 2:12`, `CHECK-016 duplicate :as :x in [:nodes 2]; first at 2:29`}},
+	{`{:op :emit :input {:text §{:slot/id :none}}}`, []string{`CHECK-017 slot :none is filled by no node, binding or default in [:nodes 1 :input :text]`}},
+	{`{:op :plan :plan {:nodes [{:op :emit
+    :input §:none}]}}`, []string{`CHECK-017 slot :none is filled by no node, binding or default in [:nodes 1 :plan :nodes 0 :input]`}},
+	{`{:op :let :value §{:slot/id :y} :as :x}
+ {:op :let :value {:slot/id :x} :as :y} {:op :emit :input :y}`, []string{`CHECK-018 slot :y is filled later, by node 2 at 3:33; move the let or use :slot/default`}},
+	{`{:op :let :id "a" :value 1 :as :x :needs ["b"]}
+ §{:op :emit :id "b" :input :x}`, []string{`CHECK-019 nodes wait for each other: a -> b -> a`}},
+	{`{:op :call :intent :num/add :input {:n 1} :as :x}
+ {:op :call :intent :num/add :input {:n §{:slot/path [:x :s]}} :as :y} {:op :emit :input :y}`, []string{`CHECK-020 [:x :s] of schema :res/number can never fit :req/number in [:nodes 2 :input :n]`}},
+	{`{:op :tool :tool/id :fs/write :input {:path "x"}
+  :effects §{:allowed #{:none}}}`, []string{`CHECK-021 :fs/write is needed by :fs/write and not in [:nodes 1 :effects :allowed]`}},
+	{`{:op :call :intent :text/respond :input {:prompt "p"} :done {:must §#{:verified}}}`, []string{`CHECK-022 nothing provides the must check :verified, which asks for :demo/verify, in [:nodes 1 :done :must]`}},
+	{`{:op :call :intent §:demo/verify}`, []string{`CHECK-025 nothing serves :demo/verify in [:nodes 1 :intent]`}},
+	{`{:op :call :intent §:text/respond :input {:prompt "p"} :requires {:cap/kind :solver}}`, []string{`CHECK-025 no candidate can serve :text/respond in [:nodes 1 :intent]: :t/voice is requires/cap-kind-mismatch`}},
+	{`{:op :call :intent :text/respond :input {:prompt "p"}
+  :dispatch {:retry {:same-cap-max §17 :fallback-max §33}}}`, []string{
+		`CHECK-026 wanted an integer from 0 to 16, got 17, in [:nodes 1 :dispatch :retry :same-cap-max]`,
+		`CHECK-026 wanted an integer from 0 to 32, got 33, in [:nodes 1 :dispatch :retry :fallback-max]`}},
+	{`§{:op :map :over [1]}`, []string{`CHECK-027 a map needs :over and exactly one of :body and :fn in [:nodes 1]`}},
+	{`{:op :call :intent :text/respond :input {:prompt "p"}
+  :context {§:repair {} §:prompt "x"}}`, []string{`CHECK-028 only the host writes :repair in [:nodes 1 :context]`, `CHECK-028 only the host writes :prompt in [:nodes 1 :context]`}},
+}
+
+// outOfScope are the errors of the table that features bring which this build
+// does not have: worst cases of budgets, and effects under a race.
+var outOfScope = []string{"CHECK-023", "CHECK-024"}
+
+// marked cuts the marks out of a text and gives the places that they stood at.
+func marked(text string) (plain string, places []string) {
+	line, column := 1, 1
+	for _, r := range text {
+		switch r {
+		case '§':
+			places = append(places, fmt.Sprintf("%d:%d", line, column))
+			continue
+		case '\n':
+			line, column = line+1, 0
+		}
+		column++
+		plain += string(r)
+	}
+	return plain, places
+}
+
+// TestRefused: each of these plans is refused by check and by run, with line
+// and column in its file, before any plugin is started.
+func TestRefused(t *testing.T) {
+	w := checkWorld(t)
+	require.Equal(t, 0, w.run("validate").code, "the plugin is known from here on")
+	covered := map[string]bool{}
+	for i, row := range refusals {
+		plain, places := marked("{:nodes [{:op :call :intent :demo/trace}\n " + row.plan + "]}\n")
+		require.Len(t, places, len(row.want), row.plan)
+		name := fmt.Sprintf("plan-%d.edn", i)
+		w.write(name, plain)
+		want := make([]string, len(places))
+		for i, finding := range row.want {
+			want[i] = fmt.Sprintf("%s:%s: error %s", name, places[i], finding)
+			covered[strings.Fields(finding)[0]] = true
+		}
+		t.Run(strings.Fields(row.want[0])[0], func(t *testing.T) {
+			t.Parallel()
+			w := &world{t: t, dir: w.dir, env: w.env}
+			checked := w.run("check", name)
+			assert.Equal(t, 1, checked.code)
+			assert.Equal(t, want, errorsOf(checked.stdout))
+
+			run := w.run("run", name)
+			assert.Equal(t, 1, run.code)
+			assert.Empty(t, run.stdout)
+			assert.Equal(t, want, errorsOf(run.stderr))
+
+			watched := w.run("run", name, "--progress", "edn", "-o", "edn")
+			assert.Equal(t, 1, watched.code)
+			assert.NotContains(t, watched.stderr, ":event", "nothing was started, let alone configured or called")
+			problem := watched.value(t).Key("error")
+			assert.Equal(t, "plan/invalid", word(problem.Key("type")))
+			var found []string
+			for f := range problem.Key("details").Key("findings").Elems() {
+				if word(f.Key("severity")) == "error" {
+					found = append(found, at(f))
+				}
+			}
+			assert.Equal(t, places, found)
+		})
+	}
+	for n := 10; n <= 28; n++ {
+		id := fmt.Sprintf("CHECK-0%d", n)
+		assert.NotEqual(t, slices.Contains(outOfScope, id), covered[id], id)
+	}
+	t.Cleanup(func() {
+		_, err := os.Stat(filepath.Join(w.dir, "var", "work"))
+		assert.ErrorIs(t, err, os.ErrNotExist, "no host got as far as to make room for plugins")
+	})
+}
+
+// at is where a finding is.
+func at(finding edn.Value) string {
+	line, _ := finding.Key("line").AsInt()
+	column, _ := finding.Key("column").AsInt()
+	return fmt.Sprintf("%d:%d", line, column)
+}
+
+// errorsOf are the lines of findings that are errors.
+func errorsOf(text string) []string {
+	var out []string
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, ": error CHECK-") {
+			out = append(out, strings.TrimSpace(line))
+		}
+	}
+	return out
+}
+
+// TestNoPlan: a text that is no plan is a negative result with its place, a
+// size above the limits too, and both are told at once (CHECK-004, CHECK-026).
+func TestNoPlan(t *testing.T) {
+	w := checkWorld(t)
+	w.write("number.edn", "5")
+	w.write("nodes.edn", "{:nodes {}}")
+	w.write("huge.edn", "{:nodes ["+strings.Repeat("{:op :let :value 1}\n", 1001)+"]}")
+	for _, row := range []struct{ command, want string }{
+		{"check number.edn", `number.edn:1:1: error CHECK-015`},
+		{"run number.edn", `number.edn is no plan`},
+		{"check nodes.edn", `nodes.edn:1:9: error CHECK-015`},
+		{"run nodes.edn", `nodes.edn:1:9: error CHECK-015`},
+		{"check huge.edn", `huge.edn:1:9: error CHECK-026`},
+		{"run huge.edn", `huge.edn:1:9: error CHECK-026`},
+	} {
+		got := w.run(split(row.command)...)
+		assert.Equal(t, 1, got.code, row.command)
+		assert.Contains(t, got.stdout+got.stderr, row.want, row.command)
+		assert.Less(t, len(got.stdout+got.stderr), 64<<10)
+	}
+}

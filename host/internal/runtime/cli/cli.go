@@ -1,0 +1,232 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// Env is what surrounds a command.
+type Env struct {
+	Args           []string // without the name of the program
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	Version        string
+	Getenv         func(string) (string, bool)
+	Dir            string // the working directory
+}
+
+// Main runs one command and returns its exit code. An interrupt cancels what
+// the command does; a second one ends the process at once.
+func Main(env Env) int {
+	ctx, stop := interruptible(context.Background())
+	defer stop()
+	c := &command{env: env, ctx: ctx}
+	root := c.root()
+	args := longFlags(root, env.Args)
+	root.SetArgs(args)
+	c.format = askedForm(args)
+	err := root.ExecuteContext(ctx)
+	return c.exit(ctx, err)
+}
+
+// errInterrupted is why the context of an interrupted command ended.
+var errInterrupted = errors.New("interrupted")
+
+func interruptible(parent context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-signals:
+			cancel(errInterrupted)
+		case <-done:
+			return
+		}
+		select {
+		case <-signals:
+			os.Exit(contract.ExitInterrupted)
+		case <-done:
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(done)
+		cancel(nil)
+	}
+}
+
+// command is the state that the verbs share.
+type command struct {
+	env    Env
+	ctx    context.Context // of the whole command
+	config string
+	format format
+	verb   string // with the names of its parents, once it is known
+}
+
+// quietError ends a command whose problem has been printed already.
+type quietError struct{ code int }
+
+func (e quietError) Error() string { return fmt.Sprintf("exit %d", e.code) }
+
+// usageError is a wrong command line.
+type usageError struct {
+	err  error
+	verb string
+}
+
+func (e usageError) Error() string { return e.err.Error() }
+func (e usageError) Unwrap() error { return e.err }
+
+func usagef(format string, args ...any) error {
+	return usageError{err: fmt.Errorf(format, args...)}
+}
+
+func (c *command) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "ferment",
+		Short: "run plans on plugins, and take only answers that pass their gates",
+		Long: "ferment reads ferment.hcl, starts the plugins that it names, and evaluates EDN plans on them:\n" +
+			"calls are bound late, judged by gates, retried, and moved to the next candidate when one fails.",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
+			c.verb = cmd.CommandPath()
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return cmd.Help()
+		},
+	}
+	root.SetIn(c.env.Stdin)
+	root.SetOut(c.env.Stdout)
+	root.SetErr(c.env.Stderr)
+	root.CompletionOptions.DisableDefaultCmd = true
+	flags := root.PersistentFlags()
+	flags.StringVar(&c.config, "config", "", "configuration file (default ferment.hcl in the working directory)")
+	flags.VarP(&c.format, "output", "o", "form of the output: text, json or edn")
+	flags.VarPF(formatFlag{&c.format, formatJSON}, "json", "", "short for --output json").NoOptDefVal = "true"
+	flags.VarPF(formatFlag{&c.format, formatEDN}, "edn", "", "short for --output edn").NoOptDefVal = "true"
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError{err: err, verb: cmd.CommandPath()}
+	})
+	root.AddCommand(c.runCommand(), c.actCommand(), c.checkCommand(), c.validateCommand(), c.fmtCommand(), c.explainCommand(), c.pluginCommand(), c.versionCommand())
+	for _, sub := range root.Commands() {
+		wrapArgs(sub)
+	}
+	return root
+}
+
+// wrapArgs makes wrong arguments usage errors that know their verb.
+func wrapArgs(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return usageError{err: err, verb: cmd.CommandPath()}
+			}
+			return nil
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		wrapArgs(sub)
+	}
+}
+
+// longFlags lets a long flag stand with one dash, as Go programs have it.
+func longFlags(root *cobra.Command, args []string) []string {
+	known := map[string]bool{}
+	var collect func(*cobra.Command)
+	collect = func(cmd *cobra.Command) {
+		for _, name := range flagNames(cmd) {
+			known[name] = true
+		}
+		for _, sub := range cmd.Commands() {
+			collect(sub)
+		}
+	}
+	collect(root)
+	out := make([]string, len(args))
+	for i, arg := range args {
+		out[i] = arg
+		if arg == "--" {
+			copy(out[i:], args[i:])
+			break
+		}
+		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "-"), "=")
+		if strings.HasPrefix(arg, "-") && !strings.HasPrefix(arg, "--") && len(name) > 1 && known[name] {
+			out[i] = "-" + arg
+		}
+	}
+	return out
+}
+
+// exit prints what is left to say about an error and gives the exit code.
+func (c *command) exit(ctx context.Context, err error) int {
+	var quiet quietError
+	var usage usageError
+	switch {
+	case err == nil:
+		return contract.ExitDone
+	case errors.As(err, &quiet):
+		return quiet.code
+	case errors.Is(context.Cause(ctx), errInterrupted):
+		c.problem(contract.Errorf("canceled", "interrupted"))
+		return contract.ExitInterrupted
+	case errors.As(err, &usage), strings.HasPrefix(err.Error(), "unknown command"):
+		verb := cmp.Or(usage.verb, c.verb, "ferment")
+		c.problem(contract.Errorf("invalid-request", "%s", err).WithHint(fmt.Sprintf("%q shows how it is used", verb+" --help")))
+		return contract.ExitUsage
+	}
+	var file *fileError
+	if errors.As(err, &file) {
+		c.problem(contract.Errorf("invalid-request", "%s", err).WithHint(environmentHint(err)))
+		return contract.ExitEnvironment
+	}
+	var environment *daemon.EnvironmentError
+	if errors.As(err, &environment) || errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
+		e := contract.AsError(err)
+		if e.Type == "runtime/internal" { // it is around the host, not in it
+			e = contract.Errorf("runtime/start-failed", "%s", err)
+		}
+		c.problem(e.WithHint(environmentHint(err)))
+		return contract.ExitEnvironment
+	}
+	c.problem(err)
+	return contract.AsError(err).ExitCode()
+}
+
+// environmentHint is the next step for what is missing around the host.
+func environmentHint(err error) string {
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return "name a file that exists"
+	case errors.Is(err, os.ErrPermission):
+		return "check the owner and the mode of what is named"
+	case errors.Is(err, syscall.EISDIR):
+		return "name a file, not a directory"
+	case errors.As(err, new(*fileError)):
+		return "name a file that can be read"
+	}
+	return "\"ferment validate\" and \"ferment plugin list\" show what the configuration names"
+}
+
+// terminal tells whether a stream of the command is one.
+func terminal(w any) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}

@@ -1,0 +1,199 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// load reads the configuration; a wrong one is printed and ends the command.
+func (c *command) load(ctx context.Context, noStart bool) (*daemon.Loaded, error) {
+	loaded, err := daemon.Load(ctx, daemon.Options{
+		Config: c.config, Dir: c.env.Dir, Version: c.env.Version, Env: c.env.Getenv, NoStart: noStart,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if loaded.Generation == nil {
+		return nil, c.invalidConfig(&daemon.InvalidConfigError{Config: loaded.Config})
+	}
+	return loaded, nil
+}
+
+// invalidConfig prints what is wrong with a configuration.
+func (c *command) invalidConfig(e *daemon.InvalidConfigError) error {
+	if err := c.diagnostics(c.env.Stderr, e.Config.Report(config.DefaultMaxShown)); err != nil {
+		return err
+	}
+	if e.Config.Unreadable() {
+		return quietError{contract.ExitEnvironment}
+	}
+	return quietError{contract.ExitNegative}
+}
+
+func (c *command) diagnostics(w io.Writer, r config.Report) error {
+	var text string
+	switch c.format {
+	case formatJSON:
+		b, err := r.JSON()
+		if err != nil {
+			return err
+		}
+		text = string(b)
+	case formatEDN:
+		text = r.Value().String()
+	default:
+		text = r.Text(c.color(w))
+	}
+	_, err := fmt.Fprintln(w, trimNewline(text))
+	return err
+}
+
+// color tells whether text for people may be coloured.
+func (c *command) color(w io.Writer) bool {
+	if v, set := c.env.Getenv("NO_COLOR"); set && v != "" {
+		return false
+	}
+	return terminal(w)
+}
+
+func trimNewline(s string) string {
+	for len(s) > 0 && s[len(s)-1] == '\n' {
+		s = s[:len(s)-1]
+	}
+	return s
+}
+
+func (c *command) validateCommand() *cobra.Command {
+	var strict, noStart bool
+	var maxErrors int
+	cmd := &cobra.Command{
+		Use:   "validate",
+		Short: "check the configuration and report every error at once",
+		Long: "validate reads the configuration and everything that it refers to. A plugin that has not been seen with\n" +
+			"this configuration before is started once, to say what it is; nothing is configured or called.",
+		Example: "  ferment validate\n  ferment validate --config site/ferment.hcl --strict\n  ferment validate --no-start --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			loaded, err := daemon.Load(cmd.Context(), daemon.Options{
+				Config: c.config, Dir: c.env.Dir, Version: c.env.Version, Env: c.env.Getenv, NoStart: noStart,
+			})
+			if err != nil {
+				return err
+			}
+			report := loaded.Report(maxErrors)
+			if c.format != formatText || len(report.Shown) > 0 {
+				if err := c.diagnostics(c.env.Stdout, report); err != nil {
+					return err
+				}
+			}
+			switch {
+			case loaded.Unreadable():
+				return quietError{contract.ExitEnvironment}
+			case !report.Valid(), strict && report.Warnings > 0:
+				return quietError{contract.ExitNegative}
+			case c.format == formatText:
+				_, err = fmt.Fprintln(c.env.Stdout, loaded.Summary())
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&strict, "strict", false, "let warnings fail too")
+	cmd.Flags().BoolVar(&noStart, "no-start", false, "start no plugin; those that were never seen stay unchecked")
+	cmd.Flags().IntVar(&maxErrors, "max-errors", config.DefaultMaxShown, "show at most so many diagnostics, 0 for all")
+	return cmd
+}
+
+func (c *command) fmtCommand() *cobra.Command {
+	var check, diff bool
+	cmd := &cobra.Command{
+		Use:   "fmt [FILE ...]",
+		Short: "lay out configuration files",
+		Long: "fmt rewrites files in the canonical layout and prints the names of those that changed; \"-\" formats\n" +
+			"standard input. The value of a file never changes.",
+		Example: "  ferment fmt\n  ferment fmt --check --diff ferment.hcl\n  ferment fmt - < draft.hcl",
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				name := c.config
+				if name == "" {
+					name = config.DefaultFile
+				}
+				args = []string{name}
+			}
+			differs := false
+			for _, name := range args {
+				changed, err := c.formatOne(name, check, diff)
+				if err != nil {
+					return err
+				}
+				differs = differs || changed
+			}
+			if check && differs {
+				return quietError{contract.ExitNegative}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&check, "check", false, "write nothing, end with 1 if a file would change")
+	cmd.Flags().BoolVar(&diff, "diff", false, "print what would change instead of the names")
+	return cmd
+}
+
+func (c *command) formatOne(name string, check, diff bool) (bool, error) {
+	var f config.Formatted
+	var err error
+	if name == "-" {
+		var text []byte
+		if text, err = c.readText(name); err == nil {
+			f = config.Format("-", text)
+		}
+	} else {
+		if f, err = config.FormatFileAs(name, c.path(name)); err != nil {
+			err = &fileError{err}
+		}
+	}
+	if err != nil {
+		return false, err
+	}
+	if f.Diagnostics.HasErrors() {
+		if err := c.diagnostics(c.env.Stderr, f.Report()); err != nil {
+			return false, err
+		}
+		return false, quietError{contract.ExitNegative}
+	}
+	switch {
+	case c.format != formatText:
+		err = c.formatted(f, diff)
+	case diff:
+		_, err = io.WriteString(c.env.Stdout, f.Diff())
+	case name == "-" && !check:
+		_, err = c.env.Stdout.Write(f.After)
+	case f.Changed():
+		_, err = fmt.Fprintln(c.env.Stdout, name)
+	}
+	if err != nil || !f.Changed() || check || diff || name == "-" {
+		return f.Changed(), err
+	}
+	return true, f.Write()
+}
+
+// formatted tells programs about one file.
+func (c *command) formatted(f config.Formatted, diff bool) error {
+	var b edn.MapBuilder
+	b.Key("file", edn.Text(f.Name))
+	b.Key("changed?", edn.Bool(f.Changed()))
+	if diff {
+		b.Key("diff", edn.Text(f.Diff()))
+	}
+	if f.Path == "" {
+		b.Key("text", edn.Text(string(f.After)))
+	}
+	return c.value(c.env.Stdout, b.Map())
+}

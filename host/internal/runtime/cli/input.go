@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// readText reads a file, or standard input for "-". It never reads more than
+// the reader's limit and one byte. A file may be a pipe that nobody writes to;
+// an interrupt ends the waiting.
+func (c *command) readText(name string) ([]byte, error) {
+	type outcome struct {
+		text []byte
+		err  error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		text, err := c.readAll(name)
+		done <- outcome{text, err}
+	}()
+	select {
+	case o := <-done:
+		return o.text, o.err
+	case <-c.ctx.Done():
+		return nil, context.Cause(c.ctx)
+	}
+}
+
+func (c *command) readAll(name string) ([]byte, error) {
+	limit := int64(edn.Body.Bytes) + 1
+	if name == "-" {
+		b, err := io.ReadAll(io.LimitReader(c.env.Stdin, limit))
+		if err != nil {
+			return nil, &fileError{fmt.Errorf("read standard input: %w", err)}
+		}
+		return b, nil
+	}
+	f, err := os.Open(c.path(name))
+	if err != nil {
+		return nil, &fileError{fmt.Errorf("read %s: %w", name, cause(err))}
+	}
+	defer func() { _ = f.Close() }()
+	b, err := io.ReadAll(io.LimitReader(f, limit))
+	if err != nil {
+		return nil, &fileError{fmt.Errorf("read %s: %w", name, cause(err))}
+	}
+	return b, nil
+}
+
+// fileError is a file of the command line that cannot be read.
+type fileError struct{ err error }
+
+func (e *fileError) Error() string { return e.err.Error() }
+
+func (e *fileError) Unwrap() error { return e.err }
+
+// cause drops the operation and the path that the message names already.
+func cause(err error) error {
+	var path *os.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}
+
+// readValue reads one value: JSON from a file of that name, else EDN.
+func (c *command) readValue(name string) (edn.Value, error) {
+	text, err := c.readText(name)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	var v edn.Value
+	if strings.HasSuffix(name, ".json") {
+		v, err = edn.ReadJSON(text, edn.WithLimits(edn.Body), edn.WithSource(sourceName(name)))
+	} else {
+		v, err = edn.Read(text, edn.WithLimits(edn.Body), edn.WithSource(sourceName(name)))
+	}
+	if err != nil {
+		return edn.Nil(), contract.SyntaxError("invalid-request", err)
+	}
+	return v, nil
+}
+
+// readPlan reads a plan with the positions of its parts.
+func (c *command) readPlan(name string) (edn.Value, *edn.Positions, error) {
+	text, err := c.readText(name)
+	if err != nil {
+		return edn.Nil(), nil, err
+	}
+	v, positions, err := edn.ReadWithPositions(text, edn.WithLimits(edn.Body), edn.WithSource(sourceName(name)))
+	if err != nil {
+		return edn.Nil(), nil, contract.SyntaxError("plan/invalid", err)
+	}
+	return v, positions, nil
+}
+
+func sourceName(name string) string {
+	if name == "-" {
+		return "standard input"
+	}
+	return name
+}

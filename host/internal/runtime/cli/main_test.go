@@ -1,0 +1,120 @@
+package cli_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The tests of this package run the program as its users do: the host and the
+// shipped plugins are built once per test process, and everything that a test
+// looks at came out of real processes.
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// built is where the programs under test lie. Every process of a test has its
+// executable below it, which is how strays are told from the rest of the
+// machine.
+var built struct {
+	module  string // the repository
+	root    string // everything below is removed at the end
+	ferment string
+	plugins string
+	helper  string // the test binary in another role
+	home    string // of the hosts: descriptions of plugins are cached there
+}
+
+func TestMain(m *testing.M) {
+	if role(os.Args) {
+		return
+	}
+	os.Exit(testMain(m))
+}
+
+func testMain(m *testing.M) int {
+	root, err := os.MkdirTemp("", "fer-cli-")
+	if err != nil {
+		return complain("make a directory", err)
+	}
+	defer func() { _ = os.RemoveAll(root) }()
+	if root, err = filepath.EvalSymlinks(root); err != nil {
+		return complain("resolve the directory", err)
+	}
+	built.root, built.home = root, filepath.Join(root, "home")
+	built.ferment, built.plugins = filepath.Join(root, "bin", "ferment"), filepath.Join(root, "bin", "plugins")
+	for _, dir := range []string{built.home, filepath.Join(root, "rt"), built.plugins} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return complain("make a directory", err)
+		}
+	}
+	if err := build(); err != nil {
+		return complain("build the programs", err)
+	}
+	built.helper = filepath.Join(root, "bin", "helper")
+	if err := duplicate(built.helper); err != nil {
+		return complain("copy the test binary", err)
+	}
+	code := m.Run()
+	// No test may leave a process behind, whatever it was about.
+	if left := awaitNone(built.root, 2*time.Second); len(left) > 0 {
+		fmt.Fprintln(os.Stderr, "processes left by the tests:", describe(left))
+		for _, pid := range left {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		code = max(code, 1)
+	}
+	return code
+}
+
+func complain(what string, err error) int {
+	fmt.Fprintf(os.Stderr, "%s: %v\n", what, err)
+	return 1
+}
+
+// build makes the programs. Under the race detector the host is watched by it
+// too: a race in it ends it with a code that no test expects.
+func build() error {
+	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return fmt.Errorf("find the module: %w", err)
+	}
+	built.module = strings.TrimSpace(string(module))
+	goBuild := func(args ...string) error {
+		cmd := exec.Command("go", append([]string{"build", "-buildvcs=false"}, args...)...)
+		cmd.Dir = built.module
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%w\n%s", err, out)
+		}
+		return nil
+	}
+	host := []string{"-ldflags", "-X main.version=test", "-o", built.ferment, "./host"}
+	if raceDetector {
+		host = append([]string{"-race"}, host...)
+	}
+	if err := goBuild(host...); err != nil {
+		return err
+	}
+	return goBuild("-o", built.plugins+string(filepath.Separator), "./plugins/...")
+}
+
+// duplicate puts a copy of the test binary at a path.
+func duplicate(path string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if os.Link(self, path) == nil {
+		return nil
+	}
+	text, err := os.ReadFile(self)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, text, 0o700)
+}

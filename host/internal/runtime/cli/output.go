@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// format is one of the three forms of output; its zero value is text.
+type format string
+
+const (
+	formatText format = ""
+	formatJSON format = "json"
+	formatEDN  format = "edn"
+)
+
+// String, Set and Type implement pflag.Value.
+func (f *format) String() string {
+	if *f == formatText {
+		return "text"
+	}
+	return string(*f)
+}
+
+// Set takes the name of a form.
+func (f *format) Set(s string) error {
+	switch s {
+	case "text":
+		*f = formatText
+	case "json", "edn":
+		*f = format(s)
+	default:
+		return fmt.Errorf("no form %q: expected text, json or edn", s)
+	}
+	return nil
+}
+
+// Type is shown in help texts.
+func (f *format) Type() string { return "form" }
+
+// formatFlag is a switch that stands for one form.
+type formatFlag struct {
+	into *format
+	is   format
+}
+
+func (f formatFlag) String() string { return "false" }
+func (f formatFlag) Set(s string) error {
+	if s == "true" {
+		*f.into = f.is
+	}
+	return nil
+}
+func (f formatFlag) Type() string     { return "bool" }
+func (f formatFlag) IsBoolFlag() bool { return true }
+
+// askedForm is the form that arguments ask for, as far as it can be told
+// without knowing whether the rest of them is right: what is wrong with them is
+// told in that form too.
+func askedForm(args []string) (f format) {
+	for i, arg := range args {
+		name, value, given := strings.Cut(arg, "=")
+		switch name {
+		case "--":
+			return f
+		case "--json", "--edn":
+			if !given || value == "true" {
+				f = format(name[2:])
+			}
+		case "-o", "--output":
+			if !given && i+1 < len(args) {
+				value = args[i+1]
+			}
+			_ = f.Set(value) // a form that does not exist is told as text
+		}
+	}
+	return f
+}
+
+func flagNames(cmd *cobra.Command) []string {
+	var names []string
+	add := func(f *pflag.Flag) { names = append(names, f.Name) }
+	cmd.Flags().VisitAll(add)
+	cmd.PersistentFlags().VisitAll(add)
+	return append(names, "help")
+}
+
+// value prints one value on a line of its own as JSON or EDN. In text form it
+// is laid out for people.
+func (c *command) value(w io.Writer, v edn.Value) error {
+	text, err := c.render(v)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(w, text)
+	return err
+}
+
+func (c *command) render(v edn.Value) (string, error) {
+	switch c.format {
+	case formatJSON:
+		b, err := edn.WriteJSON(v)
+		return string(b), err
+	case formatEDN:
+		return v.String(), nil
+	}
+	return pretty(v), nil
+}
+
+// envelopeKeys come first where they occur.
+var envelopeKeys = []string{"proto", "trace", "task", "input", "result", "error"}
+
+func pretty(v edn.Value) string {
+	first := make([]edn.Value, len(envelopeKeys))
+	for i, k := range envelopeKeys {
+		first[i] = edn.K(k)
+	}
+	return strings.TrimRight(string(edn.WritePretty(v, edn.PrettyOptions{First: first})), "\n")
+}
+
+// printf writes text for people to standard error.
+func (c *command) printf(format string, args ...any) {
+	_, _ = fmt.Fprintf(c.env.Stderr, format, args...)
+}
+
+// problem prints an error in the chosen form on standard error.
+func (c *command) problem(err error) {
+	e := contract.AsError(err)
+	if c.format != formatText {
+		if c.value(c.env.Stderr, edn.MustMap(edn.K("error"), e.Value())) == nil {
+			return
+		}
+	}
+	var text contract.SourceText
+	var syntax *edn.SyntaxError
+	if errors.As(err, &syntax) {
+		text.Name = syntax.Source
+	}
+	c.printf("%s\n", e.Text(text))
+}
+
+// plain is a value as a person writes it: strings and keywords without marks.
+func plain(v edn.Value) string {
+	if s, ok := v.AsString(); ok {
+		return s
+	}
+	if s, ok := v.AsKeyword(); ok {
+		return s
+	}
+	return v.String()
+}
+
+func cutTo(s string, most int) string {
+	r := []rune(s)
+	if len(r) <= most {
+		return s
+	}
+	return string(r[:most]) + "…"
+}
+
+// table aligns rows under their headings.
+func table(w io.Writer, head []string, rows [][]string) error {
+	width := make([]int, len(head))
+	for _, row := range append([][]string{head}, rows...) {
+		for i, cell := range row {
+			width[i] = max(width[i], len([]rune(cell)))
+		}
+	}
+	for _, row := range append([][]string{head}, rows...) {
+		var line strings.Builder
+		for i, cell := range row {
+			line.WriteString(cell)
+			if i < len(row)-1 {
+				line.WriteString(strings.Repeat(" ", width[i]-len([]rune(cell))+2))
+			}
+		}
+		if _, err := fmt.Fprintln(w, strings.TrimRight(line.String(), " ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keywords turns names into a vector of keywords.
+func keywords(names []string) edn.Value {
+	vs := make([]edn.Value, 0, len(names))
+	for _, n := range slices.Sorted(slices.Values(names)) {
+		vs = append(vs, edn.K(n))
+	}
+	return edn.Vector(vs...)
+}

@@ -1,0 +1,104 @@
+package cli_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// processesUnder lists the processes whose program lies below a directory. A
+// program that was removed while it ran counts too; zombies do not.
+func processesUnder(dir string) []int {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	var found []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		exe, err := os.Readlink(filepath.Join("/proc", e.Name(), "exe"))
+		if err == nil && strings.HasPrefix(exe, dir+string(filepath.Separator)) && !zombie(pid) {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
+// childrenOf lists the children of a process that run a program.
+func childrenOf(parent int, exe string) []int {
+	return slices.DeleteFunc(processesUnder(filepath.Dir(exe)), func(pid int) bool {
+		return parentOf(pid) != parent || !same(pid, exe)
+	})
+}
+
+// parentOf is the parent of a process, 0 if it is gone.
+func parentOf(pid int) int {
+	if fields := status(pid); len(fields) > 1 {
+		parent, _ := strconv.Atoi(fields[1])
+		return parent
+	}
+	return 0
+}
+
+// status is what the kernel tells of a process, from its state on.
+func status(pid int) []string {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil
+	}
+	_, after, _ := strings.Cut(string(stat), ") ")
+	return strings.Fields(after)
+}
+
+// zombie tells whether a process has ended.
+func zombie(pid int) bool {
+	fields := status(pid)
+	return len(fields) == 0 || fields[0] == "Z" || fields[0] == "X"
+}
+
+// awaitNone waits until no process is left below a directory, at most for the
+// limit, and gives those that are.
+func awaitNone(dir string, limit time.Duration) []int {
+	return awaitProcesses(limit, func() ([]int, bool) {
+		left := processesUnder(dir)
+		return left, len(left) == 0
+	})
+}
+
+// awaitProcesses looks at the process table until look is content. The kernel
+// tells nobody about processes that are not one's children, so it is polled.
+func awaitProcesses(limit time.Duration, look func() ([]int, bool)) []int {
+	deadline := time.Now().Add(limit)
+	for {
+		pids, ok := look()
+		if ok || time.Now().After(deadline) {
+			return pids
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+// describe names processes by their parents and sessions and by what they run.
+func describe(pids []int) string {
+	var lines []string
+	for _, pid := range pids {
+		cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		fields := append(status(pid), "", "", "", "")
+		lines = append(lines, fmt.Sprintf("%d (%s, parent %s, session %s) %s", pid, fields[0], fields[1], fields[3],
+			strings.ReplaceAll(strings.TrimRight(string(cmdline), "\x00"), "\x00", " ")))
+	}
+	return strings.Join(lines, "; ")
+}
+
+// same tells whether a process still runs the program that it was found with.
+func same(pid int, exe string) bool {
+	now, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	return err == nil && now == exe
+}

@@ -1,0 +1,204 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// watcher tells on standard error what goes on: the events of a run and the
+// transitions of plugins. Its methods may be called from several goroutines.
+type watcher struct {
+	form format
+	on   bool
+
+	mu    sync.Mutex
+	out   io.Writer
+	begun time.Time
+	done  chan struct{}
+}
+
+func (c *command) newWatcher(mode string) (*watcher, error) {
+	w := &watcher{out: c.env.Stderr, begun: time.Now()}
+	switch mode {
+	case "none":
+	case "auto":
+		w.on = terminal(c.env.Stderr) && c.format == formatText
+	case "text", "json", "edn":
+		w.on = true
+		if err := w.form.Set(mode); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, usagef("--progress %s: expected auto, none, text, json or edn", mode)
+	}
+	return w, nil
+}
+
+// transition tells that a plugin changed its state.
+func (w *watcher) transition(t daemon.Transition) {
+	if !w.on {
+		return
+	}
+	if w.form == formatText {
+		if t.Fault != nil || t.To == "quarantined" {
+			w.line("plugin %s is %s: %s", t.Plugin, t.To, t.Cause)
+		}
+		return
+	}
+	w.value(t.Value())
+}
+
+// follow tells the events of a run until it ends or close is called.
+func (w *watcher) follow(run *act.Run) {
+	if !w.on {
+		return
+	}
+	w.done = make(chan struct{})
+	go func() {
+		defer close(w.done)
+		// The cursor ends with the run, so nothing has to stop it.
+		_ = journal.Watch(context.Background(), run.Follow(), func(e journal.Event) bool {
+			if w.form == formatText {
+				w.text(e)
+			} else {
+				w.value(e.Value())
+			}
+			return true
+		})
+	}()
+}
+
+// close waits until everything has been told.
+func (w *watcher) close() {
+	if w.done != nil {
+		<-w.done
+	}
+}
+
+func (w *watcher) value(v edn.Value) {
+	line := []byte(v.String())
+	if w.form == formatJSON {
+		var err error
+		if line, err = edn.WriteJSON(v); err != nil {
+			return // a name that JSON cannot hold twice; the run itself shows it
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, _ = w.out.Write(append(line, '\n'))
+}
+
+func (w *watcher) line(form string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, _ = fmt.Fprintf(w.out, "%7s  %s\n", time.Since(w.begun).Truncate(time.Millisecond), fmt.Sprintf(form, args...))
+}
+
+// text tells the events that a person follows: who is asked, what failed, what
+// was accepted.
+func (w *watcher) text(e journal.Event) {
+	node := e.Node
+	if path := pathText(e.Path); path != "" && e.Path.Len() > 1 {
+		node = path + " " + node
+	}
+	d := e.Details
+	switch e.Name {
+	case "attempt":
+		if plain(d.Key("state")) == "started" {
+			w.line("%s: asking %s", node, e.CapID)
+			return
+		}
+		if failure := d.Key("failure/type"); !failure.IsNil() {
+			w.line("%s: attempt %d failed after %s ms: %s", node, e.Attempt, d.Key("latency-ms"), plain(failure))
+		}
+	case "gate":
+		if !d.Key("pass").Truthy() {
+			w.line("%s: gate %s failed", node, plain(d.Key("gate")))
+		}
+	case "commit":
+		if e.CapID != "" {
+			w.line("%s: accepted from %s", node, e.CapID)
+		}
+	case "failed":
+		w.line("%s: failed: %s", node, plain(d.Key("message")))
+	case "skipped":
+		w.line("%s: skipped", node)
+	case "finished":
+		w.line("run %s after %s ms", plain(d.Key("status")), d.Key("latency-ms"))
+	}
+}
+
+// pathText is a node path with points between its parts.
+func pathText(path edn.Value) string {
+	var parts []string
+	for step := range path.Elems() {
+		parts = append(parts, plain(step))
+	}
+	return strings.Join(parts, ".")
+}
+
+// report prints the account of a finished run for people.
+func (c *command) report(records []journal.Record) {
+	r := journal.NewReport(records)
+	c.printf("run %s: %s in %d ms\n", r.Run, r.Status, r.Latency.Milliseconds())
+	rows := make([][]string, 0, len(r.Nodes))
+	for _, n := range r.Nodes {
+		if len(n.Attempts) == 0 && n.State != "skipped" && n.State != "failed" {
+			continue
+		}
+		rows = append(rows, []string{pathText(n.Path) + " " + n.Node, n.Asked, answeredBy(n), gatesOf(n), failedOver(n), fmt.Sprintf("%d ms", n.Latency.Milliseconds())})
+	}
+	if err := table(c.env.Stderr, []string{"node", "asked", "answered", "gates", "failed over", "took"}, rows); err != nil {
+		return
+	}
+}
+
+func answeredBy(n journal.NodeReport) string {
+	if n.Answered != "" {
+		return n.Answered
+	}
+	if n.Failure != "" {
+		return n.State + " (" + n.Failure + ")"
+	}
+	return n.State
+}
+
+func gatesOf(n journal.NodeReport) string {
+	var parts []string
+	for _, g := range n.Gates {
+		switch {
+		case !g.Applicable:
+			parts = append(parts, g.Gate+" n/a")
+		case g.Pass:
+			parts = append(parts, g.Gate+" ok")
+		default:
+			parts = append(parts, g.Gate+" FAILED")
+		}
+	}
+	if len(parts) == 0 {
+		return "-"
+	}
+	return strings.Join(parts, ", ")
+}
+
+func failedOver(n journal.NodeReport) string {
+	if !n.FailedOver() {
+		return "-"
+	}
+	var parts []string
+	for _, a := range n.Attempts {
+		if a.Failure != "" {
+			parts = append(parts, fmt.Sprintf("%s: %s after %d ms", a.CapID, a.Failure, a.Latency.Milliseconds()))
+		}
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,82 @@
+package cli_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// The test binary is also the programs that plugins start in these tests. A
+// copy of it lies beside the other programs; its first argument says what it
+// is.
+const (
+	roleSleeper = "role:sleeper" // lives on through every signal that can be ignored
+	roleForker  = "role:forker"  // starts a sleeper in a process group of its own and waits for it
+	roleEngine  = "role:engine"  // a chess program that starts a sleeper and never finds a move
+)
+
+// longest is how long a program of a test lives if nothing ends it: a test that
+// fails must not spoil the machine for good.
+const longest = 2 * time.Minute
+
+// role runs the test binary as one of these programs, and tells whether it did.
+func role(args []string) bool {
+	if len(args) < 2 {
+		return false
+	}
+	switch args[1] {
+	case roleSleeper:
+		sleeper()
+	case roleForker:
+		fork()
+		sleeper()
+	case roleEngine:
+		engine()
+	default:
+		return false
+	}
+	return true
+}
+
+func sleeper() {
+	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE)
+	time.Sleep(longest)
+}
+
+// fork starts a grandchild that holds the output of its parent open.
+func fork() {
+	cmd := exec.Command(os.Args[0], roleSleeper)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// engine knows as much of UCI as it takes to be asked for a move.
+func engine() {
+	go func() {
+		time.Sleep(longest)
+		os.Exit(1)
+	}()
+	signal.Ignore(syscall.SIGTERM)
+	for scan := bufio.NewScanner(os.Stdin); scan.Scan(); {
+		switch word, _, _ := strings.Cut(scan.Text(), " "); word {
+		case "uci":
+			fmt.Println("id name sleepy\nuciok")
+		case "isready":
+			fmt.Println("readyok")
+		case "go":
+			fork()
+		case "quit":
+			return
+		}
+	}
+	sleeper()
+}

@@ -1,0 +1,526 @@
+package cli_test
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// sequence is one plan over scripted processes: what each capability answers,
+// who has to be asked, and how the run ends. Its transcript is a golden file.
+type sequence struct {
+	name string
+	// a, b, c and judge are the steps of :t/a, :t/b, :t/c and of the checker,
+	// each in a process of its own.
+	a, b, c, judge []string
+	// meta is further metadata of :t/a, plugin are further attributes of the
+	// block of its plugin, and schema is that of answers.
+	meta, plugin, schema string
+	// dispatch and node are further keys of the call in the usual plan of one
+	// call; plan is a plan of another form.
+	dispatch, node, plan string
+
+	asked string // who was asked, in order
+	out   string // what the run answered
+	fails string // or how it failed
+	exit  int
+	loose bool // several calls run at once: their order is not determined
+}
+
+// sequencePlan is the usual plan: one call that may go to a, b and c.
+func (s sequence) source() string {
+	if s.plan != "" {
+		return s.plan
+	}
+	return fmt.Sprintf("{:nodes [{:op :call :id \"call\" :intent :demo/answer :input {:q 1} :as :x %s\n  :dispatch {:candidates %s %s}}\n {:op :emit :input :x}]}\n", s.node, s.candidates(), s.dispatch)
+}
+
+// steps are the answers of the plugins that the sequence has.
+func (s sequence) steps() map[string][]string {
+	all := map[string][]string{"a": s.a, "b": s.b, "c": s.c, "judge": s.judge}
+	maps.DeleteFunc(all, func(_ string, steps []string) bool { return len(steps) == 0 })
+	return all
+}
+
+func (s sequence) candidates() string {
+	var ids []string
+	for _, name := range slices.Sorted(maps.Keys(s.steps())) {
+		if name != "judge" {
+			ids = append(ids, ":t/"+name)
+		}
+	}
+	return "[" + strings.Join(ids, " ") + "]"
+}
+
+func (s sequence) world(t testing.TB) *world {
+	files := []string{"plan.edn", s.source(), "ferment.hcl", s.config()}
+	for name, steps := range s.steps() {
+		intent, meta := ":demo/answer", ":out-schema :"+cmp.Or(s.schema, "res/any")
+		if name == "judge" {
+			intent, meta = ":demo/verify", ":out-schema :res/any"
+		}
+		if name == "a" {
+			meta += " " + s.meta
+		}
+		files = append(files, name+".edn", script(":t/"+name, intent, ":in-schema :req/any "+meta, steps...))
+	}
+	return newWorld(t, files...)
+}
+
+func (s sequence) config() string {
+	out := cmp.Or(s.schema, "res/any")
+	const quick = "restart {\n  backoff = \"5ms\"\n  jitter  = 0\n}"
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(s.steps())) {
+		switch {
+		case name == "a" && strings.Contains(s.plugin, "restart"):
+			b.WriteString(scripted(name, s.plugin))
+		case name == "a":
+			b.WriteString(scripted(name, s.plugin, quick))
+		default:
+			b.WriteString(scripted(name, quick))
+		}
+	}
+	b.WriteString(`
+check "good" {
+  condition = try(result.good, false)
+  message   = "wants :good"
+}
+check "nice" {
+  condition = try(result.nice, false)
+  message   = "wants :nice"
+}
+intent "demo/answer" {
+  in           = "req/any"
+  out          = "` + out + `"
+  result_types = ["value", "plan"]
+}
+`)
+	if len(s.judge) > 0 {
+		b.WriteString(`
+check "verified" {
+  intent = "demo/verify"
+}
+check "verified-soon" {
+  intent  = "demo/verify"
+  timeout = "100ms"
+}
+intent "demo/verify" {
+  in  = "req/any"
+  out = "res/any"
+}
+`)
+	}
+	return b.String()
+}
+
+// unwanted is a candidate that is there and must not be asked.
+var unwanted = []string{`{:error {:type :test/unwanted}}`}
+
+func fails(typ string) string { return fmt.Sprintf("{:error {:type :%s}}", typ) }
+
+// slowly keeps a plugin that died away for longer than a test lasts.
+const slowly = "restart {\n  backoff     = \"5m\"\n  max_backoff = \"5m\"\n}"
+
+const (
+	sigkill = `{:crash :sigkill}`
+	hang    = `{:hang true}`
+)
+
+// The steps of the sequence table of evaluation.md section 7 that need neither
+// race, hedge, tournament nor repair, with real processes (EVAL-075).
+var cascades = []sequence{
+	{
+		name: "cascade-same-1-fallback-2", dispatch: ":retry {:same-cap-max 1 :fallback-max 2}",
+		a: []string{fails("provider/unavailable")}, b: []string{fails("runtime/invoke-failed")}, c: []string{`{:value {:n 3}}`},
+		asked: "a1 a2 b3 c4", out: `{:n 3}`,
+	},
+	{
+		name: "cascade-same-1-fallback-1-gates", dispatch: ":retry {:same-cap-max 1 :fallback-max 1}", node: ":done {:must #{:good}}",
+		a: []string{`{:value {:n 1}}`, `{:value {:n 2}}`}, b: []string{`{:value {:n 3}}`, `{:value {:good true}}`},
+		asked: "a1 a2 b3 b4", out: `{:good true}`,
+	},
+	{
+		name: "cascade-same-0-fallback-0", a: []string{fails("provider/unavailable")},
+		b: unwanted, asked: "a1", fails: "provider/unavailable", exit: 1,
+	},
+	{
+		name: "crash-respawned", dispatch: ":retry {:same-cap-max 1 :fallback-max 1}",
+		a: []string{sigkill, sigkill}, b: []string{`{:value {:n 2}}`},
+		asked: "a1 a2 b3", out: `{:n 2}`,
+	},
+	{
+		name: "crash-quarantined", dispatch: ":retry {:same-cap-max 1 :fallback-max 1}", plugin: "restart {\n  max = 0\n}",
+		a: []string{sigkill}, b: []string{`{:value {:n 2}}`},
+		asked: "a1 b2", out: `{:n 2}`,
+	},
+}
+
+// The rows of the attempt table (ATT-008, ATT-009), with real processes.
+var rows = []sequence{
+	{
+		name: "row-1-final-class", dispatch: ":retry {:same-cap-max 1 :fallback-max 2}",
+		a: []string{fails("policy/blocked")}, b: unwanted, asked: "a1", fails: "policy/blocked", exit: 4,
+	},
+	{
+		name: "row-1-deadline-spent", dispatch: ":retry {:same-cap-max 1 :fallback-max 2}", node: ":deadline-ms 120",
+		a: []string{hang}, b: unwanted, asked: "a1", fails: "timeout/hard", exit: 7,
+	},
+	{
+		name: "row-2-once-outcome-unknown", dispatch: ":retry {:same-cap-max 1 :fallback-max 2}",
+		plugin: slowly,
+		meta:   ":recovery-rules [[[:q] 1 :once]]",
+		a:      []string{sigkill}, b: unwanted, asked: "a1", fails: "effects/outcome-unknown", exit: 6,
+	},
+	{
+		name: "row-2-once-gate-failed", dispatch: ":retry {:same-cap-max 1 :fallback-max 2}", node: ":done {:must #{:good}}",
+		meta: ":recovery-rules [[[:q] 1 :once]]",
+		a:    []string{`{:value {:n 1}}`}, b: unwanted, asked: "a1", fails: "eval/must-failed", exit: 1,
+	},
+	{
+		name: "row-2-once-definite-failure-switches", dispatch: ":retry {:fallback-max 1}",
+		meta: ":recovery-rules [[[:q] 1 :once]]",
+		a:    []string{fails("runtime/invoke-failed")}, b: []string{`{:value {:n 2}}`}, asked: "a1 b2", out: `{:n 2}`,
+	},
+	{
+		name: "row-2-idempotent-keeps-its-key", dispatch: ":retry {:same-cap-max 1 :fallback-max 1}",
+		meta: ":recovery-rules [[[:q] 1 :idempotent]]",
+		a:    []string{sigkill, `{:value {:n 1}}`}, b: unwanted, asked: "a1 a2", out: `{:n 1}`,
+	},
+	{
+		name: "row-2-idempotent-never-switches", dispatch: ":retry {:fallback-max 1}",
+		plugin: slowly,
+		meta:   ":recovery-rules [[[:q] 1 :idempotent]]",
+		a:      []string{sigkill}, b: unwanted, asked: "a1", fails: "runtime/crashed", exit: 1,
+	},
+	{
+		name: "row-4-not-in-switch-on", dispatch: ":retry {:same-cap-max 1 :fallback-max 2} :switch-on #{:provider/unavailable}",
+		a: []string{fails("runtime/invoke-failed")}, b: unwanted, asked: "a1", fails: "runtime/invoke-failed", exit: 1,
+	},
+	{
+		name: "row-4-empty-switch-on", dispatch: ":retry {:same-cap-max 1 :fallback-max 2} :switch-on #{}",
+		a: []string{fails("provider/unavailable")}, b: unwanted, asked: "a1", fails: "provider/unavailable", exit: 1,
+	},
+	{
+		name: "row-4-class-stop", dispatch: ":retry {:same-cap-max 1 :fallback-max 2}",
+		a: []string{fails("input/invalid")}, b: unwanted, asked: "a1", fails: "input/invalid", exit: 2,
+	},
+	{
+		name: "row-7-class-stop-by-name", dispatch: ":retry {:same-cap-max 1 :fallback-max 2} :switch-on #{:input/invalid}",
+		a: []string{fails("input/invalid")}, b: []string{`{:value {:n 2}}`}, asked: "a1 b2", out: `{:n 2}`,
+	},
+	{
+		name: "row-7-namespace-and-class", dispatch: ":retry {:fallback-max 2} :switch-on #{:provider/* :class/switch}",
+		a: []string{fails("provider/empty")}, b: []string{fails("test/own-type")}, c: []string{`{:value {:n 3}}`},
+		asked: "a1 b2 c3", out: `{:n 3}`,
+	},
+	{
+		name: "row-5-retry", dispatch: ":retry {:same-cap-max 2}",
+		a: []string{fails("provider/unavailable"), `{:raw "{:result {:type :nonsense :out 1}}"}`, `{:value {:n 1}}`}, b: unwanted, asked: "a1 a2 a3", out: `{:n 1}`,
+	},
+	{
+		name: "row-5-deterministic-is-not-retried", dispatch: ":retry {:same-cap-max 2 :fallback-max 1}", node: ":done {:must #{:good}}",
+		meta: ":deterministic? true",
+		a:    []string{`{:value {:n 1}}`}, b: []string{`{:value {:good true}}`}, asked: "a1 b2", out: `{:good true}`,
+	},
+	{
+		name: "row-6-crash-in-a-stream", dispatch: ":retry {:same-cap-max 1 :fallback-max 1}",
+		a: []string{`{:stream ["half" "way"] :chunk-ms 5 :crash :sigkill}`, `{:stream ["all" " of it"]}`}, b: unwanted, asked: "a1 a2", out: `{:text "all of it"}`,
+	},
+	{
+		name: "row-6-panic", dispatch: ":retry {:same-cap-max 1}",
+		a: []string{`{:crash :panic}`, `{:value {:n 1}}`}, asked: "a1 a2", out: `{:n 1}`,
+	},
+	{
+		name: "row-6-exit", dispatch: ":retry {:same-cap-max 1}",
+		a: []string{`{:crash :exit-3}`, `{:value {:n 1}}`}, asked: "a1 a2", out: `{:n 1}`,
+	},
+	{
+		name: "row-6-too-late-is-row-7", dispatch: ":retry {:same-cap-max 1 :fallback-max 1}", node: ":deadline-ms 5000",
+		plugin: slowly,
+		a:      []string{sigkill}, b: []string{`{:value {:n 2}}`}, asked: "a1 b2", out: `{:n 2}`,
+	},
+	{
+		name: "row-7-timeout-of-the-capability", dispatch: ":retry {:same-cap-max 1 :fallback-max 1}", meta: ":limits {:timeout-ms 80}",
+		a: []string{hang}, b: []string{`{:value {:n 2}}`}, asked: "a1 b2", out: `{:n 2}`,
+	},
+	{
+		name: "row-7-malformed-frame", dispatch: ":retry {:fallback-max 1}",
+		a: []string{`{:raw "{:result {:type"}`}, b: []string{`{:value {:n 2}}`}, asked: "a1 b2", out: `{:n 2}`,
+	},
+	{
+		name: "row-8-all-fail", dispatch: ":retry {:same-cap-max 1 :fallback-max 2}",
+		a: []string{fails("provider/unavailable")}, b: []string{sigkill, fails("provider/empty")}, c: []string{fails("runtime/invoke-failed")},
+		asked: "a1 a2 b3 b4 c5", fails: "runtime/invoke-failed", exit: 1,
+	},
+}
+
+// What authors of plans meet: gates, allowed failures, nested plans, maps,
+// branches, skipped nodes, schemas (GATE-001 to GATE-010, EVAL-010, EVAL-030,
+// IR-002, IR-006, SCHED-001).
+var scenarios = []sequence{
+	{
+		name: "must-failed", node: ":done {:must #{:good :verified}}",
+		a: []string{`{:value {:n 1}}`}, judge: []string{`{:value {:ok? true}}`}, asked: "a1", fails: "eval/must-failed", exit: 1,
+	},
+	{
+		name: "low-score", dispatch: ":retry {:fallback-max 1}", node: ":done {:should #{:good :nice} :score-min 0.8}",
+		a: []string{`{:value {:good true}}`}, b: []string{`{:value {:good true :nice true}}`}, asked: "a1 b2", out: `{:good true :nice true}`,
+	},
+	{
+		name: "low-score-fails", node: ":done {:should #{:good :nice} :score-min 0.8}",
+		a: []string{`{:value {:good true}}`}, asked: "a1", fails: "eval/low-score", exit: 1,
+	},
+	{
+		name: "capability-check", dispatch: ":retry {:fallback-max 1}", node: ":done {:must #{:verified}}",
+		a: []string{`{:value {:n 1}}`}, b: []string{`{:value {:n 2}}`},
+		judge: []string{`{:value {:ok? false :findings [{:message "no" :path [:n]}]}}`, `{:value {:ok? true}}`},
+		asked: "a1 b2", out: `{:n 2}`,
+	},
+	{
+		name: "check-that-never-answers", node: ":done {:must #{:verified-soon}}",
+		a: []string{`{:value {:n 1}}`}, judge: []string{hang}, asked: "a1", fails: "eval/must-failed", exit: 1,
+	},
+	{
+		name: "check-that-answers-nothing-known", node: ":done {:must #{:verified}}",
+		a: []string{`{:value {:n 1}}`}, judge: []string{`{:value {:perhaps true}}`}, asked: "a1", fails: "eval/must-failed", exit: 1,
+	},
+	{
+		name: "check-whose-process-dies", node: ":done {:must #{:verified}}",
+		a: []string{`{:value {:n 1}}`}, judge: []string{sigkill, `{:value {:ok? true}}`}, asked: "a1", out: `{:n 1}`,
+	},
+	{
+		name: "schema-retry", dispatch: ":retry {:same-cap-max 1}", schema: "res/text",
+		a: []string{`{:value {:n 1}}`, `{:value {:text "now it fits"}}`}, asked: "a1 a2", out: `{:text "now it fits"}`,
+	},
+	{
+		name: "allow-failure",
+		plan: `{:nodes [{:op :call :id "first" :intent :demo/answer :input {:q 1} :as :x :dispatch {:candidates [:t/a] :allow-failure? true}}
+ {:op :call :id "second" :when {:failed? :x} :intent :demo/answer :input {:why {:slot/path [:x :failure/type]}} :as :y :dispatch {:candidates [:t/b]}}
+ {:op :emit :input {:first {:slot/path [:x :failure/type]} :second {:slot/path [:y :n]}}}]}`,
+		a: []string{fails("input/invalid")}, b: []string{`{:value {:n 2}}`}, asked: "a1 b1", out: `{:first :input/invalid :second 2}`,
+	},
+	{
+		name: "skipped-nodes",
+		plan: `{:nodes [{:op :let :value false :as :wanted}
+ {:op :call :id "skipped" :when :wanted :intent :demo/answer :input {:q 1} :as :x :dispatch {:candidates [:t/a]}}
+ {:op :call :id "asked" :when {:not {:present? :x}} :intent :demo/answer :input {:x {:slot/id :x :slot/default "none"}} :as :y :dispatch {:candidates [:t/b]}}
+ {:op :emit :input {:x {:slot/id :x :slot/default "none"} :y {:slot/path [:y :n]}}}]}`,
+		a: []string{`{:value {:n 1}}`}, b: []string{`{:value {:n 2}}`}, asked: "b1", out: `{:x "none" :y 2}`,
+	},
+	{
+		name: "nested-plan", meta: ":can-produce #{:value :plan}",
+		a: []string{`{:plan {:nodes [{:op :call :id "inner" :intent :demo/answer :input {:word {:slot/id :word}} :as :i :dispatch {:candidates [:t/b]}}
+                                     {:op :emit :input {:final :i}}]} :bindings {:word "given"}}`},
+		b: []string{`{:template {:text "inner {{input.word}}"}}`}, asked: "a1 b1", out: `{:final {:text "inner given"}}`,
+	},
+	{
+		name: "nested-plan-gated-and-switched", meta: ":can-produce #{:value :plan}",
+		dispatch: ":retry {:fallback-max 1}", node: ":done {:must #{:good}}",
+		a: []string{`{:plan {:nodes [{:op :emit :input {:good false}}]}}`}, b: []string{`{:value {:good true}}`}, asked: "a1 b2", out: `{:good true}`,
+	},
+	{
+		name: "nested-plan-fails-over", meta: ":can-produce #{:value :plan}", dispatch: ":retry {:fallback-max 1}",
+		a: []string{`{:plan {:nodes [{:op :call :id "inner" :intent :demo/answer :input {:q 2} :as :i :dispatch {:candidates [:t/c]}} {:op :emit :input :i}]}}`},
+		b: []string{`{:value {:n 2}}`}, c: []string{fails("input/invalid")}, asked: "a1 c1 b2", out: `{:n 2}`,
+	},
+	{
+		name: "nested-plan-invalid", meta: ":can-produce #{:value :plan}", dispatch: ":retry {:same-cap-max 1}",
+		a:     []string{`{:plan {:nodes [{:op :call :intent :demo/anser :input {}}]}}`, `{:plan {:nodes [{:op :emit :input {:n 1}}]}}`},
+		asked: "a1 a2", out: `{:n 1}`,
+	},
+	{
+		name: "map-fail",
+		plan: `{:nodes [{:op :map :over [1 2 3] :item :n :as :ys :max-parallel 1
+   :body [{:op :call :id "item" :intent :demo/answer :input {:n {:slot/id :n}} :as :r :dispatch {:candidates [:t/a]}} {:op :emit :input {:slot/path [:r :n]}}]}
+ {:op :emit :input {:slot/path [:ys :out]}}]}`,
+		a: []string{`{:value {:n 10}}`, fails("input/invalid"), `{:value {:n 30}}`}, asked: "a1 a1", fails: "input/invalid", exit: 2,
+	},
+	{
+		name: "map-keep",
+		plan: `{:nodes [{:op :map :over [1 2 3] :item :n :as :ys :max-parallel 1 :on-item-error :keep
+   :body [{:op :call :id "item" :intent :demo/answer :input {:n {:slot/id :n}} :as :r :dispatch {:candidates [:t/a]}} {:op :emit :input {:slot/path [:r :n]}}]}
+ {:op :emit :input {:first {:slot/path [:ys :out 0]} :second {:slot/path [:ys :out 1 :failure/type]} :third {:slot/path [:ys :out 2]}}}]}`,
+		a: []string{`{:value {:n 10}}`, fails("input/invalid"), `{:value {:n 30}}`}, asked: "a1 a1 a1", out: `{:first 10 :second :input/invalid :third 30}`,
+	},
+	{
+		name: "map-side-by-side", loose: true,
+		plan: `{:nodes [{:op :map :over [3 1 2] :item :n :as :ys :max-parallel 3
+   :body [{:op :call :id "item" :intent :demo/answer :input {:n {:slot/id :n}} :as :r :dispatch {:candidates [:t/a]}} {:op :emit :input {:slot/path [:r :text]}}]}
+ {:op :emit :input {:all {:slot/path [:ys :out]}}}]}`,
+		a: []string{`{:template {:text "item {{input.n}}"} :delay-ms 10}`}, asked: "a1 a1 a1", out: `{:all ["item 3" "item 1" "item 2"]}`,
+	},
+	{
+		name: "parallel-branches", loose: true,
+		plan: `{:nodes [{:op :call :id "a" :intent :demo/answer :input {:q "A"} :as :x :dispatch {:candidates [:t/a]}}
+ {:op :call :id "b" :intent :demo/answer :input {:q "B"} :as :y :dispatch {:candidates [:t/b]}}
+ {:op :call :id "c" :intent :demo/answer :input {:x {:slot/path [:x :n]} :y {:slot/path [:y :n]}} :as :z :dispatch {:candidates [:t/c]}}
+ {:op :emit :input :z}]}`,
+		a: []string{`{:value {:n 1} :delay-ms 30}`}, b: []string{`{:value {:n 2} :delay-ms 10}`}, c: []string{`{:template {:sum "{{input.x}}+{{input.y}}"}}`},
+		asked: "a1 b1 c1", out: `{:sum "1+2"}`,
+	},
+	{
+		name: "slot-unresolved",
+		plan: `{:nodes [{:op :call :id "first" :intent :demo/answer :input {:q 1} :as :x :dispatch {:candidates [:t/a]}}
+ {:op :call :id "second" :intent :demo/answer :input {:n {:slot/path [:x :m]}} :as :y :dispatch {:candidates [:t/b]}}
+ {:op :emit :input :y}]}`,
+		a: []string{`{:value {:n 1}}`}, b: []string{`{:value {:n 2}}`}, asked: "a1", fails: "slot/unresolved", exit: 1,
+	},
+}
+
+// TestSequences runs every sequence and compares its transcript with a golden
+// file (SCR-004, EVAL-061, EVAL-075).
+func TestSequences(t *testing.T) {
+	names := map[string]bool{}
+	for _, s := range slices.Concat(cascades, rows, scenarios) {
+		require.False(t, names[s.name], "%s is there twice", s.name)
+		names[s.name] = true
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			w := s.world(t)
+			got := w.run("run", "plan.edn", "--transcript", "-o", "edn")
+			response := got.value(t)
+			assert.Equal(t, s.exit, got.code, got.stderr)
+			assert.Equal(t, s.fails, word(response.Key("error").Key("type")), "%s", response.Key("error"))
+			if s.fails == "" {
+				assert.Equal(t, s.out, response.Key("result").Key("out").String())
+			}
+			transcript := response.Key("transcript")
+			assertEntries(t, transcript)
+			assert.Equal(t, s.asked, asks(transcript, s.loose))
+			golden(t, filepath.Join("sequences", s.name+".edn"), w.account(got, response, s.loose))
+		})
+	}
+	files, err := os.ReadDir(filepath.Join("testdata", "sequences"))
+	require.NoError(t, err)
+	for _, f := range files {
+		assert.True(t, names[strings.TrimSuffix(f.Name(), ".edn")], "no sequence makes %s", f.Name())
+	}
+}
+
+func word(v edn.Value) string {
+	s, _ := v.AsKeyword()
+	return s
+}
+
+// entryKeys are the keys that an entry of a transcript may have (EVAL-061).
+var entryKeys = strings.Fields("op node path intent cap/id tool/id as attempt candidate-index input result/type out latency-ms invoke/meta error failure/type findings plan/run")
+
+// assertEntries holds a transcript against the list of its keys.
+func assertEntries(t testing.TB, transcript edn.Value) {
+	t.Helper()
+	for entry := range transcript.Elems() {
+		for k := range entry.Entries() {
+			assert.Contains(t, entryKeys, word(k))
+		}
+		for _, always := range []string{"op", "node", "path", "attempt", "input"} {
+			assert.True(t, entry.HasKey(always), "%s in %s", always, entry)
+		}
+		if ms, ok := entry.Key("latency-ms").AsInt(); assert.True(t, ok, "a latency in %s", entry) {
+			assert.GreaterOrEqual(t, ms, int64(0))
+		}
+		if e := entry.Key("error"); !e.IsNil() {
+			assert.Equal(t, word(e.Key("type")), word(entry.Key("failure/type")), "%s", entry)
+		}
+	}
+}
+
+// asks is a transcript in short: who was asked at which attempt of a node.
+func asks(transcript edn.Value, loose bool) string {
+	var all []string
+	for entry := range transcript.Elems() {
+		n, _ := entry.Key("attempt").AsInt()
+		all = append(all, fmt.Sprintf("%s%d", strings.TrimPrefix(word(entry.Key("cap/id")), "t/"), n))
+	}
+	if loose {
+		slices.Sort(all)
+	}
+	return strings.Join(all, " ")
+}
+
+// account is what a golden file keeps of a run: its end and its transcript,
+// without times and names of this machine. Entries of calls that ran at once
+// are ordered by their paths.
+func (w *world) account(got ended, response edn.Value, loose bool) edn.Value {
+	transcript := slices.Collect(response.Key("transcript").Elems())
+	if loose {
+		slices.SortStableFunc(transcript, func(a, b edn.Value) int {
+			return cmp.Or(edn.Compare(a.Key("path"), b.Key("path")), edn.Compare(a.Key("attempt"), b.Key("attempt")))
+		})
+	}
+	var b edn.MapBuilder
+	b.Key("exit", edn.Int(int64(got.code)))
+	if e := response.Key("error"); !e.IsNil() {
+		b.Key("error", w.masked(e))
+	} else {
+		b.Key("out", w.masked(response.Key("result").Key("out")))
+	}
+	b.Key("transcript", w.masked(edn.Vector(transcript...)))
+	return b.Map()
+}
+
+var machineWords = []struct {
+	from *regexp.Regexp
+	to   string
+}{
+	{regexp.MustCompile(`run_[0-9A-Z]{26}`), "run_1"},
+	{regexp.MustCompile(`b3:[0-9a-f]{64}`), "b3:0"},
+	{regexp.MustCompile(`\b\d{4}-\d\d-\d\dT[0-9:.]+(Z|[+-]\d\d:?\d\d)`), "TIME"},
+}
+
+// masked puts fixed values where those of this machine and of this moment
+// stand.
+func (w *world) masked(v edn.Value) edn.Value {
+	w.t.Helper()
+	out, err := v.Walk(nil, func(v edn.Value) edn.Value {
+		for _, key := range []string{"latency-ms", "pid"} {
+			if v.IsMap() && v.HasKey(key) {
+				v = v.AssocKey(key, edn.Int(0))
+			}
+		}
+		if v.IsMap() && v.HasKey("stderr-tail") {
+			v = v.AssocKey("stderr-tail", edn.Vector())
+		}
+		if s, ok := v.AsString(); ok {
+			return edn.Text(w.mask(s))
+		}
+		return v
+	})
+	require.NoError(w.t, err)
+	return out
+}
+
+func (w *world) mask(s string) string {
+	s = strings.ReplaceAll(s, w.dir, "DIR")
+	s = strings.ReplaceAll(s, built.root, "BUILT")
+	for _, m := range machineWords {
+		s = m.from.ReplaceAllString(s, m.to)
+	}
+	return s
+}
+
+// golden compares a value with a file of testdata.
+func golden(t testing.TB, name string, v edn.Value) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	text := string(edn.WritePretty(v, edn.PrettyOptions{Width: 140, First: []edn.Value{edn.K("exit"), edn.K("out"), edn.K("error")}})) + "\n"
+	if *update {
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
+		return
+	}
+	want, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), text)
+}

@@ -1,0 +1,107 @@
+package cli_test
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// terminal opens a pseudo terminal: what the program writes to the second end
+// is read from the first.
+func terminal(t testing.TB) (mine, its *os.File) {
+	t.Helper()
+	mine, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = mine.Close() })
+	control := func(request uintptr, argument *uint32) {
+		_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, mine.Fd(), request, uintptr(unsafe.Pointer(argument)))
+		require.Zero(t, errno)
+	}
+	var unlocked, number uint32
+	control(syscall.TIOCSPTLCK, &unlocked)
+	control(syscall.TIOCGPTN, &number)
+	its, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	require.NoError(t, err)
+	return mine, its
+}
+
+// onTerminal runs a command whose outputs are both a terminal, and gives what a
+// person sees there.
+func (w *world) onTerminal(env []string, args ...string) (int, string) {
+	w.t.Helper()
+	mine, its := terminal(w.t)
+	cmd := exec.Command(built.ferment, args...)
+	cmd.Dir, cmd.Env = w.dir, append(w.env, env...)
+	cmd.Stdout, cmd.Stderr = its, its
+	require.NoError(w.t, cmd.Start())
+	require.NoError(w.t, its.Close())
+	seen, _ := io.ReadAll(mine) // the end of a terminal is an error
+	_ = cmd.Wait()
+	return cmd.ProcessState.ExitCode(), strings.ReplaceAll(string(seen), "\r\n", "\n")
+}
+
+// TestTerminal: colour only on a terminal, and not with NO_COLOR; progress
+// comes by itself only on a terminal and only beside text (CLI-001).
+func TestTerminal(t *testing.T) {
+	w := shop(t)
+	code, seen := w.onTerminal(nil, "validate", "--config", "broken.hcl")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, seen, "\x1b[1;31m")
+	plain := regexp.MustCompile(`\x1b\[[0-9;]*m`).ReplaceAllString(seen, "")
+	code, seen = w.onTerminal([]string{"NO_COLOR=1"}, "validate", "--config", "broken.hcl")
+	assert.Equal(t, 1, code)
+	assert.Equal(t, plain, seen, "colour is all that differs")
+
+	code, seen = w.onTerminal(nil, "run", "hello.edn")
+	assert.Equal(t, 0, code)
+	assert.Regexp(t, `(?s)n0: asking text/template\n.*n0: accepted from text/template\n.*run completed after \d+ ms\nHello, world!\n$`, seen)
+	for _, quiet := range [][]string{{"run", "hello.edn", "--progress", "none"}, {"run", "hello.edn", "-o", "edn"}} {
+		code, seen = w.onTerminal(nil, quiet...)
+		assert.Equal(t, 0, code)
+		assert.Len(t, strings.Split(strings.TrimSpace(seen), "\n"), 1, "%s: %s", quiet, seen)
+	}
+}
+
+// TestInterruptedAnytime: whenever the interrupt comes, the command ends with
+// 130 and leaves nothing.
+func TestInterruptedAnytime(t *testing.T) {
+	w := busy(t)
+	random := rand.New(rand.NewPCG(killSeed, 3))
+	for i := range 6 {
+		p := w.start("", "run", "plan.edn", "--progress", "edn")
+		// Some time between the first sign of life and the middle of the run.
+		p.must("a plugin", 0, func(e event) bool { return e.word("event") == "plugin" })
+		pause := time.NewTimer(time.Duration(random.IntN(400)) * time.Millisecond)
+		<-pause.C
+		p.signal(syscall.SIGINT)
+		got := p.wait()
+		require.Equal(t, 130, got.code, "round %d: %s", i, got.stderr)
+		left := awaitNone(built.root, time.Second)
+		require.Empty(t, left, "round %d: %s", i, describe(left))
+	}
+}
+
+// TestInterruptedTwice: a second interrupt does not wait for anybody.
+func TestInterruptedTwice(t *testing.T) {
+	w := busy(t)
+	p := w.atWork()
+	p.signal(syscall.SIGINT)
+	p.must("a plugin is being stopped", 0, func(e event) bool { return e.word("to") == "draining" })
+	p.signal(syscall.SIGINT)
+	begun := time.Now()
+	assert.Equal(t, 130, p.wait().code)
+	assert.Less(t, time.Since(begun), time.Second)
+	left := awaitNone(built.root, time.Second)
+	require.Empty(t, left, describe(left))
+}

@@ -1,0 +1,281 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// runLimit ends a command that hangs, so that a test tells instead of waiting.
+const runLimit = 60 * time.Second
+
+// world is a directory with a configuration, as somebody has it who works with
+// the program.
+type world struct {
+	t   testing.TB
+	dir string
+	env []string
+}
+
+// newWorld makes the directory. The files are name and text in turn.
+func newWorld(t testing.TB, files ...string) *world {
+	t.Helper()
+	w := &world{t: t, dir: t.TempDir(), env: []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + built.home, "XDG_RUNTIME_DIR=" + filepath.Join(built.root, "rt"),
+	}}
+	for i := 0; i < len(files); i += 2 {
+		w.write(files[i], files[i+1])
+	}
+	return w
+}
+
+func (w *world) write(name, text string) string {
+	w.t.Helper()
+	path := filepath.Join(w.dir, name)
+	require.NoError(w.t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(w.t, os.WriteFile(path, []byte(text), 0o644))
+	return path
+}
+
+// ended is a command that came to its end.
+type ended struct {
+	code           int
+	stdout, stderr string
+}
+
+// value reads standard output as one EDN value.
+func (e ended) value(t testing.TB) edn.Value {
+	t.Helper()
+	v, err := edn.ReadString(e.stdout, edn.WithLimits(edn.Body))
+	require.NoError(t, err, "standard output: %s\nstandard error: %s", e.stdout, e.stderr)
+	return v
+}
+
+// run runs a command to its end.
+func (w *world) run(args ...string) ended { return w.feed("", args...) }
+
+// feed runs a command with text on its standard input.
+func (w *world) feed(stdin string, args ...string) ended {
+	w.t.Helper()
+	p := w.start(stdin, args...)
+	return p.wait()
+}
+
+// process is a command that runs. Its standard error is read along line by
+// line.
+type process struct {
+	t      testing.TB
+	cmd    *exec.Cmd
+	stdout bytes.Buffer
+	args   []string
+	err    error
+	over   chan struct{} // closed when it has ended
+
+	mu    sync.Mutex
+	rest  []byte // of standard error, behind the last whole line
+	lines []string
+	grown chan struct{} // closed when there are more lines
+}
+
+// shell runs a line as somebody types it who has the program in PATH.
+func (w *world) shell(line string) ended {
+	w.t.Helper()
+	return w.launch("", "sh", "-c", "PATH="+filepath.Dir(built.ferment)+":$PATH; "+line).wait()
+}
+
+// start starts a command.
+func (w *world) start(stdin string, args ...string) *process {
+	w.t.Helper()
+	return w.launch(stdin, built.ferment, args...)
+}
+
+func (w *world) launch(stdin, program string, args ...string) *process {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), runLimit)
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir, cmd.Env = w.dir, w.env
+	cmd.Stdin = strings.NewReader(stdin)
+	// A process that outlives the command and holds its output is a finding,
+	// not a reason to wait for ever.
+	cmd.WaitDelay = 5 * time.Second
+	p := &process{t: w.t, cmd: cmd, args: args, over: make(chan struct{}), grown: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = &p.stdout, p
+	require.NoError(w.t, cmd.Start())
+	go func() {
+		defer cancel()
+		p.err = cmd.Wait()
+		close(p.over)
+	}()
+	w.t.Cleanup(func() { // what a test that failed did not end
+		cancel()
+		<-p.over
+	})
+	return p
+}
+
+// Write takes what the command says on standard error.
+func (p *process) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rest = append(p.rest, b...)
+	for {
+		i := bytes.IndexByte(p.rest, '\n')
+		if i < 0 {
+			break
+		}
+		p.lines = append(p.lines, string(p.rest[:i+1]))
+		p.rest = p.rest[i+1:]
+	}
+	close(p.grown)
+	p.grown = make(chan struct{})
+	return len(b), nil
+}
+
+// line gives line i of standard error as soon as there is one.
+func (p *process) line(i int) (string, bool) {
+	for {
+		p.mu.Lock()
+		grown, n := p.grown, len(p.lines)
+		if i < n {
+			line := p.lines[i]
+			p.mu.Unlock()
+			return line, true
+		}
+		p.mu.Unlock()
+		select {
+		case <-grown:
+		case <-p.over:
+			p.mu.Lock()
+			n = len(p.lines)
+			p.mu.Unlock()
+			if i >= n {
+				return "", false
+			}
+		}
+	}
+}
+
+// event is a line of --progress edn.
+type event struct {
+	edn.Value
+	at int // line
+}
+
+func (e event) word(key string) string {
+	if s, ok := e.Key(key).AsKeyword(); ok {
+		return s
+	}
+	s, _ := e.Key(key).AsString()
+	return s
+}
+
+func (e event) number(key string) int {
+	n, _ := e.Key(key).AsInt()
+	return int(n)
+}
+
+// next gives the first event at or behind line from that fits; the command must
+// run with --progress edn. Without one the command has ended.
+func (p *process) next(from int, fits func(event) bool) (event, bool) {
+	for i := from; ; i++ {
+		line, ok := p.line(i)
+		if !ok {
+			return event{}, false
+		}
+		if !strings.HasPrefix(line, "{") {
+			continue
+		}
+		v, err := edn.ReadString(line)
+		if err != nil {
+			continue // a line of the response's own
+		}
+		if e := (event{v, i}); fits(e) {
+			return e, true
+		}
+	}
+}
+
+// must is next for events that have to come.
+func (p *process) must(what string, from int, fits func(event) bool) event {
+	p.t.Helper()
+	e, ok := p.next(from, fits)
+	if !ok {
+		got := p.wait()
+		require.Fail(p.t, "no event: "+what, "exit %d\n%s", got.code, got.stderr)
+	}
+	return e
+}
+
+// entered fits the transition of a plugin to a state.
+func entered(plugin, state string) func(event) bool {
+	return func(e event) bool {
+		return e.word("event") == "plugin" && e.word("plugin") == plugin && e.word("to") == state
+	}
+}
+
+// asked fits the start of an attempt on a capability.
+func asked(capability string) func(event) bool {
+	return func(e event) bool {
+		return e.word("event") == "attempt" && e.word("state") == "started" && e.word("cap/id") == capability
+	}
+}
+
+func (p *process) signal(s syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); !errors.Is(err, os.ErrProcessDone) { // it may have come to its end by itself
+		require.NoError(p.t, err)
+	}
+}
+
+// wait waits for the end of the command.
+func (p *process) wait() ended {
+	p.t.Helper()
+	<-p.over
+	var exit *exec.ExitError
+	got := ended{code: p.cmd.ProcessState.ExitCode(), stdout: p.stdout.String(), stderr: strings.Join(p.lines, "") + string(p.rest)}
+	if p.err != nil && !errors.As(p.err, &exit) {
+		assert.NoError(p.t, p.err, "ferment %s\n%s", strings.Join(p.args, " "), got.stderr)
+	}
+	return got
+}
+
+// scripted is a plugin block whose answers are a script in a file of its name,
+// with further attributes.
+func scripted(name string, more ...string) string {
+	return fmt.Sprintf("plugin %q {\n  command = [%q]\n  config {\n    script = %q\n  }\n%s\n}\n",
+		name, filepath.Join(built.plugins, "scripted"), name+".edn", indent(more))
+}
+
+// shipped is a plugin block of a program of the repository.
+func shipped(name, program string, more ...string) string {
+	return fmt.Sprintf("plugin %q {\n  command = [%q]\n%s\n}\n", name, filepath.Join(built.plugins, program), indent(more))
+}
+
+func indent(lines []string) string {
+	var b strings.Builder
+	for _, block := range lines {
+		for line := range strings.Lines(block) {
+			b.WriteString("  " + strings.TrimRight(line, "\n") + "\n")
+		}
+	}
+	return b.String()
+}
+
+// script is a script of one capability for an intent.
+func script(id, intent, rest string, steps ...string) string {
+	return fmt.Sprintf("{:capabilities\n {%s\n  {:intents #{%s} %s\n   :steps [%s]}}}\n", id, intent, rest, strings.Join(steps, "\n           "))
+}

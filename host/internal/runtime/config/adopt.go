@@ -1,0 +1,112 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+)
+
+// adoption is a schema that a capability has only because every capability
+// needs one (SCH-005): the SDK derives it from a Go type and publishes it under
+// the name that follows from the intent. Where an intent block names another
+// schema, the capability takes over that name, if the two can agree at all.
+type adoption struct {
+	capability int // in builder.caps
+	intent     string
+	output     bool
+	derived    string // its own name
+	declared   string // the name that the intent has
+}
+
+// derivedName is the name of a schema that nobody named.
+func derivedName(prefix, intent string) string {
+	return prefix + "/" + strings.ReplaceAll(intent, "/", ".")
+}
+
+// adoptions finds the schemas that give way to those of intent blocks. They are
+// not published, so two plugins may serve one intent with types of their own.
+func (b *builder) adoptions() []adoption {
+	var out []adoption
+	for i := range b.caps {
+		c := &b.caps[i]
+		for _, intent := range c.Intents {
+			block := b.intents[intent]
+			if block == nil {
+				continue
+			}
+			for _, side := range []adoption{
+				{derived: derivedName("req", intent), declared: block.text("in")},
+				{derived: derivedName("res", intent), declared: block.text("out"), output: true},
+			} {
+				side.capability, side.intent = i, intent
+				if side.declared != "" && side.declared != side.derived && side.ref(c).For(intent) == side.derived {
+					out = append(out, side)
+				}
+			}
+		}
+	}
+	return out
+}
+
+func (a adoption) ref(c *registry.Capability) *contract.SchemaRef {
+	if a.output {
+		return &c.OutSchema
+	}
+	return &c.InSchema
+}
+
+// givesWay tells whether a schema of a plugin is not published. A derived name
+// belongs to one intent, so nothing else can refer to it.
+func (b *builder) givesWay(plugin, name string) bool {
+	return slices.ContainsFunc(b.adopted, func(a adoption) bool { return a.derived == name && b.caps[a.capability].Plugin == plugin })
+}
+
+// adopt puts the names of the intents into the capabilities, after the test of
+// SCH-011: only a sure no is an error.
+func (b *builder) adopt() {
+	for _, a := range b.adopted {
+		c := &b.caps[a.capability]
+		declared, ok := b.compiled.Lookup(a.declared)
+		spec := b.plugins[c.Plugin].Description.Schemas[a.derived]
+		if ok && !spec.IsNil() {
+			b.agree(a, c, spec, declared)
+		}
+		ref := a.ref(c)
+		names := maps.Clone(ref.ByIntent)
+		if names == nil {
+			names = map[string]string{}
+		}
+		names[a.intent] = a.declared
+		*ref = contract.SchemaRef{Name: ref.Name, ByIntent: names}
+	}
+}
+
+// agree reports schemas of which no value fits both.
+func (b *builder) agree(a adoption, c *registry.Capability, spec edn.Value, declared *schema.Schema) {
+	derived, err := schema.Compile(spec, schema.WithRegistry(b.compiled))
+	if err != nil {
+		return // reported where the schemas are compiled
+	}
+	what, from, to := "takes", declared, derived
+	if a.output {
+		what, from, to = "gives", derived, declared
+	}
+	if schema.Satisfies(from, to) != schema.No {
+		return
+	}
+	b.report.add(Diagnostic{
+		Type:     "capability/invalid-metadata",
+		Message:  fmt.Sprintf("what capability %s of plugin %s %s can never fit the schema %s of intent %s", quote(c.ID), quote(c.Plugin), what, a.declared, quote(a.intent)),
+		Range:    b.capPlace[c.ID],
+		Path:     []string{"intent", a.intent},
+		Expected: declared.Spec(),
+		Found:    spec,
+		Hint:     "name the schema in the plugin, or another one in the intent block",
+	})
+}

@@ -1,0 +1,70 @@
+package config
+
+import (
+	"testing"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// unnamed is a plugin whose schemas are those of its Go types, as the SDK
+// publishes them.
+func unnamed(t *testing.T, id, in, out string) contract.Description {
+	t.Helper()
+	d, err := contract.ParseDescription(edn.MustRead(`{:plugin/name "p" :plugin/version "1.0.0"
+ :capabilities [{:cap/id :` + id + ` :cap/kind :tool :cap/intents #{:text/respond} :io/in-schema :req/text.respond :io/out-schema :res/text.respond}]
+ :schemas {:req/text.respond ` + in + ` :res/text.respond ` + out + `}}`))
+	require.NoError(t, err)
+	return d
+}
+
+const (
+	twoPlugins = "plugin \"a\" {\n  command = [\"bin/chess\"]\n}\n\nplugin \"b\" {\n  command = [\"bin/chess\"]\n}\n"
+	respond    = "\nintent \"text/respond\" {\n  in         = \"req/text\"\n  out        = \"res/text\"\n  candidates = [\"a/one\", \"b/two\"]\n}\n"
+)
+
+// SCH-005: an unnamed schema adopts the name that the intent has, so plugins
+// with types of their own may serve one intent.
+func TestUnnamedSchemasAdoptTheIntent(t *testing.T) {
+	d := describer{
+		"a": unnamed(t, "a/one", `[:map [:text :string]]`, `[:map [:text :string]]`),
+		"b": unnamed(t, "b/two", `[:map [:prompt :string] [:tone {:optional true} :keyword]]`, `[:map [:text :string] [:words :int]]`),
+	}
+	c, ds := loadWith(t, twoPlugins+respond, d, nil)
+	require.Empty(t, types(ds))
+	for _, id := range []string{"a/one", "b/two"} {
+		entry, ok := c.Generation.Registry.Capability(id)
+		require.True(t, ok)
+		assert.Equal(t, "req/text", entry.InSchema.For("text/respond"))
+		assert.Equal(t, "res/text", entry.OutSchema.For("text/respond"))
+	}
+	_, published := c.Generation.Registry.Schema("req/text.respond")
+	assert.False(t, published)
+}
+
+// A sure no is an error that shows both schemas.
+func TestUnnamedSchemasThatNeverFit(t *testing.T) {
+	d := describer{
+		"a": unnamed(t, "a/one", `[:map [:text :string]]`, `[:map [:text :int]]`),
+		"b": unnamed(t, "b/two", `[:map [:text :string]]`, `[:map [:text :string]]`),
+	}
+	_, ds := loadWith(t, twoPlugins+"\nschema \"res/line\" {\n  spec = edn(\"[:map [:text :string]]\")\n}\n\nintent \"text/respond\" {\n  in         = \"req/text\"\n  out        = \"res/line\"\n  candidates = [\"a/one\", \"b/two\"]\n}\n", d, nil)
+	require.Equal(t, []string{"capability/invalid-metadata"}, types(ds))
+	assert.Contains(t, ds[0].Message, `capability "a/one" of plugin "a" gives can never fit the schema res/line`)
+	assert.Equal(t, `[:map [:text :int]]`, ds[0].Found.String())
+	assert.Equal(t, `[:map [:text :string]]`, ds[0].Expected.String())
+}
+
+// SCH-014, SCH-015: without an intent block the names stay, and two contents
+// under one name are an error that names both plugins.
+func TestUnnamedSchemasOfImpliedIntents(t *testing.T) {
+	d := describer{
+		"a": unnamed(t, "a/one", `[:map [:text :string]]`, `[:map [:text :string]]`),
+		"b": unnamed(t, "b/two", `[:map [:prompt :string]]`, `[:map [:text :string]]`),
+	}
+	_, ds := loadWith(t, twoPlugins, d, nil)
+	require.Equal(t, []string{"config/duplicate"}, types(ds))
+	assert.Contains(t, ds[0].Message, "req/text.respond")
+}

@@ -1,0 +1,316 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+)
+
+// Limits on what is read. The parser of the library recurses without a bound,
+// and a stack overflow cannot be recovered in Go, so size, tokens and nesting
+// are measured before it sees a file.
+const (
+	MaxFileBytes    = 512 << 10
+	MaxTotalBytes   = 2 << 20
+	MaxFiles        = 1000
+	MaxTokens       = 200_000
+	MaxNesting      = 64
+	MaxUnaryRun     = 15
+	MaxConditionals = 63
+	MaxOperators    = 1023
+	MaxNumberDigits = 40
+	MaxExponent     = 308
+)
+
+// bound is the first thing in a text that is over a limit.
+type bound struct {
+	typ      string
+	from, to int // offsets in the text
+	message  string
+	expected string
+	hint     string
+}
+
+// scanText finds bytes that are no text.
+func scanText(text []byte) *bound {
+	if i := bytes.IndexByte(text, 0); i >= 0 {
+		return &bound{typ: "config/syntax", from: i, to: i + 1, message: "NUL byte in the file", hint: "remove the byte; is this a text file?"}
+	}
+	if utf8.Valid(text) {
+		return nil
+	}
+	for i := 0; i < len(text); {
+		r, size := utf8.DecodeRune(text[i:])
+		if r == utf8.RuneError && size == 1 {
+			return &bound{typ: "config/syntax", from: i, to: i + 1, message: fmt.Sprintf("byte 0x%02X is not UTF-8", text[i]), hint: "save the file as UTF-8"}
+		}
+		i += size
+	}
+	return nil
+}
+
+// frame is one open bracket, brace, parenthesis, template or the file itself.
+// Operators are counted per frame, because an element of a list is an
+// expression of its own.
+type frame struct {
+	kind         hclsyntax.TokenType
+	items        bool // commas and line ends separate expressions here
+	block        bool
+	operators    int
+	conditionals int
+}
+
+type scanner struct {
+	stack      []frame
+	directives []int // open %{ if } and %{ for } per template, innermost last
+	depth      int
+	unary      int
+	prev       hclsyntax.TokenType
+	control    bool // the last token opened a template directive
+}
+
+// scanTokens returns the first excess over the limits of nesting, operators
+// and numbers, in the order of the text.
+func scanTokens(tokens hclsyntax.Tokens) *bound {
+	if len(tokens) > MaxTokens {
+		t := tokens[MaxTokens]
+		return over(t, fmt.Sprintf("more than %d tokens", MaxTokens), "split the file")
+	}
+	s := scanner{stack: []frame{{kind: hclsyntax.TokenEOF, block: true, items: true}}}
+	for _, t := range tokens {
+		if t.Type == hclsyntax.TokenComment {
+			continue
+		}
+		if b := s.token(t); b != nil {
+			return b
+		}
+		if t.Type != hclsyntax.TokenNewline {
+			s.prev = t.Type
+		}
+	}
+	return nil
+}
+
+func over(t hclsyntax.Token, message, hint string) *bound {
+	return &bound{typ: "config/limit", from: t.Range.Start.Byte, to: t.Range.End.Byte, message: message, hint: hint}
+}
+
+func (s *scanner) token(t hclsyntax.Token) *bound {
+	control := s.control
+	s.control = false
+	switch t.Type {
+	case hclsyntax.TokenOBrace, hclsyntax.TokenOBrack, hclsyntax.TokenOParen, hclsyntax.TokenTemplateInterp, hclsyntax.TokenTemplateControl, hclsyntax.TokenOQuote, hclsyntax.TokenOHeredoc:
+		return s.open(t)
+	case hclsyntax.TokenCBrace, hclsyntax.TokenCBrack, hclsyntax.TokenCParen, hclsyntax.TokenTemplateSeqEnd, hclsyntax.TokenCQuote, hclsyntax.TokenCHeredoc:
+		s.close(t)
+	case hclsyntax.TokenBang, hclsyntax.TokenMinus:
+		return s.sign(t)
+	case hclsyntax.TokenNewline:
+		if s.top().items {
+			s.restart()
+		}
+		return nil // a line end inside parentheses does not end a run of signs
+	case hclsyntax.TokenComma:
+		s.restart()
+	case hclsyntax.TokenQuestion:
+		s.top().conditionals++
+		if s.top().conditionals > MaxConditionals {
+			return over(t, fmt.Sprintf("more than %d conditionals in one expression", MaxConditionals), "use a map and lookup, or a local per step")
+		}
+	case hclsyntax.TokenNumberLit:
+		s.unary = 0
+		return number(t)
+	case hclsyntax.TokenIdent:
+		if control {
+			return s.directive(t)
+		}
+	default:
+		if binary(t.Type) {
+			s.unary = 0
+			return s.operator(t)
+		}
+	}
+	s.unary = 0
+	return nil
+}
+
+func (s *scanner) top() *frame { return &s.stack[len(s.stack)-1] }
+
+func (s *scanner) restart() { s.top().operators, s.top().conditionals = 0, 0 }
+
+func (s *scanner) open(t hclsyntax.Token) *bound {
+	s.unary = 0
+	f := frame{kind: t.Type}
+	switch t.Type {
+	case hclsyntax.TokenOBrace:
+		f.items = true
+		f.block = s.top().block && s.prev != hclsyntax.TokenEqual
+	case hclsyntax.TokenOBrack:
+		switch s.prev { // an index counts as a step of the expression it follows
+		case hclsyntax.TokenIdent, hclsyntax.TokenCBrack, hclsyntax.TokenCParen, hclsyntax.TokenCQuote, hclsyntax.TokenCBrace, hclsyntax.TokenStar, hclsyntax.TokenNumberLit:
+			if b := s.operator(t); b != nil {
+				return b
+			}
+		}
+	case hclsyntax.TokenOQuote, hclsyntax.TokenOHeredoc:
+		// The quotes do not nest by themselves; what is open inside does.
+		s.stack = append(s.stack, f)
+		s.directives = append(s.directives, 0)
+		return nil
+	case hclsyntax.TokenTemplateControl:
+		s.control = true
+	}
+	s.stack = append(s.stack, f)
+	return s.deeper(t, 1)
+}
+
+func (s *scanner) deeper(t hclsyntax.Token, by int) *bound {
+	s.depth += by
+	if s.depth > MaxNesting {
+		return over(t, fmt.Sprintf("brackets, braces, parentheses and templates are nested more than %d deep", MaxNesting), "move the inner part into a local")
+	}
+	return nil
+}
+
+var opener = map[hclsyntax.TokenType][]hclsyntax.TokenType{
+	hclsyntax.TokenCBrace:         {hclsyntax.TokenOBrace},
+	hclsyntax.TokenCBrack:         {hclsyntax.TokenOBrack},
+	hclsyntax.TokenCParen:         {hclsyntax.TokenOParen},
+	hclsyntax.TokenTemplateSeqEnd: {hclsyntax.TokenTemplateInterp, hclsyntax.TokenTemplateControl},
+	hclsyntax.TokenCQuote:         {hclsyntax.TokenOQuote},
+	hclsyntax.TokenCHeredoc:       {hclsyntax.TokenOHeredoc},
+}
+
+// close forgets the innermost frame if it fits. A closer that fits nothing is
+// left to the parser, which names it.
+func (s *scanner) close(t hclsyntax.Token) {
+	kind := s.top().kind
+	fits := false
+	for _, k := range opener[t.Type] {
+		fits = fits || k == kind
+	}
+	if !fits {
+		return
+	}
+	s.stack = s.stack[:len(s.stack)-1]
+	switch t.Type {
+	case hclsyntax.TokenCQuote, hclsyntax.TokenCHeredoc:
+		s.depth -= s.directives[len(s.directives)-1]
+		s.directives = s.directives[:len(s.directives)-1]
+	default:
+		s.depth--
+	}
+}
+
+// directive follows %{ if } and %{ for }, which nest inside one template
+// without any bracket that stays open.
+func (s *scanner) directive(t hclsyntax.Token) *bound {
+	if len(s.directives) == 0 {
+		return nil
+	}
+	open := &s.directives[len(s.directives)-1]
+	switch string(t.Bytes) {
+	case "if", "for":
+		*open++
+		return s.deeper(t, 1)
+	case "endif", "endfor":
+		if *open > 0 {
+			*open--
+			s.depth--
+		}
+	}
+	return nil
+}
+
+func (s *scanner) sign(t hclsyntax.Token) *bound {
+	s.unary++
+	if s.unary > MaxUnaryRun {
+		return over(t, fmt.Sprintf("more than %d unary operators in a row", MaxUnaryRun), "")
+	}
+	if t.Type == hclsyntax.TokenMinus {
+		return s.operator(t)
+	}
+	return nil
+}
+
+func (s *scanner) operator(t hclsyntax.Token) *bound {
+	s.top().operators++
+	if s.top().operators > MaxOperators {
+		return over(t, fmt.Sprintf("more than %d operators or index steps in one expression", MaxOperators), "move parts into locals")
+	}
+	return nil
+}
+
+func binary(t hclsyntax.TokenType) bool {
+	switch t {
+	case hclsyntax.TokenStar, hclsyntax.TokenSlash, hclsyntax.TokenPlus, hclsyntax.TokenPercent,
+		hclsyntax.TokenEqualOp, hclsyntax.TokenNotEqual, hclsyntax.TokenLessThan, hclsyntax.TokenLessThanEq,
+		hclsyntax.TokenGreaterThan, hclsyntax.TokenGreaterThanEq, hclsyntax.TokenAnd, hclsyntax.TokenOr, hclsyntax.TokenDot:
+		return true
+	}
+	return false
+}
+
+// number refuses literals whose value the library would round or inflate.
+func number(t hclsyntax.Token) *bound {
+	digits, exponent := 0, ""
+	for i, c := range t.Bytes {
+		if c == 'e' || c == 'E' {
+			exponent = string(t.Bytes[i+1:])
+			break
+		}
+		if c >= '0' && c <= '9' {
+			digits++
+		}
+	}
+	b := &bound{typ: "config/range", from: t.Range.Start.Byte, to: t.Range.End.Byte,
+		expected: fmt.Sprintf("at most %d digits, exponent within +-%d", MaxNumberDigits, MaxExponent)}
+	if digits > MaxNumberDigits {
+		b.message = fmt.Sprintf("number with %d digits", digits)
+		return b
+	}
+	if exponent == "" {
+		return nil
+	}
+	if e, err := strconv.Atoi(exponent); err == nil && e >= -MaxExponent && e <= MaxExponent {
+		return nil
+	}
+	b.message = "the exponent of the number is out of range"
+	return b
+}
+
+// firstLook is how much of a file is cut into tokens at first: what is hostile
+// shows early, and half a million tokens cost time and memory.
+const firstLook = 64 << 10
+
+// parse reads one file of native syntax within the limits, and gives its tokens
+// too. The body is never nil: with syntax errors it holds what could be read.
+func parse(s *Source, report *collector) (*hclsyntax.Body, hclsyntax.Tokens) {
+	empty := &hclsyntax.Body{SrcRange: hcl.Range{Filename: s.Name}, EndRange: hcl.Range{Filename: s.Name}}
+	if b := scanText(s.text); b != nil {
+		report.bound(s, b)
+		return empty, nil
+	}
+	var tokens hclsyntax.Tokens
+	for _, text := range [][]byte{s.text[:min(len(s.text), firstLook)], s.text} {
+		tokens, _ = hclsyntax.LexConfig(text, s.Name, hcl.InitialPos)
+		if b := scanTokens(tokens); b != nil && (b.to < len(text) || len(text) == len(s.text)) {
+			report.bound(s, b)
+			return empty, nil
+		}
+		if len(text) == len(s.text) {
+			break
+		}
+	}
+	file, diags := hclsyntax.ParseConfig(s.text, s.Name, hcl.InitialPos)
+	body, ok := file.Body.(*hclsyntax.Body)
+	if !ok {
+		body = empty
+	}
+	report.syntax(s, body, diags)
+	return body, tokens
+}

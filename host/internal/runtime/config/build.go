@@ -1,0 +1,564 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/quality"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+)
+
+// Generation is everything that acts run under. It is immutable and safe for
+// concurrent use; a run keeps the one it started with.
+type Generation struct {
+	Registry *registry.Registry
+	Checks   *quality.Set
+	Policies *policy.Book
+}
+
+// Limits on the number of things (HCL-042).
+const (
+	MaxPlugins      = 256
+	MaxCapabilities = 4096
+	MaxIntents      = 1024
+	MaxNamed        = 4096 // checks, and schemas
+)
+
+// builder gathers the parts of a generation while the references between them
+// are checked.
+type builder struct {
+	*loader
+	plugins  map[string]*Plugin
+	blind    bool // some plugin was not described: unknown names may be its
+	caps     []registry.Capability
+	capPlace map[string]*Range
+	capNames map[string]bool
+	renames  map[string]*section // advertised id -> the block that renames it
+	schemas  map[string]edn.Value
+	adopted  []adoption
+	compiled *schema.Registry
+	checks   map[string]*section
+	builtins *quality.Set
+	intents  map[string]*section
+	dispatch map[string]*section
+	used     map[string]map[string]bool // block type -> label
+	places   map[[2]string]*Range       // block type and label -> its header
+}
+
+func (l *loader) build() {
+	b := &builder{loader: l, plugins: map[string]*Plugin{}, capPlace: map[string]*Range{}, capNames: map[string]bool{}, renames: map[string]*section{}, schemas: schema.Builtin(),
+		checks: byLabel(l.all("check")), intents: byLabel(l.all("intent")), dispatch: byLabel(l.all("dispatch")), used: map[string]map[string]bool{}, places: map[[2]string]*Range{}}
+	for block, all := range l.byType {
+		for _, s := range all {
+			b.places[[2]string{block, s.label()}] = s.at()
+		}
+	}
+	b.crowds()
+	b.describeAll()
+	b.capabilities()
+	b.adopted = b.adoptions()
+	b.collectSchemas()
+	b.adopt()
+	b.generation()
+}
+
+func byLabel(blocks []*section) map[string]*section {
+	out := make(map[string]*section, len(blocks))
+	for _, s := range blocks {
+		out[s.label()] = s
+	}
+	return out
+}
+
+// crowds refuses more blocks than the host is made for.
+func (b *builder) crowds() {
+	for _, x := range []struct {
+		block string
+		most  int
+	}{{"plugin", MaxPlugins}, {"capability", MaxCapabilities}, {"intent", MaxIntents}, {"check", MaxNamed}, {"schema", MaxNamed}} {
+		if all := b.all(x.block); len(all) > x.most {
+			b.report.add(Diagnostic{Type: "config/limit", Message: fmt.Sprintf("%d %s blocks, over the limit of %d", len(all), x.block, x.most), Range: all[x.most].at(), Path: all[x.most].node.path})
+		}
+		b.similar(x.block)
+	}
+	b.similar("dispatch")
+}
+
+// similar warns of labels that differ only in - and _.
+func (b *builder) similar(block string) {
+	seen := map[string]*section{}
+	for _, s := range b.all(block) {
+		key := strings.ReplaceAll(s.label(), "_", "-")
+		if first := seen[key]; first != nil {
+			b.report.add(Diagnostic{Type: "config/duplicate", Severity: SeverityWarning, Message: fmt.Sprintf("the labels %s and %s differ only in - and _", quote(first.label()), quote(s.label())),
+				Range: s.at(), Path: s.node.path, Related: []Related{{Range: first.at(), Message: "is the other one"}}})
+			continue
+		}
+		seen[key] = s
+	}
+}
+
+func (b *builder) describeAll() {
+	blocks := b.all("plugin")
+	b.config.Plugins = make([]Plugin, len(blocks))
+	for i, s := range blocks {
+		p := b.plugin(s)
+		b.pairs(s)
+		b.describe(s, &p)
+		b.config.Plugins[i] = p
+		b.plugins[p.Name] = &b.config.Plugins[i]
+		// What an absent optional plugin would bring is known to be missing;
+		// of any other that gave no answer nothing is known.
+		if p.Enabled && !p.Described && (p.Binary != "" || !p.Optional) {
+			b.blind = true
+		}
+	}
+}
+
+// pairs checks the values of a plugin block that must be in order.
+func (b *builder) pairs(s *section) {
+	b.ordered(s.block("restart"), "backoff", "max_backoff", false)
+	b.ordered(s.block("health"), "timeout", "interval", true)
+	b.ordered(s.block("instances"), "min", "max", false)
+}
+
+func (b *builder) ordered(s *section, low, high string, strict bool) {
+	x, y := s.integer(low), s.integer(high)
+	if x < y || x == y && !strict {
+		return
+	}
+	v, name := s.attrs[low], low
+	if !v.written {
+		v, name = s.attrs[high], high
+	}
+	if !v.written {
+		return
+	}
+	word := "at most"
+	if strict {
+		word = "below"
+	}
+	limit := s.attrs[high]
+	b.report.add(Diagnostic{Type: "config/range", Message: fmt.Sprintf("%s in %s must be %s %s", low, s.node.title(), word, high), Range: v.rng, Path: append(slices.Clone(s.node.path), name),
+		Expected: edn.Text(fmt.Sprintf("%s %s %s", low, word, high)), Found: edn.Text(fmt.Sprintf("%s and %s", shownAs(s, low), shownAs(s, high))), Related: otherPlace(limit, v, high)})
+}
+
+func shownAs(s *section, name string) string {
+	spec, _ := s.node.spec.Attr(name)
+	v := s.integer(name)
+	if spec.Type.Kind == KindDur {
+		return formatDuration(int64(v))
+	}
+	return fmt.Sprint(v)
+}
+
+func otherPlace(other, here value, name string) []Related {
+	if !other.written || other.rng == here.rng {
+		return nil
+	}
+	return []Related{{Range: other.rng, Message: "is " + name}}
+}
+
+// capabilities registers what plugins advertise, renamed and narrowed by the
+// capability blocks.
+func (b *builder) capabilities() {
+	blocks := b.all("capability")
+	claimed := map[[2]string]*section{} // plugin, advertised id
+	for _, s := range blocks {
+		b.claim(s, claimed)
+	}
+	for i := range b.config.Plugins {
+		p := &b.config.Plugins[i]
+		if !p.Enabled || !p.Described {
+			continue
+		}
+		for _, c := range p.Description.Capabilities {
+			b.register(p, c, claimed[[2]string{p.Name, c.ID}])
+		}
+	}
+}
+
+// claim notes that a block speaks of an advertised capability.
+func (b *builder) claim(s *section, claimed map[[2]string]*section) {
+	name := s.text("plugin")
+	if name == "" {
+		return
+	}
+	p, ok := b.plugins[name]
+	if !ok {
+		b.dangling(s, "plugin", "plugin", name, slices.Sorted(maps.Keys(b.plugins)), s.attrs["plugin"].rng)
+		return
+	}
+	advertised := s.text("provides")
+	at := s.attrs["provides"].rng
+	if advertised == "" {
+		advertised, at = s.label(), s.at()
+	}
+	key := [2]string{name, advertised}
+	if first := claimed[key]; first != nil {
+		b.report.add(Diagnostic{Type: "config/duplicate", Message: fmt.Sprintf("two blocks speak of capability %s of plugin %s", quote(advertised), quote(name)), Range: s.at(), Path: s.node.path,
+			Related: []Related{{Range: first.at(), Message: "is the first one"}}, Hint: "keep one of the two"})
+		return
+	}
+	claimed[key] = s
+	if advertised != s.label() && s.flag("enabled") {
+		b.renames[advertised] = s
+	}
+	if !p.Described || !p.Enabled {
+		b.capNames[s.label()] = true // a reference into it is fine, it is just not there
+		return
+	}
+	ids := make([]string, len(p.Description.Capabilities))
+	for i, c := range p.Description.Capabilities {
+		ids[i] = c.ID
+	}
+	if !slices.Contains(ids, advertised) {
+		b.report.add(Diagnostic{Type: "config/dangling-reference", Message: fmt.Sprintf("plugin %s advertises no capability %s", quote(name), quote(advertised)), Range: at, Path: append(slices.Clone(s.node.path), "provides"),
+			Expected: words(ids), Found: edn.Text(advertised), Nearest: nearest(advertised, ids), Related: []Related{{Range: b.place("plugin", name), Message: "declares plugin " + quote(name)}}})
+	}
+}
+
+func (b *builder) place(block, label string) *Range { return b.places[[2]string{block, label}] }
+
+func (b *builder) register(p *Plugin, advertised contract.Capability, s *section) {
+	c := registry.Capability{Capability: advertised, Plugin: p.Name, Advertised: advertised.ID}
+	at := b.place("plugin", p.Name)
+	if s != nil {
+		at = s.at()
+		c.ID, c.Where = s.label(), s.where()
+		if !s.flag("enabled") {
+			return
+		}
+		b.narrow(&c, s)
+	}
+	if c.Stability == "deprecated" {
+		b.report.add(Diagnostic{Type: "config/deprecated", Severity: SeverityWarning, Message: fmt.Sprintf("capability %s of plugin %s is deprecated by its author", quote(c.ID), quote(p.Name)), Range: at, Path: []string{"plugin", p.Name}})
+	}
+	if c.Stability == "experimental" && b.config.Host.MinStability == "stable" {
+		return
+	}
+	if first := b.capPlace[c.ID]; first != nil {
+		other := ""
+		for _, x := range b.caps {
+			if x.ID == c.ID {
+				other = x.Plugin
+			}
+		}
+		b.report.add(Diagnostic{Type: "config/duplicate", Message: fmt.Sprintf("capability %s is given by plugin %s and by plugin %s", quote(c.ID), quote(other), quote(p.Name)), Range: at, Path: []string{"capability", c.ID},
+			Related: []Related{{Range: first, Message: "gives it first"}}, Hint: fmt.Sprintf("rename one by a block: capability \"NS/NAME\" with plugin = %q and provides = %q", p.Name, c.Advertised)})
+		return
+	}
+	b.capPlace[c.ID] = at
+	b.capNames[c.ID] = true
+	b.caps = append(b.caps, c)
+}
+
+// narrow applies what a capability block says. It may lower limits and take
+// effects away, never add to them.
+func (b *builder) narrow(c *registry.Capability, s *section) {
+	if tags, ok := s.texts("tags"); ok {
+		c.Tags = slices.Sorted(slices.Values(tags))
+	}
+	if effects, ok := s.texts("effects"); ok {
+		for i, e := range effects {
+			if e != registry.NoEffect && !slices.Contains(c.Effects, e) {
+				b.report.add(Diagnostic{Type: "config/range", Message: fmt.Sprintf("capability %s does not have the effect %s: a block may only narrow", quote(c.ID), quote(e)), Range: s.attrs["effects"].items[i].rng,
+					Path: append(slices.Clone(s.node.path), "effects"), Expected: words(c.Effects), Found: edn.Text(e)})
+			}
+		}
+		c.Effects = slices.Sorted(slices.Values(effects))
+	}
+	cost, limits := s.block("cost"), s.block("limits")
+	if cost.written("latency") {
+		c.Cost.Latency, c.Cost.HasLatency = cost.duration("latency"), true
+	}
+	if cost.written("usd") {
+		c.Cost.USD = cost.attrs["usd"].v
+	}
+	if limits.written("timeout") {
+		b.lower(limits, "timeout", c.Limits.Timeout > 0 && limits.duration("timeout") > c.Limits.Timeout, formatDuration(c.Limits.Timeout.Milliseconds()))
+		c.Limits.Timeout = limits.duration("timeout")
+	}
+	if limits.written("max_in_flight") {
+		b.lower(limits, "max_in_flight", c.Limits.MaxInFlight > 0 && limits.integer("max_in_flight") > c.Limits.MaxInFlight, fmt.Sprint(c.Limits.MaxInFlight))
+		c.Limits.MaxInFlight = limits.integer("max_in_flight")
+	}
+}
+
+func (b *builder) lower(s *section, name string, raised bool, limit string) {
+	if raised {
+		b.report.add(Diagnostic{Type: "config/range", Message: fmt.Sprintf("%s in %s is above what the plugin advertises", name, s.node.title()), Range: s.attrs[name].rng, Path: append(slices.Clone(s.node.path), name),
+			Expected: edn.Text("at most " + limit), Found: edn.Text(shownAs(s, name))})
+	}
+}
+
+// renamed reports a reference to an advertised id that a block gave away.
+func (b *builder) renamed(s *section, attr, id string, by *section, at *Range) {
+	b.report.add(Diagnostic{Type: "config/dangling-reference", Message: fmt.Sprintf("%s names capability %s, which has another name here", s.node.title(), quote(id)), Range: at, Path: append(slices.Clone(s.node.path), attr),
+		Found: edn.Text(id), Nearest: by.label(), Related: []Related{{Range: by.at(), Message: "renames it to " + quote(by.label())}}})
+}
+
+// dangling reports a reference that leads nowhere.
+func (b *builder) dangling(s *section, attr, kind, name string, known []string, at *Range) {
+	near := nearest(name, known)
+	d := Diagnostic{Type: "config/dangling-reference", Message: fmt.Sprintf("%s names the unknown %s %s", s.node.title(), kind, quote(name)), Range: at, Path: append(slices.Clone(s.node.path), attr),
+		Found: edn.Text(name), Nearest: near}
+	if near != "" {
+		if place := b.place(kind, near); place != nil {
+			d.Related = []Related{{Range: place, Message: fmt.Sprintf("declares %s %s", kind, quote(near))}}
+		}
+	}
+	b.report.add(d)
+}
+
+func (b *builder) use(block, label string) {
+	if b.used[block] == nil {
+		b.used[block] = map[string]bool{}
+	}
+	b.used[block][label] = true
+}
+
+// collectSchemas joins built-in, advertised and declared schemas (SCH-014).
+func (b *builder) collectSchemas() {
+	from := map[string]string{}
+	builtin := schema.Builtin()
+	for i := range b.config.Plugins {
+		p := &b.config.Plugins[i]
+		for _, name := range slices.Sorted(maps.Keys(p.Description.Schemas)) {
+			if b.givesWay(p.Name, name) {
+				continue
+			}
+			spec := p.Description.Schemas[name]
+			b.advertised(p, name, spec, from, builtin)
+		}
+	}
+	for _, s := range b.all("schema") {
+		b.declared(s, from, builtin)
+	}
+	b.compileSchemas(builtin)
+}
+
+// compileSchemas compiles all schemas together, since they may refer to each
+// other. Those that fail are reported at their owner and left out.
+func (b *builder) compileSchemas(builtin map[string]edn.Value) {
+	compiled, err := schema.NewRegistry(b.schemas)
+	b.compiled = compiled
+	var wrong *schema.CompileError
+	if !errors.As(err, &wrong) {
+		return
+	}
+	blocks := byLabel(b.all("schema"))
+	for _, p := range wrong.Problems {
+		message := p.Message
+		if len(p.Path) > 0 {
+			message += " at " + edn.Vector(p.Path...).String()
+		}
+		d := Diagnostic{Type: "config/type", Message: fmt.Sprintf("schema %s is wrong: %s", quote(p.Schema), short(message)), Path: []string{"schema", p.Schema}, Hint: p.Hint}
+		if s, ok := blocks[p.Schema]; ok {
+			spec := s.attrs["spec"]
+			d.Range, d.Path = spec.within(p.Path), append(d.Path, "spec")
+			if *d.Range != *spec.rng {
+				d.Message = fmt.Sprintf("schema %s is wrong: %s", quote(p.Schema), short(p.Message)) // the place says where
+			}
+		} else if owner := b.schemaOwner(p.Schema); owner != nil {
+			d.Type, d.Range = "capability/invalid-metadata", b.place("plugin", owner.Name)
+			d.Message = fmt.Sprintf("plugin %s: %s", quote(owner.Name), d.Message)
+		}
+		b.report.add(d)
+	}
+	b.compiled, _ = schema.NewRegistry(builtin)
+}
+
+func (b *builder) schemaOwner(name string) *Plugin {
+	for i := range b.config.Plugins {
+		if _, ok := b.config.Plugins[i].Description.Schemas[name]; ok {
+			return &b.config.Plugins[i]
+		}
+	}
+	return nil
+}
+
+func (b *builder) advertised(p *Plugin, name string, spec edn.Value, from map[string]string, builtin map[string]edn.Value) {
+	other, taken := from[name]
+	if !taken {
+		if _, ok := builtin[name]; ok {
+			other, taken = "the host", true
+		}
+	}
+	if !taken {
+		from[name] = "plugin " + quote(p.Name)
+		b.schemas[name] = spec
+		return
+	}
+	if edn.Equal(b.schemas[name], spec) {
+		return
+	}
+	if _, overridden := byLabel(b.all("schema"))[name]; overridden {
+		return
+	}
+	b.report.add(Diagnostic{Type: "config/duplicate", Message: fmt.Sprintf("plugin %s and %s advertise different schemas under the name %s", quote(p.Name), other, quote(name)), Range: b.place("plugin", p.Name), Path: []string{"schema", name},
+		Hint: fmt.Sprintf("decide with a block: schema %q { spec = edn(\"...\") }", name)})
+}
+
+func (b *builder) declared(s *section, from map[string]string, builtin map[string]edn.Value) {
+	spec, ok := s.attrs["spec"]
+	if !ok {
+		return
+	}
+	who := from[s.label()]
+	if _, isBuiltin := builtin[s.label()]; isBuiltin {
+		who = "the host"
+	}
+	if who != "" {
+		b.use("schema", s.label())
+		b.report.add(Diagnostic{Type: "config/overridden", Severity: SeverityInfo, Message: fmt.Sprintf("schema %s is used instead of that of %s", quote(s.label()), who), Range: s.at(), Path: s.node.path})
+	}
+	b.schemas[s.label()] = spec.v
+}
+
+func (b *builder) generation() {
+	b.builtins, _ = quality.NewSet()
+	checks := b.compileChecks()
+	book := &policy.Book{Intents: map[string]policy.Layer{}}
+	book.Builtin.Must = policy.NamesOf(policy.Origin{Source: policy.SourceBuiltin}, quality.SchemaValid)
+	if d, ok := b.dispatch["default"]; ok {
+		book.Default = b.dispatchLayer(d, policy.SourceDefault)
+		b.use("dispatch", "default")
+	}
+	var intents []registry.Intent
+	for _, s := range b.all("intent") {
+		intents = append(intents, b.intent(s, book))
+	}
+	b.gateRings()
+	b.unusedBlocks()
+	set, err := quality.NewSet(checks...)
+	if err != nil {
+		return // reported where the check is declared
+	}
+	reg, err := registry.New(registry.Spec{Capabilities: b.caps, Intents: intents, Checks: set.Declarations(), Schemas: b.compiled})
+	if err != nil {
+		return
+	}
+	b.config.Generation = &Generation{Registry: reg, Checks: set, Policies: book}
+}
+
+// dispatchLayer is what a dispatch block writes.
+func (b *builder) dispatchLayer(s *section, source policy.Source) policy.Layer {
+	var l policy.Layer
+	origin := func(v value) policy.Origin { return policy.Origin{Source: source, Where: v.rng.String()} }
+	if v := s.attrs["policy"]; v.written {
+		l.Ordering = policy.Of(s.text("policy"), origin(v))
+	}
+	if v := s.attrs["strategy"]; v.written {
+		l.Strategy = policy.Of(s.text("strategy"), origin(v))
+	}
+	if v := s.attrs["deadline"]; v.written {
+		l.Deadline = policy.Of(s.duration("deadline"), origin(v))
+	}
+	if members, ok := s.texts("switch_on"); ok {
+		from := origin(s.attrs["switch_on"])
+		l.SwitchOn.Add = policy.Of(policy.NamesOf(from, members...), from)
+	}
+	if members, ok := s.texts("switch_on_replace"); ok {
+		from := origin(s.attrs["switch_on_replace"])
+		l.SwitchOn.Base = policy.Of(policy.NamesOf(from, members...), from)
+	}
+	b.idleSwitches(s)
+	if v := s.attrs["fallback_to"]; v.written {
+		l.Fallbacks = policy.NamesOf(origin(v), b.capabilityRefs(s, "fallback_to")...)
+	}
+	b.checksOf(&l, s, source)
+	r := s.block("retry")
+	for name, to := range map[string]*policy.Val[int]{"same_capability": &l.SameCapMax, "fallback": &l.FallbackMax} {
+		if v := r.attrs[name]; v.written {
+			*to = policy.Of(r.integer(name), origin(v))
+		}
+	}
+	for name, to := range map[string]*policy.Val[time.Duration]{"backoff": &l.Backoff, "max_backoff": &l.MaxBackoff} {
+		if v := r.attrs[name]; v.written {
+			*to = policy.Of(r.duration(name), origin(v))
+		}
+	}
+	b.ordered(r, "backoff", "max_backoff", false)
+	return l
+}
+
+// idleSwitches warns of members that no failure can match.
+func (b *builder) idleSwitches(s *section) {
+	for _, name := range []string{"switch_on", "switch_on_replace"} {
+		members, _ := s.texts(name)
+		for i, m := range members {
+			set, err := contract.ParseSwitchSet([]string{m})
+			if err == nil && len(set.Idle()) > 0 {
+				b.report.add(Diagnostic{Type: "config/unused", Severity: SeverityWarning, Message: fmt.Sprintf("%s in %s never leads to another try: a failure of that type ends the call", quote(m), s.node.title()),
+					Range: s.attrs[name].items[i].rng, Path: append(slices.Clone(s.node.path), name)})
+			}
+		}
+	}
+}
+
+func (b *builder) checksOf(l *policy.Layer, s *section, source policy.Source) {
+	if v := s.attrs["checks"]; v.written {
+		from := policy.Origin{Source: source, Where: v.rng.String()}
+		l.Checks.Add = policy.Of(policy.NamesOf(from, b.checkRefs(s, "checks")...), from)
+	}
+}
+
+// checkRefs resolves names of checks.
+func (b *builder) checkRefs(s *section, attr string) []string {
+	var out []string
+	v := s.attrs[attr]
+	for _, item := range v.items {
+		name, _ := item.v.AsString()
+		b.use("check", name)
+		if _, ok := b.checks[name]; !ok && !b.isBuiltinCheck(name) {
+			b.dangling(s, attr, "check", name, b.checkNames(), item.rng)
+			continue
+		}
+		out = append(out, name)
+	}
+	return out
+}
+
+func (b *builder) checkNames() []string {
+	names := slices.Collect(maps.Keys(b.checks))
+	for _, c := range b.builtins.Declarations() {
+		names = append(names, c.Name)
+	}
+	for _, c := range boundChecks {
+		names = append(names, c.name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func (b *builder) isBuiltinCheck(name string) bool {
+	_, ok := b.builtins.Check(name)
+	return ok || slices.ContainsFunc(boundChecks, func(c boundCheck) bool { return c.name == name })
+}
+
+// capabilityRefs resolves ids of capabilities.
+func (b *builder) capabilityRefs(s *section, attr string) []string {
+	var out []string
+	for _, item := range s.attrs[attr].items {
+		id, _ := item.v.AsString()
+		if !b.capNames[id] && !b.blind {
+			if r := b.renames[id]; r != nil {
+				b.renamed(s, attr, id, r, item.rng)
+			} else {
+				b.dangling(s, attr, "capability", id, slices.Sorted(maps.Keys(b.capNames)), item.rng)
+			}
+			continue
+		}
+		out = append(out, id)
+	}
+	return out
+}

@@ -1,0 +1,470 @@
+package config
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/domain/quality"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// asked is a describer that answers by functions and remembers what it was
+// asked.
+type asked struct {
+	answer func(p Plugin, config edn.Value) (contract.Description, error)
+	calls  []string
+}
+
+func (a *asked) Describe(ctx context.Context, p Plugin, config edn.Value) (contract.Description, error) {
+	a.calls = append(a.calls, p.Name+" "+config.String())
+	if err := ctx.Err(); err != nil {
+		return contract.Description{}, err
+	}
+	return a.answer(p, config)
+}
+
+func loadWith(t *testing.T, text string, d Describer, env map[string]string) (*Config, Diagnostics) {
+	t.Helper()
+	return Load(context.Background(), write(t, text), Options{Describer: d, DescribeTimeout: 50 * time.Millisecond,
+		Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok }})
+}
+
+const onePlugin = "plugin \"chess\" {\n  command = [\"bin/chess\"]\n}\n"
+
+// ENV-017, HCL-028: an id that two blocks give is an error that names both,
+// and a rename or a disabled capability mends it.
+func TestRename(t *testing.T) {
+	two := onePlugin + "\nplugin \"second\" {\n  command = [\"bin/chess\"]\n}\n"
+	d := describer{"chess": chess(), "second": chess()}
+	_, ds := loadWith(t, two, d, nil)
+	require.Equal(t, []string{"config/duplicate"}, types(ds))
+	assert.Contains(t, ds[0].Message, `"chess"`)
+	assert.Contains(t, ds[0].Message, `"second"`)
+
+	c, ds := loadWith(t, two+"\ncapability \"other/engine\" {\n  plugin   = \"second\"\n  provides = \"chess/engine\"\n}\n", d, nil)
+	require.Empty(t, types(ds))
+	assert.Equal(t, []string{"chess/engine", "other/engine"}, c.Generation.Registry.Capabilities())
+	other, _ := c.Generation.Registry.Capability("other/engine")
+	assert.Equal(t, "chess/engine", other.Advertised)
+	assert.Equal(t, "second", other.Plugin)
+	assert.Equal(t, "ferment.hcl:9:1", other.Where)
+
+	c, ds = loadWith(t, two+"\ncapability \"other/engine\" {\n  plugin   = \"second\"\n  provides = \"chess/engine\"\n  enabled  = false\n}\n", d, nil)
+	require.Empty(t, types(ds))
+	assert.Equal(t, []string{"chess/engine"}, c.Generation.Registry.Capabilities())
+
+	_, ds = loadWith(t, two+"\ncapability \"a/b\" {\n  plugin   = \"second\"\n  provides = \"chess/engine\"\n}\n\ncapability \"a/c\" {\n  plugin   = \"second\"\n  provides = \"chess/engine\"\n}\n", d, nil)
+	assert.Equal(t, []string{"config/duplicate"}, types(ds), "one block per advertised id")
+}
+
+// ENV-010: a block overrides cost, limits and tags, and narrows effects.
+func TestNarrow(t *testing.T) {
+	full := chess()
+	full.Capabilities[0].Effects = []string{"fs/read", "net/http"}
+	full.Capabilities[0].Limits = contract.Limits{Timeout: 10 * time.Second, MaxInFlight: 4}
+	d := describer{"chess": full}
+	c, ds := loadWith(t, onePlugin+`
+capability "chess/engine" {
+  plugin  = "chess"
+  tags    = ["b", "a", "b"]
+  effects = ["fs/read"]
+
+  cost {
+    latency = "1.5s"
+    usd     = "0.25"
+  }
+
+  limits {
+    timeout       = "5s"
+    max_in_flight = 2
+  }
+}
+`, d, nil)
+	require.Empty(t, types(ds))
+	got, _ := c.Generation.Registry.Capability("chess/engine")
+	assert.Equal(t, []string{"a", "b"}, got.Tags)
+	assert.Equal(t, []string{"fs/read"}, got.Effects)
+	assert.Equal(t, 1500*time.Millisecond, got.Cost.Latency)
+	assert.Equal(t, "0.25M", got.Cost.USD.String())
+	assert.Equal(t, contract.Limits{Timeout: 5 * time.Second, MaxInFlight: 2}, got.Limits)
+
+	for _, wider := range []string{"effects = [\"fs/write\"]", "limits { timeout = \"11s\" }", "limits { max_in_flight = 5 }"} {
+		_, ds := loadWith(t, onePlugin+"\ncapability \"chess/engine\" {\n  plugin = \"chess\"\n  "+wider+"\n}\n", d, nil)
+		assert.Equal(t, []string{"config/range"}, types(ds), wider)
+	}
+}
+
+// SCH-014: equal schemas merge, different ones name both plugins, a block
+// decides; SCH-006: a block overrides a built-in schema.
+func TestAdvertisedSchemas(t *testing.T) {
+	two := onePlugin + "\nplugin \"second\" {\n  command = [\"bin/chess\"]\n}\n\ncapability \"other/engine\" {\n  plugin   = \"second\"\n  provides = \"chess/engine\"\n}\n"
+	other := chess()
+	_, ds := loadWith(t, two, describer{"chess": chess(), "second": other}, nil)
+	require.Empty(t, types(ds))
+
+	other.Schemas = map[string]edn.Value{"req/chess.position": edn.MustRead(`[:map [:fen :keyword]]`)}
+	_, ds = loadWith(t, two, describer{"chess": chess(), "second": other}, nil)
+	require.Equal(t, []string{"config/duplicate"}, types(ds))
+	assert.Contains(t, ds[0].Message, `plugin "second" and plugin "chess"`)
+
+	c, ds := loadWith(t, two+"\nschema \"req/chess.position\" {\n  spec = edn(\"[:map [:fen [:ref :ferment/text]]]\")\n}\n", describer{"chess": chess(), "second": other}, nil)
+	require.Empty(t, types(ds))
+	s, _ := c.Generation.Registry.Schema("req/chess.position")
+	assert.False(t, s.Valid(edn.MustRead(`{:fen " "}`)))
+
+	other.Schemas = map[string]edn.Value{"req/broken": edn.MustRead(`[:map [:a [:ref :req/nowhere]]]`)}
+	_, ds = loadWith(t, two, describer{"chess": chess(), "second": other}, nil)
+	assert.Equal(t, []string{"capability/invalid-metadata"}, types(ds))
+}
+
+// SCH-015: an intent that a plugin advertises and no block declares is implied.
+func TestImpliedIntent(t *testing.T) {
+	c, ds := loadWith(t, onePlugin, describer{"chess": chess()}, nil)
+	require.Empty(t, ds)
+	in, ok := c.Generation.Registry.Intent("chess/best-move")
+	require.True(t, ok)
+	assert.True(t, in.Implied)
+	assert.Equal(t, "req/chess.position", in.In)
+	p, err := c.Generation.Policies.For("chess/best-move").Resolve()
+	require.NoError(t, err)
+	assert.Equal(t, []string{quality.SchemaValid}, p.Must)
+}
+
+// HCL-029: what a candidate gives must be what the intent wants.
+func TestKindMismatch(t *testing.T) {
+	_, ds := loadWith(t, onePlugin+"\nintent \"chess/best-move\" {\n  in         = \"req/any\"\n  out        = \"res/text\"\n  candidates = [\"chess/engine\"]\n}\n\nintent \"text/respond\" {\n  in         = \"req/text\"\n  out        = \"res/text\"\n  candidates = [\"chess/engine\"]\n}\n", describer{"chess": chess()}, nil)
+	assert.Equal(t, []string{"config/type", "config/type", "config/type"}, types(ds))
+}
+
+// HCL-029, OPS-001: a plugin that is absent.
+func TestAbsentPlugin(t *testing.T) {
+	intent := "\nintent \"chess/best-move\" {\n  in         = \"req/any\"\n  out        = \"res/any\"\n  candidates = [\"gone/engine\"]\n}\n"
+	block := "\ncapability \"gone/engine\" {\n  plugin   = \"gone\"\n  provides = \"chess/engine\"\n}\n"
+	gone := "plugin \"gone\" {\n  command = [\"bin/gone\"]\n}\n"
+	optional := strings.Replace(gone, "\n}", "\n  optional = true\n}", 1)
+
+	_, ds := loadWith(t, gone+block+intent, describer{}, nil)
+	assert.Equal(t, []string{"config/plugin-unknown"}, types(ds), "what follows from it is not said")
+	c, ds := loadWith(t, optional+block+intent, describer{}, nil)
+	assert.Empty(t, types(ds))
+	assert.Equal(t, []string{"gone/engine"}, c.Generation.Registry.Candidates("chess/best-move"))
+	_, ds = loadWith(t, optional+intent, describer{}, nil)
+	assert.Equal(t, []string{"config/dangling-reference"}, types(ds))
+	c, ds = loadWith(t, strings.Replace(gone, "\n}", "\n  enabled = false\n}", 1)+block+intent, describer{}, nil)
+	assert.Empty(t, types(ds))
+	assert.False(t, c.Plugins[0].Enabled)
+}
+
+// HCL-003, HCL-037: Describe is asked without and then with the finished
+// configuration, every secret nil; one that was not started is unchecked.
+func TestDescribe(t *testing.T) {
+	d := &asked{answer: func(Plugin, edn.Value) (contract.Description, error) { return chess(), nil }}
+	c, ds := loadWith(t, "plugin \"chess\" {\n  command = [\"bin/chess\"]\n\n  config {\n    api_key = secret(\"env:KEY\")\n    engine  = \"uci\"\n    path    = \"data/engine\"\n\n    model \"a\" {\n      name = \"x\"\n    }\n\n    extra {\n      x_y = [1, 0.5, { \"k\" = true }]\n    }\n  }\n}\n", d, map[string]string{"KEY": "canary"})
+	require.Empty(t, ds)
+	p := c.Plugins[0]
+	abs := filepath.Join(c.Root, "data/engine")
+	want := `{:api-key nil :depth 6 :engine "uci" :extra {"x_y" [1 0.5M {"k" true}]} :model {"a" {:name "x"}} :path "` + abs + `"}`
+	assert.Equal(t, []string{"chess nil", "chess " + want}, d.calls)
+	assert.Equal(t, []string{abs}, p.Reads)
+	secrets, err := p.SecretTexts()
+	require.NoError(t, err)
+	assert.Equal(t, `{[:api-key] "canary"}`, secrets.String())
+	require.NotNil(t, p.Place([]edn.Value{edn.K("model"), edn.Text("a"), edn.K("name")}))
+	assert.Equal(t, 10, p.Place([]edn.Value{edn.K("model"), edn.Text("a"), edn.K("name")}).Start.Line)
+	assert.Equal(t, 14, p.Place([]edn.Value{edn.K("extra"), edn.Text("x_y"), edn.Int(1)}).Start.Line)
+
+	for name, row := range map[string]struct {
+		err      error
+		typ      string
+		severity Severity
+	}{
+		"not started": {ErrNotStarted, "config/plugin-unknown", SeverityWarning},
+		"fails":       {errors.New("exit status 3"), "config/plugin-unknown", SeverityError},
+		"metadata":    {contract.Errorf("capability/invalid-metadata", "no id"), "capability/invalid-metadata", SeverityError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, ds := loadWith(t, onePlugin, &asked{answer: func(Plugin, edn.Value) (contract.Description, error) { return contract.Description{}, row.err }}, nil)
+			require.Len(t, ds, 1)
+			assert.Equal(t, row.typ, ds[0].Type)
+			assert.Equal(t, row.severity, ds[0].Severity)
+		})
+	}
+}
+
+// HCL-036: what only the plugin sees is printed with the place in the file.
+func TestPluginFindings(t *testing.T) {
+	d := &asked{answer: func(_ Plugin, config edn.Value) (contract.Description, error) {
+		if config.IsNil() {
+			return chess(), nil
+		}
+		return contract.Description{}, Findings{{Path: []edn.Value{edn.K("depth")}, Message: "is too deep for this machine", Got: edn.Int(8)}, {Message: "is odd as a whole"}}
+	}}
+	_, ds := loadWith(t, "plugin \"chess\" {\n  command = [\"bin/chess\"]\n\n  config {\n    depth = 8\n  }\n}\n", d, nil)
+	require.Len(t, ds, 2)
+	assert.Contains(t, ds[0].Message, "it is odd as a whole")
+	assert.Equal(t, 4, ds[0].Range.Start.Line)
+	assert.Contains(t, ds[1].Message, "depth is too deep")
+	assert.Equal(t, 5, ds[1].Range.Start.Line)
+}
+
+// HCL-010: a plugin that never answers, that answers with too much, or with
+// schemas that are none: one diagnostic each, and the others are checked.
+func TestHostilePlugins(t *testing.T) {
+	for name, answer := range map[string]func(ctx context.Context) contract.Description{
+		"never": func(ctx context.Context) contract.Description { <-ctx.Done(); return contract.Description{} },
+		"8 MiB": func(context.Context) contract.Description {
+			d := chess()
+			d.Schemas["req/big"] = edn.MustRead(`[:enum "` + strings.Repeat("x", 8<<20) + `"]`)
+			return d
+		},
+		"cyclic ref": func(context.Context) contract.Description {
+			d := chess()
+			d.Schemas["req/ring"] = edn.MustRead(`[:ref :req/ring]`)
+			return d
+		},
+		"config schema no map": func(context.Context) contract.Description {
+			d := chess()
+			d.ConfigSchema = edn.MustRead(`{:config/v 1 :config/schema :int}`)
+			return d
+		},
+		"config schema of the future": func(context.Context) contract.Description {
+			d := chess()
+			d.ConfigSchema = edn.MustRead(`{:config/v 2 :config/schema [:map]}`)
+			return d
+		},
+		"labels over 2": func(context.Context) contract.Description {
+			d := chess()
+			d.ConfigSchema = edn.MustRead(`{:config/v 1 :config/schema [:map [:a {:block true :labels 3} [:map-of :string [:map-of :string [:map-of :string [:map]]]]]]}`)
+			return d
+		},
+		"too deep": func(context.Context) contract.Description {
+			d := chess()
+			d.ConfigSchema = edn.MustRead(`{:config/v 1 :config/schema ` + strings.Repeat("[:map [:a {:block true} ", 9) + "[:map]" + strings.Repeat("]]", 9) + "}")
+			return d
+		},
+		"too many entries": func(context.Context) contract.Description {
+			d := chess()
+			var b strings.Builder
+			for i := range 513 {
+				b.WriteString(" [:k" + strings.Repeat("x", i%50) + string(rune('a'+i%26)) + strings.Repeat("y", i/26) + " {:optional true} :int]")
+			}
+			d.ConfigSchema = edn.MustRead(`{:config/v 1 :config/schema [:map` + b.String() + `]}`)
+			return d
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start := time.Now()
+			d := describeFunc(func(ctx context.Context, p Plugin) (contract.Description, error) {
+				if p.Name == "hostile" {
+					return answer(ctx), ctx.Err()
+				}
+				return chess(), nil
+			})
+			_, ds := loadWith(t, "plugin \"hostile\" {\n  command = [\"bin/chess\"]\n}\n\n"+strings.Replace(onePlugin, "\n}", "\n\n  config {\n    depth = 99\n  }\n}", 1)+"\ncapability \"other/engine\" {\n  plugin   = \"chess\"\n  provides = \"chess/engine\"\n}\n", d, nil)
+			assert.Less(t, time.Since(start), 5*time.Second)
+			require.Len(t, types(ds), 2, "%s", newReport(ds, 0, 1, 9).Text(false))
+			assert.Contains(t, []string{"capability/invalid-metadata", "config/plugin-unknown"}, types(ds)[0])
+			assert.Equal(t, "config/plugin-schema", types(ds)[1])
+		})
+	}
+}
+
+type describeFunc func(ctx context.Context, p Plugin) (contract.Description, error)
+
+func (f describeFunc) Describe(ctx context.Context, p Plugin, _ edn.Value) (contract.Description, error) {
+	return f(ctx, p)
+}
+
+// GATE-002: built-in names with an intent behind them, and checks that rebind.
+func TestChecks(t *testing.T) {
+	c, ds := loadWith(t, `check "tests-pass" {
+  intent = "chess/best-move"
+
+  params = {
+    fen  = "x"
+    want = { pv = 5 }
+  }
+}
+
+check "short" {
+  condition = length(try(result.text, "")) <= 3
+  message   = "${length(result.text)} is over 3"
+  applies   = can(result.text)
+}
+
+check "tiny" {
+  builtin = "max-chars"
+  params  = { max = 2 }
+}
+
+dispatch "default" {
+  checks = ["tests-pass", "short", "tiny", "patch-applies"]
+}
+
+`+onePlugin, describer{"chess": chess()}, nil)
+	require.Empty(t, types(ds))
+	reg := c.Generation.Registry
+	bound, _ := reg.Check("tests-pass")
+	assert.Equal(t, registry.CheckCapability, bound.Kind)
+	assert.Equal(t, "chess/best-move", bound.Intent)
+	assert.Equal(t, `{:fen "x" :want {:pv 5}}`, bound.Params.String())
+	applies, _ := reg.Check("patch-applies")
+	assert.Equal(t, "code/apply-patch", applies.Intent)
+
+	short, _ := c.Generation.Checks.Check("short")
+	assert.True(t, short.Run(quality.Subject{Result: edn.MustRead(`{:text "abc"}`)}).Pass)
+	out := short.Run(quality.Subject{Result: edn.MustRead(`{:text "abcd"}`)})
+	require.Len(t, out.Findings, 1)
+	assert.Equal(t, "4 is over 3", out.Findings[0].Message)
+	assert.True(t, short.Run(quality.Subject{Result: edn.MustRead(`{}`)}).NotApplicable)
+	tiny, _ := c.Generation.Checks.Check("tiny")
+	assert.False(t, tiny.Run(quality.Subject{Result: edn.MustRead(`{:text "abc"}`)}).Pass)
+}
+
+// POL-001, ATT-009: layers with their places; a written switch set, also an
+// empty one, displaces the full one.
+func TestPolicies(t *testing.T) {
+	c, ds := loadWith(t, `dispatch "default" {
+  switch_on = ["runtime/crashed"]
+  deadline  = "1m"
+
+  retry {
+    same_capability = 1
+    backoff         = "10ms"
+  }
+}
+
+dispatch "strict" {
+  switch_on_replace = []
+  fallback_to       = ["chess/engine"]
+
+  retry {
+    fallback = 3
+  }
+}
+
+intent "chess/best-move" {
+  in          = "req/chess.position"
+  out         = "res/chess.move+pv+eval"
+  dispatch    = "strict"
+  deadline    = "20s"
+  constraints = { language = "pl", max_chars = 100, my_own = [1] }
+
+  done {
+    should    = ["json-valid"]
+    score_min = 0.8
+  }
+}
+
+`+onePlugin, describer{"chess": chess()}, nil)
+	require.Empty(t, types(ds))
+	l := c.Generation.Policies.For("chess/best-move")
+	p, err := l.Resolve()
+	require.NoError(t, err)
+	assert.Equal(t, 1, p.SameCapMax)
+	assert.Equal(t, 3, p.FallbackMax)
+	assert.Equal(t, 10*time.Millisecond, p.Backoff)
+	assert.Equal(t, 20*time.Second, p.Deadline)
+	assert.Equal(t, []string{}, p.SwitchOnNames)
+	assert.Equal(t, []string{"chess/engine"}, p.Fallbacks)
+	assert.Equal(t, []string{"json-valid"}, p.Should)
+	assert.Equal(t, `{:language :pl :max-chars 100 :my-own [1]}`, p.Constraints.String())
+	assert.Equal(t, "0.8M", p.ScoreMin.String())
+	assert.Equal(t, "ferment.hcl:24:17", l.Deadline.Origin.Where)
+	assert.Equal(t, "ferment.hcl:6:23", l.SameCapMax.Origin.Where)
+
+	other, err := c.Generation.Policies.For("other/intent").Resolve()
+	require.NoError(t, err)
+	assert.Equal(t, []string{"runtime/crashed"}, other.SwitchOnNames)
+
+	_, ds = loadWith(t, "intent \"a/b\" {\n  in          = \"req/any\"\n  out         = \"res/any\"\n  constraints = { language = 5, max_chars = 0 }\n}\n", describer{}, nil)
+	assert.Equal(t, []string{"config/type", "config/type"}, types(ds))
+}
+
+// HCL-006: the smallest useful file (HCL-011), without knowing the plugin.
+func TestSmallestFile(t *testing.T) {
+	text := "plugin \"mock\" {\n  command = [\"bin/chess\"]\n  config {\n    script = \"script.edn\"\n  }\n}\n\nintent \"text/respond\" {\n  in         = \"req/text\"\n  out        = \"res/text\"\n  candidates = [\"llm/voice-a\"]\n}\n"
+	mock := chess()
+	mock.Capabilities = nil
+	mock.ConfigSchema = edn.MustRead(`{:config/v 1 :config/schema [:map {:closed true} [:script {:unit :path} :string]]}`)
+	d := &asked{answer: func(_ Plugin, config edn.Value) (contract.Description, error) {
+		out := mock
+		if !config.IsNil() {
+			out.Capabilities = []contract.Capability{{ID: "llm/voice-a", Kind: "llm", Intents: []string{"text/respond"}, CanProduce: []string{"value"}, Effects: []string{"none"},
+				InSchema: contract.SchemaRef{Name: "req/text"}, OutSchema: contract.SchemaRef{Name: "res/text"}}}
+		}
+		return out, nil
+	}}
+	c, ds := loadWith(t, text, d, nil)
+	require.Empty(t, ds)
+	assert.Equal(t, []string{"llm/voice-a"}, c.Generation.Registry.Candidates("text/respond"))
+	_, ds = loadWith(t, text, nil, nil)
+	require.Len(t, ds, 1)
+	assert.Equal(t, "config/plugin-unknown", ds[0].Type)
+	assert.Equal(t, SeverityWarning, ds[0].Severity)
+}
+
+// HCL-026: a secret is in no output, in no hash by value, and only where one is
+// wanted.
+func TestSecrets(t *testing.T) {
+	const canary = "canary-7f3a"
+	text := "plugin \"chess\" {\n  command = [\"bin/chess\"]\n\n  config {\n    api_key = secret(\"file:key\")\n    depth   = 99\n    extra {\n      a = secret(\"env:KEY\")\n    }\n  }\n}\n\nlocals {\n  s = secret(\"env:KEY\")\n  t = \"${local.s}\"\n}\n\nferment {\n  mode = local.s\n}\n"
+	path := write(t, text)
+	key := filepath.Join(filepath.Dir(path), "key")
+	require.NoError(t, os.WriteFile(key, []byte(canary+"\n"), 0o600))
+	env := func(string) (string, bool) { return canary, true }
+	c, ds := Load(context.Background(), path, Options{Env: env, Describer: describer{"chess": chess()}})
+	require.NotEmpty(t, types(ds))
+	out, err := c.Report(0).JSON()
+	require.NoError(t, err)
+	for _, s := range []string{c.Report(0).Text(true), string(out), c.Report(0).Value().String(), c.Hash, c.Plugins[0].Config.String()} {
+		assert.NotContains(t, s, canary)
+	}
+
+	fine := "plugin \"chess\" {\n  command = [\"bin/chess\"]\n\n  config {\n    api_key = secret(\"file:key\")\n  }\n}\n"
+	require.NoError(t, os.WriteFile(path, []byte(fine), 0o644))
+	c, ds = Load(context.Background(), path, Options{Env: noEnv, Describer: describer{"chess": chess()}})
+	require.Empty(t, ds)
+	texts, err := c.Plugins[0].SecretTexts()
+	require.NoError(t, err)
+	assert.Contains(t, texts.String(), canary)
+
+	require.NoError(t, os.Chmod(key, 0o644))
+	_, ds = Load(context.Background(), path, Options{Env: noEnv, Describer: describer{"chess": chess()}})
+	assert.Equal(t, []string{"config/secret-missing"}, types(ds), "a secret that others may read")
+}
+
+// HCL-023: keys as they are written, and kinds that the schema asks for.
+func TestFit(t *testing.T) {
+	s := schema.MustCompile(edn.MustRead(`[:map [:kw :keyword] [:set [:set :keyword]] [:f :double] [:d :decimal] [:e [:enum :a "b"]] [:m [:map-of :string :int]] [:mk [:map-of :keyword :any]] [:or [:or [:set :int] :string]] [:t [:tuple :keyword :double]] [:maybe [:maybe :keyword]] [:id :uuid] [:at :inst] [:l [:list :int]] [:n :number]]`))
+	got := fit(s, edn.MustRead(`{:kw "a/b" :set ["x" "y"] :f 1 :d 2 :e "a" :m {:x 1} :mk {"y" "z"} :or [1 2] :t ["k" 1.5M] :maybe "m" :id "f81d4fae-7dec-11d0-a765-00a0c91e6bf6" :at "2026-11-20T10:00:00Z" :l [1] :n 1.5M}`))
+	assert.Empty(t, s.Validate(got), got.String())
+	assert.Equal(t, `{:at #inst "2026-11-20T10:00:00.000Z" :d 2M :e :a :f 1.0 :id #uuid "f81d4fae-7dec-11d0-a765-00a0c91e6bf6" :kw :a/b :l (1) :m {"x" 1} :maybe :m :mk {:y "z"} :n 1.5M :or #{1 2} :set #{:x :y} :t [:k 1.5]}`, got.String())
+	// A text is never a number.
+	ints := schema.MustCompile(edn.MustRead(`[:map [:a :int] [:b :double] [:c :boolean]]`))
+	assert.Equal(t, `{:a "6" :b "1.5" :c "true"}`, fit(ints, edn.MustRead(`{:a "6" :b "1.5" :c "true"}`)).String())
+}
+
+// The order of blocks and the root do not change the hash; values do.
+func TestHash(t *testing.T) {
+	hash := func(text string) string {
+		c, ds := loadWith(t, text, describer{"chess": chess()}, map[string]string{"D": "1s"})
+		require.Empty(t, types(ds), text)
+		return c.Hash
+	}
+	a := "ferment {\n  seed = 1\n}\n\n" + onePlugin
+	b := onePlugin + "\nferment {\n  seed     = 1 # the same\n  data_dir = \"./var\"\n}\n"
+	assert.Equal(t, hash(a), hash(b))
+	assert.NotEqual(t, hash(a), hash(strings.Replace(a, "seed = 1", "seed = 2", 1)))
+	assert.NotEqual(t, hash(a), hash(a+"\ndispatch \"default\" {\n  deadline = env(\"D\")\n}\n"))
+}

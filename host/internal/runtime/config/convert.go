@@ -1,0 +1,286 @@
+package config
+
+import (
+	"fmt"
+	"math/big"
+	"math/bits"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/zclconf/go-cty/cty"
+)
+
+// Values that the expression language can pass on but not look into.
+var (
+	ednType    = cty.Capsule("edn", reflect.TypeFor[edn.Value]())
+	secretType = cty.Capsule("secret", reflect.TypeFor[Secret]())
+	refType    = cty.Capsule("reference", reflect.TypeFor[reference]())
+)
+
+// reference is the value of a traversal such as dispatch.quality_first.
+type reference struct {
+	block, label string
+}
+
+func ednCapsule(v edn.Value) cty.Value { return cty.CapsuleVal(ednType, &v) }
+
+// limitError says that a value or a computation is larger than allowed.
+type limitError struct{ message string }
+
+func (e *limitError) Error() string { return e.message }
+
+// Limits of a value that a gate expression reads or gives (HCL-025).
+const (
+	MaxGateBytes    = 1 << 20
+	MaxGateElements = 100_000
+	MaxGateResult   = 4 << 20
+	MaxGateSteps    = 1_000_000
+)
+
+// toCty gives the value that expressions see (HCL-023). It loses the kind of
+// names and sets on purpose, never a number. The error is about two map keys
+// that print alike.
+func toCty(v edn.Value) (cty.Value, error) {
+	switch v.Kind() {
+	case edn.KindNil:
+		return cty.NullVal(cty.DynamicPseudoType), nil
+	case edn.KindBool:
+		b, _ := v.AsBool()
+		return cty.BoolVal(b), nil
+	case edn.KindInt, edn.KindFloat, edn.KindDecimal:
+		return numberToCty(v)
+	case edn.KindList, edn.KindVector, edn.KindSet:
+		items := make([]cty.Value, 0, v.Len())
+		for x := range v.Elems() {
+			item, err := toCty(x)
+			if err != nil {
+				return cty.NilVal, err
+			}
+			items = append(items, item)
+		}
+		return cty.TupleVal(items), nil
+	case edn.KindMap:
+		return mapToCty(v)
+	case edn.KindTagged:
+		tag, inner, _ := v.AsTagged()
+		value, err := toCty(inner)
+		if err != nil {
+			return cty.NilVal, err
+		}
+		return cty.ObjectVal(map[string]cty.Value{"tag": cty.StringVal(tag), "value": value}), nil
+	default:
+		return cty.StringVal(scalarText(v)), nil
+	}
+}
+
+func mapToCty(v edn.Value) (cty.Value, error) {
+	fields := make(map[string]cty.Value, v.Len())
+	for k, x := range v.Entries() {
+		name := scalarText(k)
+		if _, twice := fields[name]; twice {
+			return cty.NilVal, fmt.Errorf("the value has two keys that read %s", quote(name))
+		}
+		item, err := toCty(x)
+		if err != nil {
+			return cty.NilVal, err
+		}
+		fields[name] = item
+	}
+	return cty.ObjectVal(fields), nil
+}
+
+// scalarText is the text under which a name, a string or a map key is seen.
+func scalarText(v edn.Value) string {
+	switch v.Kind() {
+	case edn.KindString:
+		s, _ := v.AsString()
+		return s
+	case edn.KindKeyword:
+		s, _ := v.AsKeyword()
+		return s
+	case edn.KindSymbol:
+		s, _ := v.AsSymbol()
+		return s
+	case edn.KindChar:
+		r, _ := v.AsChar()
+		return string(r)
+	case edn.KindInst, edn.KindUUID: // the string inside the canonical literal
+		s := v.String()
+		if _, inner, ok := strings.Cut(s, " "); ok {
+			return strings.Trim(inner, `"`)
+		}
+		return s
+	}
+	return v.String()
+}
+
+func numberToCty(v edn.Value) (cty.Value, error) {
+	if i, ok := v.AsInt(); ok {
+		return cty.NumberIntVal(i), nil
+	}
+	if i, ok := v.AsBigInt(); ok {
+		return cty.NumberVal(new(big.Float).SetInt(i)), nil
+	}
+	if f, ok := v.AsFloat(); ok {
+		return cty.ParseNumberVal(strconv.FormatFloat(f, 'g', -1, 64))
+	}
+	coef, exp, _ := v.AsDecimal()
+	if exp >= 0 {
+		i := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(exp)), nil)
+		return cty.NumberVal(new(big.Float).SetInt(i.Mul(i, coef))), nil
+	}
+	return cty.ParseNumberVal(coef.String() + "e" + strconv.Itoa(exp))
+}
+
+// fromCty gives the EDN form of a computed value: whole numbers are integers,
+// others decimals, keys that are identifiers keywords. Secrets and references
+// have no EDN form.
+func fromCty(v cty.Value) (edn.Value, error) {
+	if v.IsNull() {
+		return edn.Nil(), nil
+	}
+	if !v.IsKnown() {
+		return edn.Nil(), fmt.Errorf("the value is not known")
+	}
+	t := v.Type()
+	switch {
+	case t.Equals(ednType):
+		return *v.EncapsulatedValue().(*edn.Value), nil
+	case t.Equals(secretType):
+		return edn.Nil(), fmt.Errorf("a secret may stand only where a secret is wanted")
+	case t.Equals(refType):
+		return edn.Nil(), fmt.Errorf("a reference may stand only where a name is wanted")
+	case t == cty.String:
+		return edn.String(v.AsString())
+	case t == cty.Bool:
+		return edn.Bool(v.True()), nil
+	case t == cty.Number:
+		return numberFromCty(v)
+	case t.IsObjectType() || t.IsMapType():
+		return objectFromCty(v)
+	case t.IsTupleType() || t.IsListType() || t.IsSetType():
+		var items []edn.Value
+		for it := v.ElementIterator(); it.Next(); {
+			_, x := it.Element()
+			item, err := fromCty(x)
+			if err != nil {
+				return edn.Nil(), err
+			}
+			items = append(items, item)
+		}
+		return edn.Vector(items...), nil
+	}
+	return edn.Nil(), fmt.Errorf("a value of type %s cannot be data", t.FriendlyName())
+}
+
+func objectFromCty(v cty.Value) (edn.Value, error) {
+	var b edn.MapBuilder
+	for it := v.ElementIterator(); it.Next(); {
+		k, x := it.Element()
+		item, err := fromCty(x)
+		if err != nil {
+			return edn.Nil(), err
+		}
+		b.Set(computedKey(k.AsString()), item)
+	}
+	return b.Map(), nil
+}
+
+// computedKey decides about a key whose spelling in the file is unknown.
+func computedKey(name string) edn.Value {
+	if identifier(name) {
+		return identifierKey(name)
+	}
+	return edn.Text(name)
+}
+
+func identifier(s string) bool {
+	for i, r := range s {
+		letter := r == '_' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+		if !letter && (i == 0 || r != '-' && (r < '0' || r > '9')) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// identifierKey is the EDN name of an HCL name: a_b is :a-b.
+func identifierKey(name string) edn.Value {
+	k, err := edn.Keyword(strings.ReplaceAll(name, "_", "-"))
+	if err != nil {
+		return edn.Text(name)
+	}
+	return k
+}
+
+// hclName is the reverse of identifierKey for the name of a keyword.
+func hclName(keyword string) string {
+	return strings.ReplaceAll(strings.TrimSuffix(keyword, "?"), "-", "_")
+}
+
+func numberFromCty(v cty.Value) (edn.Value, error) {
+	f := v.AsBigFloat()
+	if f.IsInf() {
+		return edn.Nil(), fmt.Errorf("the number is not finite")
+	}
+	if f.IsInt() {
+		i, _ := f.Int(nil)
+		return edn.BigInt(i), nil
+	}
+	d, err := edn.ParseDecimal(f.Text('f', -1))
+	if err != nil {
+		return edn.Nil(), fmt.Errorf("number %s: %w", f.Text('g', 10), err)
+	}
+	return d, nil
+}
+
+// measure refuses values that are too large for an expression, before any of
+// them is converted.
+func measure(v edn.Value) error {
+	m := measurer{bytes: MaxGateBytes, elements: MaxGateElements}
+	if m.walk(v) {
+		return nil
+	}
+	return &limitError{fmt.Sprintf("the value is over %s or %d elements", formatBytes(MaxGateBytes), MaxGateElements)}
+}
+
+type measurer struct{ bytes, elements int }
+
+func (m *measurer) walk(v edn.Value) bool {
+	m.elements--
+	switch v.Kind() {
+	case edn.KindString:
+		s, _ := v.AsString()
+		m.bytes -= len(s) + 3
+	case edn.KindList, edn.KindVector, edn.KindSet:
+		m.bytes -= 2
+		for x := range v.Elems() {
+			if !m.walk(x) {
+				return false
+			}
+		}
+	case edn.KindMap:
+		m.bytes -= 2
+		for k, x := range v.Entries() {
+			if !m.walk(k) || !m.walk(x) {
+				return false
+			}
+		}
+	case edn.KindTagged:
+		_, inner, _ := v.AsTagged()
+		m.bytes -= 8
+		return m.walk(inner)
+	case edn.KindInt:
+		m.bytes -= 2
+		if i, ok := v.AsInt(); ok {
+			m.bytes -= bits.Len64(uint64(max(i, -i))) * 3 / 10
+		} else if i, ok := v.AsBigInt(); ok {
+			m.bytes -= i.BitLen() * 3 / 10
+		}
+	default:
+		m.bytes -= 12
+	}
+	return m.bytes >= 0 && m.elements >= 0
+}

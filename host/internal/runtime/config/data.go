@@ -1,0 +1,200 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+)
+
+// data reads an expression as an EDN value. What is written out keeps its
+// spelling: a bare key is a keyword, a quoted one a text. A schema, if given,
+// decides about the keys of the maps that it knows.
+func (d *decoder) data(expr hcl.Expression, s *Source, path []string, want *schema.Schema) (edn.Value, bool) {
+	d.ranges[strings.Join(path, "\x00")] = s.hclRange(expr.Range())
+	switch e := expr.(type) {
+	case *hclsyntax.ParenthesesExpr:
+		return d.data(e.Expression, s, path, want)
+	case *hclsyntax.ScopeTraversalExpr:
+		if l, ok := d.plainLocal(e); ok {
+			l.used = true
+			if l.state == 2 && !l.ok {
+				return edn.Nil(), false
+			}
+			if l.state != 1 {
+				return d.localData(l, want)
+			}
+		}
+	case *hclsyntax.TupleConsExpr:
+		items := make([]edn.Value, len(e.Exprs))
+		good := true
+		for i, x := range e.Exprs {
+			var ok bool
+			items[i], ok = d.data(x, s, append(slices.Clone(path), strconv.Itoa(i)), elementSchema(want, i))
+			good = good && ok
+		}
+		return edn.Vector(items...), good
+	case *hclsyntax.ObjectConsExpr:
+		return d.object(e, s, path, want)
+	}
+	v, ok := d.value(expr, s, path)
+	if !ok {
+		return edn.Nil(), false
+	}
+	out, err := fromCty(v)
+	if err != nil {
+		d.report.add(Diagnostic{Type: "config/type", Message: fmt.Sprintf("%s is no data: %s", subject(path), err), Range: s.hclRange(expr.Range()), Path: path, Expected: edn.Text("edn(\"...\") or a plain value")})
+		return edn.Nil(), false
+	}
+	return out, true
+}
+
+func (d *decoder) plainLocal(e *hclsyntax.ScopeTraversalExpr) (*local, bool) {
+	if e.Traversal.RootName() != "local" || len(e.Traversal) != 2 {
+		return nil, false
+	}
+	name, _ := stepName(e.Traversal)
+	l, ok := d.locals[name]
+	return l, ok
+}
+
+// localData follows a local to what it was written as. The state guards
+// against a ring, which force reports.
+func (d *decoder) localData(l *local, want *schema.Schema) (edn.Value, bool) {
+	name := l.attr.name
+	d.force(name, l)
+	if !l.ok {
+		return edn.Nil(), false
+	}
+	return d.data(l.attr.expr, l.attr.source, []string{"locals", name}, want)
+}
+
+func (d *decoder) object(e *hclsyntax.ObjectConsExpr, s *Source, path []string, want *schema.Schema) (edn.Value, bool) {
+	var b edn.MapBuilder
+	seen := map[string]*Range{}
+	good := true
+	for _, item := range e.Items {
+		text, ok := d.key(item.KeyExpr, s, path)
+		if !ok {
+			good = false
+			continue
+		}
+		key, inner := keyOf(want, text, hcl.ExprAsKeyword(item.KeyExpr) != "")
+		at := s.hclRange(item.KeyExpr.Range())
+		if first := seen[key.String()]; first != nil {
+			good = false
+			d.report.add(duplicateKey(text, at, first, path))
+			continue
+		}
+		seen[key.String()] = at
+		v, ok := d.data(item.ValueExpr, s, append(slices.Clone(path), text), inner)
+		good = good && ok
+		b.Set(key, v)
+	}
+	return b.Map(), good
+}
+
+// ednProblem recognises an error of edn() and finds its place in the file, if
+// the text is a literal there.
+func ednProblem(d *hcl.Diagnostic, s *Source) (*Range, string, bool) {
+	extra, ok := hcl.DiagnosticExtra[hclsyntax.FunctionCallDiagExtra](d)
+	if !ok {
+		return nil, "", false
+	}
+	var wrapped *ednError
+	if !errors.As(extra.FunctionCallError(), &wrapped) {
+		return nil, "", false
+	}
+	message := "the EDN text is wrong: " + wrapped.Error()
+	var syntax *edn.SyntaxError
+	if !errors.As(wrapped.err, &syntax) {
+		return nil, message, true
+	}
+	message = "the EDN text is wrong: " + syntax.Message
+	call, ok := d.Expression.(*hclsyntax.FunctionCallExpr)
+	if !ok || len(call.Args) != 1 {
+		return nil, message, true
+	}
+	return literalPlace(s, call.Args[0].Range(), syntax.Pos), message, true
+}
+
+// within finds the place of a part of a value that is written as edn("...");
+// of any other value it is the whole.
+func (v value) within(path []edn.Value) *Range {
+	call, ok := v.data.(*hclsyntax.FunctionCallExpr)
+	if !ok || call.Name != "edn" || len(call.Args) != 1 {
+		return v.rng
+	}
+	text, diags := call.Args[0].Value(nil)
+	s, isText := asText(text)
+	if diags.HasErrors() || !isText {
+		return v.rng
+	}
+	_, positions, err := edn.ReadWithPositions([]byte(s), edn.WithLimits(edn.Config))
+	if err != nil {
+		return v.rng
+	}
+	for n := len(path); n >= 0; n-- {
+		span, ok := positions.At(path[:n]...)
+		if !ok {
+			continue
+		}
+		from := literalPlace(v.source, call.Args[0].Range(), span.Start)
+		to := literalPlace(v.source, call.Args[0].Range(), span.End)
+		if from == nil || to == nil {
+			return v.rng
+		}
+		return &Range{File: from.File, Start: from.Start, End: to.Start}
+	}
+	return v.rng
+}
+
+// literalPlace maps a position inside the text of a literal to the file. A
+// heredoc is found by its lines, a quoted text only if nothing in it is
+// escaped.
+func literalPlace(s *Source, arg hcl.Range, pos edn.Position) *Range {
+	if !arg.CanSliceBytes(s.text) {
+		return nil
+	}
+	raw := string(arg.SliceBytes(s.text))
+	if strings.HasPrefix(raw, "<<") {
+		n := arg.Start.Line + pos.Line
+		line, ok := s.line(n)
+		if !ok {
+			return nil
+		}
+		column := pos.Column
+		if strings.HasPrefix(raw, "<<-") {
+			column += indentOf(raw)
+		}
+		column = min(column, len([]rune(line))+1)
+		from := s.lines[n-1] + len(string([]rune(line)[:column-1]))
+		return s.span(from, from+1)
+	}
+	if strings.ContainsAny(raw, "\\$%") || !strings.HasPrefix(raw, `"`) {
+		return nil
+	}
+	from := arg.Start.Byte + 1 + pos.Offset
+	return s.span(from, min(from+1, arg.End.Byte))
+}
+
+// indentOf is the blank space that a <<- heredoc removes from every line.
+func indentOf(raw string) int {
+	lines := strings.Split(raw, "\n")
+	least := -1
+	for _, l := range lines[1:] {
+		if strings.TrimSpace(l) == "" {
+			continue
+		}
+		if n := len(l) - len(strings.TrimLeft(l, " \t")); least < 0 || n < least {
+			least = n
+		}
+	}
+	return max(least, 0)
+}

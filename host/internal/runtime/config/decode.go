@@ -1,0 +1,459 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+)
+
+// value is a decoded attribute: the EDN form that the rest of the host reads,
+// and where each part of it was written.
+type value struct {
+	v       edn.Value
+	written bool   // by the operator; otherwise it is the default
+	rng     *Range // of the expression, nil for a default
+	items   []value
+	keys    []string       // of a map, beside items
+	expr    hcl.Expression // of a condition or template, which is kept
+	data    hcl.Expression // of an edn value
+	source  *Source
+	secret  *Secret
+	file    bool // a path
+}
+
+// section is a decoded block with its defaults filled in.
+type section struct {
+	node   *node
+	attrs  map[string]value
+	blocks []*section
+}
+
+func (s *section) label() string {
+	if s == nil || len(s.node.labels) == 0 {
+		return ""
+	}
+	return s.node.labels[0]
+}
+
+// where is the place of the block as "file:line:column".
+func (s *section) where() string { return s.at().String() }
+
+func (s *section) at() *Range { return s.node.source.hclRange(s.node.header) }
+
+// block returns the nested block of that type; one that nobody wrote has the
+// defaults.
+func (s *section) block(name string) *section {
+	for _, b := range s.blocks {
+		if b.node.spec.Name == name {
+			return b
+		}
+	}
+	return nil
+}
+
+func (s *section) written(name string) bool { return s.attrs[name].written }
+
+func (s *section) text(name string) string {
+	t, _ := s.attrs[name].v.AsString()
+	return t
+}
+
+func (s *section) integer(name string) int {
+	i, _ := s.attrs[name].v.AsInt()
+	return int(i)
+}
+
+func (s *section) flag(name string) bool { return s.attrs[name].v.Truthy() }
+
+// texts returns the members of a list or set, and whether it has a value.
+func (s *section) texts(name string) ([]string, bool) {
+	v, ok := s.attrs[name]
+	if !ok || v.v.IsNil() {
+		return nil, false
+	}
+	out := make([]string, 0, v.v.Len())
+	for x := range v.v.Elems() {
+		t, _ := x.AsString()
+		out = append(out, t)
+	}
+	return out, true
+}
+
+// decoder evaluates the tree and checks every value against the specification.
+type decoder struct {
+	*evaluator
+	ranges   map[string]*Range // place of every part of a data value, by its path
+	defaults map[*Attr]value
+}
+
+func newDecoder(e *evaluator) *decoder {
+	return &decoder{evaluator: e, ranges: map[string]*Range{}, defaults: map[*Attr]value{}}
+}
+
+// section decodes a block and the blocks in it. Nested blocks without a label
+// that nobody wrote are there with their defaults.
+func (d *decoder) section(n *node) *section {
+	s := &section{node: n, attrs: make(map[string]value, len(n.spec.Attrs))}
+	for i := range n.spec.Attrs {
+		spec := &n.spec.Attrs[i]
+		if a, ok := n.attrs[spec.Name]; ok {
+			v, ok := d.attribute(n, a)
+			switch {
+			case ok && v.written:
+				s.attrs[spec.Name] = v
+				continue
+			case ok && spec.Required:
+				d.missing(n, spec)
+				continue
+			case spec.Required:
+				continue // reported already
+			}
+		} else if spec.Required {
+			if !n.damaged {
+				d.missing(n, spec)
+			}
+			continue
+		}
+		if v, ok := d.fallback(n, spec); ok {
+			s.attrs[spec.Name] = v
+		}
+	}
+	for _, b := range n.blocks {
+		s.blocks = append(s.blocks, d.section(b))
+	}
+	specPath := n.specPath()
+	for i := range n.spec.Blocks {
+		b := &n.spec.Blocks[i]
+		if b.Label != LabelNone || b.Foreign || b.Open || len(n.children(b.Name)) > 0 {
+			continue
+		}
+		if _, reserved := reservedAt(join(specPath, b.Name)); reserved {
+			continue
+		}
+		s.blocks = append(s.blocks, d.section(&node{spec: b, path: append(slices.Clone(n.path), b.Name), source: n.source, header: n.header}))
+	}
+	return s
+}
+
+func (d *decoder) missing(n *node, spec *Attr) {
+	expected := spec.Name + " = " + spec.Type.String()
+	if spec.Doc != "" {
+		expected += "; " + spec.Doc
+	}
+	d.report.add(Diagnostic{Type: "config/missing", Message: fmt.Sprintf("%s lacks the attribute %s", n.title(), quote(spec.Name)),
+		Range: n.source.hclRange(n.header), Path: append(slices.Clone(n.path), spec.Name), Expected: edn.Text(expected)})
+}
+
+// fallback is the default of the specification. It passes through the same
+// decoder, so a relative path and a duration are read alike.
+func (d *decoder) fallback(n *node, spec *Attr) (value, bool) {
+	if spec.Default == "" {
+		return value{}, false
+	}
+	if v, ok := d.defaults[spec]; ok {
+		return v, true
+	}
+	expr, diags := hclsyntax.ParseExpression([]byte(spec.Default), "default", hcl.InitialPos)
+	if diags.HasErrors() {
+		return value{}, false
+	}
+	v, ok := d.decode(spec.Type, expr, n.source, append(slices.Clone(n.path), spec.Name))
+	v.written, v.rng = false, nil
+	if ok && !v.file { // a path depends on the file
+		d.defaults[spec] = v
+	}
+	return v, ok
+}
+
+// attribute decodes a written attribute. A null is not a value: it gives ok
+// with nothing written, and the default stands.
+func (d *decoder) attribute(n *node, a *attribute) (value, bool) {
+	path := append(slices.Clone(n.path), a.name)
+	v, ok := d.decode(a.spec.Type, a.expr, a.source, path)
+	if !ok || v.v.IsNil() && v.expr == nil && v.secret == nil {
+		return value{}, ok
+	}
+	v.written = true
+	r, found := reservedAt(join(n.specPath(), a.name))
+	if found && r.prefix != "" && len(v.items) > 0 && strings.HasPrefix(plain(v.items[0].v), r.prefix) {
+		d.report.add(reservedDiagnostic(r, quote(plain(v.items[0].v))+within(n), v.items[0].rng, path))
+		return value{}, false
+	}
+	if found && len(r.only) > 0 && !slices.Contains(r.only, plain(v.v)) {
+		diag := reservedDiagnostic(r, a.name+" = "+plain(v.v)+within(n), v.rng, path)
+		diag.Expected, diag.Found, diag.Hint = edn.Text(strings.Join(r.only, ", ")), v.v, "write "+r.only[0]+" or remove it"
+		d.report.add(diag)
+		return value{}, false
+	}
+	return v, true
+}
+
+// subject names an attribute in a sentence: depth in plugin "chess".
+func subject(path []string) string {
+	if len(path) < 2 {
+		return strings.Join(path, "")
+	}
+	if i, err := strconv.Atoi(path[len(path)-1]); err == nil {
+		return fmt.Sprintf("member %d of %s", i+1, subject(path[:len(path)-1]))
+	}
+	return path[len(path)-1] + " in " + title(path[:len(path)-1])
+}
+
+// problem is why a value does not fit its type.
+type problem struct {
+	typ     string
+	what    string // continues the subject: "is above its maximum"
+	hint    string
+	nearest string
+	found   edn.Value // instead of the value itself
+}
+
+func (d *decoder) complain(p *problem, t Type, v cty.Value, at *Range, path []string) {
+	found := p.found
+	if found.IsNil() {
+		found = shown(v)
+	}
+	d.report.add(Diagnostic{Type: p.typ, Message: subject(path) + " " + p.what, Range: at, Path: path,
+		Expected: edn.Text(t.String()), Found: found, Nearest: p.nearest, Hint: p.hint})
+}
+
+// shown is a value as a diagnostic prints it: cut, and never a secret.
+func shown(v cty.Value) edn.Value {
+	if v == cty.NilVal || v.Type().Equals(secretType) {
+		return edn.Nil()
+	}
+	if v.Type().Equals(refType) {
+		r := v.EncapsulatedValue().(*reference)
+		return edn.Text(r.block + "." + r.label)
+	}
+	e, err := fromCty(v)
+	if err != nil {
+		return edn.Nil()
+	}
+	if s, ok := e.AsString(); ok {
+		return edn.Text(short(s))
+	}
+	if e.Len() > 0 {
+		return edn.Text(short(e.String()))
+	}
+	return e
+}
+
+// decode reads the value of an expression as the type. A null gives the zero
+// value and ok.
+func (d *decoder) decode(t Type, expr hcl.Expression, s *Source, path []string) (value, bool) {
+	at := s.hclRange(expr.Range())
+	switch t.Kind {
+	case KindCond, KindTemplate:
+		return value{v: edn.Text(sourceText(s, expr)), expr: expr, source: s, rng: at}, true
+	case KindEDN:
+		v, ok := d.data(expr, s, path, nil)
+		return value{v: v, rng: at, data: expr, source: s}, ok
+	case KindMap:
+		if t.Elem == nil {
+			v, ok := d.data(expr, s, path, nil)
+			if ok && !v.IsNil() && v.Kind() != edn.KindMap {
+				d.report.add(Diagnostic{Type: "config/type", Message: subject(path) + " is no map", Range: at, Path: path, Expected: edn.Text("map"), Found: edn.Text(short(v.String()))})
+				return value{}, false
+			}
+			return value{v: v, rng: at}, ok
+		}
+		return d.entries(t, expr, s, path, at)
+	case KindList, KindSet:
+		return d.members(t, expr, s, path, at)
+	case KindRef:
+		if label, ok, done := d.traversal(t, expr, s, path); done {
+			return value{v: edn.Text(label), rng: at}, ok
+		}
+	}
+	v, ok := d.value(expr, s, path)
+	if !ok {
+		return value{}, false
+	}
+	return d.scalar(t, v, s, at, path)
+}
+
+func sourceText(s *Source, expr hcl.Expression) string {
+	r := expr.Range()
+	if !r.CanSliceBytes(s.text) {
+		return ""
+	}
+	return string(r.SliceBytes(s.text))
+}
+
+// traversal reads a reference that is written as dispatch.NAME or
+// capability["NS/NAME"]. done is false if the expression is something else.
+func (d *decoder) traversal(t Type, expr hcl.Expression, s *Source, path []string) (label string, ok, done bool) {
+	tr, diags := hcl.AbsTraversalForExpr(expr)
+	if diags.HasErrors() || tr.RootName() == "local" {
+		return "", false, false
+	}
+	if _, known := d.blocks[tr.RootName()]; !known {
+		return "", false, false
+	}
+	label, named := stepName(tr)
+	if !named || len(tr) != 2 {
+		d.report.add(Diagnostic{Type: "config/syntax", Message: subject(path) + " is no reference", Range: s.hclRange(tr.SourceRange()), Path: path,
+			Expected: edn.Text(t.Ref + ".NAME or " + t.Ref + "[\"NAME\"]")})
+		return "", false, true
+	}
+	if tr.RootName() != t.Ref {
+		d.report.add(Diagnostic{Type: "config/type", Message: subject(path) + " names a " + tr.RootName(), Range: s.hclRange(tr.SourceRange()), Path: path,
+			Expected: edn.Text(t.String()), Found: edn.Text(tr.RootName() + " " + label)})
+		return "", false, true
+	}
+	return label, true, true
+}
+
+// members decodes a list element by element, so that each keeps its range.
+func (d *decoder) members(t Type, expr hcl.Expression, s *Source, path []string, at *Range) (value, bool) {
+	out := value{rng: at}
+	good := true
+	if parts, diags := hcl.ExprList(expr); !diags.HasErrors() {
+		for i, part := range parts {
+			item, ok := d.decode(*t.Elem, part, s, append(slices.Clone(path), strconv.Itoa(i)))
+			if ok && item.v.IsNil() {
+				ok = false
+				d.complain(&problem{typ: "config/type", what: "is null"}, *t.Elem, cty.NilVal, s.hclRange(part.Range()), append(slices.Clone(path), strconv.Itoa(i)))
+			}
+			good = good && ok
+			out.items = append(out.items, item)
+		}
+	} else {
+		v, ok := d.value(expr, s, path)
+		if !ok {
+			return value{}, false
+		}
+		if v.IsNull() {
+			return value{}, true
+		}
+		ty := v.Type()
+		if !ty.IsTupleType() && !ty.IsListType() && !ty.IsSetType() {
+			d.complain(&problem{typ: "config/type", what: "is no " + string(t.Kind), hint: "write it in brackets: [...]"}, t, v, at, path)
+			return value{}, false
+		}
+		for i, x := range v.AsValueSlice() {
+			item, ok := d.scalar(*t.Elem, x, s, at, append(slices.Clone(path), strconv.Itoa(i)))
+			good = good && ok
+			out.items = append(out.items, item)
+		}
+	}
+	if !good {
+		return value{}, false
+	}
+	if n := float64(len(out.items)); t.Min != nil && n < *t.Min || t.Max != nil && n > *t.Max {
+		d.complain(&problem{typ: "config/range", what: fmt.Sprintf("has %s", count(len(out.items), "member"))}, t, cty.NilVal, at, path)
+		return value{}, false
+	}
+	if t.Kind == KindSet {
+		out.items = unique(out.items)
+	}
+	list := make([]edn.Value, len(out.items))
+	for i, x := range out.items {
+		list[i] = x.v
+	}
+	out.v = edn.Vector(list...)
+	return out, true
+}
+
+func unique(items []value) []value {
+	var out []value
+	for _, x := range items {
+		if !slices.ContainsFunc(out, func(y value) bool { return edn.Equal(x.v, y.v) }) {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// entries decodes a map whose values have one type. Keys keep their text.
+func (d *decoder) entries(t Type, expr hcl.Expression, s *Source, path []string, at *Range) (value, bool) {
+	out := value{rng: at}
+	good := true
+	var b edn.MapBuilder
+	add := func(key string, item value, ok bool) {
+		if p := d.badKey(t, key); p != nil {
+			d.complain(p, *t.Key, cty.StringVal(key), at, append(slices.Clone(path), key))
+			ok = false
+		}
+		good = good && ok
+		if ok && !item.v.IsNil() {
+			out.keys = append(out.keys, key)
+			out.items = append(out.items, item)
+			b.Set(edn.Text(key), item.v)
+		}
+	}
+	if pairs, diags := hcl.ExprMap(expr); !diags.HasErrors() {
+		seen := map[string]*Range{}
+		for _, pair := range pairs {
+			key, ok := d.key(pair.Key, s, path)
+			if !ok {
+				good = false
+				continue
+			}
+			where := s.hclRange(pair.Key.Range())
+			if first := seen[key]; first != nil {
+				good = false
+				d.report.add(duplicateKey(key, where, first, path))
+				continue
+			}
+			seen[key] = where
+			item, ok := d.decode(*t.Elem, pair.Value, s, append(slices.Clone(path), key))
+			add(key, item, ok)
+		}
+	} else {
+		v, ok := d.value(expr, s, path)
+		if !ok {
+			return value{}, false
+		}
+		if v.IsNull() {
+			return value{}, true
+		}
+		if !v.Type().IsObjectType() && !v.Type().IsMapType() {
+			d.complain(&problem{typ: "config/type", what: "is no map", hint: "write it in braces: {...}"}, t, v, at, path)
+			return value{}, false
+		}
+		for it := v.ElementIterator(); it.Next(); {
+			k, x := it.Element()
+			item, ok := d.scalar(*t.Elem, x, s, at, append(slices.Clone(path), k.AsString()))
+			add(k.AsString(), item, ok)
+		}
+	}
+	out.v = b.Map()
+	return out, good
+}
+
+// badKey is why a key may not stand in a map of that type.
+func (d *decoder) badKey(t Type, key string) *problem {
+	if t.Key == nil {
+		return nil
+	}
+	var ignored value
+	return d.readText(*t.Key, key, &ignored)
+}
+
+func duplicateKey(key string, at, first *Range, path []string) Diagnostic {
+	return Diagnostic{Type: "config/duplicate", Message: "key " + quote(key) + " is written twice in " + subject(path), Range: at, Path: append(slices.Clone(path), key),
+		Related: []Related{{Range: first, Message: "is the first one"}}, Hint: "keep one of the two"}
+}
+
+func (d *decoder) key(expr hcl.Expression, s *Source, path []string) (string, bool) {
+	if word := hcl.ExprAsKeyword(expr); word != "" {
+		return word, true
+	}
+	v, ok := d.value(expr, s, path)
+	if !ok {
+		return "", false
+	}
+	if v.IsNull() || v.Type() != cty.String {
+		d.report.add(Diagnostic{Type: "config/type", Message: "a key of " + subject(path) + " is no text", Range: s.hclRange(expr.Range()), Path: path, Expected: edn.Text("string"), Found: shown(v)})
+		return "", false
+	}
+	return v.AsString(), true
+}

@@ -1,0 +1,400 @@
+package config
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+	"github.com/hashicorp/hcl/v2"
+)
+
+// Describer asks the binary of a plugin what it is. A nil config asks for what
+// holds without one, the schema of the configuration above all. It is called
+// once per plugin and configuration of a load.
+type Describer interface {
+	Describe(ctx context.Context, p Plugin, config edn.Value) (contract.Description, error)
+}
+
+// Hasher is a Describer that hashes programs too, and remembers what it hashed.
+// The hash is that of plugin.HashProgram.
+type Hasher interface {
+	Hash(program string, files []string) (string, error)
+}
+
+// Findings is returned by a Describer when the plugin itself refuses its
+// configuration, beyond what its schema says. The loader finds the places.
+type Findings []schema.Finding
+
+// Error implements error.
+func (f Findings) Error() string {
+	if len(f) == 0 {
+		return "the plugin refuses its configuration"
+	}
+	return "the plugin refuses its configuration: " + f[0].Message
+}
+
+// MaxDescription bounds what a plugin says about itself.
+const MaxDescription = 1 << 20
+
+// ErrNotStarted is returned by a Describer that knows no answer and may not
+// start the plugin to get one. The plugin then stays unchecked, with a warning.
+var ErrNotStarted = errors.New("the plugin was not started")
+
+// Plugin is one plugin block with its defaults, and what the plugin said about
+// itself. It is immutable.
+type Plugin struct {
+	Name     string
+	Where    string // "file:line:column" of the block
+	Command  []string
+	Files    []string // absolute
+	Enabled  bool
+	Optional bool
+	Env      map[string]string
+	EnvPass  []string
+	Workdir  string // absolute; empty: a scratch directory of its own
+
+	StartTimeout, ConfigureTimeout time.Duration
+	StopGrace, DrainTimeout        time.Duration
+	MaxInFlight                    int // 0: what the plugin says
+	Queue                          int
+	MaxMessage                     int    // bytes; 0: what the plugin says
+	Encoding                       string // "edn", "json" or empty
+	CallDepth                      int
+	LogLevel                       string
+	Restart                        Restart
+	Health                         Health
+
+	// Config is the finished configuration, with nil for every secret; nil if
+	// the plugin takes none or was not described.
+	Config  edn.Value
+	Secrets []SecretAt
+	// Reads are the files that the configuration names.
+	Reads []string
+	// Binary is the hash of the program and of Files, "b3:..", empty if they
+	// cannot be read.
+	Binary string
+	// Description is what Describe said with Config; Described is false if
+	// nobody asked or nobody answered.
+	Description contract.Description
+	Described   bool
+
+	env    func(string) (string, bool)
+	places func(path []edn.Value) *Range
+}
+
+// Restart is what happens when a process ends by itself (SUP-005).
+type Restart struct {
+	Policy                      string
+	Max                         int
+	Window, Backoff, MaxBackoff time.Duration
+	Jitter                      float64
+	ResetAfter                  time.Duration
+}
+
+// Health is how a process is watched (SUP-003).
+type Health struct {
+	Interval, Timeout time.Duration
+	Misses            int
+	ReadyTimeout      time.Duration
+}
+
+// Place returns where a part of the configuration is written, for problems
+// that only the plugin sees; nil if it is not known.
+func (p Plugin) Place(path []edn.Value) *Range {
+	if p.places == nil {
+		return nil
+	}
+	return p.places(path)
+}
+
+func (s *section) duration(name string) time.Duration {
+	return time.Duration(s.integer(name)) * time.Millisecond
+}
+
+func (s *section) number(name string) float64 {
+	r, ok := s.attrs[name].v.AsNumber()
+	if !ok {
+		return 0
+	}
+	f, _ := r.Float64()
+	return f
+}
+
+func (s *section) mapping(name string) map[string]string {
+	v := s.attrs[name]
+	out := make(map[string]string, len(v.keys))
+	for i, k := range v.keys {
+		out[k], _ = v.items[i].v.AsString()
+	}
+	return out
+}
+
+// plugin fills the settings of one block.
+func (l *loader) plugin(s *section) Plugin {
+	restart, health := s.block("restart"), s.block("health")
+	p := Plugin{Name: s.label(), Where: s.where(), Enabled: s.flag("enabled"), Optional: s.flag("optional"), Env: s.mapping("env"), Workdir: s.text("workdir"),
+		StartTimeout: s.duration("start_timeout"), ConfigureTimeout: s.duration("configure_timeout"), StopGrace: s.duration("stop_grace"), DrainTimeout: s.duration("drain_timeout"),
+		MaxInFlight: s.integer("max_in_flight"), Queue: s.integer("queue"), MaxMessage: s.integer("max_message"), Encoding: s.text("encoding"),
+		CallDepth: s.integer("call_depth"), LogLevel: s.text("log_level"), env: l.opts.Env,
+		Restart: Restart{Policy: restart.text("policy"), Max: restart.integer("max"), Window: restart.duration("window"), Backoff: restart.duration("backoff"),
+			MaxBackoff: restart.duration("max_backoff"), Jitter: restart.number("jitter"), ResetAfter: restart.duration("reset_after")},
+		Health: Health{Interval: health.duration("interval"), Timeout: health.duration("timeout"), Misses: health.integer("misses"), ReadyTimeout: health.duration("ready_timeout")},
+	}
+	p.Command, _ = s.texts("command")
+	p.Files, _ = s.texts("files")
+	p.EnvPass, _ = s.texts("env_pass")
+	if len(p.Command) > 0 {
+		p.Command[0] = absolute(p.Command[0], s.node.source)
+	}
+	return p
+}
+
+// describe asks a plugin what it is and decodes its config block by the
+// answer.
+func (l *loader) describe(s *section, p *Plugin) {
+	config := configBlock(s)
+	if !p.Enabled || len(p.Command) == 0 {
+		return
+	}
+	if !l.present(s, p) {
+		return
+	}
+	if l.opts.Describer == nil {
+		l.unchecked(s, p, "it was not asked")
+		return
+	}
+	bare, err := l.ask(*p, edn.Nil())
+	if err != nil {
+		l.undescribed(s, p, err)
+		return
+	}
+	by := fmt.Sprintf("%s %s, binary %s", bare.Name, bare.Version, p.Binary[:min(len(p.Binary), len("b3:")+8)])
+	if bare.ConfigSchema.IsNil() {
+		l.noConfig(config, p)
+		p.Description, p.Described = bare, true
+		l.accepts(s, p)
+		return
+	}
+	own, err := readPluginSchema(bare.ConfigSchema, by)
+	if err != nil {
+		l.report.add(Diagnostic{Type: "capability/invalid-metadata", Message: fmt.Sprintf("plugin %s cannot be used: %s", quote(p.Name), err), Range: s.at(), Path: s.node.path,
+			Hint: "this is a defect of the plugin"})
+		return
+	}
+	low := &lowering{decoder: l.decoder, plugin: p.Name, schema: own, source: s.node.source}
+	var body hcl.Body
+	header := s.at()
+	if config != nil {
+		body, header = config.body, config.source.hclRange(config.header)
+	}
+	value := low.lower(body, header)
+	if !low.good {
+		// The names that do not depend on the configuration still serve to
+		// check the references into this plugin.
+		p.Description, p.Described = bare, len(bare.Capabilities) > 0
+		return
+	}
+	p.Config, p.Secrets, p.Reads = value, low.secrets, low.files
+	p.places = func(path []edn.Value) *Range { return low.place([]string{"plugin", p.Name, "config"}, path) }
+	l.secretsOf(p)
+	full, err := l.ask(*p, value)
+	var refused Findings
+	if errors.As(err, &refused) {
+		l.refused(p, refused)
+		p.Description, p.Described = bare, len(bare.Capabilities) > 0
+		return
+	}
+	if err != nil {
+		l.undescribed(s, p, err)
+		return
+	}
+	p.Description, p.Described = full, true
+	l.accepts(s, p)
+}
+
+func configBlock(s *section) *node {
+	if blocks := s.node.children("config"); len(blocks) > 0 {
+		return blocks[0]
+	}
+	return nil
+}
+
+func (l *loader) ask(p Plugin, config edn.Value) (contract.Description, error) {
+	ctx, cancel := context.WithTimeout(l.ctx, l.opts.DescribeTimeout)
+	defer cancel()
+	d, err := l.opts.Describer.Describe(ctx, p, config)
+	switch {
+	case err != nil && ctx.Err() != nil && l.ctx.Err() == nil:
+		return d, fmt.Errorf("it gave no answer within %s", l.opts.DescribeTimeout)
+	case err != nil:
+		return d, err
+	}
+	if n := len(d.Value().Canonical()); n > MaxDescription {
+		return d, contract.Errorf("capability/invalid-metadata", "its description has %d bytes, over the limit of %s", n, formatBytes(MaxDescription))
+	}
+	return d, nil
+}
+
+// present checks that the program is there and hashes it.
+func (l *loader) present(s *section, p *Plugin) bool {
+	hash, err := l.binaryHash(p.Command[0], p.Files)
+	if err == nil {
+		p.Binary = hash
+		return true
+	}
+	d := Diagnostic{Type: "config/plugin-unknown", Message: fmt.Sprintf("plugin %s: %s", quote(p.Name), cause(err)), Range: s.attrs["command"].rng, Path: append(slices.Clone(s.node.path), "command")}
+	d.Hint = "build or install it, or set enabled = false"
+	if p.Optional {
+		d.Severity = SeverityWarning
+	}
+	l.report.add(d)
+	return false
+}
+
+// binaryHash hashes a program once per load, also if several plugins run it.
+func (l *loader) binaryHash(program string, files []string) (string, error) {
+	// A missing file is named before anything is hashed.
+	for _, name := range append([]string{program}, files...) {
+		info, err := os.Stat(name)
+		if err == nil && !info.Mode().IsRegular() {
+			err = errors.New("it is not a regular file")
+		}
+		if err != nil {
+			return "", fmt.Errorf("%s cannot be used: %s", printedName(l.config.Root, name), cause(err))
+		}
+	}
+	key := strings.Join(append([]string{program}, files...), "\x00")
+	if hash, ok := l.hashes[key]; ok {
+		return hash, nil
+	}
+	hash, err := "", error(nil)
+	if h, ok := l.opts.Describer.(Hasher); ok {
+		hash, err = h.Hash(program, files)
+	} else {
+		hash, err = plugin.HashProgram(program, files)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s cannot be used: %s", printedName(l.config.Root, program), cause(err))
+	}
+	l.hashes[key] = hash
+	return hash, nil
+}
+
+func (l *loader) unchecked(s *section, p *Plugin, why string) {
+	l.report.add(Diagnostic{Type: "config/plugin-unknown", Severity: SeverityWarning, Message: fmt.Sprintf("plugin %s is not checked: %s", quote(p.Name), why), Range: s.at(), Path: s.node.path})
+}
+
+// whole is an error in one line; why a program does not start must not be cut.
+func whole(err error) string {
+	const most = 400
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	if r := []rune(text); len(r) > most {
+		return string(r[:most]) + "..."
+	}
+	return text
+}
+
+func (l *loader) undescribed(s *section, p *Plugin, err error) {
+	if errors.Is(err, ErrNotStarted) {
+		l.unchecked(s, p, "it was not started")
+		return
+	}
+	d := Diagnostic{Type: "config/plugin-unknown", Message: fmt.Sprintf("plugin %s does not say what it is: %s", quote(p.Name), whole(err)), Range: s.at(), Path: s.node.path}
+	if e := contract.AsError(err); e != nil && e.Type == "capability/invalid-metadata" {
+		d.Type, d.Message, d.Hint = e.Type, fmt.Sprintf("plugin %s cannot be used: %s", quote(p.Name), short(e.Message)), "this is a defect of the plugin"
+	}
+	if p.Optional {
+		d.Severity = SeverityWarning
+	}
+	if e := contract.AsError(err); e != nil && e.Type == "config/plugin-schema" {
+		d.Type, d.Message = e.Type, fmt.Sprintf("config of plugin %s: %s", quote(p.Name), short(e.Message))
+		if config := configBlock(s); config != nil {
+			d.Range, d.Path = config.source.hclRange(config.header), config.path
+		}
+	}
+	l.report.add(d)
+}
+
+// refused reports what only the plugin itself saw, at the values it is about.
+func (l *loader) refused(p *Plugin, found Findings) {
+	for _, f := range found {
+		name, path := "", []string{"plugin", p.Name, "config"}
+		if len(f.Path) == 0 {
+			name = ".it"
+		}
+		for _, k := range f.Path {
+			name += "." + hclName(scalarText(k))
+			path = append(path, hclName(scalarText(k)))
+		}
+		d := Diagnostic{Type: "config/plugin-schema", Message: fmt.Sprintf("config of plugin %s: %s %s", quote(p.Name), strings.TrimPrefix(name, "."), f.Message), Range: p.Place(f.Path), Path: path,
+			Hint: "ferment plugin inspect " + p.Name}
+		if !f.Expected.IsNil() {
+			d.Expected, d.Found = edn.Text(f.Expected.String()), f.Got
+		}
+		l.report.add(d)
+	}
+}
+
+func (l *loader) noConfig(config *node, p *Plugin) {
+	if config == nil {
+		return
+	}
+	parts := partsOf(config.body)
+	if len(parts.attrs)+len(parts.blocks) == 0 {
+		return
+	}
+	l.report.add(Diagnostic{Type: "config/plugin-schema", Message: fmt.Sprintf("plugin %s takes no configuration", quote(p.Name)), Range: config.source.hclRange(config.header), Path: config.path, Hint: "remove the block"})
+}
+
+// accepts compares the version of the plugin with what the block asks for.
+func (l *loader) accepts(s *section, p *Plugin) {
+	if !s.written("version") {
+		return
+	}
+	wanted, err := parseConstraint(s.text("version"))
+	have, ok := parseVersion(p.Description.Version)
+	if err == nil && (!ok || !wanted.allows(have)) {
+		l.report.add(Diagnostic{Type: "config/range", Message: fmt.Sprintf("plugin %s has version %s", quote(p.Name), p.Description.Version), Range: s.attrs["version"].rng,
+			Path: append(slices.Clone(s.node.path), "version"), Expected: edn.Text(s.text("version")), Found: edn.Text(p.Description.Version)})
+	}
+}
+
+// secretsOf resolves the secrets of a plugin for presence only.
+func (l *loader) secretsOf(p *Plugin) {
+	for _, s := range p.Secrets {
+		_, err := s.Secret.Read(l.opts.Env)
+		if err == nil {
+			continue
+		}
+		d := Diagnostic{Type: "config/secret-missing", Message: fmt.Sprintf("config of plugin %s: %s", quote(p.Name), err), Range: s.At, Path: []string{"plugin", p.Name, "config"}}
+		if !s.needed && errors.Is(err, errNoSecret) {
+			d.Severity = SeverityWarning
+		}
+		l.report.add(d)
+	}
+}
+
+// bodyText is the text of a foreign block, which is decoded only when its
+// plugin has been described.
+func (l *loader) bodyText(n *node) string {
+	p := partsOf(n.body)
+	var lines []string
+	for name, a := range p.attrs {
+		lines = append(lines, name+"="+sourceText(n.source, a.Expr))
+	}
+	for _, blocks := range p.blocks {
+		for _, b := range blocks {
+			lines = append(lines, string(b.Range().SliceBytes(n.source.text)))
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}

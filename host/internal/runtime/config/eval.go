@@ -1,0 +1,318 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/function"
+)
+
+// local is one name of the locals blocks. It is evaluated when first used.
+type local struct {
+	attr  *attribute
+	state int // 0 new, 1 under evaluation, 2 done
+	value cty.Value
+	ok    bool
+	used  bool
+}
+
+// evaluator turns expressions into values for one load. It is used by one
+// goroutine.
+type evaluator struct {
+	report *collector
+	inputs *inputs
+	meter  *meter
+	locals map[string]*local
+	stack  []string             // locals under evaluation, outermost first
+	blocks map[string]cty.Value // block type -> object from label to reference
+	labels map[string][]string  // block type -> labels
+	funcs  map[*Source]map[string]function.Function
+	paid   map[hcl.Expression]bool
+}
+
+func newEvaluator(report *collector, in *inputs) *evaluator {
+	return &evaluator{report: report, inputs: in, meter: &meter{}, locals: map[string]*local{}, blocks: map[string]cty.Value{},
+		labels: map[string][]string{}, funcs: map[*Source]map[string]function.Function{}, paid: map[hcl.Expression]bool{}}
+}
+
+// declare makes the labelled blocks of the tree known as variables.
+func (e *evaluator) declare(root *node) {
+	refs := map[string]map[string]cty.Value{}
+	for i := range root.spec.Blocks {
+		if b := &root.spec.Blocks[i]; b.Label != LabelNone {
+			refs[b.Name] = map[string]cty.Value{}
+		}
+	}
+	for _, b := range root.blocks {
+		if len(b.labels) == 1 {
+			r := reference{block: b.spec.Name, label: b.labels[0]}
+			refs[b.spec.Name][b.labels[0]] = cty.CapsuleVal(refType, &r)
+			e.labels[b.spec.Name] = append(e.labels[b.spec.Name], b.labels[0])
+		}
+	}
+	for name, labels := range refs {
+		e.blocks[name] = cty.ObjectVal(labels)
+		slices.Sort(e.labels[name])
+	}
+}
+
+// addLocals collects the names of all locals blocks.
+func (e *evaluator) addLocals(root *node) {
+	for _, b := range root.blocks {
+		if !b.spec.Open {
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(b.attrs)) {
+			a := b.attrs[name]
+			if first, ok := e.locals[name]; ok {
+				e.report.add(Diagnostic{Type: "config/duplicate", Message: "local " + quote(name) + " is defined twice", Range: a.source.hclRange(a.rng), Path: []string{"locals", name},
+					Related: []Related{{Range: first.attr.source.hclRange(first.attr.rng), Message: "is the first one"}}, Hint: "keep one of the two"})
+				continue
+			}
+			e.locals[name] = &local{attr: a}
+		}
+	}
+}
+
+// value evaluates an expression of an attribute. If it cannot, it has reported
+// why and ok is false.
+func (e *evaluator) value(expr hcl.Expression, s *Source, path []string) (v cty.Value, ok bool) {
+	if v, ok := literal(expr); ok {
+		return v, true
+	}
+	ctx, ok := e.context(expr, s, path)
+	if !ok {
+		return cty.DynamicVal, false
+	}
+	e.pay(expr)
+	e.meter.reset()
+	v, diags := expr.Value(ctx)
+	if over := e.meter.over; over != nil {
+		e.report.add(Diagnostic{Type: "config/limit", Message: over.Error(), Range: s.hclRange(expr.Range()), Path: path})
+		return cty.DynamicVal, false
+	}
+	for _, d := range diags {
+		if d.Severity == hcl.DiagError {
+			ok = false
+			e.report.add(e.diagnose(d, s, path))
+		}
+	}
+	if ok && !v.IsWhollyKnown() {
+		return v, false // it depends on something that was reported
+	}
+	return v, ok
+}
+
+// literal gives the value of an expression that is one, which most are.
+func literal(expr hcl.Expression) (cty.Value, bool) {
+	switch e := expr.(type) {
+	case *hclsyntax.LiteralValueExpr:
+		return e.Val, true
+	case *hclsyntax.TemplateExpr:
+		if e.IsStringLiteral() {
+			v, diags := e.Value(nil)
+			return v, !diags.HasErrors()
+		}
+	}
+	return cty.NilVal, false
+}
+
+// pay instruments an expression of native syntax once.
+func (e *evaluator) pay(expr hcl.Expression) {
+	if native, ok := expr.(hclsyntax.Expression); ok && !e.paid[expr] {
+		e.paid[expr] = true
+		e.meter.instrument(native)
+	}
+}
+
+// context checks the names that an expression uses and gives it their values.
+func (e *evaluator) context(expr hcl.Expression, s *Source, path []string) (*hcl.EvalContext, bool) {
+	ok := true
+	used := map[string]cty.Value{}
+	variables := map[string]cty.Value{}
+	for _, t := range expr.Variables() {
+		root := t.RootName()
+		if objects, known := e.blocks[root]; known {
+			variables[root] = objects
+			ok = e.knownLabel(t, s, path) && ok
+			continue
+		}
+		if root != "local" {
+			ok = false
+			names := append(slices.Sorted(maps.Keys(e.blocks)), "local")
+			e.report.fold("variable "+root, Diagnostic{Type: "config/unknown-name", Message: "unknown variable " + quote(root), Range: s.hclRange(t.SourceRange()), Path: path,
+				Expected: words(names), Found: textOrNil(root), Nearest: nearest(root, names), Hint: variableHint(root, names)})
+			continue
+		}
+		name, v, good := e.local(t, s, path)
+		ok = ok && good
+		if good {
+			used[name] = v
+		}
+	}
+	ok = e.knownFunctions(expr, s, path) && ok
+	if len(used) > 0 {
+		variables["local"] = cty.ObjectVal(used)
+	}
+	return &hcl.EvalContext{Variables: variables, Functions: e.functions(s)}, ok
+}
+
+// variableHint explains the commonest slip, a word without quotes.
+func variableHint(name string, names []string) string {
+	if n := nearest(name, names); n != "" {
+		return ""
+	}
+	return "a text needs quotes: " + quote(name)
+}
+
+func (e *evaluator) knownLabel(t hcl.Traversal, s *Source, path []string) bool {
+	label, ok := stepName(t)
+	if !ok {
+		return true
+	}
+	root := t.RootName()
+	if _, found := slices.BinarySearch(e.labels[root], label); found {
+		return true
+	}
+	e.report.fold("block "+root+" "+label, Diagnostic{Type: "config/dangling-reference", Message: fmt.Sprintf("there is no %s %s", root, quote(label)), Range: s.hclRange(t.SourceRange()), Path: path,
+		Expected: words(e.labels[root]), Found: textOrNil(label), Nearest: nearest(label, e.labels[root])})
+	return false
+}
+
+// stepName is the first step of a traversal: local.NAME or block["LABEL"].
+func stepName(t hcl.Traversal) (string, bool) {
+	if len(t) < 2 {
+		return "", false
+	}
+	switch step := t[1].(type) {
+	case hcl.TraverseAttr:
+		return step.Name, true
+	case hcl.TraverseIndex:
+		if step.Key.Type() == cty.String && step.Key.IsKnown() && !step.Key.IsNull() {
+			return step.Key.AsString(), true
+		}
+	}
+	return "", false
+}
+
+func (e *evaluator) local(t hcl.Traversal, s *Source, path []string) (string, cty.Value, bool) {
+	at := s.hclRange(t.SourceRange())
+	name, ok := stepName(t)
+	if !ok {
+		e.report.add(Diagnostic{Type: "config/syntax", Message: "locals are used one by one, as local.NAME", Range: at, Path: path})
+		return "", cty.NilVal, false
+	}
+	l, ok := e.locals[name]
+	if !ok {
+		names := slices.Sorted(maps.Keys(e.locals))
+		e.report.fold("local "+name, Diagnostic{Type: "config/dangling-reference", Message: "there is no local " + quote(name), Range: at, Path: path,
+			Expected: words(names), Found: textOrNil(name), Nearest: nearest(name, names)})
+		return name, cty.NilVal, false
+	}
+	l.used = true
+	e.force(name, l)
+	return name, l.value, l.ok
+}
+
+// force evaluates a local. A local that needs itself is reported once, with
+// every member of the ring.
+func (e *evaluator) force(name string, l *local) {
+	switch l.state {
+	case 2:
+		return
+	case 1:
+		ring := append(slices.Clone(e.stack[slices.Index(e.stack, name):]), name)
+		d := Diagnostic{Type: "config/cycle", Message: "locals need each other: " + strings.Join(ring, " -> "), Range: l.attr.source.hclRange(l.attr.rng), Path: []string{"locals", name}}
+		for _, member := range ring[1 : len(ring)-1] {
+			a := e.locals[member].attr
+			d.Related = append(d.Related, Related{Range: a.source.hclRange(a.rng), Message: "is local " + quote(member)})
+		}
+		e.report.add(d)
+		return
+	}
+	if l.attr.broken {
+		l.state, l.value = 2, cty.DynamicVal
+		return
+	}
+	l.state = 1
+	e.stack = append(e.stack, name)
+	l.value, l.ok = e.value(l.attr.expr, l.attr.source, []string{"locals", name})
+	e.stack = e.stack[:len(e.stack)-1]
+	l.state = 2
+	if l.ok && weight(l.value, MaxGateElements) > MaxGateElements {
+		l.ok = false
+		e.report.add(Diagnostic{Type: "config/limit", Message: fmt.Sprintf("local %s has more than %d elements", quote(name), MaxGateElements),
+			Range: l.attr.source.hclRange(l.attr.rng), Path: []string{"locals", name}})
+	}
+}
+
+// forceAll evaluates the locals that nothing uses, for their errors.
+func (e *evaluator) forceAll() {
+	for _, name := range slices.Sorted(maps.Keys(e.locals)) {
+		e.force(name, e.locals[name])
+	}
+}
+
+// unused warns of locals that no expression reads.
+func (e *evaluator) unused() {
+	for _, name := range slices.Sorted(maps.Keys(e.locals)) {
+		if l := e.locals[name]; !l.used && l.ok {
+			e.report.add(Diagnostic{Type: "config/unused", Severity: SeverityWarning, Message: "local " + quote(name) + " is not used",
+				Range: l.attr.source.hclRange(l.attr.rng), Path: []string{"locals", name}, Hint: "remove it"})
+		}
+	}
+}
+
+// knownFunctions reports calls of functions that do not exist, also where
+// try() would hide them.
+func (e *evaluator) knownFunctions(expr hcl.Expression, s *Source, path []string) bool {
+	return checkCalls(expr, append(slices.Clone(gateFunctions), loadFunctions...), s, path, e.report)
+}
+
+func checkCalls(expr hcl.Expression, names []string, s *Source, path []string, report *collector) bool {
+	native, ok := expr.(hclsyntax.Node)
+	if !ok {
+		return true
+	}
+	good := true
+	_ = hclsyntax.VisitAll(native, func(n hclsyntax.Node) hcl.Diagnostics {
+		call, ok := n.(*hclsyntax.FunctionCallExpr)
+		if !ok || slices.Contains(names, call.Name) {
+			return nil
+		}
+		good = false
+		sorted := slices.Sorted(slices.Values(names))
+		report.add(Diagnostic{Type: "config/unknown-name", Message: "unknown function " + quote(call.Name), Range: s.hclRange(call.NameRange), Path: path,
+			Expected: words(sorted), Found: textOrNil(call.Name), Nearest: nearest(call.Name, sorted)})
+		return nil
+	})
+	return good
+}
+
+// diagnose gives an evaluation error of the library a type of ours.
+func (e *evaluator) diagnose(d *hcl.Diagnostic, s *Source, path []string) Diagnostic {
+	out := Diagnostic{Type: "config/type", Message: sentence(d), Path: path}
+	if d.Subject != nil {
+		out.Range = s.hclRange(*d.Subject)
+	}
+	if fe, ok := asFunctionError(d); ok {
+		out.Type, out.Message, out.Hint = fe.typ, fe.message, fe.hint
+		return out
+	}
+	if at, message, ok := ednProblem(d, s); ok {
+		out.Type, out.Message = "config/syntax", message
+		if at != nil {
+			out.Range = at
+		}
+		return out
+	}
+	if d.Summary == "Invalid operation" || d.Summary == "Operation failed" || d.Summary == "Division by zero" {
+		out.Type = "config/range"
+	}
+	return out
+}

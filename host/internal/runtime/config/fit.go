@@ -1,0 +1,159 @@
+package config
+
+import (
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+)
+
+// elementSchema is the schema of a member of a list, if one is known.
+func elementSchema(s *schema.Schema, i int) *schema.Schema {
+	if s == nil {
+		return nil
+	}
+	switch s = s.Deref(); s.Kind() {
+	case schema.KindMaybe:
+		return elementSchema(s.Children()[0], i)
+	case schema.KindVector, schema.KindList, schema.KindSequential, schema.KindSet:
+		if kids := s.Children(); len(kids) > 0 {
+			return kids[0]
+		}
+	case schema.KindTuple:
+		if kids := s.Children(); i < len(kids) {
+			return kids[i]
+		}
+	}
+	return nil
+}
+
+// keyOf is the EDN key of a map entry that is written in the file, and the
+// schema of its value. A schema with named keys takes the key of that HCL
+// name, one with text keys the text; otherwise a bare key is a keyword.
+func keyOf(s *schema.Schema, text string, bare bool) (edn.Value, *schema.Schema) {
+	if s != nil {
+		switch s = s.Deref(); s.Kind() {
+		case schema.KindMaybe:
+			return keyOf(s.Children()[0], text, bare)
+		case schema.KindMap:
+			for _, e := range s.Entries() {
+				if name := scalarText(e.Key); name == text || hclName(name) == text {
+					return e.Key, e.Schema
+				}
+			}
+		case schema.KindMapOf:
+			kids := s.Children()
+			if kids[0].Deref().Kind() != schema.KindAny {
+				return fit(kids[0], edn.Text(text)), kids[1]
+			}
+			if bare {
+				return identifierKey(text), kids[1]
+			}
+			return edn.Text(text), kids[1]
+		}
+	}
+	if bare {
+		return identifierKey(text), nil
+	}
+	return edn.Text(text), nil
+}
+
+// fit gives the parts of a value the kinds that only a schema can ask for:
+// HCL has texts, numbers, lists and maps, EDN also keywords, sets, floats and
+// more. What does not fit stays as it is, for validation to report; a text
+// never becomes a number.
+func fit(s *schema.Schema, v edn.Value) edn.Value {
+	s = s.Deref()
+	switch s.Kind() {
+	case schema.KindMaybe:
+		if v.IsNil() {
+			return v
+		}
+		return fit(s.Children()[0], v)
+	case schema.KindAnd:
+		for _, kid := range s.Children() {
+			v = fit(kid, v)
+		}
+		return v
+	case schema.KindOr:
+		for _, kid := range s.Children() {
+			if c := fit(kid, v); kid.Valid(c) {
+				return c
+			}
+		}
+		return v
+	case schema.KindKeyword, schema.KindSymbol, schema.KindChar, schema.KindInst, schema.KindUUID:
+		if v.Kind() == edn.KindString {
+			return s.CoerceJSON(v)
+		}
+	case schema.KindEnum:
+		if v.Kind() == edn.KindString && !s.Valid(v) {
+			return s.CoerceJSON(v)
+		}
+	case schema.KindDouble, schema.KindDecimal:
+		return fitNumber(s, v)
+	case schema.KindVector, schema.KindSequential, schema.KindList, schema.KindSet, schema.KindTuple:
+		return fitSequence(s, v)
+	case schema.KindMap, schema.KindMapOf:
+		return fitMap(s, v)
+	}
+	return v
+}
+
+func fitNumber(s *schema.Schema, v edn.Value) edn.Value {
+	if v.Kind() != edn.KindInt && v.Kind() != edn.KindDecimal {
+		return v
+	}
+	if s.Kind() == schema.KindDecimal {
+		if i, ok := v.AsBigInt(); ok {
+			if d, err := edn.Decimal(i, 0); err == nil {
+				return d
+			}
+		}
+		return v
+	}
+	r, _ := v.AsNumber()
+	f, _ := r.Float64()
+	if d, err := edn.Float(f); err == nil {
+		return d
+	}
+	return v
+}
+
+func fitSequence(s *schema.Schema, v edn.Value) edn.Value {
+	if v.Kind() != edn.KindVector {
+		return v
+	}
+	items := make([]edn.Value, 0, v.Len())
+	for i := range v.Len() {
+		x, _ := v.Nth(i)
+		if inner := elementSchema(s, i); inner != nil {
+			x = fit(inner, x)
+		}
+		items = append(items, x)
+	}
+	switch s.Kind() {
+	case schema.KindSet:
+		if set, err := edn.Set(items); err == nil {
+			return set
+		}
+	case schema.KindList:
+		return edn.List(items...)
+	}
+	return edn.Vector(items...)
+}
+
+func fitMap(s *schema.Schema, v edn.Value) edn.Value {
+	if v.Kind() != edn.KindMap {
+		return v
+	}
+	var b edn.MapBuilder
+	for k, x := range v.Entries() {
+		key, inner := keyOf(s, scalarText(k), false)
+		if inner == nil {
+			key = k
+		} else {
+			x = fit(inner, x)
+		}
+		b.Set(key, x)
+	}
+	return b.Map()
+}

@@ -1,0 +1,231 @@
+package config
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/google/renameio/v2"
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/hashicorp/hcl/v2/hclwrite"
+)
+
+// Formatted is the outcome of formatting one file.
+type Formatted struct {
+	Name   string // as messages have it
+	Path   string // where the file lies; empty: at Name
+	Before []byte
+	After  []byte // equal to Before if there are errors
+	// Diagnostics are the syntax errors that keep the file from being
+	// formatted.
+	Diagnostics Diagnostics
+}
+
+// Changed tells whether the file is not in canonical layout.
+func (f Formatted) Changed() bool { return !bytes.Equal(f.Before, f.After) }
+
+// Format gives a text the canonical layout (HCL-038): spacing, line ends and
+// blank lines change, nothing else. A text with syntax errors is left alone.
+func Format(name string, src []byte) Formatted {
+	out := Formatted{Name: name, Before: src, After: src}
+	s := newSource(name, name, 0, src)
+	report := newCollector(sources{name: s})
+	body, tokens := parse(s, report)
+	if ds := report.result(); ds.HasErrors() {
+		out.Diagnostics = ds
+		return out
+	}
+	// The library changes the spaces inside lines, so line numbers stay.
+	after := layout(hclwrite.Format(s.text), protected(tokens, len(s.lines)), blockEnds(s, body))
+	if !sameTokens(tokens, after) {
+		// Whatever the library made of it, the meaning of a file is worth
+		// more than its looks.
+		return out
+	}
+	out.After = after
+	return out
+}
+
+// FormatFile formats a file. The error is that of reading it.
+func FormatFile(path string) (Formatted, error) {
+	raw, rerr := readConfig(path, path)
+	if rerr != nil {
+		return Formatted{}, rerr
+	}
+	return Format(path, raw), nil
+}
+
+// FormatFileAs formats the file at a path under another name in messages.
+func FormatFileAs(name, path string) (Formatted, error) {
+	raw, rerr := readConfig(name, path)
+	if rerr != nil {
+		return Formatted{}, rerr
+	}
+	f := Format(name, raw)
+	f.Path = path
+	return f, nil
+}
+
+// Report is what keeps the file from being formatted.
+func (f Formatted) Report() Report { return newReport(f.Diagnostics, 0, 1, 0) }
+
+// Write replaces the file by its canonical form. A reader sees the old or the
+// new content, and mode and owner stay; if it fails the old file is intact.
+func (f Formatted) Write() error {
+	path, err := filepath.EvalSymlinks(cmp.Or(f.Path, f.Name))
+	if err != nil {
+		return fmt.Errorf("format %s: %w", f.Name, err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("format %s: %w", f.Name, err)
+	}
+	t, err := renameio.NewPendingFile(path, renameio.WithStaticPermissions(info.Mode().Perm()))
+	if err != nil {
+		return fmt.Errorf("format %s: %w", f.Name, err)
+	}
+	defer func() { _ = t.Cleanup() }()
+	if _, err := t.Write(f.After); err != nil {
+		return fmt.Errorf("format %s: %w", f.Name, err)
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok && int(stat.Uid) != os.Geteuid() {
+		if err := t.Chown(int(stat.Uid), int(stat.Gid)); err != nil {
+			return fmt.Errorf("format %s: keep the owner: %w", f.Name, err)
+		}
+	}
+	if err := t.CloseAtomicallyReplace(); err != nil {
+		return fmt.Errorf("format %s: %w", f.Name, err)
+	}
+	return nil
+}
+
+// layout sets the blank lines of a spaced text: one between blocks, never two,
+// none at the start and at the end.
+func layout(text []byte, keep []bool, apart map[int]bool) []byte {
+	lines := bytes.Split(text, []byte("\n"))
+	var out bytes.Buffer
+	out.Grow(len(text) + 64)
+	blank := false // wanted before the next line that has text
+	for i, line := range lines {
+		if i >= len(keep) || !keep[i] {
+			line = bytes.TrimRight(line, " \t")
+			if len(line) == 0 {
+				blank = true
+				continue
+			}
+		}
+		if blank && out.Len() > 0 {
+			out.WriteByte('\n')
+		}
+		out.Write(line)
+		out.WriteByte('\n')
+		blank = apart[i+1]
+	}
+	return out.Bytes()
+}
+
+// protected marks the lines (from 0) that begin inside a heredoc or a comment,
+// where white space is content.
+func protected(tokens hclsyntax.Tokens, n int) []bool {
+	keep := make([]bool, n+1)
+	mark := func(from, to int) { // lines from 1, without the first
+		for i := from + 1; i <= to && i <= n; i++ {
+			keep[i-1] = true
+		}
+	}
+	var open []int
+	for _, t := range tokens {
+		switch t.Type {
+		case hclsyntax.TokenOHeredoc:
+			open = append(open, t.Range.Start.Line)
+		case hclsyntax.TokenCHeredoc:
+			if len(open) > 0 {
+				mark(open[len(open)-1], t.Range.Start.Line)
+				open = open[:len(open)-1]
+			}
+		case hclsyntax.TokenComment:
+			if bytes.HasPrefix(t.Bytes, []byte("/*")) {
+				mark(t.Range.Start.Line, t.Range.End.Line)
+			}
+		}
+	}
+	return keep
+}
+
+// blockEnds lists the lines (from 1) on which a block ends that another block
+// follows without a blank line.
+func blockEnds(s *Source, body *hclsyntax.Body) map[int]bool {
+	out := map[int]bool{}
+	var visit func(b *hclsyntax.Body)
+	visit = func(b *hclsyntax.Body) {
+		type item struct {
+			block    bool
+			from, to int
+		}
+		var items []item
+		for _, a := range b.Attributes {
+			items = append(items, item{from: a.SrcRange.Start.Line, to: a.SrcRange.End.Line})
+		}
+		for _, inner := range b.Blocks {
+			items = append(items, item{block: true, from: inner.TypeRange.Start.Line, to: inner.CloseBraceRange.End.Line})
+			visit(inner.Body)
+		}
+		slices.SortFunc(items, func(x, y item) int { return x.from - y.from })
+		for i := 1; i < len(items); i++ {
+			x, y := items[i-1], items[i]
+			if !x.block || !y.block {
+				continue
+			}
+			empty := false
+			for n := x.to + 1; n < y.from; n++ {
+				line, _ := s.line(n)
+				empty = empty || strings.TrimSpace(line) == ""
+			}
+			if !empty {
+				out[x.to] = true
+			}
+		}
+	}
+	visit(body)
+	return out
+}
+
+// sameTokens tells whether two texts differ in white space only.
+func sameTokens(before hclsyntax.Tokens, text []byte) bool {
+	after, _ := hclsyntax.LexConfig(text, "", hcl.InitialPos)
+	x, y := significant(before), significant(after)
+	return slices.EqualFunc(x, y, func(s, t hclsyntax.Token) bool {
+		return s.Type == t.Type && bytes.Equal(bytes.TrimRight(s.Bytes, " \t\n"), bytes.TrimRight(t.Bytes, " \t\n"))
+	})
+}
+
+// significant lists the tokens without line ends that say nothing: after a line
+// end, at the start and at the end of the text.
+func significant(tokens hclsyntax.Tokens) hclsyntax.Tokens {
+	out := make(hclsyntax.Tokens, 0, len(tokens))
+	for _, t := range tokens {
+		switch t.Type {
+		case hclsyntax.TokenEOF:
+			continue
+		case hclsyntax.TokenNewline:
+			if len(out) == 0 || endsLine(out[len(out)-1]) {
+				continue
+			}
+		}
+		out = append(out, t)
+	}
+	if n := len(out); n > 0 && out[n-1].Type == hclsyntax.TokenNewline {
+		out = out[:n-1]
+	}
+	return out
+}
+
+func endsLine(t hclsyntax.Token) bool {
+	return t.Type == hclsyntax.TokenNewline || t.Type == hclsyntax.TokenComment && bytes.HasSuffix(t.Bytes, []byte("\n"))
+}

@@ -1,0 +1,264 @@
+package config
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/hcl/v2/hclwrite"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+const ugly = "\xef\xbb\xbf\n\n# head\r\nferment {\r\nseed=1 # one\r\n  max_depth    =   3\r\n\r\n\r\n  mode = \"lazy\"\r\n}\r\n// second\r\nlocals{\n/* kept\n\n\n   as it is */\n  a = <<EOT\n  two\n\n\n  lines  \nEOT\n  b = [1,2,\n  3]   \n  c = {x=1,y=\"${local.a}\"}\n}\nplugin \"chess\" {\n  command=[\"bin/chess\"]\n  config { depth=3 }\n  restart { max=1 }\n  # about health\n  health { misses=1 }\n}\n\n\n\ncheck \"a\" { builtin=\"max-chars\" }"
+
+const pretty = `# head
+ferment {
+  seed      = 1 # one
+  max_depth = 3
+
+  mode = "lazy"
+}
+
+// second
+locals {
+  /* kept
+
+
+   as it is */
+  a = <<EOT
+  two
+
+
+  lines  
+EOT
+  b = [1, 2,
+  3]
+  c = { x = 1, y = "${local.a}" }
+}
+
+plugin "chess" {
+  command = ["bin/chess"]
+  config { depth = 3 }
+
+  restart { max = 1 }
+
+  # about health
+  health { misses = 1 }
+}
+
+check "a" { builtin = "max-chars" }
+`
+
+// HCL-038: canonical spacing, LF, one blank line between blocks, never two in a
+// row, comments and the order kept; formatting twice changes nothing more.
+func TestFormat(t *testing.T) {
+	f := Format("ferment.hcl", []byte(ugly))
+	require.Empty(t, f.Diagnostics)
+	assert.True(t, f.Changed())
+	assert.Equal(t, pretty, string(f.After))
+	again := Format("ferment.hcl", f.After)
+	assert.False(t, again.Changed())
+	assert.Empty(t, again.Diff())
+
+	bad := Format("ferment.hcl", []byte("a = {\n"))
+	assert.True(t, bad.Diagnostics.HasErrors())
+	assert.False(t, bad.Changed())
+
+	deep := Format("ferment.hcl", []byte("a = "+strings.Repeat("[", 1000)))
+	assert.Equal(t, []string{"config/limit"}, types(deep.Diagnostics))
+}
+
+// HCL-038: the value of the file is unchanged: it loads to the same hash with
+// the same problems.
+func TestFormatKeepsTheValue(t *testing.T) {
+	files, err := filepath.Glob("testdata/diag/*.hcl")
+	require.NoError(t, err)
+	texts := []string{sample, ugly, large()}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		require.NoError(t, err)
+		texts = append(texts, string(raw))
+	}
+	for _, text := range texts {
+		f := Format("x", []byte(text))
+		if f.Diagnostics.HasErrors() {
+			continue
+		}
+		before, dsBefore := load(t, text)
+		after, dsAfter := load(t, string(f.After))
+		assert.Equal(t, before.Hash, after.Hash)
+		assert.Equal(t, len(dsBefore), len(dsAfter))
+		assert.Equal(t, string(f.After), string(Format("x", f.After).After))
+	}
+}
+
+// HCL-038: idempotent on files that are put together from pieces.
+func TestFormatIdempotent(t *testing.T) {
+	pieces := []string{"a = 1\n", "b=[1,\n2]\n", "\n", "\n\n\n", "# c\n", "  // d\n", "/* e\n\n f */\n", "x \"l\" {\n", "}\n", "y{\n", "s = \"${ a }\"\n", "h = <<EOT\n  a\n\n${b}\nEOT\n", "h2 = <<-EOT\n    a\n\n    %{ if b }x%{ endif }\n  EOT\n", "o = {\na=1\n\n\nb = 2 }\n", "one { a=1 }\n", "t = a?b:c # x\n", "f = foo( 1,2 )\n", "\r\n", "   \n", "\t", "for = [ for x in y : x if x>1 ]\n"}
+	rapid.Check(t, func(t *rapid.T) {
+		text := strings.Join(rapid.SliceOfN(rapid.SampledFrom(pieces), 0, 25).Draw(t, "pieces"), "")
+		f := Format("x", []byte(text))
+		if f.Diagnostics.HasErrors() {
+			return
+		}
+		again := Format("x", f.After)
+		if again.Diagnostics.HasErrors() || string(again.After) != string(f.After) {
+			t.Fatalf("%q became %q, then %q", text, f.After, again.After)
+		}
+		if strings.Contains(string(f.After), "\r") || len(f.After) > 0 && !strings.HasSuffix(string(f.After), "\n") {
+			t.Fatalf("%q became %q", text, f.After)
+		}
+	})
+}
+
+// HCL-038: files are replaced atomically and keep their mode; a link stays a
+// link; a directory that cannot be written leaves the file intact (HCL-010).
+func TestFormatFile(t *testing.T) {
+	path := write(t, ugly)
+	require.NoError(t, os.Chmod(path, 0o640))
+	link := filepath.Join(filepath.Dir(path), "link.hcl")
+	require.NoError(t, os.Symlink(path, link))
+	f, err := FormatFile(link)
+	require.NoError(t, err)
+	require.True(t, f.Changed())
+	require.NoError(t, f.Write())
+	got, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, pretty, string(got))
+	info, err := os.Lstat(path)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o640), info.Mode())
+	info, err = os.Lstat(link)
+	require.NoError(t, err)
+	assert.NotZero(t, info.Mode()&os.ModeSymlink)
+	left, err := os.ReadDir(filepath.Dir(path))
+	require.NoError(t, err)
+	assert.Len(t, left, 3, "no temporary file is left")
+
+	_, err = FormatFile(filepath.Join(t.TempDir(), "nowhere.hcl"))
+	require.Error(t, err)
+	f.Name = filepath.Join(t.TempDir(), "nowhere.hcl")
+	require.Error(t, f.Write())
+}
+
+// HCL-008: the difference as a unified diff.
+func TestDiff(t *testing.T) {
+	f := Format("x.hcl", []byte("a=1\nb = 2\nc = 3\nd = 4\ne = 5\nf = 6\ng = 7\nh = 8\ni = 9\nj = 10\nk=11"))
+	assert.Equal(t, `--- x.hcl
++++ x.hcl
+@@ -1,4 +1,4 @@
+-a=1
++a = 1
+ b = 2
+ c = 3
+ d = 4
+@@ -8,4 +8,4 @@
+ h = 8
+ i = 9
+ j = 10
+-k=11
+\ No newline at end of file
++k = 11
+`, f.Diff())
+}
+
+// HCL-043: formatting against the formatter of the library.
+func BenchmarkFormat(b *testing.B) {
+	text := []byte(large())
+	b.Run("format", func(b *testing.B) {
+		b.SetBytes(int64(len(text)))
+		for b.Loop() {
+			if f := Format("x", text); f.Diagnostics.HasErrors() {
+				b.Fatal("errors")
+			}
+		}
+	})
+	b.Run("hclwrite", func(b *testing.B) {
+		b.SetBytes(int64(len(text)))
+		for b.Loop() {
+			hclwrite.Format(text)
+		}
+	})
+}
+
+// HCL-010: no input makes the loader or the formatter panic, and what is
+// formatted stays what it is.
+func FuzzHCL(f *testing.F) {
+	for _, s := range []string{sample, ugly, pretty, "x = " + strings.Repeat("[", 100), "a { x = 1, y = 2 }", "locals {\n a = local.a\n}", "schema \"a/b\" {\n spec = edn(<<EOT\n[\nEOT\n)\n}", "plugin \"chess\" {\n command = [\"bin/chess\"]\n config {\n model \"a\" {}\n extra { a = 1 }\n }\n}"} {
+		f.Add(s)
+	}
+	files, err := filepath.Glob("testdata/diag/*.hcl")
+	require.NoError(f, err)
+	for _, file := range files {
+		if strings.Contains(file, "limit-steps") {
+			continue // a second of work per run
+		}
+		raw, err := os.ReadFile(file)
+		require.NoError(f, err)
+		f.Add(string(raw))
+	}
+	dir := f.TempDir()
+	require.NoError(f, os.MkdirAll(filepath.Join(dir, "bin"), 0o755))
+	require.NoError(f, os.WriteFile(filepath.Join(dir, "bin", "chess"), []byte("x"), 0o755))
+	path := filepath.Join(dir, "ferment.hcl")
+	f.Fuzz(func(t *testing.T, text string) {
+		if len(text) > 8<<10 {
+			return
+		}
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+		c, ds := Load(context.Background(), path, Options{Env: noEnv, Describer: describer{"chess": chess(), "stockfish": chess(), "second": chess()}})
+		_ = c.Report(0).Text(false)
+		if _, err := c.Report(0).JSON(); err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range ds {
+			if d.Range != nil && d.Range.Start.Line > 0 && (d.Range.Start.Byte > len(text) || d.Range.End.Byte < d.Range.Start.Byte) {
+				t.Fatalf("range %v outside the text", d.Range)
+			}
+		}
+		if (c.Generation == nil) != ds.HasErrors() {
+			t.Fatal("a generation with errors, or none without")
+		}
+		formatted := Format("x", []byte(text))
+		if formatted.Diagnostics.HasErrors() {
+			return
+		}
+		if again := Format("x", formatted.After); again.Diagnostics.HasErrors() || string(again.After) != string(formatted.After) {
+			t.Fatalf("not idempotent: %q, %q", formatted.After, again.After)
+		}
+	})
+}
+
+// HCL-025: no gate expression and no value make an evaluation panic.
+func FuzzCondition(f *testing.F) {
+	for _, s := range []string{`length(try(result.text, "")) <= 1200`, `alltrue([for x in result.list : x > 0])`, `"${result.text}%{ if result.ok }x%{ endif }" == "a"`, `result.list[*].a == [1]`, `format("%5d", result.n) == "x"`, `regexall("a+", result.text) == []`, `jsondecode(jsonencode(result)).n == 1 ? true : can(result.x)`, `substr(result.text, -1, 2) == range(1, 10, 2)[0]`, `1 / result.n > 2 && matches(result.text, "a")`} {
+		f.Add(s)
+	}
+	s := subjectOf(`{:text "Grüße" :n 0 :ok true :nil nil :list [{:a 1} 2 "x"] :set #{:b :a} :kw :a/b :f 0.1}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		if len(text) > MaxGateSource {
+			return
+		}
+		p, ds := conditionOf(text, true)
+		if p == nil {
+			if !ds.HasErrors() {
+				t.Fatal("refused without a word")
+			}
+			return
+		}
+		start := time.Now()
+		first := p.judge()(s)
+		if d := time.Since(start); d > 10*time.Second {
+			t.Fatalf("takes %v: %v", d, first)
+		}
+		second := p.judge()(s)
+		if first.Pass != second.Pass || len(first.Findings) != len(second.Findings) {
+			t.Fatalf("not the same verdict twice: %v, %v", first, second)
+		}
+	})
+}

@@ -1,0 +1,378 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/quality"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+)
+
+// boundCheck is a check that has a name without any block, because an intent
+// that plugins serve stands behind it (GATE-002).
+type boundCheck struct {
+	name, intent string
+	evidence     bool
+}
+
+var boundChecks = []boundCheck{
+	{name: "patch-applies", intent: "code/apply-patch", evidence: true},
+	{name: "tests-pass", intent: "code/test", evidence: true},
+}
+
+// compileChecks makes the checks of the blocks and the bound ones that no
+// block rebinds.
+func (b *builder) compileChecks() []quality.Check {
+	var out []quality.Check
+	for _, c := range boundChecks {
+		if _, rebound := b.checks[c.name]; !rebound {
+			out = append(out, quality.Check{Check: registry.Check{Name: c.name, Kind: registry.CheckCapability, Intent: c.intent, Evidence: c.evidence, Timeout: registry.DefaultCheckTimeout}})
+		}
+	}
+	for _, s := range b.all("check") {
+		if c, ok := b.check(s); ok {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func (b *builder) check(s *section) (quality.Check, bool) {
+	c := quality.Check{Check: registry.Check{Name: s.label(), Timeout: s.duration("timeout"), Evidence: s.flag("evidence"), Params: s.attrs["params"].v, Where: s.where()}}
+	if b.isBuiltinCheck(c.Name) {
+		b.use("check", c.Name)
+		b.report.add(Diagnostic{Type: "config/overridden", Severity: SeverityInfo, Message: fmt.Sprintf("check %s is used instead of the built-in one", quote(c.Name)), Range: s.at(), Path: s.node.path})
+	}
+	ok := b.oneKind(s) && b.judge(s, &c)
+	if v := s.attrs["applies"]; v.written {
+		p := compile(v, true, append(slices.Clone(s.node.path), "applies"), b.report)
+		if ok = ok && p != nil; p != nil {
+			c.Applies = p.applies()
+		}
+	}
+	if v := s.attrs["message"]; v.written {
+		p := compile(v, false, append(slices.Clone(s.node.path), "message"), b.report)
+		if ok = ok && p != nil; p != nil {
+			c.Message = p.message(c.Name)
+		}
+	}
+	return c, ok
+}
+
+// oneKind holds a check to exactly one way of judging.
+func (b *builder) oneKind(s *section) bool {
+	var written []string
+	for _, name := range []string{"builtin", "condition", "intent"} {
+		if _, tried := s.node.attrs[name]; tried {
+			written = append(written, name)
+		}
+	}
+	switch {
+	case len(written) == 1:
+		return true
+	case s.node.damaged:
+	case len(written) == 0:
+		b.report.add(Diagnostic{Type: "config/missing", Message: s.node.title() + " judges nothing", Range: s.at(), Path: s.node.path, Expected: edn.Text("exactly one of builtin, condition, intent")})
+	default:
+		a := s.node.attrs[written[1]]
+		b.report.add(Diagnostic{Type: "config/duplicate", Message: fmt.Sprintf("%s has %s", s.node.title(), strings.Join(written, " and ")), Range: a.source.hclRange(a.rng), Path: append(slices.Clone(s.node.path), written[1]),
+			Expected: edn.Text("exactly one of builtin, condition, intent"), Hint: "keep one of them"})
+	}
+	return false
+}
+
+func (b *builder) judge(s *section, c *quality.Check) bool {
+	switch {
+	case s.written("condition"):
+		c.Kind = registry.CheckCondition
+		p := compile(s.attrs["condition"], true, append(slices.Clone(s.node.path), "condition"), b.report)
+		if p == nil {
+			return false
+		}
+		c.Judge = p.judge()
+		return true
+	case s.written("builtin"):
+		c.Kind, c.Builtin = registry.CheckBuiltin, s.text("builtin")
+		known, ok := b.builtins.Check(c.Builtin)
+		if !ok {
+			var names []string
+			for _, d := range b.builtins.Declarations() {
+				names = append(names, d.Name)
+			}
+			b.report.add(Diagnostic{Type: "config/dangling-reference", Message: fmt.Sprintf("%s names the unknown built-in check %s", s.node.title(), quote(c.Builtin)), Range: s.attrs["builtin"].rng,
+				Path: append(slices.Clone(s.node.path), "builtin"), Expected: words(names), Found: edn.Text(c.Builtin), Nearest: nearest(c.Builtin, names)})
+			return false
+		}
+		c.Judge = known.Judge
+		return true
+	case s.written("intent"):
+		c.Kind, c.Intent = registry.CheckCapability, s.text("intent")
+		if !b.intentKnown(c.Intent) {
+			b.dangling(s, "intent", "intent", c.Intent, b.intentNames(), s.attrs["intent"].rng)
+			return false
+		}
+		if in := b.inSchema(c.Intent); in != nil {
+			c.Params = fit(in, c.Params)
+		}
+		return true
+	}
+	return false
+}
+
+func (b *builder) intentKnown(name string) bool {
+	if _, ok := b.intents[name]; ok || b.blind {
+		return true
+	}
+	return slices.Contains(b.intentNames(), name)
+}
+
+// intentNames lists declared and advertised intents.
+func (b *builder) intentNames() []string {
+	names := slices.Collect(maps.Keys(b.intents))
+	for _, c := range b.caps {
+		names = append(names, c.Intents...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// inSchema is the schema of the input of an intent, nil if it is not known.
+func (b *builder) inSchema(intent string) *schema.Schema {
+	name := ""
+	if s, ok := b.intents[intent]; ok {
+		name = s.text("in")
+	}
+	for _, c := range b.caps {
+		if name == "" && slices.Contains(c.Intents, intent) {
+			name = c.InSchema.For(intent)
+		}
+	}
+	s, _ := b.compiled.Lookup(name)
+	return s
+}
+
+// intent fills a declared intent and the policy layer that lies below its
+// requests.
+func (b *builder) intent(s *section, book *policy.Book) registry.Intent {
+	in := registry.Intent{ID: s.label(), In: s.text("in"), Out: s.text("out"), Where: s.where()}
+	for _, attr := range []string{"in", "out"} {
+		b.schemaRef(s, attr)
+	}
+	if s.written("candidates") {
+		in.Candidates = append([]string{}, b.capabilityRefs(s, "candidates")...)
+		b.servers(s, in)
+	}
+	in.Effects, _ = s.texts("effects")
+	in.ResultTypes, _ = s.texts("result_types")
+	var layer policy.Layer
+	if name := s.text("dispatch"); name != "" && name != "default" {
+		if d, ok := b.dispatch[name]; ok {
+			layer = b.dispatchLayer(d, policy.SourceIntent)
+		} else {
+			b.dangling(s, "dispatch", "dispatch", name, slices.Sorted(maps.Keys(b.dispatch)), s.attrs["dispatch"].rng)
+		}
+		b.use("dispatch", name)
+	}
+	book.Intents[in.ID] = policy.Merge(layer, b.intentLayer(s))
+	return in
+}
+
+func (b *builder) schemaRef(s *section, attr string) {
+	v, ok := s.attrs[attr]
+	if !ok {
+		return
+	}
+	name := s.text(attr)
+	b.use("schema", name)
+	if _, known := b.schemas[name]; known || b.blind {
+		return
+	}
+	b.dangling(s, attr, "schema", name, slices.Sorted(maps.Keys(b.schemas)), v.rng)
+}
+
+// servers checks that each candidate can give what the intent wants.
+func (b *builder) servers(s *section, in registry.Intent) {
+	for _, item := range s.attrs["candidates"].items {
+		id, _ := item.v.AsString()
+		i := slices.IndexFunc(b.caps, func(c registry.Capability) bool { return c.ID == id })
+		if i < 0 {
+			continue
+		}
+		c := b.caps[i]
+		path := append(slices.Clone(s.node.path), "candidates")
+		seen := []Related{{Range: b.capPlace[id], Message: fmt.Sprintf("gives capability %s of plugin %s", quote(id), quote(c.Plugin))}}
+		if !c.Serves(in.ID) {
+			b.report.add(Diagnostic{Type: "config/type", Message: fmt.Sprintf("capability %s does not serve intent %s", quote(id), quote(in.ID)), Range: item.rng, Path: path, Expected: edn.Text("a capability for " + in.ID),
+				Found: edn.Text("one for " + strings.Join(c.Intents, ", ")), Related: seen})
+			continue
+		}
+		for _, x := range []struct{ what, want, have string }{{"takes", in.In, c.InSchema.For(in.ID)}, {"gives", in.Out, c.OutSchema.For(in.ID)}} {
+			if _, known := b.schemas[x.want]; known && x.have != "" && x.want != x.have {
+				b.report.add(Diagnostic{Type: "config/type", Message: fmt.Sprintf("capability %s %s %s, not what intent %s wants", quote(id), x.what, x.have, quote(in.ID)), Range: item.rng, Path: path,
+					Expected: edn.Text(x.want), Found: edn.Text(x.have), Related: seen})
+			}
+		}
+	}
+}
+
+func (b *builder) intentLayer(s *section) policy.Layer {
+	var l policy.Layer
+	origin := func(v value) policy.Origin {
+		return policy.Origin{Source: policy.SourceIntent, Where: v.rng.String()}
+	}
+	if v := s.attrs["deadline"]; v.written {
+		l.Deadline = policy.Of(s.duration("deadline"), origin(v))
+	}
+	if v := s.attrs["constraints"]; v.written {
+		l.Constraints = policy.FieldsOf(b.constraints(s, v), origin(v))
+	}
+	b.checksOf(&l, s, policy.SourceIntent)
+	done := s.block("done")
+	if v := done.attrs["must"]; v.written {
+		l.Must = policy.NamesOf(origin(v), b.checkRefs(done, "must")...)
+	}
+	if v := done.attrs["should"]; v.written {
+		l.Should = policy.NamesOf(origin(v), b.checkRefs(done, "should")...)
+	}
+	if v := done.attrs["score_min"]; v.written {
+		l.ScoreMin = policy.Of(v.v, origin(v))
+	}
+	return l
+}
+
+// constraintsSchema types the constraints that the envelope knows.
+var constraintsForm = edn.MustRead(`[:map [:language {:optional true} :keyword] [:style {:optional true} :keyword] [:max-chars {:optional true} [:int {:min 1 :max 12000}]] [:no-web {:optional true} :boolean]]`)
+
+func (b *builder) constraints(s *section, v value) edn.Value {
+	form, err := schema.Compile(constraintsForm)
+	if err != nil {
+		return v.v
+	}
+	out := fit(form, v.v)
+	for _, f := range form.Validate(out) {
+		b.report.add(Diagnostic{Type: "config/type", Message: fmt.Sprintf("constraints in %s: %s %s", s.node.title(), edn.Vector(f.Path...), f.Message), Range: v.rng, Path: append(slices.Clone(s.node.path), "constraints"),
+			Expected: edn.Text(f.Expected.String()), Found: f.Got})
+	}
+	return out
+}
+
+// gateRings finds intents whose gates ask each other (HCL-030).
+func (b *builder) gateRings() {
+	next := map[string][]string{} // intent -> intents that its checks ask
+	for _, s := range b.all("intent") {
+		for _, name := range b.gatesOf(s) {
+			if asked := b.asked(name); asked != "" {
+				next[s.label()] = append(next[s.label()], asked)
+			}
+		}
+	}
+	state := map[string]int{}
+	var stack []string
+	var visit func(name string)
+	visit = func(name string) {
+		switch state[name] {
+		case 2:
+			return
+		case 1:
+			b.ring(append(slices.Clone(stack[slices.Index(stack, name):]), name))
+			return
+		}
+		state[name] = 1
+		stack = append(stack, name)
+		for _, n := range next[name] {
+			visit(n)
+		}
+		stack = stack[:len(stack)-1]
+		state[name] = 2
+	}
+	for _, s := range b.all("intent") {
+		visit(s.label())
+	}
+}
+
+// gatesOf lists the checks that an intent and its own dispatch name.
+func (b *builder) gatesOf(s *section) []string {
+	out, _ := s.texts("checks")
+	done := s.block("done")
+	for _, attr := range []string{"must", "should"} {
+		names, _ := done.texts(attr)
+		out = append(out, names...)
+	}
+	if name := s.text("dispatch"); name != "default" {
+		if d, ok := b.dispatch[name]; ok {
+			names, _ := d.texts("checks")
+			out = append(out, names...)
+		}
+	}
+	return out
+}
+
+// asked is the intent behind a check, or "".
+func (b *builder) asked(check string) string {
+	if s, ok := b.checks[check]; ok {
+		return s.text("intent")
+	}
+	for _, c := range boundChecks {
+		if c.name == check {
+			return c.intent
+		}
+	}
+	return ""
+}
+
+func (b *builder) ring(names []string) {
+	first := b.intents[names[0]]
+	d := Diagnostic{Type: "config/cycle", Message: "the gates of intents ask each other: " + strings.Join(names, " -> "), Range: first.at(), Path: first.node.path,
+		Hint: "let one of the checks ask an intent without such gates"}
+	for _, name := range names[1 : len(names)-1] {
+		d.Related = append(d.Related, Related{Range: b.intents[name].at(), Message: "is intent " + quote(name)})
+	}
+	b.report.add(d)
+}
+
+// unusedBlocks warns of blocks that nothing names.
+func (b *builder) unusedBlocks() {
+	for _, c := range b.caps {
+		for _, ref := range []interface{ For(string) string }{c.InSchema, c.OutSchema} {
+			b.use("schema", ref.For(""))
+			for _, in := range c.Intents {
+				b.use("schema", ref.For(in))
+			}
+		}
+	}
+	for _, spec := range b.schemas {
+		b.referred(spec)
+	}
+	failed := b.report.failures()
+	for _, block := range []string{"dispatch", "check", "schema"} {
+		for _, s := range b.all(block) {
+			if !b.used[block][s.label()] && !failed[block+" "+s.label()] {
+				b.report.add(Diagnostic{Type: "config/unused", Severity: SeverityWarning, Message: s.node.title() + " is not used", Range: s.at(), Path: s.node.path, Hint: "remove it, or name it where it should apply"})
+			}
+		}
+	}
+}
+
+// referred marks the schemas that a form refers to.
+func (b *builder) referred(form edn.Value) {
+	if form.Kind() != edn.KindVector {
+		return
+	}
+	if head, _ := form.Nth(0); head.Kind() == edn.KindKeyword {
+		if word, _ := head.AsKeyword(); word == "ref" {
+			for x := range form.Elems() {
+				if name, ok := x.AsKeyword(); ok {
+					b.use("schema", name)
+				}
+			}
+		}
+	}
+	for x := range form.Elems() {
+		b.referred(x)
+	}
+}

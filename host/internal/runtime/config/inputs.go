@@ -1,0 +1,206 @@
+package config
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/function"
+)
+
+// Limits of what expressions may read.
+const (
+	MaxInputFile  = 1 << 20
+	MaxInputTotal = 16 << 20
+	MaxSecretFile = 64 << 10
+)
+
+// Input is something outside the files that the configuration depends on. The
+// hash tells whether it changed; the value is never kept.
+type Input struct {
+	Kind string // "env" or "file"
+	Name string // the variable, or the path relative to the root
+	Hash string // of the value; empty if it is absent
+}
+
+// inputs reads environment variables and files for expressions, once each, and
+// remembers which.
+type inputs struct {
+	root  string
+	env   func(string) (string, bool)
+	seen  map[[2]string]Input
+	files map[string]string
+	total int
+}
+
+func newInputs(root string, env func(string) (string, bool)) *inputs {
+	return &inputs{root: root, env: env, seen: map[[2]string]Input{}, files: map[string]string{}}
+}
+
+func (in *inputs) record(kind, name, value string, present bool) {
+	hash := ""
+	if present {
+		sum := sha256.Sum256([]byte(value))
+		hash = hex.EncodeToString(sum[:])
+	}
+	in.seen[[2]string{kind, name}] = Input{Kind: kind, Name: name, Hash: hash}
+}
+
+// list returns what was read, sorted.
+func (in *inputs) list() []Input {
+	out := make([]Input, 0, len(in.seen))
+	for _, x := range in.seen {
+		out = append(out, x)
+	}
+	slices.SortFunc(out, func(a, b Input) int { return strings.Compare(a.Kind+"\x00"+a.Name, b.Kind+"\x00"+b.Name) })
+	return out
+}
+
+// file reads a text below the root. A relative path starts at dir.
+func (in *inputs) file(dir, name string) (string, error) {
+	full := name
+	if !filepath.IsAbs(full) {
+		full = filepath.Join(dir, name)
+	}
+	relative, err := filepath.Rel(in.root, full)
+	if err != nil || !filepath.IsLocal(relative) {
+		return "", &functionError{typ: "config/include", message: fmt.Sprintf("file %s is outside the root directory", quote(name)), hint: "copy it below the directory of the configuration"}
+	}
+	if text, ok := in.files[relative]; ok {
+		return text, nil
+	}
+	text, err := readBelow(in.root, relative, MaxInputFile)
+	if err != nil {
+		return "", &functionError{typ: "config/include", message: fmt.Sprintf("file %s: %s", quote(name), cause(err))}
+	}
+	if in.total += len(text); in.total > MaxInputTotal {
+		return "", &functionError{typ: "config/limit", message: fmt.Sprintf("the files that expressions read are over %s in all", formatBytes(MaxInputTotal))}
+	}
+	in.files[relative] = text
+	in.record("file", filepath.ToSlash(relative), text, true)
+	return text, nil
+}
+
+// readBelow reads a regular file of text below a directory; symbolic links may
+// not lead out of it.
+func readBelow(dir, name string, most int64) (string, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = root.Close() }()
+	// A pipe or a device would block or never end, so look before opening.
+	info, err := root.Stat(name)
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() {
+		return "", errors.New("is not a regular file")
+	}
+	if info.Size() > most {
+		return "", fmt.Errorf("is larger than %s", formatBytes(most))
+	}
+	f, err := root.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }()
+	raw, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err != nil {
+		return "", err
+	}
+	if int64(len(raw)) > most {
+		return "", fmt.Errorf("is larger than %s", formatBytes(most))
+	}
+	if !utf8.Valid(raw) {
+		return "", errors.New("is not UTF-8")
+	}
+	return string(raw), nil
+}
+
+// cause is the last part of a file error, without the path that the message
+// already names.
+func cause(err error) string {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err.Error()
+	}
+	return err.Error()
+}
+
+// functions are those of a file: the gate functions and the four that read
+// from outside.
+func (e *evaluator) functions(s *Source) map[string]function.Function {
+	if fs, ok := e.funcs[s]; ok {
+		return fs
+	}
+	fs := make(map[string]function.Function, len(gateFunctions)+len(loadFunctions))
+	for _, name := range gateFunctions {
+		fs[name], _ = e.meter.function(name)
+	}
+	dir := filepath.Dir(s.Path)
+	fs["env"] = e.envFunction()
+	fs["file"] = e.meter.metered(textFunc(cty.String, func(name string) (cty.Value, error) {
+		text, err := e.inputs.file(dir, name)
+		return cty.StringVal(text), err
+	}), nil)
+	fs["edn"] = e.meter.metered(textFunc(ednType, readEDN), nil)
+	fs["secret"] = e.meter.metered(textFunc(secretType, func(ref string) (cty.Value, error) {
+		secret, err := parseSecret(ref, dir)
+		return cty.CapsuleVal(secretType, &secret), err
+	}), nil)
+	e.funcs[s] = fs
+	return fs
+}
+
+func (e *evaluator) envFunction() function.Function {
+	return function.New(&function.Spec{
+		Params:   []function.Parameter{{Name: "name", Type: cty.String}},
+		VarParam: &function.Parameter{Name: "default", Type: cty.String, AllowNull: true},
+		Type: func(args []cty.Value) (cty.Type, error) {
+			if len(args) > 2 {
+				return cty.NilType, errors.New("a name and at most one default are required")
+			}
+			return cty.String, nil
+		},
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			name := args[0].AsString()
+			value, ok := e.inputs.env(name)
+			e.inputs.record("env", name, value, ok)
+			switch {
+			case ok && !utf8.ValidString(value):
+				return cty.NilVal, &functionError{typ: "config/type", message: "the environment variable " + quote(name) + " is not UTF-8"}
+			case ok:
+				return cty.StringVal(value), nil
+			case len(args) == 2:
+				return args[1], nil
+			}
+			return cty.NilVal, &functionError{typ: "config/env-missing", message: "the environment variable " + quote(name) + " is not set", hint: fmt.Sprintf("set it, or give a default: env(%q, \"...\")", name)}
+		},
+	})
+}
+
+func readEDN(text string) (cty.Value, error) {
+	v, err := edn.ReadString(text, edn.WithLimits(edn.Config))
+	if err != nil {
+		return cty.NilVal, &ednError{err}
+	}
+	return ednCapsule(v), nil
+}
+
+// ednError keeps the position inside the text, so that it can be found in the
+// file where the text is a literal.
+type ednError struct{ err error }
+
+func (e *ednError) Error() string { return e.err.Error() }
+func (e *ednError) Unwrap() error { return e.err }

@@ -1,0 +1,220 @@
+package config
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/hashicorp/hcl/v2"
+)
+
+// Options of a load. The zero value is usable; it describes no plugin.
+type Options struct {
+	// Describer asks plugins what they are. Without one their configuration is
+	// parsed but not checked, and names that they advertise are not known.
+	Describer Describer
+	// DescribeTimeout bounds one description; 0 is 10 s.
+	DescribeTimeout time.Duration
+	// Env looks up environment variables; nil is the process environment.
+	Env func(string) (string, bool)
+	// HostVersion is compared with ferment.requires; one that is no version
+	// number, such as that of a build from a working tree, fits any.
+	HostVersion string
+}
+
+// Host holds the settings of the ferment block.
+type Host struct {
+	DataDir      string // absolute
+	Root         string // absolute; relative paths in inputs start there
+	MaxDepth     int
+	MaxNodes     int
+	MaxParallel  int
+	Mode         string
+	MinStability string
+	Seed         int64 // 0: random
+}
+
+// Config is what a load found. It is immutable.
+type Config struct {
+	// Root is the directory against which names are printed.
+	Root        string
+	Files       []*Source
+	Host        Host
+	Plugins     []Plugin
+	Inputs      []Input
+	Diagnostics Diagnostics
+	// Hash identifies the resolved configuration and its inputs.
+	Hash string
+	// Generation is what acts run under; nil if there are errors.
+	Generation *Generation
+
+	dropped int
+}
+
+// Load reads the configuration file at path; an empty path is DefaultFile. It
+// reports every problem that it finds. The configuration is never nil, but has
+// a Generation only if no diagnostic is an error.
+func Load(ctx context.Context, path string, opts Options) (*Config, Diagnostics) {
+	if opts.Env == nil {
+		opts.Env = os.LookupEnv
+	}
+	if opts.DescribeTimeout == 0 {
+		opts.DescribeTimeout = 10 * time.Second
+	}
+	l := loader{ctx: ctx, opts: opts, files: sources{}, config: &Config{}, hashes: map[string]string{}}
+	l.report = newCollector(l.files)
+	l.run(path)
+	l.config.Diagnostics, l.config.dropped = l.report.result(), l.report.dropped
+	if l.config.Diagnostics.HasErrors() || l.report.dropped > 0 {
+		l.config.Generation = nil
+	}
+	return l.config, l.config.Diagnostics
+}
+
+// Unreadable tells whether the load failed because a file could not be read.
+func (c *Config) Unreadable() bool {
+	return slices.ContainsFunc(c.Diagnostics, func(d Diagnostic) bool {
+		return d.Severity == SeverityError && d.Type == "config/include" && len(d.Path) == 0
+	})
+}
+
+type loader struct {
+	ctx     context.Context
+	opts    Options
+	files   sources
+	report  *collector
+	config  *Config
+	inputs  *inputs
+	decoder *decoder
+	root    *section // the decoded tree
+	byType  map[string][]*section
+	hashes  map[string]string // of programs
+}
+
+func (l *loader) run(path string) {
+	if path == "" {
+		path = DefaultFile
+	}
+	full, err := filepath.Abs(path)
+	if err != nil {
+		l.report.add(Diagnostic{Type: "config/include", Message: fmt.Sprintf("file %s has no absolute path: %s", quote(path), cause(err))})
+		return
+	}
+	l.config.Root = filepath.Dir(full)
+	tree := l.parse(full)
+	if tree == nil {
+		return
+	}
+	l.decode(tree)
+	l.build()
+	l.decoder.unused()
+	l.config.Inputs = l.inputs.list()
+	l.hash()
+}
+
+// parse reads the file into the tree that files are combined on.
+func (l *loader) parse(full string) *node {
+	name := printedName(l.config.Root, full)
+	raw, rerr := readConfig(name, full)
+	if rerr != nil {
+		l.report.add(Diagnostic{Type: rerr.typ, Message: rerr.message, Range: &Range{File: name}, Hint: rerr.hint})
+		return nil
+	}
+	s := newSource(name, full, len(l.config.Files), raw)
+	l.config.Files = append(l.config.Files, s)
+	l.files[name] = s
+	body, _ := parse(s, l.report)
+	root := &node{spec: Specification(), source: s, header: hcl.Range{Filename: name, Start: hcl.InitialPos, End: hcl.InitialPos}}
+	(&grower{source: s, report: l.report}).grow(root, body)
+	return root
+}
+
+// decode evaluates and checks every attribute.
+func (l *loader) decode(tree *node) {
+	l.inputs = newInputs(l.config.Root, l.opts.Env)
+	eval := newEvaluator(l.report, l.inputs)
+	eval.declare(tree)
+	eval.addLocals(tree)
+	l.decoder = newDecoder(eval)
+	l.root = l.decoder.section(tree)
+	l.byType = map[string][]*section{}
+	for _, b := range l.root.blocks {
+		l.byType[b.node.spec.Name] = append(l.byType[b.node.spec.Name], b)
+	}
+	eval.forceAll()
+	l.host()
+}
+
+// all returns the decoded blocks of one type, in the order of the file.
+func (l *loader) all(name string) []*section { return l.byType[name] }
+
+func (l *loader) host() {
+	f := l.root.block("ferment")
+	h := Host{DataDir: f.text("data_dir"), Root: f.text("root"), MaxDepth: f.integer("max_depth"), MaxNodes: f.integer("max_nodes"), MaxParallel: f.integer("max_parallel"),
+		Mode: f.text("mode"), MinStability: f.text("min_stability"), Seed: int64(f.integer("seed"))}
+	if h.Root == "" {
+		h.Root = l.config.Root
+	}
+	l.config.Host = h
+	if !f.written("requires") {
+		return
+	}
+	wanted, err := parseConstraint(f.text("requires"))
+	have, ok := parseVersion(l.opts.HostVersion)
+	if err != nil || !ok || wanted.allows(have) {
+		return
+	}
+	l.report.add(Diagnostic{Type: "config/range", Message: fmt.Sprintf("this host has version %s, which the configuration does not accept", l.opts.HostVersion), Range: f.attrs["requires"].rng,
+		Path: []string{"ferment", "requires"}, Expected: edn.Text(f.text("requires")), Found: edn.Text(l.opts.HostVersion), Hint: "use another version of ferment"})
+}
+
+// hash identifies the decoded configuration with everything that it read.
+func (l *loader) hash() {
+	var ins []edn.Value
+	for _, in := range l.config.Inputs {
+		ins = append(ins, edn.Vector(edn.Text(in.Kind), edn.Text(in.Name), edn.Text(in.Hash)))
+	}
+	l.config.Hash = edn.Hash(edn.Vector(l.value(l.root), edn.Vector(ins...)))
+}
+
+// value is a decoded block as data, the same on every machine: paths are
+// relative to the root and secrets are handles.
+func (l *loader) value(s *section) edn.Value {
+	var b edn.MapBuilder
+	for name, v := range s.attrs {
+		b.Key(strings.ReplaceAll(name, "_", "-"), l.portable(v))
+	}
+	for i, inner := range s.blocks {
+		key := append([]string{inner.node.spec.Name}, inner.node.labels...)
+		if inner.node.spec.Open {
+			key = append(key, fmt.Sprint(i))
+		}
+		b.Set(words(key), l.value(inner))
+	}
+	if s.node.spec.Foreign {
+		b.Key("text", edn.Text(l.bodyText(s.node)))
+	}
+	return b.Map()
+}
+
+func (l *loader) portable(v value) edn.Value {
+	switch {
+	case v.secret != nil:
+		return edn.Text(v.secret.String())
+	case v.file:
+		p, _ := v.v.AsString()
+		return edn.Text(printedName(l.config.Root, p))
+	case len(v.items) > 0 && len(v.keys) == 0:
+		items := make([]edn.Value, len(v.items))
+		for i, x := range v.items {
+			items[i] = l.portable(x)
+		}
+		return edn.Vector(items...)
+	}
+	return v.v
+}

@@ -1,0 +1,495 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+)
+
+// Limits of the configuration schema of a plugin (HCL-035).
+const (
+	MaxSchemaLabels  = 2
+	MaxSchemaDepth   = 8
+	MaxSchemaEntries = 512
+)
+
+// pluginSchema is the configuration schema of a plugin, checked.
+type pluginSchema struct {
+	root *schema.Schema
+	by   string // "chess 1.0.0, binary b3:77aa0c1e"
+}
+
+// readPluginSchema takes a :config/schema from Describe. The error says what
+// is wrong with it.
+func readPluginSchema(form edn.Value, by string) (*pluginSchema, error) {
+	if form.Kind() == edn.KindMap {
+		if v, _ := form.Key("config/v").AsInt(); v > 1 {
+			return nil, fmt.Errorf("its configuration schema has version %d, this host knows 1", v)
+		}
+		form = form.Key("config/schema")
+	}
+	root, err := schema.Compile(form)
+	if err != nil {
+		return nil, err
+	}
+	if root.Kind() != schema.KindMap {
+		return nil, fmt.Errorf("its configuration schema is no :map")
+	}
+	entries := 0
+	if err := checkEntries(root, 1, &entries); err != nil {
+		return nil, err
+	}
+	return &pluginSchema{root: root, by: by}, nil
+}
+
+func checkEntries(s *schema.Schema, depth int, entries *int) error {
+	if depth > MaxSchemaDepth {
+		return fmt.Errorf("its configuration schema is nested more than %d deep", MaxSchemaDepth)
+	}
+	names := map[string]edn.Value{}
+	for _, e := range s.Entries() {
+		if *entries++; *entries > MaxSchemaEntries {
+			return fmt.Errorf("its configuration schema has more than %d entries", MaxSchemaEntries)
+		}
+		name := hclName(scalarText(e.Key))
+		if other, twice := names[name]; twice {
+			return fmt.Errorf("its configuration schema has %s and %s, which are both %s here", other, e.Key, name)
+		}
+		names[name] = e.Key
+		if e.Props.Labels > MaxSchemaLabels {
+			return fmt.Errorf("entry %s of its configuration schema has more than %d labels", e.Key, MaxSchemaLabels)
+		}
+		inner := e.Schema.Deref()
+		for range e.Props.Labels {
+			if inner.Kind() != schema.KindMapOf {
+				return fmt.Errorf("entry %s of its configuration schema has labels, but is no :map-of", e.Key)
+			}
+			inner = inner.Children()[1].Deref()
+		}
+		if e.Props.Block && !e.Props.Free && inner.Kind() != schema.KindMap {
+			return fmt.Errorf("entry %s of its configuration schema is a block, but no :map", e.Key)
+		}
+		if inner.Kind() == schema.KindMap {
+			if err := checkEntries(inner, depth+1, entries); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// SecretAt is a secret of a plugin's configuration and its place in the map.
+type SecretAt struct {
+	Path   []edn.Value
+	Secret Secret
+	At     *Range
+	needed bool
+}
+
+// lowering decodes one config block by the plugin's schema (HCL-036).
+type lowering struct {
+	*decoder
+	plugin  string
+	schema  *pluginSchema
+	source  *Source
+	secrets []SecretAt
+	files   []string // what :path entries name
+	good    bool
+}
+
+// lower decodes the block; body is nil if there is none. The value has nil for
+// every secret.
+func (l *lowering) lower(body hcl.Body, header *Range) edn.Value {
+	l.good = true
+	return l.block(body, l.schema.root, []string{"plugin", l.plugin, "config"}, nil, header)
+}
+
+func (l *lowering) fail(d Diagnostic) {
+	l.good = false
+	l.report.add(d)
+}
+
+func (l *lowering) subject(path []string) string {
+	return fmt.Sprintf("config of plugin %s: %s", quote(l.plugin), strings.Join(path[3:], "."))
+}
+
+// parts are the attributes and blocks of a body.
+type parts struct {
+	attrs  map[string]*hcl.Attribute
+	blocks map[string][]*hclsyntax.Block
+}
+
+func partsOf(body hcl.Body) parts {
+	p := parts{attrs: map[string]*hcl.Attribute{}, blocks: map[string][]*hclsyntax.Block{}}
+	native, ok := body.(*hclsyntax.Body)
+	if !ok || native == nil {
+		return p
+	}
+	for name, a := range native.Attributes {
+		p.attrs[name] = a.AsHCLAttribute()
+	}
+	for _, b := range native.Blocks {
+		p.blocks[b.Type] = append(p.blocks[b.Type], b)
+	}
+	return p
+}
+
+func (l *lowering) block(body hcl.Body, s *schema.Schema, path []string, at []edn.Value, header *Range) edn.Value {
+	p := partsOf(body)
+	l.ranges[strings.Join(path, "\x00")] = header
+	var b edn.MapBuilder
+	names := make([]string, 0, len(s.Entries()))
+	for _, e := range s.Entries() {
+		name := hclName(scalarText(e.Key))
+		names = append(names, name)
+		here, where := append(slices.Clone(path), name), append(slices.Clone(at), e.Key)
+		if e.Props.Block {
+			if a, ok := p.attrs[name]; ok {
+				l.fail(Diagnostic{Type: "config/type", Message: l.subject(here) + " is a block, not an attribute", Range: l.source.hclRange(a.NameRange), Path: here,
+					Hint: "write " + name + " { ... } without the equals sign"})
+				continue
+			}
+			if v, ok := l.nested(p.blocks[name], e, here, where, header); ok {
+				b.Set(e.Key, v)
+			}
+			continue
+		}
+		if blocks := p.blocks[name]; len(blocks) > 0 {
+			l.fail(Diagnostic{Type: "config/type", Message: l.subject(here) + " is an attribute, not a block", Range: l.source.hclRange(blocks[0].TypeRange), Path: here,
+				Hint: "write " + name + " = ..."})
+			continue
+		}
+		if v, ok := l.entry(p.attrs[name], e, here, where, header); ok {
+			b.Set(e.Key, v)
+		}
+	}
+	l.strangers(p, names, path)
+	return l.conditional(s, p, b.Map(), path, header)
+}
+
+func (l *lowering) strangers(p parts, names []string, path []string) {
+	slices.Sort(names)
+	report := func(kind, name string, at hcl.Range) {
+		if slices.Contains(names, name) {
+			return
+		}
+		l.fail(Diagnostic{Type: "config/unknown-name", Message: fmt.Sprintf("unknown %s %s in %s", kind, quote(name), title(path)), Range: l.source.hclRange(at),
+			Path: append(slices.Clone(path), name), Expected: words(names), Found: edn.Text(name), Nearest: nearest(name, names), context: true})
+	}
+	for name, a := range p.attrs {
+		report("attribute", name, a.NameRange)
+	}
+	for name, blocks := range p.blocks {
+		report("block", name, blocks[0].TypeRange)
+	}
+}
+
+// entry decodes a scalar entry, or gives its default.
+func (l *lowering) entry(a *hcl.Attribute, e schema.Entry, path []string, at []edn.Value, header *Range) (edn.Value, bool) {
+	if a == nil {
+		return l.absent(e, path, header)
+	}
+	if e.Props.Deprecated {
+		hint := ""
+		if e.Props.Replacement != "" {
+			hint = "use " + hclName(e.Props.Replacement)
+		}
+		l.report.add(Diagnostic{Type: "config/deprecated", Severity: SeverityWarning, Message: l.subject(path) + " is deprecated", Range: l.source.hclRange(a.NameRange), Path: path, Hint: hint})
+	}
+	if e.Props.Secret {
+		return l.secretEntry(a, e, path, at)
+	}
+	if t, ok := unitType(e); ok {
+		l.ranges[strings.Join(path, "\x00")] = l.source.hclRange(a.Expr.Range())
+		v, ok := l.decode(t, a.Expr, l.source, path)
+		l.good = l.good && ok
+		if !ok {
+			return edn.Nil(), false
+		}
+		if v.v.IsNil() {
+			return l.absent(e, path, header)
+		}
+		if t.Kind == KindPath {
+			file, _ := v.v.AsString()
+			l.files = append(l.files, file)
+		}
+		return v.v, l.validate(e, v.v, path)
+	}
+	v, ok := l.data(a.Expr, l.source, path, e.Schema)
+	l.good = l.good && ok
+	if !ok {
+		return edn.Nil(), false
+	}
+	if v.IsNil() && !e.Schema.Valid(v) {
+		return l.absent(e, path, header)
+	}
+	v = fit(e.Schema, v)
+	return v, l.validate(e, v, path)
+}
+
+// unitType is the type of an entry whose number or text has a unit.
+func unitType(e schema.Entry) (Type, bool) {
+	unit := e.Props.Unit
+	if unit == "" {
+		unit = e.Schema.Props().Unit
+	}
+	switch unit {
+	case "ms":
+		return Type{Kind: KindDur}, true
+	case "bytes":
+		return Type{Kind: KindBytes}, true
+	case "decimal":
+		return Type{Kind: KindDec}, true
+	case "path":
+		return path, e.Schema.Deref().Kind() == schema.KindString
+	}
+	return Type{}, false
+}
+
+// absent gives the default of an entry that is not written.
+func (l *lowering) absent(e schema.Entry, path []string, header *Range) (edn.Value, bool) {
+	if e.Props.HasDefault {
+		return e.Props.Default, true
+	}
+	if !e.Optional && e.Props.When.IsNil() {
+		l.fail(Diagnostic{Type: "config/plugin-schema", Message: l.subject(path) + " is missing", Range: header, Path: path, Expected: edn.Text(l.describe(e))})
+	}
+	return edn.Nil(), false
+}
+
+func (l *lowering) secretEntry(a *hcl.Attribute, e schema.Entry, path []string, at []edn.Value) (edn.Value, bool) {
+	l.ranges[strings.Join(path, "\x00")] = l.source.hclRange(a.Expr.Range())
+	v, ok := l.decode(Type{Kind: KindSecret}, a.Expr, l.source, path)
+	l.good = l.good && ok
+	if ok && v.secret != nil {
+		l.secrets = append(l.secrets, SecretAt{Path: at, Secret: *v.secret, At: v.rng, needed: !e.Optional})
+		return edn.Nil(), true
+	}
+	return edn.Nil(), false
+}
+
+// validate checks a value by the schema of its entry.
+func (l *lowering) validate(e schema.Entry, v edn.Value, path []string) bool {
+	found := e.Schema.Validate(v)
+	for _, f := range found {
+		at := l.place(path, f.Path)
+		what, expected := f.Message, l.describe(e)
+		if len(f.Path) == 0 {
+			what = boundary(e.Schema, v, what)
+		} else {
+			what, expected = f.Message, f.Expected.String()
+		}
+		subject := l.subject(path)
+		for _, p := range f.Path {
+			subject += "." + hclName(scalarText(p))
+		}
+		got := f.Got
+		if got.Len() > 0 && got.Kind() != edn.KindString {
+			got = edn.Text(short(got.String()))
+		}
+		l.fail(Diagnostic{Type: "config/plugin-schema", Message: subject + " " + what, Range: at, Path: path, Expected: edn.Text(expected), Found: got,
+			Hint: "ferment plugin inspect " + l.plugin})
+	}
+	return len(found) == 0
+}
+
+// boundary words the commonest finding, a number out of range.
+func boundary(s *schema.Schema, v edn.Value, otherwise string) string {
+	n, ok := v.AsNumber()
+	if !ok {
+		return otherwise
+	}
+	low, high := s.Deref().Bounds()
+	if m, ok := low.AsNumber(); ok && n.Cmp(m) < 0 {
+		return "is below its minimum"
+	}
+	if m, ok := high.AsNumber(); ok && n.Cmp(m) > 0 {
+		return "is above its maximum"
+	}
+	return otherwise
+}
+
+// describe prints what an entry takes: int 1..64, search depth in plies (who
+// says so).
+func (l *lowering) describe(e schema.Entry) string {
+	s := e.Schema.Deref()
+	out := s.Kind().String()
+	switch s.Kind() {
+	case schema.KindEnum:
+		var members []string
+		for _, m := range s.Members() {
+			members = append(members, scalarText(m))
+		}
+		out = "one of " + strings.Join(members, ", ")
+	default:
+		low, high := s.Bounds()
+		switch {
+		case !low.IsNil() && !high.IsNil():
+			out += " " + low.String() + ".." + high.String()
+		case !low.IsNil():
+			out += " of at least " + low.String()
+		case !high.IsNil():
+			out += " of at most " + high.String()
+		}
+	}
+	if e.Props.Doc != "" {
+		out += ", " + e.Props.Doc
+	}
+	return out + " (" + l.schema.by + ")"
+}
+
+// place finds the range of a part of a value; of a part that is not written
+// out, that of the nearest one around it.
+func (l *lowering) place(path []string, inner []edn.Value) *Range {
+	key := strings.Join(path, "\x00")
+	at := l.ranges[key]
+	for _, p := range inner {
+		found := false
+		text := scalarText(p)
+		if i, ok := p.AsInt(); ok {
+			text = strconv.FormatInt(i, 10)
+		}
+		for _, name := range []string{text, hclName(text)} {
+			if r, ok := l.ranges[key+"\x00"+name]; ok && !found {
+				key, at, found = key+"\x00"+name, r, true
+			}
+		}
+		if !found {
+			return at
+		}
+	}
+	return at
+}
+
+// nested decodes the blocks of one entry.
+func (l *lowering) nested(blocks []*hclsyntax.Block, e schema.Entry, path []string, at []edn.Value, header *Range) (edn.Value, bool) {
+	if len(blocks) == 0 {
+		return l.absent(e, path, header)
+	}
+	var b edn.MapBuilder
+	good := l.good
+	l.good = true
+	defer func() { l.good = l.good && good }()
+	first := map[string]*Range{}
+	for _, blk := range blocks {
+		where := l.source.hclRange(blk.DefRange())
+		if len(blk.Labels) != e.Props.Labels {
+			l.fail(Diagnostic{Type: "config/syntax", Message: fmt.Sprintf("%s takes %s, not %d", l.subject(path), count(e.Props.Labels, "label"), len(blk.Labels)), Range: where, Path: path})
+			continue
+		}
+		id := strings.Join(blk.Labels, "\x00")
+		here := append(slices.Clone(path), blk.Labels...)
+		if was := first[id]; was != nil {
+			l.fail(Diagnostic{Type: "config/duplicate", Message: l.subject(here) + " is written twice", Range: where, Path: here, Related: []Related{{Range: was, Message: "is the first one"}}})
+			continue
+		}
+		first[id] = where
+		for i := len(path); i < len(here); i++ {
+			if key := strings.Join(here[:i], "\x00"); l.ranges[key] == nil {
+				l.ranges[key] = where
+			}
+		}
+		l.ranges[strings.Join(here, "\x00")] = where
+		inner := e.Schema.Deref()
+		place := slices.Clone(at)
+		for _, label := range blk.Labels {
+			place = append(place, fit(inner.Children()[0], edn.Text(label)))
+			inner = inner.Children()[1].Deref()
+		}
+		var v edn.Value
+		if e.Props.Free && inner.Kind() != schema.KindMap {
+			v = l.free(blk.Body, inner, here)
+		} else {
+			v = l.block(blk.Body, inner, here, place, where)
+		}
+		if len(blk.Labels) == 0 {
+			return v, l.good && l.validate(e, v, path)
+		}
+		setIn(&b, place[len(at):], v)
+	}
+	v := b.Map()
+	return v, l.good && l.validate(e, v, path) // what is wrong inside was said there
+}
+
+// setIn puts a value under one or two keys.
+func setIn(b *edn.MapBuilder, keys []edn.Value, v edn.Value) {
+	if len(keys) == 1 {
+		b.Set(keys[0], v)
+		return
+	}
+	inner, _ := b.Map().Get(keys[0])
+	var nb edn.MapBuilder
+	for k, x := range inner.Entries() {
+		nb.Set(k, x)
+	}
+	nb.Set(keys[1], v)
+	b.Set(keys[0], nb.Map())
+}
+
+// free decodes a block that takes attributes of any name.
+func (l *lowering) free(body *hclsyntax.Body, s *schema.Schema, path []string) edn.Value {
+	var b edn.MapBuilder
+	for name, a := range body.Attributes {
+		key, inner := keyOf(s, name, true)
+		here := append(slices.Clone(path), name)
+		v, ok := l.data(a.Expr, l.source, here, inner)
+		l.good = l.good && ok
+		if ok {
+			if inner != nil {
+				v = fit(inner, v)
+			}
+			b.Set(key, v)
+		}
+	}
+	for _, blk := range body.Blocks {
+		l.fail(Diagnostic{Type: "config/unknown-name", Message: fmt.Sprintf("unknown block %s in %s: only attributes stand here", quote(blk.Type), title(path)), Range: l.source.hclRange(blk.TypeRange), Path: append(slices.Clone(path), blk.Type)})
+	}
+	return b.Map()
+}
+
+// conditional holds entries with :when to it: without :optional they must be
+// there when the condition holds, and with or without it never otherwise. It
+// returns the value without the defaults of entries that are not in use.
+func (l *lowering) conditional(s *schema.Schema, p parts, v edn.Value, path []string, header *Range) edn.Value {
+	out := v
+	for _, e := range s.Entries() {
+		if e.Props.When.IsNil() {
+			continue
+		}
+		holds := true
+		var conds []string
+		for k, want := range e.Props.When.Entries() {
+			got, _ := v.Get(k)
+			holds = holds && edn.Equal(got, want)
+			conds = append(conds, hclName(scalarText(k))+" = "+want.String())
+		}
+		name := hclName(scalarText(e.Key))
+		here := append(slices.Clone(path), name)
+		a, written := p.attrs[name]
+		switch {
+		case written && !holds:
+			l.fail(Diagnostic{Type: "config/plugin-schema", Message: l.subject(here) + " is used only with " + strings.Join(conds, ", "), Range: l.source.hclRange(a.NameRange), Path: here})
+		case !written && holds && !e.Optional && !e.Props.HasDefault && len(p.blocks[name]) == 0:
+			l.fail(Diagnostic{Type: "config/plugin-schema", Message: l.subject(here) + " is missing, it is needed with " + strings.Join(conds, ", "), Range: header, Path: here, Expected: edn.Text(l.describe(e))})
+		case !holds:
+			out = without(out, e.Key)
+		}
+	}
+	return out
+}
+
+func without(v, key edn.Value) edn.Value {
+	var b edn.MapBuilder
+	for k, x := range v.Entries() {
+		if !edn.Equal(k, key) {
+			b.Set(k, x)
+		}
+	}
+	return b.Map()
+}

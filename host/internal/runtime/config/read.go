@@ -1,0 +1,88 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// DefaultFile is read when no file is named.
+const DefaultFile = "ferment.hcl"
+
+// readError is a file that cannot be used, with the type of its diagnostic.
+type readError struct {
+	typ     string
+	message string
+	hint    string
+}
+
+func (e *readError) Error() string { return e.message }
+
+// readConfig reads one configuration file within the limits. A file that
+// changes under the reader is read once more.
+func readConfig(name, path string) ([]byte, *readError) {
+	raw, err := readStable(path)
+	if errors.Is(err, errChanged) {
+		raw, err = readStable(path)
+	}
+	if err == nil {
+		return raw, nil
+	}
+	var re *readError
+	if errors.As(err, &re) {
+		re.message = fmt.Sprintf("file %s %s", quote(name), re.message)
+		return nil, re
+	}
+	return nil, &readError{typ: "config/include", message: fmt.Sprintf("file %s cannot be read: %s", quote(name), cause(err))}
+}
+
+var errChanged = errors.New("changed while it was read")
+
+func readStable(path string) ([]byte, error) {
+	before, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case before.IsDir():
+		return nil, &readError{typ: "config/reserved", message: "is a directory: reading a directory is not part of this build", hint: "name a file with --config"}
+	case !before.Mode().IsRegular():
+		return nil, &readError{typ: "config/include", message: "is not a regular file"}
+	case before.Size() > MaxFileBytes:
+		return nil, &readError{typ: "config/limit", message: fmt.Sprintf("has %d bytes, over the limit of %s", before.Size(), formatBytes(MaxFileBytes)), hint: "split the configuration"}
+	case strings.HasSuffix(path, ".json"):
+		return nil, &readError{typ: "config/reserved", message: "is JSON: the JSON syntax is not part of this build", hint: "write native syntax, in a file that ends in .hcl"}
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	raw, err := io.ReadAll(io.LimitReader(f, MaxFileBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(raw) > MaxFileBytes {
+		return nil, &readError{typ: "config/limit", message: "grew over the limit of " + formatBytes(MaxFileBytes)}
+	}
+	after, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !os.SameFile(before, after) || after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime()) {
+		return nil, errChanged
+	}
+	return raw, nil
+}
+
+// printedName is how a file is shown: relative to the root, with slashes.
+func printedName(root, path string) string {
+	relative, err := filepath.Rel(root, path)
+	if err != nil {
+		return filepath.ToSlash(path)
+	}
+	return filepath.ToSlash(relative)
+}

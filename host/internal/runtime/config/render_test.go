@@ -1,0 +1,190 @@
+package config
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func golden(t *testing.T, path string, got []byte) {
+	t.Helper()
+	if *update {
+		require.NoError(t, os.WriteFile(path, got, 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), string(got), "%s", path)
+}
+
+// place is a source whose line n has the text.
+func place(name string, n int, lines ...string) *Source {
+	return newSource(name, name, 0, []byte(strings.Repeat("\n", n-1)+strings.Join(lines, "\n")+"\n"))
+}
+
+// HCL-002: the form of a diagnostic as text and as JSON.
+func TestRenderForm(t *testing.T) {
+	unknown := place("ferment.hcl", 16, "    max      = 2", "    stand_by = 1")
+	missing := place("common/20-intents.hcl", 4, `  candidates = ["chess/stockfsh", "chess/embedded"]`)
+	declares := place("local/10-plugins.hcl", 12, `capability "chess/stockfish" {`)
+	depth := place("common/10-chess.hcl", 8, "    depth  = 99")
+	c := newCollector(sources{unknown.Name: unknown, missing.Name: missing, declares.Name: declares, depth.Name: depth})
+	at := func(s *Source, piece string) *Range {
+		i := bytes.Index(s.text, []byte(piece))
+		return s.span(i, i+len(piece))
+	}
+	missing.order, depth.order = 1, 2
+	c.add(Diagnostic{Type: "config/unknown-name", Message: `unknown attribute "stand_by" in plugin "chess", instances`, Range: at(unknown, "stand_by"), Path: []string{"plugin", "chess", "instances", "stand_by"},
+		Expected: words([]string{"idle_ttl", "max", "max_calls", "min", "pin", "standby"}), Found: edn.Text("stand_by"), Nearest: "standby", context: true})
+	c.add(Diagnostic{Type: "config/dangling-reference", Message: `intent "chess/best-move" names the unknown capability "chess/stockfsh"`, Range: at(missing, `"chess/stockfsh"`), Path: []string{"intent", "chess/best-move", "candidates"},
+		Found: edn.Text("chess/stockfsh"), Nearest: "chess/stockfish", Related: []Related{{Range: at(declares, `capability "chess/stockfish"`), Message: `declares capability "chess/stockfish"`}}})
+	c.add(Diagnostic{Type: "config/plugin-schema", Message: `config of plugin "chess": depth is above its maximum`, Range: at(depth, "99"), Path: []string{"plugin", "chess", "config", "depth"},
+		Expected: edn.Text("int 1..64, search depth in plies (chess 1.0.0, binary b3:77aa0c1e)"), Found: edn.Int(99), Hint: "ferment plugin inspect chess"})
+	r := newReport(c.result(), 0, 4, DefaultMaxShown)
+	golden(t, "testdata/form.txt", []byte(r.Text(false)))
+	out, err := r.JSON()
+	require.NoError(t, err)
+	require.True(t, json.Valid(out))
+	golden(t, "testdata/form.json", out)
+	golden(t, "testdata/form.edn", append(edn.WritePretty(r.Value(), edn.PrettyOptions{Width: 120}), '\n'))
+}
+
+// lying is a plugin whose metadata does not hold.
+func lying() contract.Description {
+	d := chess()
+	d.ConfigSchema = edn.MustRead(`{:config/v 1 :config/schema [:map [:a-b :int] [:a_b :int]]}`)
+	return d
+}
+
+// old is a plugin with a deprecated entry and a deprecated capability.
+func old() contract.Description {
+	d := chess()
+	d.Capabilities[0].Stability = "deprecated"
+	d.ConfigSchema = edn.MustRead(`{:config/v 1 :config/schema [:map {:closed true} [:depth {:default 6} :int] [:level {:optional true :deprecated "depth"} :int]]}`)
+	return d
+}
+
+// HCL-034, HCL-044: every type of diagnostic as text, JSON and EDN.
+func TestDiagnosticTypes(t *testing.T) {
+	covered := map[string]bool{}
+	files, err := filepath.Glob("testdata/diag/*.hcl")
+	require.NoError(t, err)
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".hcl")
+		t.Run(name, func(t *testing.T) {
+			raw, err := os.ReadFile(file)
+			require.NoError(t, err)
+			c, ds := Load(context.Background(), write(t, string(raw)), Options{Env: noEnv, HostVersion: "0.1.0",
+				Describer: describer{"chess": chess(), "stockfish": chess(), "liar": lying(), "old": old()}})
+			for _, d := range ds {
+				covered[d.Type] = true
+			}
+			r := c.Report(DefaultMaxShown)
+			golden(t, "testdata/diag/"+name+".txt", []byte(r.Text(false)))
+			out, err := r.JSON()
+			require.NoError(t, err)
+			golden(t, "testdata/diag/"+name+".json", out)
+			golden(t, "testdata/diag/"+name+".edn", append(edn.WritePretty(r.Value(), edn.PrettyOptions{Width: 120}), '\n'))
+			back, err := edn.ReadString(r.Value().String())
+			require.NoError(t, err)
+			assert.True(t, edn.Equal(r.Value(), back))
+		})
+	}
+	for _, typ := range strings.Fields("syntax unknown-name missing duplicate type range dangling-reference cycle include env-missing secret-missing limit reserved overridden plugin-schema plugin-unknown unused deprecated") {
+		assert.True(t, covered["config/"+typ], "no golden file shows config/%s", typ)
+		_, known := contract.Lookup("config/" + typ)
+		assert.True(t, known, "config/%s is not in the catalogue", typ)
+	}
+	assert.True(t, covered["capability/invalid-metadata"])
+}
+
+// HCL-033: 100 diagnostics are shown, 20 per file, 1,000 kept; the rest is
+// counted.
+func TestReportLimits(t *testing.T) {
+	var b strings.Builder
+	for range 1500 {
+		b.WriteString("nope {}\n")
+	}
+	c, ds := load(t, b.String())
+	assert.Len(t, ds, MaxKept)
+	r := c.Report(DefaultMaxShown)
+	assert.Equal(t, 1500, r.Errors)
+	assert.Len(t, r.Shown, MaxShownPerFile)
+	assert.Equal(t, 1480, r.Omitted)
+	assert.Contains(t, r.Text(false), "1500 errors, 0 warnings in 1 file (1480 not shown)")
+	assert.Len(t, c.Report(0).Shown, MaxKept)
+	assert.Equal(t, 500, c.Report(0).Omitted)
+}
+
+// HCL-032: the consequences of one cause are folded.
+func TestFolding(t *testing.T) {
+	var b strings.Builder
+	for i := range 40 {
+		b.WriteString("check \"c" + string(rune('a'+i%26)) + string(rune('a'+i/26)) + "\" {\n  builtin = local.nope\n}\n")
+	}
+	_, ds := load(t, b.String())
+	var dangling []Diagnostic
+	for _, d := range ds {
+		if d.Type == "config/dangling-reference" {
+			dangling = append(dangling, d)
+		}
+	}
+	require.Len(t, dangling, 1)
+	assert.Equal(t, 39, dangling[0].More)
+	assert.Contains(t, dangling[0].Text(), "and 39 more places")
+}
+
+// HCL-032: long lines are cut around the caret, control characters escaped,
+// and a file with a syntax error is checked as far as it could be read.
+func TestExcerpts(t *testing.T) {
+	_, ds := load(t, "ferment {\n  mode = \""+strings.Repeat("x", 200)+"\" # "+strings.Repeat("y", 200)+"\n}\n")
+	require.Len(t, ds, 1)
+	text := ds[0].Text()
+	for _, line := range strings.Split(text, "\n")[:4] {
+		assert.LessOrEqual(t, len(line), 10+2*3+maxLineColumns)
+	}
+	assert.Contains(t, text, "...")
+
+	_, ds = load(t, "ferment {\n  mode = \"a\x1b[31mb\"\n}\n")
+	require.NotEmpty(t, ds)
+	assert.NotContains(t, ds[0].Text(), "\x1b")
+	assert.Contains(t, ds[0].Text(), `\u001b`)
+
+	_, ds = load(t, "ferment {\n  sed = 1\n}\n\ncheck \"a\" {\n  builtin = \n}\n\ndispatch \"d\" {\n  deadline = 5\n}\n")
+	assert.Subset(t, types(ds), []string{"config/unknown-name", "config/syntax", "config/type"})
+}
+
+// Output of two loads of one file is the same, byte for byte (HCL-038).
+func TestDeterministic(t *testing.T) {
+	raw, err := os.ReadFile("testdata/diag/type.hcl")
+	require.NoError(t, err)
+	var first []byte
+	for range 20 {
+		c, _ := load(t, string(raw))
+		out, err := c.Report(0).JSON()
+		require.NoError(t, err)
+		if first == nil {
+			first = append(out, c.Hash...)
+		}
+		assert.Equal(t, string(first), string(append(out, c.Hash...)))
+	}
+}
+
+// CLI-001: colour changes nothing but the look of the severity.
+func TestColor(t *testing.T) {
+	c, _ := load(t, "nope {}\n")
+	plain, colored := c.Report(0).Text(false), c.Report(0).Text(true)
+	assert.NotEqual(t, plain, colored)
+	assert.Equal(t, plain, strings.NewReplacer("\x1b[1;31m", "", "\x1b[0m", "").Replace(colored))
+}

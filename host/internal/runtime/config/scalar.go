@@ -1,0 +1,326 @@
+package config
+
+import (
+	"fmt"
+	"math/big"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/zclconf/go-cty/cty"
+)
+
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// MaxString bounds one text of the configuration.
+const MaxString = 64 << 10
+
+// scalar reads a computed value as the type. Nothing is converted: a text of
+// digits is no number.
+func (d *decoder) scalar(t Type, v cty.Value, s *Source, at *Range, path []string) (value, bool) {
+	if v.IsNull() {
+		return value{}, true
+	}
+	out := value{rng: at, source: s}
+	p := d.read(t, v, &out)
+	if p != nil {
+		d.complain(p, t, v, at, path)
+		return value{}, false
+	}
+	return out, true
+}
+
+func (d *decoder) read(t Type, v cty.Value, out *value) *problem {
+	switch t.Kind {
+	case KindBool:
+		if v.Type() != cty.Bool {
+			return mismatch(t, v)
+		}
+		out.v = edn.Bool(v.True())
+		return nil
+	case KindInt, KindNum:
+		return readNumber(t, v, out)
+	case KindDur, KindBytes, KindRate, KindDec:
+		return readMeasure(t, v, out)
+	case KindSecret:
+		if !v.Type().Equals(secretType) {
+			return &problem{typ: "config/type", what: "is no secret", hint: "write secret(\"env:NAME\") or secret(\"file:PATH\")", found: edn.Text("a plain " + v.Type().FriendlyName())}
+		}
+		out.secret = v.EncapsulatedValue().(*Secret)
+		out.v = edn.Nil()
+		return nil
+	case KindRef:
+		if v.Type().Equals(refType) {
+			r := v.EncapsulatedValue().(*reference)
+			if r.block != t.Ref {
+				return &problem{typ: "config/type", what: "names a " + r.block}
+			}
+			out.v = edn.Text(r.label)
+			return nil
+		}
+	}
+	if v.Type() != cty.String {
+		return mismatch(t, v)
+	}
+	return d.readText(t, v.AsString(), out)
+}
+
+// mismatch says which type was found; for texts and numbers it names the
+// function that converts.
+func mismatch(t Type, v cty.Value) *problem {
+	p := &problem{typ: "config/type", what: "is no " + string(t.Kind)}
+	switch {
+	case v.Type() == cty.String && (t.Kind == KindInt || t.Kind == KindNum):
+		p.hint = "texts are not converted: write the number without quotes, or tonumber(...)"
+		p.found = edn.Text(quote(short(v.AsString())))
+	case v.Type() == cty.String && t.Kind == KindBool:
+		p.hint = "texts are not converted: write true or false without quotes, or tobool(...)"
+		p.found = edn.Text(quote(short(v.AsString())))
+	case t.Kind == KindStr && v.Type().IsPrimitiveType():
+		p.hint = "values are not converted: write it in quotes, or tostring(...)"
+	case v.Type().Equals(secretType):
+		p.what, p.hint = "takes no secret", "a secret goes only where the reference says secret"
+		p.found = edn.Text("secret(...)")
+	case !v.Type().IsPrimitiveType():
+		p.found = edn.Text(v.Type().FriendlyName())
+	}
+	return p
+}
+
+func readNumber(t Type, v cty.Value, out *value) *problem {
+	if v.Type() != cty.Number {
+		return mismatch(t, v)
+	}
+	n, err := numberFromCty(v)
+	if err != nil {
+		return &problem{typ: "config/range", what: "is not finite"}
+	}
+	if t.Kind == KindInt && n.Kind() != edn.KindInt {
+		return &problem{typ: "config/type", what: "is no whole number"}
+	}
+	out.v = n
+	return within64(t, v.AsBigFloat())
+}
+
+// within64 compares a number with the range of the type.
+func within64(t Type, f *big.Float) *problem {
+	if t.Min != nil && f.Cmp(big.NewFloat(*t.Min)) < 0 {
+		return &problem{typ: "config/range", what: "is below its minimum"}
+	}
+	if t.Max != nil && f.Cmp(big.NewFloat(*t.Max)) > 0 {
+		return &problem{typ: "config/range", what: "is above its maximum"}
+	}
+	return nil
+}
+
+func readMeasure(t Type, v cty.Value, out *value) *problem {
+	var n int64
+	var err error
+	switch {
+	case t.Kind == KindDec:
+		return readDecimal(t, v, out)
+	case t.Kind == KindBytes && v.Type() == cty.Number:
+		if p := readNumber(Type{Kind: KindInt, Min: t.Min, Max: t.Max}, v, out); p != nil {
+			return p
+		}
+		if _, ok := out.v.AsInt(); !ok {
+			return &problem{typ: "config/range", what: "is above its maximum"}
+		}
+		return nil
+	case v.Type() != cty.String:
+		p := mismatch(t, v)
+		if t.Kind == KindDur {
+			p.hint = "write a text with units, as in \"1h30m\" or \"250ms\""
+		}
+		return p
+	case t.Kind == KindDur:
+		n, err = parseDuration(v.AsString())
+	case t.Kind == KindBytes:
+		n, err = parseBytes(v.AsString())
+	case t.Kind == KindRate:
+		events, period, err := parseRate(v.AsString())
+		if err != nil {
+			return &problem{typ: "config/type", what: "is no rate", hint: err.Error()}
+		}
+		out.v = edn.Vector(edn.Int(events), edn.Int(period))
+		return nil
+	}
+	if err != nil {
+		return &problem{typ: "config/type", what: "is no " + map[Kind]string{KindDur: "duration", KindBytes: "size"}[t.Kind], hint: err.Error()}
+	}
+	out.v = edn.Int(n)
+	return within64(t, new(big.Float).SetInt64(n))
+}
+
+const maxDecimalDigits = 34
+
+func readDecimal(t Type, v cty.Value, out *value) *problem {
+	var digits string
+	switch v.Type() {
+	case cty.Number:
+		digits = v.AsBigFloat().Text('f', -1)
+	case cty.String:
+		digits = v.AsString()
+	default:
+		return mismatch(t, v)
+	}
+	if strings.Trim(digits, "+-.0123456789") != "" {
+		return &problem{typ: "config/type", what: "is no decimal"}
+	}
+	n := len(strings.Trim(strings.ReplaceAll(strings.TrimLeft(digits, "+-"), ".", ""), "0"))
+	if n > maxDecimalDigits {
+		return &problem{typ: "config/range", what: fmt.Sprintf("has more than %d digits", maxDecimalDigits)}
+	}
+	dec, err := edn.ParseDecimal(digits)
+	if err != nil {
+		return &problem{typ: "config/type", what: "is no decimal"}
+	}
+	out.v = dec
+	r, _ := dec.AsNumber()
+	return within64(t, new(big.Float).SetPrec(256).SetRat(r))
+}
+
+func (d *decoder) readText(t Type, s string, out *value) *problem {
+	out.v = edn.Text(s)
+	if len(s) > MaxString {
+		return &problem{typ: "config/limit", what: "is a text over " + formatBytes(MaxString), found: edn.Text(formatBytes(int64(len(s))))}
+	}
+	switch t.Kind {
+	case KindStr, KindRef:
+		return nil
+	case KindPath:
+		if s == "" || strings.ContainsRune(s, 0) {
+			return &problem{typ: "config/type", what: "is no path"}
+		}
+		out.file = true
+		out.v = edn.Text(absolute(s, out.source))
+		return nil
+	case KindEnum:
+		if !slices.Contains(t.Enum, s) {
+			return &problem{typ: "config/range", what: "is none of its words", nearest: nearest(s, t.Enum)}
+		}
+		return nil
+	case KindVariable:
+		if !variableName.MatchString(s) {
+			return &problem{typ: "config/type", what: "is no variable name"}
+		}
+		return nil
+	case KindVersion:
+		if _, err := parseConstraint(s); err != nil {
+			return &problem{typ: "config/type", what: "is no version constraint", hint: err.Error()}
+		}
+		return nil
+	case KindSwitch:
+		return readSwitch(s)
+	}
+	return &problem{typ: "config/type", what: "is no " + string(t.Kind)}
+}
+
+func absolute(p string, s *Source) string {
+	if filepath.IsAbs(p) {
+		return filepath.Clean(p)
+	}
+	return filepath.Join(filepath.Dir(s.Path), filepath.FromSlash(p))
+}
+
+// readSwitch checks one member of a switch set against the error catalogue.
+func readSwitch(s string) *problem {
+	if _, err := contract.ParseSwitchSet([]string{s}); err == nil {
+		return nil
+	}
+	names := []string{"class/retry", "class/switch", "class/repair"}
+	for _, row := range contract.Rows() {
+		names = append(names, row.Type)
+	}
+	return &problem{typ: "config/unknown-name", what: "is no failure of the catalogue", nearest: nearest(s, names), hint: switchHint(nearest(s, names))}
+}
+
+func switchHint(near string) string {
+	if near != "" {
+		return "" // the nearest name says it
+	}
+	return "ferment explain error TYPE prints what a type means; ns/* takes all of a namespace"
+}
+
+// version numbers of three parts; a pre-release sorts before its release.
+type versionNumber struct {
+	parts [3]int
+	pre   string
+}
+
+func parseVersion(s string) (versionNumber, bool) {
+	var v versionNumber
+	s = strings.TrimPrefix(s, "v")
+	s, _, _ = strings.Cut(s, "+")
+	core, pre, _ := strings.Cut(s, "-")
+	v.pre = pre
+	for i, part := range strings.SplitN(core, ".", 3) {
+		n, err := strconv.Atoi(part)
+		if err != nil || n < 0 {
+			return v, false
+		}
+		v.parts[i] = n
+	}
+	return v, true
+}
+
+func (v versionNumber) compare(w versionNumber) int {
+	if c := slices.Compare(v.parts[:], w.parts[:]); c != 0 {
+		return c
+	}
+	switch {
+	case v.pre == w.pre:
+		return 0
+	case v.pre == "":
+		return 1
+	case w.pre == "":
+		return -1
+	}
+	return strings.Compare(v.pre, w.pre)
+}
+
+// constraint is a list of comparisons that must all hold.
+type constraint []struct {
+	op string
+	v  versionNumber
+}
+
+var constraintOps = []string{">=", "<=", "!=", ">", "<", "="}
+
+func parseConstraint(s string) (constraint, error) {
+	var out constraint
+	for _, part := range strings.Split(s, ",") {
+		part = strings.TrimSpace(part)
+		op := "="
+		for _, o := range constraintOps {
+			if strings.HasPrefix(part, o) {
+				op, part = o, strings.TrimSpace(strings.TrimPrefix(part, o))
+				break
+			}
+		}
+		v, ok := parseVersion(part)
+		if !ok {
+			return nil, fmt.Errorf("write comparisons such as \">= 1.2, < 2.0\"")
+		}
+		out = append(out, struct {
+			op string
+			v  versionNumber
+		}{op, v})
+	}
+	return out, nil
+}
+
+func (c constraint) allows(v versionNumber) bool {
+	for _, x := range c {
+		cmp := v.compare(x.v)
+		ok := map[string]bool{">=": cmp >= 0, "<=": cmp <= 0, "!=": cmp != 0, ">": cmp > 0, "<": cmp < 0, "=": cmp == 0}[x.op]
+		if !ok {
+			return false
+		}
+	}
+	return true
+}

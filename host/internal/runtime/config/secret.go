@@ -1,0 +1,87 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Secret is a handle to a secret: where it is, never what it is. Only the
+// attributes that want a secret take one.
+type Secret struct {
+	Kind string // "env" or "file"
+	Name string // variable or path, as written
+	path string // absolute
+}
+
+// String prints the handle for people.
+func (s Secret) String() string { return "(secret " + s.Kind + ":" + s.Name + ")" }
+
+func parseSecret(ref, dir string) (Secret, error) {
+	kind, name, ok := strings.Cut(ref, ":")
+	if !ok || name == "" || kind != "env" && kind != "file" {
+		return Secret{}, &functionError{typ: "config/type", message: "a secret is named as env:VARIABLE or file:PATH"}
+	}
+	s := Secret{Kind: kind, Name: name, path: name}
+	if !filepath.IsAbs(name) {
+		s.path = filepath.Join(dir, name)
+	}
+	return s, nil
+}
+
+// SecretTexts reads the secrets of the plugin: a map from the path of each in
+// the configuration, a vector, to its text. One that is not there is left out,
+// and the plugin reports what it lacks.
+func (p Plugin) SecretTexts() (edn.Value, error) {
+	var b edn.MapBuilder
+	for _, at := range p.Secrets {
+		text, err := at.Secret.Read(p.env)
+		if errors.Is(err, errNoSecret) {
+			continue
+		}
+		if err != nil {
+			return edn.Nil(), fmt.Errorf("configuration of plugin %s: %w", p.Name, err)
+		}
+		b.Set(edn.Vector(at.Path...), edn.Text(text))
+	}
+	return b.Map(), nil
+}
+
+// errNoSecret tells a secret that is not there from one that may not be read.
+var errNoSecret = errors.New("is missing or empty")
+
+// Read returns the value. A file must not be readable by the group or by
+// others; its last line end is cut. The error never holds the value.
+func (s Secret) Read(env func(string) (string, bool)) (string, error) {
+	if s.Kind == "env" {
+		v, _ := env(s.Name)
+		if v == "" {
+			return "", fmt.Errorf("secret env:%s %w", s.Name, errNoSecret)
+		}
+		return v, nil
+	}
+	info, err := os.Stat(s.path)
+	if err != nil {
+		return "", fmt.Errorf("secret file:%s %w", s.Name, errNoSecret)
+	}
+	if !info.Mode().IsRegular() {
+		return "", fmt.Errorf("secret file:%s is not a regular file", s.Name)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return "", fmt.Errorf("secret file:%s may be read by others: chmod 600", s.Name)
+	}
+	text, err := readBelow(filepath.Dir(s.path), filepath.Base(s.path), MaxSecretFile)
+	if err != nil {
+		return "", fmt.Errorf("secret file:%s: %s", s.Name, cause(err))
+	}
+	text = strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r")
+	if text == "" || !utf8.ValidString(text) {
+		return "", fmt.Errorf("secret file:%s %w", s.Name, errNoSecret)
+	}
+	return text, nil
+}

@@ -1,0 +1,122 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"sort"
+	"unicode/utf8"
+
+	"github.com/hashicorp/hcl/v2"
+)
+
+// Position is a place in a file as a person counts it: lines and columns from
+// one, columns in code points, and the offset in bytes from zero.
+type Position struct {
+	Line, Column, Byte int
+}
+
+// Range is a half-open piece of a file. A Range without a line names the file
+// as a whole.
+type Range struct {
+	File       string
+	Start, End Position
+}
+
+// String prints file:line:column, or the file alone.
+func (r Range) String() string {
+	if r.Start.Line == 0 {
+		return r.File
+	}
+	return fmt.Sprintf("%s:%d:%d", r.File, r.Start.Line, r.Start.Column)
+}
+
+// Source is one file as it was read. Text is what the parser sees: without a
+// byte order mark and with LF line ends; positions are reported in the bytes of
+// the file on disk. A Source is never changed after it was parsed.
+type Source struct {
+	Name string // as printed: relative to the root, with slashes
+	Path string // absolute
+
+	text    []byte
+	order   int   // place in the load order
+	lines   []int // offset in text of the first byte of each line
+	dropped []int // offsets in text before which one CR was removed
+	shift   int   // bytes of the byte order mark
+	broken  []int // offsets in text of syntax errors
+}
+
+var byteOrderMark = []byte{0xEF, 0xBB, 0xBF}
+
+func newSource(name, path string, order int, raw []byte) *Source {
+	s := &Source{Name: name, Path: path, order: order}
+	if bytes.HasPrefix(raw, byteOrderMark) {
+		s.shift = len(byteOrderMark)
+		raw = raw[s.shift:]
+	}
+	s.text = raw
+	if bytes.IndexByte(raw, '\r') >= 0 {
+		s.text = s.withoutCarriageReturns(raw)
+	}
+	s.lines = append(s.lines, 0)
+	for i, c := range s.text {
+		if c == '\n' {
+			s.lines = append(s.lines, i+1)
+		}
+	}
+	return s
+}
+
+func (s *Source) withoutCarriageReturns(raw []byte) []byte {
+	out := make([]byte, 0, len(raw))
+	for i := 0; i < len(raw); {
+		end := i
+		for end < len(raw) && raw[end] == '\r' {
+			end++
+		}
+		if end > i && (end == len(raw) || raw[end] == '\n') {
+			for range end - i {
+				s.dropped = append(s.dropped, len(out))
+			}
+			i = end
+		}
+		if end == i && end < len(raw) {
+			end++
+		}
+		out = append(out, raw[i:end]...)
+		i = end
+	}
+	return out
+}
+
+// position converts an offset in the parsed text.
+func (s *Source) position(offset int) Position {
+	offset = min(max(offset, 0), len(s.text))
+	line := sort.SearchInts(s.lines, offset+1) // first line that starts behind offset
+	start := s.lines[line-1]
+	return Position{
+		Line:   line,
+		Column: utf8.RuneCount(s.text[start:offset]) + 1,
+		Byte:   offset + s.shift + sort.SearchInts(s.dropped, offset+1),
+	}
+}
+
+func (s *Source) span(from, to int) *Range {
+	return &Range{File: s.Name, Start: s.position(from), End: s.position(max(from, to))}
+}
+
+func (s *Source) hclRange(r hcl.Range) *Range { return s.span(r.Start.Byte, r.End.Byte) }
+
+// line is the text of a line without its end.
+func (s *Source) line(n int) (string, bool) {
+	if n < 1 || n > len(s.lines) {
+		return "", false
+	}
+	end := len(s.text)
+	if n < len(s.lines) {
+		end = s.lines[n] - 1
+	}
+	return string(s.text[s.lines[n-1]:end]), true
+}
+
+// sources is the set of files of one load, by printed name.
+type sources map[string]*Source

@@ -1,0 +1,254 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Reload says what a changed attribute touches when a running host reads its
+// configuration again.
+type Reload byte
+
+// The effects of a reload.
+const (
+	ReloadNothing Reload = 'N' // nothing running changes
+	ReloadUse     Reload = 'U' // used from the next request, call or transition on
+	ReloadPlugin  Reload = 'P' // the plugin gets a new generation beside the old one
+	ReloadHost    Reload = 'H' // needs a host restart
+)
+
+// Attr is the specification of one attribute: what may be written, what stands
+// in when nothing is, and where its meaning is defined.
+type Attr struct {
+	Name     string
+	Type     Type
+	Required bool
+	Default  string // as an HCL expression; empty: none
+	Reload   Reload
+	Serves   string // requirement ids
+	Doc      string
+}
+
+// LabelKind is the grammar of a block's label.
+type LabelKind string
+
+// The grammars of HCL-027.
+const (
+	LabelNone      LabelKind = ""
+	LabelIdent     LabelKind = "name"
+	LabelQualified LabelKind = "qualified name"
+)
+
+// Block is the specification of a block. Blocks without a label stand at most
+// once in their parent.
+type Block struct {
+	Name   string
+	Label  LabelKind
+	Doc    string
+	Attrs  []Attr
+	Blocks []Block
+	// Open blocks take attributes of any name (locals); Foreign ones are
+	// decoded by the schema of a plugin.
+	Open    bool
+	Foreign bool
+}
+
+// Attr returns the attribute with that name.
+func (b *Block) Attr(name string) (*Attr, bool) {
+	i := slices.IndexFunc(b.Attrs, func(a Attr) bool { return a.Name == name })
+	if i < 0 {
+		return nil, false
+	}
+	return &b.Attrs[i], true
+}
+
+// Block returns the nested block with that name.
+func (b *Block) Block(name string) (*Block, bool) {
+	i := slices.IndexFunc(b.Blocks, func(x Block) bool { return x.Name == name })
+	if i < 0 {
+		return nil, false
+	}
+	return &b.Blocks[i], true
+}
+
+// Names lists what may be written in the block, sorted, without what this
+// build refuses.
+func (b *Block) names(path string) []string {
+	var out []string
+	for _, a := range b.Attrs {
+		if r, ok := reservedAt(join(path, a.Name)); !ok || r.partly() {
+			out = append(out, a.Name)
+		}
+	}
+	for _, n := range b.Blocks {
+		if r, ok := reservedAt(join(path, n.Name)); !ok || r.partly() {
+			out = append(out, n.Name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+// Kind is the shape of an attribute's value (HCL-019).
+type Kind string
+
+// The kinds of value.
+const (
+	KindBool     Kind = "bool"
+	KindInt      Kind = "int"
+	KindNum      Kind = "num"
+	KindStr      Kind = "string"
+	KindDur      Kind = "duration"
+	KindBytes    Kind = "bytes"
+	KindDec      Kind = "decimal"
+	KindRate     Kind = "rate"
+	KindEnum     Kind = "word"
+	KindRef      Kind = "reference"
+	KindPath     Kind = "path"
+	KindVersion  Kind = "version constraint"
+	KindSwitch   Kind = "failure"
+	KindVariable Kind = "variable name"
+	KindCond     Kind = "condition"
+	KindTemplate Kind = "template"
+	KindEDN      Kind = "edn"
+	KindSecret   Kind = "secret"
+	KindList     Kind = "list"
+	KindSet      Kind = "set"
+	KindMap      Kind = "map"
+)
+
+// Type is the type and range of an attribute.
+type Type struct {
+	Kind Kind
+	Key  *Type    // of the keys of a map, if they are restricted
+	Elem *Type    // of a list, set or map; a map without one takes any value
+	Enum []string // words of KindEnum, in the order of the reference
+	Ref  string   // block type of KindRef
+	Min  *float64 // of numbers; ms of a duration; bytes; members of a collection
+	Max  *float64
+}
+
+func (t Type) between(low, high float64) Type {
+	t.Min, t.Max = &low, &high
+	return t
+}
+
+func (t Type) atLeast(low float64) Type {
+	t.Min = &low
+	return t
+}
+
+var (
+	boolean  = Type{Kind: KindBool}
+	text     = Type{Kind: KindStr}
+	path     = Type{Kind: KindPath}
+	cond     = Type{Kind: KindCond}
+	edntext  = Type{Kind: KindEDN}
+	version  = Type{Kind: KindVersion}
+	switches = Type{Kind: KindSwitch}
+	variable = Type{Kind: KindVariable}
+)
+
+func integer(low, high float64) Type { return Type{Kind: KindInt}.between(low, high) }
+func number01() Type                 { return Type{Kind: KindNum}.between(0, 1) }
+func enum(words ...string) Type      { return Type{Kind: KindEnum, Enum: words} }
+func ref(block string) Type          { return Type{Kind: KindRef, Ref: block} }
+func list(of Type) Type              { return Type{Kind: KindList, Elem: &of} }
+func set(of Type) Type               { return Type{Kind: KindSet, Elem: &of} }
+func dur(low, high time.Duration) Type {
+	return Type{Kind: KindDur}.between(float64(low.Milliseconds()), float64(high.Milliseconds()))
+}
+func size(low, high float64) Type { return Type{Kind: KindBytes}.between(low, high) }
+
+const (
+	day     = 24 * time.Hour
+	longest = 3650 * day
+	most    = 1_000_000_000 // upper end of counts that the reference leaves open
+	kib     = 1 << 10
+	mib     = 1 << 20
+	tib     = 1 << 40
+)
+
+// String prints the type with its range, as diagnostics and the reference do.
+func (t Type) String() string {
+	switch t.Kind {
+	case KindEnum:
+		if len(t.Enum) == 1 {
+			return strconv.Quote(t.Enum[0])
+		}
+		return "one of " + strings.Join(t.Enum, ", ")
+	case KindRef:
+		return "name of " + article(t.Ref)
+	case KindSwitch:
+		return "type of the catalogue, ns/*, class/retry, class/switch or class/repair"
+	case KindList, KindSet, KindMap:
+		s := string(t.Kind)
+		if t.Elem != nil {
+			s += " of " + t.Elem.String()
+		}
+		if t.Max != nil && t.Kind != KindMap {
+			s = fmt.Sprintf("%s, %s..%s members", s, t.bound(t.Min, 0), t.bound(t.Max, 0))
+		}
+		return s
+	}
+	if t.Min == nil && t.Max == nil {
+		return string(t.Kind)
+	}
+	if t.Max == nil {
+		return fmt.Sprintf("%s of at least %s", t.Kind, t.bound(t.Min, 0))
+	}
+	return fmt.Sprintf("%s %s..%s", t.Kind, t.bound(t.Min, 0), t.bound(t.Max, 0))
+}
+
+func (t Type) bound(b *float64, none float64) string {
+	v := none
+	if b != nil {
+		v = *b
+	}
+	switch t.Kind {
+	case KindDur:
+		return formatDuration(int64(v))
+	case KindBytes:
+		return formatBytes(int64(v))
+	}
+	return strconv.FormatFloat(v, 'f', -1, 64)
+}
+
+// formatDuration prints milliseconds in the units of the language, the fewest
+// that are exact.
+func formatDuration(ms int64) string {
+	if ms == 0 {
+		return "0s"
+	}
+	var b strings.Builder
+	for _, u := range durationUnits {
+		if n := ms / u.ms; n > 0 {
+			fmt.Fprintf(&b, "%d%s", n, u.name)
+			ms -= n * u.ms
+		}
+	}
+	return b.String()
+}
+
+// formatBytes prints a size in the largest binary unit that is exact.
+func formatBytes(n int64) string {
+	for _, u := range []struct {
+		name string
+		size int64
+	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		if n >= u.size && n%u.size == 0 {
+			return strconv.FormatInt(n/u.size, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(n, 10) + "B"
+}

@@ -1,0 +1,108 @@
+package config
+
+// reserved is a piece of the language that this build refuses, because what it
+// configures is not part of it. Nothing is accepted and ignored.
+type reserved struct {
+	path string   // block types and attribute, with dots
+	what string   // the feature, as the subject of a sentence
+	only []string // values that do work; empty: none
+	// prefix marks the first member of a list that does not work; others do.
+	prefix string
+}
+
+// partly tells whether some values work.
+func (r reserved) partly() bool { return len(r.only) > 0 || r.prefix != "" }
+
+// reservedTable is the only list of such pieces: a build that gains a feature
+// drops its rows.
+var reservedTable = []reserved{
+	{path: "include", what: "including other files"},
+	{path: "cluster", what: "running on several hosts"},
+	{path: "router", what: "routing by a model"},
+	{path: "prompts", what: "composing prompts"},
+	{path: "judge", what: "judging by a model"},
+	{path: "rubric", what: "judging by a model"},
+	{path: "effects", what: "scoping the effects of tools"},
+	{path: "budget", what: "limiting what a call may spend"},
+	{path: "role", what: "access control"},
+	{path: "operations", what: "access control"},
+	{path: "auth", what: "access control"},
+	{path: "session", what: "keeping sessions"},
+	{path: "store", what: "the durable journal"},
+	{path: "queue", what: "the queue of accepted acts"},
+	{path: "cache", what: "caching of answers"},
+	{path: "telemetry", what: "telemetry"},
+	{path: "workspace", what: "the context engine"},
+	{path: "http", what: "serving HTTP"},
+	{path: "error", what: "declaring error types"},
+
+	{path: "ferment.lock_file", what: "the lock file"},
+	{path: "ferment.profile", what: "choosing a profile"},
+	{path: "ferment.drain_timeout", what: "the daemon"},
+	{path: "ferment.reload_timeout", what: "reloading"},
+	{path: "ferment.auto_reload", what: "reloading"},
+	{path: "ferment.memory_limit", what: "limiting the memory of the host"},
+	{path: "ferment.gogc", what: "limiting the memory of the host"},
+	{path: "ferment.max_runs", what: "the daemon"},
+
+	{path: "plugin.command", what: "the store of installed plugins", prefix: "store:"},
+	{path: "plugin.needs", what: "enforced isolation"},
+	{path: "plugin.instances.min", what: "running several processes of one plugin", only: []string{"1"}},
+	{path: "plugin.instances.max", what: "running several processes of one plugin", only: []string{"1"}},
+	{path: "plugin.instances.standby", what: "running several processes of one plugin", only: []string{"0"}},
+	{path: "plugin.instances.idle_ttl", what: "running several processes of one plugin"},
+	{path: "plugin.instances.max_calls", what: "running several processes of one plugin"},
+	{path: "plugin.instances.pin", what: "running several processes of one plugin"},
+	{path: "plugin.isolation.level", what: "enforced isolation", only: []string{"none"}},
+	{path: "plugin.isolation.best_effort", what: "enforced isolation"},
+	{path: "plugin.isolation.network", what: "enforced isolation"},
+	{path: "plugin.isolation.ports", what: "enforced isolation"},
+	{path: "plugin.isolation.read_paths", what: "enforced isolation"},
+	{path: "plugin.isolation.write_paths", what: "enforced isolation"},
+	{path: "plugin.isolation.exec", what: "enforced isolation"},
+	{path: "plugin.isolation.memory", what: "enforced isolation"},
+	{path: "plugin.isolation.cpu", what: "enforced isolation"},
+	{path: "plugin.isolation.open_files", what: "enforced isolation"},
+	{path: "plugin.isolation.processes", what: "enforced isolation"},
+	{path: "plugin.isolation.file_size", what: "enforced isolation"},
+	{path: "plugin.swap", what: "swapping a running plugin"},
+	{path: "plugin.quality", what: "acting on observed quality"},
+
+	{path: "capability.role", what: "composing prompts"},
+	{path: "capability.model_key", what: "choosing models"},
+	{path: "capability.breaker", what: "the breaker"},
+	{path: "capability.scope", what: "scoping the effects of tools"},
+
+	{path: "dispatch.policy", what: "ordering candidates by what was observed", only: []string{"declared"}},
+	{path: "dispatch.strategy", what: "trying candidates in parallel", only: []string{"cascade"}},
+	{path: "dispatch.repair", what: "repairing an answer"},
+	{path: "dispatch.hedge", what: "trying candidates in parallel"},
+	{path: "dispatch.race", what: "trying candidates in parallel"},
+	{path: "dispatch.tournament", what: "trying candidates in parallel"},
+	{path: "dispatch.learned", what: "ordering candidates by what was observed"},
+	{path: "dispatch.breaker", what: "the breaker"},
+
+	{path: "intent.role", what: "composing prompts"},
+	{path: "intent.model_key", what: "choosing models"},
+	{path: "intent.temperature", what: "choosing models"},
+	{path: "intent.plan", what: "the plan template"},
+	{path: "intent.stream", what: "streaming to clients"},
+	{path: "intent.queue_class", what: "the queue of accepted acts"},
+	{path: "intent.cacheable", what: "caching of answers"},
+	{path: "intent.cache_scope", what: "caching of answers"},
+	{path: "intent.on_unknown", what: "resuming a run"},
+	{path: "intent.judge", what: "judging by a model"},
+	{path: "intent.quality", what: "acting on observed quality"},
+	{path: "intent.budget", what: "limiting what a call may spend"},
+	{path: "intent.prompt", what: "composing prompts"},
+	{path: "intent.access", what: "access control"},
+}
+
+func reservedAt(path string) (reserved, bool) {
+	for _, r := range reservedTable {
+		if r.path == path {
+			return r, true
+		}
+	}
+	return reserved{}, false
+}

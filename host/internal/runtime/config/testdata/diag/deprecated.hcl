@@ -1,0 +1,7 @@
+plugin "old" {
+  command = ["bin/chess"]
+
+  config {
+    level = 3
+  }
+}

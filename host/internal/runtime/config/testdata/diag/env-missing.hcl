@@ -1,0 +1,7 @@
+dispatch "default" {
+  deadline = env("DEADLINE")
+}
+
+plugin "chess" {
+  command = ["bin/${env("ENGINE")}"]
+}

@@ -1,0 +1,3 @@
+plugin "liar" {
+  command = ["bin/chess"]
+}

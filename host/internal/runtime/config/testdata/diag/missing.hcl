@@ -1,0 +1,7 @@
+plugin "chess" {}
+
+capability "chess/engine" {}
+
+intent "text/respond" {}
+
+check "nothing" {}

@@ -1,0 +1,42 @@
+include "more.hcl" {}
+
+router {
+  meta = true
+}
+
+ferment {
+  profile = "dev"
+}
+
+plugin "chess" {
+  command = ["bin/chess"]
+  needs   = []
+
+  instances {
+    max = 4
+  }
+
+  isolation {
+    level = "strict"
+  }
+
+  swap {}
+}
+
+dispatch "default" {
+  strategy = "race"
+
+  repair {
+    max = 1
+  }
+}
+
+intent "chess/best-move" {
+  in     = "req/chess.position"
+  out    = "res/chess.move+pv+eval"
+  stream = "first-token"
+
+  budget {
+    max_wall = "20s"
+  }
+}

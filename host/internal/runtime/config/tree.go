@@ -1,0 +1,309 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+)
+
+// attribute is a written attribute, not evaluated yet, and the file it is
+// from, which decides what relative paths in it mean.
+type attribute struct {
+	spec   *Attr // nil in an open block
+	name   string
+	expr   hcl.Expression
+	rng    hcl.Range // of the name
+	source *Source
+	broken bool // holds a syntax error
+}
+
+// node is a block of the configuration before any expression is evaluated.
+// Files are combined on this tree, because a local of one file reaches all.
+type node struct {
+	spec   *Block
+	path   []string // block types and labels from the root
+	labels []string
+	header hcl.Range
+	source *Source
+	attrs  map[string]*attribute
+	blocks []*node
+	twins  map[string]*node // blocks by identity
+	body   hcl.Body         // of a foreign block
+	// damaged blocks hold a syntax error: what is missing may just not have
+	// been understood.
+	damaged bool
+}
+
+// title is how a diagnostic speaks of the block: plugin "chess", instances.
+func (n *node) title() string { return title(n.path) }
+
+// title prints a path of block types and labels. Labels are recognised by
+// their place: the specification gives every block none or one.
+func title(path []string) string {
+	var parts []string
+	block := Specification()
+	for i := 0; i < len(path); i++ {
+		part := path[i]
+		if block != nil {
+			next, ok := block.Block(part)
+			if ok && next.Label != LabelNone && i+1 < len(path) {
+				part += " " + quote(path[i+1])
+				i++
+			}
+			block = next
+		}
+		parts = append(parts, part)
+	}
+	return strings.Join(parts, ", ")
+}
+
+func quote(s string) string { return strconv.Quote(s) }
+
+// specPath is the path of a block in the specification: types without labels.
+func (n *node) specPath() string {
+	var parts []string
+	block := Specification()
+	for i := 0; i < len(n.path); i++ {
+		next, ok := block.Block(n.path[i])
+		if !ok {
+			break
+		}
+		parts = append(parts, n.path[i])
+		if next.Label != LabelNone {
+			i++
+		}
+		block = next
+	}
+	return strings.Join(parts, ".")
+}
+
+// children returns the nested blocks of one type.
+func (n *node) children(name string) []*node {
+	var out []*node
+	for _, b := range n.blocks {
+		if b.spec.Name == name {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+// grower builds the tree of one file.
+type grower struct {
+	source *Source
+	report *collector
+}
+
+func (g *grower) at(r hcl.Range) *Range { return g.source.hclRange(r) }
+
+// grow reads a body as the block n and everything below it.
+func (g *grower) grow(n *node, body hcl.Body) {
+	n.attrs = map[string]*attribute{}
+	n.body = body
+	if native, ok := body.(*hclsyntax.Body); ok {
+		n.damaged = g.source.brokenIn(native.SrcRange)
+	}
+	switch {
+	case n.spec.Foreign:
+		return
+	case n.spec.Open:
+		g.open(n, body)
+		return
+	}
+	// What the specification does not know is found below with better words
+	// than the library has.
+	content, _, diags := body.PartialContent(g.wanted(n.spec))
+	g.report.syntax(g.source, nil, diags)
+	for name, a := range content.Attributes {
+		spec, _ := n.spec.Attr(name)
+		if g.source.brokenIn(a.Expr.Range()) {
+			continue
+		}
+		if g.allowed(n, name, a.NameRange) {
+			n.attrs[name] = &attribute{spec: spec, name: name, expr: a.Expr, rng: a.NameRange, source: g.source}
+		}
+	}
+	for _, b := range content.Blocks {
+		g.block(n, b)
+	}
+	g.strangers(n, body)
+}
+
+func (g *grower) wanted(spec *Block) *hcl.BodySchema {
+	s := &hcl.BodySchema{}
+	for _, a := range spec.Attrs {
+		s.Attributes = append(s.Attributes, hcl.AttributeSchema{Name: a.Name})
+	}
+	for _, b := range spec.Blocks {
+		h := hcl.BlockHeaderSchema{Type: b.Name}
+		if b.Label != LabelNone {
+			h.LabelNames = []string{string(b.Label)}
+		}
+		s.Blocks = append(s.Blocks, h)
+	}
+	return s
+}
+
+func (g *grower) open(n *node, body hcl.Body) {
+	attrs, diags := body.JustAttributes()
+	g.report.syntax(g.source, nil, diags)
+	for name, a := range attrs {
+		n.attrs[name] = &attribute{name: name, expr: a.Expr, rng: a.NameRange, source: g.source, broken: g.source.brokenIn(a.Expr.Range())}
+	}
+}
+
+func (g *grower) block(parent *node, b *hcl.Block) {
+	spec, _ := parent.spec.Block(b.Type)
+	n := &node{spec: spec, labels: b.Labels, header: b.DefRange, source: g.source}
+	n.path = append(slices.Clone(parent.path), b.Type)
+	n.path = append(n.path, b.Labels...)
+	if !g.allowed(parent, b.Type, b.TypeRange) || !g.label(n, b) {
+		return
+	}
+	if first := parent.twins[n.identity()]; first != nil {
+		g.report.add(Diagnostic{Type: "config/duplicate", Message: n.title() + " is declared twice", Range: g.at(b.DefRange), Path: n.path,
+			Related: []Related{{Range: first.source.hclRange(first.header), Message: "is the first one"}},
+			Hint:    "merge the two blocks or rename one"})
+		return
+	}
+	parent.blocks = append(parent.blocks, n)
+	if !n.spec.Open { // locals may stand in several blocks
+		if parent.twins == nil {
+			parent.twins = map[string]*node{}
+		}
+		parent.twins[n.identity()] = n
+	}
+	g.grow(n, b.Body)
+}
+
+// identity is what makes two blocks the same: type and labels.
+func (n *node) identity() string { return n.spec.Name + " " + strings.Join(n.labels, " ") }
+
+// allowed refuses what this build does not have.
+func (g *grower) allowed(n *node, name string, at hcl.Range) bool {
+	r, ok := reservedAt(join(n.specPath(), name))
+	if !ok || r.partly() {
+		return true
+	}
+	g.report.add(reservedDiagnostic(r, quote(name)+within(n), g.at(at), append(slices.Clone(n.path), name)))
+	return false
+}
+
+func reservedDiagnostic(r reserved, subject string, at *Range, path []string) Diagnostic {
+	return Diagnostic{Type: "config/reserved", Message: fmt.Sprintf("%s is not supported: %s is not part of this build", subject, r.what),
+		Range: at, Path: path, Hint: "remove it"}
+}
+
+func within(n *node) string {
+	if len(n.path) == 0 {
+		return ""
+	}
+	return " in " + n.title()
+}
+
+var (
+	identLabel     = regexp.MustCompile(`^[a-z0-9][a-z0-9._+-]{0,63}$`)
+	qualifiedLabel = regexp.MustCompile(`^[a-z][a-z0-9.-]*/[a-z0-9*][a-z0-9.+*?!_-]*$`)
+)
+
+// Namespaces that names of an installation may not use.
+var reservedNamespaces = []string{"ferment", "session", "conversation"}
+
+func (g *grower) label(n *node, b *hcl.Block) bool {
+	if n.spec.Label == LabelNone {
+		return true
+	}
+	label := n.labels[0]
+	d := Diagnostic{Type: "config/syntax", Range: g.at(b.LabelRanges[0]), Path: n.path, Found: edn.Text(label)}
+	switch n.spec.Label {
+	case LabelIdent:
+		if identLabel.MatchString(label) {
+			return true
+		}
+		d.Expected = edn.Text("a lower-case letter or digit, then at most 63 of a-z 0-9 . _ + -")
+	case LabelQualified:
+		if qualifiedLabel.MatchString(label) && len(label) <= 128 {
+			space, _, _ := strings.Cut(label, "/")
+			if !slices.Contains(reservedNamespaces, space) {
+				return true
+			}
+			d.Message = fmt.Sprintf("the namespace %s of the %s label %s is reserved", quote(space), n.spec.Name, quote(label))
+			g.report.add(d)
+			return false
+		}
+		d.Expected = edn.Text("namespace/name in lower case, at most 128 bytes")
+	}
+	d.Message = fmt.Sprintf("%s is no label for %s block", quote(label), article(n.spec.Name))
+	g.report.add(d)
+	return false
+}
+
+// strangers reports attributes and blocks that the specification lacks, or
+// that are written in the other form.
+func (g *grower) strangers(n *node, body hcl.Body) {
+	native, ok := body.(*hclsyntax.Body)
+	if !ok {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(native.Attributes)) {
+		if _, known := n.spec.Attr(name); known {
+			continue
+		}
+		at := native.Attributes[name].NameRange
+		if _, isBlock := n.spec.Block(name); isBlock && g.allowed(n, name, at) {
+			g.report.add(Diagnostic{Type: "config/type", Message: fmt.Sprintf("%s%s is a block, not an attribute", quote(name), within(n)),
+				Range: g.at(at), Path: append(slices.Clone(n.path), name), Hint: "write " + name + " { ... } without the equals sign"})
+			continue
+		} else if !isBlock {
+			g.stranger(n, "attribute", name, at)
+		}
+	}
+	for _, b := range native.Blocks {
+		if _, known := n.spec.Block(b.Type); known {
+			continue
+		}
+		if _, isAttr := n.spec.Attr(b.Type); isAttr && g.allowed(n, b.Type, b.TypeRange) {
+			g.report.add(Diagnostic{Type: "config/type", Message: fmt.Sprintf("%s%s is an attribute, not a block", quote(b.Type), within(n)),
+				Range: g.at(b.TypeRange), Path: append(slices.Clone(n.path), b.Type), Hint: "write " + b.Type + " = ..."})
+			continue
+		} else if !isAttr {
+			g.stranger(n, "block", b.Type, b.TypeRange)
+		}
+	}
+}
+
+func (g *grower) stranger(n *node, kind, name string, at hcl.Range) {
+	if _, ok := reservedAt(join(n.specPath(), name)); ok && !g.allowed(n, name, at) {
+		return
+	}
+	names := n.spec.names(n.specPath())
+	g.report.add(Diagnostic{Type: "config/unknown-name", Message: fmt.Sprintf("unknown %s %s%s", kind, quote(name), within(n)),
+		Range: g.at(at), Path: append(slices.Clone(n.path), name), Expected: words(names), Found: edn.Text(name),
+		Nearest: nearest(name, names), context: true})
+}
+
+// article puts a or an before a word.
+func article(word string) string {
+	if strings.ContainsRune("aeiou", rune(word[0])) {
+		return "an " + word
+	}
+	return "a " + word
+}
+
+func words(names []string) edn.Value {
+	out := make([]edn.Value, len(names))
+	for i, n := range names {
+		out[i] = edn.Text(n)
+	}
+	return edn.Vector(out...)
+}
+
+func nearest(name string, known []string) string { return contract.Nearest(name, known) }

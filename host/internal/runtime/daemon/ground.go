@@ -1,0 +1,58 @@
+package daemon
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/sdk/launch"
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+// ground is what processes stand on: the private directory for their sockets,
+// the reaper that outlives this process, and the memory of what programs are.
+type ground struct {
+	runtime   *launch.RuntimeDir
+	reaper    *launch.Reaper
+	host      wire.HostInfo
+	describer *plugin.Describer
+}
+
+// prepareGround also clears away what earlier hosts left when they were killed.
+func prepareGround(o Options) (*ground, error) {
+	base := launch.RuntimeBase(os.Getenv("XDG_RUNTIME_DIR"), os.Getuid())
+	if _, err := launch.SweepRuntimeDirs(base); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, &EnvironmentError{"sweep the runtime directory", err}
+	}
+	dir, err := launch.OpenRuntimeDir(base)
+	if err != nil {
+		return nil, &EnvironmentError{"open the runtime directory", err}
+	}
+	reaper, err := launch.StartReaper(dir.Path())
+	if err != nil {
+		_ = dir.Close()
+		return nil, &EnvironmentError{"start the reaper", err}
+	}
+	g := &ground{runtime: dir, reaper: reaper, host: wire.HostInfo{Version: o.Version}}
+	g.describer = plugin.NewDescriber(cacheDir(), dir, reaper, g.host)
+	return g, nil
+}
+
+// close is for a host whose processes have ended. The directory goes first:
+// the reaper would wait for its lock otherwise.
+func (g *ground) close() {
+	_ = g.runtime.Close()
+	_ = g.reaper.Close()
+}
+
+// cacheDir is where descriptions of plugins are kept: they are needed before
+// the configuration has settled a data directory. Empty means in memory only.
+func cacheDir() string {
+	base, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(base, "ferment", "plugins", "describe")
+}

@@ -1,0 +1,74 @@
+package daemon
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// hostCalls answers plugins that ask for another intent while they work on a
+// call. The request is an act of its own, within what the call was given:
+// its trace, its remaining time, its effects. A plugin cannot widen them.
+type hostCalls struct{ service *act.Service }
+
+var _ plugin.HostCalls = hostCalls{}
+
+// HostInvoke implements plugin.HostCalls.
+func (h hostCalls) HostInvoke(ctx context.Context, name string, parent dispatch.Call, request edn.Value, _ func(edn.Value) error) (edn.Value, error) {
+	bounded, err := within(parent, request, time.Now())
+	if err != nil {
+		return edn.Nil(), err
+	}
+	response, failure := h.service.Do(ctx, act.Act{
+		Request: bounded, Principal: name, PrincipalType: "plugin",
+		Stack: append(slices.Clone(parent.Stack), parent.CapID),
+	})
+	if failure != nil {
+		return edn.Nil(), failure
+	}
+	return response, nil
+}
+
+// within puts the bounds of the call into a request that was made on its
+// behalf.
+func within(parent dispatch.Call, request edn.Value, now time.Time) (edn.Value, error) {
+	if !request.IsMap() {
+		return edn.Nil(), contract.Errorf("invalid-request", "a request of a plugin is a map, got %s", request.Kind())
+	}
+	if parent.Trace.IsMap() {
+		request = request.AssocKey("trace", parent.Trace)
+	}
+	if !parent.Deadline.IsZero() {
+		left := parent.Deadline.Sub(now).Milliseconds()
+		if left < 1 {
+			return edn.Nil(), contract.Errorf("timeout/hard", "the deadline of the call passed")
+		}
+		if own, ok := request.Key("deadline-ms").AsInt(); !ok || own > left {
+			request = request.AssocKey("deadline-ms", edn.Int(left))
+		}
+	}
+	allowed := parent.Effects
+	if len(allowed) == 0 {
+		allowed = []string{"none"}
+	}
+	var kept []string
+	if asked := request.Key("effects").Key("allowed"); asked.IsNil() {
+		kept = allowed
+	} else {
+		for e := range asked.Elems() {
+			if effect, ok := e.AsKeyword(); ok && slices.Contains(allowed, effect) {
+				kept = append(kept, effect)
+			}
+		}
+	}
+	if len(kept) == 0 {
+		kept = []string{"none"}
+	}
+	return request.AssocKey("effects", edn.MustMap(edn.K("allowed"), edn.Keywords(kept...))), nil
+}

@@ -1,0 +1,195 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/host/internal/domain/plan"
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Options say what to load and start.
+type Options struct {
+	// Config is the configuration file; empty means config.DefaultFile in Dir.
+	Config string
+	// Dir is what a relative Config starts at.
+	Dir string
+	// Version is the host's.
+	Version string
+	// Env looks up environment variables.
+	Env func(string) (string, bool)
+	// NoStart keeps Load from starting plugins that were never seen.
+	NoStart bool
+	// Admit, if set, looks at the configuration before any plugin is started;
+	// its error ends the start.
+	Admit func(*Loaded) error
+	// Transitions is told each change of a plugin's state; nil for nobody. It
+	// is called from several goroutines and must be quick.
+	Transitions func(Transition)
+}
+
+func (o Options) path() string {
+	name := o.Config
+	if name == "" {
+		name = config.DefaultFile
+	}
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(o.Dir, name)
+}
+
+// Loaded is a configuration with what loading it took.
+type Loaded struct {
+	*config.Config
+	cached, started, unchecked int
+}
+
+// Load reads the configuration and everything that it refers to. Problems of
+// the configuration are in its diagnostics; the error is of the environment.
+func Load(ctx context.Context, o Options) (*Loaded, error) {
+	ground, err := prepareGround(o)
+	if err != nil {
+		return nil, err
+	}
+	defer ground.close()
+	return load(ctx, o, ground)
+}
+
+func load(ctx context.Context, o Options, ground *ground) (*Loaded, error) {
+	d := &describer{noStart: o.NoStart, asks: ground.describer, inquiries: map[string]*plugin.Inquiry{}, seen: map[string]how{}}
+	defer d.close()
+	cfg, _ := config.Load(ctx, o.path(), config.Options{Describer: d, Env: o.Env, HostVersion: o.Version})
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	return &Loaded{Config: cfg, cached: d.total(howCached), started: d.total(howStarted), unchecked: d.total(howUnchecked)}, nil
+}
+
+// Limits are those of plans under the configuration.
+func (l *Loaded) Limits() plan.Limits {
+	limits := plan.DefaultLimits()
+	if h := l.Host; h.MaxDepth > 0 {
+		limits.Levels, limits.RunNodes = h.MaxDepth, h.MaxNodes
+	}
+	return limits
+}
+
+// Summary is one line about a configuration that is in order.
+func (l *Loaded) Summary() string {
+	var plugins []string
+	for _, part := range []struct {
+		n    int
+		what string
+	}{{l.cached, "from cache"}, {l.started, "started"}, {l.unchecked, "unchecked"}} {
+		if part.n > 0 {
+			plugins = append(plugins, fmt.Sprintf("%d %s", part.n, part.what))
+		}
+	}
+	how := ""
+	if len(plugins) > 0 {
+		how = " (" + strings.Join(plugins, ", ") + ")"
+	}
+	return fmt.Sprintf("%s ok: %d plugins%s, %d intents, hash %s",
+		strings.Join(fileNames(l.Files), ", "), len(l.Plugins), how, len(l.Generation.Registry.Intents()), l.Hash)
+}
+
+func fileNames(files []*config.Source) []string {
+	names := make([]string, len(files))
+	for i, f := range files {
+		names[i] = f.Name
+	}
+	return names
+}
+
+// describer answers the loader's questions from the cache of descriptions, and
+// by starting programs that are not in it. Used by one goroutine.
+type describer struct {
+	noStart   bool
+	asks      *plugin.Describer
+	inquiries map[string]*plugin.Inquiry
+	seen      map[string]how
+}
+
+var (
+	_ config.Describer = (*describer)(nil)
+	_ config.Hasher    = (*describer)(nil)
+)
+
+// Hash implements config.Hasher: loader and supervisor read a program once.
+func (d *describer) Hash(program string, files []string) (string, error) {
+	return d.asks.HashProgram(program, files)
+}
+
+// Describe implements config.Describer.
+func (d *describer) Describe(ctx context.Context, p config.Plugin, cfg edn.Value) (contract.Description, error) {
+	q := d.inquiries[p.Name]
+	if q == nil {
+		q = d.asks.Ask(settings(p))
+		d.inquiries[p.Name] = q
+	}
+	if d.noStart && !q.Known(cfg, p.Reads) {
+		d.count(p.Name, howUnchecked)
+		return contract.Description{}, config.ErrNotStarted
+	}
+	got, err := q.Describe(ctx, cfg, p.Reads)
+	if killed(err) {
+		q.Close()
+		got, err = q.Describe(ctx, cfg, p.Reads)
+	}
+	if err != nil {
+		return contract.Description{}, err
+	}
+	if len(got.Findings) > 0 {
+		return contract.Description{}, config.Findings(got.Findings)
+	}
+	if got.Cached {
+		d.count(p.Name, howCached)
+	} else {
+		d.count(p.Name, howStarted)
+	}
+	return got.Description, nil
+}
+
+// killed tells whether a process was lost over a question rather than refused
+// it. What ended it need not meet the next one.
+func killed(err error) bool {
+	if errors.Is(err, contract.OfType("runtime/crashed")) {
+		return true
+	}
+	var e *contract.Error
+	return errors.As(err, &e) && e.Type == "runtime/start-failed" && e.Details.HasKey("signal")
+}
+
+// How an answer was had; a plugin counts by the dearest of its answers.
+type how int
+
+const (
+	howCached how = iota + 1
+	howUnchecked
+	howStarted
+)
+
+func (d *describer) count(name string, h how) { d.seen[name] = max(d.seen[name], h) }
+
+func (d *describer) total(h how) int {
+	n := 0
+	for _, got := range d.seen {
+		if got == h {
+			n++
+		}
+	}
+	return n
+}
+
+func (d *describer) close() {
+	for _, q := range d.inquiries {
+		q.Close()
+	}
+}

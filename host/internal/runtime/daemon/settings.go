@@ -1,0 +1,38 @@
+package daemon
+
+import (
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+)
+
+// settings turns a plugin block into what the supervisor works with.
+func settings(p config.Plugin) plugin.Settings {
+	return plugin.Settings{
+		Name: p.Name, Command: p.Command, Files: p.Files,
+		Env: p.Env, EnvPass: p.EnvPass, Workdir: p.Workdir,
+		StartTimeout: p.StartTimeout, ConfigureTimeout: p.ConfigureTimeout,
+		StopGrace: p.StopGrace, DrainTimeout: p.DrainTimeout,
+		MaxInFlight: p.MaxInFlight, Queue: p.Queue, MaxMessage: p.MaxMessage, Encoding: p.Encoding,
+		CallDepth: p.CallDepth, LogLevel: p.LogLevel,
+		Config: p.Config, ConfigFiles: p.Reads,
+		Restart: plugin.Restart{
+			Policy: plugin.RestartPolicy(p.Restart.Policy), Max: p.Restart.Max, Window: p.Restart.Window,
+			Backoff: p.Restart.Backoff, MaxBackoff: p.Restart.MaxBackoff, Jitter: p.Restart.Jitter, ResetAfter: p.Restart.ResetAfter,
+		},
+		Health: plugin.Health{
+			Interval: p.Health.Interval, Timeout: p.Health.Timeout, Misses: p.Health.Misses, ReadyTimeout: p.Health.ReadyTimeout,
+		},
+	}
+}
+
+// withSecrets adds the secrets, as Configure receives them.
+func withSecrets(s plugin.Settings, p config.Plugin) (plugin.Settings, error) {
+	secrets, err := p.SecretTexts()
+	if err != nil {
+		return s, err
+	}
+	if secrets.Len() > 0 {
+		s.Secrets = secrets
+	}
+	return s, nil
+}

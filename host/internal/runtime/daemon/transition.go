@@ -1,0 +1,63 @@
+package daemon
+
+import (
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Transition is a change of a plugin's state, as a watcher is told.
+type Transition struct {
+	Plugin     string
+	Generation int
+	From, To   string
+	Cause      string
+	PID        int // 0 if no process lives
+	Calls      int // cut by the end of a process
+	At         time.Time
+	Fault      *contract.Error // nil if nothing is wrong
+}
+
+// Value is the transition as one flat map, with the keys of the journal's
+// plugin/transition record and :event :plugin.
+func (t Transition) Value() edn.Value {
+	var b edn.MapBuilder
+	b.Key("event", edn.K("plugin"))
+	b.Key("plugin", edn.Text(t.Plugin))
+	b.Key("generation", edn.Int(int64(t.Generation)))
+	b.Key("from", edn.K(t.From))
+	b.Key("to", edn.K(t.To))
+	b.Key("cause", edn.K(t.Cause))
+	b.Key("at", edn.Inst(t.At))
+	if t.PID != 0 {
+		b.Key("pid", edn.Int(int64(t.PID)))
+	}
+	if t.Calls > 0 {
+		b.Key("calls", edn.Int(int64(t.Calls)))
+	}
+	if t.Fault != nil {
+		b.Key("error", t.Fault.Value())
+	}
+	return b.Map()
+}
+
+// sink hands on what the supervisor reports. Log lines are in the files of the
+// plugins already.
+type sink struct{ each func(Transition) }
+
+var _ plugin.Sink = sink{}
+
+// Transition implements plugin.Sink.
+func (s sink) Transition(t plugin.Transition) {
+	if s.each != nil {
+		s.each(Transition{
+			Plugin: t.Plugin, Generation: t.Generation, From: string(t.From), To: string(t.To), Cause: string(t.Cause),
+			PID: t.PID, Calls: t.Calls, At: t.At, Fault: t.Err,
+		})
+	}
+}
+
+// Log implements plugin.Sink.
+func (s sink) Log(plugin.Line) {}
