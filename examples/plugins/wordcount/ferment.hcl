@@ -1,0 +1,5 @@
+# One plugin and no intent block: the intent that the plugin advertises is
+# implied, with the schemas of its capability.
+plugin "wordcount" {
+  command = ["wordcount"]
+}
