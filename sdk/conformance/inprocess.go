@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/fermenthq/ferment/sdk"
@@ -182,10 +183,29 @@ func (b *socketBroker) AcceptAndServe(id uint32, newServer func([]grpc.ServerOpt
 func (b *socketBroker) DialWithOptions(id uint32, opts ...grpc.DialOption) (*grpc.ClientConn, error) {
 	select {
 	case <-b.ready(id):
-		return dialSocket(b.path(id), opts...)
+		conn, err := dialSocket(b.path(id), opts...)
+		if err != nil {
+			return nil, err
+		}
+		return conn, settle(conn)
 	case <-time.After(5 * time.Second):
 		return nil, fmt.Errorf("dial broker id %d: nobody serves it", id)
 	}
+}
+
+// settle waits for the connection, so that its goroutines exist when the
+// instance does: a check for left goroutines that begins later knows them.
+func settle(conn *grpc.ClientConn) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	conn.Connect()
+	for state := conn.GetState(); state != connectivity.Ready; state = conn.GetState() {
+		if !conn.WaitForStateChange(ctx, state) {
+			_ = conn.Close()
+			return fmt.Errorf("connect to %s: still %s after 5s", conn.Target(), state)
+		}
+	}
+	return nil
 }
 
 func (b *socketBroker) path(id uint32) string {
