@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/wire"
@@ -90,8 +92,10 @@ func (in *local) listen(t inProcess) error {
 		t.serve(in.server, in.service, in.broker)
 	}
 	in.serving.Go(func() { _ = in.server.Serve(listener) })
-	in.conn, err = dialSocket(path)
-	return err
+	if in.conn, err = dialSocket(path); err != nil {
+		return err
+	}
+	return settle(in.conn)
 }
 
 func dialSocket(path string, opts ...grpc.DialOption) (*grpc.ClientConn, error) {
@@ -193,17 +197,15 @@ func (b *socketBroker) DialWithOptions(id uint32, opts ...grpc.DialOption) (*grp
 	}
 }
 
-// settle waits for the connection, so that its goroutines exist when the
-// instance does: a check for left goroutines that begins later knows them.
+// settle makes one round trip, so that the goroutines of both ends exist when
+// the instance does: a check for left goroutines that begins later knows them.
 func settle(conn *grpc.ClientConn) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	conn.Connect()
-	for state := conn.GetState(); state != connectivity.Ready; state = conn.GetState() {
-		if !conn.WaitForStateChange(ctx, state) {
-			_ = conn.Close()
-			return fmt.Errorf("connect to %s: still %s after 5s", conn.Target(), state)
-		}
+	err := conn.Invoke(ctx, "/settle/Settle", &emptypb.Empty{}, &emptypb.Empty{}, grpc.WaitForReady(true))
+	if status.Code(err) != codes.Unimplemented {
+		_ = conn.Close()
+		return fmt.Errorf("connect to %s: %w", conn.Target(), err)
 	}
 	return nil
 }
