@@ -333,7 +333,7 @@ func (c *command) answer(response edn.Value, failure *contract.Error, f *callFla
 // host starts the plugins of the configuration.
 func (c *command) host(ctx context.Context, w *watcher, admit func(*daemon.Loaded) error) (*daemon.Host, error) {
 	h, err := daemon.Start(ctx, daemon.Options{
-		Config: c.config, Dir: c.env.Dir, Version: c.env.Version, Env: c.env.Getenv, Admit: admit, Transitions: w.transition,
+		Config: c.config, Profile: c.profile, Dir: c.env.Dir, Version: c.env.Version, Env: c.env.Getenv, Admit: admit, Transitions: w.transition,
 	})
 	var invalid *daemon.InvalidConfigError
 	if errors.As(err, &invalid) {

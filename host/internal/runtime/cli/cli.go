@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/contract"
 )
@@ -72,11 +73,12 @@ func interruptible(parent context.Context) (context.Context, func()) {
 
 // command is the state that the verbs share.
 type command struct {
-	env    Env
-	ctx    context.Context // of the whole command
-	config string
-	format format
-	verb   string // with the names of its parents, once it is known
+	env     Env
+	ctx     context.Context // of the whole command
+	config  string
+	profile string
+	format  format
+	verb    string // with the names of its parents, once it is known
 }
 
 // quietError ends a command whose problem has been printed already.
@@ -106,8 +108,9 @@ func (c *command) root() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
-		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			c.verb = cmd.CommandPath()
+			return c.knownProfile()
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return cmd.Help()
@@ -119,6 +122,7 @@ func (c *command) root() *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true
 	flags := root.PersistentFlags()
 	flags.StringVar(&c.config, "config", "", "configuration file (default ferment.hcl in the working directory)")
+	flags.StringVar(&c.profile, "profile", "", "profile: "+strings.Join(config.Profiles(), ", ")+" (default: FERMENT_PROFILE, then the configuration)")
 	flags.VarP(&c.format, "output", "o", "form of the output: text, json or edn")
 	flags.VarPF(formatFlag{&c.format, formatJSON}, "json", "", "short for --output json").NoOptDefVal = "true"
 	flags.VarPF(formatFlag{&c.format, formatEDN}, "edn", "", "short for --output edn").NoOptDefVal = "true"

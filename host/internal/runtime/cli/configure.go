@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -16,7 +18,7 @@ import (
 // load reads the configuration; a wrong one is printed and ends the command.
 func (c *command) load(ctx context.Context, noStart bool) (*daemon.Loaded, error) {
 	loaded, err := daemon.Load(ctx, daemon.Options{
-		Config: c.config, Dir: c.env.Dir, Version: c.env.Version, Env: c.env.Getenv, NoStart: noStart,
+		Config: c.config, Profile: c.profile, Dir: c.env.Dir, Version: c.env.Version, Env: c.env.Getenv, NoStart: noStart,
 	})
 	if err != nil {
 		return nil, err
@@ -25,6 +27,18 @@ func (c *command) load(ctx context.Context, noStart bool) (*daemon.Loaded, error
 		return nil, c.invalidConfig(&daemon.InvalidConfigError{Config: loaded.Config})
 	}
 	return loaded, nil
+}
+
+// knownProfile refuses a --profile that does not exist before anything is read.
+func (c *command) knownProfile() error {
+	names := config.Profiles()
+	if c.profile == "" || slices.Contains(names, c.profile) {
+		return nil
+	}
+	if near := contract.Nearest(c.profile, names); near != "" {
+		return usagef("there is no profile %q: did you mean %s?", c.profile, near)
+	}
+	return usagef("there is no profile %q: expected %s", c.profile, strings.Join(names, ", "))
 }
 
 // invalidConfig prints what is wrong with a configuration.
@@ -83,7 +97,7 @@ func (c *command) validateCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			loaded, err := daemon.Load(cmd.Context(), daemon.Options{
-				Config: c.config, Dir: c.env.Dir, Version: c.env.Version, Env: c.env.Getenv, NoStart: noStart,
+				Config: c.config, Profile: c.profile, Dir: c.env.Dir, Version: c.env.Version, Env: c.env.Getenv, NoStart: noStart,
 			})
 			if err != nil {
 				return err

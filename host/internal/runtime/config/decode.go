@@ -90,6 +90,7 @@ type decoder struct {
 	*evaluator
 	ranges   map[string]*Range // place of every part of a data value, by its path
 	defaults map[*Attr]value
+	profile  string // decides about defaults
 }
 
 func newDecoder(e *evaluator) *decoder {
@@ -153,13 +154,14 @@ func (d *decoder) missing(n *node, spec *Attr) {
 // fallback is the default of the specification. It passes through the same
 // decoder, so a relative path and a duration are read alike.
 func (d *decoder) fallback(n *node, spec *Attr) (value, bool) {
-	if spec.Default == "" {
+	text := spec.DefaultIn(d.profile)
+	if text == "" {
 		return value{}, false
 	}
 	if v, ok := d.defaults[spec]; ok {
 		return v, true
 	}
-	expr, diags := hclsyntax.ParseExpression([]byte(spec.Default), "default", hcl.InitialPos)
+	expr, diags := hclsyntax.ParseExpression([]byte(text), "default", hcl.InitialPos)
 	if diags.HasErrors() {
 		return value{}, false
 	}

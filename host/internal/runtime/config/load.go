@@ -22,6 +22,9 @@ type Options struct {
 	DescribeTimeout time.Duration
 	// Env looks up environment variables; nil is the process environment.
 	Env func(string) (string, bool)
+	// Profile goes before what the environment variable FERMENT_PROFILE and
+	// the file say; empty leaves it to them.
+	Profile string
 	// HostVersion is compared with ferment.requires; one that is no version
 	// number, such as that of a build from a working tree, fits any.
 	HostVersion string
@@ -42,7 +45,9 @@ type Host struct {
 // Config is what a load found. It is immutable.
 type Config struct {
 	// Root is the directory against which names are printed.
-	Root        string
+	Root string
+	// Profile is one of Profiles.
+	Profile     string
 	Files       []*Source
 	Host        Host
 	Plugins     []Plugin
@@ -138,9 +143,11 @@ func (l *loader) parse(full string) *node {
 func (l *loader) decode(tree *node) {
 	l.inputs = newInputs(l.config.Root, l.opts.Env)
 	eval := newEvaluator(l.report, l.inputs)
+	l.config.Profile = l.profile(tree, eval)
 	eval.declare(tree)
 	eval.addLocals(tree)
 	l.decoder = newDecoder(eval)
+	l.decoder.profile = l.config.Profile
 	l.root = l.decoder.section(tree)
 	l.byType = map[string][]*section{}
 	for _, b := range l.root.blocks {

@@ -27,6 +27,9 @@ type Attr struct {
 	Type     Type
 	Required bool
 	Default  string // as an HCL expression; empty: none
+	// Profiles holds the default of the profiles in which it is another one
+	// than Default, which is that of prod. An empty text is no default.
+	Profiles map[string]string
 	Reload   Reload
 	Serves   string // requirement ids
 	Doc      string

@@ -37,7 +37,6 @@ var reservedTable = []reserved{
 	{path: "error", what: "declaring error types"},
 
 	{path: "ferment.lock_file", what: "the lock file"},
-	{path: "ferment.profile", what: "choosing a profile"},
 	{path: "ferment.drain_timeout", what: "the daemon"},
 	{path: "ferment.reload_timeout", what: "reloading"},
 	{path: "ferment.auto_reload", what: "reloading"},

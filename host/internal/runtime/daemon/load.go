@@ -18,6 +18,9 @@ import (
 type Options struct {
 	// Config is the configuration file; empty means config.DefaultFile in Dir.
 	Config string
+	// Profile goes before FERMENT_PROFILE and the configuration; empty leaves
+	// it to them.
+	Profile string
 	// Dir is what a relative Config starts at.
 	Dir string
 	// Version is the host's.
@@ -65,7 +68,7 @@ func Load(ctx context.Context, o Options) (*Loaded, error) {
 func load(ctx context.Context, o Options, ground *ground) (*Loaded, error) {
 	d := &describer{noStart: o.NoStart, asks: ground.describer, inquiries: map[string]*plugin.Inquiry{}, seen: map[string]how{}}
 	defer d.close()
-	cfg, _ := config.Load(ctx, o.path(), config.Options{Describer: d, Env: o.Env, HostVersion: o.Version})
+	cfg, _ := config.Load(ctx, o.path(), config.Options{Describer: d, Env: o.Env, Profile: o.Profile, HostVersion: o.Version})
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}

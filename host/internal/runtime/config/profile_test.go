@@ -1,0 +1,64 @@
+package config
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// HCL-013: option over environment over file over prod.
+func TestProfilePrecedence(t *testing.T) {
+	file := "ferment {\n  profile = \"dev\"\n}\n"
+	for _, row := range []struct {
+		name, text, option, variable, want string
+	}{
+		{"nothing", "", "", "", "prod"},
+		{"file", file, "", "", "dev"},
+		{"environment over file", file, "", "test", "test"},
+		{"an empty variable is none", file, "", "", "dev"},
+		{"option over environment", file, "admin", "test", "admin"},
+		{"env in the file", "ferment {\n  profile = env(\"STAGE\", \"test-live\")\n}\n", "", "", "test-live"},
+		{"null is the default", "ferment {\n  profile = null\n}\n", "", "", "prod"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			c, ds := Load(context.Background(), write(t, row.text), Options{Profile: row.option, Env: func(name string) (string, bool) {
+				return row.variable, name == ProfileVariable
+			}})
+			require.Empty(t, types(ds))
+			assert.Equal(t, row.want, c.Profile)
+			assert.NotNil(t, c.Generation)
+		})
+	}
+}
+
+// HCL-013: what decides about files may not depend on them.
+func TestProfileIsLiteral(t *testing.T) {
+	for expr, typ := range map[string]string{
+		`local.p`:            "config/type",
+		`upper("DEV")`:       "config/type",
+		`file("profile")`:    "config/type",
+		`"development"`:      "config/range",
+		`1`:                  "config/type",
+		`env("NOT_THERE")`:   "config/env-missing",
+		`"${env("A", "x")}"`: "config/range",
+	} {
+		t.Run(expr, func(t *testing.T) {
+			c, ds := load(t, "locals {\n  p = \"dev\"\n}\n\nferment {\n  profile = "+expr+"\n}\n")
+			require.Contains(t, types(ds), typ, ds)
+			assert.Equal(t, "ferment.hcl", ds[len(ds)-1].Range.File)
+			assert.Equal(t, ProfileProd, c.Profile, "the strictest where nothing is known")
+		})
+	}
+}
+
+// An unknown name from outside is an error, too.
+func TestUnknownProfile(t *testing.T) {
+	_, ds := Load(context.Background(), write(t, ""), Options{Env: noEnv, Profile: "prd"})
+	require.Equal(t, []string{"config/range"}, types(ds))
+	assert.Equal(t, "prod", ds[0].Nearest)
+	_, ds = Load(context.Background(), write(t, ""), Options{Env: func(name string) (string, bool) { return "staging", name == ProfileVariable }})
+	require.Equal(t, []string{"config/range"}, types(ds))
+	assert.Contains(t, ds[0].Message, "FERMENT_PROFILE")
+}
