@@ -102,6 +102,12 @@ func (t Type) values() (good, beyond, other []string) {
 		return []string{`"a"`, `"/a/b"`, `"../a"`}, nil, []string{"1", `""`}
 	case KindVariable:
 		return []string{`"A"`, `"_a1"`}, nil, []string{`""`, `"1A"`, `"A-B"`, "1"}
+	case KindRate:
+		return []string{`"20/s"`}, nil, []string{"20", `"fast"`}
+	case KindListen:
+		return []string{`"127.0.0.1:0"`, `"[::1]:65535"`, `"localhost:7180"`}, nil, []string{`"0.0.0.0:80"`, `":80"`, `"10.0.0.1:80"`, `"[::]:80"`, `"127.0.0.1"`, `"127.0.0.1:65536"`, `"127.0.0.1:-1"`, `"a b:1"`, "1"}
+	case KindHostName:
+		return []string{`"a"`, `"ferment.example.org"`}, nil, []string{`""`, `"a:1"`, `"http://a"`, `"*"`, "1"}
 	case KindVersion:
 		return []string{`">= 0.1, < 2.0"`, `"1.0.0"`}, nil, []string{`"newest"`, "1", `""`}
 	case KindSwitch:

@@ -40,6 +40,14 @@ type Host struct {
 	Mode         string
 	MinStability string
 	Seed         int64 // 0: random
+
+	// The daemon.
+	DrainTimeout  time.Duration // for runs in flight when it goes down
+	ReloadTimeout time.Duration // for what a reload starts
+	AutoReload    bool          // reload when a file changes
+	MaxRuns       int           // at the same time
+	MemoryLimit   int64         // bytes; 0: chosen from the machine
+	GOGC          int           // percent; 0: chosen by the host
 }
 
 // Config is what a load found. It is immutable.
@@ -50,6 +58,7 @@ type Config struct {
 	Profile     string
 	Files       []*Source
 	Host        Host
+	HTTP        HTTP
 	Plugins     []Plugin
 	Inputs      []Input
 	Diagnostics Diagnostics
@@ -163,11 +172,14 @@ func (l *loader) all(name string) []*section { return l.byType[name] }
 func (l *loader) host() {
 	f := l.root.block("ferment")
 	h := Host{DataDir: f.text("data_dir"), Root: f.text("root"), MaxDepth: f.integer("max_depth"), MaxNodes: f.integer("max_nodes"), MaxParallel: f.integer("max_parallel"),
-		Mode: f.text("mode"), MinStability: f.text("min_stability"), Seed: int64(f.integer("seed"))}
+		Mode: f.text("mode"), MinStability: f.text("min_stability"), Seed: int64(f.integer("seed")),
+		DrainTimeout: f.duration("drain_timeout"), ReloadTimeout: f.duration("reload_timeout"), AutoReload: f.flag("auto_reload"),
+		MaxRuns: f.integer("max_runs"), MemoryLimit: int64(f.integer("memory_limit")), GOGC: f.integer("gogc")}
 	if h.Root == "" {
 		h.Root = l.config.Root
 	}
 	l.config.Host = h
+	l.http()
 	if !f.written("requires") {
 		return
 	}

@@ -214,6 +214,10 @@ func (d *decoder) readText(t Type, s string, out *value) *problem {
 			return &problem{typ: "config/type", what: "is no version constraint", hint: err.Error()}
 		}
 		return nil
+	case KindListen:
+		return readListen(s)
+	case KindHostName:
+		return readHostName(s)
 	case KindSwitch:
 		return readSwitch(s)
 	}

@@ -121,6 +121,8 @@ const (
 	KindVersion  Kind = "version constraint"
 	KindSwitch   Kind = "failure"
 	KindVariable Kind = "variable name"
+	KindListen   Kind = "host:port"
+	KindHostName Kind = "host name"
 	KindCond     Kind = "condition"
 	KindTemplate Kind = "template"
 	KindEDN      Kind = "edn"

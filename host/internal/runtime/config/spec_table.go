@@ -21,12 +21,12 @@ var specification = Block{Blocks: []Block{
 			{Name: "root", Type: path, Reload: ReloadHost, Serves: "RUN-008", Doc: "where relative paths in inputs start; default: the directory of the configuration"},
 			{Name: "profile", Type: enum(Profiles()...), Default: `"prod"`, Reload: ReloadHost, Serves: "OPS-009", Doc: "which defaults and which files hold; --profile and FERMENT_PROFILE go before it; only in ferment.hcl and common/, with literals and env()"},
 			{Name: "requires", Type: version, Reload: ReloadNothing, Serves: "WIRE-005", Doc: "versions of the host that may read this file"},
-			{Name: "drain_timeout", Type: dur(0, 10*time.Minute), Default: `"25s"`, Reload: ReloadUse, Serves: "OPS-004"},
-			{Name: "reload_timeout", Type: dur(time.Second, 10*time.Minute), Default: `"60s"`, Reload: ReloadUse, Serves: "OPS-009, HCL-039"},
-			{Name: "auto_reload", Type: boolean, Default: `false`, Profiles: map[string]string{ProfileDev: `true`}, Reload: ReloadUse, Serves: "HCL-039"},
-			{Name: "memory_limit", Type: size(0, tib), Default: `0`, Reload: ReloadHost, Serves: "OPS-010"},
-			{Name: "gogc", Type: integer(0, 1000), Default: `0`, Reload: ReloadHost, Serves: "OPS-010"},
-			{Name: "max_runs", Type: integer(1, 100_000), Default: `1024`, Reload: ReloadUse, Serves: "RUN-011"},
+			{Name: "drain_timeout", Type: dur(0, 10*time.Minute), Default: `"25s"`, Reload: ReloadUse, Serves: "OPS-004", Doc: "for the runs in flight when the daemon goes down"},
+			{Name: "reload_timeout", Type: dur(time.Second, 10*time.Minute), Default: `"60s"`, Reload: ReloadUse, Serves: "OPS-009, HCL-039", Doc: "for what a reload starts"},
+			{Name: "auto_reload", Type: boolean, Default: `false`, Profiles: map[string]string{ProfileDev: `true`}, Reload: ReloadUse, Serves: "HCL-039", Doc: "reload when a file of the configuration changes"},
+			{Name: "memory_limit", Type: size(0, tib), Default: `0`, Reload: ReloadHost, Serves: "OPS-010", Doc: "of the host, without its plugins; 0: chosen from machine and cgroup"},
+			{Name: "gogc", Type: integer(0, 1000), Default: `0`, Reload: ReloadHost, Serves: "OPS-010", Doc: "growth of the heap before a collection in percent; 0: chosen by the host"},
+			{Name: "max_runs", Type: integer(1, 100_000), Default: `1024`, Reload: ReloadUse, Serves: "RUN-011", Doc: "runs at the same time"},
 			{Name: "max_depth", Type: integer(1, 64), Default: `16`, Reload: ReloadUse, Serves: "SCHED-005", Doc: "nested plans, maps and host calls of one run"},
 			{Name: "max_nodes", Type: integer(1, 100_000), Default: `10000`, Reload: ReloadUse, Serves: "SCHED-005", Doc: "nodes of one run"},
 			{Name: "max_parallel", Type: integer(1, 1024), Default: `8`, Reload: ReloadUse, Serves: "SCHED-001", Doc: "nodes of one plan that run at the same time"},
@@ -83,6 +83,7 @@ var specification = Block{Blocks: []Block{
 	},
 	dispatchBlock,
 	intentBlock,
+	httpBlock,
 }}
 
 var pluginBlock = Block{

@@ -1,0 +1,81 @@
+package config
+
+import (
+	"net"
+	"net/netip"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"time"
+)
+
+// HTTP holds the settings of the http block.
+type HTTP struct {
+	// Listen are addresses as host:port. A literal one is a loopback address; a
+	// name has to be resolved by whoever listens.
+	Listen []string
+	// AdminSocket is absolute.
+	AdminSocket string
+	// AllowedHosts are names that a Host header may have besides the addresses.
+	AllowedHosts []string
+	Limits       HTTPLimits
+}
+
+// HTTPLimits bound what one caller of a listener may take (AUTH-033). Sizes
+// are in bytes.
+type HTTPLimits struct {
+	ActBody, AdminBody, Headers       int
+	HeaderRead, BodyRead, Idle, Write time.Duration
+	Connections, PerAddress           int
+}
+
+func (l *loader) http() {
+	s := l.root.block("http")
+	limits := s.block("limits")
+	h := HTTP{AdminSocket: s.text("admin_socket"), Limits: HTTPLimits{
+		ActBody: limits.integer("act_body"), AdminBody: limits.integer("admin_body"), Headers: limits.integer("headers"),
+		HeaderRead: limits.duration("header_read"), BodyRead: limits.duration("body_read"), Idle: limits.duration("idle"), Write: limits.duration("write"),
+		Connections: limits.integer("connections"), PerAddress: limits.integer("per_address"),
+	}}
+	h.Listen, _ = s.texts("listen")
+	h.AllowedHosts, _ = s.texts("allowed_hosts")
+	if h.AdminSocket == "" {
+		h.AdminSocket = filepath.Join(l.config.Host.DataDir, "run", "admin.sock")
+	}
+	l.config.HTTP = h
+}
+
+// readListen checks an address to listen on. This build knows no identities,
+// so everything but loopback would be open to strangers (AUTH-030).
+func readListen(s string) *problem {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return &problem{typ: "config/type", what: "is no address", hint: "write host:port, such as \"127.0.0.1:7180\""}
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 || port[0] == '+' {
+		return &problem{typ: "config/range", what: "has no port between 0 and 65535"}
+	}
+	insecure := &problem{typ: "http/insecure-listener", what: "is open to other machines", hint: "listen on a loopback address such as \"127.0.0.1:" + port + "\": this build has no TLS and no identities"}
+	if host == "" {
+		return insecure
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		if !ip.Unmap().IsLoopback() {
+			return insecure
+		}
+		return nil
+	}
+	if !hostName.MatchString(host) {
+		return &problem{typ: "config/type", what: "is no address", hint: "write host:port, such as \"127.0.0.1:7180\""}
+	}
+	return nil
+}
+
+var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*\.?$`)
+
+func readHostName(s string) *problem {
+	if len(s) > 253 || !hostName.MatchString(s) {
+		return &problem{typ: "config/type", what: "is no host name", hint: "write the name alone, without scheme and port"}
+	}
+	return nil
+}
