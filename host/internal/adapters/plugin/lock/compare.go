@@ -1,0 +1,193 @@
+package lock
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Level says how much a difference matters, the least first.
+type Level int
+
+// The levels.
+const (
+	// Drift changes nothing that was approved: less than approved, another
+	// version of the same bytes, a capability without effects.
+	Drift Level = iota + 1
+	// Absent is a plugin, or the platform of one, that the file does not know.
+	Absent
+	// Escalation is an effect or a need that nobody approved.
+	Escalation
+	// Changed are other bytes than those that were approved.
+	Changed
+)
+
+// Difference is one point in which a plugin is not what its entry says.
+type Difference struct {
+	Plugin  string
+	Subject string // what differs: "the program", "needs", `effects of capability "a/b"`
+	Path    string // of the file, as it is printed; empty if it is not about one
+	Locked  string // what was approved
+	Found   string // what is there
+	Level   Level
+}
+
+// Command is what resolves the difference once somebody has looked at it.
+func (d Difference) Command() string {
+	switch d.Level {
+	case Escalation:
+		return "ferment plugin approve " + d.Plugin
+	case Changed:
+		return "ferment plugin lock"
+	}
+	return "ferment plugin lock"
+}
+
+// Message is the difference as one sentence, without the values.
+func (d Difference) Message() string {
+	what := fmt.Sprintf("plugin %q: ", d.Plugin)
+	switch d.Level {
+	case Absent:
+		return what + d.Subject
+	case Changed:
+		if d.Found == missing {
+			return what + fmt.Sprintf("%s was locked with the file %s, which the block does not name any more", d.Plugin, d.Path)
+		}
+		if d.Locked == missing {
+			return what + fmt.Sprintf("%s is not in the lock file", d.Path)
+		}
+		return what + fmt.Sprintf("%s is not what was locked", d.Path)
+	case Escalation:
+		return what + d.Subject + " go beyond what was approved"
+	}
+	return what + d.Subject + " differs from the lock file"
+}
+
+// Hint is the command with the reason to run it.
+func (d Difference) Hint() string {
+	switch d.Level {
+	case Escalation:
+		return fmt.Sprintf("%q shows the difference and approves it", d.Command())
+	case Changed:
+		return fmt.Sprintf("if the change is wanted, %q takes it over", d.Command())
+	}
+	return fmt.Sprintf("%q writes the entry", d.Command())
+}
+
+// Err is the difference as an error of type config/lock, with what was
+// expected, what was found, the path, and the command.
+func (d Difference) Err() *contract.Error {
+	message := d.Message()
+	if d.Level != Absent {
+		message += fmt.Sprintf(": expected %s, found %s", d.Locked, d.Found)
+	}
+	return d.detailed(contract.Errorf("config/lock", "%s", message))
+}
+
+func (d Difference) detailed(e *contract.Error) *contract.Error {
+	e = e.WithDetail("plugin", edn.Text(d.Plugin)).WithDetail("expected", edn.Text(d.Locked)).WithDetail("found", edn.Text(d.Found)).WithDetail("command", edn.Text(d.Command()))
+	if d.Path != "" {
+		e = e.WithDetail("path", edn.Text(d.Path))
+	}
+	return e.WithHint(d.Hint())
+}
+
+// missing stands for a side of a difference that has nothing.
+const missing = "nothing"
+
+// NotLocked is the difference of a plugin that the file does not know.
+func NotLocked(plugin string) Difference {
+	return Difference{Plugin: plugin, Subject: "it is not in the lock file", Locked: missing, Found: "a plugin", Level: Absent}
+}
+
+// CompareProgram holds the bytes of a program and of the files that it runs
+// against the entry. path is the program as it is printed.
+func (p Plugin) CompareProgram(platform, path, hash string, files []Hashed) []Difference {
+	var out []Difference
+	switch locked, ok := p.Binary(platform); {
+	case !ok:
+		out = append(out, Difference{Plugin: p.Name, Subject: "its program is not locked for " + platform, Path: path, Locked: missing, Found: hash, Level: Absent})
+	case locked != hash:
+		out = append(out, Difference{Plugin: p.Name, Subject: "the program", Path: path, Locked: locked, Found: hash, Level: Changed})
+	}
+	there := map[string]string{}
+	for _, f := range files {
+		there[f.Path] = f.Hash
+	}
+	for _, f := range p.Files {
+		got, ok := there[f.Path]
+		if !ok {
+			got = missing
+		}
+		if got != f.Hash {
+			out = append(out, Difference{Plugin: p.Name, Subject: "a file", Path: f.Path, Locked: f.Hash, Found: got, Level: Changed})
+		}
+		delete(there, f.Path)
+	}
+	for _, f := range files {
+		if _, extra := there[f.Path]; extra {
+			out = append(out, Difference{Plugin: p.Name, Subject: "a file", Path: f.Path, Locked: missing, Found: f.Hash, Level: Changed})
+		}
+	}
+	return out
+}
+
+// CompareDescription holds what a program says that it is against the entry.
+// Only version, protocol, needs and capabilities of now are looked at.
+func (p Plugin) CompareDescription(now Plugin) []Difference {
+	var out []Difference
+	point := func(subject, locked, found string, level Level) {
+		if level != 0 {
+			out = append(out, Difference{Plugin: p.Name, Subject: subject, Locked: locked, Found: found, Level: level})
+		}
+	}
+	point("the version", p.Version, now.Version, drift(p.Version == now.Version))
+	point("the protocol", p.Protocol, now.Protocol, drift(p.Protocol == now.Protocol))
+	point("its needs", listed(p.Needs), listed(now.Needs), beyond(p.Needs, now.Needs, Escalation))
+	for _, c := range now.Capabilities {
+		locked, ok := p.Capability(c.ID)
+		if !ok {
+			level := beyond(harmless, c.Effects, Escalation)
+			if level != Escalation {
+				level = Drift
+			}
+			point(fmt.Sprintf("the effects of the new capability %q", c.ID), missing, listed(c.Effects), level)
+			continue
+		}
+		level := beyond(slices.Concat(locked.Effects, harmless), c.Effects, Escalation)
+		if level == Drift && slices.Equal(locked.Effects, c.Effects) {
+			level = 0
+		}
+		point(fmt.Sprintf("the effects of capability %q", c.ID), listed(locked.Effects), listed(c.Effects), level)
+		point(fmt.Sprintf("the list of intents of capability %q", c.ID), listed(locked.Intents), listed(c.Intents), drift(slices.Equal(locked.Intents, c.Intents)))
+	}
+	for _, c := range p.Capabilities {
+		if _, ok := now.Capability(c.ID); !ok {
+			point(fmt.Sprintf("the list of capabilities, which has lost %q,", c.ID), listed(c.Effects), missing, Drift)
+		}
+	}
+	return out
+}
+
+// harmless needs nobody's approval.
+var harmless = []string{"none"}
+
+func drift(same bool) Level {
+	if same {
+		return 0
+	}
+	return Drift
+}
+
+// beyond tells whether now has more than was approved (level), less (Drift), or
+// the same (0).
+func beyond(approved, now []string, level Level) Level {
+	for _, n := range now {
+		if !slices.Contains(approved, n) {
+			return level
+		}
+	}
+	return drift(len(approved) == len(now))
+}

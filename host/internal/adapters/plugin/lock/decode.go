@@ -1,0 +1,282 @@
+package lock
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// Problem is one thing that is wrong with the text of a lock file.
+type Problem struct {
+	Type     string // of the error catalogue: "config/unknown-name"
+	Message  string
+	Expected string
+	Found    string
+	Nearest  string
+	Hint     string
+	From, To int // bytes of the text
+	Line     int // from 1
+	Column   int // from 1, in bytes
+}
+
+// DecodeError is a text that is no lock file.
+type DecodeError struct {
+	Name     string
+	Problems []Problem // at least one, in the order of the text
+}
+
+// Error gives the first problem and counts the others.
+func (e *DecodeError) Error() string {
+	p := e.Problems[0]
+	text := fmt.Sprintf("%s:%d:%d: %s", e.Name, p.Line, p.Column, p.Message)
+	if p.Expected != "" {
+		text += ": expected " + p.Expected
+	}
+	if p.Found != "" {
+		text += ", found " + p.Found
+	}
+	if n := len(e.Problems) - 1; n > 0 {
+		text += fmt.Sprintf(" (and %d more)", n)
+	}
+	return text
+}
+
+// Typed is the error for whoever shows it outside of a configuration report.
+func (e *DecodeError) Typed() *contract.Error {
+	out := contract.Errorf(e.Problems[0].Type, "%s", e.Error())
+	if hint := e.Problems[0].Hint; hint != "" {
+		out = out.WithHint(hint)
+	}
+	return out
+}
+
+// maxProblems ends the reading of a file in which everything is wrong.
+const maxProblems = 50
+
+// shape is what may stand in a block.
+type shape struct {
+	label  string // what the label is; empty: there is none
+	attrs  []string
+	blocks map[string]*shape
+}
+
+var pluginShape = &shape{label: "the name of a plugin", attrs: []string{"needs", "protocol", "version"}, blocks: map[string]*shape{
+	"binary":     {label: "a platform such as linux/amd64", attrs: []string{"hash"}},
+	"file":       {label: "a path", attrs: []string{"hash"}},
+	"capability": {label: "the id of a capability", attrs: []string{"effects", "intents"}},
+}}
+
+var fileShape = &shape{blocks: map[string]*shape{"lock": {attrs: []string{"format"}}, "plugin": pluginShape}}
+
+// Decode reads the text of a lock file; name stands for it in errors. The error
+// is a [*DecodeError].
+func Decode(name string, text []byte) (File, error) {
+	d := &decoding{name: name, text: text}
+	root := d.parse()
+	var f File
+	if len(d.problems) == 0 {
+		f = d.file(root)
+	}
+	if len(d.problems) > 0 {
+		slices.SortStableFunc(d.problems, func(a, b Problem) int { return a.From - b.From })
+		return File{}, &DecodeError{Name: name, Problems: d.problems}
+	}
+	return f, nil
+}
+
+// file makes the value of a tree that has the right syntax.
+func (d *decoding) file(root *block) File {
+	d.names(root, fileShape)
+	heads := root.of("lock")
+	newer := false
+	switch {
+	case len(heads) == 0:
+		d.add(Problem{Type: "config/missing", Message: "the lock block is missing", Expected: "lock { format = 1 }", Hint: "\"ferment plugin lock\" writes the file anew"}, 0, 0)
+	default:
+		newer = d.newer(heads[0])
+	}
+	if newer {
+		return File{} // what follows is of another format
+	}
+	blocks := root.of("plugin")
+	d.atMost(blocks, MaxPlugins, "plugins")
+	var plugins []Plugin
+	capabilities := 0
+	for _, b := range blocks {
+		p := d.plugin(b)
+		plugins = append(plugins, p)
+		if capabilities += len(p.Capabilities); capabilities > MaxCapabilities {
+			d.add(Problem{Type: "config/limit", Message: fmt.Sprintf("more than %d capabilities", MaxCapabilities)}, b.from, b.to)
+			break
+		}
+	}
+	return NewFile(plugins...)
+}
+
+// newer checks the version of the format, and tells whether it is one that this
+// package does not know.
+func (d *decoding) newer(b *block) bool {
+	a, ok := b.attr("format")
+	if !ok {
+		d.missing(b, "format")
+		return false
+	}
+	switch {
+	case a.kind != number || a.number < 1:
+		d.add(Problem{Type: "config/type", Message: "format is no version of the file format", Expected: fmt.Sprint(Format), Found: a.shown()}, a.from, a.to)
+	case a.number > Format:
+		d.problems = nil // names that are unknown here are known there
+		d.add(Problem{Type: "config/lock", Message: "the file was written by a newer ferment", Expected: fmt.Sprintf("format %d", Format), Found: fmt.Sprintf("format %d", a.number),
+			Hint: "use that version of ferment, or write the file anew with \"ferment plugin lock\" after removing it"}, a.from, a.to)
+		return true
+	}
+	return false
+}
+
+func (d *decoding) plugin(b *block) Plugin {
+	p := Plugin{Name: b.label, Version: d.textOf(b, "version"), Protocol: d.textOf(b, "protocol"), Needs: d.words(b, "needs", contract.Needs())}
+	if b.labelled && !nameForm.MatchString(b.label) {
+		d.form(b.labelAt, "the label of a plugin", "a name of lower case letters, digits and . _ + -", b.label)
+	}
+	binaries, files, capabilities := b.of("binary"), b.of("file"), b.of("capability")
+	d.atMost(binaries, MaxPlatforms, "platforms of one plugin")
+	d.atMost(files, MaxFiles, "files of one plugin")
+	d.atMost(capabilities, MaxCapabilities, "capabilities")
+	for _, x := range binaries {
+		if x.labelled && !platformForm.MatchString(x.label) {
+			d.form(x.labelAt, "the label of a binary", "a platform such as linux/amd64", x.label)
+		}
+		p.Binaries = append(p.Binaries, Binary{x.label, d.hash(x)})
+	}
+	for _, x := range files {
+		if x.labelled && x.label == "" {
+			d.form(x.labelAt, "the label of a file", "a path", x.label)
+		}
+		p.Files = append(p.Files, Hashed{x.label, d.hash(x)})
+	}
+	for _, x := range capabilities {
+		if x.labelled && !wordForm.MatchString(x.label) {
+			d.form(x.labelAt, "the label of a capability", "an id such as chess/engine", x.label)
+		}
+		effects := append(contract.Effects(), "none")
+		p.Capabilities = append(p.Capabilities, Capability{ID: x.label, Effects: d.words(x, "effects", effects), Intents: d.words(x, "intents", nil)})
+	}
+	return p
+}
+
+func (d *decoding) hash(b *block) string {
+	h := d.textOf(b, "hash")
+	if a, ok := b.attr("hash"); ok && a.kind == text && !hashForm.MatchString(h) {
+		d.form(span{a.from, a.to}, "hash", "b3: and 64 hexadecimal digits", h)
+	}
+	return h
+}
+
+func (d *decoding) textOf(b *block, name string) string {
+	a, ok := b.attr(name)
+	switch {
+	case !ok:
+		d.missing(b, name)
+	case a.kind != text:
+		d.add(Problem{Type: "config/type", Message: name + " is no text", Expected: "a text in quotes", Found: a.shown()}, a.from, a.to)
+	default:
+		return a.texts[0]
+	}
+	return ""
+}
+
+// words reads a list of qualified names, out of known if that is given.
+func (d *decoding) words(b *block, name string, known []string) []string {
+	a, ok := b.attr(name)
+	if !ok {
+		d.missing(b, name)
+		return nil
+	}
+	if a.kind != list {
+		d.add(Problem{Type: "config/type", Message: name + " is no list", Expected: "a list of texts", Found: a.shown()}, a.from, a.to)
+		return nil
+	}
+	for i, w := range a.texts {
+		switch {
+		case slices.Contains(a.texts[:i], w):
+			d.add(Problem{Type: "config/duplicate", Message: fmt.Sprintf("%q stands twice in %s", w, name), Hint: "remove one"}, a.from, a.to)
+		case known != nil && !slices.Contains(known, w):
+			d.add(Problem{Type: "config/unknown-name", Message: fmt.Sprintf("%s has the unknown word %q", name, clip(w)), Expected: strings.Join(known, ", "), Found: clip(w), Nearest: contract.Nearest(w, known)}, a.from, a.to)
+		case known == nil && !wordForm.MatchString(w):
+			d.form(span{a.from, a.to}, "a member of "+name, "a name such as chess/best-move", w)
+		}
+	}
+	return a.texts
+}
+
+// names refuses what a block cannot have, and what it has twice.
+func (d *decoding) names(b *block, s *shape) {
+	seen := map[string]bool{}
+	for _, a := range b.attrs {
+		switch {
+		case !slices.Contains(s.attrs, a.name):
+			d.unknown(a.name, "attribute", b, s, a.nameAt)
+		case seen[a.name]:
+			d.add(Problem{Type: "config/duplicate", Message: fmt.Sprintf("attribute %q is written twice", a.name), Hint: "keep one of the two"}, a.nameAt.from, a.nameAt.to)
+		}
+		seen[a.name] = true
+	}
+	for _, x := range b.blocks {
+		inner, ok := s.blocks[x.typ]
+		if !ok {
+			d.unknown(x.typ, "block", b, s, span{x.from, x.to})
+			continue
+		}
+		if want := inner.label != ""; want != x.labelled {
+			expected := "no label"
+			if want {
+				expected = inner.label + " as its label"
+			}
+			d.add(Problem{Type: "config/syntax", Message: fmt.Sprintf("the block %s has a wrong label", x.typ), Expected: expected}, x.from, x.to)
+		}
+		key := x.typ + "\x00" + x.label
+		if seen[key] {
+			d.add(Problem{Type: "config/duplicate", Message: fmt.Sprintf("block %s %q is written twice", x.typ, clip(x.label)), Hint: "keep one of the two"}, x.from, x.to)
+		}
+		seen[key] = true
+		d.names(x, inner)
+	}
+}
+
+func (d *decoding) unknown(name, what string, in *block, s *shape, at span) {
+	known := slices.Clone(s.attrs)
+	for b := range s.blocks {
+		known = append(known, b)
+	}
+	slices.Sort(known)
+	place := "the lock file"
+	if in.typ != "" {
+		place = in.typ
+	}
+	d.add(Problem{Type: "config/unknown-name", Message: fmt.Sprintf("unknown %s %q in %s", what, clip(name), place), Expected: strings.Join(known, ", "), Found: clip(name),
+		Nearest: contract.Nearest(name, known), Hint: "\"ferment plugin lock\" writes the file"}, at.from, at.to)
+}
+
+func (d *decoding) missing(b *block, name string) {
+	d.add(Problem{Type: "config/missing", Message: fmt.Sprintf("%s has no %s", b.title(), name), Hint: "\"ferment plugin lock\" writes the file"}, b.from, b.to)
+}
+
+func (d *decoding) form(at span, what, expected, found string) {
+	d.add(Problem{Type: "config/type", Message: what + " has a wrong form", Expected: expected, Found: fmt.Sprintf("%q", clip(found))}, at.from, at.to)
+}
+
+func (d *decoding) atMost(blocks []*block, most int, what string) {
+	if len(blocks) > most {
+		d.add(Problem{Type: "config/limit", Message: fmt.Sprintf("more than %d %s", most, what)}, blocks[most].from, blocks[most].to)
+	}
+}
+
+func clip(s string) string {
+	const most = 80
+	if r := []rune(s); len(r) > most {
+		return string(r[:most]) + "..."
+	}
+	return s
+}

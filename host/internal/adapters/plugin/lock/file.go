@@ -1,0 +1,158 @@
+package lock
+
+import (
+	"cmp"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// Format is the version of the file format that this package writes. A file of
+// a newer one is refused.
+const Format = 1
+
+// Limits on a lock file.
+const (
+	MaxBytes        = 512 << 10
+	MaxTokens       = 200_000
+	MaxPlugins      = 256
+	MaxPlatforms    = 64  // of one plugin
+	MaxFiles        = 256 // of one plugin
+	MaxCapabilities = 4096
+	MaxText         = 4096 // bytes of one text
+	MaxMembers      = 1024 // of one list
+)
+
+// File is the content of a lock file. The zero value is an empty one.
+type File struct {
+	// Plugins are the entries, sorted by name.
+	Plugins []Plugin
+}
+
+// Plugin is the entry of one plugin block.
+type Plugin struct {
+	Name     string // the label of the block
+	Version  string
+	Protocol string
+	// Needs are the approved process needs, sorted.
+	Needs []string
+	// Binaries are the hashes of the program, by platform.
+	Binaries []Binary
+	// Files are the hashes of what an interpreter runs, by path.
+	Files []Hashed
+	// Capabilities are those that the plugin advertises, by advertised id.
+	Capabilities []Capability
+}
+
+// Binary is the program of one platform.
+type Binary struct {
+	Platform string // "linux/amd64"
+	Hash     string // "b3:" and 64 hexadecimal digits
+}
+
+// Hashed is one file. Its path is relative to the root of the configuration,
+// with slashes.
+type Hashed struct {
+	Path string
+	Hash string
+}
+
+// Capability is what was approved of one capability.
+type Capability struct {
+	ID      string
+	Effects []string // sorted
+	Intents []string // sorted
+}
+
+// Platform is the one that this program was built for.
+func Platform() string { return runtime.GOOS + "/" + runtime.GOARCH }
+
+var (
+	hashForm     = regexp.MustCompile(`^b3:[0-9a-f]{64}$`)
+	platformForm = regexp.MustCompile(`^[a-z0-9]{1,32}/[a-z0-9_]{1,32}$`)
+	nameForm     = regexp.MustCompile(`^[a-z0-9][a-z0-9._+-]{0,63}$`)
+	wordForm     = regexp.MustCompile(`^[a-z][a-z0-9.-]*/[a-z0-9*][a-z0-9.+*?!_-]*$`)
+)
+
+// ValidPlatform tells whether a text names a platform, such as linux/arm64.
+func ValidPlatform(s string) bool { return platformForm.MatchString(s) }
+
+// Plugin gives the entry of a name.
+func (f File) Plugin(name string) (Plugin, bool) {
+	i, ok := slices.BinarySearchFunc(f.Plugins, name, func(p Plugin, name string) int { return cmp.Compare(p.Name, name) })
+	if !ok {
+		return Plugin{}, false
+	}
+	return f.Plugins[i], true
+}
+
+// With is the file with an entry put in or replaced.
+func (f File) With(p Plugin) File {
+	kept := slices.DeleteFunc(slices.Clone(f.Plugins), func(x Plugin) bool { return x.Name == p.Name })
+	return NewFile(append(kept, p)...)
+}
+
+// NewFile makes a file of entries, in the order in which it is written. Names
+// are unique; of two entries with one name the last is kept.
+func NewFile(plugins ...Plugin) File {
+	byName := map[string]Plugin{}
+	for _, p := range plugins {
+		byName[p.Name] = p.normal()
+	}
+	f := File{Plugins: make([]Plugin, 0, len(byName))}
+	for _, p := range byName {
+		f.Plugins = append(f.Plugins, p)
+	}
+	slices.SortFunc(f.Plugins, func(a, b Plugin) int { return cmp.Compare(a.Name, b.Name) })
+	return f
+}
+
+// Binary gives the hash for a platform.
+func (p Plugin) Binary(platform string) (string, bool) {
+	for _, b := range p.Binaries {
+		if b.Platform == platform {
+			return b.Hash, true
+		}
+	}
+	return "", false
+}
+
+// WithBinary is the entry with the hash for a platform put in or replaced.
+func (p Plugin) WithBinary(platform, hash string) Plugin {
+	kept := slices.DeleteFunc(slices.Clone(p.Binaries), func(b Binary) bool { return b.Platform == platform })
+	p.Binaries = append(kept, Binary{platform, hash})
+	return p.normal()
+}
+
+// Capability gives what was approved of an advertised id.
+func (p Plugin) Capability(id string) (Capability, bool) {
+	for _, c := range p.Capabilities {
+		if c.ID == id {
+			return c, true
+		}
+	}
+	return Capability{}, false
+}
+
+// normal is the entry with everything in its order.
+func (p Plugin) normal() Plugin {
+	p.Needs = sorted(p.Needs)
+	p.Binaries = slices.SortedStableFunc(slices.Values(p.Binaries), func(a, b Binary) int { return cmp.Compare(a.Platform, b.Platform) })
+	p.Files = slices.SortedStableFunc(slices.Values(p.Files), func(a, b Hashed) int { return cmp.Compare(a.Path, b.Path) })
+	p.Capabilities = slices.SortedStableFunc(slices.Values(p.Capabilities), func(a, b Capability) int { return cmp.Compare(a.ID, b.ID) })
+	for i, c := range p.Capabilities {
+		p.Capabilities[i].Effects, p.Capabilities[i].Intents = sorted(c.Effects), sorted(c.Intents)
+	}
+	return p
+}
+
+func sorted(names []string) []string { return slices.Compact(slices.Sorted(slices.Values(names))) }
+
+// listed is a list as text.
+func listed(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}
