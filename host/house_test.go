@@ -29,7 +29,8 @@ var rooms = []room{
 	{prefix: "host", exact: true, mayUse: []string{"host/internal/runtime/cli"}},
 
 	// runtime: main -> cli -> daemon -> {httpapi, telemetry, console} -> config
-	{prefix: "host/internal/runtime/cli", mayUse: []string{"host/internal/runtime/daemon"}},
+	// The command line also checks plugins, with what their authors check them.
+	{prefix: "host/internal/runtime/cli", mayUse: []string{"host/internal/runtime/daemon", "sdk/conformance"}},
 	{prefix: "host/internal/runtime/daemon", mayUse: []string{"host/internal/runtime/httpapi", "host/internal/runtime/telemetry", "host/internal/runtime/console"}},
 	{prefix: "host/internal/runtime/httpapi", mayUse: []string{"host/internal/runtime/config"}},
 	{prefix: "host/internal/runtime/telemetry", mayUse: []string{"host/internal/runtime/config"}},

@@ -35,6 +35,12 @@ type Plugin struct {
 	// grants them; what was not granted fails in the process.
 	Needs []string
 
+	// Features are the optional parts of the contract that the plugin keeps:
+	// FeatureHostCalls and FeatureHotSwap. FeatureStreaming follows from the
+	// capabilities. What is named here is checked by the conformance profile of
+	// that name.
+	Features []string
+
 	// MaxInFlight is the most calls of the whole plugin at once; 0: no limit.
 	// The excess is refused as :runtime/overloaded.
 	MaxInFlight int
@@ -63,6 +69,11 @@ func (p *Plugin) validate() error {
 	}
 	if p.Version == "" {
 		all = append(all, fmt.Errorf("plugin %s: no version", p.Name))
+	}
+	for _, f := range p.Features {
+		if !slices.Contains([]string{FeatureHostCalls, FeatureHotSwap, FeatureStreaming}, f) {
+			all = append(all, fmt.Errorf("plugin %s: feature %q: want %s or %s", p.Name, f, FeatureHostCalls, FeatureHotSwap))
+		}
 	}
 	if p.MaxInFlight < 0 {
 		all = append(all, fmt.Errorf("plugin %s: MaxInFlight is negative", p.Name))

@@ -150,14 +150,25 @@ func (s *Service) advertise(full *contract.Description, capabilities []Capabilit
 		maps.Copy(full.Schemas, derived)
 		streams = streams || meta.Streams
 	}
+	full.Features = slices.Clone(s.plugin.Features)
 	if streams {
-		full.Features = []string{FeatureStreaming}
+		full.Features = append(full.Features, FeatureStreaming)
 	}
+	slices.Sort(full.Features)
+	full.Features = slices.Compact(full.Features)
 	return nil
 }
 
-// FeatureStreaming says that a capability of the plugin sends deltas.
-const FeatureStreaming = "streaming"
+// The optional parts of the contract that a description can name.
+const (
+	// FeatureStreaming says that a capability of the plugin sends deltas.
+	FeatureStreaming = "streaming"
+	// FeatureHostCalls says that the plugin asks its host for other intents.
+	FeatureHostCalls = "host-calls"
+	// FeatureHotSwap says that instances of the plugin serve side by side, so
+	// that one can take over from another without a gap.
+	FeatureHotSwap = "hot-swap"
+)
 
 func (s *Service) limits() edn.Value {
 	if s.plugin.MaxInFlight == 0 {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"os"
 	"time"
 
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -14,11 +16,20 @@ import (
 // bench is what a check works with: it starts instances, remembers them, and
 // stops them when the check is over.
 type bench struct {
-	target        Target
-	opts          Options
-	started       []Instance
-	name, version string
+	target  Target
+	opts    Options
+	started []Instance
+	roots   []string // directories of instances
+	random  *rand.Rand
 	patience
+}
+
+func newBench(target Target, opts Options) *bench {
+	b := &bench{target: target, opts: opts, patience: defaultPatience, random: rand.New(rand.NewPCG(opts.Seed, 0))}
+	if opts.patience != nil {
+		b.patience = *opts.patience
+	}
+	return b
 }
 
 // logTailLines is how much of the plugin's log a failure shows.
@@ -47,6 +58,19 @@ func (b *bench) cleanUp() {
 	for _, in := range b.started {
 		in.Stop()
 	}
+	for _, root := range b.roots {
+		_ = os.RemoveAll(root)
+	}
+}
+
+// root makes a directory for an instance.
+func (b *bench) root() (string, error) {
+	dir, err := os.MkdirTemp("", "ferment-root-")
+	if err != nil {
+		return "", &fault{fmt.Errorf("make a directory for the plugin: %w", err)}
+	}
+	b.roots = append(b.roots, dir)
+	return dir, nil
 }
 
 func (b *bench) logTail() []string {
@@ -81,14 +105,14 @@ func (b *bench) describe(ctx context.Context, in Instance, config edn.Value) (wi
 	if err != nil {
 		return raw, d, want("a description that can be read", "%v", err)
 	}
-	b.name, b.version = d.Name, d.Version
 	return raw, d, nil
 }
 
-func (b *bench) setup() wire.Setup {
+func (b *bench) setup(root string) wire.Setup {
 	return wire.Setup{
 		Config:     b.config(),
 		Secrets:    b.opts.Secrets,
+		Root:       root,
 		Host:       b.hostInfo(),
 		Plugin:     "under-test",
 		Instance:   "0",
@@ -108,13 +132,29 @@ func (b *bench) drain(ctx context.Context, in Instance, limit time.Duration) (un
 	return unfinished, nil
 }
 
-// configure makes in ready to be called.
-func (b *bench) configure(ctx context.Context, in Instance) (wire.Description, error) {
-	var host wire.Host = &Host{}
+// host is what answers an instance.
+func (b *bench) host() wire.Host {
 	if b.opts.Host != nil {
-		host = b.opts.Host
+		return b.opts.Host
 	}
-	d, err := in.Client().Configure(ctx, b.setup(), host)
+	h := &Host{}
+	for intent, out := range b.opts.Answers {
+		h.AnswerValue(intent, out)
+	}
+	return h
+}
+
+// configure makes in ready to be called, with a directory of its own.
+func (b *bench) configure(ctx context.Context, in Instance) (wire.Description, error) {
+	root, err := b.root()
+	if err != nil {
+		return wire.Description{}, err
+	}
+	return b.configureWith(ctx, in, b.setup(root), b.host())
+}
+
+func (b *bench) configureWith(ctx context.Context, in Instance, setup wire.Setup, host wire.Host) (wire.Description, error) {
+	d, err := in.Client().Configure(ctx, setup, host)
 	if err != nil {
 		return d, want("Configure succeeds", "%v", err)
 	}
@@ -126,6 +166,14 @@ func (b *bench) configure(ctx context.Context, in Instance) (wire.Description, e
 
 // ready starts an instance, configures it, and waits until it may be called.
 func (b *bench) ready(ctx context.Context) (Instance, contract.Description, error) {
+	root, err := b.root()
+	if err != nil {
+		return nil, contract.Description{}, err
+	}
+	return b.readyWith(ctx, b.setup(root), b.host())
+}
+
+func (b *bench) readyWith(ctx context.Context, setup wire.Setup, host wire.Host) (Instance, contract.Description, error) {
 	in, err := b.start(ctx)
 	if err != nil {
 		return nil, contract.Description{}, err
@@ -137,7 +185,7 @@ func (b *bench) ready(ctx context.Context) (Instance, contract.Description, erro
 	if len(d.Capabilities) == 0 {
 		return nil, d, want("at least one capability", "none")
 	}
-	if _, err := b.configure(ctx, in); err != nil {
+	if _, err := b.configureWith(ctx, in, setup, host); err != nil {
 		return nil, d, err
 	}
 	return in, d, b.awaitReady(ctx, in)

@@ -10,16 +10,16 @@ import (
 
 func describeChecks() []Check {
 	return []Check{
-		{ID: "core/describe/bare", Profile: "core", Requirements: []string{"WIRE-001", "WIRE-002", "ENV-010"},
+		{ID: "core/describe/bare", Requirements: []string{"START-001", "DESCRIBE-001"},
 			Text: "Describe without a configuration gives name, version and, if there is one, the configuration schema",
 			run:  describeBare},
-		{ID: "core/describe/pure", Profile: "core", Requirements: []string{"WIRE-002", "ENV-010"},
+		{ID: "core/describe/pure", Requirements: []string{"DESCRIBE-002"},
 			Text: "Describe with one configuration gives one answer, also in another process",
 			run:  describePure},
-		{ID: "core/describe/metadata", Profile: "core", Requirements: []string{"ENV-010", "ENV-011", "ENV-017", "ENV-019"},
+		{ID: "core/describe/metadata", Requirements: []string{"DESCRIBE-003"},
 			Text: "Describe gives at least one capability, and its metadata is complete and well-typed",
 			run:  describeMetadata},
-		{ID: "core/describe/bad-config", Profile: "core", Requirements: []string{"SDK-002", "HCL-003"},
+		{ID: "core/describe/bad-config", Requirements: []string{"DESCRIBE-004"},
 			Text: "a configuration with a key that the schema does not have is a finding, not a crash",
 			run:  describeBadConfig},
 	}
@@ -117,16 +117,16 @@ func open(config edn.Value) bool {
 
 func configureChecks() []Check {
 	return []Check{
-		{ID: "core/configure/agrees", Profile: "core", Requirements: []string{"WIRE-002", "ENV-010"},
+		{ID: "core/configure/agrees", Requirements: []string{"CONFIGURE-001"},
 			Text: "Configure serves what Describe announced for the same configuration",
 			run:  configureAgrees},
-		{ID: "core/configure/bad-config", Profile: "core", Requirements: []string{"SDK-002"},
+		{ID: "core/configure/bad-config", Requirements: []string{"CONFIGURE-002"},
 			Text: "Configure reports a key that the schema does not have with its path, and the plugin lives on",
 			run:  configureBadConfig},
-		{ID: "core/configure/once", Profile: "core", Requirements: []string{"WIRE-002"},
+		{ID: "core/configure/once", Requirements: []string{"CONFIGURE-003"},
 			Text: "a second Configure is refused with an error, and the plugin lives on",
 			run:  configureOnce},
-		{ID: "core/configure/before-invoke", Profile: "core", Requirements: []string{"WIRE-002", "SUP-003"},
+		{ID: "core/configure/before-invoke", Requirements: []string{"LIFE-001", "HEALTH-003"},
 			Text: "a call before Configure is refused with a typed error, and the plugin says that it is not ready",
 			run:  invokeBeforeConfigure},
 	}
@@ -160,7 +160,7 @@ func configureBadConfig(ctx context.Context, b *bench) error {
 	if err != nil || open(d.ConfigSchema) {
 		return err
 	}
-	setup := b.setup()
+	setup := b.setup("")
 	setup.Config = setup.Config.AssocKey(unknownKey, edn.Int(1))
 	got, err := in.Client().Configure(ctx, setup, nil)
 	if err != nil {
@@ -177,7 +177,7 @@ func configureOnce(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	if again, err := in.Client().Configure(ctx, b.setup(), nil); err == nil && len(again.Findings) == 0 {
+	if again, err := in.Client().Configure(ctx, b.setup(""), nil); err == nil && len(again.Findings) == 0 {
 		return want("an error", "the second Configure succeeded")
 	}
 	return b.alive(ctx, in, "a second Configure")
@@ -224,10 +224,10 @@ func cut(text string) string {
 
 func healthChecks() []Check {
 	return []Check{
-		{ID: "core/health/at-once", Profile: "core", Requirements: []string{"WIRE-002", "SUP-003"},
+		{ID: "core/health/at-once", Requirements: []string{"HEALTH-001"},
 			Text: "Health sends the current state at once, and a probe ends after one state",
 			run:  healthAtOnce},
-		{ID: "core/health/ready", Profile: "core", Requirements: []string{"SUP-003"},
+		{ID: "core/health/ready", Requirements: []string{"HEALTH-002"},
 			Text: "after Configure the plugin becomes ready",
 			run: func(ctx context.Context, b *bench) error {
 				_, _, err := b.ready(ctx)

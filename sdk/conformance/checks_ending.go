@@ -8,18 +8,23 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-func endingChecks() []Check {
+func drainChecks() []Check {
 	return []Check{
-		{ID: "core/drain/refuses", Profile: "core", Requirements: []string{"WIRE-002", "SUP-004"},
+		{ID: "core/drain/refuses", Requirements: []string{"DRAIN-001", "HEALTH-003"},
 			Text: "after Drain the plugin refuses calls with a typed error and is not ready any more",
 			run:  drainRefuses},
-		{ID: "core/drain/deadline", Profile: "core", Requirements: []string{"WIRE-002", "SUP-004"},
+		{ID: "core/drain/deadline", Requirements: []string{"DRAIN-002"},
 			Text: "Drain returns at its deadline with the number of calls that were not over, and those stop",
 			run:  drainDeadline},
-		{ID: "core/shutdown/host-gone", Profile: "core", Requirements: []string{"SUP-001", "SUP-004"},
+	}
+}
+
+func endingChecks() []Check {
+	return []Check{
+		{ID: "core/shutdown/host-gone", Requirements: []string{"END-001"},
 			Text: "the plugin ends when its host is gone",
 			run:  hostGone},
-		{ID: "core/shutdown/busy", Profile: "core", Requirements: []string{"SUP-004"},
+		{ID: "core/shutdown/busy", Requirements: []string{"END-002"},
 			Text: "the plugin ends when its host is gone, also while a call is in flight",
 			run:  hostGoneBusy},
 	}

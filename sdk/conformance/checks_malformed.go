@@ -16,40 +16,40 @@ import (
 
 func malformedChecks() []Check {
 	check := func(id, text string, requirements []string, make func(c contract.Capability, good *pluginv1.InvokeRequest)) Check {
-		return Check{ID: id, Profile: "core", Requirements: requirements, Text: text,
+		return Check{ID: id, Requirements: requirements, Text: text,
 			run: func(ctx context.Context, b *bench) error { return b.refuses(ctx, make) }}
 	}
 	return []Check{
-		check("core/malformed/text", "a request that is no EDN is answered with an error event", []string{"VAL-018", "WIRE-003"},
+		check("core/malformed/text", "a request that is no EDN is answered with an error event", []string{"PAYLOAD-001"},
 			func(_ contract.Capability, r *pluginv1.InvokeRequest) { r.Request.Body = []byte("{:proto 1 :task") }),
-		check("core/malformed/two-forms", "a request of two forms is answered with an error event", []string{"VAL-002", "WIRE-003"},
+		check("core/malformed/two-forms", "a request of two forms is answered with an error event", []string{"PAYLOAD-001"},
 			func(_ contract.Capability, r *pluginv1.InvokeRequest) {
 				r.Request.Body = append(r.Request.Body, " {}"...)
 			}),
-		check("core/malformed/not-a-map", "a request that is no map is answered with an error event", []string{"ENV-013", "ERR-005"},
+		check("core/malformed/not-a-map", "a request that is no map is answered with an error event", []string{"PAYLOAD-002"},
 			func(_ contract.Capability, r *pluginv1.InvokeRequest) { r.Request.Body = []byte("[1 2 3]") }),
-		check("core/malformed/deep", "a request nested beyond the limit is answered with an error event", []string{"VAL-015"},
+		check("core/malformed/deep", "a request nested beyond the limit is answered with an error event", []string{"PAYLOAD-001"},
 			func(_ contract.Capability, r *pluginv1.InvokeRequest) {
 				r.Request.Body = []byte(strings.Repeat("[", 100_000))
 			}),
-		check("core/malformed/encoding", "a request in an unknown encoding is answered with an error event", []string{"WIRE-003"},
+		check("core/malformed/encoding", "a request in an unknown encoding is answered with an error event", []string{"PAYLOAD-006"},
 			func(_ contract.Capability, r *pluginv1.InvokeRequest) { r.Request.Encoding = "xml" }),
-		check("core/malformed/absent", "a call without a request is answered with an error event", []string{"WIRE-003"},
+		check("core/malformed/absent", "a call without a request is answered with an error event", []string{"PAYLOAD-002"},
 			func(_ contract.Capability, r *pluginv1.InvokeRequest) { r.Request = nil }),
-		check("core/malformed/blob-missing", "a reference without its blob is answered with an error event", []string{"WIRE-003"},
+		check("core/malformed/blob-missing", "a reference without its blob is answered with an error event", []string{"PAYLOAD-003"},
 			func(c contract.Capability, r *pluginv1.InvokeRequest) {
 				text := request(c, edn.MustMap(edn.K("prompt"), edn.Text("@@"))).String()
 				hash := edn.Hash(edn.Text("never sent"))
 				r.Request.Body = []byte(strings.Replace(text, `"@@"`, `#ferment/value "`+hash+`"`, 1))
 			}),
-		check("core/malformed/blob-wrong", "a blob that does not have its hash is answered with an error event", []string{"WIRE-003"},
+		check("core/malformed/blob-wrong", "a blob that does not have its hash is answered with an error event", []string{"PAYLOAD-003"},
 			func(c contract.Capability, r *pluginv1.InvokeRequest) {
 				text := request(c, edn.MustMap(edn.K("prompt"), edn.Text("@@"))).String()
 				hash := edn.Hash(edn.Text("something else"))
 				r.Request.Body = []byte(strings.Replace(text, `"@@"`, `#ferment/value "`+hash+`"`, 1))
 				r.Blobs = []*pluginv1.Blob{{Hash: hash, Body: []byte("forged")}}
 			}),
-		{ID: "core/malformed/too-large", Profile: "core", Requirements: []string{"WIRE-003"},
+		{ID: "core/malformed/too-large", Requirements: []string{"PAYLOAD-005"},
 			Text: "a message above 16 MiB is refused, and the plugin lives on",
 			run:  tooLarge},
 	}

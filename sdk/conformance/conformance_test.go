@@ -76,7 +76,7 @@ func TestSoundPluginPasses(t *testing.T) {
 	assert.Equal(t, "1.0.0", report.Version)
 	assert.Equal(t, SuiteVersion, report.Suite)
 	assert.Equal(t, uint64(1), report.Seed)
-	assert.Len(t, seen, len(Checks()))
+	assert.Len(t, seen, len(ChecksOf(ProfilesOf(contract.Description{})...)))
 }
 
 // CONF-002: each check has an id of its own, a profile, a sentence, and the
@@ -89,7 +89,7 @@ func TestChecksAreNamed(t *testing.T) {
 		assert.Regexp(t, id, c.ID)
 		assert.NotContains(t, seen, c.ID)
 		seen = append(seen, c.ID)
-		assert.Equal(t, "core", c.Profile)
+		assert.Equal(t, "core", c.Profile())
 		assert.NotEmpty(t, c.Text)
 		assert.NotEmpty(t, c.Requirements, c.ID)
 		for _, r := range c.Requirements {
@@ -466,8 +466,8 @@ func idsExcept(pattern string) []string {
 // fault of the harness; a cancelled run is not a verdict about the plugin.
 func TestRunOutcomes(t *testing.T) {
 	report := Run(t.Context(), Process([]string{"/nonexistent"}, nil), Options{})
-	assert.Len(t, report.Results, len(Checks()))
-	assert.Equal(t, len(Checks()), report.Failed())
+	assert.Len(t, report.Results, len(ChecksOf(Core)))
+	assert.Equal(t, len(ChecksOf(Core)), report.Failed())
 	assert.Empty(t, report.Plugin)
 	assert.Contains(t, report.Results[0].Observed, "/nonexistent")
 

@@ -38,3 +38,9 @@ type Reporter interface {
 	// Report says what is known of the process.
 	Report() launch.Report
 }
+
+// startsProcesses reports whether the instances of a target are processes.
+func startsProcesses(t Target) bool {
+	_, ok := t.(process)
+	return ok
+}

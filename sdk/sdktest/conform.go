@@ -27,10 +27,13 @@ func conform(t *testing.T, target conformance.Target, opts []conformance.Options
 	if len(opts) > 0 {
 		o = opts[0]
 	}
-	for _, check := range conformance.Checks() {
+	_, profiles := conformance.Identify(t.Context(), target, o)
+	taken := 0
+	for _, check := range conformance.ChecksOf(profiles...) {
 		if o.Only != nil && !o.Only.MatchString(check.ID) {
 			continue
 		}
+		taken++
 		t.Run(check.ID, func(t *testing.T) {
 			result := conformance.RunCheck(t.Context(), target, check, o)
 			if result.Status == conformance.Pass {
@@ -40,5 +43,8 @@ func conform(t *testing.T, target conformance.Target, opts []conformance.Options
 				check.ID, result.Status, strings.Join(check.Requirements, " "), check.Text,
 				result.Expected, result.Observed, strings.Join(result.Evidence, "\n       "))
 		})
+	}
+	if taken == 0 {
+		t.Errorf("no check was made: profiles %v, only %v", profiles, o.Only)
 	}
 }

@@ -67,12 +67,19 @@ func (f formatFlag) IsBoolFlag() bool { return true }
 // without knowing whether the rest of them is right: what is wrong with them is
 // told in that form too.
 func askedForm(args []string) (f format) {
+	verb := ""
 	for i, arg := range args {
 		name, value, given := strings.Cut(arg, "=")
+		if verb == "" && !strings.HasPrefix(arg, "-") {
+			verb = arg
+		}
 		switch name {
 		case "--":
 			return f
 		case "--json", "--edn":
+			if verb == "conform" {
+				continue // there --json names a file
+			}
 			if !given || value == "true" {
 				f = format(name[2:])
 			}

@@ -1,0 +1,399 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/sdk/conformance"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// conforming is one run of "ferment conform" as it was asked for.
+type conforming struct {
+	profiles         []string
+	json, junit, md  string
+	run              string
+	list             bool
+	seed             uint64
+	config, samples  string
+	baseline         string
+	env              []string
+	command, environ []string
+}
+
+func (c *command) conformCommand() *cobra.Command {
+	var o conforming
+	cmd := &cobra.Command{
+		Use:   "conform [flags] -- PROGRAM [ARG ...]",
+		Short: "check that a plugin keeps the plugin contract",
+		Long: "conform starts a plugin many times, calls it, cuts it, stops it and kills it, and says for each\n" +
+			"requirement of the contract whether the plugin keeps it. What is checked follows from what the plugin\n" +
+			"says about itself: core always, the kinds of its capabilities, and the features that it names.\n" +
+			"Nothing is skipped: a check that lacks what it needs, such as a sample, fails and says what is missing.\n\n" +
+			"Exit codes: 0 everything passed, 1 a requirement failed or the baseline is stale, 2 the command is\n" +
+			"wrong, 3 the harness or the machine failed.",
+		Example: "  ferment conform -- ./my-plugin --flag\n" +
+			"  ferment conform --samples samples.edn --junit report.xml -- python3 plugin.py\n" +
+			"  ferment conform --run 'core/(cancel|drain)' --seed 7 -- ./my-plugin\n" +
+			"  ferment conform --list",
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.command = args
+			if o.list {
+				return c.listChecks(o)
+			}
+			return c.conform(cmd.Context(), o)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&o.profiles, "profile", nil, "profiles to check instead of those that follow from the plugin, such as core,judge")
+	flags.StringVar(&o.json, "json", "", "write the report to this file as JSON (\"-\": standard output)")
+	flags.StringVar(&o.junit, "junit", "", "write the report to this file as JUnit XML")
+	flags.StringVar(&o.md, "md", "", "write the report to this file as Markdown")
+	flags.StringVar(&o.run, "run", "", "take only checks whose id matches this regular expression")
+	flags.BoolVar(&o.list, "list", false, "list the checks with their requirements and start nothing")
+	flags.Uint64Var(&o.seed, "seed", 0, "make the choices of a run again (0: new ones)")
+	flags.StringVar(&o.config, "config", "", "configuration of the plugin: a file (.edn, .json), or EDN text beginning with {")
+	flags.StringVar(&o.samples, "samples", "", "inputs that are answered, by capability or intent: a file, or EDN text")
+	flags.StringVar(&o.baseline, "baseline", "", "file with the ids of checks that are known to fail, one on each line")
+	flags.StringArrayVar(&o.env, "env", nil, "NAME=VALUE for the environment of the plugin, or NAME to take it over; it has no other")
+	return cmd
+}
+
+// conform runs the checks and reports.
+func (c *command) conform(ctx context.Context, o conforming) error {
+	opts, err := c.conformOptions(&o)
+	if err != nil {
+		return err
+	}
+	outputs, err := c.openReports(o)
+	if err != nil {
+		return err
+	}
+	defer outputs.close()
+	show := &conformProgress{command: c, on: c.format == formatText && o.json != "-", live: terminal(c.env.Stdout)}
+	opts.OnStart, opts.OnResult = show.began, show.result
+	report := conformance.Run(ctx, conformance.Process(o.command, o.environ), opts)
+	show.clear()
+	if cause := context.Cause(ctx); errors.Is(cause, errInterrupted) {
+		return cause
+	}
+	report.Command = c.reproducible(o)
+	report.Hash = programHash(o.command)
+	if report.Baseline, err = c.readBaseline(o.baseline); err != nil {
+		return err
+	}
+	if len(report.Results) == 0 {
+		return usagef("no check of the profiles %s matches --run %q: \"ferment conform --list\" names them", strings.Join(report.Profiles, ", "), o.run)
+	}
+	if err := outputs.write(report); err != nil {
+		return err
+	}
+	if c.format != formatText {
+		if err := c.value(c.env.Stdout, report.Value()); err != nil {
+			return err
+		}
+	} else if o.json != "-" {
+		c.conformSummary(c.env.Stdout, report)
+	}
+	return conformExit(report.Outcome())
+}
+
+// conformExit gives the exit code of a verdict.
+func conformExit(s conformance.Status) error {
+	switch s {
+	case conformance.Pass:
+		return nil
+	case conformance.Fault:
+		return quietError{contract.ExitEnvironment}
+	}
+	return quietError{contract.ExitNegative}
+}
+
+// conformOptions reads what the command line names, and finds the program.
+func (c *command) conformOptions(o *conforming) (conformance.Options, error) {
+	opts := conformance.Options{Seed: o.seed, Profiles: o.profiles}
+	if len(o.command) == 0 {
+		return opts, usagef("conform needs a plugin to start: ferment conform -- ./my-plugin")
+	}
+	path, err := exec.LookPath(o.command[0])
+	if err != nil {
+		return opts, usagef("no program %s: %s", o.command[0], cause(lookPathCause(err)))
+	}
+	o.command = append([]string{path}, o.command[1:]...)
+	for _, p := range o.profiles {
+		if !slices.Contains(conformance.Profiles(), p) {
+			return opts, usagef("no profile %q: expected one of %s", p, strings.Join(conformance.Profiles(), ", "))
+		}
+	}
+	if o.run != "" {
+		if opts.Only, err = regexp.Compile(o.run); err != nil {
+			return opts, usagef("--run: %s", err)
+		}
+	}
+	if opts.Seed == 0 {
+		opts.Seed = rand.Uint64()
+	}
+	o.seed = opts.Seed
+	if opts.Config, err = c.readMap("--config", o.config); err != nil {
+		return opts, err
+	}
+	samples, err := c.readMap("--samples", o.samples)
+	if err != nil {
+		return opts, err
+	}
+	if err := opts.ReadSamples(samples); err != nil {
+		return opts, usagef("--samples: %s", err)
+	}
+	if _, err := c.readBaseline(o.baseline); err != nil {
+		return opts, err
+	}
+	for _, pair := range o.env {
+		if !strings.Contains(pair, "=") {
+			value, _ := c.env.Getenv(pair)
+			pair += "=" + value
+		}
+		o.environ = append(o.environ, pair)
+	}
+	return opts, nil
+}
+
+// lookPathCause drops the name that the message has already.
+func lookPathCause(err error) error {
+	var e *exec.Error
+	if errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}
+
+// readMap reads a map from a file or from the text itself.
+func (c *command) readMap(flag, given string) (edn.Value, error) {
+	if given == "" {
+		return edn.Nil(), nil
+	}
+	var v edn.Value
+	var err error
+	if strings.HasPrefix(strings.TrimSpace(given), "{") {
+		if v, err = edn.ReadString(given, edn.WithSource(flag)); err != nil {
+			err = contract.SyntaxError("invalid-request", err)
+		}
+	} else {
+		v, err = c.readValue(given)
+	}
+	if err == nil && !v.IsMap() {
+		err = usagef("%s: expected a map, got %s", flag, cutTo(v.String(), 80))
+	}
+	return v, err
+}
+
+func (c *command) readBaseline(name string) (*conformance.Baseline, error) {
+	if name == "" {
+		return nil, nil
+	}
+	text, err := c.readText(name)
+	if err != nil {
+		return nil, err
+	}
+	b, err := conformance.ParseBaseline(string(text))
+	if err != nil {
+		return nil, usagef("%s: %s", name, err)
+	}
+	return b, nil
+}
+
+// programHash names the program and the files among its arguments; it is empty
+// if they cannot be read.
+func programHash(command []string) string {
+	var files []string
+	for _, arg := range command[1:] {
+		if info, err := os.Stat(arg); err == nil && info.Mode().IsRegular() {
+			files = append(files, arg)
+		}
+	}
+	hash, err := plugin.HashProgram(command[0], files)
+	if err != nil {
+		return ""
+	}
+	return hash
+}
+
+// reproducible is the part of the command line behind the seed, the profile and
+// the name of the check.
+func (c *command) reproducible(o conforming) conformance.CommandLine {
+	line := conformance.CommandLine{Program: o.command}
+	add := func(flag, value string) {
+		if value != "" {
+			line.Flags = append(line.Flags, flag, value)
+		}
+	}
+	add("--config", o.config)
+	add("--samples", o.samples)
+	for _, pair := range o.env {
+		add("--env", pair)
+	}
+	return line
+}
+
+// listChecks prints the checks that the flags select.
+func (c *command) listChecks(o conforming) error {
+	profiles := o.profiles
+	if len(profiles) == 0 {
+		profiles = conformance.Profiles()
+	}
+	var only *regexp.Regexp
+	if o.run != "" {
+		var err error
+		if only, err = regexp.Compile(o.run); err != nil {
+			return usagef("--run: %s", err)
+		}
+	}
+	checks := slices.DeleteFunc(conformance.ChecksOf(profiles...), func(k conformance.Check) bool {
+		return only != nil && !only.MatchString(k.ID)
+	})
+	if c.format != formatText {
+		all := make([]edn.Value, len(checks))
+		for i, k := range checks {
+			requirements := make([]edn.Value, len(k.Requirements))
+			for j, id := range k.Requirements {
+				requirements[j] = edn.Text(id)
+			}
+			all[i] = edn.MustMap(edn.K("check"), edn.Text(k.ID), edn.K("profile"), edn.Text(k.Profile()),
+				edn.K("text"), edn.Text(k.Text), edn.K("requirements"), edn.Vector(requirements...))
+		}
+		return c.value(c.env.Stdout, edn.MustMap(edn.K("suite"), edn.Text(conformance.SuiteVersion), edn.K("checks"), edn.Vector(all...)))
+	}
+	rows := make([][]string, len(checks))
+	for i, k := range checks {
+		rows[i] = []string{k.ID, strings.Join(k.Requirements, " "), k.Text}
+	}
+	return table(c.env.Stdout, []string{"check", "requirements", "what a plugin must do"}, rows)
+}
+
+// reports are the files of a run. They are made before it, so that a name which
+// cannot be written costs no run.
+type reports struct {
+	json, junit, md io.Writer
+	files           []*os.File
+}
+
+func (c *command) openReports(o conforming) (*reports, error) {
+	r := &reports{}
+	for _, one := range []struct {
+		name string
+		to   *io.Writer
+	}{{o.json, &r.json}, {o.junit, &r.junit}, {o.md, &r.md}} {
+		switch one.name {
+		case "":
+		case "-":
+			*one.to = c.env.Stdout
+		default:
+			f, err := os.Create(c.path(one.name))
+			if err != nil {
+				r.close()
+				return nil, &fileError{fmt.Errorf("write %s: %w", one.name, cause(err))}
+			}
+			r.files = append(r.files, f)
+			*one.to = f
+		}
+	}
+	return r, nil
+}
+
+func (r *reports) close() {
+	for _, f := range r.files {
+		_ = f.Close()
+	}
+}
+
+// write writes every report that was asked for.
+func (r *reports) write(report conformance.Report) error {
+	for _, one := range []struct {
+		to   io.Writer
+		make func() ([]byte, error)
+	}{
+		{r.json, report.JSON},
+		{r.junit, report.JUnit},
+		{r.md, func() ([]byte, error) { return report.Markdown(), nil }},
+	} {
+		if one.to == nil {
+			continue
+		}
+		text, err := one.make()
+		if err != nil {
+			return err
+		}
+		if _, err := one.to.Write(text); err != nil {
+			return &fileError{fmt.Errorf("write the report: %w", err)}
+		}
+	}
+	return nil
+}
+
+// conformProgress tells what a run is at: a line for each check, and on a
+// terminal the check that is being taken.
+type conformProgress struct {
+	command *command
+	on      bool
+	live    bool
+}
+
+func (p *conformProgress) began(k conformance.Check) {
+	if p.on && p.live {
+		_, _ = fmt.Fprintf(p.command.env.Stdout, "\r\x1b[K.... %s", k.ID)
+	}
+}
+
+func (p *conformProgress) clear() {
+	if p.on && p.live {
+		_, _ = fmt.Fprint(p.command.env.Stdout, "\r\x1b[K")
+	}
+}
+
+func (p *conformProgress) result(r conformance.Result) {
+	if !p.on {
+		return
+	}
+	p.clear()
+	_, _ = fmt.Fprintf(p.command.env.Stdout, "%-5s %s (%s)\n", r.Status, r.Check.ID, r.Took.Round(time.Millisecond))
+}
+
+// conformSummary says what did not pass, and the verdict.
+func (c *command) conformSummary(w io.Writer, r conformance.Report) {
+	for _, res := range r.Results {
+		if res.Status == conformance.Pass {
+			continue
+		}
+		known := ""
+		if r.Baseline.Knows(res.Check.ID) {
+			known = " (known)"
+		}
+		_, _ = fmt.Fprintf(w, "\n%s %s%s\n%s", res.Status, res.Check.ID, known, indent(r.Explain(res)))
+	}
+	_, _ = fmt.Fprintln(w)
+	for _, id := range r.Stale() {
+		_, _ = fmt.Fprintf(w, "stale: %s does not fail any more: take it out of the baseline\n", id)
+	}
+	name := cmp.Or(strings.TrimSpace(r.Plugin+" "+r.Version), "the plugin")
+	failed := r.Failed()
+	_, _ = fmt.Fprintf(w, "%s: %s: %d of %d checks passed in %.1fs (profiles %s; suite %s, protocol %d, seed %d)\n",
+		r.Outcome(), name, len(r.Results)-failed, len(r.Results), r.Took.Seconds(), strings.Join(r.Profiles, " "), r.Suite, r.Protocol, r.Seed)
+}
+
+func indent(text string) string {
+	return "  " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n  ") + "\n"
+}

@@ -1,0 +1,59 @@
+package conformance
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk"
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// The profiles. Core holds for every plugin, a kind for a plugin with a
+// capability of that kind, and an optional part of the protocol for a plugin
+// that advertises it as a feature.
+const (
+	Core = "core"
+
+	LLM     = "llm"
+	Judge   = "judge"
+	Checker = "checker"
+	Solver  = "solver"
+	Tool    = "tool"
+	Agent   = "agent"
+
+	Streaming = sdk.FeatureStreaming
+	HostCalls = sdk.FeatureHostCalls
+	Mux       = "mux"
+	HotSwap   = sdk.FeatureHotSwap
+)
+
+// Profiles gives the names of all profiles in the order of a report.
+func Profiles() []string {
+	return append([]string{Core}, append(kinds(), features()...)...)
+}
+
+func kinds() []string    { return []string{LLM, Judge, Checker, Solver, Tool, Agent} }
+func features() []string { return []string{Streaming, HostCalls, Mux, HotSwap} }
+
+// ProfilesOf gives the profiles that a plugin has to pass, by what it says
+// about itself: there is no other way to choose or to leave one out.
+func ProfilesOf(d contract.Description) []string {
+	all := []string{Core}
+	for _, kind := range kinds() {
+		if slices.ContainsFunc(d.Capabilities, func(c contract.Capability) bool { return c.Kind == kind }) {
+			all = append(all, kind)
+		}
+	}
+	for _, feature := range features() {
+		if slices.Contains(d.Features, feature) {
+			all = append(all, feature)
+		}
+	}
+	return all
+}
+
+// profileOf is the profile that the id of a check begins with.
+func profileOf(id string) string {
+	profile, _, _ := strings.Cut(id, "/")
+	return profile
+}

@@ -1,0 +1,202 @@
+package conformance
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// ReportVersion is the version of the report as data. Within one version keys
+// are only added.
+const ReportVersion = 1
+
+// Report is the outcome of a run.
+type Report struct {
+	Suite    string
+	Protocol int
+	Platform string
+	Seed     uint64
+	Began    time.Time
+	Took     time.Duration
+
+	Plugin  string // as described, empty if unknown
+	Version string
+	// Command is how the plugin was started and Hash what names its program;
+	// whoever starts the run fills them in.
+	Command CommandLine
+	Hash    string
+
+	// Profiles are those that were checked.
+	Profiles []string
+	Results  []Result
+	// Baseline is what was known to fail; nil if there was none.
+	Baseline *Baseline
+}
+
+// CommandLine is how "ferment conform" was called.
+type CommandLine struct {
+	// Flags are those that a second call needs as well, Program is what
+	// follows "--".
+	Flags, Program []string
+}
+
+// Failed counts the results that are no pass.
+func (r Report) Failed() int { return len(r.Results) - r.count(Pass, "") }
+
+// count counts the results of a status in a profile, or in all.
+func (r Report) count(s Status, profile string) int {
+	n := 0
+	for _, res := range r.Results {
+		if res.Status == s && (profile == "" || res.Check.Profile() == profile) {
+			n++
+		}
+	}
+	return n
+}
+
+// checked are the profiles of which a check was taken.
+func (r Report) checked() []string {
+	return slices.DeleteFunc(slices.Clone(r.Profiles), func(p string) bool {
+		return r.count(Pass, p)+r.count(Fail, p)+r.count(Fault, p) == 0
+	})
+}
+
+// Unexpected gives the failures that the baseline does not know.
+func (r Report) Unexpected() []Result {
+	var all []Result
+	for _, res := range r.Results {
+		if res.Status == Fail && !r.Baseline.Knows(res.Check.ID) {
+			all = append(all, res)
+		}
+	}
+	return all
+}
+
+// Outcome is the verdict of the run: Fault if the harness failed, Fail if a
+// check failed that is not known to, if the baseline is stale, or if nothing
+// was checked, and else Pass.
+func (r Report) Outcome() Status {
+	switch {
+	case r.count(Fault, "") > 0:
+		return Fault
+	case len(r.Results) == 0 || len(r.Unexpected()) > 0 || len(r.Stale()) > 0:
+		return Fail
+	}
+	return Pass
+}
+
+// Stale gives the entries of the baseline that are not true any more: the check
+// passes, or there is no such check.
+func (r Report) Stale() []string {
+	if r.Baseline == nil {
+		return nil
+	}
+	var stale []string
+	for _, id := range r.Baseline.IDs {
+		at := slices.IndexFunc(r.Results, func(res Result) bool { return res.Check.ID == id })
+		known := slices.ContainsFunc(Checks(), func(c Check) bool { return c.ID == id })
+		if !known || (at >= 0 && r.Results[at].Status == Pass) {
+			stale = append(stale, id)
+		}
+	}
+	return stale
+}
+
+// Reproduce is the command that takes one check again. It is empty if it is
+// not known how the plugin was started.
+func (r Report) Reproduce(id string) string {
+	if len(r.Command.Program) == 0 {
+		return ""
+	}
+	words := []string{"ferment", "conform", "--seed", strconv.FormatUint(r.Seed, 10), "--profile", profileOf(id), "--run", "^" + id + "$"}
+	words = slices.Concat(words, r.Command.Flags, []string{"--"}, r.Command.Program)
+	for i, word := range words {
+		words[i] = shellWord(word)
+	}
+	return strings.Join(words, " ")
+}
+
+// Value is the report as data, the form of its JSON.
+func (r Report) Value() edn.Value {
+	var b edn.MapBuilder
+	b.Key("report/v", edn.Int(ReportVersion))
+	b.Key("suite", edn.Text(r.Suite))
+	b.Key("protocol", edn.Int(int64(r.Protocol)))
+	b.Key("platform", edn.Text(r.Platform))
+	b.Key("seed", edn.Text(strconv.FormatUint(r.Seed, 10)))
+	b.Key("began", edn.Inst(r.Began))
+	b.Key("took-ms", millis(r.Took))
+	b.Key("outcome", edn.K(string(r.Outcome())))
+	b.Key("plugin", edn.MustMap(
+		edn.K("name"), edn.Text(r.Plugin), edn.K("version"), edn.Text(r.Version),
+		edn.K("hash"), edn.Text(r.Hash), edn.K("command"), texts(r.Command.Program),
+	))
+	profiles := make([]edn.Value, 0, len(r.Profiles))
+	for _, name := range r.checked() {
+		profiles = append(profiles, r.profileValue(name))
+	}
+	b.Key("profiles", edn.Vector(profiles...))
+	checks := make([]edn.Value, len(r.Results))
+	for i, res := range r.Results {
+		checks[i] = r.resultValue(res)
+	}
+	b.Key("checks", edn.Vector(checks...))
+	if r.Baseline != nil {
+		b.Key("baseline", edn.MustMap(edn.K("known"), texts(r.Baseline.IDs), edn.K("stale"), texts(r.Stale())))
+	}
+	return b.Map()
+}
+
+func (r Report) profileValue(name string) edn.Value {
+	passed, failed, faults := r.count(Pass, name), r.count(Fail, name), r.count(Fault, name)
+	outcome := Pass
+	switch {
+	case faults > 0:
+		outcome = Fault
+	case failed > 0:
+		outcome = Fail
+	}
+	return edn.MustMap(
+		edn.K("profile"), edn.Text(name), edn.K("outcome"), edn.K(string(outcome)),
+		edn.K("checks"), edn.Int(int64(passed+failed+faults)), edn.K("passed"), edn.Int(int64(passed)),
+		edn.K("failed"), edn.Int(int64(failed)), edn.K("faults"), edn.Int(int64(faults)),
+	)
+}
+
+func (r Report) resultValue(res Result) edn.Value {
+	var b edn.MapBuilder
+	b.Key("check", edn.Text(res.Check.ID))
+	b.Key("profile", edn.Text(res.Check.Profile()))
+	b.Key("text", edn.Text(res.Check.Text))
+	requirements := make([]edn.Value, len(res.Check.Requirements))
+	for i, id := range res.Check.Requirements {
+		requirement, _ := RequirementOf(id)
+		requirements[i] = edn.MustMap(edn.K("id"), edn.Text(id), edn.K("text"), edn.Text(requirement.Text))
+	}
+	b.Key("requirements", edn.Vector(requirements...))
+	b.Key("status", edn.K(string(res.Status)))
+	b.Key("took-ms", millis(res.Took))
+	if line := r.Reproduce(res.Check.ID); line != "" {
+		b.Key("reproduce", edn.Text(line))
+	}
+	if res.Status != Pass {
+		b.Key("expected", edn.Text(res.Expected))
+		b.Key("observed", edn.Text(res.Observed))
+		b.Key("evidence", texts(res.Evidence))
+		b.Key("known", edn.Bool(r.Baseline.Knows(res.Check.ID)))
+	}
+	return b.Map()
+}
+
+func millis(d time.Duration) edn.Value { return edn.Int(d.Milliseconds()) }
+
+func texts(all []string) edn.Value {
+	vs := make([]edn.Value, len(all))
+	for i, s := range all {
+		vs[i] = edn.Text(s)
+	}
+	return edn.Vector(vs...)
+}

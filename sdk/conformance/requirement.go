@@ -1,0 +1,147 @@
+package conformance
+
+// Requirement is one thing that a plugin must do. Within one protocol revision
+// a requirement never changes and never goes; new ones get new ids.
+type Requirement struct {
+	// ID names the subject and counts from 001.
+	ID string
+	// Profile is the profile that the requirement belongs to.
+	Profile string
+	// Spec are the rules of the specification that the requirement is made of.
+	Spec []string
+	// Text is the requirement in one sentence.
+	Text string
+}
+
+// Requirements gives every requirement on a plugin of protocol revision 1, in
+// the order of a plugin's life.
+func Requirements() []Requirement {
+	var all []Requirement
+	all = append(all, startRequirements()...)
+	all = append(all, lifeRequirements()...)
+	all = append(all, callRequirements()...)
+	all = append(all, endRequirements()...)
+	all = append(all, optionalRequirements()...)
+	all = append(all, kindRequirements()...)
+	return all
+}
+
+// RequirementOf finds a requirement by its id.
+func RequirementOf(id string) (Requirement, bool) {
+	for _, r := range Requirements() {
+		if r.ID == id {
+			return r, true
+		}
+	}
+	return Requirement{}, false
+}
+
+// must makes a requirement; the specification's rules come last.
+func must(profile, id, text string, spec ...string) Requirement {
+	return Requirement{ID: id, Profile: profile, Spec: spec, Text: text}
+}
+
+func startRequirements() []Requirement {
+	return []Requirement{
+		must(Core, "START-001", "Started by a host, the program answers with one handshake line and serves gRPC over mutual TLS on a unix socket in the directory that the host named.", "WIRE-001"),
+		must(Core, "START-002", "Started by hand, the program says in one sentence what it is and exits with 2.", "WIRE-001"),
+		must(Core, "START-003", "To a host of another protocol revision the program offers a revision that it speaks, or it ends with a failure and a sentence that says which side is older.", "WIRE-005"),
+		must(Core, "START-004", "A peer without the certificate of the host cannot call the plugin.", "WIRE-001"),
+		must(Core, "START-005", "Standard output carries the handshake line and nothing else; what the plugin has to say goes to standard error.", "SUP-001", "SUP-009"),
+		must(Core, "START-006", "A new instance serves in the directory in which an earlier one was killed.", "SUP-005"),
+	}
+}
+
+func lifeRequirements() []Requirement {
+	return []Requirement{
+		must(Core, "DESCRIBE-001", "Describe works before Configure and without a configuration, and then gives the name, the version and, if the plugin takes a configuration, its schema.", "WIRE-002", "ENV-010"),
+		must(Core, "DESCRIBE-002", "Describe is a pure function of the binary and the configuration.", "WIRE-002", "ENV-010"),
+		must(Core, "DESCRIBE-003", "Describe gives at least one capability for the configuration, and the metadata of each is complete and well typed.", "ENV-010", "ENV-011", "ENV-017", "ENV-019"),
+		must(Core, "DESCRIBE-004", "A configuration that the schema does not allow is answered with findings.", "SDK-002", "WIRE-002"),
+		must(Core, "DESCRIBE-005", "Every schema that a capability names is built in or comes with the description, and can be read.", "SCH-006", "SCH-008", "SCH-014"),
+		must(Core, "CONFIGURE-001", "Configure serves what Describe announced for the same configuration.", "WIRE-002", "ENV-010"),
+		must(Core, "CONFIGURE-002", "Configure answers a configuration that it refuses with findings that have the path of the value at fault, and the process lives on.", "SDK-002", "WIRE-002"),
+		must(Core, "CONFIGURE-003", "A second Configure is refused, and the plugin goes on as it was.", "WIRE-002"),
+		must(Core, "HEALTH-001", "Health sends the current state at once, and a probe ends after one state.", "WIRE-002", "SUP-003"),
+		must(Core, "HEALTH-002", "A configured plugin becomes ready, or says in a sentence why it is not.", "SUP-003"),
+		must(Core, "HEALTH-003", "A plugin that is not configured or is draining does not call itself ready.", "SUP-003"),
+		must(Core, "LIFE-001", "A call before Configure is refused with a typed error.", "WIRE-002"),
+		must(Core, "LIFE-002", "EndRun succeeds for every run, also for one that the plugin never saw.", "WIRE-002"),
+		must(Core, "LIFE-003", "A process that was stopped for a while and goes on answers as before.", "SUP-003", "SUP-004"),
+	}
+}
+
+func callRequirements() []Requirement {
+	return []Requirement{
+		must(Core, "CALL-001", "Every call ends in exactly one result or one typed error, and its events count from 1 without gaps.", "WIRE-002"),
+		must(Core, "CALL-002", "A result is a response envelope whose type the capability declares.", "ENV-004", "ENV-013", "ENV-014"),
+		must(Core, "CALL-003", "The output of a value fits the output schema that the capability advertises for the intent.", "ENV-013", "SCH-001"),
+		must(Core, "CALL-004", "An input of a wrong shape is answered or refused with a typed error, and the plugin lives on.", "SDK-002", "ENV-002"),
+		must(Core, "CALL-005", "A call of a capability that the plugin does not have is a typed error.", "ERR-005"),
+		must(Core, "CALL-006", "A call whose caller goes away stops working.", "WIRE-002", "SDK-001"),
+		must(Core, "CALL-007", "A call whose deadline passes stops working.", "WIRE-004", "SDK-001"),
+		must(Core, "CALL-008", "Calls at the same time do not disturb one another: each is answered, or refused as overloaded.", "WIRE-002", "ENV-010"),
+		must(Core, "CALL-009", "Calls leave nothing behind: descriptors, threads and memory of the process stay within bounds however many calls there were.", "CONF-004"),
+		must(Core, "CALL-010", "A capability that calls itself deterministic answers equal requests alike.", "ENV-010"),
+		must(Core, "ERROR-001", "An error has a type, a keyword, out of the catalogue or in a namespace of the plugin's own, and at most one sentence of 500 characters.", "ERR-005", "ERR-007"),
+		must(Core, "PAYLOAD-001", "A request that cannot be read is answered with an error event, and the plugin lives on.", "VAL-002", "VAL-015", "VAL-018", "WIRE-003"),
+		must(Core, "PAYLOAD-002", "A request that is no envelope is answered with an error event.", "ENV-013", "ERR-005"),
+		must(Core, "PAYLOAD-003", "A reference to a text beside the payload is put in its place; one without its text, or with a text of another hash, is answered with an error event.", "WIRE-003"),
+		must(Core, "PAYLOAD-004", "Requests of several megabytes arrive.", "WIRE-003"),
+		must(Core, "PAYLOAD-005", "A message above 16 MiB is refused, and the plugin lives on.", "WIRE-003"),
+		must(Core, "PAYLOAD-006", "An answer is in the encoding of the question, and a question in an unknown encoding is answered with an error event.", "WIRE-003"),
+	}
+}
+
+func endRequirements() []Requirement {
+	return []Requirement{
+		must(Core, "DRAIN-001", "After Drain the plugin refuses calls with a typed error.", "WIRE-002", "SUP-004"),
+		must(Core, "DRAIN-002", "Drain returns at its deadline with the number of calls that were not over, and those stop.", "WIRE-002", "SUP-004"),
+		must(Core, "DRAIN-003", "Calls that are in flight when Drain comes end as they would have ended, as far as its deadline allows.", "WIRE-002", "SUP-006"),
+		must(Core, "END-001", "The process ends when standard input closes.", "SUP-001", "SUP-004"),
+		must(Core, "END-002", "The process ends when standard input closes also while a call is in flight.", "SUP-004"),
+		must(Core, "END-003", "The process ends when it is asked to by SIGTERM.", "SUP-004"),
+	}
+}
+
+func optionalRequirements() []Requirement {
+	return []Requirement{
+		must(Streaming, "STREAM-001", "A capability that says that it streams sends at least one delta before its answer.", "ENV-010", "LLM-010"),
+		must(Streaming, "STREAM-002", "The deltas of a call are maps with a :kind and count from 1 in :seq without gaps.", "LLM-011"),
+		must(Streaming, "STREAM-003", "The texts of the deltas of kind :text, one after the other, are the text of the answer.", "LLM-011", "ENV-014"),
+		must(Streaming, "STREAM-004", "A call that is cancelled between two deltas stops working.", "LLM-017", "WIRE-002"),
+		must(HostCalls, "HOSTCALL-001", "A call to the host carries the handle of the call that it is made for.", "WIRE-004"),
+		must(HostCalls, "HOSTCALL-002", "A call to the host has the stack of its caller with the calling capability at the end.", "WIRE-004"),
+		must(HostCalls, "HOSTCALL-003", "A call to the host has no later deadline and no larger budget than the call that it is made for.", "WIRE-004"),
+		must(HostCalls, "HOSTCALL-004", "An error of the host leads to an answer or to a typed error.", "ERR-005"),
+		must(HostCalls, "HOSTCALL-005", "A call to the host is cancelled when the call that it is made for is.", "WIRE-002", "WIRE-004"),
+		must(Mux, "MUX-001", "Only what this protocol revision has is advertised: it has no multiplexed stream.", "WIRE-007", "WIRE-005"),
+		must(HotSwap, "SWAP-001", "Two instances with one configuration serve side by side.", "SUP-006"),
+		must(HotSwap, "SWAP-002", "While an instance drains, the one beside it answers.", "SUP-006"),
+	}
+}
+
+func kindRequirements() []Requirement {
+	return []Requirement{
+		must(LLM, "MODEL-001", "A model answers with text or calls of tools; having neither is an error and no answer.", "LLM-014", "LM-008"),
+		must(LLM, "MODEL-002", "The answer of a model says what was used: a known :mode, token counts that are not negative, and an exact cost.", "ENV-004", "LM-003", "LLM-020"),
+		must(LLM, "MODEL-003", "The answer of a model says how it finished.", "LLM-014", "SCH-006"),
+		must(LLM, "MODEL-004", "Asking a model changes nothing: its capability has no effects.", "ENV-019"),
+		must(Judge, "JUDGE-001", "A verdict has a :score, a number from 0 to 1.", "SCH-006", "JDG-003"),
+		must(Judge, "JUDGE-002", "What a verdict says beside the score is well formed: :violations is a collection, :retry? a boolean, :criteria a map of numbers from 0 to 1.", "SCH-006", "JDG-003"),
+		must(Judge, "JUDGE-003", "A judge that has nothing to judge answers with a typed error, not with a score.", "JDG-005"),
+		must(Judge, "JUDGE-004", "A judge that calls itself deterministic gives one text one score.", "JDG-007", "ENV-010"),
+		must(Checker, "CHECKER-001", "A check answers with a boolean verdict, findings, or both.", "GATE-009"),
+		must(Checker, "CHECKER-002", "Findings are a collection of texts or of maps with a :message.", "GATE-002", "GATE-009"),
+		must(Checker, "CHECKER-003", "A check takes the question and the answer that it judges beside its own input and comes to the same verdict.", "GATE-009"),
+		must(Checker, "CHECKER-004", "A check changes nothing: its capability has no effect beyond reading.", "GATE-009"),
+		must(Solver, "SOLVER-001", "A solver refuses an input that does not fit its schema as the fault of the request, which nobody need try again.", "ERR-001", "SCH-001"),
+		must(Solver, "SOLVER-002", "A solver refuses one malformed input always alike.", "ERR-001"),
+		must(Solver, "SOLVER-003", "A search that is cancelled stops burning the processor.", "SDK-001", "WIRE-002"),
+		must(Tool, "TOOL-001", "A tool answers every intent that it serves with a value.", "ENV-004", "ENV-010"),
+		must(Tool, "TOOL-002", "A recovery rule looks at a part of the input that the input schema has.", "ENV-024"),
+		must(Tool, "TOOL-003", "A tool that calls itself idempotent answers two calls with one effect key alike.", "ENV-010", "JRN-041"),
+		must(Agent, "AGENT-001", "An agent answers with the messages that it adds, each with a role, and says why it stopped.", "CNV-013"),
+		must(Agent, "AGENT-002", "An agent whose model asks for tools without end stops at a bound and says so.", "CNV-011", "CNV-012"),
+	}
+}

@@ -1,0 +1,180 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+// Options change what Run does. The zero value runs every check of the
+// profiles that the plugin has to pass.
+type Options struct {
+	// Profiles are the profiles to check instead of those that follow from the
+	// description. A profile that the plugin does not come under fails.
+	Profiles []string
+	// Config is the configuration of the plugin, secrets as nil; nil for {}.
+	Config edn.Value
+	// Secrets is a map from the path of a secret to its text.
+	Secrets edn.Value
+	// Samples are inputs that are answered with a value, by the id of a
+	// capability or by the name of an intent; the intent comes first. Without
+	// one an input is made up from the schema.
+	Samples map[string]edn.Value
+	// Slow is a capability and an input for which it works for a second or
+	// more if nobody stops it. Without it, cancelling is checked on calls that
+	// may be over by then.
+	Slow *Sample
+	// Answers are what the host answers when the plugin asks it, by intent.
+	Answers map[string]edn.Value
+	// Only restricts the run to ids that match; nil for all.
+	Only *regexp.Regexp
+	// Seed makes the choices of a run repeatable; 0 picks one.
+	Seed uint64
+	// Host answers what the plugin asks; nil for one per instance that has
+	// Answers.
+	Host wire.Host
+	// Process takes the checks that need a process of the plugin's own, if the
+	// target has none; nil: those checks fail.
+	Process Target
+	// OnStart and OnResult, if set, see each check when it begins and when it
+	// is over.
+	OnStart  func(Check)
+	OnResult func(Result)
+
+	patience *patience // nil for the default
+}
+
+// Sample is an input for a capability.
+type Sample struct {
+	Capability string
+	Input      edn.Value
+}
+
+// checkLimit bounds one check, so that a plugin that hangs costs a known time.
+const checkLimit = 30 * time.Second
+
+// Run takes the checks one after the other. ctx cancels the rest of the run;
+// checks that were not taken are faults.
+func Run(ctx context.Context, target Target, opts Options) Report {
+	if opts.Seed == 0 {
+		opts.Seed = rand.Uint64()
+	}
+	began := time.Now()
+	report := Report{
+		Suite: SuiteVersion, Protocol: wire.Protocol, Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		Seed: opts.Seed, Began: began,
+	}
+	d, profiles := Identify(ctx, target, opts)
+	report.Plugin, report.Version, report.Profiles = d.Name, d.Version, profiles
+	for _, check := range ChecksOf(profiles...) {
+		if opts.Only != nil && !opts.Only.MatchString(check.ID) {
+			continue
+		}
+		if opts.OnStart != nil {
+			opts.OnStart(check)
+		}
+		result := RunCheck(ctx, target, check, opts)
+		report.Results = append(report.Results, result)
+		if opts.OnResult != nil {
+			opts.OnResult(result)
+		}
+	}
+	report.Took = time.Since(began)
+	return report
+}
+
+// Identify asks an instance of the plugin what it is, and gives the profiles
+// that are to be checked. A plugin that does not say what it is has to pass
+// core, which it will not.
+func Identify(ctx context.Context, target Target, opts Options) (contract.Description, []string) {
+	ctx, cancel := context.WithTimeout(ctx, checkLimit)
+	defer cancel()
+	b := newBench(target, opts)
+	defer b.cleanUp()
+	var d contract.Description
+	err := b.guard(func() error {
+		in, err := b.start(ctx)
+		if err != nil {
+			return err
+		}
+		_, d, err = b.describe(ctx, in, b.config())
+		return err
+	})
+	profiles := opts.Profiles
+	if len(profiles) == 0 {
+		profiles = ProfilesOf(d)
+	}
+	if err != nil {
+		d = contract.Description{}
+	}
+	// The order of the report does not depend on that of the wishes.
+	known := Profiles()
+	profiles = slices.DeleteFunc(slices.Clone(known), func(p string) bool { return !slices.Contains(profiles, p) })
+	return d, profiles
+}
+
+// RunCheck takes one check.
+func RunCheck(ctx context.Context, target Target, check Check, opts Options) Result {
+	ctx, cancel := context.WithTimeout(ctx, checkLimit)
+	defer cancel()
+	began := time.Now()
+	if check.Process && !startsProcesses(target) {
+		if opts.Process == nil {
+			return Result{
+				Check: check, Status: Fail, Expected: "a plugin in a process of its own",
+				Observed: "not testable: the plugin runs in this process; a test calls sdktest.Main in its TestMain",
+			}
+		}
+		target = opts.Process
+	}
+	b := newBench(target, opts)
+	err := b.guard(func() error { return check.run(ctx, b) })
+	b.cleanUp()
+	return b.result(ctx, check, err, time.Since(began))
+}
+
+// result makes a verdict of what a check returned.
+func (b *bench) result(ctx context.Context, check Check, err error, took time.Duration) Result {
+	out := Result{Check: check, Status: Pass, Took: took}
+	if err == nil {
+		return out
+	}
+	out.Status = Fail
+	out.Expected, out.Observed = check.Text, err.Error()
+	out.Evidence = b.logTail()
+	var f *finding
+	var broken *fault
+	switch {
+	case errors.As(err, &broken):
+		out.Status = Fault
+	case errors.Is(context.Cause(ctx), context.Canceled):
+		out.Status, out.Observed = Fault, "the run was cancelled"
+	case errors.As(err, &f):
+		out.Expected = f.expected
+	case ctx.Err() != nil:
+		out.Observed = fmt.Sprintf("the check was not over after %s (%v)", checkLimit, err)
+	}
+	return out
+}
+
+// guard keeps a panic of a check from ending the run.
+func (b *bench) guard(do func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			stack := make([]byte, 4096)
+			stack = stack[:runtime.Stack(stack, false)]
+			err = &fault{fmt.Errorf("the check panicked: %v\n%s", p, strings.TrimSpace(string(stack)))}
+		}
+	}()
+	return do()
+}
