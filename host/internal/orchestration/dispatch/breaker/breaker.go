@@ -1,0 +1,331 @@
+package breaker
+
+import (
+	"math"
+	"time"
+)
+
+// Settings are those of one breaker.
+type Settings struct {
+	// Window is how many outcomes the rate is taken over.
+	Window int
+	// MinSamples outcomes have to be there before the rate counts.
+	MinSamples int
+	// Threshold is the share of failures that opens the breaker.
+	Threshold float64
+	// Base is the first pause; each opening in a row multiplies it by Factor, up
+	// to Ceiling.
+	Base, Ceiling time.Duration
+	Factor        float64
+	// Ramp are the shares of calls, in percent, that are admitted one after the
+	// other on the way back; the last is 100.
+	Ramp []int
+}
+
+// Defaults are the settings of a breaker about which nothing was written.
+func Defaults() Settings {
+	return Settings{
+		Window: 20, MinSamples: 5, Threshold: 0.5,
+		Base: time.Second, Factor: 2, Ceiling: 5 * time.Minute,
+		Ramp: []int{10, 25, 50, 100},
+	}
+}
+
+// Figures of the way back.
+const (
+	// StageSuccesses end a stage of the ramp, and so does StageTime without a
+	// failure.
+	StageSuccesses = 5
+	StageTime      = 5 * time.Second
+	// CalmTime closed makes the next opening the first in a row again.
+	CalmTime = 5 * time.Minute
+)
+
+// State is where a breaker stands.
+type State string
+
+// The states.
+const (
+	Closed   State = "closed"
+	Open     State = "open"
+	HalfOpen State = "half-open"
+	Ramping  State = "ramp"
+)
+
+// Outcome is how a call ended, as far as a breaker cares.
+type Outcome int
+
+// The outcomes.
+const (
+	// Ignored says nothing: the call was canceled, was at fault itself, or had
+	// no budget.
+	Ignored Outcome = iota
+	// Success is any answer, whatever the gates say of it.
+	Success
+	// Failure is an error of the plugin or of what it stands on, of a class that
+	// is retried or switched.
+	Failure
+)
+
+// Ticket is the admission of one call. The zero Ticket belongs to a call that
+// was not admitted, and reporting it does nothing.
+type Ticket struct {
+	epoch uint64
+	probe bool
+}
+
+// Breaker is that of one capability for one intent. It is made by New.
+type Breaker struct {
+	set Settings
+
+	state State
+	// epoch changes with the state: an outcome of a call that was admitted
+	// before says nothing about what the breaker is waiting for now.
+	epoch    uint64
+	openings int       // in a row
+	until    time.Time // Open: when it ends; zero: not by itself
+	ejected  bool      // Open, because of quality: no probe, straight to the ramp
+	ejects   int       // ejections so far
+	since    time.Time // of Closed, and of the stage
+	probing  bool      // HalfOpen: the probe is out
+
+	ring     []bool // Closed: outcomes, true for a failure
+	next     int
+	failures int
+
+	stage     int // Ramping: index into set.Ramp
+	asked     int // calls that asked in this stage
+	successes int
+}
+
+// New makes a closed breaker.
+func New(s Settings, now time.Time) *Breaker {
+	return &Breaker{set: s, state: Closed, since: now, ring: make([]bool, 0, s.Window)}
+}
+
+// State returns the state at that time.
+func (b *Breaker) State(now time.Time) State {
+	b.advance(now)
+	return b.state
+}
+
+// Reopens is the earliest time at which a call may be admitted again; zero if
+// one may be now. ok is false if that will not happen by itself.
+func (b *Breaker) Reopens(now time.Time) (at time.Time, ok bool) {
+	b.advance(now)
+	if b.state != Open {
+		return time.Time{}, true
+	}
+	return b.until, !b.until.IsZero()
+}
+
+// Admits tells whether Admit would let a call through, without taking part in
+// the count of the ramp or becoming the probe.
+func (b *Breaker) Admits(now time.Time) bool {
+	b.advance(now)
+	switch b.state {
+	case Open:
+		return false
+	case HalfOpen:
+		return !b.probing
+	case Ramping:
+		return b.share(b.asked + 1)
+	}
+	return true
+}
+
+// Admit asks for one call. Every admitted call has to be reported once.
+func (b *Breaker) Admit(now time.Time) (Ticket, bool) {
+	b.advance(now)
+	switch b.state {
+	case Open:
+		return Ticket{}, false
+	case HalfOpen:
+		if b.probing {
+			return Ticket{}, false
+		}
+		b.probing = true
+		return Ticket{epoch: b.epoch, probe: true}, true
+	case Ramping:
+		b.asked++
+		if !b.share(b.asked) {
+			return Ticket{}, false
+		}
+	}
+	return Ticket{epoch: b.epoch}, true
+}
+
+// share tells whether call k of a stage is one of its share.
+func (b *Breaker) share(k int) bool {
+	s := b.set.Ramp[b.stage]
+	return k*s/100 > (k-1)*s/100
+}
+
+// Report says how an admitted call ended. floor is how long the capability asks
+// to be left alone (Retry-After), u is random.
+func (b *Breaker) Report(now time.Time, t Ticket, o Outcome, floor time.Duration, u float64) {
+	b.advance(now)
+	if t.epoch != b.epoch {
+		return
+	}
+	switch b.state {
+	case Closed:
+		b.count(now, o, floor, u)
+	case HalfOpen:
+		b.probed(now, t, o, floor, u)
+	case Ramping:
+		b.climb(now, o, floor, u)
+	}
+}
+
+func (b *Breaker) count(now time.Time, o Outcome, floor time.Duration, u float64) {
+	if o == Ignored {
+		return
+	}
+	b.push(o == Failure)
+	if o == Failure && len(b.ring) >= b.set.MinSamples && float64(b.failures) >= b.set.Threshold*float64(len(b.ring)) {
+		b.open(now, floor, u)
+	}
+}
+
+func (b *Breaker) push(failed bool) {
+	if len(b.ring) < b.set.Window {
+		b.ring = append(b.ring, failed)
+	} else {
+		if b.ring[b.next] {
+			b.failures--
+		}
+		b.ring[b.next] = failed
+		b.next = (b.next + 1) % b.set.Window
+	}
+	if failed {
+		b.failures++
+	}
+}
+
+func (b *Breaker) probed(now time.Time, t Ticket, o Outcome, floor time.Duration, u float64) {
+	if !t.probe {
+		return
+	}
+	b.probing = false
+	switch o {
+	case Success:
+		b.startRamp(now)
+	case Failure:
+		b.open(now, floor, u)
+	}
+}
+
+func (b *Breaker) climb(now time.Time, o Outcome, floor time.Duration, u float64) {
+	switch o {
+	case Failure:
+		b.open(now, floor, u)
+	case Success:
+		if b.successes++; b.successes >= StageSuccesses {
+			b.nextStage(now)
+		}
+	}
+}
+
+// open begins a pause that is the next in a row.
+func (b *Breaker) open(now time.Time, floor time.Duration, u float64) {
+	if b.state == Closed && now.Sub(b.since) >= CalmTime {
+		b.openings = 0
+	}
+	b.openings++
+	pause := min(float64(b.set.Ceiling), float64(b.set.Base)*math.Pow(b.set.Factor, float64(b.openings-1)))
+	pause *= 1 + u/10
+	b.enter(Open, now)
+	b.until = now.Add(max(floor, time.Duration(pause)))
+}
+
+// Trip opens the breaker at once and whatever the rate: the capability cannot
+// work until that time, or until Reset if the time is zero.
+func (b *Breaker) Trip(now, until time.Time) {
+	if b.state == Closed && now.Sub(b.since) >= CalmTime {
+		b.openings = 0
+	}
+	b.openings++
+	b.enter(Open, now)
+	b.until = until
+}
+
+// Pauses of ejections.
+const (
+	ejectFirst = 5 * time.Minute
+	ejectMost  = time.Hour
+)
+
+// Eject opens the breaker because of the quality of answers. The pause doubles
+// with every ejection; after it calls come back through the ramp.
+func (b *Breaker) Eject(now time.Time) (until time.Time) {
+	pause := min(ejectMost, ejectFirst<<min(b.ejects, 8))
+	b.ejects++
+	b.enter(Open, now)
+	b.ejected = true
+	b.until = now.Add(pause)
+	return b.until
+}
+
+// Ejected tells whether the breaker is open because of quality.
+func (b *Breaker) Ejected(now time.Time) bool {
+	b.advance(now)
+	return b.state == Open && b.ejected
+}
+
+// Reset closes the breaker and forgets what was: the configuration of the
+// capability changed.
+func (b *Breaker) Reset(now time.Time) {
+	b.openings, b.ejects = 0, 0
+	b.enter(Closed, now)
+}
+
+// Replaced says that another generation of the plugin serves from now on: the
+// outcomes of the old one say nothing about it.
+func (b *Breaker) Replaced() {
+	b.clear()
+	if b.state == Closed {
+		b.epoch++
+	}
+}
+
+func (b *Breaker) clear() {
+	b.ring, b.next, b.failures = b.ring[:0], 0, 0
+}
+
+func (b *Breaker) enter(s State, now time.Time) {
+	if b.state != Ramping || s != Closed { // what was admitted on the way up still counts
+		b.epoch++
+	}
+	b.state, b.since, b.until = s, now, time.Time{}
+	b.probing, b.ejected = false, false
+	b.stage, b.asked, b.successes = 0, 0, 0
+	b.clear()
+}
+
+func (b *Breaker) startRamp(now time.Time) {
+	b.enter(Ramping, now)
+}
+
+// nextStage keeps the epoch: a call of the stage before still counts.
+func (b *Breaker) nextStage(now time.Time) {
+	if b.stage++; b.stage == len(b.set.Ramp) {
+		b.enter(Closed, now)
+		return
+	}
+	b.since, b.asked, b.successes = now, 0, 0
+}
+
+// advance does what time alone does.
+func (b *Breaker) advance(now time.Time) {
+	if b.state == Open && !b.until.IsZero() && !now.Before(b.until) {
+		if b.ejected {
+			b.startRamp(b.until)
+		} else {
+			b.enter(HalfOpen, b.until)
+		}
+	}
+	for b.state == Ramping && now.Sub(b.since) >= StageTime {
+		b.nextStage(b.since.Add(StageTime))
+	}
+}
