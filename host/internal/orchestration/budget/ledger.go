@@ -1,0 +1,156 @@
+package budget
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Kind is what has a budget. The order is from the widest to the narrowest.
+type Kind int
+
+// The kinds.
+const (
+	Tenant Kind = iota
+	User
+	Session
+	Run
+	Plan
+	Node
+)
+
+// String is the name of the kind.
+func (k Kind) String() string {
+	names := [...]string{"tenant", "user", "session", "run", "plan", "node"}
+	if k >= 0 && int(k) < len(names) {
+		return names[k]
+	}
+	return fmt.Sprintf("scope %d", int(k))
+}
+
+// Per is the window over which a scope counts.
+type Per string
+
+// The windows. A day and a month are those of UTC.
+const (
+	Total Per = "total"
+	Day   Per = "day"
+	Month Per = "month"
+)
+
+// begin is the start of the window that holds now; the zero time for Total.
+func (p Per) begin(now time.Time) time.Time {
+	y, m, d := now.UTC().Date()
+	switch p {
+	case Day:
+		return time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
+	case Month:
+		return time.Date(y, m, 1, 0, 0, 0, 0, time.UTC)
+	}
+	return time.Time{}
+}
+
+// resets is when the window that holds now is over; zero for Total.
+func (p Per) resets(now time.Time) time.Time {
+	begin := p.begin(now)
+	switch p {
+	case Day:
+		return begin.AddDate(0, 0, 1)
+	case Month:
+		return begin.AddDate(0, 1, 0)
+	}
+	return time.Time{}
+}
+
+// Scope is something that has a budget.
+type Scope struct {
+	Kind Kind
+	// ID tells scopes of one kind apart: the name of a tenant, the id of a run,
+	// the path of a node within its run.
+	ID     string
+	Limits Limits
+	Per    Per // empty is Total
+}
+
+// Mark says how well an amount is known (LLM-020). The order is from the best.
+type Mark int
+
+// The marks.
+const (
+	Exact     Mark = iota // counted by whom it was bought from
+	Estimated             // computed by the host
+	AtLeast               // the true amount may be higher
+	Unknown               // nobody knows; the reservation stands in
+)
+
+// String is the keyword of the mark.
+func (m Mark) String() string {
+	names := [...]string{"exact", "estimated", "at-least", "unknown"}
+	if m >= 0 && int(m) < len(names) {
+		return names[m]
+	}
+	return fmt.Sprintf("mark %d", int(m))
+}
+
+// Reservation is an amount that was set aside. It is settled once.
+type Reservation struct {
+	id uint64
+}
+
+// Balance is how a scope stands.
+type Balance struct {
+	Scope          Scope
+	Used, Reserved Amounts
+	// Mark is the worst of what was settled.
+	Mark Mark
+	// Resets is when counting begins anew; zero: never.
+	Resets time.Time
+}
+
+// Left is what may still be reserved.
+func (b Balance) Left() Limits { return b.Scope.Limits.Less(b.Used.Plus(b.Reserved)) }
+
+// ExceededError says which scope has too little left for a reservation, and of
+// what. Nothing was reserved anywhere.
+type ExceededError struct {
+	Scope     Scope
+	Dimension Dimension
+	Asked     Amounts
+	Left      Limits
+	Resets    time.Time // zero: not by itself
+}
+
+// Error names scope, dimension and figures.
+func (e *ExceededError) Error() string {
+	text := fmt.Sprintf("the budget of %s %s has %s %s left of %s, and %s would be needed",
+		e.Scope.Kind, e.Scope.ID, e.Left.Max(e.Dimension), e.Dimension, e.Scope.Limits.Max(e.Dimension), e.Asked.Of(e.Dimension))
+	if !e.Resets.IsZero() {
+		text += "; it begins anew at " + e.Resets.UTC().Format(time.RFC3339)
+	}
+	return text
+}
+
+// Ledger counts what is spent. An error other than *ExceededError means that
+// the ledger could not be written: nothing may be spent then.
+type Ledger interface {
+	// Reserve sets want aside in all scopes, or in none.
+	Reserve(ctx context.Context, scopes []Scope, want Amounts) (Reservation, error)
+	// Settle replaces a reservation by what was spent, also if that is more. A
+	// reservation that is settled already is left alone.
+	Settle(ctx context.Context, r Reservation, spent Amounts, mark Mark) error
+	// Balances are those of the scopes, in their order.
+	Balances(ctx context.Context, scopes []Scope) ([]Balance, error)
+	// Forget drops a scope that is over, such as that of a finished run. Its
+	// open reservations still count in the scopes around it.
+	Forget(ctx context.Context, scopes ...Scope) error
+}
+
+// Left is the tightest of what the scopes have left: what a call may be told
+// that it has.
+func Left(balances []Balance) Limits {
+	var l Limits
+	for _, b := range balances {
+		l = l.Tighter(b.Left())
+	}
+	return l
+}

@@ -1,0 +1,143 @@
+package budget
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Memory is a Ledger without a store: it lasts as long as the process.
+type Memory struct {
+	now func() time.Time
+
+	mu       sync.Mutex
+	counters map[key]*counter
+	open     map[uint64]held
+	last     uint64
+}
+
+var _ Ledger = (*Memory)(nil)
+
+// NewMemory makes an empty ledger; now is the clock, nil for that of the
+// machine.
+func NewMemory(now func() time.Time) *Memory {
+	if now == nil {
+		now = time.Now
+	}
+	return &Memory{now: now, counters: map[key]*counter{}, open: map[uint64]held{}}
+}
+
+// key is a scope in one window. A reservation is released in the window in
+// which it was made, so that a long call does not pay back into the next.
+type key struct {
+	kind  Kind
+	id    string
+	begin time.Time
+}
+
+type counter struct {
+	used, reserved Amounts
+	mark           Mark
+	open           int // reservations
+}
+
+type held struct {
+	keys []key
+	want Amounts
+}
+
+func (m *Memory) keys(scopes []Scope, now time.Time) []key {
+	out := make([]key, len(scopes))
+	for i, s := range scopes {
+		out[i] = key{s.Kind, s.ID, s.Per.begin(now)}
+	}
+	return out
+}
+
+func (m *Memory) at(k key) counter {
+	if c := m.counters[k]; c != nil {
+		return *c
+	}
+	return counter{}
+}
+
+// Reserve implements Ledger.
+func (m *Memory) Reserve(_ context.Context, scopes []Scope, want Amounts) (Reservation, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.now()
+	keys := m.keys(scopes, now)
+	for i, s := range scopes {
+		c := m.at(keys[i])
+		spent := c.used.Plus(c.reserved)
+		if d, over := s.Limits.first(spent, want); over {
+			return Reservation{}, &ExceededError{Scope: s, Dimension: d, Asked: want, Left: s.Limits.Less(spent), Resets: s.Per.resets(now)}
+		}
+	}
+	for _, k := range keys {
+		c := m.counters[k]
+		if c == nil {
+			c = &counter{}
+			m.counters[k] = c
+		}
+		c.reserved = c.reserved.Plus(want)
+		c.open++
+	}
+	m.last++
+	m.open[m.last] = held{keys, want}
+	return Reservation{m.last}, nil
+}
+
+// Settle implements Ledger.
+func (m *Memory) Settle(_ context.Context, r Reservation, spent Amounts, mark Mark) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h, ok := m.open[r.id]
+	if !ok {
+		return nil
+	}
+	delete(m.open, r.id)
+	now := m.now()
+	for _, k := range h.keys {
+		c := m.counters[k]
+		if c == nil {
+			continue // forgotten
+		}
+		c.reserved = c.reserved.Minus(h.want)
+		c.used = c.used.Plus(spent)
+		c.mark = max(c.mark, mark)
+		c.open--
+		if c.open == 0 && over(k, now) {
+			delete(m.counters, k)
+		}
+	}
+	return nil
+}
+
+// over tells whether the window of a counter has certainly ended.
+func over(k key, now time.Time) bool {
+	return !k.begin.IsZero() && now.Sub(k.begin) > 32*24*time.Hour
+}
+
+// Balances implements Ledger.
+func (m *Memory) Balances(_ context.Context, scopes []Scope) ([]Balance, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.now()
+	out := make([]Balance, len(scopes))
+	for i, k := range m.keys(scopes, now) {
+		c := m.at(k)
+		out[i] = Balance{Scope: scopes[i], Used: c.used, Reserved: c.reserved, Mark: c.mark, Resets: scopes[i].Per.resets(now)}
+	}
+	return out, nil
+}
+
+// Forget implements Ledger.
+func (m *Memory) Forget(_ context.Context, scopes ...Scope) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, k := range m.keys(scopes, m.now()) {
+		delete(m.counters, k)
+	}
+	return nil
+}
