@@ -66,7 +66,7 @@ func dimensionOf(name string) (Dimension, bool) {
 // immutable and never negative.
 type Amounts struct {
 	n   [USD]int64
-	usd *big.Rat // nil is 0
+	usd money
 }
 
 // Count is an amount of one dimension other than USD; a negative n is 0.
@@ -82,10 +82,10 @@ func Count(d Dimension, n int64) Amounts {
 // Floats are refused, because their digits are not what somebody wrote.
 func Money(v edn.Value) (Amounts, error) {
 	r, err := number(v)
-	if err != nil || r.Sign() == 0 {
+	if err != nil {
 		return Amounts{}, err
 	}
-	return Amounts{usd: r}, nil
+	return Amounts{usd: moneyOf(r)}, nil
 }
 
 func number(v edn.Value) (*big.Rat, error) {
@@ -104,12 +104,7 @@ func (a Amounts) Plus(b Amounts) Amounts {
 	for i := range a.n {
 		a.n[i] = saturate(a.n[i], b.n[i])
 	}
-	switch {
-	case a.usd == nil:
-		a.usd = b.usd
-	case b.usd != nil:
-		a.usd = new(big.Rat).Add(a.usd, b.usd)
-	}
+	a.usd = a.usd.plus(b.usd)
 	return a
 }
 
@@ -126,12 +121,7 @@ func (a Amounts) Minus(b Amounts) Amounts {
 	for i := range a.n {
 		a.n[i] = max(0, a.n[i]-b.n[i])
 	}
-	if a.usd != nil && b.usd != nil {
-		a.usd = new(big.Rat).Sub(a.usd, b.usd)
-		if a.usd.Sign() <= 0 {
-			a.usd = nil
-		}
-	}
+	a.usd = a.usd.minus(b.usd)
 	return a
 }
 
@@ -140,40 +130,31 @@ func (a Amounts) Max(b Amounts) Amounts {
 	for i := range a.n {
 		a.n[i] = max(a.n[i], b.n[i])
 	}
-	if b.money().Cmp(a.money()) > 0 {
+	if b.usd.cmp(a.usd) > 0 {
 		a.usd = b.usd
 	}
 	return a
 }
 
 // IsZero tells whether there is nothing of any dimension.
-func (a Amounts) IsZero() bool { return a.n == [USD]int64{} && a.money().Sign() == 0 }
+func (a Amounts) IsZero() bool { return a.n == [USD]int64{} && a.usd.sign() == 0 }
 
 // Equal tells whether both are the same amounts.
-func (a Amounts) Equal(b Amounts) bool { return a.n == b.n && a.money().Cmp(b.money()) == 0 }
+func (a Amounts) Equal(b Amounts) bool { return a.n == b.n && a.usd.cmp(b.usd) == 0 }
 
 // Of is the amount of one dimension, an integer or a decimal.
 func (a Amounts) Of(d Dimension) edn.Value {
 	if d < USD {
 		return edn.Int(a.n[d])
 	}
-	return decimal(a.money())
-}
-
-var nothing = new(big.Rat)
-
-func (a Amounts) money() *big.Rat {
-	if a.usd == nil {
-		return nothing
-	}
-	return a.usd
+	return a.usd.value()
 }
 
 func (a Amounts) has(d Dimension) bool {
 	if d < USD {
 		return a.n[d] != 0
 	}
-	return a.usd != nil && a.usd.Sign() != 0
+	return a.usd.sign() != 0
 }
 
 // exceeds tells whether a is more than b in one dimension.
@@ -181,7 +162,7 @@ func (a Amounts) exceeds(b Amounts, d Dimension) bool {
 	if d < USD {
 		return a.n[d] > b.n[d]
 	}
-	return a.money().Cmp(b.money()) > 0
+	return a.usd.cmp(b.usd) > 0
 }
 
 // Value is a map from bare dimension to number, without those that are 0.
@@ -193,19 +174,4 @@ func (a Amounts) Value() edn.Value {
 		}
 	}
 	return m.Map()
-}
-
-// decimal writes a sum of decimals, which always has an end.
-func decimal(r *big.Rat) edn.Value {
-	const most = 400 // digits behind the point; edn has a smaller bound
-	ten, exp := big.NewRat(10, 1), 0
-	r = new(big.Rat).Set(r)
-	for ; !r.IsInt() && exp > -most; exp-- {
-		r.Mul(r, ten)
-	}
-	v, err := edn.Decimal(r.Num(), exp)
-	if err != nil {
-		return edn.Text(r.RatString())
-	}
-	return v
 }

@@ -1,0 +1,86 @@
+package budget
+
+import (
+	"math/big"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// money is an exact, non-negative sum of USD: a count of picodollars while that
+// fits, which it nearly always does, and a fraction otherwise. Immutable.
+type money struct {
+	pico  int64
+	exact *big.Rat // nil: pico is the sum
+}
+
+const picoPerUSD = 1_000_000_000_000
+
+func moneyOf(r *big.Rat) money {
+	scaled := new(big.Rat).Mul(r, big.NewRat(picoPerUSD, 1))
+	if scaled.IsInt() && scaled.Num().IsInt64() {
+		return money{pico: scaled.Num().Int64()}
+	}
+	return money{exact: r}
+}
+
+func (m money) rat() *big.Rat {
+	if m.exact != nil {
+		return m.exact
+	}
+	return big.NewRat(m.pico, picoPerUSD)
+}
+
+func (m money) sign() int {
+	if m.exact != nil {
+		return m.exact.Sign()
+	}
+	return int(min(m.pico, 1))
+}
+
+func (m money) cmp(o money) int {
+	if m.exact == nil && o.exact == nil {
+		switch {
+		case m.pico < o.pico:
+			return -1
+		case m.pico > o.pico:
+			return 1
+		}
+		return 0
+	}
+	return m.rat().Cmp(o.rat())
+}
+
+func (m money) plus(o money) money {
+	if m.exact == nil && o.exact == nil {
+		if s := m.pico + o.pico; s >= m.pico {
+			return money{pico: s}
+		}
+	}
+	return moneyOf(new(big.Rat).Add(m.rat(), o.rat()))
+}
+
+// minus is 0 where o is more.
+func (m money) minus(o money) money {
+	if m.exact == nil && o.exact == nil {
+		return money{pico: max(0, m.pico-o.pico)}
+	}
+	if m.cmp(o) <= 0 {
+		return money{}
+	}
+	return moneyOf(new(big.Rat).Sub(m.rat(), o.rat()))
+}
+
+// value writes a sum of decimals, which always has an end.
+func (m money) value() edn.Value {
+	const most = 400 // digits behind the point; edn has a smaller bound
+	ten, exp := big.NewRat(10, 1), 0
+	r := new(big.Rat).Set(m.rat())
+	for ; !r.IsInt() && exp > -most; exp-- {
+		r.Mul(r, ten)
+	}
+	v, err := edn.Decimal(r.Num(), exp)
+	if err != nil {
+		return edn.Text(m.rat().RatString())
+	}
+	return v
+}
