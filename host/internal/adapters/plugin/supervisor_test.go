@@ -176,8 +176,11 @@ func TestRandomKills(t *testing.T) {
 	}
 	close(over)
 	calls.Wait()
-	b.ready()
-	b.mustAsk(`{}`)
+	// The last kill may not have been noticed yet.
+	require.Eventually(t, func() bool {
+		_, err := b.ask(context.Background(), `{}`)
+		return err == nil
+	}, 20*time.Second, time.Millisecond)
 	assert.Positive(t, answered.Load())
 	assert.Positive(t, cut.Load())
 }
