@@ -16,6 +16,13 @@
 // advertises and report every missing and every ill-typed field at once.
 // [Capability.Recovery] says what may happen to a call whose outcome is unknown.
 //
+// # Effects
+//
+// [Scope] bounds one effect of a call, and [ParseScope] reads it from plans and
+// from the wire. [Tool] names the effect tools that every host knows and decides
+// from input and scope alone what may not be done; host and tool use the same
+// decision.
+//
 // # Errors
 //
 // [Error] is the one error of every boundary. Its type is a name of the

@@ -12,6 +12,11 @@
 // reason for every one that is left out. Availability of capabilities comes in
 // as a function, so binding again before each attempt sees the present.
 //
+// Effects hold what a configuration says about effects: Rules say which roles
+// may have one, Scopes bound it. Meet narrows one scope by another, and a Grant
+// decides for the roles of a caller whether a call may be made and under which
+// scopes.
+//
 // All values are immutable after construction and safe for concurrent use.
 // Contradictions between layers are returned as data (Policy.Conflicts), never
 // resolved silently.

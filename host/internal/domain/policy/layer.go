@@ -211,7 +211,9 @@ type Layer struct {
 	Budget Fields
 
 	// Effects are the allowed effects; layers intersect.
-	Effects  Val[[]string]
+	Effects Val[[]string]
+	// Scopes narrow those effects; layers meet.
+	Scopes   Scopes
 	Requires Requires
 	// Conflicts are the keys of Requires to which layers gave different
 	// values, sorted. The value kept is that of the weakest layer.

@@ -32,6 +32,7 @@ func Merge(weak, strong Layer) Layer {
 		Constraints:     mergeFields(weak.Constraints, strong.Constraints, strongerField),
 		Budget:          mergeFields(weak.Budget, strong.Budget, smallerField),
 		Effects:         intersect(weak.Effects, strong.Effects),
+		Scopes:          MeetAll(weak.Scopes, strong.Scopes),
 		Deadline:        smallest(weak.Deadline, strong.Deadline),
 		Extend:          nearest(weak.Extend, strong.Extend),
 	}
@@ -139,6 +140,7 @@ func MergeChoice(dst, weak, strong *Layer) {
 	dst.Exclude = union(weak.Exclude, strong.Exclude)
 	dst.FallbackMax = nearest(weak.FallbackMax, strong.FallbackMax)
 	dst.Effects = intersect(weak.Effects, strong.Effects)
+	dst.Scopes = MeetAll(weak.Scopes, strong.Scopes)
 	conflicts := mergeConflicts(weak.Conflicts, strong.Conflicts)
 	dst.Requires, dst.Conflicts = mergeRequires(&weak.Requires, &strong.Requires, conflicts)
 }

@@ -20,6 +20,9 @@ type Capability struct {
 	// capability. It differs from ID after a rename and is what crosses the
 	// wire.
 	Advertised string
+	// Confines tells that the plugin makes each call in a process of its own
+	// that the kernel holds to exactly the scope of that call.
+	Confines bool
 	// Where is the place in the configuration that named it, as
 	// "file:line:column", empty for an advertised one that no block names.
 	Where string

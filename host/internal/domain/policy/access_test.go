@@ -1,0 +1,131 @@
+package policy_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// AUTH-010: forbidden denies; any hit, or all held; all alone is a subset;
+// nothing written denies.
+func TestRuleTruthTable(t *testing.T) {
+	a, b, c := "role/a", "role/b", "role/c"
+	list := func(s ...string) []string { return s }
+	for _, row := range []struct {
+		rule  policy.Rule
+		roles []string
+		ok    bool
+		why   string
+	}{
+		{policy.Rule{}, list(a), false, "empty"},
+		{policy.Rule{Any: list(a)}, nil, false, "any"},
+		{policy.Rule{Any: list(a, b)}, list(b), true, "any"},
+		{policy.Rule{Any: list(policy.RoleAny)}, nil, true, "any"},
+		{policy.Rule{All: list(a, b)}, list(a), false, "all"},
+		{policy.Rule{All: list(a, b)}, list(b, a, c), true, "all"},
+		{policy.Rule{Any: list(c), All: list(a, b)}, list(a, b), true, "all"},
+		{policy.Rule{Any: list(c), All: list(a, b)}, list(a), false, "any"},
+		{policy.Rule{Any: list(a), Forbidden: list(b)}, list(a), true, "any"},
+		{policy.Rule{Any: list(a), Forbidden: list(b)}, list(a, b), false, "forbidden"},
+		{policy.Rule{Forbidden: list(b)}, list(a), false, "empty"},
+		{policy.Rule{Any: list(policy.RoleAny), Forbidden: list(policy.RoleAny)}, list(a), false, "forbidden"},
+	} {
+		ok, why := row.rule.Permits(row.roles)
+		assert.Equal(t, row.ok, ok, "%+v for %v", row.rule, row.roles)
+		assert.Equal(t, row.why, why, "%+v for %v", row.rule, row.roles)
+	}
+}
+
+// A further role never takes a right away unless it is forbidden.
+func TestRuleMonotone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		roles := rapid.SliceOfN(rapid.SampledFrom([]string{"role/a", "role/b", "role/c", "role/d"}), 0, 3)
+		r := policy.Rule{Any: roles.Draw(t, "any"), All: roles.Draw(t, "all"), Forbidden: roles.Draw(t, "forbidden")}
+		have := roles.Draw(t, "have")
+		more := rapid.SampledFrom([]string{"role/a", "role/b", "role/c", "role/d"}).Draw(t, "more")
+		before, _ := r.Permits(have)
+		after, why := r.Permits(append(have[:len(have):len(have)], more))
+		require.False(t, before && !after && why != "forbidden", "%+v: %v had it, and %s took it", r, have, more)
+	})
+}
+
+func TestRulesByName(t *testing.T) {
+	rules := policy.Rules{"fs/*": {Any: []string{"role/a"}}, "fs/write": {Any: []string{"role/b"}}}
+	r, ok := rules.For("fs/read")
+	require.True(t, ok)
+	assert.Equal(t, []string{"role/a"}, r.Any)
+	r, _ = rules.For("fs/write")
+	assert.Equal(t, []string{"role/b"}, r.Any, "the exact name wins")
+	_, ok = rules.For("net/http")
+	assert.False(t, ok)
+}
+
+// decide asks for a capability with the effect under a configuration.
+func decide(t *testing.T, e *policy.Effects, roles []string, effect, allowed, asked, input string, confines bool) (string, *contract.Error) {
+	t.Helper()
+	c := &registry.Capability{Capability: contract.Capability{ID: "x/y", Effects: []string{effect}}, Confines: confines}
+	layer := policy.Layer{Effects: policy.Of([]string{allowed}, policy.Origin{})}
+	if asked != "" {
+		layer.Scopes = policy.ScopesOf(policy.Scoped{Effect: effect, Scope: scope(t, effect, asked)})
+	}
+	need := policy.Need{Capability: c, Layer: &layer}
+	if input != "" {
+		tool, _ := contract.ToolNamed(effect)
+		need.Tool, need.Input = &tool, edn.MustRead(input)
+	}
+	s, err := e.Grant(roles).Decide(need)
+	return s.Value().String(), err
+}
+
+// FX-002: each stage refuses before the next is asked, with its own type.
+func TestDecideInOrder(t *testing.T) {
+	admin := []string{policy.RoleAdmin}
+	conf := &policy.Effects{Rules: policy.ShippedEffectRules(), Host: policy.ScopesOf(
+		policy.Scoped{Effect: "fs/write", Scope: scope(t, "fs/write", `{:enabled true :roots ["/srv"] :allow ["reports"] :max-bytes 100}`)},
+		policy.Scoped{Effect: "net/http", Scope: scope(t, "net/http", `{:enabled false :hosts ["a.test"]}`)}),
+		Roles: map[string]policy.Scopes{"role/clerk": policy.ScopesOf(policy.Scoped{Effect: "fs/write", Scope: scope(t, "fs/write", `{:max-bytes 10}`)})}}
+	const file = `{:path "reports/a" :content "x"}`
+	for _, row := range []struct {
+		name                           string
+		conf                           *policy.Effects
+		roles                          []string
+		effect, allowed, asked, input  string
+		confines                       bool
+		typ, reason, granted, contains string
+	}{
+		{name: "not declared", conf: conf, roles: admin, effect: "fs/write", allowed: "fs/read", input: file, confines: true, typ: "effects/missing-required"},
+		{name: "role", conf: conf, roles: []string{policy.RoleOperator}, effect: "fs/write", allowed: "fs/write", input: file, confines: true, typ: "auth/forbidden-effect", reason: "all"},
+		{name: "no roles", conf: conf, effect: "fs/write", allowed: "fs/write", input: file, confines: true, typ: "auth/forbidden-effect", reason: "all"},
+		{name: "no configuration", conf: nil, roles: admin, effect: "fs/write", allowed: "fs/write", typ: "auth/forbidden-effect", reason: "no-rule"},
+		{name: "disabled", conf: conf, roles: admin, effect: "net/http", allowed: "net/http", input: `{:url "https://a.test/"}`, confines: true, typ: "effects/scope-denied", reason: "disabled"},
+		{name: "no scope", conf: conf, roles: admin, effect: "fs/read", allowed: "fs/read", input: `{:path "a"}`, confines: true, typ: "effects/scope-denied", reason: "disabled"},
+		{name: "request disables", conf: conf, roles: admin, effect: "fs/write", allowed: "fs/write", asked: `{:enabled false}`, input: file, confines: true, typ: "effects/scope-denied", reason: "disabled"},
+		{name: "request cannot enable", conf: conf, roles: admin, effect: "net/http", allowed: "net/http", asked: `{:enabled true}`, confines: true, typ: "effects/scope-denied", reason: "disabled"},
+		{name: "path", conf: conf, roles: admin, effect: "fs/write", allowed: "fs/write", input: `{:path "other/a" :content "x"}`, confines: true, typ: "effects/scope-denied", reason: "path-not-allowed"},
+		{name: "narrowed by the request", conf: conf, roles: admin, effect: "fs/write", allowed: "fs/write", asked: `{:allow ["reports/2026"]}`, input: file, confines: true, typ: "effects/scope-denied", reason: "path-not-allowed"},
+		{name: "shared process", conf: conf, roles: admin, effect: "fs/write", allowed: "fs/write", asked: `{:max-bytes 5}`, typ: "effects/not-enforceable"},
+		{name: "shared process, role", conf: conf, roles: []string{policy.RoleAdmin, "role/clerk"}, effect: "fs/write", allowed: "fs/write", typ: "effects/not-enforceable"},
+		{name: "shared process, nothing narrower", conf: conf, roles: admin, effect: "fs/write", allowed: "fs/write", asked: `{:max-bytes 500}`, contains: `:max-bytes 100`},
+		{name: "granted", conf: conf, roles: []string{policy.RoleAdmin, "role/clerk"}, effect: "fs/write", allowed: "fs/write", asked: `{:allow ["."]}`, input: file, confines: true, contains: `{:fs/write {:allow ["reports"] :enabled true :max-bytes 10 :roots ["/srv"]}}`},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			got, err := decide(t, row.conf, row.roles, row.effect, row.allowed, row.asked, row.input, row.confines)
+			if row.typ == "" {
+				require.Nil(t, err)
+				assert.Contains(t, got, row.contains)
+				return
+			}
+			require.NotNil(t, err)
+			assert.Equal(t, row.typ, err.Type)
+			reason, _ := err.Details.Key("reason").AsKeyword()
+			assert.Equal(t, row.reason, reason, err.Message)
+		})
+	}
+}

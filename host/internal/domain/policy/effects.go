@@ -1,0 +1,204 @@
+package policy
+
+import (
+	"slices"
+
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Effects are what a configuration says about effects: who may have them and
+// within which bounds. The zero value permits none. It is immutable and safe for
+// concurrent use.
+type Effects struct {
+	Rules Rules
+	// Host are the scopes of the configuration. An effect without an enabled
+	// one is off.
+	Host Scopes
+	// Roles are narrower scopes by role; they bind everybody who has the role.
+	Roles map[string]Scopes
+	// Capabilities are narrower scopes by capability id.
+	Capabilities map[string]Scopes
+}
+
+// Grant is what somebody with certain roles may do under Effects. The zero value
+// permits nothing but to compute.
+type Grant struct {
+	effects *Effects
+	roles   []string
+	scopes  Scopes // of host and roles
+}
+
+// Grant works out what the roles permit. It is worth keeping for a whole run.
+func (e *Effects) Grant(roles []string) *Grant {
+	g := &Grant{effects: e, roles: roles}
+	if e == nil {
+		return g
+	}
+	g.scopes = e.Host
+	for _, r := range roles {
+		g.scopes = MeetAll(g.scopes, e.Roles[r])
+	}
+	return g
+}
+
+// Need is a call that has effects.
+type Need struct {
+	Capability *registry.Capability
+	// Layer holds what request and node allow and how they narrow it.
+	Layer *Layer
+	// Tool is the tool that is called, nil for other calls; Input is its filled
+	// input.
+	Tool  *contract.Tool
+	Input edn.Value
+}
+
+// Decide gives the scopes under which a call may be made, in the order of
+// FX-002: the effects are declared, the roles may have them, every scope allows
+// it, and something holds the call to it. The error is typed; without effects
+// there is nothing to decide.
+func (g *Grant) Decide(n Need) (Scopes, *contract.Error) {
+	if !n.Capability.Effectful() {
+		return nil, nil
+	}
+	if missing, ok := n.Layer.AllowsEffects(n.Capability.Effects); !ok {
+		return nil, contract.Errorf("effects/missing-required", ":%s needs the effect :%s, which is not allowed here", n.Capability.ID, missing).
+			WithDetail("effect", edn.K(missing)).WithDetail("allowed", edn.Keywords(n.Layer.Effects.V...))
+	}
+	for _, effect := range n.Capability.Effects {
+		if effect == registry.NoEffect {
+			continue
+		}
+		if err := g.access(effect, n.Capability.ID); err != nil {
+			return nil, err
+		}
+	}
+	var out Scopes
+	for _, effect := range n.Capability.Effects {
+		if effect == registry.NoEffect {
+			continue
+		}
+		s, err := g.scope(effect, n)
+		if err != nil {
+			return nil, err
+		}
+		out = MeetAll(out, Scopes{{effect, s}})
+	}
+	return out, nil
+}
+
+// access asks the rule of one effect.
+func (g *Grant) access(effect, by string) *contract.Error {
+	rule, why, ok := g.rule(effect)
+	if ok {
+		return nil
+	}
+	held := "no role"
+	if len(g.roles) > 0 {
+		held = edn.Keywords(g.roles...).String()
+	}
+	return contract.Errorf("auth/forbidden-effect", ":%s needs the effect :%s, which %s may not have", by, effect, held).
+		WithDetail("effect", edn.K(effect)).WithDetail("rule", rule.Value()).WithDetail("reason", edn.K(why)).
+		WithHint("permit it with effects { rule \"" + effect + "\" { any = [...] } } in ferment.hcl")
+}
+
+func (g *Grant) rule(effect string) (r Rule, why string, ok bool) {
+	if g == nil || g.effects == nil {
+		return Rule{}, "no-rule", false
+	}
+	r, found := g.effects.Rules.For(effect)
+	if !found {
+		return r, "no-rule", false
+	}
+	ok, why = r.Permits(g.roles)
+	return r, why, ok
+}
+
+// scope is the effective scope of one effect of a call.
+func (g *Grant) scope(effect string, n Need) (contract.Scope, *contract.Error) {
+	standing, known := g.effects.Host.Of(effect)
+	if own, ok := g.effects.Capabilities[n.Capability.ID].Of(effect); ok {
+		standing = Meet(standing, own)
+	}
+	s := standing
+	if narrower, ok := g.scopes.Of(effect); ok {
+		s = Meet(s, narrower)
+	}
+	if asked, ok := n.Layer.Scopes.Of(effect); ok {
+		s = Meet(s, asked)
+	}
+	if !known || !s.Enabled.V {
+		return s, disabled(effect, n.Capability.ID)
+	}
+	if n.Tool != nil && n.Tool.Effect == effect {
+		if err := n.Tool.Permit(n.Input, &s); err != nil {
+			return s, err
+		}
+	}
+	if !n.Capability.Confines && !edn.Equal(s.Value(effect), standing.Value(effect)) {
+		return s, contract.Errorf("effects/not-enforceable", ":%s cannot be held to a narrower scope of :%s for one call: its process serves many", n.Capability.ID, effect).
+			WithDetail("effect", edn.K(effect)).WithDetail("scope", s.Value(effect)).
+			WithHint("call one of the shipped tools, or take the scope away from the request, the node or the role")
+	}
+	return s, nil
+}
+
+func disabled(effect, by string) *contract.Error {
+	return contract.Errorf("effects/scope-denied", ":%s needs the effect :%s, which is disabled", by, effect).
+		WithDetail("reason", edn.K("disabled")).WithDetail("effect", edn.K(effect)).
+		WithHint("enable it with effects { scope \"" + effect + "\" { enabled = true } } in ferment.hcl")
+}
+
+// Rejects tells whether the roles or the configuration keep a capability from
+// having its effects, whatever the request allows, and names the effect.
+func (g *Grant) Rejects(c *registry.Capability) (effect, why string) {
+	for _, e := range c.Effects {
+		if e == registry.NoEffect {
+			continue
+		}
+		if _, _, ok := g.rule(e); !ok {
+			return e, "is not permitted to these roles"
+		}
+		s, known := g.scopes.Of(e)
+		if own, ok := g.effects.Capabilities[c.ID].Of(e); ok {
+			s = Meet(s, own)
+		}
+		if !known || !s.Enabled.V {
+			return e, "is disabled in the configuration"
+		}
+	}
+	return "", ""
+}
+
+// Overlap returns a path that a scope would reach although nothing may: one of
+// the forbidden ones lies in it, or it lies in one of them. "" means none.
+// Forbidden paths are absolute and clean.
+func Overlap(s *contract.Scope, forbidden []string) (scope, path string) {
+	for _, dir := range Reach(s) {
+		for _, f := range forbidden {
+			if contract.Covers(contract.ScopeDirs, dir, f) || contract.Covers(contract.ScopeDirs, f, dir) {
+				return dir, f
+			}
+		}
+	}
+	return "", ""
+}
+
+// Reach are the absolute directories that a scope reaches.
+func Reach(s *contract.Scope) []string {
+	var out []string
+	for _, root := range s.Roots.V {
+		for _, prefix := range s.Allow.V {
+			switch {
+			case prefix == ".":
+				out = append(out, root)
+			case root == "/":
+				out = append(out, "/"+prefix)
+			default:
+				out = append(out, root+"/"+prefix)
+			}
+		}
+	}
+	return append(out, slices.Clone(s.AllowCWD.V)...)
+}

@@ -1,0 +1,200 @@
+package policy
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Meet gives what both scopes of one effect permit. It is commutative,
+// associative and idempotent, and never wider than an operand: a field that one
+// of them leaves unwritten is the other's, an empty list permits nothing, and
+// enabled = false wins.
+func Meet(a, b contract.Scope) contract.Scope {
+	return contract.Scope{
+		Enabled: meetFlag(a.Enabled, b.Enabled),
+
+		// Roots must be equal, not nested: prefixes are relative to a root, and
+		// under a deeper root they would name other places.
+		Roots:    meetNames(contract.ScopeFiles, a.Roots, b.Roots),
+		Allow:    meetNames(contract.ScopePrefixes, a.Allow, b.Allow),
+		MaxBytes: meetBound(a.MaxBytes, b.MaxBytes),
+		MkDirs:   meetFlag(a.MkDirs, b.MkDirs),
+		Append:   meetFlag(a.Append, b.Append),
+
+		AllowCommands: meetNames(contract.ScopeFiles, a.AllowCommands, b.AllowCommands),
+		AllowCWD:      meetNames(contract.ScopeDirs, a.AllowCWD, b.AllowCWD),
+		Arguments:     meetRules(a.Arguments, b.Arguments),
+		EnvPass:       meetNames(contract.ScopeNames, a.EnvPass, b.EnvPass),
+		MaxTimeout:    meetBound(a.MaxTimeout, b.MaxTimeout),
+		MaxOutput:     meetBound(a.MaxOutput, b.MaxOutput),
+		Memory:        meetBound(a.Memory, b.Memory),
+		Processes:     meetBound(a.Processes, b.Processes),
+
+		Hosts:             meetNames(contract.ScopeHosts, a.Hosts, b.Hosts),
+		Schemes:           meetNames(contract.ScopeNames, a.Schemes, b.Schemes),
+		Ports:             meetPorts(a.Ports, b.Ports),
+		Methods:           meetNames(contract.ScopeNames, a.Methods, b.Methods),
+		Redirects:         meetBound(a.Redirects, b.Redirects),
+		AllowPrivate:      meetFlag(a.AllowPrivate, b.AllowPrivate),
+		IdempotencyHeader: meetWord(a.IdempotencyHeader, b.IdempotencyHeader),
+
+		Timeout: meetBound(a.Timeout, b.Timeout),
+	}
+}
+
+func meetFlag(a, b contract.Flag) contract.Flag {
+	switch {
+	case !a.Set:
+		return b
+	case !b.Set:
+		return a
+	}
+	return contract.Flag{V: a.V && b.V, Set: true}
+}
+
+func meetBound(a, b contract.Bound) contract.Bound {
+	switch {
+	case !a.Set:
+		return b
+	case !b.Set:
+		return a
+	}
+	return contract.Bound{N: min(a.N, b.N), Set: true}
+}
+
+// meetWord: two different words leave none.
+func meetWord(a, b contract.Word) contract.Word {
+	switch {
+	case !a.Set:
+		return b
+	case !b.Set || a.V == b.V:
+		return a
+	}
+	return contract.Word{Set: true}
+}
+
+// meetNames keeps of each pair of members the one that the other covers.
+func meetNames(kind contract.ScopeKind, a, b contract.List[string]) contract.List[string] {
+	switch {
+	case !a.Set:
+		return b
+	case !b.Set || slices.Equal(a.V, b.V):
+		return a
+	}
+	out := make([]string, 0, min(len(a.V), len(b.V)))
+	for _, x := range a.V {
+		for _, y := range b.V {
+			if contract.Covers(kind, x, y) {
+				out = append(out, y)
+			} else if contract.Covers(kind, y, x) {
+				out = append(out, x)
+			}
+		}
+	}
+	return contract.List[string]{V: contract.Tidy(kind, out), Set: true}
+}
+
+func meetPorts(a, b contract.List[int]) contract.List[int] {
+	switch {
+	case !a.Set:
+		return b
+	case !b.Set:
+		return a
+	}
+	out := make([]int, 0, min(len(a.V), len(b.V)))
+	for _, p := range a.V {
+		if slices.Contains(b.V, p) {
+			out = append(out, p)
+		}
+	}
+	return contract.List[int]{V: out, Set: true}
+}
+
+// meetRules lets the rules of both sides hold: a command that one of them does
+// not name has the other's.
+func meetRules(a, b contract.List[contract.ArgumentRule]) contract.List[contract.ArgumentRule] {
+	switch {
+	case !a.Set:
+		return b
+	case !b.Set:
+		return a
+	}
+	out := make([]contract.ArgumentRule, 0, len(a.V)+len(b.V))
+	out = append(out, a.V...)
+	for _, r := range b.V {
+		i := slices.IndexFunc(out, func(x contract.ArgumentRule) bool { return x.Command == r.Command })
+		if i < 0 {
+			out = append(out, r)
+			continue
+		}
+		both := slices.Concat(out[i].Patterns, r.Patterns)
+		slices.SortFunc(both, slices.Compare)
+		out[i].Patterns = slices.CompactFunc(both, slices.Equal)
+	}
+	slices.SortFunc(out, func(x, y contract.ArgumentRule) int { return cmp.Compare(x.Command, y.Command) })
+	return contract.List[contract.ArgumentRule]{V: out, Set: true}
+}
+
+// Scoped is the scope of one effect.
+type Scoped struct {
+	Effect string
+	Scope  contract.Scope
+}
+
+// Scopes are the scopes of some effects, sorted by effect. An effect that is not
+// among them is not narrowed. Scopes are immutable.
+type Scopes []Scoped
+
+// ScopesOf makes scopes; several of one effect meet.
+func ScopesOf(list ...Scoped) Scopes {
+	var out Scopes
+	for _, s := range list {
+		out = MeetAll(out, Scopes{s})
+	}
+	return out
+}
+
+// Of returns the scope of an effect, and whether there is one.
+func (s Scopes) Of(effect string) (contract.Scope, bool) {
+	for i := range s {
+		if s[i].Effect == effect {
+			return s[i].Scope, true
+		}
+	}
+	return contract.Scope{}, false
+}
+
+// Value is the map from effect to scope that plans and the wire have.
+func (s Scopes) Value() edn.Value {
+	var b edn.MapBuilder
+	for i := range s {
+		b.Key(s[i].Effect, s[i].Scope.Value(s[i].Effect))
+	}
+	return b.Map()
+}
+
+// MeetAll is Meet for each effect; one that only one side has stays as it is.
+func MeetAll(a, b Scopes) Scopes {
+	if len(a) == 0 {
+		return b
+	}
+	if len(b) == 0 {
+		return a
+	}
+	out := make(Scopes, 0, len(a)+len(b))
+	for len(a) > 0 && len(b) > 0 {
+		switch c := cmp.Compare(a[0].Effect, b[0].Effect); {
+		case c < 0:
+			out, a = append(out, a[0]), a[1:]
+		case c > 0:
+			out, b = append(out, b[0]), b[1:]
+		default:
+			out = append(out, Scoped{a[0].Effect, Meet(a[0].Scope, b[0].Scope)})
+			a, b = a[1:], b[1:]
+		}
+	}
+	return append(append(out, a...), b...)
+}

@@ -1,0 +1,211 @@
+package policy_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// members that nest, collide and miss each other.
+var scopeMembers = map[contract.ScopeKind][]string{
+	contract.ScopeNames:    {"A", "B", "GET", "https", "POST"},
+	contract.ScopeFiles:    {"/srv", "/srv/data", "/opt", "/bin/ls"},
+	contract.ScopeDirs:     {"/", "/srv", "/srv/data", "/srv/data/x", "/srvx", "/opt"},
+	contract.ScopePrefixes: {".", "a", "a/b", "a/b/c", "ab", "z"},
+	contract.ScopeHosts:    {"a.example.com", "*.example.com", "*.x.example.com", "b.x.example.com", "example.com", "10.0.0.1", "::1"},
+}
+
+// drawScope writes any subset of the fields of an effect as data and reads it.
+func drawScope(t *rapid.T, effect string) contract.Scope {
+	var b edn.MapBuilder
+	for _, f := range contract.ScopeFields(effect) {
+		if rapid.Bool().Draw(t, f.Key+"?") {
+			continue
+		}
+		b.Key(f.Key, drawField(t, f))
+	}
+	s, problems := contract.ParseScope(effect, b.Map())
+	require.Empty(t, problems)
+	return s
+}
+
+func drawField(t *rapid.T, f contract.ScopeField) edn.Value {
+	texts := func(from []string) edn.Value {
+		var vs []edn.Value
+		for _, s := range rapid.SliceOfN(rapid.SampledFrom(from), 0, 4).Draw(t, f.Key) {
+			vs = append(vs, edn.Text(s))
+		}
+		return edn.Vector(vs...)
+	}
+	switch f.Kind {
+	case contract.ScopeFlag:
+		return edn.Bool(rapid.Bool().Draw(t, f.Key))
+	case contract.ScopeCount, contract.ScopeBytes, contract.ScopeMillis:
+		return edn.Int(rapid.Int64Range(0, 5).Draw(t, f.Key))
+	case contract.ScopePorts:
+		var vs []edn.Value
+		for _, p := range rapid.SliceOfN(rapid.Int64Range(1, 5), 0, 4).Draw(t, f.Key) {
+			vs = append(vs, edn.Int(p))
+		}
+		return edn.Vector(vs...)
+	case contract.ScopeArguments:
+		var b edn.MapBuilder
+		for _, c := range rapid.SliceOfN(rapid.SampledFrom([]string{"/bin/ls", "/bin/cat"}), 0, 2).Draw(t, f.Key) {
+			b.Set(edn.Text(c), texts([]string{"-l", "-a", "[a-z]+"}))
+		}
+		return b.Map()
+	case contract.ScopeWord:
+		return edn.Text(rapid.SampledFrom([]string{"", "Idempotency-Key", "X-Key"}).Draw(t, f.Key))
+	}
+	return texts(scopeMembers[f.Kind])
+}
+
+// notWider tells whether everything that narrow permits in a field, wide permits
+// too.
+func notWider(f contract.ScopeField, narrow, wide *contract.Scope) bool {
+	switch {
+	case f.FlagOf(wide) != nil:
+		w, n := f.FlagOf(wide), f.FlagOf(narrow)
+		return !w.Set || n.Set && (w.V || !n.V)
+	case f.BoundOf(wide) != nil:
+		w, n := f.BoundOf(wide), f.BoundOf(narrow)
+		return !w.Set || n.Set && n.N <= w.N
+	case f.PortsOf(wide) != nil:
+		w, n := f.PortsOf(wide), f.PortsOf(narrow)
+		return !w.Set || n.Set && len(n.V) <= len(w.V)
+	case f.WordOf(wide) != nil:
+		w, n := f.WordOf(wide), f.WordOf(narrow)
+		return !w.Set || n.Set && (n.V == w.V || n.V == "")
+	case f.NamesOf(wide) != nil:
+		w, n := f.NamesOf(wide), f.NamesOf(narrow)
+		if !w.Set {
+			return true
+		}
+		for _, x := range n.V {
+			covered := false
+			for _, y := range w.V {
+				covered = covered || contract.Covers(f.Kind, y, x)
+			}
+			if !covered {
+				return false
+			}
+		}
+		return n.Set
+	}
+	return true
+}
+
+// FX-001: meet is commutative, associative and idempotent, and never wider than
+// an operand; what is absent inherits, what is empty permits nothing, and
+// enabled = false wins.
+func TestMeetLaws(t *testing.T) {
+	for _, effect := range contract.ScopedEffects() {
+		t.Run(effect, rapid.MakeCheck(func(t *rapid.T) {
+			a, b, c := drawScope(t, effect), drawScope(t, effect), drawScope(t, effect)
+			show := func(s contract.Scope) string { return s.Value(effect).String() }
+			ab := policy.Meet(a, b)
+			require.Equal(t, show(ab), show(policy.Meet(b, a)), "commutative")
+			require.Equal(t, show(policy.Meet(ab, c)), show(policy.Meet(a, policy.Meet(b, c))), "associative")
+			require.Equal(t, show(a), show(policy.Meet(a, a)), "idempotent")
+			require.Equal(t, show(a), show(policy.Meet(a, contract.Scope{})), "absent inherits")
+			for _, f := range contract.ScopeFields(effect) {
+				require.True(t, notWider(f, &ab, &a) && notWider(f, &ab, &b), "%s: %s is wider than %s or %s", f.Key, show(ab), show(a), show(b))
+			}
+			require.False(t, ab.Enabled.V && (a.Enabled.Set && !a.Enabled.V || b.Enabled.Set && !b.Enabled.V), "enabled = false wins")
+			read, problems := contract.ParseScope(effect, ab.Value(effect))
+			require.Empty(t, problems)
+			require.Equal(t, show(ab), show(read), "what is written can be read")
+		}))
+	}
+}
+
+// What both operands permit of a tool's inputs is what their meet permits, and
+// nothing else.
+func TestMeetDecidesLikeBoth(t *testing.T) {
+	file, _ := contract.ToolNamed("fs/read-file")
+	request, _ := contract.ToolNamed("net/http-request")
+	run, _ := contract.ToolNamed("process/run")
+	inputs := map[string][]edn.Value{
+		"fs/read": {edn.MustRead(`{:path "a/b/f" :root "/srv"}`), edn.MustRead(`{:path "z" :root "/srv/data"}`), edn.MustRead(`{:path "abc" :root "/opt"}`)},
+		"net/http": {edn.MustRead(`{:url "https://b.x.example.com:3/"}`), edn.MustRead(`{:url "https://a.example.com:2/" :method "POST"}`),
+			edn.MustRead(`{:url "https://10.0.0.1:1/"}`)},
+		"process/run": {edn.MustRead(`{:command ["/bin/ls" "-l"] :cwd "/srv/data"}`), edn.MustRead(`{:command ["/bin/ls" "-l" "-a" "x"] :cwd "/opt"}`)},
+	}
+	for _, tool := range []contract.Tool{file, request, run} {
+		t.Run(tool.ID, rapid.MakeCheck(func(t *rapid.T) {
+			a, b := drawScope(t, tool.Effect), drawScope(t, tool.Effect)
+			// Only written lists decide; an unwritten one would inherit.
+			for _, f := range contract.ScopeFields(tool.Effect) {
+				for _, s := range []*contract.Scope{&a, &b} {
+					if n := f.NamesOf(s); n != nil {
+						n.Set = true
+					}
+					if p := f.PortsOf(s); p != nil {
+						p.Set = true
+					}
+					if e := f.FlagOf(s); e != nil {
+						e.Set = true
+					}
+				}
+			}
+			ab := policy.Meet(a, b)
+			for _, in := range inputs[tool.Effect] {
+				both := tool.Permit(in, &a) == nil && tool.Permit(in, &b) == nil
+				require.Equal(t, both, tool.Permit(in, &ab) == nil, "%s under %s and %s", in, a.Value(tool.Effect), b.Value(tool.Effect))
+			}
+		}))
+	}
+}
+
+func TestScopesMeetByEffect(t *testing.T) {
+	read := policy.Scoped{Effect: "fs/read", Scope: scope(t, "fs/read", `{:enabled true :allow ["a"]}`)}
+	write := policy.Scoped{Effect: "fs/write", Scope: scope(t, "fs/write", `{:max-bytes 9}`)}
+	narrow := policy.Scoped{Effect: "fs/read", Scope: scope(t, "fs/read", `{:allow ["a/b"]}`)}
+	all := policy.ScopesOf(write, read, narrow)
+	assert.Equal(t, `{:fs/read {:allow ["a/b"] :enabled true} :fs/write {:max-bytes 9}}`, all.Value().String())
+	assert.Equal(t, all.Value().String(), policy.MeetAll(policy.ScopesOf(narrow), policy.ScopesOf(read, write)).Value().String())
+	_, ok := all.Of("net/http")
+	assert.False(t, ok)
+}
+
+func scope(t testing.TB, effect, text string) contract.Scope {
+	t.Helper()
+	s, problems := contract.ParseScope(effect, edn.MustRead(text))
+	require.Empty(t, problems)
+	return s
+}
+
+// FX-012: a scope that reaches a forbidden path, from above or from within, is
+// seen.
+func TestOverlap(t *testing.T) {
+	forbidden := []string{"/home/x/var"}
+	for text, want := range map[string]string{
+		`{:roots ["/home/x"] :allow ["."]}`:           "/home/x",
+		`{:roots ["/home/x"] :allow ["docs"]}`:        "",
+		`{:roots ["/home/x"] :allow ["var"]}`:         "/home/x/var",
+		`{:roots ["/home/x"] :allow ["var/plugins"]}`: "/home/x/var/plugins",
+		`{:roots ["/home/x"] :allow ["variety"]}`:     "",
+		`{:roots ["/"] :allow ["home"]}`:              "/home",
+		`{:roots ["/"] :allow []}`:                    "",
+	} {
+		s := scope(t, "fs/write", text)
+		dir, _ := policy.Overlap(&s, forbidden)
+		assert.Equal(t, want, dir, text)
+	}
+}
+
+// Meet <= 5 us (daemon.md section 6).
+func BenchmarkMeet(b *testing.B) {
+	host := scope(b, "net/http", `{:enabled true :hosts ["*.example.com" "api.test" "10.0.0.1"] :schemes ["https"] :ports [443 8443] :methods ["GET" "HEAD" "POST"] :redirects 5 :timeout-ms 10000 :max-bytes 4194304 :allow-private false}`)
+	request := scope(b, "net/http", `{:hosts ["a.example.com"] :methods ["GET"] :max-bytes 1048576}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		policy.Meet(host, request)
+	}
+}

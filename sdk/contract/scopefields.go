@@ -1,0 +1,97 @@
+package contract
+
+import (
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+var (
+	everyScope = []string{"fs/read", "fs/write", "net/http", "process/run"}
+	fileScopes = []string{"fs/read", "fs/write"}
+	writeScope = []string{"fs/write"}
+	runScope   = []string{"process/run"}
+	httpScope  = []string{"net/http"}
+	timedScope = []string{"net/http", "process/run"}
+	bytesScope = []string{"fs/read", "fs/write", "net/http"}
+)
+
+// scopeFields is the one table of scopes: reading, writing and meeting follow
+// it.
+var scopeFields = []ScopeField{
+	{Key: "enabled", Kind: ScopeFlag, Effects: everyScope, flag: func(s *Scope) *Flag { return &s.Enabled }},
+
+	{Key: "roots", Kind: ScopeFiles, Effects: fileScopes, names: func(s *Scope) *List[string] { return &s.Roots }},
+	{Key: "allow", Kind: ScopePrefixes, Effects: fileScopes, names: func(s *Scope) *List[string] { return &s.Allow }},
+	{Key: "max-bytes", Kind: ScopeBytes, Effects: bytesScope, limit: func(s *Scope) *Bound { return &s.MaxBytes }},
+	{Key: "mkdirs", Kind: ScopeFlag, Effects: writeScope, flag: func(s *Scope) *Flag { return &s.MkDirs }},
+	{Key: "append", Kind: ScopeFlag, Effects: writeScope, flag: func(s *Scope) *Flag { return &s.Append }},
+
+	{Key: "allow-commands", Kind: ScopeFiles, Effects: runScope, names: func(s *Scope) *List[string] { return &s.AllowCommands }},
+	{Key: "allow-cwd", Kind: ScopeDirs, Effects: runScope, names: func(s *Scope) *List[string] { return &s.AllowCWD }},
+	{Key: "arguments", Kind: ScopeArguments, Effects: runScope, rules: func(s *Scope) *List[ArgumentRule] { return &s.Arguments }},
+	{Key: "env-pass", Kind: ScopeNames, Effects: runScope, names: func(s *Scope) *List[string] { return &s.EnvPass }},
+	{Key: "timeout-ms", Kind: ScopeMillis, Effects: timedScope, limit: func(s *Scope) *Bound { return &s.Timeout }},
+	{Key: "max-timeout-ms", Kind: ScopeMillis, Effects: runScope, limit: func(s *Scope) *Bound { return &s.MaxTimeout }},
+	{Key: "max-output", Kind: ScopeBytes, Effects: runScope, limit: func(s *Scope) *Bound { return &s.MaxOutput }},
+	{Key: "memory", Kind: ScopeBytes, Effects: runScope, limit: func(s *Scope) *Bound { return &s.Memory }},
+	{Key: "processes", Kind: ScopeCount, Effects: runScope, limit: func(s *Scope) *Bound { return &s.Processes }},
+
+	{Key: "hosts", Kind: ScopeHosts, Effects: httpScope, names: func(s *Scope) *List[string] { return &s.Hosts }},
+	{Key: "schemes", Kind: ScopeNames, Effects: httpScope, names: func(s *Scope) *List[string] { return &s.Schemes }, change: strings.ToLower},
+	{Key: "ports", Kind: ScopePorts, Effects: httpScope, ports: func(s *Scope) *List[int] { return &s.Ports }},
+	{Key: "methods", Kind: ScopeNames, Effects: httpScope, names: func(s *Scope) *List[string] { return &s.Methods }, change: strings.ToUpper},
+	{Key: "redirects", Kind: ScopeCount, Effects: httpScope, limit: func(s *Scope) *Bound { return &s.Redirects }},
+	{Key: "allow-private", Kind: ScopeFlag, Effects: httpScope, flag: func(s *Scope) *Flag { return &s.AllowPrivate }},
+	{Key: "idempotency-header", Kind: ScopeWord, Effects: httpScope, word: func(s *Scope) *Word { return &s.IdempotencyHeader }},
+}
+
+// value is a field as data, nil if nobody wrote it.
+func (f *ScopeField) value(s *Scope) edn.Value {
+	switch {
+	case f.flag != nil:
+		if v := f.flag(s); v.Set {
+			return edn.Bool(v.V)
+		}
+	case f.limit != nil:
+		if v := f.limit(s); v.Set {
+			return edn.Int(v.N)
+		}
+	case f.names != nil:
+		if v := f.names(s); v.Set {
+			return vectorOf(v.V, edn.Text)
+		}
+	case f.ports != nil:
+		if v := f.ports(s); v.Set {
+			return vectorOf(v.V, func(p int) edn.Value { return edn.Int(int64(p)) })
+		}
+	case f.rules != nil:
+		if v := f.rules(s); v.Set {
+			return rulesValue(v.V)
+		}
+	case f.word != nil:
+		if v := f.word(s); v.Set {
+			return edn.Text(v.V)
+		}
+	}
+	return edn.Nil()
+}
+
+func vectorOf[T any](list []T, of func(T) edn.Value) edn.Value {
+	vs := make([]edn.Value, len(list))
+	for i, x := range list {
+		vs[i] = of(x)
+	}
+	return edn.Vector(vs...)
+}
+
+// rulesValue writes argument rules: from command to lists of patterns.
+func rulesValue(rules []ArgumentRule) edn.Value {
+	var b edn.MapBuilder
+	for _, r := range rules {
+		b.Set(edn.Text(r.Command), vectorOf(r.Patterns, func(alternatives []string) edn.Value {
+			return vectorOf(alternatives, edn.Text)
+		}))
+	}
+	return b.Map()
+}

@@ -1,0 +1,82 @@
+package contract
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Tool is an effect tool that every host knows by name. A plan may name it by
+// its id or its alias.
+type Tool struct {
+	ID, Alias, Effect string
+}
+
+var tools = []Tool{
+	{ID: "fs/read-file", Alias: "fs/read", Effect: "fs/read"},
+	{ID: "fs/list", Effect: "fs/read"},
+	{ID: "fs/write-file", Alias: "fs/write", Effect: "fs/write"},
+	{ID: "process/run", Alias: "process/exec", Effect: "process/run"},
+	{ID: "net/http-request", Alias: "net/http", Effect: "net/http"},
+}
+
+// Tools returns the effect tools.
+func Tools() []Tool { return slices.Clone(tools) }
+
+// ToolNamed returns the tool with that id or alias.
+func ToolNamed(name string) (Tool, bool) {
+	for _, t := range tools {
+		if name == t.ID || name == t.Alias && name != "" {
+			return t, true
+		}
+	}
+	return Tool{}, false
+}
+
+// Permit decides, from the input and the scope alone, whether the call may be
+// made. Whoever carries it out decides again with the files and addresses that
+// it finds. The error is effects/invalid-input or effects/scope-denied with a
+// :reason.
+func (t Tool) Permit(input edn.Value, s *Scope) *Error {
+	if !s.Enabled.V {
+		return Denied("disabled", t, "the effect :%s is disabled", t.Effect)
+	}
+	var err *Error
+	switch t.ID {
+	case "fs/read-file", "fs/list":
+		_, err = t.Place(input, s)
+	case "fs/write-file":
+		err = t.permitWrite(input, s)
+	case "process/run":
+		_, err = t.Program(input, s)
+	case "net/http-request":
+		_, err = t.Target(input, s)
+	}
+	return err
+}
+
+// Denied is the error of a call outside its scope.
+func Denied(reason string, t Tool, format string, args ...any) *Error {
+	return Errorf("effects/scope-denied", ":%s: %s", t.ID, fmt.Sprintf(format, args...)).
+		WithDetail("reason", edn.K(reason)).
+		WithDetail("effect", edn.K(t.Effect)).
+		WithDetail("tool/id", edn.K(t.ID))
+}
+
+// InvalidToolInput is the error of a call that no scope could permit.
+func InvalidToolInput(reason string, t Tool, format string, args ...any) *Error {
+	return Errorf("effects/invalid-input", ":%s: %s", t.ID, fmt.Sprintf(format, args...)).
+		WithDetail("reason", edn.K(reason)).
+		WithDetail("tool/id", edn.K(t.ID))
+}
+
+// optional reads a key of an input that may be absent. ok is false if it is
+// there with another kind.
+func optionalText(input edn.Value, key string) (s string, ok bool) {
+	v := input.Key(key)
+	if v.IsNil() {
+		return "", true
+	}
+	return v.AsString()
+}

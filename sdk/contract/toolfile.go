@@ -1,0 +1,91 @@
+package contract
+
+import (
+	slashpath "path"
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Place is where a file tool works.
+type Place struct {
+	Root string // absolute directory
+	Path string // clean and relative to Root
+	// Allow is the prefix of the scope that permits the path.
+	Allow string
+}
+
+// Place finds the root and the path of a file tool's call.
+func (t Tool) Place(input edn.Value, s *Scope) (Place, *Error) {
+	name, ok := input.Key("path").AsString()
+	switch {
+	case !ok || name == "":
+		return Place{}, InvalidToolInput("schema", t, "the :path is no text")
+	case strings.ContainsRune(name, 0):
+		return Place{}, InvalidToolInput("path/invalid", t, "the path %q holds a NUL character", name)
+	case slashpath.IsAbs(name):
+		return Place{}, Denied("path-outside-root", t, "the path %q is absolute; it is relative to a root", name)
+	case slices.Contains(strings.Split(name, "/"), ".."):
+		return Place{}, Denied("path-outside-root", t, "the path %q holds \"..\"", name)
+	}
+	p := Place{Path: slashpath.Clean(name)}
+	var err *Error
+	if p.Root, err = t.root(input, s); err != nil {
+		return Place{}, err
+	}
+	for _, prefix := range s.Allow.V {
+		if Covers(ScopePrefixes, prefix, p.Path) {
+			p.Allow = prefix
+			return p, nil
+		}
+	}
+	return Place{}, Denied("path-not-allowed", t, "the path %q is below none of the allowed prefixes: %s", name, listed(s.Allow.V))
+}
+
+// root is the one that the input names, or the only one there is.
+func (t Tool) root(input edn.Value, s *Scope) (string, *Error) {
+	name, ok := optionalText(input, "root")
+	switch {
+	case !ok:
+		return "", InvalidToolInput("schema", t, "the :root is no text")
+	case name != "":
+		name = slashpath.Clean(name)
+		if !slices.Contains(s.Roots.V, name) {
+			return "", Denied("path-outside-local-root", t, "%q is no root of the scope: %s", name, listed(s.Roots.V))
+		}
+		return name, nil
+	case len(s.Roots.V) == 0:
+		return "", Denied("path-outside-root", t, "the scope of :%s has no root", t.Effect)
+	case len(s.Roots.V) > 1:
+		return "", InvalidToolInput("root/ambiguous", t, "the scope has several roots, name one as :root: %s", listed(s.Roots.V))
+	}
+	return s.Roots.V[0], nil
+}
+
+func (t Tool) permitWrite(input edn.Value, s *Scope) *Error {
+	p, err := t.Place(input, s)
+	switch {
+	case err != nil:
+		return err
+	case p.Path == ".":
+		return Denied("not-regular", t, "the path is the root itself")
+	case input.Key("append?").Truthy() && !s.Append.V:
+		return Denied("append-not-allowed", t, "the scope does not allow to append")
+	case input.Key("mkdirs?").Truthy() && s.MkDirs.Set && !s.MkDirs.V:
+		return Denied("mkdirs-not-allowed", t, "the scope does not allow to make directories")
+	}
+	return nil
+}
+
+// listed shows the members of a list in a message.
+func listed(list []string) string {
+	if len(list) == 0 {
+		return "there is none"
+	}
+	const most = 8
+	if len(list) > most {
+		return strings.Join(list[:most], ", ") + " and more"
+	}
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,156 @@
+package contract
+
+import (
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Defaults of HTTP requests.
+const (
+	DefaultHTTPTimeout   = 10 * time.Second
+	DefaultHTTPBytes     = 4 << 20
+	DefaultHTTPRedirects = 5
+)
+
+// Target is whom an HTTP request goes to.
+type Target struct {
+	Method string
+	URL    *url.URL
+	Host   string // lower case, without brackets and trailing dot
+	Port   int    // the effective one
+}
+
+// Target reads the method and the URL of a net/http-request call.
+func (t Tool) Target(input edn.Value, s *Scope) (Target, *Error) {
+	method := "GET"
+	if v := input.Key("method"); !v.IsNil() {
+		method = strings.ToUpper(scopeWord(v))
+	}
+	if !slices.Contains(s.Methods.V, method) {
+		return Target{}, Denied("method-not-allowed", t, "the method %q is none of the allowed ones: %s", method, listed(s.Methods.V))
+	}
+	text, ok := input.Key("url").AsString()
+	if !ok {
+		return Target{}, InvalidToolInput("schema", t, "the :url is no text")
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return Target{}, InvalidToolInput("url/invalid", t, "the :url cannot be read")
+	}
+	return t.TargetURL(method, u, s)
+}
+
+// TargetURL judges one URL, that of the call or of a redirect.
+func (t Tool) TargetURL(method string, u *url.URL, s *Scope) (Target, *Error) {
+	invalid := func(why string) (Target, *Error) {
+		return Target{}, InvalidToolInput("url/invalid", t, "the :url %s", why)
+	}
+	switch {
+	case u.Scheme == "" || u.Opaque != "":
+		return invalid("is not absolute")
+	case u.User != nil:
+		return invalid("holds a user name; use a header with a secret")
+	case u.Hostname() == "":
+		return invalid("names no host")
+	}
+	scheme := strings.ToLower(u.Scheme)
+	if !slices.Contains(s.Schemes.V, scheme) || scheme != "https" && scheme != "http" {
+		return Target{}, Denied("scheme-not-allowed", t, "the scheme %q is none of the allowed ones: %s", scheme, listed(s.Schemes.V))
+	}
+	if strings.Contains(u.Host, "%") {
+		return invalid("names an address with a zone")
+	}
+	host, problem := cleanHost(u.Hostname())
+	if problem != "" || strings.HasPrefix(host, "*") {
+		return invalid("names no host that can be resolved; names are written in ASCII")
+	}
+	out := Target{Method: method, URL: u, Host: host, Port: 443}
+	if scheme == "http" {
+		out.Port = 80
+	}
+	if p := u.Port(); p != "" {
+		n, err := strconv.Atoi(p)
+		if err != nil || n < 1 || n > 65535 {
+			return invalid("has no port 1..65535")
+		}
+		out.Port = n
+	}
+	if !slices.ContainsFunc(s.Hosts.V, func(h string) bool { return Covers(ScopeHosts, h, host) }) {
+		return Target{}, Denied("host-not-allowed", t, "the host %q is none of the allowed ones: %s", host, listed(s.Hosts.V))
+	}
+	if !slices.Contains(s.Ports.V, out.Port) {
+		return Target{}, Denied("port-not-allowed", t, "the port %d is none of the allowed ones", out.Port)
+	}
+	if a, err := netip.ParseAddr(host); err == nil && !AddressAllowed(a, s) {
+		return Target{}, Denied("address-not-allowed", t, "the address %s is not public", a)
+	}
+	return out, nil
+}
+
+// AddressAllowed tells whether a resolved address may be dialled: any that is
+// public, and with allow-private also those of private networks and of this
+// machine. Link-local (with the metadata services of clouds), multicast and
+// unspecified addresses never may.
+func AddressAllowed(a netip.Addr, s *Scope) bool {
+	a = plainAddress(a)
+	switch {
+	case !a.IsValid(), a.IsUnspecified(), a.IsMulticast(), a.IsLinkLocalUnicast():
+		return false
+	case slices.ContainsFunc(neverRouted, func(p netip.Prefix) bool { return p.Contains(a) }):
+		return false
+	case a.IsLoopback(), a.IsPrivate(), slices.ContainsFunc(privateNets, func(p netip.Prefix) bool { return p.Contains(a) }):
+		return s.AllowPrivate.V
+	}
+	return true
+}
+
+// plainAddress takes the IPv4 address out of the IPv6 forms that carry one: an
+// address hidden in another is judged as what it is.
+func plainAddress(a netip.Addr) netip.Addr {
+	a = a.WithZone("").Unmap()
+	if !a.Is6() {
+		return a
+	}
+	b := a.As16()
+	switch {
+	case sixToFour.Contains(a):
+		return netip.AddrFrom4([4]byte(b[2:6]))
+	case translated.Contains(a), compatible.Contains(a) && !a.IsLoopback() && !a.IsUnspecified():
+		return netip.AddrFrom4([4]byte(b[12:16]))
+	case teredo.Contains(a):
+		return netip.AddrFrom4([4]byte{^b[12], ^b[13], ^b[14], ^b[15]})
+	}
+	return a
+}
+
+var (
+	sixToFour  = netip.MustParsePrefix("2002::/16")
+	translated = netip.MustParsePrefix("64:ff9b::/96")
+	compatible = netip.MustParsePrefix("::/96")
+	teredo     = netip.MustParsePrefix("2001::/32")
+
+	privateNets = []netip.Prefix{
+		netip.MustParsePrefix("100.64.0.0/10"), // shared by carriers
+		netip.MustParsePrefix("192.0.0.0/24"),
+		netip.MustParsePrefix("198.18.0.0/15"), // benchmarks
+		netip.MustParsePrefix("64:ff9b:1::/48"),
+		netip.MustParsePrefix("fec0::/10"), // site-local of old
+	}
+	neverRouted = []netip.Prefix{
+		netip.MustParsePrefix("0.0.0.0/8"),
+		netip.MustParsePrefix("240.0.0.0/4"), // with broadcast
+		netip.MustParsePrefix("100::/64"),
+		netip.MustParsePrefix("fd00:ec2::/32"), // metadata of one cloud
+		netip.MustParsePrefix("100.100.100.200/32"),
+		netip.MustParsePrefix("192.0.0.192/32"),
+	}
+)
+
+// Idempotent tells whether the scope makes repeated requests one effect.
+func (s *Scope) Idempotent() bool { return s.IdempotencyHeader.V != "" }

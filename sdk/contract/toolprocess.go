@@ -1,0 +1,170 @@
+package contract
+
+import (
+	slashpath "path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Defaults and bounds of processes.
+const (
+	DefaultProcessTimeout = 30 * time.Second
+	MaxProcessTimeout     = 10 * time.Minute
+	DefaultProcessOutput  = 1 << 20
+	DefaultProcessMemory  = 512 << 20
+	DefaultProcesses      = 16
+)
+
+// Program is a process that a call wants to run.
+type Program struct {
+	Command string   // absolute, a member of the scope's commands
+	Args    []string // without the name of the program
+	Dir     string   // absolute working directory
+	Within  string   // the allowed directory that holds Dir
+	Env     map[string]string
+	Timeout time.Duration
+}
+
+// Program reads what a process/run call wants to run.
+func (t Tool) Program(input edn.Value, s *Scope) (Program, *Error) {
+	argv, err := t.argv(input)
+	if err != nil {
+		return Program{}, err
+	}
+	p := Program{Args: argv[1:]}
+	if p.Command, err = t.command(argv[0], s); err != nil {
+		return Program{}, err
+	}
+	if err := t.arguments(&p, s); err != nil {
+		return Program{}, err
+	}
+	if p.Dir, p.Within, err = t.directory(input, s); err != nil {
+		return Program{}, err
+	}
+	if p.Env, err = t.environment(input, s); err != nil {
+		return Program{}, err
+	}
+	p.Timeout, err = t.timeout(input, s)
+	return p, err
+}
+
+func (t Tool) argv(input edn.Value) ([]string, *Error) {
+	v := input.Key("command")
+	if v.Kind() != edn.KindVector && v.Kind() != edn.KindList || v.Len() == 0 {
+		return nil, InvalidToolInput("schema", t, "the :command is no argument vector; a string is never split")
+	}
+	argv := make([]string, 0, v.Len())
+	for m := range v.Elems() {
+		a, ok := m.AsString()
+		if !ok {
+			return nil, InvalidToolInput("schema", t, "argument %d of :command is no text", len(argv))
+		}
+		if strings.ContainsRune(a, 0) {
+			return nil, InvalidToolInput("argument/invalid", t, "argument %d of :command holds a NUL character", len(argv))
+		}
+		argv = append(argv, a)
+	}
+	return argv, nil
+}
+
+// command finds the program in the scope. A bare name stands for the one allowed
+// command that ends in it; PATH is never asked.
+func (t Tool) command(name string, s *Scope) (string, *Error) {
+	var found []string
+	for _, c := range s.AllowCommands.V {
+		if c == slashpath.Clean(name) || !strings.Contains(name, "/") && slashpath.Base(c) == name {
+			found = append(found, c)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return "", Denied("command-not-allowed", t, "the command %q is none of the allowed ones: %s", name, listed(s.AllowCommands.V))
+	}
+	return "", InvalidToolInput("command/ambiguous", t, "%q is the name of several allowed commands, write one in full: %s", name, listed(found))
+}
+
+func (t Tool) arguments(p *Program, s *Scope) *Error {
+	for _, rule := range s.Arguments.V {
+		if rule.Command != p.Command {
+			continue
+		}
+		for _, alternatives := range rule.Patterns {
+			patterns := make([]*regexp.Regexp, 0, len(alternatives))
+			for _, a := range alternatives {
+				re, err := regexp.Compile(wholeArgument(a))
+				if err != nil {
+					return InvalidToolInput("scope/pattern", t, "the argument pattern %q: %s", a, err)
+				}
+				patterns = append(patterns, re)
+			}
+			for i, arg := range p.Args {
+				if !slices.ContainsFunc(patterns, func(re *regexp.Regexp) bool { return re.MatchString(arg) }) {
+					return Denied("argument-not-allowed", t, "argument %d of %s, %q, fits no allowed pattern", i+1, p.Command, arg)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (t Tool) directory(input edn.Value, s *Scope) (dir, within string, err *Error) {
+	dir, ok := optionalText(input, "cwd")
+	switch {
+	case !ok:
+		return "", "", InvalidToolInput("schema", t, "the :cwd is no text")
+	case dir == "" && len(s.AllowCWD.V) == 1:
+		return s.AllowCWD.V[0], s.AllowCWD.V[0], nil
+	case dir == "" && len(s.AllowCWD.V) > 1:
+		return "", "", InvalidToolInput("cwd/ambiguous", t, "the scope allows several working directories, name one as :cwd: %s", listed(s.AllowCWD.V))
+	case dir == "":
+		return "", "", Denied("cwd-not-allowed", t, "the scope allows no working directory")
+	case !slashpath.IsAbs(dir) || strings.ContainsRune(dir, 0):
+		return "", "", Denied("cwd-not-allowed", t, "the working directory %q is not absolute", dir)
+	}
+	dir = slashpath.Clean(dir)
+	for _, d := range s.AllowCWD.V {
+		if Covers(ScopeDirs, d, dir) {
+			return dir, d, nil
+		}
+	}
+	return "", "", Denied("cwd-not-allowed", t, "the working directory %q is below none of the allowed ones: %s", dir, listed(s.AllowCWD.V))
+}
+
+func (t Tool) environment(input edn.Value, s *Scope) (map[string]string, *Error) {
+	env := map[string]string{}
+	v := input.Key("env")
+	if !v.IsNil() && v.Kind() != edn.KindMap {
+		return nil, InvalidToolInput("schema", t, "the :env is no map")
+	}
+	for key, val := range v.Entries() {
+		name := scopeWord(key)
+		text, ok := val.AsString()
+		if !ok || name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(text, 0) {
+			return nil, InvalidToolInput("schema", t, "the variable %s of :env is no text", key)
+		}
+		if !slices.Contains(s.EnvPass.V, name) {
+			return nil, Denied("env-not-allowed", t, "the variable %s is none of the allowed ones: %s", name, listed(s.EnvPass.V))
+		}
+		env[name] = text
+	}
+	return env, nil
+}
+
+func (t Tool) timeout(input edn.Value, s *Scope) (time.Duration, *Error) {
+	most := min(s.MaxTimeout.Duration(MaxProcessTimeout), MaxProcessTimeout)
+	v := input.Key("timeout-ms")
+	if v.IsNil() {
+		return min(s.Timeout.Duration(DefaultProcessTimeout), most), nil
+	}
+	n, ok := v.AsInt()
+	if !ok || n < 1 || time.Duration(n) > most/time.Millisecond {
+		return 0, InvalidToolInput("timeout/range", t, "the :timeout-ms must be 1..%d", most.Milliseconds())
+	}
+	return time.Duration(n) * time.Millisecond, nil
+}
