@@ -72,6 +72,9 @@ func (p *remote) start(t process) error {
 		})
 		return p.runner, nil
 	}
+	if err := wire.Secure(cfg); err != nil {
+		return err
+	}
 	p.plugin = plugin.NewClient(cfg)
 	protocol, err := p.plugin.Client()
 	if err != nil {

@@ -34,6 +34,7 @@ type Client struct {
 
 	mu       sync.Mutex
 	encoding Encoding
+	learned  bool // the plugin has said, or the host has set, how it is called
 	host     *grpc.Server
 	closed   bool
 }
@@ -66,12 +67,29 @@ func (c *Client) Encoding() Encoding {
 func (c *Client) UseEncoding(enc Encoding) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.encoding = enc
+	c.encoding, c.learned = enc, true
+}
+
+func (c *Client) knowsEncoding() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.learned
 }
 
 // Describe asks what the plugin is with the given configuration, every secret
-// of it nil; edn.Nil() asks without one. Findings are no error.
+// of it nil; edn.Nil() asks without one. Findings are no error. A plugin that
+// has not answered yet is asked without a configuration first, because only its
+// answer says in which encoding it can read one.
 func (c *Client) Describe(ctx context.Context, config edn.Value, host HostInfo) (Description, error) {
+	if !config.IsNil() && !c.knowsEncoding() {
+		if d, err := c.describe(ctx, edn.Nil(), host); err != nil || len(d.Findings) > 0 {
+			return d, err
+		}
+	}
+	return c.describe(ctx, config, host)
+}
+
+func (c *Client) describe(ctx context.Context, config edn.Value, host HostInfo) (Description, error) {
 	const op = "describe"
 	req := &pluginv1.DescribeRequest{Host: host.proto()}
 	var err error
@@ -82,7 +100,7 @@ func (c *Client) Describe(ctx context.Context, config edn.Value, host HostInfo) 
 	if err != nil {
 		return Description{}, transport(ctx, op, err)
 	}
-	d, err := descriptionFrom(op, resp.GetDescription(), resp.GetFindings(), resp.GetError())
+	d, err := descriptionFrom(op, config, resp.GetDescription(), resp.GetFindings(), resp.GetError())
 	if err == nil && d.Encoding != "" {
 		c.UseEncoding(d.Encoding)
 	}
@@ -122,10 +140,10 @@ func (c *Client) Configure(ctx context.Context, setup Setup, host Host) (Descrip
 	if err != nil {
 		return Description{}, transport(ctx, op, err)
 	}
-	return descriptionFrom(op, resp.GetDescription(), resp.GetFindings(), resp.GetError())
+	return descriptionFrom(op, setup.Config, resp.GetDescription(), resp.GetFindings(), resp.GetError())
 }
 
-func descriptionFrom(op string, description, findings, failure *pluginv1.Payload) (Description, error) {
+func descriptionFrom(op string, config edn.Value, description, findings, failure *pluginv1.Payload) (Description, error) {
 	var d Description
 	if failure != nil {
 		v, err := decodeAs(errorForm, failure, nil)
@@ -135,7 +153,7 @@ func descriptionFrom(op string, description, findings, failure *pluginv1.Payload
 		return d, contract.ErrorFromValue(v, contract.SourcePlugin)
 	}
 	var err error
-	if d.Findings, err = findingsFrom(findings); err != nil {
+	if d.Findings, err = findingsFrom(findings, config); err != nil {
 		return d, err
 	}
 	if description == nil {
@@ -146,6 +164,9 @@ func descriptionFrom(op string, description, findings, failure *pluginv1.Payload
 	}
 	d.Encoding = Encoding(description.GetEncoding())
 	d.Value, err = decodeAs(descriptionForm, description, nil)
+	if err == nil && d.Encoding == JSON {
+		d.Value, err = readSchemas(d.Value)
+	}
 	return d, err
 }
 

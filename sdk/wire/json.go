@@ -1,8 +1,10 @@
 package wire
 
 import (
+	"strings"
 	"sync"
 
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
 	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
@@ -82,4 +84,75 @@ var descriptionForm = compiled(`
 // compiled compiles a form of this file when it is first needed.
 func compiled(form string) func() *schema.Schema {
 	return sync.OnceValue(func() *schema.Schema { return schema.MustCompile(edn.MustRead(form)) })
+}
+
+// readSchemas reads the schemas of a description that came as JSON. A schema is
+// made of keywords, which JSON has not, so there it is a string of EDN.
+func readSchemas(d edn.Value) (edn.Value, error) {
+	return eachSchema(d, func(name string, text edn.Value) (edn.Value, error) {
+		s, ok := text.AsString()
+		if !ok {
+			return text, contract.Errorf("capability/invalid-metadata",
+				"schema %s: in JSON a schema is a string of EDN such as \"[:map [:text :string]]\", got %s", name, shown(text.String()))
+		}
+		form, err := edn.ReadString(s, edn.WithLimits(edn.Wire))
+		if err != nil {
+			return text, contract.Errorf("capability/invalid-metadata", "schema %s: %w", name, err)
+		}
+		return form, nil
+	})
+}
+
+// writeSchemas is the reverse of readSchemas.
+func writeSchemas(d edn.Value) edn.Value {
+	written, _ := eachSchema(d, func(_ string, form edn.Value) (edn.Value, error) {
+		return edn.Text(form.String()), nil
+	})
+	return written
+}
+
+// eachSchema replaces the schemas of a description, its own and that of the
+// configuration.
+func eachSchema(d edn.Value, replace func(name string, form edn.Value) (edn.Value, error)) (edn.Value, error) {
+	if schemas := d.Key("schemas"); schemas.Kind() == edn.KindMap {
+		var all edn.MapBuilder
+		for name, form := range schemas.Entries() {
+			form, err := replace(name.String(), form)
+			if err != nil {
+				return d, err
+			}
+			all.Set(name, form)
+		}
+		d = d.AssocKey("schemas", all.Map())
+	}
+	config := d.Key("config")
+	if form := config.Key("config/schema"); !form.IsNil() {
+		form, err := replace("of the configuration", form)
+		if err != nil {
+			return d, err
+		}
+		d = d.AssocKey("config", config.AssocKey("config/schema", form))
+	}
+	return d, nil
+}
+
+// pathIn types the steps of a path in config that came as JSON: a step into a
+// map is the key that is there, and a keyword where there is none.
+func pathIn(config edn.Value, path []edn.Value) []edn.Value {
+	at := config
+	typed := make([]edn.Value, len(path))
+	for i, step := range path {
+		if name, ok := step.AsString(); ok && !at.Has(step) {
+			if key, err := edn.Keyword(strings.TrimPrefix(name, ":")); err == nil {
+				step = key
+			}
+		}
+		typed[i] = step
+		if n, ok := step.AsInt(); ok {
+			at, _ = at.Nth(int(n))
+		} else {
+			at, _ = at.Get(step)
+		}
+	}
+	return typed
 }

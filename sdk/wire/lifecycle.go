@@ -156,7 +156,7 @@ func encodeFindings(enc Encoding, findings []schema.Finding) (*pluginv1.Payload,
 	return inline(enc, edn.Vector(values...))
 }
 
-func findingsFrom(p *pluginv1.Payload) ([]schema.Finding, error) {
+func findingsFrom(p *pluginv1.Payload, config edn.Value) ([]schema.Finding, error) {
 	if p == nil {
 		return nil, nil
 	}
@@ -176,6 +176,9 @@ func findingsFrom(p *pluginv1.Payload) ([]schema.Finding, error) {
 		finding := schema.Finding{Expected: f.Key("expected"), Got: f.Key("got"), Message: message}
 		for step := range f.Key("path").Elems() {
 			finding.Path = append(finding.Path, step)
+		}
+		if Encoding(p.GetEncoding()) == JSON {
+			finding.Path = pathIn(config, finding.Path)
 		}
 		all = append(all, finding)
 	}

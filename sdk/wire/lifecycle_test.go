@@ -19,7 +19,9 @@ import (
 var minimal = edn.MustRead(`
 {:plugin/name "p" :plugin/version "1"
  :capabilities [{:cap/id :a/b :cap/kind :tool :cap/intents #{:a/do} :io/in-schema :req/any :io/out-schema {:a/do :res/any}
-                 :cap/cost {:usd 0.5M} :cap/tags #{:x}}]}`)
+                 :cap/cost {:usd 0.5M} :cap/tags #{:x}}]
+ :schemas {:req/a.do [:map [:n {:optional true} [:enum :one "two"]]]}
+ :config {:config/v 1 :config/schema [:map {:closed true} [:depth {:default 3} :int]]}}`)
 
 // WIRE-002: Describe and Configure carry what they are given, and what comes
 // back, in both encodings.
@@ -57,7 +59,7 @@ func TestDescribeAndConfigure(t *testing.T) {
 			assert.True(t, edn.Equal(minimal, d.Value), "%s", d.Value)
 			require.Len(t, d.Findings, 2)
 			assert.Equal(t, "should be a number", d.Findings[0].Message)
-			assert.Len(t, d.Findings[0].Path, 1)
+			assert.Equal(t, "[:depth]", edn.Vector(d.Findings[0].Path...).String())
 			assert.Empty(t, d.Findings[1].Path)
 			parsed, err := d.Parse()
 			require.NoError(t, err)
@@ -102,14 +104,55 @@ func TestDescribeChoosesTheEncoding(t *testing.T) {
 	assert.Equal(t, "0.5M", parsed.Capabilities[0].Cost.USD.String())
 }
 
+// WIRE-003: a plugin that has not answered yet is asked without a configuration
+// first; only then it is known in which encoding it can read one. Its schemas
+// are strings of EDN, and the paths of its findings lead into the
+// configuration.
+func TestDescribeInJSON(t *testing.T) {
+	said := &pluginv1.DescribeResponse{
+		Description: &pluginv1.Payload{Encoding: "json", Body: []byte(`{"plugin/name": "p", "plugin/version": "1", "capabilities": [],
+			"schemas": {"req/x": "[:map [:kind [:enum :a :b]]]"}, "config": {"config/v": 1, "config/schema": "[:map {:closed true} [:on :boolean]]"}}`)},
+		Findings: &pluginv1.Payload{Encoding: "json", Body: []byte(`[{"path": ["server", "odd name", 1, "port"], "message": "m"}, {"path": [":missing"], "message": "m"}]`)},
+	}
+	raw := &rawLifecycle{describe: &pluginv1.DescribeResponse{Description: said.Description}, then: said}
+	c := NewClient(serve(t, func(s *grpc.Server) { pluginv1.RegisterLifecycleServer(s, raw) }), nil)
+	d, err := c.Describe(t.Context(), edn.MustRead(`{:server {"odd name" [nil {:port 1}]}}`), HostInfo{})
+	require.NoError(t, err)
+	require.Len(t, raw.asked, 2)
+	assert.Nil(t, raw.asked[0].GetConfig())
+	assert.Equal(t, `{"server":{"odd name":[null,{"port":1}]}}`, string(raw.asked[1].GetConfig().GetBody()))
+	assert.Equal(t, `{:req/x [:map [:kind [:enum :a :b]]]}`, d.Value.Key("schemas").String())
+	assert.Equal(t, `[:map {:closed true} [:on :boolean]]`, d.Value.Key("config").Key("config/schema").String())
+	require.Len(t, d.Findings, 2)
+	assert.Equal(t, `[:server "odd name" 1 :port]`, edn.Vector(d.Findings[0].Path...).String())
+	assert.Equal(t, `[:missing]`, edn.Vector(d.Findings[1].Path...).String())
+
+	for body, says := range map[string]string{
+		`{"schemas": {"req/x": ["map"]}}`:                        "schema :req/x: in JSON a schema is a string of EDN",
+		`{"schemas": {"req/x": "[:map"}}`:                        "schema :req/x: ",
+		`{"config": {"config/v": 1, "config/schema": {"a": 1}}}`: "schema of the configuration: in JSON",
+	} {
+		raw.then = &pluginv1.DescribeResponse{Description: &pluginv1.Payload{Encoding: "json", Body: []byte(body)}}
+		_, err := c.Describe(t.Context(), edn.Nil(), HostInfo{})
+		require.ErrorIs(t, err, contract.OfType("capability/invalid-metadata"), body)
+		assert.ErrorContains(t, err, says)
+	}
+}
+
 type rawLifecycle struct {
 	pluginv1.UnimplementedLifecycleServer
+	asked     []*pluginv1.DescribeRequest
 	describe  *pluginv1.DescribeResponse
+	then      *pluginv1.DescribeResponse // answers from the second time on
 	configure *pluginv1.ConfigureResponse
 	health    []*pluginv1.HealthEvent
 }
 
-func (r *rawLifecycle) Describe(context.Context, *pluginv1.DescribeRequest) (*pluginv1.DescribeResponse, error) {
+func (r *rawLifecycle) Describe(_ context.Context, req *pluginv1.DescribeRequest) (*pluginv1.DescribeResponse, error) {
+	r.asked = append(r.asked, req)
+	if len(r.asked) > 1 && r.then != nil {
+		return r.then, nil
+	}
 	return r.describe, nil
 }
 

@@ -57,7 +57,7 @@ func (s *pluginServer) Describe(ctx context.Context, req *pluginv1.DescribeReque
 	}
 	resp := &pluginv1.DescribeResponse{}
 	if err == nil {
-		if resp.Description, err = optional(enc, d.Value); err == nil {
+		if resp.Description, err = describing(enc, d.Value); err == nil {
 			resp.Findings, err = encodeFindings(enc, d.Findings)
 		}
 	}
@@ -73,7 +73,7 @@ func (s *pluginServer) Configure(ctx context.Context, req *pluginv1.ConfigureReq
 	d, err := s.configure(ctx, req)
 	resp := &pluginv1.ConfigureResponse{}
 	if err == nil {
-		if resp.Description, err = optional(enc, d.Value); err == nil {
+		if resp.Description, err = describing(enc, d.Value); err == nil {
 			resp.Findings, err = encodeFindings(enc, d.Findings)
 		}
 	}
@@ -82,6 +82,14 @@ func (s *pluginServer) Configure(ctx context.Context, req *pluginv1.ConfigureReq
 		return &pluginv1.ConfigureResponse{Error: failure}, err
 	}
 	return resp, nil
+}
+
+// describing encodes a description, nil for nil.
+func describing(enc Encoding, d edn.Value) (*pluginv1.Payload, error) {
+	if enc == JSON && !d.IsNil() {
+		d = writeSchemas(d)
+	}
+	return optional(enc, d)
 }
 
 func (s *pluginServer) configure(ctx context.Context, req *pluginv1.ConfigureRequest) (Description, error) {

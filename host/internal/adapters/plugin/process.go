@@ -79,7 +79,12 @@ func spawn(ctx context.Context, l launching) (*process, launch.Report, error) {
 	p.life, p.end = context.WithCancelCause(context.Background())
 	starting := make(chan connection, 1)
 	var once handover
-	p.client = goplugin.NewClient(p.config(ctx, l, &once))
+	cfg := p.config(ctx, l, &once)
+	if err := wire.Secure(cfg); err != nil {
+		p.discard(err)
+		return nil, launch.Report{}, err
+	}
+	p.client = goplugin.NewClient(cfg)
 	go func() { starting <- connect(p.client) }()
 	var c connection
 	select {
