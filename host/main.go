@@ -14,8 +14,8 @@ import (
 var version = "unknown"
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == launch.ReaperCommand {
-		os.Exit(launch.ReaperMain(os.Args[2:]))
+	if status, ok := launch.Hidden(os.Args); ok {
+		os.Exit(status)
 	}
 	// Libraries print there what this program reports itself, typed and once.
 	log.SetOutput(io.Discard)

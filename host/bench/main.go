@@ -12,10 +12,11 @@ import (
 )
 
 func main() {
+	if status, ok := launch.Hidden(os.Args); ok {
+		os.Exit(status)
+	}
 	if len(os.Args) > 1 {
 		switch os.Args[1] { // roles of this program as a child process
-		case launch.ReaperCommand:
-			os.Exit(launch.ReaperMain(os.Args[2:]))
 		case rolePlugin:
 			servePlugin()
 		case roleBare:

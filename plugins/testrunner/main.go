@@ -21,8 +21,8 @@ import (
 const version = "1.0.0"
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == launch.ReaperCommand {
-		os.Exit(launch.ReaperMain(os.Args[2:]))
+	if status, ok := launch.Hidden(os.Args); ok {
+		os.Exit(status)
 	}
 	sdk.Serve(newPlugin())
 }

@@ -22,8 +22,8 @@ import (
 
 // The test binary is the plugin and its reaper, as the shipped one is.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == launch.ReaperCommand {
-		os.Exit(launch.ReaperMain(os.Args[2:]))
+	if status, ok := launch.Hidden(os.Args); ok {
+		os.Exit(status)
 	}
 	sdktest.Main(m, newPlugin())
 }

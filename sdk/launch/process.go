@@ -9,6 +9,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/fermenthq/ferment/sdk/confine"
 )
 
 // Command is a program to start.
@@ -22,6 +24,15 @@ type Command struct {
 	Env []string
 	// Dir is the working directory; empty is the caller's.
 	Dir string
+	// Policy is what the process may do; nil: whatever its user may. With a
+	// policy the executable of this process starts first, as the trampoline of
+	// package confine: its main function has to call [Hidden].
+	Policy *confine.Policy
+	// Program is Path opened for reading, so that what was looked at is what is
+	// executed; of a script, which its interpreter opens, a change of the file at
+	// Path ends the start. Nil: Path is opened by Start. It matters with a Policy
+	// only, and stays the caller's.
+	Program *os.File
 	// Reaper is told the session of the process; nil: nobody is.
 	Reaper *Reaper
 	// OutputGrace is how long the output pipes stay open after the process
@@ -81,16 +92,72 @@ func Start(c Command) (*Process, error) {
 		env = []string{} // nil would mean the environment of the caller
 	}
 	attr := &os.ProcAttr{Dir: c.Dir, Env: env, Files: child, Sys: sysProcAttr()}
-	started := make(chan error)
-	go p.life(path, append([]string{c.Path}, c.Args...), attr, started)
-	err = <-started
-	closeAll(child)
+	program, argv := path, append([]string{c.Path}, c.Args...)
+	orders, err := confinement(c, path, argv, env)
 	if err != nil {
+		closeAll(child)
 		closeAll(parent)
 		return nil, fmt.Errorf("start %s: %w", path, err)
 	}
+	if orders != nil {
+		program, argv = orders.Path, orders.Args
+		attr.Env, attr.Files = []string{}, append(attr.Files, orders.Files...)
+	}
+	started := make(chan error)
+	go p.life(program, argv, attr, started)
+	err = <-started
+	closeAll(child)
+	if err != nil {
+		if orders != nil {
+			orders.Abandon()
+		}
+		closeAll(parent)
+		return nil, fmt.Errorf("start %s: %w", path, err)
+	}
+	if orders != nil {
+		if err := p.confined(c, path, orders); err != nil {
+			return nil, fmt.Errorf("start %s: %w", path, err)
+		}
+	}
 	return p, nil
 }
+
+// confinement prepares the trampoline for a command with a policy; nil: there
+// is none, or the policy asks for nothing on a system without a trampoline.
+func confinement(c Command, path string, argv, env []string) (*confine.Prepared, error) {
+	if c.Policy == nil {
+		return nil, nil
+	}
+	if support := confine.Probe(); support.System != "linux" && (c.Policy.Level.Rank() <= 0 || c.Policy.BestEffort) {
+		return nil, c.Policy.Validate()
+	}
+	return confine.Start{Policy: *c.Policy, Path: path, File: c.Program, Argv: argv, Env: env, Deathly: true}.Prepare()
+}
+
+// confined waits until the trampoline has become the program. If it does not,
+// the process is gone when this returns.
+func (p *Process) confined(c Command, path string, orders *confine.Prepared) error {
+	orders.Close() // or the end of the status would never be seen
+	defer orders.Abandon()
+	err := orders.Outcome(trampolineLimit)
+	if err == nil && c.Program != nil && confine.Script(c.Program) {
+		err = confine.SameProgram(path, c.Program) // its interpreter opened it by path
+	}
+	if err == nil {
+		return nil
+	}
+	_ = p.Kill()
+	select {
+	case <-p.settled:
+	case <-time.After(sessionKillLimit):
+	}
+	closeAll([]*os.File{p.stdout, p.stderr})
+	return err
+}
+
+// trampolineLimit bounds the wait for the trampoline, which takes some
+// milliseconds on a machine that has nothing else to do.
+const trampolineLimit = 10 * time.Second
 
 // life starts the process and stays with it on one operating system thread:
 // the kernel sends the death signal when the thread that started the child

@@ -17,11 +17,7 @@ import (
 )
 
 // ReaperCommand is the hidden subcommand under which a program that starts
-// processes runs as its own reaper. Its main function looks for it first:
-//
-//	if len(os.Args) > 1 && os.Args[1] == launch.ReaperCommand {
-//		os.Exit(launch.ReaperMain(os.Args[2:]))
-//	}
+// processes runs as its own reaper; see [Hidden].
 const ReaperCommand = "internal-reaper"
 
 // Limits of a reaper that keeps dying: after that many restarts its sessions

@@ -26,10 +26,10 @@ import (
 // plugin is chosen by its first argument, because a program that is only asked
 // what it is gets no environment.
 func TestMain(m *testing.M) {
+	if status, ok := launch.Hidden(os.Args); ok {
+		os.Exit(status)
+	}
 	if len(os.Args) > 1 {
-		if os.Args[1] == launch.ReaperCommand {
-			os.Exit(launch.ReaperMain(os.Args[2:]))
-		}
 		if role, ok := strings.CutPrefix(os.Args[1], "role:"); ok {
 			act, known := roles[role]
 			if !known {

@@ -21,8 +21,8 @@ import (
 
 // The test binary is the host's reaper and, under another name, its plugin.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == launch.ReaperCommand {
-		os.Exit(launch.ReaperMain(os.Args[2:]))
+	if status, ok := launch.Hidden(os.Args); ok {
+		os.Exit(status)
 	}
 	if len(os.Args) > 1 && os.Args[1] == "as-plugin" {
 		sdk.Serve(asking())

@@ -1,0 +1,41 @@
+// Package confine takes rights away from a process and has the kernel hold it
+// to what is left.
+//
+// # Types
+//
+// A [Policy] says what a process may do. [Probe] tells as a [Support] which
+// layers this machine has; [Policy.Check] lists what of a policy it cannot hold,
+// and [Policy.Weaknesses] what stays open although the policy is held.
+//
+// Two ways lead into confinement. [Apply] restricts the calling process, for a
+// worker that does one thing and ends. [Start] runs another program through a
+// trampoline: the executable of the caller starts once more under the hidden
+// subcommand [Command], takes its orders over an inherited descriptor, restricts
+// itself and becomes the program. Package launch does that for its callers.
+//
+// # Layers
+//
+// At level limits: resource limits, no core files, no new privileges. At level
+// strict, on top: Landlock for files, TCP ports and, where the kernel knows
+// them, signals, abstract sockets and named unix sockets; no capabilities; a
+// system call filter for what Landlock does not see. The filter refuses sockets
+// that the policy has no use for, multipath TCP and TCP fast open (which slip by
+// the port rules), io_uring (which slips by the filter), new namespaces,
+// programs and processes unless the policy has some, and limits and priorities
+// of other processes. Unless [Policy.Attributes] is set it also refuses to
+// change modes, owners and times by path, which Landlock does not cover.
+//
+// # Threads
+//
+// Apply restricts all threads of the process: Landlock, no-new-privileges and
+// capabilities are set on every one by libpsx, the filter is synchronised by the
+// kernel. The trampoline restricts itself in the same way and becomes the
+// program from one thread.
+//
+// # Failure
+//
+// An [Error] names the layer, the path if one is at fault, and the cause.
+// Nothing is applied in part unless the error says so: a process for which Apply
+// failed must end. On systems other than Linux everything compiles, Probe
+// reports nothing, and only policies of level none or with BestEffort pass.
+package confine

@@ -1,0 +1,181 @@
+package confine
+
+import (
+	"bytes"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// maxScripts is how many interpreters may be scripts themselves.
+const maxScripts = 4
+
+// form is what kind of file a program is.
+type form struct {
+	// interpreter and argument are those of a script; empty for others.
+	interpreter, argument string
+	// extra is what has to be readable and executable besides the file.
+	extra extra
+}
+
+// extra are files that a program needs besides those of a policy.
+type extra struct{ read, exec []string }
+
+func (e *extra) add(o extra) {
+	e.read, e.exec = append(e.read, o.read...), append(e.exec, o.exec...)
+}
+
+// formOf looks into an open program.
+func formOf(f *os.File, path string) (form, error) {
+	var head [256]byte
+	n, err := f.ReadAt(head[:], 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return form{}, &Error{Layer: LayerProgram, Path: path, Err: err}
+	}
+	if bytes.HasPrefix(head[:n], []byte("#!")) {
+		return scriptForm(head[2:n], path)
+	}
+	loader, err := loaderOf(f)
+	if err != nil {
+		return form{}, &Error{Layer: LayerProgram, Path: path, Err: err}
+	}
+	if loader == "" {
+		return form{}, nil
+	}
+	return form{extra: extra{read: SystemPaths(), exec: []string{loader}}}, nil
+}
+
+// scriptForm reads the first line of a script behind "#!".
+func scriptForm(head []byte, path string) (form, error) {
+	line, _, whole := bytes.Cut(head, []byte{'\n'})
+	if !whole && len(head) == 254 {
+		return form{}, &Error{Layer: LayerProgram, Path: path, Err: errors.New("the first line of the script is too long")}
+	}
+	interpreter, argument, _ := strings.Cut(strings.TrimSpace(string(line)), " ")
+	if !filepath.IsAbs(interpreter) {
+		return form{}, &Error{Layer: LayerProgram, Path: path, Err: fmt.Errorf("its interpreter %q is not an absolute path", interpreter)}
+	}
+	return form{interpreter: interpreter, argument: strings.TrimSpace(argument), extra: extra{read: append(SystemPaths(), path), exec: []string{interpreter}}}, nil
+}
+
+// loaderOf is the program that the kernel starts in place of a dynamic one;
+// empty for a static one and for what is no ELF file.
+func loaderOf(f *os.File) (path string, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("its ELF header is broken: %v", r)
+		}
+	}()
+	file, err := elf.NewFile(f)
+	var format *elf.FormatError
+	switch {
+	case errors.As(err, &format) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		return "", nil // whether it can be run is for the kernel to say
+	case err != nil:
+		return "", err
+	}
+	for _, prog := range file.Progs {
+		if prog.Type != elf.PT_INTERP || prog.Filesz > 4096 {
+			continue
+		}
+		name := make([]byte, prog.Filesz)
+		if _, err := prog.ReadAt(name, 0); err != nil {
+			return "", err
+		}
+		return strings.TrimRight(string(name), "\x00"), nil
+	}
+	return "", nil
+}
+
+// resolved is a program with everything that is needed to become it.
+type resolved struct {
+	file  *os.File // what is executed: the program or its interpreter
+	path  string
+	argv  []string
+	extra extra
+}
+
+// resolve follows a script to the interpreter that runs it, as the kernel would,
+// with one exception: of "env NAME" the program NAME is run directly, so that
+// one execution is enough.
+func resolve(f *os.File, path string, argv, env []string) (resolved, error) {
+	r := resolved{file: f, path: path, argv: argv}
+	for range maxScripts {
+		form, err := formOf(r.file, r.path)
+		if err != nil {
+			return r, err
+		}
+		r.extra.add(form.extra)
+		r.extra.read = append(r.extra.read, homes(r.path)...)
+		if form.interpreter == "" {
+			return r, nil
+		}
+		front := []string{form.interpreter}
+		if form.argument != "" {
+			front = append(front, form.argument)
+		}
+		if filepath.Base(form.interpreter) == "env" {
+			if front, err = throughEnv(form.argument, env); err != nil {
+				return r, &Error{Layer: LayerProgram, Path: r.path, Err: err}
+			}
+		}
+		rest := r.argv
+		if len(rest) > 0 {
+			rest = rest[1:]
+		}
+		r.argv = append(append(front, r.path), rest...)
+		r.path = front[0]
+		if r.file, err = os.Open(r.path); err != nil {
+			return r, &Error{Layer: LayerProgram, Path: path, Err: err}
+		}
+		r.extra.exec = append(r.extra.exec, r.path)
+	}
+	return r, &Error{Layer: LayerProgram, Path: path, Err: errors.New("its interpreter is a script, and so on, too many times")}
+}
+
+// throughEnv does what the program env does with the argument of a script.
+func throughEnv(argument string, env []string) ([]string, error) {
+	words := strings.Fields(strings.TrimPrefix(argument, "-S"))
+	if len(words) == 0 || strings.HasPrefix(words[0], "-") || strings.Contains(words[0], "=") {
+		return nil, fmt.Errorf("its interpreter is env with %q: name the interpreter itself", argument)
+	}
+	path := "/usr/local/bin:/usr/bin:/bin"
+	for _, entry := range env {
+		if v, ok := strings.CutPrefix(entry, "PATH="); ok {
+			path = v
+		}
+	}
+	for _, dir := range filepath.SplitList(path) {
+		file := filepath.Join(dir, words[0])
+		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 && filepath.IsAbs(file) {
+			return append([]string{file}, words[1:]...), nil
+		}
+	}
+	return nil, fmt.Errorf("its interpreter %s is not in PATH (%s)", words[0], path)
+}
+
+// homes are the directories beside a program in which an interpreter keeps its
+// own library: "prefix/lib" for "prefix/bin/program", also behind a symbolic
+// link, and the marker of a virtual environment.
+func homes(program string) []string {
+	var found []string
+	seen := []string{program}
+	if real, err := filepath.EvalSymlinks(program); err == nil && real != program {
+		seen = append(seen, real)
+	}
+	for _, path := range seen {
+		dir := filepath.Dir(path)
+		if filepath.Base(dir) != "bin" || strings.Count(dir, "/") < 2 {
+			continue
+		}
+		prefix := filepath.Dir(dir)
+		for _, name := range []string{"lib", "lib64", "libexec", "share", "pyvenv.cfg"} {
+			found = append(found, filepath.Join(prefix, name))
+		}
+	}
+	return found
+}

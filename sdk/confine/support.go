@@ -1,0 +1,148 @@
+package confine
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Support is what a machine can enforce.
+type Support struct {
+	System      string // as runtime.GOOS
+	NoNewPrivs  bool
+	Seccomp     bool // with a filter for this architecture
+	LandlockABI int  // 0: none
+	Rlimits     bool
+	// Processes tells whether a number of processes can be held: the kernel
+	// exempts root.
+	Processes bool
+	// Cgroup tells that cgroup v2 is mounted. Nothing here uses it yet.
+	Cgroup bool
+}
+
+// The Landlock revisions from which on something is held.
+const (
+	abiTruncate    = 3  // files cannot be emptied
+	abiTCP         = 4  // ports of TCP
+	abiScopes      = 6  // signals and abstract sockets
+	abiUnixSockets = 9  // named unix sockets
+	abiUDP         = 10 // ports of UDP
+)
+
+// Best is the highest level that the machine can hold.
+func (s Support) Best() Level {
+	switch {
+	case s.NoNewPrivs && s.Rlimits && s.Seccomp && s.LandlockABI >= abiTruncate:
+		return Strict
+	case s.NoNewPrivs && s.Rlimits:
+		return Limits
+	}
+	return None
+}
+
+// Signals tells whether processes outside can be protected from signals,
+// AbstractSockets and UnixSockets the same of connections to unix sockets
+// without and with a path, UDP whether it can be held to ports.
+func (s Support) Signals() bool { return s.LandlockABI >= abiScopes }
+
+// AbstractSockets: see [Support.Signals].
+func (s Support) AbstractSockets() bool { return s.LandlockABI >= abiScopes }
+
+// UnixSockets: see [Support.Signals].
+func (s Support) UnixSockets() bool { return s.LandlockABI >= abiUnixSockets }
+
+// UDP: see [Support.Signals].
+func (s Support) UDP() bool { return s.LandlockABI >= abiUDP }
+
+// Gap is something that a policy asks for and a machine cannot hold.
+type Gap struct {
+	Layer Layer
+	Text  string // what cannot be held and what is missing for it
+}
+
+// Check lists what of the policy the machine cannot hold; empty: nothing.
+func (p Policy) Check(s Support) []Gap {
+	var gaps []Gap
+	lacks := func(bad bool, layer Layer, format string, args ...any) {
+		if bad {
+			gaps = append(gaps, Gap{layer, fmt.Sprintf(format, args...)})
+		}
+	}
+	rank := p.Level.Rank()
+	if rank >= Limits.Rank() {
+		lacks(!s.Rlimits, LayerLimits, "resource limits are not supported on %s", s.System)
+		lacks(!s.NoNewPrivs, LayerPrivileges, "privileges cannot be given up for good on %s", s.System)
+		// Without any process of its own the filter holds the number.
+		alone := p.Level == Strict && s.Seccomp && !p.runs()
+		lacks(p.Limits.Processes > 0 && !s.Processes && !alone, LayerLimits, "the kernel does not limit the processes of root: run the host as another user")
+		lacks(p.Limits.Cores > 0, LayerGroups, "a share of the processors needs cgroup v2 limits, which this build does not set")
+	}
+	if p.Level == Strict {
+		switch {
+		case s.LandlockABI == 0:
+			lacks(true, LayerFiles, "the kernel has no Landlock: files and ports cannot be held")
+		case s.LandlockABI < abiTruncate:
+			lacks(true, LayerFiles, "Landlock has revision %d, and only from %d on files can be protected from being emptied", s.LandlockABI, abiTruncate)
+		case s.LandlockABI < abiTCP && !p.offline():
+			lacks(true, LayerFiles, "Landlock has revision %d, and only from %d on ports can be held", s.LandlockABI, abiTCP)
+		}
+		lacks(!s.Seccomp, LayerCalls, "system calls cannot be filtered on this kernel and architecture")
+	}
+	return gaps
+}
+
+// Weakness is something that stays open although the policy is held.
+type Weakness struct {
+	Name string // a word for programs, such as "udp-open"
+	Text string
+}
+
+// Weaknesses lists what stays open on the machine under the policy: what it
+// allows by its nature and what the kernel is too old for. A policy that is not
+// strict leaves everything open, which is one weakness.
+func (p Policy) Weaknesses(s Support) []Weakness {
+	if p.Level != Strict || s.Best() != Strict {
+		level := p.Level
+		if level == "" || level.Rank() > s.Best().Rank() {
+			level = s.Best()
+		}
+		return []Weakness{{"not-strict", fmt.Sprintf("at level %s the process may read, write, run and reach whatever its user may", level)}}
+	}
+	var found []Weakness
+	open := func(is bool, name, text string) {
+		if is {
+			found = append(found, Weakness{name, text})
+		}
+	}
+	open(!p.offline(), "port-only", "TCP is held to ports, not to addresses")
+	open(p.Network == Ports && !s.UDP(), "udp-open", "UDP is not held to ports (Landlock revision 10 would)")
+	open(!s.Signals(), "signals-open", "processes of the same user can be signalled (Landlock revision 6 would refuse)")
+	open(!s.AbstractSockets(), "abstract-sockets-open", "abstract unix sockets can be reached (Landlock revision 6 would refuse)")
+	open(!s.UnixSockets(), "unix-sockets-open", "unix sockets that the user may open can be reached (Landlock revision 9 would refuse)")
+	open(p.Attributes, "attributes-open", "modes, owners and times of files of the same user can be changed")
+	open(p.runs() && !s.Processes, "processes-open", "the number of processes is not limited for root")
+	return found
+}
+
+// GapError is the error of a policy that the machine cannot hold.
+func GapError(gaps []Gap) error {
+	if len(gaps) == 0 {
+		return nil
+	}
+	words := make([]string, len(gaps))
+	for i, g := range gaps {
+		words[i] = g.Text
+	}
+	return &Error{Layer: gaps[0].Layer, Err: errors.New(strings.Join(words, "; "))}
+}
+
+// ready is the check before anything is applied.
+func (p Policy) ready(s Support) error {
+	if err := p.Validate(); err != nil {
+		return err
+	}
+	if p.BestEffort {
+		return nil
+	}
+	return GapError(p.Check(s))
+}

@@ -1,0 +1,40 @@
+package confine
+
+// devices may be read and written by everybody and hold nothing.
+var devices = []string{"/dev/null", "/dev/zero", "/dev/full"}
+
+// Basics are the files that every confined process may read: sources of
+// randomness, the time zone, and what tells a language runtime how large the
+// machine is.
+func Basics() []string {
+	return []string{
+		"/dev/urandom", "/dev/random", "/etc/localtime", "/etc/timezone", "/usr/share/zoneinfo",
+		"/proc/meminfo", "/proc/cpuinfo", "/proc/stat", "/proc/filesystems", "/proc/sys/vm", "/proc/sys/kernel/cap_last_cap",
+		"/proc/self/cgroup", "/proc/self/mountinfo", "/proc/self/stat", "/proc/self/statm", "/proc/self/status", "/proc/self/maps",
+		"/sys/devices/system/cpu", "/sys/kernel/mm/transparent_hugepage", "/sys/fs/cgroup",
+	}
+}
+
+// SystemPaths are the files that a dynamic program or an interpreter reads to
+// get going: the libraries of the system and their configuration. They are the
+// same for all users of a machine.
+func SystemPaths() []string {
+	return []string{
+		"/lib", "/lib32", "/lib64", "/libx32", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/usr/libexec", "/usr/share",
+		"/usr/local/lib", "/usr/local/lib64", "/usr/local/share",
+		"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/ld.so.preload", "/etc/alternatives", "/etc/ssl/openssl.cnf",
+		"/etc/pki/tls/openssl.cnf", "/etc/crypto-policies", "/etc/locale.alias", "/etc/mime.types", "/etc/python3", "/proc/self",
+	}
+}
+
+// NetworkPaths are the files by which names are looked up and certificates are
+// judged. No private key lies there.
+func NetworkPaths() []string {
+	return []string{
+		"/etc/resolv.conf", "/run/systemd/resolve/stub-resolv.conf", "/run/systemd/resolve/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf",
+		"/etc/host.conf", "/etc/gai.conf", "/etc/services", "/etc/protocols", "/etc/networks",
+		"/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/ca-bundle.pem", "/etc/ca-certificates", "/usr/share/ca-certificates",
+		"/usr/local/share/ca-certificates", "/etc/pki/tls/certs", "/etc/pki/tls/cert.pem", "/etc/pki/ca-trust/extracted",
+		"/proc/sys/net", "/proc/sys/kernel/hostname",
+	}
+}

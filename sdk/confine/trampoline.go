@@ -1,0 +1,153 @@
+package confine
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"syscall"
+	"time"
+)
+
+// Command is the hidden subcommand under which an executable is the trampoline.
+// Its main function hands it to [Main] before it does anything else; package
+// launch has one function for all subcommands of that kind.
+const Command = "internal-confine"
+
+// Start is a program that is to run confined.
+type Start struct {
+	Policy Policy
+	// Path is the program. File, if not nil, is the same file, opened for
+	// reading: that very file is executed, even if another lies at Path by now.
+	// A script is an exception, which its interpreter opens by path: compare the
+	// two with [SameProgram] once it runs. The caller keeps File and may close it
+	// after the start.
+	Path string
+	File *os.File
+	// Argv are the arguments, the name of the program first, and Env is the
+	// whole environment.
+	Argv, Env []string
+	// Deathly has the kernel kill the program when the thread that starts it
+	// ends.
+	Deathly bool
+}
+
+// Prepared is a start through the trampoline of this executable: start Path with
+// Args and Files behind the three standard streams, and an empty environment,
+// then ask Outcome.
+type Prepared struct {
+	Path  string
+	Args  []string
+	Files []*os.File // orders, program, status; closed by Close
+
+	status *os.File // our end
+}
+
+// order is what the trampoline is told.
+type order struct {
+	Policy  Policy   `json:"policy"`
+	Path    string   `json:"path"`
+	Argv    []string `json:"argv"`
+	Env     []string `json:"env"`
+	Parent  int      `json:"parent"`
+	Deathly bool     `json:"deathly"`
+}
+
+// report is what the trampoline says when it cannot become the program.
+type report struct {
+	Layer Layer         `json:"layer"`
+	Path  string        `json:"path,omitempty"`
+	Text  string        `json:"text"`
+	Errno syscall.Errno `json:"errno,omitempty"`
+}
+
+func reportOf(err error) report {
+	r := report{Layer: LayerProgram, Text: err.Error()}
+	var own *Error
+	if errors.As(err, &own) {
+		r.Layer, r.Path, r.Text = own.Layer, own.Path, own.Err.Error()
+	}
+	errors.As(err, &r.Errno)
+	return r
+}
+
+func (r report) err() error {
+	var cause error = errors.New(r.Text)
+	if r.Errno != 0 {
+		cause = r.Errno
+		if text := r.Errno.Error(); text != r.Text {
+			cause = &quoted{r.Text, r.Errno}
+		}
+	}
+	return &Error{Layer: r.Layer, Path: r.Path, Err: cause}
+}
+
+// quoted is an error of another process with its text and its number.
+type quoted struct {
+	text  string
+	errno syscall.Errno
+}
+
+func (q *quoted) Error() string { return q.text }
+func (q *quoted) Unwrap() error { return q.errno }
+
+// Outcome waits until the trampoline has become the program, or says why it has
+// not; then the process ends by itself. It waits for limit at most, after which
+// the caller has to kill the process. It is called once, after the start.
+func (p *Prepared) Outcome(limit time.Duration) error {
+	_ = p.status.SetReadDeadline(time.Now().Add(limit))
+	text, err := readAll(p.status)
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return &Error{Layer: LayerProgram, Err: errors.New("the trampoline did not get ready within " + limit.String())}
+	case err != nil:
+		return &Error{Layer: LayerProgram, Err: err}
+	case len(text) == 0:
+		return nil // the descriptor closed itself when the program took over
+	}
+	var r report
+	if err := json.Unmarshal(text, &r); err != nil {
+		return &Error{Layer: LayerProgram, Err: errors.New("the trampoline ended without a word that can be read")}
+	}
+	return r.err()
+}
+
+// Close gives up the descriptors that the child got a copy of. Outcome may be
+// asked after it, once.
+func (p *Prepared) Close() {
+	for _, f := range p.Files {
+		_ = f.Close()
+	}
+	p.Files = nil
+}
+
+// Abandon closes everything; for a start that did not happen, and after Outcome.
+func (p *Prepared) Abandon() {
+	p.Close()
+	_ = p.status.Close()
+}
+
+// Script tells whether an open program is run by an interpreter of its own
+// choice, which opens it by path.
+func Script(f *os.File) bool {
+	var head [2]byte
+	n, _ := f.ReadAt(head[:], 0)
+	return string(head[:n]) == "#!"
+}
+
+// SameProgram reports, as an [Error], that another file lies at path than the
+// one that is open. Whether the open file still holds what it did is for its
+// hash to say.
+func SameProgram(path string, f *os.File) error {
+	now, err := os.Stat(path)
+	var then os.FileInfo
+	if err == nil {
+		then, err = f.Stat()
+	}
+	switch {
+	case err != nil:
+		return &Error{Layer: LayerProgram, Path: path, Err: err}
+	case !os.SameFile(then, now):
+		return &Error{Layer: LayerProgram, Path: path, Err: errors.New("the file was replaced while it was started")}
+	}
+	return nil
+}

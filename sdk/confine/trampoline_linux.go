@@ -1,0 +1,257 @@
+package confine
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The descriptors of the trampoline, behind the standard streams.
+const (
+	fdOrder = 3 + iota
+	fdProgram
+	fdStatus
+)
+
+// maxOrder bounds the orders: an environment and arguments are below the limits
+// of the kernel.
+const maxOrder = 8 << 20
+
+// Exit statuses of a trampoline that did not become the program.
+const (
+	exitUsage  = 2
+	exitFailed = 126
+)
+
+// Prepare makes the descriptors for a start through the trampoline. The program
+// is opened here if the caller has not.
+func (s Start) Prepare() (*Prepared, error) {
+	if err := s.Policy.ready(Probe()); err != nil {
+		return nil, err
+	}
+	p := &Prepared{Path: "/proc/self/exe", Args: []string{"ferment", Command}}
+	path, err := filepath.Abs(s.Path)
+	if err != nil {
+		return nil, &Error{Layer: LayerProgram, Path: s.Path, Err: err}
+	}
+	text, err := json.Marshal(order{Policy: s.Policy, Path: path, Argv: s.Argv, Env: s.Env, Parent: os.Getpid(), Deathly: s.Deathly})
+	if err != nil {
+		return nil, &Error{Layer: LayerPolicy, Err: err}
+	}
+	orders, err := inMemory(text)
+	if err != nil {
+		return nil, err
+	}
+	p.Files = append(p.Files, orders)
+	program, err := openProgram(path, s.File)
+	if err != nil {
+		p.Close()
+		return nil, err
+	}
+	p.Files = append(p.Files, program)
+	var theirs *os.File
+	if p.status, theirs, err = os.Pipe(); err != nil {
+		p.Close()
+		return nil, &Error{Layer: LayerProgram, Path: path, Err: err}
+	}
+	p.Files = append(p.Files, theirs)
+	return p, nil
+}
+
+// inMemory is a file without a name, to be read from the start.
+func inMemory(text []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate("confine", unix.MFD_CLOEXEC|noExecSeal)
+	if errors.Is(err, unix.EINVAL) { // a kernel before 6.3
+		fd, err = unix.MemfdCreate("confine", unix.MFD_CLOEXEC)
+	}
+	if err != nil {
+		return nil, &Error{Layer: LayerPolicy, Err: fmt.Errorf("keep the orders: %w", err)}
+	}
+	f := os.NewFile(uintptr(fd), "orders")
+	if _, err = f.Write(text); err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, &Error{Layer: LayerPolicy, Err: fmt.Errorf("keep the orders: %w", err)}
+	}
+	return f, nil
+}
+
+// openProgram opens the program, or duplicates the descriptor of the caller.
+func openProgram(path string, f *os.File) (*os.File, error) {
+	if f == nil {
+		opened, err := os.Open(path)
+		if err != nil {
+			return nil, programError(path, err)
+		}
+		return opened, nil
+	}
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, programError(path, err)
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+func programError(path string, err error) error {
+	var cause *os.PathError
+	if errors.As(err, &cause) {
+		err = cause.Err
+	}
+	return &Error{Layer: LayerProgram, Path: path, Err: err}
+}
+
+func readAll(f *os.File) ([]byte, error) { return io.ReadAll(io.LimitReader(f, 64<<10)) }
+
+// Main is the trampoline. It returns only if it could not become the program.
+func Main(args []string) int {
+	// Nothing may start a thread while the program is replaced.
+	runtime.GOMAXPROCS(1)
+	debug.SetGCPercent(-1)
+	runtime.LockOSThread()
+	o, err := readOrder(args)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "this is an internal command, started by ferment itself:", err)
+		return exitUsage
+	}
+	status := os.NewFile(fdStatus, "status")
+	if err = become(o); err == nil {
+		err = errors.New("the program returned") // an execution does not
+	}
+	text, merr := json.Marshal(reportOf(err))
+	if merr == nil {
+		_, _ = status.Write(text)
+	}
+	return exitFailed
+}
+
+// readOrder takes the orders and sees to it that no descriptor but the standard
+// streams reaches the program.
+func readOrder(args []string) (order, error) {
+	var o order
+	if len(args) > 0 {
+		return o, errors.New("it takes no arguments")
+	}
+	for _, fd := range []int{fdOrder, fdProgram, fdStatus} {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil {
+			return o, errors.New("it has got no orders")
+		}
+		unix.CloseOnExec(fd)
+	}
+	if err := unix.CloseRange(fdOrder, ^uint(0)>>1&0x7fffffff, unix.CLOSE_RANGE_CLOEXEC); err != nil && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EINVAL) {
+		return o, err
+	}
+	text, err := io.ReadAll(io.LimitReader(os.NewFile(fdOrder, "orders"), maxOrder))
+	if err != nil {
+		return o, err
+	}
+	return o, json.Unmarshal(text, &o)
+}
+
+// become restricts the process and replaces it. It returns on failure only.
+func become(o order) error {
+	if o.Deathly {
+		// The setting belongs to a thread, and this one need not be the first.
+		if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+			return &Error{Layer: LayerProgram, Path: o.Path, Err: err}
+		}
+		if os.Getppid() != o.Parent {
+			return &Error{Layer: LayerProgram, Path: o.Path, Err: errors.New("the process that wanted it is gone")}
+		}
+	}
+	r, err := resolve(os.NewFile(fdProgram, o.Path), o.Path, o.Argv, o.Env)
+	if err != nil {
+		return err
+	}
+	// The rule is for the very file that is executed, whatever its path is by now.
+	r.extra.exec = append(r.extra.exec, fmt.Sprintf("/proc/self/fd/%d", r.file.Fd()))
+	if o.Policy.SelfExec {
+		r.extra.exec = append(r.extra.exec, o.Path)
+	}
+	call, err := newExecution(r, o.Env)
+	if err != nil {
+		return err
+	}
+	if err := restrict(o.Policy, Probe(), &r.extra, &call.cookie); err != nil {
+		return err
+	}
+	return &Error{Layer: LayerProgram, Path: o.Path, Err: call.run()}
+}
+
+// execution is a prepared execveat: after the restriction nothing has to be
+// allocated for it.
+type execution struct {
+	fd         uintptr
+	empty      *byte
+	argv, envp unsafe.Pointer
+	keep       [][]*byte // what the arrays point at
+	cookie     cookie
+}
+
+// newExecution lays the argument and environment arrays at addresses that
+// nobody can guess.
+func newExecution(r resolved, env []string) (*execution, error) {
+	fail := func(err error) (*execution, error) { return nil, &Error{Layer: LayerProgram, Path: r.path, Err: err} }
+	argv, err := syscall.SlicePtrFromStrings(r.argv)
+	if err != nil {
+		return fail(err)
+	}
+	envp, err := syscall.SlicePtrFromStrings(env)
+	if err != nil {
+		return fail(err)
+	}
+	e := &execution{fd: r.file.Fd(), keep: [][]*byte{argv, envp}}
+	if e.empty, err = unix.BytePtrFromString(""); err != nil {
+		return fail(err)
+	}
+	if e.argv, err = hide(argv); err != nil {
+		return fail(err)
+	}
+	if e.envp, err = hide(envp); err != nil {
+		return fail(err)
+	}
+	e.cookie = cookie{argv: uint64(uintptr(e.argv)), envp: uint64(uintptr(e.envp))}
+	return e, nil
+}
+
+// hideRoom is where an array may lie. It is reserved, not used.
+const hideRoom = 1 << 28
+
+// hide copies pointers to a random place in a mapping of its own. The caller
+// keeps what they point at.
+func hide(pointers []*byte) (unsafe.Pointer, error) {
+	const width = int(unsafe.Sizeof(uintptr(0)))
+	size := len(pointers) * width
+	room, err := unix.Mmap(-1, 0, hideRoom+size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	if err != nil {
+		return nil, err
+	}
+	var random [8]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return nil, err
+	}
+	at := int(binary.NativeEndian.Uint64(random[:])%(hideRoom/uint64(width))) * width
+	for i, p := range pointers {
+		binary.NativeEndian.PutUint64(room[at+i*width:], uint64(uintptr(unsafe.Pointer(p))))
+	}
+	return unsafe.Pointer(&room[at]), nil
+}
+
+// run executes. It returns on failure only.
+func (e *execution) run() error {
+	_, _, errno := unix.RawSyscall6(unix.SYS_EXECVEAT, e.fd, uintptr(unsafe.Pointer(e.empty)), uintptr(e.argv), uintptr(e.envp), unix.AT_EMPTY_PATH, 0)
+	runtime.KeepAlive(e)
+	return errno
+}

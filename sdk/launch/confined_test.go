@@ -1,0 +1,127 @@
+//go:build linux
+
+package launch
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/sdk/confine"
+)
+
+func confined(role string) Command {
+	c := command(role)
+	c.Path, _ = os.Executable()
+	c.Policy = &confine.Policy{Level: confine.Strict}
+	return c
+}
+
+// ISO-002: a process with a policy is the program and nothing else: its number,
+// its session, its environment and its three descriptors are as without.
+func TestConfinedProcess(t *testing.T) {
+	c := confined("session")
+	p := start(t, c)
+	text, err := io.ReadAll(p.Stdout())
+	require.NoError(t, err)
+	assert.Equal(t, "true true\n", string(text))
+	await(t, p.Done(), 10*time.Second, "exit")
+	assert.True(t, p.Exit().Clean())
+
+	c = confined("env")
+	c.Env = append(c.Env, "A=1")
+	p = start(t, c)
+	text, err = io.ReadAll(p.Stdout())
+	require.NoError(t, err)
+	assert.ElementsMatch(t, c.Env, strings.Split(strings.TrimSpace(string(text)), "\n"))
+}
+
+// ISO-001: what it may not do it cannot: this one wants a child.
+func TestConfinedProcessHasNoChildren(t *testing.T) {
+	p := start(t, confined("leave-session"))
+	await(t, p.Done(), 10*time.Second, "exit")
+	assert.Equal(t, 98, p.Exit().Code)
+}
+
+// SUP-001, SUP-008: it still dies with the thread that started it, hears of the
+// end of its input, and is stopped by signals.
+func TestConfinedProcessIsWatched(t *testing.T) {
+	p := start(t, confined("until-eof"))
+	require.NoError(t, p.CloseStdin())
+	await(t, p.Done(), 10*time.Second, "exit")
+	assert.Equal(t, 7, p.Exit().Code)
+
+	p = start(t, confined("stubborn"))
+	buf := make([]byte, 16)
+	_, err := p.Stdout().Read(buf)
+	require.NoError(t, err)
+	require.NoError(t, p.Kill())
+	await(t, p.Done(), 10*time.Second, "exit")
+	assert.Equal(t, syscall.SIGKILL, p.Exit().Signal)
+	assert.True(t, p.Killed())
+}
+
+// A trampoline that fails is an error of the start, with the layer at fault, and
+// nothing is left of the process.
+func TestConfinementFails(t *testing.T) {
+	c := confined("exit-3")
+	c.Policy.WritePaths = []string{filepath.Join(t.TempDir(), "absent")}
+	_, err := Start(c)
+	var typed *confine.Error
+	require.ErrorAs(t, err, &typed)
+	assert.Equal(t, confine.LayerFiles, typed.Layer)
+	assert.ErrorContains(t, err, "absent")
+	assert.ErrorIs(t, err, syscall.ENOENT)
+
+	c = confined("exit-3")
+	c.Path = filepath.Join(t.TempDir(), "nothing")
+	_, err = Start(c)
+	require.ErrorAs(t, err, &typed)
+	assert.Equal(t, confine.LayerProgram, typed.Layer)
+}
+
+// LOCK-004: a script that is exchanged between the look at it and its start does
+// not run on.
+func TestExchangedScript(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "script")
+	write := func(text string) {
+		require.NoError(t, os.WriteFile(path+".new", []byte(text), 0o755))
+		require.NoError(t, os.Rename(path+".new", path))
+	}
+	write("#!/bin/sh\nexec cat\n")
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer func() { _ = f.Close() }()
+	c := Command{Path: path, Program: f, Policy: &confine.Policy{Level: confine.Strict}}
+	p := start(t, c)
+	require.NoError(t, p.Kill())
+	await(t, p.Settled(), 10*time.Second, "end")
+	write("#!/bin/sh\nread line\n")
+	_, err = Start(c)
+	assert.ErrorContains(t, err, "replaced")
+}
+
+// BenchmarkStart shows what the way through the trampoline costs.
+func BenchmarkStart(b *testing.B) {
+	self, err := os.Executable()
+	require.NoError(b, err)
+	for name, policy := range map[string]*confine.Policy{
+		"direct": nil, "trampoline": {Level: confine.None}, "limits": {Level: confine.Limits}, "strict": {Level: confine.Strict},
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				p, err := Start(Command{Path: self, Env: []string{roleVar + "=exit-3", quickExit}, Policy: policy})
+				require.NoError(b, err)
+				<-p.Settled()
+				closeAll([]*os.File{p.stdout, p.stderr})
+			}
+		})
+	}
+}
