@@ -121,7 +121,7 @@ func (c *command) root() *cobra.Command {
 	root.SetErr(c.env.Stderr)
 	root.CompletionOptions.DisableDefaultCmd = true
 	flags := root.PersistentFlags()
-	flags.StringVar(&c.config, "config", "", "configuration file (default ferment.hcl in the working directory)")
+	flags.StringVar(&c.config, "config", "", "configuration, a file or a directory (default: ferment.hcl, then config/, in the working directory)")
 	flags.StringVar(&c.profile, "profile", "", "profile: "+strings.Join(config.Profiles(), ", ")+" (default: FERMENT_PROFILE, then the configuration)")
 	flags.VarP(&c.format, "output", "o", "form of the output: text, json or edn")
 	flags.VarPF(formatFlag{&c.format, formatJSON}, "json", "", "short for --output json").NoOptDefVal = "true"

@@ -37,7 +37,7 @@ func everyAttribute() []written {
 }
 
 // labels and required attributes of a file in which any attribute may stand.
-var labels = map[string]string{"plugin": "chess", "capability": "chess/engine", "schema": "a/b", "check": "c", "dispatch": "d", "intent": "chess/best-move"}
+var labels = map[string]string{"plugin": "chess", "capability": "chess/engine", "include": "extra/*.hcl", "schema": "a/b", "check": "c", "dispatch": "d", "intent": "chess/best-move"}
 
 var required = map[string][]string{
 	"plugin": {`command = ["bin/chess"]`}, "capability": {`plugin = "chess"`}, "schema": {`spec = edn(":any")`}, "check": {`builtin = "max-chars"`},
@@ -166,6 +166,7 @@ func TestEveryAttribute(t *testing.T) {
 	elsewhere := map[string]bool{
 		"plugin.command": true, "plugin.files": true, // programs that are not there
 		"check.builtin": true, "capability.provides": true, // names that nothing has
+		"include.optional": true, // no file
 		"ferment.requires": true, "plugin.version": true,
 		"capability.effects": true, "schema.spec": true, "check.condition": true,
 		"plugin.restart.backoff": true, "plugin.restart.max_backoff": true, "plugin.health.timeout": true, "plugin.health.interval": true,

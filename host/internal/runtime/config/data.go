@@ -13,11 +13,14 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
+// rangeKey is the name of a path in the table of places.
+func rangeKey(path []string) string { return strings.Join(path, "\x00") }
+
 // data reads an expression as an EDN value. What is written out keeps its
 // spelling: a bare key is a keyword, a quoted one a text. A schema, if given,
 // decides about the keys of the maps that it knows.
 func (d *decoder) data(expr hcl.Expression, s *Source, path []string, want *schema.Schema) (edn.Value, bool) {
-	d.ranges[strings.Join(path, "\x00")] = s.hclRange(expr.Range())
+	d.ranges[rangeKey(path)] = s.hclRange(expr.Range())
 	switch e := expr.(type) {
 	case *hclsyntax.ParenthesesExpr:
 		return d.data(e.Expression, s, path, want)
@@ -41,7 +44,7 @@ func (d *decoder) data(expr hcl.Expression, s *Source, path []string, want *sche
 		}
 		return edn.Vector(items...), good
 	case *hclsyntax.ObjectConsExpr:
-		return d.object(e, s, path, want)
+		return d.object([]exprIn{{e, s}}, path, want)
 	}
 	v, ok := d.value(expr, s, path)
 	if !ok {
@@ -75,26 +78,21 @@ func (d *decoder) localData(l *local, want *schema.Schema) (edn.Value, bool) {
 	return d.data(l.attr.expr, l.attr.source, []string{"locals", name}, want)
 }
 
-func (d *decoder) object(e *hclsyntax.ObjectConsExpr, s *Source, path []string, want *schema.Schema) (edn.Value, bool) {
+// object reads layers of a written map. A null that takes the place of an
+// entry removes it.
+func (d *decoder) object(layers []exprIn, path []string, want *schema.Schema) (edn.Value, bool) {
 	var b edn.MapBuilder
-	seen := map[string]*Range{}
-	good := true
-	for _, item := range e.Items {
-		text, ok := d.key(item.KeyExpr, s, path)
-		if !ok {
-			good = false
-			continue
-		}
-		key, inner := keyOf(want, text, hcl.ExprAsKeyword(item.KeyExpr) != "")
-		at := s.hclRange(item.KeyExpr.Range())
-		if first := seen[key.String()]; first != nil {
-			good = false
-			d.report.add(duplicateKey(text, at, first, path))
-			continue
-		}
-		seen[key.String()] = at
-		v, ok := d.data(item.ValueExpr, s, append(slices.Clone(path), text), inner)
+	all, good := d.pairs(layers, path, func(p pair) string {
+		key, _ := keyOf(want, p.key, p.bare)
+		return key.String()
+	})
+	for _, p := range all {
+		key, inner := keyOf(want, p.key, p.bare)
+		v, ok := d.data(p.value.expr, p.value.source, append(slices.Clone(path), p.key), inner)
 		good = good && ok
+		if len(p.under) > 0 && v.IsNil() {
+			continue
+		}
 		b.Set(key, v)
 	}
 	return b.Map(), good

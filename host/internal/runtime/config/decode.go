@@ -16,8 +16,11 @@ import (
 // and where each part of it was written.
 type value struct {
 	v       edn.Value
-	written bool   // by the operator; otherwise it is the default
-	rng     *Range // of the expression, nil for a default
+	written bool     // by the operator; otherwise it is the default
+	rng     *Range   // of the expression, nil for a default
+	under   []*Range // of what it was written over, the weakest first
+	reset   bool     // the default, because it was written as null
+	inputs  []string // the environment variables that it was made from
 	items   []value
 	keys    []string       // of a map, beside items
 	expr    hcl.Expression // of a condition or template, which is kept
@@ -90,7 +93,8 @@ type decoder struct {
 	*evaluator
 	ranges   map[string]*Range // place of every part of a data value, by its path
 	defaults map[*Attr]value
-	profile  string // decides about defaults
+	profile  string  // decides about defaults
+	base     *Source // where relative paths of defaults start
 }
 
 func newDecoder(e *evaluator) *decoder {
@@ -115,6 +119,11 @@ func (d *decoder) section(n *node) *section {
 			case spec.Required:
 				continue // reported already
 			}
+			if f, ok := d.fallback(n, spec); ok {
+				f.reset, f.rng, f.under = v.reset, v.rng, v.under
+				s.attrs[spec.Name] = f
+			}
+			continue
 		} else if spec.Required {
 			if !n.damaged {
 				d.missing(n, spec)
@@ -165,9 +174,9 @@ func (d *decoder) fallback(n *node, spec *Attr) (value, bool) {
 	if diags.HasErrors() {
 		return value{}, false
 	}
-	v, ok := d.decode(spec.Type, expr, n.source, append(slices.Clone(n.path), spec.Name))
+	v, ok := d.decode(spec.Type, expr, d.base, append(slices.Clone(n.path), spec.Name))
 	v.written, v.rng = false, nil
-	if ok && !v.file { // a path depends on the file
+	if ok {
 		d.defaults[spec] = v
 	}
 	return v, ok
@@ -177,9 +186,16 @@ func (d *decoder) fallback(n *node, spec *Attr) (value, bool) {
 // with nothing written, and the default stands.
 func (d *decoder) attribute(n *node, a *attribute) (value, bool) {
 	path := append(slices.Clone(n.path), a.name)
-	v, ok := d.decode(a.spec.Type, a.expr, a.source, path)
-	if !ok || v.v.IsNil() && v.expr == nil && v.secret == nil {
-		return value{}, ok
+	d.rivals(a, path)
+	d.touched = nil
+	v, ok := d.whole(a, path)
+	v.inputs = slices.Sorted(slices.Values(d.touched))
+	v.under = a.places()
+	if !ok {
+		return value{}, false
+	}
+	if v.v.IsNil() && v.expr == nil && v.secret == nil {
+		return value{reset: true, rng: a.source.hclRange(a.rng), under: v.under}, true
 	}
 	v.written = true
 	r, found := reservedAt(join(n.specPath(), a.name))
@@ -258,15 +274,7 @@ func (d *decoder) decode(t Type, expr hcl.Expression, s *Source, path []string) 
 		v, ok := d.data(expr, s, path, nil)
 		return value{v: v, rng: at, data: expr, source: s}, ok
 	case KindMap:
-		if t.Elem == nil {
-			v, ok := d.data(expr, s, path, nil)
-			if ok && !v.IsNil() && v.Kind() != edn.KindMap {
-				d.report.add(Diagnostic{Type: "config/type", Message: subject(path) + " is no map", Range: at, Path: path, Expected: edn.Text("map"), Found: edn.Text(short(v.String()))})
-				return value{}, false
-			}
-			return value{v: v, rng: at}, ok
-		}
-		return d.entries(t, expr, s, path, at)
+		return d.mapping(t, []exprIn{{expr, s}}, path)
 	case KindList, KindSet:
 		return d.members(t, expr, s, path, at)
 	case KindRef:
@@ -283,6 +291,9 @@ func (d *decoder) decode(t Type, expr hcl.Expression, s *Source, path []string) 
 
 func sourceText(s *Source, expr hcl.Expression) string {
 	r := expr.Range()
+	if text, ok := s.piece(r); ok {
+		return text
+	}
 	if !r.CanSliceBytes(s.text) {
 		return ""
 	}
@@ -319,10 +330,10 @@ func (d *decoder) members(t Type, expr hcl.Expression, s *Source, path []string,
 	good := true
 	if parts, diags := hcl.ExprList(expr); !diags.HasErrors() {
 		for i, part := range parts {
-			item, ok := d.decode(*t.Elem, part, s, append(slices.Clone(path), strconv.Itoa(i)))
+			item, ok := d.decode(t.member(i), part, s, append(slices.Clone(path), strconv.Itoa(i)))
 			if ok && item.v.IsNil() {
 				ok = false
-				d.complain(&problem{typ: "config/type", what: "is null"}, *t.Elem, cty.NilVal, s.hclRange(part.Range()), append(slices.Clone(path), strconv.Itoa(i)))
+				d.complain(&problem{typ: "config/type", what: "is null"}, t.member(i), cty.NilVal, s.hclRange(part.Range()), append(slices.Clone(path), strconv.Itoa(i)))
 			}
 			good = good && ok
 			out.items = append(out.items, item)
@@ -341,7 +352,7 @@ func (d *decoder) members(t Type, expr hcl.Expression, s *Source, path []string,
 			return value{}, false
 		}
 		for i, x := range v.AsValueSlice() {
-			item, ok := d.scalar(*t.Elem, x, s, at, append(slices.Clone(path), strconv.Itoa(i)))
+			item, ok := d.scalar(t.member(i), x, s, at, append(slices.Clone(path), strconv.Itoa(i)))
 			good = good && ok
 			out.items = append(out.items, item)
 		}
@@ -372,63 +383,6 @@ func unique(items []value) []value {
 		}
 	}
 	return out
-}
-
-// entries decodes a map whose values have one type. Keys keep their text.
-func (d *decoder) entries(t Type, expr hcl.Expression, s *Source, path []string, at *Range) (value, bool) {
-	out := value{rng: at}
-	good := true
-	var b edn.MapBuilder
-	add := func(key string, item value, ok bool) {
-		if p := d.badKey(t, key); p != nil {
-			d.complain(p, *t.Key, cty.StringVal(key), at, append(slices.Clone(path), key))
-			ok = false
-		}
-		good = good && ok
-		if ok && !item.v.IsNil() {
-			out.keys = append(out.keys, key)
-			out.items = append(out.items, item)
-			b.Set(edn.Text(key), item.v)
-		}
-	}
-	if pairs, diags := hcl.ExprMap(expr); !diags.HasErrors() {
-		seen := map[string]*Range{}
-		for _, pair := range pairs {
-			key, ok := d.key(pair.Key, s, path)
-			if !ok {
-				good = false
-				continue
-			}
-			where := s.hclRange(pair.Key.Range())
-			if first := seen[key]; first != nil {
-				good = false
-				d.report.add(duplicateKey(key, where, first, path))
-				continue
-			}
-			seen[key] = where
-			item, ok := d.decode(*t.Elem, pair.Value, s, append(slices.Clone(path), key))
-			add(key, item, ok)
-		}
-	} else {
-		v, ok := d.value(expr, s, path)
-		if !ok {
-			return value{}, false
-		}
-		if v.IsNull() {
-			return value{}, true
-		}
-		if !v.Type().IsObjectType() && !v.Type().IsMapType() {
-			d.complain(&problem{typ: "config/type", what: "is no map", hint: "write it in braces: {...}"}, t, v, at, path)
-			return value{}, false
-		}
-		for it := v.ElementIterator(); it.Next(); {
-			k, x := it.Element()
-			item, ok := d.scalar(*t.Elem, x, s, at, append(slices.Clone(path), k.AsString()))
-			add(k.AsString(), item, ok)
-		}
-	}
-	out.v = b.Map()
-	return out, good
 }
 
 // badKey is why a key may not stand in a map of that type.

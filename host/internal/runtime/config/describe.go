@@ -13,7 +13,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
-	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
 // Describer asks the binary of a plugin what it is. A nil config asks for what
@@ -143,7 +143,7 @@ func (l *loader) plugin(s *section) Plugin {
 	p := Plugin{Name: s.label(), Where: s.where(), Enabled: s.flag("enabled"), Optional: s.flag("optional"), Env: s.mapping("env"), Workdir: s.text("workdir"),
 		StartTimeout: s.duration("start_timeout"), ConfigureTimeout: s.duration("configure_timeout"), StopGrace: s.duration("stop_grace"), DrainTimeout: s.duration("drain_timeout"),
 		MaxInFlight: s.integer("max_in_flight"), Queue: s.integer("queue"), MaxMessage: s.integer("max_message"), Encoding: s.text("encoding"),
-		CallDepth: s.integer("call_depth"), LogLevel: s.text("log_level"), env: l.opts.Env,
+		CallDepth: s.integer("call_depth"), LogLevel: s.text("log_level"), env: l.lookup,
 		Restart: Restart{Policy: restart.text("policy"), Max: restart.integer("max"), Window: restart.duration("window"), Backoff: restart.duration("backoff"),
 			MaxBackoff: restart.duration("max_backoff"), Jitter: restart.number("jitter"), ResetAfter: restart.duration("reset_after")},
 		Health: Health{Interval: health.duration("interval"), Timeout: health.duration("timeout"), Misses: health.integer("misses"), ReadyTimeout: health.duration("ready_timeout")},
@@ -151,9 +151,6 @@ func (l *loader) plugin(s *section) Plugin {
 	p.Command, _ = s.texts("command")
 	p.Files, _ = s.texts("files")
 	p.EnvPass, _ = s.texts("env_pass")
-	if len(p.Command) > 0 {
-		p.Command[0] = absolute(p.Command[0], s.node.source)
-	}
 	return p
 }
 
@@ -189,13 +186,13 @@ func (l *loader) describe(s *section, p *Plugin) {
 			Hint: "this is a defect of the plugin"})
 		return
 	}
-	low := &lowering{decoder: l.decoder, plugin: p.Name, schema: own, source: s.node.source}
-	var body hcl.Body
+	low := &lowering{decoder: l.decoder, plugin: p.Name, schema: own, written: map[string]*attribute{}}
+	var layers []layer
 	header := s.at()
 	if config != nil {
-		body, header = config.body, config.source.hclRange(config.header)
+		layers, header = config.layers, config.source.hclRange(config.header)
 	}
-	value := low.lower(body, header)
+	value := low.lower(layers, header)
 	if !low.good {
 		// The names that do not depend on the configuration still serve to
 		// check the references into this plugin.
@@ -347,7 +344,7 @@ func (l *loader) noConfig(config *node, p *Plugin) {
 	if config == nil {
 		return
 	}
-	parts := partsOf(config.body)
+	parts := partsOf(config.layers, nil, l.report)
 	if len(parts.attrs)+len(parts.blocks) == 0 {
 		return
 	}
@@ -370,7 +367,8 @@ func (l *loader) accepts(s *section, p *Plugin) {
 // secretsOf resolves the secrets of a plugin for presence only.
 func (l *loader) secretsOf(p *Plugin) {
 	for _, s := range p.Secrets {
-		_, err := s.Secret.Read(l.opts.Env)
+		l.exposed(s.Secret, []string{"plugin", p.Name, "config"}, s.At)
+		_, err := s.Secret.Read(l.lookup)
 		if err == nil {
 			continue
 		}
@@ -385,14 +383,19 @@ func (l *loader) secretsOf(p *Plugin) {
 // bodyText is the text of a foreign block, which is decoded only when its
 // plugin has been described.
 func (l *loader) bodyText(n *node) string {
-	p := partsOf(n.body)
 	var lines []string
-	for name, a := range p.attrs {
-		lines = append(lines, name+"="+sourceText(n.source, a.Expr))
-	}
-	for _, blocks := range p.blocks {
-		for _, b := range blocks {
-			lines = append(lines, string(b.Range().SliceBytes(n.source.text)))
+	for _, each := range n.layers {
+		p := partsOf([]layer{each}, nil, newCollector(l.files))
+		for name, a := range p.attrs {
+			lines = append(lines, name+"="+sourceText(a.source, a.expr))
+		}
+		for name, blocks := range p.blocks {
+			for _, b := range blocks {
+				native, ok := b.layers[0].body.(*hclsyntax.Body)
+				if ok && native.SrcRange.CanSliceBytes(b.source.text) {
+					lines = append(lines, strings.Join(append([]string{name}, b.labels...), " ")+string(native.SrcRange.SliceBytes(b.source.text)))
+				}
+			}
 		}
 	}
 	slices.Sort(lines)

@@ -19,6 +19,8 @@ type local struct {
 	value cty.Value
 	ok    bool
 	used  bool
+	// touched are the environment variables that it was made from.
+	touched []string
 }
 
 // evaluator turns expressions into values for one load. It is used by one
@@ -33,6 +35,8 @@ type evaluator struct {
 	labels map[string][]string  // block type -> labels
 	funcs  map[*Source]map[string]function.Function
 	paid   map[hcl.Expression]bool
+	// touched collects the environment variables that expressions read.
+	touched []string
 }
 
 func newEvaluator(report *collector, in *inputs) *evaluator {
@@ -68,13 +72,7 @@ func (e *evaluator) addLocals(root *node) {
 			continue
 		}
 		for _, name := range slices.Sorted(maps.Keys(b.attrs)) {
-			a := b.attrs[name]
-			if first, ok := e.locals[name]; ok {
-				e.report.add(Diagnostic{Type: "config/duplicate", Message: "local " + quote(name) + " is defined twice", Range: a.source.hclRange(a.rng), Path: []string{"locals", name},
-					Related: []Related{{Range: first.attr.source.hclRange(first.attr.rng), Message: "is the first one"}}, Hint: "keep one of the two"})
-				continue
-			}
-			e.locals[name] = &local{attr: a}
+			e.locals[name] = &local{attr: b.attrs[name]}
 		}
 	}
 }
@@ -216,6 +214,7 @@ func (e *evaluator) local(t hcl.Traversal, s *Source, path []string) (string, ct
 	}
 	l.used = true
 	e.force(name, l)
+	e.touched = append(e.touched, l.touched...)
 	return name, l.value, l.ok
 }
 
@@ -241,7 +240,10 @@ func (e *evaluator) force(name string, l *local) {
 	}
 	l.state = 1
 	e.stack = append(e.stack, name)
+	outer := e.touched
+	e.touched = nil
 	l.value, l.ok = e.value(l.attr.expr, l.attr.source, []string{"locals", name})
+	l.touched, e.touched = e.touched, outer
 	e.stack = e.stack[:len(e.stack)-1]
 	l.state = 2
 	if l.ok && weight(l.value, MaxGateElements) > MaxGateElements {

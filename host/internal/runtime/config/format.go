@@ -54,7 +54,7 @@ func Format(name string, src []byte) Formatted {
 
 // FormatFile formats a file. The error is that of reading it.
 func FormatFile(path string) (Formatted, error) {
-	raw, rerr := readConfig(path, path)
+	raw, rerr := readConfig(path, path, MaxFileBytes)
 	if rerr != nil {
 		return Formatted{}, rerr
 	}
@@ -63,7 +63,7 @@ func FormatFile(path string) (Formatted, error) {
 
 // FormatFileAs formats the file at a path under another name in messages.
 func FormatFileAs(name, path string) (Formatted, error) {
-	raw, rerr := readConfig(name, path)
+	raw, rerr := readConfig(name, path, MaxFileBytes)
 	if rerr != nil {
 		return Formatted{}, rerr
 	}

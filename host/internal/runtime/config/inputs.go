@@ -177,6 +177,7 @@ func (e *evaluator) envFunction() function.Function {
 			name := args[0].AsString()
 			value, ok := e.inputs.env(name)
 			e.inputs.record("env", name, value, ok)
+			e.touched = append(e.touched, name)
 			switch {
 			case ok && !utf8.ValidString(value):
 				return cty.NilVal, &functionError{typ: "config/type", message: "the environment variable " + quote(name) + " is not UTF-8"}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/sdk/edn"
-	"github.com/hashicorp/hcl/v2"
 )
 
 // Options of a load. The zero value is usable; it describes no plugin.
@@ -20,6 +19,10 @@ type Options struct {
 	Describer Describer
 	// DescribeTimeout bounds one description; 0 is 10 s.
 	DescribeTimeout time.Duration
+	// Dir is what a relative path starts at, and an empty one is looked for in.
+	// Reports name files as seen from there. Empty is the working directory of
+	// the process, and files are named as seen from the root.
+	Dir string
 	// Env looks up environment variables; nil is the process environment.
 	Env func(string) (string, bool)
 	// Profile goes before what the environment variable FERMENT_PROFILE and
@@ -68,10 +71,12 @@ type Config struct {
 	Generation *Generation
 
 	dropped int
+	// ahead is the way from the working directory to Root.
+	ahead string
 }
 
-// Load reads the configuration file at path; an empty path is DefaultFile. It
-// reports every problem that it finds. The configuration is never nil, but has
+// Load reads the configuration at path, a file or a directory; for an empty
+// path see Find. It reports every problem that it finds. The configuration is never nil, but has
 // a Generation only if no diagnostic is an error.
 func Load(ctx context.Context, path string, opts Options) (*Config, Diagnostics) {
 	if opts.Env == nil {
@@ -80,7 +85,7 @@ func Load(ctx context.Context, path string, opts Options) (*Config, Diagnostics)
 	if opts.DescribeTimeout == 0 {
 		opts.DescribeTimeout = 10 * time.Second
 	}
-	l := loader{ctx: ctx, opts: opts, files: sources{}, config: &Config{}, hashes: map[string]string{}}
+	l := loader{ctx: ctx, opts: opts, files: sources{}, config: &Config{}, hashes: map[string]string{}, variables: map[string]envVar{}}
 	l.report = newCollector(l.files)
 	l.run(path)
 	l.config.Diagnostics, l.config.dropped = l.report.result(), l.report.dropped
@@ -108,19 +113,24 @@ type loader struct {
 	root    *section // the decoded tree
 	byType  map[string][]*section
 	hashes  map[string]string // of programs
+	// variables are those of the files beside the configuration.
+	variables map[string]envVar
 }
 
 func (l *loader) run(path string) {
+	dir := l.opts.Dir
 	if path == "" {
-		path = DefaultFile
+		path = Find(dir)
+	} else if !filepath.IsAbs(path) {
+		path = filepath.Join(dir, path)
 	}
 	full, err := filepath.Abs(path)
 	if err != nil {
 		l.report.add(Diagnostic{Type: "config/include", Message: fmt.Sprintf("file %s has no absolute path: %s", quote(path), cause(err))})
 		return
 	}
-	l.config.Root = filepath.Dir(full)
-	tree := l.parse(full)
+	tree := l.gather(full)
+	l.config.ahead = l.wayTo(l.config.Root)
 	if tree == nil {
 		return
 	}
@@ -131,33 +141,29 @@ func (l *loader) run(path string) {
 	l.hash()
 }
 
-// parse reads the file into the tree that files are combined on.
-func (l *loader) parse(full string) *node {
-	name := printedName(l.config.Root, full)
-	raw, rerr := readConfig(name, full)
-	if rerr != nil {
-		l.report.add(Diagnostic{Type: rerr.typ, Message: rerr.message, Range: &Range{File: name}, Hint: rerr.hint})
-		return nil
+// wayTo is the path from the working directory, with slashes; empty if there is
+// none to speak of.
+func (l *loader) wayTo(root string) string {
+	if l.opts.Dir == "" {
+		return ""
 	}
-	s := newSource(name, full, len(l.config.Files), raw)
-	l.config.Files = append(l.config.Files, s)
-	l.files[name] = s
-	body, _ := parse(s, l.report)
-	root := &node{spec: Specification(), source: s, header: hcl.Range{Filename: name, Start: hcl.InitialPos, End: hcl.InitialPos}}
-	(&grower{source: s, report: l.report}).grow(root, body)
-	return root
+	if way := printedName(l.opts.Dir, root); way != "." {
+		return way
+	}
+	return ""
 }
 
 // decode evaluates and checks every attribute.
 func (l *loader) decode(tree *node) {
-	l.inputs = newInputs(l.config.Root, l.opts.Env)
+	l.inputs = newInputs(l.config.Root, l.lookup)
 	eval := newEvaluator(l.report, l.inputs)
-	l.config.Profile = l.profile(tree, eval)
 	eval.declare(tree)
 	eval.addLocals(tree)
 	l.decoder = newDecoder(eval)
 	l.decoder.profile = l.config.Profile
+	l.decoder.base = newSource("default", filepath.Join(l.config.Root, DefaultFile), 0, nil)
 	l.root = l.decoder.section(tree)
+	l.chosenProfile()
 	l.byType = map[string][]*section{}
 	for _, b := range l.root.blocks {
 		l.byType[b.node.spec.Name] = append(l.byType[b.node.spec.Name], b)
@@ -208,11 +214,11 @@ func (l *loader) value(s *section) edn.Value {
 	for name, v := range s.attrs {
 		b.Key(strings.ReplaceAll(name, "_", "-"), l.portable(v))
 	}
-	for i, inner := range s.blocks {
-		key := append([]string{inner.node.spec.Name}, inner.node.labels...)
+	for _, inner := range s.blocks {
 		if inner.node.spec.Open {
-			key = append(key, fmt.Sprint(i))
+			continue // it shows where it is used
 		}
+		key := append([]string{inner.node.spec.Name}, inner.node.labels...)
 		b.Set(words(key), l.value(inner))
 	}
 	if s.node.spec.Foreign {

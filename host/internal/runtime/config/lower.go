@@ -2,14 +2,13 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
-	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
 // Limits of the configuration schema of a plugin (HCL-035).
@@ -97,17 +96,18 @@ type lowering struct {
 	*decoder
 	plugin  string
 	schema  *pluginSchema
-	source  *Source
 	secrets []SecretAt
 	files   []string // what :path entries name
 	good    bool
+	// written holds the attributes by their path, for their origins.
+	written map[string]*attribute
 }
 
-// lower decodes the block; body is nil if there is none. The value has nil for
-// every secret.
-func (l *lowering) lower(body hcl.Body, header *Range) edn.Value {
+// lower decodes what the files say in the block, which may be nothing. The
+// value has nil for every secret.
+func (l *lowering) lower(layers []layer, header *Range) edn.Value {
 	l.good = true
-	return l.block(body, l.schema.root, []string{"plugin", l.plugin, "config"}, nil, header)
+	return l.block(layers, l.schema.root, []string{"plugin", l.plugin, "config"}, nil, header)
 }
 
 func (l *lowering) fail(d Diagnostic) {
@@ -119,30 +119,9 @@ func (l *lowering) subject(path []string) string {
 	return fmt.Sprintf("config of plugin %s: %s", quote(l.plugin), strings.Join(path[3:], "."))
 }
 
-// parts are the attributes and blocks of a body.
-type parts struct {
-	attrs  map[string]*hcl.Attribute
-	blocks map[string][]*hclsyntax.Block
-}
-
-func partsOf(body hcl.Body) parts {
-	p := parts{attrs: map[string]*hcl.Attribute{}, blocks: map[string][]*hclsyntax.Block{}}
-	native, ok := body.(*hclsyntax.Body)
-	if !ok || native == nil {
-		return p
-	}
-	for name, a := range native.Attributes {
-		p.attrs[name] = a.AsHCLAttribute()
-	}
-	for _, b := range native.Blocks {
-		p.blocks[b.Type] = append(p.blocks[b.Type], b)
-	}
-	return p
-}
-
-func (l *lowering) block(body hcl.Body, s *schema.Schema, path []string, at []edn.Value, header *Range) edn.Value {
-	p := partsOf(body)
-	l.ranges[strings.Join(path, "\x00")] = header
+func (l *lowering) block(layers []layer, s *schema.Schema, path []string, at []edn.Value, header *Range) edn.Value {
+	p := partsOf(layers, s, l.report)
+	l.ranges[rangeKey(path)] = header
 	var b edn.MapBuilder
 	names := make([]string, 0, len(s.Entries()))
 	for _, e := range s.Entries() {
@@ -151,7 +130,7 @@ func (l *lowering) block(body hcl.Body, s *schema.Schema, path []string, at []ed
 		here, where := append(slices.Clone(path), name), append(slices.Clone(at), e.Key)
 		if e.Props.Block {
 			if a, ok := p.attrs[name]; ok {
-				l.fail(Diagnostic{Type: "config/type", Message: l.subject(here) + " is a block, not an attribute", Range: l.source.hclRange(a.NameRange), Path: here,
+				l.fail(Diagnostic{Type: "config/type", Message: l.subject(here) + " is a block, not an attribute", Range: a.at(), Path: here,
 					Hint: "write " + name + " { ... } without the equals sign"})
 				continue
 			}
@@ -161,7 +140,7 @@ func (l *lowering) block(body hcl.Body, s *schema.Schema, path []string, at []ed
 			continue
 		}
 		if blocks := p.blocks[name]; len(blocks) > 0 {
-			l.fail(Diagnostic{Type: "config/type", Message: l.subject(here) + " is an attribute, not a block", Range: l.source.hclRange(blocks[0].TypeRange), Path: here,
+			l.fail(Diagnostic{Type: "config/type", Message: l.subject(here) + " is an attribute, not a block", Range: blocks[0].at(), Path: here,
 				Hint: "write " + name + " = ..."})
 			continue
 		}
@@ -175,23 +154,23 @@ func (l *lowering) block(body hcl.Body, s *schema.Schema, path []string, at []ed
 
 func (l *lowering) strangers(p parts, names []string, path []string) {
 	slices.Sort(names)
-	report := func(kind, name string, at hcl.Range) {
+	report := func(kind, name string, at *Range) {
 		if slices.Contains(names, name) {
 			return
 		}
-		l.fail(Diagnostic{Type: "config/unknown-name", Message: fmt.Sprintf("unknown %s %s in %s", kind, quote(name), title(path)), Range: l.source.hclRange(at),
+		l.fail(Diagnostic{Type: "config/unknown-name", Message: fmt.Sprintf("unknown %s %s in %s", kind, quote(name), title(path)), Range: at,
 			Path: append(slices.Clone(path), name), Expected: words(names), Found: edn.Text(name), Nearest: nearest(name, names), context: true})
 	}
 	for name, a := range p.attrs {
-		report("attribute", name, a.NameRange)
+		report("attribute", name, a.at())
 	}
 	for name, blocks := range p.blocks {
-		report("block", name, blocks[0].TypeRange)
+		report("block", name, blocks[0].at())
 	}
 }
 
 // entry decodes a scalar entry, or gives its default.
-func (l *lowering) entry(a *hcl.Attribute, e schema.Entry, path []string, at []edn.Value, header *Range) (edn.Value, bool) {
+func (l *lowering) entry(a *attribute, e schema.Entry, path []string, at []edn.Value, header *Range) (edn.Value, bool) {
 	if a == nil {
 		return l.absent(e, path, header)
 	}
@@ -200,14 +179,16 @@ func (l *lowering) entry(a *hcl.Attribute, e schema.Entry, path []string, at []e
 		if e.Props.Replacement != "" {
 			hint = "use " + hclName(e.Props.Replacement)
 		}
-		l.report.add(Diagnostic{Type: "config/deprecated", Severity: SeverityWarning, Message: l.subject(path) + " is deprecated", Range: l.source.hclRange(a.NameRange), Path: path, Hint: hint})
+		l.report.add(Diagnostic{Type: "config/deprecated", Severity: SeverityWarning, Message: l.subject(path) + " is deprecated", Range: a.at(), Path: path, Hint: hint})
 	}
+	l.rivals(a, path)
+	l.written[rangeKey(path)] = a
 	if e.Props.Secret {
 		return l.secretEntry(a, e, path, at)
 	}
 	if t, ok := unitType(e); ok {
-		l.ranges[strings.Join(path, "\x00")] = l.source.hclRange(a.Expr.Range())
-		v, ok := l.decode(t, a.Expr, l.source, path)
+		l.ranges[rangeKey(path)] = a.source.hclRange(a.expr.Range())
+		v, ok := l.decode(t, a.expr, a.source, path)
 		l.good = l.good && ok
 		if !ok {
 			return edn.Nil(), false
@@ -221,7 +202,11 @@ func (l *lowering) entry(a *hcl.Attribute, e schema.Entry, path []string, at []e
 		}
 		return v.v, l.validate(e, v.v, path)
 	}
-	v, ok := l.data(a.Expr, l.source, path, e.Schema)
+	layers := []exprIn{{a.expr, a.source}}
+	if isMap(e.Schema) {
+		layers = a.objects()
+	}
+	v, ok := l.dataOf(layers, path, e.Schema)
 	l.good = l.good && ok
 	if !ok {
 		return edn.Nil(), false
@@ -263,9 +248,9 @@ func (l *lowering) absent(e schema.Entry, path []string, header *Range) (edn.Val
 	return edn.Nil(), false
 }
 
-func (l *lowering) secretEntry(a *hcl.Attribute, e schema.Entry, path []string, at []edn.Value) (edn.Value, bool) {
-	l.ranges[strings.Join(path, "\x00")] = l.source.hclRange(a.Expr.Range())
-	v, ok := l.decode(Type{Kind: KindSecret}, a.Expr, l.source, path)
+func (l *lowering) secretEntry(a *attribute, e schema.Entry, path []string, at []edn.Value) (edn.Value, bool) {
+	l.ranges[rangeKey(path)] = a.source.hclRange(a.expr.Range())
+	v, ok := l.decode(Type{Kind: KindSecret}, a.expr, a.source, path)
 	l.good = l.good && ok
 	if ok && v.secret != nil {
 		l.secrets = append(l.secrets, SecretAt{Path: at, Secret: *v.secret, At: v.rng, needed: !e.Optional})
@@ -347,7 +332,7 @@ func (l *lowering) describe(e schema.Entry) string {
 // place finds the range of a part of a value; of a part that is not written
 // out, that of the nearest one around it.
 func (l *lowering) place(path []string, inner []edn.Value) *Range {
-	key := strings.Join(path, "\x00")
+	key := rangeKey(path)
 	at := l.ranges[key]
 	for _, p := range inner {
 		found := false
@@ -368,7 +353,7 @@ func (l *lowering) place(path []string, inner []edn.Value) *Range {
 }
 
 // nested decodes the blocks of one entry.
-func (l *lowering) nested(blocks []*hclsyntax.Block, e schema.Entry, path []string, at []edn.Value, header *Range) (edn.Value, bool) {
+func (l *lowering) nested(blocks []*piece, e schema.Entry, path []string, at []edn.Value, header *Range) (edn.Value, bool) {
 	if len(blocks) == 0 {
 		return l.absent(e, path, header)
 	}
@@ -376,39 +361,35 @@ func (l *lowering) nested(blocks []*hclsyntax.Block, e schema.Entry, path []stri
 	good := l.good
 	l.good = true
 	defer func() { l.good = l.good && good }()
-	first := map[string]*Range{}
 	for _, blk := range blocks {
-		where := l.source.hclRange(blk.DefRange())
-		if len(blk.Labels) != e.Props.Labels {
-			l.fail(Diagnostic{Type: "config/syntax", Message: fmt.Sprintf("%s takes %s, not %d", l.subject(path), count(e.Props.Labels, "label"), len(blk.Labels)), Range: where, Path: path})
+		where := blk.at()
+		if len(blk.labels) != e.Props.Labels {
+			l.fail(Diagnostic{Type: "config/syntax", Message: fmt.Sprintf("%s takes %s, not %d", l.subject(path), count(e.Props.Labels, "label"), len(blk.labels)), Range: where, Path: path})
 			continue
 		}
-		id := strings.Join(blk.Labels, "\x00")
-		here := append(slices.Clone(path), blk.Labels...)
-		if was := first[id]; was != nil {
-			l.fail(Diagnostic{Type: "config/duplicate", Message: l.subject(here) + " is written twice", Range: where, Path: here, Related: []Related{{Range: was, Message: "is the first one"}}})
-			continue
+		here := append(slices.Clone(path), blk.labels...)
+		for _, again := range blk.twice {
+			l.fail(Diagnostic{Type: "config/duplicate", Message: l.subject(here) + " is written twice", Range: again.at(), Path: here, Related: []Related{{Range: where, Message: "is the first one"}}})
 		}
-		first[id] = where
 		for i := len(path); i < len(here); i++ {
-			if key := strings.Join(here[:i], "\x00"); l.ranges[key] == nil {
+			if key := rangeKey(here[:i]); l.ranges[key] == nil {
 				l.ranges[key] = where
 			}
 		}
-		l.ranges[strings.Join(here, "\x00")] = where
+		l.ranges[rangeKey(here)] = where
 		inner := e.Schema.Deref()
 		place := slices.Clone(at)
-		for _, label := range blk.Labels {
+		for _, label := range blk.labels {
 			place = append(place, fit(inner.Children()[0], edn.Text(label)))
 			inner = inner.Children()[1].Deref()
 		}
 		var v edn.Value
 		if e.Props.Free && inner.Kind() != schema.KindMap {
-			v = l.free(blk.Body, inner, here)
+			v = l.free(blk, inner, here)
 		} else {
-			v = l.block(blk.Body, inner, here, place, where)
+			v = l.block(blk.layers, inner, here, place, where)
 		}
-		if len(blk.Labels) == 0 {
+		if len(blk.labels) == 0 {
 			return v, l.good && l.validate(e, v, path)
 		}
 		setIn(&b, place[len(at):], v)
@@ -433,22 +414,28 @@ func setIn(b *edn.MapBuilder, keys []edn.Value, v edn.Value) {
 }
 
 // free decodes a block that takes attributes of any name.
-func (l *lowering) free(body *hclsyntax.Body, s *schema.Schema, path []string) edn.Value {
+func (l *lowering) free(blk *piece, s *schema.Schema, path []string) edn.Value {
 	var b edn.MapBuilder
-	for name, a := range body.Attributes {
+	p := partsOf(blk.layers, nil, l.report)
+	for _, name := range slices.Sorted(maps.Keys(p.attrs)) {
+		a := p.attrs[name]
 		key, inner := keyOf(s, name, true)
 		here := append(slices.Clone(path), name)
-		v, ok := l.data(a.Expr, l.source, here, inner)
+		l.rivals(a, here)
+		l.written[rangeKey(here)] = a
+		v, ok := l.data(a.expr, a.source, here, inner)
 		l.good = l.good && ok
-		if ok {
-			if inner != nil {
-				v = fit(inner, v)
-			}
-			b.Set(key, v)
+		if !ok || v.IsNil() && len(a.under) > 0 {
+			continue
 		}
+		if inner != nil {
+			v = fit(inner, v)
+		}
+		b.Set(key, v)
 	}
-	for _, blk := range body.Blocks {
-		l.fail(Diagnostic{Type: "config/unknown-name", Message: fmt.Sprintf("unknown block %s in %s: only attributes stand here", quote(blk.Type), title(path)), Range: l.source.hclRange(blk.TypeRange), Path: append(slices.Clone(path), blk.Type)})
+	for _, name := range slices.Sorted(maps.Keys(p.blocks)) {
+		blk := p.blocks[name][0]
+		l.fail(Diagnostic{Type: "config/unknown-name", Message: fmt.Sprintf("unknown block %s in %s: only attributes stand here", quote(name), title(path)), Range: blk.at(), Path: append(slices.Clone(path), name)})
 	}
 	return b.Map()
 }
@@ -474,7 +461,7 @@ func (l *lowering) conditional(s *schema.Schema, p parts, v edn.Value, path []st
 		a, written := p.attrs[name]
 		switch {
 		case written && !holds:
-			l.fail(Diagnostic{Type: "config/plugin-schema", Message: l.subject(here) + " is used only with " + strings.Join(conds, ", "), Range: l.source.hclRange(a.NameRange), Path: here})
+			l.fail(Diagnostic{Type: "config/plugin-schema", Message: l.subject(here) + " is used only with " + strings.Join(conds, ", "), Range: a.at(), Path: here})
 		case !written && holds && !e.Optional && !e.Props.HasDefault && len(p.blocks[name]) == 0:
 			l.fail(Diagnostic{Type: "config/plugin-schema", Message: l.subject(here) + " is missing, it is needed with " + strings.Join(conds, ", "), Range: header, Path: here, Expected: edn.Text(l.describe(e))})
 		case !holds:

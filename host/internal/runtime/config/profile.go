@@ -36,8 +36,8 @@ func (a *Attr) DefaultIn(profile string) string {
 
 // profile decides about the profile: the option, then the environment, then
 // the configuration (HCL-013).
-func (l *loader) profile(tree *node, eval *evaluator) string {
-	written, fromFile := l.writtenProfile(tree, eval)
+func (l *loader) profile(trees []*node) string {
+	written, fromFile := l.writtenProfile(trees)
 	if l.opts.Profile != "" {
 		return l.namedProfile(l.opts.Profile, "there is no profile "+quote(short(l.opts.Profile)))
 	}
@@ -62,25 +62,38 @@ func (l *loader) namedProfile(name, problem string) string {
 
 // writtenProfile reads ferment.profile ahead of everything else. What is wrong
 // with its value is reported where all values are decoded.
-func (l *loader) writtenProfile(tree *node, eval *evaluator) (string, bool) {
-	for _, f := range tree.children("ferment") {
-		a, ok := f.attrs["profile"]
-		if !ok {
-			continue
-		}
-		if len(a.expr.Variables()) > 0 || callsOther(a.expr, "env") {
-			l.report.add(Diagnostic{Type: "config/type", Message: "profile in ferment may use literals and env() only: it decides which files are read", Range: a.source.hclRange(a.expr.Range()),
-				Path: []string{"ferment", "profile"}, Hint: "write the name, or env(\"NAME\", \"prod\")"})
-			return "", false
-		}
-		quiet := *eval
-		quiet.report = newCollector(sources{})
-		v, ok := quiet.value(a.expr, a.source, []string{"ferment", "profile"})
-		if s, isText := asText(v); ok && isText && slices.Contains(Profiles(), s) {
-			return s, true
+func (l *loader) writtenProfile(trees []*node) (string, bool) {
+	for _, tree := range slices.Backward(trees) {
+		for _, f := range tree.children("ferment") {
+			if a, ok := f.attrs["profile"]; ok {
+				return l.profileOf(a)
+			}
 		}
 	}
 	return "", false
+}
+
+func (l *loader) profileOf(a *attribute) (string, bool) {
+	path := []string{"ferment", "profile"}
+	if len(a.expr.Variables()) > 0 || callsOther(a.expr, "env") {
+		l.report.add(Diagnostic{Type: "config/type", Message: "profile in ferment may use literals and env() only: it decides which files are read", Range: a.source.hclRange(a.expr.Range()),
+			Path: path, Hint: "write the name, or env(\"NAME\", \"prod\")"})
+		return "", false
+	}
+	quiet := newEvaluator(newCollector(sources{}), newInputs(l.config.Root, l.lookup))
+	v, ok := quiet.value(a.expr, a.source, path)
+	s, isText := asText(v)
+	return s, ok && isText && slices.Contains(Profiles(), s)
+}
+
+// chosenProfile puts the profile that counts in the place of the written one.
+func (l *loader) chosenProfile() {
+	f := l.root.block("ferment")
+	v := f.attrs["profile"]
+	if name, _ := v.v.AsString(); name == l.config.Profile {
+		return
+	}
+	f.attrs["profile"] = value{v: edn.Text(l.config.Profile), written: true}
 }
 
 // callsOther tells whether an expression calls another function than the named

@@ -6,11 +6,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 )
 
-// DefaultFile is read when no file is named.
-const DefaultFile = "ferment.hcl"
+// What is read when nothing is named.
+const (
+	DefaultFile      = "ferment.hcl"
+	DefaultDirectory = "config"
+)
 
 // readError is a file that cannot be used, with the type of its diagnostic.
 type readError struct {
@@ -23,10 +25,10 @@ func (e *readError) Error() string { return e.message }
 
 // readConfig reads one configuration file within the limits. A file that
 // changes under the reader is read once more.
-func readConfig(name, path string) ([]byte, *readError) {
-	raw, err := readStable(path)
+func readConfig(name, path string, most int64) ([]byte, *readError) {
+	raw, err := readStable(path, most)
 	if errors.Is(err, errChanged) {
-		raw, err = readStable(path)
+		raw, err = readStable(path, most)
 	}
 	if err == nil {
 		return raw, nil
@@ -41,32 +43,30 @@ func readConfig(name, path string) ([]byte, *readError) {
 
 var errChanged = errors.New("changed while it was read")
 
-func readStable(path string) ([]byte, error) {
+func readStable(path string, most int64) ([]byte, error) {
 	before, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
 	switch {
 	case before.IsDir():
-		return nil, &readError{typ: "config/reserved", message: "is a directory: reading a directory is not part of this build", hint: "name a file with --config"}
+		return nil, &readError{typ: "config/include", message: "is a directory"}
 	case !before.Mode().IsRegular():
 		return nil, &readError{typ: "config/include", message: "is not a regular file"}
-	case before.Size() > MaxFileBytes:
-		return nil, &readError{typ: "config/limit", message: fmt.Sprintf("has %d bytes, over the limit of %s", before.Size(), formatBytes(MaxFileBytes)), hint: "split the configuration"}
-	case strings.HasSuffix(path, ".json"):
-		return nil, &readError{typ: "config/reserved", message: "is JSON: the JSON syntax is not part of this build", hint: "write native syntax, in a file that ends in .hcl"}
+	case before.Size() > most:
+		return nil, &readError{typ: "config/limit", message: fmt.Sprintf("has %d bytes, over the limit of %s", before.Size(), formatBytes(most)), hint: "split the configuration"}
 	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	raw, err := io.ReadAll(io.LimitReader(f, MaxFileBytes+1))
+	raw, err := io.ReadAll(io.LimitReader(f, most+1))
 	if err != nil {
 		return nil, err
 	}
-	if len(raw) > MaxFileBytes {
-		return nil, &readError{typ: "config/limit", message: "grew over the limit of " + formatBytes(MaxFileBytes)}
+	if int64(len(raw)) > most {
+		return nil, &readError{typ: "config/limit", message: "grew over the limit of " + formatBytes(most)}
 	}
 	after, err := f.Stat()
 	if err != nil {

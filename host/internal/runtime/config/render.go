@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	slashpath "path"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -30,7 +31,35 @@ type Report struct {
 // Report bounds what is shown: at most max diagnostics, 0 for all, and
 // MaxShownPerFile of one file unless max is 0. Counts are of all.
 func (c *Config) Report(max int) Report {
-	return newReport(c.Diagnostics, c.dropped, len(c.Files), max)
+	r := newReport(c.Diagnostics, c.dropped, len(c.Files), max)
+	for i := range r.Shown {
+		r.Shown[i] = c.Located(r.Shown[i])
+	}
+	return r
+}
+
+// Located names the files of a diagnostic as seen from the working directory
+// of the load, so that they open from there.
+func (c *Config) Located(d Diagnostic) Diagnostic {
+	if c.ahead == "" {
+		return d
+	}
+	d.Range = c.seen(d.Range)
+	related := make([]Related, len(d.Related))
+	for i, r := range d.Related {
+		related[i] = Related{Range: c.seen(r.Range), Message: r.Message}
+	}
+	d.Related = related
+	return d
+}
+
+func (c *Config) seen(r *Range) *Range {
+	if r == nil {
+		return nil
+	}
+	out := *r
+	out.File = slashpath.Join(c.ahead, r.File)
+	return &out
 }
 
 func newReport(ds Diagnostics, dropped, files, max int) Report {

@@ -109,6 +109,18 @@ func TestDiagnosticTypes(t *testing.T) {
 	assert.True(t, covered["capability/invalid-metadata"])
 }
 
+// HCL-002: unknown names at the top and in the host's own block; what may stand
+// there grows with every build, so no golden file holds it.
+func TestUnknownTopLevel(t *testing.T) {
+	_, ds := load(t, "feremnt {}\n\nferment {\n  max_dpeth = 3\n}\n")
+	require.Equal(t, []string{"config/unknown-name", "config/unknown-name"}, types(ds))
+	ferment, _ := Specification().Block("ferment")
+	assert.Equal(t, "did you mean \"ferment\"?", ds[0].Hint)
+	assert.True(t, edn.Equal(words(Specification().names("")), ds[0].Expected))
+	assert.Equal(t, "did you mean \"max_depth\"?", ds[1].Hint)
+	assert.True(t, edn.Equal(words(ferment.names("ferment")), ds[1].Expected))
+}
+
 // HCL-033: 100 diagnostics are shown, 20 per file, 1,000 kept; the rest is
 // counted.
 func TestReportLimits(t *testing.T) {

@@ -192,9 +192,12 @@ func (d *decoder) readText(t Type, s string, out *value) *problem {
 	switch t.Kind {
 	case KindStr, KindRef:
 		return nil
-	case KindPath:
+	case KindPath, KindProgram:
 		if s == "" || strings.ContainsRune(s, 0) {
 			return &problem{typ: "config/type", what: "is no path"}
+		}
+		if t.Kind == KindProgram && strings.HasPrefix(s, storePrefix) {
+			return nil
 		}
 		out.file = true
 		out.v = edn.Text(absolute(s, out.source))
@@ -223,6 +226,9 @@ func (d *decoder) readText(t Type, s string, out *value) *problem {
 	}
 	return &problem{typ: "config/type", what: "is no " + string(t.Kind)}
 }
+
+// storePrefix marks a program that is named instead of located.
+const storePrefix = "store:"
 
 func absolute(p string, s *Source) string {
 	if filepath.IsAbs(p) {

@@ -43,6 +43,11 @@ type Source struct {
 	dropped []int // offsets in text before which one CR was removed
 	shift   int   // bytes of the byte order mark
 	broken  []int // offsets in text of syntax errors
+	// private files are never quoted: their lines hold secrets.
+	private bool
+	// pieces are the texts of a JSON file that are expressions, in native
+	// syntax, by the offset where each begins.
+	pieces map[int]string
 }
 
 var byteOrderMark = []byte{0xEF, 0xBB, 0xBF}
@@ -108,7 +113,7 @@ func (s *Source) hclRange(r hcl.Range) *Range { return s.span(r.Start.Byte, r.En
 
 // line is the text of a line without its end.
 func (s *Source) line(n int) (string, bool) {
-	if n < 1 || n > len(s.lines) {
+	if s.private || n < 1 || n > len(s.lines) {
 		return "", false
 	}
 	end := len(s.text)

@@ -38,11 +38,12 @@ type Attr struct {
 // LabelKind is the grammar of a block's label.
 type LabelKind string
 
-// The grammars of HCL-027.
+// The grammars of HCL-027; a pattern names files (HCL-016).
 const (
 	LabelNone      LabelKind = ""
 	LabelIdent     LabelKind = "name"
 	LabelQualified LabelKind = "qualified name"
+	LabelPattern   LabelKind = "pattern"
 )
 
 // Block is the specification of a block. Blocks without a label stand at most
@@ -118,6 +119,7 @@ const (
 	KindEnum     Kind = "word"
 	KindRef      Kind = "reference"
 	KindPath     Kind = "path"
+	KindProgram  Kind = "program" // a path, or a name in the store of plugins
 	KindVersion  Kind = "version constraint"
 	KindSwitch   Kind = "failure"
 	KindVariable Kind = "variable name"
@@ -134,18 +136,27 @@ const (
 
 // Type is the type and range of an attribute.
 type Type struct {
-	Kind Kind
-	Key  *Type    // of the keys of a map, if they are restricted
-	Elem *Type    // of a list, set or map; a map without one takes any value
-	Enum []string // words of KindEnum, in the order of the reference
-	Ref  string   // block type of KindRef
-	Min  *float64 // of numbers; ms of a duration; bytes; members of a collection
-	Max  *float64
+	Kind  Kind
+	Key   *Type    // of the keys of a map, if they are restricted
+	Elem  *Type    // of a list, set or map; a map without one takes any value
+	First *Type    // of the first member of a list, if it is another one
+	Enum  []string // words of KindEnum, in the order of the reference
+	Ref   string   // block type of KindRef
+	Min   *float64 // of numbers; ms of a duration; bytes; members of a collection
+	Max   *float64
 }
 
 func (t Type) between(low, high float64) Type {
 	t.Min, t.Max = &low, &high
 	return t
+}
+
+// member is the type of the member of a list at a place.
+func (t Type) member(i int) Type {
+	if i == 0 && t.First != nil {
+		return *t.First
+	}
+	return *t.Elem
 }
 
 func (t Type) atLeast(low float64) Type {
@@ -157,6 +168,7 @@ var (
 	boolean  = Type{Kind: KindBool}
 	text     = Type{Kind: KindStr}
 	path     = Type{Kind: KindPath}
+	programs = Type{Kind: KindProgram}
 	cond     = Type{Kind: KindCond}
 	edntext  = Type{Kind: KindEDN}
 	version  = Type{Kind: KindVersion}

@@ -16,7 +16,6 @@ func (r reserved) partly() bool { return len(r.only) > 0 || r.prefix != "" }
 // reservedTable is the only list of such pieces: a build that gains a feature
 // drops its rows.
 var reservedTable = []reserved{
-	{path: "include", what: "including other files"},
 	{path: "cluster", what: "running on several hosts"},
 	{path: "router", what: "routing by a model"},
 	{path: "prompts", what: "composing prompts"},

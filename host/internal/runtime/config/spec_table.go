@@ -35,6 +35,12 @@ var specification = Block{Blocks: []Block{
 			{Name: "seed", Type: integer(0, 1<<53-1), Default: `0`, Reload: ReloadUse, Serves: "IR-007", Doc: "of every run; 0: random"},
 		},
 	},
+	{
+		Name: "include", Label: LabelPattern, Doc: "reads other files just before this one; the label is a path, or a pattern, from the directory of this file",
+		Attrs: []Attr{
+			{Name: "optional", Type: boolean, Default: `false`, Reload: ReloadNothing, Serves: "HCL-016", Doc: "no file is no error; written out as true or false"},
+		},
+	},
 	{Name: "locals", Open: true, Doc: "names for expressions, used as local.NAME"},
 	pluginBlock,
 	{
@@ -89,7 +95,7 @@ var specification = Block{Blocks: []Block{
 var pluginBlock = Block{
 	Name: "plugin", Label: LabelIdent, Doc: "one process that serves capabilities",
 	Attrs: []Attr{
-		{Name: "command", Type: list(text).between(1, 64), Required: true, Reload: ReloadPlugin, Serves: "SUP-001", Doc: "the program and its arguments; a relative program is below the directory of this file"},
+		{Name: "command", Type: Type{Kind: KindList, Elem: &text, First: &programs}.between(1, 64), Required: true, Reload: ReloadPlugin, Serves: "SUP-001", Doc: "the program and its arguments; a relative program is below the directory of this file"},
 		{Name: "files", Type: list(path).between(0, 256), Default: `[]`, Reload: ReloadPlugin, Serves: "LOCK-001, HCL-041", Doc: "what an interpreter in command runs"},
 		{Name: "version", Type: version, Reload: ReloadPlugin, Serves: "LOCK-001", Doc: "versions of the plugin that are accepted"},
 		{Name: "needs", Type: set(enum("net/connect", "net/loopback", "process/run", "process/self", "fs/read", "fs/write")), Reload: ReloadPlugin, Serves: "ENV-019, LOCK-001"},

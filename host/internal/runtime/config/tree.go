@@ -23,6 +23,8 @@ type attribute struct {
 	rng    hcl.Range // of the name
 	source *Source
 	broken bool // holds a syntax error
+	// under is what this one was written over, the weakest first.
+	under []*attribute
 }
 
 // node is a block of the configuration before any expression is evaluated.
@@ -35,11 +37,24 @@ type node struct {
 	source *Source
 	attrs  map[string]*attribute
 	blocks []*node
-	twins  map[string]*node // blocks by identity
-	body   hcl.Body         // of a foreign block
+	twins  map[string]*node // blocks by identity, while a file is read
+	layers []layer          // of a foreign block, the weakest first
+	also   []spot           // where else the block is written
 	// damaged blocks hold a syntax error: what is missing may just not have
 	// been understood.
 	damaged bool
+}
+
+// spot is one of the places where a block is written.
+type spot struct {
+	header hcl.Range
+	source *Source
+}
+
+// layer is what one file says in a block that a plugin's schema decodes.
+type layer struct {
+	spot
+	body hcl.Body
 }
 
 // title is how a diagnostic speaks of the block: plugin "chess", instances.
@@ -107,12 +122,12 @@ func (g *grower) at(r hcl.Range) *Range { return g.source.hclRange(r) }
 // grow reads a body as the block n and everything below it.
 func (g *grower) grow(n *node, body hcl.Body) {
 	n.attrs = map[string]*attribute{}
-	n.body = body
 	if native, ok := body.(*hclsyntax.Body); ok {
 		n.damaged = g.source.brokenIn(native.SrcRange)
 	}
 	switch {
 	case n.spec.Foreign:
+		n.layers = []layer{{spot{n.header, g.source}, body}}
 		return
 	case n.spec.Open:
 		g.open(n, body)
@@ -120,7 +135,7 @@ func (g *grower) grow(n *node, body hcl.Body) {
 	}
 	// What the specification does not know is found below with better words
 	// than the library has.
-	content, _, diags := body.PartialContent(g.wanted(n.spec))
+	content, rest, diags := body.PartialContent(g.wanted(n.spec))
 	g.report.syntax(g.source, nil, diags)
 	for name, a := range content.Attributes {
 		spec, _ := n.spec.Attr(name)
@@ -128,13 +143,13 @@ func (g *grower) grow(n *node, body hcl.Body) {
 			continue
 		}
 		if g.allowed(n, name, a.NameRange) {
-			n.attrs[name] = &attribute{spec: spec, name: name, expr: a.Expr, rng: a.NameRange, source: g.source}
+			n.attrs[name] = &attribute{spec: spec, name: name, expr: g.native(a.Expr), rng: a.NameRange, source: g.source}
 		}
 	}
 	for _, b := range content.Blocks {
 		g.block(n, b)
 	}
-	g.strangers(n, body)
+	g.strangers(n, body, rest)
 }
 
 func (g *grower) wanted(spec *Block) *hcl.BodySchema {
@@ -155,8 +170,14 @@ func (g *grower) wanted(spec *Block) *hcl.BodySchema {
 func (g *grower) open(n *node, body hcl.Body) {
 	attrs, diags := body.JustAttributes()
 	g.report.syntax(g.source, nil, diags)
-	for name, a := range attrs {
-		n.attrs[name] = &attribute{name: name, expr: a.Expr, rng: a.NameRange, source: g.source, broken: g.source.brokenIn(a.Expr.Range())}
+	for _, name := range slices.Sorted(maps.Keys(attrs)) {
+		a := attrs[name]
+		if first := n.attrs[name]; first != nil {
+			g.report.add(Diagnostic{Type: "config/duplicate", Message: "local " + quote(name) + " is defined twice", Range: g.at(a.NameRange), Path: []string{"locals", name},
+				Related: []Related{{Range: g.at(first.rng), Message: "is the first one"}}, Hint: "keep one of the two"})
+			continue
+		}
+		n.attrs[name] = &attribute{name: name, expr: g.native(a.Expr), rng: a.NameRange, source: g.source, broken: g.source.brokenIn(a.Expr.Range())}
 	}
 }
 
@@ -168,19 +189,22 @@ func (g *grower) block(parent *node, b *hcl.Block) {
 	if !g.allowed(parent, b.Type, b.TypeRange) || !g.label(n, b) {
 		return
 	}
-	if first := parent.twins[n.identity()]; first != nil {
+	first := parent.twins[n.identity()]
+	if first != nil && n.spec.Open { // locals may stand in several blocks
+		g.open(first, b.Body)
+		return
+	}
+	if first != nil {
 		g.report.add(Diagnostic{Type: "config/duplicate", Message: n.title() + " is declared twice", Range: g.at(b.DefRange), Path: n.path,
 			Related: []Related{{Range: first.source.hclRange(first.header), Message: "is the first one"}},
 			Hint:    "merge the two blocks or rename one"})
 		return
 	}
 	parent.blocks = append(parent.blocks, n)
-	if !n.spec.Open { // locals may stand in several blocks
-		if parent.twins == nil {
-			parent.twins = map[string]*node{}
-		}
-		parent.twins[n.identity()] = n
+	if parent.twins == nil {
+		parent.twins = map[string]*node{}
 	}
+	parent.twins[n.identity()] = n
 	g.grow(n, b.Body)
 }
 
@@ -229,6 +253,11 @@ func (g *grower) label(n *node, b *hcl.Block) bool {
 			return true
 		}
 		d.Expected = edn.Text("a lower-case letter or digit, then at most 63 of a-z 0-9 . _ + -")
+	case LabelPattern:
+		if label != "" {
+			return true
+		}
+		d.Expected = edn.Text("a path or a pattern such as extra/*.hcl")
 	case LabelQualified:
 		if qualifiedLabel.MatchString(label) && len(label) <= 128 {
 			space, _, _ := strings.Cut(label, "/")
@@ -248,9 +277,10 @@ func (g *grower) label(n *node, b *hcl.Block) bool {
 
 // strangers reports attributes and blocks that the specification lacks, or
 // that are written in the other form.
-func (g *grower) strangers(n *node, body hcl.Body) {
+func (g *grower) strangers(n *node, body, rest hcl.Body) {
 	native, ok := body.(*hclsyntax.Body)
 	if !ok {
+		g.jsonStrangers(n, rest)
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(native.Attributes)) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
@@ -16,7 +15,8 @@ import (
 
 // Options say what to load and start.
 type Options struct {
-	// Config is the configuration file; empty means config.DefaultFile in Dir.
+	// Config is the configuration, a file or a directory; for an empty one see
+	// config.Find.
 	Config string
 	// Profile goes before FERMENT_PROFILE and the configuration; empty leaves
 	// it to them.
@@ -35,17 +35,6 @@ type Options struct {
 	// Transitions is told each change of a plugin's state; nil for nobody. It
 	// is called from several goroutines and must be quick.
 	Transitions func(Transition)
-}
-
-func (o Options) path() string {
-	name := o.Config
-	if name == "" {
-		name = config.DefaultFile
-	}
-	if filepath.IsAbs(name) {
-		return name
-	}
-	return filepath.Join(o.Dir, name)
 }
 
 // Loaded is a configuration with what loading it took.
@@ -68,7 +57,7 @@ func Load(ctx context.Context, o Options) (*Loaded, error) {
 func load(ctx context.Context, o Options, ground *ground) (*Loaded, error) {
 	d := &describer{noStart: o.NoStart, asks: ground.describer, inquiries: map[string]*plugin.Inquiry{}, seen: map[string]how{}}
 	defer d.close()
-	cfg, _ := config.Load(ctx, o.path(), config.Options{Describer: d, Env: o.Env, Profile: o.Profile, HostVersion: o.Version})
+	cfg, _ := config.Load(ctx, o.Config, config.Options{Describer: d, Dir: o.Dir, Env: o.Env, Profile: o.Profile, HostVersion: o.Version})
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}

@@ -1,9 +1,3 @@
-feremnt {}
-
-ferment {
-  max_dpeth = 3
-}
-
 plugin "chess" {
   command = ["bin/chess"]
 

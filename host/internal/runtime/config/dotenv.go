@@ -1,0 +1,205 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+	"unicode/utf8"
+)
+
+// Limits of a file of environment variables (HCL-017).
+const (
+	MaxEnvBytes = 256 << 10
+	MaxEnvKeys  = 1000
+)
+
+// envVar is a variable of an .env file.
+type envVar struct {
+	value string
+	at    *Range
+	open  bool // the file may be read by others
+}
+
+// envProblem is the first thing in a file of variables that is wrong.
+type envProblem struct {
+	typ, message, hint string
+	from, to           int
+	other              int // offset of what it competes with, or -1
+}
+
+// parseEnv reads the lines of a file of environment variables. It expands
+// nothing and reports every wrong line; the values are never part of a report.
+func parseEnv(s *Source, report *collector) map[string]envVar {
+	out := map[string]envVar{}
+	add := func(p *envProblem) {
+		d := Diagnostic{Type: p.typ, Message: p.message, Range: s.span(p.from, p.to), Hint: p.hint}
+		if p.other >= 0 {
+			d.Related = []Related{{Range: s.span(p.other, p.other), Message: "is the first one"}}
+		}
+		report.add(d)
+	}
+	if b := scanText(s.text); b != nil {
+		add(&envProblem{b.typ, b.message, b.hint, b.from, b.to, -1})
+		return out
+	}
+	first := map[string]int{}
+	for from := 0; from < len(s.text); {
+		end := from + len(s.text[from:])
+		if i := bytes.IndexByte(s.text[from:], '\n'); i >= 0 {
+			end = from + i
+		}
+		key, value, p := envLine(string(s.text[from:end]))
+		switch at, twice := first[key]; {
+		case p != nil:
+			p.from, p.to = p.from+from, end
+			add(p)
+		case key == "":
+		case twice:
+			add(&envProblem{"config/duplicate", "variable " + key + " is set twice in one file", "keep one of the two", from, end, at})
+		case len(out) >= MaxEnvKeys:
+			add(&envProblem{"config/limit", fmt.Sprintf("more than %d variables in one file", MaxEnvKeys), "", from, end, -1})
+			return out
+		default:
+			first[key] = from
+			out[key] = envVar{value: value, at: s.span(from, end)}
+		}
+		from = end + 1
+	}
+	return out
+}
+
+// envLine reads KEY=VALUE, with the word export before it or not; an empty key
+// is a line without a variable.
+func envLine(line string) (key, value string, p *envProblem) {
+	text := strings.TrimLeft(line, " \t")
+	if text == "" || text[0] == '#' {
+		return "", "", nil
+	}
+	wrong := func(at int, message, hint string) (string, string, *envProblem) {
+		return "", "", &envProblem{"config/syntax", message, hint, at, 0, -1}
+	}
+	start := len(line) - len(text)
+	if rest, ok := strings.CutPrefix(text, "export"); ok && rest != "" && (rest[0] == ' ' || rest[0] == '\t') {
+		text = strings.TrimLeft(rest, " \t")
+		start = len(line) - len(text)
+	}
+	name, rest, ok := strings.Cut(text, "=")
+	name = strings.TrimRight(name, " \t")
+	switch {
+	case !ok:
+		return wrong(start, "a line of variables has no =", "write KEY=VALUE, or # before a comment")
+	case !variableName.MatchString(name):
+		return wrong(start, "the name before = is no variable name", "letters, digits and _, not beginning with a digit")
+	}
+	at := len(line) - len(rest)
+	value, message := envValue(strings.Trim(rest, " \t"))
+	if message != "" {
+		return wrong(at, "variable "+name+": "+message, "")
+	}
+	return name, value, nil
+}
+
+// envValue reads what stands behind the sign: quoted by ' it is literal, by "
+// it knows four escapes, otherwise it ends before a comment.
+func envValue(text string) (value, problem string) {
+	if text == "" {
+		return "", ""
+	}
+	switch text[0] {
+	case '\'':
+		inner, rest, ok := strings.Cut(text[1:], "'")
+		if !ok {
+			return "", "the quote is not closed"
+		}
+		return inner, afterQuote(rest)
+	case '"':
+		return doubleQuoted(text[1:])
+	case '#':
+		return "", ""
+	}
+	if i := commentAt(text); i >= 0 {
+		text = text[:i]
+	}
+	return strings.TrimRight(text, " \t"), ""
+}
+
+func commentAt(text string) int {
+	for i := 1; i < len(text); i++ {
+		if text[i] == '#' && (text[i-1] == ' ' || text[i-1] == '\t') {
+			return i
+		}
+	}
+	return -1
+}
+
+func doubleQuoted(text string) (value, problem string) {
+	var b strings.Builder
+	for i := 0; i < len(text); {
+		r, size := utf8.DecodeRuneInString(text[i:])
+		switch r {
+		case '"':
+			return b.String(), afterQuote(text[i+1:])
+		case '\\':
+			if i+1 >= len(text) {
+				return "", "the quote is not closed"
+			}
+			c, ok := map[byte]byte{'n': '\n', 't': '\t', '"': '"', '\\': '\\'}[text[i+1]]
+			if !ok {
+				return "", "between double quotes only \\n, \\t, \\\" and \\\\ are known"
+			}
+			b.WriteByte(c)
+			i += 2
+			continue
+		}
+		b.WriteString(text[i : i+size])
+		i += size
+	}
+	return "", "the quote is not closed"
+}
+
+// afterQuote refuses what follows a closed quote and is no comment.
+func afterQuote(rest string) string {
+	if rest = strings.Trim(rest, " \t"); rest == "" || rest[0] == '#' {
+		return ""
+	}
+	return "something follows the closed quote"
+}
+
+// loadEnv reads one file of variables over those before it.
+func (g *gatherer) loadEnv(full string) {
+	s, ok := g.source(full, MaxEnvBytes)
+	if !ok {
+		return
+	}
+	s.private = true
+	info, err := os.Stat(full)
+	exposed := err == nil && info.Mode().Perm()&0o077 != 0
+	for key, v := range parseEnv(s, g.report) {
+		v.open = exposed
+		g.variables[key] = v
+	}
+}
+
+// lookup finds a variable: the environment of the process wins over the files.
+func (l *loader) lookup(name string) (string, bool) {
+	if v, ok := l.opts.Env(name); ok {
+		return v, true
+	}
+	v, ok := l.variables[name]
+	return v.value, ok
+}
+
+// exposed warns of a secret that comes from a file which others may read.
+func (l *loader) exposed(s Secret, path []string, at *Range) {
+	if s.Kind != "env" {
+		return
+	}
+	if _, ok := l.opts.Env(s.Name); ok {
+		return
+	}
+	if v, ok := l.variables[s.Name]; ok && v.open {
+		l.report.add(Diagnostic{Type: "config/secret-missing", Severity: SeverityWarning, Message: fmt.Sprintf("secret env:%s comes from a file that others may read", s.Name), Range: at, Path: path,
+			Related: []Related{{Range: v.at, Message: "sets it"}}, Hint: "chmod 600 " + v.at.File})
+	}
+}

@@ -1,0 +1,349 @@
+package config
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	slashpath "path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/hashicorp/hcl/v2"
+)
+
+// MaxIncludeDepth bounds files that include files (HCL-016).
+const MaxIncludeDepth = 8
+
+// gatherer finds and reads the files of a configuration in load order, each
+// once, and makes a tree of each.
+type gatherer struct {
+	*loader
+	real     string          // the root without symbolic links
+	seen     map[string]bool // files, by their path without symbolic links
+	visited  map[string]bool // directories whose variables were read
+	under    []string        // files whose includes are being read, by path without symbolic links
+	names    []string        // the same as they are printed
+	trees    []*node         // in load order
+	total    int             // bytes read
+	profiled []*Source       // files in which ferment.profile may stand
+}
+
+// Find is the configuration that is read in a directory if none is named:
+// ferment.hcl, its form in JSON, or the directory config.
+func Find(dir string) string {
+	for _, name := range []string{DefaultFile, DefaultFile + ".json", DefaultDirectory} {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+			return filepath.Join(dir, name)
+		}
+	}
+	return filepath.Join(dir, DefaultFile)
+}
+
+// gather reads everything that belongs to the configuration at a path and
+// merges it; nil if there is nothing to work with.
+func (l *loader) gather(full string) *node {
+	g := &gatherer{loader: l, seen: map[string]bool{}, visited: map[string]bool{}}
+	info, err := os.Stat(full)
+	if err == nil && info.IsDir() {
+		l.config.Root = full
+		g.directory()
+	} else {
+		l.config.Root = filepath.Dir(full)
+		g.resolveRoot()
+		g.variablesOf(l.config.Root)
+		g.load(full, nil)
+		if n := len(l.config.Files); n > 0 {
+			g.profiled = l.config.Files[n-1:] // what it includes comes before it
+		}
+		l.config.Profile = l.profile(g.trees)
+	}
+	g.number()
+	g.misplacedProfile()
+	if len(g.trees) == 0 {
+		return nil
+	}
+	tree := g.trees[0]
+	for _, t := range g.trees[1:] {
+		tree = merge(tree, t)
+	}
+	return tree
+}
+
+func (g *gatherer) resolveRoot() {
+	real, err := filepath.EvalSymlinks(g.config.Root)
+	if err != nil {
+		real = g.config.Root
+	}
+	g.real = real
+}
+
+// directory reads the files of a directory in the order of HCL-005. What lies
+// in ferment.hcl and common decides about the profile, and the profile about
+// the rest.
+func (g *gatherer) directory() {
+	g.resolveRoot()
+	g.variablesOf(g.config.Root)
+	for _, name := range []string{DefaultFile, DefaultFile + ".json"} {
+		if full := filepath.Join(g.config.Root, name); exists(full) {
+			g.load(full, nil)
+		}
+	}
+	g.folder("common")
+	g.profiled = slices.Clone(g.config.Files)
+	g.config.Profile = g.profile(g.trees)
+	for _, name := range []string{"common/prod", "local", "local/prod", "common/" + g.config.Profile, "local/" + g.config.Profile} {
+		g.folder(name)
+	}
+	if len(g.config.Files) == 0 && len(g.report.list) == 0 {
+		g.report.add(Diagnostic{Type: "config/include", Message: fmt.Sprintf("directory %s holds no configuration", quote(filepath.Base(g.config.Root))), Range: &Range{File: "."},
+			Hint: "put a " + DefaultFile + " into it, or name another one with --config"})
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// folder reads the files of one directory below the root, sorted by name. One
+// that is missing is no error.
+func (g *gatherer) folder(name string) {
+	dir := filepath.Join(g.config.Root, filepath.FromSlash(name))
+	names, ok := g.list(dir, name)
+	if !ok {
+		return
+	}
+	g.variablesOf(dir)
+	for _, file := range names {
+		if isConfig(file) {
+			g.load(filepath.Join(dir, file), nil)
+		}
+	}
+}
+
+// list gives the names in a directory, sorted bytewise.
+func (g *gatherer) list(dir, name string) ([]string, bool) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		if !os.IsNotExist(err) {
+			g.report.add(Diagnostic{Type: "config/include", Message: fmt.Sprintf("directory %s cannot be read: %s", quote(name), cause(err)), Range: &Range{File: name}})
+		}
+		return nil, false
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	slices.Sort(names)
+	return names, true
+}
+
+// isConfig tells whether a name is that of a file with configuration. Names
+// that begin with a dot are left to editors and version control.
+func isConfig(name string) bool {
+	return !strings.HasPrefix(name, ".") && (strings.HasSuffix(name, ".hcl") || strings.HasSuffix(name, ".hcl.json"))
+}
+
+func isEnv(name string) bool {
+	return name == ".env" || strings.HasSuffix(name, ".env") && !strings.HasPrefix(name, ".")
+}
+
+// variablesOf reads the files of variables of a directory, once.
+func (g *gatherer) variablesOf(dir string) {
+	if g.visited[dir] {
+		return
+	}
+	g.visited[dir] = true
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return // told where its configuration is read
+	}
+	for _, e := range entries { // sorted
+		if isEnv(e.Name()) && !e.IsDir() {
+			g.loadEnv(filepath.Join(dir, e.Name()))
+		}
+	}
+}
+
+// source reads one file, unless it was read before.
+func (g *gatherer) source(full string, most int64) (*Source, bool) {
+	name := printedName(g.config.Root, full)
+	real, err := filepath.EvalSymlinks(full)
+	if err != nil {
+		real = full // reading says why
+	}
+	if g.seen[real] {
+		return nil, false
+	}
+	g.seen[real] = true
+	if len(g.seen) > MaxFiles {
+		if len(g.seen) == MaxFiles+1 {
+			g.report.add(Diagnostic{Type: "config/limit", Message: fmt.Sprintf("the configuration has more than %d files", MaxFiles), Range: &Range{File: name}, Hint: "join some of them"})
+		}
+		return nil, false
+	}
+	raw, rerr := readConfig(name, full, most)
+	if rerr != nil {
+		g.report.add(Diagnostic{Type: rerr.typ, Message: rerr.message, Range: &Range{File: name}, Hint: rerr.hint})
+		return nil, false
+	}
+	before := g.total
+	if g.total += len(raw); g.total > MaxTotalBytes {
+		if before <= MaxTotalBytes {
+			g.report.add(Diagnostic{Type: "config/limit", Message: fmt.Sprintf("the files of the configuration have more than %s in all, counted up to %s", formatBytes(MaxTotalBytes), quote(name)), Range: &Range{File: name}, Hint: "the limit keeps a load short: remove or split"})
+		}
+		return nil, false
+	}
+	s := newSource(name, full, len(g.files), raw)
+	g.files[name] = s
+	return s, true
+}
+
+// load reads one file of configuration, after the files that it includes. The
+// range, if any, is that of the include.
+func (g *gatherer) load(full string, from *Range) {
+	real, err := filepath.EvalSymlinks(full)
+	if err != nil {
+		real = full
+	}
+	if i := slices.Index(g.under, real); i >= 0 {
+		ring := append(slices.Clone(g.names[i:]), printedName(g.config.Root, full))
+		g.report.add(Diagnostic{Type: "config/cycle", Message: "files include each other: " + strings.Join(ring, " -> "), Range: from, Path: []string{"include"}, Hint: "remove one of the includes"})
+		return
+	}
+	if len(g.under) > MaxIncludeDepth {
+		g.report.add(Diagnostic{Type: "config/limit", Message: fmt.Sprintf("includes are nested more than %d deep", MaxIncludeDepth), Range: from, Path: []string{"include"}})
+		return
+	}
+	s, ok := g.source(full, MaxFileBytes)
+	if !ok {
+		return
+	}
+	var body hcl.Body
+	if strings.HasSuffix(full, ".json") {
+		body = parseJSON(s, g.report)
+	} else {
+		body, _ = parse(s, g.report)
+	}
+	root := &node{spec: Specification(), source: s, header: hcl.Range{Filename: s.Name, Start: hcl.InitialPos, End: hcl.InitialPos}}
+	(&grower{source: s, report: g.report}).grow(root, body)
+	g.variablesOf(filepath.Dir(full))
+	g.under, g.names = append(g.under, real), append(g.names, s.Name)
+	g.includes(root)
+	g.under, g.names = g.under[:len(g.under)-1], g.names[:len(g.names)-1]
+	g.trees = append(g.trees, root)
+	g.config.Files = append(g.config.Files, s)
+}
+
+// includes reads what a file includes and takes the blocks out of its tree.
+func (g *gatherer) includes(root *node) {
+	var rest []*node
+	for _, b := range root.blocks {
+		if b.spec.Name != "include" {
+			rest = append(rest, b)
+			continue
+		}
+		for _, full := range g.matches(b) {
+			g.load(full, b.source.hclRange(b.header))
+		}
+	}
+	root.blocks = rest
+}
+
+// matches lists the files that an include names, sorted.
+func (g *gatherer) matches(b *node) []string {
+	pattern := b.labels[0]
+	fail := func(typ, message, hint string) []string {
+		g.report.add(Diagnostic{Type: typ, Message: fmt.Sprintf("include %s %s", quote(pattern), message), Range: b.source.hclRange(b.header), Path: []string{"include", pattern}, Hint: hint})
+		return nil
+	}
+	optional, ok := g.optional(b)
+	if !ok {
+		return nil
+	}
+	dir := printedName(g.config.Root, filepath.Dir(b.source.Path))
+	below := slashpath.Join(dir, pattern)
+	if slashpath.IsAbs(pattern) || !fs.ValidPath(below) {
+		return fail("config/include", "leads out of the root directory", "copy the file below the directory of the configuration")
+	}
+	if _, err := slashpath.Match(pattern, ""); err != nil {
+		return fail("config/syntax", "is no pattern", "a pattern knows *, ? and [a-z]")
+	}
+	found, err := fs.Glob(os.DirFS(g.config.Root), below)
+	if err != nil {
+		return fail("config/include", "cannot be read: "+cause(err), "")
+	}
+	globbed := strings.ContainsAny(pattern, "*?[")
+	if globbed {
+		found = slices.DeleteFunc(found, func(name string) bool { return !isConfig(slashpath.Base(name)) })
+	} else if len(found) == 0 && exists(filepath.Join(g.config.Root, filepath.FromSlash(below))) {
+		found = []string{below} // a symbolic link that leads nowhere
+	}
+	slices.Sort(found)
+	if len(found) == 0 && !optional {
+		return fail("config/include", "matches no file", "write optional = true in it if the file need not be there")
+	}
+	var out []string
+	for _, name := range found {
+		if !isConfig(slashpath.Base(name)) {
+			return fail("config/include", "names a file that ends neither in .hcl nor in .hcl.json", "")
+		}
+		full := filepath.Join(g.config.Root, filepath.FromSlash(name))
+		if real, err := filepath.EvalSymlinks(full); err == nil {
+			if rel, err := filepath.Rel(g.real, real); err != nil || !filepath.IsLocal(rel) {
+				return fail("config/include", "leads out of the root directory by a symbolic link", "copy the file below the directory of the configuration")
+			}
+		}
+		out = append(out, full)
+	}
+	return out
+}
+
+// optional reads the attribute of an include, which nothing may be computed
+// for: it is needed before the names are known that expressions use.
+func (g *gatherer) optional(b *node) (value, ok bool) {
+	a, written := b.attrs["optional"]
+	if !written {
+		return false, true
+	}
+	v, isLiteral := literal(a.expr)
+	if isLiteral && v.IsNull() {
+		return false, true
+	}
+	out, err := asBool(v)
+	if !isLiteral || err != nil {
+		g.report.add(Diagnostic{Type: "config/type", Message: subject([]string{"include", b.labels[0], "optional"}) + " is not written out", Range: a.source.hclRange(a.expr.Range()), Path: []string{"include", b.labels[0], "optional"},
+			Expected: edn.Text("true or false")})
+		return false, false
+	}
+	return out, true
+}
+
+// number gives the files their places in the load order, by which diagnostics
+// are sorted.
+func (g *gatherer) number() {
+	for i, s := range g.config.Files {
+		s.order = i
+	}
+	for _, s := range g.files {
+		if s.private {
+			s.order = len(g.config.Files) + s.order
+		}
+	}
+}
+
+// misplacedProfile refuses ferment.profile in files that are read because of
+// the profile.
+func (g *gatherer) misplacedProfile() {
+	for _, tree := range g.trees {
+		for _, f := range tree.children("ferment") {
+			a, ok := f.attrs["profile"]
+			if ok && !slices.Contains(g.profiled, a.source) {
+				g.report.add(Diagnostic{Type: "config/include", Message: "profile in ferment may stand only in " + DefaultFile + " or in common/: it decides which files are read", Range: a.at(), Path: []string{"ferment", "profile"},
+					Hint: "move it"})
+			}
+		}
+	}
+}

@@ -1,0 +1,236 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	hcljson "github.com/hashicorp/hcl/v2/json"
+	"github.com/zclconf/go-cty/cty"
+)
+
+// parseJSON reads one file of JSON within the limits (HCL-012). The body is
+// never nil.
+func parseJSON(s *Source, report *collector) hcl.Body {
+	empty := hcl.EmptyBody()
+	b := scanText(s.text)
+	if b == nil {
+		b = scanJSON(s.text)
+	}
+	if b != nil {
+		report.bound(s, b)
+		return empty
+	}
+	file, diags := hcljson.Parse(s.text, s.Name)
+	report.syntax(s, nil, diags)
+	if file == nil || diags.HasErrors() {
+		return empty
+	}
+	return file.Body
+}
+
+// jsonFrame is one open array or object.
+type jsonFrame struct {
+	object bool
+	keys   map[string]bool
+	key    bool // a key comes next
+}
+
+// scanJSON returns the first excess over the limits, and the first key that an
+// object has twice. Other mistakes are left to the parser, which words them.
+func scanJSON(text []byte) *bound {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var stack []jsonFrame
+	from := 0
+	for n := 0; ; n++ {
+		t, err := d.Token()
+		to := int(d.InputOffset())
+		from = tokenStart(text, from, to)
+		switch {
+		case errors.Is(err, io.EOF), err != nil:
+			return nil
+		case n >= MaxTokens:
+			return &bound{typ: "config/limit", from: from, to: to, message: fmt.Sprintf("more than %d tokens", MaxTokens), hint: "split the file"}
+		}
+		if b := jsonToken(&stack, t, from, to); b != nil {
+			return b
+		}
+		from = to
+	}
+}
+
+func jsonToken(stack *[]jsonFrame, t json.Token, from, to int) *bound {
+	top := len(*stack) - 1
+	isKey := top >= 0 && (*stack)[top].key
+	if top >= 0 && (*stack)[top].object {
+		(*stack)[top].key = !isKey
+	}
+	switch t := t.(type) {
+	case json.Delim:
+		if t == '}' || t == ']' {
+			*stack = (*stack)[:top]
+			return nil
+		}
+		if len(*stack) >= MaxNesting {
+			return &bound{typ: "config/limit", from: from, to: to, message: fmt.Sprintf("objects and arrays are nested more than %d deep", MaxNesting), hint: "move the inner part into a local"}
+		}
+		*stack = append(*stack, jsonFrame{object: t == '{', key: t == '{', keys: map[string]bool{}})
+	case json.Number:
+		return number(hclsyntax.Token{Bytes: []byte(t), Range: hcl.Range{Start: hcl.Pos{Byte: from}, End: hcl.Pos{Byte: to}}})
+	case string:
+		if !isKey {
+			return nil
+		}
+		if keys := (*stack)[top].keys; keys[t] {
+			return &bound{typ: "config/syntax", from: from, to: to, message: "key " + quote(short(t)) + " is written twice in one object", hint: "keep one of the two"}
+		}
+		(*stack)[top].keys[t] = true
+	}
+	return nil
+}
+
+// tokenStart skips what lies between two tokens.
+func tokenStart(text []byte, from, to int) int {
+	for from < to && strings.IndexByte(" \t\r\n,:", text[from]) >= 0 {
+		from++
+	}
+	return from
+}
+
+// native gives an expression of JSON the form that native syntax has, so that
+// the same checks and the same meter hold for both. A text is a template, an
+// object key that is an identifier stands for itself, as without quotes.
+func (g *grower) native(e hcl.Expression) hcl.Expression {
+	if _, ok := e.(hclsyntax.Expression); ok {
+		return e
+	}
+	return g.fromJSON(e)
+}
+
+func (g *grower) fromJSON(e hcl.Expression) hclsyntax.Expression {
+	if pairs, diags := hcl.ExprMap(e); !diags.HasErrors() {
+		out := &hclsyntax.ObjectConsExpr{SrcRange: e.Range(), OpenRange: e.StartRange()}
+		for _, p := range pairs {
+			out.Items = append(out.Items, hclsyntax.ObjectConsItem{KeyExpr: g.jsonKey(p.Key), ValueExpr: g.fromJSON(p.Value)})
+		}
+		return out
+	}
+	if items, diags := hcl.ExprList(e); !diags.HasErrors() {
+		out := &hclsyntax.TupleConsExpr{SrcRange: e.Range(), OpenRange: e.StartRange()}
+		for _, x := range items {
+			out.Exprs = append(out.Exprs, g.fromJSON(x))
+		}
+		return out
+	}
+	v, _ := e.Value(nil)
+	if text, ok := asText(v); ok {
+		return g.template(text, e.Range())
+	}
+	return &hclsyntax.LiteralValueExpr{Val: v, SrcRange: e.Range()}
+}
+
+func (g *grower) jsonKey(e hcl.Expression) hclsyntax.Expression {
+	v, _ := e.Value(nil)
+	text, _ := asText(v)
+	if hclsyntax.ValidIdentifier(text) {
+		root := hcl.TraverseRoot{Name: text, SrcRange: e.Range()}
+		return &hclsyntax.ObjectConsKeyExpr{Wrapped: &hclsyntax.ScopeTraversalExpr{Traversal: hcl.Traversal{root}, SrcRange: e.Range()}}
+	}
+	return &hclsyntax.ObjectConsKeyExpr{Wrapped: g.template(text, e.Range())}
+}
+
+// template parses the text of a JSON string. Positions in it are those of the
+// file as long as nothing before them is escaped.
+func (g *grower) template(text string, at hcl.Range) hclsyntax.Expression {
+	literal := &hclsyntax.LiteralValueExpr{Val: cty.StringVal(text), SrcRange: at}
+	source := nativeQuoted(text)
+	if !strings.Contains(text, "${") && !strings.Contains(text, "%{") {
+		g.source.setPiece(at.Start.Byte, source)
+		return literal
+	}
+	unknown := &hclsyntax.LiteralValueExpr{Val: cty.DynamicVal, SrcRange: at}
+	tokens, _ := hclsyntax.LexExpression([]byte(source), g.source.Name, at.Start)
+	if b := scanTokens(tokens); b != nil {
+		b.from, b.to = at.Start.Byte, at.End.Byte
+		g.report.bound(g.source, b)
+		return unknown
+	}
+	expr, diags := hclsyntax.ParseExpression([]byte(source), g.source.Name, at.Start)
+	if diags.HasErrors() {
+		g.report.syntax(g.source, nil, diags)
+		return unknown
+	}
+	g.source.setPiece(at.Start.Byte, source)
+	if whole, ok := expr.(*hclsyntax.TemplateWrapExpr); ok {
+		return whole.Wrapped
+	}
+	return expr
+}
+
+// nativeQuoted writes a template as a quoted text of native syntax.
+func nativeQuoted(text string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	tokens, _ := hclsyntax.LexTemplate([]byte(text), "", hcl.InitialPos)
+	heredocs, end := 0, 0
+	for _, t := range tokens {
+		switch t.Type {
+		case hclsyntax.TokenOHeredoc:
+			heredocs++
+		case hclsyntax.TokenCHeredoc:
+			heredocs--
+		}
+		from, to := t.Range.Start.Byte, t.Range.End.Byte
+		b.WriteString(text[end:from]) // white space, which is no token
+		end = to
+		if t.Type == hclsyntax.TokenStringLit && heredocs == 0 {
+			b.WriteString(escapes.Replace(text[from:to]))
+			continue
+		}
+		b.WriteString(text[from:to])
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+var escapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\r", `\r`, "\t", `\t`, "\x00", `\u0000`)
+
+func (s *Source) setPiece(at int, text string) {
+	if s.pieces == nil {
+		s.pieces = map[int]string{}
+	}
+	s.pieces[at] = text
+}
+
+// piece is the text of an expression of a JSON file in native syntax.
+func (s *Source) piece(r hcl.Range) (string, bool) {
+	for _, base := range slices.Sorted(maps.Keys(s.pieces)) {
+		text := s.pieces[base]
+		from, to := r.Start.Byte-base, r.End.Byte-base
+		if from >= 0 && to <= len(text) && from <= to {
+			return text[from:to], true
+		}
+	}
+	return "", false
+}
+
+// jsonStrangers reports names of a JSON block that the specification lacks.
+func (g *grower) jsonStrangers(n *node, rest hcl.Body) {
+	attrs, diags := rest.JustAttributes()
+	g.report.syntax(g.source, nil, diags)
+	for _, name := range slices.Sorted(maps.Keys(attrs)) {
+		kind := "attribute"
+		if _, diags := hcl.ExprMap(attrs[name].Expr); !diags.HasErrors() {
+			kind = "block"
+		}
+		g.stranger(n, kind, name, attrs[name].NameRange)
+	}
+}
