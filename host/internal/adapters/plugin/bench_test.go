@@ -38,7 +38,7 @@ func BenchmarkInvoke(b *testing.B) {
 	})
 	u, err := up.unit("p")
 	require.NoError(b, err)
-	w := u.instances[0].serving.Load().wire
+	w := u.all()[0].living.Load().wire
 	b.Run("wire", func(b *testing.B) {
 		for b.Loop() {
 			if _, err := w.Invoke(context.Background(), callContext(c, "x"), c.Request, nil); err != nil {

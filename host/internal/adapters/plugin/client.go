@@ -2,6 +2,8 @@ package plugin
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
@@ -18,9 +20,13 @@ type Route struct {
 }
 
 // Client makes calls to the plugins of a supervisor. It is a fixed table of
-// capabilities; a new configuration has a new Client.
+// capabilities; a new configuration has a new Client. It goes by the edition
+// that a plugin has at each call, so it stays of use when plugins are swapped.
+// A plugin that the configuration does not name any more serves it until Close.
 type Client struct {
-	targets map[string]*target
+	supervisor *Supervisor
+	targets    map[string]target
+	closing    sync.Once
 }
 
 type target struct {
@@ -28,70 +34,147 @@ type target struct {
 	limit *limiter
 }
 
-var _ dispatch.Executor = (*Client)(nil)
+var (
+	_ dispatch.Executor = (*Client)(nil)
+	_ dispatch.Trials   = (*Client)(nil)
+)
 
 // Client routes capabilities, by the ids that plans use, to plugins. The error
 // names a plugin that the supervisor does not have.
 func (s *Supervisor) Client(routes map[string]Route) (*Client, error) {
-	c := &Client{targets: make(map[string]*target, len(routes))}
+	c := &Client{supervisor: s, targets: make(map[string]target, len(routes))}
+	units := map[string]*unit{}
 	for id, r := range routes {
 		u, err := s.unit(r.Plugin)
 		if err != nil {
 			return nil, contract.Errorf("config/dangling-reference", "capability :%s: %w", id, err)
 		}
-		c.targets[id] = &target{unit: u, limit: newLimiter(r.MaxInFlight, u.settings.Queue)}
+		units[r.Plugin] = u
+		c.targets[id] = target{unit: u}
+	}
+	for id, t := range c.targets {
+		c.targets[id] = target{unit: t.unit, limit: t.unit.limited(id, routes[id].MaxInFlight)}
+	}
+	for _, u := range units {
+		u.hold()
 	}
 	return c, nil
 }
 
+// Close says that nobody calls through this client any more. It is safe to
+// call more than once.
+func (c *Client) Close() {
+	c.closing.Do(func() {
+		units := map[*unit]bool{}
+		for _, t := range c.targets {
+			units[t.unit] = true
+		}
+		for u := range units {
+			u.unhold()
+		}
+	})
+}
+
+// limited is the one limiter of a capability, however many clients there are;
+// the newest client says how narrow it is.
+func (u *unit) limited(capID string, limit int) *limiter {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	queue := u.current.settings().Queue
+	l := u.limits[capID]
+	if l == nil {
+		l = newLimiter(limit, queue)
+		u.limits[capID] = l
+	}
+	l.resize(limit, queue)
+	return l
+}
+
+// hold counts a client.
+func (u *unit) hold() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.clients++
+}
+
+// unhold ends a plugin that was removed, with its last client.
+func (u *unit) unhold() {
+	u.mu.Lock()
+	u.clients--
+	last := u.removed && u.clients == 0
+	u.mu.Unlock()
+	if last {
+		u.close(CauseRemove)
+	}
+}
+
 // Invoke implements dispatch.Executor.
 func (c *Client) Invoke(ctx context.Context, call dispatch.Call) (dispatch.Answer, error) {
-	t := c.targets[call.CapID]
-	if t == nil {
+	t, ok := c.targets[call.CapID]
+	if !ok {
 		return dispatch.Answer{}, notFound(call.CapID)
 	}
 	if err := t.limit.enter(ctx); err != nil {
 		return dispatch.Answer{}, located(err, call)
 	}
 	defer t.limit.exit()
-	i := t.unit.instance()
-	s := i.serving.Load()
-	if s == nil {
-		st := i.status.Load()
-		return dispatch.Answer{}, located(notServing(st.Plugin, st.State, st.Err), call)
-	}
-	response, err := s.invoke(ctx, call, t.unit.settings.Health.Timeout)
-	answer := dispatch.Answer{Plugin: s.name, Generation: s.gen, Binary: s.binary}
+	answer, err := t.unit.invoke(ctx, call)
 	if err != nil {
 		return answer, located(err, call)
 	}
-	answer.Response = response
 	return answer, nil
+}
+
+// invoke makes a call to a process of the plugin. A process that was told to go
+// between the choice and the call has not seen it: another takes it.
+func (u *unit) invoke(ctx context.Context, call dispatch.Call) (dispatch.Answer, error) {
+	for {
+		s, err := u.enter(ctx, call.Session)
+		if err != nil {
+			return dispatch.Answer{}, err
+		}
+		e := s.instance.edition
+		response, err := s.invoke(ctx, call, e.settings().Health.Timeout)
+		u.exit(s)
+		switch {
+		case errors.Is(err, errClosing):
+			continue
+		case err != nil && itsFault(err):
+			u.sample(e.number, false)
+		}
+		return dispatch.Answer{Response: response, Plugin: s.name, Edition: e.number, Generation: s.gen, Binary: s.binary}, err
+	}
 }
 
 // State implements dispatch.Executor.
 func (c *Client) State(capID string) dispatch.CapState {
-	t := c.targets[capID]
-	if t == nil {
+	t, ok := c.targets[capID]
+	if !ok {
 		return dispatch.CapState{Reason: "runtime/not-ready", Why: notFound(capID)}
 	}
-	i := t.unit.instance()
-	st := i.status.Load()
-	state := dispatch.CapState{Plugin: st.Plugin, Generation: st.Generation, Binary: st.Binary}
-	if i.serving.Load() != nil {
+	return t.unit.state()
+}
+
+func (u *unit) state() dispatch.CapState {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	e := u.current
+	st := e.face()
+	state := dispatch.CapState{Plugin: u.name, Edition: e.number, Generation: st.Generation, Binary: st.Binary}
+	state.Standby = len(e.ready) > 1 || e.warm() != nil
+	if state.Why = u.refusal(e); state.Why == nil {
 		state.Ready = true
 		return state
 	}
-	state.Why = notServing(st.Plugin, st.State, st.Err)
 	state.Reason = state.Why.Type
-	state.Respawning = st.respawning()
+	state.Respawning = !u.closed && st.respawning()
 	return state
 }
 
 // Await implements dispatch.Executor.
 func (c *Client) Await(ctx context.Context, capID string) error {
-	t := c.targets[capID]
-	if t == nil {
+	t, ok := c.targets[capID]
+	if !ok {
 		return notFound(capID)
 	}
 	return t.unit.await(ctx)
@@ -101,20 +184,19 @@ func (c *Client) Await(ctx context.Context, capID string) error {
 // lasts: who can tell now that it is no use leaves the caller time for another.
 func (u *unit) await(ctx context.Context) error {
 	for {
-		i := u.instance()
-		st, changed := i.watchStatus()
+		u.mu.Lock()
+		why, st, changed := u.refusal(u.current), u.current.face(), u.changed
+		u.mu.Unlock()
 		switch {
-		case i.serving.Load() != nil:
+		case why == nil:
 			return nil
 		case !st.respawning(), st.State == Backoff && endsBefore(ctx, st.NextStart):
-			return notServing(st.Plugin, st.State, st.Err)
+			return why
 		}
 		select {
 		case <-changed:
-		case <-i.over:
-			return notServing(st.Plugin, Stopped, nil)
 		case <-ctx.Done():
-			return contract.Errorf("runtime/not-ready", "plugin %s is still %s: %v", st.Plugin, st.State, context.Cause(ctx)).WithCause(st.Err)
+			return contract.Errorf("runtime/not-ready", "plugin %s is still %s: %v", u.name, st.State, context.Cause(ctx)).WithCause(st.Err)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func TestInvoke(t *testing.T) {
 	assert.Equal(t, "p", a.Plugin)
 	assert.Equal(t, 1, a.Generation)
 	assert.Regexp(t, "^b3:[0-9a-f]{64}$", a.Binary)
-	assert.Equal(t, dispatch.CapState{Ready: true, Plugin: "p", Generation: 1, Binary: a.Binary}, b.client.State("t/echo"))
+	assert.Equal(t, dispatch.CapState{Ready: true, Plugin: "p", Edition: 1, Generation: 1, Binary: a.Binary}, b.client.State("t/echo"))
 
 	var pieces []string
 	c = request(`{:do "stream"}`)

@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -22,11 +23,12 @@ type HostCalls interface {
 // hostSide is what one process can reach of its host.
 type hostSide struct {
 	plugin string
-	depth  int
+	depth  func() int
 	host   *shared
 	store  *stateStore
-	// serving gives the process that takes calls, nil as long as none does.
-	serving func() *service
+	// self is the process that asks, nil until it is configured. It may be on
+	// its way out: the calls that it still works on may ask as before.
+	self atomic.Pointer[service]
 }
 
 var _ wire.Host = (*hostSide)(nil)
@@ -37,7 +39,7 @@ func (h *hostSide) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter
 	if calls == nil {
 		return edn.Nil(), contract.Errorf("runtime/not-ready", "plugin %s: this host answers no requests of plugins", h.plugin)
 	}
-	s := h.serving()
+	s := h.self.Load()
 	var parent *inFlight
 	if s != nil {
 		parent, _ = s.find(call.Context.CallID)
@@ -45,8 +47,8 @@ func (h *hostSide) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter
 	if parent == nil {
 		return edn.Nil(), contract.Errorf("auth/forbidden", "plugin %s: a request of a plugin belongs to a call that it works on, %q is none", h.plugin, call.Context.CallID)
 	}
-	if n := len(parent.call.Stack) + 1; n > h.depth {
-		return edn.Nil(), contract.Errorf("plan/too-deep", "plugin %s: %d calls wait for each other, the limit is %d", h.plugin, n, h.depth).
+	if n := len(parent.call.Stack) + 1; n > h.depth() {
+		return edn.Nil(), contract.Errorf("plan/too-deep", "plugin %s: %d calls wait for each other, the limit is %d", h.plugin, n, h.depth()).
 			WithSource(contract.SourcePlugin)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -13,12 +13,22 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// instance is one process slot of a plugin. One goroutine owns it: it alone
+// instance is one process slot of an edition. One goroutine owns it: it alone
 // touches the machine and decides. What takes time runs beside it and reports
 // back with an event.
 type instance struct {
-	unit  *unit
-	index int
+	unit    *unit
+	edition *edition
+	index   int
+	why     Cause // for which it was made
+
+	// With the lock of the unit: what it is there for, the process that may be
+	// called, and whether it is to end.
+	role    Role
+	open    *service
+	leaving bool
+	quit    chan struct{} // closed when it is to end
+	cause   Cause         // for which it is to end
 
 	events chan any
 	over   chan struct{} // closed when the owner has returned
@@ -34,18 +44,19 @@ type instance struct {
 	work    sync.WaitGroup
 
 	// Everybody reads these.
-	status  atomic.Pointer[Status]
-	serving atomic.Pointer[service]
-
-	mu      sync.Mutex
-	changed chan struct{}
+	status atomic.Pointer[Status]
+	living atomic.Pointer[service] // the configured process that exists
 }
 
-func newInstance(u *unit, index int) *instance {
+func newInstance(e *edition, index int, why Cause) *instance {
+	u, settings := e.unit, e.settings()
 	i := &instance{
-		unit: u, index: index,
-		events: make(chan any, 64), over: make(chan struct{}), changed: make(chan struct{}), timers: map[timerKind]func(){},
-		machine: machine{restart: u.settings.Restart, health: u.settings.Health, random: u.host.random, state: Stopped, cause: CauseStopped, since: u.host.clock.Now()},
+		unit: u, edition: e, index: index, why: why, role: Working, quit: make(chan struct{}),
+		events: make(chan any, 64), over: make(chan struct{}), timers: map[timerKind]func(){},
+		machine: machine{
+			restart: settings.Restart, health: settings.Health, random: u.host.random, number: u.number,
+			state: Stopped, cause: CauseStopped, since: u.host.clock.Now(),
+		},
 	}
 	i.ctx, i.cancel = context.WithCancel(context.Background())
 	i.publish()
@@ -60,17 +71,33 @@ func (i *instance) post(event any) {
 	}
 }
 
-// own is the goroutine of the instance. It returns after quit, when no process
-// is left.
-func (i *instance) own(quit <-chan struct{}) {
-	defer close(i.over)
+// begin starts the first process and the goroutine of the instance.
+func (i *instance) begin() {
+	i.handle(evStart{cause: i.why})
+	go i.live()
+}
+
+// own is the goroutine of an instance that nobody has begun.
+func (i *instance) own() {
+	i.handle(evStart{cause: i.why})
+	i.live()
+}
+
+// live decides until the instance is to end and no process is left.
+func (i *instance) live() {
+	defer func() {
+		i.cancel()
+		close(i.over)
+		i.unit.gone(i)
+	}()
+	quit := i.quit
 	for {
 		select {
 		case event := <-i.events:
 			i.handle(event)
 		case <-quit:
 			quit = nil
-			i.handle(evStop{})
+			i.handle(evStop{cause: i.cause})
 		}
 		if quit == nil && (i.machine.state == Stopped || i.machine.state == Quarantined) {
 			i.settle()
@@ -124,7 +151,7 @@ func (i *instance) handle(event any) {
 	}
 	t, acts := i.machine.step(event, i.unit.host.clock.Now())
 	if t != nil {
-		t.Plugin, t.Instance = i.unit.settings.Name, i.index
+		t.Plugin, t.Instance, t.Edition = i.unit.name, i.index, i.edition.number
 		if i.cur != nil {
 			t.PID = i.cur.pid()
 		}
@@ -132,8 +159,8 @@ func (i *instance) handle(event any) {
 			t.PID = t.Report.PID
 		}
 	}
-	i.route(t)
 	i.publish()
+	i.route(t)
 	if e, ok := event.(evExit); ok {
 		i.bury(e)
 		if t != nil {
@@ -153,16 +180,13 @@ func (i *instance) handle(event any) {
 
 // route lets callers reach the process as long as it takes calls.
 func (i *instance) route(t *Transition) {
+	var open *service
 	if i.machine.callable {
-		i.serving.Store(i.cur)
-	} else {
-		i.serving.Store(nil)
+		open = i.cur
 	}
+	i.unit.place(i, open, i.edition.capacity(i.machine.last.MaxInFlight))
 	if t != nil && i.cur != nil && !t.To.live() {
-		i.cur.close(i.unavailable())
-	}
-	if i.cur != nil {
-		i.cur.limit.resize(i.unit.capacity(i.machine.last.MaxInFlight))
+		i.cur.close()
 	}
 }
 
@@ -173,6 +197,7 @@ func (i *instance) bury(e evExit) {
 	}
 	dead := i.cur
 	i.cur = nil
+	i.living.Store(nil)
 	dead.end(e.err)
 	i.work.Go(func() { dead.discard(e.err) })
 }
@@ -180,6 +205,7 @@ func (i *instance) bury(e evExit) {
 // adopt makes a configured process the one of the instance and follows it.
 func (i *instance) adopt(s *service) {
 	i.cur = s
+	i.living.Store(s)
 	// Not one of those that the end of the owner waits for: a process that even
 	// SIGKILL does not end must not hold the host.
 	go func() {
@@ -200,8 +226,8 @@ func (i *instance) mourn(e evExit) evExit {
 	if s == nil || s.gen != e.gen {
 		return e
 	}
-	i.serving.Store(nil)
-	s.close(notServing(s.name, i.machine.state, nil))
+	i.unit.withdraw(i)
+	s.close()
 	e.calls = s.inFlight()
 	e.err = crashError(s.name, s.gen, *e.report, e.calls)
 	return e
@@ -258,7 +284,7 @@ func (i *instance) endProcess(a actEnd) {
 		return
 	}
 	i.work.Go(func() {
-		s.stop(i.ctx, stopping{settings: i.unit.settings, reason: a.reason, drain: a.drain})
+		s.stop(i.ctx, stopping{settings: i.edition.settings(), reason: a.reason, drain: a.drain})
 		if !waitFor(s.done(), reapWait) {
 			i.unit.note(s.process, "error", "the process could not be killed; the host goes on without it")
 			i.postExit(s)
@@ -274,7 +300,7 @@ func (i *instance) probe(gen int) {
 	}
 	i.probing = gen
 	i.work.Go(func() {
-		ctx, cancel := context.WithTimeout(s.life, i.unit.settings.Health.Timeout)
+		ctx, cancel := context.WithTimeout(s.life, i.edition.settings().Health.Timeout)
 		defer cancel()
 		h, err := s.wire.Probe(ctx)
 		// An error that the plugin itself sent is a sign of life too.
@@ -315,26 +341,19 @@ func (i *instance) watch(s *service) {
 		if err != nil {
 			i.unit.note(s.process, "warn", "health stream: "+err.Error())
 		}
-		waitFor(s.life.Done(), i.unit.settings.Health.Interval)
+		waitFor(s.life.Done(), i.edition.settings().Health.Interval)
 	}
 }
 
 // launch starts a process, describes and configures it. Either it is handed to
 // the owner, or nothing is left of it.
 func (i *instance) launch(ctx context.Context, gen int) {
-	u := i.unit
-	s, err := u.start(ctx, i, gen, func() { i.post(evStarted{gen: gen}) })
+	s, err := i.edition.start(ctx, i, gen, func() { i.post(evStarted{gen: gen}) })
 	if err == nil {
 		i.post(evReadyProcess{service: s})
 		return
 	}
 	i.post(evStartFailed{gen: gen, cause: err.cause, err: err.err, report: err.report, permanent: err.permanent, uncounted: err.uncounted})
-}
-
-// unavailable is the error for a call that finds the instance not callable.
-func (i *instance) unavailable() *contract.Error {
-	m := &i.machine
-	return notServing(i.unit.settings.Name, m.state, m.err)
 }
 
 // notServing says why a plugin takes no calls.
@@ -357,38 +376,34 @@ func notServing(name string, state State, why *contract.Error) *contract.Error {
 func (i *instance) publish() {
 	m := &i.machine
 	st := Status{
-		Plugin: i.unit.settings.Name, Instance: i.index, Generation: m.gen,
+		Plugin: i.unit.name, Instance: i.index, Edition: i.edition.number, Generation: m.gen,
 		State: m.state, Cause: m.cause, Since: m.since, Callable: m.callable, Err: m.err,
-		Health: m.last, Restarts: len(m.starts), Misses: m.misses, NextStart: m.next, Command: i.unit.settings.Command,
+		Health: m.last, Restarts: len(m.starts), Misses: m.misses, NextStart: m.next, Command: i.edition.settings().Command,
 	}
 	if i.cur != nil {
 		st.PID = i.cur.pid()
 	}
-	if d := i.unit.described.Load(); d != nil {
+	if d := i.edition.described.Load(); d != nil {
 		st.Name, st.Version, st.Binary, st.Features = d.Name, d.Version, d.Binary, d.Features
 	}
 	i.status.Store(&st)
-	i.mu.Lock()
-	close(i.changed)
-	i.changed = make(chan struct{})
-	i.mu.Unlock()
 }
 
-// watchStatus gives the state and a channel that is closed when it may be
-// another.
-func (i *instance) watchStatus() (Status, <-chan struct{}) {
-	i.mu.Lock()
-	changed := i.changed
-	i.mu.Unlock()
-	return *i.status.Load(), changed
-}
-
-// snapshot is the state with what changes too often to be published.
+// snapshot is the state with what changes too often to be published. It needs
+// the lock of the unit.
 func (i *instance) snapshot() Status {
 	st := *i.status.Load()
-	if s := i.serving.Load(); s != nil {
-		st.InFlight = s.inFlight()
-		_, st.Queued = s.limit.load()
+	st.Role, st.Queued = i.role, len(i.unit.waiting)
+	if s := i.living.Load(); s != nil {
+		st.InFlight, st.Served = s.inFlight(), s.given
+	}
+	switch u := i.unit; {
+	case i.leaving:
+		st.Role = Leaving
+	case u.trial != nil && u.trial.edition == i.edition:
+		st.Role = Trial
+	case u.current != i.edition:
+		st.Role = Staged
 	}
 	return st
 }

@@ -15,25 +15,19 @@ type limiter struct {
 	limit   int // 0: none
 	queue   int
 	running int
-	waiting []*waiter
-	closed  *contract.Error
+	waiting []*turn
 }
 
-type waiter struct {
-	place chan struct{} // closed when the waiter has a place or the limiter is closed
-	gone  bool
+type turn struct {
+	place chan struct{} // closed when the waiter has a place
 }
 
 func newLimiter(limit, queue int) *limiter { return &limiter{limit: limit, queue: queue} }
 
 // enter takes a place, waiting for one if need be. The error is typed: the
-// queue is full, ctx has ended, or the limiter was closed.
+// queue is full, or ctx has ended.
 func (l *limiter) enter(ctx context.Context) error {
 	l.mu.Lock()
-	if l.closed != nil {
-		defer l.mu.Unlock()
-		return l.closed
-	}
 	if l.limit == 0 || l.running < l.limit && len(l.waiting) == 0 {
 		l.running++
 		l.mu.Unlock()
@@ -44,17 +38,12 @@ func (l *limiter) enter(ctx context.Context) error {
 		return contract.Errorf("runtime/overloaded", "%d calls are in flight and %d wait", l.running, len(l.waiting)).
 			WithDetail("in-flight", edn.Int(int64(l.running))).WithDetail("queued", edn.Int(int64(len(l.waiting))))
 	}
-	w := &waiter{place: make(chan struct{})}
+	w := &turn{place: make(chan struct{})}
 	l.waiting = append(l.waiting, w)
 	l.mu.Unlock()
 
 	select {
 	case <-w.place:
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if w.gone {
-			return l.closed
-		}
 		return nil
 	case <-ctx.Done():
 	}
@@ -66,9 +55,7 @@ func (l *limiter) enter(ctx context.Context) error {
 			return ended(ctx)
 		}
 	}
-	if !w.gone {
-		l.leave() // the place came at the same moment
-	}
+	l.leave() // the place came at the same moment
 	return ended(ctx)
 }
 
@@ -95,34 +82,12 @@ func (l *limiter) admit() {
 	}
 }
 
-// resize changes the limit; 0 lifts it.
-func (l *limiter) resize(limit int) {
+// resize changes the limit, 0 lifts it, and the length of the queue.
+func (l *limiter) resize(limit, queue int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.limit = limit
+	l.limit, l.queue = limit, queue
 	l.admit()
-}
-
-// close refuses everybody who waits or comes later. Those with a place keep it.
-func (l *limiter) close(why *contract.Error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed != nil {
-		return
-	}
-	l.closed = why
-	for _, w := range l.waiting {
-		w.gone = true
-		close(w.place)
-	}
-	l.waiting = nil
-}
-
-// load is how many calls run and wait.
-func (l *limiter) load() (running, waiting int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.running, len(l.waiting)
 }
 
 // ended is the typed error of a context that has ended.

@@ -53,24 +53,6 @@ func TestLimiterGivingUp(t *testing.T) {
 	})
 }
 
-func TestLimiterClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLimiter(1, 2)
-		require.NoError(t, l.enter(t.Context()))
-		why := contract.Errorf("runtime/not-ready", "gone")
-		waiting := make(chan error, 1)
-		go func() { waiting <- l.enter(t.Context()) }()
-		synctest.Wait()
-		l.close(why)
-		l.close(contract.Errorf("runtime/not-ready", "later"))
-		assert.Equal(t, why, <-waiting)
-		assert.Equal(t, why, l.enter(t.Context()))
-		l.exit()
-		running, _ := l.load()
-		assert.Zero(t, running)
-	})
-}
-
 func TestLimiterResize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(1, 10)
@@ -85,13 +67,13 @@ func TestLimiterResize(t *testing.T) {
 		}
 		synctest.Wait()
 		assert.Zero(t, in.Load())
-		l.resize(3)
+		l.resize(3, 10)
 		synctest.Wait()
 		assert.EqualValues(t, 2, in.Load())
-		l.resize(0)
+		l.resize(0, 10)
 		synctest.Wait()
 		assert.EqualValues(t, 4, in.Load())
-		l.resize(1)
+		l.resize(1, 10)
 		assert.NoError(t, newLimiter(0, 0).enter(t.Context()), "no limit, no queue")
 	})
 }
@@ -119,4 +101,11 @@ func TestLimiterStress(t *testing.T) {
 	in, waiting := l.load()
 	assert.Equal(t, [2]int{0, 0}, [2]int{in, waiting})
 	assert.LessOrEqual(t, most.Load(), int32(3))
+}
+
+// load is how many calls run and wait.
+func (l *limiter) load() (running, waiting int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.running, len(l.waiting)
 }

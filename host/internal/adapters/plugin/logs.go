@@ -3,6 +3,7 @@ package plugin
 import (
 	"encoding/json"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -128,26 +129,52 @@ type pluginLog struct {
 	sink Sink
 
 	mu      sync.Mutex
+	hidden  []string
 	secret  *strings.Replacer // nil: nothing to hide
+	level   int               // of the least important lines that are kept
 	spent   float64           // of logBurst
 	at      time.Time
 	dropped int
 }
 
-// hide takes the texts of secrets out of every later line.
+// hide takes the texts of secrets out of every later line, beside those of
+// earlier editions, whose processes may still write.
 func (p *pluginLog) hide(secrets edn.Value) {
-	var pairs []string
-	for _, v := range secrets.Entries() {
-		if s, ok := v.AsString(); ok && len(s) >= minSecret {
-			pairs = append(pairs, s, "[secret]")
-		}
-	}
-	if len(pairs) == 0 {
-		return
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	known := len(p.hidden)
+	for _, v := range secrets.Entries() {
+		if s, ok := v.AsString(); ok && len(s) >= minSecret && !slices.Contains(p.hidden, s) {
+			p.hidden = append(p.hidden, s)
+		}
+	}
+	if len(p.hidden) == known {
+		return
+	}
+	pairs := make([]string, 0, 2*len(p.hidden))
+	for _, s := range p.hidden {
+		pairs = append(pairs, s, "[secret]")
+	}
 	p.secret = strings.NewReplacer(pairs...)
+}
+
+// levels from the least important to the most.
+var levels = []string{"trace", "debug", "info", "warn", "error"}
+
+// setLevel leaves lines out that the plugin logs below a level. What it prints
+// without a level is kept. A process learns the level when it is configured, so
+// lines that a lower level would add come from the next process on.
+func (p *pluginLog) setLevel(level string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.level = slices.Index(levels, level)
+}
+
+// wanted tells whether the level keeps a line.
+func (p *pluginLog) wanted(l Line) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return l.Stray || slices.Index(levels, l.Level) >= p.level
 }
 
 // minSecret keeps a secret of a few characters from blanking out half a log.
@@ -185,6 +212,9 @@ func (p *pluginLog) admit(l Line, now time.Time) (room bool, dropped int) {
 
 // take keeps a line that came from the plugin now, if there is room for it.
 func (p *pluginLog) take(l Line, now time.Time) {
+	if !p.wanted(l) {
+		return
+	}
 	room, dropped := p.admit(l, now)
 	if !room {
 		return

@@ -20,6 +20,7 @@ type machine struct {
 	restart Restart
 	health  Health
 	random  func() float64 // in [0, 1)
+	number  func() int     // gives the next generation; nil: counts
 
 	state    State
 	cause    Cause
@@ -49,7 +50,7 @@ type sequel struct {
 // The events of a machine. Those of a process carry its generation; events of
 // an earlier one are ignored.
 type (
-	evStart   struct{}
+	evStart   struct{ cause Cause } // empty: CauseStart
 	evStarted struct{ gen int }
 	// evStartFailed says that a start came to nothing and no process is left.
 	evStartFailed struct {
@@ -85,10 +86,15 @@ type (
 		gen  int
 		kind timerKind
 	}
-	evStop       struct{}
+	evStop       struct{ cause Cause } // empty: CauseStop
 	evRestart    struct{}
 	evRelease    struct{}
 	evQuarantine struct{ err *contract.Error }
+	// evRules changes what the machine goes by.
+	evRules struct {
+		restart Restart
+		health  Health
+	}
 )
 
 type timerKind uint8
@@ -123,7 +129,7 @@ func (m *machine) step(event any, now time.Time) (*Transition, []any) {
 	switch e := event.(type) {
 	case evStart:
 		if m.state == Stopped {
-			return m.start(CauseStart, now)
+			return m.start(either(e.cause, CauseStart), now)
 		}
 	case evRelease:
 		if m.state == Quarantined || m.state == Stopped {
@@ -163,11 +169,31 @@ func (m *machine) step(event any, now time.Time) (*Transition, []any) {
 			return m.end(sequel{to: Quarantined, cause: CauseProtocol, err: e.err}, CauseProtocol, now)
 		}
 	case evStop:
-		return m.end(sequel{to: Stopped, cause: CauseStopped}, CauseStop, now)
+		return m.end(sequel{to: Stopped, cause: CauseStopped}, either(e.cause, CauseStop), now)
 	case evRestart:
 		return m.end(sequel{to: Starting, cause: CauseRestart}, CauseRestart, now)
+	case evRules:
+		return m.regulate(e)
 	case evQuarantine:
 		return m.end(sequel{to: Quarantined, cause: CauseQuarantine, err: e.err}, CauseQuarantine, now)
+	}
+	return nil, nil
+}
+
+func either(cause, other Cause) Cause {
+	if cause == "" {
+		return other
+	}
+	return cause
+}
+
+// regulate takes new rules. The next probe comes by them; what has begun by the
+// old ones, such as a backoff, ends by those.
+func (m *machine) regulate(e evRules) (*Transition, []any) {
+	shorter := e.health.Interval < m.health.Interval
+	m.restart, m.health = e.restart, e.health
+	if shorter && m.state.live() {
+		return nil, []any{m.timer(timerProbe, m.probeWait())}
 	}
 	return nil, nil
 }
@@ -191,7 +217,11 @@ func (m *machine) move(to State, cause Cause, err *contract.Error, now time.Time
 
 // start begins the next generation.
 func (m *machine) start(cause Cause, now time.Time) (*Transition, []any) {
-	m.gen++
+	if m.number != nil {
+		m.gen = m.number()
+	} else {
+		m.gen++
+	}
 	m.misses, m.last, m.after, m.next = 0, wire.Health{}, sequel{}, time.Time{}
 	return m.move(Starting, cause, nil, now), []any{actSpawn{m.gen}}
 }

@@ -132,7 +132,7 @@ func TestPitfall04_PingLies(t *testing.T) {
 	b := run(t, as("good")).ready()
 	u, err := b.unit("p")
 	require.NoError(t, err)
-	p := u.instances[0].serving.Load()
+	p := u.all()[0].living.Load()
 	b.mustAsk(`{:do "health" :state "not-ready" :reason "reindexing"}`)
 	b.to(t, Degraded, 1)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

@@ -18,8 +18,15 @@ import (
 // that callers touch. It ends with the process; the next one has its own.
 type service struct {
 	*process
-	binary string
-	limit  *limiter
+	instance *instance
+	binary   string
+
+	// These are the unit's, under its lock: how many calls it takes at once (0:
+	// any number) and has, how many it was given, since when it has none, and
+	// whether it was given all that it may answer.
+	limit, running, given int
+	idleSince             time.Time
+	spent                 bool
 
 	// probe asks the owner for a probe now; it never blocks.
 	probe func()
@@ -49,19 +56,19 @@ type inFlight struct {
 // of a process close before its end can be seen; on a busy machine long before.
 const lostWait = time.Second
 
-func newService(p *process, binary string, limit *limiter, probe func()) *service {
+func newService(p *process, i *instance, binary string, probe func()) *service {
 	return &service{
-		process: p, binary: binary, limit: limit, probe: probe,
+		process: p, instance: i, binary: binary, probe: probe,
 		calls: map[string]*inFlight{}, runs: map[string]int{}, served: map[string]bool{}, idle: make(chan struct{}),
 	}
 }
 
-// invoke makes one call. The error is typed.
+// errClosing is a call that came after the process was told to take no more:
+// nothing of it left the host, and another process may take it.
+var errClosing = errors.New("the process takes no calls any more")
+
+// invoke makes one call. The error is typed, or errClosing.
 func (s *service) invoke(ctx context.Context, c dispatch.Call, probeTimeout time.Duration) (edn.Value, error) {
-	if err := s.limit.enter(ctx); err != nil {
-		return edn.Nil(), err
-	}
-	defer s.limit.exit()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.life, func() { cancel(context.Cause(s.life)) })()
@@ -147,7 +154,7 @@ func (s *service) enter(ctx context.Context, c dispatch.Call) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
-		return "", contract.Errorf("runtime/not-ready", "plugin %s takes no calls any more", s.name)
+		return "", errClosing
 	}
 	s.lastID++
 	id := strconv.FormatUint(s.lastID, 36)
@@ -183,8 +190,7 @@ func (s *service) rest() {
 }
 
 // close takes no more calls; idle is closed when the last one has ended.
-func (s *service) close(why *contract.Error) {
-	s.limit.close(why)
+func (s *service) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closing = true

@@ -52,8 +52,65 @@ type Settings struct {
 	Secrets     edn.Value
 	ConfigFiles []string
 
-	Restart Restart
-	Health  Health
+	Restart   Restart
+	Health    Health
+	Instances Instances
+	Swap      Swap
+
+	// Described is the description that the registry was made of: a process
+	// that describes itself otherwise is refused. Nil: the first answer holds.
+	Described edn.Value
+}
+
+// Instances is how many processes a plugin has.
+type Instances struct {
+	// Min processes take calls at all times, and up to Max as long as calls
+	// wait. With Min 0 the first call starts one.
+	Min, Max int
+	// Standby processes are ready beside those and take no calls until one of
+	// them ends or is not enough.
+	Standby int
+	// IdleTTL is how long a process above Min lives without a call; 0: for ever.
+	IdleTTL time.Duration
+	// MaxCalls is how many calls a process answers before another takes its
+	// place; 0: no limit, 1: a process for each call.
+	MaxCalls int
+	Pin      Pin
+}
+
+// Pin says which calls go to the same process as long as it lives.
+type Pin string
+
+// The pins.
+const (
+	PinNone    Pin = "none"
+	PinSession Pin = "session" // those of one session
+)
+
+// SwapMode is how a new edition of a plugin takes over from the old one.
+type SwapMode string
+
+// The modes.
+const (
+	// SwapDirect: as soon as it is ready.
+	SwapDirect SwapMode = "direct"
+	// SwapShadow: after it has been asked, beside the old edition, calls without
+	// effects. Its answers are judged and thrown away.
+	SwapShadow SwapMode = "shadow"
+	// SwapCanary: after it has answered a share of the calls.
+	SwapCanary SwapMode = "canary"
+)
+
+// Swap is how a new edition of a plugin takes over.
+type Swap struct {
+	Mode SwapMode
+	// Share of the calls that a trial gets, in (0, 1].
+	Share float64
+	// MinSamples is how many judged answers decide a trial. When Timeout is over
+	// before, those that there are decide; nothing against the new edition means
+	// that it takes over.
+	MinSamples int
+	Timeout    time.Duration
 }
 
 // RestartPolicy says which exits are followed by a start.
@@ -103,7 +160,9 @@ func DefaultSettings(name string, command ...string) Settings {
 			Policy: OnFailure, Max: 5, Window: time.Minute,
 			Backoff: 100 * time.Millisecond, MaxBackoff: 30 * time.Second, Jitter: 0.2, ResetAfter: 5 * time.Minute,
 		},
-		Health: Health{Interval: 5 * time.Second, Timeout: time.Second, Misses: 3, ReadyTimeout: 30 * time.Second},
+		Health:    Health{Interval: 5 * time.Second, Timeout: time.Second, Misses: 3, ReadyTimeout: 30 * time.Second},
+		Instances: Instances{Min: 1, Max: 1, Pin: PinNone},
+		Swap:      Swap{Mode: SwapDirect, Share: 0.1, MinSamples: 20, Timeout: 5 * time.Minute},
 	}
 }
 
@@ -132,6 +191,17 @@ func (s Settings) Validate() error {
 	wrong(s.Restart.MaxBackoff < s.Restart.Backoff, "restart max_backoff is less than backoff")
 	wrong(s.MaxInFlight < 0 || s.Queue < 0, "max_in_flight and queue must not be negative")
 	wrong(s.CallDepth < 1, "call_depth must be at least 1")
+	wrong(s.Instances.Min < 0 || s.Instances.Standby < 0 || s.Instances.MaxCalls < 0 || s.Instances.IdleTTL < 0, "the figures of instances must not be negative")
+	wrong(s.Instances.Max < 1 || s.Instances.Max < s.Instances.Min, "instances max must be at least 1 and at least min")
+	wrong(s.Instances.Pin != PinNone && s.Instances.Pin != PinSession, "unknown pin %q", s.Instances.Pin)
+	switch s.Swap.Mode {
+	case SwapDirect:
+	case SwapShadow, SwapCanary:
+		wrong(s.Swap.Share <= 0 || s.Swap.Share > 1, "swap share must lie above 0 and at most 1")
+		wrong(s.Swap.MinSamples < 1 || s.Swap.Timeout <= 0, "swap min_samples and timeout must be positive")
+	default:
+		wrong(true, "unknown swap mode %q", s.Swap.Mode)
+	}
 	switch s.Restart.Policy {
 	case OnFailure, Always, Never:
 	default:

@@ -56,11 +56,46 @@ const (
 	CauseQuarantine   Cause = "quarantine"
 )
 
+// Causes for which an edition of a plugin takes the place of another.
+const (
+	CauseSwap    Cause = "swap"    // an operator wants it
+	CauseReload  Cause = "reload"  // the configuration is another
+	CauseHealth  Cause = "health"  // the old one is not well
+	CauseQuality Cause = "quality" // its answers are not good
+)
+
+// Causes for which a pool grows, shrinks and renews itself.
+const (
+	CauseLoad    Cause = "load"    // calls wait
+	CauseIdle    Cause = "idle"    // no calls came
+	CauseRecycle Cause = "recycle" // the process has answered its share of calls
+	CauseStandby Cause = "standby" // a warm process is to be there
+	CauseShrink  Cause = "shrink"  // the configuration wants fewer
+	CauseRemove  Cause = "remove"  // the configuration does not name the plugin any more
+	CauseAbandon Cause = "abandon" // the change that it was started for is not made
+	CauseTrial   Cause = "trial"   // it was tried and found worse than the old one
+)
+
+// Role is what a process is there for.
+type Role string
+
+// The roles.
+const (
+	Working Role = "working" // it takes calls
+	Standby Role = "standby" // it is ready to take over
+	Staged  Role = "staged"  // it belongs to an edition that does not take calls yet
+	Trial   Role = "trial"   // it belongs to an edition that is being tried
+	Leaving Role = "leaving" // it ends what it works on and goes
+)
+
 // Transition is one change of state. One crash is one transition, however many
 // calls it cut.
 type Transition struct {
-	Plugin     string
-	Instance   int
+	Plugin   string
+	Instance int
+	// Edition counts the programs and configurations that the plugin has had,
+	// Generation its processes over all editions and instances.
+	Edition    int
 	Generation int
 	From, To   State
 	Cause      Cause
@@ -107,7 +142,9 @@ type Sink interface {
 type Status struct {
 	Plugin     string
 	Instance   int
+	Edition    int
 	Generation int
+	Role       Role
 	State      State
 	Cause      Cause
 	Since      time.Time
@@ -123,8 +160,11 @@ type Status struct {
 	Misses int
 	// NextStart is when a Backoff ends.
 	NextStart time.Time
-	InFlight  int
-	Queued    int
+	// InFlight and Served count the calls of the process that runs now.
+	InFlight, Served int
+	// Queued is how many calls wait for a place in any process of the plugin:
+	// the same in each of its rows.
+	Queued int
 	// Version, Binary and Features are those of the described program; empty
 	// before the first Describe.
 	Name, Version, Binary string
@@ -138,7 +178,7 @@ func (s Status) respawning() bool {
 	case Starting, Configuring, Backoff:
 		return true
 	case Draining:
-		return s.Cause != CauseStop && s.Cause != CauseQuarantine
+		return s.Cause == CauseRestart || s.Cause == CauseUnresponsive
 	}
 	return false
 }

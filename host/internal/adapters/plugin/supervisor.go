@@ -1,9 +1,11 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -13,7 +15,6 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/sdk/contract"
-	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/launch"
 	"github.com/fermenthq/ferment/sdk/wire"
 )
@@ -63,10 +64,15 @@ type Supervisor struct {
 	dataDir string
 	scratch *launch.RuntimeDir // nil without a data directory
 
-	mu     sync.Mutex
-	units  map[string]*unit
-	order  []string
-	closed bool
+	changing chan struct{} // holds a token while a change is being prepared
+
+	mu      sync.Mutex
+	units   map[string]*unit
+	leaving map[string]*unit // that the configuration does not name any more
+	closed  bool
+	later   sync.WaitGroup // what follows a change
+	life    context.Context
+	end     context.CancelFunc
 }
 
 // New makes a supervisor without plugins.
@@ -87,7 +93,8 @@ func New(o Options) (*Supervisor, error) {
 	if h.random == nil {
 		h.random = rand.Float64
 	}
-	s := &Supervisor{shared: h, dataDir: o.DataDir, units: map[string]*unit{}}
+	s := &Supervisor{shared: h, dataDir: o.DataDir, changing: make(chan struct{}, 1), units: map[string]*unit{}, leaving: map[string]*unit{}}
+	s.life, s.end = context.WithCancel(context.Background())
 	h.work = filepath.Join(o.Runtime.Path(), "work")
 	if o.DataDir != "" {
 		var err error
@@ -127,33 +134,30 @@ func (s *Supervisor) Start(plugins ...Settings) error {
 		seen[p.Name] = true
 	}
 	for _, p := range plugins {
-		u, err := s.newUnit(p)
+		u, err := s.newUnit(p.Name)
 		if err != nil {
 			return err
 		}
 		s.units[p.Name] = u
-		s.order = append(s.order, p.Name)
-		for _, i := range u.instances {
-			i.handle(evStart{}) // so that nobody finds it stopped
-			go i.own(u.quit)
-		}
+		e := u.edition(p, CauseStart)
+		u.log.setLevel(p.LogLevel)
+		u.mu.Lock()
+		u.current = e
+		u.mu.Unlock()
+		e.populate(0)
 	}
 	return nil
 }
 
-func (s *Supervisor) newUnit(p Settings) (*unit, error) {
-	if p.Config.IsNil() {
-		p.Config = edn.MustMap() // a block without config is one with an empty config
-	}
-	u := &unit{host: s.shared, settings: p, store: newStateStore(), quit: make(chan struct{}), log: &pluginLog{sink: s.shared.sink}}
-	u.log.hide(p.Secrets)
+// newUnit makes a plugin without editions.
+func (s *Supervisor) newUnit(name string) (*unit, error) {
+	u := newUnit(s.shared, name)
 	if s.dataDir != "" {
 		var err error
-		if u.log.file, err = launch.OpenLogFile(LogPath(s.dataDir, p.Name), launch.LogFileSize, launch.LogFileCount); err != nil {
-			return nil, fmt.Errorf("start plugin %s: %w", p.Name, err)
+		if u.log.file, err = launch.OpenLogFile(LogPath(s.dataDir, name), launch.LogFileSize, launch.LogFileCount); err != nil {
+			return nil, fmt.Errorf("start plugin %s: %w", name, err)
 		}
 	}
-	u.instances = []*instance{newInstance(u, 0)}
 	return u, nil
 }
 
@@ -173,20 +177,17 @@ func (s *Supervisor) unit(name string) (*unit, error) {
 		return u, nil
 	}
 	e := fmt.Errorf("no plugin %q", name)
-	if near := contract.Nearest(name, s.order); near != "" {
+	if near := contract.Nearest(name, slices.Sorted(maps.Keys(s.units))); near != "" {
 		e = fmt.Errorf("no plugin %q; did you mean %q?", name, near)
 	}
 	return nil, e
 }
 
+// all are the plugins, also those on their way out.
 func (s *Supervisor) all() []*unit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	units := make([]*unit, len(s.order))
-	for i, name := range s.order {
-		units[i] = s.units[name]
-	}
-	return units
+	return append(slices.Collect(maps.Values(s.units)), slices.Collect(maps.Values(s.leaving))...)
 }
 
 // Await returns when the plugin takes calls, or with the reason why it does not
@@ -199,15 +200,22 @@ func (s *Supervisor) Await(ctx context.Context, plugin string) error {
 	return u.await(ctx)
 }
 
-// Status is a snapshot of every instance, plugins in the order of their names.
+// Status is a snapshot of every process slot, in the order of plugins, editions
+// and instances.
 func (s *Supervisor) Status() []Status {
 	var all []Status
 	for _, u := range s.all() {
-		for _, i := range u.instances {
-			all = append(all, i.snapshot())
+		u.mu.Lock()
+		for _, e := range u.editions {
+			for _, i := range e.instances {
+				all = append(all, i.snapshot())
+			}
 		}
+		u.mu.Unlock()
 	}
-	slices.SortStableFunc(all, func(a, b Status) int { return strings.Compare(a.Plugin, b.Plugin) })
+	slices.SortFunc(all, func(a, b Status) int {
+		return cmp.Or(strings.Compare(a.Plugin, b.Plugin), cmp.Compare(a.Edition, b.Edition), cmp.Compare(a.Instance, b.Instance))
+	})
 	return all
 }
 
@@ -217,36 +225,38 @@ func (s *Supervisor) Described(plugin string) (Described, bool) {
 	if err != nil {
 		return Described{}, false
 	}
-	d := u.described.Load()
-	if d == nil {
-		return Described{}, false
+	u.mu.Lock()
+	e := u.current
+	u.mu.Unlock()
+	if d := e.described.Load(); d != nil {
+		return *d, true
 	}
-	return *d, true
+	return Described{}, false
 }
 
 // Restart stops the processes of a plugin in order and starts new ones; a
 // quarantine ends.
-func (s *Supervisor) Restart(plugin string) error { return s.tell(plugin, evRestart{}) }
+func (s *Supervisor) Restart(plugin string) error { return s.tell(plugin, evRestart{}, false) }
 
 // Drain stops the processes of a plugin in order and starts none.
-func (s *Supervisor) Drain(plugin string) error { return s.tell(plugin, evStop{}) }
+func (s *Supervisor) Drain(plugin string) error { return s.tell(plugin, evStop{}, true) }
 
 // Release starts a plugin that is quarantined or was stopped.
-func (s *Supervisor) Release(plugin string) error { return s.tell(plugin, evRelease{}) }
+func (s *Supervisor) Release(plugin string) error { return s.tell(plugin, evRelease{}, false) }
 
 // Quarantine takes a plugin out of service until an operator releases it.
 func (s *Supervisor) Quarantine(plugin, reason string) error {
-	return s.tell(plugin, evQuarantine{err: contract.Errorf("runtime/quarantined", "%s", reason)})
+	return s.tell(plugin, evQuarantine{err: contract.Errorf("runtime/quarantined", "%s", reason)}, true)
 }
 
-func (s *Supervisor) tell(plugin string, event any) error {
+// tell hands an event to all processes of a plugin. held plugins start no
+// process by themselves.
+func (s *Supervisor) tell(plugin string, event any, held bool) error {
 	u, err := s.unit(plugin)
 	if err != nil {
 		return err
 	}
-	for _, i := range u.instances {
-		i.post(event)
-	}
+	u.tell(event, held)
 	return nil
 }
 
@@ -257,8 +267,8 @@ func (s *Supervisor) EndRun(ctx context.Context, run string) {
 	defer cancel()
 	var told sync.WaitGroup
 	for _, u := range s.all() {
-		for _, i := range u.instances {
-			if p := i.serving.Load(); p != nil && p.forgetRun(run) {
+		for _, i := range u.all() {
+			if p := i.living.Load(); p != nil && p.forgetRun(run) {
 				told.Go(func() {
 					if err := p.wire.EndRun(ctx, run); err != nil && p.life.Err() == nil {
 						u.note(p.process, "warn", "end of run "+run+": "+err.Error())
@@ -277,28 +287,25 @@ func (s *Supervisor) Close(ctx context.Context) error {
 	first := !s.closed
 	s.closed = true
 	s.mu.Unlock()
+	s.end()
 	var errs []error
 	units := s.all()
-	if first {
-		for _, u := range units {
-			close(u.quit)
-		}
+	for _, u := range units {
+		u.close(CauseStop)
 	}
 	hurry := context.AfterFunc(ctx, func() {
 		for _, u := range units {
-			for _, i := range u.instances {
+			for _, i := range u.all() {
 				i.cancel()
 			}
 		}
 	})
 	defer hurry()
 	for _, u := range units {
-		for _, i := range u.instances {
-			<-i.over
-			i.cancel()
-		}
+		<-u.over
 		errs = append(errs, u.log.close())
 	}
+	s.later.Wait()
 	if first && s.scratch != nil {
 		errs = append(errs, s.scratch.Close())
 	}

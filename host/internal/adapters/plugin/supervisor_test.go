@@ -123,7 +123,7 @@ func TestConnectionLost(t *testing.T) {
 	b := run(t, s).ready()
 	u, err := b.unit("p")
 	require.NoError(t, err)
-	require.NoError(t, u.instances[0].serving.Load().conn.Close())
+	require.NoError(t, u.all()[0].living.Load().conn.Close())
 	_, err = b.ask(context.Background(), `{}`)
 	require.Error(t, err)
 	down := b.to(t, Backoff, 1)

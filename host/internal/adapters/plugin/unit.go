@@ -1,203 +1,261 @@
 package plugin
 
 import (
-	"context"
-	"errors"
-	"os"
-	"path/filepath"
-	"strconv"
+	"slices"
+	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/launch"
-	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// unit is one plugin of the configuration: what its processes share and what
-// outlives them.
+// unit is one plugin by name: what outlives its processes and its editions. Its
+// lock guards which processes calls may go to; it is held for no longer than it
+// takes to decide, and never while something is asked of a process or a sink.
 type unit struct {
-	host     *shared
-	settings Settings
-	log      *pluginLog
-	store    *stateStore
+	host  *shared
+	name  string
+	log   *pluginLog
+	store *stateStore
 
-	// described is what the program said that it is; the registry was made of
-	// it, so a later process must say the same.
-	described atomic.Pointer[Described]
+	processes atomic.Int64 // that there have been
 
-	instances []*instance
-	quit      chan struct{}
+	mu       sync.Mutex
+	current  *edition   // that takes the calls
+	editions []*edition // that have processes, oldest first; current is one
+	last     int        // number of the newest edition
+	waiting  []*waiter
+	limits   map[string]*limiter // of single capabilities
+	held     bool                // an operator keeps it out of service
+	closed   bool                // nothing is started any more
+	removed  bool                // the configuration does not name it any more
+	clients  int                 // that may still call it
+	trial    *trial              // of an edition that may become the current one
+	idle     func()              // stops the timer that looks for idle processes
+	changed  chan struct{}       // closed when anything of this is another
+	over     chan struct{}       // closed when it is closed and no process is left
+	buried   chan struct{}       // closed when a plugin that was removed has left nothing behind
 }
 
-// start brings a process to the point where it only has to say that it is
-// ready. started is called when it is described. On a failure no process is
-// left.
-func (u *unit) start(ctx context.Context, i *instance, gen int, started func()) (*service, *failure) {
-	name := u.settings.Name
-	fail := func(err error, rep launch.Report) (*service, *failure) {
-		return nil, startFailure(name, gen, err, rep)
+func newUnit(h *shared, name string) *unit {
+	return &unit{
+		host: h, name: name, store: newStateStore(), log: &pluginLog{sink: h.sink},
+		limits: map[string]*limiter{}, changed: make(chan struct{}), over: make(chan struct{}), buried: make(chan struct{}),
 	}
-	binary, cfg, err := u.host.describer.key(u.settings, u.settings.Config, u.settings.ConfigFiles)
-	if err != nil {
-		return fail(err, launch.Report{})
-	}
-	root, err := u.freshRoot(i.index)
-	if err != nil {
-		return fail(err, launch.Report{})
-	}
-	l := launching{
-		settings: u.settings, gen: gen, runtime: u.host.runtime, reaper: u.host.reaper,
-		workdir: u.settings.Workdir, redact: u.log.redact, output: u.output(i, gen),
-	}
-	if l.workdir == "" {
-		l.workdir = root
-	}
-
-	starting, cancel := context.WithTimeout(ctx, u.settings.StartTimeout)
-	defer cancel()
-	p, rep, err := spawn(starting, l)
-	if err != nil {
-		return fail(err, rep)
-	}
-	d, err := u.describe(starting, p, binary, cfg)
-	if err == nil {
-		started()
-		err = u.configure(ctx, p, i, d, root)
-	}
-	if err != nil {
-		// An exit explains more than the connection that broke with it.
-		exited := waitFor(p.done(), exitWait(err))
-		p.discard(err)
-		if rep := p.runner.Report(); exited && wire.Transport(err) {
-			return fail(errEnded(err, rep), rep)
-		}
-		return fail(err, p.runner.Report())
-	}
-	s := newService(p, binary, newLimiter(u.capacity(0), u.settings.Queue), func() {
-		select {
-		case i.events <- evProbe{}:
-		default: // the owner has enough to do; the next probe comes anyway
-		}
-	})
-	return s, nil
 }
 
-// exitWait is how long an error of a start may turn out to be an exit.
-func exitWait(err error) time.Duration {
-	if wire.Transport(err) {
-		return lostWait
+// number gives the next generation.
+func (u *unit) number() int { return int(u.processes.Add(1)) }
+
+// chores are what a decision leads to and must not be done under the lock.
+type chores []func()
+
+func (c chores) run() {
+	for _, do := range c {
+		do()
 	}
-	return 0
 }
 
-// errEnded is the error of a process that ended while it was asked something.
-func errEnded(err error, rep launch.Report) error {
-	e := contract.AsError(err)
-	return contract.Errorf("runtime/start-failed", "it ended while the host waited for it (%s): %s", e.Message, rep)
+// wake tells those who wait for a change. It needs u.mu.
+func (u *unit) wake() {
+	close(u.changed)
+	u.changed = make(chan struct{})
 }
 
-// describe gets the description of the running program, from the cache if it
-// is known, and holds it to what the plugin said before.
-func (u *unit) describe(ctx context.Context, p *process, binary, cfg string) (Described, error) {
-	d, ok := u.host.describer.recall(binary, cfg)
-	if !ok {
-		var err error
-		if d, err = u.host.describer.ask(ctx, p, binary, cfg, u.settings.Config); err != nil {
-			return d, inTime(ctx, err, "describe itself", u.settings.StartTimeout)
-		}
+// edition makes a further edition with the processes that it begins with.
+// Nobody is routed to it.
+func (u *unit) edition(settings Settings, cause Cause) *edition {
+	if settings.Config.IsNil() {
+		settings.Config = edn.MustMap() // a block without config is one with an empty config
 	}
-	if len(d.Findings) > 0 {
-		return d, findingsError(d.Findings)
-	}
-	if before := u.described.Load(); before != nil && !agree(before.Value, d.Value) {
-		return d, contract.Errorf("runtime/integrity", "the program describes itself otherwise than the one that the host was configured with: reload the configuration").
-			WithDetail("was", edn.Text(before.Binary)).WithDetail("is", edn.Text(binary))
-	}
-	u.described.Store(&d)
-	enc := d.Encoding
-	if u.settings.Encoding != "" {
-		enc = wire.Encoding(u.settings.Encoding)
-	}
-	if enc != "" {
-		p.wire.UseEncoding(enc)
-	}
-	return d, nil
+	u.log.hide(settings.Secrets)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.last++
+	e := &edition{unit: u, number: u.last, cause: cause, pins: map[string]*service{}, over: make(chan struct{})}
+	e.rules.Store(&settings)
+	u.editions = append(u.editions, e)
+	return e
 }
 
-// configure makes the process ready to be called; what it then says that it
-// serves must be what it described.
-func (u *unit) configure(ctx context.Context, p *process, i *instance, d Described, root string) error {
-	ctx, cancel := context.WithTimeout(ctx, u.settings.ConfigureTimeout)
-	defer cancel()
-	side := &hostSide{plugin: u.settings.Name, depth: u.settings.CallDepth, host: u.host, store: u.store, serving: i.serving.Load}
-	answer, err := p.wire.Configure(ctx, wire.Setup{
-		Config: u.settings.Config, Secrets: u.settings.Secrets, Root: root, Host: u.host.info,
-		Plugin: u.settings.Name, Instance: strconv.Itoa(i.index), Generation: uint64(p.gen),
-		LogLevel: u.settings.LogLevel, MaxInFlight: u.capacity(0),
-	}, side)
-	if err != nil {
-		return inTime(ctx, err, "accept its configuration", u.settings.ConfigureTimeout)
+// populate begins the processes of a new edition: as many as it has at least,
+// and one at least if it has to show that it works.
+func (e *edition) populate(atLeast int) {
+	u := e.unit
+	u.mu.Lock()
+	r := e.settings().Instances
+	e.begun = true
+	var made []*instance
+	for range max(r.Min, atLeast) {
+		made = append(made, e.add(Working, e.cause))
 	}
-	if len(answer.Findings) > 0 {
-		return findingsError(answer.Findings)
+	for range r.Standby {
+		made = append(made, e.add(Standby, e.cause))
 	}
-	if !answer.Value.IsNil() && !agree(d.Value, answer.Value) {
-		return contract.Errorf("runtime/protocol", "Configure says otherwise than Describe what the plugin serves")
+	u.mu.Unlock()
+	for _, i := range made {
+		i.begin() // at once, so that nobody finds it stopped
 	}
-	return nil
 }
 
-// inTime says plainly that a step of the start took too long. The plugin knows
-// the deadline too and may end the call a moment before the context does.
-func inTime(ctx context.Context, err error, what string, limit time.Duration) error {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) || wire.Transport(err) && errors.Is(err, contract.OfType("timeout/hard")) {
-		return contract.Errorf("runtime/start-failed", "it did not %s within %s", what, limit)
-	}
-	return err
+// add makes one more instance. It needs u.mu; the caller begins it.
+func (e *edition) add(role Role, cause Cause) *instance {
+	i := newInstance(e, e.unit.freeIndex(), cause)
+	i.role = role
+	e.instances = append(e.instances, i)
+	return i
 }
 
-// agree compares what two descriptions mean: fields that this version does not
-// know, and defaults that are written or left out, make no difference.
-func agree(a, b edn.Value) bool {
-	if edn.Equal(a, b) {
-		return true
-	}
-	x, err1 := contract.ParseDescription(a)
-	y, err2 := contract.ParseDescription(b)
-	return err1 == nil && err2 == nil && edn.Equal(x.Value(), y.Value())
-}
-
-// capacity is how many calls a process takes at once; 0: no limit. reported is
-// what the plugin said last in its health.
-func (u *unit) capacity(reported int) int {
-	limits := []int{u.settings.MaxInFlight, reported}
-	if d := u.described.Load(); d != nil {
-		if n, ok := d.Limits.Key("max-in-flight").AsInt(); ok {
-			limits = append(limits, int(n))
+// freeIndex is the lowest number that no process slot has: the directory of an
+// instance goes by it. It needs u.mu.
+func (u *unit) freeIndex() int {
+	taken := map[int]bool{}
+	for _, e := range u.editions {
+		for _, i := range e.instances {
+			taken[i.index] = true
 		}
 	}
-	lowest := 0
-	for _, n := range limits {
-		if n > 0 && (lowest == 0 || n < lowest) {
-			lowest = n
+	for n := 0; ; n++ {
+		if !taken[n] {
+			return n
 		}
 	}
-	return lowest
 }
 
-// freshRoot makes the directory of an instance anew: what an earlier process
-// of this host left there is nobody's any more.
-func (u *unit) freshRoot(index int) (string, error) {
-	root := filepath.Join(u.host.work, u.settings.Name, strconv.Itoa(index))
-	if err := os.RemoveAll(root); err != nil {
-		return "", contract.Errorf("runtime/start-failed", "clear %s: %v", root, err)
+// promote routes the calls to an edition, those that wait included, and lets
+// the one before go. Calls in flight end where they are.
+func (u *unit) promote(e *edition, cause Cause) {
+	u.mu.Lock()
+	todo := u.succeed(e, cause)
+	u.mu.Unlock()
+	todo.run()
+}
+
+// succeed is promote. It needs u.mu.
+func (u *unit) succeed(e *edition, cause Cause) chores {
+	before := u.current
+	u.current, u.held = e, false
+	if before != nil && before != e {
+		u.leave(before, cause)
 	}
-	if err := os.MkdirAll(root, 0o700); err != nil {
-		return "", contract.Errorf("runtime/start-failed", "make %s: %v", root, err)
+	todo := u.serve(true)
+	u.wake()
+	return todo
+}
+
+// leave ends the processes of an edition. It needs u.mu.
+func (u *unit) leave(e *edition, cause Cause) {
+	if e.leaving {
+		return
 	}
-	return root, nil
+	e.leaving = true
+	for _, i := range e.instances {
+		i.retire(cause)
+	}
+	e.arrange()
+	if len(e.instances) == 0 {
+		u.forget(e)
+	}
+}
+
+// abandon ends an edition that never took calls, and waits for it.
+func (u *unit) abandon(e *edition, cause Cause) {
+	u.mu.Lock()
+	u.leave(e, cause)
+	u.wake()
+	u.mu.Unlock()
+	<-e.over
+}
+
+// forget drops an edition that has no processes any more. It needs u.mu.
+func (u *unit) forget(e *edition) {
+	close(e.over)
+	u.editions = slices.DeleteFunc(u.editions, func(other *edition) bool { return other == e })
+	if u.closed && len(u.editions) == 0 {
+		close(u.over)
+	}
+}
+
+// gone drops an instance whose owner has returned.
+func (u *unit) gone(i *instance) {
+	u.mu.Lock()
+	e := i.edition
+	e.instances = slices.DeleteFunc(e.instances, func(other *instance) bool { return other == i })
+	if e.leaving && len(e.instances) == 0 {
+		u.forget(e)
+	}
+	todo := u.serve(true)
+	u.wake()
+	u.mu.Unlock()
+	todo.run()
+}
+
+// close ends all processes; over tells when they are gone.
+func (u *unit) close(cause Cause) {
+	u.mu.Lock()
+	if u.closed {
+		u.mu.Unlock()
+		return
+	}
+	u.closed = true
+	u.stopTrial(contract.Errorf("runtime/not-ready", "plugin %s is being stopped", u.name))
+	if u.idle != nil {
+		u.idle()
+	}
+	if len(u.editions) == 0 {
+		close(u.over)
+	}
+	for _, e := range slices.Clone(u.editions) {
+		u.leave(e, cause)
+	}
+	todo := u.serve(true)
+	u.wake()
+	u.mu.Unlock()
+	todo.run()
+}
+
+// all are the instances of every edition.
+func (u *unit) all() []*instance {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var all []*instance
+	for _, e := range u.editions {
+		all = append(all, e.instances...)
+	}
+	return all
+}
+
+// tell hands an event to the instances of the current edition.
+func (u *unit) tell(event any, held bool) {
+	u.mu.Lock()
+	u.held = held
+	instances := slices.Clone(u.current.instances)
+	todo := u.serve(true)
+	u.mu.Unlock()
+	todo.run()
+	for _, i := range instances {
+		i.post(event)
+	}
+}
+
+// update gives the living parts of the current edition new values.
+func (u *unit) update(settings Settings) {
+	u.mu.Lock()
+	e := u.current
+	if settings.Config.IsNil() {
+		settings.Config = edn.MustMap()
+	}
+	e.rules.Store(&settings)
+	instances := slices.Clone(e.instances)
+	todo := u.serve(true)
+	u.wake()
+	u.mu.Unlock()
+	todo.run()
+	u.log.setLevel(settings.LogLevel)
+	for _, i := range instances {
+		i.post(evRules{restart: settings.Restart, health: settings.Health})
+	}
 }
 
 // output takes the lines of one process.
@@ -205,9 +263,9 @@ func (u *unit) output(i *instance, gen int) func(launch.Line, int) {
 	return func(l launch.Line, pid int) {
 		now := u.host.clock.Now()
 		line := parseLine(l, now)
-		line.Plugin, line.Instance, line.Generation, line.PID = u.settings.Name, i.index, gen, pid
+		line.Plugin, line.Instance, line.Generation, line.PID = u.name, i.index, gen, pid
 		if line.Run == "" {
-			if s := i.serving.Load(); s != nil && s.gen == gen {
+			if s := i.living.Load(); s != nil && s.gen == gen {
 				line.Run = s.onlyRun()
 			}
 		}
@@ -223,7 +281,7 @@ func (u *unit) explain(t *Transition) {
 		level = "error"
 	}
 	u.log.write(Line{
-		Plugin: u.settings.Name, Instance: t.Instance, Generation: t.Generation, PID: t.PID, At: t.At, Level: level, Message: t.Err.Error(),
+		Plugin: u.name, Instance: t.Instance, Generation: t.Generation, PID: t.PID, At: t.At, Level: level, Message: t.Err.Error(),
 		Fields: map[string]any{"@module": "supervisor", "from": t.From, "to": t.To, "cause": t.Cause},
 	})
 }
@@ -231,19 +289,15 @@ func (u *unit) explain(t *Transition) {
 // note writes a line of the host's own into the log of the plugin.
 func (u *unit) note(p *process, level, message string) {
 	u.log.write(Line{
-		Plugin: u.settings.Name, Generation: p.gen, PID: p.pid(), At: u.host.clock.Now(), Level: level, Message: message,
+		Plugin: u.name, Generation: p.gen, PID: p.pid(), At: u.host.clock.Now(), Level: level, Message: message,
 		Fields: map[string]any{"@module": "supervisor"},
 	})
 }
 
-// instance gives the one that takes calls now, else the one that is nearest to
-// it.
-func (u *unit) instance() *instance {
-	best := u.instances[0]
-	for _, i := range u.instances[1:] {
-		if i.serving.Load() != nil && best.serving.Load() == nil {
-			best = i
-		}
-	}
-	return best
+// complain writes into the log of the plugin why an edition did not take over.
+func (u *unit) complain(e *edition, err *contract.Error) {
+	u.log.write(Line{
+		Plugin: u.name, At: u.host.clock.Now(), Level: "error", Message: err.Error(),
+		Fields: map[string]any{"@module": "supervisor", "edition": e.number},
+	})
 }

@@ -30,6 +30,7 @@ type Executor interface {
 type Call struct {
 	CapID     string
 	Run       string
+	Session   string // empty: none
 	Node      string
 	Path      edn.Value // node path, a vector
 	Attempt   int       // from 1, over all candidates of the node
@@ -48,7 +49,8 @@ type Call struct {
 type Answer struct {
 	Response   edn.Value
 	Plugin     string
-	Generation int
+	Edition    int    // changes when the program or its configuration do
+	Generation int    // number of the process
 	Binary     string // hash of the plugin's binary
 }
 
@@ -62,6 +64,22 @@ type CapState struct {
 
 	// Who would serve a call now; empty while that is not known.
 	Plugin     string
+	Edition    int
 	Generation int
 	Binary     string
 }
+
+// Trials is what an executor may offer besides: it tries a new edition of a
+// plugin beside the current one, and has the gates judge both.
+type Trials interface {
+	// Judged tells how the gates of a node took an answer.
+	Judged(capID string, a Answer, pass bool)
+	// Shadow asks an edition on trial for what c asks too, if there is one and
+	// it is its turn, and has its answer judged. It returns at once. Calls with
+	// effects are not to be shadowed.
+	Shadow(c Call, judge Judge)
+}
+
+// Judge runs the gates of a node over an answer that nobody will see. It counts
+// only if the gates could be asked.
+type Judge func(ctx context.Context, a Answer) (pass, counts bool)

@@ -71,6 +71,8 @@ type Plugin struct {
 	LogLevel                       string
 	Restart                        Restart
 	Health                         Health
+	Instances                      Instances
+	Swap                           Swap
 
 	// Config is the finished configuration, with nil for every secret; nil if
 	// the plugin takes none or was not described.
@@ -97,6 +99,22 @@ type Restart struct {
 	Window, Backoff, MaxBackoff time.Duration
 	Jitter                      float64
 	ResetAfter                  time.Duration
+}
+
+// Instances is how many processes a plugin has (SUP-007).
+type Instances struct {
+	Min, Max, Standby int
+	IdleTTL           time.Duration // 0: for ever
+	MaxCalls          int           // 0: no limit
+	Pin               string        // "none" or "session"
+}
+
+// Swap is how another edition of a plugin takes over (SUP-006).
+type Swap struct {
+	Mode       string // "direct", "shadow" or "canary"
+	Share      float64
+	MinSamples int
+	Timeout    time.Duration
 }
 
 // Health is how a process is watched (SUP-003).

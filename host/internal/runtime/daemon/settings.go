@@ -22,6 +22,13 @@ func settings(p config.Plugin) plugin.Settings {
 		Health: plugin.Health{
 			Interval: p.Health.Interval, Timeout: p.Health.Timeout, Misses: p.Health.Misses, ReadyTimeout: p.Health.ReadyTimeout,
 		},
+		Instances: plugin.Instances{
+			Min: p.Instances.Min, Max: p.Instances.Max, Standby: p.Instances.Standby,
+			IdleTTL: p.Instances.IdleTTL, MaxCalls: p.Instances.MaxCalls, Pin: plugin.Pin(p.Instances.Pin),
+		},
+		Swap: plugin.Swap{
+			Mode: plugin.SwapMode(p.Swap.Mode), Share: p.Swap.Share, MinSamples: p.Swap.MinSamples, Timeout: p.Swap.Timeout,
+		},
 	}
 }
 

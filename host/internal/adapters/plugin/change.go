@@ -1,0 +1,584 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Change is what becomes of the plugins of a supervisor. A plugin is named at
+// most once; those that are not named stay as they are.
+type Change struct {
+	// Cause stands in the transitions that the change leads to; empty:
+	// CauseReload.
+	Cause Cause
+	// Start are plugins that are new.
+	Start []Settings
+	// Replace are plugins that get a new edition: other processes, which take
+	// over from those that run.
+	Replace []Settings
+	// Update are plugins whose processes stay. Their settings may differ in what
+	// living parts can take: limits, times, log level, restart, health, the
+	// sizes of the pool, swap.
+	Update []Settings
+	// Remove are plugins that the configuration does not name any more.
+	Remove []string
+	// Optional names plugins of Start that need not come up. They go on trying.
+	Optional map[string]bool
+}
+
+// Empty tells whether nothing changes.
+func (c Change) Empty() bool {
+	return len(c.Start)+len(c.Replace)+len(c.Update)+len(c.Remove) == 0
+}
+
+// ChangeError is a plugin for whose sake a change cannot be made.
+type ChangeError struct {
+	Plugin string
+	Err    *contract.Error
+}
+
+// Error implements error.
+func (e *ChangeError) Error() string { return "plugin " + e.Plugin + ": " + e.Err.Error() }
+
+// Unwrap gives the typed error.
+func (e *ChangeError) Unwrap() error { return e.Err }
+
+// Plan compares the plugins that run with those that are wanted, by their
+// settings and by what their programs and the files of their configurations
+// hold now. It changes nothing.
+func (s *Supervisor) Plan(want []Settings) (Change, error) {
+	var c Change
+	named := map[string]bool{}
+	for _, w := range want {
+		if err := w.Validate(); err != nil {
+			return c, err
+		}
+		if named[w.Name] {
+			return c, fmt.Errorf("plan a change: plugin %q is there twice", w.Name)
+		}
+		named[w.Name] = true
+		s.mu.Lock()
+		u := s.units[w.Name]
+		s.mu.Unlock()
+		switch {
+		case u == nil:
+			c.Start = append(c.Start, w)
+		case u.outdated(w):
+			c.Replace = append(c.Replace, w)
+		case !sameSettings(u.settings(), w):
+			c.Update = append(c.Update, w)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(s.units)) {
+		if !named[name] {
+			c.Remove = append(c.Remove, name)
+		}
+	}
+	return c, nil
+}
+
+// settings are those of the current edition.
+func (u *unit) settings() Settings {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.current.settings()
+}
+
+// outdated tells whether the plugin needs other processes to be as wanted.
+func (u *unit) outdated(want Settings) bool {
+	u.mu.Lock()
+	e := u.current
+	u.mu.Unlock()
+	if !sameSettings(fixed(e.settings()), fixed(want)) {
+		return true
+	}
+	d := e.described.Load()
+	if d == nil {
+		return false
+	}
+	if want.Config.IsNil() {
+		want.Config = edn.MustMap()
+	}
+	binary, cfg, err := u.host.describer.key(want, want.Config, want.ConfigFiles)
+	return err != nil || binary != d.Binary || cfg != d.Config
+}
+
+// fixed is the part of the settings that a process is made with. Everything is
+// in it that is not known to be changeable.
+func fixed(s Settings) Settings {
+	usable := DefaultSettings(s.Name)
+	s.StartTimeout, s.ConfigureTimeout = usable.StartTimeout, usable.ConfigureTimeout
+	s.StopGrace, s.DrainTimeout = usable.StopGrace, usable.DrainTimeout
+	s.MaxInFlight, s.Queue, s.CallDepth, s.LogLevel = 0, 0, 0, ""
+	s.Restart, s.Health, s.Swap = usable.Restart, usable.Health, usable.Swap
+	s.Instances = Instances{MaxCalls: s.Instances.MaxCalls}
+	return s
+}
+
+// sameSettings compares everything but the description, which follows from the
+// rest.
+func sameSettings(a, b Settings) bool {
+	if !sameValue(a.Config, b.Config) || !sameValue(a.Secrets, b.Secrets) || !slices.Equal(a.Command, b.Command) ||
+		!slices.Equal(a.Files, b.Files) || !maps.Equal(a.Env, b.Env) || !slices.Equal(a.EnvPass, b.EnvPass) || !slices.Equal(a.ConfigFiles, b.ConfigFiles) {
+		return false
+	}
+	for _, s := range []*Settings{&a, &b} {
+		s.Config, s.Secrets, s.Described = edn.Nil(), edn.Nil(), edn.Nil()
+		s.Command, s.Files, s.Env, s.EnvPass, s.ConfigFiles = nil, nil, nil, nil, nil
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+// sameValue takes no value for an empty map.
+func sameValue(a, b edn.Value) bool { return edn.Equal(a, b) || a.Len() == 0 && b.Len() == 0 }
+
+// Prepared is a change whose new processes run and take no calls yet. Exactly
+// one of Commit and Rollback ends it; a further call of either does nothing.
+type Prepared struct {
+	supervisor *Supervisor
+	change     Change
+	staged     []staged
+	update     []*unit // of change.Update
+	remove     []*unit // of change.Remove
+	once       sync.Once
+	done       chan struct{}
+}
+
+// staged is an edition that waits to become the current one.
+type staged struct {
+	unit     *unit
+	edition  *edition
+	fresh    bool // so is the plugin
+	optional bool
+}
+
+// Prepare starts what is new beside what runs: each process is described,
+// configured and ready when it returns, and nothing is routed to it. A process
+// that describes itself otherwise than its settings say, refuses its
+// configuration, ends, or is not ready when ctx ends fails the change: then
+// everything that was started is stopped, in reverse, and all is as it was. The
+// error is a [ChangeError] if a plugin is at fault.
+//
+// One change is prepared at a time; others wait as long as their ctx lasts.
+func (s *Supervisor) Prepare(ctx context.Context, c Change) (*Prepared, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
+	if c.Cause == "" {
+		c.Cause = CauseReload
+	}
+	p := &Prepared{supervisor: s, change: c, done: make(chan struct{})}
+	err := p.check()
+	if err == nil {
+		err = p.stage(ctx)
+	}
+	if err == nil {
+		err = p.await(ctx)
+	}
+	if err != nil {
+		p.Rollback()
+		return nil, err
+	}
+	return p, nil
+}
+
+// begin takes the right to change plugins.
+func (s *Supervisor) begin(ctx context.Context) error {
+	select {
+	case s.changing <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return contract.Errorf("runtime/not-ready", "change plugins: another change is under way: %v", context.Cause(ctx))
+	}
+}
+
+// check finds what makes the change impossible before anything is started.
+func (p *Prepared) check() error {
+	s, c := p.supervisor, p.change
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errors.New("change plugins: the supervisor is closed")
+	}
+	var all []error
+	named := map[string]bool{}
+	once := func(name string, there bool) *unit {
+		u := s.units[name]
+		switch {
+		case named[name]:
+			all = append(all, fmt.Errorf("change plugins: %q is named twice", name))
+		case there && u == nil:
+			all = append(all, fmt.Errorf("change plugins: there is no plugin %q", name))
+		case !there && u != nil:
+			all = append(all, fmt.Errorf("change plugins: there is a plugin %q already", name))
+		}
+		named[name] = true
+		return u
+	}
+	for _, list := range [][]Settings{c.Start, c.Replace, c.Update} {
+		for _, settings := range list {
+			if err := settings.Validate(); err != nil {
+				all = append(all, err)
+			}
+		}
+	}
+	for _, settings := range c.Start {
+		once(settings.Name, false)
+	}
+	for _, settings := range c.Replace {
+		once(settings.Name, true)
+	}
+	for _, settings := range c.Update {
+		if u := once(settings.Name, true); u != nil {
+			if !sameSettings(fixed(u.settings()), fixed(settings)) {
+				all = append(all, fmt.Errorf("change plugins: what is new in %q needs other processes", settings.Name))
+			}
+			p.update = append(p.update, u)
+		}
+	}
+	for _, name := range c.Remove {
+		p.remove = append(p.remove, once(name, true))
+	}
+	return errors.Join(all...)
+}
+
+// stage begins the processes.
+func (p *Prepared) stage(ctx context.Context) error {
+	for _, settings := range p.change.Start {
+		u, fresh, err := p.supervisor.vacant(ctx, settings.Name)
+		if err != nil {
+			return err
+		}
+		p.add(staged{unit: u, fresh: fresh, optional: p.change.Optional[settings.Name]}, settings)
+	}
+	for _, settings := range p.change.Replace {
+		u, err := p.supervisor.unit(settings.Name)
+		if err != nil {
+			return err
+		}
+		p.add(staged{unit: u}, settings)
+	}
+	return nil
+}
+
+func (p *Prepared) add(st staged, settings Settings) {
+	st.edition = st.unit.edition(settings, p.change.Cause)
+	p.staged = append(p.staged, st)
+	st.edition.populate(1)
+}
+
+// vacant gives the unit for a plugin that is new. One that was removed and
+// still serves old runs is taken up again; one that is being stopped has to be
+// gone first, because there is one log and one place for each name.
+func (s *Supervisor) vacant(ctx context.Context, name string) (u *unit, fresh bool, err error) {
+	for {
+		s.mu.Lock()
+		old := s.leaving[name]
+		s.mu.Unlock()
+		if old == nil {
+			u, err = s.newUnit(name)
+			return u, true, err
+		}
+		old.mu.Lock()
+		closed := old.closed
+		old.mu.Unlock()
+		if !closed {
+			return old, false, nil
+		}
+		select {
+		case <-old.buried:
+		case <-ctx.Done():
+			return nil, false, &ChangeError{name, contract.Errorf("runtime/not-ready", "its processes of an earlier configuration have not ended: %v", context.Cause(ctx))}
+		}
+	}
+}
+
+// await waits for all processes side by side; the first that fails ends it.
+func (p *Prepared) await(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wait sync.WaitGroup
+	for _, st := range p.staged {
+		wait.Go(func() {
+			if err := st.edition.await(ctx); err != nil && !st.optional {
+				cancel(&ChangeError{st.unit.name, contract.AsError(err)})
+			}
+		})
+	}
+	wait.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// await waits until the working processes of a new edition take calls. The
+// first failure is the answer: what runs is better than what may come.
+func (e *edition) await(ctx context.Context) error {
+	u := e.unit
+	for {
+		u.mu.Lock()
+		failed, ready := e.progress()
+		changed := u.changed
+		u.mu.Unlock()
+		switch {
+		case failed != nil:
+			return failed
+		case ready:
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			st := e.worst()
+			return contract.Errorf("runtime/not-ready", "the new process is still %s: %v", st.State, context.Cause(ctx)).WithCause(st.Err)
+		}
+	}
+}
+
+// progress needs u.mu.
+func (e *edition) progress() (failed *contract.Error, ready bool) {
+	ready = true
+	for _, i := range e.instances {
+		if i.role != Working || i.open != nil {
+			continue
+		}
+		ready = false
+		switch st := i.status.Load(); {
+		case i.leaving:
+			return contract.Errorf("runtime/not-ready", "plugin %s is being stopped", e.unit.name), false
+		case st.State == Backoff, st.State == Quarantined, st.State == Degraded, st.State == Stopped && st.Generation > 0:
+			return notServing(e.unit.name, st.State, st.Err), false
+		}
+	}
+	return nil, ready && !e.leaving
+}
+
+// worst is the state of an instance that holds an edition up.
+func (e *edition) worst() Status {
+	e.unit.mu.Lock()
+	defer e.unit.mu.Unlock()
+	for _, i := range e.instances {
+		if i.role == Working && i.open == nil {
+			return *i.status.Load()
+		}
+	}
+	return e.face()
+}
+
+// Rollback stops what Prepare started, the last first, and returns when it is
+// gone.
+func (p *Prepared) Rollback() {
+	p.once.Do(func() {
+		for _, st := range slices.Backward(p.staged) {
+			if st.fresh {
+				st.unit.close(CauseAbandon)
+				<-st.unit.over
+				_ = st.unit.log.close() // nothing of it is kept open
+				continue
+			}
+			st.unit.abandon(st.edition, CauseAbandon)
+		}
+		close(p.done)
+		<-p.supervisor.changing
+	})
+}
+
+// Commit lets the new editions take over, each by one pointer, gives living
+// parts their new values, and drains and stops what was replaced or removed.
+// It does not wait for that; the channel is closed when it is done. No call
+// fails or waits because of it: calls in flight end where they are, calls that
+// wait move. It cannot fail, and nothing of it is undone: should a new process
+// have ended since Prepare, the old ones serve until it is back.
+//
+// With a swap mode other than direct, the old edition stays the current one
+// until the trial of the new one is over, if both describe themselves alike.
+func (p *Prepared) Commit() <-chan struct{} {
+	p.once.Do(func() {
+		s := p.supervisor
+		s.mu.Lock()
+		for _, st := range p.staged {
+			delete(s.leaving, st.unit.name)
+			s.units[st.unit.name] = st.unit
+		}
+		for _, u := range p.remove {
+			delete(s.units, u.name)
+			s.leaving[u.name] = u
+		}
+		closed := s.closed
+		s.mu.Unlock()
+		var rest []func()
+		for _, st := range p.staged {
+			finish := s.install(st, p.change.Cause)
+			rest = append(rest, func() { _ = finish(s.life) }) // the log and the transitions tell how it ended
+		}
+		for n, u := range p.update {
+			u.update(p.change.Update[n])
+		}
+		for _, u := range p.remove {
+			rest = append(rest, s.discharge(u))
+		}
+		if closed { // what is new came too late to be closed with the others
+			for _, st := range p.staged {
+				st.unit.close(CauseStop)
+			}
+		}
+		<-s.changing
+		s.background(func() {
+			var all sync.WaitGroup
+			for _, do := range rest {
+				all.Go(do)
+			}
+			all.Wait()
+			close(p.done)
+		})
+	})
+	return p.done
+}
+
+// background runs what follows a change; Close waits for it.
+func (s *Supervisor) background(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		go f()
+		return
+	}
+	s.later.Go(f)
+}
+
+// install routes the calls of a plugin to its new edition, or begins the trial
+// of it. The function that it gives returns when that is over and what was
+// replaced is gone, with the reason if the old edition stays.
+func (s *Supervisor) install(st staged, cause Cause) func(context.Context) error {
+	u, e := st.unit, st.edition
+	u.mu.Lock()
+	u.removed = false
+	u.stopTrial(contract.Errorf("runtime/not-ready", "plugin %s: another edition was put in its place", u.name))
+	before := u.current
+	swap := e.settings().Swap
+	tried := before != nil && swap.Mode != SwapDirect && len(before.ready) > 0 && before.speaksLike(e)
+	u.mu.Unlock()
+	u.log.setLevel(e.settings().LogLevel)
+	switch {
+	case before == nil:
+		u.promote(e, cause)
+		return func(context.Context) error { return nil }
+	case tried:
+		t := u.try(e, swap, cause)
+		return func(ctx context.Context) error { return u.outcome(ctx, t) }
+	case u.promoteReady(e, cause):
+		return func(ctx context.Context) error {
+			select {
+			case <-before.over:
+			case <-ctx.Done(): // it goes without being waited for
+			}
+			return nil
+		}
+	}
+	return func(ctx context.Context) error { return u.promoteLater(ctx, e, before, cause) }
+}
+
+// promoteReady is promote unless the edition cannot take a call.
+func (u *unit) promoteReady(e *edition, cause Cause) bool {
+	u.mu.Lock()
+	ready := len(e.ready) > 0
+	u.mu.Unlock()
+	if ready {
+		u.promote(e, cause)
+	}
+	return ready
+}
+
+// promoteLater promotes an edition as soon as it can take a call. One that
+// never will is dropped: the old one serves on.
+func (u *unit) promoteLater(ctx context.Context, e, before *edition, cause Cause) error {
+	for {
+		u.mu.Lock()
+		ready, st, changed, over := len(e.ready) > 0, e.face(), u.changed, e.leaving
+		u.mu.Unlock()
+		switch {
+		case over:
+			return contract.Errorf("runtime/not-ready", "plugin %s is being stopped", u.name)
+		case ready:
+			u.promote(e, cause)
+			<-before.over
+			return nil
+		case !st.respawning() && st.State != Degraded:
+			err := contract.Errorf("runtime/not-ready", "plugin %s: the new edition failed after it was ready; the old one serves on", u.name).WithCause(st.Err)
+			u.complain(e, err)
+			u.abandon(e, CauseAbandon)
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			u.abandon(e, CauseAbandon)
+			return contract.Errorf("canceled", "plugin %s: the new edition was given up: %v", u.name, context.Cause(ctx))
+		}
+	}
+}
+
+// discharge ends a plugin that was removed: with the last client that may call
+// it, or when its drain timeout is over. The function that it gives returns
+// when its processes are gone.
+func (s *Supervisor) discharge(u *unit) func() {
+	u.mu.Lock()
+	u.removed = true
+	u.stopTrial(contract.Errorf("runtime/not-ready", "plugin %s was removed from the configuration", u.name))
+	unused := u.clients == 0
+	wait := u.current.settings().DrainTimeout
+	u.mu.Unlock()
+	if unused || wait <= 0 {
+		u.close(CauseRemove)
+	}
+	stop := s.shared.clock.AfterFunc(wait, func() {
+		u.mu.Lock()
+		removed := u.removed
+		u.mu.Unlock()
+		if removed {
+			u.close(CauseRemove)
+		}
+	})
+	return func() {
+		defer stop()
+		if !u.awaitEnd() {
+			return // the configuration names it again
+		}
+		_ = u.log.close() // nobody is left who could be told
+		s.mu.Lock()
+		if s.leaving[u.name] == u {
+			delete(s.leaving, u.name)
+		}
+		s.mu.Unlock()
+		close(u.buried)
+	}
+}
+
+// awaitEnd waits for the end of a plugin that was removed; false means that it
+// was taken up again.
+func (u *unit) awaitEnd() bool {
+	for {
+		u.mu.Lock()
+		removed, changed := u.removed, u.changed
+		u.mu.Unlock()
+		if !removed {
+			return false
+		}
+		select {
+		case <-u.over:
+			return true
+		case <-changed:
+		}
+	}
+}

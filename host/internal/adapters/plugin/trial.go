@@ -1,0 +1,308 @@
+package plugin
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// trial is an edition that is tried beside the current one. As a canary it
+// answers a share of the calls; as a shadow it is asked a share of the calls
+// that have no effects, and its answers are thrown away. Either way the gates
+// judge both editions, and the figures decide (SUP-006).
+type trial struct {
+	edition *edition
+	cause   Cause
+	swap    Swap
+
+	// With the lock of the unit.
+	calls    int // that could have gone to it
+	old, new tally
+	err      *contract.Error // why it failed
+	stop     func()          // its timer
+
+	over   chan struct{} // closed when it is decided
+	life   context.Context
+	end    context.CancelFunc
+	asking sync.WaitGroup // calls of a shadow
+}
+
+// tally counts judged answers.
+type tally struct{ samples, passes int }
+
+func (t *tally) add(pass bool) {
+	t.samples++
+	if pass {
+		t.passes++
+	}
+}
+
+// worse tells whether figures of a new edition lie below those of the old one
+// by more than chance explains. The figure of the old one starts from four
+// passes in five, so that a few good answers do not make a perfect record.
+func (t tally) worse(old tally) bool {
+	if t.samples == 0 {
+		return false
+	}
+	n := float64(t.samples)
+	f := (float64(old.passes) + 4) / (float64(old.samples) + 5)
+	slack := min(math.Sqrt(f*(1-f)/n), f/2)
+	return float64(t.passes)/n < f-slack
+}
+
+// turn tells whether the next call is one of the share. It needs the lock of
+// the unit.
+func (t *trial) turn() bool {
+	t.calls++
+	k := float64(t.calls)
+	return math.Floor(k*t.swap.Share) > math.Floor((k-1)*t.swap.Share)
+}
+
+// try begins the trial of an edition that is ready.
+func (u *unit) try(e *edition, swap Swap, cause Cause) *trial {
+	t := &trial{edition: e, cause: cause, swap: swap, over: make(chan struct{})}
+	t.life, t.end = context.WithCancel(context.Background())
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.trial = t
+	t.stop = u.host.clock.AfterFunc(swap.Timeout, func() {
+		u.mu.Lock()
+		todo := u.decide(t)
+		u.mu.Unlock()
+		todo.run()
+	})
+	if e.leaving || u.closed {
+		u.stopTrial(contract.Errorf("runtime/not-ready", "plugin %s is being stopped", u.name))
+	}
+	return t
+}
+
+// decide ends a trial by its figures. It needs u.mu.
+func (u *unit) decide(t *trial) chores {
+	if u.trial != t {
+		return nil
+	}
+	if t.new.worse(t.old) {
+		u.stopTrial(contract.Errorf("runtime/not-ready", "plugin %s: of %d answers of the new edition %d passed their gates, of the old one %d of %d: the old one stays",
+			u.name, t.new.samples, t.new.passes, t.old.passes, t.old.samples).
+			WithDetail("samples", edn.Int(int64(t.new.samples))).WithDetail("passes", edn.Int(int64(t.new.passes))))
+		return nil
+	}
+	u.trial = nil
+	t.finish()
+	return u.succeed(t.edition, t.cause)
+}
+
+// stopTrial ends a trial, if there is one, without its edition. It needs u.mu.
+func (u *unit) stopTrial(why *contract.Error) {
+	t := u.trial
+	if t == nil {
+		return
+	}
+	u.trial, t.err = nil, why
+	t.finish()
+	u.leave(t.edition, CauseTrial)
+	u.wake()
+}
+
+func (t *trial) finish() {
+	t.stop()
+	t.end()
+	close(t.over)
+}
+
+// outcome waits for the end of a trial and of the edition that lost it. When
+// ctx ends before, the old edition stays.
+func (u *unit) outcome(ctx context.Context, t *trial) error {
+	u.mu.Lock()
+	before := u.current
+	u.mu.Unlock()
+	select {
+	case <-t.over:
+	case <-ctx.Done():
+		u.mu.Lock()
+		if u.trial == t {
+			u.stopTrial(contract.Errorf("canceled", "plugin %s: the trial of the new edition was given up: %v", u.name, context.Cause(ctx)))
+		}
+		u.mu.Unlock()
+		<-t.over
+	}
+	t.asking.Wait()
+	if t.err != nil {
+		<-t.edition.over
+		u.complain(t.edition, t.err)
+		return t.err
+	}
+	<-before.over
+	return nil
+}
+
+// sample counts a judged answer of an edition while there is a trial.
+func (u *unit) sample(edition int, pass bool) {
+	u.mu.Lock()
+	t := u.trial
+	var todo chores
+	switch {
+	case t == nil:
+	case edition == t.edition.number:
+		t.new.add(pass)
+		if t.new.samples >= t.swap.MinSamples {
+			todo = u.decide(t)
+		}
+	case edition == u.current.number:
+		t.old.add(pass)
+	}
+	u.mu.Unlock()
+	todo.run()
+}
+
+// lost tells a trial that a process of its edition did not hold out. It needs
+// u.mu.
+func (u *unit) lost(i *instance) {
+	if t := u.trial; t != nil && t.edition == i.edition && !i.leaving {
+		if st := i.status.Load(); st.State == Backoff || st.State == Quarantined {
+			u.stopTrial(contract.Errorf("runtime/not-ready", "plugin %s: the new edition did not hold out; the old one stays", u.name).WithCause(st.Err))
+		}
+	}
+}
+
+// canary gives the edition that the next call goes to, if it is not the
+// current one. It needs u.mu.
+func (u *unit) canary(session string) *edition {
+	t := u.trial
+	if t == nil || t.swap.Mode != SwapCanary || session != "" && u.current.settings().Instances.Pin == PinSession || !t.turn() {
+		return nil
+	}
+	return t.edition
+}
+
+// shadowLimit ends a call of a shadow that has no deadline.
+const shadowLimit = time.Minute
+
+// Judged implements dispatch.Trials.
+func (c *Client) Judged(capID string, a dispatch.Answer, pass bool) {
+	if t, ok := c.targets[capID]; ok {
+		t.unit.sample(a.Edition, pass)
+	}
+}
+
+// Shadow implements dispatch.Trials.
+func (c *Client) Shadow(call dispatch.Call, judge dispatch.Judge) {
+	if t, ok := c.targets[call.CapID]; ok {
+		t.unit.shadow(call, judge)
+	}
+}
+
+// shadow asks the edition on trial, beside the call and for nothing but a
+// verdict.
+func (u *unit) shadow(call dispatch.Call, judge dispatch.Judge) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	t := u.trial
+	if t == nil || t.swap.Mode != SwapShadow || !t.turn() {
+		return
+	}
+	s := t.edition.pick("")
+	if s == nil {
+		return // it has its hands full
+	}
+	t.edition.give(s, "")
+	todo := u.spend(s)
+	call.OnDelta = nil
+	t.asking.Go(func() {
+		todo.run()
+		ctx, cancel := context.WithTimeout(t.life, shadowLimit)
+		defer cancel()
+		if !call.Deadline.IsZero() {
+			var cut context.CancelFunc
+			ctx, cut = context.WithDeadline(ctx, call.Deadline)
+			defer cut()
+		}
+		response, err := s.invoke(ctx, call, t.edition.settings().Health.Timeout)
+		u.exit(s)
+		if err != nil {
+			if itsFault(err) {
+				u.sample(t.edition.number, false)
+			}
+			return
+		}
+		pass, counts := judge(ctx, dispatch.Answer{
+			Response: response, Plugin: u.name, Edition: t.edition.number, Generation: s.gen, Binary: s.binary,
+		})
+		if counts && ctx.Err() == nil {
+			u.sample(t.edition.number, pass)
+		}
+	})
+}
+
+// itsFault tells whether an error speaks against the program that was called.
+func itsFault(err error) bool {
+	e := contract.AsError(err)
+	return e.Source == contract.SourcePlugin && e.Class != contract.ClassStop && e.Class != contract.ClassFinal
+}
+
+// Swap puts another edition of a plugin, made with the settings that it has, in
+// the place of the current one: the way to a new binary. The new program has to
+// describe itself as the old one does, but for its version. The settings say
+// whether the new edition is tried before. Swap returns when the new edition
+// has taken over and the old one is gone, or with the reason why the old one
+// stays as it was. cause stands in the transitions: [CauseSwap] for an
+// operator, [CauseHealth], [CauseQuality].
+func (s *Supervisor) Swap(ctx context.Context, plugin string, cause Cause) error {
+	return s.swap(ctx, plugin, cause, false)
+}
+
+// SwapDirect is Swap without a trial.
+func (s *Supervisor) SwapDirect(ctx context.Context, plugin string, cause Cause) error {
+	return s.swap(ctx, plugin, cause, true)
+}
+
+func (s *Supervisor) swap(ctx context.Context, plugin string, cause Cause, direct bool) error {
+	u, err := s.unit(plugin)
+	if err != nil {
+		return err
+	}
+	u.mu.Lock()
+	tried, before := u.trial != nil, u.current
+	u.mu.Unlock()
+	if tried {
+		return contract.Errorf("runtime/not-ready", "plugin %s: another edition is being tried", plugin)
+	}
+	settings := before.settings()
+	settings.Described = edn.Nil() // its version may be another; the rest is compared below
+	if direct {
+		settings.Swap.Mode = SwapDirect
+	}
+	p, err := s.Prepare(ctx, Change{Cause: cause, Replace: []Settings{settings}})
+	if err != nil {
+		return err
+	}
+	st := p.staged[0]
+	if !before.speaksLike(st.edition) {
+		p.Rollback()
+		return &ChangeError{plugin, contract.Errorf("runtime/integrity", "the program describes itself otherwise than the one that the host was configured with: reload the configuration")}
+	}
+	var finish func(context.Context) error
+	p.once.Do(func() {
+		finish = s.install(st, cause)
+		close(p.done)
+		<-s.changing
+	})
+	return finish(ctx)
+}
+
+// speaksLike tells whether two editions describe themselves alike, but for the
+// version of the plugin. An edition that was never described is like any.
+func (e *edition) speaksLike(other *edition) bool {
+	a, b := e.described.Load(), other.described.Load()
+	if a == nil || b == nil {
+		return true
+	}
+	version, same := edn.K("plugin/version"), edn.Text("0.0.0")
+	return agree(a.Value.Assoc(version, same), b.Value.Assoc(version, same))
+}
