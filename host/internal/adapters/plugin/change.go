@@ -305,21 +305,21 @@ func (s *Supervisor) vacant(ctx context.Context, name string) (u *unit, fresh bo
 
 // await waits for all processes side by side; the first that fails ends it.
 func (p *Prepared) await(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var wait sync.WaitGroup
+	var once sync.Once
+	var failed error
 	for _, st := range p.staged {
 		wait.Go(func() {
 			if err := st.edition.await(ctx); err != nil && !st.optional {
-				cancel(&ChangeError{st.unit.name, contract.AsError(err)})
+				once.Do(func() { failed = &ChangeError{st.unit.name, contract.AsError(err)} })
+				cancel()
 			}
 		})
 	}
 	wait.Wait()
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return nil
+	return failed
 }
 
 // await waits until the working processes of a new edition take calls. The

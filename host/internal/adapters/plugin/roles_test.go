@@ -39,6 +39,12 @@ var roles = map[string]func(args []string){
 		f.version = fmt.Sprintf("1.0.%d", info.Size()%10_000)
 		serve(f)
 	},
+	// One that serves something else.
+	"tools": func([]string) {
+		f := newFake()
+		f.capability = ":t/other"
+		serve(f)
+	},
 	// One that leaves a trace of each start in a file.
 	"counted": func(args []string) {
 		f, err := os.OpenFile(args[0], os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
@@ -100,9 +106,10 @@ func serve(f *fake) {
 
 // fake is a plugin that misbehaves on demand.
 type fake struct {
-	version string
-	host    *wire.Caller
-	setup   wire.Setup
+	version    string
+	capability string
+	host       *wire.Caller
+	setup      wire.Setup
 
 	mu      sync.Mutex
 	health  wire.Health
@@ -112,7 +119,7 @@ type fake struct {
 }
 
 func newFake() *fake {
-	return &fake{version: "1.0.0", health: wire.Health{State: wire.HealthStarting}, changed: make(chan struct{}), drained: make(chan struct{})}
+	return &fake{version: "1.0.0", capability: ":t/echo", health: wire.Health{State: wire.HealthStarting}, changed: make(chan struct{}), drained: make(chan struct{})}
 }
 
 func (f *fake) say(h wire.Health) {
@@ -125,7 +132,7 @@ func (f *fake) say(h wire.Health) {
 
 func (f *fake) description(limits string) edn.Value {
 	return edn.MustRead(fmt.Sprintf(`{:plugin/name "fake" :plugin/version %q :limits %s :features []
-		:capabilities [{:cap/id :t/echo :cap/kind :tool :cap/version "1" :cap/intents #{:t/echo} :io/in-schema :req/any :io/out-schema :res/any}]}`, f.version, limits))
+		:capabilities [{:cap/id %s :cap/kind :tool :cap/version "1" :cap/intents #{:t/echo} :io/in-schema :req/any :io/out-schema :res/any}]}`, f.version, limits, f.capability))
 }
 
 // Describe implements wire.Service.

@@ -170,7 +170,7 @@ func TestEveryAttribute(t *testing.T) {
 		"ferment.requires": true, "plugin.version": true,
 		"capability.effects": true, "schema.spec": true, "check.condition": true,
 		"plugin.restart.backoff": true, "plugin.restart.max_backoff": true, "plugin.health.timeout": true, "plugin.health.interval": true,
-		"dispatch.retry.backoff": true, "dispatch.retry.max_backoff": true,
+		"dispatch.retry.backoff": true, "dispatch.retry.max_backoff": true, "plugin.instances.min": true,
 	}
 	for _, w := range everyAttribute() {
 		t.Run(w.path, func(t *testing.T) {

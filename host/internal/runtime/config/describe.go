@@ -158,6 +158,7 @@ func (s *section) mapping(name string) map[string]string {
 // plugin fills the settings of one block.
 func (l *loader) plugin(s *section) Plugin {
 	restart, health := s.block("restart"), s.block("health")
+	instances, swap := s.block("instances"), s.block("swap")
 	p := Plugin{Name: s.label(), Where: s.where(), Enabled: s.flag("enabled"), Optional: s.flag("optional"), Env: s.mapping("env"), Workdir: s.text("workdir"),
 		StartTimeout: s.duration("start_timeout"), ConfigureTimeout: s.duration("configure_timeout"), StopGrace: s.duration("stop_grace"), DrainTimeout: s.duration("drain_timeout"),
 		MaxInFlight: s.integer("max_in_flight"), Queue: s.integer("queue"), MaxMessage: s.integer("max_message"), Encoding: s.text("encoding"),
@@ -165,6 +166,9 @@ func (l *loader) plugin(s *section) Plugin {
 		Restart: Restart{Policy: restart.text("policy"), Max: restart.integer("max"), Window: restart.duration("window"), Backoff: restart.duration("backoff"),
 			MaxBackoff: restart.duration("max_backoff"), Jitter: restart.number("jitter"), ResetAfter: restart.duration("reset_after")},
 		Health: Health{Interval: health.duration("interval"), Timeout: health.duration("timeout"), Misses: health.integer("misses"), ReadyTimeout: health.duration("ready_timeout")},
+		Instances: Instances{Min: instances.integer("min"), Max: instances.integer("max"), Standby: instances.integer("standby"),
+			IdleTTL: instances.duration("idle_ttl"), MaxCalls: instances.integer("max_calls"), Pin: instances.text("pin")},
+		Swap: Swap{Mode: swap.text("mode"), Share: swap.number("share"), MinSamples: swap.integer("min_samples"), Timeout: swap.duration("timeout")},
 	}
 	p.Command, _ = s.texts("command")
 	p.Files, _ = s.texts("files")

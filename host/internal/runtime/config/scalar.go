@@ -106,12 +106,22 @@ func readNumber(t Type, v cty.Value, out *value) *problem {
 	return within64(t, v.AsBigFloat())
 }
 
+// decimalBound is an end of a range as it would be read if it were written in
+// the configuration: 0.01 is not the binary number nearest to it.
+func decimalBound(x float64) *big.Float {
+	f, _, err := big.ParseFloat(strconv.FormatFloat(x, 'g', -1, 64), 10, 512, big.ToNearestEven)
+	if err != nil {
+		return big.NewFloat(x)
+	}
+	return f
+}
+
 // within64 compares a number with the range of the type.
 func within64(t Type, f *big.Float) *problem {
-	if t.Min != nil && f.Cmp(big.NewFloat(*t.Min)) < 0 {
+	if t.Min != nil && f.Cmp(decimalBound(*t.Min)) < 0 {
 		return &problem{typ: "config/range", what: "is below its minimum"}
 	}
-	if t.Max != nil && f.Cmp(big.NewFloat(*t.Max)) > 0 {
+	if t.Max != nil && f.Cmp(decimalBound(*t.Max)) > 0 {
 		return &problem{typ: "config/range", what: "is above its maximum"}
 	}
 	return nil

@@ -54,12 +54,6 @@ var reservedTable = []reserved{
 
 	{path: "plugin.command", what: "the store of installed plugins", prefix: "store:"},
 	{path: "plugin.needs", what: "enforced isolation"},
-	{path: "plugin.instances.min", what: "running several processes of one plugin", only: []string{"1"}},
-	{path: "plugin.instances.max", what: "running several processes of one plugin", only: []string{"1"}},
-	{path: "plugin.instances.standby", what: "running several processes of one plugin", only: []string{"0"}},
-	{path: "plugin.instances.idle_ttl", what: "running several processes of one plugin"},
-	{path: "plugin.instances.max_calls", what: "running several processes of one plugin"},
-	{path: "plugin.instances.pin", what: "running several processes of one plugin"},
 	{path: "plugin.isolation.level", what: "enforced isolation", only: []string{"none"}},
 	{path: "plugin.isolation.best_effort", what: "enforced isolation"},
 	{path: "plugin.isolation.network", what: "enforced isolation"},
@@ -72,7 +66,6 @@ var reservedTable = []reserved{
 	{path: "plugin.isolation.open_files", what: "enforced isolation"},
 	{path: "plugin.isolation.processes", what: "enforced isolation"},
 	{path: "plugin.isolation.file_size", what: "enforced isolation"},
-	{path: "plugin.swap", what: "swapping a running plugin"},
 	{path: "plugin.quality", what: "acting on observed quality"},
 
 	{path: "capability.role", what: "composing prompts"},

@@ -118,12 +118,12 @@ var pluginBlock = Block{
 	Blocks: []Block{
 		{Name: "config", Foreign: true, Doc: "settings of the plugin, by its own schema"},
 		{Name: "instances", Doc: "processes of the plugin", Attrs: []Attr{
-			{Name: "min", Type: integer(0, 256), Default: `1`, Reload: ReloadUse, Serves: "SUP-007"},
-			{Name: "max", Type: integer(0, 256), Default: `1`, Reload: ReloadUse, Serves: "SUP-007"},
-			{Name: "standby", Type: integer(0, 256), Default: `0`, Reload: ReloadUse, Serves: "SUP-007"},
-			{Name: "idle_ttl", Type: dur(0, longest), Default: `"0s"`, Reload: ReloadUse, Serves: "SUP-007"},
-			{Name: "max_calls", Type: integer(0, most), Default: `0`, Reload: ReloadPlugin, Serves: "FX-003"},
-			{Name: "pin", Type: enum("none", "session"), Default: `"none"`, Reload: ReloadUse, Serves: "SES-003"},
+			{Name: "min", Type: integer(0, 256), Default: `1`, Reload: ReloadUse, Serves: "SUP-007", Doc: "that take calls at all times; with 0 the first call starts one"},
+			{Name: "max", Type: integer(1, 256), Default: `1`, Reload: ReloadUse, Serves: "SUP-007", Doc: "that take calls while calls wait"},
+			{Name: "standby", Type: integer(0, 256), Default: `0`, Reload: ReloadUse, Serves: "SUP-007", Doc: "that are ready to take over and take no calls before"},
+			{Name: "idle_ttl", Type: dur(0, longest), Default: `"0s"`, Reload: ReloadUse, Serves: "SUP-007", Doc: "how long one above min lives without a call; 0s: for ever"},
+			{Name: "max_calls", Type: integer(0, most), Default: `0`, Reload: ReloadPlugin, Serves: "FX-003", Doc: "that one process answers before another replaces it; 0: no limit, 1: a process for each call"},
+			{Name: "pin", Type: enum("none", "session"), Default: `"none"`, Reload: ReloadUse, Serves: "SES-003", Doc: "which calls go to the same process"},
 		}},
 		{Name: "restart", Doc: "what happens when the process ends by itself", Attrs: []Attr{
 			{Name: "policy", Type: enum("on-failure", "always", "never"), Default: `"on-failure"`, Reload: ReloadUse, Serves: "SUP-005"},
@@ -154,7 +154,12 @@ var pluginBlock = Block{
 			{Name: "processes", Type: integer(0, most), Default: `0`, Reload: ReloadPlugin, Serves: "ISO-002"},
 			{Name: "file_size", Type: size(0, tib), Default: `0`, Reload: ReloadPlugin, Serves: "ISO-002"},
 		}},
-		{Name: "swap"},
+		{Name: "swap", Doc: "how another edition of the plugin takes over", Attrs: []Attr{
+			{Name: "mode", Type: enum("direct", "shadow", "canary"), Default: `"direct"`, Reload: ReloadUse, Serves: "SUP-006", Doc: "at once, after it was asked beside the old one, or after it answered a share of the calls"},
+			{Name: "share", Type: Type{Kind: KindNum}.between(0.01, 0.5), Default: `0.1`, Reload: ReloadUse, Serves: "SUP-006", Doc: "of the calls that go to an edition on trial"},
+			{Name: "min_samples", Type: integer(1, most), Default: `20`, Reload: ReloadUse, Serves: "SUP-006", Doc: "judged answers that decide a trial"},
+			{Name: "timeout", Type: dur(time.Second, day), Default: `"5m"`, Reload: ReloadUse, Serves: "SUP-006", Doc: "after which those that there are decide"},
+		}},
 		{Name: "quality"},
 	},
 }

@@ -12,15 +12,9 @@ plugin "chess" {
   command = ["bin/chess"]
   needs   = []
 
-  instances {
-    max = 4
-  }
-
   isolation {
     level = "strict"
   }
-
-  swap {}
 }
 
 dispatch "default" {
