@@ -129,7 +129,7 @@ func (c *command) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{err: err, verb: cmd.CommandPath()}
 	})
-	root.AddCommand(c.runCommand(), c.actCommand(), c.checkCommand(), c.validateCommand(), c.fmtCommand(), c.explainCommand(), c.pluginCommand(), c.conformCommand(), c.versionCommand())
+	root.AddCommand(c.runCommand(), c.actCommand(), c.checkCommand(), c.validateCommand(), c.fmtCommand(), c.diffCommand(), c.explainCommand(), c.pluginCommand(), c.conformCommand(), c.versionCommand())
 	for _, sub := range root.Commands() {
 		wrapArgs(sub)
 	}

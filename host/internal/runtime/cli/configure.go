@@ -15,11 +15,14 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
+// loadOptions are those of the flags that all verbs have.
+func (c *command) loadOptions(noStart bool) daemon.Options {
+	return daemon.Options{Config: c.config, Profile: c.profile, Dir: c.env.Dir, Version: c.env.Version, Env: c.env.Getenv, NoStart: noStart}
+}
+
 // load reads the configuration; a wrong one is printed and ends the command.
 func (c *command) load(ctx context.Context, noStart bool) (*daemon.Loaded, error) {
-	loaded, err := daemon.Load(ctx, daemon.Options{
-		Config: c.config, Profile: c.profile, Dir: c.env.Dir, Version: c.env.Version, Env: c.env.Getenv, NoStart: noStart,
-	})
+	loaded, err := daemon.Load(ctx, c.loadOptions(noStart))
 	if err != nil {
 		return nil, err
 	}
@@ -96,9 +99,7 @@ func (c *command) validateCommand() *cobra.Command {
 		Example: "  ferment validate\n  ferment validate --config site/ferment.hcl --strict\n  ferment validate --no-start --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			loaded, err := daemon.Load(cmd.Context(), daemon.Options{
-				Config: c.config, Profile: c.profile, Dir: c.env.Dir, Version: c.env.Version, Env: c.env.Getenv, NoStart: noStart,
-			})
+			loaded, err := daemon.Load(cmd.Context(), c.loadOptions(noStart))
 			if err != nil {
 				return err
 			}

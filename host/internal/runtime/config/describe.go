@@ -90,6 +90,9 @@ type Plugin struct {
 
 	env    func(string) (string, bool)
 	places func(path []edn.Value) *Range
+	low    *lowering         // how Config was decoded
+	key    string            // see Key
+	hashes map[string]string // of Reads
 }
 
 // Restart is what happens when a process ends by itself (SUP-005).
@@ -221,7 +224,7 @@ func (l *loader) describe(s *section, p *Plugin) {
 		p.Description, p.Described = bare, len(bare.Capabilities) > 0
 		return
 	}
-	p.Config, p.Secrets, p.Reads = value, low.secrets, low.files
+	p.Config, p.Secrets, p.Reads, p.low = value, low.secrets, low.files, low
 	p.places = func(path []edn.Value) *Range { return low.place([]string{"plugin", p.Name, "config"}, path) }
 	l.secretsOf(p)
 	full, err := l.ask(*p, value)
@@ -390,8 +393,9 @@ func (l *loader) accepts(s *section, p *Plugin) {
 func (l *loader) secretsOf(p *Plugin) {
 	for _, s := range p.Secrets {
 		l.exposed(s.Secret, []string{"plugin", p.Name, "config"}, s.At)
-		_, err := s.Secret.Read(l.lookup)
+		text, err := s.Secret.Read(l.lookup)
 		if err == nil {
+			l.fingerprint(s.Secret, text)
 			continue
 		}
 		d := Diagnostic{Type: "config/secret-missing", Message: fmt.Sprintf("config of plugin %s: %s", quote(p.Name), err), Range: s.At, Path: []string{"plugin", p.Name, "config"}}
@@ -404,10 +408,10 @@ func (l *loader) secretsOf(p *Plugin) {
 
 // bodyText is the text of a foreign block, which is decoded only when its
 // plugin has been described.
-func (l *loader) bodyText(n *node) string {
+func bodyText(n *node) string {
 	var lines []string
 	for _, each := range n.layers {
-		p := partsOf([]layer{each}, nil, newCollector(l.files))
+		p := partsOf([]layer{each}, nil, newCollector(sources{}))
 		for name, a := range p.attrs {
 			lines = append(lines, name+"="+sourceText(a.source, a.expr))
 		}

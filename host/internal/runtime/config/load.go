@@ -28,6 +28,9 @@ type Options struct {
 	// Profile goes before what the environment variable FERMENT_PROFILE and
 	// the file say; empty leaves it to them.
 	Profile string
+	// Key keys the hashes by which a Diff sees that a secret has another value.
+	// Loads that are compared need the same; without one rotation is not seen.
+	Key []byte
 	// HostVersion is compared with ferment.requires; one that is no version
 	// number, such as that of a build from a working tree, fits any.
 	HostVersion string
@@ -70,6 +73,8 @@ type Config struct {
 	// Generation is what acts run under; nil if there are errors.
 	Generation *Generation
 
+	tree    *section          // decoded; nil if nothing could be read
+	prints  map[string]string // keyed hashes of secrets, by handle
 	dropped int
 	// ahead is the way from the working directory to Root.
 	ahead string
@@ -85,7 +90,7 @@ func Load(ctx context.Context, path string, opts Options) (*Config, Diagnostics)
 	if opts.DescribeTimeout == 0 {
 		opts.DescribeTimeout = 10 * time.Second
 	}
-	l := loader{ctx: ctx, opts: opts, files: sources{}, config: &Config{}, hashes: map[string]string{}, variables: map[string]envVar{}}
+	l := loader{ctx: ctx, opts: opts, files: sources{}, config: &Config{prints: map[string]string{}}, hashes: map[string]string{}, variables: map[string]envVar{}}
 	l.report = newCollector(l.files)
 	l.run(path)
 	l.config.Diagnostics, l.config.dropped = l.report.result(), l.report.dropped
@@ -137,6 +142,7 @@ func (l *loader) run(path string) {
 	l.decode(tree)
 	l.build()
 	l.decoder.unused()
+	l.config.tree = l.root
 	l.config.Inputs = l.inputs.list()
 	l.hash()
 }
@@ -204,40 +210,40 @@ func (l *loader) hash() {
 	for _, in := range l.config.Inputs {
 		ins = append(ins, edn.Vector(edn.Text(in.Kind), edn.Text(in.Name), edn.Text(in.Hash)))
 	}
-	l.config.Hash = edn.Hash(edn.Vector(l.value(l.root), edn.Vector(ins...)))
+	l.config.Hash = edn.Hash(edn.Vector(l.config.value(l.root), edn.Vector(ins...)))
 }
 
 // value is a decoded block as data, the same on every machine: paths are
 // relative to the root and secrets are handles.
-func (l *loader) value(s *section) edn.Value {
+func (c *Config) value(s *section) edn.Value {
 	var b edn.MapBuilder
 	for name, v := range s.attrs {
-		b.Key(strings.ReplaceAll(name, "_", "-"), l.portable(v))
+		b.Key(strings.ReplaceAll(name, "_", "-"), c.portable(v))
 	}
 	for _, inner := range s.blocks {
 		if inner.node.spec.Open {
 			continue // it shows where it is used
 		}
 		key := append([]string{inner.node.spec.Name}, inner.node.labels...)
-		b.Set(words(key), l.value(inner))
+		b.Set(words(key), c.value(inner))
 	}
 	if s.node.spec.Foreign {
-		b.Key("text", edn.Text(l.bodyText(s.node)))
+		b.Key("text", edn.Text(bodyText(s.node)))
 	}
 	return b.Map()
 }
 
-func (l *loader) portable(v value) edn.Value {
+func (c *Config) portable(v value) edn.Value {
 	switch {
 	case v.secret != nil:
 		return edn.Text(v.secret.String())
 	case v.file:
 		p, _ := v.v.AsString()
-		return edn.Text(printedName(l.config.Root, p))
+		return edn.Text(printedName(c.Root, p))
 	case len(v.items) > 0 && len(v.keys) == 0:
 		items := make([]edn.Value, len(v.items))
 		for i, x := range v.items {
-			items[i] = l.portable(x)
+			items[i] = c.portable(x)
 		}
 		return edn.Vector(items...)
 	}

@@ -21,6 +21,9 @@ type Options struct {
 	// Profile goes before FERMENT_PROFILE and the configuration; empty leaves
 	// it to them.
 	Profile string
+	// Key keys the hashes of secrets, so that a rotated one shows in a diff of
+	// loads with the same key.
+	Key []byte
 	// Dir is what a relative Config starts at.
 	Dir string
 	// Version is the host's.
@@ -57,7 +60,7 @@ func Load(ctx context.Context, o Options) (*Loaded, error) {
 func load(ctx context.Context, o Options, ground *ground) (*Loaded, error) {
 	d := &describer{noStart: o.NoStart, asks: ground.describer, inquiries: map[string]*plugin.Inquiry{}, seen: map[string]how{}}
 	defer d.close()
-	cfg, _ := config.Load(ctx, o.Config, config.Options{Describer: d, Dir: o.Dir, Env: o.Env, Profile: o.Profile, HostVersion: o.Version})
+	cfg, _ := config.Load(ctx, o.Config, config.Options{Describer: d, Dir: o.Dir, Env: o.Env, Profile: o.Profile, Key: o.Key, HostVersion: o.Version})
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}

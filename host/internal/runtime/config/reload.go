@@ -1,0 +1,531 @@
+package config
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// ChangeKind says what happened to a value.
+type ChangeKind string
+
+// The kinds of change.
+const (
+	ChangeAdded   ChangeKind = "added"
+	ChangeRemoved ChangeKind = "removed"
+	ChangeChanged ChangeKind = "changed"
+)
+
+// Action says what a reload does about a change (HTTP-009).
+type Action string
+
+// The actions.
+const (
+	ActionUpdate  Action = "update"  // used from the next request, call or transition on
+	ActionSwap    Action = "swap"    // the plugin gets a new generation beside the old one
+	ActionRestart Action = "restart" // the reload is refused: the host has to be started anew
+	ActionAdd     Action = "add"     // a whole block
+	ActionRemove  Action = "remove"
+)
+
+// Change is one difference between two configurations.
+type Change struct {
+	// Path holds block types, labels and the attribute; behind the config of a
+	// plugin the path in it. The program of a plugin is its attribute binary.
+	Path   []string
+	Change ChangeKind
+	Action Action
+	// Reload is the class of the attribute; a whole block is of class U, that
+	// of a plugin of class P.
+	Reload Reload
+	// Before and After are nil where there is nothing. Paths are relative to
+	// the root, a secret is its handle.
+	Before, After edn.Value
+	// BeforeAt and AfterAt are nil for a default.
+	BeforeAt, AfterAt *Range
+
+	before, after string // as HCL
+}
+
+// PluginActions are the plugins by what a reload does about them, sorted by
+// name; each is in one list.
+type PluginActions struct {
+	Start   []string // new, enabled now, or its program is there now
+	Replace []string // what its process was made from has changed
+	Update  []string // only what the host uses has changed: the process stays
+	Remove  []string // gone, disabled now, or its program is gone
+	Keep    []string // untouched
+}
+
+// Diff is what a reload would do.
+type Diff struct {
+	Changes []Change // in the order of the specification, then of the files
+	Plugins PluginActions
+}
+
+// Empty tells whether a reload has nothing to do.
+func (d Diff) Empty() bool { return len(d.Changes) == 0 }
+
+// Restart lists the changes that a reload cannot make (OPS-003).
+func (d Diff) Restart() []Change {
+	var out []Change
+	for _, c := range d.Changes {
+		if c.Action == ActionRestart {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// Compare says what a reload from one configuration to another would do. Only
+// values count, not how and where they are written. Of a configuration of
+// which nothing could be read there is nothing to compare. It reads no file.
+func Compare(before, after *Config) Diff {
+	c := comparison{before: before, after: after}
+	if before.tree == nil || after.tree == nil {
+		return Diff{}
+	}
+	c.section(nil, before.tree, after.tree)
+	c.plugins()
+	return c.diff
+}
+
+type comparison struct {
+	before, after *Config
+	diff          Diff
+}
+
+// section compares two blocks of one identity.
+func (c *comparison) section(path []string, a, b *section) {
+	for i := range b.node.spec.Attrs {
+		c.attribute(path, &b.node.spec.Attrs[i], a, b)
+	}
+	for i := range b.node.spec.Blocks {
+		spec := &b.node.spec.Blocks[i]
+		if spec.Open || spec.Foreign {
+			continue
+		}
+		for _, x := range a.all(spec.Name) {
+			here := x.below(path)
+			if y := b.twin(x); y != nil {
+				c.section(here, x, y)
+			} else {
+				c.add(Change{Path: here, Change: ChangeRemoved, Action: ActionRemove, Reload: ofBlock(spec), Before: c.before.value(x), BeforeAt: c.before.seen(x.at())})
+			}
+			if spec.Name == "plugin" {
+				c.plugin(here)
+			}
+		}
+		for _, y := range b.all(spec.Name) {
+			if a.twin(y) == nil {
+				c.add(Change{Path: y.below(path), Change: ChangeAdded, Action: ActionAdd, Reload: ofBlock(spec), After: c.after.value(y), AfterAt: c.after.seen(y.at())})
+			}
+		}
+	}
+}
+
+func ofBlock(spec *Block) Reload {
+	if spec.Name == "plugin" {
+		return ReloadPlugin
+	}
+	return ReloadUse
+}
+
+// all returns the nested blocks of a type.
+func (s *section) all(name string) []*section {
+	var out []*section
+	for _, b := range s.blocks {
+		if b.node.spec.Name == name {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+// twin finds the nested block with the identity of another one.
+func (s *section) twin(of *section) *section {
+	for _, b := range s.blocks {
+		if b.node.identity() == of.node.identity() {
+			return b
+		}
+	}
+	return nil
+}
+
+func (s *section) below(path []string) []string {
+	return append(append(slices.Clone(path), s.node.spec.Name), s.node.labels...)
+}
+
+func (c *comparison) attribute(path []string, spec *Attr, a, b *section) {
+	x, hadX := a.attrs[spec.Name]
+	y, hasY := b.attrs[spec.Name]
+	before, after := c.before.portable(x), c.after.portable(y)
+	rotated := c.before.printsOf(x) != c.after.printsOf(y)
+	if hadX == hasY && edn.Equal(before, after) && !rotated {
+		return
+	}
+	ch := Change{Path: append(slices.Clone(path), spec.Name), Change: changed(hadX, hasY), Reload: spec.Reload, Before: before, After: after,
+		BeforeAt: c.before.seen(x.rng), AfterAt: c.after.seen(y.rng), before: c.before.spell(spec.Type, x), after: c.after.spell(spec.Type, y)}
+	if rotated && edn.Equal(before, after) {
+		ch.markNew()
+	}
+	ch.Action = map[Reload]Action{ReloadNothing: ActionUpdate, ReloadUse: ActionUpdate, ReloadPlugin: ActionSwap, ReloadHost: ActionRestart}[spec.Reload]
+	c.add(ch)
+}
+
+func changed(had, has bool) ChangeKind {
+	switch {
+	case !had:
+		return ChangeAdded
+	case !has:
+		return ChangeRemoved
+	}
+	return ChangeChanged
+}
+
+// markNew tells two values apart that print alike.
+func (ch *Change) markNew() {
+	ch.After = edn.Text(plain(ch.After) + ", another value")
+	ch.after += ", another value"
+}
+
+func (c *comparison) add(ch Change) { c.diff.Changes = append(c.diff.Changes, ch) }
+
+// plugin compares what two configurations make of a plugin beyond the
+// attributes of its block: its finished config and its program.
+func (c *comparison) plugin(path []string) {
+	a, b := c.before.plugin(path[1]), c.after.plugin(path[1])
+	if a == nil || b == nil {
+		return
+	}
+	here := append(slices.Clone(path), "config")
+	if a.low != nil && b.low != nil {
+		c.config(here, nil, a, b, a.Config, b.Config)
+	} else if x, y := c.before.configText(a.Name), c.after.configText(b.Name); x != y {
+		c.add(Change{Path: here, Change: changed(x != "", y != ""), Action: ActionSwap, Reload: ReloadPlugin, Before: textOrNil(short(x)), After: textOrNil(short(y)), before: short(x), after: short(y)})
+	}
+	if a.Binary != b.Binary {
+		c.add(Change{Path: append(slices.Clone(path), "binary"), Change: changed(a.Binary != "", b.Binary != ""), Action: ActionSwap, Reload: ReloadPlugin,
+			Before: textOrNil(a.Binary), After: textOrNil(b.Binary), before: a.Binary, after: b.Binary})
+	}
+}
+
+// config compares two parts of a finished config.
+func (c *comparison) config(path []string, at []edn.Value, a, b *Plugin, x, y edn.Value) {
+	if x.Kind() == edn.KindMap && y.Kind() == edn.KindMap {
+		for k, v := range x.Entries() {
+			w, _ := y.Get(k)
+			c.config(append(slices.Clone(path), hclName(scalarText(k))), append(slices.Clone(at), k), a, b, v, w)
+		}
+		for k, w := range y.Entries() {
+			if _, had := x.Get(k); !had {
+				c.config(append(slices.Clone(path), hclName(scalarText(k))), append(slices.Clone(at), k), a, b, edn.Nil(), w)
+			}
+		}
+		return
+	}
+	s, t := a.secretAt(at), b.secretAt(at)
+	ch := Change{Path: path, Action: ActionSwap, Reload: ReloadPlugin, Before: c.before.shown(a, x, s), After: c.after.shown(b, y, t), BeforeAt: c.before.seen(a.Place(at)), AfterAt: c.after.seen(b.Place(at))}
+	same := edn.Equal(ch.Before, ch.After)
+	inside := c.before.inside(a, x, s) == c.after.inside(b, y, t)
+	if same && inside {
+		return
+	}
+	ch.Change = changed(!ch.Before.IsNil(), !ch.After.IsNil())
+	ch.before, ch.after = hclText(ch.Before), hclText(ch.After)
+	if same {
+		ch.markNew()
+	}
+	c.add(ch)
+}
+
+// shown is a value of a plugin's config as a person may see it.
+func (c *Config) shown(p *Plugin, v edn.Value, s *Secret) edn.Value {
+	if s != nil {
+		return edn.Text(s.String())
+	}
+	if text, ok := v.AsString(); ok && slices.Contains(p.Reads, text) {
+		return edn.Text(printedName(c.Root, text))
+	}
+	return v
+}
+
+// inside identifies what lies behind a value: the text of a secret or the
+// content of a file.
+func (c *Config) inside(p *Plugin, v edn.Value, s *Secret) string {
+	if s != nil {
+		return c.prints[s.handle()]
+	}
+	text, _ := v.AsString()
+	return p.hashes[text]
+}
+
+func (p *Plugin) secretAt(path []edn.Value) *Secret {
+	for i := range p.Secrets {
+		if slices.EqualFunc(p.Secrets[i].Path, path, edn.Equal) {
+			return &p.Secrets[i].Secret
+		}
+	}
+	return nil
+}
+
+func (c *Config) plugin(name string) *Plugin {
+	for i := range c.Plugins {
+		if c.Plugins[i].Name == name {
+			return &c.Plugins[i]
+		}
+	}
+	return nil
+}
+
+// configText is the config of a plugin that was not described.
+func (c *Config) configText(plugin string) string {
+	for _, s := range c.tree.all("plugin") {
+		if s.label() == plugin {
+			if n := configBlock(s); n != nil {
+				return bodyText(n)
+			}
+		}
+	}
+	return ""
+}
+
+// plugins sorts the plugins by what has to be done about them.
+func (c *comparison) plugins() {
+	touched := map[string]bool{}
+	for _, ch := range c.diff.Changes {
+		if ch.Path[0] == "plugin" {
+			touched[ch.Path[1]] = true
+		}
+	}
+	var out PluginActions
+	for i := range c.before.Plugins {
+		p := &c.before.Plugins[i]
+		if q := c.after.plugin(p.Name); p.runs() && (q == nil || !q.runs()) {
+			out.Remove = append(out.Remove, p.Name)
+		}
+	}
+	for i := range c.after.Plugins {
+		q := &c.after.Plugins[i]
+		p := c.before.plugin(q.Name)
+		to := &out.Keep
+		switch {
+		case !q.runs():
+			continue
+		case p == nil || !p.runs():
+			to = &out.Start
+		case p.Key() != q.Key():
+			to = &out.Replace
+		case touched[q.Name]:
+			to = &out.Update
+		}
+		*to = append(*to, q.Name)
+	}
+	for _, names := range []*[]string{&out.Start, &out.Replace, &out.Update, &out.Remove, &out.Keep} {
+		slices.Sort(*names)
+	}
+	c.diff.Plugins = out
+}
+
+// runs tells whether there is something to start.
+func (p *Plugin) runs() bool { return p.Enabled && p.Binary != "" }
+
+// Key identifies what a process of the plugin is made from: the values of
+// class P, the finished config with keyed hashes of secrets and hashes of the
+// files that it names, and the program. With equal keys a process may stay.
+func (p Plugin) Key() string { return p.key }
+
+// maxReadHash bounds the files whose content identifies a config; of a larger
+// one size and time do.
+const maxReadHash = 16 << 20
+
+// identify fills the key of a plugin.
+func (l *loader) identify(s *section, p *Plugin) {
+	p.hashes = make(map[string]string, len(p.Reads))
+	var files []edn.Value
+	for _, name := range p.Reads {
+		p.hashes[name] = hashRead(name)
+		files = append(files, edn.Text(p.hashes[name]))
+	}
+	var secrets []edn.Value
+	for _, x := range p.Secrets {
+		secrets = append(secrets, edn.Vector(edn.Vector(x.Path...), edn.Text(x.Secret.String()), edn.Text(l.config.prints[x.Secret.handle()])))
+	}
+	config := p.Config
+	if p.low == nil {
+		if n := configBlock(s); n != nil {
+			config = edn.Text(bodyText(n))
+		}
+	}
+	p.key = edn.Hash(edn.Vector(l.ofClass(s, ReloadPlugin), config, edn.Vector(secrets...), edn.Vector(files...), edn.Text(p.Binary)))
+}
+
+// ofClass is the part of a block whose values have one class.
+func (l *loader) ofClass(s *section, class Reload) edn.Value {
+	var b edn.MapBuilder
+	for i := range s.node.spec.Attrs {
+		if spec := &s.node.spec.Attrs[i]; spec.Reload == class {
+			b.Set(edn.Text(spec.Name), l.config.portable(s.attrs[spec.Name]))
+		}
+	}
+	for _, inner := range s.blocks {
+		if !inner.node.spec.Foreign {
+			b.Set(words(inner.below(nil)), l.ofClass(inner, class))
+		}
+	}
+	return b.Map()
+}
+
+// hashRead identifies the content of a file; empty if it is none.
+func hashRead(name string) string {
+	info, err := os.Stat(name)
+	switch {
+	case err != nil || !info.Mode().IsRegular():
+		return ""
+	case info.Size() > maxReadHash:
+		return fmt.Sprintf("%d %d", info.Size(), info.ModTime().UnixNano())
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }()
+	h := sha256.New()
+	if _, err := io.Copy(h, io.LimitReader(f, maxReadHash+1)); err != nil {
+		return ""
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// handle identifies a secret of a configuration, whatever file names it.
+func (s Secret) handle() string {
+	if s.Kind == "file" {
+		return s.Kind + ":" + s.path
+	}
+	return s.Kind + ":" + s.Name
+}
+
+// fingerprint remembers a keyed hash of a secret.
+func (l *loader) fingerprint(s Secret, text string) {
+	if len(l.opts.Key) == 0 {
+		return
+	}
+	mac := hmac.New(sha256.New, l.opts.Key)
+	_, _ = mac.Write([]byte(text)) // never fails
+	l.config.prints[s.handle()] = hex.EncodeToString(mac.Sum(nil))
+}
+
+// printsOf identifies the secrets in a value.
+func (c *Config) printsOf(v value) string {
+	if v.secret != nil {
+		return c.prints[v.secret.handle()]
+	}
+	var b strings.Builder
+	for _, x := range v.items {
+		b.WriteString(c.printsOf(x))
+	}
+	return b.String()
+}
+
+// Value is the change as a row of HTTP-009.
+func (ch Change) Value() edn.Value {
+	var b edn.MapBuilder
+	b.Key("path", words(ch.Path))
+	b.Key("change", edn.K(string(ch.Change)))
+	b.Key("action", edn.K(string(ch.Action)))
+	b.Key("reload", edn.K(string(ch.Reload)))
+	b.Key("before", ch.Before)
+	b.Key("after", ch.After)
+	b.Key("before-range", rangeValue(ch.BeforeAt))
+	b.Key("range", rangeValue(ch.AfterAt))
+	return b.Map()
+}
+
+// Value lists the rows.
+func (d Diff) Value() edn.Value {
+	rows := make([]edn.Value, len(d.Changes))
+	for i, c := range d.Changes {
+		rows[i] = c.Value()
+	}
+	return edn.Vector(rows...)
+}
+
+// Value is the plugins by action.
+func (p PluginActions) Value() edn.Value {
+	var b edn.MapBuilder
+	for _, x := range p.lists() {
+		b.Key(x.name, words(x.names))
+	}
+	return b.Map()
+}
+
+type pluginList struct {
+	name  string
+	names []string
+}
+
+func (p PluginActions) lists() []pluginList {
+	return []pluginList{{"start", p.Start}, {"replace", p.Replace}, {"update", p.Update}, {"remove", p.Remove}, {"keep", p.Keep}}
+}
+
+// Text lays the difference out for people; empty if there is none.
+func (d Diff) Text() string {
+	if d.Empty() {
+		return ""
+	}
+	var b strings.Builder
+	for _, c := range d.Changes {
+		c.text(&b)
+	}
+	b.WriteString("\nplugins:")
+	any := false
+	for _, x := range d.Plugins.lists() {
+		if len(x.names) > 0 {
+			if any {
+				b.WriteByte(';')
+			}
+			any = true
+			fmt.Fprintf(&b, " %s %s", x.name, strings.Join(x.names, ", "))
+		}
+	}
+	if !any {
+		b.WriteString(" none")
+	}
+	b.WriteByte('\n')
+	return b.String()
+}
+
+func (ch Change) text(b *strings.Builder) {
+	sign := map[Action]string{ActionAdd: "+", ActionRemove: "-", ActionRestart: "!"}[ch.Action]
+	if sign == "" {
+		sign = "~"
+	}
+	at := ch.AfterAt
+	if at == nil {
+		at = ch.BeforeAt
+	}
+	place := ""
+	if at != nil {
+		place = "  " + at.String()
+	}
+	if ch.Action == ActionAdd || ch.Action == ActionRemove {
+		fmt.Fprintf(b, "%s %s%s\n", sign, printable(title(ch.Path)), printable(place))
+		return
+	}
+	note := map[Action]string{ActionSwap: "  (new process)", ActionRestart: "  (needs a restart of the host)"}[ch.Action]
+	fmt.Fprintf(b, "%s %s: %s -> %s%s%s\n", sign, printable(title(ch.Path)), printable(orNone(ch.before)), printable(orNone(ch.after)), note, printable(place))
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return short(s)
+}

@@ -1,0 +1,221 @@
+package config
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// pairOf loads two versions of ferment.hcl in one directory.
+func pairOf(t *testing.T, before, after string) (*Config, *Config) {
+	t.Helper()
+	dir := lay(t, map[string]string{"bin/chess": "program", "bin/second": "another", "ferment.hcl": before})
+	load := func(text string) *Config {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "ferment.hcl"), []byte(text), 0o600))
+		c, ds := loadDir(t, filepath.Join(dir, "ferment.hcl"), Options{Key: []byte("k"), Env: secretEnv("one")})
+		require.Empty(t, types(ds), c.Report(0).Text(false))
+		return c
+	}
+	return load(before), load(after)
+}
+
+func secretEnv(value string) func(string) (string, bool) {
+	return func(name string) (string, bool) { return value, strings.HasPrefix(name, "KEY") }
+}
+
+func rows(d Diff) []string {
+	var out []string
+	for _, c := range d.Changes {
+		out = append(out, strings.Join(c.Path, "/")+" "+string(c.Change)+" "+string(c.Action)+" "+string(c.Reload)+" "+c.Before.String()+" "+c.After.String())
+	}
+	return out
+}
+
+const chessPlugin = "plugin \"chess\" {\n  command = [\"bin/chess\"]\n%s\n}\n"
+
+func chessWith(lines string) string { return strings.Replace(chessPlugin, "%s", lines, 1) }
+
+// HTTP-009, HCL-007: what changed, its class, and what is done about plugins.
+func TestCompare(t *testing.T) {
+	for _, row := range []struct {
+		name, before, after string
+		rows                []string
+		plugins             PluginActions
+	}{
+		{name: "nothing", before: chessWith(""), after: chessWith(""), plugins: PluginActions{Keep: []string{"chess"}}},
+		{
+			name: "only the writing", before: chessWith("  queue = 40\n  env = { A = \"x\", B = \"y\" }"), after: "# a comment\nlocals {\n  n = 40\n}\n" + chessWith("  env = { B = \"y\", A = \"x\" }\n  queue = local.n + 0"),
+			plugins: PluginActions{Keep: []string{"chess"}},
+		},
+		{name: "a default that is written out", before: chessWith(""), after: chessWith("  queue = 32"), plugins: PluginActions{Keep: []string{"chess"}}},
+		{
+			name: "what the host uses", before: chessWith("  queue = 32"), after: chessWith("  queue = 40\n  health {\n    misses = 4\n  }"),
+			rows:    []string{"plugin/chess/queue changed update U 32 40", "plugin/chess/health/misses changed update U 3 4"},
+			plugins: PluginActions{Update: []string{"chess"}},
+		},
+		{
+			name: "environment", before: chessWith(""), after: chessWith("  env = { A = \"x\" }"),
+			rows: []string{`plugin/chess/env changed swap P {} {"A" "x"}`}, plugins: PluginActions{Replace: []string{"chess"}},
+		},
+		{
+			name: "program", before: chessWith(""), after: strings.Replace(chessWith(""), "bin/chess", "bin/second", 1),
+			rows:    []string{`plugin/chess/command changed swap P ["bin/chess"] ["bin/second"]`, `plugin/chess/binary changed swap P`},
+			plugins: PluginActions{Replace: []string{"chess"}},
+		},
+		{
+			name: "config", before: chessWith("  config {\n    depth = 3\n    model \"a\" {\n      name = \"x\"\n    }\n  }"), after: chessWith("  config {\n    depth = 4\n    model \"a\" {\n      name = \"y\"\n    }\n    model \"b\" {\n      name = \"z\"\n    }\n  }"),
+			rows: []string{
+				"plugin/chess/config/depth changed swap P 3 4", `plugin/chess/config/model/a/name changed swap P "x" "y"`, `plugin/chess/config/model/b added swap P nil {:name "z"}`,
+			},
+			plugins: PluginActions{Replace: []string{"chess"}},
+		},
+		{
+			name: "another secret", before: chessWith("  config {\n    api_key = secret(\"env:KEY\")\n  }"), after: chessWith("  config {\n    api_key = secret(\"env:KEY2\")\n  }"),
+			rows:    []string{`plugin/chess/config/api_key changed swap P "(secret env:KEY)" "(secret env:KEY2)"`},
+			plugins: PluginActions{Replace: []string{"chess"}},
+		},
+		{name: "disabled", before: chessWith(""), after: chessWith("  enabled = false"), rows: []string{"plugin/chess/enabled changed swap P true false", "plugin/chess/binary removed swap P"}, plugins: PluginActions{Remove: []string{"chess"}}},
+		{name: "enabled", before: chessWith("  enabled = false"), after: chessWith(""), rows: []string{"plugin/chess/enabled changed swap P false true", "plugin/chess/binary added swap P"}, plugins: PluginActions{Start: []string{"chess"}}},
+		{
+			name: "blocks", before: chessWith("") + "check \"a\" {\n  builtin = \"json-valid\"\n}\n", after: chessWith("") + "check \"b\" {\n  condition = true\n}\n\nplugin \"stockfish\" {\n  command = [\"bin/chess\"]\n  enabled = false\n}\n",
+			rows: []string{"plugin/stockfish added add P", "check/a removed remove U", "check/b added add U"}, plugins: PluginActions{Keep: []string{"chess"}},
+		},
+		{
+			name: "host", before: "ferment {\n  max_nodes = 5\n}\n", after: "ferment {\n  data_dir  = \"data\"\n  profile   = \"dev\"\n  max_nodes = 6\n  requires  = \">= 0.1\"\n}\n",
+			rows: []string{`ferment/data_dir changed restart H "var" "data"`, `ferment/profile changed restart H "prod" "dev"`, `ferment/requires added update N nil ">= 0.1"`, "ferment/auto_reload changed update U false true", "ferment/max_nodes changed update U 5 6"},
+		},
+		{
+			name: "conditions and lists", before: "check \"a\" {\n  condition = result.n < 3\n}\n\ndispatch \"default\" {\n  checks = [\"a\"]\n}\n", after: "check \"a\" {\n  condition = result.n < 4\n  params    = { limit = 2 }\n}\n\ndispatch \"default\" {\n  checks = [\"a\", \"json-valid\"]\n}\n",
+			rows: []string{
+				`check/a/condition changed update U "result.n < 3" "result.n < 4"`, "check/a/params changed update U {} {:limit 2}", `dispatch/default/checks changed update U ["a"] ["a" "json-valid"]`,
+			},
+		},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			before, after := pairOf(t, row.before, row.after)
+			d := Compare(before, after)
+			got := rows(d)
+			if len(row.rows) == 0 {
+				assert.Empty(t, got)
+			}
+			require.Len(t, got, len(row.rows), d.Text())
+			for _, want := range row.rows {
+				assert.True(t, containsPrefix(got, want), "%s\nin\n%s", want, strings.Join(got, "\n"))
+			}
+			assert.Equal(t, row.plugins, d.Plugins)
+			assert.Equal(t, len(row.rows) == 0, d.Empty())
+		})
+	}
+}
+
+func containsPrefix(all []string, prefix string) bool {
+	for _, s := range all {
+		if strings.HasPrefix(s, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// OPS-003: what needs a restart is listed; ranges name both places.
+func TestCompareRestart(t *testing.T) {
+	before, after := pairOf(t, "ferment {\n  root = \"a\"\n}\n", "# moved\nferment {\n  root = \"b\"\n}\n")
+	d := Compare(before, after)
+	require.Len(t, d.Restart(), 1)
+	c := d.Restart()[0]
+	assert.Equal(t, "ferment.hcl:2:10", c.BeforeAt.String())
+	assert.Equal(t, "ferment.hcl:3:10", c.AfterAt.String())
+	assert.Equal(t, "! ferment, root: \"a\" -> \"b\"  (needs a restart of the host)  ferment.hcl:3:10\n\nplugins: none\n", d.Text())
+	back, err := edn.ReadString(d.Value().String())
+	require.NoError(t, err)
+	assert.True(t, edn.Equal(d.Value(), back))
+	assert.Contains(t, d.Value().String(), `:action :restart`)
+}
+
+// HCL-026, HCL-007: a rotated secret and a changed file are seen, their
+// content never shown; without a key rotation is not seen.
+func TestCompareSecrets(t *testing.T) {
+	dir := lay(t, map[string]string{"bin/chess": "program", "engine": "one", "ferment.hcl": chessWith("  config {\n    engine  = \"uci\"\n    path    = \"engine\"\n    api_key = secret(\"env:KEY\")\n  }")})
+	load := func(value, key string) *Config {
+		c, ds := Load(context.Background(), filepath.Join(dir, "ferment.hcl"), Options{Describer: describer{"chess": chess()}, Env: secretEnv(value), Key: []byte(key)})
+		require.Empty(t, types(ds))
+		return c
+	}
+	d := Compare(load("canary-1", "k"), load("canary-2", "k"))
+	assert.Equal(t, []string{`plugin/chess/config/api_key changed swap P "(secret env:KEY)" "(secret env:KEY), another value"`}, rows(d))
+	assert.Equal(t, []string{"chess"}, d.Plugins.Replace)
+	assert.NotContains(t, d.Text()+d.Value().String(), "canary")
+	assert.True(t, Compare(load("canary-1", "k"), load("canary-1", "k")).Empty())
+	assert.True(t, Compare(load("canary-1", ""), load("canary-2", "")).Empty())
+
+	old := load("x", "k")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "engine"), []byte("two"), 0o600))
+	d = Compare(old, load("x", "k"))
+	assert.Equal(t, []string{`plugin/chess/config/path changed swap P "engine" "engine, another value"`}, rows(d))
+	assert.Equal(t, []string{"chess"}, d.Plugins.Replace)
+
+	old = load("x", "k")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "bin/chess"), []byte("new program"), 0o700))
+	d = Compare(old, load("x", "k"))
+	require.Len(t, d.Changes, 1)
+	assert.Equal(t, []string{"plugin", "chess", "binary"}, d.Changes[0].Path)
+	assert.Equal(t, []string{"chess"}, d.Plugins.Replace)
+}
+
+// HCL-007: of 20 plugins one changes, 19 are kept.
+func TestCompareKeeps(t *testing.T) {
+	var files strings.Builder
+	names := make([]string, 0, 19)
+	for _, c := range "abcdefghijklmnopqrst" {
+		files.WriteString(strings.Replace(chessWith(""), `"chess"`, `"`+string(c)+`"`, 1) + "\n")
+		if c != 'k' {
+			names = append(names, string(c))
+		}
+	}
+	dir := lay(t, map[string]string{"bin/chess": "program", "ferment.hcl": files.String()})
+	load := func() *Config {
+		c, ds := Load(context.Background(), filepath.Join(dir, "ferment.hcl"), Options{Describer: describer{}, Env: noEnv})
+		require.Empty(t, types(ds))
+		return c
+	}
+	before := load()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "ferment.hcl"), []byte(strings.Replace(files.String(), "plugin \"k\" {", "plugin \"k\" {\n  workdir = \"w\"", 1)), 0o600))
+	d := Compare(before, load())
+	assert.Equal(t, PluginActions{Replace: []string{"k"}, Keep: names}, d.Plugins)
+}
+
+// Each attribute that differs from its default is seen with the class that the
+// table gives it (HCL-044).
+func TestCompareEveryAttribute(t *testing.T) {
+	seen := 0
+	for _, w := range everyAttribute() {
+		r, isReserved := reservedAt(w.path)
+		if isReserved && !r.partly() || w.chain[0].Name == "include" || w.path == "ferment.profile" {
+			continue
+		}
+		good, _, _ := w.attr.Type.values()
+		for i, v := range good {
+			if i == 0 {
+				continue
+			}
+			a, ds := load(t, w.file(good[0]))
+			b, es := load(t, w.file(v))
+			if ds.HasErrors() || es.HasErrors() {
+				continue
+			}
+			d := Compare(a, b)
+			require.NotEmpty(t, d.Changes, "%s = %s, %s", w.path, good[0], v)
+			assert.Equal(t, w.attr.Reload, d.Changes[0].Reload, w.path)
+			assert.Equal(t, w.attr.Name, d.Changes[0].Path[len(d.Changes[0].Path)-1], w.path)
+			seen++
+			break
+		}
+	}
+	assert.Greater(t, seen, 40)
+}

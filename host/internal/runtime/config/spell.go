@@ -1,0 +1,185 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+)
+
+// spell writes a decoded value of a type as an expression that reads back as
+// the same value; empty for none. Paths are relative to the root.
+func (c *Config) spell(t Type, v value) string {
+	switch {
+	case v.secret != nil:
+		return c.spellSecret(*v.secret)
+	case v.expr != nil && (t.Kind == KindCond || t.Kind == KindTemplate):
+		return strings.TrimSuffix(sourceText(v.source, v.expr), "\n")
+	case v.v.IsNil():
+		return ""
+	}
+	switch t.Kind {
+	case KindDur:
+		ms, _ := v.v.AsInt()
+		return quote(formatDuration(ms))
+	case KindBytes:
+		n, _ := v.v.AsInt()
+		if n == 0 {
+			return "0"
+		}
+		return quote(formatBytes(n))
+	case KindRate:
+		return spellRate(v.v)
+	case KindEDN:
+		return spellEDN(v.v)
+	case KindList, KindSet:
+		parts := make([]string, len(v.items))
+		for i, x := range v.items {
+			parts[i] = c.spell(t.member(i), x)
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	case KindMap:
+		if t.Elem == nil {
+			return hclText(v.v)
+		}
+		if len(v.keys) == 0 {
+			return "{}"
+		}
+		parts := make([]string, len(v.keys))
+		for i, k := range v.keys {
+			parts[i] = spellKey(k) + " = " + c.spell(*t.Elem, v.items[i])
+		}
+		return "{ " + strings.Join(parts, ", ") + " }"
+	}
+	if v.file {
+		return hclText(c.portable(v))
+	}
+	return hclText(v.v)
+}
+
+func (c *Config) spellSecret(s Secret) string {
+	name := s.Name
+	if s.Kind == "file" {
+		name = printedName(c.Root, s.path)
+	}
+	return "secret(" + spellText(s.Kind+":"+name) + ")"
+}
+
+func spellKey(k string) string {
+	if hclsyntax.ValidIdentifier(k) {
+		return k
+	}
+	return spellText(k)
+}
+
+func spellRate(v edn.Value) string {
+	events, _ := v.Nth(0)
+	period, _ := v.Nth(1)
+	ms, _ := period.AsInt()
+	unit := map[int64]string{1000: "s", 60_000: "min", 3_600_000: "h", 86_400_000: "d"}[ms]
+	return spellText(events.String() + "/" + unit)
+}
+
+func spellEDN(v edn.Value) string { return "edn(" + spellText(v.String()) + ")" }
+
+// spellText quotes a text as native syntax has it.
+func spellText(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for i, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case r == '\n':
+			b.WriteString("\\n")
+		case r == '\r':
+			b.WriteString("\\r")
+		case r == '\t':
+			b.WriteString("\\t")
+		case (r == '$' || r == '%') && strings.HasPrefix(s[i+1:], "{"):
+			b.WriteRune(r)
+			b.WriteRune(r)
+		case !strconv.IsPrint(r) && r > 0xFFFF:
+			fmt.Fprintf(&b, "\\U%08x", r)
+		case !strconv.IsPrint(r):
+			fmt.Fprintf(&b, "\\u%04x", r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+// hclText writes data as an expression: plainly where HCL has the same value,
+// as edn("...") otherwise. Nil gives nothing.
+func hclText(v edn.Value) string {
+	if v.IsNil() {
+		return ""
+	}
+	if text, ok := plainHCL(v); ok {
+		return text
+	}
+	return spellEDN(v)
+}
+
+// plainHCL writes what reads back as the same data without edn().
+func plainHCL(v edn.Value) (string, bool) {
+	switch v.Kind() {
+	case edn.KindNil:
+		return "null", true
+	case edn.KindBool:
+		return v.String(), true
+	case edn.KindString:
+		s, _ := v.AsString()
+		return spellText(s), true
+	case edn.KindInt:
+		return strings.TrimSuffix(v.String(), "N"), true
+	case edn.KindDecimal:
+		r, _ := v.AsNumber()
+		if r.IsInt() || len(v.String()) > MaxNumberDigits {
+			return "", false // it would read back as an integer
+		}
+		text := strings.TrimSuffix(v.String(), "M")
+		return text, !strings.ContainsAny(text, "eE") && !strings.HasSuffix(text, "0")
+	case edn.KindVector:
+		return plainList(v)
+	case edn.KindMap:
+		return plainMap(v)
+	}
+	return "", false
+}
+
+func plainList(v edn.Value) (string, bool) {
+	var parts []string
+	for x := range v.Elems() {
+		text, ok := plainHCL(x)
+		if !ok {
+			return "", false
+		}
+		parts = append(parts, text)
+	}
+	return "[" + strings.Join(parts, ", ") + "]", true
+}
+
+func plainMap(v edn.Value) (string, bool) {
+	var parts []string
+	for k, x := range v.Entries() {
+		name, ok := k.AsKeyword()
+		name = hclName(name)
+		text, plain := plainHCL(x)
+		if !ok || !plain || !hclsyntax.ValidIdentifier(name) || !edn.Equal(identifierKey(name), k) || x.IsNil() {
+			return "", false
+		}
+		parts = append(parts, name+" = "+text)
+	}
+	if len(parts) == 0 {
+		return "{}", true
+	}
+	slices.Sort(parts)
+	return "{ " + strings.Join(parts, ", ") + " }", true
+}
