@@ -6,6 +6,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -23,6 +24,28 @@ func (c *checker) call(p *Plan, n *Node) {
 	c.retries(p, n)
 	if named && n.Candidates == nil {
 		c.bindable(p, n, l)
+		c.parallel(p, n, l)
+	}
+}
+
+// parallel reports candidates that may not be asked side by side: an effect
+// must not happen twice.
+func (c *checker) parallel(p *Plan, n *Node, l *policy.Layer) {
+	strategy := c.env.base(n.Intent).Strategy
+	path := p.path(n.Index, kIntent)
+	if n.Layer != nil && n.Layer.Strategy.Set {
+		strategy = n.Layer.Strategy
+		path = p.path(n.Index, kDispatch, kStrategy)
+	}
+	if s := strategy.Or(policy.DefaultStrategy); s == policy.Cascade {
+		return
+	}
+	for _, id := range c.env.demand(n, l).Bind().Accepted {
+		capability, ok := c.env.Registry.Capability(id)
+		if ok && capability.StrictestRecovery() != contract.RecoveryNone {
+			c.bad(checkParallel, path, edn.Nil(), "the strategy :%s asks several candidates at once, and :%s has effects that must not happen twice, in %s", strategy.V, id, showPath(path))
+			return
+		}
 	}
 }
 

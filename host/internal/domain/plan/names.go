@@ -23,6 +23,7 @@ const (
 	checkNeverFits     = "CHECK-020"
 	checkEffects       = "CHECK-021"
 	checkMust          = "CHECK-022"
+	checkParallel      = "CHECK-024"
 	checkNoCandidate   = "CHECK-025"
 	checkLimit         = "CHECK-026"
 	checkMap           = "CHECK-027"
@@ -64,6 +65,7 @@ var (
 	kChecksHard  = edn.K("checks/hard")
 	kChecksSoft  = edn.K("checks/soft")
 	kRetry       = edn.K("retry")
+	kStrategy    = edn.K("strategy")
 	kDone        = edn.K("done")
 	kMust        = edn.K("must")
 	kShould      = edn.K("should")

@@ -215,6 +215,9 @@ var dispatchKeys = map[string]func(np *nodeParser, v edn.Value){
 	"candidates":        (*nodeParser).candidates,
 	"policy":            (*nodeParser).ordering,
 	"strategy":          (*nodeParser).strategy,
+	"race":              (*nodeParser).race,
+	"hedge":             (*nodeParser).hedge,
+	"tournament":        (*nodeParser).tournament,
 	"retry":             (*nodeParser).retry,
 	"switch-on":         (*nodeParser).switchOn,
 	"switch-on/replace": (*nodeParser).switchOnReplace,
@@ -227,7 +230,7 @@ var dispatchKeys = map[string]func(np *nodeParser, v edn.Value){
 }
 
 // toolCannot are keys of `:dispatch` that choose between capabilities.
-var toolCannot = keySet{"candidates", "exclude"}
+var toolCannot = keySet{"candidates", "exclude", "race", "hedge", "tournament"}
 
 func (np *nodeParser) dispatch(v edn.Value) {
 	if v.Kind() != edn.KindMap {
@@ -292,6 +295,36 @@ func (np *nodeParser) ordering(v edn.Value) {
 func (np *nodeParser) strategy(v edn.Value) {
 	np.choice(v, strategies, func(name string) {
 		np.layer().Strategy = policy.Of(name, np.origin())
+	})
+}
+
+func (np *nodeParser) race(v edn.Value) {
+	np.eachKey(v, []string{"width"}, func(_ string, val edn.Value) {
+		if n, ok := np.integer(val, 2, np.limits.Width, checkLimit); ok {
+			np.layer().RaceWidth = policy.Of(n, np.origin())
+		}
+	})
+}
+
+func (np *nodeParser) tournament(v edn.Value) {
+	np.eachKey(v, []string{"width"}, func(_ string, val edn.Value) {
+		if n, ok := np.integer(val, 2, np.limits.Width, checkLimit); ok {
+			np.layer().TournamentWidth = policy.Of(n, np.origin())
+		}
+	})
+}
+
+func (np *nodeParser) hedge(v edn.Value) {
+	np.eachKey(v, []string{"after-ms", "max"}, func(name string, val edn.Value) {
+		if name == "max" {
+			if n, ok := np.integer(val, 1, np.limits.Hedges, checkLimit); ok {
+				np.layer().HedgeMax = policy.Of(n, np.origin())
+			}
+			return
+		}
+		if n, ok := np.integer(val, 0, maxDeadlineMS, checkType); ok {
+			np.layer().HedgeAfter = policy.Of(time.Duration(n)*time.Millisecond, np.origin())
+		}
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -18,10 +19,10 @@ var (
 	reservedCallKeys     = keySet{"budget", "session?"}
 	reservedMapKeys      = keySet{"fn", "intent", "dispatch", "done", "budget"}
 	reservedToolKeys     = keySet{"budget"}
-	reservedDispatchKeys = keySet{"repair", "hedge", "race", "tournament"}
+	reservedDispatchKeys = keySet{"repair"}
 	reservedEffectsKeys  = keySet{"scope"}
 	orderings            = choices{known: []string{"declared"}, reserved: []string{"quality-aware", "cost-first", "latency-first", "availability", "learned"}}
-	strategies           = choices{known: []string{"cascade"}, reserved: []string{"race", "hedge", "tournament"}}
+	strategies           = choices{known: []string{policy.Cascade, policy.Race, policy.Hedge, policy.Tournament}}
 )
 
 func reservedNodeKey(name string, op Op) bool {

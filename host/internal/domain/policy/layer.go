@@ -198,7 +198,15 @@ type Layer struct {
 	// ScoreMin is a number 0..1.
 	ScoreMin Val[edn.Value]
 
-	Strategy    Val[string]
+	Strategy Val[string]
+	// RaceWidth and TournamentWidth are how many candidates start together;
+	// HedgeMax how many join the first one, each after HedgeAfter of silence
+	// (0: as long as a call usually takes).
+	RaceWidth       Val[int]
+	TournamentWidth Val[int]
+	HedgeMax        Val[int]
+	HedgeAfter      Val[time.Duration]
+
 	Ordering    Val[string]
 	Role        Val[string]
 	Model       Val[edn.Value]

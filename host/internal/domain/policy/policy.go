@@ -8,11 +8,21 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
+// The strategies.
+const (
+	Cascade    = "cascade"
+	Race       = "race"
+	Hedge      = "hedge"
+	Tournament = "tournament"
+)
+
 // Defaults that stand where no layer writes anything.
 const (
-	DefaultStrategy   = "cascade"
+	DefaultStrategy   = Cascade
 	DefaultOrdering   = "declared"
 	DefaultMaxBackoff = 10 * time.Second
+	DefaultWidth      = 2 // of a race and of a tournament
+	DefaultHedges     = 1
 )
 
 // Builtin returns the weakest layer: the defaults as values, so that explain
@@ -59,11 +69,14 @@ type Policy struct {
 	ScoreMin edn.Value
 
 	Strategy, Ordering string
-	Role               string
-	Model, Temperature edn.Value
-	Context            edn.Value
-	Constraints        edn.Value
-	Budget             edn.Value
+	// RaceWidth and TournamentWidth are at least 2, HedgeMax at least 1.
+	RaceWidth, TournamentWidth, HedgeMax int
+	HedgeAfter                           time.Duration
+	Role                                 string
+	Model, Temperature                   edn.Value
+	Context                              edn.Value
+	Constraints                          edn.Value
+	Budget                               edn.Value
 
 	// Effects are the allowed effects, sorted; EffectsSet is false if no layer
 	// restricts them.
@@ -84,29 +97,33 @@ type Policy struct {
 // member; everything else was checked where it was written.
 func (l Layer) Resolve() (Policy, error) {
 	p := Policy{
-		Layer:         l,
-		Candidates:    l.Candidates.V,
-		CandidatesSet: l.Candidates.Set,
-		Fallbacks:     l.Fallbacks.Strings(),
-		Exclude:       l.Exclude.Strings(),
-		SameCapMax:    l.SameCapMax.V,
-		FallbackMax:   l.FallbackMax.V,
-		Backoff:       l.Backoff.V,
-		MaxBackoff:    l.MaxBackoff.Or(DefaultMaxBackoff),
-		ScoreMin:      l.ScoreMin.Or(edn.Int(0)),
-		Strategy:      l.Strategy.Or(DefaultStrategy),
-		Ordering:      l.Ordering.Or(DefaultOrdering),
-		Role:          l.Role.V,
-		Model:         l.Model.V,
-		Temperature:   l.Temperature.V,
-		Context:       l.Context.Value(),
-		Constraints:   l.Constraints.Value(),
-		Budget:        l.Budget.Value(),
-		EffectsSet:    l.Effects.Set,
-		Deadline:      l.Deadline.V,
-		Extend:        l.Extend.V,
-		Conflicts:     l.Conflicts,
-		invalidRetry:  l.InvalidRetryMax,
+		Layer:           l,
+		Candidates:      l.Candidates.V,
+		CandidatesSet:   l.Candidates.Set,
+		Fallbacks:       l.Fallbacks.Strings(),
+		Exclude:         l.Exclude.Strings(),
+		SameCapMax:      l.SameCapMax.V,
+		FallbackMax:     l.FallbackMax.V,
+		Backoff:         l.Backoff.V,
+		MaxBackoff:      l.MaxBackoff.Or(DefaultMaxBackoff),
+		ScoreMin:        l.ScoreMin.Or(edn.Int(0)),
+		Strategy:        l.Strategy.Or(DefaultStrategy),
+		RaceWidth:       l.RaceWidth.Or(DefaultWidth),
+		TournamentWidth: l.TournamentWidth.Or(DefaultWidth),
+		HedgeMax:        l.HedgeMax.Or(DefaultHedges),
+		HedgeAfter:      l.HedgeAfter.V,
+		Ordering:        l.Ordering.Or(DefaultOrdering),
+		Role:            l.Role.V,
+		Model:           l.Model.V,
+		Temperature:     l.Temperature.V,
+		Context:         l.Context.Value(),
+		Constraints:     l.Constraints.Value(),
+		Budget:          l.Budget.Value(),
+		EffectsSet:      l.Effects.Set,
+		Deadline:        l.Deadline.V,
+		Extend:          l.Extend.V,
+		Conflicts:       l.Conflicts,
+		invalidRetry:    l.InvalidRetryMax,
 	}
 	if l.Effects.Set {
 		p.Effects = slices.Sorted(slices.Values(l.Effects.V))

@@ -14,26 +14,57 @@ import (
 // attempt makes one call and judges its answer. Nil means that the answer was
 // accepted and the result is complete.
 func (s *serving) attempt(ctx context.Context, capID string) *Failure {
+	e := &s.room.entrant
+	if failure := s.begin(e, capID, ""); failure != nil || s.failed != nil {
+		return failure
+	}
+	e.answer, e.err = s.invoke(ctx, e.call, e.recovery, e.limits)
+	e.ended = s.d.Clock.Now()
+	return s.finish(ctx, e, &s.room.tried)
+}
+
+// entrant is one attempt from its start to its answer.
+type entrant struct {
+	capability *registry.Capability
+	recovery   contract.RecoveryClass
+	number     int
+	call       Call
+	limits     limits
+	started    time.Time
+
+	answer Answer
+	err    error
+	ended  time.Time
+
+	// Of an attempt that runs beside others.
+	rank     int // among the candidates
+	cancel   context.CancelFunc
+	panicked any // a defect, for the goroutine that serves
+}
+
+// begin records the start of an attempt. The strategy under which it may run
+// beside others is empty for a step of a cascade.
+func (s *serving) begin(e *entrant, capID, strategy string) *Failure {
 	c, ok := s.d.Registry.Capability(capID)
 	if !ok {
-		return s.failure(ctx, nil, contract.Errorf("runtime/internal", "dispatch %s: candidate :%s left the registry", s.w.Node, capID))
+		return s.failure(context.Background(), nil, contract.Errorf("runtime/internal", "dispatch %s: candidate :%s left the registry", s.w.Node, capID))
 	}
 	s.number++
-	recovery := c.Recovery(s.w.Input)
 	limits := s.limits(c)
+	*e = entrant{capability: c, recovery: c.Recovery(s.w.Input), number: s.number, limits: limits, call: s.call(c, limits.end)}
 	st := s.d.Executor.State(capID)
-	call := s.call(c, limits.end)
 	begin := s.startedRecord()
 	*begin = journal.AttemptStarted{
 		Attempt:    s.number,
 		CapID:      capID,
 		CapVersion: c.Version,
-		Request:    journal.RefTo(call.Request),
+		Request:    journal.RefTo(e.call.Request),
 		Effects:    c.Effects,
-		Recovery:   recovery.String(),
-		EffectKey:  call.EffectKey,
+		Recovery:   e.recovery.String(),
+		EffectKey:  e.call.EffectKey,
 		Binary:     st.Binary,
 		Generation: st.Generation,
+		Entrant:    strategy,
 	}
 	s.record(begin)
 	if s.failed != nil {
@@ -42,21 +73,27 @@ func (s *serving) attempt(ctx context.Context, capID string) *Failure {
 	if s.number == 1 && s.w.Begun != nil {
 		s.w.Begun()
 	}
-	started := s.d.Clock.Now()
-	answer, err := s.invoke(ctx, call, recovery, limits)
-	ended := s.d.Clock.Now()
+	e.started = s.d.Clock.Now()
+	return nil
+}
 
-	t := &s.room.tried
-	*t = tried{capability: c, recovery: recovery, latency: ended.Sub(started), attempt: s.number}
-	if limits.extended && !limits.soft.IsZero() && ended.After(limits.soft) {
-		t.extended = ended.Sub(limits.soft)
-	}
-	if err != nil {
-		s.lost(ctx, t, contract.AsError(err), limits, ended)
+// finish makes of an answer, or of its absence, a verdict. t is room for what is
+// known on the way.
+func (s *serving) finish(ctx context.Context, e *entrant, t *tried) *Failure {
+	e.account(t)
+	if e.err != nil {
+		s.lost(ctx, t, contract.AsError(e.err), e.limits, e.ended)
 	} else {
-		s.read(t, answer)
+		s.read(t, e.answer)
 	}
 	return s.conclude(ctx, t)
+}
+
+func (e *entrant) account(t *tried) {
+	*t = tried{capability: e.capability, recovery: e.recovery, latency: e.ended.Sub(e.started), attempt: e.number}
+	if e.limits.extended && !e.limits.soft.IsZero() && e.ended.After(e.limits.soft) {
+		t.extended = e.ended.Sub(e.limits.soft)
+	}
 }
 
 // tried is one attempt from its answer to its verdict.
@@ -89,19 +126,7 @@ func (s *serving) conclude(ctx context.Context, t *tried) *Failure {
 			WithCause(t.err).WithDetail("effect/key", edn.Text(s.effectKey()))
 		t.doneOnce = true
 	}
-	end := s.finishedRecord()
-	*end = journal.AttemptFinished{
-		Attempt:    t.attempt,
-		Outcome:    t.label,
-		Latency:    t.latency,
-		Usage:      t.usage,
-		Result:     refOrNone(t.response),
-		ResultType: t.kind,
-		Meta:       t.meta,
-		Err:        t.err,
-		Extended:   t.extended,
-	}
-	s.record(end)
+	s.recordEnd(t)
 	s.result.DoneOnce = s.result.DoneOnce || t.doneOnce || (t.err == nil && t.recovery == contract.RecoveryOnce)
 	var planRun, findings edn.Value
 	out := t.response.Key("result").Key("out")
@@ -122,13 +147,7 @@ func (s *serving) conclude(ctx context.Context, t *tried) *Failure {
 			t.err, t.outcome = s.gateError(t, &verdict, findings), Judged
 		}
 	}
-	failureType := ""
-	if t.err != nil {
-		failureType = t.err.Type
-	}
-	s.result.Attempts = append(s.result.Attempts, Attempt{
-		CapID: t.capability.ID, Failure: failureType, Latency: t.latency, Cost: t.usage.Key("cost-usd"),
-	})
+	s.list(t)
 	r := &s.result
 	r.CapID, r.Attempt, r.Response, r.Out = t.capability.ID, t.attempt, t.response, out
 	r.Meta, r.Usage, r.PlanRun, r.Findings = t.meta, t.usage, planRun, findings
@@ -137,6 +156,34 @@ func (s *serving) conclude(ctx context.Context, t *tried) *Failure {
 	}
 	r.Degraded = s.degraded(t.capability.ID)
 	return nil
+}
+
+// recordEnd writes how the attempt ended, before the gates judge the answer.
+func (s *serving) recordEnd(t *tried) {
+	end := s.finishedRecord()
+	*end = journal.AttemptFinished{
+		Attempt:    t.attempt,
+		Outcome:    t.label,
+		Latency:    t.latency,
+		Usage:      t.usage,
+		Result:     refOrNone(t.response),
+		ResultType: t.kind,
+		Meta:       t.meta,
+		Err:        t.err,
+		Extended:   t.extended,
+	}
+	s.record(end)
+}
+
+// list adds the attempt to the account of the node.
+func (s *serving) list(t *tried) {
+	failureType := ""
+	if t.err != nil {
+		failureType = t.err.Type
+	}
+	s.result.Attempts = append(s.result.Attempts, Attempt{
+		CapID: t.capability.ID, Failure: failureType, Latency: t.latency, Cost: t.usage.Key("cost-usd"),
+	})
 }
 
 // asAttemptError makes the failure of a child plan the failure of the attempt

@@ -29,9 +29,11 @@ type serving struct {
 
 	binding policy.Binding
 	used    []string // candidates that were tried, in order
-	number  int      // attempts so far
-	draws   int      // random values drawn so far
-	key     string   // effect key
+	most    int      // candidates that may be tried
+	plan    strategy
+	number  int    // attempts so far
+	draws   int    // random values drawn so far
+	key     string // effect key
 	result  Result
 	failed  error // the recorder refused
 
@@ -42,6 +44,7 @@ type serving struct {
 // gate: what that leaves behind is one piece of memory. A record in it is
 // written once and then belongs to the journal.
 type room struct {
+	entrant  entrant
 	tried    tried
 	used     [1]string
 	attempts [1]Attempt
@@ -82,6 +85,8 @@ func (d *Dispatcher) Serve(ctx context.Context, run *Run, w *Work) *Result {
 	s := &serving{d: d, run: run, w: w}
 	s.used, s.result.Attempts = s.room.used[:0], s.room.attempts[:0]
 	s.binding = d.bind(w.Terms)
+	s.most = 1 + w.Terms.FallbackMax
+	s.plan = s.strategy()
 	s.record(s.resolved())
 	if len(s.binding.Tried) == 0 {
 		s.end(s.unbound())
@@ -91,21 +96,19 @@ func (d *Dispatcher) Serve(ctx context.Context, run *Run, w *Work) *Result {
 	return &s.result
 }
 
-// walk is the cascade: one candidate after another, each with tries of its own.
+// walk asks the candidates that the strategy wants asked together, and then the
+// others in a cascade: one after another, each with tries of its own.
 func (s *serving) walk(ctx context.Context) {
-	capID, ok := s.next()
-	var failure *Failure
-	for ok {
+	failure, more := s.together(ctx)
+	for more {
+		// Availability may have changed since the table was asked.
+		capID, ok := s.next()
+		if !ok {
+			break
+		}
 		s.used = append(s.used, capID)
 		failure = s.tryCandidate(ctx, capID)
-		if failure == nil || s.failed != nil {
-			break
-		}
-		if action, _ := Decide(*failure); action != Next {
-			break
-		}
-		// Availability may have changed since the table was asked.
-		capID, ok = s.next()
+		more = s.goesOn(failure)
 	}
 	switch {
 	case s.failed != nil:
@@ -115,20 +118,34 @@ func (s *serving) walk(ctx context.Context) {
 	}
 }
 
+// goesOn tells whether another candidate is asked after a failure, or after
+// none at all.
+func (s *serving) goesOn(f *Failure) bool {
+	if f == nil || s.failed != nil {
+		return false
+	}
+	action, _ := Decide(*f)
+	return action == Next
+}
+
 // tryCandidate asks one candidate until it is accepted, which gives nil, or the
 // attempt table sends the node elsewhere.
 func (s *serving) tryCandidate(ctx context.Context, capID string) *Failure {
-	for try := 1; ; try++ {
-		failure := s.attempt(ctx, capID)
-		if failure == nil || s.failed != nil {
-			return failure
-		}
+	return s.tryAgain(ctx, capID, 1, s.attempt(ctx, capID))
+}
+
+// tryAgain goes on after a try of a candidate that ended in failure.
+func (s *serving) tryAgain(ctx context.Context, capID string, try int, failure *Failure) *Failure {
+	for failure != nil && s.failed == nil {
 		failure.TriesLeft = try <= s.w.Terms.Retries(failure.Err.Type)
 		_, failure.NextLeft = s.next()
 		if !s.again(ctx, capID, try, failure) {
-			return failure
+			break
 		}
+		failure = s.attempt(ctx, capID)
+		try++
 	}
+	return failure
 }
 
 // again tells whether the same candidate is asked once more, after the waits
@@ -192,7 +209,7 @@ func (s *serving) over(ctx context.Context) bool {
 // next binds again and gives the best candidate that was not tried, as long as
 // the number of candidates allows one more.
 func (s *serving) next() (string, bool) {
-	if len(s.used) > s.w.Terms.FallbackMax {
+	if len(s.used) >= s.most {
 		return "", false
 	}
 	if len(s.used) > 0 {
@@ -247,7 +264,8 @@ func (s *serving) resolved() *journal.NodeResolved {
 	*n = journal.NodeResolved{
 		Op:       s.w.Op,
 		Policy:   s.w.Terms.Ordering,
-		Strategy: s.w.Terms.Strategy,
+		Strategy: s.plan.name,
+		Width:    s.plan.recordedWidth(),
 		Coerced:  s.w.Coerced,
 	}
 	if len(s.binding.Accepted) == len(s.w.Terms.candidates) {

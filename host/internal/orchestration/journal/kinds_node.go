@@ -84,6 +84,7 @@ type NodeResolved struct {
 	Rejected   []Rejection
 	Policy     string
 	Strategy   string
+	Width      int         // of a race or tournament; 0: it is none
 	Coerced    []edn.Value // paths in the request where a slot's text was taken
 }
 
@@ -137,6 +138,7 @@ func (x *NodeResolved) fields(b *edn.MapBuilder) {
 	b.Key("rejected", RejectionsValue(x.Rejected))
 	p.kw("policy", x.Policy)
 	p.kw("strategy", x.Strategy)
+	p.positive("width", x.Width)
 	if len(x.Coerced) > 0 {
 		b.Key("coerced", edn.Vector(x.Coerced...))
 	}
@@ -194,6 +196,9 @@ type AttemptStarted struct {
 	Budget     edn.Value
 	Binary     string
 	Generation int
+	// Entrant is "race", "hedge" or "tournament" if it ran beside others, or
+	// might have; empty for a step of a cascade.
+	Entrant string
 }
 
 // Kind implements Body.
@@ -217,6 +222,8 @@ func (x *AttemptStarted) fault() string {
 		return "budget"
 	case !isHashOrNone(x.Binary):
 		return "binary"
+	case x.Entrant != "" && !oneOf(x.Entrant, "race", "hedge", "tournament"):
+		return "entrant"
 	}
 	return ""
 }
@@ -233,6 +240,7 @@ func (x *AttemptStarted) fields(b *edn.MapBuilder) {
 	p.amounts("budget", x.Budget)
 	p.hash("binary", x.Binary)
 	p.positive("generation", x.Generation)
+	p.kw("entrant", x.Entrant)
 }
 
 func (x *AttemptStarted) refs(yield func(Ref)) { yield(x.Request) }

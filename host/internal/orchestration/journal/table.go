@@ -130,6 +130,7 @@ var kinds = []kindRow{
 		{"strategy", tKw, ""},
 		{"intent", tKw, "op call"},
 		{"tool/id", tKw, "op tool"},
+		{"width", tInt, "strategy race or tournament"},
 		{"coerced", `[:vector [:vector :any]]`, "a slot stands where text is wanted"},
 	}},
 	{KindNodeSkipped, true, []column{
@@ -147,6 +148,7 @@ var kinds = []kindRow{
 		{"budget", tAmount, ""},
 		{"binary", tHash, "a plugin serves it"},
 		{"generation", tInt, "a plugin serves it"},
+		{"entrant", "[:enum :race :hedge :tournament]", "it may run beside others"},
 	}},
 	{KindAttemptFinished, true, []column{
 		{"attempt", tOrdinal, ""},

@@ -489,6 +489,17 @@ func (b *builder) dispatchLayer(s *section, source policy.Source) policy.Layer {
 		}
 	}
 	b.ordered(r, "backoff", "max_backoff", false)
+	for _, side := range []struct {
+		block, attr string
+		to          *policy.Val[int]
+	}{{"race", "width", &l.RaceWidth}, {"tournament", "width", &l.TournamentWidth}, {"hedge", "max", &l.HedgeMax}} {
+		if in := s.block(side.block); in.attrs[side.attr].written {
+			*side.to = policy.Of(in.integer(side.attr), origin(in.attrs[side.attr]))
+		}
+	}
+	if hedge := s.block("hedge"); hedge.attrs["after"].written {
+		l.HedgeAfter = policy.Of(hedge.duration("after"), origin(hedge.attrs["after"]))
+	}
 	return l
 }
 

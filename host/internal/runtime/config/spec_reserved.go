@@ -74,11 +74,7 @@ var reservedTable = []reserved{
 	{path: "capability.scope", what: "scoping the effects of tools"},
 
 	{path: "dispatch.policy", what: "ordering candidates by what was observed", only: []string{"declared"}},
-	{path: "dispatch.strategy", what: "trying candidates in parallel", only: []string{"cascade"}},
 	{path: "dispatch.repair", what: "repairing an answer"},
-	{path: "dispatch.hedge", what: "trying candidates in parallel"},
-	{path: "dispatch.race", what: "trying candidates in parallel"},
-	{path: "dispatch.tournament", what: "trying candidates in parallel"},
 	{path: "dispatch.learned", what: "ordering candidates by what was observed"},
 	{path: "dispatch.breaker", what: "the breaker"},
 

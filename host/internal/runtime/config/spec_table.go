@@ -183,9 +183,16 @@ var dispatchBlock = Block{
 			{Name: "max_backoff", Type: dur(0, day), Default: `"10s"`, Reload: ReloadUse, Serves: "ATT-009"},
 		}},
 		{Name: "repair"},
-		{Name: "hedge"},
-		{Name: "race"},
-		{Name: "tournament"},
+		{Name: "hedge", Doc: "strategy hedge: who joins a candidate that is silent", Attrs: []Attr{
+			{Name: "after", Type: dur(0, day), Default: `"0s"`, Reload: ReloadUse, Serves: "ATT-004, ATT-012", Doc: "of silence; 0s: as long as all but one of twenty calls take"},
+			{Name: "max", Type: integer(1, 8), Default: `1`, Reload: ReloadUse, Serves: "ATT-004, ATT-012", Doc: "further candidates"},
+		}},
+		{Name: "race", Doc: "strategy race: the first accepted answer wins", Attrs: []Attr{
+			{Name: "width", Type: integer(2, 16), Default: `2`, Reload: ReloadUse, Serves: "ATT-004, ATT-011", Doc: "candidates that start together"},
+		}},
+		{Name: "tournament", Doc: "strategy tournament: the best answer wins", Attrs: []Attr{
+			{Name: "width", Type: integer(2, 16), Default: `2`, Reload: ReloadUse, Serves: "ATT-004, ATT-014", Doc: "candidates that are asked"},
+		}},
 		{Name: "learned"},
 		{Name: "breaker"},
 	},

@@ -245,6 +245,13 @@ func (x *Executor) Begun() []time.Time {
 	return append([]time.Time(nil), x.begun...)
 }
 
+// Live is the number of calls that have not returned.
+func (x *Executor) Live() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.live
+}
+
 // Most is how many calls were under way at once.
 func (x *Executor) Most() int {
 	x.mu.Lock()

@@ -1,0 +1,395 @@
+package dispatch
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// strategy is how the candidates of one call are asked.
+type strategy struct {
+	name  string
+	width int           // race, tournament: how many start together
+	after time.Duration // hedge: of silence
+	max   int           // hedge: how many join
+}
+
+func (p strategy) recordedWidth() int {
+	if p.name == policy.Race || p.name == policy.Tournament {
+		return p.width
+	}
+	return 0
+}
+
+// strategy settles how this call is asked. Candidates that may have done
+// something are never asked side by side, and one candidate alone makes a
+// cascade.
+func (s *serving) strategy() strategy {
+	t := s.w.Terms
+	p := strategy{name: t.Strategy}
+	switch p.name {
+	case policy.Race:
+		p.width = t.RaceWidth
+	case policy.Tournament:
+		p.width = t.TournamentWidth
+	case policy.Hedge:
+		p.max, p.after = t.HedgeMax, t.HedgeAfter
+		p.width = 1 + p.max
+	default:
+		return strategy{name: policy.Cascade}
+	}
+	accepted := s.binding.Accepted
+	if s.w.Op != "call" || !s.repeatable(accepted) {
+		return strategy{name: policy.Cascade}
+	}
+	s.most = max(s.most, p.width)
+	p.width = min(p.width, len(accepted))
+	p.max = min(p.max, len(accepted)-1)
+	if p.name == policy.Hedge && p.after == 0 && len(accepted) > 0 {
+		p.after = s.usually(accepted[0])
+	}
+	if p.width < 2 || p.name == policy.Hedge && p.after == 0 {
+		return strategy{name: policy.Cascade}
+	}
+	return p
+}
+
+// repeatable tells whether all candidates may be asked at once: asking them
+// changes nothing.
+func (s *serving) repeatable(ids []string) bool {
+	for _, id := range ids {
+		if c, ok := s.d.Registry.Capability(id); ok && c.Recovery(s.w.Input) != contract.RecoveryNone {
+			return false
+		}
+	}
+	return true
+}
+
+// usually is how long a capability may be silent before that is unusual; 0 if
+// nobody can say.
+func (s *serving) usually(capID string) time.Duration {
+	c, ok := s.d.Registry.Capability(capID)
+	if !ok || !c.Cost.HasLatency {
+		return 0
+	}
+	return 2 * c.Cost.Latency
+}
+
+// together asks candidates side by side, if the strategy says so. More tells
+// that a cascade over those that are left goes on after the failure, which is
+// nil if nobody was asked yet.
+func (s *serving) together(ctx context.Context) (failure *Failure, more bool) {
+	if s.plan.name == policy.Cascade {
+		return nil, true
+	}
+	f := &field{s: s, ctx: ctx, arrivals: make(chan *entrant, s.most), failures: map[string]*Failure{}}
+	defer f.stop()
+	accepted := false
+	switch s.plan.name {
+	case policy.Race:
+		accepted = f.race()
+	case policy.Hedge:
+		accepted = f.hedge()
+	case policy.Tournament:
+		accepted = f.tournament()
+	}
+	switch {
+	case accepted, s.failed != nil:
+		return nil, false
+	case f.final != nil:
+		return f.final, false
+	}
+	return f.exhausted()
+}
+
+// field is the entrants of one race, hedge or tournament. Everything but the
+// calls themselves happens on the goroutine that serves, so answers are judged
+// one after another in the order in which they came.
+type field struct {
+	s        *serving
+	ctx      context.Context
+	arrivals chan *entrant // has room for everybody
+	running  []*entrant
+	entered  int
+
+	failures map[string]*Failure // by capability
+	final    *Failure            // one after which the table ends the node
+}
+
+// enter starts the next candidate, if there is one.
+func (f *field) enter() bool {
+	capID, ok := f.s.next()
+	if !ok || f.final != nil {
+		return false
+	}
+	f.s.used = append(f.s.used, capID)
+	e := &entrant{}
+	if failure := f.s.begin(e, capID, f.s.plan.name); failure != nil {
+		f.fail(capID, failure)
+		return false
+	}
+	if f.s.failed != nil {
+		return false
+	}
+	e.rank = f.entered
+	f.entered++
+	ctx, cancel := context.WithCancel(f.ctx)
+	e.cancel = cancel
+	f.running = append(f.running, e)
+	go f.call(ctx, e)
+	return true
+}
+
+// call runs beside the others. A defect is raised where it can be dealt with.
+func (f *field) call(ctx context.Context, e *entrant) {
+	defer func() {
+		e.panicked = recover()
+		e.ended = f.s.d.Clock.Now()
+		f.arrivals <- e
+	}()
+	e.answer, e.err = f.s.invoke(ctx, e.call, e.recovery, e.limits)
+}
+
+// wait returns those whose answers are there, in the order of the candidates,
+// or nobody if the alarm came first.
+func (f *field) wait(alarm <-chan struct{}) []*entrant {
+	var batch []*entrant
+	select {
+	case e := <-f.arrivals:
+		batch = append(batch, e)
+	case <-alarm:
+		return nil
+	}
+	for {
+		select {
+		case e := <-f.arrivals:
+			batch = append(batch, e)
+			continue
+		default:
+		}
+		break
+	}
+	slices.SortFunc(batch, byRank)
+	f.running = slices.DeleteFunc(f.running, func(r *entrant) bool { return slices.Contains(batch, r) })
+	for _, e := range batch {
+		e.cancel()
+		if e.panicked != nil {
+			f.stop()
+			panic(e.panicked)
+		}
+	}
+	return batch
+}
+
+func byRank(a, b *entrant) int { return cmp.Compare(a.rank, b.rank) }
+
+// judge says whether the answer was accepted, and remembers why not.
+func (f *field) judge(e *entrant) bool {
+	failure := f.s.finish(f.ctx, e, new(tried))
+	if failure == nil {
+		return f.s.failed == nil
+	}
+	f.fail(e.capability.ID, failure)
+	return false
+}
+
+func (f *field) fail(capID string, failure *Failure) {
+	f.failures[capID] = failure
+	if f.final == nil && ends(failure) {
+		f.final = failure
+	}
+}
+
+// race takes the first answer that is accepted. Who fails is replaced while
+// candidates are left.
+func (f *field) race() bool {
+	for range f.s.plan.width {
+		f.enter()
+	}
+	for len(f.running) > 0 && f.s.failed == nil {
+		batch := f.wait(nil)
+		for i, e := range batch {
+			if f.judge(e) {
+				f.lose(batch[i+1:])
+				return true
+			}
+			f.enter()
+		}
+	}
+	return false
+}
+
+// hedge asks one candidate, and another one beside it whenever there was
+// silence for too long. If all have failed, the cascade goes on.
+func (f *field) hedge() bool {
+	f.enter()
+	joined := 0
+	alarm, off := f.alarm(f.s.plan.after)
+	defer func() { off() }()
+	for len(f.running) > 0 && f.s.failed == nil {
+		batch := f.wait(alarm)
+		if batch == nil {
+			off()
+			alarm = nil
+			if joined++; f.enter() && joined < f.s.plan.max {
+				alarm, off = f.alarm(f.s.plan.after)
+			}
+			continue
+		}
+		for i, e := range batch {
+			if f.judge(e) {
+				f.lose(batch[i+1:])
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// alarm closes its channel after d; off ends it earlier, and may be called
+// again.
+func (f *field) alarm(d time.Duration) (rings <-chan struct{}, off func()) {
+	ctx, cancel := context.WithCancel(f.ctx)
+	ring, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		if f.s.d.Clock.Wait(ctx, d) == nil {
+			close(ring)
+		}
+	}()
+	return ring, func() { cancel(); <-done }
+}
+
+// tournament lets everybody answer and takes the best.
+func (f *field) tournament() bool {
+	for range f.s.plan.width {
+		f.enter()
+	}
+	type scored struct {
+		result Result
+		rank   int
+	}
+	var accepted []scored
+	for len(f.running) > 0 && f.s.failed == nil {
+		for _, e := range f.wait(nil) {
+			if f.judge(e) {
+				accepted = append(accepted, scored{f.s.result, e.rank})
+			}
+		}
+	}
+	if len(accepted) == 0 || f.s.failed != nil {
+		return false
+	}
+	best := slices.MinFunc(accepted, func(a, b scored) int {
+		return cmp.Or(
+			-compareScores(a.result.Verdict.Score.Value(), b.result.Verdict.Score.Value()),
+			compareCosts(a.result.Usage.Key("cost-usd"), b.result.Usage.Key("cost-usd")),
+			cmp.Compare(a.rank, b.rank))
+	})
+	attempts, once := f.s.result.Attempts, f.s.result.DoneOnce
+	f.s.result = best.result
+	f.s.result.Attempts, f.s.result.DoneOnce = attempts, once
+	return true
+}
+
+func compareScores(a, b edn.Value) int {
+	x, xok := a.AsNumber()
+	y, yok := b.AsNumber()
+	if !xok || !yok {
+		return 0
+	}
+	return x.Cmp(y)
+}
+
+// compareCosts has an unknown cost last.
+func compareCosts(a, b edn.Value) int {
+	x, xok := a.AsNumber()
+	y, yok := b.AsNumber()
+	switch {
+	case xok && yok:
+		return x.Cmp(y)
+	case xok:
+		return -1
+	case yok:
+		return 1
+	}
+	return 0
+}
+
+// exhausted is the end of a field without an accepted answer: those who may be
+// asked again are, one after the other, and then the others in a cascade.
+func (f *field) exhausted() (failure *Failure, more bool) {
+	for _, capID := range slices.Clone(f.s.used) {
+		failure = f.s.tryAgain(f.ctx, capID, 1, f.failures[capID])
+		if failure == nil || f.s.failed != nil {
+			return nil, false
+		}
+		if ends(failure) {
+			return failure, false
+		}
+	}
+	return failure, f.s.goesOn(failure)
+}
+
+// ends tells whether the table ends the node after this failure, whoever is
+// left.
+func ends(f *Failure) bool {
+	hopeful := *f
+	hopeful.NextLeft = true
+	action, _ := Decide(hopeful)
+	return action == End
+}
+
+// lose cancels everybody who still runs, waits for them, and accounts for them
+// and for those who answered too late, in the order of the candidates.
+func (f *field) lose(late []*entrant) {
+	for _, e := range f.running {
+		e.cancel()
+	}
+	for len(f.running) > 0 {
+		late = append(late, f.wait(nil)...)
+	}
+	slices.SortFunc(late, byRank)
+	for _, e := range late {
+		f.s.outrun(e)
+	}
+}
+
+// stop leaves nothing running behind.
+func (f *field) stop() {
+	for _, e := range f.running {
+		e.cancel()
+	}
+	for range f.running {
+		<-f.arrivals
+	}
+	f.running = nil
+}
+
+// outrun accounts for an entrant that somebody else was faster than. One that
+// failed by itself has failed.
+func (s *serving) outrun(e *entrant) {
+	t := new(tried)
+	e.account(t)
+	if e.err == nil {
+		response, err := contract.CheckResponse(e.answer.Response, s.wanted(e.capability))
+		if err != nil {
+			response = e.answer.Response
+		}
+		t.usage = mapOrNil(response.Key("result").Key("usage"))
+	} else if err := contract.AsError(e.err); err.Type != "canceled" {
+		s.lost(context.Background(), t, err, e.limits, e.ended)
+	}
+	if t.err == nil {
+		t.label = journal.OutcomeCanceled
+		t.err = contract.Errorf("race/lost", "node %s: another answer was accepted before that of :%s", s.w.Node, e.capability.ID)
+	}
+	s.recordEnd(t)
+	s.list(t)
+}
