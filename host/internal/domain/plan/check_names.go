@@ -40,7 +40,8 @@ func (c *checker) parallel(p *Plan, n *Node, l *policy.Layer) {
 	if s := strategy.Or(policy.DefaultStrategy); s == policy.Cascade {
 		return
 	}
-	for _, id := range c.env.demand(n, l).Bind().Accepted {
+	demand := c.env.demand(n, l)
+	for _, id := range demand.Bind().Accepted {
 		capability, ok := c.env.Registry.Capability(id)
 		if ok && capability.StrictestRecovery() != contract.RecoveryNone {
 			c.bad(checkParallel, path, edn.Nil(), "the strategy :%s asks several candidates at once, and :%s has effects that must not happen twice, in %s", strategy.V, id, showPath(path))

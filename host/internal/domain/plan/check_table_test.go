@@ -34,10 +34,14 @@ func TestCheckTable(t *testing.T) {
 
 		// CHECK-010 and CHECK-015: features that this build does not have.
 		{respond + ` :dispatch {:repair {:max 1}}}`, []string{`1:75: error CHECK-010 this build does not have :repair, remove it in [:nodes 0 :dispatch]`}},
-		{respond + ` :dispatch {:hedge {:after-ms 1}}}`, []string{`1:75: error CHECK-010 this build does not have :hedge, remove it in [:nodes 0 :dispatch]`}},
-		{respond + ` :dispatch {:race {:width 2}}}`, []string{`1:75: error CHECK-010 this build does not have :race, remove it in [:nodes 0 :dispatch]`}},
-		{respond + ` :dispatch {:tournament {:width 1}}}`, []string{`1:75: error CHECK-010 this build does not have :tournament, remove it in [:nodes 0 :dispatch]`}},
-		{respond + ` :dispatch {:strategy :race}}`, []string{`1:85: error CHECK-015 this build does not have :race, write :cascade in [:nodes 0 :dispatch :strategy]`}},
+		{respond + ` :dispatch {:strategy :race :race {:width 3} :hedge {:after-ms 0 :max 2} :tournament {:width 16}}}`, nil},
+		{respond + ` :dispatch {:strategy :run}}`, []string{`1:85: error CHECK-015 wanted :cascade or :race or :hedge or :tournament, got :run, in [:nodes 0 :dispatch :strategy]`}},
+		{respond + ` :dispatch {:race {:width 1} :hedge {:max 0}}}`, []string{
+			`1:89: error CHECK-015 wanted an integer from 2 to 16, got 1, in [:nodes 0 :dispatch :race :width]`,
+			`1:105: error CHECK-015 wanted an integer from 1 to 8, got 0, in [:nodes 0 :dispatch :hedge :max]`}},
+
+		// CHECK-024: candidates with effects are not asked at once.
+		{`{:op :call :intent :fs/write :effects {:allowed #{:fs/write}} :dispatch {:strategy :race}}`, []string{`1:93: error CHECK-024 the strategy :race asks several candidates at once, and :fs/write has effects that must not happen twice, in [:nodes 0 :dispatch :strategy]`}},
 		{respond + ` :dispatch {:policy :quality-aware}}`, []string{`1:83: error CHECK-015 this build does not have :quality-aware, write :declared in [:nodes 0 :dispatch :policy]`}},
 		{respond + ` :dispatch {:policy :declared :strategy :cascade}}`, nil},
 		{respond + ` :dispatch {:policy :fast}}`, []string{`1:83: error CHECK-015 wanted :declared, got :fast, in [:nodes 0 :dispatch :policy]`}},

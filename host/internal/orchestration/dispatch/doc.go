@@ -1,7 +1,8 @@
 // Package dispatch gets one call answered: it binds a call to its candidates,
-// makes attempts one after another, judges each answer by the gates of the
-// call, and decides after each failure whether the same candidate is asked
-// again, the next one, or nobody.
+// makes attempts, judges each answer by the gates of the call, and decides after
+// each failure whether the same candidate is asked again, the next one, or
+// nobody. Attempts follow one another, or run side by side as a race, a hedge or
+// a tournament, if asking a candidate has no effects.
 //
 // Main types: Executor is what the package needs from the adapters, Call and
 // Answer what crosses that line. Dispatcher serves Work, the description of a
@@ -10,9 +11,10 @@
 // sources of time and chance.
 //
 // Concurrency: a Dispatcher is immutable and may serve any number of calls at
-// once. One call runs on the goroutine of its caller; only the capability
-// checks of one tier run beside it, and all of them have ended when Serve
-// returns.
+// once. One call runs on the goroutine of its caller: it records, judges and
+// decides. Only calls to candidates that are asked side by side and the
+// capability checks of one tier run beside it, and all of them have ended when
+// Serve returns.
 //
 // Failure: everything that can go wrong is a *contract.Error in the Result.
 // Serve never panics for a bad answer; a panic means a defect and is left to

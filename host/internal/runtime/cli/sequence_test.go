@@ -167,6 +167,43 @@ var cascades = []sequence{
 	},
 }
 
+// The steps of the sequence table that ask candidates side by side. Who is
+// asked and who wins does not depend on how fast the machine is; the one that
+// never answers is seen to be canceled, because the run ends.
+var strategies = []sequence{
+	{
+		name: "race-width-2-fallback-2", loose: true, dispatch: ":strategy :race :race {:width 2} :retry {:fallback-max 2}", node: ":done {:must #{:good}}",
+		a: []string{`{:value {:good true} :delay-ms 1500}`}, b: []string{`{:value {:n 2}}`}, c: []string{hang},
+		asked: "a1 b2 c3", out: `{:good true}`,
+	},
+	{
+		name: "race-first-is-wrong", loose: true, dispatch: ":strategy :race", node: ":done {:must #{:good}}",
+		a: []string{`{:stream ["first" "bytes"]}`}, b: []string{`{:value {:good true} :delay-ms 300}`}, asked: "a1 b2", out: `{:good true}`,
+	},
+	{
+		name: "race-crash", loose: true, dispatch: ":strategy :race :race {:width 3} :retry {:fallback-max 2}",
+		a: []string{sigkill}, b: []string{fails("provider/unavailable")}, c: []string{`{:value {:n 3} :delay-ms 300}`}, asked: "a1 b2 c3", out: `{:n 3}`,
+	},
+	{
+		name: "hedge-silence", loose: true, dispatch: ":strategy :hedge :hedge {:after-ms 150}",
+		a: []string{hang}, b: []string{`{:value {:n 2}}`}, c: unwanted, asked: "a1 b2", out: `{:n 2}`,
+	},
+	{
+		name: "hedge-fails-early", dispatch: ":strategy :hedge :hedge {:after-ms 60000} :retry {:fallback-max 1}",
+		a: []string{fails("provider/unavailable")}, b: []string{`{:value {:n 2}}`}, c: unwanted, asked: "a1 b2", out: `{:n 2}`,
+	},
+	{
+		name: "tournament-best-wins", loose: true, dispatch: ":strategy :tournament :tournament {:width 3}", node: ":done {:must #{:good} :should #{:nice}}",
+		a: []string{`{:value {:good true}}`}, b: []string{`{:value {:nice true}}`}, c: []string{`{:value {:good true :nice true} :delay-ms 100}`},
+		asked: "a1 b2 c3", out: `{:good true :nice true}`,
+	},
+	{
+		name: "tournament-then-cascade", loose: true, dispatch: ":strategy :tournament :retry {:fallback-max 2}", node: ":done {:must #{:good}}",
+		a: []string{`{:value {:n 1}}`}, b: []string{`{:value {:n 2}}`}, c: []string{`{:value {:good true}}`},
+		asked: "a1 b2 c3", out: `{:good true}`,
+	},
+}
+
 // The rows of the attempt table (ATT-008, ATT-009), with real processes.
 var rows = []sequence{
 	{
@@ -383,7 +420,7 @@ var scenarios = []sequence{
 // file (SCR-004, EVAL-061, EVAL-075).
 func TestSequences(t *testing.T) {
 	names := map[string]bool{}
-	for _, s := range slices.Concat(cascades, rows, scenarios) {
+	for _, s := range slices.Concat(cascades, strategies, rows, scenarios) {
 		require.False(t, names[s.name], "%s is there twice", s.name)
 		names[s.name] = true
 		t.Run(s.name, func(t *testing.T) {
