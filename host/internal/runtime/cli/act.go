@@ -15,6 +15,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -28,6 +29,7 @@ type callFlags struct {
 	debugPlan  bool
 	report     bool
 	progress   string
+	local      bool
 }
 
 func (f *callFlags) register(cmd *cobra.Command, bind string) {
@@ -36,6 +38,7 @@ func (f *callFlags) register(cmd *cobra.Command, bind string) {
 	cmd.Flags().BoolVar(&f.transcript, "transcript", false, "tell every attempt: on standard error as text, under :transcript as JSON and EDN")
 	cmd.Flags().BoolVar(&f.debugPlan, "debug-plan", false, "add the plan and its candidates to the response")
 	cmd.Flags().BoolVar(&f.report, "report", false, "print what was asked, who answered, which gates passed and what failed over, on standard error")
+	localFlag(cmd, &f.local)
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("deadline") && f.deadline <= 0 {
 			return usagef("--deadline %s: expected a time above zero, such as 30s", f.deadline)
@@ -236,6 +239,15 @@ func (c *command) perform(ctx context.Context, p performance) error {
 	if err != nil {
 		return err
 	}
+	if !f.local {
+		client, err := c.reach(ctx)
+		if err != nil {
+			return err
+		}
+		if client != nil {
+			return c.performThere(ctx, client, p)
+		}
+	}
 	a := act.Act{Request: f.apply(p.request), Positions: p.positions, Dir: c.env.Dir}
 	host, err := c.host(ctx, watcher, p.admit)
 	var refused *contract.Error
@@ -269,6 +281,25 @@ func (c *command) perform(ctx context.Context, p performance) error {
 		return quietError{contract.ExitInterrupted}
 	}
 	return err
+}
+
+// performThere has the daemon run the act. The end of ctx cancels the run.
+func (c *command) performThere(ctx context.Context, client *httpapi.Client, p performance) error {
+	f := p.flags
+	for flag, wanted := range map[string]bool{"--report": f.report, "--progress": f.progress != "auto" && f.progress != "none"} {
+		if wanted {
+			return usagef("%s follows the run in this process, and a daemon would run it: add --local, or leave it out", flag)
+		}
+	}
+	response, err := client.Act(ctx, f.apply(p.request), c.env.Dir)
+	if err != nil {
+		return err
+	}
+	var failure *contract.Error
+	if e := response.Key("error"); !e.IsNil() {
+		failure = contract.ErrorFromValue(e, contract.SourceHost)
+	}
+	return c.answer(response, failure, f)
 }
 
 // apply writes the flags into a request envelope.
@@ -332,9 +363,9 @@ func (c *command) answer(response edn.Value, failure *contract.Error, f *callFla
 
 // host starts the plugins of the configuration.
 func (c *command) host(ctx context.Context, w *watcher, admit func(*daemon.Loaded) error) (*daemon.Host, error) {
-	h, err := daemon.Start(ctx, daemon.Options{
-		Config: c.config, Profile: c.profile, Dir: c.env.Dir, Version: c.env.Version, Env: c.env.Getenv, Admit: admit, Transitions: w.transition,
-	})
+	o := c.loadOptions(false)
+	o.Admit, o.Transitions = admit, w.transition
+	h, err := daemon.Start(ctx, o)
 	var invalid *daemon.InvalidConfigError
 	if errors.As(err, &invalid) {
 		return nil, c.invalidConfig(invalid)

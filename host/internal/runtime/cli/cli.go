@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -33,8 +34,8 @@ type Env struct {
 // the command does; a second one ends the process at once.
 func Main(env Env) int {
 	ctx, stop := interruptible(context.Background())
-	defer stop()
-	c := &command{env: env, ctx: ctx}
+	c := &command{env: env, ctx: ctx, release: sync.OnceFunc(stop)}
+	defer c.release()
 	root := c.root()
 	args := longFlags(root, env.Args)
 	root.SetArgs(args)
@@ -75,8 +76,10 @@ func interruptible(parent context.Context) (context.Context, func()) {
 type command struct {
 	env     Env
 	ctx     context.Context // of the whole command
+	release func()          // ends ctx, and leaves signals to others
 	config  string
 	profile string
+	server  string
 	format  format
 	verb    string // with the names of its parents, once it is known
 }
@@ -110,6 +113,9 @@ func (c *command) root() *cobra.Command {
 		Args:          cobra.NoArgs,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			c.verb = cmd.CommandPath()
+			if err := c.knownServer(); err != nil {
+				return err
+			}
 			return c.knownProfile()
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -123,13 +129,18 @@ func (c *command) root() *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVar(&c.config, "config", "", "configuration, a file or a directory (default: ferment.hcl, then config/, in the working directory)")
 	flags.StringVar(&c.profile, "profile", "", "profile: "+strings.Join(config.Profiles(), ", ")+" (default: FERMENT_PROFILE, then the configuration)")
+	flags.StringVar(&c.server, "server", "", "URL of a daemon elsewhere; not part of this build")
 	flags.VarP(&c.format, "output", "o", "form of the output: text, json or edn")
 	flags.VarPF(formatFlag{&c.format, formatJSON}, "json", "", "short for --output json").NoOptDefVal = "true"
 	flags.VarPF(formatFlag{&c.format, formatEDN}, "edn", "", "short for --output edn").NoOptDefVal = "true"
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{err: err, verb: cmd.CommandPath()}
 	})
-	root.AddCommand(c.runCommand(), c.actCommand(), c.checkCommand(), c.validateCommand(), c.fmtCommand(), c.diffCommand(), c.explainCommand(), c.pluginCommand(), c.conformCommand(), c.versionCommand())
+	root.AddCommand(
+		c.serveCommand(), c.statusCommand(), c.adminCommand(),
+		c.runCommand(), c.actCommand(), c.checkCommand(), c.validateCommand(), c.fmtCommand(), c.diffCommand(), c.explainCommand(),
+		c.pluginCommand(), c.conformCommand(), c.versionCommand(),
+	)
 	for _, sub := range root.Commands() {
 		wrapArgs(sub)
 	}
@@ -194,6 +205,9 @@ func (c *command) exit(ctx context.Context, err error) int {
 	case errors.As(err, &usage), strings.HasPrefix(err.Error(), "unknown command"):
 		verb := cmp.Or(usage.verb, c.verb, "ferment")
 		c.problem(contract.Errorf("invalid-request", "%s", err).WithHint(fmt.Sprintf("%q shows how it is used", verb+" --help")))
+		if verb == "ferment serve" {
+			return daemon.ExitUsage
+		}
 		return contract.ExitUsage
 	}
 	var file *fileError

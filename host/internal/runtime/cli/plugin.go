@@ -1,85 +1,137 @@
 package cli
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
-	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 func (c *command) pluginCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plugin",
-		Short: "look at the plugins of the configuration",
+		Short: "look at the plugins of the configuration, and at those that a daemon runs",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return usagef("plugin needs a verb: list or inspect")
+			return usagef("plugin needs a verb: list, inspect, logs, restart, drain, release or quarantine")
 		},
 	}
 	cmd.AddCommand(
-		&cobra.Command{
-			Use:     "list",
-			Short:   "list the plugins with what they provide",
-			Example: "  ferment plugin list\n  ferment plugin list --edn",
-			Args:    cobra.NoArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error {
-				loaded, err := c.load(cmd.Context(), false)
-				if err != nil {
-					return err
-				}
-				return c.listPlugins(loaded)
-			},
-		},
-		&cobra.Command{
-			Use:     "inspect NAME",
-			Short:   "show one plugin: program, capabilities, configuration, needs",
-			Example: "  ferment plugin inspect chess\n  ferment plugin inspect sat --json",
-			Args:    cobra.ExactArgs(1),
-			RunE: func(cmd *cobra.Command, args []string) error {
-				loaded, err := c.load(cmd.Context(), false)
-				if err != nil {
-					return err
-				}
-				return c.inspectPlugin(loaded, args[0])
-			},
-		},
+		c.pluginListCommand(),
+		c.pluginInspectCommand(),
+		c.logsCommand(),
+		c.ordered("restart", "plugin-restart", "stop the processes of a plugin of the daemon in order and start new ones; ends a quarantine", "restart begun"),
+		c.ordered("drain", "plugin-drain", "stop the processes of a plugin of the daemon in order and start none", "stop begun"),
+		c.ordered("release", "plugin-release", "start a plugin of the daemon that is quarantined or was stopped", "start begun"),
+		c.quarantineCommand(),
 	)
 	return cmd
 }
 
-// condition says in a word what the configuration makes of a plugin.
-func condition(p config.Plugin) string {
-	switch {
-	case !p.Enabled:
-		return "disabled"
-	case p.Binary == "":
-		return "missing"
-	case !p.Described:
-		return "unchecked"
-	case p.Optional:
-		return "optional"
+func (c *command) pluginListCommand() *cobra.Command {
+	var local bool
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "list the plugins with what they provide, or with their processes if a daemon runs them",
+		Example: "  ferment plugin list\n  ferment plugin list --edn",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if there, done, err := c.ask(cmd.Context(), local, actionOf("plugin-list")); done {
+				if err != nil {
+					return err
+				}
+				if c.format != formatText {
+					return c.value(c.env.Stdout, there)
+				}
+				return c.pluginTable(there.Key("plugins"))
+			}
+			loaded, err := c.load(cmd.Context(), false)
+			if err != nil {
+				return err
+			}
+			return c.listPlugins(loaded)
+		},
 	}
-	return "required"
+	localFlag(cmd, &local)
+	return cmd
 }
 
-// provided lists the capabilities of a plugin under the ids that plans use.
-func provided(loaded *daemon.Loaded, name string) []string {
-	var ids []string
-	reg := loaded.Generation.Registry
-	for _, id := range reg.Capabilities() {
-		if entry, ok := reg.Capability(id); ok && entry.Plugin == name {
-			ids = append(ids, id)
+func (c *command) pluginInspectCommand() *cobra.Command {
+	var local bool
+	cmd := &cobra.Command{
+		Use:     "inspect NAME",
+		Short:   "show one plugin: program, capabilities, configuration, needs, processes",
+		Example: "  ferment plugin inspect chess\n  ferment plugin inspect sat --json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if there, done, err := c.ask(cmd.Context(), local, actionOf("plugin-inspect", edn.K("plugin"), edn.Text(args[0]))); done {
+				if err != nil {
+					return err
+				}
+				return c.inspectThere(there)
+			}
+			loaded, err := c.load(cmd.Context(), false)
+			if err != nil {
+				return err
+			}
+			return c.inspectPlugin(loaded, args[0])
+		},
+	}
+	localFlag(cmd, &local)
+	return cmd
+}
+
+// ask puts a question to the daemon, if there is one and it is wanted; done
+// tells that it was put.
+func (c *command) ask(ctx context.Context, local bool, question edn.Value) (answer edn.Value, done bool, err error) {
+	if local {
+		return edn.Nil(), false, nil
+	}
+	client, err := c.reach(ctx)
+	if client == nil && err == nil {
+		return edn.Nil(), false, nil
+	}
+	if err == nil {
+		answer, err = client.Do(ctx, question)
+	}
+	return answer, true, err
+}
+
+// inspectThere prints a plugin as the daemon sees it.
+func (c *command) inspectThere(v edn.Value) error {
+	if c.format != formatText {
+		return c.value(c.env.Stdout, v)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s (%s, block at %s)\n", plain(v.Key("plugin")), plain(v.Key("version")), plain(v.Key("condition")), plain(v.Key("where")))
+	command := plains(v.Key("command"))
+	for i := range command {
+		command[i] = c.relative(command[i])
+	}
+	fmt.Fprintf(&b, "  command: %s\n  binary:  %s\n", strings.Join(command, " "), plain(v.Key("binary")))
+	if cfg := v.Key("config"); cfg.Len() > 0 {
+		fmt.Fprintf(&b, "  config:  %s\n", c.nearby(cfg))
+	}
+	fmt.Fprintf(&b, "  serves:  %s\n", strings.Join(plains(v.Key("capabilities")), " "))
+	for i := range v.Key("instances").Elems() {
+		fmt.Fprintf(&b, "  process: %s for %s (%s), generation %s", plain(i.Key("state")), since(i.Key("since")), plain(i.Key("cause")), i.Key("generation"))
+		if i.HasKey("pid") {
+			fmt.Fprintf(&b, ", pid %s", i.Key("pid"))
+		}
+		fmt.Fprintf(&b, ", %s, %s\n", counted(number(i.Key("in-flight")), "call"), counted(number(i.Key("restarts")), "recent restart"))
+		if message, ok := i.Key("error").Key("message").AsString(); ok {
+			fmt.Fprintf(&b, "           %s\n", message)
 		}
 	}
-	slices.Sort(ids)
-	return ids
+	_, err := io.WriteString(c.env.Stdout, b.String())
+	return err
 }
 
 func (c *command) listPlugins(loaded *daemon.Loaded) error {
@@ -88,10 +140,10 @@ func (c *command) listPlugins(loaded *daemon.Loaded) error {
 		for i, p := range loaded.Plugins {
 			all[i] = edn.MustMap(
 				edn.K("plugin"), edn.Text(p.Name),
-				edn.K("condition"), edn.K(condition(p)),
+				edn.K("condition"), edn.K(loaded.Condition(p)),
 				edn.K("version"), edn.Text(p.Description.Version),
 				edn.K("binary"), edn.Text(p.Binary),
-				edn.K("capabilities"), keywords(provided(loaded, p.Name)),
+				edn.K("capabilities"), keywords(loaded.Provided(p.Name)),
 				edn.K("where"), edn.Text(p.Where),
 			)
 		}
@@ -99,7 +151,7 @@ func (c *command) listPlugins(loaded *daemon.Loaded) error {
 	}
 	rows := make([][]string, len(loaded.Plugins))
 	for i, p := range loaded.Plugins {
-		rows[i] = []string{p.Name, p.Description.Version, condition(p), strings.Join(provided(loaded, p.Name), " "), p.Where}
+		rows[i] = []string{p.Name, p.Description.Version, loaded.Condition(p), strings.Join(loaded.Provided(p.Name), " "), p.Where}
 	}
 	return table(c.env.Stdout, []string{"plugin", "version", "condition", "provides", "block"}, rows)
 }
@@ -132,23 +184,14 @@ func (c *command) nearby(v edn.Value) edn.Value {
 }
 
 func (c *command) inspectPlugin(loaded *daemon.Loaded, name string) error {
-	at := slices.IndexFunc(loaded.Plugins, func(p config.Plugin) bool { return p.Name == name })
-	if at < 0 {
-		var names []string
-		for _, p := range loaded.Plugins {
-			names = append(names, p.Name)
-		}
-		e := contract.Errorf("not-found", "there is no plugin %q in the configuration", name).WithHint("\"ferment plugin list\" names those that are there")
-		if near := contract.Nearest(name, names); near != "" {
-			e = e.WithHint("did you mean " + near + "?")
-		}
-		return e
+	p, missing := loaded.Find(name)
+	if missing != nil {
+		return missing
 	}
-	p := loaded.Plugins[at]
 	if c.format != formatText {
 		return c.value(c.env.Stdout, edn.MustMap(
 			edn.K("plugin"), edn.Text(p.Name),
-			edn.K("condition"), edn.K(condition(p)),
+			edn.K("condition"), edn.K(loaded.Condition(p)),
 			edn.K("command"), edn.Text(c.started(p)),
 			edn.K("binary"), edn.Text(p.Binary),
 			edn.K("config"), c.nearby(p.Config),
@@ -156,7 +199,7 @@ func (c *command) inspectPlugin(loaded *daemon.Loaded, name string) error {
 		))
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s (%s, block at %s)\n", p.Name, p.Description.Version, condition(p), p.Where)
+	fmt.Fprintf(&b, "%s %s (%s, block at %s)\n", p.Name, p.Description.Version, loaded.Condition(p), p.Where)
 	fmt.Fprintf(&b, "  command: %s\n", c.started(p))
 	if p.Binary != "" {
 		fmt.Fprintf(&b, "  binary:  %s\n", p.Binary)
@@ -170,7 +213,7 @@ func (c *command) inspectPlugin(loaded *daemon.Loaded, name string) error {
 		fmt.Fprintf(&b, "  config:  %s\n", c.nearby(p.Config))
 	}
 	reg := loaded.Generation.Registry
-	for _, id := range provided(loaded, p.Name) {
+	for _, id := range loaded.Provided(p.Name) {
 		entry, _ := reg.Capability(id)
 		fmt.Fprintf(&b, "\n  %s", id)
 		if entry.Advertised != "" && entry.Advertised != id {

@@ -2,6 +2,8 @@ package cli_test
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/fermenthq/ferment/sdk"
 )
 
 // The test binary is also the programs that plugins start in these tests. A
@@ -18,6 +22,7 @@ const (
 	roleSleeper = "role:sleeper" // lives on through every signal that can be ignored
 	roleForker  = "role:forker"  // starts a sleeper in a process group of its own and waits for it
 	roleEngine  = "role:engine"  // a chess program that starts a sleeper and never finds a move
+	roleRefuser = "role:refuser" // a plugin that says what it is and accepts no configuration
 )
 
 // longest is how long a program of a test lives if nothing ends it: a test that
@@ -37,6 +42,8 @@ func role(args []string) bool {
 		sleeper()
 	case roleEngine:
 		engine()
+	case roleRefuser:
+		sdk.Serve(refuser())
 	default:
 		return false
 	}
@@ -79,4 +86,12 @@ func engine() {
 		}
 	}
 	sleeper()
+}
+
+func refuser() sdk.Plugin {
+	return sdk.Plugin{
+		Name: "refuser", Version: "1.0.0",
+		Config:       sdk.Config[struct{}]{Start: func(context.Context, struct{}) error { return errors.New("not today") }},
+		Capabilities: []sdk.Capability{sdk.Func("t/refuse", sdk.Intents("t/refuse"), func(_ context.Context, in struct{}) (struct{}, error) { return in, nil })},
+	}
 }

@@ -105,7 +105,12 @@ func (w *world) start(stdin string, args ...string) *process {
 
 func (w *world) launch(stdin, program string, args ...string) *process {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), runLimit)
+	return w.launchLimit(runLimit, stdin, program, args...)
+}
+
+func (w *world) launchLimit(limit time.Duration, stdin, program string, args ...string) *process {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir, cmd.Env = w.dir, w.env
 	cmd.Stdin = strings.NewReader(stdin)

@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"time"
+
+	"github.com/oklog/ulid/v2"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
@@ -21,12 +22,11 @@ const closeLimit = 15 * time.Second
 
 // Host is a running host. Its methods may be called by many goroutines.
 type Host struct {
-	loaded     *Loaded
+	boot       string
 	ground     *ground
 	supervisor *plugin.Supervisor
-	client     *plugin.Client
 	journal    *journal.Memory
-	service    *act.Service
+	runs       *runs
 
 	closing sync.Once
 }
@@ -35,33 +35,42 @@ type Host struct {
 // plugin takes calls or is known not to; one that is required and does not
 // start is an error.
 func Start(ctx context.Context, o Options) (*Host, error) {
-	tuneCollector()
-	ground, err := prepareGround(o)
+	h, loaded, err := read(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{ground: ground, journal: journal.NewMemory()}
-	if err := h.start(ctx, o); err != nil {
+	if err := h.run(ctx, loaded, o); err != nil {
 		h.Close()
 		return nil, err
 	}
 	return h, nil
 }
 
-func (h *Host) start(ctx context.Context, o Options) error {
-	loaded, err := load(ctx, o, h.ground)
+// read makes a host that has a configuration and no plugins yet.
+func read(ctx context.Context, o Options) (*Host, *Loaded, error) {
+	tuneCollector(0, 0)
+	ground, err := prepareGround(o)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	if loaded.Generation == nil {
-		return &InvalidConfigError{Config: loaded.Config}
+	h := &Host{boot: ulid.Make().String(), ground: ground, journal: journal.NewMemory(), runs: newRuns()}
+	loaded, err := load(ctx, o, h.ground)
+	if err == nil && loaded.Generation == nil {
+		err = &InvalidConfigError{Config: loaded.Config}
 	}
-	h.loaded = loaded
-	if o.Admit != nil {
-		if err := o.Admit(loaded); err != nil {
-			return err
-		}
+	if err == nil && o.Admit != nil {
+		err = o.Admit(loaded)
 	}
+	if err != nil {
+		h.Close()
+		return nil, nil, err
+	}
+	tuneCollector(loaded.Host.GOGC, loaded.Host.MemoryLimit)
+	return h, loaded, nil
+}
+
+// run starts the plugins of the configuration.
+func (h *Host) run(ctx context.Context, loaded *Loaded, o Options) (err error) {
 	h.supervisor, err = plugin.New(plugin.Options{
 		DataDir: loaded.Host.DataDir, Runtime: h.ground.runtime, Reaper: h.ground.reaper, Host: h.ground.host,
 		Describer: h.ground.describer, Sink: sink{o.Transitions},
@@ -69,30 +78,38 @@ func (h *Host) start(ctx context.Context, o Options) error {
 	if err != nil {
 		return &EnvironmentError{"supervise plugins", err}
 	}
-	var started []config.Plugin
+	started, wanted, err := loaded.startable()
+	if err != nil {
+		return err
+	}
+	if err := h.supervisor.Start(wanted...); err != nil {
+		return &EnvironmentError{"start plugins", err}
+	}
+	g, err := h.newGeneration(loaded)
+	if err != nil {
+		return err
+	}
+	h.runs.install(g)
+	h.supervisor.AnswerCalls(hostCalls{h})
+	return h.awaitAll(ctx, started)
+}
+
+// startable are the plugins that are to run, with what the supervisor works
+// with.
+func (l *Loaded) startable() ([]config.Plugin, []plugin.Settings, error) {
+	var plugins []config.Plugin
 	var wanted []plugin.Settings
-	for _, p := range loaded.Plugins {
+	for _, p := range l.Plugins {
 		if !p.Enabled || !p.Described {
 			continue
 		}
 		s, err := withSecrets(settings(p), p)
 		if err != nil {
-			return &EnvironmentError{"read the secrets of plugin " + p.Name, err}
+			return nil, nil, &EnvironmentError{"read the secrets of plugin " + p.Name, err}
 		}
-		started, wanted = append(started, p), append(wanted, s)
+		plugins, wanted = append(plugins, p), append(wanted, s)
 	}
-	if err := h.supervisor.Start(wanted...); err != nil {
-		return &EnvironmentError{"start plugins", err}
-	}
-	h.client, err = h.supervisor.Client(routes(loaded.Generation.Registry))
-	if err != nil {
-		return err
-	}
-	if h.service, err = h.newService(); err != nil {
-		return err
-	}
-	h.supervisor.AnswerCalls(hostCalls{h.service})
-	return h.awaitAll(ctx, started)
+	return plugins, wanted, nil
 }
 
 // awaitAll waits for all plugins side by side. A plugin that lives and says
@@ -125,7 +142,7 @@ func (h *Host) awaitOne(ctx context.Context, p config.Plugin) error {
 			return nil // it lives; whether it may be called is asked at each attempt
 		}
 	}
-	return &EnvironmentError{fmt.Sprintf("start the required plugin %s", p.Name), err}
+	return &UnavailableError{&EnvironmentError{fmt.Sprintf("start the required plugin %s", p.Name), err}}
 }
 
 func routes(reg *registry.Registry) map[string]plugin.Route {
@@ -138,8 +155,8 @@ func routes(reg *registry.Registry) map[string]plugin.Route {
 	return out
 }
 
-// Loaded is the configuration that the host runs under.
-func (h *Host) Loaded() *Loaded { return h.loaded }
+// Loaded is the configuration that new acts run under.
+func (h *Host) Loaded() *Loaded { return h.runs.now().loaded }
 
 // Plugins is a snapshot of every plugin process.
 func (h *Host) Plugins() []plugin.Status { return h.supervisor.Status() }
@@ -147,24 +164,9 @@ func (h *Host) Plugins() []plugin.Status { return h.supervisor.Status() }
 // Described is what a plugin said about itself.
 func (h *Host) Described(name string) (plugin.Described, bool) { return h.supervisor.Described(name) }
 
-// Service runs acts. Its runs end with the host.
-func (h *Host) Service() *act.Service { return h.service }
-
-func (h *Host) newService() (*act.Service, error) {
-	g := h.loaded.Generation
-	limits := h.loaded.Limits()
-	c := act.Config{
-		Registry: g.Registry, Policies: g.Policies, Checks: g.Checks, Executor: h.client, Journal: h.journal,
-		Hash: h.loaded.Hash, Limits: &limits, Root: h.loaded.Host.Root,
-	}
-	if name, err := os.Hostname(); err == nil {
-		c.Host = name
-	}
-	if seed := h.loaded.Host.Seed; seed != 0 {
-		c.NewSeed = func() int64 { return seed }
-	}
-	return act.New(c)
-}
+// Service runs acts under the current configuration. Its runs end with the
+// host.
+func (h *Host) Service() *act.Service { return h.runs.now().service }
 
 // Ended tells the plugins that a run is over, so that what they keep for it can
 // go.
@@ -172,10 +174,18 @@ func (h *Host) Ended(ctx context.Context, run string) { h.supervisor.EndRun(ctx,
 
 // Close stops the plugins and waits until nothing of the host is left. It is
 // safe to call more than once.
-func (h *Host) Close() {
+func (h *Host) Close() { h.close(context.Background()) }
+
+// close is Close that waits no longer than ctx: what is left of the plugins
+// then is killed.
+func (h *Host) close(ctx context.Context) {
 	h.closing.Do(func() {
+		h.runs.mu.Lock()
+		h.runs.closed = true
+		h.runs.mu.Unlock()
+		h.runs.after.Wait()
 		if h.supervisor != nil {
-			ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+			ctx, cancel := context.WithTimeout(ctx, closeLimit)
 			defer cancel()
 			_ = h.supervisor.Close(ctx) // what it reports are logs that could not be closed
 		}

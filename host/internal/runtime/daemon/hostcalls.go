@@ -14,8 +14,9 @@ import (
 
 // hostCalls answers plugins that ask for another intent while they work on a
 // call. The request is an act of its own, within what the call was given:
-// its trace, its remaining time, its effects. A plugin cannot widen them.
-type hostCalls struct{ service *act.Service }
+// its trace, its remaining time, its effects, and the configuration of the run.
+// A plugin cannot widen them.
+type hostCalls struct{ host *Host }
 
 var _ plugin.HostCalls = hostCalls{}
 
@@ -25,7 +26,9 @@ func (h hostCalls) HostInvoke(ctx context.Context, name string, parent dispatch.
 	if err != nil {
 		return edn.Nil(), err
 	}
-	response, failure := h.service.Do(ctx, act.Act{
+	turn := h.host.nested(parent.Run)
+	defer turn.Release()
+	response, failure := turn.Do(ctx, act.Act{
 		Request: bounded, Principal: name, PrincipalType: "plugin",
 		Stack: append(slices.Clone(parent.Stack), parent.CapID),
 	})

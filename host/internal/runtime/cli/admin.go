@@ -1,0 +1,282 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+func (c *command) adminCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "admin",
+		Short: "have the daemon of this data directory do something",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return usagef("admin needs a verb: drain or action")
+		},
+	}
+	cmd.AddCommand(c.drainCommand(), c.actionCommand())
+	return cmd
+}
+
+func dotted(path edn.Value) string {
+	var parts []string
+	for p := range path.Elems() {
+		parts = append(parts, plain(p))
+	}
+	return strings.Join(parts, ".")
+}
+
+func (c *command) drainCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "drain",
+		Short:   "end the daemon once the runs in flight have their answers",
+		Example: "  ferment admin drain",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			result, err := c.order(cmd.Context(), actionOf("drain"))
+			if err != nil {
+				return err
+			}
+			return c.done(result, "the daemon is going down")
+		},
+	}
+}
+
+func (c *command) actionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "action FILE",
+		Short:   "send an admin action as it stands in a file, or - for standard input",
+		Long:    "action sends one map with :action and its keys to the daemon and prints the result. The document at\n/openapi.json lists the actions with their schemas.",
+		Example: "  echo '{:action :plugin-list}' | ferment admin action - --edn\n  ferment admin action drain.edn",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			action, err := c.readValue(args[0])
+			if err != nil {
+				return err
+			}
+			result, err := c.order(cmd.Context(), action)
+			if err != nil {
+				return err
+			}
+			return c.value(c.env.Stdout, result)
+		},
+	}
+}
+
+// done says that something was done, or prints the result for programs.
+func (c *command) done(result edn.Value, text string) error {
+	if c.format != formatText {
+		return c.value(c.env.Stdout, result)
+	}
+	_, err := fmt.Fprintln(c.env.Stdout, text)
+	return err
+}
+
+func (c *command) statusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "status",
+		Short:   "show the daemon of this data directory on one screen",
+		Long:    "status asks the daemon how it is. It ends with 1 if it is not ready, and with 3 if none is there.",
+		Example: "  ferment status\n  ferment status --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			result, err := c.order(cmd.Context(), actionOf("status"))
+			if err != nil {
+				return err
+			}
+			if err := c.status(result); err != nil {
+				return err
+			}
+			if !result.Key("ready").Key("ok?").Truthy() {
+				return quietError{1}
+			}
+			return nil
+		},
+	}
+}
+
+func (c *command) status(v edn.Value) error {
+	if c.format != formatText {
+		return c.value(c.env.Stdout, v)
+	}
+	var b strings.Builder
+	ready := v.Key("ready")
+	fmt.Fprintf(&b, "%s, profile %s, version %s, pid %s, up %s\n", plain(ready.Key("phase")), plain(ready.Key("profile")), plain(v.Key("version")), v.Key("pid"), since(v.Key("started-at")))
+	for f := range ready.Key("failed").Elems() {
+		fmt.Fprintf(&b, "  not ready: %s (for %s)\n", plain(f.Key("why")), since(f.Key("since")))
+	}
+	fmt.Fprintf(&b, "listen:   %s\n", strings.Join(plains(v.Key("listen")), " "))
+	fmt.Fprintf(&b, "config:   %s\n", plain(v.Key("config")))
+	fmt.Fprintf(&b, "runs:     %s under way, %s of configurations in force\n", v.Key("runs"), counted(number(v.Key("generations")), "generation"))
+	for w := range ready.Key("weaker-than-prod").Elems() {
+		fmt.Fprintf(&b, "weaker:   %s is %s, profile prod has %s\n", dotted(w.Key("path")), plain(w.Key("value")), plain(w.Key("prod")))
+	}
+	b.WriteByte('\n')
+	if _, err := io.WriteString(c.env.Stdout, b.String()); err != nil {
+		return err
+	}
+	return c.pluginTable(v.Key("plugins"))
+}
+
+func number(v edn.Value) int {
+	n, _ := v.AsInt()
+	return int(n)
+}
+
+func plains(list edn.Value) []string {
+	var out []string
+	for v := range list.Elems() {
+		out = append(out, plain(v))
+	}
+	return out
+}
+
+// since is how long ago an instant was, in two units at most.
+func since(v edn.Value) string {
+	at, ok := v.AsInst()
+	if !ok {
+		return "?"
+	}
+	d := time.Since(at)
+	switch {
+	case d >= 48*time.Hour:
+		return fmt.Sprintf("%dd", int(d.Hours())/24)
+	case d >= time.Hour:
+		return fmt.Sprintf("%dh%dm", int(d.Hours()), int(d.Minutes())%60)
+	case d >= time.Minute:
+		return fmt.Sprintf("%dm%ds", int(d.Minutes()), int(d.Seconds())%60)
+	}
+	return fmt.Sprintf("%ds", max(0, int(d.Seconds())))
+}
+
+// pluginTable lists the plugins of a daemon with their processes.
+func (c *command) pluginTable(plugins edn.Value) error {
+	var rows [][]string
+	for p := range plugins.Elems() {
+		head := []string{plain(p.Key("plugin")), plain(p.Key("version")), plain(p.Key("condition"))}
+		n := 0
+		for i := range p.Key("instances").Elems() {
+			row := []string{"", "", ""}
+			if n == 0 {
+				row = head
+			}
+			n++
+			pid := "-"
+			if i.HasKey("pid") {
+				pid = i.Key("pid").String()
+			}
+			rows = append(rows, append(row, plain(i.Key("state")), since(i.Key("since")), pid, i.Key("in-flight").String(), i.Key("restarts").String(), plain(i.Key("error").Key("message"))))
+		}
+		if n == 0 {
+			rows = append(rows, append(head, "-", "", "-", "", "", ""))
+		}
+	}
+	return table(c.env.Stdout, []string{"plugin", "version", "condition", "state", "for", "pid", "calls", "restarts", "problem"}, blankNil(rows))
+}
+
+func blankNil(rows [][]string) [][]string {
+	for _, row := range rows {
+		for i := range row {
+			if row[i] == "nil" {
+				row[i] = ""
+			}
+		}
+	}
+	return rows
+}
+
+// ordered makes a verb that asks the daemon for something about one plugin.
+func (c *command) ordered(use, action, short, begun string) *cobra.Command {
+	return &cobra.Command{
+		Use: use + " NAME", Short: short,
+		Example: "  ferment plugin " + use + " chess",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.orderPlugin(cmd.Context(), actionOf(action, edn.K("plugin"), edn.Text(args[0])), "plugin "+args[0]+": "+begun)
+		},
+	}
+}
+
+func (c *command) orderPlugin(ctx context.Context, action edn.Value, text string) error {
+	result, err := c.order(ctx, action)
+	if err != nil {
+		return err
+	}
+	return c.done(result, text)
+}
+
+func (c *command) quarantineCommand() *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use:     "quarantine NAME",
+		Short:   "take a plugin of the daemon out of service until it is released",
+		Example: "  ferment plugin quarantine chess --reason 'moves too slowly'",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			action := actionOf("plugin-quarantine", edn.K("plugin"), edn.Text(args[0]))
+			if reason != "" {
+				action = action.AssocKey("reason", edn.Text(reason))
+			}
+			return c.orderPlugin(cmd.Context(), action, "plugin "+args[0]+": being taken out of service")
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, as it shows in lists and errors")
+	return cmd
+}
+
+func (c *command) logsCommand() *cobra.Command {
+	var lines int
+	cmd := &cobra.Command{
+		Use:     "logs NAME",
+		Short:   "print the last lines of a plugin's log",
+		Example: "  ferment plugin logs chess\n  ferment plugin logs chess --lines 500 --json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			result, err := c.order(cmd.Context(), actionOf("plugin-logs", edn.K("plugin"), edn.Text(args[0]), edn.K("lines"), edn.Int(int64(lines))))
+			if err != nil {
+				return err
+			}
+			for line := range result.Key("lines").Elems() {
+				if err := c.logLine(line); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().IntVar(&lines, "lines", 100, "so many, at most 1000")
+	return cmd
+}
+
+// logLine prints one line of a plugin's log.
+func (c *command) logLine(line edn.Value) error {
+	if c.format != formatText {
+		return c.value(c.env.Stdout, line)
+	}
+	field := func(name string) string {
+		if v, ok := line.Get(edn.Text("@" + name)); ok {
+			return plain(v)
+		}
+		if v, ok := line.Get(edn.K("@" + name)); ok {
+			return plain(v)
+		}
+		return ""
+	}
+	if !line.IsMap() {
+		_, err := fmt.Fprintln(c.env.Stdout, plain(line))
+		return err
+	}
+	at := field("timestamp")
+	if t, err := time.Parse(time.RFC3339Nano, at); err == nil {
+		at = t.Local().Format("2006-01-02 15:04:05.000")
+	}
+	_, err := fmt.Fprintf(c.env.Stdout, "%s %-5s %s\n", at, field("level"), field("message"))
+	return err
+}

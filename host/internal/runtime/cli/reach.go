@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// localFlag lets a verb work in this process though a daemon is there.
+func localFlag(cmd *cobra.Command, local *bool) {
+	cmd.Flags().BoolVar(local, "local", false, "work in this process, also if a daemon serves the data directory")
+}
+
+// place is the data directory of the configuration and the socket of the
+// daemon that may serve it. Plugins are not looked at, so a configuration with
+// faults elsewhere still leads to its daemon.
+func (c *command) place(ctx context.Context) (socket, dataDir string) {
+	o := c.loadOptions(false)
+	path := o.Config
+	if path == "" || !filepath.IsAbs(path) {
+		if path == "" {
+			path = config.DefaultFile
+		}
+		path = filepath.Join(o.Dir, path)
+	}
+	cfg, _ := config.Load(ctx, path, config.Options{Env: o.Env, Profile: o.Profile, HostVersion: o.Version})
+	return cfg.HTTP.AdminSocket, cfg.Host.DataDir
+}
+
+// reach gives the daemon that serves the data directory, nil if none does.
+func (c *command) reach(ctx context.Context) (*httpapi.Client, error) {
+	socket, dataDir := c.place(ctx)
+	if socket == "" {
+		return nil, nil
+	}
+	client, err := httpapi.Dial(ctx, socket, daemon.AdminTokenFile(dataDir))
+	if errors.Is(err, httpapi.ErrNoDaemon) {
+		return nil, nil
+	}
+	return client, err
+}
+
+// order has an action done by the daemon, which has to be there.
+func (c *command) order(ctx context.Context, action edn.Value) (edn.Value, error) {
+	client, err := c.reach(ctx)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	if client == nil {
+		_, dataDir := c.place(ctx)
+		return edn.Nil(), contract.Errorf("runtime/not-ready", "no daemon serves the data directory %s", c.relative(dataDir)).WithHint("start one with \"ferment serve\"")
+	}
+	return client.Do(ctx, action)
+}
+
+// actionOf is the body of an admin action.
+func actionOf(name string, keysAndValues ...edn.Value) edn.Value {
+	return edn.MustMap(append([]edn.Value{edn.K("action"), edn.K(name)}, keysAndValues...)...)
+}
+
+// knownServer refuses --server, which needs an identity to show.
+func (c *command) knownServer() error {
+	if c.server == "" {
+		return nil
+	}
+	return contract.Errorf("auth/not-configured", "reaching a daemon by --server needs a token, and this build knows none").
+		WithHint("run the command on the machine of the daemon, in the directory of its configuration")
+}

@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"errors"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/cobra"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+func (c *command) serveCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "run as a daemon: keep the plugins up and answer over HTTP and the admin socket",
+		Long: "serve starts the plugins of the configuration, listens, and stays in the foreground. It logs JSON lines on\n" +
+			"standard error. SIGHUP reloads the configuration; SIGTERM and an interrupt end it once the runs in flight\n" +
+			"have their answers, a second one at once.\n\n" +
+			"It ends with 0 after a clean stop, 64 for a wrong command line, 69 if a required plugin or an address\n" +
+			"cannot be had, 70 for a defect, 73 if another daemon has the data directory, 77 for missing or too wide\n" +
+			"rights, and 78 for a configuration or a listener that is refused.",
+		Example: "  ferment serve\n  ferment serve --config site/ferment.hcl --profile prod\n  curl -s http://127.0.0.1:7180/ready",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			signals := daemon.Signals()
+			c.release() // signals are the daemon's from here on
+			log := hclog.New(&hclog.LoggerOptions{Name: "ferment", Level: hclog.Info, Output: c.env.Stderr, JSONFormat: true, TimeFormat: "2006-01-02T15:04:05.000Z07:00"})
+			err := daemon.Serve(c.loadOptions(false), log, signals)
+			if err == nil {
+				return nil
+			}
+			return c.notServed(err)
+		},
+	}
+	return cmd
+}
+
+// notServed prints why a daemon does not serve, and ends with its exit code.
+func (c *command) notServed(err error) error {
+	code := daemon.ExitCode(err)
+	var invalid *daemon.InvalidConfigError
+	if errors.As(err, &invalid) {
+		if err := c.diagnostics(c.env.Stderr, invalid.Config.Report(config.DefaultMaxShown)); err != nil {
+			return err
+		}
+		return quietError{code}
+	}
+	e, typed := err.(*contract.Error) //nolint:errorlint // one that is wrapped lacks what is around it
+	if !typed {
+		typ := map[int]string{daemon.ExitInternal: "runtime/internal", daemon.ExitConfig: "config/range"}[code]
+		if typ == "" {
+			typ = "runtime/start-failed"
+		}
+		e = contract.Errorf(typ, "%w", err).WithSource(contract.SourceHost).WithHint(serveHint(code))
+	}
+	c.problem(e)
+	return quietError{code}
+}
+
+func serveHint(code int) string {
+	switch code {
+	case daemon.ExitLocked:
+		return "\"ferment status\" asks the daemon that is there; stop it, or name another data directory in ferment.data_dir"
+	case daemon.ExitUnavailable:
+		return "\"ferment plugin list\" shows the plugins; what holds an address can be seen with \"ss -ltnp\""
+	case daemon.ExitPermission:
+		return "run it as the user who owns what is named"
+	case daemon.ExitConfig:
+		return "\"ferment validate\" checks the configuration"
+	}
+	return "the log lines before this one say what it did last"
+}

@@ -1,0 +1,404 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// served is a daemon that runs.
+type served struct {
+	*process
+	w       *world
+	address string // of its first listener
+	socket  string
+	pid     int
+	client  *http.Client
+}
+
+// logLine is one line of the daemon's log.
+type logLine map[string]any
+
+func (l logLine) text(key string) string { s, _ := l[key].(string); return s }
+
+// logged gives the first log line at or behind from that fits.
+func (p *process) logged(from int, fits func(logLine) bool) (logLine, int, bool) {
+	for i := from; ; i++ {
+		text, ok := p.line(i)
+		if !ok {
+			return nil, i, false
+		}
+		var l logLine
+		if json.Unmarshal([]byte(text), &l) == nil && fits(l) {
+			return l, i, true
+		}
+	}
+}
+
+func said(message string) func(logLine) bool {
+	return func(l logLine) bool { return l.text("@message") == message }
+}
+
+// serve starts a daemon and waits until it is ready.
+func (w *world) serve(args ...string) *served {
+	w.t.Helper()
+	return w.serveLimit(runLimit, args...)
+}
+
+func (w *world) serveLimit(limit time.Duration, args ...string) *served {
+	w.t.Helper()
+	p := w.launchLimit(limit, "", built.ferment, append([]string{"serve"}, args...)...)
+	l, _, ok := p.logged(0, said("ready"))
+	if !ok {
+		got := p.wait()
+		require.Fail(w.t, "the daemon does not get ready", "exit %d\n%s", got.code, got.stderr)
+	}
+	s := &served{process: p, w: w, pid: p.cmd.Process.Pid, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
+	for _, a := range l["listen"].([]any) {
+		if address := a.(string); strings.HasPrefix(address, "/") {
+			s.socket = address
+		} else if s.address == "" {
+			s.address = address
+		}
+	}
+	w.t.Cleanup(s.client.CloseIdleConnections)
+	return s
+}
+
+// answer is what a request was answered.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+	err    error
+}
+
+func (a answer) value(t testing.TB) edn.Value {
+	t.Helper()
+	require.NoError(t, a.err)
+	v, err := edn.Read(a.body, edn.WithLimits(edn.Body))
+	require.NoError(t, err, "%d %s", a.status, a.body)
+	return v
+}
+
+func (a answer) failure(t testing.TB) string {
+	t.Helper()
+	return word(a.value(t).Key("error").Key("type"))
+}
+
+func (s *served) request(ctx context.Context, method, path, body string, header ...string) answer {
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+s.address+path, strings.NewReader(body))
+	if err != nil {
+		return answer{err: err}
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/edn")
+	}
+	r.Header.Set("Accept", "application/edn")
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	return perform(s.client, r)
+}
+
+func perform(c *http.Client, r *http.Request) answer {
+	resp, err := c.Do(r)
+	if err != nil {
+		return answer{err: err}
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	return answer{status: resp.StatusCode, header: resp.Header, body: text, err: err}
+}
+
+// ask asks for an intent.
+func (s *served) ask(intent, input string) answer {
+	return s.request(context.Background(), "POST", "/v1/act", envelopeOf(intent, input, ""))
+}
+
+func envelopeOf(intent, input, more string) string {
+	return fmt.Sprintf(`{:proto 1 :trace {:id "t"} :task {:intent :%s} :input %s %s}`, intent, input, more)
+}
+
+// stop ends the daemon and wants a clean end.
+func (s *served) stop() ended {
+	s.t.Helper()
+	s.signal(syscall.SIGTERM)
+	got := s.wait()
+	require.Equal(s.t, 0, got.code, got.stderr)
+	return got
+}
+
+const testProfile = "ferment {\n  profile = \"test\"\n}\n\n"
+
+// answering is a world with a plugin that answers at once, one that takes a
+// while, and one that never does.
+func answering(t testing.TB, more ...string) *world {
+	return newWorld(t,
+		"ferment.hcl", testProfile+scripted("mine")+strings.Join(more, "\n"),
+		"mine.edn", `{:capabilities
+ {:mine/data {:intents #{:mine/data} :in-schema :req/any :out-schema :res/any :steps [{:value {:n 1 :list [1 2.5 3M #{:a}]}}]}
+  :mine/slow {:intents #{:mine/slow} :in-schema :req/any :out-schema :res/any :steps [{:delay-ms 700 :value {:n 2}}]}
+  :mine/hang {:intents #{:mine/hang} :in-schema :req/any :out-schema :res/any :steps [{:hang true}]}}}`)
+}
+
+// OPS-001, OPS-002, OPS-004: a daemon gets ready, answers, and goes down clean:
+// no process, no socket, no token, no scratch directory is left.
+func TestServe(t *testing.T) {
+	w := answering(t)
+	s := w.serve()
+	a := s.ask("mine/data", "{}")
+	require.Equal(t, 200, a.status, "%s", a.body)
+	assert.Equal(t, "{:list [1 2.5 3M #{:a}] :n 1}", a.value(t).Key("result").Key("out").String())
+	assert.Regexp(t, `^run_[0-9A-Z]{26}$`, a.header.Get("Ferment-Run-Id"))
+	ready := s.request(context.Background(), "GET", "/ready", "").value(t)
+	assert.Equal(t, ":test", ready.Key("profile").String())
+	for path, mode := range map[string]os.FileMode{"var": 0o700, "var/run": 0o700, "var/run/admin.sock": 0o600, "var/run/admin.token": 0o600, "var/LOCK": 0o600} {
+		info, err := os.Stat(filepath.Join(w.dir, path))
+		require.NoError(t, err)
+		assert.Equal(t, mode, info.Mode().Perm(), path)
+	}
+	s.stop()
+	for _, path := range []string{"var/run/admin.sock", "var/run/admin.token"} {
+		assert.NoFileExists(t, filepath.Join(w.dir, path))
+	}
+	left, err := os.ReadDir(filepath.Join(w.dir, "var", "work"))
+	require.NoError(t, err)
+	assert.Empty(t, left, "scratch directories")
+	assert.Empty(t, awaitNone(built.root, time.Second))
+}
+
+// OPS-004: a run in flight at SIGTERM has its answer, later ones are refused
+// with when to come again, and the end is clean.
+func TestServeDrains(t *testing.T) {
+	s := answering(t).serve()
+	slow := make(chan answer, 1)
+	go func() { slow <- s.ask("mine/slow", "{}") }()
+	require.Eventually(t, func() bool { return s.inFlight("mine") == 1 }, 10*time.Second, 5*time.Millisecond)
+	s.signal(syscall.SIGTERM)
+	require.Eventually(t, func() bool {
+		return s.request(context.Background(), "GET", "/ready", "").status == 503
+	}, 10*time.Second, 2*time.Millisecond)
+	refused := s.ask("mine/data", "{}")
+	assert.Equal(t, 503, refused.status)
+	assert.Equal(t, "runtime/draining", refused.failure(t))
+	assert.Equal(t, "1", refused.header.Get("Retry-After"))
+	a := <-slow
+	assert.Equal(t, 200, a.status, "%s", a.body)
+	assert.Equal(t, 0, s.wait().code)
+	assert.Empty(t, awaitNone(built.root, time.Second))
+}
+
+// admin has an action done over the socket of operators.
+func (s *served) admin(action string) answer {
+	s.t.Helper()
+	token, err := os.ReadFile(filepath.Join(s.w.dir, "var", "run", "admin.token"))
+	require.NoError(s.t, err)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", s.socket)
+	}}}
+	r, err := http.NewRequest("POST", "http://localhost/v1/admin", strings.NewReader(action))
+	require.NoError(s.t, err)
+	r.Header.Set("Content-Type", "application/edn")
+	r.Header.Set("Accept", "application/edn")
+	r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	return perform(client, r)
+}
+
+// inFlight is how many calls a plugin works on, as its process says.
+func (s *served) inFlight(name string) int {
+	for p := range s.admin(`{:action :plugin-list}`).value(s.t).Key("result").Key("plugins").Elems() {
+		if text, _ := p.Key("plugin").AsString(); text != name {
+			continue
+		}
+		n := int64(0)
+		for i := range p.Key("instances").Elems() {
+			calls, _ := i.Key("in-flight").AsInt()
+			n += calls
+		}
+		return int(n)
+	}
+	return -1
+}
+
+// OPS-004: runs that outlive the drain are canceled; a second signal waits for
+// nothing.
+func TestServeDrainEnds(t *testing.T) {
+	for name, tc := range map[string]struct {
+		drain   string
+		signals int
+	}{
+		"drain_timeout": {`"200ms"`, 1},
+		"second signal": {`"10m"`, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := answering(t)
+			text, err := os.ReadFile(filepath.Join(w.dir, "ferment.hcl"))
+			require.NoError(t, err)
+			w.write("ferment.hcl", strings.Replace(string(text), "profile = \"test\"", "profile = \"test\"\n  drain_timeout = "+tc.drain, 1))
+			s := w.serve()
+			hang := make(chan answer, 1)
+			go func() { hang <- s.ask("mine/hang", "{}") }()
+			require.Eventually(t, func() bool { return s.inFlight("mine") == 1 }, 10*time.Second, 5*time.Millisecond)
+			s.signal(syscall.SIGTERM)
+			if tc.signals > 1 {
+				_, _, ok := s.logged(0, said("signal"))
+				require.True(t, ok)
+				s.signal(syscall.SIGTERM)
+			}
+			a := <-hang
+			require.NoError(t, a.err)
+			assert.Equal(t, "canceled", a.failure(t))
+			assert.Equal(t, 0, s.wait().code)
+			assert.Empty(t, awaitNone(built.root, time.Second))
+		})
+	}
+}
+
+// The exit codes of section 9, on the program itself.
+func TestServeExitCodes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		code int
+		args []string
+		say  string
+		// prepare changes the world before the daemon starts.
+		prepare func(t *testing.T, w *world)
+	}{
+		"usage":                {code: 64, args: []string{"--nope"}, say: "unknown flag"},
+		"arguments":            {code: 64, args: []string{"now"}, say: "unknown command"},
+		"profile that is none": {code: 64, args: []string{"--profile", "prd"}, say: "prod"},
+		"no configuration":     {code: 78, args: []string{"--config", "absent.hcl"}, say: "absent.hcl"},
+		"wrong configuration": {code: 78, say: "config/unknown-name", prepare: func(_ *testing.T, w *world) {
+			w.write("ferment.hcl", "nope {}\n")
+		}},
+		"open listener": {code: 78, say: "http/insecure-listener", prepare: func(_ *testing.T, w *world) {
+			w.write("ferment.hcl", testProfile+"http {\n  listen = [\"0.0.0.0:0\"]\n}\n")
+		}},
+		"admin socket too long": {code: 78, say: "admin_socket", prepare: func(_ *testing.T, w *world) {
+			w.write("ferment.hcl", testProfile+"http {\n  admin_socket = \""+strings.Repeat("x", 120)+"\"\n}\n")
+		}},
+		"required plugin": {code: 69, say: "required plugin mine", prepare: func(_ *testing.T, w *world) {
+			w.write("ferment.hcl", testProfile+fmt.Sprintf("plugin \"mine\" {\n  command = [%q, %q]\n}\n", built.helper, roleRefuser))
+		}},
+		"address in use": {code: 69, say: "address already in use", prepare: func(t *testing.T, w *world) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = l.Close() })
+			w.write("ferment.hcl", testProfile+"http {\n  listen = [\""+l.Addr().String()+"\"]\n}\n")
+		}},
+		"runtime directory": {code: 70, say: "runtime directory", prepare: func(t *testing.T, w *world) {
+			dir := t.TempDir()
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "ferment"), nil, 0o600))
+			w.env = append(w.env, "XDG_RUNTIME_DIR="+dir)
+		}},
+		"second daemon": {code: 73, say: "is held by the daemon with process id", prepare: func(_ *testing.T, w *world) {
+			w.serve()
+		}},
+		"data directory open to others": {code: 77, say: "chmod 700", prepare: func(t *testing.T, w *world) {
+			require.NoError(t, os.Mkdir(filepath.Join(w.dir, "var"), 0o755))
+			require.NoError(t, os.Chmod(filepath.Join(w.dir, "var"), 0o755))
+		}},
+		"later format": {code: 78, say: "format 2", prepare: func(t *testing.T, w *world) {
+			require.NoError(t, os.Mkdir(filepath.Join(w.dir, "var"), 0o700))
+			require.NoError(t, os.WriteFile(filepath.Join(w.dir, "var", "FORMAT"), []byte("2\n"), 0o600))
+		}},
+		"format that is none": {code: 78, say: "FORMAT", prepare: func(t *testing.T, w *world) {
+			require.NoError(t, os.Mkdir(filepath.Join(w.dir, "var"), 0o700))
+			require.NoError(t, os.WriteFile(filepath.Join(w.dir, "var", "FORMAT"), []byte("x\n"), 0o600))
+		}},
+		"data directory that is a file": {code: 78, say: "var", prepare: func(_ *testing.T, w *world) {
+			w.write("var", "")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := answering(t)
+			if tc.prepare != nil {
+				tc.prepare(t, w)
+			}
+			got := w.run(append([]string{"serve"}, tc.args...)...)
+			assert.Equal(t, tc.code, got.code, got.stderr)
+			assert.Contains(t, got.stderr, tc.say)
+			assert.NotContains(t, got.stderr, "goroutine ")
+			assert.Empty(t, got.stdout)
+		})
+	}
+}
+
+// A daemon that was killed leaves a lock, a socket and a token that do not keep
+// the next one from starting.
+func TestServeAfterKill(t *testing.T) {
+	w := answering(t)
+	first := w.serve()
+	first.signal(syscall.SIGKILL)
+	<-first.over
+	second := w.serve()
+	assert.Equal(t, 200, second.ask("mine/data", "{}").status)
+	second.stop()
+}
+
+// OPS-001, OPS-003, OPS-004: what a service manager hears, in this order.
+func TestServeNotifies(t *testing.T) {
+	w := answering(t)
+	path := filepath.Join(t.TempDir(), "notify")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	heard := make(chan string, 100)
+	go func() {
+		defer close(heard)
+		for {
+			b := make([]byte, 4096)
+			n, err := conn.Read(b)
+			if err != nil {
+				return
+			}
+			heard <- string(bytes.TrimSpace(b[:n]))
+		}
+	}()
+	w.env = append(w.env, "NOTIFY_SOCKET="+path, "WATCHDOG_USEC=200000")
+	s := w.serve()
+	until := func(first string) string {
+		for m := range heard {
+			if strings.HasPrefix(m, first) {
+				return m
+			}
+			assert.Regexp(t, "^(WATCHDOG=1|EXTEND_TIMEOUT_USEC=|READY=1)", m)
+		}
+		require.Fail(t, "not heard", first)
+		return ""
+	}
+	until("READY=1")
+	until("WATCHDOG=1")
+	until("WATCHDOG=1")
+	s.stop()
+	until("STOPPING=1")
+}
+
+// OPS-001: SIGTERM while plugins come up ends the start.
+func TestServeStoppedWhileStarting(t *testing.T) {
+	w := answering(t)
+	w.write("mine.edn", `{:capabilities {:mine/data {:intents #{:mine/data} :in-schema :req/any :out-schema :res/any :steps [{:value {:n 1}}]}}}`)
+	p := w.start("", "serve")
+	_, _, ok := p.logged(0, said("started: listeners"))
+	require.True(t, ok)
+	p.signal(syscall.SIGTERM)
+	got := p.wait()
+	assert.Equal(t, 0, got.code, got.stderr)
+	assert.NoFileExists(t, filepath.Join(w.dir, "var", "run", "admin.token"))
+	assert.Empty(t, awaitNone(built.root, time.Second))
+}

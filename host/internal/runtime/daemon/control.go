@@ -1,0 +1,280 @@
+package daemon
+
+import (
+	"bytes"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// control carries out admin actions.
+type control struct{ *Daemon }
+
+var _ httpapi.Control = control{}
+
+// Control implements httpapi.Backend.
+func (d *Daemon) Control() httpapi.Control {
+	if h := d.host.Load(); h == nil || h.runs.now() == nil {
+		return nil
+	}
+	return control{d}
+}
+
+func (c control) now() (*Host, *Loaded) {
+	h := c.host.Load()
+	return h, h.runs.now().loaded
+}
+
+// Plugins implements httpapi.Control.
+func (c control) Plugins() edn.Value {
+	h, l := c.now()
+	status := h.Plugins()
+	all := make([]edn.Value, len(l.Plugins))
+	for i, p := range l.Plugins {
+		all[i] = l.plugin(p, status)
+	}
+	return edn.MustMap(edn.K("plugins"), edn.Vector(all...))
+}
+
+// plugin is what the configuration and the supervisor know of a plugin.
+func (l *Loaded) plugin(p config.Plugin, status []plugin.Status) edn.Value {
+	var instances []edn.Value
+	for _, s := range status {
+		if s.Plugin == p.Name {
+			instances = append(instances, instance(s))
+		}
+	}
+	return edn.MustMap(
+		edn.K("plugin"), edn.Text(p.Name),
+		edn.K("condition"), edn.K(l.Condition(p)),
+		edn.K("version"), edn.Text(p.Description.Version),
+		edn.K("binary"), edn.Text(p.Binary),
+		edn.K("capabilities"), edn.Keywords(l.Provided(p.Name)...),
+		edn.K("where"), edn.Text(p.Where),
+		edn.K("instances"), edn.Vector(instances...),
+	)
+}
+
+// instance is one process, or the place for one.
+func instance(s plugin.Status) edn.Value {
+	var b edn.MapBuilder
+	b.Key("instance", edn.Int(int64(s.Instance)))
+	b.Key("generation", edn.Int(int64(s.Generation)))
+	b.Key("state", edn.K(string(s.State)))
+	b.Key("cause", edn.K(string(s.Cause)))
+	b.Key("since", edn.Inst(s.Since.UTC().Truncate(time.Millisecond)))
+	b.Key("callable?", edn.Bool(s.Callable))
+	b.Key("in-flight", edn.Int(int64(s.InFlight)))
+	b.Key("queued", edn.Int(int64(s.Queued)))
+	b.Key("restarts", edn.Int(int64(s.Restarts)))
+	if s.PID != 0 {
+		b.Key("pid", edn.Int(int64(s.PID)))
+	}
+	if s.Version != "" {
+		b.Key("version", edn.Text(s.Version))
+	}
+	if s.Err != nil {
+		b.Key("error", s.Err.Value())
+	}
+	return b.Map()
+}
+
+// Condition says in a word what the configuration makes of a plugin.
+func (l *Loaded) Condition(p config.Plugin) string {
+	switch {
+	case !p.Enabled:
+		return "disabled"
+	case p.Binary == "":
+		return "missing"
+	case !p.Described:
+		return "unchecked"
+	case p.Optional:
+		return "optional"
+	}
+	return "required"
+}
+
+// Provided lists the capabilities of a plugin under the ids that plans use.
+func (l *Loaded) Provided(name string) []string {
+	var ids []string
+	reg := l.Generation.Registry
+	for _, id := range reg.Capabilities() {
+		if entry, ok := reg.Capability(id); ok && entry.Plugin == name {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// Find gives a plugin of the configuration by name. The error is not-found with
+// the nearest name.
+func (l *Loaded) Find(name string) (config.Plugin, *contract.Error) {
+	var names []string
+	for _, p := range l.Plugins {
+		if p.Name == name {
+			return p, nil
+		}
+		names = append(names, p.Name)
+	}
+	e := contract.Errorf("not-found", "there is no plugin %q in the configuration", name).WithHint("\"ferment plugin list\" names those that are there")
+	if near := contract.Nearest(name, names); near != "" {
+		e = e.WithHint("did you mean " + near + "?")
+	}
+	return config.Plugin{}, e
+}
+
+// Inspect implements httpapi.Control.
+func (c control) Inspect(name string) (edn.Value, *contract.Error) {
+	h, l := c.now()
+	p, err := l.Find(name)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	command := make([]edn.Value, len(p.Command))
+	for i, arg := range p.Command {
+		command[i] = edn.Text(arg)
+	}
+	return l.plugin(p, h.Plugins()).Merge(edn.MustMap(
+		edn.K("command"), edn.Vector(command...),
+		edn.K("config"), p.Config,
+		edn.K("description"), p.Description.Value(),
+	)), nil
+}
+
+// maxLog is how much of a log is read for its last lines.
+const maxLog = 1 << 20
+
+// Logs implements httpapi.Control.
+func (c control) Logs(name string, lines int) (edn.Value, *contract.Error) {
+	_, l := c.now()
+	if _, err := l.Find(name); err != nil {
+		return edn.Nil(), err
+	}
+	path := plugin.LogPath(l.Host.DataDir, name)
+	last := make([]edn.Value, 0, lines)
+	for _, line := range lastLines([]string{path + ".1", path}, lines) {
+		v, err := edn.ReadJSON(line, edn.WithLimits(edn.Body))
+		if err != nil {
+			v = edn.Text(string(bytes.ToValidUTF8(line, []byte("?"))))
+		}
+		last = append(last, v)
+	}
+	return edn.MustMap(edn.K("plugin"), edn.Text(name), edn.K("lines"), edn.Vector(last...)), nil
+}
+
+// lastLines are the last lines of files that follow each other. A file that is
+// not there, or whose begin is cut off, has fewer.
+func lastLines(paths []string, n int) [][]byte {
+	var all [][]byte
+	for _, path := range paths {
+		text, err := tail(path, maxLog)
+		if err != nil {
+			continue
+		}
+		for line := range bytes.Lines(text) {
+			if line = bytes.TrimSpace(line); len(line) > 0 {
+				all = append(all, line)
+			}
+		}
+	}
+	return all[max(0, len(all)-n):]
+}
+
+// tail reads the end of a file, from the begin of a line.
+func tail(path string, most int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	from := max(0, info.Size()-most)
+	text := make([]byte, info.Size()-from)
+	n, err := f.ReadAt(text, from)
+	if err != nil && n == 0 {
+		return nil, err
+	}
+	text = text[:n]
+	if from > 0 {
+		_, text, _ = bytes.Cut(text, []byte{'\n'})
+	}
+	return text, nil
+}
+
+// asked does something to a plugin that the supervisor has.
+func (c control) asked(name string, do func(*plugin.Supervisor) error) *contract.Error {
+	h, l := c.now()
+	p, err := l.Find(name)
+	if err != nil {
+		return err
+	}
+	if !p.Enabled || !p.Described {
+		return contract.Errorf("runtime/not-ready", "plugin %s is %s, so it has no processes", name, l.Condition(p)).WithHint("change its block and reload")
+	}
+	return contract.AsError(do(h.supervisor))
+}
+
+// Restart implements httpapi.Control.
+func (c control) Restart(name string) *contract.Error {
+	return c.asked(name, func(s *plugin.Supervisor) error { return s.Restart(name) })
+}
+
+// DrainPlugin implements httpapi.Control.
+func (c control) DrainPlugin(name string) *contract.Error {
+	return c.asked(name, func(s *plugin.Supervisor) error { return s.Drain(name) })
+}
+
+// Release implements httpapi.Control.
+func (c control) Release(name string) *contract.Error {
+	return c.asked(name, func(s *plugin.Supervisor) error { return s.Release(name) })
+}
+
+// Quarantine implements httpapi.Control.
+func (c control) Quarantine(name, reason string) *contract.Error {
+	return c.asked(name, func(s *plugin.Supervisor) error { return s.Quarantine(name, reason) })
+}
+
+// Status implements httpapi.Control.
+func (c control) Status() edn.Value {
+	h, l := c.now()
+	h.runs.mu.Lock()
+	taken, live := h.runs.taken, len(h.runs.live)
+	h.runs.mu.Unlock()
+	addresses := make([]edn.Value, 0, 4)
+	for _, a := range c.server.Addresses() {
+		addresses = append(addresses, edn.Text(a))
+	}
+	return edn.MustMap(
+		edn.K("ready"), c.Ready().Value(),
+		edn.K("health"), edn.MustMap(edn.K("ok?"), edn.Bool(c.Health().OK)),
+		edn.K("version"), edn.Text(c.options.Version),
+		edn.K("pid"), edn.Int(int64(os.Getpid())),
+		edn.K("started-at"), edn.Inst(c.begun.UTC().Truncate(time.Millisecond)),
+		edn.K("config"), edn.Text(l.Hash),
+		edn.K("data-dir"), edn.Text(l.Host.DataDir),
+		edn.K("listen"), edn.Vector(addresses...),
+		edn.K("runs"), edn.Int(int64(taken)),
+		edn.K("generations"), edn.Int(int64(live)),
+		edn.K("plugins"), c.Plugins().Key("plugins"),
+	)
+}
+
+// Audit implements httpapi.Control: it is a line of the log, with the keys that
+// a record of the host has.
+func (c control) Audit(deed httpapi.Deed) {
+	args := []any{"action", "admin/" + deed.Action, "principal", deed.Principal, "input", deed.Input.Dissoc(edn.K("action")).String(), "ok", deed.Err == nil}
+	if deed.Err != nil {
+		args = append(args, "error", deed.Err.Error())
+	}
+	c.log.Named("audit").Info("admin", args...)
+}

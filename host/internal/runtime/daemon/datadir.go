@@ -1,0 +1,175 @@
+package daemon
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// dataFormat is the layout of a data directory that this build writes.
+const dataFormat = 1
+
+// dataDir is a data directory that this daemon alone uses (OPS-002).
+type dataDir struct {
+	path string
+	boot string
+	lock *os.File
+	// token is what callers of the admin socket show; it lives as long as the
+	// lock.
+	token string
+}
+
+// AdminTokenFile is where the token of the admin socket lies in a data
+// directory.
+func AdminTokenFile(dir string) string { return filepath.Join(dir, "run", "admin.token") }
+
+// openDataDir makes or checks the directory and takes its lock.
+func openDataDir(path, boot string) (*dataDir, error) {
+	if err := os.MkdirAll(path, 0o700); errors.Is(err, syscall.ENOTDIR) {
+		return nil, &DirectoryError{Dir: path, Problem: "is below a file, or is one", Fix: "name another in ferment.data_dir", code: ExitConfig}
+	} else if err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	if err := checkPrivate(path); err != nil {
+		return nil, err
+	}
+	d := &dataDir{path: path, boot: boot}
+	if err := d.hold(); err != nil {
+		return nil, err
+	}
+	for _, step := range []func() error{d.checkFormat, d.prepareRun} {
+		if err := step(); err != nil {
+			d.close()
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+// checkPrivate wants the directory for this user alone.
+func checkPrivate(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	refuse := func(problem, fix string) error {
+		return &DirectoryError{Dir: path, Problem: problem, Fix: fix, code: ExitPermission}
+	}
+	switch {
+	case !info.IsDir():
+		return &DirectoryError{Dir: path, Problem: "is no directory", Fix: "name another in ferment.data_dir", code: ExitConfig}
+	case !ownedByUs(info):
+		return refuse("belongs to another user", "change its owner, or name another in ferment.data_dir")
+	case info.Mode().Perm()&0o077 != 0:
+		return refuse(fmt.Sprintf("is open to others (mode %04o)", info.Mode().Perm()), "chmod 700 "+path)
+	}
+	return nil
+}
+
+// hold takes the lock. Its file is never removed: a lock on a file that has no
+// name any more would hold nobody.
+func (d *dataDir) hold() error {
+	f, err := os.OpenFile(filepath.Join(d.path, "LOCK"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	if !tryLock(f) {
+		defer func() { _ = f.Close() }()
+		return lockedBy(d.path, f)
+	}
+	text := edn.MustMap(edn.K("pid"), edn.Int(int64(os.Getpid())), edn.K("boot"), edn.Text(d.boot)).String() + "\n"
+	if err := f.Truncate(0); err == nil {
+		_, err = f.WriteAt([]byte(text), 0)
+	}
+	if err != nil {
+		_ = f.Close()
+		return fmt.Errorf("data directory: %w", err)
+	}
+	d.lock = f
+	return nil
+}
+
+func lockedBy(dir string, f io.Reader) error {
+	e := &LockedError{Dir: dir}
+	text, _ := io.ReadAll(io.LimitReader(f, 1<<10))
+	if v, err := edn.Read(text); err == nil {
+		pid, _ := v.Key("pid").AsInt()
+		e.PID = int(pid)
+		e.Boot, _ = v.Key("boot").AsString()
+	}
+	return e
+}
+
+// checkFormat refuses what a later build wrote.
+func (d *dataDir) checkFormat() error {
+	path := filepath.Join(d.path, "FORMAT")
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := os.WriteFile(path, []byte(strconv.Itoa(dataFormat)+"\n"), 0o600); err != nil {
+			return fmt.Errorf("data directory: %w", err)
+		}
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	switch {
+	case err != nil || n < 1:
+		return &DirectoryError{Dir: d.path, Problem: "has a FORMAT that cannot be read", Fix: "restore it, or name another directory in ferment.data_dir", code: ExitConfig}
+	case n > dataFormat:
+		return &DirectoryError{Dir: d.path, Problem: fmt.Sprintf("has format %d, and this build knows formats up to %d", n, dataFormat), Fix: "use the build that wrote it or a later one", code: ExitConfig}
+	}
+	return nil
+}
+
+// prepareRun makes the directory of the admin socket and the token of this
+// start.
+func (d *dataDir) prepareRun() error {
+	dir := filepath.Join(d.path, "run")
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	if err := checkPrivate(dir); err != nil {
+		return err
+	}
+	var b [32]byte
+	_, _ = rand.Read(b[:]) // never fails
+	d.token = base64.RawURLEncoding.EncodeToString(b[:])
+	path := AdminTokenFile(d.path)
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("admin token: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("admin token: %w", err)
+	}
+	_, err = f.WriteString(d.token + "\n")
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return fmt.Errorf("admin token: %w", err)
+	}
+	return nil
+}
+
+// close gives the directory up.
+func (d *dataDir) close() {
+	if d.token != "" {
+		_ = os.Remove(AdminTokenFile(d.path))
+	}
+	_ = d.lock.Close()
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }

@@ -1,0 +1,44 @@
+package daemon
+
+import (
+	"os"
+
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+)
+
+// generation is one configuration in force: what its acts run under. It is
+// immutable but for holds, which runs guards.
+type generation struct {
+	loaded  *Loaded
+	client  *plugin.Client
+	service *act.Service
+	holds   int
+}
+
+// newGeneration makes the service of a configuration whose plugins the
+// supervisor has.
+func (h *Host) newGeneration(loaded *Loaded) (*generation, error) {
+	g := &generation{loaded: loaded}
+	var err error
+	if g.client, err = h.supervisor.Client(routes(loaded.Generation.Registry)); err != nil {
+		return nil, err
+	}
+	limits := loaded.Limits()
+	c := act.Config{
+		Registry: loaded.Generation.Registry, Policies: loaded.Generation.Policies, Checks: loaded.Generation.Checks,
+		Executor: g.client, Journal: h.journal, Boot: h.boot,
+		Hash: loaded.Hash, Limits: &limits, Root: loaded.Host.Root,
+	}
+	if name, err := os.Hostname(); err == nil {
+		c.Host = name
+	}
+	if seed := loaded.Host.Seed; seed != 0 {
+		c.NewSeed = func() int64 { return seed }
+	}
+	g.service, err = act.New(c)
+	return g, err
+}
+
+// close is for a generation that no act runs under any more.
+func (g *generation) close() {}

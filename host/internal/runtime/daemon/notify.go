@@ -1,0 +1,52 @@
+package daemon
+
+import (
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// notifier tells a service manager how the daemon is, in the protocol of
+// systemd: datagrams of NAME=VALUE lines to the socket in NOTIFY_SOCKET. Where
+// there is none it says nothing.
+type notifier struct {
+	socket string
+	// every is the time between two signs of life; 0: none are wanted.
+	every time.Duration
+}
+
+func newNotifier(env func(string) (string, bool)) notifier {
+	var n notifier
+	n.socket, _ = env("NOTIFY_SOCKET")
+	if !strings.HasPrefix(n.socket, "/") && !strings.HasPrefix(n.socket, "@") {
+		n.socket = ""
+	}
+	text, _ := env("WATCHDOG_USEC")
+	if pid, ok := env("WATCHDOG_PID"); ok && pid != strconv.Itoa(os.Getpid()) {
+		text = ""
+	}
+	if usec, err := strconv.ParseInt(text, 10, 64); err == nil && usec > 0 && n.socket != "" {
+		n.every = time.Duration(usec) * time.Microsecond / 2
+	}
+	return n
+}
+
+// tell sends one message. A manager that is not there is no reason to fail.
+func (n notifier) tell(lines ...string) {
+	if n.socket == "" {
+		return
+	}
+	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: n.socket, Net: "unixgram"})
+	if err != nil {
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	_, _ = conn.Write([]byte(strings.Join(lines, "\n")))
+}
+
+// reloading is the message at the begin of a reload; ready ends it.
+func (n notifier) reloading() {
+	n.tell("RELOADING=1", "MONOTONIC_USEC="+strconv.FormatInt(monotonicMicros(), 10))
+}

@@ -1,0 +1,255 @@
+package daemon
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// runs knows the runs that are under way, and the generation of each.
+type runs struct {
+	mu       sync.Mutex
+	current  *generation
+	live     []*generation    // those with holds on them, and the current one
+	byID     map[string]*trip // runs that were accepted
+	taken    int              // turns that were given to callers
+	draining bool
+	closed   bool           // plugins are told of no more ends
+	after    sync.WaitGroup // those who tell them
+	changed  chan struct{}  // closed when taken falls or a generation goes
+}
+
+// trip is an accepted run with the generation that it is under.
+type trip struct {
+	run      *act.Run
+	of       *generation
+	canceled bool // by the host
+}
+
+func newRuns() *runs { return &runs{byID: map[string]*trip{}, changed: make(chan struct{})} }
+
+// turn is a caller's hold on a generation.
+type turn struct {
+	host   *Host
+	of     *generation
+	nested bool // on behalf of a plugin, within another run
+	once   sync.Once
+}
+
+var _ httpapi.Turn = (*turn)(nil)
+
+// Take gives a hold on the current generation, as long as acts are taken.
+func (h *Host) Take() (httpapi.Turn, *contract.Error) {
+	r := h.runs
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.draining:
+		return nil, contract.Errorf("runtime/draining", "the daemon is going down")
+	case r.taken >= r.current.loaded.Host.MaxRuns:
+		return nil, contract.Errorf("runtime/overloaded", "%d runs are under way, the limit is ferment.max_runs = %d", r.taken, r.current.loaded.Host.MaxRuns)
+	}
+	r.taken++
+	r.current.holds++
+	return &turn{host: h, of: r.current}, nil
+}
+
+// nested gives a hold on the generation that a run is under, for what a plugin
+// asks within it.
+func (h *Host) nested(run string) *turn {
+	r := h.runs
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	of := r.current
+	if t := r.byID[run]; t != nil {
+		of = t.of
+	}
+	of.holds++
+	return &turn{host: h, of: of, nested: true}
+}
+
+// Registry implements httpapi.Turn.
+func (t *turn) Registry() *registry.Registry { return t.of.loaded.Generation.Registry }
+
+// Do implements httpapi.Turn.
+func (t *turn) Do(ctx context.Context, a act.Act) (edn.Value, *contract.Error) {
+	h := t.host
+	run, err := t.of.service.Start(ctx, a)
+	if err != nil {
+		return t.of.service.Refusal(a, err), err
+	}
+	h.runs.mu.Lock()
+	h.runs.byID[run.ID()] = &trip{run: run, of: t.of}
+	h.runs.mu.Unlock()
+	response, failure := run.Wait()
+	h.runs.mu.Lock()
+	delete(h.runs.byID, run.ID())
+	if !h.runs.closed {
+		// The caller has its answer; what plugins keep for the run goes after it.
+		h.runs.after.Go(func() { h.Ended(context.Background(), run.ID()) })
+	}
+	h.runs.mu.Unlock()
+	return response, failure
+}
+
+// Release implements httpapi.Turn.
+func (t *turn) Release() {
+	t.once.Do(func() {
+		r := t.host.runs
+		r.mu.Lock()
+		if !t.nested {
+			r.taken--
+		}
+		t.of.holds--
+		gone := r.retire()
+		close(r.changed)
+		r.changed = make(chan struct{})
+		r.mu.Unlock()
+		for _, g := range gone {
+			g.close()
+		}
+	})
+}
+
+// retire takes out the generations that nobody holds. It needs mu.
+func (r *runs) retire() []*generation {
+	var gone, kept []*generation
+	for _, g := range r.live {
+		if g != r.current && g.holds == 0 {
+			gone = append(gone, g)
+		} else {
+			kept = append(kept, g)
+		}
+	}
+	r.live = kept
+	return gone
+}
+
+// install makes g what new acts run under.
+func (r *runs) install(g *generation) {
+	r.mu.Lock()
+	r.current = g
+	r.live = append(r.live, g)
+	gone := r.retire()
+	r.mu.Unlock()
+	for _, old := range gone {
+		old.close()
+	}
+}
+
+// now is the current generation.
+func (r *runs) now() *generation {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.current
+}
+
+// awaitRoom waits until fewer than most generations are live.
+func (r *runs) awaitRoom(ctx context.Context, most int) error {
+	for {
+		r.mu.Lock()
+		n, changed := len(r.live), r.changed
+		r.mu.Unlock()
+		if n < most {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// onceWait is how long a call that must not be cut may take beyond the drain.
+const onceWait = 10 * time.Second
+
+// drain takes no more acts and waits for those under way (OPS-004). When limit
+// is over, runs are canceled but for those whose call may neither be cut nor
+// repeated; these get onceWait more. The end of ctx skips the waiting.
+func (h *Host) drain(ctx context.Context, limit time.Duration) {
+	h.runs.mu.Lock()
+	h.runs.draining = true
+	h.runs.mu.Unlock()
+	waiting, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if h.runs.idle(waiting) {
+		return
+	}
+	final, cancelFinal := context.WithTimeout(ctx, onceWait)
+	defer cancelFinal()
+	for final.Err() == nil {
+		h.cancelRuns(func(id string) bool { return !h.uncuttable(id) })
+		step, cancelStep := context.WithTimeout(final, 100*time.Millisecond)
+		idle := h.runs.idle(step)
+		cancelStep()
+		if idle {
+			return
+		}
+	}
+	h.cancelRuns(func(string) bool { return true })
+	last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancelLast()
+	h.runs.idle(last)
+}
+
+// idle waits until nobody has a turn.
+func (r *runs) idle(ctx context.Context) bool {
+	for {
+		r.mu.Lock()
+		n, changed := r.taken, r.changed
+		r.mu.Unlock()
+		if n == 0 {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+func (h *Host) cancelRuns(which func(id string) bool) {
+	h.runs.mu.Lock()
+	var all []*trip
+	for _, t := range h.runs.byID {
+		if !t.canceled {
+			all = append(all, t)
+		}
+	}
+	h.runs.mu.Unlock()
+	for _, t := range all { // drain alone comes here
+		if t.canceled = which(t.run.ID()); t.canceled {
+			t.run.Cancel("host", "the daemon is going down")
+		}
+	}
+}
+
+// uncuttable tells whether an attempt of the run is under way whose effect may
+// happen once only.
+func (h *Host) uncuttable(run string) bool {
+	type attempt struct {
+		path string
+		n    int
+	}
+	open := map[attempt]bool{}
+	for _, rec := range h.journal.Records(run) {
+		switch body := rec.Body.(type) {
+		case *journal.AttemptStarted:
+			if body.Recovery == contract.RecoveryOnce.String() {
+				open[attempt{rec.Path.String(), body.Attempt}] = true
+			}
+		case *journal.AttemptFinished:
+			delete(open, attempt{rec.Path.String(), body.Attempt})
+		}
+	}
+	return len(open) > 0
+}

@@ -1,0 +1,383 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Phases of a daemon, as /ready tells them.
+const (
+	phaseStarting = "starting"
+	phaseReady    = "ready"
+	phaseDraining = "draining"
+)
+
+// beatEvery is how often the main loop shows that it goes round; beatLimit is
+// the silence after which /health says that it does not.
+const (
+	beatEvery = time.Second
+	beatLimit = 10 * time.Second
+)
+
+// Daemon is a host as a long-lived process: it holds a data directory, listens,
+// reloads, and goes down in order.
+type Daemon struct {
+	options Options
+	log     hclog.Logger
+	notify  notifier
+	begun   time.Time
+	boot    string
+
+	host    atomic.Pointer[Host] // set when its plugins are up
+	dir     *dataDir
+	server  *httpapi.Server
+	beat    atomic.Int64 // Unix nanoseconds of the last round of the main loop
+	drains  chan struct{}
+	drained sync.Once
+
+	mu    sync.Mutex
+	phase string
+	since time.Time // of the phase
+	early *Loaded   // the configuration while the host comes up
+}
+
+var _ httpapi.Backend = (*Daemon)(nil)
+
+// Signals are those that a daemon listens to. They have to be caught before
+// anything else is done.
+func Signals() chan os.Signal {
+	c := make(chan os.Signal, 8)
+	signal.Notify(c, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	return c
+}
+
+// errStopped is why the start of a daemon was given up.
+var errStopped = errors.New("stopped by a signal")
+
+// Serve runs a daemon until a signal or an operator ends it. Nil is a clean
+// stop; ExitCode has the code of any other end.
+func Serve(o Options, log hclog.Logger, signals <-chan os.Signal) (err error) {
+	d := &Daemon{options: o, log: log, notify: newNotifier(o.Env), begun: time.Now(), phase: phaseStarting, since: time.Now(), drains: make(chan struct{})}
+	d.options.Transitions = d.transition
+	d.beat.Store(time.Now().UnixNano())
+	starting, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	up := make(chan error, 1)
+	go func() {
+		defer func() {
+			if p := recover(); p != nil {
+				up <- fmt.Errorf("the start panicked: %v", p)
+			}
+		}()
+		up <- d.start(starting)
+	}()
+	hangups, err := d.awaitStart(up, signals, cancel)
+	if err != nil {
+		d.takeDown(context.Background())
+		if errors.Is(err, errStopped) {
+			log.Info("stopped while starting")
+			return nil
+		}
+		return err
+	}
+	d.setPhase(phaseReady)
+	d.notify.tell("READY=1", "STATUS=serving")
+	d.log.Info("ready", "took", time.Since(d.begun).Round(time.Millisecond).String(), "listen", d.server.Addresses(), "profile", d.profile(), "boot", d.boot, "pid", os.Getpid())
+	d.loop(signals, hangups)
+	return nil
+}
+
+// awaitStart waits for the start, or for a signal that ends it. Requests to
+// reload that come meanwhile are kept as one.
+func (d *Daemon) awaitStart(up <-chan error, signals <-chan os.Signal, cancel context.CancelCauseFunc) (hangup bool, err error) {
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-up:
+			return hangup, err
+		case s := <-signals:
+			if s == syscall.SIGHUP {
+				hangup = true
+				continue
+			}
+			d.log.Info("signal while starting", "signal", s.String())
+			d.notify.tell("STOPPING=1")
+			cancel(errStopped)
+			if err := <-up; err == nil || errors.Is(err, errStopped) || errors.Is(err, context.Canceled) {
+				return hangup, errStopped
+			} else {
+				return hangup, err
+			}
+		case <-tick.C:
+			d.beat.Store(time.Now().UnixNano())
+			d.notify.tell("EXTEND_TIMEOUT_USEC=30000000")
+		}
+	}
+}
+
+// start takes the steps of OPS-001. Each is logged with its time.
+func (d *Daemon) start(ctx context.Context) error {
+	step := d.stepper()
+	h, loaded, err := read(ctx, d.options)
+	if err != nil {
+		return err
+	}
+	d.boot = h.boot
+	d.mu.Lock()
+	d.early = loaded
+	d.mu.Unlock()
+	// From here on the host goes down with the daemon.
+	d.host.Store(h)
+	step("configuration", "files", len(loaded.Files), "hash", loaded.Hash, "profile", loaded.Profile)
+	if d.dir, err = openDataDir(loaded.Host.DataDir, h.boot); err != nil {
+		return err
+	}
+	step("data directory", "path", d.dir.path)
+	api := httpapi.New(d, d.log.Named("http"))
+	d.server, err = api.Bind(ctx, httpapi.Binding{Listen: loaded.HTTP.Listen, AdminSocket: loaded.HTTP.AdminSocket, Token: d.dir.token}, d.Settings())
+	if err != nil {
+		return err
+	}
+	d.server.Serve()
+	step("listeners", "addresses", d.server.Addresses())
+	if err := h.run(ctx, loaded, d.options); err != nil {
+		return err
+	}
+	step("plugins", "processes", len(h.Plugins()))
+	return nil
+}
+
+func (d *Daemon) stepper() func(what string, args ...any) {
+	last := d.begun
+	return func(what string, args ...any) {
+		now := time.Now()
+		d.log.Info("started: "+what, append([]any{"took", now.Sub(last).Round(time.Millisecond).String()}, args...)...)
+		last = now
+	}
+}
+
+// loop is the main loop: it decides, and never waits for anything but what it
+// selects on.
+func (d *Daemon) loop(signals <-chan os.Signal, hangup bool) {
+	every := beatEvery
+	if d.notify.every > 0 {
+		every = min(every, d.notify.every)
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	if hangup {
+		d.log.Info("a reload was asked for while starting")
+	}
+	for {
+		select {
+		case s := <-signals:
+			if s == syscall.SIGHUP {
+				continue
+			}
+			d.log.Info("signal", "signal", s.String())
+			d.stop(signals)
+			return
+		case <-d.drains:
+			d.log.Info("drain", "by", "an operator")
+			d.stop(signals)
+			return
+		case <-tick.C:
+			d.beat.Store(time.Now().UnixNano())
+			if d.notify.every > 0 {
+				d.notify.tell("WATCHDOG=1")
+			}
+		}
+	}
+}
+
+// Drain begins the end of the daemon and returns at once.
+func (d *Daemon) Drain() { d.drained.Do(func() { close(d.drains) }) }
+
+// stop goes down in order. A further signal skips the waiting.
+func (d *Daemon) stop(signals <-chan os.Signal) {
+	d.setPhase(phaseDraining)
+	d.notify.tell("STOPPING=1", "STATUS=draining")
+	ctx, hurry := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		d.host.Load().drain(ctx, d.host.Load().Loaded().Host.DrainTimeout)
+		d.takeDown(ctx)
+	}()
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			hurry()
+			d.log.Info("stopped", "uptime", time.Since(d.begun).Round(time.Second).String())
+			return
+		case s := <-signals:
+			if s != syscall.SIGHUP {
+				d.log.Warn("signal while going down: not waiting any more", "signal", s.String())
+				hurry()
+			}
+		case <-tick.C:
+			d.beat.Store(time.Now().UnixNano())
+			if d.notify.every > 0 {
+				d.notify.tell("WATCHDOG=1")
+			}
+		}
+	}
+}
+
+// lastAnswers is how long answers that are ready may take to be read.
+const lastAnswers = 2 * time.Second
+
+// takeDown ends whatever was started, in reverse. The end of ctx kills what
+// would take longer.
+func (d *Daemon) takeDown(ctx context.Context) {
+	if d.server != nil {
+		answers, cancel := context.WithTimeout(ctx, lastAnswers)
+		d.server.Shutdown(answers)
+		cancel()
+	}
+	if h := d.host.Load(); h != nil {
+		h.close(ctx)
+	}
+	if d.dir != nil {
+		d.dir.close()
+	}
+}
+
+func (d *Daemon) setPhase(phase string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.phase, d.since = phase, time.Now()
+}
+
+func (d *Daemon) profile() string {
+	if l := d.loaded(); l != nil {
+		return l.Profile
+	}
+	return ""
+}
+
+// loaded is the configuration in force, nil before there is one.
+func (d *Daemon) loaded() *Loaded {
+	if h := d.host.Load(); h != nil {
+		if g := h.runs.now(); g != nil {
+			return g.loaded
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.early
+}
+
+// transition logs what happens to a plugin.
+func (d *Daemon) transition(t Transition) {
+	args := []any{"plugin", t.Plugin, "generation", t.Generation, "from", t.From, "to", t.To, "cause", t.Cause}
+	if t.PID != 0 {
+		args = append(args, "pid", t.PID)
+	}
+	if t.Calls > 0 {
+		args = append(args, "calls", t.Calls)
+	}
+	log := d.log.Named("plugin")
+	if t.Fault != nil {
+		log.Warn("plugin", append(args, "error", t.Fault.Error())...)
+		return
+	}
+	log.Info("plugin", args...)
+}
+
+// Health implements httpapi.Backend.
+func (d *Daemon) Health() httpapi.Health {
+	silent := time.Since(time.Unix(0, d.beat.Load()))
+	return httpapi.Health{OK: silent < beatLimit, Version: d.options.Version, Isolation: edn.K("none")}
+}
+
+// Ready implements httpapi.Backend.
+func (d *Daemon) Ready() httpapi.Ready {
+	d.mu.Lock()
+	phase, since := d.phase, d.since
+	d.mu.Unlock()
+	r := httpapi.Ready{Phase: phase, Boot: d.boot, Profile: d.profile()}
+	if l := d.loaded(); l != nil {
+		if phase != phaseStarting {
+			r.Conditions = d.pluginConditions(l)
+		}
+	}
+	r.Conditions = append([]httpapi.Condition{
+		{Name: "started", OK: phase != phaseStarting, Since: since, Why: "the daemon is coming up"},
+		{Name: "not-draining", OK: phase != phaseDraining, Since: since, Why: "the daemon is going down"},
+	}, r.Conditions...)
+	return r
+}
+
+// pluginConditions has one condition for every required plugin: that one of its
+// processes takes calls.
+func (d *Daemon) pluginConditions(l *Loaded) []httpapi.Condition {
+	byName := map[string]httpapi.Condition{}
+	for _, s := range d.host.Load().Plugins() {
+		c := httpapi.Condition{Name: "required-plugin", OK: s.Callable, Since: s.Since, Why: fmt.Sprintf("%s is %s", s.Plugin, s.State)}
+		if s.Err != nil {
+			c.Why += ": " + s.Err.FullMessage()
+		}
+		if before, ok := byName[s.Plugin]; !ok || !before.OK && c.OK {
+			byName[s.Plugin] = c
+		}
+	}
+	var out []httpapi.Condition
+	for _, p := range l.Plugins {
+		if !p.Enabled || p.Optional {
+			continue
+		}
+		c, ok := byName[p.Name]
+		if !ok {
+			c = httpapi.Condition{Name: "required-plugin", Since: d.begun, Why: p.Name + " is not there"}
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// Settings implements httpapi.Backend.
+func (d *Daemon) Settings() *httpapi.Settings {
+	l := d.loaded()
+	if l == nil {
+		return nil
+	}
+	return &httpapi.Settings{
+		AllowedHosts: l.HTTP.AllowedHosts, Limits: l.HTTP.Limits,
+		Anonymous: l.Profile == config.ProfileDev || l.Profile == config.ProfileTest,
+	}
+}
+
+// Take implements httpapi.Backend.
+func (d *Daemon) Take() (httpapi.Turn, *contract.Error) {
+	d.mu.Lock()
+	phase := d.phase
+	d.mu.Unlock()
+	switch phase {
+	case phaseStarting:
+		return nil, contract.Errorf("runtime/starting", "the daemon is coming up")
+	case phaseDraining:
+		return nil, contract.Errorf("runtime/draining", "the daemon is going down")
+	}
+	if d.profile() == config.ProfileAdmin {
+		return nil, contract.Errorf("policy/blocked", "profile admin takes no acts")
+	}
+	return d.host.Load().Take()
+}

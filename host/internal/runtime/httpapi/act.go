@@ -1,0 +1,125 @@
+package httpapi
+
+import (
+	"path/filepath"
+
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// DirHeader names the working directory of a caller on the admin socket, for
+// relative paths in inputs. Other listeners do not read it.
+const DirHeader = "Ferment-Dir"
+
+// serveAct answers POST /v1/act.
+func serveAct(x *exchange) reply {
+	request, err := x.decode(edn.Body)
+	if err != nil {
+		return formEnvelope.failure(err)
+	}
+	if err := x.unsupported(request); err != nil {
+		return refused(request, err)
+	}
+	turn, err := x.api.backend.Take()
+	if err != nil {
+		return refused(request, err)
+	}
+	defer turn.Release()
+	if x.sent == typeJSON {
+		request = fromJSON(request, turn.Registry())
+	}
+	if err := onlyValues(request); err != nil {
+		return refused(request, err)
+	}
+	a := act.Act{Request: request, Principal: x.who.Name, PrincipalType: x.who.Type}
+	if dir := x.r.Header.Get(DirHeader); x.via.admin && filepath.IsAbs(dir) {
+		a.Dir = dir
+	}
+	response, failure := turn.Do(x.r.Context(), a)
+	r := reply{status: 200, body: response, err: failure}
+	if failure != nil {
+		r.status = formEnvelope.failure(failure).status
+	}
+	r.run, _ = response.Key("run/id").AsString()
+	return r
+}
+
+// refused is the answer to a request that makes no run.
+func refused(request edn.Value, err *contract.Error) reply {
+	r := formEnvelope.failure(err)
+	if trace := request.Key("trace"); trace.IsMap() {
+		r.body = r.body.AssocKey("trace", trace)
+	}
+	return r
+}
+
+// decode reads the body as one value. No body at all is an empty request, which
+// is then told what it lacks.
+func (x *exchange) decode(limits edn.Limits) (edn.Value, *contract.Error) {
+	limits.Bytes = max(limits.Bytes, len(x.body))
+	if len(x.body) == 0 {
+		return edn.MustMap(), nil
+	}
+	var v edn.Value
+	var err error
+	switch x.sent {
+	case typeText:
+		if v, err = edn.String(string(x.body)); err != nil {
+			return edn.Nil(), contract.Errorf("http/bad-encoding", "the body is no text: %w", err)
+		}
+		return v, nil
+	case typeEDN:
+		v, err = edn.Read(x.body, edn.WithLimits(limits), edn.WithSource("body"))
+	default:
+		v, err = edn.ReadJSON(x.body, edn.WithLimits(limits), edn.WithSource("body"))
+	}
+	if err != nil {
+		return edn.Nil(), contract.SyntaxError("invalid-request", err)
+	}
+	return v, nil
+}
+
+// unsupported refuses what a caller relies on and this host does not have: to
+// leave it out would be a wrong answer.
+func (x *exchange) unsupported(request edn.Value) *contract.Error {
+	if x.r.Header.Get("Idempotency-Key") != "" || request.HasKey("idempotency/key") {
+		return contract.Errorf("db/not-configured", "this host keeps no journal beyond its process, so it cannot honour an idempotency key").WithHint("send the request without the key")
+	}
+	if request.HasKey("session/id") {
+		return contract.Errorf("session/not-found", "this host keeps no sessions").WithHint("send the request without :session/id")
+	}
+	return nil
+}
+
+// onlyValues refuses forms of answer that need a queue or a stream.
+func onlyValues(request edn.Value) *contract.Error {
+	form, _ := request.Key("response/type").AsKeyword()
+	streams, _ := request.Key("stream?").AsBool()
+	switch {
+	case form == "accepted":
+		return contract.Errorf("queue/disabled", "this host has no queue of accepted requests")
+	case form == "stream" || streams:
+		return contract.Errorf("invalid-request", "this host does not stream answers").WithHint("ask for :response/type :value")
+	}
+	return nil
+}
+
+// fromJSON gives the parts of a request that JSON cannot type the kinds of the
+// envelope and of the schema of its intent (VAL-006).
+func fromJSON(v edn.Value, reg *registry.Registry) edn.Value {
+	if !v.IsMap() || contract.IsV03(v) {
+		return v
+	}
+	v = envelopes()["envelope/request"].CoerceJSON(v)
+	intent, ok := v.Key("task").Key("intent").AsKeyword()
+	if !ok {
+		return v
+	}
+	required, _ := v.Key("task").Key("requires").Key("in-schema").AsKeyword()
+	if s, ok := reg.Schema(reg.InSchema(intent, required)); ok && v.Key("input").IsMap() {
+		v = v.AssocKey("input", s.CoerceJSON(v.Key("input")))
+	}
+	return v
+}

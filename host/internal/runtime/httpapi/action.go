@@ -1,0 +1,193 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+)
+
+// Control is what admin actions do to the daemon. All of it may be called by
+// many goroutines.
+type Control interface {
+	// Plugins lists every plugin with its processes; Inspect shows one.
+	Plugins() edn.Value
+	Inspect(name string) (edn.Value, *contract.Error)
+	// Logs gives the last lines of a plugin's log, oldest first.
+	Logs(name string, lines int) (edn.Value, *contract.Error)
+	// The next four are asked for and go on by themselves; what became of them
+	// shows in Plugins.
+	Restart(name string) *contract.Error
+	DrainPlugin(name string) *contract.Error
+	Release(name string) *contract.Error
+	Quarantine(name, reason string) *contract.Error
+	// Status is the daemon on one screen.
+	Status() edn.Value
+	// Drain begins the end of the daemon and returns at once.
+	Drain()
+	// Audit records what was done by whom.
+	Audit(Deed)
+}
+
+// Deed is an admin action that was carried out or refused (HTTP-008).
+type Deed struct {
+	Action, Principal, Address string
+	Input                      edn.Value
+	Err                        *contract.Error
+}
+
+// Action is one row of the table of admin actions.
+type Action struct {
+	Name string // without its namespace
+	Doc  string
+	// Input are the entries of a closed map schema, as EDN text: the action's
+	// own keys.
+	Input string
+	// Later is set for actions that go on after the answer, which is 202 then.
+	Later bool
+	do    func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error)
+
+	schema *schema.Schema
+}
+
+// Operation is the name that access rules have for the action.
+func (a *Action) Operation() string { return "admin/" + a.Name }
+
+const pluginEntry = `[:plugin {:doc "name of the plugin block"} [:string {:min 1 :max 64}]]`
+
+// Actions is the one list of what operators can have done. The command line has
+// one verb for each.
+func Actions() []Action {
+	onPlugin := func(f func(Control, string) *contract.Error) func(context.Context, Control, edn.Value) (edn.Value, *contract.Error) {
+		return func(_ context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
+			name := text(in, "plugin")
+			if err := f(c, name); err != nil {
+				return edn.Nil(), err
+			}
+			return edn.MustMap(edn.K("plugin"), edn.Text(name)), nil
+		}
+	}
+	return []Action{
+		{Name: "status", Doc: "the daemon on one screen", do: func(_ context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
+			return c.Status(), nil
+		}},
+		{Name: "plugin-list", Doc: "every plugin with its processes", do: func(_ context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
+			return c.Plugins(), nil
+		}},
+		{Name: "plugin-inspect", Doc: "one plugin: program, processes, capabilities", Input: pluginEntry, do: func(_ context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
+			return c.Inspect(text(in, "plugin"))
+		}},
+		{Name: "plugin-logs", Doc: "the last lines of a plugin's log", Input: pluginEntry + ` [:lines {:optional true :default 100} [:int {:min 1 :max 1000}]]`,
+			do: func(_ context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
+				lines, ok := in.Key("lines").AsInt()
+				if !ok {
+					lines = 100
+				}
+				return c.Logs(text(in, "plugin"), int(lines))
+			}},
+		{Name: "plugin-restart", Doc: "stop the processes of a plugin in order and start new ones; ends a quarantine", Input: pluginEntry, Later: true, do: onPlugin(Control.Restart)},
+		{Name: "plugin-drain", Doc: "stop the processes of a plugin in order and start none", Input: pluginEntry, Later: true, do: onPlugin(Control.DrainPlugin)},
+		{Name: "plugin-release", Doc: "start a plugin that is quarantined or was stopped", Input: pluginEntry, Later: true, do: onPlugin(Control.Release)},
+		{Name: "plugin-quarantine", Doc: "take a plugin out of service until it is released", Input: pluginEntry + ` [:reason {:optional true} [:string {:min 1 :max 200}]]`, Later: true,
+			do: func(_ context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
+				reason := text(in, "reason")
+				if reason == "" {
+					reason = "an operator took it out of service"
+				}
+				if err := c.Quarantine(text(in, "plugin"), reason); err != nil {
+					return edn.Nil(), err
+				}
+				return edn.MustMap(edn.K("plugin"), edn.Text(text(in, "plugin"))), nil
+			}},
+		{Name: "drain", Doc: "end the daemon once the runs in flight have their answers", Later: true, do: func(_ context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
+			c.Drain()
+			return edn.MustMap(edn.K("phase"), edn.K("draining")), nil
+		}},
+	}
+}
+
+func text(m edn.Value, key string) string {
+	s, _ := m.Key(key).AsString()
+	return s
+}
+
+type actionTable struct {
+	rows   []Action
+	byName map[string]*Action
+	names  []string
+}
+
+func newActionTable(rows []Action) *actionTable {
+	t := &actionTable{rows: rows, byName: map[string]*Action{}}
+	for i := range t.rows {
+		a := &t.rows[i]
+		spec := fmt.Sprintf("[:map {:closed true} [:action [:enum :%s :admin/%s]] %s]", a.Name, a.Name, a.Input)
+		a.schema = schema.MustCompile(edn.MustRead(spec))
+		t.byName[a.Name] = a
+		t.names = append(t.names, a.Name)
+	}
+	return t
+}
+
+// schemaName is the name of the schema of an action in the document.
+func (a *Action) schemaName() string { return "admin/" + a.Name }
+
+// find gives the action of a body.
+func (t *actionTable) find(body edn.Value) (*Action, *contract.Error) {
+	if !body.IsMap() {
+		return nil, contract.Errorf("invalid-request", "an admin action is a map with :action, got %s", body.Kind())
+	}
+	name, ok := body.Key("action").AsKeyword()
+	if s, isText := body.Key("action").AsString(); isText { // as JSON has it
+		name, ok = strings.TrimPrefix(s, ":"), true
+	}
+	if !ok {
+		return nil, contract.Errorf("invalid-request", "the body lacks :action").WithHint("one of " + strings.Join(t.names, ", "))
+	}
+	if a := t.byName[strings.TrimPrefix(name, "admin/")]; a != nil {
+		return a, nil
+	}
+	err := contract.Errorf("invalid-request", "there is no action %.80q", name).WithHint("one of " + strings.Join(t.names, ", "))
+	if near := contract.Nearest(strings.TrimPrefix(name, "admin/"), t.names); near != "" {
+		err = err.WithHint("did you mean " + near + "?")
+	}
+	return nil, err
+}
+
+// serveAdmin answers POST /v1/admin.
+func serveAdmin(x *exchange) reply {
+	body, err := x.decode(edn.Config)
+	if err != nil {
+		return formAdmin.failure(err)
+	}
+	action, err := x.api.actions.find(body)
+	if err != nil {
+		return formAdmin.failure(err)
+	}
+	if x.sent == typeJSON {
+		body = action.schema.CoerceJSON(body)
+	}
+	if found := action.schema.Validate(body); len(found) > 0 {
+		return formAdmin.failure(contract.Errorf("invalid-request", "the input of %s is wrong: %s", action.Name, found[0]).WithDetail("findings", schema.Findings(found)))
+	}
+	if x.r.Header.Get("Idempotency-Key") != "" {
+		return formAdmin.failure(contract.Errorf("db/not-configured", "this host keeps no journal beyond its process, so it cannot honour an idempotency key").WithHint("send the request without the key"))
+	}
+	control := x.api.backend.Control()
+	if control == nil {
+		return formAdmin.failure(contract.Errorf("runtime/starting", "the daemon is coming up"))
+	}
+	result, err := action.do(x.r.Context(), control, body)
+	control.Audit(Deed{Action: action.Name, Principal: x.who.Name, Address: x.r.RemoteAddr, Input: body, Err: err})
+	if err != nil {
+		return formAdmin.failure(err)
+	}
+	status := 200
+	if action.Later {
+		status = 202
+	}
+	return reply{status: status, body: edn.MustMap(edn.K("ok?"), edn.Bool(true), edn.K("action"), edn.K(action.Operation()), edn.K("result"), result)}
+}

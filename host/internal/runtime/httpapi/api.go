@@ -1,0 +1,139 @@
+package httpapi
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"net/http"
+	"runtime/debug"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// API answers the requests of every listener.
+type API struct {
+	backend Backend
+	log     hclog.Logger
+	table   *table
+	actions *actionTable
+	origins *http.CrossOriginProtection
+	// document is what GET /openapi.json answers; it never changes.
+	document document
+}
+
+// New makes the surface of a daemon.
+func New(b Backend, log hclog.Logger) *API {
+	if log == nil {
+		log = hclog.NewNullLogger()
+	}
+	a := &API{backend: b, log: log, table: newTable(routes()), actions: newActionTable(Actions()), origins: http.NewCrossOriginProtection()}
+	a.document = describe(a.table.rows, a.actions, b.Health().Version)
+	return a
+}
+
+// listener is what the surface knows of the one that a request came through.
+type listener struct {
+	// admin marks the socket of operators.
+	admin bool
+	// token is what callers of the socket have to show.
+	token string
+	// hosts are the names and addresses that its Host header may have.
+	hosts []string
+}
+
+// exchange is one request on its way.
+type exchange struct {
+	api      *API
+	via      *listener
+	w        http.ResponseWriter
+	r        *http.Request
+	settings *Settings
+	accept   mediaType
+	route    *Route
+	who      Principal
+	body     []byte
+	sent     mediaType // form of the body
+}
+
+// form is how failures of the request are written.
+func (x *exchange) form() errorForm {
+	if x.route != nil {
+		return x.route.failed
+	}
+	return formPlain
+}
+
+// handler answers what comes through one listener.
+func (a *API) handler(via *listener) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		x := &exchange{api: a, via: via, w: w, r: r, settings: a.backend.Settings()}
+		if x.settings == nil {
+			x.settings = &Settings{Limits: defaultLimits}
+		}
+		x.write(x.answer())
+	})
+}
+
+// answer takes the request through its steps; the first that refuses it ends
+// it.
+func (x *exchange) answer() (r reply) {
+	defer func() {
+		if p := recover(); p != nil {
+			if p == http.ErrAbortHandler {
+				panic(p)
+			}
+			r = x.form().failure(x.defect(p))
+		}
+	}()
+	setHeaders(x.w.Header(), x.r.URL.Path)
+	var acceptable bool
+	x.accept, acceptable = negotiate(x.r.Header)
+	for _, step := range []func() *contract.Error{x.checkHeaders, x.checkHost, x.checkOrigin} {
+		if err := step(); err != nil {
+			return x.form().failure(err)
+		}
+	}
+	route, allow := x.api.table.find(x.r.Method, x.r.URL.EscapedPath())
+	if route == nil {
+		return notThere(x.r.Method, allow)
+	}
+	x.route = route
+	if !acceptable {
+		return x.form().failure(contract.Errorf("http/not-acceptable", "the answer is given as application/json or application/edn"))
+	}
+	for _, step := range []func() *contract.Error{x.checkPhase, x.identify, x.readBody} {
+		if err := step(); err != nil {
+			return x.form().failure(err)
+		}
+	}
+	return route.serve(x)
+}
+
+func notThere(method, allow string) reply {
+	if allow == "" {
+		return formPlain.failure(contract.Errorf("not-found", "there is nothing at this address").WithHint("GET /routes lists what is there"))
+	}
+	r := formPlain.failure(contract.Errorf("method-not-allowed", "the address does not take %.20q", method).WithHint("it takes " + allow))
+	r.allow = allow
+	return r
+}
+
+// defect is the error for a panic: an id for the caller, the stack for the log.
+func (x *exchange) defect(p any) *contract.Error {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	id := hex.EncodeToString(b[:])
+	x.api.log.Error("a handler panicked", "id", id, "method", x.r.Method, "path", truncate(x.r.URL.Path, 200), "panic", p, "stack", string(debug.Stack()))
+	return contract.Errorf("runtime/internal", "a defect of the host; the log has it under %s", id)
+}
+
+// setHeaders are those of every answer (HTTP-010).
+func setHeaders(h http.Header, path string) {
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Content-Security-Policy", "default-src 'none'")
+	if len(path) >= 4 && path[:4] == "/v1/" {
+		h.Set("Cache-Control", "no-store")
+	}
+}

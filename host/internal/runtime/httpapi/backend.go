@@ -1,0 +1,111 @@
+package httpapi
+
+import (
+	"context"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Backend is the daemon as its surface sees it.
+type Backend interface {
+	// Health and Ready answer at any time, also while the daemon comes up.
+	Health() Health
+	Ready() Ready
+	// Settings are those of the http block, as of now; nil as long as the
+	// configuration is not loaded.
+	Settings() *Settings
+	// Take gives what an act runs under. The error is why none is taken now:
+	// runtime/starting, runtime/draining or runtime/overloaded. Who gets a Turn
+	// gives it back with Release.
+	Take() (Turn, *contract.Error)
+	// Control carries out admin actions; nil while the daemon comes up.
+	Control() Control
+}
+
+// Turn is one act's hold on a generation of the configuration: it stays in
+// force for the act whatever is reloaded meanwhile.
+type Turn interface {
+	Registry() *registry.Registry
+	// Do runs the act to its end and gives the response envelope; the error is
+	// the one in it. The end of ctx cancels the run.
+	Do(ctx context.Context, a act.Act) (edn.Value, *contract.Error)
+	// Release ends the hold. It is called once.
+	Release()
+}
+
+// Settings are what the surface reads from the configuration.
+type Settings struct {
+	AllowedHosts []string
+	Limits       config.HTTPLimits
+	// Anonymous lets callers of loopback listeners act without identifying
+	// themselves (AUTH-031).
+	Anonymous bool
+}
+
+// Health tells whether the process works, whatever its plugins do.
+type Health struct {
+	OK        bool
+	Version   string
+	Isolation edn.Value
+}
+
+// Ready tells whether acts are served, and if not, why.
+type Ready struct {
+	Phase      string // starting, ready or draining
+	Profile    string // empty as long as it is not known
+	Boot       string
+	Weaker     []edn.Value // what is weaker than profile prod; nil: not known
+	Conditions []Condition
+}
+
+// Condition is one thing that has to hold.
+type Condition struct {
+	Name  string
+	OK    bool
+	Since time.Time
+	Why   string // if it does not hold
+}
+
+// OK tells whether all conditions hold.
+func (r Ready) OK() bool {
+	for _, c := range r.Conditions {
+		if !c.OK {
+			return false
+		}
+	}
+	return true
+}
+
+// Value is the body of GET /ready: every condition that fails, with since when.
+func (r Ready) Value() edn.Value {
+	var failed []edn.Value
+	for _, c := range r.Conditions {
+		if !c.OK {
+			failed = append(failed, edn.MustMap(edn.K("condition"), edn.K(c.Name), edn.K("since"), edn.Inst(c.Since.UTC().Truncate(time.Millisecond)), edn.K("why"), edn.Text(c.Why)))
+		}
+	}
+	var b edn.MapBuilder
+	b.Key("ok?", edn.Bool(len(failed) == 0))
+	b.Key("phase", edn.K(r.Phase))
+	if r.Profile != "" {
+		b.Key("profile", edn.K(r.Profile))
+	}
+	b.Key("boot", edn.Text(r.Boot))
+	b.Key("failed", edn.Vector(failed...))
+	if r.Weaker != nil {
+		b.Key("weaker-than-prod", edn.Vector(r.Weaker...))
+	}
+	return b.Map()
+}
+
+// Principal is who makes a request.
+type Principal struct {
+	Name  string // as records have it
+	Type  string // anonymous or local
+	Admin bool   // may do everything
+}

@@ -1,0 +1,116 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Client speaks to a daemon over its admin socket. It is safe for many
+// goroutines.
+type Client struct {
+	http  http.Client
+	token string
+}
+
+// ErrNoDaemon says that no daemon listens on a socket.
+var ErrNoDaemon = errors.New("no daemon listens there")
+
+// maxAnswer bounds what a daemon may answer.
+const maxAnswer = 64 << 20
+
+// Dial reaches the daemon behind an admin socket. The error is ErrNoDaemon if
+// there is none; any other says why one that is there cannot be used.
+func Dial(ctx context.Context, socket, tokenFile string) (*Client, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", socket)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ENOTDIR):
+		return nil, ErrNoDaemon
+	case errors.Is(err, fs.ErrPermission):
+		return nil, contract.Errorf("auth/forbidden", "the daemon of this data directory belongs to another user").WithHint("use --local, or be that user")
+	case err != nil:
+		return nil, fmt.Errorf("reach the daemon: %w", err)
+	}
+	_ = conn.Close()
+	token, err := os.ReadFile(tokenFile)
+	if err != nil {
+		return nil, contract.Errorf("auth/forbidden", "the token of the daemon cannot be read: %w", err)
+	}
+	c := &Client{token: strings.TrimSpace(string(token))}
+	c.http.Transport = &http.Transport{
+		DisableKeepAlives: true,
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return d.DialContext(ctx, "unix", socket) },
+	}
+	return c, nil
+}
+
+// Act sends a request envelope; dir is what relative paths in its input start
+// at. The response is an envelope in every case; the error says that none came.
+func (c *Client) Act(ctx context.Context, request edn.Value, dir string) (edn.Value, error) {
+	return c.send(ctx, http.MethodPost, "/v1/act", edn.Write(request), dir)
+}
+
+// Do has an action done and gives its result. The error is the daemon's, or
+// says that no answer came.
+func (c *Client) Do(ctx context.Context, action edn.Value) (edn.Value, error) {
+	answer, err := c.send(ctx, http.MethodPost, "/v1/admin", edn.Write(action), "")
+	if err != nil {
+		return edn.Nil(), err
+	}
+	if failure := answer.Key("error"); !failure.IsNil() {
+		return edn.Nil(), contract.ErrorFromValue(failure, contract.SourceHost)
+	}
+	return answer.Key("result"), nil
+}
+
+// Ready asks whether acts are served.
+func (c *Client) Ready(ctx context.Context) (edn.Value, error) {
+	return c.send(ctx, http.MethodGet, "/ready", nil, "")
+}
+
+func (c *Client) send(ctx context.Context, method, path string, body []byte, dir string) (edn.Value, error) {
+	r, err := http.NewRequestWithContext(ctx, method, "http://localhost"+path, bytes.NewReader(body))
+	if err != nil {
+		return edn.Nil(), err
+	}
+	r.Header.Set("Accept", string(typeEDN))
+	r.Header.Set("Authorization", "Bearer "+c.token)
+	if body != nil {
+		r.Header.Set("Content-Type", string(typeEDN))
+	}
+	if dir != "" {
+		r.Header.Set(DirHeader, dir)
+	}
+	resp, err := c.http.Do(r)
+	if err != nil {
+		if ctx.Err() != nil {
+			return edn.Nil(), context.Cause(ctx)
+		}
+		return edn.Nil(), contract.Errorf("runtime/not-ready", "the daemon broke off: %w", err).WithHint("its log says why")
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		if ctx.Err() != nil {
+			return edn.Nil(), context.Cause(ctx)
+		}
+		return edn.Nil(), contract.Errorf("runtime/not-ready", "the daemon broke off in the middle of its answer: %w", err)
+	}
+	v, err := edn.Read(text, edn.WithLimits(edn.Stored))
+	if err != nil {
+		return edn.Nil(), contract.Errorf("runtime/protocol", "what listens on the admin socket is no daemon of this version: %s %s", resp.Status, truncate(string(text), 80))
+	}
+	return v, nil
+}

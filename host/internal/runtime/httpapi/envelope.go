@@ -1,0 +1,115 @@
+package httpapi
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+)
+
+// The schemas of bodies. The document exports them, and what arrives as JSON is
+// given the kinds that they ask for. They are about shape: what a request means
+// is checked by the contract.
+const (
+	specError = `[:map
+  [:type :keyword] [:message :string] [:class :keyword] [:retryable? :boolean]
+  [:source {:optional true} :keyword] [:hint {:optional true} :string]
+  [:where {:optional true} :map] [:details {:optional true} :map] [:cause {:optional true} :map]]`
+
+	specRequest = `[:map {:closed true}
+  [:proto {:doc "version of the envelope"} [:enum 1]]
+  [:trace [:map {:closed true} [:id [:string {:min 1 :max 128}]] [:turn {:optional true} [:int {:min 0}]]]]
+  [:task [:map {:closed true}
+    [:intent :keyword]
+    [:cap/id {:optional true} :keyword]
+    [:requires {:optional true} [:map {:closed true}
+      [:in-schema {:optional true} :keyword] [:out-schema {:optional true} :keyword]
+      [:result/type {:optional true} [:enum :value :plan :stream]]
+      [:cap/kind {:optional true} :keyword] [:cap/tags {:optional true} [:set :keyword]]
+      [:effects/allowed {:optional true} [:set :keyword]]]]
+    [:dispatch {:optional true} [:map
+      [:candidates {:optional true} [:vector {:max 64} [:or :keyword [:map [:cap/ref :keyword]]]]]
+      [:policy {:optional true} :keyword] [:strategy {:optional true} :keyword]
+      [:fallback-to {:optional true} [:vector :keyword]]
+      [:switch-on {:optional true} [:set :keyword]] [:switch-on/replace {:optional true} [:set :keyword]]
+      [:checks {:optional true} [:vector :keyword]]
+      [:retry {:optional true} :map]]]]]
+  [:input :map]
+  [:context {:optional true} :map]
+  [:constraints {:optional true} [:map
+    [:language {:optional true} :keyword] [:style {:optional true} :keyword]
+    [:max-chars {:optional true} [:int {:min 1 :max 12000}]] [:no-web {:optional true} :boolean]]]
+  [:done {:optional true} [:map {:closed true}
+    [:must {:optional true} [:set :keyword]] [:should {:optional true} [:set :keyword]] [:score-min {:optional true} :number]]]
+  [:budget {:optional true} [:map
+    [:max-usd {:optional true} [:or :int :decimal]] [:usd {:optional true} [:or :int :decimal]]]]
+  [:effects {:optional true} [:map {:closed true} [:allowed {:optional true} [:set :keyword]] [:scope {:optional true} [:map-of :keyword :any]]]]
+  [:routing {:optional true} [:map {:closed true}
+    [:meta? {:optional true} :boolean] [:strict? {:optional true} :boolean] [:force? {:optional true} :boolean]
+    [:on-error {:optional true} [:enum :fail-open :fail-closed]]
+    [:profile {:optional true} :keyword] [:intent {:optional true} :keyword] [:cap/id {:optional true} :keyword]
+    [:debug/plan? {:optional true} :boolean] [:debug/transcript? {:optional true} :boolean]]]
+  [:queue {:optional true} [:map {:closed true} [:class {:optional true} :keyword] [:priority {:optional true} [:int {:min -9 :max 9}]]]]
+  [:role {:optional true} :keyword]
+  [:model {:optional true} :string]
+  [:system {:optional true} :string]
+  [:cap/id {:optional true} :keyword]
+  [:request/id {:optional true} [:string {:min 1 :max 128}]]
+  [:response/type {:optional true :doc "this host answers with values"} [:enum :value :stream :accepted]]
+  [:stream? {:optional true} :boolean]
+  [:deadline-ms {:optional true} [:int {:min 1 :max 86400000}]]
+  [:debug/plan? {:optional true} :boolean]
+  [:debug/transcript? {:optional true} :boolean]
+  [:session/id {:optional true :doc "refused: this host keeps no sessions"} :string]
+  [:idempotency/key {:optional true :doc "refused: this host keeps no keys"} :string]]`
+
+	specResponse = `[:map {:closed true}
+  [:proto [:enum 1]]
+  [:trace {:optional true} :map]
+  [:run/id {:optional true} [:re "^run_[0-9A-HJKMNP-TV-Z]{26}$"]]
+  [:request/id {:optional true} :string]
+  [:result {:optional true} [:map [:type [:enum :value]] [:out :any] [:usage {:optional true} :map]]]
+  [:error {:optional true} ERROR]
+  [:invoke/meta {:optional true} :map]
+  [:quality {:optional true} :map]
+  [:usage {:optional true} :map]
+  [:models/used {:optional true} [:vector [:vector :any]]]
+  [:warnings {:optional true} [:vector :map]]
+  [:plan/run {:optional true} :map]
+  [:plan/debug {:optional true} :map]
+  [:transcript {:optional true} [:vector :map]]]`
+)
+
+var specs = map[string]string{
+	"envelope/request":  specRequest,
+	"envelope/response": specResponse,
+	"answer/error":      `[:map {:closed true} [:error ERROR]]`,
+	"answer/health": `[:map {:closed true}
+  [:ok? :boolean] [:service [:enum "ferment"]] [:version :string] [:routes [:int {:min 1}]] [:isolation {:optional true} :any]]`,
+	"answer/ready": `[:map {:closed true}
+  [:ok? :boolean] [:phase [:enum :starting :ready :draining]] [:profile {:optional true} :keyword] [:boot :string]
+  [:failed [:vector [:map {:closed true} [:condition :keyword] [:since :inst] [:why :string]]]]
+  [:weaker-than-prod {:optional true} [:vector :map]]]`,
+	"answer/routes": `[:map {:closed true}
+  [:routes [:vector [:map {:closed true}
+    [:method [:enum "DELETE" "GET" "POST"]] [:path [:re "^/"]] [:open? :boolean] [:operation {:optional true} :keyword] [:summary :string]]]]]`,
+	"answer/openapi": `[:map [:openapi [:re "^3\\.1\\."]] [:info :map] [:paths :map] [:components :map]]`,
+	"answer/admin": `[:map {:closed true}
+  [:ok? :boolean] [:action {:optional true} :keyword] [:result {:optional true} :any]
+  [:error {:optional true} ERROR] [:type {:optional true} :keyword] [:message {:optional true} :string]
+  [:retryable? {:optional true} :boolean] [:details {:optional true} :map]]`,
+}
+
+// envelopes compiles the schemas of bodies, once.
+var envelopes = sync.OnceValue(func() map[string]*schema.Schema {
+	out := make(map[string]*schema.Schema, len(specs))
+	for name, text := range specs {
+		out[name] = schema.MustCompile(edn.MustRead(strings.ReplaceAll(text, "ERROR", specError)))
+	}
+	return out
+})
+
+func envelopeNames() []string { return slices.Sorted(maps.Keys(specs)) }

@@ -1,0 +1,179 @@
+package httpapi
+
+import (
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// defaultLimits hold until the configuration is there.
+var defaultLimits = config.HTTPLimits{
+	ActBody: 4 << 20, AdminBody: 64 << 10, Headers: 32 << 10,
+	HeaderRead: 5 * time.Second, BodyRead: 30 * time.Second, Idle: 120 * time.Second, Write: 30 * time.Second,
+	Connections: 1024, PerAddress: 64,
+}
+
+// checkHeaders holds the headers to their limit. The server itself refuses
+// only what is several times as large, without a typed answer.
+func (x *exchange) checkHeaders() *contract.Error {
+	size := len(x.r.Method) + len(x.r.RequestURI) + len(x.r.Host) + 16
+	for name, values := range x.r.Header {
+		for _, v := range values {
+			size += len(name) + len(v) + 4
+		}
+	}
+	if limit := x.settings.Limits.Headers; size > limit {
+		return contract.Errorf("http/headers-too-large", "the headers have %d bytes, the limit is %d", size, limit)
+	}
+	return nil
+}
+
+// checkHost refuses names that are not the daemon's: a page that rebinds its
+// own name to a loopback address comes with that name (AUTH-032).
+func (x *exchange) checkHost() *contract.Error {
+	host := x.r.Host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.TrimSuffix(strings.ToLower(strings.Trim(host, "[]")), ".")
+	if loopbackName(host) || slices.Contains(x.via.hosts, host) {
+		return nil
+	}
+	for _, allowed := range x.settings.AllowedHosts {
+		if strings.TrimSuffix(strings.ToLower(allowed), ".") == host {
+			return nil
+		}
+	}
+	return contract.Errorf("http/misdirected", "this daemon does not answer to the host name %.80q", host).WithHint("name it in http.allowed_hosts")
+}
+
+func loopbackName(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
+}
+
+// checkOrigin refuses unsafe requests of pages of other origins. There is no
+// list of exceptions.
+func (x *exchange) checkOrigin() *contract.Error {
+	if err := x.api.origins.Check(x.r); err != nil {
+		return contract.Errorf("http/cross-origin", "a page of another origin may not call the daemon")
+	}
+	return nil
+}
+
+// checkPhase lets only early routes through while the daemon comes up. One
+// that goes down answers all but acts.
+func (x *exchange) checkPhase() *contract.Error {
+	if !x.route.early && x.api.backend.Ready().Phase == "starting" {
+		return contract.Errorf("runtime/starting", "the daemon is coming up")
+	}
+	return nil
+}
+
+// identify says who calls (AUTH-030, AUTH-031).
+func (x *exchange) identify() *contract.Error {
+	if x.route.Operation == OpOpen {
+		return nil
+	}
+	shown := x.r.Header.Values("Authorization")
+	if len(shown) > 1 {
+		return contract.Errorf("auth/ambiguous", "the request has %d Authorization headers", len(shown))
+	}
+	if x.via.admin {
+		return x.identifyOperator(shown)
+	}
+	switch {
+	case len(shown) > 0:
+		return contract.Errorf("auth/unauthorized", "this listener knows no identities, so it cannot check the one that the request shows").
+			WithHint("send no Authorization header, or use the admin socket")
+	case x.route.Operation == OpAdmin:
+		return contract.Errorf("auth/not-configured", "there are no users who may administer over this listener").WithHint("use the admin socket, as the command line does")
+	case !x.settings.Anonymous:
+		return contract.Errorf("auth/not-configured", "this profile lets nobody act without an identity, and there are no identities").
+			WithHint("use the admin socket, as the command line does, or a profile for development")
+	}
+	x.who = Principal{Name: "anonymous", Type: "anonymous"}
+	return nil
+}
+
+// identifyOperator wants both the user of the daemon, as the kernel says it,
+// and the token of this start: a plugin has that user too, but cannot read the
+// file.
+func (x *exchange) identifyOperator(shown []string) *contract.Error {
+	uid, known := peerOf(x.r.Context())
+	if !known || uid != ownUID() && uid != 0 {
+		return contract.Errorf("auth/forbidden", "the admin socket is for the user of the daemon and for root")
+	}
+	token, ok := "", false
+	if len(shown) == 1 {
+		token, ok = strings.CutPrefix(shown[0], "Bearer ")
+	}
+	if !ok || subtle.ConstantTimeCompare([]byte(token), []byte(x.via.token)) != 1 {
+		return contract.Errorf("auth/unauthorized", "the admin socket wants the token of this start of the daemon").
+			WithHint("send the content of run/admin.token in the data directory as \"Authorization: Bearer\"")
+	}
+	x.who = Principal{Name: fmt.Sprintf("uid/%d", uid), Type: "local", Admin: true}
+	return nil
+}
+
+// readBody reads the body within its size and time.
+func (x *exchange) readBody() *contract.Error {
+	if x.route.Body == nil {
+		return nil
+	}
+	limit := int64(x.route.Body.limit(x.settings))
+	if x.r.ContentLength > limit {
+		return tooLarge(limit)
+	}
+	var err *contract.Error
+	if x.r.ContentLength != 0 {
+		if x.sent, err = contentType(x.r.Header, x.route.Body.Types); err != nil {
+			return err
+		}
+	} else if x.r.Header.Get("Content-Type") != "" {
+		if x.sent, err = contentType(x.r.Header, x.route.Body.Types); err != nil {
+			return err
+		}
+	}
+	control := http.NewResponseController(x.w)
+	if wait := x.settings.Limits.BodyRead; wait > 0 {
+		_ = control.SetReadDeadline(time.Now().Add(wait))
+		// Without this the server would take the deadline for the end of the
+		// caller while the run goes on.
+		defer func() { _ = control.SetReadDeadline(time.Time{}) }()
+	}
+	body, rerr := io.ReadAll(io.LimitReader(x.r.Body, limit+1))
+	switch {
+	case int64(len(body)) > limit:
+		return tooLarge(limit)
+	case rerr != nil:
+		x.w.Header().Set("Connection", "close") // what is left of the body is nobody's
+		var timeout net.Error
+		if errors.As(rerr, &timeout) && timeout.Timeout() {
+			return contract.Errorf("http/bad-encoding", "the body did not come within %s", x.settings.Limits.BodyRead)
+		}
+		return contract.Errorf("http/bad-encoding", "the body ends before its end")
+	case !utf8.Valid(body):
+		return contract.Errorf("http/bad-encoding", "the body is no UTF-8")
+	}
+	x.body = body
+	return nil
+}
+
+func tooLarge(limit int64) *contract.Error {
+	return contract.Errorf("http/too-large", "the body is longer than %d bytes", limit)
+}

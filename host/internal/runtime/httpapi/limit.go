@@ -1,0 +1,97 @@
+package httpapi
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// connections counts what is open on all listeners (AUTH-033).
+type connections struct {
+	api *API
+
+	mu        sync.Mutex
+	total     int
+	byAddress map[netip.Addr]int
+}
+
+// enter takes a place for a connection. Callers of the admin socket have no
+// address, and are counted for nobody but themselves: an operator has to get
+// through when the places of others are taken.
+func (c *connections) enter(remote net.Addr) (leave func(), ok bool) {
+	tcp, isTCP := remote.(*net.TCPAddr)
+	if !isTCP {
+		return func() {}, true
+	}
+	limits := defaultLimits
+	if s := c.api.backend.Settings(); s != nil {
+		limits = s.Limits
+	}
+	ip := tcp.AddrPort().Addr().Unmap()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.total >= limits.Connections || c.byAddress[ip] >= limits.PerAddress {
+		return nil, false
+	}
+	c.total++
+	c.byAddress[ip]++
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.total--
+		if c.byAddress[ip]--; c.byAddress[ip] == 0 {
+			delete(c.byAddress, ip)
+		}
+	}, true
+}
+
+// counted is a listener that turns connections away beyond the limits.
+type counted struct {
+	net.Listener
+	count *connections
+}
+
+// Accept gives the next connection that has a place.
+func (l *counted) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		leave, ok := l.count.enter(conn.RemoteAddr())
+		if ok {
+			return &countedConn{Conn: conn, leave: leave}, nil
+		}
+		turnAway(conn)
+	}
+}
+
+// turnAway answers without reading, which takes no time and no memory.
+func turnAway(conn net.Conn) {
+	err := contract.Errorf("runtime/overloaded", "every connection is taken")
+	body, _ := edn.WriteJSON(edn.MustMap(edn.K("error"), err.Value()))
+	_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
+	_, _ = fmt.Fprintf(conn, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: %d\r\nRetry-After: 1\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n%s", len(body), body)
+	_ = conn.Close()
+}
+
+// countedConn gives its place back when it is closed.
+type countedConn struct {
+	net.Conn
+	once  sync.Once
+	leave func()
+}
+
+// Close implements net.Conn.
+func (c *countedConn) Close() error {
+	c.once.Do(c.leave)
+	return c.Conn.Close()
+}
+
+// NetConn is the connection itself.
+func (c *countedConn) NetConn() net.Conn { return c.Conn }

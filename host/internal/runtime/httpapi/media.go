@@ -1,0 +1,113 @@
+package httpapi
+
+import (
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// mediaType is a form that bodies are read or written in.
+type mediaType string
+
+const (
+	typeJSON mediaType = "application/json"
+	typeEDN  mediaType = "application/edn"
+	typeText mediaType = "text/plain"
+)
+
+// negotiate chooses the form of the answer by the Accept headers: JSON unless
+// EDN is wanted more. A form takes the weight of the most specific range that
+// covers it.
+func negotiate(h http.Header) (mediaType, bool) {
+	values := h.Values("Accept")
+	if len(values) == 0 {
+		return typeJSON, true
+	}
+	var weight, precision [2]float64
+	for _, part := range strings.Split(strings.Join(values, ","), ",") {
+		if strings.TrimSpace(part) == "" {
+			continue
+		}
+		name, params, err := mime.ParseMediaType(part)
+		if err != nil {
+			continue
+		}
+		q := 1.0
+		if text, ok := params["q"]; ok {
+			if q, err = strconv.ParseFloat(text, 64); err != nil || q < 0 || q > 1 {
+				continue
+			}
+		}
+		for i, form := range []mediaType{typeJSON, typeEDN} {
+			if p := covers(name, form); p > precision[i] || p > 0 && p == precision[i] && q > weight[i] {
+				precision[i], weight[i] = p, q
+			}
+		}
+	}
+	switch {
+	case weight[0] <= 0 && weight[1] <= 0:
+		return typeJSON, false
+	case weight[1] > weight[0]:
+		return typeEDN, true
+	}
+	return typeJSON, true
+}
+
+// covers says how precisely a media range covers a form; 0: not at all.
+func covers(pattern string, form mediaType) float64 {
+	switch pattern {
+	case string(form):
+		return 3
+	case "application/*":
+		return 2
+	case "*/*":
+		return 1
+	}
+	return 0
+}
+
+// contentType is the form of a body, which has to be one of those that the
+// route takes. No Content-Type stands for text where text is taken.
+func contentType(h http.Header, takes []mediaType) (mediaType, *contract.Error) {
+	if encoding := strings.TrimSpace(h.Get("Content-Encoding")); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		return "", contract.Errorf("http/unsupported-media-type", "content encoding %.40q is not taken", encoding).WithHint("send the body as it is")
+	}
+	given := h.Get("Content-Type")
+	if given == "" {
+		if last := takes[len(takes)-1]; last == typeText {
+			return last, nil
+		}
+		return "", unknownType("a body without a Content-Type is not taken", takes)
+	}
+	name, params, err := mime.ParseMediaType(given)
+	if err != nil {
+		return "", unknownType("the Content-Type cannot be read", takes)
+	}
+	if charset, ok := params["charset"]; ok && !strings.EqualFold(charset, "utf-8") {
+		return "", contract.Errorf("http/unsupported-media-type", "character set %.40q is not taken", charset).WithHint("send UTF-8")
+	}
+	for _, t := range takes {
+		if name == string(t) {
+			return t, nil
+		}
+	}
+	return "", unknownType("media type "+strconv.Quote(truncate(name, 60))+" is not taken", takes)
+}
+
+func unknownType(what string, takes []mediaType) *contract.Error {
+	names := make([]string, len(takes))
+	for i, t := range takes {
+		names[i] = string(t)
+	}
+	return contract.Errorf("http/unsupported-media-type", "%s", what).WithHint("send " + strings.Join(names, " or "))
+}
+
+func truncate(s string, most int) string {
+	if len(s) > most {
+		return s[:most]
+	}
+	return s
+}

@@ -1,0 +1,162 @@
+package httpapi
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// document is an OpenAPI description as a value.
+type document edn.Value
+
+// object builds a JSON object: a name that is a keyword becomes one, as reading
+// the JSON would have it.
+type object struct{ b edn.MapBuilder }
+
+func (o *object) put(name string, v edn.Value) {
+	if k, err := edn.Keyword(name); err == nil {
+		o.b.Set(k, v)
+		return
+	}
+	o.b.Set(edn.Text(name), v)
+}
+
+func (o *object) text(name, s string) {
+	if s != "" {
+		o.put(name, edn.Text(s))
+	}
+}
+
+func (o *object) value() edn.Value { return o.b.Map() }
+
+func objectOf(pairs ...any) edn.Value {
+	var o object
+	for i := 0; i < len(pairs); i += 2 {
+		name := pairs[i].(string)
+		switch v := pairs[i+1].(type) {
+		case string:
+			o.put(name, edn.Text(v))
+		case edn.Value:
+			o.put(name, v)
+		}
+	}
+	return o.value()
+}
+
+// describe makes the document from the tables.
+func describe(rows []Route, actions *actionTable, version string) document {
+	paths := map[string]*object{}
+	var order []string
+	for i := range rows {
+		r := &rows[i]
+		if paths[r.Path] == nil {
+			paths[r.Path] = &object{}
+			order = append(order, r.Path)
+		}
+		paths[r.Path].put(strings.ToLower(r.Method), operation(r))
+		if r.Method == "GET" {
+			head := *r
+			head.Summary, head.Doc = r.Summary+" (headers only)", ""
+			paths[r.Path].put("head", headOperation(&head))
+		}
+	}
+	var all object
+	for _, path := range order {
+		all.put(path, paths[path].value())
+	}
+	var schemas object
+	for _, name := range envelopeNames() {
+		schemas.put(component(name), envelopes()[name].JSONSchema().Dissoc(edn.Text("$schema"), edn.K("$schema")))
+	}
+	any := make([]edn.Value, len(actions.rows))
+	for i := range actions.rows {
+		a := &actions.rows[i]
+		schemas.put(component(a.schemaName()), a.schema.JSONSchema().Dissoc(edn.Text("$schema"), edn.K("$schema")).
+			Assoc(edn.K("description"), edn.Text(a.Doc+" (operation "+a.Operation()+")")))
+		any[i] = reference(a.schemaName())
+	}
+	schemas.put(component(anyAction), objectOf("oneOf", edn.Vector(any...)))
+	return document(objectOf(
+		"openapi", "3.1.0",
+		"info", objectOf("title", "Ferment", "version", version, "summary", "A plugin host in which an accepted answer is the unit of work."),
+		"paths", all.value(),
+		"components", objectOf(
+			"schemas", schemas.value(),
+			"securitySchemes", objectOf("adminToken", objectOf("type", "http", "scheme", "bearer",
+				"description", "The token of one start of the daemon, in run/admin.token of its data directory. It counts on the admin socket alone.")),
+		),
+	))
+}
+
+// anyAction is the schema of the body of POST /v1/admin.
+const anyAction = "admin/action"
+
+// component is the name of a schema in the document, which may have no slash.
+func component(name string) string { return strings.ReplaceAll(name, "/", ".") }
+
+func reference(schema string) edn.Value {
+	return objectOf("$ref", "#/components/schemas/"+component(schema))
+}
+
+func operation(r *Route) edn.Value {
+	var o object
+	o.text("operationId", strings.ToLower(r.Method)+strings.NewReplacer("/", "-", ".", "-").Replace(r.Path))
+	o.text("summary", r.Summary)
+	o.text("description", r.Doc)
+	if r.Operation != OpOpen {
+		o.text("x-ferment-operation", string(r.Operation))
+		o.put("security", edn.Vector(edn.MustMap(), objectOf("adminToken", edn.Vector())))
+	}
+	if r.Body != nil {
+		var content object
+		for _, t := range r.Body.Types {
+			if t == typeJSON {
+				content.put(string(t), objectOf("schema", reference(r.Body.Schema)))
+			} else {
+				content.put(string(t), objectOf("schema", objectOf("type", "string")))
+			}
+		}
+		o.put("requestBody", objectOf("required", edn.Bool(true), "content", content.value()))
+	}
+	o.put("responses", responses(r, true))
+	return o.value()
+}
+
+func headOperation(r *Route) edn.Value {
+	var o object
+	o.text("operationId", "head"+strings.NewReplacer("/", "-", ".", "-").Replace(r.Path))
+	o.text("summary", r.Summary)
+	o.put("responses", responses(r, false))
+	return o.value()
+}
+
+func responses(r *Route, bodies bool) edn.Value {
+	var out object
+	for _, a := range r.all() {
+		var one object
+		one.text("description", a.Doc)
+		if bodies {
+			one.put("content", objectOf(
+				string(typeJSON), objectOf("schema", reference(a.Schema)),
+				string(typeEDN), objectOf("schema", objectOf("type", "string")),
+			))
+		}
+		var headers object
+		if r.Operation == OpAct {
+			headers.put("Ferment-Run-Id", header("the run, if one was made"))
+		}
+		if a.Status == 503 || a.Status == 429 {
+			headers.put("Retry-After", header("seconds after which to come again, if that may help"))
+		}
+		if h := headers.value(); h.Len() > 0 {
+			one.put("headers", h)
+		}
+		out.put(strconv.Itoa(a.Status), one.value())
+	}
+	return out.value()
+}
+
+func header(doc string) edn.Value {
+	return objectOf("description", doc, "schema", objectOf("type", "string"))
+}

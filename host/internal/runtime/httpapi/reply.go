@@ -1,0 +1,124 @@
+package httpapi
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// reply is what a handler answers.
+type reply struct {
+	status int
+	body   edn.Value
+	// err is the failure in the body, nil if it went well.
+	err *contract.Error
+	// run is the id of the run that the answer belongs to.
+	run string
+	// allow are the methods of a path that was asked with another.
+	allow string
+}
+
+// errorForm is how a route writes a failure (HTTP-003).
+type errorForm uint8
+
+const (
+	formPlain    errorForm = iota // {:error {..}}
+	formEnvelope                  // the response envelope
+	formAdmin                     // {:ok? false ..}
+)
+
+func (f errorForm) schema() string {
+	switch f {
+	case formEnvelope:
+		return "envelope/response"
+	case formAdmin:
+		return "answer/admin"
+	}
+	return "answer/error"
+}
+
+// failure is the reply that carries err.
+func (f errorForm) failure(err *contract.Error) reply {
+	r := reply{status: err.HTTPStatus(), err: err}
+	if r.status < 400 {
+		r.status = http.StatusInternalServerError
+	}
+	switch f {
+	case formEnvelope:
+		r.body = edn.MustMap(edn.K("proto"), edn.Int(contract.Proto), edn.K("error"), err.Value())
+	case formAdmin:
+		var b edn.MapBuilder
+		b.Key("ok?", edn.Bool(false))
+		b.Key("error", err.Value())
+		b.Key("type", edn.K(err.Type))
+		b.Key("message", edn.Text(err.FullMessage()))
+		b.Key("retryable?", edn.Bool(err.Retryable))
+		if err.Details.Len() > 0 {
+			b.Key("details", err.Details)
+		}
+		r.body = b.Map()
+	default:
+		r.body = edn.MustMap(edn.K("error"), err.Value())
+	}
+	return r
+}
+
+// write sends a reply in the form that the caller accepts.
+func (x *exchange) write(r reply) {
+	text, form := encode(r.body, x.accept)
+	if text == nil {
+		// Two keys of one name: only EDN can tell them apart.
+		r = x.form().failure(contract.Errorf("value/json-collision", "the answer has a map with two keys of one name in JSON"))
+		text, form = encode(r.body, typeJSON)
+	}
+	h := x.w.Header()
+	h.Set("Content-Type", string(form))
+	h.Set("Content-Length", strconv.Itoa(len(text)))
+	if r.run != "" {
+		h.Set("Ferment-Run-Id", r.run)
+	}
+	if r.allow != "" {
+		h.Set("Allow", r.allow)
+	}
+	if after := retryAfter(r); after > 0 {
+		h.Set("Retry-After", strconv.Itoa(after))
+	}
+	if limit := x.settings.Limits.Write; limit > 0 {
+		_ = http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(limit))
+	}
+	x.w.WriteHeader(r.status)
+	if x.r.Method != http.MethodHead {
+		_, _ = x.w.Write(text) // who does not read it is gone
+	}
+}
+
+// retryAfter is in how many seconds the caller may come again, 0 for not said.
+func retryAfter(r reply) int {
+	if r.err == nil || r.status != http.StatusServiceUnavailable && r.status != http.StatusTooManyRequests {
+		return 0
+	}
+	if ms, ok := r.err.Details.Key("retry-after-ms").AsInt(); ok && ms > 0 {
+		return int(min((ms+999)/1000, 3600))
+	}
+	if r.err.Retryable {
+		return 1
+	}
+	return 0
+}
+
+// encode gives nil if the value has no JSON.
+func encode(v edn.Value, form mediaType) ([]byte, mediaType) {
+	if form == typeEDN {
+		return append(edn.Write(v), '\n'), typeEDN
+	}
+	text, err := edn.WriteJSON(v)
+	var collision *edn.JSONCollisionError
+	if errors.As(err, &collision) || err != nil {
+		return nil, typeJSON
+	}
+	return append(text, '\n'), typeJSON
+}

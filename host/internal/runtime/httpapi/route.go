@@ -1,0 +1,198 @@
+package httpapi
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Operation is what access rules name. Open operations need no identity.
+type Operation string
+
+// The operations of the routes.
+const (
+	OpOpen  Operation = ""
+	OpAct   Operation = "http.v1/act"
+	OpAdmin Operation = "admin/*" // each action is an operation of its own
+)
+
+// Route is one row of the table.
+type Route struct {
+	Method, Path string
+	Operation    Operation
+	Summary      string
+	Doc          string
+	// Body is what the request carries, nil for nothing.
+	Body *Body
+	// Answers are the statuses that the handler itself gives. Those that every
+	// route or every body can lead to are added by all.
+	Answers []Answer
+	// early routes answer while the daemon comes up.
+	early bool
+	// failed is the form of an error's body.
+	failed errorForm
+	serve  func(*exchange) reply
+}
+
+// Body describes the body of a request.
+type Body struct {
+	Schema string // name of an envelope schema
+	Types  []mediaType
+	limit  func(*Settings) int
+}
+
+// Answer is one documented status of a route.
+type Answer struct {
+	Status int
+	Doc    string
+	Schema string // name of an envelope schema
+}
+
+// routes is what the daemon answers. Everything else is read off this table.
+func routes() []Route {
+	return []Route{
+		{
+			Method: http.MethodPost, Path: "/v1/act", Operation: OpAct,
+			Summary: "ask for one accepted answer",
+			Doc: "The body is a request envelope, or text, which is asked of the intent text/respond. The answer is given once it has passed its gates. " +
+				"A caller that goes away cancels the run. Plans are EDN: JSON has no keywords, and only what a schema types as one becomes one.",
+			Body:   &Body{Schema: "envelope/request", Types: []mediaType{typeJSON, typeEDN, typeText}, limit: func(s *Settings) int { return s.Limits.ActBody }},
+			failed: formEnvelope, serve: serveAct,
+			Answers: []Answer{
+				{200, "the answer was accepted", "envelope/response"},
+				{400, "the request is wrong", "envelope/response"},
+				{402, "the call cannot fit into a budget", "envelope/response"},
+				{403, "a rule, a policy or a scope forbids it", "envelope/response"},
+				{404, "the request names something that is not there", "envelope/response"},
+				{409, "the run was canceled, or its outcome has to be decided", "envelope/response"},
+				{410, "what the request refers to is no longer kept", "envelope/response"},
+				{413, "the body, or the context of a model, is too small for it", "envelope/response"},
+				{422, "nothing serves the intent", "envelope/response"},
+				{429, "a budget or a rate is used up", "envelope/response"},
+				{500, "a defect of the host", "envelope/response"},
+				{502, "no candidate gave an answer that was accepted", "envelope/response"},
+				{503, "the host or every candidate is out of service", "envelope/response"},
+				{504, "the deadline passed", "envelope/response"},
+			},
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/admin", Operation: OpAdmin,
+			Summary: "have something done by the daemon",
+			Doc: "The body is a closed map with :action and the keys of the action; the namespace of an action may be left out. Each action is an operation of its own. " +
+				"202 says that it goes on after the answer. Only the admin socket serves this route.",
+			Body:   &Body{Schema: anyAction, Types: []mediaType{typeJSON, typeEDN}, limit: func(s *Settings) int { return s.Limits.AdminBody }},
+			failed: formAdmin, serve: serveAdmin,
+			Answers: []Answer{
+				{200, "it is done", "answer/admin"},
+				{202, "it was begun and goes on", "answer/admin"},
+				{400, "the action or its input is wrong", "answer/admin"},
+				{404, "there is no plugin of that name", "answer/admin"},
+				{409, "it cannot be done as things are", "answer/admin"},
+				{422, "the configuration is refused", "answer/admin"},
+				{500, "a defect of the host", "answer/admin"},
+				{502, "a plugin does not come up", "answer/admin"},
+				{503, "the daemon is coming up, or does not do this", "answer/admin"},
+			},
+		},
+		{
+			Method: http.MethodGet, Path: "/health", early: true,
+			Summary: "does the process work", Doc: "Answers 200 while the main loop of the daemon goes round. It never depends on plugins.",
+			failed: formPlain, serve: serveHealth,
+			Answers: []Answer{{200, "it works", "answer/health"}, {503, "the main loop stands", "answer/health"}},
+		},
+		{
+			Method: http.MethodGet, Path: "/ready", early: true,
+			Summary: "are acts served", Doc: "Answers 503 with every condition that fails and since when.",
+			failed: formPlain, serve: serveReady,
+			Answers: []Answer{{200, "acts are served", "answer/ready"}, {503, "they are not", "answer/ready"}},
+		},
+		{
+			Method: http.MethodGet, Path: "/routes",
+			Summary: "list the routes", failed: formPlain, serve: serveRoutes,
+			Answers: []Answer{{200, "the routes", "answer/routes"}},
+		},
+		{
+			Method: http.MethodGet, Path: "/openapi.json",
+			Summary: "this document", Doc: "OpenAPI 3.1, generated from the table of routes and the schemas of the contract. As EDN it is the same value.",
+			failed: formPlain, serve: serveOpenAPI,
+			Answers: []Answer{{200, "the document", "answer/openapi"}},
+		},
+	}
+}
+
+// all are the answers of the route with those of the way to it.
+func (r *Route) all() []Answer {
+	form := r.failed.schema()
+	out := slices.Clone(r.Answers)
+	add := func(status int, doc string) {
+		if !slices.ContainsFunc(out, func(a Answer) bool { return a.Status == status }) {
+			out = append(out, Answer{status, doc, form})
+		}
+	}
+	if r.Operation != OpOpen {
+		add(401, "the caller is not identified")
+	}
+	if r.Method != http.MethodGet {
+		add(403, "a page of another origin may not call the daemon")
+	}
+	if r.Body != nil {
+		add(413, "the body is beyond its limit")
+		add(415, "the media type, character set or content encoding of the body is not known")
+	}
+	add(406, "the answer has none of the accepted media types")
+	add(421, "the daemon does not serve this host name")
+	add(431, "the headers are beyond their limit")
+	if !r.early {
+		add(503, "the daemon is coming up or has no identities for this listener")
+	}
+	slices.SortFunc(out, func(a, b Answer) int { return a.Status - b.Status })
+	return out
+}
+
+// Value is the row as GET /routes lists it.
+func (r *Route) Value() edn.Value {
+	var b edn.MapBuilder
+	b.Key("method", edn.Text(r.Method))
+	b.Key("path", edn.Text(r.Path))
+	if r.Operation == OpOpen {
+		b.Key("open?", edn.Bool(true))
+	} else {
+		b.Key("open?", edn.Bool(false))
+		b.Key("operation", edn.K(string(r.Operation)))
+	}
+	b.Key("summary", edn.Text(r.Summary))
+	return b.Map()
+}
+
+// table finds the route of a request.
+type table struct {
+	rows  []Route
+	paths map[string][]*Route
+}
+
+func newTable(rows []Route) *table {
+	t := &table{rows: rows, paths: map[string][]*Route{}}
+	for i := range t.rows {
+		t.paths[t.rows[i].Path] = append(t.paths[t.rows[i].Path], &t.rows[i])
+	}
+	return t
+}
+
+// find gives the route for a method and a path as it was sent. Without one,
+// allow lists the methods that the path does take; empty means no such path.
+func (t *table) find(method, path string) (route *Route, allow string) {
+	var methods []string
+	for _, r := range t.paths[path] {
+		if r.Method == method || r.Method == http.MethodGet && method == http.MethodHead {
+			return r, ""
+		}
+		methods = append(methods, r.Method)
+		if r.Method == http.MethodGet {
+			methods = append(methods, http.MethodHead)
+		}
+	}
+	slices.Sort(methods)
+	return nil, strings.Join(methods, ", ")
+}
