@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -24,14 +23,7 @@ func localFlag(cmd *cobra.Command, local *bool) {
 // faults elsewhere still leads to its daemon.
 func (c *command) place(ctx context.Context) (socket, dataDir string) {
 	o := c.loadOptions(false)
-	path := o.Config
-	if path == "" || !filepath.IsAbs(path) {
-		if path == "" {
-			path = config.DefaultFile
-		}
-		path = filepath.Join(o.Dir, path)
-	}
-	cfg, _ := config.Load(ctx, path, config.Options{Env: o.Env, Profile: o.Profile, HostVersion: o.Version})
+	cfg, _ := config.Load(ctx, o.Config, config.Options{Dir: o.Dir, Env: o.Env, Profile: o.Profile, HostVersion: o.Version})
 	return cfg.HTTP.AdminSocket, cfg.Host.DataDir
 }
 
