@@ -54,7 +54,7 @@ func (c *command) actionCommand() *cobra.Command {
 		Use:     "action FILE",
 		Short:   "send an admin action as it stands in a file, or - for standard input",
 		Long:    "action sends one map with :action and its keys to the daemon and prints the result. The document at\n/openapi.json lists the actions with their schemas.",
-		Example: "  echo '{:action :plugin-list}' | ferment admin action - --edn\n  ferment admin action drain.edn",
+		Example: "  ferment admin action action.edn\n  ferment admin action --edn - < action.edn",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			action, err := c.readValue(args[0])

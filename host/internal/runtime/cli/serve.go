@@ -21,7 +21,7 @@ func (c *command) serveCommand() *cobra.Command {
 			"It ends with 0 after a clean stop, 64 for a wrong command line, 69 if a required plugin or an address\n" +
 			"cannot be had, 70 for a defect, 73 if another daemon has the data directory, 77 for missing or too wide\n" +
 			"rights, and 78 for a configuration or a listener that is refused.",
-		Example: "  ferment serve\n  ferment serve --config site/ferment.hcl --profile prod\n  curl -s http://127.0.0.1:7180/ready",
+		Example: "  ferment serve\n  ferment serve --config site/ferment.hcl",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			signals := daemon.Signals()

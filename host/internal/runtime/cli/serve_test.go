@@ -402,3 +402,168 @@ func TestServeStoppedWhileStarting(t *testing.T) {
 	assert.NoFileExists(t, filepath.Join(w.dir, "var", "run", "admin.token"))
 	assert.Empty(t, awaitNone(built.root, time.Second))
 }
+
+// examplesOf are the examples in the help of a verb and of those below it.
+func examplesOf(t *testing.T, w *world, verb string) []string {
+	help := w.run(append(strings.Fields(verb), "--help")...)
+	require.Equal(t, 0, help.code, help.stderr)
+	all := section(help.stdout, "Examples:")
+	for _, sub := range section(help.stdout, "Available Commands:") {
+		all = append(all, examplesOf(t, w, verb+" "+strings.Fields(sub)[0])...)
+	}
+	return all
+}
+
+// CLI-006: the examples of the verbs that need a daemon do what they say; those
+// that end it come last.
+func TestHelpExamplesOfDaemon(t *testing.T) {
+	w := newWorld(t,
+		"ferment.hcl", testProfile+shipped("chess", "chess"),
+		"site/ferment.hcl", testProfile+shipped("chess", "chess"),
+		"action.edn", "{:action :plugin-list}")
+	for _, line := range examplesOf(t, w, "serve") {
+		s := w.serve(strings.Fields(strings.TrimPrefix(line, "ferment serve"))...)
+		s.stop()
+	}
+	s := w.serve()
+	var last []string
+	run := func(line string) {
+		got := w.shell(line)
+		assert.Equal(t, 0, got.code, "%s\n%s", line, got.stderr)
+	}
+	n := 0
+	for _, verb := range []string{"status", "plugin", "admin"} {
+		for _, line := range examplesOf(t, w, verb) {
+			switch {
+			case !ofDaemon(line):
+			case strings.HasPrefix(line, "ferment admin drain"):
+				last = append(last, line)
+			default:
+				n++
+				run(line)
+			}
+		}
+	}
+	require.Greater(t, n, 6)
+	for _, line := range last {
+		run(line)
+	}
+	assert.Equal(t, 0, s.wait().code)
+}
+
+// CLI-003, CLI-007: what the command line says about plugins and acts is what
+// the daemon says, if one is there, and --local does without it.
+func TestVerbsAskTheDaemon(t *testing.T) {
+	w := answering(t)
+	without := w.run("status", "--edn")
+	assert.Equal(t, 3, without.code, without.stderr)
+	assert.Contains(t, without.stderr, "no daemon serves")
+	s := w.serve()
+	status := w.run("status")
+	assert.Equal(t, 0, status.code, status.stderr)
+	assert.Contains(t, status.stdout, "ready, profile test")
+	assert.NotContains(t, status.stdout, "%!")
+	list := w.run("plugin", "list", "--edn")
+	require.Equal(t, 0, list.code, list.stderr)
+	mine, _ := list.value(t).Key("plugins").Nth(0)
+	process, _ := mine.Key("instances").Nth(0)
+	pid, _ := process.Key("pid").AsInt()
+	assert.Contains(t, processesUnder(built.plugins), int(pid), "the process of the daemon")
+	inspect := w.run("plugin", "inspect", "mine")
+	assert.Equal(t, 0, inspect.code, inspect.stderr)
+	assert.Contains(t, inspect.stdout, "ready for")
+
+	there := w.run("act", "mine/data", "{}", "--edn")
+	require.Equal(t, 0, there.code, there.stderr)
+	here := w.run("act", "mine/data", "{}", "--edn", "--local")
+	require.Equal(t, 0, here.code, here.stderr)
+	assert.Equal(t, here.value(t).Key("result").String(), there.value(t).Key("result").String())
+	assert.Equal(t, 2, w.run("act", "mine/data", "{}", "--report").code, "no records come from a daemon")
+	bad := w.run("act", "mine/nope", "{}")
+	assert.Equal(t, 2, bad.code, bad.stderr)
+	nobody := w.run("plugin", "restart", "mime")
+	assert.Equal(t, 5, nobody.code, nobody.stderr)
+	assert.Contains(t, nobody.stderr, "did you mean mine?")
+	assert.Equal(t, 4, func() int {
+		require.NoError(t, os.WriteFile(filepath.Join(w.dir, "var", "run", "admin.token"), []byte("wrong\n"), 0o600))
+		return w.run("status").code
+	}(), "a wrong token")
+	s.stop()
+	assert.Equal(t, 3, w.run("plugin", "restart", "mine").code)
+	assert.Equal(t, 3, w.run("--server", "http://127.0.0.1:1", "status").code)
+}
+
+// RUN-007, CLI-004: an interrupt of act cancels the run in the daemon.
+func TestInterruptCancelsThere(t *testing.T) {
+	w := answering(t)
+	s := w.serve()
+	p := w.start("", "act", "mine/hang", "{}")
+	require.Eventually(t, func() bool { return s.inFlight("mine") == 1 }, 20*time.Second, 5*time.Millisecond)
+	p.signal(syscall.SIGINT)
+	assert.Equal(t, 130, p.wait().code)
+	require.Eventually(t, func() bool { return s.inFlight("mine") == 0 }, 20*time.Second, 5*time.Millisecond)
+	s.stop()
+}
+
+// RUN-007: a caller that goes away cancels its run at once.
+func TestClientGone(t *testing.T) {
+	s := answering(t).serve()
+	ctx, cancel := context.WithCancel(t.Context())
+	gone := make(chan answer, 1)
+	go func() { gone <- s.request(ctx, "POST", "/v1/act", envelopeOf("mine/hang", "{}", "")) }()
+	require.Eventually(t, func() bool { return s.inFlight("mine") == 1 }, 20*time.Second, 5*time.Millisecond)
+	cancel()
+	require.ErrorIs(t, (<-gone).err, context.Canceled)
+	require.Eventually(t, func() bool { return s.inFlight("mine") == 0 }, 20*time.Second, 5*time.Millisecond)
+	s.stop()
+}
+
+// HTTP-008: what operators have done to plugins happens, and is told in the log
+// with who asked for it.
+func TestPluginActions(t *testing.T) {
+	s := answering(t).serve()
+	state := func(want string) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			list := s.admin(`{:action :plugin-list}`).value(t).Key("result").Key("plugins")
+			mine, _ := list.Nth(0)
+			i, _ := mine.Key("instances").Nth(0)
+			return word(i.Key("state")) == want
+		}, 20*time.Second, 5*time.Millisecond, want)
+	}
+	for _, step := range []struct{ action, state string }{
+		{`{:action :admin/plugin-drain :plugin "mine"}`, "stopped"},
+		{`{:action :plugin-release :plugin "mine"}`, "ready"},
+		{`{:action :plugin-quarantine :plugin "mine" :reason "too slow"}`, "quarantined"},
+		{`{:action :plugin-restart :plugin "mine"}`, "ready"},
+	} {
+		a := s.admin(step.action)
+		require.Equal(t, 202, a.status, "%s", a.body)
+		state(step.state)
+		if step.state == "quarantined" {
+			refused := s.ask("mine/data", "{}")
+			assert.Equal(t, 422, refused.status, "%s", refused.body)
+			assert.Contains(t, string(refused.body), "runtime/quarantined")
+			assert.Contains(t, string(s.admin(`{:action :plugin-list}`).body), "too slow")
+			assert.Equal(t, 503, s.request(t.Context(), "GET", "/ready", "").status)
+		}
+	}
+	assert.Equal(t, 200, s.ask("mine/data", "{}").status)
+	logs := s.admin(`{:action :plugin-logs :plugin "mine" :lines 5}`)
+	assert.Equal(t, 200, logs.status, "%s", logs.body)
+	for action, status := range map[string]int{
+		`{:action :plugin-restart :plugin "mime"}`:             404,
+		`{:action :plugin-restart}`:                            400,
+		`{:action :plugin-restart :plugin "mine" :force true}`: 400,
+		`{:action :plugin-retsart :plugin "mine"}`:             400,
+		`{:plugin "mine"}`:                                     400,
+		`[]`:                                                   400,
+		`{:action :plugin-list`:                                400,
+	} {
+		a := s.admin(action)
+		assert.Equal(t, status, a.status, "%s\n%s", action, a.body)
+		assert.Equal(t, "false", a.value(t).Key("ok?").String())
+	}
+	got := s.stop()
+	assert.Regexp(t, `"@module":"ferment.audit".*"action":"admin/plugin-quarantine".*"principal":"uid/`, got.stderr)
+}
