@@ -33,7 +33,7 @@ func TestCheckTable(t *testing.T) {
 		{respond + ` :effects {:allow #{}}}`, []string{`1:74: error CHECK-010 unknown key :allow in [:nodes 0 :effects]; nearest is :allowed`}},
 
 		// CHECK-010 and CHECK-015: features that this build does not have.
-		{respond + ` :dispatch {:repair {:max 1}}}`, []string{`1:75: error CHECK-010 this build does not have :repair, remove it in [:nodes 0 :dispatch]`}},
+		{respond + ` :dispatch {:repair {:max 8}}}`, nil},
 		{respond + ` :dispatch {:strategy :race :race {:width 3} :hedge {:after-ms 0 :max 2} :tournament {:width 16}}}`, nil},
 		{respond + ` :dispatch {:strategy :run}}`, []string{`1:85: error CHECK-015 wanted :cascade or :race or :hedge or :tournament, got :run, in [:nodes 0 :dispatch :strategy]`}},
 		{respond + ` :dispatch {:race {:width 1} :hedge {:max 0}}}`, []string{

@@ -13,6 +13,7 @@ type Limits struct {
 	Checks     int
 	Retries    int
 	Fallbacks  int
+	Repairs    int
 	// Width is how many candidates of a race or tournament start together,
 	// Hedges how many may join a silent one.
 	Width, Hedges int
@@ -24,7 +25,7 @@ type Limits struct {
 func DefaultLimits() Limits {
 	return Limits{
 		Nodes: 1000, RunNodes: 10_000, Levels: 16, MaxParallel: 64, MapItems: 1000,
-		Candidates: 64, Checks: 32, Retries: 16, Fallbacks: 32, Width: 16, Hedges: 8, PathSteps: 128,
+		Candidates: 64, Checks: 32, Retries: 16, Fallbacks: 32, Repairs: 8, Width: 16, Hedges: 8, PathSteps: 128,
 	}
 }
 

@@ -215,6 +215,7 @@ var dispatchKeys = map[string]func(np *nodeParser, v edn.Value){
 	"candidates":        (*nodeParser).candidates,
 	"policy":            (*nodeParser).ordering,
 	"strategy":          (*nodeParser).strategy,
+	"repair":            (*nodeParser).repair,
 	"race":              (*nodeParser).race,
 	"hedge":             (*nodeParser).hedge,
 	"tournament":        (*nodeParser).tournament,
@@ -230,7 +231,7 @@ var dispatchKeys = map[string]func(np *nodeParser, v edn.Value){
 }
 
 // toolCannot are keys of `:dispatch` that choose between capabilities.
-var toolCannot = keySet{"candidates", "exclude", "race", "hedge", "tournament"}
+var toolCannot = keySet{"candidates", "exclude", "repair", "race", "hedge", "tournament"}
 
 func (np *nodeParser) dispatch(v edn.Value) {
 	if v.Kind() != edn.KindMap {
@@ -245,8 +246,6 @@ func (np *nodeParser) dispatch(v edn.Value) {
 				np.badKey(checkUnknownKey, edn.Nil(), "a tool is its own only candidate: remove :%s in %s", name, showPath(np.cur[:len(np.cur)-1]))
 			case known:
 				read(np, val)
-			case reservedDispatchKeys.has(name):
-				np.reserved(name)
 			default:
 				np.unknownKey(key, slices.Sorted(maps.Keys(dispatchKeys)))
 			}
@@ -295,6 +294,14 @@ func (np *nodeParser) ordering(v edn.Value) {
 func (np *nodeParser) strategy(v edn.Value) {
 	np.choice(v, strategies, func(name string) {
 		np.layer().Strategy = policy.Of(name, np.origin())
+	})
+}
+
+func (np *nodeParser) repair(v edn.Value) {
+	np.eachKey(v, []string{"max"}, func(_ string, val edn.Value) {
+		if n, ok := np.integer(val, 0, np.limits.Repairs, checkLimit); ok {
+			np.layer().RepairMax = policy.Of(n, np.origin())
+		}
 	})
 }
 

@@ -198,6 +198,9 @@ type Layer struct {
 	// ScoreMin is a number 0..1.
 	ScoreMin Val[edn.Value]
 
+	// RepairMax bounds how often one candidate is told what was wrong.
+	RepairMax Val[int]
+
 	Strategy Val[string]
 	// RaceWidth and TournamentWidth are how many candidates start together;
 	// HedgeMax how many join the first one, each after HedgeAfter of silence

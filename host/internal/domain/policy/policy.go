@@ -69,6 +69,10 @@ type Policy struct {
 	ScoreMin edn.Value
 
 	Strategy, Ordering string
+	// RepairMax is 0 if nothing is repaired; RepairAsked tells that the node
+	// itself wants it.
+	RepairMax   int
+	RepairAsked bool
 	// RaceWidth and TournamentWidth are at least 2, HedgeMax at least 1.
 	RaceWidth, TournamentWidth, HedgeMax int
 	HedgeAfter                           time.Duration
@@ -108,6 +112,8 @@ func (l Layer) Resolve() (Policy, error) {
 		MaxBackoff:      l.MaxBackoff.Or(DefaultMaxBackoff),
 		ScoreMin:        l.ScoreMin.Or(edn.Int(0)),
 		Strategy:        l.Strategy.Or(DefaultStrategy),
+		RepairMax:       l.RepairMax.V,
+		RepairAsked:     l.RepairMax.V > 0 && l.RepairMax.Origin.Source == SourceNode,
 		RaceWidth:       l.RaceWidth.Or(DefaultWidth),
 		TournamentWidth: l.TournamentWidth.Or(DefaultWidth),
 		HedgeMax:        l.HedgeMax.Or(DefaultHedges),

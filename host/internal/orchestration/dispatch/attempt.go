@@ -64,6 +64,7 @@ func (s *serving) begin(e *entrant, capID, strategy string) *Failure {
 		EffectKey:  e.call.EffectKey,
 		Binary:     st.Binary,
 		Generation: st.Generation,
+		Round:      s.round,
 		Entrant:    strategy,
 	}
 	s.record(begin)
@@ -152,7 +153,9 @@ func (s *serving) conclude(ctx context.Context, t *tried) *Failure {
 	r.CapID, r.Attempt, r.Response, r.Out = t.capability.ID, t.attempt, t.response, out
 	r.Meta, r.Usage, r.PlanRun, r.Findings = t.meta, t.usage, planRun, findings
 	if t.err != nil {
-		return s.failure(ctx, t, t.err)
+		f := s.failure(ctx, t, t.err)
+		f.Out, f.Findings, f.Score = out, findings, t.err.Details.Key("score")
+		return f
 	}
 	r.Degraded = s.degraded(t.capability.ID)
 	return nil
@@ -213,6 +216,7 @@ func (s *serving) failure(ctx context.Context, t *tried, err *contract.Error) *F
 	f.Deterministic = t.capability.Deterministic
 	f.Crashed = t.crashed
 	f.DoneOnce = t.doneOnce
+	f.RepairAsked = s.w.Terms.RepairAsked
 	f.Over = s.over(ctx)
 	if t.crashed {
 		st := s.d.Executor.State(t.capability.ID)

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // Outcome is what is known about the effect of a failed attempt.
@@ -31,38 +32,47 @@ const (
 	AgainWhenReady
 	// Next candidate, with tries of its own.
 	Next
+	// Repair: the same candidate, told what was wrong.
+	Repair
 )
 
 // String names the action.
 func (a Action) String() string {
-	return [...]string{"end", "again", "again-when-ready", "next"}[a]
+	return [...]string{"end", "again", "again-when-ready", "next", "repair"}[a]
 }
 
 // Failure is everything that the next action depends on.
 type Failure struct {
-	Err           *contract.Error
-	Class         contract.Class
-	Outcome       Outcome
-	Recovery      contract.RecoveryClass
-	Over          bool // the run is canceled, or the deadline has passed
-	Matched       bool // the type, or that of its cause, is in the switch set
-	TriesLeft     bool // on this candidate
+	Err       *contract.Error
+	Class     contract.Class
+	Outcome   Outcome
+	Recovery  contract.RecoveryClass
+	Over      bool // the run is canceled, or the deadline has passed
+	Matched   bool // the type, or that of its cause, is in the switch set
+	TriesLeft bool // on this candidate
+	// Of an answer that was refused: the answer, the findings and the score.
+	Out, Findings edn.Value
+	Score         edn.Value
 	Deterministic bool // the candidate answers equal requests equally
 	Crashed       bool // the process or the connection was lost
 	ComesBack     bool // a standby is ready, or the supervisor respawns
 	NextLeft      bool // another candidate is left
+	RoundsLeft    bool // it repairs, and may be told once more what was wrong
+	RepairAsked   bool // the node itself wants its answer repaired
 	DoneOnce      bool // a child plan of this attempt did an effect of class once
 }
 
 // Decide is the attempt table: the first row that fits gives the action. Row is
 // its number, for tests and explanations.
 func Decide(f Failure) (action Action, row int) {
-	mayRetry, mayNext := allowed(f)
+	mayRetry, mayNext, mayRepair := allowed(f)
 	switch {
 	case f.Class == contract.ClassFinal || f.Over:
 		return End, 1
-	case !mayRetry && !mayNext:
+	case !mayRetry && !mayNext && !mayRepair:
 		return End, 2
+	case f.Class == contract.ClassRepair && f.RoundsLeft && mayRepair:
+		return Repair, 3
 	case !f.Matched:
 		return End, 4
 	case mayRetry && f.TriesLeft && retries(f):
@@ -86,17 +96,19 @@ func retries(f Failure) bool {
 }
 
 // allowed is the recovery table: may the same candidate be asked again, may
-// another one be asked.
-func allowed(f Failure) (retry, next bool) {
+// another one be asked, may the same one be told what was wrong.
+func allowed(f Failure) (retry, next, repair bool) {
 	if f.DoneOnce {
-		return false, false
+		return false, false, false
 	}
 	switch {
 	case f.Recovery == contract.RecoveryNone, f.Outcome == Definite:
-		return true, true
+		return true, true, true
 	case f.Recovery == contract.RecoveryIdempotent && f.Outcome == Unknown:
-		return true, false // another receiver does not know the effect key
+		return true, false, false // another receiver does not know the effect key
+	case f.Recovery == contract.RecoveryIdempotent:
+		return false, false, f.RepairAsked // it is another effect, so somebody has to want it
 	default:
-		return false, false
+		return false, false, false
 	}
 }

@@ -27,12 +27,25 @@ func TestDecideRows(t *testing.T) {
 		action Action
 		row    int
 	}{
-		"1 class stop!":                          {good(func(f *Failure) { f.Class = contract.ClassFinal }), End, 1},
-		"1 canceled or out of time":              {good(func(f *Failure) { f.Over = true }), End, 1},
-		"2 once, outcome unknown":                {good(func(f *Failure) { f.Recovery, f.Outcome = contract.RecoveryOnce, Unknown }), End, 2},
-		"2 once, gate failed":                    {good(func(f *Failure) { f.Recovery, f.Outcome = contract.RecoveryOnce, Judged }), End, 2},
-		"2 idempotent, gate failed":              {good(func(f *Failure) { f.Recovery, f.Outcome = contract.RecoveryIdempotent, Judged }), End, 2},
-		"2 child plan did an effect":             {good(func(f *Failure) { f.DoneOnce = true }), End, 2},
+		"1 class stop!":              {good(func(f *Failure) { f.Class = contract.ClassFinal }), End, 1},
+		"1 canceled or out of time":  {good(func(f *Failure) { f.Over = true }), End, 1},
+		"2 once, outcome unknown":    {good(func(f *Failure) { f.Recovery, f.Outcome = contract.RecoveryOnce, Unknown }), End, 2},
+		"2 once, gate failed":        {good(func(f *Failure) { f.Recovery, f.Outcome = contract.RecoveryOnce, Judged }), End, 2},
+		"2 idempotent, gate failed":  {good(func(f *Failure) { f.Recovery, f.Outcome = contract.RecoveryIdempotent, Judged }), End, 2},
+		"2 child plan did an effect": {good(func(f *Failure) { f.DoneOnce = true }), End, 2},
+		"3 repairs, whatever the switch set says": {good(func(f *Failure) {
+			f.Class, f.Outcome, f.RoundsLeft, f.Matched = contract.ClassRepair, Judged, true, false
+		}), Repair, 3},
+		"3 idempotent, the node wants it": {good(func(f *Failure) {
+			f.Class, f.Outcome, f.Recovery, f.RoundsLeft, f.RepairAsked = contract.ClassRepair, Judged, contract.RecoveryIdempotent, true, true
+		}), Repair, 3},
+		"2 idempotent, only the policy wants it": {good(func(f *Failure) {
+			f.Class, f.Outcome, f.Recovery, f.RoundsLeft = contract.ClassRepair, Judged, contract.RecoveryIdempotent, true
+		}), End, 2},
+		"2 once, the node wants it repaired": {good(func(f *Failure) {
+			f.Class, f.Outcome, f.Recovery, f.RoundsLeft, f.RepairAsked = contract.ClassRepair, Judged, contract.RecoveryOnce, true, true
+		}), End, 2},
+		"5 another class is not repaired":        {good(func(f *Failure) { f.RoundsLeft = true }), Again, 5},
 		"4 not in the switch set":                {good(func(f *Failure) { f.Matched = false }), End, 4},
 		"5 class retry":                          {good(func(f *Failure) {}), Again, 5},
 		"5 class repair":                         {good(func(f *Failure) { f.Class, f.Outcome = contract.ClassRepair, Judged }), Again, 5},
@@ -78,7 +91,7 @@ func TestRecoveryTable(t *testing.T) {
 		{Judged, contract.RecoveryIdempotent, false, false},
 		{Judged, contract.RecoveryOnce, false, false},
 	} {
-		retry, next := allowed(Failure{Outcome: tc.outcome, Recovery: tc.recovery})
+		retry, next, _ := allowed(Failure{Outcome: tc.outcome, Recovery: tc.recovery})
 		assert.Equal(t, tc.retry, retry, "%v after %v", tc.recovery, tc.outcome)
 		assert.Equal(t, tc.next, next, "%v after %v", tc.recovery, tc.outcome)
 	}

@@ -31,9 +31,11 @@ type serving struct {
 	used    []string // candidates that were tried, in order
 	most    int      // candidates that may be tried
 	plan    strategy
-	number  int    // attempts so far
-	draws   int    // random values drawn so far
-	key     string // effect key
+	number  int       // attempts so far
+	draws   int       // random values drawn so far
+	key     string    // effect key
+	round   int       // of the repair that is being made
+	told    edn.Value // what the candidate is told in it
 	result  Result
 	failed  error // the recorder refused
 
@@ -136,7 +138,11 @@ func (s *serving) tryCandidate(ctx context.Context, capID string) *Failure {
 
 // tryAgain goes on after a try of a candidate that ended in failure.
 func (s *serving) tryAgain(ctx context.Context, capID string, try int, failure *Failure) *Failure {
+	rounds := s.rounds(capID)
 	for failure != nil && s.failed == nil {
+		if failure, rounds = s.repaired(ctx, capID, failure, rounds); failure == nil || s.failed != nil {
+			return failure
+		}
 		failure.TriesLeft = try <= s.w.Terms.Retries(failure.Err.Type)
 		_, failure.NextLeft = s.next()
 		if !s.again(ctx, capID, try, failure) {

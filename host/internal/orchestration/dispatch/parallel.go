@@ -325,7 +325,13 @@ func compareCosts(a, b edn.Value) int {
 // exhausted is the end of a field without an accepted answer: those who may be
 // asked again are, one after the other, and then the others in a cascade.
 func (f *field) exhausted() (failure *Failure, more bool) {
-	for _, capID := range slices.Clone(f.s.used) {
+	order := slices.Clone(f.s.used)
+	if f.s.plan.name == policy.Tournament { // who was nearest first
+		slices.SortStableFunc(order, func(a, b string) int {
+			return -compareScores(scoreOf(f.failures[a]), scoreOf(f.failures[b]))
+		})
+	}
+	for _, capID := range order {
 		failure = f.s.tryAgain(f.ctx, capID, 1, f.failures[capID])
 		if failure == nil || f.s.failed != nil {
 			return nil, false
@@ -335,6 +341,14 @@ func (f *field) exhausted() (failure *Failure, more bool) {
 		}
 	}
 	return failure, f.s.goesOn(failure)
+}
+
+// scoreOf is 0 for a candidate without an answer.
+func scoreOf(f *Failure) edn.Value {
+	if f == nil || !f.Score.IsNumber() {
+		return edn.Int(0)
+	}
+	return f.Score
 }
 
 // ends tells whether the table ends the node after this failure, whoever is

@@ -2,11 +2,13 @@ package dispatch
 
 import (
 	"encoding/hex"
+	"strconv"
 	"time"
 
 	"lukechampine.com/blake3"
 
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // limits are the ends of one attempt: soft is that of the capability, end what
@@ -51,7 +53,7 @@ func (s *serving) call(c *registry.Capability, deadline time.Time) Call {
 		Path:      s.w.Path,
 		Attempt:   s.number,
 		Deadline:  deadline,
-		Request:   s.w.Terms.envelope(c, s.run.Trace, s.w.Input, s.w.System),
+		Request:   s.request(c),
 		Effects:   effects(c),
 		EffectKey: s.effectKey(),
 		Budget:    s.w.Terms.Budget,
@@ -60,15 +62,28 @@ func (s *serving) call(c *registry.Capability, deadline time.Time) Call {
 	}
 }
 
+// request is the envelope; in a repair it says what was wrong.
+func (s *serving) request(c *registry.Capability) edn.Value {
+	v := s.w.Terms.envelope(c, s.run.Trace, s.w.Input, s.w.System)
+	if s.round == 0 {
+		return v
+	}
+	around := v.Key("context")
+	if around.IsNil() {
+		around = edn.MustMap()
+	}
+	return v.AssocKey("context", around.AssocKey("repair", s.told))
+}
+
 // effectKey names the effect of the node: the same over attempts, candidates
-// and resumes. It is the hash of run, node path and repair round, of which there
-// is only the first.
+// and resumes. It is the hash of run, node path and repair round.
 func (s *serving) effectKey() string {
 	if s.key == "" {
 		text := append(s.room.key[:0], s.run.ID...)
 		text = append(text, '\n')
 		text = s.w.Path.AppendCanonical(text)
-		text = append(text, "\n0"...)
+		text = append(text, '\n')
+		text = strconv.AppendInt(text, int64(s.round), 10)
 		sum := blake3.Sum256(text)
 		s.key = string(hex.AppendEncode(append(s.room.key[:0], "b3:"...), sum[:]))
 	}

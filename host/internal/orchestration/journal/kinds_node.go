@@ -196,6 +196,8 @@ type AttemptStarted struct {
 	Budget     edn.Value
 	Binary     string
 	Generation int
+	// Round counts the repairs of one candidate from 1; 0: it is none.
+	Round int
 	// Entrant is "race", "hedge" or "tournament" if it ran beside others, or
 	// might have; empty for a step of a cascade.
 	Entrant string
@@ -240,6 +242,7 @@ func (x *AttemptStarted) fields(b *edn.MapBuilder) {
 	p.amounts("budget", x.Budget)
 	p.hash("binary", x.Binary)
 	p.positive("generation", x.Generation)
+	p.positive("round", x.Round)
 	p.kw("entrant", x.Entrant)
 }
 

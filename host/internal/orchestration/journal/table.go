@@ -148,6 +148,7 @@ var kinds = []kindRow{
 		{"budget", tAmount, ""},
 		{"binary", tHash, "a plugin serves it"},
 		{"generation", tInt, "a plugin serves it"},
+		{"round", tOrdinal, "the candidate was told what was wrong"},
 		{"entrant", "[:enum :race :hedge :tournament]", "it may run beside others"},
 	}},
 	{KindAttemptFinished, true, []column{

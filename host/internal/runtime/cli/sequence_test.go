@@ -167,6 +167,25 @@ var cascades = []sequence{
 	},
 }
 
+// The steps of the sequence table that repair.
+var repairs = []sequence{
+	{
+		name: "repair-exhausted-switches", dispatch: ":retry {:same-cap-max 1 :fallback-max 1} :repair {:max 1}", node: ":done {:must #{:good}}", meta: ":repairs? true",
+		a: []string{fails("provider/unavailable"), `{:value {:n 1}}`, `{:value {:n 2}}`}, b: []string{`{:value {:good true}}`},
+		asked: "a1 a2 a3 b4", out: `{:good true}`,
+	},
+	{
+		name: "repair-helps", dispatch: ":repair {:max 3}", node: ":done {:must #{:good :nice}}", meta: ":repairs? true",
+		a:     []string{`{:value {:n 1}}`, `{:value {:good true}}`, `{:value {:good true :nice true}}`},
+		asked: "a1 a2 a3", out: `{:good true :nice true}`,
+	},
+	{
+		name: "repair-same-answer-stops", dispatch: ":repair {:max 8}", node: ":done {:must #{:good}}", meta: ":repairs? true",
+		a:     []string{`{:value {:n 1}}`},
+		asked: "a1 a2", fails: "repair/exhausted", exit: 1,
+	},
+}
+
 // The steps of the sequence table that ask candidates side by side. Who is
 // asked and who wins does not depend on how fast the machine is; the one that
 // never answers is seen to be canceled, because the run ends.
@@ -420,7 +439,7 @@ var scenarios = []sequence{
 // file (SCR-004, EVAL-061, EVAL-075).
 func TestSequences(t *testing.T) {
 	names := map[string]bool{}
-	for _, s := range slices.Concat(cascades, strategies, rows, scenarios) {
+	for _, s := range slices.Concat(cascades, repairs, strategies, rows, scenarios) {
 		require.False(t, names[s.name], "%s is there twice", s.name)
 		names[s.name] = true
 		t.Run(s.name, func(t *testing.T) {

@@ -492,7 +492,7 @@ func (b *builder) dispatchLayer(s *section, source policy.Source) policy.Layer {
 	for _, side := range []struct {
 		block, attr string
 		to          *policy.Val[int]
-	}{{"race", "width", &l.RaceWidth}, {"tournament", "width", &l.TournamentWidth}, {"hedge", "max", &l.HedgeMax}} {
+	}{{"repair", "max", &l.RepairMax}, {"race", "width", &l.RaceWidth}, {"tournament", "width", &l.TournamentWidth}, {"hedge", "max", &l.HedgeMax}} {
 		if in := s.block(side.block); in.attrs[side.attr].written {
 			*side.to = policy.Of(in.integer(side.attr), origin(in.attrs[side.attr]))
 		}

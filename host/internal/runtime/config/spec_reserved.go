@@ -74,7 +74,6 @@ var reservedTable = []reserved{
 	{path: "capability.scope", what: "scoping the effects of tools"},
 
 	{path: "dispatch.policy", what: "ordering candidates by what was observed", only: []string{"declared"}},
-	{path: "dispatch.repair", what: "repairing an answer"},
 	{path: "dispatch.learned", what: "ordering candidates by what was observed"},
 	{path: "dispatch.breaker", what: "the breaker"},
 

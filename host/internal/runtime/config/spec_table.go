@@ -182,7 +182,9 @@ var dispatchBlock = Block{
 			{Name: "backoff", Type: dur(0, day), Default: `"0s"`, Reload: ReloadUse, Serves: "ATT-009"},
 			{Name: "max_backoff", Type: dur(0, day), Default: `"10s"`, Reload: ReloadUse, Serves: "ATT-009"},
 		}},
-		{Name: "repair"},
+		{Name: "repair", Doc: "of an answer that its gates refused", Attrs: []Attr{
+			{Name: "max", Type: integer(0, 8), Default: `0`, Reload: ReloadUse, Serves: "REP-001", Doc: "how often one candidate is told what was wrong"},
+		}},
 		{Name: "hedge", Doc: "strategy hedge: who joins a candidate that is silent", Attrs: []Attr{
 			{Name: "after", Type: dur(0, day), Default: `"0s"`, Reload: ReloadUse, Serves: "ATT-004, ATT-012", Doc: "of silence; 0s: as long as all but one of twenty calls take"},
 			{Name: "max", Type: integer(1, 8), Default: `1`, Reload: ReloadUse, Serves: "ATT-004, ATT-012", Doc: "further candidates"},

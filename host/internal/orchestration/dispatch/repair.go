@@ -1,0 +1,167 @@
+package dispatch
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Bounds of what a candidate is told about its answer, so that requests do not
+// grow from round to round.
+const (
+	maxToldFindings = 20
+	maxToldBytes    = 4 << 10
+	maxToldOutput   = 64 << 10
+)
+
+// rounds is how often a candidate may be told what was wrong.
+func (s *serving) rounds(capID string) int {
+	if c, ok := s.d.Registry.Capability(capID); ok && c.Repairs {
+		return s.w.Terms.RepairMax
+	}
+	return 0
+}
+
+// repaired tells a candidate what was wrong with its answer, as long as that
+// helps. It gives nil if an answer was accepted, the failure to go on with
+// otherwise, and the rounds that the candidate has left.
+func (s *serving) repaired(ctx context.Context, capID string, f *Failure, rounds int) (*Failure, int) {
+	f.RoundsLeft = rounds > 0
+	if action, _ := Decide(*f); action != Repair {
+		return f, rounds
+	}
+	var seen [][]byte
+	for round := 1; rounds > 0; round++ {
+		rounds--
+		seen = append(seen, sameness(f))
+		next := s.repair(ctx, capID, round, f)
+		if next == nil || s.failed != nil {
+			return nil, rounds
+		}
+		next.RoundsLeft = true
+		if action, _ := Decide(*next); action != Repair {
+			next.RoundsLeft = false
+			return next, rounds // another kind of failure: the table decides
+		}
+		f = next
+		again := sameness(f)
+		if slices.ContainsFunc(seen, func(b []byte) bool { return bytes.Equal(b, again) }) {
+			break // it goes in circles
+		}
+	}
+	return s.exhausted(f), 0
+}
+
+// repair makes one round.
+func (s *serving) repair(ctx context.Context, capID string, round int, f *Failure) *Failure {
+	s.round, s.told, s.key = round, told(f, round), ""
+	defer func() { s.round, s.told, s.key = 0, edn.Nil(), "" }()
+	return s.attempt(ctx, capID)
+}
+
+// exhausted is the failure of a candidate that could not repair its answer. The
+// switch set may name it or what it could not repair.
+func (s *serving) exhausted(last *Failure) *Failure {
+	f := *last
+	f.RoundsLeft = false
+	f.Err = contract.Errorf("repair/exhausted", "node %s: told what was wrong, the candidate did not get its answer accepted: %s", s.w.Node, last.Err.Message).
+		WithCause(last.Err)
+	if !last.Findings.IsNil() {
+		f.Err = f.Err.WithDetail("findings", last.Findings)
+	}
+	f.Class = f.Err.Class
+	f.Matched = s.w.Terms.SwitchOn.Matches(f.Err)
+	return &f
+}
+
+// sameness is equal for answers that are the same and wrong in the same places.
+func sameness(f *Failure) []byte {
+	var places []edn.Value
+	for finding := range f.Findings.Elems() {
+		places = append(places, edn.Vector(finding.Key("gate"), finding.Key("path")))
+	}
+	return edn.Vector(previous(f), edn.SetOf(places...)).AppendCanonical(nil)
+}
+
+// previous is the refused answer: what an answer without a value said instead is
+// its text.
+func previous(f *Failure) edn.Value {
+	if f.Out.IsNil() {
+		return f.Err.Details.Key("raw")
+	}
+	return f.Out
+}
+
+// told is what a candidate hears about its answer. Earlier answers are not
+// repeated.
+func told(f *Failure, round int) edn.Value {
+	var b edn.MapBuilder
+	b.Key("attempt", edn.Int(int64(round)))
+	before := previous(f)
+	size := len(before.AppendCanonical(nil))
+	switch {
+	case before.IsNil():
+	case size <= maxToldOutput:
+		b.Key("previous", before)
+	default:
+		b.Key("previous", edn.MustMap(edn.K("hash"), edn.Text(edn.Hash(before)), edn.K("bytes"), edn.Int(int64(size)), edn.K("parts"), parts(f, before)))
+	}
+	findings, rest := toldFindings(f)
+	b.Key("findings", edn.Vector(findings...))
+	if rest > 0 {
+		b.Key("more", edn.Int(int64(rest)))
+	}
+	if len(findings) == 0 {
+		b.Key("error", edn.MustMap(edn.K("type"), keyword(f.Err.Type), edn.K("message"), edn.Text(f.Err.Message)))
+	}
+	return b.Map()
+}
+
+// toldFindings are the findings that fit, musts first, and the number of the
+// others.
+func toldFindings(f *Failure) (told []edn.Value, rest int) {
+	all := slices.Collect(f.Findings.Elems())
+	slices.SortStableFunc(all, func(a, b edn.Value) int { return cmp.Compare(rank(a), rank(b)) })
+	size := 0
+	for i, finding := range all {
+		size += len(finding.AppendCanonical(nil))
+		if i == maxToldFindings || size > maxToldBytes {
+			return told, len(all) - i
+		}
+		told = append(told, finding)
+	}
+	return told, 0
+}
+
+func rank(finding edn.Value) int {
+	if severity, _ := finding.Key("severity").AsKeyword(); severity == "must" {
+		return 0
+	}
+	return 1
+}
+
+// parts are the places of a large answer that findings are about.
+func parts(f *Failure, answer edn.Value) edn.Value {
+	var out []edn.Value
+	size := 0
+	for finding := range f.Findings.Elems() {
+		path := finding.Key("path")
+		if path.Len() == 0 {
+			continue
+		}
+		value, ok := answer.GetIn(slices.Collect(path.Elems())...)
+		if !ok {
+			continue
+		}
+		part := edn.MustMap(edn.K("path"), path, edn.K("value"), value)
+		if size += len(part.AppendCanonical(nil)); size > maxToldOutput || len(out) == maxToldFindings {
+			break
+		}
+		out = append(out, part)
+	}
+	return edn.Vector(out...)
+}
