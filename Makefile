@@ -7,9 +7,11 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .PHONY: build run test check bench proto
 
-build: ## bin/ferment and bin/plugins/*
+build: ## bin/ferment, bin/plugins/* and the lock file that approves these
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ferment ./host
 	$(GO) build -trimpath -ldflags '-s -w' -o bin/plugins/ ./plugins/...
+	@rm -f bin/ferment.lock.hcl # what was just built is what is approved
+	bin/ferment plugin lock
 
 run: build ## the tour: one plan over real plugins, with an engine killed on the way
 	$(GO) run ./examples/tour

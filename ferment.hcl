@@ -2,8 +2,12 @@
 # with this repository and needs no network, no model and no account. What only
 # some machines have (a chess program) is optional and comes first where it is.
 
+# The profile for working on plugins. The build writes the lock file beside the
+# programs whose hashes it holds; an installation keeps its own.
 ferment {
-  data_dir = "var"
+  profile   = "dev"
+  data_dir  = "var"
+  lock_file = "bin/ferment.lock.hcl"
 }
 
 # --- plugins: one process each ---------------------------------------------

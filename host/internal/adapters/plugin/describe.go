@@ -41,7 +41,13 @@ type Describer struct {
 
 	mu     sync.Mutex
 	memory map[string]Described
+	fresh  bool // answers come from programs
 }
+
+// Distrust makes the describer ask programs also where it knows an answer: what
+// an operator approves is what a program says, not what a file does that anybody
+// may have written. It must be called before the describer is used.
+func (d *Describer) Distrust() { d.fresh = true }
 
 // NewDescriber keeps its cache in dir ("" for none). reaper may be nil.
 func NewDescriber(dir string, runtime *launch.RuntimeDir, reaper *launch.Reaper, host wire.HostInfo) *Describer {
@@ -81,17 +87,34 @@ func (q *Inquiry) Describe(ctx context.Context, config edn.Value, files []string
 		q.Close() // it died over an earlier question
 	}
 	if q.p == nil {
-		p, rep, err := spawn(ctx, launching{settings: q.settings, runtime: q.d.runtime, reaper: q.d.reaper, bare: true})
-		if err != nil {
-			return Described{}, startFailure(q.settings.Name, 0, err, rep).err
+		if err := q.start(ctx); err != nil {
+			return Described{}, err
 		}
-		q.p = p
 	}
 	d, err := q.d.ask(ctx, q.p, binary, cfg, config)
 	if err != nil {
 		return d, contract.AsError(inTime(ctx, err, "describe itself", q.settings.StartTimeout))
 	}
 	return d, nil
+}
+
+// start starts the program, if it may run.
+func (q *Inquiry) start(ctx context.Context) error {
+	exe, _, err := q.d.approve(q.settings)
+	if err != nil {
+		return startFailure(q.settings.Name, 0, err, launch.Report{}).err
+	}
+	defer exe.close()
+	p, rep, err := spawn(ctx, launching{settings: q.settings, exe: exe.file, runtime: q.d.runtime, reaper: q.d.reaper, bare: true})
+	if err != nil {
+		return startFailure(q.settings.Name, 0, err, rep).err
+	}
+	if err := q.d.same(q.settings, exe, p.pid()); err != nil {
+		p.discard(err)
+		return startFailure(q.settings.Name, 0, err, p.runner.Report()).err
+	}
+	q.p = p
+	return nil
 }
 
 // Known tells whether the answer of Describe to the same question is kept, so
@@ -118,10 +141,17 @@ func (d *Describer) key(s Settings, config edn.Value, files []string) (binary, c
 	if binary, err = d.hash.program(s.Command[0], s.Files); err != nil {
 		return "", "", contract.Errorf("runtime/start-failed", "plugin %s: %w", s.Name, err)
 	}
-	if cfg, err = d.hash.config(config, files); err != nil {
-		return "", "", contract.Errorf("runtime/start-failed", "configuration of plugin %s: %w", s.Name, err)
+	cfg, err = d.configKey(s, config, files)
+	return binary, cfg, err
+}
+
+// configKey names a configuration with the content of the files that it names.
+func (d *Describer) configKey(s Settings, config edn.Value, files []string) (string, error) {
+	cfg, err := d.hash.config(config, files)
+	if err != nil {
+		return "", contract.Errorf("runtime/start-failed", "configuration of plugin %s: %w", s.Name, err)
 	}
-	return binary, cfg, nil
+	return cfg, nil
 }
 
 // ask describes by a running process and keeps the answer.
@@ -148,7 +178,7 @@ func (d *Describer) recall(binary, cfg string) (Described, bool) {
 	d.mu.Lock()
 	known, ok := d.memory[key]
 	d.mu.Unlock()
-	if !ok {
+	if !ok && !d.fresh {
 		if known, ok = d.read(binary, cfg); ok {
 			d.mu.Lock()
 			d.memory[key] = known

@@ -50,7 +50,12 @@ func (e *edition) start(ctx context.Context, i *instance, gen int, started func(
 	fail := func(err error, rep launch.Report) (*service, *failure) {
 		return nil, startFailure(name, gen, err, rep)
 	}
-	binary, cfg, err := e.unit.host.describer.key(settings, settings.Config, settings.ConfigFiles)
+	exe, binary, err := e.unit.host.describer.approve(settings)
+	if err != nil {
+		return fail(err, launch.Report{})
+	}
+	defer exe.close()
+	cfg, err := e.unit.host.describer.configKey(settings, settings.Config, settings.ConfigFiles)
 	if err != nil {
 		return fail(err, launch.Report{})
 	}
@@ -59,7 +64,7 @@ func (e *edition) start(ctx context.Context, i *instance, gen int, started func(
 		return fail(err, launch.Report{})
 	}
 	l := launching{
-		settings: settings, gen: gen, runtime: e.unit.host.runtime, reaper: e.unit.host.reaper,
+		settings: settings, exe: exe.file, gen: gen, runtime: e.unit.host.runtime, reaper: e.unit.host.reaper,
 		workdir: settings.Workdir, redact: e.unit.log.redact, output: e.unit.output(i, gen),
 	}
 	if l.workdir == "" {
@@ -73,7 +78,11 @@ func (e *edition) start(ctx context.Context, i *instance, gen int, started func(
 		return fail(err, rep)
 	}
 	side := &hostSide{plugin: name, depth: func() int { return e.settings().CallDepth }, host: e.unit.host, store: e.unit.store}
-	d, err := e.describe(starting, p, binary, cfg)
+	var d Described
+	// Before anything is believed that the process says.
+	if err = e.unit.host.describer.same(settings, exe, p.pid()); err == nil {
+		d, err = e.describe(starting, p, binary, cfg)
+	}
 	if err == nil {
 		started()
 		err = e.configure(ctx, p, i, d, root, side)

@@ -44,30 +44,50 @@ func (h *hasher) file(path string) (string, error) {
 		return "", err
 	}
 	defer func() { _ = f.Close() }()
+	hash, _, err := h.opened(f, path)
+	return hash, err
+}
+
+// opened is the hash of an open file, and what it was when it was hashed.
+func (h *hasher) opened(f *os.File, path string) (string, fs.FileInfo, error) {
 	info, err := f.Stat()
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return "", fmt.Errorf("%s: %w", path, errNoFile)
+		return "", nil, fmt.Errorf("%s: %w", path, errNoFile)
 	}
 	h.mu.Lock()
 	known, ok := h.seen[path]
 	h.mu.Unlock()
-	if ok && os.SameFile(known.info, info) && known.info.Size() == info.Size() && known.info.ModTime().Equal(info.ModTime()) {
-		return known.hash, nil
+	if ok && unchanged(known.info, info) {
+		return known.hash, info, nil
 	}
+	hash, err := sum(f)
+	if err != nil {
+		return "", nil, fmt.Errorf("hash %s: %w", path, err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.seen[path] = hashed{info: info, hash: hash}
+	return hash, info, nil
+}
+
+// sum hashes what is left of a file.
+func sum(f *os.File) (string, error) {
 	sum := blake3.New(32, nil)
 	// The hash works on many pieces at once if it gets them: three times as fast
 	// as with the buffer that io.Copy would take.
 	if _, err := io.CopyBuffer(struct{ io.Writer }{sum}, struct{ io.Reader }{f}, make([]byte, hashBuffer)); err != nil {
-		return "", fmt.Errorf("hash %s: %w", path, err)
+		return "", err
 	}
-	hash := "b3:" + hex.EncodeToString(sum.Sum(nil))
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.seen[path] = hashed{info: info, hash: hash}
-	return hash, nil
+	return "b3:" + hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// unchanged tells whether two looks at files saw the same file with the same
+// content. The time of the last change is one that a program cannot set.
+func unchanged(a, b fs.FileInfo) bool {
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()) && changeTime(a) == changeTime(b)
 }
 
 // HashProgram is the hash of a program and of the files that it interprets, by
@@ -80,8 +100,16 @@ func HashProgram(program string, files []string) (string, error) {
 // program is HashProgram with a memory.
 func (h *hasher) program(path string, files []string) (string, error) {
 	program, err := h.file(path)
-	if err != nil || len(files) == 0 {
-		return program, err
+	if err != nil {
+		return "", err
+	}
+	return h.combined(program, files)
+}
+
+// combined is the hash of a program whose own is known, and its files.
+func (h *hasher) combined(program string, files []string) (string, error) {
+	if len(files) == 0 {
+		return program, nil
 	}
 	parts := []edn.Value{edn.Text(program)}
 	for _, path := range files {

@@ -471,3 +471,100 @@ func (b *bench) sockets() []string {
 	})
 	return all
 }
+
+// LOCK-001: a program that is not the one that the lock file approved is not
+// started, neither at first nor when it is exchanged between two starts, and
+// waiting does not make it better.
+func TestOnlyApprovedProgramsRun(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "plugin")
+	self, err := os.ReadFile("/proc/self/exe")
+	require.NoError(t, err)
+	install := func(extra string) {
+		require.NoError(t, os.WriteFile(program+".new", append(append([]byte(nil), self...), extra...), 0o700))
+		require.NoError(t, os.Rename(program+".new", program))
+	}
+	install("")
+	approved, err := HashProgram(program, nil)
+	require.NoError(t, err)
+	s := as("good")
+	s.Command[0], s.Approved = program, approved
+
+	b := run(t, s).ready()
+	install("another")
+	_, err = b.ask(context.Background(), `{:do "kill"}`)
+	require.Error(t, err)
+	q := b.to(t, Quarantined, 1)
+	assert.Equal(t, CauseIntegrity, q.Cause)
+	assert.Equal(t, "runtime/integrity", q.Err.Type)
+	assert.Zero(t, q.PID, "nothing was started")
+	found, err := HashProgram(program, nil)
+	require.NoError(t, err)
+	said := q.Err.Value().String()
+	for _, part := range []string{approved, found, program, "ferment plugin lock"} {
+		assert.Contains(t, said, part)
+	}
+
+	other := run(t, s)
+	q = other.to(t, Quarantined, 1)
+	assert.Equal(t, CauseIntegrity, q.Cause)
+}
+
+// LOCK-001, LOCK-004: what runs is compared once more with what was approved,
+// because the start goes by a path.
+func TestWhatRunsIsComparedAgain(t *testing.T) {
+	d := NewDescriber("", nil, nil, wire.HostInfo{})
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o700))
+		return path
+	}
+	self, err := os.Executable()
+	require.NoError(t, err)
+	settings := func(program string, files ...string) Settings {
+		s := DefaultSettings("p", program)
+		s.Files = files
+		s.Approved, err = HashProgram(program, files)
+		require.NoError(t, err)
+		return s
+	}
+	approve := func(s Settings) *executable {
+		exe, binary, err := d.approve(s)
+		require.NoError(t, err)
+		require.Equal(t, s.Approved, binary)
+		t.Cleanup(exe.close)
+		return exe
+	}
+	// This process runs its own program.
+	mine := settings(self)
+	require.NoError(t, d.same(mine, approve(mine), os.Getpid()))
+	// It does not run another one.
+	other := settings(file("other", "\x7fELF"))
+	err = d.same(other, approve(other), os.Getpid())
+	require.ErrorIs(t, err, contract.OfType("runtime/integrity"))
+	assert.ErrorContains(t, err, "the process runs another one")
+	// A copy elsewhere has the same bytes and is as good.
+	text, err := os.ReadFile(self)
+	require.NoError(t, err)
+	twin := settings(file("twin", string(text)))
+	require.NoError(t, d.same(twin, approve(twin), os.Getpid()))
+	// A script is run by its interpreter, which opens it by its path.
+	script := settings(file("script", "#!/bin/sh\n"))
+	exe := approve(script)
+	require.True(t, exe.script)
+	require.NoError(t, d.same(script, exe, os.Getpid()))
+	file("script", "#!/bin/sh\nrm\n")
+	assert.ErrorContains(t, d.same(script, exe, os.Getpid()), "changed while it was started")
+	// So are the files of an interpreter.
+	with := settings(self, file("main.py", "1"))
+	exe = approve(with)
+	require.NoError(t, d.same(with, exe, os.Getpid()))
+	file("main.py", "2")
+	assert.ErrorContains(t, d.same(with, exe, os.Getpid()), "changed while it was started")
+	// Nothing is compared where nobody approved anything.
+	s := DefaultSettings("p", self)
+	exe, _, err = d.approve(s)
+	require.NoError(t, err)
+	defer exe.close()
+	require.NoError(t, d.same(s, exe, 1))
+}

@@ -58,6 +58,7 @@ type process struct {
 // launching is what a start needs.
 type launching struct {
 	settings Settings
+	exe      *os.File // the program, opened and hashed; nil: by its path
 	gen      int
 	runtime  *launch.RuntimeDir
 	reaper   *launch.Reaper

@@ -19,6 +19,11 @@ type Settings struct {
 	// binary as far as its hash is concerned.
 	Files []string
 
+	// Approved is the hash of the program and its Files that the lock file
+	// approved ([HashProgram]); a program with another one is not run. Empty:
+	// nobody said anything about it.
+	Approved string
+
 	// Env is the environment of the process, EnvPass the names of variables
 	// taken over from the host. There are no others.
 	Env     map[string]string

@@ -69,6 +69,7 @@ func (c *command) actCommand() *cobra.Command {
 		},
 	}
 	f.register(cmd, "key of the input")
+	c.registerLockfile(cmd)
 	cmd.Flags().StringVar(&f.inputFile, "input-file", "", "EDN or JSON file with the input")
 	return cmd
 }
@@ -107,6 +108,7 @@ func (c *command) runCommand() *cobra.Command {
 		},
 	}
 	f.register(cmd, "binding of the plan")
+	c.registerLockfile(cmd)
 	return cmd
 }
 
@@ -363,7 +365,7 @@ func (c *command) answer(response edn.Value, failure *contract.Error, f *callFla
 
 // host starts the plugins of the configuration.
 func (c *command) host(ctx context.Context, w *watcher, admit func(*daemon.Loaded) error) (*daemon.Host, error) {
-	o := c.loadOptions(false)
+	o := c.options()
 	o.Admit, o.Transitions = admit, w.transition
 	h, err := daemon.Start(ctx, o)
 	var invalid *daemon.InvalidConfigError

@@ -160,13 +160,14 @@ func since(v edn.Value) string {
 func (c *command) pluginTable(plugins edn.Value) error {
 	var rows [][]string
 	for p := range plugins.Elems() {
-		head := []string{plain(p.Key("plugin")), plain(p.Key("version")), plain(p.Key("condition"))}
+		head := []string{plain(p.Key("plugin")), dash(plain(p.Key("configured"))), dash(plain(p.Key("locked"))), dash(plain(p.Key("installed"))), "-", plain(p.Key("condition"))}
 		n := 0
 		for i := range p.Key("instances").Elems() {
-			row := []string{"", "", ""}
+			row := []string{"", "", "", "", "", ""}
 			if n == 0 {
 				row = head
 			}
+			row[4] = dash(strings.Replace(plain(i.Key("version")), "nil", "", 1))
 			n++
 			pid := "-"
 			if i.HasKey("pid") {
@@ -178,7 +179,7 @@ func (c *command) pluginTable(plugins edn.Value) error {
 			rows = append(rows, append(head, "-", "", "-", "", "", ""))
 		}
 	}
-	return table(c.env.Stdout, []string{"plugin", "version", "condition", "state", "for", "pid", "calls", "restarts", "problem"}, blankNil(rows))
+	return table(c.env.Stdout, []string{"plugin", "configured", "locked", "installed", "running", "condition", "state", "for", "pid", "calls", "restarts", "problem"}, blankNil(rows))
 }
 
 func blankNil(rows [][]string) [][]string {

@@ -21,7 +21,7 @@ func (c *command) checkCommand() *cobra.Command {
 		Example: "  ferment check examples/plans/hello.edn\n  ferment check plan.edn --json",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := c.load(cmd.Context(), false)
+			cfg, err := c.load(cmd.Context(), c.options())
 			if err != nil {
 				return err
 			}

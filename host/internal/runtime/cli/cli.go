@@ -74,14 +74,15 @@ func interruptible(parent context.Context) (context.Context, func()) {
 
 // command is the state that the verbs share.
 type command struct {
-	env     Env
-	ctx     context.Context // of the whole command
-	release func()          // ends ctx, and leaves signals to others
-	config  string
-	profile string
-	server  string
-	format  format
-	verb    string // with the names of its parents, once it is known
+	env      Env
+	ctx      context.Context // of the whole command
+	release  func()          // ends ctx, and leaves signals to others
+	config   string
+	profile  string
+	server   string
+	format   format
+	lockfile daemon.Lockfile
+	verb     string // with the names of its parents, once it is known
 }
 
 // quietError ends a command whose problem has been printed already.

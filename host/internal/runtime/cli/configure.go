@@ -15,14 +15,16 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// loadOptions are those of the flags that all verbs have.
-func (c *command) loadOptions(noStart bool) daemon.Options {
-	return daemon.Options{Config: c.config, Profile: c.profile, Dir: c.env.Dir, Version: c.env.Version, Env: c.env.Getenv, NoStart: noStart}
+// options are what every verb loads the configuration with.
+func (c *command) options() daemon.Options {
+	return daemon.Options{
+		Config: c.config, Profile: c.profile, Dir: c.env.Dir, Version: c.env.Version, Env: c.env.Getenv, Lockfile: c.lockfile,
+	}
 }
 
 // load reads the configuration; a wrong one is printed and ends the command.
-func (c *command) load(ctx context.Context, noStart bool) (*daemon.Loaded, error) {
-	loaded, err := daemon.Load(ctx, c.loadOptions(noStart))
+func (c *command) load(ctx context.Context, o daemon.Options) (*daemon.Loaded, error) {
+	loaded, err := daemon.Load(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -89,17 +91,20 @@ func trimNewline(s string) string {
 }
 
 func (c *command) validateCommand() *cobra.Command {
-	var strict, noStart bool
+	var strict, describe, noStart bool
 	var maxErrors int
 	cmd := &cobra.Command{
 		Use:   "validate",
 		Short: "check the configuration and report every error at once",
 		Long: "validate reads the configuration and everything that it refers to. A plugin that has not been seen with\n" +
-			"this configuration before is started once, to say what it is; nothing is configured or called.",
+			"this configuration before is started once, to say what it is, if its program is in the lock file; nothing is\n" +
+			"configured or called.",
 		Example: "  ferment validate\n  ferment validate --config site/ferment.hcl --strict\n  ferment validate --no-start --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			loaded, err := daemon.Load(cmd.Context(), c.loadOptions(noStart))
+			o := c.options()
+			o.NoStart, o.OnlyLocked = noStart, !describe
+			loaded, err := daemon.Load(cmd.Context(), o)
 			if err != nil {
 				return err
 			}
@@ -121,6 +126,8 @@ func (c *command) validateCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "let warnings fail too")
+	cmd.Flags().BoolVar(&describe, "describe", false, "start programs that are not in the lock file too, to be told what they are")
+	c.registerLockfile(cmd)
 	cmd.Flags().BoolVar(&noStart, "no-start", false, "start no plugin; those that were never seen stay unchecked")
 	cmd.Flags().IntVar(&maxErrors, "max-errors", config.DefaultMaxShown, "show at most so many diagnostics, 0 for all")
 	return cmd

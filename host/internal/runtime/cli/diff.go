@@ -44,8 +44,8 @@ func (c *command) diff(ctx context.Context, against string, noStart bool) error 
 	}
 	var both [2]*config.Config
 	for i, path := range []string{against, c.config} {
-		o := c.loadOptions(noStart)
-		o.Config, o.Key = path, key
+		o := c.options()
+		o.Config, o.Key, o.NoStart = path, key, noStart
 		loaded, err := daemon.Load(ctx, o)
 		if err != nil {
 			return err

@@ -28,7 +28,7 @@ func (c *command) explainCommand() *cobra.Command {
 			if len(args) > 1 {
 				return usagef("explain takes one intent, or the word error and a type")
 			}
-			loaded, err := c.load(cmd.Context(), false)
+			loaded, err := c.load(cmd.Context(), c.options())
 			if err != nil {
 				return err
 			}

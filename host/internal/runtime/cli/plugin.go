@@ -20,12 +20,14 @@ func (c *command) pluginCommand() *cobra.Command {
 		Short: "look at the plugins of the configuration, and at those that a daemon runs",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return usagef("plugin needs a verb: list, inspect, logs, restart, drain, release or quarantine")
+			return usagef("plugin needs a verb: list, inspect, lock, approve, logs, restart, drain, release or quarantine")
 		},
 	}
 	cmd.AddCommand(
 		c.pluginListCommand(),
 		c.pluginInspectCommand(),
+		c.lockCommand(),
+		c.approveCommand(),
 		c.logsCommand(),
 		c.ordered("restart", "plugin-restart", "stop the processes of a plugin of the daemon in order and start new ones; ends a quarantine", "restart begun"),
 		c.ordered("drain", "plugin-drain", "stop the processes of a plugin of the daemon in order and start none", "stop begun"),
@@ -33,6 +35,13 @@ func (c *command) pluginCommand() *cobra.Command {
 		c.quarantineCommand(),
 	)
 	return cmd
+}
+
+// look reads the configuration to show it, whatever the lock file says.
+func (c *command) look(ctx context.Context) (*daemon.Loaded, error) {
+	o := c.options()
+	o.Lockfile = daemon.LockfileShown
+	return c.load(ctx, o)
 }
 
 func (c *command) pluginListCommand() *cobra.Command {
@@ -52,7 +61,7 @@ func (c *command) pluginListCommand() *cobra.Command {
 				}
 				return c.pluginTable(there.Key("plugins"))
 			}
-			loaded, err := c.load(cmd.Context(), false)
+			loaded, err := c.look(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -77,7 +86,7 @@ func (c *command) pluginInspectCommand() *cobra.Command {
 				}
 				return c.inspectThere(there)
 			}
-			loaded, err := c.load(cmd.Context(), false)
+			loaded, err := c.look(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -134,6 +143,16 @@ func (c *command) inspectThere(v edn.Value) error {
 	return err
 }
 
+// dash stands in a table where there is nothing.
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// listPlugins prints the four versions of each plugin side by side: what the
+// configuration accepts, what was approved, what its program is, and what runs.
 func (c *command) listPlugins(loaded *daemon.Loaded) error {
 	if c.format != formatText {
 		all := make([]edn.Value, len(loaded.Plugins))
@@ -141,7 +160,11 @@ func (c *command) listPlugins(loaded *daemon.Loaded) error {
 			all[i] = edn.MustMap(
 				edn.K("plugin"), edn.Text(p.Name),
 				edn.K("condition"), edn.K(loaded.Condition(p)),
-				edn.K("version"), edn.Text(p.Description.Version),
+				edn.K("configured"), edn.Text(p.Wanted),
+				edn.K("locked"), edn.Text(loaded.LockedVersion(p.Name)),
+				edn.K("installed"), edn.Text(p.Description.Version),
+				edn.K("running"), edn.Nil(), // no daemon was asked
+				edn.K("lock"), edn.K(loaded.Locked(p)),
 				edn.K("binary"), edn.Text(p.Binary),
 				edn.K("capabilities"), keywords(loaded.Provided(p.Name)),
 				edn.K("where"), edn.Text(p.Where),
@@ -151,9 +174,9 @@ func (c *command) listPlugins(loaded *daemon.Loaded) error {
 	}
 	rows := make([][]string, len(loaded.Plugins))
 	for i, p := range loaded.Plugins {
-		rows[i] = []string{p.Name, p.Description.Version, loaded.Condition(p), strings.Join(loaded.Provided(p.Name), " "), p.Where}
+		rows[i] = []string{p.Name, dash(p.Wanted), dash(loaded.LockedVersion(p.Name)), dash(p.Description.Version), "-", loaded.Condition(p), strings.Join(loaded.Provided(p.Name), " "), p.Where}
 	}
-	return table(c.env.Stdout, []string{"plugin", "version", "condition", "provides", "block"}, rows)
+	return table(c.env.Stdout, []string{"plugin", "configured", "locked", "installed", "running", "condition", "provides", "block"}, rows)
 }
 
 // relative shortens a path for display.

@@ -22,7 +22,7 @@ func localFlag(cmd *cobra.Command, local *bool) {
 // daemon that may serve it. Plugins are not looked at, so a configuration with
 // faults elsewhere still leads to its daemon.
 func (c *command) place(ctx context.Context) (socket, dataDir string) {
-	o := c.loadOptions(false)
+	o := c.options()
 	cfg, _ := config.Load(ctx, o.Config, config.Options{Dir: o.Dir, Env: o.Env, Profile: o.Profile, HostVersion: o.Version})
 	return cfg.HTTP.AdminSocket, cfg.Host.DataDir
 }

@@ -27,13 +27,14 @@ func (c *command) serveCommand() *cobra.Command {
 			signals := daemon.Signals()
 			c.release() // signals are the daemon's from here on
 			log := hclog.New(&hclog.LoggerOptions{Name: "ferment", Level: hclog.Info, Output: c.env.Stderr, JSONFormat: true, TimeFormat: "2006-01-02T15:04:05.000Z07:00"})
-			err := daemon.Serve(c.loadOptions(false), log, signals)
+			err := daemon.Serve(c.options(), log, signals)
 			if err == nil {
 				return nil
 			}
 			return c.notServed(err)
 		},
 	}
+	c.registerLockfile(cmd)
 	return cmd
 }
 

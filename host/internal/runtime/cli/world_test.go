@@ -37,8 +37,13 @@ func newWorld(t testing.TB, files ...string) *world {
 	w := &world{t: t, dir: t.TempDir(), env: []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + built.home, "XDG_RUNTIME_DIR=" + filepath.Join(built.root, "rt"),
 	}}
+	profiled := false
 	for i := 0; i < len(files); i += 2 {
 		w.write(files[i], files[i+1])
+		profiled = profiled || strings.Contains(files[i+1], "  profile ")
+	}
+	if !profiled { // the profile in which programs need no entry in a lock file
+		w.env = append(w.env, "FERMENT_PROFILE=dev")
 	}
 	return w
 }

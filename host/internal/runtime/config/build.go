@@ -113,6 +113,7 @@ func (b *builder) describeAll() {
 		p := b.plugin(s)
 		b.pairs(s)
 		b.describe(s, &p)
+		b.descriptionLocked(s, &p)
 		b.identify(s, &p)
 		b.config.Plugins[i] = p
 		b.plugins[p.Name] = &b.config.Plugins[i]

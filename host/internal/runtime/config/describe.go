@@ -83,6 +83,13 @@ type Plugin struct {
 	// Binary is the hash of the program and of Files, "b3:..", empty if they
 	// cannot be read.
 	Binary string
+	Hashes Hashes
+	// Wanted is the constraint on its version; empty: any.
+	Wanted string
+	// Lock is how it stands to the lock file, and Startable tells whether the
+	// program may be started.
+	Lock      LockState
+	Startable bool
 	// Description is what Describe said with Config; Described is false if
 	// nobody asked or nobody answered.
 	Description contract.Description
@@ -173,6 +180,7 @@ func (l *loader) plugin(s *section) Plugin {
 			IdleTTL: instances.duration("idle_ttl"), MaxCalls: instances.integer("max_calls"), Pin: instances.text("pin")},
 		Swap: Swap{Mode: swap.text("mode"), Share: swap.number("share"), MinSamples: swap.integer("min_samples"), Timeout: swap.duration("timeout")},
 	}
+	p.Wanted = s.text("version")
 	p.Command, _ = s.texts("command")
 	p.Files, _ = s.texts("files")
 	p.EnvPass, _ = s.texts("env_pass")
@@ -189,6 +197,7 @@ func (l *loader) describe(s *section, p *Plugin) {
 	if !l.present(s, p) {
 		return
 	}
+	l.programLocked(s, p)
 	if l.opts.Describer == nil {
 		l.unchecked(s, p, "it was not asked")
 		return
@@ -269,6 +278,9 @@ func (l *loader) ask(p Plugin, config edn.Value) (contract.Description, error) {
 func (l *loader) present(s *section, p *Plugin) bool {
 	hash, err := l.binaryHash(p.Command[0], p.Files)
 	if err == nil {
+		err = l.hashesOf(p)
+	}
+	if err == nil {
 		p.Binary = hash
 		return true
 	}
@@ -326,7 +338,7 @@ func whole(err error) string {
 
 func (l *loader) undescribed(s *section, p *Plugin, err error) {
 	if errors.Is(err, ErrNotStarted) {
-		l.unchecked(s, p, "it was not started")
+		l.notStarted(s, p)
 		return
 	}
 	d := Diagnostic{Type: "config/plugin-unknown", Message: fmt.Sprintf("plugin %s does not say what it is: %s", quote(p.Name), whole(err)), Range: s.at(), Path: s.node.path}

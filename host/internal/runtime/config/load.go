@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin/lock"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -31,6 +32,14 @@ type Options struct {
 	// Key keys the hashes by which a Diff sees that a secret has another value.
 	// Loads that are compared need the same; without one rotation is not seen.
 	Key []byte
+	// Locking says what is made of the lock file.
+	Locking Locking
+	// OnlyLocked keeps programs from being started that the lock file does not
+	// know, also in a profile that allows it.
+	OnlyLocked bool
+	// MayStart names plugins that may be started whatever the lock file says,
+	// because their entries are being written; nil: none.
+	MayStart func(plugin string) bool
 	// HostVersion is compared with ferment.requires; one that is no version
 	// number, such as that of a build from a working tree, fits any.
 	HostVersion string
@@ -39,6 +48,7 @@ type Options struct {
 // Host holds the settings of the ferment block.
 type Host struct {
 	DataDir      string // absolute
+	LockFile     string // absolute
 	Root         string // absolute; relative paths in inputs start there
 	MaxDepth     int
 	MaxNodes     int
@@ -61,11 +71,13 @@ type Config struct {
 	// Root is the directory against which names are printed.
 	Root string
 	// Profile is one of Profiles.
-	Profile     string
-	Files       []*Source
-	Host        Host
-	HTTP        HTTP
-	Plugins     []Plugin
+	Profile string
+	Files   []*Source
+	Host    Host
+	HTTP    HTTP
+	Plugins []Plugin
+	// Lock is the lock file, empty if it was not read.
+	Lock        lock.File
 	Inputs      []Input
 	Diagnostics Diagnostics
 	// Hash identifies the resolved configuration and its inputs.
@@ -120,6 +132,7 @@ type loader struct {
 	hashes  map[string]string // of programs
 	// variables are those of the files beside the configuration.
 	variables map[string]envVar
+	locked    locked
 }
 
 func (l *loader) run(path string) {
@@ -140,6 +153,7 @@ func (l *loader) run(path string) {
 		return
 	}
 	l.decode(tree)
+	l.readLock()
 	l.build()
 	l.decoder.unused()
 	l.config.tree = l.root
@@ -183,7 +197,7 @@ func (l *loader) all(name string) []*section { return l.byType[name] }
 
 func (l *loader) host() {
 	f := l.root.block("ferment")
-	h := Host{DataDir: f.text("data_dir"), Root: f.text("root"), MaxDepth: f.integer("max_depth"), MaxNodes: f.integer("max_nodes"), MaxParallel: f.integer("max_parallel"),
+	h := Host{DataDir: f.text("data_dir"), LockFile: f.text("lock_file"), Root: f.text("root"), MaxDepth: f.integer("max_depth"), MaxNodes: f.integer("max_nodes"), MaxParallel: f.integer("max_parallel"),
 		Mode: f.text("mode"), MinStability: f.text("min_stability"), Seed: int64(f.integer("seed")),
 		DrainTimeout: f.duration("drain_timeout"), ReloadTimeout: f.duration("reload_timeout"), AutoReload: f.flag("auto_reload"),
 		MaxRuns: f.integer("max_runs"), MemoryLimit: int64(f.integer("memory_limit")), GOGC: f.integer("gogc")}

@@ -34,8 +34,6 @@ var reservedTable = []reserved{
 	{path: "workspace", what: "the context engine"},
 	{path: "error", what: "declaring error types"},
 
-	{path: "ferment.lock_file", what: "the lock file"},
-
 	{path: "http.trusted_proxies", what: "access control"},
 	{path: "http.tls_terminated_by_proxy", what: "access control"},
 	{path: "http.cors_origins", what: "access control"},

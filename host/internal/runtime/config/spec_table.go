@@ -17,7 +17,7 @@ var specification = Block{Blocks: []Block{
 		Name: "ferment", Doc: "the host itself",
 		Attrs: []Attr{
 			{Name: "data_dir", Type: path, Default: `"var"`, Reload: ReloadHost, Serves: "OPS-002", Doc: "logs of plugins and the cache of their descriptions"},
-			{Name: "lock_file", Type: path, Default: `"ferment.lock.hcl"`, Reload: ReloadHost, Serves: "LOCK-001"},
+			{Name: "lock_file", Type: path, Default: `"ferment.lock.hcl"`, Reload: ReloadHost, Serves: "LOCK-001", Doc: "which programs were approved, with what they may do"},
 			{Name: "root", Type: path, Reload: ReloadHost, Serves: "RUN-008", Doc: "where relative paths in inputs start; default: the directory of the configuration"},
 			{Name: "profile", Type: enum(Profiles()...), Default: `"prod"`, Reload: ReloadHost, Serves: "OPS-009", Doc: "which defaults and which files hold; --profile and FERMENT_PROFILE go before it; only in ferment.hcl and common/, with literals and env()"},
 			{Name: "requires", Type: version, Reload: ReloadNothing, Serves: "WIRE-005", Doc: "versions of the host that may read this file"},

@@ -54,6 +54,10 @@ func (l *Loaded) plugin(p config.Plugin, status []plugin.Status) edn.Value {
 		edn.K("plugin"), edn.Text(p.Name),
 		edn.K("condition"), edn.K(l.Condition(p)),
 		edn.K("version"), edn.Text(p.Description.Version),
+		edn.K("configured"), edn.Text(p.Wanted),
+		edn.K("locked"), edn.Text(l.LockedVersion(p.Name)),
+		edn.K("installed"), edn.Text(p.Description.Version),
+		edn.K("lock"), edn.K(lockWord(p)),
 		edn.K("binary"), edn.Text(p.Binary),
 		edn.K("capabilities"), edn.Keywords(l.Provided(p.Name)...),
 		edn.K("where"), edn.Text(p.Where),
@@ -92,6 +96,8 @@ func (l *Loaded) Condition(p config.Plugin) string {
 		return "disabled"
 	case p.Binary == "":
 		return "missing"
+	case p.Lock == config.LockChanged, p.Lock == config.LockEscalated:
+		return string(p.Lock)
 	case !p.Described:
 		return "unchecked"
 	case p.Optional:

@@ -73,7 +73,7 @@ func start(t *testing.T) *daemon.Host {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	dir := t.TempDir()
-	text := fmt.Sprintf("ferment {\n  data_dir = \"var\"\n}\n\nplugin \"asking\" {\n  command    = [%q, \"as-plugin\"]\n  env        = { GORACE = \"atexit_sleep_ms=0\" }\n  call_depth = 4\n}\n", self)
+	text := fmt.Sprintf("ferment {\n  profile  = \"dev\"\n  data_dir = \"var\"\n}\n\nplugin \"asking\" {\n  command    = [%q, \"as-plugin\"]\n  env        = { GORACE = \"atexit_sleep_ms=0\" }\n  call_depth = 4\n}\n", self)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "ferment.hcl"), []byte(text), 0o600))
 	t.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache"))
 	h, err := daemon.Start(t.Context(), daemon.Options{Dir: dir, Version: "test", Env: os.LookupEnv})
@@ -123,7 +123,7 @@ func TestRequiredPluginThatFails(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "broken")
 	require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\necho this is no plugin\nexit 3\n"), 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "ferment.hcl"), []byte("plugin \"broken\" {\n  command = [\"broken\"]\n}\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "ferment.hcl"), []byte("ferment {\n  profile = \"dev\"\n}\n\nplugin \"broken\" {\n  command = [\"broken\"]\n}\n"), 0o600))
 	t.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache"))
 	_, err := daemon.Start(t.Context(), daemon.Options{Dir: dir, Version: "test", Env: os.LookupEnv})
 	var invalid *daemon.InvalidConfigError

@@ -30,11 +30,17 @@ type Options struct {
 	Version string
 	// Env looks up environment variables.
 	Env func(string) (string, bool)
-	// NoStart keeps Load from starting plugins that were never seen.
-	NoStart bool
+	// NoStart keeps Load from starting plugins that were never seen, OnlyLocked
+	// those that the lock file does not know.
+	NoStart    bool
+	OnlyLocked bool
+	// Lockfile says what is made of the lock file.
+	Lockfile Lockfile
 	// Admit, if set, looks at the configuration before any plugin is started;
 	// its error ends the start.
 	Admit func(*Loaded) error
+	// mayStart names plugins whose entries in the lock file are being written.
+	mayStart func(plugin string) bool
 	// Transitions is told each change of a plugin's state; nil for nobody. It
 	// is called from several goroutines and must be quick.
 	Transitions func(Transition)
@@ -60,7 +66,10 @@ func Load(ctx context.Context, o Options) (*Loaded, error) {
 func load(ctx context.Context, o Options, ground *ground) (*Loaded, error) {
 	d := &describer{noStart: o.NoStart, asks: ground.describer, inquiries: map[string]*plugin.Inquiry{}, seen: map[string]how{}}
 	defer d.close()
-	cfg, _ := config.Load(ctx, o.Config, config.Options{Describer: d, Dir: o.Dir, Env: o.Env, Profile: o.Profile, Key: o.Key, HostVersion: o.Version})
+	cfg, _ := config.Load(ctx, o.Config, config.Options{
+		Describer: d, Dir: o.Dir, Env: o.Env, Profile: o.Profile, Key: o.Key, HostVersion: o.Version,
+		Locking: o.Lockfile.locking(), OnlyLocked: o.OnlyLocked, MayStart: o.mayStart,
+	})
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -129,7 +138,7 @@ func (d *describer) Describe(ctx context.Context, p config.Plugin, cfg edn.Value
 		q = d.asks.Ask(settings(p))
 		d.inquiries[p.Name] = q
 	}
-	if d.noStart && !q.Known(cfg, p.Reads) {
+	if (d.noStart || !p.Startable) && !q.Known(cfg, p.Reads) {
 		d.count(p.Name, howUnchecked)
 		return contract.Description{}, config.ErrNotStarted
 	}

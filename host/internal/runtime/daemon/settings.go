@@ -7,8 +7,13 @@ import (
 
 // settings turns a plugin block into what the supervisor works with.
 func settings(p config.Plugin) plugin.Settings {
+	approved := ""
+	if p.Lock == config.LockMatches {
+		approved = p.Binary
+	}
 	return plugin.Settings{
-		Name: p.Name, Command: p.Command, Files: p.Files,
+		Approved: approved,
+		Name:     p.Name, Command: p.Command, Files: p.Files,
 		Env: p.Env, EnvPass: p.EnvPass, Workdir: p.Workdir,
 		StartTimeout: p.StartTimeout, ConfigureTimeout: p.ConfigureTimeout,
 		StopGrace: p.StopGrace, DrainTimeout: p.DrainTimeout,

@@ -62,7 +62,7 @@ func (d Difference) Message() string {
 	case Escalation:
 		return what + d.Subject + " go beyond what was approved"
 	}
-	return what + d.Subject + " differs from the lock file"
+	return what + "the lock file says otherwise about " + d.Subject
 }
 
 // Hint is the command with the reason to run it.
@@ -161,11 +161,11 @@ func (p Plugin) CompareDescription(now Plugin) []Difference {
 			level = 0
 		}
 		point(fmt.Sprintf("the effects of capability %q", c.ID), listed(locked.Effects), listed(c.Effects), level)
-		point(fmt.Sprintf("the list of intents of capability %q", c.ID), listed(locked.Intents), listed(c.Intents), drift(slices.Equal(locked.Intents, c.Intents)))
+		point(fmt.Sprintf("the intents of capability %q", c.ID), listed(locked.Intents), listed(c.Intents), drift(slices.Equal(locked.Intents, c.Intents)))
 	}
 	for _, c := range p.Capabilities {
 		if _, ok := now.Capability(c.ID); !ok {
-			point(fmt.Sprintf("the list of capabilities, which has lost %q,", c.ID), listed(c.Effects), missing, Drift)
+			point(fmt.Sprintf("capability %q, which is gone", c.ID), listed(c.Effects), missing, Drift)
 		}
 	}
 	return out

@@ -255,8 +255,11 @@ func (d *decoding) unknown(name, what string, in *block, s *shape, at span) {
 	if in.typ != "" {
 		place = in.typ
 	}
-	d.add(Problem{Type: "config/unknown-name", Message: fmt.Sprintf("unknown %s %q in %s", what, clip(name), place), Expected: strings.Join(known, ", "), Found: clip(name),
-		Nearest: contract.Nearest(name, known), Hint: "\"ferment plugin lock\" writes the file"}, at.from, at.to)
+	p := Problem{Type: "config/unknown-name", Message: fmt.Sprintf("unknown %s %q in %s", what, clip(name), place), Expected: strings.Join(known, ", "), Found: clip(name), Nearest: contract.Nearest(name, known)}
+	if p.Nearest == "" {
+		p.Hint = "\"ferment plugin lock\" writes the file"
+	}
+	d.add(p, at.from, at.to)
 }
 
 func (d *decoding) missing(b *block, name string) {

@@ -1,0 +1,124 @@
+package plugin
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// executable is a program that was opened to be started: the hash is that of
+// the bytes behind the descriptor, whatever the path leads to later.
+type executable struct {
+	file   *os.File
+	path   string
+	info   fs.FileInfo
+	hash   string
+	script bool // it begins with #!, so the kernel opens it again by its path
+}
+
+func (e *executable) close() {
+	if e != nil {
+		_ = e.file.Close()
+	}
+}
+
+// open opens a program and hashes what it opened.
+func (h *hasher) open(path string) (*executable, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	e := &executable{file: f, path: path}
+	if e.hash, e.info, err = h.opened(f, path); err == nil {
+		var start [2]byte
+		_, err = f.ReadAt(start[:], 0)
+		e.script = string(start[:]) == "#!"
+		if errors.Is(err, io.EOF) {
+			err = nil // a file that short is no program; the start will say so
+		}
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+// approve opens the program of a plugin and compares it, with the files that it
+// interprets, with what the lock file approved. Nothing of it has run then.
+func (d *Describer) approve(s Settings) (*executable, string, error) {
+	exe, err := d.hash.open(s.Command[0])
+	if err != nil {
+		return nil, "", err
+	}
+	binary, err := d.hash.combined(exe.hash, s.Files)
+	if err == nil && s.Approved != "" && binary != s.Approved {
+		err = notApproved(s, binary, "it was changed after the lock file was read")
+	}
+	if err != nil {
+		exe.close()
+		return nil, "", err
+	}
+	return exe, binary, nil
+}
+
+// notApproved is a program that may not run.
+func notApproved(s Settings, found, why string) *contract.Error {
+	return contract.Errorf("runtime/integrity", "%s is not the program that was approved: expected %s, found %s: %s", s.Command[0], s.Approved, found, why).
+		WithDetail("path", edn.Text(s.Command[0])).WithDetail("expected", edn.Text(s.Approved)).WithDetail("found", edn.Text(found)).
+		WithHint("if the change is wanted, \"ferment plugin lock\" takes it over; then reload or start the host again")
+}
+
+// same compares what runs as a process with the program that was approved. The
+// start goes by a path, so the file could have been exchanged in between; what
+// an interpreter reads, it reads by path too.
+func (d *Describer) same(s Settings, exe *executable, pid int) error {
+	if s.Approved == "" {
+		return nil
+	}
+	if !exe.script {
+		running, ok, err := d.hash.running(exe, pid)
+		if err != nil {
+			return fmt.Errorf("look at the program of process %d: %w", pid, err)
+		}
+		if ok && running != exe.hash {
+			return notApproved(s, running, "the process runs another one")
+		}
+		if ok && len(s.Files) == 0 {
+			return nil
+		}
+	}
+	binary, err := d.hash.program(s.Command[0], s.Files)
+	if err != nil {
+		return fmt.Errorf("look at the program again: %w", err)
+	}
+	if binary != s.Approved {
+		return notApproved(s, binary, "it was changed while it was started")
+	}
+	return nil
+}
+
+// running is the hash of what a process executes. ok is false where the system
+// does not show it.
+func (h *hasher) running(exe *executable, pid int) (hash string, ok bool, err error) {
+	f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/exe")
+	if err != nil {
+		return "", false, nil // another system, or a process that hides itself
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return "", false, err
+	}
+	if unchanged(exe.info, info) {
+		return exe.hash, true, nil
+	}
+	hash, err = sum(f)
+	return hash, true, err
+}

@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// lockfileFlag is --lockfile of the verbs that start plugins.
+type lockfileFlag struct{ into *daemon.Lockfile }
+
+func (f lockfileFlag) String() string {
+	if f.into == nil {
+		return ""
+	}
+	return string(*f.into)
+}
+
+func (f lockfileFlag) Set(s string) error {
+	if s != string(daemon.LockfileReadonly) {
+		return fmt.Errorf("no way to use the lock file %q: expected readonly", s)
+	}
+	*f.into = daemon.LockfileReadonly
+	return nil
+}
+
+func (f lockfileFlag) Type() string { return "readonly" }
+
+// registerLockfile adds --lockfile to a verb.
+func (c *command) registerLockfile(cmd *cobra.Command) {
+	cmd.Flags().Var(lockfileFlag{&c.lockfile}, "lockfile", "readonly: end with an error if a plugin is not exactly as the lock file says")
+}
+
+func (c *command) lockCommand() *cobra.Command {
+	var wish daemon.LockWish
+	var platform string
+	cmd := &cobra.Command{
+		Use:   "lock [--check] | lock --platform=OS/ARCH [PLUGIN=]FILE ...",
+		Short: "write down which programs may run, and what they may do",
+		Long: "lock asks every plugin of the configuration what it is and writes the lock file: the hash of its program,\n" +
+			"its needs, and the effects of its capabilities. A plugin that asks for more than its entry has keeps the\n" +
+			"file from being written until it is approved. With --platform it adds the hash of a program for another\n" +
+			"platform to entries that are there, and starts nothing.",
+		Example: "  ferment plugin lock\n  ferment plugin lock --check\n  ferment plugin lock --platform=linux/arm64 dist/arm64/chess",
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case platform == "" && len(args) > 0:
+				return fmt.Errorf("lock takes files only with --platform, got %s", strings.Join(args, " "))
+			case platform != "" && len(args) == 0:
+				return errors.New("--platform needs the program for that platform")
+			case platform != "" && wish.Check:
+				return errors.New("--check and --platform exclude each other")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if platform != "" {
+				out, err := daemon.LockPlatform(cmd.Context(), c.options(), platform, c.targets(args))
+				return c.locked(out, wish, err)
+			}
+			out, err := daemon.Lock(cmd.Context(), c.options(), wish)
+			return c.locked(out, wish, err)
+		},
+	}
+	cmd.Flags().BoolVar(&wish.Check, "check", false, "write nothing, end with 1 if the file would change")
+	cmd.Flags().StringVar(&platform, "platform", "", "add hashes of this platform, such as linux/arm64")
+	return cmd
+}
+
+// targets reads [PLUGIN=]FILE.
+func (c *command) targets(args []string) []daemon.Target {
+	out := make([]daemon.Target, len(args))
+	for i, arg := range args {
+		plugin, file, ok := strings.Cut(arg, "=")
+		if !ok || strings.ContainsAny(plugin, `/\`) {
+			plugin, file = "", arg
+		}
+		out[i] = daemon.Target{Plugin: plugin, File: c.path(file)}
+	}
+	return out
+}
+
+func (c *command) approveCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "approve NAME",
+		Short: "let a plugin run as it is now, with all that it asks for",
+		Long: "approve asks one plugin what it is, prints how that differs from its entry in the lock file, and writes\n" +
+			"the entry. It is how new effects and needs are accepted.",
+		Example: "  ferment plugin approve chess",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			wish := daemon.LockWish{Approve: args[0]}
+			out, err := daemon.Lock(cmd.Context(), c.options(), wish)
+			return c.locked(out, wish, err)
+		},
+	}
+}
+
+// locked prints what became of the lock file.
+func (c *command) locked(out *daemon.LockOutcome, wish daemon.LockWish, err error) error {
+	var invalid *daemon.InvalidConfigError
+	switch {
+	case errors.As(err, &invalid):
+		return c.invalidConfig(invalid)
+	case err != nil:
+		return err
+	}
+	if err := c.lockReport(out, wish); err != nil {
+		return err
+	}
+	refused := out.Refused()
+	for _, r := range refused {
+		for _, d := range r.Differences {
+			if d.Command() != "ferment plugin lock" {
+				c.problem(d.Err())
+			}
+		}
+	}
+	if len(refused) > 0 || wish.Check && out.Changed {
+		return quietError{contract.ExitNegative}
+	}
+	return nil
+}
+
+func (c *command) lockReport(out *daemon.LockOutcome, wish daemon.LockWish) error {
+	if c.format != formatText {
+		return c.value(c.env.Stdout, out.Value())
+	}
+	var b strings.Builder
+	changed := 0
+	for _, p := range out.Plugins {
+		if p.Change == "unchanged" && wish.Approve == "" {
+			continue
+		}
+		if p.Change != "kept" && p.Change != "skipped" && p.Change != "unchanged" {
+			changed++
+		}
+		fmt.Fprintf(&b, "%s %s: %s", p.Plugin, p.Version, p.Change)
+		if p.Note != "" {
+			fmt.Fprintf(&b, " (%s)", p.Note)
+		}
+		b.WriteByte('\n')
+		for _, d := range p.Differences {
+			fmt.Fprintf(&b, "  %s: %s -> %s\n", d.Subject, d.Locked, d.Found)
+		}
+	}
+	switch {
+	case len(out.Refused()) > 0:
+		fmt.Fprintf(&b, "%s was not written\n", out.Name)
+	case wish.Check && out.Changed:
+		fmt.Fprintf(&b, "%s is out of date; \"ferment plugin lock\" writes it\n", out.Name)
+	case out.Changed:
+		fmt.Fprintf(&b, "%s written: %s changed\n", out.Name, counted(changed, "plugin"))
+	default:
+		fmt.Fprintf(&b, "%s is up to date\n", out.Name)
+	}
+	_, err := fmt.Fprint(c.env.Stdout, b.String())
+	return err
+}

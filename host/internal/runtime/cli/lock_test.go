@@ -1,0 +1,359 @@
+package cli_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const helloInput = `{:template "hello"}`
+
+// lockWorld is a world in which nothing runs that is not in the lock file: one
+// program of its own, and a script that says what it has for effects.
+func lockWorld(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t,
+		"ferment.hcl", "plugin \"text\" {\n  command = [\"programs/text\"]\n}\n\n"+scripted("mine"),
+		"mine.edn", mine("#{:none}"))
+	w.env = append(w.env, "FERMENT_PROFILE=prod")
+	w.program("text", "text")
+	return w
+}
+
+func mine(effects string) string {
+	return script(":mine/say", ":mine/say", ":in-schema :req/text :out-schema :res/text :effects "+effects, `{:value {:text "x"}}`)
+}
+
+// program copies a shipped program into the world.
+func (w *world) program(name, shipped string) string {
+	w.t.Helper()
+	text, err := os.ReadFile(filepath.Join(built.plugins, shipped))
+	require.NoError(w.t, err)
+	path := filepath.Join(w.dir, "programs", name)
+	require.NoError(w.t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(w.t, os.WriteFile(path+".new", text, 0o755))
+	require.NoError(w.t, os.Rename(path+".new", path))
+	return path
+}
+
+// tamper replaces the program by one that leaves a trace if it runs.
+func (w *world) tamper(name string) (ran func() bool) {
+	w.t.Helper()
+	trace := filepath.Join(w.dir, "ran")
+	path := filepath.Join(w.dir, "programs", name)
+	require.NoError(w.t, os.Remove(path))
+	require.NoError(w.t, os.WriteFile(path, []byte("#!/bin/sh\ntouch "+trace+"\nexec "+filepath.Join(built.plugins, "text")+"\n"), 0o755))
+	return func() bool {
+		_, err := os.Stat(trace)
+		return err == nil
+	}
+}
+
+func (w *world) lockText() string {
+	w.t.Helper()
+	text, err := os.ReadFile(filepath.Join(w.dir, "ferment.lock.hcl"))
+	require.NoError(w.t, err)
+	return string(text)
+}
+
+func (w *world) mustLock() {
+	w.t.Helper()
+	got := w.run("plugin", "lock")
+	require.Equal(w.t, 0, got.code, "%s%s", got.stdout, got.stderr)
+}
+
+// LOCK-001, HCL-041: the whole life of an entry, as an operator has it.
+func TestLockLife(t *testing.T) {
+	w := lockWorld(t)
+	got := w.run("act", "text/render", helloInput)
+	assert.Equal(t, 1, got.code)
+	assert.Contains(t, got.stderr, `error: there is no lock file "ferment.lock.hcl": nothing says which programs may run (config/lock)`)
+	assert.Contains(t, got.stderr, "and 1 more place")
+	assert.Contains(t, got.stderr, `"ferment plugin lock" writes it`)
+
+	got = w.run("plugin", "lock", "--check")
+	assert.Equal(t, 1, got.code, got.stdout)
+	assert.NoFileExists(t, filepath.Join(w.dir, "ferment.lock.hcl"))
+	got = w.run("plugin", "lock")
+	assert.Equal(t, 0, got.code, got.stderr)
+	assert.Contains(t, got.stdout, "text 1.0.0: added\n")
+	assert.Contains(t, got.stdout, "ferment.lock.hcl written: 2 plugins changed\n")
+	first := w.lockText()
+	got = w.run("plugin", "lock")
+	assert.Equal(t, "ferment.lock.hcl is up to date\n", got.stdout)
+	assert.Equal(t, first, w.lockText(), "equal contents are equal bytes")
+	assert.Equal(t, 0, w.run("plugin", "lock", "--check").code)
+	assert.Equal(t, 0, w.run("fmt", "--check", "ferment.lock.hcl").code, "it is in the layout of fmt")
+
+	got = w.run("act", "text/render", helloInput)
+	assert.Equal(t, "hello\n", got.stdout, got.stderr)
+	got = w.run("validate", "--strict")
+	assert.Equal(t, 0, got.code, "%s", got.stdout)
+
+	// One more plugin, which nobody has approved.
+	w.write("ferment.hcl", "plugin \"text\" {\n  command = [\"programs/text\"]\n}\n\n"+scripted("mine")+"\n"+shipped("sat", "sat"))
+	got = w.run("act", "text/render", helloInput)
+	assert.Equal(t, 1, got.code)
+	assert.Contains(t, got.stderr, `error: plugin "sat": it is not in the lock file (config/lock)`)
+	assert.Contains(t, got.stderr, `"ferment plugin lock" writes the entry`)
+	w.mustLock()
+	assert.Equal(t, 0, w.run("act", "text/render", helloInput).code)
+
+	// And one less.
+	w.write("ferment.hcl", "plugin \"text\" {\n  command = [\"programs/text\"]\n}\n\n"+scripted("mine"))
+	got = w.run("plugin", "lock")
+	assert.Contains(t, got.stdout, "sat 1.0.0: removed (no plugin block has this name)\n")
+	assert.Equal(t, first, w.lockText())
+}
+
+// LOCK-001: other bytes than those that were approved are refused in every
+// profile, before anything of them runs, with expected, found, path, command.
+func TestLockRefusesAChangedProgram(t *testing.T) {
+	w := lockWorld(t)
+	w.mustLock()
+	before := w.lockText()
+	ran := w.tamper("text")
+	for _, profile := range []string{"prod", "dev", "test"} {
+		for _, args := range [][]string{{"act", "text/render", helloInput}, {"validate"}, {"validate", "--describe"}, {"check", "plan.edn"}} {
+			got := w.run(append(args, "--profile", profile)...)
+			said := got.stdout + got.stderr
+			assert.Equal(t, 1, got.code, "%s %s\n%s", profile, args, said)
+			assert.Contains(t, said, `error: plugin "text": programs/text is not what was locked (config/lock)`)
+			assert.Regexp(t, `expected: b3:[0-9a-f]{64}\n\s+found: b3:[0-9a-f]{64}`, said)
+			assert.Contains(t, said, `if the change is wanted, "ferment plugin lock" takes it over`)
+			assert.NotContains(t, said, "not checked", "one cause, one problem")
+		}
+	}
+	got := w.run("plugin", "list", "--edn")
+	require.Equal(t, 0, got.code, got.stderr)
+	assert.Contains(t, got.stdout, ":lock :changed")
+	got = w.run("plugin", "approve", "mine")
+	assert.Equal(t, 0, got.code, "one plugin is approved without a look at the others: %s", got.stderr)
+	assert.False(t, ran(), "nobody approved the program, so nothing of it ran")
+	assert.Equal(t, before, w.lockText())
+
+	// The operator takes the change over.
+	got = w.run("plugin", "lock")
+	assert.Equal(t, 0, got.code, got.stderr)
+	assert.Contains(t, got.stdout, "text 1.0.0: updated\n  the program: b3:")
+	assert.Equal(t, "hello\n", w.run("act", "text/render", helloInput).stdout, "a script is opened by its path (LOCK-004)")
+}
+
+// LOCK-004: what an interpreter runs is hashed too.
+func TestLockRefusesAChangedFile(t *testing.T) {
+	w := lockWorld(t)
+	w.write("ferment.hcl", "plugin \"text\" {\n  command = [\"programs/text\"]\n  files   = [\"lib/a.py\", \"lib/b.py\"]\n}\n")
+	w.write("lib/a.py", "1")
+	w.write("lib/b.py", "2")
+	w.mustLock()
+	assert.Contains(t, w.lockText(), "  file \"lib/b.py\" {\n    hash = \"b3:")
+	assert.Equal(t, 0, w.run("act", "text/render", helloInput).code)
+	w.write("lib/b.py", "3")
+	got := w.run("act", "text/render", helloInput)
+	assert.Equal(t, 1, got.code)
+	assert.Contains(t, got.stderr, `error: plugin "text": lib/b.py is not what was locked (config/lock)`)
+}
+
+// LOCK-001: an effect that nobody approved fails closed until it is.
+func TestLockRefusesAnAddedEffect(t *testing.T) {
+	w := lockWorld(t)
+	w.write("mine.edn", mine("#{:fs/read}"))
+	w.mustLock()
+	before := w.lockText()
+	w.write("mine.edn", mine("#{:fs/read :net/http}"))
+	got := w.run("act", "text/render", helloInput, "--profile", "dev")
+	assert.Equal(t, 1, got.code)
+	assert.Contains(t, got.stderr, `error: plugin "mine": the effects of capability "mine/say" go beyond what was approved (config/lock)`)
+	assert.Contains(t, got.stderr, "expected: fs/read\n  found: fs/read, net/http\n")
+	assert.Contains(t, got.stderr, `"ferment plugin approve mine" shows the difference and approves it`)
+
+	got = w.run("plugin", "lock")
+	assert.Equal(t, 1, got.code)
+	assert.Contains(t, got.stdout, "mine 1.0.0: refused\n  the effects of capability \"mine/say\": fs/read -> fs/read, net/http\n")
+	assert.Contains(t, got.stdout, "ferment.lock.hcl was not written\n")
+	assert.Contains(t, got.stderr, "ferment plugin approve mine")
+	assert.Equal(t, before, w.lockText())
+
+	got = w.run("plugin", "approve", "mine")
+	assert.Equal(t, 0, got.code, got.stderr)
+	assert.Contains(t, got.stdout, "fs/read -> fs/read, net/http")
+	assert.Equal(t, 0, w.run("act", "text/render", helloInput).code)
+
+	// Less than was approved is fine, with a word about it.
+	w.write("mine.edn", mine("#{:none}"))
+	assert.Equal(t, 0, w.run("act", "text/render", helloInput).code)
+	got = w.run("validate")
+	assert.Equal(t, 0, got.code, got.stdout)
+	assert.Contains(t, got.stdout, `warning: plugin "mine": the lock file says otherwise about the effects of capability "mine/say"`)
+}
+
+// LOCK-001, ENV-019: so does a need.
+func TestLockRefusesAnAddedNeed(t *testing.T) {
+	w := lockWorld(t)
+	chess := func(engine string) {
+		w.write("ferment.hcl", fmt.Sprintf("plugin \"chess\" {\n  command = [%q]\n\n  config {\n    engine = %q\n%s  }\n}\n",
+			filepath.Join(built.plugins, "chess"), engine, map[string]string{"uci": "    path   = \"stockfish\"\n"}[engine]))
+	}
+	chess("builtin")
+	w.mustLock()
+	chess("uci")
+	got := w.run("validate")
+	assert.Equal(t, 1, got.code)
+	assert.Contains(t, got.stdout, `error: plugin "chess": its needs go beyond what was approved (config/lock)`)
+	assert.Contains(t, got.stdout, "expected: none\n  found: process/run\n")
+	assert.Contains(t, got.stdout, "ferment plugin approve chess")
+	assert.Equal(t, 0, w.run("plugin", "approve", "chess").code)
+	assert.Contains(t, w.lockText(), `needs    = ["process/run"]`)
+	assert.Equal(t, 0, w.run("validate").code)
+	chess("builtin")
+	assert.Equal(t, 0, w.run("validate").code, "less is fine")
+}
+
+// HCL-041: a file that somebody else wrote is refused with its place.
+func TestLockFileThatIsWrong(t *testing.T) {
+	w := lockWorld(t)
+	w.mustLock()
+	good := w.lockText()
+	for name, tt := range map[string]struct{ text, says string }{
+		"newer":    {strings.Replace(good, "format = 1", "format = 2", 1), "ferment.lock.hcl:3:12"},
+		"unknown":  {strings.Replace(good, "  needs    = []", "  neds     = []", 1), "did you mean \"needs\"?"},
+		"hash":     {strings.Replace(good, `hash = "b3:`, `hash = "b3:zz`, 1), "64 hexadecimal digits"},
+		"template": {strings.Replace(good, `"1.0.0"`, `"${env("X")}"`, 1), "nothing but data"},
+		"empty":    {"", "the lock block is missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w.write("ferment.lock.hcl", tt.text)
+			for _, profile := range []string{"prod", "dev"} {
+				got := w.run("act", "text/render", helloInput, "--profile", profile)
+				assert.Equal(t, 1, got.code, got.stderr)
+				assert.Contains(t, got.stderr, "ferment.lock.hcl")
+				assert.Contains(t, got.stderr, tt.says)
+				assert.NotContains(t, got.stderr, "is not in the lock file")
+			}
+			got := w.run("plugin", "lock")
+			assert.NotEqual(t, 0, got.code, "what a person wrote is not overwritten")
+			assert.Equal(t, tt.text, w.lockText())
+		})
+	}
+}
+
+// LOCK-002: for CI nothing but what the file says, in any profile, and nothing
+// is written.
+func TestLockReadonly(t *testing.T) {
+	w := lockWorld(t)
+	dev := []string{"--profile", "dev", "--lockfile=readonly"}
+	got := w.run(append([]string{"act", "text/render", helloInput}, dev...)...)
+	assert.Equal(t, 1, got.code)
+	assert.Contains(t, got.stderr, "there is no lock file")
+	assert.NoFileExists(t, filepath.Join(w.dir, "ferment.lock.hcl"))
+	w.mustLock()
+	before := w.lockText()
+	for _, args := range [][]string{{"act", "text/render", helloInput}, {"validate"}} {
+		got = w.run(append(args, dev...)...)
+		assert.Equal(t, 0, got.code, "%s%s", got.stdout, got.stderr)
+	}
+	w.write("mine.edn", strings.Replace(mine("#{:none}"), ":intents #{:mine/say}", ":intents #{:mine/say :mine/shout}", 1))
+	assert.Equal(t, 0, w.run("act", "text/render", helloInput).code, "one more intent changes nothing that was approved")
+	got = w.run(append([]string{"act", "text/render", helloInput}, dev...)...)
+	assert.Equal(t, 1, got.code)
+	assert.Contains(t, got.stderr, `the lock file says otherwise about the intents of capability "mine/say"`)
+	assert.Equal(t, before, w.lockText())
+	got = w.run("act", "text/render", helloInput, "--lockfile=loose")
+	assert.Equal(t, 2, got.code)
+	assert.Contains(t, got.stderr, "expected readonly")
+}
+
+// HCL-037: validate starts only what was approved, unless it is told to.
+func TestValidateStartsWhatIsLocked(t *testing.T) {
+	w := lockWorld(t)
+	ran := w.tamper("text")
+	got := w.run("validate", "--profile", "dev")
+	assert.Equal(t, 0, got.code, got.stdout)
+	assert.Contains(t, got.stdout, `warning: plugin "text" is not checked: its program is not in the lock file; --describe starts it all the same`)
+	assert.False(t, ran())
+	got = w.run("validate", "--profile", "dev", "--describe")
+	assert.Equal(t, 0, got.code, got.stdout)
+	assert.NotContains(t, got.stdout, "is not checked")
+	assert.True(t, ran())
+}
+
+// HCL-041: hashes of other platforms are added without starting anything, and
+// stay as long as the version does.
+func TestLockPlatform(t *testing.T) {
+	w := lockWorld(t)
+	w.mustLock()
+	w.write("dist/text.exe", "for another machine")
+	got := w.run("plugin", "lock", "--platform=windows/amd64", "dist/text.exe", "mine=dist/text.exe")
+	require.Equal(t, 0, got.code, got.stderr)
+	assert.Contains(t, got.stdout, "text 1.0.0: updated (windows/amd64 b3:")
+	assert.Contains(t, got.stdout, "mine 1.0.0: updated (windows/amd64 b3:")
+	assert.Equal(t, 2, strings.Count(w.lockText(), `binary "windows/amd64"`))
+	both := w.lockText()
+	w.mustLock()
+	assert.Equal(t, both, w.lockText())
+	for args, want := range map[string]struct {
+		code int
+		says string
+	}{
+		"--platform=windows dist/text.exe":         {2, "no platform"},
+		"--platform=windows/amd64":                 {2, "needs the program"},
+		"--platform=windows/amd64 dist/other":      {3, "no such file"},
+		"--platform=windows/amd64 mine.edn":        {5, "no plugin of the configuration runs"},
+		"--platform=a/b --check dist/text.exe":     {2, "exclude"},
+		"dist/text.exe":                            {2, "only with --platform"},
+		"--platform=windows/amd64 x=dist/text.exe": {5, "no plugin of the configuration runs"},
+	} {
+		got := w.run(append([]string{"plugin", "lock"}, strings.Fields(args)...)...)
+		assert.Equal(t, want.code, got.code, "%s: %s", args, got.stderr)
+		assert.Contains(t, got.stderr, want.says, args)
+		assert.Equal(t, both, w.lockText())
+	}
+}
+
+func TestApproveNames(t *testing.T) {
+	w := lockWorld(t)
+	got := w.run("plugin", "approve", "txt")
+	assert.Equal(t, 5, got.code)
+	assert.Contains(t, got.stderr, "did you mean text?")
+	got = w.run("plugin", "approve")
+	assert.Equal(t, 2, got.code)
+	got = w.run("plugin", "approve", "text")
+	assert.Equal(t, 0, got.code, got.stderr)
+	assert.NotContains(t, w.lockText(), `plugin "mine"`)
+}
+
+// HCL-010: a disk that takes nothing more leaves the old file, with exit 3. The
+// limit on the size of files stands in for the disk: the kernel refuses the
+// write in the same place.
+func TestLockOnAFullDisk(t *testing.T) {
+	w := lockWorld(t)
+	w.mustLock()
+	before := w.lockText()
+	w.write("mine.edn", strings.Replace(mine("#{:none}"), ":intents #{:mine/say}", ":intents #{:mine/say :mine/shout}", 1))
+	w.env = append(w.env, "HOME=/nonexistent")
+	got := w.shell("ulimit -f 1; ferment plugin lock")
+	assert.Equal(t, 3, got.code, "%s%s", got.stdout, got.stderr)
+	assert.Contains(t, got.stderr, "write the lock file")
+	assert.Equal(t, before, w.lockText())
+	left, err := filepath.Glob(filepath.Join(w.dir, ".ferment*"))
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}
+
+// LOCK-002: the four versions stand side by side.
+func TestListShowsVersions(t *testing.T) {
+	w := lockWorld(t)
+	w.write("ferment.hcl", "plugin \"text\" {\n  command = [\"programs/text\"]\n  version = \">= 1.0, < 2\"\n}\n\n"+scripted("mine"))
+	w.mustLock()
+	w.write("ferment.lock.hcl", strings.Replace(w.lockText(), `"1.0.0"`, `"0.9.0"`, 1))
+	got := w.run("plugin", "list")
+	require.Equal(t, 0, got.code, got.stderr)
+	assert.Regexp(t, `(?m)^plugin +configured +locked +installed +running +condition`, got.stdout)
+	assert.Regexp(t, `(?m)^mine +- +0.9.0 +1.0.0 +- +required`, got.stdout)
+	assert.Regexp(t, `(?m)^text +>= 1.0, < 2 +1.0.0 +1.0.0 +- +required`, got.stdout)
+}

@@ -1,0 +1,237 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin/lock"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+// Locking says what a load makes of the lock file.
+type Locking int
+
+// The ways. Whatever is told, a program that differs from its entry is not
+// Startable.
+const (
+	// LockIgnored reads no lock file; every program may be started.
+	LockIgnored Locking = iota
+	// LockChecked reports what differs: other bytes, and effects and needs that
+	// nobody approved, as errors; a missing entry by the profile.
+	LockChecked
+	// LockReadonly makes an error of everything that is not as the file says.
+	LockReadonly
+	// LockShown makes a warning of everything, for who wants to look at it.
+	LockShown
+)
+
+// LockState is how a plugin stands to its entry in the lock file.
+type LockState string
+
+// The states.
+const (
+	LockUnknown   LockState = ""          // nobody looked
+	LockAbsent    LockState = "absent"    // there is no entry, or none for this platform
+	LockChanged   LockState = "changed"   // other bytes than those that were approved
+	LockEscalated LockState = "escalated" // effects or needs that nobody approved
+	LockMatches   LockState = "locked"
+)
+
+// locked is the lock file as a load found it.
+type locked struct {
+	name   string // as printed
+	file   lock.File
+	there  bool
+	broken bool
+}
+
+// lockLenient tells whether a plugin may run that the lock file does not know.
+func (l *loader) lockLenient() bool {
+	return l.opts.Locking == LockShown || l.opts.Locking == LockChecked && !strictProfile(l.config.Profile)
+}
+
+// strictProfile tells the profiles in which only what was approved is started
+// from those for working on plugins.
+func strictProfile(profile string) bool { return profile != ProfileDev && profile != ProfileTest }
+
+// readLock reads the lock file and reports what is wrong with its text.
+func (l *loader) readLock() {
+	path := l.config.Host.LockFile
+	if l.opts.Locking == LockIgnored || path == "" {
+		return
+	}
+	l.locked.name = printedName(l.config.Root, path)
+	var err error
+	l.locked.file, l.locked.there, err = lock.Read(l.locked.name, path)
+	l.config.Lock = l.locked.file
+	if err == nil {
+		return
+	}
+	l.locked.broken = true
+	var wrong *lock.DecodeError
+	if !errors.As(err, &wrong) {
+		l.report.add(Diagnostic{Type: "config/lock", Message: fmt.Sprintf("the lock file %s cannot be read: %s", quote(l.locked.name), cause(err)), Range: l.root.block("ferment").attrs["lock_file"].rng, Path: []string{"ferment", "lock_file"}})
+		return
+	}
+	source := l.lockSource(path)
+	for _, p := range wrong.Problems {
+		d := Diagnostic{Type: p.Type, Message: p.Message, Range: &Range{File: l.locked.name}, Nearest: p.Nearest, Hint: p.Hint}
+		if source != nil {
+			d.Range = source.span(p.From, p.To)
+		}
+		if p.Expected != "" {
+			d.Expected, d.Found = edn.Text(p.Expected), edn.Text(p.Found)
+		}
+		l.report.add(d)
+	}
+}
+
+// lockSource is the lock file for excerpts; nil if it cannot be read again.
+func (l *loader) lockSource(path string) *Source {
+	raw, err := readConfig(l.locked.name, path, MaxFileBytes)
+	if err != nil {
+		return nil
+	}
+	s := newSource(l.locked.name, path, len(l.config.Files), raw)
+	l.files[l.locked.name] = s
+	return s
+}
+
+// programLocked holds the program of a plugin against the lock file, before
+// anything of it is executed, and decides whether it may be.
+func (l *loader) programLocked(s *section, p *Plugin) {
+	p.Startable = true
+	if l.opts.Locking == LockIgnored {
+		return
+	}
+	p.Startable = l.opts.MayStart != nil && l.opts.MayStart(p.Name)
+	if l.locked.broken {
+		return // told once, at the file
+	}
+	entry, ok := l.locked.file.Plugin(p.Name)
+	if !ok {
+		p.Lock = LockAbsent
+		p.Startable = p.Startable || l.unlockedMayStart()
+		l.unlocked(s, p)
+		return
+	}
+	p.Lock = LockMatches
+	for _, d := range entry.CompareProgram(lock.Platform(), printedName(l.config.Root, p.Command[0]), p.Hashes.Program, p.Hashes.Files) {
+		switch {
+		case d.Level == lock.Changed:
+			p.Lock = LockChanged
+		case p.Lock == LockMatches:
+			p.Lock = LockAbsent
+		}
+		l.differs(s, d)
+	}
+	p.Startable = p.Startable || p.Lock == LockMatches || p.Lock == LockAbsent && l.unlockedMayStart()
+}
+
+// unlockedMayStart is the rule for programs that nobody approved: they are
+// started by who works on them.
+func (l *loader) unlockedMayStart() bool {
+	return !l.opts.OnlyLocked && !strictProfile(l.config.Profile) && l.opts.Locking != LockReadonly
+}
+
+// unlocked reports a plugin without entry. Without any lock file that is one
+// problem and not one for each plugin.
+func (l *loader) unlocked(s *section, p *Plugin) {
+	d := lock.NotLocked(p.Name)
+	if l.locked.there {
+		l.differs(s, d)
+		return
+	}
+	out := l.lockProblem(s, d)
+	out.Message = fmt.Sprintf("there is no lock file %s: nothing says which programs may run", quote(l.locked.name))
+	out.Hint = fmt.Sprintf("%q writes it", d.Command())
+	l.report.fold("no lock file", out)
+}
+
+// descriptionLocked holds what a plugin says that it is against the lock file.
+func (l *loader) descriptionLocked(s *section, p *Plugin) {
+	if l.opts.Locking == LockIgnored || !p.Described {
+		return
+	}
+	entry, ok := l.locked.file.Plugin(p.Name)
+	if !ok {
+		return
+	}
+	for _, d := range entry.CompareDescription(p.LockEntry()) {
+		if d.Level == lock.Escalation && p.Lock != LockChanged {
+			p.Lock = LockEscalated
+		}
+		l.differs(s, d)
+	}
+}
+
+func (l *loader) differs(s *section, d lock.Difference) { l.report.add(l.lockProblem(s, d)) }
+
+func (l *loader) lockProblem(s *section, d lock.Difference) Diagnostic {
+	out := Diagnostic{Type: "config/lock", Message: d.Message(), Range: s.attrs["command"].rng, Path: s.node.path, Hint: d.Hint()}
+	if d.Level != lock.Absent {
+		out.Expected, out.Found = edn.Text(d.Locked), edn.Text(d.Found)
+	}
+	if d.Level == lock.Escalation {
+		out.Range = s.at()
+	}
+	grave := d.Level == lock.Changed || d.Level == lock.Escalation || d.Level == lock.Absent && !l.lockLenient()
+	if l.opts.Locking == LockShown || !grave && l.opts.Locking != LockReadonly {
+		out.Severity = SeverityWarning
+	}
+	return out
+}
+
+// Hashes identify what a plugin block executes.
+type Hashes struct {
+	Program string        // of the first element of command, "b3:.."
+	Files   []lock.Hashed // by path relative to the root
+}
+
+// LockEntry is what the lock file would say of the plugin as it is now. It has
+// the hash of this platform only.
+func (p Plugin) LockEntry() lock.Plugin {
+	e := lock.Plugin{
+		Name: p.Name, Version: p.Description.Version, Protocol: fmt.Sprintf("ferment.plugin.v%d", wire.Protocol),
+		Needs: lockedNeeds(p), Binaries: []lock.Binary{{Platform: lock.Platform(), Hash: p.Hashes.Program}}, Files: slices.Clone(p.Hashes.Files),
+	}
+	for _, c := range p.Description.Capabilities {
+		e.Capabilities = append(e.Capabilities, lock.Capability{ID: c.ID, Effects: c.Effects, Intents: c.Intents})
+	}
+	f := lock.NewFile(e)
+	return f.Plugins[0]
+}
+
+// lockedNeeds are the needs of a plugin that an operator has to approve.
+func lockedNeeds(p Plugin) []string { return p.Description.Needs }
+
+// hashesOf gives the parts of the hash of a plugin's program.
+func (l *loader) hashesOf(p *Plugin) error {
+	program, err := l.binaryHash(p.Command[0], nil)
+	if err != nil {
+		return err
+	}
+	p.Hashes.Program = program
+	for _, path := range p.Files {
+		hash, err := l.binaryHash(path, nil)
+		if err != nil {
+			return err
+		}
+		p.Hashes.Files = append(p.Hashes.Files, lock.Hashed{Path: filepath.ToSlash(printedName(l.config.Root, path)), Hash: hash})
+	}
+	return nil
+}
+
+// notStarted tells that a plugin stays unchecked, unless the lock file was the
+// reason and that has been told.
+func (l *loader) notStarted(s *section, p *Plugin) {
+	switch {
+	case p.Startable:
+		l.unchecked(s, p, "it was not started")
+	case p.Lock == LockAbsent && l.opts.OnlyLocked && l.lockLenient():
+		l.unchecked(s, p, "its program is not in the lock file; --describe starts it all the same")
+	}
+}

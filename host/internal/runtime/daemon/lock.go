@@ -1,0 +1,380 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin/lock"
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Lockfile says what a host makes of the lock file.
+type Lockfile string
+
+// The ways.
+const (
+	// LockfileChecked starts what the file approves, and in profiles for work on
+	// plugins what it does not know.
+	LockfileChecked Lockfile = ""
+	// LockfileReadonly starts only what is exactly as the file says.
+	LockfileReadonly Lockfile = "readonly"
+	// LockfileShown reports and refuses nothing; it is for who looks at it.
+	LockfileShown Lockfile = "shown"
+)
+
+func (l Lockfile) locking() config.Locking {
+	switch l {
+	case LockfileReadonly:
+		return config.LockReadonly
+	case LockfileShown:
+		return config.LockShown
+	}
+	return config.LockChecked
+}
+
+// LockWish says what to do with the lock file.
+type LockWish struct {
+	// Check writes nothing.
+	Check bool
+	// Approve is the one plugin whose entry is written, with whatever it asks
+	// for. Empty: all plugins, but none that asks for more than its entry has.
+	Approve string
+}
+
+// LockChange is what became of the entry of one plugin.
+type LockChange struct {
+	Plugin  string
+	Change  string // added, updated, unchanged, kept, removed, refused
+	Version string
+	// Differences of the entry from the plugin as it is.
+	Differences []lock.Difference
+	Note        string // why an entry was kept, or what was left out
+}
+
+// LockOutcome is what came of a wish.
+type LockOutcome struct {
+	Path    string // of the lock file
+	Name    string // the same as it is printed
+	Changed bool   // the file has another content now, or would have
+	Plugins []LockChange
+}
+
+// Refused lists the changes that need an approval.
+func (o *LockOutcome) Refused() []LockChange {
+	return slices.DeleteFunc(slices.Clone(o.Plugins), func(c LockChange) bool { return c.Change != "refused" })
+}
+
+// Lock asks the plugins what they are and writes the lock file. The answers do
+// not come from the cache: what is approved is what the programs say now. If a
+// plugin asks for more than its entry has, nothing is written.
+func Lock(ctx context.Context, o Options, wish LockWish) (*LockOutcome, error) {
+	ground, err := prepareGround(o)
+	if err != nil {
+		return nil, err
+	}
+	defer ground.close()
+	ground.describer.Distrust()
+	o.Lockfile = LockfileShown
+	o.mayStart = func(name string) bool { return wish.Approve == "" || wish.Approve == name }
+	loaded, err := load(ctx, o, ground)
+	if err != nil {
+		return nil, err
+	}
+	if loaded.Generation == nil {
+		return nil, &InvalidConfigError{Config: loaded.Config}
+	}
+	if wish.Approve != "" {
+		if err := loaded.named(wish.Approve); err != nil {
+			return nil, err
+		}
+	}
+	path := loaded.Host.LockFile
+	out := &LockOutcome{Path: path, Name: shownPath(o.Dir, path)}
+	change := func(old lock.File, _ bool, err error) (lock.File, error) {
+		if err != nil {
+			return lock.File{}, lockReadError(err)
+		}
+		return out.merge(loaded.Config, old, wish)
+	}
+	if wish.Check {
+		return out, out.check(change)
+	}
+	before, _ := os.ReadFile(path)
+	err = lock.Update(out.Name, path, change)
+	if len(out.Refused()) > 0 {
+		return out, nil
+	}
+	if err != nil {
+		return nil, lockWriteError(err)
+	}
+	after, _ := os.ReadFile(path)
+	out.Changed = !bytes.Equal(before, after)
+	return out, nil
+}
+
+// errRefused keeps a file from being written; the outcome says why.
+var errRefused = fmt.Errorf("a plugin asks for more than was approved")
+
+// check finds out what Lock would do.
+func (o *LockOutcome) check(change func(lock.File, bool, error) (lock.File, error)) error {
+	f, err := change(lock.Read(o.Name, o.Path))
+	if err == errRefused {
+		o.Changed = true
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	want, err := f.Encode()
+	if err != nil {
+		return err
+	}
+	have, _ := os.ReadFile(o.Path) // a missing file differs from every other
+	o.Changed = !bytes.Equal(want, have)
+	return nil
+}
+
+// merge makes the new content of the file.
+func (o *LockOutcome) merge(c *config.Config, old lock.File, wish LockWish) (lock.File, error) {
+	o.Plugins = nil
+	next := lock.File{}
+	if wish.Approve != "" {
+		next = old
+	}
+	configured := map[string]bool{}
+	for _, p := range c.Plugins {
+		configured[p.Name] = true
+		if wish.Approve != "" && wish.Approve != p.Name {
+			continue
+		}
+		entry, had := old.Plugin(p.Name)
+		change := LockChange{Plugin: p.Name, Version: p.Description.Version}
+		switch {
+		case !p.Described:
+			change.Change, change.Version, change.Note = "kept", entry.Version, absence(p)
+			if had {
+				next = next.With(entry)
+			} else {
+				change.Change = "skipped"
+			}
+		case !had:
+			change.Change = "added"
+			next = next.With(p.LockEntry())
+		default:
+			next = o.renew(p, entry, &change, next, wish)
+		}
+		o.Plugins = append(o.Plugins, change)
+	}
+	for _, p := range old.Plugins {
+		if !configured[p.Name] && wish.Approve == "" {
+			o.Plugins = append(o.Plugins, LockChange{Plugin: p.Name, Version: p.Version, Change: "removed", Note: "no plugin block has this name"})
+		}
+	}
+	if len(o.Refused()) > 0 {
+		return old, errRefused
+	}
+	return next, nil
+}
+
+// renew puts an entry in the place of an older one.
+func (o *LockOutcome) renew(p config.Plugin, entry lock.Plugin, change *LockChange, next lock.File, wish LockWish) lock.File {
+	now := p.LockEntry()
+	change.Differences = append(entry.CompareProgram(lock.Platform(), p.Command[0], p.Hashes.Program, p.Hashes.Files), entry.CompareDescription(now)...)
+	escalates := slices.ContainsFunc(change.Differences, func(d lock.Difference) bool { return d.Level == lock.Escalation })
+	switch {
+	case len(change.Differences) == 0:
+		change.Change = "unchanged"
+	case escalates && wish.Approve == "":
+		change.Change = "refused"
+	default:
+		change.Change = "updated"
+	}
+	for _, b := range entry.Binaries {
+		switch {
+		case b.Platform == lock.Platform():
+		case entry.Version == now.Version:
+			now = now.WithBinary(b.Platform, b.Hash)
+		default:
+			change.Note = fmt.Sprintf("the hashes of other platforms were of version %s and are gone", entry.Version)
+		}
+	}
+	return next.With(now)
+}
+
+// absence says why a plugin was not asked what it is.
+func absence(p config.Plugin) string {
+	switch {
+	case !p.Enabled:
+		return "it is disabled"
+	case p.Binary == "":
+		return "its program is not there"
+	}
+	return "it does not say what it is"
+}
+
+// LockPlatform puts the hash of a program for another platform into entries
+// that are there. targets are FILE or PLUGIN=FILE; a FILE alone is that of every
+// plugin whose program has its name. Nothing is started.
+func LockPlatform(ctx context.Context, o Options, platform string, targets []Target) (*LockOutcome, error) {
+	if !lock.ValidPlatform(platform) {
+		return nil, contract.Errorf("invalid-request", "%q is no platform: expected OS/ARCH, such as linux/arm64", platform)
+	}
+	ground, err := prepareGround(o)
+	if err != nil {
+		return nil, err
+	}
+	defer ground.close()
+	o.Lockfile, o.NoStart = LockfileShown, true
+	loaded, err := load(ctx, o, ground)
+	if err != nil {
+		return nil, err
+	}
+	if loaded.Generation == nil {
+		return nil, &InvalidConfigError{Config: loaded.Config}
+	}
+	path := loaded.Host.LockFile
+	out := &LockOutcome{Path: path, Name: shownPath(o.Dir, path)}
+	err = lock.Update(out.Name, path, func(old lock.File, _ bool, err error) (lock.File, error) {
+		if err != nil {
+			return lock.File{}, lockReadError(err)
+		}
+		for _, t := range targets {
+			hash, err := ground.describer.HashProgram(t.File, nil)
+			if err != nil {
+				return lock.File{}, &EnvironmentError{"hash the program for " + platform, err}
+			}
+			names := loaded.runs(t)
+			if len(names) == 0 {
+				return lock.File{}, contract.Errorf("not-found", "no plugin of the configuration runs a program named %s", programName(t.File)).
+					WithHint("name the plugin too: PLUGIN=" + t.File)
+			}
+			for _, name := range names {
+				entry, ok := old.Plugin(name)
+				if !ok {
+					return lock.File{}, lock.NotLocked(name).Err()
+				}
+				change := LockChange{Plugin: name, Version: entry.Version, Change: "updated", Note: platform + " " + hash}
+				if before, _ := entry.Binary(platform); before == hash {
+					change.Change = "unchanged"
+				} else {
+					out.Changed = true
+				}
+				out.Plugins = append(out.Plugins, change)
+				old = old.With(entry.WithBinary(platform, hash))
+			}
+		}
+		return old, nil
+	})
+	if err != nil {
+		return nil, lockWriteError(err)
+	}
+	return out, nil
+}
+
+// Target is a program for another platform.
+type Target struct {
+	Plugin string // empty: those whose program has the name of the file
+	File   string // absolute
+}
+
+// runs names the plugins that a target is for.
+func (l *Loaded) runs(t Target) []string {
+	var names []string
+	for _, p := range l.Plugins {
+		if t.Plugin == p.Name || t.Plugin == "" && len(p.Command) > 0 && programName(p.Command[0]) == programName(t.File) {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
+// programName is the name of a program on any platform.
+func programName(path string) string {
+	name := filepath.Base(path)
+	if filepath.Ext(name) == ".exe" {
+		return name[:len(name)-len(".exe")]
+	}
+	return name
+}
+
+// named tells whether the configuration has a plugin that can be approved.
+func (l *Loaded) named(name string) error {
+	p, err := l.Find(name)
+	switch {
+	case err != nil:
+		return err
+	case !p.Described:
+		return contract.Errorf("config/lock", "plugin %s cannot be approved: %s", name, absence(p))
+	}
+	return nil
+}
+
+func shownPath(dir, path string) string {
+	if rel, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(rel) {
+		return filepath.ToSlash(rel)
+	}
+	return path
+}
+
+// lockReadError is a lock file that cannot be changed because it cannot be
+// read.
+func lockReadError(err error) error {
+	if wrong, ok := err.(*lock.DecodeError); ok {
+		return wrong.Typed().WithHint("correct the file, or remove it and run \"ferment plugin lock\"")
+	}
+	return &EnvironmentError{"change the lock file", err}
+}
+
+// lockWriteError is a lock file that could not be written; the old one is as it
+// was.
+func lockWriteError(err error) error {
+	switch err.(type) {
+	case *contract.Error, *EnvironmentError:
+		return err
+	}
+	return &EnvironmentError{"write the lock file", err}
+}
+
+// Value is the outcome for programs.
+func (o *LockOutcome) Value() edn.Value {
+	plugins := make([]edn.Value, len(o.Plugins))
+	for i, c := range o.Plugins {
+		var b edn.MapBuilder
+		b.Key("plugin", edn.Text(c.Plugin))
+		b.Key("change", edn.K(c.Change))
+		b.Key("version", edn.Text(c.Version))
+		if c.Note != "" {
+			b.Key("note", edn.Text(c.Note))
+		}
+		differences := make([]edn.Value, len(c.Differences))
+		for i, d := range c.Differences {
+			differences[i] = edn.MustMap(edn.K("what"), edn.Text(d.Subject), edn.K("expected"), edn.Text(d.Locked), edn.K("found"), edn.Text(d.Found), edn.K("escalates?"), edn.Bool(d.Level == lock.Escalation))
+		}
+		b.Key("differences", edn.Vector(differences...))
+		plugins[i] = b.Map()
+	}
+	return edn.MustMap(edn.K("lock-file"), edn.Text(o.Name), edn.K("changed?"), edn.Bool(o.Changed), edn.K("plugins"), edn.Vector(plugins...))
+}
+
+// LockedVersion is what the lock file says that a plugin's version is.
+func (l *Loaded) LockedVersion(name string) string {
+	entry, _ := l.Lock.Plugin(name)
+	return entry.Version
+}
+
+// lockWord is how a plugin stands to the lock file, for programs.
+func lockWord(p config.Plugin) string {
+	if p.Lock == config.LockUnknown {
+		return "unknown"
+	}
+	return string(p.Lock)
+}
+
+// Locked is the same word for others.
+func (l *Loaded) Locked(p config.Plugin) string { return lockWord(p) }
