@@ -116,7 +116,7 @@ var verbs = []struct {
 	{args: "run hello.edn/x", exit: 3, err: `^error: read hello.edn/x: not a directory\n`},
 	{args: "run hello.edn --config absent.hcl", exit: 3, err: `(?s)^error: file "absent.hcl" cannot be read: no such file or directory \(config/include\)\n`},
 	{args: "run hello.edn --config missing.hcl", exit: 1, err: `(?s)^error: plugin "text": bin/plugins/absent cannot be used: no such file.*--> missing.hcl:2:13\n`},
-	{args: "run hello.edn --config broken.hcl", exit: 1, err: `(?s)^error: unknown attribute "data_dirr".*11 errors`},
+	{args: "run hello.edn --config broken.hcl", exit: 1, err: `(?s)^error: unknown attribute "data_dirr".*10 errors`},
 	{args: "run", exit: 2, err: `^error: accepts 1 arg.*\n.*\n  hint    "ferment run --help"`},
 	{args: "run a.edn b.edn", exit: 2, err: `^error: accepts 1 arg`},
 	{args: "run hello.edn --bind name", exit: 2, err: `^error: --bind name: expected NAME=EDN\n`},
