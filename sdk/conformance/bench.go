@@ -25,11 +25,11 @@ type bench struct {
 }
 
 func newBench(target Target, opts Options) *bench {
-	b := &bench{target: target, opts: opts, patience: defaultPatience, random: rand.New(rand.NewPCG(opts.Seed, 0))}
-	if opts.patience != nil {
-		b.patience = *opts.patience
+	factor := opts.Patience
+	if factor <= 0 {
+		factor = 1
 	}
-	return b
+	return &bench{target: target, opts: opts, patience: defaultPatience().times(factor), random: rand.New(rand.NewPCG(opts.Seed, 0))}
 }
 
 // logTailLines is how much of the plugin's log a failure shows.
@@ -43,7 +43,14 @@ type patience struct {
 	exit time.Duration // to end when the host is gone
 }
 
-var defaultPatience = patience{soon: 5 * time.Second, call: 10 * time.Second, exit: 5 * time.Second}
+func defaultPatience() patience {
+	return patience{soon: 5 * time.Second, call: 10 * time.Second, exit: 5 * time.Second}
+}
+
+func (p patience) times(factor float64) patience {
+	scale := func(d time.Duration) time.Duration { return time.Duration(float64(d) * factor) }
+	return patience{soon: scale(p.soon), call: scale(p.call), exit: scale(p.exit)}
+}
 
 func (b *bench) start(ctx context.Context) (Instance, error) {
 	in, err := b.target.Start(ctx)
@@ -102,10 +109,29 @@ func (b *bench) describe(ctx context.Context, in Instance, config edn.Value) (wi
 		return raw, contract.Description{}, want("Describe accepts the configuration", "%s", findings(raw))
 	}
 	d, err := raw.Parse()
-	if err != nil {
-		return raw, d, want("a description that can be read", "%v", err)
+	if err == nil {
+		return raw, d, nil
 	}
-	return raw, d, nil
+	if d, ok := readable(raw.Value); ok {
+		return raw, d, nil // the rest is the matter of one check
+	}
+	return raw, d, want("a description that can be read", "%v", err)
+}
+
+// readable is a description without the capabilities that cannot be read, if
+// there are others.
+func readable(v edn.Value) (contract.Description, bool) {
+	var good []edn.Value
+	for c := range v.Key("capabilities").Elems() {
+		if _, err := contract.ParseCapability(c); err == nil {
+			good = append(good, c)
+		}
+	}
+	if len(good) == 0 || !v.IsMap() {
+		return contract.Description{}, false
+	}
+	d, err := contract.ParseDescription(v.AssocKey("capabilities", edn.Vector(good...)))
+	return d, err == nil
 }
 
 func (b *bench) setup(root string) wire.Setup {
@@ -189,6 +215,14 @@ func (b *bench) readyWith(ctx context.Context, setup wire.Setup, host wire.Host)
 		return nil, d, err
 	}
 	return in, d, b.awaitReady(ctx, in)
+}
+
+// reasonable fails if the plugin says that it is not ready without saying why.
+func reasonable(h wire.Health) error {
+	if h.State != wire.HealthReady && h.State != wire.HealthUnknown && h.Reason == "" {
+		return want("a reason beside the state "+h.State.String(), "none")
+	}
+	return nil
 }
 
 func (b *bench) awaitReady(ctx context.Context, in Instance) error {

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -68,9 +69,12 @@ func describeMetadata(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	_, d, err := b.describe(ctx, in, b.config())
+	raw, d, err := b.describe(ctx, in, b.config())
 	if err != nil {
 		return err
+	}
+	if _, err := raw.Parse(); err != nil {
+		return want("metadata that are complete and well typed", "%v", err)
 	}
 	if len(d.Capabilities) == 0 {
 		return want("at least one capability", "none")
@@ -86,12 +90,9 @@ func describeBadConfig(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	_, d, err := b.describe(ctx, in, edn.Nil())
-	if err != nil {
+	takesAny, err := b.takesAny(ctx, in)
+	if err != nil || takesAny {
 		return err
-	}
-	if open(d.ConfigSchema) {
-		return nil
 	}
 	config := b.config().AssocKey(unknownKey, edn.Int(1))
 	raw, err := in.Client().Describe(ctx, config, b.hostInfo())
@@ -102,6 +103,15 @@ func describeBadConfig(ctx context.Context, b *bench) error {
 		return want(fmt.Sprintf("a finding about :%s", unknownKey), "none")
 	}
 	return b.alive(ctx, in, "a bad configuration")
+}
+
+// takesAny reports whether the plugin takes a configuration with any key.
+func (b *bench) takesAny(ctx context.Context, in Instance) (bool, error) {
+	raw, err := in.Client().Describe(ctx, edn.Nil(), b.hostInfo())
+	if err != nil {
+		return false, want("Describe answers", "%v", err)
+	}
+	return open(raw.Value.Key("config")), nil
 }
 
 // open reports whether a configuration schema allows keys that it does not
@@ -156,8 +166,8 @@ func configureBadConfig(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	_, d, err := b.describe(ctx, in, edn.Nil())
-	if err != nil || open(d.ConfigSchema) {
+	takesAny, err := b.takesAny(ctx, in)
+	if err != nil || takesAny {
 		return err
 	}
 	setup := b.setup("")
@@ -228,11 +238,8 @@ func healthChecks() []Check {
 			Text: "Health sends the current state at once, and a probe ends after one state",
 			run:  healthAtOnce},
 		{ID: "core/health/ready", Requirements: []string{"HEALTH-002"},
-			Text: "after Configure the plugin becomes ready",
-			run: func(ctx context.Context, b *bench) error {
-				_, _, err := b.ready(ctx)
-				return err
-			}},
+			Text: "after Configure the plugin becomes ready, and until then it says why it is not",
+			run:  healthReady},
 	}
 }
 
@@ -251,4 +258,37 @@ func healthAtOnce(ctx context.Context, b *bench) error {
 		}
 	}
 	return nil
+}
+
+func healthReady(ctx context.Context, b *bench) error {
+	in, err := b.start(ctx)
+	if err != nil {
+		return err
+	}
+	if _, _, err := b.describe(ctx, in, b.config()); err != nil {
+		return err
+	}
+	if _, err := b.configure(ctx, in); err != nil {
+		return err
+	}
+	watch, cancel := context.WithTimeout(ctx, b.call)
+	defer cancel()
+	isReady := errors.New("ready")
+	err = in.Client().Watch(watch, func(h wire.Health) error {
+		if err := reasonable(h); err != nil {
+			return err
+		}
+		if h.State.Callable() {
+			return isReady
+		}
+		return nil
+	})
+	if errors.Is(err, isReady) {
+		return nil
+	}
+	var f *finding
+	if errors.As(err, &f) {
+		return err
+	}
+	return want("the plugin becomes ready after Configure", "it is not after %s: %v", b.call, err)
 }

@@ -3,8 +3,10 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
@@ -16,17 +18,23 @@ func drainChecks() []Check {
 		{ID: "core/drain/deadline", Requirements: []string{"DRAIN-002"},
 			Text: "Drain returns at its deadline with the number of calls that were not over, and those stop",
 			run:  drainDeadline},
+		{ID: "core/drain/in-flight", Requirements: []string{"DRAIN-003"},
+			Text: "calls in flight when Drain comes are not cut before its deadline",
+			run:  drainInFlight},
 	}
 }
 
 func endingChecks() []Check {
 	return []Check{
-		{ID: "core/shutdown/host-gone", Requirements: []string{"END-001"},
+		{ID: "core/shutdown/host-gone", Process: true, Requirements: []string{"END-001"},
 			Text: "the plugin ends when its host is gone",
 			run:  hostGone},
-		{ID: "core/shutdown/busy", Requirements: []string{"END-002"},
+		{ID: "core/shutdown/busy", Process: true, Requirements: []string{"END-002"},
 			Text: "the plugin ends when its host is gone, also while a call is in flight",
 			run:  hostGoneBusy},
+		{ID: "core/shutdown/terminate", Requirements: []string{"END-003"}, Process: true,
+			Text: "the plugin ends when it gets SIGTERM, also while a call is in flight",
+			run:  terminated},
 	}
 }
 
@@ -86,6 +94,79 @@ func drainDeadline(ctx context.Context, b *bench) error {
 	case <-time.After(b.soon):
 		return want("the unfinished call stops", "it still goes on after %s", b.soon)
 	}
+}
+
+// drainCalls is how many calls are made at once before Drain.
+const drainCalls = 32
+
+func drainInFlight(ctx context.Context, b *bench) error {
+	in, d, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	calls := b.flood(ctx, in, b.questions(d), drainCalls)
+	began := time.Now()
+	unfinished, err := b.drain(ctx, in, b.call)
+	took := time.Since(began)
+	ended := calls.wait()
+	if err != nil {
+		return err
+	}
+	if unfinished > 0 && took < b.call/2 {
+		return want(fmt.Sprintf("no unfinished call before the deadline, %s away", b.call), "%d after %s", unfinished, took)
+	}
+	if cut := ended.cut(); cut != nil && took < b.call/2 {
+		return want("calls in flight end as they would have ended", "%v", cut)
+	}
+	return ended.lost()
+}
+
+// flooding is many calls that were begun at once.
+type flooding struct {
+	wg  sync.WaitGroup
+	all endings
+}
+
+type endings []error
+
+// flood begins n calls and returns when the first is in flight or over.
+func (b *bench) flood(ctx context.Context, in Instance, questions []question, n int) *flooding {
+	f := &flooding{all: make(endings, n)}
+	first := make(chan struct{})
+	var once sync.Once
+	for i := range n {
+		f.wg.Go(func() {
+			_, f.all[i] = b.ask(ctx, in, questions[i%len(questions)])
+			once.Do(func() { close(first) })
+		})
+	}
+	_, _ = b.inFlight(ctx, in, first)
+	return f
+}
+
+func (f *flooding) wait() endings {
+	f.wg.Wait()
+	return f.all
+}
+
+// cut gives an error that says that a call was ended from outside.
+func (e endings) cut() error {
+	for _, err := range e {
+		if f := contract.AsError(err); f != nil && !wire.Transport(err) && (f.Type == "canceled" || f.Type == "timeout/hard") {
+			return err
+		}
+	}
+	return nil
+}
+
+// lost gives an error if a call got no answer at all.
+func (e endings) lost() error {
+	for _, err := range e {
+		if err != nil && typedError(err) != nil {
+			return typedError(err)
+		}
+	}
+	return nil
 }
 
 func hostGone(ctx context.Context, b *bench) error {

@@ -62,7 +62,7 @@ func (b *bench) refuses(ctx context.Context, spoil func(contract.Capability, *pl
 		return err
 	}
 	c := d.Capabilities[0]
-	r, err := invokeRequest(c, b.input(d, c))
+	r, err := invokeRequest(in, c, b.input(d, c))
 	if err != nil {
 		return &fault{err}
 	}
@@ -83,15 +83,6 @@ func (b *bench) refuses(ctx context.Context, spoil func(contract.Capability, *pl
 		return want("an error with a type", "%s", cut(v.String()))
 	}
 	return b.alive(ctx, in, "a malformed call")
-}
-
-func invokeRequest(c contract.Capability, input edn.Value) (*pluginv1.InvokeRequest, error) {
-	header, err := callContext(c).Proto(wire.EDN)
-	if err != nil {
-		return nil, err
-	}
-	payload, blobs, err := wire.EncodePayload(wire.EDN, request(c, input))
-	return &pluginv1.InvokeRequest{Context: header, Request: payload, Blobs: blobs}, err
 }
 
 // lastEvent makes a call and gives its last event.
@@ -121,7 +112,7 @@ func tooLarge(ctx context.Context, b *bench) error {
 		return err
 	}
 	c := d.Capabilities[0]
-	r, err := invokeRequest(c, b.input(d, c))
+	r, err := invokeRequest(in, c, b.input(d, c))
 	if err != nil {
 		return &fault{err}
 	}

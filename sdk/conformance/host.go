@@ -17,6 +17,7 @@ type Host struct {
 	mu      sync.Mutex
 	stored  map[string]wire.Stored
 	answers map[string]wire.Answerer
+	others  wire.Answerer
 	calls   []wire.Call
 }
 
@@ -30,6 +31,14 @@ func (h *Host) Answer(intent string, answer wire.Answerer) {
 		h.answers = map[string]wire.Answerer{}
 	}
 	h.answers[intent] = answer
+}
+
+// AnswerOthers sets what the host does when the plugin asks for an intent that
+// Answer was not called for.
+func (h *Host) AnswerOthers(answer wire.Answerer) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.others = answer
 }
 
 // AnswerValue makes the host answer intent with out.
@@ -51,6 +60,9 @@ func (h *Host) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter) (e
 	h.mu.Lock()
 	h.calls = append(h.calls, call)
 	answer := h.answers[intent]
+	if answer == nil {
+		answer = h.others
+	}
 	h.mu.Unlock()
 	if answer == nil {
 		return edn.Nil(), contract.Errorf("unsupported/intent", "nobody answers %s here", intent)

@@ -27,28 +27,48 @@ const stopGrace = 2 * time.Second
 // InProcess runs instances of p in this process, behind a real gRPC connection
 // over a unix socket.
 func InProcess(p sdk.Plugin) Target {
-	return inProcess{make: func(log *slog.Logger, level *slog.LevelVar) (service, error) { return sdk.NewService(p, log, level) }}
+	return InProcessService(Serving{Make: func(log *slog.Logger, level *slog.LevelVar) (Service, error) {
+		return sdk.NewService(p, log, level)
+	}})
 }
 
-// service is a plugin that can be ended.
-type service interface {
+// Service is a plugin that can be ended.
+type Service interface {
 	wire.Service
+	// Close ends what is in flight and frees what belongs to the plugin.
 	Close(ctx context.Context) error
 }
 
-type inProcess struct {
-	make func(*slog.Logger, *slog.LevelVar) (service, error)
-	// serve puts a service on a server; nil for wire.Register.
-	serve func(*grpc.Server, service, wire.Broker)
-	opts  []grpc.ServerOption
+// Serving is a plugin below package sdk: a service, and what stands between it
+// and the connection. It is for plugins that break the contract on purpose.
+type Serving struct {
+	// Make makes the service of one instance.
+	Make func(*slog.Logger, *slog.LevelVar) (Service, error)
+	// Wrap stands between the services and the server; nil for nothing.
+	Wrap func(grpc.ServiceRegistrar) grpc.ServiceRegistrar
+	// Options come after those of package wire.
+	Options []grpc.ServerOption
 }
+
+// Register puts a service on a server as Serving says.
+func (s Serving) Register(server grpc.ServiceRegistrar, service Service, broker wire.Broker) {
+	if s.Wrap != nil {
+		server = s.Wrap(server)
+	}
+	wire.Register(server, service, broker)
+}
+
+// InProcessService is InProcess for a service.
+func InProcessService(s Serving) Target { return inProcess{s} }
+
+type inProcess struct{ Serving }
 
 // Start implements Target.
 func (t inProcess) Start(context.Context) (Instance, error) {
 	in := &local{done: make(chan struct{})}
 	level := new(slog.LevelVar)
 	log := slog.New(slog.NewJSONHandler(&in.log, &slog.HandlerOptions{Level: level}))
-	service, err := t.make(log, level)
+	service, err := t.Make(log, level)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +87,7 @@ func (t inProcess) Start(context.Context) (Instance, error) {
 
 // local is an instance in this process.
 type local struct {
-	service service
+	service Service
 	dir     string
 	broker  *socketBroker
 	server  *grpc.Server
@@ -85,12 +105,8 @@ func (in *local) listen(t inProcess) error {
 	if err != nil {
 		return fmt.Errorf("start plugin in process: %w", err)
 	}
-	in.server = grpc.NewServer(append(wire.ServerOptions(), t.opts...)...)
-	if t.serve == nil {
-		wire.Register(in.server, in.service, in.broker)
-	} else {
-		t.serve(in.server, in.service, in.broker)
-	}
+	in.server = grpc.NewServer(append(wire.ServerOptions(), t.Options...)...)
+	t.Register(in.server, in.service, in.broker)
 	in.serving.Go(func() { _ = in.server.Serve(listener) })
 	if in.conn, err = dialSocket(path); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"sync"
@@ -55,14 +56,47 @@ type remote struct {
 	conn   grpc.ClientConnInterface
 	client *wire.Client
 	log    lineBuffer
+	stdout printed // what came over the plugin's standard output after the handshake
 	once   sync.Once
+}
+
+// printed counts what is written to it and keeps the first line.
+type printed struct {
+	mu   sync.Mutex
+	head []byte
+	n    int
+}
+
+// Write implements io.Writer.
+func (p *printed) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.n += len(b)
+	if room := 200 - len(p.head); room > 0 {
+		p.head = append(p.head, b[:min(room, len(b))]...)
+	}
+	return len(b), nil
+}
+
+func (p *printed) text() (head string, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return string(p.head), p.n
+}
+
+// Printed gives the beginning and the length of what the plugin wrote to
+// standard output besides the handshake line, whichever way it came.
+func (p *remote) Printed() (head string, n int) {
+	head, n = p.stdout.text()
+	r := p.runner.Report()
+	return r.Output + head, n + int(r.Noise)
 }
 
 func (p *remote) start(t process) error {
 	cfg := wire.ClientConfig()
 	cfg.StartTimeout = startLimit
 	cfg.Logger = hclog.NewNullLogger()
-	cfg.SyncStdout, cfg.SyncStderr = io.Discard, io.Discard
+	cfg.SyncStdout, cfg.SyncStderr = &p.stdout, io.Discard
 	cfg.UnixSocketConfig = &plugin.UnixSocketConfig{TempDir: p.dir}
 	cfg.RunnerFunc = func(_ hclog.Logger, cmd *exec.Cmd, sockets string) (runner.Runner, error) {
 		p.runner = launch.NewRunner(launch.RunnerConfig{
@@ -94,6 +128,14 @@ func (p *remote) Client() *wire.Client { return p.client }
 
 // Conn implements Instance.
 func (p *remote) Conn() grpc.ClientConnInterface { return p.conn }
+
+// address is where the plugin listens.
+func (p *remote) address() (net.Addr, bool) {
+	if c := p.plugin.ReattachConfig(); c != nil && c.Addr != nil {
+		return c.Addr, true
+	}
+	return nil, false
+}
 
 // PID implements Instance.
 func (p *remote) PID() int { return p.runner.Process().PID() }

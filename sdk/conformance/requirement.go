@@ -130,7 +130,6 @@ func kindRequirements() []Requirement {
 		must(Judge, "JUDGE-001", "A verdict has a :score, a number from 0 to 1.", "SCH-006", "JDG-003"),
 		must(Judge, "JUDGE-002", "What a verdict says beside the score is well formed: :violations is a collection, :retry? a boolean, :criteria a map of numbers from 0 to 1.", "SCH-006", "JDG-003"),
 		must(Judge, "JUDGE-003", "A judge that has nothing to judge answers with a typed error, not with a score.", "JDG-005"),
-		must(Judge, "JUDGE-004", "A judge that calls itself deterministic gives one text one score.", "JDG-007", "ENV-010"),
 		must(Checker, "CHECKER-001", "A check answers with a boolean verdict, findings, or both.", "GATE-009"),
 		must(Checker, "CHECKER-002", "Findings are a collection of texts or of maps with a :message.", "GATE-002", "GATE-009"),
 		must(Checker, "CHECKER-003", "A check takes the question and the answer that it judges beside its own input and comes to the same verdict.", "GATE-009"),

@@ -51,7 +51,8 @@ type Options struct {
 	OnStart  func(Check)
 	OnResult func(Result)
 
-	patience *patience // nil for the default
+	// Patience multiplies how long the plugin may take for what it does; 0 is 1.
+	Patience float64
 }
 
 // Sample is an input for a capability.

@@ -12,25 +12,43 @@ import (
 // sampleDepth bounds what is made up for a schema that refers to itself.
 const sampleDepth = 8
 
-// input is what a capability is called with: the sample of the run, or the
-// smallest value that its schema asks for.
+// input is what a capability is called with under its first intent.
 func (b *bench) input(d contract.Description, c contract.Capability) edn.Value {
-	if v, ok := b.opts.Samples[c.ID]; ok {
-		return v
+	return b.inputFor(d, c, firstIntent(c))
+}
+
+// inputFor is what a capability is called with under an intent: the sample of
+// the run, or the smallest value that its schema asks for.
+func (b *bench) inputFor(d contract.Description, c contract.Capability, intent string) edn.Value {
+	for _, name := range []string{intent, c.ID} {
+		if v, ok := b.opts.Samples[name]; ok {
+			return v
+		}
 	}
-	named := schema.Builtin()
-	for name, form := range d.Schemas {
-		named[strings.TrimPrefix(name, ":")] = form
-	}
-	intent := ""
-	if len(c.Intents) > 0 {
-		intent = c.Intents[0]
-	}
+	named := schemasOf(d)
 	v := made(named, named[c.InSchema.For(intent)], sampleDepth)
 	if v.Kind() != edn.KindMap {
 		return edn.MustMap(edn.K("prompt"), edn.Text("x"), edn.K("text"), edn.Text("x"))
 	}
 	return v
+}
+
+// firstIntent is the intent under which a capability is called where one will
+// do.
+func firstIntent(c contract.Capability) string {
+	if len(c.Intents) > 0 {
+		return c.Intents[0]
+	}
+	return "text/respond"
+}
+
+// schemasOf are the schemas that a description may name.
+func schemasOf(d contract.Description) map[string]edn.Value {
+	named := schema.Builtin()
+	for name, form := range d.Schemas {
+		named[strings.TrimPrefix(name, ":")] = form
+	}
+	return named
 }
 
 // made makes a small value that fits the schema, as far as that can be seen
@@ -150,10 +168,10 @@ func first(values []edn.Value) edn.Value {
 
 // request is an envelope as a host sends it.
 func request(c contract.Capability, input edn.Value) edn.Value {
-	intent := "text/respond"
-	if len(c.Intents) > 0 {
-		intent = c.Intents[0]
-	}
+	return requestFor(c, firstIntent(c), input)
+}
+
+func requestFor(c contract.Capability, intent string, input edn.Value) edn.Value {
 	return edn.MustMap(
 		edn.K("proto"), edn.Int(1),
 		edn.K("trace"), edn.MustMap(edn.K("id"), edn.Text("conformance")),

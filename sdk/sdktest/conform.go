@@ -8,25 +8,34 @@ import (
 	"github.com/fermenthq/ferment/sdk/conformance"
 )
 
-// Conform takes every conformance check on p in this process, each as a
-// subtest named by its id.
+// Conform takes every conformance check of the profiles that p comes under, each
+// as a subtest named by its id: most of them on p in this process, and those
+// that need a process of its own on the one that Start starts, so TestMain must
+// call Main.
 func Conform(t *testing.T, p sdk.Plugin, opts ...conformance.Options) {
-	t.Helper()
-	conform(t, conformance.InProcess(p), opts)
-}
-
-// ConformSelf is Conform on the process that Start starts.
-func ConformSelf(t *testing.T, opts ...conformance.Options) {
-	t.Helper()
-	conform(t, Self(t), opts)
-}
-
-func conform(t *testing.T, target conformance.Target, opts []conformance.Options) {
 	t.Helper()
 	var o conformance.Options
 	if len(opts) > 0 {
 		o = opts[0]
 	}
+	if o.Process == nil && isPlugin() {
+		o.Process = Self(t)
+	}
+	conform(t, conformance.InProcess(p), o)
+}
+
+// ConformSelf is Conform with every check on the process that Start starts.
+func ConformSelf(t *testing.T, opts ...conformance.Options) {
+	t.Helper()
+	var o conformance.Options
+	if len(opts) > 0 {
+		o = opts[0]
+	}
+	conform(t, Self(t), o)
+}
+
+func conform(t *testing.T, target conformance.Target, o conformance.Options) {
+	t.Helper()
 	_, profiles := conformance.Identify(t.Context(), target, o)
 	taken := 0
 	for _, check := range conformance.ChecksOf(profiles...) {

@@ -2,6 +2,7 @@ package sdktest
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -101,14 +102,31 @@ func Start(t testing.TB, opts ...Option) *Plugin {
 	return run(t, conformance.Process([]string{self(t)}, s.env), s)
 }
 
-// Main is for TestMain: it serves p if a host started this process, and runs
-// the tests otherwise. It does not return.
+// Main is for TestMain: it serves p if a host or a test started this process as
+// a plugin, and runs the tests otherwise. It does not return.
 func Main(m *testing.M, p sdk.Plugin) {
-	if wire.StartedByHost() {
+	if wire.StartedByHost() || os.Getenv(roleEnv) == rolePlugin {
 		sdk.Serve(p)
+	}
+	// What Conform finds when it asks whether this binary is a plugin.
+	if err := os.Setenv(roleEnv, roleTests); err != nil {
+		fmt.Fprintf(os.Stderr, "sdktest: %v\n", err)
+		os.Exit(1)
 	}
 	os.Exit(m.Run())
 }
+
+// roleEnv tells a process whose TestMain calls Main what it is. Without it the
+// test binary that a check starts by hand, with no cookie, would run the tests.
+const (
+	roleEnv    = "FERMENT_SDKTEST"
+	rolePlugin = "plugin"
+	roleTests  = "tests"
+)
+
+// isPlugin reports whether this binary becomes a plugin when it is started as
+// one.
+func isPlugin() bool { return os.Getenv(roleEnv) == roleTests }
 
 // quickExit keeps a test binary that was built with the race detector from
 // waiting a second at its end, which would be paid for each process.
@@ -117,7 +135,7 @@ const quickExit = "GORACE=atexit_sleep_ms=0"
 // Self is the target that Start uses, for conformance.Run.
 func Self(t testing.TB, env ...string) conformance.Target {
 	t.Helper()
-	return conformance.Process([]string{self(t)}, append([]string{quickExit}, env...))
+	return conformance.Process([]string{self(t)}, append([]string{quickExit, roleEnv + "=" + rolePlugin}, env...))
 }
 
 func self(t testing.TB) string {

@@ -1,0 +1,188 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/launch"
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+func faultChecks() []Check {
+	return []Check{
+		{ID: "core/fault/pause", Requirements: []string{"LIFE-003"}, Process: true,
+			Text: "a process that was stopped by SIGSTOP answers again after SIGCONT",
+			run:  faultPause},
+		{ID: "core/fault/kill", Requirements: []string{"START-006"}, Process: true,
+			Text: "after SIGKILL in the middle of a call, a new instance serves in the directory of the old one",
+			run:  faultKill},
+	}
+}
+
+// processOf is the process of an instance.
+func processOf(in Instance) (*launch.Process, error) {
+	p, ok := in.(*remote)
+	if !ok {
+		return nil, &fault{errors.New("the instance is no process")}
+	}
+	return p.runner.Process(), nil
+}
+
+// pauseFor is how long a plugin is stopped: longer than any scheduler leaves a
+// process alone, so that one which watches the clock notices.
+const pauseFor = 400 * time.Millisecond
+
+func faultPause(ctx context.Context, b *bench) error {
+	in, d, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	p, err := processOf(in)
+	if err != nil {
+		return err
+	}
+	pause, ok := pauseSignal()
+	if !ok {
+		return b.alive(ctx, in, "no pause, which this system does not have")
+	}
+	if err := p.Signal(pause); err != nil {
+		return &fault{fmt.Errorf("stop the process: %w", err)}
+	}
+	stopped := b.silent(ctx, in)
+	if err := p.Signal(resumeSignal()); err != nil {
+		return want("a process that lives on after a pause", "%v", err)
+	}
+	if !stopped {
+		return &fault{errors.New("the process answers although it was stopped")}
+	}
+	if err := b.alive(ctx, in, "a pause"); err != nil {
+		return err
+	}
+	for _, q := range b.questions(d)[:1] {
+		if _, err := b.ask(ctx, in, q); err != nil {
+			return typedError(err)
+		}
+	}
+	return nil
+}
+
+// silent waits until the plugin does not answer for a while. A signal takes its
+// time to reach every thread.
+func (b *bench) silent(ctx context.Context, in Instance) bool {
+	for end := time.Now().Add(b.soon); time.Now().Before(end) && ctx.Err() == nil; {
+		probe, cancel := context.WithTimeout(ctx, pauseFor)
+		_, err := in.Client().Probe(probe)
+		cancel()
+		if err != nil {
+			return true
+		}
+	}
+	return false
+}
+
+func faultKill(ctx context.Context, b *bench) error {
+	root, err := b.root()
+	if err != nil {
+		return err
+	}
+	setup := b.setup(root)
+	in, d, err := b.readyWith(ctx, setup, b.host())
+	if err != nil {
+		return err
+	}
+	p, err := processOf(in)
+	if err != nil {
+		return err
+	}
+	if err := b.cutBy(ctx, in, d, p); err != nil {
+		return err
+	}
+	setup.Generation++
+	again, d, err := b.readyWith(ctx, setup, b.host())
+	if err != nil {
+		return fmt.Errorf("start again in the directory of a killed instance: %w", err)
+	}
+	for _, q := range b.questions(d) {
+		if _, err := b.ask(ctx, again, q); err != nil && typedError(err) != nil {
+			return typedError(err)
+		}
+	}
+	return nil
+}
+
+// cutBy kills a process in the middle of a call, in the middle of its stream if
+// it has one, and waits for the end of both.
+func (b *bench) cutBy(ctx context.Context, in Instance, d contract.Description, p *launch.Process) error {
+	c, input := b.long(d)
+	for _, q := range b.questions(d) {
+		if b.opts.Slow == nil && q.capability.Streams {
+			c, input = q.capability, q.input
+			break
+		}
+	}
+	begun := make(chan struct{}, 1)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_, _ = in.Client().Invoke(ctx, callContext(c), request(c, input), func(wire.Event) {
+			select {
+			case begun <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	working := make(chan struct{})
+	go func() {
+		defer close(working)
+		_, _ = b.inFlight(ctx, in, over)
+	}()
+	select {
+	case <-begun:
+	case <-working:
+	case <-over:
+	}
+	if err := p.Kill(); err != nil {
+		return &fault{fmt.Errorf("kill the process: %w", err)}
+	}
+	<-over
+	<-working
+	select {
+	case <-in.Done():
+		return nil
+	case <-time.After(b.exit):
+		return &fault{errors.New("a killed process is still there")}
+	}
+}
+
+// terminated asks a process to end as an operating system does.
+func terminated(ctx context.Context, b *bench) error {
+	in, d, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	p, err := processOf(in)
+	if err != nil {
+		return err
+	}
+	c, input := b.long(d)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_, _ = in.Client().Invoke(ctx, callContext(c), request(c, input), nil)
+	}()
+	if _, err := b.inFlight(ctx, in, over); err != nil {
+		return err
+	}
+	if err := p.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return &fault{fmt.Errorf("send SIGTERM: %w", err)}
+	}
+	if err := b.ended(in); err != nil {
+		return err
+	}
+	<-over
+	return nil
+}

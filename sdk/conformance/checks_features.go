@@ -1,0 +1,404 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+func streamingChecks() []Check {
+	return []Check{
+		{ID: "streaming/deltas/sent", Requirements: []string{"STREAM-001"},
+			Text: "a capability that says that it streams sends a delta before its answer",
+			run: func(ctx context.Context, b *bench) error {
+				return b.streams(ctx, func(a answer) error {
+					if len(a.deltas) == 0 {
+						return want("a delta of "+a.String(), "an answer without one")
+					}
+					return nil
+				})
+			}},
+		{ID: "streaming/deltas/counted", Requirements: []string{"STREAM-002"},
+			Text: "deltas are maps with a :kind, and :seq counts them from 1",
+			run: func(ctx context.Context, b *bench) error {
+				return b.streams(ctx, counted)
+			}},
+		{ID: "streaming/deltas/joined", Requirements: []string{"STREAM-003"},
+			Text: "the deltas of kind :text, one after the other, are a text of the answer",
+			run: func(ctx context.Context, b *bench) error {
+				return b.streams(ctx, joined)
+			}},
+		{ID: "streaming/cancel/stops", Requirements: []string{"STREAM-004"},
+			Text: "a stream whose caller goes away after a delta stops",
+			run:  streamCancel},
+	}
+}
+
+// streaming are the questions of the capabilities that stream.
+func (b *bench) streaming(d contract.Description) []question {
+	return slices.DeleteFunc(b.questions(d), func(q question) bool { return !q.capability.Streams })
+}
+
+// streams asks every question that is answered with a stream.
+func (b *bench) streams(ctx context.Context, check func(answer) error) error {
+	in, d, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	all := b.streaming(d)
+	if len(all) == 0 {
+		return untestable("no capability says that it streams (:cap/streams? true)")
+	}
+	for _, q := range all {
+		a, err := b.value(ctx, in, q)
+		if err != nil {
+			return err
+		}
+		if err := check(a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func counted(a answer) error {
+	for i, delta := range a.deltas {
+		n, ok := delta.Key("seq").AsInt()
+		if !ok || n != int64(i+1) || wordOf(delta.Key("kind")) == "" {
+			return want(fmt.Sprintf("delta %d of %s as a map with a :kind and :seq %d", i+1, a, i+1), "%s", cut(delta.String()))
+		}
+	}
+	return nil
+}
+
+func joined(a answer) error {
+	var text strings.Builder
+	for _, delta := range a.deltas {
+		if wordOf(delta.Key("kind")) == "text" {
+			piece, _ := delta.Key("text").AsString()
+			text.WriteString(piece)
+		}
+	}
+	if text.Len() == 0 {
+		return nil
+	}
+	for _, v := range a.out.Entries() {
+		if s, _ := v.AsString(); s == text.String() {
+			return nil
+		}
+	}
+	return want(fmt.Sprintf("the text of the deltas of %s in the answer: %q", a, cut(text.String())), "%s", cut(a.out.String()))
+}
+
+func streamCancel(ctx context.Context, b *bench) error {
+	in, d, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	all := b.streaming(d)
+	if len(all) == 0 {
+		return untestable("no capability says that it streams (:cap/streams? true)")
+	}
+	for _, q := range all {
+		callCtx, cancel := context.WithCancel(ctx)
+		_, _ = in.Client().Invoke(callCtx, b.context(q), q.request(), func(wire.Event) { cancel() })
+		cancel()
+		if err := b.idle(ctx, in, "the caller of a stream went away"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func hostCallChecks() []Check {
+	return []Check{
+		{ID: "host-calls/context/handle", Requirements: []string{"HOSTCALL-001"},
+			Text: "what the plugin asks its host carries the handle of the call that it works on",
+			run: func(ctx context.Context, b *bench) error {
+				return b.asking(ctx, func(q question, parent wire.CallContext, asked wire.Call) error {
+					if asked.Context.CallID == parent.CallID {
+						return nil
+					}
+					return want(fmt.Sprintf("call id %q in a host call of %s", parent.CallID, q), "%q", asked.Context.CallID)
+				})
+			}},
+		{ID: "host-calls/context/stack", Requirements: []string{"HOSTCALL-002"},
+			Text: "what the plugin asks its host has the stack of its caller and the calling capability at the end",
+			run: func(ctx context.Context, b *bench) error {
+				return b.asking(ctx, func(q question, parent wire.CallContext, asked wire.Call) error {
+					stack := append(slices.Clone(parent.Stack), q.capability.ID)
+					if slices.Equal(asked.Context.Stack, stack) {
+						return nil
+					}
+					return want(fmt.Sprintf("the stack %v in a host call of %s", stack, q), "%v", asked.Context.Stack)
+				})
+			}},
+		{ID: "host-calls/context/limits", Requirements: []string{"HOSTCALL-003"},
+			Text: "what the plugin asks its host has a deadline and a budget within those of the call that it works on",
+			run: func(ctx context.Context, b *bench) error {
+				return b.asking(ctx, withinLimits)
+			}},
+		{ID: "host-calls/error/typed", Requirements: []string{"HOSTCALL-004"},
+			Text: "an error of the host leads to an answer or to a typed error",
+			run:  hostError},
+		{ID: "host-calls/cancel/passed", Requirements: []string{"HOSTCALL-005"},
+			Text: "what the plugin asked its host is cancelled with the call that it works on",
+			run:  hostCancel},
+	}
+}
+
+// hostBudget is the budget of calls whose host calls are looked at.
+func hostBudget() edn.Value { return edn.MustRead(`{:max-tokens 100 :max-roundtrips 3}`) }
+
+// asking asks every question and hands each call that the plugin makes for it
+// to its host to check.
+func (b *bench) asking(ctx context.Context, check func(q question, parent wire.CallContext, asked wire.Call) error) error {
+	host := &Host{}
+	for intent, out := range b.opts.Answers {
+		host.AnswerValue(intent, out)
+	}
+	root, err := b.root()
+	if err != nil {
+		return err
+	}
+	in, d, err := b.readyWith(ctx, b.setup(root), host)
+	if err != nil {
+		return err
+	}
+	seen := 0
+	for _, q := range b.questions(d) {
+		parent := b.context(q)
+		parent.CallID, parent.Stack, parent.Budget = "conformance-"+q.intent, []string{"conformance/outer"}, hostBudget()
+		if _, err := in.Client().Invoke(ctx, parent, q.request(), nil); err != nil && typedError(err) != nil {
+			return typedError(err)
+		}
+		calls := host.Calls()
+		for _, asked := range calls[seen:] {
+			if err := check(q, parent, asked); err != nil {
+				return err
+			}
+		}
+		seen = len(calls)
+	}
+	if seen == 0 {
+		return untestable("the plugin asks its host for nothing: give an input with which it does in the samples, and what the host says as :answers {:an/intent {..}}")
+	}
+	return nil
+}
+
+func withinLimits(q question, parent wire.CallContext, asked wire.Call) error {
+	at := asked.Context.Deadline
+	if at.IsZero() || at.After(parent.Deadline) {
+		return want(fmt.Sprintf("a deadline in a host call of %s that is not after %s", q, parent.Deadline.Format(time.RFC3339Nano)), "%s", at.Format(time.RFC3339Nano))
+	}
+	if asked.Context.Budget.IsNil() {
+		return want(fmt.Sprintf("the budget %s in a host call of %s", parent.Budget, q), "none")
+	}
+	for key, most := range parent.Budget.Entries() {
+		has, ok := asked.Context.Budget.Get(key)
+		if !ok {
+			continue // the host applies its own
+		}
+		n, isNumber := has.AsNumber()
+		if limit, _ := most.AsNumber(); !isNumber || n.Cmp(limit) > 0 {
+			return want(fmt.Sprintf("%s at most %s in a host call of %s", key, most, q), "%s", has)
+		}
+	}
+	return nil
+}
+
+func hostError(ctx context.Context, b *bench) error {
+	host := &Host{}
+	host.AnswerOthers(func(context.Context, wire.Call, *wire.Emitter) (edn.Value, error) {
+		return edn.Nil(), contract.Errorf("runtime/overloaded", "the host is busy")
+	})
+	root, err := b.root()
+	if err != nil {
+		return err
+	}
+	in, d, err := b.readyWith(ctx, b.setup(root), host)
+	if err != nil {
+		return err
+	}
+	for _, q := range b.questions(d) {
+		response, err := in.Client().Invoke(ctx, b.context(q), q.request(), nil)
+		if err := ended(response, err); err != nil {
+			return fmt.Errorf("%s: %w", q, err)
+		}
+	}
+	if len(host.Calls()) == 0 {
+		return untestable("the plugin asks its host for nothing: give an input with which it does in the samples")
+	}
+	return b.alive(ctx, in, "an error of the host")
+}
+
+func hostCancel(ctx context.Context, b *bench) error {
+	host := &Host{}
+	asked := make(chan struct{}, 1)
+	ended := make(chan struct{})
+	var once sync.Once
+	host.AnswerOthers(func(ctx context.Context, _ wire.Call, _ *wire.Emitter) (edn.Value, error) {
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+		<-ctx.Done()
+		once.Do(func() { close(ended) })
+		return edn.Nil(), ctx.Err()
+	})
+	root, err := b.root()
+	if err != nil {
+		return err
+	}
+	in, d, err := b.readyWith(ctx, b.setup(root), host)
+	if err != nil {
+		return err
+	}
+	for _, q := range b.questions(d) {
+		callCtx, cancel := context.WithCancel(ctx)
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			_, _ = in.Client().Invoke(callCtx, b.context(q), q.request(), nil)
+		}()
+		select {
+		case <-over: // it asks for nothing
+			cancel()
+			continue
+		case <-asked:
+		}
+		cancel()
+		<-over
+		select {
+		case <-ended:
+			return b.idle(ctx, in, "the caller went away")
+		case <-time.After(b.soon):
+			return want(fmt.Sprintf("an end of the host call of %s soon after the end of its caller", q), "it goes on after %s", b.soon)
+		}
+	}
+	return untestable("the plugin asks its host for nothing: give an input with which it does in the samples")
+}
+
+func muxChecks() []Check {
+	return []Check{
+		{ID: "mux/protocol/absent", Requirements: []string{"MUX-001"},
+			Text: "a plugin does not advertise the feature mux, which this protocol revision does not have",
+			run: func(ctx context.Context, b *bench) error {
+				in, err := b.start(ctx)
+				if err != nil {
+					return err
+				}
+				_, d, err := b.describe(ctx, in, b.config())
+				if err != nil {
+					return err
+				}
+				if slices.Contains(d.Features, Mux) {
+					return want("features of this protocol revision", "%v", d.Features)
+				}
+				return nil
+			}},
+	}
+}
+
+func swapChecks() []Check {
+	return []Check{
+		{ID: "hot-swap/instances/two", Requirements: []string{"SWAP-001"},
+			Text: "a second instance with the same configuration becomes ready beside the first, and both answer",
+			run:  swapTwo},
+		{ID: "hot-swap/drain/beside", Requirements: []string{"SWAP-002"},
+			Text: "while one instance drains, the one beside it answers as before",
+			run:  swapDrain},
+	}
+}
+
+// pair starts two generations of the plugin side by side.
+func (b *bench) pair(ctx context.Context) (older, newer Instance, d contract.Description, err error) {
+	if older, _, err = b.ready(ctx); err != nil {
+		return nil, nil, d, err
+	}
+	root, err := b.root()
+	if err != nil {
+		return nil, nil, d, err
+	}
+	setup := b.setup(root)
+	setup.Generation++
+	if newer, d, err = b.readyWith(ctx, setup, b.host()); err != nil {
+		return nil, nil, d, fmt.Errorf("start a second instance: %w", err)
+	}
+	return older, newer, d, nil
+}
+
+func swapTwo(ctx context.Context, b *bench) error {
+	older, newer, d, err := b.pair(ctx)
+	if err != nil {
+		return err
+	}
+	for _, q := range b.questions(d) {
+		_, first := b.ask(ctx, older, q)
+		_, second := b.ask(ctx, newer, q)
+		if err := alike(q, first, second, "the instance beside it"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// alike checks that a question is answered by both of two, or refused by both.
+func alike(q question, first, second error, what string) error {
+	for _, err := range []error{first, second} {
+		if err != nil && typedError(err) != nil {
+			return typedError(err)
+		}
+	}
+	switch {
+	case first == nil && second != nil:
+		return want(fmt.Sprintf("an answer of %s by %s too", q, what), "%v", second)
+	case first != nil && second == nil:
+		return want(fmt.Sprintf("an answer of %s by both instances", q), "%v", first)
+	}
+	return nil
+}
+
+func swapDrain(ctx context.Context, b *bench) error {
+	older, newer, d, err := b.pair(ctx)
+	if err != nil {
+		return err
+	}
+	questions := b.questions(d)
+	before := make([]error, len(questions))
+	for i, q := range questions {
+		_, before[i] = b.ask(ctx, newer, q)
+	}
+	calls := b.flood(ctx, older, questions, drainCalls)
+	drained := make(chan error, 1)
+	go func() {
+		_, err := b.drain(ctx, older, b.call)
+		drained <- err
+	}()
+	var during error
+	for i, q := range questions {
+		_, err := b.ask(ctx, newer, q)
+		if during == nil {
+			during = alike(q, before[i], err, "the instance beside the one that drains")
+		}
+	}
+	err = <-drained
+	calls.wait()
+	if err != nil {
+		return err
+	}
+	for i, q := range questions {
+		_, err := b.ask(ctx, newer, q)
+		if during == nil {
+			during = alike(q, before[i], err, "the instance beside the one that has drained")
+		}
+	}
+	return during
+}

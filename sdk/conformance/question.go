@@ -1,0 +1,124 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+// question is one intent of one capability with an input.
+type question struct {
+	capability contract.Capability
+	intent     string
+	input      edn.Value
+}
+
+func (q question) String() string {
+	return fmt.Sprintf("%s of capability %s", q.intent, q.capability.ID)
+}
+
+func (q question) request() edn.Value { return requestFor(q.capability, q.intent, q.input) }
+
+// questions are every intent of every capability, or of those of a kind.
+func (b *bench) questions(d contract.Description, ofKind ...string) []question {
+	var all []question
+	for _, c := range d.Capabilities {
+		if len(ofKind) > 0 && !slices.Contains(ofKind, c.Kind) {
+			continue
+		}
+		intents := c.Intents
+		if len(intents) == 0 {
+			intents = []string{firstIntent(c)}
+		}
+		for _, intent := range intents {
+			all = append(all, question{c, intent, b.inputFor(d, c, intent)})
+		}
+	}
+	return all
+}
+
+// answer is what a question got.
+type answer struct {
+	question
+	response edn.Value // the envelope
+	out      edn.Value // the output of a value
+	deltas   []edn.Value
+}
+
+// context is the call context of a question, with a deadline.
+func (b *bench) context(q question) wire.CallContext {
+	call := callContext(q.capability)
+	call.Deadline = time.Now().Add(b.call)
+	return call
+}
+
+// ask makes a call. An error is what the plugin sent, or what happened to the
+// connection.
+func (b *bench) ask(ctx context.Context, in Instance, q question) (answer, error) {
+	a := answer{question: q}
+	response, err := in.Client().Invoke(ctx, b.context(q), q.request(), func(e wire.Event) {
+		if e.Kind == wire.Delta {
+			a.deltas = append(a.deltas, e.Value)
+		}
+	})
+	if err != nil {
+		return a, err
+	}
+	checked, refused := contract.CheckResponse(response, contract.ResultRules{})
+	if refused != nil {
+		return a, refused
+	}
+	a.response, a.out = checked, checked.Key("result").Key("out")
+	return a, nil
+}
+
+// value makes a call that has to be answered with a value.
+func (b *bench) value(ctx context.Context, in Instance, q question) (answer, error) {
+	a, err := b.ask(ctx, in, q)
+	switch {
+	case err != nil && typedError(err) != nil:
+		return a, typedError(err)
+	case err != nil:
+		return a, untestable("%s answers %s with the error %v: give an input that it answers in the samples, under :%s or :%s", q, cut(q.input.String()), err, q.intent, q.capability.ID)
+	case !a.response.Key("result").HasKey("out"):
+		return a, want("an answer of type :value for "+q.String(), "%s", cut(a.response.String()))
+	}
+	return a, nil
+}
+
+// values asks every question about the capabilities of a kind and hands each
+// answer to check. A plugin without such a capability fails.
+func (b *bench) values(ctx context.Context, kind string, check func(answer) error) error {
+	in, d, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	all := b.questions(d, kind)
+	if len(all) == 0 {
+		return untestable("the plugin has no capability of kind %s", kind)
+	}
+	for _, q := range all {
+		a, err := b.value(ctx, in, q)
+		if err != nil {
+			return err
+		}
+		if err := check(a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wordOf reads a keyword, or the text that stands for one in JSON.
+func wordOf(v edn.Value) string {
+	if s, ok := v.AsKeyword(); ok {
+		return s
+	}
+	s, _ := v.AsString()
+	return s
+}
