@@ -13,7 +13,6 @@ import (
 	"github.com/fermenthq/ferment/plugins/chess/internal/board"
 	"github.com/fermenthq/ferment/plugins/chess/internal/corpus"
 	"github.com/fermenthq/ferment/sdk"
-	"github.com/fermenthq/ferment/sdk/conformance"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/sdktest"
@@ -24,17 +23,10 @@ const start = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"
 
 func TestMain(m *testing.M) { sdktest.Main(m, newPlugin()) }
 
-var conform = conformance.Options{
-	Samples: map[string]edn.Value{
-		"chess/engine": edn.MustRead(`{:fen "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1"}`),
-		"chess/rules":  edn.MustRead(`{:fen "` + start + `" :move "e2e4" :depth 2}`),
-	},
-	Slow: &conformance.Sample{Capability: "chess/engine", Input: edn.MustRead(`{:fen "` + start + `" :depth 40}`)},
+// CONF-007: the plugin passes its profiles.
+func TestConformance(t *testing.T) {
+	sdktest.Conform(t, newPlugin(), sdktest.Samples(t, "conformance.edn"))
 }
-
-func TestConformance(t *testing.T) { sdktest.Conform(t, newPlugin(), conform) }
-
-func TestConformanceAsProcess(t *testing.T) { sdktest.ConformSelf(t, conform) }
 
 func keyOf(t *testing.T, v edn.Value, name string) string {
 	t.Helper()

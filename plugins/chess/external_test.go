@@ -20,7 +20,7 @@ import (
 var withStockfish = edn.MustRead(`{:engine "uci" :path "stockfish" :depth 18 :options {"Hash" "16"}}`)
 
 func TestStockfishConforms(t *testing.T) {
-	o := conform
+	o := sdktest.Samples(t, "conformance.edn")
 	o.Config = withStockfish
 	o.Slow = &conformance.Sample{Capability: "chess/engine", Input: edn.MustRead(`{:fen "` + start + `" :depth 50}`)}
 	sdktest.ConformSelf(t, o)

@@ -36,8 +36,9 @@ type chessPlugin struct {
 func newPlugin() sdk.Plugin {
 	p := new(chessPlugin)
 	return sdk.Plugin{
-		Name:    "chess",
-		Version: version,
+		Name:     "chess",
+		Version:  version,
+		Features: []string{sdk.FeatureHotSwap},
 		Schemas: map[string]edn.Value{
 			"req/chess.position":    edn.MustRead(`[:map [:fen :string] [:want {:optional true} :map] [:depth {:optional true} :int] [:movetime-ms {:optional true} :int]]`),
 			"req/chess.verify-move": schema.For[verifyIn](),

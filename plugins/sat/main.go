@@ -27,9 +27,10 @@ func main() {
 // newPlugin makes the plugin; self is the binary that serves as worker.
 func newPlugin(self string) sdk.Plugin {
 	return sdk.Plugin{
-		Name:    "sat",
-		Version: version,
-		Needs:   []string{"process/self"},
+		Name:     "sat",
+		Version:  version,
+		Features: []string{sdk.FeatureHotSwap},
+		Needs:    []string{"process/self"},
 		Capabilities: []sdk.Capability{
 			sdk.Func("sat/solver", sdk.Intents("sat/solve"), solver{self: self}.solve,
 				sdk.Kind("solver"), sdk.Tags("embedded"),

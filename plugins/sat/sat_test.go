@@ -11,7 +11,6 @@ import (
 
 	"github.com/fermenthq/ferment/plugins/sat/internal/solve"
 	"github.com/fermenthq/ferment/sdk"
-	"github.com/fermenthq/ferment/sdk/conformance"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/sdktest"
@@ -33,14 +32,10 @@ func shipped() sdk.Plugin {
 	return newPlugin(self)
 }
 
-var conform = conformance.Options{Samples: map[string]edn.Value{
-	"sat/solver":   edn.MustRead(`{:clauses [[1 2] [-1 2]]}`),
-	"sat/verifier": edn.MustRead(`{:clauses [[1 2]] :model [1 -2]}`),
-}}
-
-func TestConformance(t *testing.T) { sdktest.Conform(t, shipped(), conform) }
-
-func TestConformanceAsProcess(t *testing.T) { sdktest.ConformSelf(t, conform) }
+// CONF-007: the plugin passes its profiles.
+func TestConformance(t *testing.T) {
+	sdktest.Conform(t, shipped(), sdktest.Samples(t, "conformance.edn"))
+}
 
 func TestSolve(t *testing.T) {
 	p := sdktest.Serve(t, shipped())

@@ -21,9 +21,10 @@ type settings struct {
 
 func newPlugin() sdk.Plugin {
 	return sdk.Plugin{
-		Name:    "scripted",
-		Version: "1.0.0",
-		Config:  sdk.Config[settings]{Offer: offer},
+		Name:     "scripted",
+		Version:  "1.0.0",
+		Features: []string{sdk.FeatureHotSwap},
+		Config:   sdk.Config[settings]{Offer: offer},
 	}
 }
 

@@ -60,10 +60,11 @@ type runner struct {
 func newPlugin() sdk.Plugin {
 	r := &runner{schemas: registry()}
 	return sdk.Plugin{
-		Name:    "testrunner",
-		Version: version,
-		Needs:   []string{"process/run", "process/self", "fs/read", "fs/write"},
-		Schemas: schemas(),
+		Name:     "testrunner",
+		Version:  version,
+		Features: []string{sdk.FeatureHotSwap},
+		Needs:    []string{"process/run", "process/self", "fs/read", "fs/write"},
+		Schemas:  schemas(),
 		Config: sdk.Config[settings]{
 			Default: defaults,
 			Check:   checkSettings,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,19 +40,15 @@ func suiteDir(t testing.TB, name string) string {
 // note applies to any tree: it adds a file.
 const note = "--- /dev/null\n+++ b/NOTE\n@@ -0,0 +1 @@\n+a\n"
 
-func conform(t testing.TB) conformance.Options {
-	with := func(command string) edn.Value {
-		return edn.MustRead(input(suiteDir(t, "green"), ":command "+command+" :patch "+edn.Text(note).String()))
-	}
-	return conformance.Options{
-		Samples: map[string]edn.Value{"code/testrunner": with(`["true"]`), "code/patcher": with(`["true"]`)},
-		Slow:    &conformance.Sample{Capability: "code/testrunner", Input: with(`["sleep" "20"]`)},
-	}
+// CONF-007: the plugin passes its profiles.
+func TestConformance(t *testing.T) {
+	text, err := os.ReadFile("conformance.edn")
+	require.NoError(t, err)
+	var o conformance.Options
+	require.NoError(t, o.ReadSamples(edn.MustRead(strings.ReplaceAll(string(text), "DIR", t.TempDir()))))
+	o.Process = sdktest.Self(t, "PATH="+os.Getenv("PATH"))
+	sdktest.Conform(t, newPlugin(), o)
 }
-
-func TestConformance(t *testing.T) { sdktest.Conform(t, newPlugin(), conform(t)) }
-
-func TestConformanceAsProcess(t *testing.T) { sdktest.ConformSelf(t, conform(t)) }
 
 // fix repairs the wrong test of the module mixed.
 const fix = `diff --git a/sum_test.go b/sum_test.go

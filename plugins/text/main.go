@@ -30,8 +30,9 @@ type route struct {
 func newPlugin() sdk.Plugin {
 	cost := sdk.Cost(contract.Cost{Latency: 5 * time.Millisecond})
 	return sdk.Plugin{
-		Name:    "text",
-		Version: version,
+		Name:     "text",
+		Version:  version,
+		Features: []string{sdk.FeatureHotSwap},
 		Schemas: map[string]edn.Value{
 			"req/text.render":    schema.For[renderIn](),
 			"res/text.render":    schema.For[renderOut](),

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fermenthq/ferment/sdk/conformance"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/sdktest"
@@ -16,15 +15,12 @@ import (
 
 func TestMain(m *testing.M) { sdktest.Main(m, newPlugin()) }
 
-var conform = conformance.Options{Samples: map[string]edn.Value{
-	"text/extractive": edn.MustRead(`{:text "One bee. Two bees."}`),
-	"text/template":   edn.MustRead(`{:template "x"}`),
-	"text/classifier": edn.MustRead(`{:text "summarize this"}`),
-}}
-
-func TestConformance(t *testing.T) { sdktest.Conform(t, newPlugin(), conform) }
-
-func TestConformanceAsProcess(t *testing.T) { sdktest.ConformSelf(t, conform) }
+// CONF-007: the plugin passes its profiles.
+func TestConformance(t *testing.T) {
+	o := sdktest.Samples(t, "conformance.edn")
+	o.Config = sdktest.Value(t, "conformance.config.edn")
+	sdktest.Conform(t, newPlugin(), o)
+}
 
 // EMB-003: sentences of the source, in order, with their places.
 func TestSummarize(t *testing.T) {

@@ -119,9 +119,10 @@ func solverBurns(ctx context.Context, b *bench) error {
 	callCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	over := make(chan struct{})
+	var early error
 	go func() {
 		defer close(over)
-		_, _ = in.Client().Invoke(callCtx, callContext(c), request(c, slow.Input), nil)
+		_, early = in.Client().Invoke(callCtx, callContext(c), request(c, slow.Input), nil)
 	}()
 	started, err := b.inFlight(ctx, in, over)
 	cancel()
@@ -130,7 +131,7 @@ func solverBurns(ctx context.Context, b *bench) error {
 		return err
 	}
 	if !started {
-		return untestable("the search with the input of :slow was over at once")
+		return untestable("the search with the input of :slow was over at once (%v)", early)
 	}
 	limit := time.Now().Add(b.soon)
 	for {

@@ -1,11 +1,13 @@
 package sdktest
 
 import (
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/conformance"
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // Conform takes every conformance check of the profiles that p comes under, each
@@ -56,4 +58,29 @@ func conform(t *testing.T, target conformance.Target, o conformance.Options) {
 	if taken == 0 {
 		t.Errorf("no check was made: profiles %v, only %v", profiles, o.Only)
 	}
+}
+
+// Samples reads a samples file of "ferment conform", so that the tests of a
+// plugin and the command ask it the same.
+func Samples(t testing.TB, path string) conformance.Options {
+	t.Helper()
+	var o conformance.Options
+	if err := o.ReadSamples(Value(t, path)); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return o
+}
+
+// Value reads a file with one EDN value.
+func Value(t testing.TB, path string) edn.Value {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := edn.Read(text, edn.WithSource(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
 }

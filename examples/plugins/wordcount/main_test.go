@@ -8,10 +8,9 @@ import (
 
 func TestMain(m *testing.M) { sdktest.Main(m, plugin()) }
 
-// The conformance checks of the plugin contract, in this process and on the
-// plugin as a process of its own.
-func TestConformance(t *testing.T)          { sdktest.Conform(t, plugin()) }
-func TestConformanceAsProcess(t *testing.T) { sdktest.ConformSelf(t) }
+// The conformance checks of the plugin contract, in this process and, where they
+// stop or kill the plugin, in one of its own.
+func TestConformance(t *testing.T) { sdktest.Conform(t, plugin()) }
 
 func TestCounts(t *testing.T) {
 	p := sdktest.Serve(t, plugin())
