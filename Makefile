@@ -32,3 +32,5 @@ bench: build ## ratios against the peers, measured in the same run
 
 proto: ## generated code of the wire contract
 	sh sdk/wire/pluginv1/gen.sh
+	protoc --proto_path=sdk/wire/pluginv1 --proto_path=sdk/wire --python_out=host/internal/runtime/cli/scaffold/templates/python plugin.proto goplugin.proto
+	$(GO) test ./host/internal/runtime/cli/scaffold -update

@@ -67,6 +67,7 @@ var deltaForm = compiled(`[:map [:kind {:optional true} :keyword]]`)
 var descriptionForm = compiled(`
  [:map
   [:plugin/needs {:optional true} [:set :keyword]]
+  [:features {:optional true} [:set :string]]
   [:schemas {:optional true} [:map-of :keyword :any]]
   [:capabilities {:optional true}
    [:sequential

@@ -105,7 +105,7 @@ func (q *Inquiry) start(ctx context.Context) error {
 		return startFailure(q.settings.Name, 0, err, launch.Report{}).err
 	}
 	defer exe.close()
-	p, rep, err := spawn(ctx, launching{settings: q.settings, exe: exe.file, runtime: q.d.runtime, reaper: q.d.reaper, bare: true})
+	p, rep, err := spawn(ctx, launching{settings: q.settings, exe: exe.file, runtime: q.d.runtime, reaper: q.d.reaper, workdir: q.settings.Workdir, bare: true})
 	if err != nil {
 		return startFailure(q.settings.Name, 0, err, rep).err
 	}

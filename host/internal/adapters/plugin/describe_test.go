@@ -196,3 +196,16 @@ func TestFingerprint(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, map[string]bool{bare: true, missing: true, there: true, other: true}, 4, "all differ")
 }
+
+// A program that finds its parts relative to its working directory, as an
+// interpreted plugin does, finds them also when it is only asked what it is.
+func TestDescribeInTheWorkingDirectory(t *testing.T) {
+	b := prepare(t, nil)
+	s := as("counted", "starts")
+	s.Workdir = t.TempDir()
+	q := describer(t, b, "").Ask(s)
+	defer q.Close()
+	_, err := q.Describe(context.Background(), edn.Nil(), nil)
+	require.NoError(t, err)
+	assert.Equal(t, 1, starts(t, filepath.Join(s.Workdir, "starts")))
+}

@@ -17,13 +17,14 @@ import (
 func (c *command) pluginCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plugin",
-		Short: "look at the plugins of the configuration, and at those that a daemon runs",
+		Short: "look at the plugins of the configuration and at those that a daemon runs, or begin a new one",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return usagef("plugin needs a verb: list, inspect, lock, approve, logs, restart, drain, release or quarantine")
+			return usagef("plugin needs a verb: new, list, inspect, lock, approve, logs, restart, drain, release or quarantine")
 		},
 	}
 	cmd.AddCommand(
+		c.pluginNewCommand(),
 		c.pluginListCommand(),
 		c.pluginInspectCommand(),
 		c.lockCommand(),

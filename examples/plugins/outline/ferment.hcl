@@ -1,0 +1,14 @@
+# A plugin for Node: the interpreter is the command, and files names what it
+# runs, so that a change of one of them is a change of the plugin. Its packages
+# come with "npm ci".
+#
+#   ferment act text/outline '{:markdown "# Bees\n## Dance"}'
+ferment {
+  profile = "dev" # a plugin that changes with each build has no place in a lock file
+}
+
+plugin "outline" {
+  command = ["/usr/bin/node", "plugin.mjs"]
+  files   = ["plugin.mjs", "wire.mjs", "certificate.mjs", "plugin.proto", "goplugin.proto", "package-lock.json"]
+  workdir = "."
+}

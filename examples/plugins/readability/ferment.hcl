@@ -1,0 +1,22 @@
+# A plugin in Python: the interpreter is the command, and files names what it
+# runs, so that a change of one of them is a change of the plugin.
+#
+#   ferment act text/readability '{:text "Bees dance. Others read it."}'
+ferment {
+  profile = "dev" # a plugin that changes with each build has no place in a lock file
+}
+
+plugin "readability" {
+  command = ["/usr/bin/python3", "plugin.py"]
+  files   = ["plugin.py", "wire.py", "blake3.py", "plugin_pb2.py", "goplugin_pb2.py"]
+  workdir = "."
+
+  config {
+    max_grade = 10
+  }
+}
+
+# The summaries that its titles are made of.
+plugin "text" {
+  command = ["../../../bin/plugins/text"]
+}

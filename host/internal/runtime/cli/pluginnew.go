@@ -1,0 +1,176 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/scaffold"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+func (c *command) pluginNewCommand() *cobra.Command {
+	var p scaffold.Project
+	var dir string
+	cmd := &cobra.Command{
+		Use:   "new NAME --kind KIND",
+		Short: "write the project of a new plugin",
+		Long: "new writes a project that builds, serves one capability and passes the conformance checks: the\n" +
+			"program, its test, a configuration to try it with, a README, and what continuous integration runs.",
+		Example: "  ferment plugin new summer --kind solver\n  ferment plugin new grader --kind judge --lang python --dir plugins/grader",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p.Name = args[0]
+			return c.newPlugin(cmd.Context(), p, dir)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&p.Kind, "kind", "", "what the capability is: "+strings.Join(scaffold.Kinds(), ", "))
+	flags.StringVar(&p.Lang, "lang", scaffold.Go, "language: "+strings.Join(scaffold.Langs(), ", "))
+	flags.StringVar(&dir, "dir", "", "folder to make (default: NAME in the working directory)")
+	flags.StringVar(&p.Interpreter, "interpreter", "", "python or node program that runs the plugin (default: the first that can)")
+	flags.StringVar(&p.Local, "sdk", "", "checkout of ferment to take the Go SDK from instead of a released version")
+	return cmd
+}
+
+func (c *command) newPlugin(ctx context.Context, p scaffold.Project, dir string) error {
+	if p.Kind == "" {
+		kinds := scaffold.Kinds()
+		last := len(kinds) - 1
+		return usagef("plugin new needs --kind: %s or %s", strings.Join(kinds[:last], ", "), kinds[last])
+	}
+	if err := p.Check(); err != nil {
+		return usageError{err: err, verb: "ferment plugin new"}
+	}
+	dir = cmp.Or(dir, p.Name)
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(c.env.Dir, dir)
+	}
+	if err := c.equip(ctx, &p); err != nil {
+		return err
+	}
+	files, err := p.Files()
+	if err != nil {
+		return err
+	}
+	if err := scaffold.Write(dir, files); err != nil {
+		return err
+	}
+	if c.format != formatText {
+		paths := make([]edn.Value, len(files))
+		for i, f := range files {
+			paths[i] = edn.Text(f.Path)
+		}
+		return c.value(c.env.Stdout, edn.MustMap(
+			edn.K("dir"), edn.Text(dir), edn.K("kind"), edn.K(p.Kind), edn.K("lang"), edn.K(p.Lang), edn.K("files"), edn.Vector(paths...)))
+	}
+	_, err = fmt.Fprintf(c.env.Stdout, "%s: a %s in %s, %d files\n\n  cd %s\n%s  ./check\n  %s\n",
+		p.Name, p.Kind, p.Lang, len(files), c.relative(dir), prepare(p), p.Try())
+	return err
+}
+
+// prepare is what a project needs once before its check can run.
+func prepare(p scaffold.Project) string {
+	switch {
+	case p.Lang == scaffold.Node:
+		return "  npm ci\n"
+	case p.Lang == scaffold.Go && p.Local == "":
+		return "  go mod tidy\n"
+	}
+	return ""
+}
+
+// equip finds what the project is built with on this machine.
+func (c *command) equip(ctx context.Context, p *scaffold.Project) error {
+	switch p.Lang {
+	case scaffold.Go:
+		return c.findSDK(p)
+	case scaffold.Python:
+		p.Interpreter = cmp.Or(p.Interpreter, interpreter(ctx, []string{"python3", "/usr/bin/python3"}, "-c", "import grpc, google.protobuf, cryptography"), "/usr/bin/python3")
+	case scaffold.Node:
+		p.Interpreter = cmp.Or(p.Interpreter, interpreter(ctx, []string{"node", "/usr/bin/node"}, "-e", "0"), "/usr/bin/node")
+	}
+	if !filepath.IsAbs(p.Interpreter) {
+		path, err := exec.LookPath(p.Interpreter)
+		if err != nil {
+			return &fileError{err}
+		}
+		p.Interpreter = path
+	}
+	return nil
+}
+
+// interpreterWait bounds the question whether an interpreter can run a plugin.
+const interpreterWait = 10 * time.Second
+
+// interpreter gives the path of the first program that runs a small script,
+// with links resolved: a plugin starts with an empty environment, in which a
+// wrapper that looks for the real program may not find it.
+func interpreter(ctx context.Context, names []string, script ...string) string {
+	ctx, cancel := context.WithTimeout(ctx, interpreterWait)
+	defer cancel()
+	for _, name := range names {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			continue
+		}
+		run := exec.CommandContext(ctx, path, script...)
+		run.Env = []string{}
+		if run.Run() == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+var releaseVersion = regexp.MustCompile(`^v?\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
+
+// findSDK says where a Go module takes the SDK from: a checkout that was named,
+// the release that this program is, or the checkout that it was built in.
+func (c *command) findSDK(p *scaffold.Project) error {
+	switch {
+	case p.Local != "":
+		dir := p.Local
+		if !filepath.IsAbs(dir) {
+			dir = filepath.Join(c.env.Dir, dir)
+		}
+		if !isCheckout(dir) {
+			return contract.Errorf("input/invalid", "new plugin: %s is no checkout of ferment: it has no go.mod of %s", dir, sdkModule)
+		}
+		p.Local, p.SDKVersion = dir, "v0.0.0"
+	case releaseVersion.MatchString(c.env.Version):
+		p.SDKVersion = "v" + strings.TrimPrefix(c.env.Version, "v")
+	default:
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		for dir := filepath.Dir(self); ; dir = filepath.Dir(dir) {
+			if isCheckout(dir) {
+				p.Local, p.SDKVersion = dir, "v0.0.0"
+				return nil
+			}
+			if dir == filepath.Dir(dir) {
+				return contract.Errorf("input/invalid", "new plugin: this build of ferment (%s) is no release and lies in no checkout, so it does not know where the Go SDK is", c.env.Version).
+					WithHint("name a checkout of ferment with --sdk")
+			}
+		}
+	}
+	return nil
+}
+
+const sdkModule = "github.com/fermenthq/ferment"
+
+func isCheckout(dir string) bool {
+	text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+	return err == nil && strings.HasPrefix(string(text), "module "+sdkModule+"\n")
+}

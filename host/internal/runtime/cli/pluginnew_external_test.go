@@ -1,0 +1,35 @@
+//go:build external
+
+package cli_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/scaffold"
+)
+
+// SDK-005: each kind in Python and for Node passes its conformance test as it
+// comes, and the host serves it with the configuration that comes with it. It
+// needs python3 with grpcio, protobuf and cryptography, node, and the packages
+// of examples/plugins/outline.
+func TestNewPluginInOtherLanguages(t *testing.T) {
+	packages := filepath.Join(built.module, "examples", "plugins", "outline", "node_modules")
+	require.DirExists(t, packages, "run npm ci in examples/plugins/outline")
+	for _, lang := range []string{scaffold.Python, scaffold.Node} {
+		for _, kind := range scaffold.Kinds() {
+			t.Run(lang+" "+kind, func(t *testing.T) {
+				t.Parallel()
+				dir := project(t, kind, lang)
+				if lang == scaffold.Node {
+					// The same lock file, so the same packages.
+					require.NoError(t, os.Symlink(packages, filepath.Join(dir, "node_modules")))
+				}
+				check(t, dir)
+			})
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package cli_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/scaffold"
+)
+
+// checkLimit ends the check of a generated project that hangs.
+const checkLimit = 10 * time.Minute
+
+// project makes a new plugin with the program and gives its folder.
+func project(t *testing.T, kind, lang string) string {
+	t.Helper()
+	w := newWorld(t)
+	name := "my-" + kind
+	out := w.run("plugin", "new", name, "--kind", kind, "--lang", lang, "--sdk", built.module)
+	require.Zero(t, out.code, "%s%s", out.stdout, out.stderr)
+	assert.Contains(t, out.stdout, "./check")
+	return filepath.Join(w.dir, name)
+}
+
+// check runs what the project runs in its own continuous integration, without
+// an edit.
+func check(t *testing.T, dir string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), checkLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(dir, "check"))
+	cmd.Env = append(os.Environ(), "FERMENT="+built.ferment, "GOFLAGS=-mod=mod -trimpath", "GOWORK=off",
+		"XDG_RUNTIME_DIR="+filepath.Join(built.root, "rt"), "XDG_CACHE_HOME="+filepath.Join(built.home, "cache"))
+	cmd.WaitDelay = 5 * time.Second
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+// SDK-005: each kind in Go builds and passes its conformance test as it comes,
+// and the host serves it with the configuration that comes with it. The other
+// languages need their runtimes: pluginnew_external_test.go.
+func TestNewPluginInGo(t *testing.T) {
+	for _, kind := range scaffold.Kinds() {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			dir := project(t, kind, scaffold.Go)
+			check(t, dir)
+			w := newWorld(t)
+			w.dir = dir
+			formatted := w.run("fmt", "--check", "--diff", "ferment.hcl")
+			assert.Zero(t, formatted.code, "%s%s", formatted.stdout, formatted.stderr)
+			try, err := os.ReadFile(filepath.Join(dir, "README.md"))
+			require.NoError(t, err)
+			answered := w.shell(lastIndented(string(try)))
+			assert.Zero(t, answered.code, "%s%s", answered.stdout, answered.stderr)
+		})
+	}
+}
+
+// SDK-005: what cannot be made is refused in one sentence, and nothing is left
+// behind.
+func TestNewPluginRefused(t *testing.T) {
+	w := newWorld(t, "taken/file", "kept", "file", "kept")
+	for _, tt := range []struct {
+		name string
+		args []string
+		code int
+		says string
+	}{
+		{"no kind", []string{"fine"}, 2, "plugin new needs --kind: solver, llm, judge, checker or tool"},
+		{"no name", []string{"--kind", "tool"}, 2, "accepts 1 arg"},
+		{"unknown kind", []string{"fine", "--kind", "solvr"}, 2, `there is no kind "solvr": it is one of solver, llm, judge, checker, tool; did you mean solver?`},
+		{"unknown language", []string{"fine", "--kind", "tool", "--lang", "rust"}, 2, `there is no language "rust": it is one of go, python, node`},
+		{"bad name", []string{"Not_A_Name", "--kind", "tool"}, 2, `the name "Not_A_Name" is not 1 to 40 of a-z`},
+		{"a path", []string{"../up", "--kind", "tool"}, 2, `the name "../up"`},
+		{"a folder that is there", []string{"taken", "--kind", "tool", "--sdk", built.module}, 2, "taken is there already"},
+		{"a file that is there", []string{"file", "--kind", "tool", "--sdk", built.module}, 2, "file is there already"},
+		{"no parent", []string{"fine", "--kind", "tool", "--sdk", built.module, "--dir", "no/such/folder"}, 3, "no such file or directory"},
+		{"no checkout", []string{"fine", "--kind", "tool", "--sdk", "taken"}, 2, "taken is no checkout of ferment"},
+		{"no release", []string{"fine", "--kind", "tool"}, 2, "name a checkout of ferment with --sdk"},
+		{"no interpreter", []string{"fine", "--kind", "tool", "--lang", "node", "--interpreter", "no-such-node"}, 3, "no-such-node"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			out := w.run(append([]string{"plugin", "new"}, tt.args...)...)
+			assert.Equal(t, tt.code, out.code, "%s%s", out.stdout, out.stderr)
+			assert.Empty(t, out.stdout)
+			assert.Contains(t, out.stderr, tt.says)
+			left, err := os.ReadDir(w.dir)
+			require.NoError(t, err)
+			assert.Len(t, left, 2, "%v", left)
+		})
+	}
+	text, err := os.ReadFile(filepath.Join(w.dir, "taken", "file"))
+	require.NoError(t, err)
+	assert.Equal(t, "kept", string(text))
+
+	out := w.run("plugin", "new", "fine", "--kind", "judge", "--lang", "python", "--interpreter", "/usr/bin/python3", "--dir", "other", "--edn")
+	require.Zero(t, out.code, "%s", out.stderr)
+	assert.Equal(t, `:judge`, out.value(t).Key("kind").String())
+	assert.FileExists(t, filepath.Join(w.dir, "other", "plugin.py"))
+}
+
+// lastIndented is the last command of a README: how the plugin is tried.
+func lastIndented(readme string) string {
+	last := ""
+	for line := range strings.Lines(readme) {
+		if command, ok := strings.CutPrefix(line, "    ferment "); ok {
+			last = "ferment " + strings.TrimSpace(command)
+		}
+	}
+	return last
+}

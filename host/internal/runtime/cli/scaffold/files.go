@@ -1,0 +1,108 @@
+package scaffold
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"text/template"
+
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+//go:embed all:templates
+var templates embed.FS
+
+// File is one file of a project.
+type File struct {
+	// Path is relative and has slashes.
+	Path string
+	Text []byte
+	// Run says that the file is a program.
+	Run bool
+}
+
+// Files gives the files of the project in the order of their templates.
+func (p Project) Files() ([]File, error) {
+	if err := p.Check(); err != nil {
+		return nil, err
+	}
+	var all []File
+	for _, source := range p.sources() {
+		text, err := fs.ReadFile(templates, "templates/"+source.template)
+		if err != nil {
+			return nil, fmt.Errorf("new plugin: %w", err)
+		}
+		if strings.HasSuffix(source.template, ".tmpl") {
+			if text, err = p.fill(source.template, text); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, File{Path: source.path, Text: text, Run: source.path == "check"})
+	}
+	if p.Lang != Go {
+		all = append(all, File{Path: "plugin.proto", Text: []byte(wire.PluginProto())}, File{Path: "goplugin.proto", Text: []byte(wire.GoPluginProto())})
+	}
+	return all, nil
+}
+
+// source is a template and the file that it becomes.
+type source struct{ template, path string }
+
+func (p Project) sources() []source {
+	own := map[string][]source{
+		Go: {{"kinds/" + p.Kind + ".go.tmpl", "main.go"}, {"main_test.go.tmpl", "main_test.go"}, {"go.mod.tmpl", "go.mod"}, {"go.sum", "go.sum"}},
+		Python: {{"kinds/" + p.Kind + ".py.tmpl", "plugin.py"}, {"test_plugin.py.tmpl", "test_plugin.py"},
+			{"wire.py", "wire.py"}, {"blake3.py", "blake3.py"}, {"plugin_pb2.py", "plugin_pb2.py"}, {"goplugin_pb2.py", "goplugin_pb2.py"}},
+		Node: {{"kinds/" + p.Kind + ".mjs.tmpl", "plugin.mjs"}, {"plugin.test.mjs.tmpl", "plugin.test.mjs"},
+			{"wire.mjs", "wire.mjs"}, {"certificate.mjs", "certificate.mjs"}, {"package.json.tmpl", "package.json"}, {"package-lock.json.tmpl", "package-lock.json"}},
+	}[p.Lang]
+	every := []source{{"README.md.tmpl", "README.md"}, {"check.tmpl", "check"}, {"check.yml.tmpl", ".github/workflows/check.yml"}, {"gitignore.tmpl", ".gitignore"}}
+	var all []source
+	for _, s := range append(own, every...) {
+		all = append(all, source{p.Lang + "/" + s.template, s.path})
+	}
+	return append(all, source{"common/samples." + p.Kind + ".edn.tmpl", "samples.edn"}, source{"common/ferment.hcl.tmpl", "ferment.hcl"})
+}
+
+// program is what the configuration starts, and the files of it that are not
+// the program itself.
+func (p Project) program() (command, files []string) {
+	switch p.Lang {
+	case Python:
+		return []string{p.Interpreter, "plugin.py"}, []string{"plugin.py", "wire.py", "blake3.py", "plugin_pb2.py", "goplugin_pb2.py"}
+	case Node:
+		return []string{p.Interpreter, "plugin.mjs"}, []string{"plugin.mjs", "wire.mjs", "certificate.mjs", "plugin.proto", "goplugin.proto", "package-lock.json"}
+	}
+	return []string{p.Name}, nil
+}
+
+func (p Project) fill(name string, text []byte) ([]byte, error) {
+	// The marks are ones that none of the languages has.
+	t, err := template.New(name).Delims("<%", "%>").Option("missingkey=error").Parse(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("new plugin: %w", err)
+	}
+	command, files := p.program()
+	var out bytes.Buffer
+	err = t.Execute(&out, struct {
+		Project
+		sample
+		Command, Files, Pad string
+	}{p, p.sample(), quoted(command), quoted(files), strings.Repeat(" ", len(p.Name))})
+	if err != nil {
+		return nil, fmt.Errorf("new plugin: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// quoted writes the members of an HCL list.
+func quoted(words []string) string {
+	all := make([]string, len(words))
+	for i, w := range words {
+		all[i] = strings.ReplaceAll(strconv.Quote(w), "${", "$${")
+	}
+	return strings.Join(all, ", ")
+}

@@ -1,0 +1,96 @@
+package scaffold
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// Project is a plugin that is about to be written.
+type Project struct {
+	// Name becomes the name of the plugin, of its module and of its folder.
+	Name string
+	// Kind is the sort of capability, Lang the language, see Kinds and Langs.
+	Kind, Lang string
+	// Interpreter is the program that runs a plugin in Python or Node, as the
+	// configuration has to name it.
+	Interpreter string
+	// SDKVersion is the version of the SDK that a Go module requires.
+	SDKVersion string
+	// Local is a checkout to take the SDK from instead, empty for none.
+	Local string
+}
+
+// The languages of a project.
+const (
+	Go     = "go"
+	Python = "python"
+	Node   = "node"
+)
+
+// Kinds gives the kinds of capability that there are templates for.
+func Kinds() []string { return []string{"solver", "llm", "judge", "checker", "tool"} }
+
+// Langs gives the languages that there are templates for.
+func Langs() []string { return []string{Go, Python, Node} }
+
+// projectName is a name that is good as a keyword's namespace, a folder, a Go
+// module and an npm package.
+var projectName = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
+
+// maxName keeps names, and the ids made of them, readable in a table.
+const maxName = 40
+
+// Check reports everything that is wrong with p in one sentence each.
+func (p Project) Check() error {
+	var wrong []string
+	if len(p.Name) > maxName || !projectName.MatchString(p.Name) {
+		wrong = append(wrong, fmt.Sprintf("the name %q is not 1 to %d of a-z and 0-9 in words joined by -, beginning with a letter", p.Name, maxName))
+	}
+	for _, word := range []struct {
+		what, got string
+		known     []string
+	}{{"kind", p.Kind, Kinds()}, {"language", p.Lang, Langs()}} {
+		if !slices.Contains(word.known, word.got) {
+			text := fmt.Sprintf("there is no %s %q: it is one of %s", word.what, word.got, strings.Join(word.known, ", "))
+			if near := contract.Nearest(word.got, word.known); near != "" {
+				text += "; did you mean " + near + "?"
+			}
+			wrong = append(wrong, text)
+		}
+	}
+	if len(wrong) > 0 {
+		return contract.Errorf("input/invalid", "new plugin: %s", strings.Join(wrong, "; "))
+	}
+	return nil
+}
+
+// sample is what the capability of a kind is called and what it answers.
+type sample struct {
+	Capability, Intent string
+	// Try is an input, Answer a part of the output for it, both EDN.
+	Try, Answer string
+}
+
+func (p Project) sample() sample {
+	switch p.Kind {
+	case "llm":
+		return sample{p.Name + "/model", "text/respond", `{:prompt "one two"}`, `:text "one two"`}
+	case "judge":
+		return sample{p.Name + "/judge", "eval/grade", `{:task/result {:out {:text "Short and clear."}}}`, `:score 1`}
+	case "checker":
+		return sample{p.Name + "/check", p.Name + "/check", `{:text "short"}`, `:ok? true`}
+	case "solver":
+		return sample{p.Name + "/solver", p.Name + "/solve", `{:n 6}`, `:solutions 4`}
+	}
+	return sample{p.Name + "/tool", p.Name + "/count", `{:text "to be or not to be"}`, `:distinct 4`}
+}
+
+// Try is how a person tries the plugin once it is built.
+func (p Project) Try() string {
+	s := p.sample()
+	return fmt.Sprintf("ferment act %s '%s'", s.Intent, s.Try)
+}

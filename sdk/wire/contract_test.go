@@ -1,0 +1,315 @@
+package wire_test
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-plugin"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/fermenthq/ferment/sdk/conformance"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/launch"
+	"github.com/fermenthq/ferment/sdk/schema"
+	"github.com/fermenthq/ferment/sdk/wire"
+	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
+)
+
+// WIRE-006: the numbers on the page are those of the code.
+func TestContractConstants(t *testing.T) {
+	said := map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| ([^|]+) \\| `([^`]+)`[^|]*\\|").FindAllStringSubmatch(wire.Contract(), -1) {
+		said[row[1]] = row[2]
+	}
+	limits := edn.Wire
+	for name, want := range map[string]string{
+		"protocol revision":       strconv.Itoa(wire.Protocol),
+		"go-plugin core protocol": strconv.Itoa(plugin.CoreProtocolVersion),
+		"cookie variable":         wire.CookieKey,
+		"cookie value":            wire.CookieValue,
+		"largest message":         strconv.Itoa(wire.MaxMessage),
+		"blob threshold":          strconv.Itoa(wire.BlobThreshold),
+		"largest string":          strconv.Itoa(wire.MaxString),
+		"deepest value":           fmt.Sprint(limits.Depth),
+		"most nodes of a value":   fmt.Sprint(limits.Nodes),
+		"longest state key":       strconv.Itoa(wire.MaxStateKey),
+		"largest state value":     strconv.Itoa(wire.MaxStateValue),
+		"longest error message":   "500",
+	} {
+		assert.Equal(t, want, said[name], name)
+	}
+	for _, name := range []string{plugin.EnvUnixSocketDir, "PLUGIN_CLIENT_CERT", "PLUGIN_PROTOCOL_VERSIONS"} {
+		assert.Contains(t, wire.Contract(), "`"+name+"`")
+	}
+}
+
+var idList = regexp.MustCompile(`\(([A-Z]+-\d+(?:, [A-Z]+-\d+)*)\)$`)
+
+// WIRE-006, CONF-002: each rule names requirements that exist, and each
+// requirement of the core stands on the page.
+func TestContractNamesRequirements(t *testing.T) {
+	known, named := map[string]bool{"WIRE-001": true}, map[string]bool{}
+	for _, r := range conformance.Requirements() {
+		known[r.ID] = true
+		for _, id := range r.Spec {
+			known[id] = true
+		}
+	}
+	for _, block := range strings.Split(outside(wire.Contract()), "\n\n") {
+		for _, rule := range strings.Split("\n"+block, "\n- ") {
+			rule = strings.TrimSpace(strings.Join(strings.Fields(rule), " "))
+			ids := idList.FindStringSubmatch(rule)
+			if ids == nil {
+				normative := strings.Contains(rule, " must ") && !strings.Contains(rule, "A rule that a plugin must keep")
+				assert.False(t, normative, "no requirement: %s", rule)
+				continue
+			}
+			for _, id := range strings.Split(ids[1], ", ") {
+				assert.True(t, known[id], "%s: %s", id, rule)
+				named[id] = true
+			}
+		}
+	}
+	for _, r := range conformance.Requirements() {
+		if r.Profile == conformance.Core || r.Profile == conformance.HostCalls {
+			assert.True(t, named[r.ID], "%s is not on the page: %s", r.ID, r.Text)
+		}
+	}
+}
+
+// outside is a page without its code blocks.
+func outside(page string) string {
+	return regexp.MustCompile("(?ms)^<!--.*?-->\n|^```.*?^```$").ReplaceAllString(page, "")
+}
+
+type sample struct{ kind, name, text string }
+
+func samples(t *testing.T) (all []sample) {
+	t.Helper()
+	for _, m := range regexp.MustCompile("(?ms)^<!-- (\\w+): (\\S+) -->\n```\\w+\n(.*?)\n```$").FindAllStringSubmatch(wire.Contract(), -1) {
+		all = append(all, sample{m[1], m[2], m[3]})
+	}
+	require.Equal(t, strings.Count(wire.Contract(), "<!--"), len(all), "each mark stands before a block")
+	return all
+}
+
+// WIRE-006: what the page shows is what the code takes.
+func TestContractSamples(t *testing.T) {
+	shown := map[string]int{}
+	var described []edn.Value
+	for _, s := range samples(t) {
+		shown[s.name]++
+		t.Run(s.name+"-"+strconv.Itoa(shown[s.name]), func(t *testing.T) {
+			switch s.kind + " " + s.name {
+			case "sample handshake":
+				handshakeSample(t, s.text)
+			case "sample log":
+				logSample(t, s.text)
+			case "description edn":
+				described = append(described, edn.MustRead(s.text))
+			default:
+				require.Equal(t, "message", s.kind)
+				m := message(t, s)
+				checkPayloads(t, m)
+				if d, ok := m.(*pluginv1.DescribeResponse); ok {
+					described = append(described, describedBy(t, d))
+				}
+			}
+		})
+	}
+	require.Len(t, described, 2)
+	assert.True(t, edn.Equal(described[0], described[1]), "the description in JSON and in EDN:\n%s\n%s", described[0], described[1])
+	// Every message that has a body of its own is shown.
+	for i := range pluginv1.File_plugin_proto.Messages().Len() {
+		name := string(pluginv1.File_plugin_proto.Messages().Get(i).FullName())
+		if short := strings.TrimPrefix(name, "ferment.plugin.v1."); slices.Contains([]string{"Payload", "Blob", "HostInfo", "CallContext", "HealthRequest", "EndRunRequest", "EndRunResponse"}, short) {
+			continue // parts of others, or empty, or one field
+		}
+		assert.NotZero(t, shown[name], "%s is not shown", name)
+	}
+}
+
+func message(t *testing.T, s sample) proto.Message {
+	t.Helper()
+	kind, err := protoregistry.GlobalTypes.FindMessageByName(protoreflect.FullName(s.name))
+	require.NoError(t, err)
+	m := kind.New().Interface()
+	require.NoError(t, prototext.Unmarshal([]byte(s.text), m))
+	return m
+}
+
+// checkPayloads reads every payload of a message as its receiver does.
+func checkPayloads(t *testing.T, m proto.Message) {
+	t.Helper()
+	var blobs wire.Blobs
+	if r, ok := m.(*pluginv1.InvokeRequest); ok {
+		for _, b := range r.GetBlobs() {
+			require.NoError(t, blobs.Add(b))
+		}
+		call, err := wire.CallContextFrom(r.GetContext(), wire.JSON)
+		require.NoError(t, err)
+		assert.Positive(t, call.Attempt)
+		request, err := wire.DecodePayload(r.GetRequest(), &blobs)
+		require.NoError(t, err)
+		for _, key := range []string{"proto", "trace", "task", "input"} {
+			assert.True(t, request.HasKey(key), key)
+		}
+		text, _ := request.Key("input").Key("text").AsString()
+		assert.NotEmpty(t, text, "a blob is put in its place")
+		return
+	}
+	m.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		if f.Message() == nil || f.Message().Name() != "Payload" {
+			return true
+		}
+		read, err := wire.DecodePayload(v.Message().Interface().(*pluginv1.Payload), &blobs)
+		require.NoError(t, err, f.Name())
+		switch f.Name() {
+		case "error":
+			kind, _ := read.Key("type").AsString()
+			_, known := contract.Lookup(kind)
+			assert.True(t, known, "%s is in the catalogue", kind)
+		case "result":
+			assert.True(t, read.Key("result").HasKey("out"))
+		case "secrets":
+			assert.Equal(t, "[:key]", firstKey(read))
+		}
+		return true
+	})
+}
+
+func firstKey(m edn.Value) string {
+	for k := range m.Entries() {
+		s, ok := k.AsString()
+		if !ok {
+			s = k.String()
+		}
+		return s
+	}
+	return ""
+}
+
+// describedBy is a description as a host gets it, with schemas that compile.
+func describedBy(t *testing.T, answer *pluginv1.DescribeResponse) edn.Value {
+	t.Helper()
+	said := serveDescription(t, answer)
+	d, err := said.Parse()
+	require.NoError(t, err)
+	require.Len(t, d.Capabilities, 1)
+	for _, form := range d.Schemas {
+		_, err := schema.Compile(form)
+		require.NoError(t, err)
+	}
+	_, err = schema.Compile(d.ConfigSchema.Key("config/schema"))
+	require.NoError(t, err)
+	return said.Value
+}
+
+// serveDescription asks a plugin that gives answer.
+func serveDescription(t *testing.T, answer *pluginv1.DescribeResponse) wire.Description {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s")
+	listener, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	server := grpc.NewServer(wire.ServerOptions()...)
+	pluginv1.RegisterLifecycleServer(server, describer{answer: answer})
+	served := make(chan struct{})
+	go func() { defer close(served); _ = server.Serve(listener) }()
+	defer func() { server.Stop(); <-served }()
+	conn, err := grpc.NewClient("unix:"+path, append(wire.DialOptions(), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	said, err := wire.NewClient(conn, nil).Describe(t.Context(), edn.Nil(), wire.HostInfo{})
+	require.NoError(t, err)
+	return said
+}
+
+type describer struct {
+	pluginv1.UnimplementedLifecycleServer
+	answer *pluginv1.DescribeResponse
+}
+
+func (d describer) Describe(context.Context, *pluginv1.DescribeRequest) (*pluginv1.DescribeResponse, error) {
+	return d.answer, nil
+}
+
+func handshakeSample(t *testing.T, line string) {
+	t.Helper()
+	h, ok := launch.ParseHandshake(line)
+	require.True(t, ok)
+	assert.Equal(t, []any{plugin.CoreProtocolVersion, wire.Protocol, "unix", "grpc"}, []any{h.Core, h.Version, h.Network, h.Protocol})
+	der, err := base64.RawStdEncoding.DecodeString(h.Certificate)
+	require.NoError(t, err)
+	cert, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	roots := x509.NewCertPool()
+	roots.AddCert(cert)
+	for _, role := range []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth} {
+		_, err = cert.Verify(x509.VerifyOptions{Roots: roots, DNSName: "localhost", KeyUsages: []x509.ExtKeyUsage{role}, CurrentTime: cert.NotBefore.Add(time.Hour)})
+		require.NoError(t, err)
+	}
+	assert.True(t, cert.IsCA)
+}
+
+func logSample(t *testing.T, line string) {
+	t.Helper()
+	var said map[string]any
+	require.NoError(t, json.Unmarshal([]byte(line), &said))
+	assert.Equal(t, "info", said["@level"])
+	_, err := time.Parse(time.RFC3339Nano, said["@timestamp"].(string))
+	require.NoError(t, err)
+	assert.NotContains(t, line, "\n")
+	assert.NotEmpty(t, said["@message"])
+}
+
+// WIRE-006: goplugin.proto says what go-plugin does on the wire.
+func TestGoPluginProto(t *testing.T) {
+	text := wire.GoPluginProto()
+	for _, name := range []protoreflect.FullName{"plugin.GRPCBroker", "plugin.GRPCController", "plugin.GRPCStdio"} {
+		d, err := protoregistry.GlobalFiles.FindDescriptorByName(name)
+		require.NoError(t, err)
+		require.Contains(t, text, "service "+string(name.Name())+" {")
+		methods := d.(protoreflect.ServiceDescriptor).Methods()
+		for i := range methods.Len() {
+			m := methods.Get(i)
+			stream := map[bool]string{true: "stream "}
+			want := fmt.Sprintf("rpc %s(%s%s) returns (%s%s);", m.Name(), stream[m.IsStreamingClient()], m.Input().Name(), stream[m.IsStreamingServer()], m.Output().Name())
+			assert.Contains(t, text, want)
+		}
+	}
+	for _, name := range []protoreflect.FullName{"plugin.ConnInfo", "plugin.ConnInfo.Knock", "plugin.StdioData"} {
+		d, err := protoregistry.GlobalFiles.FindDescriptorByName(name)
+		require.NoError(t, err)
+		fields := d.(protoreflect.MessageDescriptor).Fields()
+		for i := range fields.Len() {
+			f := fields.Get(i)
+			kind := f.Kind().String()
+			if f.Message() != nil {
+				kind = string(f.Message().Name())
+			} else if f.Enum() != nil {
+				kind = string(f.Enum().Name())
+			}
+			assert.Contains(t, text, fmt.Sprintf("%s %s = %d;", kind, f.Name(), f.Number()))
+		}
+	}
+	assert.Contains(t, wire.PluginProto(), "service Capability {")
+}
