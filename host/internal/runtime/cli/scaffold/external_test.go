@@ -38,9 +38,13 @@ func TestMessagesInOtherLanguages(t *testing.T) {
 	require.NoError(t, err)
 	var theirs descriptorpb.FileDescriptorProto
 	require.NoError(t, proto.Unmarshal(raw, &theirs))
-	file, err := protodesc.NewFile(&theirs, nil) // with the defaults that protoc leaves out
-	require.NoError(t, err)
-	assert.Equal(t, prototext.Format(protodesc.ToFileDescriptorProto(pluginv1.File_plugin_proto)), prototext.Format(protodesc.ToFileDescriptorProto(file)), "make proto")
+	ours := protodesc.ToFileDescriptorProto(pluginv1.File_plugin_proto)
+	for _, m := range ours.GetMessageType() {
+		for _, f := range m.GetField() {
+			f.JsonName = nil // protoc leaves it out for Python
+		}
+	}
+	assert.Equal(t, prototext.Format(ours), prototext.Format(&theirs), "make proto")
 }
 
 // WIRE-003: the names of blobs are the same in every language, for texts whose
