@@ -139,7 +139,7 @@ func (c *command) root() *cobra.Command {
 	})
 	root.AddCommand(
 		c.serveCommand(), c.statusCommand(), c.adminCommand(),
-		c.runCommand(), c.actCommand(), c.checkCommand(), c.validateCommand(), c.fmtCommand(), c.diffCommand(), c.explainCommand(),
+		c.runCommand(), c.actCommand(), c.checkCommand(), c.validateCommand(), c.fmtCommand(), c.diffCommand(), c.configCommand(), c.explainCommand(),
 		c.pluginCommand(), c.conformCommand(), c.versionCommand(),
 	)
 	for _, sub := range root.Commands() {

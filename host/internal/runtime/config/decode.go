@@ -16,11 +16,12 @@ import (
 // and where each part of it was written.
 type value struct {
 	v       edn.Value
-	written bool     // by the operator; otherwise it is the default
-	rng     *Range   // of the expression, nil for a default
-	under   []*Range // of what it was written over, the weakest first
-	reset   bool     // the default, because it was written as null
-	inputs  []string // the environment variables that it was made from
+	written bool          // by the operator; otherwise it is the default
+	rng     *Range        // of the expression, nil for a default
+	under   []overwritten // the weakest first
+	key     *Range        // of the key, in a map
+	reset   bool          // the default, because it was written as null
+	inputs  []string      // the environment variables that it was made from
 	items   []value
 	keys    []string       // of a map, beside items
 	expr    hcl.Expression // of a condition or template, which is kept

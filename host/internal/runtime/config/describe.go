@@ -220,7 +220,7 @@ func (l *loader) describe(s *section, p *Plugin) {
 			Hint: "this is a defect of the plugin"})
 		return
 	}
-	low := &lowering{decoder: l.decoder, plugin: p.Name, schema: own, written: map[string]*attribute{}}
+	low := &lowering{decoder: l.decoder, plugin: p.Name, schema: own, written: map[string]*attribute{}, inputsOf: map[string][]string{}}
 	var layers []layer
 	header := s.at()
 	if config != nil {

@@ -190,6 +190,20 @@ func (l *loader) lookup(name string) (string, bool) {
 	return v.value, ok
 }
 
+// sources remembers where the variables that were read are from.
+func (l *loader) sources() {
+	l.config.variables = map[string]*Range{}
+	for _, in := range l.config.Inputs {
+		if in.Kind != "env" || in.Hash == "" {
+			continue
+		}
+		l.config.variables[in.Name] = nil
+		if _, outer := l.opts.Env(in.Name); !outer {
+			l.config.variables[in.Name] = l.variables[in.Name].at
+		}
+	}
+}
+
 // exposed warns of a secret that comes from a file which others may read.
 func (l *loader) exposed(s Secret, path []string, at *Range) {
 	if s.Kind != "env" {

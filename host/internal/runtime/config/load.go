@@ -80,14 +80,18 @@ type Config struct {
 	Lock        lock.File
 	Inputs      []Input
 	Diagnostics Diagnostics
-	// Hash identifies the resolved configuration and its inputs.
+	// Hash identifies the values of the configuration, wherever and however
+	// they are written. Inputs count by what was made of them.
 	Hash string
 	// Generation is what acts run under; nil if there are errors.
 	Generation *Generation
 
-	tree    *section          // decoded; nil if nothing could be read
-	prints  map[string]string // keyed hashes of secrets, by handle
-	dropped int
+	tree   *section          // decoded; nil if nothing could be read
+	prints map[string]string // keyed hashes of secrets, by handle
+	// variables are the environment variables that were read and set, with
+	// the place of those that a file sets.
+	variables map[string]*Range
+	dropped   int
 	// ahead is the way from the working directory to Root.
 	ahead string
 }
@@ -158,6 +162,7 @@ func (l *loader) run(path string) {
 	l.decoder.unused()
 	l.config.tree = l.root
 	l.config.Inputs = l.inputs.list()
+	l.sources()
 	l.hash()
 }
 
@@ -218,14 +223,8 @@ func (l *loader) host() {
 		Path: []string{"ferment", "requires"}, Expected: edn.Text(f.text("requires")), Found: edn.Text(l.opts.HostVersion), Hint: "use another version of ferment"})
 }
 
-// hash identifies the decoded configuration with everything that it read.
-func (l *loader) hash() {
-	var ins []edn.Value
-	for _, in := range l.config.Inputs {
-		ins = append(ins, edn.Vector(edn.Text(in.Kind), edn.Text(in.Name), edn.Text(in.Hash)))
-	}
-	l.config.Hash = edn.Hash(edn.Vector(l.config.value(l.root), edn.Vector(ins...)))
-}
+// hash identifies the decoded configuration.
+func (l *loader) hash() { l.config.Hash = edn.Hash(l.config.value(l.root)) }
 
 // value is a decoded block as data, the same on every machine: paths are
 // relative to the root and secrets are handles.
@@ -241,16 +240,43 @@ func (c *Config) value(s *section) edn.Value {
 		key := append([]string{inner.node.spec.Name}, inner.node.labels...)
 		b.Set(words(key), c.value(inner))
 	}
-	if s.node.spec.Foreign {
+	switch {
+	case s.node.spec.Foreign:
 		b.Key("text", edn.Text(bodyText(s.node)))
+	case s.node.spec.Name == "plugin":
+		if p := c.plugin(s.label()); p != nil && p.low != nil {
+			b.Set(words([]string{"config"}), c.finished(p))
+		}
 	}
 	return b.Map()
+}
+
+// finished is the config of a plugin as data: secrets are handles, and files
+// are named from the root.
+func (c *Config) finished(p *Plugin) edn.Value {
+	var secrets []edn.Value
+	for _, s := range p.Secrets {
+		secrets = append(secrets, edn.Vector(edn.Vector(s.Path...), edn.Text(c.masked(s.Secret))))
+	}
+	v, err := p.Config.Walk(nil, func(v edn.Value) edn.Value { return c.shown(p, v, nil) })
+	if err != nil {
+		v = p.Config // it nests too deep to be walked
+	}
+	return edn.Vector(v, edn.Vector(secrets...))
+}
+
+// masked is the handle of a secret, with a file as seen from the root.
+func (c *Config) masked(s Secret) string {
+	if s.Kind == "file" {
+		s.Name = printedName(c.Root, s.path)
+	}
+	return s.String()
 }
 
 func (c *Config) portable(v value) edn.Value {
 	switch {
 	case v.secret != nil:
-		return edn.Text(v.secret.String())
+		return edn.Text(c.masked(*v.secret))
 	case v.file:
 		p, _ := v.v.AsString()
 		return edn.Text(printedName(c.Root, p))

@@ -101,6 +101,8 @@ type lowering struct {
 	good    bool
 	// written holds the attributes by their path, for their origins.
 	written map[string]*attribute
+	// inputsOf are the environment variables of each of these.
+	inputsOf map[string][]string
 }
 
 // lower decodes what the files say in the block, which may be nothing. The
@@ -183,6 +185,8 @@ func (l *lowering) entry(a *attribute, e schema.Entry, path []string, at []edn.V
 	}
 	l.rivals(a, path)
 	l.written[rangeKey(path)] = a
+	l.touched = nil
+	defer func() { l.inputsOf[rangeKey(path)] = slices.Sorted(slices.Values(l.touched)) }()
 	if e.Props.Secret {
 		return l.secretEntry(a, e, path, at)
 	}
@@ -423,7 +427,9 @@ func (l *lowering) free(blk *piece, s *schema.Schema, path []string) edn.Value {
 		here := append(slices.Clone(path), name)
 		l.rivals(a, here)
 		l.written[rangeKey(here)] = a
+		l.touched = nil
 		v, ok := l.data(a.expr, a.source, here, inner)
+		l.inputsOf[rangeKey(here)] = slices.Sorted(slices.Values(l.touched))
 		l.good = l.good && ok
 		if !ok || v.IsNil() && len(a.under) > 0 {
 			continue

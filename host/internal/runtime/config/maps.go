@@ -154,7 +154,7 @@ func (d *decoder) entries(t Type, layers []exprIn, path []string, at *Range) (va
 		outer := d.touched
 		d.touched = nil
 		item, ok := d.decode(*t.Elem, p.value.expr, p.value.source, append(slices.Clone(path), p.key))
-		item.inputs, item.under = slices.Clone(d.touched), p.under
+		item.inputs, item.key = slices.Clone(d.touched), p.at
 		d.touched = append(outer, item.inputs...)
 		add(p.key, item, ok)
 	}

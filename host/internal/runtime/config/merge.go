@@ -55,11 +55,17 @@ func (a *attribute) stack() []*attribute {
 	return append(slices.Clone(a.under), &bare)
 }
 
+// overwritten is what a stronger file replaced.
+type overwritten struct {
+	at   *Range
+	text string // as it is written
+}
+
 // places are where the attribute was written before it was written over.
-func (a *attribute) places() []*Range {
-	var out []*Range
+func (a *attribute) places() []overwritten {
+	var out []overwritten
 	for _, b := range a.under {
-		out = append(out, b.source.hclRange(b.rng))
+		out = append(out, overwritten{b.at(), sourceText(b.source, b.expr)})
 	}
 	return out
 }

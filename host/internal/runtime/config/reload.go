@@ -249,7 +249,7 @@ func (c *comparison) config(path []string, at []edn.Value, a, b *Plugin, x, y ed
 // shown is a value of a plugin's config as a person may see it.
 func (c *Config) shown(p *Plugin, v edn.Value, s *Secret) edn.Value {
 	if s != nil {
-		return edn.Text(s.String())
+		return edn.Text(c.masked(*s))
 	}
 	if text, ok := v.AsString(); ok && slices.Contains(p.Reads, text) {
 		return edn.Text(printedName(c.Root, text))

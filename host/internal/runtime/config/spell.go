@@ -33,6 +33,8 @@ func (c *Config) spell(t Type, v value) string {
 		return quote(formatBytes(n))
 	case KindRate:
 		return spellRate(v.v)
+	case KindDec:
+		return spellText(strings.TrimSuffix(v.v.String(), "M"))
 	case KindEDN:
 		return spellEDN(v.v)
 	case KindList, KindSet:

@@ -1,0 +1,160 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+func (c *command) configCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "look at the configuration and at its language",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return usagef("config needs a verb: show or docs")
+		},
+	}
+	cmd.AddCommand(c.configShowCommand(), c.configDocsCommand())
+	return cmd
+}
+
+func (c *command) configShowCommand() *cobra.Command {
+	var o config.ShowOptions
+	var inputs, noStart bool
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "print the merged configuration",
+		Long: "show prints what all files together say, as HCL, with each secret as the place where it is. With --flat\n" +
+			"it is one file that loads to the same values when it lies beside the files that it came from.",
+		Example: "  ferment config show --only plugin.chess --origins\n  ferment config show --defaults --profile prod\n  ferment config show --inputs",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if inputs && o != (config.ShowOptions{}) {
+				return usagef("--inputs stands alone")
+			}
+			loaded, err := c.load(cmd.Context(), noStart)
+			if err != nil {
+				return err
+			}
+			if inputs {
+				return c.showInputs(loaded.Inputs)
+			}
+			return c.showConfig(loaded.Config, o)
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&o.Defaults, "defaults", false, "also print what nobody wrote")
+	flags.BoolVar(&o.Origins, "origins", false, "say of each value where it is from")
+	flags.BoolVar(&o.Flat, "flat", false, "print one file that loads to the same values")
+	flags.StringVar(&o.Only, "only", "", "print only this block or attribute, such as plugin.chess")
+	flags.BoolVar(&inputs, "inputs", false, "list the variables and files that expressions read, with hashes of their values")
+	flags.BoolVar(&noStart, "no-start", false, "start no plugin; those that were never seen stay unchecked")
+	return cmd
+}
+
+func (c *command) showConfig(cfg *config.Config, o config.ShowOptions) error {
+	if c.format != formatText {
+		v, err := cfg.ShowValue(o)
+		if err != nil {
+			return notInConfig(err)
+		}
+		return c.value(c.env.Stdout, edn.MustMap(
+			edn.K("profile"), edn.Text(cfg.Profile),
+			edn.K("hash"), edn.Text(cfg.Hash),
+			edn.K("config"), v,
+		))
+	}
+	text, err := cfg.Show(o)
+	if err != nil {
+		return notInConfig(err)
+	}
+	_, err = fmt.Fprint(c.env.Stdout, text)
+	return err
+}
+
+// notInConfig gives a name that leads nowhere the type of the catalogue.
+func notInConfig(err error) error {
+	var unknown *config.UnknownPathError
+	if !errors.As(err, &unknown) {
+		return err
+	}
+	e := contract.Errorf("not-found", "%s", unknown).WithHint("names are joined by dots, such as plugin.chess.restart")
+	if unknown.Nearest != "" {
+		e = e.WithHint("did you mean " + unknown.Nearest + "?")
+	}
+	return e
+}
+
+func (c *command) showInputs(inputs []config.Input) error {
+	if c.format != formatText {
+		all := make([]edn.Value, len(inputs))
+		for i, in := range inputs {
+			all[i] = edn.MustMap(edn.K("kind"), edn.K(in.Kind), edn.K("name"), edn.Text(in.Name), edn.K("hash"), edn.Text(in.Hash))
+		}
+		return c.value(c.env.Stdout, edn.MustMap(edn.K("inputs"), edn.Vector(all...)))
+	}
+	rows := make([][]string, len(inputs))
+	for i, in := range inputs {
+		hash := in.Hash
+		if hash == "" {
+			hash = "unset"
+		}
+		rows[i] = []string{in.Kind, in.Name, hash}
+	}
+	return table(c.env.Stdout, []string{"kind", "name", "hash of the value"}, rows)
+}
+
+func (c *command) configDocsCommand() *cobra.Command {
+	var plugin string
+	cmd := &cobra.Command{
+		Use:   "docs [BLOCK | limits]",
+		Short: "print the reference of the configuration language",
+		Long: "docs prints every block and attribute with its type, range, default and what a reload does about it, from\n" +
+			"the table that decodes the files; of one block, of the limits, or of the config block of a plugin.",
+		Example: "  ferment config docs plugin.restart\n  ferment config docs limits\n  ferment config docs --plugin chess",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if plugin != "" && len(args) > 0 {
+				return usagef("docs takes a block or --plugin, not both")
+			}
+			switch {
+			case plugin != "":
+				loaded, err := c.load(cmd.Context(), false)
+				if err != nil {
+					return err
+				}
+				text, form, err := loaded.PluginReference(plugin)
+				return c.docs(text, form, err)
+			case len(args) == 1 && args[0] == "limits":
+				return c.docs(config.LimitsText(), config.LimitsValue(), nil)
+			}
+			block := strings.Join(args, "")
+			text, err := config.Reference(block)
+			if err != nil {
+				return c.docs("", edn.Nil(), err)
+			}
+			form, err := config.ReferenceValue(block)
+			return c.docs(text, form, err)
+		},
+	}
+	cmd.Flags().StringVar(&plugin, "plugin", "", "print what the config block of this plugin takes")
+	return cmd
+}
+
+func (c *command) docs(text string, form edn.Value, err error) error {
+	if err != nil {
+		return notInConfig(err)
+	}
+	if c.format != formatText {
+		return c.value(c.env.Stdout, edn.MustMap(edn.K("docs"), form))
+	}
+	_, err = fmt.Fprint(c.env.Stdout, strings.TrimRight(text, "\n")+"\n")
+	return err
+}

@@ -1,0 +1,67 @@
+package config
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// HCL-001: the committed reference is what the table says. After a change of
+// the table: go test ./host/internal/runtime/config -run TestReference -update
+func TestReference(t *testing.T) {
+	text, err := Reference("")
+	require.NoError(t, err)
+	golden(t, "reference.md", []byte(text+LimitsText()))
+	for _, w := range everyAttribute() {
+		assert.Contains(t, text, "`"+w.attr.Name+"`", w.path)
+	}
+}
+
+// HCL-008: one block, and a block that is not there.
+func TestReferenceOfBlock(t *testing.T) {
+	text, err := Reference("plugin.restart")
+	require.NoError(t, err)
+	assert.True(t, strings.HasPrefix(text, "# `plugin.restart`\n\nWhat happens when the process ends by itself.\n\n- `policy`: one of on-failure, always, never; default `\"on-failure\"`; U"), text)
+	_, err = Reference("plugin.restrat")
+	var unknown *UnknownPathError
+	require.ErrorAs(t, err, &unknown)
+	assert.Equal(t, "plugin.restart", unknown.Nearest)
+	v, err := ReferenceValue("plugin")
+	require.NoError(t, err)
+	assert.Contains(t, v.String(), `:path "plugin.restart.max"`)
+}
+
+// HCL-042: each limit that is printed is the one that holds.
+func TestLimits(t *testing.T) {
+	seen := map[string]bool{}
+	for _, l := range Limits() {
+		assert.False(t, seen[l.Name], l.Name)
+		seen[l.Name] = true
+		assert.NotEmpty(t, l.Value)
+	}
+	raw, err := os.ReadFile("reference.md")
+	require.NoError(t, err)
+	assert.Contains(t, string(raw), "- plugin blocks: 256\n- capability blocks: 4096\n- intent blocks: 1024\n")
+}
+
+// The reference of a plugin is its schema in the words of the language.
+func TestPluginReference(t *testing.T) {
+	c, ds := load(t, sample)
+	require.Empty(t, ds)
+	text, _, err := c.PluginReference("chess")
+	require.NoError(t, err)
+	assert.Equal(t, "# config of plugin \"chess\" (chess 1.0.0)\n\n"+
+		"- `engine`: one of builtin, uci, search engine; default `\"builtin\"`\n"+
+		"- `depth`: int 1..64, search depth in plies; default `6`\n"+
+		"- `path`: path; only with engine = \"uci\"\n"+
+		"- `api_key`: secret\n"+
+		"\n## `model \"NAME\"`\n\n- `name`: string; required\n"+
+		"\n## `extra`\n\nTakes attributes of any name.\n", text)
+	_, _, err = c.PluginReference("chss")
+	var unknown *UnknownPathError
+	require.ErrorAs(t, err, &unknown)
+	assert.Equal(t, "chess", unknown.Nearest)
+}

@@ -1,0 +1,226 @@
+package config
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/zclconf/go-cty/cty"
+	"pgregory.net/rapid"
+)
+
+// overlays is a configuration in three directories, with a variable.
+func overlays(t testing.TB) string {
+	t.Helper()
+	return lay(t, map[string]string{
+		"bin/chess": "program",
+		"site/common/plugins.hcl": `plugin "chess" {
+  command = ["../../bin/chess"]
+  env     = { LANG = "C", TZ = "UTC" }
+
+  config {
+    engine = "builtin"
+    depth  = tonumber(env("DEPTH", "6"))
+  }
+
+  restart { max = 4 }
+}
+`,
+		"site/local/here.env": "DEPTH=8\n",
+		"site/local/here.hcl": `plugin "chess" {
+  env = { TZ = "Europe/Warsaw" }
+
+  restart {
+    max    = 2
+    jitter = 0.5
+  }
+}
+`,
+		"site/common/dev/more.hcl": `plugin "chess" {
+  optional = true
+
+  restart { max = null }
+}
+`,
+	})
+}
+
+// HCL-044: the merged output of three directories with every kind of origin.
+func TestShowOrigins(t *testing.T) {
+	dir := overlays(t)
+	c, ds := loadDir(t, filepath.Join(dir, "site"), Options{Profile: "dev"})
+	require.Empty(t, ds)
+	text, err := c.Show(ShowOptions{Origins: true, Only: "plugin.chess"})
+	require.NoError(t, err)
+	assert.Equal(t, `plugin "chess" {
+  command  = ["../bin/chess"]                     # common/plugins.hcl:2
+  optional = true                                 # common/dev/more.hcl:2
+  env      = { LANG = "C", TZ = "Europe/Warsaw" } # LANG common/plugins.hcl:3, TZ local/here.hcl:2
+
+  config {
+    engine = "builtin" # common/plugins.hcl:6
+    depth  = 8         # common/plugins.hcl:7, DEPTH from local/here.env:1
+  }
+
+  restart {
+    max    = 5   # default, reset by common/dev/more.hcl:4 (was 2 from local/here.hcl:5, 4 from common/plugins.hcl:10)
+    jitter = 0.5 # local/here.hcl:6
+  }
+}
+`, text)
+	assert.Equal(t, 5, c.Plugins[0].Restart.Max)
+	assert.Equal(t, map[string]string{"LANG": "C", "TZ": "Europe/Warsaw"}, c.Plugins[0].Env)
+	assert.Equal(t, `{:depth 8 :engine "builtin"}`, c.Plugins[0].Config.String())
+
+	c, ds = loadDir(t, filepath.Join(dir, "site"), Options{Env: secretEnv("x"), Profile: "prod"})
+	require.Empty(t, ds)
+	text, err = c.Show(ShowOptions{Origins: true, Only: "plugin.chess.restart.max"})
+	require.NoError(t, err)
+	assert.Equal(t, "plugin \"chess\" {\n\n  restart {\n    max = 2 # local/here.hcl:5 (was 4 from common/plugins.hcl:10)\n  }\n}\n", strings.Replace(text, "{\n  restart", "{\n\n  restart", 1))
+}
+
+// HCL-005: parts of the configuration, and a name that is not there.
+func TestShowOnly(t *testing.T) {
+	c, ds := load(t, sample)
+	require.Empty(t, ds)
+	show := func(only string) string {
+		text, err := c.Show(ShowOptions{Only: only})
+		require.NoError(t, err)
+		return text
+	}
+	assert.Equal(t, "dispatch \"quality_first\" {\n  retry {\n    fallback = 2\n  }\n}\n", show("dispatch.quality_first.retry"))
+	assert.Contains(t, show("intent.chess/best-move"), `candidates = ["chess/stockfish", "chess/embedded"]`)
+	assert.Equal(t, 2, strings.Count(show("plugin"), "plugin \""))
+	_, err := c.Show(ShowOptions{Only: "plugin.chss"})
+	var unknown *UnknownPathError
+	require.ErrorAs(t, err, &unknown)
+	assert.Equal(t, "plugin.chess", unknown.Nearest)
+	v, err := c.ShowValue(ShowOptions{Only: "plugin.chess", Origins: true})
+	require.NoError(t, err)
+	assert.Contains(t, v.String(), `"depth" {:origin "ferment.hcl:17" :value 8}`)
+}
+
+// A secret is shown as where it is, never as what it is.
+func TestShowSecret(t *testing.T) {
+	dir := lay(t, map[string]string{"bin/chess": "program", "local/key": "canary-9", "local/a.hcl": strings.Replace(chessWith("  config {\n    api_key = secret(\"file:key\")\n  }"), "bin/", "../bin/", 1)})
+	c, ds := loadDir(t, dir, Options{})
+	require.Empty(t, types(ds))
+	for o, want := range map[ShowOptions]string{
+		{}: `"(secret file:local/key)"`, {Origins: true, Defaults: true}: `"(secret file:local/key)"`, {Flat: true}: `secret("file:local/key")`,
+	} {
+		text, err := c.Show(o)
+		require.NoError(t, err)
+		assert.Contains(t, text, "api_key = "+want)
+		v, err := c.ShowValue(o)
+		require.NoError(t, err)
+		assert.NotContains(t, text+v.String(), "canary")
+	}
+}
+
+// reloaded is the configuration that the flat form of another one gives.
+func reloaded(t testing.TB, c *Config, opts Options) *Config {
+	t.Helper()
+	flat, err := c.Show(ShowOptions{Flat: true})
+	require.NoError(t, err)
+	path := filepath.Join(c.Root, "flat.hcl")
+	require.NoError(t, os.WriteFile(path, []byte(flat), 0o600))
+	back, ds := Load(context.Background(), path, opts)
+	require.Empty(t, types(ds), "%s\n%s", back.Report(0).Text(false), flat)
+	assert.Equal(t, c.Hash, back.Hash, flat)
+	if c.Hash != back.Hash {
+		assert.Empty(t, Compare(c, back).Text())
+	}
+	return back
+}
+
+// HCL-044: the flat form loads to the same hash, for every attribute at the
+// ends of its range.
+func TestFlatReloads(t *testing.T) {
+	opts := Options{Describer: describer{"chess": chess(), "stockfish": chess()}, Env: noEnv}
+	for _, text := range []string{
+		sample,
+		"locals {\n  s = { a = [1, 2.5], b = null, c = \"$${x} %%{y} \\\" \\\\ \\n \\u00e9\" }\n}\n\ncheck \"c\" {\n  builtin = \"json-valid\"\n  params  = local.s\n}\n\ndispatch \"default\" {\n  checks = [\"c\"]\n}\n",
+		"schema \"a/b\" {\n  spec = edn(\"[:map [:k {:optional true} [:enum :x \\\"y\\\"]]]\")\n}\n\ncheck \"m\" {\n  condition = <<-EOT\n    $${result.a}\n  EOT\n  message   = <<-EOT\n    at most ${1 + 1} \"words\"\n  EOT\n}\n",
+		chessWith("  config {\n    engine = \"uci\"\n    path   = \"engine\"\n    extra {\n      a = { x = 1 }\n      b = [true, \"s\"]\n      c = edn(\"#{:k}\")\n    }\n    model \"A b\" {\n      name = \"n\"\n    }\n  }"),
+	} {
+		c, ds := load(t, text)
+		if ds.HasErrors() { // the condition that is none
+			text = strings.Replace(text, "<<-EOT\n    $${result.a}\n  EOT", "result.a", 1)
+			c, ds = load(t, text)
+		}
+		require.Empty(t, types(ds), c.Report(0).Text(false))
+		reloaded(t, c, opts)
+	}
+	tried := 0
+	for _, w := range everyAttribute() {
+		good, _, _ := w.attr.Type.values()
+		for _, v := range good {
+			c, ds := load(t, w.file(v))
+			if ds.HasErrors() || w.chain[0].Name == "include" {
+				continue
+			}
+			reloaded(t, c, opts)
+			tried++
+		}
+	}
+	assert.Greater(t, tried, 80)
+	dir := overlays(t)
+	for _, profile := range Profiles() {
+		c, ds := loadDir(t, filepath.Join(dir, "site"), Options{Profile: profile})
+		require.Empty(t, ds)
+		back := reloaded(t, c, opts)
+		assert.Equal(t, profile, back.Profile)
+		assert.True(t, Compare(c, back).Empty())
+	}
+}
+
+// Texts and data are spelled so that they read back as they are.
+func TestSpell(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := cty.NormalizeString(rapid.OneOf(rapid.String(), rapid.StringMatching(`[a$%{}"\\\n~]*`)).Draw(t, "text"))
+		if strings.ContainsRune(text, 0) {
+			t.Skip("no file holds NUL")
+		}
+		for _, v := range []edn.Value{edn.Text(text), edn.Vector(edn.Text(text), edn.Int(3)), edn.MustMap(edn.K("k-x"), edn.Text(text), edn.Text("t"), edn.K("k"))} {
+			source := "v = " + hclText(v)
+			report := newCollector(sources{})
+			s := newSource("x", "/x", 0, []byte(source))
+			body, _ := parse(s, report)
+			if len(report.list) > 0 {
+				t.Fatalf("%s: %v", source, report.list)
+			}
+			d := newDecoder(newEvaluator(report, newInputs("/", noEnv)))
+			got, ok := d.data(body.Attributes["v"].Expr, s, []string{"x", "v"}, nil)
+			if !ok || !edn.Equal(got, v) {
+				t.Fatalf("%s gives %s", source, got)
+			}
+		}
+	})
+}
+
+// OPS-009: what is weaker than in prod, by profile or by hand.
+func TestWeaker(t *testing.T) {
+	weaker := func(text, profile string) []string {
+		c, ds := Load(context.Background(), write(t, text), Options{Env: noEnv, Profile: profile})
+		require.Empty(t, types(ds))
+		var out []string
+		for _, w := range c.Weaker() {
+			at := "profile"
+			if w.At != nil {
+				at = w.At.String()
+			}
+			out = append(out, fmt.Sprintf("%s %s %s %s", strings.Join(w.Path, "."), w.Value, w.Prod, at))
+		}
+		return out
+	}
+	assert.Empty(t, weaker("", "prod"))
+	assert.Contains(t, weaker("", "dev"), "ferment.auto_reload true false profile")
+	assert.Equal(t, []string{"ferment.auto_reload true false ferment.hcl:2:17"}, weaker("ferment {\n  auto_reload = true\n}\n", "prod"))
+	assert.NotContains(t, strings.Join(weaker("ferment {\n  auto_reload = false\n}\n", "dev"), ""), "auto_reload")
+}
