@@ -39,7 +39,9 @@ func (c *command) configShowCommand() *cobra.Command {
 			if inputs && o != (config.ShowOptions{}) {
 				return usagef("--inputs stands alone")
 			}
-			loaded, err := c.load(cmd.Context(), noStart)
+			options := c.options()
+			options.NoStart = noStart
+			loaded, err := c.load(cmd.Context(), options)
 			if err != nil {
 				return err
 			}
@@ -126,7 +128,7 @@ func (c *command) configDocsCommand() *cobra.Command {
 			}
 			switch {
 			case plugin != "":
-				loaded, err := c.load(cmd.Context(), false)
+				loaded, err := c.load(cmd.Context(), c.options())
 				if err != nil {
 					return err
 				}

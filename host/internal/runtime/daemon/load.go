@@ -100,8 +100,12 @@ func (l *Loaded) Summary() string {
 	if len(plugins) > 0 {
 		how = " (" + strings.Join(plugins, ", ") + ")"
 	}
+	files := fmt.Sprintf("%d files", len(l.Files))
+	if names := fileNames(l.Files); len(names) <= 4 {
+		files = strings.Join(names, ", ")
+	}
 	return fmt.Sprintf("%s ok: %d plugins%s, %d intents, hash %s",
-		strings.Join(fileNames(l.Files), ", "), len(l.Plugins), how, len(l.Generation.Registry.Intents()), l.Hash)
+		files, len(l.Plugins), how, len(l.Generation.Registry.Intents()), l.Hash)
 }
 
 func fileNames(files []*config.Source) []string {
