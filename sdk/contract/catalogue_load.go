@@ -20,6 +20,8 @@ func loadErrors() []Row {
 		load("config/secret-missing", "a secret cannot be resolved", "provide it where the reference points"),
 		load("config/limit", "the configuration is beyond a limit", "split it"),
 		load("config/reserved", "the name is kept for something that this build does not have", "remove it"),
+		row("config/restart", ClassFinal, SourceHost, false, 409,
+			"the change cannot be made while the host runs", "restart it, or take the change back"),
 		load("config/overridden", "a built-in definition is replaced", ""),
 		load("config/plugin-schema", "the config block does not fit what its plugin asks for", "`ferment plugin inspect` shows the schema"),
 		load("config/plugin-unknown", "the plugin could not be asked what it provides", "the diagnostic says what its process did"),

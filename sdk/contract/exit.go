@@ -17,7 +17,7 @@ const (
 
 // ExitCode returns the exit code of a command that ends with e.
 func (e *Error) ExitCode() int {
-	if Namespace(e.Type) == "config" {
+	if Namespace(e.Type) == "config" && e.Type != "config/restart" {
 		return ExitNegative
 	}
 	switch e.Type {

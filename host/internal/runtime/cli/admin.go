@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -18,11 +19,72 @@ func (c *command) adminCommand() *cobra.Command {
 		Short: "have the daemon of this data directory do something",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return usagef("admin needs a verb: drain or action")
+			return usagef("admin needs a verb: reload, drain or action")
 		},
 	}
-	cmd.AddCommand(c.drainCommand(), c.actionCommand())
+	cmd.AddCommand(c.reloadCommand(), c.drainCommand(), c.actionCommand())
 	return cmd
+}
+
+func (c *command) reloadCommand() *cobra.Command {
+	var dry bool
+	cmd := &cobra.Command{
+		Use:   "reload",
+		Short: "bring the configuration of the daemon up to date, all or nothing",
+		Long: "reload reads the configuration again. What changed takes effect without a failed act: new runs begin under\n" +
+			"the new configuration, runs in flight end under theirs, and plugins that did not change keep their processes.\n" +
+			"A configuration with errors, or one that needs a restart, changes nothing.",
+		Example: "  ferment admin reload\n  ferment admin reload --dry-run --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			result, err := c.order(cmd.Context(), actionOf("config-reload", edn.K("dry-run?"), edn.Bool(dry)))
+			if err != nil {
+				return c.notReloaded(err)
+			}
+			return c.reloaded(result)
+		},
+	}
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be done")
+	return cmd
+}
+
+// notReloaded prints the diagnostics of a configuration that was refused, as
+// validate does.
+func (c *command) notReloaded(err error) error {
+	e := contract.AsError(err)
+	text, ok := e.Details.Key("text").AsString()
+	if !ok || c.format != formatText {
+		return err
+	}
+	c.printf("%s\n", trimNewline(text))
+	c.printf("the configuration is refused and the present one stays\n")
+	return quietError{e.ExitCode()}
+}
+
+// reloaded tells what a reload did, or would do.
+func (c *command) reloaded(result edn.Value) error {
+	if c.format != formatText {
+		return c.value(c.env.Stdout, result)
+	}
+	var b strings.Builder
+	for change := range result.Key("changes").Elems() {
+		fmt.Fprintf(&b, "%-8s %s", plain(change.Key("action")), dotted(change.Key("path")))
+		before, after := change.Key("before"), change.Key("after")
+		if !before.IsNil() || !after.IsNil() {
+			fmt.Fprintf(&b, ": %s -> %s", cutTo(before.String(), 60), cutTo(after.String(), 60))
+		}
+		b.WriteByte('\n')
+	}
+	switch {
+	case !result.Key("changed?").Truthy():
+		b.WriteString("no change\n")
+	case result.Key("dry-run?").Truthy():
+		b.WriteString("nothing was done (dry run)\n")
+	default:
+		fmt.Fprintf(&b, "reloaded, hash %s\n", plain(result.Key("hash")))
+	}
+	_, err := io.WriteString(c.env.Stdout, b.String())
+	return err
 }
 
 func dotted(path edn.Value) string {

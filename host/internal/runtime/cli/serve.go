@@ -16,8 +16,8 @@ func (c *command) serveCommand() *cobra.Command {
 		Use:   "serve",
 		Short: "run as a daemon: keep the plugins up and answer over HTTP and the admin socket",
 		Long: "serve starts the plugins of the configuration, listens, and stays in the foreground. It logs JSON lines on\n" +
-			"standard error. SIGTERM and an interrupt end it once the runs in flight have their answers, a second one\n" +
-			"at once.\n\n" +
+			"standard error. SIGHUP reloads the configuration; SIGTERM and an interrupt end it once the runs in flight\n" +
+			"have their answers, a second one at once.\n\n" +
 			"It ends with 0 after a clean stop, 64 for a wrong command line, 69 if a required plugin or an address\n" +
 			"cannot be had, 70 for a defect, 73 if another daemon has the data directory, 77 for missing or too wide\n" +
 			"rights, and 78 for a configuration or a listener that is refused.",

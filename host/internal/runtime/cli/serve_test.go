@@ -351,13 +351,13 @@ func TestServeAfterKill(t *testing.T) {
 	second.stop()
 }
 
-// OPS-001, OPS-003, OPS-004: what a service manager hears, in this order.
-func TestServeNotifies(t *testing.T) {
-	w := answering(t)
-	path := filepath.Join(t.TempDir(), "notify")
+// notified gives the world a service manager and what it hears.
+func (w *world) notified() <-chan string {
+	w.t.Helper()
+	path := filepath.Join(w.t.TempDir(), "notify")
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	require.NoError(t, err)
-	defer func() { _ = conn.Close() }()
+	require.NoError(w.t, err)
+	w.t.Cleanup(func() { _ = conn.Close() })
 	heard := make(chan string, 100)
 	go func() {
 		defer close(heard)
@@ -370,7 +370,15 @@ func TestServeNotifies(t *testing.T) {
 			heard <- string(bytes.TrimSpace(b[:n]))
 		}
 	}()
-	w.env = append(w.env, "NOTIFY_SOCKET="+path, "WATCHDOG_USEC=200000")
+	w.env = append(w.env, "NOTIFY_SOCKET="+path)
+	return heard
+}
+
+// OPS-001, OPS-003, OPS-004: what a service manager hears, in this order.
+func TestServeNotifies(t *testing.T) {
+	w := answering(t)
+	heard := w.notified()
+	w.env = append(w.env, "WATCHDOG_USEC=200000")
 	s := w.serve()
 	until := func(first string) string {
 		for m := range heard {

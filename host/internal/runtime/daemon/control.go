@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"slices"
 	"time"
@@ -69,7 +70,11 @@ func (l *Loaded) plugin(p config.Plugin, status []plugin.Status) edn.Value {
 func instance(s plugin.Status) edn.Value {
 	var b edn.MapBuilder
 	b.Key("instance", edn.Int(int64(s.Instance)))
+	b.Key("edition", edn.Int(int64(s.Edition)))
 	b.Key("generation", edn.Int(int64(s.Generation)))
+	if s.Role != "" {
+		b.Key("role", edn.K(string(s.Role)))
+	}
 	b.Key("state", edn.K(string(s.State)))
 	b.Key("cause", edn.K(string(s.Cause)))
 	b.Key("since", edn.Inst(s.Since.UTC().Truncate(time.Millisecond)))
@@ -248,6 +253,24 @@ func (c control) Release(name string) *contract.Error {
 // Quarantine implements httpapi.Control.
 func (c control) Quarantine(name, reason string) *contract.Error {
 	return c.asked(name, func(s *plugin.Supervisor) error { return s.Quarantine(name, reason) })
+}
+
+// Swap implements httpapi.Control.
+func (c control) Swap(name string) *contract.Error {
+	return c.asked(name, func(*plugin.Supervisor) error {
+		if err := c.Daemon.Swap(name); err != nil {
+			return err
+		}
+		return nil
+	})
+}
+
+// Reload implements httpapi.Control.
+func (c control) Reload(ctx context.Context, dryRun bool) (edn.Value, *contract.Error) {
+	if dryRun {
+		return c.DryReload(ctx)
+	}
+	return c.Daemon.Reload(ctx, "an operator")
 }
 
 // Status implements httpapi.Control.

@@ -36,9 +36,13 @@ func (h *Host) newGeneration(loaded *Loaded) (*generation, error) {
 	if seed := loaded.Host.Seed; seed != 0 {
 		c.NewSeed = func() int64 { return seed }
 	}
-	g.service, err = act.New(c)
-	return g, err
+	if g.service, err = act.New(c); err != nil {
+		g.client.Close()
+		return nil, err
+	}
+	return g, nil
 }
 
-// close is for a generation that no act runs under any more.
-func (g *generation) close() {}
+// close is for a generation that no act runs under any more: plugins that only
+// it names may go.
+func (g *generation) close() { g.client.Close() }

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -48,6 +49,12 @@ type Daemon struct {
 	beat    atomic.Int64 // Unix nanoseconds of the last round of the main loop
 	drains  chan struct{}
 	drained sync.Once
+	reloads reloads
+	// life ends when the daemon begins to take its parts down; work is what runs
+	// beside the main loop until then.
+	life context.Context
+	die  context.CancelFunc
+	work sync.WaitGroup
 
 	mu    sync.Mutex
 	phase string
@@ -73,6 +80,10 @@ var errStopped = errors.New("stopped by a signal")
 func Serve(o Options, log hclog.Logger, signals <-chan os.Signal) (err error) {
 	d := &Daemon{options: o, log: log, notify: newNotifier(o.Env), begun: time.Now(), phase: phaseStarting, since: time.Now(), drains: make(chan struct{})}
 	d.options.Transitions = d.transition
+	d.options.Key = make([]byte, 32)
+	_, _ = rand.Read(d.options.Key) // never fails
+	d.life, d.die = context.WithCancel(context.Background())
+	defer d.die()
 	d.beat.Store(time.Now().UnixNano())
 	starting, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -97,7 +108,11 @@ func Serve(o Options, log hclog.Logger, signals <-chan os.Signal) (err error) {
 	d.setPhase(phaseReady)
 	d.notify.tell("READY=1", "STATUS=serving")
 	d.log.Info("ready", "took", time.Since(d.begun).Round(time.Millisecond).String(), "listen", d.server.Addresses(), "profile", d.profile(), "boot", d.boot, "pid", os.Getpid())
-	d.loop(signals, hangups)
+	d.goes(func() { d.watch(d.life) })
+	if hangups {
+		d.hangup()
+	}
+	d.loop(signals)
 	return nil
 }
 
@@ -173,20 +188,18 @@ func (d *Daemon) stepper() func(what string, args ...any) {
 
 // loop is the main loop: it decides, and never waits for anything but what it
 // selects on.
-func (d *Daemon) loop(signals <-chan os.Signal, hangup bool) {
+func (d *Daemon) loop(signals <-chan os.Signal) {
 	every := beatEvery
 	if d.notify.every > 0 {
 		every = min(every, d.notify.every)
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	if hangup {
-		d.log.Info("a reload was asked for while starting")
-	}
 	for {
 		select {
 		case s := <-signals:
 			if s == syscall.SIGHUP {
+				d.hangup()
 				continue
 			}
 			d.log.Info("signal", "signal", s.String())
@@ -203,6 +216,11 @@ func (d *Daemon) loop(signals <-chan os.Signal, hangup bool) {
 			}
 		}
 	}
+}
+
+// hangup asks for a reload and does not wait for it.
+func (d *Daemon) hangup() {
+	d.goes(func() { _, _ = d.Reload(d.life, "SIGHUP") }) // the log has what came of it
 }
 
 // Drain begins the end of the daemon and returns at once.
@@ -247,6 +265,8 @@ const lastAnswers = 2 * time.Second
 // takeDown ends whatever was started, in reverse. The end of ctx kills what
 // would take longer.
 func (d *Daemon) takeDown(ctx context.Context) {
+	d.die()
+	d.work.Wait()
 	if d.server != nil {
 		answers, cancel := context.WithTimeout(ctx, lastAnswers)
 		d.server.Shutdown(answers)
@@ -308,6 +328,13 @@ func (d *Daemon) Health() httpapi.Health {
 	return httpapi.Health{OK: silent < beatLimit, Version: d.options.Version, Isolation: edn.K("none")}
 }
 
+// Phase implements httpapi.Backend.
+func (d *Daemon) Phase() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.phase
+}
+
 // Ready implements httpapi.Backend.
 func (d *Daemon) Ready() httpapi.Ready {
 	d.mu.Lock()
@@ -367,10 +394,7 @@ func (d *Daemon) Settings() *httpapi.Settings {
 
 // Take implements httpapi.Backend.
 func (d *Daemon) Take() (httpapi.Turn, *contract.Error) {
-	d.mu.Lock()
-	phase := d.phase
-	d.mu.Unlock()
-	switch phase {
+	switch d.Phase() {
 	case phaseStarting:
 		return nil, contract.Errorf("runtime/starting", "the daemon is coming up")
 	case phaseDraining:

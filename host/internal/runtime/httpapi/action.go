@@ -18,12 +18,16 @@ type Control interface {
 	Inspect(name string) (edn.Value, *contract.Error)
 	// Logs gives the last lines of a plugin's log, oldest first.
 	Logs(name string, lines int) (edn.Value, *contract.Error)
-	// The next four are asked for and go on by themselves; what became of them
+	// The next five are asked for and go on by themselves; what became of them
 	// shows in Plugins.
 	Restart(name string) *contract.Error
 	DrainPlugin(name string) *contract.Error
 	Release(name string) *contract.Error
 	Quarantine(name, reason string) *contract.Error
+	Swap(name string) *contract.Error
+	// Reload brings the configuration up to date, all or nothing; with dryRun it
+	// only says what would be done.
+	Reload(ctx context.Context, dryRun bool) (edn.Value, *contract.Error)
 	// Status is the daemon on one screen.
 	Status() edn.Value
 	// Drain begins the end of the daemon and returns at once.
@@ -102,6 +106,15 @@ func Actions() []Action {
 				}
 				return edn.MustMap(edn.K("plugin"), edn.Text(text(in, "plugin"))), nil
 			}},
+		{Name: "plugin-swap", Doc: "put new processes in the place of those of a plugin, beside which they come up first", Input: pluginEntry, Later: true, do: onPlugin(Control.Swap)},
+		{Name: "config-reload", Doc: "bring the configuration up to date, all or nothing", Input: `[:dry-run? {:optional true} :boolean]`,
+			do: func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
+				dry, _ := in.Key("dry-run?").AsBool()
+				return c.Reload(ctx, dry)
+			}},
+		{Name: "config-diff", Doc: "what a reload would do", do: func(ctx context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
+			return c.Reload(ctx, true)
+		}},
 		{Name: "drain", Doc: "end the daemon once the runs in flight have their answers", Later: true, do: func(_ context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
 			c.Drain()
 			return edn.MustMap(edn.K("phase"), edn.K("draining")), nil

@@ -16,6 +16,8 @@ type Backend interface {
 	// Health and Ready answer at any time, also while the daemon comes up.
 	Health() Health
 	Ready() Ready
+	// Phase is starting, ready or draining.
+	Phase() string
 	// Settings are those of the http block, as of now; nil as long as the
 	// configuration is not loaded.
 	Settings() *Settings

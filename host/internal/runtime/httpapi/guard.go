@@ -78,7 +78,7 @@ func (x *exchange) checkOrigin() *contract.Error {
 // checkPhase lets only early routes through while the daemon comes up. One
 // that goes down answers all but acts.
 func (x *exchange) checkPhase() *contract.Error {
-	if !x.route.early && x.api.backend.Ready().Phase == "starting" {
+	if !x.route.early && x.api.backend.Phase() == "starting" {
 		return contract.Errorf("runtime/starting", "the daemon is coming up")
 	}
 	return nil

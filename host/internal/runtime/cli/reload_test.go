@@ -1,0 +1,219 @@
+package cli_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// rewrite changes a file of the world in place of the old one, as editors do.
+func (w *world) rewrite(name string, old, now string) {
+	w.t.Helper()
+	path := filepath.Join(w.dir, name)
+	text, err := os.ReadFile(path)
+	require.NoError(w.t, err)
+	require.Contains(w.t, string(text), old)
+	require.NoError(w.t, os.WriteFile(path+".new", []byte(strings.Replace(string(text), old, now, 1)), 0o644))
+	require.NoError(w.t, os.Rename(path+".new", path))
+}
+
+// pids are the processes of the plugins, by name.
+func (s *served) pids() map[string]int {
+	s.t.Helper()
+	out := map[string]int{}
+	for p := range s.admin(`{:action :plugin-list}`).value(s.t).Key("result").Key("plugins").Elems() {
+		name, _ := p.Key("plugin").AsString()
+		for i := range p.Key("instances").Elems() {
+			if pid, ok := i.Key("pid").AsInt(); ok && word(i.Key("state")) == "ready" {
+				out[name] = int(pid)
+			}
+		}
+	}
+	return out
+}
+
+// two is a world with two plugins that answer, and a script of each.
+func twoPlugins(t testing.TB, more string) *world {
+	w := newWorld(t, "ferment.hcl", testProfile+scripted("a")+scripted("b")+more)
+	w.write("a.edn", `{:capabilities {:t/a {:intents #{:t/a} :in-schema :req/any :out-schema :res/any :steps [{:value {:n 1}}]}
+ :t/slow {:intents #{:t/slow} :in-schema :req/any :out-schema :res/any :steps [{:delay-ms 1500 :value {:n 1}}]}}}`)
+	w.write("b.edn", `{:capabilities {:t/b {:intents #{:t/b} :in-schema :req/any :out-schema :res/any :steps [{:value {:n 1}}]}}}`)
+	return w
+}
+
+func (s *served) out(intent string) string {
+	a := s.ask(intent, "{}")
+	require.Equal(s.t, 200, a.status, "%s", a.body)
+	return a.value(s.t).Key("result").Key("out").String()
+}
+
+// HCL-007, HCL-039, HTTP-009: a reload brings in what changed, keeps the
+// processes of what did not, and says what it did; a second one does nothing.
+func TestReload(t *testing.T) {
+	w := twoPlugins(t, "")
+	s := w.serve()
+	before := s.pids()
+	assert.Equal(t, "{:n 1}", s.out("t/a"))
+	w.rewrite("a.edn", "{:value {:n 1}}", "{:value {:n 2}}")
+	w.rewrite("ferment.hcl", "plugin \"b\" {", "plugin \"b\" {\n  drain_timeout = \"3s\"")
+
+	dry := w.run("admin", "reload", "--dry-run", "--edn")
+	require.Equal(t, 0, dry.code, dry.stderr)
+	assert.Equal(t, `{:remove [] :replace ["a"] :start [] :update ["b"]}`, dry.value(t).Key("plugins").String())
+	assert.Equal(t, "{:n 1}", s.out("t/a"), "a dry run does nothing")
+
+	got := w.run("admin", "reload", "--edn")
+	require.Equal(t, 0, got.code, got.stderr)
+	assert.Equal(t, "true", got.value(t).Key("changed?").String())
+	assert.Contains(t, got.stdout, `:path ["plugin" "b" "drain_timeout"]`)
+	assert.Equal(t, "{:n 2}", s.out("t/a"))
+	require.Eventually(t, func() bool { return len(s.pids()) == 2 }, 20*time.Second, 5*time.Millisecond)
+	after := s.pids()
+	assert.Equal(t, before["b"], after["b"], "what did not change keeps its process")
+	assert.NotEqual(t, before["a"], after["a"])
+	again := w.run("admin", "reload")
+	assert.Equal(t, 0, again.code, again.stderr)
+	assert.Equal(t, "no change\n", again.stdout)
+
+	// A plugin comes, another goes.
+	w.write("c.edn", `{:capabilities {:t/c {:intents #{:t/c} :in-schema :req/any :out-schema :res/any :steps [{:value {:n 3}}]}}}`)
+	w.write("ferment.hcl", testProfile+scripted("a")+scripted("c"))
+	s.signal(syscall.SIGHUP)
+	require.Eventually(t, func() bool { return s.ask("t/c", "{}").status == 200 }, 20*time.Second, 5*time.Millisecond)
+	assert.Equal(t, 400, s.ask("t/b", "{}").status, "nobody declares it any more")
+	end := s.stop()
+	assert.Contains(t, end.stderr, `"@message":"config/reloaded"`)
+	assert.Empty(t, awaitNone(built.root, time.Second))
+}
+
+// HCL-007, HCL-039: what cannot be brought in changes nothing and says why.
+func TestReloadRefused(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(w *world)
+		code   int
+		say    string
+	}{
+		"errors":                             {func(w *world) { w.rewrite("ferment.hcl", "command", "comand") }, 1, "comand"},
+		"needs a restart, named by the verb": {func(w *world) { w.rewrite("ferment.hcl", "profile = \"test\"", "profile = \"test\"\n  gogc = 200") }, 6, "ferment.gogc"},
+		"needs a restart": {func(w *world) {
+			w.rewrite("ferment.hcl", "profile = \"test\"", "profile = \"test\"\n  data_dir = \"other\"\n  gogc = 200")
+		}, 0, "ferment.data_dir, ferment.gogc"},
+		"plugin does not come up": {func(w *world) {
+			w.rewrite("ferment.hcl", "plugin \"b\" {", fmt.Sprintf("plugin \"refuser\" {\n  command = [%q, %q]\n}\n\nplugin \"b\" {", built.helper, roleRefuser))
+			w.rewrite("a.edn", "{:value {:n 1}}", "{:value {:n 2}}")
+		}, 1, "not today"},
+		"file is gone": {func(w *world) { require.NoError(w.t, os.Remove(filepath.Join(w.dir, "ferment.hcl"))) }, 0, "ferment.hcl"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := twoPlugins(t, "")
+			s := w.serve()
+			before := s.pids()
+			tc.change(w)
+			a := s.admin(`{:action :config-reload}`)
+			assert.GreaterOrEqual(t, a.status, 400, "%s", a.body)
+			assert.Contains(t, string(a.body), tc.say)
+			if tc.code > 0 {
+				got := w.run("admin", "reload")
+				assert.Equal(t, tc.code, got.code, got.stderr)
+				assert.Contains(t, got.stderr, tc.say)
+			}
+			assert.Equal(t, before, s.pids())
+			assert.Equal(t, "{:n 1}", s.out("t/a"))
+			s.stop()
+			assert.Empty(t, awaitNone(built.root, time.Second))
+		})
+	}
+}
+
+// HCL-040: a run ends under the configuration that it began under, and new ones
+// begin under the new one meanwhile.
+func TestRunsKeepTheirConfiguration(t *testing.T) {
+	w := twoPlugins(t, "")
+	s := w.serve()
+	slow := make(chan answer, 1)
+	go func() { slow <- s.ask("t/slow", "{}") }()
+	require.Eventually(t, func() bool { return s.inFlight("a") == 1 }, 20*time.Second, 5*time.Millisecond)
+	w.write("ferment.hcl", testProfile+scripted("b"))
+	got := w.run("admin", "reload", "--edn")
+	require.Equal(t, 0, got.code, got.stderr)
+	assert.Equal(t, 400, s.ask("t/a", "{}").status, "new acts do not know the plugin any more")
+	status := s.admin(`{:action :status}`).value(t).Key("result")
+	assert.Equal(t, "2", status.Key("generations").String())
+	a := <-slow
+	assert.Equal(t, 200, a.status, "%s", a.body)
+	require.Eventually(t, func() bool {
+		return s.admin(`{:action :status}`).value(t).Key("result").Key("generations").String() == "1"
+	}, 20*time.Second, 5*time.Millisecond)
+	s.stop()
+	assert.Empty(t, awaitNone(built.root, time.Second))
+}
+
+// HCL-039: a changed file is enough where auto_reload is on.
+func TestAutoReload(t *testing.T) {
+	w := twoPlugins(t, "")
+	w.rewrite("ferment.hcl", "profile = \"test\"", "profile = \"test\"\n  auto_reload = true")
+	s := w.serve()
+	assert.Equal(t, "{:n 1}", s.out("t/a"))
+	w.rewrite("a.edn", "{:value {:n 1}}", "{:value {:n 2}}")
+	require.Eventually(t, func() bool { return s.out("t/a") == "{:n 2}" }, 30*time.Second, 20*time.Millisecond)
+	w.rewrite("ferment.hcl", "command", "comand")
+	_, _, ok := s.logged(0, said("reload refused"))
+	require.True(t, ok)
+	assert.Equal(t, "{:n 2}", s.out("t/a"))
+	s.stop()
+}
+
+// SUP-006: a swap puts another process in the place of one, and calls go on.
+func TestSwap(t *testing.T) {
+	s := twoPlugins(t, "").serve()
+	before := s.pids()
+	got := s.w.run("plugin", "swap", "a")
+	require.Equal(t, 0, got.code, got.stderr)
+	require.Eventually(t, func() bool {
+		assert.Equal(t, 200, s.ask("t/a", "{}").status)
+		now := s.pids()
+		return now["a"] != 0 && now["a"] != before["a"]
+	}, 20*time.Second, time.Millisecond)
+	assert.Equal(t, before["b"], s.pids()["b"])
+	s.stop()
+	assert.Empty(t, awaitNone(built.root, time.Second))
+}
+
+// HCL-039: of many requests to reload those that arrive while one goes on
+// become one more, and each gets an answer.
+func TestReloadsJoin(t *testing.T) {
+	w := twoPlugins(t, "")
+	s := w.serve()
+	const n = 20
+	answers := make(chan answer, n)
+	for range n {
+		go func() { answers <- s.admin(`{:action :config-reload}`) }()
+	}
+	for range n {
+		a := <-answers
+		assert.Equal(t, 200, a.status, "%s", a.body)
+	}
+	got := s.stop()
+	assert.Less(t, strings.Count(got.stderr, `"@message":"reload: no change"`), n)
+}
+
+// OPS-003: the service manager hears of a reload and of its end.
+func TestReloadNotifies(t *testing.T) {
+	w := twoPlugins(t, "")
+	heard := w.notified()
+	s := w.serve()
+	for <-heard != "READY=1\nSTATUS=serving" { //nolint:revive // what comes before it
+	}
+	s.signal(syscall.SIGHUP)
+	assert.Regexp(t, "^RELOADING=1\nMONOTONIC_USEC=[0-9]+$", <-heard)
+	assert.Equal(t, "READY=1", <-heard)
+	s.stop()
+	assert.Equal(t, "STOPPING=1\nSTATUS=draining", <-heard)
+}

@@ -1,0 +1,289 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// maxGenerations is how many configurations may be in force at once: the
+// current one and those that runs began under (HCL-040).
+const maxGenerations = 8
+
+// reloaded is what came of a reload.
+type reloaded struct {
+	value edn.Value
+	err   *contract.Error
+}
+
+// reloads puts reloads in order: one at a time, and all that are asked for
+// meanwhile become one more (HCL-039).
+type reloads struct {
+	mu      sync.Mutex
+	busy    bool
+	waiting []chan reloaded
+	one     sync.Mutex // held by whoever reads the configuration to compare it
+}
+
+// Reload brings the configuration up to date. Of several calls at once the
+// later ones share a reload that begins after the present one.
+func (d *Daemon) Reload(ctx context.Context, why string) (edn.Value, *contract.Error) {
+	answer := make(chan reloaded, 1)
+	r := &d.reloads
+	r.mu.Lock()
+	r.waiting = append(r.waiting, answer)
+	if !r.busy {
+		r.busy = true
+		if !d.goes(func() { d.serveReloads(why) }) {
+			r.busy, r.waiting = false, nil
+			r.mu.Unlock()
+			return edn.Nil(), contract.Errorf("runtime/draining", "the daemon is going down")
+		}
+	}
+	r.mu.Unlock()
+	select {
+	case out := <-answer:
+		return out.value, out.err
+	case <-ctx.Done():
+		return edn.Nil(), contract.AsError(context.Cause(ctx))
+	}
+}
+
+// serveReloads reloads until nobody waits for it.
+func (d *Daemon) serveReloads(why string) {
+	r := &d.reloads
+	for {
+		r.mu.Lock()
+		waiting := r.waiting
+		r.waiting = nil
+		if len(waiting) == 0 {
+			r.busy = false
+			r.mu.Unlock()
+			return
+		}
+		r.mu.Unlock()
+		d.notify.reloading()
+		begun := time.Now()
+		out := d.guarded(func() reloaded { return d.reload(d.life, false) })
+		d.notify.tell("READY=1")
+		d.logReload(why, out, time.Since(begun))
+		for _, w := range waiting {
+			w <- out
+		}
+	}
+}
+
+// DryReload says what a reload would do.
+func (d *Daemon) DryReload(ctx context.Context) (edn.Value, *contract.Error) {
+	out := d.guarded(func() reloaded { return d.reload(ctx, true) })
+	return out.value, out.err
+}
+
+// guarded makes a panic of a reload its failure: the configuration in force
+// stays in force.
+func (d *Daemon) guarded(f func() reloaded) (out reloaded) {
+	defer func() {
+		if p := recover(); p != nil {
+			d.log.Error("a reload panicked", "panic", p, "stack", string(debug.Stack()))
+			out = reloaded{err: contract.Errorf("runtime/internal", "the reload failed by a defect of the host: %v", p)}
+		}
+	}()
+	return f()
+}
+
+func (d *Daemon) logReload(why string, out reloaded, took time.Duration) {
+	args := []any{"why", why, "took", took.Round(time.Millisecond).String()}
+	switch {
+	case out.err != nil:
+		d.log.Error("reload refused", append(args, "error", out.err.Error(), "details", out.err.Details.String())...)
+	case !out.value.Key("changed?").Truthy():
+		d.log.Info("reload: no change", args...)
+	default:
+		d.log.Info("config/reloaded", append(args, "old", out.value.Key("was").String(), "new", out.value.Key("hash").String(), "actions", out.value.Key("changes").String())...)
+	}
+}
+
+// reload takes the steps of HCL-039. It fails without a trace or commits.
+func (d *Daemon) reload(ctx context.Context, dry bool) reloaded {
+	d.reloads.one.Lock()
+	defer d.reloads.one.Unlock()
+	h := d.host.Load()
+	old := h.runs.now().loaded
+	next, err := load(ctx, d.options, h.ground)
+	if err != nil {
+		return reloaded{err: contract.AsError(err)}
+	}
+	if next.Generation == nil {
+		return reloaded{err: invalid(next.Config)}
+	}
+	diff := config.Compare(old.Config, next.Config)
+	if keys := diff.Restart(); len(keys) > 0 {
+		return reloaded{err: needsRestart(keys)}
+	}
+	plugins, wanted, err := next.startable()
+	if err != nil {
+		return reloaded{err: contract.AsError(err)}
+	}
+	change, err := h.supervisor.Plan(wanted)
+	if err != nil {
+		return reloaded{err: contract.AsError(err)}
+	}
+	out := edn.MustMap(
+		edn.K("changed?"), edn.Bool(!diff.Empty() || !change.Empty()),
+		edn.K("dry-run?"), edn.Bool(dry),
+		edn.K("was"), edn.Text(old.Hash), edn.K("hash"), edn.Text(next.Hash),
+		edn.K("changes"), diff.Value(),
+		edn.K("plugins"), planned(change),
+	)
+	if dry || diff.Empty() && change.Empty() {
+		return reloaded{value: out}
+	}
+	change.Optional = map[string]bool{}
+	for _, p := range plugins {
+		change.Optional[p.Name] = p.Optional
+	}
+	if err := d.commit(ctx, h, old, next, change); err != nil {
+		return reloaded{err: err}
+	}
+	return reloaded{value: out}
+}
+
+// commit starts what is new beside what runs and lets it take over. Until the
+// plugins are committed every failure leaves all as it was.
+func (d *Daemon) commit(ctx context.Context, h *Host, old, next *Loaded, change plugin.Change) *contract.Error {
+	limited, cancel := context.WithTimeout(ctx, old.Host.ReloadTimeout)
+	defer cancel()
+	if err := h.runs.awaitRoom(limited, maxGenerations); err != nil {
+		return contract.Errorf("runtime/overloaded", "%d configurations are still in force for runs that began under them", maxGenerations).
+			WithHint("wait for the runs, or cancel them")
+	}
+	prepared, err := h.supervisor.Prepare(limited, change)
+	if err != nil {
+		return notPrepared(err, next)
+	}
+	prepared.Commit()
+	g, err := h.newGeneration(next)
+	if err != nil {
+		return contract.Errorf("runtime/internal", "the plugins are new and their routes cannot be made: %w", err)
+	}
+	h.runs.install(g)
+	return nil
+}
+
+// notPrepared is the refusal for a plugin that does not come up, with the block
+// at fault.
+func notPrepared(err error, next *Loaded) *contract.Error {
+	var change *plugin.ChangeError
+	if !errors.As(err, &change) {
+		return contract.AsError(err)
+	}
+	where := ""
+	if p, missing := next.Find(change.Plugin); missing == nil {
+		where = ", block at " + p.Where
+	}
+	return contract.Errorf("runtime/start-failed", "plugin %s%s does not come up, so nothing was changed: %w", change.Plugin, where, change.Err).
+		WithDetail("plugin", edn.Text(change.Plugin))
+}
+
+// invalid is the refusal of a configuration with errors, with all of them.
+func invalid(c *config.Config) *contract.Error {
+	report := c.Report(config.DefaultMaxShown)
+	typ, first := "config/syntax", ""
+	for _, x := range c.Diagnostics {
+		if x.Severity == config.SeverityError {
+			typ, first = x.Type, x.Message
+			if x.Range != nil {
+				first += " (" + x.Range.String() + ")"
+			}
+			break
+		}
+	}
+	if _, known := contract.Lookup(typ); !known {
+		typ = "config/syntax"
+	}
+	n := c.Diagnostics.Count(config.SeverityError)
+	message := first
+	if n > 1 {
+		message = fmt.Sprintf("%s, and %d more errors", first, n-1)
+	}
+	return contract.Errorf(typ, "the configuration is refused and the present one stays: %s", message).
+		WithDetail("report", report.Value()).WithDetail("text", edn.Text(report.Text(false))).WithHint("\"ferment validate\" shows all of it")
+}
+
+// needsRestart is the refusal of a change that a running host cannot make.
+func needsRestart(keys []config.Change) *contract.Error {
+	names := make([]edn.Value, len(keys))
+	text := ""
+	for i, k := range keys {
+		name := ""
+		for j, part := range k.Path {
+			if j > 0 {
+				name += "."
+			}
+			name += part
+		}
+		names[i] = edn.Text(name)
+		if i > 0 {
+			text += ", "
+		}
+		text += name
+	}
+	return contract.Errorf("config/restart", "nothing was changed, because a restart is needed for %s", text).WithDetail("keys", edn.Vector(names...))
+}
+
+// planned is what a change does to plugins, by name.
+func planned(c plugin.Change) edn.Value {
+	names := func(list []plugin.Settings) edn.Value {
+		out := make([]edn.Value, len(list))
+		for i, s := range list {
+			out[i] = edn.Text(s.Name)
+		}
+		return edn.Vector(out...)
+	}
+	removed := make([]edn.Value, len(c.Remove))
+	for i, name := range c.Remove {
+		removed[i] = edn.Text(name)
+	}
+	return edn.MustMap(
+		edn.K("start"), names(c.Start), edn.K("replace"), names(c.Replace), edn.K("update"), names(c.Update), edn.K("remove"), edn.Vector(removed...),
+	)
+}
+
+// Swap puts another process edition of a plugin in its place and returns at
+// once; what became of it is in the log and in the list of plugins.
+func (d *Daemon) Swap(name string) *contract.Error {
+	started := d.goes(func() {
+		begun := time.Now()
+		err := d.host.Load().supervisor.Swap(d.life, name, plugin.CauseSwap)
+		took := time.Since(begun).Round(time.Millisecond).String()
+		if err != nil {
+			d.log.Error("swap failed; the plugin is as it was", "plugin", name, "took", took, "error", err.Error())
+			return
+		}
+		d.log.Info("swapped", "plugin", name, "took", took)
+	})
+	if !started {
+		return contract.Errorf("runtime/draining", "the daemon is going down")
+	}
+	return nil
+}
+
+// goes runs f beside the main loop, until the daemon goes down: it tells
+// whether f was begun. What runs then is waited for.
+func (d *Daemon) goes(f func()) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.phase != phaseReady {
+		return false
+	}
+	d.work.Go(f)
+	return true
+}

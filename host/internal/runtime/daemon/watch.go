@@ -1,0 +1,93 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// watchEvery is how often the files of a configuration are looked at where
+// auto_reload asks for it. Asking for a few hundred files costs next to nothing
+// and finds every way in which editors write them.
+const watchEvery = 500 * time.Millisecond
+
+// watch reloads when a file that the configuration was read from changes, when
+// one comes or goes beside them, or when a program does. A change has to hold
+// for one round: who is still writing is left to it.
+func (d *Daemon) watch(ctx context.Context) {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	seen := watched(d.loaded())
+	last := seen
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		l := d.loaded()
+		if !l.Host.AutoReload {
+			seen = watched(l)
+			last = seen
+			continue
+		}
+		now := watched(l)
+		settled := now == last
+		last = now
+		if now == seen || !settled {
+			continue
+		}
+		seen = now
+		_, _ = d.Reload(ctx, "a file changed") // the log has what came of it
+		last = watched(d.loaded())
+		seen = last
+	}
+}
+
+// watched is a text that differs when a file of a configuration does.
+func watched(l *Loaded) string {
+	paths := map[string]bool{}
+	dirs := map[string]bool{}
+	for _, f := range l.Files {
+		paths[f.Path] = true
+		dirs[filepath.Dir(f.Path)] = true
+	}
+	for _, in := range l.Inputs {
+		if in.Kind == "file" {
+			paths[filepath.Join(l.Root, in.Name)] = true
+		}
+	}
+	for _, p := range l.Plugins {
+		if len(p.Command) > 0 {
+			paths[p.Command[0]] = true
+		}
+		for _, f := range append(slices.Clone(p.Files), p.Reads...) {
+			paths[f] = true
+		}
+	}
+	for dir := range dirs {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue
+		}
+		for _, e := range entries {
+			if name := e.Name(); strings.HasSuffix(name, ".hcl") || strings.HasSuffix(name, ".hcl.json") || strings.HasSuffix(name, ".env") {
+				paths[filepath.Join(dir, name)] = true
+			}
+		}
+	}
+	var lines []string
+	for path := range paths {
+		if info, err := os.Stat(path); err == nil {
+			lines = append(lines, fmt.Sprintf("%s %d %d %s", path, info.Size(), info.ModTime().UnixNano(), inode(info)))
+		} else {
+			lines = append(lines, path+" absent")
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
