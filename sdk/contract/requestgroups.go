@@ -66,6 +66,9 @@ func checkEffects(effects edn.Value) *Error {
 	if effects.Kind() != edn.KindMap {
 		return invalidRequest("effects/not-map", "the effects are no map", path(kEffects)).expecting(kMap, effects).err()
 	}
+	if err := checkScopes(effects.Key("scope")); err != nil {
+		return err
+	}
 	allowed, found := effects.Get(kAllowed)
 	if !found {
 		return nil
@@ -79,6 +82,32 @@ func checkEffects(effects edn.Value) *Error {
 	for effect := range allowed.Elems() {
 		if name, _ := effect.AsKeyword(); !slices.Contains(effectNames, name) {
 			return invalidRequest("effects/unknown", "there is no effect :"+name, path(kEffects, kAllowed)).named(effect, effectNames).err()
+		}
+	}
+	return nil
+}
+
+// checkScopes checks how a request narrows its effects.
+func checkScopes(scopes edn.Value) *Error {
+	if scopes.IsNil() {
+		return nil
+	}
+	at := path(kEffects, edn.K("scope"))
+	if scopes.Kind() != edn.KindMap {
+		return invalidRequest("shape/wrong-type", "the scopes are no map", at).expecting(kMap, scopes).err()
+	}
+	for effect, v := range scopes.Entries() {
+		name, _ := effect.AsKeyword()
+		if ScopeFields(name) == nil {
+			return invalidRequest("effects/unknown", "there is no scope of "+effect.String(), at).named(effect, ScopedEffects()).err()
+		}
+		if _, problems := ParseScope(name, v); len(problems) > 0 {
+			p := problems[0]
+			f := invalidRequest("shape/wrong-type", "the scope of :"+name+" "+p.Message, append(append(at, effect), p.Path...))
+			if p.Nearest != "" {
+				f.nearest = edn.K(p.Nearest)
+			}
+			return f.err()
 		}
 	}
 	return nil

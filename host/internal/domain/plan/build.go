@@ -183,7 +183,7 @@ func (e *Env) nodeTraits(n *Node) (t traits) {
 		if n.Layer != nil && n.Layer.Effects.Set {
 			return traits{effectful: effects(n.Layer.Effects.V)}
 		}
-		c, ok := e.Registry.Capability(n.ToolID)
+		c, ok := e.Registry.Tool(n.ToolID)
 		return traits{effectful: ok && c.Effectful()}
 	case n.Sub != nil:
 		for _, inner := range e.traitsOf(n.Sub) {

@@ -287,24 +287,77 @@ func (c *checker) uncovered(p *Plan, n *Node, effect, by string, key edn.Value) 
 			return
 		}
 	}
+	if c.env.Grant != nil {
+		if capability, ok := c.env.Registry.Tool(by); ok {
+			if e, why := c.env.rejects(capability); e == effect {
+				c.withheld(p, n, effect, by, why, key)
+				return
+			}
+		}
+	}
 	path := p.path(n.Index, key)
 	c.bad(checkEffects, path, edn.Nil(), ":%s is needed by :%s and not allowed to the request in %s", effect, by, showPath(path))
+}
+
+// withheld reports an effect that roles or the configuration do not give.
+func (c *checker) withheld(p *Plan, n *Node, effect, by, why string, key edn.Value) {
+	path := p.path(n.Index, key)
+	c.bad(checkEffects, path, edn.Nil(), ":%s is needed by :%s and %s, in %s", effect, by, why, showPath(path))
+}
+
+// scope asks a tool whose whole input is known whether its scope allows it.
+func (c *checker) scope(p *Plan, n *Node, capability *registry.Capability, l *policy.Layer) {
+	if c.env.Grant == nil || n.Input == nil || !n.Input.Constant() {
+		return
+	}
+	input := n.Input.Source()
+	for _, key := range []string{"root", "cwd"} {
+		if dir, ok := input.Key(key).AsString(); ok && !strings.HasPrefix(dir, "/") {
+			return // where it starts is known to the run only
+		}
+	}
+	if s, ok := c.env.Registry.Schema(c.env.inSchema(n)); ok && !s.Valid(input) {
+		return
+	}
+	need := policy.Need{Capability: capability, Layer: l, Input: input}
+	if _, err := c.env.Grant.Decide(need); err != nil {
+		path := p.path(n.Index, edn.K("input"))
+		c.bad(checkEffects, path, edn.Nil(), "%s, in %s", err.Message, showPath(path))
+	}
+}
+
+// rejects asks the grant, if there is one.
+func (e *Env) rejects(c *registry.Capability) (effect, why string) {
+	if e.Grant == nil {
+		return "", ""
+	}
+	return e.Grant.Rejects(c)
 }
 
 // tool checks a tool node: its id and the effects that it needs.
 func (c *checker) tool(p *Plan, n *Node) {
 	c.checks(p, n)
-	if n.ToolID == "" || !c.capability(p.path(n.Index, kToolID), n.ToolID, "tool") {
+	if n.ToolID == "" {
+		return
+	}
+	capability, ok := c.env.Registry.Tool(n.ToolID)
+	if !ok {
+		c.capability(p.path(n.Index, kToolID), n.ToolID, "tool")
 		return
 	}
 	l := c.merged(p, n)
 	c.provided(p, n)
-	capability, _ := c.env.Registry.Capability(n.ToolID)
 	// A node without :effects is refused for that alone.
 	if n.Layer == nil || !n.Layer.Effects.Set {
 		return
 	}
 	if e, ok := l.AllowsEffects(capability.Effects); !ok {
 		c.uncovered(p, n, e, n.ToolID, kToolID)
+		return
 	}
+	if e, why := c.env.rejects(capability); e != "" {
+		c.withheld(p, n, e, n.ToolID, why, kToolID)
+		return
+	}
+	c.scope(p, n, capability, l)
 }

@@ -177,7 +177,7 @@ func equalSteps(a, b []step) bool {
 func (e *Env) outSchema(n *Node) string {
 	switch n.Op {
 	case OpTool:
-		if c, ok := e.Registry.Capability(n.ToolID); ok {
+		if c, ok := e.Registry.Tool(n.ToolID); ok {
 			return c.OutSchema.For(c.ToolIntent())
 		}
 	case OpCall:

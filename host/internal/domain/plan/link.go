@@ -59,7 +59,7 @@ func (e *Env) textMask(n *Node) TextMask {
 // inSchema names the effective in-schema of a node.
 func (e *Env) inSchema(n *Node) string {
 	if n.Op == OpTool {
-		if c, ok := e.Registry.Capability(n.ToolID); ok {
+		if c, ok := e.Registry.Tool(n.ToolID); ok {
 			return c.InSchema.For(c.ToolIntent())
 		}
 		return ""

@@ -184,10 +184,10 @@ func (np *nodeParser) effects(v edn.Value) {
 			switch {
 			case name == "allowed":
 				np.allowed(val)
-			case reservedEffectsKeys.has(name):
-				np.reserved(name)
+			case name == "scope":
+				np.scopes(val)
 			default:
-				np.unknownKey(key, []string{"allowed"})
+				np.unknownKey(key, []string{"allowed", "scope"})
 			}
 		})
 	}
@@ -205,6 +205,34 @@ func (np *nodeParser) allowed(v edn.Value) {
 	}
 	slices.Sort(list)
 	np.layer().Effects = policy.Of(slices.Compact(list), np.origin())
+}
+
+// scopes reads how the node narrows its effects (FX-001).
+func (np *nodeParser) scopes(v edn.Value) {
+	np.eachKey(v, contract.ScopedEffects(), func(effect string, val edn.Value) {
+		s, problems := contract.ParseScope(effect, val)
+		for _, p := range problems {
+			var near edn.Value
+			if p.Nearest != "" {
+				near = edn.K(p.Nearest)
+			}
+			np.inside(p.Path, func() {
+				np.badNear(checkType, near, "%s %s", showPath(np.cur), p.Message)
+			})
+		}
+		if len(problems) == 0 {
+			np.layer().Scopes = policy.MeetAll(np.layer().Scopes, policy.Scopes{{Effect: effect, Scope: s}})
+		}
+	})
+}
+
+// inside goes down a path, one key after the other.
+func (np *nodeParser) inside(path []edn.Value, then func()) {
+	if len(path) == 0 {
+		then()
+		return
+	}
+	np.in(path[0], func() { np.inside(path[1:], then) })
 }
 
 // effectNames are the effects of FX-001.

@@ -12,10 +12,12 @@ type Env struct {
 	Registry *registry.Registry
 	// Policies are the layers below the request; nil means none.
 	Policies *policy.Book
-	// Request is the layer that nodes inherit from the request, with the
-	// effects of role and host already met into it. Its zero value restricts
-	// nothing.
+	// Request is the layer that nodes inherit from the request. Its zero value
+	// restricts nothing.
 	Request policy.Layer
+	// Grant is what roles and configuration permit to the caller; nil: that is
+	// not asked.
+	Grant *policy.Grant
 	// Outer tells whether a binding or the parent's environment gives the
 	// name; nil means that nothing does. See Frame.Names.
 	Outer func(name string) bool

@@ -16,12 +16,11 @@ func (s keySet) has(name string) bool { return slices.Contains(s, name) }
 // What plans may say by the language but this build cannot do. Every entry is
 // refused, never ignored; whoever adds a feature deletes its entry here.
 var (
-	reservedCallKeys    = keySet{"budget", "session?"}
-	reservedMapKeys     = keySet{"fn", "intent", "dispatch", "done", "budget"}
-	reservedToolKeys    = keySet{"budget"}
-	reservedEffectsKeys = keySet{"scope"}
-	orderings           = choices{known: []string{"declared"}, reserved: []string{"quality-aware", "cost-first", "latency-first", "availability", "learned"}}
-	strategies          = choices{known: []string{policy.Cascade, policy.Race, policy.Hedge, policy.Tournament}}
+	reservedCallKeys = keySet{"budget", "session?"}
+	reservedMapKeys  = keySet{"fn", "intent", "dispatch", "done", "budget"}
+	reservedToolKeys = keySet{"budget"}
+	orderings        = choices{known: []string{"declared"}, reserved: []string{"quality-aware", "cost-first", "latency-first", "availability", "learned"}}
+	strategies       = choices{known: []string{policy.Cascade, policy.Race, policy.Hedge, policy.Tournament}}
 )
 
 func reservedNodeKey(name string, op Op) bool {

@@ -70,15 +70,15 @@ func TestRulesByName(t *testing.T) {
 // decide asks for a capability with the effect under a configuration.
 func decide(t *testing.T, e *policy.Effects, roles []string, effect, allowed, asked, input string, confines bool) (string, *contract.Error) {
 	t.Helper()
-	c := &registry.Capability{Capability: contract.Capability{ID: "x/y", Effects: []string{effect}}, Confines: confines}
+	tool, _ := contract.ToolNamed(effect)
+	c := &registry.Capability{Capability: contract.Capability{ID: "x/y", Effects: []string{effect}}, Advertised: tool.ID, Confines: confines}
 	layer := policy.Layer{Effects: policy.Of([]string{allowed}, policy.Origin{})}
 	if asked != "" {
 		layer.Scopes = policy.ScopesOf(policy.Scoped{Effect: effect, Scope: scope(t, effect, asked)})
 	}
 	need := policy.Need{Capability: c, Layer: &layer}
 	if input != "" {
-		tool, _ := contract.ToolNamed(effect)
-		need.Tool, need.Input = &tool, edn.MustRead(input)
+		need.Input = edn.MustRead(input)
 	}
 	s, err := e.Grant(roles).Decide(need)
 	return s.Value().String(), err
@@ -107,7 +107,7 @@ func TestDecideInOrder(t *testing.T) {
 		{name: "disabled", conf: conf, roles: admin, effect: "net/http", allowed: "net/http", input: `{:url "https://a.test/"}`, confines: true, typ: "effects/scope-denied", reason: "disabled"},
 		{name: "no scope", conf: conf, roles: admin, effect: "fs/read", allowed: "fs/read", input: `{:path "a"}`, confines: true, typ: "effects/scope-denied", reason: "disabled"},
 		{name: "request disables", conf: conf, roles: admin, effect: "fs/write", allowed: "fs/write", asked: `{:enabled false}`, input: file, confines: true, typ: "effects/scope-denied", reason: "disabled"},
-		{name: "request cannot enable", conf: conf, roles: admin, effect: "net/http", allowed: "net/http", asked: `{:enabled true}`, confines: true, typ: "effects/scope-denied", reason: "disabled"},
+		{name: "request cannot enable", conf: conf, roles: admin, effect: "net/http", allowed: "net/http", asked: `{:enabled true}`, input: `{:url "https://a.test/"}`, confines: true, typ: "effects/scope-denied", reason: "disabled"},
 		{name: "path", conf: conf, roles: admin, effect: "fs/write", allowed: "fs/write", input: `{:path "other/a" :content "x"}`, confines: true, typ: "effects/scope-denied", reason: "path-not-allowed"},
 		{name: "narrowed by the request", conf: conf, roles: admin, effect: "fs/write", allowed: "fs/write", asked: `{:allow ["reports/2026"]}`, input: file, confines: true, typ: "effects/scope-denied", reason: "path-not-allowed"},
 		{name: "shared process", conf: conf, roles: admin, effect: "fs/write", allowed: "fs/write", asked: `{:max-bytes 5}`, typ: "effects/not-enforceable"},

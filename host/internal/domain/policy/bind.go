@@ -62,6 +62,9 @@ type Demand struct {
 	Routing []string
 	// Layer holds the merged layers of the call; of a Policy, its Layer.
 	Layer *Layer
+	// Permits tells the effect that the caller may not have of a capability,
+	// whatever the layers allow; nil means that this is not asked.
+	Permits func(c *registry.Capability) (forbidden string)
 	// State answers whether a capability can be used now; nil means that all
 	// can, which gives the static view of the checks.
 	State func(capID string) Unavailable
@@ -152,6 +155,11 @@ func (d *Demand) misfit(c *registry.Capability) (reason, detail string) {
 	}
 	if e, ok := d.Layer.AllowsEffects(c.Effects); !ok {
 		return ReasonEffects, e
+	}
+	if d.Permits != nil && c.Effectful() {
+		if e := d.Permits(c); e != "" {
+			return ReasonEffects, e
+		}
 	}
 	req := &d.Layer.Requires
 	if req.Effects.Set {

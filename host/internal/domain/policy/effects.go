@@ -48,10 +48,17 @@ type Need struct {
 	Capability *registry.Capability
 	// Layer holds what request and node allow and how they narrow it.
 	Layer *Layer
-	// Tool is the tool that is called, nil for other calls; Input is its filled
-	// input.
-	Tool  *contract.Tool
+	// Input is the filled input; it is judged if the capability is a tool of
+	// the contract and holds itself to its scope.
 	Input edn.Value
+}
+
+func (n *Need) tool(effect string) (contract.Tool, bool) {
+	if !n.Capability.Confines {
+		return contract.Tool{}, false
+	}
+	t, ok := contract.ToolNamed(n.Capability.Advertised)
+	return t, ok && t.Effect == effect
 }
 
 // Decide gives the scopes under which a call may be made, in the order of
@@ -95,7 +102,7 @@ func (g *Grant) access(effect, by string) *contract.Error {
 		return nil
 	}
 	held := "no role"
-	if len(g.roles) > 0 {
+	if len(g.Roles()) > 0 {
 		held = edn.Keywords(g.roles...).String()
 	}
 	return contract.Errorf("auth/forbidden-effect", ":%s needs the effect :%s, which %s may not have", by, effect, held).
@@ -117,7 +124,7 @@ func (g *Grant) rule(effect string) (r Rule, why string, ok bool) {
 
 // scope is the effective scope of one effect of a call.
 func (g *Grant) scope(effect string, n Need) (contract.Scope, *contract.Error) {
-	standing, known := g.effects.Host.Of(effect)
+	standing, known := g.effects.Host.Of(effect) // access saw that there are effects
 	if own, ok := g.effects.Capabilities[n.Capability.ID].Of(effect); ok {
 		standing = Meet(standing, own)
 	}
@@ -131,8 +138,8 @@ func (g *Grant) scope(effect string, n Need) (contract.Scope, *contract.Error) {
 	if !known || !s.Enabled.V {
 		return s, disabled(effect, n.Capability.ID)
 	}
-	if n.Tool != nil && n.Tool.Effect == effect {
-		if err := n.Tool.Permit(n.Input, &s); err != nil {
+	if t, ok := n.tool(effect); ok {
+		if err := t.Permit(n.Input, &s); err != nil {
 			return s, err
 		}
 	}
@@ -169,6 +176,20 @@ func (g *Grant) Rejects(c *registry.Capability) (effect, why string) {
 		}
 	}
 	return "", ""
+}
+
+// Forbids is the effect of a capability that Rejects names, for binding.
+func (g *Grant) Forbids(c *registry.Capability) string {
+	effect, _ := g.Rejects(c)
+	return effect
+}
+
+// Roles are those that the grant was made for.
+func (g *Grant) Roles() []string {
+	if g == nil {
+		return nil
+	}
+	return g.roles
 }
 
 // Overlap returns a path that a scope would reach although nothing may: one of

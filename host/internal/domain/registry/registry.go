@@ -111,6 +111,19 @@ func (r *Registry) Capability(id string) (*Capability, bool) {
 	return c, ok
 }
 
+// Tool returns the capability that a plan names as a tool: the one with this
+// id, else the one that this is the alias of.
+func (r *Registry) Tool(id string) (*Capability, bool) {
+	if c, ok := r.caps[id]; ok {
+		return c, true
+	}
+	if t, ok := contract.ToolNamed(id); ok {
+		c, ok := r.caps[t.ID]
+		return c, ok
+	}
+	return nil, false
+}
+
 // Intent returns the declared or implied intent with this id.
 func (r *Registry) Intent(id string) (*Intent, bool) {
 	in, ok := r.intents[id]

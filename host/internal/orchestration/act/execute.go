@@ -32,7 +32,7 @@ func compileEvaluate(s *Service) (func(*flight) *contract.Error, error) {
 		return nil, errors.New("there are no policies")
 	}
 	s.eval = &eval.Evaluator{
-		Registry: c.Registry, Policies: c.Policies, Clock: c.Clock, Limits: *c.Limits, Panicked: c.Panicked,
+		Registry: c.Registry, Policies: c.Policies, Clock: c.Clock, Limits: *c.Limits, Panicked: c.Panicked, Effects: c.Effects,
 		Dispatcher: &dispatch.Dispatcher{Executor: c.Executor, Registry: c.Registry, Checks: c.Checks, Clock: c.Clock},
 	}
 	return func(f *flight) *contract.Error {
@@ -42,7 +42,7 @@ func compileEvaluate(s *Service) (func(*flight) *contract.Error, error) {
 		}
 		f.outcome = s.eval.Run(f.ctx, &eval.Task{
 			Run: f.id, Seed: f.seed, Program: f.program, Source: f.source, Warnings: f.findings,
-			Bindings: f.bindings, Request: f.layer, Terms: f.terms, Trace: f.request.Trace, Stack: f.act.Stack, Dir: dir, Recorder: f.recorder,
+			Bindings: f.bindings, Request: f.layer, Terms: f.terms, Trace: f.request.Trace, Roles: f.act.Roles, Stack: f.act.Stack, Dir: dir, Recorder: f.recorder,
 			Started: &journal.RunStarted{Host: c.Host, Boot: c.Boot, Config: c.Hash},
 		})
 		return f.outcome.Err

@@ -115,7 +115,7 @@ func (f *flight) readOwnPlan() *contract.Error {
 func (f *flight) planEnv() plan.Env {
 	s := f.service
 	return plan.Env{
-		Registry: s.config.Registry, Policies: s.config.Policies, Request: *f.layer,
+		Registry: s.config.Registry, Policies: s.config.Policies, Request: *f.layer, Grant: f.grant,
 		Outer: func(name string) bool { return f.bindings.Kind() == edn.KindMap && f.bindings.HasKey(name) },
 	}
 }
@@ -267,9 +267,6 @@ func (f *flight) accepted() *journal.RunAccepted {
 		Budget:        amounts(r.Budget),
 		Trace:         r.Trace,
 		RequestID:     r.RequestID,
-	}
-	if rec.Principal == "" {
-		rec.Principal, rec.PrincipalType = "local", "local"
 	}
 	if r.IdempotencyKey != "" {
 		rec.Key = edn.Hash(edn.Text(r.IdempotencyKey))

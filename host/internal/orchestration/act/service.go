@@ -41,6 +41,8 @@ type Config struct {
 	Executor dispatch.Executor
 	Journal  Journal
 	Hash     string // of the configuration, "b3:.."
+	// Effects say who may have which effect; nil permits none.
+	Effects *policy.Effects
 
 	// Limits default to plan.DefaultLimits, Clock to the machine's.
 	Limits *plan.Limits
@@ -66,7 +68,9 @@ type Act struct {
 	// Principal is who asks; empty means the user of this process.
 	Principal     string
 	PrincipalType string
-	Roles         []string
+	// Roles are those of the principal, qualified and without colon. The user
+	// of this process, who owns it and its configuration, has role/admin.
+	Roles []string
 	// Dir is the working directory of the caller, for relative paths.
 	Dir string
 	// Stack holds the capabilities that wait for the act, outermost first, when
@@ -169,6 +173,10 @@ func (s *Service) Start(ctx context.Context, a Act) (*Run, *contract.Error) {
 // accept prepares an act.
 func (s *Service) accept(a Act) (*flight, *contract.Error) {
 	f := &flight{service: s, act: a, begun: s.config.Clock.Now()}
+	if a.Principal == "" {
+		f.act.Principal, f.act.PrincipalType, f.act.Roles = "local", "local", []string{policy.RoleAdmin}
+	}
+	f.grant = s.config.Effects.Grant(f.act.Roles)
 	if err := s.stage(s.prepare, f); err != nil {
 		if f.id != "" {
 			s.config.Journal.Drop(f.id)

@@ -29,6 +29,7 @@ type flight struct {
 	source   string
 	bindings edn.Value
 	layer    *policy.Layer
+	grant    *policy.Grant
 	terms    *eval.TermsBook // of the shape; nil for a plan of the client's
 	id       string
 	seed     int64

@@ -49,9 +49,13 @@ func (s *serving) begin(e *entrant, capID, strategy string) *Failure {
 	if !ok {
 		return s.failure(context.Background(), nil, contract.Errorf("runtime/internal", "dispatch %s: candidate :%s left the registry", s.w.Node, capID))
 	}
+	scopes, err := s.scopes(c)
+	if err != nil {
+		return s.failure(context.Background(), nil, err)
+	}
 	s.number++
 	limits := s.limits(c)
-	*e = entrant{capability: c, recovery: c.Recovery(s.w.Input), number: s.number, limits: limits, call: s.call(c, limits.end)}
+	*e = entrant{capability: c, recovery: recoveryOf(c, s.w.Input, scopes), number: s.number, limits: limits, call: s.call(c, limits.end, scopes)}
 	st := s.d.Executor.State(capID)
 	begin := s.startedRecord()
 	*begin = journal.AttemptStarted{

@@ -108,7 +108,12 @@ func (s *serving) askOnce(ctx context.Context) (checked, edn.Value) {
 	}
 	deadline, _ := ctx.Deadline()
 	started := s.d.Clock.Now()
-	answer, failed := s.d.Executor.Invoke(ctx, s.call(c, deadline))
+	scopes, err := s.scopes(c)
+	if err != nil {
+		by.err = err
+		return by, edn.Nil()
+	}
+	answer, failed := s.d.Executor.Invoke(ctx, s.call(c, deadline, scopes))
 	awaitOwnDeadline(ctx, failed)
 	by.latency = s.d.Clock.Now().Sub(started)
 	if failed != nil {
@@ -125,7 +130,7 @@ func (s *serving) askOnce(ctx context.Context) (checked, edn.Value) {
 }
 
 func (s *serving) checker(ctx context.Context) (string, *contract.Error) {
-	s.binding = s.d.bind(s.w.Terms)
+	s.binding = s.bind()
 	if len(s.binding.Accepted) > 0 {
 		return s.binding.Accepted[0], nil
 	}

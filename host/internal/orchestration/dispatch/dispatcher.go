@@ -86,7 +86,11 @@ func (s *serving) verdictRecord() *journal.GateVerdict {
 func (d *Dispatcher) Serve(ctx context.Context, run *Run, w *Work) *Result {
 	s := &serving{d: d, run: run, w: w}
 	s.used, s.result.Attempts = s.room.used[:0], s.room.attempts[:0]
-	s.binding = d.bind(w.Terms)
+	if err := s.permitted(); err != nil {
+		s.end(err)
+		return &s.result
+	}
+	s.binding = s.bind()
 	s.most = 1 + w.Terms.FallbackMax
 	s.plan = s.strategy()
 	s.record(s.resolved())
@@ -219,7 +223,7 @@ func (s *serving) next() (string, bool) {
 		return "", false
 	}
 	if len(s.used) > 0 {
-		s.binding = s.d.bind(s.w.Terms)
+		s.binding = s.bind()
 	}
 	for _, id := range s.binding.Accepted {
 		if !slices.Contains(s.used, id) {
@@ -245,6 +249,9 @@ func (d *Dispatcher) available(capID string) policy.Unavailable {
 // unbound is the failure of a node that nobody may serve. It can be hoped for
 // again if somebody was merely not there.
 func (s *serving) unbound() *contract.Error {
+	if err := s.withheld(); err != nil {
+		return err
+	}
 	e := contract.Errorf("unsupported/intent", "node %s: nobody can serve :%s", s.w.Node, s.w.Intent).
 		WithDetail("intent", keyword(s.w.Intent))
 	for _, r := range s.binding.Rejected {

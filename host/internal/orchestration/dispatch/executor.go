@@ -37,7 +37,8 @@ type Call struct {
 	Deadline  time.Time // zero: none
 	Request   edn.Value // the envelope as a plugin sees it
 	Effects   []string  // effects that this call may have
-	Scope     edn.Value // limits of those effects
+	Scope     edn.Value // limits of those effects: a map from effect to scope
+	Roles     []string  // of the caller, for what is asked on behalf of the call
 	EffectKey string    // the same for every try of the same effect
 	Budget    edn.Value
 	Stack     []string // capabilities on whose behalf the call is made, outermost first

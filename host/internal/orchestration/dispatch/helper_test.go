@@ -63,7 +63,7 @@ func serve(t testing.TB, w *dispatchtest.World, o order) served {
 	if o.deadline > 0 {
 		work.Deadline = time.Now().Add(o.deadline)
 	}
-	r := w.Dispatcher.Serve(o.ctx, &dispatch.Run{ID: "run_test", Seed: o.seed, Trace: trace, Recorder: records, Base: o.base}, work)
+	r := w.Dispatcher.Serve(o.ctx, &dispatch.Run{ID: "run_test", Seed: o.seed, Trace: trace, Recorder: records, Grant: dispatchtest.Open().Grant(nil), Base: o.base}, work)
 	return served{r, records.All()}
 }
 

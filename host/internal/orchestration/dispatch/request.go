@@ -7,6 +7,7 @@ import (
 
 	"lukechampine.com/blake3"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -45,7 +46,7 @@ func (s *serving) limits(c *registry.Capability) limits {
 	return l
 }
 
-func (s *serving) call(c *registry.Capability, deadline time.Time) Call {
+func (s *serving) call(c *registry.Capability, deadline time.Time, scopes policy.Scopes) Call {
 	return Call{
 		CapID:     c.ID,
 		Run:       s.run.ID,
@@ -55,6 +56,8 @@ func (s *serving) call(c *registry.Capability, deadline time.Time) Call {
 		Deadline:  deadline,
 		Request:   s.request(c),
 		Effects:   effects(c),
+		Scope:     scopeValue(scopes),
+		Roles:     s.run.Grant.Roles(),
 		EffectKey: s.effectKey(),
 		Budget:    s.w.Terms.Budget,
 		Stack:     s.w.Stack,

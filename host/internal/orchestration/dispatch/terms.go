@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
@@ -21,6 +22,7 @@ type Terms struct {
 	capID  string
 
 	static     policy.Binding // as if everyone were ready
+	effects    bool           // some of them have effects
 	candidates []journal.Candidate
 	rejected   []journal.Rejection
 	out        *schema.Schema
@@ -52,6 +54,7 @@ func (d *Dispatcher) Terms(p policy.Policy, intent, capID string) *Terms {
 	t := &Terms{Policy: p, intent: intent, capID: capID}
 	demand := t.demand(d.Registry)
 	t.static = demand.Bind()
+	t.effects = t.effectful(d.Registry)
 	t.candidates = candidates(t.static.Accepted)
 	t.rejected = rejections(t.static.Rejected)
 	t.outName = d.Registry.OutSchema(intent, p.Layer.Requires.OutSchema.V)
@@ -66,17 +69,30 @@ func (d *Dispatcher) Terms(p policy.Policy, intent, capID string) *Terms {
 	return t
 }
 
+// effectful tells whether any of the candidates has effects.
+func (t *Terms) effectful(reg *registry.Registry) bool {
+	return slices.ContainsFunc(t.static.Accepted, func(id string) bool {
+		c, ok := reg.Capability(id)
+		return ok && c.Effectful()
+	})
+}
+
 func (t *Terms) demand(reg *registry.Registry) policy.Demand {
 	return policy.Demand{Registry: reg, Intent: t.intent, CapID: t.capID, Layer: &t.Layer}
 }
 
 // bind asks who may serve now. The usual case, everyone who fits is ready, costs
 // nothing but asking.
-func (d *Dispatcher) bind(t *Terms) policy.Binding {
+func (s *serving) bind() policy.Binding {
+	d, t := s.d, s.w.Terms
+	asks := t.effects && s.w.Op != "tool" // a tool has been asked already, and is told why not
 	for _, id := range t.static.Accepted {
-		if d.available(id).Reason != "" {
+		if asks || d.available(id).Reason != "" {
 			demand := t.demand(d.Registry)
 			demand.State = d.available
+			if asks {
+				demand.Permits = s.run.Grant.Forbids
+			}
 			return demand.Bind()
 		}
 	}

@@ -25,6 +25,9 @@ type Run struct {
 	Seed     int64
 	Trace    edn.Value
 	Recorder Recorder
+	// Grant is what the roles of the caller permit under the configuration; nil
+	// permits no effect.
+	Grant *policy.Grant
 	// Base ends with the run, by cancel or deadline, but not when a sibling
 	// node fails: a call that must not be repeated is awaited under it.
 	Base context.Context

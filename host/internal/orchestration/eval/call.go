@@ -81,8 +81,8 @@ func (s *scope) work(i int, n *plan.Node, e *ended) (*dispatch.Work, *contract.E
 	capID := n.CapID
 	if n.Op == plan.OpTool {
 		w.Intent, capID = n.ToolID, n.ToolID
-		if c, ok := s.run.ev.Registry.Capability(n.ToolID); ok {
-			w.Intent = c.ToolIntent()
+		if c, ok := s.run.ev.Registry.Tool(n.ToolID); ok {
+			w.Intent, capID = c.ToolIntent(), c.ID
 		}
 	}
 	w.Around = c
@@ -208,7 +208,12 @@ func checkInput(w *dispatch.Work, sch *schema.Schema, name string) *contract.Err
 		return nil
 	}
 	found := sch.Validate(w.Input)
-	return contract.Errorf("input/invalid", "the :input of :%s does not fit :%s: %s", w.Intent, name, found[0]).
+	typ := "input/invalid"
+	if w.Op == "tool" {
+		typ = "effects/invalid-input"
+	}
+	return contract.Errorf(typ, "the :input of :%s does not fit :%s: %s", w.Intent, name, found[0]).
+		WithDetail("reason", edn.K("schema")).
 		WithDetail("findings", schema.Findings(found)).
 		WithDetail("schema", edn.K(name))
 }
@@ -230,9 +235,12 @@ func (c *call) Plan(a dispatch.PlanAnswer) (func(context.Context) dispatch.Child
 	}
 	layer := *s.layer
 	if c.Terms.EffectsSet {
-		layer = policy.Merge(layer, policy.Layer{Effects: policy.Of(c.Terms.Effects, policy.Origin{Source: policy.SourceNode})})
+		layer = policy.Merge(layer, policy.Layer{
+			Effects: policy.Of(c.Terms.Effects, policy.Origin{Source: policy.SourceNode}),
+			Scopes:  c.Terms.Layer.Scopes,
+		})
 	}
-	env := plan.Env{Registry: r.ev.Registry, Policies: r.ev.Policies, Request: layer, Outer: c.names(a.Bindings)}
+	env := plan.Env{Registry: r.ev.Registry, Policies: r.ev.Policies, Request: layer, Grant: r.call.Grant, Outer: c.names(a.Bindings)}
 	prog, findings, err := prepare(a.Plan, nil, env, contract.SourcePlugin, plan.WithLimits(r.ev.Limits), plan.Depth(depth))
 	if err != nil {
 		return nil, err

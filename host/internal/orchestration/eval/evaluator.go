@@ -27,8 +27,10 @@ type Evaluator struct {
 	Registry   *registry.Registry
 	Policies   *policy.Book
 	Dispatcher *dispatch.Dispatcher
-	Clock      dispatch.Clock
-	Limits     plan.Limits
+	// Effects say who may have which effect; nil permits none.
+	Effects *policy.Effects
+	Clock   dispatch.Clock
+	Limits  plan.Limits
 	// Panicked is told of a defect before the run ends with runtime/internal.
 	Panicked func(where string, value any, stack []byte)
 }
@@ -48,6 +50,8 @@ type Task struct {
 	// Request; nil keeps them within the run.
 	Terms *TermsBook
 	Trace edn.Value
+	// Roles are those of the caller.
+	Roles []string
 	// Stack holds the capabilities on whose behalf the run is made, outermost
 	// first; nil for a caller from outside.
 	Stack []string
@@ -113,7 +117,7 @@ func (ev *Evaluator) Run(ctx context.Context, t *Task) (out Outcome) {
 		t.Request = &policy.Layer{}
 	}
 	r := &run{ev: ev, task: t, verbose: calls(t.Program)}
-	r.call = dispatch.Run{ID: t.Run, Seed: t.Seed, Trace: t.Trace, Recorder: t.Recorder, Base: ctx}
+	r.call = dispatch.Run{ID: t.Run, Seed: t.Seed, Trace: t.Trace, Recorder: t.Recorder, Grant: ev.Effects.Grant(t.Roles), Base: ctx}
 	root := &scope{
 		run: r, prog: t.Program, path: nil, layer: t.Request, stack: t.Stack,
 		frame: plan.NewFrame(t.Program, t.Bindings),

@@ -98,7 +98,7 @@ func runValue(ctx context.Context, tb testing.TB, w *dispatchtest.World, source 
 
 func evaluator(w *dispatchtest.World) *eval.Evaluator {
 	return &eval.Evaluator{
-		Registry: w.Registry, Policies: w.Policies, Dispatcher: w.Dispatcher,
+		Registry: w.Registry, Policies: w.Policies, Dispatcher: w.Dispatcher, Effects: dispatchtest.Open(),
 		Clock: dispatch.SystemClock{}, Limits: plan.DefaultLimits(),
 	}
 }

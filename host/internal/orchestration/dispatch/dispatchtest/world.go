@@ -71,6 +71,17 @@ func New(tb testing.TB, spec Spec) *World {
 	return w
 }
 
+// Open are effects that everybody may have, without bounds but their being
+// enabled.
+func Open() *policy.Effects {
+	e := &policy.Effects{Rules: policy.Rules{}}
+	for _, effect := range contract.Effects() {
+		e.Rules[effect] = policy.Rule{Any: []string{policy.RoleAny}}
+		e.Host = append(e.Host, policy.Scoped{Effect: effect, Scope: contract.Scope{Enabled: contract.Flag{V: true, Set: true}}})
+	}
+	return e
+}
+
 // Again is the same configuration with an executor that knows no scripts.
 func (w *World) Again() *World {
 	c := *w
