@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -50,6 +51,7 @@ func checkPlan(v edn.Value, positions *edn.Positions, bindings edn.Value, loaded
 	}
 	return plan.Check(p, plan.Env{
 		Registry: loaded.Generation.Registry, Policies: loaded.Generation.Policies,
+		Grant: loaded.Generation.Effects.Grant([]string{policy.RoleAdmin}), // of whoever owns the configuration
 		Outer: func(name string) bool { return bindings.IsMap() && bindings.HasKey(name) },
 	})
 }

@@ -30,18 +30,33 @@ func everyAttribute() []written {
 		for i := range b.Blocks {
 			inner := &b.Blocks[i]
 			walk(inner, join(path, inner.Name), append(chain[:len(chain):len(chain)], inner))
+			for k := range inner.Variants {
+				v := &inner.Variants[k]
+				walk(v, join(path, inner.Name)+" "+v.Only, append(chain[:len(chain):len(chain)], v))
+			}
 		}
 	}
 	walk(Specification(), "", nil)
 	return out
 }
 
+// specPath is the path without the label of a variant.
+func (w written) specPath() string {
+	block, rest, ok := strings.Cut(w.path, " ")
+	if !ok {
+		return w.path
+	}
+	_, attr, _ := strings.Cut(rest, ".")
+	return join(block, attr)
+}
+
 // labels and required attributes of a file in which any attribute may stand.
-var labels = map[string]string{"plugin": "chess", "capability": "chess/engine", "include": "extra/*.hcl", "schema": "a/b", "check": "c", "dispatch": "d", "intent": "chess/best-move"}
+var labels = map[string]string{"plugin": "chess", "capability": "chess/engine", "include": "extra/*.hcl", "schema": "a/b", "check": "c", "dispatch": "d", "intent": "chess/best-move",
+	"rule": "fs/read", "secret": "github", "role": "clerk"}
 
 var required = map[string][]string{
 	"plugin": {`command = ["bin/chess"]`}, "capability": {`plugin = "chess"`}, "schema": {`spec = edn(":any")`}, "check": {`builtin = "max-chars"`},
-	"intent": {`in = "req/chess.position"`, `out = "res/chess.move+pv+eval"`},
+	"intent": {`in = "req/chess.position"`, `out = "res/chess.move+pv+eval"`}, "secret": {`value = secret("env:A")`},
 }
 
 // file puts the attribute with a value into the smallest file that may hold it.
@@ -54,10 +69,14 @@ func (w written) file(value string) string {
 	for i, blk := range w.chain {
 		b.WriteString(blk.Name)
 		if blk.Label != LabelNone {
-			fmt.Fprintf(&b, " %q", labels[blk.Name])
+			label := labels[blk.Name]
+			if blk.Only != "" {
+				label = blk.Only
+			}
+			fmt.Fprintf(&b, " %q", label)
 		}
 		b.WriteString(" {\n")
-		if i == 0 {
+		if i == 0 || blk.Name == "secret" {
 			for _, line := range required[blk.Name] {
 				if !strings.HasPrefix(line, w.attr.Name+" ") && !(blk.Name == "check" && (w.attr.Name == "condition" || w.attr.Name == "intent")) {
 					b.WriteString(line + "\n")
@@ -170,12 +189,14 @@ func TestEveryAttribute(t *testing.T) {
 		"ferment.requires": true, "plugin.version": true,
 		"capability.effects": true, "schema.spec": true, "check.condition": true,
 		"plugin.restart.backoff": true, "plugin.restart.max_backoff": true, "plugin.health.timeout": true, "plugin.health.interval": true,
+		// keys that are programs, prefixes and hosts of their own grammar
+		"effects.scope process/run.arguments": true, "capability.scope process/run.arguments": true, "role.scope process/run.arguments": true,
 		"dispatch.retry.backoff": true, "dispatch.retry.max_backoff": true, "plugin.instances.min": true,
 	}
 	for _, w := range everyAttribute() {
 		t.Run(w.path, func(t *testing.T) {
 			good, beyond, other := w.attr.Type.values()
-			r, isReserved := reservedAt(w.path)
+			r, isReserved := reservedAt(w.specPath())
 			if isReserved && !r.partly() {
 				_, ds := load(t, w.file(append(good, other...)[0]))
 				assert.Contains(t, types(ds), "config/reserved")
@@ -245,6 +266,9 @@ func TestReserved(t *testing.T) {
 		for i := range b.Blocks {
 			known[join(path, b.Blocks[i].Name)] = true
 			walk(&b.Blocks[i], join(path, b.Blocks[i].Name))
+			for k := range b.Blocks[i].Variants {
+				walk(&b.Blocks[i].Variants[k], join(path, b.Blocks[i].Name))
+			}
 		}
 	}
 	walk(Specification(), "")

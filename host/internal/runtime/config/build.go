@@ -22,6 +22,7 @@ type Generation struct {
 	Registry *registry.Registry
 	Checks   *quality.Set
 	Policies *policy.Book
+	Effects  *policy.Effects
 }
 
 // Limits on the number of things (HCL-042).
@@ -232,6 +233,9 @@ func (b *builder) place(block, label string) *Range { return b.places[[2]string{
 
 func (b *builder) register(p *Plugin, advertised contract.Capability, s *section) {
 	c := registry.Capability{Capability: advertised, Plugin: p.Name, Advertised: advertised.ID}
+	if tool, ok := contract.ToolNamed(advertised.ID); ok && tool.ID == advertised.ID {
+		c.Confines = p.Description.Name == ToolsPlugin
+	}
 	at := b.place("plugin", p.Name)
 	if s != nil {
 		at = s.at()
@@ -439,6 +443,7 @@ func (b *builder) generation() {
 	for _, s := range b.all("intent") {
 		intents = append(intents, b.intent(s, book))
 	}
+	effects := b.effects()
 	b.gateRings()
 	b.unusedBlocks()
 	set, err := quality.NewSet(checks...)
@@ -449,7 +454,7 @@ func (b *builder) generation() {
 	if err != nil {
 		return
 	}
-	b.config.Generation = &Generation{Registry: reg, Checks: set, Policies: book}
+	b.config.Generation = &Generation{Registry: reg, Checks: set, Policies: book, Effects: effects}
 }
 
 // dispatchLayer is what a dispatch block writes.

@@ -234,6 +234,8 @@ func (l *loader) describe(s *section, p *Plugin) {
 		return
 	}
 	p.Config, p.Secrets, p.Reads, p.low = value, low.secrets, low.files, low
+	l.equip(bare, p)
+	value = p.Config
 	p.places = func(path []edn.Value) *Range { return low.place([]string{"plugin", p.Name, "config"}, path) }
 	l.secretsOf(p)
 	full, err := l.ask(*p, value)

@@ -43,6 +43,7 @@ const (
 	LabelNone      LabelKind = ""
 	LabelIdent     LabelKind = "name"
 	LabelQualified LabelKind = "qualified name"
+	LabelRole      LabelKind = "name of a role"
 	LabelPattern   LabelKind = "pattern"
 )
 
@@ -58,6 +59,19 @@ type Block struct {
 	// decoded by the schema of a plugin.
 	Open    bool
 	Foreign bool
+	// Variants are blocks of the same name that one label each stands for, in
+	// Only; their attributes hold instead. Another label is refused.
+	Variants []Block
+	Only     string
+}
+
+// variant is the block that the label stands for.
+func (b *Block) variant(label string) (*Block, bool) {
+	i := slices.IndexFunc(b.Variants, func(v Block) bool { return v.Only == label })
+	if i < 0 {
+		return b, len(b.Variants) == 0
+	}
+	return &b.Variants[i], true
 }
 
 // Attr returns the attribute with that name.

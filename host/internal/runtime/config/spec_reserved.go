@@ -21,9 +21,7 @@ var reservedTable = []reserved{
 	{path: "prompts", what: "composing prompts"},
 	{path: "judge", what: "judging by a model"},
 	{path: "rubric", what: "judging by a model"},
-	{path: "effects", what: "scoping the effects of tools"},
 	{path: "budget", what: "limiting what a call may spend"},
-	{path: "role", what: "access control"},
 	{path: "operations", what: "access control"},
 	{path: "auth", what: "access control"},
 	{path: "session", what: "keeping sessions"},
@@ -33,6 +31,11 @@ var reservedTable = []reserved{
 	{path: "telemetry", what: "telemetry"},
 	{path: "workspace", what: "the context engine"},
 	{path: "error", what: "declaring error types"},
+
+	{path: "effects.db", what: "tools for databases"},
+	{path: "effects.scope.on_unknown", what: "resuming a run"},
+	{path: "role.intents", what: "access control"},
+	{path: "role.max_priority", what: "access control"},
 
 	{path: "http.trusted_proxies", what: "access control"},
 	{path: "http.tls_terminated_by_proxy", what: "access control"},
@@ -69,7 +72,6 @@ var reservedTable = []reserved{
 	{path: "capability.role", what: "composing prompts"},
 	{path: "capability.model_key", what: "choosing models"},
 	{path: "capability.breaker", what: "the breaker"},
-	{path: "capability.scope", what: "scoping the effects of tools"},
 
 	{path: "dispatch.policy", what: "ordering candidates by what was observed", only: []string{"declared"}},
 	{path: "dispatch.learned", what: "ordering candidates by what was observed"},

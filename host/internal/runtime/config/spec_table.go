@@ -64,7 +64,7 @@ var specification = Block{Blocks: []Block{
 				{Name: "max_in_flight", Type: integer(1, 10_000), Reload: ReloadUse, Serves: "ENV-010"},
 			}},
 			{Name: "breaker"},
-			{Name: "scope", Label: LabelQualified},
+			scopeBlock("narrower than that of effects", true),
 		},
 	},
 	{
@@ -89,6 +89,8 @@ var specification = Block{Blocks: []Block{
 	},
 	dispatchBlock,
 	intentBlock,
+	effectsBlock,
+	roleBlock,
 	httpBlock,
 }}
 

@@ -189,6 +189,9 @@ func (g *grower) block(parent *node, b *hcl.Block) {
 	if !g.allowed(parent, b.Type, b.TypeRange) || !g.label(n, b) {
 		return
 	}
+	if !g.vary(n, b) {
+		return
+	}
 	first := parent.twins[n.identity()]
 	if first != nil && n.spec.Open { // locals may stand in several blocks
 		g.open(first, b.Body)
@@ -206,6 +209,24 @@ func (g *grower) block(parent *node, b *hcl.Block) {
 	}
 	parent.twins[n.identity()] = n
 	g.grow(n, b.Body)
+}
+
+// vary takes the variant of the block that its label stands for.
+func (g *grower) vary(n *node, b *hcl.Block) bool {
+	if len(n.spec.Variants) == 0 {
+		return true
+	}
+	var ok bool
+	if n.spec, ok = n.spec.variant(n.labels[0]); ok {
+		return true
+	}
+	known := make([]string, len(n.spec.Variants))
+	for i := range n.spec.Variants {
+		known[i] = n.spec.Variants[i].Only
+	}
+	g.report.add(Diagnostic{Type: "config/unknown-name", Message: fmt.Sprintf("there is no %s %s", n.spec.Name, quote(n.labels[0])), Range: g.at(b.LabelRanges[0]), Path: n.path,
+		Expected: words(known), Found: edn.Text(n.labels[0]), Nearest: nearest(n.labels[0], known)})
+	return false
 }
 
 // identity is what makes two blocks the same: type and labels.
@@ -258,6 +279,11 @@ func (g *grower) label(n *node, b *hcl.Block) bool {
 			return true
 		}
 		d.Expected = edn.Text("a path or a pattern such as extra/*.hcl")
+	case LabelRole:
+		if identLabel.MatchString(strings.TrimPrefix(label, "role/")) {
+			return true
+		}
+		d.Expected = edn.Text("a name such as clerk, or role/clerk")
 	case LabelQualified:
 		if qualifiedLabel.MatchString(label) && len(label) <= 128 {
 			space, _, _ := strings.Cut(label, "/")

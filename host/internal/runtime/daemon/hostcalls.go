@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -29,7 +30,7 @@ func (h hostCalls) HostInvoke(ctx context.Context, name string, parent dispatch.
 	turn := h.host.nested(parent.Run)
 	defer turn.Release()
 	response, failure := turn.Do(ctx, act.Act{
-		Request: bounded, Principal: name, PrincipalType: "plugin",
+		Request: bounded, Principal: name, PrincipalType: "plugin", Roles: parent.Roles,
 		Stack: append(slices.Clone(parent.Stack), parent.CapID),
 	})
 	if failure != nil {
@@ -73,5 +74,30 @@ func within(parent dispatch.Call, request edn.Value, now time.Time) (edn.Value, 
 	if len(kept) == 0 {
 		kept = []string{"none"}
 	}
-	return request.AssocKey("effects", edn.MustMap(edn.K("allowed"), edn.Keywords(kept...))), nil
+	effects := edn.MustMap(edn.K("allowed"), edn.Keywords(kept...))
+	scope, err := narrowed(parent.Scope, request.Key("effects").Key("scope"))
+	if err != nil {
+		return edn.Nil(), err
+	}
+	if scope.Len() > 0 {
+		effects = effects.AssocKey("scope", scope)
+	}
+	return request.AssocKey("effects", effects), nil
+}
+
+// narrowed is what the scope of a call permits of the one that is asked for on
+// its behalf.
+func narrowed(parent, asked edn.Value) (edn.Value, error) {
+	var out policy.Scopes
+	for _, v := range []edn.Value{parent, asked} {
+		for key, scope := range v.Entries() {
+			effect, _ := key.AsKeyword()
+			s, problems := contract.ParseScope(effect, scope)
+			if len(problems) > 0 {
+				return edn.Nil(), contract.Errorf("invalid-request", "the scope of :%s %s", effect, problems[0])
+			}
+			out = policy.MeetAll(out, policy.Scopes{{Effect: effect, Scope: s}})
+		}
+	}
+	return out.Value(), nil
 }
