@@ -1,0 +1,112 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+)
+
+const anyPlugin = "plugin \"chess\" {\n  command = [\"bin/chess\"]\n}\n"
+
+// FX-001, AUTH-010: what the blocks say is what a grant decides with.
+func TestEffectsBlock(t *testing.T) {
+	cfg, ds := load(t, anyPlugin+`
+effects {
+  rule "fs/write" { any = ["operator", role.clerk] }
+  rule "net/*" { all = ["role/admin"] }
+  scope "fs/write" {
+    enabled   = true
+    roots     = ["/srv/reports"]
+    allow     = ["./out/", "out/deep", "in"]
+    max_bytes = "1MiB"
+  }
+  scope "process/run" {
+    enabled        = true
+    allow_commands = ["/bin/ls"]
+    arguments      = { "/bin/ls" = ["-[la]+"] }
+    max_timeout    = "1m"
+  }
+}
+
+role "clerk" {
+  scope "fs/write" { allow = ["out/deep"] }
+}
+
+capability "chess/engine" {
+  plugin = "chess"
+  scope "fs/read" { enabled = false }
+}
+`)
+	require.Empty(t, types(ds))
+	e := cfg.Generation.Effects
+	assert.Equal(t, `{:fs/write {:allow ["in" "out"] :append false :enabled true :max-bytes 1048576 :mkdirs true :roots ["/srv/reports"]} `+
+		`:process/run {:allow-commands ["/bin/ls"] :allow-cwd [] :arguments {"/bin/ls" [["-[la]+"]]} :enabled true :env-pass [] :max-output 1048576 :max-timeout-ms 60000 :memory 536870912 :processes 16 :timeout-ms 30000}}`,
+		e.Host.Value().String())
+	assert.Equal(t, `{:fs/write {:allow ["out/deep"]}}`, e.Roles["role/clerk"].Value().String())
+	assert.Equal(t, `{:fs/read {:enabled false}}`, e.Capabilities["chess/engine"].Value().String())
+	write := e.Rules["fs/write"]
+	assert.Equal(t, []string{"role/clerk", "role/operator"}, write.Any)
+	assert.Equal(t, "ferment.hcl:6:3", write.Where)
+	web, _ := e.Rules.For("net/http")
+	assert.Equal(t, []string{policy.RoleAdmin}, web.All, "a rule for the namespace stands in for the shipped one")
+	read, _ := e.Rules.For("fs/read")
+	assert.Equal(t, []string{policy.RoleAdmin, policy.RoleOperator}, read.Any, "shipped")
+}
+
+// Nothing written: every effect is off, and the shipped rules hold.
+func TestEffectsByDefault(t *testing.T) {
+	cfg, ds := load(t, anyPlugin)
+	require.Empty(t, types(ds))
+	assert.Empty(t, cfg.Generation.Effects.Host)
+	assert.Equal(t, policy.ShippedEffectRules(), cfg.Generation.Effects.Rules)
+}
+
+// Each row is one diagnostic at the place of the fault.
+func TestEffectsProblems(t *testing.T) {
+	for text, want := range map[string]string{
+		`effects { scope "fs/rite" {} }`:                                       `config/unknown-name there is no scope "fs/rite" at 5:9`,
+		`effects { scope "db/read" {} }`:                                       `config/unknown-name there is no scope "db/read" at 5:9`,
+		`effects { scope "fs/read" { hosts = [] } }`:                           `config/unknown-name unknown attribute "hosts" in effects, scope "fs/read" at 5:21`,
+		`effects { scope "fs/read" { allow = ["a", "../b"] } }`:                `config/type allow in effects, scope "fs/read" leaves its root with ".." at 5:35`,
+		`effects { scope "net/http" { hosts = ["*"] } }`:                       `config/type hosts in effects, scope "net/http" is no host: write a name, an address, or *.suffix at 5:31`,
+		`effects { scope "process/run" { arguments = { "/bin/x" = ["("] } } }`: "config/type arguments in effects, scope \"process/run\" is no regular expression: error parsing regexp: missing closing ): `^(?s:()$` at 5:50",
+		`effects { rule "fs/rite" { any = ["admin"] } }`:                       `config/dangling-reference effects, rule "fs/rite" names the unknown effect "fs/rite" at 5:3`,
+		`effects { rule "fs/write" { any = ["admn"] } }`:                       `config/dangling-reference effects, rule "fs/write" names the unknown role "admn" at 5:28`,
+		`effects { db "main" {} }`:                                             `config/reserved "db" in effects is not supported: tools for databases is not part of this build at 5:3`,
+		`effects { scope "fs/write" { on_unknown = "fail" } }`:                 `config/reserved "on_unknown" in effects, scope "fs/write" is not supported: resuming a run is not part of this build at 5:22`,
+		`effects { secret "x" { value = "plain" } }`:                           `config/type value in effects, secret "x" is no secret at 5:24`,
+		`role "Big" {}`:                 `config/syntax "Big" is no label for a role block at 4:6`,
+		`role "x" { max_priority = 3 }`: `config/reserved "max_priority" in role "x" is not supported: access control is not part of this build at 4:12`,
+		"effects { scope \"fs/read\" {\n enabled = true\n roots = [\".\"]\n allow = [\"var\"]\n} }": `config/range effects, scope "fs/read" reaches`,
+		"effects { scope \"fs/write\" {\n enabled = true\n roots = [\".\"]\n allow = [\".\"]\n} }":  `config/range effects, scope "fs/write" reaches`,
+		"effects { scope \"process/run\" {\n enabled = true\n allow_cwd = [\"/\"]\n} }":             `config/range effects, scope "process/run" reaches`,
+	} {
+		if inner, ok := strings.CutPrefix(text, "effects { "); ok {
+			text = "effects {\n  " + strings.TrimSuffix(inner, " }") + "\n}"
+		}
+		_, ds := load(t, anyPlugin+text+"\n")
+		if assert.NotEmpty(t, ds, text) {
+			got := ds[0].Type + " " + ds[0].Message
+			if ds[0].Range != nil {
+				got += " at " + ds[0].Range.String()[len("ferment.hcl:"):]
+			}
+			assert.Contains(t, got, want, text)
+		}
+	}
+}
+
+// FX-012: a link does not hide what lies behind it.
+func TestOwnPathsThroughLinks(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "data"), 0o700))
+	require.NoError(t, os.Symlink(filepath.Join(dir, "data"), filepath.Join(dir, "innocent")))
+	_, ds := load(t, "ferment {\n  data_dir = \""+dir+"/data\"\n}\n"+anyPlugin+"effects {\n scope \"fs/read\" {\n enabled = true\n roots = [\""+dir+"/innocent\"]\n allow = [\".\"]\n }\n}\n")
+	require.Equal(t, []string{"config/range"}, types(ds))
+	assert.Contains(t, ds[0].Message, "which belongs to ferment")
+}
