@@ -33,7 +33,7 @@ func serveAct(x *exchange) reply {
 	if err := onlyValues(request); err != nil {
 		return refused(request, err)
 	}
-	a := act.Act{Request: request, Principal: x.who.Name, PrincipalType: x.who.Type}
+	a := act.Act{Request: request, Principal: x.who.Name, PrincipalType: x.who.Type, Roles: x.who.roles()}
 	if dir := x.r.Header.Get(DirHeader); x.via.admin && filepath.IsAbs(dir) {
 		a.Dir = dir
 	}

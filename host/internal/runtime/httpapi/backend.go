@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
@@ -110,4 +111,14 @@ type Principal struct {
 	Name  string // as records have it
 	Type  string // anonymous or local
 	Admin bool   // may do everything
+}
+
+// roles are those of the principal as long as there are no users: the operator
+// on the admin socket is role/admin, and whoever comes without an identity,
+// which only profiles for development allow, is role/user (AUTH-031).
+func (p Principal) roles() []string {
+	if p.Admin {
+		return []string{policy.RoleAdmin}
+	}
+	return []string{policy.RoleUser}
 }
