@@ -161,7 +161,7 @@ func (u *unit) state() dispatch.CapState {
 	e := u.current
 	st := e.face()
 	state := dispatch.CapState{Plugin: u.name, Edition: e.number, Generation: st.Generation, Binary: st.Binary}
-	state.Standby = len(e.ready) > 1 || e.warm() != nil
+	state.Standby = !u.held && (len(e.ready) > 1 || e.warm() != nil)
 	if state.Why = u.refusal(e); state.Why == nil {
 		state.Ready = true
 		return state

@@ -41,6 +41,7 @@ type instance struct {
 	timers  map[timerKind]func()
 	abort   context.CancelFunc // of the start under way
 	probing int                // generation that is being probed, 0: none
+	revive  bool               // somebody wants it back although it is being stopped
 	work    sync.WaitGroup
 
 	// Everybody reads these.
@@ -94,7 +95,12 @@ func (i *instance) live() {
 	for {
 		select {
 		case event := <-i.events:
+			i.wish(event)
 			i.handle(event)
+			if i.revive && i.machine.state == Stopped && quit != nil {
+				i.revive = false
+				i.handle(evRelease{})
+			}
 		case <-quit:
 			quit = nil
 			i.handle(evStop{cause: i.cause})
@@ -103,6 +109,16 @@ func (i *instance) live() {
 			i.settle()
 			return
 		}
+	}
+}
+
+// wish remembers what an operator wants of a process that is being stopped.
+func (i *instance) wish(event any) {
+	switch event.(type) {
+	case evRelease, evRestart:
+		i.revive = i.machine.state == Draining
+	case evStop, evQuarantine, evReadyProcess:
+		i.revive = false
 	}
 }
 

@@ -400,6 +400,17 @@ func TestDrain(t *testing.T) {
 	require.NoError(t, b.Release("p"))
 	b.to(t, Ready, 2)
 	b.mustAsk(`{}`)
+
+	// Who is quicker than the drain is not forgotten.
+	ctx, cancel = context.WithCancel(context.Background())
+	go func() { _, err := b.ask(ctx, `{:do "hang"}`); hung <- err }()
+	b.inFlight(1)
+	require.NoError(t, b.Drain("p"))
+	b.to(t, Draining, 2)
+	require.NoError(t, b.Release("p"))
+	cancel()
+	<-hung
+	b.to(t, Ready, 3)
 }
 
 // SUP-004: calls that outlast the drain are cut, and told by whom.

@@ -70,6 +70,7 @@ func (u *unit) try(e *edition, swap Swap, cause Cause) *trial {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.trial = t
+	u.trying.Store(true)
 	t.stop = u.host.clock.AfterFunc(swap.Timeout, func() {
 		u.mu.Lock()
 		todo := u.decide(t)
@@ -94,6 +95,7 @@ func (u *unit) decide(t *trial) chores {
 		return nil
 	}
 	u.trial = nil
+	u.trying.Store(false)
 	t.finish()
 	return u.succeed(t.edition, t.cause)
 }
@@ -105,6 +107,7 @@ func (u *unit) stopTrial(why *contract.Error) {
 		return
 	}
 	u.trial, t.err = nil, why
+	u.trying.Store(false)
 	t.finish()
 	u.leave(t.edition, CauseTrial)
 	u.wake()
@@ -144,6 +147,9 @@ func (u *unit) outcome(ctx context.Context, t *trial) error {
 
 // sample counts a judged answer of an edition while there is a trial.
 func (u *unit) sample(edition int, pass bool) {
+	if !u.trying.Load() {
+		return
+	}
 	u.mu.Lock()
 	t := u.trial
 	var todo chores
@@ -189,6 +195,18 @@ func (c *Client) Judged(capID string, a dispatch.Answer, pass bool) {
 	if t, ok := c.targets[capID]; ok {
 		t.unit.sample(a.Edition, pass)
 	}
+}
+
+// Shadowing implements dispatch.Trials.
+func (c *Client) Shadowing(capID string) bool {
+	t, ok := c.targets[capID]
+	return ok && t.unit.trying.Load() && t.unit.shadowing()
+}
+
+func (u *unit) shadowing() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.trial != nil && u.trial.swap.Mode == SwapShadow
 }
 
 // Shadow implements dispatch.Trials.

@@ -20,6 +20,7 @@ type unit struct {
 	store *stateStore
 
 	processes atomic.Int64 // that there have been
+	trying    atomic.Bool  // there is a trial
 
 	mu       sync.Mutex
 	current  *edition   // that takes the calls

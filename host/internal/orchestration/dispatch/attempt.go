@@ -18,6 +18,7 @@ func (s *serving) attempt(ctx context.Context, capID string) *Failure {
 	if failure := s.begin(e, capID, ""); failure != nil || s.failed != nil {
 		return failure
 	}
+	s.shadow(e)
 	e.answer, e.err = s.invoke(ctx, e.call, e.recovery, e.limits)
 	e.ended = s.d.Clock.Now()
 	return s.finish(ctx, e, &s.room.tried)
@@ -91,7 +92,11 @@ func (s *serving) finish(ctx context.Context, e *entrant, t *tried) *Failure {
 	} else {
 		s.read(t, e.answer)
 	}
-	return s.conclude(ctx, t)
+	failure := s.conclude(ctx, t)
+	if e.err == nil && s.failed == nil {
+		s.tell(e, t)
+	}
+	return failure
 }
 
 func (e *entrant) account(t *tried) {

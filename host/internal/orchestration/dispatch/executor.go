@@ -75,6 +75,8 @@ type CapState struct {
 type Trials interface {
 	// Judged tells how the gates of a node took an answer.
 	Judged(capID string, a Answer, pass bool)
+	// Shadowing tells at no cost whether Shadow is of any use now.
+	Shadowing(capID string) bool
 	// Shadow asks an edition on trial for what c asks too, if there is one and
 	// it is its turn, and has its answer judged. It returns at once. Calls with
 	// effects are not to be shadowed.

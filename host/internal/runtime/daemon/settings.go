@@ -11,7 +11,7 @@ func settings(p config.Plugin) plugin.Settings {
 	if p.Lock == config.LockMatches {
 		approved = p.Binary
 	}
-	return plugin.Settings{
+	s := plugin.Settings{
 		Approved: approved,
 		Name:     p.Name, Command: p.Command, Files: p.Files,
 		Env: p.Env, EnvPass: p.EnvPass, Workdir: p.Workdir,
@@ -35,6 +35,10 @@ func settings(p config.Plugin) plugin.Settings {
 			Mode: plugin.SwapMode(p.Swap.Mode), Share: p.Swap.Share, MinSamples: p.Swap.MinSamples, Timeout: p.Swap.Timeout,
 		},
 	}
+	if p.Described {
+		s.Described = p.Description.Value()
+	}
+	return s
 }
 
 // withSecrets adds the secrets, as Configure receives them.

@@ -1,0 +1,84 @@
+package dispatch
+
+import (
+	"context"
+
+	"github.com/fermenthq/ferment/host/internal/domain/quality"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// tell lets an executor that tries editions of a plugin against each other know
+// what the gates made of an answer (SUP-006). An answer that is a plan is no
+// sample: others have answered for it.
+func (s *serving) tell(e *entrant, t *tried) {
+	trials, ok := s.d.Executor.(Trials)
+	if !ok || t.walk != nil || t.outcome == Judged && !answeredByChecks(s.result.Verdict) {
+		return
+	}
+	trials.Judged(e.capability.ID, e.answer, t.err == nil)
+}
+
+// shadow has an edition on trial asked the same, if the call has no effects. It
+// is judged by the gates of the node as they stand now; nothing of it is
+// recorded, and the run neither waits for it nor ends with it.
+func (s *serving) shadow(e *entrant) {
+	c, recovery, number := e.capability, e.recovery, e.number // e is used again
+	trials, ok := s.d.Executor.(Trials)
+	if !ok || !trials.Shadowing(c.ID) || recovery != contract.RecoveryNone || c.Effectful() {
+		return
+	}
+	w := *s.w
+	w.Begun, w.Around = nil, nil
+	if s.w.Around != nil {
+		w.Around = frozen{s.w.Around.Env()}
+	}
+	run := *s.run
+	run.Recorder = unrecorded{}
+	trials.Shadow(e.call, func(ctx context.Context, a Answer) (pass, counts bool) {
+		run.Base = ctx
+		twin := &serving{d: s.d, run: &run, w: &w, number: number}
+		t := &tried{capability: c, recovery: recovery, attempt: number}
+		twin.read(t, a)
+		switch {
+		case t.walk != nil:
+			return false, false
+		case t.err != nil:
+			return false, true
+		}
+		verdict, _ := twin.judge(ctx, t, t.response.Key("result").Key("out"))
+		return verdict.Pass, verdict.Pass || answeredByChecks(verdict)
+	})
+}
+
+// answeredByChecks tells whether it was the answer that failed, and not a check
+// that could not be asked (BRK-002).
+func answeredByChecks(v quality.Verdict) bool {
+	for _, f := range v.Findings() {
+		if f.Code == quality.CheckError {
+			return false
+		}
+	}
+	return true
+}
+
+// unrecorded is the recorder of what nobody will see.
+type unrecorded struct{}
+
+// Record implements Recorder.
+func (unrecorded) Record(edn.Value, string, journal.Body) error { return nil }
+
+// frozen is a place in a plan whose slots are those of one moment.
+type frozen struct{ env edn.Value }
+
+var _ Surroundings = frozen{}
+
+// Env implements Surroundings.
+func (f frozen) Env() edn.Value { return f.env }
+
+// Plan implements Surroundings: a plan is taken, so that it is known to be one,
+// and never walked.
+func (frozen) Plan(PlanAnswer) (func(context.Context) Child, *contract.Error) {
+	return func(context.Context) Child { return Child{} }, nil
+}

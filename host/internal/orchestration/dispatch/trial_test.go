@@ -1,0 +1,117 @@
+package dispatch_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// tribunal is an executor with a shadow: it keeps what it is told, and has
+// every call judged for the answer that the shadow gives.
+type tribunal struct {
+	dispatch.Executor
+	shadow edn.Value // its whole envelope; nil: there is none
+
+	told    []bool
+	seen    []dispatch.Call
+	verdict [][2]bool // pass, counts
+}
+
+func (x *tribunal) Judged(_ string, _ dispatch.Answer, pass bool) { x.told = append(x.told, pass) }
+func (x *tribunal) Shadowing(string) bool                         { return !x.shadow.IsNil() }
+func (x *tribunal) Shadow(c dispatch.Call, judge dispatch.Judge) {
+	x.seen = append(x.seen, c)
+	pass, counts := judge(context.Background(), dispatch.Answer{Response: x.shadow})
+	x.verdict = append(x.verdict, [2]bool{pass, counts})
+}
+
+func trying(w *dispatchtest.World, shadow string) *tribunal {
+	x := &tribunal{Executor: w.Executor}
+	if shadow != "" {
+		x.shadow = edn.MustRead(shadow)
+	}
+	w.Dispatcher.Executor = x
+	return x
+}
+
+// SUP-006: the executor is told what the gates made of each answer, so that an
+// edition on trial is judged by the same gates.
+func TestGatesReportToTrials(t *testing.T) {
+	w := judged(t, judge("t/judge", ""))
+	x := trying(w, "")
+	w.On("t/a", out(`{:move "e4"}`))
+	w.On("t/judge", out("false"), out("true"))
+	l := retries(1, 0)
+	l.Must = policy.NamesOf(here, "verified")
+	r := serve(t, w, order{layer: l})
+	require.Nil(t, r.Err)
+	assert.Equal(t, []bool{false, true}, x.told)
+
+	x.told = nil
+	w.On("t/a", fails("input/invalid"))
+	serve(t, w, order{})
+	assert.Empty(t, x.told, "an error is no answer")
+}
+
+// BRK-002: a check that could not be asked says nothing about the answer.
+func TestUnaskedChecksAreNoSample(t *testing.T) {
+	w := judged(t, judge("t/judge", ""))
+	x := trying(w, `{:result {:type :value :out {:move "d4"}}}`)
+	w.On("t/a", out(`{:move "e4"}`))
+	w.On("t/judge", fails("runtime/crashed"))
+	r := serve(t, w, order{layer: must("verified")})
+	require.NotNil(t, r.Err)
+	assert.Empty(t, x.told)
+	assert.Equal(t, [][2]bool{{false, false}}, x.verdict)
+}
+
+// SUP-006: a shadow is asked the same and judged by the same gates, and nothing
+// of it shows.
+func TestShadow(t *testing.T) {
+	for name, tc := range map[string]struct {
+		answer       string
+		judge        string
+		pass, counts bool
+	}{
+		"passes":   {`{:result {:type :value :out {:move "d4"}}}`, "true", true, true},
+		"fails":    {`{:result {:type :value :out {:move "d4"}}}`, "false", false, true},
+		"no form":  {`7`, "true", false, true},
+		"no value": {`{:result {:type :error :error {:type :input/invalid}}}`, "true", false, true},
+		"a plan":   {`{:result {:type :plan :plan {:nodes [{:op :emit :input 1}]}}}`, "true", false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := judged(t, judge("t/judge", ""))
+			x := trying(w, tc.answer)
+			w.On("t/a", out(`{:move "e4"}`))
+			w.Func("t/judge", func(_ context.Context, c dispatch.Call) dispatchtest.Step {
+				if c.Request.Key("input").Key("move").Equal(edn.Text("e4")) {
+					return out("true")
+				}
+				return out(tc.judge)
+			})
+			r := serve(t, w, order{layer: must("verified")})
+			require.Nil(t, r.Err)
+			assert.Equal(t, `{:move "e4"}`, r.Out.String())
+			require.Len(t, x.seen, 1)
+			assert.Equal(t, "t/a", x.seen[0].CapID)
+			assert.Equal(t, [][2]bool{{tc.pass, tc.counts}}, x.verdict)
+			assert.Equal(t, []bool{true}, x.told)
+			assert.Len(t, r.verdicts(t), 2, "its verdicts are not recorded")
+			assert.Len(t, r.finished(), 1)
+		})
+	}
+	t.Run("calls with effects have none", func(t *testing.T) {
+		w := world(t, ":cap/effects #{:fs/write}")
+		x := trying(w, `{:result {:type :value :out {:move "d4"}}}`)
+		w.On("t/a", out(`{:move "e4"}`))
+		serve(t, w, order{layer: policy.Layer{Effects: policy.Of([]string{"fs/write"}, here)}})
+		assert.Empty(t, x.seen)
+	})
+}
