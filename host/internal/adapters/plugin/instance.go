@@ -95,12 +95,7 @@ func (i *instance) live() {
 	for {
 		select {
 		case event := <-i.events:
-			i.wish(event)
-			i.handle(event)
-			if i.revive && i.machine.state == Stopped && quit != nil {
-				i.revive = false
-				i.handle(evRelease{})
-			}
+			i.take(event, quit != nil)
 		case <-quit:
 			quit = nil
 			i.handle(evStop{cause: i.cause})
@@ -109,6 +104,21 @@ func (i *instance) live() {
 			i.settle()
 			return
 		}
+	}
+}
+
+// take handles one event. A process that was stopped while somebody wanted it
+// back begins anew, if the instance is not to end.
+func (i *instance) take(event any, stays bool) {
+	if told, ok := event.(evTold); ok {
+		defer close(told.heard)
+		event = told.event
+	}
+	i.wish(event)
+	i.handle(event)
+	if i.revive && i.machine.state == Stopped && stays {
+		i.revive = false
+		i.handle(evRelease{})
 	}
 }
 
@@ -175,7 +185,6 @@ func (i *instance) handle(event any) {
 			t.PID = t.Report.PID
 		}
 	}
-	i.publish()
 	i.route(t)
 	if e, ok := event.(evExit); ok {
 		i.bury(e)
@@ -194,7 +203,8 @@ func (i *instance) handle(event any) {
 	}
 }
 
-// route lets callers reach the process as long as it takes calls.
+// route makes the state visible and lets callers reach the process as long as it
+// takes calls, both at once.
 func (i *instance) route(t *Transition) {
 	var open *service
 	if i.machine.callable {
@@ -253,7 +263,12 @@ func (i *instance) mourn(e evExit) evExit {
 type (
 	evReadyProcess struct{ service *service }
 	evProbe        struct{}
-	evProbeDone    struct {
+	// evTold is an event whose sender waits until it was taken.
+	evTold struct {
+		event any
+		heard chan struct{}
+	}
+	evProbeDone struct {
 		gen int
 		ok  bool
 	}
@@ -388,7 +403,8 @@ func notServing(name string, state State, why *contract.Error) *contract.Error {
 	return e
 }
 
-// publish makes the state of the machine visible.
+// publish makes the state of the machine visible. It needs the lock of the unit
+// as soon as the instance is part of it.
 func (i *instance) publish() {
 	m := &i.machine
 	st := Status{

@@ -176,6 +176,7 @@ func (u *unit) place(i *instance, open *service, limit int) {
 		}
 	}
 	i.open = open
+	i.publish()
 	u.lost(i)
 	i.edition.arrange()
 	todo := u.serve(true)

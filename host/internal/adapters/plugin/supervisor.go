@@ -235,7 +235,8 @@ func (s *Supervisor) Described(plugin string) (Described, bool) {
 }
 
 // Restart stops the processes of a plugin in order and starts new ones; a
-// quarantine ends.
+// quarantine ends. Like Drain, Release and Quarantine it returns when that has
+// begun, and must not be called from a Sink.
 func (s *Supervisor) Restart(plugin string) error { return s.tell(plugin, evRestart{}, false) }
 
 // Drain stops the processes of a plugin in order and starts none.

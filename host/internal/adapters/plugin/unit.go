@@ -227,7 +227,8 @@ func (u *unit) all() []*instance {
 	return all
 }
 
-// tell hands an event to the instances of the current edition.
+// tell hands an event to the instances of the current edition and returns when
+// all have taken it.
 func (u *unit) tell(event any, held bool) {
 	u.mu.Lock()
 	u.held = held
@@ -236,7 +237,12 @@ func (u *unit) tell(event any, held bool) {
 	u.mu.Unlock()
 	todo.run()
 	for _, i := range instances {
-		i.post(event)
+		heard := make(chan struct{})
+		i.post(evTold{event, heard})
+		select {
+		case <-heard:
+		case <-i.over:
+		}
 	}
 }
 
