@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/cli"
+	"github.com/fermenthq/ferment/sdk/conformance/fixture"
 	"github.com/fermenthq/ferment/sdk/launch"
 )
 
@@ -16,6 +17,9 @@ var version = "unknown"
 func main() {
 	if status, ok := launch.Hidden(os.Args); ok {
 		os.Exit(status)
+	}
+	if len(os.Args) > 1 && os.Args[1] == fixture.Command {
+		os.Exit(fixture.Main(os.Args[2:]))
 	}
 	// Libraries print there what this program reports itself, typed and once.
 	log.SetOutput(io.Discard)

@@ -41,6 +41,8 @@ type CommandLine struct {
 	// Flags are those that a second call needs as well, Program is what
 	// follows "--".
 	Flags, Program []string
+	// Verb is set instead if something else than a plugin was checked.
+	Verb string
 }
 
 // Failed counts the results that are no pass.
@@ -108,7 +110,10 @@ func (r Report) Stale() []string {
 // Reproduce is the command that takes one check again. It is empty if it is
 // not known how the plugin was started.
 func (r Report) Reproduce(id string) string {
-	if len(r.Command.Program) == 0 {
+	switch {
+	case r.Command.Verb != "":
+		return "ferment conform " + r.Command.Verb + " --run " + shellWord("^"+id+"$")
+	case len(r.Command.Program) == 0:
 		return ""
 	}
 	words := []string{"ferment", "conform", "--seed", strconv.FormatUint(r.Seed, 10), "--profile", profileOf(id), "--run", "^" + id + "$"}

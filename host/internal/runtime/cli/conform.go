@@ -70,6 +70,7 @@ func (c *command) conformCommand() *cobra.Command {
 	flags.StringVar(&o.config, "config", "", "configuration of the plugin: a file (.edn, .json), or EDN text beginning with {")
 	flags.StringVar(&o.samples, "samples", "", "inputs that are answered, by capability or intent: a file, or EDN text")
 	flags.StringVar(&o.baseline, "baseline", "", "file with the ids of checks that are known to fail, one on each line")
+	cmd.AddCommand(c.conformHostCommand())
 	flags.StringArrayVar(&o.env, "env", nil, "NAME=VALUE for the environment of the plugin, or NAME to take it over; it has no other")
 	return cmd
 }
@@ -100,6 +101,12 @@ func (c *command) conform(ctx context.Context, o conforming) error {
 	if len(report.Results) == 0 {
 		return usagef("no check of the profiles %s matches --run %q: \"ferment conform --list\" names them", strings.Join(report.Profiles, ", "), o.run)
 	}
+	return c.finishConform(report, o, outputs)
+}
+
+// finishConform writes the reports, says what there is to say and gives the
+// verdict as an exit code.
+func (c *command) finishConform(report conformance.Report, o conforming, outputs *reports) error {
 	if err := outputs.write(report); err != nil {
 		return err
 	}
@@ -389,9 +396,12 @@ func (c *command) conformSummary(w io.Writer, r conformance.Report) {
 		_, _ = fmt.Fprintf(w, "stale: %s does not fail any more: take it out of the baseline\n", id)
 	}
 	name := cmp.Or(strings.TrimSpace(r.Plugin+" "+r.Version), "the plugin")
-	failed := r.Failed()
-	_, _ = fmt.Fprintf(w, "%s: %s: %d of %d checks passed in %.1fs (profiles %s; suite %s, protocol %d, seed %d)\n",
-		r.Outcome(), name, len(r.Results)-failed, len(r.Results), r.Took.Seconds(), strings.Join(r.Profiles, " "), r.Suite, r.Protocol, r.Seed)
+	failed, seed := r.Failed(), ""
+	if r.Seed != 0 {
+		seed = fmt.Sprintf(", seed %d", r.Seed)
+	}
+	_, _ = fmt.Fprintf(w, "%s: %s: %d of %d checks passed in %.1fs (profiles %s; suite %s, protocol %d%s)\n",
+		r.Outcome(), name, len(r.Results)-failed, len(r.Results), r.Took.Seconds(), strings.Join(r.Profiles, " "), r.Suite, r.Protocol, seed)
 }
 
 func indent(text string) string {

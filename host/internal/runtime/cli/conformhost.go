@@ -1,0 +1,314 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/sdk/conformance"
+	"github.com/fermenthq/ferment/sdk/conformance/fixture"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/launch"
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+// Limits of a trial. A plugin that never answers costs the first two.
+const (
+	trialStart = 5 * time.Second  // to be ready, or to be given up
+	trialCall  = 2 * time.Second  // the deadline of each call
+	trialLimit = 60 * time.Second // of a whole trial
+	trialsOnce = 4
+)
+
+func (c *command) conformHostCommand() *cobra.Command {
+	var o conforming
+	cmd := &cobra.Command{
+		Use:   "host",
+		Short: "check that this host lives through plugins that break the contract",
+		Long: "host runs plugins with a fault each under the supervisor of this program: those that show that the\n" +
+			"checks of \"ferment conform\" can fail, and some on which nothing works. Each call has to end in an answer\n" +
+			"or a typed error, a plugin that ends or cannot be used has to cost one diagnostic, and a sound plugin\n" +
+			"beside it has to answer all the time.",
+		Example: "  ferment conform host\n  ferment conform host --run dies --json report.json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.conformHost(cmd.Context(), o)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.json, "json", "", "write the report to this file as JSON (\"-\": standard output)")
+	flags.StringVar(&o.junit, "junit", "", "write the report to this file as JUnit XML")
+	flags.StringVar(&o.md, "md", "", "write the report to this file as Markdown")
+	flags.StringVar(&o.run, "run", "", "take only plugins whose id matches this regular expression")
+	return cmd
+}
+
+// conformHost takes the trials, several at a time, and reports.
+func (c *command) conformHost(ctx context.Context, o conforming) error {
+	only, err := regexp.Compile(o.run)
+	if err != nil {
+		return usagef("--run: %s", err)
+	}
+	all := slices.DeleteFunc(slices.Concat(fixture.All(), fixture.Hostile()), func(f fixture.Fixture) bool { return !only.MatchString(trialID(f)) })
+	if len(all) == 0 {
+		return usagef("no plugin matches --run %q", o.run)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	outputs, err := c.openReports(o)
+	if err != nil {
+		return err
+	}
+	defer outputs.close()
+	show := &conformProgress{command: c, on: c.format == formatText && o.json != "-"}
+	began := time.Now()
+	results := make([]conformance.Result, len(all))
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	turn := make(chan struct{}, trialsOnce)
+	for i, f := range all {
+		wg.Go(func() {
+			turn <- struct{}{}
+			defer func() { <-turn }()
+			results[i] = (&trial{fixture: f, program: self}).run(ctx)
+			mu.Lock()
+			defer mu.Unlock()
+			show.result(results[i])
+		})
+	}
+	wg.Wait()
+	if cause := context.Cause(ctx); errors.Is(cause, errInterrupted) {
+		return cause
+	}
+	report := conformance.Report{
+		Suite: conformance.SuiteVersion, Protocol: wire.Protocol, Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		Began: began, Took: time.Since(began), Plugin: "ferment", Version: c.env.Version, Hash: programHash([]string{self}),
+		Command: conformance.CommandLine{Verb: "host"}, Profiles: []string{"host"}, Results: results,
+	}
+	return c.finishConform(report, o, outputs)
+}
+
+func trialID(f fixture.Fixture) string {
+	subject := "broken"
+	if f.Error != "" {
+		subject = "hostile"
+	}
+	return "host/" + subject + "/" + f.Name
+}
+
+// trial is one plugin with a fault under a supervisor of its own, with a sound
+// one beside it.
+type trial struct {
+	fixture fixture.Fixture
+	program string
+
+	mu      sync.Mutex
+	faults  []string // diagnostics about the plugin, in order
+	strange []string // diagnostics about the sound one
+	logged  []string
+}
+
+var _ plugin.Sink = (*trial)(nil)
+
+// Transition implements plugin.Sink.
+func (t *trial) Transition(tr plugin.Transition) {
+	if tr.Err == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	text := fmt.Sprintf("%s>%s: %s", tr.From, tr.To, tr.Err)
+	if tr.Plugin == fixture.SoundName {
+		t.strange = append(t.strange, text)
+		return
+	}
+	t.faults = append(t.faults, text)
+}
+
+// Log implements plugin.Sink.
+func (t *trial) Log(l plugin.Line) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.logged) < 20 {
+		t.logged = append(t.logged, l.Plugin+": "+cutTo(l.Message, 200))
+	}
+}
+
+// unhealthy is a trial that did not go as it must.
+type unhealthy struct{ expected, observed string }
+
+func (u *unhealthy) Error() string { return u.observed }
+
+func (t *trial) run(ctx context.Context) conformance.Result {
+	ctx, cancel := context.WithTimeout(ctx, trialLimit)
+	defer cancel()
+	began := time.Now()
+	err := t.live(ctx)
+	r := conformance.Result{
+		Check:  conformance.Check{ID: trialID(t.fixture), Text: "the host lives through a plugin of which is true: " + t.fixture.Text},
+		Status: conformance.Pass, Took: time.Since(began),
+	}
+	if err == nil {
+		return r
+	}
+	r.Status, r.Observed = conformance.Fault, err.Error()
+	var u *unhealthy
+	if errors.As(err, &u) {
+		r.Status, r.Expected = conformance.Fail, u.expected
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r.Evidence = slices.Concat(t.faults, t.strange, t.logged)
+	return r
+}
+
+// live runs the two plugins, calls the broken one in every way that it serves,
+// and the sound one after each call.
+func (t *trial) live(ctx context.Context) (err error) {
+	base, err := os.MkdirTemp("", "fer-")
+	if err != nil {
+		return fmt.Errorf("make a directory: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(base) }()
+	dir, err := launch.OpenRuntimeDir(filepath.Join(base, "r"))
+	if err != nil {
+		return fmt.Errorf("make a directory: %w", err)
+	}
+	defer func() { _ = dir.Close() }()
+	s, err := plugin.New(plugin.Options{Runtime: dir, Host: wire.HostInfo{Version: "conformance"}, Sink: t})
+	if err != nil {
+		return fmt.Errorf("make a supervisor: %w", err)
+	}
+	defer func() {
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), trialLimit/2)
+		defer cancel()
+		if closed := s.Close(stop); closed != nil && err == nil {
+			err = &unhealthy{"the supervisor stops both plugins", closed.Error()}
+		}
+	}()
+	broken := t.settings(t.fixture.Name)
+	if err := s.Start(broken, t.settings(fixture.SoundName)); err != nil {
+		return fmt.Errorf("start the plugins: %w", err)
+	}
+	client, err := s.Client(t.routes())
+	if err != nil {
+		return fmt.Errorf("make a client: %w", err)
+	}
+	if err := t.answers(ctx, client); err != nil {
+		return err
+	}
+	if err := t.calls(ctx, client); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case len(t.strange) > 0:
+		return &unhealthy{"no diagnostic about the sound plugin", t.strange[0]}
+	case len(t.faults) > 1:
+		return &unhealthy{"one diagnostic at most", fmt.Sprintf("%d: %s", len(t.faults), strings.Join(t.faults, "; "))}
+	}
+	return nil
+}
+
+// settings are those of a plugin that is started once: what is looked at is one
+// fault, not how often it comes back.
+func (t *trial) settings(name string) plugin.Settings {
+	s := plugin.DefaultSettings(name, t.program, fixture.Command, name)
+	s.StartTimeout, s.ConfigureTimeout = trialStart-time.Second, trialStart-time.Second
+	s.StopGrace, s.DrainTimeout = time.Second, time.Second
+	s.Restart.Policy = plugin.Never
+	// One program is both plugins; what describes itself differently has to be
+	// configured differently.
+	s.Config = edn.MustMap(edn.K("word"), edn.Text(name))
+	return s
+}
+
+// routes name the capabilities of both plugins apart.
+func (t *trial) routes() map[string]plugin.Route {
+	routes := map[string]plugin.Route{}
+	for _, q := range fixture.Questions() {
+		routes[brokenID(q)] = plugin.Route{Plugin: t.fixture.Name}
+		routes[soundID(q)] = plugin.Route{Plugin: fixture.SoundName}
+	}
+	return routes
+}
+
+func brokenID(q fixture.Question) string { return "broken/" + strings.TrimPrefix(q.Capability, "t/") }
+func soundID(q fixture.Question) string  { return "sound/" + strings.TrimPrefix(q.Capability, "t/") }
+
+// answers checks that the sound plugin answers.
+func (t *trial) answers(ctx context.Context, client *plugin.Client) error {
+	q := fixture.Questions()[0]
+	ready, cancel := context.WithTimeout(ctx, trialStart)
+	defer cancel()
+	if err := client.Await(ready, soundID(q)); err != nil {
+		return &unhealthy{"a sound plugin beside it that is ready", err.Error()}
+	}
+	if err := t.ask(ctx, client, soundID(q), q); err != nil {
+		return &unhealthy{"an answer of the sound plugin beside it", err.Error()}
+	}
+	return nil
+}
+
+// calls asks the broken plugin everything that it serves, the first question
+// being the one that the hostile ones cannot stand.
+func (t *trial) calls(ctx context.Context, client *plugin.Client) error {
+	for i, q := range fixture.Questions() {
+		err := t.askBroken(ctx, client, q)
+		e := contract.AsError(err)
+		switch {
+		case e != nil && e.Type == "runtime/internal":
+			return &unhealthy{"an answer or a typed error", err.Error()}
+		case i == 0 && t.fixture.Error != "" && (e == nil || e.Type != t.fixture.Error):
+			return &unhealthy{"the error :" + t.fixture.Error, fmt.Sprintf("%v", err)}
+		}
+		if err := t.answers(ctx, client); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// askBroken waits for the plugin if there is a plugin to wait for, and asks.
+func (t *trial) askBroken(ctx context.Context, client *plugin.Client, q fixture.Question) error {
+	ready, cancel := context.WithTimeout(ctx, trialStart)
+	defer cancel()
+	if err := client.Await(ready, brokenID(q)); err != nil {
+		return err
+	}
+	return t.ask(ctx, client, brokenID(q), q)
+}
+
+func (t *trial) ask(ctx context.Context, client *plugin.Client, route string, q fixture.Question) error {
+	a, err := client.Invoke(ctx, dispatch.Call{
+		CapID: route, Run: "conformance", Node: "n", Attempt: 1, Deadline: time.Now().Add(trialCall), EffectKey: "conformance-0",
+		Request: edn.MustMap(
+			edn.K("proto"), edn.Int(contract.Proto), edn.K("trace"), edn.MustMap(edn.K("id"), edn.Text("conformance")),
+			edn.K("task"), edn.MustMap(edn.K("intent"), edn.K(q.Intent), edn.K("cap/id"), edn.K(q.Capability)),
+			edn.K("input"), q.Input,
+		),
+	})
+	if err != nil {
+		return err
+	}
+	if _, refused := contract.CheckResponse(a.Response, contract.ResultRules{}); refused != nil {
+		return refused
+	}
+	return nil
+}
