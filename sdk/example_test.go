@@ -119,6 +119,79 @@ func ExamplePlanFunc() {
 	// {:nodes [{:input {:slot/id :topic} :op :emit}]} with {:topic "mate in two"}
 }
 
+// Raw works on the envelopes themselves: for a capability that serves intents
+// of any shape, or that answers otherwise than with one value.
+func ExampleRaw() {
+	mirror := sdk.Raw("demo/mirror", sdk.Intents("demo/reflect"),
+		func(_ context.Context, request edn.Value, out *sdk.Stream) (edn.Value, error) {
+			if err := out.Progress(edn.MustMap(edn.K("done"), edn.Int(1), edn.K("of"), edn.Int(2))); err != nil {
+				return edn.Nil(), err // the caller is gone
+			}
+			result := edn.MustMap(edn.K("type"), edn.K("value"), edn.K("out"), request.Key("input"))
+			return edn.MustMap(edn.K("result"), result), nil
+		}, sdk.Description("answers what it is asked"))
+	p := sdk.Plugin{Name: "mirror", Version: "1.0.0", Capabilities: []sdk.Capability{mirror}}
+	show(p, `{}`, "demo/mirror", `{:any #{:shape 1.50M}}`)
+	// Output:
+	// progress {:done 1 :of 2}
+	// {:any #{1.5M :shape}}
+}
+
+// A plugin that depends on something says how that is doing. The host routes
+// around a plugin that is not ready, and never restarts it for that.
+func ExamplePlugin_health() {
+	server := make(chan bool) // what the plugin learns about a server that it needs
+	p := sdk.Plugin{
+		Name: "client", Version: "1.0.0",
+		Capabilities: []sdk.Capability{
+			sdk.Func("demo/fetch", sdk.Intents("demo/fetch"), func(context.Context, struct{}) (string, error) { return "fetched", nil }),
+		},
+		Health: func(ctx context.Context, report func(sdk.Status)) {
+			report(sdk.NotReady("the server has not answered yet"))
+			for {
+				select {
+				case <-ctx.Done():
+					return // the plugin is ending
+				case up := <-server:
+					if up {
+						report(sdk.Ready())
+					} else {
+						report(sdk.Degraded("the server is gone, answers come from the cache"))
+					}
+				}
+			}
+		},
+	}
+	ctx := context.Background()
+	instance, err := conformance.InProcess(p).Start(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer instance.Stop()
+	if _, err := instance.Client().Configure(ctx, wire.Setup{Config: edn.MustMap()}, nil); err != nil {
+		fmt.Println(err)
+		return
+	}
+	next := []bool{true, false}
+	_ = instance.Client().Watch(ctx, func(h wire.Health) error {
+		if h.State == wire.HealthStarting {
+			return nil // before the hook has said anything
+		}
+		fmt.Println(strings.TrimSpace(h.State.String() + " " + h.Reason))
+		if len(next) == 0 {
+			return errors.New("seen enough")
+		}
+		server <- next[0]
+		next = next[1:]
+		return nil
+	})
+	// Output:
+	// not-ready the server has not answered yet
+	// ready
+	// degraded the server is gone, answers come from the cache
+}
+
 // Settings are a struct. The schema that operators' configuration is checked
 // against follows from it, and what only the plugin can see is reported with
 // the path of the setting.

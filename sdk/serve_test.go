@@ -3,6 +3,8 @@ package sdk_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,12 +17,14 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
+	"github.com/hashicorp/go-plugin/runner"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/sdk/conformance"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/launch"
 	"github.com/fermenthq/ferment/sdk/sdktest"
 	"github.com/fermenthq/ferment/sdk/wire"
 )
@@ -74,22 +78,77 @@ func TestStartedByHand(t *testing.T) {
 	}
 }
 
-// WIRE-005: a plugin of a later protocol tells a host of this one by the
-// handshake, and the host says which side to upgrade; the reverse is told by
-// the plugin.
-func TestHandshakeAcrossVersions(t *testing.T) {
-	_, err := conformance.Process([]string{buildProgram(t, "future")}, nil).Start(t.Context())
-	require.ErrorContains(t, err, "the plugin speaks protocol 2, the host 1: upgrade the host")
+// WIRE-005: old host with new plugin and the reverse work, or fail with one
+// sentence that says which side to upgrade. Each row is a start of a real
+// process; who says what stands in the golden file.
+func TestHandshakeAcrossRevisions(t *testing.T) {
+	this, other := buildProgram(t, "minimal"), buildProgram(t, "future")
+	var golden strings.Builder
+	for _, tt := range []struct {
+		host    []int
+		program []string
+		plugin  int
+	}{
+		{[]int{1}, []string{this}, 1},
+		{[]int{1, 2}, []string{this}, 1},
+		{[]int{2}, []string{this}, 1},
+		{[]int{2, 3}, []string{this}, 1},
+		{[]int{0}, []string{this}, 1},
+		{[]int{1}, []string{other, "1"}, 1},
+		{[]int{1}, []string{other}, 2},
+		{[]int{1}, []string{other, "0"}, 0},
+		{[]int{1, 2}, []string{other}, 2},
+	} {
+		fmt.Fprintf(&golden, "host %v, plugin %d: %s\n", tt.host, tt.plugin, handshake(t, tt.host, tt.program))
+	}
+	want, err := os.ReadFile("testdata/handshakes.golden")
+	require.NoError(t, err)
+	assert.Equal(t, string(want), golden.String())
+}
 
-	future := wire.ClientConfig()
-	future.ProtocolVersion = 2
-	future.StartTimeout = 10 * time.Second
-	future.Logger = hclog.NewNullLogger()
-	future.Cmd = exec.Command(buildProgram(t, "minimal"))
-	client := goplugin.NewClient(future)
+// handshake starts a program as a host of some revisions does, and gives what
+// came of it.
+func handshake(t *testing.T, revisions []int, program []string) string {
+	t.Helper()
+	dir := t.TempDir()
+	cfg := wire.ClientConfig()
+	cfg.StartTimeout = 10 * time.Second
+	cfg.Logger = hclog.NewNullLogger()
+	cfg.UnixSocketConfig = &goplugin.UnixSocketConfig{TempDir: dir}
+	cfg.VersionedPlugins = map[int]goplugin.PluginSet{}
+	for _, n := range revisions {
+		cfg.VersionedPlugins[n] = cfg.Plugins
+	}
+	cfg.ProtocolVersion, cfg.Plugins = uint(revisions[0]), nil
+	var r *launch.Runner
+	cfg.RunnerFunc = func(_ hclog.Logger, cmd *exec.Cmd, sockets string) (runner.Runner, error) {
+		r = launch.NewRunner(launch.RunnerConfig{Command: launch.Command{Path: program[0], Args: program[1:], Env: cmd.Env}, SocketDir: sockets})
+		return r, nil
+	}
+	require.NoError(t, wire.Secure(cfg))
+	client := goplugin.NewClient(cfg)
 	defer client.Kill()
-	_, err = client.Start()
-	require.Error(t, err, "the plugin has said why on standard error and is gone")
+	_, err := client.Start()
+	if err == nil {
+		protocol, err := client.Client()
+		require.NoError(t, err)
+		raw, err := protocol.Dispense(wire.PluginKey)
+		require.NoError(t, err)
+		d, err := raw.(*wire.Client).Describe(t.Context(), edn.Nil(), wire.HostInfo{Version: "9", Features: []string{"telepathy"}})
+		require.NoError(t, err)
+		parsed, err := d.Parse()
+		require.NoError(t, err)
+		return fmt.Sprintf("they speak %d; the host learns of %s with the features %v", client.NegotiatedVersion(), parsed.Name, parsed.Features)
+	}
+	var incompatible *contract.Error
+	if errors.As(wire.ExplainStart(err), &incompatible) {
+		return "the host says: " + incompatible.Error()
+	}
+	<-r.Process().Settled()
+	<-r.Drained()
+	tail := r.Report().Tail
+	require.NotEmpty(t, tail)
+	return fmt.Sprintf("the plugin says: %s (%s)", tail[len(tail)-1], r.Report().Exit)
 }
 
 // A plugin that is wrong in itself says everything that is wrong and exits

@@ -19,6 +19,7 @@ type Problem struct {
 	Hint    string
 }
 
+// String is the problem in one line, with its place.
 func (p Problem) String() string {
 	var b strings.Builder
 	if p.Schema != "" {
@@ -40,6 +41,7 @@ type CompileError struct {
 	Problems []Problem
 }
 
+// Error implements error: the first problem, and how many more there are.
 func (e *CompileError) Error() string {
 	if len(e.Problems) == 1 {
 		return "compile schema: " + e.Problems[0].String()
