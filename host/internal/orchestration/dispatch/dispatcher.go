@@ -91,6 +91,9 @@ func (d *Dispatcher) Serve(ctx context.Context, run *Run, w *Work) *Result {
 		return &s.result
 	}
 	s.binding = s.bind()
+	if len(s.binding.Tried) == 0 && s.revived(ctx) {
+		s.binding = s.bind()
+	}
 	s.most = 1 + w.Terms.FallbackMax
 	s.plan = s.strategy()
 	s.record(s.resolved())
