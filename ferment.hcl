@@ -40,6 +40,9 @@ plugin "stockfish" {
   optional = true
   env_pass = ["PATH"]
 
+  # The one program that it may run; Debian keeps it among the games.
+  isolation { exec = ["stockfish", "/usr/games"] }
+
   config {
     engine = "uci"
     path   = "stockfish"
@@ -57,6 +60,15 @@ plugin "sat" {
 plugin "testrunner" {
   command  = ["bin/plugins/testrunner"]
   env_pass = ["PATH", "HOME", "GOCACHE", "GOMODCACHE", "GOFLAGS", "GOPROXY", "GOTOOLCHAIN"]
+
+  # What is tested is read where it lies and changed only in a copy; beside its
+  # own scratch directory tests may write the cache of the toolchain. There is
+  # no network: the modules of a suite have to be there.
+  isolation {
+    exec        = ["go", "sh", "/bin", "/usr/bin", "/usr/lib"]
+    read_paths  = [".", env("GOMODCACHE", "${env("HOME", "/root")}/go")]
+    write_paths = [env("GOCACHE", "${env("HOME", "/root")}/.cache/go-build")]
+  }
 }
 
 # Summaries, templates and classification without a model.

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/sdk/confine"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -194,6 +195,7 @@ func TestSwapRefused(t *testing.T) {
 	link("role:good")
 	s := as("good")
 	s.Command = []string{program}
+	s.Isolation.Level = confine.None // the script runs another program
 	b := run(t, s).ready()
 	before := b.Status()
 	for args, says := range map[string]string{

@@ -4,9 +4,11 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
+	"github.com/fermenthq/ferment/sdk/confine"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/launch"
@@ -59,6 +61,7 @@ type Inquiry struct {
 	d        *Describer
 	settings Settings
 	p        *process
+	readable []string // files that p may read because the configuration names them
 }
 
 // HashProgram is HashProgram with a memory: a file that has not changed is read
@@ -83,11 +86,11 @@ func (q *Inquiry) Describe(ctx context.Context, config edn.Value, files []string
 	}
 	ctx, cancel := context.WithTimeout(ctx, q.settings.StartTimeout)
 	defer cancel()
-	if q.p != nil && waitFor(q.p.done(), 0) {
-		q.Close() // it died over an earlier question
+	if q.p != nil && (waitFor(q.p.done(), 0) || !subset(files, q.readable)) {
+		q.Close() // it died over an earlier question, or may not read what this one is about
 	}
 	if q.p == nil {
-		if err := q.start(ctx); err != nil {
+		if err := q.start(ctx, files); err != nil {
 			return Described{}, err
 		}
 	}
@@ -98,14 +101,17 @@ func (q *Inquiry) Describe(ctx context.Context, config edn.Value, files []string
 	return d, nil
 }
 
-// start starts the program, if it may run.
-func (q *Inquiry) start(ctx context.Context) error {
+// start starts the program, if it may run, with the files that it may read.
+func (q *Inquiry) start(ctx context.Context, files []string) error {
 	exe, _, err := q.d.approve(q.settings)
 	if err != nil {
 		return startFailure(q.settings.Name, 0, err, launch.Report{}).err
 	}
 	defer exe.close()
-	p, rep, err := spawn(ctx, launching{settings: q.settings, exe: exe.file, runtime: q.d.runtime, reaper: q.d.reaper, workdir: q.settings.Workdir, bare: true})
+	p, rep, err := spawn(ctx, launching{
+		settings: q.settings, exe: exe.file, runtime: q.d.runtime, reaper: q.d.reaper, workdir: q.settings.Workdir, bare: true,
+		policy: func(sockets string) confine.Policy { return q.settings.describing(sockets, files) },
+	})
 	if err != nil {
 		return startFailure(q.settings.Name, 0, err, rep).err
 	}
@@ -113,8 +119,12 @@ func (q *Inquiry) start(ctx context.Context) error {
 		p.discard(err)
 		return startFailure(q.settings.Name, 0, err, p.runner.Report()).err
 	}
-	q.p = p
+	q.p, q.readable = p, files
 	return nil
+}
+
+func subset(files, of []string) bool {
+	return !slices.ContainsFunc(files, func(f string) bool { return !slices.Contains(of, f) })
 }
 
 // Known tells whether the answer of Describe to the same question is kept, so

@@ -70,22 +70,41 @@ func (e *edition) start(ctx context.Context, i *instance, gen int, started func(
 	if l.workdir == "" {
 		l.workdir = root
 	}
+	l.temp = root
 
 	starting, cancel := context.WithTimeout(ctx, settings.StartTimeout)
 	defer cancel()
+	d, known := e.expected(binary, cfg)
+	if err := l.confine(d, root); err != nil {
+		return fail(err, launch.Report{})
+	}
 	p, rep, err := spawn(starting, l)
 	if err != nil {
 		return fail(err, rep)
 	}
 	side := &hostSide{plugin: name, depth: func() int { return e.settings().CallDepth }, host: e.unit.host, store: e.unit.store}
-	var d Described
-	// Before anything is believed that the process says.
-	if err = e.unit.host.describer.same(settings, exe, p.pid()); err == nil {
-		d, err = e.describe(starting, p, binary, cfg)
+	told := func(p *process) (Described, error) {
+		// Before anything is believed that the process says.
+		if err := e.unit.host.describer.same(settings, exe, p.pid()); err != nil {
+			return Described{}, err
+		}
+		return e.describe(starting, p, binary, cfg)
+	}
+	said, err := told(p)
+	if err == nil && !known && settings.more(said.Description) {
+		// Only now it is known what it needs, and it runs without that.
+		p.discard(errNeedsMore)
+		if err := l.confine(said.Description, root); err != nil {
+			return fail(err, launch.Report{})
+		}
+		if p, rep, err = spawn(starting, l); err != nil {
+			return fail(err, rep)
+		}
+		said, err = told(p)
 	}
 	if err == nil {
 		started()
-		err = e.configure(ctx, p, i, d, root, side)
+		err = e.configure(ctx, p, i, said, root, side)
 	}
 	if err != nil {
 		// An exit explains more than the connection that broke with it.
@@ -151,6 +170,20 @@ func (e *edition) describe(ctx context.Context, p *process, binary, cfg string) 
 		p.wire.UseEncoding(enc)
 	}
 	return d, nil
+}
+
+// expected is what the program will say that it is, as far as that is known
+// before it runs.
+func (e *edition) expected(binary, cfg string) (contract.Description, bool) {
+	if d, ok := e.unit.host.describer.recall(binary, cfg); ok {
+		return d.Description, true
+	}
+	if v := e.settings().Described; !v.IsNil() {
+		if d, err := contract.ParseDescription(v); err == nil {
+			return d, true
+		}
+	}
+	return contract.Description{}, false
 }
 
 // configure makes the process ready to be called; what it then says that it

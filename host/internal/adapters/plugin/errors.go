@@ -25,6 +25,7 @@ type failure struct {
 	cause     Cause
 	err       *contract.Error
 	permanent bool
+	refused   bool // it may not be started as the configuration stands
 	uncounted bool
 	report    *launch.Report
 }
@@ -107,6 +108,8 @@ func startFailure(name string, gen int, err error, r launch.Report) *failure {
 		f.cause, f.permanent = CauseIntegrity, true
 	case f.err.Type == "config/plugin-schema":
 		f.cause, f.permanent = CauseConfig, true
+	case errors.Is(err, errRefused):
+		f.cause, f.refused = CauseIsolation, true
 	case f.err.Source == contract.SourceDownstream:
 		f.uncounted = true
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/fermenthq/ferment/sdk/confine"
 	"github.com/fermenthq/ferment/sdk/launch"
 )
 
@@ -25,7 +26,9 @@ func hostRole(args []string) {
 	fail(err)
 	s, err := New(Options{Runtime: dir, Reaper: reaper})
 	fail(err)
-	fail(s.Start(as("good")))
+	p := as("good")
+	p.Isolation.Level = confine.None // or it could have no children at all
+	fail(s.Start(p))
 	c, err := s.Client(map[string]Route{"t/echo": {Plugin: "p"}})
 	fail(err)
 	fail(c.Await(context.Background(), "t/echo"))

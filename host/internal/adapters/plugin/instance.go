@@ -384,7 +384,7 @@ func (i *instance) launch(ctx context.Context, gen int) {
 		i.post(evReadyProcess{service: s})
 		return
 	}
-	i.post(evStartFailed{gen: gen, cause: err.cause, err: err.err, report: err.report, permanent: err.permanent, uncounted: err.uncounted})
+	i.post(evStartFailed{gen: gen, cause: err.cause, err: err.err, report: err.report, permanent: err.permanent, refused: err.refused, uncounted: err.uncounted})
 }
 
 // notServing says why a plugin takes no calls.
@@ -417,6 +417,8 @@ func (i *instance) publish() {
 	}
 	if d := i.edition.described.Load(); d != nil {
 		st.Name, st.Version, st.Binary, st.Features = d.Name, d.Version, d.Binary, d.Features
+		c := i.edition.settings().Confinement(d.Description)
+		st.Confinement = &c
 	}
 	i.status.Store(&st)
 }

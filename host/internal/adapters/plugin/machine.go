@@ -59,6 +59,7 @@ type (
 		err       *contract.Error
 		report    *launch.Report
 		permanent bool
+		refused   bool // not to be tried again, and not to be released either
 		uncounted bool // somebody else's fault: never a reason for quarantine
 	}
 	evConfigured struct{ gen int }
@@ -310,6 +311,8 @@ func (m *machine) startFailed(e evStartFailed, now time.Time) (*Transition, []an
 		t, acts = m.ended(now)
 	case m.state != Starting && m.state != Configuring:
 		return nil, nil
+	case e.refused:
+		t = m.move(Stopped, e.cause, e.err, now)
 	case e.permanent:
 		t = m.move(Quarantined, e.cause, e.err, now)
 	default:

@@ -28,6 +28,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/fermenthq/ferment/sdk/confine"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/launch"
 	"github.com/fermenthq/ferment/sdk/wire"
@@ -79,6 +80,7 @@ func TestPitfall02_GrandchildHoldsStderr(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := as("good")
 			s.Restart.Policy = Never
+			s.Isolation.Level = confine.None // or it could have no children at all
 			b := run(t, s).ready()
 			grandchild, _ := b.mustAsk(input).Key("pid").AsInt()
 			defer func() { _ = syscall.Kill(int(grandchild), syscall.SIGKILL) }()
@@ -232,7 +234,7 @@ func TestPitfall07_HostEnvironmentWins(t *testing.T) {
 	assert.NotContains(t, env, "CANARY")
 	for _, line := range variable.FindAllString(env, -1) {
 		name, _, _ := strings.Cut(line, "=")
-		assert.True(t, name == "GORACE" || name == "LICENCE" || name == wire.CookieKey || strings.HasPrefix(name, "PLUGIN_"), line)
+		assert.True(t, name == "GORACE" || name == "LICENCE" || name == "TMPDIR" || name == wire.CookieKey || strings.HasPrefix(name, "PLUGIN_"), line)
 	}
 }
 

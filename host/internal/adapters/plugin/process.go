@@ -1,13 +1,16 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,6 +20,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/fermenthq/ferment/sdk/confine"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/launch"
 	"github.com/fermenthq/ferment/sdk/wire"
@@ -63,9 +67,11 @@ type launching struct {
 	runtime  *launch.RuntimeDir
 	reaper   *launch.Reaper
 	workdir  string
-	bare     bool                            // nothing of the operator's environment
-	output   func(line launch.Line, pid int) // may be nil
-	redact   func(string) string             // may be nil
+	temp     string                              // directory for temporary files; empty: that of the sockets
+	policy   func(sockets string) confine.Policy // what the process may do
+	bare     bool                                // nothing of the operator's environment
+	output   func(line launch.Line, pid int)     // may be nil
+	redact   func(string) string                 // may be nil
 }
 
 // spawn starts the program and connects to it. ctx bounds the whole; when it
@@ -201,6 +207,8 @@ func (p *process) config(ctx context.Context, l launching, once *handover) *gopl
 		if l.bare {
 			set, pass = nil, nil
 		}
+		policy := l.policy(p.dir)
+		set = withTemp(set, pass, cmp.Or(l.temp, p.dir))
 		workdir := l.workdir
 		if workdir == "" {
 			workdir = p.dir
@@ -208,7 +216,7 @@ func (p *process) config(ctx context.Context, l launching, once *handover) *gopl
 		var r *launch.Runner
 		r = launch.NewRunner(launch.RunnerConfig{
 			Command: launch.Command{
-				Path: program, Args: l.settings.Command[1:], Dir: workdir, Reaper: l.reaper,
+				Path: program, Args: l.settings.Command[1:], Dir: workdir, Reaper: l.reaper, Policy: &policy, Program: l.exe,
 				Env: launch.Environment(set, pass, os.LookupEnv, cmd.Env),
 			},
 			SocketDir: p.dir,
@@ -226,6 +234,21 @@ func (p *process) config(ctx context.Context, l launching, once *handover) *gopl
 		return r, nil
 	}
 	return c
+}
+
+// withTemp names a directory for temporary files unless the operator does: the
+// one of the system is out of reach.
+func withTemp(set map[string]string, pass []string, dir string) map[string]string {
+	const name = "TMPDIR"
+	if _, ok := set[name]; ok || slices.Contains(pass, name) {
+		return set
+	}
+	with := maps.Clone(set)
+	if with == nil {
+		with = map[string]string{}
+	}
+	with[name] = dir
+	return with
 }
 
 // acceptHandshake refuses what could only fail later, with a sentence that says

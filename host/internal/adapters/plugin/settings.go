@@ -57,6 +57,11 @@ type Settings struct {
 	Secrets     edn.Value
 	ConfigFiles []string
 
+	// Needs are those that the operator leaves to the plugin, out of those that
+	// it describes; nil: all of them. Isolation grants them.
+	Needs     []string
+	Isolation Isolation
+
 	Restart   Restart
 	Health    Health
 	Instances Instances
@@ -160,7 +165,7 @@ func DefaultSettings(name string, command ...string) Settings {
 		Name: name, Command: command,
 		StartTimeout: 10 * time.Second, ConfigureTimeout: 10 * time.Second,
 		StopGrace: 2 * time.Second, DrainTimeout: 10 * time.Second,
-		Queue: 32, CallDepth: 8, LogLevel: "info",
+		Queue: 32, CallDepth: 8, LogLevel: "info", Isolation: DefaultIsolation(),
 		Restart: Restart{
 			Policy: OnFailure, Max: 5, Window: time.Minute,
 			Backoff: 100 * time.Millisecond, MaxBackoff: 30 * time.Second, Jitter: 0.2, ResetAfter: 5 * time.Minute,

@@ -54,6 +54,7 @@ const (
 	CauseRestart      Cause = "restart"
 	CauseRelease      Cause = "release"
 	CauseQuarantine   Cause = "quarantine"
+	CauseIsolation    Cause = "isolation" // it needs what its isolation does not grant
 )
 
 // Causes for which an edition of a plugin takes the place of another.
@@ -170,6 +171,8 @@ type Status struct {
 	Name, Version, Binary string
 	Features              []string
 	Command               []string
+	// Confinement is what holds for the process; nil before the first Describe.
+	Confinement *Confinement
 }
 
 // respawning reports whether the instance gets ready again without an operator.

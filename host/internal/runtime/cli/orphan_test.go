@@ -38,8 +38,9 @@ func pigeons(holes int) string {
 // worker of a solver, a test suite that leaves a child, and a plugin that hangs.
 func busy(t testing.TB) *world {
 	w := newWorld(t)
-	w.write("ferment.hcl", shipped("chess", "chess", fmt.Sprintf("config {\n  engine = \"uci\"\n  path   = %q\n  args   = [%q]\n}", built.helper, roleEngine))+
-		shipped("sat", "sat")+shipped("testrunner", "testrunner", `env_pass = ["PATH"]`)+shipped("text", "text")+scripted("hanging")+
+	w.write("ferment.hcl", shipped("chess", "chess", fmt.Sprintf("config {\n  engine = \"uci\"\n  path   = %q\n  args   = [%q]\n}", built.helper, roleEngine),
+		fmt.Sprintf("isolation { exec = [%q] }", built.helper))+
+		shipped("sat", "sat")+testrunner(w.dir)+shipped("text", "text")+scripted("hanging")+
 		"intent \"demo/hang\" {\n  in  = \"req/any\"\n  out = \"res/any\"\n}\n")
 	w.write("hanging.edn", script(":t/hang", ":demo/hang", ":in-schema :req/any :out-schema :res/any", hang))
 	require.NoError(t, os.MkdirAll(filepath.Join(w.dir, "suite"), 0o755))

@@ -19,8 +19,9 @@ import (
 // workshop is a world with the shipped plugins, chess with an engine that looks
 // so many plies ahead.
 func workshop(t testing.TB, depth int) *world {
-	return newWorld(t, "ferment.hcl", shipped("chess", "chess", fmt.Sprintf("config {\n  engine = \"builtin\"\n  depth  = %d\n}", depth))+
-		shipped("sat", "sat")+shipped("text", "text")+shipped("testrunner", "testrunner", `env_pass = ["PATH"]`)+`
+	w := newWorld(t)
+	w.write("ferment.hcl", shipped("chess", "chess", fmt.Sprintf("config {\n  engine = \"builtin\"\n  depth  = %d\n}", depth))+
+		shipped("sat", "sat")+shipped("text", "text")+testrunner(w.dir)+`
 check "legal-move" {
   intent = "chess/verify-move"
 }
@@ -31,6 +32,7 @@ intent "chess/best-move" {
   done { must = ["schema-valid", "legal-move"] }
 }
 `)
+	return w
 }
 
 // moves asks for a move in each position, by one plan with a map; rest are

@@ -275,6 +275,13 @@ func shipped(name, program string, more ...string) string {
 	return fmt.Sprintf("plugin %q {\n  command = [%q]\n%s\n}\n", name, filepath.Join(built.plugins, program), indent(more))
 }
 
+// testrunner is the plugin of that name, which may test what lies below dir with
+// the programs of the machine and the helper of these tests.
+func testrunner(dir string) string {
+	return shipped("testrunner", "testrunner", `env_pass = ["PATH"]`, fmt.Sprintf("isolation {\n  exec        = [\"go\", \"/bin\", \"/usr/bin\", \"/usr/lib\", %q]\n  read_paths  = [%q]\n  write_paths = [%q]\n}",
+		built.helper, dir, filepath.Join(built.root, "gocache")))
+}
+
 func indent(lines []string) string {
 	var b strings.Builder
 	for _, block := range lines {

@@ -73,6 +73,8 @@ type Plugin struct {
 	Health                         Health
 	Instances                      Instances
 	Swap                           Swap
+	Needs                          []string // that the block leaves to the plugin; nil: all
+	Isolation                      plugin.Isolation
 
 	// Config is the finished configuration, with nil for every secret; nil if
 	// the plugin takes none or was not described.
@@ -181,6 +183,8 @@ func (l *loader) plugin(s *section) Plugin {
 		Swap: Swap{Mode: swap.text("mode"), Share: swap.number("share"), MinSamples: swap.integer("min_samples"), Timeout: swap.duration("timeout")},
 	}
 	p.Wanted = s.text("version")
+	p.Needs, _ = s.texts("needs")
+	p.Isolation = l.isolation(s.block("isolation"))
 	p.Command, _ = s.texts("command")
 	p.Files, _ = s.texts("files")
 	p.EnvPass, _ = s.texts("env_pass")
@@ -212,6 +216,7 @@ func (l *loader) describe(s *section, p *Plugin) {
 		l.noConfig(config, p)
 		p.Description, p.Described = bare, true
 		l.accepts(s, p)
+		l.granted(s, p)
 		return
 	}
 	own, err := readPluginSchema(bare.ConfigSchema, by)
@@ -251,6 +256,7 @@ func (l *loader) describe(s *section, p *Plugin) {
 	}
 	p.Description, p.Described = full, true
 	l.accepts(s, p)
+	l.granted(s, p)
 }
 
 func configBlock(s *section) *node {

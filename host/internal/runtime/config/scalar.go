@@ -202,11 +202,11 @@ func (d *decoder) readText(t Type, s string, out *value) *problem {
 	switch t.Kind {
 	case KindStr, KindRef:
 		return nil
-	case KindPath, KindProgram:
+	case KindPath, KindProgram, KindRun:
 		if s == "" || strings.ContainsRune(s, 0) {
 			return &problem{typ: "config/type", what: "is no path"}
 		}
-		if t.Kind == KindProgram && strings.HasPrefix(s, storePrefix) {
+		if t.Kind == KindProgram && strings.HasPrefix(s, storePrefix) || t.Kind == KindRun && !strings.ContainsRune(s, '/') {
 			return nil
 		}
 		out.file = true

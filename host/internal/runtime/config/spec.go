@@ -133,7 +133,8 @@ const (
 	KindEnum     Kind = "word"
 	KindRef      Kind = "reference"
 	KindPath     Kind = "path"
-	KindProgram  Kind = "program" // a path, or a name in the store of plugins
+	KindProgram  Kind = "program"    // a path, or a name in the store of plugins
+	KindRun      Kind = "executable" // a path, or a name that is looked up in PATH
 	KindVersion  Kind = "version constraint"
 	KindSwitch   Kind = "failure"
 	KindVariable Kind = "variable name"
@@ -183,6 +184,7 @@ var (
 	text     = Type{Kind: KindStr}
 	path     = Type{Kind: KindPath}
 	programs = Type{Kind: KindProgram}
+	runs     = Type{Kind: KindRun}
 	cond     = Type{Kind: KindCond}
 	edntext  = Type{Kind: KindEDN}
 	version  = Type{Kind: KindVersion}

@@ -138,7 +138,7 @@ func (h *Host) awaitOne(ctx context.Context, p config.Plugin) error {
 		return nil
 	}
 	for _, s := range h.supervisor.Status() {
-		if s.Plugin == p.Name && (s.State == plugin.Degraded || s.State == plugin.Ready || s.State == plugin.Configuring) {
+		if s.Plugin == p.Name && (s.Cause == plugin.CauseIsolation || s.State == plugin.Degraded || s.State == plugin.Ready || s.State == plugin.Configuring) {
 			return nil // it lives; whether it may be called is asked at each attempt
 		}
 	}

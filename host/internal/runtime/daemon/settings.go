@@ -19,7 +19,7 @@ func settings(p config.Plugin) plugin.Settings {
 		StopGrace: p.StopGrace, DrainTimeout: p.DrainTimeout,
 		MaxInFlight: p.MaxInFlight, Queue: p.Queue, MaxMessage: p.MaxMessage, Encoding: p.Encoding,
 		CallDepth: p.CallDepth, LogLevel: p.LogLevel,
-		Config: p.Config, ConfigFiles: p.Reads,
+		Config: p.Config, ConfigFiles: p.Reads, Needs: p.Needs, Isolation: p.Isolation,
 		Restart: plugin.Restart{
 			Policy: plugin.RestartPolicy(p.Restart.Policy), Max: p.Restart.Max, Window: p.Restart.Window,
 			Backoff: p.Restart.Backoff, MaxBackoff: p.Restart.MaxBackoff, Jitter: p.Restart.Jitter, ResetAfter: p.Restart.ResetAfter,

@@ -10,11 +10,8 @@ ferment {
 
 plugin "chess" {
   command = ["bin/chess"]
-  needs   = []
 
-  isolation {
-    level = "strict"
-  }
+  quality {}
 }
 
 dispatch "default" {

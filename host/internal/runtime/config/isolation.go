@@ -1,0 +1,139 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/sdk/confine"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// isolation fills what the block of that name grants (HCL-021).
+func (l *loader) isolation(s *section) plugin.Isolation {
+	i := plugin.Isolation{
+		Level: confine.Level(s.text("level")), BestEffort: s.flag("best_effort"), Network: confine.Network(s.text("network")),
+		Limits: confine.ResourceLimits{
+			Memory: uint64(s.integer("memory")), Cores: s.number("cpu"), OpenFiles: uint64(s.integer("open_files")),
+			Processes: uint64(s.integer("processes")), FileSize: uint64(s.integer("file_size")),
+		},
+	}
+	i.ReadPaths, _ = s.texts("read_paths")
+	i.WritePaths, _ = s.texts("write_paths")
+	named, _ := s.texts("exec")
+	i.Programs = len(named) > 0
+	for _, name := range named {
+		i.Exec = append(i.Exec, l.executable(name)...)
+	}
+	for x := range s.attrs["ports"].v.Elems() {
+		if port, ok := x.AsInt(); ok {
+			i.Ports = append(i.Ports, uint16(port))
+		}
+	}
+	return i
+}
+
+// executable gives what a member of exec stands for. A bare name is a program
+// in PATH, and if that lies in a directory of a toolchain, all of it: such a
+// program starts others from there. A name that is not found stands for
+// nothing: the plugin says what it misses.
+func (l *loader) executable(name string) []string {
+	if filepath.IsAbs(name) {
+		return []string{name}
+	}
+	path, _ := l.opts.Env("PATH")
+	for _, dir := range filepath.SplitList(path) {
+		file := filepath.Join(dir, name)
+		info, err := os.Stat(file)
+		if err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 || !filepath.IsAbs(file) {
+			continue
+		}
+		found := []string{file}
+		if real, err := filepath.EvalSymlinks(file); err == nil {
+			found = append(found, toolchain(real)...)
+		}
+		return found
+	}
+	return nil
+}
+
+// systemPrefixes hold the programs of the whole machine: no toolchain.
+var systemPrefixes = []string{"/", "/usr", "/usr/local"}
+
+// toolchain is the directory "x" of a program "x/bin/name", unless the whole
+// machine keeps its programs there.
+func toolchain(program string) []string {
+	dir := filepath.Dir(program)
+	if prefix := filepath.Dir(dir); filepath.Base(dir) == "bin" && !slices.Contains(systemPrefixes, prefix) {
+		return []string{prefix}
+	}
+	return nil
+}
+
+// granted checks a described plugin against its isolation. In profile prod it
+// is an error if it cannot be started for it, elsewhere a warning: the plugin
+// is then not ready.
+func (l *loader) granted(s *section, p *Plugin) {
+	for i, need := range p.Needs {
+		if !slices.Contains(p.Description.Needs, need) {
+			l.report.add(Diagnostic{Type: "config/unused", Severity: SeverityWarning, Message: fmt.Sprintf("plugin %s does not need %s: a block only narrows what the plugin says", quote(p.Name), quote(need)), Range: s.attrs["needs"].items[i].rng,
+				Path: append(slices.Clone(s.node.path), "needs"), Expected: words(p.Description.Needs), Found: edn.Text(need)})
+		}
+	}
+	severity := SeverityWarning
+	if l.config.Profile == ProfileProd && !p.Optional {
+		severity = SeverityError
+	}
+	c := plugin.Settings{Name: p.Name, Command: p.Command, Needs: p.Needs, Isolation: p.Isolation}.Confinement(p.Description)
+	at, path := s.at(), append(slices.Clone(s.node.path), "isolation")
+	if blocks := s.node.children("isolation"); len(blocks) > 0 {
+		at = blocks[0].source.hclRange(blocks[0].header)
+	}
+	if len(c.Ungranted) > 0 {
+		needs := make([]string, len(c.Ungranted))
+		for i, u := range c.Ungranted {
+			needs[i] = u.Need
+		}
+		l.report.add(Diagnostic{Type: "config/missing", Severity: severity, Message: fmt.Sprintf("plugin %s is not started: it needs %s, which its isolation does not grant", quote(p.Name), strings.Join(needs, ", ")),
+			Range: at, Path: path, Hint: plugin.GrantHint(c.Ungranted)})
+	}
+	if len(c.Gaps) > 0 && !c.BestEffort {
+		texts := make([]string, len(c.Gaps))
+		for i, g := range c.Gaps {
+			texts[i] = g.Text
+		}
+		l.report.add(Diagnostic{Type: "config/range", Severity: severity, Message: fmt.Sprintf("plugin %s is not started: this machine cannot hold its isolation: %s", quote(p.Name), strings.Join(texts, "; ")),
+			Range: at, Path: path, Hint: "\"ferment doctor\" shows what it can hold; best_effort = true accepts less"})
+	}
+	l.idleGrants(s, p)
+}
+
+// idleGrants warns of grants that a plugin has no need for: nothing comes of
+// them, and whoever wrote them believes otherwise.
+func (l *loader) idleGrants(s *section, p *Plugin) {
+	has := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(w string) bool {
+			return slices.Contains(plugin.Narrowed(p.Description.Needs, p.Needs), w) ||
+				slices.ContainsFunc(p.Description.Capabilities, func(c contract.Capability) bool { return slices.Contains(c.Effects, w) })
+		})
+	}
+	i := s.block("isolation")
+	for _, g := range []struct {
+		attr string
+		idle bool
+		need string
+	}{
+		{"write_paths", len(p.Isolation.WritePaths) > 0 && !has("fs/write"), "fs/write"},
+		{"exec", p.Isolation.Programs && !has("process/run"), "process/run"},
+		{"network", p.Isolation.Network != confine.Offline && p.Isolation.Network != "" && !has("net/connect", "net/loopback", "net/http"), "net/connect"},
+	} {
+		if v := i.attrs[g.attr]; g.idle && v.written {
+			l.report.add(Diagnostic{Type: "config/unused", Severity: SeverityWarning, Message: fmt.Sprintf("%s in %s grants nothing: plugin %s does not need %s", g.attr, i.node.title(), quote(p.Name), g.need),
+				Range: v.rng, Path: append(slices.Clone(i.node.path), g.attr), Hint: "remove it"})
+		}
+	}
+}
