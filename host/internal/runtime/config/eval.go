@@ -81,7 +81,7 @@ func (e *evaluator) addLocals(root *node) {
 // why and ok is false.
 func (e *evaluator) value(expr hcl.Expression, s *Source, path []string) (v cty.Value, ok bool) {
 	if v, ok := literal(expr); ok {
-		return v, true
+		return v, v.IsKnown() // an unknown one was reported when it was read
 	}
 	ctx, ok := e.context(expr, s, path)
 	if !ok {

@@ -188,6 +188,7 @@ func (l *loader) decode(tree *node) {
 	l.decoder.profile = l.config.Profile
 	l.decoder.base = newSource("default", filepath.Join(l.config.Root, DefaultFile), 0, nil)
 	l.root = l.decoder.section(tree)
+	l.decoder.rivalLocals(tree)
 	l.chosenProfile()
 	l.byType = map[string][]*section{}
 	for _, b := range l.root.blocks {

@@ -100,6 +100,18 @@ func (d *decoder) rivals(a *attribute, at []string) {
 	}
 }
 
+// rivalLocals does the same for names of expressions.
+func (d *decoder) rivalLocals(tree *node) {
+	for _, b := range tree.blocks {
+		if !b.spec.Open {
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(b.attrs)) {
+			d.rivals(b.attrs[name], []string{"locals", name})
+		}
+	}
+}
+
 // sharedKeys lists the keys that two objects both have, as far as they are
 // written out.
 func sharedKeys(x, y exprIn) []string {

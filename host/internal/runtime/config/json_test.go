@@ -1,0 +1,204 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// jsonSample says in JSON what jsonTwin says in native syntax.
+const jsonSample = `{
+  "//": "a comment, as the mapping has it",
+  "locals": {"n": 3, "greeting": "hi ${upper(\"x\")}"},
+  "ferment": {"seed": "${local.n + 1}", "mode": "lazy"},
+  "check": {
+    "short": {
+      "condition": "${length(try(result.text, \"\")) <= 1200}",
+      "message": "keep \"${request.intent}\" short",
+      "applies": true
+    },
+    "named": {"builtin": "json-valid", "params": {"max-chars": 3, "list": [1, "a", null], "with_bar": true}}
+  },
+  "dispatch": {"quality_first": {"checks": ["short", "named"], "retry": {"fallback": 2}}},
+  "plugin": [
+    {"chess": {
+      "command": ["bin/chess", "$${literal}"],
+      "env": {"A": "${local.greeting}", "B": "1"},
+      "config": {"depth": "${2 * 4}", "api_key": "${secret(\"env:KEY\")}", "model": {"m": {"name": "x"}}, "extra": {"a": {"x": 1}}}
+    }},
+    {"stockfish": {"command": ["bin/chess"]}}
+  ],
+  "capability": {
+    "chess/embedded": {"plugin": "chess", "provides": "chess/engine"},
+    "chess/stockfish": {"plugin": "${plugin.stockfish}", "provides": "chess/engine"}
+  },
+  "intent": {"chess/best-move": {
+    "in": "req/chess.position", "out": "res/chess.move+pv+eval",
+    "candidates": ["chess/stockfish", "${capability[\"chess/embedded\"]}"],
+    "dispatch": "${dispatch.quality_first}", "done": {"must": ["schema-valid"]}
+  }}
+}
+`
+
+const jsonTwin = `locals {
+  n        = 3
+  greeting = "hi X"
+}
+
+ferment {
+  seed = 4
+  mode = "lazy"
+}
+
+check "short" {
+  condition = length(try(result.text, "")) <= 1200
+  message   = "keep \"${request.intent}\" short"
+  applies   = true
+}
+
+check "named" {
+  builtin = "json-valid"
+  params  = { "max-chars" = 3, list = [1, "a", null], with_bar = true }
+}
+
+dispatch "quality_first" {
+  checks = ["short", "named"]
+
+  retry { fallback = 2 }
+}
+
+plugin "chess" {
+  command = ["bin/chess", "$${literal}"]
+  env     = { A = local.greeting, B = "1" }
+
+  config {
+    depth   = 8
+    api_key = secret("env:KEY")
+
+    model "m" {
+      name = "x"
+    }
+
+    extra {
+      a = { x = 1 }
+    }
+  }
+}
+
+plugin "stockfish" {
+  command = ["bin/chess"]
+}
+
+capability "chess/embedded" {
+  plugin   = "chess"
+  provides = "chess/engine"
+}
+
+capability "chess/stockfish" {
+  plugin   = plugin.stockfish
+  provides = "chess/engine"
+}
+
+intent "chess/best-move" {
+  in         = "req/chess.position"
+  out        = "res/chess.move+pv+eval"
+  candidates = ["chess/stockfish", capability["chess/embedded"]]
+  dispatch   = dispatch.quality_first
+
+  done { must = ["schema-valid"] }
+}
+`
+
+// HCL-012, HCL-036: JSON says the same as native syntax: the decoded values
+// are equal, also those that a plugin's schema decides about.
+func TestJSONForm(t *testing.T) {
+	dir := lay(t, map[string]string{"bin/chess": "program", "ferment.hcl": jsonTwin, "a.hcl.json": jsonSample})
+	native, ds := loadDir(t, dir+"/ferment.hcl", Options{Env: secretEnv("s")})
+	require.Empty(t, types(ds), native.Report(0).Text(false))
+	c, ds := loadDir(t, dir+"/a.hcl.json", Options{Env: secretEnv("s")})
+	require.Empty(t, types(ds), c.Report(0).Text(false))
+	d := Compare(native, c)
+	require.Len(t, d.Changes, 1, d.Text())
+	assert.Equal(t, []string{"check", "named", "params"}, d.Changes[0].Path, "a key of JSON that is no identifier stays a text; one that is becomes a keyword")
+	assert.Equal(t, d.Changes[0].Before.Len(), d.Changes[0].After.Len())
+	assert.Equal(t, "s", native.Plugins[0].secretText(t))
+	assert.Equal(t, "s", c.Plugins[0].secretText(t))
+}
+
+func (p Plugin) secretText(t *testing.T) string {
+	t.Helper()
+	v, err := p.SecretTexts()
+	require.NoError(t, err)
+	for _, x := range v.Entries() {
+		s, _ := x.AsString()
+		return s
+	}
+	return ""
+}
+
+// Native files and JSON merge with each other.
+func TestMixedForms(t *testing.T) {
+	dir := lay(t, map[string]string{
+		"bin/chess":        "program",
+		"common/a.hcl":     "plugin \"chess\" {\n  command = [\"../bin/chess\"]\n  env     = { A = \"1\", B = \"2\" }\n\n  config {\n    depth = 3\n  }\n}\n",
+		"local/a.hcl.json": `{"plugin": {"chess": {"env": {"B": "3", "C": null}, "queue": 7, "config": {"engine": "builtin", "model": {"m": {"name": "x"}}}}}}`,
+	})
+	c, ds := loadDir(t, dir, Options{})
+	require.Empty(t, types(ds), c.Report(0).Text(false))
+	p := c.Plugins[0]
+	assert.Equal(t, map[string]string{"A": "1", "B": "3"}, p.Env)
+	assert.Equal(t, 7, p.Queue)
+	assert.Equal(t, `{:depth 3 :engine "builtin" :model {"m" {:name "x"}}}`, p.Config.String())
+	text, err := c.Show(ShowOptions{Origins: true, Only: "plugin.chess.env"})
+	require.NoError(t, err)
+	assert.Contains(t, text, "# A common/a.hcl:3, B local/a.hcl.json:1")
+}
+
+// HCL-010: what is wrong in JSON, each with one error and its place.
+func TestWrongJSON(t *testing.T) {
+	deep := strings.Repeat(`{"a":`, 65) + "1" + strings.Repeat("}", 65)
+	for _, row := range []struct{ name, text, typ, at, says string }{
+		{"no JSON", `{"ferment"`, "config/syntax", "", ""},
+		{"no object", `3`, "config/syntax", "1:1", "root"},
+		{"two values", `{} {}`, "config/syntax", "", ""},
+		{"key twice", "{\"ferment\": {\n  \"seed\": 1,\n  \"seed\": 2}}", "config/syntax", "3:3", `key "seed" is written twice`},
+		{"key twice, escaped", `{"ferment": {"seed": 1, "s\u0065ed": 2}}`, "config/syntax", "1:25", "twice"},
+		{"nesting", deep, "config/limit", "1:321", "64 deep"},
+		{"brackets", strings.Repeat("[", 500_000), "config/limit", "1:65", "64 deep"},
+		{"long number", `{"ferment": {"seed": ` + strings.Repeat("1", 41) + `}}`, "config/range", "1:22", "41 digits"},
+		{"large exponent", `{"ferment": {"seed": 1e309}}`, "config/range", "1:22", "exponent"},
+		{"tokens", `{"x": [` + strings.Repeat("1,", 200_001) + `1]}`, "config/limit", "", "200000 tokens"},
+		{"template with nesting", `{"ferment": {"mode": "${` + strings.Repeat("(", 65) + `"}}`, "config/limit", "1:22", "64 deep"},
+		{"template without end", `{"ferment": {"mode": "${upper("}}`, "config/syntax", "", ""},
+		{"unary operators", `{"ferment": {"seed": "${` + strings.Repeat("-", 16) + `1}"}}`, "config/limit", "1:22", "unary"},
+		{"invalid UTF-8", "{\"ferment\": \"\xff\"}", "config/syntax", "1:14", "UTF-8"},
+		{"unknown attribute", `{"ferment": {"sed": 1}}`, "config/unknown-name", "1:14", `unknown attribute "sed"`},
+		{"unknown block", `{"feremnt": {"seed": 1}}`, "config/unknown-name", "1:2", `unknown block "feremnt"`},
+		{"unknown function", `{"ferment": {"mode": "${uper(\"x\")}"}}`, "config/unknown-name", "", `unknown function "uper"`},
+		{"unknown function in try", `{"ferment": {"mode": "${try(uper(\"x\"), \"lazy\")}"}}`, "config/unknown-name", "", "uper"},
+		{"unknown local", `{"ferment": {"mode": "${local.x}"}}`, "config/dangling-reference", "1:25", `no local "x"`},
+		{"text for a number", `{"ferment": {"seed": "1"}}`, "config/type", "1:22", "is no int"},
+		{"condition that is a text", `{"check": {"a": {"condition": "result.text == 1"}}}`, "config/type", "1:31", ""},
+		{"config of a plugin", `{"plugin": {"chess": {"command": ["bin/chess"], "config": {"depth": 99}}}}`, "config/plugin-schema", "1:69", "above its maximum"},
+		{"name in the config of a plugin", `{"plugin": {"chess": {"command": ["bin/chess"], "config": {"dpth": 9}}}}`, "config/unknown-name", "1:60", `"dpth"`},
+		{"reserved", `{"cluster": {}}`, "config/reserved", "1:2", "several hosts"},
+		{"label", `{"check": {"A b": {"builtin": "json-valid"}}}`, "config/syntax", "1:12", "label"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			dir := lay(t, map[string]string{"bin/chess": "program", "ferment.hcl.json": row.text})
+			c, ds := loadDir(t, dir+"/ferment.hcl.json", Options{})
+			require.NotEmpty(t, types(ds), "%v", c.Host)
+			text := c.Report(3).Text(false)
+			assert.Equal(t, row.typ, types(ds)[0], text)
+			if row.at != "" {
+				assert.Equal(t, row.at, fmt.Sprintf("%d:%d", ds[0].Range.Start.Line, ds[0].Range.Start.Column), text)
+				assert.Len(t, types(ds), 1, text)
+			}
+			assert.Contains(t, strings.ToLower(ds[0].Message), strings.ToLower(row.says))
+			assert.Nil(t, c.Generation)
+		})
+	}
+}

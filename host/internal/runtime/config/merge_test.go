@@ -1,0 +1,288 @@
+package config
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// aFile draws a small file of configuration: few names, so that files meet.
+func aFile(t *rapid.T, label string) string {
+	var b strings.Builder
+	pick := func(what string, of ...string) string { return rapid.SampledFrom(of).Draw(t, label+what) }
+	maybe := func(what string, write func()) {
+		if rapid.Bool().Draw(t, label+what) {
+			write()
+		}
+	}
+	maybe("host", func() {
+		b.WriteString("ferment {\n")
+		maybe("seed", func() { fmt.Fprintf(&b, "  seed = %s\n", pick("seed value", "1", "2", "null", "local.n")) })
+		maybe("mode", func() { fmt.Fprintf(&b, "  mode = %s\n", pick("mode value", `"lazy"`, `"strict"`, "null")) })
+		b.WriteString("}\n")
+	})
+	maybe("locals", func() { fmt.Fprintf(&b, "locals {\n  n = %s\n}\n", pick("local value", "5", "6")) })
+	for _, name := range []string{"chess", "stockfish"} {
+		maybe("plugin "+name, func() {
+			fmt.Fprintf(&b, "plugin %q {\n  command = [\"../bin/chess\"]\n", name)
+			maybe(name+" env", func() {
+				fmt.Fprintf(&b, "  env = %s\n", pick(name+" env value", "{ A = \"1\" }", "{ A = \"2\", B = \"3\" }", "{ \"B\" = null }", "null", "{}", "local.e"))
+			})
+			maybe(name+" restart", func() {
+				fmt.Fprintf(&b, "  restart {\n    max = %s\n  }\n", pick(name+" max", "1", "2", "null"))
+			})
+			maybe(name+" config", func() {
+				fmt.Fprintf(&b, "  config {\n    depth = %s\n%s  }\n", pick(name+" depth", "1", "2", "null"),
+					pick(name+" inner", "", "    model \"m\" {\n      name = \"a\"\n    }\n", "    model \"m\" {\n      name = \"b\"\n    }\n    extra {\n      x = 1\n    }\n", "    extra {\n      x = null\n      y = 2\n    }\n"))
+			})
+			b.WriteString("}\n")
+		})
+	}
+	return b.String()
+}
+
+// treeOf is the tree of one file.
+func treeOf(name, text string) *node {
+	report := newCollector(sources{})
+	s := newSource(name, "/"+name, 0, []byte(text))
+	body, _ := parse(s, report)
+	root := &node{spec: Specification(), source: s}
+	(&grower{source: s, report: report}).grow(root, body)
+	return root
+}
+
+// dump prints everything about a tree that decides what it means.
+func dump(n *node, indent string, b *strings.Builder) {
+	for _, name := range slices.Sorted(func(yield func(string) bool) {
+		for k := range n.attrs {
+			if !yield(k) {
+				return
+			}
+		}
+	}) {
+		for _, a := range n.attrs[name].stack() {
+			fmt.Fprintf(b, "%s%s %s %s\n", indent, name, a.source.Name, sourceText(a.source, a.expr))
+		}
+	}
+	for _, l := range n.layers {
+		fmt.Fprintf(b, "%slayer %s\n", indent, l.source.Name)
+	}
+	for _, block := range n.blocks {
+		fmt.Fprintf(b, "%s%s %s", indent, strings.Join(block.path, "."), block.source.Name)
+		for _, p := range block.also {
+			b.WriteString(" " + p.source.Name)
+		}
+		b.WriteByte('\n')
+		dump(block, indent+"  ", b)
+	}
+}
+
+func dumped(n *node) string {
+	var b strings.Builder
+	dump(n, "", &b)
+	return b.String()
+}
+
+// HCL-014: merge(merge(a, b), c) = merge(a, merge(b, c)), and neither operand
+// is changed.
+func TestMergeIsAssociative(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b, c := treeOf("a.hcl", aFile(t, "a ")), treeOf("b.hcl", aFile(t, "b ")), treeOf("c.hcl", aFile(t, "c "))
+		before := dumped(a) + dumped(b) + dumped(c)
+		left, right := dumped(merge(merge(a, b), c)), dumped(merge(a, merge(b, c)))
+		if left != right {
+			t.Fatalf("not associative:\n%s\n%s", left, right)
+		}
+		if dumped(a)+dumped(b)+dumped(c) != before {
+			t.Fatalf("an operand was changed")
+		}
+	})
+}
+
+// site writes files into directories of their own, in load order.
+func site(t *rapid.T, dir string, files ...string) *Config {
+	places := []string{"common/f.hcl", "common/prod/f.hcl", "local/f.hcl", "local/prod/f.hcl"}
+	order := rapid.Permutation(places).Draw(t, "order of creation")
+	for _, place := range places {
+		_ = os.Remove(filepath.Join(dir, place))
+	}
+	for _, place := range order {
+		i := slices.Index(places, place)
+		if i >= len(files) {
+			continue
+		}
+		full := filepath.Join(dir, place)
+		text := strings.ReplaceAll(files[i], "../bin/", strings.Repeat("../", strings.Count(place, "/"))+"bin/")
+		if os.MkdirAll(filepath.Dir(full), 0o755) != nil || os.WriteFile(full, []byte(text), 0o600) != nil {
+			t.Fatalf("cannot write %s", full)
+		}
+	}
+	c, _ := Load(context.Background(), dir, Options{Env: noEnv, Describer: describer{"chess": chess(), "stockfish": chess()}})
+	return c
+}
+
+const localsFirst = "locals {\n  n = 1\n  e = { C = \"4\" }\n}\n"
+
+// HCL-014: null is the default again, whatever was before; what comes after
+// counts; the order in which files came to be does not.
+func TestNullLaws(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "bin"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "bin/chess"), []byte("x"), 0o700))
+	host := func(seed string) string { return "ferment {\n  seed = " + seed + "\n}\n" }
+	rapid.Check(t, func(t *rapid.T) {
+		below := localsFirst + aFile(t, "below ")
+		over := rapid.SampledFrom([]string{"3", "4", "null", "local.n"}).Draw(t, "over")
+		nulled := site(t, dir, below, host(over), host("null"))
+		if nulled.Host.Seed != 0 {
+			t.Fatalf("null leaves %d", nulled.Host.Seed)
+		}
+		set := site(t, dir, below, host("null"), host("7"))
+		if set.Host.Seed != 7 {
+			t.Fatalf("a value after null gives %d", set.Host.Seed)
+		}
+		env := func(text string) string {
+			return "plugin \"chess\" {\n  command = [\"../bin/chess\"]\n  env     = " + text + "\n}\n"
+		}
+		clean := site(t, dir, below, env("null"), env(`{ Z = "z" }`))
+		if p := clean.plugin("chess"); p == nil || len(p.Env) != 1 || p.Env["Z"] != "z" {
+			t.Fatalf("null does not end a map: %v", p)
+		}
+	})
+}
+
+// HCL-014: what files mean together does not depend on the order in which they
+// were written to the disk, nor on how they are put into directories that lie
+// next to each other in the load order.
+func TestMergeOfDirectories(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "bin"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "bin/chess"), []byte("x"), 0o700))
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := localsFirst+aFile(t, "a "), aFile(t, "b ")
+		first, second := site(t, dir, a, b), site(t, dir, a, b)
+		third, fourth := site(t, dir, "", a, b), site(t, dir, a, "", "", b)
+		for _, c := range []*Config{second, third, fourth} {
+			if c.Hash != first.Hash || c.Generation == nil != (first.Generation == nil) {
+				t.Fatalf("%s and %s", first.Hash, c.Hash)
+			}
+		}
+	})
+}
+
+// HCL-014: the rules one by one.
+func TestMergeRules(t *testing.T) {
+	program := map[string]string{"bin/chess": "program"}
+	for _, row := range []struct {
+		name, low, high string
+		only, want      string
+		warns           bool
+	}{
+		{"later wins", "queue = 1", "queue = 2", "queue", "queue = 2", false},
+		{"lists are replaced", `env_pass = ["A", "B"]`, `env_pass = ["C"]`, "env_pass", `env_pass = ["C"]`, false},
+		{"maps merge by key", `env = { A = "1", B = "2" }`, `env = { "B" = "3", C = "4" }`, "env", `env = { A = "1", B = "3", C = "4" }`, false},
+		{"null takes a key away", `env = { A = "1", B = "2" }`, `env = { A = null }`, "env", `env = { B = "2" }`, false},
+		{"a computed map replaces", `env = { A = "1" }`, `env = local.e`, "env", `env = { E = "e" }`, false},
+		{"an object over a computed map replaces", `env = local.e`, `env = { A = "1" }`, "env", `env = { A = "1" }`, false},
+		{"null ends a map", `env = { A = "1" }`, `env = null`, "env", `env = {}`, false},
+		{"what is overwritten is not evaluated", `queue = tonumber(env("NOT_SET"))`, `queue = 2`, "queue", "queue = 2", false},
+		{"nor is an entry of a map", `env = { A = env("NOT_SET") }`, `env = { A = "1" }`, "env", `env = { A = "1" }`, false},
+		{"blocks merge", "restart {\nmax = 3\njitter = 0.1\n}", "restart {\nmax = 4\n}", "restart", "restart {\n    max    = 4\n    jitter = 0.1\n  }", false},
+		{"config merges by the schema", "config {\ndepth = 3\nextra {\na = 1\nb = 2\n}\nmodel \"m\" {\nname = \"x\"\n}\n}", "config {\nengine = \"builtin\"\nextra {\nb = null\nc = 3\n}\nmodel \"m\" {\nname = \"y\"\n}\n}", "config", "config {\n    engine = \"builtin\"\n    depth  = 3\n\n    model \"m\" {\n      name = \"y\"\n    }\n\n    extra {\n      a = 1\n      c = 3\n    }\n  }", false},
+		{"null in config is its default", "config {\ndepth = 3\n}", "config {\ndepth = null\n}", "config", "config {\n    depth = 6\n  }", false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			files := map[string]string{}
+			for k, v := range program {
+				files[k] = v
+			}
+			files["common/a.hcl"] = "locals {\n  e = { E = \"e\" }\n}\n\nplugin \"chess\" {\n  command = [\"../bin/chess\"]\n  " + row.low + "\n}\n"
+			files["local/a.hcl"] = "plugin \"chess\" {\n  " + row.high + "\n}\n"
+			c, ds := loadDir(t, lay(t, files), Options{})
+			require.Empty(t, types(ds), c.Report(0).Text(false))
+			text, err := c.Show(ShowOptions{Only: "plugin.chess." + row.only})
+			require.NoError(t, err)
+			assert.Contains(t, text, "  "+row.want+"\n")
+			for _, d := range ds {
+				assert.NotEqual(t, "config/overridden", d.Type, "files of several directories do not compete")
+			}
+		})
+	}
+}
+
+// HCL-014: values that compete in one directory are told, with both places.
+func TestOverridden(t *testing.T) {
+	files := map[string]string{
+		"bin/chess":    "program",
+		"common/a.hcl": "locals {\n  x = 1\n}\n\nplugin \"chess\" {\n  command = [\"../bin/chess\"]\n  queue   = local.x\n  env     = { A = \"1\", B = \"2\" }\n\n  config {\n    depth = 3\n  }\n}\n",
+		"common/b.hcl": "locals {\n  x = 2\n}\n\nplugin \"chess\" {\n  queue = 5\n  env   = { B = \"3\", C = \"4\" }\n\n  config {\n    depth = 4\n  }\n}\n",
+		"local/c.hcl":  "plugin \"chess\" {\n  queue = 6\n}\n",
+	}
+	c, ds := loadDir(t, lay(t, files), Options{})
+	require.Empty(t, types(ds))
+	var got []string
+	for _, d := range ds {
+		if d.Type == "config/overridden" {
+			got = append(got, d.Message+" "+d.Range.String()+" "+d.Related[0].Range.String())
+		}
+	}
+	assert.Equal(t, []string{
+		`x in locals is written twice in one directory, and this file counts common/b.hcl:2:3 common/a.hcl:2:3`,
+		`queue in plugin "chess" is written twice in one directory, and this file counts common/b.hcl:6:3 common/a.hcl:7:3`,
+		`env in plugin "chess" (B) is written twice in one directory, and this file counts common/b.hcl:7:3 common/a.hcl:8:3`,
+		`depth in plugin "chess", config is written twice in one directory, and this file counts common/b.hcl:10:5 common/a.hcl:11:5`,
+	}, got)
+	assert.Equal(t, 6, c.Plugins[0].Queue)
+	assert.Equal(t, map[string]string{"A": "1", "B": "3", "C": "4"}, c.Plugins[0].Env)
+}
+
+// HCL-002, HCL-028 to HCL-030, HCL-032: checks are made over all files, and
+// what is wrong is told in the order of the files.
+func TestChecksAcrossFiles(t *testing.T) {
+	dir := lay(t, map[string]string{
+		"bin/chess":           "program",
+		"common/10-loc.hcl":   "locals {\n  a = local.b\n}\n",
+		"common/20-plug.hcl":  "plugin \"chess\" {\n  command = [\"../bin/chess\"]\n}\n\ncapability \"chess/deep\" {\n  plugin   = \"chess\"\n  provides = \"chess/engine\"\n}\n",
+		"local/10-intent.hcl": "intent \"chess/best-move\" {\n  in         = \"req/chess.position\"\n  out        = \"res/chess.move+pv+eval\"\n  candidates = [\"chess/dep\"]\n  dispatch   = dispatch.defautl\n}\n",
+		"local/20-loc.hcl":    "locals {\n  b = local.a\n}\n\ndispatch \"idle\" {}\n\nferment {\n  seed =\n}\n",
+	})
+	c, ds := loadDir(t, dir, Options{})
+	text := c.Report(0).Text(false)
+	assert.Equal(t, []string{"config/cycle", "config/dangling-reference", "config/dangling-reference", "config/syntax"}, types(ds), text)
+	assert.Contains(t, text, "error: locals need each other: a -> b -> a (config/cycle)\n  --> common/10-loc.hcl:2:3\n")
+	assert.Contains(t, text, "see: local/20-loc.hcl:2:3 is local \"b\"")
+	assert.Contains(t, text, "see: common/20-plug.hcl:5:1 declares capability \"chess/deep\"\n  next: did you mean \"chess/deep\"?")
+	assert.Contains(t, text, "dispatch \"idle\" is not used")
+	assert.Contains(t, text, "in 4 files\n")
+	places := []string{}
+	for _, d := range ds {
+		places = append(places, d.Range.File)
+	}
+	assert.True(t, slices.IsSorted(places), "load order is the order of the report: %v", places)
+}
+
+// HCL-033: 20 diagnostics of one file, 100 in all.
+func TestReportLimitsOfFiles(t *testing.T) {
+	files := map[string]string{}
+	for i := range 7 {
+		files[fmt.Sprintf("common/%d.hcl", i)] = strings.Repeat("nope {}\n", 25)
+	}
+	c, _ := loadDir(t, lay(t, files), Options{})
+	r := c.Report(DefaultMaxShown)
+	assert.Equal(t, 175, r.Errors)
+	assert.Len(t, r.Shown, 100)
+	assert.Equal(t, 75, r.Omitted)
+	perFile := map[string]int{}
+	for _, d := range r.Shown {
+		perFile[d.Range.File]++
+	}
+	assert.Equal(t, map[string]int{"common/0.hcl": 20, "common/1.hcl": 20, "common/2.hcl": 20, "common/3.hcl": 20, "common/4.hcl": 20}, perFile)
+}
