@@ -102,11 +102,14 @@ func (l *LogFile) rotate() error {
 	return l.open()
 }
 
-func (l *LogFile) aside(i int) string {
+func (l *LogFile) aside(i int) string { return aside(l.path, i) }
+
+// aside is the name of the i-th file of a log, newest first.
+func aside(path string, i int) string {
 	if i == 0 {
-		return l.path
+		return path
 	}
-	return l.path + "." + strconv.Itoa(i)
+	return path + "." + strconv.Itoa(i)
 }
 
 // Close implements io.Closer; a second Close does nothing.

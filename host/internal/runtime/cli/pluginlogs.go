@@ -1,0 +1,227 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/launch"
+)
+
+// logsCommand reads the files that a plugin's log is kept in: they are there
+// whether or not a daemon runs, and whatever state the plugin is in.
+func (c *command) logsCommand() *cobra.Command {
+	var lines int
+	var follow bool
+	cmd := &cobra.Command{
+		Use:     "logs NAME",
+		Short:   "print the last lines of a plugin's log, and follow it",
+		Example: "  ferment plugin logs chess\n  ferment plugin logs chess --lines 500 --json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if lines < 0 {
+				return usagef("--lines is a number from 0")
+			}
+			_, dataDir := c.place(cmd.Context())
+			log, err := c.openLog(cmd.Context(), dataDir, args[0], follow)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = log.Close() }()
+			last, err := log.Last(lines)
+			if err != nil {
+				return err
+			}
+			for _, line := range last {
+				if err := c.logLine(line); err != nil {
+					return err
+				}
+			}
+			for follow {
+				line, err := log.Next(cmd.Context())
+				if errors.Is(err, errInterrupted) {
+					return quietError{contract.ExitInterrupted} // the usual end of it
+				}
+				if err != nil {
+					return err
+				}
+				if err := c.logLine(line); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().IntVar(&lines, "lines", 100, "so many of the last lines")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with the lines that come, until interrupted")
+	return cmd
+}
+
+// logWait is how often a command that follows looks for a log that is not there
+// yet.
+const logWait = 200 * time.Millisecond
+
+// openLog opens the log of a plugin. Who follows a plugin that has not run yet
+// waits for it.
+func (c *command) openLog(ctx context.Context, dataDir, name string, wait bool) (*launch.LogReader, error) {
+	if !filepath.IsLocal(name) || filepath.Base(name) != name {
+		return nil, usagef("%q is no name of a plugin", name)
+	}
+	path := plugin.LogPath(dataDir, name)
+	for {
+		log, err := launch.OpenLog(path)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return log, err
+		}
+		if !wait || !c.known(ctx, name) {
+			return nil, c.noLog(ctx, dataDir, name)
+		}
+		timer := time.NewTimer(logWait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// known tells whether the configuration names the plugin.
+func (c *command) known(ctx context.Context, name string) bool {
+	loaded, err := c.look(ctx)
+	if err != nil {
+		return false
+	}
+	for _, p := range loaded.Plugins {
+		if p.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// noLog says which logs there are instead.
+func (c *command) noLog(ctx context.Context, dataDir, name string) error {
+	if c.known(ctx, name) {
+		return contract.Errorf("not-found", "plugin %q has not run here: %s holds no log of it", name, c.relative(dataDir)).
+			WithHint("\"-f\" waits for its first line")
+	}
+	var names []string
+	entries, _ := os.ReadDir(filepath.Join(dataDir, "plugins")) // none is as good as an empty one
+	for _, entry := range entries {
+		if _, err := os.Stat(plugin.LogPath(dataDir, entry.Name())); err == nil {
+			names = append(names, entry.Name())
+		}
+	}
+	e := contract.Errorf("not-found", "%s holds no log of a plugin %q", c.relative(dataDir), name)
+	if near := contract.Nearest(name, names); near != "" {
+		return e.WithHint("did you mean " + near + "?")
+	}
+	if len(names) > 0 {
+		return e.WithHint("there are logs of " + strings.Join(names, ", "))
+	}
+	return e.WithHint("\"ferment plugin list\" names the plugins of the configuration")
+}
+
+// logLine prints one line of a plugin's log. What is no JSON was cut by the end
+// of a host and is printed as it is.
+func (c *command) logLine(line []byte) error {
+	if c.format == formatJSON && json.Valid(line) {
+		_, err := fmt.Fprintf(c.env.Stdout, "%s\n", line)
+		return err
+	}
+	var fields map[string]any
+	if json.Unmarshal(line, &fields) != nil {
+		if c.format != formatText {
+			return c.value(c.env.Stdout, edn.Text(string(line)))
+		}
+		_, err := fmt.Fprintln(c.env.Stdout, printable(string(line)))
+		return err
+	}
+	if c.format == formatEDN {
+		v, err := edn.ReadJSON(line)
+		if err != nil {
+			return err
+		}
+		return c.value(c.env.Stdout, v)
+	}
+	_, err := fmt.Fprintln(c.env.Stdout, logText(fields))
+	return err
+}
+
+// logText is a line as a person reads it: when, how grave, which process, what,
+// and the fields that the plugin added.
+func logText(fields map[string]any) string {
+	take := func(key string) string {
+		v, ok := fields[key]
+		delete(fields, key)
+		if !ok {
+			return ""
+		}
+		return fieldText(v)
+	}
+	at := take("@timestamp")
+	if t, err := time.Parse(time.RFC3339Nano, at); err == nil {
+		at = t.Local().Format("2006-01-02 15:04:05.000")
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %-5s %s/%s %s", at, take("@level"), take("generation"), take("pid"), printable(take("@message")))
+	take("plugin")
+	if fields["@module"] != "supervisor" {
+		take("@module")
+	}
+	for _, key := range slices.Sorted(maps.Keys(fields)) {
+		if key == "instance" && fields[key] == float64(0) {
+			continue
+		}
+		fmt.Fprintf(&b, " %s=%s", printable(strings.TrimPrefix(key, "@")), printable(fieldText(fields[key])))
+	}
+	return b.String()
+}
+
+func fieldText(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case float64:
+		if v == float64(int64(v)) {
+			return fmt.Sprint(int64(v))
+		}
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(text)
+}
+
+// printable shows control characters, which a plugin may have printed, so that
+// they do nothing to a terminal.
+func printable(text string) string {
+	clean := strings.IndexFunc(text, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f || r >= 0x80 && r < 0xa0 }) < 0
+	if clean {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		if r < ' ' && r != '\t' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			fmt.Fprintf(&b, "\\x%02x", r)
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
