@@ -42,9 +42,10 @@ func TestCheckTable(t *testing.T) {
 
 		// CHECK-024: candidates with effects are not asked at once.
 		{`{:op :call :intent :fs/write :effects {:allowed #{:fs/write}} :dispatch {:strategy :race}}`, []string{`1:93: error CHECK-024 the strategy :race asks several candidates at once, and :fs/write has effects that must not happen twice, in [:nodes 0 :dispatch :strategy]`}},
-		{respond + ` :dispatch {:policy :quality-aware}}`, []string{`1:83: error CHECK-015 this build does not have :quality-aware, write :declared in [:nodes 0 :dispatch :policy]`}},
+		{respond + ` :dispatch {:policy :quality-aware}}`, nil},
+		{respond + ` :dispatch {:policy :learned}}`, []string{`1:83: error CHECK-015 this build does not have :learned, write :declared or :quality-aware or :cost-first or :latency-first or :availability in [:nodes 0 :dispatch :policy]`}},
 		{respond + ` :dispatch {:policy :declared :strategy :cascade}}`, nil},
-		{respond + ` :dispatch {:policy :fast}}`, []string{`1:83: error CHECK-015 wanted :declared, got :fast, in [:nodes 0 :dispatch :policy]`}},
+		{respond + ` :dispatch {:policy :fast}}`, []string{`1:83: error CHECK-015 wanted :declared or :quality-aware or :cost-first or :latency-first or :availability, got :fast, in [:nodes 0 :dispatch :policy]`}},
 		{respond + ` :budget {:max-tokens 5}}`, []string{`1:64: error CHECK-010 this build does not have :budget, remove it in [:nodes 0]`}},
 		{respond + ` :session? true}`, []string{`1:64: error CHECK-010 this build does not have :session?, remove it in [:nodes 0]`}},
 		{`{:op :map :over [1] :fn {:cap/ref :llm/voice} :intent :text/respond}`, []string{

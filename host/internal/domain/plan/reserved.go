@@ -19,7 +19,7 @@ var (
 	reservedCallKeys = keySet{"budget", "session?"}
 	reservedMapKeys  = keySet{"fn", "intent", "dispatch", "done", "budget"}
 	reservedToolKeys = keySet{"budget"}
-	orderings        = choices{known: []string{"declared"}, reserved: []string{"quality-aware", "cost-first", "latency-first", "availability", "learned"}}
+	orderings        = choices{known: []string{policy.Declared, policy.QualityAware, policy.CostFirst, policy.LatencyFirst, policy.Availability}, reserved: []string{"learned"}}
 	strategies       = choices{known: []string{policy.Cascade, policy.Race, policy.Hedge, policy.Tournament}}
 )
 

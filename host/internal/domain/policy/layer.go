@@ -3,6 +3,7 @@ package policy
 import (
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -210,7 +211,9 @@ type Layer struct {
 	HedgeMax        Val[int]
 	HedgeAfter      Val[time.Duration]
 
-	Ordering    Val[string]
+	Ordering Val[string]
+	// Breaker is merged field by field.
+	Breaker     registry.Breaker
 	Role        Val[string]
 	Model       Val[edn.Value]
 	Temperature Val[edn.Value]

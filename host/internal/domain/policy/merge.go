@@ -30,6 +30,7 @@ func Merge(weak, strong Layer) Layer {
 		HedgeMax:        nearest(weak.HedgeMax, strong.HedgeMax),
 		HedgeAfter:      nearest(weak.HedgeAfter, strong.HedgeAfter),
 		Ordering:        nearest(weak.Ordering, strong.Ordering),
+		Breaker:         strong.Breaker.Over(weak.Breaker),
 		Role:            nearest(weak.Role, strong.Role),
 		Model:           nearest(weak.Model, strong.Model),
 		Temperature:     nearest(weak.Temperature, strong.Temperature),

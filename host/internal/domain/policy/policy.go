@@ -16,10 +16,19 @@ const (
 	Tournament = "tournament"
 )
 
+// The orderings.
+const (
+	Declared     = "declared"
+	QualityAware = "quality-aware"
+	CostFirst    = "cost-first"
+	LatencyFirst = "latency-first"
+	Availability = "availability"
+)
+
 // Defaults that stand where no layer writes anything.
 const (
 	DefaultStrategy   = Cascade
-	DefaultOrdering   = "declared"
+	DefaultOrdering   = Declared
 	DefaultMaxBackoff = 10 * time.Second
 	DefaultWidth      = 2 // of a race and of a tournament
 	DefaultHedges     = 1

@@ -23,6 +23,8 @@ type Capability struct {
 	// Confines tells that the plugin makes each call in a process of its own
 	// that the kernel holds to exactly the scope of that call.
 	Confines bool
+	// Breaker lies over that of the policy of a call.
+	Breaker Breaker
 	// Where is the place in the configuration that named it, as
 	// "file:line:column", empty for an advertised one that no block names.
 	Where string

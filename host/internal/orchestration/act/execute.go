@@ -33,7 +33,7 @@ func compileEvaluate(s *Service) (func(*flight) *contract.Error, error) {
 	}
 	s.eval = &eval.Evaluator{
 		Registry: c.Registry, Policies: c.Policies, Clock: c.Clock, Limits: *c.Limits, Panicked: c.Panicked, Effects: c.Effects,
-		Dispatcher: &dispatch.Dispatcher{Executor: c.Executor, Registry: c.Registry, Checks: c.Checks, Clock: c.Clock},
+		Dispatcher: &dispatch.Dispatcher{Executor: c.Executor, Registry: c.Registry, Checks: c.Checks, Clock: c.Clock, Book: c.Book},
 	}
 	return func(f *flight) *contract.Error {
 		dir := f.act.Dir

@@ -47,6 +47,9 @@ type Config struct {
 	// Limits default to plan.DefaultLimits, Clock to the machine's.
 	Limits *plan.Limits
 	Clock  dispatch.Clock
+	// Book remembers how candidates have done; nil: a new one. Services of
+	// different configurations may share it.
+	Book *dispatch.Book
 	// Host and Boot name this host and this start of it.
 	Host, Boot string
 	// Root is what relative paths of inputs are resolved against unless the act
@@ -121,6 +124,9 @@ func (c *Config) defaults() {
 	}
 	if c.Clock == nil {
 		c.Clock = dispatch.SystemClock{}
+	}
+	if c.Book == nil {
+		c.Book = &dispatch.Book{}
 	}
 	if c.Host == "" {
 		c.Host = "local"

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/breaker"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -15,7 +17,7 @@ import (
 // accepted and the result is complete.
 func (s *serving) attempt(ctx context.Context, capID string) *Failure {
 	e := &s.room.entrant
-	if failure := s.begin(e, capID, ""); failure != nil || s.failed != nil {
+	if failure := s.begin(ctx, e, capID, ""); failure != nil || s.failed != nil {
 		return failure
 	}
 	s.shadow(e)
@@ -32,6 +34,8 @@ type entrant struct {
 	call       Call
 	limits     limits
 	started    time.Time
+	page       *page // nil without a book
+	ticket     breaker.Ticket
 
 	answer Answer
 	err    error
@@ -45,19 +49,27 @@ type entrant struct {
 
 // begin records the start of an attempt. The strategy under which it may run
 // beside others is empty for a step of a cascade.
-func (s *serving) begin(e *entrant, capID, strategy string) *Failure {
+func (s *serving) begin(ctx context.Context, e *entrant, capID, strategy string) *Failure {
 	c, ok := s.d.Registry.Capability(capID)
 	if !ok {
-		return s.failure(context.Background(), nil, contract.Errorf("runtime/internal", "dispatch %s: candidate :%s left the registry", s.w.Node, capID))
+		return s.failure(ctx, nil, contract.Errorf("runtime/internal", "dispatch %s: candidate :%s left the registry", s.w.Node, capID))
 	}
+	st := s.d.Executor.State(capID)
 	scopes, err := s.scopes(c)
 	if err != nil {
-		return s.failure(context.Background(), nil, err)
+		return s.failure(ctx, nil, err)
+	}
+	page := s.w.Terms.pages[capID]
+	ticket, err := s.admitted(page, c)
+	if err != nil {
+		return s.keptOut(ctx, capID, err)
 	}
 	s.number++
 	limits := s.limits(c)
-	*e = entrant{capability: c, recovery: recoveryOf(c, s.w.Input, scopes), number: s.number, limits: limits, call: s.call(c, limits.end, scopes)}
-	st := s.d.Executor.State(capID)
+	*e = entrant{
+		page: page, ticket: ticket, capability: c, recovery: recoveryOf(c, s.w.Input, scopes),
+		number: s.number, limits: limits, call: s.call(c, limits.end, scopes),
+	}
 	begin := s.startedRecord()
 	*begin = journal.AttemptStarted{
 		Attempt:    s.number,
@@ -83,6 +95,15 @@ func (s *serving) begin(e *entrant, capID, strategy string) *Failure {
 	return nil
 }
 
+// keptOut is what happens when somebody else became the probe of a breaker in
+// this moment: nobody was asked, and the next candidate is.
+func (s *serving) keptOut(ctx context.Context, capID string, err *contract.Error) *Failure {
+	s.remember(capID, answer{})
+	f := s.failure(ctx, nil, err)
+	f.Class, f.Matched, f.Over = contract.ClassSwitch, true, s.over(ctx)
+	return f
+}
+
 // finish makes of an answer, or of its absence, a verdict. t is room for what is
 // known on the way.
 func (s *serving) finish(ctx context.Context, e *entrant, t *tried) *Failure {
@@ -100,7 +121,7 @@ func (s *serving) finish(ctx context.Context, e *entrant, t *tried) *Failure {
 }
 
 func (e *entrant) account(t *tried) {
-	*t = tried{capability: e.capability, recovery: e.recovery, latency: e.ended.Sub(e.started), attempt: e.number}
+	*t = tried{page: e.page, ticket: e.ticket, capability: e.capability, recovery: e.recovery, latency: e.ended.Sub(e.started), attempt: e.number}
 	if e.limits.extended && !e.limits.soft.IsZero() && e.ended.After(e.limits.soft) {
 		t.extended = e.ended.Sub(e.limits.soft)
 	}
@@ -120,6 +141,10 @@ type tried struct {
 	usage    edn.Value
 	walk     func(context.Context) Child
 
+	page   *page
+	ticket breaker.Ticket
+	late   bool // the node ran out of time, whoever was asked
+
 	err      *contract.Error
 	outcome  Outcome
 	label    string // of the record
@@ -137,6 +162,7 @@ func (s *serving) conclude(ctx context.Context, t *tried) *Failure {
 		t.doneOnce = true
 	}
 	s.recordEnd(t)
+	s.count(t)
 	s.result.DoneOnce = s.result.DoneOnce || t.doneOnce || (t.err == nil && t.recovery == contract.RecoveryOnce)
 	var planRun, findings edn.Value
 	out := t.response.Key("result").Key("out")
@@ -156,6 +182,9 @@ func (s *serving) conclude(ctx context.Context, t *tried) *Failure {
 			findings = findingsValue(&verdict)
 			t.err, t.outcome = s.gateError(t, &verdict, findings), Judged
 		}
+		if judged && verdict.Pass {
+			t.page.judged(s.d.Clock.Now(), true, verdict.Score.Value())
+		}
 	}
 	s.list(t)
 	r := &s.result
@@ -164,6 +193,9 @@ func (s *serving) conclude(ctx context.Context, t *tried) *Failure {
 	if t.err != nil {
 		f := s.failure(ctx, t, t.err)
 		f.Out, f.Findings, f.Score = out, findings, t.err.Details.Key("score")
+		if t.outcome == Judged && !s.failedToJudge() {
+			f.page = t.page
+		}
 		return f
 	}
 	r.Degraded = s.degraded(t.capability.ID)
@@ -196,6 +228,45 @@ func (s *serving) list(t *tried) {
 	s.result.Attempts = append(s.result.Attempts, Attempt{
 		CapID: t.capability.ID, Failure: failureType, Latency: t.latency, Cost: t.usage.Key("cost-usd"),
 	})
+}
+
+// count tells the book how an attempt ended.
+func (s *serving) count(t *tried) {
+	if t.page == nil {
+		return
+	}
+	outcome := outcomeOf(t.err)
+	if t.late || t.label == journal.OutcomeCanceled {
+		outcome = breaker.Ignored
+	}
+	u := 0.0
+	if outcome == breaker.Failure {
+		u = Rand(s.run.Seed, s.w.Path, -s.number).Float64()
+	}
+	t.page.report(s.d.Clock.Now(), t.ticket, outcome, retryAfter(t.err), u)
+	if outcome == breaker.Success {
+		t.page.served(t.latency, t.usage.Key("cost-usd"))
+	}
+}
+
+// failedToJudge tells whether a check of the last verdict could not judge: that
+// says nothing about the answer.
+func (s *serving) failedToJudge() bool {
+	for _, f := range s.result.Verdict.Findings() {
+		if f.Code == quality.CheckError {
+			return true
+		}
+	}
+	return false
+}
+
+// refused counts a refused answer against its capability, once, when it is
+// known that it was not repaired.
+func (s *serving) refused(f *Failure) {
+	if f != nil && f.page != nil {
+		f.page.judged(s.d.Clock.Now(), false, edn.Nil())
+		f.page = nil
+	}
 }
 
 // asAttemptError makes the failure of a child plan the failure of the attempt
@@ -281,7 +352,7 @@ func (s *serving) lost(ctx context.Context, t *tried, err *contract.Error, l lim
 		return
 	case errors.Is(base, context.DeadlineExceeded), late(s.w.Deadline):
 		t.err = contract.Errorf("timeout/hard", "node %s: the deadline passed while :%s worked", s.w.Node, t.capability.ID).WithCause(cause(err))
-		t.label, t.outcome = journal.OutcomeUnknown, Unknown
+		t.label, t.outcome, t.late = journal.OutcomeUnknown, Unknown, true
 		return
 	case late(l.end):
 		t.err = contract.Errorf("timeout/soft", "node %s: :%s did not answer within %s", s.w.Node, t.capability.ID, l.given()).WithCause(cause(err))

@@ -10,6 +10,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/breaker"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -113,20 +114,32 @@ func (s *serving) askOnce(ctx context.Context) (checked, edn.Value) {
 		by.err = err
 		return by, edn.Nil()
 	}
+	t := tried{capability: c, page: s.w.Terms.pages[capID]}
+	if t.ticket, err = s.admitted(t.page, c); err != nil {
+		return checked{err: err}, edn.Nil()
+	}
 	answer, failed := s.d.Executor.Invoke(ctx, s.call(c, deadline, scopes))
 	awaitOwnDeadline(ctx, failed)
 	by.latency = s.d.Clock.Now().Sub(started)
+	var response edn.Value
 	if failed != nil {
 		by.err = contract.AsError(failed)
-		return by, edn.Nil()
-	}
-	response, err := contract.CheckResponse(answer.Response, s.wanted(c))
-	if err != nil {
-		by.err = err
-		return by, edn.Nil()
+	} else {
+		response, by.err = contract.CheckResponse(answer.Response, s.wanted(c))
 	}
 	by.usage = mapOrNil(response.Key("result").Key("usage"))
+	t.err, t.latency, t.usage = by.err, by.latency, by.usage
+	s.count(&t)
 	return by, response.Key("result").Key("out")
+}
+
+// admitted enters the breaker of a capability.
+func (s *serving) admitted(p *page, c *registry.Capability) (breaker.Ticket, *contract.Error) {
+	ticket, ok := p.enter(s.d.Clock.Now(), s.d.Executor.State(c.ID).Edition, c.Version)
+	if !ok {
+		return ticket, contract.Errorf("breaker/open", "node %s: :%s has failed too often of late", s.w.Node, c.ID)
+	}
+	return ticket, nil
 }
 
 func (s *serving) checker(ctx context.Context) (string, *contract.Error) {

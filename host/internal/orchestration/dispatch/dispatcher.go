@@ -19,6 +19,9 @@ type Dispatcher struct {
 	Registry *registry.Registry
 	Checks   *quality.Set
 	Clock    Clock
+	// Book remembers how candidates have done; nil: nobody does, every breaker
+	// stays closed and the declared order holds.
+	Book *Book
 }
 
 // serving is the state of one Serve.
@@ -31,11 +34,13 @@ type serving struct {
 	used    []string // candidates that were tried, in order
 	most    int      // candidates that may be tried
 	plan    strategy
-	number  int       // attempts so far
-	draws   int       // random values drawn so far
-	key     string    // effect key
-	round   int       // of the repair that is being made
-	told    edn.Value // what the candidate is told in it
+	number  int               // attempts so far
+	draws   int               // random values drawn so far
+	key     string            // effect key
+	ranked  []figures         // what the order of the candidates rests on
+	asked   map[string]answer // of breakers that are not closed
+	round   int               // of the repair that is being made
+	told    edn.Value         // what the candidate is told in it
 	result  Result
 	failed  error // the recorder refused
 
@@ -94,6 +99,7 @@ func (d *Dispatcher) Serve(ctx context.Context, run *Run, w *Work) *Result {
 	if len(s.binding.Tried) == 0 && s.revived(ctx) {
 		s.binding = s.bind()
 	}
+	s.awaitBreaker(ctx)
 	s.most = 1 + w.Terms.FallbackMax
 	s.plan = s.strategy()
 	s.record(s.resolved())
@@ -150,6 +156,7 @@ func (s *serving) tryAgain(ctx context.Context, capID string, try int, failure *
 		if failure, rounds = s.repaired(ctx, capID, failure, rounds); failure == nil || s.failed != nil {
 			return failure
 		}
+		s.refused(failure)
 		failure.TriesLeft = try <= s.w.Terms.Retries(failure.Err.Type)
 		_, failure.NextLeft = s.next()
 		if !s.again(ctx, capID, try, failure) {
@@ -182,7 +189,7 @@ func (s *serving) again(ctx context.Context, capID string, try int, f *Failure) 
 		}
 		f.ComesBack = false
 	default:
-		if s.d.available(capID).Reason == "" {
+		if s.state(capID).Reason == "" {
 			return true
 		}
 		f.TriesLeft = false // it failed by itself and is gone since
@@ -255,6 +262,9 @@ func (s *serving) unbound() *contract.Error {
 	if err := s.withheld(); err != nil {
 		return err
 	}
+	if err := s.allOpen(); err != nil {
+		return err
+	}
 	e := contract.Errorf("unsupported/intent", "node %s: nobody can serve :%s", s.w.Node, s.w.Intent).
 		WithDetail("intent", keyword(s.w.Intent))
 	for _, r := range s.binding.Rejected {
@@ -284,7 +294,9 @@ func (s *serving) resolved() *journal.NodeResolved {
 		Width:    s.plan.recordedWidth(),
 		Coerced:  s.w.Coerced,
 	}
-	if len(s.binding.Accepted) == len(s.w.Terms.candidates) {
+	if s.ranked != nil {
+		n.Candidates, n.Rejected = s.ranking(), rejections(s.binding.Rejected)
+	} else if len(s.binding.Accepted) == len(s.w.Terms.candidates) {
 		n.Candidates, n.Rejected = s.w.Terms.candidates, s.w.Terms.rejected
 	} else {
 		n.Candidates, n.Rejected = candidates(s.binding.Accepted), rejections(s.binding.Rejected)

@@ -74,6 +74,11 @@ func (s *serving) repeatable(ids []string) bool {
 // usually is how long a capability may be silent before that is unusual; 0 if
 // nobody can say.
 func (s *serving) usually(capID string) time.Duration {
+	if p := s.w.Terms.pages[capID]; p != nil {
+		if d, ok := p.percentile(0.95, fewAreNoP95); ok {
+			return max(d, time.Millisecond)
+		}
+	}
 	c, ok := s.d.Registry.Capability(capID)
 	if !ok || !c.Cost.HasLatency {
 		return 0
@@ -90,6 +95,11 @@ func (s *serving) together(ctx context.Context) (failure *Failure, more bool) {
 	}
 	f := &field{s: s, ctx: ctx, arrivals: make(chan *entrant, s.most), failures: map[string]*Failure{}}
 	defer f.stop()
+	defer func() {
+		for _, failure := range f.failures {
+			s.refused(failure)
+		}
+	}()
 	accepted := false
 	switch s.plan.name {
 	case policy.Race:
@@ -130,7 +140,7 @@ func (f *field) enter() bool {
 	}
 	f.s.used = append(f.s.used, capID)
 	e := &entrant{}
-	if failure := f.s.begin(e, capID, f.s.plan.name); failure != nil {
+	if failure := f.s.begin(f.ctx, e, capID, f.s.plan.name); failure != nil {
 		f.fail(capID, failure)
 		return false
 	}
@@ -405,5 +415,6 @@ func (s *serving) outrun(e *entrant) {
 		t.err = contract.Errorf("race/lost", "node %s: another answer was accepted before that of :%s", s.w.Node, e.capability.ID)
 	}
 	s.recordEnd(t)
+	s.count(t)
 	s.list(t)
 }

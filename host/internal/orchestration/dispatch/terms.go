@@ -29,6 +29,7 @@ type Terms struct {
 	outName    string
 	gates      []quality.Gate
 	done       edn.Value
+	pages      map[string]*page // by capability; nil without a book
 	scoreMin   edn.Value
 
 	mu        sync.Mutex
@@ -57,6 +58,14 @@ func (d *Dispatcher) Terms(p policy.Policy, intent, capID string) *Terms {
 	t.effects = t.effectful(d.Registry)
 	t.candidates = candidates(t.static.Accepted)
 	t.rejected = rejections(t.static.Rejected)
+	if d.Book != nil {
+		t.pages = make(map[string]*page, len(t.static.List))
+		for _, id := range t.static.List {
+			if c, ok := d.Registry.Capability(id); ok {
+				t.pages[id] = d.Book.page(id, intent, c.Breaker.Over(p.Layer.Breaker), d.Clock.Now())
+			}
+		}
+	}
 	t.outName = d.Registry.OutSchema(intent, p.Layer.Requires.OutSchema.V)
 	if sch, ok := d.Registry.Schema(t.outName); ok {
 		t.out = sch
@@ -79,24 +88,6 @@ func (t *Terms) effectful(reg *registry.Registry) bool {
 
 func (t *Terms) demand(reg *registry.Registry) policy.Demand {
 	return policy.Demand{Registry: reg, Intent: t.intent, CapID: t.capID, Layer: &t.Layer}
-}
-
-// bind asks who may serve now. The usual case, everyone who fits is ready, costs
-// nothing but asking.
-func (s *serving) bind() policy.Binding {
-	d, t := s.d, s.w.Terms
-	asks := t.effects && s.w.Op != "tool" // a tool has been asked already, and is told why not
-	for _, id := range t.static.Accepted {
-		if asks || d.available(id).Reason != "" {
-			demand := t.demand(d.Registry)
-			demand.State = d.available
-			if asks {
-				demand.Permits = s.run.Grant.Forbids
-			}
-			return demand.Bind()
-		}
-	}
-	return t.static
 }
 
 func candidates(ids []string) []journal.Candidate {

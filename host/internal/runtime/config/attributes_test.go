@@ -192,6 +192,8 @@ func TestEveryAttribute(t *testing.T) {
 		"plugin.restart.backoff": true, "plugin.restart.max_backoff": true, "plugin.health.timeout": true, "plugin.health.interval": true,
 		// keys that are programs, prefixes and hosts of their own grammar
 		"effects.scope process/run.arguments": true, "capability.scope process/run.arguments": true, "role.scope process/run.arguments": true,
+		"dispatch.breaker.window": true, "dispatch.breaker.min_samples": true, "dispatch.breaker.base": true, "dispatch.breaker.ceiling": true, "dispatch.breaker.ramp": true,
+		"capability.breaker.window": true, "capability.breaker.min_samples": true, "capability.breaker.base": true, "capability.breaker.ceiling": true, "capability.breaker.ramp": true,
 		"dispatch.retry.backoff": true, "dispatch.retry.max_backoff": true, "plugin.instances.min": true,
 	}
 	for _, w := range everyAttribute() {

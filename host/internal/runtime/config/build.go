@@ -282,6 +282,7 @@ func (b *builder) narrow(c *registry.Capability, s *section) {
 		}
 		c.Effects = slices.Sorted(slices.Values(effects))
 	}
+	c.Breaker = b.breakerRules(s)
 	cost, limits := s.block("cost"), s.block("limits")
 	if cost.written("latency") {
 		c.Cost.Latency, c.Cost.HasLatency = cost.duration("latency"), true
@@ -503,10 +504,56 @@ func (b *builder) dispatchLayer(s *section, source policy.Source) policy.Layer {
 			*side.to = policy.Of(in.integer(side.attr), origin(in.attrs[side.attr]))
 		}
 	}
+	l.Breaker = b.breakerRules(s)
 	if hedge := s.block("hedge"); hedge.attrs["after"].written {
 		l.HedgeAfter = policy.Of(hedge.duration("after"), origin(hedge.attrs["after"]))
 	}
 	return l
+}
+
+// breakerRules are what a breaker block writes.
+func (b *builder) breakerRules(s *section) registry.Breaker {
+	var r registry.Breaker
+	in := s.block("breaker")
+	for name, to := range map[string]*int{"window": &r.Window, "min_samples": &r.MinSamples} {
+		if in.written(name) {
+			*to = in.integer(name)
+		}
+	}
+	for name, to := range map[string]*float64{"threshold": &r.Threshold, "factor": &r.Factor} {
+		if in.written(name) {
+			*to = in.number(name)
+		}
+	}
+	for name, to := range map[string]*time.Duration{"base": &r.Base, "ceiling": &r.Ceiling} {
+		if in.written(name) {
+			*to = in.duration(name)
+		}
+	}
+	b.ordered(in, "base", "ceiling", false)
+	b.ordered(in, "min_samples", "window", false)
+	if in.written("ramp") {
+		r.Ramp = b.ramp(in)
+	}
+	return r
+}
+
+// ramp are shares that rise to 100.
+func (b *builder) ramp(in *section) []int {
+	v := in.attrs["ramp"]
+	shares := make([]int, 0, len(v.items))
+	for _, item := range v.items {
+		n, _ := item.v.AsInt()
+		shares = append(shares, int(n))
+	}
+	if !slices.IsSorted(shares) || len(shares) == 0 || shares[len(shares)-1] != 100 {
+		b.report.add(Diagnostic{
+			Type: "config/range", Severity: SeverityError, Range: v.rng, Path: append(slices.Clone(in.node.path), "ramp"),
+			Message: fmt.Sprintf("ramp in %s does not rise to 100", in.node.title()), Hint: "end it with 100, such as [10, 25, 50, 100]",
+		})
+		return nil
+	}
+	return shares
 }
 
 // idleSwitches warns of members that no failure can match.

@@ -58,11 +58,9 @@ var reservedTable = []reserved{
 
 	{path: "capability.role", what: "composing prompts"},
 	{path: "capability.model_key", what: "choosing models"},
-	{path: "capability.breaker", what: "the breaker"},
 
-	{path: "dispatch.policy", what: "ordering candidates by what was observed", only: []string{"declared"}},
+	{path: "dispatch.policy", what: "learning which candidate does best", only: []string{"declared", "quality-aware", "cost-first", "latency-first", "availability"}},
 	{path: "dispatch.learned", what: "ordering candidates by what was observed"},
-	{path: "dispatch.breaker", what: "the breaker"},
 
 	{path: "intent.role", what: "composing prompts"},
 	{path: "intent.model_key", what: "choosing models"},

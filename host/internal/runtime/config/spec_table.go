@@ -63,7 +63,7 @@ var specification = Block{Blocks: []Block{
 				{Name: "timeout", Type: dur(time.Millisecond, day), Reload: ReloadUse, Serves: "ATT-006"},
 				{Name: "max_in_flight", Type: integer(1, 10_000), Reload: ReloadUse, Serves: "ENV-010"},
 			}},
-			{Name: "breaker"},
+			breakerBlock,
 			scopeBlock("narrower than that of effects", true),
 		},
 	},
@@ -166,6 +166,19 @@ var pluginBlock = Block{
 	},
 }
 
+var breakerBlock = Block{
+	Name: "breaker", Doc: "when a capability that fails is left alone; of a capability: over that of the dispatch block",
+	Attrs: []Attr{
+		{Name: "window", Type: integer(1, 10_000), Default: `20`, Reload: ReloadUse, Serves: "BRK-001, BRK-004", Doc: "outcomes that the rate is taken over"},
+		{Name: "min_samples", Type: integer(1, 10_000), Default: `5`, Reload: ReloadUse, Serves: "BRK-001, BRK-005", Doc: "without which the rate does not count"},
+		{Name: "threshold", Type: Type{Kind: KindNum}.between(0.01, 1), Default: `0.5`, Reload: ReloadUse, Serves: "BRK-001, BRK-005", Doc: "share of failures that opens"},
+		{Name: "base", Type: dur(time.Millisecond, day), Default: `"1s"`, Reload: ReloadUse, Serves: "BRK-001, BRK-005", Doc: "the first pause"},
+		{Name: "factor", Type: Type{Kind: KindNum}.between(1, 10), Default: `2`, Reload: ReloadUse, Serves: "BRK-001, BRK-005", Doc: "by which each pause in a row is longer"},
+		{Name: "ceiling", Type: dur(time.Millisecond, day), Default: `"5m"`, Reload: ReloadUse, Serves: "BRK-001, BRK-005", Doc: "of the pauses"},
+		{Name: "ramp", Type: list(integer(1, 100)), Default: `[10, 25, 50, 100]`, Reload: ReloadUse, Serves: "BRK-001, BRK-006", Doc: "shares in percent that are let through on the way back, rising to 100"},
+	},
+}
+
 var dispatchBlock = Block{
 	Name: "dispatch", Label: LabelIdent, Doc: "how calls are retried and handed on; the block \"default\" lies below all others",
 	Attrs: []Attr{
@@ -198,7 +211,7 @@ var dispatchBlock = Block{
 			{Name: "width", Type: integer(2, 16), Default: `2`, Reload: ReloadUse, Serves: "ATT-004, ATT-014", Doc: "candidates that are asked"},
 		}},
 		{Name: "learned"},
-		{Name: "breaker"},
+		breakerBlock,
 	},
 }
 

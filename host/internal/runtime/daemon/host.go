@@ -12,6 +12,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 )
@@ -29,6 +30,8 @@ type Host struct {
 	runs       *runs
 
 	closing sync.Once
+	// book outlives the generations: a reload forgets nothing.
+	book dispatch.Book
 }
 
 // Start loads the configuration and starts its plugins. It returns when every

@@ -2,6 +2,7 @@ package breaker
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -29,6 +30,12 @@ func Defaults() Settings {
 		Base: time.Second, Factor: 2, Ceiling: 5 * time.Minute,
 		Ramp: []int{10, 25, 50, 100},
 	}
+}
+
+// Equal tells whether both say the same.
+func (s Settings) Equal(o Settings) bool {
+	return slices.Equal(s.Ramp, o.Ramp) && s.Window == o.Window && s.MinSamples == o.MinSamples && s.Threshold == o.Threshold &&
+		s.Base == o.Base && s.Ceiling == o.Ceiling && s.Factor == o.Factor
 }
 
 // Figures of the way back.
@@ -67,8 +74,8 @@ const (
 	Failure
 )
 
-// Ticket is the admission of one call. The zero Ticket belongs to a call that
-// was not admitted, and reporting it does nothing.
+// Ticket belongs to a call that has entered. Reporting the zero Ticket does
+// nothing.
 type Ticket struct {
 	epoch uint64
 	probe bool
@@ -119,9 +126,9 @@ func (b *Breaker) Reopens(now time.Time) (at time.Time, ok bool) {
 	return b.until, !b.until.IsZero()
 }
 
-// Admits tells whether Admit would let a call through, without taking part in
-// the count of the ramp or becoming the probe.
-func (b *Breaker) Admits(now time.Time) bool {
+// Ask tells whether a call may be made. It is asked once per call: in the ramp it
+// counts, and only every so many calls are let through.
+func (b *Breaker) Ask(now time.Time) bool {
 	b.advance(now)
 	switch b.state {
 	case Open:
@@ -129,13 +136,16 @@ func (b *Breaker) Admits(now time.Time) bool {
 	case HalfOpen:
 		return !b.probing
 	case Ramping:
-		return b.share(b.asked + 1)
+		b.asked++
+		return b.share(b.asked)
 	}
 	return true
 }
 
-// Admit asks for one call. Every admitted call has to be reported once.
-func (b *Breaker) Admit(now time.Time) (Ticket, bool) {
+// Enter begins a call for which Ask was true. It fails if somebody else became
+// the probe since, or if the breaker opened. A call that has entered is reported
+// once.
+func (b *Breaker) Enter(now time.Time) (Ticket, bool) {
 	b.advance(now)
 	switch b.state {
 	case Open:
@@ -146,14 +156,12 @@ func (b *Breaker) Admit(now time.Time) (Ticket, bool) {
 		}
 		b.probing = true
 		return Ticket{epoch: b.epoch, probe: true}, true
-	case Ramping:
-		b.asked++
-		if !b.share(b.asked) {
-			return Ticket{}, false
-		}
 	}
 	return Ticket{epoch: b.epoch}, true
 }
+
+// Quiet tells whether the breaker is closed, so that there is nothing to ask.
+func (b *Breaker) Quiet() bool { return b.state == Closed }
 
 // share tells whether call k of a stage is one of its share.
 func (b *Breaker) share(k int) bool {

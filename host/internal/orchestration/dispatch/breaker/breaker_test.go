@@ -25,6 +25,20 @@ func newClocked(t *testing.T) *clocked {
 	return &clocked{Breaker: breaker.New(breaker.Defaults(), start), t: t, now: start}
 }
 
+// Admit asks and enters.
+func (c *clocked) Admit(now time.Time) (breaker.Ticket, bool) { return admit(c.Breaker, now) }
+
+func (c *clocked) Admits(now time.Time) bool {
+	return c.State(now) == breaker.Closed || c.State(now) == breaker.HalfOpen && c.Ask(now)
+}
+
+func admit(b *breaker.Breaker, now time.Time) (breaker.Ticket, bool) {
+	if !b.Ask(now) {
+		return breaker.Ticket{}, false
+	}
+	return b.Enter(now)
+}
+
 func (c *clocked) pass(d time.Duration) { c.now = c.now.Add(d) }
 func (c *clocked) state() breaker.State { return c.State(c.now) }
 
@@ -84,13 +98,13 @@ func TestPause(t *testing.T) {
 		b := breaker.New(breaker.Defaults(), start)
 		now := start
 		for range 5 {
-			ticket, _ := b.Admit(now)
+			ticket, _ := admit(b, now)
 			b.Report(now, ticket, breaker.Failure, tt.floor, tt.u)
 		}
 		for range tt.opening - 1 {
 			at, _ := b.Reopens(now)
 			now = at
-			ticket, ok := b.Admit(now)
+			ticket, ok := admit(b, now)
 			require.True(t, ok)
 			b.Report(now, ticket, breaker.Failure, tt.floor, tt.u)
 		}
@@ -240,10 +254,14 @@ func TestBreakerInvariants(t *testing.T) {
 				now = now.Add(time.Duration(rapid.Int64Range(0, int64(10*time.Second)).Draw(t, "ns")))
 			},
 			"call": func(t *rapid.T) {
-				state, may := b.State(now), b.Admits(now)
-				ticket, ok := b.Admit(now)
+				state := b.State(now)
+				may := b.Ask(now)
+				ticket, ok := breaker.Ticket{}, false
+				if may {
+					ticket, ok = b.Enter(now)
+				}
 				if ok != may {
-					t.Fatalf("Admits said %v and Admit %v in state %s", may, ok, state)
+					t.Fatalf("Ask said %v and Enter %v in state %s", may, ok, state)
 				}
 				if ok && state == breaker.Open {
 					t.Fatal("an open breaker admitted a call")
@@ -251,7 +269,7 @@ func TestBreakerInvariants(t *testing.T) {
 				if ok {
 					out = append(out, call{ticket, state == breaker.HalfOpen})
 				}
-				if state == breaker.HalfOpen && b.Admits(now) {
+				if state == breaker.HalfOpen && b.Ask(now) {
 					t.Fatal("two probes")
 				}
 			},
@@ -288,7 +306,7 @@ func TestOutageCostsOneProbePerOpening(t *testing.T) {
 		for range 1000 {
 			now = now.Add(time.Duration(r.IntN(400)) * time.Millisecond)
 			probing := b.State(now) == breaker.HalfOpen
-			ticket, ok := b.Admit(now)
+			ticket, ok := admit(b, now)
 			if !ok {
 				continue
 			}

@@ -1,0 +1,39 @@
+package registry
+
+import "time"
+
+// Breaker is what an operator wrote about the breaker of a capability, or of the
+// calls of a policy. Zero fields are not written.
+type Breaker struct {
+	Window, MinSamples int
+	Threshold          float64
+	Base, Ceiling      time.Duration
+	Factor             float64
+	Ramp               []int
+}
+
+// Over lays what b says over what a weaker place says.
+func (b Breaker) Over(weak Breaker) Breaker {
+	if b.Window != 0 {
+		weak.Window = b.Window
+	}
+	if b.MinSamples != 0 {
+		weak.MinSamples = b.MinSamples
+	}
+	if b.Threshold != 0 {
+		weak.Threshold = b.Threshold
+	}
+	if b.Base != 0 {
+		weak.Base = b.Base
+	}
+	if b.Ceiling != 0 {
+		weak.Ceiling = b.Ceiling
+	}
+	if b.Factor != 0 {
+		weak.Factor = b.Factor
+	}
+	if b.Ramp != nil {
+		weak.Ramp = b.Ramp
+	}
+	return weak
+}

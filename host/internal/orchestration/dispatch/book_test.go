@@ -1,0 +1,254 @@
+package dispatch_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+func remembering(t testing.TB, more ...string) *dispatchtest.World {
+	w := world(t, more...)
+	w.Dispatcher.Book = &dispatch.Book{}
+	return w
+}
+
+func (s served) resolved(t testing.TB) *journal.NodeResolved {
+	t.Helper()
+	n, ok := s.records[0].Body.(*journal.NodeResolved)
+	require.True(t, ok)
+	return n
+}
+
+// BRK-001, BRK-004, BRK-005: who fails too often is left alone, whoever asks,
+// and comes back by one probe and a ramp.
+func TestBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := remembering(t, "", "")
+		down := true
+		w.Func("t/a", func(context.Context, dispatch.Call) dispatchtest.Step {
+			if down {
+				return fails("provider/unavailable")
+			}
+			return out(`{:n 1}`)
+		})
+		w.On("t/b", out(`{:n 2}`))
+		one := func() served { return serve(t, w, order{layer: retries(0, 1)}) }
+		for range 5 {
+			assert.Equal(t, []string{"a ", "a provider/unavailable", "b ", "b ok"}, one().told())
+		}
+		r := one()
+		assert.Equal(t, []string{"b ", "b ok"}, r.told())
+		assert.Equal(t, []journal.Rejection{{CapID: "t/a", Reason: "breaker/open"}}, r.resolved(t).Rejected)
+
+		time.Sleep(1200 * time.Millisecond) // a second and its jitter
+		assert.Equal(t, []string{"a ", "a provider/unavailable", "b ", "b ok"}, one().told(), "the probe")
+		assert.Equal(t, []string{"b ", "b ok"}, one().told())
+
+		down = false
+		time.Sleep(2400 * time.Millisecond)
+		assert.Equal(t, []string{"a ", "a ok"}, one().told(), "the probe")
+		asked := 0
+		for range 20 {
+			if one().CapID == "t/a" {
+				asked++
+			}
+		}
+		assert.Equal(t, 2, asked, "a tenth is let through")
+		time.Sleep(time.Minute)
+		assert.Equal(t, "t/a", one().CapID)
+	})
+}
+
+// BRK-004: what is not the fault of the capability is not held against it.
+func TestBreakerIgnores(t *testing.T) {
+	for name, step := range map[string]dispatchtest.Step{
+		"gates":       wrong,
+		"bad input":   fails("input/invalid"),
+		"the request": fails("invalid-request"),
+	} {
+		w := remembering(t, "")
+		w.On("t/a", step)
+		for range 30 {
+			r := serve(t, w, order{})
+			assert.Equal(t, "a ", r.told()[0], name)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := remembering(t, "", "")
+		w.On("t/a", dispatchtest.Step{Hang: true}).On("t/b", in(ms, out(`{:n 2}`)))
+		for range 30 {
+			assert.Equal(t, []string{"a race", "b race", "b ok", "a race/lost"}, serve(t, w, order{layer: race(2, 0)}).told())
+		}
+		w = remembering(t, "")
+		w.On("t/a", dispatchtest.Step{Hang: true})
+		for range 30 {
+			assert.Equal(t, []string{"a ", "a timeout/hard"}, serve(t, w, order{deadline: ms}).told(), "the node had no time")
+		}
+	})
+}
+
+// BRK-001: if all are open, the first that reopens is waited for, if that is in
+// time; else the failure says when.
+func TestAllOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := remembering(t, "")
+		n := 0
+		w.Func("t/a", func(context.Context, dispatch.Call) dispatchtest.Step {
+			if n++; n <= 5 {
+				return fails("provider/unavailable")
+			}
+			return out(`{:n 1}`)
+		})
+		for range 5 {
+			serve(t, w, order{})
+		}
+		r := serve(t, w, order{deadline: 100 * ms})
+		assert.Equal(t, "breaker/open", r.failure())
+		after, ok := r.Err.Details.Key("retry-after-ms").AsInt()
+		assert.True(t, ok)
+		assert.InDelta(t, 1050, after, 51)
+		began := time.Now()
+		r = serve(t, w, order{deadline: time.Minute})
+		require.Nil(t, r.Err)
+		took := time.Since(began)
+		assert.LessOrEqual(t, took, time.Duration(after)*ms, "who waits as long as he was told is served")
+		assert.Greater(t, took, time.Duration(after-1)*ms)
+	})
+}
+
+// BRK-001: of many calls in the same moment one is the probe; the others go
+// elsewhere at once.
+func TestOneProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := remembering(t, "", "")
+		w.On("t/a", fails("provider/unavailable"), fails("provider/unavailable"), fails("provider/unavailable"), fails("provider/unavailable"), fails("provider/unavailable"), in(time.Second, out(`{:n 1}`)))
+		w.On("t/b", out(`{:n 2}`))
+		for range 5 {
+			serve(t, w, order{layer: retries(0, 1)})
+		}
+		time.Sleep(1200 * ms)
+		var group sync.WaitGroup
+		results := make([]served, 20)
+		for i := range results {
+			group.Go(func() { results[i] = serve(t, w, order{layer: retries(0, 1)}) })
+		}
+		group.Wait()
+		probes := 0
+		for _, r := range results {
+			require.Nil(t, r.Err)
+			if r.CapID == "t/a" {
+				probes++
+			}
+		}
+		assert.Equal(t, 1, probes)
+	})
+}
+
+// BIND-003, BIND-007: the orders and the figures behind them, in the record.
+func TestOrderings(t *testing.T) {
+	w := remembering(t, "", "", ":cap/cost {:usd 0.5M :latency-ms 9000}")
+	priced := func(n int, usd string) dispatchtest.Step {
+		s := out(`{:n 1}`)
+		s.Usage = edn.MustRead(`{:cost-usd ` + usd + `}`)
+		return s
+	}
+	// a: 4 of 10 pass; b: 9 of 10, and it costs more; c was never asked.
+	for i := range 10 {
+		for id, passes := range map[string]int{"t/a": 4, "t/b": 9} {
+			step := priced(1, map[string]string{"t/a": "0.01M", "t/b": "0.02M"}[id])
+			if i >= passes {
+				step = wrong
+				step.Usage = edn.MustRead(`{:cost-usd 0.01M}`)
+			}
+			w.On(id, step)
+			l := policy.Layer{Candidates: policy.Of([]string{id}, here)}
+			serve(t, w, order{layer: l})
+		}
+	}
+	w.On("t/c", out(`{:n 3}`))
+	for ordering, want := range map[string][]string{
+		"declared":      {"t/a", "t/b", "t/c"},
+		"quality-aware": {"t/b", "t/c", "t/a"},
+		"cost-first":    {"t/a", "t/b", "t/c"},
+		"availability":  {"t/a", "t/b", "t/c"},
+	} {
+		l := policy.Layer{Ordering: policy.Of(ordering, here)}
+		r := serve(t, w, order{layer: l})
+		var got []string
+		for _, c := range r.resolved(t).Candidates {
+			got = append(got, c.CapID)
+			assert.Equal(t, ordering != "declared", !c.Figures.IsNil(), ordering)
+		}
+		assert.Equal(t, want, got, ordering)
+	}
+	r := serve(t, w, order{layer: policy.Layer{Ordering: policy.Of("quality-aware", here)}})
+	figures := r.resolved(t).Candidates[2].Figures
+	assert.Equal(t, "t/a", r.resolved(t).Candidates[2].CapID)
+	q, _ := figures.Key("quality").AsNumber()
+	f, _ := q.Float64()
+	assert.Less(t, f, 0.6)
+	assert.Equal(t, "t/b", r.CapID, "the best is asked first")
+}
+
+// BRK-007: an answer that was repaired counts once, by its end.
+func TestRepairCountsOnce(t *testing.T) {
+	w := repairWorld(t, repairs)
+	w.Dispatcher.Book = &dispatch.Book{}
+	w.On("t/a", out(`{:n 1}`), out(`{:good true}`), out(`{:good true :kind true}`))
+	r := serve(t, w, order{layer: repair(3, 0, 0, policy.SourceNode)})
+	require.Nil(t, r.Err)
+	l := policy.Layer{Ordering: policy.Of("quality-aware", here)}
+	figures := serve(t, w, order{layer: l}).resolved(t).Candidates[0].Figures
+	assert.Equal(t, "1", figures.Key("samples").String())
+	assert.Equal(t, "0.83M", figures.Key("quality").String(), "(1 + 4) / (1 + 5)")
+
+	w = repairWorld(t, repairs)
+	w.Dispatcher.Book = &dispatch.Book{}
+	w.On("t/a", out(`{:n 1}`))
+	serve(t, w, order{layer: repair(3, 0, 0, policy.SourceNode)})
+	figures = serve(t, w, order{layer: l}).resolved(t).Candidates[0].Figures
+	assert.Equal(t, "1", figures.Key("samples").String())
+	assert.Equal(t, "0.67M", figures.Key("quality").String(), "(0 + 4) / (1 + 5)")
+}
+
+// ATT-012: what is usual is seen after twenty successes.
+func TestHedgeLearnsItsDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := remembering(t, "", "")
+		w.On("t/a", in(40*ms, out(`{:n 1}`))).On("t/b", in(5*ms, out(`{:n 2}`)))
+		for range 20 {
+			assert.Equal(t, []string{"a ", "a ok"}, serve(t, w, order{layer: hedge(0, 1, 0, 0)}).told())
+		}
+		w.Func("t/a", func(context.Context, dispatch.Call) dispatchtest.Step { return in(200*ms, out(`{:n 1}`)) })
+		began := time.Now()
+		r := serve(t, w, order{layer: hedge(0, 1, 0, 0)})
+		assert.Equal(t, "t/b", r.CapID)
+		assert.Equal(t, 45*ms, time.Since(began))
+	})
+}
+
+// SUP-006, BRK-004: another edition of the plugin does not answer for the one
+// before.
+func TestBreakerOfAnotherEdition(t *testing.T) {
+	w := remembering(t, "", "")
+	w.On("t/a", fails("provider/unavailable")).On("t/b", out(`{:n 2}`))
+	w.SetState("t/a", dispatch.CapState{Ready: true, Edition: 1})
+	for range 4 {
+		serve(t, w, order{layer: retries(0, 1)})
+	}
+	w.SetState("t/a", dispatch.CapState{Ready: true, Edition: 2})
+	for range 4 {
+		assert.Equal(t, "a ", serve(t, w, order{layer: retries(0, 1)}).told()[0])
+	}
+}
