@@ -1,0 +1,13 @@
+package conformance
+
+import (
+	_ "embed"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+//go:embed report.edn
+var reportSchema string
+
+// ReportSchema is the schema of [Report.Value] in version [ReportVersion].
+func ReportSchema() edn.Value { return edn.MustRead(reportSchema) }
