@@ -54,6 +54,9 @@ func (p patience) times(factor float64) patience {
 
 func (b *bench) start(ctx context.Context) (Instance, error) {
 	in, err := b.target.Start(ctx)
+	if errors.As(err, new(*fault)) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, want("the plugin starts and completes the handshake", "%v", err)
 	}

@@ -36,7 +36,7 @@ func (t process) Start(context.Context) (Instance, error) {
 	}
 	dir, err := os.MkdirTemp("", "ferment-")
 	if err != nil {
-		return nil, fmt.Errorf("start plugin: %w", err)
+		return nil, &fault{fmt.Errorf("make a directory for sockets: %w", err)}
 	}
 	p := &remote{dir: dir}
 	if err := p.start(t); err != nil {

@@ -129,6 +129,9 @@ func RunCheck(ctx context.Context, target Target, check Check, opts Options) Res
 	ctx, cancel := context.WithTimeout(ctx, checkLimit)
 	defer cancel()
 	began := time.Now()
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return Result{Check: check, Status: Fault, Expected: check.Text, Observed: "the run was cancelled"}
+	}
 	if check.Process && !startsProcesses(target) {
 		if opts.Process == nil {
 			return Result{
@@ -158,7 +161,7 @@ func (b *bench) result(ctx context.Context, check Check, err error, took time.Du
 	switch {
 	case errors.As(err, &broken):
 		out.Status = Fault
-	case errors.Is(context.Cause(ctx), context.Canceled):
+	case errors.Is(ctx.Err(), context.Canceled):
 		out.Status, out.Observed = Fault, "the run was cancelled"
 	case errors.As(err, &f):
 		out.Expected = f.expected

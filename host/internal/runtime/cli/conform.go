@@ -87,7 +87,12 @@ func (c *command) conform(ctx context.Context, o conforming) error {
 	}
 	defer outputs.close()
 	show := &conformProgress{command: c, on: c.format == formatText && o.json != "-", live: terminal(c.env.Stdout)}
-	opts.OnStart, opts.OnResult = show.began, show.result
+	opts.OnStart = show.began
+	opts.OnResult = func(r conformance.Result) {
+		if ctx.Err() == nil { // what an interrupt cut is no result
+			show.result(r)
+		}
+	}
 	report := conformance.Run(ctx, conformance.Process(o.command, o.environ), opts)
 	show.clear()
 	if cause := context.Cause(ctx); errors.Is(cause, errInterrupted) {
