@@ -129,10 +129,12 @@ P the plugin gets a new process beside the old one; H the host has to be started
 
 func referenceBlock(b *strings.Builder, block *Block, path, heading string) {
 	title := path
-	switch block.Label {
-	case LabelIdent, LabelPattern:
+	switch {
+	case block.Only != "":
+		title += ` "` + block.Only + `"`
+	case block.Label == LabelIdent, block.Label == LabelPattern:
 		title += ` "` + strings.ToUpper(string(block.Label)) + `"`
-	case LabelQualified:
+	case block.Label == LabelQualified:
 		title += ` "NS/NAME"`
 	}
 	if r, ok := reservedAt(path); ok && !r.partly() {
@@ -148,6 +150,9 @@ func referenceBlock(b *strings.Builder, block *Block, path, heading string) {
 	}
 	if len(block.Attrs) > 0 {
 		b.WriteByte('\n')
+	}
+	for i := range block.Variants {
+		referenceBlock(b, &block.Variants[i], path, "###")
 	}
 	for i := range block.Blocks {
 		referenceBlock(b, &block.Blocks[i], join(path, block.Blocks[i].Name), "###")
@@ -215,6 +220,10 @@ func referenceRows(block *Block, path string, rows *[]edn.Value) {
 		b.Key("doc", textOrNil(a.Doc))
 		b.Key("supported?", edn.Bool(!reserved || r.partly()))
 		*rows = append(*rows, b.Map())
+	}
+	for i := range block.Variants {
+		v := &block.Variants[i]
+		referenceRows(v, path+" "+v.Only, rows)
 	}
 	for i := range block.Blocks {
 		inner := join(path, block.Blocks[i].Name)
