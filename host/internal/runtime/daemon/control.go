@@ -3,6 +3,7 @@ package daemon
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"slices"
 	"time"
@@ -271,6 +272,24 @@ func (c control) Reload(ctx context.Context, dryRun bool) (edn.Value, *contract.
 		return c.DryReload(ctx)
 	}
 	return c.Daemon.Reload(ctx, "an operator")
+}
+
+// Show implements httpapi.Control.
+func (c control) Show(only string, defaults, origins bool) (edn.Value, *contract.Error) {
+	_, l := c.now()
+	v, err := l.ShowValue(config.ShowOptions{Only: only, Defaults: defaults, Origins: origins})
+	var unknown *config.UnknownPathError
+	if errors.As(err, &unknown) {
+		e := contract.Errorf("not-found", "the configuration has no %.100q", only)
+		if unknown.Nearest != "" {
+			e = e.WithHint("did you mean " + unknown.Nearest + "?")
+		}
+		return edn.Nil(), e
+	}
+	if err != nil {
+		return edn.Nil(), contract.AsError(err)
+	}
+	return edn.MustMap(edn.K("hash"), edn.Text(l.Hash), edn.K("profile"), edn.K(l.Profile), edn.K("config"), v), nil
 }
 
 // Status implements httpapi.Control.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -159,6 +160,9 @@ func (d *Daemon) start(ctx context.Context) error {
 	// From here on the host goes down with the daemon.
 	d.host.Store(h)
 	step("configuration", "files", len(loaded.Files), "hash", loaded.Hash, "profile", loaded.Profile)
+	for _, w := range loaded.Weaker() {
+		d.log.Warn("weaker than profile prod", "setting", strings.Join(w.Path, "."), "value", w.Value.String(), "prod", w.Prod.String())
+	}
 	if d.dir, err = openDataDir(loaded.Host.DataDir, h.boot); err != nil {
 		return err
 	}
@@ -342,6 +346,7 @@ func (d *Daemon) Ready() httpapi.Ready {
 	d.mu.Unlock()
 	r := httpapi.Ready{Phase: phase, Boot: d.boot, Profile: d.profile()}
 	if l := d.loaded(); l != nil {
+		r.Weaker = weaker(l)
 		if phase != phaseStarting {
 			r.Conditions = d.pluginConditions(l)
 		}
@@ -351,6 +356,19 @@ func (d *Daemon) Ready() httpapi.Ready {
 		{Name: "not-draining", OK: phase != phaseDraining, Since: since, Why: "the daemon is going down"},
 	}, r.Conditions...)
 	return r
+}
+
+// weaker lists what is weaker than in profile prod (OPS-009); it is not nil.
+func weaker(l *Loaded) []edn.Value {
+	out := []edn.Value{}
+	for _, w := range l.Weaker() {
+		path := make([]edn.Value, len(w.Path))
+		for i, part := range w.Path {
+			path[i] = edn.Text(part)
+		}
+		out = append(out, edn.MustMap(edn.K("path"), edn.Vector(path...), edn.K("value"), w.Value, edn.K("prod"), w.Prod))
+	}
+	return out
 }
 
 // pluginConditions has one condition for every required plugin: that one of its

@@ -28,6 +28,8 @@ type Control interface {
 	// Reload brings the configuration up to date, all or nothing; with dryRun it
 	// only says what would be done.
 	Reload(ctx context.Context, dryRun bool) (edn.Value, *contract.Error)
+	// Show gives the configuration in force, or the part of it at a path.
+	Show(only string, defaults, origins bool) (edn.Value, *contract.Error)
 	// Status is the daemon on one screen.
 	Status() edn.Value
 	// Drain begins the end of the daemon and returns at once.
@@ -107,6 +109,12 @@ func Actions() []Action {
 				return edn.MustMap(edn.K("plugin"), edn.Text(text(in, "plugin"))), nil
 			}},
 		{Name: "plugin-swap", Doc: "put new processes in the place of those of a plugin, beside which they come up first", Input: pluginEntry, Later: true, do: onPlugin(Control.Swap)},
+		{Name: "config-show", Doc: "the configuration in force, secrets masked", Input: `[:only {:optional true :doc "a block or an attribute, such as plugin.chess"} [:string {:min 1 :max 300}]] [:defaults? {:optional true} :boolean] [:origins? {:optional true} :boolean]`,
+			do: func(_ context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
+				defaults, _ := in.Key("defaults?").AsBool()
+				origins, _ := in.Key("origins?").AsBool()
+				return c.Show(text(in, "only"), defaults, origins)
+			}},
 		{Name: "config-reload", Doc: "bring the configuration up to date, all or nothing", Input: `[:dry-run? {:optional true} :boolean]`,
 			do: func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 				dry, _ := in.Key("dry-run?").AsBool()

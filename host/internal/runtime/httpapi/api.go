@@ -89,16 +89,16 @@ func (x *exchange) answer() (r reply) {
 	setHeaders(x.w.Header(), x.r.URL.Path)
 	var acceptable bool
 	x.accept, acceptable = negotiate(x.r.Header)
+	var allow string
+	x.route, allow = x.api.table.find(x.r.Method, x.r.URL.EscapedPath()) // its form is also that of a refusal
 	for _, step := range []func() *contract.Error{x.checkHeaders, x.checkHost, x.checkOrigin} {
 		if err := step(); err != nil {
 			return x.form().failure(err)
 		}
 	}
-	route, allow := x.api.table.find(x.r.Method, x.r.URL.EscapedPath())
-	if route == nil {
+	if x.route == nil {
 		return notThere(x.r.Method, allow)
 	}
-	x.route = route
 	if !acceptable {
 		return x.form().failure(contract.Errorf("http/not-acceptable", "the answer is given as application/json or application/edn"))
 	}
@@ -107,7 +107,7 @@ func (x *exchange) answer() (r reply) {
 			return x.form().failure(err)
 		}
 	}
-	return route.serve(x)
+	return x.route.serve(x)
 }
 
 func notThere(method, allow string) reply {

@@ -1,0 +1,151 @@
+package httpapi_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// HTTP-002, VAL-006: the same request as JSON and as EDN reaches the capability
+// as the same value, and the answers are the same value too.
+func TestJSONAndEDNAreTheSame(t *testing.T) {
+	answerOf := `{:text "x" :set #{:a :b} :dec 1.50M :list [1 2.5 nil] :kw :some/name :deep {:k {"two words" 1}}}`
+	for name, tc := range map[string]struct{ intent, json, edn string }{
+		"plain": {"t/any", `{"a":1,"b":[1,2.5,null,true],"c":{"d/e":"f"}}`, `{:a 1 :b [1 2.5 nil true] :c {:d/e "f"}}`},
+		"typed": {"t/typed", `{"kw":"a/b","set":["x","y"],"dec":"1.25","at":"2026-11-20T09:00:00.000Z"}`, `{:kw :a/b :set #{:x :y} :dec 1.25M :at #inst "2026-11-20T09:00:00.000Z"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.exec.On(tc.intent, dispatchtest.Step{Value: edn.MustRead(answerOf)})
+			more := `"done":{"must":["schema-valid"]},"constraints":{"language":"en"},"effects":{"allowed":["none"]},"deadline-ms":5000,`
+			a := w.call("POST /v1/act", strings.Replace(jsonAct(tc.intent, tc.json), `"proto"`, more+`"proto"`, 1))
+			require.Equal(t, 200, a.status, "%s", a.body)
+			b := w.call("POST /v1/act", fmt.Sprintf(`{:proto 1 :trace {:id "t"} :task {:intent :%s} :input %s :done {:must #{:schema-valid}} :constraints {:language :en} :effects {:allowed #{:none}} :deadline-ms 5000}`, tc.intent, tc.edn),
+				"Content-Type", "application/edn", "Accept", "application/edn")
+			require.Equal(t, 200, b.status, "%s", b.body)
+			calls := w.exec.Calls()
+			require.Len(t, calls, 2)
+			same := []edn.Value{edn.K("trace"), edn.K("request/id"), edn.K("deadline-ms"), edn.K("budget")}
+			assert.Equal(t, calls[1].Request.Dissoc(same...).String(), calls[0].Request.Dissoc(same...).String())
+			asJSON, err := edn.WriteJSON(b.value(t).Key("result"))
+			require.NoError(t, err)
+			again, err := edn.WriteJSON(a.value(t).Key("result"))
+			require.NoError(t, err)
+			assert.Equal(t, string(asJSON), string(again))
+		})
+	}
+}
+
+// HTTP-002: which form is given and which is taken.
+func TestNegotiation(t *testing.T) {
+	w := newWorld(t)
+	for accept, want := range map[string]string{
+		"":                                  "application/json",
+		"*/*":                               "application/json",
+		"application/*":                     "application/json",
+		"application/edn":                   "application/edn",
+		"application/json, application/edn": "application/json",
+		"application/json;q=0.5, application/edn":   "application/edn",
+		"application/edn;q=0.5, */*;q=0.1":          "application/edn",
+		"application/json;q=0, */*":                 "application/edn",
+		"text/html, */*;q=0.1":                      "application/json",
+		"APPLICATION/EDN":                           "application/edn",
+		"text/html":                                 "",
+		"application/json;q=0, application/edn;q=0": "",
+		"nonsense": "",
+	} {
+		var a answer
+		if accept == "" {
+			a = w.call("GET /health", "")
+		} else {
+			a = w.call("GET /health", "", "Accept", accept)
+		}
+		if want == "" {
+			assert.Equal(t, 406, a.status, accept)
+			continue
+		}
+		assert.Equal(t, 200, a.status, accept)
+		assert.Equal(t, want, a.header.Get("Content-Type"), accept)
+	}
+}
+
+// Section 1, bad input: each body has one typed answer.
+func TestBodies(t *testing.T) {
+	w := newWorld(t)
+	w.exec.On("t/a", dispatchtest.Step{Value: edn.MustRead(`{:text "hello"}`)})
+	const asEDN, asText = "application/edn", "text/plain; charset=utf-8"
+	for name, tc := range map[string]struct {
+		body, media string
+		status      int
+		typ, say    string
+	}{
+		"text":              {"say hello", asText, 200, "", ""},
+		"bare string":       {`"say hello"`, asEDN, 200, "", ""},
+		"only a prompt":     {`{"prompt":"say hello"}`, "application/json", 200, "", ""},
+		"truncated":         {`{:proto 1`, asEDN, 400, "invalid-request", ""},
+		"two forms":         {`{} {}`, asEDN, 400, "invalid-request", ""},
+		"two documents":     {`{} {}`, "application/json", 400, "invalid-request", ""},
+		"duplicate keys":    {`{:a 1 :a 2}`, asEDN, 400, "invalid-request", "duplicate key"},
+		"duplicate names":   {`{"a":1,"a":2}`, "application/json", 400, "invalid-request", ""},
+		"a mile of vectors": {strings.Repeat("[", 1<<20), asEDN, 400, "invalid-request", ""},
+		"a mile of arrays":  {strings.Repeat("[", 1<<20), "application/json", 400, "invalid-request", ""},
+		"no UTF-8":          {"\xff\xfe", asText, 400, "http/bad-encoding", "UTF-8"},
+		"number":            {"7", asEDN, 400, "invalid-request", "no map"},
+		"deadline zero":     {`{:proto 1 :trace {:id "t"} :task {:intent :t/any} :input {} :deadline-ms 0}`, asEDN, 400, "invalid-request", "deadline-ms"},
+		"other proto":       {`{:proto 2 :trace {:id "t"} :task {:intent :t/any} :input {}}`, asEDN, 400, "invalid-request", "proto"},
+		"unknown intent":    {`{:proto 1 :trace {:id "t"} :task {:intent :t/anny} :input {}}`, asEDN, 400, "invalid-request", "t/any"},
+	} {
+		a := w.call("POST /v1/act", tc.body, "Content-Type", tc.media)
+		assert.Equal(t, tc.status, a.status, "%s: %s", name, a.body)
+		if tc.typ != "" {
+			assert.Equal(t, tc.typ, a.failure(t), name)
+			assert.Contains(t, string(a.body), tc.say, name)
+		}
+	}
+	empty := w.call("POST /v1/act", "")
+	assert.Equal(t, 400, empty.status)
+	assert.Contains(t, string(empty.body), "lacks")
+	assert.Equal(t, "shape/missing-key", func() string { s, _ := empty.value(t).Key("error").Key("details").Key("reason").AsString(); return s }())
+}
+
+// VAL-006: an answer that JSON cannot tell apart is refused, not mangled.
+func TestJSONCollision(t *testing.T) {
+	w := newWorld(t)
+	w.exec.On("t/any", dispatchtest.Step{Value: edn.MustRead(`{:a 1 "a" 2}`)})
+	a := w.call("POST /v1/act", jsonAct("t/any", "{}"))
+	assert.Equal(t, 406, a.status)
+	assert.Equal(t, "value/json-collision", a.failure(t))
+	b := w.call("POST /v1/act", jsonAct("t/any", "{}"), "Accept", "application/edn")
+	assert.Equal(t, 200, b.status, "%s", b.body)
+}
+
+// HTTP-002: both decoders through the handler. Whatever comes in, one typed
+// answer comes out, and the daemon lives.
+func FuzzActBody(f *testing.F) {
+	for _, body := range []string{jsonAct("t/any", "{}"), ednAct("t/any", "{}"), `{`, `[[[[`, `"x"`, "\xff", `{:proto 1 :proto 1}`, `{"proto":1e999}`, `#inst "x"`, "\x00", `{"#tag":"a","#value":1}`} {
+		f.Add(body, true)
+		f.Add(body, false)
+	}
+	w := newWorld(f)
+	f.Fuzz(func(t *testing.T, body string, asJSON bool) {
+		w.t = t
+		w.exec.On("t/any", dispatchtest.Step{Value: edn.MustRead(`{:n 1}`)})
+		media := "application/edn"
+		if asJSON {
+			media = "application/json"
+		}
+		a := w.call("POST /v1/act", body, "Content-Type", media)
+		if a.status != 200 && a.failure(t) == "" {
+			t.Fatalf("%d without a type: %s", a.status, a.body)
+		}
+		if a.status == 500 {
+			t.Fatalf("a defect: %s", a.body)
+		}
+	})
+}

@@ -1,0 +1,340 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// page is the OpenAPI document as any client has it.
+type page struct {
+	OpenAPI    string                                 `json:"openapi"`
+	Paths      map[string]map[string]documentedMethod `json:"paths"`
+	Components struct {
+		Schemas map[string]json.RawMessage `json:"schemas"`
+	} `json:"components"`
+}
+
+type documentedMethod struct {
+	OperationID string                        `json:"operationId"`
+	Responses   map[string]documentedResponse `json:"responses"`
+	RequestBody *struct {
+		Content map[string]struct {
+			Schema struct {
+				Ref string `json:"$ref"`
+			} `json:"schema"`
+		} `json:"content"`
+	} `json:"requestBody"`
+}
+
+type documentedResponse struct {
+	Description string `json:"description"`
+	Content     map[string]struct {
+		Schema struct {
+			Ref string `json:"$ref"`
+		} `json:"schema"`
+	} `json:"content"`
+}
+
+func (w *world) page() (page, *jsonschema.Compiler) {
+	a := w.call("GET /openapi.json", "")
+	require.Equal(w.t, 200, a.status)
+	var p page
+	require.NoError(w.t, json.Unmarshal(a.body, &p))
+	c := jsonschema.NewCompiler()
+	for name, text := range p.Components.Schemas {
+		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+		require.NoError(w.t, err)
+		require.NoError(w.t, c.AddResource("mem:///"+name, doc))
+	}
+	return p, c
+}
+
+// fails has the next call of a capability end with an error.
+func (w *world) fails(e *contract.Error) {
+	w.exec.On("t/any", dispatchtest.Step{Err: e})
+}
+
+func errorOf(typ string) *contract.Error { return contract.Errorf(typ, "as the test wants it") }
+
+// HTTP-001: every documented status of every route is produced, and each answer
+// fits the document; what is not documented does not occur.
+func TestEveryDocumentedStatus(t *testing.T) {
+	any := jsonAct("t/any", `{}`)
+	run := func(typ string) func(w *world) answer {
+		return func(w *world) answer {
+			w.fails(errorOf(typ))
+			return w.call("POST /v1/act", any)
+		}
+	}
+	common := func(what, body string) map[int]func(w *world) answer {
+		return map[int]func(w *world) answer{
+			406: func(w *world) answer { return w.call(what, body, "Accept", "text/html") },
+			421: func(w *world) answer { return w.call(what, body, "Host", "evil.example") },
+			431: func(w *world) answer { return w.call(what, body, "X-Long", strings.Repeat("x", 9<<10)) },
+		}
+	}
+	starting := func(what, body string) func(w *world) answer {
+		return func(w *world) answer {
+			w.phase.Store("starting")
+			return w.operator(what, body)
+		}
+	}
+	cases := map[string]map[int]func(w *world) answer{
+		"POST /v1/act": {
+			200: func(w *world) answer {
+				w.exec.On("t/any", dispatchtest.Step{Value: edn.MustRead(`{:n 1}`)})
+				return w.call("POST /v1/act", any)
+			},
+			400: func(w *world) answer { return w.call("POST /v1/act", `{"proto":1}`) },
+			401: func(w *world) answer { return w.call("POST /v1/act", any, "Authorization", "Bearer x") },
+			402: run("budget/would-exceed"),
+			403: run("policy/blocked"),
+			404: run("cap/not-found"),
+			409: run("model/frozen"),
+			410: run("replay/values-purged"),
+			413: func(w *world) answer { return w.call("POST /v1/act", strings.Repeat("x", 1<<20+1)) },
+			415: func(w *world) answer {
+				return w.call("POST /v1/act", "a=b", "Content-Type", "application/x-www-form-urlencoded")
+			},
+			422: func(w *world) answer {
+				return w.call("POST /v1/act", strings.Replace(any, `"intent"`, `"cap/id":"t/a","intent"`, 1))
+			},
+			429: run("budget/exceeded"),
+			500: func(w *world) answer {
+				w.panics.Store(true)
+				return w.call("POST /v1/act", any)
+			},
+			502: run("runtime/crashed"),
+			503: run("runtime/overloaded"),
+			504: run("timeout/hard"),
+		},
+		"POST /v1/admin": {
+			200: func(w *world) answer { return w.operator("POST /v1/admin", `{"action":"plugin-list"}`) },
+			202: func(w *world) answer { return w.operator("POST /v1/admin", `{"action":"plugin-restart","plugin":"a"}`) },
+			400: func(w *world) answer { return w.operator("POST /v1/admin", `{"action":"plugin-restart"}`) },
+			401: func(w *world) answer {
+				return w.through(w.admin, "localhost", "POST /v1/admin", `{"action":"plugin-list"}`)
+			},
+			403: func(w *world) answer {
+				return w.operator("POST /v1/admin", `{"action":"plugin-list"}`, "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site")
+			},
+			404: adminFails("not-found"),
+			409: adminFails("config/restart"),
+			413: func(w *world) answer { return w.operator("POST /v1/admin", strings.Repeat("x", 64<<10+1)) },
+			415: func(w *world) answer { return w.operator("POST /v1/admin", "x", "Content-Type", "text/plain") },
+			422: adminFails("config/syntax"),
+			500: adminFails("runtime/internal"),
+			502: adminFails("runtime/start-failed"),
+			503: func(w *world) answer { return w.call("POST /v1/admin", `{"action":"plugin-list"}`) },
+		},
+		"GET /health": {
+			200: func(w *world) answer { return w.call("GET /health", "") },
+			503: func(w *world) answer { w.healthy.Store(false); return w.call("GET /health", "") },
+		},
+		"GET /ready": {
+			200: func(w *world) answer { return w.call("GET /ready", "") },
+			503: func(w *world) answer { w.ready.Store(false); return w.call("GET /ready", "") },
+		},
+		"GET /routes": {
+			200: func(w *world) answer { return w.call("GET /routes", "") },
+			503: starting("GET /routes", ""),
+		},
+		"GET /openapi.json": {
+			200: func(w *world) answer { return w.call("GET /openapi.json", "") },
+			503: starting("GET /openapi.json", ""),
+		},
+	}
+	doc, compiler := newWorld(t).page()
+	assert.True(t, strings.HasPrefix(doc.OpenAPI, "3.1."))
+	ids := map[string]bool{}
+	for path, methods := range doc.Paths {
+		for method, m := range methods {
+			assert.False(t, ids[m.OperationID], "operationId %s", m.OperationID)
+			ids[m.OperationID] = true
+			if method == "head" {
+				continue
+			}
+			what := strings.ToUpper(method) + " " + path
+			body := ""
+			if method == "post" {
+				body = any
+			}
+			made := cases[what]
+			require.NotNil(t, made, "no cases for %s", what)
+			for status, f := range common(what, body) {
+				made[status] = f
+			}
+			delete(cases, what)
+			for status := range m.Responses {
+				n, err := strconv.Atoi(status)
+				require.NoError(t, err)
+				assert.Contains(t, made, n, "%s documents %s and no test produces it", what, status)
+			}
+			for status, produce := range made {
+				t.Run(fmt.Sprintf("%s %d", strings.ReplaceAll(what, "/", "_"), status), func(t *testing.T) {
+					documented, ok := m.Responses[strconv.Itoa(status)]
+					require.True(t, ok, "%s does not document %d", what, status)
+					a := produce(newWorld(t))
+					require.Equal(t, status, a.status, "%s", a.body)
+					assertHeaders(t, a, path)
+					ref := documented.Content["application/json"].Schema.Ref
+					sch, err := compiler.Compile("mem:///" + strings.TrimPrefix(ref, "#/components/schemas/"))
+					require.NoError(t, err)
+					v, err := jsonschema.UnmarshalJSON(bytes.NewReader(a.body))
+					require.NoError(t, err, "%s", a.body)
+					assert.NoError(t, sch.Validate(v), "%s", a.body)
+				})
+			}
+		}
+	}
+	assert.Empty(t, cases, "tested and not documented")
+}
+
+func adminFails(typ string) func(w *world) answer {
+	return func(w *world) answer {
+		w.failing.Store(errorOf(typ))
+		return w.operator("POST /v1/admin", `{"action":"admin/plugin-restart","plugin":"a"}`)
+	}
+}
+
+// HTTP-010: headers of every answer.
+func assertHeaders(t *testing.T, a answer, path string) {
+	t.Helper()
+	assert.Equal(t, "nosniff", a.header.Get("X-Content-Type-Options"))
+	assert.Equal(t, "no-referrer", a.header.Get("Referrer-Policy"))
+	assert.Equal(t, "default-src 'none'", a.header.Get("Content-Security-Policy"))
+	if strings.HasPrefix(path, "/v1/") {
+		assert.Equal(t, "no-store", a.header.Get("Cache-Control"))
+	}
+	if a.status == 503 || a.status == 429 {
+		if retryable, _ := a.value(t).Key("error").Key("retryable?").AsBool(); retryable {
+			assert.NotEmpty(t, a.header.Get("Retry-After"), "%s", a.body)
+		}
+	}
+}
+
+// HTTP-001: every action has a schema in the document, and the samples of the
+// document's own words are valid by it.
+func TestEveryActionIsDocumented(t *testing.T) {
+	w := newWorld(t)
+	doc, compiler := w.page()
+	for _, a := range httpapi.Actions() {
+		name := "admin." + a.Name
+		require.Contains(t, doc.Components.Schemas, name)
+		sch, err := compiler.Compile("mem:///" + name)
+		require.NoError(t, err)
+		body := map[string]any{"action": a.Name}
+		if strings.Contains(a.Input, ":plugin") {
+			body["plugin"] = "x"
+		}
+		require.NoError(t, sch.Validate(body))
+		body["surprise"] = true
+		require.Error(t, sch.Validate(body), "%s is closed", a.Name)
+		delete(body, "surprise")
+		text, err := json.Marshal(body)
+		require.NoError(t, err)
+		got := w.operator("POST /v1/admin", string(text))
+		assert.Contains(t, []int{200, 202}, got.status, "%s", got.body)
+		deed := <-w.deeds
+		assert.Equal(t, a.Name, deed.Action)
+		assert.Regexp(t, "^uid/[0-9]+$", deed.Principal)
+	}
+}
+
+// HTTP-005: methods, paths, HEAD.
+func TestRouting(t *testing.T) {
+	w := newWorld(t)
+	a := w.call("PUT /v1/act", "{}")
+	assert.Equal(t, 405, a.status)
+	assert.Equal(t, "POST", a.header.Get("Allow"))
+	assert.Equal(t, "method-not-allowed", a.failure(t))
+	a = w.call("POST /health", "{}")
+	assert.Equal(t, 405, a.status)
+	assert.Equal(t, "GET, HEAD", a.header.Get("Allow"))
+	for _, path := range []string{"/", "/v1/act/", "/v1/ACT", "/v1/%61ct", "/v1//act", "/nope", "/v1/act%00", "/../health"} {
+		a := w.call("POST "+path, "{}")
+		assert.Equal(t, 404, a.status, path)
+		assert.Equal(t, "not-found", a.failure(t), path)
+	}
+	for _, path := range []string{"/health", "/ready", "/routes", "/openapi.json"} {
+		head, get := w.call("HEAD "+path, ""), w.call("GET "+path, "")
+		assert.Equal(t, 200, head.status, path)
+		assert.Empty(t, head.body)
+		if path != "/ready" { // it has times in it
+			assert.Equal(t, get.header.Get("Content-Length"), head.header.Get("Content-Length"), path)
+		}
+	}
+	routes := w.call("GET /routes", "").value(t).Key("routes")
+	assert.Equal(t, 6, routes.Len())
+}
+
+// AUTH-031, AUTH-032: who may reach what.
+func TestAccess(t *testing.T) {
+	w := newWorld(t)
+	w.exec.On("t/any", dispatchtest.Step{Value: edn.MustRead(`{:n 1}`)})
+	act := jsonAct("t/any", "{}")
+	for name, tc := range map[string]struct {
+		a      answer
+		status int
+		typ    string
+	}{
+		"allowed name":      {w.call("POST /v1/act", act, "Host", "Ferment.Example:80"), 200, ""},
+		"loopback name":     {w.call("POST /v1/act", act, "Host", "localhost:9"), 200, ""},
+		"loopback address":  {w.call("POST /v1/act", act, "Host", "[::1]:9"), 200, ""},
+		"foreign name":      {w.call("POST /v1/act", act, "Host", "rebound.example"), 421, "http/misdirected"},
+		"foreign address":   {w.call("GET /health", "", "Host", "10.0.0.1"), 421, "http/misdirected"},
+		"cross site":        {w.call("POST /v1/act", act, "Sec-Fetch-Site", "cross-site"), 403, "http/cross-origin"},
+		"same site":         {w.call("POST /v1/act", act, "Sec-Fetch-Site", "same-site"), 403, "http/cross-origin"},
+		"foreign origin":    {w.call("POST /v1/act", act, "Origin", "https://evil.example"), 403, "http/cross-origin"},
+		"null origin":       {w.call("POST /v1/act", act, "Origin", "null"), 403, "http/cross-origin"},
+		"own origin":        {w.call("POST /v1/act", act, "Sec-Fetch-Site", "same-origin"), 200, ""},
+		"form of a page":    {w.call("POST /v1/act", "a=b", "Content-Type", "application/x-www-form-urlencoded"), 415, "http/unsupported-media-type"},
+		"EDN as text":       {w.call("POST /v1/act", ednAct("t/any", "{}"), "Content-Type", "text/plain", "Origin", "https://evil.example"), 403, "http/cross-origin"},
+		"compressed":        {w.call("POST /v1/act", act, "Content-Encoding", "gzip"), 415, "http/unsupported-media-type"},
+		"other charset":     {w.call("POST /v1/act", act, "Content-Type", "application/json; charset=latin1"), 415, "http/unsupported-media-type"},
+		"wrong admin token": {w.through(w.admin, "localhost", "POST /v1/act", act, "Authorization", "Bearer nope"), 401, "auth/unauthorized"},
+		"basic":             {w.through(w.admin, "localhost", "POST /v1/act", act, "Authorization", "Basic "+token), 401, "auth/unauthorized"},
+		"admin token":       {w.operator("POST /v1/act", act), 200, ""},
+		"idempotency":       {w.call("POST /v1/act", act, "Idempotency-Key", "k"), 503, "db/not-configured"},
+		"stream":            {w.call("POST /v1/act", act, "Accept", "text/event-stream"), 406, "http/not-acceptable"},
+		"accepted":          {w.call("POST /v1/act", strings.Replace(act, `"proto"`, `"response/type":"accepted","proto"`, 1)), 503, "queue/disabled"},
+		"stream wanted":     {w.call("POST /v1/act", strings.Replace(act, `"proto"`, `"stream?":true,"proto"`, 1)), 400, "invalid-request"},
+		"session":           {w.call("POST /v1/act", strings.Replace(act, `"proto"`, `"session/id":"s","proto"`, 1)), 404, "session/not-found"},
+	} {
+		assert.Equal(t, tc.status, tc.a.status, "%s: %s", name, tc.a.body)
+		if tc.typ != "" {
+			assert.Equal(t, tc.typ, tc.a.failure(t), name)
+		}
+	}
+	strict := newWorld(t, func(s *httpapi.Settings) { s.Anonymous = false })
+	assert.Equal(t, "auth/not-configured", strict.call("POST /v1/act", act).failure(t), "no profile but those of development lets strangers act")
+	assert.Equal(t, 200, strict.call("GET /health", "").status)
+	w.phase.Store("draining")
+	assert.Equal(t, "runtime/draining", w.call("POST /v1/act", act).failure(t))
+	assert.Equal(t, 200, w.call("GET /routes", "").status)
+	assert.Zero(t, w.turns.Load(), "every turn was given back")
+}
+
+// AUTH-030: what is not loopback is not bound.
+func TestInsecureListener(t *testing.T) {
+	w := newWorld(t)
+	for _, address := range []string{"0.0.0.0:0", "[::]:0", "192.0.2.1:0"} {
+		_, err := w.api.Bind(t.Context(), httpapi.Binding{Listen: []string{address}}, w.Settings())
+		require.ErrorIs(t, err, contract.OfType("http/insecure-listener"), address)
+	}
+	_, err := w.api.Bind(t.Context(), httpapi.Binding{AdminSocket: "/tmp/" + strings.Repeat("x", 120)}, w.Settings())
+	require.ErrorIs(t, err, contract.OfType("config/range"))
+}

@@ -1,0 +1,145 @@
+package httpapi_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// AUTH-033: who sends its headers or its body too slowly, or half of them, does
+// not hold a connection for ever.
+func TestSlowClients(t *testing.T) {
+	w := newWorld(t)
+	begun := time.Now()
+	// Headers that never end: the server closes without an answer.
+	_, err := w.raw("POST /v1/act HTTP/1.1\r\nHost: localhost\r\nX-A: b\r\n")
+	require.Error(t, err)
+	// A body that never ends.
+	a, err := w.raw("POST /v1/act HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"proto\":1")
+	require.NoError(t, err)
+	assert.Equal(t, 400, a.status)
+	assert.Equal(t, "http/bad-encoding", a.failure(t))
+	// Chunks that end in the middle.
+	a, err = w.raw("POST /v1/act HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"pro\r\nzz\r\n")
+	require.NoError(t, err)
+	assert.Equal(t, 400, a.status)
+	// Chunks without end, beyond the limit.
+	conn, err := net.Dial("tcp", w.address)
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	_, err = io.WriteString(conn, "POST /v1/act HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n")
+	require.NoError(t, err)
+	go func() {
+		chunk := fmt.Sprintf("%x\r\n%s\r\n", 64<<10, strings.Repeat("x", 64<<10))
+		for range 64 {
+			if _, err := io.WriteString(conn, chunk); err != nil {
+				return
+			}
+		}
+	}()
+	a, err = read(conn)
+	require.NoError(t, err)
+	assert.Equal(t, 413, a.status)
+	assert.Less(t, time.Since(begun), 20*time.Second)
+}
+
+// A slow answer does not run into the deadline for the body, and a pause
+// between two requests of a connection is none of its business.
+func TestBodyDeadlineIsForTheBody(t *testing.T) {
+	w := newWorld(t)
+	w.exec.On("t/any", dispatchtest.Step{Delay: 900 * time.Millisecond, Value: edn.MustRead(`{:n 1}`)})
+	a := w.call("POST /v1/act", jsonAct("t/any", "{}"))
+	assert.Equal(t, 200, a.status, "%s", a.body)
+}
+
+// AUTH-033: a reader that does not read is cut off, and its turn is given back.
+func TestStalledReader(t *testing.T) {
+	w := newWorld(t, func(s *httpapi.Settings) { s.Limits.Write = 300 * time.Millisecond })
+	w.exec.On("t/any", dispatchtest.Step{Value: edn.MustMap(edn.K("text"), edn.Text(strings.Repeat("x", 7<<20)))})
+	// The buffer has to be small before the connection is made.
+	small := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
+		return c.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) })
+	}}
+	conn, err := small.Dial("tcp", w.address)
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	body := jsonAct("t/any", "{}")
+	_, err = fmt.Fprintf(conn, "POST /v1/act HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return len(w.exec.Calls()) == 1 && w.turns.Load() == 0 }, 20*time.Second, 5*time.Millisecond)
+	time.Sleep(2 * w.Settings().Limits.Write) // not to read is what is tested
+	_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+	n, err := io.Copy(io.Discard, conn)
+	assert.Less(t, n, int64(7<<20), "the answer was cut off: %v", err)
+	var timeout net.Error
+	assert.False(t, errors.As(err, &timeout) && timeout.Timeout(), "the connection is still there")
+}
+
+// RUN-007: a caller that closes its connection ends its act.
+func TestCallerGone(t *testing.T) {
+	w := newWorld(t)
+	w.exec.On("t/any", dispatchtest.Step{Hang: true})
+	conn, err := net.Dial("tcp", w.address)
+	require.NoError(t, err)
+	body := jsonAct("t/any", "{}")
+	_, err = fmt.Fprintf(conn, "POST /v1/act HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return w.turns.Load() == 1 && len(w.exec.Calls()) == 1 }, 20*time.Second, time.Millisecond)
+	require.NoError(t, conn.Close())
+	require.Eventually(t, func() bool { return w.turns.Load() == 0 }, 20*time.Second, time.Millisecond)
+}
+
+// AUTH-033: connections beyond the limits are answered and closed; operators
+// get through all the same.
+func TestConnectionLimits(t *testing.T) {
+	w := newWorld(t, func(s *httpapi.Settings) { s.Limits.PerAddress = 2 })
+	var open []net.Conn
+	for range 2 {
+		conn, err := net.Dial("tcp", w.address)
+		require.NoError(t, err)
+		open = append(open, conn)
+		_, err = io.WriteString(conn, "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		require.NoError(t, err)
+		a, err := read(conn)
+		require.NoError(t, err)
+		require.Equal(t, 200, a.status)
+	}
+	conn, err := net.Dial("tcp", w.address)
+	require.NoError(t, err)
+	a, err := read(conn)
+	require.NoError(t, err)
+	_ = conn.Close()
+	assert.Equal(t, 503, a.status)
+	assert.Equal(t, "runtime/overloaded", a.failure(t))
+	assert.Equal(t, "1", a.header.Get("Retry-After"))
+	assert.Equal(t, 200, w.operator("GET /health", "").status)
+	for _, c := range open {
+		require.NoError(t, c.Close())
+	}
+	require.Eventually(t, func() bool { return w.call("GET /health", "").status == 200 }, 20*time.Second, 5*time.Millisecond)
+}
+
+// AUTH-033: headers beyond the limit have a typed answer; what is many times
+// larger is refused by the server itself.
+func TestHeaderLimit(t *testing.T) {
+	w := newWorld(t)
+	a := w.call("GET /health", "", "X-Long", strings.Repeat("x", 100<<10))
+	assert.Equal(t, 431, a.status)
+	assert.Equal(t, "http/headers-too-large", a.failure(t))
+	b, err := w.raw("GET /health HTTP/1.1\r\nHost: localhost\r\nX-Long: " + strings.Repeat("x", 1<<20) + "\r\n\r\n")
+	if err == nil { // the answer may be lost with what was not read
+		assert.Equal(t, 431, b.status)
+	}
+}

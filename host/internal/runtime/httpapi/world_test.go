@@ -1,0 +1,260 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const token = "the-token-of-this-start"
+
+// world is a surface with listeners on a machine of its own: the pipeline of
+// acts is the real one, what serves the intents is a script.
+type world struct {
+	t        testing.TB
+	exec     *dispatchtest.World
+	service  *act.Service
+	settings atomic.Pointer[httpapi.Settings]
+	phase    atomic.Value // string
+	healthy  atomic.Bool
+	ready    atomic.Bool
+	failing  atomic.Pointer[contract.Error] // what admin actions end with
+	panics   atomic.Bool
+	turns    atomic.Int64
+	deeds    chan httpapi.Deed
+
+	api     *httpapi.API
+	server  *httpapi.Server
+	address string
+	socket  string
+	client  *http.Client
+	admin   *http.Client
+}
+
+func newWorld(t testing.TB, change ...func(*httpapi.Settings)) *world {
+	t.Helper()
+	w := &world{t: t, deeds: make(chan httpapi.Deed, 100)}
+	w.exec = dispatchtest.New(t, dispatchtest.Spec{Caps: []string{
+		`{:cap/id :t/a :cap/kind :solver :cap/intents #{:text/respond} :io/in-schema :req/text :io/out-schema :res/text}`,
+		`{:cap/id :t/any :cap/kind :solver :cap/intents #{:t/any} :io/in-schema :req/any :io/out-schema :res/any}`,
+		`{:cap/id :t/typed :cap/kind :solver :cap/intents #{:t/typed} :io/in-schema :req/typed :io/out-schema :res/any}`,
+	}, Schemas: map[string]string{"req/typed": `[:map [:kw :keyword] [:set [:set :keyword]] [:dec :decimal] [:at {:optional true} :inst]]`}})
+	var err error
+	w.service, err = act.New(act.Config{Registry: w.exec.Registry, Policies: w.exec.Policies, Checks: w.exec.Checks, Executor: w.exec, Journal: journal.NewMemory(), Hash: edn.Hash(edn.Nil())})
+	require.NoError(t, err)
+	s := &httpapi.Settings{Anonymous: true, AllowedHosts: []string{"ferment.example"}, Limits: config.HTTPLimits{
+		ActBody: 1 << 20, AdminBody: 64 << 10, Headers: 8 << 10,
+		HeaderRead: 400 * time.Millisecond, BodyRead: 400 * time.Millisecond, Idle: time.Minute, Write: time.Second,
+		Connections: 64, PerAddress: 64,
+	}}
+	for _, f := range change {
+		f(s)
+	}
+	w.settings.Store(s)
+	w.phase.Store("ready")
+	w.healthy.Store(true)
+	w.ready.Store(true)
+	w.api = httpapi.New(w, nil)
+	dir, err := os.MkdirTemp("", "fer") // the name of a test may be too long for a socket
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	w.socket = filepath.Join(dir, "admin.sock")
+	w.server, err = w.api.Bind(t.Context(), httpapi.Binding{Listen: []string{"127.0.0.1:0"}, AdminSocket: w.socket, Token: token}, s)
+	require.NoError(t, err)
+	w.server.Serve()
+	w.address = w.server.Addresses()[0]
+	w.client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	w.admin = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", w.socket)
+	}}}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		w.server.Shutdown(ctx)
+	})
+	return w
+}
+
+// The backend.
+
+func (w *world) Health() httpapi.Health {
+	return httpapi.Health{OK: w.healthy.Load(), Version: "test", Isolation: edn.K("none")}
+}
+
+func (w *world) Phase() string { return w.phase.Load().(string) }
+
+func (w *world) Ready() httpapi.Ready {
+	return httpapi.Ready{Phase: w.Phase(), Boot: "b", Profile: "dev", Weaker: []edn.Value{}, Conditions: []httpapi.Condition{{Name: "started", OK: w.ready.Load(), Since: time.Now(), Why: "not yet"}}}
+}
+
+func (w *world) Settings() *httpapi.Settings { return w.settings.Load() }
+
+func (w *world) Take() (httpapi.Turn, *contract.Error) {
+	if w.Phase() == "draining" {
+		return nil, contract.Errorf("runtime/draining", "going down")
+	}
+	w.turns.Add(1)
+	return turn{w}, nil
+}
+
+type turn struct{ w *world }
+
+func (x turn) Registry() *registry.Registry {
+	if x.w.panics.Load() {
+		panic("a defect")
+	}
+	return x.w.exec.Registry
+}
+
+func (x turn) Do(ctx context.Context, a act.Act) (edn.Value, *contract.Error) {
+	return x.w.service.Do(ctx, a)
+}
+func (x turn) Release() { x.w.turns.Add(-1) }
+
+func (w *world) Control() httpapi.Control { return control{w} }
+
+type control struct{ w *world }
+
+func (c control) err() *contract.Error { return c.w.failing.Load() }
+func (c control) some() (edn.Value, *contract.Error) {
+	if err := c.err(); err != nil {
+		return edn.Nil(), err
+	}
+	return edn.MustMap(edn.K("n"), edn.Int(1)), nil
+}
+func (c control) Plugins() edn.Value                                        { return edn.MustMap(edn.K("plugins"), edn.Vector()) }
+func (c control) Inspect(string) (edn.Value, *contract.Error)               { return c.some() }
+func (c control) Logs(string, int) (edn.Value, *contract.Error)             { return c.some() }
+func (c control) Restart(string) *contract.Error                            { return c.err() }
+func (c control) DrainPlugin(string) *contract.Error                        { return c.err() }
+func (c control) Release(string) *contract.Error                            { return c.err() }
+func (c control) Quarantine(string, string) *contract.Error                 { return c.err() }
+func (c control) Swap(string) *contract.Error                               { return c.err() }
+func (c control) Show(string, bool, bool) (edn.Value, *contract.Error)      { return c.some() }
+func (c control) Reload(context.Context, bool) (edn.Value, *contract.Error) { return c.some() }
+func (c control) Status() edn.Value                                         { return edn.MustMap() }
+func (c control) Drain()                                                    {}
+func (c control) Audit(d httpapi.Deed)                                      { c.w.deeds <- d }
+
+// answer is what came back.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+func (a answer) value(t testing.TB) edn.Value {
+	t.Helper()
+	var v edn.Value
+	var err error
+	if strings.HasPrefix(a.header.Get("Content-Type"), "application/edn") {
+		v, err = edn.Read(a.body, edn.WithLimits(edn.Stored))
+	} else {
+		v, err = edn.ReadJSON(a.body, edn.WithLimits(edn.Stored))
+	}
+	require.NoError(t, err, "%d %s", a.status, a.body)
+	return v
+}
+
+// failure is the type of the error.
+func (a answer) failure(t testing.TB) string {
+	t.Helper()
+	typ := a.value(t).Key("error").Key("type")
+	if s, ok := typ.AsKeyword(); ok {
+		return s
+	}
+	s, _ := typ.AsString()
+	return s
+}
+
+// call makes a request: "METHOD path", the body, and headers in pairs.
+func (w *world) call(what, body string, header ...string) answer {
+	w.t.Helper()
+	return w.through(w.client, w.address, what, body, header...)
+}
+
+// operator is call over the admin socket, with the token.
+func (w *world) operator(what, body string, header ...string) answer {
+	w.t.Helper()
+	return w.through(w.admin, "localhost", what, body, append([]string{"Authorization", "Bearer " + token}, header...)...)
+}
+
+func (w *world) through(c *http.Client, host, what, body string, header ...string) answer {
+	w.t.Helper()
+	method, path, _ := strings.Cut(what, " ")
+	var r io.Reader
+	if body != "" {
+		r = strings.NewReader(body)
+	}
+	req, err := http.NewRequest(method, "http://"+host+path, r)
+	require.NoError(w.t, err)
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(header); i += 2 {
+		if header[i] == "Host" {
+			req.Host = header[i+1]
+			continue
+		}
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := c.Do(req)
+	require.NoError(w.t, err)
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(w.t, err)
+	return answer{resp.StatusCode, resp.Header, text}
+}
+
+// raw sends bytes as they are and reads the answer, if there is one.
+func (w *world) raw(text string) (answer, error) {
+	conn, err := net.Dial("tcp", w.address)
+	require.NoError(w.t, err)
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := io.WriteString(conn, text); err != nil {
+		return answer{}, err
+	}
+	return read(conn)
+}
+
+func read(conn net.Conn) (answer, error) {
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return answer{}, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	return answer{resp.StatusCode, resp.Header, body}, err
+}
+
+func jsonAct(intent, input string) string {
+	return fmt.Sprintf(`{"proto":1,"trace":{"id":"t"},"task":{"intent":%q},"input":%s}`, intent, input)
+}
+
+func ednAct(intent, input string) string {
+	return fmt.Sprintf(`{:proto 1 :trace {:id "t"} :task {:intent :%s} :input %s}`, intent, input)
+}
