@@ -166,7 +166,7 @@ func formats() string {
 	for i, f := range suite.Formats {
 		names[i] = ":" + string(f)
 	}
-	return strings.Join(names, " and ")
+	return strings.Join(names, ", ")
 }
 
 func fieldOf(path []edn.Value) string {

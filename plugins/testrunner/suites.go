@@ -80,16 +80,21 @@ const (
 )
 
 func (r *runner) test(ctx context.Context, in request) (tested, error) {
-	spec, err := r.command(in)
-	if err != nil {
-		return tested{}, err
-	}
 	run := sdk.CallFrom(ctx).Run
 	tmp, err := r.store.Dir(run, "tmp")
 	if err != nil {
 		return tested{}, err
 	}
+	report := filepath.Join(tmp, "report.xml")
+	spec, err := r.command(in, report)
+	if err != nil {
+		return tested{}, errors.Join(err, r.store.Drop(run, tmp))
+	}
 	spec.Env = append(spec.Env, "TMPDIR="+tmp, "PWD="+spec.Dir)
+	if spec.Format == suite.JUnit {
+		spec.Report = report
+		spec.Env = append(spec.Env, suite.ReportVariable+"="+report)
+	}
 	spec.Timeout = in.timeout(r.cfg.Timeout)
 	if deadline, ok := ctx.Deadline(); ok {
 		if left := time.Until(deadline); left > leastTime {
@@ -121,12 +126,13 @@ func startError(err *suite.StartError, in request) error {
 	return contract.Errorf("input/invalid", "command: %w", err).WithDetail("path", edn.Vector(edn.K("command")))
 }
 
-// command finds out what to run and how to read it.
-func (r *runner) command(in request) (suite.Spec, error) {
+// command finds out what to run and how to read it. report is where a JUnit
+// report may be put.
+func (r *runner) command(in request, report string) (suite.Spec, error) {
 	command, format := in.Command, in.Format
 	if len(command) == 0 {
-		if format == suite.ExitCode {
-			return suite.Spec{}, refused("command", edn.Nil(), "a command, which the format :exit-code needs")
+		if format != "" && format != suite.GoJSON {
+			return suite.Spec{}, refused("command", edn.Nil(), "a command, which the format :"+string(format)+" needs")
 		}
 		if !suite.HasGoModule(in.Dir) {
 			return suite.Spec{}, refused("command", edn.Nil(), "a command: there is no go.mod in :dir or above it")
@@ -137,13 +143,11 @@ func (r *runner) command(in request) (suite.Spec, error) {
 		}
 	}
 	switch {
-	case suite.IsGoTest(command) && format != suite.ExitCode:
+	case suite.IsGoTest(command) && (format == "" || format == suite.GoJSON):
 		format = suite.GoJSON
 		command = suite.GoTest(command, in.Packages)
-	case format == "":
-		format = suite.ExitCode
-		fallthrough
 	default:
+		command, format = suite.Detect(command, format, report)
 		command = append(append([]string(nil), command...), in.Packages...)
 	}
 	path, ok := suite.LookPath(command[0], in.Dir, r.env)

@@ -259,7 +259,7 @@ func TestMalformedInput(t *testing.T) {
 			assert.Contains(t, e.Message, c.field, c.input)
 			assert.Equal(t, "[:"+c.field, e.Details.Key("path").String()[:len(c.field)+2], "%s: %s", c.input, e.Details)
 			if c.field == "format" {
-				assert.Contains(t, e.Hint, ":go-json and :exit-code")
+				assert.Contains(t, e.Hint, ":go-json, :junit, :tap, :exit-code")
 			}
 		}
 	}

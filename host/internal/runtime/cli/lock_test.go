@@ -357,3 +357,67 @@ func TestListShowsVersions(t *testing.T) {
 	assert.Regexp(t, `(?m)^mine +- +0.9.0 +1.0.0 +- +required`, got.stdout)
 	assert.Regexp(t, `(?m)^text +>= 1.0, < 2 +1.0.0 +1.0.0 +- +required`, got.stdout)
 }
+
+// LOCK-003: a program is installed, named in a configuration, approved and run.
+func TestInstallLife(t *testing.T) {
+	w := lockWorld(t)
+	program := w.program("text-new", "text")
+	got := w.run("plugin", "install", "programs/text-new")
+	require.Equal(t, 0, got.code, got.stderr)
+	assert.Regexp(t, `^text 1\.0\.0 installed: b3:[0-9a-f]{64}\n  command = \["store:text@1\.0\.0"\]\n$`, got.stdout)
+	assert.Contains(t, w.run("plugin", "install", "programs/text-new").stdout, "was installed before")
+	w.unseal()
+
+	w.write("ferment.hcl", "plugin \"text\" {\n  command = [\"store:text@1.0.0\"]\n}\n")
+	got = w.run("act", "text/render", helloInput)
+	assert.Equal(t, 1, got.code, "installed is not approved")
+	assert.Contains(t, got.stderr, "ferment plugin lock")
+	w.mustLock()
+	require.NoError(t, os.Remove(program))
+	got = w.run("act", "text/render", helloInput)
+	assert.Equal(t, "hello\n", got.stdout, got.stderr)
+	got = w.run("plugin", "install", "programs/text", "--edn")
+	require.Equal(t, 0, got.code, got.stderr)
+	assert.Contains(t, got.stdout, ":known? true", "the same bytes from elsewhere are the same program")
+
+	for reference, says := range map[string]string{
+		"store:text@9.0.0": "installed versions: 1.0.0",
+		"store:nobody@1":   "ferment plugin install",
+		"store:text":       "expected store:NAME@VERSION",
+	} {
+		w.write("ferment.hcl", fmt.Sprintf("plugin \"text\" {\n  command = [%q]\n}\n", reference))
+		got = w.run("validate")
+		assert.Equal(t, 1, got.code, reference)
+		assert.Contains(t, got.stdout, says)
+	}
+	w.write("bad.tar.gz", "\x1f\x8bgarbage")
+	got = w.run("plugin", "install", "bad.tar.gz")
+	assert.Equal(t, 2, got.code, got.stderr)
+	assert.Contains(t, got.stderr, "damaged")
+	assert.Equal(t, 3, w.run("plugin", "install", "absent").code)
+	w.write("note.txt", "no program")
+	got = w.run("plugin", "install", "note.txt")
+	assert.NotEqual(t, 0, got.code)
+	assert.Equal(t, 0, w.run("plugin", "install", "note.txt", "--name", "note", "--version", "1").code, "nothing is asked of what has a name")
+
+	// Without a configuration it goes to the user's own store.
+	other := newWorld(t)
+	other.env = append(other.env, "XDG_DATA_HOME="+filepath.Join(other.dir, "share"))
+	other.program("text", "text")
+	other.unseal()
+	require.Equal(t, 0, other.run("plugin", "install", "programs/text").code)
+	assert.DirExists(t, filepath.Join(other.dir, "share", "ferment", "plugins", "store", "b3"))
+}
+
+// unseal lets the directory of the world be removed at the end: what is
+// installed cannot be removed by chance.
+func (w *world) unseal() {
+	w.t.Cleanup(func() {
+		_ = filepath.WalkDir(w.dir, func(path string, d os.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				_ = os.Chmod(path, 0o700)
+			}
+			return nil
+		})
+	})
+}

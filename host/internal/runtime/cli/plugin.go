@@ -20,7 +20,7 @@ func (c *command) pluginCommand() *cobra.Command {
 		Short: "look at the plugins of the configuration and at those that a daemon runs, or begin a new one",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return usagef("plugin needs a verb: new, list, inspect, lock, approve, logs, restart, swap, drain, release or quarantine")
+			return usagef("plugin needs a verb: new, list, inspect, lock, approve, install, logs, restart, swap, drain, release or quarantine")
 		},
 	}
 	cmd.AddCommand(
@@ -29,6 +29,7 @@ func (c *command) pluginCommand() *cobra.Command {
 		c.pluginInspectCommand(),
 		c.lockCommand(),
 		c.approveCommand(),
+		c.installCommand(),
 		c.logsCommand(),
 		c.ordered("restart", "plugin-restart", "stop the processes of a plugin of the daemon in order and start new ones; ends a quarantine", "restart begun"),
 		c.ordered("swap", "plugin-swap", "put new processes in the place of those of a plugin of the daemon, beside which they come up first", "swap begun"),

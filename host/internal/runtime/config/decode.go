@@ -200,10 +200,6 @@ func (d *decoder) attribute(n *node, a *attribute) (value, bool) {
 	}
 	v.written = true
 	r, found := reservedAt(join(n.specPath(), a.name))
-	if found && r.prefix != "" && len(v.items) > 0 && strings.HasPrefix(plain(v.items[0].v), r.prefix) {
-		d.report.add(reservedDiagnostic(r, quote(plain(v.items[0].v))+within(n), v.items[0].rng, path))
-		return value{}, false
-	}
 	if found && len(r.only) > 0 && !slices.Contains(r.only, plain(v.v)) {
 		diag := reservedDiagnostic(r, a.name+" = "+plain(v.v)+within(n), v.rng, path)
 		diag.Expected, diag.Found, diag.Hint = edn.Text(strings.Join(r.only, ", ")), v.v, "write "+r.only[0]+" or remove it"

@@ -198,7 +198,7 @@ func (l *loader) describe(s *section, p *Plugin) {
 	if !p.Enabled || len(p.Command) == 0 {
 		return
 	}
-	if !l.present(s, p) {
+	if !l.installed(s, p) || !l.present(s, p) {
 		return
 	}
 	l.programLocked(s, p)

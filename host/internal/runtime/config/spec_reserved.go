@@ -6,12 +6,10 @@ type reserved struct {
 	path string   // block types and attribute, with dots
 	what string   // the feature, as the subject of a sentence
 	only []string // values that do work; empty: none
-	// prefix marks the first member of a list that does not work; others do.
-	prefix string
 }
 
 // partly tells whether some values work.
-func (r reserved) partly() bool { return len(r.only) > 0 || r.prefix != "" }
+func (r reserved) partly() bool { return len(r.only) > 0 }
 
 // reservedTable is the only list of such pieces: a build that gains a feature
 // drops its rows.
@@ -53,7 +51,6 @@ var reservedTable = []reserved{
 	{path: "http.limits.anonymous_rate", what: "limiting rates"},
 	{path: "http.limits.login_rate", what: "access control"},
 
-	{path: "plugin.command", what: "the store of installed plugins", prefix: "store:"},
 	{path: "plugin.quality", what: "acting on observed quality"},
 
 	{path: "capability.role", what: "composing prompts"},

@@ -156,15 +156,17 @@ const (
 	buildEntry   = "(build)"
 )
 
+func (g *goEvents) outOfMemory() bool { return g.memory }
+
 // fill writes what was seen into a result.
-func (g *goEvents) fill(r *Result) {
+func (g *goEvents) fill(r *Result, _ string) {
 	for _, t := range g.order {
 		if !t.done {
 			t.Status = Fail
 			g.packages[t.Package].tests++
 			t.Output = strings.TrimLeft(g.keep(&t.output)+"\nthe test did not end\n", "\n")
 		}
-		r.Tests = append(r.Tests, t.Test)
+		r.add(t.Test)
 	}
 	for _, name := range g.names {
 		p := g.packages[name]
@@ -175,17 +177,7 @@ func (g *goEvents) fill(r *Result) {
 		if !p.built {
 			entry.Name = buildEntry
 		}
-		r.Tests = append(r.Tests, entry)
-	}
-	for _, t := range r.Tests {
-		switch t.Status {
-		case Pass:
-			r.Passed++
-		case Skip:
-			r.Skipped++
-		default:
-			r.Failed++
-		}
+		r.add(entry)
 	}
 	// A go command that fails before any package is a build that failed: no
 	// module, a broken go.mod, unknown flags.

@@ -49,6 +49,19 @@ type Result struct {
 	Took   time.Duration
 }
 
+// add puts a test into the result and counts it.
+func (r *Result) add(t Test) {
+	r.Tests = append(r.Tests, t)
+	switch t.Status {
+	case Pass:
+		r.Passed++
+	case Skip:
+		r.Skipped++
+	default:
+		r.Failed++
+	}
+}
+
 // maxTests is how many tests a result lists.
 const maxTests = 5000
 

@@ -20,11 +20,13 @@ type Format string
 // The formats.
 const (
 	GoJSON   Format = "go-json"
+	JUnit    Format = "junit"
+	TAP      Format = "tap"
 	ExitCode Format = "exit-code"
 )
 
 // Formats are all formats that Run reads.
-var Formats = []Format{GoJSON, ExitCode}
+var Formats = []Format{GoJSON, JUnit, TAP, ExitCode}
 
 // Spec is one run of a suite.
 type Spec struct {
@@ -36,6 +38,9 @@ type Spec struct {
 	// Env is the whole environment.
 	Env    []string
 	Format Format
+	// Report is where the command may put its JUnit report; empty, or no file
+	// there: it is read from standard output.
+	Report string
 	// Timeout ends the run; it must be positive.
 	Timeout time.Duration
 	// Memory is the limit for the data of each process in bytes, 0 for none.
@@ -72,10 +77,16 @@ func Run(ctx context.Context, s Spec) (Result, error) {
 	}
 	_ = p.CloseStdin() // tests read nothing
 
-	c := collector{format: s.Format, events: newGoEvents()}
+	c := collector{reader: readerOf(s)}
 	var readers sync.WaitGroup
-	readers.Go(func() { c.read(p.Stdout(), c.stdout) })
-	readers.Go(func() { c.read(p.Stderr(), c.stderr) })
+	readers.Go(func() {
+		if raw, ok := c.reader.(*junitReader); ok {
+			c.copy(raw, p.Stdout()) // lines of a report may have any length
+			return
+		}
+		c.read(p.Stdout(), c.reader.line)
+	})
+	readers.Go(func() { c.read(p.Stderr(), c.reader.other) })
 
 	timer := time.NewTimer(s.Timeout)
 	defer timer.Stop()
@@ -100,18 +111,38 @@ func Run(ctx context.Context, s Spec) (Result, error) {
 
 	exit := p.Exit()
 	r := Result{TimedOut: timedOut, Exit: exit.Code, Ended: exit.String(), Took: time.Since(began)}
-	c.fill(&r, s.Name())
-	r.judge(s.Timeout, c.events.memory)
+	c.reader.fill(&r, s.Name())
+	r.judge(s.Timeout, c.reader.outOfMemory())
 	r.limit()
 	return r, nil
 }
 
+// reader makes tests of what a command writes. It is used by one goroutine at
+// a time.
+type reader interface {
+	line(text string)  // of standard output
+	other(text string) // of standard error
+	// fill writes what was seen into a result, when the command has ended.
+	fill(r *Result, command string)
+	outOfMemory() bool
+}
+
+func readerOf(s Spec) reader {
+	switch s.Format {
+	case GoJSON:
+		return newGoEvents()
+	case JUnit:
+		return &junitReader{path: s.Report}
+	case TAP:
+		return newTAPReader()
+	}
+	return &exitReader{}
+}
+
 // collector takes the two streams of a command.
 type collector struct {
-	format Format
 	mu     sync.Mutex
-	events *goEvents
-	output excerpt
+	reader reader
 }
 
 // read hands on lines until the stream ends. What a line has beyond the limit
@@ -126,37 +157,42 @@ func (c *collector) read(r io.Reader, take func(string)) {
 	_ = w.Close()
 }
 
-func (c *collector) stdout(line string) {
-	if c.format == GoJSON {
-		c.events.line(line)
-		return
+// copy hands on bytes until the stream ends.
+func (c *collector) copy(w io.Writer, r io.Reader) {
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := r.Read(buffer)
+		c.mu.Lock()
+		_, _ = w.Write(buffer[:n])
+		c.mu.Unlock()
+		if err != nil {
+			return
+		}
 	}
-	c.stderr(line)
 }
 
-func (c *collector) stderr(line string) {
-	if c.format == GoJSON {
-		c.events.other(line)
-		return
-	}
-	c.output.line(line)
-	c.events.memory = c.events.memory || saysOutOfMemory(line)
+// exitReader takes a command for one test.
+type exitReader struct {
+	output excerpt
+	memory bool
 }
 
-func (c *collector) fill(r *Result, name string) {
-	if c.format == GoJSON {
-		c.events.fill(r)
-		return
-	}
+func (e *exitReader) line(text string) {
+	e.output.line(text)
+	e.memory = e.memory || saysOutOfMemory(text)
+}
+
+func (e *exitReader) other(text string) { e.line(text) }
+
+func (e *exitReader) outOfMemory() bool { return e.memory }
+
+func (e *exitReader) fill(r *Result, name string) {
 	t := Test{Name: name, Status: Pass, Took: r.Took}
 	if r.Exit != 0 || r.TimedOut {
-		t.Status, t.Output = Fail, c.output.String()
-		r.Failed = 1
-	} else {
-		r.Passed = 1
+		t.Status, t.Output = Fail, e.output.String()
 	}
-	r.Tests = []Test{t}
-	r.Output = c.output.String()
+	r.add(t)
+	r.Output = e.output.String()
 }
 
 const shell = "/bin/sh"

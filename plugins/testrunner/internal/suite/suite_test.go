@@ -304,7 +304,7 @@ func TestManyTests(t *testing.T) {
 		g.line(`{"Action":"` + action + `","Package":"p","Test":"` + name + `","Elapsed":0.5}`)
 	}
 	var r Result
-	g.fill(&r)
+	g.fill(&r, "")
 	r.limit()
 	assert.Len(t, r.Tests, maxTests)
 	assert.Equal(t, 10, r.Omitted)
@@ -325,7 +325,7 @@ func FuzzEvents(f *testing.F) {
 			g.line(line)
 		}
 		var r Result
-		g.fill(&r)
+		g.fill(&r, "")
 		r.judge(time.Second, false)
 		assert.Equal(t, len(r.Tests), r.Passed+r.Failed+r.Skipped)
 		assert.Equal(t, r.OK, r.Reason == "")

@@ -1,0 +1,342 @@
+package install
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/google/renameio/v2"
+	"lukechampine.com/blake3"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Limits on what is installed.
+const (
+	MaxArchive = 512 << 20 // bytes of an archive or a program
+	MaxTotal   = 1 << 30   // bytes of all files of an archive
+	MaxEntries = 10_000
+	MaxDepth   = 32
+	MaxPath    = 1024 // bytes of a name in an archive
+)
+
+var (
+	nameForm    = regexp.MustCompile(`^[a-z0-9][a-z0-9._+-]{0,63}$`)
+	versionForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$`)
+	referenceOf = regexp.MustCompile(`^store:([^@]*)@(.*)$`)
+)
+
+// Store is a list of directories. The first one takes what is installed.
+type Store struct{ dirs []string }
+
+// Open gives the store in these directories, which need not exist.
+func Open(dirs ...string) Store {
+	return Store{dirs: slices.DeleteFunc(slices.Clone(dirs), func(d string) bool { return d == "" })}
+}
+
+// Dirs are the directories of a host: below its data directory, and that of the
+// user. env looks up environment variables.
+func Dirs(dataDir string, env func(string) (string, bool)) []string {
+	var dirs []string
+	if dataDir != "" {
+		dirs = append(dirs, filepath.Join(dataDir, "plugins", "store"))
+	}
+	base, _ := env("XDG_DATA_HOME")
+	if home, ok := env("HOME"); base == "" && ok && home != "" {
+		base = filepath.Join(home, ".local", "share")
+	}
+	if filepath.IsAbs(base) {
+		dirs = append(dirs, filepath.Join(base, "ferment", "plugins", "store"))
+	}
+	return dirs
+}
+
+// ParseReference reads store:NAME@VERSION. ok tells whether the text is meant as
+// one.
+func ParseReference(text string) (name, version string, ok bool, err error) {
+	if !strings.HasPrefix(text, "store:") {
+		return "", "", false, nil
+	}
+	m := referenceOf.FindStringSubmatch(text)
+	if m == nil || !nameForm.MatchString(m[1]) || !versionForm.MatchString(m[2]) {
+		return "", "", true, contract.Errorf("input/invalid", "%q names no installed program: expected store:NAME@VERSION, such as store:greeter@1.0.0", text)
+	}
+	return m[1], m[2], true, nil
+}
+
+// Installed is a program in a store.
+type Installed struct {
+	Name, Version string
+	Hash          string // of the program
+	Program       string // absolute
+	Known         bool   // it had been installed before
+}
+
+// record is the file that a name and a version lead to.
+type record struct {
+	tree    string // "b3:.."
+	program string // below the tree, with slashes
+	hash    string
+}
+
+func (r record) value() edn.Value {
+	return edn.MustMap(edn.K("store/v"), edn.Int(1), edn.K("tree"), edn.Text(r.tree), edn.K("program"), edn.Text(r.program), edn.K("hash"), edn.Text(r.hash))
+}
+
+func treeDir(dir, tree string) string {
+	return filepath.Join(dir, "b3", strings.TrimPrefix(tree, "b3:"))
+}
+
+func recordPath(dir, name, version string) string { return filepath.Join(dir, "names", name, version) }
+
+var hashForm = regexp.MustCompile(`^b3:[0-9a-f]{64}$`)
+
+func readRecord(path string) (record, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return record{}, err
+	}
+	defer func() { _ = f.Close() }()
+	text, err := io.ReadAll(io.LimitReader(f, 64<<10))
+	if err != nil {
+		return record{}, err
+	}
+	v, err := edn.Read(text)
+	if err != nil {
+		return record{}, fmt.Errorf("%s is damaged: %w", path, err)
+	}
+	var r record
+	r.tree, _ = v.Key("tree").AsString()
+	r.program, _ = v.Key("program").AsString()
+	r.hash, _ = v.Key("hash").AsString()
+	if !hashForm.MatchString(r.tree) || !hashForm.MatchString(r.hash) || !filepath.IsLocal(filepath.FromSlash(r.program)) {
+		return record{}, fmt.Errorf("%s is damaged: install the plugin again after removing it", path)
+	}
+	return r, nil
+}
+
+// Resolve finds a program by name and version. That it is still what was
+// installed is for the lock file to say.
+func (s Store) Resolve(name, version string) (Installed, error) {
+	for _, dir := range s.dirs {
+		r, err := readRecord(recordPath(dir, name, version))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return Installed{}, err
+		}
+		return Installed{Name: name, Version: version, Hash: r.hash, Program: filepath.Join(treeDir(dir, r.tree), filepath.FromSlash(r.program)), Known: true}, nil
+	}
+	e := contract.Errorf("not-found", "no program %s@%s is installed", name, version)
+	if versions := s.versions(name); len(versions) > 0 {
+		return Installed{}, e.WithHint("installed versions: " + strings.Join(versions, ", "))
+	}
+	return Installed{}, e.WithHint("\"ferment plugin install PATH\" installs it")
+}
+
+func (s Store) versions(name string) []string {
+	var out []string
+	for _, dir := range s.dirs {
+		entries, _ := os.ReadDir(filepath.Join(dir, "names", name))
+		for _, e := range entries {
+			if versionForm.MatchString(e.Name()) && !slices.Contains(out, e.Name()) {
+				out = append(out, e.Name())
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Source is what is to be installed.
+type Source struct {
+	Path string // a program, or an archive of one
+	// Program names the program in an archive; empty: the only one that can be
+	// executed.
+	Program string
+	// Identify says what the program is. It is called once, before anything is
+	// installed, with the path of the unpacked program.
+	Identify func(ctx context.Context, program string) (name, version string, err error)
+}
+
+// Add installs a program. One that is there already is found again.
+func (s Store) Add(ctx context.Context, src Source) (Installed, error) {
+	if len(s.dirs) == 0 {
+		return Installed{}, contract.Errorf("invalid-request", "there is no directory to install to: name a configuration with --config, or set HOME")
+	}
+	dir := s.dirs[0]
+	trees := filepath.Join(dir, "b3")
+	if err := os.MkdirAll(trees, 0o700); err != nil {
+		return Installed{}, fmt.Errorf("make the store: %w", err)
+	}
+	stage, err := os.MkdirTemp(trees, ".new-")
+	if err != nil {
+		return Installed{}, fmt.Errorf("make the store: %w", err)
+	}
+	defer removeTree(stage)
+	files, err := unpack(ctx, src.Path, stage)
+	if err != nil {
+		return Installed{}, err
+	}
+	program, err := choose(files, src.Program)
+	if err != nil {
+		return Installed{}, err
+	}
+	if err := os.Chmod(filepath.Join(stage, filepath.FromSlash(program)), 0o500); err != nil {
+		return Installed{}, err
+	}
+	name, version, err := src.Identify(ctx, filepath.Join(stage, filepath.FromSlash(program)))
+	if err != nil {
+		return Installed{}, err
+	}
+	if !nameForm.MatchString(name) || !versionForm.MatchString(version) {
+		return Installed{}, contract.Errorf("input/invalid", "a program cannot be installed as %q version %q: expected a name of lower case letters and a version without blanks", name, version).
+			WithHint("--name and --version say what to call it")
+	}
+	r, err := seal(stage, files, program)
+	if err != nil {
+		return Installed{}, err
+	}
+	return s.publish(dir, stage, name, version, r)
+}
+
+// publish gives a sealed tree its place, then its name.
+func (s Store) publish(dir, stage, name, version string, r record) (Installed, error) {
+	out := Installed{Name: name, Version: version, Hash: r.hash, Program: filepath.Join(treeDir(dir, r.tree), filepath.FromSlash(r.program))}
+	path := recordPath(dir, name, version)
+	switch before, err := readRecord(path); {
+	case err == nil && before == r:
+		out.Known = true
+	case err == nil:
+		return Installed{}, contract.Errorf("import/conflict", "%s@%s is installed with another content: expected %s, found %s", name, version, before.tree, r.tree).
+			WithHint("give the new program another version")
+	case !errors.Is(err, fs.ErrNotExist):
+		return Installed{}, err
+	}
+	// The directory may be there from an earlier time; then it has this content.
+	if err := os.Rename(stage, treeDir(dir, r.tree)); err != nil && !isThere(treeDir(dir, r.tree)) {
+		return Installed{}, fmt.Errorf("install %s@%s: %w", name, version, err)
+	}
+	if out.Known {
+		return out, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return Installed{}, fmt.Errorf("install %s@%s: %w", name, version, err)
+	}
+	t, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o400))
+	if err != nil {
+		return Installed{}, fmt.Errorf("install %s@%s: %w", name, version, err)
+	}
+	defer func() { _ = t.Cleanup() }()
+	if _, err = t.Write(append(r.value().Canonical(), '\n')); err == nil {
+		err = t.CloseAtomicallyReplace()
+	}
+	if err != nil {
+		return Installed{}, fmt.Errorf("install %s@%s: %w", name, version, err)
+	}
+	return out, nil
+}
+
+func isThere(dir string) bool {
+	info, err := os.Stat(dir)
+	return err == nil && info.IsDir()
+}
+
+// choose finds the program among the files of an archive.
+func choose(files []file, wanted string) (string, error) {
+	var can, all []string
+	for _, f := range files {
+		all = append(all, f.path)
+		if f.executable {
+			can = append(can, f.path)
+		}
+	}
+	switch {
+	case wanted != "" && slices.Contains(all, wanted):
+		return wanted, nil
+	case wanted != "":
+		e := contract.Errorf("not-found", "the archive has no file %q", wanted)
+		if near := contract.Nearest(wanted, all); near != "" {
+			e = e.WithHint("did you mean " + near + "?")
+		}
+		return "", e
+	case len(files) == 1:
+		return files[0].path, nil
+	case len(can) == 1:
+		return can[0], nil
+	case len(can) == 0:
+		return "", contract.Errorf("input/invalid", "nothing in the archive can be executed").WithHint("--program names the program in it")
+	}
+	return "", contract.Errorf("input/invalid", "the archive has %d programs: %s", len(can), strings.Join(can[:min(len(can), 8)], ", ")).WithHint("--program names the one that is the plugin")
+}
+
+// seal hashes a tree and takes the right to write away from everybody.
+func seal(stage string, files []file, program string) (record, error) {
+	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.path, b.path) })
+	r := record{program: program}
+	var parts []edn.Value
+	for _, f := range files {
+		path := filepath.Join(stage, filepath.FromSlash(f.path))
+		hash, err := hashFile(path)
+		if err != nil {
+			return record{}, err
+		}
+		mode := fs.FileMode(0o400)
+		if f.executable || f.path == program {
+			mode = 0o500
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			return record{}, err
+		}
+		if f.path == program {
+			r.hash = hash
+		}
+		parts = append(parts, edn.Vector(edn.Text(f.path), edn.Bool(mode == 0o500), edn.Text(hash)))
+	}
+	r.tree = edn.Hash(edn.Vector(parts...))
+	err := filepath.WalkDir(stage, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			err = os.Chmod(path, 0o500)
+		}
+		return err
+	})
+	return r, err
+}
+
+// hashFile hashes a file and makes sure that it is on the disk.
+func hashFile(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }()
+	sum := blake3.New(32, nil)
+	if _, err := io.CopyBuffer(struct{ io.Writer }{sum}, struct{ io.Reader }{f}, make([]byte, 256<<10)); err != nil {
+		return "", err
+	}
+	if err := f.Sync(); err != nil {
+		return "", err
+	}
+	return "b3:" + hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// removeTree removes a tree that may have been sealed.
+func removeTree(dir string) {
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			_ = os.Chmod(path, 0o700)
+		}
+		return nil
+	})
+	_ = os.RemoveAll(dir)
+}

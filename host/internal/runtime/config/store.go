@@ -1,0 +1,35 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin/install"
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// installed puts the path of an installed program in the place of
+// store:NAME@VERSION, and tells whether the program is there.
+func (l *loader) installed(s *section, p *Plugin) bool {
+	name, version, named, err := install.ParseReference(p.Command[0])
+	if !named {
+		return true
+	}
+	d := Diagnostic{Type: "config/plugin-unknown", Range: s.attrs["command"].rng, Path: append(slices.Clone(s.node.path), "command")}
+	if err == nil {
+		var found install.Installed
+		if found, err = install.Open(install.Dirs(l.config.Host.DataDir, l.opts.Env)...).Resolve(name, version); err == nil {
+			p.Command = append([]string{found.Program}, p.Command[1:]...)
+			return true
+		}
+		if p.Optional {
+			d.Severity = SeverityWarning
+		}
+	} else {
+		d.Type = "config/type"
+	}
+	e := contract.AsError(err)
+	d.Message, d.Hint = fmt.Sprintf("plugin %s: %s", quote(p.Name), e.Message), e.Hint
+	l.report.add(d)
+	return false
+}
