@@ -41,6 +41,10 @@ func refuse(format string, args ...any) error {
 	return contract.Errorf("input/invalid", format, args...)
 }
 
+// alone is the name of a program that comes without an archive: what it was
+// called where it came from makes no other program of it.
+const alone = "plugin"
+
 // unpack puts a program, or the files of an archive, into an empty directory.
 func unpack(ctx context.Context, source, dir string) ([]file, error) {
 	f, err := os.Open(source)
@@ -73,7 +77,7 @@ func unpack(ctx context.Context, source, dir string) ([]file, error) {
 	case n == 0:
 		return nil, refuse("%s is empty", source)
 	default:
-		err = u.take(path.Base(filepath.ToSlash(source)), true, f)
+		err = u.take(alone, true, f)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("install %s: %w", source, err)
