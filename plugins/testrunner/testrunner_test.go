@@ -221,8 +221,9 @@ func TestMalformedInput(t *testing.T) {
 		{"code/test", with(`:command ["./green_test.go"]`), "command"},
 		{"code/test", with(`:command ["go" "a\u0000b"]`), "command"},
 		{"code/test", with(`:format :exit-code`), "command"},
-		{"code/test", with(`:format :junit`), "format"},
-		{"code/test", with(`:format :tap`), "format"},
+		{"code/test", with(`:format :junit`), "command"},
+		{"code/test", with(`:format :tap`), "command"},
+		{"code/test", with(`:format :xml`), "format"},
 		{"code/test", with(`:format "go-json"`), "format"},
 		{"code/test", with(`:packages "./..."`), "packages"},
 		{"code/test", with(`:packages ["-exec=/bin/sh"]`), "packages"},
@@ -246,7 +247,7 @@ func TestMalformedInput(t *testing.T) {
 		{"code/apply-patch", with(`:patch "x" :strip 11`), "strip"},
 		{"code/patch-verdict", with(``), "patch"},
 		{"code/patch-verdict", `{:patch "x"}`, "dir"},
-		{"code/patch-verdict", with(`:patch "x" :format :junit`), "format"},
+		{"code/patch-verdict", with(`:patch "x" :format :xml`), "format"},
 	} {
 		capability := "code/testrunner"
 		if c.intent == "code/apply-patch" {

@@ -182,11 +182,8 @@ func referenceAttr(a *Attr, block string) string {
 	if a.Doc != "" {
 		text += "; " + a.Doc
 	}
-	switch {
-	case len(r.only) > 0:
+	if len(r.only) > 0 {
 		text += fmt.Sprintf("; this build takes only `%s` (not in it: %s)", strings.Join(r.only, "`, `"), r.what)
-	case r.prefix != "":
-		text += fmt.Sprintf("; `%s...` is not in this build: %s", r.prefix, r.what)
 	}
 	return text + " [" + a.Serves + "]"
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin/lock"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/wire"
@@ -206,7 +207,7 @@ func (p Plugin) LockEntry() lock.Plugin {
 }
 
 // lockedNeeds are the needs of a plugin that an operator has to approve.
-func lockedNeeds(p Plugin) []string { return p.Description.Needs }
+func lockedNeeds(p Plugin) []string { return plugin.Narrowed(p.Description.Needs, p.Needs) }
 
 // hashesOf gives the parts of the hash of a plugin's program.
 func (l *loader) hashesOf(p *Plugin) error {
