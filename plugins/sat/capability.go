@@ -28,10 +28,17 @@ type solveOut struct {
 	Reason string    `edn:"reason,omitempty"`
 }
 
-// solver decides formulas with the binary at path self as its worker.
-type solver struct{ self string }
+// decider decides formulas; the timeout is 0 for none.
+type decider func(ctx context.Context, f *dimacs.Formula, timeout time.Duration) (solve.Answer, error)
 
-func (s solver) solve(ctx context.Context, in solveIn) (solveOut, error) {
+// embedded decides with the binary at a path as its worker.
+func embedded(self string) decider {
+	return func(ctx context.Context, f *dimacs.Formula, timeout time.Duration) (solve.Answer, error) {
+		return solve.Run(ctx, self, f, timeout)
+	}
+}
+
+func (s decider) solve(ctx context.Context, in solveIn) (solveOut, error) {
 	f, err := formula(in.DIMACS, in.Clauses)
 	if err != nil {
 		return solveOut{}, err
@@ -43,7 +50,7 @@ func (s solver) solve(ctx context.Context, in solveIn) (solveOut, error) {
 			return solveOut{}, refused("timeout-ms", edn.Int(int64(timeout)), fmt.Sprintf("an integer 1..%d", most))
 		}
 	}
-	a, err := solve.Run(ctx, s.self, f, time.Duration(timeout)*time.Millisecond)
+	a, err := s(ctx, f, time.Duration(timeout)*time.Millisecond)
 	if err != nil {
 		return solveOut{}, err
 	}

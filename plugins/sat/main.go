@@ -1,18 +1,26 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
+	"github.com/fermenthq/ferment/plugins/sat/internal/dimacs"
 	"github.com/fermenthq/ferment/plugins/sat/internal/solve"
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/launch"
 )
 
 const version = "1.0.0"
 
 func main() {
+	if status, ok := launch.Hidden(os.Args); ok {
+		os.Exit(status)
+	}
 	if len(os.Args) == 2 && os.Args[1] == solve.WorkerArg {
 		os.Exit(solve.WorkerMain(os.Stdin, os.Stdout, os.Stderr))
 	}
@@ -24,21 +32,114 @@ func main() {
 	sdk.Serve(newPlugin(self))
 }
 
+// settings are the config block of the plugin.
+type settings struct {
+	Solver string   `edn:"solver" enum:"builtin,cadical,minisat,picosat,competition" doc:"gophersat of this plugin, or a program; competition is any that takes a file and writes s and v lines"`
+	Path   string   `edn:"path,omitempty" doc:"the program: absolute path, or a name to look up in PATH; default: its name"`
+	Args   []string `edn:"args,omitempty" doc:"arguments of the program, before the formula"`
+}
+
+const builtin = "builtin"
+
+// program is what a configuration runs, before it is looked up.
+func (cfg settings) program() string {
+	if cfg.Path != "" {
+		return cfg.Path
+	}
+	return cfg.Solver
+}
+
+// quiet keeps a program from writing what nobody reads.
+var quiet = map[string][]string{"cadical": {"-q"}, "minisat": {"-verb=0"}}
+
+// satPlugin holds what lives as long as the process.
+type satPlugin struct {
+	self    string
+	outside *solve.External // set by start if a program is configured
+	missing error           // why that program cannot be run
+}
+
 // newPlugin makes the plugin; self is the binary that serves as worker.
 func newPlugin(self string) sdk.Plugin {
+	p := &satPlugin{self: self}
 	return sdk.Plugin{
-		Name:     "sat",
-		Version:  version,
-		Features: []string{sdk.FeatureHotSwap},
-		Needs:    []string{"process/self"},
-		Capabilities: []sdk.Capability{
-			sdk.Func("sat/solver", sdk.Intents("sat/solve"), solver{self: self}.solve,
-				sdk.Kind("solver"), sdk.Tags("embedded"),
-				sdk.Cost(contract.Cost{Latency: 50 * time.Millisecond}),
-				sdk.Description("Finds a model of a formula or shows that there is none.")),
-			sdk.Func("sat/verifier", sdk.Intents("sat/verify"), verify,
-				sdk.Kind("checker"), sdk.Tags("embedded"), sdk.Deterministic(),
-				sdk.Description("Evaluates a formula under a model.")),
+		Name:    "sat",
+		Version: version,
+		Config: sdk.Config[settings]{
+			Default: settings{Solver: builtin},
+			Check:   checkSettings,
+			Offer:   p.offer,
+			Start:   p.start,
 		},
+		Health: p.health,
 	}
+}
+
+func checkSettings(cfg settings) error {
+	switch {
+	case cfg.Solver == "competition" && cfg.Path == "":
+		return sdk.Problem(`solver = "competition" needs the path of a program`, edn.K("path"))
+	case cfg.Solver == builtin && (cfg.Path != "" || len(cfg.Args) > 0):
+		return sdk.Problem("path and args are for a program: name it with solver", edn.K("solver"))
+	}
+	return nil
+}
+
+// offer declares what the process needs: its own binary again as a worker, or
+// the program of the configuration.
+func (p *satPlugin) offer(_ context.Context, cfg settings) (sdk.Offer, error) {
+	name, needs, tag := "gophersat", []string{"process/self"}, "embedded"
+	if cfg.Solver != builtin {
+		name, needs, tag = cfg.program(), []string{"process/run"}, "external"
+	}
+	return sdk.Offer{Needs: needs, Capabilities: []sdk.Capability{
+		sdk.Func("sat/solver", sdk.Intents("sat/solve"), p.decider(cfg).solve,
+			sdk.Kind("solver"), sdk.Tags(tag),
+			sdk.Cost(contract.Cost{Latency: 50 * time.Millisecond}),
+			sdk.Description("Finds a model of a formula or shows that there is none, by "+name+".")),
+		sdk.Func("sat/verifier", sdk.Intents("sat/verify"), verify,
+			sdk.Kind("checker"), sdk.Tags("embedded"), sdk.Deterministic(),
+			sdk.Description("Evaluates a formula under a model.")),
+	}}, nil
+}
+
+func (p *satPlugin) decider(cfg settings) decider {
+	if cfg.Solver == builtin {
+		return embedded(p.self)
+	}
+	return func(ctx context.Context, f *dimacs.Formula, timeout time.Duration) (solve.Answer, error) {
+		if p.outside == nil {
+			return solve.Answer{}, contract.Errorf("provider/not-configured", "%w", p.missing)
+		}
+		return p.outside.Run(ctx, f, timeout)
+	}
+}
+
+// start looks for the program. One that is not there is no fault of the
+// configuration, which may name a solver that only some machines have: the
+// plugin then runs and says that it is not ready.
+func (p *satPlugin) start(ctx context.Context, cfg settings) error {
+	if cfg.Solver == builtin {
+		return nil
+	}
+	path, err := solve.Locate(cfg.program())
+	if err != nil {
+		p.missing = fmt.Errorf("install the solver or change its path: %w", err)
+		return nil
+	}
+	e := &solve.External{Path: path, Args: append(slices.Clone(quiet[cfg.Solver]), cfg.Args...), Style: solve.Competition, Dir: sdk.Root(ctx)}
+	if cfg.Solver == "minisat" {
+		e.Style = solve.MiniSat
+	}
+	p.outside = e
+	return nil
+}
+
+func (p *satPlugin) health(ctx context.Context, report func(sdk.Status)) {
+	if p.missing != nil {
+		report(sdk.NotReady(p.missing.Error()))
+	} else {
+		report(sdk.Ready())
+	}
+	<-ctx.Done()
 }

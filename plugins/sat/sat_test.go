@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -118,4 +119,31 @@ func TestCancelKillsTheWorker(t *testing.T) {
 	assert.Less(t, time.Since(at), 2*time.Second)
 	out := p.MustInvoke("sat/solver", edn.MustRead(`{:clauses [[1]]}`))
 	assert.Equal(t, `{:model [1] :status :sat}`, out.String(), "the plugin serves on")
+}
+
+// A configured program is declared as a need, and one that is not there makes
+// the plugin not ready instead of ending it (ENV-019).
+func TestExternalSolver(t *testing.T) {
+	script := filepath.Join(t.TempDir(), "solver")
+	require.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\necho s SATISFIABLE\necho v 1 2 0\nexit 10\n"), 0o700))
+	config := edn.MustMap(edn.K("solver"), edn.Text("competition"), edn.K("path"), edn.Text(script))
+	p := sdktest.Serve(t, shipped(), sdktest.WithConfig(config))
+	assert.Equal(t, `{:model [1 2] :status :sat}`, p.MustInvoke("sat/solver", edn.MustRead(`{:clauses [[1 2] [-1 2]]}`)).String())
+
+	offer, err := (&satPlugin{}).offer(context.Background(), settings{Solver: "cadical"})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"process/run"}, offer.Needs)
+	offer, err = (&satPlugin{}).offer(context.Background(), settings{Solver: builtin})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"process/self"}, offer.Needs)
+
+	absent := &satPlugin{}
+	cfg := settings{Solver: "competition", Path: "/no/such/solver"}
+	require.NoError(t, absent.start(context.Background(), cfg))
+	_, err = absent.decider(cfg).solve(context.Background(), solveIn{Clauses: &[][]int{{1}}})
+	require.ErrorIs(t, err, contract.OfType("provider/not-configured"))
+
+	assert.Error(t, checkSettings(settings{Solver: "competition"}))
+	assert.Error(t, checkSettings(settings{Solver: builtin, Path: "cadical"}))
+	assert.NoError(t, checkSettings(settings{Solver: "minisat"}))
 }

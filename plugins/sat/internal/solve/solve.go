@@ -43,16 +43,9 @@ const WorkerArg = "sat-worker"
 // the timeout (0: none) the answer is Unknown. The model that a worker reports
 // is checked here before it is believed.
 func Run(ctx context.Context, self string, f *dimacs.Formula, timeout time.Duration) (Answer, error) {
-	normal, empty := f.Normal()
-	if empty > 0 {
-		return Answer{Status: Unsat}, nil
-	}
-	if len(normal.Clauses) == 0 {
-		model := make([]int, f.Vars)
-		for i := range model {
-			model[i] = i + 1
-		}
-		return Answer{Status: Sat, Model: model}, nil
+	normal, answer, ok := trivial(f)
+	if ok {
+		return answer, nil
 	}
 	wctx := ctx
 	if timeout > 0 {
@@ -88,7 +81,7 @@ func Run(ctx context.Context, self string, f *dimacs.Formula, timeout time.Durat
 	case werr != nil:
 		return Answer{}, fmt.Errorf("sat: worker input: %w", werr)
 	}
-	answer, err := parseAnswer(out.String())
+	answer, err = parseAnswer(out.String())
 	if err != nil {
 		return Answer{}, err
 	}
@@ -102,6 +95,23 @@ func Run(ctx context.Context, self string, f *dimacs.Formula, timeout time.Durat
 		}
 	}
 	return answer, nil
+}
+
+// trivial brings a formula into the form that solvers get, or decides one that
+// needs no search.
+func trivial(f *dimacs.Formula) (*dimacs.Formula, Answer, bool) {
+	normal, empty := f.Normal()
+	if empty > 0 {
+		return nil, Answer{Status: Unsat}, true
+	}
+	if len(normal.Clauses) > 0 {
+		return normal, Answer{}, false
+	}
+	model := make([]int, f.Vars)
+	for i := range model {
+		model[i] = i + 1
+	}
+	return nil, Answer{Status: Sat, Model: model}, true
 }
 
 // endMark closes the formula on the worker's input, which stays open.

@@ -1,0 +1,356 @@
+package solve
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fermenthq/ferment/plugins/sat/internal/dimacs"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/launch"
+)
+
+// Style is how a program is told its formula and how it answers.
+type Style string
+
+// The styles.
+const (
+	// Competition programs get the name of a file and write "s" and "v" lines,
+	// as those of the SAT competitions do: cadical, picosat, kissat.
+	Competition Style = "competition"
+	// MiniSat gets the names of two files and writes its answer into the second.
+	MiniSat Style = "minisat"
+)
+
+// Exit codes by which solvers say what they found.
+const (
+	exitUnknown = 0
+	exitSat     = 10
+	exitUnsat   = 20
+)
+
+// maxOutput bounds what is read of a program, in bytes.
+const maxOutput = 64 << 20
+
+// killWait is how long a program may take to be gone after SIGKILL.
+const killWait = time.Second
+
+// External is a program that decides formulas.
+type External struct {
+	Path  string // absolute
+	Args  []string
+	Style Style
+	// Dir is where the files of calls are put; each call has its own below it.
+	Dir string
+}
+
+// Locate turns the path or the bare name of a program into the absolute path of
+// an executable file.
+func Locate(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", fmt.Errorf("sat: find %s: %w", name, err)
+	}
+	return filepath.Abs(path)
+}
+
+// Run decides the formula with the program. The context cancels it: the program
+// and what it started are killed then. Beyond the timeout (0: none) the answer
+// is Unknown. Nothing that the program says is believed before it is checked:
+// the exit code must agree with the answer, and a model must satisfy the
+// formula. An error is typed: provider/error for a program that fails or writes
+// something else than an answer, runtime/invalid-result for a wrong model.
+func (e External) Run(ctx context.Context, f *dimacs.Formula, timeout time.Duration) (Answer, error) {
+	normal, a, ok := trivial(f)
+	if ok {
+		return a, nil
+	}
+	dir, err := os.MkdirTemp(e.Dir, "sat-")
+	if err != nil {
+		return Answer{}, fmt.Errorf("sat: make a directory for the formula: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	formula, result := filepath.Join(dir, "formula.cnf"), filepath.Join(dir, "result")
+	if err := os.WriteFile(formula, normal.Text(), 0o600); err != nil {
+		return Answer{}, fmt.Errorf("sat: write the formula: %w", err)
+	}
+	args := append(slices.Clone(e.Args), formula)
+	if e.Style == MiniSat {
+		args = append(args, result)
+	}
+	wctx := ctx
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		wctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	code, out, err := e.execute(wctx, args, dir)
+	switch {
+	case ctx.Err() != nil:
+		return Answer{}, ctx.Err()
+	case wctx.Err() != nil:
+		return Answer{Status: Unknown, Reason: fmt.Sprintf("no answer within %s", timeout)}, nil
+	case err != nil:
+		return Answer{}, err
+	}
+	if e.Style == MiniSat {
+		a, err = minisatAnswer(result, code)
+	} else {
+		a, err = competitionAnswer(out, code)
+	}
+	if err != nil {
+		return Answer{}, e.fault("%w", err)
+	}
+	return e.checked(f, a)
+}
+
+// fault is the error for a program that does not do what it should.
+func (e External) fault(format string, args ...any) error {
+	return contract.Errorf("provider/error", "%s: %w", filepath.Base(e.Path), fmt.Errorf(format, args...))
+}
+
+// checked completes a model and puts it into the formula.
+func (e External) checked(f *dimacs.Formula, a Answer) (Answer, error) {
+	if a.Status != Sat {
+		return a, nil
+	}
+	value := make([]int, f.Vars+1)
+	for _, lit := range a.Model {
+		v := max(lit, -lit)
+		switch {
+		case v > f.Vars:
+			return Answer{}, e.wrong("it names variable %d of %d", v, f.Vars)
+		case value[v] == -lit:
+			return Answer{}, e.wrong("it gives variable %d both values", v)
+		}
+		value[v] = lit
+	}
+	model := make([]int, f.Vars)
+	for i := range model {
+		// A solver may leave out what does not matter.
+		if model[i] = value[i+1]; model[i] == 0 {
+			model[i] = i + 1
+		}
+	}
+	bad, err := f.Check(model)
+	if err == nil && bad > 0 {
+		err = fmt.Errorf("clause %d is not satisfied", bad)
+	}
+	if err != nil {
+		return Answer{}, e.wrong("%w", err)
+	}
+	a.Model = model
+	return a, nil
+}
+
+func (e External) wrong(format string, args ...any) error {
+	return contract.Errorf("runtime/invalid-result", "the model of %s is wrong: %w", filepath.Base(e.Path), fmt.Errorf(format, args...))
+}
+
+// execute runs the program to its end and gives its exit code and output. When
+// ctx ends the program is gone within killWait.
+func (e External) execute(ctx context.Context, args []string, dir string) (int, []byte, error) {
+	p, err := launch.Start(launch.Command{Path: e.Path, Args: args, Dir: dir, Env: []string{"LANG=C", "TMPDIR=" + dir}})
+	if err != nil {
+		return 0, nil, contract.Errorf("provider/not-configured", "the solver cannot be started: %w", err)
+	}
+	_ = p.CloseStdin()
+	out, problems := &bounded{left: maxOutput}, &bounded{left: 4 << 10}
+	var readers sync.WaitGroup
+	over := make(chan struct{})
+	readers.Go(func() {
+		if !out.fill(p.Stdout()) {
+			close(over)
+			_, _ = io.Copy(io.Discard, p.Stdout()) // so that its end can be seen
+		}
+	})
+	readers.Go(func() {
+		if !problems.fill(p.Stderr()) {
+			_, _ = io.Copy(io.Discard, p.Stderr())
+		}
+	})
+	tooMuch := false
+	select {
+	case <-p.Done():
+	case <-ctx.Done():
+	case <-over:
+		tooMuch = true
+	}
+	_ = p.Kill() // also what it may have started
+	timer := time.NewTimer(killWait)
+	defer timer.Stop()
+	select {
+	case <-p.Settled():
+	case <-timer.C:
+		return 0, nil, e.fault("it could not be killed")
+	}
+	readers.Wait()
+	if ctx.Err() != nil {
+		return 0, nil, ctx.Err()
+	}
+	select {
+	case <-over:
+		tooMuch = true
+	default:
+	}
+	exit := p.Exit()
+	switch {
+	case tooMuch:
+		return 0, nil, e.fault("it wrote more than %d bytes", maxOutput)
+	case exit.Signal != 0, exit.Code != exitUnknown && exit.Code != exitSat && exit.Code != exitUnsat:
+		return 0, nil, e.fault("it ended with %s: %s", exit, strings.TrimSpace(launch.Clip(problems.String()+" "+firstProblem(out.Bytes()), 300)))
+	}
+	return exit.Code, out.Bytes(), nil
+}
+
+// firstProblem is what a program may have said on standard output.
+func firstProblem(out []byte) string {
+	for line := range bytes.Lines(out) {
+		if text := strings.TrimSpace(string(line)); text != "" && !strings.HasPrefix(text, "c ") && text != "c" {
+			return strings.ToValidUTF8(text, "?")
+		}
+	}
+	return ""
+}
+
+// bounded keeps the beginning of a stream.
+type bounded struct {
+	bytes.Buffer
+	left int64
+}
+
+// fill reads to the end of the stream, or tells that it is too long.
+func (b *bounded) fill(r io.Reader) bool {
+	n, _ := io.Copy(&b.Buffer, io.LimitReader(r, b.left+1)) // a stream that breaks ends
+	return n <= b.left
+}
+
+// status checks that the word and the exit code of a program say the same.
+func status(word Status, code int) error {
+	want := map[Status]int{Sat: exitSat, Unsat: exitUnsat, Unknown: exitUnknown}[word]
+	if code != want {
+		return fmt.Errorf("it says %s and ends with code %d instead of %d", word, code, want)
+	}
+	return nil
+}
+
+// competitionAnswer reads the output of a program strictly: comments, one status
+// line, and value lines that end with 0.
+func competitionAnswer(out []byte, code int) (Answer, error) {
+	var a Answer
+	closed := false
+	n := 0
+	for raw := range bytes.Lines(out) {
+		n++
+		line := strings.TrimRight(string(raw), "\r\n \t")
+		switch {
+		case line == "" || line == "c" || strings.HasPrefix(line, "c ") || strings.HasPrefix(line, "c\t"):
+		case strings.HasPrefix(line, "s "):
+			if a.Status != "" {
+				return Answer{}, fmt.Errorf("line %d is a second status line", n)
+			}
+			word, ok := map[string]Status{"s SATISFIABLE": Sat, "s UNSATISFIABLE": Unsat, "s UNKNOWN": Unknown}[line]
+			if !ok {
+				return Answer{}, fmt.Errorf("line %d has the unknown status %q", n, launch.Clip(line, 60))
+			}
+			a.Status = word
+		case line == "v" || strings.HasPrefix(line, "v "):
+			if closed {
+				return Answer{}, fmt.Errorf("line %d continues a model that has ended", n)
+			}
+			var err error
+			if a.Model, closed, err = literals(a.Model, line[1:]); err != nil {
+				return Answer{}, fmt.Errorf("line %d: %w", n, err)
+			}
+		default:
+			return Answer{}, fmt.Errorf("line %d is no line of an answer: %q", n, launch.Clip(strings.ToValidUTF8(line, "?"), 60))
+		}
+	}
+	return finish(a, closed, code)
+}
+
+func finish(a Answer, closed bool, code int) (Answer, error) {
+	switch {
+	case a.Status == "" && code == exitUnknown:
+		a.Status = Unknown // cadical gives up without a word
+	case a.Status == "":
+		return Answer{}, errors.New("it gave no status line")
+	case a.Status != Sat && (len(a.Model) > 0 || closed):
+		return Answer{}, fmt.Errorf("it says %s and gives a model", a.Status)
+	case a.Status == Sat && !closed:
+		return Answer{}, errors.New("its model is cut off")
+	}
+	if err := status(a.Status, code); err != nil {
+		return Answer{}, err
+	}
+	if a.Status == Unknown {
+		a.Reason = "the solver gave up"
+	}
+	return a, nil
+}
+
+// literals reads the words of a model and tells whether its end was among them.
+func literals(model []int, text string) ([]int, bool, error) {
+	closed := false
+	for word := range strings.FieldsSeq(text) {
+		if closed {
+			return nil, false, fmt.Errorf("%q stands behind the end of the model", launch.Clip(word, 40))
+		}
+		lit, err := strconv.Atoi(word)
+		if err != nil || lit == -lit && lit != 0 {
+			return nil, false, fmt.Errorf("%q is no literal", launch.Clip(strings.ToValidUTF8(word, "?"), 40))
+		}
+		if lit == 0 {
+			closed = true
+			continue
+		}
+		model = append(model, lit)
+	}
+	return model, closed, nil
+}
+
+// minisatAnswer reads the file that MiniSat writes: a word, and after SAT one
+// line with the model.
+func minisatAnswer(path string, code int) (Answer, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return finish(Answer{}, false, code)
+	}
+	if err != nil {
+		return Answer{}, fmt.Errorf("its answer cannot be read: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return Answer{}, errors.New("its answer is no file")
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxOutput+1))
+	switch {
+	case err != nil:
+		return Answer{}, fmt.Errorf("its answer cannot be read: %w", err)
+	case len(text) > maxOutput:
+		return Answer{}, fmt.Errorf("its answer has more than %d bytes", maxOutput)
+	case len(bytes.TrimSpace(text)) == 0:
+		return finish(Answer{}, false, code)
+	}
+	first, rest, _ := strings.Cut(string(text), "\n")
+	var a Answer
+	var ok bool
+	if a.Status, ok = map[string]Status{"SAT": Sat, "UNSAT": Unsat, "INDET": Unknown}[strings.TrimSpace(first)]; !ok {
+		return Answer{}, fmt.Errorf("its answer begins with %q", launch.Clip(strings.ToValidUTF8(first, "?"), 60))
+	}
+	closed := false
+	if a.Model, closed, err = literals(nil, rest); err != nil {
+		return Answer{}, err
+	}
+	return finish(a, closed, code)
+}
