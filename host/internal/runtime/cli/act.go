@@ -30,10 +30,12 @@ type callFlags struct {
 	report     bool
 	progress   string
 	local      bool
+	effects    []string
 }
 
 func (f *callFlags) register(cmd *cobra.Command, bind string) {
 	cmd.Flags().StringArrayVar(&f.bind, "bind", nil, bind+", as NAME=EDN; may be repeated, the last one wins")
+	cmd.Flags().StringSliceVar(&f.effects, "effects", nil, "effects that the run may have, such as fs/read,fs/write; their bounds are those of the configuration")
 	cmd.Flags().DurationVar(&f.deadline, "deadline", 0, "time for the whole run, such as 30s")
 	cmd.Flags().BoolVar(&f.transcript, "transcript", false, "tell every attempt: on standard error as text, under :transcript as JSON and EDN")
 	cmd.Flags().BoolVar(&f.debugPlan, "debug-plan", false, "add the plan and its candidates to the response")
@@ -311,6 +313,21 @@ func (f *callFlags) apply(request edn.Value) edn.Value {
 	}
 	if f.deadline > 0 {
 		request = request.AssocKey("deadline-ms", edn.Int(max(1, f.deadline.Milliseconds())))
+	}
+	if len(f.effects) > 0 {
+		allowed := make([]edn.Value, len(f.effects))
+		for i, name := range f.effects {
+			if k, err := edn.Keyword(strings.TrimPrefix(name, ":")); err == nil {
+				allowed[i] = k
+			} else {
+				allowed[i] = edn.Text(name) // refused with the request
+			}
+		}
+		effects := request.Key("effects")
+		if !effects.IsMap() {
+			effects = edn.MustMap()
+		}
+		request = request.AssocKey("effects", effects.AssocKey("allowed", edn.Vector(allowed...)))
 	}
 	if f.transcript {
 		request = request.AssocKey("debug/transcript?", edn.Bool(true))

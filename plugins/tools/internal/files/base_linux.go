@@ -1,0 +1,218 @@
+package files
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	slashpath "path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	"golang.org/x/text/unicode/norm"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Base is the directory of an allowed prefix and a path below it.
+type Base struct {
+	tool contract.Tool
+	fd   int
+	// rest is clean and relative to the directory; "." is the directory itself.
+	rest string
+	// fixed means that the prefix names one file, which then is rest.
+	fixed bool
+	shown string // the path as the caller wrote it
+}
+
+// Open finds the directory that a place lies in. A prefix that is not there yet
+// is made if makeDirs says so. The caller closes the Base.
+func Open(t contract.Tool, p contract.Place, makeDirs bool) (*Base, *contract.Error) {
+	if !norm.NFC.IsNormalString(p.Path) {
+		return nil, contract.InvalidToolInput("path/not-normal", t, "the path %q is not in Unicode normal form C", p.Path)
+	}
+	root, err := unix.Open(p.Root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, contract.Errorf("effects/runtime-failed", ":%s: open the root %s: %w", t.ID, p.Root, err)
+	}
+	b := &Base{tool: t, fd: root, rest: ".", shown: p.Path}
+	if p.Allow == "." {
+		b.rest = p.Path
+		return b, nil
+	}
+	defer func() { _ = unix.Close(root) }()
+	fd, err := b.directory(root, p.Allow, makeDirs, unix.RESOLVE_NO_SYMLINKS)
+	if errors.Is(err, unix.ENOTDIR) && p.Path == p.Allow || errors.Is(err, unix.ENOENT) && p.Path == p.Allow {
+		// The prefix is one file: its directory holds it, under its name alone.
+		dir, name := slashpath.Split(p.Allow)
+		fd, err = b.directory(root, slashpath.Clean("./"+dir), makeDirs, unix.RESOLVE_NO_SYMLINKS)
+		b.rest, b.fixed = name, true
+	} else {
+		b.rest = strings.TrimPrefix(strings.TrimPrefix(p.Path, p.Allow), "/")
+		if b.rest == "" {
+			b.rest = "."
+		}
+	}
+	if err != nil {
+		b.fd = root
+		return nil, b.explain("open", err)
+	}
+	b.fd = fd
+	return b, nil
+}
+
+// Close gives up the directory.
+func (b *Base) Close() { _ = unix.Close(b.fd) }
+
+// Path names the very directory that is open, for the confinement of this
+// process.
+func (b *Base) Path() string { return fmt.Sprintf("/proc/self/fd/%d", b.fd) }
+
+const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
+
+// open resolves a path beneath a directory. A concurrent rename can make the
+// kernel unsure; then it is asked again.
+func open(dir int, path string, flags int, mode uint32, resolve uint64) (int, error) {
+	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Mode: uint64(mode), Resolve: beneath | resolve}
+	for try := 0; ; try++ {
+		fd, err := unix.Openat2(dir, path, &how)
+		if (err == unix.EAGAIN || err == unix.EINTR) && try < 128 {
+			continue
+		}
+		return fd, err
+	}
+}
+
+// directory opens a directory beneath another, and makes what is missing of it.
+func (b *Base) directory(dir int, path string, makeDirs bool, resolve uint64) (int, error) {
+	fd, err := open(dir, path, unix.O_RDONLY|unix.O_DIRECTORY, 0, resolve)
+	if !makeDirs || err != unix.ENOENT {
+		return fd, err
+	}
+	parent, name := slashpath.Split(path)
+	up, err := b.directory(dir, slashpath.Clean("./"+parent), true, resolve)
+	if err != nil {
+		return -1, err
+	}
+	defer func() { _ = unix.Close(up) }()
+	if err := unix.Mkdirat(up, name, 0o755); err != nil && err != unix.EEXIST {
+		return -1, err
+	}
+	if err := unix.Fsync(up); err != nil {
+		return -1, err
+	}
+	return open(up, name, unix.O_RDONLY|unix.O_DIRECTORY, 0, resolve|unix.RESOLVE_NO_SYMLINKS)
+}
+
+// links forbids links in a path that is one file of its own.
+func (b *Base) links() uint64 {
+	if b.fixed {
+		return unix.RESOLVE_NO_SYMLINKS
+	}
+	return 0
+}
+
+// explain turns an error of the kernel into the refusal that it stands for.
+func (b *Base) explain(doing string, err error) *contract.Error {
+	t := b.tool
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return contract.InvalidToolInput("path/not-found", t, "there is no %q", b.shown)
+	case errors.Is(err, unix.ELOOP):
+		return contract.Denied("symlink", t, "%q is a link, or leads through one where none may be", b.shown)
+	case errors.Is(err, unix.EXDEV):
+		if fd, xerr := b.across(); xerr == nil {
+			_ = unix.Close(fd)
+			return contract.Denied("cross-mount", t, "%q leads to another file system", b.shown)
+		}
+		return contract.Denied("path-outside-root", t, "%q leads out of its directory through a link", b.shown)
+	case errors.Is(err, unix.ENOTDIR):
+		return contract.Denied("not-regular", t, "%q leads through a file", b.shown)
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.EROFS):
+		return contract.Denied("path-not-allowed", t, "the system refuses to %s %q: %s", doing, b.shown, err)
+	case errors.Is(err, unix.ENAMETOOLONG), errors.Is(err, unix.EINVAL):
+		return contract.InvalidToolInput("path/invalid", t, "the path %q is none for this system: %s", b.shown, err)
+	}
+	return contract.Errorf("effects/runtime-failed", ":%s: %s %q: %w", t.ID, doing, b.shown, err)
+}
+
+// across resolves the path with mounts allowed, to tell one refusal from
+// another. What it opens is not used.
+func (b *Base) across() (int, error) {
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS}
+	return unix.Openat2(b.fd, b.rest, &how)
+}
+
+// regular opens a regular file for reading. What it is is looked at before
+// anything is opened, since opening a device can do something, and after, since
+// it may have been exchanged.
+func (b *Base) regular() (*os.File, unix.Stat_t, *contract.Error) {
+	var st unix.Stat_t
+	seen, err := open(b.fd, b.rest, unix.O_PATH, 0, b.links())
+	if err != nil {
+		return nil, st, b.explain("read", err)
+	}
+	err = unix.Fstat(seen, &st)
+	_ = unix.Close(seen)
+	if err != nil {
+		return nil, st, b.explain("read", err)
+	}
+	if refused := b.kind(&st); refused != nil {
+		return nil, st, refused
+	}
+	fd, err := open(b.fd, b.rest, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0, b.links())
+	if err != nil {
+		return nil, st, b.explain("read", err)
+	}
+	f := os.NewFile(uintptr(fd), b.shown)
+	if err := unix.Fstat(fd, &st); err != nil {
+		_ = f.Close()
+		return nil, st, b.explain("read", err)
+	}
+	refused := b.kind(&st)
+	if refused == nil && pseudo(fd) {
+		refused = contract.Denied("not-regular", b.tool, "%q is made by the kernel", b.shown)
+	}
+	if refused != nil {
+		_ = f.Close()
+		return nil, st, refused
+	}
+	return f, st, nil
+}
+
+// kind refuses everything but regular files with one name. A second name is one
+// that no scope was asked about.
+func (b *Base) kind(st *unix.Stat_t) *contract.Error {
+	switch {
+	case st.Mode&unix.S_IFMT == unix.S_IFLNK:
+		return contract.Denied("symlink", b.tool, "%q is a link", b.shown)
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return contract.Denied("not-regular", b.tool, "%q is no regular file", b.shown)
+	case st.Nlink > 1:
+		return contract.Denied("not-regular", b.tool, "%q has %d names (hard links)", b.shown, st.Nlink)
+	}
+	return nil
+}
+
+// pseudo tells files that the kernel makes up when they are read.
+func pseudo(fd int) bool {
+	var fs unix.Statfs_t
+	if unix.Fstatfs(fd, &fs) != nil {
+		return true
+	}
+	switch int64(fs.Type) {
+	case unix.PROC_SUPER_MAGIC, unix.SYSFS_MAGIC, unix.DEBUGFS_MAGIC, unix.TRACEFS_MAGIC, unix.SECURITYFS_MAGIC, unix.CGROUP_SUPER_MAGIC, unix.CGROUP2_SUPER_MAGIC, unix.BPF_FS_MAGIC:
+		return true
+	}
+	return false
+}
+
+// out begins the answer of a file tool.
+func (b *Base) out(p contract.Place) *edn.MapBuilder {
+	m := &edn.MapBuilder{}
+	m.Key("tool/id", edn.K(b.tool.ID))
+	m.Key("effect", edn.K(b.tool.Effect))
+	m.Key("path", edn.Text(p.Path))
+	m.Key("root", edn.Text(p.Root))
+	return m
+}

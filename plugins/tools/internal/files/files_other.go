@@ -1,0 +1,37 @@
+//go:build !linux
+
+package files
+
+import (
+	"runtime"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Base is the directory of an allowed prefix and a path below it.
+type Base struct{}
+
+// Open fails: on this system nothing holds a path to its directory.
+func Open(t contract.Tool, _ contract.Place, _ bool) (*Base, *contract.Error) {
+	return nil, contract.Errorf("effects/not-enforceable", ":%s: nothing on %s holds a call to its directory", t.ID, runtime.GOOS)
+}
+
+// Close does nothing.
+func (b *Base) Close() {}
+
+// Path is empty.
+func (b *Base) Path() string { return "" }
+
+// Read is never reached.
+func (b *Base) Read(contract.Place, edn.Value, *contract.Scope) (edn.Value, *contract.Error) {
+	return edn.Nil(), nil
+}
+
+// List is never reached.
+func (b *Base) List(contract.Place) (edn.Value, *contract.Error) { return edn.Nil(), nil }
+
+// Write is never reached.
+func (b *Base) Write(contract.Place, edn.Value, *contract.Scope, string) (edn.Value, *contract.Error) {
+	return edn.Nil(), nil
+}

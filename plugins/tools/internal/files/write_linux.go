@@ -1,0 +1,198 @@
+package files
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"io"
+	"os"
+	slashpath "path"
+
+	"golang.org/x/sys/unix"
+	"lukechampine.com/blake3"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+func hashOf(data []byte) string {
+	sum := blake3.Sum256(data)
+	return "b3:" + hex.EncodeToString(sum[:])
+}
+
+// Write puts a file in place of the one that is there. The name of the new file
+// until then follows from key, so that a repeated call finds what a killed one
+// left.
+func (b *Base) Write(p contract.Place, input edn.Value, s *contract.Scope, key string) (edn.Value, *contract.Error) {
+	content, refused := b.content(input)
+	if refused != nil {
+		return edn.Nil(), refused
+	}
+	dir, name, refused := b.parent(input.Key("mkdirs?").Truthy())
+	if refused != nil {
+		return edn.Nil(), refused
+	}
+	defer func() { _ = unix.Close(dir) }()
+	appends := input.Key("append?").Truthy()
+	if appends {
+		// Two appends to one file must not lose each other.
+		if err := unix.Flock(dir, unix.LOCK_EX); err != nil {
+			return edn.Nil(), b.explain("lock", err)
+		}
+	}
+	limit := min(s.MaxBytes.Or(MaxEncoded), 1<<40)
+	old, refused := b.before(dir, name, appends, limit)
+	if refused != nil {
+		return edn.Nil(), refused
+	}
+	whole := content
+	if appends {
+		whole = append(old.data, content...)
+	}
+	if int64(len(whole)) > limit {
+		return edn.Nil(), contract.Denied("max-bytes", b.tool, "%q would have %d bytes, %d are the most", b.shown, len(whole), limit)
+	}
+	if err := replace(dir, name, temporary(key), whole, old.mode); err != nil {
+		return edn.Nil(), b.explain("write", err)
+	}
+	m := b.out(p)
+	m.Key("bytes", edn.Int(int64(len(content))))
+	m.Key("append?", edn.Bool(appends))
+	m.Key("wrote?", edn.Bool(true))
+	m.Key("hash/after", edn.Text(hashOf(whole)))
+	if old.hash != "" {
+		m.Key("hash/before", edn.Text(old.hash))
+	}
+	return m.Map(), nil
+}
+
+func (b *Base) content(input edn.Value) ([]byte, *contract.Error) {
+	text, ok := input.Key("content").AsString()
+	if !ok {
+		return nil, contract.InvalidToolInput("schema", b.tool, "the :content is no text")
+	}
+	if name, _ := input.Key("encoding").AsKeyword(); name == "base64" {
+		data, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			return nil, contract.InvalidToolInput("content/invalid", b.tool, "the :content is no base64")
+		}
+		return data, nil
+	}
+	return []byte(text), nil
+}
+
+// parent opens the directory of the file.
+func (b *Base) parent(makeDirs bool) (fd int, name string, refused *contract.Error) {
+	if b.rest == "." {
+		return -1, "", contract.Denied("not-regular", b.tool, "%q is a directory", b.shown)
+	}
+	parent, name := slashpath.Split(b.rest)
+	fd, err := b.directory(b.fd, slashpath.Clean("./"+parent), makeDirs, b.links())
+	if err != nil {
+		return -1, "", b.explain("open the directory of", err)
+	}
+	if pseudo(fd) {
+		_ = unix.Close(fd)
+		return -1, "", contract.Denied("not-regular", b.tool, "%q is made by the kernel", b.shown)
+	}
+	return fd, name, nil
+}
+
+// existing is what a write finds.
+type existing struct {
+	hash string
+	data []byte // only if it is appended to
+	mode uint32
+}
+
+// before looks at the file that is there, if any: a link is refused, so is
+// everything that is no regular file.
+func (b *Base) before(dir int, name string, keep bool, limit int64) (existing, *contract.Error) {
+	old := existing{mode: 0o644}
+	var st unix.Stat_t
+	err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	if err == unix.ENOENT {
+		return old, nil
+	}
+	if err != nil {
+		return old, b.explain("look at", err)
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+	case unix.S_IFLNK:
+		return old, contract.Denied("symlink", b.tool, "%q is a link", b.shown)
+	default:
+		return old, contract.Denied("not-regular", b.tool, "%q is no regular file", b.shown)
+	}
+	old.mode = st.Mode & 0o777
+	fd, err := open(dir, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0, unix.RESOLVE_NO_SYMLINKS)
+	if err == unix.EACCES && !keep {
+		return old, nil // it may be replaced by whom may not read it
+	}
+	if err != nil {
+		return old, b.explain("read", err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer func() { _ = f.Close() }()
+	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return old, contract.Denied("not-regular", b.tool, "%q is no regular file", b.shown)
+	}
+	if keep {
+		if st.Nlink > 1 {
+			return old, b.kind(&st)
+		}
+		data, refused := b.whole(f, st.Size, limit)
+		if refused != nil {
+			return old, refused
+		}
+		old.data, old.hash = data, hashOf(data)
+		return old, nil
+	}
+	h := blake3.New(32, nil)
+	if _, err := io.Copy(h, f); err != nil {
+		return old, b.explain("read", err)
+	}
+	old.hash = "b3:" + hex.EncodeToString(h.Sum(nil))
+	return old, nil
+}
+
+// temporary is the name of a file until it is whole.
+func temporary(key string) string {
+	sum := blake3.Sum256([]byte(key))
+	return ".ferment-" + hex.EncodeToString(sum[:8]) + ".part"
+}
+
+// replace writes a new file and renames it over the old one; both the file and
+// the directory are on the disk when it returns.
+func replace(dir int, name, part string, data []byte, mode uint32) (err error) {
+	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW
+	fd, err := open(dir, part, flags, 0o600, unix.RESOLVE_NO_SYMLINKS)
+	if errors.Is(err, unix.EEXIST) { // of a call that was killed
+		if err = unix.Unlinkat(dir, part, 0); err == nil {
+			fd, err = open(dir, part, flags, 0o600, unix.RESOLVE_NO_SYMLINKS)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), part)
+	defer func() {
+		_ = f.Close()
+		if err != nil {
+			_ = unix.Unlinkat(dir, part, 0)
+		}
+	}()
+	if _, err := f.Write(data); err != nil {
+		return err
+	}
+	if err := unix.Fchmod(fd, mode); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := unix.Renameat(dir, part, dir, name); err != nil {
+		return err
+	}
+	return unix.Fsync(dir)
+}

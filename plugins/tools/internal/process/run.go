@@ -1,0 +1,252 @@
+package process
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+	"unicode/utf8"
+
+	"github.com/fermenthq/ferment/plugins/tools/internal/worker"
+	"github.com/fermenthq/ferment/sdk/confine"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/launch"
+)
+
+// grace is how long a program may take to end after it was asked to.
+const grace = 2 * time.Second
+
+// Runner runs programs.
+type Runner struct {
+	Tool contract.Tool
+	// Strict refuses to run what the kernel cannot hold.
+	Strict bool
+	// Reaper learns of each session, so that it dies with this process; may be
+	// nil.
+	Reaper *launch.Reaper
+	// Env looks up the variables that programs may have.
+	Env func(string) (string, bool)
+}
+
+// Run runs the program that the input names.
+func (r *Runner) Run(ctx context.Context, input edn.Value, s *contract.Scope) (edn.Value, *contract.Error) {
+	p, err := r.Tool.Program(input, s)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	command, err := r.command(&p, s)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	process, serr := launch.Start(command)
+	if serr != nil {
+		return edn.Nil(), r.notStarted(&p, serr)
+	}
+	return r.watch(ctx, process, &p, input, s)
+}
+
+// command resolves what is to run, now: links in its path and in that of the
+// directory are looked through, and what they lead to must be allowed too.
+func (r *Runner) command(p *contract.Program, s *contract.Scope) (launch.Command, *contract.Error) {
+	var c launch.Command
+	program, err := filepath.EvalSymlinks(p.Command)
+	if err != nil {
+		return c, contract.Errorf("effects/runtime-missing", ":%s: the program %s: %s", r.Tool.ID, p.Command, cause(err))
+	}
+	if info, err := os.Stat(program); err != nil || !info.Mode().IsRegular() {
+		return c, contract.Denied("command-not-allowed", r.Tool, "%s is no regular file", p.Command)
+	}
+	dir, refused := r.directory(p)
+	if refused != nil {
+		return c, refused
+	}
+	limits := confine.ResourceLimits{
+		Memory:    uint64(s.Memory.Or(contract.DefaultProcessMemory)),
+		OpenFiles: 1024, FileSize: 1 << 30, CPUTime: uint64(p.Timeout/time.Second)*2 + 2,
+	}
+	if confine.Probe().Processes { // else they are counted, see await
+		limits.Processes = processLimit(s.Processes.Or(contract.DefaultProcesses))
+	}
+	policy := &confine.Policy{Level: confine.Strict, BestEffort: !r.Strict, WritePaths: []string{dir}, ExecPaths: programs(s), Limits: limits}
+	return launch.Command{Path: program, Args: p.Args, Env: r.environment(p, s), Dir: dir, Policy: policy, Reaper: r.Reaper}, nil
+}
+
+// programs are the allowed ones that exist, and what they are links to.
+func programs(s *contract.Scope) []string {
+	var out []string
+	for _, c := range s.AllowCommands.V {
+		if real, err := filepath.EvalSymlinks(c); err == nil {
+			out = append(out, real)
+		}
+	}
+	return out
+}
+
+func (r *Runner) directory(p *contract.Program) (string, *contract.Error) {
+	within, err := filepath.EvalSymlinks(p.Within)
+	if err != nil {
+		return "", contract.Denied("cwd-not-allowed", r.Tool, "the directory %s: %s", p.Within, cause(err))
+	}
+	dir, err := filepath.EvalSymlinks(p.Dir)
+	if err != nil {
+		return "", contract.Denied("cwd-not-allowed", r.Tool, "the directory %s: %s", p.Dir, cause(err))
+	}
+	if !contract.Covers(contract.ScopeDirs, within, dir) {
+		return "", contract.Denied("cwd-not-allowed", r.Tool, "the directory %s leads out of %s through a link", p.Dir, p.Within)
+	}
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return "", contract.Denied("cwd-not-allowed", r.Tool, "%s is no directory", p.Dir)
+	}
+	return dir, nil
+}
+
+func (r *Runner) environment(p *contract.Program, s *contract.Scope) []string {
+	env := []string{}
+	for _, name := range s.EnvPass.V {
+		value, ok := p.Env[name]
+		if !ok && r.Env != nil {
+			value, ok = r.Env(name)
+		}
+		if ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	sort.Strings(env)
+	return env
+}
+
+func (r *Runner) notStarted(p *contract.Program, err error) *contract.Error {
+	var held *confine.Error
+	if as(err, &held) && held.Layer != confine.LayerProgram {
+		return worker.Unheld(r.Tool, err)
+	}
+	return contract.Errorf("effects/process-failed", ":%s: %s does not start: %s", r.Tool.ID, p.Command, cause(err)).WithSource(contract.SourceDownstream)
+}
+
+// kept is what is kept of one stream.
+type kept struct {
+	mu    sync.Mutex
+	data  []byte
+	limit int64
+	more  bool
+}
+
+// drain reads a stream to its end and keeps its beginning.
+func (k *kept) drain(from io.Reader) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		k.mu.Lock()
+		room := min(int64(n), k.limit-int64(len(k.data)))
+		k.data = append(k.data, buf[:room]...)
+		k.more = k.more || room < int64(n)
+		k.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (k *kept) text() edn.Value {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if utf8.Valid(k.data) {
+		return edn.Text(string(k.data))
+	}
+	return edn.Text(strings.ToValidUTF8(string(k.data), "\uFFFD"))
+}
+
+// watch waits for the end of a program, or brings it about.
+func (r *Runner) watch(ctx context.Context, p *launch.Process, program *contract.Program, input edn.Value, s *contract.Scope) (edn.Value, *contract.Error) {
+	limit := s.MaxOutput.Or(contract.DefaultProcessOutput)
+	stdout, stderr := &kept{limit: limit}, &kept{limit: limit}
+	var pipes sync.WaitGroup
+	pipes.Go(func() { stdout.drain(p.Stdout()) })
+	pipes.Go(func() { stderr.drain(p.Stderr()) })
+	pipes.Go(func() {
+		text, _ := input.Key("stdin").AsString()
+		_, _ = io.WriteString(p.Stdin(), text) // a program need not read it
+		_ = p.CloseStdin()
+	})
+	why := r.await(ctx, p, program, s)
+	<-p.Done()
+	<-p.Settled()
+	pipes.Wait()
+	_ = p.Stdout().Close()
+	_ = p.Stderr().Close()
+	out := r.out(p, program, stdout, stderr)
+	if why != nil {
+		return edn.Nil(), why.WithDetail("out", out).WithDetail("effect/state", edn.K("unknown"))
+	}
+	if input.Key("fail-on-nonzero?").Truthy() && !p.Exit().Clean() {
+		return edn.Nil(), contract.Errorf("effects/process-failed", ":%s: %s ended with %s", r.Tool.ID, program.Command, p.Exit()).WithDetail("out", out)
+	}
+	return out, nil
+}
+
+// await returns when the program has ended by itself (nil), or was ended, with
+// the reason.
+func (r *Runner) await(ctx context.Context, p *launch.Process, program *contract.Program, s *contract.Scope) *contract.Error {
+	timeout := time.NewTimer(program.Timeout)
+	defer timeout.Stop()
+	crowd := time.NewTicker(crowdEvery)
+	defer crowd.Stop()
+	most := s.Processes.Or(contract.DefaultProcesses)
+	for {
+		select {
+		case <-p.Done():
+			return nil
+		case <-crowd.C:
+			if n := crowdOf(p.PID()); n > most {
+				_ = p.Kill()
+				return contract.Errorf("effects/process-failed", ":%s: %s made %d processes and threads, %d are the most", r.Tool.ID, program.Command, n, most).
+					WithDetail("reason", edn.K("processes"))
+			}
+		case <-timeout.C:
+			stop(p)
+			return contract.Errorf("timeout/hard", ":%s: %s ran longer than %s", r.Tool.ID, program.Command, program.Timeout)
+		case <-ctx.Done():
+			stop(p)
+			return contract.AsError(context.Cause(ctx))
+		}
+	}
+}
+
+// stop asks the program to end and kills it if it does not.
+func stop(p *launch.Process) {
+	_ = p.Signal(syscall.SIGTERM)
+	wait := time.NewTimer(grace)
+	defer wait.Stop()
+	select {
+	case <-p.Done():
+	case <-wait.C:
+	}
+	_ = p.Kill()
+}
+
+func (r *Runner) out(p *launch.Process, program *contract.Program, stdout, stderr *kept) edn.Value {
+	argv := []edn.Value{edn.Text(program.Command)}
+	for _, a := range program.Args {
+		argv = append(argv, edn.Text(a))
+	}
+	exit := p.Exit()
+	var m edn.MapBuilder
+	m.Key("tool/id", edn.K(r.Tool.ID))
+	m.Key("effect", edn.K(r.Tool.Effect))
+	m.Key("command", edn.Vector(argv...))
+	m.Key("cwd", edn.Text(program.Dir))
+	m.Key("exit", edn.Int(int64(exit.Code)))
+	if exit.Signal != 0 {
+		m.Key("signal", edn.Int(int64(exit.Signal)))
+	}
+	m.Key("stdout", stdout.text())
+	m.Key("stderr", stderr.text())
+	m.Key("truncated?", edn.Bool(stdout.more || stderr.more))
+	return m.Map()
+}

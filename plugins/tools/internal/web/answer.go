@@ -1,0 +1,77 @@
+package web
+
+import (
+	"context"
+	"encoding/base64"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// answer reads the response.
+func (c *Client) answer(ctx context.Context, target contract.Target, response *http.Response, way []edn.Value) (edn.Value, *contract.Error) {
+	defer func() { _ = response.Body.Close() }()
+	limit := c.Scope.MaxBytes.Or(contract.DefaultHTTPBytes)
+	data, err := io.ReadAll(io.LimitReader(response.Body, limit+1))
+	if err != nil {
+		return edn.Nil(), c.failed(ctx, target, err)
+	}
+	truncated := int64(len(data)) > limit
+	if truncated {
+		data = data[:limit]
+	}
+	var m edn.MapBuilder
+	m.Key("tool/id", edn.K(c.Tool.ID))
+	m.Key("effect", edn.K(c.Tool.Effect))
+	m.Key("method", edn.Text(target.Method))
+	m.Key("url", edn.Text(target.URL.String()))
+	m.Key("status", edn.Int(int64(response.StatusCode)))
+	m.Key("headers", headers(response.Header))
+	m.Key("bytes", edn.Int(int64(len(data))))
+	m.Key("truncated?", edn.Bool(truncated))
+	if len(way) > 0 {
+		m.Key("redirects", edn.Vector(way...))
+	}
+	if truncated {
+		data = wholeRunes(data)
+	}
+	if utf8.Valid(data) {
+		m.Key("body", edn.Text(string(data)))
+	} else {
+		m.Key("encoding", edn.K("base64"))
+		m.Key("body", edn.Text(base64.StdEncoding.EncodeToString(data)))
+	}
+	return m.Map(), nil
+}
+
+// wholeRunes drops the beginning of a character that was cut at the end.
+func wholeRunes(data []byte) []byte {
+	for cut := 0; cut < utf8.UTFMax && cut < len(data); cut++ {
+		if r, size := utf8.DecodeLastRune(data[:len(data)-cut]); r != utf8.RuneError || size > 1 {
+			return data[:len(data)-cut]
+		}
+	}
+	return data
+}
+
+func headers(h http.Header) edn.Value {
+	var m edn.MapBuilder
+	for name, values := range h {
+		key, err1 := edn.String(strings.ToLower(name))
+		text, err2 := edn.String(strings.ToValidUTF8(strings.Join(values, ", "), "?"))
+		if err1 == nil && err2 == nil {
+			m.Set(key, text)
+		}
+	}
+	return m.Map()
+}
+
+// shown is a URL without its query, which may hold what nobody else should see.
+func shown(u *url.URL) string {
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+}

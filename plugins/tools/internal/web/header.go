@@ -1,0 +1,161 @@
+package web
+
+import (
+	"encoding/base64"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Secret is a value that goes to some hosts only.
+type Secret struct {
+	Value  string
+	Hosts  []string
+	Header string // the only header that it may stand in; empty: any
+}
+
+// SecretFrom reads a secret from a map of :value, :hosts and :header.
+func SecretFrom(v edn.Value) Secret {
+	var s Secret
+	s.Value, _ = v.Key("value").AsString()
+	s.Header, _ = v.Key("header").AsString()
+	for h := range v.Key("hosts").Elems() {
+		host, _ := h.AsString()
+		s.Hosts = append(s.Hosts, strings.ToLower(host))
+	}
+	return s
+}
+
+// secretTag marks a secret in an input.
+const secretTag = "ferment/secret"
+
+// notTheirs are headers that the client writes itself.
+var notTheirs = []string{"Host", "Content-Length", "Transfer-Encoding", "Connection", "Upgrade", "Te", "Trailer", "Proxy-Authorization", "Proxy-Connection", "Keep-Alive"}
+
+// credentials are headers that stay behind when the host changes.
+var credentials = []string{"Authorization", "Cookie", "Cookie2", "Www-Authenticate"}
+
+// header makes the headers of a request to a host. home tells that the host is
+// the one that the call names.
+func (c *Client) header(input edn.Value, host string, home bool) (http.Header, *contract.Error) {
+	out := http.Header{"User-Agent": {"ferment"}}
+	v := input.Key("headers")
+	if !v.IsNil() && v.Kind() != edn.KindMap {
+		return nil, contract.InvalidToolInput("schema", c.Tool, "the :headers are no map")
+	}
+	for key, val := range v.Entries() {
+		name := http.CanonicalHeaderKey(word(key))
+		if !fieldName(name) || slices.Contains(notTheirs, name) {
+			return nil, contract.InvalidToolInput("header/invalid", c.Tool, "%q is no header that a call may set", name)
+		}
+		text, secret, err := c.value(name, host, home, val)
+		if err != nil {
+			return nil, err
+		}
+		if !home && (secret || slices.Contains(credentials, name)) {
+			continue
+		}
+		if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+			return nil, contract.InvalidToolInput("header/invalid", c.Tool, "the value of the header %q holds a control character", name)
+		}
+		out.Set(name, text)
+	}
+	if name := c.Scope.IdempotencyHeader.V; name != "" && c.Key != "" {
+		out.Set(name, c.Key)
+	}
+	return out, nil
+}
+
+// fieldName tells whether a text is a token of HTTP.
+func fieldName(name string) bool {
+	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
+		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+	})
+}
+
+func word(v edn.Value) string {
+	if s, ok := v.AsKeyword(); ok {
+		return s
+	}
+	s, _ := v.AsString()
+	return s
+}
+
+// parts are the pieces of a header's value.
+func parts(v edn.Value) []edn.Value {
+	if v.Kind() == edn.KindVector || v.Kind() == edn.KindList {
+		return slices.Collect(v.Elems())
+	}
+	return []edn.Value{v}
+}
+
+// value is the text of a header: a text, a secret, or a vector of both.
+func (c *Client) value(header, host string, home bool, v edn.Value) (text string, secret bool, err *contract.Error) {
+	var b strings.Builder
+	for _, p := range parts(v) {
+		if s, ok := p.AsString(); ok {
+			b.WriteString(s)
+			continue
+		}
+		tag, name, ok := p.AsTagged()
+		if !ok || tag != secretTag {
+			return "", false, contract.InvalidToolInput("schema", c.Tool, "the value of the header %q is neither text nor a secret", header)
+		}
+		secret = true
+		value, err := c.secret(word(name), header, host, home)
+		if err != nil {
+			return "", false, err
+		}
+		b.WriteString(value)
+	}
+	return b.String(), secret, nil
+}
+
+// secret gives the value of a secret to a host that it is bound to.
+func (c *Client) secret(name, header, host string, home bool) (string, *contract.Error) {
+	s, ok := c.Secrets[name]
+	switch {
+	case !ok || s.Value == "":
+		return "", contract.InvalidToolInput("secret/unknown", c.Tool, "there is no secret %q", name)
+	case s.Header != "" && !strings.EqualFold(s.Header, header):
+		return "", contract.Denied("secret-not-allowed", c.Tool, "the secret %q does not go into the header %q", name, header)
+	case home && !slices.ContainsFunc(s.Hosts, func(h string) bool { return contract.Covers(contract.ScopeHosts, h, host) }):
+		return "", contract.Denied("secret-not-allowed", c.Tool, "the secret %q does not go to the host %q", name, host)
+	}
+	return s.Value, nil
+}
+
+func (c *Client) body(input edn.Value) (*string, *contract.Error) {
+	v := input.Key("body")
+	if v.IsNil() {
+		return nil, nil
+	}
+	text, ok := v.AsString()
+	if !ok {
+		return nil, contract.InvalidToolInput("schema", c.Tool, "the :body is no text")
+	}
+	if word(input.Key("encoding")) == "base64" {
+		data, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			return nil, contract.InvalidToolInput("content/invalid", c.Tool, "the :body is no base64")
+		}
+		text = string(data)
+	}
+	return &text, nil
+}
+
+// Named lists the secrets that an input names.
+func Named(input edn.Value) []string {
+	var out []string
+	for _, val := range input.Key("headers").Entries() {
+		for _, p := range parts(val) {
+			if tag, name, ok := p.AsTagged(); ok && tag == secretTag {
+				out = append(out, word(name))
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,223 @@
+package web
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Client makes one request.
+type Client struct {
+	Tool  contract.Tool
+	Scope *contract.Scope
+	// Secrets are those that the request may name, by name.
+	Secrets map[string]Secret
+	// Key goes into the header that the scope names for it.
+	Key string
+	// Roots are trusted; nil: those of the system.
+	Roots *x509.CertPool
+	// Resolve and Dial default to the system's.
+	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
+	Dial    func(ctx context.Context, network, address string) (net.Conn, error)
+
+	sent atomic.Bool // some byte of a request may have left
+}
+
+// Do makes the request that the input describes.
+func (c *Client) Do(ctx context.Context, input edn.Value) (edn.Value, *contract.Error) {
+	target, err := c.Tool.Target(input, c.Scope)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	body, err := c.body(input)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	timeout := c.Scope.Timeout.Duration(contract.DefaultHTTPTimeout)
+	if v := input.Key("timeout-ms"); !v.IsNil() {
+		n, ok := v.AsInt()
+		if !ok || n < 1 || time.Duration(n) > timeout/time.Millisecond {
+			return edn.Nil(), contract.InvalidToolInput("timeout/range", c.Tool, "the :timeout-ms must be 1..%d", timeout.Milliseconds())
+		}
+		timeout = time.Duration(n) * time.Millisecond
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return c.follow(ctx, target, input, body)
+}
+
+// follow makes the request and those that redirects ask for.
+func (c *Client) follow(ctx context.Context, target contract.Target, input edn.Value, body *string) (edn.Value, *contract.Error) {
+	first, most := target.Host, c.Scope.Redirects.Or(contract.DefaultHTTPRedirects)
+	var way []edn.Value
+	for {
+		header, err := c.header(input, target.Host, target.Host == first)
+		if err != nil {
+			return edn.Nil(), err
+		}
+		response, err := c.once(ctx, target, header, body)
+		if err != nil {
+			return edn.Nil(), err
+		}
+		where := response.Header.Get("Location")
+		if !redirected(response.StatusCode) || where == "" || most == 0 {
+			return c.answer(ctx, target, response, way)
+		}
+		_ = response.Body.Close()
+		if int64(len(way)) == most {
+			return edn.Nil(), c.stray("more than %d redirects", most)
+		}
+		next, err := c.redirect(target, response.StatusCode, where)
+		if err != nil {
+			return edn.Nil(), err
+		}
+		if next.Method != target.Method {
+			body = nil
+		}
+		way = append(way, edn.Text(shown(next.URL)))
+		target = next
+	}
+}
+
+func redirected(status int) bool {
+	return status == 301 || status == 302 || status == 303 || status == 307 || status == 308
+}
+
+// redirect judges where a redirect leads.
+func (c *Client) redirect(from contract.Target, status int, where string) (contract.Target, *contract.Error) {
+	u, err := url.Parse(where)
+	if err != nil {
+		return contract.Target{}, c.stray("a redirect to what is no URL")
+	}
+	u = from.URL.ResolveReference(u)
+	if from.URL.Scheme == "https" && !strings.EqualFold(u.Scheme, "https") {
+		return contract.Target{}, c.stray("a redirect from https to another scheme")
+	}
+	method := from.Method
+	if status == 303 && method != "HEAD" || (status == 301 || status == 302) && method == "POST" {
+		method = "GET"
+	}
+	target, refused := c.Tool.TargetURL(method, u, c.Scope)
+	if refused == nil {
+		return target, nil
+	}
+	e := c.stray("a redirect: %s", refused.Message)
+	if because, ok := refused.Details.Key("reason").AsKeyword(); ok {
+		e = e.WithDetail("because", edn.K(because))
+	}
+	return target, e
+}
+
+func (c *Client) stray(format string, args ...any) *contract.Error {
+	return c.unsure(contract.Denied("redirect-not-allowed", c.Tool, format, args...))
+}
+
+// unsure adds to an error that the receiver may have acted.
+func (c *Client) unsure(e *contract.Error) *contract.Error {
+	if c.sent.Load() {
+		return e.WithDetail("effect/state", edn.K("unknown"))
+	}
+	return e
+}
+
+// once makes one request of the way.
+func (c *Client) once(ctx context.Context, target contract.Target, header http.Header, body *string) (*http.Response, *contract.Error) {
+	u := *target.URL
+	u.Fragment = ""
+	var reader io.Reader
+	if body != nil {
+		reader = strings.NewReader(*body)
+	}
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		WroteHeaderField: func(string, []string) { c.sent.Store(true) },
+		WroteHeaders:     func() { c.sent.Store(true) },
+	})
+	request, err := http.NewRequestWithContext(traced, target.Method, u.String(), reader)
+	if err != nil {
+		return nil, contract.InvalidToolInput("url/invalid", c.Tool, "the request cannot be made")
+	}
+	request.Header = header
+	transport := &http.Transport{
+		DisableKeepAlives: true, DisableCompression: true, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: 64 << 10,
+		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.Roots, ServerName: target.Host},
+		DialContext:     func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx, target) },
+	}
+	response, err := transport.RoundTrip(request)
+	if err == nil {
+		return response, nil
+	}
+	var refused *contract.Error
+	if errors.As(err, &refused) {
+		return nil, c.unsure(refused)
+	}
+	return nil, c.failed(ctx, target, err)
+}
+
+// dial resolves the host, judges every address and connects to one of them.
+func (c *Client) dial(ctx context.Context, target contract.Target) (net.Conn, error) {
+	addresses, err := c.resolve(ctx, target.Host)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range addresses {
+		if !contract.AddressAllowed(a, c.Scope) {
+			return nil, contract.Denied("address-not-allowed", c.Tool, "the host %q has the address %s, which is not allowed", target.Host, a)
+		}
+	}
+	dial := c.Dial
+	if dial == nil {
+		dial = (&net.Dialer{}).DialContext
+	}
+	err = &net.DNSError{Err: "no address", Name: target.Host}
+	for _, a := range addresses {
+		var conn net.Conn
+		if conn, err = dial(ctx, "tcp", netip.AddrPortFrom(a.Unmap(), uint16(target.Port)).String()); err == nil {
+			return conn, nil
+		}
+	}
+	return nil, err
+}
+
+func (c *Client) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
+	if a, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{a}, nil
+	}
+	if c.Resolve != nil {
+		return c.Resolve(ctx, host)
+	}
+	return (&net.Resolver{PreferGo: true}).LookupNetIP(ctx, "ip", host)
+}
+
+// failed explains a request without an answer. The text of the error may hold
+// the URL, so only its kind is told.
+func (c *Client) failed(ctx context.Context, target contract.Target, err error) *contract.Error {
+	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) {
+		return c.unsure(contract.Errorf("timeout/hard", ":%s: %s did not answer in time", c.Tool.ID, target.Host))
+	}
+	what := "the connection failed"
+	var cert *tls.CertificateVerificationError
+	var dns *net.DNSError
+	var op *net.OpError
+	switch {
+	case errors.As(err, &cert):
+		what = "its certificate is not trusted"
+	case errors.As(err, &dns):
+		what = "its name has no address"
+	case errors.As(err, &op) && op.Op == "dial":
+		what = "no connection: " + op.Err.Error()
+	}
+	return c.unsure(contract.Errorf("effects/runtime-failed", ":%s: %s port %d: %s", c.Tool.ID, target.Host, target.Port, what))
+}
