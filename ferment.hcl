@@ -71,6 +71,12 @@ plugin "testrunner" {
   }
 }
 
+# Effect tools: files, programs, requests. What they may touch is said by the
+# effects block below, and nothing is enabled.
+plugin "tools" {
+  command = ["bin/plugins/tools"]
+}
+
 # Summaries, templates and classification without a model.
 plugin "text" {
   command = ["bin/plugins/text"]
@@ -104,6 +110,20 @@ capability "stockfish/rules" {
   plugin   = "stockfish"
   provides = "chess/rules"
   enabled  = false
+}
+
+# --- effects: what calls may change or read in the world -----------------------
+
+# A scope that is not enabled permits nothing, whoever asks. examples/effects has
+# a configuration with two that are.
+effects {
+  scope "fs/read" { enabled = false }
+
+  scope "fs/write" { enabled = false }
+
+  scope "process/run" { enabled = false }
+
+  scope "net/http" { enabled = false }
 }
 
 # --- checks: what an answer has to pass -------------------------------------

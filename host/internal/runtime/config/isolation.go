@@ -78,6 +78,7 @@ func toolchain(program string) []string {
 // is an error if it cannot be started for it, elsewhere a warning: the plugin
 // is then not ready.
 func (l *loader) granted(s *section, p *Plugin) {
+	l.reach(p)
 	for i, need := range p.Needs {
 		if !slices.Contains(p.Description.Needs, need) {
 			l.report.add(Diagnostic{Type: "config/unused", Severity: SeverityWarning, Message: fmt.Sprintf("plugin %s does not need %s: a block only narrows what the plugin says", quote(p.Name), quote(need)), Range: s.attrs["needs"].items[i].rng,

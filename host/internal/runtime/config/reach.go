@@ -1,0 +1,113 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/sdk/confine"
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// reach lets the process of a plugin do what the scopes of its effects allow
+// (FX-003): the sandbox of a plugin that serves many calls is as wide as all of
+// them, and no wider. What the operator writes in isolation comes on top.
+func (l *loader) reach(p *Plugin) {
+	for _, scoped := range l.standing(p) {
+		s := scoped.Scope
+		switch scoped.Effect {
+		case "fs/read":
+			p.Isolation.ReadPaths = joined(p.Isolation.ReadPaths, reachable(&s, false))
+		case "fs/write":
+			p.Isolation.WritePaths = joined(p.Isolation.WritePaths, reachable(&s, true))
+		case "process/run":
+			p.Isolation.WritePaths = joined(p.Isolation.WritePaths, there(s.AllowCWD.V))
+			p.Isolation.Exec = joined(p.Isolation.Exec, there(s.AllowCommands.V))
+		case "net/http":
+			if p.Isolation.Network != confine.Ports {
+				p.Isolation.Network, p.Isolation.Ports = confine.Ports, nil
+			}
+			ports := slices.Clone(p.Isolation.Ports)
+			for _, port := range append(slices.Clone(s.Ports.V), namePort) {
+				if !slices.Contains(ports, uint16(port)) {
+					ports = append(ports, uint16(port))
+				}
+			}
+			p.Isolation.Ports = ports
+		}
+	}
+}
+
+// namePort is where name servers answer by TCP what a datagram has no room for.
+const namePort = 53
+
+// standing are the enabled scopes of the effects that the capabilities of a
+// plugin have, as wide as any of them.
+func (l *loader) standing(p *Plugin) policy.Scopes {
+	host := writtenScopes(l.root.block("effects"))
+	var out policy.Scopes
+	for _, scoped := range host {
+		if !scoped.Scope.Enabled.V {
+			continue
+		}
+		if slices.ContainsFunc(p.Description.Capabilities, func(c contract.Capability) bool { return slices.Contains(c.Effects, scoped.Effect) }) {
+			out = append(out, scoped)
+		}
+	}
+	return out
+}
+
+// writtenScopes are the scopes of a block that are in order; the others are reported
+// elsewhere.
+func writtenScopes(s *section) policy.Scopes {
+	var out policy.Scopes
+	for _, x := range s.each("scope") {
+		if scope, problems := contract.ParseScope(x.label(), x.scopeValue()); len(problems) == 0 {
+			out = policy.MeetAll(out, policy.Scopes{{Effect: x.label(), Scope: scope}})
+		}
+	}
+	return out
+}
+
+// reachable are the directories and files that a scope allows. What is not there
+// yet stands for the directory that it would be made in; so does a file that may
+// be replaced.
+func reachable(s *contract.Scope, writes bool) []string {
+	var out []string
+	for _, root := range s.Roots.V {
+		for _, prefix := range s.Allow.V {
+			path := filepath.Join(root, prefix)
+			info, err := os.Stat(path)
+			if writes && err == nil && !info.IsDir() {
+				path = filepath.Dir(path)
+			}
+			for err != nil && writes && path != root && strings.HasPrefix(path, root) {
+				path = filepath.Dir(path)
+				_, err = os.Stat(path)
+			}
+			if err == nil {
+				out = append(out, path)
+			}
+		}
+	}
+	return out
+}
+
+func there(paths []string) []string {
+	return slices.DeleteFunc(slices.Clone(paths), func(p string) bool {
+		_, err := os.Stat(p)
+		return err != nil
+	})
+}
+
+func joined(a, b []string) []string {
+	out := slices.Clone(a)
+	for _, x := range b {
+		if !slices.Contains(out, x) {
+			out = append(out, x)
+		}
+	}
+	return out
+}
