@@ -46,10 +46,9 @@ func (c *command) conformCommand() *cobra.Command {
 			"Nothing is skipped: a check that lacks what it needs, such as a sample, fails and says what is missing.\n\n" +
 			"Exit codes: 0 everything passed, 1 a requirement failed or the baseline is stale, 2 the command is\n" +
 			"wrong, 3 the harness or the machine failed.",
-		Example: "  ferment conform -- ./my-plugin --flag\n" +
-			"  ferment conform --samples samples.edn --junit report.xml -- python3 plugin.py\n" +
-			"  ferment conform --run 'core/(cancel|drain)' --seed 7 -- ./my-plugin\n" +
-			"  ferment conform --list",
+		Example: "  ferment conform --profile core -- bin/plugins/text\n" +
+			"  ferment conform --run 'core/(cancel|drain)' --seed 7 --junit report.xml -- bin/plugins/text\n" +
+			"  ferment conform --list --profile judge",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.command = args
