@@ -336,3 +336,57 @@ func TestMachineInvariants(t *testing.T) {
 		assert.Contains(t, []State{Stopped, Quarantined}, m.state)
 	})
 }
+
+// SUP-006, SUP-007: why a process begins and ends is recorded as whoever wanted
+// it says.
+func TestMachineCauses(t *testing.T) {
+	m := testMachine()
+	begun, acts := m.step(evStart{cause: CauseQuality}, dawn)
+	require.NotNil(t, begun)
+	assert.Equal(t, CauseQuality, begun.Cause)
+	assert.Equal(t, []any{actSpawn{1}}, acts)
+	m.step(evStarted{1}, dawn)
+	m.step(evConfigured{1}, dawn)
+	m.step(evHealth{1, wire.Health{State: wire.HealthReady}}, dawn)
+	ending, acts := m.step(evStop{cause: CauseRecycle}, dawn)
+	require.NotNil(t, ending)
+	assert.Equal(t, CauseRecycle, ending.Cause)
+	assert.Equal(t, []any{actEnd{gen: 1, drain: true, reason: CauseRecycle}}, acts)
+	ended, _ := m.step(evExit{gen: 1, clean: true}, dawn)
+	require.NotNil(t, ended)
+	assert.Equal(t, Stopped, ended.To)
+}
+
+// SUP-006: the generations of a plugin are counted over all its instances, so
+// that no two of its processes have the same.
+func TestMachineNumbers(t *testing.T) {
+	last := 40
+	m := testMachine()
+	m.number = func() int { last++; return last }
+	for want := 41; want < 43; want++ {
+		m.step(evStart{}, dawn)
+		assert.Equal(t, want, m.gen)
+		m.step(evStop{}, dawn)
+		m.step(evStartFailed{gen: m.gen, cause: CauseStartFailed}, dawn)
+	}
+}
+
+// configuration.md 2.2, U: new rules hold from the next decision on; what has
+// begun ends by the old ones.
+func TestMachineRules(t *testing.T) {
+	m := testMachine()
+	for _, e := range []any{evStart{}, evStarted{1}, evConfigured{1}, evHealth{1, wire.Health{State: wire.HealthReady}}} {
+		m.step(e, dawn)
+	}
+	rules := evRules{restart: m.restart, health: m.health}
+	rules.restart.Policy = Never
+	rules.health.Interval /= 2
+	moved, acts := m.step(rules, dawn)
+	assert.Nil(t, moved)
+	require.Len(t, acts, 1, "the next probe comes sooner")
+	assert.Equal(t, timerProbe, acts[0].(actTimer).kind)
+	_, acts = m.step(evRules{restart: rules.restart, health: rules.health}, dawn)
+	assert.Empty(t, acts)
+	down, _ := m.step(evExit{gen: 1, err: contract.Errorf("runtime/crashed", "boom")}, dawn)
+	assert.Equal(t, Stopped, down.To, "the new policy")
+}

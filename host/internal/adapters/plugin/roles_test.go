@@ -220,6 +220,11 @@ func (f *fake) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter) (e
 	case "hang": // as long as the caller is there
 		<-ctx.Done()
 		return edn.Nil(), ctx.Err()
+	case "stall": // until somebody ends this process; the next one answers
+		if n, _ := input.Key("generation").AsInt(); uint64(n) == f.setup.Generation && f.setup.Config.Key("mood").Equal(edn.Text("stalls")) {
+			<-ctx.Done()
+			return edn.Nil(), ctx.Err()
+		}
 	case "stream":
 		for i := range 3 {
 			if err := out.Delta(edn.MustMap(edn.K("text"), edn.Text(strconv.Itoa(i)))); err != nil {

@@ -159,6 +159,7 @@ func (s *serving) tryAgain(ctx context.Context, capID string, try int, failure *
 		s.refused(failure)
 		failure.TriesLeft = try <= s.w.Terms.Retries(failure.Err.Type)
 		_, failure.NextLeft = s.next()
+		s.gone(capID, failure)
 		if !s.again(ctx, capID, try, failure) {
 			break
 		}
@@ -206,6 +207,18 @@ func (s *serving) await(ctx context.Context, capID string) error {
 		defer cancel()
 	}
 	return s.d.Executor.Await(ctx, capID)
+}
+
+// gone makes a candidate that went while the call waited for it one that was
+// lost: if it comes back by itself and nobody else is there, it is waited for
+// (ATT-008 row 6). With somebody else there, the call need not wait.
+func (s *serving) gone(capID string, f *Failure) {
+	if f.Crashed || f.NextLeft || f.Err.Type != policy.ReasonNotReady || f.Outcome != Definite {
+		return
+	}
+	st := s.d.Executor.State(capID)
+	f.ComesBack = st.Ready || st.Standby || st.Respawning
+	f.Crashed = f.ComesBack
 }
 
 // inTime tells whether a wait ends before the deadline of the node.

@@ -51,3 +51,42 @@ func TestNodeWaitsForRespawn(t *testing.T) {
 		})
 	}
 }
+
+// ATT-008 row 6: a candidate that goes while the call waits for a place in it
+// was never asked. If it comes back and nobody else is there, it is waited for;
+// the next candidate is asked at once.
+func TestCandidateThatWentIsAwaited(t *testing.T) {
+	for name, tc := range map[string]struct {
+		other    dispatch.CapState
+		same     int
+		comeback bool
+		served   string
+		took     time.Duration
+	}{
+		"it is the only one":      {dispatch.CapState{}, 1, true, "t/a", 200 * time.Millisecond},
+		"another one is there":    {dispatch.CapState{Ready: true}, 1, true, "t/b", 0},
+		"no tries are configured": {dispatch.CapState{}, 0, true, "", 0},
+		"it does not come back":   {dispatch.CapState{}, 1, false, "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := world(t, "", "")
+				w.SetState("t/b", tc.other)
+				went := fails("runtime/not-ready")
+				went.After = func() { w.SetState("t/a", dispatch.CapState{Respawning: tc.comeback}) }
+				w.On("t/a", went, out(`{:ok true}`))
+				stop := time.AfterFunc(200*time.Millisecond, func() { w.SetState("t/a", dispatch.CapState{Ready: tc.comeback}) })
+				defer stop.Stop()
+				begun := time.Now()
+				r := serve(t, w, order{layer: retries(tc.same, 1)})
+				assert.Equal(t, tc.took, time.Since(begun))
+				if tc.served == "" {
+					assert.Equal(t, "runtime/not-ready", r.failure())
+					return
+				}
+				require.Nil(t, r.Err)
+				assert.Equal(t, tc.served, r.CapID)
+			})
+		})
+	}
+}

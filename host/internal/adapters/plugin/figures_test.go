@@ -1,0 +1,284 @@
+//go:build linux
+
+package plugin
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// The figures of plugins.md section 8, as far as calls go through dispatch:
+// who loses a process while it works for him is served all the same.
+
+// node is a node of a plan whose candidates are the plugins of a bench.
+type node struct {
+	dispatcher *dispatch.Dispatcher
+	terms      *dispatch.Terms
+	records    *dispatchtest.Records
+	calls      atomic.Int64
+}
+
+// node gives one that tries each candidate so many times more, and so many other
+// candidates.
+func (b *bench) node(same, fallback int, plugins ...string) *node {
+	var caps []string
+	for _, p := range plugins {
+		caps = append(caps, dispatchtest.Cap(p+"/echo", ""))
+	}
+	w := dispatchtest.New(b.t, dispatchtest.Spec{Caps: caps})
+	w.Dispatcher.Executor = b.client
+	here := policy.Origin{Source: policy.SourceNode}
+	layer := policy.Layer{SameCapMax: policy.Of(same, here), FallbackMax: policy.Of(fallback, here)}
+	p, err := layer.Resolve()
+	require.NoError(b.t, err)
+	return &node{dispatcher: w.Dispatcher, terms: w.Dispatcher.Terms(p, "text/respond", ""), records: dispatchtest.NewRecords(b.t)}
+}
+
+func (n *node) serve(ctx context.Context, input string) *dispatch.Result {
+	id := "run_" + strconv.FormatInt(n.calls.Add(1), 10)
+	return n.dispatcher.Serve(ctx, &dispatch.Run{ID: id, Trace: edn.MustRead(`{:id "t"}`), Recorder: n.records, Base: ctx}, &dispatch.Work{
+		Op: "call", Node: "n", Path: edn.Vector(edn.Int(0)), Intent: "text/respond", Terms: n.terms, Input: edn.MustRead(input),
+	})
+}
+
+// One crash with 50 calls in flight is one diagnostic with their number, and
+// all 50 are served: by the next generation, a warm process, the next
+// candidate, or the edition that took over meanwhile.
+func TestFiftyCallsOutliveACrash(t *testing.T) {
+	for name, row := range map[string]struct {
+		same, fallback int
+		change         func(*Settings)
+	}{
+		"the next generation": {1, 0, func(*Settings) {}},
+		"a warm process":      {1, 0, func(s *Settings) { s.Instances.Standby = 1 }},
+		"the next candidate":  {0, 1, func(s *Settings) { s.Restart.Policy = Never }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, other := as("good"), as("good")
+			s.Config = edn.MustRead(`{:mood "stalls"}`)
+			other.Name = "q"
+			row.change(&s)
+			b := run(t, other, s).ready()
+			require.NoError(t, b.Await(within(t), "q"))
+			if s.Instances.Standby > 0 {
+				b.eventually(1, "a warm process", warm)
+			}
+			var victim Status
+			for _, st := range b.Status() {
+				if st.Plugin == "p" && st.Role == Working {
+					victim = st
+				}
+			}
+			n := b.node(row.same, row.fallback, "p", "q")
+			results := make([]*dispatch.Result, 50)
+			var calls sync.WaitGroup
+			for i := range results {
+				calls.Go(func() {
+					results[i] = n.serve(within(t), `{:do "stall" :generation `+strconv.Itoa(victim.Generation)+`}`)
+				})
+			}
+			require.Eventually(t, func() bool {
+				return b.sum(func(st Status) int {
+					if st.PID == victim.PID {
+						return st.InFlight
+					}
+					return 0
+				}) == 50
+			}, 20*time.Second, time.Millisecond)
+			require.NoError(t, syscall.Kill(victim.PID, syscall.SIGKILL))
+			calls.Wait()
+			for _, r := range results {
+				require.Nil(t, r.Err)
+				assert.Len(t, r.Attempts, 2)
+				assert.Equal(t, "runtime/crashed", r.Attempts[0].Failure)
+			}
+			var crashes []Transition
+			for _, tr := range b.journal.all() {
+				if tr.Report != nil && tr.Cause == CauseCrashed {
+					crashes = append(crashes, tr)
+				}
+			}
+			require.Len(t, crashes, 1, b.steps())
+			assert.Equal(t, 50, crashes[0].Calls)
+			said := 0
+			b.journal.mu.Lock()
+			for _, l := range b.journal.lines {
+				if strings.Contains(l.Message, "was killed by SIGKILL") {
+					said++
+				}
+			}
+			b.journal.mu.Unlock()
+			assert.Equal(t, 1, said, "one diagnostic in the log")
+		})
+	}
+}
+
+// chaosCalls is how many calls random kills must not lose.
+const chaosCalls = 2000
+
+// Chaos: processes are killed at random under load, while plugins are swapped
+// and resized; with retry and fallback configured no call is lost.
+func TestChaosLosesNoCall(t *testing.T) {
+	var plugins []Settings
+	for _, name := range []string{"a", "b", "c"} {
+		s := as("good")
+		s.Name = name
+		s.Restart.Max, s.Restart.MaxBackoff = 1000, 10*time.Millisecond
+		s.Queue = 1000
+		plugins = append(plugins, s)
+	}
+	plugins[1].Instances = Instances{Min: 2, Max: 3, Standby: 1, Pin: PinNone}
+	plugins[2].Instances.MaxCalls = 50
+	b := run(t, plugins...)
+	for _, p := range plugins {
+		require.NoError(t, b.Await(within(t), p.Name))
+	}
+	seed := uint64(time.Now().UnixNano())
+	t.Log("seed", seed)
+	dice := rand.New(rand.NewPCG(seed, 1))
+	orders := []*node{b.node(6, 2, "a", "b", "c"), b.node(6, 2, "b", "c", "a"), b.node(6, 2, "c", "a", "b")}
+	var served, retried atomic.Int64
+	var callers sync.WaitGroup
+	for k := range 6 {
+		callers.Go(func() {
+			for served.Load() < chaosCalls {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+				r := orders[k%len(orders)].serve(ctx, `{:x 1}`)
+				cancel()
+				if !assert.Nil(t, r.Err) {
+					return
+				}
+				served.Add(1)
+				retried.Add(int64(len(r.Attempts) - 1))
+			}
+		})
+	}
+	over := make(chan struct{})
+	go func() { callers.Wait(); close(over) }()
+	kills, swaps := 0, 0
+	for done := false; !done; {
+		done = waitFor(over, time.Duration(5+dice.IntN(40))*time.Millisecond)
+		if pids := children(t, "role:good"); len(pids) > 0 && !done {
+			_ = syscall.Kill(pids[dice.IntN(len(pids))], syscall.SIGKILL)
+			kills++
+		}
+		if kills%10 == 9 && !done {
+			// A kill may hit the new edition: then the old one stays, by design.
+			if b.Swap(within(t), plugins[dice.IntN(3)].Name, CauseSwap) == nil {
+				swaps++
+			}
+		}
+	}
+	assert.GreaterOrEqual(t, served.Load(), int64(chaosCalls))
+	assert.Positive(t, kills)
+	t.Logf("%d calls, %d kills, %d swaps, %d attempts lost and made again", served.Load(), kills, swaps, retried.Load())
+}
+
+// children are the living child processes of this one with an argument.
+func children(t testing.TB, arg string) []int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	require.NoError(t, err)
+	parent := "PPid:\t" + strconv.Itoa(os.Getpid()) + "\n"
+	var pids []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		status, err := os.ReadFile("/proc/" + e.Name() + "/status")
+		if err != nil || !strings.Contains(string(status), parent) {
+			continue
+		}
+		if text, err := os.ReadFile("/proc/" + e.Name() + "/cmdline"); err == nil && strings.Contains(string(text), arg) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// takeover is the time from the end of a process to the next answer.
+func takeover(b *bench) time.Duration {
+	b.t.Helper()
+	b.eventually(1, "one that works", working)
+	pid := 0
+	for _, st := range b.Status() {
+		if working(st) {
+			pid = st.PID
+		}
+	}
+	exit := make(chan time.Time, 1)
+	go func() {
+		died(pid, 20*time.Second)
+		exit <- time.Now()
+	}()
+	require.NoError(b.t, syscall.Kill(pid, syscall.SIGKILL))
+	for {
+		ctx := within(b.t)
+		if _, err := b.ask(ctx, `{}`); err == nil {
+			answered := time.Now()
+			select {
+			case at := <-exit:
+				return answered.Sub(at)
+			default: // it was the old one that answered, before its end
+				continue
+			}
+		}
+		require.NoError(b.t, b.client.Await(ctx, "t/echo"))
+	}
+}
+
+// SUP-007: what a warm process saves: the next call after a crash is answered
+// in a fraction of the time that a start takes.
+func TestStandbyIsFasterThanAStart(t *testing.T) {
+	best := func(standby int) time.Duration {
+		b := run(t, pool(1, 1, standby)).ready()
+		shortest := time.Hour
+		for range 5 {
+			if standby > 0 {
+				b.eventually(1, "a warm one", warm)
+			}
+			shortest = min(shortest, takeover(b))
+		}
+		return shortest
+	}
+	cold, warm := best(0), best(1)
+	t.Logf("next answer after a crash: cold %s, warm %s", cold, warm)
+	assert.Less(t, 2*warm, cold)
+}
+
+// What a crash costs the next call, with and without a warm process.
+func BenchmarkTakeover(b *testing.B) {
+	for name, standby := range map[string]int{"cold": 0, "standby": 1} {
+		b.Run(name, func(b *testing.B) {
+			s := pool(1, 1, standby)
+			s.Restart.Max, s.Restart.Backoff, s.Restart.MaxBackoff = 1000, 0, 0
+			up := run(b, s).ready()
+			var total time.Duration
+			for b.Loop() {
+				if standby > 0 {
+					up.eventually(1, "a warm one", warm)
+				}
+				total += takeover(up)
+			}
+			b.ReportMetric(float64(total.Microseconds())/1000/float64(b.N), "ms/takeover")
+		})
+	}
+}
