@@ -3,9 +3,10 @@
 
 GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+ROUNDS  ?= 50
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-.PHONY: build run test check bench proto
+.PHONY: build run test check bench soak proto
 
 build: ## bin/ferment, bin/plugins/* and the lock file that approves these
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ferment ./host
@@ -29,6 +30,9 @@ check: build ## formatting, vet, lint, the configuration and the plans of this r
 
 bench: build ## ratios against the peers, measured in the same run
 	cd host/bench && $(GO) run . $(BENCH)
+
+soak: ## the tests of supervision again and again: make soak ROUNDS=50
+	.ci/soak $(ROUNDS)
 
 proto: ## generated code of the wire contract
 	sh sdk/wire/pluginv1/gen.sh
