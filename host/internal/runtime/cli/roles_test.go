@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -22,6 +24,7 @@ const (
 	roleSleeper = "role:sleeper" // lives on through every signal that can be ignored
 	roleForker  = "role:forker"  // starts a sleeper in a process group of its own and waits for it
 	roleEngine  = "role:engine"  // a chess program that starts a sleeper and never finds a move
+	roleCurl    = "role:curl"    // as much of curl as the README uses
 	roleRefuser = "role:refuser" // a plugin that says what it is and accepts no configuration
 )
 
@@ -42,6 +45,8 @@ func role(args []string) bool {
 		sleeper()
 	case roleEngine:
 		engine()
+	case roleCurl:
+		curl(args[2:])
 	case roleRefuser:
 		sdk.Serve(refuser())
 	default:
@@ -94,4 +99,41 @@ func refuser() sdk.Plugin {
 		Config:       sdk.Config[struct{}]{Start: func(context.Context, struct{}) error { return errors.New("not today") }},
 		Capabilities: []sdk.Capability{sdk.Func("t/refuse", sdk.Intents("t/refuse"), func(_ context.Context, in struct{}) (struct{}, error) { return in, nil })},
 	}
+}
+
+// curl makes one request and prints the body of the answer. It ends with 22 if
+// that is an error.
+func curl(args []string) {
+	method, address, body := http.MethodGet, "", ""
+	header := http.Header{}
+	for i := 0; i < len(args); i++ {
+		switch args[i] {
+		case "-s":
+		case "-H":
+			i++
+			name, value, _ := strings.Cut(args[i], ": ")
+			header.Set(name, value)
+		case "-d":
+			i++
+			method, body = http.MethodPost, args[i]
+		default:
+			address = args[i]
+		}
+	}
+	r, err := http.NewRequest(method, address, strings.NewReader(body))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(3)
+	}
+	r.Header = header
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(7)
+	}
+	_, _ = io.Copy(os.Stdout, resp.Body)
+	if resp.StatusCode >= 400 {
+		os.Exit(22)
+	}
+	os.Exit(0)
 }

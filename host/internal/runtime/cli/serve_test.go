@@ -575,3 +575,35 @@ func TestPluginActions(t *testing.T) {
 	got := s.stop()
 	assert.Regexp(t, `"@module":"ferment.audit".*"action":"admin/plugin-quarantine".*"principal":"uid/`, got.stderr)
 }
+
+// The lines of the README on serving do what it says, with the configuration of
+// the repository. Only the port is another.
+func TestReadmeServe(t *testing.T) {
+	readme, err := os.ReadFile(filepath.Join(built.module, "README.md"))
+	require.NoError(t, err)
+	_, after, ok := strings.Cut(string(readme), "## Serve\n")
+	require.True(t, ok)
+	blocks := strings.Split(strings.Split(after, "\n## ")[0], "```")
+	require.Len(t, blocks, 5, "two blocks of commands")
+	assert.Equal(t, "bin/ferment serve", strings.TrimSpace(strings.TrimPrefix(blocks[1], "sh")))
+
+	w := newWorld(t)
+	require.NoError(t, os.Symlink(filepath.Join(built.root, "bin"), filepath.Join(w.dir, "bin")))
+	text, err := os.ReadFile(filepath.Join(built.module, "ferment.hcl"))
+	require.NoError(t, err)
+	w.write("ferment.hcl", string(text))
+	w.env = append(w.env, "FERMENT_PROFILE=test")
+	tools := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(tools, "curl"), []byte("#!/bin/sh\nexec "+built.helper+" "+roleCurl+" \"$@\"\n"), 0o755))
+	s := w.serve()
+	n := 0
+	for line := range strings.Lines(strings.TrimPrefix(blocks[3], "sh\n")) {
+		n++
+		line = strings.ReplaceAll(line, "127.0.0.1:7180", s.address)
+		got := w.launch("", "sh", "-c", "PATH="+tools+":$PATH; "+line).wait()
+		assert.Equal(t, 0, got.code, "%s\n%s\n%s", line, got.stdout, got.stderr)
+		assert.NotEmpty(t, got.stdout, line)
+	}
+	assert.Greater(t, n, 8)
+	assert.Equal(t, 0, s.wait().code)
+}
