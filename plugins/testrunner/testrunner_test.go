@@ -37,9 +37,6 @@ func suiteDir(t testing.TB, name string) string {
 	return dir
 }
 
-// note applies to any tree: it adds a file.
-const note = "--- /dev/null\n+++ b/NOTE\n@@ -0,0 +1 @@\n+a\n"
-
 // CONF-007: the plugin passes its profiles.
 func TestConformance(t *testing.T) {
 	text, err := os.ReadFile("conformance.edn")

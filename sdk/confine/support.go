@@ -45,13 +45,13 @@ func (s Support) Best() Level {
 // without and with a path, UDP whether it can be held to ports.
 func (s Support) Signals() bool { return s.LandlockABI >= abiScopes }
 
-// AbstractSockets: see [Support.Signals].
+// AbstractSockets says more of what [Support.Signals] says.
 func (s Support) AbstractSockets() bool { return s.LandlockABI >= abiScopes }
 
-// UnixSockets: see [Support.Signals].
+// UnixSockets says more of what [Support.Signals] says.
 func (s Support) UnixSockets() bool { return s.LandlockABI >= abiUnixSockets }
 
-// UDP: see [Support.Signals].
+// UDP says more of what [Support.Signals] says.
 func (s Support) UDP() bool { return s.LandlockABI >= abiUDP }
 
 // Gap is something that a policy asks for and a machine cannot hold.

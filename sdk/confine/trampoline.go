@@ -71,7 +71,7 @@ func reportOf(err error) report {
 }
 
 func (r report) err() error {
-	var cause error = errors.New(r.Text)
+	cause := errors.New(r.Text)
 	if r.Errno != 0 {
 		cause = r.Errno
 		if text := r.Errno.Error(); text != r.Text {

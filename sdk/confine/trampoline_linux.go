@@ -127,10 +127,7 @@ func Main(args []string) int {
 		return exitUsage
 	}
 	status := os.NewFile(fdStatus, "status")
-	if err = become(o); err == nil {
-		err = errors.New("the program returned") // an execution does not
-	}
-	text, merr := json.Marshal(reportOf(err))
+	text, merr := json.Marshal(reportOf(become(o)))
 	if merr == nil {
 		_, _ = status.Write(text)
 	}

@@ -218,7 +218,7 @@ func TestMaxCalls(t *testing.T) {
 		case <-time.After(4 * s.DrainTimeout):
 		}
 		cancel()
-		<-hung
+		assert.Error(t, <-hung)
 		require.NoError(t, <-next)
 	})
 }
@@ -245,7 +245,7 @@ func TestPinnedSessions(t *testing.T) {
 	require.Eventually(t, func() bool { return b.sum(func(st Status) int { return st.InFlight }) == 1 }, 10*time.Second, time.Millisecond)
 	mine := ask("one")
 	cancel()
-	<-hung
+	assert.Error(t, <-hung)
 	for range 5 {
 		assert.Equal(t, mine, ask("one"))
 	}
@@ -259,7 +259,7 @@ func TestPinnedSessions(t *testing.T) {
 	require.Eventually(t, func() bool { return b.Status()[0].Queued == 1 }, 10*time.Second, time.Millisecond)
 	assert.NotEqual(t, mine, ask("two"))
 	cancel()
-	<-hung
+	assert.Error(t, <-hung)
 	assert.Equal(t, mine, <-same)
 
 	for _, st := range b.Status() {

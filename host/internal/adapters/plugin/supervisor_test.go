@@ -409,7 +409,7 @@ func TestDrain(t *testing.T) {
 	b.to(t, Draining, 2)
 	require.NoError(t, b.Release("p"))
 	cancel()
-	<-hung
+	assert.Error(t, <-hung)
 	b.to(t, Ready, 3)
 }
 

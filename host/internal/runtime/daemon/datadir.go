@@ -88,7 +88,7 @@ func (d *dataDir) hold() error {
 		return lockedBy(d.path, f)
 	}
 	text := edn.MustMap(edn.K("pid"), edn.Int(int64(os.Getpid())), edn.K("boot"), edn.Text(d.boot)).String() + "\n"
-	if err := f.Truncate(0); err == nil {
+	if err = f.Truncate(0); err == nil {
 		_, err = f.WriteAt([]byte(text), 0)
 	}
 	if err != nil {

@@ -41,7 +41,6 @@ func (d *Daemon) watch(ctx context.Context) {
 		if now == seen || !settled {
 			continue
 		}
-		seen = now
 		_, _ = d.Reload(ctx, "a file changed") // the log has what came of it
 		last = watched(d.loaded())
 		seen = last
