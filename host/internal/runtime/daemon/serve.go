@@ -329,7 +329,26 @@ func (d *Daemon) transition(t Transition) {
 // Health implements httpapi.Backend.
 func (d *Daemon) Health() httpapi.Health {
 	silent := time.Since(time.Unix(0, d.beat.Load()))
-	return httpapi.Health{OK: silent < beatLimit, Version: d.options.Version, Isolation: edn.K("none")}
+	return httpapi.Health{OK: silent < beatLimit, Version: d.options.Version, Isolation: d.isolation()}
+}
+
+// isolation says how many plugin processes the kernel holds to what, by the
+// words of the plugins' enforcement; nil as long as that is not known.
+func (d *Daemon) isolation() edn.Value {
+	if d.Phase() == phaseStarting {
+		return edn.Nil()
+	}
+	counts := map[string]int64{}
+	for _, s := range d.host.Load().Plugins() {
+		if s.Confinement != nil {
+			counts[s.Confinement.Enforcement]++
+		}
+	}
+	var b edn.MapBuilder
+	for enforcement, n := range counts {
+		b.Key(enforcement, edn.Int(n))
+	}
+	return b.Map()
 }
 
 // Phase implements httpapi.Backend.
