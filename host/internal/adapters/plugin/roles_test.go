@@ -45,6 +45,8 @@ var roles = map[string]func(args []string){
 		f.capability = ":t/other"
 		serve(f)
 	},
+	"hostile": func([]string) { serve(hostile{newFake()}) },
+	"needy":   func([]string) { serve(needy{hostile{newFake()}}) },
 	// One that opens a file at each start.
 	"counted": func(args []string) {
 		f, err := os.Open(args[0])
@@ -95,7 +97,7 @@ func flood(s string, lines bool) {
 
 func awaitHost() { _, _ = io.Copy(io.Discard, os.Stdin) }
 
-func serve(f *fake) {
+func serve(f wire.Service) {
 	go func() {
 		awaitHost()
 		os.Exit(0)

@@ -1,0 +1,517 @@
+//go:build linux
+
+package plugin
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/fermenthq/ferment/sdk/confine"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+// hostile is a plugin that serves its calls well and tries in each of them to
+// get at something that is not its own.
+type hostile struct{ *fake }
+
+// Invoke implements wire.Service: it makes the attempt that the input names and
+// answers with what came of it.
+func (h hostile) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter) (edn.Value, error) {
+	input := call.Request.Key("input")
+	name, ok := input.Key("try").AsString()
+	if !ok {
+		return h.fake.Invoke(ctx, call, out)
+	}
+	var args []string
+	for v := range input.Key("args").Elems() {
+		s, _ := v.AsString()
+		args = append(args, s)
+	}
+	outcome := "done"
+	if err := attacks[name](args); err != nil {
+		outcome = "refused: " + err.Error()
+	}
+	return edn.MustMap(edn.K("result"), edn.MustMap(edn.K("type"), edn.K("value"), edn.K("out"), edn.MustMap(edn.K("outcome"), edn.Text(outcome)))), nil
+}
+
+// attacks are the attempts. Each returns nil only if it got what it wanted.
+var attacks = map[string]func([]string) error{
+	"read":   func(a []string) error { _, err := os.ReadFile(a[0]); return err },
+	"write":  func(a []string) error { return os.WriteFile(a[0], []byte("taken over"), 0o600) },
+	"chmod":  func(a []string) error { return os.Chmod(a[0], 0o777) },
+	"unlink": func(a []string) error { return os.Remove(a[0]) },
+	"tcp": func(a []string) error {
+		c, err := net.DialTimeout("tcp", a[0], 5*time.Second)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err
+	},
+	"udp": func(a []string) error {
+		c, err := net.Dial("udp", a[0])
+		if err == nil {
+			_, err = c.Write([]byte("the key"))
+			_ = c.Close()
+		}
+		return err
+	},
+	"mptcp": func(a []string) error {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 262)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = unix.Close(fd) }()
+		_, port, _ := net.SplitHostPort(a[0])
+		n, _ := strconv.Atoi(port)
+		return unix.Connect(fd, &unix.SockaddrInet4{Port: n, Addr: [4]byte{127, 0, 0, 1}})
+	},
+	"raw": func([]string) error {
+		_, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP)
+		return err
+	},
+	"packet": func([]string) error {
+		_, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW, 0x300)
+		return err
+	},
+	"sleep": func([]string) error { return exec.Command("/bin/sleep", "0").Run() },
+	"shell": func([]string) error { return exec.Command("/bin/sh", "-c", "true").Run() },
+	"fork-bomb": func([]string) error {
+		var refused error
+		for range 1000 {
+			pid, _, errno := unix.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+			if errno == 0 && pid == 0 {
+				unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
+			}
+			if errno == 0 {
+				return nil
+			}
+			refused = errno
+		}
+		return refused
+	},
+	// With mutual TLS a stranger gets no further than the first answer.
+	"neighbour": func(a []string) error {
+		c, err := net.DialTimeout("unix", a[0], 5*time.Second)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = c.Close() }()
+		_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+		secure := tls.Client(c, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12})
+		if _, err := secure.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")); err != nil {
+			return err
+		}
+		_, err = secure.Read(make([]byte, 64))
+		return err
+	},
+	"abstract": func(a []string) error {
+		c, err := net.Dial("unix", "@"+a[0])
+		if err == nil {
+			_ = c.Close()
+		}
+		return err
+	},
+	"ptrace": func(a []string) error { return syscall.PtraceAttach(atoi(a[0])) },
+	"kill":   func(a []string) error { return syscall.Kill(atoi(a[0]), syscall.SIGKILL) },
+	"peek": func(a []string) error {
+		buf := make([]byte, 8)
+		local := []unix.Iovec{{Base: &buf[0]}}
+		local[0].SetLen(len(buf))
+		_, err := unix.ProcessVMReadv(atoi(a[0]), local, []unix.RemoteIovec{{Base: 0x400000, Len: len(buf)}}, 0)
+		return err
+	},
+	"starve": func(a []string) error {
+		return unix.Prlimit(atoi(a[0]), unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: 3}, nil)
+	},
+	"fill-memory": func([]string) error {
+		var taken [][]byte
+		defer func() {
+			for _, b := range taken {
+				_ = unix.Munmap(b)
+			}
+		}()
+		for range 64 {
+			b, err := unix.Mmap(-1, 0, 64<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+			if err != nil {
+				return err
+			}
+			taken = append(taken, b)
+			for at := 0; at < len(b); at += 4096 {
+				b[at] = 1
+			}
+		}
+		return nil
+	},
+	"fill-disk": func(a []string) error {
+		dir, err := os.Getwd()
+		if err != nil {
+			return err
+		}
+		f, err := os.Create(filepath.Join(dir, "big"))
+		if err != nil {
+			return err
+		}
+		defer func() { _ = f.Close(); _ = os.Remove(f.Name()) }()
+		chunk := make([]byte, 1<<20)
+		for range atoi(a[0]) {
+			if _, err := f.Write(chunk); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+	"descriptors": func([]string) error {
+		var open []int
+		defer func() {
+			for _, fd := range open {
+				_ = unix.Close(fd)
+			}
+		}()
+		for range 5000 {
+			fd, err := unix.Open("/dev/null", unix.O_RDONLY, 0)
+			if err != nil {
+				return err
+			}
+			open = append(open, fd)
+		}
+		return nil
+	},
+	"namespace": func([]string) error { return unix.Unshare(unix.CLONE_NEWUSER) },
+	"mount":     func(a []string) error { return unix.Mount("none", a[0], "tmpfs", 0, "") },
+}
+
+func atoi(s string) int { n, _ := strconv.Atoi(s); return n }
+
+// outside is what lies out of reach: files, listeners, processes.
+type outside struct {
+	dir, key, token, tcp, udp, abstract string
+	datagrams                           chan string
+	connected                           chan string
+}
+
+func newOutside(t *testing.T) *outside {
+	t.Helper()
+	o := &outside{dir: t.TempDir(), datagrams: make(chan string, 16), connected: make(chan string, 16)}
+	o.key, o.token = filepath.Join(o.dir, "id_ed25519"), filepath.Join(o.dir, "admin.token")
+	for _, path := range []string{o.key, o.token} {
+		require.NoError(t, os.WriteFile(path, []byte("CANARY-"+filepath.Base(path)), 0o600))
+	}
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	o.abstract = fmt.Sprintf("ferment-hostile-%d-%d", os.Getpid(), time.Now().UnixNano())
+	abstract, err := net.Listen("unix", "@"+o.abstract)
+	require.NoError(t, err)
+	for _, l := range []net.Listener{tcp, abstract} {
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				o.connected <- l.Addr().String()
+				_ = c.Close()
+			}
+		}()
+	}
+	go func() {
+		buf := make([]byte, 64)
+		for {
+			n, _, err := udp.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			o.datagrams <- string(buf[:n])
+		}
+	}()
+	t.Cleanup(func() { _ = tcp.Close(); _ = udp.Close(); _ = abstract.Close() })
+	o.tcp, o.udp = tcp.Addr().String(), udp.LocalAddr().String()
+	return o
+}
+
+// ISO-004, ISO-006: a plugin that tries whatever it can think of gets nothing,
+// says so, and neither the host nor another plugin takes harm.
+func TestHostilePlugin(t *testing.T) {
+	require.Equal(t, confine.Strict, confine.Probe().Best(),
+		"this machine cannot hold level strict (%+v): the proof that hostile plugins are held cannot be made here", confine.Probe())
+	o := newOutside(t)
+	bad, good := as("hostile"), as("good")
+	bad.Name, good.Name = "bad", "good"
+	bad.Isolation.Limits.Memory, bad.Isolation.Limits.FileSize = 1<<30, 4<<20
+	b := run(t, bad, good)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	for _, id := range []string{"bad/echo", "good/echo"} {
+		require.NoError(t, b.client.Await(ctx, id), b.steps())
+	}
+	pids := map[string]string{}
+	for _, s := range b.Status() {
+		pids[s.Plugin] = strconv.Itoa(s.PID)
+		require.NotNil(t, s.Confinement)
+		assert.Equal(t, confine.Strict, s.Confinement.Level)
+		assert.Equal(t, "kernel", s.Confinement.Enforcement)
+	}
+	host := strconv.Itoa(os.Getpid())
+	var sockets []string
+	found, err := filepath.Glob(filepath.Join(b.runtime.Path(), "*", "*", "*"))
+	require.NoError(t, err)
+	for _, path := range found {
+		if info, err := os.Stat(path); err == nil && info.Mode()&os.ModeSocket != 0 {
+			sockets = append(sockets, path)
+		}
+	}
+	require.NotEmpty(t, sockets, "the sockets of the plugins lie in the runtime directory: %v", found)
+	var limits unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limits))
+
+	attempts := []struct {
+		what, try string
+		args      []string
+		reason    string // part of the refusal
+	}{
+		{"read a key file", "read", []string{o.key}, "permission denied"},
+		{"read the admin token", "read", []string{o.token}, "permission denied"},
+		{"read the account file", "read", []string{"/etc/passwd"}, "permission denied"},
+		{"read the environment of the host", "read", []string{"/proc/" + host + "/environ"}, "permission denied"},
+		{"read the memory of the host by file", "read", []string{"/proc/" + host + "/mem"}, "permission denied"},
+		{"read the log of a neighbour", "read", []string{LogPath(b.dataDir, "good")}, "permission denied"},
+		{"write outside its scratch directory", "write", []string{filepath.Join(o.dir, "new")}, "permission denied"},
+		{"write over a key file", "write", []string{o.key}, "permission denied"},
+		{"write into the data directory", "write", []string{filepath.Join(b.dataDir, "new")}, "permission denied"},
+		{"open a key file to everybody", "chmod", []string{o.key}, "not permitted"},
+		{"remove a key file", "unlink", []string{o.key}, "permission denied"},
+		{"connect by TCP", "tcp", []string{o.tcp}, "not permitted"},
+		{"send by UDP", "udp", []string{o.udp}, "not permitted"},
+		{"connect by multipath TCP", "mptcp", []string{o.tcp}, "not permitted"},
+		{"open a raw socket", "raw", nil, "not permitted"},
+		{"open a packet socket", "packet", nil, "not permitted"},
+		{"reach an abstract socket", "abstract", []string{o.abstract}, "not permitted"},
+		{"run a shell", "shell", nil, "not permitted"},
+		{"fork without end", "fork-bomb", nil, "not permitted"},
+		{"trace the host", "ptrace", []string{host}, "not permitted"},
+		{"read the memory of the host", "peek", []string{host}, "not permitted"},
+		{"kill the host", "kill", []string{host}, "not permitted"},
+		{"kill a neighbour", "kill", []string{pids["good"]}, "not permitted"},
+		{"take the descriptors of the host", "starve", []string{host}, "not permitted"},
+		{"fill the memory", "fill-memory", nil, "cannot allocate memory"},
+		{"fill the disk", "fill-disk", []string{"64"}, "file too large"},
+		{"open files without end", "descriptors", nil, "too many open files"},
+		{"get a user namespace", "namespace", nil, "not permitted"},
+		{"mount over a directory", "mount", []string{o.dir}, "not permitted"},
+	}
+	for _, socket := range sockets {
+		attempts = append(attempts, struct {
+			what, try string
+			args      []string
+			reason    string
+		}{"talk over socket " + strings.TrimPrefix(socket, b.runtime.Path()+"/"), "neighbour", []string{socket}, ""})
+	}
+
+	var table strings.Builder
+	for _, a := range attempts {
+		args := make([]edn.Value, len(a.args))
+		for i, arg := range a.args {
+			args[i] = edn.Text(arg)
+		}
+		input := edn.MustMap(edn.K("try"), edn.Text(a.try), edn.K("args"), edn.Vector(args...))
+		answer, err := b.client.Invoke(ctx, call("bad/echo", input.String()))
+		require.NoError(t, err, a.what)
+		outcome, _ := out(answer).Key("outcome").AsString()
+		fmt.Fprintf(&table, "%-40s %s\n", a.what, outcome)
+		if assert.True(t, strings.HasPrefix(outcome, "refused: "), "%s: %s", a.what, outcome) {
+			assert.Contains(t, outcome, a.reason, a.what)
+			assert.NotContains(t, outcome, "CANARY", a.what)
+		}
+	}
+	t.Log("\n" + table.String())
+
+	// Nothing came through, and everybody is as they were.
+	assert.Empty(t, o.connected)
+	assert.Empty(t, o.datagrams)
+	for _, path := range []string{o.key, o.token} {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		assert.Equal(t, "CANARY-"+filepath.Base(path), string(text))
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		assert.Equal(t, os.FileMode(0o600), info.Mode())
+	}
+	var now unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &now))
+	assert.Equal(t, limits, now)
+	answer, err := b.client.Invoke(ctx, call("good/echo", `{:text "still here"}`))
+	require.NoError(t, err)
+	assert.Equal(t, `{:text "still here"}`, out(answer).String())
+	for _, s := range b.Status() {
+		assert.Equal(t, Ready, s.State, s.Plugin)
+		assert.Equal(t, 1, s.Generation, "%s was started again", s.Plugin)
+		assert.Equal(t, pids[s.Plugin], strconv.Itoa(s.PID))
+	}
+}
+
+// ISO-005: a secret reaches the plugin by Configure and is found nowhere else:
+// not in its environment or arguments, not in its log or in what the host tells.
+func TestSecretsTravelByConfigure(t *testing.T) {
+	const canary = "CANARY-5f2a91c7-secret"
+	s := as("good")
+	s.Config = edn.MustRead(`{:mood "print-secret" :key nil}`)
+	s.Secrets = edn.MustMap(edn.Vector(edn.K("key")), edn.Text(canary))
+	b := run(t, s).ready()
+	b.line(t, "the key is")
+	pid := strconv.Itoa(b.pid())
+	for _, file := range []string{"environ", "cmdline"} {
+		text, err := os.ReadFile("/proc/" + pid + "/" + file)
+		require.NoError(t, err)
+		require.NotEmpty(t, text)
+		assert.NotContains(t, string(text), canary, file)
+	}
+	_, err := b.ask(context.Background(), `{:do "exit" :code 5}`)
+	require.Error(t, err)
+	b.to(t, Backoff, 1)
+	var told strings.Builder
+	fmt.Fprintf(&told, "%v\n%+v\n", err, b.Status())
+	b.journal.mu.Lock()
+	for _, tr := range b.transitions {
+		fmt.Fprintf(&told, "%+v %v\n", tr, tr.Err)
+		if tr.Report != nil {
+			fmt.Fprintf(&told, "%+v\n", *tr.Report)
+		}
+	}
+	for _, l := range b.lines {
+		fmt.Fprintf(&told, "%+v\n", l)
+	}
+	b.journal.mu.Unlock()
+	text, rerr := os.ReadFile(LogPath(b.dataDir, "p"))
+	require.NoError(t, rerr)
+	told.Write(text)
+	assert.NotContains(t, told.String(), canary)
+	files := 0
+	for _, dir := range []string{b.dataDir, b.runtime.Path()} {
+		require.NoError(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+			if err != nil || !d.Type().IsRegular() {
+				return nil //nolint:nilerr // a process may take its files away
+			}
+			files++
+			text, err := os.ReadFile(path)
+			if err == nil {
+				assert.NotContains(t, string(text), canary, path)
+			}
+			return nil
+		}))
+	}
+	assert.Positive(t, files)
+}
+
+// HCL-021: a need that is not granted keeps the plugin from being started; the
+// error says what to write. Taking the need away starts it without.
+func TestUngrantedNeeds(t *testing.T) {
+	s := as("needy")
+	b := run(t, s)
+	b.to(t, Stopped, 1)
+	st := b.Status()[0]
+	require.NotNil(t, st.Err)
+	assert.Equal(t, CauseIsolation, st.Cause)
+	assert.Equal(t, "runtime/not-ready", st.Err.Type)
+	assert.Contains(t, st.Err.Error(), "process/run")
+	assert.Contains(t, st.Err.Hint, `exec = ["PROGRAM"]`)
+	_, err := b.ask(context.Background(), `{}`)
+	require.ErrorContains(t, err, "runtime/not-ready")
+	require.ErrorContains(t, err, "process/run")
+
+	t.Run("granted", func(t *testing.T) {
+		s := as("needy")
+		s.Isolation.Programs, s.Isolation.Exec = true, []string{"/bin/sleep"}
+		b := run(t, s).ready()
+		assert.Equal(t, "refused", outcome(t, b, "shell"))
+		assert.Equal(t, "done", outcome(t, b, "sleep"))
+		assert.Contains(t, weaknesses(b.Status()[0].Confinement), "attributes-open")
+	})
+	t.Run("narrowed", func(t *testing.T) {
+		s := as("needy")
+		s.Needs = []string{}
+		b := run(t, s).ready()
+		assert.Equal(t, "refused", outcome(t, b, "sleep"))
+	})
+	t.Run("without confinement", func(t *testing.T) {
+		s := as("needy")
+		s.Needs, s.Isolation.Level = []string{}, confine.None
+		b := run(t, s).ready()
+		assert.Equal(t, "done", outcome(t, b, "shell"))
+		assert.Equal(t, []string{"not-strict"}, weaknesses(b.Status()[0].Confinement))
+	})
+}
+
+// ISO-003: what an operator wrote and the machine cannot hold fails closed,
+// unless less is accepted in so many words.
+func TestWrittenIsolationFailsClosed(t *testing.T) {
+	s := as("good")
+	s.Isolation.Limits.Cores = 0.5
+	b := run(t, s)
+	b.to(t, Stopped, 1)
+	st := b.Status()[0]
+	require.NotNil(t, st.Err)
+	assert.Equal(t, "runtime/not-ready", st.Err.Type)
+	assert.Contains(t, st.Err.Error(), "cgroup")
+	assert.Contains(t, st.Err.Hint, "best_effort")
+
+	s.Isolation.BestEffort = true
+	b = run(t, s).ready()
+	assert.Contains(t, weaknesses(b.Status()[0].Confinement), "best-effort")
+}
+
+func outcome(t *testing.T, b *bench, try string) string {
+	t.Helper()
+	v, _ := b.mustAsk(`{:try "` + try + `" :args []}`).Key("outcome").AsString()
+	word, _, _ := strings.Cut(v, ":")
+	return word
+}
+
+func weaknesses(c *Confinement) []string {
+	if c == nil {
+		return nil
+	}
+	names := make([]string, len(c.Weaknesses))
+	for i, w := range c.Weaknesses {
+		names[i] = w.Name
+	}
+	slices.Sort(names)
+	return names
+}
+
+// needy is hostile and says that it runs programs.
+type needy struct{ hostile }
+
+// Describe implements wire.Service.
+func (n needy) Describe(ctx context.Context, config edn.Value, host wire.HostInfo) (wire.Description, error) {
+	d, err := n.hostile.Describe(ctx, config, host)
+	if err == nil {
+		d.Value = d.Value.Assoc(edn.K("plugin/needs"), edn.Keywords("process/run"))
+	}
+	return d, err
+}
+
+// Configure implements wire.Service.
+func (n needy) Configure(ctx context.Context, setup wire.Setup, host *wire.Caller) (wire.Description, error) {
+	d, err := n.hostile.Configure(ctx, setup, host)
+	if err == nil {
+		d.Value = d.Value.Assoc(edn.K("plugin/needs"), edn.Keywords("process/run"))
+	}
+	return d, err
+}
