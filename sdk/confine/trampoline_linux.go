@@ -49,7 +49,7 @@ func (s Start) Prepare() (*Prepared, error) {
 	if err != nil {
 		return nil, &Error{Layer: LayerPolicy, Err: err}
 	}
-	orders, err := inMemory(text)
+	orders, err := handOver(text)
 	if err != nil {
 		return nil, err
 	}
@@ -69,24 +69,19 @@ func (s Start) Prepare() (*Prepared, error) {
 	return p, nil
 }
 
-// inMemory is a file without a name, to be read from the start.
-func inMemory(text []byte) (*os.File, error) {
-	fd, err := unix.MemfdCreate("confine", unix.MFD_CLOEXEC|noExecSeal)
-	if errors.Is(err, unix.EINVAL) { // a kernel before 6.3
-		fd, err = unix.MemfdCreate("confine", unix.MFD_CLOEXEC)
-	}
+// handOver is the end of a pipe from which a text can be read once. A file would
+// be held to the limits of this process; whoever writes ends when the reading
+// end is closed everywhere.
+func handOver(text []byte) (*os.File, error) {
+	r, w, err := os.Pipe()
 	if err != nil {
-		return nil, &Error{Layer: LayerPolicy, Err: fmt.Errorf("keep the orders: %w", err)}
+		return nil, &Error{Layer: LayerPolicy, Err: fmt.Errorf("hand the orders over: %w", err)}
 	}
-	f := os.NewFile(uintptr(fd), "orders")
-	if _, err = f.Write(text); err == nil {
-		_, err = f.Seek(0, io.SeekStart)
-	}
-	if err != nil {
-		_ = f.Close()
-		return nil, &Error{Layer: LayerPolicy, Err: fmt.Errorf("keep the orders: %w", err)}
-	}
-	return f, nil
+	go func() {
+		_, _ = w.Write(text)
+		_ = w.Close()
+	}()
+	return r, nil
 }
 
 // openProgram opens the program, or duplicates the descriptor of the caller.

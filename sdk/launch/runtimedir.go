@@ -226,3 +226,10 @@ func sameFile(f *os.File, path string) bool {
 	b, err2 := os.Stat(path)
 	return err1 == nil && err2 == nil && os.SameFile(a, b)
 }
+
+// LongestSocketPath is the longest path that a socket below a base of runtime
+// directories can get. One over [MaxSocketPath] is a [PathTooLongError] too.
+func LongestSocketPath(base string) (string, error) {
+	dir := filepath.Join(base, "01234567", "9999")
+	return dir + socketSuffix, checkSocketPath(dir)
+}

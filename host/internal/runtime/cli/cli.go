@@ -140,7 +140,7 @@ func (c *command) root() *cobra.Command {
 	root.AddCommand(
 		c.serveCommand(), c.statusCommand(), c.adminCommand(),
 		c.runCommand(), c.actCommand(), c.checkCommand(), c.validateCommand(), c.fmtCommand(), c.diffCommand(), c.configCommand(), c.explainCommand(),
-		c.pluginCommand(), c.conformCommand(), c.versionCommand(),
+		c.pluginCommand(), c.conformCommand(), c.doctorCommand(), c.versionCommand(),
 	)
 	for _, sub := range root.Commands() {
 		wrapArgs(sub)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -169,6 +170,7 @@ func (c *command) listPlugins(loaded *daemon.Loaded) error {
 				edn.K("running"), edn.Nil(), // no daemon was asked
 				edn.K("lock"), edn.K(loaded.Locked(p)),
 				edn.K("binary"), edn.Text(p.Binary),
+				edn.K("isolation"), daemon.ConfinementValue(loaded.Confinement(p)),
 				edn.K("capabilities"), keywords(loaded.Provided(p.Name)),
 				edn.K("where"), edn.Text(p.Where),
 			)
@@ -177,9 +179,24 @@ func (c *command) listPlugins(loaded *daemon.Loaded) error {
 	}
 	rows := make([][]string, len(loaded.Plugins))
 	for i, p := range loaded.Plugins {
-		rows[i] = []string{p.Name, dash(p.Wanted), dash(loaded.LockedVersion(p.Name)), dash(p.Description.Version), "-", loaded.Condition(p), strings.Join(loaded.Provided(p.Name), " "), p.Where}
+		rows[i] = []string{p.Name, dash(p.Wanted), dash(loaded.LockedVersion(p.Name)), dash(p.Description.Version), "-", loaded.Condition(p), isolated(loaded.Confinement(p)), strings.Join(loaded.Provided(p.Name), " "), p.Where}
 	}
-	return table(c.env.Stdout, []string{"plugin", "configured", "locked", "installed", "running", "condition", "provides", "block"}, rows)
+	return table(c.env.Stdout, []string{"plugin", "configured", "locked", "installed", "running", "condition", "isolation", "provides", "block"}, rows)
+}
+
+// isolated says in a word what holds for the processes of a plugin.
+func isolated(c *plugin.Confinement) string {
+	switch {
+	case c == nil:
+		return "-"
+	case len(c.Ungranted) > 0:
+		return "ungranted"
+	case len(c.Gaps) > 0 && !c.BestEffort:
+		return "not-held"
+	case c.Enforcement == "port-only":
+		return string(c.Level) + " (port-only)"
+	}
+	return string(c.Level)
 }
 
 // relative shortens a path for display.
@@ -220,6 +237,7 @@ func (c *command) inspectPlugin(loaded *daemon.Loaded, name string) error {
 			edn.K("condition"), edn.K(loaded.Condition(p)),
 			edn.K("command"), edn.Text(c.started(p)),
 			edn.K("binary"), edn.Text(p.Binary),
+			edn.K("isolation"), daemon.ConfinementValue(loaded.Confinement(p)),
 			edn.K("config"), c.nearby(p.Config),
 			edn.K("description"), p.Description.Value(),
 		))
@@ -235,6 +253,18 @@ func (c *command) inspectPlugin(loaded *daemon.Loaded, name string) error {
 		needs = strings.Join(p.Description.Needs, " ")
 	}
 	fmt.Fprintf(&b, "  needs:   %s\n", needs)
+	if held := loaded.Confinement(p); held != nil {
+		fmt.Fprintf(&b, "  held at: %s, enforcement %s\n", held.Level, held.Enforcement)
+		for _, w := range held.Weaknesses {
+			fmt.Fprintf(&b, "           open: %s\n", w.Text)
+		}
+		for _, g := range held.Gaps {
+			fmt.Fprintf(&b, "           cannot be held: %s\n", g.Text)
+		}
+		for _, u := range held.Ungranted {
+			fmt.Fprintf(&b, "           not started: %s is not granted; write isolation { %s }\n", u.Need, u.Line)
+		}
+	}
 	if p.Config.Len() > 0 {
 		fmt.Fprintf(&b, "  config:  %s\n", c.nearby(p.Config))
 	}

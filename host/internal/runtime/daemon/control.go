@@ -96,6 +96,9 @@ func instance(s plugin.Status) edn.Value {
 	if s.Err != nil {
 		b.Key("error", s.Err.Value())
 	}
+	if s.Confinement != nil {
+		b.Key("isolation", ConfinementValue(s.Confinement))
+	}
 	return b.Map()
 }
 

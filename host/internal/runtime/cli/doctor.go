@@ -1,0 +1,324 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/sdk/confine"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/launch"
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+// Limits of what the doctor waits for and of what it calls little.
+const (
+	reachLimit  = 2 * time.Second
+	littleSpace = 512 << 20
+)
+
+func (c *command) doctorCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "doctor",
+		Short: "examine the machine and the configuration: isolation, programs, sockets, space",
+		Long: "Doctor tells what this machine can hold plugins to, layer by layer, and whether\n" +
+			"everything is there that the configuration needs. A required part that fails\n" +
+			"gives exit 1; what is only weak does not.",
+		Example: "  ferment doctor\n  ferment doctor --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.doctor(cmd.Context())
+		},
+	}
+}
+
+// The states of a part.
+const (
+	stateOK    = "ok"
+	stateWeak  = "weak"
+	stateFails = "fails"
+)
+
+// part is one thing that was examined.
+type part struct {
+	area, name, state, text string
+}
+
+// examination collects parts.
+type examination struct{ parts []part }
+
+func (e *examination) add(area, name, state, format string, args ...any) {
+	e.parts = append(e.parts, part{area, name, state, fmt.Sprintf(format, args...)})
+}
+
+// held adds a layer that is weak if it is not there.
+func (e *examination) held(name string, ok bool, is, isNot string) {
+	state, text := stateOK, is
+	if !ok {
+		state, text = stateWeak, isNot
+	}
+	e.add("isolation", name, state, "%s", text)
+}
+
+func (e *examination) failed() bool {
+	for _, p := range e.parts {
+		if p.state == stateFails {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *command) doctor(ctx context.Context) error {
+	e := &examination{}
+	e.add("versions", "ferment", stateOK, "%s, %s on %s/%s", c.env.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	e.add("versions", "contracts", stateOK, "envelope %d, plugin protocol ferment.plugin.v%d", contract.Proto, wire.Protocol)
+	e.isolation(confine.Probe())
+	c.examineSockets(e)
+	loaded, err := daemon.Load(ctx, c.options())
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		e.add("configuration", "files", stateFails, "%s", err)
+	case loaded.Generation == nil:
+		e.add("configuration", "files", stateFails, "%d errors; \"ferment validate\" shows them", loaded.Diagnostics.Count(config.SeverityError))
+	default:
+		e.add("configuration", "files", stateOK, "profile %s, %d plugins", loaded.Profile, len(loaded.Plugins))
+		for _, w := range loaded.Weaker() {
+			e.add("configuration", strings.Join(w.Path, "."), stateWeak, "%s, where prod has %s", w.Value, w.Prod)
+		}
+		c.examineSpace(e, loaded.Host.DataDir)
+		for _, p := range loaded.Plugins {
+			e.plugin(loaded, p)
+		}
+		e.optional(ctx, loaded)
+	}
+	e.clock()
+	if err := c.printExamination(e); err != nil {
+		return err
+	}
+	if e.failed() {
+		return quietError{code: 1}
+	}
+	return nil
+}
+
+// isolation tells per layer what the kernel can hold (ISO-003, FX-005, SUP-008).
+func (e *examination) isolation(s confine.Support) {
+	e.held("level", s.Best() == confine.Strict, "plugins run at level strict unless their block says otherwise",
+		fmt.Sprintf("level strict cannot be held here: plugins run at level %s", s.Best()))
+	abi := "Landlock revision " + strconv.Itoa(s.LandlockABI)
+	e.held("limits", s.Rlimits, "memory, descriptors and file sizes of a process are held", "no limit of a process is held on "+s.System)
+	e.held("no-new-privileges", s.NoNewPrivs, "held", "a program may get privileges that its parent has not")
+	e.held("files", s.LandlockABI >= 3, abi, "Landlock revision 3 is needed, this kernel has "+strconv.Itoa(s.LandlockABI))
+	e.held("tcp", s.LandlockABI >= 4, "held to ports, not to addresses", "not held to ports (Landlock revision 4 would)")
+	e.held("system-calls", s.Seccomp, "sockets, programs and processes are refused to plugins that do not need them", "no filter on this kernel and architecture")
+	e.held("signals", s.Signals(), "held", "open (Landlock revision 6 would hold them)")
+	e.held("abstract-sockets", s.AbstractSockets(), "held", "open (Landlock revision 6 would hold them)")
+	e.held("unix-sockets", s.UnixSockets(), "held", "open: a plugin can connect to any socket that the user of the host may open, of other plugins mutual TLS refuses it (Landlock revision 9 would hold them)")
+	e.held("udp", s.UDP(), "held to ports", "refused to plugins without network = \"ports\", open to those (Landlock revision 10 would hold it)")
+	e.held("processes", s.Processes, "their number can be limited", "their number is not limited for root: run the host as another user")
+	mounted := "it is not mounted"
+	if s.Cgroup {
+		mounted = "it is mounted, but this build does not use it"
+	}
+	e.held("cgroup-v2", false, "", "processes that leave their session outlive a killed host, and shares of the processors are not held: only cgroup v2 would do both, and "+mounted)
+}
+
+// examineSockets looks at the directory for the sockets of plugins.
+func (c *command) examineSockets(e *examination) {
+	xdg, _ := c.env.Getenv("XDG_RUNTIME_DIR")
+	base := launch.RuntimeBase(xdg, os.Getuid())
+	longest, err := launch.LongestSocketPath(base)
+	if err != nil {
+		e.add("sockets", "length", stateFails, "%s", err)
+		return
+	}
+	e.add("sockets", "length", stateOK, "%d of at most %d bytes", len(longest), launch.MaxSocketPath)
+	dir, err := launch.OpenRuntimeDir(base)
+	if err != nil {
+		e.add("sockets", "directory", stateFails, "%s", err)
+		return
+	}
+	_ = dir.Close()
+	e.add("sockets", "directory", stateOK, "private and writable")
+}
+
+// examineSpace looks at the data directory, or where it would be made.
+func (c *command) examineSpace(e *examination, dir string) {
+	at := dir
+	for {
+		if info, err := os.Stat(at); err == nil {
+			if !info.IsDir() {
+				e.add("data", "directory", stateFails, "%s is not a directory", c.relative(at))
+				return
+			}
+			break
+		}
+		up := filepath.Dir(at)
+		if up == at {
+			break
+		}
+		at = up
+	}
+	probe, err := os.CreateTemp(at, ".doctor-*")
+	if err != nil {
+		e.add("data", "directory", stateFails, "%s cannot be written: %s", c.relative(dir), reason(err))
+		return
+	}
+	_ = probe.Close()
+	_ = os.Remove(probe.Name())
+	e.add("data", "directory", stateOK, "%s is writable", c.relative(dir))
+	free, err := freeSpace(at)
+	switch {
+	case err != nil:
+		e.add("data", "space", stateWeak, "not known: %s", err)
+	case free < littleSpace:
+		e.add("data", "space", stateWeak, "%d MiB free, which is little", free>>20)
+	default:
+		e.add("data", "space", stateOK, "more than %d MiB free", littleSpace>>20)
+	}
+}
+
+func reason(err error) error {
+	var path *os.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}
+
+// plugin looks at one plugin block: its program, and what its processes are
+// held to.
+func (e *examination) plugin(loaded *daemon.Loaded, p config.Plugin) {
+	bad := stateFails
+	if p.Optional {
+		bad = stateWeak
+	}
+	switch {
+	case !p.Enabled:
+		e.add("plugin", p.Name, stateOK, "disabled")
+		return
+	case p.Binary == "":
+		e.add("plugin", p.Name, bad, "its program is missing")
+		return
+	case !p.Described:
+		e.add("plugin", p.Name, bad, "%s; it has not said what it is (program %s)", loaded.Condition(p), p.Binary)
+		return
+	}
+	held := loaded.Confinement(p)
+	for _, u := range held.Ungranted {
+		e.add("plugin", p.Name, bad, "not started: it needs %s; write isolation { %s }", u.Need, u.Line)
+	}
+	if !held.BestEffort {
+		for _, g := range held.Gaps {
+			e.add("plugin", p.Name, bad, "not started: %s", g.Text)
+		}
+	}
+	needs := "no needs"
+	if len(held.Needs) > 0 {
+		needs = "needs " + strings.Join(held.Needs, " ")
+	}
+	e.add("plugin", p.Name, stateOK, "%s %s, lock %s, level %s, enforcement %s, %s, program %s", p.Description.Name, p.Description.Version, loaded.Locked(p), held.Level, held.Enforcement, needs, p.Binary)
+	for _, w := range held.Weaknesses {
+		if w.Name == "unix-sockets-open" || w.Name == "processes-open" {
+			continue // the same for all: the machine is to blame
+		}
+		e.add("plugin", p.Name, stateWeak, "%s", w.Text)
+	}
+}
+
+// optional looks at what a plugin may use beside its program: the programs that
+// it may run, and its ports on this machine.
+func (e *examination) optional(ctx context.Context, loaded *daemon.Loaded) {
+	for _, p := range loaded.Plugins {
+		if !p.Enabled {
+			continue
+		}
+		if p.Isolation.Programs && !anyProgram(p.Isolation.Exec) {
+			e.add("reach", p.Name, stateWeak, "none of the programs that it may run is there")
+		}
+		if p.Isolation.Network != confine.Loopback {
+			continue
+		}
+		for _, port := range p.Isolation.Ports {
+			state, text := stateOK, "answers"
+			if err := dial(ctx, port); err != nil {
+				state, text = stateWeak, "does not answer"
+			}
+			e.add("reach", p.Name, state, "port %d of this machine %s", port, text)
+		}
+	}
+}
+
+func anyProgram(paths []string) bool {
+	for _, path := range paths {
+		if _, err := os.Stat(path); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+func dial(ctx context.Context, port uint16) error {
+	ctx, cancel := context.WithTimeout(ctx, reachLimit)
+	defer cancel()
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
+	if err == nil {
+		_ = conn.Close()
+	}
+	return err
+}
+
+// clock finds a machine that was never told the time: certificates and budgets
+// go by it.
+func (e *examination) clock() {
+	const builtAfter = 2026
+	if year := time.Now().UTC().Year(); year < builtAfter {
+		e.add("time", "clock", stateFails, "it says %d, before this program was written", year)
+		return
+	}
+	e.add("time", "clock", stateOK, "plausible")
+}
+
+func (c *command) printExamination(e *examination) error {
+	if c.format != formatText {
+		parts := make([]edn.Value, len(e.parts))
+		for i, p := range e.parts {
+			parts[i] = edn.MustMap(edn.K("area"), edn.K(p.area), edn.K("name"), edn.Text(p.name), edn.K("state"), edn.K(p.state), edn.K("text"), edn.Text(p.text))
+		}
+		return c.value(c.env.Stdout, edn.MustMap(edn.K("ok?"), edn.Bool(!e.failed()), edn.K("isolation"), edn.K(string(confine.Probe().Best())), edn.K("parts"), edn.Vector(parts...)))
+	}
+	rows := make([][]string, len(e.parts))
+	area := ""
+	for i, p := range e.parts {
+		rows[i] = []string{"", p.name, p.state, p.text}
+		if p.area != area {
+			rows[i][0], area = p.area, p.area
+		}
+	}
+	if err := table(c.env.Stdout, []string{"area", "part", "state", "what was found"}, rows); err != nil {
+		return err
+	}
+	counts := map[string]int{}
+	for _, p := range e.parts {
+		counts[p.state]++
+	}
+	_, err := io.WriteString(c.env.Stdout, fmt.Sprintf("\n%d ok, %d weak, %d fail\n", counts[stateOK], counts[stateWeak], counts[stateFails]))
+	return err
+}
