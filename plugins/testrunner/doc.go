@@ -11,6 +11,9 @@
 // that lives until the run ends. Without a patch the suite runs in the directory
 // itself, and what its tests write is theirs.
 //
+// The tests of a suite are read out of what go test -json writes, out of TAP, and
+// out of JUnit reports; any other command is one test that its exit code decides.
+//
 // Tests run in a session of their own with little environment, bounded in time,
 // memory and output, and nothing of them is left when a call returns.
 package main
