@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -54,14 +53,33 @@ type External struct {
 	Dir string
 }
 
+// usualDirs are searched for a bare name after PATH, which a plugin has only if
+// its block passes it.
+var usualDirs = []string{"/usr/local/bin", "/usr/bin", "/bin", "/opt/homebrew/bin"}
+
 // Locate turns the path or the bare name of a program into the absolute path of
 // an executable file.
 func Locate(name string) (string, error) {
-	path, err := exec.LookPath(name)
-	if err != nil {
-		return "", fmt.Errorf("sat: find %s: %w", name, err)
+	if strings.ContainsRune(name, filepath.Separator) {
+		if err := executable(name); err != nil {
+			return "", fmt.Errorf("sat: find the solver: %w", err)
+		}
+		return filepath.Abs(name)
 	}
-	return filepath.Abs(path)
+	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), usualDirs...) {
+		if path := filepath.Join(dir, name); filepath.IsAbs(dir) && executable(path) == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("sat: no program %q in PATH or %s", name, strings.Join(usualDirs, ", "))
+}
+
+func executable(path string) error {
+	info, err := os.Stat(path)
+	if err == nil && (!info.Mode().IsRegular() || info.Mode()&0o111 == 0) {
+		err = fmt.Errorf("%s is no executable file", path)
+	}
+	return err
 }
 
 // Run decides the formula with the program. The context cancels it: the program

@@ -51,7 +51,7 @@ describe('group', () => { it('works', () => {}); it('breaks', () => { throw new 
 
 // So does pytest, into a file.
 func TestPytest(t *testing.T) {
-	python := program(t, "python3")
+	pytest := program(t, "pytest") // of the system, whichever python comes first in PATH
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "test_a.py"), []byte(`
 import pytest
@@ -64,7 +64,7 @@ def broken(): raise RuntimeError("boom")
 def test_errs(broken): pass
 `), 0o600))
 	report := filepath.Join(t.TempDir(), "report.xml")
-	command, format := Detect([]string{python, "-m", "pytest", "-p", "no:cacheprovider"}, "", report)
+	command, format := Detect([]string{pytest, "-p", "no:cacheprovider"}, "", report)
 	require.Equal(t, JUnit, format)
 	r, err := Run(context.Background(), Spec{Dir: dir, Path: command[0], Args: command[1:], Env: []string{"PATH=" + os.Getenv("PATH"), "PYTHONDONTWRITEBYTECODE=1"}, Format: format, Report: report, Timeout: time.Minute})
 	require.NoError(t, err)
