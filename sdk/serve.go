@@ -33,7 +33,14 @@ const closeGrace = time.Second
 // nothing else. Started by hand instead of by a host, it prints one sentence
 // and exits with 2; a plugin that is wrong in itself prints what is wrong and
 // exits with 1.
+//
+// With FERMENT_ATTACH=FILE in the environment a program that was started by
+// hand, under a debugger for example, writes where it waits into FILE and
+// serves the hosts that are told of it ("ferment dev attach NAME FILE").
 func Serve(p Plugin) {
+	if file := os.Getenv(wire.AttachEnv); file != "" && !wire.StartedByHost() {
+		os.Exit(serveAttached(p, file))
+	}
 	if !wire.StartedByHost() {
 		fmt.Fprintf(os.Stderr, "%s %s is a Ferment plugin: name it in the command of a plugin block in ferment.hcl, a ferment host starts it.\n", p.Name, p.Version)
 		os.Exit(exitByHand)

@@ -1,9 +1,14 @@
 package launch
 
-import "github.com/fermenthq/ferment/sdk/confine"
+import (
+	"os"
+
+	"github.com/fermenthq/ferment/sdk/confine"
+)
 
 // Hidden runs the hidden subcommands by which a program starts itself again: the
-// reaper and the trampoline of package confine. The main function of a program
+// reaper, the trampoline of package confine, and the bridge to a plugin that
+// somebody else started. The main function of a program
 // that starts processes calls it before anything else, as does the TestMain of
 // a package that tests one:
 //
@@ -21,6 +26,8 @@ func Hidden(args []string) (status int, ok bool) {
 		return ReaperMain(args[2:]), true
 	case confine.Command:
 		return confine.Main(args[2:]), true
+	case BridgeCommand:
+		return bridgeMain(args[2:], os.Getenv, os.Stdin, os.Stdout, os.Stderr), true
 	}
 	return 0, false
 }

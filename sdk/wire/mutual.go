@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"os/exec"
@@ -88,4 +89,28 @@ func newCertificate(now time.Time) (tls.Certificate, []byte, error) {
 		return tls.Certificate{}, nil, err
 	}
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
+}
+
+// PluginTLS is the plugin's half of mutual TLS for a program that serves in its
+// own way: the configuration, as go-plugin wants it, that trusts the host with
+// this certificate (PEM) and nobody else, and the plugin's certificate as the
+// handshake line has it.
+func PluginTLS(host []byte) (provider func() (*tls.Config, error), raw []byte, err error) {
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(host) {
+		return nil, nil, errors.New("the host sent no certificate")
+	}
+	cert, _, err := newCertificate(time.Now())
+	if err != nil {
+		return nil, nil, fmt.Errorf("make the certificate of the plugin: %w", err)
+	}
+	cfg := &tls.Config{
+		Certificates: []tls.Certificate{cert},
+		ClientAuth:   tls.RequireAndVerifyClientCert,
+		ClientCAs:    pool,
+		RootCAs:      pool,
+		MinVersion:   tls.VersionTLS12,
+		ServerName:   serverName,
+	}
+	return func() (*tls.Config, error) { return cfg, nil }, cert.Certificate[0], nil
 }

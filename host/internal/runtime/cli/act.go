@@ -71,6 +71,7 @@ func (c *command) actCommand() *cobra.Command {
 		},
 	}
 	f.register(cmd, "key of the input")
+	c.registerAttach(cmd)
 	c.registerLockfile(cmd)
 	cmd.Flags().StringVar(&f.inputFile, "input-file", "", "EDN or JSON file with the input")
 	return cmd
@@ -110,6 +111,7 @@ func (c *command) runCommand() *cobra.Command {
 		},
 	}
 	f.register(cmd, "binding of the plan")
+	c.registerAttach(cmd)
 	c.registerLockfile(cmd)
 	return cmd
 }
@@ -243,7 +245,8 @@ func (c *command) perform(ctx context.Context, p performance) error {
 	if err != nil {
 		return err
 	}
-	if !f.local {
+	c.warnAttached()
+	if !f.local && len(c.attached) == 0 {
 		client, err := c.reach(ctx)
 		if err != nil {
 			return err

@@ -82,7 +82,8 @@ type command struct {
 	server   string
 	format   format
 	lockfile daemon.Lockfile
-	verb     string // with the names of its parents, once it is known
+	attached map[string]string // --attach
+	verb     string            // with the names of its parents, once it is known
 }
 
 // quietError ends a command whose problem has been printed already.
@@ -138,7 +139,7 @@ func (c *command) root() *cobra.Command {
 		return usageError{err: err, verb: cmd.CommandPath()}
 	})
 	root.AddCommand(
-		c.serveCommand(), c.statusCommand(), c.adminCommand(),
+		c.serveCommand(), c.statusCommand(), c.adminCommand(), c.devCommand(),
 		c.runCommand(), c.actCommand(), c.checkCommand(), c.validateCommand(), c.fmtCommand(), c.diffCommand(), c.configCommand(), c.explainCommand(),
 		c.pluginCommand(), c.conformCommand(), c.doctorCommand(), c.versionCommand(),
 	)

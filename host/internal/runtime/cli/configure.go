@@ -19,6 +19,7 @@ import (
 func (c *command) options() daemon.Options {
 	return daemon.Options{
 		Config: c.config, Profile: c.profile, Dir: c.env.Dir, Version: c.env.Version, Env: c.env.Getenv, Lockfile: c.lockfile,
+		Attached: c.attached,
 	}
 }
 

@@ -25,8 +25,9 @@ func (c *command) pluginNewCommand() *cobra.Command {
 		Use:   "new NAME --kind KIND",
 		Short: "write the project of a new plugin",
 		Long: "new writes a project that builds, serves one capability and passes the conformance checks: the\n" +
-			"program, its test, a configuration to try it with, a README, and what continuous integration runs.",
-		Example: "  ferment plugin new summer --kind solver\n  ferment plugin new grader --kind judge --lang python --dir plugins/grader",
+			"program, its test, a configuration to try it with, a README, and what continuous integration runs. A\n" +
+			"plugin in Go takes the SDK of the release that this program is, or of the checkout that --sdk names.",
+		Example: "  ferment plugin new grader --kind judge --lang python\n  ferment plugin new reader --kind tool --lang node --dir my-reader",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p.Name = args[0]

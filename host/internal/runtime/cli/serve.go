@@ -35,6 +35,7 @@ func (c *command) serveCommand() *cobra.Command {
 		},
 	}
 	c.registerLockfile(cmd)
+	c.registerAttach(cmd)
 	return cmd
 }
 

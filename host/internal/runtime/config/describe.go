@@ -97,6 +97,10 @@ type Plugin struct {
 	Description contract.Description
 	Described   bool
 
+	// Attached is the file by which the plugin was found that runs already;
+	// empty: the host starts it.
+	Attached string
+
 	env    func(string) (string, bool)
 	places func(path []edn.Value) *Range
 	low    *lowering         // how Config was decoded
@@ -198,7 +202,7 @@ func (l *loader) describe(s *section, p *Plugin) {
 	if !p.Enabled || len(p.Command) == 0 {
 		return
 	}
-	if !l.installed(s, p) || !l.present(s, p) {
+	if !l.installed(s, p) || !l.attach(s, p) || !l.present(s, p) {
 		return
 	}
 	l.programLocked(s, p)
@@ -267,7 +271,7 @@ func configBlock(s *section) *node {
 }
 
 func (l *loader) ask(p Plugin, config edn.Value) (contract.Description, error) {
-	ctx, cancel := context.WithTimeout(l.ctx, l.opts.DescribeTimeout)
+	ctx, cancel := context.WithTimeout(l.ctx, l.describeTimeout(p))
 	defer cancel()
 	d, err := l.opts.Describer.Describe(ctx, p, config)
 	switch {

@@ -40,6 +40,9 @@ type Options struct {
 	// MayStart names plugins that may be started whatever the lock file says,
 	// because their entries are being written; nil: none.
 	MayStart func(plugin string) bool
+	// Attached are plugins that run already, under a debugger as a rule, by the
+	// label of their block; see Attachment. The profiles dev and test allow it.
+	Attached map[string]Attachment
 	// HostVersion is compared with ferment.requires; one that is no version
 	// number, such as that of a build from a working tree, fits any.
 	HostVersion string

@@ -105,7 +105,7 @@ func (l *loader) lockSource(path string) *Source {
 // anything of it is executed, and decides whether it may be.
 func (l *loader) programLocked(s *section, p *Plugin) {
 	p.Startable = true
-	if l.opts.Locking == LockIgnored {
+	if l.opts.Locking == LockIgnored || p.Attached != "" {
 		return
 	}
 	p.Startable = l.opts.MayStart != nil && l.opts.MayStart(p.Name)

@@ -41,6 +41,9 @@ type Options struct {
 	Admit func(*Loaded) error
 	// mayStart names plugins whose entries in the lock file are being written.
 	mayStart func(plugin string) bool
+	// Attached are plugins that run already, by the label of their block: the
+	// file that each has written with FERMENT_ATTACH.
+	Attached map[string]string
 	// Transitions is told each change of a plugin's state; nil for nobody. It
 	// is called from several goroutines and must be quick.
 	Transitions func(Transition)
@@ -66,14 +69,25 @@ func Load(ctx context.Context, o Options) (*Loaded, error) {
 func load(ctx context.Context, o Options, ground *ground) (*Loaded, error) {
 	d := &describer{noStart: o.NoStart, asks: ground.describer, inquiries: map[string]*plugin.Inquiry{}, seen: map[string]how{}}
 	defer d.close()
+	attached, err := attachments(o)
+	if err != nil {
+		return nil, err
+	}
 	cfg, _ := config.Load(ctx, o.Config, config.Options{
+		Attached:  attached,
 		Describer: d, Dir: o.Dir, Env: o.Env, Profile: o.Profile, Key: o.Key, HostVersion: o.Version,
 		Locking: o.Lockfile.locking(), OnlyLocked: o.OnlyLocked, MayStart: o.mayStart,
 	})
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
-	return &Loaded{Config: cfg, cached: d.total(howCached), started: d.total(howStarted), unchecked: d.total(howUnchecked)}, nil
+	loaded := &Loaded{Config: cfg, cached: d.total(howCached), started: d.total(howStarted), unchecked: d.total(howUnchecked)}
+	for name := range attached {
+		if _, missing := loaded.Find(name); missing != nil && loaded.Generation != nil {
+			return nil, missing
+		}
+	}
+	return loaded, nil
 }
 
 // Limits are those of plans under the configuration.
@@ -161,6 +175,9 @@ func (d *describer) Describe(ctx context.Context, p config.Plugin, cfg edn.Value
 		d.count(p.Name, howCached)
 	} else {
 		d.count(p.Name, howStarted)
+	}
+	if p.Attached != "" {
+		return withoutLimits(got.Description), nil
 	}
 	return got.Description, nil
 }

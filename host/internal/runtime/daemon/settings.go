@@ -35,7 +35,7 @@ func settings(p config.Plugin) plugin.Settings {
 			Mode: plugin.SwapMode(p.Swap.Mode), Share: p.Swap.Share, MinSamples: p.Swap.MinSamples, Timeout: p.Swap.Timeout,
 		},
 	}
-	if p.Described {
+	if p.Described && p.Attached == "" { // see describer.Describe
 		s.Described = p.Description.Value()
 	}
 	return s

@@ -25,6 +25,9 @@ type Control interface {
 	Release(name string) *contract.Error
 	Quarantine(name, reason string) *contract.Error
 	Swap(name string) *contract.Error
+	// Attach puts the process that somebody else started, and that wrote file,
+	// in the place of a plugin's own; an empty file takes that back.
+	Attach(ctx context.Context, name, file string) (edn.Value, *contract.Error)
 	// Reload brings the configuration up to date, all or nothing; with dryRun it
 	// only says what would be done.
 	Reload(ctx context.Context, dryRun bool) (edn.Value, *contract.Error)
@@ -114,6 +117,11 @@ func Actions() []Action {
 				defaults, _ := in.Key("defaults?").AsBool()
 				origins, _ := in.Key("origins?").AsBool()
 				return c.Show(text(in, "only"), defaults, origins)
+			}},
+		{Name: "plugin-attach", Doc: "use a process of a plugin that somebody else started, under a debugger for example; without a file go back to the plugin's own",
+			Input: pluginEntry + ` [:file {:optional true :doc "where the process has written how it is reached"} [:string {:min 1 :max 4096}]]`,
+			do: func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
+				return c.Attach(ctx, text(in, "plugin"), text(in, "file"))
 			}},
 		{Name: "config-reload", Doc: "bring the configuration up to date, all or nothing", Input: `[:dry-run? {:optional true} :boolean]`,
 			do: func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {

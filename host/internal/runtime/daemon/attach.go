@@ -1,0 +1,88 @@
+package daemon
+
+import (
+	"context"
+	"maps"
+	"os"
+	"path/filepath"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/launch"
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+// attachments finds the plugins that run already.
+func attachments(o Options) (map[string]config.Attachment, error) {
+	if len(o.Attached) == 0 {
+		return nil, nil
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, &EnvironmentError{"find the program itself", err}
+	}
+	all := map[string]config.Attachment{}
+	for name, file := range o.Attached {
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(o.Dir, file)
+		}
+		record, err := wire.ReadAttachRecord(file)
+		if err != nil {
+			return nil, err
+		}
+		all[name] = config.Attachment{File: file, Command: []string{self, launch.BridgeCommand, record.Socket}}
+	}
+	return all, nil
+}
+
+// Attach implements httpapi.Control: a reload with another process in the place
+// of the plugin's own. A process that does not come up changes nothing.
+func (c control) Attach(ctx context.Context, name, file string) (edn.Value, *contract.Error) {
+	_, l := c.now()
+	if _, missing := l.Find(name); missing != nil {
+		return edn.Nil(), missing
+	}
+	before := c.attach(name, file)
+	result, err := c.Daemon.Reload(ctx, "attach "+name)
+	if err != nil {
+		c.attach(name, before)
+		return edn.Nil(), err
+	}
+	out := edn.MustMap(edn.K("plugin"), edn.Text(name), edn.K("changed?"), result.Key("changed?"))
+	if file != "" {
+		out = out.AssocKey("file", edn.Text(file))
+		c.log.Warn("plugin attached: no restarts, no timeouts and no sandbox for it", "plugin", name, "file", file)
+	}
+	return out, nil
+}
+
+// attach notes the file of a plugin for the loads to come, and gives the one
+// before; both may be empty.
+func (d *Daemon) attach(name, file string) (before string) {
+	d.reloads.one.Lock()
+	defer d.reloads.one.Unlock()
+	all := maps.Clone(d.options.Attached)
+	if all == nil {
+		all = map[string]string{}
+	}
+	before = all[name]
+	delete(all, name)
+	if file != "" {
+		all[name] = file
+	}
+	d.options.Attached = all
+	return before
+}
+
+// withoutLimits takes the time limits out of what a plugin under a debugger
+// says that it can do.
+func withoutLimits(d contract.Description) contract.Description {
+	capabilities := make([]contract.Capability, len(d.Capabilities))
+	for i, c := range d.Capabilities {
+		c.Limits.Timeout = 0
+		capabilities[i] = c
+	}
+	d.Capabilities = capabilities
+	return d
+}

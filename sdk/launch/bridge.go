@@ -1,0 +1,63 @@
+package launch
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+)
+
+// BridgeCommand is the hidden subcommand that stands for a plugin which runs
+// under a debugger: a host starts, watches and stops it as it would any plugin,
+// and speaks over the socket that it names with the process that somebody else
+// started. Its argument is the socket where that one waits. Its end ends that
+// life of the plugin, not its process.
+const BridgeCommand = "attach-bridge"
+
+// bridgeWait bounds the way to the plugin and back up to its handshake line. A
+// plugin that stands at a breakpoint there is waited for by the start timeout.
+const bridgeWait = 24 * time.Hour
+
+// bridgeMain is the process of BridgeCommand.
+func bridgeMain(args []string, getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if len(args) != 1 {
+		_, _ = fmt.Fprintln(stderr, "attach: want the socket where the plugin waits")
+		return 2
+	}
+	conn, err := net.DialTimeout("unix", args[0], time.Second)
+	if err != nil {
+		_, _ = fmt.Fprintf(stderr, "attach: the plugin does not wait any more: %v\n", err)
+		return 1
+	}
+	defer func() { _ = conn.Close() }()
+	hello, err := json.Marshal(map[string]string{"cert": getenv("PLUGIN_CLIENT_CERT"), "dir": getenv("PLUGIN_UNIX_SOCKET_DIR")})
+	if err == nil {
+		_, err = conn.Write(append(hello, '\n'))
+	}
+	in := bufio.NewReader(conn)
+	line := ""
+	if err == nil {
+		_ = conn.SetReadDeadline(time.Now().Add(bridgeWait))
+		line, err = in.ReadString('\n')
+	}
+	line = strings.TrimSpace(line)
+	if _, ok := ParseHandshake(line); err != nil || !ok {
+		_, _ = fmt.Fprintf(stderr, "attach: the plugin gave no handshake: %s %v\n", line, err)
+		return 1
+	}
+	_ = conn.SetReadDeadline(time.Time{})
+	_, _ = fmt.Fprintln(stdout, line)
+	hostGone, pluginGone := make(chan struct{}), make(chan struct{})
+	go func() { defer close(hostGone); _, _ = io.Copy(io.Discard, stdin) }()
+	go func() { defer close(pluginGone); _, _ = io.Copy(io.Discard, in) }()
+	select {
+	case <-hostGone:
+		return 0
+	case <-pluginGone:
+		_, _ = fmt.Fprintln(stderr, "attach: the plugin is gone")
+		return 1
+	}
+}
