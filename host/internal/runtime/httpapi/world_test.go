@@ -145,15 +145,18 @@ func (c control) some() (edn.Value, *contract.Error) {
 	}
 	return edn.MustMap(edn.K("n"), edn.Int(1)), nil
 }
-func (c control) Plugins() edn.Value                                        { return edn.MustMap(edn.K("plugins"), edn.Vector()) }
-func (c control) Inspect(string) (edn.Value, *contract.Error)               { return c.some() }
-func (c control) Logs(string, int) (edn.Value, *contract.Error)             { return c.some() }
-func (c control) Restart(string) *contract.Error                            { return c.err() }
-func (c control) DrainPlugin(string) *contract.Error                        { return c.err() }
-func (c control) Release(string) *contract.Error                            { return c.err() }
-func (c control) Quarantine(string, string) *contract.Error                 { return c.err() }
-func (c control) Swap(string) *contract.Error                               { return c.err() }
-func (c control) Show(string, bool, bool) (edn.Value, *contract.Error)      { return c.some() }
+func (c control) Plugins() edn.Value                                   { return edn.MustMap(edn.K("plugins"), edn.Vector()) }
+func (c control) Inspect(string) (edn.Value, *contract.Error)          { return c.some() }
+func (c control) Logs(string, int) (edn.Value, *contract.Error)        { return c.some() }
+func (c control) Restart(string) *contract.Error                       { return c.err() }
+func (c control) DrainPlugin(string) *contract.Error                   { return c.err() }
+func (c control) Release(string) *contract.Error                       { return c.err() }
+func (c control) Quarantine(string, string) *contract.Error            { return c.err() }
+func (c control) Swap(string) *contract.Error                          { return c.err() }
+func (c control) Show(string, bool, bool) (edn.Value, *contract.Error) { return c.some() }
+func (c control) Attach(context.Context, string, string) (edn.Value, *contract.Error) {
+	return c.some()
+}
 func (c control) Reload(context.Context, bool) (edn.Value, *contract.Error) { return c.some() }
 func (c control) Status() edn.Value                                         { return edn.MustMap() }
 func (c control) Drain()                                                    {}
