@@ -515,7 +515,7 @@ func (u *unit) promoteLater(ctx context.Context, e, before *edition, cause Cause
 			u.promote(e, cause)
 			<-before.over
 			return nil
-		case !st.respawning() && st.State != Degraded:
+		case !st.comesBack() && st.State != Degraded:
 			err := contract.Errorf("runtime/not-ready", "plugin %s: the new edition failed after it was ready; the old one serves on", u.name).WithCause(st.Err)
 			u.complain(e, err)
 			u.abandon(e, CauseAbandon)

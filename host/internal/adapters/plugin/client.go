@@ -167,7 +167,7 @@ func (u *unit) state() dispatch.CapState {
 		return state
 	}
 	state.Reason = state.Why.Type
-	state.Respawning = !u.closed && st.respawning()
+	state.Respawning = !u.closed && st.comesBack()
 	return state
 }
 
@@ -190,7 +190,7 @@ func (u *unit) await(ctx context.Context) error {
 		switch {
 		case why == nil:
 			return nil
-		case !st.respawning(), st.State == Backoff && endsBefore(ctx, st.NextStart):
+		case !st.comesBack(), st.State == Backoff && endsBefore(ctx, st.NextStart):
 			return why
 		}
 		select {

@@ -365,3 +365,21 @@ func TestPoolUnderChaos(t *testing.T) {
 	}
 	u.mu.Unlock()
 }
+
+// Between the end of a process and what follows from it nobody is told that the
+// plugin does not come back.
+func TestStateWhileAnEndIsNoticed(t *testing.T) {
+	b := run(t, as("good")).ready()
+	u, err := b.unit("p")
+	require.NoError(t, err)
+	i := u.all()[0]
+	u.withdraw(i)
+	state := b.client.State("t/echo")
+	assert.False(t, state.Ready)
+	assert.True(t, state.Respawning)
+	awaited := make(chan error, 1)
+	ctx := within(t)
+	go func() { awaited <- b.client.Await(ctx, "t/echo") }()
+	u.place(i, i.living.Load(), 0)
+	require.NoError(t, <-awaited)
+}

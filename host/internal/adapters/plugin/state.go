@@ -185,3 +185,8 @@ func (s Status) respawning() bool {
 	}
 	return false
 }
+
+// comesBack is respawning for a plugin that takes no calls now. Its process may
+// have ended a moment ago, before it is known what follows: whoever asks then
+// has to wait for that moment at least.
+func (s Status) comesBack() bool { return s.Callable || s.respawning() }
