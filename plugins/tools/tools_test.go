@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fermenthq/ferment/plugins/tools/internal/worker"
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -82,23 +81,6 @@ func TestFilesThroughWorkers(t *testing.T) {
 	assert.Equal(t, "effects/scope-denied disabled", reason(err), "a call without a scope is refused")
 	_, err = call(t, p, "fs/read", scope, `{:path "other"}`)
 	assert.Equal(t, "effects/scope-denied path-not-allowed", reason(err))
-}
-
-// FX-003: the kernel holds a worker that was told to ignore its scope: the
-// decisions by name are off, and the path leads to the parent of the prefix.
-func TestKernelHoldsAWorkerThatIsBlind(t *testing.T) {
-	self, err := os.Executable()
-	require.NoError(t, err)
-	root := t.TempDir()
-	require.NoError(t, os.MkdirAll(filepath.Join(root, "in"), 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(root, "in", "a"), []byte("hello"), 0o644))
-	tool, _ := contract.ToolNamed("net/http-request")
-	scope, problems := contract.ParseScope("net/http", edn.MustRead(`{:enabled true :hosts ["127.0.0.1"] :schemes ["https"] :ports [443] :methods ["GET"] :allow-private true}`))
-	require.Empty(t, problems)
-	_, failed := worker.Run(t.Context(), self, &worker.Task{Tool: tool, Scope: scope, Strict: true, Blind: true, Input: edn.MustRead(`{:url "https://127.0.0.1:443/"}`)})
-	require.Error(t, failed)
-	assert.Equal(t, "effects/runtime-failed", contract.AsError(failed).Type, "an allowed port without a server: %v", failed)
-	assert.Contains(t, failed.Error(), "refused")
 }
 
 // FX-001 process rules: each row is one refusal, or what the program said.

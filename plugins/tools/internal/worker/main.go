@@ -47,10 +47,8 @@ func Main(in io.Reader, out io.Writer) int {
 
 // do carries out the task.
 func (t *Task) do(ctx context.Context) (edn.Value, *contract.Error) {
-	if !t.Blind {
-		if err := t.Tool.Permit(t.Input, &t.Scope); err != nil {
-			return edn.Nil(), err
-		}
+	if err := t.Tool.Permit(t.Input, &t.Scope); err != nil {
+		return edn.Nil(), err
 	}
 	switch t.Tool.ID {
 	case "fs/read-file", "fs/list", "fs/write-file":

@@ -24,9 +24,6 @@ type Task struct {
 	// trusted besides those of the system.
 	Secrets map[string]web.Secret
 	CAFile  string
-	// Blind leaves out the decisions that need nothing but input and scope. It
-	// is for tests of what the kernel holds by itself.
-	Blind bool
 }
 
 // maxTask bounds a task on its way.
@@ -44,11 +41,11 @@ func (t *Task) value() edn.Value {
 	return edn.MustMap(
 		edn.K("tool"), edn.K(t.Tool.ID), edn.K("input"), t.Input, edn.K("scope"), t.Scope.Value(t.Tool.Effect),
 		edn.K("key"), edn.Text(t.Key), edn.K("strict?"), edn.Bool(t.Strict), edn.K("secrets"), secrets.Map(),
-		edn.K("ca-file"), edn.Text(t.CAFile), edn.K("blind?"), edn.Bool(t.Blind))
+		edn.K("ca-file"), edn.Text(t.CAFile))
 }
 
 func taskFrom(v edn.Value) (*Task, error) {
-	t := &Task{Strict: v.Key("strict?").Truthy(), Blind: v.Key("blind?").Truthy(), Input: v.Key("input"), Secrets: map[string]web.Secret{}}
+	t := &Task{Strict: v.Key("strict?").Truthy(), Input: v.Key("input"), Secrets: map[string]web.Secret{}}
 	name, _ := v.Key("tool").AsKeyword()
 	var ok bool
 	if t.Tool, ok = contract.ToolNamed(name); !ok {
