@@ -2,8 +2,9 @@
 # and write what it makes of it to data/out. Nothing else is enabled.
 
 ferment {
-  data_dir = "../../var/effects"
-  profile  = "dev"
+  data_dir  = "../../var/effects"
+  lock_file = "../../var/effects.lock.hcl"
+  profile   = "dev"
 }
 
 plugin "tools" {
