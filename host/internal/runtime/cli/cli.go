@@ -141,8 +141,9 @@ func (c *command) root() *cobra.Command {
 	root.AddCommand(
 		c.serveCommand(), c.statusCommand(), c.adminCommand(), c.devCommand(),
 		c.runCommand(), c.actCommand(), c.checkCommand(), c.validateCommand(), c.fmtCommand(), c.diffCommand(), c.configCommand(), c.explainCommand(),
-		c.pluginCommand(), c.conformCommand(), c.doctorCommand(), c.versionCommand(),
+		c.pluginCommand(), c.conformCommand(), c.completionCommand(), c.doctorCommand(), c.versionCommand(),
 	)
+	c.completions(root)
 	for _, sub := range root.Commands() {
 		wrapArgs(sub)
 	}

@@ -23,7 +23,7 @@ func (c *command) diffCommand() *cobra.Command {
 			"runs under the one named by --against would do to take over this one: values that change, plugins that\n" +
 			"get a new process, and what needs a restart. It ends with 0 if nothing differs, 1 if something does, 6\n" +
 			"if a restart is needed.",
-		Example: "  ferment diff --against old/ferment.hcl\n  ferment diff --config site --profile prod --against backup --json",
+		Example: "  ferment diff --against ferment.hcl\n  ferment diff --config site --against site/ferment.hcl --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if against == "" {

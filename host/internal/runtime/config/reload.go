@@ -358,8 +358,10 @@ func (l *loader) identify(s *section, p *Plugin) {
 	for _, x := range p.Secrets {
 		secrets = append(secrets, edn.Vector(edn.Vector(x.Path...), edn.Text(x.Secret.String()), edn.Text(l.config.prints[x.Secret.handle()])))
 	}
-	config := p.Config
-	if p.low == nil {
+	config := edn.Nil()
+	if p.low != nil {
+		config = l.config.finished(p)
+	} else {
 		if n := configBlock(s); n != nil {
 			config = edn.Text(bodyText(n))
 		}

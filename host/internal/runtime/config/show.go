@@ -457,3 +457,18 @@ func (c *Config) weaker(d *decoder, s *section, out *[]Weakness) {
 		}
 	}
 }
+
+// Labels lists the labels of the blocks of one type at the top, in the order of
+// the files.
+func (c *Config) Labels(block string) []string {
+	if c.tree == nil {
+		return nil
+	}
+	var out []string
+	for _, s := range c.tree.all(block) {
+		if label := s.label(); label != "" {
+			out = append(out, label)
+		}
+	}
+	return out
+}

@@ -1,0 +1,160 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// completionTime is what a person does not notice between a key and an answer
+// (CLI-006), less the start of the process.
+const completionTime = 150 * time.Millisecond
+
+// shells are those for which a script is written.
+var shells = []string{"bash", "zsh", "fish"}
+
+func (c *command) completionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "completion bash | zsh | fish",
+		Short: "print a script that completes commands in a shell",
+		Long: "completion prints a script that makes a shell complete the verbs, the flags and the names of the\n" +
+			"configuration: intents, capabilities, plugins. It never starts a plugin and says nothing if a name is\n" +
+			"not known. The script belongs, for bash with its package bash-completion, into\n" +
+			"~/.local/share/bash-completion/completions/ferment; for zsh into a directory of fpath, as _ferment; for\n" +
+			"fish into ~/.config/fish/completions/ferment.fish.",
+		Example:               "  ferment completion bash > ferment.bash\n  ferment completion zsh > _ferment\n  ferment completion fish > ferment.fish",
+		Args:                  cobra.ExactArgs(1),
+		ValidArgs:             shells,
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			write, ok := map[string]func(io.Writer) error{
+				"bash": func(w io.Writer) error { return cmd.Root().GenBashCompletionV2(w, true) },
+				"zsh":  cmd.Root().GenZshCompletion,
+				"fish": func(w io.Writer) error { return cmd.Root().GenFishCompletion(w, true) },
+			}[args[0]]
+			if !ok {
+				return usagef("there is no script for the shell %q: expected %s", args[0], strings.Join(shells, ", "))
+			}
+			if err := write(c.env.Stdout); err != nil {
+				return fmt.Errorf("write the script: %w", err)
+			}
+			return nil
+		},
+	}
+}
+
+// names gives what a shell offers in one place.
+type names func(prefix string) []string
+
+// completions gives the verbs and flags their names.
+func (c *command) completions(root *cobra.Command) {
+	intents := c.known(func(n daemon.Names) []string { return n.Intents })
+	capabilities := c.known(func(n daemon.Names) []string { return n.Capabilities })
+	plugins := c.known(func(n daemon.Names) []string { return n.Plugins })
+	for verb, offer := range map[string]names{
+		"act": intents, "plugin inspect": plugins, "plugin approve": plugins, "config docs": fixed(append(config.BlockPaths(), "limits")),
+		"admin plugin restart": plugins, "admin plugin swap": plugins, "admin plugin quarantine": plugins, "admin plugin logs": plugins,
+		"plugin restart": plugins, "plugin swap": plugins, "plugin quarantine": plugins, "plugin logs": plugins,
+	} {
+		cmd, rest, err := root.Find(strings.Fields(verb))
+		if err != nil || len(rest) > 0 || cmd.ValidArgsFunction != nil {
+			continue // the build does not have the verb
+		}
+		cmd.ValidArgsFunction = offer.first()
+	}
+	if cmd, rest, err := root.Find([]string{"explain"}); err == nil && len(rest) == 0 {
+		cmd.ValidArgsFunction = c.completeExplain(intents)
+	}
+	var visit func(*cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		for flag, offer := range map[string]names{"capability": capabilities, "plugin": plugins, "profile": fixed(config.Profiles()), "output": fixed([]string{"text", "json", "edn"}), "only": c.known(blockNames)} {
+			if cmd.LocalFlags().Lookup(flag) != nil {
+				_ = cmd.RegisterFlagCompletionFunc(flag, offer.always()) // it fails if another one did it
+			}
+		}
+		for _, sub := range cmd.Commands() {
+			visit(sub)
+		}
+	}
+	visit(root)
+}
+
+// completeExplain offers intents, and behind the word error the types of the
+// catalogue.
+func (c *command) completeExplain(intents names) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		switch {
+		case len(args) == 0:
+			return offered(append(intents(prefix), "error"), prefix), cobra.ShellCompDirectiveNoFileComp
+		case len(args) == 1 && args[0] == "error":
+			var types []string
+			for _, row := range contract.Rows() {
+				types = append(types, row.Type)
+			}
+			return offered(types, prefix), cobra.ShellCompDirectiveNoFileComp
+		}
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// known reads names of the configuration when a shell asks.
+func (c *command) known(which func(daemon.Names) []string) names {
+	return func(string) []string {
+		return which(daemon.KnownNames(c.ctx, c.options(), completionTime))
+	}
+}
+
+// blockNames are the blocks that config show can print alone.
+func blockNames(n daemon.Names) []string {
+	out := []string{"ferment"}
+	for block, labels := range map[string][]string{"plugin": n.Plugins, "intent": n.Intents, "capability": n.Capabilities} {
+		for _, label := range labels {
+			out = append(out, block+"."+label)
+		}
+	}
+	return out
+}
+
+func fixed(all []string) names { return func(string) []string { return all } }
+
+// first offers names for the first argument only.
+func (n names) first() cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		return offered(n(prefix), prefix), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// always offers names wherever they are asked for.
+func (n names) always() cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		return offered(n(prefix), prefix), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// offered keeps the names that begin like what is written. An id may be
+// written as a keyword.
+func offered(all []string, prefix string) []string {
+	colon := ""
+	if rest, ok := strings.CutPrefix(prefix, ":"); ok {
+		colon, prefix = ":", rest
+	}
+	var out []string
+	for _, name := range all {
+		if strings.HasPrefix(name, prefix) {
+			out = append(out, colon+name)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}

@@ -1,0 +1,74 @@
+package daemon
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+// Names are what a configuration gives names to, sorted.
+type Names struct {
+	Plugins, Capabilities, Intents []string
+}
+
+// KnownNames reads the names of a configuration within a time, from its files
+// and from what its plugins were seen to say. It starts nothing. What is wrong,
+// or takes too long, is left out.
+func KnownNames(ctx context.Context, o Options, within time.Duration) Names {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	// Descriptions belong to programs, and to know these they are hashed: that
+	// may take longer than there is time for, and then the files must do.
+	described := make(chan *config.Config, 1)
+	go func() {
+		d := &describer{noStart: true, asks: plugin.NewDescriber(cacheDir(), nil, nil, wire.HostInfo{Version: o.Version}), inquiries: map[string]*plugin.Inquiry{}, seen: map[string]how{}}
+		described <- o.read(ctx, d)
+	}()
+	written := o.read(ctx, nil)
+	select {
+	case cfg := <-described:
+		return namesOf(cfg)
+	case <-ctx.Done():
+		return namesOf(written)
+	}
+}
+
+// read loads without a look at the lock file: names are no secret.
+func (o Options) read(ctx context.Context, d *describer) *config.Config {
+	opts := config.Options{Dir: o.Dir, Env: o.Env, Profile: o.Profile, HostVersion: o.Version, OnlyLocked: true}
+	if d != nil {
+		opts.Describer = d
+	}
+	cfg, _ := config.Load(ctx, o.Config, opts)
+	return cfg
+}
+
+func namesOf(cfg *config.Config) Names {
+	capabilities, intents := map[string]bool{}, map[string]bool{}
+	var out Names
+	for _, p := range cfg.Plugins {
+		out.Plugins = append(out.Plugins, p.Name)
+	}
+	for _, name := range cfg.Labels("intent") {
+		intents[name] = true
+	}
+	for _, name := range cfg.Labels("capability") {
+		capabilities[name] = true
+	}
+	if g := cfg.Generation; g != nil {
+		for _, id := range g.Registry.Capabilities() {
+			capabilities[id] = true
+		}
+		for _, id := range g.Registry.Intents() {
+			intents[id] = true
+		}
+	}
+	slices.Sort(out.Plugins)
+	out.Capabilities, out.Intents = slices.Sorted(maps.Keys(capabilities)), slices.Sorted(maps.Keys(intents))
+	return out
+}
