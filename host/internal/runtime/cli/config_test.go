@@ -158,7 +158,9 @@ func TestCompletionNames(t *testing.T) {
 	require.Eventually(t, func() bool { return slices.Contains(offers("explain", ""), "mine/talk") }, time.Minute, 10*time.Millisecond)
 	require.Eventually(t, func() bool { return slices.Equal(offers("act", "mi"), []string{"mine/talk"}) }, time.Minute, 10*time.Millisecond)
 	require.Eventually(t, func() bool { return slices.Equal(offers("act", ":mi"), []string{":mine/talk"}) }, time.Minute, 10*time.Millisecond)
-	require.Eventually(t, func() bool { return slices.Equal(offers("explain", "mine/talk", "--capability", "min"), []string{"mine/talk"}) }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool {
+		return slices.Equal(offers("explain", "mine/talk", "--capability", "min"), []string{"mine/talk"})
+	}, time.Minute, 10*time.Millisecond)
 	assert.Equal(t, []string{"runtime/crashed"}, offers("explain", "error", "runtime/cr"))
 	assert.Equal(t, []string{"dev"}, offers("validate", "--profile", "d"))
 	assert.Equal(t, []string{"plugin.restart"}, offers("config", "docs", "plugin.res"))

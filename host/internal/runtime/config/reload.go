@@ -361,10 +361,8 @@ func (l *loader) identify(s *section, p *Plugin) {
 	config := edn.Nil()
 	if p.low != nil {
 		config = l.config.finished(p)
-	} else {
-		if n := configBlock(s); n != nil {
-			config = edn.Text(bodyText(n))
-		}
+	} else if n := configBlock(s); n != nil {
+		config = edn.Text(bodyText(n))
 	}
 	p.key = edn.Hash(edn.Vector(l.ofClass(s, ReloadPlugin), config, edn.Vector(secrets...), edn.Vector(files...), edn.Text(p.Binary)))
 }
