@@ -3,6 +3,7 @@ package cli_test
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -135,6 +136,9 @@ func TestConfigVerbs(t *testing.T) {
 	assert.Equal(t, 0, w.run("fmt", "--check", "config/flat.hcl").code)
 }
 
+// directive is the last line that a shell's script reads.
+var directive = regexp.MustCompile(`^:\d+$`)
+
 // CLI-006: names come from the configuration and from what is known about its
 // plugins; nothing is started, and what is missing is not spoken of.
 func TestCompletionNames(t *testing.T) {
@@ -144,7 +148,7 @@ func TestCompletionNames(t *testing.T) {
 		assert.Equal(t, 0, got.code)
 		var out []string
 		for line := range strings.Lines(got.stdout) {
-			if line = strings.TrimSpace(line); !strings.HasPrefix(line, ":") {
+			if line = strings.TrimSpace(line); len(line) > 0 && !directive.MatchString(line) {
 				name, _, _ := strings.Cut(line, "\t")
 				out = append(out, name)
 			}
