@@ -56,9 +56,9 @@ type names func(prefix string) []string
 
 // completions gives the verbs and flags their names.
 func (c *command) completions(root *cobra.Command) {
-	intents := c.known(func(n daemon.Names) []string { return n.Intents })
-	capabilities := c.known(func(n daemon.Names) []string { return n.Capabilities })
-	plugins := c.known(func(n daemon.Names) []string { return n.Plugins })
+	intents := c.named(func(n daemon.Names) []string { return n.Intents })
+	capabilities := c.named(func(n daemon.Names) []string { return n.Capabilities })
+	plugins := c.named(func(n daemon.Names) []string { return n.Plugins })
 	for verb, offer := range map[string]names{
 		"act": intents, "plugin inspect": plugins, "plugin approve": plugins, "config docs": fixed(append(config.BlockPaths(), "limits")),
 		"admin plugin restart": plugins, "admin plugin swap": plugins, "admin plugin quarantine": plugins, "admin plugin logs": plugins,
@@ -75,7 +75,7 @@ func (c *command) completions(root *cobra.Command) {
 	}
 	var visit func(*cobra.Command)
 	visit = func(cmd *cobra.Command) {
-		for flag, offer := range map[string]names{"capability": capabilities, "plugin": plugins, "profile": fixed(config.Profiles()), "output": fixed([]string{"text", "json", "edn"}), "only": c.known(blockNames)} {
+		for flag, offer := range map[string]names{"capability": capabilities, "plugin": plugins, "profile": fixed(config.Profiles()), "output": fixed([]string{"text", "json", "edn"}), "only": c.named(blockNames)} {
 			if cmd.LocalFlags().Lookup(flag) != nil {
 				_ = cmd.RegisterFlagCompletionFunc(flag, offer.always()) // it fails if another one did it
 			}
@@ -106,7 +106,7 @@ func (c *command) completeExplain(intents names) cobra.CompletionFunc {
 }
 
 // known reads names of the configuration when a shell asks.
-func (c *command) known(which func(daemon.Names) []string) names {
+func (c *command) named(which func(daemon.Names) []string) names {
 	return func(string) []string {
 		return which(daemon.KnownNames(c.ctx, c.options(), completionTime))
 	}
