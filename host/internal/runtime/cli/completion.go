@@ -105,7 +105,7 @@ func (c *command) completeExplain(intents names) cobra.CompletionFunc {
 	}
 }
 
-// known reads names of the configuration when a shell asks.
+// named reads names of the configuration when a shell asks.
 func (c *command) named(which func(daemon.Names) []string) names {
 	return func(string) []string {
 		return which(daemon.KnownNames(c.ctx, c.options(), completionTime))
