@@ -38,5 +38,15 @@
 // standard error, raises the garbage collector's target within a memory limit
 // (GOGC and GOMEMLIMIT in the environment win), ignores interrupts (the host
 // decides), and ends the process when the host closes standard input. Printing
-// to standard output is harmless but ends up in the log as a stray line.
+// to standard output is harmless but ends up in the log as a stray line, and
+// "ferment conform" counts it as a failure.
+//
+// # The contract
+//
+// What a plugin has to do is a table of requirements in package conformance,
+// and each has checks. The command
+//
+//	ferment conform -- ./my-plugin
+//
+// takes them on any program; sdktest.Conform takes them in a test.
 package sdk

@@ -213,7 +213,7 @@ func invokeBeforeConfigure(ctx context.Context, b *bench) error {
 		return want("at least one capability", "none")
 	}
 	c := d.Capabilities[0]
-	_, err = in.Client().Invoke(ctx, callContext(c), request(c, b.input(d, c)), nil)
+	_, err = in.Client().Invoke(ctx, b.callContext(c), request(c, b.input(d, c)), nil)
 	switch {
 	case err == nil:
 		return want("a typed error", "an answer")

@@ -58,7 +58,7 @@ func drainRefuses(ctx context.Context, b *bench) error {
 		return want("a state in which the plugin is not to be called", "%s", h.State)
 	}
 	c := d.Capabilities[0]
-	_, err = in.Client().Invoke(ctx, callContext(c), request(c, b.input(d, c)), nil)
+	_, err = in.Client().Invoke(ctx, b.callContext(c), request(c, b.input(d, c)), nil)
 	if err == nil {
 		return want("a typed error", "an answer")
 	}
@@ -74,7 +74,7 @@ func drainDeadline(ctx context.Context, b *bench) error {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		_, _ = in.Client().Invoke(ctx, callContext(c), request(c, input), nil)
+		_, _ = in.Client().Invoke(ctx, b.callContext(c), request(c, input), nil)
 	}()
 	started, err := b.inFlight(ctx, in, over)
 	if err != nil {
@@ -187,7 +187,7 @@ func hostGoneBusy(ctx context.Context, b *bench) error {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		_, _ = in.Client().Invoke(ctx, callContext(c), request(c, input), func(wire.Event) {})
+		_, _ = in.Client().Invoke(ctx, b.callContext(c), request(c, input), func(wire.Event) {})
 	}()
 	if _, err := b.inFlight(ctx, in, over); err != nil {
 		return err

@@ -128,7 +128,7 @@ func (b *bench) cutBy(ctx context.Context, in Instance, d contract.Description, 
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		_, _ = in.Client().Invoke(ctx, callContext(c), request(c, input), func(wire.Event) {
+		_, _ = in.Client().Invoke(ctx, b.callContext(c), request(c, input), func(wire.Event) {
 			select {
 			case begun <- struct{}{}:
 			default:
@@ -172,7 +172,7 @@ func terminated(ctx context.Context, b *bench) error {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		_, _ = in.Client().Invoke(ctx, callContext(c), request(c, input), nil)
+		_, _ = in.Client().Invoke(ctx, b.callContext(c), request(c, input), nil)
 	}()
 	if _, err := b.inFlight(ctx, in, over); err != nil {
 		return err

@@ -97,7 +97,7 @@ func invokeUnknown(ctx context.Context, b *bench) error {
 		return err
 	}
 	c := contract.Capability{ID: "conformance/no-such-capability", Intents: []string{"conformance/no-such-intent"}}
-	response, err := in.Client().Invoke(ctx, callContext(c), request(c, edn.MustMap()), nil)
+	response, err := in.Client().Invoke(ctx, b.callContext(c), request(c, edn.MustMap()), nil)
 	if err == nil && response.Key("error").IsNil() {
 		return want("a typed error", "the answer %s", cut(response.String()))
 	}
@@ -123,7 +123,7 @@ func invokeUnexpected(ctx context.Context, b *bench) error {
 	}
 	for _, c := range d.Capabilities {
 		for _, input := range odd {
-			call := callContext(c)
+			call := b.callContext(c)
 			call.Deadline = time.Now().Add(b.call)
 			response, err := in.Client().Invoke(ctx, call, request(c, input), nil)
 			if err := ended(response, err); err != nil {
@@ -142,7 +142,7 @@ func invokeLarge(ctx context.Context, b *bench) error {
 	c := d.Capabilities[0]
 	const size = 5 << 20
 	input := b.input(d, c).AssocKey("conformance/large", edn.Text(strings.Repeat("0123456789abcde\n", size/16)))
-	call := callContext(c)
+	call := b.callContext(c)
 	call.Deadline = time.Now().Add(b.call)
 	response, err := in.Client().Invoke(ctx, call, request(c, input), nil)
 	if err := ended(response, err); err != nil {
@@ -161,7 +161,7 @@ func invokeParallel(ctx context.Context, b *bench) error {
 	for i := range failures {
 		wg.Go(func() {
 			c := d.Capabilities[i%len(d.Capabilities)]
-			call := callContext(c)
+			call := b.callContext(c)
 			call.CallID = fmt.Sprintf("call-%d", i)
 			call.Deadline = time.Now().Add(b.call)
 			response, err := in.Client().Invoke(ctx, call, request(c, b.input(d, c)), nil)
@@ -201,7 +201,7 @@ func cancelStops(ctx context.Context, b *bench) error {
 	var early error
 	go func() {
 		defer close(over)
-		_, early = in.Client().Invoke(callCtx, callContext(c), request(c, input), nil)
+		_, early = in.Client().Invoke(callCtx, b.callContext(c), request(c, input), nil)
 	}()
 	started, err := b.inFlight(ctx, in, over)
 	cancel()
@@ -244,7 +244,7 @@ func deadlineStops(ctx context.Context, b *bench) error {
 		return err
 	}
 	c, input := b.long(d)
-	call := callContext(c)
+	call := b.callContext(c)
 	const limit = 50 * time.Millisecond
 	call.Deadline = time.Now().Add(limit)
 	began := time.Now()
@@ -264,7 +264,7 @@ func endRun(ctx context.Context, b *bench) error {
 		return err
 	}
 	c := d.Capabilities[0]
-	call := callContext(c)
+	call := b.callContext(c)
 	call.Deadline = time.Now().Add(b.call)
 	_, _ = in.Client().Invoke(ctx, call, request(c, b.input(d, c)), nil)
 	for _, run := range []string{call.Run, "conformance-never-seen", ""} {

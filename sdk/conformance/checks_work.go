@@ -122,7 +122,7 @@ func solverBurns(ctx context.Context, b *bench) error {
 	var early error
 	go func() {
 		defer close(over)
-		_, early = in.Client().Invoke(callCtx, callContext(c), request(c, slow.Input), nil)
+		_, early = in.Client().Invoke(callCtx, b.callContext(c), request(c, slow.Input), nil)
 	}()
 	started, err := b.inFlight(ctx, in, over)
 	cancel()

@@ -52,7 +52,7 @@ type answer struct {
 
 // context is the call context of a question, with a deadline.
 func (b *bench) context(q question) wire.CallContext {
-	call := callContext(q.capability)
+	call := b.callContext(q.capability)
 	call.Deadline = time.Now().Add(b.call)
 	return call
 }

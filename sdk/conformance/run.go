@@ -36,6 +36,8 @@ type Options struct {
 	Slow *Sample
 	// Answers are what the host answers when the plugin asks it, by intent.
 	Answers map[string]edn.Value
+	// Scope is what calls may touch, by effect; nil for no statement.
+	Scope edn.Value
 	// Only restricts the run to ids that match; nil for all.
 	Only *regexp.Regexp
 	// Seed makes the choices of a run repeatable; 0 picks one.

@@ -181,6 +181,13 @@ func requestFor(c contract.Capability, intent string, input edn.Value) edn.Value
 	)
 }
 
+// callContext is the context of a call with the scope of the run.
+func (b *bench) callContext(c contract.Capability) wire.CallContext {
+	call := callContext(c)
+	call.Scope = b.opts.Scope
+	return call
+}
+
 // callContext is the context of a call of run.
 func callContext(c contract.Capability) wire.CallContext {
 	return wire.CallContext{

@@ -12,13 +12,14 @@ import (
 //
 //	:slow     {:capability :a/b :input {..}}, see Slow
 //	:answers  {:an/intent {..}}, see Answers
+//	:scope    {:an/effect {..}}, see Scope
 //
 // It adds to what o has. The error names the entry at fault.
 func (o *Options) ReadSamples(v edn.Value) error {
 	for key, entry := range v.Entries() {
 		name, ok := key.AsKeyword()
 		if !ok {
-			return fmt.Errorf("%s is no keyword: expected the name of a capability or an intent, :slow or :answers", key)
+			return fmt.Errorf("%s is no keyword: expected the name of a capability or an intent, :slow, :answers or :scope", key)
 		}
 		switch {
 		case name == "slow":
@@ -27,6 +28,8 @@ func (o *Options) ReadSamples(v edn.Value) error {
 				return fmt.Errorf(":slow is %s: expected {:capability :a/b :input {..}}", cut(entry.String()))
 			}
 			o.Slow = &Sample{Capability: id, Input: entry.Key("input")}
+		case name == "scope":
+			o.Scope = entry
 		case name == "answers":
 			if !entry.IsMap() {
 				return fmt.Errorf(":answers is %s: expected a map from intent to output", cut(entry.String()))
@@ -42,7 +45,7 @@ func (o *Options) ReadSamples(v edn.Value) error {
 				o.Answers[word] = out
 			}
 		case key.Namespace() == "":
-			return fmt.Errorf("%s is no name of a capability or an intent: expected a qualified keyword, :slow or :answers", key)
+			return fmt.Errorf("%s is no name of a capability or an intent: expected a qualified keyword, :slow, :answers or :scope", key)
 		case !entry.IsMap():
 			return fmt.Errorf("%s is %s: expected the input, a map", key, cut(entry.String()))
 		default:
