@@ -63,8 +63,9 @@ type satPlugin struct {
 func newPlugin(self string) sdk.Plugin {
 	p := &satPlugin{self: self}
 	return sdk.Plugin{
-		Name:    "sat",
-		Version: version,
+		Name:     "sat",
+		Version:  version,
+		Features: []string{sdk.FeatureHotSwap},
 		Config: sdk.Config[settings]{
 			Default: settings{Solver: builtin},
 			Check:   checkSettings,
