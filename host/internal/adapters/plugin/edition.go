@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -41,14 +42,40 @@ type edition struct {
 // settings are those that hold now.
 func (e *edition) settings() Settings { return *e.rules.Load() }
 
+// statesOf looks at files; one that is not there is nil.
+func statesOf(paths []string) []os.FileInfo {
+	out := make([]os.FileInfo, len(paths))
+	for i, path := range paths {
+		if info, err := os.Stat(path); err == nil {
+			out[i] = info
+		}
+	}
+	return out
+}
+
+// untouched tells whether files were neither written nor replaced.
+func untouched(before, after []os.FileInfo) bool {
+	return slices.EqualFunc(before, after, func(a, b os.FileInfo) bool {
+		if a == nil || b == nil {
+			return a == nil && b == nil
+		}
+		return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+	})
+}
+
 // start brings a process to the point where it only has to say that it is
 // ready. started is called when it is described. On a failure no process is
 // left.
 func (e *edition) start(ctx context.Context, i *instance, gen int, started func()) (*service, *failure) {
 	settings := e.settings()
 	name := settings.Name
+	files := statesOf(settings.ConfigFiles)
 	fail := func(err error, rep launch.Report) (*service, *failure) {
-		return nil, startFailure(name, gen, err, rep)
+		f := startFailure(name, gen, err, rep)
+		if f.cause == CauseConfig && !untouched(files, statesOf(settings.ConfigFiles)) {
+			f.cause, f.permanent = CauseStartFailed, false // it read what was being replaced
+		}
+		return nil, f
 	}
 	exe, binary, err := e.unit.host.describer.approve(settings)
 	if err != nil {

@@ -155,6 +155,12 @@ func (f *fake) Configure(ctx context.Context, setup wire.Setup, host *wire.Calle
 	d, err := f.Describe(ctx, setup.Config, setup.Host)
 	state := wire.HealthReady
 	switch mood {
+	case "replaced":
+		// Somebody replaces the file that the configuration names.
+		path, _ := setup.Config.Key("file").AsString()
+		_ = os.WriteFile(path+".new", []byte("new"), 0o600)
+		_ = os.Rename(path+".new", path)
+		d.Findings = []schema.Finding{{Path: []edn.Value{edn.K("file")}, Message: "permission denied"}}
 	case "findings":
 		d.Findings = []schema.Finding{{Path: []edn.Value{edn.K("depth")}, Message: "is too deep"}}
 	case "disagree":

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/sdk/confine"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -247,6 +248,21 @@ func TestConfigureFailures(t *testing.T) {
 			gone(t, got.Report.PID, time.Second)
 		})
 	}
+}
+
+// SUP-005: what a plugin finds wrong in a file that is being replaced may be
+// right a moment later.
+func TestConfigureWhileAFileIsReplaced(t *testing.T) {
+	s := as("good")
+	s.Isolation.Level = confine.None // the plugin itself is who replaces it
+	file := filepath.Join(t.TempDir(), "script")
+	require.NoError(t, os.WriteFile(file, []byte("old"), 0o600))
+	s.Config = edn.MustMap(edn.K("mood"), edn.Text("replaced"), edn.K("file"), edn.Text(file))
+	s.ConfigFiles = []string{file}
+	s.Restart.Backoff, s.Restart.MaxBackoff = time.Hour, time.Hour
+	got := run(t, s).to(t, Backoff, 1)
+	assert.Equal(t, CauseStartFailed, got.Cause)
+	assert.Equal(t, "config/plugin-schema", got.Err.Type)
 }
 
 // SUP-003: three signals, kept apart.

@@ -239,6 +239,9 @@ func (s *serving) count(t *tried) {
 	if t.late || t.label == journal.OutcomeCanceled {
 		outcome = breaker.Ignored
 	}
+	if outcome == breaker.Failure && t.crashed && t.page.crashed(t.err) {
+		outcome = breaker.Ignored
+	}
 	u := 0.0
 	if outcome == breaker.Failure {
 		u = Rand(s.run.Seed, s.w.Path, -s.number).Float64()

@@ -36,6 +36,7 @@ type page struct {
 	settings  breaker.Settings
 	breaker   *breaker.Breaker
 	window    *breaker.Window
+	crash     string // the last end of a process that was counted
 	edition   int
 	version   string
 	latencies [latencies]time.Duration // of the last successes
@@ -130,6 +131,16 @@ func (p *page) report(now time.Time, t breaker.Ticket, o breaker.Outcome, floor 
 	defer p.mu.Unlock()
 	p.breaker.Report(now, t, o, floor, u)
 	p.settle()
+}
+
+// crashed tells whether the end of a process was counted already: it may have
+// cut any number of calls, and is one failure.
+func (p *page) crashed(err *contract.Error) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	known := p.crash == err.Message
+	p.crash = err.Message
+	return known
 }
 
 // settle is called with the lock.

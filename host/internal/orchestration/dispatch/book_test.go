@@ -98,6 +98,22 @@ func TestBreakerIgnores(t *testing.T) {
 	})
 }
 
+// BRK-004: a process that ends is one failure, however many calls it cuts; the
+// supervisor counts its ends.
+func TestCrashCountsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := remembering(t, "", "")
+		w.On("t/a", in(10*ms, dispatchtest.Step{Crash: true}))
+		w.On("t/b", out(`{:n 2}`))
+		var group sync.WaitGroup
+		for range 30 {
+			group.Go(func() { assert.Nil(t, serve(t, w, order{layer: retries(0, 1)}).Err) })
+		}
+		group.Wait()
+		assert.Equal(t, "a ", serve(t, w, order{layer: retries(0, 1)}).told()[0], "the breaker is closed")
+	})
+}
+
 // BRK-001: if all are open, the first that reopens is waited for, if that is in
 // time; else the failure says when.
 func TestAllOpen(t *testing.T) {
