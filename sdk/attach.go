@@ -64,7 +64,7 @@ func (a *attached) run(ctx context.Context) int {
 		return a.broken(err)
 	}
 	defer func() { _ = os.Remove(a.file) }()
-	fmt.Fprintf(a.said, "%s %s (process %d) waits for a host: ferment dev attach NAME %s\n", a.plugin.Name, a.plugin.Version, os.Getpid(), a.file)
+	_, _ = fmt.Fprintf(a.said, "%s %s (process %d) waits for a host: ferment dev attach NAME %s\n", a.plugin.Name, a.plugin.Version, os.Getpid(), a.file)
 	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
 	for {
 		conn, err := listener.Accept()
@@ -78,7 +78,7 @@ func (a *attached) run(ctx context.Context) int {
 }
 
 func (a *attached) broken(err error) int {
-	fmt.Fprintf(a.said, "%s %s cannot wait for a host: %v\n", a.plugin.Name, a.plugin.Version, err)
+	_, _ = fmt.Fprintf(a.said, "%s %s cannot wait for a host: %v\n", a.plugin.Name, a.plugin.Version, err)
 	return exitBroken
 }
 
@@ -96,7 +96,7 @@ func (a *attached) live(ctx context.Context, conn net.Conn) {
 		err = json.Unmarshal(line, &hello)
 	}
 	if err != nil {
-		fmt.Fprintf(a.said, "a connection that is no host: %v\n", err)
+		_, _ = fmt.Fprintf(a.said, "a connection that is no host: %v\n", err)
 		return
 	}
 	_ = conn.SetReadDeadline(time.Time{})
@@ -116,7 +116,7 @@ func (a *attached) live(ctx context.Context, conn net.Conn) {
 		_, _ = fmt.Fprintf(conn, "error: %v\n", err)
 		return
 	}
-	fmt.Fprintf(a.said, "a host is here\n")
+	_, _ = fmt.Fprintf(a.said, "a host is here\n")
 	if _, err := fmt.Fprintln(conn, handshake); err == nil {
 		gone := make(chan struct{})
 		go func() { defer close(gone); _, _ = io.Copy(io.Discard, in) }()
@@ -129,7 +129,7 @@ func (a *attached) live(ctx context.Context, conn net.Conn) {
 	}
 	end()
 	<-over
-	fmt.Fprintf(a.said, "the host is gone\n")
+	_, _ = fmt.Fprintf(a.said, "the host is gone\n")
 }
 
 // serve begins to serve over gRPC and gives the handshake line. over is closed

@@ -444,7 +444,7 @@ func TestUpdate(t *testing.T) {
 	<-p.Commit()
 	require.Eventually(t, func() bool { _, err := b.ask(context.Background(), `{}`); return err == nil }, 10*time.Second, time.Millisecond)
 	cancel()
-	<-hung
+	assert.Error(t, <-hung)
 	assert.Equal(t, pid, b.pid())
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 	b.to(t, Stopped, 1) // the new policy holds for the process that runs

@@ -96,7 +96,7 @@ var attacks = map[string]func([]string) error{
 		for range 1000 {
 			pid, _, errno := unix.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
 			if errno == 0 && pid == 0 {
-				unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
+				_, _, _ = unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
 			}
 			if errno == 0 {
 				return nil
