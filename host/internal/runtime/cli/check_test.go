@@ -57,7 +57,7 @@ var refusals = []struct {
   §:inputt 1}`, []string{`CHECK-010 unknown key :inputt in [:nodes 1]; nearest is :input`}},
 	{`{:op :call :intent :text/respond :input {:prompt "p"}
   :dispatch {§:candidate []}}`, []string{`CHECK-010 unknown key :candidate in [:nodes 1 :dispatch]; nearest is :candidates`}},
-	{`{:op :call :intent :text/respond :input {:prompt "p"} :dispatch {§:race {:width 2}}}`, []string{`CHECK-010 this build does not have :race, remove it in [:nodes 1 :dispatch]`}},
+	{`{:op :call :intent :text/respond :input {:prompt "p"} §:session? true}`, []string{`CHECK-010 this build does not have :session?, remove it in [:nodes 1]`}},
 	{`{:op :call
   :intent §:text/respnd :input {:prompt "p"}}`, []string{`CHECK-011 unknown intent :text/respnd in [:nodes 1 :intent]; nearest is :text/respond`}},
 	{`{:op :call :intent :text/respond :input {:prompt "p"} :dispatch {:candidates [:t/voice §:t/voic]}}`, []string{`CHECK-012 unknown capability :t/voic in [:nodes 1 :dispatch :candidates 1]; nearest is :t/voice`}},
