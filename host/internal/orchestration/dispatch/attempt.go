@@ -61,6 +61,9 @@ func (s *serving) begin(ctx context.Context, e *entrant, capID, strategy string)
 	}
 	page := s.w.Terms.pages[capID]
 	ticket, err := s.admitted(page, c)
+	for err != nil && strategy == "" && s.lastHope(ctx, page) {
+		ticket, err = s.admitted(page, c)
+	}
 	if err != nil {
 		return s.keptOut(ctx, capID, err)
 	}
@@ -93,6 +96,16 @@ func (s *serving) begin(ctx context.Context, e *entrant, capID, strategy string)
 	}
 	e.started = s.d.Clock.Now()
 	return nil
+}
+
+// lastHope waits for the breaker of a candidate behind which nobody is left, if
+// that is in time.
+func (s *serving) lastHope(ctx context.Context, p *page) bool {
+	if _, left := s.next(); left {
+		return false
+	}
+	wait, ok := p.reopensIn(s.d.Clock.Now())
+	return ok && s.inTime(ctx, wait) && s.d.Clock.Wait(ctx, wait) == nil
 }
 
 // keptOut is what happens when somebody else became the probe of a breaker in

@@ -103,9 +103,31 @@ func (p *page) ask(now time.Time) (ok bool, reopens time.Time) {
 	ok = p.breaker.Ask(now)
 	p.settle()
 	if !ok {
-		reopens, _ = p.breaker.Reopens(now)
+		reopens = p.reopens(now)
 	}
 	return ok, reopens
+}
+
+// askAgain is when a breaker that is not open, but lets few through, is worth
+// asking again.
+const askAgain = 50 * time.Millisecond
+
+// reopens is called with the lock; zero: not by itself.
+func (p *page) reopens(now time.Time) time.Time {
+	at, ok := p.breaker.Reopens(now)
+	if ok && at.IsZero() {
+		return now.Add(askAgain)
+	}
+	return at
+}
+
+// reopensIn is how long to wait before asking again; ok is false if that is of
+// no use.
+func (p *page) reopensIn(now time.Time) (wait time.Duration, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := p.reopens(now)
+	return at.Sub(now), !at.IsZero()
 }
 
 // enter begins a call. Without a book everybody may.

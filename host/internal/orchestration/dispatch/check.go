@@ -81,12 +81,15 @@ func (s *serving) checkWork(t *tried, c *quality.Check, subject quality.Subject)
 	// Nobody judges his own answer.
 	layer.Exclude = policy.NamesOf(policy.Origin{}, t.capability.ID)
 	p, _ := layer.Resolve() // without a switch-on set there is nothing to refuse
+	terms := s.d.Terms(p, c.Intent, "")
+	// An answer is not refused because who should judge it has a breaker.
+	terms.pages = nil
 	return &Work{
 		Op:     "call",
 		Node:   s.w.Node,
 		Path:   s.w.Path,
 		Intent: c.Intent,
-		Terms:  s.d.Terms(p, c.Intent, ""),
+		Terms:  terms,
 		Input:  quality.CapabilityInput(c, subject),
 		Stack:  append(slices.Clip(s.w.Stack), t.capability.ID),
 	}
@@ -114,22 +117,19 @@ func (s *serving) askOnce(ctx context.Context) (checked, edn.Value) {
 		by.err = err
 		return by, edn.Nil()
 	}
-	t := tried{capability: c, page: s.w.Terms.pages[capID]}
-	if t.ticket, err = s.admitted(t.page, c); err != nil {
-		return checked{err: err}, edn.Nil()
-	}
 	answer, failed := s.d.Executor.Invoke(ctx, s.call(c, deadline, scopes))
 	awaitOwnDeadline(ctx, failed)
 	by.latency = s.d.Clock.Now().Sub(started)
-	var response edn.Value
 	if failed != nil {
 		by.err = contract.AsError(failed)
-	} else {
-		response, by.err = contract.CheckResponse(answer.Response, s.wanted(c))
+		return by, edn.Nil()
+	}
+	response, err := contract.CheckResponse(answer.Response, s.wanted(c))
+	if err != nil {
+		by.err = err
+		return by, edn.Nil()
 	}
 	by.usage = mapOrNil(response.Key("result").Key("usage"))
-	t.err, t.latency, t.usage = by.err, by.latency, by.usage
-	s.count(&t)
 	return by, response.Key("result").Key("out")
 }
 
