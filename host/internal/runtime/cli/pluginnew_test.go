@@ -45,14 +45,14 @@ func check(t *testing.T, dir string) {
 }
 
 // everyKind makes the tests of scaffolds try all kinds; each costs a build of
-// three programs. Without it they try one that answers and one that streams.
+// three programs. Without it they try one.
 var everyKind = flag.Bool("new.all", false, "try the scaffolds of all kinds of plugin")
 
 func kindsToTry() []string {
 	if *everyKind {
 		return scaffold.Kinds()
 	}
-	return []string{"solver", "llm"}
+	return []string{"solver"}
 }
 
 // SDK-005: each kind in Go builds and passes its conformance test as it comes,
