@@ -81,17 +81,15 @@ func (s *serving) checkWork(t *tried, c *quality.Check, subject quality.Subject)
 	// Nobody judges his own answer.
 	layer.Exclude = policy.NamesOf(policy.Origin{}, t.capability.ID)
 	p, _ := layer.Resolve() // without a switch-on set there is nothing to refuse
-	terms := s.d.Terms(p, c.Intent, "")
-	// An answer is not refused because who should judge it has a breaker.
-	terms.pages = nil
 	return &Work{
 		Op:     "call",
 		Node:   s.w.Node,
 		Path:   s.w.Path,
 		Intent: c.Intent,
-		Terms:  terms,
-		Input:  quality.CapabilityInput(c, subject),
-		Stack:  append(slices.Clip(s.w.Stack), t.capability.ID),
+		// An answer is not refused because who should judge it has a breaker.
+		Terms: s.d.forgetful(p, c.Intent, ""),
+		Input: quality.CapabilityInput(c, subject),
+		Stack: append(slices.Clip(s.w.Stack), t.capability.ID),
 	}
 }
 

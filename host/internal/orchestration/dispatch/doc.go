@@ -7,7 +7,8 @@
 // Main types: Executor is what the package needs from the adapters, Call and
 // Answer what crosses that line. Dispatcher serves Work, the description of a
 // call whose slots are filled and whose policy is merged, and returns a Result.
-// Decide is the attempt table as a pure function. Clock and Rand are the only
+// Decide is the attempt table as a pure function. Book remembers, beyond one
+// call, how candidates have done: their breakers and what orders rest on. Clock and Rand are the only
 // sources of time and chance.
 //
 // Concurrency: a Dispatcher is immutable and may serve any number of calls at

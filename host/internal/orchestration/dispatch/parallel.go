@@ -321,15 +321,7 @@ func compareScores(a, b edn.Value) int {
 func compareCosts(a, b edn.Value) int {
 	x, xok := a.AsNumber()
 	y, yok := b.AsNumber()
-	switch {
-	case xok && yok:
-		return x.Cmp(y)
-	case xok:
-		return -1
-	case yok:
-		return 1
-	}
-	return 0
+	return compareKnown(xok, yok, func() int { return x.Cmp(y) })
 }
 
 // exhausted is the end of a field without an accepted answer: those who may be

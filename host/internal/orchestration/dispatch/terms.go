@@ -52,12 +52,7 @@ type metaKey struct {
 // Terms works out a policy for the calls of an intent. CapID pins the first
 // candidate.
 func (d *Dispatcher) Terms(p policy.Policy, intent, capID string) *Terms {
-	t := &Terms{Policy: p, intent: intent, capID: capID}
-	demand := t.demand(d.Registry)
-	t.static = demand.Bind()
-	t.effects = t.effectful(d.Registry)
-	t.candidates = candidates(t.static.Accepted)
-	t.rejected = rejections(t.static.Rejected)
+	t := d.forgetful(p, intent, capID)
 	if d.Book != nil {
 		t.pages = make(map[string]*page, len(t.static.List))
 		for _, id := range t.static.List {
@@ -66,6 +61,18 @@ func (d *Dispatcher) Terms(p policy.Policy, intent, capID string) *Terms {
 			}
 		}
 	}
+	return t
+}
+
+// forgetful are terms without the book: nobody is left alone or preferred for
+// how he did.
+func (d *Dispatcher) forgetful(p policy.Policy, intent, capID string) *Terms {
+	t := &Terms{Policy: p, intent: intent, capID: capID}
+	demand := t.demand(d.Registry)
+	t.static = demand.Bind()
+	t.effects = t.effectful(d.Registry)
+	t.candidates = candidates(t.static.Accepted)
+	t.rejected = rejections(t.static.Rejected)
 	t.outName = d.Registry.OutSchema(intent, p.Layer.Requires.OutSchema.V)
 	if sch, ok := d.Registry.Schema(t.outName); ok {
 		t.out = sch
