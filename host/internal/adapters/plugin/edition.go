@@ -59,7 +59,7 @@ func untouched(before, after []os.FileInfo) bool {
 		if a == nil || b == nil {
 			return a == nil && b == nil
 		}
-		return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+		return unchanged(a, b)
 	})
 }
 

@@ -1,6 +1,9 @@
 package registry
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Breaker is what an operator wrote about the breaker of a capability, or of the
 // calls of a policy. Zero fields are not written.
@@ -36,4 +39,10 @@ func (b Breaker) Over(weak Breaker) Breaker {
 		weak.Ramp = b.Ramp
 	}
 	return weak
+}
+
+// Equal tells whether both say the same.
+func (b Breaker) Equal(o Breaker) bool {
+	return slices.Equal(b.Ramp, o.Ramp) && b.Window == o.Window && b.MinSamples == o.MinSamples && b.Threshold == o.Threshold &&
+		b.Base == o.Base && b.Ceiling == o.Ceiling && b.Factor == o.Factor
 }

@@ -33,7 +33,7 @@ type page struct {
 	quiet atomic.Bool
 
 	mu        sync.Mutex
-	settings  breaker.Settings
+	settings  registry.Breaker
 	breaker   *breaker.Breaker
 	window    *breaker.Window
 	crash     string // the last end of a process that was counted
@@ -70,20 +70,16 @@ func (b *Book) page(capID, intent string, rules registry.Breaker, now time.Time)
 	return p
 }
 
-func breakerSettings(r registry.Breaker) breaker.Settings {
-	s := breaker.Defaults()
-	full := r.Over(registry.Breaker{
-		Window: s.Window, MinSamples: s.MinSamples, Threshold: s.Threshold,
-		Base: s.Base, Ceiling: s.Ceiling, Factor: s.Factor, Ramp: s.Ramp,
-	})
-	return breaker.Settings{
-		Window: full.Window, MinSamples: min(full.MinSamples, full.Window), Threshold: full.Threshold,
-		Base: full.Base, Ceiling: full.Ceiling, Factor: full.Factor, Ramp: full.Ramp,
-	}
+// breakerSettings are what was written over the defaults. More samples than the
+// window holds would never be there.
+func breakerSettings(r registry.Breaker) registry.Breaker {
+	r = r.Over(breaker.Defaults())
+	r.MinSamples = min(r.MinSamples, r.Window)
+	return r
 }
 
 // configure begins anew if the operator changed the settings.
-func (p *page) configure(s breaker.Settings, now time.Time) {
+func (p *page) configure(s registry.Breaker, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.settings.Equal(s) {

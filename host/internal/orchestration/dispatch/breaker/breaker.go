@@ -2,40 +2,18 @@ package breaker
 
 import (
 	"math"
-	"slices"
 	"time"
+
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
 )
 
-// Settings are those of one breaker.
-type Settings struct {
-	// Window is how many outcomes the rate is taken over.
-	Window int
-	// MinSamples outcomes have to be there before the rate counts.
-	MinSamples int
-	// Threshold is the share of failures that opens the breaker.
-	Threshold float64
-	// Base is the first pause; each opening in a row multiplies it by Factor, up
-	// to Ceiling.
-	Base, Ceiling time.Duration
-	Factor        float64
-	// Ramp are the shares of calls, in percent, that are admitted one after the
-	// other on the way back; the last is 100.
-	Ramp []int
-}
-
 // Defaults are the settings of a breaker about which nothing was written.
-func Defaults() Settings {
-	return Settings{
+func Defaults() registry.Breaker {
+	return registry.Breaker{
 		Window: 20, MinSamples: 5, Threshold: 0.5,
 		Base: time.Second, Factor: 2, Ceiling: 5 * time.Minute,
 		Ramp: []int{10, 25, 50, 100},
 	}
-}
-
-// Equal tells whether both say the same.
-func (s Settings) Equal(o Settings) bool {
-	return slices.Equal(s.Ramp, o.Ramp) && s.Window == o.Window && s.MinSamples == o.MinSamples && s.Threshold == o.Threshold &&
-		s.Base == o.Base && s.Ceiling == o.Ceiling && s.Factor == o.Factor
 }
 
 // Figures of the way back.
@@ -83,7 +61,7 @@ type Ticket struct {
 
 // Breaker is that of one capability for one intent. It is made by New.
 type Breaker struct {
-	set Settings
+	set registry.Breaker
 
 	state State
 	// epoch changes with the state: an outcome of a call that was admitted
@@ -105,8 +83,8 @@ type Breaker struct {
 	successes int
 }
 
-// New makes a closed breaker.
-func New(s Settings, now time.Time) *Breaker {
+// New makes a closed breaker. Every field of its settings is written.
+func New(s registry.Breaker, now time.Time) *Breaker {
 	return &Breaker{set: s, state: Closed, since: now, ring: make([]bool, 0, s.Window)}
 }
 
