@@ -56,7 +56,12 @@ func startHost() (*hosted, error) {
 	if err := os.WriteFile(path, fmt.Appendf(nil, benchConfig, self), 0o600); err != nil {
 		return nil, err
 	}
-	host, err := daemon.Start(context.Background(), daemon.Options{Config: path, Dir: dir, Version: "bench", Env: os.LookupEnv})
+	options := daemon.Options{Config: path, Dir: dir, Version: "bench", Env: os.LookupEnv}
+	// The lock names the very program that runs, as after an installation.
+	if _, err := daemon.Lock(context.Background(), options, daemon.LockWish{}); err != nil {
+		return nil, err
+	}
+	host, err := daemon.Start(context.Background(), options)
 	if err != nil {
 		return nil, err
 	}

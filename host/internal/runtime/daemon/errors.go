@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 )
@@ -11,9 +12,21 @@ type InvalidConfigError struct {
 	Config *config.Config
 }
 
-// Error counts the errors; they are in the configuration.
+// Error has the first error whole and says how many more the configuration
+// carries.
 func (e *InvalidConfigError) Error() string {
-	return fmt.Sprintf("the configuration has %d errors", e.Config.Diagnostics.Count(config.SeverityError))
+	ds := e.Config.Diagnostics
+	text, more := "the configuration has errors", ds.Count(config.SeverityError)-1
+	for _, d := range ds {
+		if d.Severity == config.SeverityError {
+			text = strings.TrimSpace(d.Text())
+			break
+		}
+	}
+	if more > 0 {
+		text += fmt.Sprintf("\n(%d more)", more)
+	}
+	return text
 }
 
 // EnvironmentError is something around the host that is missing or broken.
