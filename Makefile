@@ -23,6 +23,7 @@ test: build ## the whole test suite
 check: build ## formatting, vet, lint, the configuration and the plans of this repository
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "gofmt would change: $$unformatted"; exit 1; }
 	$(GO) vet ./...
+	cd host/bench && $(GO) vet ./... # a module of its own
 	.ci/lint
 	bin/ferment validate --strict
 	bin/ferment fmt --check

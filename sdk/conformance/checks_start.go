@@ -193,8 +193,8 @@ func startCertificate(ctx context.Context, b *bench) error {
 	}
 	for who, creds := range map[string]credentials.TransportCredentials{
 		"without encryption":       insecure.NewCredentials(),
-		"without a certificate":    credentials.NewTLS(&tls.Config{InsecureSkipVerify: true}),                                            //nolint:gosec // a stranger
-		"with another certificate": credentials.NewTLS(&tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{stranger}}), //nolint:gosec // a stranger
+		"without a certificate":    credentials.NewTLS(&tls.Config{InsecureSkipVerify: true}),                                            // a stranger
+		"with another certificate": credentials.NewTLS(&tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{stranger}}), // a stranger
 	} {
 		if err := b.strange(ctx, address.String(), creds); err == nil {
 			return want("no answer to a peer "+who, "Describe was answered")

@@ -183,7 +183,7 @@ var _ wire.Broker = (*socketBroker)(nil)
 
 // NextId implements wire.Broker; the name is that of go-plugin.
 //
-//nolint:revive
+//revive:disable-next-line:var-naming
 func (b *socketBroker) NextId() uint32 { return b.nextID.Add(1) }
 
 // AcceptAndServe implements wire.Broker.

@@ -48,7 +48,7 @@ func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
-		require.NoError(t, os.WriteFile(path, got, 0o644)) //nolint:gosec // part of the source
+		require.NoError(t, os.WriteFile(path, got, 0o644)) // part of the source
 	}
 	want, err := os.ReadFile(path)
 	require.NoError(t, err)

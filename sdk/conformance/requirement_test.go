@@ -52,7 +52,7 @@ func TestRequirementsAreFrozen(t *testing.T) {
 		}
 	}
 	if *update && !t.Failed() && len(added) > 0 {
-		require.NoError(t, os.WriteFile(frozen(), []byte(string(text)+strings.Join(added, "\n")+"\n"), 0o644)) //nolint:gosec // part of the source
+		require.NoError(t, os.WriteFile(frozen(), []byte(string(text)+strings.Join(added, "\n")+"\n"), 0o644)) // part of the source
 		return
 	}
 	assert.Empty(t, added, "run this test with -update to add what is new")
@@ -96,7 +96,7 @@ func TestEveryRequirementHasACheck(t *testing.T) {
 	}
 	const path = "REQUIREMENTS.md"
 	if *update {
-		require.NoError(t, os.WriteFile(path, []byte(b.String()), 0o644)) //nolint:gosec // part of the source
+		require.NoError(t, os.WriteFile(path, []byte(b.String()), 0o644)) // part of the source
 	}
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)

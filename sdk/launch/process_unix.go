@@ -35,7 +35,7 @@ func maxRSS(state *os.ProcessState) int64 {
 	if !ok {
 		return 0
 	}
-	rss := int64(usage.Maxrss) //nolint:unconvert // 32 bits wide on some systems
+	rss := int64(usage.Maxrss) // 32 bits wide on some systems
 	if runtime.GOOS == "darwin" {
 		return rss // bytes there, KiB elsewhere
 	}

@@ -59,6 +59,7 @@ func newPipeBroker(t testing.TB) *pipeBroker {
 	return &pipeBroker{t: t, dir: t.TempDir(), up: map[uint32]chan struct{}{}}
 }
 
+//revive:disable-next-line:var-naming its name is that of go-plugin
 func (b *pipeBroker) NextId() uint32 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

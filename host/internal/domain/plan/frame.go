@@ -79,7 +79,7 @@ func resultSlot(kind SlotKind, r *Result) Slot {
 
 // PlanSlot makes the slot of a plan or map node.
 //
-//nolint:revive // named after the op, like CallSlot and ToolSlot
+//revive:disable-next-line:exported named after the op, like CallSlot and ToolSlot
 func PlanSlot(r *Result) Slot { return resultSlot(SlotPlan, r) }
 
 // Kind returns what wrote the slot.

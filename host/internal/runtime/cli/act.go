@@ -224,7 +224,7 @@ func (c *command) admitPlan(name string, v edn.Value, positions *edn.Positions, 
 	if !v.IsMap() {
 		return contract.Errorf("plan/invalid", "%s is no plan: expected a map with :nodes, got %s", sourceName(name), v.Kind())
 	}
-	findings := checkPlan(v, positions, bindings, loaded)
+	_, findings := readPlan(v, positions, bindings, loaded)
 	err := plan.FindingsError(findings, contract.SourceRequest)
 	if err == nil {
 		return nil

@@ -42,18 +42,24 @@ func (c *command) checkCommand() *cobra.Command {
 	}
 }
 
-// checkPlan holds a plan against the configuration; bindings are those that a
-// caller gives besides, nil or a map.
-func checkPlan(v edn.Value, positions *edn.Positions, bindings edn.Value, loaded *daemon.Loaded) []plan.Finding {
-	p, findings := plan.Parse(v, positions, plan.WithLimits(loaded.Limits()))
-	if p == nil {
-		return findings
-	}
-	return plan.Check(p, plan.Env{
+// planEnv is what surrounds a plan that somebody checks; bindings are those
+// that a caller gives besides, nil or a map.
+func planEnv(bindings edn.Value, loaded *daemon.Loaded) plan.Env {
+	return plan.Env{
 		Registry: loaded.Generation.Registry, Policies: loaded.Generation.Policies,
 		Grant: loaded.Generation.Effects.Grant([]string{policy.RoleAdmin}), // of whoever owns the configuration
 		Outer: func(name string) bool { return bindings.IsMap() && bindings.HasKey(name) },
-	})
+	}
+}
+
+// readPlan reads a plan and holds it against the configuration. The plan is nil
+// if the value is none.
+func readPlan(v edn.Value, positions *edn.Positions, bindings edn.Value, loaded *daemon.Loaded) (*plan.Plan, []plan.Finding) {
+	p, findings := plan.Parse(v, positions, plan.WithLimits(loaded.Limits()))
+	if p == nil {
+		return nil, findings
+	}
+	return p, plan.Check(p, planEnv(bindings, loaded))
 }
 
 func (c *command) checkOne(name string, loaded *daemon.Loaded) (bool, error) {
@@ -66,7 +72,7 @@ func (c *command) checkOne(name string, loaded *daemon.Loaded) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	findings := checkPlan(v, positions, edn.Nil(), loaded)
+	_, findings := readPlan(v, positions, edn.Nil(), loaded)
 	failed := plan.HasErrors(findings)
 	if c.format != formatText {
 		values := make([]edn.Value, len(findings))

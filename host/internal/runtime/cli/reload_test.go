@@ -209,7 +209,7 @@ func TestReloadNotifies(t *testing.T) {
 	w := twoPlugins(t, "")
 	heard := w.notified()
 	s := w.serve()
-	for <-heard != "READY=1\nSTATUS=serving" { //nolint:revive // what comes before it
+	for <-heard != "READY=1\nSTATUS=serving" { // what comes before it
 	}
 	s.signal(syscall.SIGHUP)
 	assert.Regexp(t, "^RELOADING=1\nMONOTONIC_USEC=[0-9]+$", <-heard)

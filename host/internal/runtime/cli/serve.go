@@ -49,7 +49,7 @@ func (c *command) notServed(err error) error {
 		}
 		return quietError{code}
 	}
-	e, typed := err.(*contract.Error) //nolint:errorlint // one that is wrapped lacks what is around it
+	e, typed := err.(*contract.Error) // one that is wrapped lacks what is around it
 	if !typed {
 		typ := map[int]string{daemon.ExitInternal: "runtime/internal", daemon.ExitConfig: "config/range"}[code]
 		if typ == "" {

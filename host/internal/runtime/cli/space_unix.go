@@ -11,5 +11,5 @@ func freeSpace(dir string) (uint64, error) {
 	if err := unix.Statfs(dir, &s); err != nil {
 		return 0, err
 	}
-	return uint64(s.Bavail) * uint64(s.Bsize), nil //nolint:unconvert // other widths on other systems
+	return uint64(s.Bavail) * uint64(s.Bsize), nil // other widths on other systems
 }

@@ -23,7 +23,7 @@ func ownedByUs(info fs.FileInfo) bool {
 // inode tells files apart that take each other's name.
 func inode(info fs.FileInfo) string {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return strconv.FormatUint(uint64(st.Ino), 36) //nolint:unconvert // other systems have another type
+		return strconv.FormatUint(uint64(st.Ino), 36) // other systems have another type
 	}
 	return ""
 }

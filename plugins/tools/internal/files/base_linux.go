@@ -200,7 +200,7 @@ func pseudo(fd int) bool {
 	if unix.Fstatfs(fd, &fs) != nil {
 		return true
 	}
-	switch int64(fs.Type) { //nolint:unconvert // its size differs between machines
+	switch int64(fs.Type) { // its size differs between machines
 	case unix.PROC_SUPER_MAGIC, unix.SYSFS_MAGIC, unix.DEBUGFS_MAGIC, unix.TRACEFS_MAGIC, unix.SECURITYFS_MAGIC, unix.CGROUP_SUPER_MAGIC, unix.CGROUP2_SUPER_MAGIC, unix.BPF_FS_MAGIC:
 		return true
 	}

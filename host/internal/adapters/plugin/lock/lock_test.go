@@ -198,7 +198,7 @@ func TestRefusals(t *testing.T) {
 
 // HCL-002: everything that is wrong is told at once, with the nearest name.
 func TestEveryProblem(t *testing.T) {
-	_, err := Decode("f", []byte(entry("  verison = \"1\"\n  binary \"linux/amd64\" {\n    hash = \"x\"\n  }\n  capability \"a/b\" {\n    effects = [\"fs/reed\"]\n  }"))) //nolint:misspell // on purpose
+	_, err := Decode("f", []byte(entry("  versio = \"1\"\n  binary \"linux/amd64\" {\n    hash = \"x\"\n  }\n  capability \"a/b\" {\n    effects = [\"fs/reed\"]\n  }")))
 	var d *DecodeError
 	require.ErrorAs(t, err, &d)
 	require.Len(t, d.Problems, 4, "%v", d.Problems)

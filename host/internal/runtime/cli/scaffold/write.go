@@ -30,7 +30,7 @@ func Write(dir string, files []File) error {
 			return fmt.Errorf("new plugin: %w", err)
 		}
 	}
-	if err := os.Chmod(beside, 0o755); err != nil { //nolint:gosec // a project is there to be read
+	if err := os.Chmod(beside, 0o755); err != nil { // a project is there to be read
 		return fmt.Errorf("new plugin: %w", err)
 	}
 	switch err := os.Rename(beside, dir); {

@@ -1,0 +1,282 @@
+package diagram
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/fermenthq/ferment/host/internal/domain/plan"
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Diagram is what is drawn of one plan, or of a plan inside another.
+type Diagram struct {
+	// Plan is the id of the plan.
+	Plan  string
+	Mode  string
+	Nodes []Node
+	Edges []Edge
+}
+
+// Node is a box.
+type Node struct {
+	ID string
+	// Op is the operation without colon, Of what it is about: the intent of a
+	// call, the id of a tool, else empty.
+	Op, Of string
+	// As is the slot that the node writes, When its condition as it was written
+	// and nil if it has none.
+	As   string
+	When edn.Value
+	// Over is what a map runs over, as it was written; nil for the other ops.
+	Over edn.Value
+	// Candidates are asked in this order; the binding may leave some to retry
+	// { fallback }, which are not listed. Filled means that a slot gives them
+	// while the plan runs.
+	Candidates []string
+	Filled     bool
+	// Rejected counts capabilities that are passed over.
+	Rejected int
+	// Strategy is empty for one after the other.
+	Strategy     string
+	Must, Should []string
+	Repair       int
+	// Effects tells that the node keeps program order among its like.
+	Effects bool
+	// Inside is the plan of a plan or map node.
+	Inside *Diagram
+}
+
+// Edge leads from a node to one that waits for it, by index.
+type Edge struct {
+	From, To int
+	// Kind is why: slot, when, needs, effects or answer.
+	Kind string
+}
+
+// Of makes the diagram of a program that was linked with the same Env.
+func Of(prog *plan.Program, env plan.Env) *Diagram {
+	d := &Diagram{Plan: prog.Plan.ID, Mode: prog.Plan.Mode.String(), Nodes: make([]Node, len(prog.Plan.Nodes))}
+	for i := range prog.Plan.Nodes {
+		d.Nodes[i] = node(prog, i, &env)
+	}
+	implied := implied(prog.Graph)
+	for _, e := range prog.Graph.Edges() {
+		// Data and conditions are shown whole. Of what only keeps an order, an
+		// edge that others imply would hide the rest: a call that may answer with
+		// a plan waits for every earlier writer.
+		if (e.Kind == plan.EdgeAnswer || e.Kind == plan.EdgeEffects) && implied(e.From, e.To) {
+			continue
+		}
+		d.Edges = append(d.Edges, Edge{From: e.From, To: e.To, Kind: e.Kind.String()})
+	}
+	return d
+}
+
+// implied tells whether a node waits for another by way of a third.
+func implied(g *plan.Graph) func(from, to int) bool {
+	before := make([][]bool, g.Len())
+	return func(from, to int) bool {
+		for _, p := range g.Preds(to) {
+			if int(p) == from {
+				continue
+			}
+			if before[p] == nil {
+				before[p] = g.Before(int(p))
+			}
+			if before[p][from] {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+func node(prog *plan.Program, i int, env *plan.Env) Node {
+	n := &prog.Plan.Nodes[i]
+	out := Node{ID: n.ID, Op: n.Op.String(), As: n.As, When: n.WhenSource, Effects: prog.Effectful[i]}
+	switch n.Op {
+	case plan.OpCall:
+		out.Of = n.Intent
+		out.bind(n, env)
+	case plan.OpTool:
+		out.Of = n.ToolID
+		if c, ok := env.Registry.Tool(n.ToolID); ok {
+			out.Candidates = []string{c.ID}
+		}
+		out.judge(layer(n, env))
+	case plan.OpMap:
+		if n.Over != nil {
+			out.Over = n.Over.Source()
+		}
+	}
+	if prog.Subs != nil && prog.Subs[i] != nil {
+		out.Inside = Of(prog.Subs[i], *env)
+	}
+	return out
+}
+
+// layer is what is written about a node, from the weakest place to its own.
+func layer(n *plan.Node, env *plan.Env) policy.Layer {
+	var l policy.Layer
+	if env.Policies != nil {
+		l = env.Policies.For(n.Intent)
+	}
+	l = policy.Merge(l, env.Request)
+	if n.Layer != nil {
+		l = policy.Merge(l, *n.Layer)
+	}
+	return l
+}
+
+func (n *Node) bind(of *plan.Node, env *plan.Env) {
+	l := layer(of, env)
+	n.judge(l)
+	if of.Candidates != nil {
+		n.Filled = true
+		return
+	}
+	demand := policy.Demand{Registry: env.Registry, Intent: of.Intent, CapID: of.CapID, Layer: &l}
+	if env.Routing != nil {
+		demand.Routing = env.Routing(of.Intent)
+	}
+	binding := demand.Bind()
+	n.Candidates, n.Rejected = binding.Tried, len(binding.Rejected)
+}
+
+// judge takes over what is asked of an answer. A layer that does not resolve is
+// a finding of the checks; the diagram leaves it out.
+func (n *Node) judge(l policy.Layer) {
+	p, err := l.Resolve()
+	if err != nil {
+		return
+	}
+	n.Must, n.Should, n.Repair = p.Must, p.Should, p.RepairMax
+	if p.Strategy != "cascade" {
+		n.Strategy = p.Strategy
+	}
+}
+
+// Value gives the diagram as data.
+func (d *Diagram) Value() edn.Value {
+	nodes := make([]edn.Value, len(d.Nodes))
+	for i := range d.Nodes {
+		nodes[i] = d.Nodes[i].value()
+	}
+	edges := make([]edn.Value, len(d.Edges))
+	for i, e := range d.Edges {
+		edges[i] = edn.MustMap(edn.K("from"), edn.Text(d.Nodes[e.From].ID), edn.K("to"), edn.Text(d.Nodes[e.To].ID), edn.K("kind"), edn.K(e.Kind))
+	}
+	return edn.MustMap(edn.K("plan"), edn.Text(d.Plan), edn.K("mode"), edn.K(d.Mode), edn.K("nodes"), edn.Vector(nodes...), edn.K("edges"), edn.Vector(edges...))
+}
+
+func (n *Node) value() edn.Value {
+	var b edn.MapBuilder
+	b.Key("id", edn.Text(n.ID))
+	b.Key("op", edn.K(n.Op))
+	switch {
+	case n.Op == "tool" && n.Of != "":
+		b.Key("tool/id", edn.K(n.Of))
+	case n.Of != "":
+		b.Key("intent", edn.K(n.Of))
+	}
+	if n.As != "" {
+		b.Key("as", edn.K(n.As))
+	}
+	if !n.When.IsNil() {
+		b.Key("when", n.When)
+	}
+	if !n.Over.IsNil() {
+		b.Key("over", n.Over)
+	}
+	if n.Op == "call" || n.Op == "tool" {
+		b.Key("candidates", keywords(n.Candidates))
+		b.Key("filled?", edn.Bool(n.Filled))
+		b.Key("rejected", edn.Int(int64(n.Rejected)))
+		b.Key("must", keywords(n.Must))
+		b.Key("should", keywords(n.Should))
+		b.Key("repair", edn.Int(int64(n.Repair)))
+	}
+	if n.Strategy != "" {
+		b.Key("strategy", edn.K(n.Strategy))
+	}
+	b.Key("effects?", edn.Bool(n.Effects))
+	if n.Inside != nil {
+		b.Key("inside", n.Inside.Value())
+	}
+	return b.Map()
+}
+
+func keywords(list []string) edn.Value {
+	out := make([]edn.Value, len(list))
+	for i, name := range list {
+		out[i] = edn.K(name)
+	}
+	return edn.Vector(out...)
+}
+
+// widest bounds a line of a box, in characters.
+const widest = 48
+
+// lines is what stands in the box of a node, its heading first.
+func (n *Node) lines() []string {
+	head := n.ID + "  " + n.Op
+	if n.Of != "" {
+		head += " :" + n.Of
+	}
+	out := []string{head}
+	if !n.When.IsNil() {
+		out = append(out, "when "+n.When.String())
+	}
+	if !n.Over.IsNil() {
+		out = append(out, "over "+n.Over.String())
+	}
+	if n.Strategy != "" {
+		out = append(out, n.Strategy+" of")
+	}
+	for i, id := range n.Candidates {
+		if n.Op == "tool" {
+			out = append(out, "by "+id)
+			continue
+		}
+		out = append(out, fmt.Sprintf("%d. %s", i+1, id))
+	}
+	switch {
+	case n.Filled:
+		out = append(out, "candidates from a slot")
+	case n.Op == "call" && len(n.Candidates) == 0:
+		out = append(out, "no candidate")
+	}
+	for _, gate := range n.Must {
+		out = append(out, "must "+gate)
+	}
+	for _, gate := range n.Should {
+		out = append(out, "should "+gate)
+	}
+	if n.Repair > 0 {
+		out = append(out, fmt.Sprintf("repair %d times", n.Repair))
+	}
+	if n.As != "" {
+		out = append(out, "as :"+n.As)
+	}
+	for i := range out {
+		out[i] = short(out[i])
+	}
+	return out
+}
+
+// short is one line of at most widest characters, with nothing in it that moves
+// the cursor.
+func short(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r == utf8.RuneError {
+			return ' '
+		}
+		return r
+	}, s)
+	if utf8.RuneCountInString(s) <= widest {
+		return s
+	}
+	return string([]rune(s)[:widest-1]) + "…"
+}

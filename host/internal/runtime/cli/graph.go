@@ -1,0 +1,142 @@
+package cli
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/renameio/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/fermenthq/ferment/host/internal/domain/plan"
+	"github.com/fermenthq/ferment/host/internal/domain/plan/diagram"
+	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// drawings are the ways to draw a plan, by the name of --as, which is also the
+// end of a file's name.
+var drawings = []struct {
+	name string
+	ends []string
+	draw func(*diagram.Diagram) string
+}{
+	{"mermaid", []string{".mmd", ".mermaid"}, (*diagram.Diagram).Mermaid},
+	{"dot", []string{".dot", ".gv"}, (*diagram.Diagram).DOT},
+	{"svg", []string{".svg"}, (*diagram.Diagram).SVG},
+}
+
+func drawingNames() []string {
+	var names []string
+	for _, d := range drawings {
+		names = append(names, d.name)
+	}
+	return names
+}
+
+func (c *command) graphCommand() *cobra.Command {
+	var as, file string
+	cmd := &cobra.Command{
+		Use:   "graph PLAN.edn",
+		Short: "draw a plan with its dependencies, candidates and gates",
+		Long: "graph draws what waits for what, who is asked in which order and what an answer has to pass. A whole\n" +
+			"line is data, a dashed one an order; a dashed box has a condition. A plan with findings is drawn too,\n" +
+			"if its nodes can be ordered; the findings go to standard error and the exit code is 1 if one is an error.",
+		Example: "  ferment graph examples/plans/parallel.edn\n  ferment graph plan.edn --as dot | dot -Tpng > plan.png\n  ferment graph plan.edn --file plan.svg\n  ferment graph plan.edn --json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			draw, err := drawing(as, file)
+			if err != nil {
+				return err
+			}
+			if file != "" && c.format != formatText {
+				return usagef("--file takes a drawing; data goes to standard output")
+			}
+			loaded, err := c.load(cmd.Context(), c.options())
+			if err != nil {
+				return err
+			}
+			return c.graph(args[0], file, draw, loaded)
+		},
+	}
+	cmd.Flags().StringVar(&as, "as", "", "mermaid, dot or svg (default: as the name of --file ends, else mermaid)")
+	cmd.Flags().StringVar(&file, "file", "", "write the drawing to this file")
+	_ = cmd.RegisterFlagCompletionFunc("as", fixed(drawingNames()).always())
+	return cmd
+}
+
+// drawing picks the way to draw.
+func drawing(as, file string) (func(*diagram.Diagram) string, error) {
+	end := strings.ToLower(filepath.Ext(file))
+	for _, d := range drawings {
+		if as == d.name {
+			return d.draw, nil
+		}
+		for _, e := range d.ends {
+			if as == "" && end == e {
+				return d.draw, nil
+			}
+		}
+	}
+	switch {
+	case as != "":
+		return nil, usagef("there is no drawing %q: it is one of %s%s", as, strings.Join(drawingNames(), ", "), didYouMean(contract.Nearest(as, drawingNames())))
+	case file != "":
+		return nil, usagef("the name %s does not say how to draw: let it end in .mmd, .dot or .svg, or name it with --as", file)
+	}
+	return drawings[0].draw, nil
+}
+
+func didYouMean(near string) string {
+	if near == "" {
+		return ""
+	}
+	return "; did you mean " + near + "?"
+}
+
+func (c *command) graph(name, file string, draw func(*diagram.Diagram) string, loaded *daemon.Loaded) error {
+	v, positions, err := c.readPlan(name)
+	if err != nil {
+		return err
+	}
+	p, findings := readPlan(v, positions, edn.Nil(), loaded)
+	for _, f := range findings {
+		if _, err := fmt.Fprintln(c.env.Stderr, f.Render(sourceName(name))); err != nil {
+			return err
+		}
+	}
+	var failed error
+	if plan.HasErrors(findings) {
+		failed = quietError{contract.ExitNegative}
+	}
+	if p == nil {
+		return failed
+	}
+	env := planEnv(edn.Nil(), loaded)
+	prog, cycle := plan.Link(p, env)
+	if cycle != nil {
+		return failed // a finding has said so
+	}
+	d := diagram.Of(prog, env)
+	switch {
+	case c.format != formatText:
+		err = c.value(c.env.Stdout, d.Value())
+	case file != "":
+		err = c.writeDrawing(file, draw(d))
+	default:
+		_, err = fmt.Fprint(c.env.Stdout, draw(d))
+	}
+	if err != nil {
+		return err
+	}
+	return failed
+}
+
+// writeDrawing puts the whole file in place or nothing.
+func (c *command) writeDrawing(file, text string) error {
+	if err := renameio.WriteFile(c.path(file), []byte(text), 0o644); err != nil {
+		return &fileError{fmt.Errorf("write %s: %w", file, cause(err))}
+	}
+	return nil
+}
