@@ -53,7 +53,7 @@ type packText struct {
 	letters       string // those that hardly occur in the other languages
 }
 
-// words of five languages
+// packData holds words of five languages.
 var packData = map[string]packText{
 	"en": {
 		abbreviations: "mr mrs ms dr prof sr jr st mt vs etc e.g i.e cf fig figs no nos vol pp approx dept est inc ltd co corp gen col lt sgt capt rev hon gov sen rep jan feb mar apr jun jul aug sep sept oct nov dec a.m p.m u.s u.k ca al ed eds",

@@ -14,7 +14,7 @@ var ShippedRules = sync.OnceValue(func() *Rules {
 // A weight of 3 is a clear wish, 2 a likely one, 1.5 a hint that decides alone,
 // and 0.5 one that does not (see minimum confidence in Classify).
 //
-// words of five languages
+// The words are of five languages.
 var shippedRules = []Rule{
 	{"chess/best-move", "", 4, "<fen>"},
 	{"chess/best-move", "en", 2, "best_move|next_move|winning_move|strongest_move|which_move|what_move|chess_move"},

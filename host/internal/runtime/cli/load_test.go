@@ -89,6 +89,7 @@ func echoing(id string, n int) string {
 }
 
 // storm does something until the end of the load, after random waits.
+//
 //revive:disable-next-line:context-as-argument
 func storm(t *testing.T, ctx context.Context, wait *sync.WaitGroup, mean time.Duration, seed uint64, do func(r *rand.Rand)) {
 	t.Helper()
