@@ -225,6 +225,12 @@ func (c *command) admitPlan(name string, v edn.Value, positions *edn.Positions, 
 		return contract.Errorf("plan/invalid", "%s is no plan: expected a map with :nodes, got %s", sourceName(name), v.Kind())
 	}
 	_, findings := readPlan(v, positions, bindings, loaded)
+	return c.refusal(name, findings)
+}
+
+// refusal is what findings with errors come to, nil if there is none. As text
+// they are printed as check prints them; else they are in the error.
+func (c *command) refusal(name string, findings []plan.Finding) error {
 	err := plan.FindingsError(findings, contract.SourceRequest)
 	if err == nil {
 		return nil

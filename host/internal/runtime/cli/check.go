@@ -14,7 +14,8 @@ import (
 )
 
 func (c *command) checkCommand() *cobra.Command {
-	return &cobra.Command{
+	var bind []string
+	cmd := &cobra.Command{
 		Use:   "check PLAN.edn ...",
 		Short: "check plans without running them",
 		Long: "check holds plans against the configuration: names, slots, schemas, effects, gates. All findings\n" +
@@ -22,13 +23,17 @@ func (c *command) checkCommand() *cobra.Command {
 		Example: "  ferment check examples/plans/hello.edn\n  ferment check plan.edn --json",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			bindings, err := bound(bind, edn.Nil())
+			if err != nil {
+				return err
+			}
 			cfg, err := c.load(cmd.Context(), c.options())
 			if err != nil {
 				return err
 			}
 			failed := false
 			for _, name := range args {
-				ok, err := c.checkOne(name, cfg)
+				ok, err := c.checkOne(name, bindings, cfg)
 				if err != nil {
 					return err
 				}
@@ -40,6 +45,8 @@ func (c *command) checkCommand() *cobra.Command {
 			return nil
 		},
 	}
+	cmd.Flags().StringArrayVar(&bind, "bind", nil, "what a run gives the plans, as NAME=EDN; may be repeated")
+	return cmd
 }
 
 // planEnv is what surrounds a plan that somebody checks; bindings are those
@@ -62,7 +69,7 @@ func readPlan(v edn.Value, positions *edn.Positions, bindings edn.Value, loaded 
 	return p, plan.Check(p, planEnv(bindings, loaded))
 }
 
-func (c *command) checkOne(name string, loaded *daemon.Loaded) (bool, error) {
+func (c *command) checkOne(name string, bindings edn.Value, loaded *daemon.Loaded) (bool, error) {
 	v, positions, err := c.readPlan(name)
 	var syntax *edn.SyntaxError
 	if errors.As(err, &syntax) {
@@ -72,7 +79,7 @@ func (c *command) checkOne(name string, loaded *daemon.Loaded) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	_, findings := readPlan(v, positions, edn.Nil(), loaded)
+	_, findings := readPlan(v, positions, bindings, loaded)
 	failed := plan.HasErrors(findings)
 	if c.format != formatText {
 		values := make([]edn.Value, len(findings))

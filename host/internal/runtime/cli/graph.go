@@ -37,31 +37,35 @@ func drawingNames() []string {
 
 func (c *command) graphCommand() *cobra.Command {
 	var as, file string
+	var bind []string
 	cmd := &cobra.Command{
 		Use:   "graph PLAN.edn",
 		Short: "draw a plan with its dependencies, candidates and gates",
 		Long: "graph draws what waits for what, who is asked in which order and what an answer has to pass. A whole\n" +
 			"line is data, a dashed one an order; a dashed box has a condition. A plan with findings is drawn too,\n" +
-			"if its nodes can be ordered; the findings go to standard error and the exit code is 1 if one is an error.",
-		Example: "  ferment graph examples/plans/parallel.edn\n  ferment graph plan.edn --as dot | dot -Tpng > plan.png\n  ferment graph plan.edn --file plan.svg\n  ferment graph plan.edn --json",
+			"if its nodes can be ordered; its errors go to standard error and the exit code is 1. Slots that bindings of a\n" +
+			"run would fill are given with --bind, as for run.",
+		Example: "  ferment graph examples/plans/parallel.edn\n  ferment graph plan.edn --as dot | dot -Tpng > plan.png\n  ferment graph plan.edn --file plan.svg\n  ferment graph plan.edn --bind fen='\"8/8/8/8/8/8/8/8 w - - 0 1\"' --json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			draw, err := drawing(as, file)
 			if err != nil {
 				return err
 			}
-			if file != "" && c.format != formatText {
-				return usagef("--file takes a drawing; data goes to standard output")
+			bindings, err := bound(bind, edn.Nil())
+			if err != nil {
+				return err
 			}
 			loaded, err := c.load(cmd.Context(), c.options())
 			if err != nil {
 				return err
 			}
-			return c.graph(args[0], file, draw, loaded)
+			return c.graph(args[0], file, bindings, draw, loaded)
 		},
 	}
 	cmd.Flags().StringVar(&as, "as", "", "mermaid, dot or svg (default: as the name of --file ends, else mermaid)")
 	cmd.Flags().StringVar(&file, "file", "", "write the drawing to this file")
+	cmd.Flags().StringArrayVar(&bind, "bind", nil, "what a run gives the plan, as NAME=EDN; may be repeated")
 	_ = cmd.RegisterFlagCompletionFunc("as", fixed(drawingNames()).always())
 	return cmd
 }
@@ -95,42 +99,37 @@ func didYouMean(near string) string {
 	return "; did you mean " + near + "?"
 }
 
-func (c *command) graph(name, file string, draw func(*diagram.Diagram) string, loaded *daemon.Loaded) error {
+func (c *command) graph(name, file string, bindings edn.Value, draw func(*diagram.Diagram) string, loaded *daemon.Loaded) error {
 	v, positions, err := c.readPlan(name)
 	if err != nil {
 		return err
 	}
-	p, findings := readPlan(v, positions, edn.Nil(), loaded)
-	for _, f := range findings {
-		if _, err := fmt.Fprintln(c.env.Stderr, f.Render(sourceName(name))); err != nil {
-			return err
-		}
+	if !v.IsMap() {
+		return contract.Errorf("plan/invalid", "%s is no plan: expected a map with :nodes, got %s", sourceName(name), v.Kind())
 	}
-	var failed error
-	if plan.HasErrors(findings) {
-		failed = quietError{contract.ExitNegative}
-	}
+	p, findings := readPlan(v, positions, bindings, loaded)
+	refusal := c.refusal(name, findings)
 	if p == nil {
-		return failed
+		return refusal
 	}
-	env := planEnv(edn.Nil(), loaded)
+	env := planEnv(bindings, loaded)
 	prog, cycle := plan.Link(p, env)
 	if cycle != nil {
-		return failed // a finding has said so
+		return refusal // a finding has said so
 	}
 	d := diagram.Of(prog, env)
 	switch {
-	case c.format != formatText:
-		err = c.value(c.env.Stdout, d.Value())
 	case file != "":
 		err = c.writeDrawing(file, draw(d))
+	case c.format != formatText:
+		err = c.value(c.env.Stdout, d.Value())
 	default:
 		_, err = fmt.Fprint(c.env.Stdout, draw(d))
 	}
 	if err != nil {
 		return err
 	}
-	return failed
+	return refusal
 }
 
 // writeDrawing puts the whole file in place or nothing.

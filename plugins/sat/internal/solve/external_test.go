@@ -101,8 +101,8 @@ func TestExternalAnswers(t *testing.T) {
 
 // A program that writes without end is stopped.
 func TestExternalThatFloods(t *testing.T) {
-	for _, script := range []string{"while :; do echo c noise; done", "yes c noise", "yes | tr -d '\\n'"} {
-		_, err := played(t, Competition, script).Run(context.Background(), small, time.Minute)
+	for _, script := range []string{"n=$(head -c 8000 /dev/zero | tr '\\0' n); while :; do echo c $n; done", "yes c noise", "yes | tr -d '\\n'"} {
+		_, err := played(t, Competition, script).Run(context.Background(), small, 10*time.Minute)
 		require.ErrorIs(t, err, contract.OfType("provider/error"), script)
 		assert.ErrorContains(t, err, "more than")
 	}
