@@ -88,7 +88,7 @@ type (
 		kind timerKind
 	}
 	evStop       struct{ cause Cause } // empty: CauseStop
-	evRestart    struct{}
+	evRestart    struct{ cause Cause } // empty: CauseRestart
 	evRelease    struct{}
 	evQuarantine struct{ err *contract.Error }
 	// evRules changes what the machine goes by.
@@ -172,7 +172,8 @@ func (m *machine) step(event any, now time.Time) (*Transition, []any) {
 	case evStop:
 		return m.end(sequel{to: Stopped, cause: CauseStopped}, either(e.cause, CauseStop), now)
 	case evRestart:
-		return m.end(sequel{to: Starting, cause: CauseRestart}, CauseRestart, now)
+		why := either(e.cause, CauseRestart)
+		return m.end(sequel{to: Starting, cause: why}, why, now)
 	case evRules:
 		return m.regulate(e)
 	case evQuarantine:

@@ -181,7 +181,7 @@ func (s Status) respawning() bool {
 	case Starting, Configuring, Backoff:
 		return true
 	case Draining:
-		return s.Cause == CauseRestart || s.Cause == CauseUnresponsive
+		return s.Cause == CauseRestart || s.Cause == CauseUnresponsive || s.Cause == CauseQuality
 	}
 	return false
 }

@@ -68,6 +68,9 @@ type Demand struct {
 	// State answers whether a capability can be used now; nil means that all
 	// can, which gives the static view of the checks.
 	State func(capID string) Unavailable
+	// StandIn gives the capability that serves in the place of one that is out
+	// of service; empty, or no function: nobody does.
+	StandIn func(capID string) string
 }
 
 // Binding is the outcome: who may serve, in order, and who may not and why.
@@ -83,7 +86,8 @@ type Binding struct {
 }
 
 // List returns the candidates of BIND-001 before any filter: base list, then
-// fallbacks, without duplicates and without excluded ones.
+// fallbacks, without duplicates and without excluded ones. Who stands in for
+// one of them comes right behind it.
 func (d *Demand) List() []string {
 	var base []string
 	switch {
@@ -101,6 +105,12 @@ func (d *Demand) List() []string {
 	add := func(id string) {
 		if !slices.Contains(out, id) && !d.Layer.Exclude.Has(id) {
 			out = append(out, id)
+		}
+		if d.StandIn == nil || id == d.CapID {
+			return // who is pinned is served by nobody else
+		}
+		if other := d.StandIn(id); other != "" && !slices.Contains(out, other) && !d.Layer.Exclude.Has(other) {
+			out = append(out, other)
 		}
 	}
 	for _, id := range base {

@@ -25,6 +25,8 @@ type Capability struct {
 	Confines bool
 	// Breaker lies over that of the policy of a call.
 	Breaker Breaker
+	// Quality lies below that of the intent.
+	Quality Quality
 	// Where is the place in the configuration that named it, as
 	// "file:line:column", empty for an advertised one that no block names.
 	Where string

@@ -24,6 +24,8 @@ type Intent struct {
 	// OnUnknown is what becomes of an unknown outcome: suspend, fail, retry or
 	// assume-done.
 	OnUnknown string
+	// Quality is what the answers have to be, over what their capabilities say.
+	Quality Quality
 	// Implied is true when no block declares the intent and it stands on the
 	// metadata of a capability alone.
 	Implied bool

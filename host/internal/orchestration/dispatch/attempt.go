@@ -134,7 +134,7 @@ func (s *serving) finish(ctx context.Context, e *entrant, t *tried) *Failure {
 }
 
 func (e *entrant) account(t *tried) {
-	*t = tried{page: e.page, ticket: e.ticket, capability: e.capability, recovery: e.recovery, latency: e.ended.Sub(e.started), attempt: e.number}
+	*t = tried{page: e.page, ticket: e.ticket, began: e.started, edition: e.answer.Edition, capability: e.capability, recovery: e.recovery, latency: e.ended.Sub(e.started), attempt: e.number}
 	if e.limits.extended && !e.limits.soft.IsZero() && e.ended.After(e.limits.soft) {
 		t.extended = e.ended.Sub(e.limits.soft)
 	}
@@ -154,9 +154,11 @@ type tried struct {
 	usage    edn.Value
 	walk     func(context.Context) Child
 
-	page   *page
-	ticket breaker.Ticket
-	late   bool // the node ran out of time, whoever was asked
+	page    *page
+	ticket  breaker.Ticket
+	began   time.Time
+	edition int  // that answered
+	late    bool // the node ran out of time, whoever was asked
 
 	err      *contract.Error
 	outcome  Outcome
@@ -196,7 +198,7 @@ func (s *serving) conclude(ctx context.Context, t *tried) *Failure {
 			t.err, t.outcome = s.gateError(t, &verdict, findings), Judged
 		}
 		if judged && verdict.Pass {
-			t.page.judged(s.d.Clock.Now(), true, verdict.Score.Value())
+			s.judged(t.sample(), true, verdict.Score.Value())
 		}
 	}
 	s.list(t)
@@ -207,12 +209,17 @@ func (s *serving) conclude(ctx context.Context, t *tried) *Failure {
 		f := s.failure(ctx, t, t.err)
 		f.Out, f.Findings, f.Score = out, findings, t.err.Details.Key("score")
 		if t.outcome == Judged && !s.failedToJudge() {
-			f.page = t.page
+			f.owed = t.sample()
 		}
 		return f
 	}
 	r.Degraded = s.degraded(t.capability.ID)
 	return nil
+}
+
+// sample is the verdict on the attempt, as the book takes it.
+func (t *tried) sample() sample {
+	return sample{page: t.page, edition: t.edition, began: t.began, attempt: t.attempt}
 }
 
 // recordEnd writes how the attempt ended, before the gates judge the answer.
@@ -259,7 +266,12 @@ func (s *serving) count(t *tried) {
 	if outcome == breaker.Failure {
 		u = Rand(s.run.Seed, s.w.Path, -s.number).Float64()
 	}
-	t.page.report(s.d.Clock.Now(), t.ticket, outcome, retryAfter(t.err), u)
+	now := s.d.Clock.Now()
+	if tripping(t.err) {
+		t.page.trip(now, retryAfter(t.err))
+		return
+	}
+	t.page.report(now, t.ticket, outcome, retryAfter(t.err), u)
 	if outcome == breaker.Success {
 		t.page.served(t.latency, t.usage.Key("cost-usd"))
 	}
@@ -279,9 +291,9 @@ func (s *serving) failedToJudge() bool {
 // refused counts a refused answer against its capability, once, when it is
 // known that it was not repaired.
 func (s *serving) refused(f *Failure) {
-	if f != nil && f.page != nil {
-		f.page.judged(s.d.Clock.Now(), false, edn.Nil())
-		f.page = nil
+	if f != nil {
+		s.judged(f.owed, false, edn.Nil())
+		f.owed = sample{}
 	}
 }
 

@@ -27,7 +27,7 @@ func (s *serving) bind() policy.Binding {
 	for _, id := range b.Accepted {
 		if asks || s.state(id).Reason != "" {
 			demand := t.demand(s.d.Registry)
-			demand.State = s.state
+			demand.State, demand.StandIn = s.state, s.standIn
 			if asks {
 				demand.Permits = s.run.Grant.Forbids
 			}
@@ -40,22 +40,28 @@ func (s *serving) bind() policy.Binding {
 
 // state says in the words of binding whether a capability can be used now.
 func (s *serving) state(capID string) policy.Unavailable {
-	if u := s.d.available(capID); u.Reason != "" {
+	st := s.d.Executor.State(capID)
+	if u := unavailable(st); u.Reason != "" {
 		return u
 	}
 	p := s.w.Terms.pages[capID]
 	if p == nil || p.quiet.Load() {
 		return policy.Unavailable{}
 	}
+	now := s.d.Clock.Now()
 	a, known := s.asked[capID]
 	if !known {
-		a.ok, a.reopens = p.ask(s.d.Clock.Now())
+		version := ""
+		if c, ok := s.d.Registry.Capability(capID); ok {
+			version = c.Version
+		}
+		a.ok, a.reopens = p.ask(now, st.Edition, version)
 		s.remember(capID, a)
 	}
 	if a.ok {
 		return policy.Unavailable{}
 	}
-	return policy.Unavailable{Reason: policy.ReasonBreaker}
+	return p.refusal(now)
 }
 
 func (s *serving) remember(capID string, a answer) {
@@ -74,20 +80,20 @@ func (s *serving) rank(b policy.Binding) policy.Binding {
 	}
 	if s.ranked == nil {
 		now := s.d.Clock.Now()
-		s.ranked = make([]figures, 0, len(b.Accepted))
+		s.ranked = make([]Figures, 0, len(b.Accepted))
 		for i, id := range b.Accepted {
 			if c, ok := s.d.Registry.Capability(id); ok {
 				s.ranked = append(s.ranked, t.pages[id].figures(c, i, now))
 			}
 		}
 		sortFigures(t.Ordering, s.ranked)
-		if i := slices.IndexFunc(s.ranked, func(f figures) bool { return f.capID == t.capID }); i > 0 {
+		if i := slices.IndexFunc(s.ranked, func(f Figures) bool { return f.CapID == t.capID }); i > 0 {
 			pinned := s.ranked[i]
 			s.ranked = slices.Insert(slices.Delete(s.ranked, i, i+1), 0, pinned)
 		}
 	}
 	place := func(id string) int {
-		if i := slices.IndexFunc(s.ranked, func(f figures) bool { return f.capID == id }); i >= 0 {
+		if i := slices.IndexFunc(s.ranked, func(f Figures) bool { return f.CapID == id }); i >= 0 {
 			return i
 		}
 		return len(s.ranked) // it came back since
@@ -102,7 +108,7 @@ func (s *serving) rank(b policy.Binding) policy.Binding {
 func (s *serving) ranking() []journal.Candidate {
 	out := make([]journal.Candidate, 0, len(s.ranked))
 	for i := range s.ranked {
-		out = append(out, journal.Candidate{CapID: s.ranked[i].capID, Figures: s.ranked[i].value()})
+		out = append(out, journal.Candidate{CapID: s.ranked[i].CapID, Figures: s.ranked[i].Value()})
 	}
 	return out
 }

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"math/big"
 	"slices"
@@ -21,22 +22,37 @@ import (
 // cost. It outlives the configuration, so that a reload forgets nothing. The
 // zero value is ready, and it is safe for concurrent use.
 type Book struct {
+	// Notice is told what changes about candidates; nil: nobody is. It is set
+	// before the book is used, called from the goroutines of calls, and must be
+	// quick.
+	Notice func(Notice)
+
 	mu    sync.Mutex
 	pages map[pageKey]*page
+	deeds map[string]*deed // the last of each plugin
+
+	deciding sync.Mutex // whether one more candidate may be left out
 }
 
 type pageKey struct{ capID, intent string }
 
 // page is what is known of one capability for one intent.
 type page struct {
+	book                  *Book
+	capID, intent, plugin string
+
 	// quiet tells without a lock that the breaker is closed.
 	quiet atomic.Bool
 
 	mu        sync.Mutex
 	settings  registry.Breaker
 	breaker   *breaker.Breaker
+	rules     registry.Quality
 	window    *breaker.Window
-	crash     string // the last end of a process that was counted
+	standing  standing
+	told      breaker.State // of which somebody was told
+	news      []Notice      // to be told when the lock is free
+	crash     string        // the last end of a process that was counted
 	edition   int
 	version   string
 	latencies [latencies]time.Duration // of the last successes
@@ -51,14 +67,20 @@ const (
 	fewAreNoP95 = 20 // successes without which nobody knows what is usual
 )
 
-func (b *Book) page(capID, intent string, rules registry.Breaker, now time.Time) *page {
+// page is that of a capability for an intent, under the rules of a call.
+func (b *Book) page(c *registry.Capability, intent string, rules registry.Breaker, quality registry.Quality, now time.Time) *page {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	key := pageKey{capID, intent}
+	key := pageKey{c.ID, intent}
 	p := b.pages[key]
 	settings := breakerSettings(rules)
+	quality = qualitySettings(quality)
 	if p == nil {
-		p = &page{settings: settings, breaker: breaker.New(settings, now), window: breaker.NewWindow(breaker.DefaultFloor()), paid: new(big.Rat)}
+		p = &page{
+			book: b, capID: c.ID, intent: intent, plugin: c.Plugin,
+			settings: settings, breaker: breaker.New(settings, now), told: breaker.Closed,
+			rules: quality, window: breaker.NewWindow(floorOf(quality)), paid: new(big.Rat),
+		}
 		p.quiet.Store(true)
 		if b.pages == nil {
 			b.pages = map[pageKey]*page{}
@@ -66,8 +88,26 @@ func (b *Book) page(capID, intent string, rules registry.Breaker, now time.Time)
 		b.pages[key] = p
 		return p
 	}
-	p.configure(settings, now)
+	p.configure(settings, quality, now)
 	return p
+}
+
+// known is the page of a capability for an intent, nil if it was never called.
+func (b *Book) known(capID, intent string) *page {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.pages[pageKey{capID, intent}]
+}
+
+// all are the pages in the order of their intents and capabilities.
+func (b *Book) all() []*page {
+	b.mu.Lock()
+	all := slices.Collect(maps.Values(b.pages))
+	b.mu.Unlock()
+	slices.SortFunc(all, func(x, y *page) int {
+		return cmp.Or(cmp.Compare(x.intent, y.intent), cmp.Compare(x.capID, y.capID))
+	})
+	return all
 }
 
 // breakerSettings are what was written over the defaults. More samples than the
@@ -78,26 +118,28 @@ func breakerSettings(r registry.Breaker) registry.Breaker {
 	return r
 }
 
-// configure begins anew if the operator changed the settings.
-func (p *page) configure(s registry.Breaker, now time.Time) {
+// configure begins anew if the operator changed the settings of the breaker.
+// Verdicts are kept, whatever they have to come up to.
+func (p *page) configure(s registry.Breaker, q registry.Quality, now time.Time) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.settings.Equal(s) {
-		return
+	defer p.unlock(now)
+	if p.rules != q {
+		p.rules, p.window = q, p.window.Under(floorOf(q))
 	}
-	p.settings, p.breaker = s, breaker.New(s, now)
-	p.quiet.Store(true)
+	if !p.settings.Equal(s) {
+		p.settings, p.breaker = s, breaker.New(s, now)
+	}
 }
 
 // ask tells whether a call may be made, and if not when that may change.
-func (p *page) ask(now time.Time) (ok bool, reopens time.Time) {
+func (p *page) ask(now time.Time, edition int, version string) (ok bool, reopens time.Time) {
 	if p.quiet.Load() {
 		return true, time.Time{}
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.unlock(now)
+	p.meet(now, edition, version)
 	ok = p.breaker.Ask(now)
-	p.settle()
 	if !ok {
 		reopens = p.reopens(now)
 	}
@@ -132,23 +174,39 @@ func (p *page) enter(now time.Time, edition int, version string) (breaker.Ticket
 		return breaker.Ticket{}, true
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.edition != edition || p.version != version {
-		p.edition, p.version = edition, version
-		p.breaker.Replaced()
-		p.window.Replaced()
+	defer p.unlock(now)
+	p.meet(now, edition, version)
+	return p.breaker.Enter(now)
+}
+
+// meet notices who serves. It is called with the lock.
+func (p *page) meet(now time.Time, edition int, version string) {
+	if p.edition == edition && p.version == version {
+		return
 	}
-	t, ok := p.breaker.Enter(now)
-	p.settle()
-	return t, ok
+	p.edition, p.version = edition, version
+	p.breaker.Replaced(now)
+	p.window.Replaced()
+	p.standing.renewed(now)
 }
 
 // report says how a call ended.
 func (p *page) report(now time.Time, t breaker.Ticket, o breaker.Outcome, floor time.Duration, u float64) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.unlock(now)
 	p.breaker.Report(now, t, o, floor, u)
-	p.settle()
+}
+
+// trip leaves a capability alone that cannot work as it is set up, until the
+// time that it named, or until it is another edition (LLM-030).
+func (p *page) trip(now time.Time, floor time.Duration) {
+	until := time.Time{}
+	if floor > 0 {
+		until = now.Add(floor)
+	}
+	p.mu.Lock()
+	defer p.unlock(now)
+	p.breaker.Trip(now, until)
 }
 
 // crashed tells whether the end of a process was counted already: it may have
@@ -161,8 +219,22 @@ func (p *page) crashed(err *contract.Error) bool {
 	return known
 }
 
-// settle is called with the lock.
-func (p *page) settle() { p.quiet.Store(p.breaker.Quiet()) }
+// unlock gives the lock back and tells what changed meanwhile.
+func (p *page) unlock(now time.Time) {
+	if st := p.breaker.Standing(); st != p.told {
+		p.told = st
+		p.turned(now, st)
+	}
+	p.quiet.Store(p.told == breaker.Closed)
+	news := p.news
+	p.news = nil
+	p.mu.Unlock()
+	if p.book.Notice != nil {
+		for _, n := range news {
+			p.book.Notice(n)
+		}
+	}
+}
 
 // served keeps what a success took and cost.
 func (p *page) served(took time.Duration, cost edn.Value) {
@@ -174,21 +246,6 @@ func (p *page) served(took time.Duration, cost edn.Value) {
 		p.paid = new(big.Rat).Add(p.paid, r)
 		p.bills++
 	}
-}
-
-// judged keeps a verdict; score is that of a pass.
-func (p *page) judged(now time.Time, pass bool, score edn.Value) {
-	if p == nil {
-		return
-	}
-	thousandths := 1000
-	if r, ok := score.AsNumber(); ok {
-		f, _ := r.Float64()
-		thousandths = int(math.Round(f * 1000))
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.window.Add(now, pass, thousandths)
 }
 
 // percentile of the last successes; ok is false without enough of them.
@@ -204,74 +261,28 @@ func (p *page) percentile(share float64, least int) (time.Duration, bool) {
 	return sorted[min(n-1, int(math.Ceil(share*float64(n)))-1)], true
 }
 
-// figures are what an ordering rests on.
-type figures struct {
-	capID   string
-	index   int      // in the declared order
-	quality int      // hundredths
-	samples int      // verdicts behind it
-	cost    *big.Rat // nil: unknown
-	latency time.Duration
-	known   bool // the latency
-	closed  bool // the breaker
-}
-
-func (p *page) figures(c *registry.Capability, index int, now time.Time) figures {
-	f := figures{capID: c.ID, index: index}
-	if f.latency, f.known = p.percentile(0.5, 1); !f.known && c.Cost.HasLatency {
-		f.latency, f.known = c.Cost.Latency, true
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	f.quality = p.window.Quality()
-	_, f.samples = p.window.Counts()
-	f.closed = p.breaker.State(now) == breaker.Closed
-	if p.bills > 0 {
-		f.cost = new(big.Rat).Quo(p.paid, new(big.Rat).SetInt64(p.bills))
-	} else if r, ok := c.Cost.USD.AsNumber(); ok {
-		f.cost = r
-	}
-	return f
-}
-
-func (f *figures) value() edn.Value {
-	var b edn.MapBuilder
-	q, _ := edn.Decimal(big.NewInt(int64(f.quality)), -2)
-	b.Key("quality", q)
-	b.Key("samples", edn.Int(int64(f.samples)))
-	if f.cost != nil {
-		if cost, err := edn.ParseDecimal(f.cost.FloatString(9)); err == nil {
-			b.Key("cost-usd", cost)
-		}
-	}
-	if f.known {
-		b.Key("latency-ms", edn.Int(f.latency.Milliseconds()))
-	}
-	return b.Map()
-}
-
 // sortFigures puts candidates into the order of a policy; equals keep the
 // declared one.
-func sortFigures(ordering string, all []figures) {
-	quality := func(a, b figures) int { return cmp.Compare(b.quality, a.quality) }
-	cost := func(a, b figures) int {
-		return compareKnown(a.cost != nil, b.cost != nil, func() int { return a.cost.Cmp(b.cost) })
+func sortFigures(ordering string, all []Figures) {
+	quality := func(a, b Figures) int { return cmp.Compare(b.Quality, a.Quality) }
+	cost := func(a, b Figures) int {
+		return compareKnown(a.Cost != nil, b.Cost != nil, func() int { return a.Cost.Cmp(b.Cost) })
 	}
-	latency := func(a, b figures) int {
-		return compareKnown(a.known, b.known, func() int { return cmp.Compare(a.latency, b.latency) })
+	latency := func(a, b Figures) int {
+		return compareKnown(a.Timed, b.Timed, func() int { return cmp.Compare(a.Latency, b.Latency) })
 	}
-	var by []func(a, b figures) int
+	var by []func(a, b Figures) int
 	switch ordering {
 	case policy.QualityAware:
-		by = []func(a, b figures) int{quality, cost, latency}
+		by = []func(a, b Figures) int{quality, cost, latency}
 	case policy.CostFirst:
-		by = []func(a, b figures) int{cost, quality}
+		by = []func(a, b Figures) int{cost, quality}
 	case policy.LatencyFirst:
-		by = []func(a, b figures) int{latency, quality}
+		by = []func(a, b Figures) int{latency, quality}
 	case policy.Availability:
-		by = []func(a, b figures) int{func(a, b figures) int { return compareKnown(a.closed, b.closed, func() int { return 0 }) }}
+		by = []func(a, b Figures) int{func(a, b Figures) int { return compareKnown(a.closed(), b.closed(), func() int { return 0 }) }}
 	}
-	slices.SortStableFunc(all, func(a, b figures) int {
+	slices.SortStableFunc(all, func(a, b Figures) int {
 		for _, f := range by {
 			if n := f(a, b); n != 0 {
 				return n
@@ -292,6 +303,19 @@ func compareKnown(a, b bool, both func() int) int {
 		return 1
 	}
 	return 0
+}
+
+// tripping are failures after which there is no use in asking again, before
+// somebody has changed something (LLM-030).
+func tripping(err *contract.Error) bool {
+	if err == nil {
+		return false
+	}
+	switch err.Type {
+	case "provider/auth-failed", "provider/quota-exhausted", "provider/model-not-found":
+		return true
+	}
+	return false
 }
 
 // outcomeOf is what a breaker makes of the end of an attempt: an answer is a

@@ -53,14 +53,14 @@ type Failure struct {
 	// Of an answer that was refused: the answer, the findings and the score.
 	Out, Findings edn.Value
 	Score         edn.Value
-	page          *page // whose window does not know of it yet
-	Deterministic bool  // the candidate answers equal requests equally
-	Crashed       bool  // the process or the connection was lost
-	ComesBack     bool  // a standby is ready, or the supervisor respawns
-	NextLeft      bool  // another candidate is left
-	RoundsLeft    bool  // it repairs, and may be told once more what was wrong
-	RepairAsked   bool  // the node itself wants its answer repaired
-	DoneOnce      bool  // a child plan of this attempt did an effect of class once
+	owed          sample
+	Deterministic bool // the candidate answers equal requests equally
+	Crashed       bool // the process or the connection was lost
+	ComesBack     bool // a standby is ready, or the supervisor respawns
+	NextLeft      bool // another candidate is left
+	RoundsLeft    bool // it repairs, and may be told once more what was wrong
+	RepairAsked   bool // the node itself wants its answer repaired
+	DoneOnce      bool // a child plan of this attempt did an effect of class once
 }
 
 // Decide is the attempt table: the first row that fits gives the action. Row is

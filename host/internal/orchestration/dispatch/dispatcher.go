@@ -37,7 +37,7 @@ type serving struct {
 	number  int               // attempts so far
 	draws   int               // random values drawn so far
 	key     string            // effect key
-	ranked  []figures         // what the order of the candidates rests on
+	ranked  []Figures         // what the order of the candidates rests on
 	asked   map[string]answer // of breakers that are not closed
 	round   int               // of the repair that is being made
 	told    edn.Value         // what the candidate is told in it
@@ -258,7 +258,10 @@ func (s *serving) next() (string, bool) {
 
 // available asks the supervisor in the words of binding.
 func (d *Dispatcher) available(capID string) policy.Unavailable {
-	st := d.Executor.State(capID)
+	return unavailable(d.Executor.State(capID))
+}
+
+func unavailable(st CapState) policy.Unavailable {
 	if st.Ready || st.Standby {
 		return policy.Unavailable{}
 	}

@@ -39,13 +39,13 @@ func (s *serving) repaired(ctx context.Context, capID string, f *Failure, rounds
 		rounds--
 		seen = append(seen, sameness(f))
 		next := s.repair(ctx, capID, round, f)
-		page := f.page
-		f.page = nil // the rounds of one candidate count once, by their end
+		owed := f.owed
+		f.owed = sample{} // the rounds of one candidate count once, by their end
 		if next == nil || s.failed != nil {
 			return nil, rounds
 		}
-		if next.page == nil {
-			next.page = page
+		if next.owed.page == nil {
+			next.owed = owed
 		}
 		next.RoundsLeft = true
 		if action, _ := Decide(*next); action != Repair {
@@ -72,7 +72,7 @@ func (s *serving) repair(ctx context.Context, capID string, round int, f *Failur
 // switch set may name it or what it could not repair.
 func (s *serving) exhausted(last *Failure) *Failure {
 	f := *last
-	last.page = nil
+	last.owed = sample{}
 	f.RoundsLeft = false
 	f.Err = contract.Errorf("repair/exhausted", "node %s: told what was wrong, the candidate did not get its answer accepted: %s", s.w.Node, last.Err.Message).
 		WithCause(last.Err)

@@ -56,12 +56,27 @@ func (d *Dispatcher) Terms(p policy.Policy, intent, capID string) *Terms {
 	if d.Book != nil {
 		t.pages = make(map[string]*page, len(t.static.List))
 		for _, id := range t.static.List {
-			if c, ok := d.Registry.Capability(id); ok {
-				t.pages[id] = d.Book.page(id, intent, c.Breaker.Over(p.Layer.Breaker), d.Clock.Now())
+			if to := d.open(t, id); to != "" {
+				d.open(t, to)
 			}
 		}
 	}
 	return t
+}
+
+// open finds the page of a capability and gives the capability that may have to
+// take its place.
+func (d *Dispatcher) open(t *Terms, capID string) (swapTo string) {
+	c, ok := d.Registry.Capability(capID)
+	if !ok {
+		return ""
+	}
+	rules := c.Quality
+	if in, ok := d.Registry.Intent(t.intent); ok {
+		rules = in.Quality.Over(rules)
+	}
+	t.pages[capID] = d.Book.page(c, t.intent, c.Breaker.Over(t.Layer.Breaker), rules, d.Clock.Now())
+	return rules.SwapTo
 }
 
 // forgetful are terms without the book: nobody is left alone or preferred for

@@ -112,6 +112,7 @@ func samples() map[journal.Kind]journal.Body {
 		&journal.NodeFailed{Err: failure, Attempts: 2},
 		&journal.EnvRead{What: "random", Value: edn.Int(7)},
 		&journal.CancelRequested{By: "local"},
+		&journal.HostEvent{Event: "quality/swap", Details: empty, CapID: "a/one", Intent: "a/b"},
 		&journal.RunFinished{Status: "completed", Response: ref, Totals: edn.MustMap(edn.K("operations"), empty, edn.K("attempts"), empty)},
 	}
 	out := map[journal.Kind]journal.Body{}
@@ -236,6 +237,11 @@ func drawBody(t *rapid.T) journal.Body {
 		}
 	case *journal.CancelRequested:
 		drop(spoil, &b.By)
+	case *journal.HostEvent:
+		drop(spoil, &b.Event)
+		if spoil("details") {
+			b.Details = odd
+		}
 	case *journal.RunFinished:
 		drop(spoil, &b.Status)
 		if spoil("totals") {

@@ -9,7 +9,7 @@ import (
 
 // Event is what a watcher of a run is shown: one record, told shortly.
 type Event struct {
-	Name    string // accepted started resolved skipped attempt gate commit failed cancel finished
+	Name    string // accepted started resolved skipped attempt gate quality commit failed cancel finished
 	Run     string
 	Seq     int
 	At      time.Time
@@ -92,6 +92,13 @@ func Progress(rec Record) (e Event, ok bool) {
 		p.kw("gate", b.Gate)
 		p.kw("severity", b.Severity)
 		m.Key("pass", edn.Bool(b.Pass))
+	case *HostEvent:
+		e.Name, e.CapID = "quality", b.CapID
+		p.kw("what", b.Event)
+		p.kw("intent", b.Intent)
+		for k, v := range b.Details.Entries() {
+			m.Set(k, v)
+		}
 	case *NodeCommitted:
 		e.Name, e.Attempt, e.CapID = "commit", b.Attempt, b.CapID
 		p.kw("as", b.As)

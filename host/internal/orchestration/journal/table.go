@@ -30,6 +30,7 @@ const (
 	KindEnvRead         Kind = "env/read"
 	KindCancelRequested Kind = "cancel/requested"
 	KindRunFinished     Kind = "run/finished"
+	KindHostEvent       Kind = "host/event"
 )
 
 // column is one key of a kind: its EDN name, its schema as EDN text, and when
@@ -211,6 +212,12 @@ var kinds = []kindRow{
 		{"latency-ms", tCount, ""},
 		{"totals", tTotals, ""},
 		{"error", tError, "not completed"},
+	}},
+	{KindHostEvent, false, []column{
+		{"event", tKw, ""},
+		{"details", tMap, ""},
+		{"cap/id", tKw, "it concerns one"},
+		{"intent", tKw, "it concerns one"},
 	}},
 }
 

@@ -8,14 +8,41 @@ import (
 // which the attempts began. An entry has exactly the keys :op :node :path
 // :intent :cap/id :tool/id :as :attempt :candidate-index :input :result/type
 // :out :latency-ms :invoke/meta :error :failure/type :findings :plan/run, each
-// absent where it does not apply.
+// absent where it does not apply. What was done about a candidate because of its
+// answers is an entry behind the attempt in which that showed, with the :op
+// :quality and what was done as :input.
 func Transcript(records []Record) edn.Value {
 	v := newView(records)
-	out := make([]edn.Value, len(v.attempts))
+	out := make([]edn.Value, 0, len(v.attempts)+len(v.deeds))
+	deeds := v.deeds
 	for i, a := range v.attempts {
-		out[i] = v.entry(a)
+		out = append(out, v.entry(a))
+		for len(deeds) > 0 && deeds[0].after <= i+1 {
+			out = append(out, deeds[0].entry())
+			deeds = deeds[1:]
+		}
 	}
 	return edn.Vector(out...)
+}
+
+// deed is something that was done about a candidate, after so many attempts had
+// begun.
+type deed struct {
+	*HostEvent
+	after int
+}
+
+func (d deed) entry() edn.Value {
+	var b edn.MapBuilder
+	p := put{&b}
+	p.kw("op", "quality")
+	for _, key := range []string{"node", "path", "attempt"} {
+		p.val(key, d.Details.Key(key))
+	}
+	p.kw("intent", d.Intent)
+	p.kw("cap/id", d.CapID)
+	b.Key("input", d.Details.Dissoc(edn.K("node"), edn.K("path"), edn.K("attempt")).AssocKey("event", keyword(d.Event)))
+	return b.Map()
 }
 
 func (v *view) entry(a *attemptView) edn.Value {

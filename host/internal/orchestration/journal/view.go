@@ -19,6 +19,7 @@ type view struct {
 
 	nodes    []*nodeView // in the order of their first record
 	attempts []*attemptView
+	deeds    []deed
 	plans    map[string]planAt // by path
 	byPath   map[string]*nodeView
 	last     *nodeView // that of the record before: mostly that of the next one too
@@ -101,6 +102,8 @@ func (v *view) add(rec *Record) {
 		} else {
 			n.verdicts = append(n.verdicts, b)
 		}
+	case *HostEvent:
+		v.deeds = append(v.deeds, deed{b, len(v.attempts)})
 	case *NodeCommitted:
 		n := v.node(rec)
 		n.committed, n.failed, n.ended = b, nil, rec.At

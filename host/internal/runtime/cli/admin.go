@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -223,7 +224,7 @@ func (c *command) pluginTable(plugins edn.Value) error {
 	var rows [][]string
 	for p := range plugins.Elems() {
 		head := []string{plain(p.Key("plugin")), dash(plain(p.Key("configured"))), dash(plain(p.Key("locked"))), dash(plain(p.Key("installed"))), "-", plain(p.Key("condition"))}
-		n := 0
+		n, quality := 0, qualityOf(p.Key("quality"))
 		for i := range p.Key("instances").Elems() {
 			row := []string{"", "", "", "", "", ""}
 			if n == 0 {
@@ -235,13 +236,73 @@ func (c *command) pluginTable(plugins edn.Value) error {
 			if i.HasKey("pid") {
 				pid = i.Key("pid").String()
 			}
-			rows = append(rows, append(row, plain(i.Key("state")), since(i.Key("since")), pid, i.Key("in-flight").String(), i.Key("restarts").String(), plain(i.Key("error").Key("message"))))
+			rows = append(rows, append(row, plain(i.Key("state")), since(i.Key("since")), pid, i.Key("in-flight").String(), i.Key("restarts").String(), quality, plain(i.Key("error").Key("message"))))
+			quality = ""
 		}
 		if n == 0 {
-			rows = append(rows, append(head, "-", "", "-", "", "", ""))
+			rows = append(rows, append(head, "-", "", "-", "", "", quality, ""))
 		}
 	}
-	return table(c.env.Stdout, []string{"plugin", "configured", "locked", "installed", "running", "condition", "state", "for", "pid", "calls", "restarts", "problem"}, blankNil(rows))
+	return table(c.env.Stdout, []string{"plugin", "configured", "locked", "installed", "running", "condition", "state", "for", "pid", "calls", "restarts", "quality", "problem"}, blankNil(rows))
+}
+
+// qualityOf says in a few words how the answers of a plugin are: the states
+// that are not ok, else ok, and nothing as long as nobody has judged them.
+func qualityOf(standings edn.Value) string {
+	var states []string
+	judged := false
+	for s := range standings.Elems() {
+		state := plain(s.Key("state"))
+		judged = judged || number(s.Key("samples")) > 0
+		if state != "ok" && !slices.Contains(states, state) {
+			states = append(states, state)
+		}
+	}
+	switch {
+	case len(states) > 0:
+		return strings.Join(states, ", ")
+	case judged:
+		return "ok"
+	}
+	return "-"
+}
+
+// qualityLines are the figures of a plugin, one line for each capability and
+// intent.
+func qualityLines(standings edn.Value) string {
+	var b strings.Builder
+	for s := range standings.Elems() {
+		fmt.Fprintf(&b, "  quality: %s for %s: %s, %s of %s answers passed", plain(s.Key("cap/id")), plain(s.Key("intent")), plain(s.Key("state")), s.Key("passes"), s.Key("samples"))
+		if floor := s.Key("min-pass-rate"); !floor.IsNil() {
+			fmt.Fprintf(&b, " (below %s: %s)", floor, plain(s.Key("action")))
+		}
+		if s.HasKey("latency-ms") {
+			fmt.Fprintf(&b, ", %s ms", s.Key("latency-ms"))
+		}
+		if s.HasKey("cost-usd") {
+			fmt.Fprintf(&b, ", %s usd", plain(s.Key("cost-usd")))
+		}
+		b.WriteByte('\n')
+		if why, ok := s.Key("why").AsString(); ok {
+			fmt.Fprintf(&b, "           %s\n", why)
+		}
+		if s.HasKey("stead") {
+			fmt.Fprintf(&b, "           %s serves in its place\n", plain(s.Key("stead")))
+		}
+		if at := s.Key("reopens-at"); !at.IsNil() {
+			fmt.Fprintf(&b, "           it is let in again in %s\n", until(at))
+		}
+	}
+	return b.String()
+}
+
+// until is how far away an instant is.
+func until(v edn.Value) string {
+	at, ok := v.AsInst()
+	if !ok {
+		return "?"
+	}
+	return time.Until(at).Round(time.Second).String()
 }
 
 func blankNil(rows [][]string) [][]string {

@@ -143,6 +143,7 @@ func (c *command) inspectThere(v edn.Value) error {
 			fmt.Fprintf(&b, "           %s\n", message)
 		}
 	}
+	b.WriteString(qualityLines(v.Key("quality")))
 	_, err := io.WriteString(c.env.Stdout, b.String())
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -55,6 +56,26 @@ func (w *watcher) transition(t daemon.Transition) {
 		return
 	}
 	w.value(t.Value())
+}
+
+// notice tells what became of what was done about a candidate. That it is done
+// is told with the run.
+func (w *watcher) notice(n dispatch.Notice) {
+	switch n.Event {
+	case dispatch.EventSwapped, dispatch.EventFailed, dispatch.EventQuarantine, dispatch.EventRecovered:
+	default:
+		return
+	}
+	if !w.on {
+		return
+	}
+	if w.form == formatText {
+		w.line("%s: %s", n.Event, n.Sentence())
+		return
+	}
+	w.value(n.Details.Merge(edn.MustMap(
+		edn.K("event"), edn.K("candidate"), edn.K("what"), edn.K(n.Event), edn.K("plugin"), edn.Text(n.Plugin),
+		edn.K("cap/id"), edn.K(n.CapID), edn.K("intent"), edn.K(n.Intent), edn.K("at"), edn.Inst(n.At.UTC().Truncate(time.Millisecond)))))
 }
 
 // follow tells the events of a run until it ends or close is called.
@@ -124,6 +145,8 @@ func (w *watcher) text(e journal.Event) {
 		if !d.Key("pass").Truthy() {
 			w.line("%s: gate %s failed", node, plain(d.Key("gate")))
 		}
+	case "quality":
+		w.line("%s: %s of %s: %s", node, plain(d.Key("what")), e.CapID, plain(d.Key("why")))
 	case "commit":
 		if e.CapID != "" {
 			w.line("%s: accepted from %s", node, e.CapID)

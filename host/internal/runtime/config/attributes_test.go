@@ -194,6 +194,7 @@ func TestEveryAttribute(t *testing.T) {
 		"effects.scope process/run.arguments": true, "capability.scope process/run.arguments": true, "role.scope process/run.arguments": true,
 		"dispatch.breaker.window": true, "dispatch.breaker.min_samples": true, "dispatch.breaker.base": true, "dispatch.breaker.ceiling": true, "dispatch.breaker.ramp": true,
 		"capability.breaker.window": true, "capability.breaker.min_samples": true, "capability.breaker.base": true, "capability.breaker.ceiling": true, "capability.breaker.ramp": true,
+		"plugin.quality.window": true, "plugin.quality.min_samples": true, "intent.quality.window": true, "intent.quality.min_samples": true,
 		"dispatch.retry.backoff": true, "dispatch.retry.max_backoff": true, "plugin.instances.min": true,
 	}
 	for _, w := range everyAttribute() {

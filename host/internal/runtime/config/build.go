@@ -440,6 +440,7 @@ func (b *builder) generation() {
 		book.Default = b.dispatchLayer(d, policy.SourceDefault)
 		b.use("dispatch", "default")
 	}
+	b.pluginQuality()
 	var intents []registry.Intent
 	for _, s := range b.all("intent") {
 		intents = append(intents, b.intent(s, book))
@@ -538,6 +539,45 @@ func (b *builder) breakerRules(s *section) registry.Breaker {
 	return r
 }
 
+// pluginQuality gives capabilities what the block of their plugin says.
+func (b *builder) pluginQuality() {
+	rules := map[string]registry.Quality{}
+	for _, s := range b.all("plugin") {
+		rules[s.label()] = b.qualityRules(s)
+	}
+	for i := range b.caps {
+		b.caps[i].Quality = rules[b.caps[i].Plugin]
+	}
+}
+
+// qualityRules are what a quality block writes.
+func (b *builder) qualityRules(s *section) registry.Quality {
+	var q registry.Quality
+	in := s.block("quality")
+	for name, to := range map[string]*int{"window": &q.Window, "min_samples": &q.MinSamples} {
+		if in.written(name) {
+			*to = in.integer(name)
+		}
+	}
+	for name, to := range map[string]*registry.Share{"min_pass_rate": &q.MinPassRate, "hysteresis": &q.Hysteresis, "max_ejected": &q.MaxEjected} {
+		if in.written(name) {
+			*to = registry.ShareOf(in.number(name))
+		}
+	}
+	b.ordered(in, "min_samples", "window", false)
+	if in.written("action") {
+		q.Action = in.text("action")
+	}
+	if in.written("swap_to") {
+		q.SwapTo = b.capabilityRef(in, "swap_to")
+	}
+	if v := in.attrs["swap_to"]; v.written && in.text("action") != registry.ActionSwap {
+		b.report.add(Diagnostic{Type: "config/unused", Severity: SeverityWarning, Range: v.rng, Path: append(slices.Clone(in.node.path), "swap_to"),
+			Message: fmt.Sprintf("swap_to in %s is of no use: its action is %s", in.node.title(), in.text("action"))})
+	}
+	return q
+}
+
 // ramp are shares that rise to 100.
 func (b *builder) ramp(in *section) []int {
 	v := in.attrs["ramp"]
@@ -614,16 +654,29 @@ func (b *builder) isBuiltinCheck(name string) bool {
 func (b *builder) capabilityRefs(s *section, attr string) []string {
 	var out []string
 	for _, item := range s.attrs[attr].items {
-		id, _ := item.v.AsString()
-		if !b.capNames[id] && !b.blind {
-			if r := b.renames[id]; r != nil {
-				b.renamed(s, attr, id, r, item.rng)
-			} else {
-				b.dangling(s, attr, "capability", id, slices.Sorted(maps.Keys(b.capNames)), item.rng)
-			}
-			continue
+		if id, _ := item.v.AsString(); b.isCapability(s, attr, id, item.rng) {
+			out = append(out, id)
 		}
-		out = append(out, id)
 	}
 	return out
+}
+
+// capabilityRef is the id of one capability, empty if there is none of it.
+func (b *builder) capabilityRef(s *section, attr string) string {
+	if id := s.text(attr); b.isCapability(s, attr, id, s.attrs[attr].rng) {
+		return id
+	}
+	return ""
+}
+
+func (b *builder) isCapability(s *section, attr, id string, at *Range) bool {
+	if b.capNames[id] || b.blind {
+		return true
+	}
+	if r := b.renames[id]; r != nil {
+		b.renamed(s, attr, id, r, at)
+	} else {
+		b.dangling(s, attr, "capability", id, slices.Sorted(maps.Keys(b.capNames)), at)
+	}
+	return false
 }

@@ -167,6 +167,7 @@ func (b *builder) intent(s *section, book *policy.Book) registry.Intent {
 		in.Candidates = append([]string{}, b.capabilityRefs(s, "candidates")...)
 		b.servers(s, in)
 	}
+	in.Quality = b.qualityRules(s)
 	in.Effects, _ = s.texts("effects")
 	in.ResultTypes, _ = s.texts("result_types")
 	var layer policy.Layer

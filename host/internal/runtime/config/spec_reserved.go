@@ -51,8 +51,6 @@ var reservedTable = []reserved{
 	{path: "http.limits.anonymous_rate", what: "limiting rates"},
 	{path: "http.limits.login_rate", what: "access control"},
 
-	{path: "plugin.quality", what: "acting on observed quality"},
-
 	{path: "capability.role", what: "composing prompts"},
 	{path: "capability.model_key", what: "choosing models"},
 
@@ -69,7 +67,6 @@ var reservedTable = []reserved{
 	{path: "intent.cache_scope", what: "caching of answers"},
 	{path: "intent.on_unknown", what: "resuming a run"},
 	{path: "intent.judge", what: "judging by a model"},
-	{path: "intent.quality", what: "acting on observed quality"},
 	{path: "intent.budget", what: "limiting what a call may spend"},
 	{path: "intent.prompt", what: "composing prompts"},
 	{path: "intent.access", what: "access control"},

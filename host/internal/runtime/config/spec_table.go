@@ -162,7 +162,7 @@ var pluginBlock = Block{
 			{Name: "min_samples", Type: integer(1, most), Default: `20`, Reload: ReloadUse, Serves: "SUP-006", Doc: "judged answers that decide a trial"},
 			{Name: "timeout", Type: dur(time.Second, day), Default: `"5m"`, Reload: ReloadUse, Serves: "SUP-006", Doc: "after which those that there are decide"},
 		}},
-		{Name: "quality"},
+		qualityBlock("for all intents that the plugin serves, below that of the intent"),
 	},
 }
 
@@ -177,6 +177,19 @@ var breakerBlock = Block{
 		{Name: "ceiling", Type: dur(time.Millisecond, day), Default: `"5m"`, Reload: ReloadUse, Serves: "BRK-001, BRK-005", Doc: "of the pauses"},
 		{Name: "ramp", Type: list(integer(1, 100)), Default: `[10, 25, 50, 100]`, Reload: ReloadUse, Serves: "BRK-001, BRK-006", Doc: "shares in percent that are let through on the way back, rising to 100"},
 	},
+}
+
+// qualityBlock is that of an intent and of a plugin.
+func qualityBlock(doc string) Block {
+	return Block{Name: "quality", Doc: doc, Attrs: []Attr{
+		{Name: "window", Type: integer(5, 10_000), Default: `20`, Reload: ReloadUse, Serves: "BRK-002, BRK-007", Doc: "verdicts that the rate is taken over"},
+		{Name: "min_samples", Type: integer(1, 10_000), Default: `10`, Reload: ReloadUse, Serves: "BRK-002, BRK-008", Doc: "without which the rate does not count"},
+		{Name: "min_pass_rate", Type: number01(), Default: `0`, Reload: ReloadUse, Serves: "BRK-002, BRK-008", Doc: "share of answers that pass their gates; clearly below it the action is taken; 0: never"},
+		{Name: "hysteresis", Type: Type{Kind: KindNum}.between(0, 0.5), Default: `0.1`, Reload: ReloadUse, Serves: "BRK-002, BRK-008", Doc: "above min_pass_rate it is well again"},
+		{Name: "action", Type: enum("swap", "restart", "quarantine"), Default: `"swap"`, Reload: ReloadUse, Serves: "BRK-002, BRK-009", Doc: "put another in its place, start its processes anew, or leave it out"},
+		{Name: "swap_to", Type: ref("capability"), Reload: ReloadUse, Serves: "BRK-002, BRK-009", Doc: "who takes its place; default: the next edition of its plugin, and if there is none the next candidate"},
+		{Name: "max_ejected", Type: number01(), Default: `0.5`, Reload: ReloadUse, Serves: "BRK-002, BRK-010", Doc: "share of the candidates of an intent that may be left out at once; never the last one"},
+	}}
 }
 
 var dispatchBlock = Block{
@@ -244,7 +257,7 @@ var intentBlock = Block{
 			{Name: "score_min", Type: number01(), Default: `0`, Reload: ReloadUse, Serves: "GATE-004"},
 		}},
 		{Name: "judge"},
-		{Name: "quality"},
+		qualityBlock("when candidates whose answers fail their gates are acted on"),
 		{Name: "budget"},
 		{Name: "prompt"},
 		{Name: "access"},

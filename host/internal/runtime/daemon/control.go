@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -36,17 +37,22 @@ func (c control) now() (*Host, *Loaded) {
 // Plugins implements httpapi.Control.
 func (c control) Plugins() edn.Value {
 	h, l := c.now()
-	status := h.Plugins()
+	status, standings := h.Plugins(), h.Standings()
 	all := make([]edn.Value, len(l.Plugins))
 	for i, p := range l.Plugins {
-		all[i] = l.plugin(p, status)
+		all[i] = l.plugin(p, status, standings)
 	}
 	return edn.MustMap(edn.K("plugins"), edn.Vector(all...))
 }
 
 // plugin is what the configuration and the supervisor know of a plugin.
-func (l *Loaded) plugin(p config.Plugin, status []plugin.Status) edn.Value {
-	var instances []edn.Value
+func (l *Loaded) plugin(p config.Plugin, status []plugin.Status, standings []dispatch.Standing) edn.Value {
+	var instances, quality []edn.Value
+	for _, s := range standings {
+		if s.Plugin == p.Name {
+			quality = append(quality, s.Value())
+		}
+	}
 	for _, s := range status {
 		if s.Plugin == p.Name {
 			instances = append(instances, instance(s))
@@ -64,6 +70,7 @@ func (l *Loaded) plugin(p config.Plugin, status []plugin.Status) edn.Value {
 		edn.K("capabilities"), edn.Keywords(l.Provided(p.Name)...),
 		edn.K("where"), edn.Text(p.Where),
 		edn.K("instances"), edn.Vector(instances...),
+		edn.K("quality"), edn.Vector(quality...),
 	)
 }
 
@@ -160,7 +167,7 @@ func (c control) Inspect(name string) (edn.Value, *contract.Error) {
 	for i, arg := range p.Command {
 		command[i] = edn.Text(arg)
 	}
-	return l.plugin(p, h.Plugins()).Merge(edn.MustMap(
+	return l.plugin(p, h.Plugins(), h.Standings()).Merge(edn.MustMap(
 		edn.K("command"), edn.Vector(command...),
 		edn.K("config"), p.Config,
 		edn.K("description"), p.Description.Value(),
@@ -243,9 +250,19 @@ func (c control) asked(name string, do func(*plugin.Supervisor) error) *contract
 	return contract.AsError(do(h.supervisor))
 }
 
+// renewed is asked for what makes it worth while to call a plugin again that was
+// left out.
+func (c control) renewed(name string, do func(*plugin.Supervisor) error) *contract.Error {
+	err := c.asked(name, do)
+	if err == nil {
+		c.host.Load().book.Released(name, time.Now())
+	}
+	return err
+}
+
 // Restart implements httpapi.Control.
 func (c control) Restart(name string) *contract.Error {
-	return c.asked(name, func(s *plugin.Supervisor) error { return s.Restart(name) })
+	return c.renewed(name, func(s *plugin.Supervisor) error { return s.Restart(name) })
 }
 
 // DrainPlugin implements httpapi.Control.
@@ -255,7 +272,7 @@ func (c control) DrainPlugin(name string) *contract.Error {
 
 // Release implements httpapi.Control.
 func (c control) Release(name string) *contract.Error {
-	return c.asked(name, func(s *plugin.Supervisor) error { return s.Release(name) })
+	return c.renewed(name, func(s *plugin.Supervisor) error { return s.Release(name) })
 }
 
 // Quarantine implements httpapi.Control.

@@ -15,6 +15,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // closeLimit bounds the end of a host: what is left of its plugins then is
@@ -32,6 +33,8 @@ type Host struct {
 	closing sync.Once
 	// book outlives the generations: a reload forgets nothing.
 	book dispatch.Book
+	// events is the stream of the host itself.
+	events journal.Host
 }
 
 // Start loads the configuration and starts its plugins. It returns when every
@@ -57,6 +60,7 @@ func read(ctx context.Context, o Options) (*Host, *Loaded, error) {
 		return nil, nil, err
 	}
 	h := &Host{boot: ulid.Make().String(), ground: ground, journal: journal.NewMemory(), runs: newRuns()}
+	h.book.Notice = func(n dispatch.Notice) { h.notice(n, o.Notices) }
 	loaded, err := load(ctx, o, h.ground)
 	if err == nil && loaded.Generation == nil {
 		err = &InvalidConfigError{Config: loaded.Config}
@@ -170,6 +174,26 @@ func (h *Host) Described(name string) (plugin.Described, bool) { return h.superv
 // Service runs acts under the current configuration. Its runs end with the
 // host.
 func (h *Host) Service() *act.Service { return h.runs.now().service }
+
+// notice keeps what changed about a candidate in the stream of the host.
+func (h *Host) notice(n dispatch.Notice, each func(dispatch.Notice)) {
+	details := n.Details
+	if n.Plugin != "" {
+		details = details.AssocKey("plugin", edn.Text(n.Plugin))
+	}
+	// The record is whole by construction; a defect must not cost the call.
+	_ = h.events.Record(n.At, &journal.HostEvent{Event: n.Event, CapID: n.CapID, Intent: n.Intent, Details: details})
+	if each != nil {
+		each(n)
+	}
+}
+
+// Events are the last records of the host itself, oldest first.
+func (h *Host) Events() []journal.Record { return h.events.Records() }
+
+// Standings are how capabilities stand for the intents that they were called
+// for.
+func (h *Host) Standings() []dispatch.Standing { return h.book.Standings(time.Now()) }
 
 // Ended tells the plugins that a run is over, so that what they keep for it can
 // go.

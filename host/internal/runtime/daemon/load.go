@@ -8,6 +8,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -47,6 +48,8 @@ type Options struct {
 	// Transitions is told each change of a plugin's state; nil for nobody. It
 	// is called from several goroutines and must be quick.
 	Transitions func(Transition)
+	// Notices is told what changes about candidates, in the same way.
+	Notices func(dispatch.Notice)
 }
 
 // Loaded is a configuration with what loading it took.

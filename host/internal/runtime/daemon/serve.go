@@ -15,6 +15,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -80,7 +81,7 @@ var errStopped = errors.New("stopped by a signal")
 // stop; ExitCode has the code of any other end.
 func Serve(o Options, log hclog.Logger, signals <-chan os.Signal) (err error) {
 	d := &Daemon{options: o, log: log, notify: newNotifier(o.Env), begun: time.Now(), phase: phaseStarting, since: time.Now(), drains: make(chan struct{})}
-	d.options.Transitions = d.transition
+	d.options.Transitions, d.options.Notices = d.transition, d.notice
 	d.options.Key = make([]byte, 32)
 	_, _ = rand.Read(d.options.Key) // never fails
 	d.life, d.die = context.WithCancel(context.Background())
@@ -326,10 +327,41 @@ func (d *Daemon) transition(t Transition) {
 	log.Info("plugin", args...)
 }
 
+// notice logs what changes about a candidate: its answers as a warning, the
+// rest for those who look closer.
+func (d *Daemon) notice(n dispatch.Notice) {
+	args := []any{"event", n.Event, "capability", n.CapID, "intent", n.Intent, "plugin", n.Plugin, "details", n.Details.String()}
+	log := d.log.Named("candidates")
+	switch {
+	case n.IsQuality():
+		log.Warn(n.Sentence(), args...)
+	case n.Event == dispatch.EventOpened:
+		log.Warn(n.Sentence()+": it has failed too often and is left alone", args...)
+	default:
+		log.Info(n.Sentence(), args...)
+	}
+}
+
 // Health implements httpapi.Backend.
 func (d *Daemon) Health() httpapi.Health {
 	silent := time.Since(time.Unix(0, d.beat.Load()))
-	return httpapi.Health{OK: silent < beatLimit, Version: d.options.Version, Isolation: d.isolation()}
+	return httpapi.Health{OK: silent < beatLimit, Version: d.options.Version, Isolation: d.isolation(), Quality: d.quality()}
+}
+
+// quality lists the capabilities that do not answer as they should, or are left
+// alone; nil as long as that is not known.
+func (d *Daemon) quality() edn.Value {
+	if d.Phase() == phaseStarting {
+		return edn.Nil()
+	}
+	var out []edn.Value
+	for _, s := range d.host.Load().Standings() {
+		if s.State() != "ok" {
+			v := s.Value()
+			out = append(out, edn.MustMap(edn.K("cap/id"), v.Key("cap/id"), edn.K("intent"), v.Key("intent"), edn.K("state"), v.Key("state")))
+		}
+	}
+	return edn.Vector(out...)
 }
 
 // isolation says how many plugin processes the kernel holds to what, by the

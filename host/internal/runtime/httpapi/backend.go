@@ -55,6 +55,7 @@ type Health struct {
 	OK        bool
 	Version   string
 	Isolation edn.Value
+	Quality   edn.Value // capabilities that do not answer as they should, a vector; nil: not known
 }
 
 // Ready tells whether acts are served, and if not, why.

@@ -19,6 +19,9 @@ func serveHealth(x *exchange) reply {
 	if !h.Isolation.IsNil() {
 		b.Key("isolation", h.Isolation)
 	}
+	if !h.Quality.IsNil() {
+		b.Key("quality", h.Quality)
+	}
 	return reply{status: status, body: b.Map()}
 }
 

@@ -88,7 +88,8 @@ var specs = map[string]string{
 	"envelope/response": specResponse,
 	"answer/error":      `[:map {:closed true} [:error ERROR]]`,
 	"answer/health": `[:map {:closed true}
-  [:ok? :boolean] [:service [:enum "ferment"]] [:version :string] [:routes [:int {:min 1}]] [:isolation {:optional true} :any]]`,
+  [:ok? :boolean] [:service [:enum "ferment"]] [:version :string] [:routes [:int {:min 1}]] [:isolation {:optional true} :any]
+  [:quality {:optional true} [:vector [:map {:closed true} [:cap/id :keyword] [:intent :keyword] [:state :keyword]]]]]`,
 	"answer/ready": `[:map {:closed true}
   [:ok? :boolean] [:phase [:enum :starting :ready :draining]] [:profile {:optional true} :keyword] [:boot :string]
   [:failed [:vector [:map {:closed true} [:condition :keyword] [:since :inst] [:why :string]]]]

@@ -71,6 +71,7 @@ type Breaker struct {
 	until    time.Time // Open: when it ends; zero: not by itself
 	ejected  bool      // Open, because of quality: no probe, straight to the ramp
 	ejects   int       // ejections so far
+	tripped  bool      // Open, because the capability cannot work as it is set up
 	since    time.Time // of Closed, and of the stage
 	probing  bool      // HalfOpen: the probe is out
 
@@ -137,6 +138,9 @@ func (b *Breaker) Enter(now time.Time) (Ticket, bool) {
 	}
 	return Ticket{epoch: b.epoch}, true
 }
+
+// Standing is the state as it was when the breaker was last asked or told.
+func (b *Breaker) Standing() State { return b.state }
 
 // Quiet tells whether the breaker is closed, so that there is nothing to ask.
 func (b *Breaker) Quiet() bool { return b.state == Closed }
@@ -233,7 +237,7 @@ func (b *Breaker) Trip(now, until time.Time) {
 	}
 	b.openings++
 	b.enter(Open, now)
-	b.until = until
+	b.tripped, b.until = true, until
 }
 
 // Pauses of ejections.
@@ -266,12 +270,36 @@ func (b *Breaker) Reset(now time.Time) {
 	b.enter(Closed, now)
 }
 
-// Replaced says that another generation of the plugin serves from now on: the
-// outcomes of the old one say nothing about it.
-func (b *Breaker) Replaced() {
-	b.clear()
-	if b.state == Closed {
+// Readmit lets calls come back through the ramp, whatever the breaker is open
+// for: somebody knows that the cause is gone.
+func (b *Breaker) Readmit(now time.Time) {
+	b.advance(now)
+	if b.state == Open || b.state == HalfOpen {
+		b.startRamp(now)
+	}
+}
+
+// Admits tells whether a call may be admitted now, without being one.
+func (b *Breaker) Admits(now time.Time) bool {
+	b.advance(now)
+	return b.state != Open && (b.state != HalfOpen || !b.probing)
+}
+
+// Replaced says that another edition of the plugin serves from now on: the
+// outcomes of the old one say nothing about it. What could not work as it was
+// set up begins anew, what was not good enough comes back through the ramp.
+func (b *Breaker) Replaced(now time.Time) {
+	b.advance(now)
+	switch {
+	case b.state == Open && b.tripped:
+		b.Reset(now)
+	case b.state == Open && b.ejected:
+		b.startRamp(now)
+	case b.state == Closed:
+		b.clear()
 		b.epoch++
+	default:
+		b.clear()
 	}
 }
 
@@ -284,7 +312,7 @@ func (b *Breaker) enter(s State, now time.Time) {
 		b.epoch++
 	}
 	b.state, b.since, b.until = s, now, time.Time{}
-	b.probing, b.ejected = false, false
+	b.probing, b.ejected, b.tripped = false, false, false
 	b.stage, b.asked, b.successes = 0, 0, 0
 	b.clear()
 }

@@ -232,7 +232,7 @@ func TestReplaced(t *testing.T) {
 	c := newClocked(t)
 	late, _ := c.Admit(c.now)
 	c.fail(4)
-	c.Replaced()
+	c.Replaced(c.now)
 	c.Report(c.now, late, breaker.Failure, 0, 0)
 	c.fail(4)
 	assert.Equal(t, breaker.Closed, c.state())
@@ -292,7 +292,7 @@ func TestBreakerInvariants(t *testing.T) {
 				}
 			},
 			"eject":    func(*rapid.T) { b.Eject(now) },
-			"replaced": func(*rapid.T) { b.Replaced() },
+			"replaced": func(*rapid.T) { b.Replaced(now) },
 		})
 	})
 }

@@ -2,6 +2,7 @@ package breaker
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -119,15 +120,28 @@ func (w *Window) push(s sample) {
 // quarantine tells that it has to be a quarantine, because it is the third time
 // in a short while.
 func (w *Window) Acted(now time.Time) (quarantine bool) {
-	kept := w.acted[:0]
-	for _, at := range w.acted {
-		if now.Sub(at) < ActionSpan {
-			kept = append(kept, at)
-		}
-	}
-	w.acted = append(kept, now)
+	quarantine = w.Third(now)
+	w.acted = append(w.acted, now)
 	w.clear()
-	return len(w.acted) >= 3
+	return quarantine
+}
+
+// Third tells whether something that is done now is the third thing in a short
+// while.
+func (w *Window) Third(now time.Time) bool {
+	w.acted = slices.DeleteFunc(w.acted, func(at time.Time) bool { return now.Sub(at) >= ActionSpan })
+	return len(w.acted) >= 2
+}
+
+// Under is the window with another floor: the verdicts are kept, as many as it
+// holds, and so is when something was done.
+func (w *Window) Under(f Floor) *Window {
+	n := NewWindow(f)
+	for i := range w.ring {
+		n.push(w.ring[(w.next+i)%len(w.ring)]) // the oldest first
+	}
+	n.acted = w.acted
+	return n
 }
 
 // Replaced says that another generation or version answers from now on.
@@ -138,8 +152,17 @@ func (w *Window) clear() {
 	w.below, w.fresh = false, 0
 }
 
+// Well tells whether the answers are clearly above the floor.
+func (w *Window) Well() bool {
+	n := len(w.ring)
+	return !w.below && n >= w.floor.MinSamples && float64(w.passes) >= (w.floor.MinPassRate+w.floor.Hysteresis)*float64(n)
+}
+
 // Below tells whether it fell and has not come back.
 func (w *Window) Below() bool { return w.below }
+
+// Floor is what the answers have to reach.
+func (w *Window) Floor() Floor { return w.floor }
 
 // Counts returns the passes and the verdicts in the window.
 func (w *Window) Counts() (passes, samples int) { return w.passes, len(w.ring) }

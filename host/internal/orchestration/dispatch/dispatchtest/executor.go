@@ -44,6 +44,14 @@ type Executor struct {
 	begun   []time.Time
 	live    int
 	most    int
+	kept    []Kept
+	renewal func(capID string, done func(error))
+}
+
+// Kept is something that was done about a plugin.
+type Kept struct {
+	Action, CapID string
+	Until         time.Time
 }
 
 type script struct {
@@ -53,7 +61,58 @@ type script struct {
 	call  func(context.Context, dispatch.Call) Step
 }
 
-var _ dispatch.Executor = (*Executor)(nil)
+var (
+	_ dispatch.Executor = (*Executor)(nil)
+	_ dispatch.Keeper   = (*Executor)(nil)
+)
+
+// Renewing says what becomes of a renewal; without it the next edition answers
+// at once.
+func (x *Executor) Renewing(f func(capID string, done func(error))) *Executor {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.renewal = f
+	return x
+}
+
+// Renew implements dispatch.Keeper.
+func (x *Executor) Renew(capID string, done func(error)) {
+	f := x.keep(Kept{Action: "swap", CapID: capID})
+	if f != nil {
+		f(capID, done)
+		return
+	}
+	st := x.State(capID)
+	st.Edition++
+	x.SetState(capID, st)
+	done(nil)
+}
+
+// Restart implements dispatch.Keeper.
+func (x *Executor) Restart(capID string) error {
+	x.keep(Kept{Action: "restart", CapID: capID})
+	return nil
+}
+
+// Quarantine implements dispatch.Keeper.
+func (x *Executor) Quarantine(capID, _ string, until time.Time) error {
+	x.keep(Kept{Action: "quarantine", CapID: capID, Until: until})
+	return nil
+}
+
+func (x *Executor) keep(k Kept) func(string, func(error)) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.kept = append(x.kept, k)
+	return x.renewal
+}
+
+// Kept is what was done about plugins, in order.
+func (x *Executor) Kept() []Kept {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return append([]Kept(nil), x.kept...)
+}
 
 func (x *Executor) script(capID string) *script {
 	if x.scripts == nil {
@@ -155,7 +214,7 @@ func (x *Executor) Invoke(ctx context.Context, c dispatch.Call) (dispatch.Answer
 	if step.After != nil {
 		defer step.After()
 	}
-	answer := dispatch.Answer{Plugin: "scripted", Generation: 1}
+	answer := dispatch.Answer{Plugin: "scripted", Generation: 1, Edition: x.State(c.CapID).Edition}
 	switch {
 	case step.Panic != nil:
 		panic(step.Panic)

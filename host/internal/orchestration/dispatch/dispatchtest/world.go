@@ -31,7 +31,10 @@ type World struct {
 type Spec struct {
 	// Caps are capabilities in the form that plugins advertise; missing fields
 	// take the defaults of Cap.
-	Caps    []string
+	Caps []string
+	// Apart makes each of them one of a plugin of its own, named as the
+	// capability.
+	Apart   bool
 	Intents []registry.Intent
 	Checks  []quality.Check
 	// Schemas by name, as EDN, beside the built-in ones.
@@ -63,6 +66,9 @@ func New(tb testing.TB, spec Spec) *World {
 			require.NoError(tb, err, text)
 		}
 		caps[i] = registry.Capability{Capability: c, Plugin: "scripted"}
+		if spec.Apart {
+			caps[i].Plugin = c.ID
+		}
 	}
 	reg, err := registry.New(registry.Spec{Capabilities: caps, Intents: spec.Intents, Checks: checks.Declarations(), Schemas: schemas})
 	require.NoError(tb, err)

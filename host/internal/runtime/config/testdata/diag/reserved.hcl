@@ -10,8 +10,6 @@ ferment {
 
 plugin "chess" {
   command = ["bin/chess"]
-
-  quality {}
 }
 
 dispatch "default" {

@@ -1,0 +1,69 @@
+package plugin
+
+import (
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+var _ dispatch.Keeper = (*Client)(nil)
+
+// Renew implements dispatch.Keeper.
+func (c *Client) Renew(capID string, done func(error)) {
+	t, ok := c.targets[capID]
+	if !ok {
+		done(notFound(capID))
+		return
+	}
+	s := c.supervisor
+	s.background(func() {
+		if t.unit.trying.Load() {
+			done(dispatch.ErrChanging)
+			return
+		}
+		done(s.swap(s.life, t.unit.name, CauseQuality, false))
+	})
+}
+
+// Restart implements dispatch.Keeper.
+func (c *Client) Restart(capID string) error {
+	return c.tell(capID, evRestart{CauseQuality}, false)
+}
+
+// Quarantine implements dispatch.Keeper.
+func (c *Client) Quarantine(capID, why string, until time.Time) error {
+	t, ok := c.targets[capID]
+	if !ok {
+		return notFound(capID)
+	}
+	reason := contract.Errorf("runtime/quarantined", "plugin %s: %s", t.unit.name, why).
+		WithHint("it comes back at " + until.UTC().Format(time.RFC3339) + ", or with \"ferment plugin release " + t.unit.name + "\"")
+	if err := c.tell(capID, evQuarantine{err: reason}, true); err != nil {
+		return err
+	}
+	s := c.supervisor
+	s.shared.clock.AfterFunc(until.Sub(s.shared.clock.Now()), func() { t.unit.forgive(reason) })
+	return nil
+}
+
+// tell hands an event to the processes of a plugin. It does not wait for them.
+func (c *Client) tell(capID string, event any, held bool) error {
+	t, ok := c.targets[capID]
+	if !ok {
+		return notFound(capID)
+	}
+	c.supervisor.background(func() { t.unit.tell(event, held) })
+	return nil
+}
+
+// forgive ends a quarantine if it is still the one for that reason.
+func (u *unit) forgive(reason *contract.Error) {
+	u.mu.Lock()
+	st := u.current.face()
+	still := !u.closed && u.held && st.State == Quarantined && st.Err == reason
+	u.mu.Unlock()
+	if still {
+		u.tell(evRelease{}, false)
+	}
+}

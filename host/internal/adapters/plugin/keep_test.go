@@ -1,0 +1,73 @@
+package plugin
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// BRK-002, SUP-006: what is done because of bad answers is done to the
+// processes, and their transitions say so.
+func TestKeeper(t *testing.T) {
+	b := run(t, as("good")).ready()
+	pid := b.pid()
+	renewed := make(chan error, 1)
+	b.client.Renew(request(`{}`).CapID, func(err error) { renewed <- err })
+	require.NoError(t, <-renewed)
+	assert.NotEqual(t, pid, b.pid())
+	assert.Equal(t, CauseQuality, b.to(t, Draining, 1).Cause)
+	st := b.client.State(request(`{}`).CapID)
+	assert.Equal(t, 2, st.Edition)
+
+	pid = b.pid()
+	require.NoError(t, b.client.Restart(request(`{}`).CapID))
+	assert.Equal(t, CauseQuality, b.to(t, Draining, 2).Cause)
+	require.NoError(t, b.Supervisor.Await(within(t), "p"))
+	assert.NotEqual(t, pid, b.pid())
+
+	for _, err := range []error{b.client.Restart("no/such"), b.client.Quarantine("no/such", "", time.Time{})} {
+		assert.ErrorIs(t, err, contract.OfType("cap/not-found"))
+	}
+	b.client.Renew("no/such", func(err error) { renewed <- err })
+	assert.ErrorIs(t, <-renewed, contract.OfType("cap/not-found"))
+}
+
+// BRK-009: a quarantine for quality ends by itself, one of an operator does not.
+func TestQuarantineForQuality(t *testing.T) {
+	b := run(t, as("good")).ready()
+	capID := request(`{}`).CapID
+	require.NoError(t, b.client.Quarantine(capID, "4 of the last 10 answers passed", time.Now().Add(300*time.Millisecond)))
+	b.to(t, Quarantined, 1)
+	_, err := b.ask(context.Background(), `{}`)
+	assert.ErrorIs(t, err, contract.OfType("runtime/quarantined"))
+	assert.Contains(t, err.Error(), "4 of the last 10 answers passed")
+	b.to(t, Ready, 2)
+
+	require.NoError(t, b.client.Quarantine(capID, "bad answers", time.Now().Add(200*time.Millisecond)))
+	b.to(t, Quarantined, 2)
+	require.NoError(t, b.Release("p"))
+	b.to(t, Ready, 3)
+	require.NoError(t, b.Quarantine("p", "an operator has seen enough"))
+	b.to(t, Quarantined, 3)
+	assert.Never(t, func() bool { return b.client.State(capID).Ready }, 400*time.Millisecond, 20*time.Millisecond)
+}
+
+// Two changes of a plugin at once: the second is told of the first.
+func TestRenewWhileTrying(t *testing.T) {
+	b := run(t, canary(SwapCanary)).ready()
+	capID := request(`{}`).CapID
+	first, second := make(chan error, 1), make(chan error, 1)
+	b.client.Renew(capID, func(err error) { first <- err })
+	require.Eventually(t, func() bool { return b.client.targets[capID].unit.trying.Load() }, 20*time.Second, 5*time.Millisecond)
+	b.client.Renew(capID, func(err error) { second <- err })
+	assert.ErrorIs(t, <-second, dispatch.ErrChanging)
+	stop := b.judging(true)
+	assert.NoError(t, <-first)
+	stop()
+}

@@ -1,0 +1,123 @@
+package dispatch
+
+import (
+	"math/big"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/breaker"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Figures are what is known of a capability for an intent at one moment: what
+// orders rest on, and what an operator looks at.
+type Figures struct {
+	CapID  string
+	index  int // in the declared order
+	Passes int // of the verdicts in the window
+	// Samples are the verdicts in the window, Quality is the figure that follows
+	// from them, in hundredths (BIND-007).
+	Samples, Quality int
+	Cost             *big.Rat // mean of what was paid, else declared; nil: unknown
+	Latency          time.Duration
+	Timed            bool // the latency is known
+	Breaker          breaker.State
+	// Reopens is when the breaker may let a call through again; zero: it does
+	// now, or not by itself.
+	Reopens time.Time
+	// Out tells that it is left out because of its answers, Degraded that it
+	// should be and stays for want of another. Stead is who serves meanwhile.
+	Out, Degraded bool
+	Stead         string
+}
+
+// unknown are the figures of a capability that was never called for an intent.
+func unknown(c *registry.Capability) Figures {
+	f := Figures{CapID: c.ID, Quality: breaker.NewWindow(breaker.DefaultFloor()).Quality(), Breaker: breaker.Closed}
+	f.declared(c)
+	return f
+}
+
+// declared fills in what the capability says of itself where nothing was seen.
+func (f *Figures) declared(c *registry.Capability) {
+	if !f.Timed && c.Cost.HasLatency {
+		f.Latency, f.Timed = c.Cost.Latency, true
+	}
+	if r, ok := c.Cost.USD.AsNumber(); ok && f.Cost == nil {
+		f.Cost = r
+	}
+}
+
+// seen are the figures without what the capability says of itself.
+func (p *page) seen(now time.Time) Figures {
+	f := Figures{CapID: p.capID}
+	f.Latency, f.Timed = p.percentile(0.5, 1)
+	p.mu.Lock()
+	defer p.unlock(now)
+	f.Quality = p.window.Quality()
+	f.Passes, f.Samples = p.window.Counts()
+	f.Breaker = p.breaker.State(now)
+	if f.Breaker == breaker.Open {
+		f.Reopens, _ = p.breaker.Reopens(now)
+	}
+	f.Out = p.breaker.Ejected(now)
+	f.Degraded = p.standing.degraded
+	if f.Breaker != breaker.Closed {
+		f.Stead = p.standing.stead
+	}
+	if p.bills > 0 {
+		f.Cost = new(big.Rat).Quo(p.paid, new(big.Rat).SetInt64(p.bills))
+	}
+	return f
+}
+
+func (p *page) figures(c *registry.Capability, index int, now time.Time) Figures {
+	f := p.seen(now)
+	f.index = index
+	f.declared(c)
+	return f
+}
+
+func (f Figures) closed() bool { return f.Breaker == breaker.Closed }
+
+// Value is the figures as records and explanations have them. What is unknown
+// is not there.
+func (f Figures) Value() edn.Value {
+	var b edn.MapBuilder
+	b.Key("quality", hundredths(f.Quality))
+	b.Key("samples", edn.Int(int64(f.Samples)))
+	b.Key("passes", edn.Int(int64(f.Passes)))
+	if f.Samples > 0 {
+		b.Key("rate", hundredths((200*f.Passes+f.Samples)/(2*f.Samples)))
+	}
+	if f.Cost != nil {
+		if cost, err := edn.ParseDecimal(f.Cost.FloatString(9)); err == nil {
+			b.Key("cost-usd", cost)
+		}
+	}
+	if f.Timed {
+		b.Key("latency-ms", edn.Int(f.Latency.Milliseconds()))
+	}
+	b.Key("breaker", keyword(string(f.Breaker)))
+	if !f.Reopens.IsZero() {
+		b.Key("reopens-at", edn.Inst(f.Reopens.UTC().Truncate(time.Millisecond)))
+	}
+	if f.Out {
+		b.Key("out?", edn.Bool(true))
+	}
+	if f.Degraded {
+		b.Key("degraded?", edn.Bool(true))
+	}
+	if f.Stead != "" {
+		b.Key("stead", keyword(f.Stead))
+	}
+	return b.Map()
+}
+
+func hundredths(n int) edn.Value {
+	v, err := edn.Decimal(big.NewInt(int64(n)), -2)
+	if err != nil {
+		return edn.Nil()
+	}
+	return v
+}

@@ -1,0 +1,126 @@
+package dispatch
+
+import (
+	"math"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/breaker"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// qualitySettings are what was written over the defaults. More samples than the
+// window holds would never be there.
+func qualitySettings(q registry.Quality) registry.Quality {
+	f := breaker.DefaultFloor()
+	q = q.Over(registry.Quality{
+		Window: f.Window, MinSamples: f.MinSamples, MinPassRate: registry.ShareOf(0), Hysteresis: registry.ShareOf(f.Hysteresis),
+		Action: registry.ActionSwap, MaxEjected: registry.ShareOf(0.5),
+	})
+	q.MinSamples = min(q.MinSamples, q.Window)
+	return q
+}
+
+func floorOf(q registry.Quality) breaker.Floor {
+	return breaker.Floor{Window: q.Window, MinSamples: q.MinSamples, MinPassRate: q.MinPassRate.V, Hysteresis: q.Hysteresis.V}
+}
+
+// standing is what was done about a capability because of its answers.
+type standing struct {
+	// since: what began before says nothing about who answers now.
+	since    time.Time
+	acting   bool   // something is being done
+	degraded bool   // something should be, and cannot
+	stead    string // who serves in its place while it is not in
+	why      string // it is out
+}
+
+// renewed says that somebody else answers from now on.
+func (s *standing) renewed(now time.Time) {
+	s.since, s.degraded = now, false
+}
+
+// sample is a verdict that the book does not know of yet.
+type sample struct {
+	page    *page
+	edition int       // that answered
+	began   time.Time // the call
+	attempt int
+}
+
+// add keeps a verdict; score is that of a pass. It tells whether the answers
+// fell below their floor and nobody does anything about it. Neither an edition
+// that is only tried, nor one that is gone, says anything (BRK-007).
+func (v sample) add(now time.Time, pass bool, score edn.Value) (fell bool) {
+	thousandths := 1000
+	if r, ok := score.AsNumber(); ok {
+		f, _ := r.Float64()
+		thousandths = int(math.Round(f * 1000))
+	}
+	p := v.page
+	p.mu.Lock()
+	defer p.unlock(now)
+	if v.edition != p.edition || v.began.Before(p.standing.since) {
+		return false
+	}
+	crossing := p.window.Add(now, pass, thousandths)
+	if p.standing.degraded && p.window.Well() {
+		p.standing.degraded = false
+		p.note(now, EventRecovered, p.rate())
+	}
+	if crossing != breaker.Fell || p.standing.acting {
+		return false
+	}
+	p.standing.acting = true
+	return true
+}
+
+// judged tells the book of a verdict, and does what follows from it.
+func (s *serving) judged(v sample, pass bool, score edn.Value) {
+	if v.page != nil && v.add(s.d.Clock.Now(), pass, score) {
+		s.act(v)
+	}
+}
+
+// rate is the window as data. It is called with the lock.
+func (p *page) rate() edn.Value {
+	passes, samples := p.window.Counts()
+	floor, err := edn.ParseDecimal(formatShare(p.rules.MinPassRate.V))
+	if err != nil {
+		floor = edn.Nil()
+	}
+	return edn.MustMap(
+		edn.K("passes"), edn.Int(int64(passes)), edn.K("samples"), edn.Int(int64(samples)),
+		edn.K("min-pass-rate"), floor,
+	)
+}
+
+// outOfService is why a candidate is left out by its breaker: nil unless that
+// is for its answers.
+func (p *page) outOfService(now time.Time) *contract.Error {
+	p.mu.Lock()
+	defer p.unlock(now)
+	if !p.breaker.Ejected(now) {
+		return nil
+	}
+	return contract.Errorf("eval/low-score", ":%s is left out for :%s: %s", p.capID, p.intent, p.standing.why)
+}
+
+// standIn is who serves in the place of a capability that was swapped for
+// another, as long as it is not wholly in again.
+func (s *serving) standIn(capID string) string {
+	p := s.w.Terms.pages[capID]
+	if p == nil || p.quiet.Load() {
+		return ""
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.standing.stead
+}
+
+// refusal is how binding names a breaker that admits nobody.
+func (p *page) refusal(now time.Time) policy.Unavailable {
+	return policy.Unavailable{Reason: policy.ReasonBreaker, Why: p.outOfService(now)}
+}

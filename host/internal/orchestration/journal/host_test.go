@@ -1,0 +1,45 @@
+package journal_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// JRN-009: the stream of the host counts on whatever it forgets, and refuses
+// what is no record.
+func TestHostStream(t *testing.T) {
+	var h journal.Host
+	assert.Empty(t, h.Records())
+	at := time.Unix(1, 0)
+	require.Error(t, h.Record(at, &journal.HostEvent{Details: edn.MustMap()}))
+	for range 2500 {
+		require.NoError(t, h.Record(at, &journal.HostEvent{Event: "quality/swap", CapID: "t/a", Intent: "x/y", Details: edn.MustMap()}))
+	}
+	all := h.Records()
+	require.Len(t, all, 1000)
+	for i, rec := range all {
+		assert.Equal(t, 1501+i, rec.Seq)
+	}
+	assert.Equal(t, `{:at #inst "1970-01-01T00:00:01.000Z" :cap/id :t/a :details {} :epoch 1 :event :quality/swap :intent :x/y :kind :host/event :run "host" :seq 1501 :v 1}`, all[0].Value().String())
+}
+
+// EVAL-061: what was done about a candidate stands behind the attempts that led
+// to it.
+func TestTranscriptTellsDeeds(t *testing.T) {
+	s := &story{records: failover()[:12]}
+	s.add("[0]", "n0", &journal.HostEvent{
+		Event: "quality/swap", CapID: "a/one", Intent: "a/b",
+		Details: edn.MustRead(`{:path [0] :node "n0" :attempt 3 :action :swap :passes 4 :samples 10 :to :a/two}`),
+	})
+	s.add("[1]", "n1", failover()[12].Body)
+	entries := journal.Transcript(s.records)
+	require.Equal(t, 4, entries.Len())
+	last, _ := entries.Nth(3)
+	assert.Equal(t, `{:attempt 3 :cap/id :a/one :input {:action :swap :event :quality/swap :passes 4 :samples 10 :to :a/two} :intent :a/b :node "n0" :op :quality :path [0]}`, last.String())
+}

@@ -1,0 +1,51 @@
+package config
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+)
+
+// BRK-002, BRK-008 to BRK-010: what quality blocks say reaches capability and
+// intent, and what contradicts itself is refused.
+func TestQualityBlocks(t *testing.T) {
+	const intent = `
+intent "chess/best-move" {
+  in  = "req/chess.position"
+  out = "res/chess.move+pv+eval"
+  quality {
+    %s
+  }
+}
+`
+	c, ds := load(t, chessWith(`  quality {
+    window        = 40
+    min_pass_rate = 0.5
+    action        = "restart"
+  }`)+fmt.Sprintf(intent, "min_pass_rate = 0\n    min_samples = 12\n    hysteresis = 0\n    action = \"swap\"\n    swap_to = \"chess/engine\"\n    max_ejected = 0.25"))
+	require.Empty(t, types(ds), "%v", ds)
+	engine, ok := c.Generation.Registry.Capability("chess/engine")
+	require.True(t, ok)
+	assert.Equal(t, registry.Quality{Window: 40, MinPassRate: registry.ShareOf(0.5), Action: registry.ActionRestart}, engine.Quality)
+	in, ok := c.Generation.Registry.Intent("chess/best-move")
+	require.True(t, ok)
+	assert.Equal(t, registry.Quality{MinSamples: 12, MinPassRate: registry.ShareOf(0), Hysteresis: registry.ShareOf(0), Action: registry.ActionSwap, SwapTo: "chess/engine", MaxEjected: registry.ShareOf(0.25)}, in.Quality)
+	assert.Equal(t, registry.Quality{Window: 40, MinSamples: 12, MinPassRate: registry.ShareOf(0), Hysteresis: registry.ShareOf(0), Action: registry.ActionSwap, SwapTo: "chess/engine", MaxEjected: registry.ShareOf(0.25)},
+		in.Quality.Over(engine.Quality), "the intent switches off what the plugin asks for")
+
+	for text, want := range map[string][2]string{
+		"window = 5\n    min_samples = 6":                      {"config/range", "min_samples in intent \"chess/best-move\", quality must be at most window"},
+		`swap_to = "chess/engin"`:                              {"config/dangling-reference", "names the unknown capability \"chess/engin\""},
+		"action = \"restart\"\n    swap_to = \"chess/engine\"": {"config/unused", "swap_to in intent \"chess/best-move\", quality is of no use: its action is restart"},
+		`action = "eject"`:                                     {"config/range", ""},
+	} {
+		_, ds := load(t, onePlugin+fmt.Sprintf(intent, text))
+		require.Len(t, ds, 1, "%s: %v", text, ds)
+		assert.Equal(t, want[0], ds[0].Type, text)
+		assert.Contains(t, ds[0].Message, want[1])
+	}
+}
