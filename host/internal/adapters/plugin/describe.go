@@ -21,7 +21,8 @@ type Described struct {
 	contract.Description
 	// Value is the description as the plugin gave it.
 	Value edn.Value
-	// Binary and Config are the hashes that the description belongs to.
+	// Binary and Config are the hashes that the description belongs to; that of
+	// the configuration includes the arguments of the command.
 	Binary, Config string
 	// Encoding is how the plugin wants to be called.
 	Encoding wire.Encoding
@@ -155,13 +156,22 @@ func (d *Describer) key(s Settings, config edn.Value, files []string) (binary, c
 	return binary, cfg, err
 }
 
-// configKey names a configuration with the content of the files that it names.
+// configKey names all that a description depends on besides the program: the
+// configuration, the content of the files that it names, and the arguments with
+// the directory that they are read in.
 func (d *Describer) configKey(s Settings, config edn.Value, files []string) (string, error) {
 	cfg, err := d.hash.config(config, files)
 	if err != nil {
 		return "", contract.Errorf("runtime/start-failed", "configuration of plugin %s: %w", s.Name, err)
 	}
-	return cfg, nil
+	if len(s.Command) < 2 {
+		return cfg, nil
+	}
+	words := []edn.Value{edn.Text(cfg), edn.Text(s.Workdir)}
+	for _, arg := range s.Command[1:] {
+		words = append(words, edn.Text(arg))
+	}
+	return edn.Hash(edn.Vector(words...)), nil
 }
 
 // ask describes by a running process and keeps the answer.

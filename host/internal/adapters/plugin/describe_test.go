@@ -73,10 +73,13 @@ func TestDescribeCache(t *testing.T) {
 	q.Close()
 	assert.Equal(t, 1, starts(), "one process for both questions")
 	assert.Equal(t, "fake", plain.Name)
-	assert.Equal(t, noConfig, plain.Config)
+	argued := func(config string) string {
+		return edn.Hash(edn.Vector(edn.Text(config), edn.Text(""), edn.Text("role:counted"), edn.Text(trace)))
+	}
+	assert.Equal(t, argued(noConfig), plain.Config)
 	assert.False(t, plain.Cached)
 	assert.Equal(t, "{:max-in-flight 3}", full.Limits.String())
-	assert.Equal(t, edn.Hash(config), full.Config)
+	assert.Equal(t, argued(edn.Hash(config)), full.Config)
 	require.Len(t, full.Capabilities, 1)
 	assert.Equal(t, "t/echo", full.Capabilities[0].ID)
 
@@ -86,7 +89,7 @@ func TestDescribeCache(t *testing.T) {
 	digits := strings.TrimPrefix(full.Binary, "b3:")
 	path := filepath.Join(dir, digits+"-"+strings.TrimPrefix(full.Config, "b3:")+".edn")
 	assert.FileExists(t, path)
-	assert.FileExists(t, filepath.Join(dir, digits+"-none.edn"))
+	assert.FileExists(t, filepath.Join(dir, digits+"-"+strings.TrimPrefix(plain.Config, "b3:")+".edn"))
 
 	// Another process of the host knows it from the file.
 	q = describer(t, b, dir).Ask(s)
@@ -125,6 +128,40 @@ func TestDescribeCache(t *testing.T) {
 			assert.Equal(t, string(good), string(healed))
 		})
 	}
+}
+
+// HCL-037: a program with other arguments is another question, and so are the
+// same arguments in another directory; without arguments and configuration the
+// entry has the name of the program alone.
+func TestDescribeCacheKnowsArguments(t *testing.T) {
+	b := prepare(t, nil)
+	dir := filepath.Join(t.TempDir(), "describe")
+	for _, how := range []string{"asked", "from the cache"} {
+		d := describer(t, b, dir)
+		for role, id := range map[string]string{"good": "t/echo", "tools": "t/other"} {
+			q := d.Ask(as(role))
+			got, err := q.Describe(context.Background(), edn.Nil(), nil)
+			q.Close()
+			require.NoError(t, err)
+			require.Len(t, got.Capabilities, 1)
+			assert.Equal(t, id, got.Capabilities[0].ID)
+			assert.Equal(t, how == "from the cache", got.Cached)
+		}
+	}
+	d := describer(t, b, dir)
+	here := as("good")
+	there := here
+	there.Workdir = t.TempDir()
+	assert.True(t, d.Ask(here).Known(edn.Nil(), nil))
+	assert.False(t, d.Ask(there).Known(edn.Nil(), nil))
+	swapped := here
+	swapped.Command = []string{here.Command[0], "x", here.Command[1]}
+	assert.False(t, d.Ask(swapped).Known(edn.Nil(), nil))
+	alone := here
+	alone.Command = here.Command[:1]
+	_, key, err := d.key(alone, edn.Nil(), nil)
+	require.NoError(t, err)
+	assert.Equal(t, noConfig, key)
 }
 
 // A plugin starts faster with a known description, and serves the same.
