@@ -55,6 +55,7 @@ type Offer struct {
 	Capabilities []Capability
 	Schemas      map[string]edn.Value
 	Needs        []string
+	Ports        []uint16 // of the network needs
 }
 
 // Problem is an error about the setting at path, such as

@@ -35,6 +35,11 @@ type Plugin struct {
 	// grants them; what was not granted fails in the process.
 	Needs []string
 
+	// Ports are the TCP ports that the needs net/connect and net/loopback are
+	// about. An operator who grants the network without naming ports grants
+	// these; without any the host takes 443 for net/connect.
+	Ports []uint16
+
 	// Features are the optional parts of the contract that the plugin keeps:
 	// FeatureHostCalls and FeatureHotSwap. FeatureStreaming follows from the
 	// capabilities. What is named here is checked by the conformance profile of

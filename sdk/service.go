@@ -121,6 +121,7 @@ func (s *Service) prospect(ctx context.Context, config edn.Value) (p prospect, e
 	maps.Copy(full.Schemas, s.plugin.Schemas)
 	maps.Copy(full.Schemas, offer.Schemas)
 	full.Needs = sorted(append(slices.Clone(s.plugin.Needs), offer.Needs...))
+	full.Ports = slices.Compact(slices.Sorted(slices.Values(slices.Concat(s.plugin.Ports, offer.Ports))))
 	p.capabilities = append(slices.Clone(s.plugin.Capabilities), offer.Capabilities...)
 	if err := s.advertise(&full, p.capabilities); err != nil {
 		return p, err

@@ -208,7 +208,7 @@ func TestStrictestRecoveryBounds(t *testing.T) {
 // ENV-010, ENV-019, HCL-035, WIRE-005: the description of a plugin.
 func TestParseDescription(t *testing.T) {
 	v := edn.MustRead(`{:plugin/name "chess" :plugin/version "2.1.0" :capabilities [` + engine + `] :schemas {:req/chess.position [:map]}
-	 :config {:config/v 1 :config/schema [:map {:closed true}]} :plugin/needs #{:process/run} :features #{"mux" :later} :limits {:max-in-flight 8} :unknown 1}`)
+	 :config {:config/v 1 :config/schema [:map {:closed true}]} :plugin/needs #{:process/run :net/loopback} :plugin/ports #{11434 443} :features #{"mux" :later} :limits {:max-in-flight 8} :unknown 1}`)
 	d, err := ParseDescription(v)
 	require.NoError(t, err)
 	assert.Equal(t, "chess", d.Name)
@@ -216,7 +216,8 @@ func TestParseDescription(t *testing.T) {
 	assert.Len(t, d.Capabilities, 1)
 	assert.Equal(t, "[:map]", d.Schemas["req/chess.position"].String())
 	assert.Equal(t, "1", d.ConfigSchema.Key("config/v").String())
-	assert.Equal(t, []string{"process/run"}, d.Needs)
+	assert.Equal(t, []string{"net/loopback", "process/run"}, d.Needs)
+	assert.Equal(t, []uint16{443, 11434}, d.Ports)
 	assert.Equal(t, []string{"later", "mux"}, d.Features)
 	assert.Equal(t, "{:max-in-flight 8}", d.Limits.String())
 
@@ -247,6 +248,12 @@ func TestDescriptionFaults(t *testing.T) {
 	assert.ElementsMatch(t, []string{
 		`[:schemas]`, `[:config :config/v]`, `[:plugin/needs]`, `[:features]`, `[:limits]`, `[:capabilities 1 :cap/id]`, `[:capabilities 2]`,
 	}, paths)
+	for _, ports := range []string{`#{0}`, `#{65536}`, `#{"443"}`, `443`, `{}`} {
+		_, err := ParseDescription(edn.MustRead(`{:plugin/name "x" :capabilities [] :plugin/needs #{:net/connect} :plugin/ports ` + ports + `}`))
+		assert.ErrorIs(t, err, OfType("capability/invalid-metadata"), ports)
+	}
+	_, err = ParseDescription(edn.MustRead(`{:plugin/name "x" :capabilities [] :plugin/needs #{:fs/read} :plugin/ports #{443}}`))
+	assert.ErrorContains(t, err, "no need is about a network")
 	for _, bad := range []string{`7`, `{:plugin/name "x"}`, `{:plugin/name "x" :capabilities {}}`, `{:plugin/name " " :capabilities []}`, `{:plugin/name "x" :capabilities [] :features "mux"}`} {
 		_, err := ParseDescription(edn.MustRead(bad))
 		assert.ErrorIs(t, err, OfType("capability/invalid-metadata"), bad)

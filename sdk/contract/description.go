@@ -24,6 +24,9 @@ type Description struct {
 	ConfigSchema edn.Value
 	// Needs are what its process needs besides the effects of its capabilities.
 	Needs []string
+	// Ports are the TCP ports that its network needs are about, sorted; empty
+	// if it does not say.
+	Ports []uint16
 	// Features are the optional parts of the protocol that it understands.
 	Features []string
 	// Limits is a map of what the process can take, nil if it says nothing.
@@ -48,7 +51,11 @@ func ParseDescription(v edn.Value) (Description, error) {
 		Schemas:      s.schemas(),
 		ConfigSchema: s.config(),
 		Needs:        s.names("plugin/needs", needNames, []string{}),
+		Ports:        s.ports(),
 		Features:     s.features(),
+	}
+	if len(d.Ports) > 0 && !slices.Contains(d.Needs, "net/connect") && !slices.Contains(d.Needs, "net/loopback") {
+		s.wrong(kPorts, "has ports, and no need is about a network", edn.Value{}, v.Key("plugin/ports"))
 	}
 	if !v.HasKey("plugin/name") {
 		s.miss("plugin/name")
@@ -119,6 +126,32 @@ func (s site) config() edn.Value {
 	return in.v
 }
 
+var kPorts = edn.K("plugin/ports")
+
+// ports reads the ports of the network needs.
+func (s site) ports() []uint16 {
+	v, found := s.v.Get(kPorts)
+	if !found {
+		return nil
+	}
+	form := edn.Vector(edn.K("set"), edn.Vector(edn.K("int"), edn.MustMap(edn.K("min"), edn.Int(1), edn.K("max"), edn.Int(65535))))
+	if !isColl(v) {
+		s.wrong(kPorts, "is no set of ports", form, v)
+		return nil
+	}
+	var ports []uint16
+	for member := range v.Elems() {
+		n, ok := member.AsInt()
+		if !ok || n < 1 || n > 65535 {
+			s.wrong(kPorts, "has a member that is no port", form, member)
+			continue
+		}
+		ports = append(ports, uint16(n))
+	}
+	slices.Sort(ports)
+	return slices.Compact(ports)
+}
+
 // features reads a collection of strings or keywords.
 func (s site) features() []string {
 	key := edn.K("features")
@@ -167,6 +200,13 @@ func (d Description) Value() edn.Value {
 	}
 	if len(d.Needs) > 0 {
 		b.Key("plugin/needs", edn.Keywords(d.Needs...))
+	}
+	if len(d.Ports) > 0 {
+		ports := make([]edn.Value, len(d.Ports))
+		for i, p := range d.Ports {
+			ports[i] = edn.Int(int64(p))
+		}
+		b.Key("plugin/ports", edn.SetOf(ports...))
 	}
 	if len(d.Features) > 0 {
 		features := make([]edn.Value, len(d.Features))

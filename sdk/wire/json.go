@@ -67,6 +67,7 @@ var deltaForm = compiled(`[:map [:kind {:optional true} :keyword]]`)
 var descriptionForm = compiled(`
  [:map
   [:plugin/needs {:optional true} [:set :keyword]]
+  [:plugin/ports {:optional true} [:set :int]]
   [:features {:optional true} [:set :string]]
   [:schemas {:optional true} [:map-of :keyword :any]]
   [:capabilities {:optional true}

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fermenthq/ferment/sdk/confine"
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/wire"
 )
@@ -495,14 +496,17 @@ func weaknesses(c *Confinement) []string {
 	return names
 }
 
-// needy is hostile and says that it runs programs.
-type needy struct{ hostile }
+// needy is hostile and says that it needs something.
+type needy struct {
+	hostile
+	needs string // entries of its description, as EDN
+}
 
 // Describe implements wire.Service.
 func (n needy) Describe(ctx context.Context, config edn.Value, host wire.HostInfo) (wire.Description, error) {
 	d, err := n.hostile.Describe(ctx, config, host)
 	if err == nil {
-		d.Value = d.Value.Assoc(edn.K("plugin/needs"), edn.Keywords("process/run"))
+		d.Value = d.Value.Merge(edn.MustRead("{" + n.needs + "}"))
 	}
 	return d, err
 }
@@ -511,7 +515,91 @@ func (n needy) Describe(ctx context.Context, config edn.Value, host wire.HostInf
 func (n needy) Configure(ctx context.Context, setup wire.Setup, host *wire.Caller) (wire.Description, error) {
 	d, err := n.hostile.Configure(ctx, setup, host)
 	if err == nil {
-		d.Value = d.Value.Assoc(edn.K("plugin/needs"), edn.Keywords("process/run"))
+		d.Value = d.Value.Merge(edn.MustRead("{" + n.needs + "}"))
 	}
 	return d, err
+}
+
+// ISO-002, FX-005: who grants the network without naming ports grants those that
+// the plugin says that it needs; ports that are written stand instead of them.
+func TestPortsOfANeed(t *testing.T) {
+	needed, other := newOutside(t), newOutside(t)
+	port := func(o *outside) string { return o.tcp[strings.LastIndex(o.tcp, ":")+1:] }
+	reach := func(b *bench, o *outside) string {
+		v, _ := b.mustAsk(`{:try "tcp" :args ["` + o.tcp + `"]}`).Key("outcome").AsString()
+		word, _, _ := strings.Cut(v, ":")
+		return word
+	}
+	s := as("caller", port(needed))
+	s.Isolation.Network = confine.Ports
+	b := run(t, s).ready()
+	assert.Equal(t, "done", reach(b, needed))
+	assert.Equal(t, "refused", reach(b, other))
+	held := b.Status()[0].Confinement
+	assert.Equal(t, "port-only", held.Enforcement)
+	assert.Equal(t, !confine.Probe().UDP(), held.UDPOpen())
+	n, err := strconv.ParseUint(port(other), 10, 16)
+	require.NoError(t, err)
+	s.Isolation.Ports = []uint16{uint16(n)}
+	b = run(t, s).ready()
+	assert.Equal(t, "refused", reach(b, needed))
+	assert.Equal(t, "done", reach(b, other))
+}
+
+// FX-005, HCL-021: what nothing would hold, on machines of each kind. A plugin
+// without needs and effects runs on all of them.
+func TestUnheld(t *testing.T) {
+	able := confine.Support{System: "linux", NoNewPrivs: true, Seccomp: true, Rlimits: true, Processes: true, LandlockABI: 7}
+	with := func(change func(*confine.Support)) confine.Support { s := able; change(&s); return s }
+	noLandlock := with(func(s *confine.Support) { s.LandlockABI = 0 })
+	older := with(func(s *confine.Support) { s.LandlockABI = 3 })
+	bare := confine.Support{System: "plan9"}
+	for _, row := range []struct {
+		name    string
+		machine confine.Support
+		needs   []string
+		effects []string
+		change  func(*Settings)
+		what    []string
+		says    string
+	}{
+		{name: "able", machine: able, needs: []string{"process/run", "net/connect"}, effects: []string{"fs/write"}},
+		{name: "no Landlock", machine: noLandlock, needs: []string{"process/run"}, effects: []string{"fs/read"}, what: []string{"fs/read", "process/run"}, says: "the kernel has no Landlock"},
+		{name: "no filter", machine: with(func(s *confine.Support) { s.Seccomp = false }), needs: []string{"fs/read"}, what: []string{"fs/read"}, says: "system calls cannot be filtered"},
+		{name: "no Linux", machine: bare, effects: []string{"fs/write"}, what: []string{"fs/write"}, says: "plan9"},
+		{name: "ports on an older kernel", machine: older, needs: []string{"net/connect"}, change: func(s *Settings) { s.Isolation.Network = confine.Ports }, what: []string{"net/connect"}, says: "ports can be held"},
+		{name: "files on an older kernel", machine: older, needs: []string{"fs/read"}},
+		{name: "nothing to hold", machine: bare},
+		{name: "narrowed away", machine: bare, needs: []string{"process/run"}, change: func(s *Settings) { s.Needs = []string{} }},
+		{name: "less is accepted", machine: bare, needs: []string{"process/run"}, change: func(s *Settings) { s.Isolation.BestEffort = true }},
+		{name: "a lower level", machine: able, needs: []string{"process/run"}, change: func(s *Settings) { s.Isolation.Level = confine.Limits }, what: []string{"process/run"}, says: "its isolation has level limits"},
+		{name: "a lower level and nothing to hold", machine: able, change: func(s *Settings) { s.Isolation.Level = confine.None }},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			s := as("good")
+			if row.change != nil {
+				row.change(&s)
+			}
+			got := s.unheld(contract.Description{Needs: row.needs}, row.effects, row.machine)
+			assert.Equal(t, row.what, got.What)
+			assert.Equal(t, len(row.what) > 0, got.Any())
+			assert.Contains(t, got.Why, row.says)
+		})
+	}
+}
+
+// FX-005: such a plugin is not started.
+func TestUnheldIsNotStarted(t *testing.T) {
+	s := as("needy")
+	s.Isolation.Programs, s.Isolation.Level = true, confine.None
+	s.Isolation.Unheld = s.Unheld(contract.Description{Needs: []string{"process/run"}}, nil)
+	b := run(t, s)
+	b.to(t, Stopped, 1)
+	st := b.Status()[0]
+	require.NotNil(t, st.Err)
+	assert.Equal(t, CauseIsolation, st.Cause)
+	assert.Equal(t, "runtime/not-ready", st.Err.Type)
+	assert.Contains(t, st.Err.Error(), "nothing would hold it to process/run")
+	assert.Contains(t, st.Err.Hint, "best_effort = true")
+	assert.Zero(t, st.PID)
 }

@@ -27,6 +27,30 @@ type Isolation struct {
 	ReadPaths, WritePaths, Exec []string
 	Programs                    bool
 	Limits                      confine.ResourceLimits
+	// Unheld keeps the plugin from being started: what nothing would hold it to,
+	// where the operator wants everything held. See [Settings.Unheld].
+	Unheld Unheld
+}
+
+// Unheld are needs and effects of a plugin that nothing holds it to. The zero
+// value means that all are held.
+type Unheld struct {
+	What []string // needs and effects, sorted
+	Why  string
+	Hint string
+}
+
+// Any tells whether there are some.
+func (u Unheld) Any() bool { return len(u.What) > 0 }
+
+// Error is the error of a plugin that is not started because of them.
+func (u Unheld) Error() *contract.Error {
+	return contract.Errorf("runtime/not-ready", "%s", u.Text()).WithDetail("unheld", edn.Keywords(u.What...)).WithHint(u.Hint)
+}
+
+// Text is one sentence about them.
+func (u Unheld) Text() string {
+	return fmt.Sprintf("nothing would hold it to %s, which effects.enforcement = \"strict\" demands: %s", strings.Join(u.What, ", "), u.Why)
 }
 
 // DefaultIsolation is that of a block that says nothing.
@@ -34,7 +58,8 @@ func DefaultIsolation() Isolation {
 	return Isolation{Network: confine.Offline, Limits: confine.ResourceLimits{OpenFiles: 1024}}
 }
 
-// httpsPort is where a plugin with a network goes if no port is named.
+// httpsPort is where a plugin with a network goes if neither the operator nor
+// the plugin names a port.
 const httpsPort = 443
 
 // Ungranted is a need that the isolation of a plugin does not meet.
@@ -113,8 +138,15 @@ type Confinement struct {
 	Weaknesses  []confine.Weakness
 	// Gaps are what the operator wrote and the machine cannot hold.
 	Gaps []confine.Gap
-	// Ungranted needs keep the plugin from being started.
+	// Ungranted needs keep the plugin from being started, and so does what is
+	// Unheld.
 	Ungranted []Ungranted
+	Unheld    Unheld
+}
+
+// UDPOpen tells whether nothing keeps the processes from sending datagrams.
+func (c Confinement) UDPOpen() bool {
+	return c.Level != confine.Strict || slices.ContainsFunc(c.Weaknesses, func(w confine.Weakness) bool { return w.Name == "udp-open" })
 }
 
 // Confinement tells what holds for a plugin that is what it described.
@@ -125,7 +157,7 @@ func (s Settings) Confinement(d contract.Description) Confinement {
 		Level: p.Level, Written: s.Isolation.Level != "", BestEffort: s.Isolation.BestEffort, Needs: Narrowed(d.Needs, s.Needs),
 		Enforcement: "none", Weaknesses: p.Weaknesses(support), Gaps: p.Check(support),
 	}
-	c.Ungranted = s.Isolation.Ungranted(c.Needs)
+	c.Ungranted, c.Unheld = s.Isolation.Ungranted(c.Needs), s.Isolation.Unheld
 	if p.Level.Rank() > support.Best().Rank() {
 		c.Level = support.Best()
 	}
@@ -145,11 +177,47 @@ func (s Settings) Confinement(d contract.Description) Confinement {
 	return c
 }
 
+// Unheld lists what of the needs that a plugin has, and of the given effects,
+// the kernel of this machine would not hold it to under its isolation (FX-005).
+// That the network is held to ports and not to addresses counts as held: the
+// operator granted ports. Who wrote best_effort accepts less.
+func (s Settings) Unheld(d contract.Description, effects []string) Unheld {
+	return s.unheld(d, effects, confine.Probe())
+}
+
+func (s Settings) unheld(d contract.Description, effects []string, machine confine.Support) Unheld {
+	what := slices.Concat(Narrowed(d.Needs, s.Needs), effects)
+	slices.Sort(what)
+	u := Unheld{What: slices.Compact(what)}
+	if len(what) == 0 || s.Isolation.BestEffort {
+		return Unheld{}
+	}
+	p := s.policy(d, grounds{})
+	if l := s.Isolation.Level; l != "" && l != confine.Strict {
+		u.Why, u.Hint = fmt.Sprintf("its isolation has level %s", l), "remove the level, or write best_effort = true in isolation to accept less for this plugin"
+		return u
+	}
+	p.Level, p.Limits = confine.Strict, confine.ResourceLimits{}
+	gaps := p.Check(machine)
+	if len(gaps) == 0 {
+		return Unheld{}
+	}
+	texts := make([]string, len(gaps))
+	for i, g := range gaps {
+		texts[i] = g.Text
+	}
+	u.Why = strings.Join(texts, "; ")
+	u.Hint = "run the host on a newer kernel, or write best_effort = true in isolation to accept less for this plugin, or effects { enforcement = \"best-effort\" } for all; \"ferment doctor\" shows what the machine can hold"
+	return u
+}
+
 // refusal is why a plugin may not be started under its isolation, or nil.
 func (c Confinement) refusal() *contract.Error {
 	switch {
 	case len(c.Ungranted) > 0:
 		return UngrantedError(c.Ungranted)
+	case c.Unheld.Any():
+		return c.Unheld.Error()
 	case len(c.Gaps) > 0 && !c.BestEffort:
 		texts := make([]string, len(c.Gaps))
 		for i, g := range c.Gaps {
@@ -166,6 +234,20 @@ type grounds struct {
 	sockets string // directory of its sockets
 	scratch string // directory of its own
 	reads   []string
+}
+
+// ports are those that a network is granted for: what the operator wrote, else
+// what the plugin says that it needs.
+func (i Isolation) ports(d contract.Description) []uint16 {
+	switch {
+	case len(i.Ports) > 0:
+		return i.Ports
+	case len(d.Ports) > 0:
+		return d.Ports
+	case i.Network == confine.Ports:
+		return []uint16{httpsPort}
+	}
+	return nil
 }
 
 // policy follows from what a program says that it is: from its needs as far as
@@ -207,21 +289,21 @@ func (s Settings) policy(d contract.Description, g grounds) confine.Policy {
 		p.ReadPaths = append(p.ReadPaths, "/proc") // to find the processes that it started
 	}
 	if has("net/connect", "net/loopback", "net/http") {
-		s.network(&p, has)
+		s.network(&p, d, has)
 	}
 	return p
 }
 
-func (s Settings) network(p *confine.Policy, has func(...string) bool) {
+func (s Settings) network(p *confine.Policy, d contract.Description, has func(...string) bool) {
 	i := s.Isolation
 	switch i.Network {
 	case confine.Ports, confine.Loopback:
-		p.Network, p.ConnectPorts = i.Network, i.Ports
-		if len(i.Ports) == 0 && i.Network == confine.Ports {
-			p.ConnectPorts = []uint16{httpsPort}
-		}
+		p.Network, p.ConnectPorts = i.Network, i.ports(d)
 		if has("net/loopback") {
 			p.BindPorts = i.Ports // a server of its own
+			if len(i.Ports) == 0 {
+				p.BindPorts = d.Ports
+			}
 		}
 	}
 }

@@ -46,7 +46,11 @@ var roles = map[string]func(args []string){
 		serve(f)
 	},
 	"hostile": func([]string) { serve(hostile{newFake()}) },
-	"needy":   func([]string) { serve(needy{hostile{newFake()}}) },
+	"needy":   func([]string) { serve(needy{hostile{newFake()}, ":plugin/needs #{:process/run}"}) },
+	// One that says to which ports it wants to connect.
+	"caller": func(ports []string) {
+		serve(needy{hostile{newFake()}, ":plugin/needs #{:net/connect} :plugin/ports #{" + strings.Join(ports, " ") + "}"})
+	},
 	// One that opens a file at each start.
 	"counted": func(args []string) {
 		f, err := os.Open(args[0])

@@ -229,6 +229,9 @@ func (e *examination) plugin(loaded *daemon.Loaded, p config.Plugin) {
 			e.add("plugin", p.Name, bad, "not started: %s", g.Text)
 		}
 	}
+	if held.Unheld.Any() {
+		e.add("plugin", p.Name, bad, "not started: %s", held.Unheld.Text())
+	}
 	needs := "no needs"
 	if len(held.Needs) > 0 {
 		needs = "needs " + strings.Join(held.Needs, " ")

@@ -192,7 +192,7 @@ func isolated(c *plugin.Confinement) string {
 		return "-"
 	case len(c.Ungranted) > 0:
 		return "ungranted"
-	case len(c.Gaps) > 0 && !c.BestEffort:
+	case len(c.Gaps) > 0 && !c.BestEffort, c.Unheld.Any():
 		return "not-held"
 	case c.Enforcement == "port-only":
 		return string(c.Level) + " (port-only)"
@@ -261,6 +261,9 @@ func (c *command) inspectPlugin(loaded *daemon.Loaded, name string) error {
 		}
 		for _, g := range held.Gaps {
 			fmt.Fprintf(&b, "           cannot be held: %s\n", g.Text)
+		}
+		if held.Unheld.Any() {
+			fmt.Fprintf(&b, "           not started: %s\n", held.Unheld.Text())
 		}
 		for _, u := range held.Ungranted {
 			fmt.Fprintf(&b, "           not started: %s is not granted; write isolation { %s }\n", u.Need, u.Line)

@@ -89,7 +89,8 @@ func (l *loader) granted(s *section, p *Plugin) {
 	if l.config.Profile == ProfileProd && !p.Optional {
 		severity = SeverityError
 	}
-	c := plugin.Settings{Name: p.Name, Command: p.Command, Needs: p.Needs, Isolation: p.Isolation}.Confinement(p.Description)
+	settings := plugin.Settings{Name: p.Name, Command: p.Command, Needs: p.Needs, Isolation: p.Isolation}
+	c := settings.Confinement(p.Description)
 	at, path := s.at(), append(slices.Clone(s.node.path), "isolation")
 	if blocks := s.node.children("isolation"); len(blocks) > 0 {
 		at = blocks[0].source.hclRange(blocks[0].header)
@@ -110,7 +111,27 @@ func (l *loader) granted(s *section, p *Plugin) {
 		l.report.add(Diagnostic{Type: "config/range", Severity: severity, Message: fmt.Sprintf("plugin %s is not started: this machine cannot hold its isolation: %s", quote(p.Name), strings.Join(texts, "; ")),
 			Range: at, Path: path, Hint: "\"ferment doctor\" shows what it can hold; best_effort = true accepts less"})
 	}
+	if l.root.block("effects").text("enforcement") == "strict" && p.Attached == "" {
+		l.unheld(settings, p, Diagnostic{Type: "config/range", Severity: severity, Range: at, Path: path})
+	}
 	l.idleGrants(s, p)
+}
+
+// unheld refuses a plugin that nothing would hold to its needs and to the
+// effects that it may have (FX-005). Effects count as far as a scope is enabled
+// for them.
+func (l *loader) unheld(settings plugin.Settings, p *Plugin, d Diagnostic) {
+	var effects []string
+	for _, scoped := range l.standing(p) {
+		effects = append(effects, scoped.Effect)
+	}
+	p.Isolation.Unheld = settings.Unheld(p.Description, effects)
+	if !p.Isolation.Unheld.Any() {
+		return
+	}
+	d.Message = fmt.Sprintf("plugin %s is not started: %s", quote(p.Name), p.Isolation.Unheld.Text())
+	d.Found, d.Hint = words(p.Isolation.Unheld.What), p.Isolation.Unheld.Hint
+	l.report.add(d)
 }
 
 // idleGrants warns of grants that a plugin has no need for: nothing comes of

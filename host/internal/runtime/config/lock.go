@@ -197,7 +197,7 @@ type Hashes struct {
 func (p Plugin) LockEntry() lock.Plugin {
 	e := lock.Plugin{
 		Name: p.Name, Version: p.Description.Version, Protocol: fmt.Sprintf("ferment.plugin.v%d", wire.Protocol),
-		Needs: lockedNeeds(p), Binaries: []lock.Binary{{Platform: lock.Platform(), Hash: p.Hashes.Program}}, Files: slices.Clone(p.Hashes.Files),
+		Needs: lockedNeeds(p), Ports: lockedPorts(p), Binaries: []lock.Binary{{Platform: lock.Platform(), Hash: p.Hashes.Program}}, Files: slices.Clone(p.Hashes.Files),
 	}
 	for _, c := range p.Description.Capabilities {
 		e.Capabilities = append(e.Capabilities, lock.Capability{ID: c.ID, Effects: c.Effects, Intents: c.Intents})
@@ -208,6 +208,16 @@ func (p Plugin) LockEntry() lock.Plugin {
 
 // lockedNeeds are the needs of a plugin that an operator has to approve.
 func lockedNeeds(p Plugin) []string { return plugin.Narrowed(p.Description.Needs, p.Needs) }
+
+// lockedPorts are the ports of a plugin's needs, as long as one that is about a
+// network is left to it.
+func lockedPorts(p Plugin) []uint16 {
+	needs := lockedNeeds(p)
+	if slices.Contains(needs, "net/connect") || slices.Contains(needs, "net/loopback") {
+		return p.Description.Ports
+	}
+	return nil
+}
 
 // hashesOf gives the parts of the hash of a plugin's program.
 func (l *loader) hashesOf(p *Plugin) error {

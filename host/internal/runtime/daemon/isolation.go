@@ -32,6 +32,9 @@ func ConfinementValue(c *plugin.Confinement) edn.Value {
 	for _, u := range c.Ungranted {
 		lacks = append(lacks, edn.MustMap(edn.K("need"), edn.K(u.Need), edn.K("line"), edn.Text(u.Line)))
 	}
+	if c.Unheld.Any() {
+		gaps = append(gaps, edn.MustMap(edn.K("layer"), edn.K("enforcement"), edn.K("text"), edn.Text(c.Unheld.Text())))
+	}
 	return edn.MustMap(
 		edn.K("level"), edn.K(string(c.Level)),
 		edn.K("written?"), edn.Bool(c.Written),

@@ -18,6 +18,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/sdk/confine"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -364,23 +365,38 @@ func (d *Daemon) quality() edn.Value {
 	return edn.Vector(out...)
 }
 
-// isolation says how many plugin processes the kernel holds to what, by the
-// words of the plugins' enforcement; nil as long as that is not known.
+// isolation says what the kernel holds the plugin processes to (FX-005): the
+// level that this machine has, how many processes are held by what, how many of
+// them accept less than was written, and whether any of them may send
+// datagrams. It is nil as long as that is not known, and names nobody: whoever
+// reaches a listener may read it.
 func (d *Daemon) isolation() edn.Value {
 	if d.Phase() == phaseStarting {
 		return edn.Nil()
 	}
 	counts := map[string]int64{}
+	less, udp := int64(0), "held"
 	for _, s := range d.host.Load().Plugins() {
-		if s.Confinement != nil {
-			counts[s.Confinement.Enforcement]++
+		c := s.Confinement
+		if c == nil {
+			continue
+		}
+		counts[c.Enforcement]++
+		if c.BestEffort {
+			less++
+		}
+		if c.UDPOpen() {
+			udp = "open"
 		}
 	}
-	var b edn.MapBuilder
-	for enforcement, n := range counts {
-		b.Key(enforcement, edn.Int(n))
+	var enforcement edn.MapBuilder
+	for word, n := range counts {
+		enforcement.Key(word, edn.Int(n))
 	}
-	return b.Map()
+	return edn.MustMap(
+		edn.K("level"), edn.K(string(confine.Probe().Best())), edn.K("enforcement"), enforcement.Map(),
+		edn.K("best-effort"), edn.Int(less), edn.K("udp"), edn.K(udp),
+	)
 }
 
 // Phase implements httpapi.Backend.

@@ -88,7 +88,10 @@ var specs = map[string]string{
 	"envelope/response": specResponse,
 	"answer/error":      `[:map {:closed true} [:error ERROR]]`,
 	"answer/health": `[:map {:closed true}
-  [:ok? :boolean] [:service [:enum "ferment"]] [:version :string] [:routes [:int {:min 1}]] [:isolation {:optional true} :any]
+  [:ok? :boolean] [:service [:enum "ferment"]] [:version :string] [:routes [:int {:min 1}]]
+  [:isolation {:optional true :doc "what the kernel holds the plugin processes to"}
+   [:map [:level [:enum :none :limits :strict]] [:enforcement {:doc "how many processes are held by what"} [:map-of :keyword :int]]
+    [:best-effort :int] [:udp [:enum :held :open]]]]
   [:quality {:optional true} [:vector [:map {:closed true} [:cap/id :keyword] [:intent :keyword] [:state :keyword]]]]]`,
 	"answer/ready": `[:map {:closed true}
   [:ok? :boolean] [:phase [:enum :starting :ready :draining]] [:profile {:optional true} :keyword] [:boot :string]

@@ -146,6 +146,8 @@ func (p Plugin) CompareDescription(now Plugin) []Difference {
 	point("the version", p.Version, now.Version, drift(p.Version == now.Version))
 	point("the protocol", p.Protocol, now.Protocol, drift(p.Protocol == now.Protocol))
 	point("its needs", listed(p.Needs), listed(now.Needs), beyond(p.Needs, now.Needs, Escalation))
+	locked, found := portTexts(p.Ports), portTexts(now.Ports)
+	point("the ports of its needs", listed(locked), listed(found), beyond(locked, found, Escalation))
 	for _, c := range now.Capabilities {
 		locked, ok := p.Capability(c.ID)
 		if !ok {

@@ -3,6 +3,7 @@ package lock
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -62,7 +63,7 @@ type shape struct {
 	blocks map[string]*shape
 }
 
-var pluginShape = &shape{label: "the name of a plugin", attrs: []string{"needs", "protocol", "version"}, blocks: map[string]*shape{
+var pluginShape = &shape{label: "the name of a plugin", attrs: []string{"needs", "ports", "protocol", "version"}, blocks: map[string]*shape{
 	"binary":     {label: "a platform such as linux/amd64", attrs: []string{"hash"}},
 	"file":       {label: "a path", attrs: []string{"hash"}},
 	"capability": {label: "the id of a capability", attrs: []string{"effects", "intents"}},
@@ -140,6 +141,7 @@ func (d *decoding) plugin(b *block) Plugin {
 	if b.labelled && !nameForm.MatchString(b.label) {
 		d.form(b.labelAt, "the label of a plugin", "a name of lower case letters, digits and . _ + -", b.label)
 	}
+	p.Ports = d.ports(b)
 	binaries, files, capabilities := b.of("binary"), b.of("file"), b.of("capability")
 	d.atMost(binaries, MaxPlatforms, "platforms of one plugin")
 	d.atMost(files, MaxFiles, "files of one plugin")
@@ -209,6 +211,31 @@ func (d *decoding) words(b *block, name string, known []string) []string {
 		}
 	}
 	return a.texts
+}
+
+// ports reads the ports of the network needs, which need not be there.
+func (d *decoding) ports(b *block) []uint16 {
+	a, ok := b.attr("ports")
+	if !ok {
+		return nil
+	}
+	if a.kind != list {
+		d.add(Problem{Type: "config/type", Message: "ports is no list", Expected: "a list of texts", Found: a.shown()}, a.from, a.to)
+		return nil
+	}
+	var out []uint16
+	for i, text := range a.texts {
+		n, err := strconv.ParseUint(text, 10, 16)
+		switch {
+		case err != nil || n == 0 || strconv.FormatUint(n, 10) != text:
+			d.form(span{a.from, a.to}, "a member of ports", "a port from 1 to 65535, in quotes", text)
+		case slices.Contains(a.texts[:i], text):
+			d.add(Problem{Type: "config/duplicate", Message: fmt.Sprintf("%q stands twice in ports", text), Hint: "remove one"}, a.from, a.to)
+		default:
+			out = append(out, uint16(n))
+		}
+	}
+	return out
 }
 
 // names refuses what a block cannot have, and what it has twice.

@@ -35,6 +35,9 @@ func (f File) Encode() ([]byte, error) {
 func encodePlugin(b *strings.Builder, p Plugin) {
 	fmt.Fprintf(b, "\nplugin %s {\n", quote(p.Name))
 	fmt.Fprintf(b, "  version  = %s\n  protocol = %s\n  needs    = %s\n", quote(p.Version), quote(p.Protocol), quoteAll(p.Needs))
+	if len(p.Ports) > 0 {
+		fmt.Fprintf(b, "  ports    = %s\n", quoteAll(portTexts(p.Ports)))
+	}
 	for _, x := range p.Binaries {
 		fmt.Fprintf(b, "\n  binary %s {\n    hash = %s\n  }\n", quote(x.Platform), quote(x.Hash))
 	}
@@ -45,6 +48,14 @@ func encodePlugin(b *strings.Builder, p Plugin) {
 		fmt.Fprintf(b, "\n  capability %s {\n    effects = %s\n    intents = %s\n  }\n", quote(c.ID), quoteAll(c.Effects), quoteAll(c.Intents))
 	}
 	b.WriteString("}\n")
+}
+
+func portTexts(ports []uint16) []string {
+	out := make([]string, len(ports))
+	for i, p := range ports {
+		out[i] = strconv.Itoa(int(p))
+	}
+	return out
 }
 
 func quoteAll(texts []string) string {

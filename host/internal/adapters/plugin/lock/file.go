@@ -37,6 +37,9 @@ type Plugin struct {
 	Protocol string
 	// Needs are the approved process needs, sorted.
 	Needs []string
+	// Ports are the approved TCP ports of the network needs, sorted; empty if
+	// the plugin names none.
+	Ports []uint16
 	// Binaries are the hashes of the program, by platform.
 	Binaries []Binary
 	// Files are the hashes of what an interpreter runs, by path.
@@ -138,6 +141,7 @@ func (p Plugin) Capability(id string) (Capability, bool) {
 // normal is the entry with everything in its order.
 func (p Plugin) normal() Plugin {
 	p.Needs = sorted(p.Needs)
+	p.Ports = slices.Compact(slices.Sorted(slices.Values(p.Ports)))
 	p.Binaries = slices.SortedStableFunc(slices.Values(p.Binaries), func(a, b Binary) int { return cmp.Compare(a.Platform, b.Platform) })
 	p.Files = slices.SortedStableFunc(slices.Values(p.Files), func(a, b Hashed) int { return cmp.Compare(a.Path, b.Path) })
 	p.Capabilities = slices.SortedStableFunc(slices.Values(p.Capabilities), func(a, b Capability) int { return cmp.Compare(a.ID, b.ID) })

@@ -65,6 +65,7 @@ func TestRoundTrip(t *testing.T) {
 		return Plugin{
 			Name: rapid.StringMatching(`[a-z0-9][a-z0-9._+-]{0,12}`).Draw(t, "name"), Version: rapid.OneOf(anyText, hostile).Draw(t, "version"), Protocol: anyText.Draw(t, "protocol"),
 			Needs: words(rapid.SampledFrom(contract.Needs())).Draw(t, "needs"),
+			Ports: rapid.SliceOfNDistinct(rapid.Uint16Min(1), 0, 3, rapid.ID).Draw(t, "ports"),
 			Binaries: rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) Binary {
 				return Binary{rapid.StringMatching(`[a-z]{1,8}/[a-z0-9_]{1,8}`).Draw(t, "platform"), hash.Draw(t, "hash")}
 			}), 0, 3, func(b Binary) string { return b.Platform }).Draw(t, "binaries"),
@@ -97,7 +98,7 @@ func TestRoundTrip(t *testing.T) {
 		}
 		for _, p := range plugins {
 			q, ok := back.Plugin(p.Name)
-			if !ok || q.Version != p.Version || len(q.Files) != len(p.Files) {
+			if !ok || q.Version != p.Version || len(q.Ports) != len(p.Ports) || len(q.Files) != len(p.Files) {
 				t.Fatalf("%+v became %+v", p, q)
 			}
 			for _, f := range p.Files {
@@ -268,6 +269,7 @@ func TestCompare(t *testing.T) {
 		{"need more", func(p *Plugin) { p.Needs = append(p.Needs, "net/connect") }, []Level{Escalation}},
 		{"need other", func(p *Plugin) { p.Needs = []string{"net/connect"} }, []Level{Escalation}},
 		{"need less", func(p *Plugin) { p.Needs = p.Needs[:1] }, []Level{Drift}},
+		{"ports", func(p *Plugin) { p.Ports = []uint16{443} }, []Level{Escalation}},
 		{"effect more", func(p *Plugin) { p.Capabilities[0].Effects = []string{"fs/read", "fs/write"} }, []Level{Escalation}},
 		{"effect other", func(p *Plugin) { p.Capabilities[0].Effects = []string{"net/http"} }, []Level{Escalation}},
 		{"effect none", func(p *Plugin) { p.Capabilities[0].Effects = []string{"none"} }, []Level{Drift}},
@@ -284,6 +286,29 @@ func TestCompare(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			assert.Equal(t, tt.want, levels(locked.CompareDescription(now(tt.change))))
 		})
+	}
+}
+
+// LOCK-001, ENV-019: the ports of a network need are approved with it.
+func TestComparePorts(t *testing.T) {
+	locked := Plugin{Name: "p", Needs: []string{"net/connect"}, Ports: []uint16{443, 8443}}
+	for want, ports := range map[Level][]uint16{0: {8443, 443}, Drift: {443}, Escalation: {443, 25}} {
+		now := NewFile(Plugin{Name: "p", Needs: locked.Needs, Ports: ports}).Plugins[0]
+		ds := locked.CompareDescription(now)
+		if want == 0 {
+			assert.Empty(t, ds)
+			continue
+		}
+		require.Len(t, ds, 1)
+		assert.Equal(t, want, ds[0].Level)
+		assert.Equal(t, "443, 8443", ds[0].Locked)
+	}
+	text, err := NewFile(locked).Encode()
+	require.NoError(t, err)
+	assert.Contains(t, string(text), `  ports    = ["443", "8443"]`)
+	for _, bad := range []string{`["0"]`, `["65536"]`, `["080"]`, `["80", "80"]`, `"80"`, `["x"]`} {
+		_, err := Decode("f", []byte(strings.Replace(string(text), `["443", "8443"]`, bad, 1)))
+		assert.Error(t, err, bad)
 	}
 }
 

@@ -1,0 +1,62 @@
+package config
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/sdk/confine"
+)
+
+// FX-005, HCL-021: under effects.enforcement = "strict" a plugin is not started
+// whose needs, or whose effects with an enabled scope, nothing would hold. In
+// prod that is an error with one line, elsewhere a warning; best-effort, for all
+// or for one plugin, accepts it.
+func TestStrictEnforcement(t *testing.T) {
+	require.Equal(t, confine.Strict, confine.Probe().Best(), "this machine cannot hold level strict")
+	const scope = "  scope \"fs/read\" {\n    enabled = true\n    roots   = [\"data\"]\n    allow   = [\"\"]\n  }\n"
+	for _, row := range []struct {
+		name, profile, effects, isolation string
+		needs, with                       []string // needs and effects of the plugin
+		typ                               string
+		severity                          Severity
+		what                              []string
+	}{
+		{name: "held", profile: ProfileProd, needs: []string{"process/run"}, isolation: `exec = ["/bin"]`},
+		{name: "a lower level in prod", profile: ProfileProd, needs: []string{"process/run"}, isolation: "exec = [\"/bin\"]\n    level = \"limits\"", typ: "config/range", severity: SeverityError, what: []string{"process/run"}},
+		{name: "a lower level in test", profile: ProfileTest, needs: []string{"process/run"}, isolation: "exec = [\"/bin\"]\n    level = \"none\"", typ: "config/range", severity: SeverityWarning, what: []string{"process/run"}},
+		{name: "accepted for one", profile: ProfileProd, needs: []string{"process/run"}, isolation: "exec = [\"/bin\"]\n    level = \"limits\"\n    best_effort = true"},
+		{name: "accepted for all", profile: ProfileProd, effects: "  enforcement = \"best-effort\"\n", needs: []string{"process/run"}, isolation: "exec = [\"/bin\"]\n    level = \"limits\""},
+		{name: "not strict in dev", profile: ProfileDev, needs: []string{"process/run"}, isolation: "exec = [\"/bin\"]\n    level = \"limits\""},
+		{name: "strict in dev", profile: ProfileDev, effects: "  enforcement = \"strict\"\n", needs: []string{"process/run"}, isolation: "exec = [\"/bin\"]\n    level = \"limits\"", typ: "config/range", severity: SeverityWarning, what: []string{"process/run"}},
+		{name: "nothing to hold", profile: ProfileProd, isolation: `level = "none"`},
+		{name: "an effect without scope", profile: ProfileProd, with: []string{"fs/read"}, isolation: `level = "limits"`},
+		{name: "an enabled scope", profile: ProfileProd, effects: scope, with: []string{"fs/read"}, isolation: `level = "limits"`, typ: "config/range", severity: SeverityError, what: []string{"fs/read"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			d := chess()
+			d.Needs = row.needs
+			if row.with != nil {
+				d.Capabilities[0].Effects = row.with
+			}
+			text := fmt.Sprintf("effects {\n%s}\n\nplugin \"chess\" {\n  command = [\"bin/chess\"]\n\n  isolation {\n    %s\n  }\n}\n", row.effects, row.isolation)
+			dir := lay(t, map[string]string{"bin/chess": "program", "data/x": "", "ferment.hcl": text})
+			c, ds := loadDir(t, dir+"/ferment.hcl", Options{Profile: row.profile, Describer: describer{"chess": d}})
+			require.Len(t, c.Plugins, 1, c.Report(0).Text(false))
+			assert.Equal(t, row.what, c.Plugins[0].Isolation.Unheld.What)
+			if row.typ == "" {
+				assert.Empty(t, ds, c.Report(0).Text(false))
+				return
+			}
+			require.Len(t, ds, 1, c.Report(0).Text(false))
+			assert.Equal(t, row.typ, ds[0].Type)
+			assert.Equal(t, row.severity, ds[0].Severity)
+			assert.Contains(t, ds[0].Message, "plugin \"chess\" is not started: nothing would hold it to "+row.what[0])
+			assert.Contains(t, ds[0].Hint, "best_effort = true")
+			require.NotNil(t, ds[0].Range)
+			assert.Equal(t, []string{"plugin", "chess", "isolation"}, ds[0].Path)
+		})
+	}
+}
