@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -137,21 +139,19 @@ func (c *command) validateCommand() *cobra.Command {
 func (c *command) fmtCommand() *cobra.Command {
 	var check, diff bool
 	cmd := &cobra.Command{
-		Use:   "fmt [FILE ...]",
+		Use:   "fmt [FILE|DIRECTORY ...]",
 		Short: "lay out configuration files",
-		Long: "fmt rewrites files in the canonical layout and prints the names of those that changed; \"-\" formats\n" +
-			"standard input. The value of a file never changes.",
+		Long: "fmt rewrites files in the canonical layout, native syntax and JSON, and prints the names of those that\n" +
+			"changed; \"-\" formats standard input. Of a directory it takes ferment.hcl and what lies in common and local,\n" +
+			"also for other profiles. The value of a file never changes.",
 		Example: "  ferment fmt\n  ferment fmt --check --diff ferment.hcl\n  ferment fmt - < draft.hcl",
 		RunE: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				name := c.config
-				if name == "" {
-					name = config.DefaultFile
-				}
-				args = []string{name}
+			names, err := c.formatted(args)
+			if err != nil {
+				return err
 			}
 			differs := false
-			for _, name := range args {
+			for _, name := range names {
 				changed, err := c.formatOne(name, check, diff)
 				if err != nil {
 					return err
@@ -167,6 +167,38 @@ func (c *command) fmtCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&check, "check", false, "write nothing, end with 1 if a file would change")
 	cmd.Flags().BoolVar(&diff, "diff", false, "print what would change instead of the names")
 	return cmd
+}
+
+// formatted are the files that fmt is about, as messages name them.
+func (c *command) formatted(args []string) ([]string, error) {
+	if len(args) == 0 && c.config != "" {
+		args = []string{c.config}
+	} else if len(args) == 0 {
+		args = []string{c.relative(c.configuration())}
+	}
+	var names []string
+	for _, name := range args {
+		info, err := os.Stat(c.path(name))
+		if name == "-" || err != nil || !info.IsDir() {
+			names = append(names, name) // reading it says what is wrong
+			continue
+		}
+		files, err := config.Files(c.path(name))
+		if err == nil && len(files) == 0 {
+			err = fmt.Errorf("directory %s holds no configuration: no %s, and nothing in common or local", name, config.DefaultFile)
+		}
+		if err != nil {
+			return nil, &fileError{err}
+		}
+		for _, file := range files {
+			rel, err := filepath.Rel(c.path(name), file)
+			if err != nil {
+				return nil, &fileError{err}
+			}
+			names = append(names, filepath.Join(name, rel))
+		}
+	}
+	return names, nil
 }
 
 func (c *command) formatOne(name string, check, diff bool) (bool, error) {
@@ -193,7 +225,7 @@ func (c *command) formatOne(name string, check, diff bool) (bool, error) {
 	}
 	switch {
 	case c.format != formatText:
-		err = c.formatted(f, diff)
+		err = c.formatValue(f, diff)
 	case diff:
 		_, err = io.WriteString(c.env.Stdout, f.Diff())
 	case name == "-" && !check:
@@ -207,8 +239,8 @@ func (c *command) formatOne(name string, check, diff bool) (bool, error) {
 	return true, f.Write()
 }
 
-// formatted tells programs about one file.
-func (c *command) formatted(f config.Formatted, diff bool) error {
+// formatValue tells programs about one file.
+func (c *command) formatValue(f config.Formatted, diff bool) error {
 	var b edn.MapBuilder
 	b.Key("file", edn.Text(f.Name))
 	b.Key("changed?", edn.Bool(f.Changed()))

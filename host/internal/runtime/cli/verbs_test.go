@@ -86,6 +86,11 @@ intent "mine/data" {
 		"unknown.edn":   "{:proto 1 :trace {:id \"r\"} :task {:intent :text/render} :inputt {}}\n",
 		"input.edn":     "{:template \"{{a}}\" :data {:a 7}}\n",
 		"directory/.on": "",
+
+		"site/ferment.hcl.json":     "{\"ferment\":{\"seed\":1}}",
+		"site/common/1.hcl":         "ferment {\n  max_depth = 3\n}\n",
+		"site/local/dev/1.hcl":      "ferment{\nmax_nodes=3\n}\n",
+		"site/local/dev/README.txt": "",
 	} {
 		w.write(name, text)
 	}
@@ -188,7 +193,11 @@ var verbs = []struct {
 	{args: "fmt -", stdin: "a=1\n", out: `^a = 1\n$`},
 	{args: "fmt --check syntax.hcl", exit: 1, err: `(?s)^error: missing expression.*--> syntax.hcl:3:1\n`},
 	{args: "fmt absent.hcl", exit: 3, err: `^error: file "absent.hcl" cannot be read: no such file or directory\n`},
-	{args: "fmt directory", exit: 3, err: `^error: file "directory" is a directory`},
+	{args: "fmt directory", exit: 3, err: `^error: directory directory holds no configuration: no ferment.hcl, and nothing in common or local\n`},
+	{args: "fmt --check --config site", exit: 1, out: `^site/ferment.hcl.json\nsite/local/dev/1.hcl\n$`},
+	{args: "fmt --diff site/ferment.hcl.json", out: `^--- site/ferment.hcl.json\n\+\+\+ site/ferment.hcl.json\n@@ -1,1 \+1,5 @@\n-\{"ferment":`},
+	{args: "fmt -", stdin: "\ufeff {\"locals\":{\"b\":[1,{}],\"a\":1.50}}\r\n", out: `^\{\n  "locals": \{\n    "b": \[\n      1,\n      \{\}\n    \],\n    "a": 1.50\n  \}\n\}\n$`},
+	{args: "fmt -", stdin: "{\"a\":1,\"a\":2}", exit: 1, err: `^error: key "a" is written twice in one object`},
 
 	{args: "explain text/render", out: `(?s)^:text/render .*\n  1. text/template  \(plugin text`},
 	{args: "explain mine/strict", out: `(?s):must +:never  \(intent, ferment.hcl:32:17\)`},

@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -31,10 +32,15 @@ type Formatted struct {
 func (f Formatted) Changed() bool { return !bytes.Equal(f.Before, f.After) }
 
 // Format gives a text the canonical layout (HCL-038): spacing, line ends and
-// blank lines change, nothing else. A text with syntax errors is left alone.
+// blank lines change, nothing else. JSON, by its name or by its first
+// character, has two spaces for each level and its keys in the order in which
+// they stand. A text with syntax errors is left alone.
 func Format(name string, src []byte) Formatted {
 	out := Formatted{Name: name, Before: src, After: src}
 	s := newSource(name, name, 0, src)
+	if strings.HasSuffix(name, ".json") || looksLikeJSON(s.text) {
+		return formatJSON(s, out)
+	}
 	report := newCollector(sources{name: s})
 	body, tokens := parse(s, report)
 	if ds := report.result(); ds.HasErrors() {
@@ -50,6 +56,62 @@ func Format(name string, src []byte) Formatted {
 	}
 	out.After = after
 	return out
+}
+
+// looksLikeJSON tells by the first character what no text of native syntax
+// begins with.
+func looksLikeJSON(text []byte) bool {
+	text = bytes.TrimLeft(text, " \t\r\n")
+	return len(text) > 0 && (text[0] == '{' || text[0] == '[')
+}
+
+func formatJSON(s *Source, out Formatted) Formatted {
+	report := newCollector(sources{s.Name: s})
+	parseJSON(s, report)
+	if ds := report.result(); ds.HasErrors() {
+		out.Diagnostics = ds
+		return out
+	}
+	var after bytes.Buffer
+	after.Grow(len(s.text) + len(s.text)/4)
+	if err := json.Indent(&after, bytes.Trim(s.text, " \t\r\n"), "", "  "); err != nil {
+		report.add(Diagnostic{Type: "config/syntax", Message: "the text is no JSON: " + err.Error(), Range: &Range{File: s.Name}})
+		out.Diagnostics = report.result()
+		return out
+	}
+	after.WriteByte('\n')
+	out.After = after.Bytes()
+	return out
+}
+
+// Files lists the files that a directory of configuration may be read from,
+// under every profile, without those that they include: ferment.hcl, and what
+// lies in common and local and in their directories for profiles.
+func Files(dir string) ([]string, error) {
+	var out []string
+	for _, name := range []string{DefaultFile, DefaultFile + ".json"} {
+		if full := filepath.Join(dir, name); exists(full) {
+			out = append(out, full)
+		}
+	}
+	for _, base := range []string{"common", "local"} {
+		folders := []string{base}
+		for _, profile := range Profiles() {
+			folders = append(folders, filepath.Join(base, profile))
+		}
+		for _, folder := range folders {
+			entries, err := os.ReadDir(filepath.Join(dir, folder))
+			if err != nil && !os.IsNotExist(err) {
+				return nil, err
+			}
+			for _, e := range entries { // sorted
+				if isConfig(e.Name()) && !e.IsDir() {
+					out = append(out, filepath.Join(dir, folder, e.Name()))
+				}
+			}
+		}
+	}
+	return out, nil
 }
 
 // FormatFile formats a file. The error is that of reading it.

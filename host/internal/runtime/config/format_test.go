@@ -1,7 +1,9 @@
 package config
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -111,6 +113,89 @@ func TestFormatIdempotent(t *testing.T) {
 			t.Fatalf("%q became %q, then %q", text, f.After, again.After)
 		}
 		if strings.Contains(string(f.After), "\r") || len(f.After) > 0 && !strings.HasSuffix(string(f.After), "\n") {
+			t.Fatalf("%q became %q", text, f.After)
+		}
+	})
+}
+
+// HCL-012, HCL-038: JSON has two spaces for each level, its keys in their order
+// and its texts and numbers as they were written.
+func TestFormatJSON(t *testing.T) {
+	text := "\xef\xbb\xbf\r\n {\"//\":\"a \\u0041 \\/\",\"locals\":{\"z\":1.50,\r\n\"a\":[ ],\"o\":{ },\"n\":1e3,\"t\":[true,null,\"${ 1+1 }\"]}}\r\n\r\n"
+	want := `{
+  "//": "a \u0041 \/",
+  "locals": {
+    "z": 1.50,
+    "a": [],
+    "o": {},
+    "n": 1e3,
+    "t": [
+      true,
+      null,
+      "${ 1+1 }"
+    ]
+  }
+}
+`
+	for _, name := range []string{"site.hcl.json", "-"} {
+		f := Format(name, []byte(text))
+		require.Empty(t, f.Diagnostics)
+		assert.Equal(t, want, string(f.After))
+		assert.False(t, Format(name, f.After).Changed())
+	}
+	assert.Equal(t, "[\n  {}\n]\n", string(Format("-", []byte("[{}]")).After))
+	for input, typ := range map[string]string{
+		"{": "config/syntax", "{} {}": "config/syntax", "{\"a\":1,}": "config/syntax", "{\"a\":1,\"a\":1}": "config/syntax", "{\"a\":tru}": "config/syntax", "{\"a\":\"\\q\"}": "config/syntax",
+		"{\"a\":" + strings.Repeat("[", 100): "config/limit",
+	} {
+		f := Format("x.hcl.json", []byte(input))
+		require.True(t, f.Diagnostics.HasErrors(), input)
+		assert.Equal(t, typ, f.Diagnostics[0].Type, input)
+		assert.False(t, f.Changed(), "what cannot be read is left alone")
+	}
+}
+
+// HCL-038: the value of a JSON file is unchanged.
+func TestFormatJSONKeepsTheValue(t *testing.T) {
+	loaded := func(text string) (*Config, Diagnostics) {
+		dir := lay(t, map[string]string{"bin/chess": "program", "ferment.hcl.json": text})
+		return loadDir(t, dir+"/ferment.hcl.json", Options{Env: secretEnv("s")})
+	}
+	before, dsBefore := loaded(jsonSample)
+	f := Format("ferment.hcl.json", []byte(jsonSample))
+	require.True(t, f.Changed())
+	after, dsAfter := loaded(string(f.After))
+	require.NotEmpty(t, before.Hash)
+	assert.Equal(t, before.Hash, after.Hash)
+	assert.Equal(t, types(dsBefore), types(dsAfter))
+}
+
+// HCL-038: idempotent, and equal as JSON, for any JSON that there is.
+func TestFormatJSONIdempotent(t *testing.T) {
+	var value func(depth int) *rapid.Generator[any]
+	value = func(depth int) *rapid.Generator[any] {
+		leaves := []*rapid.Generator[any]{rapid.String().AsAny(), rapid.Int().AsAny(), rapid.Bool().AsAny(), rapid.Just[any](nil)}
+		if depth == 0 {
+			return rapid.OneOf(leaves...)
+		}
+		inner := rapid.Deferred(func() *rapid.Generator[any] { return value(depth - 1) })
+		return rapid.OneOf(append(leaves, rapid.MapOfN(rapid.StringMatching("[a-z]{0,4}"), inner, 0, 4).AsAny(), rapid.SliceOfN(inner, 0, 4).AsAny())...)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		v := rapid.MapOfN(rapid.StringMatching("[a-z]{0,4}"), value(3), 0, 4).Draw(t, "value")
+		text, err := json.Marshal(v)
+		if err != nil {
+			t.Skip(err)
+		}
+		f := Format("x.json", text)
+		if f.Diagnostics.HasErrors() {
+			t.Fatalf("%s: %v", text, f.Diagnostics)
+		}
+		if again := Format("x.json", f.After); again.Changed() {
+			t.Fatalf("%q became %q, then %q", text, f.After, again.After)
+		}
+		var small bytes.Buffer
+		if err := json.Compact(&small, f.After); err != nil || !bytes.Equal(small.Bytes(), text) {
 			t.Fatalf("%q became %q", text, f.After)
 		}
 	})

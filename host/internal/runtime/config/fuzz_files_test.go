@@ -43,6 +43,13 @@ func FuzzJSON(f *testing.F) {
 			return
 		}
 		loadText(t, "x.hcl.json", raw)
+		f := Format("x.hcl.json", raw)
+		if f.Diagnostics.HasErrors() {
+			return
+		}
+		if again := Format("x.hcl.json", f.After); again.Diagnostics.HasErrors() || again.Changed() {
+			t.Fatalf("%q became %q, then %q", raw, f.After, again.After)
+		}
 	})
 }
 

@@ -71,7 +71,10 @@ type Diff struct {
 }
 
 // Empty tells whether a reload has nothing to do.
-func (d Diff) Empty() bool { return len(d.Changes) == 0 }
+func (d Diff) Empty() bool {
+	p := d.Plugins
+	return len(d.Changes)+len(p.Start)+len(p.Replace)+len(p.Update)+len(p.Remove) == 0
+}
 
 // Restart lists the changes that a reload cannot make (OPS-003).
 func (d Diff) Restart() []Change {
