@@ -67,6 +67,12 @@ func (c *command) reloaded(result edn.Value) error {
 	if c.format != formatText {
 		return c.value(c.env.Stdout, result)
 	}
+	_, err := io.WriteString(c.env.Stdout, reloadText(result))
+	return err
+}
+
+// reloadText lays the result of a reload out for people.
+func reloadText(result edn.Value) string {
 	var b strings.Builder
 	for change := range result.Key("changes").Elems() {
 		fmt.Fprintf(&b, "%-8s %s", plain(change.Key("action")), dotted(change.Key("path")))
@@ -84,8 +90,7 @@ func (c *command) reloaded(result edn.Value) error {
 	default:
 		fmt.Fprintf(&b, "reloaded, hash %s\n", plain(result.Key("hash")))
 	}
-	_, err := io.WriteString(c.env.Stdout, b.String())
-	return err
+	return b.String()
 }
 
 func dotted(path edn.Value) string {

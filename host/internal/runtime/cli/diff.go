@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,24 +19,86 @@ func (c *command) diffCommand() *cobra.Command {
 	var against string
 	var noStart bool
 	cmd := &cobra.Command{
-		Use:   "diff --against FILE",
-		Short: "say what a reload from another configuration would do",
-		Long: "diff compares the values of two configurations, not how they are written, and lists what a host that\n" +
-			"runs under the one named by --against would do to take over this one: values that change, plugins that\n" +
-			"get a new process, and what needs a restart. It ends with 0 if nothing differs, 1 if something does, 6\n" +
-			"if a restart is needed.",
+		Use:   "diff [--against FILE]",
+		Short: "say what a reload would do",
+		Long: "diff compares the configuration with that which the daemon of this data directory runs under, or with the one\n" +
+			"named by --against, and lists what a host would do to take it over: values that change at once, plugins that\n" +
+			"get a new process beside the old one, and what needs a restart of the host. Values count, not how they are\n" +
+			"written. Nothing is changed. It ends with 0 if nothing differs, 1 if something does or the configuration has\n" +
+			"errors, 3 if there is no daemon to compare with, 6 if a restart is needed.",
 		Example: "  ferment diff --against ferment.hcl\n  ferment diff --config site --against site/ferment.hcl --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if against == "" {
-				return usagef("diff needs the configuration to compare with: --against FILE")
+				return c.diffRunning(cmd.Context())
 			}
 			return c.diff(cmd.Context(), against, noStart)
 		},
 	}
-	cmd.Flags().StringVar(&against, "against", "", "configuration to compare with, a file or a directory")
-	cmd.Flags().BoolVar(&noStart, "no-start", false, "start no plugin; those that were never seen stay unchecked")
+	cmd.Flags().StringVar(&against, "against", "", "configuration to compare with, a file or a directory, instead of that of the daemon")
+	cmd.Flags().BoolVar(&noStart, "no-start", false, "with --against: start no plugin; those that were never seen stay unchecked")
 	return cmd
+}
+
+// diffRunning compares with what a daemon runs now. The daemon reads its own
+// configuration, as it would for a reload.
+func (c *command) diffRunning(ctx context.Context) error {
+	there, err := c.order(ctx, actionOf("config-diff"))
+	if err != nil {
+		return err
+	}
+	if read, own := plain(there.Key("configuration")), c.configuration(); !sameFile(read, own) {
+		c.printf("the daemon reads %s, not %s\n", c.relative(read), c.relative(own))
+	}
+	text, valid := plain(there.Key("text")), there.Key("valid?").Truthy()
+	switch {
+	case c.format != formatText:
+		err = c.value(c.env.Stdout, there.Dissoc(edn.K("text"), edn.K("configuration")))
+	case !valid:
+		c.printf("%s\n", trimNewline(text))
+	case !there.Key("differs?").Truthy():
+		_, err = fmt.Fprintln(c.env.Stdout, "nothing differs")
+	default:
+		_, err = fmt.Fprintf(c.env.Stdout, "%s%s", text, stayText(there.Key("pids")))
+	}
+	switch {
+	case err != nil:
+		return err
+	case there.Key("restart?").Truthy():
+		return quietError{contract.ExitConflict}
+	case !valid, there.Key("differs?").Truthy():
+		return quietError{contract.ExitNegative}
+	}
+	return nil
+}
+
+// stayText names the processes that a reload would leave alone.
+func stayText(pids edn.Value) string {
+	var parts []string
+	for name, list := range pids.Entries() {
+		parts = append(parts, plain(name)+" "+strings.Join(plains(list), " "))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "processes that stay: " + strings.Join(parts, ", ") + "\n"
+}
+
+// configuration is the file or directory that this command would read.
+func (c *command) configuration() string {
+	if c.config == "" {
+		return config.Find(c.env.Dir)
+	}
+	return c.path(c.config)
+}
+
+func sameFile(a, b string) bool {
+	x, err := os.Stat(a)
+	if err != nil {
+		return a == b
+	}
+	y, err := os.Stat(b)
+	return err == nil && os.SameFile(x, y)
 }
 
 func (c *command) diff(ctx context.Context, against string, noStart bool) error {
@@ -78,10 +142,5 @@ func (c *command) printDiff(d config.Diff) error {
 		_, err := fmt.Fprint(c.env.Stdout, text)
 		return err
 	}
-	return c.value(c.env.Stdout, edn.MustMap(
-		edn.K("valid?"), edn.Bool(true),
-		edn.K("restart?"), edn.Bool(len(d.Restart()) > 0),
-		edn.K("changes"), d.Value(),
-		edn.K("plugins"), d.Plugins.Value(),
-	))
+	return c.value(c.env.Stdout, daemon.DiffValue(d))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // lockfileFlag is --lockfile of the verbs that start plugins.
@@ -86,19 +87,46 @@ func (c *command) targets(args []string) []daemon.Target {
 }
 
 func (c *command) approveCommand() *cobra.Command {
-	return &cobra.Command{
+	var local bool
+	cmd := &cobra.Command{
 		Use:   "approve NAME",
 		Short: "let a plugin run as it is now, with all that it asks for",
 		Long: "approve asks one plugin what it is, prints how that differs from its entry in the lock file, and writes\n" +
-			"the entry. It is how new effects and needs are accepted.",
+			"the entry. It is how new effects and needs are accepted. A daemon that serves the data directory does it\n" +
+			"itself, and then reloads its configuration, so that it runs the plugin as approved.",
 		Example: "  ferment plugin approve chess",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			wish := daemon.LockWish{Approve: args[0]}
+			there, done, err := c.ask(cmd.Context(), local, actionOf("plugin-approve", edn.K("plugin"), edn.Text(args[0])))
+			switch {
+			case err != nil && done:
+				return c.notApproved(err, wish)
+			case done:
+				return c.lockReport(there, wish)
+			}
 			out, err := daemon.Lock(cmd.Context(), c.options(), wish)
 			return c.locked(out, wish, err)
 		},
 	}
+	localFlag(cmd, &local)
+	return cmd
+}
+
+// notApproved prints what a daemon did before it refused to go on.
+func (c *command) notApproved(err error, wish daemon.LockWish) error {
+	e := contract.AsError(err)
+	approved := e.Details.Key("approved")
+	if c.format != formatText || approved.IsNil() {
+		return c.notReloaded(err)
+	}
+	if err := c.lockReport(approved, wish); err != nil {
+		return err
+	}
+	if _, ok := e.Details.Key("text").AsString(); ok {
+		return c.notReloaded(err)
+	}
+	return err
 }
 
 // locked prints what became of the lock file.
@@ -110,7 +138,7 @@ func (c *command) locked(out *daemon.LockOutcome, wish daemon.LockWish, err erro
 	case err != nil:
 		return err
 	}
-	if err := c.lockReport(out, wish); err != nil {
+	if err := c.lockReport(out.Value(), wish); err != nil {
 		return err
 	}
 	refused := out.Refused()
@@ -127,37 +155,47 @@ func (c *command) locked(out *daemon.LockOutcome, wish daemon.LockWish, err erro
 	return nil
 }
 
-func (c *command) lockReport(out *daemon.LockOutcome, wish daemon.LockWish) error {
+// lockReport prints an outcome as this process or a daemon gives it.
+func (c *command) lockReport(out edn.Value, wish daemon.LockWish) error {
 	if c.format != formatText {
-		return c.value(c.env.Stdout, out.Value())
+		return c.value(c.env.Stdout, out)
 	}
 	var b strings.Builder
-	changed := 0
-	for _, p := range out.Plugins {
-		if p.Change == "unchanged" && wish.Approve == "" {
+	changed, refused := 0, false
+	for p := range out.Key("plugins").Elems() {
+		change := plain(p.Key("change"))
+		if change == "unchanged" && wish.Approve == "" {
 			continue
 		}
-		if p.Change != "kept" && p.Change != "skipped" && p.Change != "unchanged" {
+		switch change {
+		case "kept", "skipped", "unchanged":
+		case "refused":
+			refused = true
+		default:
 			changed++
 		}
-		fmt.Fprintf(&b, "%s %s: %s", p.Plugin, p.Version, p.Change)
-		if p.Note != "" {
-			fmt.Fprintf(&b, " (%s)", p.Note)
+		fmt.Fprintf(&b, "%s %s: %s", plain(p.Key("plugin")), plain(p.Key("version")), change)
+		if note, ok := p.Key("note").AsString(); ok {
+			fmt.Fprintf(&b, " (%s)", note)
 		}
 		b.WriteByte('\n')
-		for _, d := range p.Differences {
-			fmt.Fprintf(&b, "  %s: %s -> %s\n", d.Subject, d.Locked, d.Found)
+		for d := range p.Key("differences").Elems() {
+			fmt.Fprintf(&b, "  %s: %s -> %s\n", plain(d.Key("what")), plain(d.Key("expected")), plain(d.Key("found")))
 		}
 	}
+	name, written := plain(out.Key("lock-file")), out.Key("changed?").Truthy()
 	switch {
-	case len(out.Refused()) > 0:
-		fmt.Fprintf(&b, "%s was not written\n", out.Name)
-	case wish.Check && out.Changed:
-		fmt.Fprintf(&b, "%s is out of date; \"ferment plugin lock\" writes it\n", out.Name)
-	case out.Changed:
-		fmt.Fprintf(&b, "%s written: %s changed\n", out.Name, counted(changed, "plugin"))
+	case refused:
+		fmt.Fprintf(&b, "%s was not written\n", name)
+	case wish.Check && written:
+		fmt.Fprintf(&b, "%s is out of date; \"ferment plugin lock\" writes it\n", name)
+	case written:
+		fmt.Fprintf(&b, "%s written: %s changed\n", name, counted(changed, "plugin"))
 	default:
-		fmt.Fprintf(&b, "%s is up to date\n", out.Name)
+		fmt.Fprintf(&b, "%s is up to date\n", name)
+	}
+	if reload := out.Key("reload"); !reload.IsNil() {
+		b.WriteString(reloadText(reload))
 	}
 	_, err := fmt.Fprint(c.env.Stdout, b.String())
 	return err

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -339,6 +340,95 @@ func TestApproveNames(t *testing.T) {
 	got = w.run("plugin", "approve", "text")
 	assert.Equal(t, 0, got.code, got.stderr)
 	assert.NotContains(t, w.lockText(), `plugin "mine"`)
+}
+
+// LOCK-001, HCL-041, HTTP-008, CLI-007: a daemon that serves approves by itself
+// and runs the plugin as approved; the command line and the socket say the same.
+func TestApproveThroughTheDaemon(t *testing.T) {
+	w := lockWorld(t)
+	w.write("mine.edn", mine("#{:none}"))
+	w.rewrite("ferment.hcl", "plugin \"text\"", "http {\n  listen = [\"127.0.0.1:0\"]\n}\n\nplugin \"text\"")
+	w.mustLock()
+	s := w.serve()
+	before := s.pids()
+	require.Len(t, before, 2)
+
+	// What nobody approved is refused, and what runs goes on.
+	w.write("mine.edn", mine("#{:fs/read}"))
+	locked := w.lockText()
+	got := w.run("admin", "reload")
+	assert.Equal(t, 1, got.code)
+	assert.Contains(t, got.stderr, `the effects of capability "mine/say" go beyond what was approved (config/lock)`)
+	assert.Contains(t, got.stderr, "ferment plugin approve mine")
+	assert.Equal(t, before, s.pids())
+
+	got = w.run("plugin", "approve", "mine")
+	require.Equal(t, 0, got.code, got.stderr)
+	assert.Regexp(t, `^mine 1\.0\.0: updated\n  the effects of capability "mine/say": none -> fs/read\nferment\.lock\.hcl written: 1 plugin changed\n(swap .*\n)+reloaded, hash b3:[0-9a-f]{64}\n$`, got.stdout)
+	assert.NotEqual(t, locked, w.lockText())
+	assert.Equal(t, 0, w.run("plugin", "lock", "--check").code, "the entry is what another process writes")
+	require.Eventually(t, func() bool { now := s.pids(); return len(now) == 2 && now["mine"] != before["mine"] }, 20*time.Second, 5*time.Millisecond)
+	assert.Equal(t, before["text"], s.pids()["text"], "nothing else was touched")
+
+	// Once more there is nothing to do, by any way.
+	there := s.admin(`{:action :plugin-approve :plugin "mine"}`)
+	require.Equal(t, 200, there.status, "%s", there.body)
+	got = w.run("plugin", "approve", "mine", "--edn")
+	require.Equal(t, 0, got.code, got.stderr)
+	assert.Equal(t, there.value(t).Key("result").String(), got.value(t).String())
+	assert.Equal(t, "false", got.value(t).Key("changed?").String())
+	assert.Equal(t, "false", got.value(t).Key("reload").Key("changed?").String())
+
+	// A program with other bytes is taken in the same way.
+	w.rebuild("text")
+	got = w.run("plugin", "approve", "text")
+	require.Equal(t, 0, got.code, got.stderr)
+	assert.Contains(t, got.stdout, "text 1.0.0: updated\n  the program: b3:")
+	require.Eventually(t, func() bool { now := s.pids(); return len(now) == 2 && now["text"] != before["text"] }, 20*time.Second, 5*time.Millisecond)
+
+	// Names, and a reload that is refused for something else.
+	got = w.run("plugin", "approve", "txt")
+	assert.Equal(t, 5, got.code, got.stderr)
+	assert.Contains(t, got.stderr, "did you mean text?")
+	before, locked = s.pids(), w.lockText()
+	w.write("mine.edn", mine("#{:fs/read :fs/write}"))
+	w.rewrite("ferment.hcl", "http {", "ferment {\n  gogc = 200\n}\n\nhttp {")
+	got = w.run("plugin", "approve", "mine")
+	assert.Equal(t, 6, got.code, got.stderr)
+	assert.Contains(t, got.stdout, "fs/read -> fs/read, fs/write\nferment.lock.hcl written")
+	assert.Contains(t, got.stderr, "plugin mine is approved in ferment.lock.hcl, and the daemon goes on as before: nothing was changed, because a restart is needed for ferment.gogc")
+	assert.NotEqual(t, locked, w.lockText())
+	assert.Equal(t, before, s.pids())
+
+	// A configuration that cannot be read approves nothing.
+	locked = w.lockText()
+	w.write("mine.edn", mine("#{:none}"))
+	w.rewrite("ferment.hcl", "  gogc = 200", "  gocg = 200")
+	got = w.run("plugin", "approve", "mine")
+	assert.Equal(t, 1, got.code)
+	assert.Contains(t, got.stderr, "gocg")
+	assert.Equal(t, locked, w.lockText())
+	end := s.stop()
+	assert.Contains(t, end.stderr, `"action":"admin/plugin-approve"`)
+	assert.Empty(t, awaitNone(built.root, time.Second))
+}
+
+// LOCK-002: a daemon that only reads the lock file approves nothing.
+func TestReadonlyDaemonApprovesNothing(t *testing.T) {
+	w := lockWorld(t)
+	w.rewrite("ferment.hcl", "plugin \"text\"", "http {\n  listen = [\"127.0.0.1:0\"]\n}\n\nplugin \"text\"")
+	w.mustLock()
+	s := w.serve("--lockfile=readonly")
+	before := w.lockText()
+	w.write("mine.edn", mine("#{:fs/read}"))
+	got := w.run("plugin", "approve", "mine")
+	assert.Equal(t, 1, got.code)
+	assert.Contains(t, got.stderr, "--lockfile=readonly")
+	assert.Equal(t, before, w.lockText())
+	got = w.run("plugin", "approve", "mine", "--local")
+	assert.Equal(t, 0, got.code, got.stderr)
+	assert.NotEqual(t, before, w.lockText())
+	s.stop()
 }
 
 // HCL-010: a disk that takes nothing more leaves the old file, with exit 3. The

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // rewrite changes a file of the world in place of the old one, as editors do.
@@ -90,6 +93,84 @@ func TestReload(t *testing.T) {
 	assert.Equal(t, 400, s.ask("t/b", "{}").status, "nobody declares it any more")
 	end := s.stop()
 	assert.Contains(t, end.stderr, `"@message":"config/reloaded"`)
+	assert.Empty(t, awaitNone(built.root, time.Second))
+}
+
+// HCL-007, HCL-008, HCL-039: diff compares the files with what the daemon runs
+// now, says what a reload would do about each change, and does nothing.
+func TestDiffWithTheDaemon(t *testing.T) {
+	w := twoPlugins(t, "")
+	none := w.run("diff")
+	assert.Equal(t, 3, none.code)
+	assert.Contains(t, none.stderr, "no daemon serves the data directory var")
+	s := w.serve()
+	before := s.pids()
+	same := w.run("diff")
+	assert.Equal(t, 0, same.code, same.stderr)
+	assert.Equal(t, "nothing differs\n", same.stdout)
+
+	// Of each class one, and a plugin that comes.
+	w.rewrite("a.edn", "{:value {:n 1}}", "{:value {:n 2}}")
+	w.rewrite("ferment.hcl", "plugin \"b\" {", "plugin \"b\" {\n  drain_timeout = \"3s\"")
+	w.rewrite("ferment.hcl", "plugin \"a\" {", "plugin \"c\" {\n  command = [\"/bin/true\"]\n  enabled = false\n}\n\nplugin \"a\" {")
+	got := w.run("diff")
+	assert.Equal(t, 1, got.code, got.stderr)
+	pid := regexp.MustCompile(`b [0-9]+`)
+	assert.Equal(t, `~ plugin "a", config, script: "a.edn" -> "a.edn", another value  (new process)  ferment.hcl:13:14
+~ plugin "b", drain_timeout: "10s" -> "3s"  ferment.hcl:18:19
++ plugin "c"  ferment.hcl:5:1
+
+plugins: replace a; update b
+processes that stay: b PID
+`, pid.ReplaceAllString(got.stdout, "b PID"))
+	v := w.run("diff", "--edn").value(t)
+	assert.Equal(t, fmt.Sprintf("{%q [%d]}", "b", before["b"]), v.Key("pids").String())
+	assert.Equal(t, `{:keep [] :remove [] :replace ["a"] :start [] :update ["b"]}`, v.Key("plugins").String())
+	var actions []string
+	for row := range v.Key("changes").Elems() {
+		actions = append(actions, word(row.Key("action")))
+	}
+	assert.Equal(t, []string{"swap", "update", "add"}, actions)
+	assert.Equal(t, "true false", v.Key("valid?").String()+" "+v.Key("restart?").String())
+	js := w.run("diff", "--json")
+	fromJSON, err := edn.ReadJSON([]byte(js.stdout), edn.WithLimits(edn.Body))
+	require.NoError(t, err)
+	asJSON, err := edn.WriteJSON(v)
+	require.NoError(t, err)
+	again, err := edn.ReadJSON(asJSON, edn.WithLimits(edn.Body))
+	require.NoError(t, err)
+	assert.True(t, edn.Equal(again, fromJSON), "both forms say the same")
+	assert.NotContains(t, got.stdout+js.stdout+v.String(), w.dir, "no absolute path")
+	assert.Equal(t, before, s.pids())
+	assert.Equal(t, "{:n 1}", s.out("t/a"), "nothing was done")
+
+	// What a reload would refuse is listed, too.
+	w.rewrite("ferment.hcl", "profile = \"test\"", "profile = \"test\"\n  gogc = 200")
+	got = w.run("diff")
+	assert.Equal(t, 6, got.code, got.stderr)
+	assert.Contains(t, got.stdout, "! ferment, gogc: 0 -> 200  (needs a restart of the host)  ferment.hcl:3:10\n")
+	assert.Contains(t, got.stdout, `~ plugin "b", drain_timeout`)
+	assert.Equal(t, "true", w.run("diff", "--edn").value(t).Key("restart?").String())
+	w.rewrite("ferment.hcl", "gogc = 200", "gocg = 200")
+	got = w.run("diff")
+	assert.Equal(t, 1, got.code)
+	assert.Empty(t, got.stdout)
+	assert.Contains(t, got.stderr, `error: unknown attribute "gocg"`)
+	wrong := w.run("diff", "--edn").value(t)
+	assert.Equal(t, "false", wrong.Key("valid?").String())
+	assert.Contains(t, wrong.Key("report").String(), "config/unknown-name")
+
+	// The daemon compares its own configuration.
+	w.rewrite("ferment.hcl", "\n  gocg = 200", "")
+	w.write("other.hcl", testProfile+scripted("a"))
+	got = w.run("diff", "--config", "other.hcl")
+	assert.Equal(t, 1, got.code)
+	assert.Equal(t, "the daemon reads ferment.hcl, not other.hcl\n", got.stderr)
+	assert.Contains(t, got.stdout, "plugins: replace a; update b")
+
+	require.Equal(t, 0, w.run("admin", "reload").code)
+	assert.Equal(t, 0, w.run("diff").code)
+	s.stop()
 	assert.Empty(t, awaitNone(built.root, time.Second))
 }
 

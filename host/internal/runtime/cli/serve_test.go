@@ -157,8 +157,9 @@ func answering(t testing.TB, more ...string) *world {
   :mine/hang {:intents #{:mine/hang} :in-schema :req/any :out-schema :res/any :steps [{:hang true}]}}}`)
 }
 
-// OPS-001, OPS-002, OPS-004: a daemon gets ready, answers, and goes down clean:
-// no process, no socket, no token, no scratch directory is left.
+// OPS-001, OPS-002, OPS-004, HTTP-007, FX-005: a daemon gets ready, says what
+// holds its plugins, answers, and goes down clean: no process, no socket, no
+// token, no scratch directory is left.
 func TestServe(t *testing.T) {
 	w := answering(t)
 	s := w.serve()
@@ -168,6 +169,8 @@ func TestServe(t *testing.T) {
 	assert.Regexp(t, `^run_[0-9A-Z]{26}$`, a.header.Get("Ferment-Run-Id"))
 	ready := s.request(context.Background(), "GET", "/ready", "").value(t)
 	assert.Equal(t, ":test", ready.Key("profile").String())
+	health := s.request(context.Background(), "GET", "/health", "").value(t)
+	assert.Equal(t, "{:best-effort 0 :enforcement {:kernel 1} :level :strict :udp :held}", health.Key("isolation").String())
 	for path, mode := range map[string]os.FileMode{"var": 0o700, "var/run": 0o700, "var/run/admin.sock": 0o600, "var/run/admin.token": 0o600, "var/LOCK": 0o600} {
 		info, err := os.Stat(filepath.Join(w.dir, path))
 		require.NoError(t, err)

@@ -97,7 +97,6 @@ func instance(s plugin.Status) edn.Value {
 		b.Key("version", edn.Text(s.Version))
 	}
 	if s.Confinement != nil {
-		b.Key("isolation", edn.K(string(s.Confinement.Level)))
 		b.Key("enforcement", edn.K(s.Confinement.Enforcement))
 	}
 	if s.Err != nil {

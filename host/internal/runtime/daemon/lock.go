@@ -80,6 +80,11 @@ func Lock(ctx context.Context, o Options, wish LockWish) (*LockOutcome, error) {
 	}
 	defer ground.close()
 	ground.describer.Distrust()
+	return lockOn(ctx, o, ground, wish)
+}
+
+// lockOn is Lock on a ground whose describer trusts no cache.
+func lockOn(ctx context.Context, o Options, ground *ground, wish LockWish) (*LockOutcome, error) {
 	o.Lockfile = LockfileShown
 	o.mayStart = func(name string) bool { return wish.Approve == "" || wish.Approve == name }
 	loaded, err := load(ctx, o, ground)

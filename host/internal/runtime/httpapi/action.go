@@ -25,12 +25,18 @@ type Control interface {
 	Release(name string) *contract.Error
 	Quarantine(name, reason string) *contract.Error
 	Swap(name string) *contract.Error
+	// Approve writes the entry of a plugin in the lock file for what its program
+	// says now, and reloads.
+	Approve(ctx context.Context, name string) (edn.Value, *contract.Error)
 	// Attach puts the process that somebody else started, and that wrote file,
 	// in the place of a plugin's own; an empty file takes that back.
 	Attach(ctx context.Context, name, file string) (edn.Value, *contract.Error)
 	// Reload brings the configuration up to date, all or nothing; with dryRun it
 	// only says what would be done.
 	Reload(ctx context.Context, dryRun bool) (edn.Value, *contract.Error)
+	// Diff says how the files differ from the configuration in force, and what a
+	// reload would do, also where it would be refused.
+	Diff(ctx context.Context) (edn.Value, *contract.Error)
 	// Show gives the configuration in force, or the part of it at a path.
 	Show(only string, defaults, origins bool) (edn.Value, *contract.Error)
 	// Status is the daemon on one screen.
@@ -112,6 +118,10 @@ func Actions() []Action {
 				return edn.MustMap(edn.K("plugin"), edn.Text(text(in, "plugin"))), nil
 			}},
 		{Name: "plugin-swap", Doc: "put new processes in the place of those of a plugin, beside which they come up first", Input: pluginEntry, Later: true, do: onPlugin(Control.Swap)},
+		{Name: "plugin-approve", Doc: "write the entry of a plugin in the lock file for all that its program asks for now, and reload", Input: pluginEntry,
+			do: func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
+				return c.Approve(ctx, text(in, "plugin"))
+			}},
 		{Name: "config-show", Doc: "the configuration in force, secrets masked", Input: `[:only {:optional true :doc "a block or an attribute, such as plugin.chess"} [:string {:min 1 :max 300}]] [:defaults? {:optional true} :boolean] [:origins? {:optional true} :boolean]`,
 			do: func(_ context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 				defaults, _ := in.Key("defaults?").AsBool()
@@ -128,8 +138,8 @@ func Actions() []Action {
 				dry, _ := in.Key("dry-run?").AsBool()
 				return c.Reload(ctx, dry)
 			}},
-		{Name: "config-diff", Doc: "what a reload would do", do: func(ctx context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
-			return c.Reload(ctx, true)
+		{Name: "config-diff", Doc: "how the files differ from the configuration in force, and what a reload would do", do: func(ctx context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
+			return c.Diff(ctx)
 		}},
 		{Name: "drain", Doc: "end the daemon once the runs in flight have their answers", Later: true, do: func(_ context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
 			c.Drain()

@@ -101,7 +101,7 @@ func newWorld(t testing.TB, change ...func(*httpapi.Settings)) *world {
 // The backend.
 
 func (w *world) Health() httpapi.Health {
-	return httpapi.Health{OK: w.healthy.Load(), Version: "test", Isolation: edn.K("none")}
+	return httpapi.Health{OK: w.healthy.Load(), Version: "test", Isolation: edn.MustRead(`{:level :strict :enforcement {:kernel 2 :port-only 1} :best-effort 0 :udp :open}`)}
 }
 
 func (w *world) Phase() string { return w.phase.Load().(string) }
@@ -145,19 +145,23 @@ func (c control) some() (edn.Value, *contract.Error) {
 	}
 	return edn.MustMap(edn.K("n"), edn.Int(1)), nil
 }
-func (c control) Plugins() edn.Value                                   { return edn.MustMap(edn.K("plugins"), edn.Vector()) }
-func (c control) Inspect(string) (edn.Value, *contract.Error)          { return c.some() }
-func (c control) Logs(string, int) (edn.Value, *contract.Error)        { return c.some() }
-func (c control) Restart(string) *contract.Error                       { return c.err() }
-func (c control) DrainPlugin(string) *contract.Error                   { return c.err() }
-func (c control) Release(string) *contract.Error                       { return c.err() }
-func (c control) Quarantine(string, string) *contract.Error            { return c.err() }
-func (c control) Swap(string) *contract.Error                          { return c.err() }
+func (c control) Plugins() edn.Value                            { return edn.MustMap(edn.K("plugins"), edn.Vector()) }
+func (c control) Inspect(string) (edn.Value, *contract.Error)   { return c.some() }
+func (c control) Logs(string, int) (edn.Value, *contract.Error) { return c.some() }
+func (c control) Restart(string) *contract.Error                { return c.err() }
+func (c control) DrainPlugin(string) *contract.Error            { return c.err() }
+func (c control) Release(string) *contract.Error                { return c.err() }
+func (c control) Quarantine(string, string) *contract.Error     { return c.err() }
+func (c control) Swap(string) *contract.Error                   { return c.err() }
+func (c control) Approve(context.Context, string) (edn.Value, *contract.Error) {
+	return c.some()
+}
 func (c control) Show(string, bool, bool) (edn.Value, *contract.Error) { return c.some() }
 func (c control) Attach(context.Context, string, string) (edn.Value, *contract.Error) {
 	return c.some()
 }
 func (c control) Reload(context.Context, bool) (edn.Value, *contract.Error) { return c.some() }
+func (c control) Diff(context.Context) (edn.Value, *contract.Error)         { return c.some() }
 func (c control) Status() edn.Value                                         { return edn.MustMap() }
 func (c control) Drain()                                                    {}
 func (c control) Audit(d httpapi.Deed)                                      { c.w.deeds <- d }

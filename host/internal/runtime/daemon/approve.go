@@ -1,0 +1,64 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Approve implements httpapi.Control: it writes the entry of a plugin for what
+// its program says now, and then reloads, so that the daemon takes the program
+// in. An approval stays written if the reload is refused for something else;
+// the error says so.
+func (c control) Approve(ctx context.Context, name string) (edn.Value, *contract.Error) {
+	outcome, err := c.approve(ctx, name)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	c.log.Info("plugin approved", "plugin", name, "changed", outcome.Changed, "lock-file", outcome.Path)
+	result, err := c.Daemon.Reload(ctx, "approve "+name)
+	if err != nil {
+		return edn.Nil(), approvedOnly(name, outcome, err)
+	}
+	return outcome.Value().AssocKey("reload", result), nil
+}
+
+// approve writes the entry. No reload reads the file meanwhile.
+func (d *Daemon) approve(ctx context.Context, name string) (*LockOutcome, *contract.Error) {
+	if d.options.Lockfile == LockfileReadonly {
+		return nil, contract.Errorf("config/lock", "the daemon was started with --lockfile=readonly, so it approves nothing").
+			WithHint("approve on the machine where the lock file is kept, and deploy the file")
+	}
+	d.reloads.one.Lock()
+	defer d.reloads.one.Unlock()
+	o := d.options
+	o.Attached = nil // approved is the program, not a process that stands in for it
+	outcome, err := lockOn(ctx, o, d.host.Load().ground.distrustful(), LockWish{Approve: name})
+	var wrong *InvalidConfigError
+	switch {
+	case errors.As(err, &wrong):
+		return nil, invalid(wrong.Config)
+	case err != nil:
+		return nil, contract.AsError(err)
+	}
+	return outcome, nil
+}
+
+// distrustful is the same ground with a describer that asks programs whatever
+// is known of them.
+func (g *ground) distrustful() *ground {
+	fresh := *g
+	fresh.describer = plugin.NewDescriber(cacheDir(), g.runtime, g.reaper, g.host)
+	fresh.describer.Distrust()
+	return &fresh
+}
+
+// approvedOnly is a reload that was refused after an approval.
+func approvedOnly(name string, outcome *LockOutcome, err *contract.Error) *contract.Error {
+	wrapped := *err
+	wrapped.Message = "plugin " + name + " is approved in " + outcome.Name + ", and the daemon goes on as before: " + err.Message
+	return wrapped.WithDetail("approved", outcome.Value())
+}
