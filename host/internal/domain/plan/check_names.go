@@ -37,8 +37,12 @@ func (c *checker) parallel(p *Plan, n *Node, l *policy.Layer) {
 		strategy = n.Layer.Strategy
 		path = p.path(n.Index, kDispatch, kStrategy)
 	}
-	if s := strategy.Or(policy.DefaultStrategy); s == policy.Cascade {
+	s := strategy.Or(policy.DefaultStrategy)
+	if s == policy.Cascade {
 		return
+	}
+	if c.env.base(n.Intent).Stream.V == policy.FirstToken && s != policy.Hedge {
+		c.warn(checkRaceStream, path, "with the strategy :%s nobody can be heard before the gates, so the answers of :%s do not stream from their first token, in %s", s, n.Intent, showPath(path))
 	}
 	demand := c.env.demand(n, l)
 	for _, id := range demand.Bind().Accepted {

@@ -19,7 +19,7 @@ func Link(p *Plan, env Env) (*Program, *contract.Error) {
 // link returns the program, or the way of a cycle.
 func link(p *Plan, env *Env) (prog *Program, loop string) {
 	n := len(p.Nodes)
-	prog = &Program{Plan: p, Effectful: make([]bool, n), Text: make([]TextMask, n)}
+	prog = &Program{Plan: p, Answer: p.answer(), Effectful: make([]bool, n), Text: make([]TextMask, n)}
 	all := env.traitsOf(p)
 	for i := range p.Nodes {
 		node := &p.Nodes[i]

@@ -34,6 +34,7 @@ const (
 	checkNoSwitchOn    = "CHECK-043"
 	checkSlotLike      = "CHECK-044"
 	checkMaybeUnfilled = "CHECK-045"
+	checkRaceStream    = "CHECK-047"
 )
 
 // Keywords that paths and lookups use; values are immutable.

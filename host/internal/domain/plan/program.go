@@ -45,4 +45,15 @@ type Program struct {
 	Text []TextMask
 	// Effectful tells by node index which nodes keep program order.
 	Effectful []bool
+	// Answer is the node whose answer is all that the plan emits.
+	Answer Answer
+}
+
+// Answer names a call or inline plan that answers for its plan.
+type Answer struct {
+	// Node is its index, -1 if no node does.
+	Node int
+	// Key is the one under which its answer has the text that is emitted; empty
+	// if all of the answer is.
+	Key string
 }

@@ -36,6 +36,7 @@ func (p *Policy) Explain() []Row {
 	rows.val(":score-min", l.ScoreMin)
 	rows.val(":policy", keywordVal(l.Ordering))
 	rows.val(":strategy", keywordVal(l.Strategy))
+	rows.val(":stream", keywordVal(l.Stream))
 	rows.val(":repair :max", intVal(l.RepairMax))
 	rows.val(":race :width", intVal(l.RaceWidth))
 	rows.val(":tournament :width", intVal(l.TournamentWidth))

@@ -203,6 +203,8 @@ type Layer struct {
 	RepairMax Val[int]
 
 	Strategy Val[string]
+	// Stream says when text of an answer is shown to who waits for it.
+	Stream Val[string]
 	// RaceWidth and TournamentWidth are how many candidates start together;
 	// HedgeMax how many join the first one, each after HedgeAfter of silence
 	// (0: as long as a call usually takes).

@@ -24,6 +24,7 @@ func Merge(weak, strong Layer) Layer {
 		Should:          union(weak.Should, strong.Should),
 		ScoreMin:        nearest(weak.ScoreMin, strong.ScoreMin),
 		Strategy:        nearest(weak.Strategy, strong.Strategy),
+		Stream:          nearest(weak.Stream, strong.Stream),
 		RepairMax:       nearest(weak.RepairMax, strong.RepairMax),
 		RaceWidth:       nearest(weak.RaceWidth, strong.RaceWidth),
 		TournamentWidth: nearest(weak.TournamentWidth, strong.TournamentWidth),

@@ -227,7 +227,7 @@ func TestMergeChoice(t *testing.T) {
 // TestBuiltin: the weakest layer states the defaults that Resolve fills in.
 func TestBuiltin(t *testing.T) {
 	with, without := resolve(t, policy.Builtin()), resolve(t)
-	assert.Len(t, with.Explain(), 7)
+	assert.Len(t, with.Explain(), 8)
 	assert.Equal(t, policy.SourceBuiltin, with.Explain()[0].Origin.Source)
 	assert.Equal(t, without.SameCapMax, with.SameCapMax)
 	assert.Equal(t, without.FallbackMax, with.FallbackMax)

@@ -25,10 +25,18 @@ const (
 	Availability = "availability"
 )
 
+// When text of an answer is shown before the answer is accepted (GATE-005).
+const (
+	GatePassed  = "gate-passed" // not before
+	FirstToken  = "first-token" // as it comes, and then nobody else is asked
+	Provisional = "provisional" // as it comes, to be taken back if it fails
+)
+
 // Defaults that stand where no layer writes anything.
 const (
 	DefaultStrategy   = Cascade
 	DefaultOrdering   = Declared
+	DefaultStream     = GatePassed
 	DefaultMaxBackoff = 10 * time.Second
 	DefaultWidth      = 2 // of a race and of a tournament
 	DefaultHedges     = 1
@@ -45,6 +53,7 @@ func Builtin() Layer {
 		MaxBackoff:  Of(DefaultMaxBackoff, from),
 		ScoreMin:    Of(edn.Int(0), from),
 		Strategy:    Of(DefaultStrategy, from),
+		Stream:      Of(DefaultStream, from),
 		Ordering:    Of(DefaultOrdering, from),
 	}
 }
@@ -77,7 +86,7 @@ type Policy struct {
 	// ScoreMin is a number 0..1; 0 by default.
 	ScoreMin edn.Value
 
-	Strategy, Ordering string
+	Strategy, Ordering, Stream string
 	// RepairMax is 0 if nothing is repaired; RepairAsked tells that the node
 	// itself wants it.
 	RepairMax   int
@@ -121,6 +130,7 @@ func (l Layer) Resolve() (Policy, error) {
 		MaxBackoff:      l.MaxBackoff.Or(DefaultMaxBackoff),
 		ScoreMin:        l.ScoreMin.Or(edn.Int(0)),
 		Strategy:        l.Strategy.Or(DefaultStrategy),
+		Stream:          l.Stream.Or(DefaultStream),
 		RepairMax:       l.RepairMax.V,
 		RepairAsked:     l.RepairMax.V > 0 && l.RepairMax.Origin.Source == SourceNode,
 		RaceWidth:       l.RaceWidth.Or(DefaultWidth),

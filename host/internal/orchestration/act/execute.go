@@ -43,6 +43,7 @@ func compileEvaluate(s *Service) (func(*flight) *contract.Error, error) {
 		f.outcome = s.eval.Run(f.ctx, &eval.Task{
 			Run: f.id, Seed: f.seed, Program: f.program, Source: f.source, Warnings: f.findings,
 			Bindings: f.bindings, Request: f.layer, Terms: f.terms, Trace: f.request.Trace, Roles: f.act.Roles, Stack: f.act.Stack, Dir: dir, Recorder: f.recorder,
+			Streams: f.request.ResponseType == "stream", Pace: f.pace,
 			Started: &journal.RunStarted{Host: c.Host, Boot: c.Boot, Config: c.Hash},
 		})
 		return f.outcome.Err

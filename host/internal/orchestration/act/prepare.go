@@ -8,6 +8,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -81,6 +82,9 @@ func compileValidate(s *Service) (func(*flight) *contract.Error, error) {
 	return func(f *flight) *contract.Error {
 		req, err := contract.ParseRequest(f.act.Request, s.env)
 		f.request = req
+		if f.act.Watched {
+			f.request.ResponseType = "stream"
+		}
 		return err
 	}, nil
 }
@@ -243,6 +247,9 @@ func compileAccept(s *Service) (func(*flight) *contract.Error, error) {
 		f.deadline = f.begun.Add(time.Duration(f.request.DeadlineMS) * time.Millisecond)
 		f.recorder = eval.NewRecorder(context.Background(), c.Journal, c.Clock, f.id, 1)
 		f.follow = c.Journal.Follow(f.id, 0)
+		if f.act.Watched {
+			f.pace = dispatch.NewPace()
+		}
 		return contract.AsError(f.recorder.Record(edn.Nil(), "", f.accepted()))
 	}, nil
 }

@@ -79,6 +79,9 @@ type Act struct {
 	// Stack holds the capabilities that wait for the act, outermost first, when
 	// a plugin asks for it; nil otherwise.
 	Stack []string
+	// Watched says that the run will be read with Watch: while the reader is
+	// behind, plugins whose text it waits for are held back.
+	Watched bool
 }
 
 // Service runs acts.
@@ -245,6 +248,26 @@ func (r *Run) ID() string { return r.f.id }
 
 // Follow reads the records of the run from its start, as they are written.
 func (r *Run) Follow() *journal.Cursor { return r.f.follow }
+
+// Watch hands the events of the run to show, in order and on this goroutine,
+// until the run is finished, ctx ends, or show fails; the error is that of ctx
+// or of show. It is called once, and not together with Follow.
+func (r *Run) Watch(ctx context.Context, show func(journal.Event) error) error {
+	defer r.f.pace.Close()
+	var failed error
+	err := journal.Watch(ctx, r.f.follow, func(e journal.Event) bool {
+		failed = show(e)
+		if e.Shown() {
+			text, _ := e.Details.Key("text").AsString()
+			r.f.pace.Read(len(text))
+		}
+		return failed == nil
+	})
+	if failed != nil {
+		return failed
+	}
+	return err
+}
 
 // Done is closed when the response is there.
 func (r *Run) Done() <-chan struct{} { return r.done }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -36,6 +37,7 @@ type flight struct {
 	deadline time.Time
 	recorder *eval.Recorder
 	follow   *journal.Cursor
+	pace     *dispatch.Pace // nil unless somebody reads the run as it goes
 
 	// route
 	program *plan.Program

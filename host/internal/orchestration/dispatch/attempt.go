@@ -21,7 +21,7 @@ func (s *serving) attempt(ctx context.Context, capID string) *Failure {
 		return failure
 	}
 	s.shadow(e)
-	e.answer, e.err = s.invoke(ctx, e.call, e.recovery, e.limits)
+	e.answer, e.err = s.invoke(ctx, e)
 	e.ended = s.d.Clock.Now()
 	return s.finish(ctx, e, &s.room.tried)
 }
@@ -36,6 +36,7 @@ type entrant struct {
 	started    time.Time
 	page       *page // nil without a book
 	ticket     breaker.Ticket
+	voice      *voice // nil unless the run streams this node
 
 	answer Answer
 	err    error
@@ -72,6 +73,7 @@ func (s *serving) begin(ctx context.Context, e *entrant, capID, strategy string)
 	*e = entrant{
 		page: page, ticket: ticket, capability: c, recovery: recoveryOf(c, s.w.Input, scopes),
 		number: s.number, limits: limits, call: s.call(c, limits.end, scopes),
+		voice: s.w.Flow.speak(s.mode, s.number),
 	}
 	begin := s.startedRecord()
 	*begin = journal.AttemptStarted{
@@ -134,7 +136,7 @@ func (s *serving) finish(ctx context.Context, e *entrant, t *tried) *Failure {
 }
 
 func (e *entrant) account(t *tried) {
-	*t = tried{page: e.page, ticket: e.ticket, began: e.started, edition: e.answer.Edition, capability: e.capability, recovery: e.recovery, latency: e.ended.Sub(e.started), attempt: e.number}
+	*t = tried{page: e.page, ticket: e.ticket, began: e.started, edition: e.answer.Edition, capability: e.capability, recovery: e.recovery, latency: e.ended.Sub(e.started), attempt: e.number, voice: e.voice}
 	if e.limits.extended && !e.limits.soft.IsZero() && e.ended.After(e.limits.soft) {
 		t.extended = e.ended.Sub(e.limits.soft)
 	}
@@ -157,7 +159,8 @@ type tried struct {
 	page    *page
 	ticket  breaker.Ticket
 	began   time.Time
-	edition int  // that answered
+	edition int // that answered
+	voice   *voice
 	late    bool // the node ran out of time, whoever was asked
 
 	err      *contract.Error
@@ -176,6 +179,7 @@ func (s *serving) conclude(ctx context.Context, t *tried) *Failure {
 			WithCause(t.err).WithDetail("effect/key", edn.Text(s.effectKey()))
 		t.doneOnce = true
 	}
+	t.voice.pause()
 	s.recordEnd(t)
 	s.count(t)
 	s.result.DoneOnce = s.result.DoneOnce || t.doneOnce || (t.err == nil && t.recovery == contract.RecoveryOnce)
@@ -190,6 +194,9 @@ func (s *serving) conclude(ctx context.Context, t *tried) *Failure {
 			t.err, t.outcome = asAttemptError(child.Err), answered(t.recovery)
 		}
 	}
+	if t.err == nil && t.voice.contradicts(out) {
+		t.err, t.outcome = contradiction(":"+t.capability.ID), answered(t.recovery)
+	}
 	if t.err == nil && s.failed == nil {
 		verdict, judged := s.judge(ctx, t, out)
 		s.result.Verdict, s.result.Judged = verdict, judged
@@ -201,8 +208,12 @@ func (s *serving) conclude(ctx context.Context, t *tried) *Failure {
 			s.judged(t.sample(), true, verdict.Score.Value())
 		}
 	}
+	if t.err != nil {
+		t.err = t.voice.fail(t.err, t.outcome == Judged, t.err.Class == contract.ClassFinal || s.over(ctx))
+	}
 	s.list(t)
 	r := &s.result
+	r.voice = t.voice
 	r.CapID, r.Attempt, r.Response, r.Out = t.capability.ID, t.attempt, t.response, out
 	r.Meta, r.Usage, r.PlanRun, r.Findings = t.meta, t.usage, planRun, findings
 	if t.err != nil {
@@ -324,6 +335,7 @@ func (s *serving) failure(ctx context.Context, t *tried, err *contract.Error) *F
 	f.Deterministic = t.capability.Deterministic
 	f.Crashed = t.crashed
 	f.DoneOnce = t.doneOnce
+	f.Bound = t.voice.bound()
 	f.RepairAsked = s.w.Terms.RepairAsked
 	f.Over = s.over(ctx)
 	if t.crashed {
@@ -336,8 +348,9 @@ func (s *serving) failure(ctx context.Context, t *tried, err *contract.Error) *F
 // invoke makes the call under the deadline of the attempt. A call that must not
 // happen twice is not cut off because a sibling failed: it is awaited under the
 // life of the run.
-func (s *serving) invoke(ctx context.Context, call Call, recovery contract.RecoveryClass, l limits) (Answer, error) {
-	if recovery == contract.RecoveryOnce {
+func (s *serving) invoke(ctx context.Context, e *entrant) (Answer, error) {
+	call, l := e.call, e.limits
+	if e.recovery == contract.RecoveryOnce {
 		ctx = s.run.Base
 	}
 	if !l.end.IsZero() {
@@ -348,7 +361,15 @@ func (s *serving) invoke(ctx context.Context, call Call, recovery contract.Recov
 	if err := ctx.Err(); err != nil {
 		return Answer{}, contract.AsError(err)
 	}
+	if e.voice.live() {
+		own, stop := context.WithCancel(ctx)
+		defer stop()
+		ctx, call.OnDelta = own, func(piece edn.Value) { e.voice.hear(own, piece, stop) }
+	}
 	answer, err := s.d.Executor.Invoke(ctx, call)
+	if broken := e.voice.broken(); broken != nil {
+		return Answer{}, broken
+	}
 	awaitOwnDeadline(ctx, err)
 	return answer, err
 }
@@ -469,7 +490,7 @@ func (s *serving) read(t *tried, a Answer) {
 			t.err = contract.Errorf("plan/invalid", "node %s: a plan is no answer here", s.w.Node).WithSource(contract.SourcePlugin)
 			break
 		}
-		t.walk, t.err = s.w.Around.Plan(PlanAnswer{Attempt: t.attempt, CapID: t.capability.ID, Plan: result.Key("plan"), Bindings: result.Key("bindings")})
+		t.walk, t.err = s.w.Around.Plan(PlanAnswer{Attempt: t.attempt, CapID: t.capability.ID, Plan: result.Key("plan"), Bindings: result.Key("bindings"), Flow: t.voice.flow})
 	case "value":
 		response = s.coerce(response, result)
 	}

@@ -60,6 +60,7 @@ type Failure struct {
 	NextLeft      bool // another candidate is left
 	RoundsLeft    bool // it repairs, and may be told once more what was wrong
 	RepairAsked   bool // the node itself wants its answer repaired
+	Bound         bool // a part of the answer was shown for good
 	DoneOnce      bool // a child plan of this attempt did an effect of class once
 }
 
@@ -68,7 +69,7 @@ type Failure struct {
 func Decide(f Failure) (action Action, row int) {
 	mayRetry, mayNext, mayRepair := allowed(f)
 	switch {
-	case f.Class == contract.ClassFinal || f.Over:
+	case f.Class == contract.ClassFinal || f.Over || f.Bound:
 		return End, 1
 	case !mayRetry && !mayNext && !mayRepair:
 		return End, 2

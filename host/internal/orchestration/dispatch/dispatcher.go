@@ -39,6 +39,7 @@ type serving struct {
 	key     string            // effect key
 	ranked  []Figures         // what the order of the candidates rests on
 	asked   map[string]answer // of breakers that are not closed
+	mode    mode              // when its text is shown
 	round   int               // of the repair that is being made
 	told    edn.Value         // what the candidate is told in it
 	result  Result
@@ -102,12 +103,19 @@ func (d *Dispatcher) Serve(ctx context.Context, run *Run, w *Work) *Result {
 	s.awaitBreaker(ctx)
 	s.most = 1 + w.Terms.FallbackMax
 	s.plan = s.strategy()
+	if w.Flow != nil {
+		s.mode = w.Flow.modeFor(w.Terms, s.plan)
+	}
 	s.record(s.resolved())
 	if len(s.binding.Tried) == 0 {
 		s.end(s.unbound())
 	} else {
 		s.walk(ctx)
 	}
+	if s.result.Err == nil {
+		s.result.voice.accept(s.result.Out)
+	}
+	w.Flow.close(s.result.Err)
 	return &s.result
 }
 
@@ -321,6 +329,9 @@ func (s *serving) resolved() *journal.NodeResolved {
 		n.ToolID = s.w.ToolID
 	} else {
 		n.Intent = s.w.Intent
+	}
+	if s.w.Flow != nil {
+		n.Stream = s.mode.String()
 	}
 	return n
 }

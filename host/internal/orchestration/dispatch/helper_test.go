@@ -28,6 +28,8 @@ type order struct {
 	ctx      context.Context
 	base     context.Context
 	seed     int64
+	streams  bool
+	pace     *dispatch.Pace
 }
 
 // retries is a layer that allows so many tries more of one candidate and so
@@ -63,7 +65,11 @@ func serve(t testing.TB, w *dispatchtest.World, o order) served {
 	if o.deadline > 0 {
 		work.Deadline = time.Now().Add(o.deadline)
 	}
-	r := w.Dispatcher.Serve(o.ctx, &dispatch.Run{ID: "run_test", Seed: o.seed, Trace: trace, Recorder: records, Grant: dispatchtest.Open().Grant(nil), Base: o.base}, work)
+	run := &dispatch.Run{ID: "run_test", Seed: o.seed, Trace: trace, Recorder: records, Grant: dispatchtest.Open().Grant(nil), Base: o.base}
+	if o.streams {
+		work.Flow = run.NewFlow(dispatch.SystemClock{}, work.Path, work.Node, "", o.pace)
+	}
+	r := w.Dispatcher.Serve(o.ctx, run, work)
 	return served{r, records.All()}
 }
 

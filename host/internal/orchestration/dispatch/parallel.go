@@ -163,7 +163,7 @@ func (f *field) call(ctx context.Context, e *entrant) {
 		e.ended = f.s.d.Clock.Now()
 		f.arrivals <- e
 	}()
-	e.answer, e.err = f.s.invoke(ctx, e.call, e.recovery, e.limits)
+	e.answer, e.err = f.s.invoke(ctx, e)
 }
 
 // wait returns those whose answers are there, in the order of the candidates,
@@ -247,19 +247,42 @@ func (f *field) hedge() bool {
 		if batch == nil {
 			off()
 			alarm = nil
+			if f.bound() {
+				continue
+			}
 			if joined++; f.enter() && joined < f.s.plan.max {
 				alarm, off = f.alarm(f.s.plan.after)
 			}
 			continue
 		}
+		bound := f.bound()
 		for i, e := range batch {
+			if bound && !e.voice.bound() {
+				f.s.outrun(e) // somebody else is heard for good
+				continue
+			}
 			if f.judge(e) {
 				f.lose(batch[i+1:])
 				return true
 			}
 		}
+		if f.bound() {
+			f.hush()
+		}
 	}
 	return false
+}
+
+// bound tells whether one entrant was heard for good.
+func (f *field) bound() bool { return f.s.w.Flow.bound() }
+
+// hush ends those who cannot be heard any more.
+func (f *field) hush() {
+	for _, e := range f.running {
+		if !e.voice.bound() {
+			e.cancel()
+		}
+	}
 }
 
 // alarm closes its channel after d; off ends it earlier, and may be called

@@ -30,7 +30,7 @@ func (s *serving) shadow(e *entrant) {
 		return
 	}
 	w := *s.w
-	w.Begun, w.Around = nil, nil
+	w.Begun, w.Around, w.Flow = nil, nil, nil
 	if s.w.Around != nil {
 		w.Around = frozen{s.w.Around.Env()}
 	}

@@ -49,6 +49,8 @@ type Work struct {
 	// Deadline ends the node; zero means that only the run bounds it.
 	Deadline time.Time
 	Stack    []string
+	// Flow takes the text of the answer out of the run; nil: nobody follows it.
+	Flow *Flow
 
 	// Begun is called once the first attempt is recorded, before it is made.
 	Begun func()
@@ -72,6 +74,9 @@ type PlanAnswer struct {
 	CapID    string
 	Plan     edn.Value
 	Bindings edn.Value
+	// Flow makes the way of text of the node whose answer the plan gives; it
+	// gives nil if nobody follows.
+	Flow func(key string) *Flow
 }
 
 // Child is what became of a plan that was walked.
@@ -99,6 +104,8 @@ type Result struct {
 	DoneOnce bool      // an effect of class once was or may have been done
 	Findings edn.Value // of the gates that refused the last answer
 	Err      *contract.Error
+
+	voice *voice // of the attempt
 }
 
 // Attempt is one call as the details of a failure list it.

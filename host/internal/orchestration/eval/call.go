@@ -18,6 +18,9 @@ func (s *scope) callNode(ctx context.Context, i int, n *plan.Node, e *ended, beg
 	w, err := s.work(i, n, e)
 	if err == nil {
 		w.Begun = begun
+		if n.Op == plan.OpCall {
+			w.Flow = s.flowOf(i)
+		}
 		result := s.run.ev.Dispatcher.Serve(ctx, &s.run.call, w)
 		e.result = result
 		attempts, err = len(result.Attempts), result.Err
@@ -247,11 +250,14 @@ func (c *call) Plan(a dispatch.PlanAnswer) (func(context.Context) dispatch.Child
 	}
 	hash := prog.Plan.Hash()
 	child := &scope{
-		run: r, prog: prog, layer: &layer, depth: depth,
+		run: r, prog: prog, layer: &layer, depth: depth, answer: prog.Answer,
 		path:  s.nodePath(c.index, edn.Text("p"+hash[3:11])),
 		stack: append(slices.Clip(s.stack), a.CapID),
 	}
-	return func(ctx context.Context) dispatch.Child { return child.answer(ctx, c, a, findings) }, nil
+	if child.answer.Node >= 0 {
+		child.flow = a.Flow(child.answer.Key)
+	}
+	return func(ctx context.Context) dispatch.Child { return child.answered(ctx, c, a, findings) }, nil
 }
 
 // names tells what a plan answer may read: its bindings and what the caller
@@ -270,8 +276,8 @@ func (c *call) names(bindings edn.Value) func(string) bool {
 	}
 }
 
-// answer walks a plan answer.
-func (s *scope) answer(ctx context.Context, c *call, a dispatch.PlanAnswer, findings []plan.Finding) dispatch.Child {
+// answered walks a plan answer.
+func (s *scope) answered(ctx context.Context, c *call, a dispatch.PlanAnswer, findings []plan.Finding) dispatch.Child {
 	resolved := &journal.PlanResolved{
 		Plan: journal.RefTo(s.prog.Plan.Source), Source: "answer", Warnings: warnings(findings), Attempt: a.Attempt, CapID: a.CapID,
 	}

@@ -60,6 +60,10 @@ type Task struct {
 	Dir      string
 	Recorder *Recorder
 	Started  *journal.RunStarted
+	// Streams has text of the answer recorded as it may be shown. Pace holds
+	// plugins back while whoever reads it is behind; it may be nil.
+	Streams bool
+	Pace    *dispatch.Pace
 }
 
 // Outcome is how a run ended.
@@ -122,6 +126,11 @@ func (ev *Evaluator) Run(ctx context.Context, t *Task) (out Outcome) {
 		run: r, prog: t.Program, path: nil, layer: t.Request, stack: t.Stack,
 		frame: plan.NewFrame(t.Program, t.Bindings),
 	}
+	root.answer = t.Program.Answer
+	if t.Source == "intent" {
+		root.answer = plan.Answer{Node: 0} // it has no emit
+	}
+	root.stream()
 	resolved := &journal.PlanResolved{Plan: journal.RefTo(t.Program.Plan.Source), Source: t.Source, Warnings: warnings(t.Warnings)}
 	if !t.Bindings.IsNil() {
 		resolved.Bindings = journal.RefTo(t.Bindings)

@@ -18,7 +18,7 @@ func (s *scope) below(i int, more ...edn.Value) (*scope, *contract.Error) {
 	}
 	return &scope{
 		run: s.run, prog: s.prog.Subs[i], layer: s.layer, depth: depth, stack: s.stack,
-		path: s.nodePath(i, more...),
+		path: s.nodePath(i, more...), answer: s.prog.Subs[i].Answer,
 	}, nil
 }
 
@@ -41,14 +41,16 @@ func (s *scope) planNode(ctx context.Context, i int, n *plan.Node, e *ended) *co
 		return err
 	}
 	child.frame = s.frame.Plan(i)
+	text := s.flowOf(i).Inline()
+	child.flow = text.Flow(child.answer.Key)
 	err = child.walk(ctx)
 	if child.doneOnce.Load() {
 		s.doneOnce.Store(true)
 	}
-	if err != nil {
+	out := contract.EmitOut(child.emitted)
+	if err = text.End(out, err, ctx.Err() != nil); err != nil {
 		return err
 	}
-	out := contract.EmitOut(child.emitted)
 	e.slot = plan.PlanSlot(&plan.Result{Out: out, Run: child.account(nil)})
 	return nil
 }

@@ -23,6 +23,9 @@ type scope struct {
 	depth int
 	stack []string // capabilities that wait for this plan
 
+	answer plan.Answer    // the node whose answer the plan gives
+	flow   *dispatch.Flow // of that node; nil: nobody follows it
+
 	ended []ended // by node; written by whoever runs the node, read by the owner after
 
 	emitted    edn.Value
@@ -71,6 +74,22 @@ func (s *scope) parallel() int {
 	default:
 		return max(1, s.prog.Plan.MaxParallel)
 	}
+}
+
+// stream opens the way of text out of the answer node of the run.
+func (s *scope) stream() {
+	t := s.run.task
+	if i := s.answer.Node; t.Streams && i >= 0 {
+		s.flow = s.run.call.NewFlow(s.run.ev.Clock, s.pathOf(i), s.node(i).ID, s.answer.Key, t.Pace)
+	}
+}
+
+// flowOf is the way of text out of node i.
+func (s *scope) flowOf(i int) *dispatch.Flow {
+	if i != s.answer.Node {
+		return nil
+	}
+	return s.flow
 }
 
 func (s *scope) node(i int) *plan.Node { return &s.prog.Plan.Nodes[i] }

@@ -106,6 +106,8 @@ func samples() map[journal.Kind]journal.Body {
 		},
 		&journal.NodeSkipped{Op: "call", When: edn.Bool(false)},
 		&journal.AttemptStarted{Attempt: 1, CapID: "a/one", CapVersion: "1.0.0", Request: ref, Effects: []string{"none"}, Recovery: "none", EffectKey: someHash},
+		&journal.AttemptChunk{Attempt: 1, Chunk: 2, Text: "x", Visible: "provisional"},
+		&journal.AttemptRetracted{Attempt: 1, Reason: "eval/must-failed"},
 		&journal.AttemptFinished{Attempt: 1, Outcome: "error", Err: failure},
 		&journal.GateVerdict{Attempt: 1, Gate: "schema-valid", Severity: "must", Pass: true},
 		&journal.NodeCommitted{Value: ref, As: "x", CapID: "a/one", Attempt: 1, Score: journal.ScoreOf(667)},
@@ -173,6 +175,9 @@ func drawBody(t *rapid.T) journal.Body {
 		if spoil("rejected") {
 			b.Rejected = append(b.Rejected, journal.Rejection{CapID: "a/x"})
 		}
+		if spoil("stream") {
+			b.Stream = rapid.SampledFrom([]string{"provisional", "at once"}).Draw(t, "stream value")
+		}
 		if spoil("coerced") {
 			b.Coerced = []edn.Value{odd}
 		}
@@ -188,6 +193,19 @@ func drawBody(t *rapid.T) journal.Body {
 		}
 		if spoil("budget") {
 			b.Budget = odd
+		}
+	case *journal.AttemptChunk:
+		drop(spoil, &b.Text, &b.Visible)
+		if spoil("attempt") {
+			b.Attempt = rapid.IntRange(-1, 0).Draw(t, "attempt value")
+		}
+		if spoil("chunk") {
+			b.Chunk = -1
+		}
+	case *journal.AttemptRetracted:
+		drop(spoil, &b.Reason)
+		if spoil("attempt") {
+			b.Attempt = -1
 		}
 	case *journal.AttemptFinished:
 		drop(spoil, &b.Outcome)

@@ -86,6 +86,7 @@ type NodeResolved struct {
 	Strategy   string
 	Width      int         // of a race or tournament; 0: it is none
 	Coerced    []edn.Value // paths in the request where a slot's text was taken
+	Stream     string      // when text is shown, if the node gives the answer of a run that streams
 }
 
 // Kind implements Body.
@@ -103,6 +104,8 @@ func (x *NodeResolved) fault() string {
 		return "policy"
 	case x.Strategy == "":
 		return "strategy"
+	case x.Stream != "" && !oneOf(x.Stream, "gate-passed", "first-token", "provisional"):
+		return "stream"
 	}
 	for _, c := range x.Candidates {
 		if c.CapID == "" || !isMapOrNone(c.Figures) {
@@ -142,6 +145,7 @@ func (x *NodeResolved) fields(b *edn.MapBuilder) {
 	if len(x.Coerced) > 0 {
 		b.Key("coerced", edn.Vector(x.Coerced...))
 	}
+	p.kw("stream", x.Stream)
 }
 
 func (x *NodeResolved) refs(func(Ref)) {}

@@ -9,7 +9,7 @@ import (
 
 // Event is what a watcher of a run is shown: one record, told shortly.
 type Event struct {
-	Name    string // accepted started resolved skipped attempt gate quality commit failed cancel finished
+	Name    string // accepted started resolved skipped attempt chunk provisional retract gate quality commit failed cancel finished
 	Run     string
 	Seq     int
 	At      time.Time
@@ -18,7 +18,12 @@ type Event struct {
 	Attempt int
 	CapID   string
 	Details edn.Value // map; what is particular to the event
+	// Response is that of the run, in its event finished; not part of Value.
+	Response edn.Value
 }
+
+// Shown tells that the event is a piece of text.
+func (e Event) Shown() bool { return e.Name == VisibleChunk || e.Name == VisibleProvisional }
 
 // Value is the event as one flat EDN map.
 func (e Event) Value() edn.Value {
@@ -71,6 +76,7 @@ func Progress(rec Record) (e Event, ok bool) {
 		}
 		m.Key("candidates", edn.Vector(ids...))
 		m.Key("rejected", RejectionsValue(b.Rejected))
+		p.kw("stream", b.Stream)
 	case *NodeSkipped:
 		e.Name = "skipped"
 		p.kw("op", b.Op)
@@ -87,6 +93,13 @@ func Progress(rec Record) (e Event, ok bool) {
 			p.kw("failure/type", b.Err.Type)
 			p.str("message", b.Err.Message)
 		}
+	case *AttemptChunk:
+		e.Name, e.Attempt = b.Visible, b.Attempt
+		m.Key("chunk", edn.Int(int64(b.Chunk)))
+		m.Key("text", edn.Text(b.Text))
+	case *AttemptRetracted:
+		e.Name, e.Attempt = "retract", b.Attempt
+		p.kw("reason", b.Reason)
 	case *GateVerdict:
 		e.Name, e.Attempt, e.CapID = "gate", b.Attempt, b.CapID
 		p.kw("gate", b.Gate)
@@ -113,7 +126,7 @@ func Progress(rec Record) (e Event, ok bool) {
 		p.str("by", b.By)
 		p.str("why", b.Why)
 	case *RunFinished:
-		e.Name = "finished"
+		e.Name, e.Response = "finished", b.Response.Value()
 		p.kw("status", b.Status)
 		m.Key("latency-ms", edn.Int(millis(b.Latency)))
 		if b.Err != nil {
@@ -127,15 +140,38 @@ func Progress(rec Record) (e Event, ok bool) {
 	return e, true
 }
 
+// asked remembers who was asked in an attempt: an event names it, not every
+// record does.
+type asked map[string]string
+
+func attemptKey(path edn.Value, attempt int) string {
+	return string(edn.Int(int64(attempt)).AppendCanonical(path.AppendCanonical(nil)))
+}
+
+func (a asked) note(rec Record) {
+	if b, ok := rec.Body.(*AttemptStarted); ok {
+		a[attemptKey(rec.Path, b.Attempt)] = b.CapID
+	}
+}
+
+func (a asked) named(e Event) Event {
+	if e.CapID == "" && e.Attempt > 0 {
+		e.CapID = a[attemptKey(e.Path, e.Attempt)]
+	}
+	return e
+}
+
 // Watch hands the events of a run to show until the run is finished, ctx ends,
 // or show returns false.
 func Watch(ctx context.Context, c *Cursor, show func(Event) bool) error {
+	who := asked{}
 	for {
 		rec, ok, err := c.Next(ctx)
 		if err != nil || !ok {
 			return err
 		}
-		if e, ok := Progress(rec); ok && !show(e) {
+		who.note(rec)
+		if e, ok := Progress(rec); ok && !show(who.named(e)) {
 			return nil
 		}
 	}

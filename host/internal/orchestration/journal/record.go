@@ -102,6 +102,7 @@ func refused(kind, why string) error {
 func pathed(k Kind) bool {
 	switch k {
 	case KindPlanResolved, KindNodeResolved, KindNodeSkipped, KindAttemptStarted, KindAttemptFinished,
+		KindAttemptChunk, KindAttemptRetracted,
 		KindGateVerdict, KindNodeCommitted, KindNodeFailed, KindEnvRead:
 		return true
 	default:

@@ -17,20 +17,22 @@ type Kind string
 
 // The kinds that this host writes.
 const (
-	KindRunAccepted     Kind = "run/accepted"
-	KindRunStarted      Kind = "run/started"
-	KindPlanResolved    Kind = "plan/resolved"
-	KindNodeResolved    Kind = "node/resolved"
-	KindNodeSkipped     Kind = "node/skipped"
-	KindAttemptStarted  Kind = "attempt/started"
-	KindAttemptFinished Kind = "attempt/finished"
-	KindGateVerdict     Kind = "gate/verdict"
-	KindNodeCommitted   Kind = "node/committed"
-	KindNodeFailed      Kind = "node/failed"
-	KindEnvRead         Kind = "env/read"
-	KindCancelRequested Kind = "cancel/requested"
-	KindRunFinished     Kind = "run/finished"
-	KindHostEvent       Kind = "host/event"
+	KindRunAccepted      Kind = "run/accepted"
+	KindRunStarted       Kind = "run/started"
+	KindPlanResolved     Kind = "plan/resolved"
+	KindNodeResolved     Kind = "node/resolved"
+	KindNodeSkipped      Kind = "node/skipped"
+	KindAttemptStarted   Kind = "attempt/started"
+	KindAttemptChunk     Kind = "attempt/chunk"
+	KindAttemptRetracted Kind = "attempt/retracted"
+	KindAttemptFinished  Kind = "attempt/finished"
+	KindGateVerdict      Kind = "gate/verdict"
+	KindNodeCommitted    Kind = "node/committed"
+	KindNodeFailed       Kind = "node/failed"
+	KindEnvRead          Kind = "env/read"
+	KindCancelRequested  Kind = "cancel/requested"
+	KindRunFinished      Kind = "run/finished"
+	KindHostEvent        Kind = "host/event"
 )
 
 // column is one key of a kind: its EDN name, its schema as EDN text, and when
@@ -133,6 +135,7 @@ var kinds = []kindRow{
 		{"tool/id", tKw, "op tool"},
 		{"width", tInt, "strategy race or tournament"},
 		{"coerced", `[:vector [:vector :any]]`, "a slot stands where text is wanted"},
+		{"stream", `[:enum :gate-passed :first-token :provisional]`, "its text is the answer of a run that streams"},
 	}},
 	{KindNodeSkipped, true, []column{
 		{"op", tKw, ""},
@@ -151,6 +154,16 @@ var kinds = []kindRow{
 		{"generation", tInt, "a plugin serves it"},
 		{"round", tOrdinal, "the candidate was told what was wrong"},
 		{"entrant", "[:enum :race :hedge :tournament]", "it may run beside others"},
+	}},
+	{KindAttemptChunk, true, []column{
+		{"attempt", tCount, ""},
+		{"chunk", tCount, ""},
+		{"text", tStr, ""},
+		{"visible", `[:enum :chunk :provisional]`, ""},
+	}},
+	{KindAttemptRetracted, true, []column{
+		{"attempt", tCount, ""},
+		{"reason", tKw, ""},
 	}},
 	{KindAttemptFinished, true, []column{
 		{"attempt", tOrdinal, ""},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -30,6 +31,7 @@ type callFlags struct {
 	report     bool
 	progress   string
 	local      bool
+	stream     bool
 	effects    []string
 }
 
@@ -40,6 +42,7 @@ func (f *callFlags) register(cmd *cobra.Command, bind string) {
 	cmd.Flags().BoolVar(&f.transcript, "transcript", false, "tell every attempt: on standard error as text, under :transcript as JSON and EDN")
 	cmd.Flags().BoolVar(&f.debugPlan, "debug-plan", false, "add the plan and its candidates to the response")
 	cmd.Flags().BoolVar(&f.report, "report", false, "print what was asked, who answered, which gates passed and what failed over, on standard error")
+	cmd.Flags().BoolVar(&f.stream, "stream", false, "print the answer while it comes: its text, or every event of the run as a line of JSON or EDN")
 	localFlag(cmd, &f.local)
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("deadline") && f.deadline <= 0 {
@@ -60,7 +63,8 @@ func (c *command) actCommand() *cobra.Command {
 		Example: `  ferment act chess/best-move '{:fen "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1"}'
   ferment act sat/solve '{:clauses [[1 2] [-1 2]]}' --edn
   ferment act context/summarize --input-file article.edn --bind max-sentences=2
-  ferment act request.edn --json`,
+  ferment act request.edn --json
+  ferment act text/respond '{:prompt "tell me more"}' --stream`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request, err := c.actRequest(args, &f)
@@ -247,6 +251,10 @@ func (c *command) refusal(name string, findings []plan.Finding) error {
 // perform hosts the plugins, runs one act, and prints what it answers.
 func (c *command) perform(ctx context.Context, p performance) error {
 	f := p.flags
+	f.stream = f.stream || wantsStream(p.request)
+	if f.stream && f.progress == "auto" {
+		f.progress = "none" // it would run into the text
+	}
 	watcher, err := c.newWatcher(f.progress)
 	if err != nil {
 		return err
@@ -261,11 +269,11 @@ func (c *command) perform(ctx context.Context, p performance) error {
 			return c.performThere(ctx, client, p)
 		}
 	}
-	a := act.Act{Request: f.apply(p.request), Positions: p.positions, Dir: c.env.Dir}
+	a := act.Act{Request: f.apply(p.request), Positions: p.positions, Dir: c.env.Dir, Watched: f.stream}
 	host, err := c.host(ctx, watcher, p.admit)
 	var refused *contract.Error
 	if errors.As(err, &refused) && refused.Type == "plan/invalid" {
-		return c.answer(new(act.Service).Refusal(a, refused), refused, f)
+		return c.answer(new(act.Service).Refusal(a, refused), refused, f, nil)
 	}
 	if err != nil {
 		return err
@@ -275,13 +283,19 @@ func (c *command) perform(ctx context.Context, p performance) error {
 	service := host.Service()
 	run, refused := service.Start(context.WithoutCancel(ctx), a)
 	if refused != nil {
-		return c.answer(service.Refusal(a, refused), refused, f)
+		return c.answer(service.Refusal(a, refused), refused, f, nil)
 	}
 	stop := context.AfterFunc(ctx, func() {
 		c.printf("canceling run %s\n", run.ID())
 		run.Cancel("user", "interrupt")
 	})
-	watcher.follow(run)
+	var told *teller
+	if f.stream {
+		told = c.newTeller()
+		c.follow(ctx, run, told, watcher)
+	} else {
+		watcher.follow(run)
+	}
 	response, failure := run.Wait()
 	stop()
 	host.Ended(context.WithoutCancel(ctx), run.ID())
@@ -289,11 +303,23 @@ func (c *command) perform(ctx context.Context, p performance) error {
 	if f.report {
 		c.report(run.Records())
 	}
-	err = c.answer(response, failure, f)
+	err = c.answer(response, failure, f, told)
 	if errors.Is(context.Cause(ctx), errInterrupted) {
 		return quietError{contract.ExitInterrupted}
 	}
 	return err
+}
+
+// follow prints a run as it goes. Who does not take what is printed does not
+// want the rest either.
+func (c *command) follow(ctx context.Context, run *act.Run, told *teller, w *watcher) {
+	err := run.Watch(context.WithoutCancel(ctx), func(e journal.Event) error {
+		w.tell(e)
+		return told.local(e)
+	})
+	if err != nil {
+		run.Cancel("user", err.Error())
+	}
 }
 
 // performThere has the daemon run the act. The end of ctx cancels the run.
@@ -304,15 +330,23 @@ func (c *command) performThere(ctx context.Context, client *httpapi.Client, p pe
 			return usagef("%s follows the run in this process, and a daemon would run it: add --local, or leave it out", flag)
 		}
 	}
-	response, err := client.Act(ctx, f.apply(p.request), c.env.Dir)
+	var told *teller
+	response, err := edn.Nil(), error(nil)
+	if f.stream {
+		told = c.newTeller()
+		response, err = client.Stream(ctx, f.apply(p.request), c.env.Dir, told.tell)
+	} else {
+		response, err = client.Act(ctx, f.apply(p.request), c.env.Dir)
+	}
 	if err != nil {
+		_ = told.endLine()
 		return err
 	}
 	var failure *contract.Error
 	if e := response.Key("error"); !e.IsNil() {
 		failure = contract.ErrorFromValue(e, contract.SourceHost)
 	}
-	return c.answer(response, failure, f)
+	return c.answer(response, failure, f, told)
 }
 
 // apply writes the flags into a request envelope.
@@ -347,11 +381,17 @@ func (f *callFlags) apply(request edn.Value) edn.Value {
 	return request
 }
 
-// answer prints a response envelope (CLI-008).
-func (c *command) answer(response edn.Value, failure *contract.Error, f *callFlags) error {
+// answer prints a response envelope (CLI-008), but for what was printed already
+// while the run went on; told may be nil.
+func (c *command) answer(response edn.Value, failure *contract.Error, f *callFlags, told *teller) error {
+	if err := told.endLine(); err != nil {
+		return err
+	}
 	if c.format != formatText {
-		if err := c.value(c.env.Stdout, response); err != nil {
-			return err
+		if !told.told() {
+			if err := c.value(c.env.Stdout, response); err != nil {
+				return err
+			}
 		}
 		if failure != nil {
 			return quietError{failure.ExitCode()}
@@ -379,6 +419,9 @@ func (c *command) answer(response edn.Value, failure *contract.Error, f *callFla
 	if failure != nil {
 		c.problem(failure)
 		return quietError{failure.ExitCode()}
+	}
+	if told.told() {
+		return nil
 	}
 	out := response.Key("result").Key("out")
 	if text, ok := out.Key("text").AsString(); ok {

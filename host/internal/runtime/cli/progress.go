@@ -88,14 +88,21 @@ func (w *watcher) follow(run *act.Run) {
 		defer close(w.done)
 		// The cursor ends with the run, so nothing has to stop it.
 		_ = journal.Watch(context.Background(), run.Follow(), func(e journal.Event) bool {
-			if w.form == formatText {
-				w.text(e)
-			} else {
-				w.value(e.Value())
-			}
+			w.tell(e)
 			return true
 		})
 	}()
+}
+
+// tell tells one event.
+func (w *watcher) tell(e journal.Event) {
+	switch {
+	case !w.on:
+	case w.form == formatText:
+		w.text(e)
+	default:
+		w.value(e.Value())
+	}
 }
 
 // close waits until everything has been told.

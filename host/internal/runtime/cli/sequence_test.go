@@ -30,6 +30,8 @@ type sequence struct {
 	// dispatch and node are further keys of the call in the usual plan of one
 	// call; plan is a plan of another form.
 	dispatch, node, plan string
+	// stream is when text of the answer is shown.
+	stream string
 
 	asked string // who was asked, in order
 	out   string // what the run answered
@@ -105,7 +107,7 @@ intent "demo/answer" {
   in           = "req/any"
   out          = "` + out + `"
   result_types = ["value", "plan"]
-}
+` + s.streams() + `}
 `)
 	if len(s.judge) > 0 {
 		b.WriteString(`
@@ -123,6 +125,14 @@ intent "demo/verify" {
 `)
 	}
 	return b.String()
+}
+
+// streams is the attribute of the intent.
+func (s sequence) streams() string {
+	if s.stream == "" {
+		return ""
+	}
+	return "  stream       = \"" + s.stream + "\"\n"
 }
 
 // unwanted is a candidate that is there and must not be asked.

@@ -229,6 +229,9 @@ func (b *builder) intentLayer(s *section) policy.Layer {
 	if v := s.attrs["deadline"]; v.written {
 		l.Deadline = policy.Of(s.duration("deadline"), origin(v))
 	}
+	if v := s.attrs["stream"]; v.written {
+		l.Stream = policy.Of(s.text("stream"), origin(v))
+	}
 	if v := s.attrs["constraints"]; v.written {
 		l.Constraints = policy.FieldsOf(b.constraints(s, v), origin(v))
 	}

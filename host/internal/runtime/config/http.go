@@ -19,6 +19,8 @@ type HTTP struct {
 	// AllowedHosts are names that a Host header may have besides the addresses.
 	AllowedHosts []string
 	Limits       HTTPLimits
+	// Heartbeat is how often a stream that has nothing to say says so.
+	Heartbeat time.Duration
 }
 
 // HTTPLimits bound what one caller of a listener may take (AUTH-033). Sizes
@@ -26,16 +28,20 @@ type HTTP struct {
 type HTTPLimits struct {
 	ActBody, AdminBody, Headers       int
 	HeaderRead, BodyRead, Idle, Write time.Duration
-	Connections, PerAddress           int
+	// StreamWrite bounds one write to a client that reads a stream.
+	StreamWrite             time.Duration
+	Connections, PerAddress int
+	// PrincipalSubscribers is how many streams one caller may read at once.
+	PrincipalSubscribers int
 }
 
 func (l *loader) http() {
 	s := l.root.block("http")
 	limits := s.block("limits")
-	h := HTTP{AdminSocket: s.text("admin_socket"), Limits: HTTPLimits{
+	h := HTTP{AdminSocket: s.text("admin_socket"), Heartbeat: s.duration("heartbeat"), Limits: HTTPLimits{
 		ActBody: limits.integer("act_body"), AdminBody: limits.integer("admin_body"), Headers: limits.integer("headers"),
-		HeaderRead: limits.duration("header_read"), BodyRead: limits.duration("body_read"), Idle: limits.duration("idle"), Write: limits.duration("write"),
-		Connections: limits.integer("connections"), PerAddress: limits.integer("per_address"),
+		HeaderRead: limits.duration("header_read"), BodyRead: limits.duration("body_read"), Idle: limits.duration("idle"), Write: limits.duration("write"), StreamWrite: limits.duration("stream_write"),
+		Connections: limits.integer("connections"), PerAddress: limits.integer("per_address"), PrincipalSubscribers: limits.integer("principal_subscribers"),
 	}}
 	h.Listen, _ = s.texts("listen")
 	h.AllowedHosts, _ = s.texts("allowed_hosts")

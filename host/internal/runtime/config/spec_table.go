@@ -243,7 +243,7 @@ var intentBlock = Block{
 		{Name: "temperature", Type: Type{Kind: KindNum}.between(0, 2), Default: `0`, Reload: ReloadUse, Serves: "RTE-003"},
 		{Name: "constraints", Type: Type{Kind: KindMap}, Default: `{}`, Reload: ReloadUse, Serves: "PRM-006", Doc: "below those of the request"},
 		{Name: "plan", Type: edntext, Reload: ReloadUse, Serves: "RTE-002"},
-		{Name: "stream", Type: enum("gate-passed", "first-token", "provisional"), Default: `"gate-passed"`, Reload: ReloadUse, Serves: "GATE-005"},
+		{Name: "stream", Type: enum("gate-passed", "first-token", "provisional"), Default: `"gate-passed"`, Reload: ReloadUse, Serves: "GATE-005, STR-002", Doc: "when text is shown to who streams the answer: once it is accepted, as it comes for good, or as it comes until it is taken back"},
 		{Name: "deadline", Type: dur(time.Millisecond, day), Reload: ReloadUse, Serves: "RUN-006", Doc: "of one call with all its attempts"},
 		{Name: "queue_class", Type: ref("class"), Reload: ReloadUse, Serves: "RUN-011"},
 		{Name: "cacheable", Type: boolean, Default: `false`, Reload: ReloadUse, Serves: "RUN-030"},

@@ -80,6 +80,21 @@ func (t *turn) Registry() *registry.Registry { return t.of.loaded.Generation.Reg
 
 // Do implements httpapi.Turn.
 func (t *turn) Do(ctx context.Context, a act.Act) (edn.Value, *contract.Error) {
+	return t.perform(ctx, a, func(*act.Run) {})
+}
+
+// Watch implements httpapi.Turn.
+func (t *turn) Watch(ctx context.Context, a act.Act, show func(journal.Event) error) (edn.Value, *contract.Error) {
+	a.Watched = true
+	return t.perform(ctx, a, func(run *act.Run) {
+		// The run comes to its end also if nobody reads it, so that is awaited.
+		if err := run.Watch(context.WithoutCancel(ctx), show); err != nil {
+			run.Cancel("client", "it stopped reading")
+		}
+	})
+}
+
+func (t *turn) perform(ctx context.Context, a act.Act, follow func(*act.Run)) (edn.Value, *contract.Error) {
 	h := t.host
 	run, err := t.of.service.Start(ctx, a)
 	if err != nil {
@@ -88,6 +103,7 @@ func (t *turn) Do(ctx context.Context, a act.Act) (edn.Value, *contract.Error) {
 	h.runs.mu.Lock()
 	h.runs.byID[run.ID()] = &trip{run: run, of: t.of}
 	h.runs.mu.Unlock()
+	follow(run)
 	response, failure := run.Wait()
 	h.runs.mu.Lock()
 	delete(h.runs.byID, run.ID())

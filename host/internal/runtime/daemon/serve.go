@@ -472,7 +472,7 @@ func (d *Daemon) Settings() *httpapi.Settings {
 		return nil
 	}
 	return &httpapi.Settings{
-		AllowedHosts: l.HTTP.AllowedHosts, Limits: l.HTTP.Limits,
+		AllowedHosts: l.HTTP.AllowedHosts, Limits: l.HTTP.Limits, Heartbeat: l.HTTP.Heartbeat,
 		Anonymous: l.Profile == config.ProfileDev || l.Profile == config.ProfileTest,
 	}
 }

@@ -30,14 +30,21 @@ func serveAct(x *exchange) reply {
 	if x.sent == typeJSON {
 		request = fromJSON(request, turn.Registry())
 	}
-	if err := onlyValues(request); err != nil {
+	if err := onlyValues(request, x.events); err != nil {
 		return refused(request, err)
 	}
 	a := act.Act{Request: request, Principal: x.who.Name, PrincipalType: x.who.Type, Roles: x.who.roles()}
 	if dir := x.r.Header.Get(DirHeader); x.via.admin && filepath.IsAbs(dir) {
 		a.Dir = dir
 	}
-	response, failure := turn.Do(x.r.Context(), a)
+	if x.events {
+		return x.stream(turn, a)
+	}
+	return answered(turn.Do(x.r.Context(), a))
+}
+
+// answered is the answer with the outcome of an act.
+func answered(response edn.Value, failure *contract.Error) reply {
 	r := reply{status: 200, body: response, err: failure}
 	if failure != nil {
 		r.status = formEnvelope.failure(failure).status
@@ -93,15 +100,16 @@ func (x *exchange) unsupported(request edn.Value) *contract.Error {
 	return nil
 }
 
-// onlyValues refuses forms of answer that need a queue or a stream.
-func onlyValues(request edn.Value) *contract.Error {
+// onlyValues refuses forms of answer that need a queue, or a stream where the
+// answer is none.
+func onlyValues(request edn.Value, events bool) *contract.Error {
 	form, _ := request.Key("response/type").AsKeyword()
 	streams, _ := request.Key("stream?").AsBool()
 	switch {
 	case form == "accepted":
 		return contract.Errorf("queue/disabled", "this host has no queue of accepted requests")
-	case form == "stream" || streams:
-		return contract.Errorf("invalid-request", "this host does not stream answers").WithHint("ask for :response/type :value")
+	case !events && (form == "stream" || streams):
+		return contract.Errorf("invalid-request", "an answer is streamed to who accepts text/event-stream").WithHint("send Accept: text/event-stream, or ask for :response/type :value")
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ type API struct {
 	table   *table
 	actions *actionTable
 	origins *http.CrossOriginProtection
+	streams streams
 	// document is what GET /openapi.json answers; it never changes.
 	document document
 }
@@ -50,6 +51,7 @@ type exchange struct {
 	r        *http.Request
 	settings *Settings
 	accept   mediaType
+	events   bool // the caller wants a stream of events
 	route    *Route
 	who      Principal
 	body     []byte
@@ -69,9 +71,11 @@ func (a *API) handler(via *listener) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := &exchange{api: a, via: via, w: w, r: r, settings: a.backend.Settings()}
 		if x.settings == nil {
-			x.settings = &Settings{Limits: defaultLimits}
+			x.settings = &Settings{Limits: defaultLimits, Heartbeat: defaultHeartbeat}
 		}
-		x.write(x.answer())
+		if r := x.answer(); !r.sent {
+			x.write(r)
+		}
 	})
 }
 
@@ -88,9 +92,9 @@ func (x *exchange) answer() (r reply) {
 	}()
 	setHeaders(x.w.Header(), x.r.URL.Path)
 	var acceptable bool
-	x.accept, acceptable = negotiate(x.r.Header)
 	var allow string
 	x.route, allow = x.api.table.find(x.r.Method, x.r.URL.EscapedPath()) // its form is also that of a refusal
+	x.accept, x.events, acceptable = negotiate(x.r.Header, x.route != nil && x.route.events)
 	for _, step := range []func() *contract.Error{x.checkHeaders, x.checkHost, x.checkOrigin} {
 		if err := step(); err != nil {
 			return x.form().failure(err)
@@ -100,7 +104,7 @@ func (x *exchange) answer() (r reply) {
 		return notThere(x.r.Method, allow)
 	}
 	if !acceptable {
-		return x.form().failure(contract.Errorf("http/not-acceptable", "the answer is given as application/json or application/edn"))
+		return x.form().failure(contract.Errorf("http/not-acceptable", "the answer is given as %s", x.route.forms()))
 	}
 	for _, step := range []func() *contract.Error{x.checkPhase, x.identify, x.readBody} {
 		if err := step(); err != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -37,6 +38,10 @@ type Turn interface {
 	// Do runs the act to its end and gives the response envelope; the error is
 	// the one in it. The end of ctx cancels the run.
 	Do(ctx context.Context, a act.Act) (edn.Value, *contract.Error)
+	// Watch is Do for a caller who follows the run: show gets its events in
+	// order, on the goroutine of Watch, from the acceptance to the end. What is
+	// not read holds plugins back; an error of show cancels the run.
+	Watch(ctx context.Context, a act.Act, show func(journal.Event) error) (edn.Value, *contract.Error)
 	// Release ends the hold. It is called once.
 	Release()
 }
@@ -45,6 +50,7 @@ type Turn interface {
 type Settings struct {
 	AllowedHosts []string
 	Limits       config.HTTPLimits
+	Heartbeat    time.Duration // of streams
 	// Anonymous lets callers of loopback listeners act without identifying
 	// themselves (AUTH-031).
 	Anonymous bool

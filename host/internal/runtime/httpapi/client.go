@@ -81,11 +81,21 @@ func (c *Client) Ready(ctx context.Context) (edn.Value, error) {
 }
 
 func (c *Client) send(ctx context.Context, method, path string, body []byte, dir string) (edn.Value, error) {
-	r, err := http.NewRequestWithContext(ctx, method, "http://localhost"+path, bytes.NewReader(body))
+	resp, err := c.open(ctx, method, path, body, dir, string(typeEDN))
 	if err != nil {
 		return edn.Nil(), err
 	}
-	r.Header.Set("Accept", string(typeEDN))
+	defer func() { _ = resp.Body.Close() }()
+	return c.read(ctx, resp)
+}
+
+// open sends a request and gives the answer as it comes.
+func (c *Client) open(ctx context.Context, method, path string, body []byte, dir, accept string) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, "http://localhost"+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Accept", accept)
 	r.Header.Set("Authorization", "Bearer "+c.token)
 	if body != nil {
 		r.Header.Set("Content-Type", string(typeEDN))
@@ -96,11 +106,15 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte, dir
 	resp, err := c.http.Do(r)
 	if err != nil {
 		if ctx.Err() != nil {
-			return edn.Nil(), context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		}
-		return edn.Nil(), contract.Errorf("runtime/not-ready", "the daemon broke off: %w", err).WithHint("its log says why")
+		return nil, contract.Errorf("runtime/not-ready", "the daemon broke off: %w", err).WithHint("its log says why")
 	}
-	defer func() { _ = resp.Body.Close() }()
+	return resp, nil
+}
+
+// read takes the answer as one value.
+func (c *Client) read(ctx context.Context, resp *http.Response) (edn.Value, error) {
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
 		if ctx.Err() != nil {

@@ -58,7 +58,7 @@ const (
   [:system {:optional true} :string]
   [:cap/id {:optional true} :keyword]
   [:request/id {:optional true} [:string {:min 1 :max 128}]]
-  [:response/type {:optional true :doc "this host answers with values"} [:enum :value :stream :accepted]]
+  [:response/type {:optional true :doc "stream for who accepts text/event-stream, else value"} [:enum :value :stream :accepted]]
   [:stream? {:optional true} :boolean]
   [:deadline-ms {:optional true} [:int {:min 1 :max 86400000}]]
   [:debug/plan? {:optional true} :boolean]

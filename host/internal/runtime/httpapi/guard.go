@@ -20,8 +20,8 @@ import (
 // defaultLimits hold until the configuration is there.
 var defaultLimits = config.HTTPLimits{
 	ActBody: 4 << 20, AdminBody: 64 << 10, Headers: 32 << 10,
-	HeaderRead: 5 * time.Second, BodyRead: 30 * time.Second, Idle: 120 * time.Second, Write: 30 * time.Second,
-	Connections: 1024, PerAddress: 64,
+	HeaderRead: 5 * time.Second, BodyRead: 30 * time.Second, Idle: 120 * time.Second, Write: 30 * time.Second, StreamWrite: 10 * time.Second,
+	Connections: 1024, PerAddress: 64, PrincipalSubscribers: 128,
 }
 
 // checkHeaders holds the headers to their limit. The server itself refuses

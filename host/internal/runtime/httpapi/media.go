@@ -16,17 +16,20 @@ const (
 	typeJSON mediaType = "application/json"
 	typeEDN  mediaType = "application/edn"
 	typeText mediaType = "text/plain"
+	typeSSE  mediaType = "text/event-stream"
 )
 
 // negotiate chooses the form of the answer by the Accept headers: JSON unless
 // EDN is wanted more. A form takes the weight of the most specific range that
-// covers it.
-func negotiate(h http.Header) (mediaType, bool) {
+// covers it. Events, where they are given, have to be named, and to be wanted
+// more than both.
+func negotiate(h http.Header, streams bool) (form mediaType, events, ok bool) {
 	values := h.Values("Accept")
 	if len(values) == 0 {
-		return typeJSON, true
+		return typeJSON, false, true
 	}
 	var weight, precision [2]float64
+	live := 0.0
 	for _, part := range strings.Split(strings.Join(values, ","), ",") {
 		if strings.TrimSpace(part) == "" {
 			continue
@@ -41,19 +44,22 @@ func negotiate(h http.Header) (mediaType, bool) {
 				continue
 			}
 		}
+		if streams && name == string(typeSSE) {
+			live = max(live, q)
+		}
 		for i, form := range []mediaType{typeJSON, typeEDN} {
 			if p := covers(name, form); p > precision[i] || p > 0 && p == precision[i] && q > weight[i] {
 				precision[i], weight[i] = p, q
 			}
 		}
 	}
-	switch {
-	case weight[0] <= 0 && weight[1] <= 0:
-		return typeJSON, false
-	case weight[1] > weight[0]:
-		return typeEDN, true
+	if weight[1] > weight[0] {
+		form = typeEDN
+	} else {
+		form = typeJSON
 	}
-	return typeJSON, true
+	best := max(weight[0], weight[1])
+	return form, live > 0 && live >= best, best > 0 || live > 0
 }
 
 // covers says how precisely a media range covers a form; 0: not at all.

@@ -137,10 +137,13 @@ func responses(r *Route, bodies bool) edn.Value {
 		var one object
 		one.text("description", a.Doc)
 		if bodies {
-			one.put("content", objectOf(
-				string(typeJSON), objectOf("schema", reference(a.Schema)),
-				string(typeEDN), objectOf("schema", objectOf("type", "string")),
-			))
+			var content object
+			content.put(string(typeJSON), objectOf("schema", reference(a.Schema)))
+			content.put(string(typeEDN), objectOf("schema", objectOf("type", "string")))
+			if r.events && a.Status == 200 {
+				content.put(string(typeSSE), objectOf("schema", objectOf("type", "string")))
+			}
+			one.put("content", content.value())
 		}
 		var headers object
 		if r.Operation == OpAct {

@@ -20,6 +20,8 @@ type reply struct {
 	run string
 	// allow are the methods of a path that was asked with another.
 	allow string
+	// sent tells that the answer is on its way already.
+	sent bool
 }
 
 // errorForm is how a route writes a failure (HTTP-003).

@@ -31,9 +31,19 @@ type Route struct {
 	Answers []Answer
 	// early routes answer while the daemon comes up.
 	early bool
+	// events routes also answer with a stream of events, to who asks for one.
+	events bool
 	// failed is the form of an error's body.
 	failed errorForm
 	serve  func(*exchange) reply
+}
+
+// forms names the media types of the answer.
+func (r *Route) forms() string {
+	if r.events {
+		return "application/json, application/edn or text/event-stream"
+	}
+	return "application/json or application/edn"
 }
 
 // Body describes the body of a request.
@@ -57,9 +67,10 @@ func routes() []Route {
 			Method: http.MethodPost, Path: "/v1/act", Operation: OpAct,
 			Summary: "ask for one accepted answer",
 			Doc: "The body is a request envelope, or text, which is asked of the intent text/respond. The answer is given once it has passed its gates. " +
+				"To who accepts text/event-stream the run is told as it goes, one event each: accepted, started, resolved, attempt, gate, commit and others; text of the answer as chunk or provisional, which retract takes back; the last one, finished, has the whole response. ?format=edn writes the events as EDN. " +
 				"A caller that goes away cancels the run. Plans are EDN: JSON has no keywords, and only what a schema types as one becomes one.",
 			Body:   &Body{Schema: "envelope/request", Types: []mediaType{typeJSON, typeEDN, typeText}, limit: func(s *Settings) int { return s.Limits.ActBody }},
-			failed: formEnvelope, serve: serveAct,
+			failed: formEnvelope, serve: serveAct, events: true,
 			Answers: []Answer{
 				{200, "the answer was accepted", "envelope/response"},
 				{400, "the request is wrong", "envelope/response"},

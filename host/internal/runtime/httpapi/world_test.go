@@ -132,6 +132,17 @@ func (x turn) Registry() *registry.Registry {
 func (x turn) Do(ctx context.Context, a act.Act) (edn.Value, *contract.Error) {
 	return x.w.service.Do(ctx, a)
 }
+func (x turn) Watch(ctx context.Context, a act.Act, show func(journal.Event) error) (edn.Value, *contract.Error) {
+	a.Watched = true
+	run, err := x.w.service.Start(ctx, a)
+	if err != nil {
+		return x.w.service.Refusal(a, err), err
+	}
+	if run.Watch(context.WithoutCancel(ctx), show) != nil {
+		run.Cancel("client", "it stopped reading")
+	}
+	return run.Wait()
+}
 func (x turn) Release() { x.w.turns.Add(-1) }
 
 func (w *world) Control() httpapi.Control { return control{w} }

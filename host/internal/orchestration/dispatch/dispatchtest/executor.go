@@ -13,7 +13,10 @@ import (
 // Step is one answer of a capability. The first field that is set decides,
 // after Delay; the zero Step answers with an empty map.
 type Step struct {
-	Delay time.Duration
+	// Pieces are texts that are sent first, each followed by a wait of Gap.
+	Pieces []string
+	Gap    time.Duration
+	Delay  time.Duration
 	// Err is reported by the capability itself.
 	Err *contract.Error
 	// Crash loses the process. What becomes of it is up to After.
@@ -204,6 +207,16 @@ func (x *Executor) Await(ctx context.Context, capID string) error {
 func (x *Executor) Invoke(ctx context.Context, c dispatch.Call) (dispatch.Answer, error) {
 	step := x.take(ctx, c)
 	defer x.leave()
+	for _, text := range step.Pieces {
+		if c.OnDelta != nil {
+			c.OnDelta(edn.MustMap(edn.K("kind"), edn.K("text"), edn.K("text"), edn.Text(text)))
+		}
+		select {
+		case <-time.After(step.Gap):
+		case <-ctx.Done():
+			return dispatch.Answer{}, contract.AsError(ctx.Err())
+		}
+	}
 	if step.Delay > 0 {
 		select {
 		case <-time.After(step.Delay):

@@ -1,0 +1,62 @@
+package plan
+
+import "github.com/fermenthq/ferment/sdk/edn"
+
+// answer finds the node whose slot, or a text of it, is the whole input of the
+// emit that wins (STR-001). If conditions decide which emit that is, there is
+// none.
+func (p *Plan) answer() Answer {
+	none := Answer{Node: -1}
+	emit := -1
+	for i := len(p.Nodes) - 1; i >= 0 && emit < 0; i-- {
+		if p.Nodes[i].Op == OpEmit {
+			emit = i
+		}
+	}
+	if emit < 0 || p.Nodes[emit].When != nil {
+		return none
+	}
+	ref := p.Nodes[emit].Input.whole()
+	if ref == nil || ref.hasDefault || ref.slot >= len(p.Nodes) {
+		return none
+	}
+	n := &p.Nodes[ref.slot]
+	key, isText := textStep(ref.steps)
+	if !isText || n.Op != OpCall && n.Op != OpPlan {
+		return none
+	}
+	return Answer{Node: ref.slot, Key: key}
+}
+
+// whole is the slot that a template consists of, also under :final alone; nil
+// if it is anything else.
+func (t *Template) whole() *slotRef {
+	if t.Constant() || len(t.slots) != 1 {
+		return nil
+	}
+	ref := &t.slots[0]
+	switch {
+	case t.root.kind == partSlot:
+		return ref
+	case ref.final && t.source.Len() == 1 && len(ref.where) == 1:
+		return ref
+	}
+	return nil
+}
+
+// textStep reads a path into a slot that ends at its text.
+func textStep(steps []step) (key string, ok bool) {
+	if len(steps) > 1 && steps[0].key.Equal(keyOut) {
+		steps = steps[1:]
+	}
+	if len(steps) == 0 {
+		return "", true
+	}
+	key, _ = steps[0].key.AsKeyword()
+	return key, len(steps) == 1 && textKeys.has(key)
+}
+
+var keyOut = edn.K("out")
+
+// textKeys are those of SLOT-008.
+var textKeys = keySet{"text", "content", "summary", "answer", "explanation", "code", "patch"}

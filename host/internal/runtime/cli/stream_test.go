@@ -1,0 +1,255 @@
+package cli_test
+
+import (
+	"bufio"
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// lines streams pieces slowly enough that each is an event of its own.
+func lines(rest string, pieces ...string) string {
+	all := make([]string, len(pieces))
+	for i, p := range pieces {
+		all[i] = edn.Text(p).String()
+	}
+	return "{:stream [" + strings.Join(all, " ") + "] :chunk-ms 70 " + rest + "}"
+}
+
+// The rows of the table of streaming policies (STR-001, STR-002, GATE-005) with
+// real processes: what somebody sees who follows the run.
+var streamed = []sequence{
+	{
+		name: "gate-passed", stream: "gate-passed", dispatch: ":retry {:fallback-max 1}",
+		a: []string{lines(":error {:type :provider/error}", "never ", "seen")}, b: []string{lines("", "all ", "at once")}, asked: "a1 b2", out: `{:text "all at once"}`,
+	},
+	{
+		name: "provisional-commits", stream: "provisional",
+		a: []string{lines("", "word ", "by ", "word")}, asked: "a1", out: `{:text "word by word"}`,
+	},
+	{
+		name: "provisional-gate-fails", stream: "provisional", dispatch: ":retry {:fallback-max 1}", node: ":done {:must #{:good}}",
+		a: []string{lines(`:value {:text "bad one"}`, "bad ", "one")}, b: []string{lines(`:value {:text "good one" :good true}`, "good ", "one")}, asked: "a1 b2", out: `{:good true :text "good one"}`,
+	},
+	{
+		name: "provisional-repairs", stream: "provisional", dispatch: ":repair {:max 1}", node: ":done {:must #{:good}}", meta: ":repairs? true",
+		a: []string{lines(`:value {:text "bad"}`, "bad"), lines(`:value {:text "better" :good true}`, "better")}, asked: "a1 a2", out: `{:good true :text "better"}`,
+	},
+	{
+		name: "provisional-crash", stream: "provisional", dispatch: ":retry {:fallback-max 1}",
+		a: []string{lines(":crash :sigkill", "half ", "an ")}, b: []string{lines("", "whole")}, asked: "a1 b2", out: `{:text "whole"}`,
+	},
+	{
+		name: "provisional-malformed-frame", stream: "provisional", dispatch: ":retry {:fallback-max 1}",
+		a: []string{lines(`:raw "{:result {:type"`, "half ")}, b: []string{lines("", "whole")}, asked: "a1 b2", out: `{:text "whole"}`,
+	},
+	{
+		name: "provisional-deadline", stream: "provisional", node: ":deadline-ms 700",
+		a: []string{lines(":hang true", "half ")}, asked: "a1", fails: "timeout/hard", exit: 7,
+	},
+	{
+		name: "first-token-commits", stream: "first-token",
+		a: []string{lines("", "as ", "it comes")}, asked: "a1", out: `{:text "as it comes"}`,
+	},
+	{
+		name: "first-token-crash", stream: "first-token", dispatch: ":retry {:same-cap-max 1 :fallback-max 1}",
+		a: []string{lines(":crash :sigkill", "half ")}, b: unwanted, asked: "a1", fails: "stream/truncated", exit: 1,
+	},
+	{
+		name: "first-token-error-before", stream: "first-token", dispatch: ":retry {:fallback-max 1}",
+		a: []string{fails("provider/unavailable")}, b: []string{lines("", "in ", "time")}, asked: "a1 b2", out: `{:text "in time"}`,
+	},
+	{
+		name: "first-token-gate-fails", stream: "first-token", dispatch: ":retry {:fallback-max 1}", node: ":done {:should #{:good} :score-min 0.9}",
+		a: []string{lines("", "not ", "good")}, b: unwanted, asked: "a1", fails: "eval/low-score", exit: 1,
+	},
+	{
+		name: "race-hides", stream: "provisional", dispatch: ":strategy :race :race {:width 2}",
+		a: []string{lines("", "first")}, b: []string{lines(":delay-ms 3000", "second")}, asked: "a1 b2", out: `{:text "first"}`,
+	},
+	{
+		name: "hedge-is-overtaken", stream: "provisional", dispatch: ":strategy :hedge :hedge {:after-ms 250 :max 1}",
+		a: []string{lines(":hang true", "slow ")}, b: []string{lines("", "fast")}, asked: "a1 b2", out: `{:text "fast"}`,
+	},
+	{
+		name: "plan-answers", stream: "provisional", meta: ":can-produce #{:value :plan}", dispatch: ":retry {:fallback-max 1}", node: ":done {:must #{:good}}",
+		a: []string{`{:plan {:nodes [{:op :call :id "inner" :intent :demo/answer :input {:q 2} :as :i :dispatch {:candidates [:t/c]}} {:op :emit :input :i}]}}`},
+		b: []string{lines(`:value {:text "b" :good true}`, "b")}, c: []string{lines("", "from ", "within")}, asked: "a1 c1 b2", out: `{:good true :text "b"}`,
+	},
+	{
+		name: "only-the-answer-node", stream: "provisional",
+		plan: `{:nodes [{:op :call :id "first" :intent :demo/answer :input {:q 1} :as :x :dispatch {:candidates [:t/a]}}
+ {:op :plan :id "sub" :plan {:nodes [{:op :call :id "last" :intent :demo/answer :input {:text {:slot/path [:x :text]}} :as :y :dispatch {:candidates [:t/b]}} {:op :emit :input {:slot/path [:y :out :text]}}]} :as :z}
+ {:op :emit :input {:final :z}}]}`,
+		a: []string{lines("", "not ", "shown")}, b: []string{lines("", "the ", "answer")}, asked: "a1 b1", out: `{:final {:text "the answer"}}`,
+	},
+}
+
+// events reads what --stream printed, one event a line.
+func (e ended) events(t testing.TB) []edn.Value {
+	t.Helper()
+	var out []edn.Value
+	for line := range strings.Lines(e.stdout) {
+		v, err := edn.ReadString(line, edn.WithLimits(edn.Body))
+		require.NoError(t, err, line)
+		out = append(out, v)
+	}
+	require.NotEmpty(t, out, e.stderr)
+	return out
+}
+
+// story is what a golden file keeps of events: text that the pace of this
+// machine cut elsewhere is one text, and numbers of records say nothing.
+func (w *world) story(events []edn.Value) edn.Value {
+	var out []edn.Value
+	for _, e := range events {
+		e = e.Dissoc(edn.K("at"), edn.K("seq"), edn.K("chunk"), edn.K("deadline-at"), edn.K("generation"), edn.K("host"), edn.K("response"))
+		name := word(e.Key("event"))
+		if n := len(out); n > 0 && (name == "chunk" || name == "provisional") && edn.Equal(out[n-1].Key("event"), e.Key("event")) && edn.Equal(out[n-1].Key("attempt"), e.Key("attempt")) {
+			before, _ := out[n-1].Key("text").AsString()
+			text, _ := e.Key("text").AsString()
+			out[n-1] = out[n-1].AssocKey("text", edn.Text(before+text))
+			continue
+		}
+		out = append(out, e)
+	}
+	return w.masked(edn.Vector(out...))
+}
+
+// TestStreams follows every row and compares the events with a golden file.
+func TestStreams(t *testing.T) {
+	names := map[string]bool{}
+	for _, s := range streamed {
+		names[s.name] = true
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			w := s.world(t)
+			got := w.run("run", "plan.edn", "--stream", "--transcript", "-o", "edn")
+			events := got.events(t)
+			last := events[len(events)-1]
+			assert.Equal(t, "finished", word(last.Key("event")))
+			response := last.Key("response")
+			assert.Equal(t, s.exit, got.code, got.stderr)
+			assert.Equal(t, s.fails, word(response.Key("error").Key("type")), "%s", response.Key("error"))
+			if s.fails == "" {
+				assert.Equal(t, s.out, response.Key("result").Key("out").String())
+			}
+			assert.Equal(t, s.asked, asks(response.Key("transcript"), s.loose))
+			golden(t, filepath.Join("streams", s.name+".edn"), w.story(events))
+		})
+	}
+	files, err := os.ReadDir(filepath.Join("testdata", "streams"))
+	require.NoError(t, err)
+	for _, f := range files {
+		assert.True(t, names[strings.TrimSuffix(f.Name(), ".edn")], "no row makes %s", f.Name())
+	}
+}
+
+// talkers is a world in which one candidate has to take back what it said.
+func talkers(t testing.TB, stream string) *world {
+	return sequence{
+		stream: stream, dispatch: ":retry {:fallback-max 1}", node: ":done {:must #{:good}}",
+		a: []string{lines(`:value {:text "bad one"}`, "bad ", "one")}, b: []string{lines(`:value {:text "good one" :good true}`, "good ", "one")},
+	}.world(t)
+}
+
+// TestStreamText: on a terminal text comes and goes; where it cannot be taken
+// back it is printed once it is accepted (CLI-001, CLI-008).
+func TestStreamText(t *testing.T) {
+	w := talkers(t, "provisional")
+	got := w.run("run", "plan.edn", "--stream")
+	assert.Equal(t, 0, got.code, got.stderr)
+	assert.Equal(t, "good one\n", got.stdout)
+	assert.Empty(t, got.stderr)
+
+	code, seen := talkers(t, "provisional").onTerminal(nil, "run", "plan.edn", "--stream")
+	assert.Equal(t, 0, code)
+	assert.Equal(t, "bad one\ntaken back: eval/must-failed\ngood one\n", seen)
+
+	w = sequence{stream: "first-token", a: []string{lines(":error {:type :provider/error}", "half ")}}.world(t)
+	got = w.run("run", "plan.edn", "--stream")
+	assert.Equal(t, 1, got.code)
+	assert.Equal(t, "half \n", got.stdout)
+	assert.Contains(t, got.stderr, "stream/truncated")
+
+	// Without text there is nothing to stream; the answer is printed as ever.
+	w = sequence{stream: "provisional", a: []string{`{:value {:n 1}}`}}.world(t)
+	got = w.run("run", "plan.edn", "--stream")
+	assert.Equal(t, "{:n 1}\n", got.stdout)
+	got = w.run("run", "plan.edn", "--stream", "--json")
+	last := got.stdout[strings.LastIndex(strings.TrimSpace(got.stdout), "\n")+1:]
+	v, err := edn.ReadJSON([]byte(last))
+	require.NoError(t, err, got.stdout)
+	assert.Equal(t, `{:n 1}`, v.Key("response").Key("result").Key("out").String())
+
+	got = w.run("run", "plan.edn", "--stream", "--bind", "nonsense")
+	assert.Equal(t, 2, got.code)
+}
+
+// TestStreamInterrupted: Ctrl-C in the middle of a text cancels the run, and
+// what was shown is taken back.
+func TestStreamInterrupted(t *testing.T) {
+	w := sequence{stream: "provisional", a: []string{lines(":hang true", "half ")}}.world(t)
+	p := w.start("", "run", "plan.edn", "--stream", "-o", "edn", "--progress", "edn")
+	p.must("text", 0, func(e event) bool { return e.word("event") == "provisional" })
+	p.signal(syscall.SIGINT)
+	got := p.wait()
+	assert.Equal(t, 130, got.code)
+	var names []string
+	for _, e := range got.events(t) {
+		names = append(names, word(e.Key("event")))
+	}
+	assert.Contains(t, strings.Join(names, " "), "provisional cancel")
+	assert.Equal(t, []string{"retract", "finished"}, names[len(names)-2:])
+}
+
+// TestStreamThere: the same over the admin socket of a daemon, and over HTTP as
+// server-sent events; a client that goes away ends the call in the plugin.
+func TestStreamThere(t *testing.T) {
+	w := sequence{
+		stream: "provisional", dispatch: ":retry {:fallback-max 1}", node: ":done {:must #{:good}}",
+		a: []string{lines(`:value {:text "bad one"}`, "bad ", "one"), lines(":hang true", "half ")}, b: []string{lines(`:value {:text "good one" :good true}`, "good ", "one")},
+	}.world(t)
+	w.env = append(w.env, "FERMENT_PROFILE=test")
+	d := w.serve()
+	got := w.run("run", "plan.edn", "--stream", "-o", "edn")
+	assert.Equal(t, 0, got.code, got.stderr)
+	events := got.events(t)
+	assert.Equal(t, `{:good true :text "good one"}`, events[len(events)-1].Key("response").Key("result").Key("out").String())
+	var names []string
+	for _, e := range events {
+		names = append(names, word(e.Key("event")))
+	}
+	assert.Contains(t, strings.Join(names, " "), "retract")
+	assert.Equal(t, 2, strings.Count(strings.Join(names, " "), "provisional attempt"), "%s", names)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	body := envelopeOf("demo/answer", "{:q 1}", ":cap/id :t/a")
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+d.address+"/v1/act", strings.NewReader(body))
+	require.NoError(t, err)
+	r.Header.Set("Accept", "text/event-stream")
+	r.Header.Set("Content-Type", "application/edn")
+	resp, err := d.client.Do(r)
+	require.NoError(t, err)
+	defer func() { _ = resp.Body.Close() }()
+	require.Equal(t, "text/event-stream", resp.Header.Get("Content-Type"))
+	scan := bufio.NewScanner(resp.Body)
+	for scan.Scan() && scan.Text() != "event: provisional" {
+	}
+	require.NoError(t, scan.Err())
+	require.Equal(t, 1, d.inFlight("a"))
+	cancel()
+	require.Eventually(t, func() bool { return d.inFlight("a") == 0 }, 20*time.Second, 20*time.Millisecond)
+	d.stop()
+}

@@ -1,0 +1,56 @@
+package httpapi
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Stream sends a request envelope and hands the events of its run to show as
+// they come. The response is an envelope in every case; the error says that
+// none came, or is that of show. The end of ctx, or an error of show, cancels
+// the run.
+func (c *Client) Stream(ctx context.Context, request edn.Value, dir string, show func(event edn.Value) error) (edn.Value, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	resp, err := c.open(ctx, http.MethodPost, "/v1/act?format=edn", edn.Write(request), dir, string(typeSSE)+", "+string(typeEDN)+";q=0.5")
+	if err != nil {
+		return edn.Nil(), err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.Header.Get("Content-Type") != string(typeSSE) {
+		return c.read(ctx, resp)
+	}
+	lines := bufio.NewReader(io.LimitReader(resp.Body, maxStream))
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			if ctx.Err() != nil {
+				return edn.Nil(), context.Cause(ctx)
+			}
+			return edn.Nil(), contract.Errorf("stream/truncated", "the daemon broke off before the run was finished: %w", err).WithHint("its log says why")
+		}
+		data, isData := bytes.CutPrefix(bytes.TrimRight(line, "\n"), []byte("data: "))
+		if !isData {
+			continue // the name of the event is in its data
+		}
+		event, err := edn.Read(data, edn.WithLimits(edn.Stored))
+		if err != nil {
+			return edn.Nil(), contract.Errorf("runtime/protocol", "the daemon sent an event that is no EDN: %w", err)
+		}
+		if err := show(event); err != nil {
+			return edn.Nil(), err
+		}
+		if name, _ := event.Key("event").AsKeyword(); name == "finished" {
+			return event.Key("response"), nil
+		}
+	}
+}
+
+// maxStream bounds all events of one run.
+const maxStream = 1 << 30

@@ -1,0 +1,177 @@
+package httpapi
+
+import (
+	"bytes"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// reconnectAfter is what a standard client waits before it asks again.
+const reconnectAfter = "retry: 1000\n\n"
+
+// defaultHeartbeat holds until the configuration is there.
+const defaultHeartbeat = 15 * time.Second
+
+// eventStream writes the events of one run as server-sent events (RUN-040 to
+// RUN-044). Nothing is sent before the run is accepted: a refusal is an answer
+// like any other. Events come from one goroutine, heartbeats from another.
+type eventStream struct {
+	x    *exchange
+	form mediaType // of the data
+	beat time.Duration
+
+	mu       sync.Mutex
+	begun    bool
+	finished bool
+	err      error // of the connection
+	last     time.Time
+	quit     chan struct{}
+	quiet    sync.WaitGroup
+}
+
+// stream answers an act with its events. The last one carries the response.
+func (x *exchange) stream(turn Turn, a act.Act) reply {
+	leave, err := x.api.streams.enter(x.who.Name, x.settings.Limits.PrincipalSubscribers)
+	if err != nil {
+		return refused(a.Request, err)
+	}
+	defer leave()
+	s := &eventStream{x: x, form: typeJSON, beat: x.settings.Heartbeat, quit: make(chan struct{})}
+	if x.r.URL.Query().Get("format") == "edn" {
+		s.form = typeEDN
+	}
+	response, failure := turn.Watch(x.r.Context(), a, s.show)
+	if !s.begun {
+		return answered(response, failure)
+	}
+	s.end(response)
+	return reply{sent: true}
+}
+
+// show writes one event.
+func (s *eventStream) show(e journal.Event) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.begun {
+		s.begin(e.Run)
+	}
+	v := e.Value()
+	if e.Name == "finished" {
+		s.finished = true
+		v = v.AssocKey("response", e.Response)
+	}
+	s.event(e.Run+"."+strconv.Itoa(e.Seq), e.Name, v)
+	return s.err
+}
+
+// begin needs mu.
+func (s *eventStream) begin(run string) {
+	s.begun = true
+	h := s.x.w.Header()
+	h.Set("Content-Type", string(typeSSE))
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no")
+	h.Set("Ferment-Run-Id", run)
+	s.x.w.WriteHeader(http.StatusOK)
+	s.write([]byte(reconnectAfter))
+	if s.beat > 0 {
+		s.quiet.Go(s.heartbeat)
+	}
+}
+
+// event needs mu.
+func (s *eventStream) event(id, name string, v edn.Value) {
+	data, _ := encode(v, s.form)
+	if data == nil { // two keys of one name: only EDN can tell them apart
+		collision := contract.Errorf("value/json-collision", "the event has a map with two keys of one name in JSON").WithHint("ask for ?format=edn")
+		data, _ = encode(formEnvelope.failure(collision).body, typeJSON)
+	}
+	var b bytes.Buffer
+	if id != "" {
+		b.WriteString("id: " + id + "\n")
+	}
+	b.WriteString("event: " + name + "\ndata: ")
+	b.Write(data) // one line, with its end
+	b.WriteByte('\n')
+	s.write(b.Bytes())
+}
+
+// write needs mu. A client that does not take what is written in time is cut
+// off (AUTH-033).
+func (s *eventStream) write(frame []byte) {
+	if s.err != nil {
+		return
+	}
+	control := http.NewResponseController(s.x.w)
+	if limit := s.x.settings.Limits.StreamWrite; limit > 0 {
+		_ = control.SetWriteDeadline(time.Now().Add(limit))
+	}
+	if _, s.err = s.x.w.Write(frame); s.err == nil {
+		s.err = control.Flush()
+	}
+	s.last = time.Now()
+}
+
+// heartbeat tells a client that has nothing to read that the stream lives.
+func (s *eventStream) heartbeat() {
+	for wait := s.beat; ; {
+		timer := time.NewTimer(wait)
+		select {
+		case <-s.quit:
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		s.mu.Lock()
+		if wait = s.beat - time.Since(s.last); wait <= 0 {
+			s.write([]byte(": alive\n\n"))
+			wait = s.beat
+		}
+		s.mu.Unlock()
+	}
+}
+
+// end closes the stream. A run whose end could not be recorded is finished all
+// the same.
+func (s *eventStream) end(response edn.Value) {
+	close(s.quit)
+	s.quiet.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.finished {
+		s.event("", "finished", edn.MustMap(edn.K("event"), edn.K("finished"), edn.K("response"), response))
+	}
+}
+
+// streams counts the streams that each caller reads.
+type streams struct {
+	mu sync.Mutex
+	by map[string]int
+}
+
+// enter gives what ends a stream of a caller, or refuses it.
+func (s *streams) enter(who string, most int) (leave func(), err *contract.Error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.by == nil {
+		s.by = map[string]int{}
+	}
+	if most > 0 && s.by[who] >= most {
+		return nil, contract.Errorf("stream/too-many-subscribers", "%s reads %d streams, the limit is http.limits.principal_subscribers = %d", who, s.by[who], most)
+	}
+	s.by[who]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.by[who]--; s.by[who] == 0 {
+			delete(s.by, who)
+		}
+	}, nil
+}
