@@ -309,7 +309,7 @@ func TestAccess(t *testing.T) {
 		"basic":             {w.through(w.admin, "localhost", "POST /v1/act", act, "Authorization", "Basic "+token), 401, "auth/unauthorized"},
 		"admin token":       {w.operator("POST /v1/act", act), 200, ""},
 		"idempotency":       {w.call("POST /v1/act", act, "Idempotency-Key", "k"), 503, "db/not-configured"},
-		"stream":            {w.call("POST /v1/act", act, "Accept", "text/event-stream"), 406, "http/not-acceptable"},
+		"stream elsewhere":  {w.call("GET /routes", "", "Accept", "text/event-stream"), 406, "http/not-acceptable"},
 		"accepted":          {w.call("POST /v1/act", strings.Replace(act, `"proto"`, `"response/type":"accepted","proto"`, 1)), 503, "queue/disabled"},
 		"stream wanted":     {w.call("POST /v1/act", strings.Replace(act, `"proto"`, `"stream?":true,"proto"`, 1)), 400, "invalid-request"},
 		"session":           {w.call("POST /v1/act", strings.Replace(act, `"proto"`, `"session/id":"s","proto"`, 1)), 404, "session/not-found"},
