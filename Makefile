@@ -17,8 +17,8 @@ build: ## bin/ferment, bin/plugins/* and the lock file that approves these
 run: build ## the tour: one plan over real plugins, with an engine killed on the way
 	$(GO) run ./examples/tour
 
-test: build ## the whole test suite
-	$(GO) test -timeout 15m ./...
+test: build ## the whole test suite; TAGS=external adds the tests with outside programs
+	$(GO) test -timeout 15m $(if $(TAGS),-tags $(TAGS)) ./...
 
 check: build ## formatting, vet, lint, the configuration and the plans of this repository
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "gofmt would change: $$unformatted"; exit 1; }

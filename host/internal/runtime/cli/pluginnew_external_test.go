@@ -1,4 +1,4 @@
-//go:build external
+//go:build external && scaffolds
 
 package cli_test
 
