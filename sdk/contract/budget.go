@@ -3,6 +3,7 @@ package contract
 import (
 	"cmp"
 	"math/big"
+	"slices"
 
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -51,6 +52,20 @@ type Budget struct {
 var budgetKeys = []string{
 	"max-attempts", "max-depth", "max-judge-calls", "max-roundtrips", "max-tokens", "max-tokens-in", "max-tokens-out",
 	"max-usd", "max-wall-ms", "temperature", "usd", "wall-ms",
+}
+
+// BudgetKeys are the names of the keys of a budget, sorted.
+func BudgetKeys() []string { return slices.Clone(budgetKeys) }
+
+// BudgetAmount says what a key of a budget takes, for messages.
+func BudgetAmount(key edn.Value) string {
+	switch name, _ := key.AsKeyword(); name {
+	case "usd", "max-usd":
+		return "an integer or a decimal that is not negative, such as 0.05M"
+	case "temperature":
+		return "a number from 0 to 2"
+	}
+	return "an integer that is not negative"
 }
 
 // limit returns the field of a whole-number key.

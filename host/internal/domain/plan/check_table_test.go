@@ -46,7 +46,13 @@ func TestCheckTable(t *testing.T) {
 		{respond + ` :dispatch {:policy :learned}}`, []string{`1:83: error CHECK-015 this build does not have :learned, write :declared or :quality-aware or :cost-first or :latency-first or :availability in [:nodes 0 :dispatch :policy]`}},
 		{respond + ` :dispatch {:policy :declared :strategy :cascade}}`, nil},
 		{respond + ` :dispatch {:policy :fast}}`, []string{`1:83: error CHECK-015 wanted :declared or :quality-aware or :cost-first or :latency-first or :availability, got :fast, in [:nodes 0 :dispatch :policy]`}},
-		{respond + ` :budget {:max-tokens 5}}`, []string{`1:64: error CHECK-010 this build does not have :budget, remove it in [:nodes 0]`}},
+		// ENV-016, IR-003: what a node may spend.
+		{respond + ` :budget {:max-tokens 5 :max-usd 0.05M :max-attempts 2 :temperature 0.5}}`, nil},
+		{respond + ` :budget {:max-tokns 5}}`, []string{`1:73: error CHECK-010 unknown key :max-tokns in [:nodes 0 :budget]; nearest is :max-tokens`}},
+		{respond + ` :budget {:max-usd 0.05}}`, []string{`1:82: error CHECK-015 wanted an integer or a decimal that is not negative, such as 0.05M, got 0.05, in [:nodes 0 :budget :max-usd]`}},
+		{respond + ` :budget {:max-attempts -1}}`, []string{`1:87: error CHECK-015 wanted an integer that is not negative, got -1, in [:nodes 0 :budget :max-attempts]`}},
+		{respond + ` :budget {:temperature 3}}`, []string{`1:86: error CHECK-015 wanted a number from 0 to 2, got 3, in [:nodes 0 :budget :temperature]`}},
+		{respond + ` :budget 5}`, []string{`1:72: error CHECK-015 wanted a map, got 5, in [:nodes 0 :budget]`}},
 		{respond + ` :session? true}`, []string{`1:64: error CHECK-010 this build does not have :session?, remove it in [:nodes 0]`}},
 		{`{:op :map :over [1] :fn {:cap/ref :llm/voice} :intent :text/respond}`, []string{
 			`1:30: error CHECK-010 this build does not have :fn, remove it in [:nodes 0]`,

@@ -23,6 +23,7 @@ const (
 	checkNeverFits     = "CHECK-020"
 	checkEffects       = "CHECK-021"
 	checkMust          = "CHECK-022"
+	checkWorst         = "CHECK-023"
 	checkParallel      = "CHECK-024"
 	checkNoCandidate   = "CHECK-025"
 	checkLimit         = "CHECK-026"
@@ -34,6 +35,7 @@ const (
 	checkNoSwitchOn    = "CHECK-043"
 	checkSlotLike      = "CHECK-044"
 	checkMaybeUnfilled = "CHECK-045"
+	checkUnbounded     = "CHECK-046"
 	checkRaceStream    = "CHECK-047"
 )
 
@@ -70,6 +72,7 @@ var (
 	kDone        = edn.K("done")
 	kMust        = edn.K("must")
 	kShould      = edn.K("should")
+	kTemperature = edn.K("temperature")
 	kFinal       = edn.K("final")
 	kSlotID      = edn.K("slot/id")
 	kSlotPath    = edn.K("slot/path")

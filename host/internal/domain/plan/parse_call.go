@@ -61,6 +61,34 @@ func (np *nodeParser) deadline(v edn.Value) {
 	}
 }
 
+// budget reads the limits of the node, which are those of a request.
+func (np *nodeParser) budget(v edn.Value) {
+	if v.Kind() != edn.KindMap {
+		np.wrong(v, "a map")
+		return
+	}
+	known := contract.BudgetKeys()
+	for key, val := range v.Entries() {
+		np.in(key, func() {
+			if name, ok := key.AsKeyword(); !ok || !slices.Contains(known, name) {
+				np.unknownKey(key, known)
+				return
+			}
+			if edn.Equal(key, kTemperature) {
+				return
+			}
+			if _, err := contract.ParseBudget(edn.MustMap(key, val)); err != nil {
+				np.wrong(val, contract.BudgetAmount(key))
+			}
+		})
+	}
+	if t, ok := v.Get(kTemperature); ok {
+		np.in(kTemperature, func() { np.temperature(t) })
+		v = v.Dissoc(kTemperature) // an option that may travel with limits
+	}
+	np.layer().Budget = policy.FieldsOf(v, np.origin())
+}
+
 func (np *nodeParser) maxAttempts(v edn.Value) {
 	if n, ok := np.integer(v, 1, np.limits.Retries+1, checkLimit); ok {
 		np.layer().InvalidRetryMax = policy.Of(n-1, np.origin())

@@ -60,6 +60,7 @@ var nodeKeys = sync.OnceValue(func() map[string]nodeKey {
 		"temperature":   {callOnly, (*nodeParser).temperature},
 		"max-attempts":  {callOnly, (*nodeParser).maxAttempts},
 		"deadline-ms":   {callTool, (*nodeParser).deadline},
+		"budget":        {callTool, (*nodeParser).budget},
 		"done":          {callTool, (*nodeParser).done},
 		"effects":       {callTool, (*nodeParser).effects},
 		"dispatch":      {callTool, (*nodeParser).dispatch},

@@ -21,6 +21,9 @@ type Env struct {
 	// Outer tells whether a binding or the parent's environment gives the
 	// name; nil means that nothing does. See Frame.Names.
 	Outer func(name string) bool
+	// Budgets are what the configuration allows around a run; nil means
+	// everything.
+	Budgets *policy.Budgets
 	// Routing returns the candidates that routing gives an intent; nil means none.
 	Routing func(intent string) []string
 

@@ -16,9 +16,8 @@ func (s keySet) has(name string) bool { return slices.Contains(s, name) }
 // What plans may say by the language but this build cannot do. Every entry is
 // refused, never ignored; whoever adds a feature deletes its entry here.
 var (
-	reservedCallKeys = keySet{"budget", "session?"}
+	reservedCallKeys = keySet{"session?"}
 	reservedMapKeys  = keySet{"fn", "intent", "dispatch", "done", "budget"}
-	reservedToolKeys = keySet{"budget"}
 	orderings        = choices{known: []string{policy.Declared, policy.QualityAware, policy.CostFirst, policy.LatencyFirst, policy.Availability}, reserved: []string{"learned"}}
 	strategies       = choices{known: []string{policy.Cascade, policy.Race, policy.Hedge, policy.Tournament}}
 )
@@ -27,8 +26,6 @@ func reservedNodeKey(name string, op Op) bool {
 	switch op {
 	case OpCall:
 		return reservedCallKeys.has(name)
-	case OpTool:
-		return reservedToolKeys.has(name)
 	case OpMap:
 		return reservedMapKeys.has(name)
 	}

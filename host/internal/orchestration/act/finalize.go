@@ -15,6 +15,8 @@ import (
 func settle(f *flight) *contract.Error {
 	switch {
 	case f.err == nil:
+	case errors.Is(f.ended, context.DeadlineExceeded) && f.walled:
+		f.err = f.wallSpent().WithCause(f.err)
 	case errors.Is(f.ended, context.DeadlineExceeded):
 		f.err = contract.Errorf("queue/deadline-exceeded", "the run passed its deadline of %d ms", f.request.DeadlineMS).WithCause(f.err)
 	case errors.Is(f.ended, context.Canceled) && f.err.Type != "canceled":
@@ -42,6 +44,9 @@ func (f *flight) status() string {
 // respond makes the response envelope from the outcome and the records.
 func respond(f *flight) *contract.Error {
 	s := f.service
+	if a := f.budget.account; a != nil {
+		a.Drain(context.Background()) // before the records are read
+	}
 	f.records = s.config.Journal.Records(f.id)
 	f.account = journal.NewAccount(f.records)
 	var b edn.MapBuilder
@@ -65,6 +70,10 @@ func respond(f *flight) *contract.Error {
 	b.Key("usage", f.account.Usage())
 	if used := f.account.ModelsUsed(); used.Len() > 0 {
 		b.Key("models/used", used)
+	}
+	if v := f.budget.value(s.config.Clock); !v.IsNil() {
+		b.Key("budget", v)
+		f.warnings = append(f.warnings, f.soft()...)
 	}
 	if len(f.warnings) > 0 {
 		b.Key("warnings", edn.Vector(f.warnings...))

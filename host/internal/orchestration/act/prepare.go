@@ -119,7 +119,7 @@ func (f *flight) readOwnPlan() *contract.Error {
 func (f *flight) planEnv() plan.Env {
 	s := f.service
 	return plan.Env{
-		Registry: s.config.Registry, Policies: s.config.Policies, Request: *f.layer, Grant: f.grant,
+		Registry: s.config.Registry, Policies: s.config.Policies, Request: *f.layer, Grant: f.grant, Budgets: s.config.Budgets,
 		Outer: func(name string) bool { return f.bindings.Kind() == edn.KindMap && f.bindings.HasKey(name) },
 	}
 }
@@ -171,7 +171,7 @@ func (f *flight) reshape(node edn.Value) *contract.Error {
 		}
 		f.service.shapes.keep(key, sh)
 	}
-	f.plan, f.findings, f.program, f.layer, f.terms = sh.plan, sh.findings, sh.program, &sh.layer, &sh.terms
+	f.plan, f.findings, f.program, f.layer, f.terms, f.shape = sh.plan, sh.findings, sh.program, &sh.layer, &sh.terms, sh
 	return nil
 }
 
@@ -243,8 +243,11 @@ func compileAccept(s *Service) (func(*flight) *contract.Error, error) {
 		return nil, errors.New("the configuration has no hash")
 	}
 	return func(f *flight) *contract.Error {
-		f.id, f.seed = c.NewID(), c.NewSeed()
+		f.seed = c.NewSeed()
 		f.deadline = f.begun.Add(time.Duration(f.request.DeadlineMS) * time.Millisecond)
+		if end := f.begun.Add(f.budget.wall); f.budget.wall > 0 && end.Before(f.deadline) {
+			f.deadline, f.walled = end, true
+		}
 		f.recorder = eval.NewRecorder(context.Background(), c.Journal, c.Clock, f.id, 1)
 		f.follow = c.Journal.Follow(f.id, 0)
 		if f.act.Watched {

@@ -13,6 +13,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
@@ -43,6 +44,11 @@ type Config struct {
 	Hash     string // of the configuration, "b3:.."
 	// Effects say who may have which effect; nil permits none.
 	Effects *policy.Effects
+	// Budgets limit what acts may spend; nil limits nothing. Ledger counts it;
+	// nil: a new one in memory. Services of different configurations may share
+	// it, so that a reload forgets nothing.
+	Budgets *policy.Budgets
+	Ledger  budget.Ledger
 
 	// Limits default to plan.DefaultLimits, Clock to the machine's.
 	Limits *plan.Limits
@@ -77,8 +83,11 @@ type Act struct {
 	// Dir is the working directory of the caller, for relative paths.
 	Dir string
 	// Stack holds the capabilities that wait for the act, outermost first, when
-	// a plugin asks for it; nil otherwise.
-	Stack []string
+	// a plugin asks for it; nil otherwise. Within are the scopes then that count
+	// what the call spends, and AtLeast how it takes an unknown price.
+	Stack   []string
+	Within  budget.Chain
+	AtLeast bool
 	// Watched says that the run will be read with Watch: while the reader is
 	// behind, plugins whose text it waits for are held back.
 	Watched bool
@@ -127,6 +136,9 @@ func (c *Config) defaults() {
 	}
 	if c.Clock == nil {
 		c.Clock = dispatch.SystemClock{}
+	}
+	if c.Ledger == nil {
+		c.Ledger = budget.NewMemory(c.Clock.Now)
 	}
 	if c.Book == nil {
 		c.Book = &dispatch.Book{}
@@ -190,6 +202,7 @@ func (s *Service) accept(a Act) (*flight, *contract.Error) {
 		if f.id != "" {
 			s.config.Journal.Drop(f.id)
 		}
+		f.closeBudget()
 		return nil, err
 	}
 	return f, nil
@@ -212,6 +225,7 @@ func (s *Service) fly(ctx context.Context, f *flight) {
 	ctx, cancel := context.WithDeadline(ctx, f.deadline)
 	defer cancel()
 	f.ctx = ctx
+	defer f.closeBudget()
 	if f.err = s.stage(s.route, f); f.err == nil {
 		f.err = s.stage(s.execute, f)
 	}
@@ -220,6 +234,13 @@ func (s *Service) fly(ctx context.Context, f *flight) {
 	if err := s.stage(s.finalize, f); err != nil {
 		f.err = err
 		f.response = s.Refusal(f.act, err)
+	}
+}
+
+// closeBudget gives back what the run did not spend, whatever became of it.
+func (f *flight) closeBudget() {
+	if f.budget.account != nil {
+		f.budget.account.Close(context.Background())
 	}
 }
 

@@ -32,9 +32,12 @@ type flight struct {
 	layer    *policy.Layer
 	grant    *policy.Grant
 	terms    *eval.TermsBook // of the shape; nil for a plan of the client's
+	shape    *shape          // nil for a plan of the client's
+	budget   allowance
 	id       string
 	seed     int64
 	deadline time.Time
+	walled   bool // the deadline is the end of the time that a budget gives
 	recorder *eval.Recorder
 	follow   *journal.Cursor
 	pace     *dispatch.Pace // nil unless somebody reads the run as it goes
@@ -94,6 +97,7 @@ var prepareSteps = []step{
 	{"translate", always(translate)},
 	{"validate", compileValidate},
 	{"plan", always(readPlan)},
+	{"budget", compileBudget},
 	{"accept", compileAccept},
 }
 

@@ -13,20 +13,21 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-func limits(t testing.TB, text string) budget.Limits {
+func limits(t testing.TB, text string) policy.Limits {
 	t.Helper()
-	l, err := budget.LimitsOf(edn.MustRead(text))
+	l, err := policy.LimitsOf(edn.MustRead(text))
 	require.NoError(t, err)
 	return l
 }
 
-func money(t testing.TB, text string) budget.Amounts {
+func money(t testing.TB, text string) policy.Amounts {
 	t.Helper()
-	a, err := budget.Money(edn.MustRead(text))
+	a, err := policy.Money(edn.MustRead(text))
 	require.NoError(t, err)
 	return a
 }
@@ -42,7 +43,7 @@ func TestLimits(t *testing.T) {
 		"{:max-attempts -1}":  "not negative, found -1",
 		"{:max-usd \"1\"}":    "found \"1\"",
 	} {
-		_, err := budget.LimitsOf(edn.MustRead(text))
+		_, err := policy.LimitsOf(edn.MustRead(text))
 		require.Error(t, err, text)
 		assert.Contains(t, err.Error(), says)
 		assert.Contains(t, err.Error(), "budget :max-")
@@ -51,13 +52,13 @@ func TestLimits(t *testing.T) {
 
 // Sums of decimals are exact: ten times a tenth is one.
 func TestExact(t *testing.T) {
-	sum := budget.Amounts{}
+	sum := policy.Amounts{}
 	for range 10 {
 		sum = sum.Plus(money(t, "0.1M"))
 	}
 	assert.Equal(t, "{:usd 1M}", sum.Value().String())
 	assert.Equal(t, "{:usd 0.333333333333333333333333333333333M}", money(t, "0.333333333333333333333333333333333M").Value().String())
-	assert.Equal(t, "{:tokens-in 9223372036854775807}", budget.Count(budget.TokensIn, 1<<62).Plus(budget.Count(budget.TokensIn, 1<<62)).Plus(budget.Count(budget.TokensIn, 1<<62)).Value().String())
+	assert.Equal(t, "{:tokens-in 9223372036854775807}", policy.Count(policy.TokensIn, 1<<62).Plus(policy.Count(policy.TokensIn, 1<<62)).Plus(policy.Count(policy.TokensIn, 1<<62)).Value().String())
 	assert.True(t, sum.Minus(sum).IsZero())
 }
 
@@ -67,7 +68,7 @@ func TestOneOfManyCallers(t *testing.T) {
 	for _, callers := range []int{8, 64} {
 		for _, limit := range []string{"{:max-attempts 1}", "{:max-usd 0.01M}"} {
 			l := budget.NewMemory(func() time.Time { return time.Date(2026, 11, 21, 13, 0, 0, 0, time.UTC) })
-			want := budget.Count(budget.Attempts, 1).Plus(money(t, "0.01M"))
+			want := policy.Count(policy.Attempts, 1).Plus(money(t, "0.01M"))
 			scopes := []budget.Scope{{Kind: budget.User, ID: "ann", Limits: limits(t, limit), Per: budget.Day}, {Kind: budget.Run, ID: "r"}}
 			var begin, done sync.WaitGroup
 			begin.Add(1)
@@ -104,20 +105,20 @@ func TestSettle(t *testing.T) {
 	ctx := context.Background()
 	l := budget.NewMemory(nil)
 	scopes := []budget.Scope{{Kind: budget.Run, ID: "r", Limits: limits(t, "{:max-tokens-out 100}")}}
-	first, err := l.Reserve(ctx, scopes, budget.Count(budget.TokensOut, 50))
+	first, err := l.Reserve(ctx, scopes, policy.Count(policy.TokensOut, 50))
 	require.NoError(t, err)
-	second, err := l.Reserve(ctx, scopes, budget.Count(budget.TokensOut, 50))
+	second, err := l.Reserve(ctx, scopes, policy.Count(policy.TokensOut, 50))
 	require.NoError(t, err)
-	require.NoError(t, l.Settle(ctx, first, budget.Count(budget.TokensOut, 70), budget.AtLeast))
-	require.NoError(t, l.Settle(ctx, second, budget.Count(budget.TokensOut, 10), budget.Exact))
-	require.NoError(t, l.Settle(ctx, second, budget.Count(budget.TokensOut, 10), budget.Exact), "a second time")
+	require.NoError(t, l.Settle(ctx, first, policy.Count(policy.TokensOut, 70), budget.AtLeast))
+	require.NoError(t, l.Settle(ctx, second, policy.Count(policy.TokensOut, 10), budget.Exact))
+	require.NoError(t, l.Settle(ctx, second, policy.Count(policy.TokensOut, 10), budget.Exact), "a second time")
 	b, err := l.Balances(ctx, scopes)
 	require.NoError(t, err)
 	assert.Equal(t, "{:tokens-out 80}", b[0].Used.Value().String())
 	assert.True(t, b[0].Reserved.IsZero())
 	assert.Equal(t, budget.AtLeast, b[0].Mark)
 	assert.Equal(t, "{:max-tokens-out 20}", budget.Left(b).Value().String())
-	_, err = l.Reserve(ctx, scopes, budget.Count(budget.TokensIn, 1000))
+	_, err = l.Reserve(ctx, scopes, policy.Count(policy.TokensIn, 1000))
 	require.NoError(t, err, "another dimension is not limited")
 }
 
@@ -127,7 +128,7 @@ func TestWindows(t *testing.T) {
 	now := time.Date(2026, 11, 30, 23, 59, 0, 0, time.UTC)
 	l := budget.NewMemory(func() time.Time { return now })
 	scopes := []budget.Scope{{Kind: budget.Tenant, ID: "lab", Limits: limits(t, "{:max-attempts 2}"), Per: budget.Month}}
-	one := budget.Count(budget.Attempts, 1)
+	one := policy.Count(policy.Attempts, 1)
 	late, err := l.Reserve(ctx, scopes, one)
 	require.NoError(t, err)
 	now = now.Add(2 * time.Minute)
@@ -154,13 +155,13 @@ func TestSums(t *testing.T) {
 		type attempt struct {
 			r     budget.Reservation
 			scope budget.Scope
-			want  budget.Amounts
+			want  policy.Amounts
 		}
 		var open []attempt
-		used := map[string]budget.Amounts{}
+		used := map[string]policy.Amounts{}
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
-			amount := budget.Count(budget.TokensOut, rapid.Int64Range(0, 20).Draw(t, "tokens"))
-			paid, err := budget.Money(edn.MustRead(fmt.Sprintf("0.%02dM", rapid.IntRange(0, 30).Draw(t, "paid"))))
+			amount := policy.Count(policy.TokensOut, rapid.Int64Range(0, 20).Draw(t, "tokens"))
+			paid, err := policy.Money(edn.MustRead(fmt.Sprintf("0.%02dM", rapid.IntRange(0, 30).Draw(t, "paid"))))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -183,7 +184,7 @@ func TestSums(t *testing.T) {
 				open = append(open, attempt{r, node, amount})
 				after, _ := l.Balances(ctx, []budget.Scope{run})
 				total := after[0].Used.Plus(after[0].Reserved)
-				for _, d := range budget.Dimensions() {
+				for _, d := range policy.Dimensions() {
 					limit := run.Limits.Max(d)
 					if asked, _ := amount.Of(d).AsNumber(); asked.Sign() > 0 && !limit.IsNil() {
 						have, _ := total.Of(d).AsNumber()
@@ -197,7 +198,7 @@ func TestSums(t *testing.T) {
 				t.Fatal("a refused reservation left something")
 			}
 		}
-		held := map[string]budget.Amounts{}
+		held := map[string]policy.Amounts{}
 		for _, a := range open {
 			held[a.scope.ID] = held[a.scope.ID].Plus(a.want)
 			held["r"] = held["r"].Plus(a.want)
@@ -211,8 +212,8 @@ func TestSums(t *testing.T) {
 	})
 }
 
-func limitsOf(t *rapid.T, text string) budget.Limits {
-	l, err := budget.LimitsOf(edn.MustRead(text))
+func limitsOf(t *rapid.T, text string) policy.Limits {
+	l, err := policy.LimitsOf(edn.MustRead(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +225,7 @@ func BenchmarkReserveSettle(b *testing.B) {
 	l := budget.NewMemory(nil)
 	lim := limits(b, "{:max-usd 1000000 :max-attempts 1000000000}")
 	scopes := []budget.Scope{{Kind: budget.Tenant, ID: "t", Limits: lim}, {Kind: budget.User, ID: "u"}, {Kind: budget.Run, ID: "r", Limits: lim}, {Kind: budget.Node, ID: "n"}}
-	want := budget.Count(budget.Attempts, 1).Plus(money(b, "0.001M"))
+	want := policy.Count(policy.Attempts, 1).Plus(money(b, "0.001M"))
 	r := rand.New(rand.NewPCG(1, 1))
 	b.ReportAllocs()
 	for b.Loop() {

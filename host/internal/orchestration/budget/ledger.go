@@ -3,7 +3,12 @@ package budget
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // Kind is what has a budget. The order is from the widest to the narrowest.
@@ -68,8 +73,23 @@ type Scope struct {
 	// ID tells scopes of one kind apart: the name of a tenant, the id of a run,
 	// the path of a node within its run.
 	ID     string
-	Limits Limits
+	Limits policy.Limits
 	Per    Per // empty is Total
+}
+
+func (s Scope) per() Per {
+	if s.Per == "" {
+		return Total
+	}
+	return s.Per
+}
+
+// String names the scope as sentences do.
+func (s Scope) String() string {
+	if s.Kind == Tenant {
+		return "this host"
+	}
+	return s.Kind.String() + " " + s.ID
 }
 
 // Mark says how well an amount is known (LLM-020). The order is from the best.
@@ -100,7 +120,7 @@ type Reservation struct {
 // Balance is how a scope stands.
 type Balance struct {
 	Scope          Scope
-	Used, Reserved Amounts
+	Used, Reserved policy.Amounts
 	// Mark is the worst of what was settled.
 	Mark Mark
 	// Resets is when counting begins anew; zero: never.
@@ -108,36 +128,60 @@ type Balance struct {
 }
 
 // Left is what may still be reserved.
-func (b Balance) Left() Limits { return b.Scope.Limits.Less(b.Used.Plus(b.Reserved)) }
+func (b Balance) Left() policy.Limits { return b.Scope.Limits.Less(b.Used.Plus(b.Reserved)) }
 
 // ExceededError says which scope has too little left for a reservation, and of
 // what. Nothing was reserved anywhere.
 type ExceededError struct {
 	Scope     Scope
-	Dimension Dimension
-	Asked     Amounts
-	Left      Limits
+	Dimension policy.Dimension
+	Asked     policy.Amounts
+	Left      policy.Limits
 	Resets    time.Time // zero: not by itself
 }
 
 // Error names scope, dimension and figures.
 func (e *ExceededError) Error() string {
-	text := fmt.Sprintf("the budget of %s %s has %s %s left of %s, and %s would be needed",
-		e.Scope.Kind, e.Scope.ID, e.Left.Max(e.Dimension), e.Dimension, e.Scope.Limits.Max(e.Dimension), e.Asked.Of(e.Dimension))
-	if !e.Resets.IsZero() {
-		text += "; it begins anew at " + e.Resets.UTC().Format(time.RFC3339)
+	text := fmt.Sprintf("the budget of %s has %s of %s %s left, and %s would be needed",
+		e.Scope, plain(e.Left.Max(e.Dimension)), plain(e.Scope.Limits.Max(e.Dimension)), e.Dimension, plain(e.Asked.Of(e.Dimension)))
+	if e.Resets.IsZero() {
+		return text + "; it does not begin anew by itself"
 	}
-	return text
+	return text + "; it begins anew at " + e.Resets.UTC().Format(time.RFC3339)
+}
+
+// plain is a number without the mark of a decimal.
+func plain(v edn.Value) string { return strings.TrimSuffix(v.String(), "M") }
+
+// Contract is the error as callers get it: what is left and when that changes
+// are in its details. The type is budget/exceeded, or budget/would-exceed of
+// what was refused before it began.
+func (e *ExceededError) Contract(typ string, now time.Time) *contract.Error {
+	err := contract.Errorf(typ, "%w", e).
+		WithDetail("scope", edn.K(e.Scope.Kind.String())).
+		WithDetail("dimension", edn.K(e.Dimension.String())).
+		WithDetail("limit", e.Scope.Limits.Max(e.Dimension)).
+		WithDetail("left", e.Left.Max(e.Dimension)).
+		WithDetail("asked", e.Asked.Of(e.Dimension)).
+		WithDetail("per", edn.K(string(e.Scope.per())))
+	if e.Scope.Kind == User {
+		err = err.WithDetail("user", edn.Text(e.Scope.ID))
+	}
+	if e.Resets.IsZero() {
+		return err
+	}
+	return err.WithDetail("resets", edn.Inst(e.Resets)).
+		WithDetail("retry-after-ms", edn.Int(max(1, (e.Resets.Sub(now)+time.Millisecond-1).Milliseconds())))
 }
 
 // Ledger counts what is spent. An error other than *ExceededError means that
 // the ledger could not be written: nothing may be spent then.
 type Ledger interface {
 	// Reserve sets want aside in all scopes, or in none.
-	Reserve(ctx context.Context, scopes []Scope, want Amounts) (Reservation, error)
+	Reserve(ctx context.Context, scopes []Scope, want policy.Amounts) (Reservation, error)
 	// Settle replaces a reservation by what was spent, also if that is more. A
 	// reservation that is settled already is left alone.
-	Settle(ctx context.Context, r Reservation, spent Amounts, mark Mark) error
+	Settle(ctx context.Context, r Reservation, spent policy.Amounts, mark Mark) error
 	// Balances are those of the scopes, in their order.
 	Balances(ctx context.Context, scopes []Scope) ([]Balance, error)
 	// Forget drops a scope that is over, such as that of a finished run. Its
@@ -147,8 +191,8 @@ type Ledger interface {
 
 // Left is the tightest of what the scopes have left: what a call may be told
 // that it has.
-func Left(balances []Balance) Limits {
-	var l Limits
+func Left(balances []Balance) policy.Limits {
+	var l policy.Limits
 	for _, b := range balances {
 		l = l.Tighter(b.Left())
 	}

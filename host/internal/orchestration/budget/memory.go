@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 )
 
 // Memory is a Ledger without a store: it lasts as long as the process.
@@ -14,6 +16,7 @@ type Memory struct {
 	counters map[key]*counter
 	open     map[uint64]held
 	last     uint64
+	swept    time.Time // the day when ended windows were last looked for
 }
 
 var _ Ledger = (*Memory)(nil)
@@ -36,14 +39,15 @@ type key struct {
 }
 
 type counter struct {
-	used, reserved Amounts
+	used, reserved policy.Amounts
 	mark           Mark
-	open           int // reservations
+	open           int       // reservations
+	ends           time.Time // of the window; zero: never
 }
 
 type held struct {
 	keys []key
-	want Amounts
+	want policy.Amounts
 }
 
 func (m *Memory) keys(scopes []Scope, now time.Time) []key {
@@ -62,7 +66,7 @@ func (m *Memory) at(k key) counter {
 }
 
 // Reserve implements Ledger.
-func (m *Memory) Reserve(_ context.Context, scopes []Scope, want Amounts) (Reservation, error) {
+func (m *Memory) Reserve(_ context.Context, scopes []Scope, want policy.Amounts) (Reservation, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.now()
@@ -70,14 +74,15 @@ func (m *Memory) Reserve(_ context.Context, scopes []Scope, want Amounts) (Reser
 	for i, s := range scopes {
 		c := m.at(keys[i])
 		spent := c.used.Plus(c.reserved)
-		if d, over := s.Limits.first(spent, want); over {
+		if d, over := s.Limits.Exceeded(spent, want); over {
 			return Reservation{}, &ExceededError{Scope: s, Dimension: d, Asked: want, Left: s.Limits.Less(spent), Resets: s.Per.resets(now)}
 		}
 	}
-	for _, k := range keys {
+	m.sweep(now)
+	for i, k := range keys {
 		c := m.counters[k]
 		if c == nil {
-			c = &counter{}
+			c = &counter{ends: scopes[i].Per.resets(now)}
 			m.counters[k] = c
 		}
 		c.reserved = c.reserved.Plus(want)
@@ -89,7 +94,7 @@ func (m *Memory) Reserve(_ context.Context, scopes []Scope, want Amounts) (Reser
 }
 
 // Settle implements Ledger.
-func (m *Memory) Settle(_ context.Context, r Reservation, spent Amounts, mark Mark) error {
+func (m *Memory) Settle(_ context.Context, r Reservation, spent policy.Amounts, mark Mark) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h, ok := m.open[r.id]
@@ -107,16 +112,30 @@ func (m *Memory) Settle(_ context.Context, r Reservation, spent Amounts, mark Ma
 		c.used = c.used.Plus(spent)
 		c.mark = max(c.mark, mark)
 		c.open--
-		if c.open == 0 && over(k, now) {
+		if c.open == 0 && c.over(now) {
 			delete(m.counters, k)
 		}
 	}
 	return nil
 }
 
-// over tells whether the window of a counter has certainly ended.
-func over(k key, now time.Time) bool {
-	return !k.begin.IsZero() && now.Sub(k.begin) > 32*24*time.Hour
+// over tells whether the window of a counter has ended: nobody will ask for it
+// again.
+func (c *counter) over(now time.Time) bool { return !c.ends.IsZero() && !now.Before(c.ends) }
+
+// sweep lets go of counters whose window has ended, once a day: of callers who
+// do not come again as well.
+func (m *Memory) sweep(now time.Time) {
+	today := Day.begin(now)
+	if !m.swept.Before(today) {
+		return
+	}
+	m.swept = today
+	for k, c := range m.counters {
+		if c.open == 0 && c.over(now) {
+			delete(m.counters, k)
+		}
+	}
 }
 
 // Balances implements Ledger.

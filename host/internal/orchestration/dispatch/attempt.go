@@ -37,6 +37,7 @@ type entrant struct {
 	page       *page // nil without a book
 	ticket     breaker.Ticket
 	voice      *voice // nil unless the run streams this node
+	expense    expense
 
 	answer Answer
 	err    error
@@ -68,11 +69,18 @@ func (s *serving) begin(ctx context.Context, e *entrant, capID, strategy string)
 	if err != nil {
 		return s.keptOut(ctx, capID, err)
 	}
+	expense, err := s.reserve(ctx, c, purpose(strategy, s.round), s.number+1, !s.beside)
+	if err != nil {
+		if page != nil { // it was let in and does not come
+			page.report(s.d.Clock.Now(), ticket, breaker.Ignored, 0, 0)
+		}
+		return s.tooDear(ctx, err)
+	}
 	s.number++
 	limits := s.limits(c)
 	*e = entrant{
 		page: page, ticket: ticket, capability: c, recovery: recoveryOf(c, s.w.Input, scopes),
-		number: s.number, limits: limits, call: s.call(c, limits.end, scopes),
+		number: s.number, limits: limits, call: s.call(c, limits.end, scopes, &expense), expense: expense,
 		voice: s.w.Flow.speak(s.mode, s.number),
 	}
 	begin := s.startedRecord()
@@ -88,6 +96,7 @@ func (s *serving) begin(ctx context.Context, e *entrant, capID, strategy string)
 		Generation: st.Generation,
 		Round:      s.round,
 		Entrant:    strategy,
+		Budget:     expense.amount(),
 	}
 	s.record(begin)
 	if s.failed != nil {
@@ -136,7 +145,7 @@ func (s *serving) finish(ctx context.Context, e *entrant, t *tried) *Failure {
 }
 
 func (e *entrant) account(t *tried) {
-	*t = tried{page: e.page, ticket: e.ticket, began: e.started, edition: e.answer.Edition, capability: e.capability, recovery: e.recovery, latency: e.ended.Sub(e.started), attempt: e.number, voice: e.voice}
+	*t = tried{expense: e.expense, page: e.page, ticket: e.ticket, began: e.started, edition: e.answer.Edition, capability: e.capability, recovery: e.recovery, latency: e.ended.Sub(e.started), attempt: e.number, voice: e.voice}
 	if e.limits.extended && !e.limits.soft.IsZero() && e.ended.After(e.limits.soft) {
 		t.extended = e.ended.Sub(e.limits.soft)
 	}
@@ -161,6 +170,7 @@ type tried struct {
 	began   time.Time
 	edition int // that answered
 	voice   *voice
+	expense expense
 	late    bool // the node ran out of time, whoever was asked
 
 	err      *contract.Error
@@ -181,6 +191,7 @@ func (s *serving) conclude(ctx context.Context, t *tried) *Failure {
 	}
 	t.voice.pause()
 	s.recordEnd(t)
+	s.settle(&t.expense, t.ending())
 	s.count(t)
 	s.result.DoneOnce = s.result.DoneOnce || t.doneOnce || (t.err == nil && t.recovery == contract.RecoveryOnce)
 	var planRun, findings edn.Value
@@ -198,11 +209,15 @@ func (s *serving) conclude(ctx context.Context, t *tried) *Failure {
 		t.err, t.outcome = contradiction(":"+t.capability.ID), answered(t.recovery)
 	}
 	if t.err == nil && s.failed == nil {
+		s.unpaid = nil
 		verdict, judged := s.judge(ctx, t, out)
 		s.result.Verdict, s.result.Judged = verdict, judged
 		if !verdict.Pass {
 			findings = findingsValue(&verdict)
 			t.err, t.outcome = s.gateError(t, &verdict, findings), Judged
+			if s.unpaid != nil {
+				t.err = s.unpaid // nobody knows whether the answer is good
+			}
 		}
 		if judged && verdict.Pass {
 			s.judged(t.sample(), true, verdict.Score.Value())
@@ -398,6 +413,10 @@ func (s *serving) lost(ctx context.Context, t *tried, err *contract.Error, l lim
 	case errors.Is(base, context.Canceled), base == nil && ctx.Err() != nil && !late(s.w.Deadline) && t.recovery != contract.RecoveryOnce:
 		t.err = contract.Errorf("canceled", "node %s: the call to :%s was canceled", s.w.Node, t.capability.ID)
 		t.label, t.outcome = journal.OutcomeCanceled, Unknown
+		return
+	case s.w.Wall && base == nil && late(s.w.Deadline):
+		t.err = s.wallSpent().WithCause(cause(err))
+		t.label, t.outcome, t.late = journal.OutcomeUnknown, Unknown, true
 		return
 	case errors.Is(base, context.DeadlineExceeded), late(s.w.Deadline):
 		t.err = contract.Errorf("timeout/hard", "node %s: the deadline passed while :%s worked", s.w.Node, t.capability.ID).WithCause(cause(err))

@@ -44,6 +44,17 @@ func (s *serving) state(capID string) policy.Unavailable {
 	if u := unavailable(st); u.Reason != "" {
 		return u
 	}
+	if u := s.keptOutBy(capID, st.Edition); u.Reason != "" {
+		return u
+	}
+	if s.budgeted() && s.unaffordable(capID) {
+		return policy.Unavailable{Reason: policy.ReasonBudget}
+	}
+	return policy.Unavailable{}
+}
+
+// keptOutBy is what the breaker of a capability says to this node.
+func (s *serving) keptOutBy(capID string, edition int) policy.Unavailable {
 	p := s.w.Terms.pages[capID]
 	if p == nil || p.quiet.Load() {
 		return policy.Unavailable{}
@@ -55,7 +66,7 @@ func (s *serving) state(capID string) policy.Unavailable {
 		if c, ok := s.d.Registry.Capability(capID); ok {
 			version = c.Version
 		}
-		a.ok, a.reopens = p.ask(now, st.Edition, version)
+		a.ok, a.reopens = p.ask(now, edition, version)
 		s.remember(capID, a)
 	}
 	if a.ok {
@@ -145,7 +156,7 @@ func (s *serving) allOpen() *contract.Error {
 		switch r.Reason {
 		case policy.ReasonBreaker:
 			open++
-		case policy.ReasonNotReady, policy.ReasonQuarantined, policy.ReasonBudget:
+		case policy.ReasonNotReady, policy.ReasonQuarantined:
 			return nil
 		}
 	}

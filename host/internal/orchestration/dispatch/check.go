@@ -53,7 +53,7 @@ func (s *serving) ask(ctx context.Context, t *tried, c *quality.Check, subject q
 	ctx, cancel := context.WithTimeout(asked, timeout)
 	defer cancel()
 
-	child := &serving{d: s.d, run: s.run, number: t.attempt, w: s.checkWork(t, c, subject)}
+	child := &serving{d: s.d, run: s.run, number: t.attempt, gate: c.Name, w: s.checkWork(t, c, subject)}
 	by, out := child.askOnce(ctx)
 	if by.err != nil && ctx.Err() == nil && (by.err.Class == contract.ClassRetry || lostExecutor(by.err)) {
 		first := by.err
@@ -90,6 +90,8 @@ func (s *serving) checkWork(t *tried, c *quality.Check, subject quality.Subject)
 		Terms: s.d.forgetful(p, c.Intent, ""),
 		Input: quality.CapabilityInput(c, subject),
 		Stack: append(slices.Clip(s.w.Stack), t.capability.ID),
+		// A check spends what its node has.
+		Budget: s.w.Budget,
 	}
 }
 
@@ -115,13 +117,20 @@ func (s *serving) askOnce(ctx context.Context) (checked, edn.Value) {
 		by.err = err
 		return by, edn.Nil()
 	}
-	answer, failed := s.d.Executor.Invoke(ctx, s.call(c, deadline, scopes))
+	expense, err := s.reserve(ctx, c, forCheck, s.number, false)
+	if err != nil {
+		by.err = err
+		return by, edn.Nil()
+	}
+	answer, failed := s.d.Executor.Invoke(ctx, s.call(c, deadline, scopes, &expense))
 	awaitOwnDeadline(ctx, failed)
 	by.latency = s.d.Clock.Now().Sub(started)
 	if failed != nil {
 		by.err = contract.AsError(failed)
+		s.settle(&expense, ending{unknown: unknownOutcome(by.err)})
 		return by, edn.Nil()
 	}
+	s.settle(&expense, ending{usage: mapOrNil(answer.Response.Key("result").Key("usage"))})
 	response, err := contract.CheckResponse(answer.Response, s.wanted(c))
 	if err != nil {
 		by.err = err

@@ -45,6 +45,13 @@ type serving struct {
 	result  Result
 	failed  error // the recorder refused
 
+	// Of a node with a budget.
+	tokens  int64           // that its input has, once they were counted
+	lacking *contract.Error // why the last candidate that was looked at cannot be paid for
+	gate    string          // of a check: its name
+	beside  bool            // who is looked at would be asked beside others
+	unpaid  *contract.Error // why a check of the last answer could not be asked
+
 	room room
 }
 
@@ -137,6 +144,10 @@ func (s *serving) walk(ctx context.Context) {
 	case s.failed != nil:
 		s.result.Err = contract.AsError(s.failed)
 	case failure != nil:
+		if err := s.spent(failure); err != nil {
+			s.end(err)
+			return
+		}
 		s.end(failure.Err)
 	}
 }
@@ -171,7 +182,11 @@ func (s *serving) tryAgain(ctx context.Context, capID string, try int, failure *
 		if !s.again(ctx, capID, try, failure) {
 			break
 		}
-		failure = s.attempt(ctx, capID)
+		next := s.attempt(ctx, capID)
+		if next != nil && next.TooDear {
+			next = failure.brokeOff(next, s.w.Terms.SwitchOn)
+		}
+		failure = next
 		try++
 	}
 	return failure
@@ -198,10 +213,14 @@ func (s *serving) again(ctx context.Context, capID string, try int, f *Failure) 
 		}
 		f.ComesBack = false
 	default:
-		if s.state(capID).Reason == "" {
+		reason := s.state(capID).Reason
+		if reason == "" {
 			return true
 		}
-		f.TriesLeft = false // it failed by itself and is gone since
+		if reason == policy.ReasonBudget {
+			*f = *f.brokeOff(s.tooDear(ctx, s.lacking), s.w.Terms.SwitchOn)
+		}
+		f.TriesLeft = false // it failed by itself and is gone since, or there is too little left for it
 	}
 	f.Over = s.over(ctx)
 	_, f.NextLeft = s.next()
@@ -287,6 +306,9 @@ func (s *serving) unbound() *contract.Error {
 		return err
 	}
 	if err := s.allOpen(); err != nil {
+		return err
+	}
+	if err := s.allTooDear(); err != nil {
 		return err
 	}
 	e := contract.Errorf("unsupported/intent", "node %s: nobody can serve :%s", s.w.Node, s.w.Intent).

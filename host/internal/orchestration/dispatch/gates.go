@@ -98,6 +98,9 @@ func (s *serving) verdict(t *tried, r *quality.Result, by checked) {
 		Usage:         by.usage,
 		Err:           by.err,
 	}
+	if by.err != nil && by.err.Type == "budget/exceeded" && r.Failed() {
+		s.unpaid = by.err
+	}
 	if len(r.Findings) > 0 {
 		v.Findings = journal.RefTo(quality.FindingsValue(r.Findings))
 	}

@@ -49,8 +49,9 @@ func (s *serving) strategy() strategy {
 		return strategy{name: policy.Cascade}
 	}
 	s.most = max(s.most, p.width)
-	p.width = min(p.width, len(accepted))
-	p.max = min(p.max, len(accepted)-1)
+	room := s.affordable(accepted[:min(p.width, len(accepted))])
+	p.width = min(p.width, room)
+	p.max = min(p.max, room-1)
 	if p.name == policy.Hedge && p.after == 0 && len(accepted) > 0 {
 		p.after = s.usually(accepted[0])
 	}
@@ -134,6 +135,8 @@ type field struct {
 
 // enter starts the next candidate, if there is one.
 func (f *field) enter() bool {
+	f.s.beside = f.entered > 0
+	defer func() { f.s.beside = false }()
 	capID, ok := f.s.next()
 	if !ok || f.final != nil {
 		return false
@@ -406,7 +409,9 @@ func (f *field) stop() {
 		e.cancel()
 	}
 	for range f.running {
-		<-f.arrivals
+		e := <-f.arrivals
+		usage := mapOrNil(e.answer.Response.Key("result").Key("usage"))
+		f.s.settle(&e.expense, ending{usage: usage, unknown: usage.IsNil()})
 	}
 	f.running = nil
 }
@@ -430,6 +435,7 @@ func (s *serving) outrun(e *entrant) {
 		t.err = contract.Errorf("race/lost", "node %s: another answer was accepted before that of :%s", s.w.Node, e.capability.ID)
 	}
 	s.recordEnd(t)
+	s.settle(&t.expense, t.ending())
 	s.count(t)
 	s.list(t)
 }

@@ -39,6 +39,9 @@ func (s *serving) repaired(ctx context.Context, capID string, f *Failure, rounds
 		rounds--
 		seen = append(seen, sameness(f))
 		next := s.repair(ctx, capID, round, f)
+		if next != nil && next.TooDear {
+			return f.brokeOff(next, s.w.Terms.SwitchOn), 0
+		}
 		owed := f.owed
 		f.owed = sample{} // the rounds of one candidate count once, by their end
 		if next == nil || s.failed != nil {

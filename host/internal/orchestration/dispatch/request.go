@@ -46,7 +46,7 @@ func (s *serving) limits(c *registry.Capability) limits {
 	return l
 }
 
-func (s *serving) call(c *registry.Capability, deadline time.Time, scopes policy.Scopes) Call {
+func (s *serving) call(c *registry.Capability, deadline time.Time, scopes policy.Scopes, e *expense) Call {
 	return Call{
 		CapID:     c.ID,
 		Run:       s.run.ID,
@@ -59,7 +59,9 @@ func (s *serving) call(c *registry.Capability, deadline time.Time, scopes policy
 		Scope:     scopeValue(scopes),
 		Roles:     s.run.Grant.Roles(),
 		EffectKey: s.effectKey(),
-		Budget:    s.w.Terms.Budget,
+		Budget:    s.slice(e),
+		Within:    s.w.Budget,
+		AtLeast:   s.run.AtLeast,
 		Stack:     s.w.Stack,
 		Trace:     s.run.Trace,
 	}

@@ -3,11 +3,14 @@ package dispatch
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
 )
@@ -31,6 +34,10 @@ type Terms struct {
 	done       edn.Value
 	pages      map[string]*page // by capability; nil without a book
 	scoreMin   edn.Value
+	limits     policy.Limits // of the budget of one node
+	// Wall and Depth are those of the budget; a Wall of 0 is no limit.
+	Wall  time.Duration
+	Depth contract.Limit
 
 	mu        sync.Mutex
 	envelopes map[string]fixedEnvelope // by capability: the request without input
@@ -97,7 +104,19 @@ func (d *Dispatcher) forgetful(p policy.Policy, intent, capID string) *Terms {
 	if r, ok := p.ScoreMin.AsNumber(); ok && r.Sign() > 0 {
 		t.scoreMin = p.ScoreMin
 	}
+	t.budget()
 	return t
+}
+
+// budget reads the limits, which were checked where they were written.
+func (t *Terms) budget() {
+	if t.Budget.Len() == 0 {
+		return
+	}
+	t.limits, _ = policy.LimitsOf(t.Budget)
+	if b, err := contract.ParseBudget(t.Budget); err == nil {
+		t.Wall, t.Depth = budget.Wall(b.MaxWallMS), b.MaxDepth
+	}
 }
 
 // effectful tells whether any of the candidates has effects.

@@ -26,11 +26,11 @@ func (s *serving) tell(e *entrant, t *tried) {
 func (s *serving) shadow(e *entrant) {
 	c, recovery, number := e.capability, e.recovery, e.number // e is used again
 	trials, ok := s.d.Executor.(Trials)
-	if !ok || !trials.Shadowing(c.ID) || recovery != contract.RecoveryNone || c.Effectful() {
+	if !ok || !trials.Shadowing(c.ID) || recovery != contract.RecoveryNone || c.Effectful() || !s.free(c) {
 		return
 	}
 	w := *s.w
-	w.Begun, w.Around, w.Flow = nil, nil, nil
+	w.Begun, w.Around, w.Flow, w.Budget = nil, nil, nil, nil // nobody pays for it
 	if s.w.Around != nil {
 		w.Around = frozen{s.w.Around.Env()}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
+	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -31,6 +32,10 @@ type Run struct {
 	// Base ends with the run, by cancel or deadline, but not when a sibling
 	// node fails: a call that must not be repeated is awaited under it.
 	Base context.Context
+	// Account is the budget of the run; nil if nothing in it is counted. AtLeast
+	// lets calls of unknown price through (BUD-007).
+	Account *budget.Account
+	AtLeast bool
 }
 
 // Work is one call or tool node with its slots filled and its policy merged.
@@ -48,7 +53,13 @@ type Work struct {
 
 	// Deadline ends the node; zero means that only the run bounds it.
 	Deadline time.Time
-	Stack    []string
+	// Wall tells that the deadline is the end of the time that the budget of the
+	// node gives.
+	Wall  bool
+	Stack []string
+	// Budget is the scopes that count what the node does, its own last; empty:
+	// nothing does.
+	Budget budget.Chain
 	// Flow takes the text of the answer out of the run; nil: nobody follows it.
 	Flow *Flow
 

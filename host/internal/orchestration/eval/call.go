@@ -95,7 +95,8 @@ func (s *scope) work(i int, n *plan.Node, e *ended) (*dispatch.Work, *contract.E
 	if w.Input.Kind() != edn.KindMap {
 		return nil, contract.Errorf("input/invalid", "the :input of :%s is no map", w.Intent).WithDetail("got", edn.K(w.Input.Kind().String()))
 	}
-	w.Deadline = s.run.nodeDeadline(w.Terms)
+	w.Deadline, w.Wall = s.run.nodeDeadline(w.Terms)
+	w.Budget = s.spends(w)
 	sch, name := s.inSchema(w)
 	w.Input = resolvePaths(sch, w.Input, s.run.task.Dir)
 	return w, checkInput(w, sch, name)
@@ -236,6 +237,9 @@ func (c *call) Plan(a dispatch.PlanAnswer) (func(context.Context) dispatch.Child
 	if depth > r.ev.Limits.Levels {
 		return nil, contract.Errorf("plan/too-deep", "plans call plans more than %d levels deep", r.ev.Limits.Levels).WithSource(contract.SourcePlugin)
 	}
+	if err := tooDeep(depth, deepest(s.deepest, s.depth, c.Terms.Depth)); err != nil {
+		return nil, err.WithClass(contract.ClassSwitch) // somebody else may answer at once
+	}
 	layer := *s.layer
 	if c.Terms.EffectsSet {
 		layer = policy.Merge(layer, policy.Layer{
@@ -252,7 +256,7 @@ func (c *call) Plan(a dispatch.PlanAnswer) (func(context.Context) dispatch.Child
 	child := &scope{
 		run: r, prog: prog, layer: &layer, depth: depth, answer: prog.Answer,
 		path:  s.nodePath(c.index, edn.Text("p"+hash[3:11])),
-		stack: append(slices.Clip(s.stack), a.CapID),
+		stack: append(slices.Clip(s.stack), a.CapID), deepest: deepest(s.deepest, s.depth, c.Terms.Depth),
 	}
 	if child.answer.Node >= 0 {
 		child.flow = a.Flow(child.answer.Key)
@@ -290,7 +294,12 @@ func (s *scope) answered(ctx context.Context, c *call, a dispatch.PlanAnswer, fi
 	s.run.frames.Lock()
 	s.frame = c.scope.frame.Answer(c.index, s.prog, a.Bindings)
 	s.run.frames.Unlock()
+	slice, refused := s.slice(ctx, c, a)
+	if refused != nil {
+		return dispatch.Child{Err: refused}
+	}
 	err := s.walk(ctx)
+	s.handBack(ctx, c.Node, slice)
 	return dispatch.Child{Out: contract.EmitOut(s.emitted), Run: s.account(err), Err: err, DoneOnce: s.doneOnce.Load()}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -64,6 +65,18 @@ type Task struct {
 	// plugins back while whoever reads it is behind; it may be nil.
 	Streams bool
 	Pace    *dispatch.Pace
+
+	// Account is the budget of the run, Budget the scopes around its nodes;
+	// nothing is counted without any and where nodes have no limits. AtLeast lets
+	// calls of unknown price through, and Depth is how deep plans may nest.
+	Account *budget.Account
+	Budget  budget.Chain
+	AtLeast bool
+	Depth   contract.Limit
+	// Worst is the most that the run may take, for the record; nil if that was
+	// not asked. Unbounded tells that there is no such amount.
+	Worst     edn.Value
+	Unbounded bool
 }
 
 // Outcome is how a run ended.
@@ -121,17 +134,17 @@ func (ev *Evaluator) Run(ctx context.Context, t *Task) (out Outcome) {
 		t.Request = &policy.Layer{}
 	}
 	r := &run{ev: ev, task: t, verbose: calls(t.Program)}
-	r.call = dispatch.Run{ID: t.Run, Seed: t.Seed, Trace: t.Trace, Recorder: t.Recorder, Grant: ev.Effects.Grant(t.Roles), Base: ctx}
+	r.call = dispatch.Run{ID: t.Run, Seed: t.Seed, Trace: t.Trace, Recorder: t.Recorder, Grant: ev.Effects.Grant(t.Roles), Base: ctx, Account: t.Account, AtLeast: t.AtLeast}
 	root := &scope{
 		run: r, prog: t.Program, path: nil, layer: t.Request, stack: t.Stack,
-		frame: plan.NewFrame(t.Program, t.Bindings),
+		frame: plan.NewFrame(t.Program, t.Bindings), budget: t.Budget, deepest: deepest(t.Depth, 0, contract.Limit{}),
 	}
 	root.answer = t.Program.Answer
 	if t.Source == "intent" {
 		root.answer = plan.Answer{Node: 0} // it has no emit
 	}
 	root.stream()
-	resolved := &journal.PlanResolved{Plan: journal.RefTo(t.Program.Plan.Source), Source: t.Source, Warnings: warnings(t.Warnings)}
+	resolved := &journal.PlanResolved{Plan: journal.RefTo(t.Program.Plan.Source), Source: t.Source, Warnings: warnings(t.Warnings), WorstCase: t.Worst, Unbounded: t.Unbounded}
 	if !t.Bindings.IsNil() {
 		resolved.Bindings = journal.RefTo(t.Bindings)
 	}
@@ -242,9 +255,14 @@ func (r *run) recovered(where string, value any) *contract.Error {
 }
 
 // nodeDeadline is when a node must have ended, zero if only the run bounds it.
-func (r *run) nodeDeadline(t *dispatch.Terms) time.Time {
-	if t.Deadline <= 0 {
-		return time.Time{}
+// wall tells that it is the time of its budget.
+func (r *run) nodeDeadline(t *dispatch.Terms) (end time.Time, wall bool) {
+	least := t.Deadline
+	if t.Wall > 0 && (least <= 0 || t.Wall < least) {
+		least, wall = t.Wall, true
 	}
-	return r.ev.Clock.Now().Add(t.Deadline)
+	if least <= 0 {
+		return time.Time{}, false
+	}
+	return r.ev.Clock.Now().Add(least), wall
 }

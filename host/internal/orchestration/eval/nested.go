@@ -16,9 +16,13 @@ func (s *scope) below(i int, more ...edn.Value) (*scope, *contract.Error) {
 	if depth > s.run.ev.Limits.Levels {
 		return nil, contract.Errorf("plan/too-deep", "plans and maps nest more than %d levels deep", s.run.ev.Limits.Levels)
 	}
+	if err := tooDeep(depth, s.deepest); err != nil {
+		return nil, err
+	}
 	return &scope{
 		run: s.run, prog: s.prog.Subs[i], layer: s.layer, depth: depth, stack: s.stack,
 		path: s.nodePath(i, more...), answer: s.prog.Subs[i].Answer,
+		budget: s.budget, deepest: s.deepest,
 	}, nil
 }
 

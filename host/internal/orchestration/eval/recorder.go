@@ -38,6 +38,9 @@ func (r *Recorder) Record(path edn.Value, node string, body journal.Body) error 
 	if r.err != nil {
 		return r.err
 	}
+	if n, ok := body.(journal.Numbered); ok {
+		n.SetSeq(r.seq + 1)
+	}
 	r.err = r.to.Append(r.ctx, journal.Record{
 		Run: r.run, Seq: r.seq + 1, At: r.clock.Now(), Epoch: r.epoch, Path: path, Node: node, Body: body,
 	})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -23,8 +24,10 @@ type scope struct {
 	depth int
 	stack []string // capabilities that wait for this plan
 
-	answer plan.Answer    // the node whose answer the plan gives
-	flow   *dispatch.Flow // of that node; nil: nobody follows it
+	answer  plan.Answer    // the node whose answer the plan gives
+	flow    *dispatch.Flow // of that node; nil: nobody follows it
+	budget  budget.Chain   // the scopes around the nodes
+	deepest contract.Limit // how deep plans may nest
 
 	ended []ended // by node; written by whoever runs the node, read by the owner after
 

@@ -93,6 +93,8 @@ func samples() map[journal.Kind]journal.Body {
 	ref := journal.RefTo(edn.Int(1))
 	failure := contract.Errorf("runtime/crashed", "gone")
 	empty := edn.MustMap()
+	reserved := &journal.BudgetReserved{For: "attempt", Attempt: 1, Scopes: []string{"run", "node"}, Amount: edn.MustMap(edn.K("attempts"), edn.Int(1), edn.K("usd"), edn.MustRead("0.01M"))}
+	reserved.SetSeq(3)
 	bodies := []journal.Body{
 		&journal.RunAccepted{
 			Principal: "local", PrincipalType: "local", Operation: "act/run", Intent: "a/b", Request: ref, Fingerprint: ref,
@@ -112,6 +114,8 @@ func samples() map[journal.Kind]journal.Body {
 		&journal.GateVerdict{Attempt: 1, Gate: "schema-valid", Severity: "must", Pass: true},
 		&journal.NodeCommitted{Value: ref, As: "x", CapID: "a/one", Attempt: 1, Score: journal.ScoreOf(667)},
 		&journal.NodeFailed{Err: failure, Attempts: 2},
+		reserved,
+		&journal.BudgetSettled{Of: reserved, Amount: edn.MustMap(edn.K("attempts"), edn.Int(1)), Mark: "exact"},
 		&journal.EnvRead{What: "random", Value: edn.Int(7)},
 		&journal.CancelRequested{By: "local"},
 		&journal.HostEvent{Event: "quality/swap", Details: empty, CapID: "a/one", Intent: "a/b"},
@@ -247,6 +251,22 @@ func drawBody(t *rapid.T) journal.Body {
 	case *journal.NodeFailed:
 		if spoil("attempts") {
 			b.Attempts = -1
+		}
+	case *journal.BudgetReserved:
+		drop(spoil, &b.For)
+		if spoil("amount") {
+			b.Amount = odd
+		}
+		if spoil("scopes") {
+			b.Scopes = nil
+		}
+	case *journal.BudgetSettled:
+		drop(spoil, &b.Mark)
+		if spoil("amount") {
+			b.Amount = odd
+		}
+		if spoil("of") {
+			b.Of = &journal.BudgetReserved{}
 		}
 	case *journal.EnvRead:
 		drop(spoil, &b.What)

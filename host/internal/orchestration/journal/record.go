@@ -37,6 +37,11 @@ type Body interface {
 	refs(yield func(Ref))
 }
 
+// Numbered is a Body that wants to know the number of its record, because later
+// ones refer to it. Whoever numbers records tells it before the record is
+// appended.
+type Numbered interface{ SetSeq(seq int) }
+
 // Value is the record as closed EDN map: what a store keeps, an export prints
 // and the schema of its kind describes.
 func (r Record) Value() edn.Value {
@@ -103,7 +108,7 @@ func pathed(k Kind) bool {
 	switch k {
 	case KindPlanResolved, KindNodeResolved, KindNodeSkipped, KindAttemptStarted, KindAttemptFinished,
 		KindAttemptChunk, KindAttemptRetracted,
-		KindGateVerdict, KindNodeCommitted, KindNodeFailed, KindEnvRead:
+		KindGateVerdict, KindNodeCommitted, KindNodeFailed, KindBudgetReserved, KindBudgetSettled, KindEnvRead:
 		return true
 	default:
 		return false

@@ -29,6 +29,8 @@ const (
 	KindGateVerdict      Kind = "gate/verdict"
 	KindNodeCommitted    Kind = "node/committed"
 	KindNodeFailed       Kind = "node/failed"
+	KindBudgetReserved   Kind = "budget/reserved"
+	KindBudgetSettled    Kind = "budget/settled"
 	KindEnvRead          Kind = "env/read"
 	KindCancelRequested  Kind = "cancel/requested"
 	KindRunFinished      Kind = "run/finished"
@@ -65,6 +67,7 @@ const (
 	tPath    = `[:vector [:or :int :string]]`
 	tKwSet   = `[:set :keyword]`
 	tAmount  = `[:map-of :keyword :number]`
+	tScopes  = `[:map-of {:min 1} [:enum :tenant :user :session :run :plan :node] [:map-of :keyword :number]]`
 	tError   = `[:map [:type :keyword] [:message :string] [:class {:optional true} :keyword] [:source {:optional true} :keyword]]`
 	tCands   = `[:vector [:map {:closed true} [:cap/id :keyword] [:figures {:optional true} :map]]]`
 	tReject  = `[:vector [:map {:closed true} [:cap/id :keyword] [:reason :keyword] [:why {:optional true} :keyword]]]`
@@ -208,6 +211,17 @@ var kinds = []kindRow{
 		{"error", tError, ""},
 		{"attempts", tCount, ""},
 		{"findings", tHash, "a gate failed"},
+	}},
+	{KindBudgetReserved, true, []column{
+		{"for", `[:enum :run :attempt :entrant :repair :check :plan]`, ""},
+		{"amounts", tScopes, ""},
+		{"attempt", tOrdinal, "not for run"},
+		{"gate", tKw, "for check"},
+	}},
+	{KindBudgetSettled, true, []column{
+		{"of", tOrdinal, ""},
+		{"amounts", tScopes, ""},
+		{"mark", `[:enum :exact :estimated :at-least :unknown]`, ""},
 	}},
 	{KindEnvRead, true, []column{
 		{"what", `[:enum :clock :random]`, ""},

@@ -54,8 +54,9 @@ func (c *command) checkCommand() *cobra.Command {
 func planEnv(bindings edn.Value, loaded *daemon.Loaded) plan.Env {
 	return plan.Env{
 		Registry: loaded.Generation.Registry, Policies: loaded.Generation.Policies,
-		Grant: loaded.Generation.Effects.Grant([]string{policy.RoleAdmin}), // of whoever owns the configuration
-		Outer: func(name string) bool { return bindings.IsMap() && bindings.HasKey(name) },
+		Grant:   loaded.Generation.Effects.Grant([]string{policy.RoleAdmin}), // of whoever owns the configuration
+		Budgets: loaded.Generation.Budgets,
+		Outer:   func(name string) bool { return bindings.IsMap() && bindings.HasKey(name) },
 	}
 }
 

@@ -23,6 +23,7 @@ type Generation struct {
 	Checks   *quality.Set
 	Policies *policy.Book
 	Effects  *policy.Effects
+	Budgets  *policy.Budgets // nil limits nothing
 }
 
 // Limits on the number of things (HCL-042).
@@ -446,6 +447,7 @@ func (b *builder) generation() {
 		intents = append(intents, b.intent(s, book))
 	}
 	effects := b.effects()
+	budgets := b.budgets(book)
 	b.gateRings()
 	b.unusedBlocks()
 	set, err := quality.NewSet(checks...)
@@ -456,7 +458,7 @@ func (b *builder) generation() {
 	if err != nil {
 		return
 	}
-	b.config.Generation = &Generation{Registry: reg, Checks: set, Policies: book, Effects: effects}
+	b.config.Generation = &Generation{Registry: reg, Checks: set, Policies: book, Effects: effects, Budgets: budgets}
 }
 
 // dispatchLayer is what a dispatch block writes.

@@ -232,6 +232,7 @@ func (b *builder) intentLayer(s *section) policy.Layer {
 	if v := s.attrs["stream"]; v.written {
 		l.Stream = policy.Of(s.text("stream"), origin(v))
 	}
+	l.Budget = b.budgetFields(s.block("budget"), policy.SourceIntent)
 	if v := s.attrs["constraints"]; v.written {
 		l.Constraints = policy.FieldsOf(b.constraints(s, v), origin(v))
 	}

@@ -19,7 +19,6 @@ var reservedTable = []reserved{
 	{path: "prompts", what: "composing prompts"},
 	{path: "judge", what: "judging by a model"},
 	{path: "rubric", what: "judging by a model"},
-	{path: "budget", what: "limiting what a call may spend"},
 	{path: "operations", what: "access control"},
 	{path: "auth", what: "access control"},
 	{path: "session", what: "keeping sessions"},
@@ -63,7 +62,6 @@ var reservedTable = []reserved{
 	{path: "intent.cache_scope", what: "caching of answers"},
 	{path: "intent.on_unknown", what: "resuming a run"},
 	{path: "intent.judge", what: "judging by a model"},
-	{path: "intent.budget", what: "limiting what a call may spend"},
 	{path: "intent.prompt", what: "composing prompts"},
 	{path: "intent.access", what: "access control"},
 }

@@ -90,6 +90,7 @@ var specification = Block{Blocks: []Block{
 	dispatchBlock,
 	intentBlock,
 	effectsBlock,
+	budgetBlock,
 	roleBlock,
 	httpBlock,
 }}
@@ -258,7 +259,7 @@ var intentBlock = Block{
 		}},
 		{Name: "judge"},
 		qualityBlock("when candidates whose answers fail their gates are acted on"),
-		{Name: "budget"},
+		{Name: "budget", Doc: "what one call of the intent may spend, with all its attempts and checks; a caller may only ask for less", Attrs: budgetAttrs("")},
 		{Name: "prompt"},
 		{Name: "access"},
 	},

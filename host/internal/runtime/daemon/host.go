@@ -12,6 +12,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
@@ -35,6 +36,8 @@ type Host struct {
 	book dispatch.Book
 	// events is the stream of the host itself.
 	events journal.Host
+	// ledger counts as long as the host lives.
+	ledger *budget.Memory
 }
 
 // Start loads the configuration and starts its plugins. It returns when every
@@ -59,7 +62,7 @@ func read(ctx context.Context, o Options) (*Host, *Loaded, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	h := &Host{boot: ulid.Make().String(), ground: ground, journal: journal.NewMemory(), runs: newRuns()}
+	h := &Host{boot: ulid.Make().String(), ground: ground, journal: journal.NewMemory(), runs: newRuns(), ledger: budget.NewMemory(nil)}
 	h.book.Notice = func(n dispatch.Notice) { h.notice(n, o.Notices) }
 	loaded, err := load(ctx, o, h.ground)
 	if err == nil && loaded.Generation == nil {

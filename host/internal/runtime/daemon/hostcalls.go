@@ -31,7 +31,7 @@ func (h hostCalls) HostInvoke(ctx context.Context, name string, parent dispatch.
 	defer turn.Release()
 	response, failure := turn.Do(ctx, act.Act{
 		Request: bounded, Principal: name, PrincipalType: "plugin", Roles: parent.Roles,
-		Stack: append(slices.Clone(parent.Stack), parent.CapID),
+		Stack: append(slices.Clone(parent.Stack), parent.CapID), Within: parent.Within, AtLeast: parent.AtLeast,
 	})
 	if failure != nil {
 		return edn.Nil(), failure

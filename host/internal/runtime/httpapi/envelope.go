@@ -76,6 +76,10 @@ const (
   [:invoke/meta {:optional true} :map]
   [:quality {:optional true} :map]
   [:usage {:optional true} :map]
+  [:budget {:optional true} [:map {:closed true}
+    [:reserved :map] [:settled :map] [:refunded :map] [:mark :keyword]
+    [:scopes [:vector [:map [:scope :keyword] [:limit :map] [:used :map] [:reserved :map] [:left :map] [:mark :keyword]
+      [:user {:optional true} :string] [:per {:optional true} :keyword] [:resets {:optional true} :inst]]]]]]
   [:models/used {:optional true} [:vector [:vector :any]]]
   [:warnings {:optional true} [:vector :map]]
   [:plan/run {:optional true} :map]

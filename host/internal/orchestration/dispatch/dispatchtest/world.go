@@ -114,6 +114,9 @@ var _ dispatch.Recorder = (*Records)(nil)
 func (r *Records) Record(path edn.Value, node string, body journal.Body) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if n, ok := body.(journal.Numbered); ok {
+		n.SetSeq(len(r.all) + 1)
+	}
 	rec := journal.Record{Run: "run_test", Seq: len(r.all) + 1, At: journalEpoch, Epoch: 1, Path: path, Node: node, Body: body}
 	r.all = append(r.all, rec)
 	Verify(r.tb, rec)

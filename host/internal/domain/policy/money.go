@@ -1,4 +1,4 @@
-package budget
+package policy
 
 import (
 	"math/big"
@@ -68,6 +68,13 @@ func (m money) minus(o money) money {
 		return money{}
 	}
 	return moneyOf(new(big.Rat).Sub(m.rat(), o.rat()))
+}
+
+func (m money) times(n int64) money {
+	if m.exact == nil && (n == 0 || m.pico <= (1<<63-1)/n) {
+		return money{pico: m.pico * n}
+	}
+	return moneyOf(new(big.Rat).Mul(m.rat(), new(big.Rat).SetInt64(n)))
 }
 
 // value writes a sum of decimals, which always has an end.

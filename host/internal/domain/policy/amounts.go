@@ -1,4 +1,4 @@
-package budget
+package policy
 
 import (
 	"fmt"
@@ -163,6 +163,47 @@ func (a Amounts) exceeds(b Amounts, d Dimension) bool {
 		return a.n[d] > b.n[d]
 	}
 	return a.usd.cmp(b.usd) > 0
+}
+
+// Times is n such amounts; a negative n is 0.
+func (a Amounts) Times(n int64) Amounts {
+	n = max(0, n)
+	for i := range a.n {
+		a.n[i] = product(a.n[i], n)
+	}
+	a.usd = a.usd.times(n)
+	return a
+}
+
+// product multiplies without running over.
+func product(a, b int64) int64 {
+	if b != 0 && a > (1<<63-1)/b {
+		return 1<<63 - 1
+	}
+	return a * b
+}
+
+// Only is the amount of one dimension alone.
+func (a Amounts) Only(d Dimension) Amounts {
+	var one Amounts
+	return one.replace(d, a)
+}
+
+// With is a with the amount of one dimension taken from b.
+func (a Amounts) With(d Dimension, b Amounts) Amounts { return a.replace(d, b) }
+
+// Exceeds tells whether there is more of a dimension in a than in b.
+func (a Amounts) Exceeds(b Amounts, d Dimension) bool { return a.exceeds(b, d) }
+
+// Has tells whether there is anything of a dimension.
+func (a Amounts) Has(d Dimension) bool { return a.has(d) }
+
+// Count is the amount of a dimension other than USD.
+func (a Amounts) Count(d Dimension) int64 {
+	if d < USD {
+		return a.n[d]
+	}
+	return 0
 }
 
 // Value is a map from bare dimension to number, without those that are 0.

@@ -1,4 +1,4 @@
-package budget
+package policy
 
 import (
 	"fmt"
@@ -100,9 +100,32 @@ func (l Limits) Less(spent Amounts) Limits {
 	return l
 }
 
-// first finds the first dimension in which wanting so much more than was spent
-// would be above the limits. What nothing is wanted of cannot be exceeded anew.
-func (l Limits) first(spent, want Amounts) (Dimension, bool) {
+// Plus has room for so much more in every dimension that is limited.
+func (l Limits) Plus(more Amounts) Limits {
+	l.max = l.max.Plus(more)
+	return l
+}
+
+// Amounts is the limits as amounts; what is not limited is 0.
+func (l Limits) Amounts() Amounts {
+	var out Amounts
+	for _, d := range Dimensions() {
+		if l.set[d] {
+			out = out.replace(d, l.max)
+		}
+	}
+	return out
+}
+
+// Bound limits one dimension to its amount in a, if it is not limited to less.
+func (l Limits) Bound(d Dimension, a Amounts) Limits {
+	return l.Tighter(Limits{set: only(d), max: a.Only(d)})
+}
+
+// Exceeded finds the first dimension in which wanting so much more than was
+// spent would be above the limits. What nothing is wanted of cannot be exceeded
+// anew.
+func (l Limits) Exceeded(spent, want Amounts) (Dimension, bool) {
 	sum := spent.Plus(want)
 	for _, d := range Dimensions() {
 		if l.set[d] && want.has(d) && sum.exceeds(l.max, d) {

@@ -1,0 +1,531 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Worst is the most that a plan can spend (BUD-008): an upper bound that no run
+// passes whose capabilities keep their own. Conditions are taken as true.
+type Worst struct {
+	// Amounts are the sums; those of unbounded dimensions are what is known.
+	Amounts policy.Amounts
+	// Open says, by dimension, what has no bound, and why.
+	Open map[policy.Dimension]Gap
+	// Wall is the longest way through the plan, 0 if nothing bounds it.
+	Wall time.Duration
+	// Depth is how deep plans and maps nest as far as the plan says.
+	Depth int
+	// Grows tells that a capability may answer with a plan, so that it may nest
+	// deeper.
+	Grows bool
+}
+
+// Gap is why a dimension has no bound.
+type Gap struct {
+	// Path leads to the node.
+	Path []edn.Value
+	Why  string
+	// Unpriced tells that it is a price that nobody said.
+	Unpriced bool
+}
+
+// Value is the sums, as records and reports have them. The sum of a dimension
+// without bound is left out.
+func (w *Worst) Value() edn.Value {
+	var b edn.MapBuilder
+	for _, d := range policy.Dimensions() {
+		if _, open := w.Open[d]; !open && w.Amounts.Has(d) {
+			b.Key(d.String(), w.Amounts.Of(d))
+		}
+	}
+	if w.Wall > 0 {
+		b.Key("wall-ms", edn.Int(w.Wall.Milliseconds()))
+	}
+	if w.Depth > 0 && !w.Grows {
+		b.Key("depth", edn.Int(int64(w.Depth)))
+	}
+	return b.Map()
+}
+
+// String is the sums in a line for people.
+func (w *Worst) String() string {
+	var parts []string
+	for _, d := range policy.Dimensions() {
+		gap, open := w.Open[d]
+		switch {
+		case open && gap.Unpriced:
+			parts = append(parts, d.String()+" unknown")
+		case open:
+			parts = append(parts, d.String()+" unbounded")
+		case w.Amounts.Has(d):
+			parts = append(parts, d.String()+" "+strings.TrimSuffix(w.Amounts.Of(d).String(), "M"))
+		}
+	}
+	if w.Wall > 0 {
+		parts = append(parts, "wall "+w.Wall.String())
+	}
+	if len(parts) == 0 {
+		return "nothing"
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (w *Worst) gap(d policy.Dimension, g Gap) {
+	if w.Open == nil {
+		w.Open = map[policy.Dimension]Gap{}
+	}
+	if _, known := w.Open[d]; !known {
+		w.Open[d] = g
+	}
+}
+
+// plus adds what is spent besides.
+func (w *Worst) plus(o *Worst) {
+	w.Amounts = w.Amounts.Plus(o.Amounts)
+	for d, g := range o.Open {
+		w.gap(d, g)
+	}
+	w.Grows = w.Grows || o.Grows
+}
+
+func (w *Worst) times(n int64) {
+	w.Amounts = w.Amounts.Times(n)
+}
+
+// within takes a limit of its own into account: what is limited has a bound.
+func (w *Worst) within(l policy.Limits) {
+	for _, d := range policy.Dimensions() {
+		if !l.Bounds(d) {
+			continue
+		}
+		most := l.Amounts()
+		if _, open := w.Open[d]; open || w.Amounts.Exceeds(most, d) {
+			w.Amounts = w.Amounts.With(d, most)
+			delete(w.Open, d)
+		}
+	}
+}
+
+// WorstCase computes the most that a plan can spend. The plan must have no
+// errors. It asks no plugin.
+func WorstCase(p *Plan, env Env) Worst {
+	// The budget of the request is around the plan and no bound of its nodes, but
+	// for what it says about each call.
+	env.Request.Budget = perCall(env.Request.Budget)
+	env.bases, env.scratch = nil, nil
+	c := &worst{env: &env, policies: map[worstKey]*policy.Policy{}}
+	return c.plan(p)
+}
+
+// perCall keeps what a budget says about every call by itself.
+func perCall(f policy.Fields) policy.Fields {
+	return slices.DeleteFunc(slices.Clone(f), func(f policy.Field) bool {
+		name, _ := f.Key.AsKeyword()
+		return name != "max-tokens"
+	})
+}
+
+type worst struct {
+	env      *Env
+	policies map[worstKey]*policy.Policy
+}
+
+type worstKey struct {
+	intent string
+	layer  *policy.Layer
+}
+
+func (c *worst) plan(p *Plan) Worst {
+	var sum Worst
+	walls := make([]time.Duration, len(p.Nodes))
+	for i := range p.Nodes {
+		one := c.node(p, &p.Nodes[i])
+		sum.plus(&one)
+		sum.Depth = max(sum.Depth, one.Depth)
+		walls[i] = one.Wall
+		if one.Wall == 0 && takesTime(&p.Nodes[i]) {
+			walls[i] = -1
+		}
+	}
+	sum.Wall = c.wall(p, walls)
+	return sum
+}
+
+func takesTime(n *Node) bool { return n.Op != OpLet && n.Op != OpEmit }
+
+// wall is the longest way through a plan; a way of -1 has no end.
+func (c *worst) wall(p *Plan, walls []time.Duration) time.Duration {
+	if slices.Contains(walls, -1) {
+		return 0
+	}
+	var total time.Duration
+	if p.Mode == Strict || p.MaxParallel == 1 {
+		for _, d := range walls {
+			total += d
+		}
+		return total
+	}
+	g := buildGraph(p, c.env.traitsOf(p))
+	if g.cycle() != nil {
+		return 0
+	}
+	ends := make([]time.Duration, len(walls))
+	waits := make([]int, len(walls))
+	var ready []int
+	for i := range walls {
+		if waits[i] = g.InDegree(i); waits[i] == 0 {
+			ready = append(ready, i)
+		}
+	}
+	for len(ready) > 0 {
+		i := ready[len(ready)-1]
+		ready = ready[:len(ready)-1]
+		ends[i] += walls[i]
+		total = max(total, ends[i])
+		for _, k := range g.Succs(i) {
+			ends[k] = max(ends[k], ends[i])
+			if waits[k]--; waits[k] == 0 {
+				ready = append(ready, int(k))
+			}
+		}
+	}
+	return total
+}
+
+func (c *worst) node(p *Plan, n *Node) Worst {
+	switch n.Op {
+	case OpCall, OpTool:
+		return c.call(p, n)
+	case OpPlan, OpMap:
+		if n.Sub == nil {
+			return Worst{}
+		}
+		w := c.plan(n.Sub)
+		w.Depth++
+		if n.Op == OpMap {
+			items := c.items(n)
+			w.times(items)
+			side := int64(max(1, n.MaxParallel))
+			w.Wall *= time.Duration((items + side - 1) / side)
+		}
+		return w
+	}
+	return Worst{}
+}
+
+// items is how many items a map has at most.
+func (c *worst) items(n *Node) int64 {
+	if n.Over.Constant() && n.Over != nil {
+		return int64(n.Over.Source().Len())
+	}
+	return int64(DefaultLimits().MapItems)
+}
+
+// call is the worst case of one call with all its candidates.
+func (c *worst) call(p *Plan, n *Node) Worst {
+	intent, capID := n.Intent, n.CapID
+	if n.Op == OpTool {
+		tool, ok := c.env.Registry.Tool(n.ToolID)
+		if !ok {
+			return Worst{}
+		}
+		intent, capID = tool.ToolIntent(), tool.ID
+	}
+	pol := c.policy(intent, n.Layer)
+	if pol == nil {
+		return Worst{}
+	}
+	path := p.path(n.Index)
+	tried := 1 + pol.FallbackMax
+	switch pol.Strategy {
+	case policy.Race:
+		tried = max(tried, pol.RaceWidth)
+	case policy.Tournament:
+		tried = max(tried, pol.TournamentWidth)
+	case policy.Hedge:
+		tried = max(tried, 1+pol.HedgeMax)
+	}
+	checks := c.checks(pol, intent, path)
+	var each []Worst
+	for _, id := range c.candidates(n, intent, capID, pol) {
+		if capability, ok := c.env.Registry.Capability(id); ok {
+			each = append(each, c.candidate(n, capability, pol, &checks, path))
+		}
+	}
+	w := dearest(each, tried)
+	w.within(limitsOf(pol))
+	if pol.Deadline > 0 && (w.Wall == 0 || pol.Deadline < w.Wall) {
+		w.Wall = pol.Deadline
+	}
+	return w
+}
+
+func limitsOf(pol *policy.Policy) policy.Limits {
+	l, err := policy.LimitsOf(pol.Budget)
+	if err != nil {
+		return policy.Limits{}
+	}
+	return l
+}
+
+// candidates are those that may serve. A list with slots may name anybody who
+// serves the intent.
+func (c *worst) candidates(n *Node, intent, capID string, pol *policy.Policy) []string {
+	d := policy.Demand{Registry: c.env.Registry, Intent: intent, CapID: capID, Layer: &pol.Layer}
+	if c.env.Routing != nil {
+		d.Routing = c.env.Routing(intent)
+	}
+	if n.Candidates != nil {
+		var all []string
+		for _, id := range c.env.Registry.Capabilities() {
+			if cp, ok := c.env.Registry.Capability(id); ok && cp.Serves(intent) {
+				all = append(all, id)
+			}
+		}
+		return all
+	}
+	return d.Bind().Accepted
+}
+
+// dearest is the sum of as many candidates as may be tried, of each dimension
+// the dearest: who is not ready is passed over, so any of them may be asked.
+func dearest(each []Worst, tried int) Worst {
+	var out Worst
+	for _, d := range policy.Dimensions() {
+		amounts := make([]policy.Amounts, len(each))
+		for i := range each {
+			amounts[i] = each[i].Amounts.Only(d)
+		}
+		slices.SortStableFunc(amounts, func(a, b policy.Amounts) int {
+			switch {
+			case a.Exceeds(b, d):
+				return -1
+			case b.Exceeds(a, d):
+				return 1
+			}
+			return 0
+		})
+		for _, a := range amounts[:min(tried, len(amounts))] {
+			out.Amounts = out.Amounts.Plus(a)
+		}
+	}
+	walls := make([]time.Duration, 0, len(each))
+	bounded := true
+	for i := range each {
+		for d, g := range each[i].Open {
+			out.gap(d, g)
+		}
+		out.Grows = out.Grows || each[i].Grows
+		out.Depth = max(out.Depth, each[i].Depth)
+		walls = append(walls, each[i].Wall)
+		bounded = bounded && each[i].Wall > 0
+	}
+	if bounded {
+		slices.Sort(walls)
+		slices.Reverse(walls)
+		for _, d := range walls[:min(tried, len(walls))] {
+			out.Wall += d
+		}
+	}
+	return out
+}
+
+// candidate is the worst case of all attempts of one candidate.
+func (c *worst) candidate(n *Node, capability *registry.Capability, pol *policy.Policy, checks *Worst, path []edn.Value) Worst {
+	tries := int64(1 + max(pol.SameCapMax, pol.Retries("schema/invalid")))
+	repairs := int64(0)
+	if capability.Repairs {
+		repairs = int64(pol.RepairMax)
+	}
+	one := c.price(capability, c.size(n, capability, pol, repairs > 0), path)
+	one.Amounts = one.Amounts.Plus(policy.Count(policy.Attempts, 1)).Plus(policy.Count(policy.Roundtrips, 1))
+	one.plus(checks)
+	one.times(tries + repairs)
+	if t := capability.Limits.Timeout; t > 0 && (checks.Wall >= 0) {
+		one.Wall = time.Duration(tries+repairs) * (t + pol.Extend + checks.Wall)
+		one.Wall += time.Duration(tries-1) * longestWait(pol)
+	}
+	if mayPlan(n, capability) {
+		one.Grows = true
+		for _, d := range policy.Dimensions() {
+			one.gap(d, Gap{Path: path, Why: fmt.Sprintf(":%s may answer with a plan", capability.ID)})
+		}
+		one.Wall = 0
+	}
+	return one
+}
+
+// longestWait is the longest wait before another try.
+func longestWait(pol *policy.Policy) time.Duration {
+	if pol.Backoff == 0 {
+		return 0
+	}
+	return pol.MaxBackoff + pol.MaxBackoff/5
+}
+
+// toldTokens is what a request grows by in a repair, at most: the answer before
+// and its findings.
+const toldTokens = (2*64<<10 + 8<<10) / 3
+
+// size is how many tokens a call takes and gives at most.
+func (c *worst) size(n *Node, capability *registry.Capability, pol *policy.Policy, repairs bool) policy.Size {
+	var s policy.Size
+	if c.constant(n) {
+		s.In, s.InKnown = policy.CountTokens(source(n.Input), pol.Context, pol.Constraints, source(n.System)), true
+		if repairs {
+			s.In += toldTokens
+		}
+	}
+	if most := int64(capability.Limits.ContextTokens); most > 0 && (!s.InKnown || most < s.In) {
+		s.In, s.InKnown = most, true
+	}
+	if most := int64(capability.Limits.MaxInputBytes); most > 0 && !s.InKnown {
+		s.In, s.InKnown = most, true // a token has a byte at least
+	}
+	if most := int64(capability.Limits.MaxTokens); most > 0 {
+		s.Out, s.OutKnown = most, true
+	}
+	if asked, ok := pol.Budget.Key("max-tokens").AsInt(); ok && (!s.OutKnown || asked < s.Out) {
+		s.Out, s.OutKnown = asked, true
+	}
+	return s
+}
+
+// constant tells whether the whole request is known before the run.
+func (c *worst) constant(n *Node) bool {
+	return n.Input.Constant() && n.Context.Constant() && n.Constraints.Constant() && n.System.Constant()
+}
+
+func source(t *Template) edn.Value {
+	if t == nil {
+		return edn.Nil()
+	}
+	return t.Source()
+}
+
+// price is what one call takes of tokens and money.
+func (c *worst) price(capability *registry.Capability, size policy.Size, path []edn.Value) Worst {
+	var w Worst
+	if policy.CountsTokens(capability) {
+		for _, side := range []struct {
+			d     policy.Dimension
+			n     int64
+			known bool
+		}{{policy.TokensIn, size.In, size.InKnown}, {policy.TokensOut, size.Out, size.OutKnown}} {
+			if side.known {
+				w.Amounts = w.Amounts.Plus(policy.Count(side.d, side.n))
+			} else {
+				w.gap(side.d, Gap{Path: path, Why: fmt.Sprintf("nothing bounds the %s of :%s", side.d, capability.ID)})
+			}
+		}
+	}
+	price, err := policy.Price(capability, size)
+	if err != nil {
+		w.gap(policy.USD, Gap{Path: path, Why: fmt.Sprintf("what a call to :%s costs is unknown: %s", capability.ID, err), Unpriced: err == policy.ErrNoPrice})
+	}
+	w.Amounts = w.Amounts.Plus(price)
+	return w
+}
+
+// checks is what judging one answer takes: each check is asked once more if the
+// first time gave no verdict, and anybody who serves it may be the one. A Wall
+// below 0 has no bound.
+func (c *worst) checks(pol *policy.Policy, _ string, path []edn.Value) Worst {
+	var sum Worst
+	for _, name := range append(slices.Clone(pol.Must), pol.Should...) {
+		check, ok := c.env.Registry.Check(name)
+		if !ok || check.Kind != registry.CheckCapability {
+			continue
+		}
+		var most []Worst
+		for _, id := range c.env.Registry.Candidates(check.Intent) {
+			if capability, ok := c.env.Registry.Capability(id); ok {
+				var size policy.Size
+				if n := int64(capability.Limits.ContextTokens); n > 0 {
+					size.In, size.InKnown = n, true
+				} else if n := int64(capability.Limits.MaxInputBytes); n > 0 {
+					size.In, size.InKnown = n, true
+				}
+				if n := int64(capability.Limits.MaxTokens); n > 0 {
+					size.Out, size.OutKnown = n, true
+				}
+				most = append(most, c.price(capability, size, path))
+			}
+		}
+		one := dearest(most, 1)
+		one.times(2)
+		sum.plus(&one)
+		timeout := check.Timeout
+		if timeout <= 0 {
+			timeout = registry.DefaultCheckTimeout
+		}
+		sum.Wall += timeout
+	}
+	return sum
+}
+
+// policy is the effective policy of a node, nil if it cannot be resolved.
+func (c *worst) policy(intent string, layer *policy.Layer) *policy.Policy {
+	key := worstKey{intent, layer}
+	if p, ok := c.policies[key]; ok {
+		return p
+	}
+	merged := *c.env.base(intent)
+	if layer != nil {
+		merged = policy.Merge(merged, *layer)
+	}
+	p, err := merged.Resolve()
+	if err != nil {
+		c.policies[key] = nil
+		return nil
+	}
+	c.policies[key] = &p
+	return &p
+}
+
+// WithinBudget holds the worst case of a plan against what is around it: the
+// findings CHECK-023, an error if budgets refuse what may not fit, and CHECK-046
+// for what has no bound or no price where it is limited. Each limit is named
+// once.
+func WithinBudget(w *Worst, env Env, positions *Plan) []Finding {
+	limits := env.Budgets.Around(env.Request.Budget)
+	if limits.IsZero() {
+		return nil
+	}
+	severity := Warning
+	if env.Budgets.RefuseWorst() {
+		severity = Error
+	}
+	var out []Finding
+	root := []edn.Value{}
+	for _, d := range policy.Dimensions() {
+		if !limits.Bounds(d) {
+			continue
+		}
+		if gap, open := w.Open[d]; open {
+			f := Finding{Check: checkUnbounded, Severity: Warning, Path: gap.Path, Message: fmt.Sprintf("the worst case has no bound in %s: %s, in %s", d, gap.Why, showPath(gap.Path))}
+			if severity == Error {
+				f.Check, f.Severity = checkWorst, Error
+			}
+			out = append(out, f)
+			continue
+		}
+		if w.Amounts.Exceeds(limits.Amounts(), d) {
+			out = append(out, Finding{Check: checkWorst, Severity: severity, Path: root,
+				Message: fmt.Sprintf("the worst case takes %s %s, and the budget allows %s", plainNumber(w.Amounts.Of(d)), d, plainNumber(limits.Max(d)))})
+		}
+	}
+	if positions != nil {
+		return positions.at.settle(out)
+	}
+	return out
+}
+
+func plainNumber(v edn.Value) string { return strings.TrimSuffix(v.String(), "M") }

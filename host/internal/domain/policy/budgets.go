@@ -1,0 +1,139 @@
+package policy
+
+import (
+	"math/big"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Budgets are what a configuration allows to everybody together, to each caller
+// and to each run. The zero value limits nothing.
+type Budgets struct {
+	// Tenant is the whole host: this build knows one tenant.
+	Tenant, User, Run ScopeBudget
+}
+
+// ScopeBudget is one budget block.
+type ScopeBudget struct {
+	// Written tells that there is such a block, or a default of the profile.
+	Written bool
+	// Limits are the sums that it limits.
+	Limits Limits
+	// Calls bounds each call in the scope: the tokens of one answer.
+	Calls Fields
+	// Wall and Depth bound every run in the scope; 0: they do not.
+	Wall  time.Duration
+	Depth int
+	// Per is total, day or month.
+	Per string
+	// Soft is the share of a limit from which on responses warn.
+	Soft edn.Value
+	// AtLeast lets calls through whose price is not known, at the highest price
+	// that is.
+	AtLeast bool
+	// RefuseWorst refuses what could take more than is left before it begins.
+	RefuseWorst bool
+	Where       string
+}
+
+// DefaultSoft is the share of a limit from which on responses warn.
+var DefaultSoft = edn.MustRead("0.8")
+
+// AtLeast tells whether calls of unknown price are let through: every block
+// that limits money has to agree.
+func (b *Budgets) AtLeast() bool {
+	if b == nil {
+		return false
+	}
+	written := false
+	for _, s := range []*ScopeBudget{&b.Tenant, &b.User, &b.Run} {
+		if s.Written && (s.Limits.Bounds(USD) || s.AtLeast) {
+			if !s.AtLeast {
+				return false
+			}
+			written = true
+		}
+	}
+	return written
+}
+
+// RefuseWorst tells whether any block refuses by the worst case.
+func (b *Budgets) RefuseWorst() bool {
+	return b != nil && (b.Tenant.RefuseWorst || b.User.RefuseWorst || b.Run.RefuseWorst)
+}
+
+// Any tells whether there is any block.
+func (b *Budgets) Any() bool {
+	return b != nil && (b.Tenant.Written || b.User.Written || b.Run.Written)
+}
+
+// Wall is the shortest time that a run may take, 0 if none is limited.
+func (b *Budgets) Wall() time.Duration {
+	var least time.Duration
+	if b != nil {
+		for _, d := range []time.Duration{b.Tenant.Wall, b.User.Wall, b.Run.Wall} {
+			if d > 0 && (least == 0 || d < least) {
+				least = d
+			}
+		}
+	}
+	return least
+}
+
+// Depth is the least nesting that a run may have, 0 if none is limited.
+func (b *Budgets) Depth() int {
+	least := 0
+	if b != nil {
+		for _, d := range []int{b.Tenant.Depth, b.User.Depth, b.Run.Depth} {
+			if d > 0 && (least == 0 || d < least) {
+				least = d
+			}
+		}
+	}
+	return least
+}
+
+// CallLayer is what the blocks say about every call.
+func (b *Budgets) CallLayer() Layer {
+	var l Layer
+	if b != nil {
+		for _, s := range []*ScopeBudget{&b.Tenant, &b.User, &b.Run} {
+			l = Merge(l, Layer{Budget: s.Calls})
+		}
+	}
+	return l
+}
+
+// Reached tells whether used is at or above the soft share of any limit, and
+// of which.
+func (s *ScopeBudget) Reached(used Amounts) (Dimension, bool) {
+	share, ok := s.Soft.AsNumber()
+	if !ok {
+		return 0, false
+	}
+	for _, d := range Dimensions() {
+		if !s.Limits.Bounds(d) || !used.has(d) {
+			continue
+		}
+		most, _ := s.Limits.Max(d).AsNumber()
+		have, _ := used.Of(d).AsNumber()
+		if most != nil && have != nil && have.Cmp(new(big.Rat).Mul(most, share)) >= 0 {
+			return d, true
+		}
+	}
+	return 0, false
+}
+
+// Around is the tightest of what the blocks and the budget of a request allow to
+// one run.
+func (b *Budgets) Around(request Fields) Limits {
+	l, err := LimitsOf(request.Value())
+	if err != nil {
+		l = Limits{} // a request is refused for that before anything is asked
+	}
+	if b != nil {
+		l = l.Tighter(b.Tenant.Limits).Tighter(b.User.Limits).Tighter(b.Run.Limits)
+	}
+	return l
+}

@@ -1,0 +1,98 @@
+package policy
+
+import (
+	"errors"
+	"math/big"
+	"unicode/utf8"
+
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Size is how many tokens a call takes and gives at most.
+type Size struct {
+	In, Out int64
+	// InKnown and OutKnown are false if nothing bounds them.
+	InKnown, OutKnown bool
+}
+
+// Why a call has no price.
+var (
+	// ErrNoPrice means that nobody says what a call costs, which is not the same
+	// as nothing.
+	ErrNoPrice = errors.New("its price is not known: a capability block with cost { usd = .. } says it")
+	// ErrNoBound means that there is a price per token and nothing bounds the
+	// tokens.
+	ErrNoBound = errors.New("nothing bounds its tokens: :max-tokens in the budget does")
+)
+
+// CountsTokens tells whether a capability works on tokens at all: a chess engine
+// does not, and nothing is reserved for it.
+func CountsTokens(c *registry.Capability) bool {
+	return pricedByToken(c) || c.Limits.MaxTokens > 0 || c.Limits.ContextTokens > 0 || c.Model != "" || c.Kind == "llm"
+}
+
+func pricedByToken(c *registry.Capability) bool {
+	return !c.Cost.USDInPerMTok.IsNil() || !c.Cost.USDOutPerMTok.IsNil()
+}
+
+// Price is what one call to a capability costs at most (BUD-007, BUD-008). A
+// price that is only said in part is not known.
+func Price(c *registry.Capability, size Size) (Amounts, error) {
+	var total Amounts
+	if !c.Cost.USD.IsNil() {
+		a, err := Money(c.Cost.USD)
+		if err != nil {
+			return Amounts{}, ErrNoPrice
+		}
+		total = a
+	} else if !pricedByToken(c) {
+		return Amounts{}, ErrNoPrice
+	}
+	if !pricedByToken(c) {
+		return total, nil
+	}
+	for _, side := range []struct {
+		perMTok edn.Value
+		n       int64
+		known   bool
+	}{{c.Cost.USDInPerMTok, size.In, size.InKnown}, {c.Cost.USDOutPerMTok, size.Out, size.OutKnown}} {
+		price, err := number(side.perMTok)
+		switch {
+		case err != nil:
+			return Amounts{}, ErrNoPrice
+		case price.Sign() == 0:
+			continue
+		case !side.known:
+			return Amounts{}, ErrNoBound
+		}
+		total = total.Plus(Amounts{usd: moneyOf(price.Mul(price, big.NewRat(side.n, 1_000_000)))})
+	}
+	return total, nil
+}
+
+// messageTokens is what the frame of one message takes.
+const messageTokens = 8
+
+// CountTokens is about how many tokens values have at most, as long as nobody
+// counts them exactly (LLM-022).
+func CountTokens(values ...edn.Value) int64 {
+	var total int64
+	for _, v := range values {
+		if v.IsNil() {
+			continue
+		}
+		text := v.AppendCanonical(nil)
+		wide := int64(0)
+		for rest := text; len(rest) > 0; {
+			r, n := utf8.DecodeRune(rest)
+			if r >= utf8.RuneSelf {
+				wide++
+			}
+			rest = rest[n:]
+		}
+		total += max(int64(len(text)+2)/3, wide)
+		total += messageTokens * int64(max(1, v.Key("messages").Len()))
+	}
+	return total
+}

@@ -1,0 +1,276 @@
+package act
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/domain/plan"
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// allowance is what the budget of one act comes to.
+type allowance struct {
+	account *budget.Account
+	// around are the scopes that count what its nodes do, counted all that its
+	// answer tells about: those in which the whole run was set aside as well.
+	around, counted budget.Chain
+	limits          policy.Limits // the tightest of them
+	atLeast         bool
+	wall            time.Duration // 0: as long as the deadline
+	wallScope       string
+	depth           contract.Limit
+
+	worst     edn.Value // nil if nothing is counted
+	unbounded bool
+}
+
+func compileBudget(s *Service) (func(*flight) *contract.Error, error) {
+	c := &s.config
+	return func(f *flight) *contract.Error {
+		f.id = c.NewID()
+		f.budget.account = budget.NewAccount(c.Ledger)
+		wide := f.scopes()
+		if err := f.refuseWorst(wide); err != nil {
+			return err
+		}
+		return nil
+	}, nil
+}
+
+// scopes finds what is around the run. An act that a plugin asks for spends what
+// the call had that the plugin works on.
+func (f *flight) scopes() (wide []wideScope) {
+	a, budgets := &f.budget, f.service.config.Budgets
+	request := f.request.BudgetLimits
+	own, _ := policy.LimitsOf(f.request.Budget) // checked with the request
+	a.depth = request.MaxDepth
+	a.take(budget.Wall(request.MaxWallMS))
+	if f.act.Stack != nil {
+		a.around, a.atLeast = f.act.Within, f.act.AtLeast
+	} else {
+		wide = wideScopes(budgets, f.act.Principal)
+		a.atLeast = budgets.AtLeast()
+		a.take(budgets.Wall())
+		if d := budgets.Depth(); d > 0 {
+			a.depth = a.depth.Lower(contract.Limited(int64(d)))
+		}
+		if budgets != nil {
+			own = own.Tighter(budgets.Run.Limits)
+		}
+	}
+	for _, w := range wide {
+		a.counted = a.counted.In(w.scope)
+		if !w.block.RefuseWorst {
+			a.around = a.around.In(w.scope)
+		}
+	}
+	if !own.IsZero() || len(wide) > 0 || budgets != nil && budgets.Run.Written {
+		run := budget.Scope{Kind: budget.Run, ID: f.id, Limits: own}
+		a.account.Owns(run)
+		a.around, a.counted = a.around.In(run), a.counted.In(run)
+	}
+	a.limits = budgets.Around(policy.FieldsOf(f.request.Budget, policy.Origin{}))
+	return wide
+}
+
+func (a *allowance) take(wall time.Duration) {
+	if wall > 0 && (a.wall == 0 || wall < a.wall) {
+		a.wall = wall
+	}
+}
+
+// wideScope is a scope that outlives runs.
+type wideScope struct {
+	scope budget.Scope
+	block *policy.ScopeBudget
+}
+
+func wideScopes(b *policy.Budgets, principal string) []wideScope {
+	if b == nil {
+		return nil
+	}
+	var out []wideScope
+	for _, w := range []struct {
+		block *policy.ScopeBudget
+		kind  budget.Kind
+		id    string
+	}{{&b.Tenant, budget.Tenant, "host"}, {&b.User, budget.User, principal}} {
+		if w.block.Written {
+			out = append(out, wideScope{budget.Scope{Kind: w.kind, ID: w.id, Limits: w.block.Limits, Per: budget.Per(w.block.Per)}, w.block})
+		}
+	}
+	return out
+}
+
+// refuseWorst computes the worst case of an act that anything counts, and
+// refuses the act if a budget says so and it may not fit (BUD-004).
+func (f *flight) refuseWorst(wide []wideScope) *contract.Error {
+	a := &f.budget
+	if len(a.around)+len(a.counted) == 0 {
+		return nil
+	}
+	w := f.worst()
+	a.worst, a.unbounded = w.Value(), len(w.Open) > 0
+	env := f.planEnv()
+	findings := plan.WithinBudget(w, env, f.plan)
+	if f.source == "request" {
+		f.findings = append(f.findings, findings...)
+	}
+	if f.act.Stack != nil {
+		return nil // the run that it belongs to was looked at as a whole
+	}
+	for _, finding := range findings {
+		if finding.Severity == plan.Error {
+			return f.wouldExceed(w, findings, finding.Message)
+		}
+	}
+	return f.setAside(wide, w)
+}
+
+// worst is the worst case of the plan; that of a shape is worked out once.
+func (f *flight) worst() *plan.Worst {
+	if f.shape == nil {
+		w := plan.WorstCase(f.plan, f.planEnv())
+		return &w
+	}
+	f.shape.worstOnce.Do(func() { f.shape.worst = plan.WorstCase(f.shape.plan, f.planEnv()) })
+	return &f.shape.worst
+}
+
+func (f *flight) wouldExceed(w *plan.Worst, findings []plan.Finding, why string) *contract.Error {
+	list := make([]edn.Value, len(findings))
+	for i, x := range findings {
+		list[i] = x.Value()
+	}
+	return contract.Errorf("budget/would-exceed", "%s", why).
+		WithDetail("worst-case", w.Value()).
+		WithDetail("limit", f.budget.limits.Value()).
+		WithDetail("findings", edn.Vector(list...))
+}
+
+// setAside takes the worst case out of the budgets that want it, before anything
+// is spent.
+func (f *flight) setAside(wide []wideScope, w *plan.Worst) *contract.Error {
+	var chain budget.Chain
+	for _, x := range wide {
+		if x.block.RefuseWorst {
+			chain = chain.In(x.scope)
+		}
+	}
+	if len(chain) == 0 {
+		return nil
+	}
+	err := f.budget.account.ReserveRun(context.Background(), chain, w.Amounts)
+	var lack *budget.ExceededError
+	switch {
+	case errors.As(err, &lack):
+		return lack.Contract("budget/would-exceed", f.service.config.Clock.Now()).WithDetail("worst-case", w.Value())
+	case err != nil:
+		return contract.Errorf("budget/unavailable", "what the act may spend could not be written down: %w", err)
+	}
+	return nil
+}
+
+// wallSpent is the end of a run whose budget gives it no more time.
+func (f *flight) wallSpent() *contract.Error {
+	limit := edn.Int(f.budget.wall.Milliseconds())
+	return contract.Errorf("budget/exceeded", "the budget of the run has 0 of %s ms left", limit).
+		WithDetail("scope", edn.K("run")).
+		WithDetail("dimension", edn.K("wall-ms")).
+		WithDetail("limit", limit).
+		WithDetail("left", edn.Int(0))
+}
+
+// value tells how the budgets around the run stand at its end; nil if nothing
+// counted it.
+func (a *allowance) value(clock interface{ Now() time.Time }) edn.Value {
+	if a.account == nil {
+		return edn.Nil()
+	}
+	totals := a.account.Totals()
+	if len(a.counted) == 0 && totals.Reserved.IsZero() {
+		return edn.Nil()
+	}
+	balances, err := a.account.Balances(context.Background(), a.counted)
+	if err != nil {
+		balances = nil
+	}
+	now := clock.Now()
+	scopes := make([]edn.Value, 0, len(balances))
+	for _, b := range balances {
+		var m edn.MapBuilder
+		m.Key("scope", edn.K(b.Scope.Kind.String()))
+		if b.Scope.Kind == budget.User {
+			m.Key("user", edn.Text(b.Scope.ID))
+		}
+		m.Key("limit", bare(b.Scope.Limits))
+		m.Key("used", b.Used.Value())
+		m.Key("reserved", b.Reserved.Value())
+		m.Key("left", bare(b.Left()))
+		m.Key("mark", edn.K(b.Mark.String()))
+		if at := b.Scope.Resets(now); !at.IsZero() {
+			m.Key("per", edn.K(string(b.Scope.Per)))
+			m.Key("resets", edn.Inst(at))
+		}
+		scopes = append(scopes, m.Map())
+	}
+	return edn.MustMap(
+		edn.K("reserved"), totals.Reserved.Value(),
+		edn.K("settled"), totals.Settled.Value(),
+		edn.K("refunded"), totals.Refunded.Value(),
+		edn.K("mark"), edn.K(totals.Mark.String()),
+		edn.K("scopes"), edn.Vector(scopes...))
+}
+
+// bare is limits under their bare dimension, as reports have them.
+func bare(l policy.Limits) edn.Value {
+	var b edn.MapBuilder
+	for _, d := range policy.Dimensions() {
+		if l.Bounds(d) {
+			b.Key(d.String(), l.Max(d))
+		}
+	}
+	return b.Map()
+}
+
+// soft warns of budgets that are nearly used up (LED-006).
+func (f *flight) soft() []edn.Value {
+	b := f.service.config.Budgets
+	if b == nil || f.budget.account == nil {
+		return nil
+	}
+	balances, err := f.budget.account.Balances(context.Background(), f.budget.counted)
+	if err != nil {
+		return nil
+	}
+	var out []edn.Value
+	for _, x := range balances {
+		block := map[budget.Kind]*policy.ScopeBudget{budget.Tenant: &b.Tenant, budget.User: &b.User, budget.Run: &b.Run}[x.Scope.Kind]
+		if block == nil || !block.Written {
+			continue
+		}
+		d, reached := block.Reached(x.Used)
+		if !reached {
+			continue
+		}
+		text := fmt.Sprintf("the budget of %s has %s of %s %s left", x.Scope, plainNumber(x.Left().Max(d)), plainNumber(block.Limits.Max(d)), d)
+		if !x.Resets.IsZero() {
+			text += "; it begins anew at " + x.Resets.UTC().Format(time.RFC3339)
+		}
+		out = append(out, edn.MustMap(edn.K("type"), edn.K("budget/soft-limit"), edn.K("message"), edn.Text(text)))
+	}
+	return out
+}
+
+func plainNumber(v edn.Value) string {
+	s := v.String()
+	if v.IsDecimal() {
+		s = s[:len(s)-1]
+	}
+	return s
+}

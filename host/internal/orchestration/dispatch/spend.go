@@ -1,0 +1,469 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// What an amount is reserved for, as records have it.
+const (
+	forAttempt = "attempt"
+	forEntrant = "entrant"
+	forRepair  = "repair"
+	forCheck   = "check"
+	forPlan    = "plan"
+)
+
+// expense is what one call may take, from the reservation to the settlement. The
+// zero value is a call that no budget is around.
+type expense struct {
+	hold   *budget.Hold
+	record *journal.BudgetReserved
+	cap    *registry.Capability
+	// Standing tells that the price of another candidate was taken, because that
+	// of this one is not known.
+	standing bool
+	// Money tells that a scope limits it.
+	money bool
+}
+
+// budgeted tells whether any scope counts what the node does.
+func (s *serving) budgeted() bool { return len(s.w.Budget) > 0 }
+
+// errUnpriced is a price that is not known where money is limited (BUD-007).
+type errUnpriced struct {
+	scope budget.Scope
+	why   error
+}
+
+func (e *errUnpriced) Error() string { return e.why.Error() }
+
+// want is what one call to a capability takes at most. Roundtrips and attempts
+// are those of what it is for.
+func (s *serving) want(ctx context.Context, c *registry.Capability, counts policy.Amounts) (want policy.Amounts, standing bool, err error) {
+	chain := s.w.Budget
+	want = counts
+	money := chain.Bounds(policy.USD)
+	if !policy.CountsTokens(c) && !money {
+		return want, false, nil
+	}
+	size := s.size(ctx, c)
+	if policy.CountsTokens(c) {
+		want = want.Plus(policy.Count(policy.TokensIn, size.In)).Plus(policy.Count(policy.TokensOut, size.Out))
+	}
+	price, unknown := policy.Price(c, size)
+	switch {
+	case unknown == nil:
+		return want.Plus(price), false, nil
+	case !money:
+		return want, false, nil
+	}
+	if s.run.AtLeast {
+		if highest, ok := s.highest(ctx); ok {
+			return want.Plus(highest), true, nil
+		}
+	}
+	for _, scope := range chain {
+		if scope.Limits.Bounds(policy.USD) {
+			return want, false, &errUnpriced{scope, unknown}
+		}
+	}
+	return want, false, unknown
+}
+
+// size is how many tokens a call takes and gives at most. An answer that nothing
+// bounds may take all that is left.
+func (s *serving) size(ctx context.Context, c *registry.Capability) policy.Size {
+	if !policy.CountsTokens(c) {
+		return policy.Size{InKnown: true, OutKnown: true}
+	}
+	if s.tokens == 0 {
+		s.tokens = policy.CountTokens(s.w.Input, s.w.Terms.Context, s.w.Terms.Constraints, edn.Text(s.w.System))
+	}
+	size := policy.Size{In: s.tokens, InKnown: true}
+	if s.round > 0 {
+		size.In += policy.CountTokens(s.told)
+	}
+	if most := int64(c.Limits.ContextTokens); most > 0 {
+		size.In = min(size.In, most)
+	}
+	if n, ok := s.w.Terms.outBound(c); ok {
+		size.Out, size.OutKnown = n, true
+		return size
+	}
+	if s.w.Budget.Bounds(policy.TokensOut) {
+		if left, err := s.run.Account.Left(ctx, s.w.Budget); err == nil {
+			// With nothing left one token is too much.
+			size.Out, size.OutKnown = max(1, left.Amounts().Count(policy.TokensOut)), true
+		}
+	}
+	return size
+}
+
+// outBound is how many tokens one answer of a capability has at most.
+func (t *Terms) outBound(c *registry.Capability) (int64, bool) {
+	most, ok := int64(c.Limits.MaxTokens), c.Limits.MaxTokens > 0
+	if n, asked := t.Budget.Key("max-tokens").AsInt(); asked && (!ok || n < most) {
+		most, ok = n, true
+	}
+	return most, ok
+}
+
+// highest is the highest price that is known of the candidates.
+func (s *serving) highest(ctx context.Context) (policy.Amounts, bool) {
+	var most policy.Amounts
+	known := false
+	for _, id := range s.w.Terms.static.Accepted {
+		c, ok := s.d.Registry.Capability(id)
+		if !ok {
+			continue
+		}
+		if price, err := policy.Price(c, s.size(ctx, c)); err == nil {
+			most, known = most.Max(price), true
+		}
+	}
+	return most, known && most.Has(policy.USD)
+}
+
+// counts is what a call adds to the counters besides tokens and money. Those who
+// are asked side by side are waited for once.
+func (s *serving) counts(purpose string, first bool) policy.Amounts {
+	if purpose == forCheck {
+		return policy.Amounts{}
+	}
+	n := policy.Count(policy.Attempts, 1)
+	if first {
+		n = n.Plus(policy.Count(policy.Roundtrips, 1))
+	}
+	return n
+}
+
+// unaffordable tells whether there is too little left to ask a capability now.
+func (s *serving) unaffordable(capID string) bool {
+	c, ok := s.d.Registry.Capability(capID)
+	if !ok {
+		return false
+	}
+	purpose := forAttempt
+	if s.gate != "" {
+		purpose = forCheck
+	}
+	want, _, err := s.want(s.run.Base, c, s.counts(purpose, !s.beside))
+	if err == nil {
+		err = s.short(want)
+	}
+	if err == nil {
+		return false
+	}
+	s.lacking = s.budgetError(c, want, err)
+	return true
+}
+
+func (s *serving) short(want policy.Amounts) error {
+	lack, err := s.run.Account.Short(s.run.Base, s.w.Budget, want)
+	if err != nil {
+		return err
+	}
+	if lack != nil {
+		return lack
+	}
+	return nil
+}
+
+// affordable is how many of the candidates can be asked at once, of those that a
+// strategy would ask (ATT-011).
+func (s *serving) affordable(ids []string) int {
+	if !s.budgeted() {
+		return len(ids)
+	}
+	var sum policy.Amounts
+	for i, id := range ids {
+		c, ok := s.d.Registry.Capability(id)
+		if !ok {
+			return i
+		}
+		want, _, err := s.want(s.run.Base, c, s.counts(forEntrant, i == 0))
+		if err != nil {
+			return i
+		}
+		if sum = sum.Plus(want); s.short(sum) != nil {
+			return i
+		}
+	}
+	return len(ids)
+}
+
+// reserve sets aside what a call may take. Without a budget there is nothing to
+// do; the error is the reason why the call must not be made.
+func (s *serving) reserve(ctx context.Context, c *registry.Capability, purpose string, number int, first bool) (expense, *contract.Error) {
+	if !s.budgeted() {
+		return expense{}, nil
+	}
+	want, standing, err := s.want(ctx, c, s.counts(purpose, first))
+	var hold *budget.Hold
+	if err == nil {
+		hold, err = s.run.Account.Reserve(context.WithoutCancel(ctx), s.w.Budget, want)
+	}
+	if err != nil {
+		lack := s.budgetError(c, want, err)
+		s.lacking = lack
+		return expense{}, lack
+	}
+	s.lacking = nil
+	e := expense{hold: hold, cap: c, standing: standing, money: s.w.Budget.Bounds(policy.USD), record: &journal.BudgetReserved{
+		For: purpose, Scopes: s.w.Budget.Kinds(), Amount: want.Value(), Attempt: number, Gate: s.gate,
+	}}
+	s.record(e.record)
+	hold.OnLoss(func(spent policy.Amounts, mark budget.Mark) {
+		// A recorder that refuses this refuses the end of the run as well.
+		_ = s.run.Recorder.Record(s.w.Path, s.w.Node, &journal.BudgetSettled{Of: e.record, Amount: spent.Value(), Mark: mark.String()})
+	})
+	return e, nil
+}
+
+// budgetError is what callers hear: what is left and when that changes.
+func (s *serving) budgetError(c *registry.Capability, want policy.Amounts, err error) *contract.Error {
+	var lack *budget.ExceededError
+	var unpriced *errUnpriced
+	var out *contract.Error
+	switch {
+	case errors.As(err, &lack):
+		out = lack.Contract("budget/exceeded", s.d.Clock.Now())
+	case errors.As(err, &unpriced):
+		left := edn.Nil()
+		if l, err := s.run.Account.Left(s.run.Base, s.w.Budget); err == nil {
+			left = l.Max(policy.USD)
+		}
+		out = contract.Errorf("budget/exceeded", "the budget of %s limits money, and what a call to :%s costs is unknown: %s", unpriced.scope, c.ID, unpriced.why).
+			WithDetail("scope", edn.K(unpriced.scope.Kind.String())).
+			WithDetail("dimension", edn.K(policy.USD.String())).
+			WithDetail("limit", unpriced.scope.Limits.Max(policy.USD)).
+			WithDetail("left", left)
+	default:
+		out = contract.Errorf("budget/unavailable", "what node %s may spend could not be written down: %w", s.w.Node, err)
+	}
+	return out.WithDetail("cap/id", keyword(c.ID)).WithDetail("needed", want.Value()).WithWhere("node", edn.Text(s.w.Node))
+}
+
+// tooDear is the failure of a candidate that there is too little left for: it
+// was not asked, and another one may be cheaper.
+func (s *serving) tooDear(ctx context.Context, lack *contract.Error) *Failure {
+	f := s.failure(ctx, nil, lack)
+	f.TooDear = true
+	f.Over = s.over(ctx)
+	if lack.Type == "budget/exceeded" {
+		f.Class, f.Matched = contract.ClassSwitch, true
+	}
+	return f
+}
+
+// brokeOff is a failure after which the same candidate would have been asked
+// again, had there been enough left for it. What was done before still decides
+// who else may be asked.
+func (f *Failure) brokeOff(lack *Failure, set contract.SwitchSet) *Failure {
+	g := *f
+	g.Matched = set.Matches(f.Err)
+	g.Err = lack.Err.WithCause(f.Err)
+	g.Class = lack.Class
+	g.TooDear, g.RoundsLeft, g.TriesLeft = true, false, false
+	g.Over = lack.Over
+	return &g
+}
+
+// spent says, at the end of a node, that nothing but its budget kept it from
+// going on.
+func (s *serving) spent(f *Failure) *contract.Error {
+	if s.lacking == nil || f.TooDear || len(s.used) >= s.most {
+		return nil
+	}
+	hopeful := *f
+	hopeful.NextLeft = true
+	if action, _ := Decide(hopeful); action != Next {
+		return nil
+	}
+	return s.lacking.WithCause(f.Err)
+}
+
+// allTooDear is the failure of a node whose candidates all cost more than is
+// left, and lack nothing else.
+func (s *serving) allTooDear() *contract.Error {
+	if s.lacking == nil {
+		return nil
+	}
+	for _, r := range s.binding.Rejected {
+		switch r.Reason {
+		case policy.ReasonBreaker, policy.ReasonNotReady, policy.ReasonQuarantined:
+			return nil
+		}
+	}
+	return s.lacking
+}
+
+// ending is what is known about a call when it is settled.
+type ending struct {
+	usage edn.Value
+	// unknown: it may have gone on after nobody listened any more.
+	unknown bool
+	// unsent: it never reached the capability.
+	unsent bool
+}
+
+// settle replaces a reservation by what was spent (LED-003).
+func (s *serving) settle(e *expense, end ending) {
+	if e.hold == nil {
+		return
+	}
+	spent, mark := e.actual(end)
+	// The reservation is settled also when the run is being canceled.
+	err := e.hold.Settle(context.WithoutCancel(s.run.Base), spent, mark)
+	s.record(&journal.BudgetSettled{Of: e.record, Amount: spent.Value(), Mark: mark.String()})
+	if err != nil && s.failed == nil {
+		s.failed = contract.Errorf("budget/unavailable", "what node %s has spent could not be written down: %w", s.w.Node, err)
+	}
+	e.hold = nil
+}
+
+// actual is what a call took: what its usage says, and what was reserved where
+// that says nothing.
+func (e *expense) actual(end ending) (policy.Amounts, budget.Mark) {
+	want := e.hold.Want()
+	out := want.With(policy.TokensIn, policy.Amounts{}).With(policy.TokensOut, policy.Amounts{}).With(policy.USD, policy.Amounts{})
+	if end.unsent {
+		return out, budget.Exact
+	}
+	mark := budget.Exact
+	tokens := true // both are reported
+	for d, key := range map[policy.Dimension]string{policy.TokensIn: "tokens-in", policy.TokensOut: "tokens-out"} {
+		n, ok := end.usage.Key(key).AsInt()
+		switch {
+		case ok && n >= 0:
+			out = out.Plus(policy.Count(d, n))
+			mark = max(mark, markOf(end.usage.Key("tokens-mark"), budget.Exact))
+		case want.Has(d):
+			out, mark, tokens = out.With(d, want), max(mark, budget.Estimated), false
+		default:
+			tokens = false
+		}
+	}
+	paid, m := e.paid(end.usage, want, out, tokens)
+	out, mark = out.Plus(paid), max(mark, m)
+	if end.unknown {
+		out, mark = out.Max(want), max(mark, budget.AtLeast)
+	}
+	return out, mark
+}
+
+// paid is what a call cost, and how well that is known.
+func (e *expense) paid(usage edn.Value, want, used policy.Amounts, tokens bool) (policy.Amounts, budget.Mark) {
+	if a, err := policy.Money(usage.Key("cost-usd")); err == nil {
+		return a, markOf(usage.Key("cost-mark"), budget.Exact)
+	}
+	if e.standing {
+		return want.Only(policy.USD), budget.AtLeast
+	}
+	price, err := policy.Price(e.cap, policy.Size{In: used.Count(policy.TokensIn), Out: used.Count(policy.TokensOut), InKnown: tokens, OutKnown: tokens})
+	switch {
+	case err == nil && !price.Has(policy.USD):
+		return price, budget.Exact
+	case err == nil:
+		return price, budget.Estimated
+	case want.Has(policy.USD):
+		return want.Only(policy.USD), budget.Estimated
+	case !e.money:
+		return policy.Amounts{}, budget.Exact // nobody asked
+	}
+	return policy.Amounts{}, budget.Unknown
+}
+
+func markOf(v edn.Value, or budget.Mark) budget.Mark {
+	name, _ := v.AsKeyword()
+	for m := budget.Exact; m <= budget.Unknown; m++ {
+		if m.String() == name {
+			return m
+		}
+	}
+	return or
+}
+
+// ending says how an attempt ended to who settles it.
+func (t *tried) ending() ending {
+	e := ending{usage: t.usage, unknown: t.outcome == Unknown || t.label == journal.OutcomeCanceled}
+	if t.err != nil {
+		switch t.err.Type {
+		case "runtime/not-ready", "runtime/overloaded", "runtime/start-failed", "runtime/quarantined":
+			e.unsent, e.unknown = !e.unknown, false
+		case "race/lost":
+			// It may have told what it took before it was canceled.
+			e.unknown = t.usage.IsNil()
+		}
+	}
+	return e
+}
+
+// slice is what a call is told that it may spend: the limits of its policy, and
+// of the sums what is left with what is reserved for it.
+func (s *serving) slice(e *expense) edn.Value {
+	own := s.w.Terms.Budget
+	if e.hold == nil {
+		return own
+	}
+	left, err := s.run.Account.Left(s.run.Base, s.w.Budget)
+	if err != nil {
+		return own
+	}
+	left = left.Plus(e.hold.Want())
+	if own.IsNil() {
+		own = edn.MustMap()
+	}
+	return own.Merge(left.Value())
+}
+
+// amount is what was reserved, nil if nothing was.
+func (e *expense) amount() edn.Value {
+	if e.hold == nil {
+		return edn.Nil()
+	}
+	return e.record.Amount
+}
+
+// purpose is what an attempt is, as records have it.
+func purpose(strategy string, round int) string {
+	switch {
+	case round > 0:
+		return forRepair
+	case strategy != "":
+		return forEntrant
+	}
+	return forAttempt
+}
+
+// free tells whether a call may be made that nobody pays for: where a budget
+// counts, only one that costs nothing.
+func (s *serving) free(c *registry.Capability) bool {
+	if !s.budgeted() {
+		return true
+	}
+	price, err := policy.Price(c, policy.Size{InKnown: true, OutKnown: true})
+	return err == nil && !price.Has(policy.USD) && !policy.CountsTokens(c)
+}
+
+// wallSpent is the failure of a node whose budget gives it no more time.
+func (s *serving) wallSpent() *contract.Error {
+	limit := s.w.Terms.Wall.Milliseconds()
+	return contract.Errorf("budget/exceeded", "the budget of node %s has 0 of %d ms left", s.w.Node, limit).
+		WithDetail("scope", edn.K(budget.Node.String())).
+		WithDetail("dimension", edn.K("wall-ms")).
+		WithDetail("limit", edn.Int(limit)).
+		WithDetail("left", edn.Int(0)).
+		WithWhere("node", edn.Text(s.w.Node))
+}
+
+// Limits are the sums that the policy of the calls allows to one node.
+func (t *Terms) Limits() policy.Limits { return t.limits }

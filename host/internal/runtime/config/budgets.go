@@ -1,0 +1,76 @@
+package config
+
+import (
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// budgetKeys are the keys of a budget by the attributes of its block.
+var budgetKeys = []struct{ attr, key string }{
+	{"max_tokens", "max-tokens"}, {"max_tokens_in", "max-tokens-in"}, {"max_tokens_out", "max-tokens-out"}, {"max_usd", "max-usd"},
+	{"max_wall", "max-wall-ms"}, {"max_roundtrips", "max-roundtrips"}, {"max_attempts", "max-attempts"}, {"max_judge_calls", "max-judge-calls"}, {"max_depth", "max-depth"},
+}
+
+// budgetFields are the limits of a budget block in the words of the contract.
+func (b *builder) budgetFields(s *section, source policy.Source) policy.Fields {
+	var out policy.Fields
+	for _, k := range budgetKeys {
+		v, ok := s.attrs[k.attr]
+		if !ok || v.v.IsNil() {
+			continue
+		}
+		amount := v.v
+		if k.attr == "max_wall" {
+			amount = edn.Int(s.duration(k.attr).Milliseconds())
+		}
+		where := ""
+		if v.rng != nil {
+			where = v.rng.String()
+		}
+		out = append(out, policy.Field{Key: edn.K(k.key), Value: amount, Origin: policy.Origin{Source: source, Where: where}})
+	}
+	return out
+}
+
+// budgets reads the budget blocks. What they say about each call lies below
+// every policy.
+func (b *builder) budgets(book *policy.Book) *policy.Budgets {
+	out := &policy.Budgets{}
+	to := map[string]*policy.ScopeBudget{"tenant": &out.Tenant, "user": &out.User, "run": &out.Run}
+	for _, s := range b.all("budget") {
+		if block := to[s.label()]; block != nil {
+			b.scopeBudget(s, block)
+		}
+	}
+	if !out.Run.Written && b.config.Profile == ProfileTestLive {
+		out.Run = testLiveRun()
+	}
+	if !out.Any() {
+		return nil
+	}
+	book.Default = policy.Merge(book.Default, out.CallLayer())
+	return out
+}
+
+func (b *builder) scopeBudget(s *section, out *policy.ScopeBudget) {
+	fields := b.budgetFields(s, policy.SourceDefault)
+	limits, err := policy.LimitsOf(fields.Value())
+	if err != nil {
+		return // its attributes were reported
+	}
+	*out = policy.ScopeBudget{
+		Written: true, Limits: limits, Wall: s.duration("max_wall"), Depth: s.integer("max_depth"),
+		Per: s.text("per"), Soft: s.attrs["soft"].v, AtLeast: s.text("unknown_price") == "at-least", RefuseWorst: s.flag("refuse_worst_case"), Where: s.where(),
+	}
+	for _, f := range fields {
+		if name, _ := f.Key.AsKeyword(); name == "max-tokens" {
+			out.Calls = append(out.Calls, f)
+		}
+	}
+}
+
+// testLiveRun is what a run may spend in profile test-live, where nobody says.
+func testLiveRun() policy.ScopeBudget {
+	limits, _ := policy.LimitsOf(edn.MustRead("{:max-usd 0.05M}"))
+	return policy.ScopeBudget{Written: true, Limits: limits, Wall: 60 * 1e9, Soft: policy.DefaultSoft, Per: "total"}
+}
