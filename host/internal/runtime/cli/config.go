@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -27,17 +28,23 @@ func (c *command) configCommand() *cobra.Command {
 
 func (c *command) configShowCommand() *cobra.Command {
 	var o config.ShowOptions
-	var inputs, noStart bool
+	var inputs, noStart, running bool
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "print the merged configuration",
 		Long: "show prints what all files together say, as HCL, with each secret as the place where it is. With --flat\n" +
 			"it is one file that loads to the same values when it lies beside the files that it came from.",
-		Example: "  ferment config show --only plugin.chess --origins\n  ferment config show --defaults --profile prod\n  ferment config show --inputs",
+		Example: "  ferment config show --only plugin.chess --origins\n  ferment config show --defaults --profile prod\n  ferment config show --inputs\n  ferment config show --running --only plugin.chess",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if inputs && o != (config.ShowOptions{}) {
 				return usagef("--inputs stands alone")
+			}
+			if running {
+				if inputs || noStart || o.Flat {
+					return usagef("--running goes with --only, --defaults and --origins alone")
+				}
+				return c.showRunning(cmd.Context(), o)
 			}
 			options := c.options()
 			options.NoStart = noStart
@@ -56,9 +63,28 @@ func (c *command) configShowCommand() *cobra.Command {
 	flags.BoolVar(&o.Origins, "origins", false, "say of each value where it is from")
 	flags.BoolVar(&o.Flat, "flat", false, "print one file that loads to the same values")
 	flags.StringVar(&o.Only, "only", "", "print only this block or attribute, such as plugin.chess")
+	flags.BoolVar(&running, "running", false, "print the configuration that the daemon runs under, whatever the files say now")
 	flags.BoolVar(&inputs, "inputs", false, "list the variables and files that expressions read, with hashes of their values")
 	flags.BoolVar(&noStart, "no-start", false, "start no plugin; those that were never seen stay unchecked")
 	return cmd
+}
+
+// showRunning prints the configuration of the daemon.
+func (c *command) showRunning(ctx context.Context, o config.ShowOptions) error {
+	query := actionOf("config-show", edn.K("defaults?"), edn.Bool(o.Defaults), edn.K("origins?"), edn.Bool(o.Origins), edn.K("text?"), edn.Bool(c.format == formatText))
+	if o.Only != "" {
+		query = query.AssocKey("only", edn.Text(o.Only))
+	}
+	result, err := c.order(ctx, query)
+	if err != nil {
+		return err
+	}
+	if c.format != formatText {
+		return c.value(c.env.Stdout, result)
+	}
+	text, _ := result.Key("text").AsString()
+	_, err = fmt.Fprint(c.env.Stdout, text)
+	return err
 }
 
 func (c *command) showConfig(cfg *config.Config, o config.ShowOptions) error {

@@ -46,7 +46,7 @@ func (c *command) devCommand() *cobra.Command {
 			Example: "  ferment dev detach text",
 			Args:    cobra.ExactArgs(1),
 			RunE: func(cmd *cobra.Command, args []string) error {
-				return c.orderPlugin(cmd.Context(), actionOf("plugin-attach", edn.K("plugin"), edn.Text(args[0])), "plugin "+args[0]+": detached")
+				return c.orderPlugin(cmd.Context(), actionOf("plugin-detach", edn.K("plugin"), edn.Text(args[0])), "plugin "+args[0]+": detached")
 			},
 		},
 	)

@@ -443,7 +443,7 @@ func TestHelpExamplesOfDaemon(t *testing.T) {
 		assert.Equal(t, 0, got.code, "%s\n%s", line, got.stderr)
 	}
 	n := 0
-	for _, verb := range []string{"status", "plugin", "admin"} {
+	for _, verb := range []string{"status", "plugin", "admin", "diff", "config"} {
 		for _, line := range examplesOf(t, w, verb) {
 			switch {
 			case !ofDaemon(line):

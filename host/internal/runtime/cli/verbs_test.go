@@ -474,6 +474,9 @@ func TestHelpExamples(t *testing.T) {
 
 // ofDaemon tells whether an example starts a daemon or needs one.
 func ofDaemon(line string) bool {
+	if line == "ferment diff" || strings.Contains(line, "--running") {
+		return true
+	}
 	for _, verb := range []string{"serve", "status", "admin", "plugin logs", "plugin restart", "plugin swap", "plugin drain", "plugin release", "plugin quarantine", "dev"} {
 		if strings.HasPrefix(line, "ferment "+verb+" ") || line == "ferment "+verb {
 			return true

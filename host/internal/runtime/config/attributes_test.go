@@ -186,7 +186,7 @@ func TestEveryAttribute(t *testing.T) {
 		"plugin.command": true, "plugin.files": true, // programs that are not there
 		"plugin.isolation.cpu": true,                              // no machine can hold it
 		"check.builtin":        true, "capability.provides": true, // names that nothing has
-		"include.optional": true, // no file
+		"include.optional": true, "http.tls.cert_file": true, "http.tls.key_file": true, // no file
 		"ferment.requires": true, "plugin.version": true,
 		"capability.effects": true, "schema.spec": true, "check.condition": true,
 		"plugin.restart.backoff": true, "plugin.restart.max_backoff": true, "plugin.health.timeout": true, "plugin.health.interval": true,

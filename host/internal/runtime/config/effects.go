@@ -224,6 +224,9 @@ func (b *builder) forbidden() (kept, guarded []string) {
 	if socket := b.config.HTTP.AdminSocket; socket != "" {
 		kept = append(kept, socket)
 	}
+	if t := b.config.HTTP.TLS; t != nil {
+		kept = append(kept, t.KeyFile)
+	}
 	for _, f := range b.config.Files {
 		guarded = append(guarded, f.Path)
 	}

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strconv"
 	"time"
+
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // HTTP holds the settings of the http block.
@@ -18,7 +20,9 @@ type HTTP struct {
 	AdminSocket string
 	// AllowedHosts are names that a Host header may have besides the addresses.
 	AllowedHosts []string
-	Limits       HTTPLimits
+	// TLS is nil for listeners that speak in the clear.
+	TLS    *TLS
+	Limits HTTPLimits
 	// Heartbeat is how often a stream that has nothing to say says so.
 	Heartbeat time.Duration
 }
@@ -33,6 +37,17 @@ type HTTPLimits struct {
 	Connections, PerAddress int
 	// PrincipalSubscribers is how many streams one caller may read at once.
 	PrincipalSubscribers int
+	// ActRate and ActBurst are for the acts of one principal, AnonymousRate is
+	// for whatever else one address asks for.
+	ActRate       Rate
+	ActBurst      int
+	AnonymousRate Rate
+}
+
+// Rate is so many events in a time.
+type Rate struct {
+	Events int
+	Per    time.Duration
 }
 
 func (l *loader) http() {
@@ -42,13 +57,28 @@ func (l *loader) http() {
 		ActBody: limits.integer("act_body"), AdminBody: limits.integer("admin_body"), Headers: limits.integer("headers"),
 		HeaderRead: limits.duration("header_read"), BodyRead: limits.duration("body_read"), Idle: limits.duration("idle"), Write: limits.duration("write"), StreamWrite: limits.duration("stream_write"),
 		Connections: limits.integer("connections"), PerAddress: limits.integer("per_address"), PrincipalSubscribers: limits.integer("principal_subscribers"),
+		ActRate: l.rate(limits, "act_rate"), ActBurst: limits.integer("act_burst"), AnonymousRate: l.rate(limits, "anonymous_rate"),
 	}}
 	h.Listen, _ = s.texts("listen")
 	h.AllowedHosts, _ = s.texts("allowed_hosts")
 	if h.AdminSocket == "" {
 		h.AdminSocket = filepath.Join(l.config.Host.DataDir, "run", "admin.sock")
 	}
+	h.TLS = l.tls(s.block("tls"))
 	l.config.HTTP = h
+}
+
+// rate reads a rate that lets something through.
+func (l *loader) rate(s *section, name string) Rate {
+	v := s.attrs[name]
+	events, _ := v.v.Nth(0)
+	per, _ := v.v.Nth(1)
+	n, _ := events.AsInt()
+	ms, _ := per.AsInt()
+	if n == 0 && v.written {
+		l.report.add(Diagnostic{Type: "config/range", Message: subject(s.pathOf(name)) + " lets nothing through", Range: v.rng, Path: s.pathOf(name), Expected: edn.Text("1/d or more")})
+	}
+	return Rate{Events: int(n), Per: time.Duration(ms) * time.Millisecond}
 }
 
 // readListen checks an address to listen on. This build knows no identities,
@@ -61,7 +91,7 @@ func readListen(s string) *problem {
 	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 || port[0] == '+' {
 		return &problem{typ: "config/range", what: "has no port between 0 and 65535"}
 	}
-	insecure := &problem{typ: "http/insecure-listener", what: "is open to other machines", hint: "listen on a loopback address such as \"127.0.0.1:" + port + "\": this build has no TLS and no identities"}
+	insecure := &problem{typ: "http/insecure-listener", what: "is open to other machines", hint: "listen on a loopback address such as \"127.0.0.1:" + port + "\": this build knows no identities"}
 	if host == "" {
 		return insecure
 	}

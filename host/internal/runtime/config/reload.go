@@ -96,6 +96,7 @@ func Compare(before, after *Config) Diff {
 		return Diff{}
 	}
 	c.section(nil, before.tree, after.tree)
+	c.certificate()
 	c.plugins()
 	return c.diff
 }

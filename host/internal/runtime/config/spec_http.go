@@ -17,7 +17,12 @@ var httpBlock = Block{
 		{Name: "heartbeat", Type: dur(time.Second, time.Hour), Default: `"15s"`, Reload: ReloadUse, Serves: "RUN-044", Doc: "between signs of life on a stream that has nothing to say"},
 	},
 	Blocks: []Block{
-		{Name: "tls"},
+		{Name: "tls", Doc: "what the listeners speak; a renewed certificate is brought in by a reload", Attrs: []Attr{
+			{Name: "cert_file", Type: path, Reload: ReloadUse, Serves: "AUTH-030", Doc: "PEM: the certificate of the host, then those that lead to its authority"},
+			{Name: "key_file", Type: path, Reload: ReloadUse, Serves: "AUTH-030", Doc: "PEM, not readable by others"},
+			{Name: "min_version", Type: enum("1.2", "1.3"), Default: `"1.2"`, Reload: ReloadUse, Serves: "AUTH-030"},
+			{Name: "client_ca_file", Type: path, Reload: ReloadUse, Serves: "AUTH-001"},
+		}},
 		{Name: "limits", Doc: "what one caller may take", Attrs: []Attr{
 			{Name: "act_body", Type: size(kib, 64*mib), Default: `"4MiB"`, Reload: ReloadUse, Serves: "AUTH-033"},
 			{Name: "session_body", Type: size(kib, 64*mib), Default: `"1MiB"`, Reload: ReloadUse, Serves: "AUTH-033"},
@@ -32,9 +37,9 @@ var httpBlock = Block{
 			{Name: "per_address", Type: integer(1, 100_000), Default: `64`, Reload: ReloadUse, Serves: "AUTH-033"},
 			{Name: "run_subscribers", Type: integer(1, 100_000), Default: `64`, Reload: ReloadUse, Serves: "AUTH-033"},
 			{Name: "principal_subscribers", Type: integer(1, 100_000), Default: `128`, Reload: ReloadUse, Serves: "AUTH-033", Doc: "streams that one caller may read at once"},
-			{Name: "act_rate", Type: Type{Kind: KindRate}, Default: `"20/s"`, Reload: ReloadUse, Serves: "AUTH-033"},
-			{Name: "act_burst", Type: integer(1, 100_000), Default: `40`, Reload: ReloadUse, Serves: "AUTH-033"},
-			{Name: "anonymous_rate", Type: Type{Kind: KindRate}, Default: `"5/s"`, Reload: ReloadUse, Serves: "AUTH-033"},
+			{Name: "act_rate", Type: Type{Kind: KindRate}, Default: `"20/s"`, Profiles: map[string]string{ProfileTest: `"100000/s"`}, Reload: ReloadUse, Serves: "AUTH-033", Doc: "acts of one principal; of one address where no identity is wanted"},
+			{Name: "act_burst", Type: integer(1, 100_000), Default: `40`, Profiles: map[string]string{ProfileTest: `100000`}, Reload: ReloadUse, Serves: "AUTH-033", Doc: "acts at once after a pause"},
+			{Name: "anonymous_rate", Type: Type{Kind: KindRate}, Default: `"5/s"`, Profiles: map[string]string{ProfileTest: `"100000/s"`}, Reload: ReloadUse, Serves: "AUTH-033", Doc: "everything else that one address asks for without an identity, but /health and /ready; twice as much at once"},
 			{Name: "login_rate", Type: Type{Kind: KindRate}, Default: `"5/min"`, Reload: ReloadUse, Serves: "AUTH-033"},
 		}},
 	},

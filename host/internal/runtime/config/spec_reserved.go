@@ -39,12 +39,9 @@ var reservedTable = []reserved{
 	{path: "http.cors_origins", what: "access control"},
 	{path: "http.console", what: "the console"},
 	{path: "http.stream_orphan_ttl", what: "streaming to clients"},
-	{path: "http.tls", what: "TLS"},
+	{path: "http.tls.client_ca_file", what: "access control"},
 	{path: "http.limits.session_body", what: "keeping sessions"},
 	{path: "http.limits.run_subscribers", what: "streaming to clients"},
-	{path: "http.limits.act_rate", what: "limiting rates"},
-	{path: "http.limits.act_burst", what: "limiting rates"},
-	{path: "http.limits.anonymous_rate", what: "limiting rates"},
 	{path: "http.limits.login_rate", what: "access control"},
 
 	{path: "capability.role", what: "composing prompts"},

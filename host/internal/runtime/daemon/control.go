@@ -298,12 +298,17 @@ func (c control) Reload(ctx context.Context, dryRun bool) (edn.Value, *contract.
 }
 
 // Show implements httpapi.Control.
-func (c control) Show(only string, defaults, origins bool) (edn.Value, *contract.Error) {
+func (c control) Show(q httpapi.ShowQuery) (edn.Value, *contract.Error) {
 	_, l := c.now()
-	v, err := l.ShowValue(config.ShowOptions{Only: only, Defaults: defaults, Origins: origins})
+	o := config.ShowOptions{Only: q.Only, Defaults: q.Defaults, Origins: q.Origins}
+	v, err := l.ShowValue(o)
+	hcl := ""
+	if err == nil && q.Text {
+		hcl, err = l.Config.Show(o)
+	}
 	var unknown *config.UnknownPathError
 	if errors.As(err, &unknown) {
-		e := contract.Errorf("not-found", "the configuration has no %.100q", only)
+		e := contract.Errorf("not-found", "the configuration has no %.100q", q.Only)
 		if unknown.Nearest != "" {
 			e = e.WithHint("did you mean " + unknown.Nearest + "?")
 		}
@@ -312,7 +317,11 @@ func (c control) Show(only string, defaults, origins bool) (edn.Value, *contract
 	if err != nil {
 		return edn.Nil(), contract.AsError(err)
 	}
-	return edn.MustMap(edn.K("hash"), edn.Text(l.Hash), edn.K("profile"), edn.K(l.Profile), edn.K("config"), v), nil
+	out := edn.MustMap(edn.K("hash"), edn.Text(l.Hash), edn.K("profile"), edn.K(l.Profile), edn.K("config"), v)
+	if q.Text {
+		out = out.AssocKey("text", edn.Text(hcl))
+	}
+	return out, nil
 }
 
 // Status implements httpapi.Control.

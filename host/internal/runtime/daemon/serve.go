@@ -175,7 +175,7 @@ func (d *Daemon) start(ctx context.Context) error {
 		return err
 	}
 	d.server.Serve()
-	step("listeners", "addresses", d.server.Addresses())
+	step("listeners", "addresses", d.server.Addresses(), "tls", loaded.HTTP.TLS != nil)
 	if err := h.run(ctx, loaded, d.options); err != nil {
 		return err
 	}
@@ -471,10 +471,14 @@ func (d *Daemon) Settings() *httpapi.Settings {
 	if l == nil {
 		return nil
 	}
-	return &httpapi.Settings{
+	s := &httpapi.Settings{
 		AllowedHosts: l.HTTP.AllowedHosts, Limits: l.HTTP.Limits, Heartbeat: l.HTTP.Heartbeat,
 		Anonymous: l.Profile == config.ProfileDev || l.Profile == config.ProfileTest,
 	}
+	if t := l.HTTP.TLS; t != nil {
+		s.TLS = t.Config
+	}
+	return s
 }
 
 // Take implements httpapi.Backend.

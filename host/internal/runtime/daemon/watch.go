@@ -60,6 +60,9 @@ func watched(l *Loaded) string {
 			paths[filepath.Join(l.Root, in.Name)] = true
 		}
 	}
+	if t := l.HTTP.TLS; t != nil {
+		paths[t.CertFile], paths[t.KeyFile] = true, true
+	}
 	for _, p := range l.Plugins {
 		if len(p.Command) > 0 {
 			paths[p.Command[0]] = true

@@ -38,13 +38,20 @@ type Control interface {
 	// reload would do, also where it would be refused.
 	Diff(ctx context.Context) (edn.Value, *contract.Error)
 	// Show gives the configuration in force, or the part of it at a path.
-	Show(only string, defaults, origins bool) (edn.Value, *contract.Error)
+	Show(ShowQuery) (edn.Value, *contract.Error)
 	// Status is the daemon on one screen.
 	Status() edn.Value
 	// Drain begins the end of the daemon and returns at once.
 	Drain()
 	// Audit records what was done by whom.
 	Audit(Deed)
+}
+
+// ShowQuery is what is to be shown of the configuration: the part at a path,
+// also what nobody wrote, where each value is from, and all of it as HCL too.
+type ShowQuery struct {
+	Only                    string
+	Defaults, Origins, Text bool
 }
 
 // Deed is an admin action that was carried out or refused (HTTP-008).
@@ -122,16 +129,18 @@ func Actions() []Action {
 			do: func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 				return c.Approve(ctx, text(in, "plugin"))
 			}},
-		{Name: "config-show", Doc: "the configuration in force, secrets masked", Input: `[:only {:optional true :doc "a block or an attribute, such as plugin.chess"} [:string {:min 1 :max 300}]] [:defaults? {:optional true} :boolean] [:origins? {:optional true} :boolean]`,
+		{Name: "config-show", Doc: "the configuration in force, secrets masked", Input: `[:only {:optional true :doc "a block or an attribute, such as plugin.chess"} [:string {:min 1 :max 300}]] [:defaults? {:optional true} :boolean] [:origins? {:optional true} :boolean] [:text? {:optional true :doc "as HCL too"} :boolean]`,
 			do: func(_ context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
-				defaults, _ := in.Key("defaults?").AsBool()
-				origins, _ := in.Key("origins?").AsBool()
-				return c.Show(text(in, "only"), defaults, origins)
+				return c.Show(ShowQuery{Only: text(in, "only"), Defaults: in.Key("defaults?").Truthy(), Origins: in.Key("origins?").Truthy(), Text: in.Key("text?").Truthy()})
 			}},
-		{Name: "plugin-attach", Doc: "use a process of a plugin that somebody else started, under a debugger for example; without a file go back to the plugin's own",
-			Input: pluginEntry + ` [:file {:optional true :doc "where the process has written how it is reached"} [:string {:min 1 :max 4096}]]`,
+		{Name: "plugin-attach", Doc: "use a process of a plugin that somebody else started, under a debugger for example",
+			Input: pluginEntry + ` [:file {:doc "where the process has written how it is reached"} [:string {:min 1 :max 4096}]]`,
 			do: func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 				return c.Attach(ctx, text(in, "plugin"), text(in, "file"))
+			}},
+		{Name: "plugin-detach", Doc: "go back to the plugin's own process", Input: pluginEntry,
+			do: func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
+				return c.Attach(ctx, text(in, "plugin"), "")
 			}},
 		{Name: "config-reload", Doc: "bring the configuration up to date, all or nothing", Input: `[:dry-run? {:optional true} :boolean]`,
 			do: func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {

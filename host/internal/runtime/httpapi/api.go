@@ -19,6 +19,7 @@ type API struct {
 	actions *actionTable
 	origins *http.CrossOriginProtection
 	streams streams
+	buckets *buckets
 	// document is what GET /openapi.json answers; it never changes.
 	document document
 }
@@ -28,7 +29,7 @@ func New(b Backend, log hclog.Logger) *API {
 	if log == nil {
 		log = hclog.NewNullLogger()
 	}
-	a := &API{backend: b, log: log, table: newTable(routes()), actions: newActionTable(Actions()), origins: http.NewCrossOriginProtection()}
+	a := &API{backend: b, log: log, table: newTable(routes()), actions: newActionTable(Actions()), origins: http.NewCrossOriginProtection(), buckets: newBuckets()}
 	a.document = describe(a.table.rows, a.actions, b.Health().Version)
 	return a
 }
@@ -106,7 +107,7 @@ func (x *exchange) answer() (r reply) {
 	if !acceptable {
 		return x.form().failure(contract.Errorf("http/not-acceptable", "the answer is given as %s", x.route.forms()))
 	}
-	for _, step := range []func() *contract.Error{x.checkPhase, x.identify, x.readBody} {
+	for _, step := range []func() *contract.Error{x.checkPhase, x.admit, x.readBody} {
 		if err := step(); err != nil {
 			return x.form().failure(err)
 		}

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"crypto/tls"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
@@ -49,8 +50,11 @@ type Turn interface {
 // Settings are what the surface reads from the configuration.
 type Settings struct {
 	AllowedHosts []string
-	Limits       config.HTTPLimits
-	Heartbeat    time.Duration // of streams
+	// TLS is what connections from now on speak; nil: none of it. The admin
+	// socket never does.
+	TLS       *tls.Config
+	Limits    config.HTTPLimits
+	Heartbeat time.Duration // of streams
 	// Anonymous lets callers of loopback listeners act without identifying
 	// themselves (AUTH-031).
 	Anonymous bool
@@ -112,6 +116,9 @@ func (r Ready) Value() edn.Value {
 	}
 	return b.Map()
 }
+
+// anonymous is the name and the type of callers without an identity.
+const anonymous = "anonymous"
 
 // Principal is who makes a request.
 type Principal struct {

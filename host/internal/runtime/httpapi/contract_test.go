@@ -7,12 +7,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -86,6 +88,19 @@ func TestEveryDocumentedStatus(t *testing.T) {
 			431: func(w *world) answer { return w.call(what, body, "X-Long", strings.Repeat("x", 9<<10)) },
 		}
 	}
+	tooOften := func(what, body string) func(w *world) answer {
+		return func(w *world) answer {
+			w.tune(func(s *httpapi.Settings) {
+				s.Anonymous = false // who is refused pays too
+				s.Limits.AnonymousRate = config.Rate{Events: 1, Per: time.Hour}
+			})
+			var a answer
+			for range 3 {
+				a = w.call(what, body)
+			}
+			return a
+		}
+	}
 	starting := func(what, body string) func(w *world) answer {
 		return func(w *world) answer {
 			w.phase.Store("starting")
@@ -112,7 +127,7 @@ func TestEveryDocumentedStatus(t *testing.T) {
 			422: func(w *world) answer {
 				return w.call("POST /v1/act", strings.Replace(any, `"intent"`, `"cap/id":"t/a","intent"`, 1))
 			},
-			429: run("budget/exceeded"),
+			429: tooOften("POST /v1/act", any),
 			500: func(w *world) answer {
 				w.panics.Store(true)
 				return w.call("POST /v1/act", any)
@@ -136,6 +151,7 @@ func TestEveryDocumentedStatus(t *testing.T) {
 			413: func(w *world) answer { return w.operator("POST /v1/admin", strings.Repeat("x", 64<<10+1)) },
 			415: func(w *world) answer { return w.operator("POST /v1/admin", "x", "Content-Type", "text/plain") },
 			422: adminFails("config/syntax"),
+			429: tooOften("POST /v1/admin", `{"action":"plugin-list"}`),
 			500: adminFails("runtime/internal"),
 			502: adminFails("runtime/start-failed"),
 			503: func(w *world) answer { return w.call("POST /v1/admin", `{"action":"plugin-list"}`) },
@@ -150,10 +166,12 @@ func TestEveryDocumentedStatus(t *testing.T) {
 		},
 		"GET /routes": {
 			200: func(w *world) answer { return w.call("GET /routes", "") },
+			429: tooOften("GET /routes", ""),
 			503: starting("GET /routes", ""),
 		},
 		"GET /openapi.json": {
 			200: func(w *world) answer { return w.call("GET /openapi.json", "") },
+			429: tooOften("GET /openapi.json", ""),
 			503: starting("GET /openapi.json", ""),
 		},
 	}
@@ -239,6 +257,9 @@ func TestEveryActionIsDocumented(t *testing.T) {
 		body := map[string]any{"action": a.Name}
 		if strings.Contains(a.Input, ":plugin") {
 			body["plugin"] = "x"
+		}
+		if strings.Contains(a.Input, "[:file {:doc") {
+			body["file"] = "/x"
 		}
 		require.NoError(t, sch.Validate(body))
 		body["surprise"] = true

@@ -17,10 +17,11 @@
 // # The way of a request
 //
 // A request is bounded (headers, connections), held against the names of the
-// listener and the origin of its page, matched with a route, identified, read
-// within its size and time, decoded, and served. Each of these steps may refuse
-// it; all refusals are errors of the one catalogue, which also decides the
-// status, in the form (JSON or EDN) that the caller accepts.
+// listener and the origin of its page, matched with a route, identified, held
+// against the rate of its caller, read within its size and time, decoded, and
+// served. Each of these steps may refuse it; all refusals are errors of the one
+// catalogue, which also decides the status, in the form (JSON or EDN) that the
+// caller accepts.
 //
 // # Concurrency and failure
 //

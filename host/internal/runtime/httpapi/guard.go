@@ -84,6 +84,9 @@ func (x *exchange) checkPhase() *contract.Error {
 	return nil
 }
 
+// admit says who calls, and whether he calls too often.
+func (x *exchange) admit() *contract.Error { return x.checkRate(x.identify()) }
+
 // identify says who calls (AUTH-030, AUTH-031).
 func (x *exchange) identify() *contract.Error {
 	if x.route.Operation == OpOpen {
@@ -106,7 +109,7 @@ func (x *exchange) identify() *contract.Error {
 		return contract.Errorf("auth/not-configured", "this profile lets nobody act without an identity, and there are no identities").
 			WithHint("use the admin socket, as the command line does, or a profile for development")
 	}
-	x.who = Principal{Name: "anonymous", Type: "anonymous"}
+	x.who = Principal{Name: anonymous, Type: anonymous}
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/netip"
@@ -50,25 +51,42 @@ func (c *connections) enter(remote net.Addr) (leave func(), ok bool) {
 	}, true
 }
 
-// counted is a listener that turns connections away beyond the limits.
+// counted is a listener that turns connections away beyond the limits, and has
+// the others speak TLS if the configuration of this moment wants it.
 type counted struct {
 	net.Listener
 	count *connections
+	plain bool // whatever the configuration says
 }
 
-// Accept gives the next connection that has a place.
+// Accept gives the next connection that has a place. It does not wait for a
+// handshake: the server bounds that like the headers.
 func (l *counted) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
+		secure := l.tls()
 		leave, ok := l.count.enter(conn.RemoteAddr())
-		if ok {
+		switch {
+		case ok && secure != nil:
+			return tls.Server(&countedConn{Conn: conn, leave: leave}, secure), nil
+		case ok:
 			return &countedConn{Conn: conn, leave: leave}, nil
+		case secure != nil:
+			_ = conn.Close() // a handshake is what there is no room for
+		default:
+			turnAway(conn)
 		}
-		turnAway(conn)
 	}
+}
+
+func (l *counted) tls() *tls.Config {
+	if s := l.count.api.backend.Settings(); s != nil && !l.plain {
+		return s.TLS
+	}
+	return nil
 }
 
 // turnAway answers without reading, which takes no time and no memory.

@@ -156,6 +156,7 @@ func (r *Route) all() []Answer {
 	add(421, "the daemon does not serve this host name")
 	add(431, "the headers are beyond their limit")
 	if !r.early {
+		add(429, "the caller asks too often")
 		add(503, "the daemon is coming up or has no identities for this listener")
 	}
 	slices.SortFunc(out, func(a, b Answer) int { return a.Status - b.Status })

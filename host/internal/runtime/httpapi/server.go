@@ -70,7 +70,7 @@ func (a *API) Bind(ctx context.Context, b Binding, settings *Settings) (*Server,
 			s.Close()
 			return nil, err
 		}
-		s.add(a, &counted{Listener: l, count: count}, &listener{admin: true, token: b.Token}, settings)
+		s.add(a, &counted{Listener: l, count: count, plain: true}, &listener{admin: true, token: b.Token}, settings)
 	}
 	return s, nil
 }

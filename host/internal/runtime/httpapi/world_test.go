@@ -167,7 +167,7 @@ func (c control) Swap(string) *contract.Error                   { return c.err()
 func (c control) Approve(context.Context, string) (edn.Value, *contract.Error) {
 	return c.some()
 }
-func (c control) Show(string, bool, bool) (edn.Value, *contract.Error) { return c.some() }
+func (c control) Show(httpapi.ShowQuery) (edn.Value, *contract.Error) { return c.some() }
 func (c control) Attach(context.Context, string, string) (edn.Value, *contract.Error) {
 	return c.some()
 }

@@ -1,0 +1,146 @@
+package config
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// MaxTLSFile bounds a file with certificates or a key.
+const MaxTLSFile = 1 << 20
+
+// TLS is what listeners show to whoever connects. The files are read with the
+// configuration, so a pair that does not fit is refused before it is used, and
+// a reload brings in a renewed one.
+type TLS struct {
+	CertFile, KeyFile string // absolute
+	// Config is for servers; it is never changed.
+	Config *tls.Config
+	// Print identifies the certificates: two of one print are the same chain.
+	Print string
+}
+
+// tls reads the certificate of the listeners; nil for listeners without one,
+// or with one that cannot be used, which is reported.
+func (l *loader) tls(s *section) *TLS {
+	t := &TLS{CertFile: s.text("cert_file"), KeyFile: s.text("key_file")}
+	if t.CertFile == "" && t.KeyFile == "" {
+		return nil
+	}
+	for here, other := range map[string]string{"cert_file": "key_file", "key_file": "cert_file"} {
+		if s.text(here) != "" && s.text(other) == "" {
+			l.report.add(Diagnostic{Type: "config/missing", Message: fmt.Sprintf("%s in http, tls stands without %s", here, other), Range: s.attrs[here].rng,
+				Path: s.pathOf(other), Hint: "a listener needs the certificate and its key"})
+			return nil
+		}
+	}
+	pair, err := l.readPair(s, t)
+	if err != nil {
+		return nil
+	}
+	print := sha256.New()
+	for _, der := range pair.Certificate {
+		print.Write(der)
+	}
+	t.Print = hex.EncodeToString(print.Sum(nil))
+	lowest := uint16(tls.VersionTLS12)
+	if s.text("min_version") == "1.3" {
+		lowest = tls.VersionTLS13
+	}
+	t.Config = &tls.Config{Certificates: []tls.Certificate{*pair}, MinVersion: lowest, NextProtos: []string{"h2", "http/1.1"}}
+	return t
+}
+
+// errReported stands for a problem that has a diagnostic already.
+var errReported = errors.New("reported")
+
+// readPair reads certificate and key and holds them against each other.
+func (l *loader) readPair(s *section, t *TLS) (*tls.Certificate, error) {
+	chain, certErr := l.readTLSFile(s, "cert_file", t.CertFile, false)
+	key, keyErr := l.readTLSFile(s, "key_file", t.KeyFile, true)
+	if certErr != nil || keyErr != nil {
+		return nil, errReported
+	}
+	pair, err := tls.X509KeyPair(chain, key)
+	if err != nil {
+		// The library tells what is wrong by kind alone, never by content.
+		l.report.add(Diagnostic{Type: "config/type", Message: fmt.Sprintf("certificate %s and key %s cannot be used: %s", quote(l.named(t.CertFile)), quote(l.named(t.KeyFile)), cause(err)),
+			Range: s.attrs["cert_file"].rng, Path: s.pathOf("cert_file"), Hint: "both are PEM files; the certificate of the host comes first, those that lead to its authority follow"})
+		return nil, errReported
+	}
+	l.checkTime(s, t, pair.Leaf)
+	return &pair, nil
+}
+
+// checkTime warns of a certificate that nobody will accept now. It is no error:
+// a clock may be wrong, and the daemon is of use on its socket.
+func (l *loader) checkTime(s *section, t *TLS, leaf *x509.Certificate) {
+	now, what := time.Now(), ""
+	switch {
+	case now.After(leaf.NotAfter):
+		what = "is out of date since " + leaf.NotAfter.UTC().Format(time.DateTime) + " UTC"
+	case now.Before(leaf.NotBefore):
+		what = "does not hold before " + leaf.NotBefore.UTC().Format(time.DateTime) + " UTC"
+	default:
+		return
+	}
+	l.report.add(Diagnostic{Type: "config/range", Severity: SeverityWarning, Message: fmt.Sprintf("certificate %s %s", quote(l.named(t.CertFile)), what),
+		Range: s.attrs["cert_file"].rng, Path: s.pathOf("cert_file"), Hint: "renew it and reload"})
+}
+
+// readTLSFile reads one of the two. Links are followed: authorities that renew
+// certificates by themselves put a link where the current one is.
+func (l *loader) readTLSFile(s *section, attr, path string, private bool) ([]byte, error) {
+	refuse := func(typ, what, hint string) error {
+		l.report.add(Diagnostic{Type: typ, Message: fmt.Sprintf("%s in http, tls: file %s %s", attr, quote(l.named(path)), what), Range: s.attrs[attr].rng, Path: s.pathOf(attr), Hint: hint})
+		return errReported
+	}
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, refuse("config/missing", "cannot be read: "+cause(err), "")
+	case !info.Mode().IsRegular():
+		return nil, refuse("config/type", "is not a regular file", "")
+	case info.Size() > MaxTLSFile:
+		return nil, refuse("config/limit", "is larger than "+formatBytes(MaxTLSFile), "")
+	case private && info.Mode().Perm()&0o007 != 0:
+		return nil, refuse("config/range", "may be read by others", "chmod o= it")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, refuse("config/missing", "cannot be read: "+cause(err), "")
+	}
+	defer func() { _ = f.Close() }()
+	text, err := io.ReadAll(io.LimitReader(f, MaxTLSFile))
+	if err != nil {
+		return nil, refuse("config/missing", "cannot be read: "+cause(err), "")
+	}
+	return text, nil
+}
+
+// named is a path as diagnostics print it.
+func (l *loader) named(path string) string { return printedName(l.config.Root, path) }
+
+func (s *section) pathOf(attr string) []string { return append(slices.Clone(s.node.path), attr) }
+
+// certificate compares what listeners show: a renewed certificate has the same
+// name as the old one.
+func (c *comparison) certificate() {
+	a, b := c.before.HTTP.TLS, c.after.HTTP.TLS
+	if a == nil || b == nil || a.Print == b.Print {
+		return
+	}
+	const shown = 16
+	before, after := a.Print[:shown], b.Print[:shown]
+	c.add(Change{Path: []string{"http", "tls", "certificate"}, Change: ChangeChanged, Action: ActionUpdate, Reload: ReloadUse,
+		Before: edn.Text(before), After: edn.Text(after), before: spellText(before), after: spellText(after)})
+}

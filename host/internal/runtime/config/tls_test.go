@@ -1,0 +1,110 @@
+package config
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// pemPair is a certificate with its key, which ends after a time.
+func pemPair(t *testing.T, lasts time.Duration) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	of := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "localhost"}, NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(lasts)}
+	der, err := x509.CreateCertificate(rand.Reader, of, of, private.Public(), private)
+	require.NoError(t, err)
+	raw, err := x509.MarshalPKCS8PrivateKey(private)
+	require.NoError(t, err)
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}))
+}
+
+// AUTH-030: what is wrong with the files of a certificate is said with the
+// file, before a listener uses it; the key itself is nowhere in what is said.
+func TestTLSFiles(t *testing.T) {
+	cert, key := pemPair(t, time.Hour)
+	_, otherKey := pemPair(t, time.Hour)
+	old, oldKey := pemPair(t, -time.Hour)
+	both := "http {\n  tls {\n    cert_file = \"pki/cert.pem\"\n    key_file  = \"pki/key.pem\"\n  }\n}\n"
+	for name, tc := range map[string]struct {
+		text, cert, key string
+		mode            os.FileMode
+		typ, say        string
+	}{
+		"fits":                {text: both, cert: cert, key: key},
+		"readable by a group": {text: both, cert: cert, key: key, mode: 0o640},
+		"no key named":        {text: "http {\n  tls {\n    cert_file = \"pki/cert.pem\"\n  }\n}\n", cert: cert, typ: "config/missing", say: "without key_file"},
+		"no certificate":      {text: "http {\n  tls {\n    key_file = \"pki/key.pem\"\n  }\n}\n", key: key, typ: "config/missing", say: "without cert_file"},
+		"not there":           {text: both, cert: cert, typ: "config/missing", say: "pki/key.pem"},
+		"another key":         {text: both, cert: cert, key: otherKey, typ: "config/type", say: "does not match"},
+		"no PEM":              {text: both, cert: "hello", key: key, typ: "config/type", say: "PEM"},
+		"the key as both":     {text: both, cert: key, key: key, typ: "config/type", say: "pki/cert.pem"},
+		"readable by all":     {text: both, cert: cert, key: key, mode: 0o644, typ: "config/range", say: "read by others"},
+		"over":                {text: both, cert: old, key: oldKey, typ: "config/range", say: "out of date"},
+		"large":               {text: both, cert: string(make([]byte, MaxTLSFile+1)), key: key, typ: "config/limit", say: "1MiB"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := lay(t, map[string]string{"ferment.hcl": tc.text})
+			require.NoError(t, os.Mkdir(filepath.Join(dir, "pki"), 0o700))
+			if tc.mode == 0 {
+				tc.mode = 0o600
+			}
+			for file, text := range map[string]string{"cert.pem": tc.cert, "key.pem": tc.key} {
+				if text != "" {
+					require.NoError(t, os.WriteFile(filepath.Join(dir, "pki", file), []byte(text), tc.mode))
+					require.NoError(t, os.Chmod(filepath.Join(dir, "pki", file), tc.mode))
+				}
+			}
+			c, ds := Load(t.Context(), dir, Options{Env: noEnv})
+			if tc.typ == "" {
+				require.Empty(t, ds)
+				require.NotNil(t, c.HTTP.TLS)
+				assert.EqualValues(t, tls.VersionTLS12, c.HTTP.TLS.Config.MinVersion)
+				return
+			}
+			require.Len(t, ds, 1, newReport(ds, 0, 1, 9).Text(false))
+			assert.Equal(t, tc.typ, ds[0].Type)
+			assert.Contains(t, ds[0].Message, tc.say)
+			assert.NotNil(t, ds[0].Range)
+			assert.Equal(t, name == "over", c.HTTP.TLS != nil, "one that is over is still shown")
+			assert.NotContains(t, newReport(ds, 0, 1, 9).Text(false), "PRIVATE")
+		})
+	}
+}
+
+// AUTH-030, HCL-039: a renewed certificate is a change, though nothing that is
+// written has changed.
+func TestTLSRenewed(t *testing.T) {
+	text := "http {\n  tls {\n    cert_file   = \"cert.pem\"\n    key_file    = \"key.pem\"\n    min_version = \"1.3\"\n  }\n}\n"
+	cert, key := pemPair(t, time.Hour)
+	dir := lay(t, map[string]string{"ferment.hcl": text})
+	load := func() *Config {
+		for file, text := range map[string]string{"cert.pem": cert, "key.pem": key} {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
+		}
+		c, ds := Load(t.Context(), dir, Options{Env: noEnv})
+		require.Empty(t, ds)
+		return c
+	}
+	before := load()
+	assert.EqualValues(t, tls.VersionTLS13, before.HTTP.TLS.Config.MinVersion)
+	assert.True(t, Compare(before, load()).Empty())
+	cert, key = pemPair(t, time.Hour)
+	d := Compare(before, load())
+	require.Len(t, d.Changes, 1)
+	assert.Equal(t, []string{"http", "tls", "certificate"}, d.Changes[0].Path)
+	assert.Equal(t, ActionUpdate, d.Changes[0].Action)
+	assert.Empty(t, d.Restart())
+}

@@ -1,0 +1,148 @@
+package httpapi_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// certified is a certificate for this machine with a number, and those that
+// trust it.
+func certified(t testing.TB, number int64) (*tls.Config, *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	of := &x509.Certificate{
+		SerialNumber: big.NewInt(number), Subject: pkix.Name{CommonName: "localhost"}, DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, of, of, key.Public(), key)
+	require.NoError(t, err)
+	leaf, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	pool := x509.NewCertPool()
+	pool.AddCert(leaf)
+	return &tls.Config{
+		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}},
+		MinVersion:   tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
+	}, pool
+}
+
+// secure makes a request over TLS and gives the number of the certificate.
+func (w *world) secure(pool *x509.CertPool, http2 bool, method, path string) (*http.Response, int64, error) {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, ForceAttemptHTTP2: http2, TLSClientConfig: &tls.Config{RootCAs: pool}}}
+	r, err := http.NewRequest(method, "https://"+w.address+path, nil)
+	require.NoError(w.t, err)
+	resp, err := client.Do(r)
+	if err != nil {
+		return nil, 0, err
+	}
+	_, _ = io.Copy(io.Discard, resp.Body)
+	_ = resp.Body.Close()
+	return resp, resp.TLS.PeerCertificates[0].SerialNumber.Int64(), nil
+}
+
+// AUTH-030, HTTP-010: listeners speak TLS, and HTTP/2 with it; a renewed
+// certificate counts from the next connection on; the socket of operators goes
+// on as it is.
+func TestTLS(t *testing.T) {
+	first, pool := certified(t, 1)
+	w := newWorld(t, func(s *httpapi.Settings) { s.TLS = first })
+	for http2, want := range map[bool]string{false: "HTTP/1.1", true: "HTTP/2.0"} {
+		resp, number, err := w.secure(pool, http2, "GET", "/health")
+		require.NoError(t, err)
+		assert.Equal(t, 200, resp.StatusCode)
+		assert.Equal(t, want, resp.Proto)
+		assert.EqualValues(t, 1, number)
+	}
+	assert.Equal(t, 200, w.operator("GET /health", "").status)
+
+	second, newPool := certified(t, 2)
+	w.tune(func(s *httpapi.Settings) { s.TLS = second })
+	_, number, err := w.secure(newPool, true, "GET", "/health")
+	require.NoError(t, err)
+	assert.EqualValues(t, 2, number)
+	_, _, err = w.secure(pool, false, "GET", "/health")
+	assert.Error(t, err, "the old one is not shown any more")
+
+	// Out of use again, as a reload may have it.
+	w.tune(func(s *httpapi.Settings) { s.TLS = nil })
+	assert.Equal(t, 200, w.call("GET /health", "").status)
+}
+
+// AUTH-030: older versions are not spoken; who speaks in the clear is told so;
+// who says nothing is cut off.
+func TestTLSRefuses(t *testing.T) {
+	config, pool := certified(t, 1)
+	w := newWorld(t, func(s *httpapi.Settings) { s.TLS = config })
+	_, err := tls.Dial("tcp", w.address, &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11})
+	require.ErrorContains(t, err, "protocol version")
+	a, err := w.raw("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	require.NoError(t, err)
+	assert.Equal(t, 400, a.status)
+	assert.Contains(t, string(a.body), "HTTPS")
+	conn, err := net.Dial("tcp", w.address)
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+	_, err = conn.Read(make([]byte, 1))
+	var timeout net.Error
+	assert.False(t, errors.As(err, &timeout) && timeout.Timeout(), "a handshake that does not begin holds no connection")
+}
+
+// AUTH-033 over HTTP/2: bodies have their size and their time there too, and a
+// caller that goes away ends its act.
+func TestTLSLimits(t *testing.T) {
+	config, pool := certified(t, 1)
+	w := newWorld(t, func(s *httpapi.Settings) { s.TLS = config; s.Limits.ActBody = 4096 })
+	w.exec.On("t/any", dispatchtest.Step{Value: edn.MustRead(`{:n 1}`)})
+	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: pool}}
+	defer transport.CloseIdleConnections()
+	w.client = &http.Client{Transport: transport}
+	post := func(body io.Reader) answer {
+		r, err := http.NewRequest("POST", "https://"+w.address+"/v1/act", body)
+		require.NoError(t, err)
+		r.Header.Set("Content-Type", "application/json")
+		resp, err := w.client.Do(r)
+		require.NoError(t, err)
+		defer func() { _ = resp.Body.Close() }()
+		assert.Equal(t, "HTTP/2.0", resp.Proto)
+		text, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		return answer{resp.StatusCode, resp.Header, text}
+	}
+	slow, feed := io.Pipe()
+	go func() { _, _ = feed.Write([]byte(`{"proto":1`)) }()
+	a := post(slow)
+	_ = feed.Close()
+	assert.Equal(t, "http/bad-encoding", a.failure(t))
+	a = post(io.LimitReader(endless{}, 1<<20))
+	assert.Equal(t, "http/too-large", a.failure(t))
+}
+
+// endless is a text without end.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 'x'
+	}
+	return len(p), nil
+}
