@@ -12,8 +12,9 @@ import (
 // bytes: when more arrive, those that a payload has already used go first.
 // The zero value and nil are empty. It is not safe for concurrent use.
 type Blobs struct {
-	held  []heldBlob
-	bytes int
+	held    []heldBlob
+	bytes   int
+	request bool // they come with a request, which may name secrets
 }
 
 type heldBlob struct {
@@ -82,6 +83,8 @@ func (b *Blobs) restore(v edn.Value) (edn.Value, error) {
 		case tag == valueTag:
 			text, err := b.text(inner)
 			return text, true, err
+		case tag == secretTag && b != nil && b.request:
+			return v, true, nil
 		case tag == secretTag:
 			return v, true, contract.Errorf("runtime/invalid-result", "decode payload: the tag #%s is reserved", tag)
 		}

@@ -141,7 +141,7 @@ func decodeInvoke(req *pluginv1.InvokeRequest) (Call, error) {
 	if call.Context, err = CallContextFrom(req.GetContext(), call.Encoding); err != nil {
 		return call, err
 	}
-	var blobs Blobs
+	blobs := Blobs{request: true}
 	for _, b := range req.GetBlobs() {
 		if err := blobs.Add(b); err != nil {
 			return call, err

@@ -105,7 +105,7 @@ func encodeInvoke(enc Encoding, call CallContext, request edn.Value) (*pluginv1.
 	if err != nil {
 		return nil, err
 	}
-	payload, blobs, err := EncodePayload(enc, request)
+	payload, blobs, err := EncodeRequest(enc, request)
 	if err != nil {
 		return nil, err
 	}

@@ -37,7 +37,17 @@ var (
 // belong to this codec and to the host's journal. A payload above MaxMessage
 // or a string above MaxString is :runtime/protocol.
 func EncodePayload(enc Encoding, v edn.Value) (*pluginv1.Payload, []*pluginv1.Blob, error) {
-	var out extraction
+	return encodePayload(enc, v, extraction{})
+}
+
+// EncodeRequest is EncodePayload for what is asked of the peer. A request may
+// name a secret, as #ferment/secret :name, which whoever acts on it resolves;
+// an answer may not.
+func EncodeRequest(enc Encoding, v edn.Value) (*pluginv1.Payload, []*pluginv1.Blob, error) {
+	return encodePayload(enc, v, extraction{request: true})
+}
+
+func encodePayload(enc Encoding, v edn.Value, out extraction) (*pluginv1.Payload, []*pluginv1.Blob, error) {
 	if needsExtraction(v) {
 		var err error
 		if v, err = out.take(v); err != nil {
@@ -150,7 +160,8 @@ func reserved(tag string) bool { return tag == valueTag || tag == secretTag }
 
 // extraction collects the blobs of one payload; equal strings share one.
 type extraction struct {
-	blobs []*pluginv1.Blob
+	blobs   []*pluginv1.Blob
+	request bool // may name secrets
 }
 
 func (x *extraction) take(v edn.Value) (edn.Value, error) {
@@ -164,7 +175,11 @@ func (x *extraction) take(v edn.Value) (edn.Value, error) {
 			ref, err := x.blob(s)
 			return ref, true, err
 		case edn.KindTagged:
-			if tag, _, _ := v.AsTagged(); reserved(tag) {
+			tag, _, _ := v.AsTagged()
+			if tag == secretTag && x.request {
+				return v, true, nil
+			}
+			if reserved(tag) {
 				return v, true, contract.Errorf("runtime/invalid-result", "encode payload: the tag #%s is reserved", tag)
 			}
 		}

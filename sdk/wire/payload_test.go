@@ -207,6 +207,30 @@ func TestEncodePayloadRefuses(t *testing.T) {
 	}
 }
 
+// VAL-013, FX-011: a request may name a secret, in either encoding and beside
+// a text that travels as a blob; it arrives as it was. An answer may not.
+func TestRequestsNameSecrets(t *testing.T) {
+	request := edn.MustMap(edn.K("input"), edn.MustRead(`{:headers {"authorization" ["Bearer " #ferment/secret :hub] "x" #ferment/secret "k"}}`), edn.K("body"), edn.Text(strings.Repeat("x", BlobThreshold+1)))
+	for _, enc := range []Encoding{EDN, JSON} {
+		p, blobs, err := EncodeRequest(enc, request)
+		require.NoError(t, err)
+		require.Len(t, blobs, 1)
+		arrived := Blobs{request: true}
+		require.NoError(t, arrived.Add(blobs[0]))
+		got, err := DecodePayload(p, &arrived)
+		require.NoError(t, err)
+		if enc == EDN {
+			assert.Equal(t, request.String(), got.String())
+		} else {
+			assert.Contains(t, got.Key("input").String(), "#ferment/secret")
+		}
+		var answer Blobs
+		require.NoError(t, answer.Add(blobs[0]))
+		_, err = DecodePayload(p, &answer)
+		assert.ErrorIs(t, err, contract.OfType("runtime/invalid-result"))
+	}
+}
+
 func str(v edn.Value) string { s, _ := v.AsString(); return s }
 
 // A call that streams more large strings than fit in a message goes on as long
