@@ -72,6 +72,7 @@ func (e *edition) start(ctx context.Context, i *instance, gen int, started func(
 	files := statesOf(settings.ConfigFiles)
 	fail := func(err error, rep launch.Report) (*service, *failure) {
 		f := startFailure(name, gen, err, rep)
+		f.err = e.unit.log.cleanError(f.err)
 		if f.cause == CauseConfig && !untouched(files, statesOf(settings.ConfigFiles)) {
 			f.cause, f.permanent = CauseStartFailed, false // it read what was being replaced
 		}

@@ -92,7 +92,7 @@ func (s *service) invoke(ctx context.Context, c dispatch.Call, probeTimeout time
 		s.alive()
 		return v, nil
 	}
-	return edn.Nil(), s.explain(ctx, err)
+	return edn.Nil(), s.instance.unit.log.cleanse(s.explain(ctx, err))
 }
 
 func callContext(c dispatch.Call, id string) wire.CallContext {
