@@ -20,6 +20,7 @@ const Arg = "internal-worker"
 
 // Main is the worker. It returns the exit status.
 func Main(in io.Reader, out io.Writer) int {
+	closeInherited()
 	v, err := receive(in)
 	if err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, "no task:", err)

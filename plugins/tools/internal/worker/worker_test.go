@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -16,9 +17,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/launch"
 )
 
 // The test binary is the worker, and a worker that does as it likes.
@@ -87,6 +90,51 @@ func TestKernelHoldsAWorkerThatDisobeys(t *testing.T) {
 	require.NoError(t, err, "%s", text)
 	assert.Equal(t, "done", strings.TrimSpace(strings.ReplaceAll(string(text), "listing its descriptors worked\n", "")), "%s", text)
 	assert.FileExists(t, filepath.Join(root, "in", "a"))
+}
+
+// FX-004: a worker that the kernel holds has its three streams and no other
+// descriptor, also if whoever started it had one that would be inherited.
+func TestWorkerHasNoOtherDescriptor(t *testing.T) {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	root := t.TempDir()
+	const size = 1 << 20 // more than a pipe holds
+	require.NoError(t, os.WriteFile(filepath.Join(root, "large"), []byte(strings.Repeat("x", size)), 0o600))
+	leak, err := unix.Open(filepath.Join(root, "large"), unix.O_RDWR, 0) // without O_CLOEXEC
+	require.NoError(t, err)
+	defer func() { _ = unix.Close(leak) }()
+	tool, _ := contract.ToolNamed("fs/read-file")
+	scope, problems := contract.ParseScope(tool.Effect, edn.MustRead(fmt.Sprintf(`{:enabled true :roots [%q] :allow ["."] :max-bytes %d}`, root, 2*size)))
+	require.Empty(t, problems)
+	p, err := launch.Start(launch.Command{Path: self, Args: []string{Arg}, Env: []string{"GORACE=atexit_sleep_ms=0"}})
+	require.NoError(t, err)
+	defer func() {
+		_ = p.Kill()
+		<-p.Settled()
+		_, _ = p.CloseStdin(), p.Stderr().Close()
+		_ = p.Stdout().Close()
+	}()
+	task := &Task{Tool: tool, Scope: scope, Strict: true, Input: edn.MustRead(`{:path "large"}`)}
+	require.NoError(t, send(p.Stdin(), task.value()))
+	// Its answer has begun and does not fit: it is confined, has acted, and stands.
+	_, err = io.ReadFull(p.Stdout(), make([]byte, 4))
+	require.NoError(t, err)
+	dir := fmt.Sprintf("/proc/%d/fd", p.PID())
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	streams := 0
+	for _, e := range entries {
+		to, err := os.Readlink(filepath.Join(dir, e.Name()))
+		require.NoError(t, err)
+		if len(e.Name()) == 1 && e.Name() <= "2" {
+			streams++
+			assert.Regexp(t, `^(pipe|socket):`, to)
+			continue
+		}
+		// Those of the Go runtime: its poller, and how much processor it may have.
+		assert.Regexp(t, `^(anon_inode:\[(eventpoll|eventfd)\]|/sys/fs/cgroup/.*)$`, to, "descriptor %s", e.Name())
+	}
+	assert.Equal(t, 3, streams)
 }
 
 // Crash: a worker that is killed at any moment of a write leaves the old file or
