@@ -61,13 +61,6 @@ dispatch "default" {
     backoff         = "20ms"
     max_backoff     = "200ms"
   }
-
-  # Sixteen calls at once fall with each process that is killed. The breaker is
-  # about capabilities that answer badly, so it looks at more than that here.
-  breaker {
-    window      = 10000
-    min_samples = 10000
-  }
 }
 
 intent "load/echo" {

@@ -3,6 +3,8 @@ package cli_test
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +17,8 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/sdk"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // The test binary is also the programs that plugins start in these tests. A
@@ -26,6 +30,7 @@ const (
 	roleEngine  = "role:engine"  // a chess program that starts a sleeper and never finds a move
 	roleCurl    = "role:curl"    // as much of curl as the README uses
 	roleRefuser = "role:refuser" // a plugin that says what it is and accepts no configuration
+	roleKeeper  = "role:keeper"  // a plugin that has secrets and tells them wherever it can
 )
 
 // longest is how long a program of a test lives if nothing ends it: a test that
@@ -49,6 +54,8 @@ func role(args []string) bool {
 		curl(args[2:])
 	case roleRefuser:
 		sdk.Serve(refuser())
+	case roleKeeper:
+		sdk.Serve(keeper())
 	default:
 		return false
 	}
@@ -136,4 +143,57 @@ func curl(args []string) {
 		os.Exit(22)
 	}
 	os.Exit(0)
+}
+
+type kept struct {
+	Key   string `edn:"key,omitempty" secret:"true"`
+	Token string `edn:"token,omitempty" secret:"true"`
+	Mood  string `edn:"mood,omitempty"`
+}
+
+type wish struct {
+	Do string `edn:"do"`
+}
+
+type told struct {
+	Hash string `edn:"hash"`
+}
+
+// keeper is a plugin that is careless with its secrets in everything but its
+// answers, which hold their hash.
+func keeper() sdk.Plugin {
+	both := func(c kept) string { return c.Key + " and " + c.Token }
+	return sdk.Plugin{
+		Name: "keeper", Version: "1.0.0",
+		Config: sdk.Config[kept]{Start: func(_ context.Context, c kept) error {
+			if c.Mood == "refuses" {
+				return fmt.Errorf("nobody lets %s in", both(c))
+			}
+			return nil
+		}},
+		Health: func(ctx context.Context, report func(sdk.Status)) {
+			report(sdk.Degraded("logged in with " + both(sdk.ConfigFrom[kept](ctx))))
+		},
+		Capabilities: []sdk.Capability{sdk.Func("t/keep", sdk.Intents("t/keep"), func(ctx context.Context, in wish) (told, error) {
+			secrets := both(sdk.ConfigFrom[kept](ctx))
+			switch in.Do {
+			case "log":
+				sdk.Logger(ctx).Error("the secrets are "+secrets, "url", "https://"+secrets+"@example")
+			case "print":
+				fmt.Println("printed", secrets)
+				fmt.Fprintln(os.Stderr, "printed", secrets)
+			case "error":
+				return told{}, fmt.Errorf("cannot log in with %s", secrets)
+			case "typed":
+				return told{}, contract.Errorf("provider/unavailable", "no login with %s", secrets).WithDetail("url", edn.Text("https://"+secrets)).WithHint("try " + secrets).WithCause(contract.Errorf("invalid-request", "bad %s", secrets))
+			case "panic":
+				panic("no login with " + secrets)
+			case "crash":
+				fmt.Fprintln(os.Stderr, "panic: dying with", secrets)
+				os.Exit(3)
+			}
+			sum := sha256.Sum256([]byte(secrets))
+			return told{hex.EncodeToString(sum[:])}, nil
+		})},
+	}
 }
