@@ -28,6 +28,7 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 		{"plugin-drain", "plugin drain mine"},
 		{"plugin-release", "plugin release mine"},
 		{"plugin-quarantine", "plugin quarantine mine"},
+		{"plugin-approve", "plugin approve mine"},
 		{"plugin-attach", "dev attach mine absent"},
 		{"plugin-detach", "dev detach mine"},
 		{"config-show", "config show --running"},
@@ -81,7 +82,7 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 	// Whatever else the command line can do asks for no action: whoever adds a
 	// verb says here which it is.
 	own := []string{
-		"act", "run", "serve", "check", "validate", "fmt", "explain", "config docs", "plugin new", "plugin lock", "plugin approve", "plugin install",
+		"act", "run", "serve", "check", "validate", "fmt", "explain", "config docs", "plugin new", "plugin lock", "plugin install", "graph",
 		"conform", "completion", "doctor", "version", "admin action", "help",
 	}
 	asks := map[string]bool{}

@@ -140,6 +140,7 @@ func (x *exchange) readBody() *contract.Error {
 	}
 	limit := int64(x.route.Body.limit(x.settings))
 	if x.r.ContentLength > limit {
+		x.skip(limit)
 		return tooLarge(limit)
 	}
 	var err *contract.Error
@@ -162,6 +163,7 @@ func (x *exchange) readBody() *contract.Error {
 	body, rerr := io.ReadAll(io.LimitReader(x.r.Body, limit+1))
 	switch {
 	case int64(len(body)) > limit:
+		x.skip(limit)
 		return tooLarge(limit)
 	case rerr != nil:
 		x.w.Header().Set("Connection", "close") // what is left of the body is nobody's
@@ -176,6 +178,19 @@ func (x *exchange) readBody() *contract.Error {
 	x.body = body
 	return nil
 }
+
+// skip reads on for a while into nothing. Many callers do not look for an
+// answer before they have sent all, and would only see their connection reset.
+func (x *exchange) skip(limit int64) {
+	if x.r.ContentLength > 2*limit || x.r.Header.Get("Expect") != "" {
+		return // it is too much, or they do look
+	}
+	_ = http.NewResponseController(x.w).SetReadDeadline(time.Now().Add(min(x.settings.Limits.BodyRead, skipLimit)))
+	_, _ = io.CopyN(io.Discard, x.r.Body, 2*limit)
+}
+
+// skipLimit bounds the time for what nobody wants.
+const skipLimit = 2 * time.Second
 
 func tooLarge(limit int64) *contract.Error {
 	return contract.Errorf("http/too-large", "the body is longer than %d bytes", limit)
