@@ -2,6 +2,19 @@
 // what runs, who serves what and which gates an answer must pass, and turns it
 // into what the rest of the host works with.
 //
+// # Files
+//
+// A configuration is one file, or a directory of files that are merged in a
+// fixed order (files.go): ferment.hcl, then common, common/prod, local and
+// local/prod, then common and local of the profile. Merging works on
+// expressions that are not evaluated yet (merge.go), so a local or a variable
+// reaches every file; each value keeps all the places where it was written, by
+// which Show tells origins. A file may include others of the same directory,
+// which come before it, and may be written in JSON (json.go). The profile is
+// decided from the option, the environment and what is read first (profile.go),
+// and brings defaults of its own. Files of variables beside the others
+// (dotenv.go) reach env and secret only; the process environment wins over them.
+//
 // # Stages
 //
 // A file is bounded and parsed (bounds.go), put into a tree of blocks whose
