@@ -266,6 +266,9 @@ func (d *decoder) decode(t Type, expr hcl.Expression, s *Source, path []string) 
 	at := s.hclRange(expr.Range())
 	switch t.Kind {
 	case KindCond, KindTemplate:
+		if isNull(expr) {
+			return value{rng: at}, true
+		}
 		return value{v: edn.Text(sourceText(s, expr)), expr: expr, source: s, rng: at}, true
 	case KindEDN:
 		v, ok := d.data(expr, s, path, nil)

@@ -120,6 +120,12 @@ func literal(expr hcl.Expression) (cty.Value, bool) {
 	return cty.NilVal, false
 }
 
+// isNull tells whether an expression is written out as null.
+func isNull(expr hcl.Expression) bool {
+	v, ok := literal(expr)
+	return ok && v.IsNull()
+}
+
 // pay instruments an expression of native syntax once.
 func (e *evaluator) pay(expr hcl.Expression) {
 	if native, ok := expr.(hclsyntax.Expression); ok && !e.paid[expr] {

@@ -68,7 +68,7 @@ func (b *builder) check(s *section) (quality.Check, bool) {
 func (b *builder) oneKind(s *section) bool {
 	var written []string
 	for _, name := range []string{"builtin", "condition", "intent"} {
-		if _, tried := s.node.attrs[name]; tried {
+		if a, tried := s.node.attrs[name]; tried && !isNull(a.expr) {
 			written = append(written, name)
 		}
 	}

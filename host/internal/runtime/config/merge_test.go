@@ -218,6 +218,27 @@ func TestMergeRules(t *testing.T) {
 	}
 }
 
+// HCL-014: null takes back a condition and a template too, so that an overlay
+// may judge in another way.
+func TestNullOfACondition(t *testing.T) {
+	for _, form := range []string{"local/a.hcl", "local/a.hcl.json"} {
+		over := "check \"c\" {\n  builtin   = \"json-valid\"\n  condition = null\n  message   = null\n  applies   = null\n}\n"
+		if strings.HasSuffix(form, ".json") {
+			over = `{"check": {"c": {"builtin": "json-valid", "condition": null, "message": null, "applies": null}}}`
+		}
+		c, ds := loadDir(t, lay(t, map[string]string{
+			"common/a.hcl": "check \"c\" {\n  condition = result.ok\n  message   = \"no\"\n  applies   = result.on\n}\n\ndispatch \"default\" {\n  checks = [\"c\"]\n}\n",
+			form:           over,
+		}), Options{})
+		require.Empty(t, types(ds), c.Report(0).Text(false))
+		text, err := c.Show(ShowOptions{Only: "check"})
+		require.NoError(t, err)
+		assert.Equal(t, "check \"c\" {\n  builtin = \"json-valid\"\n}\n", text)
+	}
+	c, ds := loadDir(t, lay(t, map[string]string{"common/a.hcl": "check \"c\" {\n  condition = null\n}\n"}), Options{})
+	assert.Equal(t, []string{"config/missing"}, types(ds), c.Report(0).Text(false))
+}
+
 // HCL-014: values that compete in one directory are told, with both places.
 func TestOverridden(t *testing.T) {
 	files := map[string]string{

@@ -100,7 +100,7 @@ var pluginBlock = Block{
 	Attrs: []Attr{
 		{Name: "command", Type: Type{Kind: KindList, Elem: &text, First: &programs}.between(1, 64), Required: true, Reload: ReloadPlugin, Serves: "SUP-001", Doc: "the program and its arguments; a relative program is below the directory of this file"},
 		{Name: "files", Type: list(path).between(0, 256), Default: `[]`, Reload: ReloadPlugin, Serves: "LOCK-001, HCL-041", Doc: "what an interpreter in command runs"},
-		{Name: "version", Type: version, Reload: ReloadPlugin, Serves: "LOCK-001", Doc: "versions of the plugin that are accepted"},
+		{Name: "version", Type: version, Reload: ReloadUse, Serves: "LOCK-001", Doc: "versions of the plugin that are accepted"},
 		{Name: "needs", Type: set(enum("net/connect", "net/loopback", "process/run", "process/self", "fs/read", "fs/write")), Reload: ReloadPlugin, Serves: "ENV-019, LOCK-001", Doc: "what the process may need; only less than the plugin says, which is the default"},
 		{Name: "enabled", Type: boolean, Default: `true`, Reload: ReloadPlugin, Serves: "OPS-001"},
 		{Name: "optional", Type: boolean, Default: `false`, Reload: ReloadUse, Serves: "OPS-001", Doc: "the host works without it"},
@@ -147,7 +147,7 @@ var pluginBlock = Block{
 			{Name: "level", Type: enum("none", "limits", "strict"), Reload: ReloadPlugin, Serves: "ISO-003", Doc: "default: the highest that the machine can hold; one that is written and cannot be held keeps the plugin from starting"},
 			{Name: "best_effort", Type: boolean, Default: `false`, Reload: ReloadPlugin, Serves: "ISO-003", Doc: "what the machine cannot hold is left open"},
 			{Name: "network", Type: enum("none", "loopback", "ports"), Default: `"none"`, Reload: ReloadPlugin, Serves: "FX-005, LM-002", Doc: "grants net/loopback and net/connect; TCP is held to ports, not to addresses"},
-			{Name: "ports", Type: list(integer(1, 65535)), Default: `[]`, Reload: ReloadPlugin, Serves: "FX-005, LM-002", Doc: "of TCP; with network = \"ports\" and none named: 443"},
+			{Name: "ports", Type: list(integer(1, 65535)), Default: `[]`, Reload: ReloadPlugin, Serves: "FX-005, LM-002", Doc: "of TCP; with none named those that the plugin says that it needs, and with network = \"ports\" 443 if it names none"},
 			{Name: "read_paths", Type: list(path), Default: `[]`, Reload: ReloadPlugin, Serves: "ISO-001, MLX-007", Doc: "grants fs/read: files and directories with all below"},
 			{Name: "write_paths", Type: list(path), Default: `[]`, Reload: ReloadPlugin, Serves: "ISO-001, MLX-007", Doc: "grants fs/write; a directory that does not exist is made"},
 			{Name: "exec", Type: list(runs), Default: `[]`, Reload: ReloadPlugin, Serves: "ISO-001, MLX-007", Doc: "grants process/run: programs, directories of programs, names in PATH (with the toolchain that such a program lies in)"},

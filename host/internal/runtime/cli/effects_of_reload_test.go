@@ -1,0 +1,324 @@
+package cli_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// setting is an attribute of the specification with the blocks around it.
+type setting struct {
+	path  string
+	chain []*config.Block
+	attr  *config.Attr
+}
+
+// settings walks the specification.
+func settings() []setting {
+	var out []setting
+	var walk func(b *config.Block, path string, chain []*config.Block)
+	walk = func(b *config.Block, path string, chain []*config.Block) {
+		for i := range b.Attrs {
+			out = append(out, setting{path + "." + b.Attrs[i].Name, chain, &b.Attrs[i]})
+		}
+		for i := range b.Blocks {
+			inner := &b.Blocks[i]
+			name := strings.TrimPrefix(path+"."+inner.Name, ".")
+			below := append(slices.Clone(chain), inner)
+			if len(inner.Variants) == 0 {
+				walk(inner, name, below)
+			}
+			for k := range inner.Variants {
+				v := &inner.Variants[k]
+				walk(v, name+" "+v.Only, append(slices.Clone(chain), v))
+			}
+		}
+	}
+	walk(config.Specification(), "", nil)
+	return out
+}
+
+// labelOf names the blocks of the configuration that all changes are made to.
+var labelOf = map[string]string{
+	"plugin": "mine", "capability": "mine/a", "schema": "t/s", "check": "c", "dispatch": "d", "intent": "t/a", "role": "clerk", "rule": "fs/read", "secret": "s",
+}
+
+const changedBase = testProfile + `
+schema "t/s" {
+  spec = edn(":any")
+}
+
+check "c" {
+  condition = true
+}
+
+dispatch "d" {}
+
+dispatch "e" {}
+
+intent "t/a" {
+  in  = "req/any"
+  out = "res/any"
+}
+
+capability "mine/a" {
+  plugin = "mine"
+}
+
+effects {
+  secret "s" {
+    value = secret("env:SOME")
+  }
+}
+
+role "clerk" {}
+`
+
+// changes are the lines for attributes that no value of their type alone is
+// good for.
+var changes = map[string]string{
+	"ferment.lock_file": `lock_file = "../other.lock.hcl"`, "ferment.profile": `profile = "dev"`, "ferment.requires": `requires = ">= 0.0"`,
+	"plugin.version": `version = ">= 0.1"`, "plugin.needs": `needs = []`, "plugin.files": `files = ["../mine.edn"]`, "plugin.env_pass": `env_pass = ["PATH"]`,
+	"plugin.instances.min":   "min = 2\nmax = 2",
+	"plugin.isolation.level": `level = "strict"`, "plugin.isolation.cpu": "cpu = 0.5\nbest_effort = true", "plugin.isolation.memory": `memory = "8GiB"`, "plugin.isolation.file_size": `file_size = "1GiB"`,
+	"plugin.isolation.exec": `exec = ["/bin"]`, "plugin.isolation.processes": "processes = 4096\nbest_effort = true",
+	"capability.provides": `provides = "mine/a"`, "capability.effects": `effects = ["none"]`,
+	"schema.spec":   `spec = edn("[:map]")`,
+	"check.builtin": "builtin = \"json-valid\"\ncondition = null", "check.intent": "intent = \"t/a\"\ncondition = null", "check.condition": "condition = result.ok",
+	"dispatch.switch_on": `switch_on = ["runtime/crashed"]`, "dispatch.switch_on_replace": `switch_on_replace = ["runtime/crashed"]`, "dispatch.fallback_to": `fallback_to = ["mine/b"]`, "dispatch.checks": `checks = ["c"]`,
+	"intent.in": `in = "t/s"`, "intent.out": `out = "t/s"`, "intent.candidates": `candidates = ["mine/a"]`, "intent.dispatch": `dispatch = "e"`, "intent.checks": `checks = ["c"]`,
+	"intent.done.must": `must = ["schema-valid", "c"]`, "intent.done.should": `should = ["c"]`, "intent.effects": `effects = ["fs/read"]`,
+	"intent.quality.swap_to":  "swap_to = \"mine/b\"\nmin_pass_rate = 0.5",
+	"capability.breaker.ramp": "ramp = [50, 100]", "dispatch.breaker.ramp": "ramp = [50, 100]",
+	"capability.scope.arguments": `arguments = { "/bin/true" = ["x"] }`, "effects.scope.arguments": `arguments = { "/bin/true" = ["x"] }`, "role.scope.arguments": `arguments = { "/bin/true" = ["x"] }`,
+	"effects.secret.value": `value = secret("env:OTHER")`,
+	"http.listen":          `listen = ["127.0.0.1:1"]`, "http.allowed_hosts": `allowed_hosts = ["ferment.example"]`,
+}
+
+// wider are changes after which the process of the tools is another one, though
+// what they say holds from the next call on: it is told of them, or its sandbox
+// follows from them.
+var wider = []string{"effects.enforcement", "effects.scope net/http.enabled"}
+
+// unusual attributes are looked at elsewhere.
+var unusual = map[string]string{
+	"include.optional":  "what it says is used up when the files are read",
+	"capability.plugin": "another plugin is another capability: TestReload",
+	"plugin.command":    "TestReload has a plugin that comes and one that goes",
+	"plugin.enabled":    "its processes go: TestReload",
+}
+
+// changed gives the line that changes a setting.
+func (s setting) changed() string {
+	for _, key := range []string{s.path, strings.Replace(s.path, " process/run", "", 1)} {
+		if line, ok := changes[key]; ok {
+			return line
+		}
+	}
+	old := s.attr.DefaultIn(config.ProfileTest)
+	for _, v := range someValues(s.attr.Type, old) {
+		if v != old {
+			return s.attr.Name + " = " + v
+		}
+	}
+	return s.attr.Name + " = null"
+}
+
+// someValues are values of a type that are in range and do no harm; at least one
+// of them is not the given one.
+func someValues(t config.Type, old string) []string {
+	within := func(n float64) bool { return (t.Min == nil || n >= *t.Min) && (t.Max == nil || n <= *t.Max) }
+	var out []string
+	switch t.Kind {
+	case config.KindBool:
+		return []string{"true", "false"}
+	case config.KindInt, config.KindNum:
+		n, _ := strconv.ParseFloat(old, 64)
+		for _, c := range []float64{n + 1, n - 1, 0.3, 0.7, 2} {
+			if within(c) && (t.Kind == config.KindNum || c == float64(int64(c))) {
+				out = append(out, strconv.FormatFloat(c, 'f', -1, 64))
+			}
+		}
+		return out
+	case config.KindDec:
+		return []string{"1.5"}
+	case config.KindDur:
+		for _, d := range []string{"2s", "3s", "4s", "1m", "2m", "25h"} {
+			ms, err := time.ParseDuration(d)
+			if err == nil && within(float64(ms.Milliseconds())) {
+				out = append(out, strconv.Quote(d))
+			}
+		}
+		return out
+	case config.KindBytes:
+		for _, n := range []float64{1 << 20, 2 << 20, 1 << 14} {
+			if within(n) {
+				out = append(out, strconv.FormatFloat(n, 'f', -1, 64))
+			}
+		}
+		return out
+	case config.KindEnum:
+		for _, w := range t.Enum {
+			out = append(out, strconv.Quote(w))
+		}
+		return out
+	case config.KindPath:
+		return []string{`".."`}
+	case config.KindCond:
+		return []string{"result.ok", "true"}
+	case config.KindTemplate, config.KindStr, config.KindProgram:
+		return []string{`"x"`, `"y"`}
+	case config.KindRun:
+		return []string{`"/bin"`}
+	case config.KindVariable:
+		return []string{`"A"`}
+	case config.KindRef:
+		return []string{strconv.Quote(labelOf[t.Ref])}
+	case config.KindEDN:
+		return []string{`edn("{}")`}
+	case config.KindMap:
+		elem := `"x"`
+		if t.Elem != nil {
+			elem = someValues(*t.Elem, "")[0]
+		}
+		return []string{"{ A = " + elem + " }"}
+	case config.KindList, config.KindSet:
+		for _, v := range someValues(*t.Elem, "") {
+			out = append(out, "["+v+"]")
+		}
+		return out
+	}
+	return nil
+}
+
+// file is what is merged over the base for the change.
+func (s setting) file() string {
+	var b strings.Builder
+	for _, blk := range s.chain {
+		b.WriteString(blk.Name)
+		switch {
+		case blk.Only != "":
+			fmt.Fprintf(&b, " %q", blk.Only)
+		case blk.Label != config.LabelNone:
+			fmt.Fprintf(&b, " %q", labelOf[blk.Name])
+		}
+		b.WriteString(" {\n")
+	}
+	b.WriteString(s.changed() + "\n" + strings.Repeat("}\n", len(s.chain)))
+	return b.String()
+}
+
+// processes are the ready processes of each plugin.
+func (s *served) processes() map[string][]int {
+	s.t.Helper()
+	out := map[string][]int{}
+	for p := range s.admin(`{:action :plugin-list}`).value(s.t).Key("result").Key("plugins").Elems() {
+		name, _ := p.Key("plugin").AsString()
+		for i := range p.Key("instances").Elems() {
+			if pid, ok := i.Key("pid").AsInt(); ok && word(i.Key("state")) == "ready" {
+				out[name] = append(out[name], int(pid))
+			}
+		}
+		slices.Sort(out[name])
+	}
+	return out
+}
+
+// settled waits until every plugin has one process, and gives them.
+func (s *served) settled() map[string][]int {
+	s.t.Helper()
+	var now map[string][]int
+	require.Eventually(s.t, func() bool {
+		now = s.processes()
+		return len(now["mine"]) == 1 && len(now["other"]) == 1 && len(now["tools"]) == 1
+	}, 30*time.Second, 5*time.Millisecond, "%v", now)
+	return now
+}
+
+// HCL-044, HCL-007, OPS-003: what the specification says about a change of each
+// attribute is what a daemon does: it refuses those that need a restart and
+// names them, gives the plugin another process for those that say so, and keeps
+// every process for all others.
+func TestReloadEffectOfEveryAttribute(t *testing.T) {
+	w := newWorld(t, "ferment.hcl", changedBase+scripted("mine")+scripted("other")+shipped("tools", "tools")+"\ncapability \"other/a\" {\n  plugin   = \"other\"\n  provides = \"o/a\"\n}\n",
+		"mine.edn", `{:capabilities {:mine/a {:intents #{:t/a} :in-schema :req/any :out-schema :res/any :effects #{:none} :steps [{:value {:n 1}}]}
+ :mine/b {:intents #{:t/a} :in-schema :req/any :out-schema :res/any :steps [{:value {:n 1}}]}}}`,
+		"other.edn", `{:capabilities {:o/a {:intents #{:t/o} :in-schema :req/any :out-schema :res/any :steps [{:value {:n 1}}]}}}`)
+	w.env = append(w.env, "SOME=1", "OTHER=2")
+	require.NoError(t, os.MkdirAll(filepath.Join(w.dir, "common"), 0o755))
+	s := w.serveLimit(10*time.Minute, "--config", ".")
+	reload := func() answer { return s.admin(`{:action :config-reload}`) }
+	seen := map[config.Reload]int{}
+	for _, row := range settings() {
+		if _, ok := unusual[row.path]; ok {
+			continue
+		}
+		before := s.settled()
+		text := row.file()
+		w.write("common/change.hcl", text)
+		a := reload()
+		if a.status != 200 && strings.Contains(string(a.body), "config/reserved") {
+			continue // no part of this build
+		}
+		switch row.attr.Reload {
+		case config.ReloadHost:
+			if assert.Equal(t, 409, a.status, "%s\n%s\n%s", row.path, text, a.body) {
+				assert.Contains(t, a.value(t).Key("details").Key("keys").String(), row.attr.Name, row.path)
+			}
+			assert.Equal(t, before, s.processes(), row.path)
+		default:
+			if !assert.Equal(t, 200, a.status, "%s\n%s\n%s", row.path, text, a.body) {
+				break
+			}
+			assert.True(t, changeOf(a.value(t).Key("result").Key("changes"), row.attr), "%s: no such change in %s\n%s", row.path, a.body, text)
+			at := "mine"
+			if row.chain[0].Name != "plugin" {
+				at = "tools" // what it reads of the effects block is part of its configuration
+			}
+			if row.attr.Reload == config.ReloadPlugin {
+				assert.Eventually(t, func() bool {
+					now := s.processes()
+					return len(now[at]) == 1 && !slices.Equal(now[at], before[at])
+				}, 30*time.Second, 5*time.Millisecond, "%s: no new process\n%s", row.path, text)
+			} else if now := s.processes(); !slices.Contains(wider, row.path) {
+				for _, pid := range before[at] {
+					assert.Contains(t, now[at], pid, "%s: another process of %s\n%s", row.path, at, text)
+				}
+			}
+			assert.Equal(t, before["other"], s.processes()["other"], "%s: nothing about that plugin has changed", row.path)
+		}
+		seen[row.attr.Reload]++
+		w.write("common/change.hcl", "")
+		a = reload()
+		assert.Equal(t, 200, a.status, "back from %s: %s", row.path, a.body)
+	}
+	assert.Greater(t, seen[config.ReloadUse], 100)
+	assert.Greater(t, seen[config.ReloadPlugin], 20)
+	assert.Greater(t, seen[config.ReloadHost], 5)
+	s.stop()
+	assert.Empty(t, awaitNone(built.root, time.Second))
+}
+
+// changeOf tells whether the changes have one of an attribute, with the action
+// of its class.
+func changeOf(list edn.Value, attr *config.Attr) bool {
+	for row := range list.Elems() {
+		path := row.Key("path")
+		last, _ := path.Nth(path.Len() - 1)
+		if name, _ := last.AsString(); name == attr.Name && word(row.Key("reload")) == string(attr.Reload) || word(row.Key("action")) == "add" {
+			return true // an attribute, or the block that it makes
+		}
+	}
+	return false
+}
