@@ -113,10 +113,12 @@ var wider = []string{"effects.enforcement", "effects.scope net/http.enabled"}
 
 // unusual attributes are looked at elsewhere.
 var unusual = map[string]string{
-	"include.optional":  "what it says is used up when the files are read",
-	"capability.plugin": "another plugin is another capability: TestReload",
-	"plugin.command":    "TestReload has a plugin that comes and one that goes",
-	"plugin.enabled":    "its processes go: TestReload",
+	"http.tls.cert_file": "a certificate and its key change together: tests of TLS",
+	"http.tls.key_file":  "a certificate and its key change together: tests of TLS",
+	"include.optional":   "what it says is used up when the files are read",
+	"capability.plugin":  "another plugin is another capability: TestReload",
+	"plugin.command":     "TestReload has a plugin that comes and one that goes",
+	"plugin.enabled":     "its processes go: TestReload",
 }
 
 // changed gives the line that changes a setting.
@@ -173,6 +175,8 @@ func someValues(t config.Type, old string) []string {
 			out = append(out, strconv.Quote(w))
 		}
 		return out
+	case config.KindRate:
+		return []string{`"7/s"`, `"9/s"`}
 	case config.KindPath:
 		return []string{`".."`}
 	case config.KindCond:
