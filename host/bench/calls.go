@@ -17,13 +17,20 @@ import (
 
 const rolePlugin = "plugin"
 
-// servePlugin is the plugin on our side: it gives back what it got.
-func servePlugin() {
+// servePlugin is the plugin on our side: "one" gives back what it got, the
+// others are those that failover kills.
+func servePlugin(which string) {
+	do := mortal
+	if which == "one" {
+		which, do = "echo", func(_ context.Context, in edn.Value) (edn.Value, error) { return in, nil }
+	}
+	intent := "bench/" + which
+	if which == "other" {
+		intent = "bench/next"
+	}
 	sdk.Serve(sdk.Plugin{
 		Name: "bench", Version: "1.0.0",
-		Capabilities: []sdk.Capability{
-			sdk.Func("bench/echo", sdk.Intents("bench/echo"), func(_ context.Context, in edn.Value) (edn.Value, error) { return in, nil }),
-		},
+		Capabilities: []sdk.Capability{sdk.Func("bench/"+which, sdk.Intents(intent), do)},
 	})
 }
 
@@ -32,7 +39,7 @@ const benchConfig = `ferment {
 }
 
 plugin "bench" {
-  command = [%q, "plugin"]
+  command = [%[1]q, "plugin", "one"]
 }
 `
 
@@ -43,7 +50,7 @@ type hosted struct {
 	dir     string
 }
 
-func startHost() (*hosted, error) {
+func startHost(config string) (*hosted, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -53,7 +60,7 @@ func startHost() (*hosted, error) {
 		return nil, err
 	}
 	path := filepath.Join(dir, "ferment.hcl")
-	if err := os.WriteFile(path, fmt.Appendf(nil, benchConfig, self), 0o600); err != nil {
+	if err := os.WriteFile(path, fmt.Appendf(nil, config, self), 0o600); err != nil {
 		return nil, err
 	}
 	options := daemon.Options{Config: path, Dir: dir, Version: "bench", Env: os.LookupEnv}
@@ -91,7 +98,7 @@ func (h *hosted) call(ctx context.Context, text []byte) error {
 
 // calls compares a whole gated call with a bare echo of as many bytes.
 func calls(p pace) ([]row, error) {
-	h, err := startHost()
+	h, err := startHost(benchConfig)
 	if err != nil {
 		return nil, err
 	}
@@ -102,8 +109,8 @@ func calls(p pace) ([]row, error) {
 	}
 	defer b.close()
 	var rows []row
-	small := envelope(1 << 10)
-	ours, theirs, err := oneByOne(p, p.calls, h, b, small)
+	ctx, small, large := context.Background(), envelope(1<<10), envelope(1<<20)
+	ours, theirs, err := oneByOne(p, p.calls, func() error { return h.call(ctx, small) }, func() error { return b.echo(ctx, small) })
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +123,7 @@ func calls(p pace) ([]row, error) {
 		return nil, err
 	}
 	rows = append(rows, many)
-	ours, theirs, err = oneByOne(p, max(10, p.calls/20), h, b, envelope(1<<20))
+	ours, theirs, err = oneByOne(p, max(10, p.calls/20), func() error { return h.call(ctx, large) }, func() error { return b.echo(ctx, large) })
 	if err != nil {
 		return nil, err
 	}
@@ -131,8 +138,7 @@ func envelope(n int) []byte {
 }
 
 // oneByOne alternates rounds of single calls and gives the time of each.
-func oneByOne(p pace, n int, h *hosted, b *bare, text []byte) (ours, theirs []time.Duration, err error) {
-	ctx := context.Background()
+func oneByOne(p pace, n int, ferment, peer func() error) (ours, theirs []time.Duration, err error) {
 	time1 := func(into *[]time.Duration, fn func() error) error {
 		for range n {
 			began := time.Now()
@@ -147,10 +153,10 @@ func oneByOne(p pace, n int, h *hosted, b *bare, text []byte) (ours, theirs []ti
 		if round == 1 { // the first one warms up
 			ours, theirs = nil, nil
 		}
-		if err := time1(&ours, func() error { return h.call(ctx, text) }); err != nil {
+		if err := time1(&ours, ferment); err != nil {
 			return nil, nil, err
 		}
-		if err := time1(&theirs, func() error { return b.echo(ctx, text) }); err != nil {
+		if err := time1(&theirs, peer); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -51,11 +51,13 @@ func evaluator(p pace) ([]row, error) {
 		for i := range chainLength {
 			fmt.Fprintf(&nodes, c.node, i, i+1)
 		}
-		per, allocs, err := step(p, `{:mode :strict :nodes [{:op :let :value {:n 1} :as :s0} `+nodes.String()+`]}`)
+		text := `{:mode :strict :nodes [{:op :let :value {:n 1} :as :s0} ` + nodes.String() + `]}`
+		ours, theirs, err := steps(p, text)
 		if err != nil {
 			return nil, err
 		}
-		r := row{work: c.name, ours: fmt.Sprintf("%s, %.1f allocs", figure(per), allocs), within: true}
+		per, allocs := ours.per, ours.allocs
+		r := row{work: c.name, ours: ours.String(), peer: "eino " + theirs.String(), ratio: float64(ours.per) / float64(theirs.per), within: true}
 		if c.steps > 0 {
 			r.goal, r.within = fmt.Sprintf("<= %s, %.0f allocs", figure(c.steps), c.allocs), per <= c.steps && allocs <= c.allocs
 		}
@@ -64,20 +66,41 @@ func evaluator(p pace) ([]row, error) {
 	return rows, nil
 }
 
-// step gives the median time and the allocations of one step of the plan.
-func step(p pace, text string) (time.Duration, float64, error) {
-	var times []time.Duration
-	var allocs float64
+// stepCost is what one step takes.
+type stepCost struct {
+	per    time.Duration
+	allocs float64
+}
+
+// String shows both.
+func (s stepCost) String() string { return fmt.Sprintf("%s, %.1f allocs", figure(s.per), s.allocs) }
+
+// steps gives the median cost of a step of the plan and of a node of the peer's
+// graph, round by round in turn.
+func steps(p pace, text string) (ours, theirs stepCost, err error) {
+	var mine, peers []time.Duration
 	for range p.rounds {
-		failed := errors.New("the benchmark did not run")
-		result := testing.Benchmark(func(b *testing.B) { failed = chain(b, text) })
-		if failed != nil {
-			return 0, 0, failed
+		cost, err := perStep(chainLength, func(b *testing.B) error { return chain(b, text) })
+		if err != nil {
+			return ours, theirs, err
 		}
-		times = append(times, time.Duration(result.NsPerOp()/chainLength))
-		allocs = float64(result.AllocsPerOp()) / chainLength
+		mine, ours.allocs = append(mine, cost.per), cost.allocs
+		if cost, err = perStep(einoLength, einoRun); err != nil {
+			return ours, theirs, err
+		}
+		peers, theirs.allocs = append(peers, cost.per), cost.allocs
 	}
-	return median(times), allocs, nil
+	ours.per, theirs.per = median(mine), median(peers)
+	return ours, theirs, nil
+}
+
+func perStep(n int, run func(b *testing.B) error) (stepCost, error) {
+	failed := errors.New("the benchmark did not run")
+	result := testing.Benchmark(func(b *testing.B) { failed = run(b) })
+	if failed != nil {
+		return stepCost{}, failed
+	}
+	return stepCost{time.Duration(result.NsPerOp() / int64(n)), float64(result.AllocsPerOp()) / float64(n)}, nil
 }
 
 func chain(b *testing.B, text string) error {

@@ -18,9 +18,15 @@ func main() {
 	if len(os.Args) > 1 {
 		switch os.Args[1] { // roles of this program as a child process
 		case rolePlugin:
-			servePlugin()
+			servePlugin(os.Args[2])
 		case roleBare:
 			serveBare()
+			return
+		case roleMCP:
+			if err := serveMCP(); err != nil {
+				fmt.Fprintln(os.Stderr, "bench:", err)
+				os.Exit(1)
+			}
 			return
 		}
 	}
@@ -60,7 +66,7 @@ type pace struct {
 func run(p pace) error {
 	fmt.Printf("%s %s/%s, %d processors; medians of %d alternating rounds\n\n", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), p.rounds)
 	var rows []row
-	for _, part := range []func(pace) ([]row, error){codecs, schemas, evaluator, calls} {
+	for _, part := range []func(pace) ([]row, error){codecs, schemas, evaluator, calls, tools, failover} {
 		more, err := part(p)
 		if err != nil {
 			return err
