@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -51,6 +52,18 @@ func TestSwitchSetMatches(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			assert.Equal(t, tt.want, parseSet(t, tt.set...).Matches(tt.err))
 		})
+	}
+}
+
+// ATT-009, ERR-006: each type of the catalogue can be named; that decides for
+// all but those that end a node whatever is written.
+func TestSwitchSetTakesEveryType(t *testing.T) {
+	for _, row := range Rows() {
+		if strings.HasSuffix(row.Type, "/*") {
+			continue
+		}
+		set := parseSet(t, row.Type)
+		assert.Equal(t, row.Class != ClassFinal, set.Matches(Errorf(row.Type, "x")), row.Type)
 	}
 }
 
