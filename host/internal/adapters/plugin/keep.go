@@ -47,13 +47,14 @@ func (c *Client) Quarantine(capID, why string, until time.Time) error {
 	return nil
 }
 
-// tell hands an event to the processes of a plugin. It does not wait for them.
+// tell hands an event to the processes of a plugin. It returns when they have
+// begun to do what it says, so that the next call finds them changed.
 func (c *Client) tell(capID string, event any, held bool) error {
 	t, ok := c.targets[capID]
 	if !ok {
 		return notFound(capID)
 	}
-	c.supervisor.background(func() { t.unit.tell(event, held) })
+	t.unit.tell(event, held)
 	return nil
 }
 

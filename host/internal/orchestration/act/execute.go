@@ -12,6 +12,17 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
+// Explain says how a call of an intent would be bound now. CapID pins the first
+// candidate.
+func (s *Service) Explain(intent, capID string) (dispatch.Explanation, error) {
+	layer := s.config.Policies.For(intent)
+	p, err := layer.Resolve()
+	if err != nil {
+		return dispatch.Explanation{}, err
+	}
+	return s.eval.Dispatcher.Explain(p, intent, capID), nil
+}
+
 // link makes the plan ready to run, unless its shape was linked before.
 func link(f *flight) (err *contract.Error) {
 	if f.program != nil {
@@ -42,7 +53,7 @@ func compileEvaluate(s *Service) (func(*flight) *contract.Error, error) {
 		}
 		f.outcome = s.eval.Run(f.ctx, &eval.Task{
 			Run: f.id, Seed: f.seed, Program: f.program, Source: f.source, Warnings: f.findings,
-			Bindings: f.bindings, Request: f.layer, Terms: f.terms, Trace: f.request.Trace, Roles: f.act.Roles, Stack: f.act.Stack, Dir: dir, Recorder: f.recorder,
+			Bindings: f.bindings, Request: f.layer, Terms: f.terms, Trace: f.request.Trace, Roles: f.act.Roles, Stack: f.act.Stack, Explain: f.request.DebugPlan, Dir: dir, Recorder: f.recorder,
 			Streams: f.request.ResponseType == "stream", Pace: f.pace,
 			Account: f.budget.account, Budget: f.budget.around, AtLeast: f.budget.atLeast, Depth: f.budget.depth, Worst: f.budget.worst, Unbounded: f.budget.unbounded,
 			Started: &journal.RunStarted{Host: c.Host, Boot: c.Boot, Config: c.Hash},

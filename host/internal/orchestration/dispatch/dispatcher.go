@@ -355,6 +355,9 @@ func (s *serving) resolved() *journal.NodeResolved {
 	if s.w.Flow != nil {
 		n.Stream = s.mode.String()
 	}
+	if s.run.Explain {
+		s.explained(n)
+	}
 	return n
 }
 

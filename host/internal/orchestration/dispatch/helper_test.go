@@ -30,6 +30,7 @@ type order struct {
 	seed     int64
 	streams  bool
 	pace     *dispatch.Pace
+	explain  bool
 }
 
 // retries is a layer that allows so many tries more of one candidate and so
@@ -65,7 +66,7 @@ func serve(t testing.TB, w *dispatchtest.World, o order) served {
 	if o.deadline > 0 {
 		work.Deadline = time.Now().Add(o.deadline)
 	}
-	run := &dispatch.Run{ID: "run_test", Seed: o.seed, Trace: trace, Recorder: records, Grant: dispatchtest.Open().Grant(nil), Base: o.base}
+	run := &dispatch.Run{ID: "run_test", Seed: o.seed, Trace: trace, Recorder: records, Grant: dispatchtest.Open().Grant(nil), Base: o.base, Explain: o.explain}
 	if o.streams {
 		work.Flow = run.NewFlow(dispatch.SystemClock{}, work.Path, work.Node, "", o.pace)
 	}

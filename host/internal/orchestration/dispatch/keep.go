@@ -17,7 +17,7 @@ import (
 
 // Keeper is what an executor may offer besides: it does something about the
 // plugin of a capability whose answers are not good enough (BRK-002). Its
-// methods return at once.
+// methods begin that and do not wait for the end of it.
 type Keeper interface {
 	// Renew puts another edition of the plugin in the place of the current one,
 	// after the trial that its settings ask for. done is called once: when the

@@ -29,6 +29,8 @@ type Run struct {
 	// Grant is what the roles of the caller permit under the configuration; nil
 	// permits no effect.
 	Grant *policy.Grant
+	// Explain has the records of calls show what is known of every candidate.
+	Explain bool
 	// Base ends with the run, by cancel or deadline, but not when a sibling
 	// node fails: a call that must not be repeated is awaited under it.
 	Base context.Context

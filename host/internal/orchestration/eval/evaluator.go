@@ -53,6 +53,8 @@ type Task struct {
 	Trace edn.Value
 	// Roles are those of the caller.
 	Roles []string
+	// Explain has the records show what is known of every candidate.
+	Explain bool
 	// Stack holds the capabilities on whose behalf the run is made, outermost
 	// first; nil for a caller from outside.
 	Stack []string
@@ -134,7 +136,7 @@ func (ev *Evaluator) Run(ctx context.Context, t *Task) (out Outcome) {
 		t.Request = &policy.Layer{}
 	}
 	r := &run{ev: ev, task: t, verbose: calls(t.Program)}
-	r.call = dispatch.Run{ID: t.Run, Seed: t.Seed, Trace: t.Trace, Recorder: t.Recorder, Grant: ev.Effects.Grant(t.Roles), Base: ctx, Account: t.Account, AtLeast: t.AtLeast}
+	r.call = dispatch.Run{ID: t.Run, Seed: t.Seed, Trace: t.Trace, Recorder: t.Recorder, Grant: ev.Effects.Grant(t.Roles), Base: ctx, Account: t.Account, AtLeast: t.AtLeast, Explain: t.Explain}
 	root := &scope{
 		run: r, prog: t.Program, path: nil, layer: t.Request, stack: t.Stack,
 		frame: plan.NewFrame(t.Program, t.Bindings), budget: t.Budget, deepest: deepest(t.Depth, 0, contract.Limit{}),

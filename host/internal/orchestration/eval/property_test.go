@@ -32,6 +32,11 @@ func tell(t *testing.T, base *dispatchtest.World, source edn.Value, seed uint64)
 	synctest.Test(t, func(t *testing.T) {
 		r = runValue(context.Background(), t, generatedWorld(base, seed), source)
 	})
+	return toldOf(r)
+}
+
+// toldOf is what a finished run came to.
+func toldOf(r ran) told {
 	out := told{nodes: map[string][]string{}}
 	if r.Err == nil {
 		out.out = timeless(r.Out).String()

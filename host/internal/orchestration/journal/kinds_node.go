@@ -73,6 +73,8 @@ type Rejection struct {
 	CapID  string
 	Reason string
 	Why    string
+	// Figures are there only where the run is to be explained.
+	Figures edn.Value
 }
 
 // NodeResolved says who may serve a node and who may not.
@@ -113,7 +115,7 @@ func (x *NodeResolved) fault() string {
 		}
 	}
 	for _, r := range x.Rejected {
-		if r.CapID == "" || r.Reason == "" {
+		if r.CapID == "" || r.Reason == "" || !isMapOrNone(r.Figures) {
 			return "rejected"
 		}
 	}
@@ -159,6 +161,7 @@ func RejectionsValue(rs []Rejection) edn.Value {
 		p.kw("cap/id", r.CapID)
 		p.kw("reason", r.Reason)
 		p.kw("why", r.Why)
+		p.val("figures", r.Figures)
 		out[i] = m.Map()
 	}
 	return edn.Vector(out...)

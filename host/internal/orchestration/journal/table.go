@@ -70,7 +70,7 @@ const (
 	tScopes  = `[:map-of {:min 1} [:enum :tenant :user :session :run :plan :node] [:map-of :keyword :number]]`
 	tError   = `[:map [:type :keyword] [:message :string] [:class {:optional true} :keyword] [:source {:optional true} :keyword]]`
 	tCands   = `[:vector [:map {:closed true} [:cap/id :keyword] [:figures {:optional true} :map]]]`
-	tReject  = `[:vector [:map {:closed true} [:cap/id :keyword] [:reason :keyword] [:why {:optional true} :keyword]]]`
+	tReject  = `[:vector [:map {:closed true} [:cap/id :keyword] [:reason :keyword] [:why {:optional true} :keyword] [:figures {:optional true} :map]]]`
 	tTotals  = `[:map {:closed true} [:operations :map] [:attempts :map]]`
 )
 

@@ -435,7 +435,7 @@ func (c *command) answer(response edn.Value, failure *contract.Error, f *callFla
 // host starts the plugins of the configuration.
 func (c *command) host(ctx context.Context, w *watcher, admit func(*daemon.Loaded) error) (*daemon.Host, error) {
 	o := c.options()
-	o.Admit, o.Transitions = admit, w.transition
+	o.Admit, o.Transitions, o.Notices = admit, w.transition, w.notice
 	h, err := daemon.Start(ctx, o)
 	var invalid *daemon.InvalidConfigError
 	if errors.As(err, &invalid) {

@@ -1,12 +1,12 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -14,11 +14,13 @@ import (
 
 func (c *command) explainCommand() *cobra.Command {
 	var capability string
+	var local bool
 	cmd := &cobra.Command{
 		Use:   "explain INTENT | explain error TYPE",
 		Short: "say who would serve an intent and why, or what an error type means",
-		Long: "explain shows, for an intent, the candidates in their order, why the others are passed over, the gates\n" +
-			"and the limits, each with the place in the configuration that decided it. No plugin is asked for an answer.",
+		Long: "explain shows, for an intent, the candidates in their order with the figures that it rests on, why the others\n" +
+			"are passed over, the gates and the limits, each with the place in the configuration that decided it. No plugin\n" +
+			"is asked for an answer. What candidates have done is known where a daemon runs.",
 		Example: "  ferment explain chess/best-move\n  ferment explain chess/best-move --capability chess/embedded\n  ferment explain error runtime/crashed",
 		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -28,15 +30,44 @@ func (c *command) explainCommand() *cobra.Command {
 			if len(args) > 1 {
 				return usagef("explain takes one intent, or the word error and a type")
 			}
-			loaded, err := c.load(cmd.Context(), c.options())
-			if err != nil {
-				return err
-			}
-			return c.explainIntent(loaded, strings.TrimPrefix(args[0], ":"), strings.TrimPrefix(capability, ":"))
+			return c.explainIntent(cmd.Context(), local, strings.TrimPrefix(args[0], ":"), strings.TrimPrefix(capability, ":"))
 		},
 	}
 	cmd.Flags().StringVar(&capability, "capability", "", "as if the request pinned this capability")
+	localFlag(cmd, &local)
 	return cmd
+}
+
+// explainIntent asks the daemon, which knows how candidates have done, or reads
+// the configuration if there is none.
+func (c *command) explainIntent(ctx context.Context, local bool, intent, capability string) error {
+	name, err := edn.Keyword(intent)
+	if err != nil {
+		return usagef("an intent is written NS/NAME, such as chess/best-move")
+	}
+	question := actionOf("explain", edn.K("intent"), name)
+	if capability != "" {
+		pinned, err := edn.Keyword(capability)
+		if err != nil {
+			return usagef("a capability is written NS/NAME, such as chess/embedded")
+		}
+		question = question.AssocKey("capability", pinned)
+	}
+	v, done, err := c.ask(ctx, local, question)
+	if !done {
+		var loaded *daemon.Loaded
+		if loaded, err = c.load(ctx, c.options()); err == nil {
+			v, err = loaded.Explain(intent, capability, loaded.Bind)
+		}
+	}
+	switch {
+	case err != nil:
+		return err
+	case c.format != formatText:
+		return c.value(c.env.Stdout, v)
+	}
+	_, err = fmt.Fprint(c.env.Stdout, explanationText(v))
+	return err
 }
 
 func (c *command) explainError(name string) error {
@@ -85,117 +116,96 @@ func (c *command) explainError(name string) error {
 	return err
 }
 
-// explanation is what explain says about an intent, in both forms.
-type explanation struct {
-	intent   string
-	implied  bool
-	in, out  string
-	binding  policy.Binding
-	rows     []policy.Row
-	where    string
-	registry *daemon.Loaded
-}
-
-func (c *command) explainIntent(loaded *daemon.Loaded, intent, capability string) error {
-	reg := loaded.Generation.Registry
-	in, ok := reg.Intent(intent)
-	if !ok {
-		e := contract.Errorf("not-found", "there is no intent :%s", intent).WithHint("\"ferment plugin inspect NAME\" shows what a plugin serves")
-		if near := contract.Nearest(intent, reg.Intents()); near != "" {
-			e = e.WithHint("did you mean " + near + "?")
-		}
-		return e
-	}
-	layer := loaded.Generation.Policies.For(intent)
-	effective, err := layer.Resolve()
-	if err != nil {
-		return err
-	}
-	demand := policy.Demand{Registry: reg, Intent: intent, CapID: capability, Layer: &effective.Layer}
-	x := explanation{
-		intent: intent, implied: in.Implied, in: in.In, out: in.Out, where: in.Where,
-		binding: demand.Bind(), rows: effective.Explain(), registry: loaded,
-	}
-	if c.format != formatText {
-		return c.value(c.env.Stdout, x.value())
-	}
-	_, err = fmt.Fprint(c.env.Stdout, x.text())
-	return err
-}
-
-func (x explanation) value() edn.Value {
-	var b edn.MapBuilder
-	b.Key("intent", edn.K(x.intent))
-	b.Key("implied?", edn.Bool(x.implied))
-	b.Key("in-schema", edn.K(x.in))
-	b.Key("out-schema", edn.K(x.out))
-	if x.where != "" {
-		b.Key("where", edn.Text(x.where))
-	}
-	candidates := make([]edn.Value, len(x.binding.Accepted))
-	for i, id := range x.binding.Accepted {
-		candidates[i] = edn.MustMap(edn.K("cap/id"), edn.K(id), edn.K("rank"), edn.Int(int64(i+1)), edn.K("tried?"), edn.Bool(i < len(x.binding.Tried)))
-	}
-	b.Key("candidates", edn.Vector(candidates...))
-	b.Key("rejected", policy.RejectionsValue(x.binding.Rejected))
-	rows := make([]edn.Value, len(x.rows))
-	for i, r := range x.rows {
-		rows[i] = edn.MustMap(edn.K("field"), edn.Text(r.Field), edn.K("value"), r.Value, edn.K("from"), edn.Text(originText(r.Origin)))
-	}
-	b.Key("policy", edn.Vector(rows...))
-	return b.Map()
-}
-
-func (x explanation) text() string {
+// explanationText is what explain says about an intent, for people.
+func explanationText(v edn.Value) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, ":%s", x.intent)
+	fmt.Fprintf(&b, ":%s", plain(v.Key("intent")))
 	switch {
-	case x.implied:
+	case v.Key("implied?").Truthy():
 		b.WriteString("  implied: no block declares it, a plugin advertises it")
-	case x.where != "":
-		fmt.Fprintf(&b, "  (%s)", x.where)
+	case v.HasKey("where"):
+		fmt.Fprintf(&b, "  (%s)", plain(v.Key("where")))
 	}
-	fmt.Fprintf(&b, "\n  in  :%s\n  out :%s\n\ncandidates\n", x.in, x.out)
-	reg := x.registry.Generation.Registry
-	for i, id := range x.binding.Accepted {
+	fmt.Fprintf(&b, "\n  in  :%s\n  out :%s\n\ncandidates, in the order %s\n", plain(v.Key("in-schema")), plain(v.Key("out-schema")), plain(v.Key("ordering")))
+	tried := 0
+	for c := range v.Key("candidates").Elems() {
+		if c.Key("tried?").Truthy() {
+			tried++
+		}
+	}
+	for c := range v.Key("candidates").Elems() {
 		note := ""
-		if i >= len(x.binding.Tried) {
-			note = "  not tried: retry { fallback } allows " + counted(len(x.binding.Tried), "candidate")
+		if !c.Key("tried?").Truthy() {
+			note = "  not tried: retry { fallback } allows " + counted(tried, "candidate")
 		}
-		served := ""
-		if entry, ok := reg.Capability(id); ok {
-			served = "plugin " + entry.Plugin
-			if entry.Where != "" {
-				served += ", " + entry.Where
-			}
-		}
-		fmt.Fprintf(&b, "  %d. %s  (%s)%s\n", i+1, id, served, note)
+		fmt.Fprintf(&b, "  %s. %s  (%s)%s\n     %s\n", c.Key("rank"), plain(c.Key("cap/id")), servedBy(c), note, figuresText(c.Key("figures")))
 	}
-	if len(x.binding.Accepted) == 0 {
+	if v.Key("candidates").Len() == 0 {
 		b.WriteString("  none\n")
 	}
-	for _, r := range x.binding.Rejected {
-		fmt.Fprintf(&b, "  -  %s  passed over: %s", r.Cap, r.Reason)
-		if r.Detail != "" {
-			fmt.Fprintf(&b, " (%s)", r.Detail)
+	for r := range v.Key("rejected").Elems() {
+		fmt.Fprintf(&b, "  -  %s  passed over: %s", plain(r.Key("cap/id")), plain(r.Key("reason")))
+		if r.HasKey("detail") {
+			fmt.Fprintf(&b, " (%s)", plain(r.Key("detail")))
 		}
 		b.WriteByte('\n')
+		if r.HasKey("message") {
+			fmt.Fprintf(&b, "     %s\n", plain(r.Key("message")))
+		}
+		if r.HasKey("figures") {
+			fmt.Fprintf(&b, "     %s\n", figuresText(r.Key("figures")))
+		}
 	}
 	b.WriteString("\npolicy\n")
 	width := 0
-	for _, r := range x.rows {
-		width = max(width, len(r.Field))
+	for r := range v.Key("policy").Elems() {
+		width = max(width, len(plain(r.Key("field"))))
 	}
-	for _, r := range x.rows {
-		fmt.Fprintf(&b, "  %-*s  %s  (%s)\n", width, r.Field, r.Value, originText(r.Origin))
+	for r := range v.Key("policy").Elems() {
+		fmt.Fprintf(&b, "  %-*s  %s  (%s)\n", width, plain(r.Key("field")), r.Key("value"), plain(r.Key("from")))
 	}
 	return b.String()
 }
 
-// originText says which layer wrote a value, and where it stands.
-func originText(o policy.Origin) string {
-	if o.Where != "" {
-		return o.Source.String() + ", " + o.Where
+func servedBy(c edn.Value) string {
+	served := "plugin " + plain(c.Key("plugin"))
+	if c.HasKey("where") {
+		served += ", " + plain(c.Key("where"))
 	}
-	return o.Source.String()
+	return served
+}
+
+// figuresText is what the order of the candidates may rest on.
+func figuresText(f edn.Value) string {
+	parts := []string{"no answer judged yet"}
+	if n := number(f.Key("samples")); n > 0 {
+		parts = []string{fmt.Sprintf("%s of the last %d answers passed (%s)", f.Key("passes"), n, decimal(f.Key("rate")))}
+	}
+	parts = append(parts, "quality "+decimal(f.Key("quality")))
+	if cost := f.Key("cost-usd"); !cost.IsNil() {
+		parts = append(parts, decimal(cost)+" usd")
+	}
+	if ms := f.Key("latency-ms"); !ms.IsNil() {
+		parts = append(parts, ms.String()+" ms")
+	}
+	parts = append(parts, "breaker "+plain(f.Key("breaker")))
+	if at := f.Key("reopens-at"); !at.IsNil() {
+		parts = append(parts, "again in "+until(at))
+	}
+	if f.Key("degraded?").Truthy() {
+		parts = append(parts, "degraded")
+	}
+	if f.HasKey("stead") {
+		parts = append(parts, plain(f.Key("stead"))+" serves in its place")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// decimal is a number as people write it.
+func decimal(v edn.Value) string {
+	s := strings.TrimSuffix(v.String(), "M")
+	if strings.Contains(s, ".") && !strings.ContainsAny(s, "eE") {
+		s = strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
+	}
+	return s
 }

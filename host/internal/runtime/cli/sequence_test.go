@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -32,6 +33,9 @@ type sequence struct {
 	dispatch, node, plan string
 	// stream is when text of the answer is shown.
 	stream string
+	// policy is the text of the default dispatch block, quality that of the
+	// quality block of the intent.
+	policy, quality string
 
 	asked string // who was asked, in order
 	out   string // what the run answered
@@ -107,8 +111,8 @@ intent "demo/answer" {
   in           = "req/any"
   out          = "` + out + `"
   result_types = ["value", "plan"]
-` + s.streams() + `}
-`)
+` + s.streams() + s.block("  quality", s.quality) + `}
+` + s.block(`dispatch "default"`, s.policy))
 	if len(s.judge) > 0 {
 		b.WriteString(`
 check "verified" {
@@ -133,6 +137,30 @@ func (s sequence) streams() string {
 		return ""
 	}
 	return "  stream       = \"" + s.stream + "\"\n"
+}
+
+// block is a block with that text, if there is any.
+func (s sequence) block(header, text string) string {
+	if text == "" {
+		return ""
+	}
+	return header + " {\n" + indent([]string{text}) + "}\n"
+}
+
+// oneByOne is a plan of so many calls, each after the one before. All but the
+// last may fail.
+func oneByOne(n int, node, dispatch string) string {
+	var b strings.Builder
+	b.WriteString("{:mode :strict :nodes [")
+	for i := range n {
+		more := dispatch
+		if i < n-1 {
+			more += " :allow-failure? true"
+		}
+		fmt.Fprintf(&b, "{:op :call :id \"call%d\" :intent :demo/answer :input {:q %d} :as :x%d %s :dispatch {%s}}\n ", i+1, i+1, i+1, node, more)
+	}
+	fmt.Fprintf(&b, "{:op :emit :input :x%d}]}\n", n)
+	return b.String()
 }
 
 // unwanted is a candidate that is there and must not be asked.
@@ -332,6 +360,71 @@ var rows = []sequence{
 	},
 }
 
+const (
+	ab    = ":candidates [:t/a :t/b] :retry {:fallback-max 1}"
+	onlyA = ":candidates [:t/a]"
+	good  = ":done {:must #{:good}}"
+	wrong = `{:value {:n 1}}`
+	right = `{:value {:good true}}`
+	quick = "min_pass_rate = 0.6\nmin_samples = 5\nwindow = 5"
+)
+
+// What breakers and windows of quality do from call to call (BRK-001 to
+// BRK-010, LLM-030, BIND-009, EVAL-075).
+var circuits = []sequence{
+	{
+		name: "breaker-leaves-alone", plan: oneByOne(4, "", ab), policy: "breaker {\n  min_samples = 2\n  base = \"5m\"\n}",
+		a: []string{fails("provider/unavailable")}, b: []string{`{:value {:n 2}}`},
+		asked: "a1 b2 a1 b2 b1 b1", out: `{:n 2}`,
+	},
+	{
+		name: "breaker-waits-for-the-probe", plan: oneByOne(3, "", onlyA), policy: "breaker {\n  min_samples = 2\n  base = \"150ms\"\n}",
+		a:     []string{fails("provider/unavailable"), fails("provider/unavailable"), `{:value {:n 1}}`},
+		asked: "a1 a1 a1", out: `{:n 1}`,
+	},
+	{
+		name: "breaker-all-open-says-when", plan: oneByOne(3, ":deadline-ms 2000", onlyA), policy: "breaker {\n  min_samples = 2\n  base = \"5m\"\n}",
+		a: []string{fails("provider/unavailable")}, asked: "a1 a1", fails: "breaker/open", exit: 3,
+	},
+	{
+		name: "breaker-retry-after-is-a-floor", plan: oneByOne(3, ":deadline-ms 2000", onlyA), policy: "breaker {\n  min_samples = 2\n  base = \"1ms\"\n}",
+		a: []string{`{:error {:type :provider/rate-limited :details {:retry-after-ms 600000}}}`}, asked: "a1 a1", fails: "breaker/open", exit: 3,
+	},
+	{
+		name: "breaker-trips-at-once", plan: oneByOne(2, "", ab),
+		a: []string{fails("provider/quota-exhausted")}, b: []string{`{:value {:n 2}}`}, asked: "a1 b2 b1", out: `{:n 2}`,
+	},
+	{
+		name: "quality-swap-to", plan: oneByOne(6, good, onlyA), quality: quick + "\nswap_to = \"t/b\"",
+		a: []string{wrong}, b: []string{right}, asked: "a1 a1 a1 a1 a1 swap(a) b1", out: `{:good true}`,
+	},
+	{
+		name: "quality-quarantine", plan: oneByOne(6, good, ab), quality: quick + "\naction = \"quarantine\"",
+		a: []string{wrong}, b: []string{right}, asked: "a1 b2 a1 b2 a1 b2 a1 b2 a1 eject(a) b2 b1", out: `{:good true}`,
+	},
+	{
+		name: "quality-cap-reached", plan: oneByOne(7, good, onlyA), quality: quick + "\naction = \"quarantine\"",
+		a: []string{wrong, wrong, wrong, wrong, wrong, wrong, right}, asked: "a1 a1 a1 a1 a1 cap-reached(a) a1 a1", out: `{:good true}`,
+	},
+	{
+		name: "quality-restart", plan: oneByOne(6, good, onlyA), quality: quick + "\naction = \"restart\"",
+		a: []string{wrong, wrong, wrong, wrong, wrong, right}, asked: "a1 a1 a1 a1 a1 restart(a) a1", out: `{:good true}`,
+	},
+	{
+		name: "quality-repaired-counts-once", plan: oneByOne(6, good, onlyA+" :repair {:max 1}"), quality: quick, meta: ":repairs? true",
+		a: []string{wrong, right, wrong, right, wrong, right, wrong, right, wrong, right, right}, asked: "a1 a2 a1 a2 a1 a2 a1 a2 a1 a2 a1", out: `{:good true}`,
+	},
+	{
+		name: "quality-errors-are-no-samples", plan: oneByOne(7, good, onlyA), quality: quick,
+		a: []string{fails("provider/empty"), fails("provider/empty"), fails("provider/empty"), wrong, wrong, right, right}, policy: "breaker {\n  min_samples = 20\n}",
+		asked: "a1 a1 a1 a1 a1 a1 a1", out: `{:good true}`,
+	},
+	{
+		name: "quality-aware-order", plan: oneByOne(4, good, ":candidates [:t/a :t/b] :retry {:fallback-max 1} :policy :quality-aware"),
+		a: []string{wrong}, b: []string{right}, asked: "a1 b2 b1 b1 b1", out: `{:good true}`,
+	},
+}
+
 // What authors of plans meet: gates, allowed failures, nested plans, maps,
 // branches, skipped nodes, schemas (GATE-001 to GATE-010, EVAL-010, EVAL-030,
 // IR-002, IR-006, SCHED-001).
@@ -449,7 +542,7 @@ var scenarios = []sequence{
 // file (SCR-004, EVAL-061, EVAL-075).
 func TestSequences(t *testing.T) {
 	names := map[string]bool{}
-	for _, s := range slices.Concat(cascades, repairs, strategies, rows, scenarios) {
+	for _, s := range slices.Concat(cascades, repairs, strategies, rows, circuits, scenarios) {
 		require.False(t, names[s.name], "%s is there twice", s.name)
 		names[s.name] = true
 		t.Run(s.name, func(t *testing.T) {
@@ -493,6 +586,9 @@ func assertEntries(t testing.TB, transcript edn.Value) {
 		for _, always := range []string{"op", "node", "path", "attempt", "input"} {
 			assert.True(t, entry.HasKey(always), "%s in %s", always, entry)
 		}
+		if word(entry.Key("op")) == "quality" {
+			continue // no attempt, but what was done because of one
+		}
 		if ms, ok := entry.Key("latency-ms").AsInt(); assert.True(t, ok, "a latency in %s", entry) {
 			assert.GreaterOrEqual(t, ms, int64(0))
 		}
@@ -506,6 +602,10 @@ func assertEntries(t testing.TB, transcript edn.Value) {
 func asks(transcript edn.Value, loose bool) string {
 	var all []string
 	for entry := range transcript.Elems() {
+		if word(entry.Key("op")) == "quality" {
+			all = append(all, strings.TrimPrefix(word(entry.Key("input").Key("event")), "quality/")+"("+strings.TrimPrefix(word(entry.Key("cap/id")), "t/")+")")
+			continue
+		}
 		n, _ := entry.Key("attempt").AsInt()
 		all = append(all, fmt.Sprintf("%s%d", strings.TrimPrefix(word(entry.Key("cap/id")), "t/"), n))
 	}
@@ -550,7 +650,7 @@ var machineWords = []struct {
 func (w *world) masked(v edn.Value) edn.Value {
 	w.t.Helper()
 	out, err := v.Walk(nil, func(v edn.Value) edn.Value {
-		for _, key := range []string{"latency-ms", "pid"} {
+		for _, key := range []string{"latency-ms", "pid", "retry-after-ms"} {
 			if v.IsMap() && v.HasKey(key) {
 				v = v.AssocKey(key, edn.Int(0))
 			}
@@ -560,6 +660,9 @@ func (w *world) masked(v edn.Value) edn.Value {
 		}
 		if s, ok := v.AsString(); ok {
 			return edn.Text(w.mask(s))
+		}
+		if v.Kind() == edn.KindInst {
+			return edn.Inst(time.Unix(0, 0).UTC())
 		}
 		return v
 	})

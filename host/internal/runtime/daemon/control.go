@@ -173,6 +173,13 @@ func (c control) Inspect(name string) (edn.Value, *contract.Error) {
 	)), nil
 }
 
+// Explain implements httpapi.Control.
+func (c control) Explain(intent, capability string) (edn.Value, *contract.Error) {
+	h, l := c.now()
+	v, err := l.Explain(intent, capability, h.Service().Explain)
+	return v, contract.AsError(err)
+}
+
 // maxLog is how much of a log is read for its last lines.
 const maxLog = 1 << 20
 

@@ -16,6 +16,9 @@ type Control interface {
 	// Plugins lists every plugin with its processes; Inspect shows one.
 	Plugins() edn.Value
 	Inspect(name string) (edn.Value, *contract.Error)
+	// Explain says who would serve an intent now, and why; capability is pinned
+	// unless it is empty.
+	Explain(intent, capability string) (edn.Value, *contract.Error)
 	// Logs gives the last lines of a plugin's log, oldest first.
 	Logs(name string, lines int) (edn.Value, *contract.Error)
 	// The next five are asked for and go on by themselves; what became of them
@@ -102,6 +105,13 @@ func Actions() []Action {
 		{Name: "plugin-inspect", Doc: "one plugin: program, processes, capabilities", Input: pluginEntry, do: func(_ context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 			return c.Inspect(text(in, "plugin"))
 		}},
+		{Name: "explain", Doc: "who would serve an intent now, in which order, by which figures, and who would not and why",
+			Input: `[:intent :keyword] [:capability {:optional true :doc "as if the request pinned it"} :keyword]`,
+			do: func(_ context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
+				intent, _ := in.Key("intent").AsKeyword()
+				capability, _ := in.Key("capability").AsKeyword()
+				return c.Explain(intent, capability)
+			}},
 		{Name: "plugin-logs", Doc: "the last lines of a plugin's log", Input: pluginEntry + ` [:lines {:optional true :default 100} [:int {:min 1 :max 1000}]]`,
 			do: func(_ context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 				lines, ok := in.Key("lines").AsInt()

@@ -261,6 +261,9 @@ func TestEveryActionIsDocumented(t *testing.T) {
 		if strings.Contains(a.Input, "[:file {:doc") {
 			body["file"] = "/x"
 		}
+		if strings.Contains(a.Input, ":intent") {
+			body["intent"] = "text/respond"
+		}
 		require.NoError(t, sch.Validate(body))
 		body["surprise"] = true
 		require.Error(t, sch.Validate(body), "%s is closed", a.Name)

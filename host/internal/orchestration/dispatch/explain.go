@@ -1,0 +1,93 @@
+package dispatch
+
+import (
+	"slices"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Explanation is how a call would be bound now, and what that rests on.
+type Explanation struct {
+	Binding  policy.Binding // in the order of the policy
+	Ordering string
+	figures  map[string]Figures
+}
+
+// Figures are those of a candidate; ok is false for one that nobody knows.
+func (x Explanation) Figures(capID string) (f Figures, ok bool) {
+	f, ok = x.figures[capID]
+	return f, ok
+}
+
+// Explain binds a call without making it (BIND-006). A dispatcher without an
+// executor takes all for ready, one without a book knows what they declare.
+// CapID pins the first candidate.
+func (d *Dispatcher) Explain(p policy.Policy, intent, capID string) Explanation {
+	t := d.Terms(p, intent, capID)
+	s := &serving{d: d, w: &Work{Op: "call", Terms: t, Intent: intent}}
+	now := d.Clock.Now()
+	demand := t.demand(d.Registry)
+	demand.State = func(id string) policy.Unavailable { return s.looks(id, now) }
+	demand.StandIn = s.standIn
+	x := Explanation{Binding: s.rank(demand.Bind()), Ordering: t.Ordering, figures: map[string]Figures{}}
+	for i, id := range x.Binding.List {
+		if c, ok := d.Registry.Capability(id); ok {
+			x.figures[id] = t.figures(c, i, now)
+		}
+	}
+	return x
+}
+
+// looks is state without asking: looking changes nothing.
+func (s *serving) looks(capID string, now time.Time) policy.Unavailable {
+	if s.d.Executor != nil {
+		if u := s.d.available(capID); u.Reason != "" {
+			return u
+		}
+	}
+	p := s.w.Terms.pages[capID]
+	if p == nil || p.admits(now) {
+		return policy.Unavailable{}
+	}
+	return p.refusal(now)
+}
+
+func (p *page) admits(now time.Time) bool {
+	p.mu.Lock()
+	defer p.unlock(now)
+	return p.breaker.Admits(now)
+}
+
+// figures are those of a candidate, whether anybody keeps them or not.
+func (t *Terms) figures(c *registry.Capability, index int, now time.Time) Figures {
+	if p := t.pages[c.ID]; p != nil {
+		return p.figures(c, index, now)
+	}
+	return unknown(c)
+}
+
+// explained adds the figures of all candidates to the record of a call that is
+// to be explained, whatever its order rests on.
+func (s *serving) explained(n *journal.NodeResolved) {
+	now := s.d.Clock.Now()
+	value := func(id string) edn.Value {
+		c, ok := s.d.Registry.Capability(id)
+		if !ok {
+			return edn.Nil()
+		}
+		return s.w.Terms.figures(c, 0, now).Value()
+	}
+	n.Candidates, n.Rejected = slices.Clone(n.Candidates), slices.Clone(n.Rejected)
+	for i := range n.Candidates {
+		if c := &n.Candidates[i]; c.Figures.IsNil() {
+			c.Figures = value(c.CapID)
+		}
+	}
+	for i := range n.Rejected {
+		n.Rejected[i].Figures = value(n.Rejected[i].CapID)
+	}
+}

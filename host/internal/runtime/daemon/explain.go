@@ -1,0 +1,119 @@
+package daemon
+
+import (
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Binder says how a call of an intent would be bound. CapID pins the first
+// candidate; empty: nobody is pinned.
+type Binder func(intent, capID string) (dispatch.Explanation, error)
+
+// Bind is the Binder of a configuration that no host runs: everybody is ready,
+// and nothing is known but what capabilities say of themselves.
+func (l *Loaded) Bind(intent, capID string) (dispatch.Explanation, error) {
+	layer := l.Generation.Policies.For(intent)
+	p, err := layer.Resolve()
+	if err != nil {
+		return dispatch.Explanation{}, err
+	}
+	d := dispatch.Dispatcher{Registry: l.Generation.Registry, Checks: l.Generation.Checks, Clock: dispatch.SystemClock{}}
+	return d.Explain(p, intent, capID), nil
+}
+
+// Explain says who would serve an intent, in which order and why, who would not,
+// and which policy holds, each with its place in the configuration (BIND-006).
+func (l *Loaded) Explain(intent, capID string, bind Binder) (edn.Value, error) {
+	reg := l.Generation.Registry
+	in, ok := reg.Intent(intent)
+	if !ok {
+		e := contract.Errorf("not-found", "there is no intent :%s", intent).WithHint("\"ferment plugin inspect NAME\" shows what a plugin serves")
+		if near := contract.Nearest(intent, reg.Intents()); near != "" {
+			e = e.WithHint("did you mean " + near + "?")
+		}
+		return edn.Nil(), e
+	}
+	x, err := bind(intent, capID)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	layer := l.Generation.Policies.For(intent)
+	effective, err := layer.Resolve()
+	if err != nil {
+		return edn.Nil(), err
+	}
+	var b edn.MapBuilder
+	b.Key("intent", edn.K(intent))
+	b.Key("implied?", edn.Bool(in.Implied))
+	b.Key("in-schema", edn.K(in.In))
+	b.Key("out-schema", edn.K(in.Out))
+	if in.Where != "" {
+		b.Key("where", edn.Text(in.Where))
+	}
+	b.Key("ordering", edn.K(x.Ordering))
+	b.Key("candidates", l.candidates(x))
+	b.Key("rejected", l.rejected(x))
+	rows := effective.Explain()
+	policies := make([]edn.Value, len(rows))
+	for i, r := range rows {
+		policies[i] = edn.MustMap(edn.K("field"), edn.Text(r.Field), edn.K("value"), r.Value, edn.K("from"), edn.Text(originText(r.Origin)))
+	}
+	b.Key("policy", edn.Vector(policies...))
+	return b.Map(), nil
+}
+
+func (l *Loaded) candidates(x dispatch.Explanation) edn.Value {
+	all := make([]edn.Value, len(x.Binding.Accepted))
+	for i, id := range x.Binding.Accepted {
+		var b edn.MapBuilder
+		b.Key("cap/id", edn.K(id))
+		b.Key("rank", edn.Int(int64(i+1)))
+		b.Key("tried?", edn.Bool(i < len(x.Binding.Tried)))
+		l.known(&b, x, id)
+		all[i] = b.Map()
+	}
+	return edn.Vector(all...)
+}
+
+func (l *Loaded) rejected(x dispatch.Explanation) edn.Value {
+	all := make([]edn.Value, len(x.Binding.Rejected))
+	for i, r := range x.Binding.Rejected {
+		var b edn.MapBuilder
+		b.Key("cap/id", edn.K(r.Cap))
+		b.Key("reason", edn.K(r.Reason))
+		if r.Detail != "" {
+			b.Key("detail", edn.Text(r.Detail))
+		}
+		if r.Why != nil {
+			b.Key("why", edn.K(r.Why.Type))
+			b.Key("message", edn.Text(r.Why.FullMessage()))
+		}
+		l.known(&b, x, r.Cap)
+		all[i] = b.Map()
+	}
+	return edn.Vector(all...)
+}
+
+// known is what there is about a capability: its plugin, the place that names
+// it, and its figures.
+func (l *Loaded) known(b *edn.MapBuilder, x dispatch.Explanation, id string) {
+	if c, ok := l.Generation.Registry.Capability(id); ok {
+		b.Key("plugin", edn.Text(c.Plugin))
+		if c.Where != "" {
+			b.Key("where", edn.Text(c.Where))
+		}
+	}
+	if f, ok := x.Figures(id); ok {
+		b.Key("figures", f.Value())
+	}
+}
+
+// originText says which layer wrote a value, and where it stands.
+func originText(o policy.Origin) string {
+	if o.Where != "" {
+		return o.Source.String() + ", " + o.Where
+	}
+	return o.Source.String()
+}
