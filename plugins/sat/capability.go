@@ -38,6 +38,16 @@ func embedded(self string) decider {
 	}
 }
 
+// within decides in that time where a request names none; 0 for any time.
+func (s decider) within(usual time.Duration) decider {
+	return func(ctx context.Context, f *dimacs.Formula, timeout time.Duration) (solve.Answer, error) {
+		if timeout == 0 {
+			timeout = usual
+		}
+		return s(ctx, f, timeout)
+	}
+}
+
 func (s decider) solve(ctx context.Context, in solveIn) (solveOut, error) {
 	f, err := formula(in.DIMACS, in.Clauses)
 	if err != nil {

@@ -37,6 +37,8 @@ type settings struct {
 	Solver string   `edn:"solver" enum:"builtin,cadical,minisat,picosat,competition" doc:"gophersat of this plugin, or a program; competition is any that takes a file and writes s and v lines"`
 	Path   string   `edn:"path,omitempty" doc:"the program: absolute path, or a name to look up in PATH; default: its name"`
 	Args   []string `edn:"args,omitempty" doc:"arguments of the program, before the formula"`
+	// Timeout is in milliseconds.
+	Timeout int `edn:"timeout,omitempty" unit:"ms" min:"0" max:"3600000" doc:"time for a search when the request names none, 0 for none"`
 }
 
 const builtin = "builtin"
@@ -94,7 +96,7 @@ func (p *satPlugin) offer(_ context.Context, cfg settings) (sdk.Offer, error) {
 		name, needs, tag = cfg.program(), []string{"process/run"}, "external"
 	}
 	return sdk.Offer{Needs: needs, Capabilities: []sdk.Capability{
-		sdk.Func("sat/solver", sdk.Intents("sat/solve"), p.decider(cfg).solve,
+		sdk.Func("sat/solver", sdk.Intents("sat/solve"), p.decider(cfg).within(time.Duration(cfg.Timeout)*time.Millisecond).solve,
 			sdk.Kind("solver"), sdk.Tags(tag),
 			sdk.Cost(contract.Cost{Latency: 50 * time.Millisecond}),
 			sdk.Description("Finds a model of a formula or shows that there is none, by "+name+".")),

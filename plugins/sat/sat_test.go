@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/plugins/sat/internal/dimacs"
 	"github.com/fermenthq/ferment/plugins/sat/internal/solve"
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -146,4 +147,23 @@ func TestExternalSolver(t *testing.T) {
 	assert.Error(t, checkSettings(settings{Solver: "competition"}))
 	assert.Error(t, checkSettings(settings{Solver: builtin, Path: "cadical"}))
 	assert.NoError(t, checkSettings(settings{Solver: "minisat"}))
+}
+
+// The time of the configuration holds where the request names none.
+func TestUsualTimeout(t *testing.T) {
+	var got []time.Duration
+	d := decider(func(_ context.Context, _ *dimacs.Formula, timeout time.Duration) (solve.Answer, error) {
+		got = append(got, timeout)
+		return solve.Answer{Status: solve.Unknown}, nil
+	}).within(20 * time.Millisecond)
+	own := 700
+	for _, in := range []solveIn{{Clauses: &[][]int{{1}}}, {Clauses: &[][]int{{1}}, TimeoutMS: &own}} {
+		_, err := d.solve(context.Background(), in)
+		require.NoError(t, err)
+	}
+	assert.Equal(t, []time.Duration{20 * time.Millisecond, 700 * time.Millisecond}, got)
+
+	p := sdktest.Serve(t, shipped(), sdktest.WithConfig(edn.MustMap(edn.K("timeout"), edn.Int(1))))
+	out := p.MustInvoke("sat/solver", edn.MustRead(`{:clauses [[1 2] [-1 2]]}`))
+	assert.Equal(t, `:unknown`, out.Key("status").String(), "no process starts in a millisecond: %s", out)
 }
