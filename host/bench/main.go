@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/pprof"
+	"slices"
 
 	"github.com/fermenthq/ferment/sdk/launch"
 )
@@ -32,6 +33,13 @@ func main() {
 	}
 	smoke := flag.Bool("smoke", false, "few short rounds, to see that the benchmarks run")
 	profile := flag.String("cpuprofile", "", "write a profile of the calls to this file")
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), "bench [FLAGS] [PART ...] measures the parts that are named, or all:")
+		for _, part := range parts {
+			fmt.Fprintln(flag.CommandLine.Output(), "  "+part.name)
+		}
+		flag.PrintDefaults()
+	}
 	flag.Parse()
 	// What host and SDK set in use.
 	debug.SetGCPercent(400)
@@ -51,7 +59,7 @@ func main() {
 		}
 		defer pprof.StopCPUProfile()
 	}
-	if err := run(pace); err != nil {
+	if err := run(pace, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -63,11 +71,36 @@ type pace struct {
 	calls  int
 }
 
-func run(p pace) error {
+// part is a part of the table.
+type part struct {
+	name    string
+	measure func(pace) ([]row, error)
+}
+
+// parts are in the order of the table.
+var parts = []part{
+	{"codecs", codecs},
+	{"schemas", schemas},
+	{"evaluator", evaluator},
+	{"calls", calls},
+	{"tools", tools},
+	{"failover", failover},
+}
+
+// run measures the parts that are named, all if none is.
+func run(p pace, names []string) error {
+	for _, name := range names {
+		if !slices.ContainsFunc(parts, func(p part) bool { return p.name == name }) {
+			return fmt.Errorf("there is no part %q", name)
+		}
+	}
 	fmt.Printf("%s %s/%s, %d processors; medians of %d alternating rounds\n\n", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), p.rounds)
 	var rows []row
-	for _, part := range []func(pace) ([]row, error){codecs, schemas, evaluator, calls, tools, failover} {
-		more, err := part(p)
+	for _, part := range parts {
+		if len(names) > 0 && !slices.Contains(names, part.name) {
+			continue
+		}
+		more, err := part.measure(p)
 		if err != nil {
 			return err
 		}
