@@ -28,16 +28,23 @@ func HostFrom(ctx context.Context) *Host {
 
 // Ask is a question to another capability.
 type Ask struct {
-	// Intent is the name of the intent without colon.
+	// Intent is the name of the intent without colon. It may be left out where a
+	// handle names a capability that serves one intent alone.
 	Intent string
-	// Capability pins the first candidate; empty lets the host choose.
+	// Handle is who is asked first; the zero Handle lets the host choose.
+	Handle Handle
+	// Capability is the same by name. The host refuses it with :auth/forbidden
+	// unless the call was given a handle of that capability.
 	Capability string
 	// Input is the input map: a struct, a map or an edn.Value, see Encode.
 	Input any
 	// Fields are further keys of the request envelope, such as :constraints,
 	// :done or :budget; nil for none.
 	Fields edn.Value
-	// OnDelta, if set, sees the pieces of the answer in order.
+	// OnDelta, if set, sees pieces of the answer in order, as early as the
+	// intent's policy shows them: {:kind :text :text ".."}, and {:kind :retract
+	// :reason ..} when all text before it does not count. The answer is read no
+	// faster than OnDelta returns.
 	OnDelta func(piece edn.Value)
 }
 
@@ -88,9 +95,17 @@ func (h *Host) Invoke(ctx context.Context, ask Ask) (Answer, error) {
 }
 
 func (h *Host) request(ask Ask) (edn.Value, error) {
-	intent, err := edn.Keyword(ask.Intent)
-	if err != nil {
-		return edn.Nil(), fmt.Errorf("host call: intent: %w", err)
+	pinned := ask.Capability
+	if ask.Handle.id != "" {
+		pinned = ask.Handle.id
+	}
+	var task, own edn.MapBuilder
+	if ask.Intent != "" || pinned == "" {
+		intent, err := edn.Keyword(ask.Intent)
+		if err != nil {
+			return edn.Nil(), fmt.Errorf("host call: intent: %w", err)
+		}
+		task.Key("intent", intent)
 	}
 	input, err := Encode(ask.Input)
 	if err != nil {
@@ -99,10 +114,8 @@ func (h *Host) request(ask Ask) (edn.Value, error) {
 	if input.IsNil() {
 		input = edn.MustMap()
 	}
-	var task, own edn.MapBuilder
-	task.Key("intent", intent)
-	if ask.Capability != "" {
-		capability, err := edn.Keyword(ask.Capability)
+	if pinned != "" {
+		capability, err := edn.Keyword(pinned)
 		if err != nil {
 			return edn.Nil(), fmt.Errorf("host call: capability: %w", err)
 		}
@@ -114,6 +127,9 @@ func (h *Host) request(ask Ask) (edn.Value, error) {
 	}
 	own.Key("task", task.Map())
 	own.Key("input", input)
+	if ask.OnDelta != nil {
+		own.Key("stream?", edn.Bool(true))
+	}
 	return merged(ask.Fields, own.Map()), nil
 }
 

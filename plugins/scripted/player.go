@@ -104,6 +104,9 @@ func (s step) play(ctx context.Context, request edn.Value, out *sdk.Stream) (edn
 	case actHang:
 		<-ctx.Done()
 		return edn.Nil(), ctx.Err()
+	case actAsk:
+		answer, err := s.ask(ctx, request, out)
+		return s.result("value", "out", answer), err
 	case actFold:
 		return s.result("value", "out", edn.MustMap(edn.K("text"), edn.Text(whole))), nil
 	}

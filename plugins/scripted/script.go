@@ -50,11 +50,12 @@ const (
 	actRaw      action = "raw"
 	actCrash    action = "crash"
 	actHang     action = "hang"
+	actAsk      action = "ask"
 	actFold     action = "" // answer with the text of the pieces
 )
 
 var (
-	actions   = []string{"value", "error", "template", "plan", "raw", "crash", "hang"}
+	actions   = []string{"value", "error", "template", "plan", "raw", "crash", "hang", "ask"}
 	modifiers = []string{"stream", "delay-ms", "chunk-ms", "bindings", "usage", "meta"}
 )
 
@@ -275,6 +276,8 @@ func (r *scriptReader) argument(at []edn.Value, s step) {
 		if !s.arg.IsString() {
 			r.fault(at, ":raw is a string")
 		}
+	case actAsk:
+		r.ask(append(slices.Clone(at), edn.K("ask")), s.arg)
 	case actHang:
 		if b, _ := s.arg.AsBool(); !b {
 			r.fault(at, ":hang is true")
@@ -284,6 +287,33 @@ func (r *scriptReader) argument(at []edn.Value, s step) {
 		if _, ok := crashOf(word); !ok {
 			r.fault(at, ":crash is :sigkill, :panic or :exit-n with n from 0 to 255, not %s", s.arg)
 		}
+	}
+}
+
+// askKeys are those of :ask.
+var askKeys = []string{"intent", "cap/ref", "handle", "input", "times", "stream"}
+
+// ask checks a question to the host: an intent, or the capability of a handle,
+// which stands in the input of the call or is made up.
+func (r *scriptReader) ask(at []edn.Value, ask edn.Value) {
+	if ask.Kind() != edn.KindMap {
+		r.fault(at, ":ask is a map, not %s", ask)
+		return
+	}
+	r.known(at, ask, ":ask", askKeys)
+	for _, name := range []string{"intent", "cap/ref"} {
+		if v, found := ask.Get(edn.K(name)); found && !v.IsKeyword() {
+			r.fault(append(slices.Clone(at), edn.K(name)), ":%s is a keyword, not %s", name, v)
+		}
+	}
+	if !ask.HasKey("intent") && !ask.HasKey("cap/ref") && !ask.HasKey("handle") {
+		r.fault(at, ":ask names an :intent, or by :handle where a handle stands in the input")
+	}
+	if v, found := ask.Get(edn.K("handle")); found && v.Kind() != edn.KindVector {
+		r.fault(append(slices.Clone(at), edn.K("handle")), ":handle is a path in the input, not %s", v)
+	}
+	if n, ok := ask.Key("times").AsInt(); ask.HasKey("times") && (!ok || n < 1) {
+		r.fault(append(slices.Clone(at), edn.K("times")), ":times is a number from 1, not %s", ask.Key("times"))
 	}
 }
 

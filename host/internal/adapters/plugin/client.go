@@ -114,9 +114,14 @@ func (c *Client) Invoke(ctx context.Context, call dispatch.Call) (dispatch.Answe
 	if !ok {
 		return dispatch.Answer{}, notFound(call.CapID)
 	}
+	around := held(ctx)
+	if err := t.circle(around, call.CapID); err != nil {
+		return dispatch.Answer{}, located(err, call)
+	}
 	if err := t.limit.enter(ctx); err != nil {
 		return dispatch.Answer{}, located(err, call)
 	}
+	ctx = holds(ctx, &holding{unit: t.unit, limit: t.limit, up: around})
 	defer t.limit.exit()
 	answer, err := t.unit.invoke(ctx, call)
 	if err != nil {

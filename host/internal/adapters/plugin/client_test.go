@@ -250,17 +250,19 @@ func TestEncoding(t *testing.T) {
 type asked struct {
 	mu     sync.Mutex
 	parent dispatch.Call
+	last   HostCall
 	answer func(ctx context.Context, request edn.Value) (edn.Value, error)
 }
 
-func (a *asked) HostInvoke(ctx context.Context, plugin string, parent dispatch.Call, request edn.Value, emit func(edn.Value) error) (edn.Value, error) {
+func (a *asked) HostInvoke(ctx context.Context, c HostCall) (edn.Value, error) {
 	a.mu.Lock()
-	a.parent = parent
+	a.parent = c.Parent
+	a.last = c
 	a.mu.Unlock()
-	if err := emit(edn.MustMap(edn.K("text"), edn.Text("piece for "+plugin))); err != nil {
+	if err := c.Emit(edn.MustMap(edn.K("text"), edn.Text("piece for "+c.Plugin))); err != nil {
 		return edn.Nil(), err
 	}
-	return a.answer(ctx, request)
+	return a.answer(ctx, c.Request)
 }
 
 // A plugin may ask its host for something else, within the call that it works
@@ -306,6 +308,62 @@ func TestHostCalls(t *testing.T) {
 	cancel()
 	assert.Equal(t, "canceled", typed(t, <-hung).Type)
 	assert.ErrorIs(t, <-over, context.Canceled)
+}
+
+// IR-014, CNV-014: what a call was given is of use to that call alone, while it
+// lasts, and 64 times; what is still asked when it ends, ends before its answer
+// is taken.
+func TestHandles(t *testing.T) {
+	b := run(t, as("good")).ready()
+	host := &asked{answer: func(_ context.Context, request edn.Value) (edn.Value, error) {
+		return edn.MustMap(edn.K("result"), edn.MustMap(edn.K("type"), edn.K("value"), edn.K("out"), request)), nil
+	}}
+	b.AnswerCalls(host)
+	b.mustAsk(`{:do "ask" :request {:task {:intent :t/other}} :model {:cap/ref :b/x} :deep [{:k #{{:cap/ref :a/y}}} {:cap/ref :no/handle :more 1}]}`)
+	assert.Equal(t, []string{"a/y", "b/x"}, host.last.Granted)
+	assert.Equal(t, 1, host.last.N)
+
+	_, err := b.ask(context.Background(), `{:do "ask-often" :n 65 :request {:task {:intent :t/other}}}`)
+	assert.Equal(t, "plan/too-large", typed(t, err).Type)
+	assert.Equal(t, 64, host.last.N)
+
+	ended := false
+	host.answer = func(ctx context.Context, _ edn.Value) (edn.Value, error) {
+		<-ctx.Done()
+		time.Sleep(50 * time.Millisecond) // whoever does not wait for it would be faster
+		ended = true
+		return edn.Nil(), ctx.Err()
+	}
+	b.mustAsk(`{:do "ask-and-answer" :request {:task {:intent :t/other}}}`)
+	assert.True(t, ended, "nothing of a call goes on when it has ended")
+
+	_, err = b.ask(context.Background(), `{:do "ask-kept" :request {:task {:intent :t/other}}}`)
+	assert.Equal(t, "auth/forbidden", typed(t, err).Type, "a call that has ended")
+}
+
+// A call that all who could take it wait for is refused at once, and not at its
+// deadline.
+func TestWaitsForItself(t *testing.T) {
+	for what, change := range map[string]func(*Settings){"plugin": func(s *Settings) { s.MaxInFlight = 1 }, "nothing": func(*Settings) {}} {
+		t.Run(what, func(t *testing.T) {
+			s := as("good")
+			change(&s)
+			b := run(t, s).ready()
+			host := &asked{}
+			host.answer = func(ctx context.Context, _ edn.Value) (edn.Value, error) {
+				a, err := b.client.Invoke(ctx, request(`{:do "echo"}`))
+				return a.Response, err
+			}
+			b.AnswerCalls(host)
+			_, err := b.ask(context.Background(), `{:do "ask" :request {:task {:intent :t/other}}}`)
+			if what == "nothing" {
+				require.NoError(t, err)
+				return
+			}
+			assert.Equal(t, "runtime/overloaded", typed(t, err).Type)
+			assert.Contains(t, err.Error(), "wait for itself")
+		})
+	}
 }
 
 // The store of a plugin outlives its processes (SCR-002 needs it).

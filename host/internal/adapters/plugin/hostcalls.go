@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 
@@ -15,10 +16,29 @@ import (
 type HostCalls interface {
 	// HostInvoke answers another request within the call that the plugin works
 	// on: under that call's trace, remaining budget, deadline, effects and
-	// stack, whatever the request says. ctx ends with that call. It returns the
-	// response envelope; emit may be called with pieces of it before.
-	HostInvoke(ctx context.Context, plugin string, parent dispatch.Call, request edn.Value, emit func(delta edn.Value) error) (edn.Value, error)
+	// stack, whatever the request says. ctx ends with that call, which waits for
+	// HostInvoke. It returns the response envelope.
+	HostInvoke(ctx context.Context, c HostCall) (edn.Value, error)
 }
+
+// HostCall is one request of a plugin.
+type HostCall struct {
+	Plugin string
+	// Parent is the call that the plugin works on, N the number of the request
+	// among those that it makes on behalf of that call, from 1.
+	Parent dispatch.Call
+	N      int
+	// Granted are the capabilities that the call was given handles of, sorted.
+	Granted []string
+	Request edn.Value
+	// Emit may be called with pieces of the answer, from one goroutine at a
+	// time. It blocks while the plugin does not read, and fails when it is gone.
+	Emit func(piece edn.Value) error
+}
+
+// maxHostCalls is how many requests a plugin may make on behalf of one call
+// (IR-014).
+const maxHostCalls = 64
 
 // hostSide is what one process can reach of its host.
 type hostSide struct {
@@ -51,10 +71,57 @@ func (h *hostSide) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter
 		return edn.Nil(), contract.Errorf("plan/too-deep", "plugin %s: %d calls wait for each other, the limit is %d", h.plugin, n, h.depth()).
 			WithSource(contract.SourcePlugin)
 	}
+	n, err := parent.begin()
+	if err != nil {
+		return edn.Nil(), contract.Errorf(err.Type, "plugin %s: %s", h.plugin, err.Message).WithSource(contract.SourcePlugin)
+	}
+	defer parent.asking.Done()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(parent.ctx, func() { cancel(context.Cause(parent.ctx)) })()
-	return (*calls).HostInvoke(ctx, h.plugin, parent.call, call.Request, out.Delta)
+	return (*calls).HostInvoke(parent.held(ctx), HostCall{
+		Plugin: h.plugin, Parent: parent.call, N: n, Granted: parent.granted(), Request: call.Request, Emit: out.Delta,
+	})
+}
+
+// begin counts a request that is made on behalf of the call. Done of asking
+// ends it.
+func (c *inFlight) begin() (n int, err *contract.Error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.over:
+		return 0, contract.Errorf("auth/forbidden", "the call that the request belongs to has ended")
+	case c.asked == maxHostCalls:
+		return 0, contract.Errorf("plan/too-large", "a call may ask its host %d times", maxHostCalls)
+	}
+	c.asked++
+	c.asking.Add(1)
+	return c.asked, nil
+}
+
+// end lets nobody ask any more on behalf of the call, ends what is asked, and
+// waits for that.
+func (c *inFlight) end() {
+	c.mu.Lock()
+	c.over = true
+	c.mu.Unlock()
+	c.cancel(errAnswered)
+	c.asking.Wait()
+}
+
+// errAnswered is why what a plugin asked ends with the call that it asked for.
+var errAnswered = errors.New("the call that the request belongs to has ended")
+
+// granted are the capabilities that the request of the call holds handles of.
+func (c *inFlight) granted() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.looked {
+		c.looked = true
+		c.handles = contract.Handles(edn.Vector(c.call.Request.Key("input"), c.call.Request.Key("context")))
+	}
+	return c.handles
 }
 
 // State implements wire.Host.

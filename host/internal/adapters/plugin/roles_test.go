@@ -121,6 +121,7 @@ type fake struct {
 	changed chan struct{}
 	drained chan struct{}
 	ended   []string
+	kept    wire.CallContext // of a call that may have ended
 }
 
 func newFake() *fake {
@@ -264,6 +265,27 @@ func (f *fake) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter) (e
 		fmt.Fprintln(os.Stderr, text)
 	case "ask":
 		v, err = f.host.Invoke(ctx, call.Context, input.Key("request"), nil)
+	case "ask-and-answer": // with the question still open
+		f.mu.Lock()
+		f.kept = call.Context
+		f.mu.Unlock()
+		heard := make(chan struct{})
+		go func() {
+			_, _ = f.host.Invoke(context.WithoutCancel(ctx), call.Context, input.Key("request"), func(wire.Event) { close(heard) })
+		}()
+		<-heard
+	case "ask-kept":
+		f.mu.Lock()
+		kept := f.kept
+		f.mu.Unlock()
+		v, err = f.host.Invoke(ctx, kept, input.Key("request"), nil)
+	case "ask-often":
+		n, _ := input.Key("n").AsInt()
+		for range n {
+			if v, err = f.host.Invoke(ctx, call.Context, input.Key("request"), nil); err != nil {
+				break
+			}
+		}
 	case "ask-as":
 		id, _ := input.Key("id").AsString()
 		v, err = f.host.Invoke(ctx, wire.CallContext{CallID: id}, edn.MustRead(`{:task {:intent :t/x}}`), nil)

@@ -47,8 +47,17 @@ type service struct {
 // inFlight is a call that the plugin works on. What it asks of its host on
 // behalf of the call is done within this.
 type inFlight struct {
-	call dispatch.Call
-	ctx  context.Context
+	call   dispatch.Call
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	asking sync.WaitGroup // what is asked on behalf of it
+
+	mu      sync.Mutex
+	asked   int
+	over    bool
+	looked  bool
+	handles []string
 }
 
 // lostWait is how long a call whose connection broke waits for the process to
@@ -72,11 +81,12 @@ func (s *service) invoke(ctx context.Context, c dispatch.Call, probeTimeout time
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.life, func() { cancel(context.Cause(s.life)) })()
-	id, err := s.enter(ctx, c)
+	id, own, err := s.enter(ctx, cancel, c)
 	if err != nil {
 		return edn.Nil(), err
 	}
 	defer s.leave(id, c.Run)
+	defer own.end()
 	defer s.watchDeadline(c.Deadline, probeTimeout)()
 
 	var on func(wire.Event)
@@ -150,20 +160,21 @@ func (s *service) watchDeadline(deadline time.Time, probeTimeout time.Duration) 
 func (s *service) alive() { s.answered.Store(time.Now().UnixNano()) }
 
 // enter registers a call and gives its handle.
-func (s *service) enter(ctx context.Context, c dispatch.Call) (string, error) {
+func (s *service) enter(ctx context.Context, cancel context.CancelCauseFunc, c dispatch.Call) (string, *inFlight, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
-		return "", errClosing
+		return "", nil, errClosing
 	}
 	s.lastID++
 	id := strconv.FormatUint(s.lastID, 36)
-	s.calls[id] = &inFlight{call: c, ctx: ctx}
+	own := &inFlight{call: c, ctx: ctx, cancel: cancel}
+	s.calls[id] = own
 	if c.Run != "" {
 		s.runs[c.Run]++
 		s.served[c.Run] = true
 	}
-	return id, nil
+	return id, own, nil
 }
 
 func (s *service) leave(id, run string) {

@@ -231,7 +231,7 @@ func (u *unit) shadow(call dispatch.Call, judge dispatch.Judge) {
 	}
 	t.edition.give(s, "")
 	todo := u.spend(s)
-	call.OnDelta = nil
+	call.OnDelta, call.Shadow = nil, true
 	t.asking.Go(func() {
 		todo.run()
 		ctx, cancel := context.WithTimeout(t.life, shadowLimit)

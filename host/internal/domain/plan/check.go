@@ -15,6 +15,11 @@ import (
 func Check(p *Plan, env Env) []Finding {
 	c := &checker{env: &env, at: p.at}
 	c.list = append(c.list, p.findings...)
+	if env.Registry != nil {
+		p.handlesOf(env.Registry, func(in *Plan, n *Node, served int) {
+			c.bad(checkMap, in.nodesPath, edn.Nil(), ":%s serves %d intents, write :intent beside :fn in %s", n.Layer.Candidates.V[0], served, showPath(in.nodesPath))
+		})
+	}
 	c.plan(&place{p: p})
 	return c.at.settle(c.list)
 }

@@ -56,7 +56,7 @@ func (c *checker) parallel(p *Plan, n *Node, l *policy.Layer) {
 
 // intent reports an unknown intent.
 func (c *checker) intent(p *Plan, n *Node) bool {
-	if n.Intent == "" {
+	if n.Intent == "" || n.Fn && n.Intent == fnIntent {
 		return false
 	}
 	if _, ok := c.env.Registry.Intent(n.Intent); ok {

@@ -99,6 +99,10 @@ type Node struct {
 	// without slots the list stands in Layer.
 	Candidates *Template
 
+	// Fn marks the call that the :fn of a map stands for: an item that is no map
+	// is its input under :value.
+	Fn bool
+
 	// Layer is what the node writes about its policy, nil if nothing.
 	Layer *policy.Layer
 	// AllowFailure keeps a failure as the value of the slot.

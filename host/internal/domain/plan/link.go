@@ -9,6 +9,9 @@ import (
 // error is plan/invalid for a plan that Check refuses for its shape; a plan
 // with other errors links, but must not run.
 func Link(p *Plan, env Env) (*Program, *contract.Error) {
+	if env.Registry != nil {
+		p.handlesOf(env.Registry, nil)
+	}
 	prog, loop := link(p, &env)
 	if loop != "" {
 		return nil, contract.Errorf("plan/invalid", "plan %q: nodes wait for each other: %s", p.ID, loop)

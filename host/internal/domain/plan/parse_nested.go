@@ -37,8 +37,8 @@ func (np *nodeParser) mapBody() {
 		n.MaxParallel = defaultMapParallel
 	}
 	body, hasBody := np.v.Get(kBody)
-	if np.v.Has(kFn) && !hasBody {
-		// A map over a handle is refused as a whole by its reserved key.
+	if np.v.Has(kFn) && !hasBody && np.v.Has(kOver) {
+		np.mapFn()
 		return
 	}
 	if !np.v.Has(kOver) || !hasBody || np.v.Has(kFn) {
@@ -53,10 +53,16 @@ func (np *nodeParser) mapBody() {
 		if !np.enter() {
 			return
 		}
-		p := &Plan{Mode: np.plan.Mode, MaxParallel: np.plan.MaxParallel, Source: body, depth: np.plan.depth + 1}
-		np.body(p, body)
-		np.adopt(p)
+		np.inner(body)
 	})
+}
+
+// inner reads the nodes of a body.
+func (np *nodeParser) inner(body edn.Value) *Plan {
+	p := &Plan{Mode: np.plan.Mode, MaxParallel: np.plan.MaxParallel, Source: body, depth: np.plan.depth + 1}
+	np.body(p, body)
+	np.adopt(p)
+	return p
 }
 
 // enter checks the nesting before anything deeper is read.

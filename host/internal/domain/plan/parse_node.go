@@ -70,6 +70,7 @@ var nodeKeys = sync.OnceValue(func() map[string]nodeKey {
 		"over":          {ops(OpMap), (*nodeParser).over},
 		"item":          {ops(OpMap), ignore},
 		"body":          {ops(OpMap), ignore},
+		"fn":            {ops(OpMap), ignore},
 		"max-parallel":  {ops(OpMap), (*nodeParser).mapParallel},
 		"on-item-error": {ops(OpMap), (*nodeParser).onItemError},
 	}
@@ -127,6 +128,8 @@ func (np *nodeParser) key(keys map[string]nodeKey, name string, key, v edn.Value
 	switch k, known := keys[name]; {
 	case known && (op == OpInvalid || k.ops.has(op)):
 		k.read(np, v)
+	case op == OpMap && np.v.Has(kFn) && fnKeys.has(name) && keys[name].read != nil:
+		// read with the call that :fn stands for
 	case reservedNodeKey(name, op):
 		np.reserved(name)
 	case op != OpInvalid:

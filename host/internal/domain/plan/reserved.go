@@ -17,7 +17,6 @@ func (s keySet) has(name string) bool { return slices.Contains(s, name) }
 // refused, never ignored; whoever adds a feature deletes its entry here.
 var (
 	reservedCallKeys = keySet{"session?"}
-	reservedMapKeys  = keySet{"fn", "intent", "dispatch", "done", "budget"}
 	orderings        = choices{known: []string{policy.Declared, policy.QualityAware, policy.CostFirst, policy.LatencyFirst, policy.Availability}, reserved: []string{"learned"}}
 	strategies       = choices{known: []string{policy.Cascade, policy.Race, policy.Hedge, policy.Tournament}}
 )
@@ -26,8 +25,6 @@ func reservedNodeKey(name string, op Op) bool {
 	switch op {
 	case OpCall:
 		return reservedCallKeys.has(name)
-	case OpMap:
-		return reservedMapKeys.has(name)
 	}
 	return false
 }

@@ -32,7 +32,9 @@ type allowance struct {
 func compileBudget(s *Service) (func(*flight) *contract.Error, error) {
 	c := &s.config
 	return func(f *flight) *contract.Error {
-		f.id = c.NewID()
+		if f.inside == nil {
+			f.id = c.NewID()
+		}
 		f.budget.account = budget.NewAccount(c.Ledger)
 		wide := f.scopes()
 		if err := f.refuseWorst(wide); err != nil {
@@ -70,12 +72,20 @@ func (f *flight) scopes() (wide []wideScope) {
 		}
 	}
 	if !own.IsZero() || len(wide) > 0 || budgets != nil && budgets.Run.Written {
-		run := budget.Scope{Kind: budget.Run, ID: f.id, Limits: own}
+		run := budget.Scope{Kind: budget.Run, ID: f.scopeID(), Limits: own}
 		a.account.Owns(run)
 		a.around, a.counted = a.around.In(run), a.counted.In(run)
 	}
 	a.limits = budgets.Around(policy.FieldsOf(f.request.Budget, policy.Origin{}))
 	return wide
+}
+
+// scopeID names the scope of the run, and of what is asked within it.
+func (f *flight) scopeID() string {
+	if f.inside == nil {
+		return f.id
+	}
+	return f.id + edn.Vector(f.inside.Path...).String()
 }
 
 func (a *allowance) take(wall time.Duration) {

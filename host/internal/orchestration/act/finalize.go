@@ -48,6 +48,9 @@ func respond(f *flight) *contract.Error {
 		a.Drain(context.Background()) // before the records are read
 	}
 	f.records = s.config.Journal.Records(f.id)
+	if f.inside != nil {
+		f.records = journal.Below(f.records, edn.Vector(f.inside.Path...))
+	}
 	f.account = journal.NewAccount(f.records)
 	var b edn.MapBuilder
 	b.Key("proto", edn.Int(contract.Proto))

@@ -103,6 +103,10 @@ type Service struct {
 	route    chain
 	execute  chain
 	finalize chain
+	// inner and reply are prepare and finalize of what a plugin asks within a
+	// run: that run has been accepted, and is not finished by it.
+	inner, reply chain
+	flights      flights
 }
 
 // New compiles the stages. The error is act/middleware-invalid and names the
@@ -126,6 +130,7 @@ func New(c Config) (*Service, error) {
 		}
 		*st.into = compiled
 	}
+	s.inner, s.reply = s.prepare.without("accept"), s.finalize.without("finish")
 	return s, nil
 }
 
@@ -226,6 +231,8 @@ func (s *Service) fly(ctx context.Context, f *flight) {
 	defer cancel()
 	f.ctx = ctx
 	defer f.closeBudget()
+	s.flights.add(f)
+	defer s.flights.remove(f)
 	if f.err = s.stage(s.route, f); f.err == nil {
 		f.err = s.stage(s.execute, f)
 	}

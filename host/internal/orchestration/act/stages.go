@@ -2,6 +2,7 @@ package act
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
@@ -40,7 +41,9 @@ type flight struct {
 	walled   bool // the deadline is the end of the time that a budget gives
 	recorder *eval.Recorder
 	follow   *journal.Cursor
-	pace     *dispatch.Pace // nil unless somebody reads the run as it goes
+	inside   *eval.Place        // of a host call; nil for a run of its own
+	tell     func(journal.Body) // text of a host call
+	pace     *dispatch.Pace     // nil unless somebody reads the run as it goes
 
 	// route
 	program *plan.Program
@@ -86,6 +89,11 @@ func compile(stage string, steps []step, s *Service) (chain, error) {
 		out = append(out, compiledStep{st.name, run})
 	}
 	return out, nil
+}
+
+// without is the chain with one step left out.
+func (c chain) without(name string) chain {
+	return slices.DeleteFunc(slices.Clone(c), func(s compiledStep) bool { return s.name == name })
 }
 
 // always is the compile of a step that needs nothing from the configuration.

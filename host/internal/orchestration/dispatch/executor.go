@@ -46,6 +46,7 @@ type Call struct {
 	AtLeast   bool         // calls of unknown price are let through
 	Stack     []string     // capabilities on whose behalf the call is made, outermost first
 	Trace     edn.Value
+	Shadow    bool            // nobody sees the answer: nothing of the call belongs to its run
 	OnDelta   func(edn.Value) // called in order, from one goroutine, before Invoke returns; may be nil
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -24,9 +25,14 @@ type Flow struct {
 
 // NewFlow is the flow of the answer node of a run. Text is taken from the key
 // of its answer, or from the first that holds text if key is empty. Pace may be
-// nil.
-func (r *Run) NewFlow(clock Clock, path edn.Value, node, key string, pace *Pace) *Flow {
-	return &Flow{outlet: &outlet{run: r, clock: clock, path: path, node: node, pace: pace}, key: key}
+// nil. With tell, text is told there instead of being recorded.
+func (r *Run) NewFlow(clock Clock, path edn.Value, node, key string, pace *Pace, tell func(journal.Body)) *Flow {
+	if tell == nil {
+		// The error is of no use here: the recorder repeats it to the next who
+		// records, and that ends the run.
+		tell = func(body journal.Body) { _ = r.Recorder.Record(path, node, body) }
+	}
+	return &Flow{outlet: &outlet{record: tell, clock: clock, pace: pace}, key: key}
 }
 
 // mode is when text is shown. The stricter one is the greater.

@@ -68,7 +68,7 @@ func serve(t testing.TB, w *dispatchtest.World, o order) served {
 	}
 	run := &dispatch.Run{ID: "run_test", Seed: o.seed, Trace: trace, Recorder: records, Grant: dispatchtest.Open().Grant(nil), Base: o.base, Explain: o.explain}
 	if o.streams {
-		work.Flow = run.NewFlow(dispatch.SystemClock{}, work.Path, work.Node, "", o.pace)
+		work.Flow = run.NewFlow(dispatch.SystemClock{}, work.Path, work.Node, "", o.pace, nil)
 	}
 	r := w.Dispatcher.Serve(o.ctx, run, work)
 	return served{r, records.All()}

@@ -8,7 +8,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
-	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // Text is recorded at most every chunkTime, but for chunkSize bytes at once, so
@@ -21,11 +20,9 @@ const (
 // outlet is where the text of a run's answer leaves the run: as records of the
 // answer node. One attempt is heard at a time.
 type outlet struct {
-	run   *Run
-	clock Clock
-	path  edn.Value
-	node  string
-	pace  *Pace
+	record func(journal.Body) // AttemptChunk and AttemptRetracted
+	clock  Clock
+	pace   *Pace
 
 	mu     sync.Mutex
 	holder *voice          // who is heard; nil: nobody
@@ -33,13 +30,13 @@ type outlet struct {
 	bound  bool            // what is shown cannot be taken back
 	marked bool            // it was refused all the same
 
-	pending  strings.Builder // shown and not recorded
-	visible  string          // of what is pending
-	recorded bool            // anything since the last retraction
-	attempt  int
-	chunk    int
-	last     time.Time // of the last record
-	timer    *flusher
+	pending strings.Builder // shown and not recorded
+	visible string          // of what is pending
+	told    bool            // anything since the last retraction
+	attempt int
+	chunk   int
+	last    time.Time // of the last record
+	timer   *flusher
 }
 
 // put shows text. It needs mu.
@@ -79,7 +76,7 @@ func (o *outlet) flush() {
 		return
 	}
 	o.pending.Reset()
-	o.last, o.recorded = o.clock.Now(), true
+	o.last, o.told = o.clock.Now(), true
 	for text != "" {
 		piece := cut(text, chunkSize)
 		text = text[len(piece):]
@@ -99,19 +96,15 @@ func cut(text string, most int) string {
 	return text[:most]
 }
 
-// record has no use for the error: the recorder repeats it to the next who
-// records, and that ends the run.
-func (o *outlet) record(body journal.Body) { _ = o.run.Recorder.Record(o.path, o.node, body) }
-
 // retract takes back all that is shown. It needs mu.
 func (o *outlet) retract(reason string) {
 	o.pace.Read(o.pending.Len()) // nobody will
 	o.pending.Reset()
-	if o.recorded {
+	if o.told {
 		o.record(&journal.AttemptRetracted{Attempt: o.attempt, Reason: reason})
 	}
 	o.shown.Reset()
-	o.holder, o.recorded = nil, false
+	o.holder, o.told = nil, false
 }
 
 // mark says that what is shown, and stays, was refused. It needs mu.

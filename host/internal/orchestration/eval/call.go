@@ -110,8 +110,11 @@ func (s *scope) fill(i int, n *plan.Node, w *dispatch.Work, capID string) (err *
 	if w.Input, w.Coerced, err = n.Input.Fill(s.frame, text); err != nil {
 		return err
 	}
-	if n.Input == nil {
+	switch {
+	case n.Input == nil:
 		w.Input = edn.MustMap()
+	case n.Fn && !w.Input.IsMap():
+		w.Input = edn.MustMap(edn.K("value"), w.Input)
 	}
 	if n.Candidates == nil {
 		w.Terms, err = s.run.termsFor(s.layer, w.Intent, capID, n.Layer)

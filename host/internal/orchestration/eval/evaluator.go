@@ -67,6 +67,13 @@ type Task struct {
 	// plugins back while whoever reads it is behind; it may be nil.
 	Streams bool
 	Pace    *dispatch.Pace
+	// Text, if set, is told the text of the answer; it is not recorded then.
+	Text func(journal.Body)
+
+	// Inside says where in a run this one stands, if it is what a plugin asks
+	// while it works on a call of that run; nil for a run of its own. Started is
+	// nil then.
+	Inside *Place
 
 	// Account is the budget of the run, Budget the scopes around its nodes;
 	// nothing is counted without any and where nodes have no limits. AtLeast lets
@@ -79,6 +86,26 @@ type Task struct {
 	// not asked. Unbounded tells that there is no such amount.
 	Worst     edn.Value
 	Unbounded bool
+}
+
+// Place is the place of a host call in its run.
+type Place struct {
+	// Path is that of the call of the plugin with "h<n>" behind it, Node the id
+	// of its node.
+	Path []edn.Value
+	Node string
+}
+
+// levels is how many plans, maps and host calls are around what runs there: each
+// begins with the index of a node.
+func (p *Place) levels() int {
+	n := 0
+	for _, step := range p.Path {
+		if _, ok := step.AsInt(); ok {
+			n++
+		}
+	}
+	return n
 }
 
 // Outcome is how a run ended.
@@ -141,6 +168,12 @@ func (ev *Evaluator) Run(ctx context.Context, t *Task) (out Outcome) {
 		run: r, prog: t.Program, path: nil, layer: t.Request, stack: t.Stack,
 		frame: plan.NewFrame(t.Program, t.Bindings), budget: t.Budget, deepest: deepest(t.Depth, 0, contract.Limit{}),
 	}
+	if in := t.Inside; in != nil {
+		root.path, root.depth = in.Path, in.levels()
+		if most := ev.Limits.Levels; root.depth > most {
+			return Outcome{Err: contract.Errorf("plan/too-deep", "plans, maps and host calls nest more than %d levels deep", most).WithSource(contract.SourcePlugin)}
+		}
+	}
 	root.answer = t.Program.Answer
 	if t.Source == "intent" {
 		root.answer = plan.Answer{Node: 0} // it has no emit
@@ -150,11 +183,17 @@ func (ev *Evaluator) Run(ctx context.Context, t *Task) (out Outcome) {
 	if !t.Bindings.IsNil() {
 		resolved.Bindings = journal.RefTo(t.Bindings)
 	}
-	if err := t.Recorder.Record(edn.Vector(), "", resolved); err != nil {
+	node := ""
+	if in := t.Inside; in != nil {
+		node = in.Node
+	}
+	if err := t.Recorder.Record(edn.Vector(root.path...), node, resolved); err != nil {
 		return Outcome{Err: contract.AsError(err)}
 	}
-	if err := t.Recorder.Record(edn.Nil(), "", t.Started); err != nil {
-		return Outcome{Err: contract.AsError(err)}
+	if t.Started != nil {
+		if err := t.Recorder.Record(edn.Nil(), "", t.Started); err != nil {
+			return Outcome{Err: contract.AsError(err)}
+		}
 	}
 	out.Err = root.walk(ctx)
 	out.Out, out.Emitted = contract.EmitOut(root.emitted), root.hasEmitted

@@ -83,7 +83,7 @@ func (s *scope) parallel() int {
 func (s *scope) stream() {
 	t := s.run.task
 	if i := s.answer.Node; t.Streams && i >= 0 {
-		s.flow = s.run.call.NewFlow(s.run.ev.Clock, s.pathOf(i), s.node(i).ID, s.answer.Key, t.Pace)
+		s.flow = s.run.call.NewFlow(s.run.ev.Clock, s.pathOf(i), s.node(i).ID, s.answer.Key, t.Pace, t.Text)
 	}
 }
 

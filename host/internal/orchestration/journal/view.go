@@ -197,6 +197,17 @@ func isItem(path edn.Value) bool {
 	return ok && strings.HasPrefix(s, "i")
 }
 
+// Below are the records of a run that stand below a path.
+func Below(records []Record, home edn.Value) []Record {
+	var out []Record
+	for _, r := range records {
+		if r.Path.Kind() == edn.KindVector && within(r.Path, home) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
 func within(path, prefix edn.Value) bool {
 	if path.Len() <= prefix.Len() {
 		return false

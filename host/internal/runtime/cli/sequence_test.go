@@ -49,7 +49,11 @@ func (s sequence) source() string {
 	if s.plan != "" {
 		return s.plan
 	}
-	return fmt.Sprintf("{:nodes [{:op :call :id \"call\" :intent :demo/answer :input {:q 1} :as :x %s\n  :dispatch {:candidates %s %s}}\n {:op :emit :input :x}]}\n", s.node, s.candidates(), s.dispatch)
+	input := ":input {:q 1} "
+	if strings.Contains(s.node, ":input") {
+		input = ""
+	}
+	return fmt.Sprintf("{:nodes [{:op :call :id \"call\" :intent :demo/answer %s:as :x %s\n  :dispatch {:candidates %s %s}}\n {:op :emit :input :x}]}\n", input, s.node, s.candidates(), s.dispatch)
 }
 
 // steps are the answers of the plugins that the sequence has.
@@ -538,11 +542,86 @@ var scenarios = []sequence{
 	},
 }
 
+// Capabilities that are given others to work with (ENV-012, ENV-018, IR-012,
+// IR-014, CNV-014, IR-010): what they may ask, as which nodes of the run, and
+// what a hostile one gets.
+var handles = []sequence{
+	{
+		name: "handle-is-asked", node: given("b"),
+		a: []string{`{:ask {:handle [:model] :intent :demo/answer :input {:text "of {{input.q}}"}}}`}, b: []string{`{:template {:text "asked {{input.text}}"}}`},
+		asked: "a1 b1", out: `{:text "asked of 1"}`,
+	},
+	{
+		name: "handle-from-a-slot-without-intent",
+		plan: `{:nodes [{:op :let :value {:cap/ref :t/b} :as :best}
+ {:op :call :id "call" :intent :demo/answer :input {:model {:slot/id :best}} :as :x :dispatch {:candidates [:t/a]}}
+ {:op :call :id "again" :intent :demo/answer :input {:n {:slot/path [:x :n]}} :as :y :dispatch {:candidates [{:slot/id :best}]}}
+ {:op :emit :input :y}]}`,
+		a: []string{`{:ask {:handle [:model]}}`}, b: []string{`{:value {:n 1}}`, `{:value {:n 2}}`}, asked: "a1 b1 b1", out: `{:n 2}`,
+	},
+	{
+		name: "handle-passed-on", node: ":input {:model {:cap/ref :t/b} :other {:cap/ref :t/c}}",
+		a: []string{`{:ask {:handle [:model] :input {:model {:cap/ref :t/c}}}}`}, b: []string{`{:ask {:handle [:model]}}`}, c: []string{`{:value {:n 3}}`},
+		asked: "a1 b1 c1", out: `{:n 3}`,
+	},
+	{
+		name: "handle-made-up", a: []string{`{:ask {:cap/ref :t/b :intent :demo/answer}}`}, b: unwanted,
+		node: ":cap/id :t/a", asked: "a1", fails: "auth/forbidden", exit: 4,
+	},
+	{
+		name: "handle-made-up-for-another", node: given("b"),
+		a: []string{`{:ask {:handle [:model] :input {:deep [{:model {:cap/ref :t/c}}]}}}`}, b: unwanted, c: unwanted, asked: "a1", fails: "auth/forbidden", exit: 4,
+	},
+	{
+		name: "handle-of-nothing", node: ":input {:model {:cap/ref :t/none}}",
+		a: []string{`{:ask {:handle [:model]}}`}, asked: "a1", fails: "cap/not-found", exit: 5,
+	},
+	{
+		name: "handle-asked-too-often", node: given("b"),
+		a: []string{`{:ask {:handle [:model] :times 65}}`}, b: []string{`{:value {:n 1}}`}, asked: "a1" + strings.Repeat(" b1", 64), fails: "plan/too-large", exit: 1,
+	},
+	{
+		name: "handle-fails-over", node: given("b"), dispatch: ":retry {:fallback-max 1} :exclude [:t/b]",
+		a: []string{`{:ask {:handle [:model]}}`}, b: []string{sigkill}, c: []string{`{:value {:n 3}}`}, asked: "a1 b1 c2", out: `{:n 3}`,
+	},
+	{
+		name: "handle-deadline", node: given("b") + " :deadline-ms 700",
+		a: []string{`{:ask {:handle [:model]}}`}, b: []string{hang}, asked: "a1 b1", fails: "timeout/hard", exit: 7,
+	},
+	{
+		name: "handle-circle", node: given("a"),
+		a: []string{`{:ask {:handle [:model] :input {:model {:cap/ref :t/a}}}}`}, asked: "a1" + strings.Repeat(" a1", 8), fails: "plan/too-deep", exit: 1,
+	},
+	{
+		name: "handle-waits-for-itself", node: given("b"), meta: ":limits {:max-in-flight 1}",
+		a: []string{`{:ask {:handle [:model] :input {:q 2}}}`}, b: []string{`{:ask {:intent :demo/answer}}`}, asked: "a1 b1 a1", fails: "runtime/overloaded", exit: 3,
+	},
+	{
+		name: "plan-is-no-request", node: ":cap/id :t/a",
+		a: []string{`{:ask {:intent :plan/run :input {:plan {:nodes [{:op :emit :input {:n 1}}]}}}}`}, asked: "a1", fails: "auth/forbidden", exit: 4,
+	},
+	{
+		name: "map-over-a-handle",
+		plan: `{:nodes [{:op :map :over [1 {:q 2}] :fn {:cap/ref :t/a} :as :ys :max-parallel 1} {:op :emit :input {:all {:slot/path [:ys :out]}}}]}`,
+		a:    []string{`{:template {:text "{{input}}"}}`}, asked: "a1 a1", out: `{:all [{:text "{:value 1}"} {:text "{:q 2}"}]}`,
+	},
+	{
+		name: "map-over-a-handle-from-a-slot-keeps", loose: true,
+		plan: `{:nodes [{:op :let :value {:cap/ref :t/a} :as :best}
+ {:op :map :over [1 2] :fn {:slot/id :best} :intent :demo/answer :as :ys :max-parallel 1 :on-item-error :keep :done {:must #{:good}}}
+ {:op :emit :input {:first {:slot/path [:ys :out 0 :failure/type]} :second {:slot/path [:ys :out 1]}}}]}`,
+		a: []string{`{:value {:n 1}}`, `{:value {:good true}}`}, asked: "a1 a1", out: `{:first :eval/must-failed :second {:good true}}`,
+	},
+}
+
+// given is the input of a call with a handle.
+func given(name string) string { return ":input {:q 1 :model {:cap/ref :t/" + name + "}}" }
+
 // TestSequences runs every sequence and compares its transcript with a golden
 // file (SCR-004, EVAL-061, EVAL-075).
 func TestSequences(t *testing.T) {
 	names := map[string]bool{}
-	for _, s := range slices.Concat(cascades, repairs, strategies, rows, circuits, scenarios) {
+	for _, s := range slices.Concat(cascades, repairs, strategies, rows, circuits, scenarios, handles) {
 		require.False(t, names[s.name], "%s is there twice", s.name)
 		names[s.name] = true
 		t.Run(s.name, func(t *testing.T) {

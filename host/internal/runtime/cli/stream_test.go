@@ -87,6 +87,10 @@ var streamed = []sequence{
 		b: []string{lines(`:value {:text "b" :good true}`, "b")}, c: []string{lines("", "from ", "within")}, asked: "a1 c1 b2", out: `{:good true :text "b"}`,
 	},
 	{
+		name: "asked-by-a-handle", stream: "provisional", node: given("b"), dispatch: ":exclude [:t/b]",
+		a: []string{`{:ask {:handle [:model] :intent :demo/answer :stream true}}`}, b: []string{lines("", "through ", "the host")}, asked: "a1 b1", out: `{:text "through the host"}`,
+	},
+	{
 		name: "only-the-answer-node", stream: "provisional",
 		plan: `{:nodes [{:op :call :id "first" :intent :demo/answer :input {:q 1} :as :x :dispatch {:candidates [:t/a]}}
  {:op :plan :id "sub" :plan {:nodes [{:op :call :id "last" :intent :demo/answer :input {:text {:slot/path [:x :text]}} :as :y :dispatch {:candidates [:t/b]}} {:op :emit :input {:slot/path [:y :out :text]}}]} :as :z}

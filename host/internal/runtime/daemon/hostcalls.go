@@ -22,17 +22,29 @@ type hostCalls struct{ host *Host }
 var _ plugin.HostCalls = hostCalls{}
 
 // HostInvoke implements plugin.HostCalls.
-func (h hostCalls) HostInvoke(ctx context.Context, name string, parent dispatch.Call, request edn.Value, _ func(edn.Value) error) (edn.Value, error) {
-	bounded, err := within(parent, request, time.Now())
+func (h hostCalls) HostInvoke(ctx context.Context, c plugin.HostCall) (edn.Value, error) {
+	parent := c.Parent
+	bounded, err := within(parent, c.Request, time.Now())
 	if err != nil {
 		return edn.Nil(), err
 	}
 	turn := h.host.nested(parent.Run)
 	defer turn.Release()
-	response, failure := turn.Do(ctx, act.Act{
-		Request: bounded, Principal: name, PrincipalType: "plugin", Roles: parent.Roles,
+	reg := turn.Registry()
+	if bounded, err = asked(bounded, c.Granted, reg); err != nil {
+		return edn.Nil(), err
+	}
+	a := act.Act{
+		Request: bounded, Principal: c.Plugin, PrincipalType: "plugin", Roles: parent.Roles,
 		Stack: append(slices.Clone(parent.Stack), parent.CapID), Within: parent.Within, AtLeast: parent.AtLeast,
-	})
+	}
+	response, failure, known := edn.Nil(), (*contract.Error)(nil), false
+	if !parent.Shadow {
+		response, failure, known = turn.of.service.Within(ctx, act.HostCall{Act: a, Parent: parent, N: c.N, Tell: c.Emit})
+	}
+	if !known { // what nobody sees is no part of the run
+		response, failure = turn.Do(ctx, a)
+	}
 	if failure != nil {
 		return edn.Nil(), failure
 	}

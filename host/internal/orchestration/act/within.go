@@ -1,0 +1,112 @@
+package act
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// HostCall is what a plugin asks while it works on a call.
+type HostCall struct {
+	// Act is the request, bounded by what the call may do, and who makes it.
+	Act Act
+	// Parent is the call that the plugin works on, N counts what it asks on
+	// behalf of it, from 1.
+	Parent dispatch.Call
+	N      int
+	// Tell takes the text of the answer as it comes, if the request asks for a
+	// stream. Its error is not looked at: who is gone has ended ctx.
+	Tell func(piece edn.Value) error
+}
+
+// flights are the runs under way, for those who ask within them.
+type flights struct {
+	mu   sync.Mutex
+	byID map[string]*flight
+}
+
+func (x *flights) add(f *flight) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.byID == nil {
+		x.byID = map[string]*flight{}
+	}
+	x.byID[f.id] = f
+}
+
+func (x *flights) remove(f *flight) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.byID, f.id)
+}
+
+func (x *flights) find(id string) *flight {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.byID[id]
+}
+
+// Within answers a host call as a part of the run whose call it is made for: at
+// the path of that call, "h<n>" behind it (IR-010, IR-014). Known is false if
+// this service does not have the run. The response is an envelope in every
+// case; the error is the one in it.
+func (s *Service) Within(ctx context.Context, c HostCall) (response edn.Value, err *contract.Error, known bool) {
+	outer := s.flights.find(c.Parent.Run)
+	if outer == nil {
+		return edn.Nil(), nil, false
+	}
+	f := &flight{
+		service: s, act: c.Act, begun: s.config.Clock.Now(), id: outer.id, seed: outer.seed, recorder: outer.recorder, ctx: ctx,
+		inside: &eval.Place{Path: append(slices.Collect(c.Parent.Path.Elems()), edn.Text("h"+strconv.Itoa(c.N))), Node: c.Parent.Node},
+	}
+	f.grant = s.config.Effects.Grant(f.act.Roles)
+	f.tell = c.teller()
+	defer f.closeBudget()
+	if err := s.stage(s.inner, f); err != nil {
+		return s.Refusal(f.act, err), err, true
+	}
+	wall := time.Duration(f.request.DeadlineMS) * time.Millisecond
+	if most := f.budget.wall; most > 0 && most < wall {
+		wall, f.walled = most, true
+	}
+	ctx, cancel := context.WithDeadline(ctx, f.begun.Add(wall))
+	defer cancel()
+	f.ctx = ctx
+	if f.err = s.stage(s.route, f); f.err == nil {
+		f.err = s.stage(s.execute, f)
+	}
+	f.ended = ctx.Err()
+	if err := s.stage(s.reply, f); err != nil {
+		return s.Refusal(f.act, err), err, true
+	}
+	return f.response, f.err, true
+}
+
+// teller makes pieces of what is told of the answer's text.
+func (c HostCall) teller() func(journal.Body) {
+	seq := int64(0)
+	return func(body journal.Body) {
+		var b edn.MapBuilder
+		seq++
+		b.Key("seq", edn.Int(seq))
+		switch x := body.(type) {
+		case *journal.AttemptChunk:
+			b.Key("kind", edn.K("text"))
+			b.Key("text", edn.Text(x.Text))
+		case *journal.AttemptRetracted:
+			b.Key("kind", edn.K("retract"))
+			if reason, err := edn.Keyword(x.Reason); err == nil {
+				b.Key("reason", reason)
+			}
+		}
+		_ = c.Tell(b.Map())
+	}
+}

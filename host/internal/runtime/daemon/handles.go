@@ -1,0 +1,70 @@
+package daemon
+
+import (
+	"slices"
+
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// asked checks the capabilities that a request of a plugin names, and gives it
+// the intent that follows from the one that it pins. Who answers an intent is
+// for the configuration to say. A plugin reaches a capability of its choice only
+// by a handle that the call it works on was given, and passes on only such
+// handles (ENV-018, IR-014, CNV-014). A plan could name any; it is for answers.
+func asked(request edn.Value, granted []string, reg *registry.Registry) (edn.Value, error) {
+	task := request.Key("task")
+	if intent, _ := task.Key("intent").AsKeyword(); intent == act.PlanIntent {
+		return request, contract.Errorf("auth/forbidden", "a plugin answers with a plan, it does not ask for one to be run").
+			WithHint("answer with {:result {:type :plan :plan ..}}")
+	}
+	for _, id := range named(request) {
+		if _, known := reg.Capability(id); !known {
+			e := contract.Errorf("cap/not-found", "there is no capability :%s", id)
+			if near := reg.NearestCapability(id); near != "" {
+				e = e.WithHint("did you mean :" + near + "?")
+			}
+			return request, e
+		}
+		if _, ok := slices.BinarySearch(granted, id); !ok {
+			return request, contract.Errorf("auth/forbidden", "the call that the plugin works on was given no handle of :%s", id).
+				WithDetail("cap/id", edn.K(id)).WithHint("pass {:cap/ref :" + id + "} in the input of the call, or ask for an intent alone")
+		}
+	}
+	pinned, isPinned := task.Key("cap/id").AsKeyword()
+	if !isPinned || !task.Key("intent").IsNil() {
+		return request, nil
+	}
+	c, _ := reg.Capability(pinned)
+	if len(c.Intents) != 1 {
+		return request, contract.Errorf("invalid-request", ":%s serves %d intents, so the request has to name one", pinned, len(c.Intents)).
+			WithDetail("reason", edn.K("shape/missing-key")).WithDetail("path", edn.Vector(edn.K("task"), edn.K("intent")))
+	}
+	return request.AssocKey("task", task.AssocKey("intent", edn.K(c.Intents[0]))), nil
+}
+
+// named lists the capabilities that a request names, as a choice of its own or
+// as handles.
+func named(request edn.Value) []string {
+	task := request.Key("task")
+	dispatch := task.Key("dispatch")
+	var out []string
+	one := func(v edn.Value) {
+		if id, ok := v.AsKeyword(); ok {
+			out = append(out, id)
+		} else if id, ok := contract.HandleOf(v); ok {
+			out = append(out, id)
+		}
+	}
+	for _, v := range []edn.Value{task.Key("cap/id"), request.Key("cap/id"), request.Key("routing").Key("cap/id")} {
+		one(v)
+	}
+	for _, list := range []edn.Value{dispatch.Key("candidates"), dispatch.Key("fallback-to")} {
+		for v := range list.Elems() {
+			one(v)
+		}
+	}
+	return append(out, contract.Handles(edn.Vector(request.Key("input"), request.Key("context")))...)
+}

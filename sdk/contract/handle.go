@@ -1,0 +1,60 @@
+package contract
+
+import (
+	"slices"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+var kCapRef = edn.K("cap/ref")
+
+// Handle makes the value that stands for a capability (ENV-012). The id is
+// without colon; one that is no name gives nil.
+func Handle(capID string) edn.Value {
+	id, err := edn.Keyword(capID)
+	if err != nil {
+		return edn.Nil()
+	}
+	return edn.MustMap(kCapRef, id)
+}
+
+// HandleOf reads a handle: a map with :cap/ref and nothing else. A map with
+// more keys is data (ENV-018).
+func HandleOf(v edn.Value) (capID string, ok bool) {
+	if v.Kind() != edn.KindMap || v.Len() != 1 {
+		return "", false
+	}
+	return v.Key("cap/ref").AsKeyword()
+}
+
+// Handles lists the capabilities that a value holds handles of, at any depth,
+// sorted and each once. What it costs is linear in the value.
+func Handles(v edn.Value) []string {
+	var out []string
+	collectHandles(v, &out)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// collectHandles descends no deeper than values are: their depth is bounded by
+// whoever made them (VAL-021).
+func collectHandles(v edn.Value, out *[]string) {
+	if id, ok := HandleOf(v); ok {
+		*out = append(*out, id)
+		return
+	}
+	switch v.Kind() {
+	case edn.KindMap:
+		for k, x := range v.Entries() {
+			collectHandles(k, out)
+			collectHandles(x, out)
+		}
+	case edn.KindVector, edn.KindList, edn.KindSet:
+		for x := range v.Elems() {
+			collectHandles(x, out)
+		}
+	case edn.KindTagged:
+		_, x, _ := v.AsTagged()
+		collectHandles(x, out)
+	}
+}
