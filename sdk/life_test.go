@@ -296,7 +296,7 @@ func TestHostInvoke(t *testing.T) {
 	assert.Equal(t, "c-7", asked.Context.CallID)
 	assert.Equal(t, "tp", asked.Context.TraceParent)
 	assert.Equal(t, []string{"top/one", "t/outer"}, asked.Context.Stack)
-	assert.Equal(t, `{:done {:score-min 0.5} :input {:q 1} :proto 1 :task {:cap/id :x/y :intent :t/inner} :trace {:id "test"}}`, asked.Request.String())
+	assert.Equal(t, `{:done {:score-min 0.5} :input {:q 1} :proto 1 :stream? true :task {:cap/id :x/y :intent :t/inner} :trace {:id "test"}}`, asked.Request.String())
 
 	out, err = do("t/streams")
 	require.NoError(t, err)

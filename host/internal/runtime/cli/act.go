@@ -64,7 +64,7 @@ func (c *command) actCommand() *cobra.Command {
   ferment act sat/solve '{:clauses [[1 2] [-1 2]]}' --edn
   ferment act context/summarize --input-file article.edn --bind max-sentences=2
   ferment act request.edn --json
-  ferment act text/respond '{:prompt "tell me more"}' --stream`,
+  ferment act context/summarize --input-file article.edn --stream`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request, err := c.actRequest(args, &f)

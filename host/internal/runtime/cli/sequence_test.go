@@ -585,10 +585,6 @@ var handles = []sequence{
 		a: []string{`{:ask {:handle [:model]}}`}, b: []string{sigkill}, c: []string{`{:value {:n 3}}`}, asked: "a1 b1 c2", out: `{:n 3}`,
 	},
 	{
-		name: "handle-deadline", node: given("b") + " :deadline-ms 700",
-		a: []string{`{:ask {:handle [:model]}}`}, b: []string{hang}, asked: "a1 b1", fails: "timeout/hard", exit: 7,
-	},
-	{
 		name: "handle-circle", node: given("a"),
 		a: []string{`{:ask {:handle [:model] :input {:model {:cap/ref :t/a}}}}`}, asked: "a1" + strings.Repeat(" a1", 8), fails: "plan/too-deep", exit: 1,
 	},

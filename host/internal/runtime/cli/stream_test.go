@@ -257,3 +257,22 @@ func TestStreamThere(t *testing.T) {
 	require.Eventually(t, func() bool { return d.inFlight("a") == 0 }, 20*time.Second, 20*time.Millisecond)
 	d.stop()
 }
+
+// TestHandleEndsWithItsCall: what a plugin asks ends at the deadline of the call
+// that it asks for, and with its cancellation.
+func TestHandleEndsWithItsCall(t *testing.T) {
+	ask := sequence{a: []string{`{:ask {:handle [:model]}}`}, b: []string{hang}, node: given("b") + " :deadline-ms 700"}
+	got := ask.world(t).run("run", "plan.edn", "--transcript", "-o", "edn")
+	response := got.value(t)
+	assert.Equal(t, 7, got.code, got.stderr)
+	assert.Equal(t, "timeout/hard", word(response.Key("error").Key("type")))
+	assert.Equal(t, "a1 b1", asks(response.Key("transcript"), false))
+
+	ask.node = given("b")
+	p := ask.world(t).start("", "run", "plan.edn", "-o", "edn", "--progress", "edn")
+	p.must("the second call", 0, asked("t/b"))
+	p.signal(syscall.SIGINT)
+	got = p.wait()
+	assert.Equal(t, 130, got.code)
+	assert.Equal(t, "canceled", word(got.value(t).Key("error").Key("type")))
+}
