@@ -446,6 +446,7 @@ func (b *builder) generation() {
 	for _, s := range b.all("intent") {
 		intents = append(intents, b.intent(s, book))
 	}
+	b.cross(book, intents)
 	effects := b.effects()
 	budgets := b.budgets(book)
 	b.gateRings()

@@ -1,0 +1,169 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// HCL-031: what a block wants and nothing can give is a warning with its place;
+// values that pair are in order.
+func TestCrossChecks(t *testing.T) {
+	intent := func(dispatch string) string {
+		return "dispatch \"d\" {\n" + dispatch + "}\n\nintent \"chess/best-move\" {\n  in       = \"req/chess.position\"\n  out      = \"res/chess.move+pv+eval\"\n  dispatch = \"d\"\n  effects  = [\"none\", \"fs/write\"]\n}\n\n" + onePlugin
+	}
+	for _, row := range []struct {
+		name, text string
+		change     func(*describedChess)
+		typ, says  string
+	}{
+		{"repair without a candidate for it", intent("  repair { max = 2 }\n"), nil, "config/unused", "repair does nothing"},
+		{"repair with one", intent("  repair { max = 2 }\n"), func(c *describedChess) { c.repairs = true }, "", ""},
+		{"race with effects", intent("  strategy = \"race\"\n"), func(c *describedChess) { c.effects = []string{"fs/write"} }, "config/range", `the strategy race`},
+		{"hedge with effects", intent("  strategy = \"hedge\"\n"), func(c *describedChess) { c.effects = []string{"fs/write"} }, "config/range", `must not happen twice`},
+		{"race without", intent("  strategy = \"race\"\n"), nil, "", ""},
+		{"race with effects that the intent does not allow", intent("  strategy = \"race\"\n"), func(c *describedChess) { c.effects = []string{"net/http"} }, "", ""},
+		{"cascade with effects", intent(""), func(c *describedChess) { c.effects = []string{"fs/write"} }, "", ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var as describedChess
+			if row.change != nil {
+				row.change(&as)
+			}
+			d := chess()
+			d.Capabilities[0].Repairs = as.repairs
+			if as.effects != nil {
+				d.Capabilities[0].Effects = as.effects
+			}
+			c, ds := loadWith(t, row.text, describer{"chess": d}, nil)
+			require.NotNil(t, c.Generation, c.Report(0).Text(false))
+			if row.typ == "" {
+				assert.Empty(t, ds, c.Report(0).Text(false))
+				return
+			}
+			require.Len(t, ds, 1, c.Report(0).Text(false))
+			assert.Equal(t, row.typ, ds[0].Type)
+			assert.Equal(t, SeverityWarning, ds[0].Severity)
+			assert.Contains(t, ds[0].Message, row.says)
+			assert.Equal(t, "intent", ds[0].Path[0])
+		})
+	}
+	for _, block := range []string{"restart {\n    backoff = \"1m\"\n  }", "health {\n    timeout = \"5s\"\n  }", "instances {\n    min = 2\n  }", "quality {\n    min_samples = 30\n  }"} {
+		_, ds := loadWith(t, "plugin \"chess\" {\n  command = [\"bin/chess\"]\n\n  "+block+"\n}\n", describer{"chess": chess()}, nil)
+		assert.Equal(t, []string{"config/range"}, types(ds), block)
+	}
+}
+
+type describedChess struct {
+	repairs bool
+	effects []string
+}
+
+// HCL-027: what a label may be, kind by kind, and labels that are easily taken
+// for each other.
+func TestLabels(t *testing.T) {
+	long := "a123456789a123456789a123456789a123456789a123456789a123456789a123"
+	for block, labels := range map[string]struct{ good, bad []string }{
+		"check \"%\" {\n  condition = true\n}\n\ndispatch \"default\" {\n  checks = [\"%\"]\n}\n": {
+			[]string{"a", "0a", "a.b_c+d-e", long}, []string{"", "A", "_a", "a b", "ä", "a/b", long + "x"},
+		},
+		"intent \"%\" {\n  in  = \"req/any\"\n  out = \"res/any\"\n}\n": {
+			[]string{"a/b", "a.b-c/0d?", "a/b*+!"}, []string{"a", "A/b", "a/", "/b", "0a/b", "a/b/c", "a/B", "ferment/x", "session/x", "conversation/x"},
+		},
+		"role \"%\" {}\n": {[]string{"clerk", "role/clerk"}, []string{"", "Clerk", "a b", "rule/clerk"}},
+	} {
+		for _, label := range labels.good {
+			_, ds := load(t, strings.ReplaceAll(block, "%", label))
+			assert.Empty(t, types(ds), "%s: %s", label, block)
+		}
+		for _, label := range labels.bad {
+			_, ds := load(t, strings.ReplaceAll(block, "%", label))
+			require.NotEmpty(t, types(ds), "%s: %s", label, block)
+			assert.Equal(t, "config/syntax", types(ds)[0], "%s: %s", label, block)
+			assert.Equal(t, 1, ds[0].Range.Start.Line)
+		}
+	}
+	_, ds := load(t, "dispatch \"a_b\" {}\n\ndispatch \"a-b\" {}\n")
+	assert.Empty(t, types(ds))
+	assert.Contains(t, ds[0].Message+ds[1].Message+ds[2].Message, "differ only in - and _")
+}
+
+// HCL-015, HCL-018: built-in default, then that of the profile, then the files;
+// no variable sets an attribute by its name.
+func TestLayersOfDefaults(t *testing.T) {
+	env := map[string]string{"FERMENT_SEED": "7", "FERMENT_AUTO_RELOAD": "true", "FERMENT_FERMENT_AUTO_RELOAD": "true", "auto_reload": "true", "TF_VAR_auto_reload": "true"}
+	for _, row := range []struct {
+		text, profile string
+		want          bool
+	}{
+		{"", ProfileProd, false}, {"", ProfileDev, true}, {"", ProfileTest, false},
+		{"ferment {\n  auto_reload = false\n}\n", ProfileDev, false}, {"ferment {\n  auto_reload = true\n}\n", ProfileProd, true},
+		{"ferment {\n  auto_reload = null\n}\n", ProfileDev, true},
+	} {
+		env[ProfileVariable] = row.profile
+		c, ds := loadWith(t, row.text, describer{}, env)
+		require.Empty(t, types(ds))
+		assert.Equal(t, row.want, c.Host.AutoReload, "%s in %s", row.text, row.profile)
+		assert.Zero(t, c.Host.Seed)
+	}
+	// The table of the profiles, as far as this build has what it is about.
+	for profile, want := range map[string][3]string{
+		ProfileProd: {"[127.0.0.1:7180]", "false", "strict"}, ProfileDev: {"[127.0.0.1:7180]", "true", "best-effort"}, ProfileAdmin: {"[]", "false", "strict"},
+		ProfileTest: {"[127.0.0.1:0]", "false", "strict"}, ProfileTestLive: {"[127.0.0.1:7180]", "false", "strict"},
+	} {
+		env[ProfileVariable] = profile
+		c, ds := loadWith(t, "", describer{}, env)
+		require.Empty(t, types(ds))
+		v, err := c.ShowValue(ShowOptions{Defaults: true})
+		require.NoError(t, err)
+		enforcement, _ := v.Key("effects").Key("enforcement").AsString()
+		if enforcement == "" {
+			enforcement = c.tree.block("effects").text("enforcement")
+		}
+		assert.Equal(t, want, [3]string{fmt.Sprint(c.HTTP.Listen), fmt.Sprint(c.Host.AutoReload), enforcement}, profile)
+	}
+}
+
+// HCL-020: a name of HCL is the EDN name with dashes; the three exceptions are
+// kept for readers.
+func TestNamesInEDN(t *testing.T) {
+	c, ds := loadWith(t, "dispatch \"default\" {\n  retry {\n    same_capability = 2\n    fallback        = 3\n    max_backoff     = \"4s\"\n  }\n}\n\ncheck \"c\" {\n  builtin = \"max-chars\"\n  params  = { max_chars = 5, \"kept_as\" = 1 }\n}\n\nintent \"a/b\" {\n  in          = \"req/any\"\n  out         = \"res/any\"\n  checks      = [\"c\"]\n  constraints = { max_chars = 9 }\n}\n", describer{}, nil)
+	require.Empty(t, types(ds), c.Report(0).Text(false))
+	p, err := c.Generation.Policies.For("a/b").Resolve()
+	require.NoError(t, err)
+	assert.Equal(t, []int{2, 3}, []int{p.SameCapMax, p.FallbackMax}, ":same-cap-max and :fallback-max")
+	assert.Equal(t, "{:max-chars 9}", p.Constraints.String())
+	var params string
+	for _, check := range c.Generation.Checks.Declarations() {
+		if check.Name == "c" {
+			params = check.Params.String()
+		}
+	}
+	assert.Equal(t, `{"kept_as" 1 :max-chars 5}`, params, "what is in quotes keeps its text")
+}
+
+// HCL-004: what expressions read is recorded with a hash and never with a value,
+// and decides about the hash of the configuration; nothing else has an effect.
+func TestInputsAreRecorded(t *testing.T) {
+	const text = "locals {\n  a = env(\"A\", \"x\")\n  b = trimspace(file(\"note.txt\"))\n}\n\ncheck \"c\" {\n  builtin = \"max-chars\"\n  params  = { max_chars = length(\"${local.a}${local.b}\") }\n}\n\ndispatch \"default\" {\n  checks = [\"c\"]\n}\n"
+	one := func(a, note string) *Config {
+		dir := lay(t, map[string]string{"ferment.hcl": text, "note.txt": note})
+		c, ds := loadDir(t, dir+"/ferment.hcl", Options{Env: func(name string) (string, bool) { return a, name == "A" && a != "" }})
+		require.Empty(t, types(ds), c.Report(0).Text(false))
+		return c
+	}
+	c := one("canary-a", "canary-b\n")
+	require.Len(t, c.Inputs, 2)
+	for i, want := range [][2]string{{"env", "A"}, {"file", "note.txt"}} {
+		assert.Equal(t, want, [2]string{c.Inputs[i].Kind, c.Inputs[i].Name})
+		assert.Regexp(t, "^[0-9a-f]{64}$", c.Inputs[i].Hash)
+		assert.NotContains(t, c.Inputs[i].Hash, "canary")
+	}
+	assert.Equal(t, c.Hash, one("canary-a", "canary-b\n").Hash)
+	assert.NotEqual(t, c.Hash, one("canary-aa", "canary-b\n").Hash)
+	assert.NotEqual(t, c.Hash, one("canary-a", "canary-bb\n").Hash)
+	assert.Empty(t, one("", "b").Inputs[0].Hash, "what is absent is recorded as absent")
+}
