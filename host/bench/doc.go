@@ -4,7 +4,8 @@
 // Absolute times say more about the machine than about the program, so every
 // figure stands beside that of a peer doing the same work in the same process
 // list: rounds of both alternate, the median of each counts. The peers are the
-// EDN library of Go, encoding/json, a JSON Schema validator, and a bare
+// EDN library of Go, encoding/json, a JSON Schema validator, the parser and the
+// formatter of hclsyntax and hclwrite, a process that does nothing, and a bare
 // go-plugin echo with the same transport, payload and collector settings.
 //
 //	make bench            the whole table

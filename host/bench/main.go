@@ -29,6 +29,10 @@ func main() {
 				os.Exit(1)
 			}
 			return
+		case roleCLI:
+			os.Exit(runCLI(os.Args[2:]))
+		case roleNone:
+			return
 		}
 	}
 	smoke := flag.Bool("smoke", false, "few short rounds, to see that the benchmarks run")
@@ -85,6 +89,7 @@ var parts = []part{
 	{"calls", calls},
 	{"tools", tools},
 	{"failover", failover},
+	{"configuration", configuration},
 }
 
 // run measures the parts that are named, all if none is.

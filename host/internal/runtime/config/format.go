@@ -49,7 +49,7 @@ func Format(name string, src []byte) Formatted {
 	}
 	// The library changes the spaces inside lines, so line numbers stay.
 	after := layout(hclwrite.Format(s.text), protected(tokens, len(s.lines)), blockEnds(s, body))
-	if !sameTokens(tokens, after) {
+	if !bytes.Equal(after, s.text) && !sameTokens(tokens, after) {
 		// Whatever the library made of it, the meaning of a file is worth
 		// more than its looks.
 		return out
