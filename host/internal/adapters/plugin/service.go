@@ -119,8 +119,9 @@ func (s *service) explain(ctx context.Context, err error) error {
 		s.alive() // it was the plugin that said so, or the cause of the end
 		return err
 	}
-	if ctx.Err() == nil && errors.Is(err, contract.OfType("runtime/crashed")) {
-		// The connection broke. Mostly that is the first sign of an exit.
+	if errors.Is(err, contract.OfType("runtime/crashed")) {
+		// The connection broke. Mostly that is the first sign of an exit, which
+		// may also have been seen since: then it is what the call is told.
 		s.probe()
 		timer := time.NewTimer(lostWait)
 		defer timer.Stop()
