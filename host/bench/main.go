@@ -90,6 +90,8 @@ var parts = []part{
 	{"tools", tools},
 	{"failover", failover},
 	{"configuration", configuration},
+	{"effects", effects},
+	{"life", life},
 }
 
 // run measures the parts that are named, all if none is.

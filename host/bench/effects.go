@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// minimal is a program that says that it runs, and ends.
+const minimal = `package main
+
+import "os"
+
+func main() { _, _ = os.Stdout.Write([]byte{'.'}) }
+`
+
+// buildMinimal compiles it.
+func buildMinimal(dir string) (string, error) {
+	source, program := filepath.Join(dir, "main.go"), filepath.Join(dir, "minimal")
+	if err := os.WriteFile(source, []byte(minimal), 0o600); err != nil {
+		return "", err
+	}
+	if out, err := exec.Command("go", "build", "-o", program, source).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the minimal program: %w\n%s", err, out)
+	}
+	return program, nil
+}
+
+const effectsConfig = `ferment {
+  profile  = "test"
+  data_dir = "var"
+}
+
+plugin "tools" {
+  command = [%q]
+}
+
+effects {
+  scope "fs/write" {
+    enabled = true
+    roots   = ["out"]
+    allow   = ["."]
+  }
+}
+`
+
+// effects compares a file that a plan writes, in a process of its own that the
+// kernel holds to it, with the least that such a call needs: a program that
+// starts, and a file that is replaced for good.
+func effects(p pace) ([]row, error) {
+	tools, err := filepath.Abs(filepath.Join(programs, "plugins", "tools"))
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "bench")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	out := filepath.Join(dir, "out")
+	path := filepath.Join(dir, "ferment.hcl")
+	if err := errors.Join(os.Mkdir(out, 0o700), os.WriteFile(path, fmt.Appendf(nil, effectsConfig, tools), 0o600)); err != nil {
+		return nil, err
+	}
+	program, err := buildMinimal(dir)
+	if err != nil {
+		return nil, err
+	}
+	host, err := daemon.Start(context.Background(), daemon.Options{Config: path, Dir: dir, Version: "bench", Env: os.LookupEnv})
+	if err != nil {
+		return nil, err
+	}
+	defer host.Close()
+	request := edn.MustRead(`{:proto 1 :trace {:id "bench"} :task {:intent :plan/run} :effects {:allowed #{:fs/write}}
+ :input {:plan {:nodes [{:op :tool :tool/id :fs/write :input {:path "ours" :content "a short text"} :effects {:allowed #{:fs/write}} :as :saved}
+                        {:op :emit :input {:bytes {:slot/path [:saved :bytes]}}}]}}}`)
+	var ours, theirs []time.Duration
+	calls := max(3, p.calls/100)
+	for round := range p.rounds + 1 {
+		for range calls {
+			began := time.Now()
+			if _, failure := host.Service().Do(context.Background(), act.Act{Request: request, Roles: []string{"admin"}}); failure != nil {
+				return nil, failure
+			}
+			took := time.Since(began)
+			began = time.Now()
+			if err := least(program, filepath.Join(out, "theirs")); err != nil {
+				return nil, err
+			}
+			if round > 0 { // the first one warms up
+				ours, theirs = append(ours, took), append(theirs, time.Since(began))
+			}
+		}
+	}
+	return []row{against("fs/write in a worker, p50", median(ours), "exec + replace", median(theirs), 1.5)}, nil
+}
+
+// least is what nobody can do without.
+func least(program, path string) error {
+	cmd := exec.Command(program)
+	cmd.Env = []string{}
+	said, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	if _, err := io.ReadFull(said, make([]byte, 1)); err != nil {
+		return err
+	}
+	if err := replace(path); err != nil {
+		return err
+	}
+	return cmd.Wait()
+}
+
+// replace puts a file in the place of another so that it stays.
+func replace(path string) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "new")
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString("a short text")
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

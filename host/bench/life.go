@@ -1,0 +1,243 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// programs is where `make build` puts what ships.
+const programs = "../../bin"
+
+// daemonSite is a directory with a configuration of the built programs.
+type daemonSite struct {
+	dir, ferment string
+	env          []string
+}
+
+func newDaemonSite(config string) (*daemonSite, error) {
+	bin, err := filepath.Abs(programs)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(bin, "ferment")); err != nil {
+		return nil, fmt.Errorf("the programs are not built, which `make bench` does: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "bench")
+	if err != nil {
+		return nil, err
+	}
+	s := &daemonSite{dir: dir, ferment: filepath.Join(bin, "ferment"), env: []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "XDG_CACHE_HOME=" + filepath.Join(dir, "cache"), "XDG_RUNTIME_DIR=" + filepath.Join(dir, "rt"),
+	}}
+	return s, s.write(strings.ReplaceAll(config, "BIN", bin))
+}
+
+func (s *daemonSite) write(config string) error {
+	path := filepath.Join(s.dir, "ferment.hcl")
+	if err := os.WriteFile(path+".new", []byte(config), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+func (s *daemonSite) close() { _ = os.RemoveAll(s.dir) }
+
+// logged is a line of a daemon's log, as far as this program reads it.
+type logged struct {
+	Message string `json:"@message"`
+	Time    string `json:"@timestamp"`
+	Plugin  string `json:"plugin"`
+	To      string `json:"to"`
+}
+
+func (l logged) at() time.Time {
+	at, _ := time.Parse(time.RFC3339Nano, l.Time)
+	return at
+}
+
+// running is a daemon as a process.
+type running struct {
+	cmd   *exec.Cmd
+	lines *bufio.Scanner
+	said  bytes.Buffer
+	seen  []logged
+}
+
+// serve starts a daemon and waits until it is ready; took is the time for that.
+func (s *daemonSite) serve() (r *running, took time.Duration, err error) {
+	r = &running{cmd: exec.Command(s.ferment, "serve")}
+	r.cmd.Dir, r.cmd.Env = s.dir, s.env
+	errs, err := r.cmd.StderrPipe()
+	if err != nil {
+		return nil, 0, err
+	}
+	r.lines = bufio.NewScanner(io.TeeReader(errs, &r.said))
+	r.lines.Buffer(nil, 1<<20)
+	began := time.Now()
+	if err := r.cmd.Start(); err != nil {
+		return nil, 0, err
+	}
+	if err := r.until("ready"); err != nil {
+		return nil, 0, err
+	}
+	return r, time.Since(began), nil
+}
+
+// until reads the log up to a message.
+func (r *running) until(message string) error {
+	for r.lines.Scan() {
+		var l logged
+		if json.Unmarshal(r.lines.Bytes(), &l) != nil {
+			continue
+		}
+		r.seen = append(r.seen, l)
+		if l.Message == message {
+			return nil
+		}
+	}
+	_ = r.cmd.Wait()
+	return fmt.Errorf("the daemon ended before it said %q:\n%s", message, r.said.String())
+}
+
+// slowest is the longest that a plugin took from its begin to being ready.
+func (r *running) slowest() time.Duration {
+	begun := map[string]time.Time{}
+	longest := time.Duration(0)
+	for _, l := range r.seen {
+		switch l.To {
+		case "starting":
+			begun[l.Plugin] = l.at()
+		case "ready":
+			longest = max(longest, l.at().Sub(begun[l.Plugin]))
+		}
+	}
+	return longest
+}
+
+// stop ends the daemon as a service manager does.
+func (r *running) stop() (time.Duration, error) {
+	began := time.Now()
+	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return 0, err
+	}
+	for r.lines.Scan() { //nolint:revive // to its end
+	}
+	err := r.cmd.Wait()
+	return time.Since(began), err
+}
+
+// resident is the memory that the process has.
+func (r *running) resident() (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+			return kib << 10, err
+		}
+	}
+	return 0, errors.New("the kernel does not say how much memory it has")
+}
+
+const threePlugins = `ferment {
+  profile       = "test"
+  drain_timeout = "5s"
+}
+
+plugin "text" {
+  command = ["BIN/plugins/text"]
+}
+
+plugin "chess" {
+  command = ["BIN/plugins/chess"]
+}
+
+plugin "sat" {
+  command = ["BIN/plugins/sat"]
+}
+`
+
+// life measures a daemon from outside: start with three plugins, a reload that
+// changes none of them, the end when nothing is in flight, and its memory
+// without plugins.
+func life(p pace) ([]row, error) {
+	s, err := newDaemonSite(threePlugins)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	text, err := os.ReadFile(filepath.Join(s.dir, "ferment.hcl"))
+	if err != nil {
+		return nil, err
+	}
+	var starts, own, reloads, ends []time.Duration
+	for round := range p.rounds + 1 {
+		r, took, err := s.serve()
+		if err != nil {
+			return nil, err
+		}
+		for i := range 5 {
+			if err := s.write(strings.Replace(string(text), `"5s"`, fmt.Sprintf(`"%ds"`, 6+(round*5+i)%50), 1)); err != nil {
+				return nil, err
+			}
+			began := time.Now()
+			if err := r.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+				return nil, err
+			}
+			if err := r.until("config/reloaded"); err != nil {
+				return nil, err
+			}
+			reloads = append(reloads, time.Since(began))
+		}
+		end, err := r.stop()
+		if err != nil {
+			return nil, fmt.Errorf("the daemon ended with %w:\n%s", err, r.said.String())
+		}
+		if round > 0 { // the first start asks every plugin what it is
+			starts, own, ends = append(starts, took), append(own, r.slowest()), append(ends, end)
+		}
+	}
+	start, slow := median(starts), median(own)
+	rows := []row{
+		{
+			work: "start to ready, 3 plugins", ours: figure(start), peer: "slowest plugin " + figure(slow), ratio: float64(start) / float64(slow),
+			goal: "1.5 + 100 ms", within: start <= slow*3/2+100*time.Millisecond,
+		},
+		atMost("reload, no plugin changed", median(reloads), 50*time.Millisecond),
+		atMost("drain when idle", median(ends), 200*time.Millisecond),
+	}
+	if err := s.write("ferment {\n  profile = \"test\"\n}\n"); err != nil {
+		return nil, err
+	}
+	r, _, err := s.serve()
+	if err != nil {
+		return nil, err
+	}
+	resident, err := r.resident()
+	if _, stopErr := r.stop(); err == nil {
+		err = stopErr
+	}
+	if err != nil {
+		return nil, err
+	}
+	const most = 60 << 20
+	rows = append(rows, row{work: "memory of an idle daemon", ours: fmt.Sprintf("%.1f MiB", float64(resident)/(1<<20)), goal: "<= 60 MiB", within: resident <= most})
+	return rows, nil
+}
+
+func atMost(work string, took, most time.Duration) row {
+	return row{work: work, ours: figure(took), goal: "<= " + strconv.FormatInt(most.Milliseconds(), 10) + " ms", within: took <= most}
+}
