@@ -17,13 +17,13 @@ import (
 func (c *command) adminCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "admin",
-		Short: "have the daemon of this data directory do something",
+		Short: "have the daemon of this data directory do something, or make its unit file",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return usagef("admin needs a verb: reload, drain or action")
+			return usagef("admin needs a verb: reload, drain, action or systemd-unit")
 		},
 	}
-	cmd.AddCommand(c.reloadCommand(), c.drainCommand(), c.actionCommand())
+	cmd.AddCommand(c.reloadCommand(), c.drainCommand(), c.actionCommand(), c.unitCommand())
 	return cmd
 }
 

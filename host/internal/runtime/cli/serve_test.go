@@ -400,6 +400,41 @@ func TestServeNotifies(t *testing.T) {
 	until("STOPPING=1")
 }
 
+// OPS-005: the signs of life come from the main loop and nothing that takes
+// long holds them up: not a plugin that does not come up during a reload, not a
+// run that holds up the end.
+func TestWatchdog(t *testing.T) {
+	w := answering(t)
+	heard := w.notified()
+	w.env = append(w.env, "WATCHDOG_USEC=400000")
+	s := w.serve()
+	after := func(first string) { // two signs of life after a message
+		t.Helper()
+		seen, pings := false, 0
+		for m := range heard {
+			seen = seen || strings.HasPrefix(m, first)
+			if seen && m == "WATCHDOG=1" {
+				if pings++; pings == 2 {
+					return
+				}
+			}
+			require.False(t, seen && strings.HasPrefix(m, "READY=1"), "the reload was over before there were two signs of life")
+		}
+	}
+	w.rewrite("ferment.hcl", "plugin \"mine\"", fmt.Sprintf("plugin \"silent\" {\n  command       = [%q, %q]\n  start_timeout = \"20s\"\n}\n\nplugin \"mine\"", built.helper, roleSleeper))
+	s.signal(syscall.SIGHUP)
+	after("RELOADING=1")
+	hang := make(chan answer, 1)
+	go func() { hang <- s.ask("mine/hang", "{}") }()
+	require.Eventually(t, func() bool { return s.inFlight("mine") == 1 }, 10*time.Second, 5*time.Millisecond)
+	s.signal(syscall.SIGTERM)
+	after("STOPPING=1")
+	s.signal(syscall.SIGTERM)
+	<-hang
+	assert.Equal(t, 0, s.wait().code)
+	assert.Empty(t, awaitNone(built.root, time.Second))
+}
+
 // OPS-001: SIGTERM while plugins come up ends the start.
 func TestServeStoppedWhileStarting(t *testing.T) {
 	w := answering(t)

@@ -111,3 +111,34 @@ func joined(a, b []string) []string {
 	}
 	return out
 }
+
+// Writable lists the directories that something of the configuration may write:
+// the effects that are enabled and what plugins were granted, sorted, each once.
+// What cannot be read of it is left out.
+func (c *Config) Writable() []string {
+	var all []string
+	if c.tree == nil {
+		return nil
+	}
+	for _, scoped := range writtenScopes(c.tree.block("effects")) {
+		scope := scoped.Scope
+		if !scope.Enabled.V {
+			continue
+		}
+		switch scoped.Effect {
+		case "fs/write":
+			for _, root := range scope.Roots.V {
+				for _, below := range scope.Allow.V {
+					all = append(all, filepath.Join(root, below))
+				}
+			}
+		case "process/run":
+			all = append(all, scope.AllowCWD.V...)
+		}
+	}
+	for _, p := range c.Plugins {
+		all = append(all, p.Isolation.WritePaths...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}

@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+func (c *command) unitCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "systemd-unit",
+		Short: "print a unit file with which systemd runs the daemon of this configuration",
+		Long: "systemd-unit prints what belongs into /etc/systemd/system/ferment.service. It names this program, the\n" +
+			"configuration, the data directory and the directories that effects may write, and nothing else may be\n" +
+			"written. Nothing is installed.",
+		Example: "  ferment admin systemd-unit\n  ferment admin systemd-unit --profile prod",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o := c.options()
+			cfg, _ := config.Load(cmd.Context(), o.Config, config.Options{Dir: o.Dir, Env: o.Env, Profile: o.Profile, HostVersion: o.Version})
+			if cfg.Unreadable() {
+				return c.invalidConfig(&daemon.InvalidConfigError{Config: cfg})
+			}
+			program, err := os.Executable()
+			if err != nil {
+				return fmt.Errorf("find the program itself: %w", err)
+			}
+			text, err := unit(program, c.configPath(), c.profile, cfg)
+			if err != nil {
+				return err
+			}
+			if c.format != formatText {
+				return c.value(c.env.Stdout, edn.MustMap(edn.K("unit"), edn.Text(text)))
+			}
+			_, err = io.WriteString(c.env.Stdout, text)
+			return err
+		},
+	}
+}
+
+// configPath is the configuration that a daemon in this directory would read.
+func (c *command) configPath() string {
+	path := c.config
+	if path == "" {
+		path = config.Find(c.env.Dir)
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(c.env.Dir, path)
+	}
+	return filepath.Clean(path)
+}
+
+// unit is the unit file (OPS-006). A service that ends with a code that says
+// that a person has to do something is not started again.
+func unit(program, path, profile string, cfg *config.Config) (string, error) {
+	start := []string{program, "serve", "--config", path}
+	if profile != "" {
+		start = append(start, "--profile", profile)
+	}
+	writable := append([]string{cfg.Host.DataDir}, cfg.Writable()...)
+	for _, list := range []*[]string{&start, &writable} {
+		for i, word := range *list {
+			if strings.ContainsAny(word, "\n\r\x00") {
+				return "", contract.Errorf("config/range", "%q cannot stand in a unit file", word)
+			}
+			(*list)[i] = unitWord(word)
+		}
+	}
+	for i := 1; i < len(writable); i++ {
+		writable[i] = "-" + writable[i] // one that is not there yet is no reason not to start
+	}
+	return fmt.Sprintf(`[Unit]
+Description=Ferment
+After=network-online.target
+Wants=network-online.target
+StartLimitIntervalSec=300
+StartLimitBurst=10
+
+[Service]
+Type=notify
+NotifyAccess=main
+ExecStart=%s
+ExecReload=/bin/kill -HUP $MAINPID
+WorkingDirectory=%s
+WatchdogSec=30
+TimeoutStopSec=45
+KillMode=mixed
+OOMPolicy=continue
+Delegate=yes
+Restart=on-failure
+RestartSec=1
+RestartPreventExitStatus=64 65 73 77 78
+StateDirectory=ferment
+StateDirectoryMode=0700
+RuntimeDirectory=ferment
+RuntimeDirectoryMode=0700
+UMask=0077
+NoNewPrivileges=yes
+ProtectSystem=strict
+LimitNOFILE=65536
+ReadWritePaths=%s
+
+[Install]
+WantedBy=multi-user.target
+`, strings.Join(start, " "), strings.ReplaceAll(filepath.Dir(path), "%", "%%"), strings.Join(writable, " ")), nil
+}
+
+// unitWord writes a word so that systemd reads it as it is.
+func unitWord(word string) string {
+	word = strings.NewReplacer("%", "%%", "$", "$$", `\`, `\\`, `"`, `\"`).Replace(word)
+	if strings.ContainsAny(word, " \t'") {
+		return `"` + word + `"`
+	}
+	return word
+}
