@@ -75,10 +75,10 @@ func (p *chessPlugin) offer(_ context.Context, cfg settings) (sdk.Offer, error) 
 			sdk.Func("chess/engine", sdk.Intents("chess/best-move"), func(ctx context.Context, in bestMoveIn) (bestMoveOut, error) {
 				return bestMove(ctx, p.searcher(cfg), in)
 			}, sdk.Kind("solver"), sdk.Tags(tag), sdk.In("req/chess.position"), sdk.Out("res/chess.move+pv+eval"),
-				sdk.Cost(contract.Cost{Latency: 300 * time.Millisecond}),
+				sdk.Cost(contract.Cost{Latency: 300 * time.Millisecond, USD: edn.Int(0)}),
 				sdk.Description("Best move of a position, by the "+name+".")),
 			sdk.Func("chess/rules", sdk.Intents("chess/verify-move", "chess/perft"), answerRules,
-				sdk.Kind("checker"), sdk.Tags("embedded"), sdk.Deterministic(),
+				sdk.Kind("checker"), sdk.Tags("embedded"), sdk.Deterministic(), sdk.Cost(contract.Cost{USD: edn.Int(0)}),
 				sdk.InFor("chess/verify-move", "req/chess.verify-move"), sdk.OutFor("chess/verify-move", "res/chess.verify-move"),
 				sdk.InFor("chess/perft", "req/chess.perft"), sdk.OutFor("chess/perft", "res/chess.perft"),
 				sdk.Description("Says whether a move is legal, and counts the leaves of the tree of legal moves.")),

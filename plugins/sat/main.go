@@ -98,10 +98,10 @@ func (p *satPlugin) offer(_ context.Context, cfg settings) (sdk.Offer, error) {
 	return sdk.Offer{Needs: needs, Capabilities: []sdk.Capability{
 		sdk.Func("sat/solver", sdk.Intents("sat/solve"), p.decider(cfg).within(time.Duration(cfg.Timeout)*time.Millisecond).solve,
 			sdk.Kind("solver"), sdk.Tags(tag),
-			sdk.Cost(contract.Cost{Latency: 50 * time.Millisecond}),
+			sdk.Cost(contract.Cost{Latency: 50 * time.Millisecond, USD: edn.Int(0)}),
 			sdk.Description("Finds a model of a formula or shows that there is none, by "+name+".")),
 		sdk.Func("sat/verifier", sdk.Intents("sat/verify"), verify,
-			sdk.Kind("checker"), sdk.Tags("embedded"), sdk.Deterministic(),
+			sdk.Kind("checker"), sdk.Tags("embedded"), sdk.Deterministic(), sdk.Cost(contract.Cost{USD: edn.Int(0)}),
 			sdk.Description("Evaluates a formula under a model.")),
 	}}, nil
 }

@@ -97,12 +97,12 @@ func (r *runner) offer(_ context.Context, cfg settings) (sdk.Offer, error) {
 			sdk.Kind("checker"), sdk.Tags("embedded"), sdk.MaxInFlight(cfg.Parallel),
 			sdk.InFor("code/test", "req/code.test"), sdk.OutFor("code/test", "res/code.test"),
 			sdk.InFor("code/patch-verdict", "req/code.patch-verdict"), sdk.OutFor("code/patch-verdict", "res/code.patch-verdict"),
-			sdk.Cost(contract.Cost{Latency: 5 * time.Second}),
+			sdk.Cost(contract.Cost{Latency: 5 * time.Second, USD: edn.Int(0)}),
 			sdk.Description("Runs a test suite, on a patched copy if a patch is given.")),
 		sdk.Func("code/patcher", sdk.Intents("code/apply-patch"), r.applyPatch,
 			sdk.Kind("checker"), sdk.Tags("embedded"),
 			sdk.In("req/code.apply-patch"), sdk.Out("res/code.apply-patch"),
-			sdk.Cost(contract.Cost{Latency: 100 * time.Millisecond}),
+			sdk.Cost(contract.Cost{Latency: 100 * time.Millisecond, USD: edn.Int(0)}),
 			sdk.Description("Applies a unified diff strictly to a scratch copy of a directory.")),
 	}}, nil
 }

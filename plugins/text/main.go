@@ -28,7 +28,7 @@ type route struct {
 }
 
 func newPlugin() sdk.Plugin {
-	cost := sdk.Cost(contract.Cost{Latency: 5 * time.Millisecond})
+	cost := sdk.Cost(contract.Cost{Latency: 5 * time.Millisecond, USD: edn.Int(0)})
 	return sdk.Plugin{
 		Name:     "text",
 		Version:  version,

@@ -80,7 +80,7 @@ func (t *tools) capability(tool contract.Tool) sdk.Capability {
 	name := schemaName(tool)
 	options := []sdk.Option{
 		sdk.Kind("tool"), sdk.Effects(tool.Effect), sdk.In("req/" + name), sdk.Out("res/" + name),
-		sdk.Tags("embedded"), sdk.Description(described[tool.ID]), sdk.Cost(contract.Cost{Latency: 20 * time.Millisecond}),
+		sdk.Tags("embedded"), sdk.Description(described[tool.ID]), sdk.Cost(contract.Cost{Latency: 20 * time.Millisecond, USD: edn.Int(0)}),
 		sdk.Metadata(func(c *contract.Capability) { c.RecoveryRules = recovery(tool) }),
 	}
 	if tool.ID == "fs/write-file" {

@@ -54,7 +54,7 @@ func (w *Worst) Value() edn.Value {
 	return b.Map()
 }
 
-// String is the sums in a line for people.
+// String is the sums in a line for people; empty if nothing is spent.
 func (w *Worst) String() string {
 	var parts []string
 	for _, d := range policy.Dimensions() {
@@ -71,10 +71,18 @@ func (w *Worst) String() string {
 	if w.Wall > 0 {
 		parts = append(parts, "wall "+w.Wall.String())
 	}
-	if len(parts) == 0 {
-		return "nothing"
-	}
 	return strings.Join(parts, ", ")
+}
+
+// OpenValue lists what has no bound, with the place and the reason.
+func (w *Worst) OpenValue() edn.Value {
+	var out []edn.Value
+	for _, d := range policy.Dimensions() {
+		if gap, open := w.Open[d]; open {
+			out = append(out, edn.MustMap(edn.K("dimension"), edn.K(d.String()), edn.K("path"), edn.Vector(gap.Path...), edn.K("why"), edn.Text(gap.Why)))
+		}
+	}
+	return edn.Vector(out...)
 }
 
 func (w *Worst) gap(d policy.Dimension, g Gap) {

@@ -2,7 +2,9 @@ package act_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strings"
 	"sync"
@@ -11,12 +13,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -375,4 +379,225 @@ func TestTokens(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What ends a run in the middle of an attempt leaves nothing reserved: a cancel,
+// a defect, a deadline, a loser that never answers.
+func TestNothingIsLeftReserved(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		step    dispatchtest.Step
+		ask     string
+		cancel  bool
+		fails   string
+		settled string
+	}{
+		{"canceled", dispatchtest.Step{Hang: true}, asking("[:a/one]", "", "{:max-usd 1}", ""), true, "canceled", "{:attempts 1 :roundtrips 1 :usd 0.01M}"},
+		{"panicked", dispatchtest.Step{Panic: "a defect"}, asking("[:a/one]", "", "{:max-usd 1}", ""), false, "runtime/internal", "{:attempts 1 :roundtrips 1 :usd 0.01M}"},
+		{"panicked beside another", dispatchtest.Step{Panic: "a defect"}, asking("[:a/one :a/two]", ":strategy :race", "{:max-usd 1}", ""), false, "runtime/internal", "{:attempts 2 :roundtrips 1 :usd 0.011M}"},
+		{"out of time", dispatchtest.Step{Hang: true}, asking("[:a/one]", "", "{:max-usd 1 :max-wall-ms 50}", ""), false, "budget/exceeded", "{:attempts 1 :roundtrips 1 :usd 0.01M}"},
+		{"a hedge that is not needed", dispatchtest.Step{Hang: true}, asking("[:a/one :a/two]", ":strategy :hedge :hedge {:after-ms 10}", "{:max-usd 1}", ""), false, "", "{:attempts 2 :roundtrips 1 :usd 0.011M}"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			w := priced(t)
+			started := make(chan struct{}, 2)
+			w.Func("a/one", func(context.Context, dispatch.Call) dispatchtest.Step { started <- struct{}{}; return row.step })
+			if row.step.Panic != nil {
+				w.On("a/two", dispatchtest.Step{Hang: true})
+			}
+			ledger := budget.NewMemory(nil)
+			s := service(t, w, budgets(policy.Budgets{User: block(t, "{:max-attempts 100}")}), func(c *act.Config) { c.Ledger = ledger })
+			r, refused := s.Start(context.Background(), request(row.ask))
+			require.Nil(t, refused)
+			<-started
+			if row.cancel {
+				r.Cancel("test", "")
+			}
+			resp, err := r.Wait()
+			if row.fails == "" {
+				require.Nil(t, err)
+			} else if assert.NotNil(t, err) {
+				assert.Equal(t, row.fails, err.Type, "%v", err)
+			}
+			_, spent, open := settled(t, r.Records(), "user")
+			assert.Zero(t, open, "every reservation is settled in the records")
+			assert.Equal(t, row.settled, spent.Value().String())
+			assert.Equal(t, "at-least", word(resp.Key("budget").Key("mark")))
+			all, lerr := ledger.Balances(context.Background(), []budget.Scope{{Kind: budget.User, ID: "local"}})
+			require.NoError(t, lerr)
+			assert.True(t, all[0].Reserved.IsZero(), "%s", all[0].Reserved.Value())
+			assert.Equal(t, row.settled, all[0].Used.Value().String())
+			assert.Equal(t, 1, ledger.Len(), "the counters of the run are gone")
+		})
+	}
+}
+
+// BUD-004, BUD-005: what refuses by the worst case sets it aside for the run.
+func TestWorstCaseIsSetAside(t *testing.T) {
+	w := priced(t)
+	block := block(t, "{:max-attempts 5}")
+	block.RefuseWorst = true
+	ledger := budget.NewMemory(nil)
+	s := service(t, w, budgets(policy.Budgets{User: block}), func(c *act.Config) { c.Ledger = ledger })
+	going, finish := make(chan struct{}), make(chan struct{})
+	w.Func("a/one", func(context.Context, dispatch.Call) dispatchtest.Step {
+		close(going)
+		<-finish
+		return value(`{:good true}`)
+	})
+	r, refused := s.Start(context.Background(), request(asking("[:a/one]", ":retry {:same-cap-max 2}", "{}", "")))
+	require.Nil(t, refused)
+	<-going
+	_, refused = s.Start(context.Background(), request(asking("[:a/two]", ":retry {:same-cap-max 2}", "{}", "")))
+	require.NotNil(t, refused, "three of five are set aside, three more do not fit")
+	assert.Equal(t, "budget/would-exceed 402 2", fmt.Sprint(refused.Type, " ", refused.HTTPStatus(), " ", refused.Details.Key("left")))
+	assert.Equal(t, "{:attempts 3 :roundtrips 3 :usd 0.003M}", refused.Details.Key("worst-case").String())
+	close(finish)
+	resp, err := r.Wait()
+	require.Nil(t, err)
+	assert.Equal(t, "{:attempts 1 :roundtrips 1 :usd 0.01M}", resp.Key("budget").Key("settled").String())
+	_, err, _ = do(t, s, asking("[:a/two]", ":retry {:same-cap-max 2}", "{}", ""))
+	assert.Nil(t, err, "what the first run did not need is free again: %v", err)
+	all, lerr := ledger.Balances(context.Background(), []budget.Scope{{Kind: budget.User, ID: "local"}})
+	require.NoError(t, lerr)
+	assert.Equal(t, "{:attempts 2 :roundtrips 2 :usd 0.011M} {}", all[0].Used.Value().String()+" "+all[0].Reserved.Value().String())
+	_, err, _ = do(t, s, asking("[:a/one]", ":retry {:same-cap-max 9}", "{}", ""))
+	require.NotNil(t, err)
+	assert.Equal(t, "budget/would-exceed", err.Type, "it could never fit")
+}
+
+// A ledger that cannot be written fails closed (LED-002).
+func TestLedgerThatFails(t *testing.T) {
+	w := priced(t)
+	_, err, _ := do(t, service(t, w, budgets(policy.Budgets{User: block(t, "{:max-attempts 5}")}), func(c *act.Config) { c.Ledger = brokenLedger{} }), askOne)
+	require.NotNil(t, err)
+	assert.Equal(t, "budget/unavailable 503 true", fmt.Sprint(err.Type, " ", err.HTTPStatus(), " ", err.Retryable))
+	assert.Empty(t, w.Calls())
+}
+
+type brokenLedger struct{}
+
+func (brokenLedger) Reserve(context.Context, []budget.Scope, policy.Amounts) (budget.Reservation, error) {
+	return budget.Reservation{}, errBroken
+}
+func (brokenLedger) Settle(context.Context, budget.Reservation, policy.Amounts, budget.Mark) error {
+	return errBroken
+}
+func (brokenLedger) Balances(_ context.Context, s []budget.Scope) ([]budget.Balance, error) {
+	out := make([]budget.Balance, len(s))
+	for i := range s {
+		out[i].Scope = s[i]
+	}
+	return out, nil
+}
+func (brokenLedger) Forget(context.Context, ...budget.Scope) error { return errBroken }
+
+var errBroken = errors.New("the disk is gone")
+
+// EVAL-072: for any plan over priced capabilities that keep their bounds, what is
+// settled is within the worst case and within every limit, and the sums of the
+// records, of the answer and of the user are the same.
+func TestBudgetLaws(t *testing.T) {
+	base := priced(t, `{:cap/id :a/checker :cap/kind :checker :cap/intents #{:text/verify} :io/in-schema :req/any :io/out-schema :res/any :cap/cost {:usd 0.002M}}`)
+	rapid.Check(t, func(t *rapid.T) {
+		w := base.Again()
+		for id, most := range map[string]int{"a/one": 100, "a/two": 10, "a/checker": 20} {
+			price := most
+			w.Func(id, func(ctx context.Context, c dispatch.Call) dispatchtest.Step {
+				// What it does depends on the call alone, so that runs can be repeated.
+				h := fnv.New32a()
+				_, _ = fmt.Fprint(h, c.CapID, c.Path.String(), c.Attempt, c.Request.Key("context"))
+				n := int(h.Sum32() >> 3)
+				step := dispatchtest.Step{Value: edn.MustRead(fmt.Sprintf(`{:good %v :ok? %v}`, n%3 == 0, n%5 != 0))}
+				switch n % 7 {
+				case 0:
+					step = dispatchtest.Step{Err: contract.Errorf("provider/unavailable", "no")}
+				case 1:
+					step = dispatchtest.Step{Crash: true}
+				case 2, 3:
+					step.Usage = edn.MustRead(fmt.Sprintf("{:cost-usd 0.%04dM}", n%(price+1)))
+				}
+				return step
+			})
+		}
+		call := func(i int) string {
+			return fmt.Sprintf(`{:op :call :id "c%d" :intent :text/respond :input {:n %d} :as :x%d :dispatch {:candidates %s :strategy %s :retry {:same-cap-max %d :fallback-max %d} :repair {:max %d} :allow-failure? true} %s %s}`, i, i, i,
+				rapid.SampledFrom([]string{"[:a/one]", "[:a/one :a/two]", "[:a/two :a/one]"}).Draw(t, "candidates"),
+				rapid.SampledFrom([]string{":cascade", ":race", ":tournament"}).Draw(t, "strategy"),
+				rapid.IntRange(0, 2).Draw(t, "same"), rapid.IntRange(0, 2).Draw(t, "fallback"), rapid.IntRange(0, 2).Draw(t, "repair"),
+				rapid.SampledFrom([]string{"", ":done {:must #{:good}}", ":done {:must #{:verified}}", ":done {:should #{:good :verified} :score-min 0.5}"}).Draw(t, "done"),
+				rapid.SampledFrom([]string{"", ":budget {:max-attempts 2}", ":budget {:max-usd 0.015M}", ":budget {:max-roundtrips 1 :max-usd 0.02M}"}).Draw(t, "budget"))
+		}
+		nodes := ""
+		for i := range rapid.IntRange(1, 4).Draw(t, "nodes") {
+			if rapid.IntRange(0, 4).Draw(t, "map") == 0 {
+				nodes += fmt.Sprintf(`{:op :map :over [1 2 3] :item :i :as :m%d :on-item-error :keep :body [%s]}`, i, call(10+i))
+			} else {
+				nodes += call(i)
+			}
+		}
+		request := rapid.SampledFrom([]string{"{:max-usd 1}", "{:max-usd 0.02M}", "{:max-attempts 4}", "{:max-roundtrips 3 :max-usd 0.05M}"}).Draw(t, "request")
+		ledger := budget.NewMemory(nil)
+		c := act.Config{
+			Registry: w.Registry, Policies: w.Policies, Checks: w.Checks, Executor: w, Journal: journal.NewMemory(), Hash: edn.Hash(edn.Nil()), Ledger: ledger,
+			Budgets: &policy.Budgets{User: policy.ScopeBudget{Written: true, Per: "day", Soft: policy.DefaultSoft}},
+		}
+		s, err := act.New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, refused := s.Start(context.Background(), act.Act{Request: edn.MustRead(fmt.Sprintf(`{:proto 1 :trace {:id "r"} :task {:intent :plan/run} :input {:plan {:nodes [%s {:op :emit :input 1}]}} :budget %s}`, nodes, request))})
+		if refused != nil {
+			t.Fatal(refused)
+		}
+		resp, failure := r.Wait()
+		if failure != nil {
+			t.Fatal(failure)
+		}
+		var sum, worst policy.Amounts
+		open := 0
+		amounts := func(v edn.Value) policy.Amounts {
+			l, err := policy.LimitsOf(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return l.Amounts()
+		}
+		for _, rec := range r.Records() {
+			if err := rec.Check(); err != nil {
+				t.Fatal(err)
+			}
+			switch b := rec.Body.(type) {
+			case *journal.PlanResolved:
+				if rec.Path.Len() == 0 {
+					worst = amounts(b.WorstCase.Dissoc(edn.K("wall-ms"), edn.K("depth")))
+				}
+			case *journal.BudgetReserved:
+				open++
+			case *journal.BudgetSettled:
+				open--
+				sum = sum.Plus(amounts(rec.Value().Key("amounts").Key("user")))
+			}
+		}
+		b := resp.Key("budget")
+		users, lerr := ledger.Balances(context.Background(), []budget.Scope{{Kind: budget.User, ID: "local", Per: budget.Day}})
+		if lerr != nil {
+			t.Fatal(lerr)
+		}
+		if open != 0 || !users[0].Reserved.IsZero() || ledger.Len() > 1 {
+			t.Fatalf("%d reservations are open, %s is reserved, %d counters", open, users[0].Reserved.Value(), ledger.Len())
+		}
+		if !users[0].Used.Equal(sum) || b.Key("settled").String() != sum.Value().String() {
+			t.Fatalf("the user has spent %s, the answer says %s, the records %s", users[0].Used.Value(), b.Key("settled"), sum.Value())
+		}
+		limit := amounts(edn.MustRead(request))
+		for _, d := range policy.Dimensions() {
+			if sum.Exceeds(worst, d) {
+				t.Fatalf("%s: %s is above the worst case %s", d, sum.Value(), worst.Value())
+			}
+			if limit.Has(d) && sum.Exceeds(limit, d) {
+				t.Fatalf("%s: %s is above the limit %s", d, sum.Value(), request)
+			}
+		}
+	})
 }

@@ -70,8 +70,8 @@ func (p Per) resets(now time.Time) time.Time {
 // Scope is something that has a budget.
 type Scope struct {
 	Kind Kind
-	// ID tells scopes of one kind apart: the name of a tenant, the id of a run,
-	// the path of a node within its run.
+	// ID tells scopes of one kind apart: the name of a user, the id of a run; of
+	// a plan and a node the id of the run, a space and their path.
 	ID     string
 	Limits policy.Limits
 	Per    Per // empty is Total
@@ -86,8 +86,16 @@ func (s Scope) per() Per {
 
 // String names the scope as sentences do.
 func (s Scope) String() string {
-	if s.Kind == Tenant {
+	_, path, _ := strings.Cut(s.ID, " ") // of a node or plan, behind its run
+	switch s.Kind {
+	case Tenant:
 		return "this host"
+	case Run:
+		return "the run"
+	case Plan:
+		return "the plan at " + path
+	case Node:
+		return "node " + path
 	}
 	return s.Kind.String() + " " + s.ID
 }

@@ -160,3 +160,10 @@ func (m *Memory) Forget(_ context.Context, scopes ...Scope) error {
 	}
 	return nil
 }
+
+// Len is how many counters there are.
+func (m *Memory) Len() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.counters)
+}

@@ -391,6 +391,9 @@ func ownCause(r policy.Rejection) bool { return r.Why != nil && r.Why.Type != r.
 // end makes err, with the whole account of the node, the failure of the node.
 func (s *serving) end(err *contract.Error) {
 	p := &s.w.Terms.Policy
+	if err.Type == "budget/exceeded" {
+		err = err.WithClass(contract.ClassFinal) // nobody was left who costs less
+	}
 	attempts := make([]edn.Value, len(s.result.Attempts))
 	for i, a := range s.result.Attempts {
 		attempts[i] = a.value()

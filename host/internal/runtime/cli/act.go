@@ -33,22 +33,27 @@ type callFlags struct {
 	local      bool
 	stream     bool
 	effects    []string
+	budget     string
+	limits     edn.Value // budget, once it was read
 }
 
 func (f *callFlags) register(cmd *cobra.Command, bind string) {
 	cmd.Flags().StringArrayVar(&f.bind, "bind", nil, bind+", as NAME=EDN; may be repeated, the last one wins")
 	cmd.Flags().StringSliceVar(&f.effects, "effects", nil, "effects that the run may have, such as fs/read,fs/write; their bounds are those of the configuration")
+	cmd.Flags().StringVar(&f.budget, "budget", "", "what the run may spend, as EDN such as '{:max-usd 0.05M :max-attempts 3}'")
 	cmd.Flags().DurationVar(&f.deadline, "deadline", 0, "time for the whole run, such as 30s")
 	cmd.Flags().BoolVar(&f.transcript, "transcript", false, "tell every attempt: on standard error as text, under :transcript as JSON and EDN")
 	cmd.Flags().BoolVar(&f.debugPlan, "debug-plan", false, "add the plan and its candidates to the response")
-	cmd.Flags().BoolVar(&f.report, "report", false, "print what was asked, who answered, which gates passed and what failed over, on standard error")
+	cmd.Flags().BoolVar(&f.report, "report", false, "print what was asked, who answered, which gates passed, what failed over and what was spent, on standard error")
 	cmd.Flags().BoolVar(&f.stream, "stream", false, "print the answer while it comes: its text, or every event of the run as a line of JSON or EDN")
 	localFlag(cmd, &f.local)
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("deadline") && f.deadline <= 0 {
 			return usagef("--deadline %s: expected a time above zero, such as 30s", f.deadline)
 		}
-		return nil
+		var err error
+		f.limits, err = readBudget(f.budget)
+		return err
 	}
 	cmd.Flags().StringVar(&f.progress, "progress", "auto", "live progress on standard error: auto, none, text, json or edn")
 }
@@ -301,7 +306,7 @@ func (c *command) perform(ctx context.Context, p performance) error {
 	host.Ended(context.WithoutCancel(ctx), run.ID())
 	watcher.close()
 	if f.report {
-		c.report(run.Records())
+		c.report(run.Records(), response.Key("budget"))
 	}
 	err = c.answer(response, failure, f, told)
 	if errors.Is(context.Cause(ctx), errInterrupted) {
@@ -356,6 +361,13 @@ func (f *callFlags) apply(request edn.Value) edn.Value {
 	}
 	if f.deadline > 0 {
 		request = request.AssocKey("deadline-ms", edn.Int(max(1, f.deadline.Milliseconds())))
+	}
+	if f.limits.Len() > 0 {
+		limits := request.Key("budget")
+		if !limits.IsMap() {
+			limits = edn.MustMap()
+		}
+		request = request.AssocKey("budget", limits.Merge(f.limits))
 	}
 	if len(f.effects) > 0 {
 		allowed := make([]edn.Value, len(f.effects))

@@ -15,15 +15,20 @@ import (
 
 func (c *command) checkCommand() *cobra.Command {
 	var bind []string
+	var budget string
 	cmd := &cobra.Command{
 		Use:   "check PLAN.edn ...",
 		Short: "check plans without running them",
-		Long: "check holds plans against the configuration: names, slots, schemas, effects, gates. All findings\n" +
-			"are printed at once with their place. No capability is called.",
-		Example: "  ferment check examples/plans/hello.edn\n  ferment check plan.edn --json",
+		Long: "check holds plans against the configuration: names, slots, schemas, effects, gates, budgets. All\n" +
+			"findings are printed at once with their place, and what a run could spend at most. No capability is called.",
+		Example: "  ferment check examples/plans/hello.edn\n  ferment check examples/plans/hello.edn --budget '{:max-attempts 3}'\n  ferment check plan.edn --json",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			bindings, err := bound(bind, edn.Nil())
+			if err != nil {
+				return err
+			}
+			request, err := readBudget(budget)
 			if err != nil {
 				return err
 			}
@@ -33,7 +38,7 @@ func (c *command) checkCommand() *cobra.Command {
 			}
 			failed := false
 			for _, name := range args {
-				ok, err := c.checkOne(name, bindings, cfg)
+				ok, err := c.checkOne(name, bindings, request, cfg)
 				if err != nil {
 					return err
 				}
@@ -46,6 +51,7 @@ func (c *command) checkCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringArrayVar(&bind, "bind", nil, "what a run gives the plans, as NAME=EDN; may be repeated")
+	cmd.Flags().StringVar(&budget, "budget", "", "what a run may spend, as EDN")
 	return cmd
 }
 
@@ -70,7 +76,7 @@ func readPlan(v edn.Value, positions *edn.Positions, bindings edn.Value, loaded 
 	return p, plan.Check(p, planEnv(bindings, loaded))
 }
 
-func (c *command) checkOne(name string, bindings edn.Value, loaded *daemon.Loaded) (bool, error) {
+func (c *command) checkOne(name string, bindings, budget edn.Value, loaded *daemon.Loaded) (bool, error) {
 	v, positions, err := c.readPlan(name)
 	var syntax *edn.SyntaxError
 	if errors.As(err, &syntax) {
@@ -80,15 +86,27 @@ func (c *command) checkOne(name string, bindings edn.Value, loaded *daemon.Loade
 	if err != nil {
 		return false, err
 	}
-	_, findings := readPlan(v, positions, bindings, loaded)
+	p, findings := readPlan(v, positions, bindings, loaded)
+	var worst plan.Worst
+	if p != nil && !plan.HasErrors(findings) {
+		env := planEnv(bindings, loaded)
+		env.Request.Budget = policy.FieldsOf(budget, policy.Origin{Source: policy.SourceRequest})
+		worst = plan.WorstCase(p, env)
+		findings = append(findings, plan.WithinBudget(&worst, env, p)...)
+	}
 	failed := plan.HasErrors(findings)
 	if c.format != formatText {
 		values := make([]edn.Value, len(findings))
 		for i, f := range findings {
 			values[i] = f.Value()
 		}
-		return !failed, c.value(c.env.Stdout, edn.MustMap(
-			edn.K("file"), edn.Text(name), edn.K("valid?"), edn.Bool(!failed), edn.K("findings"), edn.Vector(values...)))
+		var b edn.MapBuilder
+		b.Key("file", edn.Text(name))
+		b.Key("valid?", edn.Bool(!failed))
+		b.Key("findings", edn.Vector(values...))
+		b.Key("worst-case", worst.Value())
+		b.Key("unbounded", worst.OpenValue())
+		return !failed, c.value(c.env.Stdout, b.Map())
 	}
 	for _, f := range findings {
 		if _, err := fmt.Fprintln(c.env.Stdout, f.Render(sourceName(name))); err != nil {
@@ -96,7 +114,11 @@ func (c *command) checkOne(name string, bindings edn.Value, loaded *daemon.Loade
 		}
 	}
 	if !failed {
-		_, err = fmt.Fprintf(c.env.Stdout, "%s: ok, %s\n", sourceName(name), counted(v.Key("nodes").Len(), "node"))
+		most := ""
+		if s := worst.String(); s != "" {
+			most = "; at most " + s
+		}
+		_, err = fmt.Fprintf(c.env.Stdout, "%s: ok, %s%s\n", sourceName(name), counted(v.Key("nodes").Len(), "node"), most)
 	}
 	return !failed, err
 }
@@ -106,4 +128,19 @@ func counted(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// readBudget reads a budget that was given on the command line; nil for none.
+func readBudget(text string) (edn.Value, error) {
+	if text == "" {
+		return edn.Nil(), nil
+	}
+	v, err := edn.ReadString(text, edn.WithLimits(edn.Body), edn.WithSource("--budget"))
+	if err != nil {
+		return edn.Nil(), contract.SyntaxError("invalid-request", err)
+	}
+	if _, err := contract.ParseBudget(v); err != nil {
+		return edn.Nil(), usagef("--budget: %s, such as '{:max-usd 0.05M :max-attempts 3}'", err.FullMessage())
+	}
+	return v, nil
 }

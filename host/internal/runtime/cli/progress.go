@@ -177,7 +177,7 @@ func pathText(path edn.Value) string {
 }
 
 // report prints the account of a finished run for people.
-func (c *command) report(records []journal.Record) {
+func (c *command) report(records []journal.Record, budget edn.Value) {
 	r := journal.NewReport(records)
 	c.printf("run %s: %s in %d ms\n", r.Run, r.Status, r.Latency.Milliseconds())
 	rows := make([][]string, 0, len(r.Nodes))
@@ -187,9 +187,36 @@ func (c *command) report(records []journal.Record) {
 		}
 		rows = append(rows, []string{pathText(n.Path) + " " + n.Node, n.Asked, answeredBy(n), gatesOf(n), failedOver(n), fmt.Sprintf("%d ms", n.Latency.Milliseconds())})
 	}
-	if err := table(c.env.Stderr, []string{"node", "asked", "answered", "gates", "failed over", "took"}, rows); err != nil {
+	if err := table(c.env.Stderr, []string{"node", "asked", "answered", "gates", "failed over", "took"}, rows); err != nil || budget.IsNil() {
 		return
 	}
+	c.printf("budget: reserved %s, settled %s (%s), refunded %s\n",
+		amountsText(budget.Key("reserved")), amountsText(budget.Key("settled")), plain(budget.Key("mark")), amountsText(budget.Key("refunded")))
+	rows = rows[:0]
+	for s := range budget.Key("scopes").Elems() {
+		name := plain(s.Key("scope"))
+		if user, ok := s.Key("user").AsString(); ok {
+			name += " " + user
+		}
+		resets := "never"
+		if at, ok := s.Key("resets").AsInst(); ok {
+			resets = at.UTC().Format(time.RFC3339)
+		}
+		rows = append(rows, []string{name, amountsText(s.Key("limit")), amountsText(s.Key("used")), amountsText(s.Key("left")), resets})
+	}
+	_ = table(c.env.Stderr, []string{"scope", "limit", "used", "left", "resets"}, rows) // nobody reads standard error then
+}
+
+// amountsText is amounts as "usd 0.01, attempts 2".
+func amountsText(v edn.Value) string {
+	var parts []string
+	for k, n := range v.Entries() {
+		parts = append(parts, plain(k)+" "+strings.TrimSuffix(n.String(), "M"))
+	}
+	if len(parts) == 0 {
+		return "nothing"
+	}
+	return strings.Join(parts, ", ")
 }
 
 func answeredBy(n journal.NodeReport) string {

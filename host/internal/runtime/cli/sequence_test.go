@@ -31,6 +31,10 @@ type sequence struct {
 	// dispatch and node are further keys of the call in the usual plan of one
 	// call; plan is a plan of another form.
 	dispatch, node, plan string
+	// costs are the prices of the capabilities, by name, and hcl is further
+	// configuration.
+	costs map[string]string
+	hcl   string
 	// stream is when text of the answer is shown.
 	stream string
 	// policy is the text of the default dispatch block, quality that of the
@@ -83,6 +87,9 @@ func (s sequence) world(t testing.TB) *world {
 		if name == "a" {
 			meta += " " + s.meta
 		}
+		if cost := s.costs[name]; cost != "" {
+			meta += " :cost {:usd " + cost + "}"
+		}
 		files = append(files, name+".edn", script(":t/"+name, intent, ":in-schema :req/any "+meta, steps...))
 	}
 	return newWorld(t, files...)
@@ -132,6 +139,7 @@ intent "demo/verify" {
 }
 `)
 	}
+	b.WriteString(s.hcl)
 	return b.String()
 }
 
@@ -613,11 +621,80 @@ var handles = []sequence{
 // given is the input of a call with a handle.
 func given(name string) string { return ":input {:q 1 :model {:cap/ref :t/" + name + "}}" }
 
+// threeCalls are made one after another; the last one may fail.
+const threeCalls = `{:mode :strict :nodes [{:op :call :id "first" :intent :demo/answer :input {:q 1} :as :x :dispatch {:candidates [:t/a]}}
+ {:op :call :id "second" :intent :demo/answer :input {:q 2} :as :y :dispatch {:candidates [:t/a]}}
+ {:op :call :id "third" :intent :demo/answer :input {:q 3} :as :z :dispatch {:candidates [:t/a] :allow-failure? %v}}
+ {:op :emit :input {:y {:slot/path [:y :n]} :z {:slot/path [:z :failure/type] :slot/default nil}}}]}`
+
+const twoAttemptsARun = "budget \"run\" {\n  max_attempts = 2\n}\n"
+
+// What budgets do to a run (BUD-001 to BUD-008, ATT-008 row 1, CHECK-023).
+var spending = []sequence{
+	{
+		name: "budget-of-a-node-spent", dispatch: ":retry {:same-cap-max 3 :fallback-max 1}", node: ":budget {:max-attempts 2}",
+		a: []string{fails("provider/unavailable")}, b: unwanted, asked: "a1 a2", fails: "budget/exceeded", exit: 1,
+	},
+	{
+		name: "budget-of-the-run-spent", plan: fmt.Sprintf(threeCalls, false), hcl: twoAttemptsARun,
+		a: []string{`{:value {:n 1}}`}, asked: "a1 a1", fails: "budget/exceeded", exit: 1,
+	},
+	{
+		name: "budget-spent-is-kept", plan: fmt.Sprintf(threeCalls, true), hcl: twoAttemptsARun,
+		a: []string{`{:value {:n 1}}`}, asked: "a1 a1", out: `{:y 1 :z :budget/exceeded}`,
+	},
+	{
+		name: "budget-tightest-of-all", dispatch: ":retry {:same-cap-max 5}", hcl: "budget \"user\" {\n  max_attempts = 100\n  per          = \"day\"\n}\n",
+		node: ":budget {:max-roundtrips 3}", a: []string{fails("provider/unavailable")}, asked: "a1 a2 a3", fails: "budget/exceeded", exit: 1,
+	},
+	{
+		name: "budget-too-dear-is-passed-over", node: ":budget {:max-usd 0.005M}", costs: map[string]string{"a": "0.01M", "b": "0.001M"},
+		a: unwanted, b: []string{`{:value {:n 2}}`}, asked: "b1", out: `{:n 2}`,
+	},
+	{
+		name: "budget-switches-to-the-cheaper", dispatch: ":retry {:same-cap-max 3 :fallback-max 1}", node: ":budget {:max-usd 0.015M}", costs: map[string]string{"a": "0.01M", "b": "0.001M"},
+		a: []string{fails("provider/unavailable")}, b: []string{`{:value {:n 2}}`}, asked: "a1 b2", out: `{:n 2}`,
+	},
+	{
+		name: "budget-price-unknown", node: ":budget {:max-usd 1}", a: unwanted, fails: "budget/exceeded", exit: 1,
+	},
+	{
+		name: "budget-repair-spent", dispatch: ":repair {:max 3}", node: ":done {:must #{:good}} :budget {:max-attempts 2}", meta: ":repairs? true",
+		a: []string{`{:value {:n 1}}`, `{:value {:n 2}}`}, asked: "a1 a2", fails: "budget/exceeded", exit: 1,
+	},
+	{
+		name: "budget-check-spent", node: ":done {:must #{:verified}} :budget {:max-usd 0.011M}", costs: map[string]string{"a": "0.01M", "judge": "0.002M"},
+		a: []string{`{:value {:n 1} :usage {:cost-usd 0.01M}}`}, judge: unwanted, asked: "a1", fails: "budget/exceeded", exit: 1,
+	},
+	{
+		name: "budget-race-shrinks", dispatch: ":strategy :race", node: ":budget {:max-attempts 1}",
+		a: []string{`{:value {:n 1}}`}, b: unwanted, asked: "a1", out: `{:n 1}`,
+	},
+	{
+		name: "budget-slice-of-a-plan", meta: ":can-produce #{:value :plan}", node: ":budget {:max-attempts 3}",
+		a: []string{`{:plan {:mode :strict :nodes [{:op :map :over [1 2 3] :item :n :as :ys :max-parallel 1 :body [{:op :call :id "inner" :intent :demo/answer :input {:n {:slot/id :n}} :as :r :dispatch {:candidates [:t/b]}}]}
+                                                  {:op :emit :input :ys}]}}`},
+		b: []string{`{:value {:n 1}}`}, asked: "a1 b1 b1", fails: "budget/exceeded", exit: 1,
+	},
+	{
+		name: "budget-depth-spent", meta: ":can-produce #{:value :plan}", dispatch: ":retry {:fallback-max 1}", node: ":budget {:max-depth 0}",
+		a: []string{`{:plan {:nodes [{:op :emit :input 1}]}}`}, b: []string{`{:value {:n 2}}`}, asked: "a1 b2", out: `{:n 2}`,
+	},
+	{
+		name: "budget-time-spent", dispatch: ":retry {:same-cap-max 1 :fallback-max 2}", node: ":budget {:max-wall-ms 150}",
+		a: []string{hang}, b: unwanted, asked: "a1", fails: "budget/exceeded", exit: 1,
+	},
+	{
+		name: "budget-worst-case-refused", dispatch: ":retry {:same-cap-max 3}", hcl: "budget \"run\" {\n  max_attempts      = 2\n  refuse_worst_case = true\n}\n",
+		a: unwanted, fails: "budget/would-exceed", exit: 1,
+	},
+}
+
 // TestSequences runs every sequence and compares its transcript with a golden
 // file (SCR-004, EVAL-061, EVAL-075).
 func TestSequences(t *testing.T) {
 	names := map[string]bool{}
-	for _, s := range slices.Concat(cascades, repairs, strategies, rows, circuits, scenarios, handles) {
+	for _, s := range slices.Concat(cascades, repairs, strategies, rows, circuits, scenarios, handles, spending) {
 		require.False(t, names[s.name], "%s is there twice", s.name)
 		names[s.name] = true
 		t.Run(s.name, func(t *testing.T) {

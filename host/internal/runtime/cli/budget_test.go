@@ -1,0 +1,143 @@
+package cli_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// limits is a configuration whose callers have a budget, each for a day.
+func limits(user, more string) string {
+	return testProfile + scripted("mine") + "http {\n  limits {\n    per_address = 256\n    connections = 256\n  }\n}\n" +
+		fmt.Sprintf("budget \"user\" {\n  %s\n  per = \"day\"\n}\n", user) + more
+}
+
+// limited is a world with such callers, whom a plugin with a price answers after
+// a while.
+func limited(t testing.TB, user string) *world {
+	return newWorld(t, "ferment.hcl", limits(user, ""),
+		"mine.edn", `{:capabilities {:mine/paid {:intents #{:mine/paid} :in-schema :req/any :out-schema :res/any :cost {:usd 0.01M} :steps [{:delay-ms 50 :value {:n 1} :usage {:cost-usd 0.01M}}]}}}`)
+}
+
+// BUD-002, LED-006: callers at a barrier on a budget for one, through HTTP. One
+// is served, the others are told what is left, when that changes and when to come
+// again.
+func TestOneOfManyCallersOverHTTP(t *testing.T) {
+	for _, callers := range []int{8, 64} {
+		for _, limit := range []string{"max_attempts = 1", "max_usd = 0.015"} {
+			t.Run(fmt.Sprintf("%d with %s", callers, limit), func(t *testing.T) {
+				t.Parallel()
+				s := limited(t, limit).serve()
+				var begin, done sync.WaitGroup
+				begin.Add(1)
+				answers := make([]answer, callers)
+				before := time.Now()
+				for i := range callers {
+					done.Go(func() {
+						begin.Wait()
+						answers[i] = s.ask("mine/paid", "{}")
+					})
+				}
+				begin.Done()
+				done.Wait()
+				served := 0
+				for _, a := range answers {
+					v := a.value(t)
+					if a.status == http.StatusOK {
+						served++
+						continue
+					}
+					e := v.Key("error")
+					assert.Equal(t, http.StatusTooManyRequests, a.status, "%s", v)
+					assert.Equal(t, "budget/exceeded", word(e.Key("type")))
+					assert.Equal(t, "user", word(e.Key("details").Key("scope")))
+					left, ok := e.Key("details").Key("left").AsNumber()
+					require.True(t, ok, "%s", e)
+					wanted, _ := e.Key("details").Key("asked").AsNumber()
+					assert.Negative(t, left.Cmp(wanted), "%s", e)
+					resets, ok := e.Key("details").Key("resets").AsInst()
+					require.True(t, ok, "%s", e)
+					y, m, d := before.UTC().Date()
+					assert.False(t, resets.Before(time.Date(y, m, d+1, 0, 0, 0, 0, time.UTC)), "%s", resets)
+					assert.NotEmpty(t, a.header.Get("Retry-After"))
+					assert.Contains(t, e.Key("message").String(), "begins anew at")
+				}
+				assert.Equal(t, 1, served)
+				s.stop()
+			})
+		}
+	}
+}
+
+// LED-003, LED-006: what callers spend adds up over their requests, is told in
+// each answer, and warns before it ends. A reload keeps what was counted, and a
+// request may only ask for less.
+func TestBudgetOfCallers(t *testing.T) {
+	t.Parallel()
+	w := limited(t, "max_usd = 0.05")
+	s := w.serve()
+	for i := range 4 {
+		v := s.ask("mine/paid", "{}").value(t)
+		scope, ok := v.Key("budget").Key("scopes").Nth(0)
+		require.True(t, ok, "%s", v)
+		assert.Equal(t, fmt.Sprintf("0.0%dM", i+1), scope.Key("used").Key("usd").String())
+		if i < 3 {
+			assert.Zero(t, v.Key("warnings").Len(), "%s", v.Key("warnings"))
+		} else {
+			assert.Contains(t, v.Key("warnings").String(), "0.01 of 0.05 usd left; it begins anew at", "from four fifths on")
+		}
+	}
+	w.write("ferment.hcl", limits("max_usd = 0.06", ""))
+	reloaded := w.run("admin", "reload")
+	require.Equal(t, 0, reloaded.code, reloaded.stderr)
+	lower := s.request(context.Background(), "POST", "/v1/act", envelopeOf("mine/paid", "{}", ":budget {:max-usd 0.001M}"))
+	assert.Equal(t, "budget/exceeded", lower.failure(t))
+	assert.Equal(t, "run", word(lower.value(t).Key("error").Key("details").Key("scope")))
+	assert.Empty(t, lower.header.Get("Retry-After"), "this one does not change by itself")
+	higher := s.request(context.Background(), "POST", "/v1/act", envelopeOf("mine/paid", "{}", ":budget {:max-usd 5M}"))
+	assert.Equal(t, http.StatusOK, higher.status, "%s", higher.body)
+	assert.Equal(t, http.StatusOK, s.ask("mine/paid", "{}").status)
+	assert.Equal(t, "budget/exceeded", s.ask("mine/paid", "{}").failure(t), "six cents are spent")
+	s.stop()
+}
+
+// What a person sees of budgets: the report, the refusal, the worst case
+// (LED-006, BUD-004, CHECK-023).
+func TestBudgetVerbs(t *testing.T) {
+	t.Parallel()
+	w := limited(t, "max_usd = 0.05")
+	w.write("plan.edn", `{:nodes [{:op :call :intent :mine/paid :input {:q 1} :as :x :dispatch {:retry {:same-cap-max 3} :switch-on #{:class/retry}}} {:op :emit :input :x}]}`)
+	got := w.run("act", "mine/paid", "{}", "--report", "--budget", "{:max-attempts 2}")
+	require.Equal(t, 0, got.code, got.stderr)
+	assert.Contains(t, got.stderr, "budget: reserved attempts 1, roundtrips 1, usd 0.01, settled attempts 1, roundtrips 1, usd 0.01 (exact), refunded nothing")
+	assert.Regexp(t, `user local +usd 0\.05 +attempts 1, roundtrips 1, usd 0\.01 +usd 0\.04 +\d{4}-`, got.stderr)
+	assert.Regexp(t, `run +attempts 2 +attempts 1, roundtrips 1, usd 0\.01 +attempts 1 +never`, got.stderr)
+
+	spent := w.run("act", "mine/paid", "{}", "--budget", "{:max-usd 0.001M}")
+	assert.Equal(t, 1, spent.code)
+	assert.Contains(t, strings.ReplaceAll(spent.stderr, "\n", " "), "has 0.001 of 0.001 usd left, and 0.01 would be needed; it does not begin anew by itself")
+	bad := w.run("act", "mine/paid", "{}", "--budget", "{:max-usd 0.1}")
+	assert.Equal(t, 2, bad.code)
+	assert.Contains(t, bad.stderr, "--budget")
+
+	checked := w.run("check", "plan.edn", "--budget", "{:max-usd 0.03M}")
+	assert.Equal(t, 0, checked.code, checked.stdout)
+	assert.Equal(t, "plan.edn:1:1: warning CHECK-023 the worst case takes 0.04 usd, and the budget allows 0.03\nplan.edn: ok, 2 nodes; at most roundtrips 4, attempts 4, usd 0.04\n", checked.stdout)
+	asData := w.run("check", "plan.edn", "-o", "edn").value(t)
+	assert.Equal(t, "{:attempts 4 :roundtrips 4 :usd 0.04M}", asData.Key("worst-case").String())
+	w.write("ferment.hcl", limits("max_usd = 0.05", "budget \"run\" {\n  max_usd           = 0.03\n  refuse_worst_case = true\n}\n"))
+	refused := w.run("check", "plan.edn")
+	assert.Equal(t, 1, refused.code)
+	assert.Contains(t, refused.stdout, "error CHECK-023 the worst case takes 0.04 usd, and the budget allows 0.03")
+	ran := w.run("run", "plan.edn", "-o", "edn")
+	assert.Equal(t, 1, ran.code)
+	assert.Equal(t, "budget/would-exceed", word(ran.value(t).Key("error").Key("type")), ran.stdout)
+	assert.False(t, ran.value(t).HasKey("run/id"), "there is no run")
+}
