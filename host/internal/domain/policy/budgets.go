@@ -137,3 +137,22 @@ func (b *Budgets) Around(request Fields) Limits {
 	}
 	return l
 }
+
+// Explain lists the limits of the blocks with their places.
+func (b *Budgets) Explain() []Row {
+	if b == nil {
+		return nil
+	}
+	var rows []Row
+	for _, s := range []struct {
+		name  string
+		block *ScopeBudget
+	}{{"tenant", &b.Tenant}, {"user", &b.User}, {"run", &b.Run}} {
+		for _, d := range Dimensions() {
+			if s.block.Limits.Bounds(d) {
+				rows = append(rows, Row{Field: "budget of " + s.name + " :max-" + d.String(), Value: s.block.Limits.Max(d), Origin: Origin{Source: SourceDefault, Where: s.block.Where}})
+			}
+		}
+	}
+	return rows
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -24,6 +25,8 @@ type allowance struct {
 	wall            time.Duration // 0: as long as the deadline
 	wallScope       string
 	depth           contract.Limit
+
+	aside *journal.BudgetReserved // for the whole run; nil: nothing was
 
 	worst     edn.Value // nil if nothing is counted
 	unbounded bool
@@ -183,7 +186,22 @@ func (f *flight) setAside(wide []wideScope, w *plan.Worst) *contract.Error {
 	case err != nil:
 		return contract.Errorf("budget/unavailable", "what the act may spend could not be written down: %w", err)
 	}
+	f.budget.aside = &journal.BudgetReserved{For: "run", Scopes: chain.Kinds(), Amount: w.Amounts.Value()}
 	return nil
+}
+
+// settleBudget settles whatever nobody is there for any more, and what was set
+// aside for the whole run, before the records are read.
+func (f *flight) settleBudget() {
+	a := f.budget.account
+	if a == nil {
+		return
+	}
+	a.Drain(context.Background())
+	if took, mark, ok := a.SettleRun(context.Background()); ok {
+		// A recorder that refuses this refuses the end of the run as well.
+		_ = f.recorder.Record(edn.Vector(), "", &journal.BudgetSettled{Of: f.budget.aside, Amount: took.Value(), Mark: mark.String()})
+	}
 }
 
 // wallSpent is the end of a run whose budget gives it no more time.

@@ -456,6 +456,22 @@ func TestWorstCaseIsSetAside(t *testing.T) {
 	resp, err := r.Wait()
 	require.Nil(t, err)
 	assert.Equal(t, "{:attempts 1 :roundtrips 1 :usd 0.01M}", resp.Key("budget").Key("settled").String())
+	scope, _ := resp.Key("budget").Key("scopes").Nth(0)
+	assert.Equal(t, ":user {:attempts 1 :roundtrips 1 :usd 0.01M} {}", fmt.Sprint(scope.Key("scope"), " ", scope.Key("used"), " ", scope.Key("reserved")))
+	var kinds []string
+	for _, rec := range r.Records() {
+		dispatchtest.Verify(t, rec)
+		switch b := rec.Body.(type) {
+		case *journal.BudgetReserved:
+			kinds = append(kinds, "reserved for "+b.For+" "+b.Amount.String())
+		case *journal.BudgetSettled:
+			kinds = append(kinds, "settled for "+b.Of.For+" "+b.Amount.String())
+		}
+	}
+	assert.Equal(t, []string{
+		"reserved for run {:attempts 3 :roundtrips 3 :usd 0.03M}", "reserved for attempt {:attempts 1 :roundtrips 1 :usd 0.01M}",
+		"settled for attempt {:attempts 1 :roundtrips 1 :usd 0.01M}", "settled for run {:attempts 1 :roundtrips 1 :usd 0.01M}",
+	}, kinds)
 	_, err, _ = do(t, s, asking("[:a/two]", ":retry {:same-cap-max 2}", "{}", ""))
 	assert.Nil(t, err, "what the first run did not need is free again: %v", err)
 	all, lerr := ledger.Balances(context.Background(), []budget.Scope{{Kind: budget.User, ID: "local"}})
@@ -600,4 +616,23 @@ func TestBudgetLaws(t *testing.T) {
 			}
 		}
 	})
+}
+
+// BUD-006: a plan answer has the time of its node.
+func TestPlanAnswerHasTheTimeOfItsNode(t *testing.T) {
+	w := priced(t, dispatchtest.Cap("a/planner", ":cap/can-produce #{:value :plan} :cap/cost {:usd 0}"))
+	w.On("a/planner", dispatchtest.Step{Plan: edn.MustRead(`{:nodes [{:op :call :id "inner" :intent :text/respond :input {} :dispatch {:candidates [:a/one]} :as :x} {:op :emit :input :x}]}`)})
+	w.On("a/one", dispatchtest.Step{Hang: true})
+	_, err, records := do(t, service(t, w), ownPlan(`{:nodes [{:op :call :id "outer" :intent :text/respond :input {} :dispatch {:candidates [:a/planner]} :as :y :budget {:max-wall-ms 80}} {:op :emit :input :y}]}`, "", ":budget {:max-attempts 9}"))
+	require.NotNil(t, err)
+	assert.Equal(t, "budget/exceeded", err.Type, "%v", err)
+	assert.Equal(t, "wall-ms", word(err.Details.Key("dimension")))
+	slices := 0
+	for _, rec := range records {
+		if b, ok := rec.Body.(*journal.BudgetReserved); ok && b.For == "plan" {
+			slices++
+			assert.Equal(t, "{:plan {:attempts 8}}", rec.Value().Key("amounts").String(), "what the node has left")
+		}
+	}
+	assert.Equal(t, 1, slices)
 }

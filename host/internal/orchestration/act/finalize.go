@@ -44,9 +44,7 @@ func (f *flight) status() string {
 // respond makes the response envelope from the outcome and the records.
 func respond(f *flight) *contract.Error {
 	s := f.service
-	if a := f.budget.account; a != nil {
-		a.Drain(context.Background()) // before the records are read
-	}
+	f.settleBudget()
 	f.records = s.config.Journal.Records(f.id)
 	if f.inside != nil {
 		f.records = journal.Below(f.records, edn.Vector(f.inside.Path...))

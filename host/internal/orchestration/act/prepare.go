@@ -253,7 +253,13 @@ func compileAccept(s *Service) (func(*flight) *contract.Error, error) {
 		if f.act.Watched {
 			f.pace = dispatch.NewPace()
 		}
-		return contract.AsError(f.recorder.Record(edn.Nil(), "", f.accepted()))
+		if err := f.recorder.Record(edn.Nil(), "", f.accepted()); err != nil {
+			return contract.AsError(err)
+		}
+		if f.budget.aside != nil {
+			return contract.AsError(f.recorder.Record(edn.Vector(), "", f.budget.aside))
+		}
+		return nil
 	}, nil
 }
 

@@ -234,14 +234,29 @@ func (a *Account) Close(ctx context.Context) {
 		return
 	}
 	a.closed = true
-	if len(a.wide) > 0 {
-		took, mark := a.took(ctx)
-		for _, h := range a.wide {
-			_ = a.ledger.Settle(ctx, h.r, took, mark)
-		}
-	}
+	a.settleRun(ctx)
 	_ = a.ledger.Forget(ctx, slices.Collect(maps.Values(a.own))...)
 	a.own = nil
+}
+
+// SettleRun settles what was set aside for the whole run with what the run took,
+// and tells that; ok is false if nothing was.
+func (a *Account) SettleRun(ctx context.Context) (took policy.Amounts, mark Mark, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.settleRun(ctx)
+}
+
+func (a *Account) settleRun(ctx context.Context) (took policy.Amounts, mark Mark, ok bool) {
+	if len(a.wide) == 0 {
+		return policy.Amounts{}, Exact, false
+	}
+	took, mark = a.took(ctx)
+	for _, h := range a.wide {
+		_ = a.ledger.Settle(ctx, h.r, took, mark)
+	}
+	a.wide = nil
+	return took, mark, true
 }
 
 // took is what the run spent with everything that was asked on its behalf.

@@ -197,7 +197,7 @@ func (s *serving) conclude(ctx context.Context, t *tried) *Failure {
 	var planRun, findings edn.Value
 	out := t.response.Key("result").Key("out")
 	if t.err == nil && t.walk != nil {
-		child := t.walk(ctx)
+		child := s.walked(ctx, t.walk)
 		out, planRun = child.Out, child.Run
 		t.doneOnce = t.doneOnce || child.DoneOnce
 		s.result.DoneOnce = s.result.DoneOnce || child.DoneOnce

@@ -51,9 +51,6 @@ func (s *serving) want(ctx context.Context, c *registry.Capability, counts polic
 	chain := s.w.Budget
 	want = counts
 	money := chain.Bounds(policy.USD)
-	if !policy.CountsTokens(c) && !money {
-		return want, false, nil
-	}
 	size := s.size(ctx, c)
 	if policy.CountsTokens(c) {
 		want = want.Plus(policy.Count(policy.TokensIn, size.In)).Plus(policy.Count(policy.TokensOut, size.Out))
@@ -205,6 +202,9 @@ func (s *serving) affordable(ids []string) int {
 func (s *serving) reserve(ctx context.Context, c *registry.Capability, purpose string, number int, first bool) (expense, *contract.Error) {
 	if !s.budgeted() {
 		return expense{}, nil
+	}
+	if err := s.run.Base.Err(); err != nil {
+		return expense{}, contract.AsError(err) // nothing begins any more
 	}
 	want, standing, err := s.want(ctx, c, s.counts(purpose, first))
 	var hold *budget.Hold
@@ -463,6 +463,24 @@ func (s *serving) wallSpent() *contract.Error {
 		WithDetail("limit", edn.Int(limit)).
 		WithDetail("left", edn.Int(0)).
 		WithWhere("node", edn.Text(s.w.Node))
+}
+
+// walked walks a plan answer within the time of its node (BUD-006).
+func (s *serving) walked(ctx context.Context, walk func(context.Context) Child) Child {
+	if s.w.Deadline.IsZero() {
+		return walk(ctx)
+	}
+	within, cancel := context.WithDeadline(ctx, s.w.Deadline)
+	defer cancel()
+	child := walk(within)
+	if child.Err != nil && ctx.Err() == nil && within.Err() != nil {
+		late := contract.Errorf("timeout/hard", "node %s: the deadline passed while the plan ran that it was answered with", s.w.Node)
+		if s.w.Wall {
+			late = s.wallSpent()
+		}
+		child.Err = late.WithCause(cause(child.Err))
+	}
+	return child
 }
 
 // Limits are the sums that the policy of the calls allows to one node.

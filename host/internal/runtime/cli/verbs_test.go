@@ -152,7 +152,7 @@ var verbs = []struct {
 	{args: "act mine/strict {}", exit: 1, err: `:eval/must-failed`},
 	{args: "act mine/hang {} --deadline 150ms", exit: 7, err: `:queue/deadline-exceeded`},
 
-	{args: "check hello.edn data.edn", out: `^hello.edn: ok, 2 nodes; at most attempts 1, roundtrips 1, .*\ndata.edn: ok, 2 nodes.*\n$`},
+	{args: "check hello.edn data.edn", out: `^hello.edn: ok, 2 nodes; at most roundtrips 1, attempts 1\ndata.edn: ok, 2 nodes; at most roundtrips 1, attempts 1, usd unknown\n$`},
 	{args: "check -", stdin: "{:nodes [{:op :emit :input 1}]}", out: `^standard input: ok, 1 node\n$`},
 	{args: "check wrong.edn hello.edn", exit: 1, out: `^wrong.edn:1:29: error CHECK-011 unknown intent :text/rendr .*nearest is :text/render\nwrong.edn:1:51: warning CHECK-040 .*\nwrong.edn:2:15: error CHECK-010 unknown op :emmit .*nearest is :emit\nhello.edn: ok, 2 nodes; at most .*\n$`},
 	{args: "check cut.edn", exit: 1, err: `^cut.edn:2:1: error: text ends`},
