@@ -55,7 +55,7 @@ func (l *Loaded) Explain(intent, capID string, bind Binder) (edn.Value, error) {
 	b.Key("ordering", edn.K(x.Ordering))
 	b.Key("candidates", l.candidates(x))
 	b.Key("rejected", l.rejected(x))
-	rows := effective.Explain()
+	rows := append(effective.Explain(), l.Generation.Budgets.Explain()...)
 	policies := make([]edn.Value, len(rows))
 	for i, r := range rows {
 		policies[i] = edn.MustMap(edn.K("field"), edn.Text(r.Field), edn.K("value"), r.Value, edn.K("from"), edn.Text(originText(r.Origin)))
