@@ -23,7 +23,6 @@ type allowance struct {
 	limits          policy.Limits // the tightest of them
 	atLeast         bool
 	wall            time.Duration // 0: as long as the deadline
-	wallScope       string
 	depth           contract.Limit
 
 	aside *journal.BudgetReserved // for the whole run; nil: nothing was

@@ -336,7 +336,8 @@ func (c *command) performThere(ctx context.Context, client *httpapi.Client, p pe
 		}
 	}
 	var told *teller
-	response, err := edn.Nil(), error(nil)
+	var response edn.Value
+	var err error
 	if f.stream {
 		told = c.newTeller()
 		response, err = client.Stream(ctx, f.apply(p.request), c.env.Dir, told.tell)
