@@ -67,6 +67,8 @@ func serveHint(code int) string {
 		return "\"ferment status\" asks the daemon that is there; stop it, or name another data directory in ferment.data_dir"
 	case daemon.ExitUnavailable:
 		return "\"ferment plugin list\" shows the plugins; what holds an address can be seen with \"ss -ltnp\""
+	case daemon.ExitIO:
+		return "\"df\" shows whether the disk is full or read-only; the log of the kernel shows whether it is broken"
 	case daemon.ExitPermission:
 		return "run it as the user who owns what is named"
 	case daemon.ExitConfig:

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/google/renameio/v2"
+
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -115,7 +117,8 @@ func (d *dataDir) checkFormat() error {
 	path := filepath.Join(d.path, "FORMAT")
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := os.WriteFile(path, []byte(strconv.Itoa(dataFormat)+"\n"), 0o600); err != nil {
+		// Whole or not at all: half of it would keep every later daemon out.
+		if err := renameio.WriteFile(path, []byte(strconv.Itoa(dataFormat)+"\n"), 0o600); err != nil {
 			return fmt.Errorf("data directory: %w", err)
 		}
 		return nil

@@ -15,6 +15,7 @@ const (
 	ExitUnavailable = 69 // a required plugin or an address cannot be had
 	ExitInternal    = 70 // a defect, or something of the system failed
 	ExitLocked      = 73 // another daemon has the data directory
+	ExitIO          = 74 // a disk is full, read-only or broken
 	ExitPermission  = 77 // the user may not do it, or others may do too much
 	ExitConfig      = 78 // the configuration or a listener is refused
 )
@@ -68,6 +69,8 @@ func ExitCode(err error) int {
 		return ExitLocked
 	case errors.As(err, &directory):
 		return directory.code
+	case broken(err):
+		return ExitIO
 	case errors.Is(err, fs.ErrPermission):
 		return ExitPermission
 	case errors.As(err, &invalid), configurationError(err):
@@ -76,6 +79,16 @@ func ExitCode(err error) int {
 		return ExitUnavailable
 	}
 	return ExitInternal
+}
+
+// broken tells whether a disk did not take what was to be written.
+func broken(err error) bool {
+	for _, of := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO} {
+		if errors.Is(err, of) {
+			return true
+		}
+	}
+	return false
 }
 
 // configurationError tells whether what is refused stands in the configuration.

@@ -1,0 +1,41 @@
+package daemon_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// The exit codes of section 9 for what cannot be brought about on a machine of
+// tests; the others are those of real daemons.
+func TestExitCode(t *testing.T) {
+	wrapped := func(err error) error {
+		return fmt.Errorf("data directory: %w", &fs.PathError{Op: "write", Path: "/var/lib/ferment/FORMAT", Err: err})
+	}
+	for name, tc := range map[string]struct {
+		err  error
+		code int
+	}{
+		"clean":          {nil, 0},
+		"disk full":      {wrapped(syscall.ENOSPC), daemon.ExitIO},
+		"quota":          {wrapped(syscall.EDQUOT), daemon.ExitIO},
+		"read-only":      {&daemon.EnvironmentError{Op: "open the runtime directory", Err: wrapped(syscall.EROFS)}, daemon.ExitIO},
+		"broken":         {wrapped(syscall.EIO), daemon.ExitIO},
+		"no permission":  {wrapped(syscall.EACCES), daemon.ExitPermission},
+		"not allowed":    {wrapped(os.ErrPermission), daemon.ExitPermission},
+		"address in use": {&os.SyscallError{Syscall: "bind", Err: syscall.EADDRINUSE}, daemon.ExitUnavailable},
+		"no address":     {&os.SyscallError{Syscall: "bind", Err: syscall.EADDRNOTAVAIL}, daemon.ExitUnavailable},
+		"insecure":       {contract.Errorf("http/insecure-listener", "open"), daemon.ExitConfig},
+		"anything else":  {errors.New("what"), daemon.ExitInternal},
+	} {
+		assert.Equal(t, tc.code, daemon.ExitCode(tc.err), name)
+	}
+}
