@@ -293,6 +293,9 @@ func TestRouting(t *testing.T) {
 		assert.Equal(t, 404, a.status, path)
 		assert.Equal(t, "not-found", a.failure(t), path)
 	}
+	a, err := w.raw("OPTIONS * HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+	require.NoError(t, err)
+	assert.Equal(t, "not-found", a.failure(t), "%s", a.body)
 	for _, path := range []string{"/health", "/ready", "/routes", "/openapi.json"} {
 		head, get := w.call("HEAD "+path, ""), w.call("GET "+path, "")
 		assert.Equal(t, 200, head.status, path)

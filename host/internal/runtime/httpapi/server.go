@@ -82,7 +82,9 @@ func (s *Server) add(a *API, l net.Listener, via *listener, settings *Settings) 
 		IdleTimeout:       settings.Limits.Idle,
 		MaxHeaderBytes:    serverHeaders,
 		ConnContext:       withPeer,
-		ErrorLog:          log.New(a.log.StandardWriter(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}), "", 0),
+		// What is asked of no path has a typed answer like everything else.
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     log.New(a.log.StandardWriter(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}), "", 0),
 	}})
 }
 
