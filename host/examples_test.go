@@ -43,6 +43,7 @@ func TestExamplePlans(t *testing.T) {
 		"failure.edn":  `{:text "No move: no move can be played: 1/2-1/2 by stalemate"}`,
 		"map.edn":      "", // below
 		"nested.edn":   `{:text "Dear reader, this is about the sun, the angle and the distance."}`,
+		"handles.edn":  `{:all [{:status :unsat} {:model [1 2] :status :sat}] :one :sat}`,
 		"proof.edn":    `{:status :sat :valid true}`,
 		"tests.edn":    `{:failed 0 :passed 6}`,
 	}

@@ -12,7 +12,8 @@
 // The context of a call ends when the caller goes away or the deadline passes;
 // a function that works long must watch it. It also carries what belongs to
 // the call: [CallFrom] (where the call stands, what it may spend), [Logger],
-// [HostFrom] (ask the host for another intent, keep small state), [ConfigFrom]
+// [HostFrom] (ask the host for another intent or for a capability that the call
+// was given a [Handle] of, keep small state), [ConfigFrom]
 // (the decoded configuration) and [Root] (a directory of the plugin's own).
 // The same accessors work in the hooks of [Plugin] and [Config], as far as
 // they make sense there.

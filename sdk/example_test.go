@@ -101,6 +101,35 @@ func ExampleStreamFunc() {
 	// {:text "one two "}
 }
 
+// A capability may be given others to work with. Each handle in the input of a
+// call can be asked while the call lasts, through the host; what the plugin was
+// not given it cannot ask by name. Here the host of the test answers.
+func ExampleHandle() {
+	type question struct {
+		Prompt string     `edn:"prompt"`
+		Model  sdk.Handle `edn:"model"`
+	}
+	polite := sdk.Func("demo/polite", sdk.Intents("text/respond"),
+		func(ctx context.Context, q question) (string, error) {
+			var said struct {
+				Text string `edn:"text"`
+			}
+			answer, err := sdk.HostFrom(ctx).Invoke(ctx, sdk.Ask{
+				Handle: q.Model, Intent: "text/respond", Input: map[string]string{"prompt": "please, " + q.Prompt},
+			})
+			if err == nil {
+				err = answer.Decode(&said)
+			}
+			return said.Text, err
+		})
+	p := sdk.Plugin{Name: "polite", Version: "1.0.0", Features: []string{sdk.FeatureHostCalls}, Capabilities: []sdk.Capability{polite}}
+	show(p, `{}`, "demo/polite", `{:prompt "sing" :model {:cap/ref :llm/voice}}`)
+	show(p, `{}`, "demo/polite", `{:prompt "sing" :model :llm/voice}`)
+	// Output:
+	// {:text ":llm/voice heard: please, sing"}
+	// :input/invalid: decode input: edn: decode: at [:model] sdk.Handle: a handle is a map like {:cap/ref :ns/name}, not :llm/voice
+}
+
 // An answer can be a plan that the host carries out.
 func ExamplePlanFunc() {
 	type task struct {
@@ -266,7 +295,13 @@ func show(p sdk.Plugin, config, capability, input string) {
 		return
 	}
 	defer instance.Stop()
-	d, err := instance.Client().Configure(ctx, wire.Setup{Config: edn.MustRead(config)}, &conformance.Host{})
+	host := &conformance.Host{}
+	host.Answer("text/respond", func(_ context.Context, c wire.Call, _ *wire.Emitter) (edn.Value, error) {
+		prompt, _ := c.Request.Key("input").Key("prompt").AsString()
+		said := edn.MustMap(edn.K("text"), edn.Text(c.Request.Key("task").Key("cap/id").String()+" heard: "+prompt))
+		return edn.MustMap(edn.K("result"), edn.MustMap(edn.K("type"), edn.K("value"), edn.K("out"), said)), nil
+	})
+	d, err := instance.Client().Configure(ctx, wire.Setup{Config: edn.MustRead(config)}, host)
 	if err != nil || len(d.Findings) > 0 {
 		for _, f := range d.Findings {
 			fmt.Println(edn.Vector(f.Path...), f.Message)

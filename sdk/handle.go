@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -48,6 +49,10 @@ func (h *Handle) UnmarshalEDN(text []byte) error {
 		*h = Handle{}
 		return nil
 	}
-	*h, err = HandleFrom(v)
-	return err
+	read, err := HandleFrom(v)
+	if err != nil {
+		return errors.New(contract.AsError(err).Message) // whoever decodes gives it a type and a place
+	}
+	*h = read
+	return nil
 }

@@ -8,8 +8,12 @@ import (
 )
 
 // Stream sends what a call has to say before its answer. Its methods are safe
-// for concurrent use and block while the host is not reading. They fail when
-// the caller is gone; a function does well to return then.
+// for concurrent use. They block while the host does not read, which it does
+// not while whoever waits for the text is behind: a function that produces
+// faster than it is read need not do anything else about that, and must not
+// keep what it has not sent yet. They fail when the caller is gone; a function
+// does well to return then. When text is shown, and to whom, is for the host to
+// say; it may be taken back if the answer is not accepted.
 type Stream struct {
 	mu  sync.Mutex
 	out *wire.Emitter

@@ -18,9 +18,14 @@
 //
 // Every field of the capability metadata can be given, without its namespace.
 // A step has at most one of :value, :error, :template, :plan (with :bindings),
-// :raw, :crash and :hang. Before it, :delay-ms waits and :stream sends pieces,
+// :raw, :ask, :crash and :hang. Before it, :delay-ms waits and :stream sends pieces,
 // with :chunk-ms behind each; a step with :stream alone answers with the whole
 // text.
+// :ask asks the host and gives what it answers: {:intent i :input m} with values
+// in m filled like those of a template; :handle is the path in the input at which
+// a handle of whom to ask stands, :cap/ref names one that the call may not have
+// been given, :times asks several times, and :stream true passes the pieces on.
+//
 // :usage and :meta state what the answer cost and who gave it. What follows the
 // last step says :then: :repeat-last (the default), :cycle, or a step.
 package main

@@ -6,6 +6,10 @@
 // and Wait in one. Every act is a plan: one that names only an intent becomes a
 // plan of one node, so gates, retries and fallbacks apply to every answer.
 //
+// Watch reads a run while it goes on, text of its answer included. Within answers
+// what a plugin asks while it works on a call: it is no run of its own but stands
+// in that of the call, and ends with it.
+//
 // An act goes through four stages in fixed order: prepare, route, execute,
 // finalize. The steps of each are named and compiled once per configuration.
 // Finalize always runs once a run was accepted, whatever happened before.

@@ -11,6 +11,11 @@
 // call, how candidates have done: their breakers and what orders rest on. Clock and Rand are the only
 // sources of time and chance.
 //
+// Text of an answer that somebody waits for leaves a run by the Flow of the node
+// that gives it, before its gates have spoken if the policy says so: then it may
+// be taken back, or nobody else is asked any more. Pace holds a plugin back while
+// the reader is behind.
+//
 // Concurrency: a Dispatcher is immutable and may serve any number of calls at
 // once. One call runs on the goroutine of its caller: it records, judges and
 // decides. Only calls to candidates that are asked side by side and the

@@ -276,3 +276,21 @@ func TestHandleEndsWithItsCall(t *testing.T) {
 	assert.Equal(t, 130, got.code)
 	assert.Equal(t, "canceled", word(got.value(t).Key("error").Key("type")))
 }
+
+// TestStreamExample: what examples/streaming says.
+func TestStreamExample(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{"ferment.hcl", "talkers.edn", "talk.edn"} {
+		text, err := os.ReadFile(filepath.Join(built.module, "examples", "streaming", name))
+		require.NoError(t, err)
+		w.write(name, string(text))
+	}
+	w.env = append(w.env, "FERMENT_EXAMPLE_BIN="+filepath.Join(built.root, "bin"))
+	const answer = "A stream is shown while it comes, and counts once it is accepted."
+	got := w.run("run", "talk.edn", "--stream")
+	assert.Equal(t, 0, got.code, got.stderr)
+	assert.Equal(t, answer+"\n", got.stdout)
+	code, seen := w.onTerminal(nil, "run", "talk.edn", "--stream")
+	assert.Equal(t, 0, code)
+	assert.Equal(t, "A stream is shown while it\ntaken back: eval/must-failed\n"+answer+"\n", seen)
+}

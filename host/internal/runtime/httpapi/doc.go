@@ -23,6 +23,11 @@
 // catalogue, which also decides the status, in the form (JSON or EDN) that the
 // caller accepts.
 //
+// An act whose caller accepts text/event-stream is answered with the events of
+// its run, each a record that was written; the last has the whole response. A
+// caller that goes away ends the run, one that reads slowly holds plugins back
+// and is cut off in the end.
+//
 // # Concurrency and failure
 //
 // Everything here is used by many goroutines at once. A handler that panics
