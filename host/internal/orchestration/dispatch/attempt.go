@@ -244,7 +244,11 @@ func (s *serving) conclude(ctx context.Context, t *tried) *Failure {
 }
 
 // sample is the verdict on the attempt, as the book takes it.
+// An answer that is a plan is none: others have answered for it.
 func (t *tried) sample() sample {
+	if t.walk != nil {
+		return sample{}
+	}
 	return sample{page: t.page, edition: t.edition, began: t.began, attempt: t.attempt}
 }
 

@@ -88,7 +88,7 @@ func (b *Book) page(c *registry.Capability, intent string, rules registry.Breake
 		b.pages[key] = p
 		return p
 	}
-	p.configure(settings, quality, now)
+	p.configure(c.Plugin, settings, quality, now)
 	return p
 }
 
@@ -120,9 +120,10 @@ func breakerSettings(r registry.Breaker) registry.Breaker {
 
 // configure begins anew if the operator changed the settings of the breaker.
 // Verdicts are kept, whatever they have to come up to.
-func (p *page) configure(s registry.Breaker, q registry.Quality, now time.Time) {
+func (p *page) configure(plugin string, s registry.Breaker, q registry.Quality, now time.Time) {
 	p.mu.Lock()
 	defer p.unlock(now)
+	p.plugin = plugin // a capability may have gone to another one
 	if p.rules != q {
 		p.rules, p.window = q, p.window.Under(floorOf(q))
 	}

@@ -73,16 +73,17 @@ func (b *Book) end(plugin string, done bool) {
 // ward is a capability about which something has to be done, with the
 // configuration under which that was found.
 type ward struct {
-	d    *Dispatcher
-	p    *page
-	list []string // who else may serve
+	d      *Dispatcher
+	p      *page
+	plugin string
+	list   []string // who else may serve
 }
 
 // act does what the operator wants done about a capability whose answers fell
 // below their floor. What is done at once is recorded with the run in which it
 // showed.
 func (s *serving) act(v sample) {
-	w := ward{d: s.d, p: v.page, list: s.w.Terms.static.Accepted}
+	w := ward{d: s.d, p: v.page, plugin: v.page.owner(), list: s.w.Terms.static.Accepted}
 	n, ok := w.act(s.d.Clock.Now())
 	if !ok {
 		return
@@ -98,7 +99,7 @@ func (s *serving) act(v sample) {
 // being cared for already, or nothing can be done and that was told before.
 func (w ward) act(now time.Time) (n Notice, ok bool) {
 	p, book := w.p, w.d.Book
-	if !book.begin(p.plugin, now) {
+	if !book.begin(w.plugin, now) {
 		p.mu.Lock()
 		p.standing.acting = false
 		p.mu.Unlock()
@@ -271,7 +272,7 @@ func (w ward) alone(now time.Time) bool {
 	reg := w.d.Registry
 	for _, intent := range reg.Intents() {
 		for _, id := range reg.Serving(intent) {
-			if c, ok := reg.Capability(id); !ok || c.Plugin != w.p.plugin {
+			if c, ok := reg.Capability(id); !ok || c.Plugin != w.plugin {
 				continue
 			}
 			p := w.d.Book.known(id, intent)
@@ -315,12 +316,19 @@ func (p *page) out(now time.Time) bool {
 	return p.breaker.Ejected(now) && p.standing.stead == ""
 }
 
+// owner is the plugin that has the capability now.
+func (p *page) owner() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.plugin
+}
+
 // done says that nothing is being done any more.
 func (w ward) done(anything bool) {
 	w.p.mu.Lock()
 	w.p.standing.acting = false
 	w.p.mu.Unlock()
-	w.d.Book.end(w.p.plugin, anything)
+	w.d.Book.end(w.plugin, anything)
 }
 
 // below says in words how bad it is. It is called with the lock.
@@ -395,7 +403,7 @@ func (b *Book) Standings(now time.Time) []Standing {
 	pages := b.all()
 	out := make([]Standing, len(pages))
 	for i, p := range pages {
-		out[i] = Standing{Figures: p.seen(now), Intent: p.intent, Plugin: p.plugin}
+		out[i] = Standing{Figures: p.seen(now), Intent: p.intent, Plugin: p.owner()}
 		p.mu.Lock()
 		out[i].MinPassRate, out[i].Action = p.rules.MinPassRate.V, p.rules.Action
 		out[i].Acting, out[i].Why = p.standing.acting, p.standing.why

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
@@ -335,5 +336,54 @@ func TestOneDeedAtATimePerPlugin(t *testing.T) {
 		k.set(true, "t/a", "t/b")
 		k.ask(30)
 		assert.Len(t, k.Kept(), 1)
+	})
+}
+
+// A log line says what is done and why.
+func TestSentences(t *testing.T) {
+	n := dispatch.Notice{Event: dispatch.EventSwap, CapID: "t/a", Intent: "x/y", Plugin: "p", Details: edn.MustRead(`{:to :t/b :why "4 of the last 10 answers passed"}`)}
+	assert.Equal(t, ":t/a for :x/y (plugin p) is being swapped for :t/b: 4 of the last 10 answers passed", n.Sentence())
+	n = dispatch.Notice{Event: dispatch.EventClosed, CapID: "t/a", Intent: "x/y", Details: edn.MustMap()}
+	assert.Equal(t, ":t/a for :x/y is wholly in again", n.Sentence())
+}
+
+// EVAL-073: whatever the answers are and whatever is asked for, two deeds about
+// one plugin lie a minute apart, no more than their share of the candidates is
+// out, and somebody can be called.
+func TestKeepingInvariants(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		n := rapid.IntRange(1, 5).Draw(rt, "candidates")
+		q := registry.Quality{
+			MinPassRate: registry.ShareOf(float64(rapid.IntRange(1, 10).Draw(rt, "floor")) / 10),
+			MaxEjected:  registry.ShareOf(float64(rapid.IntRange(0, 10).Draw(rt, "max")) / 10),
+			MinSamples:  rapid.IntRange(1, 6).Draw(rt, "samples"), Window: 6,
+			Action: rapid.SampledFrom([]string{registry.ActionSwap, registry.ActionRestart, registry.ActionQuarantine}).Draw(rt, "action"),
+		}
+		w := newSimWorld(t, n, rapid.IntRange(0, 2).Draw(rt, "fallback"), q)
+		s := w.run(rapid.Uint64().Draw(rt, "seed"))
+		bad := map[string]float64{}
+		s.rate = func(capID string, _, _ int) float64 { return bad[capID] }
+		most := int(q.MaxEjected.V*float64(n) + 1e-9)
+		for range rapid.IntRange(1, 30).Draw(rt, "stretches") {
+			for i := range n {
+				bad["t/"+string(rune('a'+i))] = rapid.Float64Range(0, 1).Draw(rt, "rate")
+			}
+			s.clock.now = s.clock.now.Add(time.Duration(rapid.IntRange(0, 400).Draw(rt, "pause")) * time.Second)
+			s.calls(10, func(r *dispatch.Result) {
+				if r.Err != nil && r.Err.Type != "schema/invalid" {
+					rt.Fatalf("a call without an answer: %v", r.Err)
+				}
+				out := 0
+				for _, st := range s.dispatcher.Book.Standings(s.clock.now) {
+					if st.Out {
+						out++
+					}
+				}
+				if out > most || out >= n {
+					rt.Fatalf("%d of %d are out, %d may be", out, n, most)
+				}
+			})
+		}
+		s.calm(rt)
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/breaker"
-	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -15,10 +14,8 @@ type Notice struct {
 	Event string
 	CapID, Intent,
 	Plugin string
-	// Details are what is known beside, a map.
+	// Details are what is known beside, a map; :why is a sentence.
 	Details edn.Value
-	// Err is what went wrong, nil if nothing did.
-	Err *contract.Error
 }
 
 // The events.
@@ -42,19 +39,37 @@ const (
 // IsQuality tells whether the event is about answers and not about failures.
 func (n Notice) IsQuality() bool { return len(n.Event) > 8 && n.Event[:8] == "quality/" }
 
+// phrases say what each event means for its candidate.
+var phrases = map[string]string{
+	EventOpened:     "failed too often and is left alone",
+	EventHalfOpen:   "is asked once, to see whether it is back",
+	EventRamping:    "is let in again, for a share of the calls",
+	EventClosed:     "is wholly in again",
+	EventSwap:       "is being swapped",
+	EventRestart:    "is started anew",
+	EventEject:      "is left out",
+	EventQuarantine: "takes its plugin out of service, which has nothing else to serve",
+	EventSwapped:    "is served by a new edition",
+	EventFailed:     "is as it was",
+	EventCapReached: "should be left out and serves on",
+	EventRecovered:  "is well again by itself",
+	EventReleased:   "was let in again by an operator",
+}
+
 // Sentence says for a log what happened.
 func (n Notice) Sentence() string {
-	who := ":" + n.CapID + " for :" + n.Intent
+	text := ":" + n.CapID + " for :" + n.Intent
 	if n.Plugin != "" {
-		who += " (plugin " + n.Plugin + ")"
+		text += " (plugin " + n.Plugin + ")"
+	}
+	text += " " + phrases[n.Event]
+	if to, ok := n.Details.Key("to").AsKeyword(); ok {
+		text += " for :" + to
 	}
 	if why, ok := n.Details.Key("why").AsString(); ok {
-		return who + ": " + why
+		text += ": " + why
 	}
-	if n.Err != nil {
-		return who + ": " + n.Err.FullMessage()
-	}
-	return who
+	return text
 }
 
 // note is kept until the lock is free. It is called with the lock.

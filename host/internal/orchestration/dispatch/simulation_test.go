@@ -309,7 +309,7 @@ func TestSimulatedCap(t *testing.T) {
 
 // calm holds the notices of quality against BRK-009: a minute at least lies
 // between two deeds about one candidate.
-func (s *simulation) calm(t testing.TB) {
+func (s *simulation) calm(t assert.TestingT) {
 	last := map[string]time.Time{}
 	for _, n := range s.notices {
 		switch n.Event {

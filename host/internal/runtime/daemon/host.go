@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -194,9 +195,16 @@ func (h *Host) notice(n dispatch.Notice, each func(dispatch.Notice)) {
 // Events are the last records of the host itself, oldest first.
 func (h *Host) Events() []journal.Record { return h.events.Records() }
 
-// Standings are how capabilities stand for the intents that they were called
-// for.
-func (h *Host) Standings() []dispatch.Standing { return h.book.Standings(time.Now()) }
+// Standings are how capabilities of the current configuration stand for the
+// intents that they were called for.
+func (h *Host) Standings() []dispatch.Standing {
+	reg := h.Loaded().Generation.Registry
+	return slices.DeleteFunc(h.book.Standings(time.Now()), func(s dispatch.Standing) bool {
+		c, there := reg.Capability(s.CapID)
+		_, asked := reg.Intent(s.Intent)
+		return !there || !asked || c.Plugin != s.Plugin || !c.Serves(s.Intent)
+	})
+}
 
 // Ended tells the plugins that a run is over, so that what they keep for it can
 // go.

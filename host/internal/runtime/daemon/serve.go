@@ -337,7 +337,7 @@ func (d *Daemon) notice(n dispatch.Notice) {
 	case n.IsQuality():
 		log.Warn(n.Sentence(), args...)
 	case n.Event == dispatch.EventOpened:
-		log.Warn(n.Sentence()+": it has failed too often and is left alone", args...)
+		log.Warn(n.Sentence(), args...)
 	default:
 		log.Info(n.Sentence(), args...)
 	}
