@@ -89,7 +89,7 @@ func TestConfigIsDecoded(t *testing.T) {
 					return sdk.ConfigFrom[full](ctx).APIKey, nil
 				}))
 			}
-			o.Needs = []string{"net/connect"}
+			o.Needs, o.Ports = []string{"net/connect"}, []uint16{8443, 443}
 			return o, nil
 		},
 	}}
@@ -104,6 +104,7 @@ func TestConfigIsDecoded(t *testing.T) {
 	assert.Equal(t, []string{"x"}, got.Words)
 	assert.False(t, *got.On)
 	assert.Equal(t, []string{"net/connect"}, served.Description().Needs)
+	assert.Equal(t, []uint16{443, 8443}, served.Description().Ports)
 	assert.Equal(t, "sk-1", text(served.MustInvoke("llm/small", nil)))
 	assert.Equal(t, "", sdk.ConfigFrom[full](t.Context()).Engine)
 }

@@ -253,6 +253,9 @@ func (c *command) inspectPlugin(loaded *daemon.Loaded, name string) error {
 	if len(p.Description.Needs) > 0 {
 		needs = strings.Join(p.Description.Needs, " ")
 	}
+	if len(p.Description.Ports) > 0 {
+		needs += fmt.Sprintf(", ports %d", p.Description.Ports)
+	}
 	fmt.Fprintf(&b, "  needs:   %s\n", needs)
 	if held := loaded.Confinement(p); held != nil {
 		fmt.Fprintf(&b, "  held at: %s, enforcement %s\n", held.Level, held.Enforcement)
