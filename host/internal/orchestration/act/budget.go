@@ -37,7 +37,9 @@ func compileBudget(s *Service) (func(*flight) *contract.Error, error) {
 		if f.inside == nil {
 			f.id = c.NewID()
 		}
-		f.budget.account = budget.NewAccount(c.Ledger)
+		if f.budget.account == nil { // what is asked within a run is on its account
+			f.budget.account = budget.NewAccount(c.Ledger)
+		}
 		wide := f.scopes()
 		if err := f.refuseWorst(wide); err != nil {
 			return err
@@ -193,7 +195,7 @@ func (f *flight) setAside(wide []wideScope, w *plan.Worst) *contract.Error {
 // aside for the whole run, before the records are read.
 func (f *flight) settleBudget() {
 	a := f.budget.account
-	if a == nil {
+	if a == nil || f.inside != nil {
 		return
 	}
 	a.Drain(context.Background())

@@ -636,3 +636,49 @@ func TestPlanAnswerHasTheTimeOfItsNode(t *testing.T) {
 	}
 	assert.Equal(t, 1, slices)
 }
+
+// BUD-006, CNV-014: what a plugin asks while it works on a call spends what the
+// call has, and is on the account of the run.
+func TestHostCallsSpendTheBudgetOfTheCall(t *testing.T) {
+	for _, row := range []struct {
+		name, budget, node, inner, fails, dimension, settled string
+	}{
+		{"enough", "{:max-attempts 2}", "", "", "", "", "{:attempts 2 :roundtrips 2 :usd 0.011M}"},
+		{"the run has no more", "{:max-attempts 1}", "", "", "budget/exceeded", "attempts", "{:attempts 1 :roundtrips 1 :usd 0.01M}"},
+		{"the node has no more", "{:max-attempts 9}", ":budget {:max-usd 0.01M}", "", "budget/exceeded", "usd", "{:attempts 1 :roundtrips 1 :usd 0.01M}"},
+		{"it asks for less", "{:max-attempts 9}", "", ":budget {:max-usd 0.0005M}", "budget/exceeded", "usd", "{:attempts 1 :roundtrips 1 :usd 0.01M}"},
+		{"it cannot ask for more", "{:max-attempts 1}", "", ":budget {:max-attempts 5}", "budget/exceeded", "attempts", "{:attempts 1 :roundtrips 1 :usd 0.01M}"},
+		{"it may not nest", "{:max-depth 0 :max-attempts 9}", "", "", "budget/exceeded", "depth", "{:attempts 1 :roundtrips 1 :usd 0.01M}"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			w := priced(t)
+			ledger := budget.NewMemory(nil)
+			s := service(t, w, budgets(policy.Budgets{User: block(t, "{:max-attempts 100}")}), func(c *act.Config) { c.Ledger = ledger })
+			w.Func("a/one", func(ctx context.Context, c dispatch.Call) dispatchtest.Step {
+				request := fmt.Sprintf(`{:proto 1 :trace {:id "r"} :task {:intent :text/respond :dispatch {:candidates [:a/two]}} :input {} %s}`, row.inner)
+				_, err, known := s.Within(ctx, act.HostCall{N: 1, Parent: c, Act: act.Act{
+					Request: edn.MustRead(request), Principal: "p", PrincipalType: "plugin", Stack: []string{"a/one"}, Within: c.Within, AtLeast: c.AtLeast, Deepest: c.Deepest,
+				}})
+				assert.True(t, known)
+				if err != nil {
+					return dispatchtest.Step{Err: err}
+				}
+				return value(`{:good true}`)
+			})
+			resp, err, records := do(t, s, ownPlan(`{:nodes [{:op :call :id "outer" :intent :text/respond :input {} :dispatch {:candidates [:a/one]} :as :y `+row.node+`} {:op :emit :input :y}]}`, "", ":budget "+row.budget))
+			if row.fails == "" {
+				require.Nil(t, err, "%v", err)
+			} else if assert.NotNil(t, err) {
+				assert.Equal(t, row.fails+" "+row.dimension, err.Type+" "+word(err.Details.Key("dimension")), "%v", err)
+			}
+			_, spent, open := settled(t, records, "user")
+			assert.Zero(t, open)
+			assert.Equal(t, row.settled, spent.Value().String())
+			assert.Equal(t, row.settled, resp.Key("budget").Key("settled").String())
+			all, lerr := ledger.Balances(context.Background(), []budget.Scope{{Kind: budget.User, ID: "local"}})
+			require.NoError(t, lerr)
+			assert.Equal(t, row.settled+" {}", all[0].Used.Value().String()+" "+all[0].Reserved.Value().String(), "the caller pays, not the plugin")
+			assert.Equal(t, 1, ledger.Len())
+		})
+	}
+}

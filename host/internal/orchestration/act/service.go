@@ -88,6 +88,8 @@ type Act struct {
 	Stack   []string
 	Within  budget.Chain
 	AtLeast bool
+	// Deepest is how deep the call that the plugin works on may nest.
+	Deepest contract.Limit
 	// Watched says that the run will be read with Watch: while the reader is
 	// behind, plugins whose text it waits for are held back.
 	Watched bool

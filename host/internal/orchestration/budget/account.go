@@ -136,7 +136,7 @@ func (a *Account) Owns(s Scope) {
 		a.own = map[place]Scope{}
 	}
 	a.own[place{s.Kind, s.ID}] = s
-	if s.Kind == Run {
+	if s.Kind == Run && a.run == nil { // what is asked within the run comes later
 		a.run = &s
 	}
 }

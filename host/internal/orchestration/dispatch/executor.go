@@ -33,18 +33,19 @@ type Call struct {
 	Run       string
 	Session   string // empty: none
 	Node      string
-	Path      edn.Value    // node path, a vector
-	Attempt   int          // from 1, over all candidates of the node
-	Deadline  time.Time    // zero: none
-	Request   edn.Value    // the envelope as a plugin sees it
-	Effects   []string     // effects that this call may have
-	Scope     edn.Value    // limits of those effects: a map from effect to scope
-	Roles     []string     // of the caller, for what is asked on behalf of the call
-	EffectKey string       // the same for every try of the same effect
-	Budget    edn.Value    // what the call may still spend
-	Within    budget.Chain // the scopes that count what is asked on behalf of the call
-	AtLeast   bool         // calls of unknown price are let through
-	Stack     []string     // capabilities on whose behalf the call is made, outermost first
+	Path      edn.Value      // node path, a vector
+	Attempt   int            // from 1, over all candidates of the node
+	Deadline  time.Time      // zero: none
+	Request   edn.Value      // the envelope as a plugin sees it
+	Effects   []string       // effects that this call may have
+	Scope     edn.Value      // limits of those effects: a map from effect to scope
+	Roles     []string       // of the caller, for what is asked on behalf of the call
+	EffectKey string         // the same for every try of the same effect
+	Budget    edn.Value      // what the call may still spend
+	Within    budget.Chain   // the scopes that count what is asked on behalf of the call
+	Deepest   contract.Limit // how deep plans, maps and host calls may nest
+	AtLeast   bool           // calls of unknown price are let through
+	Stack     []string       // capabilities on whose behalf the call is made, outermost first
 	Trace     edn.Value
 	Shadow    bool            // nobody sees the answer: nothing of the call belongs to its run
 	OnDelta   func(edn.Value) // called in order, from one goroutine, before Invoke returns; may be nil

@@ -61,6 +61,7 @@ func (s *serving) call(c *registry.Capability, deadline time.Time, scopes policy
 		EffectKey: s.effectKey(),
 		Budget:    s.slice(e),
 		Within:    s.w.Budget,
+		Deepest:   s.w.Deepest,
 		AtLeast:   s.run.AtLeast,
 		Stack:     s.w.Stack,
 		Trace:     s.run.Trace,

@@ -18,7 +18,6 @@ const (
 	forEntrant = "entrant"
 	forRepair  = "repair"
 	forCheck   = "check"
-	forPlan    = "plan"
 )
 
 // expense is what one call may take, from the reservation to the settlement. The

@@ -62,6 +62,8 @@ type Work struct {
 	// Budget is the scopes that count what the node does, its own last; empty:
 	// nothing does.
 	Budget budget.Chain
+	// Deepest is how deep plans, maps and host calls may nest within it.
+	Deepest contract.Limit
 	// Flow takes the text of the answer out of the run; nil: nobody follows it.
 	Flow *Flow
 

@@ -97,6 +97,7 @@ func (s *scope) work(i int, n *plan.Node, e *ended) (*dispatch.Work, *contract.E
 	}
 	w.Deadline, w.Wall = s.run.nodeDeadline(w.Terms)
 	w.Budget = s.spends(w)
+	w.Deepest = deepest(s.deepest, s.depth, w.Terms.Depth)
 	sch, name := s.inSchema(w)
 	w.Input = resolvePaths(sch, w.Input, s.run.task.Dir)
 	return w, checkInput(w, sch, name)

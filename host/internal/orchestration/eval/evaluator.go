@@ -82,6 +82,9 @@ type Task struct {
 	Budget  budget.Chain
 	AtLeast bool
 	Depth   contract.Limit
+	// Deepest is that of the call which a plugin works on that asks; it counts
+	// from the root of the run.
+	Deepest contract.Limit
 	// Worst is the most that the run may take, for the record; nil if that was
 	// not asked. Unbounded tells that there is no such amount.
 	Worst     edn.Value
@@ -166,13 +169,17 @@ func (ev *Evaluator) Run(ctx context.Context, t *Task) (out Outcome) {
 	r.call = dispatch.Run{ID: t.Run, Seed: t.Seed, Trace: t.Trace, Recorder: t.Recorder, Grant: ev.Effects.Grant(t.Roles), Base: ctx, Account: t.Account, AtLeast: t.AtLeast, Explain: t.Explain}
 	root := &scope{
 		run: r, prog: t.Program, path: nil, layer: t.Request, stack: t.Stack,
-		frame: plan.NewFrame(t.Program, t.Bindings), budget: t.Budget, deepest: deepest(t.Depth, 0, contract.Limit{}),
+		frame: plan.NewFrame(t.Program, t.Bindings), budget: t.Budget,
 	}
 	if in := t.Inside; in != nil {
 		root.path, root.depth = in.Path, in.levels()
 		if most := ev.Limits.Levels; root.depth > most {
 			return Outcome{Err: contract.Errorf("plan/too-deep", "plans, maps and host calls nest more than %d levels deep", most).WithSource(contract.SourcePlugin)}
 		}
+	}
+	root.deepest = deepest(t.Deepest, root.depth, t.Depth)
+	if err := tooDeep(root.depth, t.Deepest); err != nil {
+		return Outcome{Err: err}
 	}
 	root.answer = t.Program.Answer
 	if t.Source == "intent" {

@@ -36,7 +36,7 @@ func (h hostCalls) HostInvoke(ctx context.Context, c plugin.HostCall) (edn.Value
 	}
 	a := act.Act{
 		Request: bounded, Principal: c.Plugin, PrincipalType: "plugin", Roles: parent.Roles,
-		Stack: append(slices.Clone(parent.Stack), parent.CapID), Within: parent.Within, AtLeast: parent.AtLeast,
+		Stack: append(slices.Clone(parent.Stack), parent.CapID), Within: parent.Within, AtLeast: parent.AtLeast, Deepest: parent.Deepest,
 	}
 	response, failure, known := edn.Nil(), (*contract.Error)(nil), false
 	if !parent.Shadow {
