@@ -25,7 +25,7 @@ check "complete" {
 
 dispatch "go-on" {
   retry {
-    fallback_max = 1
+    fallback = 1
   }
 }
 
