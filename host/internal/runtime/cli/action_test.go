@@ -32,6 +32,7 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 		{"plugin-attach", "dev attach mine absent"},
 		{"plugin-detach", "dev detach mine"},
 		{"config-show", "config show --running"},
+		{"explain", "explain mine/data"},
 		{"config-diff", "diff"},
 		{"config-reload", "admin reload"},
 		{"drain", "admin drain"},
