@@ -235,7 +235,7 @@ func (e *Env) candidates(n *Node) []string {
 	if plain && n.CapID == "" && e.Routing == nil {
 		return e.Registry.Candidates(n.Intent)
 	}
-	d := e.demand(n, l)
+	d := e.Demand(n, l)
 	return d.List()
 }
 
@@ -270,8 +270,17 @@ func (e *Env) choice(n *Node) *policy.Layer {
 	return e.scratch
 }
 
-// demand is what a call wants bound, before anything is known about readiness.
-func (e *Env) demand(n *Node, l *policy.Layer) policy.Demand {
+// Written returns all that the layers around a node and its own say, merged.
+func (e *Env) Written(intent string, own *policy.Layer) policy.Layer {
+	base := e.base(intent)
+	if own == nil {
+		return *base
+	}
+	return policy.Merge(*base, *own)
+}
+
+// Demand is what a call wants bound, before anything is known about readiness.
+func (e *Env) Demand(n *Node, l *policy.Layer) policy.Demand {
 	d := policy.Demand{Registry: e.Registry, Intent: n.Intent, CapID: n.CapID, Layer: l}
 	if e.Routing != nil {
 		d.Routing = e.Routing(n.Intent)

@@ -44,7 +44,7 @@ func (c *checker) parallel(p *Plan, n *Node, l *policy.Layer) {
 	if c.env.base(n.Intent).Stream.V == policy.FirstToken && s != policy.Hedge {
 		c.warn(checkRaceStream, path, "with the strategy :%s nobody can be heard before the gates, so the answers of :%s do not stream from their first token, in %s", s, n.Intent, showPath(path))
 	}
-	demand := c.env.demand(n, l)
+	demand := c.env.Demand(n, l)
 	for _, id := range demand.Bind().Accepted {
 		capability, ok := c.env.Registry.Capability(id)
 		if ok && capability.StrictestRecovery() != contract.RecoveryNone {
@@ -246,7 +246,7 @@ func (c *checker) retries(p *Plan, n *Node) {
 
 // bindable reports a call that no candidate can serve.
 func (c *checker) bindable(p *Plan, n *Node, l *policy.Layer) {
-	d := c.env.demand(n, l)
+	d := c.env.Demand(n, l)
 	if d.AnyFits() {
 		return
 	}

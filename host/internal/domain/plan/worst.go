@@ -485,11 +485,7 @@ func (c *worst) policy(intent string, layer *policy.Layer) *policy.Policy {
 	if p, ok := c.policies[key]; ok {
 		return p
 	}
-	merged := *c.env.base(intent)
-	if layer != nil {
-		merged = policy.Merge(merged, *layer)
-	}
-	p, err := merged.Resolve()
+	p, err := c.env.Written(intent, layer).Resolve()
 	if err != nil {
 		c.policies[key] = nil
 		return nil

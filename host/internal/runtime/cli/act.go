@@ -231,7 +231,7 @@ type performance struct {
 // findings as check prints them.
 func (c *command) admitPlan(name string, v edn.Value, positions *edn.Positions, bindings edn.Value, loaded *daemon.Loaded) error {
 	if !v.IsMap() {
-		return contract.Errorf("plan/invalid", "%s is no plan: expected a map with :nodes, got %s", sourceName(name), v.Kind())
+		return noPlan(name, v)
 	}
 	_, findings := readPlan(v, positions, bindings, loaded)
 	return c.refusal(name, findings)

@@ -105,7 +105,7 @@ func (c *command) graph(name, file string, bindings edn.Value, draw func(*diagra
 		return err
 	}
 	if !v.IsMap() {
-		return contract.Errorf("plan/invalid", "%s is no plan: expected a map with :nodes, got %s", sourceName(name), v.Kind())
+		return noPlan(name, v)
 	}
 	p, findings := readPlan(v, positions, bindings, loaded)
 	refusal := c.refusal(name, findings)

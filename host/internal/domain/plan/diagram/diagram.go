@@ -105,7 +105,7 @@ func node(prog *plan.Program, i int, env *plan.Env) Node {
 		if c, ok := env.Registry.Tool(n.ToolID); ok {
 			out.Candidates = []string{c.ID}
 		}
-		out.judge(layer(n, env))
+		out.judge(env.Written(n.Intent, n.Layer))
 	case plan.OpMap:
 		if n.Over != nil {
 			out.Over = n.Over.Source()
@@ -117,30 +117,14 @@ func node(prog *plan.Program, i int, env *plan.Env) Node {
 	return out
 }
 
-// layer is what is written about a node, from the weakest place to its own.
-func layer(n *plan.Node, env *plan.Env) policy.Layer {
-	var l policy.Layer
-	if env.Policies != nil {
-		l = env.Policies.For(n.Intent)
-	}
-	l = policy.Merge(l, env.Request)
-	if n.Layer != nil {
-		l = policy.Merge(l, *n.Layer)
-	}
-	return l
-}
-
 func (n *Node) bind(of *plan.Node, env *plan.Env) {
-	l := layer(of, env)
+	l := env.Written(of.Intent, of.Layer)
 	n.judge(l)
 	if of.Candidates != nil {
 		n.Filled = true
 		return
 	}
-	demand := policy.Demand{Registry: env.Registry, Intent: of.Intent, CapID: of.CapID, Layer: &l}
-	if env.Routing != nil {
-		demand.Routing = env.Routing(of.Intent)
-	}
+	demand := env.Demand(of, &l)
 	binding := demand.Bind()
 	n.Candidates, n.Rejected = binding.Tried, len(binding.Rejected)
 }
@@ -153,7 +137,7 @@ func (n *Node) judge(l policy.Layer) {
 		return
 	}
 	n.Must, n.Should, n.Repair = p.Must, p.Should, p.RepairMax
-	if p.Strategy != "cascade" {
+	if p.Strategy != policy.Cascade {
 		n.Strategy = p.Strategy
 	}
 }
