@@ -61,7 +61,7 @@ func TestStartedByHand(t *testing.T) {
 		says string
 	}{
 		{"by hand", nil, "greeter 1.0.0 is a Ferment plugin: name it in the command of a plugin block in ferment.hcl, a ferment host starts it.\n"},
-		{"newer host", []string{wire.CookieKey + "=" + wire.CookieValue, "PLUGIN_PROTOCOL_VERSIONS=2,3"},
+		{"newer host", []string{wire.CookieKey + "=" + wire.CookieValue, "PLUGIN_PROTOCOL_VERSIONS=3,2"},
 			"greeter 1.0.0: :runtime/protocol: the plugin speaks protocol 1, the host 2, 3: upgrade the plugin\n"},
 		{"older host", []string{wire.CookieKey + "=" + wire.CookieValue, "PLUGIN_PROTOCOL_VERSIONS=0"},
 			"greeter 1.0.0: :runtime/protocol: the plugin speaks protocol 1, the host 0: upgrade the host\n"},

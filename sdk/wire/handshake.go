@@ -3,6 +3,7 @@ package wire
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -139,10 +140,13 @@ func newest(revisions []int) int {
 	return most
 }
 
+// revisions lists them in ascending order: go-plugin announces them in the
+// order of a map, another one at each start.
 func revisions(all []int) string {
 	if len(all) == 0 {
 		return "none"
 	}
+	all = slices.Sorted(slices.Values(all))
 	words := make([]string, len(all))
 	for i, n := range all {
 		words[i] = strconv.Itoa(n)
