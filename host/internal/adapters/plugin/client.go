@@ -147,7 +147,10 @@ func (u *unit) invoke(ctx context.Context, call dispatch.Call) (dispatch.Answer,
 		case err != nil && itsFault(err):
 			u.sample(e.number, false)
 		}
-		return dispatch.Answer{Response: response, Plugin: s.name, Edition: e.number, Generation: s.gen, Binary: s.binary}, err
+		return dispatch.Answer{
+			Response: response, Plugin: s.name, Edition: e.number, Generation: s.gen, Binary: s.binary,
+			Enforcement: s.instance.status.Load().enforcement(),
+		}, err
 	}
 }
 
@@ -165,7 +168,7 @@ func (u *unit) state() dispatch.CapState {
 	defer u.mu.Unlock()
 	e := u.current
 	st := e.face()
-	state := dispatch.CapState{Plugin: u.name, Edition: e.number, Generation: st.Generation, Binary: st.Binary}
+	state := dispatch.CapState{Plugin: u.name, Edition: e.number, Generation: st.Generation, Binary: st.Binary, Enforcement: st.enforcement()}
 	state.Standby = !u.held && (len(e.ready) > 1 || e.warm() != nil)
 	if state.Why = u.refusal(e); state.Why == nil {
 		state.Ready = true

@@ -144,6 +144,9 @@ type Confinement struct {
 	Unheld    Unheld
 }
 
+// enforcedPorts is the enforcement of a network that is held to ports alone.
+const enforcedPorts = "port-only"
+
 // UDPOpen tells whether nothing keeps the processes from sending datagrams.
 func (c Confinement) UDPOpen() bool {
 	return c.Level != confine.Strict || slices.ContainsFunc(c.Weaknesses, func(w confine.Weakness) bool { return w.Name == "udp-open" })
@@ -166,7 +169,7 @@ func (s Settings) Confinement(d contract.Description) Confinement {
 	case p.Network == confine.Offline:
 		c.Enforcement = "kernel"
 	default:
-		c.Enforcement = "port-only"
+		c.Enforcement = enforcedPorts
 	}
 	if !c.Written && c.Level != confine.Strict {
 		c.Weaknesses = append(c.Weaknesses, confine.Weakness{Name: "stepped-down", Text: fmt.Sprintf("the machine cannot hold level strict, so %s is in force", c.Level)})

@@ -190,3 +190,12 @@ func (s Status) respawning() bool {
 // have ended a moment ago, before it is known what follows: whoever asks then
 // has to wait for that moment at least.
 func (s Status) comesBack() bool { return s.Callable || s.respawning() }
+
+// enforcement is what the answers of the process say of what holds it: only
+// that its network is held to ports alone (FX-005).
+func (s Status) enforcement() string {
+	if c := s.Confinement; c != nil && c.Enforcement == enforcedPorts {
+		return c.Enforcement
+	}
+	return ""
+}

@@ -85,18 +85,19 @@ func (s *serving) begin(ctx context.Context, e *entrant, capID, strategy string)
 	}
 	begin := s.startedRecord()
 	*begin = journal.AttemptStarted{
-		Attempt:    s.number,
-		CapID:      capID,
-		CapVersion: c.Version,
-		Request:    journal.RefTo(e.call.Request),
-		Effects:    c.Effects,
-		Recovery:   e.recovery.String(),
-		EffectKey:  e.call.EffectKey,
-		Binary:     st.Binary,
-		Generation: st.Generation,
-		Round:      s.round,
-		Entrant:    strategy,
-		Budget:     expense.amount(),
+		Attempt:     s.number,
+		CapID:       capID,
+		CapVersion:  c.Version,
+		Request:     journal.RefTo(e.call.Request),
+		Effects:     c.Effects,
+		Recovery:    e.recovery.String(),
+		EffectKey:   e.call.EffectKey,
+		Binary:      st.Binary,
+		Generation:  st.Generation,
+		Enforcement: st.Enforcement,
+		Round:       s.round,
+		Entrant:     strategy,
+		Budget:      expense.amount(),
 	}
 	s.record(begin)
 	if s.failed != nil {

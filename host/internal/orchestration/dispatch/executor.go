@@ -58,6 +58,9 @@ type Answer struct {
 	Edition    int    // changes when the program or its configuration do
 	Generation int    // number of the process
 	Binary     string // hash of the plugin's binary
+	// Enforcement is "port-only" of a process whose network is held to ports and
+	// not to addresses; empty of all others.
+	Enforcement string
 }
 
 // CapState is what the supervisor knows about a capability at this moment.
@@ -73,6 +76,8 @@ type CapState struct {
 	Edition    int
 	Generation int
 	Binary     string
+	// Enforcement is that of [Answer].
+	Enforcement string
 }
 
 // Trials is what an executor may offer besides: it tries a new edition of a

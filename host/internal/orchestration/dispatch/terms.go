@@ -269,6 +269,9 @@ func (t *Terms) hostMeta(c *registry.Capability, a *Answer) edn.Value {
 		b.Key("plugin", edn.Text(a.Plugin))
 		b.Key("generation", edn.Int(int64(a.Generation)))
 	}
+	if a.Enforcement != "" {
+		b.Key("enforcement", keyword(a.Enforcement))
+	}
 	return b.Map()
 }
 

@@ -203,6 +203,9 @@ type AttemptStarted struct {
 	Budget     edn.Value
 	Binary     string
 	Generation int
+	// Enforcement is "port-only" if the process that is asked is held to ports of
+	// the network and not to addresses; empty else.
+	Enforcement string
 	// Round counts the repairs of one candidate from 1; 0: it is none.
 	Round int
 	// Entrant is "race", "hedge" or "tournament" if it ran beside others, or
@@ -231,6 +234,8 @@ func (x *AttemptStarted) fault() string {
 		return "budget"
 	case !isHashOrNone(x.Binary):
 		return "binary"
+	case x.Enforcement != "" && x.Enforcement != "port-only":
+		return "enforcement"
 	case x.Entrant != "" && !oneOf(x.Entrant, "race", "hedge", "tournament"):
 		return "entrant"
 	}
@@ -249,6 +254,7 @@ func (x *AttemptStarted) fields(b *edn.MapBuilder) {
 	p.amounts("budget", x.Budget)
 	p.hash("binary", x.Binary)
 	p.positive("generation", x.Generation)
+	p.kw("enforcement", x.Enforcement)
 	p.positive("round", x.Round)
 	p.kw("entrant", x.Entrant)
 }

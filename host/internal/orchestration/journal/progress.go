@@ -84,6 +84,7 @@ func Progress(rec Record) (e Event, ok bool) {
 		e.Name, e.Attempt, e.CapID = "attempt", b.Attempt, b.CapID
 		p.kw("state", "started")
 		p.positive("generation", b.Generation)
+		p.kw("enforcement", b.Enforcement)
 	case *AttemptFinished:
 		e.Name, e.Attempt = "attempt", b.Attempt
 		p.kw("state", "finished")

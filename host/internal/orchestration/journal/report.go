@@ -44,6 +44,9 @@ type AttemptReport struct {
 	Failure string
 	Message string
 	Latency time.Duration
+	// Enforcement is "port-only" if the network of the process was held to ports
+	// alone.
+	Enforcement string
 }
 
 // GateReport is the verdict of one check.
@@ -109,7 +112,7 @@ func (v *view) report(n *nodeView) NodeReport {
 		if i == 0 {
 			out.Input = a.started.Request.Value().Key("input")
 		}
-		ar := AttemptReport{Attempt: a.started.Attempt, CapID: a.started.CapID}
+		ar := AttemptReport{Attempt: a.started.Attempt, CapID: a.started.CapID, Enforcement: a.started.Enforcement}
 		if a.finished != nil {
 			ar.Outcome, ar.Latency = a.finished.Outcome, a.finished.Latency
 		}

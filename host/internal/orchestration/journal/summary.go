@@ -99,6 +99,7 @@ func timing(a *attemptView) edn.Value {
 	b.Key("path", a.node.path)
 	p.kw("cap/id", a.started.CapID)
 	p.positive("attempt", a.started.Attempt)
+	p.kw("enforcement", a.started.Enforcement)
 	if a.finished != nil {
 		b.Key("latency-ms", edn.Int(millis(a.finished.Latency)))
 	}

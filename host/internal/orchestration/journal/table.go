@@ -155,6 +155,7 @@ var kinds = []kindRow{
 		{"budget", tAmount, ""},
 		{"binary", tHash, "a plugin serves it"},
 		{"generation", tInt, "a plugin serves it"},
+		{"enforcement", `[:enum :port-only]`, "the network of the process is held to ports alone"},
 		{"round", tOrdinal, "the candidate was told what was wrong"},
 		{"entrant", "[:enum :race :hedge :tournament]", "it may run beside others"},
 	}},

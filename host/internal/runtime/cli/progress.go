@@ -221,6 +221,11 @@ func amountsText(v edn.Value) string {
 
 func answeredBy(n journal.NodeReport) string {
 	if n.Answered != "" {
+		for _, a := range n.Attempts {
+			if a.CapID == n.Answered && a.Enforcement != "" {
+				return n.Answered + " (" + a.Enforcement + ")"
+			}
+		}
 		return n.Answered
 	}
 	if n.Failure != "" {

@@ -31,6 +31,7 @@ const (
 	roleCurl    = "role:curl"    // as much of curl as the README uses
 	roleRefuser = "role:refuser" // a plugin that says what it is and accepts no configuration
 	roleKeeper  = "role:keeper"  // a plugin that has secrets and tells them wherever it can
+	roleCaller  = "role:caller"  // a plugin with a network of its own
 )
 
 // longest is how long a program of a test lives if nothing ends it: a test that
@@ -56,6 +57,8 @@ func role(args []string) bool {
 		sdk.Serve(refuser())
 	case roleKeeper:
 		sdk.Serve(keeper())
+	case roleCaller:
+		sdk.Serve(caller())
 	default:
 		return false
 	}
@@ -105,6 +108,22 @@ func refuser() sdk.Plugin {
 		Name: "refuser", Version: "1.0.0",
 		Config:       sdk.Config[struct{}]{Start: func(context.Context, struct{}) error { return errors.New("not today") }},
 		Capabilities: []sdk.Capability{sdk.Func("t/refuse", sdk.Intents("t/refuse"), func(_ context.Context, in struct{}) (struct{}, error) { return in, nil })},
+	}
+}
+
+// caller answers, but for what it is told to fail at.
+func caller() sdk.Plugin {
+	type question struct {
+		Fail bool `edn:"fail"`
+	}
+	return sdk.Plugin{
+		Name: "caller", Version: "1.0.0", Needs: []string{"net/connect"},
+		Capabilities: []sdk.Capability{sdk.Func("t/call", sdk.Intents("t/call"), func(_ context.Context, in question) (question, error) {
+			if in.Fail {
+				return in, errors.New("the line is dead")
+			}
+			return in, nil
+		})},
 	}
 }
 
