@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -125,7 +126,11 @@ func TestPluginsKilled(t *testing.T) {
 	require.Len(t, plugins, 5, describe(plugins))
 	require.Len(t, others, workforce-2-5, describe(others))
 	for _, pid := range plugins {
-		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+		// The run fails with the first of them, and the host may take the others
+		// down before it is their turn.
+		if err := syscall.Kill(pid, syscall.SIGKILL); !errors.Is(err, syscall.ESRCH) {
+			require.NoError(t, err)
+		}
 	}
 	left := awaitProcesses(time.Second, func() ([]int, bool) {
 		left := slices.DeleteFunc(slices.Clone(others), zombie)
