@@ -22,14 +22,17 @@ func (c *checker) call(p *Plan, n *Node) {
 	l := c.merged(p, n)
 	c.provided(p, n)
 	c.retries(p, n)
-	if named && n.Candidates == nil {
-		c.bindable(p, n, l)
-		c.parallel(p, n, l)
+	if !named {
+		return
 	}
+	if n.Candidates == nil {
+		c.bindable(p, n, l)
+	}
+	c.parallel(p, n, l)
 }
 
 // parallel reports candidates that may not be asked side by side: an effect
-// must not happen twice.
+// must not happen twice. Those that only the run knows are not asked so then.
 func (c *checker) parallel(p *Plan, n *Node, l *policy.Layer) {
 	strategy := c.env.base(n.Intent).Strategy
 	path := p.path(n.Index, kIntent)
@@ -43,6 +46,9 @@ func (c *checker) parallel(p *Plan, n *Node, l *policy.Layer) {
 	}
 	if c.env.base(n.Intent).Stream.V == policy.FirstToken && s != policy.Hedge {
 		c.warn(checkRaceStream, path, "with the strategy :%s nobody can be heard before the gates, so the answers of :%s do not stream from their first token, in %s", s, n.Intent, showPath(path))
+	}
+	if n.Candidates != nil {
+		return
 	}
 	demand := c.env.Demand(n, l)
 	for _, id := range demand.Bind().Accepted {
