@@ -170,7 +170,7 @@ func independent(t require.TestingT, s *Schema) *jsonschema.Schema {
 	return out
 }
 
-// SCH-020, SCH-012: an independent validator accepts the JSON of everything
+// SCH-004, SCH-020, SCH-012: an independent validator accepts the JSON of everything
 // that the schema accepts. The reverse holds for values that are read from JSON
 // and coerced, except where SCH-012 leaves a word to `format` or an extension.
 func TestExportAgreesWithIndependentValidator(t *testing.T) {

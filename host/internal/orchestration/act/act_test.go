@@ -425,6 +425,43 @@ func TestBareText(t *testing.T) {
 	assert.NotEmpty(t, resp.Key("trace").Key("id").String())
 }
 
+// ENV-005: the shape of version 0.3 ends at the edge: plans, policies, plugins
+// and the journal see the contract alone, whatever becomes of the act.
+func TestOlderSpellingEndsAtTheEdge(t *testing.T) {
+	const older = `{:request/id "q" :session/id "s" :intent :chat :opts {:max-tokens 7 :temperature 0.5M} :context {:lang "pl" :summary "s"}
+		:requires {:quality/must [:schema-valid]} :steps [{:op :build-prompt} {:op :call-capability} {:op :postprocess}]
+		:messages [{:role "system" :content "be brief"} {:role "user" :content "hi"}]}`
+	for name, step := range map[string]dispatchtest.Step{"answered": value(`{:text "hello"}`), "failed": {Err: contract.Errorf("provider/refused", "no")}} {
+		t.Run(name, func(t *testing.T) {
+			w := two(t)
+			w.On("a/one", step)
+			resp, _, records := do(t, service(t, w), older)
+			calls := w.Calls()
+			require.NotEmpty(t, calls)
+			sent := calls[0].Request
+			assert.Equal(t, "1", sent.Key("proto").String())
+			assert.Equal(t, ":text/respond", sent.Key("task").Key("intent").String())
+			assert.Equal(t, `{:messages [{:content "be brief" :role :system} {:content "hi" :role :user}] :prompt "hi"}`, sent.Key("input").String())
+			assert.Equal(t, ":pl", sent.Key("constraints").Key("language").String())
+			assert.Equal(t, "7", sent.Key("budget").Key("max-tokens").String())
+			for _, gone := range []string{"messages", "opts", "intent", "steps", "status", "output"} {
+				assert.False(t, sent.HasKey(gone), gone)
+			}
+			assert.False(t, sent.Key("context").HasKey("lang"))
+			accepted, ok := records[0].Body.(*journal.RunAccepted)
+			require.True(t, ok)
+			assert.Equal(t, ":text/respond", accepted.Request.Value().Key("task").Key("intent").String())
+			assert.False(t, accepted.Request.Value().HasKey("messages"))
+			var keys []string
+			for k := range resp.Entries() {
+				keys = append(keys, k.String())
+			}
+			assert.ElementsMatch(t, []string{":request/id", ":status", ":output", ":usage", ":quality", ":errors"}, keys)
+			assert.Equal(t, map[string]string{"answered": ":ok", "failed": ":error"}[name], resp.Key("status").String())
+		})
+	}
+}
+
 // ENV-009, ENV-023: a request of version 0.3 is served and answered in its own
 // shape.
 func TestOlderSpelling(t *testing.T) {
