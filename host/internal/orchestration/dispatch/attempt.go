@@ -354,7 +354,8 @@ func (s *serving) failure(ctx context.Context, t *tried, err *contract.Error) *F
 	}
 	f.Deterministic = t.capability.Deterministic
 	f.Crashed = t.crashed
-	f.DoneOnce = t.doneOnce
+	f.DoneOnce, f.Done = t.doneOnce, s.done
+	s.done = s.done || t.outcome == Judged && t.recovery != contract.RecoveryNone
 	f.Bound = t.voice.bound()
 	f.RepairAsked = s.w.Terms.RepairAsked
 	f.Over = s.over(ctx)

@@ -63,6 +63,7 @@ type Failure struct {
 	Bound         bool // a part of the answer was shown for good
 	TooDear       bool // it was not asked: there is too little left for it
 	DoneOnce      bool // a child plan of this attempt did an effect of class once
+	Done          bool // an answer before this one was refused after its effect was done
 }
 
 // Decide is the attempt table: the first row that fits gives the action. Row is
@@ -99,11 +100,17 @@ func retries(f Failure) bool {
 }
 
 // allowed is the recovery table: may the same candidate be asked again, may
-// another one be asked, may the same one be told what was wrong.
+// another one be asked, may the same one be told what was wrong. An effect that
+// was done is not done elsewhere, however the rounds after it ended.
 func allowed(f Failure) (retry, next, repair bool) {
 	if f.DoneOnce {
 		return false, false, false
 	}
+	retry, next, repair = allowedAfter(f)
+	return retry, next && !f.Done, repair
+}
+
+func allowedAfter(f Failure) (retry, next, repair bool) {
 	switch {
 	case f.Recovery == contract.RecoveryNone, f.Outcome == Definite:
 		return true, true, true

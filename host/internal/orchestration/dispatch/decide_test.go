@@ -59,6 +59,8 @@ func TestDecideRows(t *testing.T) {
 		"7 crash, quarantined":                   {good(func(f *Failure) { crashed(f); f.ComesBack = false }), Next, 7},
 		"7 crash, no tries left":                 {good(func(f *Failure) { crashed(f); f.TriesLeft = false }), Next, 7},
 		"7 a stop type that the set names":       {good(func(f *Failure) { f.Class = contract.ClassStop }), Next, 7},
+		"8 done before, never elsewhere":         {good(func(f *Failure) { f.TriesLeft, f.Done = false, true }), End, 8},
+		"5 done before, the same one may":        {good(func(f *Failure) { f.Done = true }), Again, 5},
 		"8 nobody left":                          {good(func(f *Failure) { f.TriesLeft, f.NextLeft = false, false }), End, 8},
 		"8 idempotent, unknown, never another":   {good(func(f *Failure) { f.Recovery, f.Outcome, f.TriesLeft = contract.RecoveryIdempotent, Unknown, false }), End, 8},
 	} {

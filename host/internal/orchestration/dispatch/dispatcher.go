@@ -42,6 +42,7 @@ type serving struct {
 	mode    mode              // when its text is shown
 	round   int               // of the repair that is being made
 	told    edn.Value         // what the candidate is told in it
+	done    bool              // an answer was refused whose effect was done
 	result  Result
 	failed  error // the recorder refused
 
@@ -170,9 +171,9 @@ func (s *serving) tryCandidate(ctx context.Context, capID string) *Failure {
 
 // tryAgain goes on after a try of a candidate that ended in failure.
 func (s *serving) tryAgain(ctx context.Context, capID string, try int, failure *Failure) *Failure {
-	rounds := s.rounds(capID)
+	told := s.repairs(capID)
 	for failure != nil && s.failed == nil {
-		if failure, rounds = s.repaired(ctx, capID, failure, rounds); failure == nil || s.failed != nil {
+		if failure = s.repaired(ctx, capID, failure, told); failure == nil || s.failed != nil {
 			return failure
 		}
 		s.refused(failure)

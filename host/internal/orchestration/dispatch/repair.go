@@ -18,34 +18,41 @@ const (
 	maxToldOutput   = 64 << 10
 )
 
-// rounds is how often a candidate may be told what was wrong.
-func (s *serving) rounds(capID string) int {
+// repairs is what telling one candidate what was wrong has come to, over all
+// its tries. Rounds are numbered through, because each is an effect of its own.
+type repairs struct {
+	done, left int
+	seen       [][]byte // sameness of every answer that was refused
+}
+
+func (s *serving) repairs(capID string) *repairs {
+	r := &repairs{}
 	if c, ok := s.d.Registry.Capability(capID); ok && c.Repairs {
-		return s.w.Terms.RepairMax
+		r.left = s.w.Terms.RepairMax
 	}
-	return 0
+	return r
 }
 
 // repaired tells a candidate what was wrong with its answer, as long as that
-// helps. It gives nil if an answer was accepted, the failure to go on with
-// otherwise, and the rounds that the candidate has left.
-func (s *serving) repaired(ctx context.Context, capID string, f *Failure, rounds int) (*Failure, int) {
-	f.RoundsLeft = rounds > 0
+// helps. It gives nil if an answer was accepted, else the failure to go on with.
+func (s *serving) repaired(ctx context.Context, capID string, f *Failure, r *repairs) *Failure {
+	f.RoundsLeft = r.left > 0
 	if action, _ := Decide(*f); action != Repair {
-		return f, rounds
+		return f
 	}
-	var seen [][]byte
-	for round := 1; rounds > 0; round++ {
-		rounds--
-		seen = append(seen, sameness(f))
-		next := s.repair(ctx, capID, round, f)
+	for r.left > 0 {
+		r.left--
+		r.done++
+		r.seen = append(r.seen, sameness(f))
+		next := s.repair(ctx, capID, r.done, f)
 		if next != nil && next.TooDear {
-			return f.brokeOff(next, s.w.Terms.SwitchOn), 0
+			r.left = 0
+			return f.brokeOff(next, s.w.Terms.SwitchOn)
 		}
 		owed := f.owed
 		f.owed = sample{} // the rounds of one candidate count once, by their end
 		if next == nil || s.failed != nil {
-			return nil, rounds
+			return nil
 		}
 		if next.owed.page == nil {
 			next.owed = owed
@@ -53,15 +60,16 @@ func (s *serving) repaired(ctx context.Context, capID string, f *Failure, rounds
 		next.RoundsLeft = true
 		if action, _ := Decide(*next); action != Repair {
 			next.RoundsLeft = false
-			return next, rounds // another kind of failure: the table decides
+			return next // another kind of failure: the table decides
 		}
 		f = next
 		again := sameness(f)
-		if slices.ContainsFunc(seen, func(b []byte) bool { return bytes.Equal(b, again) }) {
+		if slices.ContainsFunc(r.seen, func(b []byte) bool { return bytes.Equal(b, again) }) {
 			break // it goes in circles
 		}
 	}
-	return s.exhausted(f), 0
+	r.left = 0
+	return s.exhausted(f)
 }
 
 // repair makes one round.
@@ -87,11 +95,15 @@ func (s *serving) exhausted(last *Failure) *Failure {
 	return &f
 }
 
-// sameness is equal for answers that are the same and wrong in the same places.
+// sameness is equal for answers that are the same and wrong in the same places,
+// and for failures of one type where nothing was found.
 func sameness(f *Failure) []byte {
 	var places []edn.Value
 	for finding := range f.Findings.Elems() {
 		places = append(places, edn.Vector(finding.Key("gate"), finding.Key("path")))
+	}
+	if len(places) == 0 {
+		places = append(places, keyword(f.Err.Type))
 	}
 	return edn.Vector(previous(f), edn.SetOf(places...)).AppendCanonical(nil)
 }

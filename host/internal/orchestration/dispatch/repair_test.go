@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -15,6 +16,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -54,7 +56,7 @@ func (s served) rounds() []string {
 	return out
 }
 
-// REP-001 to REP-005 and the rows of the sequence table: who is told what was
+// REP-001, REP-002, REP-003, REP-004, REP-005 and the rows of the sequence table: who is told what was
 // wrong, how often, and how it ends.
 func TestRepair(t *testing.T) {
 	bad, half, fine := out(`{:n 1}`), out(`{:good true}`), out(`{:good true :kind true}`)
@@ -79,6 +81,9 @@ func TestRepair(t *testing.T) {
 		"idempotent, the node wants it":   {a: []dispatchtest.Step{bad, fine}, meta: repairs + " :cap/idempotent? true :cap/effects #{:fs/write}", layer: repair(1, 0, 0, policy.SourceNode), rounds: []string{"a0", "a1"}, winner: "t/a"},
 		"idempotent, the policy wants it": {a: []dispatchtest.Step{bad, fine}, meta: repairs + " :cap/idempotent? true :cap/effects #{:fs/write}", layer: repair(1, 0, 0, policy.SourceIntent), rounds: []string{"a0"}, fails: "eval/must-failed"},
 		"once is never repaired":          {a: []dispatchtest.Step{bad, fine}, meta: repairs + " :cap/effects #{:process/run}", layer: repair(1, 0, 0, policy.SourceNode), rounds: []string{"a0"}, fails: "eval/must-failed"},
+		"rounds are apart from tries":     {a: []dispatchtest.Step{bad, half, fails("provider/unavailable"), bad, fine}, layer: repair(3, 1, 0, policy.SourceNode), rounds: []string{"a0", "a1", "a2", "a0", "a3"}, winner: "t/a"},
+		"rounds are per candidate":        {a: []dispatchtest.Step{bad, half, out(`{:kind true}`)}, b: []dispatchtest.Step{bad, half, fine}, layer: repair(2, 0, 1, policy.SourceNode), rounds: []string{"a0", "a1", "a2", "b0", "b1", "b2"}, winner: "t/b"},
+		"a circle over a retry stops":     {a: []dispatchtest.Step{bad, half, fails("provider/unavailable"), out(`{:kind true}`), half, fine}, layer: repair(8, 1, 0, policy.SourceNode), rounds: []string{"a0", "a1", "a2", "a0", "a3"}, fails: "repair/exhausted"},
 		"a schema is repaired too":        {a: []dispatchtest.Step{wrong, fine}, layer: repair(1, 0, 0, policy.SourceNode), rounds: []string{"a0", "a1"}, winner: "t/a"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -98,6 +103,103 @@ func TestRepair(t *testing.T) {
 			}
 		})
 	}
+}
+
+// REP-002: attempts and money bound a repair whatever :max says, and so does the
+// deadline; an answer that is accepted in the last round that there is room for
+// is accepted.
+func TestRepairIsBounded(t *testing.T) {
+	n := 0
+	worse := func(context.Context, dispatch.Call) dispatchtest.Step { // never the same twice
+		n++
+		return out(fmt.Sprintf(`{:n %d}`, n))
+	}
+	w := repairWorld(t, repairs, repairs)
+	w.Func("t/a", worse).Func("t/b", worse)
+	r := serve(t, w, order{layer: repair(8, 16, 1, policy.SourceNode)})
+	assert.Equal(t, "repair/exhausted", r.failure())
+	assert.Len(t, r.rounds(), 18, "nine each: nobody is asked again after its rounds, whatever :same-cap-max says")
+
+	synctest.Test(t, func(t *testing.T) {
+		w := repairWorld(t, repairs)
+		w.Func("t/a", func(ctx context.Context, c dispatch.Call) dispatchtest.Step { return in(30*ms, worse(ctx, c)) })
+		r := serve(t, w, order{layer: repair(8, 0, 0, policy.SourceNode), deadline: 100 * ms})
+		assert.Equal(t, "timeout/hard", r.failure())
+		assert.Equal(t, []string{"a0", "a1", "a2", "a3"}, r.rounds())
+	})
+}
+
+// REP-004: neither a retry nor a switch knows what was said before.
+func TestRepairIsNotInherited(t *testing.T) {
+	w := repairWorld(t, repairs, repairs)
+	unavailable := fails("provider/unavailable")
+	w.On("t/a", out(`{:n 1}`), out(`{:good true}`), unavailable, out(`{:n 3}`), unavailable, unavailable)
+	w.On("t/b", out(`{:n 1}`), out(`{:good true :kind true}`))
+	r := serve(t, w, order{layer: repair(3, 1, 1, policy.SourceNode)})
+	require.Nil(t, r.Err)
+	assert.Equal(t, []string{"a0", "a1", "a2", "a0", "a3", "b0", "b1"}, r.rounds())
+	previous := make([]string, 0, 7)
+	for _, c := range w.Calls() {
+		previous = append(previous, c.Request.Key("context").Key("repair").Key("previous").String())
+	}
+	assert.Equal(t, []string{"nil", "{:n 1}", "{:good true}", "nil", "{:n 3}", "nil", "{:n 1}"}, previous)
+}
+
+// REP-003, JRN-043: each round is an effect of its own, also one after a retry;
+// and what an answer has done that was refused is done nowhere else, however the
+// rounds end (the recovery table of section 7).
+func TestEffectsOfRepairs(t *testing.T) {
+	effects := repairs + " :cap/idempotent? true :cap/effects #{:fs/write}"
+	unavailable := fails("provider/unavailable")
+	w := repairWorld(t, effects, effects)
+	w.On("t/a", out(`{:n 1}`), out(`{:good true}`), unavailable, out(`{:n 3}`), unavailable, unavailable)
+	w.On("t/b", out(`{:good true :kind true}`))
+	r := serve(t, w, order{layer: repair(3, 1, 1, policy.SourceNode)})
+	assert.Equal(t, []string{"a0", "a1", "a2", "a0", "a3"}, r.rounds(), "nobody else does it once more")
+	assert.Equal(t, "provider/unavailable", r.failure())
+	keys := map[string]int{}
+	for _, c := range w.Calls() {
+		keys[c.EffectKey]++
+	}
+	assert.Len(t, keys, 4, "the first call and its retry have one, every round has one: %v", keys)
+
+	w = repairWorld(t, effects, effects)
+	w.On("t/a", dispatchtest.Step{Crash: true}, unavailable).On("t/b", out(`{:good true :kind true}`))
+	r = serve(t, w, order{layer: repair(0, 1, 1, policy.SourceNode)})
+	assert.Equal(t, []string{"a0", "a0", "b0"}, r.rounds(), "with the key of the first call it says that nothing was done")
+
+	w = repairWorld(t, effects, effects)
+	w.On("t/a", unavailable).On("t/b", out(`{:good true :kind true}`))
+	r = serve(t, w, order{layer: repair(3, 0, 1, policy.SourceNode)})
+	require.Nil(t, r.Err)
+	assert.Equal(t, "t/b", r.CapID, "what was surely not done may be done elsewhere")
+}
+
+// REP-004: an answer that could not be read has no value; what it said instead is
+// what the candidate is shown.
+func TestDriftIsRepairedFromItsText(t *testing.T) {
+	drift := func(raw string) dispatchtest.Step {
+		return dispatchtest.Step{Err: contract.Errorf("format/drift", "no EDN").WithDetail("raw", edn.Text(raw))}
+	}
+	w := repairWorld(t, repairs)
+	w.On("t/a", drift("Sure! {"), drift("{:good true"), out(`{:good true :kind true}`))
+	r := serve(t, w, order{layer: repair(3, 0, 0, policy.SourceNode)})
+	require.Nil(t, r.Err)
+	calls := w.Calls()
+	require.Len(t, calls, 3)
+	assert.Equal(t, `{:attempt 1 :error {:message "no EDN" :type :format/drift} :findings [] :previous "Sure! {"}`, calls[1].Request.Key("context").Key("repair").String())
+	assert.Equal(t, `"{:good true"`, calls[2].Request.Key("context").Key("repair").Key("previous").String())
+
+	w = repairWorld(t, repairs)
+	w.On("t/a", drift("the same"), drift("the same"), out(`{:good true :kind true}`))
+	r = serve(t, w, order{layer: repair(3, 0, 0, policy.SourceNode)})
+	assert.Equal(t, "repair/exhausted", r.failure())
+	assert.Equal(t, []string{"a0", "a1"}, r.rounds(), "the same text twice")
+
+	w = repairWorld(t, repairs)
+	w.On("t/a", fails("provider/output-truncated"), fails("format/drift"), out(`{:good true :kind true}`))
+	r = serve(t, w, order{layer: repair(3, 0, 0, policy.SourceNode)})
+	require.Nil(t, r.Err, "two kinds of failure are not the same because neither has a text: %v", r.Err)
 }
 
 // REP-003: what a candidate is told is about its last answer alone, and every
