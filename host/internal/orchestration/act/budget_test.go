@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -85,7 +86,7 @@ func settled(t testing.TB, records []journal.Record, scope string) (reserved, sp
 	return reserved, spent, open
 }
 
-// BUD-002: callers at a barrier on a budget for one; one of them is served, the
+// BUD-002, LED-007: callers at a barrier on a budget for one; one of them is served, the
 // others are told what is left and when that changes.
 func TestOneOfManyCallers(t *testing.T) {
 	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -142,7 +143,8 @@ func usage(text string) dispatchtest.Step {
 	return dispatchtest.Step{Value: edn.MustRead(`{:good true}`), Usage: edn.MustRead(text)}
 }
 
-// The reservation points of BUD-005 and what becomes of them (LED-003).
+// The reservation points of BUD-005 and what becomes of them (LED-003, LED-007);
+// repairs and checks spend from the slice of their call (BUD-003).
 func TestBudgetOfARun(t *testing.T) {
 	bad := value(`{:good false}`)
 	good := value(`{:good true}`)
@@ -304,7 +306,67 @@ func asked(w *dispatchtest.World, sideBySide bool) string {
 	return out
 }
 
-// BUD-007: a price that is not known is never nothing.
+// ATT-005, ATT-013: what a loser took stays on the account, as well as it is
+// known: what it told when it was canceled, else what was reserved for it.
+func TestLosersStayOnTheAccount(t *testing.T) {
+	told := func(usage string) func(context.Context, dispatch.Call) dispatchtest.Step {
+		return func(ctx context.Context, _ dispatch.Call) dispatchtest.Step {
+			<-ctx.Done()
+			return dispatchtest.Step{Value: edn.MustRead(`{:good true}`), Usage: edn.MustRead(usage)}
+		}
+	}
+	for _, row := range []struct {
+		name        string
+		loser       func(context.Context, dispatch.Call) dispatchtest.Step
+		spent, mark string
+		outcome     string
+	}{
+		{"counted by whom it is bought from", told(`{:cost-usd 0.002M}`), "{:attempts 1 :usd 0.002M}", "exact", "race/lost"},
+		{"computed", told(`{:cost-usd 0.003M :cost-mark :estimated}`), "{:attempts 1 :usd 0.003M}", "estimated", "race/lost"},
+		{"perhaps more", told(`{:cost-usd 0.004M :cost-mark :at-least}`), "{:attempts 1 :usd 0.004M}", "at-least", "race/lost"},
+		{"nobody knows", told(`{:cost-usd 0.005M :cost-mark :unknown}`), "{:attempts 1 :usd 0.005M}", "unknown", "race/lost"},
+		{"told nothing of money", told(`{:latency-ms 3}`), "{:attempts 1 :usd 0.01M}", "estimated", "race/lost"},
+		{"told nothing", func(ctx context.Context, _ dispatch.Call) dispatchtest.Step { return dispatchtest.Step{Hang: true} }, "{:attempts 1 :usd 0.01M}", "at-least", "race/lost"},
+		{"failed by itself", func(context.Context, dispatch.Call) dispatchtest.Step {
+			return dispatchtest.Step{Err: contract.Errorf("provider/unavailable", "no")}
+		}, "{:attempts 1 :usd 0.01M}", "estimated", "provider/unavailable"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := priced(t)
+				w.Func("a/one", row.loser).On("a/two", dispatchtest.Step{Value: edn.MustRead(`{:good true}`), Delay: 50 * time.Millisecond, Usage: edn.MustRead(`{:cost-usd 0.001M}`)})
+				resp, err, records := do(t, service(t, w, budgets(policy.Budgets{User: block(t, "{:max-usd 1}")})), asking("[:a/one :a/two]", ":strategy :race", "{:max-usd 0.05M}", ""))
+				require.Nil(t, err, "%v", err)
+				assert.Equal(t, ":a/two", resp.Key("invoke/meta").Key("cap/id").String())
+				outcomes := map[int]string{}
+				loser := 0
+				for _, rec := range records {
+					switch b := rec.Body.(type) {
+					case *journal.AttemptStarted:
+						if b.CapID == "a/one" {
+							loser = b.Attempt
+						}
+					case *journal.AttemptFinished:
+						if b.Err != nil {
+							outcomes[b.Attempt] = b.Err.Type
+						}
+					case *journal.BudgetSettled:
+						if b.Of.Attempt == loser {
+							assert.Equal(t, row.spent+" "+row.mark, b.Amount.Dissoc(edn.K("roundtrips")).String()+" "+b.Mark)
+						}
+					}
+				}
+				assert.Equal(t, map[int]string{loser: row.outcome}, outcomes)
+				_, sum, open := settled(t, records, "user")
+				assert.Zero(t, open)
+				assert.Equal(t, resp.Key("budget").Key("settled").String(), sum.Value().String())
+				assert.Equal(t, "2", resp.Key("usage").Key("attempts").String())
+			})
+		})
+	}
+}
+
+// BUD-003, BUD-007: a price that is not known is never nothing.
 func TestUnknownPrice(t *testing.T) {
 	w := priced(t, dispatchtest.Cap("a/free", ":cap/cost {:usd 0}"), dispatchtest.Cap("a/some", ""))
 	for _, row := range []struct {
@@ -510,7 +572,7 @@ func (brokenLedger) Forget(context.Context, ...budget.Scope) error { return errB
 
 var errBroken = errors.New("the disk is gone")
 
-// EVAL-072: for any plan over priced capabilities that keep their bounds, what is
+// EVAL-072, LED-007: for any plan over priced capabilities that keep their bounds, what is
 // settled is within the worst case and within every limit, and the sums of the
 // records, of the answer and of the user are the same.
 func TestBudgetLaws(t *testing.T) {
@@ -618,7 +680,7 @@ func TestBudgetLaws(t *testing.T) {
 	})
 }
 
-// BUD-006: a plan answer has the time of its node.
+// BUD-003, BUD-006: a plan answer has a slice: what its node has left, and its time.
 func TestPlanAnswerHasTheTimeOfItsNode(t *testing.T) {
 	w := priced(t, dispatchtest.Cap("a/planner", ":cap/can-produce #{:value :plan} :cap/cost {:usd 0}"))
 	w.On("a/planner", dispatchtest.Step{Plan: edn.MustRead(`{:nodes [{:op :call :id "inner" :intent :text/respond :input {} :dispatch {:candidates [:a/one]} :as :x} {:op :emit :input :x}]}`)})

@@ -155,7 +155,8 @@ func TestAccounts(t *testing.T) {
 	})
 }
 
-// LED-003: who held something and is gone is told of, and counts in full.
+// LED-003, LED-007: who held something and is gone is told of, and counts in full:
+// whoever dies between reserving and settling leaves nothing reserved.
 func TestLost(t *testing.T) {
 	ctx := context.Background()
 	l := budget.NewMemory(nil)

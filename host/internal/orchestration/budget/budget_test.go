@@ -62,7 +62,7 @@ func TestExact(t *testing.T) {
 	assert.True(t, sum.Minus(sum).IsZero())
 }
 
-// BUD-002: callers at a barrier on a budget for one; one runs, the others are
+// BUD-002, LED-007: callers at a barrier on a budget for one; one runs, the others are
 // told what is left and when it begins anew.
 func TestOneOfManyCallers(t *testing.T) {
 	for _, callers := range []int{8, 64} {
@@ -143,7 +143,7 @@ func TestWindows(t *testing.T) {
 	assert.Equal(t, time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC), exceeded.Resets)
 }
 
-// EVAL-072: whatever is reserved and settled in whatever order, used and
+// EVAL-072, LED-007: whatever is reserved and settled in whatever order, used and
 // reserved are the sums over the attempts, in every scope, and no scope is
 // above its limit at the time of a reservation.
 func TestSums(t *testing.T) {

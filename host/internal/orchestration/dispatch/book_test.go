@@ -98,6 +98,54 @@ func TestBreakerIgnores(t *testing.T) {
 	})
 }
 
+// ATT-005, BRK-004: every failed attempt counts against its capability, also one
+// of a race that somebody else wins, a retry, and a round of repair; a loser that
+// was canceled does not, nor does who was never asked.
+func TestEveryFailedAttemptCounts(t *testing.T) {
+	rejected := func(t *testing.T, w *dispatchtest.World, l policy.Layer) []journal.Rejection {
+		t.Helper()
+		return serve(t, w, order{layer: l}).resolved(t).Rejected
+	}
+	open := []journal.Rejection{{CapID: "t/b", Reason: "breaker/open"}}
+	for name, tc := range map[string]struct {
+		a, b  dispatchtest.Step
+		layer policy.Layer
+		acts  int
+	}{
+		"by itself in a race":        {a: in(20*ms, out(`{:n 1}`)), b: in(10*ms, fails("provider/unavailable")), layer: race(2, 0), acts: 5},
+		"with the winner, in a race": {a: in(10*ms, out(`{:n 1}`)), b: in(10*ms, fails("provider/unavailable")), layer: race(2, 0), acts: 5},
+		"in a tournament":            {a: in(20*ms, out(`{:n 1}`)), b: in(10*ms, fails("provider/unavailable")), layer: tournament(2, 0), acts: 5},
+		"each of its tries":          {a: fails("input/invalid"), b: fails("provider/unavailable"), layer: only("t/b", retries(4, 0)), acts: 1},
+		"canceled, never":            {a: in(10*ms, out(`{:n 1}`)), b: dispatchtest.Step{Hang: true}, layer: race(2, 0)},
+		"not asked, never":           {a: in(10*ms, out(`{:n 1}`)), b: fails("provider/unavailable"), layer: retries(0, 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := remembering(t, "", "")
+				w.On("t/a", tc.a).On("t/b", tc.b)
+				acts := tc.acts
+				if acts == 0 {
+					acts = 30
+				}
+				for range acts {
+					assert.Empty(t, rejected(t, w, tc.layer))
+				}
+				want := open
+				if tc.acts == 0 {
+					want = nil
+				}
+				assert.Equal(t, want, rejected(t, w, retries(0, 1)))
+			})
+		})
+	}
+}
+
+// only is a layer for one candidate.
+func only(capID string, l policy.Layer) policy.Layer {
+	l.Candidates = policy.Of([]string{capID}, here)
+	return l
+}
+
 // BRK-004: a process that ends is one failure, however many calls it cuts; the
 // supervisor counts its ends.
 func TestCrashCountsOnce(t *testing.T) {
