@@ -205,6 +205,7 @@ func (x *Executor) Await(ctx context.Context, capID string) error {
 
 // Invoke implements dispatch.Executor.
 func (x *Executor) Invoke(ctx context.Context, c dispatch.Call) (dispatch.Answer, error) {
+	at := x.State(c.CapID) // whoever takes the call answers it, also after a swap
 	step := x.take(ctx, c)
 	defer x.leave()
 	for _, text := range step.Pieces {
@@ -227,7 +228,7 @@ func (x *Executor) Invoke(ctx context.Context, c dispatch.Call) (dispatch.Answer
 	if step.After != nil {
 		defer step.After()
 	}
-	answer := dispatch.Answer{Plugin: "scripted", Generation: 1, Edition: x.State(c.CapID).Edition}
+	answer := dispatch.Answer{Plugin: "scripted", Generation: max(1, at.Generation), Edition: at.Edition, Binary: at.Binary}
 	switch {
 	case step.Panic != nil:
 		panic(step.Panic)
