@@ -126,6 +126,14 @@ func Decide(results []Result, scoreMin edn.Value, judge *big.Rat) Verdict {
 	return v
 }
 
+// JudgeMatters tells whether it is worth asking a judge after the gates that are
+// cheaper: none that must pass has failed, and the best score that a judge can
+// give would be enough (GATE-008).
+func JudgeMatters(results []Result, scoreMin edn.Value) bool {
+	best := Decide(results, scoreMin, big.NewRat(1, 1))
+	return best.Pass
+}
+
 func mean(passed, total int, judge *big.Rat) Score {
 	if judge == nil {
 		return ratio(passed, total)

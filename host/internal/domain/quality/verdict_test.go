@@ -69,6 +69,38 @@ func TestVerdictTable(t *testing.T) {
 	}
 }
 
+// TestJudgeMatters: GATE-008, the arithmetic of whether a judge is asked; the
+// rows of GATE-007 say of each whether it ran.
+func TestJudgeMatters(t *testing.T) {
+	ok := result("m", quality.Must, true)
+	for _, row := range []struct {
+		name     string
+		results  []quality.Result
+		scoreMin string
+		want     bool
+	}{
+		{"nothing else to say", []quality.Result{ok}, "0.8", true},
+		{"no gates", nil, "1", true},
+		{"2/3 may become enough", append(shoulds(2, 3), ok), "0.8", true},
+		{"1/2 cannot", append(shoulds(1, 2), ok), "0.8", false},
+		{"1/2 can just", append(shoulds(1, 2), ok), "0.75", true},
+		{"1/2 cannot by a thousandth", append(shoulds(1, 2), ok), "0.751", false},
+		{"rounded it can", append(shoulds(1, 2), ok), "0.7504", true},
+		{"a must failed", append(shoulds(3, 3), result("tests-pass", quality.Must, false)), "0", false},
+		{"nothing is asked for", shoulds(0, 4), "0", true},
+	} {
+		assert.Equal(t, row.want, quality.JudgeMatters(row.results, edn.MustRead(row.scoreMin)), row.name)
+	}
+	rapid.Check(t, func(t *rapid.T) { // nobody is asked whose answer cannot change anything
+		results := shoulds(rapid.IntRange(0, 5).Draw(t, "passed"), 5)
+		least := quality.Score(rapid.Int64Range(0, 1000).Draw(t, "least")).Value()
+		judge := big.NewRat(rapid.Int64Range(0, 1000).Draw(t, "judge"), 1000)
+		if v := quality.Decide(results, least, judge); v.Pass && !quality.JudgeMatters(results, least) {
+			t.Fatalf("a judge that gives %s decides, and is not asked", judge)
+		}
+	})
+}
+
 // TestRounding: GATE-007, half to even at the third decimal, exactly.
 func TestRounding(t *testing.T) {
 	for in, want := range map[string]quality.Score{
