@@ -83,25 +83,52 @@ func effects(p pace) ([]row, error) {
 	request := edn.MustRead(`{:proto 1 :trace {:id "bench"} :task {:intent :plan/run} :effects {:allowed #{:fs/write}}
  :input {:plan {:nodes [{:op :tool :tool/id :fs/write :input {:path "ours" :content "a short text"} :effects {:allowed #{:fs/write}} :as :saved}
                         {:op :emit :input {:bytes {:slot/path [:saved :bytes]}}}]}}}`)
-	var ours, theirs []time.Duration
-	calls := max(3, p.calls/100)
+	write := func() error {
+		if _, failure := host.Service().Do(context.Background(), act.Act{Request: request, Roles: []string{"admin"}}); failure != nil {
+			return failure
+		}
+		return nil
+	}
+	peer := func() error { return least(program, filepath.Join(out, "theirs")) }
+	var rows []row
+	// A worker is started ahead behind each call. Calls that come one behind the
+	// other wait for it, those with some time between them do not.
+	for _, spacing := range []struct {
+		name  string
+		pause time.Duration
+		goal  float64
+	}{{"fs/write in a worker, p50", 25 * time.Millisecond, 1.5}, {"fs/write, one behind the other, p50", 0, 0}} {
+		ours, theirs, err := spaced(p, spacing.pause, write, peer)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, against(spacing.name, ours, "exec + replace", theirs, spacing.goal))
+	}
+	return rows, nil
+}
+
+// spaced times the calls of two functions, a few of the one and a few of the
+// other in turn, with a pause before each, and gives the medians.
+func spaced(p pace, pause time.Duration, ours, theirs func() error) (our, their time.Duration, err error) {
+	sides := [2]struct {
+		do   func() error
+		took []time.Duration
+	}{{do: ours}, {do: theirs}}
 	for round := range p.rounds + 1 {
-		for range calls {
-			began := time.Now()
-			if _, failure := host.Service().Do(context.Background(), act.Act{Request: request, Roles: []string{"admin"}}); failure != nil {
-				return nil, failure
-			}
-			took := time.Since(began)
-			began = time.Now()
-			if err := least(program, filepath.Join(out, "theirs")); err != nil {
-				return nil, err
-			}
-			if round > 0 { // the first one warms up
-				ours, theirs = append(ours, took), append(theirs, time.Since(began))
+		for i := range sides {
+			for range max(3, p.calls/200) {
+				time.Sleep(pause)
+				began := time.Now()
+				if err := sides[i].do(); err != nil {
+					return 0, 0, err
+				}
+				if round > 0 { // the first one warms up
+					sides[i].took = append(sides[i].took, time.Since(began))
+				}
 			}
 		}
 	}
-	return []row{against("fs/write in a worker, p50", median(ours), "exec + replace", median(theirs), 1.5)}, nil
+	return median(sides[0].took), median(sides[1].took), nil
 }
 
 // least is what nobody can do without.

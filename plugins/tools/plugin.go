@@ -35,9 +35,9 @@ type secret struct {
 	Header string   `edn:"header,omitempty" doc:"the only header that it may stand in"`
 }
 
-// tools serves the capabilities with the binary at path self as worker.
+// tools serves the capabilities.
 type tools struct {
-	self string
+	crew *worker.Crew
 
 	mu     sync.Mutex
 	reaper *launch.Reaper
@@ -45,7 +45,7 @@ type tools struct {
 
 // newPlugin makes the plugin; self is the binary that serves as worker.
 func newPlugin(self string) sdk.Plugin {
-	t := &tools{self: self}
+	t := &tools{crew: worker.NewCrew(self, worker.Idle)}
 	p := sdk.Plugin{
 		Name: "tools", Version: version, Needs: []string{"process/self"}, Schemas: map[string]edn.Value{},
 		Config: sdk.Config[settings]{Schema: configSchema},
@@ -143,7 +143,7 @@ func (t *tools) call(ctx context.Context, tool contract.Tool, in edn.Value) (edn
 			task.Secrets[name] = web.Secret{Value: s.Value, Hosts: s.Hosts, Header: s.Header}
 		}
 	}
-	return worker.Run(ctx, t.self, task)
+	return t.crew.Run(ctx, task)
 }
 
 // scopeOf is the scope of one effect among those of a call; without one nothing
@@ -170,6 +170,7 @@ func (t *tools) reap() (*launch.Reaper, error) {
 }
 
 func (t *tools) close() error {
+	t.crew.Close()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.reaper == nil {

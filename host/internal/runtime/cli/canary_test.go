@@ -131,6 +131,8 @@ func TestSecretsAreNowhere(t *testing.T) {
 	var mu sync.Mutex
 	var shown []string
 	held := make(chan struct{}) // keeps the next request waiting
+	came := make(chan struct{}) // closed when that is there
+	arrived := sync.OnceFunc(func() { close(came) })
 	status := 200
 	hold := false
 	w, e := secretive(t, func(rw http.ResponseWriter, r *http.Request) {
@@ -139,6 +141,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 		wait, code := hold, status
 		mu.Unlock()
 		if wait {
+			arrived()
 			<-held
 		}
 		rw.WriteHeader(code)
@@ -201,6 +204,11 @@ func TestSecretsAreNowhere(t *testing.T) {
 	mu.Unlock()
 	failing := make(chan ended, 1)
 	go func() { failing <- w.run("run", "fetch.edn", "--effects", "net/http", "--edn", "--transcript") }()
+	select {
+	case <-came: // the worker has it; before, one may only wait for a call
+	case cut := <-failing:
+		require.Fail(t, "the request does not come", cut.stderr)
+	}
 	worker := awaitProcesses(20*time.Second, func() ([]int, bool) {
 		found := childrenOf(s.pids()["tools"], filepath.Join(built.plugins, "tools"))
 		return found, len(found) > 0

@@ -19,23 +19,41 @@ import (
 const Arg = "internal-worker"
 
 // Main is the worker. It returns the exit status.
+//
+// It learns in two steps what to do: first the rules, from which follows what
+// the kernel holds it to, then, held, the call itself.
 func Main(in io.Reader, out io.Writer) int {
 	closeInherited()
 	v, err := receive(in)
+	if errors.Is(err, io.EOF) {
+		return 0 // started ahead, and not needed
+	}
 	if err != nil {
-		_, _ = fmt.Fprintln(os.Stderr, "no task:", err)
+		_, _ = fmt.Fprintln(os.Stderr, "no rules:", err)
 		return 2
 	}
 	t, err := taskFrom(v)
 	if err != nil {
-		_, _ = fmt.Fprintln(os.Stderr, "bad task:", err)
+		_, _ = fmt.Fprintln(os.Stderr, "bad rules:", err)
 		return 2
 	}
-	go func() { // nothing more is sent: the end says that nobody waits
-		_, _ = io.Copy(io.Discard, in)
-		os.Exit(3)
-	}()
-	answer, failed := t.do(context.Background())
+	answer := edn.Nil()
+	held, failed := t.hold()
+	if failed == nil {
+		v, err := receive(in)
+		if err != nil {
+			_, _ = fmt.Fprintln(os.Stderr, "no call:", err)
+			return 2
+		}
+		go func() { // nothing more is sent: the end says that nobody waits
+			_, _ = io.Copy(io.Discard, in)
+			os.Exit(3)
+		}()
+		if failed = t.learn(v); failed == nil {
+			answer, failed = t.do(context.Background(), held)
+		}
+		held.close()
+	}
 	reply := edn.MustMap(edn.K("out"), answer)
 	if failed != nil {
 		reply = edn.MustMap(edn.K("error"), failed.Value())
@@ -46,59 +64,72 @@ func Main(in io.Reader, out io.Writer) int {
 	return 0
 }
 
-// do carries out the task.
-func (t *Task) do(ctx context.Context) (edn.Value, *contract.Error) {
-	if err := t.Tool.Permit(t.Input, &t.Scope); err != nil {
-		return edn.Nil(), err
-	}
-	switch t.Tool.ID {
-	case "fs/read-file", "fs/list", "fs/write-file":
-		return t.file()
-	case "net/http-request":
-		return t.request(ctx)
-	}
-	return edn.Nil(), contract.Errorf("effects/unsupported-tool", ":%s: no worker does this", t.Tool.ID)
+// held is what a worker opened before the kernel held it.
+type held struct {
+	base  *files.Base    // of a file tool
+	roots *x509.CertPool // of a request, besides those of the system
 }
 
-func (t *Task) file() (edn.Value, *contract.Error) {
-	place, err := t.Tool.Place(t.Input, &t.Scope)
-	if err != nil {
-		return edn.Nil(), err
+func (h held) close() {
+	if h.base != nil {
+		h.base.Close()
 	}
+}
+
+// hold has the kernel hold this process to what the rules say.
+func (t *Task) hold() (held, *contract.Error) {
+	switch t.Tool.ID {
+	case "fs/read-file", "fs/list", "fs/write-file":
+		return t.holdFile()
+	case "net/http-request":
+		return t.holdRequest()
+	}
+	return held{}, contract.Errorf("effects/unsupported-tool", ":%s: no worker does this", t.Tool.ID)
+}
+
+// do carries out the call.
+func (t *Task) do(ctx context.Context, h held) (edn.Value, *contract.Error) {
+	switch t.Tool.ID {
+	case "fs/list":
+		return h.base.List(t.place)
+	case "fs/write-file":
+		return h.base.Write(t.place, t.Input, &t.Scope, t.Key)
+	case "fs/read-file":
+		return h.base.Read(t.place, t.Input, &t.Scope)
+	}
+	c := web.Client{Tool: t.Tool, Scope: &t.Scope, Secrets: t.Secrets, Key: t.Key, Roots: h.roots}
+	return c.Do(ctx, t.Input)
+}
+
+func (t *Task) holdFile() (held, *contract.Error) {
 	writes := t.Tool.Effect == "fs/write"
-	base, err := files.Open(t.Tool, place, writes && t.Input.Key("mkdirs?").Truthy())
+	base, err := files.Open(t.Tool, t.place, writes && t.makeDirs)
 	if err != nil {
-		return edn.Nil(), err
+		return held{}, err
 	}
-	defer base.Close()
 	p := confine.Policy{ReadPaths: []string{base.Path()}, Limits: confine.ResourceLimits{OpenFiles: 64}}
 	if writes {
 		p.ReadPaths, p.WritePaths = nil, p.ReadPaths
 	}
 	if err := t.confine(p); err != nil {
-		return edn.Nil(), err
+		base.Close()
+		return held{}, err
 	}
-	switch t.Tool.ID {
-	case "fs/list":
-		return base.List(place)
-	case "fs/write-file":
-		return base.Write(place, t.Input, &t.Scope, t.Key)
-	}
-	return base.Read(place, t.Input, &t.Scope)
+	return held{base: base}, nil
 }
 
-func (t *Task) request(ctx context.Context) (edn.Value, *contract.Error) {
-	c := web.Client{Tool: t.Tool, Scope: &t.Scope, Secrets: t.Secrets, Key: t.Key}
+func (t *Task) holdRequest() (held, *contract.Error) {
+	var h held
 	if t.CAFile != "" {
 		pem, err := os.ReadFile(t.CAFile)
 		if err != nil {
-			return edn.Nil(), contract.Errorf("effects/runtime-missing", ":%s: read the certificates: %w", t.Tool.ID, err)
+			return held{}, contract.Errorf("effects/runtime-missing", ":%s: read the certificates: %w", t.Tool.ID, err)
 		}
-		if c.Roots, err = x509.SystemCertPool(); err != nil {
-			c.Roots = x509.NewCertPool()
+		if h.roots, err = x509.SystemCertPool(); err != nil {
+			h.roots = x509.NewCertPool()
 		}
-		if !c.Roots.AppendCertsFromPEM(pem) {
-			return edn.Nil(), contract.Errorf("effects/runtime-missing", ":%s: %s holds no certificate", t.Tool.ID, t.CAFile)
+		if !h.roots.AppendCertsFromPEM(pem) {
+			return held{}, contract.Errorf("effects/runtime-missing", ":%s: %s holds no certificate", t.Tool.ID, t.CAFile)
 		}
 	}
 	p := confine.Policy{Network: confine.Ports, Limits: confine.ResourceLimits{OpenFiles: 64, FileSize: 1}}
@@ -107,9 +138,9 @@ func (t *Task) request(ctx context.Context) (edn.Value, *contract.Error) {
 	}
 	p.ConnectPorts = append(p.ConnectPorts, 53) // names that do not fit a datagram
 	if err := t.confine(p); err != nil {
-		return edn.Nil(), err
+		return held{}, err
 	}
-	return c.Do(ctx, t.Input)
+	return h, nil
 }
 
 // confine has the kernel hold this process to the call.

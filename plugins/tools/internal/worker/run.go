@@ -2,61 +2,219 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/launch"
 )
 
-// Run carries out a task in a worker; self is the binary that has Main behind
-// Arg. The end of ctx kills the worker.
-func Run(ctx context.Context, self string, t *Task) (edn.Value, error) {
+// Idle is how long a worker that was started ahead waits for a call before it
+// is let go.
+const Idle = 30 * time.Second
+
+// Crew has calls carried out by workers, one worker for each call. Behind a
+// call it starts one ahead for the next: a worker is a start of a whole program,
+// which takes longer than most calls. Nothing of a call is told to a worker
+// before the call is there, and none gets a second one.
+type Crew struct {
+	self string
+	idle time.Duration
+
+	mu     sync.Mutex
+	closed bool
+	spare  *hand
+	tired  *time.Timer    // lets the spare go
+	ending sync.WaitGroup // what goes on beside calls
+}
+
+// NewCrew makes a crew of workers; self is the binary that has Main behind Arg,
+// idle how long one started ahead waits for a call, and at 0 none is.
+func NewCrew(self string, idle time.Duration) *Crew { return &Crew{self: self, idle: idle} }
+
+// Run carries out a task in a worker. The end of ctx kills the worker.
+func (c *Crew) Run(ctx context.Context, t *Task) (edn.Value, error) {
+	rules, failed := t.rules()
+	if failed != nil {
+		return edn.Nil(), failed
+	}
+	h, err := c.take()
+	if err != nil {
+		return edn.Nil(), contract.Errorf("effects/runtime-missing", ":%s: start a worker: %w", t.Tool.ID, err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = h.p.Kill() })
+	sent := make(chan struct{})
+	go func() { // a worker that is gone says so below
+		defer close(sent)
+		_ = errors.Join(send(h.p.Stdin(), rules), send(h.p.Stdin(), t.call()))
+	}()
+	reply, err := receive(h.p.Stdout())
+	stop()
+	if err != nil {
+		_ = h.p.Kill()
+		said := h.gone()
+		<-sent
+		if ctx.Err() != nil {
+			return edn.Nil(), t.unsure(contract.AsError(context.Cause(ctx)))
+		}
+		return edn.Nil(), t.unsure(contract.Errorf("effects/runtime-failed", ":%s: the worker ended without an answer (%s): %s", t.Tool.ID, h.p.Exit(), launch.Clip(said, 300)))
+	}
+	// It has done what it was there for; how it ends is of no interest.
+	c.beside(func() {
+		_ = h.p.CloseStdin()
+		_ = h.gone()
+		<-sent
+		c.ahead()
+	})
+	if failed := reply.Key("error"); !failed.IsNil() {
+		return edn.Nil(), contract.ErrorFromValue(failed, contract.SourceHost)
+	}
+	return reply.Key("out"), nil
+}
+
+// Close lets the worker go that was started ahead and waits until all that have
+// answered are gone. Calls that still run keep theirs; later ones are refused.
+func (c *Crew) Close() {
+	c.mu.Lock()
+	c.closed = true
+	h := c.yield()
+	c.mu.Unlock()
+	h.dismiss()
+	c.ending.Wait()
+}
+
+// beside does something that nobody waits for but Close.
+func (c *Crew) beside(do func()) {
+	c.mu.Lock()
+	late := c.closed
+	if !late {
+		c.ending.Add(1)
+	}
+	c.mu.Unlock()
+	if late { // nobody would wait
+		do()
+		return
+	}
+	go func() {
+		defer c.ending.Done()
+		do()
+	}()
+}
+
+var errClosed = errors.New("the plugin is going down")
+
+// take gives a worker that has had no call.
+func (c *Crew) take() (*hand, error) {
+	c.mu.Lock()
+	closed, h := c.closed, c.yield()
+	c.mu.Unlock()
+	switch {
+	case closed:
+		return nil, errClosed
+	case h != nil && h.there():
+		return h, nil
+	}
+	h.dismiss()
+	return hire(c.self)
+}
+
+// yield gives up the worker that waits. It needs mu.
+func (c *Crew) yield() *hand {
+	h := c.spare
+	c.spare = nil
+	if c.tired != nil {
+		c.tired.Stop()
+		c.tired = nil
+	}
+	return h
+}
+
+// ahead starts a worker for the next call, unless one waits already. One that
+// cannot be started is tried again when it is needed.
+func (c *Crew) ahead() {
+	c.mu.Lock()
+	wanted := c.wants()
+	c.mu.Unlock()
+	if !wanted {
+		return
+	}
+	h, err := hire(c.self)
+	if err != nil {
+		return
+	}
+	c.mu.Lock()
+	if c.wants() {
+		c.spare, h = h, nil
+		c.tired = time.AfterFunc(c.idle, c.retire)
+	}
+	c.mu.Unlock()
+	h.dismiss()
+}
+
+func (c *Crew) wants() bool { return !c.closed && c.spare == nil && c.idle > 0 }
+
+// retire lets the worker go that nobody has needed.
+func (c *Crew) retire() {
+	c.mu.Lock()
+	h := c.yield()
+	c.mu.Unlock()
+	c.beside(h.dismiss)
+}
+
+// hand is a worker.
+type hand struct {
+	p    *launch.Process
+	said chan string // what it said on standard error, once
+}
+
+func hire(self string) (*hand, error) {
 	env := []string{"GOMAXPROCS=2"}
 	if race, ok := os.LookupEnv("GORACE"); ok {
 		env = append(env, "GORACE="+race)
 	}
 	p, err := launch.Start(launch.Command{Path: self, Args: []string{Arg}, Env: env})
 	if err != nil {
-		return edn.Nil(), contract.Errorf("effects/runtime-missing", ":%s: start a worker: %w", t.Tool.ID, err)
+		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = p.Kill() })
-	defer stop()
-	words := make(chan string, 1)
+	h := &hand{p: p, said: make(chan string, 1)}
 	go func() {
 		text, _ := io.ReadAll(io.LimitReader(p.Stderr(), 4<<10))
 		_ = p.Stderr().Close()
-		words <- strings.Join(strings.Fields(string(text)), " ")
+		h.said <- strings.Join(strings.Fields(string(text)), " ")
 	}()
-	sent := make(chan struct{})
-	go func() { // a worker that is gone says so below
-		defer close(sent)
-		_ = send(p.Stdin(), t.value())
-	}()
-	reply, err := receive(p.Stdout())
-	_ = p.Stdout().Close()
-	if err == nil {
-		_ = p.CloseStdin() // it ends by itself
-	} else {
-		_ = p.Kill()
+	return h, nil
+}
+
+// there tells whether it lives.
+func (h *hand) there() bool {
+	select {
+	case <-h.p.Done():
+		return false
+	default:
+		return true
 	}
-	<-p.Done()
-	<-p.Settled()
-	_ = p.CloseStdin()
-	<-sent
-	said := <-words
-	if err != nil {
-		if ctx.Err() != nil {
-			return edn.Nil(), t.unsure(contract.AsError(context.Cause(ctx)))
-		}
-		return edn.Nil(), t.unsure(contract.Errorf("effects/runtime-failed", ":%s: the worker ended without an answer (%s): %s", t.Tool.ID, p.Exit(), launch.Clip(said, 300)))
+}
+
+// gone waits for its end, and gives what it said.
+func (h *hand) gone() string {
+	_ = h.p.Stdout().Close()
+	<-h.p.Done()
+	<-h.p.Settled()
+	_ = h.p.CloseStdin()
+	return <-h.said
+}
+
+// dismiss ends a worker that has nothing to do; of nobody it is nothing.
+func (h *hand) dismiss() {
+	if h != nil {
+		_ = h.p.Kill()
+		h.gone()
 	}
-	if failed := reply.Key("error"); !failed.IsNil() {
-		return edn.Nil(), contract.ErrorFromValue(failed, contract.SourceHost)
-	}
-	return reply.Key("out"), nil
 }
 
 // unsure says that the call may have been done, if it could change anything.

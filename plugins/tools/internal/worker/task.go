@@ -24,12 +24,43 @@ type Task struct {
 	// trusted besides those of the system.
 	Secrets map[string]web.Secret
 	CAFile  string
+
+	// Where a file tool works, and whether it may make the directory: permit
+	// finds both.
+	place    contract.Place
+	makeDirs bool
 }
 
 // maxTask bounds a task on its way.
 const maxTask = 64 << 20
 
-func (t *Task) value() edn.Value {
+// rules are what decides to what the kernel holds the worker: the tool, its
+// scope, and which place of that a file tool works at.
+func (t *Task) rules() (edn.Value, *contract.Error) {
+	if err := t.permit(); err != nil {
+		return edn.Nil(), err
+	}
+	return edn.MustMap(
+		edn.K("tool"), edn.K(t.Tool.ID), edn.K("scope"), t.Scope.Value(t.Tool.Effect), edn.K("strict?"), edn.Bool(t.Strict),
+		edn.K("ca-file"), edn.Text(t.CAFile), edn.K("root"), edn.Text(t.place.Root), edn.K("path"), edn.Text(t.place.Path),
+		edn.K("allow"), edn.Text(t.place.Allow), edn.K("mkdirs?"), edn.Bool(t.makeDirs)), nil
+}
+
+// permit asks the scope, and finds the place of a file tool.
+func (t *Task) permit() *contract.Error {
+	if err := t.Tool.Permit(t.Input, &t.Scope); err != nil {
+		return err
+	}
+	if t.Tool.Effect != "fs/read" && t.Tool.Effect != "fs/write" {
+		return nil
+	}
+	place, err := t.Tool.Place(t.Input, &t.Scope)
+	t.place, t.makeDirs = place, t.Input.Key("mkdirs?").Truthy()
+	return err
+}
+
+// call is the rest of the task.
+func (t *Task) call() edn.Value {
 	var secrets edn.MapBuilder
 	for name, s := range t.Secrets {
 		hosts := make([]edn.Value, len(s.Hosts))
@@ -38,14 +69,12 @@ func (t *Task) value() edn.Value {
 		}
 		secrets.Set(edn.Text(name), edn.MustMap(edn.K("value"), edn.Text(s.Value), edn.K("header"), edn.Text(s.Header), edn.K("hosts"), edn.Vector(hosts...)))
 	}
-	return edn.MustMap(
-		edn.K("tool"), edn.K(t.Tool.ID), edn.K("input"), t.Input, edn.K("scope"), t.Scope.Value(t.Tool.Effect),
-		edn.K("key"), edn.Text(t.Key), edn.K("strict?"), edn.Bool(t.Strict), edn.K("secrets"), secrets.Map(),
-		edn.K("ca-file"), edn.Text(t.CAFile))
+	return edn.MustMap(edn.K("input"), t.Input, edn.K("key"), edn.Text(t.Key), edn.K("secrets"), secrets.Map())
 }
 
+// taskFrom reads the rules.
 func taskFrom(v edn.Value) (*Task, error) {
-	t := &Task{Strict: v.Key("strict?").Truthy(), Input: v.Key("input"), Secrets: map[string]web.Secret{}}
+	t := &Task{Strict: v.Key("strict?").Truthy(), makeDirs: v.Key("mkdirs?").Truthy()}
 	name, _ := v.Key("tool").AsKeyword()
 	var ok bool
 	if t.Tool, ok = contract.ToolNamed(name); !ok {
@@ -56,13 +85,30 @@ func taskFrom(v edn.Value) (*Task, error) {
 		return nil, errors.New(problems[0].String())
 	}
 	t.Scope = scope
-	t.Key, _ = v.Key("key").AsString()
 	t.CAFile, _ = v.Key("ca-file").AsString()
+	t.place.Root, _ = v.Key("root").AsString()
+	t.place.Path, _ = v.Key("path").AsString()
+	t.place.Allow, _ = v.Key("allow").AsString()
+	return t, nil
+}
+
+// learn reads the call. One that is about something else than the rules were
+// about is refused, although the kernel would hold it to these.
+func (t *Task) learn(v edn.Value) *contract.Error {
+	t.Input, t.Secrets = v.Key("input"), map[string]web.Secret{}
+	t.Key, _ = v.Key("key").AsString()
 	for key, s := range v.Key("secrets").Entries() {
 		name, _ := key.AsString()
 		t.Secrets[name] = web.SecretFrom(s)
 	}
-	return t, nil
+	place, makeDirs := t.place, t.makeDirs
+	if err := t.permit(); err != nil {
+		return err
+	}
+	if t.place != place || t.makeDirs != makeDirs {
+		return contract.Errorf("runtime/internal", ":%s: the call is about %s in %s, its rules are about %s in %s", t.Tool.ID, t.place.Path, t.place.Root, place.Path, place.Root)
+	}
+	return nil
 }
 
 // send writes a value with its length in front: the stream stays open, its end

@@ -41,7 +41,15 @@ func disobey(root, outside string) int {
 	tool, _ := contract.ToolNamed("fs/write-file")
 	scope, _ := contract.ParseScope(tool.Effect, edn.MustRead(`{:enabled true :roots ["`+root+`"] :allow ["in"]}`))
 	t := Task{Tool: tool, Scope: scope, Strict: true, Input: edn.MustRead(`{:path "in/a" :content "fine"}`)}
-	if _, err := t.do(context.Background()); err != nil {
+	if err := t.permit(); err != nil {
+		fmt.Println("its own call is not permitted:", err)
+		return 1
+	}
+	held, failed := t.hold()
+	if failed == nil {
+		_, failed = t.do(context.Background(), held)
+	}
+	if err := failed; err != nil {
 		fmt.Println("its own call failed:", err)
 		return 1
 	}
@@ -115,7 +123,10 @@ func TestWorkerHasNoOtherDescriptor(t *testing.T) {
 		_ = p.Stdout().Close()
 	}()
 	task := &Task{Tool: tool, Scope: scope, Strict: true, Input: edn.MustRead(`{:path "large"}`)}
-	require.NoError(t, send(p.Stdin(), task.value()))
+	rules, failed := task.rules()
+	require.Nil(t, failed)
+	require.NoError(t, send(p.Stdin(), rules))
+	require.NoError(t, send(p.Stdin(), task.call()))
 	// Its answer has begun and does not fit: it is confined, has acted, and stands.
 	_, err = io.ReadFull(p.Stdout(), make([]byte, 4))
 	require.NoError(t, err)
@@ -146,9 +157,11 @@ func TestKillInEachStepOfAWrite(t *testing.T) {
 	tool, _ := contract.ToolNamed("fs/write-file")
 	scope, problems := contract.ParseScope(tool.Effect, edn.MustRead(`{:enabled true :roots ["`+root+`"] :allow ["."]}`))
 	require.Empty(t, problems)
+	crew := NewCrew(self, Idle)
+	defer crew.Close()
 	write := func(ctx context.Context, content string) error {
 		in := edn.MustMap(edn.K("path"), edn.Text("f"), edn.K("content"), edn.Text(content))
-		_, err := Run(ctx, self, &Task{Tool: tool, Scope: scope, Strict: true, Input: in, Key: "b3:1"})
+		_, err := crew.Run(ctx, &Task{Tool: tool, Scope: scope, Strict: true, Input: in, Key: "b3:1"})
 		return err
 	}
 	long := func(c string) string { return strings.Repeat(c, 1<<20) }
