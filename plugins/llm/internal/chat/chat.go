@@ -1,0 +1,163 @@
+package chat
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// Role says who speaks.
+type Role string
+
+// The roles of a conversation.
+const (
+	System    Role = "system"
+	User      Role = "user"
+	Assistant Role = "assistant"
+	ToolRole  Role = "tool"
+)
+
+// Message is one turn.
+type Message struct {
+	Role    Role
+	Content string
+	Calls   []Call // of an assistant
+	CallID  string // the call that a tool message answers
+	Tool    string // wire name of the tool that a tool message is from
+}
+
+// Call is a call of a tool in the words of the provider.
+type Call struct {
+	ID   string
+	Name string          // wire name
+	Args json.RawMessage // an object
+}
+
+// Tool is a tool that a model may ask for.
+type Tool struct {
+	Name        string // wire name
+	Description string
+	Schema      json.RawMessage // JSON Schema of the arguments
+}
+
+// Options are how a model should answer. Numbers are kept as written; an empty
+// one is left to the provider.
+type Options struct {
+	Temperature, TopP                 json.Number
+	PresencePenalty, FrequencyPenalty json.Number
+	MaxTokens                         int64 // 0: unbounded
+	Seed                              *int64
+	Stop                              []string
+	// Extra is merged into the body of the request.
+	Extra map[string]json.RawMessage
+}
+
+// Form is the way in which an answer of a certain shape is asked for.
+type Form string
+
+// The forms, from the strictest to none at all.
+const (
+	Native Form = "native" // the provider enforces a schema
+	JSON   Form = "json"   // the provider enforces JSON
+	Prompt Form = "prompt" // the schema stands in the system message
+	Plain  Form = ""       // free text
+)
+
+// Output is the shape that an answer should have.
+type Output struct {
+	Form   Form
+	Name   string          // of the schema, in letters that providers accept
+	Schema json.RawMessage // lowered, for Native
+}
+
+// Request is one question to a model.
+type Request struct {
+	Model    string
+	Messages []Message
+	Tools    []Tool
+	Options  Options
+	Output   Output
+	// Context is the size of the context window to ask for, where a provider
+	// can be asked; 0: its default.
+	Context int64
+	// Whole asks for the answer in one piece.
+	Whole bool
+}
+
+// Finish says why a model stopped.
+type Finish string
+
+// The reasons that are known; Failed stands for all others.
+const (
+	Unfinished Finish = ""
+	Stop       Finish = "stop"
+	Length     Finish = "length"
+	ToolCalls  Finish = "tool-calls"
+	Refused    Finish = "refused"
+	Failed     Finish = "error"
+)
+
+// Usage is what a provider says that an answer took. A negative count was not
+// stated.
+type Usage struct {
+	In, Out, Cached, Reasoning int64
+	// Written counts input tokens that were put into the provider's cache.
+	Written int64
+}
+
+// Unstated is the usage of a provider that says nothing.
+func Unstated() Usage { return Usage{In: -1, Out: -1} }
+
+// RawCall is a call of a tool as far as it has arrived.
+type RawCall struct {
+	Index    int
+	ID, Name string
+	Args     strings.Builder
+}
+
+// Answer is what has arrived of an answer.
+type Answer struct {
+	Text, Reasoning strings.Builder
+	Refusal         strings.Builder
+	Calls           []*RawCall
+	Finish          Finish
+	FinishWord      string // as the provider wrote it
+	Category        string // of a refusal, where it was named
+	Assumed         bool   // the finish was concluded, not stated
+	// Ended says that the formal end of the stream was seen.
+	Ended     bool
+	Usage     Usage
+	Model     string // that served
+	RequestID string
+}
+
+// NewAnswer is an answer of which nothing has arrived.
+func NewAnswer() *Answer { return &Answer{Usage: Unstated()} }
+
+// Call gives the call with the index, which is made if it is new.
+func (a *Answer) Call(index int) (call *RawCall, isNew bool) {
+	for _, c := range a.Calls {
+		if c.Index == index {
+			return c, false
+		}
+	}
+	c := &RawCall{Index: index}
+	a.Calls = append(a.Calls, c)
+	return c, true
+}
+
+// Kind is the kind of a piece.
+type Kind string
+
+// The kinds of pieces.
+const (
+	TextPiece      Kind = "text"
+	ReasoningPiece Kind = "reasoning"
+	ToolCallPiece  Kind = "tool-call"
+)
+
+// Piece is a part of an answer, in the order of arrival.
+type Piece struct {
+	Kind Kind
+	Text string
+	Call *RawCall // of a ToolCallPiece
+}

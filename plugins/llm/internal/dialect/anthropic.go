@@ -1,0 +1,281 @@
+package dialect
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"github.com/fermenthq/ferment/plugins/llm/internal/chat"
+)
+
+// AnthropicVersion is the version of the interface that is spoken.
+const AnthropicVersion = "2023-06-01"
+
+func encodeAnthropic(r *chat.Request) (map[string]any, []string) {
+	system, turns := anthropicMessages(r.Messages)
+	o := r.Options
+	body := map[string]any{"model": r.Model, "messages": turns, "stream": !r.Whole, "max_tokens": o.MaxTokens}
+	if o.MaxTokens == 0 {
+		body["max_tokens"] = DefaultMaxTokens
+	}
+	if system != "" {
+		body["system"] = system
+	}
+	var dropped []string
+	if t, err := o.Temperature.Float64(); err == nil && t > 1 {
+		dropped = append(dropped, "temperature")
+	} else {
+		number(body, "temperature", o.Temperature)
+	}
+	number(body, "top_p", o.TopP)
+	if len(o.Stop) > 0 {
+		body["stop_sequences"] = o.Stop
+	}
+	for name, is := range map[string]bool{"presence-penalty": o.PresencePenalty != "", "frequency-penalty": o.FrequencyPenalty != "", "seed": o.Seed != nil} {
+		if is {
+			dropped = append(dropped, name)
+		}
+	}
+	if len(r.Tools) > 0 {
+		var tools []map[string]any
+		for _, t := range r.Tools {
+			tool := map[string]any{"name": t.Name, "input_schema": t.Schema}
+			if t.Description != "" {
+				tool["description"] = t.Description
+			}
+			tools = append(tools, tool)
+		}
+		body["tools"] = tools
+	}
+	if r.Output.Form == chat.Native {
+		body["output_config"] = map[string]any{"format": map[string]any{"type": "json_schema", "schema": r.Output.Schema}}
+	}
+	return body, dropped
+}
+
+type anthropicTurn struct {
+	Role    string           `json:"role"`
+	Content []map[string]any `json:"content"`
+}
+
+// anthropicMessages puts system messages to the top, results of tools into user
+// turns, and neighbours of one role into one turn.
+func anthropicMessages(messages []chat.Message) (string, []anthropicTurn) {
+	var system []string
+	var turns []anthropicTurn
+	add := func(role string, blocks ...map[string]any) {
+		if n := len(turns); n > 0 && turns[n-1].Role == role {
+			turns[n-1].Content = append(turns[n-1].Content, blocks...)
+		} else {
+			turns = append(turns, anthropicTurn{role, blocks})
+		}
+	}
+	for _, m := range messages {
+		switch m.Role {
+		case chat.System:
+			system = append(system, m.Content)
+		case chat.ToolRole:
+			add("user", map[string]any{"type": "tool_result", "tool_use_id": m.CallID, "content": m.Content})
+		default:
+			var blocks []map[string]any
+			if m.Content != "" || len(m.Calls) == 0 {
+				blocks = append(blocks, map[string]any{"type": "text", "text": m.Content})
+			}
+			for _, c := range m.Calls {
+				blocks = append(blocks, map[string]any{"type": "tool_use", "id": c.ID, "name": c.Name, "input": c.Args})
+			}
+			add(string(m.Role), blocks...)
+		}
+	}
+	return strings.Join(system, "\n\n"), turns
+}
+
+type anthropicEvent struct {
+	Type    string            `json:"type"`
+	Index   int               `json:"index"`
+	Message *anthropicMessage `json:"message"`
+	Block   anthropicBlock    `json:"content_block"`
+	Delta   anthropicDelta    `json:"delta"`
+	Usage   *anthropicUsage   `json:"usage"`
+	Error   json.RawMessage   `json:"error"`
+	anthropicMessage
+}
+
+type anthropicMessage struct {
+	ID         string           `json:"id"`
+	Model      string           `json:"model"`
+	Content    []anthropicBlock `json:"content"`
+	StopReason text             `json:"stop_reason"`
+	StopMore   json.RawMessage  `json:"stop_details"`
+	Counts     *anthropicUsage  `json:"usage"`
+}
+
+type anthropicBlock struct {
+	Type     string          `json:"type"`
+	Text     text            `json:"text"`
+	Thinking text            `json:"thinking"`
+	ID       string          `json:"id"`
+	Name     string          `json:"name"`
+	Input    json.RawMessage `json:"input"`
+}
+
+type anthropicDelta struct {
+	Type       string          `json:"type"`
+	Text       text            `json:"text"`
+	Thinking   text            `json:"thinking"`
+	Partial    text            `json:"partial_json"`
+	StopReason text            `json:"stop_reason"`
+	StopMore   json.RawMessage `json:"stop_details"`
+}
+
+type anthropicUsage struct {
+	In      *int64 `json:"input_tokens"`
+	Out     *int64 `json:"output_tokens"`
+	Read    *int64 `json:"cache_read_input_tokens"`
+	Written *int64 `json:"cache_creation_input_tokens"`
+}
+
+// anthropicDecoder keeps the parts of the input that are counted apart: an event
+// may state some of them again, and the sum has to stay right.
+type anthropicDecoder struct{ fresh, read, written int64 }
+
+func (d *anthropicDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, error) {
+	var e anthropicEvent
+	if err := json.Unmarshal(data, &e); err != nil {
+		return nil, ErrMalformed
+	}
+	switch e.Type {
+	case "error":
+		return nil, &InBand{Body: bytes.Clone(data)}
+	case "message_start":
+		if e.Message == nil {
+			return nil, ErrMalformed
+		}
+		return d.message(e.Message, into), nil
+	case "message": // not streamed
+		e.anthropicMessage.Counts = e.Usage
+		into.Ended = true
+		return d.message(&e.anthropicMessage, into), nil
+	case "content_block_start":
+		return e.Block.pieces(e.Index, into), nil
+	case "content_block_delta":
+		return e.Delta.pieces(e.Index, into), nil
+	case "message_delta":
+		anthropicEnd(string(e.Delta.StopReason), e.Delta.StopMore, into)
+		d.count(e.Usage, into)
+	case "message_stop":
+		into.Ended = true
+	case "":
+		if present(e.Error) {
+			return nil, &InBand{Body: bytes.Clone(data)}
+		}
+		return nil, ErrForeign
+	}
+	return nil, nil // ping, content_block_stop and what later versions add
+}
+
+func (d *anthropicDecoder) message(m *anthropicMessage, into *chat.Answer) []chat.Piece {
+	into.Model, into.RequestID = first(m.Model, into.Model), first(m.ID, into.RequestID)
+	d.count(m.Counts, into)
+	anthropicEnd(string(m.StopReason), m.StopMore, into)
+	var pieces []chat.Piece
+	for i, b := range m.Content {
+		pieces = append(pieces, b.pieces(i, into)...)
+	}
+	return pieces
+}
+
+// pieces are what a block begins with; in an answer that is not streamed, all
+// of it.
+func (b anthropicBlock) pieces(index int, into *chat.Answer) []chat.Piece {
+	switch b.Type {
+	case "text":
+		return said(string(b.Text), into)
+	case "thinking":
+		return thought(string(b.Thinking), into)
+	case "tool_use":
+		call, _ := into.Call(index)
+		call.ID, call.Name = b.ID, b.Name
+		fragment := ""
+		if raw := strings.TrimSpace(string(b.Input)); present(b.Input) && raw != "{}" {
+			fragment = raw
+		}
+		call.Args.WriteString(fragment)
+		return []chat.Piece{{Kind: chat.ToolCallPiece, Text: fragment, Call: call}}
+	}
+	return nil
+}
+
+func (b anthropicDelta) pieces(index int, into *chat.Answer) []chat.Piece {
+	switch b.Type {
+	case "text_delta":
+		return said(string(b.Text), into)
+	case "thinking_delta":
+		return thought(string(b.Thinking), into)
+	case "input_json_delta":
+		if b.Partial == "" {
+			return nil
+		}
+		call, _ := into.Call(index)
+		call.Args.WriteString(string(b.Partial))
+		return []chat.Piece{{Kind: chat.ToolCallPiece, Text: string(b.Partial), Call: call}}
+	}
+	return nil
+}
+
+func said(s string, into *chat.Answer) []chat.Piece {
+	if s == "" {
+		return nil
+	}
+	into.Text.WriteString(s)
+	return []chat.Piece{{Kind: chat.TextPiece, Text: s}}
+}
+
+func thought(s string, into *chat.Answer) []chat.Piece {
+	if s == "" {
+		return nil
+	}
+	into.Reasoning.WriteString(s)
+	return []chat.Piece{{Kind: chat.ReasoningPiece, Text: s}}
+}
+
+// count adds up the input: what was read anew, from the cache and into it.
+func (d *anthropicDecoder) count(u *anthropicUsage, into *chat.Answer) {
+	if u == nil {
+		return
+	}
+	set := func(to *int64, from *int64) {
+		if from != nil {
+			*to = *from
+		}
+	}
+	set(&d.fresh, u.In)
+	set(&d.read, u.Read)
+	set(&d.written, u.Written)
+	set(&into.Usage.Out, u.Out)
+	if u.In != nil || into.Usage.In >= 0 {
+		into.Usage.In, into.Usage.Cached, into.Usage.Written = d.fresh+d.read+d.written, d.read, d.written
+	}
+}
+
+func anthropicEnd(word string, more json.RawMessage, into *chat.Answer) {
+	if word == "" {
+		return
+	}
+	into.FinishWord = word
+	switch word {
+	case "end_turn", "stop_sequence":
+		into.Finish = chat.Stop
+	case "max_tokens", "model_context_window_exceeded":
+		into.Finish = chat.Length
+	case "tool_use":
+		into.Finish = chat.ToolCalls
+	case "refusal":
+		into.Finish = chat.Refused
+		if d, ok := loose[struct{ Category text }](more); ok {
+			into.Category = string(d.Category)
+		}
+	default:
+		into.Finish = chat.Failed
+	}
+}

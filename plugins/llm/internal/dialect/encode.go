@@ -1,0 +1,173 @@
+package dialect
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/fermenthq/ferment/plugins/llm/internal/chat"
+	"github.com/fermenthq/ferment/plugins/llm/internal/frame"
+)
+
+// ErrMalformed says that a frame cannot be read.
+var ErrMalformed = errors.New("the event cannot be read")
+
+// ErrForeign says that what arrived is no answer of this format at all.
+var ErrForeign = errors.New("the body is no answer of a model")
+
+// InBand is an error that a provider sends where an answer is expected.
+type InBand struct{ Body []byte }
+
+func (e *InBand) Error() string { return "the provider sent an error instead of an answer" }
+
+// DefaultMaxTokens is the limit where a format demands one and nobody gave it.
+const DefaultMaxTokens = 4096
+
+// Encoded is a request as it goes over the wire.
+type Encoded struct {
+	Body []byte
+	// Dropped are options that the format cannot say, sorted.
+	Dropped []string
+}
+
+// Encode writes a question.
+func Encode(p Preset, r *chat.Request) (Encoded, error) {
+	var body map[string]any
+	var dropped []string
+	switch p.Dialect {
+	case Anthropic:
+		body, dropped = encodeAnthropic(r)
+	case Ollama:
+		body, dropped = encodeOllama(r)
+	default:
+		body, dropped = encodeOpenAI(p, r)
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Options.Extra)) {
+		if _, taken := body[name]; !taken {
+			body[name] = r.Options.Extra[name]
+		}
+	}
+	text, err := marshal(body)
+	if err != nil {
+		return Encoded{}, fmt.Errorf("write the request: %w", err)
+	}
+	slices.Sort(dropped)
+	return Encoded{Body: text, Dropped: dropped}, nil
+}
+
+// marshal writes JSON with sorted keys and without escapes for HTML.
+func marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// number puts a number into the body if there is one.
+func number(body map[string]any, name string, n json.Number) {
+	if n != "" {
+		body[name] = n
+	}
+}
+
+// Decoder reads the frames of an answer.
+type Decoder interface {
+	// Frame reads one frame into the answer and gives the pieces that came with
+	// it. The error is ErrMalformed, ErrForeign or an *InBand; what the frame
+	// held is not in the answer then.
+	Frame(data []byte, into *chat.Answer) ([]chat.Piece, error)
+}
+
+// NewDecoder makes the decoder of a preset.
+func NewDecoder(p Preset) Decoder {
+	switch p.Dialect {
+	case Anthropic:
+		return &anthropicDecoder{}
+	case Ollama:
+		return &ollamaDecoder{}
+	}
+	return &openAIDecoder{reasoning: p.ReasoningFields}
+}
+
+// Splitter chooses how a body is cut, by its media type; without one that is
+// known, by what the format uses for streams.
+func Splitter(p Preset, media string) frame.Splitter {
+	switch media {
+	case "text/event-stream":
+		return &frame.Events{}
+	case "application/x-ndjson", "application/jsonl", "application/x-jsonlines":
+		return &frame.Lines{}
+	case "application/json":
+		if p.Dialect != Ollama {
+			return &frame.Whole{}
+		}
+		return &frame.Lines{}
+	case "", "text/plain", "application/octet-stream":
+		if p.Dialect == Ollama {
+			return &frame.Lines{}
+		}
+		return &frame.Events{}
+	}
+	return nil
+}
+
+// complete tells whether the answer has the end that the preset asks for.
+func (p Preset) complete(a *chat.Answer) bool {
+	switch p.Terminator {
+	case Strict:
+		return a.Ended
+	case EOF:
+		return true
+	}
+	return a.Ended || a.Finish != chat.Unfinished
+}
+
+// Close concludes how an answer ended whose body is over. It is false if the
+// stream was cut.
+func (p Preset) Close(a *chat.Answer) bool {
+	if !p.complete(a) {
+		return false
+	}
+	if a.Finish == chat.Unfinished {
+		a.Finish, a.Assumed = chat.Stop, true
+		if len(a.Calls) > 0 {
+			a.Finish = chat.ToolCalls
+		}
+	}
+	return true
+}
+
+// text is a string, or nothing where a provider writes null or another kind.
+// Lists of parts are joined, which some servers send for plain text.
+type text string
+
+func (t *text) UnmarshalJSON(b []byte) error {
+	switch b[0] {
+	case '"':
+		return json.Unmarshal(b, (*string)(t))
+	case '[':
+		var parts []struct{ Text text }
+		if json.Unmarshal(b, &parts) == nil {
+			for _, p := range parts {
+				*t += p.Text
+			}
+		}
+	}
+	return nil
+}
+
+// loose is an object, or nothing where another kind stands.
+func loose[T any](raw json.RawMessage) (v T, ok bool) {
+	if len(raw) == 0 || raw[0] != '{' || json.Unmarshal(raw, &v) != nil {
+		return v, false
+	}
+	return v, true
+}
+
+func present(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }

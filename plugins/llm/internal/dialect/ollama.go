@@ -1,0 +1,144 @@
+package dialect
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/fermenthq/ferment/plugins/llm/internal/chat"
+)
+
+func encodeOllama(r *chat.Request) (map[string]any, []string) {
+	o := r.Options
+	options := map[string]any{}
+	number(options, "temperature", o.Temperature)
+	number(options, "top_p", o.TopP)
+	number(options, "presence_penalty", o.PresencePenalty)
+	number(options, "frequency_penalty", o.FrequencyPenalty)
+	if o.MaxTokens > 0 {
+		options["num_predict"] = o.MaxTokens
+	}
+	if r.Context > 0 {
+		options["num_ctx"] = r.Context
+	}
+	if o.Seed != nil {
+		options["seed"] = *o.Seed
+	}
+	if len(o.Stop) > 0 {
+		options["stop"] = o.Stop
+	}
+	body := map[string]any{"model": r.Model, "messages": ollamaMessages(r.Messages), "stream": !r.Whole}
+	if len(options) > 0 {
+		body["options"] = options
+	}
+	if len(r.Tools) > 0 {
+		body["tools"] = functionTools(r.Tools)
+	}
+	switch r.Output.Form {
+	case chat.Native:
+		body["format"] = r.Output.Schema
+	case chat.JSON:
+		body["format"] = "json"
+	}
+	return body, nil
+}
+
+// ollamaMessages name the tool of a result, since calls have no ids here.
+func ollamaMessages(messages []chat.Message) []map[string]any {
+	var all []map[string]any
+	for _, m := range messages {
+		out := map[string]any{"role": string(m.Role), "content": m.Content}
+		if m.Role == chat.ToolRole {
+			out["tool_name"] = m.Tool
+		}
+		if len(m.Calls) > 0 {
+			var calls []map[string]any
+			for _, c := range m.Calls {
+				calls = append(calls, map[string]any{"function": map[string]any{"name": c.Name, "arguments": c.Args}})
+			}
+			out["tool_calls"] = calls
+		}
+		all = append(all, out)
+	}
+	return all
+}
+
+type ollamaLine struct {
+	Model   string          `json:"model"`
+	Message json.RawMessage `json:"message"`
+	Done    *bool           `json:"done"`
+	Reason  text            `json:"done_reason"`
+	In      *int64          `json:"prompt_eval_count"`
+	Out     *int64          `json:"eval_count"`
+	Error   json.RawMessage `json:"error"`
+}
+
+type ollamaMessage struct {
+	Content  text `json:"content"`
+	Thinking text `json:"thinking"`
+	Calls    []struct {
+		ID       string     `json:"id"`
+		Function openAIFunc `json:"function"`
+	} `json:"tool_calls"`
+}
+
+type ollamaDecoder struct{}
+
+func (*ollamaDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, error) {
+	var l ollamaLine
+	if err := json.Unmarshal(data, &l); err != nil {
+		return nil, ErrMalformed
+	}
+	if present(l.Error) { // before done: a line may hold both
+		return nil, &InBand{Body: bytes.Clone(data)}
+	}
+	if l.Done == nil && !present(l.Message) {
+		return nil, ErrForeign
+	}
+	var m ollamaMessage
+	if present(l.Message) {
+		if err := json.Unmarshal(l.Message, &m); err != nil {
+			return nil, ErrMalformed
+		}
+	}
+	into.Model = first(l.Model, into.Model)
+	pieces := thought(string(m.Thinking), into)
+	pieces = append(pieces, said(string(m.Content), into)...)
+	for _, c := range m.Calls {
+		call, _ := into.Call(len(into.Calls))
+		call.ID, call.Name = c.ID, string(c.Function.Name)
+		if call.ID == "" {
+			call.ID = fmt.Sprintf("call-%d", len(into.Calls))
+		}
+		fragment := arguments(c.Function.Arguments)
+		call.Args.WriteString(fragment)
+		pieces = append(pieces, chat.Piece{Kind: chat.ToolCallPiece, Text: fragment, Call: call})
+	}
+	if l.In != nil {
+		into.Usage.In = *l.In
+	}
+	if l.Out != nil {
+		into.Usage.Out = *l.Out
+	}
+	if l.Done != nil && *l.Done {
+		into.Ended = true
+		ollamaEnd(string(l.Reason), into)
+	}
+	return pieces, nil
+}
+
+// ollamaEnd reads why the model stopped; older servers do not say.
+func ollamaEnd(word string, into *chat.Answer) {
+	into.FinishWord = word
+	switch word {
+	case "stop", "":
+		into.Finish, into.Assumed = chat.Stop, word == ""
+		if len(into.Calls) > 0 {
+			into.Finish = chat.ToolCalls
+		}
+	case "length":
+		into.Finish = chat.Length
+	default:
+		into.Finish = chat.Failed
+	}
+}

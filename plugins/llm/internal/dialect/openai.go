@@ -1,0 +1,274 @@
+package dialect
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/fermenthq/ferment/plugins/llm/internal/chat"
+)
+
+func encodeOpenAI(p Preset, r *chat.Request) (map[string]any, []string) {
+	body := map[string]any{"model": r.Model, "messages": openAIMessages(p, r.Messages), "stream": !r.Whole}
+	if p.UsageInStream && !r.Whole {
+		body["stream_options"] = map[string]any{"include_usage": true}
+	}
+	o := r.Options
+	if o.MaxTokens > 0 {
+		body[p.LimitField] = o.MaxTokens
+	}
+	number(body, "temperature", o.Temperature)
+	number(body, "top_p", o.TopP)
+	number(body, "presence_penalty", o.PresencePenalty)
+	number(body, "frequency_penalty", o.FrequencyPenalty)
+	if o.Seed != nil {
+		body["seed"] = *o.Seed
+	}
+	if len(o.Stop) > 0 {
+		body["stop"] = o.Stop
+	}
+	if len(r.Tools) > 0 {
+		body["tools"] = functionTools(r.Tools)
+	}
+	switch r.Output.Form {
+	case chat.Native:
+		body["response_format"] = map[string]any{"type": "json_schema", "json_schema": map[string]any{"name": r.Output.Name, "strict": true, "schema": r.Output.Schema}}
+	case chat.JSON:
+		body["response_format"] = map[string]any{"type": "json_object"}
+	}
+	return body, nil
+}
+
+// functionTools is the form of tools that two of the formats share.
+func functionTools(tools []chat.Tool) []map[string]any {
+	var all []map[string]any
+	for _, t := range tools {
+		function := map[string]any{"name": t.Name, "parameters": t.Schema}
+		if t.Description != "" {
+			function["description"] = t.Description
+		}
+		all = append(all, map[string]any{"type": "function", "function": function})
+	}
+	return all
+}
+
+func openAIMessages(p Preset, messages []chat.Message) []map[string]any {
+	var all []map[string]any
+	for _, m := range messages {
+		out := map[string]any{"role": string(m.Role), "content": m.Content}
+		switch {
+		case m.Role == chat.System:
+			out["role"] = p.SystemRole
+		case m.Role == chat.ToolRole:
+			out["tool_call_id"] = m.CallID
+		case len(m.Calls) > 0:
+			var calls []map[string]any
+			for _, c := range m.Calls {
+				calls = append(calls, map[string]any{"id": c.ID, "type": "function", "function": map[string]any{"name": c.Name, "arguments": string(c.Args)}})
+			}
+			out["tool_calls"] = calls
+			if m.Content == "" {
+				out["content"] = nil
+			}
+		}
+		all = append(all, out)
+	}
+	return all
+}
+
+type openAIChunk struct {
+	ID      string          `json:"id"`
+	Object  string          `json:"object"`
+	Model   string          `json:"model"`
+	Choices []openAIChoice  `json:"choices"`
+	Usage   json.RawMessage `json:"usage"`
+	Error   json.RawMessage `json:"error"`
+}
+
+type openAIChoice struct {
+	Index   int             `json:"index"`
+	Delta   json.RawMessage `json:"delta"`
+	Message json.RawMessage `json:"message"`
+	Finish  text            `json:"finish_reason"`
+}
+
+type openAIDelta struct {
+	Content   text         `json:"content"`
+	Refusal   text         `json:"refusal"`
+	ToolCalls []openAICall `json:"tool_calls"`
+	Function  *openAIFunc  `json:"function_call"`
+}
+
+type openAICall struct {
+	Index    *int       `json:"index"`
+	ID       text       `json:"id"`
+	Function openAIFunc `json:"function"`
+}
+
+type openAIFunc struct {
+	Name      text            `json:"name"`
+	Arguments json.RawMessage `json:"arguments"`
+}
+
+type openAIUsage struct {
+	In     *int64 `json:"prompt_tokens"`
+	Out    *int64 `json:"completion_tokens"`
+	InMore struct {
+		Cached int64 `json:"cached_tokens"`
+	} `json:"prompt_tokens_details"`
+	OutMore struct {
+		Reasoning int64 `json:"reasoning_tokens"`
+	} `json:"completion_tokens_details"`
+}
+
+type openAIDecoder struct{ reasoning []string }
+
+var done = []byte("[DONE]")
+
+func (d *openAIDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, error) {
+	data = bytes.TrimSpace(data)
+	if bytes.Equal(data, done) {
+		into.Ended = true
+		return nil, nil
+	}
+	var c openAIChunk
+	if err := json.Unmarshal(data, &c); err != nil {
+		return nil, ErrMalformed
+	}
+	if present(c.Error) {
+		return nil, &InBand{Body: bytes.Clone(data)}
+	}
+	if len(c.Choices) == 0 && !present(c.Usage) && c.ID == "" && c.Object == "" && c.Model == "" {
+		return nil, ErrForeign
+	}
+	into.Model, into.RequestID = first(c.Model, into.Model), first(c.ID, into.RequestID)
+	if u, ok := loose[openAIUsage](c.Usage); ok {
+		into.Usage = u.counts(into.Usage)
+	}
+	var pieces []chat.Piece
+	for _, choice := range c.Choices {
+		if choice.Index != 0 {
+			continue
+		}
+		got, err := d.choice(choice, into)
+		if err != nil {
+			return nil, err
+		}
+		pieces = append(pieces, got...)
+	}
+	return pieces, nil
+}
+
+func (d *openAIDecoder) choice(c openAIChoice, into *chat.Answer) ([]chat.Piece, error) {
+	var pieces []chat.Piece
+	for _, raw := range []json.RawMessage{c.Delta, c.Message} {
+		if !present(raw) {
+			continue
+		}
+		var m openAIDelta
+		if err := json.Unmarshal(raw, &m); err != nil {
+			return nil, ErrMalformed
+		}
+		pieces = append(pieces, thought(d.thought(raw), into)...)
+		pieces = append(pieces, said(string(m.Content), into)...)
+		into.Refusal.WriteString(string(m.Refusal))
+		if m.Function != nil {
+			m.ToolCalls = append(m.ToolCalls, openAICall{Index: new(int), Function: *m.Function})
+		}
+		for i, call := range m.ToolCalls {
+			pieces = append(pieces, call.add(into, i))
+		}
+	}
+	if c.Finish != "" {
+		into.FinishWord = string(c.Finish)
+		into.Finish = openAIFinish(into.FinishWord)
+	}
+	return pieces, nil
+}
+
+// thought is the text of the first reasoning field that has one.
+func (d *openAIDecoder) thought(raw json.RawMessage) string {
+	for _, field := range d.reasoning {
+		if !bytes.Contains(raw, []byte(`"`+field+`"`)) {
+			continue
+		}
+		var fields map[string]json.RawMessage
+		if json.Unmarshal(raw, &fields) != nil {
+			return ""
+		}
+		var t text
+		if present(fields[field]) && json.Unmarshal(fields[field], &t) == nil && t != "" {
+			return string(t)
+		}
+	}
+	return ""
+}
+
+// add appends a fragment of a call. Servers that give no index begin a new call
+// with each id that is not the last one's.
+func (c openAICall) add(into *chat.Answer, position int) chat.Piece {
+	index := position
+	if c.Index != nil {
+		index = *c.Index
+	} else if n := len(into.Calls); n > 0 {
+		index = into.Calls[n-1].Index
+		if id := string(c.ID); id != "" && id != into.Calls[n-1].ID {
+			index++
+		}
+	}
+	call, isNew := into.Call(index)
+	if isNew || call.ID == "" {
+		call.ID = string(c.ID)
+	}
+	if isNew || call.Name == "" {
+		call.Name = string(c.Function.Name)
+	}
+	fragment := arguments(c.Function.Arguments)
+	call.Args.WriteString(fragment)
+	return chat.Piece{Kind: chat.ToolCallPiece, Text: fragment, Call: call}
+}
+
+// arguments is a fragment of JSON text; some servers write the object itself.
+func arguments(raw json.RawMessage) string {
+	if !present(raw) {
+		return ""
+	}
+	if raw[0] == '"' {
+		var s string
+		_ = json.Unmarshal(raw, &s)
+		return s
+	}
+	return string(raw)
+}
+
+func (u openAIUsage) counts(before chat.Usage) chat.Usage {
+	if u.In != nil {
+		before.In = *u.In
+	}
+	if u.Out != nil {
+		before.Out = *u.Out
+	}
+	before.Cached = max(before.Cached, u.InMore.Cached)
+	before.Reasoning = max(before.Reasoning, u.OutMore.Reasoning)
+	return before
+}
+
+func openAIFinish(word string) chat.Finish {
+	switch word {
+	case "stop":
+		return chat.Stop
+	case "length":
+		return chat.Length
+	case "tool_calls", "function_call":
+		return chat.ToolCalls
+	case "content_filter":
+		return chat.Refused
+	}
+	return chat.Failed
+}
+
+func first(s, or string) string {
+	if s != "" {
+		return s
+	}
+	return or
+}

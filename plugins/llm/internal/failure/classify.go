@@ -1,0 +1,111 @@
+package failure
+
+import (
+	"strings"
+)
+
+// Of is the failure that a response with this status and body stands for.
+func Of(status int, r Report) Row {
+	switch {
+	case status >= 300 && status < 400:
+		return Foreign
+	case r.quota() && (status == 429 || status == 402 || status == 403 || status == 400):
+		return QuotaExhausted
+	case status == 402:
+		return QuotaExhausted
+	case status == 401:
+		return AuthFailed
+	case r.noModel() && (status == 400 || status == 403 || status == 404 || status == 422 || status >= 500):
+		return ModelNotFound
+	case status == 403:
+		return AuthFailed
+	case r.tooLong() && status >= 400, status == 413:
+		return ContextExceeded
+	case r.filtered() && status >= 400 && status < 500:
+		return Refused
+	case status == 404, status == 405, status < 400:
+		return Foreign
+	case status == 408, status == 504:
+		return Timeout
+	case status == 429:
+		return RateLimited
+	case status == 503, status == 529, r.overloaded():
+		return Overloaded
+	case status >= 500:
+		return ProviderError
+	}
+	return RequestInvalid
+}
+
+// InBand is the failure that an error in the place of an answer stands for:
+// what was accepted with status 200 failed later. Only what says where else to
+// go is told apart.
+func InBand(r Report) Row {
+	switch {
+	case r.quota():
+		return QuotaExhausted
+	case r.overloaded():
+		return Overloaded
+	case r.rated():
+		return RateLimited
+	case r.tooLong():
+		return ContextExceeded
+	case r.noModel():
+		return ModelNotFound
+	}
+	return ProviderError
+}
+
+func (r Report) quota() bool {
+	return r.has("quota", "balance", "billing", "spend", "usage_limit", "usage limit", "credit")
+}
+
+func (r Report) rated() bool { return r.has("rate_limit", "rate limit", "too_many_requests") }
+
+func (r Report) overloaded() bool { return r.has("overloaded") }
+
+func (r Report) filtered() bool {
+	return r.has("content_filter", "content_policy", "responsibleaipolicyviolation")
+}
+
+// tooLong is told by codes, and by the sentences of servers that have none.
+func (r Report) tooLong() bool {
+	return r.has("context_length", "exceed_context_size", "request_too_large", "string_above_max_length") ||
+		r.says("maximum context length", "context window", "prompt is too long", "exceeds the available context", "context length")
+}
+
+func (r Report) noModel() bool {
+	if r.has("model_not_found", "model_not_available", "unknown_model", "invalid_model") {
+		return true
+	}
+	m := strings.ToLower(r.Message)
+	if !strings.Contains(m, "model") {
+		return false
+	}
+	return r.says("not found", "does not exist", "not loaded", "unknown model", "no such model", "is not available", "try pulling") || r.has("not_found") // anthropic: the message is "model: NAME"
+}
+
+// has looks for words in the codes; those of what has no code stand in the
+// message.
+func (r Report) has(words ...string) bool {
+	text := r.Words
+	if text == "" {
+		text = strings.ToLower(r.Message)
+	}
+	for _, w := range words {
+		if strings.Contains(text, w) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r Report) says(phrases ...string) bool {
+	m := strings.ToLower(r.Message)
+	for _, p := range phrases {
+		if strings.Contains(m, p) {
+			return true
+		}
+	}
+	return false
+}

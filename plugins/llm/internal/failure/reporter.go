@@ -1,0 +1,63 @@
+package failure
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Known is what is known about a call when it fails.
+type Known struct {
+	Status     int
+	RequestID  string
+	RetryAfter time.Duration
+	// Sent says that some byte of the request may have left.
+	Sent bool
+	// Begun says that the caller has seen a piece of the answer.
+	Begun  bool
+	Report Report
+}
+
+// Reporter makes the errors of one provider.
+type Reporter struct {
+	Provider string
+	Scrub    *Scrubber
+	// RefusalStops ends a node at a refusal instead of asking the next
+	// candidate.
+	RefusalStops bool
+}
+
+// Error makes the error of a row. The message is one sentence about what
+// happened; what the provider said is added to it.
+func (r *Reporter) Error(is Row, k Known, format string, args ...any) *contract.Error {
+	row := rows()[is]
+	message := r.Provider + ": " + fmt.Sprintf(format, args...)
+	if k.Report.Message != "" {
+		message += ": " + k.Report.Message
+	}
+	e := contract.Errorf(row.typ, "%s", r.Scrub.Clean(message)).WithSource(row.source)
+	switch {
+	case is == ProviderError && k.Begun:
+		e = e.WithClass(contract.ClassSwitch)
+	case is == Refused && r.RefusalStops:
+		e = e.WithClass(contract.ClassStop)
+	}
+	e = e.WithDetail("family", edn.K(string(row.family))).WithDetail("sent?", edn.Bool(k.Sent))
+	if k.Status != 0 {
+		e = e.WithDetail("http/status", edn.Int(int64(k.Status)))
+	}
+	if k.RequestID != "" {
+		e = e.WithDetail("request/id", r.text(k.RequestID))
+	}
+	if k.RetryAfter > 0 {
+		e = e.WithDetail("retry-after-ms", edn.Int(k.RetryAfter.Milliseconds()))
+	}
+	if k.Report.Code != "" {
+		e = e.WithDetail("provider/code", r.text(k.Report.Code))
+	}
+	return e
+}
+
+func (r *Reporter) text(s string) edn.Value { return edn.Text(r.Scrub.Clean(short(s))) }

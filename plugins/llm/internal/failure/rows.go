@@ -1,0 +1,84 @@
+package failure
+
+import (
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// Row is the number of a failure in the table.
+type Row int
+
+// The failures.
+const (
+	NotConfigured    Row = iota + 1 // no key, provider not set up
+	Unavailable                     // refused, DNS, TLS, reset before headers
+	Foreign                         // redirect, 404 without a model code, a body that is no answer
+	RequestInvalid                  // 400, 422
+	ContextExceeded                 // context-length codes, 413
+	AuthFailed                      // 401, 403
+	QuotaExhausted                  // 402, 429 whose code names quota
+	RateLimited                     // other 429
+	ModelNotFound                   // in any of the error bodies
+	ProviderError                   // other 5xx, in-band error, finish "error"
+	Overloaded                      // 503, 529, overloaded code
+	Timeout                         // 408, 504, silence or first-token timer
+	Deadline                        // of the host
+	Truncated                       // end of file without terminator
+	Stalled                         // stall timer
+	Malformed                       // too many malformed events, event over 1 MiB
+	Refused                         // refusal, content filter
+	OutputTruncated                 // length stop with schema or tools
+	Empty                           // no text and no tool call
+	ToolCallInvalid                 // arguments cut or no object, unknown tool
+	FormatDrift                     // schema asked: cannot be parsed
+	QueueFull                       // own queue full
+	SchemaInvalid                   // schema asked: parsed and invalid
+	Canceled                        // by the caller
+)
+
+// Family is one of three words for all failures of a provider.
+type family string
+
+const (
+	notConfigured family = "provider/not-configured"
+	requestFailed family = "provider/request-failed"
+	providerError family = "provider/error"
+)
+
+type row struct {
+	typ    string
+	source contract.Source
+	family family
+}
+
+func rows() map[Row]row {
+	host, request, down := contract.SourceHost, contract.SourceRequest, contract.SourceDownstream
+	return map[Row]row{
+		NotConfigured:   {"provider/not-configured", host, notConfigured},
+		Unavailable:     {"provider/unavailable", down, requestFailed},
+		Foreign:         {"provider/request-failed", down, requestFailed},
+		RequestInvalid:  {"provider/request-invalid", request, providerError},
+		ContextExceeded: {"provider/context-exceeded", request, providerError},
+		AuthFailed:      {"provider/auth-failed", host, providerError},
+		QuotaExhausted:  {"provider/quota-exhausted", down, providerError},
+		RateLimited:     {"provider/rate-limited", down, requestFailed},
+		ModelNotFound:   {"provider/model-not-found", host, notConfigured},
+		ProviderError:   {"provider/error", down, providerError},
+		Overloaded:      {"provider/overloaded", down, requestFailed},
+		Timeout:         {"provider/timeout", down, requestFailed},
+		Deadline:        {"timeout/hard", down, providerError},
+		Truncated:       {"stream/truncated", down, requestFailed},
+		Stalled:         {"stream/stalled", down, requestFailed},
+		Malformed:       {"stream/malformed", down, requestFailed},
+		Refused:         {"provider/refused", down, providerError},
+		OutputTruncated: {"provider/output-truncated", down, providerError},
+		Empty:           {"provider/empty", down, providerError},
+		ToolCallInvalid: {"provider/tool-call-invalid", down, providerError},
+		FormatDrift:     {"format/drift", down, providerError},
+		SchemaInvalid:   {"schema/invalid", down, providerError},
+		QueueFull:       {"runtime/overloaded", host, providerError},
+		Canceled:        {"canceled", request, providerError},
+	}
+}
+
+// Type is the type of the errors of a row.
+func (r Row) Type() string { return rows()[r].typ }

@@ -1,0 +1,65 @@
+package failure
+
+import (
+	"bytes"
+	"strings"
+)
+
+// run is the shortest part of a secret that gives it away.
+const run = 8
+
+// mask stands in the place of what was taken out.
+const mask = "[secret]"
+
+// Scrubber takes secrets out of texts.
+type Scrubber struct {
+	whole   []string // secrets shorter than a run
+	windows map[string]bool
+}
+
+// NewScrubber makes a scrubber of the secrets. Empty ones are left out.
+func NewScrubber(secrets ...string) *Scrubber {
+	s := &Scrubber{windows: map[string]bool{}}
+	for _, secret := range secrets {
+		if secret != "" && len(secret) < run {
+			s.whole = append(s.whole, secret)
+		}
+		for i := 0; i+run <= len(secret); i++ {
+			s.windows[secret[i:i+run]] = true
+		}
+	}
+	return s
+}
+
+// Clean is the text without any run of 8 bytes of a secret. A nil Scrubber
+// changes nothing.
+func (s *Scrubber) Clean(text string) string {
+	if s == nil || len(text) == 0 {
+		return text
+	}
+	for _, w := range s.whole {
+		text = strings.ReplaceAll(text, w, mask)
+	}
+	if len(s.windows) == 0 {
+		return text
+	}
+	var out bytes.Buffer
+	kept := 0
+	for i := 0; i+run <= len(text); i++ {
+		if !s.windows[text[i:i+run]] {
+			continue
+		}
+		end := i + run
+		for end < len(text) && s.windows[text[end-run+1:end+1]] {
+			end++
+		}
+		out.WriteString(text[kept:i])
+		out.WriteString(mask)
+		kept, i = end, end-1
+	}
+	if kept == 0 {
+		return text
+	}
+	out.WriteString(text[kept:])
+	return strings.ToValidUTF8(out.String(), "")
+}

@@ -1,0 +1,93 @@
+package frame
+
+import (
+	"bytes"
+	"errors"
+)
+
+// MaxFrame is the most bytes that one frame may have.
+const MaxFrame = 1 << 20
+
+// ErrTooLarge says that a frame is over MaxFrame.
+var ErrTooLarge = errors.New("an event is over 1 MiB")
+
+// Frame is one part of a stream.
+type Frame struct {
+	// Data is what the frame carries. It is valid until the next call of the
+	// splitter.
+	Data []byte
+	// Quiet says that the frame carries nothing: a comment that keeps the
+	// connection alive.
+	Quiet bool
+}
+
+// Splitter cuts a body into frames.
+type Splitter interface {
+	// Push takes a piece and calls each for the frames that it completes. It
+	// ends with the first error, of each or ErrTooLarge.
+	Push(piece []byte, each func(Frame) error) error
+	// End says that the body is over. A last frame without an end is given too.
+	End(each func(Frame) error) error
+}
+
+// Lines splits lines of JSON.
+type Lines struct{ rest []byte }
+
+// Push implements Splitter.
+func (l *Lines) Push(piece []byte, each func(Frame) error) error {
+	for {
+		i := bytes.IndexByte(piece, '\n')
+		if i < 0 {
+			break
+		}
+		line := piece[:i]
+		if len(l.rest) > 0 {
+			l.rest = append(l.rest, line...)
+			line = l.rest
+		}
+		piece = piece[i+1:]
+		if len(line) > MaxFrame {
+			return ErrTooLarge
+		}
+		err := giveLine(line, each)
+		l.rest = l.rest[:0]
+		if err != nil {
+			return err
+		}
+	}
+	if len(l.rest)+len(piece) > MaxFrame {
+		return ErrTooLarge
+	}
+	l.rest = append(l.rest, piece...)
+	return nil
+}
+
+// End implements Splitter.
+func (l *Lines) End(each func(Frame) error) error {
+	line := l.rest
+	l.rest = nil
+	return giveLine(line, each)
+}
+
+func giveLine(line []byte, each func(Frame) error) error {
+	line = bytes.TrimSpace(bytes.TrimPrefix(line, bom))
+	if len(line) == 0 {
+		return nil
+	}
+	return each(Frame{Data: line})
+}
+
+// Whole takes the body as one frame of up to 8 MiB, the most that a response
+// may have.
+type Whole struct{ body []byte }
+
+// Push implements Splitter.
+func (w *Whole) Push(piece []byte, _ func(Frame) error) error {
+	w.body = append(w.body, piece...)
+	return nil
+}
+
+// End implements Splitter.
+func (w *Whole) End(each func(Frame) error) error {
+	return giveLine(w.body, each)
+}

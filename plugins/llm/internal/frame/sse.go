@@ -1,0 +1,111 @@
+package frame
+
+import "bytes"
+
+var bom = []byte("\xef\xbb\xbf")
+
+// Events splits a text/event-stream: lines end with LF, CR or both, an empty
+// line ends an event, several data lines of one event are joined by LF. Names
+// and ids of events are not kept, since the data of all dialects says itself
+// what it is.
+type Events struct {
+	line    []byte // unfinished line
+	data    []byte // of the event so far
+	hasData bool
+	afterCR bool // an LF now belongs to the line end before it
+	begun   bool // the place of a byte order mark is behind us
+}
+
+// Push implements Splitter.
+func (s *Events) Push(piece []byte, each func(Frame) error) error {
+	for len(piece) > 0 {
+		if s.afterCR {
+			s.afterCR = false
+			if piece[0] == '\n' {
+				piece = piece[1:]
+				continue
+			}
+		}
+		i := bytes.IndexByte(piece, '\n')
+		if cr := bytes.IndexByte(piece[:end(i, len(piece))], '\r'); cr >= 0 {
+			i = cr
+		}
+		if i < 0 {
+			if len(s.line)+len(piece)+len(s.data) > MaxFrame {
+				return ErrTooLarge
+			}
+			s.line = append(s.line, piece...)
+			return nil
+		}
+		line := piece[:i]
+		s.afterCR = piece[i] == '\r'
+		piece = piece[i+1:]
+		if len(s.line) > 0 {
+			s.line = append(s.line, line...)
+			line = s.line
+		}
+		err := s.take(line, each)
+		s.line = s.line[:0]
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func end(i, n int) int {
+	if i < 0 {
+		return n
+	}
+	return i
+}
+
+// take reads one line.
+func (s *Events) take(line []byte, each func(Frame) error) error {
+	if !s.begun {
+		line, s.begun = bytes.TrimPrefix(line, bom), true
+	}
+	if len(line) == 0 {
+		return s.give(each)
+	}
+	if line[0] == ':' {
+		return each(Frame{Quiet: true})
+	}
+	value, ok := bytes.CutPrefix(line, []byte("data"))
+	if !ok || len(value) > 0 && value[0] != ':' {
+		return nil // another field
+	}
+	if len(value) > 0 {
+		value = bytes.TrimPrefix(value[1:], []byte(" "))
+	}
+	if len(s.data)+len(value) > MaxFrame {
+		return ErrTooLarge
+	}
+	if s.hasData {
+		s.data = append(s.data, '\n')
+	}
+	s.data, s.hasData = append(s.data, value...), true
+	return nil
+}
+
+func (s *Events) give(each func(Frame) error) error {
+	if !s.hasData {
+		return nil
+	}
+	data := s.data
+	s.data, s.hasData = s.data[:0], false
+	return each(Frame{Data: data, Quiet: len(bytes.TrimSpace(data)) == 0})
+}
+
+// End implements Splitter. The event that no empty line ended is given too: if
+// it is whole it counts, and if not its reader will say so.
+func (s *Events) End(each func(Frame) error) error {
+	if len(s.line) > 0 {
+		line := s.line
+		s.line = nil
+		if err := s.take(line, each); err != nil {
+			return err
+		}
+	}
+	return s.give(each)
+}

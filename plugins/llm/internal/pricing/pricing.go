@@ -1,0 +1,128 @@
+package pricing
+
+import (
+	"math/big"
+
+	"github.com/fermenthq/ferment/plugins/llm/internal/chat"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Mark says how well a figure is known.
+type Mark string
+
+// The marks, from the strongest to the weakest.
+const (
+	Exact     Mark = "exact"
+	Estimated Mark = "estimated"
+	AtLeast   Mark = "at-least"
+	Unknown   Mark = "unknown"
+)
+
+var order = map[Mark]int{Exact: 0, Estimated: 1, AtLeast: 2, Unknown: 3}
+
+// Weakest is the weaker of two marks.
+func Weakest(a, b Mark) Mark {
+	if order[a] >= order[b] {
+		return a
+	}
+	return b
+}
+
+// Tokens are the tokens of one answer.
+type Tokens struct {
+	In, Out, Cached, Reasoning, Written int64
+	Mark                                Mark
+}
+
+// most is by how much the counts of a provider may differ from what was
+// counted here before they are doubted, and slack what small answers may differ
+// in any case.
+const (
+	most  = 4
+	slack = 64
+)
+
+// Settle puts together what the provider stated and what was counted here. cut
+// says that the answer did not end by itself.
+func Settle(stated chat.Usage, counted Counted, cut bool) Tokens {
+	t := Tokens{In: stated.In, Out: stated.Out, Cached: max(stated.Cached, 0), Reasoning: max(stated.Reasoning, 0), Written: max(stated.Written, 0), Mark: Exact}
+	if t.In < 0 {
+		t.In, t.Mark = counted.In, Weakest(t.Mark, Estimated)
+	}
+	if t.Out < 0 {
+		t.Out, t.Mark = counted.Out, Weakest(t.Mark, Estimated)
+	}
+	if t.Cached+t.Written > t.In {
+		t.In, t.Mark = t.Cached+t.Written, AtLeast
+	}
+	if t.Reasoning > t.Out {
+		t.Out, t.Mark = t.Reasoning, AtLeast
+	}
+	if doubtful(t.In, counted.In) {
+		t.In, t.Mark = max(t.In, counted.In), AtLeast
+	}
+	// What the model thought is billed and need not be shown, so more than was
+	// seen is no contradiction where it is reported as such.
+	if shown := t.Out - t.Reasoning; doubtful(shown, counted.Out) && doubtful(t.Out, counted.Out) {
+		t.Out, t.Mark = max(t.Out, counted.Out), AtLeast
+	}
+	if cut {
+		t.Out, t.Mark = max(t.Out, counted.Out), AtLeast
+	}
+	return t
+}
+
+func doubtful(stated, counted int64) bool {
+	high, low := max(stated, counted), min(stated, counted)
+	return high > most*low+slack
+}
+
+// Price is what a million tokens cost. Nil is not known.
+type Price struct{ Input, CachedInput, CacheWrite, Output edn.Value }
+
+// Free is the price of servers that take no money.
+func Free() Price {
+	zero := edn.MustDecimal("0")
+	return Price{Input: zero, Output: zero}
+}
+
+// Known says that input and output have prices.
+func (p Price) Known() bool { return !p.Input.IsNil() && !p.Output.IsNil() }
+
+// Cost is the price of tokens, an exact decimal, and how well it is known. It
+// is nil and Unknown without a price.
+func (p Price) Cost(t Tokens) (edn.Value, Mark) {
+	if !p.Known() {
+		return edn.Nil(), Unknown
+	}
+	mark := t.Mark
+	part := func(price, or edn.Value, n int64) *big.Rat {
+		if price.IsNil() {
+			price = or
+		}
+		r, _ := price.AsNumber()
+		return new(big.Rat).Mul(r, big.NewRat(n, 1_000_000))
+	}
+	if p.CacheWrite.IsNil() && t.Written > 0 {
+		mark = Weakest(mark, AtLeast) // writing to a cache costs more than input, not less
+	}
+	sum := part(p.Input, p.Input, t.In-t.Cached-t.Written)
+	sum.Add(sum, part(p.CachedInput, p.Input, t.Cached))
+	sum.Add(sum, part(p.CacheWrite, p.Input, t.Written))
+	sum.Add(sum, part(p.Output, p.Output, t.Out))
+	return decimal(sum), mark
+}
+
+// decimal writes a fraction whose denominator has no prime factors but 2 and 5,
+// as sums of decimals have.
+func decimal(r *big.Rat) edn.Value {
+	digits, exact := r.FloatPrec()
+	if !exact {
+		digits = 12
+	}
+	v, err := edn.ParseDecimal(r.FloatString(digits))
+	if err != nil {
+		return edn.MustDecimal("0")
+	}
+	return v
+}

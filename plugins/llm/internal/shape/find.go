@@ -1,0 +1,132 @@
+package shape
+
+import (
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// The places in which a value can stand in a text.
+const (
+	foundJSON   = "" // the whole text, as asked
+	foundEDN    = "edn"
+	foundFence  = "fenced"
+	foundInside = "embedded"
+)
+
+// found is a value and how it was written.
+type found struct {
+	value edn.Value
+	how   string
+	json  bool
+}
+
+// find looks for a map or a vector: the whole text as JSON or as EDN, the last
+// fenced block, the first object or array that stands in the text.
+func find(text string) (found, bool) {
+	trimmed := strings.TrimSpace(text)
+	if v, ok := readJSON(trimmed); ok {
+		return found{v, foundJSON, true}, true
+	}
+	if v, ok := readEDN(trimmed); ok {
+		return found{v, foundEDN, false}, true
+	}
+	if inner, ok := lastFence(text); ok {
+		if v, ok := readJSON(inner); ok {
+			return found{v, foundFence, true}, true
+		}
+		if v, ok := readEDN(inner); ok {
+			return found{v, foundFence, false}, true
+		}
+	}
+	return embedded(text)
+}
+
+func readJSON(s string) (edn.Value, bool) {
+	if s == "" || s[0] != '{' && s[0] != '[' {
+		return edn.Nil(), false
+	}
+	v, err := edn.ReadJSON([]byte(s), edn.WithLimits(edn.Wire))
+	return v, err == nil
+}
+
+func readEDN(s string) (edn.Value, bool) {
+	if s == "" || s[0] != '{' && s[0] != '[' {
+		return edn.Nil(), false
+	}
+	v, err := edn.ReadString(s, edn.WithLimits(edn.Wire))
+	return v, err == nil
+}
+
+// lastFence is the inside of the last fenced block that is closed.
+func lastFence(text string) (string, bool) {
+	const fence = "```"
+	var begun, inner string
+	open, ok := false, false
+	for line := range strings.Lines(text) {
+		mark := strings.TrimSpace(line)
+		switch {
+		case !open && strings.HasPrefix(mark, fence):
+			open, begun = true, ""
+		case open && mark == fence:
+			open, ok, inner = false, true, begun
+		case open:
+			begun += line
+		}
+	}
+	return strings.TrimSpace(inner), ok
+}
+
+// maxStarts bounds how often the search inside a text begins again, so that it
+// stays linear.
+const maxStarts = 64
+
+func embedded(text string) (found, bool) {
+	for range maxStarts {
+		start := strings.IndexAny(text, "{[")
+		if start < 0 {
+			break
+		}
+		text = text[start:]
+		n := balanced(text)
+		if n == 0 {
+			text = text[1:]
+			continue
+		}
+		if v, ok := readJSON(text[:n]); ok {
+			return found{v, foundInside, true}, true
+		}
+		if v, ok := readEDN(text[:n]); ok && v.IsMap() {
+			return found{v, foundInside, false}, true
+		}
+		text = text[1:]
+	}
+	return found{}, false
+}
+
+// balanced is the length of the bracketed text that s begins with, 0 if it is
+// not closed.
+func balanced(s string) int {
+	var open []byte
+	quoted := false
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			open = append(open, c+2) // the closing one is two further in ASCII
+		case c == '}' || c == ']':
+			if open[len(open)-1] != c {
+				return 0
+			}
+			if open = open[:len(open)-1]; len(open) == 0 {
+				return i + 1
+			}
+		}
+	}
+	return 0
+}

@@ -1,0 +1,264 @@
+package shape
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/fermenthq/ferment/plugins/llm/internal/chat"
+	"github.com/fermenthq/ferment/plugins/llm/internal/dialect"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+)
+
+func made(t testing.TB, form string) *Shape {
+	t.Helper()
+	s, err := New("res/sample", edn.MustRead(form), edn.Nil())
+	require.NoError(t, err)
+	return s
+}
+
+func preset(t testing.TB, name string) dialect.Preset {
+	t.Helper()
+	p, ok := dialect.PresetNamed(name)
+	require.True(t, ok)
+	return p
+}
+
+// LLM-042: what is one text is asked for as text.
+func TestTextKey(t *testing.T) {
+	builtin := schema.Builtin()
+	for name, want := range map[string]string{
+		"res/text": "text", "res/context-summary": "text", "res/explanation": "text",
+		"res/problem": "", "res/code": "", "res/eval": "", "res/route": "", "res/chat": "", "res/any": "",
+	} {
+		s, err := New(name, builtin[name], edn.Nil())
+		require.NoError(t, err)
+		assert.Equal(t, want, s.TextKey(), name)
+	}
+	assert.Equal(t, "title", made(t, `[:map [:title :string]]`).TextKey())
+	assert.Empty(t, made(t, `[:map [:n :int]]`).TextKey())
+	assert.Empty(t, made(t, `[:map [:title {:optional true} :string]]`).TextKey())
+}
+
+// LLM-041: what is lowered and to what, and what falls to the next form.
+func TestLower(t *testing.T) {
+	for _, tt := range []struct{ form, want string }{
+		{`[:map [:a :int]]`, `{"additionalProperties":false,"properties":{"a":{"type":"integer"}},"required":["a"],"type":"object"}`},
+		{`[:map [:a {:optional true} [:string {:min 1 :max 9}]]]`,
+			`{"additionalProperties":false,"properties":{"a":{"anyOf":[{"type":"string"},{"type":"null"}]}},"required":["a"],"type":"object"}`},
+		{`[:map [:a [:vector [:enum :x :y]]] [:b [:and :string [:re "x"]]]]`, `"items"`},
+		{`[:map [:a [:tuple :int :string]]]`, `"items":{"anyOf":[{"type":"integer"},{"type":"string"}]}`},
+		{`[:map [:a [:maybe [:or :int :string]]]]`, `"null"`},
+		{`[:map [:a [:ref :ferment/text]]]`, `"a":{"type":"string"}`},
+		{`[:map [:a :map]]`, ""},                      // an open map
+		{`[:map [:a :any]]`, ""},                      // any value
+		{`[:map [:a [:map-of :string :int]]]`, ""},    // any keys
+		{`[:or [:map [:a :int]] [:map [:b :int]]]`, ""}, // alternatives at the root
+		{`[:vector :int]`, ""},
+		{`[:map]`, ""},
+	} {
+		got, ok := Lower(made(t, tt.form).wire)
+		assert.Equal(t, tt.want != "", ok, tt.form)
+		assert.Contains(t, string(got), tt.want, tt.form)
+	}
+	deep := ":int"
+	for range 12 {
+		deep = "[:map [:a " + deep + "]]"
+	}
+	_, ok := Lower(made(t, deep).wire)
+	assert.False(t, ok, "deep")
+	_, ok = Lower([]byte(`{"$ref":"#/$defs/a","$defs":{"a":{"type":"object","properties":{"x":{"$ref":"#/$defs/a"}}}}}`))
+	assert.False(t, ok, "recursion")
+	_, ok = Lower([]byte(`7`))
+	assert.False(t, ok)
+}
+
+// LLM-040: the first form that can be had, and what was demanded or nothing.
+func TestAsk(t *testing.T) {
+	closed, open := made(t, `[:map [:a :int]]`), made(t, `[:map [:a :map]]`)
+	for _, tt := range []struct {
+		shape        *Shape
+		mode, preset string
+		want         chat.Form
+		ok           bool
+	}{
+		{closed, "auto", "openai", chat.Native, true},
+		{closed, "auto", "anthropic", chat.Native, true},
+		{closed, "auto", "mlx", chat.Prompt, true},
+		{closed, "native", "mlx", "", false},
+		{closed, "json", "openai", chat.JSON, true},
+		{closed, "json", "anthropic", "", false},
+		{closed, "prompt", "openai", chat.Prompt, true},
+		{open, "auto", "openai", chat.JSON, true},
+		{open, "auto", "anthropic", chat.Prompt, true},
+		{open, "native", "openai", "", false},
+	} {
+		out, ok := tt.shape.Ask(tt.mode, preset(t, tt.preset))
+		assert.Equal(t, tt.ok, ok, "%s %s", tt.mode, tt.preset)
+		if ok {
+			assert.Equal(t, tt.want, out.Form, "%s %s", tt.mode, tt.preset)
+			assert.Equal(t, "res__sample", out.Name)
+		}
+	}
+	assert.Contains(t, closed.Instruction(), `"integer"`)
+}
+
+// LLM-043: where values are found, and that nothing is guessed.
+func TestRead(t *testing.T) {
+	s := made(t, `[:map [:kind :keyword] [:n {:optional true} :int]]`)
+	for _, tt := range []struct{ name, text, want, how string }{
+		{"JSON", `{"kind":"a/b","n":1}`, `{:kind :a/b :n 1}`, ""},
+		{"JSON with a null for a key that is missing", ` {"kind":"x","n":null} `, `{:kind :x}`, ""},
+		{"EDN", `{:kind :x :n 2}`, `{:kind :x :n 2}`, "edn"},
+		{"the last fence", "no:\n```json\n{\"kind\":\"a\"}\n```\nyes:\n```\n{\"kind\":\"b\"}\n```\n", `{:kind :b}`, "fenced"},
+		{"a fence with EDN", "```edn\n{:kind :x}\n```", `{:kind :x}`, "fenced"},
+		{"inside a sentence", `Here [as asked]: {"kind":"}","n":3}. Bye {`, `{:kind "}" :n 3}`, "embedded"},
+		{"inside, EDN", `So {:kind :x} it is`, `{:kind :x}`, "embedded"},
+		{"prose", `I cannot do that.`, "drift", ""},
+		{"cut", `{"kind":"a"`, "drift", ""},
+		{"almost JSON", `{'kind': 'a',}`, "drift", ""},
+		{"nothing", ``, "drift", ""},
+		{"a scalar", `"a"`, "drift", ""},
+		{"another value", `{"kind":7}`, "invalid", ""},
+		{"another kind", `[1]`, "invalid", ""},
+	} {
+		v, how, problem := s.Read(tt.text)
+		switch {
+		case tt.want == "drift":
+			require.NotNil(t, problem, tt.name)
+			assert.False(t, problem.Parsed, tt.name)
+		case tt.want == "invalid" || strings.Contains(tt.want, `"}"`):
+			if tt.want == "invalid" {
+				require.NotNil(t, problem, tt.name)
+				assert.NotEmpty(t, problem.Findings, tt.name)
+				continue
+			}
+			assert.Equal(t, tt.how, how, tt.name)
+			n, _ := v.Key("n").AsInt()
+			assert.EqualValues(t, 3, n)
+		default:
+			require.Nil(t, problem, tt.name)
+			assert.Equal(t, tt.want, v.String(), tt.name)
+			assert.Equal(t, tt.how, how, tt.name)
+		}
+	}
+}
+
+// LLM-041: a value that fits the schema fits the lowered form once missing keys
+// are null, and comes back as it was.
+func TestLoweringAcceptsWhatTheSchemaAccepts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		form, value := drawMap(t, 2)
+		compiled := schema.MustCompile(form)
+		require.True(t, compiled.Valid(value), "%s %s", form, value)
+		text, err := edn.WriteJSON(compiled.JSONSchema())
+		require.NoError(t, err)
+		lowered, ok := Lower(text)
+		require.True(t, ok, form)
+		var doc any
+		require.NoError(t, json.Unmarshal(lowered, &doc))
+		c := jsonschema.NewCompiler()
+		require.NoError(t, c.AddResource("s.json", doc))
+		checker, err := c.Compile("s.json")
+		require.NoError(t, err)
+
+		full := withNulls(compiled, value)
+		wire, err := edn.WriteJSON(full)
+		require.NoError(t, err)
+		var instance any
+		require.NoError(t, json.Unmarshal(wire, &instance))
+		require.NoError(t, checker.Validate(instance), "%s\n%s", lowered, wire)
+
+		s, err := New("res/x", form, edn.Nil())
+		require.NoError(t, err)
+		back, how, problem := s.Read(string(wire))
+		require.Nil(t, problem)
+		require.Empty(t, how)
+		require.True(t, edn.Equal(value, back), "%s became %s", value, back)
+	})
+}
+
+// drawMap draws a schema of a map and a value that fits it.
+func drawMap(t *rapid.T, depth int) (form, value edn.Value) {
+	forms, v := []edn.Value{edn.K("map")}, edn.MapBuilder{}
+	for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c-d", "e?"}), 1, 3, rapid.ID).Draw(t, "keys") {
+		part, inner := drawPart(t, depth)
+		entry := []edn.Value{edn.K(name)}
+		if rapid.Bool().Draw(t, "optional") {
+			entry = append(entry, edn.MustMap(edn.K("optional"), edn.Bool(true)))
+			if rapid.Bool().Draw(t, "missing") {
+				forms = append(forms, edn.Vector(append(entry, part)...))
+				continue
+			}
+		}
+		forms = append(forms, edn.Vector(append(entry, part)...))
+		v.Key(name, inner)
+	}
+	return edn.Vector(forms...), v.Map()
+}
+
+func drawPart(t *rapid.T, depth int) (form, value edn.Value) {
+	kinds := []string{"int", "string", "keyword", "enum", "boolean"}
+	if depth > 0 {
+		kinds = append(kinds, "map", "vector")
+	}
+	switch rapid.SampledFrom(kinds).Draw(t, "kind") {
+	case "int":
+		return edn.MustRead(`[:int {:min -9 :max 9}]`), edn.Int(rapid.Int64Range(-9, 9).Draw(t, "int"))
+	case "keyword":
+		return edn.K("keyword"), edn.K(rapid.SampledFrom([]string{"x", "y/z"}).Draw(t, "keyword"))
+	case "enum":
+		return edn.MustRead(`[:enum :p :q]`), edn.K(rapid.SampledFrom([]string{"p", "q"}).Draw(t, "member"))
+	case "boolean":
+		return edn.K("boolean"), edn.Bool(rapid.Bool().Draw(t, "bool"))
+	case "map":
+		return drawMap(t, depth-1)
+	case "vector":
+		form, value = drawPart(t, depth-1)
+		return edn.Vector(edn.K("vector"), form), edn.Vector(value)
+	}
+	return edn.MustRead(`[:string {:min 1}]`), edn.Text(rapid.StringN(1, 5, -1).Draw(t, "string"))
+}
+
+// withNulls writes null for the keys that a map lacks, as a strict provider
+// does.
+func withNulls(s *schema.Schema, v edn.Value) edn.Value {
+	switch s.Kind() {
+	case schema.KindMap:
+		for _, e := range s.Entries() {
+			part, there := v.Get(e.Key)
+			if there {
+				part = withNulls(e.Schema, part)
+			}
+			v = v.Assoc(e.Key, part)
+		}
+	case schema.KindVector:
+		var parts []edn.Value
+		for part := range v.Elems() {
+			parts = append(parts, withNulls(s.Children()[0], part))
+		}
+		return edn.Vector(parts...)
+	}
+	return v
+}
+
+// LLM-051: no text makes the reader panic, and what it accepts fits.
+func FuzzRead(f *testing.F) {
+	for _, seed := range []string{`{"a":1}`, "```\n{}\n```", `x {"a":[1,{"b":"]"}]} y`, `{:a 1}`, `[[[[`, `}{`} {
+		f.Add(seed)
+	}
+	form := edn.MustRead(`[:map [:a :int]]`)
+	s, err := New("res/x", form, edn.Nil())
+	require.NoError(f, err)
+	f.Fuzz(func(t *testing.T, text string) {
+		if v, _, problem := s.Read(text); problem == nil && !s.Takes(v) {
+			t.Fatalf("accepted %s", v)
+		}
+	})
+}

@@ -1,0 +1,65 @@
+package transport
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Timeouts are the timers of an exchange.
+type Timeouts struct{ Connect, First, Silence, Stall, Total time.Duration }
+
+// DefaultTimeouts are those of the contract.
+func DefaultTimeouts() Timeouts {
+	return Timeouts{Connect: 5 * time.Second, First: 120 * time.Second, Silence: 30 * time.Second, Stall: 30 * time.Second, Total: 300 * time.Second}
+}
+
+// Settings are what a client needs to know.
+type Settings struct {
+	Base     *url.URL
+	Header   http.Header // of every request; it may hold a key
+	Timeouts Timeouts
+	Proxy    *url.URL       // nil: none
+	Roots    *x509.CertPool // nil: those of the system
+	Conns    int            // idle connections that are kept
+	Clock    Clock
+}
+
+// Client makes the requests of one account.
+type Client struct {
+	set       Settings
+	transport *http.Transport
+}
+
+// idle is how long a connection is kept without use.
+const idle = 30 * time.Second
+
+// NewClient makes a client. Close it when it is no longer needed.
+func NewClient(s Settings) *Client {
+	if s.Clock == nil {
+		s.Clock = System()
+	}
+	t := &http.Transport{
+		DialContext:            (&net.Dialer{}).DialContext,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: s.Roots},
+		DisableCompression:     true, // compressed pieces would arrive late
+		ForceAttemptHTTP2:      true,
+		MaxIdleConns:           s.Conns,
+		MaxIdleConnsPerHost:    max(s.Conns, 1),
+		IdleConnTimeout:        idle,
+		MaxResponseHeaderBytes: 64 << 10,
+	}
+	if s.Proxy != nil {
+		t.Proxy = http.ProxyURL(s.Proxy)
+	}
+	return &Client{set: s, transport: t}
+}
+
+// Clock is the clock of the client.
+func (c *Client) Clock() Clock { return c.set.Clock }
+
+// Close gives up the connections that are kept.
+func (c *Client) Close() { c.transport.CloseIdleConnections() }

@@ -1,0 +1,30 @@
+package transport
+
+import "time"
+
+// Clock is where time comes from.
+type Clock interface {
+	Now() time.Time
+	// NewTimer gives a timer that fires once.
+	NewTimer(d time.Duration) Timer
+}
+
+// Timer is a timer of a Clock.
+type Timer interface {
+	C() <-chan time.Time
+	Stop()
+}
+
+// System is the clock of the machine.
+func System() Clock { return system{} }
+
+type system struct{}
+
+func (system) Now() time.Time { return time.Now() }
+
+func (system) NewTimer(d time.Duration) Timer { return systemTimer{time.NewTimer(d)} }
+
+type systemTimer struct{ t *time.Timer }
+
+func (s systemTimer) C() <-chan time.Time { return s.t.C }
+func (s systemTimer) Stop()               { s.t.Stop() }

@@ -1,0 +1,328 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Ahead is how many pieces are read before the caller takes them, Piece how
+// long they are at most: together 256 KiB.
+const (
+	Ahead = 64
+	Piece = 4 << 10
+)
+
+// MaxResponse is the longest body that is read.
+const MaxResponse = 8 << 20
+
+// Kind says what went wrong.
+type Kind int
+
+// What can go wrong with an exchange.
+const (
+	NoConnection Kind = iota + 1 // refused, DNS, TLS, reset before headers
+	Broken                       // the body broke off
+	Silent                       // nothing came for too long
+	Late                         // the first payload did not come
+	Stalled                      // no payload any more
+	TooLong                      // the total time is over
+	TooLarge                     // the body is over MaxResponse
+	Deadline                     // the caller's deadline passed
+	Canceled                     // the caller went away
+)
+
+// Fault is what went wrong.
+type Fault struct {
+	Kind Kind
+	// Text says more, without address or header.
+	Text string
+}
+
+func (f *Fault) Error() string { return f.Text }
+
+// Head is how a response begins.
+type Head struct {
+	Status int
+	Header http.Header
+	Media  string // media type without parameters, in lower case
+}
+
+// Exchange is one request and its response.
+type Exchange struct {
+	client  *Client
+	cancel  context.CancelFunc
+	headers chan headOrError
+	pieces  chan piece
+	free    chan []byte
+	joined  chan struct{}
+
+	connected chan struct{}
+	sent      atomic.Bool
+
+	// What follows belongs to the goroutine of the caller.
+	now      func() time.Time
+	begun    time.Time
+	last     time.Time // a byte of the body
+	paid     time.Time // a payload; zero: none yet
+	held     time.Duration
+	opened   bool
+	hasHead  bool
+	received int
+}
+
+type headOrError struct {
+	head Head
+	err  error
+}
+
+type piece struct {
+	bytes []byte
+	err   error // io.EOF at the end
+}
+
+// Post begins an exchange. The returned Exchange must be closed.
+func (c *Client) Post(path string, body []byte) *Exchange {
+	ctx, cancel := context.WithCancel(context.Background())
+	x := &Exchange{
+		client: c, cancel: cancel, headers: make(chan headOrError, 1), pieces: make(chan piece, Ahead), free: make(chan []byte, Ahead+2),
+		joined: make(chan struct{}), connected: make(chan struct{}), now: c.set.Clock.Now,
+	}
+	x.begun = x.now()
+	go x.run(ctx, path, body)
+	return x
+}
+
+// run makes the request and reads the body. It ends when the body does or when
+// the exchange is closed.
+func (x *Exchange) run(ctx context.Context, path string, body []byte) {
+	defer close(x.joined)
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn:          func(httptrace.GotConnInfo) { x.gotConn() },
+		WroteHeaderField: func(string, []string) { x.sent.Store(true) },
+		WroteHeaders:     func() { x.sent.Store(true) },
+	})
+	target := strings.TrimSuffix(x.client.set.Base.String(), "/") + path
+	request, err := http.NewRequestWithContext(traced, http.MethodPost, target, bytes.NewReader(body))
+	if err != nil {
+		x.headers <- headOrError{err: errors.New("the request cannot be made")}
+		return
+	}
+	// Without a way to get the body again nothing that was sent is sent twice.
+	request.GetBody = nil
+	request.Header = x.client.set.Header.Clone()
+	response, err := x.client.transport.RoundTrip(request)
+	if err != nil {
+		x.headers <- headOrError{err: err}
+		return
+	}
+	defer func() { _ = response.Body.Close() }()
+	media, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	x.headers <- headOrError{head: Head{Status: response.StatusCode, Header: response.Header, Media: strings.ToLower(media)}}
+	for {
+		buffer := x.buffer()
+		n, err := response.Body.Read(buffer)
+		if n > 0 && !x.pass(ctx, piece{bytes: buffer[:n]}) {
+			return
+		}
+		if err != nil {
+			x.pass(ctx, piece{err: err})
+			return
+		}
+	}
+}
+
+// gotConn may be called more than once if a connection turns out to be dead
+// before anything was written.
+func (x *Exchange) gotConn() {
+	select {
+	case <-x.connected:
+	default:
+		close(x.connected)
+	}
+}
+
+func (x *Exchange) pass(ctx context.Context, p piece) bool {
+	select {
+	case x.pieces <- p:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (x *Exchange) buffer() []byte {
+	select {
+	case b := <-x.free:
+		return b[:Piece]
+	default:
+		return make([]byte, Piece)
+	}
+}
+
+// Recycle gives a piece back that is no longer needed.
+func (x *Exchange) Recycle(b []byte) {
+	if cap(b) < Piece {
+		return
+	}
+	select {
+	case x.free <- b:
+	default:
+	}
+}
+
+// Close gives up the connection unless the body was read to its end, and waits
+// for the goroutine of the exchange.
+func (x *Exchange) Close() {
+	x.cancel()
+	<-x.joined
+}
+
+// Sent says that some byte of the request may have left.
+func (x *Exchange) Sent() bool { return x.sent.Load() }
+
+// Payload notes that something of the answer has arrived. It gives the time
+// since the begin.
+func (x *Exchange) Payload() time.Duration {
+	x.paid = x.now()
+	return x.paid.Sub(x.begun)
+}
+
+// Elapsed is the time since the begin.
+func (x *Exchange) Elapsed() time.Duration { return x.now().Sub(x.begun) }
+
+// Blocked runs f, which may wait for whoever reads the answer, and stops all
+// timers meanwhile.
+func (x *Exchange) Blocked(f func() error) error {
+	before := x.now()
+	err := f()
+	d := x.now().Sub(before)
+	x.last, x.held = x.last.Add(d), x.held+d
+	if !x.paid.IsZero() {
+		x.paid = x.paid.Add(d)
+	}
+	return err
+}
+
+// Head waits for the begin of the response.
+func (x *Exchange) Head(ctx context.Context) (Head, *Fault) {
+	connected := x.connected
+	for {
+		timer, kind := x.timer()
+		select {
+		case h := <-x.headers:
+			timer.Stop()
+			if h.err != nil {
+				return Head{}, &Fault{NoConnection, explain(h.err)}
+			}
+			x.hasHead, x.last = true, x.now()
+			return h.head, nil
+		case <-connected:
+			connected, x.opened = nil, true
+		case <-timer.C():
+			return Head{}, overdue(kind)
+		case <-ctx.Done():
+			timer.Stop()
+			return Head{}, ended(ctx)
+		}
+		timer.Stop()
+	}
+}
+
+// Next waits for the next piece of the body. It is io.EOF at a clean end.
+func (x *Exchange) Next(ctx context.Context) ([]byte, *Fault, error) {
+	if ctx.Err() != nil {
+		return nil, ended(ctx), nil
+	}
+	var p piece
+	select {
+	case p = <-x.pieces: // no timer for what is there
+	default:
+		timer, kind := x.timer()
+		select {
+		case p = <-x.pieces:
+			timer.Stop()
+		case <-timer.C():
+			return nil, overdue(kind), nil
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, ended(ctx), nil
+		}
+	}
+	x.last = x.now()
+	switch {
+	case p.err == io.EOF:
+		return nil, nil, io.EOF
+	case p.err != nil:
+		return nil, &Fault{Broken, "the body broke off: " + explain(p.err)}, nil
+	}
+	if x.received += len(p.bytes); x.received > MaxResponse {
+		return nil, &Fault{TooLarge, "the body is over 8 MiB"}, nil
+	}
+	return p.bytes, nil, nil
+}
+
+// timer is the one that fires first, and what it means.
+func (x *Exchange) timer() (Timer, Kind) {
+	t := x.client.set.Timeouts
+	at, kind := x.begun.Add(t.Total+x.held), TooLong
+	sooner := func(when time.Time, k Kind) {
+		if when.Before(at) {
+			at, kind = when, k
+		}
+	}
+	switch {
+	case !x.opened && !x.hasHead:
+		sooner(x.begun.Add(t.Connect), NoConnection)
+	case x.paid.IsZero():
+		sooner(x.begun.Add(t.First+x.held), Late)
+	default:
+		sooner(x.paid.Add(t.Stall), Stalled)
+	}
+	if x.hasHead {
+		sooner(x.last.Add(t.Silence), Silent)
+	}
+	return x.client.set.Clock.NewTimer(max(at.Sub(x.now()), 0)), kind
+}
+
+func overdue(kind Kind) *Fault {
+	return &Fault{kind, map[Kind]string{
+		NoConnection: "no connection in time", Late: "the first part of the answer did not come in time", Silent: "the provider went silent",
+		Stalled: "the answer stalled", TooLong: "the whole answer took too long",
+	}[kind]}
+}
+
+func ended(ctx context.Context) *Fault {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return &Fault{Deadline, "the deadline of the call passed"}
+	}
+	return &Fault{Canceled, "the caller went away"}
+}
+
+// explain names the kind of an error: its text may hold the address, and with
+// it what an operator put there.
+func explain(err error) string {
+	var dns *net.DNSError
+	var op *net.OpError
+	switch {
+	case errors.As(err, &dns):
+		return "its name has no address"
+	case isCertificate(err):
+		return "its certificate is not trusted"
+	case errors.As(err, &op) && op.Op == "dial":
+		return "no connection: " + op.Err.Error()
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return "it closed the connection"
+	case errors.As(err, &op):
+		return "the connection failed: " + op.Err.Error()
+	}
+	return "the connection failed"
+}
