@@ -35,7 +35,10 @@ type full struct {
 	Models  map[string]model  `edn:"model"`
 	Extra   map[string]string `edn:"extra"`
 	Any     edn.Value         `edn:"any,omitempty"`
-	Hidden  string            `edn:"-"`
+
+	Values map[string]edn.Value `edn:"values,omitempty"`
+
+	Hidden  string `edn:"-"`
 	private int
 }
 
@@ -72,6 +75,7 @@ func TestConfigSchemaIsDerived(t *testing.T) {
 		`[:model {:block true :labels 1 :optional true} [:map-of :string [:map {:closed true} [:name {} :string] [:tokens {:optional true} [:int {:min 1}]]]]]`,
 		`[:extra {:block true :free true :optional true} [:map-of :string :string]]`,
 		`[:any {:optional true} :any]`,
+		`[:values {:block true :free true :optional true} [:map-of :string :any]]`,
 	}, lines)
 }
 

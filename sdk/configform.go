@@ -73,7 +73,7 @@ func configEntry(f reflect.StructField, value reflect.Value, derived edn.Value) 
 		}
 		form, optional = closedMap(nested), true
 		props.Key("block", edn.Bool(true))
-	case kind == reflect.Map && f.Type.Elem().Kind() == reflect.Struct:
+	case kind == reflect.Map && f.Type.Elem().Kind() == reflect.Struct && f.Type.Elem() != reflect.TypeFor[edn.Value](): // a value is of any shape
 		nested, err := configEntries(reflect.New(f.Type.Elem()).Elem(), lastOf(form))
 		if err != nil {
 			return edn.Nil(), err

@@ -9,30 +9,30 @@ type Row int
 
 // The failures.
 const (
-	NotConfigured    Row = iota + 1 // no key, provider not set up
-	Unavailable                     // refused, DNS, TLS, reset before headers
-	Foreign                         // redirect, 404 without a model code, a body that is no answer
-	RequestInvalid                  // 400, 422
-	ContextExceeded                 // context-length codes, 413
-	AuthFailed                      // 401, 403
-	QuotaExhausted                  // 402, 429 whose code names quota
-	RateLimited                     // other 429
-	ModelNotFound                   // in any of the error bodies
-	ProviderError                   // other 5xx, in-band error, finish "error"
-	Overloaded                      // 503, 529, overloaded code
-	Timeout                         // 408, 504, silence or first-token timer
-	Deadline                        // of the host
-	Truncated                       // end of file without terminator
-	Stalled                         // stall timer
-	Malformed                       // too many malformed events, event over 1 MiB
-	Refused                         // refusal, content filter
-	OutputTruncated                 // length stop with schema or tools
-	Empty                           // no text and no tool call
-	ToolCallInvalid                 // arguments cut or no object, unknown tool
-	FormatDrift                     // schema asked: cannot be parsed
-	QueueFull                       // own queue full
-	SchemaInvalid                   // schema asked: parsed and invalid
-	Canceled                        // by the caller
+	NotConfigured   Row = iota + 1 // no key, provider not set up
+	Unavailable                    // refused, DNS, TLS, reset before headers
+	Foreign                        // redirect, 404 without a model code, a body that is no answer
+	RequestInvalid                 // 400, 422
+	ContextExceeded                // context-length codes, 413
+	AuthFailed                     // 401, 403
+	QuotaExhausted                 // 402, 429 whose code names quota
+	RateLimited                    // other 429
+	ModelNotFound                  // in any of the error bodies
+	ProviderError                  // other 5xx, in-band error, finish "error"
+	Overloaded                     // 503, 529, overloaded code
+	Timeout                        // 408, 504, silence or first-token timer
+	Deadline                       // of the host
+	Truncated                      // end of file without terminator
+	Stalled                        // stall timer
+	Malformed                      // too many malformed events, event over 1 MiB
+	Refused                        // refusal, content filter
+	OutputTruncated                // length stop with schema or tools
+	Empty                          // no text and no tool call
+	ToolCallInvalid                // arguments cut or no object, unknown tool
+	FormatDrift                    // schema asked: cannot be parsed
+	QueueFull                      // own queue full
+	SchemaInvalid                  // schema asked: parsed and invalid
+	Canceled                       // by the caller
 )
 
 // Family is one of three words for all failures of a provider.
@@ -75,8 +75,10 @@ func rows() map[Row]row {
 		ToolCallInvalid: {"provider/tool-call-invalid", down, providerError},
 		FormatDrift:     {"format/drift", down, providerError},
 		SchemaInvalid:   {"schema/invalid", down, providerError},
-		QueueFull:       {"runtime/overloaded", host, providerError},
-		Canceled:        {"canceled", request, providerError},
+		// A host takes source host from a plugin for its own; what waits here
+		// waits for the provider.
+		QueueFull: {"runtime/overloaded", down, providerError},
+		Canceled:  {"canceled", request, providerError},
 	}
 }
 

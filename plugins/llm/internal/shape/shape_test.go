@@ -56,9 +56,9 @@ func TestLower(t *testing.T) {
 		{`[:map [:a [:tuple :int :string]]]`, `"items":{"anyOf":[{"type":"integer"},{"type":"string"}]}`},
 		{`[:map [:a [:maybe [:or :int :string]]]]`, `"null"`},
 		{`[:map [:a [:ref :ferment/text]]]`, `"a":{"type":"string"}`},
-		{`[:map [:a :map]]`, ""},                      // an open map
-		{`[:map [:a :any]]`, ""},                      // any value
-		{`[:map [:a [:map-of :string :int]]]`, ""},    // any keys
+		{`[:map [:a :map]]`, ""},                        // an open map
+		{`[:map [:a :any]]`, ""},                        // any value
+		{`[:map [:a [:map-of :string :int]]]`, ""},      // any keys
 		{`[:or [:map [:a :int]] [:map [:b :int]]]`, ""}, // alternatives at the root
 		{`[:vector :int]`, ""},
 		{`[:map]`, ""},

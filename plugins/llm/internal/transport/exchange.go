@@ -36,6 +36,7 @@ const (
 	Stalled                      // no payload any more
 	TooLong                      // the total time is over
 	TooLarge                     // the body is over MaxResponse
+	Lingered                     // what may come behind the answer did not
 	Deadline                     // the caller's deadline passed
 	Canceled                     // the caller went away
 )
@@ -74,6 +75,7 @@ type Exchange struct {
 	last     time.Time // a byte of the body
 	paid     time.Time // a payload; zero: none yet
 	held     time.Duration
+	grace    time.Time // zero: none
 	opened   bool
 	hasHead  bool
 	received int
@@ -196,6 +198,14 @@ func (x *Exchange) Payload() time.Duration {
 	return x.paid.Sub(x.begun)
 }
 
+// Grace bounds the wait for what may come behind a whole answer. Next gives a
+// Fault of kind Lingered when it is over. The first call counts.
+func (x *Exchange) Grace(d time.Duration) {
+	if x.grace.IsZero() {
+		x.grace = x.now().Add(d)
+	}
+}
+
 // Elapsed is the time since the begin.
 func (x *Exchange) Elapsed() time.Duration { return x.now().Sub(x.begun) }
 
@@ -290,13 +300,16 @@ func (x *Exchange) timer() (Timer, Kind) {
 	if x.hasHead {
 		sooner(x.last.Add(t.Silence), Silent)
 	}
+	if !x.grace.IsZero() {
+		sooner(x.grace, Lingered)
+	}
 	return x.client.set.Clock.NewTimer(max(at.Sub(x.now()), 0)), kind
 }
 
 func overdue(kind Kind) *Fault {
 	return &Fault{kind, map[Kind]string{
 		NoConnection: "no connection in time", Late: "the first part of the answer did not come in time", Silent: "the provider went silent",
-		Stalled: "the answer stalled", TooLong: "the whole answer took too long",
+		Stalled: "the answer stalled", Lingered: "nothing follows the answer", TooLong: "the whole answer took too long",
 	}[kind]}
 }
 

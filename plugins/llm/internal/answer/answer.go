@@ -1,0 +1,285 @@
+package answer
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fermenthq/ferment/plugins/llm/internal/chat"
+	"github.com/fermenthq/ferment/plugins/llm/internal/dialect"
+	"github.com/fermenthq/ferment/plugins/llm/internal/failure"
+	"github.com/fermenthq/ferment/plugins/llm/internal/pricing"
+	"github.com/fermenthq/ferment/plugins/llm/internal/transport"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Answer answers a call of an intent. Pieces of the answer go to out as they
+// arrive. The result is a whole response envelope: a value, or an error with
+// what it took all the same. An error beside it means that nothing was asked.
+func (p *Provider) Answer(ctx context.Context, m *Model, intent string, request edn.Value, out Sink) (edn.Value, *contract.Error) {
+	if p.Missing != "" {
+		return edn.Nil(), p.Report.Error(failure.NotConfigured, failure.Known{}, "%s", p.Missing)
+	}
+	q, err := m.ask(intent, request)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	c := &call{provider: p, model: m, question: q, out: out, answer: chat.NewAnswer()}
+	body, err := c.encode()
+	if err != nil {
+		return edn.Nil(), err
+	}
+	if err := p.Gate.Enter(ctx); err != nil {
+		if errors.Is(err, transport.ErrFull) {
+			return edn.Nil(), c.fail(failure.QueueFull, "as many calls wait as may")
+		}
+		return edn.Nil(), c.fault(&transport.Fault{Kind: waiting(err), Text: "the call waited for its turn"})
+	}
+	defer p.Gate.Leave()
+	c.exchange = p.Client.Post(m.Preset.Path, body)
+	defer c.exchange.Close()
+	value, err := c.run(ctx)
+	return c.envelope(value, err), nil
+}
+
+func waiting(err error) transport.Kind {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return transport.Deadline
+	}
+	return transport.Canceled
+}
+
+// call is one call on its way.
+type call struct {
+	provider *Provider
+	model    *Model
+	question *question
+	out      Sink
+	exchange *transport.Exchange
+	request  *chat.Request
+
+	form    chat.Form
+	dropped []string
+	head    transport.Head
+	answer  *chat.Answer
+
+	begun      bool // a piece was shown
+	firstToken time.Duration
+	skipped    int
+	inARow     int
+	foreign    bool // a frame was no answer of this format
+	known      bool // a frame was
+	cut        bool // the answer did not end by itself
+	how        string
+	pending    chat.Piece // merged with what follows in the same read
+}
+
+// fail makes the error of a row with all that is known.
+func (c *call) fail(row failure.Row, format string, args ...any) *contract.Error {
+	return c.provider.Report.Error(row, c.knownFacts(), format, args...)
+}
+
+func (c *call) knownFacts() failure.Known {
+	k := failure.Known{Status: c.head.Status, RequestID: c.requestID(), Begun: c.begun}
+	if c.exchange != nil {
+		k.Sent = c.exchange.Sent()
+	}
+	return k
+}
+
+func (c *call) requestID() string {
+	for _, name := range []string{"X-Request-Id", "Request-Id"} {
+		if id := c.head.Header.Get(name); id != "" {
+			return id
+		}
+	}
+	return c.answer.RequestID
+}
+
+// encode makes the body of the request, or refuses what cannot be asked.
+func (c *call) encode() ([]byte, *contract.Error) {
+	q, m := c.question, c.model
+	if len(q.tools) > 0 && !m.Preset.Tools {
+		return nil, c.fail(failure.NotConfigured, "preset %s has no tools: set quirks { tools = true } if this server has them", m.Preset.Name)
+	}
+	r := &chat.Request{Model: m.Name, Messages: q.messages, Tools: q.tools, Options: q.options, Context: m.Context, Whole: len(q.tools) > 0 && !m.Preset.ToolsStream}
+	if q.shape != nil {
+		output, ok := q.shape.Ask(m.Structured, m.Preset)
+		if !ok {
+			return nil, c.fail(failure.RequestInvalid, "the schema %s cannot be asked for with structured = %q", q.shape.Name, m.Structured)
+		}
+		r.Output, c.form = output, output.Form
+		if c.form != chat.Native {
+			r.Messages = instructed(r.Messages, q.shape.Instruction())
+		}
+	}
+	encoded, err := dialect.Encode(m.Preset, r)
+	if err != nil {
+		return nil, c.fail(failure.RequestInvalid, "the request cannot be written")
+	}
+	if len(encoded.Dropped) > 0 && m.StrictOptions {
+		return nil, c.fail(failure.RequestInvalid, "the format %s has no %s", m.Preset.Dialect, strings.Join(encoded.Dropped, ", "))
+	}
+	if len(encoded.Body) > MaxRequest {
+		return nil, beyond("the request has %d bytes, the limit is %d", len(encoded.Body), MaxRequest)
+	}
+	c.request, c.dropped = r, encoded.Dropped
+	return encoded.Body, nil
+}
+
+// instructed puts an instruction to the end of the system message.
+func instructed(messages []chat.Message, text string) []chat.Message {
+	messages = slices.Clone(messages)
+	for i, m := range messages {
+		if m.Role == chat.System {
+			messages[i].Content += "\n\n" + text
+			return messages
+		}
+	}
+	return slices.Insert(messages, 0, chat.Message{Role: chat.System, Content: text})
+}
+
+// run follows the exchange to its end.
+func (c *call) run(ctx context.Context) (edn.Value, *contract.Error) {
+	head, fault := c.exchange.Head(ctx)
+	if fault != nil {
+		return edn.Nil(), c.fault(fault)
+	}
+	c.head = head
+	if head.Status < 200 || head.Status > 299 {
+		return edn.Nil(), c.refused(ctx)
+	}
+	if err := c.receive(ctx); err != nil {
+		c.cut = true
+		return edn.Nil(), err
+	}
+	return c.conclude()
+}
+
+// fault is the error of a broken exchange.
+func (c *call) fault(f *transport.Fault) *contract.Error {
+	return c.fail(map[transport.Kind]failure.Row{
+		transport.NoConnection: failure.Unavailable, transport.Broken: failure.Truncated, transport.Silent: failure.Timeout, transport.Late: failure.Timeout,
+		transport.Stalled: failure.Stalled, transport.TooLong: failure.Timeout, transport.TooLarge: failure.Malformed, transport.Lingered: failure.Truncated,
+		transport.Deadline: failure.Deadline, transport.Canceled: failure.Canceled,
+	}[f.Kind], "%s", f.Text)
+}
+
+// refused reads the body of an error.
+func (c *call) refused(ctx context.Context) *contract.Error {
+	var body []byte
+	for len(body) < failure.MaxBody {
+		piece, fault, err := c.exchange.Next(ctx)
+		if fault != nil && (fault.Kind == transport.Deadline || fault.Kind == transport.Canceled) {
+			return c.fault(fault)
+		}
+		if fault != nil || err != nil {
+			break // what has come will do
+		}
+		body = append(body, piece...)
+	}
+	known := c.knownFacts()
+	known.Report = failure.ReadBody(body)
+	known.RetryAfter = failure.RetryAfter(c.head.Header, c.provider.Client.Clock().Now())
+	row := failure.Of(c.head.Status, known.Report)
+	said := map[failure.Row]string{
+		failure.Foreign: "no model answers at this address", failure.ModelNotFound: "the model " + c.model.Name + " is not there", failure.AuthFailed: "the key is refused",
+		failure.QuotaExhausted: "the quota is used up", failure.RateLimited: "too many requests", failure.Overloaded: "overloaded",
+		failure.ContextExceeded: "the request is longer than the model can read", failure.Refused: "the request was refused", failure.Timeout: "timed out",
+	}[row]
+	if said == "" {
+		said = "failed"
+	}
+	return c.provider.Report.Error(row, known, "%s (status %d)", said, c.head.Status)
+}
+
+// envelope is the response: the value or the error, and what it took.
+func (c *call) envelope(value edn.Value, err *contract.Error) edn.Value {
+	var result, response edn.MapBuilder
+	if err != nil {
+		result.Key("type", edn.K("error"))
+		result.Key("error", err.Value())
+	} else {
+		result.Key("type", edn.K("value"))
+		result.Key("out", value)
+	}
+	if usage := c.usage(err); !usage.IsNil() {
+		result.Key("usage", usage)
+	}
+	response.Key("result", result.Map())
+	response.Key("invoke/meta", c.meta())
+	return response.Map()
+}
+
+// usage is what the call took. A request that was refused took nothing that
+// anybody knows of.
+func (c *call) usage(err *contract.Error) edn.Value {
+	if err != nil && !c.known {
+		return edn.Nil()
+	}
+	counted := pricing.Counted{In: c.model.Ratio.Apply(pricing.EstimateRequest(c.request)), Out: c.model.Ratio.Apply(pricing.EstimateAnswer(c.answer))}
+	tokens := pricing.Settle(c.answer.Usage, counted, c.cut)
+	if tokens.Mark == pricing.Exact {
+		c.model.Ratio.Learn(tokens.In, pricing.EstimateRequest(c.request))
+	}
+	var u edn.MapBuilder
+	u.Key("mode", edn.K("live"))
+	u.Key("latency-ms", edn.Int(c.exchange.Elapsed().Milliseconds()))
+	if c.begun {
+		u.Key("first-token-ms", edn.Int(c.firstToken.Milliseconds()))
+	}
+	u.Key("tokens-in", edn.Int(tokens.In))
+	u.Key("tokens-out", edn.Int(tokens.Out))
+	u.Key("tokens-cached", edn.Int(tokens.Cached))
+	u.Key("tokens-reasoning", edn.Int(tokens.Reasoning))
+	u.Key("tokens-mark", edn.K(string(tokens.Mark)))
+	cost, mark := c.model.Price.Cost(tokens)
+	if !cost.IsNil() {
+		u.Key("cost-usd", cost)
+	}
+	u.Key("cost-mark", edn.K(string(mark)))
+	return u.Map()
+}
+
+// meta says how the answer came about.
+func (c *call) meta() edn.Value {
+	clean := c.provider.Report.Scrub.Clean
+	var provider, m edn.MapBuilder
+	provider.Key("name", edn.Text(c.provider.Name))
+	provider.Key("type", edn.K(c.provider.Name))
+	provider.Key("model", edn.Text(c.model.Name))
+	if c.answer.Model != "" {
+		provider.Key("model/served", edn.Text(clean(c.answer.Model)))
+	}
+	if id := c.requestID(); id != "" {
+		provider.Key("request/id", edn.Text(clean(id)))
+	}
+	m.Key("provider", provider.Map())
+	m.Key("model", edn.Text(c.model.Name))
+	m.Key("prompt/hash", edn.Text(c.question.hash))
+	if !c.question.agent.IsNil() {
+		m.Key("agent/id", c.question.agent)
+	}
+	if f := c.answer.Finish; f != chat.Unfinished && f != chat.Failed {
+		m.Key("finish", edn.K(string(f)))
+	}
+	if c.answer.Assumed {
+		m.Key("finish/assumed?", edn.Bool(true))
+	}
+	if c.skipped > 0 {
+		m.Key("stream/skipped", edn.Int(int64(c.skipped)))
+	}
+	if len(c.dropped) > 0 {
+		m.Key("options/dropped", edn.Keywords(c.dropped...))
+	}
+	if c.form != chat.Plain {
+		m.Key("format/mode", edn.K(string(c.form)))
+	}
+	if c.how != "" {
+		m.Key("format/found", edn.K(c.how))
+	}
+	return m.Map()
+}

@@ -1,0 +1,134 @@
+package answer
+
+import (
+	"strings"
+
+	"github.com/fermenthq/ferment/plugins/llm/internal/chat"
+	"github.com/fermenthq/ferment/plugins/llm/internal/failure"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+)
+
+// conclude makes the output of a complete answer, or says why it is none.
+func (c *call) conclude() (edn.Value, *contract.Error) {
+	a, q := c.answer, c.question
+	text := a.Text.String()
+	if len(a.Calls) > 0 && a.Finish == chat.Stop {
+		a.Finish = chat.ToolCalls // some servers end calls as they end texts
+	}
+	structured := q.shape != nil || len(q.tools) > 0
+	switch {
+	case a.Finish == chat.Failed:
+		return edn.Nil(), c.fail(failure.ProviderError, "the model stopped with %q", a.FinishWord)
+	case a.Finish == chat.Refused || a.Refusal.Len() > 0:
+		e := c.fail(failure.Refused, "the model refused to answer")
+		if a.Category != "" {
+			e = e.WithDetail("category", edn.Text(a.Category))
+		}
+		return edn.Nil(), e
+	case structured && a.Finish == chat.Length:
+		return edn.Nil(), c.raw(c.fail(failure.OutputTruncated, "the answer was cut at the limit of tokens"))
+	case structured && c.skipped > 0:
+		return edn.Nil(), c.fail(failure.Malformed, "an event of an answer that must be whole cannot be read")
+	case len(a.Calls) == 0 && emptied(text):
+		return edn.Nil(), c.fail(failure.Empty, "the answer has no text")
+	}
+	calls, err := c.calls()
+	if err != nil {
+		return edn.Nil(), err
+	}
+	return c.output(text, calls)
+}
+
+// output is the value that the intent asks for.
+func (c *call) output(text string, calls []edn.Value) (edn.Value, *contract.Error) {
+	q := c.question
+	var out edn.MapBuilder
+	if len(calls) > 0 {
+		out.Key("tool/calls", edn.Vector(calls...))
+	}
+	switch {
+	case q.intent == Chat:
+		out.Key("text", edn.Text(text))
+		out.Key("finish", edn.K(string(c.answer.Finish)))
+	case q.shape == nil || len(calls) > 0:
+		if text != "" {
+			out.Key(q.textKey, edn.Text(text))
+		}
+	default:
+		v, how, problem := q.shape.Read(text)
+		if problem == nil {
+			c.how = how
+			return contract.EmitOut(v), nil
+		}
+		if !problem.Parsed {
+			return edn.Nil(), c.raw(c.fail(failure.FormatDrift, "the answer holds no value that fits the schema %s", q.shape.Name))
+		}
+		e := c.fail(failure.SchemaInvalid, "the answer does not fit the schema %s: %s", q.shape.Name, problem.Findings[0])
+		return edn.Nil(), c.raw(e.WithDetail("findings", schema.Findings(problem.Findings)))
+	}
+	return out.Map(), nil
+}
+
+// raw adds what the model wrote, so that it can be told what was wrong with it.
+func (c *call) raw(e *contract.Error) *contract.Error {
+	text := edn.Text(c.provider.Report.Scrub.Clean(c.answer.Text.String()))
+	return e.WithDetail("raw", text).WithDetail("output/hash", edn.Text(edn.Hash(text)))
+}
+
+// calls are the calls of tools, checked and in order.
+func (c *call) calls() ([]edn.Value, *contract.Error) {
+	q := c.question
+	var all []edn.Value
+	for _, raw := range c.answer.Calls {
+		id, known := q.names.ID(raw.Name)
+		compiled := q.args[id]
+		if !known || compiled == nil {
+			return nil, c.invalidCall(raw, "calls a tool that was not offered")
+		}
+		text := strings.TrimSpace(raw.Args.String())
+		if text == "" {
+			text = "{}"
+		}
+		if len(text) > MaxArgs {
+			return nil, c.invalidCall(raw, "has arguments over 256 KiB")
+		}
+		args, err := edn.ReadJSON([]byte(text), edn.WithLimits(edn.Body))
+		if err != nil {
+			return nil, c.invalidCall(raw, "has arguments that are cut or no JSON")
+		}
+		if !args.IsMap() {
+			return nil, c.invalidCall(raw, "has arguments that are no object")
+		}
+		var m edn.MapBuilder
+		m.Key("id", edn.Text(raw.ID))
+		m.Key("tool/id", edn.K(id))
+		m.Key("args", compiled.CoerceJSON(args))
+		all = append(all, m.Map())
+	}
+	return all, nil
+}
+
+func (c *call) invalidCall(raw *chat.RawCall, what string) *contract.Error {
+	e := c.fail(failure.ToolCallInvalid, "a call of %q %s", raw.Name, what)
+	said := edn.Text(c.provider.Report.Scrub.Clean(raw.Args.String()))
+	if len(raw.Args.String()) > MaxArgs {
+		return e
+	}
+	return e.WithDetail("raw", said).WithDetail("output/hash", edn.Text(edn.Hash(said)))
+}
+
+// emptied tells whether a text has nothing for its reader: it is blank, or all
+// of it is a block of reasoning.
+func emptied(text string) bool {
+	rest := strings.TrimSpace(text)
+	for _, tag := range []string{"think", "thinking", "reasoning"} {
+		if !strings.HasPrefix(rest, "<"+tag+">") {
+			continue
+		}
+		end := strings.LastIndex(rest, "</"+tag+">")
+		return end < 0 || strings.TrimSpace(rest[end+len(tag)+3:]) == ""
+	}
+	return rest == ""
+}

@@ -1,0 +1,9 @@
+// Package answer answers one call: it reads the question out of the request
+// envelope, asks the model server, follows the stream, and makes the value, the
+// usage and the metadata of the contract out of what came.
+//
+// A Provider is one account with its models. Answer makes at most one request;
+// it is for the host to try again, elsewhere, or with findings. Everything that
+// can go wrong is a row of package failure. A Provider is safe for concurrent
+// use.
+package answer

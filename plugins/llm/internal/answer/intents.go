@@ -1,0 +1,31 @@
+package answer
+
+// intentSchemas are the built-in schemas of the intents that models serve:
+// input and output.
+func intentSchemas() map[string][2]string {
+	return map[string][2]string{
+		Chat:                {"req/chat", "res/chat"},
+		"text/respond":      {"req/text", "res/text"},
+		"context/summarize": {"req/context", "res/context-summary"},
+		"problem/solve":     {"req/problem", "res/problem"},
+		"code/generate":     {"req/code", "res/code"},
+		"code/patch":        {"req/code", "res/patch+tests"},
+		"code/explain":      {"req/code", "res/explanation"},
+		"code/review":       {"req/code", "res/review"},
+		"eval/grade":        {"req/eval", "res/eval"},
+		"route/decide":      {"req/route", "res/route"},
+	}
+}
+
+// InSchema names the schema of the input of an intent, req/any for intents that
+// have none of their own.
+func InSchema(intent string) string {
+	if s, ok := intentSchemas()[intent]; ok {
+		return s[0]
+	}
+	return "req/any"
+}
+
+// OutSchema names the schema of the output of an intent, "" for intents that
+// have none of their own.
+func OutSchema(intent string) string { return intentSchemas()[intent][1] }

@@ -1,0 +1,72 @@
+package answer
+
+import (
+	"strconv"
+
+	"github.com/fermenthq/ferment/plugins/llm/internal/chat"
+	"github.com/fermenthq/ferment/plugins/llm/internal/dialect"
+	"github.com/fermenthq/ferment/plugins/llm/internal/failure"
+	"github.com/fermenthq/ferment/plugins/llm/internal/pricing"
+	"github.com/fermenthq/ferment/plugins/llm/internal/transport"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Limits of one request. Beyond them nothing is sent.
+const (
+	MaxRequest  = 16 << 20
+	MaxMessages = 4096
+	MaxTools    = 128
+	MaxArgs     = 256 << 10 // of one call, as text
+)
+
+// Provider is one account.
+type Provider struct {
+	Name   string
+	Client *transport.Client
+	Gate   *transport.Gate
+	Report *failure.Reporter
+	// Missing says what is not configured; with it no request is made.
+	Missing string
+}
+
+// Model is one model of a provider as it is configured.
+type Model struct {
+	Name   string // at the provider
+	Preset dialect.Preset
+	// Options hold unless the call says otherwise.
+	Options       chat.Options
+	StrictOptions bool
+	Structured    string // auto, native, json or prompt
+	Context       int64
+	Price         pricing.Price
+	// Ratio is what was learned about its tokens.
+	Ratio *pricing.Ratio
+}
+
+// Sink takes the pieces of an answer while it arrives. Its methods may wait for
+// whoever reads them.
+type Sink interface {
+	Text(text string) error
+	Reasoning(text string) error
+	Delta(piece edn.Value) error
+	Progress(v edn.Value) error
+}
+
+// jsonNumber writes a number for a request body, "" for none.
+func jsonNumber(v edn.Value) string {
+	if n, ok := v.AsInt(); ok {
+		return strconv.FormatInt(n, 10)
+	}
+	if f, ok := v.AsFloat(); ok {
+		return strconv.FormatFloat(f, 'g', -1, 64)
+	}
+	if r, ok := v.AsNumber(); ok {
+		f, _ := r.Float64()
+		return strconv.FormatFloat(f, 'g', -1, 64)
+	}
+	return ""
+}
+
+// Number is a number of the configuration or of a budget as it goes over the
+// wire.
+func Number(v edn.Value) string { return jsonNumber(v) }

@@ -1,0 +1,360 @@
+package answer
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/fermenthq/ferment/plugins/llm/internal/chat"
+	"github.com/fermenthq/ferment/plugins/llm/internal/dialect"
+	"github.com/fermenthq/ferment/plugins/llm/internal/shape"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+)
+
+// Chat is the intent whose answer is a message instead of a value.
+const Chat = "model/chat"
+
+// question is what a call asks.
+type question struct {
+	intent   string
+	messages []chat.Message
+	tools    []chat.Tool
+	names    *dialect.Names
+	args     map[string]*schema.Schema // by id of the tool
+	shape    *shape.Shape              // nil: free text
+	textKey  string                    // under which a text is answered
+	options  chat.Options
+	agent    edn.Value
+	hash     string
+}
+
+// ask reads the question out of a request envelope.
+func (m *Model) ask(intent string, request edn.Value) (*question, *contract.Error) {
+	q := &question{intent: intent, textKey: "text", names: dialect.NewNames(nil), args: map[string]*schema.Schema{}}
+	input, context := request.Key("input"), request.Key("context")
+	prompt := context.Key("prompt")
+	if !prompt.IsMap() { // the map of the host; a caller's own :prompt is text
+		prompt = edn.Nil()
+	}
+	if err := q.readTools(input.Key("tools")); err != nil {
+		return nil, err
+	}
+	if err := q.readMessages(request, input, prompt); err != nil {
+		return nil, err
+	}
+	if err := q.readShape(intent, prompt.Key("output")); err != nil {
+		return nil, err
+	}
+	q.options = m.Options
+	budget := request.Key("budget")
+	if n, ok := budget.Key("max-tokens").AsInt(); ok && n > 0 && (q.options.MaxTokens == 0 || n < q.options.MaxTokens) {
+		q.options.MaxTokens = n
+	}
+	if t := jsonNumber(budget.Key("temperature")); t != "" {
+		q.options.Temperature = json.Number(t)
+	}
+	q.agent = context.Key("agent/id")
+	if q.hash, _ = prompt.Key("hash").AsString(); q.hash == "" {
+		q.hash = q.promptHash()
+	}
+	q.repair(context.Key("repair"))
+	return q, nil
+}
+
+func invalid(path []edn.Value, format string, args ...any) *contract.Error {
+	where := append([]edn.Value{edn.K("input")}, path...)
+	return contract.Errorf("input/invalid", "%s: %s", edn.Vector(where...), fmt.Sprintf(format, args...)).
+		WithDetail("path", edn.Vector(where...))
+}
+
+func beyond(format string, args ...any) *contract.Error {
+	return contract.Errorf("provider/request-invalid", format, args...).WithSource(contract.SourceRequest).
+		WithDetail("family", edn.K("provider/error")).WithDetail("sent?", edn.Bool(false))
+}
+
+// texts are the keys of an input that may hold its text, the first present one
+// counts.
+var texts = [...]string{"prompt", "text", "content", "problem", "question", "task", "spec", "code", "summary"}
+
+func (q *question) readMessages(request, input, prompt edn.Value) *contract.Error {
+	list, at := prompt.Key("messages"), []edn.Value{edn.K("messages")}
+	if list.IsNil() {
+		list = input.Key("messages")
+	}
+	if system, _ := first(prompt.Key("system"), request.Key("system"), input.Key("system")).AsString(); system != "" {
+		q.messages = append(q.messages, chat.Message{Role: chat.System, Content: system})
+	}
+	if list.IsNil() {
+		content := ""
+		for _, key := range texts {
+			if s, ok := input.Key(key).AsString(); ok && strings.TrimSpace(s) != "" {
+				content = s
+				break
+			}
+		}
+		if content == "" && input.Len() > 0 {
+			content = string(edn.WritePretty(input, edn.PrettyOptions{}))
+		}
+		if content == "" {
+			return invalid(nil, "there is no text and no :messages to answer")
+		}
+		q.messages = append(q.messages, chat.Message{Role: chat.User, Content: content})
+		return nulFree(q.messages)
+	}
+	if !list.IsVector() && !list.IsList() || list.Len() == 0 {
+		return invalid(at, "should be messages, at least one")
+	}
+	if list.Len() > MaxMessages {
+		return beyond("the request has %d messages, the limit is %d", list.Len(), MaxMessages)
+	}
+	calls := map[string]string{} // id of each call that was made to the wire name of its tool
+	i := 0
+	for v := range list.Elems() {
+		m, err := q.message(v, append(at, edn.Int(int64(i))), calls)
+		if err != nil {
+			return err
+		}
+		q.messages = append(q.messages, m)
+		i++
+	}
+	return nulFree(q.messages)
+}
+
+func nulFree(messages []chat.Message) *contract.Error {
+	for i, m := range messages {
+		if strings.ContainsRune(m.Content, 0) {
+			return invalid([]edn.Value{edn.K("messages"), edn.Int(int64(i)), edn.K("content")}, "holds a NUL character, which providers refuse")
+		}
+	}
+	return nil
+}
+
+func (q *question) message(v edn.Value, at []edn.Value, calls map[string]string) (chat.Message, *contract.Error) {
+	var m chat.Message
+	role := word(v.Key("role"))
+	m.Role = chat.Role(role)
+	content := v.Key("content")
+	if !content.IsNil() && !content.IsString() {
+		return m, invalid(append(at, edn.K("content")), "should be a text")
+	}
+	m.Content, _ = content.AsString()
+	switch m.Role {
+	case chat.System, chat.User:
+	case chat.ToolRole:
+		m.CallID = word(v.Key("tool/id"))
+		name, known := calls[m.CallID]
+		if !known {
+			return m, invalid(append(at, edn.K("tool/id")), "no call before this result has the id %q", m.CallID)
+		}
+		m.Tool = name
+	case chat.Assistant:
+		i := 0
+		for c := range v.Key("tool/calls").Elems() {
+			call, err := q.madeCall(c, append(at, edn.K("tool/calls"), edn.Int(int64(i))))
+			if err != nil {
+				return m, err
+			}
+			calls[call.ID] = call.Name
+			m.Calls = append(m.Calls, call)
+			i++
+		}
+	default:
+		return m, invalid(append(at, edn.K("role")), "should be :system, :user, :assistant or :tool, got %s", v.Key("role"))
+	}
+	if m.Content == "" && len(m.Calls) == 0 && m.Role != chat.ToolRole {
+		return m, invalid(append(at, edn.K("content")), "the message is empty")
+	}
+	return m, nil
+}
+
+// madeCall is a call that a model made earlier.
+func (q *question) madeCall(v edn.Value, at []edn.Value) (chat.Call, *contract.Error) {
+	id, tool := word(v.Key("id")), word(v.Key("tool/id"))
+	if id == "" || tool == "" {
+		return chat.Call{}, invalid(at, "should have an :id and a :tool/id")
+	}
+	args := v.Key("args")
+	if args.IsNil() {
+		args = edn.MustMap()
+	}
+	text, err := edn.WriteJSON(args)
+	if err != nil || !args.IsMap() {
+		return chat.Call{}, invalid(append(at, edn.K("args")), "should be a map that JSON can hold")
+	}
+	if len(text) > MaxArgs {
+		return chat.Call{}, beyond("the arguments of a call have %d bytes, the limit is %d", len(text), MaxArgs)
+	}
+	return chat.Call{ID: id, Name: q.names.Wire(tool), Args: text}, nil
+}
+
+func (q *question) readTools(list edn.Value) *contract.Error {
+	if list.IsNil() {
+		return nil
+	}
+	at := []edn.Value{edn.K("tools")}
+	if !list.IsVector() && !list.IsList() {
+		return invalid(at, "should be a list of tools")
+	}
+	if list.Len() > MaxTools {
+		return beyond("the request has %d tools, the limit is %d", list.Len(), MaxTools)
+	}
+	i := -1
+	for v := range list.Elems() {
+		i++
+		here := append(at, edn.Int(int64(i)))
+		id := word(v.Key("tool/id"))
+		if id == "" {
+			return invalid(append(here, edn.K("tool/id")), "should name the tool")
+		}
+		if q.args[id] != nil {
+			return invalid(append(here, edn.K("tool/id")), "the tool %s is there twice", id)
+		}
+		form := v.Key("in-schema")
+		if form.IsNil() {
+			form = edn.MustRead(`[:map {:closed true}]`)
+		}
+		compiled, err := schema.Compile(form)
+		if err != nil {
+			return invalid(append(here, edn.K("in-schema")), "is no schema: %s", err)
+		}
+		text, err := edn.WriteJSON(compiled.JSONSchema())
+		if err != nil {
+			return invalid(append(here, edn.K("in-schema")), "has no JSON Schema: %s", err)
+		}
+		description, _ := v.Key("description").AsString()
+		q.args[id] = compiled
+		q.tools = append(q.tools, chat.Tool{Name: q.names.Wire(id), Description: description, Schema: text})
+	}
+	return nil
+}
+
+// readShape finds the form that the answer must have: what the host asks for,
+// else the built-in schema of the intent where text alone would not do.
+func (q *question) readShape(intent string, output edn.Value) *contract.Error {
+	if intent == Chat {
+		return nil
+	}
+	name, form := word(output.Key("name")), output.Key("schema")
+	asked := !form.IsNil()
+	if !asked {
+		if name = OutSchema(intent); name == "" {
+			return nil
+		}
+		form = schema.Builtin()[name]
+	} else if name == "" {
+		name = "answer"
+	}
+	s, err := shape.New(name, form, output.Key("json-schema"))
+	if err != nil {
+		return contract.Errorf("input/invalid", "the schema %s of the answer cannot be used: %w", name, err)
+	}
+	switch {
+	case s.TextKey() != "":
+		q.textKey = s.TextKey()
+	case !asked && s.Takes(edn.MustMap(edn.K("text"), edn.Text("x"))):
+	default:
+		q.shape = s
+	}
+	return nil
+}
+
+// promptHash names what was asked, whoever is asked.
+func (q *question) promptHash() string {
+	var messages []edn.Value
+	for _, m := range q.messages {
+		var calls []edn.Value
+		for _, c := range m.Calls {
+			calls = append(calls, edn.Vector(edn.Text(c.ID), edn.Text(c.Name), edn.Text(string(c.Args))))
+		}
+		messages = append(messages, edn.Vector(edn.Text(string(m.Role)), edn.Text(m.Content), edn.Text(m.CallID), edn.Vector(calls...)))
+	}
+	form := ""
+	if q.shape != nil {
+		form = q.shape.Instruction()
+	}
+	o := q.options
+	seed := edn.Nil()
+	if o.Seed != nil {
+		seed = edn.Int(*o.Seed)
+	}
+	var stop []edn.Value
+	for _, s := range o.Stop {
+		stop = append(stop, edn.Text(s))
+	}
+	options := edn.Vector(edn.Text(string(o.Temperature)), edn.Text(string(o.TopP)), edn.Text(string(o.PresencePenalty)), edn.Text(string(o.FrequencyPenalty)),
+		edn.Int(o.MaxTokens), seed, edn.Vector(stop...))
+	return edn.Hash(edn.Vector(edn.Vector(messages...), edn.Text(form), options))
+}
+
+// repair adds what was wrong with the answer before. Earlier ones are not
+// repeated, so the request does not grow from attempt to attempt.
+func (q *question) repair(told edn.Value) {
+	if !told.IsMap() {
+		return
+	}
+	if text := q.previous(told.Key("previous")); text != "" {
+		q.messages = append(q.messages, chat.Message{Role: chat.Assistant, Content: text})
+	}
+	var b strings.Builder
+	b.WriteString("This answer was not accepted:\n")
+	for f := range told.Key("findings").Elems() {
+		b.WriteString("- ")
+		if path := f.Key("path"); path.Len() > 0 {
+			b.WriteString("at " + path.String() + ": ")
+		}
+		b.WriteString(first(f.Key("message"), f).text() + "\n")
+	}
+	if message, ok := told.Key("error").Key("message").AsString(); ok {
+		b.WriteString("- " + message + "\n")
+	}
+	b.WriteString("Answer again, completely.")
+	q.messages = append(q.messages, chat.Message{Role: chat.User, Content: b.String()})
+}
+
+func (q *question) previous(v edn.Value) string {
+	if s, ok := v.AsString(); ok {
+		return s
+	}
+	if s, ok := v.Key(q.textKey).AsString(); ok {
+		return s
+	}
+	if v.IsNil() {
+		return ""
+	}
+	if text, err := edn.WriteJSON(v); err == nil {
+		return string(text)
+	}
+	return v.String()
+}
+
+// value is an edn.Value with a text of its own.
+type value struct{ edn.Value }
+
+func (v value) text() string {
+	if s, ok := v.AsString(); ok {
+		return s
+	}
+	return v.String()
+}
+
+// first is the first value that is there.
+func first(all ...edn.Value) value {
+	for _, v := range all {
+		if !v.IsNil() {
+			return value{v}
+		}
+	}
+	return value{}
+}
+
+// word is the name of a keyword or a string without a leading colon: callers
+// without EDN write names as strings.
+func word(v edn.Value) string {
+	if s, ok := v.AsKeyword(); ok {
+		return s
+	}
+	s, _ := v.AsString()
+	return strings.TrimPrefix(s, ":")
+}

@@ -1,0 +1,228 @@
+package answer
+
+import (
+	"context"
+	"errors"
+
+	"time"
+
+	"github.com/fermenthq/ferment/plugins/llm/internal/chat"
+	"github.com/fermenthq/ferment/plugins/llm/internal/dialect"
+	"github.com/fermenthq/ferment/plugins/llm/internal/failure"
+	"github.com/fermenthq/ferment/plugins/llm/internal/frame"
+	"github.com/fermenthq/ferment/plugins/llm/internal/transport"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// How many events of a stream may be unreadable, and how long pieces may grow
+// that are merged.
+const (
+	maxSkipped = 2
+	maxMerged  = 4 << 10
+)
+
+// How long what may follow a whole answer is waited for: usage behind the
+// finish reason, and the end of the body, without which the connection cannot
+// be used again.
+const (
+	afterFinish = 2 * time.Second
+	afterEnd    = 100 * time.Millisecond
+)
+
+// errGone says that whoever read the pieces is gone.
+var errGone = errors.New("the caller is gone")
+
+// receive reads the answer until it is complete.
+func (c *call) receive(ctx context.Context) *contract.Error {
+	splitter := dialect.Splitter(c.model.Preset, c.head.Media)
+	if splitter == nil {
+		return c.fail(failure.Foreign, "the body is of type %s, which is no answer of a model", c.head.Media)
+	}
+	_, whole := splitter.(*frame.Whole)
+	decoder := dialect.NewDecoder(c.model.Preset)
+	for {
+		piece, fault, end := c.exchange.Next(ctx)
+		switch {
+		case fault != nil && c.complete() && endsWell(fault.Kind):
+			c.model.Preset.Close(c.answer)
+			return nil
+		case fault != nil:
+			return c.fault(fault)
+		case end != nil:
+			return c.ended(ctx, splitter, decoder, whole)
+		}
+		quiet := false
+		err := splitter.Push(piece, func(f frame.Frame) error {
+			quiet = quiet || f.Quiet
+			return c.frame(decoder, f)
+		})
+		c.exchange.Recycle(piece)
+		if err == nil {
+			err = c.flush()
+		}
+		if err == nil && quiet {
+			err = c.exchange.Blocked(func() error { return gone(c.out.Progress(edn.Nil())) })
+		}
+		if err != nil {
+			return c.broken(ctx, err, whole)
+		}
+	}
+}
+
+// endsWell tells the faults after which a whole answer still counts.
+func endsWell(kind transport.Kind) bool {
+	return kind != transport.Deadline && kind != transport.Canceled && kind != transport.TooLarge
+}
+
+// complete tells whether the answer is whole although the body is not over.
+func (c *call) complete() bool {
+	return c.answer.Ended || c.model.Preset.Terminator != dialect.Strict && c.answer.Finish != chat.Unfinished
+}
+
+// ended deals with the end of the body.
+func (c *call) ended(ctx context.Context, splitter frame.Splitter, decoder dialect.Decoder, whole bool) *contract.Error {
+	err := splitter.End(func(f frame.Frame) error {
+		if err := c.frame(decoder, f); !errors.Is(err, errSkipped) {
+			return err
+		}
+		return nil
+	})
+	if err == nil {
+		err = c.flush()
+	}
+	switch {
+	case err != nil:
+		return c.broken(ctx, err, whole)
+	case !c.known && (c.foreign || whole):
+		return c.fail(failure.Foreign, "the body is no answer of a model")
+	case c.model.Preset.Close(c.answer) && (c.known || c.answer.Ended):
+		return nil
+	}
+	return c.fail(failure.Truncated, "the stream ended before the answer did")
+}
+
+// errSkipped is what too many unreadable events come to.
+var errSkipped = errors.New("too many events cannot be read")
+
+// broken is the error of what came instead of an answer.
+func (c *call) broken(ctx context.Context, err error, whole bool) *contract.Error {
+	var inBand *dialect.InBand
+	switch {
+	case errors.As(err, &inBand):
+		known := c.knownFacts()
+		known.Report = failure.ReadBody(inBand.Body)
+		return c.provider.Report.Error(failure.InBand(known.Report), known, "the provider reported an error in the answer")
+	case errors.Is(err, errGone):
+		if fault := c.whyGone(ctx); fault != nil {
+			return c.fault(fault)
+		}
+		return c.fail(failure.Canceled, "the caller went away")
+	case errors.Is(err, dialect.ErrForeign):
+		return c.fail(failure.Foreign, "the body is no answer of a model")
+	case errors.Is(err, frame.ErrTooLarge):
+		return c.fail(failure.Malformed, "%s", err)
+	case whole:
+		return c.fail(failure.Truncated, "the body ended before the answer did")
+	}
+	return c.fail(failure.Malformed, "%s", errSkipped)
+}
+
+func (c *call) whyGone(ctx context.Context) *transport.Fault {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return &transport.Fault{Kind: transport.Deadline, Text: "the deadline of the call passed"}
+	}
+	return nil
+}
+
+// frame reads one frame and shows what came with it.
+func (c *call) frame(decoder dialect.Decoder, f frame.Frame) error {
+	if f.Quiet {
+		return nil
+	}
+	finished := c.answer.Finish
+	pieces, err := decoder.Frame(f.Data, c.answer)
+	switch {
+	case errors.Is(err, dialect.ErrMalformed):
+		c.skipped++
+		if c.inARow++; c.inARow > 1 || c.skipped > maxSkipped {
+			return errSkipped
+		}
+		return nil
+	case errors.Is(err, dialect.ErrForeign):
+		c.foreign = true
+		return nil
+	case err != nil:
+		c.known = true
+		return err
+	}
+	c.inARow, c.known = 0, true
+	for _, p := range pieces {
+		if err := c.show(p); err != nil {
+			return err
+		}
+	}
+	if len(pieces) > 0 || c.answer.Finish != finished {
+		c.exchange.Payload()
+	}
+	if c.answer.Ended {
+		c.exchange.Grace(afterEnd)
+	} else if c.complete() {
+		c.exchange.Grace(afterFinish)
+	}
+	return nil
+}
+
+// show forwards a piece. The first one goes out at once; later ones are merged
+// with their neighbours of the same read.
+func (c *call) show(p chat.Piece) error {
+	if !c.begun {
+		c.begun, c.firstToken = true, c.exchange.Payload()
+		return c.send(p)
+	}
+	if c.pending.Kind == p.Kind && c.pending.Call == p.Call && len(c.pending.Text)+len(p.Text) <= maxMerged {
+		c.pending.Text += p.Text
+		return nil
+	}
+	if err := c.flush(); err != nil {
+		return err
+	}
+	c.pending = p
+	return nil
+}
+
+func (c *call) flush() error {
+	p := c.pending
+	c.pending = chat.Piece{}
+	if p.Kind == "" {
+		return nil
+	}
+	return c.send(p)
+}
+
+func (c *call) send(p chat.Piece) error {
+	return c.exchange.Blocked(func() error {
+		switch p.Kind {
+		case chat.TextPiece:
+			return gone(c.out.Text(p.Text))
+		case chat.ReasoningPiece:
+			return gone(c.out.Reasoning(p.Text))
+		}
+		var m edn.MapBuilder
+		m.Key("kind", edn.K(string(p.Kind)))
+		m.Key("text", edn.Text(p.Text))
+		m.Key("index", edn.Int(int64(p.Call.Index)))
+		m.Key("id", edn.Text(p.Call.ID))
+		if id, ok := c.question.names.ID(p.Call.Name); ok {
+			m.Key("tool/id", edn.K(id))
+		}
+		return gone(c.out.Delta(m.Map()))
+	})
+}
+
+func gone(err error) error {
+	if err != nil {
+		return errGone
+	}
+	return nil
+}

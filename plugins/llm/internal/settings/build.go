@@ -1,0 +1,141 @@
+package settings
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/fermenthq/ferment/plugins/llm/internal/answer"
+	"github.com/fermenthq/ferment/plugins/llm/internal/dialect"
+	"github.com/fermenthq/ferment/plugins/llm/internal/failure"
+	"github.com/fermenthq/ferment/plugins/llm/internal/pricing"
+	"github.com/fermenthq/ferment/plugins/llm/internal/transport"
+	"github.com/fermenthq/ferment/sdk"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// agent is how requests name who makes them.
+const agent = "ferment"
+
+// Build makes the provider and its models, by label. Check must have passed.
+// The error is a problem of a setting.
+func (s Settings) Build(clock transport.Clock) (*answer.Provider, map[string]*answer.Model, error) {
+	base, err := parseURL(s.base())
+	if err != nil {
+		return nil, nil, sdk.Problem(err.Error(), edn.K("base-url"))
+	}
+	set := transport.Settings{Base: base, Header: s.header(), Timeouts: s.Timeouts.timeouts(), Conns: s.MaxInFlight, Clock: clock}
+	if s.Proxy != "" {
+		if set.Proxy, err = parseURL(s.Proxy); err != nil {
+			return nil, nil, sdk.Problem(err.Error(), edn.K("proxy"))
+		}
+	}
+	if s.CAFile != "" {
+		if set.Roots, err = roots(s.CAFile); err != nil {
+			return nil, nil, sdk.Problem(err.Error(), edn.K("ca-file"))
+		}
+	}
+	p := &answer.Provider{
+		Name: s.Provider, Client: transport.NewClient(set), Gate: transport.NewGate(s.MaxInFlight, s.Queue),
+		Report: &failure.Reporter{Provider: s.Provider, Scrub: failure.NewScrubber(s.APIKey), RefusalStops: s.OnRefusal == "stop"},
+	}
+	if s.APIKey == "" && s.PresetOf().Keyed {
+		p.Missing = "no key is configured: set api_key"
+	}
+	models := map[string]*answer.Model{}
+	for label, m := range s.Models {
+		models[label] = m.model(s.PresetOf())
+	}
+	return p, models, nil
+}
+
+func (m Model) model(p dialect.Preset) *answer.Model {
+	structured := m.Structured
+	if structured == "" {
+		structured = "auto"
+	}
+	return &answer.Model{
+		Name: m.Name, Preset: p.With(m.Quirks.quirks()), Options: m.Options.options(), StrictOptions: m.StrictOptions,
+		Structured: structured, Context: m.Context, Price: m.Price.price(), Ratio: &pricing.Ratio{},
+	}
+}
+
+func (p Price) price() pricing.Price {
+	if p.Free {
+		return pricing.Free()
+	}
+	return pricing.Price{Input: amount(p.Input), CachedInput: amount(p.CachedInput), CacheWrite: amount(p.CacheWrite), Output: amount(p.Output)}
+}
+
+// Amounts are the prices of a model, nil where they are not known.
+func (p Price) Amounts() pricing.Price { return p.price() }
+
+func (t Timeouts) timeouts() transport.Timeouts {
+	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+	return transport.Timeouts{Connect: ms(t.Connect), First: ms(t.First), Silence: ms(t.Silence), Stall: ms(t.Stall), Total: ms(t.Total)}
+}
+
+func (s Settings) header() http.Header {
+	h := http.Header{}
+	h.Set("Content-Type", "application/json")
+	h.Set("User-Agent", agent)
+	accept := "text/event-stream, application/json"
+	if s.PresetOf().Dialect == dialect.Ollama {
+		accept = "application/x-ndjson, application/json"
+	}
+	h.Set("Accept", accept)
+	for name, value := range s.Headers {
+		h.Set(name, value)
+	}
+	if s.PresetOf().Dialect == dialect.Anthropic {
+		h.Set("Anthropic-Version", dialect.AnthropicVersion)
+	}
+	switch {
+	case s.APIKey == "":
+	case s.PresetOf().Dialect == dialect.Anthropic:
+		h.Set("X-Api-Key", s.APIKey)
+	default:
+		h.Set("Authorization", "Bearer "+s.APIKey)
+	}
+	return h
+}
+
+// Network says what the process needs: the kind of connection and its port.
+func (s Settings) Network() (need string, at uint16, ok bool) {
+	target := s.base()
+	if s.Proxy != "" {
+		target = s.Proxy
+	}
+	u, err := parseURL(target)
+	if err != nil {
+		return "", 0, false
+	}
+	at, err = port(u)
+	return networkOf(u), at, err == nil
+}
+
+func networkOf(u *url.URL) string {
+	if loopback(u.Hostname()) {
+		return "net/loopback"
+	}
+	return "net/connect"
+}
+
+func roots(file string) (*x509.CertPool, error) {
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool()
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("cannot be read: %w", errors.Unwrap(err))
+	}
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, errors.New("holds no certificate")
+	}
+	return pool, nil
+}

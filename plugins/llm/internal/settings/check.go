@@ -1,0 +1,235 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fermenthq/ferment/plugins/llm/internal/dialect"
+	"github.com/fermenthq/ferment/sdk"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+const maxStop = 16
+
+// Check reports everything that the form of the settings cannot say, without
+// looking at a key, a server or the network.
+func (s Settings) Check() error {
+	var all []error
+	add := func(message string, path ...edn.Value) { all = append(all, sdk.Problem(message, path...)) }
+
+	if s.Preset != "" && !slices.Contains(presetsOf(s.Provider), s.Preset) {
+		add(fmt.Sprintf("provider %s has no preset %s: it is one of %s", s.Provider, s.Preset, strings.Join(presetsOf(s.Provider), ", ")), edn.K("preset"))
+	}
+	if s.BaseURL == "" && s.Provider == "compatible" {
+		add("is missing: a compatible server has no address of its own", edn.K("base-url"))
+	}
+	if u, err := parseURL(s.base()); err != nil && s.base() != "" {
+		add(err.Error(), edn.K("base-url"))
+	} else if err == nil && s.PresetOf().Keyed && s.bare(u) {
+		add("is http to another machine, and the key would be readable on the way: use https, or set allow_plaintext = true", edn.K("base-url"))
+	}
+	if s.Proxy != "" {
+		if _, err := parseURL(s.Proxy); err != nil {
+			add(err.Error(), edn.K("proxy"))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Headers)) {
+		if message := headerProblem(name, s.Headers[name]); message != "" {
+			add(message, edn.K("headers"), edn.Text(name))
+		}
+	}
+	if len(s.Models) == 0 {
+		add("there is no model block, so the plugin would have no capability", edn.K("model"))
+	}
+	for _, label := range slices.Sorted(maps.Keys(s.Models)) {
+		all = append(all, s.Models[label].check(s, label)...)
+	}
+	return errors.Join(all...)
+}
+
+// CheckSecrets reports what only shows when the key and the files are there.
+func (s Settings) CheckSecrets() error {
+	var unread error
+	if s.CAFile != "" {
+		if _, err := roots(s.CAFile); err != nil {
+			unread = sdk.Problem(err.Error(), edn.K("ca-file"))
+		}
+	}
+	return errors.Join(s.checkKey(), unread)
+}
+
+func (s Settings) checkKey() error {
+	u, err := parseURL(s.base())
+	if err == nil && s.APIKey != "" && s.bare(u) {
+		return sdk.Problem("is http to another machine, and the key would be readable on the way: use https, or set allow_plaintext = true", edn.K("base-url"))
+	}
+	if strings.ContainsFunc(s.APIKey, func(r rune) bool { return r <= ' ' || r == 0x7f || r > 0xff }) {
+		return sdk.Problem("holds a blank, a line break or another character that no header can carry", edn.K("api-key"))
+	}
+	return nil
+}
+
+func presetsOf(provider string) []string {
+	switch provider {
+	case "anthropic", "ollama":
+		return []string{provider}
+	}
+	return slices.DeleteFunc(dialect.PresetNames(), func(n string) bool { return n == "anthropic" || n == "ollama" })
+}
+
+func (s Settings) base() string {
+	if s.BaseURL != "" || s.Provider == "compatible" {
+		return s.BaseURL
+	}
+	p, _ := dialect.PresetNamed(s.Provider)
+	return p.Base
+}
+
+// bare tells whether a key would travel unprotected.
+func (s Settings) bare(u *url.URL) bool {
+	return u.Scheme == "http" && !loopback(u.Hostname()) && !s.AllowPlaintext
+}
+
+func loopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	a, err := netip.ParseAddr(host)
+	return err == nil && a.Unmap().IsLoopback()
+}
+
+// parseURL reads an address that says everything itself. A scheme is never
+// guessed: https would break servers of one's own, http would give keys away.
+func parseURL(s string) (*url.URL, error) {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil:
+		return nil, errors.New("is no URL")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, errors.New("should begin with https:// or http://")
+	case u.Hostname() == "":
+		return nil, errors.New("names no host")
+	case u.User != nil:
+		return nil, errors.New("holds a user or a password: a key belongs into api_key")
+	case u.RawQuery != "" || u.Fragment != "" || u.ForceQuery:
+		return nil, errors.New("should end with its path")
+	}
+	if _, err := port(u); err != nil {
+		return nil, err
+	}
+	return u, nil
+}
+
+func port(u *url.URL) (uint16, error) {
+	switch {
+	case u.Port() != "":
+		n, err := strconv.ParseUint(u.Port(), 10, 16)
+		if err != nil || n == 0 {
+			return 0, errors.New("has a port outside 1..65535")
+		}
+		return uint16(n), nil
+	case u.Scheme == "http":
+		return 80, nil
+	}
+	return 443, nil
+}
+
+func headerProblem(name, value string) string {
+	switch {
+	case name == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune("()<>@,;:\\\"/[]?={}", r) }):
+		return "is no name of a header"
+	case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
+		return "holds what no header can carry"
+	}
+	switch strings.ToLower(name) {
+	case "authorization", "x-api-key", "api-key", "cookie", "proxy-authorization":
+		return "is a header for keys, and what stands here is no secret: use api_key"
+	case "host", "content-length", "content-type", "transfer-encoding", "connection", "accept", "te", "trailer", "upgrade":
+		return "is set by the request itself"
+	}
+	return ""
+}
+
+func (m Model) check(s Settings, label string) []error {
+	var all []error
+	at := []edn.Value{edn.K("model"), edn.Text(label)}
+	add := func(message string, path ...string) {
+		where := slices.Clone(at)
+		for _, name := range path {
+			where = append(where, edn.K(name))
+		}
+		all = append(all, sdk.Problem(message, where...))
+	}
+	if k, err := edn.Keyword(s.Provider + "/" + label); err != nil || strings.Count(label, "/") > 0 || k.Namespace() == "" {
+		add("is no label: use letters, digits and -")
+	}
+	for _, intent := range m.Intents {
+		if k, err := edn.Keyword(intent); err != nil || k.Namespace() == "" {
+			add(fmt.Sprintf("%q is no intent such as text/respond", intent), "intents")
+		}
+	}
+	if m.Options.TopP != nil && *m.Options.TopP == 0 {
+		add("should be above 0", "options", "top-p")
+	}
+	if len(m.Options.Stop) > maxStop {
+		add(fmt.Sprintf("has %d entries, at most %d are allowed", len(m.Options.Stop), maxStop), "options", "stop")
+	}
+	if slices.Contains(m.Options.Stop, "") {
+		add("has an empty entry", "options", "stop")
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Options.Extra)) {
+		if slices.Contains(dialect.OwnFields(s.PresetOf().Dialect), name) {
+			all = append(all, sdk.Problem("hides a field that the plugin sets itself", append(slices.Clone(at), edn.K("options"), edn.K("extra"), edn.Text(name))...))
+		}
+	}
+	return append(all, m.Price.check(at)...)
+}
+
+func (p Price) check(at []edn.Value) []error {
+	var all []error
+	amounts := []struct {
+		name string
+		v    edn.Value
+	}{{"input", p.Input}, {"cached-input", p.CachedInput}, {"cache-write", p.CacheWrite}, {"output", p.Output}}
+	written := 0
+	for _, a := range amounts {
+		if a.v.IsNil() {
+			continue
+		}
+		written++
+		where := append(slices.Clone(at), edn.K("price"), edn.K(a.name))
+		if r, ok := amount(a.v).AsNumber(); !ok || r.Sign() < 0 {
+			all = append(all, sdk.Problem("should be an amount of money such as \"0.15\"", where...))
+		}
+	}
+	where := append(slices.Clone(at), edn.K("price"))
+	switch {
+	case p.Free && written > 0:
+		all = append(all, sdk.Problem("says that the model is free and what it costs", where...))
+	case written > 0 && (p.Input.IsNil() || p.Output.IsNil()):
+		all = append(all, sdk.Problem("should have both input and output: with one of them no cost is known", where...))
+	}
+	return all
+}
+
+// amount reads an amount that was written as a number or as a text. A float is
+// none: its digits are not those that were typed.
+func amount(v edn.Value) edn.Value {
+	if s, ok := v.AsString(); ok {
+		d, err := edn.ParseDecimal(s)
+		if err != nil {
+			return edn.Nil()
+		}
+		return d
+	}
+	if v.IsFloat() {
+		return edn.Nil()
+	}
+	return v
+}

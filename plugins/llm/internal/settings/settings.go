@@ -1,0 +1,188 @@
+package settings
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/fermenthq/ferment/plugins/llm/internal/chat"
+	"github.com/fermenthq/ferment/plugins/llm/internal/dialect"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Settings are the config block: one account at one provider.
+type Settings struct {
+	Provider       string            `edn:"provider" enum:"openai,anthropic,ollama,compatible" doc:"whose interface is spoken: openai, anthropic, ollama, or compatible for any server with a chat/completions endpoint"`
+	APIKey         string            `edn:"api-key,omitempty" secret:"true" doc:"the key of the account"`
+	BaseURL        string            `edn:"base-url,omitempty" doc:"address of the server with its scheme, if it is not the provider's own"`
+	Preset         string            `edn:"preset,omitempty" enum:"openai,anthropic,ollama,lmstudio,vllm,llama-server,mlx,generic" doc:"what the server can do; the provider's own name, or generic for a compatible one"`
+	Headers        map[string]string `edn:"headers,omitempty" doc:"headers of every request; a key belongs into api_key"`
+	CAFile         string            `edn:"ca-file,omitempty" unit:"path" doc:"certificates that are trusted besides those of the system"`
+	Proxy          string            `edn:"proxy,omitempty" doc:"HTTP proxy; none is taken from the environment"`
+	AllowPlaintext bool              `edn:"allow-plaintext,omitempty" doc:"send the key over http to another machine"`
+	OnRefusal      string            `edn:"on-refusal,omitempty" enum:"switch,stop" doc:"whether the next candidate is asked when a model refuses; it is unless this says stop"`
+	MaxInFlight    int               `edn:"max-in-flight" min:"1" max:"1000" doc:"requests at once"`
+	Queue          int               `edn:"queue" min:"0" max:"10000" doc:"calls that wait for their turn"`
+	Timeouts       Timeouts          `edn:"timeouts" doc:"timers of a request"`
+	Models         map[string]Model  `edn:"model" doc:"each is one capability, PROVIDER/LABEL"`
+}
+
+// Timeouts are in milliseconds.
+type Timeouts struct {
+	Connect int64 `edn:"connect" unit:"ms" min:"1" max:"3600000" doc:"until there is a connection"`
+	First   int64 `edn:"first-token" unit:"ms" min:"1" max:"3600000" doc:"until the first part of the answer"`
+	Silence int64 `edn:"silence" unit:"ms" min:"1" max:"3600000" doc:"without any byte"`
+	Stall   int64 `edn:"stall" unit:"ms" min:"1" max:"3600000" doc:"without a further part of the answer"`
+	Total   int64 `edn:"total" unit:"ms" min:"1" max:"86400000" doc:"for the whole answer"`
+}
+
+// Model is one capability.
+type Model struct {
+	Name          string   `edn:"name" min:"1" doc:"name of the model at the provider"`
+	Family        string   `edn:"family,omitempty" doc:"family of the model; a judge of the same one may not judge it"`
+	Intents       []string `edn:"intents,omitempty" doc:"what it may be asked for, without colon; model/chat unless written"`
+	Context       int64    `edn:"context,omitempty" min:"1" doc:"tokens that it can read"`
+	Structured    string   `edn:"structured,omitempty" enum:"auto,native,json,prompt" doc:"how an answer with a schema is asked for; auto takes the strictest way that works"`
+	StrictOptions bool     `edn:"strict-options,omitempty" doc:"refuse a call whose options the provider cannot express, instead of leaving them out"`
+	Options       Options  `edn:"options" doc:"how the model answers unless a call says otherwise"`
+	Price         Price    `edn:"price" doc:"decimals per million tokens"`
+	Quirks        Quirks   `edn:"quirks" doc:"where the server differs from its preset"`
+}
+
+// Options are those of requests.
+type Options struct {
+	Temperature      *float64             `edn:"temperature,omitempty" min:"0" max:"2"`
+	TopP             *float64             `edn:"top-p,omitempty" min:"0" max:"1" doc:"above 0"`
+	MaxTokens        int64                `edn:"max-tokens,omitempty" min:"1"`
+	Stop             []string             `edn:"stop,omitempty" doc:"at most 16"`
+	Seed             *int64               `edn:"seed,omitempty"`
+	PresencePenalty  *float64             `edn:"presence-penalty,omitempty" min:"-2" max:"2"`
+	FrequencyPenalty *float64             `edn:"frequency-penalty,omitempty" min:"-2" max:"2"`
+	Extra            map[string]edn.Value `edn:"extra,omitempty" doc:"further fields of the request body"`
+}
+
+// Price is what a model costs. Amounts are decimals.
+type Price struct {
+	Input       edn.Value `edn:"input,omitempty" unit:"decimal"`
+	CachedInput edn.Value `edn:"cached-input,omitempty" unit:"decimal"`
+	CacheWrite  edn.Value `edn:"cache-write,omitempty" unit:"decimal"`
+	Output      edn.Value `edn:"output,omitempty" unit:"decimal"`
+	Free        bool      `edn:"free,omitempty" doc:"it costs nothing, as a server of one's own"`
+}
+
+// Quirks correct a preset.
+type Quirks struct {
+	ResponseFormat  string   `edn:"response-format,omitempty" enum:"json_schema,json_object,none"`
+	Tools           *bool    `edn:"tools,omitempty"`
+	ToolsStream     *bool    `edn:"tools-stream,omitempty"`
+	Terminator      string   `edn:"terminator,omitempty" enum:"either,strict,eof" doc:"what makes a stream complete: a finish reason or the formal end, the formal end alone, or the end of the body"`
+	UsageInStream   *bool    `edn:"usage-in-stream,omitempty"`
+	SystemRole      string   `edn:"system-role,omitempty" enum:"system,developer,user"`
+	ReasoningFields []string `edn:"reasoning-fields,omitempty"`
+}
+
+// Defaults hold where the configuration is silent.
+func Defaults() Settings {
+	return Settings{
+		MaxInFlight: 8, Queue: 32,
+		Timeouts: Timeouts{Connect: 5_000, First: 120_000, Silence: 30_000, Stall: 30_000, Total: 300_000},
+	}
+}
+
+// PresetOf is the preset of the provider, with the given name or its own.
+func (s Settings) PresetOf() dialect.Preset {
+	name := s.Preset
+	switch {
+	case name != "":
+	case s.Provider == "compatible":
+		name = "generic"
+	default:
+		name = s.Provider
+	}
+	p, _ := dialect.PresetNamed(name)
+	return p
+}
+
+// IntentsOf are the intents of a model.
+func (m Model) IntentsOf() []string {
+	if len(m.Intents) == 0 {
+		return []string{"model/chat"}
+	}
+	return m.Intents
+}
+
+// FamilyOf is the family of a model, unknown unless it is written.
+func (m Model) FamilyOf() string { return m.Family }
+
+func (q Quirks) quirks() dialect.Quirks {
+	return dialect.Quirks{
+		ResponseFormat: q.ResponseFormat, Tools: q.Tools, ToolsStream: q.ToolsStream, Terminator: dialect.Terminator(q.Terminator),
+		UsageInStream: q.UsageInStream, SystemRole: q.SystemRole, ReasoningFields: q.ReasoningFields,
+	}
+}
+
+func (o Options) options() chat.Options {
+	number := func(f *float64) json.Number {
+		if f == nil {
+			return ""
+		}
+		text, _ := json.Marshal(*f)
+		return json.Number(text)
+	}
+	out := chat.Options{
+		Temperature: number(o.Temperature), TopP: number(o.TopP), PresencePenalty: number(o.PresencePenalty), FrequencyPenalty: number(o.FrequencyPenalty),
+		MaxTokens: o.MaxTokens, Seed: o.Seed, Stop: slices.Clone(o.Stop),
+	}
+	for name, v := range o.Extra {
+		if out.Extra == nil {
+			out.Extra = map[string]json.RawMessage{}
+		}
+		out.Extra[name] = extra(v)
+	}
+	return out
+}
+
+// extra writes a value of the configuration as JSON. Decimals are numbers here:
+// a model server knows no others.
+func extra(v edn.Value) json.RawMessage {
+	text, _ := json.Marshal(plain(v))
+	return text
+}
+
+func plain(v edn.Value) any {
+	switch v.Kind() {
+	case edn.KindNil:
+		return nil
+	case edn.KindBool:
+		b, _ := v.AsBool()
+		return b
+	case edn.KindInt:
+		return json.Number(v.String())
+	case edn.KindFloat, edn.KindDecimal:
+		r, _ := v.AsNumber()
+		f, _ := r.Float64()
+		return f
+	case edn.KindString:
+		s, _ := v.AsString()
+		return s
+	case edn.KindKeyword:
+		s, _ := v.AsKeyword()
+		return s
+	case edn.KindMap:
+		m := map[string]any{}
+		for k, part := range v.Entries() {
+			name, ok := k.AsKeyword()
+			if !ok {
+				name, _ = k.AsString()
+			}
+			m[name] = plain(part)
+		}
+		return m
+	case edn.KindVector, edn.KindList, edn.KindSet:
+		list := []any{}
+		for part := range v.Elems() {
+			list = append(list, plain(part))
+		}
+		return list
+	}
+	return v.String()
+}

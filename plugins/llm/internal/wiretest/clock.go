@@ -1,0 +1,107 @@
+package wiretest
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fermenthq/ferment/plugins/llm/internal/transport"
+)
+
+// Clock stands still until a test moves it.
+type Clock struct {
+	mu     sync.Mutex
+	now    time.Time
+	timers map[*timer]struct{}
+	armed  chan struct{} // closed when a timer begins
+}
+
+var _ transport.Clock = (*Clock)(nil)
+
+// NewClock makes a clock.
+func NewClock() *Clock {
+	return &Clock{now: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC), timers: map[*timer]struct{}{}, armed: make(chan struct{})}
+}
+
+type timer struct {
+	clock *Clock
+	at    time.Time
+	c     chan time.Time
+}
+
+// Now implements transport.Clock.
+func (c *Clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+// NewTimer implements transport.Clock.
+func (c *Clock) NewTimer(d time.Duration) transport.Timer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := &timer{clock: c, at: c.now.Add(d), c: make(chan time.Time, 1)}
+	c.timers[t] = struct{}{}
+	close(c.armed)
+	c.armed = make(chan struct{})
+	c.fire()
+	return t
+}
+
+// C implements transport.Timer.
+func (t *timer) C() <-chan time.Time { return t.c }
+
+// Stop implements transport.Timer.
+func (t *timer) Stop() {
+	t.clock.mu.Lock()
+	defer t.clock.mu.Unlock()
+	delete(t.clock.timers, t)
+}
+
+// fire gives the timers that are due their time.
+func (c *Clock) fire() {
+	for t := range c.timers {
+		if !t.at.After(c.now) {
+			t.c <- c.now
+			delete(c.timers, t)
+		}
+	}
+}
+
+// Advance moves the clock.
+func (c *Clock) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+	c.fire()
+}
+
+// patience is how long a test waits for what must happen.
+const patience = 20 * time.Second
+
+// Fire waits until a timer runs that has exactly d to go, and moves the clock
+// to its end. As long as nobody else moves the clock, such a timer is one that
+// began with d.
+func (c *Clock) Fire(t testing.TB, d time.Duration) {
+	t.Helper()
+	limit := time.After(patience)
+	for {
+		c.mu.Lock()
+		next := c.armed
+		for x := range c.timers {
+			if x.at.Sub(c.now) == d {
+				c.now = x.at
+				c.fire()
+				c.mu.Unlock()
+				return
+			}
+		}
+		c.mu.Unlock()
+		select {
+		case <-next:
+		case <-limit:
+			t.Errorf("no timer of %s was set", d)
+			return
+		}
+	}
+}

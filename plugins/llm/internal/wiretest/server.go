@@ -1,0 +1,161 @@
+package wiretest
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Request is one request as it arrived.
+type Request struct {
+	Method, Path string
+	Header       http.Header
+	Body         string
+	// Gone is closed when the client has given the connection up, or when the
+	// answer is over.
+	Gone <-chan struct{}
+}
+
+// Server plays transcripts in the order in which it was given them; the last
+// one repeats.
+type Server struct {
+	URL string
+
+	t    testing.TB
+	mu   sync.Mutex
+	list []Transcript
+	seen []Request
+	news chan struct{}
+}
+
+// Serve starts a server that ends with the test.
+func Serve(t testing.TB, list ...Transcript) *Server {
+	t.Helper()
+	s := &Server{t: t, list: list, news: make(chan struct{})}
+	h := httptest.NewServer(s)
+	s.URL = h.URL
+	t.Cleanup(func() { h.CloseClientConnections(); h.Close() })
+	return s
+}
+
+// Then replaces what is played from now on.
+func (s *Server) Then(list ...Transcript) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = list
+}
+
+// Requests are all requests so far.
+func (s *Server) Requests() []Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.seen)
+}
+
+// Arrived gives a channel that is closed with the next request.
+func (s *Server) Arrived() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.news
+}
+
+// next takes the transcript of a request.
+func (s *Server) next(r Request) (Transcript, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen = append(s.seen, r)
+	close(s.news)
+	s.news = make(chan struct{})
+	if len(s.list) == 0 {
+		return Transcript{}, false
+	}
+	tr := s.list[0]
+	if len(s.list) > 1 {
+		s.list = s.list[1:]
+	}
+	return tr, true
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	tr, ok := s.next(Request{Method: r.Method, Path: r.URL.Path, Header: r.Header.Clone(), Body: string(body), Gone: r.Context().Done()})
+	if !ok {
+		s.t.Errorf("a request that nobody expected: %s %s", r.Method, r.URL.Path)
+		w.WriteHeader(http.StatusTeapot)
+		return
+	}
+	if tr.Path != "" && (r.Method != tr.Method || !strings.HasSuffix(r.URL.Path, tr.Path)) {
+		s.t.Errorf("%s: the request is %s %s instead of %s %s", tr.Name, r.Method, r.URL.Path, tr.Method, tr.Path)
+	}
+	for _, part := range tr.Body {
+		if !strings.Contains(string(body), part) {
+			s.t.Errorf("%s: the request has no %s: %s", tr.Name, part, body)
+		}
+	}
+	if len(tr.Steps) > 0 && tr.Steps[0].Send == "" && tr.Steps[0].Do == "reset" {
+		reset(w) // before the headers
+		return
+	}
+	for name, values := range tr.Header {
+		w.Header()[name] = values
+	}
+	if tr.Header.Get("Content-Type") == "" {
+		w.Header()["Content-Type"] = nil
+	}
+	w.WriteHeader(tr.Status)
+	_ = http.NewResponseController(w).Flush()
+	for _, step := range tr.Steps {
+		if !play(w, r, step) {
+			return
+		}
+	}
+}
+
+func play(w http.ResponseWriter, r *http.Request, step Step) bool {
+	if step.Send != "" {
+		if _, err := io.WriteString(w, step.Send); err != nil {
+			return false
+		}
+		if http.NewResponseController(w).Flush() != nil {
+			return false
+		}
+	}
+	switch step.Do {
+	case "cut":
+		return false
+	case "abort":
+		panic(http.ErrAbortHandler)
+	case "reset":
+		reset(w)
+		return false
+	case "stall":
+		<-r.Context().Done()
+		return false
+	}
+	if step.Until != nil {
+		select {
+		case <-step.Until:
+		case <-r.Context().Done():
+			return false
+		}
+	}
+	return true
+}
+
+// reset ends a connection without a goodbye.
+func reset(w http.ResponseWriter) {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = conn.Close()
+}

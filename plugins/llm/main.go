@@ -1,0 +1,10 @@
+package main
+
+import (
+	"github.com/fermenthq/ferment/plugins/llm/internal/transport"
+	"github.com/fermenthq/ferment/sdk"
+)
+
+const version = "1.0.0"
+
+func main() { sdk.Serve(newPlugin(transport.System())) }

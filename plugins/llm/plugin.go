@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
+
+	"github.com/fermenthq/ferment/plugins/llm/internal/answer"
+	"github.com/fermenthq/ferment/plugins/llm/internal/settings"
+	"github.com/fermenthq/ferment/plugins/llm/internal/transport"
+	"github.com/fermenthq/ferment/sdk"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// adapter is the plugin: nothing until it is configured, then one provider.
+type adapter struct {
+	clock   transport.Clock
+	account atomic.Pointer[account]
+}
+
+type account struct {
+	provider *answer.Provider
+	models   map[string]*answer.Model
+}
+
+// newPlugin makes the plugin; its timers run on the clock.
+func newPlugin(clock transport.Clock) sdk.Plugin {
+	a := &adapter{clock: clock}
+	return sdk.Plugin{
+		Name: "llm", Version: version, Features: []string{sdk.FeatureHotSwap},
+		Config: sdk.Config[settings.Settings]{Default: settings.Defaults(), Offer: a.offer, Check: settings.Settings.CheckSecrets, Start: a.start},
+		Health: a.health,
+		Close:  a.close,
+	}
+}
+
+// offer is one capability for each model block. It looks at no key and no
+// server.
+func (a *adapter) offer(_ context.Context, s settings.Settings) (sdk.Offer, error) {
+	if err := s.Check(); err != nil {
+		return sdk.Offer{}, err
+	}
+	var o sdk.Offer
+	if need, port, ok := s.Network(); ok {
+		o.Needs, o.Ports = []string{need}, []uint16{port}
+	}
+	for _, label := range slices.Sorted(maps.Keys(s.Models)) {
+		o.Capabilities = append(o.Capabilities, a.capability(s, label))
+	}
+	return o, nil
+}
+
+func (a *adapter) capability(s settings.Settings, label string) sdk.Capability {
+	m := s.Models[label]
+	price := m.Price.Amounts()
+	options := []sdk.Option{
+		sdk.Kind("llm"), sdk.Streams(), sdk.Repairs(),
+		sdk.Description(fmt.Sprintf("The model %s of %s.", m.Name, s.Provider)),
+		sdk.Cost(contract.Cost{USDInPerMTok: price.Input, USDCachedInPerMTok: price.CachedInput, USDOutPerMTok: price.Output}),
+		sdk.Metadata(func(c *contract.Capability) {
+			c.Model, c.Family = m.Name, m.Family
+			c.Limits.ContextTokens, c.Limits.MaxTokens = int(m.Context), int(m.Options.MaxTokens)
+		}),
+	}
+	for _, intent := range m.IntentsOf() {
+		options = append(options, sdk.InFor(intent, answer.InSchema(intent)))
+		if out := answer.OutSchema(intent); out != "" {
+			options = append(options, sdk.OutFor(intent, out))
+		}
+	}
+	return sdk.Raw(s.Provider+"/"+label, m.IntentsOf(), func(ctx context.Context, request edn.Value, out *sdk.Stream) (edn.Value, error) {
+		return a.answer(ctx, label, request, out)
+	}, options...)
+}
+
+func (a *adapter) answer(ctx context.Context, label string, request edn.Value, out *sdk.Stream) (edn.Value, error) {
+	now := a.account.Load()
+	model := now.models[label]
+	response, err := now.provider.Answer(ctx, model, sdk.CallFrom(ctx).Intent, request, out)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	return response, nil
+}
+
+func (a *adapter) start(_ context.Context, s settings.Settings) error {
+	provider, models, err := s.Build(a.clock)
+	if err != nil {
+		return err
+	}
+	a.account.Store(&account{provider, models})
+	return nil
+}
+
+// health says once whether there is a key: a plugin without one is not asked.
+func (a *adapter) health(_ context.Context, report func(sdk.Status)) {
+	if missing := a.account.Load().provider.Missing; missing != "" {
+		report(sdk.NotReady(":provider/not-configured: " + missing))
+		return
+	}
+	report(sdk.Ready())
+}
+
+func (a *adapter) close(context.Context) error {
+	if now := a.account.Load(); now != nil {
+		now.provider.Client.Close()
+	}
+	return nil
+}
