@@ -287,30 +287,46 @@ func number(t hclsyntax.Token) *bound {
 // shows early, and half a million tokens cost time and memory.
 const firstLook = 64 << 10
 
-// parse reads one file of native syntax within the limits, and gives its tokens
-// too. The body is never nil: with syntax errors it holds what could be read.
-func parse(s *Source, report *collector) (*hclsyntax.Body, hclsyntax.Tokens) {
-	empty := &hclsyntax.Body{SrcRange: hcl.Range{Filename: s.Name}, EndRange: hcl.Range{Filename: s.Name}}
+// parse reads one file of native syntax within the limits. The body is never
+// nil: with syntax errors it holds what could be read.
+func parse(s *Source, report *collector) *hclsyntax.Body {
+	if !harmless(s.text) || scanText(s.text) != nil {
+		body, _ := parseTokens(s, report)
+		return body
+	}
+	return parseBody(s, report)
+}
+
+// parseTokens is parse with the tokens of the file, which it looks at first.
+func parseTokens(s *Source, report *collector) (*hclsyntax.Body, hclsyntax.Tokens) {
 	if b := scanText(s.text); b != nil {
 		report.bound(s, b)
-		return empty, nil
+		return emptyBody(s), nil
 	}
 	var tokens hclsyntax.Tokens
 	for _, text := range [][]byte{s.text[:min(len(s.text), firstLook)], s.text} {
 		tokens, _ = hclsyntax.LexConfig(text, s.Name, hcl.InitialPos)
 		if b := scanTokens(tokens); b != nil && (b.to < len(text) || len(text) == len(s.text)) {
 			report.bound(s, b)
-			return empty, nil
+			return emptyBody(s), nil
 		}
 		if len(text) == len(s.text) {
 			break
 		}
 	}
+	return parseBody(s, report), tokens
+}
+
+func parseBody(s *Source, report *collector) *hclsyntax.Body {
 	file, diags := hclsyntax.ParseConfig(s.text, s.Name, hcl.InitialPos)
 	body, ok := file.Body.(*hclsyntax.Body)
 	if !ok {
-		body = empty
+		body = emptyBody(s)
 	}
 	report.syntax(s, body, diags)
-	return body, tokens
+	return body
+}
+
+func emptyBody(s *Source) *hclsyntax.Body {
+	return &hclsyntax.Body{SrcRange: hcl.Range{Filename: s.Name}, EndRange: hcl.Range{Filename: s.Name}}
 }

@@ -229,11 +229,24 @@ func numberFromCty(v cty.Value) (edn.Value, error) {
 		i, _ := f.Int(nil)
 		return edn.BigInt(i), nil
 	}
-	d, err := edn.ParseDecimal(f.Text('f', -1))
+	d, err := edn.ParseDecimal(decimalText(f))
 	if err != nil {
 		return edn.Nil(), fmt.Errorf("number %s: %w", f.Text('g', 10), err)
 	}
 	return d, nil
+}
+
+// decimalText is the shortest decimal that is read as the number. Few decimals
+// need more digits than a float64 tells apart, and for these the way of the big
+// package, which takes apart hundreds of digits, is not needed: two decimals of
+// so few digits are never read as the same number.
+func decimalText(f *big.Float) string {
+	x, _ := f.Float64()
+	short := strconv.FormatFloat(x, 'f', -1, 64)
+	if back, _, err := big.ParseFloat(short, 10, f.Prec(), f.Mode()); err == nil && back.Cmp(f) == 0 {
+		return short
+	}
+	return f.Text('f', -1)
 }
 
 // measure refuses values that are too large for an expression, before any of

@@ -225,7 +225,7 @@ func (g *gatherer) load(full string, from *Range) {
 	if strings.HasSuffix(full, ".json") {
 		body = parseJSON(s, g.report)
 	} else {
-		body, _ = parse(s, g.report)
+		body = parse(s, g.report)
 	}
 	root := &node{spec: Specification(), source: s, header: hcl.Range{Filename: s.Name, Start: hcl.InitialPos, End: hcl.InitialPos}}
 	(&grower{source: s, report: g.report}).grow(root, body)

@@ -42,7 +42,7 @@ func Format(name string, src []byte) Formatted {
 		return formatJSON(s, out)
 	}
 	report := newCollector(sources{name: s})
-	body, tokens := parse(s, report)
+	body, tokens := parseTokens(s, report)
 	if ds := report.result(); ds.HasErrors() {
 		out.Diagnostics = ds
 		return out

@@ -79,7 +79,7 @@ func grown(name string, raw []byte) *node {
 	if name == "x.hcl.json" {
 		body = parseJSON(s, report)
 	} else {
-		body, _ = parse(s, report)
+		body = parse(s, report)
 	}
 	root := &node{spec: Specification(), source: s}
 	(&grower{source: s, report: report}).grow(root, body)

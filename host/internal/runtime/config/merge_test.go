@@ -53,7 +53,7 @@ func aFile(t *rapid.T, label string) string {
 func treeOf(name, text string) *node {
 	report := newCollector(sources{})
 	s := newSource(name, "/"+name, 0, []byte(text))
-	body, _ := parse(s, report)
+	body := parse(s, report)
 	root := &node{spec: Specification(), source: s}
 	(&grower{source: s, report: report}).grow(root, body)
 	return root

@@ -191,7 +191,7 @@ func TestSpell(t *testing.T) {
 			source := "v = " + hclText(v)
 			report := newCollector(sources{})
 			s := newSource("x", "/x", 0, []byte(source))
-			body, _ := parse(s, report)
+			body := parse(s, report)
 			if len(report.list) > 0 {
 				t.Fatalf("%s: %v", source, report.list)
 			}
