@@ -147,7 +147,17 @@ func (p *remote) Done() <-chan struct{} { return p.runner.Process().Done() }
 func (p *remote) Log() []string { return p.log.Lines() }
 
 // Report implements Reporter.
-func (p *remote) Report() launch.Report { return p.runner.Report() }
+func (p *remote) Report() launch.Report {
+	if proc := p.runner.Process(); proc != nil {
+		select {
+		case <-proc.Done():
+			<-proc.Settled()
+			<-p.runner.Drained()
+		default:
+		}
+	}
+	return p.runner.Report()
+}
 
 // Release implements Instance.
 func (p *remote) Release() { _ = p.runner.Process().CloseStdin() }

@@ -35,7 +35,8 @@ type Instance interface {
 
 // Reporter is an Instance in a process of its own.
 type Reporter interface {
-	// Report says what is known of the process.
+	// Report says what is known of the process: of one that has ended all that
+	// it wrote, for which Report waits a moment.
 	Report() launch.Report
 }
 

@@ -91,10 +91,8 @@ func within(t testing.TB) context.Context {
 // another one.
 func copySelf(t testing.TB) string {
 	t.Helper()
-	self, err := os.Executable()
-	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "program")
-	in, err := os.Open(self)
+	in, err := os.Open(played)
 	require.NoError(t, err)
 	defer func() { _ = in.Close() }()
 	out, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o755)
@@ -184,11 +182,9 @@ func TestSwapMovesWaitingCalls(t *testing.T) {
 
 // A new edition that does not come up leaves everything as it was.
 func TestSwapRefused(t *testing.T) {
-	self, err := os.Executable()
-	require.NoError(t, err)
 	program := filepath.Join(t.TempDir(), "program")
 	link := func(args string) {
-		text := "#!/bin/sh\nexec " + self + " " + args + "\n"
+		text := "#!/bin/sh\nexec " + played + " " + args + "\n"
 		require.NoError(t, os.WriteFile(program+".new", []byte(text), 0o755))
 		require.NoError(t, os.Rename(program+".new", program))
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -36,11 +37,42 @@ func TestMain(m *testing.M) {
 				fmt.Fprintln(os.Stderr, "unknown role", role)
 				os.Exit(99)
 			}
+			played, _ = os.Executable() // a host is a role too
 			act(os.Args[2:])
 			os.Exit(0)
 		}
 	}
-	goleak.VerifyTestMain(m)
+	os.Exit(testMain(m))
+}
+
+// played is the program that plays the roles. It is the test binary itself, or
+// under the race detector a twin that was built without it: what is watched
+// there is the supervisor, and a watched process starts many times slower.
+var played string
+
+func testMain(m *testing.M) int {
+	var err error
+	if played, err = os.Executable(); err == nil && raceDetector {
+		var dir string
+		if dir, err = os.MkdirTemp("", "fer-roles-"); err == nil {
+			defer func() { _ = os.RemoveAll(dir) }()
+			played = filepath.Join(dir, "roles")
+			var out []byte
+			if out, err = exec.Command("go", "test", "-c", "-trimpath", "-ldflags", "-s -w", "-o", played, ".").CombinedOutput(); err != nil {
+				err = fmt.Errorf("%w\n%s", err, out)
+			}
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "build the program that plays the roles:", err)
+		return 1
+	}
+	code := m.Run()
+	if err := goleak.Find(); code == 0 && err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
 }
 
 // quick keeps the race detector from waiting a second at each exit.
@@ -49,8 +81,7 @@ const quick = "atexit_sleep_ms=0"
 // as gives the settings of a plugin that plays a role, with times that suit a
 // test.
 func as(role string, args ...string) Settings {
-	s := DefaultSettings("p", append([]string{"/proc/self/exe", "role:" + role}, args...)...)
-	s.Command[0], _ = os.Executable()
+	s := DefaultSettings("p", append([]string{played, "role:" + role}, args...)...)
 	s.Env = map[string]string{"GORACE": quick}
 	s.Restart.Backoff, s.Restart.MaxBackoff, s.Restart.Jitter = 10*time.Millisecond, 20*time.Millisecond, 0
 	s.StopGrace = time.Second

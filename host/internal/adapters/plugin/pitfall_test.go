@@ -43,9 +43,7 @@ func TestPitfall01_HostKilled(t *testing.T) {
 	base, err := os.MkdirTemp("/tmp", "fp")
 	require.NoError(t, err)
 	defer func() { _ = os.RemoveAll(base) }()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	cmd := exec.Command(self, "role:host", filepath.Join(base, "f"))
+	cmd := exec.Command(played, "role:host", filepath.Join(base, "f"))
 	cmd.Env = []string{"GORACE=" + quick}
 	stdout, err := cmd.StdoutPipe()
 	require.NoError(t, err)
@@ -156,8 +154,6 @@ func TestPitfall05_CertificateWithoutMutualTLS(t *testing.T) {
 	dir, err := os.MkdirTemp("/tmp", "fp")
 	require.NoError(t, err)
 	defer func() { _ = os.RemoveAll(dir) }()
-	self, err := os.Executable()
-	require.NoError(t, err)
 	config := wire.ClientConfig()
 	config.AutoMTLS = false
 	config.Logger = hclog.NewNullLogger()
@@ -165,7 +161,7 @@ func TestPitfall05_CertificateWithoutMutualTLS(t *testing.T) {
 	var r *launch.Runner
 	config.RunnerFunc = func(hclog.Logger, *exec.Cmd, string) (runner.Runner, error) {
 		r = launch.NewRunner(launch.RunnerConfig{
-			Command:   launch.Command{Path: self, Args: []string{"role:print", "1|1|unix|" + dir + "/s|grpc|" + cert}, Env: []string{"GORACE=" + quick}},
+			Command:   launch.Command{Path: played, Args: []string{"role:print", "1|1|unix|" + dir + "/s|grpc|" + cert}, Env: []string{"GORACE=" + quick}},
 			SocketDir: dir,
 		})
 		return r, nil
@@ -245,7 +241,7 @@ var variable = regexp.MustCompile(`(?m)^[A-Z_]{2,}=.+$`)
 // and one that is another plugin by now is not run in its place (LOCK-001).
 func TestPitfall08_ProgramReplaced(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "plugin")
-	self, err := os.ReadFile("/proc/self/exe")
+	self, err := os.ReadFile(played)
 	require.NoError(t, err)
 	replace := func(extra string) {
 		require.NoError(t, os.WriteFile(program+".new", append(append([]byte(nil), self...), extra...), 0o700))
@@ -479,7 +475,7 @@ func (b *bench) sockets() []string {
 // waiting does not make it better.
 func TestOnlyApprovedProgramsRun(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "plugin")
-	self, err := os.ReadFile("/proc/self/exe")
+	self, err := os.ReadFile(played)
 	require.NoError(t, err)
 	install := func(extra string) {
 		require.NoError(t, os.WriteFile(program+".new", append(append([]byte(nil), self...), extra...), 0o700))

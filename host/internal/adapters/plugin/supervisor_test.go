@@ -92,7 +92,7 @@ func TestRestart(t *testing.T) {
 			s.Restart.Policy = row.policy
 			s.StopGrace = 200 * time.Millisecond
 			if row.cause == CauseUnresponsive {
-				s.Health.Interval, s.Health.Timeout, s.Health.Misses = 100*time.Millisecond, 400*time.Millisecond, 2
+				s.Health.Interval, s.Health.Timeout, s.Health.Misses = 100*time.Millisecond, 1500*time.Millisecond, 2
 			}
 			b := run(t, s).ready()
 			_, err := b.ask(context.Background(), row.do)
@@ -120,7 +120,7 @@ func TestRestart(t *testing.T) {
 // misses its probes; calls that cannot be sent were never started.
 func TestConnectionLost(t *testing.T) {
 	s := as("good")
-	s.Health.Interval, s.Health.Timeout, s.Health.Misses = 100*time.Millisecond, 400*time.Millisecond, 2
+	s.Health.Interval, s.Health.Timeout, s.Health.Misses = 100*time.Millisecond, 1500*time.Millisecond, 2
 	b := run(t, s).ready()
 	u, err := b.unit("p")
 	require.NoError(t, err)

@@ -467,7 +467,7 @@ func TestHelpExamples(t *testing.T) {
 			t.Parallel()
 			w := &world{t: t, dir: w.dir, env: w.env}
 			got := w.shell(line)
-			assert.Equal(t, 0, got.code, got.stderr)
+			assert.Equal(t, 0, got.code, "%s\n%s", got.stderr, got.stdout)
 		})
 	}
 }
