@@ -105,18 +105,45 @@ func (b *Budgets) CallLayer() Layer {
 	return l
 }
 
-// Reached tells whether used is at or above the soft share of any limit, and
-// of which.
-func (s *ScopeBudget) Reached(used Amounts) (Dimension, bool) {
+// Of is the block of a scope by its name; one that nobody wrote for any other.
+func (b *Budgets) Of(scope string) *ScopeBudget {
+	if b != nil {
+		switch scope {
+		case "tenant":
+			return &b.Tenant
+		case "user":
+			return &b.User
+		case "run":
+			return &b.Run
+		}
+	}
+	return &ScopeBudget{}
+}
+
+// Raised are the budgets with so much more for everybody together and for one
+// caller.
+func (b *Budgets) Raised(tenant, user Amounts) *Budgets {
+	if b == nil || tenant.IsZero() && user.IsZero() {
+		return b
+	}
+	out := *b
+	out.Tenant.Limits = b.Tenant.Limits.Plus(tenant)
+	out.User.Limits = b.User.Limits.Plus(user)
+	return &out
+}
+
+// Reached tells whether used is at or above the soft share of any of the limits
+// in force, and of which.
+func (s *ScopeBudget) Reached(limits Limits, used Amounts) (Dimension, bool) {
 	share, ok := s.Soft.AsNumber()
 	if !ok {
 		return 0, false
 	}
 	for _, d := range Dimensions() {
-		if !s.Limits.Bounds(d) || !used.has(d) {
+		if !limits.Bounds(d) || !used.has(d) {
 			continue
 		}
-		most, _ := s.Limits.Max(d).AsNumber()
+		most, _ := limits.Max(d).AsNumber()
 		have, _ := used.Of(d).AsNumber()
 		if most != nil && have != nil && have.Cmp(new(big.Rat).Mul(most, share)) >= 0 {
 			return d, true

@@ -21,6 +21,7 @@ type allowance struct {
 	// answer tells about: those in which the whole run was set aside as well.
 	around, counted budget.Chain
 	limits          policy.Limits // the tightest of them
+	budgets         *policy.Budgets
 	atLeast         bool
 	wall            time.Duration // 0: as long as the deadline
 	depth           contract.Limit
@@ -80,8 +81,31 @@ func (f *flight) scopes() (wide []wideScope) {
 		a.account.Owns(run)
 		a.around, a.counted = a.around.In(run), a.counted.In(run)
 	}
-	a.limits = budgets.Around(policy.FieldsOf(f.request.Budget, policy.Origin{}))
+	a.budgets = f.granted(wide)
+	a.limits = a.budgets.Around(policy.FieldsOf(f.request.Budget, policy.Origin{}))
 	return wide
+}
+
+// granted are the budgets of the configuration with what operators have added
+// for the time being.
+func (f *flight) granted(wide []wideScope) *policy.Budgets {
+	budgets := f.service.config.Budgets
+	if len(wide) == 0 {
+		return budgets
+	}
+	var chain budget.Chain
+	for _, w := range wide {
+		chain = chain.In(w.scope)
+	}
+	all, err := f.budget.account.Balances(context.Background(), chain)
+	if err != nil {
+		return budgets // what cannot be read cannot be reserved either
+	}
+	more := map[budget.Kind]policy.Amounts{}
+	for _, b := range all {
+		more[b.Scope.Kind] = b.Granted
+	}
+	return budgets.Raised(more[budget.Tenant], more[budget.User])
 }
 
 // scopeID names the scope of the run, and of what is asked within it.
@@ -98,6 +122,9 @@ func (a *allowance) take(wall time.Duration) {
 	}
 }
 
+// Tenant is the id of the one tenant that a host has.
+const Tenant = "host"
+
 // wideScope is a scope that outlives runs.
 type wideScope struct {
 	scope budget.Scope
@@ -113,7 +140,7 @@ func wideScopes(b *policy.Budgets, principal string) []wideScope {
 		block *policy.ScopeBudget
 		kind  budget.Kind
 		id    string
-	}{{&b.Tenant, budget.Tenant, "host"}, {&b.User, budget.User, principal}} {
+	}{{&b.Tenant, budget.Tenant, Tenant}, {&b.User, budget.User, principal}} {
 		if w.block.Written {
 			out = append(out, wideScope{budget.Scope{Kind: w.kind, ID: w.id, Limits: w.block.Limits, Per: budget.Per(w.block.Per)}, w.block})
 		}
@@ -131,6 +158,7 @@ func (f *flight) refuseWorst(wide []wideScope) *contract.Error {
 	w := f.worst()
 	a.worst, a.unbounded = w.Value(), len(w.Open) > 0
 	env := f.planEnv()
+	env.Budgets = a.budgets
 	findings := plan.WithinBudget(w, env, f.plan)
 	if f.source == "request" {
 		f.findings = append(f.findings, findings...)
@@ -217,7 +245,7 @@ func (f *flight) wallSpent() *contract.Error {
 
 // value tells how the budgets around the run stand at its end; nil if nothing
 // counted it.
-func (a *allowance) value(clock interface{ Now() time.Time }) edn.Value {
+func (a *allowance) value() edn.Value {
 	if a.account == nil {
 		return edn.Nil()
 	}
@@ -229,24 +257,9 @@ func (a *allowance) value(clock interface{ Now() time.Time }) edn.Value {
 	if err != nil {
 		balances = nil
 	}
-	now := clock.Now()
 	scopes := make([]edn.Value, 0, len(balances))
 	for _, b := range balances {
-		var m edn.MapBuilder
-		m.Key("scope", edn.K(b.Scope.Kind.String()))
-		if b.Scope.Kind == budget.User {
-			m.Key("user", edn.Text(b.Scope.ID))
-		}
-		m.Key("limit", bare(b.Scope.Limits))
-		m.Key("used", b.Used.Value())
-		m.Key("reserved", b.Reserved.Value())
-		m.Key("left", bare(b.Left()))
-		m.Key("mark", edn.K(b.Mark.String()))
-		if at := b.Scope.Resets(now); !at.IsZero() {
-			m.Key("per", edn.K(string(b.Scope.Per)))
-			m.Key("resets", edn.Inst(at))
-		}
-		scopes = append(scopes, m.Map())
+		scopes = append(scopes, BalanceValue(b))
 	}
 	return edn.MustMap(
 		edn.K("reserved"), totals.Reserved.Value(),
@@ -256,8 +269,27 @@ func (a *allowance) value(clock interface{ Now() time.Time }) edn.Value {
 		edn.K("scopes"), edn.Vector(scopes...))
 }
 
-// bare is limits under their bare dimension, as reports have them.
-func bare(l policy.Limits) edn.Value {
+// BalanceValue is how a scope stands, as answers show it.
+func BalanceValue(b budget.Balance) edn.Value {
+	var m edn.MapBuilder
+	m.Key("scope", edn.K(b.Scope.Kind.String()))
+	if b.Scope.Kind == budget.User {
+		m.Key("user", edn.Text(b.Scope.ID))
+	}
+	m.Key("limit", LimitsValue(b.Scope.Limits))
+	m.Key("used", b.Used.Value())
+	m.Key("reserved", b.Reserved.Value())
+	m.Key("left", LimitsValue(b.Left()))
+	m.Key("mark", edn.K(b.Mark.String()))
+	if !b.Resets.IsZero() {
+		m.Key("per", edn.K(string(b.Scope.Per)))
+		m.Key("resets", edn.Inst(b.Resets))
+	}
+	return m.Map()
+}
+
+// LimitsValue is limits under their bare dimension, as reports have them.
+func LimitsValue(l policy.Limits) edn.Value {
 	var b edn.MapBuilder
 	for _, d := range policy.Dimensions() {
 		if l.Bounds(d) {
@@ -283,11 +315,11 @@ func (f *flight) soft() []edn.Value {
 		if block == nil || !block.Written {
 			continue
 		}
-		d, reached := block.Reached(x.Used)
+		d, reached := block.Reached(x.Scope.Limits, x.Used)
 		if !reached {
 			continue
 		}
-		text := fmt.Sprintf("the budget of %s has %s of %s %s left", x.Scope, plainNumber(x.Left().Max(d)), plainNumber(block.Limits.Max(d)), d)
+		text := fmt.Sprintf("the budget of %s has %s of %s %s left", x.Scope, plainNumber(x.Left().Max(d)), plainNumber(x.Scope.Limits.Max(d)), d)
 		if !x.Resets.IsZero() {
 			text += "; it begins anew at " + x.Resets.UTC().Format(time.RFC3339)
 		}

@@ -544,6 +544,27 @@ func TestWorstCaseIsSetAside(t *testing.T) {
 	assert.Equal(t, "budget/would-exceed", err.Type, "it could never fit")
 }
 
+// BUD-004, LED-006: what an operator has granted counts for the worst case too.
+func TestWorstCaseKnowsWhatWasGranted(t *testing.T) {
+	w := priced(t)
+	w.On("a/one", value(`{:good true}`))
+	user := block(t, "{:max-attempts 2}")
+	user.RefuseWorst = true
+	ledger := budget.NewMemory(nil)
+	s := service(t, w, budgets(policy.Budgets{User: user}), func(c *act.Config) { c.Ledger = ledger })
+	ask := asking("[:a/one]", ":retry {:same-cap-max 2}", "{}", "")
+	_, err, _ := do(t, s, ask)
+	require.NotNil(t, err)
+	assert.Equal(t, "budget/would-exceed", err.Type)
+	scope := budget.Scope{Kind: budget.User, ID: "local", Limits: user.Limits, Per: budget.Total}
+	require.NoError(t, ledger.Adjust(context.Background(), scope, budget.Adjustment{Grant: policy.Count(policy.Attempts, 1)}))
+	resp, err, _ := do(t, s, ask)
+	require.Nil(t, err, "%v", err)
+	told, _ := resp.Key("budget").Key("scopes").Nth(0)
+	assert.Equal(t, "{:attempts 3} {:attempts 1 :roundtrips 1 :usd 0.01M}", fmt.Sprint(told.Key("limit"), " ", told.Key("used")))
+	assert.Zero(t, resp.Key("warnings").Len(), "a third is not nearly all: %s", resp.Key("warnings"))
+}
+
 // A ledger that cannot be written fails closed (LED-002).
 func TestLedgerThatFails(t *testing.T) {
 	w := priced(t)
@@ -567,6 +588,10 @@ func (brokenLedger) Balances(_ context.Context, s []budget.Scope) ([]budget.Bala
 		out[i].Scope = s[i]
 	}
 	return out, nil
+}
+func (brokenLedger) Adjust(context.Context, budget.Scope, budget.Adjustment) error { return errBroken }
+func (brokenLedger) Seen(context.Context, budget.Kind, budget.Per) ([]string, error) {
+	return nil, errBroken
 }
 func (brokenLedger) Forget(context.Context, ...budget.Scope) error { return errBroken }
 

@@ -72,7 +72,7 @@ func respond(f *flight) *contract.Error {
 	if used := f.account.ModelsUsed(); used.Len() > 0 {
 		b.Key("models/used", used)
 	}
-	if v := f.budget.value(s.config.Clock); !v.IsNil() && f.inside == nil {
+	if v := f.budget.value(); !v.IsNil() && f.inside == nil {
 		b.Key("budget", v)
 		f.warnings = append(f.warnings, f.soft()...)
 	}

@@ -287,6 +287,3 @@ func Wall(limit contract.Limit) time.Duration {
 
 // longest keeps milliseconds inside a duration.
 const longest = 1 << 43
-
-// Resets is when the window of a scope that holds now is over, zero for never.
-func (s Scope) Resets(now time.Time) time.Time { return s.Per.resets(now) }

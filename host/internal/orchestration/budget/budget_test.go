@@ -143,6 +143,46 @@ func TestWindows(t *testing.T) {
 	assert.Equal(t, time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC), exceeded.Resets)
 }
 
+// LED-004, LED-006: what an operator grants and charges counts at once, exactly,
+// in the scope and window that it was meant for, and nowhere else.
+func TestAdjust(t *testing.T) {
+	ctx := context.Background()
+	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+	l := budget.NewMemory(func() time.Time { return now })
+	user := func(id string) budget.Scope {
+		return budget.Scope{Kind: budget.User, ID: id, Per: budget.Day, Limits: limits(t, "{:max-attempts 1 :max-usd 0.1M}")}
+	}
+	one := policy.Count(policy.Attempts, 1)
+	_, err := l.Reserve(ctx, []budget.Scope{user("ann")}, one)
+	require.NoError(t, err)
+	_, err = l.Reserve(ctx, []budget.Scope{user("ann")}, one)
+	require.Error(t, err)
+	require.NoError(t, l.Adjust(ctx, user("ann"), budget.Adjustment{Grant: policy.Count(policy.Attempts, 2).Plus(money(t, "0.05M"))}))
+	require.NoError(t, l.Adjust(ctx, user("ann"), budget.Adjustment{Grant: money(t, "0.05M"), Charge: money(t, "0.3M")}))
+	all, err := l.Balances(ctx, []budget.Scope{user("ann"), user("bob")})
+	require.NoError(t, err)
+	assert.Equal(t, "{:max-attempts 3 :max-usd 0.2M} {:attempts 2 :usd 0.1M} {:usd 0.3M} {:max-attempts 2 :max-usd 0M}",
+		fmt.Sprint(all[0].Scope.Limits.Value(), " ", all[0].Granted.Value(), " ", all[0].Used.Value(), " ", all[0].Left().Value()), "charged beyond the limit")
+	assert.Equal(t, "{:max-attempts 1 :max-usd 0.1M}", all[1].Left().Value().String())
+	_, err = l.Reserve(ctx, []budget.Scope{user("ann")}, one)
+	require.NoError(t, err, "attempts are left")
+	_, err = l.Reserve(ctx, []budget.Scope{user("ann")}, one.Plus(money(t, "0.01M")))
+	var lack *budget.ExceededError
+	require.ErrorAs(t, err, &lack)
+	assert.Equal(t, "the budget of user ann has 0 of 0.2 usd left, and 0.01 would be needed; it begins anew at 2026-11-02T00:00:00Z", lack.Error())
+	seen, err := l.Seen(ctx, budget.User, budget.Day)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"ann"}, seen)
+
+	now = now.AddDate(0, 0, 1)
+	all, err = l.Balances(ctx, []budget.Scope{user("ann")})
+	require.NoError(t, err)
+	assert.Equal(t, "{:max-attempts 1 :max-usd 0.1M}", all[0].Left().Value().String(), "another day")
+	seen, err = l.Seen(ctx, budget.User, budget.Day)
+	require.NoError(t, err)
+	assert.Empty(t, seen)
+}
+
 // EVAL-072, LED-007: whatever is reserved and settled in whatever order, used and
 // reserved are the sums over the attempts, in every scope, and no scope is
 // above its limit at the time of a reservation.

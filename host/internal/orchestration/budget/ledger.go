@@ -125,10 +125,13 @@ type Reservation struct {
 	id uint64
 }
 
-// Balance is how a scope stands.
+// Balance is how a scope stands. The limits of its Scope are those in force:
+// with what was granted.
 type Balance struct {
 	Scope          Scope
 	Used, Reserved policy.Amounts
+	// Granted is what an operator has added to the limits for this window.
+	Granted policy.Amounts
 	// Mark is the worst of what was settled.
 	Mark Mark
 	// Resets is when counting begins anew; zero: never.
@@ -137,6 +140,12 @@ type Balance struct {
 
 // Left is what may still be reserved.
 func (b Balance) Left() policy.Limits { return b.Scope.Limits.Less(b.Used.Plus(b.Reserved)) }
+
+// Adjustment is what an operator does to a scope beside its calls: Grant is
+// added to its limits, Charge counts as spent, also if that is above them.
+type Adjustment struct {
+	Grant, Charge policy.Amounts
+}
 
 // ExceededError says which scope has too little left for a reservation, and of
 // what. Nothing was reserved anywhere.
@@ -190,6 +199,11 @@ type Ledger interface {
 	// Settle replaces a reservation by what was spent, also if that is more. A
 	// reservation that is settled already is left alone.
 	Settle(ctx context.Context, r Reservation, spent policy.Amounts, mark Mark) error
+	// Adjust changes one scope by hand, until its window ends.
+	Adjust(ctx context.Context, s Scope, a Adjustment) error
+	// Seen are the ids of the scopes of a kind of which something is counted in
+	// the window that holds now, sorted.
+	Seen(ctx context.Context, k Kind, p Per) ([]string, error)
 	// Balances are those of the scopes, in their order.
 	Balances(ctx context.Context, scopes []Scope) ([]Balance, error)
 	// Forget drops a scope that is over, such as that of a finished run. Its

@@ -2,6 +2,7 @@ package budget
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,6 +41,7 @@ type key struct {
 
 type counter struct {
 	used, reserved policy.Amounts
+	granted        policy.Amounts
 	mark           Mark
 	open           int       // reservations
 	ends           time.Time // of the window; zero: never
@@ -73,6 +75,7 @@ func (m *Memory) Reserve(_ context.Context, scopes []Scope, want policy.Amounts)
 	keys := m.keys(scopes, now)
 	for i, s := range scopes {
 		c := m.at(keys[i])
+		s.Limits = s.Limits.Plus(c.granted)
 		spent := c.used.Plus(c.reserved)
 		if d, over := s.Limits.Exceeded(spent, want); over {
 			return Reservation{}, &ExceededError{Scope: s, Dimension: d, Asked: want, Left: s.Limits.Less(spent), Resets: s.Per.resets(now)}
@@ -80,17 +83,49 @@ func (m *Memory) Reserve(_ context.Context, scopes []Scope, want policy.Amounts)
 	}
 	m.sweep(now)
 	for i, k := range keys {
-		c := m.counters[k]
-		if c == nil {
-			c = &counter{ends: scopes[i].Per.resets(now)}
-			m.counters[k] = c
-		}
+		c := m.counter(k, scopes[i], now)
 		c.reserved = c.reserved.Plus(want)
 		c.open++
 	}
 	m.last++
 	m.open[m.last] = held{keys, want}
 	return Reservation{m.last}, nil
+}
+
+// counter is the one of a scope, made if need be.
+func (m *Memory) counter(k key, s Scope, now time.Time) *counter {
+	c := m.counters[k]
+	if c == nil {
+		c = &counter{ends: s.Per.resets(now)}
+		m.counters[k] = c
+	}
+	return c
+}
+
+// Adjust implements Ledger.
+func (m *Memory) Adjust(_ context.Context, s Scope, a Adjustment) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.now()
+	c := m.counter(m.keys([]Scope{s}, now)[0], s, now)
+	c.granted = c.granted.Plus(a.Grant)
+	c.used = c.used.Plus(a.Charge)
+	return nil
+}
+
+// Seen implements Ledger.
+func (m *Memory) Seen(_ context.Context, kind Kind, p Per) ([]string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	begin := p.begin(m.now())
+	var out []string
+	for k := range m.counters {
+		if k.kind == kind && k.begin.Equal(begin) {
+			out = append(out, k.id)
+		}
+	}
+	slices.Sort(out)
+	return out, nil
 }
 
 // Settle implements Ledger.
@@ -146,7 +181,9 @@ func (m *Memory) Balances(_ context.Context, scopes []Scope) ([]Balance, error) 
 	out := make([]Balance, len(scopes))
 	for i, k := range m.keys(scopes, now) {
 		c := m.at(k)
-		out[i] = Balance{Scope: scopes[i], Used: c.used, Reserved: c.reserved, Mark: c.mark, Resets: scopes[i].Per.resets(now)}
+		s := scopes[i]
+		s.Limits = s.Limits.Plus(c.granted)
+		out[i] = Balance{Scope: s, Used: c.used, Reserved: c.reserved, Granted: c.granted, Mark: c.mark, Resets: s.Per.resets(now)}
 	}
 	return out, nil
 }

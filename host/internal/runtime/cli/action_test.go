@@ -34,6 +34,8 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 		{"config-show", "config show --running"},
 		{"explain", "explain mine/data"},
 		{"config-diff", "diff"},
+		{"budget-show", "admin budget show"},
+		{"budget-adjust", "admin budget adjust --tenant --grant {:attempts,1}"},
 		{"config-reload", "admin reload"},
 		{"drain", "admin drain"},
 	}

@@ -20,10 +20,10 @@ func (c *command) adminCommand() *cobra.Command {
 		Short: "have the daemon of this data directory do something, or make its unit file",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return usagef("admin needs a verb: reload, drain, action or systemd-unit")
+			return usagef("admin needs a verb: reload, drain, budget, action or systemd-unit")
 		},
 	}
-	cmd.AddCommand(c.reloadCommand(), c.drainCommand(), c.actionCommand(), c.unitCommand())
+	cmd.AddCommand(c.reloadCommand(), c.drainCommand(), c.budgetCommand(), c.actionCommand(), c.unitCommand())
 	return cmd
 }
 

@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -140,4 +141,89 @@ func TestBudgetVerbs(t *testing.T) {
 	assert.Equal(t, 1, ran.code)
 	assert.Equal(t, "budget/would-exceed", word(ran.value(t).Key("error").Key("type")), ran.stdout)
 	assert.False(t, ran.value(t).HasKey("run/id"), "there is no run")
+}
+
+// LED-006, CLI-001, CLI-002, CLI-007: an operator sees what callers may spend and
+// have left, and gives one of them more, at once and until the window ends; what
+// is charged counts like a call. A reload changes limits and keeps both.
+func TestBudgetOfAnOperator(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "ferment.hcl", limits("max_usd = 0.02", "budget \"tenant\" {\n  max_attempts = 50\n}\nbudget \"run\" {\n  max_attempts = 9\n}\n"),
+		"mine.edn", `{:capabilities {:mine/paid {:intents #{:mine/paid} :in-schema :req/any :out-schema :res/any :cost {:usd 0.01M} :steps [{:value {:n 1} :usage {:cost-usd 0.01M}}]}}}`)
+	s := w.serve()
+	fresh := w.run("admin", "budget", "show")
+	require.Equal(t, 0, fresh.code, fresh.stderr)
+	assert.Regexp(t, `(?m)^scope +limit +granted +used +set aside +left +known +begins anew$`, fresh.stdout)
+	assert.Regexp(t, `(?m)^tenant +attempts 50 +nothing +nothing +nothing +attempts 50 +exact +never$`, fresh.stdout)
+	assert.Regexp(t, `(?m)^each user: at most usd 0.02 \(ferment.hcl:\d+:1\)\neach run: at most attempts 9 \(ferment.hcl:\d+:1\)$`, fresh.stdout)
+
+	for range 2 {
+		require.Equal(t, http.StatusOK, s.ask("mine/paid", "{}").status)
+	}
+	require.Equal(t, "budget/exceeded", s.ask("mine/paid", "{}").failure(t))
+	shown := w.run("admin", "budget", "show", "--edn").value(t)
+	var caller string
+	for x := range shown.Key("scopes").Elems() {
+		if word(x.Key("scope")) == "user" {
+			caller, _ = x.Key("user").AsString()
+			assert.Equal(t, "{:usd 0M} true :day", fmt.Sprint(x.Key("left"), " ", x.Key("soft?"), " ", x.Key("per")))
+		}
+	}
+	require.NotEmpty(t, caller)
+
+	more := w.run("admin", "budget", "adjust", "--user", caller, "--grant", "{:usd 0.02M}")
+	require.Equal(t, 0, more.code, more.stderr)
+	assert.Regexp(t, `(?m)^user `+caller+` +usd 0.04 +usd 0.02 +attempts 2, roundtrips 2, usd 0.02 +nothing +usd 0.02 +exact +\d{4}-\d\d-\d\dT00:00:00Z$`, more.stdout)
+	answered := s.ask("mine/paid", "{}").value(t)
+	user, ok := answered.Key("budget").Key("scopes").Nth(1)
+	require.True(t, ok, "%s", answered)
+	assert.Equal(t, "{:usd 0.04M} {:usd 0.01M}", fmt.Sprint(user.Key("limit"), " ", user.Key("left")), "the answer of a call tells of it too")
+
+	w.write("ferment.hcl", limits("max_usd = 0.03", ""))
+	reloaded := w.run("admin", "reload")
+	require.Equal(t, 0, reloaded.code, reloaded.stderr)
+	charged := w.run("admin", "budget", "adjust", "--user", caller, "--charge", "{:usd 0.02M}", "-o", "json")
+	require.Equal(t, 0, charged.code, charged.stderr)
+	assert.JSONEq(t, `{"usd":"0.05"}`, jsonOf(t, charged.stdout, "limit"), "the new limit, and what was granted before")
+	assert.JSONEq(t, `{"usd":"0"}`, jsonOf(t, charged.stdout, "left"))
+	refused := s.ask("mine/paid", "{}")
+	assert.Equal(t, "budget/exceeded", refused.failure(t))
+	assert.Contains(t, refused.value(t).Key("error").Key("message").String(), "0 of 0.05 usd left")
+	stranger := w.run("admin", "budget", "show", "--user", "nobody yet", "--edn").value(t)
+	first, _ := stranger.Key("scopes").Nth(0)
+	assert.Equal(t, `"nobody yet" {:usd 0.03M} {}`, fmt.Sprint(first.Key("user"), " ", first.Key("left"), " ", first.Key("used")))
+
+	for args, want := range map[string]struct {
+		exit int
+		says string
+	}{
+		"admin budget":                                           {2, "needs a verb: show or adjust"},
+		"admin budget adjust --grant {:usd,1}":                   {2, "needs one of --user NAME and --tenant"},
+		"admin budget adjust --user a --tenant --grant {:usd,1}": {2, "needs one of --user NAME and --tenant"},
+		"admin budget adjust --user a":                           {2, "needs --grant or --charge"},
+		"admin budget adjust --user a --grant {:usd":             {2, "--grant:1:6: text ends inside the map"},
+		"admin budget adjust --user a --grant 5":                 {2, "--grant is integer, not a map"},
+		"admin budget adjust --user a --grant {:usd,0.5}":        {2, "the input of budget-adjust is wrong: [:grant :usd]"},
+		"admin budget adjust --user a --grant {:usd,-1M}":        {2, "found -1M"},
+		"admin budget adjust --user a --grant {:usd,0}":          {2, "nothing to do"},
+		"admin budget adjust --user a --grant {:max-usd,1}":      {2, ":max-usd"},
+		"admin budget adjust --user a --grant {:attempts,1}":     {2, "does not limit attempts"},
+		"admin budget adjust --tenant --grant {:attempts,1}":     {5, `no block budget "tenant"`},
+	} {
+		got := w.run(strings.Fields(args)...)
+		assert.Equal(t, want.exit, got.code, "%s: %s", args, got.stderr)
+		assert.Contains(t, strings.ReplaceAll(got.stderr, "\n", " "), want.says, args)
+		assert.Empty(t, got.stdout, args)
+	}
+	s.stop()
+	gone := w.run("admin", "budget", "show")
+	assert.Equal(t, 3, gone.code)
+}
+
+// jsonOf is one field of a JSON object.
+func jsonOf(t *testing.T, text, field string) string {
+	t.Helper()
+	var m map[string]json.RawMessage
+	require.NoError(t, json.Unmarshal([]byte(text), &m), text)
+	return string(m[field])
 }

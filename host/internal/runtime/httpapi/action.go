@@ -42,6 +42,11 @@ type Control interface {
 	Diff(ctx context.Context) (edn.Value, *contract.Error)
 	// Show gives the configuration in force, or the part of it at a path.
 	Show(ShowQuery) (edn.Value, *contract.Error)
+	// Budgets tells how the budgets of this host and of its callers stand; a user
+	// that is not empty asks for that caller's alone.
+	Budgets(ctx context.Context, user string) (edn.Value, *contract.Error)
+	// AdjustBudget changes one of them by hand and tells how it stands then.
+	AdjustBudget(context.Context, BudgetChange) (edn.Value, *contract.Error)
 	// Status is the daemon on one screen.
 	Status() edn.Value
 	// Drain begins the end of the daemon and returns at once.
@@ -55,6 +60,14 @@ type Control interface {
 type ShowQuery struct {
 	Only                    string
 	Defaults, Origins, Text bool
+}
+
+// BudgetChange is what an operator does to a budget until its window ends. The
+// amounts are maps from dimension to number, nil for nothing.
+type BudgetChange struct {
+	User   string // empty: what all callers have together
+	Grant  edn.Value
+	Charge edn.Value
 }
 
 // Deed is an admin action that was carried out or refused (HTTP-008).
@@ -82,6 +95,10 @@ type Action struct {
 func (a *Action) Operation() string { return "admin/" + a.Name }
 
 const pluginEntry = `[:plugin {:doc "name of the plugin block"} [:string {:min 1 :max 64}]]`
+
+// amountEntry is an amount of what budgets count; money may be whole.
+const amountEntry = `[:map {:closed true} [:usd {:optional true} [:or :decimal [:int {:min 0}]]] [:tokens-in {:optional true} [:int {:min 0}]] [:tokens-out {:optional true} [:int {:min 0}]]
+	[:roundtrips {:optional true} [:int {:min 0}]] [:attempts {:optional true} [:int {:min 0}]] [:judge-calls {:optional true} [:int {:min 0}]]]`
 
 // Actions is the one list of what operators can have done. The command line has
 // one verb for each.
@@ -160,6 +177,24 @@ func Actions() []Action {
 		{Name: "config-diff", Doc: "how the files differ from the configuration in force, and what a reload would do", do: func(ctx context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
 			return c.Diff(ctx)
 		}},
+		{Name: "budget-show", Doc: "what this host and each caller may spend, have spent, have set aside and have left", Input: `[:user {:optional true :doc "of this caller alone"} [:string {:min 1 :max 128}]]`,
+			do: func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
+				return c.Budgets(ctx, text(in, "user"))
+			}},
+		{Name: "budget-adjust", Doc: "give a budget more until its window ends, or count something as spent that no call was",
+			Input: `[:scope [:enum :tenant :user]] [:user {:optional true :doc "whose, for scope user"} [:string {:min 1 :max 128}]]
+				[:grant {:optional true :doc "added to the limits"} ` + amountEntry + `] [:charge {:optional true :doc "counted as spent"} ` + amountEntry + `]`,
+			do: func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
+				change := BudgetChange{User: text(in, "user"), Grant: in.Key("grant"), Charge: in.Key("charge")}
+				scope, _ := in.Key("scope").AsKeyword()
+				switch {
+				case scope == "user" && change.User == "":
+					return edn.Nil(), contract.Errorf("invalid-request", "budget-adjust lacks :user: whose budget it is")
+				case scope == "tenant" && change.User != "":
+					return edn.Nil(), contract.Errorf("invalid-request", "budget-adjust has a :user and :scope :tenant, which is everybody together").WithHint("write :scope :user for one caller")
+				}
+				return c.AdjustBudget(ctx, change)
+			}},
 		{Name: "drain", Doc: "end the daemon once the runs in flight have their answers", Later: true, do: func(_ context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
 			c.Drain()
 			return edn.MustMap(edn.K("phase"), edn.K("draining")), nil

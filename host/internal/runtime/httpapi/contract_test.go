@@ -264,6 +264,9 @@ func TestEveryActionIsDocumented(t *testing.T) {
 		if strings.Contains(a.Input, ":intent") {
 			body["intent"] = "text/respond"
 		}
+		if strings.Contains(a.Input, "[:scope") {
+			body["scope"] = "tenant"
+		}
 		require.NoError(t, sch.Validate(body))
 		body["surprise"] = true
 		require.Error(t, sch.Validate(body), "%s is closed", a.Name)

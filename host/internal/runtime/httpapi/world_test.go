@@ -172,11 +172,15 @@ func (c control) Explain(string, string) (edn.Value, *contract.Error) { return c
 func (c control) Attach(context.Context, string, string) (edn.Value, *contract.Error) {
 	return c.some()
 }
-func (c control) Reload(context.Context, bool) (edn.Value, *contract.Error) { return c.some() }
-func (c control) Diff(context.Context) (edn.Value, *contract.Error)         { return c.some() }
-func (c control) Status() edn.Value                                         { return edn.MustMap() }
-func (c control) Drain()                                                    {}
-func (c control) Audit(d httpapi.Deed)                                      { c.w.deeds <- d }
+func (c control) Reload(context.Context, bool) (edn.Value, *contract.Error)    { return c.some() }
+func (c control) Diff(context.Context) (edn.Value, *contract.Error)            { return c.some() }
+func (c control) Budgets(context.Context, string) (edn.Value, *contract.Error) { return c.some() }
+func (c control) AdjustBudget(context.Context, httpapi.BudgetChange) (edn.Value, *contract.Error) {
+	return c.some()
+}
+func (c control) Status() edn.Value    { return edn.MustMap() }
+func (c control) Drain()               {}
+func (c control) Audit(d httpapi.Deed) { c.w.deeds <- d }
 
 // answer is what came back.
 type answer struct {

@@ -1,0 +1,155 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+func (c *command) budgetCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "budget",
+		Short: "show what the callers of the daemon may spend and have spent, or change it by hand",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return usagef("admin budget needs a verb: show or adjust")
+		},
+	}
+	cmd.AddCommand(c.budgetShowCommand(), c.budgetAdjustCommand())
+	return cmd
+}
+
+func (c *command) budgetShowCommand() *cobra.Command {
+	var user string
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "show the budgets of the daemon: limits, what is used, set aside and left",
+		Long: "show lists the budget of the whole host and those of the callers who came in this window. What is left\n" +
+			"is the limit with what was granted, less what is used and what calls under way have set aside. The counters\n" +
+			"last as long as the daemon.",
+		Example: "  ferment admin budget show\n  ferment admin budget show --user ann --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			action := actionOf("budget-show")
+			if user != "" {
+				action = action.AssocKey("user", edn.Text(user))
+			}
+			result, err := c.order(cmd.Context(), action)
+			if err != nil {
+				return err
+			}
+			return c.budgets(result)
+		},
+	}
+	cmd.Flags().StringVar(&user, "user", "", "of this caller alone, also one who has not come yet")
+	return cmd
+}
+
+func (c *command) budgetAdjustCommand() *cobra.Command {
+	var user, grant, charge string
+	var tenant bool
+	cmd := &cobra.Command{
+		Use:   "adjust",
+		Short: "give a budget more until its window ends, or count something as spent",
+		Long: "adjust changes one budget of the daemon at once, for the calls under way too. What is granted is added to\n" +
+			"its limits, what is charged counts as spent, also beyond them. Both last until the window ends, that of a\n" +
+			"total as long as the daemon, and a reload keeps both. Limits for good are those of the configuration.",
+		Example: "  ferment admin budget adjust --user ann --grant '{:usd 5}'\n  ferment admin budget adjust --tenant --grant '{:attempts 1000}' --charge '{:usd 0.25M}'",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			action, err := adjustment(user, tenant, grant, charge)
+			if err != nil {
+				return err
+			}
+			result, err := c.order(cmd.Context(), action)
+			if err != nil {
+				return err
+			}
+			return c.budgets(edn.MustMap(edn.K("scopes"), edn.Vector(result)), result)
+		},
+	}
+	cmd.Flags().StringVar(&user, "user", "", "the budget of this caller")
+	cmd.Flags().BoolVar(&tenant, "tenant", false, "the budget of all callers together")
+	cmd.Flags().StringVar(&grant, "grant", "", "added to the limits, as EDN such as '{:usd 5 :attempts 100}'")
+	cmd.Flags().StringVar(&charge, "charge", "", "counted as spent, as EDN")
+	return cmd
+}
+
+// adjustment makes the action of the flags.
+func adjustment(user string, tenant bool, grant, charge string) (edn.Value, error) {
+	if tenant == (user != "") {
+		return edn.Nil(), usagef("adjust needs one of --user NAME and --tenant")
+	}
+	action := actionOf("budget-adjust", edn.K("scope"), edn.K("tenant"))
+	if user != "" {
+		action = actionOf("budget-adjust", edn.K("scope"), edn.K("user"), edn.K("user"), edn.Text(user))
+	}
+	given := false
+	for _, part := range []struct{ key, text string }{{"grant", grant}, {"charge", charge}} {
+		if part.text == "" {
+			continue
+		}
+		v, err := edn.ReadString(part.text, edn.WithLimits(edn.Body), edn.WithSource("--"+part.key))
+		if err != nil {
+			return edn.Nil(), usagef("%w", err)
+		}
+		if !v.IsMap() {
+			return edn.Nil(), usagef("--%s is %s, not a map such as '{:usd 5 :attempts 100}'", part.key, v.Kind())
+		}
+		action, given = action.AssocKey(part.key, v), true
+	}
+	if !given {
+		return edn.Nil(), usagef("adjust needs --grant or --charge")
+	}
+	return action, nil
+}
+
+// budgets prints budgets as a table, or data for programs.
+func (c *command) budgets(v edn.Value, data ...edn.Value) error {
+	if c.format != formatText {
+		for _, d := range data {
+			v = d
+		}
+		return c.value(c.env.Stdout, v)
+	}
+	var rows [][]string
+	for s := range v.Key("scopes").Elems() {
+		rows = append(rows, budgetRow(s))
+	}
+	var b strings.Builder
+	for each := range v.Key("each").Elems() {
+		fmt.Fprintf(&b, "each %s: at most %s (%s)\n", plain(each.Key("scope")), amountsText(each.Key("limit")), plain(each.Key("where")))
+	}
+	if len(rows) > 0 {
+		if err := table(c.env.Stdout, []string{"scope", "limit", "granted", "used", "set aside", "left", "known", "begins anew"}, rows); err != nil {
+			return err
+		}
+	} else if b.Len() == 0 {
+		b.WriteString("the configuration has no budget block, so nothing is counted\n")
+	} else {
+		b.WriteString("nobody has spent anything in this window\n")
+	}
+	_, err := io.WriteString(c.env.Stdout, b.String())
+	return err
+}
+
+func budgetRow(s edn.Value) []string {
+	name := plain(s.Key("scope"))
+	if user, ok := s.Key("user").AsString(); ok {
+		name += " " + user
+	}
+	resets := "never"
+	if at, ok := s.Key("resets").AsInst(); ok {
+		resets = at.UTC().Format(time.RFC3339)
+	}
+	left := amountsText(s.Key("left"))
+	if s.Key("soft?").Truthy() {
+		left += " (nearly used up)"
+	}
+	return []string{name, amountsText(s.Key("limit")), amountsText(s.Key("granted")), amountsText(s.Key("used")), amountsText(s.Key("reserved")), left, plain(s.Key("mark")), resets}
+}

@@ -1,0 +1,129 @@
+package daemon
+
+import (
+	"context"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
+	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Budgets implements httpapi.Control (LED-006).
+func (c control) Budgets(ctx context.Context, user string) (edn.Value, *contract.Error) {
+	h, l := c.now()
+	b := l.Generation.Budgets
+	var scopes []edn.Value
+	add := func(kind budget.Kind, ids ...string) *contract.Error {
+		for _, id := range ids {
+			v, err := h.balance(ctx, b, kind, id)
+			if err != nil {
+				return err
+			}
+			scopes = append(scopes, v)
+		}
+		return nil
+	}
+	if user == "" && b.Of(budget.Tenant.String()).Written {
+		if err := add(budget.Tenant, act.Tenant); err != nil {
+			return edn.Nil(), err
+		}
+	}
+	switch block := b.Of(budget.User.String()); {
+	case !block.Written && user != "":
+		return edn.Nil(), unlimited(budget.User)
+	case user != "":
+		if err := add(budget.User, user); err != nil {
+			return edn.Nil(), err
+		}
+	case block.Written:
+		users, err := h.ledger.Seen(ctx, budget.User, budget.Per(block.Per))
+		if err != nil {
+			return edn.Nil(), unwritable(err)
+		}
+		if err := add(budget.User, users...); err != nil {
+			return edn.Nil(), err
+		}
+	}
+	var m edn.MapBuilder
+	m.Key("scopes", edn.Vector(scopes...))
+	var each []edn.Value
+	for _, kind := range []budget.Kind{budget.User, budget.Run} {
+		if block := b.Of(kind.String()); block.Written && user == "" {
+			each = append(each, edn.MustMap(edn.K("scope"), edn.K(kind.String()), edn.K("limit"), act.LimitsValue(block.Limits), edn.K("where"), edn.Text(block.Where)))
+		}
+	}
+	m.Key("each", edn.Vector(each...))
+	return m.Map(), nil
+}
+
+// AdjustBudget implements httpapi.Control.
+func (c control) AdjustBudget(ctx context.Context, change httpapi.BudgetChange) (edn.Value, *contract.Error) {
+	h, l := c.now()
+	kind, id := budget.Tenant, act.Tenant
+	if change.User != "" {
+		kind, id = budget.User, change.User
+	}
+	b := l.Generation.Budgets
+	block := b.Of(kind.String())
+	if !block.Written {
+		return edn.Nil(), unlimited(kind)
+	}
+	grant, err := amounts("grant", change.Grant)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	charge, err := amounts("charge", change.Charge)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	if grant.IsZero() && charge.IsZero() {
+		return edn.Nil(), contract.Errorf("invalid-request", "budget-adjust has nothing to do: neither :grant nor :charge names an amount above 0")
+	}
+	scope := budget.Scope{Kind: kind, ID: id, Limits: block.Limits, Per: budget.Per(block.Per)}
+	for _, d := range policy.Dimensions() {
+		if grant.Has(d) && !block.Limits.Bounds(d) {
+			return edn.Nil(), contract.Errorf("invalid-request", "the budget of %s does not limit %s, so nothing can be added to it", scope, d).
+				WithHint("its limits are " + act.LimitsValue(block.Limits).String())
+		}
+	}
+	if err := h.ledger.Adjust(ctx, scope, budget.Adjustment{Grant: grant, Charge: charge}); err != nil {
+		return edn.Nil(), unwritable(err)
+	}
+	return h.balance(ctx, b, kind, id)
+}
+
+func amounts(key string, v edn.Value) (policy.Amounts, *contract.Error) {
+	l, err := policy.LimitsOf(v)
+	if err != nil {
+		return policy.Amounts{}, contract.Errorf("invalid-request", "budget-adjust :%s: %w", key, err)
+	}
+	return l.Amounts(), nil
+}
+
+// balance is how one scope stands, as answers show it.
+func (h *Host) balance(ctx context.Context, b *policy.Budgets, kind budget.Kind, id string) (edn.Value, *contract.Error) {
+	block := b.Of(kind.String())
+	scope := budget.Scope{Kind: kind, ID: id, Limits: block.Limits, Per: budget.Per(block.Per)}
+	all, err := h.ledger.Balances(ctx, []budget.Scope{scope})
+	if err != nil {
+		return edn.Nil(), unwritable(err)
+	}
+	_, soft := block.Reached(all[0].Scope.Limits, all[0].Used)
+	v := act.BalanceValue(all[0]).
+		AssocKey("granted", all[0].Granted.Value()).
+		AssocKey("soft?", edn.Bool(soft)).
+		AssocKey("where", edn.Text(block.Where))
+	return v, nil
+}
+
+func unlimited(kind budget.Kind) *contract.Error {
+	return contract.Errorf("not-found", "the configuration has no block budget %q, so nothing is counted there", kind).
+		WithHint("\"ferment config docs budget\" shows how one is written")
+}
+
+func unwritable(err error) *contract.Error {
+	return contract.Errorf("budget/unavailable", "the ledger of this host: %w", err)
+}
