@@ -33,12 +33,13 @@ func hashText(s string) string {
 		s = s[n:]
 	}
 	_, _ = h.Write(quote)
-	*pooled = buf
-	hashBuffers.Put(pooled)
 	const prefix = "b3:"
 	out := make([]byte, len(prefix), len(prefix)+64)
 	copy(out, prefix)
-	return string(hex.AppendEncode(out, h.Sum(buf[:0])))
+	out = hex.AppendEncode(out, h.Sum(buf[:0]))
+	*pooled = buf // not before the sum, which stands in it, has been read
+	hashBuffers.Put(pooled)
+	return string(out)
 }
 
 // pieceLen is how much of s goes into the next piece: whole code points.
