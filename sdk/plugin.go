@@ -42,7 +42,7 @@ type Plugin struct {
 
 	// Features are the optional parts of the contract that the plugin keeps:
 	// FeatureHostCalls and FeatureHotSwap. FeatureStreaming follows from the
-	// capabilities. What is named here is checked by the conformance profile of
+	// capabilities, and FeatureMux is always there. What is named here is checked by the conformance profile of
 	// that name.
 	Features []string
 
@@ -76,7 +76,7 @@ func (p *Plugin) validate() error {
 		all = append(all, fmt.Errorf("plugin %s: no version", p.Name))
 	}
 	for _, f := range p.Features {
-		if !slices.Contains([]string{FeatureHostCalls, FeatureHotSwap, FeatureStreaming}, f) {
+		if !slices.Contains([]string{FeatureHostCalls, FeatureHotSwap, FeatureMux, FeatureStreaming}, f) {
 			all = append(all, fmt.Errorf("plugin %s: feature %q: want %s or %s", p.Name, f, FeatureHostCalls, FeatureHotSwap))
 		}
 	}

@@ -152,6 +152,7 @@ func (s *Service) advertise(full *contract.Description, capabilities []Capabilit
 		streams = streams || meta.Streams
 	}
 	full.Features = slices.Clone(s.plugin.Features)
+	full.Features = append(full.Features, FeatureMux)
 	if streams {
 		full.Features = append(full.Features, FeatureStreaming)
 	}
@@ -164,6 +165,9 @@ func (s *Service) advertise(full *contract.Description, capabilities []Capabilit
 const (
 	// FeatureStreaming says that a capability of the plugin sends deltas.
 	FeatureStreaming = "streaming"
+	// FeatureMux says that the plugin takes many calls over one stream. Every
+	// plugin of this package does.
+	FeatureMux = wire.FeatureMux
 	// FeatureHostCalls says that the plugin asks its host for other intents.
 	FeatureHostCalls = "host-calls"
 	// FeatureHotSwap says that instances of the plugin serve side by side, so

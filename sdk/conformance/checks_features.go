@@ -288,23 +288,98 @@ func hostCancel(ctx context.Context, b *bench) error {
 
 func muxChecks() []Check {
 	return []Check{
-		{ID: "mux/protocol/absent", Requirements: []string{"MUX-001"},
-			Text: "a plugin does not advertise the feature mux, which this protocol revision does not have",
-			run: func(ctx context.Context, b *bench) error {
-				in, err := b.start(ctx)
-				if err != nil {
-					return err
-				}
-				_, d, err := b.describe(ctx, in, b.config())
-				if err != nil {
-					return err
-				}
-				if slices.Contains(d.Features, Mux) {
-					return want("features of this protocol revision", "%v", d.Features)
-				}
-				return nil
-			}},
+		{ID: "mux/calls/answered", Requirements: []string{"MUX-002"},
+			Text: "calls that share one stream end as calls with a stream of their own do",
+			run:  muxAnswers},
+		{ID: "mux/cancel/one", Requirements: []string{"MUX-003"},
+			Text: "the end of one call on the stream leaves the stream to the others",
+			run:  muxCancel},
 	}
+}
+
+// muxed starts an instance whose calls share a stream.
+func (b *bench) muxed(ctx context.Context) (Instance, contract.Description, error) {
+	root, err := b.root()
+	if err != nil {
+		return nil, contract.Description{}, err
+	}
+	setup := b.setup(root)
+	setup.Host.Features = []string{Mux}
+	return b.readyWith(ctx, setup, b.host())
+}
+
+// alone is a call by itself. Its failure is for other checks to tell.
+func (b *bench) alone(ctx context.Context, in Instance, d contract.Description, c contract.Capability) error {
+	call := b.callContext(c)
+	call.Deadline = time.Now().Add(b.call)
+	response, err := in.Client().Invoke(ctx, call, request(c, b.input(d, c)), nil)
+	return ended(response, err)
+}
+
+func muxAnswers(ctx context.Context, b *bench) error {
+	single, d, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	in, _, err := b.muxed(ctx)
+	if err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	var failed sync.Mutex
+	failures := make([]error, len(d.Capabilities))
+	for i, c := range d.Capabilities {
+		if b.alone(ctx, single, d, c) != nil {
+			continue
+		}
+		for range 4 {
+			wg.Go(func() {
+				if err := b.alone(ctx, in, d, c); err != nil {
+					failed.Lock()
+					defer failed.Unlock()
+					failures[i] = fmt.Errorf("capability %s, on a stream with others: %w", c.ID, err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	for _, err := range failures {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func muxCancel(ctx context.Context, b *bench) error {
+	single, d, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	in, _, err := b.muxed(ctx)
+	if err != nil {
+		return err
+	}
+	c, input := b.long(d)
+	callCtx, cancel := context.WithCancel(ctx)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_, _ = in.Client().Invoke(callCtx, b.callContext(c), request(c, input), nil)
+	}()
+	beside := make(chan error, 1)
+	if _, err = b.inFlight(ctx, in, over); err == nil {
+		go func() { beside <- b.alone(ctx, in, d, d.Capabilities[0]) }()
+	}
+	cancel()
+	<-over
+	if err != nil {
+		return nil // that probes are answered is another check
+	}
+	if err := <-beside; err != nil && b.alone(ctx, single, d, d.Capabilities[0]) == nil {
+		return fmt.Errorf("capability %s, beside a call that was cancelled: %w", d.Capabilities[0].ID, err)
+	}
+	return nil
 }
 
 func swapChecks() []Check {

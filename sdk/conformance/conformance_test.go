@@ -61,8 +61,8 @@ func TestSoundPluginPasses(t *testing.T) {
 	assert.Equal(t, "1.0.0", report.Version)
 	assert.Equal(t, SuiteVersion, report.Suite)
 	assert.Equal(t, uint64(1), report.Seed)
-	assert.Equal(t, []string{Core, Tool}, report.Profiles)
-	assert.Len(t, seen, len(ChecksOf(Core, Tool)))
+	assert.Equal(t, []string{Core, Tool, Mux}, report.Profiles)
+	assert.Len(t, seen, len(ChecksOf(Core, Tool, Mux)))
 	assert.Equal(t, begun, seen)
 }
 

@@ -23,7 +23,7 @@ const (
 
 	Streaming = sdk.FeatureStreaming
 	HostCalls = sdk.FeatureHostCalls
-	Mux       = "mux"
+	Mux       = sdk.FeatureMux
 	HotSwap   = sdk.FeatureHotSwap
 )
 

@@ -115,7 +115,8 @@ func optionalRequirements() []Requirement {
 		must(HostCalls, "HOSTCALL-003", "A call to the host has no later deadline and no larger budget than the call that it is made for.", "WIRE-004"),
 		must(HostCalls, "HOSTCALL-004", "An error of the host leads to an answer or to a typed error.", "ERR-005"),
 		must(HostCalls, "HOSTCALL-005", "A call to the host is cancelled when the call that it is made for is.", "WIRE-002", "WIRE-004"),
-		must(Mux, "MUX-001", "Only what this protocol revision has is advertised: it has no multiplexed stream.", "WIRE-007", "WIRE-005"),
+		must(Mux, "MUX-002", "Calls that share one stream end as calls with a stream of their own do.", "WIRE-007"),
+		must(Mux, "MUX-003", "A call on the stream that is cancelled ends by itself: the others go on.", "WIRE-007"),
 		must(HotSwap, "SWAP-001", "Two instances with one configuration serve side by side.", "SUP-006"),
 		must(HotSwap, "SWAP-002", "While an instance drains, the one beside it answers.", "SUP-006"),
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,6 +32,7 @@ type Client struct {
 	lifecycle  pluginv1.LifecycleClient
 	capability pluginv1.CapabilityClient
 	broker     Broker
+	shared     shared // stream of calls
 
 	mu       sync.Mutex
 	encoding Encoding
@@ -42,13 +44,19 @@ type Client struct {
 // NewClient speaks to the plugin behind conn. broker may be nil if the plugin
 // gets no host service.
 func NewClient(conn grpc.ClientConnInterface, broker Broker) *Client {
-	return &Client{
+	c := &Client{
 		lifecycle:  pluginv1.NewLifecycleClient(conn),
 		capability: pluginv1.NewCapabilityClient(conn),
 		broker:     broker,
 		encoding:   EDN,
 	}
+	c.shared.capability, c.shared.limit = c.capability, MaxMessage
+	return c
 }
+
+// LimitMessages says that this end takes no message of more than n bytes, as
+// the options of the connection have it.
+func (c *Client) LimitMessages(n int) { c.shared.limitTo(n) }
 
 // GRPCClient implements plugin.GRPCPlugin.
 func (g *GRPC) GRPCClient(_ context.Context, broker *plugin.GRPCBroker, conn *grpc.ClientConn) (any, error) {
@@ -140,7 +148,24 @@ func (c *Client) Configure(ctx context.Context, setup Setup, host Host) (Descrip
 	if err != nil {
 		return Description{}, transport(ctx, op, err)
 	}
-	return descriptionFrom(op, setup.Config, resp.GetDescription(), resp.GetFindings(), resp.GetError())
+	d, err := descriptionFrom(op, setup.Config, resp.GetDescription(), resp.GetFindings(), resp.GetError())
+	if err == nil && slices.Contains(setup.Host.Features, FeatureMux) && announces(d.Value, FeatureMux) {
+		c.shared.allow()
+	}
+	return d, err
+}
+
+// announces tells whether a description names a feature.
+func announces(d edn.Value, feature string) bool {
+	for f := range d.Key("features").Elems() {
+		if name, ok := f.AsString(); ok && name == feature {
+			return true
+		}
+		if name, ok := f.AsKeyword(); ok && name == feature {
+			return true
+		}
+	}
+	return false
 }
 
 func descriptionFrom(op string, config edn.Value, description, findings, failure *pluginv1.Payload) (Description, error) {
@@ -243,7 +268,17 @@ func (c *Client) Drain(ctx context.Context, deadline time.Time, reason string) (
 // progress in order on the goroutine of the caller; the plugin is held back
 // while it runs. The call ends with ctx or at call.Deadline.
 func (c *Client) Invoke(ctx context.Context, call CallContext, request edn.Value, on func(Event)) (edn.Value, error) {
-	return invoke(ctx, "invoke", c.capability.Invoke, c.Encoding(), contract.SourcePlugin, call, request, on)
+	const op = "invoke"
+	req, err := encodeInvoke(c.Encoding(), call, request)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	if len(req.Blobs) == 0 && len(req.Request.Body) <= mostMuxed {
+		if answer, made, err := c.shared.invoke(ctx, op, call.Deadline, req, on); made {
+			return answer, err
+		}
+	}
+	return invoke(ctx, op, c.capability.Invoke, contract.SourcePlugin, call.Deadline, req, on)
 }
 
 // serveHost starts the host service and gives its broker id, 0 for none.
@@ -284,8 +319,10 @@ func (c *Client) keep(server *grpc.Server) {
 }
 
 // Close stops the host service at once: calls of the plugin to its host are
-// cut. It does not touch the process or its connection.
+// cut, and so is the stream that calls share. It does not touch the process or
+// its connection.
 func (c *Client) Close() {
+	c.shared.close()
 	c.mu.Lock()
 	server := c.host
 	c.closed = true

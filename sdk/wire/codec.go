@@ -41,6 +41,8 @@ const (
 // Marshal implements encoding.CodecV2.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	switch m := v.(type) {
+	case outgoing:
+		return m.buffers(), nil
 	case *pluginv1.InvokeEvent:
 		if out, ok := marshalEvent(m); ok {
 			return out, nil
@@ -56,6 +58,8 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 // Unmarshal implements encoding.CodecV2.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	switch m := v.(type) {
+	case *incoming:
+		return m.read(data)
 	case *pluginv1.InvokeEvent:
 		text := data.Materialize()
 		if readEvent(text, m) {

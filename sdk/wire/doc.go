@@ -25,6 +25,17 @@
 // call cancels it on the other side. Messages are at most [MaxMessage] bytes
 // in both directions.
 //
+// # Many calls over one stream
+//
+// Where both sides have the feature [FeatureMux], small calls share one stream
+// per process: that saves opening and closing a stream for each, and what
+// several goroutines have to say at one moment goes out in one message. A call
+// is what it is otherwise. Its events before the answer need credit, so that a
+// slow reader holds up its own call and nobody else's. A lost stream fails the
+// calls in flight as a lost connection does, and the next call opens another.
+// Requests above 32 KiB, which would hold up the others, and calls to the host
+// have streams of their own.
+//
 // # Failure
 //
 // Every error of a [Client] or a [Caller] is a *[contract.Error]. What the

@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 
-	"google.golang.org/grpc"
-
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
@@ -25,11 +23,18 @@ type Call struct {
 // through out, which is of no use after the return.
 type Answerer func(ctx context.Context, call Call, out *Emitter) (edn.Value, error)
 
+// outlet takes the events of one call: a stream of its own, or its part of a
+// stream that many calls share.
+type outlet interface {
+	Context() context.Context
+	Send(event *pluginv1.InvokeEvent) error
+}
+
 // Emitter sends the events of one call. Its methods may be called from any
 // goroutine; they fail once the answer is out or the caller is gone.
 type Emitter struct {
 	mu       sync.Mutex
-	stream   grpc.ServerStreamingServer[pluginv1.InvokeEvent]
+	stream   outlet
 	encoding Encoding
 	seq      uint64
 	answered bool
@@ -103,7 +108,7 @@ func errorEvent(p *pluginv1.Payload) *pluginv1.InvokeEvent {
 }
 
 // serveInvoke is the receiving side of Invoke in plugins and hosts.
-func serveInvoke(req *pluginv1.InvokeRequest, stream grpc.ServerStreamingServer[pluginv1.InvokeEvent], answer Answerer) error {
+func serveInvoke(req *pluginv1.InvokeRequest, stream outlet, answer Answerer) error {
 	ctx := stream.Context()
 	call, err := decodeInvoke(req)
 	out := &Emitter{stream: stream, encoding: call.Encoding}

@@ -133,7 +133,11 @@ func (c *Caller) Close() error { return c.conn.Close() }
 // Invoke asks the host for another intent on behalf of the call named by
 // call.CallID and gives the response envelope. on may be nil.
 func (c *Caller) Invoke(ctx context.Context, call CallContext, request edn.Value, on func(Event)) (edn.Value, error) {
-	return invoke(ctx, "host call", c.client.Invoke, EDN, contract.SourceHost, call, request, on)
+	req, err := encodeInvoke(EDN, call, request)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	return invoke(ctx, "host call", c.client.Invoke, contract.SourceHost, call.Deadline, req, on)
 }
 
 // State reads or changes one key of the plugin's store. A condition that does

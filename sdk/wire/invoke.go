@@ -48,16 +48,9 @@ type openInvoke func(ctx context.Context, req *pluginv1.InvokeRequest, opts ...g
 
 // invoke makes one call and gives the response envelope. on, which may be nil,
 // sees the events in order, on the goroutine of the caller.
-func invoke(ctx context.Context, op string, open openInvoke, enc Encoding, from contract.Source, call CallContext, request edn.Value, on func(Event)) (edn.Value, error) {
-	req, err := encodeInvoke(enc, call, request)
-	if err != nil {
-		return edn.Nil(), err
-	}
-	if !call.Deadline.IsZero() {
-		var release context.CancelFunc
-		ctx, release = context.WithDeadline(ctx, call.Deadline)
-		defer release()
-	}
+func invoke(ctx context.Context, op string, open openInvoke, from contract.Source, deadline time.Time, req *pluginv1.InvokeRequest, on func(Event)) (edn.Value, error) {
+	ctx, release := until(ctx, deadline)
+	defer release()
 	streamCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := open(streamCtx, req)
@@ -82,6 +75,17 @@ func invoke(ctx context.Context, op string, open openInvoke, enc Encoding, from 
 		return edn.Nil(), err
 	}
 	return in.answer, in.failure
+}
+
+// until is ctx with a deadline, unless that is zero or ctx ends before.
+func until(ctx context.Context, deadline time.Time) (context.Context, context.CancelFunc) {
+	if deadline.IsZero() {
+		return ctx, func() {}
+	}
+	if at, bounded := ctx.Deadline(); bounded && !at.After(deadline) {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, deadline)
 }
 
 // finish reads the end of a stream that has given its answer. The answer

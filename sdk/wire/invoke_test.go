@@ -22,7 +22,9 @@ import (
 
 // WIRE-002, WIRE-004: everything that belongs to a call crosses the wire in
 // both encodings, and the answer comes in the encoding of the question.
-func TestInvokeCarriesTheCall(t *testing.T) {
+func TestInvokeCarriesTheCall(t *testing.T) { bothWays(t, invokeCarriesTheCall) }
+
+func invokeCarriesTheCall(t *testing.T, client clientOf) {
 	call := CallContext{
 		TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 		Run:         "r-1", Node: "c-01", Path: edn.MustRead(`[0 "i3" 2]`), Attempt: 2,
@@ -59,7 +61,9 @@ func TestInvokeCarriesTheCall(t *testing.T) {
 
 // WIRE-002, WIRE-003: events come in order before the answer, also with large
 // strings.
-func TestInvokeStreams(t *testing.T) {
+func TestInvokeStreams(t *testing.T) { bothWays(t, invokeStreams) }
+
+func invokeStreams(t *testing.T, client clientOf) {
 	big := edn.Text(large("b"))
 	c := client(t, &fake{invoke: func(_ context.Context, _ Call, out *Emitter) (edn.Value, error) {
 		for i := range 3 {
@@ -83,7 +87,9 @@ func TestInvokeStreams(t *testing.T) {
 
 // ERR-005 to ERR-007: what a plugin says about its failure arrives within the
 // rules for plugins, and is no transport error.
-func TestInvokeErrors(t *testing.T) {
+func TestInvokeErrors(t *testing.T) { bothWays(t, invokeErrors) }
+
+func invokeErrors(t *testing.T, client clientOf) {
 	for _, tt := range []struct {
 		name   string
 		err    error
@@ -187,7 +193,9 @@ func TestInvokeStreamLeftOpen(t *testing.T) {
 
 // WIRE-002, SDK-001: the end of the caller's context ends the call on the
 // other side, and the error says which end it was.
-func TestInvokeEnds(t *testing.T) {
+func TestInvokeEnds(t *testing.T) { bothWays(t, invokeEnds) }
+
+func invokeEnds(t *testing.T, client clientOf) {
 	crashed := contract.Errorf("runtime/crashed", "killed by signal 9")
 	for _, tt := range []struct {
 		name string
@@ -252,7 +260,9 @@ func TestInvokeLostConnection(t *testing.T) {
 }
 
 // An emitter may be used from many goroutines; after the answer it refuses.
-func TestEmitterIsSafeForConcurrentUse(t *testing.T) {
+func TestEmitterIsSafeForConcurrentUse(t *testing.T) { bothWays(t, emitterIsSafeForConcurrentUse) }
+
+func emitterIsSafeForConcurrentUse(t *testing.T, client clientOf) {
 	var kept *Emitter
 	c := client(t, &fake{invoke: func(_ context.Context, _ Call, out *Emitter) (edn.Value, error) {
 		kept = out
@@ -276,7 +286,9 @@ func TestEmitterIsSafeForConcurrentUse(t *testing.T) {
 }
 
 // What cannot be sent becomes the error of the call, not a broken stream.
-func TestInvokeAnswerThatCannotBeSent(t *testing.T) {
+func TestInvokeAnswerThatCannotBeSent(t *testing.T) { bothWays(t, invokeAnswerThatCannotBeSent) }
+
+func invokeAnswerThatCannotBeSent(t *testing.T, client clientOf) {
 	c := client(t, &fake{invoke: func(context.Context, Call, *Emitter) (edn.Value, error) {
 		return edn.MustTagged("ferment/secret", edn.Text("x")), nil
 	}})
@@ -286,7 +298,9 @@ func TestInvokeAnswerThatCannotBeSent(t *testing.T) {
 }
 
 // A plugin that tests hosts can answer with anything.
-func TestEmitterVerbatim(t *testing.T) {
+func TestEmitterVerbatim(t *testing.T) { bothWays(t, emitterVerbatim) }
+
+func emitterVerbatim(t *testing.T, client clientOf) {
 	c := client(t, &fake{invoke: func(_ context.Context, _ Call, out *Emitter) (edn.Value, error) {
 		return edn.Nil(), out.Verbatim([]byte("{:result"))
 	}})
@@ -296,7 +310,9 @@ func TestEmitterVerbatim(t *testing.T) {
 }
 
 // WIRE-003: a request above 16 MiB is refused on this side already.
-func TestInvokeRequestTooLarge(t *testing.T) {
+func TestInvokeRequestTooLarge(t *testing.T) { bothWays(t, invokeRequestTooLarge) }
+
+func invokeRequestTooLarge(t *testing.T, client clientOf) {
 	c := client(t, &fake{})
 	var parts []edn.Value
 	for i := range 3 {

@@ -14,6 +14,9 @@ type HostInfo struct {
 	Features []string
 }
 
+// HostFeatures are the features that the Client of this package understands.
+func HostFeatures() []string { return []string{FeatureMux} }
+
 // Description is the answer to Describe and Configure.
 type Description struct {
 	// Value is the description as sent. In a plugin it may be left nil together

@@ -154,6 +154,24 @@ func client(t testing.TB, f *fake) *Client {
 	return c
 }
 
+// clientOf makes a client of a service.
+type clientOf func(testing.TB, *fake) *Client
+
+// sharing is client for calls that share a stream.
+func sharing(t testing.TB, f *fake) *Client {
+	t.Helper()
+	c := client(t, f)
+	c.shared.allow()
+	return c
+}
+
+// bothWays runs a test with calls on streams of their own and on one stream
+// (WIRE-007).
+func bothWays(t *testing.T, test func(*testing.T, clientOf)) {
+	t.Run("alone", func(t *testing.T) { test(t, client) })
+	t.Run("mux", func(t *testing.T) { test(t, sharing) })
+}
+
 // hostile serves an Invoke that does what events says.
 func hostile(t testing.TB, invoke func(*pluginv1.InvokeRequest, grpc.ServerStreamingServer[pluginv1.InvokeEvent]) error) *Client {
 	t.Helper()

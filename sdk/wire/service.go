@@ -33,8 +33,8 @@ type Service interface {
 	Invoke(ctx context.Context, call Call, out *Emitter) (edn.Value, error)
 }
 
-// Register puts service on server. broker connects to the host service; it
-// may be nil.
+// Register puts service on server, which was made with ServerOptions. broker
+// connects to the host service; it may be nil.
 func Register(server grpc.ServiceRegistrar, service Service, broker Broker) {
 	s := &pluginServer{service: service, broker: broker}
 	pluginv1.RegisterLifecycleServer(server, s)
@@ -159,6 +159,10 @@ func (s *pluginServer) Drain(ctx context.Context, req *pluginv1.DrainRequest) (*
 
 func (s *pluginServer) Invoke(req *pluginv1.InvokeRequest, stream grpc.ServerStreamingServer[pluginv1.InvokeEvent]) error {
 	return serveInvoke(req, stream, s.service.Invoke)
+}
+
+func (s *pluginServer) Calls(stream grpc.BidiStreamingServer[pluginv1.CallFrames, pluginv1.EventFrames]) error {
+	return serveCalls(stream, s.service.Invoke)
 }
 
 // encodingOf answers a request without a payload in EDN.

@@ -1273,6 +1273,269 @@ func (*InvokeEvent_Error) isInvokeEvent_Event() {}
 
 func (*InvokeEvent_Blob) isInvokeEvent_Event() {}
 
+// CallFrames is what the host had to say at one moment, in order. Frames are
+// independent of each other; which of them share a message means nothing.
+type CallFrames struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Frames        []*CallFrame           `protobuf:"bytes,1,rep,name=frames,proto3" json:"frames,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallFrames) Reset() {
+	*x = CallFrames{}
+	mi := &file_plugin_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallFrames) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallFrames) ProtoMessage() {}
+
+func (x *CallFrames) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallFrames.ProtoReflect.Descriptor instead.
+func (*CallFrames) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *CallFrames) GetFrames() []*CallFrame {
+	if x != nil {
+		return x.Frames
+	}
+	return nil
+}
+
+type CallFrame struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The number of the call on this stream. The host gives each call a greater
+	// one than all before.
+	Call uint64 `protobuf:"varint,1,opt,name=call,proto3" json:"call,omitempty"`
+	// Types that are valid to be assigned to Frame:
+	//
+	//	*CallFrame_Invoke
+	//	*CallFrame_Cancel
+	//	*CallFrame_Credit
+	Frame         isCallFrame_Frame `protobuf_oneof:"frame"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallFrame) Reset() {
+	*x = CallFrame{}
+	mi := &file_plugin_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallFrame) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallFrame) ProtoMessage() {}
+
+func (x *CallFrame) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallFrame.ProtoReflect.Descriptor instead.
+func (*CallFrame) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *CallFrame) GetCall() uint64 {
+	if x != nil {
+		return x.Call
+	}
+	return 0
+}
+
+func (x *CallFrame) GetFrame() isCallFrame_Frame {
+	if x != nil {
+		return x.Frame
+	}
+	return nil
+}
+
+func (x *CallFrame) GetInvoke() *InvokeRequest {
+	if x != nil {
+		if x, ok := x.Frame.(*CallFrame_Invoke); ok {
+			return x.Invoke
+		}
+	}
+	return nil
+}
+
+func (x *CallFrame) GetCancel() bool {
+	if x != nil {
+		if x, ok := x.Frame.(*CallFrame_Cancel); ok {
+			return x.Cancel
+		}
+	}
+	return false
+}
+
+func (x *CallFrame) GetCredit() uint64 {
+	if x != nil {
+		if x, ok := x.Frame.(*CallFrame_Credit); ok {
+			return x.Credit
+		}
+	}
+	return 0
+}
+
+type isCallFrame_Frame interface {
+	isCallFrame_Frame()
+}
+
+type CallFrame_Invoke struct {
+	// Begins the call.
+	Invoke *InvokeRequest `protobuf:"bytes,2,opt,name=invoke,proto3,oneof"`
+}
+
+type CallFrame_Cancel struct {
+	// The host does not want the answer any more: the context of the call ends.
+	// The plugin still sends one, which may be an error. For a call that is over
+	// the frame means nothing.
+	Cancel bool `protobuf:"varint,3,opt,name=cancel,proto3,oneof"`
+}
+
+type CallFrame_Credit struct {
+	// More credit for the events of the call, see EventFrame.
+	Credit uint64 `protobuf:"varint,4,opt,name=credit,proto3,oneof"`
+}
+
+func (*CallFrame_Invoke) isCallFrame_Frame() {}
+
+func (*CallFrame_Cancel) isCallFrame_Frame() {}
+
+func (*CallFrame_Credit) isCallFrame_Frame() {}
+
+// EventFrames is what the plugin had to say at one moment, in order, of any
+// calls.
+type EventFrames struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Frames        []*EventFrame          `protobuf:"bytes,1,rep,name=frames,proto3" json:"frames,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EventFrames) Reset() {
+	*x = EventFrames{}
+	mi := &file_plugin_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EventFrames) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EventFrames) ProtoMessage() {}
+
+func (x *EventFrames) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EventFrames.ProtoReflect.Descriptor instead.
+func (*EventFrames) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *EventFrames) GetFrames() []*EventFrame {
+	if x != nil {
+		return x.Frames
+	}
+	return nil
+}
+
+// EventFrame carries one event of one call. An event before the answer takes as
+// much credit as its encoded message has bytes, and 64. A call begins with 1 MiB
+// of it; while it has any, the plugin may send an event, even one that takes
+// more than there is. The answer takes none. The host gives back what its reader
+// has taken, so that a call whose reader is slow waits by itself while the
+// others go on.
+type EventFrame struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Call          uint64                 `protobuf:"varint,1,opt,name=call,proto3" json:"call,omitempty"`
+	Event         *InvokeEvent           `protobuf:"bytes,2,opt,name=event,proto3" json:"event,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EventFrame) Reset() {
+	*x = EventFrame{}
+	mi := &file_plugin_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EventFrame) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EventFrame) ProtoMessage() {}
+
+func (x *EventFrame) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EventFrame.ProtoReflect.Descriptor instead.
+func (*EventFrame) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *EventFrame) GetCall() uint64 {
+	if x != nil {
+		return x.Call
+	}
+	return 0
+}
+
+func (x *EventFrame) GetEvent() *InvokeEvent {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
 type StateRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Op    StateOp                `protobuf:"varint,1,opt,name=op,proto3,enum=ferment.plugin.v1.StateOp" json:"op,omitempty"`
@@ -1289,7 +1552,7 @@ type StateRequest struct {
 
 func (x *StateRequest) Reset() {
 	*x = StateRequest{}
-	mi := &file_plugin_proto_msgTypes[16]
+	mi := &file_plugin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1301,7 +1564,7 @@ func (x *StateRequest) String() string {
 func (*StateRequest) ProtoMessage() {}
 
 func (x *StateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[16]
+	mi := &file_plugin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1314,7 +1577,7 @@ func (x *StateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
 func (*StateRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{16}
+	return file_plugin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *StateRequest) GetOp() StateOp {
@@ -1360,7 +1623,7 @@ type StateResponse struct {
 
 func (x *StateResponse) Reset() {
 	*x = StateResponse{}
-	mi := &file_plugin_proto_msgTypes[17]
+	mi := &file_plugin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1372,7 +1635,7 @@ func (x *StateResponse) String() string {
 func (*StateResponse) ProtoMessage() {}
 
 func (x *StateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[17]
+	mi := &file_plugin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1385,7 +1648,7 @@ func (x *StateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateResponse.ProtoReflect.Descriptor instead.
 func (*StateResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{17}
+	return file_plugin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *StateResponse) GetValue() *Payload {
@@ -1502,7 +1765,22 @@ const file_plugin_proto_rawDesc = "" +
 	"\x05error\x18\x04 \x01(\v2\x1a.ferment.plugin.v1.PayloadH\x00R\x05error\x12-\n" +
 	"\x04blob\x18\x05 \x01(\v2\x17.ferment.plugin.v1.BlobH\x00R\x04blob\x12\x10\n" +
 	"\x03seq\x18\x06 \x01(\x04R\x03seqB\a\n" +
-	"\x05event\"\xb1\x01\n" +
+	"\x05event\"B\n" +
+	"\n" +
+	"CallFrames\x124\n" +
+	"\x06frames\x18\x01 \x03(\v2\x1c.ferment.plugin.v1.CallFrameR\x06frames\"\x98\x01\n" +
+	"\tCallFrame\x12\x12\n" +
+	"\x04call\x18\x01 \x01(\x04R\x04call\x12:\n" +
+	"\x06invoke\x18\x02 \x01(\v2 .ferment.plugin.v1.InvokeRequestH\x00R\x06invoke\x12\x18\n" +
+	"\x06cancel\x18\x03 \x01(\bH\x00R\x06cancel\x12\x18\n" +
+	"\x06credit\x18\x04 \x01(\x04H\x00R\x06creditB\a\n" +
+	"\x05frame\"D\n" +
+	"\vEventFrames\x125\n" +
+	"\x06frames\x18\x01 \x03(\v2\x1d.ferment.plugin.v1.EventFrameR\x06frames\"V\n" +
+	"\n" +
+	"EventFrame\x12\x12\n" +
+	"\x04call\x18\x01 \x01(\x04R\x04call\x124\n" +
+	"\x05event\x18\x02 \x01(\v2\x1e.ferment.plugin.v1.InvokeEventR\x05event\"\xb1\x01\n" +
 	"\fStateRequest\x12*\n" +
 	"\x02op\x18\x01 \x01(\x0e2\x1a.ferment.plugin.v1.StateOpR\x02op\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x120\n" +
@@ -1532,10 +1810,11 @@ const file_plugin_proto_rawDesc = "" +
 	"\tConfigure\x12#.ferment.plugin.v1.ConfigureRequest\x1a$.ferment.plugin.v1.ConfigureResponse\x12L\n" +
 	"\x06Health\x12 .ferment.plugin.v1.HealthRequest\x1a\x1e.ferment.plugin.v1.HealthEvent0\x01\x12M\n" +
 	"\x06EndRun\x12 .ferment.plugin.v1.EndRunRequest\x1a!.ferment.plugin.v1.EndRunResponse\x12J\n" +
-	"\x05Drain\x12\x1f.ferment.plugin.v1.DrainRequest\x1a .ferment.plugin.v1.DrainResponse2Z\n" +
+	"\x05Drain\x12\x1f.ferment.plugin.v1.DrainRequest\x1a .ferment.plugin.v1.DrainResponse2\xa6\x01\n" +
 	"\n" +
 	"Capability\x12L\n" +
-	"\x06Invoke\x12 .ferment.plugin.v1.InvokeRequest\x1a\x1e.ferment.plugin.v1.InvokeEvent0\x012\xa0\x01\n" +
+	"\x06Invoke\x12 .ferment.plugin.v1.InvokeRequest\x1a\x1e.ferment.plugin.v1.InvokeEvent0\x01\x12J\n" +
+	"\x05Calls\x12\x1d.ferment.plugin.v1.CallFrames\x1a\x1e.ferment.plugin.v1.EventFrames(\x010\x012\xa0\x01\n" +
 	"\x04Host\x12L\n" +
 	"\x06Invoke\x12 .ferment.plugin.v1.InvokeRequest\x1a\x1e.ferment.plugin.v1.InvokeEvent0\x01\x12J\n" +
 	"\x05State\x12\x1f.ferment.plugin.v1.StateRequest\x1a .ferment.plugin.v1.StateResponseB0Z.github.com/fermenthq/ferment/sdk/wire/pluginv1b\x06proto3"
@@ -1553,7 +1832,7 @@ func file_plugin_proto_rawDescGZIP() []byte {
 }
 
 var file_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_plugin_proto_goTypes = []any{
 	(HealthState)(0),          // 0: ferment.plugin.v1.HealthState
 	(StateOp)(0),              // 1: ferment.plugin.v1.StateOp
@@ -1573,8 +1852,12 @@ var file_plugin_proto_goTypes = []any{
 	(*CallContext)(nil),       // 15: ferment.plugin.v1.CallContext
 	(*InvokeRequest)(nil),     // 16: ferment.plugin.v1.InvokeRequest
 	(*InvokeEvent)(nil),       // 17: ferment.plugin.v1.InvokeEvent
-	(*StateRequest)(nil),      // 18: ferment.plugin.v1.StateRequest
-	(*StateResponse)(nil),     // 19: ferment.plugin.v1.StateResponse
+	(*CallFrames)(nil),        // 18: ferment.plugin.v1.CallFrames
+	(*CallFrame)(nil),         // 19: ferment.plugin.v1.CallFrame
+	(*EventFrames)(nil),       // 20: ferment.plugin.v1.EventFrames
+	(*EventFrame)(nil),        // 21: ferment.plugin.v1.EventFrame
+	(*StateRequest)(nil),      // 22: ferment.plugin.v1.StateRequest
+	(*StateResponse)(nil),     // 23: ferment.plugin.v1.StateResponse
 }
 var file_plugin_proto_depIdxs = []int32{
 	2,  // 0: ferment.plugin.v1.DescribeRequest.config:type_name -> ferment.plugin.v1.Payload
@@ -1598,31 +1881,37 @@ var file_plugin_proto_depIdxs = []int32{
 	2,  // 18: ferment.plugin.v1.InvokeEvent.result:type_name -> ferment.plugin.v1.Payload
 	2,  // 19: ferment.plugin.v1.InvokeEvent.error:type_name -> ferment.plugin.v1.Payload
 	3,  // 20: ferment.plugin.v1.InvokeEvent.blob:type_name -> ferment.plugin.v1.Blob
-	1,  // 21: ferment.plugin.v1.StateRequest.op:type_name -> ferment.plugin.v1.StateOp
-	2,  // 22: ferment.plugin.v1.StateRequest.value:type_name -> ferment.plugin.v1.Payload
-	2,  // 23: ferment.plugin.v1.StateResponse.value:type_name -> ferment.plugin.v1.Payload
-	2,  // 24: ferment.plugin.v1.StateResponse.error:type_name -> ferment.plugin.v1.Payload
-	5,  // 25: ferment.plugin.v1.Lifecycle.Describe:input_type -> ferment.plugin.v1.DescribeRequest
-	7,  // 26: ferment.plugin.v1.Lifecycle.Configure:input_type -> ferment.plugin.v1.ConfigureRequest
-	9,  // 27: ferment.plugin.v1.Lifecycle.Health:input_type -> ferment.plugin.v1.HealthRequest
-	11, // 28: ferment.plugin.v1.Lifecycle.EndRun:input_type -> ferment.plugin.v1.EndRunRequest
-	13, // 29: ferment.plugin.v1.Lifecycle.Drain:input_type -> ferment.plugin.v1.DrainRequest
-	16, // 30: ferment.plugin.v1.Capability.Invoke:input_type -> ferment.plugin.v1.InvokeRequest
-	16, // 31: ferment.plugin.v1.Host.Invoke:input_type -> ferment.plugin.v1.InvokeRequest
-	18, // 32: ferment.plugin.v1.Host.State:input_type -> ferment.plugin.v1.StateRequest
-	6,  // 33: ferment.plugin.v1.Lifecycle.Describe:output_type -> ferment.plugin.v1.DescribeResponse
-	8,  // 34: ferment.plugin.v1.Lifecycle.Configure:output_type -> ferment.plugin.v1.ConfigureResponse
-	10, // 35: ferment.plugin.v1.Lifecycle.Health:output_type -> ferment.plugin.v1.HealthEvent
-	12, // 36: ferment.plugin.v1.Lifecycle.EndRun:output_type -> ferment.plugin.v1.EndRunResponse
-	14, // 37: ferment.plugin.v1.Lifecycle.Drain:output_type -> ferment.plugin.v1.DrainResponse
-	17, // 38: ferment.plugin.v1.Capability.Invoke:output_type -> ferment.plugin.v1.InvokeEvent
-	17, // 39: ferment.plugin.v1.Host.Invoke:output_type -> ferment.plugin.v1.InvokeEvent
-	19, // 40: ferment.plugin.v1.Host.State:output_type -> ferment.plugin.v1.StateResponse
-	33, // [33:41] is the sub-list for method output_type
-	25, // [25:33] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	19, // 21: ferment.plugin.v1.CallFrames.frames:type_name -> ferment.plugin.v1.CallFrame
+	16, // 22: ferment.plugin.v1.CallFrame.invoke:type_name -> ferment.plugin.v1.InvokeRequest
+	21, // 23: ferment.plugin.v1.EventFrames.frames:type_name -> ferment.plugin.v1.EventFrame
+	17, // 24: ferment.plugin.v1.EventFrame.event:type_name -> ferment.plugin.v1.InvokeEvent
+	1,  // 25: ferment.plugin.v1.StateRequest.op:type_name -> ferment.plugin.v1.StateOp
+	2,  // 26: ferment.plugin.v1.StateRequest.value:type_name -> ferment.plugin.v1.Payload
+	2,  // 27: ferment.plugin.v1.StateResponse.value:type_name -> ferment.plugin.v1.Payload
+	2,  // 28: ferment.plugin.v1.StateResponse.error:type_name -> ferment.plugin.v1.Payload
+	5,  // 29: ferment.plugin.v1.Lifecycle.Describe:input_type -> ferment.plugin.v1.DescribeRequest
+	7,  // 30: ferment.plugin.v1.Lifecycle.Configure:input_type -> ferment.plugin.v1.ConfigureRequest
+	9,  // 31: ferment.plugin.v1.Lifecycle.Health:input_type -> ferment.plugin.v1.HealthRequest
+	11, // 32: ferment.plugin.v1.Lifecycle.EndRun:input_type -> ferment.plugin.v1.EndRunRequest
+	13, // 33: ferment.plugin.v1.Lifecycle.Drain:input_type -> ferment.plugin.v1.DrainRequest
+	16, // 34: ferment.plugin.v1.Capability.Invoke:input_type -> ferment.plugin.v1.InvokeRequest
+	18, // 35: ferment.plugin.v1.Capability.Calls:input_type -> ferment.plugin.v1.CallFrames
+	16, // 36: ferment.plugin.v1.Host.Invoke:input_type -> ferment.plugin.v1.InvokeRequest
+	22, // 37: ferment.plugin.v1.Host.State:input_type -> ferment.plugin.v1.StateRequest
+	6,  // 38: ferment.plugin.v1.Lifecycle.Describe:output_type -> ferment.plugin.v1.DescribeResponse
+	8,  // 39: ferment.plugin.v1.Lifecycle.Configure:output_type -> ferment.plugin.v1.ConfigureResponse
+	10, // 40: ferment.plugin.v1.Lifecycle.Health:output_type -> ferment.plugin.v1.HealthEvent
+	12, // 41: ferment.plugin.v1.Lifecycle.EndRun:output_type -> ferment.plugin.v1.EndRunResponse
+	14, // 42: ferment.plugin.v1.Lifecycle.Drain:output_type -> ferment.plugin.v1.DrainResponse
+	17, // 43: ferment.plugin.v1.Capability.Invoke:output_type -> ferment.plugin.v1.InvokeEvent
+	20, // 44: ferment.plugin.v1.Capability.Calls:output_type -> ferment.plugin.v1.EventFrames
+	17, // 45: ferment.plugin.v1.Host.Invoke:output_type -> ferment.plugin.v1.InvokeEvent
+	23, // 46: ferment.plugin.v1.Host.State:output_type -> ferment.plugin.v1.StateResponse
+	38, // [38:47] is the sub-list for method output_type
+	29, // [29:38] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_plugin_proto_init() }
@@ -1637,14 +1926,19 @@ func file_plugin_proto_init() {
 		(*InvokeEvent_Error)(nil),
 		(*InvokeEvent_Blob)(nil),
 	}
-	file_plugin_proto_msgTypes[16].OneofWrappers = []any{}
+	file_plugin_proto_msgTypes[17].OneofWrappers = []any{
+		(*CallFrame_Invoke)(nil),
+		(*CallFrame_Cancel)(nil),
+		(*CallFrame_Credit)(nil),
+	}
+	file_plugin_proto_msgTypes[20].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plugin_proto_rawDesc), len(file_plugin_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   18,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -316,6 +316,7 @@ var Lifecycle_ServiceDesc = grpc.ServiceDesc{
 
 const (
 	Capability_Invoke_FullMethodName = "/ferment.plugin.v1.Capability/Invoke"
+	Capability_Calls_FullMethodName  = "/ferment.plugin.v1.Capability/Calls"
 )
 
 // CapabilityClient is the client API for Capability service.
@@ -327,6 +328,13 @@ type CapabilityClient interface {
 	// Invoke carries one call: any number of delta, progress and blob events,
 	// then exactly one result or error. Cancelling the RPC cancels the call.
 	Invoke(ctx context.Context, in *InvokeRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[InvokeEvent], error)
+	// Calls carries many calls over one stream, which lives as long as the host
+	// likes. Only for a plugin that announces the feature "mux"; the host may
+	// make any call with Invoke all the same, at any time. Each call is what it
+	// is with Invoke: the same events in the same order, one answer, a context
+	// that ends with its deadline or when it is cancelled. If the stream ends,
+	// the calls on it that have no answer have failed, and no others.
+	Calls(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[CallFrames, EventFrames], error)
 }
 
 type capabilityClient struct {
@@ -356,6 +364,19 @@ func (c *capabilityClient) Invoke(ctx context.Context, in *InvokeRequest, opts .
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Capability_InvokeClient = grpc.ServerStreamingClient[InvokeEvent]
 
+func (c *capabilityClient) Calls(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[CallFrames, EventFrames], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Capability_ServiceDesc.Streams[1], Capability_Calls_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[CallFrames, EventFrames]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Capability_CallsClient = grpc.BidiStreamingClient[CallFrames, EventFrames]
+
 // CapabilityServer is the server API for Capability service.
 // All implementations must embed UnimplementedCapabilityServer
 // for forward compatibility.
@@ -365,6 +386,13 @@ type CapabilityServer interface {
 	// Invoke carries one call: any number of delta, progress and blob events,
 	// then exactly one result or error. Cancelling the RPC cancels the call.
 	Invoke(*InvokeRequest, grpc.ServerStreamingServer[InvokeEvent]) error
+	// Calls carries many calls over one stream, which lives as long as the host
+	// likes. Only for a plugin that announces the feature "mux"; the host may
+	// make any call with Invoke all the same, at any time. Each call is what it
+	// is with Invoke: the same events in the same order, one answer, a context
+	// that ends with its deadline or when it is cancelled. If the stream ends,
+	// the calls on it that have no answer have failed, and no others.
+	Calls(grpc.BidiStreamingServer[CallFrames, EventFrames]) error
 	mustEmbedUnimplementedCapabilityServer()
 }
 
@@ -377,6 +405,9 @@ type UnimplementedCapabilityServer struct{}
 
 func (UnimplementedCapabilityServer) Invoke(*InvokeRequest, grpc.ServerStreamingServer[InvokeEvent]) error {
 	return status.Error(codes.Unimplemented, "method Invoke not implemented")
+}
+func (UnimplementedCapabilityServer) Calls(grpc.BidiStreamingServer[CallFrames, EventFrames]) error {
+	return status.Error(codes.Unimplemented, "method Calls not implemented")
 }
 func (UnimplementedCapabilityServer) mustEmbedUnimplementedCapabilityServer() {}
 func (UnimplementedCapabilityServer) testEmbeddedByValue()                    {}
@@ -410,6 +441,13 @@ func _Capability_Invoke_Handler(srv interface{}, stream grpc.ServerStream) error
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Capability_InvokeServer = grpc.ServerStreamingServer[InvokeEvent]
 
+func _Capability_Calls_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(CapabilityServer).Calls(&grpc.GenericServerStream[CallFrames, EventFrames]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Capability_CallsServer = grpc.BidiStreamingServer[CallFrames, EventFrames]
+
 // Capability_ServiceDesc is the grpc.ServiceDesc for Capability service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -422,6 +460,12 @@ var Capability_ServiceDesc = grpc.ServiceDesc{
 			StreamName:    "Invoke",
 			Handler:       _Capability_Invoke_Handler,
 			ServerStreams: true,
+		},
+		{
+			StreamName:    "Calls",
+			Handler:       _Capability_Calls_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
 		},
 	},
 	Metadata: "plugin.proto",

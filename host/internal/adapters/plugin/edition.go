@@ -220,8 +220,15 @@ func (e *edition) configure(ctx context.Context, p *process, i *instance, d Desc
 	settings := e.settings()
 	ctx, cancel := context.WithTimeout(ctx, settings.ConfigureTimeout)
 	defer cancel()
+	info := e.unit.host.info
+	if settings.NoMux {
+		info.Features = slices.DeleteFunc(slices.Clone(info.Features), func(f string) bool { return f == wire.FeatureMux })
+	}
+	if n := settings.MaxMessage; n > 0 {
+		p.wire.LimitMessages(n)
+	}
 	answer, err := p.wire.Configure(ctx, wire.Setup{
-		Config: settings.Config, Secrets: settings.Secrets, Root: root, Host: e.unit.host.info,
+		Config: settings.Config, Secrets: settings.Secrets, Root: root, Host: info,
 		Plugin: settings.Name, Instance: strconv.Itoa(i.index), Generation: uint64(p.gen),
 		LogLevel: settings.LogLevel, MaxInFlight: e.capacity(0),
 	}, side)

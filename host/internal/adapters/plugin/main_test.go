@@ -219,7 +219,7 @@ func prepare(t testing.TB, change func(*Options)) *bench {
 	dir, err := launch.OpenRuntimeDir(filepath.Join(base, "f"))
 	require.NoError(t, err)
 	b := &bench{journal: newJournal(), t: t, runtime: dir, dataDir: t.TempDir()}
-	o := Options{DataDir: b.dataDir, Runtime: dir, Host: wire.HostInfo{Version: "test"}, Sink: b.journal}
+	o := Options{DataDir: b.dataDir, Runtime: dir, Host: wire.HostInfo{Version: "test", Features: wire.HostFeatures()}, Sink: b.journal}
 	if change != nil {
 		change(&o)
 	}

@@ -43,6 +43,8 @@ type Settings struct {
 	Queue int
 	// MaxMessage bounds a message in either direction; 0: the contract's limit.
 	MaxMessage int
+	// NoMux gives each call a stream of its own, whatever the plugin offers.
+	NoMux bool
 	// Encoding is "edn" or "json"; empty: as the plugin answers Describe.
 	Encoding string
 	// CallDepth is how many calls may wait for each other through this plugin.

@@ -67,6 +67,7 @@ type Plugin struct {
 	Queue                          int
 	MaxMessage                     int    // bytes; 0: what the plugin says
 	Encoding                       string // "edn", "json" or empty
+	Mux                            bool   // calls may share a stream
 	CallDepth                      int
 	LogLevel                       string
 	Restart                        Restart
@@ -177,7 +178,7 @@ func (l *loader) plugin(s *section) Plugin {
 	instances, swap := s.block("instances"), s.block("swap")
 	p := Plugin{Name: s.label(), Where: s.where(), Enabled: s.flag("enabled"), Optional: s.flag("optional"), Env: s.mapping("env"), Workdir: s.text("workdir"),
 		StartTimeout: s.duration("start_timeout"), ConfigureTimeout: s.duration("configure_timeout"), StopGrace: s.duration("stop_grace"), DrainTimeout: s.duration("drain_timeout"),
-		MaxInFlight: s.integer("max_in_flight"), Queue: s.integer("queue"), MaxMessage: s.integer("max_message"), Encoding: s.text("encoding"),
+		MaxInFlight: s.integer("max_in_flight"), Queue: s.integer("queue"), MaxMessage: s.integer("max_message"), Encoding: s.text("encoding"), Mux: s.flag("mux"),
 		CallDepth: s.integer("call_depth"), LogLevel: s.text("log_level"), env: l.lookup,
 		Restart: Restart{Policy: restart.text("policy"), Max: restart.integer("max"), Window: restart.duration("window"), Backoff: restart.duration("backoff"),
 			MaxBackoff: restart.duration("max_backoff"), Jitter: restart.number("jitter"), ResetAfter: restart.duration("reset_after")},

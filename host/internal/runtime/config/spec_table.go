@@ -115,6 +115,7 @@ var pluginBlock = Block{
 		{Name: "queue", Type: integer(0, 10_000), Default: `32`, Reload: ReloadUse, Serves: "ENV-010", Doc: "calls that wait for a place"},
 		{Name: "max_message", Type: size(64*kib, 16*mib), Reload: ReloadPlugin, Serves: "WIRE-003"},
 		{Name: "encoding", Type: enum("edn", "json"), Reload: ReloadPlugin, Serves: "WIRE-003"},
+		{Name: "mux", Type: boolean, Default: `true`, Reload: ReloadPlugin, Serves: "WIRE-007", Doc: "calls may share a stream, if the plugin has the feature"},
 		{Name: "call_depth", Type: integer(1, 16), Default: `8`, Reload: ReloadUse, Serves: "WIRE-004", Doc: "calls that call each other through this plugin"},
 		{Name: "log_level", Type: enum("trace", "debug", "info", "warn", "error"), Default: `"info"`, Reload: ReloadUse, Serves: "SUP-009"},
 	},

@@ -35,7 +35,7 @@ func prepareGround(o Options) (*ground, error) {
 		_ = dir.Close()
 		return nil, &EnvironmentError{"start the reaper", err}
 	}
-	g := &ground{runtime: dir, reaper: reaper, host: wire.HostInfo{Version: o.Version}}
+	g := &ground{runtime: dir, reaper: reaper, host: wire.HostInfo{Version: o.Version, Features: wire.HostFeatures()}}
 	g.describer = plugin.NewDescriber(cacheDir(), dir, reaper, g.host)
 	return g, nil
 }

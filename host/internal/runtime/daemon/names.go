@@ -26,7 +26,7 @@ func KnownNames(ctx context.Context, o Options, within time.Duration) Names {
 	// may take longer than there is time for, and then the files must do.
 	described := make(chan *config.Config, 1)
 	go func() {
-		d := &describer{noStart: true, asks: plugin.NewDescriber(cacheDir(), nil, nil, wire.HostInfo{Version: o.Version}), inquiries: map[string]*plugin.Inquiry{}, seen: map[string]how{}}
+		d := &describer{noStart: true, asks: plugin.NewDescriber(cacheDir(), nil, nil, wire.HostInfo{Version: o.Version, Features: wire.HostFeatures()}), inquiries: map[string]*plugin.Inquiry{}, seen: map[string]how{}}
 		described <- o.read(ctx, d)
 	}()
 	written := o.read(ctx, nil)

@@ -17,7 +17,7 @@ func settings(p config.Plugin) plugin.Settings {
 		Env: p.Env, EnvPass: p.EnvPass, Workdir: p.Workdir,
 		StartTimeout: p.StartTimeout, ConfigureTimeout: p.ConfigureTimeout,
 		StopGrace: p.StopGrace, DrainTimeout: p.DrainTimeout,
-		MaxInFlight: p.MaxInFlight, Queue: p.Queue, MaxMessage: p.MaxMessage, Encoding: p.Encoding,
+		MaxInFlight: p.MaxInFlight, Queue: p.Queue, MaxMessage: p.MaxMessage, Encoding: p.Encoding, NoMux: !p.Mux,
 		CallDepth: p.CallDepth, LogLevel: p.LogLevel,
 		Config: p.Config, ConfigFiles: p.Reads, Needs: p.Needs, Isolation: p.Isolation,
 		Restart: plugin.Restart{

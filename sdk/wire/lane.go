@@ -1,0 +1,301 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
+)
+
+const (
+	// FeatureMux is the feature of a plugin that takes many calls over one
+	// stream, and of a host that makes them.
+	FeatureMux = "mux"
+
+	// eventCredit is what the events of a call may take before the host has
+	// read any, and eventCost what each takes beside its bytes.
+	eventCredit = 1 << 20
+	eventCost   = 64
+
+	// mostEvent is the largest event that has room in a message of events.
+	mostEvent = MaxMessage - frameRoom
+
+	// mostMuxed is the largest request that shares a stream with others: a
+	// larger one would hold them up, and has a stream of its own.
+	mostMuxed = 32 << 10
+
+	// sendHere is how much may be on its way before who makes a call leaves the
+	// sending to another goroutine. It is less than what gRPC takes without
+	// waiting (64 KiB), so that nobody who may be cancelled waits for a plugin
+	// that does not read.
+	sendHere = mostMuxed
+)
+
+// lane is the host's end of a stream of calls.
+type lane struct {
+	out    *frameWriter
+	cancel context.CancelFunc
+	limit  int           // of an event, in bytes
+	done   chan struct{} // closed when the stream has ended
+
+	mu     sync.Mutex
+	calls  map[uint64]*laneCall // nil for a call that was given up and has no answer yet
+	live   int                  // calls that somebody waits for
+	last   uint64
+	sent   uint64 // bytes of requests
+	seen   uint64 // of them, how many the plugin is known to have read
+	ended  error  // why there is no stream any more
+	spoilt bool   // the plugin broke its rules
+}
+
+// laneCall is one call on a lane.
+type laneCall struct {
+	lane *lane
+	id   uint64
+	at   uint64        // lane.sent with its request
+	wake chan struct{} // there is something new
+
+	mu     sync.Mutex
+	events [][]byte // that were not taken yet
+	taken  [][]byte // those before, for their room
+	used   int      // credit that the plugin has used and was not given back
+	lost   error    // the stream ended before the answer
+}
+
+// openLane begins a stream of calls, which outlives ctx.
+func openLane(ctx context.Context, capability pluginv1.CapabilityClient, limit int) (*lane, error) {
+	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	opened := context.AfterFunc(ctx, cancel)
+	stream, err := capability.Calls(own, grpc.ForceCodecV2(newCodec()), grpc.MaxCallRecvMsgSize(MaxMessage))
+	if !opened() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	l := &lane{out: newFrameWriter(stream), cancel: cancel, limit: limit, done: make(chan struct{}), calls: map[uint64]*laneCall{}}
+	go l.out.flush(l.done)
+	go l.receive(stream)
+	return l, nil
+}
+
+// receive hands events to their calls until the end of the stream. It never
+// waits for a call.
+func (l *lane) receive(stream grpc.ClientStream) {
+	defer l.cancel()
+	var in incoming
+	for {
+		if err := stream.RecvMsg(&in); err != nil {
+			l.end(err, status.Code(err) == codes.Unimplemented)
+			return
+		}
+		for i, text := range in.frames {
+			in.frames[i] = nil
+			if err := l.deliver(text); err != nil {
+				l.end(err, true)
+				return
+			}
+		}
+	}
+}
+
+func (l *lane) deliver(text []byte) error {
+	f, err := readFrame(text)
+	if err != nil {
+		return brokenLane("a frame cannot be read: %v", err)
+	}
+	last := isAnswer(f.body)
+	l.mu.Lock()
+	c, known := l.calls[f.call]
+	if last && known {
+		delete(l.calls, f.call)
+		if c != nil {
+			l.live--
+		}
+	}
+	if c != nil {
+		l.seen = max(l.seen, c.at)
+	}
+	l.mu.Unlock()
+	if !known {
+		return brokenLane("an event came for call %d, which has its answer or was never made", f.call)
+	}
+	if c != nil {
+		c.give(f.body, last)
+	}
+	return nil
+}
+
+func brokenLane(format string, args ...any) error {
+	return status.Errorf(codes.DataLoss, "the stream of calls: "+format, args...)
+}
+
+// end fails the calls that have no answer, and no others.
+func (l *lane) end(err error, spoilt bool) {
+	l.mu.Lock()
+	l.ended, l.spoilt = err, spoilt
+	calls := l.calls
+	l.calls, l.live = nil, 0
+	l.mu.Unlock()
+	close(l.done)
+	for _, c := range calls {
+		if c == nil {
+			continue
+		}
+		c.mu.Lock()
+		c.lost = err
+		c.mu.Unlock()
+		c.ring()
+	}
+}
+
+// over tells whether the stream has ended, and whether by a fault of the plugin.
+func (l *lane) over() (ended, spoilt bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ended != nil, l.spoilt
+}
+
+// begin makes a call. It is false if the stream has ended: nothing of the call
+// has been sent.
+func (l *lane) begin(request []byte) (*laneCall, bool) {
+	c := &laneCall{lane: l, wake: make(chan struct{}, 1)}
+	size := uint64(len(request))
+	l.mu.Lock()
+	if l.ended != nil {
+		l.mu.Unlock()
+		return nil, false
+	}
+	l.last++
+	l.sent += size
+	c.id, c.at = l.last, l.sent
+	l.calls[c.id] = c
+	l.live++
+	here := l.live == 1 && l.sent-l.seen < sendHere
+	// Inside the lock: the plugin wants to see the numbers grow.
+	first := l.out.add(wrapped(c.id, fieldFrameInvoke, request, nil))
+	l.mu.Unlock()
+	if first {
+		l.out.start(here)
+	}
+	return c, true
+}
+
+// ring wakes the goroutine that waits for the call.
+func (c *laneCall) ring() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// give adds an event for the caller to take.
+func (c *laneCall) give(event []byte, last bool) {
+	c.mu.Lock()
+	switch {
+	case c.lost != nil:
+	case len(event) > c.lane.limit:
+		c.lost = status.Errorf(codes.ResourceExhausted, "an event of %d bytes, the limit is %d", len(event), c.lane.limit)
+	case c.used >= eventCredit && !last:
+		c.lost = status.Errorf(codes.ResourceExhausted, "an event came beyond the credit of the call")
+	default:
+		if !last {
+			c.used += len(event) + eventCost
+		}
+		c.events = append(c.events, event)
+	}
+	c.mu.Unlock()
+	c.ring()
+}
+
+// take gives the events that came since, and why there are no more if so.
+func (c *laneCall) take() ([][]byte, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	events := c.events
+	c.events, c.taken = c.taken[:0], events
+	return events, c.lost
+}
+
+// read gives back the credit of events that the caller has taken in.
+func (c *laneCall) read(size int) {
+	c.mu.Lock()
+	c.used -= size
+	c.mu.Unlock()
+	c.lane.out.put(signal(c.id, fieldFrameCredit, uint64(size)), false)
+}
+
+// giveUp says that nobody waits for the answer any more.
+func (c *laneCall) giveUp() {
+	l := c.lane
+	l.mu.Lock()
+	_, open := l.calls[c.id]
+	if open {
+		l.calls[c.id] = nil
+		l.live--
+	}
+	l.mu.Unlock()
+	if open {
+		l.out.put(signal(c.id, fieldFrameCancel, 1), false)
+	}
+}
+
+// await gives the answer of the call.
+func (c *laneCall) await(ctx context.Context, in *inbound) (edn.Value, error) {
+	back := 0 // credit to give back
+	for {
+		select {
+		case <-c.wake:
+		case <-ctx.Done():
+			c.giveUp()
+			return edn.Nil(), endOf(ctx, in.op)
+		}
+		events, lost := c.take()
+		for i, text := range events {
+			events[i] = nil
+			event, err := parseEvent(text)
+			if err != nil {
+				err = contract.Errorf("runtime/protocol", "%s: an event cannot be read: %w", in.op, err)
+			}
+			answered := false
+			if err == nil {
+				answered, err = in.take(event)
+			}
+			if err != nil {
+				c.giveUp()
+				return edn.Nil(), err
+			}
+			if answered {
+				return in.answer, in.failure
+			}
+			if back += len(text) + eventCost; back >= eventCredit/4 {
+				c.read(back)
+				back = 0
+			}
+			if ctx.Err() != nil {
+				c.giveUp()
+				return edn.Nil(), endOf(ctx, in.op)
+			}
+		}
+		if lost != nil {
+			c.giveUp()
+			return edn.Nil(), lostCall(ctx, in.op, lost)
+		}
+	}
+}
+
+func lostCall(ctx context.Context, op string, err error) error {
+	if errors.Is(err, io.EOF) {
+		return contract.Errorf("runtime/protocol", "%s: the stream of calls ended without a result or an error", op)
+	}
+	return transport(ctx, op, err)
+}

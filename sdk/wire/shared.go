@@ -1,0 +1,112 @@
+package wire
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
+)
+
+// shared is the stream of calls of one plugin process: opened at the first call
+// that may use it, and again after it was lost.
+type shared struct {
+	capability pluginv1.CapabilityClient
+
+	mu      sync.Mutex
+	limit   int
+	allowed bool
+	opening bool
+	closed  bool
+	lane    *lane
+}
+
+// allow says that both sides know streams of calls.
+func (s *shared) allow() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.allowed = true
+}
+
+func (s *shared) limitTo(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.limit = n
+}
+
+// invoke makes a call on the stream; made is false if it was not begun there,
+// and nothing of it was sent.
+func (s *shared) invoke(ctx context.Context, op string, deadline time.Time, req *pluginv1.InvokeRequest, on func(Event)) (answer edn.Value, made bool, err error) {
+	l := s.open(ctx)
+	if l == nil {
+		return edn.Nil(), false, nil
+	}
+	if ended := endOf(ctx, op); ended != nil {
+		return edn.Nil(), true, ended
+	}
+	text, err := roomyRequest(req)
+	if err != nil {
+		return edn.Nil(), true, err
+	}
+	call, ok := l.begin(text)
+	if !ok {
+		return edn.Nil(), false, nil
+	}
+	ctx, release := until(ctx, deadline)
+	defer release()
+	in := inbound{op: op, from: contract.SourcePlugin, on: on}
+	answer, err = call.await(ctx, &in)
+	return answer, true, err
+}
+
+// open gives the stream, nil if there is none for this call.
+func (s *shared) open(ctx context.Context) *lane {
+	s.mu.Lock()
+	if !s.allowed || s.closed || s.opening {
+		s.mu.Unlock()
+		return nil
+	}
+	if s.lane != nil {
+		ended, spoilt := s.lane.over()
+		if !ended {
+			l := s.lane
+			s.mu.Unlock()
+			return l
+		}
+		s.lane, s.allowed = nil, !spoilt
+		if spoilt { // the plugin cannot do what it says: one by one then
+			s.mu.Unlock()
+			return nil
+		}
+	}
+	s.opening = true
+	limit := s.limit
+	s.mu.Unlock()
+	l, err := openLane(ctx, s.capability, limit)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opening = false
+	if err != nil {
+		return nil // the call finds out why on a stream of its own
+	}
+	if s.closed {
+		l.cancel()
+		return nil
+	}
+	s.lane = l
+	return l
+}
+
+// close ends the stream; the calls on it fail.
+func (s *shared) close() {
+	s.mu.Lock()
+	l := s.lane
+	s.closed, s.lane = true, nil
+	s.mu.Unlock()
+	if l != nil {
+		l.cancel()
+		<-l.done
+	}
+}
