@@ -206,7 +206,19 @@ func (b *MapBuilder) Key(name string, val Value) { b.Set(K(name), val) }
 
 // Map returns a map of what was added so far; the builder can be used further.
 // It panics with a *ValueError if the map would nest deeper than MaxDepth.
-func (b *MapBuilder) Map() Value { return lastWins(slices.Clone(b.elems)) }
+func (b *MapBuilder) Map() Value {
+	elems := b.elems
+	if 2*len(elems) < cap(elems) {
+		elems = slices.Clone(elems) // the map may live long; it keeps no empty room
+	}
+	v := lastWins(elems)
+	// What is added next is no part of this map: without room behind the
+	// entries it goes somewhere else, and the map was the last to move these.
+	if n := 2 * v.Len(); n <= len(elems) {
+		b.elems = elems[:n:n]
+	}
+	return v
+}
 
 // lastWins makes a map of elems, which it owns; later entries replace earlier
 // ones with an equal key.

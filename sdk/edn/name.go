@@ -47,6 +47,9 @@ func isReservedWord(s string) bool { return s == "nil" || s == "true" || s == "f
 // checkName says whether s is a symbol name, and where its slash is (0: none).
 // A problem is a phrase for a message.
 func checkName(s string) (slash int, problem string) {
+	if slash, ok := usualName(s); ok {
+		return slash, ""
+	}
 	if s == "" {
 		return 0, "it is empty"
 	}
@@ -72,6 +75,29 @@ func checkName(s string) (slash int, problem string) {
 		problem = checkNamePart(s[slash+1:])
 	}
 	return slash, problem
+}
+
+// usualName recognises in one pass the names that nearly all names are: ASCII
+// letters, digits and signs, one slash at most, each part begun by what cannot
+// begin a number. It says nothing about other names.
+func usualName(s string) (slash int, ok bool) {
+	if len(s) > maxNamePart {
+		return 0, false
+	}
+	first := true // of its part
+	for i := range len(s) {
+		c := s[i]
+		if c == '/' && !first && slash == 0 {
+			slash, first = i, true
+			continue
+		}
+		kind := class[c] // nothing above ASCII has one
+		if kind&(clsStart|clsDigit) == 0 || first && (kind&clsStart == 0 || c == '+' || c == '-' || c == '.') {
+			return 0, false
+		}
+		first = false
+	}
+	return slash, !first
 }
 
 func checkNamePart(s string) string {

@@ -71,6 +71,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 		if readRequest(text, m) {
 			return nil
 		}
+		goproto.Reset(m)
 		return goproto.Unmarshal(text, m)
 	}
 	return c.CodecV2.Unmarshal(data, v)
@@ -177,13 +178,13 @@ func marshalRequest(m *pluginv1.InvokeRequest) (mem.BufferSlice, bool) {
 	}
 	w := writer{head: make([]byte, 0, 512+min(len(m.Request.Body), copyBelow))}
 	if m.Context != nil {
-		size := goproto.Size(m.Context)
-		w.head = protowire.AppendTag(w.head, fieldRequestContext, protowire.BytesType)
-		w.head = protowire.AppendVarint(w.head, uint64(size))
-		var err error
-		if w.head, err = (goproto.MarshalOptions{UseCachedSize: true}).MarshalAppend(w.head, m.Context); err != nil {
+		var room [usualContext]byte
+		context, err := appendContext(room[:0], m.Context)
+		if err != nil {
 			return nil, false
 		}
+		w.head = protowire.AppendTag(w.head, fieldRequestContext, protowire.BytesType)
+		w.head = protowire.AppendBytes(w.head, context)
 	}
 	w.pair(fieldRequestPayload, m.Request.Encoding, m.Request.Body)
 	for _, b := range m.Blobs {
@@ -291,7 +292,7 @@ func readRequest(text []byte, m *pluginv1.InvokeRequest) bool {
 				return false
 			}
 			m.Context = &pluginv1.CallContext{}
-			return goproto.Unmarshal(part, m.Context) == nil
+			return readContext(part, m.Context)
 		case fieldRequestPayload:
 			name, body, ok := readPair(part)
 			if !ok || m.Request != nil {

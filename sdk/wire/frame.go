@@ -23,6 +23,9 @@ const (
 // three tags, two lengths and the number of the call.
 const frameRoom = 32
 
+// usualContext is room for the context of most calls.
+const usualContext = 512
+
 // frame is one frame of a stream of calls as it goes out. Its bytes are an
 // entry of the repeated field of its message, so a message is the frames that
 // it has, one after another. tail is a large body, which is not copied.
@@ -75,15 +78,18 @@ func signal(call uint64, n protowire.Number, value uint64) frame {
 
 // roomyRequest writes a request without blobs with room before it.
 func roomyRequest(m *pluginv1.InvokeRequest) ([]byte, error) {
-	size := goproto.Size(m.GetContext())
-	out := make([]byte, frameRoom, 2*frameRoom+size+len(m.GetRequest().GetBody()))
+	var room [usualContext]byte
+	context := room[:0]
 	if m.Context != nil {
-		out = protowire.AppendTag(out, fieldRequestContext, protowire.BytesType)
-		out = protowire.AppendVarint(out, uint64(size))
 		var err error
-		if out, err = (goproto.MarshalOptions{UseCachedSize: true}).MarshalAppend(out, m.Context); err != nil {
+		if context, err = appendContext(context, m.Context); err != nil {
 			return nil, contract.Errorf("runtime/protocol", "encode call: %w", err)
 		}
+	}
+	out := make([]byte, frameRoom, 2*frameRoom+len(context)+len(m.GetRequest().GetBody()))
+	if m.Context != nil {
+		out = protowire.AppendTag(out, fieldRequestContext, protowire.BytesType)
+		out = protowire.AppendBytes(out, context)
 	}
 	name, body := m.GetRequest().GetEncoding(), m.GetRequest().GetBody()
 	out = appendPairHead(out, fieldRequestPayload, name, len(body))

@@ -101,7 +101,7 @@ func DecodePayload(p *pluginv1.Payload, blobs *Blobs) (edn.Value, error) {
 	switch Encoding(p.GetEncoding()) {
 	case EDN:
 		mayRefer = bytes.Contains(body, ednReserved)
-		v, err = edn.Read(body, edn.WithLimits(edn.Wire))
+		v, err = edn.ReadString(readOnlyString(body), edn.WithLimits(edn.Wire))
 	case JSON:
 		mayRefer = bytes.Contains(body, jsonTag) || bytes.Contains(body, jsonEscapedU)
 		v, err = edn.ReadJSON(body, edn.WithLimits(edn.Wire))
