@@ -1,0 +1,215 @@
+package text
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// TXT-002: what goes, and what is content.
+func TestReasoningGoes(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain":                                          "plain",
+		"":                                               "",
+		"<think>a</think>b":                              "b",
+		"a <thinking>x</thinking> b":                     "a  b",
+		"<REASONING>x</Reasoning>b":                      "b",
+		"<think>a<think>b</think>c</think>d":             "d",
+		"<think>a<reasoning>b</think>c":                  "c",
+		"<thinking>a</think>b":                           "b",
+		"a<think>never closed":                           "a",
+		"hidden</think>answer":                           "answer",
+		"one</think>two</think>three":                    "three",
+		"use `<think>` tags":                             "use `<think>` tags",
+		"``a ` <think>`` b<think>c</think>":              "``a ` <think>`` b",
+		"```\n<think>\n```\nb<think>c</think>":           "```\n<think>\n```\nb",
+		"~~~xml\n</think>\n~~~\nb":                       "~~~xml\n</think>\n~~~\nb",
+		"````\n```\n<think>\n````\n<think>x</think>y":    "````\n```\n<think>\n````\ny",
+		"~~x~~ <think>a</think>b":                        "~~x~~ b",
+		"a ` stray\n<think>x</think>b":                   "a ` stray\nb",
+		"<think>`</think>b":                              "b",
+		"<think>the tag `<think>` is odd</think>b":       "b",
+		"<think>it ends with `</think>` so</think>b":     "b",
+		"<think>```\nfoo</think>b":                       "b",
+		"<think>x</think>```\n<think>\n```":              "```\n<think>\n```",
+		"a < b and <thin ice> or <thinker> or </thinks>": "a < b and <thin ice> or <thinker> or </thinks>",
+		"<<think>a</think>>":                             "<>",
+		"<think":                                         "<think",
+		"x</reasoning":                                   "x</reasoning",
+		"<think>x</think>\n\n<think>y</think>answer":     "\n\nanswer",
+		"``` inline ```<think>x</think>b":                "``` inline ```b",
+		"żółć<think>ą</think>ę":                          "żółćę",
+	} {
+		assert.Equal(t, want, WithoutReasoning(in), in)
+	}
+}
+
+var pieces = []string{"<", "/", "think>", "<think>", "</think>", "<thinking>", "</thinking>", "<reasoning>", "</reasoning>",
+	"`", "``", "```", "~~~", "\n", " ", "a", "ą", "b. ", "<tool_call>", "</tool_call>", `{"tool_calls":[{"name":"x"}]}`, `{`, `}`, `"`, `{"a":1}`, "\n\n\n", "word ", "\u00a0"}
+
+func drawText(t *rapid.T) string {
+	return strings.Join(rapid.SliceOfN(rapid.SampledFrom(pieces), 0, 40).Draw(t, "pieces"), "")
+}
+
+func drawChunks(t *rapid.T, s string) []string {
+	var out []string
+	for s != "" {
+		n := rapid.IntRange(1, len(s)).Draw(t, "cut")
+		for n < len(s) && !utf8.RuneStart(s[n]) {
+			n++
+		}
+		out = append(out, s[:n])
+		s = s[n:]
+	}
+	return out
+}
+
+// TXT-002: the output is the same however the text is cut, and no more than 12
+// bytes outside a block are held back.
+func TestFilterDoesNotSeeChunks(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawText(t)
+		var f Filter
+		var got strings.Builder
+		for _, piece := range drawChunks(t, s) {
+			text, void := f.Write(piece)
+			if void {
+				got.Reset()
+			}
+			got.WriteString(text)
+			if !f.inside {
+				require.LessOrEqual(t, len(f.held), 12)
+			}
+		}
+		got.WriteString(f.End())
+		require.Equal(t, WithoutReasoning(s), got.String())
+	})
+}
+
+// TXT-002, STR-001: what a stream shows is the beginning of the whole.
+func TestStreamIsTheBeginning(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawText(t)
+		c := Cleaning{MaxChars: rapid.SampledFrom([]int{0, 0, 10, 20, 60}).Draw(t, "max"), Collapse: rapid.Bool().Draw(t, "collapse")}
+		stream := NewStream(c)
+		shown := ""
+		for _, piece := range drawChunks(t, s) {
+			text, void := stream.Write(piece)
+			if void {
+				shown = ""
+			}
+			shown += text
+			require.True(t, utf8.ValidString(text))
+		}
+		whole := Clean(s, c)
+		require.True(t, strings.HasPrefix(whole.Text, shown), "%q does not begin with %q", whole.Text, shown)
+		if c.MaxChars > 0 {
+			require.LessOrEqual(t, utf8.RuneCountInString(whole.Text), c.MaxChars)
+		}
+	})
+}
+
+// STR-001: text is shown as it comes, but for its last blanks.
+func TestStreamShowsAtOnce(t *testing.T) {
+	s := NewStream(Cleaning{Collapse: true})
+	var got []string
+	for _, piece := range []string{" \n<thi", "nk>hm", "</think>\n", "Hello ", "world. ", "{\"a\":", "1} `x", "` <b>", "\n\n\n", "End"} {
+		text, void := s.Write(piece)
+		require.False(t, void)
+		got = append(got, text)
+	}
+	assert.Equal(t, []string{"", "", "", "Hello", " world.", "", " {\"a\":1} `x", "` <b>", "", "\n\nEnd"}, got)
+}
+
+// TXT-004
+func TestToolCallsAreFound(t *testing.T) {
+	for in, want := range map[string]struct {
+		names, rest string
+		broken      bool
+	}{
+		"no call": {"", "no call", false},
+		`<tool_call>{"name":"fs/read","arguments":{"path":"a"}}</tool_call>`:                                  {`fs/read{"path":"a"}`, "", false},
+		`Let me. <tool_call>{"name":"a","arguments":"{\"x\":1}"}</tool_call> Done.`:                           {`a{"x":1}`, "Let me.  Done.", false},
+		"<tool_call>\n{\"name\":\"a\"}\n{\"name\":\"b\"}":                                                     {"a{} b{}", "", false},
+		`{"tool_calls":[{"id":"1","type":"function","function":{"name":"a","arguments":"{}"}},{"name":"b"}]}`: {"a{} b{}", "", false},
+		`Sure: {"tool_call": {"tool":"a","args":{"n":1}}}`:                                                    {`a{"n":1}`, "Sure: ", false},
+		"```json\n{\"tool_call\":{\"name\":\"a\"}}\n```":                                                      {"", "```json\n{\"tool_call\":{\"name\":\"a\"}}\n```", false},
+		"the tag `<tool_call>` opens":                                                                         {"", "the tag `<tool_call>` opens", false},
+		"<tool_call>not json</tool_call>":                                                                     {"", "", true},
+		`{"tool_calls": "later"}`:                                                                             {"", "", true},
+		`{"tool_calls": [], "text":"x"}`:                                                                      {"", `{"tool_calls": [], "text":"x"}`, false},
+		`{"other": {"tool_calls": 1}}`:                                                                        {"", `{"other": {"tool_calls": 1}}`, false},
+		`<tool_call>{"name":"a","arguments":[1]}</tool_call>`:                                                 {"", "", true},
+	} {
+		calls, rest, broken := ToolCalls(in)
+		var names []string
+		for _, c := range calls {
+			names = append(names, c.Name+string(c.Args))
+		}
+		assert.Equal(t, want.names, strings.Join(names, " "), in)
+		assert.Equal(t, want.rest, rest, in)
+		assert.Equal(t, want.broken, broken, in)
+	}
+}
+
+// TXT-005
+func TestLimit(t *testing.T) {
+	for name, c := range map[string]struct {
+		in   string
+		most int
+		want string
+	}{
+		"short enough":            {"One two.", 8, "One two."},
+		"no limit":                {"One two.", 0, "One two."},
+		"at a sentence":           {"One two. Three four. Five six.", 24, "One two. Three four."},
+		"at a word":               {"One two three four five six", 20, "One two three four…"},
+		"the sentence is too far": {"One. Two three four five six seven", 20, "One. Two three four…"},
+		"an abbreviation is none": {"We met in Paris with Dr. Smith there", 26, "We met in Paris with Dr.…"},
+		"counted in characters":   {"żółć gęśl jaźń", 10, "żółć gęśl…"},
+		"one long word":           {strings.Repeat("a", 30), 10, strings.Repeat("a", 9) + "…"},
+		"a family is one":         {"abcdefgh👨‍👩‍👧 x", 10, "abcdefgh…"},
+		"a letter with its marks": {"abcdefghe\u0301\u0302zz", 10, "abcdefgh…"},
+		"a flag is one":           {"abcdefgh🇵🇱🇩🇪z", 10, "abcdefgh…"},
+		"no cut in a fence":       {"Look here:\n```\n1234567890\n1234567890\n```", 30, "Look here:"},
+		"a fence alone is closed": {"```\n1234567890\n1234567890\n1234567890\n```", 30, "```\n1234567890\n1234567890\n```"},
+	} {
+		got, cut := Limit(c.in, c.most, "en")
+		assert.Equal(t, c.want, got, name)
+		assert.Equal(t, c.in != c.want, cut, name)
+		if c.most > 0 {
+			assert.LessOrEqual(t, utf8.RuneCountInString(got), c.most, name)
+		}
+	}
+	long, cut := Limit(strings.Repeat("Twelve chars. ", 2000), 1_000_000, "en")
+	assert.True(t, cut)
+	assert.LessOrEqual(t, utf8.RuneCountInString(long), MaxChars)
+}
+
+// TXT-001: the order, and TXT-005: line breaks.
+func TestClean(t *testing.T) {
+	got := Clean("\n<think>x</think> One.\n\n\n\nTwo. <tool_call>{\"name\":\"a\"}</tool_call>  ", Cleaning{Collapse: true})
+	assert.Equal(t, "One.\n\nTwo.", got.Text)
+	assert.Len(t, got.Calls, 1)
+	got = Clean("a\n\n\nb\n```\n1\n\n\n2\n```", Cleaning{Collapse: true})
+	assert.Equal(t, "a\n\nb\n```\n1\n\n\n2\n```", got.Text)
+}
+
+// TXT-008
+func FuzzClean(f *testing.F) {
+	for _, seed := range []string{"<think>a</think>b", "```\n<think>", "{\"tool_calls\":[{}]}", "<tool_call>", "a\n\n\n\nb", "\xff<think>", "🇵🇱🇩"} {
+		f.Add(seed, 20)
+	}
+	f.Fuzz(func(t *testing.T, s string, most int) {
+		got := Clean(s, Cleaning{MaxChars: most, Collapse: true})
+		if most > 0 && utf8.RuneCountInString(got.Text) > min(most, MaxChars) {
+			t.Fatalf("%d characters, %d allowed: %q", utf8.RuneCountInString(got.Text), most, got.Text)
+		}
+		if again := WithoutReasoning(s); len(again) > len(s) {
+			t.Fatal("longer than before")
+		}
+	})
+}

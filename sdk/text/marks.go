@@ -1,0 +1,191 @@
+package text
+
+import "strings"
+
+// marks follows a text byte by byte and tells what of it is code: a fence of
+// backticks or tildes until it is closed, a span of backticks until the same
+// number of them or the end of its line. A backtick that nothing closes makes
+// code of the rest of its line; who reads a text as it comes cannot know better.
+type marks struct {
+	mode  mode
+	fresh bool // nothing but blanks stands in the line so far
+	char  byte // of the fence
+	run   int  // length of the run of marks that is being read
+	open  int  // length of the run that opened the code
+	spent bool // the line of a fence holds more than its end
+}
+
+type mode uint8
+
+const (
+	prose mode = iota
+	running
+	span
+	fenceHead // the rest of the line that opens a fence
+	fence
+)
+
+func newMarks() marks { return marks{fresh: true} }
+
+// code reads one byte more and tells whether it belongs to code.
+func (m *marks) code(c byte) bool {
+	switch m.mode {
+	case prose:
+		return m.inProse(c)
+	case running:
+		return m.inRun(c)
+	case span:
+		return m.inSpan(c)
+	case fenceHead:
+		m.inHead(c)
+	case fence:
+		m.inFence(c)
+	}
+	return true
+}
+
+func (m *marks) inProse(c byte) bool {
+	if c == '`' || c == '~' && m.fresh {
+		m.mode, m.char, m.run = running, c, 1
+		return true
+	}
+	m.fresh = c == '\n' || m.fresh && blank(c)
+	return false
+}
+
+// inRun reads on after the first mark of what may be code.
+func (m *marks) inRun(c byte) bool {
+	if c == m.char {
+		m.run++
+		return true
+	}
+	m.open = m.run
+	switch {
+	case m.fresh && m.run >= 3 && c == '\n':
+		m.mode, m.run, m.spent = fence, 0, false
+	case m.fresh && m.run >= 3:
+		m.mode, m.run, m.fresh = fenceHead, 0, false
+	case m.char == '~' || c == '\n':
+		m.mode, m.fresh = prose, c == '\n'
+		return c != '\n' && m.inProse(c)
+	default:
+		m.mode, m.run, m.fresh = span, 0, false
+	}
+	return true
+}
+
+func (m *marks) inSpan(c byte) bool {
+	switch {
+	case c == '`':
+		m.run++
+	case m.run == m.open, c == '\n':
+		m.mode, m.run, m.fresh = prose, 0, false
+		return m.inProse(c)
+	default:
+		m.run = 0
+	}
+	return true
+}
+
+// inHead reads the line that opens a fence; with backticks in it it was none.
+func (m *marks) inHead(c byte) {
+	switch {
+	case c == '\n':
+		m.mode, m.run, m.spent = fence, 0, false
+	case c == '`' && m.char == '`':
+		m.mode, m.run = span, 1
+	}
+}
+
+func (m *marks) inFence(c byte) {
+	switch {
+	case c == '\n':
+		if m.run >= m.open && !m.spent {
+			m.mode, m.fresh = prose, true
+		}
+		m.run, m.spent = 0, false
+	case m.spent:
+	case c == m.char:
+		m.run++
+	case !blank(c) || m.run > 0 && m.run < m.open:
+		m.spent = true
+	}
+}
+
+func blank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' }
+
+// Code gives the code in a text: fences whole, a last one that is not closed
+// with them, and spans of backticks that are closed in their line. Closed tells
+// that every fence is.
+func Code(s string) (code []Span, closed bool) {
+	closed = true
+	for at := 0; at < len(s); {
+		end := lineEnd(s, at)
+		if char, n := opensFence(s[at:end]); n > 0 {
+			from, done := at, false
+			for at = end; at < len(s) && !done; {
+				end = lineEnd(s, at)
+				done = closesFence(s[at:end], char, n)
+				at = end
+			}
+			code, closed = append(code, Span{from, at}), done
+			continue
+		}
+		code = appendSpans(code, s, at, end)
+		at = end
+	}
+	return code, closed
+}
+
+// opensFence gives the mark of the fence that a line opens, and how many there
+// are; 0 of them if it opens none.
+func opensFence(line string) (char byte, n int) {
+	line = strings.TrimSpace(line)
+	if line == "" || line[0] != '`' && line[0] != '~' {
+		return 0, 0
+	}
+	char = line[0]
+	n = len(line) - len(strings.TrimLeft(line, string(char)))
+	if n < 3 || char == '`' && strings.Contains(line[n:], "`") {
+		return 0, 0
+	}
+	return char, n
+}
+
+func closesFence(line string, char byte, n int) bool {
+	line = strings.TrimSpace(line)
+	return len(line) >= n && strings.Trim(line, string(char)) == ""
+}
+
+// appendSpans adds the spans of one line. Each run of backticks is matched with
+// the next of its length.
+func appendSpans(out []Span, s string, from, end int) []Span {
+	if strings.IndexByte(s[from:end], '`') < 0 {
+		return out
+	}
+	var runs []Span
+	for i := from; i < end; i++ {
+		if s[i] != '`' {
+			continue
+		}
+		start := i
+		for i < end && s[i] == '`' {
+			i++
+		}
+		runs = append(runs, Span{start, i})
+	}
+	partner := make([]int, len(runs))
+	next := map[int]int{}
+	for i := len(runs) - 1; i >= 0; i-- {
+		n := runs[i].End - runs[i].Start
+		partner[i] = next[n] // 0: none, as the first is nobody's partner
+		next[n] = i
+	}
+	for i := 0; i < len(runs); i++ {
+		if p := partner[i]; p > 0 {
+			out = append(out, Span{runs[i].Start, runs[p].End})
+			i = p
+		}
+	}
+	return out
+}
