@@ -97,11 +97,11 @@ type signs struct {
 var languageSigns = sync.OnceValue(func() signs {
 	out := signs{words: map[string][]float64{}, letters: map[rune][]float64{}}
 	for i, code := range Languages() {
-		p := packData[code]
-		for word := range set(p.stop) {
+		p := packs()[code]
+		for word := range p.stop {
 			raise(out.words, word, i, stopWeight)
 		}
-		for word := range set(p.common) {
+		for word := range p.common {
 			raise(out.words, word, i, wordWeight)
 		}
 		for _, r := range p.letters {

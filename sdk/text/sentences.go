@@ -147,15 +147,7 @@ func isNumber(word string) bool {
 
 func abbreviation(word, language string) bool {
 	word = strings.ToLower(word)
-	if p, ok := packs()[language]; ok {
-		return p.abbreviations[word]
-	}
-	for _, p := range packs() {
-		if p.abbreviations[word] {
-			return true
-		}
-	}
-	return false
+	return inPack(language, func(p pack) bool { return p.abbreviations[word] })
 }
 
 // ordinalDot says that a number with a point may be an ordinal: "am 3. Mai".

@@ -83,6 +83,9 @@ func (s *serving) begin(ctx context.Context, e *entrant, capID, strategy string)
 		number: s.number, limits: limits, call: s.call(c, limits.end, scopes, &expense), expense: expense,
 		voice: s.w.Flow.speak(s.mode, s.number),
 	}
+	if how, ok := s.w.Terms.cleaning(c); ok {
+		e.voice.cleaned(how)
+	}
 	begin := s.startedRecord()
 	*begin = journal.AttemptStarted{
 		Attempt:     s.number,
@@ -161,6 +164,7 @@ type tried struct {
 	extended   time.Duration
 
 	response edn.Value // normalised envelope; nil without an answer
+	raw      edn.Value // what clean-up made it of; nil if that changed nothing
 	kind     string    // result type
 	meta     edn.Value
 	usage    edn.Value
@@ -262,6 +266,7 @@ func (s *serving) recordEnd(t *tried) {
 		Latency:    t.latency,
 		Usage:      t.usage,
 		Result:     refOrNone(t.response),
+		Raw:        refOrNone(t.raw),
 		ResultType: t.kind,
 		Meta:       t.meta,
 		Err:        t.err,
@@ -516,8 +521,12 @@ func (s *serving) read(t *tried, a Answer) {
 			break
 		}
 		t.walk, t.err = s.w.Around.Plan(PlanAnswer{Attempt: t.attempt, CapID: t.capability.ID, Plan: result.Key("plan"), Bindings: result.Key("bindings"), Flow: t.voice.flow})
-	case "value":
-		response = s.coerce(response, result)
+	default:
+		if response, t.err = s.clean(t, response); t.err != nil {
+			t.outcome, t.kind = answered(t.recovery), ""
+		} else if t.kind == "value" {
+			response = s.coerce(response, response.Key("result"))
+		}
 	}
 	if t.err != nil {
 		t.label = journal.OutcomeError

@@ -10,6 +10,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/text"
 )
 
 // Flow is the way of text from an answer node to whoever follows the run: that
@@ -75,6 +76,8 @@ type voice struct {
 	key     string
 	attempt int // of the outermost level
 
+	clean *text.Stream // of a model; nil: text is shown as it comes
+	heard int          // bytes
 	said  strings.Builder
 	over  bool
 	fault *contract.Error
@@ -89,6 +92,19 @@ func (f *Flow) speak(m mode, attempt int) *voice {
 		attempt = f.up.attempt
 	}
 	return &voice{outlet: f.outlet, up: f.up, mode: m, key: f.key, attempt: attempt}
+}
+
+// cleaned has the text of the attempt cleaned before it is shown (TXT-002). What
+// is known to be a program is not.
+func (v *voice) cleaned(how text.Cleaning) {
+	switch {
+	case v == nil, v.key == "code", v.key == "patch":
+	default:
+		if v.key != "" && v.key != "text" {
+			how.MaxChars = 0
+		}
+		v.clean = text.NewStream(how)
+	}
 }
 
 // within tells whether v works for w, or is w.
@@ -122,30 +138,55 @@ func (v *voice) hear(ctx context.Context, piece edn.Value, stop func()) {
 	if kind, _ := piece.Key("kind").AsKeyword(); kind != "text" {
 		return
 	}
-	text, _ := piece.Key("text").AsString()
+	said, _ := piece.Key("text").AsString()
 	o := v.outlet
 	o.mu.Lock()
-	if text == "" || v.over || v.fault != nil {
+	if said == "" || v.over || v.fault != nil {
 		o.mu.Unlock()
 		return
 	}
-	if v.said.Len()+len(text) > maxSaid {
+	if v.heard += len(said); v.heard > maxSaid {
 		v.fault = contract.Errorf("stream/malformed", "the text of one answer is longer than %d bytes", maxSaid).
 			WithSource(contract.SourcePlugin).WithDetail("effect/state", edn.K("unknown"))
 		o.mu.Unlock()
 		stop()
 		return
 	}
-	v.said.WriteString(text)
-	switch o.holder {
-	case nil: // it may have spoken before, while somebody else was heard
+	if v.clean != nil {
+		void := false
+		if said, void = v.clean.Write(said); void && !v.takeBack() {
+			o.mu.Unlock()
+			stop()
+			return
+		}
+	}
+	v.said.WriteString(said)
+	switch {
+	case said == "":
+	case o.holder == nil: // it may have spoken before, while somebody else was heard
 		o.holder = v
 		o.put(v.said.String(), v.mode)
-	case v:
-		o.put(text, v.mode)
+	case o.holder == v:
+		o.put(said, v.mode)
 	}
 	o.mu.Unlock()
 	o.pace.wait(ctx)
+}
+
+// takeBack drops what was said: it was reasoning that nobody had announced. It
+// fails if that was shown for good. It needs the lock of the outlet.
+func (v *voice) takeBack() bool {
+	o := v.outlet
+	if o.holder == v {
+		if o.bound {
+			v.fault = contract.Errorf("stream/malformed", "a part of what was shown turned out to be reasoning").
+				WithSource(contract.SourcePlugin).WithDetail("effect/state", edn.K("unknown"))
+			return false
+		}
+		o.retract("stream/malformed")
+	}
+	v.said.Reset()
+	return true
 }
 
 // broken is why the text itself ended the attempt.
@@ -170,15 +211,15 @@ func (v *voice) pause() {
 // text is that of an answer, as the flow shows it.
 func (v *voice) text(out edn.Value) string {
 	if v.key != "" {
-		text, _ := out.Key(v.key).AsString()
-		return text
+		found, _ := out.Key(v.key).AsString()
+		return found
 	}
-	if _, text, ok := quality.Text(out); ok {
-		return text
+	if _, found, ok := quality.Text(out); ok {
+		return found
 	}
 	if out.Len() == 1 { // what an emit under :final shows
-		_, text, _ := quality.Text(out.Key("final"))
-		return text
+		_, found, _ := quality.Text(out.Key("final"))
+		return found
 	}
 	return ""
 }

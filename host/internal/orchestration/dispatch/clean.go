@@ -1,0 +1,178 @@
+package dispatch
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/text"
+)
+
+// respond is the intent whose answers are read by people as they are.
+const respond = "text/respond"
+
+// defaultChars is the limit of what people are answered if nobody set one.
+const defaultChars = 1200
+
+// maxDrift bounds, in bytes, what the failure of an answer repeats of it.
+const maxDrift = 4 << 10
+
+// proseKeys hold text as a model wrote it. What stands under :code and :patch is
+// taken as it is: there a tag is a part of a program.
+var proseKeys = [...]string{"text", "content", "summary", "answer", "explanation"}
+
+// cleaning is what is done with the text of a capability, if it is a model
+// (TXT-001).
+func (t *Terms) cleaning(c *registry.Capability) (text.Cleaning, bool) {
+	if c.Kind != "llm" {
+		return text.Cleaning{}, false
+	}
+	var clean text.Cleaning
+	if most, ok := t.Constraints.Key("max-chars").AsInt(); ok {
+		clean.MaxChars = int(min(max(most, 1), text.MaxChars))
+	}
+	if language, ok := t.Constraints.Key("language").AsKeyword(); ok {
+		clean.Language = language
+	}
+	if t.intent == respond {
+		clean.Collapse = true
+		if clean.MaxChars == 0 {
+			clean.MaxChars = defaultChars
+		}
+	}
+	return clean, true
+}
+
+// clean takes out of an answer what a model says beside it. What is left is the
+// answer; the raw one is kept for the journal alone.
+func (s *serving) clean(t *tried, response edn.Value) (edn.Value, *contract.Error) {
+	how, ok := s.w.Terms.cleaning(t.capability)
+	if !ok {
+		return response, nil
+	}
+	result := response.Key("result")
+	out := result.Key("out")
+	c := cleaner{how: how, tools: s.w.Input.Key("tools"), who: ":" + t.capability.ID, node: s.w.Node}
+	cleaned, err := c.answer(out)
+	switch {
+	case err != nil:
+		t.raw = response
+		return edn.Nil(), err
+	case edn.Equal(cleaned, out):
+		return response, nil
+	}
+	t.raw = response
+	if c.cut {
+		t.meta = t.meta.AssocKey("text/cut?", edn.Bool(true))
+	}
+	return response.AssocKey("result", result.AssocKey("out", cleaned)), nil
+}
+
+// cleaner cleans one answer.
+type cleaner struct {
+	how       text.Cleaning
+	tools     edn.Value // that the request offers
+	who, node string
+
+	calls []edn.Value
+	cut   bool
+}
+
+func (c *cleaner) answer(out edn.Value) (edn.Value, *contract.Error) {
+	if s, ok := out.AsString(); ok {
+		clean, err := c.prose(s, "text")
+		if err == nil && len(c.calls) > 0 {
+			return c.withCalls(edn.MustMap(edn.K("text"), edn.Text(clean))), nil
+		}
+		if err == nil && clean == "" {
+			err = c.empty()
+		}
+		return edn.Text(clean), err
+	}
+	if out.Kind() != edn.KindMap {
+		return out, nil
+	}
+	said, left := false, false
+	for _, key := range proseKeys {
+		s, ok := out.Key(key).AsString()
+		if !ok {
+			continue
+		}
+		clean, err := c.prose(s, key)
+		if err != nil {
+			return edn.Nil(), err
+		}
+		if clean != s {
+			out = out.AssocKey(key, edn.Text(clean))
+		}
+		// An explanation may be missing; the answer itself may not.
+		said = said || key == "text" || key == "content" || clean != s
+		left = left || clean != ""
+	}
+	if len(c.calls) > 0 {
+		out = c.withCalls(out)
+	}
+	if said && !left && !saysMore(out) {
+		return edn.Nil(), c.empty()
+	}
+	return out, nil
+}
+
+// prose cleans one text. Only the text itself is held to a length: what stands
+// under other keys is a part of a structure.
+func (c *cleaner) prose(s, key string) (string, *contract.Error) {
+	how := c.how
+	if key != "text" {
+		how.MaxChars = 0
+	}
+	clean := text.Clean(s, how)
+	if clean.Broken || len(clean.Calls) > 0 && c.tools.Len() == 0 {
+		return "", c.drift(s, "wrote a tool call into its text")
+	}
+	for _, call := range clean.Calls {
+		v, err := c.call(call)
+		if err != nil {
+			return "", c.drift(s, "wrote a tool call into its text, and "+err.Error())
+		}
+		c.calls = append(c.calls, v)
+	}
+	c.cut = c.cut || clean.Cut
+	return clean.Text, nil
+}
+
+// withCalls adds what was found to the calls of the answer.
+func (c *cleaner) withCalls(out edn.Value) edn.Value {
+	all := slices.Collect(out.Key("tool/calls").Elems())
+	for _, call := range c.calls {
+		if _, named := call.Key("id").AsString(); !named {
+			call = call.AssocKey("id", edn.Text(freshID(all)))
+		}
+		all = append(all, call)
+	}
+	return out.AssocKey("tool/calls", edn.Vector(all...))
+}
+
+// saysMore tells whether an answer without prose is one all the same.
+func saysMore(out edn.Value) bool {
+	if out.Key("tool/calls").Len() > 0 {
+		return true
+	}
+	for _, key := range [...]string{"code", "patch"} {
+		if s, _ := out.Key(key).AsString(); strings.TrimSpace(s) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *cleaner) empty() *contract.Error {
+	return contract.Errorf("provider/empty", "node %s: nothing is left of the text of %s without its reasoning", c.node, c.who)
+}
+
+func (c *cleaner) drift(raw, what string) *contract.Error {
+	return contract.Errorf("format/drift", "node %s: %s %s", c.node, c.who, what).
+		WithSource(contract.SourcePlugin).
+		WithDetail("raw", edn.Text(cut(text.WithoutReasoning(raw), maxDrift)))
+}

@@ -1,0 +1,127 @@
+package dispatch_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// models are capabilities of the kind that is cleaned.
+func models(t testing.TB, n int) *dispatchtest.World {
+	var all []string
+	for i := range n {
+		all = append(all, fmt.Sprintf("{:cap/id :t/%c :cap/kind :llm :cap/intents #{:text/respond} :io/in-schema :req/any :io/out-schema :res/any :cap/repairs? true}", 'a'+i))
+	}
+	return dispatchtest.New(t, dispatchtest.Spec{Caps: all})
+}
+
+func constrained(l policy.Layer, constraints string) policy.Layer {
+	l.Constraints = policy.FieldsOf(edn.MustRead(constraints), here)
+	return l
+}
+
+// TXT-001, TXT-003, TXT-004, TXT-005: the value of a model is cleaned, that of
+// nobody else is.
+func TestModelsAreCleaned(t *testing.T) {
+	const tools = `{:prompt "p" :tools [{:tool/id :fs/read}]}`
+	for name, tc := range map[string]struct {
+		answer, input, limits string
+		want, fails           string
+	}{
+		"reasoning goes":              {answer: `{:text "<think>hm</think>\n\nYes."}`, want: `{:text "Yes."}`},
+		"other prose too":             {answer: `{:summary " a " :n 1}`, want: `{:n 1 :summary "a"}`},
+		"code is taken as it is":      {answer: `{:code "<think>\n"}`, want: `{:code "<think>\n"}`},
+		"nothing is left":             {answer: `{:text "<think>hm</think> "}`, fails: "provider/empty"},
+		"nothing was said":            {answer: `{:text ""}`, fails: "provider/empty"},
+		"nothing but an unclosed tag": {answer: `"<think>hm"`, fails: "provider/empty"},
+		"an optional text is blank":   {answer: `{:n 1 :explanation ""}`, want: `{:explanation "" :n 1}`},
+		"calls say enough":            {answer: `{:text "" :tool/calls [{:id "1"}]}`, want: `{:text "" :tool/calls [{:id "1"}]}`},
+		"code says enough":            {answer: `{:text "" :code "x"}`, want: `{:code "x" :text ""}`},
+		"a call nobody asked for":     {answer: `{:text "<tool_call>{\"name\":\"fs/read\"}</tool_call>"}`, fails: "format/drift"},
+		"a call that is offered":      {answer: `{:text "Let me see. <tool_call>{\"name\":\"fs_read\",\"arguments\":{\"path\":\"a\"}}</tool_call>"}`, input: tools, want: `{:text "Let me see." :tool/calls [{:id "call-1" :args {:path "a"} :tool/id :fs/read}]}`},
+		"a call of another tool":      {answer: `{:text "{\"tool_calls\":[{\"name\":\"rm\"}]}"}`, input: tools, fails: "format/drift"},
+		"a call that is none":         {answer: `{:text "<tool_call>later</tool_call>"}`, input: tools, fails: "format/drift"},
+		"a call in a fence":           {answer: `{:text "` + "```\\n<tool_call>\\n```" + `"}`, want: `{:text "` + "```\\n<tool_call>\\n```" + `"}`},
+		"cut":                         {answer: `{:text "One two three. Four five six."}`, limits: `{:max-chars 18}`, want: `{:text "One two three."}`},
+		"structure is not cut":        {answer: `{:answer "One two three. Four five six."}`, limits: `{:max-chars 18}`, want: `{:answer "One two three. Four five six."}`},
+		"blank lines":                 {answer: `{:text "a\n\n\n\nb"}`, want: `{:text "a\n\nb"}`},
+		"the default":                 {answer: `{:text "` + strings.Repeat("Twelve chars", 101) + `"}`, want: `{:text "` + strings.Repeat("Twelve chars", 99) + `Twelve…"}`},
+	} {
+		w := models(t, 1)
+		w.On("t/a", out(tc.answer))
+		layer := retries(0, 0)
+		if tc.limits != "" {
+			layer = constrained(layer, tc.limits)
+		}
+		s := serve(t, w, order{layer: layer, input: tc.input})
+		assert.Equal(t, tc.fails, s.failure(), name)
+		for _, r := range s.records {
+			if f, ok := r.Body.(*journal.AttemptFinished); ok && (tc.fails != "" || !edn.Equal(edn.MustRead(tc.answer), edn.MustRead(tc.want))) {
+				assert.True(t, f.Raw.Set(), "%s: the raw answer is in the journal", name)
+				assert.Equal(t, tc.fails == "", f.Result.Set(), name)
+			}
+		}
+		if tc.fails == "" {
+			assert.True(t, edn.Equal(edn.MustRead(tc.want), s.Out), "%s: %s", name, s.Out)
+			cut, _ := s.Meta.Key("text/cut?").AsBool()
+			assert.Equal(t, name == "cut" || name == "the default", cut, name)
+		}
+	}
+	w := world(t, "")
+	w.On("t/a", out(`{:text " <think>x"}`))
+	assert.Equal(t, `{:text " <think>x"}`, serve(t, w, order{layer: retries(0, 0)}).Out.String())
+}
+
+// REP-004: the candidate hears what it said, without its reasoning.
+func TestDriftIsRepaired(t *testing.T) {
+	w := models(t, 1)
+	w.On("t/a", out(`{:text "<think>x</think><tool_call>{}</tool_call>"}`), out(`{:text "Yes."}`))
+	layer := retries(0, 0)
+	layer.RepairMax = policy.Of(1, here)
+	s := serve(t, w, order{layer: layer})
+	require.Empty(t, s.failure())
+	assert.Equal(t, "<tool_call>{}</tool_call>", text(w.Calls()[1].Request.Key("context").Key("repair").Key("previous")))
+}
+
+func text(v edn.Value) string {
+	s, _ := v.AsString()
+	return s
+}
+
+// TXT-002, STR-001: the stream of a model is cleaned under every policy.
+func TestStreamsAreCleaned(t *testing.T) {
+	for name, tc := range map[string]struct {
+		how   string
+		a     dispatchtest.Step
+		seen  string
+		fails string
+	}{
+		"a block":                     {policy.FirstToken, says("<th", "ink>hm</think>", "Yes", ", it is."), "first-token 1Yes 1, it is.", ""},
+		"blanks wait":                 {policy.FirstToken, says("\nYes.\n", "\n\n\n", "No. \n"), "first-token 1Yes. 1\n\nNo.", ""},
+		"a block nobody opened":       {policy.Provisional, says("hm", "</think>", "Yes."), "provisional 1!hm 1xstream/malformed 1!Yes.", ""},
+		"and shown for good":          {policy.FirstToken, says("hm", "</think>", "Yes."), "first-token 1hm", "stream/truncated"},
+		"hidden until the gates pass": {policy.GatePassed, says("<think>hm</think>", "Yes."), "gate-passed 1Yes.", ""},
+		"nothing is left":             {policy.FirstToken, says("<think>hm</think>", "\n"), "first-token", "provider/empty"},
+		"the end waits for the limit": {policy.FirstToken, says("One two three. ", "Four five six. ", "Seven."), "first-token 1One two three. 1 Four 1 five six.", ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := models(t, 1)
+			w.On("t/a", tc.a)
+			s := serve(t, w, order{layer: constrained(streaming(tc.how, retries(0, 0)), `{:max-chars 30}`), streams: true})
+			assert.Equal(t, tc.fails, s.failure(), name)
+			assert.Equal(t, tc.seen, s.seen(), name)
+			if tc.fails == "" {
+				assert.Equal(t, text(s.Out.Key("text")), s.text(), name)
+			}
+		})
+	}
+}

@@ -1,0 +1,70 @@
+package dispatch
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/text"
+)
+
+// call makes a call that a model wrote into its text what its server would have
+// made of it.
+func (c *cleaner) call(call text.ToolCall) (edn.Value, error) {
+	id, ok := c.tool(call.Name)
+	if !ok {
+		return edn.Nil(), fmt.Errorf("the request offers no tool %q", cut(call.Name, 64))
+	}
+	args, err := edn.ReadJSON(call.Args)
+	if err != nil {
+		return edn.Nil(), errors.New("its arguments cannot be read")
+	}
+	var b edn.MapBuilder
+	if call.ID != "" {
+		b.Key("id", edn.Text(call.ID))
+	}
+	b.Key("tool/id", id)
+	b.Key("args", args)
+	return b.Map(), nil
+}
+
+// tool finds what is offered under a name. Names on the wire have no slash, so a
+// model may have learned the tool under another spelling.
+func (c *cleaner) tool(name string) (edn.Value, bool) {
+	for t := range c.tools.Elems() {
+		id := t.Key("tool/id")
+		word, ok := id.AsKeyword()
+		if !ok {
+			word, ok = id.AsString()
+		}
+		if ok && spelled(word) == spelled(name) {
+			return id, true
+		}
+	}
+	return edn.Nil(), false
+}
+
+func spelled(name string) string {
+	name = strings.TrimPrefix(name, ":")
+	for strings.Contains(name, "__") {
+		name = strings.ReplaceAll(name, "__", "_")
+	}
+	return strings.NewReplacer("/", "_", ".", "_", "-", "_").Replace(name)
+}
+
+// freshID names a call as no other of the answer is named.
+func freshID(others []edn.Value) string {
+	for n := len(others) + 1; ; n++ {
+		id := "call-" + strconv.Itoa(n)
+		taken := false
+		for _, o := range others {
+			other, _ := o.Key("id").AsString()
+			taken = taken || other == id
+		}
+		if !taken {
+			return id
+		}
+	}
+}
