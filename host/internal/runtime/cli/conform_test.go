@@ -36,7 +36,7 @@ func TestConformPasses(t *testing.T) {
 	assert.Less(t, time.Since(began), time.Minute)
 	assert.Empty(t, e.stderr)
 	assert.Contains(t, e.stdout, "pass  core/describe/bare")
-	assert.Regexp(t, `pass: text 1\.0\.0: (\d+) of (\d+) checks passed .*profiles core tool hot-swap; suite .*, seed 7`, e.stdout)
+	assert.Regexp(t, `pass: text 1\.0\.0: (\d+) of (\d+) checks passed .*profiles core tool mux hot-swap; suite .*, seed 7`, e.stdout)
 
 	text, err := os.ReadFile(filepath.Join(w.dir, "r.json"))
 	require.NoError(t, err)
@@ -50,7 +50,7 @@ func TestConformPasses(t *testing.T) {
 	assert.Equal(t, "pass", report.Outcome)
 	assert.Equal(t, "text", report.Plugin.Name)
 	assert.Regexp(t, "^b3:[0-9a-f]{64}$", report.Plugin.Hash)
-	assert.Len(t, report.Checks, len(conformance.ChecksOf("core", "tool", "hot-swap")))
+	assert.Len(t, report.Checks, len(conformance.ChecksOf("core", "tool", "mux", "hot-swap")))
 
 	again := w.shell(strings.Replace(report.Checks[0].Reproduce, "ferment conform", "ferment conform -o edn", 1))
 	require.Equal(t, 0, again.code, again.stderr)

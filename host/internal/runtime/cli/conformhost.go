@@ -190,7 +190,7 @@ func (t *trial) live(ctx context.Context) (err error) {
 		return fmt.Errorf("make a directory: %w", err)
 	}
 	defer func() { _ = dir.Close() }()
-	s, err := plugin.New(plugin.Options{Runtime: dir, Host: wire.HostInfo{Version: "conformance", Features: wire.HostFeatures()}, Sink: t})
+	s, err := plugin.New(plugin.Options{Runtime: dir, Host: wire.HostInfo{Version: "conformance"}, Sink: t})
 	if err != nil {
 		return fmt.Errorf("make a supervisor: %w", err)
 	}
