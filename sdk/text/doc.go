@@ -6,6 +6,12 @@
 // weighs patterns for the intents, with ShippedRules for those that every
 // installation knows.
 //
+// Clean takes out of the text of a model what is not meant for people, and
+// Filter and Stream do it while the text comes. The functions that begin with
+// Check say what is wrong with an answer, and where.
+//
+// What is particular to a language is data, in packs.
+//
 // Everything is a pure function of its input, linear in its length, and gives
 // the same answer on every platform; nothing here fails, except that NewRules
 // refuses a bad pattern. The languages with a pack of their own are English,

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -18,17 +17,11 @@ const (
 
 // Builtins returns the checks that need no configuration.
 func Builtins() []Check {
-	builtin := func(name string, f Func) Check {
-		return Check{
-			Check: registry.Check{Name: name, Kind: registry.CheckBuiltin, Builtin: name},
-			Judge: f,
-		}
-	}
-	return []Check{
+	return append(textChecks(),
 		builtin(JSONValid, checkJSONValid),
 		builtin(MaxChars, checkMaxChars),
 		builtin(SchemaValid, checkSchemaValid),
-	}
+	)
 }
 
 // checkSchemaValid reports every mismatch with the effective out-schema.

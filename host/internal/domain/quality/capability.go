@@ -4,6 +4,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
+// TestsPass is the check that wants all tests to pass, and at least one of them
+// to have been run.
+const TestsPass = "tests-pass"
+
 // verdictKeys are asked in this order; the first present one decides (GATE-009).
 var verdictKeys = [...]string{"ok?", "accepted?", "pass?", "legal?", "valid?", "applies?", "tests/pass?"}
 
@@ -29,7 +33,11 @@ func CapabilityInput(c *Check, s Subject) edn.Value {
 // collection of findings, or a map whose first present verdict key decides.
 // Anything else is a check/error finding.
 func Interpret(c *Check, out edn.Value, s Subject) Outcome {
-	return c.finish(interpret(out), s)
+	o := interpret(out)
+	if ran, counted := out.Key("passed").AsInt(); c.Name == TestsPass && o.Pass && counted && ran < 1 {
+		o = Failed(Finding{Message: "no test was run", Fix: "add tests, or name where they are"})
+	}
+	return c.finish(o, s)
 }
 
 // InterpretError reads the failure of a capability check, a timeout included.

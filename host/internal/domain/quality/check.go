@@ -57,6 +57,8 @@ type Subject struct {
 	// Env returns the visible slots by name; it is called only by conditions
 	// that read them and may be nil.
 	Env func() edn.Value
+	// System is the system prompt of the call, empty if it has none.
+	System string
 	// Schema is the effective out-schema, nil if there is none.
 	Schema *schema.Schema
 	// SchemaName names Schema in messages.
@@ -74,6 +76,8 @@ type Finding struct {
 	Code    string
 	Path    []edn.Value
 	Message string
+	// Range is where in the text at Path, in code points; both 0 if nowhere.
+	Range [2]int
 	// Fix is an optional next step.
 	Fix string
 }
@@ -88,6 +92,9 @@ func (f Finding) Value() edn.Value {
 	}
 	b.Key("path", edn.Vector(f.Path...))
 	b.Key("message", edn.Text(f.Message))
+	if f.Range[1] > 0 {
+		b.Key("range", edn.Vector(edn.Int(int64(f.Range[0])), edn.Int(int64(f.Range[1]))))
+	}
 	if f.Fix != "" {
 		b.Key("fix", edn.Text(f.Fix))
 	}

@@ -78,8 +78,16 @@ func lostExecutor(err *contract.Error) bool {
 // checkWork is the child call that a capability check is.
 func (s *serving) checkWork(t *tried, c *quality.Check, subject quality.Subject) *Work {
 	layer := policy.Layer{Effects: policy.Of(readEffects, policy.Origin{})}
-	// Nobody judges his own answer.
-	layer.Exclude = policy.NamesOf(policy.Origin{}, t.capability.ID)
+	// Nobody judges his own answer, and what a model says of tests is no evidence.
+	excluded := []string{t.capability.ID}
+	if c.Name == quality.TestsPass {
+		for _, id := range s.d.Registry.Serving(c.Intent) {
+			if by, ok := s.d.Registry.Capability(id); ok && by.Kind == modelKind && id != t.capability.ID {
+				excluded = append(excluded, id)
+			}
+		}
+	}
+	layer.Exclude = policy.NamesOf(policy.Origin{}, excluded...)
 	p, _ := layer.Resolve() // without a switch-on set there is nothing to refuse
 	return &Work{
 		Op:     "call",

@@ -10,6 +10,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/text"
 )
 
+// modelKind is the kind of capability that a language model is.
+const modelKind = "llm"
+
 // respond is the intent whose answers are read by people as they are.
 const respond = "text/respond"
 
@@ -26,7 +29,7 @@ var proseKeys = [...]string{"text", "content", "summary", "answer", "explanation
 // cleaning is what is done with the text of a capability, if it is a model
 // (TXT-001).
 func (t *Terms) cleaning(c *registry.Capability) (text.Cleaning, bool) {
-	if c.Kind != "llm" {
+	if c.Kind != modelKind {
 		return text.Cleaning{}, false
 	}
 	var clean text.Cleaning

@@ -1,0 +1,384 @@
+package text
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Remark is what a check has to say about a text.
+type Remark struct {
+	Span    Span // of the text; empty if the remark is about all of it
+	Message string
+	Fix     string // what to do, if that is known
+}
+
+// plainName names the languages that have a pack, for messages.
+func plainName(language string) string {
+	switch language {
+	case "en":
+		return "English"
+	case "pl":
+		return "Polish"
+	case "de":
+		return "German"
+	case "fr":
+		return "French"
+	case "es":
+		return "Spanish"
+	}
+	return language
+}
+
+// CheckEnding looks for signs that a text stops before its end: an open fence,
+// bracket or quotation, no terminator, a comma, or a word that asks for more. An
+// empty text passes. The end of a list item or table row needs no terminator.
+func CheckEnding(s, language string) []Remark {
+	trimmed := strings.TrimRightFunc(s, unicode.IsSpace)
+	if trimmed == "" {
+		return nil
+	}
+	code, closed := Code(trimmed)
+	last := Span{max(0, strings.LastIndexByte(trimmed, '\n')+1), len(trimmed)}
+	unfinished := func(message string) []Remark {
+		return []Remark{{last, message, "finish the text, or end it with a whole sentence"}}
+	}
+	if !closed {
+		return []Remark{{code[len(code)-1], "a code fence is not closed", "close the fence"}}
+	}
+	if open, ok := unbalanced(trimmed, code); !ok {
+		return []Remark{{open, "the text ends within " + open.In(trimmed) + ", which is not closed", "finish the text"}}
+	}
+	line := strings.TrimSpace(last.In(trimmed))
+	if len(code) > 0 && code[len(code)-1].End >= len(trimmed) && fenced(trimmed[code[len(code)-1].Start:]) {
+		return nil
+	}
+	if tableRow(line) && strings.HasSuffix(line, "|") {
+		return nil
+	}
+	end := strings.TrimRightFunc(trimmed, trailing)
+	for {
+		inner, cut := withoutReference(end)
+		if !cut {
+			break
+		}
+		end = strings.TrimRightFunc(inner, trailing)
+	}
+	final, _ := utf8.DecodeLastRuneInString(end)
+	word := strings.ToLower(lastWord(strings.TrimRightFunc(end, func(r rune) bool { return terminates(r) || unicode.IsSpace(r) })))
+	dangling := word != "" && inPack(language, func(p pack) bool { return p.dangling[word] }) && packKnown(language)
+	item := lastIsItem(trimmed)
+	switch {
+	case end == "":
+		return nil // nothing but emoji or marks
+	case strings.ContainsRune(",:;-–—、，：；", final) && !ruleLine(line):
+		return unfinished("the text ends with " + string(final))
+	case dangling:
+		return unfinished("the text ends with the word " + word)
+	case terminates(final), item, endsInPicture(trimmed), unterminated(final):
+		return nil
+	case strings.Contains(lastField(end), "://"), !strings.ContainsFunc(strings.TrimSpace(trimmed), unicode.IsSpace):
+		return nil // an address, or an answer of one word
+	}
+	return unfinished("the text does not end with a whole sentence")
+}
+
+func packKnown(language string) bool { return slices.Contains(Languages(), language) }
+
+func terminates(r rune) bool {
+	switch r {
+	case '։', '။', '၊', '።', '፧', '។', '៕', '།', '؞':
+		return true
+	}
+	return Terminator(r)
+}
+
+// unterminated are letters of scripts that end a sentence with nothing.
+func unterminated(r rune) bool { return unicode.In(r, unicode.Thai, unicode.Lao) }
+
+// trailing may stand behind the end of a sentence: closers, emphasis, blanks,
+// pictures.
+func trailing(r rune) bool {
+	return closer(r) || r == '*' || r == '_' || r == '`' || unicode.IsSpace(r) || picture(r)
+}
+
+func picture(r rune) bool {
+	return r >= 0x2190 && unicode.In(r, unicode.So, unicode.Sk) || r == 0xFE0F || r == joiner || r >= 0x1F000 && r <= 0x1FAFF || r >= 0xE0020 && r <= 0xE007F || r == '☺'
+}
+
+func endsInPicture(s string) bool {
+	r, _ := utf8.DecodeLastRuneInString(s)
+	return picture(r)
+}
+
+// withoutReference cuts a mark such as [3] or ¹ from the end.
+func withoutReference(s string) (string, bool) {
+	if at := strings.LastIndexByte(s, '['); at > 0 && len(s)-at <= 5 && strings.Trim(s[at+1:], "0123456789^, ") == "" {
+		return s[:at], true
+	}
+	if r, size := utf8.DecodeLastRuneInString(s); strings.ContainsRune("¹²³⁴⁵⁶⁷⁸⁹⁰", r) {
+		return s[:len(s)-size], true
+	}
+	return s, false
+}
+
+func ruleLine(line string) bool { return len(line) >= 3 && strings.Trim(line, "-") == "" }
+
+func lastField(s string) string { return s[strings.LastIndexFunc(s, unicode.IsSpace)+1:] }
+
+// lastIsItem tells whether a text ends within a list item.
+func lastIsItem(s string) bool {
+	for at := len(s); at > 0; {
+		from := strings.LastIndexByte(s[:at], '\n') + 1
+		line := strings.TrimSpace(s[from:at])
+		if line == "" {
+			return false
+		}
+		if item(line) {
+			return true
+		}
+		if from == 0 || s[from] != ' ' && s[from] != '\t' {
+			return false // an item goes on in lines that are set in
+		}
+		at = from - 1
+	}
+	return false
+}
+
+// item is a list item, also one with a mark that Markdown does not know.
+func item(line string) bool {
+	if listItem(line) {
+		return true
+	}
+	for _, mark := range [...]string{"• ", "‣ ", "· ", "◦ ", "▪ ", "– ", "— ", "☐ ", "✓ ", "✔ "} {
+		if strings.HasPrefix(line, mark) {
+			return true
+		}
+	}
+	return false
+}
+
+// unbalanced finds the first bracket or quotation mark, outside of code, that is
+// not closed. Any closing bracket closes the last one, for intervals; one too
+// many is no sign of an end that is missing.
+func unbalanced(s string, code []Span) (Span, bool) {
+	var brackets, quotes []Span
+	straight, reversed := Span{}, false
+	odd := false
+	before := ' '
+	for i, r := range s {
+		for len(code) > 0 && code[0].End <= i {
+			code = code[1:]
+		}
+		if len(code) > 0 && code[0].Start <= i {
+			before = r
+			continue
+		}
+		here := Span{i, i + utf8.RuneLen(r)}
+		switch r {
+		case '(', '[', '{', '（', '［':
+			if before != ':' && before != ';' && before != '-' && before != '\\' {
+				brackets = append(brackets, here)
+			}
+		case ')', ']', '}', '）', '］':
+			if len(brackets) > 0 {
+				brackets = brackets[:len(brackets)-1]
+			}
+		case '"':
+			if !unicode.IsDigit(before) || odd {
+				odd, straight = !odd, here
+			}
+		case '„', '「', '『', '《':
+			quotes = append(quotes, here)
+		case '“':
+			if n := len(quotes); n > 0 && strings.HasPrefix(s[quotes[n-1].Start:], "„") {
+				quotes = quotes[:n-1]
+			} else {
+				quotes = append(quotes, here)
+			}
+		case '”', '」', '』', '》':
+			if len(quotes) > 0 {
+				quotes = quotes[:len(quotes)-1]
+			}
+		case '«', '»':
+			if len(quotes) == 0 {
+				reversed = r == '»'
+			}
+			if opens := (r == '«') != reversed; opens {
+				quotes = append(quotes, here)
+			} else if len(quotes) > 0 {
+				quotes = quotes[:len(quotes)-1]
+			}
+		}
+		before = r
+	}
+	switch {
+	case len(brackets) > 0:
+		return brackets[0], false
+	case len(quotes) > 0:
+		return quotes[0], false
+	case odd:
+		return straight, false
+	}
+	return Span{}, true
+}
+
+// CheckList looks for a list in the answer to a request that did not ask for
+// one: two or more items in lines of their own, or three in a running text. An
+// answer may have as many items as the request.
+func CheckList(s, request, language string) []Remark {
+	lines, first := items(s)
+	inline := inlineItems(s)
+	if lines < 2 && inline.End == 0 {
+		return nil
+	}
+	if matched(request, language)["list"] {
+		return nil
+	}
+	if there, _ := items(request); there >= max(lines, 2) || inline.End > 0 && lines < 2 && inlineItems(request).End > 0 {
+		return nil
+	}
+	where, what := first, "a list"
+	if lines < 2 {
+		where, what = inline, "a numbered list within a line"
+	}
+	return []Remark{{where, "the text has become " + what + ", which nobody asked for", "write the same as running text"}}
+}
+
+// items counts the lines outside of code that are list items.
+func items(s string) (n int, first Span) {
+	code, _ := Code(s)
+	for at := 0; at < len(s); {
+		end := lineEnd(s, at)
+		for len(code) > 0 && code[0].End <= at {
+			code = code[1:]
+		}
+		if len(code) == 0 || code[0].Start > at {
+			if line := strings.TrimSpace(s[at:end]); item(line) {
+				if n++; n == 1 {
+					first = Span{at, end}
+				}
+			}
+		}
+		at = end
+	}
+	return n, first
+}
+
+// inlineItems finds 1, 2 and 3 as marks of items in a running text. Only a count
+// from one is a list: decimals, years and dates are not.
+func inlineItems(s string) Span {
+	code, _ := Code(s)
+	want, start := byte('1'), 0
+	for i := 0; i+1 < len(s); i++ {
+		for len(code) > 0 && code[0].End <= i {
+			code = code[1:]
+		}
+		if len(code) > 0 && code[0].Start <= i {
+			i = code[0].End - 1
+			continue
+		}
+		if s[i] != want || s[i+1] != '.' && s[i+1] != ')' {
+			continue
+		}
+		before := i == 0 || s[i-1] == ' ' || s[i-1] == '\n' || s[i-1] == '(' || s[i-1] == '\t'
+		after := i+2 < len(s) && (s[i+2] == ' ' || s[i+2] == '*')
+		if !before || !after || lineBegin(s, i) {
+			continue
+		}
+		if want == '1' {
+			start = i
+		}
+		if want == '3' {
+			return Span{start, i + 2}
+		}
+		want++
+	}
+	return Span{}
+}
+
+// lineBegin tells whether a position is the beginning of a line that is an item.
+func lineBegin(s string, at int) bool {
+	from := strings.LastIndexByte(s[:at], '\n') + 1
+	return from > 0 && strings.TrimSpace(s[from:at]) == ""
+}
+
+// Least of what counts as detail.
+const (
+	detailChars     = 120
+	detailSentences = 2
+)
+
+// CheckDetail looks whether an answer says enough: something at all, more than
+// that it does not know, an example if one was asked for, and some length if
+// detail was, and not brevity.
+func CheckDetail(s, request, language string) []Remark {
+	trimmed := strings.TrimSpace(s)
+	if trimmed == "" {
+		return []Remark{{Message: "the text is blank"}}
+	}
+	whole := Span{0, len(s)}
+	sentences := len(Sentences(trimmed, language))
+	said := matched(trimmed, language)
+	if said["uncertainty"] && sentences <= 2 && utf8.RuneCountInString(trimmed) <= detailChars {
+		return []Remark{{whole, "the text says no more than that it does not know", "say what is known"}}
+	}
+	asked := matched(request, language)
+	var out []Remark
+	if asked["example"] && !said["shows"] && !strings.ContainsAny(trimmed, "`\"“”„«»:0123456789\n") {
+		out = append(out, Remark{whole, "an example was asked for and there is none", "add an example"})
+	}
+	if asked["detail"] && !asked["brevity"] && utf8.RuneCountInString(trimmed) < detailChars && sentences < detailSentences {
+		out = append(out, Remark{whole, "detail was asked for and the text has one short sentence", "explain it in several sentences"})
+	}
+	return out
+}
+
+// Least of a text whose language can be told, and of one that has to tell it, in
+// code points.
+const (
+	languageChars  = 40
+	languageEnough = 400
+)
+
+// Prose is a text with blanks for its code.
+func Prose(s string) string {
+	code, _ := Code(s)
+	if len(code) == 0 {
+		return s
+	}
+	var b strings.Builder
+	at := 0
+	for _, c := range code {
+		b.WriteString(s[at:c.Start])
+		b.WriteByte(' ')
+		at = c.End
+	}
+	b.WriteString(s[at:])
+	return b.String()
+}
+
+// CheckLanguage looks whether a text is in a language. It does not apply to texts
+// that are too short to tell and, unless the text is in another one that has a
+// pack, to languages without.
+//
+// The confidence of Detect is a share of the evidence, and related languages
+// share much of theirs: that a language is named at all is what counts here.
+func CheckLanguage(s, want string) (remarks []Remark, applies bool) {
+	want, _, _ = strings.Cut(strings.ToLower(want), "-")
+	prose := strings.TrimSpace(Prose(s))
+	chars := utf8.RuneCountInString(prose)
+	if want == "" || want == Undetermined || chars < languageChars {
+		return nil, false
+	}
+	switch got, _ := Detect(prose); {
+	case got == want:
+		return nil, true
+	case got != Undetermined:
+		return []Remark{{Span{0, len(s)}, "the text is in " + plainName(got) + ", not in " + plainName(want), "write it in " + plainName(want)}}, true
+	case packKnown(want) && chars >= languageEnough:
+		return []Remark{{Span{0, len(s)}, "the text is not in " + plainName(want), "write it in " + plainName(want)}}, true
+	}
+	return nil, false
+}

@@ -1,0 +1,135 @@
+package text
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// labelled is a case of a check.
+type labelled struct {
+	check, language  string
+	fails            bool
+	request, content string
+}
+
+func labelledCases(t testing.TB, file string) []labelled {
+	raw, err := os.ReadFile("testdata/checks/" + file)
+	require.NoError(t, err)
+	var out []labelled
+	for line := range strings.Lines(string(raw)) {
+		line = strings.TrimRight(line, "\n")
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		parts := strings.SplitN(line, " |", 3)
+		require.Len(t, parts, 3, line)
+		head := strings.Fields(parts[0])
+		require.Len(t, head, 3, line)
+		require.Contains(t, []string{"pass", "fail"}, head[2], line)
+		text := func(s string) string { return strings.ReplaceAll(strings.TrimPrefix(s, " "), `\n`, "\n") }
+		out = append(out, labelled{head[0], head[1], head[2] == "fail", text(parts[1]), text(parts[2])})
+	}
+	return out
+}
+
+// remarks runs the check of a case.
+func (c labelled) remarks(t testing.TB) []Remark {
+	switch c.check {
+	case "ending":
+		return CheckEnding(c.content, c.language)
+	case "list":
+		return CheckList(c.content, c.request, c.language)
+	case "detail":
+		return CheckDetail(c.content, c.request, c.language)
+	case "numbers":
+		return CheckNumbers(c.content, c.request, c.language)
+	case "quotes":
+		return CheckQuotes(c.content, c.request)
+	case "language":
+		out, _ := CheckLanguage(c.content, c.request)
+		return out
+	case "think":
+		return CheckReasoning(c.content)
+	case "tool":
+		return CheckTools(c.content)
+	case "prompt":
+		return CheckPrompt(c.content, c.request)
+	case "secret":
+		return CheckSecrets(c.content)
+	}
+	require.Fail(t, "no check", c.check)
+	return nil
+}
+
+// figures count how a check did.
+type figures struct{ hit, missed, wrong, right int }
+
+func (f figures) precision() float64 { return ratio(f.hit, f.hit+f.wrong) }
+func (f figures) recall() float64    { return ratio(f.hit, f.hit+f.missed) }
+
+func ratio(n, of int) float64 {
+	if of == 0 {
+		return 1
+	}
+	return float64(n) / float64(of)
+}
+
+// TXT-009: precision and recall of each check and language.
+func TestLabelledCases(t *testing.T) {
+	for file, least := range map[string]float64{"seen.txt": 0.95, "unseen.txt": 0.85} {
+		by := map[string]*figures{}
+		var all []string
+		for _, c := range labelledCases(t, file) {
+			key := c.check + " " + c.language
+			if by[key] == nil {
+				by[key] = &figures{}
+				all = append(all, key)
+			}
+			f, fails := by[key], len(c.remarks(t)) > 0
+			switch {
+			case fails && c.fails:
+				f.hit++
+			case c.fails:
+				f.missed++
+			case fails:
+				f.wrong++
+			default:
+				f.right++
+			}
+			if fails != c.fails {
+				t.Logf("%s: %s: wrong about %q, asked %q: %v", file, key, c.content, c.request, c.remarks(t))
+			}
+		}
+		slices.Sort(all)
+		for _, key := range all {
+			f := by[key]
+			figure := fmt.Sprintf("%s: %-11s precision %.2f recall %.2f (%d pass, %d fail)", file, key, f.precision(), f.recall(), f.wrong+f.right, f.hit+f.missed)
+			t.Log(figure)
+			assert.GreaterOrEqual(t, f.precision(), least, figure)
+			assert.GreaterOrEqual(t, f.recall(), least, figure)
+		}
+	}
+}
+
+// TXT-008: bad input gives no panic, and takes time in proportion.
+func FuzzChecks(f *testing.F) {
+	for _, seed := range []string{"One. (two", "1. a 2. b 3. c", "„a“ «b» \"c\"", "1,000.5 'x", "🎉🎉", "a: b=c", "- a\n - b,", "\xff\xfe", strings.Repeat("(", 100)} {
+		f.Add(seed, "Explain with an example in detail: 12 \"x\"", "en")
+	}
+	f.Fuzz(func(t *testing.T, s, request, language string) {
+		all := [][]Remark{CheckEnding(s, language), CheckList(s, request, language), CheckDetail(s, request, language), CheckNumbers(s, request, language),
+			CheckQuotes(s, request), CheckReasoning(s), CheckTools(s), CheckPrompt(s, request), CheckSecrets(s)}
+		remarks, _ := CheckLanguage(s, language)
+		for _, r := range slices.Concat(append(all, remarks)...) {
+			if r.Span.Start < 0 || r.Span.End < r.Span.Start || r.Span.End > len(s) {
+				t.Fatalf("bad place %v: %s", r.Span, r.Message)
+			}
+		}
+	})
+}
