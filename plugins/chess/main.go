@@ -20,7 +20,7 @@ func main() { sdk.Serve(newPlugin()) }
 // settings are the config block of the plugin.
 type settings struct {
 	Engine   string            `edn:"engine" enum:"builtin,uci" doc:"the engine of this plugin, or a UCI program"`
-	Depth    int               `edn:"depth" min:"1" max:"64" doc:"search depth in plies when the request names none"`
+	Depth    int               `edn:"depth" min:"1" max:"64" doc:"search depth in plies when the request names none; below 4 forced mates are not looked for any deeper either"`
 	Path     string            `edn:"path,omitempty" doc:"UCI program: absolute path, or a name to look up in PATH"`
 	Args     []string          `edn:"args,omitempty" doc:"arguments of the UCI program"`
 	Options  map[string]string `edn:"options,omitempty" doc:"UCI options to set, by name"`
@@ -89,6 +89,9 @@ func (p *chessPlugin) offer(_ context.Context, cfg settings) (sdk.Offer, error) 
 func (p *chessPlugin) searcher(cfg settings) searcher {
 	if cfg.Engine != "uci" {
 		options := engine.DefaultOptions()
+		if cfg.Depth < options.Depth { // as a depth in a request does
+			options.MateMoves = min(options.MateMoves, (cfg.Depth+1)/2)
+		}
 		options.Depth = cfg.Depth
 		return embedded{options: options}
 	}

@@ -236,6 +236,16 @@ func (e *Error) WithCause(cause *Error) *Error {
 // WithHint returns a copy with the next step.
 func (e *Error) WithHint(hint string) *Error { return e.with(func(c *Error) { c.Hint = hint }) }
 
+// DidYouMean returns a copy whose next step is the name that was perhaps meant;
+// without one it is e itself, with the next step that it has. A keyword is given
+// with its colon.
+func (e *Error) DidYouMean(name string) *Error {
+	if strings.TrimPrefix(name, ":") == "" {
+		return e
+	}
+	return e.WithHint("did you mean " + name + "?")
+}
+
 // WithOp returns a copy that says what was being done to what.
 func (e *Error) WithOp(op, object string) *Error {
 	return e.with(func(c *Error) { c.Op, c.Object = op, object })

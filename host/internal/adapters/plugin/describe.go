@@ -95,7 +95,7 @@ func (q *Inquiry) Describe(ctx context.Context, config edn.Value, files []string
 			return Described{}, err
 		}
 	}
-	d, err := q.d.ask(ctx, q.p, binary, cfg, config)
+	d, err := q.d.ask(ctx, q.p, q.settings, binary, cfg, config)
 	if err != nil {
 		return d, contract.AsError(inTime(ctx, err, "describe itself", q.settings.StartTimeout))
 	}
@@ -174,8 +174,9 @@ func (d *Describer) configKey(s Settings, config edn.Value, files []string) (str
 	return edn.Hash(edn.Vector(words...)), nil
 }
 
-// ask describes by a running process and keeps the answer.
-func (d *Describer) ask(ctx context.Context, p *process, binary, cfg string, config edn.Value) (Described, error) {
+// ask describes by a running process and keeps the answer, in the files only if
+// the program is its own: one that somebody attached is gone with its socket.
+func (d *Describer) ask(ctx context.Context, p *process, s Settings, binary, cfg string, config edn.Value) (Described, error) {
 	answer, err := p.wire.Describe(ctx, config, d.host)
 	if err != nil {
 		return Described{}, contract.AsError(err).WithOp("describe", "plugin "+p.name)
@@ -188,9 +189,15 @@ func (d *Describer) ask(ctx context.Context, p *process, binary, cfg string, con
 		return Described{}, contract.AsError(err).WithOp("describe", "plugin "+p.name)
 	}
 	full.Value = answer.Value.Detach()
-	d.keep(full)
+	d.remember(full)
+	if !s.attached() {
+		d.write(full)
+	}
 	return full, nil
 }
+
+// attached tells that the command leads to a process that somebody else started.
+func (s Settings) attached() bool { return len(s.Command) > 1 && s.Command[1] == launch.BridgeCommand }
 
 // recall looks in memory, then on disk.
 func (d *Describer) recall(binary, cfg string) (Described, bool) {
@@ -209,12 +216,16 @@ func (d *Describer) recall(binary, cfg string) (Described, bool) {
 	return known, ok
 }
 
-// keep stores a description. A cache that cannot be written costs a start the
-// next time, no more.
-func (d *Describer) keep(full Described) {
+// remember keeps a description as long as the describer.
+func (d *Describer) remember(full Described) {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.memory[full.Binary+"-"+full.Config] = full
-	d.mu.Unlock()
+}
+
+// write keeps a description for later programs. A cache that cannot be written
+// costs a start the next time, no more.
+func (d *Describer) write(full Described) {
 	path := d.path(full.Binary, full.Config)
 	if path == "" || os.MkdirAll(filepath.Dir(path), 0o700) != nil {
 		return

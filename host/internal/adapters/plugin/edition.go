@@ -174,7 +174,7 @@ func (e *edition) describe(ctx context.Context, p *process, binary, cfg string) 
 	d, ok := e.unit.host.describer.recall(binary, cfg)
 	if !ok {
 		var err error
-		if d, err = e.unit.host.describer.ask(ctx, p, binary, cfg, settings.Config); err != nil {
+		if d, err = e.unit.host.describer.ask(ctx, p, settings, binary, cfg, settings.Config); err != nil {
 			return d, inTime(ctx, err, "describe itself", settings.StartTimeout)
 		}
 	}

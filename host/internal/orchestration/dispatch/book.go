@@ -118,8 +118,9 @@ func breakerSettings(r registry.Breaker) registry.Breaker {
 	return r
 }
 
-// configure begins anew if the operator changed the settings of the breaker.
-// Verdicts are kept, whatever they have to come up to.
+// configure has the page work under the rules of a call. What was seen is kept,
+// whatever it has to come up to: layers of policy may have different rules for
+// the same capability and intent, and their calls come in turn.
 func (p *page) configure(plugin string, s registry.Breaker, q registry.Quality, now time.Time) {
 	p.mu.Lock()
 	defer p.unlock(now)
@@ -128,7 +129,8 @@ func (p *page) configure(plugin string, s registry.Breaker, q registry.Quality, 
 		p.rules, p.window = q, p.window.Under(floorOf(q))
 	}
 	if !p.settings.Equal(s) {
-		p.settings, p.breaker = s, breaker.New(s, now)
+		p.settings = s
+		p.breaker.Under(s)
 	}
 }
 

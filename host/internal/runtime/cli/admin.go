@@ -184,7 +184,7 @@ func (c *command) status(v edn.Value) error {
 	fmt.Fprintf(&b, "config:   %s\n", plain(v.Key("config")))
 	fmt.Fprintf(&b, "runs:     %s under way, %s of configurations in force\n", v.Key("runs"), counted(number(v.Key("generations")), "generation"))
 	for w := range ready.Key("weaker-than-prod").Elems() {
-		fmt.Fprintf(&b, "weaker:   %s is %s, profile prod has %s\n", dotted(w.Key("path")), plain(w.Key("value")), plain(w.Key("prod")))
+		fmt.Fprintf(&b, "weaker:   %s is %s, profile prod has %s\n", dotted(w.Key("path")), plain(w.Key("written")), plain(w.Key("prod-written")))
 	}
 	b.WriteByte('\n')
 	if _, err := io.WriteString(c.env.Stdout, b.String()); err != nil {

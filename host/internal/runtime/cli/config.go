@@ -114,10 +114,7 @@ func notInConfig(err error) error {
 		return err
 	}
 	e := contract.Errorf("not-found", "%s", unknown).WithHint("names are joined by dots, such as plugin.chess.restart")
-	if unknown.Nearest != "" {
-		e = e.WithHint("did you mean " + unknown.Nearest + "?")
-	}
-	return e
+	return e.DidYouMean(unknown.Nearest)
 }
 
 func (c *command) showInputs(inputs []config.Input) error {

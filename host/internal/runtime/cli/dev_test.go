@@ -41,6 +41,8 @@ func alive(p *os.Process) bool { return p.Signal(syscall.Signal(0)) == nil }
 func TestAttachToACommand(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "ferment.hcl", testProfile+shipped("text", "text"))
+	cache := t.TempDir()
+	w.env = append(w.env, "XDG_CACHE_HOME="+cache)
 	p := byHand(t, w, "text.attach")
 	info, err := os.Stat(filepath.Join(w.dir, "text.attach"))
 	require.NoError(t, err)
@@ -52,6 +54,13 @@ func TestAttachToACommand(t *testing.T) {
 		assert.Contains(t, got.stderr, "attached: text; no restarts, no timeouts and no sandbox")
 		assert.True(t, alive(p), "it is not the host's to end")
 	}
+	kept, err := filepath.Glob(filepath.Join(cache, "ferment", "plugins", "describe", "*.edn"))
+	require.NoError(t, err)
+	assert.Empty(t, kept, "nobody asks at this socket again")
+	assert.Zero(t, w.run("act", "context/summarize", summary).code)
+	kept, err = filepath.Glob(filepath.Join(cache, "ferment", "plugins", "describe", "*.edn"))
+	require.NoError(t, err)
+	assert.Len(t, kept, 1, "what the program of the configuration says is kept")
 	for _, tt := range []struct {
 		name string
 		args []string

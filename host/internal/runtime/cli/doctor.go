@@ -99,7 +99,7 @@ func (c *command) doctor(ctx context.Context) error {
 	default:
 		e.add("configuration", "files", stateOK, "profile %s, %d plugins", loaded.Profile, len(loaded.Plugins))
 		for _, w := range loaded.Weaker() {
-			e.add("configuration", strings.Join(w.Path, "."), stateWeak, "%s, where prod has %s", w.Value, w.Prod)
+			e.add("configuration", strings.Join(w.Path, "."), stateWeak, "%s, where prod has %s", w.Written, w.ProdWritten)
 		}
 		c.examineSpace(e, loaded.Host.DataDir)
 		for _, p := range loaded.Plugins {

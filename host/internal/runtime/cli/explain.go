@@ -75,10 +75,7 @@ func (c *command) explainError(name string) error {
 	row, ok := contract.Lookup(typ)
 	if !ok {
 		e := contract.Errorf("not-found", "there is no error type :%s", name).WithHint("a type is written NS/NAME, such as runtime/crashed")
-		if near := contract.NearestType(name); near != "" {
-			e = e.WithHint("did you mean " + near + "?")
-		}
-		return e
+		return e.DidYouMean(contract.NearestType(name))
 	}
 	var aliases []string
 	for _, a := range row.Aliases {

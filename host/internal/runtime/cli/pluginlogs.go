@@ -126,14 +126,12 @@ func (c *command) noLog(ctx context.Context, dataDir, name string) error {
 			names = append(names, entry.Name())
 		}
 	}
-	e := contract.Errorf("not-found", "%s holds no log of a plugin %q", c.relative(dataDir), name)
-	if near := contract.Nearest(name, names); near != "" {
-		return e.WithHint("did you mean " + near + "?")
-	}
+	e := contract.Errorf("not-found", "%s holds no log of a plugin %q", c.relative(dataDir), name).
+		WithHint("\"ferment plugin list\" names the plugins of the configuration")
 	if len(names) > 0 {
-		return e.WithHint("there are logs of " + strings.Join(names, ", "))
+		e = e.WithHint("there are logs of " + strings.Join(names, ", "))
 	}
-	return e.WithHint("\"ferment plugin list\" names the plugins of the configuration")
+	return e.DidYouMean(contract.Nearest(name, names))
 }
 
 // logLine prints one line of a plugin's log. What is no JSON was cut by the end

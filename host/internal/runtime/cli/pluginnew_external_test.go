@@ -1,4 +1,4 @@
-//go:build external && scaffolds
+//go:build external
 
 package cli_test
 
@@ -12,7 +12,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/scaffold"
 )
 
-// SDK-005: each kind in Python and for Node passes its conformance test as it
+// SDK-005: kinds in Python and for Node passes its conformance test as it
 // comes, and the host serves it with the configuration that comes with it. It
 // needs python3 with grpcio, protobuf and cryptography, node, and the packages
 // of examples/plugins/outline.
@@ -20,7 +20,7 @@ func TestNewPluginInOtherLanguages(t *testing.T) {
 	packages := filepath.Join(built.module, "examples", "plugins", "outline", "node_modules")
 	require.DirExists(t, packages, "run npm ci in examples/plugins/outline")
 	for _, lang := range []string{scaffold.Python, scaffold.Node} {
-		for _, kind := range kindsToTry() {
+		for _, kind := range kindsToTry(lang) {
 			t.Run(lang+" "+kind, func(t *testing.T) {
 				t.Parallel()
 				dir := project(t, kind, lang)

@@ -44,22 +44,41 @@ func check(t *testing.T, dir string) {
 	require.NoError(t, err, "%s", out)
 }
 
-// everyKind makes the tests of scaffolds try all kinds; each costs a build of
-// three programs. Without it they try one.
-var everyKind = flag.Bool("new.all", false, "try the scaffolds of all kinds of plugin")
+// everyKind makes the tests of scaffolds try each kind in each language. Without
+// it they try each kind in one language, and Go only once: there a scaffold
+// costs two more programs to build and to vet.
+var everyKind = flag.Bool("new.all", false, "try the scaffolds of all kinds of plugin in all languages")
 
-func kindsToTry() []string {
+// triedIn are the kinds that are always tried, by language.
+var triedIn = map[string][]string{
+	scaffold.Go:     {"solver"},
+	scaffold.Python: {"llm", "judge"},
+	scaffold.Node:   {"checker", "tool"},
+}
+
+func kindsToTry(lang string) []string {
 	if *everyKind {
 		return scaffold.Kinds()
 	}
-	return []string{"solver"}
+	return triedIn[lang]
+}
+
+// SDK-005: no kind and no language of the scaffolds is left out.
+func TestEveryKindIsTried(t *testing.T) {
+	t.Parallel()
+	var kinds, langs []string
+	for lang, tried := range triedIn {
+		langs, kinds = append(langs, lang), append(kinds, tried...)
+	}
+	assert.ElementsMatch(t, scaffold.Kinds(), kinds)
+	assert.ElementsMatch(t, scaffold.Langs(), langs)
 }
 
 // SDK-005: each kind in Go builds and passes its conformance test as it comes,
 // and the host serves it with the configuration that comes with it. The other
 // languages need their runtimes: pluginnew_external_test.go.
 func TestNewPluginInGo(t *testing.T) {
-	for _, kind := range kindsToTry() {
+	for _, kind := range kindsToTry(scaffold.Go) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			dir := project(t, kind, scaffold.Go)

@@ -423,6 +423,8 @@ func rawInto(b *shownBlock, layers []layer) {
 type Weakness struct {
 	Path        []string
 	Value, Prod edn.Value
+	// Written and ProdWritten are the values as a configuration has them.
+	Written, ProdWritten string
 	At          *Range // nil if it is a default of the profile
 }
 
@@ -448,7 +450,7 @@ func (c *Config) weaker(d *decoder, s *section, out *[]Weakness) {
 		}
 		strict, _ := d.fallback(s.node, spec)
 		if now, prod := c.portable(v), c.portable(strict); !edn.Equal(now, prod) {
-			*out = append(*out, Weakness{Path: append(slices.Clone(s.node.path), spec.Name), Value: now, Prod: prod, At: c.seen(v.rng)})
+			*out = append(*out, Weakness{Path: append(slices.Clone(s.node.path), spec.Name), Value: now, Prod: prod, Written: orNone(c.spell(spec.Type, v)), ProdWritten: orNone(c.spell(spec.Type, strict)), At: c.seen(v.rng)})
 		}
 	}
 	for _, inner := range s.blocks {

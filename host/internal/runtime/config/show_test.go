@@ -220,6 +220,13 @@ func TestWeaker(t *testing.T) {
 		return out
 	}
 	assert.Empty(t, weaker("", "prod"))
+	c, ds := Load(context.Background(), write(t, ""), Options{Env: noEnv, Profile: "test"})
+	require.Empty(t, types(ds))
+	for _, w := range c.Weaker() {
+		if strings.Join(w.Path, ".") == "http.limits.act_rate" {
+			assert.Equal(t, `"100000/s" "20/s"`, w.Written+" "+w.ProdWritten, "as somebody would write it")
+		}
+	}
 	assert.Contains(t, weaker("", "dev"), "ferment.auto_reload true false profile")
 	assert.Equal(t, []string{"ferment.auto_reload true false ferment.hcl:2:17"}, weaker("ferment {\n  auto_reload = true\n}\n", "prod"))
 	assert.NotContains(t, strings.Join(weaker("ferment {\n  auto_reload = false\n}\n", "dev"), ""), "auto_reload")

@@ -149,10 +149,7 @@ func (l *Loaded) Find(name string) (config.Plugin, *contract.Error) {
 		names = append(names, p.Name)
 	}
 	e := contract.Errorf("not-found", "there is no plugin %q in the configuration", name).WithHint("\"ferment plugin list\" names those that are there")
-	if near := contract.Nearest(name, names); near != "" {
-		e = e.WithHint("did you mean " + near + "?")
-	}
-	return config.Plugin{}, e
+	return config.Plugin{}, e.DidYouMean(contract.Nearest(name, names))
 }
 
 // Inspect implements httpapi.Control.
@@ -315,11 +312,7 @@ func (c control) Show(q httpapi.ShowQuery) (edn.Value, *contract.Error) {
 	}
 	var unknown *config.UnknownPathError
 	if errors.As(err, &unknown) {
-		e := contract.Errorf("not-found", "the configuration has no %.100q", q.Only)
-		if unknown.Nearest != "" {
-			e = e.WithHint("did you mean " + unknown.Nearest + "?")
-		}
-		return edn.Nil(), e
+		return edn.Nil(), contract.Errorf("not-found", "the configuration has no %.100q", q.Only).DidYouMean(unknown.Nearest)
 	}
 	if err != nil {
 		return edn.Nil(), contract.AsError(err)

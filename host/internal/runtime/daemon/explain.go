@@ -30,10 +30,7 @@ func (l *Loaded) Explain(intent, capID string, bind Binder) (edn.Value, error) {
 	in, ok := reg.Intent(intent)
 	if !ok {
 		e := contract.Errorf("not-found", "there is no intent :%s", intent).WithHint("\"ferment plugin inspect NAME\" shows what a plugin serves")
-		if near := contract.Nearest(intent, reg.Intents()); near != "" {
-			e = e.WithHint("did you mean " + near + "?")
-		}
-		return edn.Nil(), e
+		return edn.Nil(), e.DidYouMean(contract.Nearest(intent, reg.Intents()))
 	}
 	x, err := bind(intent, capID)
 	if err != nil {

@@ -22,11 +22,7 @@ func asked(request edn.Value, granted []string, reg *registry.Registry) (edn.Val
 	}
 	for _, id := range named(request) {
 		if _, known := reg.Capability(id); !known {
-			e := contract.Errorf("cap/not-found", "there is no capability :%s", id)
-			if near := reg.NearestCapability(id); near != "" {
-				e = e.WithHint("did you mean :" + near + "?")
-			}
-			return request, e
+			return request, contract.Errorf("cap/not-found", "there is no capability :%s", id).DidYouMean(":" + reg.NearestCapability(id))
 		}
 		if _, ok := slices.BinarySearch(granted, id); !ok {
 			return request, contract.Errorf("auth/forbidden", "the call that the plugin works on was given no handle of :%s", id).

@@ -163,7 +163,7 @@ func (d *Daemon) start(ctx context.Context) error {
 	d.host.Store(h)
 	step("configuration", "files", len(loaded.Files), "hash", loaded.Hash, "profile", loaded.Profile)
 	for _, w := range loaded.Weaker() {
-		d.log.Warn("weaker than profile prod", "setting", strings.Join(w.Path, "."), "value", w.Value.String(), "prod", w.Prod.String())
+		d.log.Warn("weaker than profile prod", "setting", strings.Join(w.Path, "."), "value", w.Written, "prod", w.ProdWritten)
 	}
 	if d.dir, err = openDataDir(loaded.Host.DataDir, h.boot); err != nil {
 		return err
@@ -433,7 +433,8 @@ func weaker(l *Loaded) []edn.Value {
 		for i, part := range w.Path {
 			path[i] = edn.Text(part)
 		}
-		out = append(out, edn.MustMap(edn.K("path"), edn.Vector(path...), edn.K("value"), w.Value, edn.K("prod"), w.Prod))
+		out = append(out, edn.MustMap(edn.K("path"), edn.Vector(path...), edn.K("value"), w.Value, edn.K("prod"), w.Prod,
+			edn.K("written"), edn.Text(w.Written), edn.K("prod-written"), edn.Text(w.ProdWritten)))
 	}
 	return out
 }

@@ -244,10 +244,7 @@ func (t *actionTable) find(body edn.Value) (*Action, *contract.Error) {
 		return a, nil
 	}
 	err := contract.Errorf("invalid-request", "there is no action %.80q", name).WithHint("one of " + strings.Join(t.names, ", "))
-	if near := contract.Nearest(strings.TrimPrefix(name, "admin/"), t.names); near != "" {
-		err = err.WithHint("did you mean " + near + "?")
-	}
-	return nil, err
+	return nil, err.DidYouMean(contract.Nearest(strings.TrimPrefix(name, "admin/"), t.names))
 }
 
 // serveAdmin answers POST /v1/admin.

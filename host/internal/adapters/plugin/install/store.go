@@ -266,10 +266,7 @@ func choose(files []file, wanted string) (string, error) {
 		return wanted, nil
 	case wanted != "":
 		e := contract.Errorf("not-found", "the archive has no file %q", wanted)
-		if near := contract.Nearest(wanted, all); near != "" {
-			e = e.WithHint("did you mean " + near + "?")
-		}
-		return "", e
+		return "", e.DidYouMean(contract.Nearest(wanted, all))
 	case len(files) == 1:
 		return files[0].path, nil
 	case len(can) == 1:

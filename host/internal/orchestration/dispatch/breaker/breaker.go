@@ -2,6 +2,7 @@ package breaker
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
@@ -75,9 +76,11 @@ type Breaker struct {
 	since    time.Time // of Closed, and of the stage
 	probing  bool      // HalfOpen: the probe is out
 
-	ring     []bool // Closed: outcomes, true for a failure
-	next     int
-	failures int
+	// Closed: the last outcomes, true for a failure, as many as the largest
+	// window has that was ever set. The oldest is at next once all room is taken.
+	ring []bool
+	room int
+	next int
 
 	stage     int // Ramping: index into set.Ramp
 	asked     int // calls that asked in this stage
@@ -86,7 +89,19 @@ type Breaker struct {
 
 // New makes a closed breaker. Every field of its settings is written.
 func New(s registry.Breaker, now time.Time) *Breaker {
-	return &Breaker{set: s, state: Closed, since: now, ring: make([]bool, 0, s.Window)}
+	return &Breaker{set: s, state: Closed, since: now, room: s.Window}
+}
+
+// Under changes the settings. What was seen and where the breaker stands are
+// kept: calls under different settings may ask for the same capability in turn.
+// A pause that has begun ends when it was to end.
+func (b *Breaker) Under(s registry.Breaker) {
+	if s.Window > b.room { // in order again, so that it can grow
+		b.ring = slices.Concat(b.ring[b.next:], b.ring[:b.next])
+		b.room, b.next = s.Window, 0
+	}
+	b.set = s
+	b.stage = min(b.stage, len(s.Ramp)-1)
 }
 
 // State returns the state at that time.
@@ -173,24 +188,33 @@ func (b *Breaker) count(now time.Time, o Outcome, floor time.Duration, u float64
 		return
 	}
 	b.push(o == Failure)
-	if o == Failure && len(b.ring) >= b.set.MinSamples && float64(b.failures) >= b.set.Threshold*float64(len(b.ring)) {
+	if o != Failure {
+		return
+	}
+	samples, failures := b.rate()
+	if samples >= b.set.MinSamples && float64(failures) >= b.set.Threshold*float64(samples) {
 		b.open(now, floor, u)
 	}
 }
 
 func (b *Breaker) push(failed bool) {
-	if len(b.ring) < b.set.Window {
+	if len(b.ring) < b.room {
 		b.ring = append(b.ring, failed)
-	} else {
-		if b.ring[b.next] {
-			b.failures--
+		return
+	}
+	b.ring[b.next] = failed
+	b.next = (b.next + 1) % b.room
+}
+
+// rate counts what lies within the window.
+func (b *Breaker) rate() (samples, failures int) {
+	samples = min(len(b.ring), b.set.Window)
+	for i := range samples { // from the newest one back
+		if b.ring[(b.next-1-i+2*len(b.ring))%len(b.ring)] {
+			failures++
 		}
-		b.ring[b.next] = failed
-		b.next = (b.next + 1) % b.set.Window
 	}
-	if failed {
-		b.failures++
-	}
+	return samples, failures
 }
 
 func (b *Breaker) probed(now time.Time, t Ticket, o Outcome, floor time.Duration, u float64) {
@@ -304,7 +328,7 @@ func (b *Breaker) Replaced(now time.Time) {
 }
 
 func (b *Breaker) clear() {
-	b.ring, b.next, b.failures = b.ring[:0], 0, 0
+	b.ring, b.next = b.ring[:0], 0
 }
 
 func (b *Breaker) enter(s State, now time.Time) {

@@ -322,3 +322,47 @@ func TestOutageCostsOneProbePerOpening(t *testing.T) {
 		require.Equal(t, openings-1, probes, "seed %d: the first opening needs no probe", seed)
 	}
 }
+
+// BRK-001, BRK-004: calls under different rules may come in turn. What was seen
+// is kept, and each call is counted by its own rules: as many outcomes as its
+// window holds, the newest ones.
+func TestRulesInTurn(t *testing.T) {
+	narrow, wide := breaker.Defaults(), breaker.Defaults()
+	narrow.Window, narrow.MinSamples = 2, 2
+	wide.Window, wide.MinSamples, wide.Threshold, wide.Ramp = 6, 6, 0.6, []int{100}
+	c := newClocked(t)
+	c.Under(narrow)
+	turns := 0
+	call := func(under string, o breaker.Outcome) {
+		t.Helper()
+		turns++
+		if under == "narrow" {
+			c.Under(narrow)
+		} else {
+			c.Under(wide)
+		}
+		c.call(o)
+	}
+	for _, o := range []breaker.Outcome{breaker.Failure, breaker.Success, breaker.Failure, breaker.Success, breaker.Success} {
+		call("wide", o)
+		require.Equal(t, breaker.Closed, c.state(), "call %d", turns)
+	}
+	call("narrow", breaker.Success)
+	require.Equal(t, breaker.Closed, c.state())
+	call("wide", breaker.Failure) // F S F S S S F: two of the last six
+	require.Equal(t, breaker.Closed, c.state())
+	call("narrow", breaker.Failure) // two of the last two
+	require.Equal(t, breaker.Open, c.state())
+	c.Under(wide)
+	require.Equal(t, breaker.Open, c.state(), "other rules open nothing")
+	c.pass(2 * time.Second)
+	c.call(breaker.Success)
+	require.Equal(t, breaker.Ramping, c.state())
+	c.Under(narrow)
+	c.Under(wide)
+	require.Equal(t, breaker.Ramping, c.state())
+	for range breaker.StageSuccesses {
+		c.call(breaker.Success)
+	}
+	require.Equal(t, breaker.Closed, c.state())
+}
