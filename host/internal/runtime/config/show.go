@@ -425,7 +425,7 @@ type Weakness struct {
 	Value, Prod edn.Value
 	// Written and ProdWritten are the values as a configuration has them.
 	Written, ProdWritten string
-	At          *Range // nil if it is a default of the profile
+	At                   *Range // nil if it is a default of the profile
 }
 
 // Weaker lists the values of attributes whose default depends on the profile
