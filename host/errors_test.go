@@ -24,8 +24,22 @@ var updateTypes = flag.Bool("update", false, "write testdata/error-types.txt")
 // raise one: the catalogue, and what the exit codes say of its types.
 var catalogueFiles = []string{"sdk/contract/catalogue", "sdk/contract/exit"}
 
-// ERR-002, EVAL-075: each error type that the program can raise is reached by a
-// test. The list in testdata/error-types.txt says which types of the catalogue
+// named tells whether the tests of a package name the types that it raises. The
+// catalogue knows other names of types and raises none; the conformance suite
+// lists what others may raise; the model adapter has a table of failures whose
+// rows its tests go by.
+func named(raiser string) bool {
+	for _, other := range []string{"sdk/contract", "sdk/conformance", "plugins/llm"} {
+		if raiser == other || strings.HasPrefix(raiser, other+"/") {
+			return false
+		}
+	}
+	return true
+}
+
+// ERR-002, ERR-012, EVAL-075: each error type that the program can raise is
+// expected by a test of what raises it; the tests of the catalogue name all of
+// them and do not count. The list in testdata/error-types.txt says which types of the catalogue
 // the program raises and which belong to what is not built.
 func TestErrorTypes(t *testing.T) {
 	raised, tested := typesInSource(t)
@@ -38,8 +52,11 @@ func TestErrorTypes(t *testing.T) {
 		by := "-"
 		if where := raised[row.Type]; len(where) > 0 {
 			slices.Sort(where)
-			by = strings.Join(slices.Compact(where), " ")
-			assert.True(t, tested[row.Type], ":%s is raised by %s and no test names it", row.Type, by)
+			where = slices.Compact(where)
+			by = strings.Join(where, " ")
+			if slices.ContainsFunc(where, named) {
+				assert.True(t, tested[row.Type], ":%s is raised by %s, and no test beside those of the catalogue names it", row.Type, by)
+			}
 		}
 		list.WriteString(row.Type + " " + by + "\n")
 	}
@@ -70,8 +87,8 @@ func typesInSource(t *testing.T) (raised map[string][]string, tested map[string]
 					return filepath.SkipDir
 				}
 			case strings.Contains(path, "/testdata/") || strings.HasSuffix(path, "_test.go"):
-				if filepath.Base(path) == "error-types.txt" || filepath.Base(path) == "errors_test.go" {
-					return nil
+				if filepath.Base(path) == "error-types.txt" || filepath.Base(path) == "errors_test.go" || filepath.ToSlash(filepath.Dir(path)) == "../sdk/contract" {
+					return nil // lists of types, which reach none
 				}
 				text, err := os.ReadFile(path)
 				data.Write(text)

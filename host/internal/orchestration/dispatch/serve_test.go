@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -348,4 +349,18 @@ func TestEnvelope(t *testing.T) {
 	assert.Equal(t, `{:budget {:temperature 0.5M} :constraints {:language :en} :done {:must #{:json-valid} :score-min 0} `+
 		`:effects {:allowed #{:none}} :input {:prompt "p"} :proto 1 :task {:cap/id :t/a :intent :text/respond} :trace {:id "t"}}`,
 		w.Calls()[0].Request.String())
+}
+
+// FX-002: a tool that left the registry is a typed failure, and nobody is asked.
+func TestNoSuchTool(t *testing.T) {
+	w := world(t, "")
+	p, err := retries(0, 0).Resolve()
+	require.NoError(t, err)
+	records := dispatchtest.NewRecords(t)
+	r := w.Dispatcher.Serve(t.Context(), &dispatch.Run{ID: "run_test", Recorder: records, Grant: dispatchtest.Open().Grant(nil), Base: t.Context()}, &dispatch.Work{
+		Op: "tool", Node: "n", Path: edn.Vector(edn.Int(0)), Intent: "fs/gone", ToolID: "fs/gone", Terms: w.Dispatcher.Terms(p, "fs/gone", "fs/gone"), Input: edn.MustMap(),
+	})
+	require.NotNil(t, r.Err)
+	assert.Equal(t, "effects/unsupported-tool 422", fmt.Sprint(r.Err.Type, " ", r.Err.HTTPStatus()))
+	assert.Empty(t, w.Calls())
 }

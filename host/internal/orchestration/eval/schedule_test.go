@@ -327,6 +327,20 @@ func TestToolNode(t *testing.T) {
 	assert.False(t, entry.HasKey("intent"))
 }
 
+// FX-002: what a tool refuses is the fault of the input, and says where it does
+// not fit, before anybody is asked.
+func TestInputOfATool(t *testing.T) {
+	w := dispatchtest.New(t, dispatchtest.Spec{Caps: []string{
+		`{:cap/id :fs/write-file :cap/kind :tool :cap/intents #{:fs/write-file} :cap/effects #{:fs/write} :io/in-schema :req/write :io/out-schema :res/any}`,
+	}, Schemas: map[string]string{"req/write": `[:map [:path :string] [:content :string]]`}})
+	r := run(t, w, `{:nodes [{:op :let :value 7 :as :n}
+	  {:op :tool :id "w" :tool/id :fs/write-file :input {:path {:slot/id :n} :content "c"} :effects {:allowed #{:fs/write}} :as :w} {:op :emit :input :w}]}`)
+	assert.Equal(t, "effects/invalid-input", r.failure())
+	assert.Contains(t, r.Err.Message, "[:path]: should be a string, got 7")
+	assert.Equal(t, 400, r.Err.HTTPStatus())
+	assert.Empty(t, w.Calls())
+}
+
 // SLOT-002, ENV-018: candidates may come from a slot, as ids or handles.
 func TestCandidatesFromASlot(t *testing.T) {
 	w := two(t)

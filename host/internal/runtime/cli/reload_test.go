@@ -200,6 +200,9 @@ func TestReloadRefused(t *testing.T) {
 			a := s.admin(`{:action :config-reload}`)
 			assert.GreaterOrEqual(t, a.status, 400, "%s", a.body)
 			assert.Contains(t, string(a.body), tc.say)
+			if strings.HasPrefix(name, "needs a restart") {
+				assert.Equal(t, "409 config/restart", fmt.Sprint(a.status, " ", a.failure(t)))
+			}
 			if tc.code > 0 {
 				got := w.run("admin", "reload")
 				assert.Equal(t, tc.code, got.code, got.stderr)

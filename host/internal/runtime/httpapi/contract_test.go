@@ -352,6 +352,16 @@ func TestAccess(t *testing.T) {
 	strict := newWorld(t, func(s *httpapi.Settings) { s.Anonymous = false })
 	assert.Equal(t, "auth/not-configured", strict.call("POST /v1/act", act).failure(t), "no profile but those of development lets strangers act")
 	assert.Equal(t, 200, strict.call("GET /health", "").status)
+	twice, err := w.raw("POST /v1/act HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer a\r\nAuthorization: Bearer b\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
+	require.NoError(t, err)
+	assert.Equal(t, 400, twice.status)
+	assert.Equal(t, "auth/ambiguous", twice.failure(t), "%s", twice.body)
+	w.phase.Store("starting")
+	for _, a := range []answer{w.call("POST /v1/act", act), w.operator("POST /v1/admin", `{"action":"status"}`)} {
+		assert.Equal(t, 503, a.status)
+		assert.Equal(t, "runtime/starting", a.failure(t), "%s", a.body)
+		assert.NotEmpty(t, a.header.Get("Retry-After"))
+	}
 	w.phase.Store("draining")
 	assert.Equal(t, "runtime/draining", w.call("POST /v1/act", act).failure(t))
 	assert.Equal(t, 200, w.call("GET /routes", "").status)

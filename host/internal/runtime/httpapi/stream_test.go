@@ -257,6 +257,11 @@ func TestTooManyStreams(t *testing.T) {
 	require.NoError(t, err)
 	resp, _ = w.follow(t.Context(), jsonAct("t/any", "{}"), "/v1/act")
 	assert.Equal(t, 429, resp.StatusCode)
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	assert.Contains(t, string(text), "stream/too-many-subscribers")
+	assert.Contains(t, string(text), "http.limits.principal_subscribers = 1")
+	assert.NotEmpty(t, resp.Header.Get("Retry-After"), "one of them ends")
 	cancel()
 	require.Eventually(t, func() bool { return w.turns.Load() == 0 }, 20*time.Second, time.Millisecond)
 }
