@@ -42,7 +42,7 @@ type rig struct {
 // waits for.
 const (
 	connect = 5 * time.Second
-	first   = 28 * time.Second
+	first   = 120 * time.Second
 	silence = 30 * time.Second
 	stall   = 25 * time.Second
 	total   = 300 * time.Second
@@ -58,7 +58,7 @@ func settingsFor(t testing.TB, dialect, url, model, whole string) edn.Value {
 	}
 	c := edn.MustMap(
 		edn.K("provider"), edn.Text(providers[dialect]), edn.K("base-url"), edn.Text(url),
-		edn.K("timeouts"), edn.MustRead(`{:connect 5000 :first-token 28000 :silence 30000 :stall 25000 :total 300000}`),
+		edn.K("timeouts"), edn.MustRead(`{:connect 5000 :first-token 120000 :silence 30000 :stall 25000 :total 300000}`),
 		edn.K("model"), edn.MustMap(edn.Text("voice"), m))
 	if whole != "" {
 		c = c.Merge(edn.MustRead(whole))

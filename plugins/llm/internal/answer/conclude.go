@@ -24,7 +24,7 @@ func (c *call) conclude() (edn.Value, *contract.Error) {
 	case a.Finish == chat.Refused || a.Refusal.Len() > 0:
 		e := c.fail(failure.Refused, "the model refused to answer")
 		if a.Category != "" {
-			e = e.WithDetail("category", edn.Text(a.Category))
+			e = e.WithDetail("category", edn.Text(c.provider.Report.Scrub.Clean(a.Category)))
 		}
 		return edn.Nil(), e
 	case structured && a.Finish == chat.Length:

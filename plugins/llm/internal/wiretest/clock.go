@@ -84,19 +84,23 @@ const patience = 20 * time.Second
 // began with d.
 func (c *Clock) Fire(t testing.TB, d time.Duration) {
 	t.Helper()
+	c.wait(t, d, true)
+}
+
+// Wait waits until a timer runs that has exactly d to go.
+func (c *Clock) Wait(t testing.TB, d time.Duration) {
+	t.Helper()
+	c.wait(t, d, false)
+}
+
+func (c *Clock) wait(t testing.TB, d time.Duration, fire bool) {
+	t.Helper()
 	limit := time.After(patience)
 	for {
-		c.mu.Lock()
-		next := c.armed
-		for x := range c.timers {
-			if x.at.Sub(c.now) == d {
-				c.now = x.at
-				c.fire()
-				c.mu.Unlock()
-				return
-			}
+		next, found := c.find(d, fire)
+		if found {
+			return
 		}
-		c.mu.Unlock()
 		select {
 		case <-next:
 		case <-limit:
@@ -104,4 +108,20 @@ func (c *Clock) Fire(t testing.TB, d time.Duration) {
 			return
 		}
 	}
+}
+
+func (c *Clock) find(d time.Duration, fire bool) (next <-chan struct{}, found bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for x := range c.timers {
+		if x.at.Sub(c.now) != d {
+			continue
+		}
+		if fire {
+			c.now = x.at
+			c.fire()
+		}
+		return nil, true
+	}
+	return c.armed, false
 }

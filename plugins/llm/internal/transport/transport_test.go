@@ -1,0 +1,247 @@
+package transport_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/fermenthq/ferment/plugins/llm/internal/transport"
+	"github.com/fermenthq/ferment/plugins/llm/internal/wiretest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func client(t *testing.T, base string, clock transport.Clock) *transport.Client {
+	t.Helper()
+	u, err := url.Parse(base)
+	require.NoError(t, err)
+	c := transport.NewClient(transport.Settings{Base: u, Header: http.Header{}, Timeouts: transport.DefaultTimeouts(), Conns: 2, Clock: clock})
+	t.Cleanup(c.Close)
+	return c
+}
+
+func serve(t *testing.T, h http.HandlerFunc) string {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
+	return s.URL
+}
+
+// LLM-008: nothing is asked twice and no redirect is followed; a connection is
+// used again after an answer that was read to its end.
+func TestOneRequest(t *testing.T) {
+	var asked atomic.Int64
+	var mu sync.Mutex
+	from := map[string]bool{}
+	base := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		mu.Lock()
+		from[r.RemoteAddr] = true
+		mu.Unlock()
+		http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+	})
+	c := client(t, base+"/", transport.System())
+	for range 3 {
+		x := c.Post("/chat", []byte(`{}`))
+		head, fault := x.Head(t.Context())
+		require.Nil(t, fault)
+		assert.Equal(t, http.StatusTemporaryRedirect, head.Status)
+		_, fault, err := x.Next(t.Context())
+		require.Nil(t, fault)
+		assert.Equal(t, io.EOF, err)
+		assert.True(t, x.Sent())
+		x.Close()
+	}
+	assert.EqualValues(t, 3, asked.Load())
+	assert.Len(t, from, 1, "one connection")
+}
+
+// LLM-016: the way to a connection has a timer of its own.
+func TestConnectTimer(t *testing.T) {
+	// A listener that never accepts, and a TLS client that waits for its hello.
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = listener.Close() }()
+	clock := wiretest.NewClock()
+	c := client(t, "https://"+listener.Addr().String(), clock)
+	x := c.Post("/chat", []byte(`{}`))
+	defer x.Close()
+	go clock.Fire(t, 5*time.Second)
+	_, fault := x.Head(t.Context())
+	require.NotNil(t, fault)
+	assert.Equal(t, transport.NoConnection, fault.Kind)
+	assert.False(t, x.Sent())
+}
+
+// LLM-016: no answer takes longer than the total, however lively it is.
+func TestTotalTimer(t *testing.T) {
+	more := make(chan struct{})
+	base := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		for {
+			_, _ = io.WriteString(w, "x")
+			_ = http.NewResponseController(w).Flush()
+			select {
+			case <-more:
+			case <-r.Context().Done():
+				return
+			}
+		}
+	})
+	clock := wiretest.NewClock()
+	x := client(t, base, clock).Post("/chat", nil)
+	defer x.Close()
+	_, fault := x.Head(t.Context())
+	require.Nil(t, fault)
+	for passed := time.Duration(0); ; passed += 20 * time.Second {
+		_, fault, _ = x.Next(t.Context())
+		if fault != nil {
+			assert.Equal(t, transport.TooLong, fault.Kind)
+			assert.Equal(t, 300*time.Second, passed)
+			return
+		}
+		x.Payload()
+		if passed == 280*time.Second { // 20 s are left, of the stall it would be 30
+			go clock.Fire(t, 20*time.Second)
+			continue
+		}
+		clock.Advance(20 * time.Second)
+		more <- struct{}{}
+	}
+}
+
+// LLM-016, LLM-017: while the caller is held back no timer runs, and the server
+// is held back too: at most 64 pieces wait.
+func TestBackpressure(t *testing.T) {
+	var written atomic.Int64
+	full := make(chan struct{}, 1)
+	base := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		piece := strings.Repeat("x", 64<<10)
+		for range 7 << 20 / len(piece) {
+			done := make(chan struct{})
+			go func() {
+				select {
+				case <-done:
+				case <-time.After(200 * time.Millisecond): // the write waits for the reader
+					select {
+					case full <- struct{}{}:
+					default:
+					}
+				}
+			}()
+			n, err := io.WriteString(w, piece)
+			close(done)
+			written.Add(int64(n))
+			if err != nil {
+				return
+			}
+		}
+	})
+	clock := wiretest.NewClock()
+	x := client(t, base, clock).Post("/chat", nil)
+	defer x.Close()
+	_, fault := x.Head(t.Context())
+	require.Nil(t, fault)
+	_, fault, _ = x.Next(t.Context())
+	require.Nil(t, fault)
+	x.Payload()
+	err := x.Blocked(func() error {
+		select {
+		case <-full:
+		case <-time.After(5 * time.Second): // the buffers of this machine take it all
+		}
+		clock.Advance(time.Hour)
+		return nil
+	})
+	require.NoError(t, err)
+	for n := 0; ; n++ {
+		_, fault, err := x.Next(t.Context())
+		require.Nil(t, fault, "no timer ran while the caller was held back")
+		if err == io.EOF {
+			break
+		}
+	}
+	assert.EqualValues(t, 7<<20, written.Load())
+}
+
+// LLM-017: cancelling gives the connection up at once.
+func TestCancel(t *testing.T) {
+	gone := make(chan struct{})
+	base := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+		close(gone)
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	x := client(t, base, transport.System()).Post("/chat", nil)
+	_, fault := x.Head(ctx)
+	require.Nil(t, fault)
+	cancel()
+	_, fault, _ = x.Next(ctx)
+	require.NotNil(t, fault)
+	assert.Equal(t, transport.Canceled, fault.Kind)
+	x.Close()
+	<-gone
+}
+
+// LLM-050: a body over 8 MiB ends the exchange.
+func TestResponseLimit(t *testing.T) {
+	base := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(make([]byte, transport.MaxResponse+1))
+	})
+	x := client(t, base, transport.System()).Post("/chat", nil)
+	defer x.Close()
+	_, fault := x.Head(t.Context())
+	require.Nil(t, fault)
+	for fault == nil {
+		var b []byte
+		var err error
+		b, fault, err = x.Next(t.Context())
+		require.NoError(t, err)
+		x.Recycle(b)
+	}
+	assert.Equal(t, transport.TooLarge, fault.Kind)
+}
+
+// Row 2: what is said of a connection that fails holds no address.
+func TestUntrusted(t *testing.T) {
+	s := httptest.NewTLSServer(http.NotFoundHandler())
+	s.Config.ErrorLog = nil
+	defer s.Close()
+	x := client(t, s.URL, transport.System()).Post("/chat", nil)
+	defer x.Close()
+	_, fault := x.Head(t.Context())
+	require.NotNil(t, fault)
+	assert.Equal(t, transport.NoConnection, fault.Kind)
+	assert.Equal(t, "its certificate is not trusted", fault.Text)
+}
+
+// Row 22: places are given in order, and come back when nobody waits any more.
+func TestGate(t *testing.T) {
+	g := transport.NewGate(1, 1)
+	require.NoError(t, g.Enter(t.Context()))
+	ctx, cancel := context.WithCancel(t.Context())
+	waits := make(chan error)
+	go func() { waits <- g.Enter(ctx) }()
+	require.Eventually(t, func() bool {
+		short, end := context.WithTimeout(t.Context(), time.Millisecond)
+		defer end()
+		return g.Enter(short) == transport.ErrFull
+	}, 20*time.Second, time.Millisecond)
+	cancel()
+	require.ErrorIs(t, <-waits, context.Canceled)
+	g.Leave()
+	require.NoError(t, g.Enter(t.Context()), "the place came back")
+	g.Leave()
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/fermenthq/ferment/plugins/llm/internal/wiretest"
+)
+
+// talk writes what a server of one dialect says.
+type talk struct {
+	media  string
+	start  string
+	text   func(s string) string
+	tool   func(id, name, args string) string
+	finish func(reason string) string // stop, length, tool, refused, or a word of no dialect
+	end    string
+	quiet  string // what keeps a connection alive; "" if the dialect has nothing
+	broken string // an event that cannot be read
+	inBand func(typ, message string) string
+	long   func(n int) string
+}
+
+func quoted(s string) string {
+	b, _ := json.Marshal(s)
+	return string(b)
+}
+
+func talks() map[string]talk {
+	sse := func(data string) string { return "data: " + data + "\n\n" }
+	openAI := func(delta, finish string) string {
+		return sse(`{"id":"c-1","model":"served","choices":[{"index":0,"delta":` + delta + `,"finish_reason":` + finish + `}]}`)
+	}
+	words := func(m map[string]string) func(string) string {
+		return func(reason string) string {
+			if w, ok := m[reason]; ok {
+				return w
+			}
+			return reason
+		}
+	}
+	openAIWord := words(map[string]string{"tool": "tool_calls", "refused": "content_filter"})
+	anthropicWord := words(map[string]string{"stop": "end_turn", "length": "max_tokens", "tool": "tool_use", "refused": "refusal"})
+	ollamaWord := words(map[string]string{"tool": "stop"})
+	return map[string]talk{
+		"openai-chat": {
+			media: "text/event-stream",
+			start: openAI(`{"role":"assistant","content":""}`, "null"),
+			text:  func(s string) string { return openAI(`{"content":`+quoted(s)+`}`, "null") },
+			tool: func(id, name, args string) string {
+				return openAI(`{"tool_calls":[{"index":0,"id":`+quoted(id)+`,"type":"function","function":{"name":`+quoted(name)+`,"arguments":`+quoted(args)+`}}]}`, "null")
+			},
+			finish: func(reason string) string {
+				return openAI(`{}`, quoted(openAIWord(reason))) + sse(`{"id":"c-1","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":3}}`)
+			},
+			end: sse("[DONE]"), quiet: ": ping\n\n", broken: sse(`{"choices":[{"del`),
+			inBand: func(typ, message string) string {
+				return sse(`{"error":{"type":` + quoted(typ) + `,"message":` + quoted(message) + `}}`)
+			},
+			long: func(n int) string { return "data: " + strings.Repeat("x", n) },
+		},
+		"anthropic-messages": {
+			media: "text/event-stream",
+			start: sse(`{"type":"message_start","message":{"id":"m-1","model":"served","content":[],"usage":{"input_tokens":9,"output_tokens":1}}}`) +
+				sse(`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`),
+			text: func(s string) string {
+				return sse(`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":` + quoted(s) + `}}`)
+			},
+			tool: func(id, name, args string) string {
+				return sse(`{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":`+quoted(id)+`,"name":`+quoted(name)+`,"input":{}}}`) +
+					sse(`{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":`+quoted(args)+`}}`)
+			},
+			finish: func(reason string) string {
+				return sse(`{"type":"message_delta","delta":{"stop_reason":` + quoted(anthropicWord(reason)) + `},"usage":{"output_tokens":3}}`)
+			},
+			end: sse(`{"type":"message_stop"}`), quiet: ": ping\n\n", broken: sse(`{"type":"content_blo`),
+			inBand: func(typ, message string) string {
+				return sse(`{"type":"error","error":{"type":` + quoted(typ) + `,"message":` + quoted(message) + `}}`)
+			},
+			long: func(n int) string { return "data: " + strings.Repeat("x", n) },
+		},
+		"ollama-chat": {
+			media: "application/x-ndjson",
+			text: func(s string) string {
+				return `{"model":"served","message":{"content":` + quoted(s) + `},"done":false}` + "\n"
+			},
+			tool: func(id, name, args string) string {
+				return `{"model":"served","message":{"content":"","tool_calls":[{"id":` + quoted(id) + `,"function":{"name":` + quoted(name) + `,"arguments":` + quoted(args) + `}}]},"done":false}` + "\n"
+			},
+			finish: func(reason string) string {
+				if reason == "refused" {
+					reason = "" // the dialect cannot say it
+				}
+				return `{"model":"served","message":{"content":""},"done":true,"done_reason":` + quoted(ollamaWord(reason)) + `,"prompt_eval_count":9,"eval_count":3}` + "\n"
+			},
+			broken: `{"message":{"con` + "\n",
+			inBand: func(_, message string) string { return `{"error":` + quoted(message) + "}\n" },
+			long:   func(n int) string { return strings.Repeat("x", n) },
+		},
+	}
+}
+
+// says is a transcript of a stream; each part is sent apart. A part such as
+// "!stall" is what the server does.
+func (k talk) says(parts ...string) wiretest.Transcript {
+	tr := wiretest.Transcript{Status: http.StatusOK, Header: http.Header{"Content-Type": {k.media}, "X-Request-Id": {"req-7"}}}
+	for _, p := range parts {
+		switch {
+		case p == "":
+		case p[0] == '!':
+			tr.Steps = append(tr.Steps, wiretest.Step{Do: p[1:]})
+		default:
+			tr.Steps = append(tr.Steps, wiretest.Step{Send: p})
+		}
+	}
+	return tr
+}
+
+// whole is an answer with a text that ends as it should.
+func (k talk) whole(text string) wiretest.Transcript {
+	return k.says(k.start, k.text(text), k.finish("stop"), k.end)
+}
+
+// status is an answer that refuses.
+func status(code int, body string, headers ...string) wiretest.Transcript {
+	tr := wiretest.Transcript{Status: code, Header: http.Header{"Content-Type": {"application/json"}, "X-Request-Id": {"req-7"}}, Steps: []wiretest.Step{{Send: body}}}
+	for i := 0; i+1 < len(headers); i += 2 {
+		tr.Header.Set(headers[i], headers[i+1])
+	}
+	return tr
+}

@@ -1,0 +1,380 @@
+package main
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/plugins/llm/internal/wiretest"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/sdktest"
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+// fault is one stone of the wall.
+type fault struct {
+	name  string
+	plays func(k talk, before string) wiretest.Transcript // before: what was sent first
+	fires time.Duration                                   // the timer that ends it
+	// intent and input, if not a chat.
+	intent, input string
+	only          string // dialects, if not all
+	// only once: what is refused before the body has no after.
+	once bool
+
+	typ, class, family string
+	source             contract.Source
+	wait               int64 // retry-after-ms
+}
+
+const (
+	down = contract.SourceDownstream
+	host = contract.SourceHost
+	asks = contract.SourceRequest
+
+	setup  = "provider/not-configured"
+	failed = "provider/request-failed"
+	other  = "provider/error"
+)
+
+// rest continues a stream after what was sent before.
+func rest(parts ...func(k talk) string) func(talk, string) wiretest.Transcript {
+	return func(k talk, before string) wiretest.Transcript {
+		all := []string{k.start, before}
+		for _, p := range parts {
+			all = append(all, p(k))
+		}
+		return k.says(all...)
+	}
+}
+
+func answers(code int, body string, headers ...string) func(talk, string) wiretest.Transcript {
+	return func(talk, string) wiretest.Transcript { return status(code, body, headers...) }
+}
+
+func do(what string) func(talk) string { return func(talk) string { return "!" + what } }
+
+func text(s string) func(talk) string { return func(k talk) string { return k.text(s) } }
+
+func finish(reason string) func(talk) string {
+	return func(k talk) string { return k.finish(reason) + k.end }
+}
+
+func inBand(typ, message string) func(talk) string {
+	return func(k talk) string { return k.inBand(typ, message) }
+}
+
+func broken(k talk) string { return k.broken }
+
+const (
+	grade    = `{:result {:text "x"}}`
+	mistaken = `{"error":{"message":"no"}}`
+)
+
+// wall is the table of failures, row by row (1.4). Rows 1, 2, 13 and 22 need a
+// stage of their own and have tests below.
+func wall() []fault {
+	return []fault{
+		{name: "2 reset before the headers", plays: func(k talk, _ string) wiretest.Transcript { return k.says("!reset") }, once: true, typ: "provider/unavailable", class: "retry", source: down, family: failed},
+		{name: "3 redirect", plays: answers(307, "", "Location", "http://127.0.0.1:1/"), once: true, typ: "provider/request-failed", class: "switch", source: down, family: failed},
+		{name: "3 not found without a model code", plays: answers(404, `404 page not found`), once: true, typ: "provider/request-failed", class: "switch", source: down, family: failed},
+		{name: "3 a page", plays: answers(200, `<html><title>Welcome</title></html>`, "Content-Type", "text/html"), once: true, typ: "provider/request-failed", class: "switch", source: down, family: failed},
+		{name: "3 other JSON", plays: answers(200, `{"status":"ok"}`), once: true, typ: "provider/request-failed", class: "switch", source: down, family: failed},
+		{name: "3 nothing", plays: answers(200, ``, "Content-Type", "text/html"), once: true, typ: "provider/request-failed", class: "switch", source: down, family: failed},
+		{name: "4 bad request", plays: answers(400, mistaken), once: true, typ: "provider/request-invalid", class: "stop", source: asks, family: other},
+		{name: "4 unprocessable", plays: answers(422, `{"detail":"no"}`), once: true, typ: "provider/request-invalid", class: "stop", source: asks, family: other},
+		{name: "5 too long", plays: answers(400, `{"error":{"code":"context_length_exceeded","message":"too long"}}`), once: true, typ: "provider/context-exceeded", class: "switch", source: asks, family: other},
+		{name: "5 too large", plays: answers(413, ``), once: true, typ: "provider/context-exceeded", class: "switch", source: asks, family: other},
+		{name: "6 unauthorized", plays: answers(401, `{"error":{"message":"Incorrect API key provided: `+canary+`"}}`), once: true, typ: "provider/auth-failed", class: "switch", source: host, family: other},
+		{name: "6 forbidden", plays: answers(403, ``), once: true, typ: "provider/auth-failed", class: "switch", source: host, family: other},
+		{name: "7 payment", plays: answers(402, ``), once: true, typ: "provider/quota-exhausted", class: "switch", source: down, family: other},
+		{name: "7 quota", plays: answers(429, `{"error":{"code":"insufficient_quota","message":"x"}}`, "Retry-After", "60"), once: true, typ: "provider/quota-exhausted", class: "switch", source: down, family: other, wait: 60_000},
+		{name: "8 rate", plays: answers(429, `{"error":{"code":"rate_limit_exceeded","message":"x"}}`, "Retry-After", "7"), once: true, typ: "provider/rate-limited", class: "switch", source: down, family: failed, wait: 7000},
+		{name: "8 rate, milliseconds", plays: answers(429, ``, "Retry-After-Ms", "250"), once: true, typ: "provider/rate-limited", class: "switch", source: down, family: failed, wait: 250},
+		{name: "8 rate, unreadable", plays: answers(429, ``, "Retry-After", "soon"), once: true, typ: "provider/rate-limited", class: "switch", source: down, family: failed},
+		{name: "9 no model", plays: answers(404, `{"error":"model \"x\" not found, try pulling it first"}`), once: true, typ: "provider/model-not-found", class: "switch", source: host, family: setup},
+		{name: "10 server error", plays: answers(500, mistaken), once: true, typ: "provider/error", class: "retry", source: down, family: other},
+		{name: "10 bad gateway", plays: answers(502, `<html><title>502</title></html>`), once: true, typ: "provider/error", class: "retry", source: down, family: other},
+		{name: "10 in-band", plays: rest(inBand("server_error", "it failed")), typ: "provider/error", class: "retry|switch", source: down, family: other},
+		{name: "10 finish error", plays: rest(finish("error")), typ: "provider/error", class: "retry|switch", source: down, family: other},
+		{name: "11 unavailable", plays: answers(503, ``, "Retry-After", "3"), once: true, typ: "provider/overloaded", class: "switch", source: down, family: failed, wait: 3000},
+		{name: "11 overloaded", plays: answers(529, ``), once: true, typ: "provider/overloaded", class: "switch", source: down, family: failed},
+		{name: "11 in-band", plays: rest(inBand("overloaded_error", "overloaded")), typ: "provider/overloaded", class: "switch", source: down, family: failed},
+		{name: "12 timed out there", plays: answers(408, ``), once: true, typ: "provider/timeout", class: "switch", source: down, family: failed},
+		{name: "12 timed out before it", plays: answers(504, ``), once: true, typ: "provider/timeout", class: "switch", source: down, family: failed},
+		{name: "12 silence", plays: func(k talk, _ string) wiretest.Transcript { return k.says("!stall") }, fires: silence, once: true, typ: "provider/timeout", class: "switch", source: down, family: failed},
+		{name: "14 clean end", plays: rest(do("cut")), typ: "stream/truncated", class: "switch", source: down, family: failed},
+		{name: "14 connection closed", plays: rest(do("abort")), typ: "stream/truncated", class: "switch", source: down, family: failed},
+		{name: "15 stall", plays: rest(text("x"), do("stall")), fires: stall, typ: "stream/stalled", class: "switch", source: down, family: failed},
+		{name: "16 two in a row", plays: rest(broken, broken, finish("stop")), typ: "stream/malformed", class: "switch", source: down, family: failed},
+		{name: "16 three", plays: rest(broken, text("a"), broken, text("b"), broken, finish("stop")), typ: "stream/malformed", class: "switch", source: down, family: failed},
+		{name: "16 an event over 1 MiB", plays: rest(func(k talk) string { return k.long(1<<20 + 10) }, do("stall")), typ: "stream/malformed", class: "switch", source: down, family: failed},
+		{name: "16 one in an answer with a schema", plays: rest(broken, text(`{"score":1}`), finish("stop")), intent: "eval/grade", input: grade, typ: "stream/malformed", class: "switch", source: down, family: failed, once: true},
+		{name: "17 refused", plays: rest(finish("refused")), only: "openai-chat anthropic-messages", typ: "provider/refused", class: "switch", source: down, family: other},
+		{name: "18 cut with a schema", plays: rest(text(`{"sco`), finish("length")), intent: "eval/grade", input: grade, typ: "provider/output-truncated", class: "repair", source: down, family: other},
+		{name: "18 cut with tools", plays: rest(text(`so`), finish("length")), input: withTools, typ: "provider/output-truncated", class: "repair", source: down, family: other},
+		{name: "19 empty", plays: rest(finish("stop")), once: true, typ: "provider/empty", class: "retry", source: down, family: other},
+		{name: "19 blank", plays: rest(text(" \n"), finish("stop")), once: true, typ: "provider/empty", class: "retry", source: down, family: other},
+		{name: "19 thought alone", plays: rest(text("<think>hm"), text("</think>\n"), finish("stop")), once: true, typ: "provider/empty", class: "retry", source: down, family: other},
+		{name: "20 arguments cut", plays: rest(func(k talk) string { return k.tool("t1", "fs__read", `{"path":"a`) }, finish("tool")), input: withTools, typ: "provider/tool-call-invalid", class: "repair", source: down, family: other},
+		{name: "20 no object", plays: rest(func(k talk) string { return k.tool("t1", "fs__read", `["a"]`) }, finish("tool")), input: withTools, typ: "provider/tool-call-invalid", class: "repair", source: down, family: other},
+		{name: "20 unknown tool", plays: rest(func(k talk) string { return k.tool("t1", "rm", `{}`) }, finish("tool")), input: withTools, typ: "provider/tool-call-invalid", class: "repair", source: down, family: other},
+		{name: "20 a tool without tools", plays: rest(func(k talk) string { return k.tool("t1", "fs__read", `{}`) }, finish("tool")), typ: "provider/tool-call-invalid", class: "repair", source: down, family: other},
+		{name: "21 prose", plays: rest(text(`I would say 0.8.`), finish("stop")), intent: "eval/grade", input: grade, typ: "format/drift", class: "repair", source: down, family: other},
+		{name: "21 another value", plays: rest(text(`{"score":80}`), finish("stop")), intent: "eval/grade", input: grade, typ: "schema/invalid", class: "repair", source: down, family: other, once: true},
+	}
+}
+
+// LLM-055: each failure, in each dialect, with and without somebody who watches
+// the pieces, before and after the first piece was shown. One attempt is one
+// request; what was shown before stays what it was; the key is nowhere.
+func TestFaultWall(t *testing.T) {
+	for _, dialect := range dialects() {
+		t.Run(dialect, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, dialect, "", "")
+			k := talks()[dialect]
+			for _, f := range wall() {
+				if f.only != "" && !strings.Contains(f.only, dialect) {
+					continue
+				}
+				for _, after := range []bool{false, true} {
+					if after && f.once {
+						continue
+					}
+					for _, watched := range []bool{false, true} {
+						r.fault(t, k, f, after, watched)
+					}
+				}
+			}
+			for _, line := range r.Log() {
+				assert.NotContains(t, line, "CANARY")
+			}
+		})
+	}
+}
+
+func (r *rig) fault(t *testing.T, k talk, f fault, after, watched bool) {
+	name := f.name
+	before := ""
+	if after {
+		name, before = name+", after a piece", k.text("shown ")
+	}
+	asked := len(r.server.Requests())
+	r.server.Then(f.plays(k, before))
+	if f.fires != 0 {
+		go r.clock.Fire(t, f.fires)
+	}
+	intent, input := f.intent, f.input
+	if intent == "" {
+		intent = "model/chat"
+	}
+	if input == "" {
+		input = hello
+	}
+	var o outcome
+	if watched {
+		o = r.ask(t.Context(), intent, input, "", nil)
+	} else {
+		response, err := r.Do(t.Context(), sdktest.Call{Capability: r.id, Intent: intent, Input: edn.MustRead(input)})
+		o.response, o.err = response, contract.AsError(err)
+		if err == nil {
+			_, o.err = contract.CheckResponse(response, contract.ResultRules{})
+		}
+	}
+	if !assert.NotNil(t, o.err, name) {
+		return
+	}
+	class := f.class
+	if early, late, two := strings.Cut(class, "|"); two {
+		class = early
+		if after {
+			class = late
+		}
+	}
+	assert.Equal(t, f.typ, o.err.Type, "%s: %s", name, o.err)
+	assert.Equal(t, class, o.err.Class.String(), name)
+	assert.Equal(t, f.source, o.err.Source, name)
+	assert.Equal(t, ":"+f.family, o.err.Details.Key("family").String(), name)
+	assert.True(t, o.err.Details.Key("sent?").Truthy(), name)
+	wait, _ := o.err.Details.Key("retry-after-ms").AsInt()
+	assert.Equal(t, f.wait, wait, name)
+	assert.NotContains(t, o.err.Error()+o.response.String(), "CANARY", name)
+	assert.Len(t, r.server.Requests(), asked+1, "%s: one request", name)
+	usage := o.response.Key("result").Key("usage")
+	if after {
+		assert.Contains(t, []string{":at-least", ":exact", ":estimated"}, usage.Key("tokens-mark").String(), "%s: what it took is told", name)
+		if watched {
+			assert.True(t, strings.HasPrefix(o.text, "shown "), "%s: %q", name, o.text)
+		}
+	}
+}
+
+// Row 2: nobody listens; nothing was sent.
+func TestNobodyListens(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := "http://" + listener.Addr().String()
+	require.NoError(t, listener.Close())
+	for _, dialect := range dialects() {
+		p := sdktest.Serve(t, newPlugin(wiretest.NewClock()), sdktest.WithConfig(settingsFor(t, dialect, address, "", "")), sdktest.WithSecrets(map[string]string{"api-key": canary}))
+		response, err := p.Do(t.Context(), sdktest.Call{Capability: providers[dialect] + "/voice", Intent: "model/chat", Input: edn.MustRead(hello)})
+		require.NoError(t, err)
+		_, e := contract.CheckResponse(response, contract.ResultRules{})
+		require.NotNil(t, e)
+		assert.Equal(t, "provider/unavailable", e.Type)
+		assert.Equal(t, "false", e.Details.Key("sent?").String())
+		assert.True(t, response.Key("result").Key("usage").IsNil())
+	}
+}
+
+// Row 14: a connection that is reset takes with it what was not read yet, so the
+// server waits until the piece was seen.
+func TestResetInTheMiddle(t *testing.T) {
+	for _, dialect := range dialects() {
+		k := talks()[dialect]
+		seen := make(chan struct{})
+		tr := k.says(k.start+k.text("shown"), "!reset")
+		tr.Steps[0].Until = seen
+		r := newRig(t, dialect, "", "", tr)
+		o := r.ask(t.Context(), "model/chat", hello, "", func(wire.Event) { close(seen) })
+		require.NotNil(t, o.err)
+		assert.Equal(t, "stream/truncated", o.err.Type)
+		assert.Equal(t, ":at-least", o.usage.Key("tokens-mark").String(), "LLM-020")
+		assert.Equal(t, ":unknown", o.usage.Key("cost-mark").String())
+	}
+}
+
+// Row 13 and cancel in mid-stream (LLM-017): the connection is given up, and
+// the place is free again.
+func TestDeadlineAndCancel(t *testing.T) {
+	for _, dialect := range dialects() {
+		k := talks()[dialect]
+		r := newRig(t, dialect, "", "{:max-in-flight 1 :queue 0}", k.says(k.start, k.text("shown"), "!stall"))
+		ctx, cancel := context.WithCancel(t.Context())
+		o := r.ask(ctx, "model/chat", hello, "", func(wire.Event) { cancel() })
+		cancel()
+		require.NotNil(t, o.err)
+		assert.Equal(t, "canceled", o.err.Type)
+		assert.Equal(t, "shown", o.text)
+		<-r.server.Requests()[0].Gone
+
+		require.Eventually(t, func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			o = r.ask(ctx, "model/chat", hello, "", nil)
+			return o.err != nil && o.err.Type == "timeout/hard"
+		}, 20*time.Second, time.Millisecond, "the place is free")
+
+		r.server.Then(k.whole("fine"))
+		require.Eventually(t, func() bool { return r.ask(t.Context(), "model/chat", hello, "", nil).err == nil }, 20*time.Second, time.Millisecond)
+	}
+}
+
+// Row 22: who comes when the queue is full is sent away; who waits is served.
+func TestQueue(t *testing.T) {
+	k := talks()["openai-chat"]
+	open := make(chan struct{})
+	held := k.whole("fine")
+	held.Steps[0].Until = open
+	r := newRig(t, "openai-chat", "", "{:max-in-flight 1 :queue 1}", held)
+	arrived := r.server.Arrived()
+	served := make(chan outcome, 2)
+	go func() { served <- r.ask(t.Context(), "model/chat", hello, "", nil) }()
+	<-arrived
+	go func() { served <- r.ask(t.Context(), "model/chat", hello, "", nil) }()
+	var refused *contract.Error
+	require.Eventually(t, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		refused = r.ask(ctx, "model/chat", hello, "", nil).err
+		return refused != nil && refused.Type == "runtime/overloaded"
+	}, 20*time.Second, time.Millisecond)
+	assert.Equal(t, "switch", refused.Class.String())
+	assert.NotEqual(t, contract.SourcePlugin, refused.Source)
+	close(open)
+	assert.Nil(t, (<-served).err)
+	assert.Nil(t, (<-served).err)
+}
+
+// LLM-016: what keeps a connection alive resets the silence and nothing else.
+func TestKeepAlives(t *testing.T) {
+	for _, dialect := range []string{"openai-chat", "anthropic-messages"} {
+		k := talks()[dialect]
+		t.Run(dialect+" before the first piece", func(t *testing.T) {
+			r := newRig(t, dialect, "", "{:timeouts {:connect 5000 :first-token 28000 :silence 20000 :stall 25000 :total 300000}}")
+			more := make(chan struct{})
+			tr := k.says(k.quiet, k.quiet, "!stall")
+			tr.Steps[0].Until = more
+			r.server.Then(tr)
+			pings := 0
+			o := r.ask(t.Context(), "model/chat", hello, "", func(wire.Event) {
+				switch pings++; pings {
+				case 1:
+					go func() {
+						r.clock.Wait(t, 20*time.Second)
+						r.clock.Advance(5 * time.Second)
+						close(more)
+					}()
+				case 2:
+					go r.clock.Fire(t, 20*time.Second) // from here on, not from the begin
+				}
+			})
+			require.NotNil(t, o.err)
+			assert.Equal(t, "provider/timeout", o.err.Type)
+			assert.Contains(t, o.err.Message, "silent")
+		})
+		t.Run(dialect+" after a piece", func(t *testing.T) {
+			r := newRig(t, dialect, "", "")
+			more := make(chan struct{})
+			tr := k.says(k.start+k.text("shown"), k.quiet, "!stall")
+			tr.Steps[0].Until = more
+			r.server.Then(tr)
+			seen := 0
+			o := r.ask(t.Context(), "model/chat", hello, "", func(e wire.Event) {
+				switch seen++; seen {
+				case 1: // the piece: 20 of the 25 s until it stalls pass
+					go func() {
+						r.clock.Wait(t, stall)
+						r.clock.Advance(20 * time.Second)
+						close(more)
+					}()
+				case 2: // the ping: 5 s are left, although something came
+					go r.clock.Fire(t, 5*time.Second)
+				}
+			})
+			require.NotNil(t, o.err)
+			assert.Equal(t, "stream/stalled", o.err.Type)
+			assert.Equal(t, 1, o.progress, "a ping is progress (LLM-011)")
+		})
+		t.Run(dialect+" alone", func(t *testing.T) {
+			r := newRig(t, dialect, "", "{:timeouts {:connect 5000 :first-token 28000 :silence 20000 :stall 25000 :total 300000}}")
+			more := make(chan struct{})
+			tr := k.says(k.quiet, k.quiet, "!stall")
+			tr.Steps[0].Until = more
+			r.server.Then(tr)
+			seen := 0
+			o := r.ask(t.Context(), "model/chat", hello, "", func(wire.Event) {
+				switch seen++; seen {
+				case 1:
+					go func() {
+						r.clock.Wait(t, 20*time.Second)
+						r.clock.Advance(19 * time.Second)
+						close(more)
+					}()
+				case 2: // 9 of the 28 s are left, 20 of the silence
+					go r.clock.Fire(t, 9*time.Second)
+				}
+			})
+			require.NotNil(t, o.err)
+			assert.Equal(t, "provider/timeout", o.err.Type)
+			assert.Contains(t, o.err.Message, "first part")
+		})
+	}
+}
