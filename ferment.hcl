@@ -82,6 +82,26 @@ plugin "text" {
   command = ["bin/plugins/text"]
 }
 
+# A language model, where a key is in the environment. Without one nothing of it
+# is started. plugins/llm/README.md has other providers and servers of one's own.
+plugin "openai" {
+  command  = ["bin/plugins/llm"]
+  enabled  = env("OPENAI_API_KEY", "") != ""
+  optional = true
+
+  isolation { network = "ports" }
+
+  config {
+    provider = "openai"
+    api_key  = secret("env:OPENAI_API_KEY")
+
+    model "meta" {
+      name    = env("OPENAI_MODEL", "gpt-5-mini")
+      intents = ["context/summarize", "text/respond", "model/chat"]
+    }
+  }
+}
+
 # --- capabilities: plugins of one binary advertise the same ids, so all but
 # --- one of them get names of their own ------------------------------------
 
@@ -172,5 +192,5 @@ intent "sat/solve" {
 intent "context/summarize" {
   in         = "req/context"
   out        = "res/context-summary"
-  candidates = ["text/extractive"]
+  candidates = concat(env("OPENAI_API_KEY", "") == "" ? [] : ["openai/meta"], ["text/extractive"])
 }

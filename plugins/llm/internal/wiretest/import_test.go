@@ -1,0 +1,44 @@
+package wiretest_test
+
+import (
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// LLM-053: the server is in no program.
+func TestOnlyTestsImportTheServer(t *testing.T) {
+	require.NoError(t, filepath.WalkDir("../..", func(path string, d os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, i := range file.Imports {
+			assert.NotContains(t, i.Path.Value, "internal/wiretest", path)
+		}
+		return nil
+	}))
+}
+
+// LLM-053: no transcript holds a key.
+func TestNoKeysInTranscripts(t *testing.T) {
+	key := regexp.MustCompile(`(?i)\b(sk|pk|key|bearer)[-_ ][A-Za-z0-9_-]{16,}|authorization|x-api-key`)
+	files, err := filepath.Glob("../../testdata/wire/*/*.wire")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		assert.False(t, key.Match(text), file)
+	}
+}

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"os"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/plugins/llm/internal/dialect"
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// The README names error types that exist and every preset.
+func TestReadme(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	for _, m := range regexp.MustCompile("`:((?:provider|stream|format|schema)/[a-z-]+)`").FindAllStringSubmatch(string(text), -1) {
+		_, ok := contract.Lookup(m[1])
+		assert.True(t, ok, m[1])
+	}
+	for _, name := range dialect.PresetNames() {
+		assert.Contains(t, string(text), "`"+name+"`")
+	}
+}
