@@ -37,10 +37,29 @@ func (f *Filter) Write(piece string) (text string, void bool) {
 		f.started, f.outer = true, newMarks()
 	}
 	f.out, f.void = f.out[:0], false
-	for i := 0; i < len(piece); i++ {
-		f.next(piece[i])
+	for piece != "" {
+		n := f.plain(piece)
+		f.out = append(f.out, piece[:n]...)
+		if piece = piece[n:]; piece != "" {
+			f.next(piece[0])
+			piece = piece[1:]
+		}
 	}
 	return string(f.out), f.void
+}
+
+// plain is how many bytes neither end nor begin anything: within a line of prose
+// only a tag, a span and the end of the line do.
+func (f *Filter) plain(s string) int {
+	if f.inside || len(f.held) > 0 || f.outer.mode != prose || f.outer.fresh {
+		return 0
+	}
+	for i := range len(s) {
+		if c := s[i]; c == '<' || c == '`' || c == '\n' {
+			return i
+		}
+	}
+	return len(s)
 }
 
 // End gives what was held back. The Filter is to be used no more.
