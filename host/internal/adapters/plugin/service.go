@@ -66,9 +66,20 @@ type inFlight struct {
 const lostWait = time.Second
 
 func newService(p *process, i *instance, binary string, probe func()) *service {
-	return &service{
+	s := &service{
 		process: p, instance: i, binary: binary, probe: probe,
 		calls: map[string]*inFlight{}, runs: map[string]int{}, served: map[string]bool{}, idle: make(chan struct{}),
+	}
+	context.AfterFunc(p.life, s.processEnded)
+	return s
+}
+
+// processEnded ends the calls in flight because the process has ended.
+func (s *service) processEnded() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.calls {
+		c.cancel(context.Cause(s.life))
 	}
 }
 
@@ -80,7 +91,6 @@ var errClosing = errors.New("the process takes no calls any more")
 func (s *service) invoke(ctx context.Context, c dispatch.Call, probeTimeout time.Duration) (edn.Value, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(s.life, func() { cancel(context.Cause(s.life)) })()
 	id, own, err := s.enter(ctx, cancel, c)
 	if err != nil {
 		return edn.Nil(), err
@@ -171,6 +181,9 @@ func (s *service) enter(ctx context.Context, cancel context.CancelCauseFunc, c d
 	id := strconv.FormatUint(s.lastID, 36)
 	own := &inFlight{call: c, ctx: ctx, cancel: cancel}
 	s.calls[id] = own
+	if s.life.Err() != nil { // processEnded may have been here before
+		cancel(context.Cause(s.life))
+	}
 	if c.Run != "" {
 		s.runs[c.Run]++
 		s.served[c.Run] = true
