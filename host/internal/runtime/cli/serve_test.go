@@ -460,11 +460,22 @@ func examplesOf(t *testing.T, w *world, verb string) []string {
 	return all
 }
 
+// budgets are those that the examples show and adjust.
+const budgets = `
+budget "tenant" {
+  max_attempts = 100
+  max_usd      = 10
+}
+budget "user" {
+  max_usd = 1
+}
+`
+
 // CLI-006: the examples of the verbs that need a daemon do what they say; those
 // that end it come last.
 func TestHelpExamplesOfDaemon(t *testing.T) {
 	w := newWorld(t,
-		"ferment.hcl", testProfile+shipped("chess", "chess"),
+		"ferment.hcl", testProfile+shipped("chess", "chess")+budgets,
 		"site/ferment.hcl", testProfile+shipped("chess", "chess"),
 		"action.edn", "{:action :plugin-list}")
 	for _, line := range examplesOf(t, w, "serve") {
