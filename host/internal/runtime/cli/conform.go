@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -142,6 +143,9 @@ func (c *command) conformOptions(o *conforming) (conformance.Options, error) {
 		return opts, usagef("conform needs a plugin to start: ferment conform -- ./my-plugin")
 	}
 	path, err := exec.LookPath(o.command[0])
+	if errors.Is(err, fs.ErrPermission) {
+		return opts, usagef("%s is no program: make it executable, or name its interpreter before it", o.command[0])
+	}
 	if err != nil {
 		return opts, usagef("no program %s: %s", o.command[0], cause(lookPathCause(err)))
 	}

@@ -2,7 +2,9 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"os"
+	"syscall"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin/install"
@@ -43,6 +45,10 @@ func Install(ctx context.Context, o Options, wish InstallWish) (install.Installe
 		defer ground.close()
 		identify = func(ctx context.Context, program string) (string, string, error) {
 			d, err := ground.identify(ctx, program)
+			if errors.Is(err, syscall.ENOEXEC) {
+				return "", "", contract.Errorf("input/invalid", "%s is no program that this system can start", wish.Path).WithCause(contract.AsError(err)).
+					WithHint("install takes a program or an archive with one; a script stands in command behind its interpreter, and the lock file has its hash")
+			}
 			if err != nil {
 				return "", "", err
 			}
