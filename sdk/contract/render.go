@@ -228,7 +228,7 @@ func SyntaxError(typ string, err error) *Error {
 	if code, bad := edn.Keyword(syntax.Code); bad == nil {
 		e = e.WithDetail("code", code)
 	}
-	if syntax.Hint != "" {
+	if syntax.Hint != "" || typ == "plan/invalid" { // a text that is no plan has no findings to look for
 		e.Hint = oneLine(syntax.Hint)
 	}
 	return e.WithWhere("line", edn.Int(int64(syntax.Pos.Line))).WithWhere("column", edn.Int(int64(syntax.Pos.Column)))

@@ -58,14 +58,32 @@ func modeOf(name string) mode {
 // heard before its gates: what was said could not be taken back.
 func (f *Flow) modeFor(t *Terms, p strategy) mode {
 	m := modeOf(t.Stream)
-	switch {
-	case p.name == policy.Race, p.name == policy.Tournament:
-		m = afterGates
-	case m == asItComes && slices.ContainsFunc(t.Must, func(name string) bool { return name != quality.SchemaValid }):
+	if held(m, p.name, t.Must) != "" {
 		m = afterGates
 	}
 	return max(m, f.mode)
 }
+
+// held is why text waits for the gates although the policy says otherwise.
+func held(m mode, strategy string, must []string) string {
+	if m == afterGates {
+		return ""
+	}
+	if strategy == policy.Race || strategy == policy.Tournament {
+		return "with the strategy :" + strategy + " it is not known before who answers"
+	}
+	if m == revocable {
+		return ""
+	}
+	if i := slices.IndexFunc(must, func(name string) bool { return name != quality.SchemaValid }); i >= 0 {
+		return "the must check :" + must[i] + " judges the whole answer, and what was shown could not be taken back"
+	}
+	return ""
+}
+
+// Held says why the text of calls under a policy is shown after its gates
+// although the policy wants it earlier; empty if it is shown as the policy says.
+func Held(p *policy.Policy) string { return held(modeOf(p.Stream), p.Strategy, p.Must) }
 
 // voice is an attempt as far as its text is concerned. A nil voice says
 // nothing. Fields that change are guarded by the outlet.

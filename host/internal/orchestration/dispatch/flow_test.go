@@ -281,3 +281,25 @@ func TestFlowProperty(t *testing.T) {
 		})
 	})
 }
+
+// STR-001: what keeps text back until the gates have passed has a reason that
+// people are told.
+func TestHeld(t *testing.T) {
+	for _, row := range []struct {
+		stream, strategy string
+		must             []string
+		why              string
+	}{
+		{policy.FirstToken, "", []string{"schema-valid"}, ""},
+		{policy.FirstToken, "", []string{"good", "schema-valid"}, "the must check :good judges the whole answer"},
+		{policy.Provisional, "", []string{"good"}, ""},
+		{policy.GatePassed, policy.Race, []string{"good"}, ""},
+		{policy.FirstToken, policy.Race, nil, "with the strategy :race it is not known"},
+		{policy.Provisional, policy.Tournament, nil, "with the strategy :tournament it is not known"},
+		{policy.FirstToken, policy.Hedge, nil, ""},
+	} {
+		why := dispatch.Held(&policy.Policy{Stream: row.stream, Strategy: row.strategy, Must: row.must})
+		assert.Equal(t, row.why == "", why == "", "%+v: %s", row, why)
+		assert.Contains(t, why, row.why)
+	}
+}

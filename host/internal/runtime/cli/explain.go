@@ -161,6 +161,9 @@ func explanationText(v edn.Value) string {
 	for r := range v.Key("policy").Elems() {
 		fmt.Fprintf(&b, "  %-*s  %s  (%s)\n", width, plain(r.Key("field")), r.Key("value"), plain(r.Key("from")))
 	}
+	if why, ok := v.Key("stream").Key("why").AsString(); ok {
+		fmt.Fprintf(&b, "  text is shown once the gates have passed: %s\n", why)
+	}
 	return b.String()
 }
 

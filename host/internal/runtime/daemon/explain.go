@@ -58,6 +58,9 @@ func (l *Loaded) Explain(intent, capID string, bind Binder) (edn.Value, error) {
 		policies[i] = edn.MustMap(edn.K("field"), edn.Text(r.Field), edn.K("value"), r.Value, edn.K("from"), edn.Text(originText(r.Origin)))
 	}
 	b.Key("policy", edn.Vector(policies...))
+	if why := dispatch.Held(&effective); why != "" {
+		b.Key("stream", edn.MustMap(edn.K("shown"), edn.K(policy.GatePassed), edn.K("why"), edn.Text(why)))
+	}
 	return b.Map(), nil
 }
 
