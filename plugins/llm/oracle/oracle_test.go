@@ -1,0 +1,105 @@
+package oracle
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/anthropics/anthropic-sdk-go"
+	anthropicoption "github.com/anthropics/anthropic-sdk-go/option"
+	"github.com/openai/openai-go/v3"
+	openaioption "github.com/openai/openai-go/v3/option"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/plugins/llm/internal/wiretest"
+)
+
+const wires = "../testdata/wire"
+
+// seen is what a client says of an answer, in the words of wiretest.Want.
+type seen struct {
+	text, finish             string
+	in, out, cached, thought int64
+	calls                    []string
+}
+
+func want(w wiretest.Want) seen {
+	return seen{text: w.Text, finish: w.Finish, in: w.In, out: w.Out, cached: w.Cached, thought: w.Thought, calls: w.Calls}
+}
+
+// wellFormed are the transcripts that promise to be read by everybody.
+func wellFormed(t *testing.T, dialect string) []wiretest.Transcript {
+	var all []wiretest.Transcript
+	for _, tr := range wiretest.Load(t, wires, dialect) {
+		if tr.WellFormed {
+			tr.Body = nil // it is about the answer
+			all = append(all, tr)
+		}
+	}
+	require.NotEmpty(t, all)
+	return all
+}
+
+// LLM-054: the client of OpenAI sees what the adapter sees.
+func TestOpenAI(t *testing.T) {
+	for _, tr := range wellFormed(t, "openai-chat") {
+		t.Run(tr.Name, func(t *testing.T) {
+			server := wiretest.Serve(t, tr)
+			client := openai.NewClient(openaioption.WithBaseURL(server.URL), openaioption.WithAPIKey("none"), openaioption.WithMaxRetries(0), openaioption.WithHTTPClient(&http.Client{}))
+			stream := client.Chat.Completions.NewStreaming(t.Context(), openai.ChatCompletionNewParams{
+				Model: "sample", Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("Explain ACID.")},
+				StreamOptions: openai.ChatCompletionStreamOptionsParam{IncludeUsage: openai.Bool(true)},
+			})
+			var whole openai.ChatCompletionAccumulator
+			for stream.Next() {
+				require.True(t, whole.AddChunk(stream.Current()))
+			}
+			require.NoError(t, stream.Err())
+			require.Len(t, whole.Choices, 1)
+			c := whole.Choices[0]
+			got := seen{
+				text: c.Message.Content, finish: map[string]string{"stop": "stop", "length": "length", "tool_calls": "tool-calls"}[c.FinishReason],
+				in: whole.Usage.PromptTokens, out: whole.Usage.CompletionTokens,
+				cached: whole.Usage.PromptTokensDetails.CachedTokens, thought: whole.Usage.CompletionTokensDetails.ReasoningTokens,
+			}
+			for _, call := range c.Message.ToolCalls {
+				got.calls = append(got.calls, call.ID+" "+call.Function.Name+" "+call.Function.Arguments)
+			}
+			assert.Equal(t, want(tr.Want), got)
+		})
+	}
+}
+
+// LLM-054: the client of Anthropic sees what the adapter sees. It counts what
+// comes from and goes into the cache apart from the rest of the input.
+func TestAnthropic(t *testing.T) {
+	for _, tr := range wellFormed(t, "anthropic-messages") {
+		t.Run(tr.Name, func(t *testing.T) {
+			server := wiretest.Serve(t, tr)
+			client := anthropic.NewClient(anthropicoption.WithBaseURL(server.URL), anthropicoption.WithAPIKey("none"), anthropicoption.WithMaxRetries(0), anthropicoption.WithHTTPClient(&http.Client{}))
+			stream := client.Messages.NewStreaming(t.Context(), anthropic.MessageNewParams{
+				Model: "sample", MaxTokens: 100, Messages: []anthropic.MessageParam{anthropic.NewUserMessage(anthropic.NewTextBlock("Explain ACID."))},
+			})
+			var whole anthropic.Message
+			for stream.Next() {
+				require.NoError(t, whole.Accumulate(stream.Current()))
+			}
+			require.NoError(t, stream.Err())
+			u := whole.Usage
+			got := seen{
+				finish: map[string]string{"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length", "tool_use": "tool-calls"}[string(whole.StopReason)],
+				in:     u.InputTokens + u.CacheReadInputTokens + u.CacheCreationInputTokens, out: u.OutputTokens, cached: u.CacheReadInputTokens,
+			}
+			thought := ""
+			for _, block := range whole.Content {
+				got.text += block.Text
+				thought += block.Thinking
+				if block.Type == "tool_use" {
+					got.calls = append(got.calls, block.ID+" "+block.Name+" "+string(block.Input))
+				}
+			}
+			assert.Equal(t, want(tr.Want), got)
+			assert.Equal(t, tr.Want.Reasoning, thought)
+		})
+	}
+}
