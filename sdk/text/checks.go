@@ -319,17 +319,21 @@ func CheckDetail(s, request, language string) []Remark {
 		return []Remark{{Message: "the text is blank"}}
 	}
 	whole := Span{0, len(s)}
-	sentences := len(Sentences(trimmed, language))
-	said := matched(trimmed, language)
-	if said["uncertainty"] && sentences <= 2 && utf8.RuneCountInString(trimmed) <= detailChars {
+	chars := utf8.RuneCountInString(trimmed)
+	short := chars <= detailChars
+	sentences := 0
+	if short {
+		sentences = len(Sentences(trimmed, language))
+	}
+	if short && sentences <= 2 && matched(trimmed, language)["uncertainty"] {
 		return []Remark{{whole, "the text says no more than that it does not know", "say what is known"}}
 	}
 	asked := matched(request, language)
 	var out []Remark
-	if asked["example"] && !said["shows"] && !strings.ContainsAny(trimmed, "`\"“”„«»:0123456789\n") {
+	if asked["example"] && !strings.ContainsAny(trimmed, "`\"“”„«»:0123456789\n") && !matched(trimmed, language)["shows"] {
 		out = append(out, Remark{whole, "an example was asked for and there is none", "add an example"})
 	}
-	if asked["detail"] && !asked["brevity"] && utf8.RuneCountInString(trimmed) < detailChars && sentences < detailSentences {
+	if asked["detail"] && !asked["brevity"] && chars < detailChars && sentences < detailSentences {
 		out = append(out, Remark{whole, "detail was asked for and the text has one short sentence", "explain it in several sentences"})
 	}
 	return out

@@ -294,3 +294,27 @@ func TestStreamExample(t *testing.T) {
 	assert.Equal(t, 0, code)
 	assert.Equal(t, "A stream is shown while it\ntaken back: eval/must-failed\n"+answer+"\n", seen)
 }
+
+// TestStreamCleaned: what models think aloud is shown to nobody, neither while
+// they speak nor in their answer (TXT-001, TXT-002).
+func TestStreamCleaned(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{"ferment.hcl", "talk.edn"} {
+		text, err := os.ReadFile(filepath.Join(built.module, "examples", "streaming", name))
+		require.NoError(t, err)
+		w.write(name, string(text))
+	}
+	w.write("talkers.edn", `{:capabilities
+ {:talk/hasty {:kind :llm :intents #{:text/respond} :in-schema :req/text :out-schema :res/text
+   :steps [{:stream ["<think>I am " "in a hurry</think>\n\n" "A stream is shown " "while it"] :chunk-ms 5}]}
+  :talk/steady {:kind :llm :intents #{:text/respond} :in-schema :req/text :out-schema :res/text
+   :steps [{:stream ["<thi" "nk>slowly</thi" "nk>A stream is shown " "while it comes, " "and counts " "once it is accepted.\n"] :chunk-ms 5}]}}}`)
+	w.env = append(w.env, "FERMENT_EXAMPLE_BIN="+filepath.Join(built.root, "bin"))
+	const answer = "A stream is shown while it comes, and counts once it is accepted."
+	got := w.run("run", "talk.edn", "--stream")
+	assert.Equal(t, 0, got.code, got.stderr)
+	assert.Equal(t, answer+"\n", got.stdout)
+	code, seen := w.onTerminal(nil, "run", "talk.edn", "--stream")
+	assert.Equal(t, 0, code)
+	assert.Equal(t, "A stream is shown while it\ntaken back: eval/must-failed\n"+answer+"\n", seen)
+}
