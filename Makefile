@@ -18,7 +18,7 @@ run: build ## the tour: one plan over real plugins, with an engine killed on the
 	$(GO) run ./examples/tour
 
 test: build ## the whole test suite; TAGS=external adds the tests with outside programs
-	$(GO) test -timeout 15m $(if $(TAGS),-tags $(TAGS)) ./...
+	$(GO) test -timeout 25m $(if $(TAGS),-tags $(TAGS)) ./...
 
 check: build ## formatting, vet, lint, the configuration and the plans of this repository
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "gofmt would change: $$unformatted"; exit 1; }

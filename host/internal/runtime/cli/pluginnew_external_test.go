@@ -17,6 +17,7 @@ import (
 // needs python3 with grpcio, protobuf and cryptography, node, and the packages
 // of examples/plugins/outline.
 func TestNewPluginInOtherLanguages(t *testing.T) {
+	t.Parallel()
 	packages := filepath.Join(built.module, "examples", "plugins", "outline", "node_modules")
 	require.DirExists(t, packages, "run npm ci in examples/plugins/outline")
 	for _, lang := range []string{scaffold.Python, scaffold.Node} {

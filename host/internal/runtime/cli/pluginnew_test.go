@@ -37,7 +37,9 @@ func check(t *testing.T, dir string) {
 	ctx, cancel := context.WithTimeout(t.Context(), checkLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(dir, "check"))
-	cmd.Env = append(os.Environ(), "FERMENT="+built.ferment, "GOFLAGS=-mod=mod -trimpath", "GOWORK=off",
+	compiled, err := exec.CommandContext(ctx, "go", "env", "GOCACHE").Output() // by default below XDG_CACHE_HOME
+	require.NoError(t, err)
+	cmd.Env = append(os.Environ(), "GOCACHE="+strings.TrimSpace(string(compiled)), "FERMENT="+built.ferment, "GOFLAGS=-mod=mod -trimpath", "GOWORK=off",
 		"XDG_RUNTIME_DIR="+filepath.Join(built.root, "rt"), "XDG_CACHE_HOME="+filepath.Join(built.home, "cache"))
 	cmd.WaitDelay = 5 * time.Second
 	out, err := cmd.CombinedOutput()
@@ -78,6 +80,7 @@ func TestEveryKindIsTried(t *testing.T) {
 // and the host serves it with the configuration that comes with it. The other
 // languages need their runtimes: pluginnew_external_test.go.
 func TestNewPluginInGo(t *testing.T) {
+	t.Parallel()
 	for _, kind := range kindsToTry(scaffold.Go) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()

@@ -693,6 +693,7 @@ var spending = []sequence{
 // TestSequences runs every sequence and compares its transcript with a golden
 // file (SCR-004, EVAL-061, EVAL-075).
 func TestSequences(t *testing.T) {
+	t.Parallel()
 	names := map[string]bool{}
 	for _, s := range slices.Concat(cascades, repairs, strategies, rows, circuits, scenarios, handles, spending) {
 		require.False(t, names[s.name], "%s is there twice", s.name)

@@ -93,6 +93,7 @@ func text(t testing.TB, v edn.Value) string {
 // TestRandomWalk: 1,000 positions of random games get legal moves through the
 // program.
 func TestRandomWalk(t *testing.T) {
+	t.Parallel()
 	w := workshop(t, 2)
 	fens := walk(1, 1000)
 	// Without a depth of its own each of the last ones is also searched for a
@@ -114,6 +115,7 @@ func TestRandomWalk(t *testing.T) {
 // TestMates: of 200 mates in one to three, found in random games and proved by
 // a plain search over all moves, at least 190 are found through the program.
 func TestMates(t *testing.T) {
+	t.Parallel()
 	corpus, err := os.ReadFile(filepath.Join(built.module, "plugins", "chess", "internal", "corpus", "mates.txt"))
 	require.NoError(t, err)
 	var fens []string

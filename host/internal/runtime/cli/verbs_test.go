@@ -249,6 +249,7 @@ func split(args string) []string {
 }
 
 func TestVerbs(t *testing.T) {
+	t.Parallel()
 	w := shop(t)
 	w.mustLock()
 	for _, row := range verbs {
@@ -420,6 +421,7 @@ func TestProgress(t *testing.T) {
 // TestHelpExamples runs the examples of every verb's help as they stand there
 // (CLI-006, HCL-011), with the configuration and the plans of the repository.
 func TestHelpExamples(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	require.NoError(t, os.Symlink(filepath.Join(built.root, "bin"), filepath.Join(w.dir, "bin")))
 	require.NoError(t, os.CopyFS(filepath.Join(w.dir, "examples"), os.DirFS(filepath.Join(built.module, "examples"))))
