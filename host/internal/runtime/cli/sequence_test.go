@@ -533,6 +533,16 @@ var scenarios = []sequence{
 		a: []string{`{:template {:text "item {{input.n}}"} :delay-ms 10}`}, asked: "a1 a1 a1", out: `{:all ["item 3" "item 1" "item 2"]}`,
 	},
 	{
+		// One death ends all calls that are in the process, and each of them goes on
+		// by itself.
+		name: "one-crash-cuts-six-calls", loose: true, plugin: slowly,
+		plan: `{:nodes [{:op :map :over [1 2 3 4 5 6] :item :n :as :ys :max-parallel 6
+   :body [{:op :call :id "item" :intent :demo/answer :input {:n {:slot/id :n}} :as :r :dispatch {:candidates [:t/a :t/b] :retry {:fallback-max 1}}} {:op :emit :input {:slot/path [:r :text]}}]}
+ {:op :emit :input {:all {:slot/path [:ys :out]}}}]}`,
+		a: []string{hang, hang, hang, hang, hang, `{:crash :sigkill :delay-ms 2000}`}, b: []string{`{:template {:text "item {{input.n}}"}}`},
+		asked: "a1 a1 a1 a1 a1 a1 b2 b2 b2 b2 b2 b2", out: `{:all ["item 1" "item 2" "item 3" "item 4" "item 5" "item 6"]}`,
+	},
+	{
 		name: "parallel-branches", loose: true,
 		plan: `{:nodes [{:op :call :id "a" :intent :demo/answer :input {:q "A"} :as :x :dispatch {:candidates [:t/a]}}
  {:op :call :id "b" :intent :demo/answer :input {:q "B"} :as :y :dispatch {:candidates [:t/b]}}
