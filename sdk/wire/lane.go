@@ -152,7 +152,9 @@ func (l *lane) end(err error, spoilt bool) {
 			continue
 		}
 		c.mu.Lock()
-		c.lost = err
+		if c.lost == nil { // else the call itself is what went wrong first
+			c.lost = err
+		}
 		c.mu.Unlock()
 		c.ring()
 	}
