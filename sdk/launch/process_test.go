@@ -4,6 +4,7 @@ package launch
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"os"
 	"runtime"
@@ -135,16 +136,21 @@ func TestCrashNoticedWithGrandchild(t *testing.T) {
 	for _, role := range []string{"leave-grandchild", "leave-other-group"} {
 		t.Run(role, func(t *testing.T) {
 			p := start(t, command(role))
-			fd, err := unix.PidfdOpen(p.PID(), 0)
-			require.NoError(t, err)
-			defer func() { _ = unix.Close(fd) }()
 			var dead time.Time
 			watched := make(chan struct{})
-			go func() {
-				defer close(watched)
-				_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 5000)
+			fd, err := unix.PidfdOpen(p.PID(), 0)
+			if errors.Is(err, unix.ESRCH) { // it has ended and was noticed before this line
 				dead = time.Now()
-			}()
+				close(watched)
+			} else {
+				require.NoError(t, err)
+				defer func() { _ = unix.Close(fd) }()
+				go func() {
+					defer close(watched)
+					_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 5000)
+					dead = time.Now()
+				}()
+			}
 			await(t, p.Done(), 5*time.Second, "exit")
 			noticed := time.Now()
 			await(t, watched, 5*time.Second, "death")

@@ -41,8 +41,9 @@ type Event struct {
 	Value edn.Value
 }
 
-// finishGrace is how long a peer may leave a stream open after its answer.
-const finishGrace = time.Second
+// finishGrace is how long a peer may leave a stream open after its answer. An
+// interpreter on a machine that is busy takes more than a second.
+const finishGrace = 5 * time.Second
 
 type openInvoke func(ctx context.Context, req *pluginv1.InvokeRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[pluginv1.InvokeEvent], error)
 

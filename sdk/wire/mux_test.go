@@ -90,7 +90,7 @@ func TestMuxSlowReader(t *testing.T) {
 // plugin waits for credit; the stream lives on.
 func TestMuxCancelOne(t *testing.T) {
 	left := make(chan error, 1)
-	entered, go_ := make(chan struct{}, 2), make(chan struct{})
+	entered, release := make(chan struct{}, 2), make(chan struct{})
 	c := sharing(t, behaviour{
 		"flood": func(_ context.Context, _ Call, out *Emitter) (edn.Value, error) {
 			entered <- struct{}{}
@@ -103,7 +103,7 @@ func TestMuxCancelOne(t *testing.T) {
 		},
 		"wait": func(context.Context, Call, *Emitter) (edn.Value, error) {
 			entered <- struct{}{}
-			<-go_
+			<-release
 			return edn.Text("waited"), nil
 		},
 	}.fake())
@@ -133,7 +133,7 @@ func TestMuxCancelOne(t *testing.T) {
 	close(stuck)
 	require.ErrorIs(t, <-over, contract.OfType("timeout/hard"))
 	l := c.shared.lane
-	close(go_)
+	close(release)
 	require.NoError(t, <-beside)
 	eventually(t, "nothing is remembered of the calls", func() bool {
 		l.mu.Lock()
