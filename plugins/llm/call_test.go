@@ -14,8 +14,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/sdktest"
 
-	"github.com/fermenthq/ferment/plugins/llm/internal/transport"
-	"github.com/fermenthq/ferment/plugins/llm/internal/wiretest"
+	"github.com/fermenthq/ferment/plugins/internal/provider/transport"
+	"github.com/fermenthq/ferment/plugins/internal/provider/wiretest"
 )
 
 // LM-008: roles reach each dialect without loss, in the places that it has for

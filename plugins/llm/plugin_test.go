@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fermenthq/ferment/plugins/llm/internal/transport"
-	"github.com/fermenthq/ferment/plugins/llm/internal/wiretest"
+	"github.com/fermenthq/ferment/plugins/internal/provider/transport"
+	"github.com/fermenthq/ferment/plugins/internal/provider/wiretest"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/sdktest"
@@ -136,7 +136,7 @@ func failureOf(e *contract.Error) string {
 // comes to through the whole plugin.
 func TestTranscripts(t *testing.T) {
 	for _, dialect := range dialects() {
-		for _, tr := range wiretest.Load(t, "testdata/wire", dialect) {
+		for _, tr := range wiretest.Load(t, "../internal/provider/testdata/wire", dialect) {
 			t.Run(dialect+"/"+tr.Name, func(t *testing.T) {
 				r := newRig(t, dialect, `{:price {:input "1" :cache-write "1.25" :output "2"}}`, "", tr)
 				input := hello

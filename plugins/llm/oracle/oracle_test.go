@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fermenthq/ferment/plugins/llm/internal/wiretest"
+	"github.com/fermenthq/ferment/plugins/internal/provider/wiretest"
 )
 
-const wires = "../testdata/wire"
+const wires = "../../internal/provider/testdata/wire"
 
 // seen is what a client says of an answer, in the words of wiretest.Want.
 type seen struct {

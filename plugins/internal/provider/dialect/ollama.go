@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/fermenthq/ferment/plugins/llm/internal/chat"
+	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
 )
 
 func encodeOllama(r *chat.Request) (map[string]any, []string) {

@@ -9,11 +9,11 @@ import (
 	"os"
 	"time"
 
-	"github.com/fermenthq/ferment/plugins/llm/internal/answer"
-	"github.com/fermenthq/ferment/plugins/llm/internal/dialect"
-	"github.com/fermenthq/ferment/plugins/llm/internal/failure"
-	"github.com/fermenthq/ferment/plugins/llm/internal/pricing"
-	"github.com/fermenthq/ferment/plugins/llm/internal/transport"
+	"github.com/fermenthq/ferment/plugins/internal/provider/answer"
+	"github.com/fermenthq/ferment/plugins/internal/provider/dialect"
+	"github.com/fermenthq/ferment/plugins/internal/provider/failure"
+	"github.com/fermenthq/ferment/plugins/internal/provider/pricing"
+	"github.com/fermenthq/ferment/plugins/internal/provider/transport"
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/edn"
 )

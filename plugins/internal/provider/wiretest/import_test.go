@@ -15,7 +15,7 @@ import (
 
 // LLM-053: the server is in no program.
 func TestOnlyTestsImportTheServer(t *testing.T) {
-	require.NoError(t, filepath.WalkDir("../..", func(path string, d os.DirEntry, err error) error {
+	require.NoError(t, filepath.WalkDir("../../..", func(path string, d os.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return err
 		}
@@ -33,7 +33,7 @@ func TestOnlyTestsImportTheServer(t *testing.T) {
 // LLM-053: no transcript holds a key.
 func TestNoKeysInTranscripts(t *testing.T) {
 	key := regexp.MustCompile(`(?i)\b(sk|pk|key|bearer)[-_ ][A-Za-z0-9_-]{16,}|authorization|x-api-key`)
-	files, err := filepath.Glob("../../testdata/wire/*/*.wire")
+	files, err := filepath.Glob("../testdata/wire/*/*.wire")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	for _, file := range files {

@@ -3,7 +3,7 @@ package pricing
 import (
 	"math/big"
 
-	"github.com/fermenthq/ferment/plugins/llm/internal/chat"
+	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 

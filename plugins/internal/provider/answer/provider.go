@@ -3,11 +3,11 @@ package answer
 import (
 	"strconv"
 
-	"github.com/fermenthq/ferment/plugins/llm/internal/chat"
-	"github.com/fermenthq/ferment/plugins/llm/internal/dialect"
-	"github.com/fermenthq/ferment/plugins/llm/internal/failure"
-	"github.com/fermenthq/ferment/plugins/llm/internal/pricing"
-	"github.com/fermenthq/ferment/plugins/llm/internal/transport"
+	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
+	"github.com/fermenthq/ferment/plugins/internal/provider/dialect"
+	"github.com/fermenthq/ferment/plugins/internal/provider/failure"
+	"github.com/fermenthq/ferment/plugins/internal/provider/pricing"
+	"github.com/fermenthq/ferment/plugins/internal/provider/transport"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 

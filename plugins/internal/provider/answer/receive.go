@@ -6,11 +6,11 @@ import (
 
 	"time"
 
-	"github.com/fermenthq/ferment/plugins/llm/internal/chat"
-	"github.com/fermenthq/ferment/plugins/llm/internal/dialect"
-	"github.com/fermenthq/ferment/plugins/llm/internal/failure"
-	"github.com/fermenthq/ferment/plugins/llm/internal/frame"
-	"github.com/fermenthq/ferment/plugins/llm/internal/transport"
+	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
+	"github.com/fermenthq/ferment/plugins/internal/provider/dialect"
+	"github.com/fermenthq/ferment/plugins/internal/provider/failure"
+	"github.com/fermenthq/ferment/plugins/internal/provider/frame"
+	"github.com/fermenthq/ferment/plugins/internal/provider/transport"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )

@@ -8,8 +8,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/fermenthq/ferment/plugins/llm/internal/chat"
-	"github.com/fermenthq/ferment/plugins/llm/internal/frame"
+	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
+	"github.com/fermenthq/ferment/plugins/internal/provider/frame"
 )
 
 // ErrMalformed says that a frame cannot be read.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fermenthq/ferment/plugins/llm/internal/transport"
+	"github.com/fermenthq/ferment/plugins/internal/provider/transport"
 )
 
 // Clock stands still until a test moves it.

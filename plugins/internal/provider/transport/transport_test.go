@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/fermenthq/ferment/plugins/llm/internal/transport"
-	"github.com/fermenthq/ferment/plugins/llm/internal/wiretest"
+	"github.com/fermenthq/ferment/plugins/internal/provider/transport"
+	"github.com/fermenthq/ferment/plugins/internal/provider/wiretest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -9,12 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/fermenthq/ferment/plugins/llm/internal/chat"
-	"github.com/fermenthq/ferment/plugins/llm/internal/frame"
-	"github.com/fermenthq/ferment/plugins/llm/internal/wiretest"
+	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
+	"github.com/fermenthq/ferment/plugins/internal/provider/frame"
+	"github.com/fermenthq/ferment/plugins/internal/provider/wiretest"
 )
 
-const wires = "../../testdata/wire"
+const wires = "../testdata/wire"
 
 func presets(t testing.TB) []Preset {
 	var all []Preset

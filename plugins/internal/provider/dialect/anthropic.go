@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/fermenthq/ferment/plugins/llm/internal/chat"
+	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
 )
 
 // AnthropicVersion is the version of the interface that is spoken.

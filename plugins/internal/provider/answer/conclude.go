@@ -3,8 +3,8 @@ package answer
 import (
 	"strings"
 
-	"github.com/fermenthq/ferment/plugins/llm/internal/chat"
-	"github.com/fermenthq/ferment/plugins/llm/internal/failure"
+	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
+	"github.com/fermenthq/ferment/plugins/internal/provider/failure"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
