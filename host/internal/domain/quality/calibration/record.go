@@ -1,0 +1,255 @@
+package calibration
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/domain/quality"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Version is the version of the record's EDN form.
+const Version = 1
+
+// DriftLimit is by how much kappa may fall before a judge counts as another one
+// (JDG-011).
+const DriftLimit = 0.15
+
+// Record is what is known about one judge (JDG-010). Shares and coefficients
+// are rounded to four decimals, so that a record that was written and read is
+// the same record.
+type Record struct {
+	// Judge is the name under which the configuration knows the judge.
+	Judge string
+	// Capability gave the verdicts, without colon.
+	Capability string
+	// Key is the judge key of the verdicts: what determines them apart from task
+	// and answer. A judge whose key differs is another judge.
+	Key string
+	// Model is the one that answered, as its server calls it; empty if no model
+	// was asked or it was not named.
+	Model string
+	// Family is that of the model, empty like Model.
+	Family string
+	// Anchors is the hash of the anchors, Good and Bad how many of them are
+	// labelled so and were judged.
+	Anchors   string
+	Good, Bad int
+	// Failed counts anchors without a usable verdict. They are part of no figure.
+	Failed int
+	// At is when the judging ended.
+	At time.Time
+	// ScoreMin is from which score on an answer passed.
+	ScoreMin quality.Score
+
+	// Sensitivity is the share of good answers that passed, Specificity the
+	// share of bad ones that did not.
+	Sensitivity, Specificity float64
+	// Kappa is Cohen's: agreement with the labels beyond chance, -1 to 1.
+	Kappa float64
+	// Flips is the share of anchors that got the other verdict when they were
+	// judged once more.
+	Flips Measured
+	// Length is the rank correlation of score and length among answers with the
+	// same label, -1 to 1.
+	Length Measured
+	// Order is the preference for what is shown first in a comparison: the share
+	// of choices of the first minus that of the second, -1 to 1.
+	Order Measured
+	// Own is by how much answers of the judge's own family score higher than
+	// others with the same label.
+	Own Measured
+	// Spread is the standard deviation of the scores.
+	Spread float64
+}
+
+// Measured is a figure that needs observations of a certain kind.
+type Measured struct {
+	Value float64
+	// Of is the number of observations; 0: nothing was measured.
+	Of int
+}
+
+// Known tells whether there is a figure.
+func (m Measured) Known() bool { return m.Of > 0 }
+
+// Hash is the identity of the record, as verdicts name it.
+func (r Record) Hash() string { return edn.Hash(r.Value()) }
+
+// Drifted tells whether a judge that was measured as r before is now so much
+// worse that its verdicts should not count (JDG-011).
+func (r Record) Drifted(now Record) bool {
+	// Both are multiples of 1/10000; the comparison must not see more.
+	return math.Round((r.Kappa-now.Kappa)*1e4) >= math.Round(DriftLimit*1e4)
+}
+
+// form is the EDN form of a record. Figures are decimals in it.
+type form struct {
+	Version     int       `edn:"calibration/version"`
+	Judge       string    `edn:"judge"`
+	Capability  edn.Value `edn:"cap/id"`
+	Key         string    `edn:"key"`
+	Model       string    `edn:"model,omitempty"`
+	Family      string    `edn:"family,omitempty"`
+	Anchors     anchored  `edn:"anchors"`
+	At          time.Time `edn:"at"`
+	ScoreMin    edn.Value `edn:"score-min"`
+	Sensitivity edn.Value `edn:"sensitivity"`
+	Specificity edn.Value `edn:"specificity"`
+	Kappa       edn.Value `edn:"kappa"`
+	Flips       edn.Value `edn:"retest-flips"`
+	Length      edn.Value `edn:"score-length-correlation"`
+	Order       edn.Value `edn:"order-preference"`
+	Own         edn.Value `edn:"own-family-preference"`
+	Spread      edn.Value `edn:"spread"`
+}
+
+type anchored struct {
+	Hash   string `edn:"hash"`
+	Good   int    `edn:"good"`
+	Bad    int    `edn:"bad"`
+	Failed int    `edn:"failed"`
+}
+
+// Value is the EDN form of the record. A figure that was not measured is nil.
+func (r Record) Value() edn.Value {
+	capability, err := edn.Keyword(r.Capability)
+	if err != nil {
+		capability = edn.Nil()
+	}
+	v, err := edn.Encode(form{
+		Version: Version, Judge: r.Judge, Capability: capability, Key: r.Key, Model: r.Model, Family: r.Family,
+		Anchors: anchored{Hash: r.Anchors, Good: r.Good, Bad: r.Bad, Failed: r.Failed},
+		At:      r.At.UTC(), ScoreMin: r.ScoreMin.Value(),
+		Sensitivity: decimal(r.Sensitivity), Specificity: decimal(r.Specificity), Kappa: decimal(r.Kappa),
+		Flips: r.Flips.value(), Length: r.Length.value(), Order: r.Order.value(), Own: r.Own.value(),
+		Spread: decimal(r.Spread),
+	})
+	if err != nil { // every field is a value already
+		return edn.Nil()
+	}
+	return v
+}
+
+func (m Measured) value() edn.Value {
+	if !m.Known() {
+		return edn.Nil()
+	}
+	return edn.MustMap(edn.K("value"), decimal(m.Value), edn.K("of"), edn.Int(int64(m.Of)))
+}
+
+// ParseRecord reads the EDN form. The error is an :invalid-request that lists
+// every problem with its path.
+func ParseRecord(v edn.Value) (Record, error) {
+	var f form
+	if !v.IsMap() {
+		return Record{}, refused("record", []problem{{message: fmt.Sprintf("expected a map, found %s", v.Kind())}})
+	}
+	p := &problems{}
+	if err := edn.DecodeStrict(v, &f); err != nil {
+		var bad *edn.DecodeError
+		if !errors.As(err, &bad) {
+			return Record{}, refused("record", []problem{{message: err.Error()}})
+		}
+		for _, b := range bad.Problems {
+			p.add(b.Message, b.Path...)
+		}
+	}
+	r := Record{
+		Judge: f.Judge, Key: f.Key, Model: f.Model, Family: f.Family,
+		Anchors: f.Anchors.Hash, Good: f.Anchors.Good, Bad: f.Anchors.Bad, Failed: f.Anchors.Failed, At: f.At,
+	}
+	if f.Version != Version {
+		p.add(fmt.Sprintf("expected version %d, found %d: calibrate the judge again", Version, f.Version), edn.K("calibration/version"))
+	}
+	var ok bool
+	if r.Capability, ok = f.Capability.AsKeyword(); !ok {
+		p.add("expected the name of a capability, such as :judge/rubric", edn.K("cap/id"))
+	}
+	if r.ScoreMin, ok = quality.ScoreOf(f.ScoreMin); !ok || r.ScoreMin < 0 || r.ScoreMin > quality.Perfect {
+		p.add("expected a number from 0 to 1", edn.K("score-min"))
+	}
+	r.Sensitivity = p.number(f.Sensitivity, 0, 1, edn.K("sensitivity"))
+	r.Specificity = p.number(f.Specificity, 0, 1, edn.K("specificity"))
+	r.Kappa = p.number(f.Kappa, -1, 1, edn.K("kappa"))
+	r.Spread = p.number(f.Spread, 0, 1, edn.K("spread"))
+	r.Flips = p.measured(f.Flips, 0, "retest-flips")
+	r.Length = p.measured(f.Length, -1, "score-length-correlation")
+	r.Order = p.measured(f.Order, -1, "order-preference")
+	r.Own = p.measured(f.Own, -1, "own-family-preference")
+	if r.Good < 0 || r.Bad < 0 || r.Failed < 0 {
+		p.add("expected counts of 0 or more", edn.K("anchors"))
+	}
+	if len(p.list) > 0 {
+		return Record{}, refused("record", p.list)
+	}
+	return r, nil
+}
+
+func (p *problems) measured(v edn.Value, low float64, name string) Measured {
+	if v.IsNil() {
+		return Measured{}
+	}
+	of, ok := v.Key("of").AsInt()
+	if !ok || of < 1 || of > math.MaxInt32 {
+		p.add("expected how many observations the figure rests on", edn.K(name), edn.K("of"))
+		return Measured{}
+	}
+	return Measured{Value: p.number(v.Key("value"), low, 1, edn.K(name), edn.K("value")), Of: int(of)}
+}
+
+func (p *problems) number(v edn.Value, low, high float64, path ...edn.Value) float64 {
+	r, ok := v.AsNumber()
+	if !ok {
+		p.add(fmt.Sprintf("expected a number from %g to %g, found %s", low, high, v.Kind()), path...)
+		return 0
+	}
+	f, _ := r.Float64()
+	if f < low || f > high {
+		p.add(fmt.Sprintf("expected a number from %g to %g, found %s", low, high, v), path...)
+		return 0
+	}
+	return rounded(f)
+}
+
+// rounded is the precision of every figure: more digits would pretend that tens
+// of anchors tell more than they do.
+func rounded(f float64) float64 { return math.Round(f*1e4) / 1e4 }
+
+func decimal(f float64) edn.Value {
+	return edn.MustDecimal(fmt.Sprintf("%.4fM", f))
+}
+
+type problem struct {
+	path    []edn.Value
+	message string
+}
+
+type problems struct{ list []problem }
+
+func (p *problems) add(message string, path ...edn.Value) {
+	p.list = append(p.list, problem{path, message})
+}
+
+// refused is one error with every problem.
+func refused(what string, list []problem) error {
+	first := list[0]
+	at := ""
+	if len(first.path) > 0 {
+		at = " at " + edn.Vector(first.path...).String()
+	}
+	more := ""
+	if len(list) > 1 {
+		more = fmt.Sprintf(" (and %d more)", len(list)-1)
+	}
+	all := make([]edn.Value, len(list))
+	for i, p := range list {
+		all[i] = edn.MustMap(edn.K("path"), edn.Vector(p.path...), edn.K("message"), edn.Text(p.message))
+	}
+	e := contract.Errorf("invalid-request", "calibration %s%s: %s%s", what, at, first.message, more)
+	e.Details = edn.MustMap(edn.K("problems"), edn.Vector(all...))
+	return e
+}

@@ -1,0 +1,88 @@
+package calibration_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/fermenthq/ferment/host/internal/domain/quality"
+	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+func aRecord() calibration.Record {
+	return calibration.Record{
+		Judge: "grader", Capability: "judge/rubric", Key: "b3:aa", Model: "m-1", Family: "alpha",
+		Anchors: "b3:bb", Good: 24, Bad: 20, Failed: 1, At: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), ScoreMin: 700,
+		Sensitivity: 0.9167, Specificity: 0.85, Kappa: 0.7692,
+		Flips: calibration.Measured{Value: 0.0455, Of: 44}, Order: calibration.Measured{Value: -0.1, Of: 20}, Spread: 0.2811,
+	}
+}
+
+// JDG-010: a record that was written and read is the same record.
+func TestRecordReadsBackWhatItWrote(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		share := func(low float64, name string) float64 {
+			return float64(rapid.IntRange(int(low*10_000), 10_000).Draw(t, name)) / 10_000
+		}
+		maybe := func(low float64, name string) calibration.Measured {
+			m := calibration.Measured{Of: rapid.IntRange(0, 500).Draw(t, name+" of")}
+			if m.Of > 0 {
+				m.Value = share(low, name)
+			}
+			return m
+		}
+		r := calibration.Record{
+			Judge: rapid.StringMatching(`[a-z][a-z0-9._+-]{0,20}`).Draw(t, "judge"), Capability: "judge/rubric",
+			Key: rapid.String().Draw(t, "key"), Model: rapid.String().Draw(t, "model"), Family: rapid.String().Draw(t, "family"),
+			Anchors: "b3:00", Good: rapid.IntRange(0, 999).Draw(t, "good"), Bad: rapid.IntRange(0, 999).Draw(t, "bad"),
+			At:       time.Unix(rapid.Int64Range(0, 4_000_000_000).Draw(t, "at"), 0).UTC(),
+			ScoreMin: quality.Score(rapid.IntRange(0, 1000).Draw(t, "min")),
+			Kappa:    share(-1, "kappa"), Sensitivity: share(0, "se"), Specificity: share(0, "sp"), Spread: share(0, "spread"),
+			Flips: maybe(0, "flips"), Length: maybe(-1, "length"), Order: maybe(-1, "order"), Own: maybe(-1, "own"),
+		}
+		text := edn.WritePretty(r.Value(), edn.PrettyOptions{})
+		v, err := edn.Read(text)
+		require.NoError(t, err)
+		back, err := calibration.ParseRecord(v)
+		require.NoError(t, err)
+		assert.Equal(t, r, back)
+		assert.Equal(t, r.Hash(), back.Hash())
+	})
+}
+
+func TestRecordNamesEveryProblemWithItsPlace(t *testing.T) {
+	v := aRecord().Value()
+	for name, c := range map[string]struct {
+		v    edn.Value
+		want []string
+	}{
+		"no map":             {edn.Int(3), []string{"expected a map"}},
+		"empty":              {edn.MustMap(), []string{"expected version 1, found 0"}},
+		"kappa beyond 1":     {v.AssocKey("kappa", edn.MustDecimal("1.2")), []string{"[:kappa]", "from -1 to 1"}},
+		"kappa is text":      {v.AssocKey("kappa", edn.Text("high")), []string{"[:kappa]", "found string"}},
+		"an unknown key":     {v.AssocKey("kapa", edn.Int(1)), []string{"kapa"}},
+		"another version":    {v.AssocKey("calibration/version", edn.Int(2)), []string{"calibrate the judge again"}},
+		"a figure of nobody": {v.AssocKey("retest-flips", edn.MustMap(edn.K("value"), edn.Int(0), edn.K("of"), edn.Int(0))), []string{"[:retest-flips :of]"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := calibration.ParseRecord(c.v)
+			require.ErrorIs(t, err, contract.OfType("invalid-request"))
+			for _, want := range c.want {
+				assert.ErrorContains(t, err, want)
+			}
+		})
+	}
+}
+
+// JDG-011: a judge drifted when kappa fell by 0.15, to the last digit.
+func TestRecordDrifts(t *testing.T) {
+	before := calibration.Record{Kappa: 0.9}
+	for kappa, want := range map[float64]bool{0.95: false, 0.9: false, 0.7501: false, 0.75: true, 0.3: true, -0.2: true} {
+		assert.Equal(t, want, before.Drifted(calibration.Record{Kappa: kappa}), "kappa %g", kappa)
+	}
+}
