@@ -114,7 +114,8 @@ func endsInPicture(s string) bool {
 
 // withoutReference cuts a mark such as [3] or ¹ from the end.
 func withoutReference(s string) (string, bool) {
-	if at := strings.LastIndexByte(s, '['); at > 0 && len(s)-at <= 5 && strings.Trim(s[at+1:], "0123456789^, ") == "" {
+	tail := max(0, len(s)-5)
+	if at := tail + strings.LastIndexByte(s[tail:], '['); at > 0 && s[at] == '[' && strings.Trim(s[at+1:], "0123456789^, ") == "" {
 		return s[:at], true
 	}
 	if r, size := utf8.DecodeLastRuneInString(s); strings.ContainsRune("¹²³⁴⁵⁶⁷⁸⁹⁰", r) {
@@ -168,6 +169,10 @@ func unbalanced(s string, code []Span) (Span, bool) {
 	odd := false
 	before := ' '
 	for i, r := range s {
+		if r < utf8.RuneSelf && !pairs(byte(r)) {
+			before = r
+			continue
+		}
 		for len(code) > 0 && code[0].End <= i {
 			code = code[1:]
 		}
@@ -222,6 +227,15 @@ func unbalanced(s string, code []Span) (Span, bool) {
 		return straight, false
 	}
 	return Span{}, true
+}
+
+// pairs tells of a mark that belongs to a pair.
+func pairs(c byte) bool {
+	switch c {
+	case '(', ')', '[', ']', '{', '}', '"':
+		return true
+	}
+	return false
 }
 
 // CheckList looks for a list in the answer to a request that did not ask for

@@ -24,7 +24,7 @@ const (
 // confidence is the winner's share of the evidence, 0 to 1; below 0.6, and for
 // scripts that no pack is written in, the language is Undetermined.
 func Detect(text string) (language string, confidence float64) {
-	const enough = 4000 // bytes; more does not change the verdict
+	const enough = 2000 // bytes; more does not change the verdict
 	if len(text) > enough {
 		text = strings.ToValidUTF8(text[:enough], "")
 	}
@@ -43,7 +43,7 @@ func Detect(text string) (language string, confidence float64) {
 			continue
 		}
 		// "l'eau", "d'une", "qu'il"
-		if elided, rest, found := strings.Cut(strings.ReplaceAll(word, "’", "'"), "'"); found {
+		if elided, rest, found := elision(word); found {
 			credit(signs.words[elided])
 			credit(signs.words[rest])
 		}
@@ -85,6 +85,19 @@ func Detect(text string) (language string, confidence float64) {
 		return Undetermined, confidence
 	}
 	return Languages()[best], confidence
+}
+
+// elision cuts a word at its first apostrophe.
+func elision(word string) (elided, rest string, found bool) {
+	for i := 0; i < len(word); i++ {
+		switch {
+		case word[i] == '\'':
+			return word[:i], word[i+1:], true
+		case word[i] == "’"[0] && strings.HasPrefix(word[i:], "’"):
+			return word[:i], strings.ReplaceAll(word[i+len("’"):], "’", "'"), true
+		}
+	}
+	return "", "", false
 }
 
 // signs tell of languages. Each has a weight for every language, in the order

@@ -66,13 +66,15 @@ func CheckPrompt(s, system string) []Remark {
 		return nil
 	}
 	known := map[uint64]bool{}
+	var some [64]uint64 // a bit for some of each hash: most runs need no look at the map
 	for run := range runs(secret) {
 		known[run] = true
+		some[run>>58] |= 1 << (run >> 52 & 63)
 	}
 	words := Words(s)
 	at := 0
 	for run := range runs(wordHashes(s, words)) {
-		if known[run] {
+		if some[run>>58]>>(run>>52&63)&1 == 1 && known[run] {
 			return []Remark{{Span{words[at].Start, words[at+leakWords-1].End}, "the text repeats the system prompt", "leave the instructions out"}}
 		}
 		at++
@@ -82,11 +84,22 @@ func CheckPrompt(s, system string) []Remark {
 
 // wordHashes hashes words in any case.
 func wordHashes(s string, words []Span) []uint64 {
+	const prime = 1099511628211 // FNV-1a, over characters
 	out := make([]uint64, len(words))
 	for i, w := range words {
-		h := uint64(14695981039346656037) // FNV-1a
-		for _, r := range w.In(s) {
-			h = (h ^ uint64(unicode.ToLower(r))) * 1099511628211
+		h := uint64(14695981039346656037)
+		for j := w.Start; j < w.End; {
+			if c := s[j]; c < utf8.RuneSelf {
+				if 'A' <= c && c <= 'Z' {
+					c += 'a' - 'A'
+				}
+				h = (h ^ uint64(c)) * prime
+				j++
+				continue
+			}
+			r, size := utf8.DecodeRuneInString(s[j:])
+			h = (h ^ uint64(unicode.ToLower(r))) * prime
+			j += size
 		}
 		out[i] = h
 	}

@@ -174,6 +174,9 @@ func appendSpans(out []Span, s string, from, end int) []Span {
 		}
 		runs = append(runs, Span{start, i})
 	}
+	if len(runs) == 2 && runs[0].End-runs[0].Start == runs[1].End-runs[1].Start { // as in most lines
+		return append(out, Span{runs[0].Start, runs[1].End})
+	}
 	partner := make([]int, len(runs))
 	next := map[int]int{}
 	for i := len(runs) - 1; i >= 0; i-- {

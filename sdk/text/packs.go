@@ -3,6 +3,7 @@ package text
 import (
 	"embed"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -12,13 +13,13 @@ var packFiles embed.FS
 
 // pack is what is particular to one language.
 type pack struct {
-	abbreviations map[string]bool // lower case, without the last point
-	common        map[string]bool // short function words by which the language is known
-	stop          map[string]bool // words that carry no topic, the common ones with them
-	letters       string          // those that hardly occur in the other languages
-	dangling      map[string]bool // words that no text ends with
-	numbers       []string        // words from zero on
-	wishes        []Rule          // patterns; the intent says for what
+	abbreviations map[string]bool   // lower case, without the last point
+	common        map[string]bool   // short function words by which the language is known
+	stop          map[string]bool   // words that carry no topic, the common ones with them
+	letters       string            // those that hardly occur in the other languages
+	dangling      map[string]bool   // words that no text ends with
+	numbers       map[string]string // words from zero on, with their digits
+	wishes        []Rule            // patterns; the intent says for what
 }
 
 // wishKeys are the patterns of a pack: what requests want, and what answers do.
@@ -51,7 +52,7 @@ func readPack(raw string) (pack, error) {
 		stop:          set(one("common") + " " + one("stop")),
 		letters:       one("letters"),
 		dangling:      set(one("dangling")),
-		numbers:       strings.Fields(one("numbers")),
+		numbers:       counted(strings.Fields(one("numbers"))),
 	}
 	for _, key := range wishKeys {
 		for _, pattern := range fields[key] {
@@ -62,6 +63,15 @@ func readPack(raw string) (pack, error) {
 		return pack{}, fmt.Errorf("language pack %s: %w", one("language"), err)
 	}
 	return p, nil
+}
+
+// counted numbers the words for zero, one and so on.
+func counted(words []string) map[string]string {
+	out := make(map[string]string, len(words))
+	for i, w := range words {
+		out[w] = strconv.Itoa(i)
+	}
+	return out
 }
 
 // readData reads the part of EDN that packs are written in: one map from

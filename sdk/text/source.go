@@ -2,7 +2,6 @@ package text
 
 import (
 	"strings"
-	"sync"
 	"unicode"
 	"unicode/utf8"
 )
@@ -11,25 +10,13 @@ import (
 // thousands and decimals are read as any language writes them, and words up to
 // twelve as the pack of the language has them. Marks of list items are none.
 func CheckNumbers(s, source, language string) []Remark {
-	known := map[string]bool{}
+	known := values{}
 	for _, n := range numbers(source) {
 		for _, reading := range readings(n.In(source)) {
 			known[reading] = true
 		}
 	}
-	words := map[string]string{}
-	for code, p := range packs() {
-		if language == code || !packKnown(language) {
-			for i, w := range p.numbers {
-				words[w] = itoa(i)
-			}
-		}
-	}
-	for _, w := range Words(source) {
-		if n, ok := words[strings.ToLower(w.In(source))]; ok {
-			known[n] = true
-		}
-	}
+	known.addWords(source, language)
 	var out []Remark
 	for _, n := range numbers(s) {
 		if mark(s, n) {
@@ -46,11 +33,26 @@ func CheckNumbers(s, source, language string) []Remark {
 	return out
 }
 
-func itoa(n int) string {
-	if n < 10 {
-		return string(rune('0' + n))
+// values are numbers that a source has, as digits.
+type values map[string]bool
+
+// addWords adds the numbers that stand there as words of a language, or of any
+// that has a pack if this one has none.
+func (v values) addWords(source, language string) {
+	for _, w := range Words(source) {
+		word := strings.ToLower(w.In(source))
+		if packKnown(language) {
+			if n, ok := packs()[language].numbers[word]; ok {
+				v[n] = true
+			}
+			continue
+		}
+		for _, p := range packs() {
+			if n, ok := p.numbers[word]; ok {
+				v[n] = true
+			}
+		}
 	}
-	return "1" + string(rune('0'+n-10))
 }
 
 // numbers finds runs of digits with single separators between digits. Digits
@@ -184,14 +186,38 @@ func quoted(q, source string) bool {
 	return true
 }
 
-// plainQuote is a text in lower case, with single blanks and one kind of marks.
+// plainQuote is a text in lower case, with single blanks, one kind of marks and
+// no emphasis.
 func plainQuote(s string) string {
-	return strings.Join(strings.Fields(quoteForms().Replace(strings.ToLower(s))), " ")
+	var b strings.Builder
+	b.Grow(len(s))
+	blanks := false
+	put := func(r rune) {
+		if blanks && b.Len() > 0 {
+			b.WriteByte(' ')
+		}
+		blanks = false
+		b.WriteRune(r)
+	}
+	for _, r := range s {
+		switch {
+		case 'a' <= r && r <= 'z':
+			put(r)
+		case 'A' <= r && r <= 'Z':
+			put(r + 'a' - 'A')
+		case r == '*' || r == '_':
+		case unicode.IsSpace(r):
+			blanks = true
+		case strings.ContainsRune("’‘“”„\"«»", r):
+			put('\'')
+		case r == '–' || r == '—':
+			put('-')
+		default:
+			put(unicode.ToLower(r))
+		}
+	}
+	return b.String()
 }
-
-var quoteForms = sync.OnceValue(func() *strings.Replacer {
-	return strings.NewReplacer("’", "'", "‘", "'", "“", "'", "”", "'", "„", "'", "\"", "'", "«", "'", "»", "'", "–", "-", "—", "-", "*", "", "_", "")
-})
 
 // maxQuotation bounds a quotation in bytes: what is longer is two marks that
 // have nothing to do with each other.
@@ -206,6 +232,9 @@ func quotations(s string) []Span {
 	var out []Span
 	from, closing := -1, ""
 	for i, r := range s {
+		if from < 0 && r < utf8.RuneSelf && r != '"' {
+			continue // nothing begins here
+		}
 		for len(code) > 0 && code[0].End <= i {
 			code = code[1:]
 		}

@@ -15,7 +15,7 @@ func (s Span) In(text string) string { return text[s.Start:s.End] }
 // apostrophe, hyphen, point or comma inside a word or number kept. Scripts
 // written without blanks (Han, Kana, Thai) give one word for each character.
 func Words(text string) []Span {
-	var out []Span
+	out := make([]Span, 0, len(text)/6+1)
 	start := -1
 	flush := func(end int) {
 		if start >= 0 {
@@ -23,11 +23,24 @@ func Words(text string) []Span {
 			start = -1
 		}
 	}
-	for i, r := range text {
+	for i := 0; i < len(text); {
+		if c := text[i]; c < utf8.RuneSelf { // most text, most of the time
+			switch {
+			case wordByte(c):
+				if start < 0 {
+					start = i
+				}
+			case start >= 0 && (c == ' ' || !joins(text, i, rune(c))):
+				flush(i)
+			}
+			i++
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(text[i:])
 		switch {
 		case unbroken(r):
 			flush(i)
-			out = append(out, Span{i, i + utf8.RuneLen(r)})
+			out = append(out, Span{i, i + size})
 		case wordRune(r):
 			if start < 0 {
 				start = i
@@ -36,6 +49,7 @@ func Words(text string) []Span {
 		default:
 			flush(i)
 		}
+		i += size
 	}
 	flush(len(text))
 	return out
@@ -43,9 +57,13 @@ func Words(text string) []Span {
 
 func wordRune(r rune) bool {
 	if r < utf8.RuneSelf {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_'
+		return wordByte(byte(r))
 	}
 	return unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r)
+}
+
+func wordByte(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_'
 }
 
 func unbroken(r rune) bool {

@@ -196,15 +196,17 @@ func gather(b *strings.Builder, v edn.Value, depth int) {
 	}
 }
 
+// checkEnding: the host may cut what is too long (TXT-005), and then says so; a
+// text without its last sentence is none that a provider cut short.
 func checkEnding(c *said) []text.Remark {
+	end := len(c.text)
+	cut, _ := c.Meta.Key("text/cut?").AsBool()
 	finish, _ := c.Meta.Key("finish").AsKeyword()
-	if cut, _ := c.Meta.Key("text/cut?").AsBool(); finish == "length" && !cut {
-		return []text.Remark{{Span: text.Span{Start: len(c.text), End: len(c.text)}, Message: "the answer reached its limit of tokens", Fix: "answer more briefly"}}
-	}
-	if strings.HasSuffix(c.text, "…") {
-		if cut, _ := c.Meta.Key("text/cut?").AsBool(); cut {
-			return []text.Remark{{Span: text.Span{Start: len(c.text) - len("…"), End: len(c.text)}, Message: "the text was cut between two words to fit its limit", Fix: "answer more briefly"}}
-		}
+	switch {
+	case finish == "length" && !cut:
+		return []text.Remark{{Span: text.Span{Start: end, End: end}, Message: "the answer reached its limit of tokens", Fix: "answer more briefly"}}
+	case cut && strings.HasSuffix(c.text, "…"):
+		return []text.Remark{{Span: text.Span{Start: end - len("…"), End: end}, Message: "the text was cut between two words to fit its limit", Fix: "answer more briefly"}}
 	}
 	return text.CheckEnding(c.text, c.language())
 }
@@ -271,12 +273,11 @@ func checkSecrets(s Subject) Outcome {
 	if b.Len() == 0 {
 		return NotApplicable("the answer has no text")
 	}
-	if c := (&said{Subject: s}); true {
-		if key, found, ok := Text(s.Result); ok {
-			c.key, c.text = key, found
-			if remarks := text.CheckSecrets(found); len(remarks) > 0 {
-				return c.outcome(remarks)
-			}
+	// In the text itself a finding has a place.
+	if key, found, ok := Text(s.Result); ok {
+		if remarks := text.CheckSecrets(found); len(remarks) > 0 {
+			c := said{Subject: s, key: key, text: found}
+			return c.outcome(remarks)
 		}
 	}
 	if remarks := text.CheckSecrets(b.String()); len(remarks) > 0 {

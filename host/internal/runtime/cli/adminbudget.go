@@ -43,7 +43,7 @@ func (c *command) budgetShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.budgets(result)
+			return c.budgets(result, result)
 		},
 	}
 	cmd.Flags().StringVar(&user, "user", "", "of this caller alone, also one who has not come yet")
@@ -109,13 +109,10 @@ func adjustment(user string, tenant bool, grant, charge string) (edn.Value, erro
 	return action, nil
 }
 
-// budgets prints budgets as a table, or data for programs.
-func (c *command) budgets(v edn.Value, data ...edn.Value) error {
+// budgets prints the budgets in v as a table; programs get data.
+func (c *command) budgets(v, data edn.Value) error {
 	if c.format != formatText {
-		for _, d := range data {
-			v = d
-		}
-		return c.value(c.env.Stdout, v)
+		return c.value(c.env.Stdout, data)
 	}
 	var rows [][]string
 	for s := range v.Key("scopes").Elems() {
@@ -139,17 +136,22 @@ func (c *command) budgets(v edn.Value, data ...edn.Value) error {
 }
 
 func budgetRow(s edn.Value) []string {
-	name := plain(s.Key("scope"))
-	if user, ok := s.Key("user").AsString(); ok {
-		name += " " + user
-	}
-	resets := "never"
-	if at, ok := s.Key("resets").AsInst(); ok {
-		resets = at.UTC().Format(time.RFC3339)
-	}
+	name, resets := scopeText(s)
 	left := amountsText(s.Key("left"))
 	if s.Key("soft?").Truthy() {
 		left += " (nearly used up)"
 	}
 	return []string{name, amountsText(s.Key("limit")), amountsText(s.Key("granted")), amountsText(s.Key("used")), amountsText(s.Key("reserved")), left, plain(s.Key("mark")), resets}
+}
+
+// scopeText says whose budget it is and when its window ends.
+func scopeText(s edn.Value) (name, resets string) {
+	name, resets = plain(s.Key("scope")), "never"
+	if user, ok := s.Key("user").AsString(); ok {
+		name += " " + user
+	}
+	if at, ok := s.Key("resets").AsInst(); ok {
+		resets = at.UTC().Format(time.RFC3339)
+	}
+	return name, resets
 }

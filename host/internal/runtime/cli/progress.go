@@ -194,14 +194,7 @@ func (c *command) report(records []journal.Record, budget edn.Value) {
 		amountsText(budget.Key("reserved")), amountsText(budget.Key("settled")), plain(budget.Key("mark")), amountsText(budget.Key("refunded")))
 	rows = rows[:0]
 	for s := range budget.Key("scopes").Elems() {
-		name := plain(s.Key("scope"))
-		if user, ok := s.Key("user").AsString(); ok {
-			name += " " + user
-		}
-		resets := "never"
-		if at, ok := s.Key("resets").AsInst(); ok {
-			resets = at.UTC().Format(time.RFC3339)
-		}
+		name, resets := scopeText(s)
 		rows = append(rows, []string{name, amountsText(s.Key("limit")), amountsText(s.Key("used")), amountsText(s.Key("left")), resets})
 	}
 	_ = table(c.env.Stderr, []string{"scope", "limit", "used", "left", "resets"}, rows) // nobody reads standard error then
