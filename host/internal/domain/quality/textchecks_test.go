@@ -1,6 +1,7 @@
 package quality_test
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -119,4 +120,36 @@ func TestBadTexts(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TXT-009: precision and recall of the check of names.
+func TestLabelledAPIs(t *testing.T) {
+	raw, err := os.ReadFile("testdata/apis.txt")
+	require.NoError(t, err)
+	set, err := quality.NewSet()
+	require.NoError(t, err)
+	check, ok := set.Check(quality.NoHallucinatedAPIs)
+	require.True(t, ok)
+	counts := map[string]int{} // "fail pass": should fail, but passes
+	for line := range strings.Lines(string(raw)) {
+		if line[0] == '#' {
+			continue
+		}
+		verdict, code, found := strings.Cut(strings.TrimSuffix(line, "\n"), " | ")
+		require.True(t, found, line)
+		answer := "```go\n" + strings.NewReplacer(`\n`, "\n", `\t`, "\t").Replace(code) + "\n```"
+		out := check.Run(quality.Subject{Request: edn.MustMap(edn.K("intent"), edn.K("code/explain")), Result: edn.MustMap(edn.K("text"), edn.Text(answer))})
+		got := map[bool]string{true: "pass", false: "fail"}[out.Pass]
+		counts[verdict+" "+got]++
+		if got != verdict {
+			t.Logf("should %s: %s: %v", verdict, code, out.Findings)
+		}
+	}
+	require.Equal(t, 20, counts["fail fail"]+counts["fail pass"])
+	require.Equal(t, 20, counts["pass fail"]+counts["pass pass"])
+	precision := float64(counts["fail fail"]) / float64(counts["fail fail"]+counts["pass fail"])
+	recall := float64(counts["fail fail"]) / 20
+	t.Logf("precision %.2f recall %.2f", precision, recall)
+	assert.GreaterOrEqual(t, precision, 0.95)
+	assert.GreaterOrEqual(t, recall, 0.95)
 }
