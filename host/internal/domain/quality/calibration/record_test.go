@@ -86,3 +86,5 @@ func TestRecordDrifts(t *testing.T) {
 		assert.Equal(t, want, before.Drifted(calibration.Record{Kappa: kappa}), "kappa %g", kappa)
 	}
 }
+
+func qualityScore(n int64) quality.Score { return quality.Score(n) }

@@ -1,0 +1,208 @@
+package calibration
+
+import (
+	"fmt"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/fermenthq/ferment/host/internal/domain/quality"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// LeastAnchors is how many anchors each label needs (JDG-010).
+const LeastAnchors = 20
+
+// MostAnchors is how many anchors a file may hold.
+const MostAnchors = 5000
+
+// Anchor is an answer of which people said whether it is good.
+type Anchor struct {
+	ID   string
+	Good bool
+	// Call, Result, Done and Env are what a judge gets of an answer under
+	// :task/call, :task/result, :task/done and :task/env. All are maps.
+	Call, Result, Done, Env edn.Value
+	// Family is that of the model that wrote the answer, empty if a person did
+	// or nobody knows.
+	Family string
+}
+
+// Length is that of the answer in code points: of its text, or of what it is
+// written as.
+func (a Anchor) Length() int {
+	for _, v := range []edn.Value{a.Result.Key("out"), a.Result} {
+		if s, ok := v.Key("text").AsString(); ok {
+			return utf8.RuneCountInString(s)
+		}
+	}
+	return utf8.RuneCount(a.Result.Canonical())
+}
+
+// Anchors is a checked set of anchors.
+type Anchors struct {
+	// ScoreMin is from which score on an answer passes, Rubric what it is judged
+	// by; nil: that of the judge.
+	ScoreMin quality.Score
+	Rubric   edn.Value
+	List     []Anchor
+	// Hash names the set, whatever it is formatted like.
+	Hash string
+}
+
+// Pair is a good and a bad answer to one question, by their places in the list.
+type Pair struct{ Good, Bad int }
+
+// Pairs are the anchors that can be compared: each good one with a bad answer to
+// the same question, none twice.
+func (a Anchors) Pairs() []Pair {
+	bad := map[string][]int{}
+	for i, x := range a.List {
+		if !x.Good {
+			bad[edn.Hash(x.Call)] = append(bad[edn.Hash(x.Call)], i)
+		}
+	}
+	var out []Pair
+	for i, x := range a.List {
+		if key := edn.Hash(x.Call); x.Good && x.Call.Len() > 0 && len(bad[key]) > 0 {
+			out = append(out, Pair{i, bad[key][0]})
+			bad[key] = bad[key][1:]
+		}
+	}
+	return out
+}
+
+// defaultScoreMin is what passes where the anchors do not say: half of what can
+// be had.
+const defaultScoreMin = quality.Perfect / 2
+
+var (
+	fileKeys   = []string{"anchors", "rubric", "score-min", "anchors/version"}
+	anchorKeys = []string{"id", "label", "family", "task/call", "task/result", "task/done", "task/env"}
+)
+
+// ParseAnchors reads anchors:
+//
+//	{:anchors/version 1
+//	 :score-min 0.7
+//	 :anchors [{:id "a1" :label :good :family "alpha"
+//	            :task/call {:input {:text "..."}} :task/result {:out {:text "..."}}} ...]}
+//
+// The error is an :invalid-request that lists every problem with its path.
+func ParseAnchors(v edn.Value) (Anchors, error) {
+	if !v.IsMap() {
+		return Anchors{}, refused("anchors", []problem{{message: fmt.Sprintf("expected a map with :anchors, found %s", v.Kind())}})
+	}
+	p := &problems{}
+	p.known(v, fileKeys)
+	out := Anchors{ScoreMin: defaultScoreMin, Rubric: v.Key("rubric"), Hash: edn.Hash(v)}
+	if n, ok := v.Key("anchors/version").AsInt(); v.HasKey("anchors/version") && (!ok || n != Version) {
+		p.add(fmt.Sprintf("expected version %d, found %s", Version, v.Key("anchors/version")), edn.K("anchors/version"))
+	}
+	if v.HasKey("score-min") {
+		var ok bool
+		if out.ScoreMin, ok = quality.ScoreOf(v.Key("score-min")); !ok || out.ScoreMin < 0 || out.ScoreMin > quality.Perfect {
+			p.add(fmt.Sprintf("expected a number from 0 to 1, found %s", v.Key("score-min")), edn.K("score-min"))
+		}
+	}
+	if !out.Rubric.IsNil() && !out.Rubric.IsMap() {
+		p.add(fmt.Sprintf("expected a map, found %s", out.Rubric.Kind()), edn.K("rubric"))
+	}
+	list := v.Key("anchors")
+	if !list.IsVector() && !list.IsList() || list.Len() > MostAnchors {
+		p.add(fmt.Sprintf("expected a vector of at most %d anchors, found %s", MostAnchors, described(list)), edn.K("anchors"))
+		return Anchors{}, refused("anchors", p.list)
+	}
+	out.List = p.anchors(list)
+	if len(p.list) == 0 {
+		p.enough(out.List)
+	}
+	if len(p.list) > 0 {
+		return Anchors{}, refused("anchors", p.list)
+	}
+	return out, nil
+}
+
+func (p *problems) anchors(list edn.Value) []Anchor {
+	var out []Anchor
+	first := map[string]int{}
+	i := -1
+	for v := range list.Elems() {
+		i++
+		at := []edn.Value{edn.K("anchors"), edn.Int(int64(i))}
+		if !v.IsMap() {
+			p.add(fmt.Sprintf("expected a map, found %s", v.Kind()), at...)
+			continue
+		}
+		p.known(v, anchorKeys, at...)
+		a := Anchor{Call: p.part(v, "task/call", at), Result: p.part(v, "task/result", at), Done: p.part(v, "task/done", at), Env: p.part(v, "task/env", at)}
+		if a.Result.Len() == 0 {
+			p.add("expected the answer, such as {:out {:text \"...\"}}", append(at, edn.K("task/result"))...)
+		}
+		label, _ := v.Key("label").AsKeyword()
+		if a.Good = label == "good"; !a.Good && label != "bad" {
+			p.add(fmt.Sprintf("expected :good or :bad, found %s", v.Key("label")), append(at, edn.K("label"))...)
+		}
+		var ok bool
+		if a.Family, ok = v.Key("family").AsString(); !ok && v.HasKey("family") {
+			p.add("expected the family as a text", append(at, edn.K("family"))...)
+		}
+		if a.ID, ok = v.Key("id").AsString(); !ok && v.HasKey("id") {
+			p.add("expected the id as a text", append(at, edn.K("id"))...)
+		} else if !ok {
+			a.ID = fmt.Sprintf("#%d", i+1)
+		}
+		if before, twice := first[a.ID]; twice {
+			p.add(fmt.Sprintf("the id %q is that of anchor %d too", a.ID, before), append(at, edn.K("id"))...)
+		}
+		first[a.ID] = i
+		out = append(out, a)
+	}
+	return out
+}
+
+func (p *problems) part(v edn.Value, key string, at []edn.Value) edn.Value {
+	part := v.Key(key)
+	if part.IsNil() {
+		return edn.MustMap()
+	}
+	if !part.IsMap() {
+		p.add(fmt.Sprintf("expected a map, found %s", part.Kind()), append(slices.Clone(at), edn.K(key))...)
+		return edn.MustMap()
+	}
+	return part
+}
+
+func (p *problems) enough(list []Anchor) {
+	good := 0
+	for _, a := range list {
+		if a.Good {
+			good++
+		}
+	}
+	if bad := len(list) - good; good < LeastAnchors || bad < LeastAnchors {
+		p.add(fmt.Sprintf("expected at least %d anchors of each label, found %d :good and %d :bad: add what is missing", LeastAnchors, good, bad), edn.K("anchors"))
+	}
+}
+
+// known refuses keys that nothing reads.
+func (p *problems) known(m edn.Value, names []string, at ...edn.Value) {
+	for key := range m.Entries() {
+		word, ok := key.AsKeyword()
+		if ok && slices.Contains(names, word) {
+			continue
+		}
+		hint := ""
+		if near := contract.Nearest(word, names); near != "" {
+			hint = ", did you mean :" + near + "?"
+		}
+		p.add(fmt.Sprintf("unknown key %s%s", key, hint), append(slices.Clone(at), key)...)
+	}
+}
+
+func described(v edn.Value) string {
+	if v.IsVector() || v.IsList() {
+		return fmt.Sprintf("%d", v.Len())
+	}
+	return v.Kind().String()
+}

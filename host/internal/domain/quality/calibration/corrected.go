@@ -1,0 +1,80 @@
+package calibration
+
+import (
+	"math"
+	"slices"
+)
+
+// Estimate is a share of good answers, with the interval that holds it in 95 of
+// 100 cases.
+type Estimate struct{ Rate, Low, High float64 }
+
+// rounds is how often the measurements are drawn again for an interval.
+const rounds = 1000
+
+// Corrected estimates which share of answers is good, of which the judge let
+// passed pass. It takes out what the judge errs by (JDG-010). The interval
+// holds the chance in the answers and in the anchors; equal arguments give equal
+// intervals. ok is false if there are no answers, or if the judge tells good
+// from bad no better than a coin: then the share that passed says nothing.
+func (r Record) Corrected(passed, of int, seed uint64) (e Estimate, ok bool) {
+	if of <= 0 || passed < 0 || passed > of || r.Good == 0 || r.Bad == 0 || r.Sensitivity+r.Specificity <= 1 {
+		return Estimate{}, false
+	}
+	p := share(passed, of)
+	e.Rate = unbiased(p, r.Sensitivity, r.Specificity)
+	d := dice(seed)
+	lows, highs := make([]float64, rounds), make([]float64, rounds)
+	for i := range rounds {
+		again, se, sp := d.share(of, p), d.share(r.Good, r.Sensitivity), d.share(r.Bad, r.Specificity)
+		if se+sp <= 1 { // such a judge would leave everything open
+			lows[i], highs[i] = 0, 1
+			continue
+		}
+		rate := unbiased(again, se, sp)
+		lows[i], highs[i] = rate, rate
+	}
+	slices.Sort(lows)
+	slices.Sort(highs)
+	const tail = rounds / 40
+	e.Low, e.High = rounded(min(lows[tail], e.Rate)), rounded(max(highs[rounds-1-tail], e.Rate))
+	e.Rate = rounded(e.Rate)
+	return e, true
+}
+
+func unbiased(p, se, sp float64) float64 { return min(1, max(0, (p+sp-1)/(se+sp-1))) }
+
+// dice is the generator SplitMix64: the domain draws nothing that its caller did
+// not seed.
+type dice uint64
+
+func (d *dice) next() uint64 {
+	*d += 0x9e3779b97f4a7c15
+	z := uint64(*d)
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// unit is a number in [0, 1).
+func (d *dice) unit() float64 { return float64(d.next()>>11) / (1 << 53) }
+
+// share is which share of n draws hit, each with chance p.
+func (d *dice) share(n int, p float64) float64 {
+	const many = 5000 // from where on the normal distribution is as good
+	if n > many {
+		// The sum of twelve draws, less six, is close to a normal deviate.
+		z := -6.0
+		for range 12 {
+			z += d.unit()
+		}
+		return min(1, max(0, p+z*math.Sqrt(p*(1-p)/float64(n))))
+	}
+	hits := 0
+	for range n {
+		if d.unit() < p {
+			hits++
+		}
+	}
+	return share(hits, n)
+}

@@ -1,0 +1,219 @@
+package calibration
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/fermenthq/ferment/host/internal/domain/quality"
+)
+
+// Observation is what a judge made of one anchor.
+type Observation struct {
+	// Good is the label.
+	Good bool
+	// Failed tells that there was no usable verdict; the rest is then empty.
+	Failed bool
+	Score  quality.Score
+	// Again is the score when the anchor was judged once more, Repeated tells
+	// that it was.
+	Again    quality.Score
+	Repeated bool
+	// Length is that of the answer in code points.
+	Length int
+	// Family is that of who wrote the answer, empty if nobody knows.
+	Family string
+}
+
+// Choice is whom a judge preferred when it was shown two answers in one order.
+type Choice int8
+
+// The choices.
+const (
+	Second Choice = iota - 1
+	Neither
+	First
+)
+
+// Measure completes a record whose names, date, anchors and least score are
+// given with the figures that follow from what was seen.
+func Measure(r Record, seen []Observation, choices []Choice) Record {
+	var table, flips confusion
+	var scored []Observation
+	for _, o := range seen {
+		if o.Failed {
+			r.Failed++
+			continue
+		}
+		scored = append(scored, o)
+		passed := o.Score >= r.ScoreMin
+		table.add(o.Good, passed)
+		if o.Repeated {
+			flips.add(passed, o.Again >= r.ScoreMin)
+		}
+	}
+	r.Good, r.Bad = table.yes(), table.no()
+	r.Sensitivity, r.Specificity, r.Kappa = rounded(share(table.hit, r.Good)), rounded(share(table.right, r.Bad)), rounded(table.kappa())
+	if n := flips.all(); n > 0 {
+		r.Flips = Measured{rounded(share(flips.missed+flips.wrong, n)), n}
+	}
+	r.Spread = rounded(deviation(scored))
+	r.Length = lengths(scored)
+	r.Order = order(choices)
+	r.Own = own(scored, r.Family)
+	return r
+}
+
+// confusion counts pairs of a yes or no that is taken for true with one that is
+// compared to it.
+type confusion struct{ hit, missed, wrong, right int }
+
+func (c *confusion) add(truth, said bool) {
+	switch {
+	case truth && said:
+		c.hit++
+	case truth:
+		c.missed++
+	case said:
+		c.wrong++
+	default:
+		c.right++
+	}
+}
+
+func (c *confusion) yes() int { return c.hit + c.missed }
+func (c *confusion) no() int  { return c.wrong + c.right }
+func (c *confusion) all() int { return c.yes() + c.no() }
+
+// kappa is Cohen's; 0 where nothing can be told from chance.
+func (c *confusion) kappa() float64 {
+	n := float64(c.all())
+	if n == 0 {
+		return 0
+	}
+	agreed := float64(c.hit+c.right) / n
+	chance := (float64(c.yes())*float64(c.hit+c.wrong) + float64(c.no())*float64(c.missed+c.right)) / (n * n)
+	if chance >= 1 {
+		return 0
+	}
+	return (agreed - chance) / (1 - chance)
+}
+
+func share(part, of int) float64 {
+	if of == 0 {
+		return 0
+	}
+	return float64(part) / float64(of)
+}
+
+func deviation(seen []Observation) float64 {
+	if len(seen) == 0 {
+		return 0
+	}
+	var sum, squares float64
+	for _, o := range seen {
+		s := float64(o.Score) / 1000
+		sum += s
+		squares += s * s
+	}
+	n := float64(len(seen))
+	return math.Sqrt(max(0, squares/n-(sum/n)*(sum/n)))
+}
+
+// lengths correlates scores with lengths by rank. Good answers may well be the
+// longer ones, so each label is ranked by itself.
+func lengths(seen []Observation) Measured {
+	var scores, sizes []float64
+	for _, good := range []bool{true, false} {
+		var s, l []float64
+		for _, o := range seen {
+			if o.Good == good {
+				s, l = append(s, float64(o.Score)), append(l, float64(o.Length))
+			}
+		}
+		scores, sizes = append(scores, ranks(s)...), append(sizes, ranks(l)...)
+	}
+	var sl, ss, ll float64
+	for i := range scores {
+		sl += scores[i] * sizes[i]
+		ss += scores[i] * scores[i]
+		ll += sizes[i] * sizes[i]
+	}
+	if ss == 0 || ll == 0 {
+		return Measured{}
+	}
+	return Measured{rounded(sl / math.Sqrt(ss*ll)), len(scores)}
+}
+
+// ranks replaces values by their ranks, from -1 to 1 around 0; equal values
+// share one.
+func ranks(values []float64) []float64 {
+	n := len(values)
+	at := make([]int, n)
+	for i := range at {
+		at[i] = i
+	}
+	slices.SortFunc(at, func(a, b int) int { return cmp.Compare(values[a], values[b]) })
+	out := make([]float64, n)
+	for i := 0; i < n; {
+		j := i
+		for j < n && values[at[j]] == values[at[i]] {
+			j++
+		}
+		for k := i; k < j; k++ {
+			out[at[k]] = float64(i+j-n) / float64(n)
+		}
+		i = j
+	}
+	return out
+}
+
+func order(choices []Choice) Measured {
+	sum, n := 0, 0
+	for _, c := range choices {
+		if c != Neither {
+			sum += int(c)
+			n++
+		}
+	}
+	if n == 0 {
+		return Measured{}
+	}
+	return Measured{rounded(float64(sum) / float64(n)), n}
+}
+
+// own compares answers of the judge's family with those of others, each by its
+// distance from the mean of its label.
+func own(seen []Observation, family string) Measured {
+	if family == "" {
+		return Measured{}
+	}
+	var sums [2]float64
+	var counts [2]int
+	for _, good := range []bool{true, false} {
+		var total float64
+		n := 0
+		for _, o := range seen {
+			if o.Good == good && o.Family != "" {
+				total += float64(o.Score)
+				n++
+			}
+		}
+		for _, o := range seen {
+			if o.Good != good || o.Family == "" {
+				continue
+			}
+			side := 0
+			if o.Family == family {
+				side = 1
+			}
+			sums[side] += float64(o.Score)/1000 - total/float64(n)/1000
+			counts[side]++
+		}
+	}
+	if counts[0] == 0 || counts[1] == 0 {
+		return Measured{}
+	}
+	difference := sums[1]/float64(counts[1]) - sums[0]/float64(counts[0])
+	return Measured{rounded(min(1, max(-1, difference))), min(counts[0], counts[1])}
+}
