@@ -34,6 +34,8 @@ func (p *Policy) Explain() []Row {
 	rows.names(":should", l.Should)
 	rows.names(":checks/soft", l.Soft)
 	rows.val(":score-min", l.ScoreMin)
+	rows.val(":judge :use", mapVal(l.Judge, edn.Text))
+	rows.val(":judge :severity", keywordVal(l.JudgeSeverity))
 	rows.val(":policy", keywordVal(l.Ordering))
 	rows.val(":strategy", keywordVal(l.Strategy))
 	rows.val(":stream", keywordVal(l.Stream))

@@ -199,6 +199,11 @@ type Layer struct {
 	// ScoreMin is a number 0..1.
 	ScoreMin Val[edn.Value]
 
+	// Judge names who grades the answers, JudgeSeverity what a grade below
+	// ScoreMin costs.
+	Judge         Val[string]
+	JudgeSeverity Val[string]
+
 	// RepairMax bounds how often one candidate is told what was wrong.
 	RepairMax Val[int]
 

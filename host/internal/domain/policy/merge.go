@@ -23,6 +23,8 @@ func Merge(weak, strong Layer) Layer {
 		Must:            union(weak.Must, strong.Must),
 		Should:          union(weak.Should, strong.Should),
 		ScoreMin:        nearest(weak.ScoreMin, strong.ScoreMin),
+		Judge:           nearest(weak.Judge, strong.Judge),
+		JudgeSeverity:   nearest(weak.JudgeSeverity, strong.JudgeSeverity),
 		Strategy:        nearest(weak.Strategy, strong.Strategy),
 		Stream:          nearest(weak.Stream, strong.Stream),
 		RepairMax:       nearest(weak.RepairMax, strong.RepairMax),

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -85,6 +86,10 @@ type Policy struct {
 	Must, Should []string
 	// ScoreMin is a number 0..1; 0 by default.
 	ScoreMin edn.Value
+	// Judge is the name of who grades the answers, empty if nobody does. With
+	// JudgeMust a grade below ScoreMin refuses the answer by itself.
+	Judge     string
+	JudgeMust bool
 
 	Strategy, Ordering, Stream string
 	// RepairMax is 0 if nothing is repaired; RepairAsked tells that the node
@@ -129,6 +134,8 @@ func (l Layer) Resolve() (Policy, error) {
 		Backoff:         l.Backoff.V,
 		MaxBackoff:      l.MaxBackoff.Or(DefaultMaxBackoff),
 		ScoreMin:        l.ScoreMin.Or(edn.Int(0)),
+		Judge:           l.Judge.V,
+		JudgeMust:       l.JudgeSeverity.V == registry.JudgeMust,
 		Strategy:        l.Strategy.Or(DefaultStrategy),
 		Stream:          l.Stream.Or(DefaultStream),
 		RepairMax:       l.RepairMax.V,

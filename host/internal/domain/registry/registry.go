@@ -17,6 +17,8 @@ type Spec struct {
 	Intents []Intent
 	// Checks that can be named, built-in ones included.
 	Checks []Check
+	// Judges that intents can name.
+	Judges []Judge
 	// Schemas that can be named; nil means none.
 	Schemas *schema.Registry
 }
@@ -26,6 +28,7 @@ type Registry struct {
 	caps    map[string]*Capability
 	intents map[string]*Intent
 	checks  map[string]*Check
+	judges  map[string]*Judge
 	serving map[string][]string
 	schemas *schema.Registry
 
@@ -41,6 +44,7 @@ func New(spec Spec) (*Registry, error) {
 		caps:    make(map[string]*Capability, len(spec.Capabilities)),
 		intents: make(map[string]*Intent, len(spec.Intents)),
 		checks:  make(map[string]*Check, len(spec.Checks)),
+		judges:  make(map[string]*Judge, len(spec.Judges)),
 		serving: make(map[string][]string),
 		schemas: spec.Schemas,
 	}
@@ -63,6 +67,13 @@ func New(spec Spec) (*Registry, error) {
 			return nil, fmt.Errorf("registry: check :%s is declared twice (%s and %s)", c.Name, was.Where, c.Where)
 		}
 		r.checks[c.Name] = &c
+	}
+	for i := range spec.Judges {
+		j := spec.Judges[i]
+		if was, ok := r.judges[j.Name]; ok {
+			return nil, fmt.Errorf("registry: judge %q is declared twice (%s and %s)", j.Name, was.Where, j.Where)
+		}
+		r.judges[j.Name] = &j
 	}
 	if err := r.addCapabilities(spec.Capabilities); err != nil {
 		return nil, err
@@ -135,6 +146,15 @@ func (r *Registry) Check(name string) (*Check, bool) {
 	c, ok := r.checks[name]
 	return c, ok
 }
+
+// Judge returns the judge with this name.
+func (r *Registry) Judge(name string) (*Judge, bool) {
+	j, ok := r.judges[name]
+	return j, ok
+}
+
+// Judges returns the names of all judges, sorted.
+func (r *Registry) Judges() []string { return sortedKeys(r.judges) }
 
 // Schema returns the compiled schema with this name.
 func (r *Registry) Schema(name string) (*schema.Schema, bool) {

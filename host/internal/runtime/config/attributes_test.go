@@ -52,11 +52,12 @@ func (w written) specPath() string {
 
 // labels and required attributes of a file in which any attribute may stand.
 var labels = map[string]string{"plugin": "chess", "capability": "chess/engine", "include": "extra/*.hcl", "schema": "a/b", "check": "c", "dispatch": "d", "intent": "chess/best-move",
-	"rule": "fs/read", "secret": "github", "role": "clerk"}
+	"rule": "fs/read", "secret": "github", "role": "clerk", "judge": "j", "rubric": "answer", "criterion": "a"}
 
 var required = map[string][]string{
 	"plugin": {`command = ["bin/chess"]`}, "capability": {`plugin = "chess"`}, "schema": {`spec = edn(":any")`}, "check": {`builtin = "max-chars"`},
 	"intent": {`in = "req/chess.position"`, `out = "res/chess.move+pv+eval"`}, "secret": {`value = secret("env:A")`},
+	"rubric": {`criterion "b" { ask = "is it true?" }`}, "criterion": {`ask = "is it short?"`},
 }
 
 // file puts the attribute with a value into the smallest file that may hold it.
@@ -76,7 +77,7 @@ func (w written) file(value string) string {
 			fmt.Fprintf(&b, " %q", label)
 		}
 		b.WriteString(" {\n")
-		if i == 0 || blk.Name == "secret" {
+		if i == 0 || blk.Name == "secret" || blk.Name == "criterion" {
 			for _, line := range required[blk.Name] {
 				if !strings.HasPrefix(line, w.attr.Name+" ") && !(blk.Name == "check" && (w.attr.Name == "condition" || w.attr.Name == "intent")) {
 					b.WriteString(line + "\n")
@@ -187,6 +188,7 @@ func TestEveryAttribute(t *testing.T) {
 		"plugin.isolation.cpu": true,                                                    // no machine can hold it
 		"check.builtin":        true, "check.intent": true, "capability.provides": true, // names that nothing has, and checks that judge nothing
 		"include.optional": true, "http.tls.cert_file": true, "http.tls.key_file": true, // no file
+		"rubric.scale":     true, // rises
 		"ferment.requires": true, "plugin.version": true,
 		"capability.effects": true, "schema.spec": true, "check.condition": true,
 		"plugin.restart.backoff": true, "plugin.restart.max_backoff": true, "plugin.health.timeout": true, "plugin.health.interval": true,

@@ -31,7 +31,7 @@ const (
 	MaxPlugins      = 256
 	MaxCapabilities = 4096
 	MaxIntents      = 1024
-	MaxNamed        = 4096 // checks, and schemas
+	MaxNamed        = 4096 // checks, schemas, judges, and rubrics
 )
 
 // builder gathers the parts of a generation while the references between them
@@ -51,13 +51,14 @@ type builder struct {
 	builtins *quality.Set
 	intents  map[string]*section
 	dispatch map[string]*section
+	judges   map[string]*section
 	used     map[string]map[string]bool // block type -> label
 	places   map[[2]string]*Range       // block type and label -> its header
 }
 
 func (l *loader) build() {
 	b := &builder{loader: l, plugins: map[string]*Plugin{}, capPlace: map[string]*Range{}, capNames: map[string]bool{}, renames: map[string]*section{}, schemas: schema.Builtin(),
-		checks: byLabel(l.all("check")), intents: byLabel(l.all("intent")), dispatch: byLabel(l.all("dispatch")), used: map[string]map[string]bool{}, places: map[[2]string]*Range{}}
+		checks: byLabel(l.all("check")), intents: byLabel(l.all("intent")), dispatch: byLabel(l.all("dispatch")), judges: byLabel(l.all("judge")), used: map[string]map[string]bool{}, places: map[[2]string]*Range{}}
 	for block, all := range l.byType {
 		for _, s := range all {
 			b.places[[2]string{block, s.label()}] = s.at()
@@ -85,7 +86,7 @@ func (b *builder) crowds() {
 	for _, x := range []struct {
 		block string
 		most  int
-	}{{"plugin", MaxPlugins}, {"capability", MaxCapabilities}, {"intent", MaxIntents}, {"check", MaxNamed}, {"schema", MaxNamed}} {
+	}{{"plugin", MaxPlugins}, {"capability", MaxCapabilities}, {"intent", MaxIntents}, {"check", MaxNamed}, {"schema", MaxNamed}, {"judge", MaxNamed}, {"rubric", MaxNamed}} {
 		if all := b.all(x.block); len(all) > x.most {
 			b.report.add(Diagnostic{Type: "config/limit", Message: fmt.Sprintf("%d %s blocks, over the limit of %d", len(all), x.block, x.most), Range: all[x.most].at(), Path: all[x.most].node.path})
 		}
@@ -435,6 +436,7 @@ func (b *builder) declared(s *section, from map[string]string, builtin map[strin
 func (b *builder) generation() {
 	b.builtins, _ = quality.NewSet()
 	checks := b.compileChecks()
+	judges := b.compileJudges()
 	book := &policy.Book{Intents: map[string]policy.Layer{}}
 	book.Builtin.Must = policy.NamesOf(policy.Origin{Source: policy.SourceBuiltin}, quality.SchemaValid)
 	if d, ok := b.dispatch["default"]; ok {
@@ -455,7 +457,7 @@ func (b *builder) generation() {
 	if err != nil {
 		return // reported where the check is declared
 	}
-	reg, err := registry.New(registry.Spec{Capabilities: b.caps, Intents: intents, Checks: set.Declarations(), Schemas: b.compiled})
+	reg, err := registry.New(registry.Spec{Capabilities: b.caps, Intents: intents, Checks: set.Declarations(), Judges: judges, Schemas: b.compiled})
 	if err != nil {
 		return
 	}

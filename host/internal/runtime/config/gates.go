@@ -237,6 +237,7 @@ func (b *builder) intentLayer(s *section) policy.Layer {
 		l.Constraints = policy.FieldsOf(b.constraints(s, v), origin(v))
 	}
 	b.checksOf(&l, s, policy.SourceIntent)
+	b.judging(&l, s)
 	done := s.block("done")
 	if v := done.attrs["must"]; v.written {
 		l.Must = policy.NamesOf(origin(v), b.checkRefs(done, "must")...)
@@ -274,6 +275,10 @@ func (b *builder) gateRings() {
 			if asked := b.asked(name); asked != "" {
 				next[s.label()] = append(next[s.label()], asked)
 			}
+		}
+		// A judge does not judge its own intent, so that is no ring.
+		if j, ok := b.judges[s.block("judge").text("use")]; ok && j.flag("enabled") && j.text("intent") != s.label() {
+			next[s.label()] = append(next[s.label()], j.text("intent"))
 		}
 	}
 	state := map[string]int{}
@@ -354,7 +359,7 @@ func (b *builder) unusedBlocks() {
 		b.referred(spec)
 	}
 	failed := b.report.failures()
-	for _, block := range []string{"dispatch", "check", "schema"} {
+	for _, block := range []string{"dispatch", "check", "schema", "judge"} {
 		for _, s := range b.all(block) {
 			if !b.used[block][s.label()] && !failed[block+" "+s.label()] {
 				b.report.add(Diagnostic{Type: "config/unused", Severity: SeverityWarning, Message: s.node.title() + " is not used", Range: s.at(), Path: s.node.path, Hint: "remove it, or name it where it should apply"})

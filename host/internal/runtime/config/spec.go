@@ -38,12 +38,13 @@ type Attr struct {
 // LabelKind is the grammar of a block's label.
 type LabelKind string
 
-// The grammars of HCL-027; a pattern names files (HCL-016).
+// The grammars of HCL-027; a pattern names files (HCL-016). An implied one may
+// be written with the name of its block as namespace, or without.
 const (
 	LabelNone      LabelKind = ""
 	LabelIdent     LabelKind = "name"
 	LabelQualified LabelKind = "qualified name"
-	LabelRole      LabelKind = "name of a role"
+	LabelImplied   LabelKind = "name in the namespace of its block"
 	LabelPattern   LabelKind = "pattern"
 )
 

@@ -14,7 +14,7 @@ func budgetAttrs(scope string) []Attr {
 		{Name: "max_wall", Type: dur(time.Millisecond, day), Reload: ReloadUse, Serves: "BUD-001, ATT-006", Doc: "time from the beginning"},
 		{Name: "max_roundtrips", Type: count, Reload: ReloadUse, Serves: "BUD-001", Doc: "waits for answers: candidates that are asked together are one"},
 		{Name: "max_attempts", Type: count, Reload: ReloadUse, Serves: "BUD-001", Doc: "calls to candidates, repairs among them, checks not"},
-		{Name: "max_judge_calls", Type: count, Reload: ReloadUse, Serves: "BUD-001", Doc: "calls to judges; this build has none"},
+		{Name: "max_judge_calls", Type: count, Reload: ReloadUse, Serves: "BUD-001", Doc: "calls to judges, further votes among them"},
 		{Name: "max_depth", Type: integer(1, 64), Reload: ReloadUse, Serves: "BUD-001", Doc: "plans, maps and host calls inside each other"},
 	}
 	if scope == "" {

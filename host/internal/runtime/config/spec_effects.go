@@ -97,7 +97,7 @@ var effectsBlock = Block{
 }
 
 var roleBlock = Block{
-	Name: "role", Label: LabelRole, Doc: "a role, and narrower bounds for everybody who has it",
+	Name: "role", Label: LabelImplied, Doc: "a role, and narrower bounds for everybody who has it",
 	Attrs: []Attr{
 		{Name: "doc", Type: text, Reload: ReloadUse, Serves: "AUTH-006"},
 		{Name: "intents", Type: set(text), Default: `[]`, Reload: ReloadUse, Serves: "AUTH-006"},

@@ -17,8 +17,6 @@ var reservedTable = []reserved{
 	{path: "cluster", what: "running on several hosts"},
 	{path: "router", what: "routing by a model"},
 	{path: "prompts", what: "composing prompts"},
-	{path: "judge", what: "judging by a model"},
-	{path: "rubric", what: "judging by a model"},
 	{path: "operations", what: "access control"},
 	{path: "auth", what: "access control"},
 	{path: "session", what: "keeping sessions"},
@@ -58,7 +56,6 @@ var reservedTable = []reserved{
 	{path: "intent.cacheable", what: "caching of answers"},
 	{path: "intent.cache_scope", what: "caching of answers"},
 	{path: "intent.on_unknown", what: "resuming a run"},
-	{path: "intent.judge", what: "judging by a model"},
 	{path: "intent.prompt", what: "composing prompts"},
 	{path: "intent.access", what: "access control"},
 }

@@ -279,11 +279,13 @@ func (g *grower) label(n *node, b *hcl.Block) bool {
 			return true
 		}
 		d.Expected = edn.Text("a path or a pattern such as extra/*.hcl")
-	case LabelRole:
-		if identLabel.MatchString(strings.TrimPrefix(label, "role/")) {
+	case LabelImplied:
+		space := n.spec.Name + "/"
+		if identLabel.MatchString(strings.TrimPrefix(label, space)) {
 			return true
 		}
-		d.Expected = edn.Text("a name such as clerk, or role/clerk")
+		example := map[string]string{"role": "clerk", "rubric": "answer"}[n.spec.Name]
+		d.Expected = edn.Text("a name such as " + example + ", or " + space + example)
 	case LabelQualified:
 		if qualifiedLabel.MatchString(label) && len(label) <= 128 {
 			space, _, _ := strings.Cut(label, "/")

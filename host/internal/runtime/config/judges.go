@@ -1,0 +1,142 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// compileJudges makes the judges of the blocks.
+func (b *builder) compileJudges() []registry.Judge {
+	rubrics := map[string]edn.Value{}
+	for _, s := range b.all("rubric") {
+		rubrics[rubricName(s.label())] = b.rubric(s)
+	}
+	var out []registry.Judge
+	for _, s := range b.all("judge") {
+		out = append(out, b.judgeOf(s, rubrics))
+	}
+	return out
+}
+
+// rubricName is the full name of a rubric, however it was written.
+func rubricName(label string) string {
+	if strings.HasPrefix(label, "rubric/") {
+		return label
+	}
+	return "rubric/" + label
+}
+
+func (b *builder) judgeOf(s *section, rubrics map[string]edn.Value) registry.Judge {
+	j := registry.Judge{
+		Name: s.label(), Intent: s.text("intent"), Enabled: s.flag("enabled"), MaxAttempts: s.integer("max_attempts"), Votes: s.integer("votes"),
+		IgnoreErrors: s.text("on_error") == "ignore", AllowSameFamily: s.flag("allow_same_family"), Memo: s.flag("memo"),
+		MinKappa: s.number("min_kappa"), Drift: s.number("drift"), Recheck: s.duration("recheck"), Anchors: s.text("anchors"), Where: s.where(),
+	}
+	j.ScorePath, _ = s.texts("score_path")
+	if v := s.attrs["votes"]; v.written && j.Votes%2 == 0 {
+		b.report.add(Diagnostic{Type: "config/range", Message: fmt.Sprintf("votes in %s is even: half of them would decide nothing", s.node.title()), Range: v.rng, Path: append(slices.Clone(s.node.path), "votes"),
+			Expected: edn.Text("an odd int 1..9"), Found: v.v})
+	}
+	if v := s.attrs["intent"]; v.written && !b.intentKnown(j.Intent) {
+		b.dangling(s, "intent", "intent", j.Intent, b.intentNames(), v.rng)
+	}
+	if s.written("capability") {
+		j.Capability = b.capabilityRef(s, "capability")
+		b.grades(s, j)
+	}
+	if v := s.attrs["rubric"]; v.written {
+		name := rubricName(s.text("rubric"))
+		rubric, ok := rubrics[name]
+		if !ok {
+			known := make([]string, 0, len(rubrics))
+			for _, full := range slices.Sorted(maps.Keys(rubrics)) {
+				known = append(known, strings.TrimPrefix(full, "rubric/"))
+			}
+			b.dangling(s, "rubric", "rubric", strings.TrimPrefix(name, "rubric/"), known, v.rng)
+		}
+		j.Rubric = rubric
+	}
+	return j
+}
+
+// grades checks that the capability of a judge serves its intent.
+func (b *builder) grades(s *section, j registry.Judge) {
+	i := slices.IndexFunc(b.caps, func(c registry.Capability) bool { return c.ID == j.Capability })
+	if i < 0 || b.caps[i].Serves(j.Intent) {
+		return
+	}
+	b.report.add(Diagnostic{Type: "config/type", Message: fmt.Sprintf("capability %s does not serve intent %s, which %s asks", quote(j.Capability), quote(j.Intent), s.node.title()), Range: s.attrs["capability"].rng,
+		Path: append(slices.Clone(s.node.path), "capability"), Expected: edn.Text("a capability for " + j.Intent), Found: edn.Text("one for " + strings.Join(b.caps[i].Intents, ", ")),
+		Related: []Related{{Range: b.capPlace[j.Capability], Message: "gives capability " + quote(j.Capability)}}})
+}
+
+// rubric is what a judge is told to grade by.
+func (b *builder) rubric(s *section) edn.Value {
+	var m edn.MapBuilder
+	name := rubricName(s.label())
+	m.Key("id", edn.K(name))
+	m.Key("version", s.attrs["version"].v)
+	scale := s.attrs["scale"].v
+	m.Key("scale", scale)
+	low, _ := scale.Nth(0)
+	high, _ := scale.Nth(1)
+	if a, ok := low.AsNumber(); ok {
+		if z, ok := high.AsNumber(); ok && a.Cmp(z) >= 0 {
+			b.report.add(Diagnostic{Type: "judge/rubric-invalid", Message: fmt.Sprintf("scale in %s does not rise", s.node.title()), Range: s.attrs["scale"].rng, Path: append(slices.Clone(s.node.path), "scale"),
+				Expected: edn.Text("[worst, best] with worst below best"), Found: scale})
+		}
+	}
+	var criteria []edn.Value
+	for _, c := range s.each("criterion") {
+		if strings.TrimSpace(c.text("ask")) == "" && c.written("ask") {
+			b.report.add(Diagnostic{Type: "judge/rubric-invalid", Message: fmt.Sprintf("criterion %s in %s asks nothing", quote(c.label()), s.node.title()), Range: c.attrs["ask"].rng, Path: append(slices.Clone(c.node.path), "ask"),
+				Expected: edn.Text("a question to the judge")})
+		}
+		criteria = append(criteria, edn.MustMap(edn.K("id"), edn.K(c.label()), edn.K("weight"), c.attrs["weight"].v, edn.K("ask"), edn.Text(c.text("ask"))))
+	}
+	if len(criteria) > 0 {
+		m.Key("criteria", edn.Vector(criteria...))
+	}
+	rules := s.attrs["rules"]
+	if rules.written {
+		m.Key("rules", rules.v)
+	}
+	if len(criteria) == 0 && !rules.written && !s.node.damaged {
+		b.report.add(Diagnostic{Type: "judge/rubric-invalid", Message: s.node.title() + " asks nothing", Range: s.at(), Path: s.node.path, Expected: edn.Text("a criterion block, or rules")})
+	}
+	return m.Map()
+}
+
+// judging is what the judge block of an intent writes.
+func (b *builder) judging(l *policy.Layer, s *section) {
+	in := s.block("judge")
+	if v := in.attrs["severity"]; v.written {
+		l.JudgeSeverity = policy.Of(in.text("severity"), policy.Origin{Source: policy.SourceIntent, Where: v.rng.String()})
+	}
+	v := in.attrs["use"]
+	if !v.written {
+		if sev := in.attrs["severity"]; sev.written {
+			b.report.add(Diagnostic{Type: "config/unused", Severity: SeverityWarning, Message: "severity in " + in.node.title() + " is of no use: no judge is named", Range: sev.rng, Path: append(slices.Clone(in.node.path), "severity"),
+				Hint: "add use = \"NAME\" of a judge block"})
+		}
+		return
+	}
+	name := in.text("use")
+	b.use("judge", name)
+	j, ok := b.judges[name]
+	if !ok {
+		b.dangling(in, "use", "judge", name, slices.Sorted(maps.Keys(b.judges)), v.rng)
+		return
+	}
+	l.Judge = policy.Of(name, policy.Origin{Source: policy.SourceIntent, Where: v.rng.String()})
+	if asked := j.text("intent"); j.flag("enabled") && !j.written("intent") && !b.intentKnown(asked) {
+		b.report.add(Diagnostic{Type: "config/dangling-reference", Message: fmt.Sprintf("nobody serves intent %s, which %s asks", quote(asked), j.node.title()), Range: v.rng, Path: append(slices.Clone(in.node.path), "use"),
+			Related: []Related{{Range: j.at(), Message: "is judge " + quote(name)}}, Hint: "add a plugin that serves it, or name another intent in the judge block"})
+	}
+}

@@ -1,0 +1,147 @@
+package config
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// grading is chess with a capability that grades.
+func grading() contract.Description {
+	d := chess()
+	grader := d.Capabilities[0]
+	grader.ID, grader.Kind, grader.Intents = "chess/grader", "judge", []string{registry.IntentGrade}
+	grader.InSchema, grader.OutSchema = contract.SchemaRef{Name: "req/eval"}, contract.SchemaRef{Name: "res/eval"}
+	d.Capabilities = append(d.Capabilities, grader)
+	return d
+}
+
+const judgedIntent = onePlugin + `
+intent "chess/best-move" {
+  in  = "req/chess.position"
+  out = "res/chess.move+pv+eval"
+
+  judge {
+    use      = "moves"
+    severity = "must"
+  }
+}
+`
+
+// JDG-001 to JDG-011: what the blocks judge, rubric and intent.judge say, and
+// their defaults.
+func TestJudges(t *testing.T) {
+	c, ds := loadWith(t, judgedIntent+`
+judge "moves" {
+  rubric = "answer"
+}
+
+judge "plain" {
+  intent            = "eval/grade"
+  capability        = "chess/grader"
+  rubric            = "rubric/answer"
+  enabled           = false
+  score_path        = ["result", "grade"]
+  max_attempts      = 2
+  votes             = 5
+  on_error          = "ignore"
+  allow_same_family = true
+  memo              = false
+  min_kappa         = 0.6
+  anchors           = "anchors.edn"
+  recheck           = "1d"
+  drift             = 0.1
+}
+
+rubric "answer" {
+  version = 2
+  scale   = [0, 10]
+  rules   = { terms = ["mate"] }
+
+  criterion "faithful" {
+    ask    = "is the move legal?"
+    weight = 3
+  }
+
+  criterion "complete" {
+    ask = "does it say why?"
+  }
+}
+`, describer{"chess": grading()}, nil)
+	require.NotNil(t, c.Generation, c.Report(0).Text(false))
+	assert.Equal(t, []string{"config/unused"}, allTypes(ds), c.Report(0).Text(false))
+	assert.Equal(t, `judge "plain" is not used`, ds[0].Message)
+
+	p, err := c.Generation.Policies.For("chess/best-move").Resolve()
+	require.NoError(t, err)
+	assert.Equal(t, "moves", p.Judge)
+	assert.True(t, p.JudgeMust)
+	reg := c.Generation.Registry
+	assert.Equal(t, []string{"moves", "plain"}, reg.Judges())
+	j, _ := reg.Judge("moves")
+	assert.Equal(t, registry.IntentGrade, j.Intent)
+	assert.True(t, j.Enabled && j.Memo && !j.IgnoreErrors && !j.AllowSameFamily)
+	assert.Equal(t, []any{[]string{"score"}, 1, 3, 0.4, 0.15, 7 * 24 * time.Hour}, []any{j.ScorePath, j.MaxAttempts, j.Votes, j.MinKappa, j.Drift, j.Recheck})
+	want := edn.MustRead(`{:id :rubric/answer :version 2 :scale [0 10] :rules {:terms ["mate"]}
+	  :criteria [{:id :faithful :weight 3 :ask "is the move legal?"} {:id :complete :weight 1 :ask "does it say why?"}]}`)
+	assert.True(t, edn.Equal(want, j.Rubric), j.Rubric.String())
+	assert.Equal(t, "[0 10]", j.Scale().String())
+	j, _ = reg.Judge("plain")
+	assert.True(t, !j.Enabled && !j.Memo && j.IgnoreErrors && j.AllowSameFamily)
+	assert.Equal(t, []any{"chess/grader", []string{"result", "grade"}, 2, 5, 0.6, 0.1, 24 * time.Hour}, []any{j.Capability, j.ScorePath, j.MaxAttempts, j.Votes, j.MinKappa, j.Drift, j.Recheck})
+	assert.True(t, edn.Equal(want, j.Rubric))
+}
+
+func allTypes(ds []Diagnostic) []string {
+	var out []string
+	for _, d := range ds {
+		out = append(out, d.Type)
+	}
+	return out
+}
+
+// HCL-029 to HCL-031, HCL-034: names that nothing has, rubrics that ask nothing,
+// and gates that ask each other.
+func TestJudgeProblems(t *testing.T) {
+	rubric := "\nrubric \"answer\" {\n  criterion \"a\" {\n    ask = \"is it true?\"\n  }\n}\n"
+	for _, row := range []struct{ name, text, typ, says string }{
+		{"no such judge", judgedIntent + "\njudge \"move\" {}\n", "config/dangling-reference", `names the unknown judge "moves"`},
+		{"no such rubric", judgedIntent + rubric + "\njudge \"moves\" {\n  rubric = \"answers\"\n}\n", "config/dangling-reference", `names the unknown rubric "answers"`},
+		{"no such intent", judgedIntent + "\njudge \"moves\" {\n  intent = \"eval/mark\"\n}\n", "config/dangling-reference", `unknown intent "eval/mark"`},
+		{"no such capability", judgedIntent + "\njudge \"moves\" {\n  capability = \"chess/grade\"\n}\n", "config/dangling-reference", `unknown capability "chess/grade"`},
+		{"a capability for something else", judgedIntent + "\njudge \"moves\" {\n  capability = \"chess/engine\"\n}\n", "config/type", "does not serve intent \"eval/grade\""},
+		{"even", judgedIntent + "\njudge \"moves\" {\n  votes = 4\n}\n", "config/range", "is even"},
+		{"scale that falls", judgedIntent + rubric + "\njudge \"moves\" {}\n\nrubric \"b\" {\n  scale = [10, 0]\n  rules = {}\n}\n", "judge/rubric-invalid", "does not rise"},
+		{"nothing asked", "\nrubric \"b\" {}\n", "judge/rubric-invalid", "asks nothing"},
+		{"an empty question", "\nrubric \"b\" {\n  criterion \"c\" {\n    ask = \" \"\n  }\n}\n", "judge/rubric-invalid", "asks nothing"},
+		{"a ring", onePlugin + "\nintent \"chess/best-move\" {\n  in  = \"req/chess.position\"\n  out = \"res/chess.move+pv+eval\"\n\n  judge {\n    use = \"a\"\n  }\n}\n\nintent \"eval/grade\" {\n  in  = \"req/eval\"\n  out = \"res/eval\"\n\n  judge {\n    use = \"b\"\n  }\n}\n\njudge \"a\" {}\n\njudge \"b\" {\n  intent = \"chess/best-move\"\n}\n",
+			"config/cycle", "chess/best-move -> eval/grade -> chess/best-move"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			c, ds := loadWith(t, row.text, describer{"chess": grading()}, nil)
+			require.Equal(t, []string{row.typ}, types(ds), c.Report(0).Text(false))
+			for _, d := range ds {
+				if d.Type == row.typ && d.Severity == SeverityError {
+					assert.Contains(t, d.Message, row.says)
+					assert.NotNil(t, d.Range)
+				}
+			}
+		})
+	}
+	// JDG-006: a judge of its own intent is no ring, because it does not run.
+	c, ds := loadWith(t, onePlugin+"\nintent \"eval/grade\" {\n  in  = \"req/eval\"\n  out = \"res/eval\"\n\n  judge {\n    use = \"a\"\n  }\n}\n\njudge \"a\" {}\n", describer{"chess": grading()}, nil)
+	assert.Empty(t, types(ds), c.Report(0).Text(false))
+	// Nobody serves what the judge asks by default: that matters where it is used.
+	c, ds = loadWith(t, judgedIntent+"\njudge \"moves\" {}\n", describer{"chess": chess()}, nil)
+	require.Equal(t, []string{"config/dangling-reference"}, types(ds), c.Report(0).Text(false))
+	assert.Equal(t, `nobody serves intent "eval/grade", which judge "moves" asks`, ds[0].Message)
+	assert.Equal(t, []string{"intent", "chess/best-move", "judge", "use"}, ds[0].Path)
+	_, ds = loadWith(t, judgedIntent+"\njudge \"moves\" {\n  enabled = false\n}\n", describer{"chess": chess()}, nil)
+	assert.Empty(t, types(ds))
+}

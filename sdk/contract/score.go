@@ -1,0 +1,237 @@
+package contract
+
+import (
+	"math/big"
+	"strconv"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// ScoreRules say where the score of a judge is and what it means (JDG-003).
+type ScoreRules struct {
+	// Path leads to the score through maps, with keyword or text keys; empty:
+	// only the usual keys are looked at.
+	Path []string
+	// Scale is [worst best], which becomes [0 1]; nil: the score is from 0 to 1
+	// already, and any other number is an error, because 8 could be 0.8 or 8 %.
+	Scale edn.Value
+}
+
+// scoreKeys are looked at where no path leads to a score.
+var scoreKeys = [...]string{"score", "eval/score", "grade/score"}
+
+// maxScoreText bounds a text that is searched for a score.
+const maxScoreText = 64 << 10
+
+// ParseScore reads the score that a judge gave: a number, a text that is one,
+// "n/m" with m the end of the scale, a map with the score at the path of the
+// rules or under a usual key, or a map whose :text is one of these as EDN or
+// JSON. The result is from 0 to 1 and exact. The error is a :judge/no-score,
+// :judge/score-out-of-range or :judge/ambiguous-score; keys that disagree are
+// ambiguous.
+func ParseScore(v edn.Value, rules ScoreRules) (*big.Rat, *Error) {
+	low, high, e := rules.ends()
+	if e != nil {
+		return nil, e
+	}
+	raw, e := rules.find(v, high, 0)
+	if e != nil {
+		return nil, e
+	}
+	if raw == nil {
+		return nil, Errorf("judge/no-score", "the judge answered with %s, which holds no score", describeScore(v)).
+			WithDetail("expected", edn.Text("a number, or a map with "+rules.shown()))
+	}
+	score := new(big.Rat).Sub(raw, low)
+	score.Quo(score, new(big.Rat).Sub(high, low))
+	if score.Sign() < 0 || score.Cmp(big.NewRat(1, 1)) > 0 {
+		hint := "name the scale of the rubric, such as [0 10]"
+		if !rules.Scale.IsNil() {
+			hint = "the scale of the rubric is " + rules.Scale.String()
+		}
+		return nil, Errorf("judge/score-out-of-range", "the judge gave the score %s, outside of %s to %s", plainRat(raw), plainRat(low), plainRat(high)).WithHint(hint)
+	}
+	return score, nil
+}
+
+// ends of the scale.
+func (r ScoreRules) ends() (low, high *big.Rat, e *Error) {
+	if r.Scale.IsNil() {
+		return new(big.Rat), big.NewRat(1, 1), nil
+	}
+	first, _ := r.Scale.Nth(0)
+	last, _ := r.Scale.Nth(1)
+	low, lok := first.AsNumber()
+	high, hok := last.AsNumber()
+	if !lok || !hok || r.Scale.Len() != 2 || low.Cmp(high) >= 0 {
+		return nil, nil, Errorf("judge/rubric-invalid", "the scale of the rubric is %s; expected [worst best] with worst below best", r.Scale)
+	}
+	return low, high, nil
+}
+
+func (r ScoreRules) shown() string {
+	if len(r.Path) > 0 {
+		return strings.Join(r.Path, " ") + " or :score"
+	}
+	return ":score"
+}
+
+// find gives the score as it was written, nil if there is none.
+func (r ScoreRules) find(v edn.Value, high *big.Rat, depth int) (*big.Rat, *Error) {
+	if n, ok := v.AsNumber(); ok {
+		return n, nil
+	}
+	if text, ok := v.AsString(); ok {
+		return r.inText(text, high, depth)
+	}
+	if v.Kind() != edn.KindMap {
+		return nil, nil
+	}
+	if at := alongPath(v, r.Path); !at.IsNil() && len(r.Path) > 0 {
+		return r.scalar(at, high)
+	}
+	var found *big.Rat
+	for _, key := range scoreKeys {
+		for _, k := range [...]edn.Value{edn.K(key), edn.Text(key)} {
+			at, ok := v.Get(k)
+			if !ok || at.IsNil() {
+				continue
+			}
+			n, e := r.scalar(at, high)
+			switch {
+			case e != nil:
+				return nil, e
+			case n == nil:
+				return nil, Errorf("judge/no-score", "the judge gave %s as :%s, which is no number", describeScore(at), key)
+			case found != nil && found.Cmp(n) != 0:
+				return nil, Errorf("judge/ambiguous-score", "the judge gave the scores %s and %s", plainRat(found), plainRat(n))
+			}
+			found = n
+		}
+	}
+	if found != nil || depth > 0 {
+		return found, nil
+	}
+	text, ok := v.Key("text").AsString()
+	if !ok {
+		text, ok = textKey(v)
+	}
+	if !ok {
+		return nil, nil
+	}
+	return r.inText(text, high, depth+1)
+}
+
+func textKey(v edn.Value) (string, bool) {
+	at, _ := v.Get(edn.Text("text"))
+	return at.AsString()
+}
+
+// scalar is a number, or a text that is one.
+func (r ScoreRules) scalar(v edn.Value, high *big.Rat) (*big.Rat, *Error) {
+	if n, ok := v.AsNumber(); ok {
+		return n, nil
+	}
+	text, ok := v.AsString()
+	if !ok {
+		return nil, nil
+	}
+	return number(text, high)
+}
+
+// inText reads a text that is a number, or EDN or JSON with a score in it.
+func (r ScoreRules) inText(text string, high *big.Rat, depth int) (*big.Rat, *Error) {
+	text = strings.TrimSpace(text)
+	if n, e := number(text, high); n != nil || e != nil {
+		return n, e
+	}
+	if depth > 1 || len(text) > maxScoreText || !strings.HasPrefix(text, "{") {
+		return nil, nil
+	}
+	for _, read := range [...]func([]byte, ...edn.Option) (edn.Value, error){edn.ReadJSON, edn.Read} {
+		if inner, err := read([]byte(text)); err == nil {
+			return r.find(inner, high, depth+1)
+		}
+	}
+	return nil, nil
+}
+
+// maxScoreDigits bounds a number that is written out.
+const maxScoreDigits = 40
+
+// number reads "0.8" and "8/10"; nil if the text is neither.
+func number(text string, high *big.Rat) (*big.Rat, *Error) {
+	text = strings.TrimSpace(text)
+	n, of, fraction := strings.Cut(text, "/")
+	score := plainDecimal(strings.TrimSpace(n))
+	if score == nil || !fraction {
+		return score, nil
+	}
+	best := plainDecimal(strings.TrimSpace(of))
+	switch {
+	case best == nil:
+		return nil, nil
+	case best.Cmp(high) != 0:
+		return nil, Errorf("judge/ambiguous-score", "the judge gave the score %s, and the scale ends at %s", text, plainRat(high))
+	}
+	return score, nil
+}
+
+// plainDecimal reads digits with a sign and a point at most.
+func plainDecimal(text string) *big.Rat {
+	if text == "" || len(text) > maxScoreDigits {
+		return nil
+	}
+	digits := strings.TrimPrefix(strings.TrimPrefix(text, "-"), "+")
+	whole, part, _ := strings.Cut(digits, ".")
+	if whole+part == "" || len(text)-len(digits) > 1 || strings.Trim(whole+part, "0123456789") != "" {
+		return nil
+	}
+	n, ok := new(big.Rat).SetString(text)
+	if !ok {
+		return nil
+	}
+	return n
+}
+
+// alongPath follows keys that may be keywords or texts; nil if the way ends.
+func alongPath(v edn.Value, path []string) edn.Value {
+	for _, step := range path {
+		if v.Kind() != edn.KindMap {
+			return edn.Nil()
+		}
+		step = strings.TrimPrefix(step, ":")
+		next, ok := edn.Nil(), false
+		if k, err := edn.Keyword(step); err == nil {
+			next, ok = v.Get(k)
+		}
+		if !ok {
+			next, _ = v.Get(edn.Text(step))
+		}
+		v = next
+	}
+	return v
+}
+
+// describeScore names what stands where a score should, shortly.
+func describeScore(v edn.Value) string {
+	const most = 40
+	s := v.String()
+	if len(s) > most {
+		return "a " + v.Kind().String()
+	}
+	return s
+}
+
+func plainRat(r *big.Rat) string {
+	digits, exact := r.FloatPrec()
+	if !exact || digits > maxScoreDigits {
+		digits = 6
+	}
+	s := r.FloatString(digits)
+	if f, err := strconv.ParseFloat(s, 64); err == nil && len(s) > maxScoreDigits {
+		return strconv.FormatFloat(f, 'g', 6, 64)
+	}
+	return s
+}
