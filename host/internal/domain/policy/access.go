@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -86,4 +87,32 @@ func ShippedEffectRules() Rules {
 		"fs/read": look, "db/read": look, "net/http": look,
 		"fs/write": change, "process/run": change, "db/write": change,
 	}
+}
+
+// OverridePrompt is the operation of speaking to a model with the voice of the
+// operator: a system prompt of the caller's own (PRM-003).
+const OverridePrompt = "prompt/override"
+
+// ShippedOperationRules say who may do what beside asking, where the
+// configuration says nothing else.
+func ShippedOperationRules() Rules {
+	return Rules{OverridePrompt: {Any: []string{RoleAdmin, RoleOperator}}}
+}
+
+// Denied is why somebody with these roles may not do an operation; nil: he may.
+func (r Rules) Denied(operation string, roles []string) *contract.Error {
+	rule, found := r.For(operation)
+	ok, why := rule.Permits(roles)
+	if ok {
+		return nil
+	}
+	if !found {
+		why = "no-rule"
+	}
+	held := "no role"
+	if len(roles) > 0 {
+		held = edn.Keywords(roles...).String()
+	}
+	return contract.Errorf("policy/blocked", "the operation :%s is not permitted to %s", operation, held).
+		WithDetail("operation", edn.K(operation)).WithDetail("rule", rule.Value()).WithDetail("reason", edn.K(why))
 }

@@ -21,6 +21,8 @@ type Intent struct {
 	Effects []string
 	// ResultTypes are the accepted result types; nil means value only.
 	ResultTypes []string
+	// Role is that of the prompts of its calls, empty if it has none of its own.
+	Role string
 	// OnUnknown is what becomes of an unknown outcome: suspend, fail, retry or
 	// assume-done.
 	OnUnknown string

@@ -43,8 +43,8 @@ func compileEvaluate(s *Service) (func(*flight) *contract.Error, error) {
 		return nil, errors.New("there are no policies")
 	}
 	s.eval = &eval.Evaluator{
-		Registry: c.Registry, Policies: c.Policies, Clock: c.Clock, Limits: *c.Limits, Panicked: c.Panicked, Effects: c.Effects,
-		Dispatcher: &dispatch.Dispatcher{Executor: c.Executor, Registry: c.Registry, Checks: c.Checks, Clock: c.Clock, Book: c.Book},
+		Registry: c.Registry, Policies: c.Policies, Clock: c.Clock, Limits: *c.Limits, Panicked: c.Panicked, Effects: c.Effects, Operations: c.Operations,
+		Dispatcher: &dispatch.Dispatcher{Executor: c.Executor, Registry: c.Registry, Checks: c.Checks, Clock: c.Clock, Book: c.Book, Prompts: c.Prompts},
 	}
 	return func(f *flight) *contract.Error {
 		dir := f.act.Dir

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
@@ -44,6 +45,10 @@ type Config struct {
 	Hash     string // of the configuration, "b3:.."
 	// Effects say who may have which effect; nil permits none.
 	Effects *policy.Effects
+	// Operations say who may do what beside asking; nil: the shipped rules.
+	Operations policy.Rules
+	// Prompts are composed for language models; nil: without layers.
+	Prompts *prompt.Book
 	// Budgets limit what acts may spend; nil limits nothing. Ledger counts it;
 	// nil: a new one in memory. Services of different configurations may share
 	// it, so that a reload forgets nothing.
@@ -143,6 +148,9 @@ func (c *Config) defaults() {
 	}
 	if c.Clock == nil {
 		c.Clock = dispatch.SystemClock{}
+	}
+	if c.Operations == nil {
+		c.Operations = policy.ShippedOperationRules()
 	}
 	if c.Ledger == nil {
 		c.Ledger = budget.NewMemory(c.Clock.Now)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/breaker"
@@ -32,6 +33,7 @@ type entrant struct {
 	recovery   contract.RecoveryClass
 	number     int
 	call       Call
+	asked      prompt.Composed // of a language model
 	limits     limits
 	started    time.Time
 	page       *page // nil without a book
@@ -78,9 +80,10 @@ func (s *serving) begin(ctx context.Context, e *entrant, capID, strategy string)
 	}
 	s.number++
 	limits := s.limits(c)
-	*e = entrant{
+	asked := s.asks(c)
+	*e = entrant{asked: asked,
 		page: page, ticket: ticket, capability: c, recovery: recoveryOf(c, s.w.Input, scopes),
-		number: s.number, limits: limits, call: s.call(c, limits.end, scopes, &expense), expense: expense,
+		number: s.number, limits: limits, call: s.call(c, limits.end, scopes, &expense, asked), expense: expense,
 		voice: s.w.Flow.speak(s.mode, s.number),
 	}
 	if how, ok := s.w.Terms.cleaning(c); ok {
@@ -149,7 +152,7 @@ func (s *serving) finish(ctx context.Context, e *entrant, t *tried) *Failure {
 }
 
 func (e *entrant) account(t *tried) {
-	*t = tried{expense: e.expense, page: e.page, ticket: e.ticket, began: e.started, edition: e.answer.Edition, capability: e.capability, recovery: e.recovery, latency: e.ended.Sub(e.started), attempt: e.number, voice: e.voice}
+	*t = tried{asked: e.asked, expense: e.expense, page: e.page, ticket: e.ticket, began: e.started, edition: e.answer.Edition, capability: e.capability, recovery: e.recovery, latency: e.ended.Sub(e.started), attempt: e.number, voice: e.voice}
 	if e.limits.extended && !e.limits.soft.IsZero() && e.ended.After(e.limits.soft) {
 		t.extended = e.ended.Sub(e.limits.soft)
 	}
@@ -176,6 +179,7 @@ type tried struct {
 	edition int // that answered
 	voice   *voice
 	expense expense
+	asked   prompt.Composed
 	late    bool // the node ran out of time, whoever was asked
 
 	err      *contract.Error
@@ -513,6 +517,9 @@ func (s *serving) read(t *tried, a Answer) {
 	result := response.Key("result")
 	t.usage = mapOrNil(result.Key("usage"))
 	t.meta = s.w.Terms.meta(response.Key("invoke/meta"), t.capability, &a)
+	if t.asked.Hash != "" {
+		t.meta = t.meta.AssocKey("prompt/hash", edn.Text(t.asked.Hash))
+	}
 	t.kind, _ = result.Key("type").AsKeyword()
 	switch t.kind {
 	case "plan":

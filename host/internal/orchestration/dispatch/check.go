@@ -130,7 +130,7 @@ func (s *serving) askOnce(ctx context.Context) (checked, edn.Value) {
 		by.err = err
 		return by, edn.Nil()
 	}
-	answer, failed := s.d.Executor.Invoke(ctx, s.call(c, deadline, scopes, &expense))
+	answer, failed := s.d.Executor.Invoke(ctx, s.call(c, deadline, scopes, &expense, s.asks(c)))
 	awaitOwnDeadline(ctx, failed)
 	by.latency = s.d.Clock.Now().Sub(started)
 	if failed != nil {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -11,7 +12,7 @@ import (
 )
 
 // modelKind is the kind of capability that a language model is.
-const modelKind = "llm"
+const modelKind = prompt.ModelKind
 
 // respond is the intent whose answers are read by people as they are.
 const respond = "text/respond"

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
@@ -19,6 +20,9 @@ type Dispatcher struct {
 	Registry *registry.Registry
 	Checks   *quality.Set
 	Clock    Clock
+	// Prompts are composed for language models; nil: their prompts have no
+	// layers.
+	Prompts *prompt.Book
 	// Book remembers how candidates have done; nil: nobody does, every breaker
 	// stays closed and the declared order holds.
 	Book *Book

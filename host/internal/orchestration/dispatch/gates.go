@@ -24,6 +24,9 @@ func (s *serving) judge(ctx context.Context, t *tried, out edn.Value) (quality.V
 	if len(gates) > 1 || gates[0].Name != quality.SchemaValid {
 		subject.Request = terms.subject(s.w.Input)
 		subject.System = s.w.System
+		if t.asked.System != "" {
+			subject.System = t.asked.System
+		}
 		if s.w.Around != nil {
 			subject.Env = s.w.Around.Env
 		}

@@ -11,7 +11,7 @@ import (
 // it. The candidates of other calls are asked while they are bound.
 func (s *serving) permitted() *contract.Error {
 	if s.w.Op != "tool" {
-		return nil
+		return s.overriding()
 	}
 	c, ok := s.d.Registry.Tool(s.w.ToolID)
 	if !ok {

@@ -8,6 +8,7 @@ import (
 	"lukechampine.com/blake3"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -46,7 +47,7 @@ func (s *serving) limits(c *registry.Capability) limits {
 	return l
 }
 
-func (s *serving) call(c *registry.Capability, deadline time.Time, scopes policy.Scopes, e *expense) Call {
+func (s *serving) call(c *registry.Capability, deadline time.Time, scopes policy.Scopes, e *expense, asked prompt.Composed) Call {
 	return Call{
 		CapID:     c.ID,
 		Run:       s.run.ID,
@@ -54,7 +55,7 @@ func (s *serving) call(c *registry.Capability, deadline time.Time, scopes policy
 		Path:      s.w.Path,
 		Attempt:   s.number,
 		Deadline:  deadline,
-		Request:   s.request(c),
+		Request:   s.request(c, asked),
 		Effects:   effects(c),
 		Scope:     scopeValue(scopes),
 		Roles:     s.run.Grant.Roles(),
@@ -68,17 +69,24 @@ func (s *serving) call(c *registry.Capability, deadline time.Time, scopes policy
 	}
 }
 
-// request is the envelope; in a repair it says what was wrong.
-func (s *serving) request(c *registry.Capability) edn.Value {
+// request is the envelope; in a repair it says what was wrong. What a language
+// model is asked comes with it.
+func (s *serving) request(c *registry.Capability, asked prompt.Composed) edn.Value {
 	v := s.w.Terms.envelope(c, s.run.Trace, s.w.Input, s.w.System)
-	if s.round == 0 {
+	if s.round == 0 && asked.Value.IsNil() {
 		return v
 	}
 	around := v.Key("context")
 	if around.IsNil() {
 		around = edn.MustMap()
 	}
-	return v.AssocKey("context", around.AssocKey("repair", s.told))
+	if s.round > 0 {
+		around = around.AssocKey("repair", s.told)
+	}
+	if !asked.Value.IsNil() {
+		around = around.AssocKey("prompt", asked.Value)
+	}
+	return v.AssocKey("context", around)
 }
 
 // effectKey names the effect of the node: the same over attempts, candidates

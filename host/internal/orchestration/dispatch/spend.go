@@ -83,7 +83,7 @@ func (s *serving) size(ctx context.Context, c *registry.Capability) policy.Size 
 	if s.tokens == 0 {
 		s.tokens = policy.CountTokens(s.w.Input, s.w.Terms.Context, s.w.Terms.Constraints, edn.Text(s.w.System))
 	}
-	size := policy.Size{In: s.tokens, InKnown: true}
+	size := policy.Size{In: s.tokens + s.layersTokens(c), InKnown: true}
 	if s.round > 0 {
 		size.In += policy.CountTokens(s.told)
 	}

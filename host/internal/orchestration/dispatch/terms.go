@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
@@ -39,7 +40,11 @@ type Terms struct {
 	Wall  time.Duration
 	Depth contract.Limit
 
+	prompts *prompt.Book
+	reg     *registry.Registry
+
 	mu        sync.Mutex
+	prepared  map[string]*prepared     // by capability
 	envelopes map[string]fixedEnvelope // by capability: the request without input
 	metas     map[metaKey]edn.Value
 }
@@ -89,7 +94,7 @@ func (d *Dispatcher) open(t *Terms, capID string) (swapTo string) {
 // forgetful are terms without the book: nobody is left alone or preferred for
 // how he did.
 func (d *Dispatcher) forgetful(p policy.Policy, intent, capID string) *Terms {
-	t := &Terms{Policy: p, intent: intent, capID: capID}
+	t := &Terms{Policy: p, intent: intent, capID: capID, prompts: d.Prompts, reg: d.Registry}
 	demand := t.demand(d.Registry)
 	t.static = demand.Bind()
 	t.effects = t.effectful(d.Registry)
@@ -223,8 +228,8 @@ func (t *Terms) fixed(c *registry.Capability) edn.Value {
 	}
 	set("budget", budget)
 	set("model", t.Model)
-	if t.Role != "" {
-		b.Key("role", keyword(t.Role))
+	if role := t.roleOf(c); role != "" {
+		b.Key("role", keyword(role))
 	}
 	return b.Map()
 }
@@ -262,8 +267,8 @@ func (t *Terms) hostMeta(c *registry.Capability, a *Answer) edn.Value {
 	b.Key("intent", keyword(t.intent))
 	b.Key("cap/id", keyword(c.ID))
 	b.Key("cap/version", edn.Text(c.Version))
-	if t.Role != "" {
-		b.Key("role", keyword(t.Role))
+	if role := t.roleOf(c); role != "" {
+		b.Key("role", keyword(role))
 	}
 	if a.Plugin != "" {
 		b.Key("plugin", edn.Text(a.Plugin))

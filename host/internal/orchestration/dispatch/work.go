@@ -34,6 +34,9 @@ type Run struct {
 	// Base ends with the run, by cancel or deadline, but not when a sibling
 	// node fails: a call that must not be repeated is awaited under it.
 	Base context.Context
+	// Overriding is why the caller may not replace the system prompts of the
+	// configuration; nil: he may.
+	Overriding *contract.Error
 	// Account is the budget of the run; nil if nothing in it is counted. AtLeast
 	// lets calls of unknown price through (BUD-007).
 	Account *budget.Account
@@ -52,6 +55,9 @@ type Work struct {
 	Input   edn.Value
 	System  string
 	Coerced []edn.Value // where the text of a slot was taken
+	// Foreign tells that a capability wrote the node, in a plan that it answered
+	// with: its system prompt is nobody's who may have one.
+	Foreign bool
 
 	// Deadline ends the node; zero means that only the run bounds it.
 	Deadline time.Time

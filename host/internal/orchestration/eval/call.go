@@ -80,6 +80,7 @@ func (s *scope) work(i int, n *plan.Node, e *ended) (*dispatch.Work, *contract.E
 	c := &call{scope: s, index: i}
 	w := &c.Work
 	w.Op, w.Node, w.Path, w.Stack = n.Op.String(), n.ID, e.path, s.stack
+	w.Foreign = s.foreign
 	w.Intent, w.ToolID = n.Intent, n.ToolID
 	capID := n.CapID
 	if n.Op == plan.OpTool {
@@ -258,7 +259,7 @@ func (c *call) Plan(a dispatch.PlanAnswer) (func(context.Context) dispatch.Child
 	}
 	hash := prog.Plan.Hash()
 	child := &scope{
-		run: r, prog: prog, layer: &layer, depth: depth, answer: prog.Answer,
+		foreign: true, run: r, prog: prog, layer: &layer, depth: depth, answer: prog.Answer,
 		path:  s.nodePath(c.index, edn.Text("p"+hash[3:11])),
 		stack: append(slices.Clip(s.stack), a.CapID), deepest: deepest(s.deepest, s.depth, c.Terms.Depth),
 	}

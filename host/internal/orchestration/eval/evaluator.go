@@ -30,8 +30,10 @@ type Evaluator struct {
 	Dispatcher *dispatch.Dispatcher
 	// Effects say who may have which effect; nil permits none.
 	Effects *policy.Effects
-	Clock   dispatch.Clock
-	Limits  plan.Limits
+	// Operations say who may replace system prompts; nil: nobody.
+	Operations policy.Rules
+	Clock      dispatch.Clock
+	Limits     plan.Limits
 	// Panicked is told of a defect before the run ends with runtime/internal.
 	Panicked func(where string, value any, stack []byte)
 }
@@ -166,7 +168,7 @@ func (ev *Evaluator) Run(ctx context.Context, t *Task) (out Outcome) {
 		t.Request = &policy.Layer{}
 	}
 	r := &run{ev: ev, task: t, verbose: calls(t.Program)}
-	r.call = dispatch.Run{ID: t.Run, Seed: t.Seed, Trace: t.Trace, Recorder: t.Recorder, Grant: ev.Effects.Grant(t.Roles), Base: ctx, Account: t.Account, AtLeast: t.AtLeast, Explain: t.Explain}
+	r.call = dispatch.Run{ID: t.Run, Seed: t.Seed, Trace: t.Trace, Recorder: t.Recorder, Grant: ev.Effects.Grant(t.Roles), Base: ctx, Account: t.Account, AtLeast: t.AtLeast, Explain: t.Explain, Overriding: ev.Operations.Denied(policy.OverridePrompt, t.Roles)}
 	root := &scope{
 		run: r, prog: t.Program, path: nil, layer: t.Request, stack: t.Stack,
 		frame: plan.NewFrame(t.Program, t.Bindings), budget: t.Budget,

@@ -99,6 +99,7 @@ func runValue(ctx context.Context, tb testing.TB, w *dispatchtest.World, source 
 func evaluator(w *dispatchtest.World) *eval.Evaluator {
 	return &eval.Evaluator{
 		Registry: w.Registry, Policies: w.Policies, Dispatcher: w.Dispatcher, Effects: dispatchtest.Open(),
+		Operations: policy.Rules{policy.OverridePrompt: {Any: []string{policy.RoleAny}}},
 		Clock: dispatch.SystemClock{}, Limits: plan.DefaultLimits(),
 	}
 }

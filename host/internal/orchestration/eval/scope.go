@@ -23,6 +23,8 @@ type scope struct {
 	layer *policy.Layer // what nodes inherit
 	depth int
 	stack []string // capabilities that wait for this plan
+	// foreign tells that a capability wrote the plan.
+	foreign bool
 
 	answer  plan.Answer    // the node whose answer the plan gives
 	flow    *dispatch.Flow // of that node; nil: nobody follows it

@@ -5,6 +5,7 @@ import (
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
 	"github.com/fermenthq/ferment/plugins/internal/provider/failure"
+	"github.com/fermenthq/ferment/plugins/internal/provider/shape"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
@@ -53,6 +54,9 @@ func (c *call) output(text string, calls []edn.Value) (edn.Value, *contract.Erro
 		out.Key("text", edn.Text(text))
 		out.Key("finish", edn.K(string(c.answer.Finish)))
 	case q.shape == nil || len(calls) > 0:
+		if q.textKey == "code" || q.textKey == "patch" {
+			text, c.how = shape.Program(text)
+		}
 		if text != "" {
 			out.Key(q.textKey, edn.Text(text))
 		}

@@ -59,9 +59,17 @@ func (m *Model) ask(intent string, request edn.Value) (*question, *contract.Erro
 	if q.hash, _ = prompt.Key("hash").AsString(); q.hash == "" {
 		q.hash = q.promptHash()
 	}
-	q.repair(context.Key("repair"))
+	if !composed(prompt) {
+		q.repair(context.Key("repair"))
+	}
 	return q, nil
 }
+
+// composed tells whether the host wrote the whole conversation, what was wrong
+// with an earlier answer included (LM-009). Nothing is added to it. A request
+// without it, which a host of another kind or a test may send, is asked in its
+// own words.
+func composed(prompt edn.Value) bool { return prompt.HasKey("messages") }
 
 func invalid(path []edn.Value, format string, args ...any) *contract.Error {
 	where := append([]edn.Value{edn.K("input")}, path...)
@@ -80,10 +88,13 @@ var texts = [...]string{"prompt", "text", "content", "problem", "question", "tas
 
 func (q *question) readMessages(request, input, prompt edn.Value) *contract.Error {
 	list, at := prompt.Key("messages"), []edn.Value{edn.K("messages")}
-	if list.IsNil() {
+	said := first(prompt.Key("system"), request.Key("system"), input.Key("system"))
+	if composed(prompt) {
+		said = value{prompt.Key("system")}
+	} else {
 		list = input.Key("messages")
 	}
-	if system, _ := first(prompt.Key("system"), request.Key("system"), input.Key("system")).AsString(); system != "" {
+	if system, _ := said.AsString(); system != "" {
 		q.messages = append(q.messages, chat.Message{Role: chat.System, Content: system})
 	}
 	if list.IsNil() {

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/text"
 )
 
 // The places in which a value can stand in a text.
@@ -75,6 +76,33 @@ func lastFence(text string) (string, bool) {
 		}
 	}
 	return strings.TrimSpace(inner), ok
+}
+
+// Program is the program text of an answer: the inside of the one fenced block
+// in it, where there is one, else all of it. Reasoning is no part of either. How
+// says which, as for a value.
+func Program(answer string) (program, how string) {
+	answer = text.WithoutReasoning(answer)
+	fences := 0
+	for line := range strings.Lines(answer) {
+		if strings.HasPrefix(strings.TrimSpace(line), "```") {
+			fences++
+		}
+	}
+	if fences != 2 {
+		return strings.TrimLeft(answer, "\n"), foundJSON
+	}
+	var b strings.Builder
+	inside := false
+	for line := range strings.Lines(answer) {
+		switch {
+		case strings.HasPrefix(strings.TrimSpace(line), "```"):
+			inside = !inside
+		case inside:
+			b.WriteString(line)
+		}
+	}
+	return b.String(), foundFence
 }
 
 // maxStarts bounds how often the search inside a text begins again, so that it

@@ -262,3 +262,18 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// LLM-043: a program is taken out of the one fence that it stands in.
+func TestProgram(t *testing.T) {
+	for _, tt := range []struct{ answer, program, how string }{
+		{"package a\n", "package a\n", ""},
+		{"Here it is:\n```go\npackage a\n\tx\n```\nDone.", "package a\n\tx\n", "fenced"},
+		{"<think>```\nno\n```</think>\n--- a\n+++ b\n", "--- a\n+++ b\n", ""},
+		{"```\na\n```\nand\n```\nb\n```", "```\na\n```\nand\n```\nb\n```", ""},
+		{"```\ncut", "```\ncut", ""},
+		{"", "", ""},
+	} {
+		program, how := Program(tt.answer)
+		assert.Equal(t, [2]string{tt.program, tt.how}, [2]string{program, how}, tt.answer)
+	}
+}

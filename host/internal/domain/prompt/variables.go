@@ -1,0 +1,56 @@
+package prompt
+
+import (
+	"regexp"
+	"strconv"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// What a variable may take from the constraints. They are words of the caller,
+// so they are held to what a language tag and a name of a style look like:
+// instructions do not fit in.
+var (
+	languageTag = regexp.MustCompile(`^[a-z]{2,3}(-[a-z0-9]{2,8}){0,2}$`)
+	styleName   = regexp.MustCompile(`^[a-z]{1,16}(-[a-z]{1,16})?$`)
+)
+
+// maxChars is the upper end of :max-chars.
+const maxChars = 12_000
+
+// variables are the values of the variables that have one.
+func variables(s Setting) map[string]string {
+	values := map[string]string{}
+	if tag, ok := s.Constraints.Key("language").AsKeyword(); ok && languageTag.MatchString(tag) {
+		values["language"] = languageName(tag)
+	}
+	if style, ok := s.Constraints.Key("style").AsKeyword(); ok && styleName.MatchString(style) {
+		values["style"] = style
+	}
+	if n, ok := s.Constraints.Key("max-chars").AsInt(); ok && n >= 1 && n <= maxChars {
+		values["max_chars"] = strconv.FormatInt(n, 10)
+	}
+	if s.Schema != nil {
+		if text, err := edn.WriteJSON(wanted(s.Schema).JSONSchema()); err == nil {
+			values["schema"] = string(text)
+		}
+	}
+	return values
+}
+
+// languageName is how a sentence names a language.
+func languageName(tag string) string {
+	switch tag {
+	case "en":
+		return "English"
+	case "pl":
+		return "Polish"
+	case "de":
+		return "German"
+	case "fr":
+		return "French"
+	case "es":
+		return "Spanish"
+	}
+	return tag
+}

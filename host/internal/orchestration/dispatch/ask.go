@@ -1,0 +1,115 @@
+package dispatch
+
+import (
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/prompt"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// prepared is what the prompts of one capability have in common under terms.
+type prepared struct {
+	*prompt.Prepared
+	tokens int64 // of the layers, estimated
+}
+
+// composes tells whether prompts are composed for a capability: for a language
+// model, unless the input is the conversation itself (LM-009).
+func (t *Terms) composes(c *registry.Capability) bool {
+	return c.Kind == modelKind && t.intent != prompt.ChatIntent
+}
+
+// roleOf is the role under which a capability is called. One that gets no prompt
+// has the role that request or node say, if they say one.
+func (t *Terms) roleOf(c *registry.Capability) string {
+	if !t.composes(c) {
+		return t.Role
+	}
+	in, _ := t.reg.Intent(t.intent)
+	role, _ := prompt.RoleOf(t.Role, t.intent, c, in)
+	return role
+}
+
+// preparation makes or finds what the prompts of a capability have in common.
+func (t *Terms) preparation(c *registry.Capability) *prepared {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p := t.prepared[c.ID]; p != nil {
+		return p
+	}
+	s := prompt.Setting{
+		Intent: t.intent, Role: t.roleOf(c), Constraints: t.Constraints, Context: t.Context,
+		Schema: t.out, SchemaName: t.outName, Lookup: t.reg.Schema, Options: t.options(),
+	}
+	p := &prepared{Prepared: t.prompts.Prepare(s)}
+	p.tokens = policy.CountTokens(edn.Text(p.System))
+	if t.prepared == nil {
+		t.prepared = make(map[string]*prepared)
+	}
+	t.prepared[c.ID] = p
+	return p
+}
+
+// options are what a model is asked for beside the text.
+func (t *Terms) options() edn.Value {
+	var b edn.MapBuilder
+	if n := t.Budget.Key("max-tokens"); !n.IsNil() {
+		b.Key("max-tokens", n)
+	}
+	if !t.Temperature.IsNil() {
+		b.Key("temperature", t.Temperature)
+	}
+	return b.Map()
+}
+
+// asks composes what a language model is asked in this attempt; the zero value
+// for everybody else.
+func (s *serving) asks(c *registry.Capability) prompt.Composed {
+	if !s.w.Terms.composes(c) {
+		return prompt.Composed{}
+	}
+	return s.w.Terms.preparation(c).Compose(prompt.Call{System: prompt.System(s.w.System, s.w.Input), Input: s.w.Input, Repair: s.told})
+}
+
+// layersTokens is how many tokens the layers of a prompt add to what the call
+// brings.
+func (s *serving) layersTokens(c *registry.Capability) int64 {
+	if !s.w.Terms.composes(c) || prompt.System(s.w.System, s.w.Input) != "" {
+		return 0
+	}
+	return s.w.Terms.preparation(c).tokens
+}
+
+// overriding refuses a call that speaks with the voice of the operator without
+// being allowed to (PRM-003).
+func (s *serving) overriding() *contract.Error {
+	why := s.run.Overriding
+	if why == nil && !s.w.Foreign {
+		return nil
+	}
+	where, ok := prompt.Overrides(s.w.Intent, s.w.System, s.w.Input)
+	if !ok || where != ":system" && !s.modelServes() {
+		return nil
+	}
+	if why == nil {
+		return contract.Errorf("policy/blocked", "node %s: its %s replaces the system prompt, which a plan that a capability wrote may not", s.w.Node, where).
+			WithDetail("operation", edn.K(policy.OverridePrompt))
+	}
+	e := contract.Errorf("policy/blocked", "node %s: its %s replaces the system prompt: %s", s.w.Node, where, why.Message).
+		WithHint("leave " + where + " out, or have it written into ferment.hcl: prompts, intent { prompt }")
+	for _, key := range [...]string{"operation", "rule", "reason"} {
+		e = e.WithDetail(key, why.Details.Key(key))
+	}
+	return e
+}
+
+// modelServes tells whether a language model is among the candidates.
+func (s *serving) modelServes() bool {
+	for _, id := range s.w.Terms.static.List {
+		if c, ok := s.d.Registry.Capability(id); ok && c.Kind == modelKind {
+			return true
+		}
+	}
+	return false
+}

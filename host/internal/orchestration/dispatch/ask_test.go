@@ -1,0 +1,180 @@
+package dispatch_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/prompt"
+	"github.com/fermenthq/ferment/host/internal/domain/quality"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+func promptLayer(t testing.TB, name, text string) *prompt.Layer {
+	l, problems := prompt.NewLayer(name, "", []string{text})
+	require.Empty(t, problems)
+	return l
+}
+
+// speakers are two models of different roles, and somebody who is none.
+func speakers(t testing.TB) *dispatchtest.World {
+	w := dispatchtest.New(t, dispatchtest.Spec{Caps: []string{
+		`{:cap/id :t/a :cap/kind :llm :cap/role :solver :cap/intents #{:text/respond :model/chat} :io/in-schema :req/any :io/out-schema :res/any :cap/repairs? true}`,
+		`{:cap/id :t/b :cap/kind :llm :cap/intents #{:text/respond :model/chat} :io/in-schema :req/any :io/out-schema :res/any}`,
+		dispatchtest.Cap("t/c", ""),
+	}})
+	w.Dispatcher.Prompts = &prompt.Book{
+		Default: promptLayer(t, "prompts.default", "You are part of a program."),
+		Roles:   map[string]*prompt.Layer{"solver": promptLayer(t, "prompts.roles.solver", "Solve."), "voice": promptLayer(t, "prompts.roles.voice", "Speak.")},
+	}
+	return w
+}
+
+// LM-009, RTE-003: each attempt has the prompt of its own candidate, and one
+// that is no model has none.
+func TestPromptOfEachAttempt(t *testing.T) {
+	w := speakers(t)
+	w.On("t/a", fails("provider/unavailable")).On("t/b", fails("provider/unavailable")).On("t/c", out(`{:text "x"}`))
+	r := serve(t, w, order{layer: retries(0, 2), input: `{:prompt "p"}`})
+	require.Nil(t, r.Err)
+	var systems []string
+	for i, c := range w.Calls() {
+		asked := c.Request.Key("context").Key("prompt")
+		system, _ := asked.Key("system").AsString()
+		systems = append(systems, system+" "+c.Request.Key("role").String())
+		if i < 2 {
+			assert.Equal(t, `[{:content "p" :role :user}]`, asked.Key("messages").String())
+		}
+	}
+	assert.Equal(t, []string{"You are part of a program.\n\nSolve. :solver", "You are part of a program.\n\nSpeak. :voice", " nil"}, systems)
+	assert.False(t, r.Meta.HasKey("prompt/hash"), "nothing was composed for the one who answered")
+}
+
+// PRM-001: what request or node say goes before the role of a capability.
+func TestRoleOfTheCallGoesFirst(t *testing.T) {
+	w := speakers(t)
+	w.On("t/a", dispatchtest.Step{Value: edn.MustRead(`{:text "x"}`)})
+	r := serve(t, w, order{layer: policy.Layer{Role: policy.Of("voice", here)}})
+	require.Nil(t, r.Err)
+	sent := w.Calls()[0].Request
+	assert.Equal(t, ":voice", sent.Key("role").String())
+	assert.Equal(t, ":voice", r.Meta.Key("role").String())
+	assert.Equal(t, sent.Key("context").Key("prompt").Key("hash"), r.Meta.Key("prompt/hash"), "the hash is that of the composed prompt")
+}
+
+// PRM-004, LLM-044: a repair adds the last answer and what was wrong with it;
+// what is asked keeps its name, and the request does not grow.
+func TestRepairIsComposed(t *testing.T) {
+	w := speakers(t)
+	w.On("t/a", out(`{:text "first answer"}`), out(`{:text "second answer"}`), out(`{:text "Third."}`))
+	w.Dispatcher.Checks = judging(t, "third", func(s quality.Subject) quality.Outcome {
+		if text, _ := s.Result.Key("text").AsString(); text == "Third." {
+			return quality.Passed()
+		}
+		return quality.Failed(quality.Finding{Message: "is not the third"})
+	})
+	r := serve(t, w, order{layer: policy.Layer{RepairMax: policy.Of(3, here), Must: policy.NamesOf(here, "third")}})
+	require.Nil(t, r.Err)
+	calls := w.Calls()
+	require.Len(t, calls, 3)
+	var hashes, last []string
+	for _, c := range calls {
+		asked := c.Request.Key("context").Key("prompt")
+		hashes = append(hashes, asked.Key("hash").String())
+		last = append(last, asked.Key("messages").String())
+	}
+	assert.Equal(t, []string{hashes[0], hashes[0], hashes[0]}, hashes)
+	assert.Equal(t, `[{:content "p" :role :user}]`, last[0])
+	assert.Contains(t, last[1], "first answer")
+	assert.Contains(t, last[1], "is not the third")
+	assert.Contains(t, last[2], "second answer")
+	assert.NotContains(t, last[2], "first answer", "only the last answer is told")
+	assert.Len(t, last[2], len(last[1])+1, "second is one letter longer than first")
+}
+
+// judging is a set with one check of the test.
+func judging(t testing.TB, name string, judge func(quality.Subject) quality.Outcome) *quality.Set {
+	c := quality.Check{Judge: judge}
+	c.Name, c.Kind = name, "condition"
+	set, err := quality.NewSet(c)
+	require.NoError(t, err)
+	return set
+}
+
+// PRM-003: who may not speak with the voice of the operator is refused before
+// anybody is asked; who may replaces the layers.
+func TestOverriding(t *testing.T) {
+	denied := policy.ShippedOperationRules().Denied(policy.OverridePrompt, []string{policy.RoleUser})
+	require.NotNil(t, denied)
+	assert.Nil(t, policy.ShippedOperationRules().Denied(policy.OverridePrompt, []string{policy.RoleOperator}))
+	assert.NotNil(t, policy.Rules(nil).Denied(policy.OverridePrompt, []string{policy.RoleAdmin}), "without a rule nobody may")
+	for name, tc := range map[string]struct {
+		intent, system, input string
+		capID                 string
+		foreign               bool
+		blocked               bool
+	}{
+		"of the call":                  {system: "Mine.", input: `{:prompt "p"}`, blocked: true},
+		"of the input":                 {input: `{:prompt "p" :system "Mine."}`, blocked: true},
+		"of a message":                 {input: `{:messages [{:role :system :content "Mine."}]}`, blocked: true},
+		"none":                         {input: `{:prompt "p"}`},
+		"a conversation":               {intent: "model/chat", input: `{:messages [{:role :system :content "Mine."}]}`},
+		"in a plan that was an answer": {system: "Mine.", input: `{:prompt "p"}`, foreign: true, blocked: true},
+	} {
+		for _, may := range []bool{false, true} {
+			w := speakers(t)
+			w.On("t/a", out(`{:text "x"}`))
+			if tc.intent == "" {
+				tc.intent = "text/respond"
+			}
+			p, err := policy.Layer{}.Resolve()
+			require.NoError(t, err)
+			run := &dispatch.Run{ID: "run_test", Trace: edn.MustRead(`{:id "t"}`), Recorder: dispatchtest.NewRecords(t), Grant: dispatchtest.Open().Grant(nil), Base: t.Context(), Overriding: denied}
+			if may {
+				run.Overriding = nil
+			}
+			r := w.Dispatcher.Serve(t.Context(), run, &dispatch.Work{
+				Op: "call", Node: "n", Path: edn.Vector(edn.Int(0)), Intent: tc.intent, Terms: w.Dispatcher.Terms(p, tc.intent, ""),
+				Input: edn.MustRead(tc.input), System: tc.system, Foreign: tc.foreign,
+			})
+			if tc.blocked && (!may || tc.foreign) {
+				require.NotNil(t, r.Err, name)
+				assert.Equal(t, "policy/blocked", r.Err.Type, name)
+				assert.Equal(t, ":prompt/override", r.Err.Details.Key("operation").String(), name)
+				assert.Empty(t, w.Calls(), name)
+				continue
+			}
+			require.Nil(t, r.Err, name)
+			asked := w.Calls()[0].Request.Key("context").Key("prompt")
+			switch {
+			case tc.intent == "model/chat":
+				assert.True(t, asked.IsNil(), "nothing is composed for a conversation")
+			case tc.system != "" || edn.MustRead(tc.input).HasKey("system"):
+				assert.Equal(t, `"Mine."`, asked.Key("system").String(), name)
+				assert.Equal(t, `[{:name "call"}]`, asked.Key("layers").String(), name)
+			}
+		}
+	}
+}
+
+// TXT-007: the check for a leaked prompt sees the prompt that was composed.
+func TestChecksSeeTheComposedPrompt(t *testing.T) {
+	w := speakers(t)
+	w.Dispatcher.Prompts.Default = promptLayer(t, "d", "You answer questions about the opening hours of the municipal library and about nothing else at all.")
+	w.On("t/a", out(`{:text "I answer questions about the opening hours of the municipal library and about nothing else at all."}`))
+	r := serve(t, w, order{layer: policy.Layer{Must: policy.NamesOf(here, "no-prompt-leak")}})
+	require.NotNil(t, r.Err)
+	assert.Equal(t, "eval/must-failed", r.Err.Type)
+	var failed bool
+	for _, rec := range r.records {
+		if v, ok := rec.Body.(*journal.GateVerdict); ok && v.Gate == "no-prompt-leak" {
+			failed = !v.Pass
+		}
+	}
+	assert.True(t, failed)
+}
