@@ -100,7 +100,7 @@ func evaluator(w *dispatchtest.World) *eval.Evaluator {
 	return &eval.Evaluator{
 		Registry: w.Registry, Policies: w.Policies, Dispatcher: w.Dispatcher, Effects: dispatchtest.Open(),
 		Operations: policy.Rules{policy.OverridePrompt: {Any: []string{policy.RoleAny}}},
-		Clock: dispatch.SystemClock{}, Limits: plan.DefaultLimits(),
+		Clock:      dispatch.SystemClock{}, Limits: plan.DefaultLimits(),
 	}
 }
 
