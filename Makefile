@@ -6,7 +6,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 ROUNDS  ?= 50
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-.PHONY: build run test check bench soak proto
+.PHONY: build run test test-live check bench soak proto
 
 build: ## bin/ferment, bin/plugins/* and the lock file that approves these
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ferment ./host
@@ -19,6 +19,9 @@ run: build ## the tour: one plan over real plugins, with an engine killed on the
 
 test: build ## the whole test suite; TAGS=external adds the tests with outside programs
 	$(GO) test -timeout 25m $(if $(TAGS),-tags $(TAGS)) ./...
+
+test-live: ## the plugin of language models against real servers: which, say FERMENT_LIVE_* (plugins/llm/README.md)
+	$(GO) test -count=1 -timeout 15m -tags live -run '^TestLive$$' -v ./plugins/llm
 
 check: build ## formatting, vet, lint, the configuration and the plans of this repository
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "gofmt would change: $$unformatted"; exit 1; }
