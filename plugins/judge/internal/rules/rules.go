@@ -1,0 +1,261 @@
+package rules
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/plugins/judge/internal/rubric"
+	"github.com/fermenthq/ferment/plugins/judge/internal/score"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Subject is a text under judgement.
+type Subject struct {
+	Text string
+	// Input is the whole input of the judge: rules take sources from it.
+	Input edn.Value
+	// Language is what the text should be in, "" if nobody says.
+	Language string
+}
+
+// Outcome is what one rule found.
+type Outcome struct {
+	// Score is from 0 to 1; nil if the rule had nothing to judge by.
+	Score    *big.Rat
+	Findings []string
+}
+
+// mostFindings bounds what one rule says.
+const mostFindings = 5
+
+// check is the work of a rule.
+type check func(Subject) Outcome
+
+// Rule is one rule of a set.
+type Rule struct {
+	ID     string
+	Weight *big.Rat
+	check  check
+}
+
+// Set is a checked list of rules.
+type Set struct{ Rules []Rule }
+
+// Verdict is what a set says of a text.
+type Verdict struct {
+	// Score is the weighted mean; nil if no rule had anything to judge by.
+	Score    *big.Rat
+	Outcomes map[string]Outcome
+}
+
+// Judge applies the rules.
+func (s Set) Judge(x Subject) Verdict {
+	v := Verdict{Outcomes: map[string]Outcome{}}
+	sum, weights := new(big.Rat), new(big.Rat)
+	for _, r := range s.Rules {
+		o := r.check(x)
+		if len(o.Findings) > mostFindings {
+			o.Findings = append(o.Findings[:mostFindings:mostFindings], fmt.Sprintf("and %d more", len(o.Findings)-mostFindings))
+		}
+		v.Outcomes[r.ID] = o
+		if o.Score != nil {
+			sum.Add(sum, new(big.Rat).Mul(r.Weight, o.Score))
+			weights.Add(weights, r.Weight)
+		}
+	}
+	if weights.Sign() > 0 {
+		v.Score = sum.Quo(sum, weights)
+	}
+	return v
+}
+
+// maxRules bounds a list.
+const maxRules = 100
+
+// common are the keys of every rule.
+var common = []string{"rule", "id", "weight"}
+
+// maker makes the check of a kind of rule from its form.
+type maker struct {
+	keys []string
+	make func(*form) check
+}
+
+func makers() map[string]maker {
+	return map[string]maker{
+		"terms":      {[]string{"all"}, terms},
+		"forbidden":  {[]string{"any"}, forbidden},
+		"length":     {[]string{"min", "max", "unit"}, length},
+		"sections":   {[]string{"titles"}, sections},
+		"numbers":    {[]string{"source", "from"}, numbers},
+		"quotes":     {[]string{"source", "from"}, quotes},
+		"repetition": {[]string{"words", "most"}, repetition},
+		"language":   {[]string{"is"}, language},
+		"pattern":    {[]string{"match", "refuse"}, pattern},
+		"rouge-l":    {[]string{"reference", "from"}, rouge},
+	}
+}
+
+// Default are the rules where nobody has written any: that there is a text, in
+// the language that is wanted, which does not repeat itself and holds no number
+// and no quotation that its source does not have.
+func Default() Set {
+	s, err := Parse(edn.MustRead(`[{:rule :length :min 1} {:rule :language} {:rule :repetition} {:rule :numbers} {:rule :quotes}]`))
+	if err != nil {
+		return Set{}
+	}
+	return s
+}
+
+// Parse reads a vector of rules. Nil are the default ones. The error is a
+// :judge/rubric-invalid with every problem.
+func Parse(v edn.Value) (Set, error) {
+	if v.IsNil() {
+		return Default(), nil
+	}
+	p := &problems{}
+	if !v.IsVector() && !v.IsList() || v.Len() == 0 || v.Len() > maxRules {
+		p.add(fmt.Sprintf("expected a vector of 1 to %d rules, such as [{:rule :length :min 10}]", maxRules))
+		return Set{}, rubric.Invalid(p.list)
+	}
+	kinds := makers()
+	var s Set
+	total := new(big.Rat)
+	i := -1
+	for r := range v.Elems() {
+		i++
+		f := &form{v: r, at: []edn.Value{edn.K("rules"), edn.Int(int64(i))}, problems: p}
+		rule, ok := f.rule(kinds)
+		if !ok {
+			continue
+		}
+		if slices.ContainsFunc(s.Rules, func(x Rule) bool { return x.ID == rule.ID }) {
+			f.bad("id", "there is another rule of this name: give each its own :id")
+		}
+		total.Add(total, rule.Weight)
+		s.Rules = append(s.Rules, rule)
+	}
+	if len(p.list) == 0 && total.Sign() == 0 {
+		p.add("all weights are 0: give at least one rule a weight", edn.K("rules"))
+	}
+	if len(p.list) > 0 {
+		return Set{}, rubric.Invalid(p.list)
+	}
+	return s, nil
+}
+
+type problems struct{ list []edn.Value }
+
+func (p *problems) add(message string, at ...edn.Value) {
+	p.list = append(p.list, edn.MustMap(edn.K("path"), edn.Vector(at...), edn.K("message"), edn.Text(message)))
+}
+
+// form is a rule that is being read.
+type form struct {
+	v  edn.Value
+	at []edn.Value
+	*problems
+}
+
+func (f *form) bad(key, message string) {
+	f.add(message, append(slices.Clone(f.at), edn.K(key))...)
+}
+
+func (f *form) rule(kinds map[string]maker) (Rule, bool) {
+	if !f.v.IsMap() {
+		f.add(fmt.Sprintf("expected a map with :rule, found %s", f.v.Kind()), f.at...)
+		return Rule{}, false
+	}
+	kind := word(f.v.Key("rule"))
+	m, ok := kinds[kind]
+	if !ok {
+		names := make([]string, 0, len(kinds))
+		for name := range kinds {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		f.bad("rule", "expected one of :"+strings.Join(names, " :")+", found "+score.Excerpt(f.v.Key("rule").String()))
+		return Rule{}, false
+	}
+	known := append(slices.Clone(common), m.keys...)
+	for key := range f.v.Entries() {
+		if name := word(key); !slices.Contains(known, name) {
+			hint := ""
+			if near := contract.Nearest(name, known); near != "" {
+				hint = ", did you mean :" + near + "?"
+			}
+			f.add(fmt.Sprintf("unknown key %s in a rule :%s%s", score.Excerpt(key.String()), kind, hint), append(slices.Clone(f.at), key)...)
+		}
+	}
+	r := Rule{ID: kind, Weight: big.NewRat(1, 1)}
+	if id := f.v.Key("id"); !id.IsNil() {
+		r.ID = word(id)
+		if _, err := edn.Keyword(r.ID); err != nil {
+			f.bad("id", "expected a name such as :covers")
+		}
+	}
+	if w := f.v.Key("weight"); !w.IsNil() {
+		n, ok := w.AsNumber()
+		if !ok || n.Sign() < 0 {
+			f.bad("weight", "expected a number of 0 or more")
+			n = new(big.Rat)
+		}
+		r.Weight = n
+	}
+	before := len(f.list)
+	r.check = m.make(f)
+	return r, len(f.list) == before
+}
+
+// texts reads a list of texts; a single text is a list of one.
+func (f *form) texts(key string) []string {
+	v := f.v.Key(key)
+	if s, ok := v.AsString(); ok && strings.TrimSpace(s) != "" {
+		return []string{s}
+	}
+	var out []string
+	for x := range v.Elems() {
+		s, ok := x.AsString()
+		if !ok || strings.TrimSpace(s) == "" {
+			out = nil
+			break
+		}
+		out = append(out, s)
+	}
+	if len(out) == 0 && f.v.HasKey(key) {
+		f.bad(key, "expected a vector of texts, found "+score.Excerpt(v.String()))
+	}
+	return out
+}
+
+// path reads a path in the input of the judge.
+func (f *form) path(key string) []edn.Value {
+	v := f.v.Key(key)
+	if v.IsNil() {
+		return nil
+	}
+	if !v.IsVector() && !v.IsList() || v.Len() == 0 {
+		f.bad(key, "expected a path in the input of the judge, such as [:task/call :input :source]")
+		return nil
+	}
+	return slices.Collect(v.Elems())
+}
+
+func (f *form) text(key string) string {
+	s, ok := f.v.Key(key).AsString()
+	if f.v.HasKey(key) && (!ok || strings.TrimSpace(s) == "") {
+		f.bad(key, "expected a text")
+	}
+	return s
+}
+
+func word(v edn.Value) string {
+	if s, ok := v.AsKeyword(); ok {
+		return s
+	}
+	s, _ := v.AsString()
+	return strings.TrimPrefix(s, ":")
+}
