@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+const version = "1.0.0"
+
+// The capabilities and what they serve.
+const (
+	grade     = "eval/grade"
+	rubricCap = "judge/rubric"
+	rulesCap  = "judge/rules"
+)
+
+// settings are the config block of the plugin.
+type settings struct {
+	Intent    string `edn:"intent" doc:"the intent that judge/rubric asks a model for"`
+	Family    string `edn:"family,omitempty" doc:"family of the model behind the intent, if it has one only; then an author of that family is refused before the model is asked"`
+	MaxBytes  int64  `edn:"max-bytes" unit:"bytes" min:"1024" max:"1048576" doc:"of a longer answer the middle is left out"`
+	MaxTokens int64  `edn:"max-tokens" min:"64" max:"65536" doc:"that the model may write for one verdict"`
+}
+
+func newPlugin(random io.Reader) sdk.Plugin {
+	return sdk.Plugin{
+		Name: "judge", Version: version,
+		Features: []string{sdk.FeatureHotSwap, sdk.FeatureHostCalls},
+		Config: sdk.Config[settings]{
+			Default: settings{Intent: "model/chat", MaxBytes: 64 << 10, MaxTokens: 2000},
+			Check:   check,
+			Offer: func(_ context.Context, cfg settings) (sdk.Offer, error) {
+				r := rubricJudge{settings: cfg, random: random}
+				return sdk.Offer{Capabilities: []sdk.Capability{
+					sdk.Func(rubricCap, sdk.Intents(grade), r.judge,
+						sdk.Kind("judge"), sdk.In("req/eval"), sdk.Out("res/eval"), sdk.Tags("rubric"),
+						sdk.Description("Asks a model to score an answer by the criteria of a rubric.")),
+					sdk.Func(rulesCap, sdk.Intents(grade), judgeByRules,
+						sdk.Kind("judge"), sdk.In("req/eval"), sdk.Out("res/eval"), sdk.Tags("embedded"), sdk.Deterministic(),
+						sdk.Cost(contract.Cost{Latency: time.Millisecond, USD: edn.Int(0)}),
+						sdk.Description("Scores the form of an answer by rules, without a model.")),
+				}}, nil
+			},
+		},
+	}
+}
+
+func check(cfg settings) error {
+	if name, err := edn.Keyword(cfg.Intent); err != nil || name.Namespace() == "" {
+		return sdk.Problem("not an intent: "+cfg.Intent, edn.K("intent"))
+	}
+	if cfg.Intent == grade {
+		return sdk.Problem("a judge does not ask itself: name the intent that a model serves, such as model/chat", edn.K("intent"))
+	}
+	return nil
+}

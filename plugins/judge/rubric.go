@@ -1,0 +1,234 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"math/big"
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/plugins/judge/internal/question"
+	"github.com/fermenthq/ferment/plugins/judge/internal/rubric"
+	"github.com/fermenthq/ferment/plugins/judge/internal/score"
+	"github.com/fermenthq/ferment/sdk"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// rubricJudge is judge/rubric.
+type rubricJudge struct {
+	settings settings
+	random   io.Reader
+}
+
+// session is one verdict that is being made.
+type session struct {
+	in      input
+	judge   rubricJudge
+	rubric  rubric.Rubric
+	intent  string
+	compose question.Composer
+	verdict verdict
+}
+
+func (j rubricJudge) judge(ctx context.Context, v edn.Value) (edn.Value, error) {
+	in, err := readInput(v)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	r, err := rubric.Parse(in.rubric, in.scale)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	if err := r.Asks(); err != nil {
+		return edn.Nil(), err
+	}
+	if err := in.kin(j.settings.Family, ""); err != nil {
+		return edn.Nil(), err
+	}
+	mark, err := j.mark()
+	if err != nil {
+		return edn.Nil(), err
+	}
+	s := &session{in: in, judge: j, rubric: r, intent: j.settings.Intent}
+	if in.intent != "" {
+		s.intent = in.intent
+	}
+	s.compose = question.Composer{Rubric: r, Sample: in.sample, Blind: question.NewBlind(in.author.all()), Mark: mark, MaxBytes: int(j.settings.MaxBytes)}
+	if in.pairwise() {
+		err = s.choose(ctx)
+	} else {
+		err = s.grade(ctx)
+	}
+	if err != nil {
+		return edn.Nil(), err
+	}
+	return s.verdict.value(in.terms, "rubric", s.key()), nil
+}
+
+// mark is what nobody can know who wrote what is judged.
+func (j rubricJudge) mark() (string, error) {
+	var b [16]byte
+	if _, err := io.ReadFull(j.random, b[:]); err != nil {
+		return "", fmt.Errorf("judge: draw a mark: %w", err)
+	}
+	return hex.EncodeToString(b[:]), nil
+}
+
+func (s *session) grade(ctx context.Context) error {
+	q := s.compose.Grade(s.in.task)
+	out, err := s.ask(ctx, q)
+	if err != nil {
+		return err
+	}
+	g, err := question.ReadGrades(s.rubric, score.Reader{Path: s.in.path, Scale: s.rubric.Scale}, out)
+	if err != nil {
+		return err
+	}
+	s.verdict.total, s.verdict.criteria = g.Total, g.Scores
+	s.reasons(g.Reasons)
+	return nil
+}
+
+// choose shows both orders. Who changes his mind with the order has not chosen.
+func (s *session) choose(ctx context.Context) error {
+	t := s.in.task
+	var of [2]question.Choices
+	for i, pair := range [][2]edn.Value{{t.Result, t.Other}, {t.Other, t.Result}} {
+		out, err := s.ask(ctx, s.compose.Compare(t, pair[0], pair[1]))
+		if err != nil {
+			return err
+		}
+		if of[i], err = question.ReadChoices(s.rubric, out); err != nil {
+			return err
+		}
+	}
+	agreed := func(first, second int) int {
+		if first == -second {
+			return first
+		}
+		return 0
+	}
+	s.verdict.criteria = map[string]*big.Rat{}
+	for id, choice := range of[0].Of {
+		s.verdict.criteria[id] = won(agreed(choice, of[1].Of[id]))
+	}
+	whole := agreed(of[0].Whole, of[1].Whole)
+	s.verdict.total = won(whole)
+	s.verdict.more.Key("winner", winner(whole))
+	s.verdict.said.Key("orders", edn.Vector(order("result", of[0].Whole), order("other", of[1].Whole)))
+	s.reasons(of[0].Reasons)
+	return nil
+}
+
+// order says what was shown first, and which place was chosen.
+func order(first string, choice int) edn.Value {
+	return edn.MustMap(edn.K("first"), edn.K(first), edn.K("chosen"), edn.K([]string{"second", "same", "first"}[choice+1]))
+}
+
+// reasons keeps what the model said against the answer: why it is good helps
+// nobody to mend it.
+func (s *session) reasons(all map[string]string) {
+	s.verdict.why = map[string][]string{}
+	for id, said := range all {
+		if said != "" && s.verdict.criteria[id].Cmp(half) < 0 {
+			s.verdict.why[id] = []string{s.compose.Blind.Without(said)}
+		}
+	}
+}
+
+// ask has a model answer a question.
+func (s *session) ask(ctx context.Context, q question.Question) (edn.Value, error) {
+	if q.Cut > 0 {
+		s.verdict.limits = appendOnce(s.verdict.limits, fmt.Sprintf("%d bytes from the middle of what was judged were not shown to the model", q.Cut))
+	}
+	message := func(role, content string) edn.Value {
+		return edn.MustMap(edn.K("role"), edn.K(role), edn.K("content"), edn.Text(content))
+	}
+	answer, err := sdk.HostFrom(ctx).Invoke(ctx, sdk.Ask{
+		Intent: s.intent,
+		Input: edn.MustMap(
+			edn.K("messages"), edn.Vector(message("system", q.System), message("user", q.User)),
+			edn.K("output"), edn.MustMap(edn.K("name"), edn.K("judge/verdict"), edn.K("schema"), q.Schema),
+			edn.K("seed"), edn.Int(s.in.seedOf()),
+		),
+		Fields: edn.MustMap(edn.K("budget"), edn.MustMap(edn.K("temperature"), edn.Int(0), edn.K("max-tokens"), edn.Int(s.judge.settings.MaxTokens))),
+	})
+	if err != nil {
+		return edn.Nil(), s.nobody(err)
+	}
+	meta := answer.Response.Key("invoke/meta")
+	family := word(meta.Key("cap/family"))
+	if err := s.in.kin(family, word(meta.Key("cap/id"))); err != nil {
+		return edn.Nil(), err
+	}
+	s.served(meta, family)
+	return answer.Out(), nil
+}
+
+// served notes who answered.
+func (s *session) served(meta edn.Value, family string) {
+	model := meta.Key("provider").Key("model/served")
+	if model.IsNil() {
+		model = meta.Key("cap/model")
+	}
+	for name, v := range map[string]edn.Value{"model": model, "cap/id": meta.Key("cap/id")} {
+		if !v.IsNil() {
+			s.verdict.said.Key(name, v)
+		}
+	}
+	switch {
+	case family != "":
+		s.verdict.said.Key("family", edn.Text(family))
+	case s.in.author.family != "" && !s.in.sameFamily:
+		s.verdict.limits = appendOnce(s.verdict.limits, "the family of the model that judged is not known, so it may be the author's")
+	}
+}
+
+// nobody makes an error that sends dispatch to another judge of one that says
+// that there is no model here: that is no fault of who asks for a verdict. Other
+// errors of the model pass as they are.
+func (s *session) nobody(err error) error {
+	e := contract.AsError(err)
+	if e == nil || e.Type != "unsupported/intent" {
+		return err
+	}
+	return contract.Errorf("runtime/not-ready", "judge/rubric: nobody answers :%s here: %w", s.intent, e).
+		WithHint("declare a model that serves the intent, or let judge/rules judge")
+}
+
+// kin is an error if the judge's model is of the author's family (JDG-009).
+func (in input) kin(family, capability string) error {
+	a := in.author
+	switch {
+	case in.sameFamily:
+		return nil
+	case family != "" && strings.EqualFold(family, a.family):
+		return contract.Errorf("judge/same-family", "the model that judges is of the family %q, like the one that wrote the answer", family)
+	case capability != "" && capability == a.capability:
+		return contract.Errorf("judge/same-family", "the model that judges is the one that wrote the answer, :%s", capability)
+	}
+	return nil
+}
+
+// key names what decides the verdict besides task and answer: the question is
+// part of it, so another wording is another judge.
+func (s *session) key() string {
+	blank := question.Composer{Rubric: s.rubric, Mark: "mark", MaxBytes: s.compose.MaxBytes}
+	sample := question.Task{Result: edn.MustMap(edn.K("text"), edn.Text("answer"))}
+	grade, compare := blank.Grade(sample), blank.Compare(sample, sample.Result, sample.Result)
+	return edn.Hash(edn.Vector(
+		edn.Text(rubricCap), edn.Text(version), edn.K(s.intent), s.rubric.Canonical, edn.Vector(s.in.path...),
+		edn.Text(grade.System), edn.Text(grade.User), edn.Text(compare.User),
+		edn.Int(s.judge.settings.MaxBytes), edn.Int(s.judge.settings.MaxTokens),
+	))
+}
+
+func appendOnce(list []string, s string) []string {
+	if slices.Contains(list, s) {
+		return list
+	}
+	return append(list, s)
+}

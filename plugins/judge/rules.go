@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"math/big"
+	"slices"
+
+	"github.com/fermenthq/ferment/plugins/judge/internal/question"
+	"github.com/fermenthq/ferment/plugins/judge/internal/rubric"
+	"github.com/fermenthq/ferment/plugins/judge/internal/rules"
+	"github.com/fermenthq/ferment/plugins/judge/internal/score"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// surface is the limit of every verdict by rules.
+const surface = "rules see the form of a text only: words, numbers, length and patterns, not whether it is true"
+
+// judgeByRules is judge/rules.
+func judgeByRules(_ context.Context, v edn.Value) (edn.Value, error) {
+	in, err := readInput(v)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	r, err := rubric.Parse(in.rubric, in.scale)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	set, err := rules.Parse(r.Rules)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	out := verdict{limits: []string{surface}, criteria: map[string]*big.Rat{}, why: map[string][]string{}}
+	if r.Rules.IsNil() {
+		out.limits = append(out.limits, "the rubric has no rules, so those that hold for any text were used")
+	}
+	said := set.Judge(in.subject(in.task.Result))
+	if said.Score == nil {
+		return edn.Nil(), contract.Errorf("judge/no-score", "no rule has anything to judge by").WithHint("check the sources that the rules name")
+	}
+	for id, o := range said.Outcomes {
+		if o.Score == nil {
+			out.limits = append(out.limits, "rule "+id+" had nothing to judge by")
+			continue
+		}
+		out.criteria[id], out.why[id] = o.Score, o.Findings
+	}
+	slices.Sort(out.limits[1:])
+	out.total = said.Score
+	if in.pairwise() {
+		other := set.Judge(in.subject(in.task.Other))
+		if other.Score == nil {
+			return edn.Nil(), contract.Errorf("judge/no-score", "no rule has anything to judge the other answer by")
+		}
+		choice := compared(said.Score, other.Score)
+		out.total = won(choice)
+		out.more.Key("winner", winner(choice))
+	}
+	return out.value(in.terms, "deterministic", edn.Hash(edn.Vector(edn.Text(rulesCap), edn.Text(version), r.Rules))), nil
+}
+
+// compared compares scores as they are written.
+func compared(a, b *big.Rat) int {
+	x, _ := score.Rounded(a).AsNumber()
+	y, _ := score.Rounded(b).AsNumber()
+	return x.Cmp(y)
+}
+
+// textKeys are the keys of an answer that may hold its text.
+var textKeys = []string{"text", "content", "code", "patch", "summary", "answer", "explanation"}
+
+func (in input) subject(result edn.Value) rules.Subject {
+	x := rules.Subject{Input: in.raw, Language: word(in.task.Call.Key("constraints").Key("language"))}
+	content := question.Content(result)
+	for _, key := range textKeys {
+		if s, ok := content.Key(key).AsString(); ok {
+			x.Text = s
+			return x
+		}
+	}
+	x.Text = question.Text(content)
+	return x
+}
+
+// inOrder sorts values as they are written.
+func inOrder(list []edn.Value) []edn.Value {
+	slices.SortFunc(list, edn.Compare)
+	return list
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"math/big"
+
+	"github.com/fermenthq/ferment/plugins/judge/internal/score"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// verdict is what a judge answers, as res/eval has it.
+type verdict struct {
+	total    *big.Rat
+	criteria map[string]*big.Rat
+	// why are the findings of criteria.
+	why map[string][]string
+	// limits are sentences about what the verdict does not cover.
+	limits []string
+	// said is what stands under :judge besides the vote.
+	said edn.MapBuilder
+	// more are further keys of the answer.
+	more edn.MapBuilder
+}
+
+// half is the score below which a criterion is violated.
+var half = big.NewRat(1, 2)
+
+func (v *verdict) value(t terms, kind, key string) edn.Value {
+	total := score.Rounded(v.total)
+	var criteria edn.MapBuilder
+	var violated, findings []edn.Value
+	for id, x := range v.criteria {
+		criteria.Key(id, score.Rounded(x))
+		if x.Cmp(half) < 0 {
+			violated = append(violated, edn.K(id))
+		}
+	}
+	for id, messages := range v.why {
+		for _, m := range messages {
+			findings = append(findings, edn.MustMap(edn.K("criterion"), edn.K(id), edn.K("message"), edn.Text(m)))
+		}
+	}
+	v.said.Key("kind", edn.K(kind))
+	v.said.Key("key", edn.Text(key))
+	v.said.Key("votes", edn.Vector(total))
+	v.said.Key("calibration", t.calibration)
+	v.more.Key("score", total)
+	v.more.Key("violations", edn.SetOf(violated...))
+	v.more.Key("retry?", edn.Bool(len(violated) > 0))
+	v.more.Key("criteria", criteria.Map())
+	v.more.Key("judge", v.said.Map())
+	if len(findings) > 0 {
+		v.more.Key("findings", edn.Vector(inOrder(findings)...))
+	}
+	if len(v.limits) > 0 {
+		limits := make([]edn.Value, len(v.limits))
+		for i, l := range v.limits {
+			limits[i] = edn.Text(l)
+		}
+		v.more.Key("limits", edn.Vector(limits...))
+	}
+	return v.more.Map()
+}
+
+// won is the score of an answer that was compared: 1 if it won, 0 if the other
+// one did.
+func won(choice int) *big.Rat { return big.NewRat(int64(choice)+1, 2) }
+
+func winner(choice int) edn.Value {
+	return edn.K([]string{"other", "tie", "result"}[choice+1])
+}
