@@ -1,6 +1,9 @@
 package dispatch
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
@@ -112,4 +115,27 @@ func (s *serving) modelServes() bool {
 		}
 	}
 	return false
+}
+
+// allowed refuses an answer of a language model with keys that its role may not
+// have (PRM-008).
+func (t *Terms) allowed(c *registry.Capability, out edn.Value) *contract.Error {
+	if !t.composes(c) || t.prompts == nil || !out.IsMap() {
+		return nil
+	}
+	role := t.roleOf(c)
+	may := t.prompts.Allowed[role]
+	if len(may) == 0 {
+		return nil
+	}
+	for k := range out.Entries() {
+		name, ok := k.AsKeyword()
+		if ok && (name == "tool/calls" || slices.Contains(may, name)) {
+			continue
+		}
+		return contract.Errorf("schema/invalid", "the answer of :%s has the key %s, which the role :%s does not give: it may have :%s", c.ID, k, role, strings.Join(may, ", :")).
+			WithSource(contract.GateSource(c.Kind)).WithDetail("reason", edn.K("output/key-not-allowed")).
+			WithDetail("role", keyword(role)).WithDetail("allowed", edn.Keywords(may...))
+	}
+	return nil
 }

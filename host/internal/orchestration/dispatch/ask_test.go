@@ -178,3 +178,19 @@ func TestChecksSeeTheComposedPrompt(t *testing.T) {
 	}
 	assert.True(t, failed)
 }
+
+// PRM-008: a model gives the keys of its role and no others; who is no model
+// gives what its schema takes.
+func TestAllowedKeys(t *testing.T) {
+	w := speakers(t)
+	w.Dispatcher.Prompts.Allowed = map[string][]string{"solver": {"text", "steps"}}
+	w.On("t/a", out(`{:text "x" :secret 1}`), out(`{:text "x" :steps []}`)).On("t/c", out(`{:any 1}`))
+	r := serve(t, w, order{layer: policy.Layer{RepairMax: policy.Of(1, here)}})
+	require.Nil(t, r.Err)
+	assert.Equal(t, `{:steps [] :text "x"}`, r.Out.String())
+	calls := w.Calls()
+	require.Len(t, calls, 2)
+	assert.Contains(t, calls[1].Request.Key("context").Key("prompt").Key("messages").String(), "has the key :secret")
+	r = serve(t, w, order{layer: policy.Layer{Candidates: policy.Of([]string{"t/c"}, here)}})
+	require.Nil(t, r.Err)
+}

@@ -533,6 +533,9 @@ func (s *serving) read(t *tried, a Answer) {
 			t.outcome, t.kind = answered(t.recovery), ""
 		} else if t.kind == "value" {
 			response = s.coerce(response, response.Key("result"))
+			if t.err = s.w.Terms.allowed(t.capability, response.Key("result").Key("out")); t.err != nil {
+				t.outcome = answered(t.recovery)
+			}
 		}
 	}
 	if t.err != nil {

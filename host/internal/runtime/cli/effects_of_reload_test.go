@@ -83,6 +83,10 @@ effects {
 }
 
 role "clerk" {}
+
+prompts {
+  roles = { voice = "Speak." }
+}
 `
 
 // changes are the lines for attributes that no value of their type alone is
@@ -102,6 +106,8 @@ var changes = map[string]string{
 	"intent.quality.swap_to":  "swap_to = \"mine/b\"\nmin_pass_rate = 0.5",
 	"capability.breaker.ramp": "ramp = [50, 100]", "dispatch.breaker.ramp": "ramp = [50, 100]",
 	"capability.scope.arguments": `arguments = { "/bin/true" = ["x"] }`, "effects.scope.arguments": `arguments = { "/bin/true" = ["x"] }`, "role.scope.arguments": `arguments = { "/bin/true" = ["x"] }`,
+	"capability.role": `role = "voice"`, "intent.role": `role = "voice"`, "prompts.roles": `roles = { voice = "Sing." }`, "prompts.intents": `intents = { "t/a" = "x" }`,
+	"prompts.fragments": "fragments = { f = \"x\" }\ndefault = { fragment = \"f\" }", "prompts.allowed": `allowed = { voice = ["x"] }`,
 	"effects.secret.value": `value = secret("env:OTHER")`,
 	"http.listen":          `listen = ["127.0.0.1:1"]`, "http.allowed_hosts": `allowed_hosts = ["ferment.example"]`,
 }
@@ -181,7 +187,7 @@ func someValues(t config.Type, old string) []string {
 		return []string{`".."`}
 	case config.KindCond:
 		return []string{"result.ok", "true"}
-	case config.KindTemplate, config.KindStr, config.KindProgram:
+	case config.KindTemplate, config.KindStr, config.KindProgram, config.KindLayer:
 		return []string{`"x"`, `"y"`}
 	case config.KindRun:
 		return []string{`"/bin"`}

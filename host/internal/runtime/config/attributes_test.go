@@ -140,6 +140,8 @@ func (t Type) values() (good, beyond, other []string) {
 		return []string{`"a"`, `"${request.intent}: ${result.text}"`}, nil, []string{"nope()"}
 	case KindEDN:
 		return []string{`edn(":any")`, `":any"`}, nil, []string{`edn("[")`, `secret("env:A")`}
+	case KindLayer:
+		return []string{`"a"`, `["a", "b {language}"]`, "[]"}, nil, []string{"1", "[1]", "[null]", `{ a = "b" }`, `{ file = 1 }`}
 	case KindMap:
 		good, other = []string{"{}"}, []string{"[]", `"a"`, "1"}
 		if t.Elem != nil {
@@ -188,7 +190,8 @@ func TestEveryAttribute(t *testing.T) {
 		"plugin.isolation.cpu": true,                                                    // no machine can hold it
 		"check.builtin":        true, "check.intent": true, "capability.provides": true, // names that nothing has, and checks that judge nothing
 		"include.optional": true, "http.tls.cert_file": true, "http.tls.key_file": true, // no file
-		"rubric.scale":     true, // rises
+		"rubric.scale":    true,                                                                                                                          // rises
+		"capability.role": true, "intent.role": true, "prompts.roles": true, "prompts.intents": true, "prompts.fragments": true, "prompts.allowed": true, // names that need each other
 		"ferment.requires": true, "plugin.version": true,
 		"capability.effects": true, "schema.spec": true, "check.condition": true,
 		"plugin.restart.backoff": true, "plugin.restart.max_backoff": true, "plugin.health.timeout": true, "plugin.health.interval": true,

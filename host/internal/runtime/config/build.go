@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -24,6 +25,7 @@ type Generation struct {
 	Policies *policy.Book
 	Effects  *policy.Effects
 	Budgets  *policy.Budgets // nil limits nothing
+	Prompts  *prompt.Book
 }
 
 // Limits on the number of things (HCL-042).
@@ -284,6 +286,9 @@ func (b *builder) narrow(c *registry.Capability, s *section) {
 		}
 		c.Effects = slices.Sorted(slices.Values(effects))
 	}
+	if s.written("role") {
+		c.Role = s.text("role")
+	}
 	c.Breaker = b.breakerRules(s)
 	cost, limits := s.block("cost"), s.block("limits")
 	if cost.written("latency") {
@@ -451,6 +456,7 @@ func (b *builder) generation() {
 	b.cross(book, intents)
 	effects := b.effects()
 	budgets := b.budgets(book)
+	prompts := b.prompts()
 	b.gateRings()
 	b.unusedBlocks()
 	set, err := quality.NewSet(checks...)
@@ -461,7 +467,7 @@ func (b *builder) generation() {
 	if err != nil {
 		return
 	}
-	b.config.Generation = &Generation{Registry: reg, Checks: set, Policies: book, Effects: effects, Budgets: budgets}
+	b.config.Generation = &Generation{Registry: reg, Checks: set, Policies: book, Effects: effects, Budgets: budgets, Prompts: prompts}
 }
 
 // dispatchLayer is what a dispatch block writes.

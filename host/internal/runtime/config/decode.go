@@ -28,7 +28,8 @@ type value struct {
 	data    hcl.Expression // of an edn value
 	source  *Source
 	secret  *Secret
-	file    bool // a path
+	file    bool    // a path
+	content *string // of the file that a fragment of a layer names
 }
 
 // section is a decoded block with its defaults filled in.
@@ -270,6 +271,8 @@ func (d *decoder) decode(t Type, expr hcl.Expression, s *Source, path []string) 
 			return value{rng: at}, true
 		}
 		return value{v: edn.Text(sourceText(s, expr)), expr: expr, source: s, rng: at}, true
+	case KindLayer:
+		return d.layer(t, expr, s, path)
 	case KindEDN:
 		v, ok := d.data(expr, s, path, nil)
 		return value{v: v, rng: at, data: expr, source: s}, ok

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
 )
@@ -37,6 +38,7 @@ func Limits() []Limit {
 		{"size of a file that file() reads", size(MaxInputFile)},
 		{"size of all files that file() reads", size(MaxInputTotal)},
 		{"size of a file with a secret", size(MaxSecretFile)},
+		{"size of a layer of a prompt", size(prompt.MaxLayer)},
 		{"plugin blocks", n(MaxPlugins)},
 		{"capability blocks", n(MaxCapabilities)},
 		{"intent blocks", n(MaxIntents)},

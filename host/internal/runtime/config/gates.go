@@ -159,7 +159,7 @@ func (b *builder) inSchema(intent string) *schema.Schema {
 // intent fills a declared intent and the policy layer that lies below its
 // requests.
 func (b *builder) intent(s *section, book *policy.Book) registry.Intent {
-	in := registry.Intent{ID: s.label(), In: s.text("in"), Out: s.text("out"), Where: s.where()}
+	in := registry.Intent{ID: s.label(), In: s.text("in"), Out: s.text("out"), Role: s.text("role"), Where: s.where()}
 	for _, attr := range []string{"in", "out"} {
 		b.schemaRef(s, attr)
 	}
@@ -231,6 +231,9 @@ func (b *builder) intentLayer(s *section) policy.Layer {
 	}
 	if v := s.attrs["stream"]; v.written {
 		l.Stream = policy.Of(s.text("stream"), origin(v))
+	}
+	if v := s.attrs["temperature"]; v.written {
+		l.Temperature = policy.Of(v.v, origin(v))
 	}
 	l.Budget = b.budgetFields(s.block("budget"), policy.SourceIntent)
 	if v := s.attrs["constraints"]; v.written {

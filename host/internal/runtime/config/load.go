@@ -284,6 +284,14 @@ func (c *Config) portable(v value) edn.Value {
 	case v.file:
 		p, _ := v.v.AsString()
 		return edn.Text(printedName(c.Root, p))
+	case v.content != nil:
+		return c.portableLayer(v)
+	case len(v.keys) > 0 && len(v.keys) == len(v.items):
+		var b edn.MapBuilder
+		for i, key := range v.keys {
+			b.Set(edn.Text(key), c.portable(v.items[i]))
+		}
+		return b.Map()
 	case len(v.items) > 0 && len(v.keys) == 0:
 		items := make([]edn.Value, len(v.items))
 		for i, x := range v.items {

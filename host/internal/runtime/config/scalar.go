@@ -200,7 +200,7 @@ func (d *decoder) readText(t Type, s string, out *value) *problem {
 		return &problem{typ: "config/limit", what: "is a text over " + formatBytes(MaxString), found: edn.Text(formatBytes(int64(len(s))))}
 	}
 	switch t.Kind {
-	case KindStr, KindRef:
+	case KindStr, KindRef, KindLayer:
 		return nil
 	case KindPath, KindProgram, KindRun:
 		if s == "" || strings.ContainsRune(s, 0) {

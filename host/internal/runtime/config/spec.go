@@ -145,6 +145,7 @@ const (
 	KindTemplate Kind = "template"
 	KindEDN      Kind = "edn"
 	KindSecret   Kind = "secret"
+	KindLayer    Kind = "layer"
 	KindList     Kind = "list"
 	KindSet      Kind = "set"
 	KindMap      Kind = "map"
@@ -188,6 +189,7 @@ var (
 	runs     = Type{Kind: KindRun}
 	cond     = Type{Kind: KindCond}
 	edntext  = Type{Kind: KindEDN}
+	layered  = Type{Kind: KindLayer}
 	version  = Type{Kind: KindVersion}
 	switches = Type{Kind: KindSwitch}
 	variable = Type{Kind: KindVariable}
@@ -223,6 +225,8 @@ func (t Type) String() string {
 		return "one of " + strings.Join(t.Enum, ", ")
 	case KindRef:
 		return "name of " + article(t.Ref)
+	case KindLayer:
+		return "text, or list of texts, { file = PATH } and { fragment = NAME }"
 	case KindSwitch:
 		return "type of the catalogue, ns/*, class/retry, class/switch or class/repair"
 	case KindList, KindSet, KindMap:

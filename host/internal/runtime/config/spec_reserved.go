@@ -16,7 +16,6 @@ func (r reserved) partly() bool { return len(r.only) > 0 }
 var reservedTable = []reserved{
 	{path: "cluster", what: "running on several hosts"},
 	{path: "router", what: "routing by a model"},
-	{path: "prompts", what: "composing prompts"},
 	{path: "operations", what: "access control"},
 	{path: "auth", what: "access control"},
 	{path: "session", what: "keeping sessions"},
@@ -42,21 +41,19 @@ var reservedTable = []reserved{
 	{path: "http.limits.run_subscribers", what: "streaming to clients"},
 	{path: "http.limits.login_rate", what: "access control"},
 
-	{path: "capability.role", what: "composing prompts"},
+	{path: "prompts.language_packs", what: "language packs of operators"},
+
 	{path: "capability.model_key", what: "choosing models"},
 
 	{path: "dispatch.policy", what: "learning which candidate does best", only: []string{"declared", "quality-aware", "cost-first", "latency-first", "availability"}},
 	{path: "dispatch.learned", what: "ordering candidates by what was observed"},
 
-	{path: "intent.role", what: "composing prompts"},
 	{path: "intent.model_key", what: "choosing models"},
-	{path: "intent.temperature", what: "choosing models"},
 	{path: "intent.plan", what: "the plan template"},
 	{path: "intent.queue_class", what: "the queue of accepted acts"},
 	{path: "intent.cacheable", what: "caching of answers"},
 	{path: "intent.cache_scope", what: "caching of answers"},
 	{path: "intent.on_unknown", what: "resuming a run"},
-	{path: "intent.prompt", what: "composing prompts"},
 	{path: "intent.access", what: "access control"},
 }
 

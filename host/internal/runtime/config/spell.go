@@ -35,6 +35,8 @@ func (c *Config) spell(t Type, v value) string {
 		return spellRate(v.v)
 	case KindDec:
 		return spellText(strings.TrimSuffix(v.v.String(), "M"))
+	case KindLayer:
+		return c.spellLayer(v)
 	case KindEDN:
 		return spellEDN(v.v)
 	case KindList, KindSet:

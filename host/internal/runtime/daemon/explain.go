@@ -19,7 +19,7 @@ func (l *Loaded) Bind(intent, capID string) (dispatch.Explanation, error) {
 	if err != nil {
 		return dispatch.Explanation{}, err
 	}
-	d := dispatch.Dispatcher{Registry: l.Generation.Registry, Checks: l.Generation.Checks, Clock: dispatch.SystemClock{}}
+	d := dispatch.Dispatcher{Registry: l.Generation.Registry, Checks: l.Generation.Checks, Prompts: l.Generation.Prompts, Clock: dispatch.SystemClock{}}
 	return d.Explain(p, intent, capID), nil
 }
 

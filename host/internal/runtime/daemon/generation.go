@@ -28,7 +28,7 @@ func (h *Host) newGeneration(loaded *Loaded) (*generation, error) {
 	c := act.Config{
 		Registry: loaded.Generation.Registry, Policies: loaded.Generation.Policies, Effects: loaded.Generation.Effects, Checks: loaded.Generation.Checks,
 		Executor: g.client, Journal: h.journal, Boot: h.boot, Book: &h.book,
-		Budgets: loaded.Generation.Budgets, Ledger: h.ledger,
+		Prompts: loaded.Generation.Prompts, Budgets: loaded.Generation.Budgets, Ledger: h.ledger,
 		Hash: loaded.Hash, Limits: &limits, Root: loaded.Host.Root,
 	}
 	if name, err := os.Hostname(); err == nil {

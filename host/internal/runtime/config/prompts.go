@@ -1,0 +1,359 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/host/internal/domain/prompt"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+)
+
+// layer reads a text, or a list of fragments: texts, files and the names of
+// fragments (PRM-002). Every fragment keeps its place.
+func (d *decoder) layer(t Type, expr hcl.Expression, s *Source, path []string) (value, bool) {
+	at := s.hclRange(expr.Range())
+	parts, diags := hcl.ExprList(expr)
+	if diags.HasErrors() {
+		return d.fragment(t, expr, s, path)
+	}
+	out := value{rng: at}
+	good := true
+	list := make([]edn.Value, 0, len(parts))
+	for _, part := range parts {
+		item, ok := d.fragment(t, part, s, path)
+		switch {
+		case ok && item.v.IsVector():
+			ok = false
+			d.complain(&problem{typ: "config/type", what: "holds a list"}, t, cty.NilVal, s.hclRange(part.Range()), path)
+		case ok && item.v.IsNil():
+			ok = false
+			d.complain(&problem{typ: "config/type", what: "holds null"}, t, cty.NilVal, s.hclRange(part.Range()), path)
+		}
+		good = good && ok
+		out.items, list = append(out.items, item), append(list, item.v)
+	}
+	out.v = edn.Vector(list...)
+	return out, good
+}
+
+func (d *decoder) fragment(t Type, expr hcl.Expression, s *Source, path []string) (value, bool) {
+	v, ok := d.value(expr, s, path)
+	if !ok {
+		return value{}, false
+	}
+	return d.layerOf(t, v, s, s.hclRange(expr.Range()), path)
+}
+
+// layerOf reads a computed layer.
+func (d *decoder) layerOf(t Type, v cty.Value, s *Source, at *Range, path []string) (value, bool) {
+	ty := v.Type()
+	switch {
+	case v.IsNull():
+		return value{rng: at}, true
+	case ty == cty.String:
+		out := value{rng: at, source: s}
+		if p := d.readText(t, v.AsString(), &out); p != nil {
+			d.complain(p, t, v, at, path)
+			return value{}, false
+		}
+		return out, true
+	case ty.IsTupleType() || ty.IsListType():
+		out := value{rng: at}
+		good := true
+		list := make([]edn.Value, 0, v.LengthInt())
+		for _, x := range v.AsValueSlice() {
+			item, ok := d.layerOf(t, x, s, at, path)
+			if ok && (item.v.IsNil() || item.v.IsVector()) {
+				ok = false
+				d.complain(&problem{typ: "config/type", what: "holds neither a text nor a file nor a fragment"}, t, x, at, path)
+			}
+			good = good && ok
+			out.items, list = append(out.items, item), append(list, item.v)
+		}
+		out.v = edn.Vector(list...)
+		return out, good
+	case ty.IsObjectType() && v.LengthInt() == 1:
+		for name, x := range v.AsValueMap() {
+			if x.Type() != cty.String || x.IsNull() {
+				break
+			}
+			switch name {
+			case "file":
+				return d.layerFile(x.AsString(), s, at, path)
+			case "fragment":
+				return value{v: edn.MustMap(edn.K("fragment"), edn.Text(x.AsString())), rng: at}, true
+			}
+		}
+	}
+	d.complain(&problem{typ: "config/type", what: "is no layer"}, t, v, at, path)
+	return value{}, false
+}
+
+// layerFile reads a fragment that stands in a file.
+func (d *decoder) layerFile(name string, s *Source, at *Range, path []string) (value, bool) {
+	text, err := d.inputs.file(filepath.Dir(s.Path), name)
+	var wrong *functionError
+	switch {
+	case errors.As(err, &wrong):
+		d.report.add(Diagnostic{Type: wrong.typ, Message: wrong.message, Range: at, Path: path, Hint: wrong.hint})
+		return value{}, false
+	case err != nil:
+		d.report.add(Diagnostic{Type: "config/include", Message: err.Error(), Range: at, Path: path})
+		return value{}, false
+	}
+	return value{v: edn.MustMap(edn.K("file"), edn.Text(absolute(name, s))), rng: at, content: &text}, true
+}
+
+// portableLayer is a fragment of a file as data: a changed file is another one.
+func (c *Config) portableLayer(v value) edn.Value {
+	p, _ := v.v.Key("file").AsString()
+	return edn.MustMap(edn.K("file"), edn.Text(printedName(c.Root, p)), edn.K("hash"), edn.Text(edn.Hash(edn.Text(*v.content))))
+}
+
+// spellLayer writes a layer as an expression.
+func (c *Config) spellLayer(v value) string {
+	switch {
+	case v.v.IsVector():
+		parts := make([]string, len(v.items))
+		for i, x := range v.items {
+			parts[i] = c.spellLayer(x)
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	case v.content != nil:
+		p, _ := v.v.Key("file").AsString()
+		return "{ file = " + spellText(printedName(c.Root, p)) + " }"
+	case v.v.IsMap():
+		name, _ := v.v.Key("fragment").AsString()
+		return "{ fragment = " + spellText(name) + " }"
+	}
+	return hclText(v.v)
+}
+
+// writer makes the layers of a configuration and notes which fragments are used.
+type writer struct {
+	*builder
+	fragments map[string]value
+	used      map[string]bool
+	open      []string // fragments that are being put in
+}
+
+// prompts compiles the layers and holds them against what there is (PRM-007).
+func (b *builder) prompts() *prompt.Book {
+	s := b.root.block("prompts")
+	book := &prompt.Book{
+		Roles: map[string]*prompt.Layer{}, Intents: map[string]*prompt.Layer{}, System: map[string]*prompt.Layer{},
+		Addenda: map[string]*prompt.Layer{}, Allowed: map[string][]string{},
+	}
+	w := &writer{builder: b, fragments: entriesIn(s.attrs["fragments"]), used: map[string]bool{}}
+	if v := s.attrs["default"]; v.written {
+		book.Default = w.layer("prompts.default", []string{"prompts", "default"}, v)
+	}
+	for role, v := range entriesIn(s.attrs["roles"]) {
+		if !identLabel.MatchString(role) {
+			b.protocol(v.key, []string{"prompts", "roles", role}, fmt.Sprintf("%s is no name of a role", quote(role)), "", "write lower-case letters, such as voice")
+		}
+		book.Roles[role] = w.layer("prompts.roles."+role, []string{"prompts", "roles", role}, v)
+	}
+	for intent, v := range entriesIn(s.attrs["intents"]) {
+		book.Intents[intent] = w.layer("prompts.intents."+intent, []string{"prompts", "intents", intent}, v)
+	}
+	for role, v := range entriesIn(s.attrs["allowed"]) {
+		book.Allowed[role] = textsOf(v)
+	}
+	for _, in := range b.all("intent") {
+		w.intent(in, book)
+	}
+	b.promptless(s, book)
+	w.unused(s)
+	return book
+}
+
+// entriesIn are the entries of a map by key.
+func entriesIn(v value) map[string]value {
+	out := make(map[string]value, len(v.keys))
+	for i, k := range v.keys {
+		out[k] = v.items[i]
+	}
+	return out
+}
+
+func textsOf(v value) []string {
+	out := make([]string, 0, v.v.Len())
+	for x := range v.v.Elems() {
+		text, _ := x.AsString()
+		out = append(out, text)
+	}
+	return out
+}
+
+// intent compiles the layers of an intent's own block.
+func (w *writer) intent(in *section, book *prompt.Book) {
+	p := in.block("prompt")
+	id := in.label()
+	path := append(slices.Clone(in.node.path), "prompt")
+	system, addendum := p.attrs["system"], p.attrs["addendum"]
+	if addendum.written {
+		book.Addenda[id] = w.layer("intent."+id+".prompt.addendum", append(slices.Clone(path), "addendum"), addendum)
+	}
+	if !system.written {
+		return
+	}
+	book.System[id] = w.layer("intent."+id+".prompt.system", append(slices.Clone(path), "system"), system)
+	over := []Related{{Range: system.rng, Message: "stands instead of all other layers"}}
+	if addendum.written {
+		w.report.add(Diagnostic{Type: "protocol/invalid", Message: "addendum in " + in.node.title() + " is never used: its prompt has a system of its own", Range: addendum.rng, Path: append(slices.Clone(path), "addendum"), Related: over, Hint: "put it into system"})
+	}
+	if own, ok := entriesIn(w.root.block("prompts").attrs["intents"])[id]; ok {
+		w.report.add(Diagnostic{Type: "protocol/invalid", Message: fmt.Sprintf("the layer of intent %s in prompts is never used: the intent has a system of its own", quote(id)), Range: own.rng, Path: []string{"prompts", "intents", id}, Related: over, Hint: "keep one of the two"})
+	}
+}
+
+// layer compiles one layer. What is wrong with it is reported, and the layer has
+// what is left.
+func (w *writer) layer(name string, path []string, v value) *prompt.Layer {
+	pieces := w.pieces(path, v)
+	texts := make([]string, len(pieces))
+	for i, p := range pieces {
+		texts[i] = p.text
+	}
+	l, problems := prompt.NewLayer(name, v.rng.String(), texts)
+	for _, p := range problems {
+		at := v.rng
+		if p.Fragment >= 0 {
+			at = pieces[p.Fragment].at
+		}
+		d := Diagnostic{Type: "protocol/invalid", Message: fmt.Sprintf("the layer %s %s", name, p.Message), Range: at, Path: path, Nearest: p.Nearest}
+		if p.Found != "" {
+			d.Expected, d.Found = words(prompt.Variables()), edn.Text(p.Found)
+			d.Hint = "braces around a name are a variable; double them to write them"
+			if p.Nearest != "" {
+				d.Hint = ""
+			}
+		} else {
+			d.Expected = edn.Text("at most " + formatBytes(prompt.MaxLayer))
+		}
+		w.report.add(d)
+	}
+	return l
+}
+
+// fragmentText is a text of a layer and where it is from.
+type fragmentText struct {
+	text string
+	at   *Range
+}
+
+// pieces puts files and fragments in their places.
+func (w *writer) pieces(path []string, v value) []fragmentText {
+	if v.v.IsVector() {
+		var out []fragmentText
+		for _, x := range v.items {
+			out = append(out, w.pieces(path, x)...)
+		}
+		return out
+	}
+	if v.content != nil {
+		return []fragmentText{{*v.content, v.rng}}
+	}
+	if text, ok := v.v.AsString(); ok {
+		return []fragmentText{{text, v.rng}}
+	}
+	name, _ := v.v.Key("fragment").AsString()
+	named, known := w.fragments[name]
+	if !known {
+		names := slices.Sorted(maps.Keys(w.fragments))
+		w.report.add(Diagnostic{Type: "protocol/invalid", Message: "there is no fragment " + quote(name), Range: v.rng, Path: path, Expected: words(names), Found: textOrNil(name), Nearest: nearest(name, names)})
+		return nil
+	}
+	w.used[name] = true
+	if i := slices.Index(w.open, name); i >= 0 {
+		ring := append(slices.Clone(w.open[i:]), name)
+		d := Diagnostic{Type: "protocol/invalid", Message: "fragments hold each other: " + strings.Join(ring, " -> "), Range: w.fragments[ring[0]].rng, Path: []string{"prompts", "fragments", ring[0]}}
+		for _, member := range ring[1 : len(ring)-1] {
+			d.Related = append(d.Related, Related{Range: w.fragments[member].rng, Message: "is fragment " + quote(member)})
+		}
+		w.report.add(d)
+		return nil
+	}
+	w.open = append(w.open, name)
+	out := w.pieces(path, named)
+	w.open = w.open[:len(w.open)-1]
+	return out
+}
+
+// promptless refuses roles that have no layer, and layers of intents that there
+// are not. A role with a layer that no block names is fine: requests and nodes
+// may name it.
+func (b *builder) promptless(s *section, book *prompt.Book) {
+	known := book.RoleNames()
+	for _, block := range []string{"intent", "capability"} {
+		for _, x := range b.all(block) {
+			if role := x.text("role"); x.written("role") && book.Roles[role] == nil {
+				hint := "write one: prompts { roles = { " + spellKey(role) + " = \"...\" } }"
+				if nearest(role, known) != "" {
+					hint = ""
+				}
+				b.report.add(Diagnostic{Type: "protocol/invalid", Message: fmt.Sprintf("%s has the role %s, which has no prompt", x.node.title(), quote(role)), Range: x.attrs["role"].rng, Path: append(slices.Clone(x.node.path), "role"),
+					Expected: words(known), Found: edn.Text(role), Nearest: nearest(role, known), Hint: hint})
+			}
+		}
+	}
+	for role, v := range entriesIn(s.attrs["allowed"]) {
+		if book.Roles[role] == nil {
+			b.protocol(v.rng, []string{"prompts", "allowed", role}, fmt.Sprintf("allowed names the role %s, which has no prompt", quote(role)), nearest(role, known), "")
+		}
+	}
+	for id, v := range entriesIn(s.attrs["intents"]) {
+		if !b.intentKnown(id) {
+			b.protocol(v.rng, []string{"prompts", "intents", id}, fmt.Sprintf("the layer of intent %s is not used: there is no such intent", quote(id)), nearest(id, b.intentNames()), "")
+		}
+	}
+}
+
+func (b *builder) protocol(at *Range, path []string, message, near, hint string) {
+	b.report.add(Diagnostic{Type: "protocol/invalid", Message: message, Range: at, Path: path, Nearest: near, Hint: hint})
+}
+
+// unused refuses fragments that no layer has.
+func (w *writer) unused(s *section) {
+	for name, v := range w.fragments {
+		if w.used[name] {
+			continue
+		}
+		w.pieces([]string{"prompts", "fragments", name}, value{v: edn.MustMap(edn.K("fragment"), edn.Text(name)), rng: v.rng}) // for its own mistakes
+	}
+	for name, v := range w.fragments {
+		if !w.reached(s, name) {
+			w.protocol(v.rng, []string{"prompts", "fragments", name}, fmt.Sprintf("fragment %s is not used by any layer", quote(name)), "", "remove it, or name it: { fragment = "+spellText(name)+" }")
+		}
+	}
+}
+
+// reached tells whether a layer or a fragment names a fragment.
+func (w *writer) reached(s *section, name string) bool {
+	named := func(v value) bool { return names(v, name) }
+	for _, attr := range []string{"default", "roles", "intents", "fragments"} {
+		if named(s.attrs[attr]) {
+			return true
+		}
+	}
+	for _, in := range w.all("intent") {
+		if p := in.block("prompt"); named(p.attrs["system"]) || named(p.attrs["addendum"]) {
+			return true
+		}
+	}
+	return false
+}
+
+func names(v value, fragment string) bool {
+	if name, _ := v.v.Key("fragment").AsString(); len(v.keys) == 0 && name == fragment && name != "" {
+		return true
+	}
+	return slices.ContainsFunc(v.items, func(x value) bool { return names(x, fragment) })
+}
