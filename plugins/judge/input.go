@@ -25,7 +25,7 @@ type terms struct {
 	author       author
 	sameFamily   bool
 	intent       string
-	path         []edn.Value
+	path         []string
 	scale        edn.Value
 	calibration  edn.Value
 }
@@ -106,7 +106,13 @@ func (t *terms) read(v edn.Value) error {
 		if !at.IsVector() && !at.IsList() {
 			return refused("a path, such as [:verdict :score]", at, edn.K("judge"), edn.K("score-path"))
 		}
-		t.path = slices.Collect(at.Elems())
+		for step := range at.Elems() {
+			name := word(step)
+			if name == "" {
+				return refused("a path of names, such as [:verdict :score]", at, edn.K("judge"), edn.K("score-path"))
+			}
+			t.path = append(t.path, name)
+		}
 	}
 	t.scale = v.Key("scale")
 	if _, err := score.ReadScale(t.scale); !t.scale.IsNil() && err != nil {

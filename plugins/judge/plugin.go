@@ -21,7 +21,7 @@ const (
 
 // settings are the config block of the plugin.
 type settings struct {
-	Intent    string `edn:"intent" doc:"the intent that judge/rubric asks a model for"`
+	Intent    string `edn:"intent" doc:"what judge/rubric asks a model for if a request does not say"`
 	Family    string `edn:"family,omitempty" doc:"family of the model behind the intent, if it has one only; then an author of that family is refused before the model is asked"`
 	MaxBytes  int64  `edn:"max-bytes" unit:"bytes" min:"1024" max:"1048576" doc:"of a longer answer the middle is left out"`
 	MaxTokens int64  `edn:"max-tokens" min:"64" max:"65536" doc:"that the model may write for one verdict"`

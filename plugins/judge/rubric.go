@@ -11,7 +11,6 @@ import (
 
 	"github.com/fermenthq/ferment/plugins/judge/internal/question"
 	"github.com/fermenthq/ferment/plugins/judge/internal/rubric"
-	"github.com/fermenthq/ferment/plugins/judge/internal/score"
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -83,7 +82,7 @@ func (s *session) grade(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	g, err := question.ReadGrades(s.rubric, score.Reader{Path: s.in.path, Scale: s.rubric.Scale}, out)
+	g, err := question.ReadGrades(s.rubric, s.in.path, out)
 	if err != nil {
 		return err
 	}
@@ -220,7 +219,7 @@ func (s *session) key() string {
 	sample := question.Task{Result: edn.MustMap(edn.K("text"), edn.Text("answer"))}
 	grade, compare := blank.Grade(sample), blank.Compare(sample, sample.Result, sample.Result)
 	return edn.Hash(edn.Vector(
-		edn.Text(rubricCap), edn.Text(version), edn.K(s.intent), s.rubric.Canonical, edn.Vector(s.in.path...),
+		edn.Text(rubricCap), edn.Text(version), edn.K(s.intent), s.rubric.Canonical, edn.Text(strings.Join(s.in.path, " ")),
 		edn.Text(grade.System), edn.Text(grade.User), edn.Text(compare.User),
 		edn.Int(s.judge.settings.MaxBytes), edn.Int(s.judge.settings.MaxTokens),
 	))

@@ -147,6 +147,31 @@ func TestStructured(t *testing.T) {
 	assert.Equal(t, "provider/request-invalid", o.err.Type, "what was demanded cannot be had")
 }
 
+// JDG-001, LLM-040: who sends messages may ask for a form and for a seed; the
+// answer is still a message.
+func TestStructuredChat(t *testing.T) {
+	const question = `{:messages [{:role :user :content "Grade it."}] :seed 11
+	                   :output {:name :judge/verdict :schema [:map [:criteria [:map [:clear [:map [:reason :string] [:score :number]]]]]]}}`
+	k := talks()["openai-chat"]
+	said := `{"criteria":{"clear":{"reason":"It is.","score":8}}}`
+	r := newRig(t, "openai-chat", "", "", k.whole(said))
+	o := r.ask(t.Context(), "model/chat", question, "", nil)
+	require.Nil(t, o.err)
+	assert.Equal(t, edn.MustMap(edn.K("text"), edn.Text(said), edn.K("finish"), edn.K("stop")).String(), o.out.String())
+	assert.Equal(t, ":native", o.meta.Key("format/mode").String())
+	field, err := json.Marshal(r.body()["response_format"])
+	require.NoError(t, err)
+	assert.Contains(t, string(field), `"criteria"`)
+	assert.EqualValues(t, "11", fmt.Sprint(r.body()["seed"]))
+
+	for said, want := range map[string]string{"I like it.": "format/drift", `{"criteria":{"clear":8}}`: "schema/invalid"} {
+		r.server.Then(k.whole(said))
+		o = r.ask(t.Context(), "model/chat", question, "", nil)
+		require.NotNil(t, o.err, said)
+		assert.Equal(t, want, o.err.Type)
+	}
+}
+
 // LLM-042: texts are asked for as texts, and wrapped.
 func TestTextsAreWrapped(t *testing.T) {
 	k := talks()["openai-chat"]

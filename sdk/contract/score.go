@@ -27,9 +27,9 @@ const maxScoreText = 64 << 10
 // ParseScore reads the score that a judge gave: a number, a text that is one,
 // "n/m" with m the end of the scale, a map with the score at the path of the
 // rules or under a usual key, or a map whose :text is one of these as EDN or
-// JSON. The result is from 0 to 1 and exact. The error is a :judge/no-score,
-// :judge/score-out-of-range or :judge/ambiguous-score; keys that disagree are
-// ambiguous.
+// JSON, or has it among its words. The result is from 0 to 1 and exact. The error is a :judge/no-score,
+// :judge/score-out-of-range or :judge/ambiguous-score; keys and values that
+// disagree are ambiguous.
 func ParseScore(v edn.Value, rules ScoreRules) (*big.Rat, *Error) {
 	low, high, e := rules.ends()
 	if e != nil {
@@ -146,15 +146,22 @@ func (r ScoreRules) inText(text string, high *big.Rat, depth int) (*big.Rat, *Er
 	if n, e := number(text, high); n != nil || e != nil {
 		return n, e
 	}
-	if depth > 1 || len(text) > maxScoreText || !strings.HasPrefix(text, "{") {
+	if depth > 1 || len(text) > maxScoreText {
 		return nil, nil
 	}
-	for _, read := range [...]func([]byte, ...edn.Option) (edn.Value, error){edn.ReadJSON, edn.Read} {
-		if inner, err := read([]byte(text)); err == nil {
-			return r.find(inner, high, depth+1)
+	var found *big.Rat
+	for _, inner := range ValuesIn(text) {
+		n, e := r.find(inner, high, depth+1)
+		switch {
+		case e != nil:
+			return nil, e
+		case n != nil && found != nil && found.Cmp(n) != 0:
+			return nil, Errorf("judge/ambiguous-score", "the judge gave the scores %s and %s", plainRat(found), plainRat(n))
+		case n != nil:
+			found = n
 		}
 	}
-	return nil, nil
+	return found, nil
 }
 
 // maxScoreDigits bounds a number that is written out.

@@ -53,6 +53,13 @@ func TestParseScore(t *testing.T) {
 		{`{:text "{:score 0.25}"}`, nil, edn.Nil(), "1/4"},
 		{`{:text "0.25"}`, nil, edn.Nil(), "1/4"},
 		{`{:text "the score is 0.25"}`, nil, edn.Nil(), "judge/no-score"},
+		{"{:text \"Well.\\n```json\\n{\\\"score\\\": 0.25, \\\"why\\\": \\\"a } b\\\"}\\n```\"}", nil, edn.Nil(), "1/4"},
+		{`{:text "First {\"score\": 0.25}, again {\"score\": 0.250}."}`, nil, edn.Nil(), "1/4"},
+		{`{:text "First {\"score\": 0.25}, no, {\"score\": 0.2}."}`, nil, edn.Nil(), "judge/ambiguous-score"},
+		{`{:text "{a {\"score\": 0.25}"}`, nil, edn.Nil(), "1/4"},
+		{`{:text "{\"score\": 0.25"}`, nil, edn.Nil(), "judge/no-score"},
+		{`{:text "{\"score\": 1e999}"}`, nil, edn.Nil(), "judge/no-score"},
+		{`{:text "{\"text\": \"{:score 1}\"}"}`, nil, edn.Nil(), "judge/no-score"},
 		{`{:text "NaN"}`, nil, edn.Nil(), "judge/no-score"},
 		{`"Inf"`, nil, edn.Nil(), "judge/no-score"},
 		{`"1e400"`, nil, edn.Nil(), "judge/no-score"},
@@ -99,7 +106,7 @@ func TestParseScoreReadsWhatWasWritten(t *testing.T) {
 // JDG-003: whatever a judge says, there is a score from 0 to 1 or one of the
 // errors.
 func FuzzParseScore(f *testing.F) {
-	for _, seed := range []string{`0.5`, `{:score "3/10"}`, `{:text "{\"score\": 1e5}"}`, `{:score 1 :eval/score 0}`} {
+	for _, seed := range []string{`0.5`, `{:score "3/10"}`, `{:text "{\"score\": 1e5}"}`, `{:score 1 :eval/score 0}`, `{:text "{{{{\\""}`, `{:text "a {:score 1} {\"score\": 0.5}"}`} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -51,6 +51,11 @@ func (c *call) output(text string, calls []edn.Value) (edn.Value, *contract.Erro
 	}
 	switch {
 	case q.intent == Chat:
+		if q.shape != nil && len(calls) == 0 { // the text stays, but holds what was asked for
+			if _, err := c.shaped(text); err != nil {
+				return edn.Nil(), err
+			}
+		}
 		out.Key("text", edn.Text(text))
 		out.Key("finish", edn.K(string(c.answer.Finish)))
 	case q.shape == nil || len(calls) > 0:
@@ -61,18 +66,28 @@ func (c *call) output(text string, calls []edn.Value) (edn.Value, *contract.Erro
 			out.Key(q.textKey, edn.Text(text))
 		}
 	default:
-		v, how, problem := q.shape.Read(text)
-		if problem == nil {
-			c.how = how
-			return contract.EmitOut(v), nil
+		v, err := c.shaped(text)
+		if err != nil {
+			return edn.Nil(), err
 		}
-		if !problem.Parsed {
-			return edn.Nil(), c.raw(c.fail(failure.FormatDrift, "the answer holds no value that fits the schema %s", q.shape.Name))
-		}
-		e := c.fail(failure.SchemaInvalid, "the answer does not fit the schema %s: %s", q.shape.Name, problem.Findings[0])
-		return edn.Nil(), c.raw(e.WithDetail("findings", schema.Findings(problem.Findings)))
+		return contract.EmitOut(v), nil
 	}
 	return out.Map(), nil
+}
+
+// shaped reads the value that was asked for out of a text.
+func (c *call) shaped(text string) (edn.Value, *contract.Error) {
+	v, how, problem := c.question.shape.Read(text)
+	name := c.question.shape.Name
+	switch {
+	case problem == nil:
+		c.how = how
+		return v, nil
+	case !problem.Parsed:
+		return edn.Nil(), c.raw(c.fail(failure.FormatDrift, "the answer holds no value that fits the schema %s", name))
+	}
+	e := c.fail(failure.SchemaInvalid, "the answer does not fit the schema %s: %s", name, problem.Findings[0])
+	return edn.Nil(), c.raw(e.WithDetail("findings", schema.Findings(problem.Findings)))
 }
 
 // raw adds what the model wrote, so that it can be told what was wrong with it.

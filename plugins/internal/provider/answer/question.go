@@ -44,10 +44,17 @@ func (m *Model) ask(intent string, request edn.Value) (*question, *contract.Erro
 	if err := q.readMessages(request, input, prompt); err != nil {
 		return nil, err
 	}
-	if err := q.readShape(intent, prompt.Key("output")); err != nil {
+	output := prompt.Key("output")
+	if intent == Chat { // who sends messages says what form the answer has
+		output = input.Key("output")
+	}
+	if err := q.readShape(intent, output); err != nil {
 		return nil, err
 	}
 	q.options = m.Options
+	if seed, ok := input.Key("seed").AsInt(); ok && intent == Chat {
+		q.options.Seed = &seed
+	}
 	budget := request.Key("budget")
 	if n, ok := budget.Key("max-tokens").AsInt(); ok && n > 0 && (q.options.MaxTokens == 0 || n < q.options.MaxTokens) {
 		q.options.MaxTokens = n
@@ -241,14 +248,15 @@ func (q *question) readTools(list edn.Value) *contract.Error {
 	return nil
 }
 
-// readShape finds the form that the answer must have: what the host asks for,
-// else the built-in schema of the intent where text alone would not do.
+// readShape finds the form that the answer must have: what the host asks for, or
+// the sender of messages, else the built-in schema of the intent where text alone
+// would not do.
 func (q *question) readShape(intent string, output edn.Value) *contract.Error {
-	if intent == Chat {
-		return nil
-	}
 	name, form := word(output.Key("name")), output.Key("schema")
 	asked := !form.IsNil()
+	if intent == Chat && !asked {
+		return nil
+	}
 	if !asked {
 		if name = OutSchema(intent); name == "" {
 			return nil

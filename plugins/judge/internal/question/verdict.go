@@ -21,22 +21,26 @@ type Grades struct {
 }
 
 // ReadGrades reads the answer to Grade: a score for each criterion, or one for
-// the whole. A reader with a path wants the score that stands there.
-func ReadGrades(r rubric.Rubric, reader score.Reader, out edn.Value) (Grades, error) {
+// the whole, which stands at the path or where scores usually are.
+func ReadGrades(r rubric.Rubric, path []string, out edn.Value) (Grades, error) {
 	criteria, err := criteriaIn(out)
 	if err != nil {
 		return Grades{}, err
 	}
-	if criteria.IsNil() || len(reader.Path) > 0 {
-		total, err := reader.Read(out)
-		return Grades{Total: total}, err
+	rules := contract.ScoreRules{Path: path, Scale: r.Scale.Value()}
+	if criteria.IsNil() {
+		total, err := contract.ParseScore(out, rules)
+		if err != nil {
+			return Grades{}, err
+		}
+		return Grades{Total: total}, nil
 	}
+	rules.Path = nil
 	g := Grades{Scores: map[string]*big.Rat{}, Reasons: map[string]string{}}
 	for _, c := range r.Criteria {
 		said := under(criteria, c.ID)
-		x, err := reader.Read(said)
-		if err != nil {
-			e := contract.AsError(err)
+		x, e := contract.ParseScore(said, rules)
+		if e != nil {
 			return Grades{}, contract.Errorf(e.Type, "criterion %s: %s", c.ID, e.Message).WithDetails(e.Details).WithHint(e.Hint)
 		}
 		g.Scores[c.ID], g.Reasons[c.ID] = x, reason(said)
@@ -109,7 +113,7 @@ func criteriaIn(out edn.Value) (edn.Value, error) {
 		said, _ = under(out, "text").AsString()
 	}
 	found := edn.Nil()
-	for _, v := range score.Values(said) {
+	for _, v := range contract.ValuesIn(said) {
 		at := under(v, "criteria")
 		if !at.IsMap() {
 			continue

@@ -1,4 +1,4 @@
-package score
+package contract
 
 import (
 	"strings"
@@ -6,28 +6,29 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// mostStarts bounds how many places of a text are tried for the start of a map:
+// maxMapStarts bounds how many places of a text are tried for the start of a map:
 // each costs a walk over the text.
-const mostStarts = 256
+const maxMapStarts = 256
 
-// Values gives the values that a text holds: the whole text as JSON or EDN, else
-// the maps in it, in order and outermost only.
-func Values(s string) []edn.Value {
-	if v, ok := value(s); ok {
+// ValuesIn gives the values that a text holds: the whole text as JSON or EDN,
+// else the maps in it, in order and outermost only. Models that are asked for a
+// value write around it.
+func ValuesIn(s string) []edn.Value {
+	if v, ok := textValue(s); ok {
 		return []edn.Value{v}
 	}
 	var out []edn.Value
 	starts := 0
-	for i := 0; i < len(s) && starts < mostStarts; i++ {
+	for i := 0; i < len(s) && starts < maxMapStarts; i++ {
 		if s[i] != '{' {
 			continue
 		}
 		starts++
-		end := closing(s[i:])
+		end := closingBrace(s[i:])
 		if end < 0 {
 			continue
 		}
-		if v, ok := value(s[i : i+end]); ok && v.IsMap() {
+		if v, ok := textValue(s[i : i+end]); ok && v.IsMap() {
 			out = append(out, v)
 			i += end - 1
 		}
@@ -35,7 +36,7 @@ func Values(s string) []edn.Value {
 	return out
 }
 
-func value(s string) (edn.Value, bool) {
+func textValue(s string) (edn.Value, bool) {
 	s = strings.TrimSpace(s)
 	if s == "" {
 		return edn.Nil(), false
@@ -47,8 +48,8 @@ func value(s string) (edn.Value, bool) {
 	return v, err == nil
 }
 
-// closing finds the end of the map that s begins with, -1 if it has none.
-func closing(s string) int {
+// closingBrace finds the end of the map that s begins with, -1 if it has none.
+func closingBrace(s string) int {
 	depth := 0
 	quoted := false
 	for i := 0; i < len(s); i++ {
