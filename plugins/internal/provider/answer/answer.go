@@ -1,6 +1,7 @@
 package answer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -105,7 +106,7 @@ func (c *call) encode() ([]byte, *contract.Error) {
 	if len(q.tools) > 0 && !m.Preset.Tools {
 		return nil, c.fail(failure.NotConfigured, "preset %s has no tools: set quirks { tools = true } if this server has them", m.Preset.Name)
 	}
-	r := &chat.Request{Model: m.Name, Messages: q.messages, Tools: q.tools, Options: q.options, Context: m.Context, Whole: len(q.tools) > 0 && !m.Preset.ToolsStream}
+	r := &chat.Request{Model: cmp.Or(m.Wire, m.Name), Messages: q.messages, Tools: q.tools, Options: q.options, Context: m.Context, Whole: len(q.tools) > 0 && !m.Preset.ToolsStream}
 	if q.shape != nil {
 		output, ok := q.shape.Ask(m.Structured, m.Preset)
 		if !ok {

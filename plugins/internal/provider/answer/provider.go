@@ -31,7 +31,9 @@ type Provider struct {
 
 // Model is one model of a provider as it is configured.
 type Model struct {
-	Name   string // at the provider
+	Name string // at the provider
+	// Wire is the name in requests where that is another one; empty: Name.
+	Wire   string
 	Preset dialect.Preset
 	// Options hold unless the call says otherwise.
 	Options       chat.Options

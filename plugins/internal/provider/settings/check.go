@@ -47,10 +47,17 @@ func (s Settings) Check() error {
 	if len(s.Models) == 0 {
 		add("there is no model block, so the plugin would have no capability", edn.K("model"))
 	}
+	return errors.Join(append(all, s.CheckModels("model")...)...)
+}
+
+// CheckModels reports what is wrong with the models; block is the name of the
+// blocks in which they are written.
+func (s Settings) CheckModels(block string) []error {
+	var all []error
 	for _, label := range slices.Sorted(maps.Keys(s.Models)) {
-		all = append(all, s.Models[label].check(s, label)...)
+		all = append(all, s.Models[label].check(s, label, block)...)
 	}
-	return errors.Join(all...)
+	return all
 }
 
 // CheckSecrets reports what only shows when the key and the files are there.
@@ -156,9 +163,9 @@ func headerProblem(name, value string) string {
 	return ""
 }
 
-func (m Model) check(s Settings, label string) []error {
+func (m Model) check(s Settings, label, block string) []error {
 	var all []error
-	at := []edn.Value{edn.K("model"), edn.Text(label)}
+	at := []edn.Value{edn.K(block), edn.Text(label)}
 	add := func(message string, path ...string) {
 		where := slices.Clone(at)
 		for _, name := range path {

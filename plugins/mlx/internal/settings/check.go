@@ -1,0 +1,124 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Check reports everything that the form of the settings cannot say.
+func (s Settings) Check() error {
+	all := s.checkCommand()
+	add := func(message string, path ...edn.Value) { all = append(all, sdk.Problem(message, path...)) }
+
+	if strings.ContainsRune(s.Model, 0) {
+		add("holds a NUL character", edn.K("model"))
+	}
+	if last := s.Port + s.Most() - 1; s.Port > 0 && last > 65535 {
+		add(fmt.Sprintf("with %d workers the ports go up to %d, and the last one there is is 65535", s.Most(), last), edn.K("port"))
+	}
+	for _, p := range []struct{ key, path string }{{"ready-path", s.ReadyPath}, {"quit", s.Quit.Path}} {
+		at := []edn.Value{edn.K(p.key)}
+		if p.key == "quit" {
+			at = append(at, edn.K("path"))
+		}
+		if u, err := url.Parse(p.path); p.path != "" && (err != nil || !path.IsAbs(p.path) || u.Host != "" || u.Fragment != "") {
+			add("should be a path such as /health", at...)
+		}
+	}
+	if strings.ContainsAny(s.Quit.Stdin, "\n\x00") {
+		add("should be one line", edn.K("quit"), edn.K("stdin"))
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.HasPrefix(name, "PLUGIN_") {
+			add("is not the name of a variable for a server", edn.K("env"), edn.Text(name))
+		} else if strings.ContainsRune(s.Env[name], 0) {
+			add("holds a NUL character", edn.K("env"), edn.Text(name))
+		}
+	}
+	if slices.Contains(s.AllowModels, "") {
+		add("has an empty entry", edn.K("allow-models"))
+	}
+	if len(s.Serve) == 0 {
+		add("there is no serve block, so nothing could be asked", edn.K("serve"))
+	}
+	for _, label := range slices.Sorted(maps.Keys(s.Serve)) {
+		at := []edn.Value{edn.K("serve"), edn.Text(label)}
+		if label == Control {
+			add("is the name of the capability that operators use: choose another label", at...)
+		}
+		if name := s.Serve[label].Name; !s.Allows(name) {
+			add(fmt.Sprintf("%q is neither the model of the server nor in allow_models", name), append(at, edn.K("name"))...)
+		}
+	}
+	return errors.Join(append(all, s.provider(1).CheckModels("serve")...)...)
+}
+
+// Allows says that the server may be asked for a model of this name.
+func (s Settings) Allows(name string) bool {
+	return name == "" || name == s.Model || slices.Contains(s.AllowModels, name)
+}
+
+// placeholder is what looks like one; other braces, such as those of JSON, are
+// the server's.
+var placeholder = regexp.MustCompile(`\{[a-z_]+\}`)
+
+func (s Settings) checkCommand() []error {
+	var all []error
+	add := func(i int, message string) {
+		all = append(all, sdk.Problem(message, edn.K("command"), edn.Int(int64(i))))
+	}
+	told := false
+	for i, part := range s.Command {
+		for _, found := range placeholder.FindAllString(part, -1) {
+			if found != "{port}" && found != "{model}" {
+				add(i, fmt.Sprintf("%s is not known: there are {port} and {model}", found))
+			}
+		}
+		told = told || strings.Contains(part, "{port}") || s.Port > 0 && !s.PerSession() && strings.Contains(part, strconv.Itoa(s.Port))
+		switch {
+		case i == 0 && strings.TrimSpace(part) == "":
+			add(i, "names no program")
+		case strings.ContainsRune(part, 0):
+			add(i, "holds a NUL character")
+		case i > 0 && open(s.Command[i-1], part):
+			add(i, "opens the server to other machines: it has no protection of its own, so it listens on 127.0.0.1 alone")
+		}
+	}
+	if len(s.Command) > 0 && !told {
+		all = append(all, sdk.Problem("says nowhere on which port the server listens: write {port}", edn.K("command")))
+	}
+	return all
+}
+
+// open tells whether an argument has the server listen on more than loopback.
+// Only addresses are told: a name says what it is when it is looked up.
+func open(before, part string) bool {
+	name, value, joined := strings.Cut(part, "=")
+	if !joined {
+		name, value = before, part
+	}
+	switch strings.TrimLeft(name, "-") {
+	case "host", "bind", "listen", "address", "addr", "ip":
+	default:
+		return false
+	}
+	if value == "*" {
+		return true
+	}
+	if ap, err := netip.ParseAddrPort(value); err == nil {
+		return !ap.Addr().Unmap().IsLoopback()
+	}
+	a, err := netip.ParseAddr(strings.Trim(value, "[]"))
+	return err == nil && !a.Unmap().IsLoopback()
+}

@@ -1,0 +1,220 @@
+package settings
+
+import (
+	"hash/fnv"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fermenthq/ferment/plugins/internal/provider/answer"
+	"github.com/fermenthq/ferment/plugins/internal/provider/dialect"
+	provider "github.com/fermenthq/ferment/plugins/internal/provider/settings"
+	"github.com/fermenthq/ferment/plugins/internal/provider/transport"
+)
+
+// Settings are the config block: one model, and the server that runs it. Times
+// are in milliseconds.
+type Settings struct {
+	Model       string            `edn:"model" min:"1" doc:"path or name of the model that the server runs"`
+	Command     []string          `edn:"command" min:"1" doc:"the server and its arguments; {port} and {model} stand for the port and the model"`
+	Preset      string            `edn:"preset" enum:"mlx,llama-server,lmstudio,vllm,generic" doc:"what the server can do"`
+	Port        int               `edn:"port,omitempty" min:"0" max:"65535" doc:"the server's port on 127.0.0.1, the first of max_workers with workers = \"per-session\"; 0: a free one out of 16 that follow from model and command"`
+	Start       string            `edn:"start" enum:"lazy,eager" doc:"whether the server starts with the first call or with the plugin"`
+	Cold        string            `edn:"cold" enum:"wait,switch" doc:"whether a call waits while the server loads, or goes to the next candidate"`
+	Workers     string            `edn:"workers" enum:"shared,per-session" doc:"one server for all, or one for each session"`
+	Serve       map[string]Serve  `edn:"serve" doc:"each is one capability, mlx/LABEL"`
+	Env         map[string]string `edn:"env,omitempty" doc:"environment of the server, over that of the plugin"`
+	Workdir     string            `edn:"workdir,omitempty" unit:"path" doc:"working directory of the server; the plugin's own directory if empty"`
+	ReadyPath   string            `edn:"ready-path" min:"1" doc:"asked until it answers 200; where it is not there, /v1/models is"`
+	Startup     int64             `edn:"startup-timeout" unit:"ms" min:"100" max:"86400000" doc:"until the server has answered a first question"`
+	IdleTTL     int64             `edn:"idle-ttl" unit:"ms" min:"0" max:"2592000000" doc:"after which a server that nobody asks is stopped; 0: never"`
+	MaxWorkers  int               `edn:"max-workers" min:"1" max:"64" doc:"servers at once with workers = \"per-session\""`
+	MaxInFlight int               `edn:"max-in-flight" min:"1" max:"1000" doc:"requests at once to one server"`
+	Queue       int               `edn:"queue" min:"0" max:"10000" doc:"calls that wait for a server or for their turn"`
+	Drain       int64             `edn:"drain" unit:"ms" min:"0" max:"3600000" doc:"how long a server that is stopped may finish what it answers"`
+	Quit        Quit              `edn:"quit" doc:"how the server is asked to end before it gets a signal"`
+	Offline     bool              `edn:"offline" doc:"tell the server's libraries not to download anything"`
+	AllowModels []string          `edn:"allow-models,omitempty" doc:"further names that requests and serve blocks may ask the server for"`
+	Recheck     int64             `edn:"recheck" unit:"ms" min:"1000" max:"86400000" doc:"how often a server that cannot run here is looked for again"`
+	Timeouts    provider.Timeouts `edn:"timeouts" doc:"timers of a request"`
+}
+
+// Quit is how a server is asked to end.
+type Quit struct {
+	Path  string `edn:"path,omitempty" doc:"gets an empty POST"`
+	Stdin string `edn:"stdin,omitempty" doc:"line for its standard input"`
+}
+
+// Serve is one capability.
+type Serve struct {
+	Name          string           `edn:"name,omitempty" doc:"model that the server is asked for, if not the one that it was started with; has to be in allow_models"`
+	Family        string           `edn:"family,omitempty" doc:"family of the model; a judge of the same one may not judge it"`
+	Intents       []string         `edn:"intents,omitempty" doc:"what it may be asked for, without colon; model/chat unless written"`
+	Context       int64            `edn:"context,omitempty" min:"1" doc:"tokens that it can read"`
+	Structured    string           `edn:"structured,omitempty" enum:"auto,native,json,prompt" doc:"how an answer with a schema is asked for; auto takes the strictest way that works"`
+	StrictOptions bool             `edn:"strict-options,omitempty" doc:"refuse a call whose options the server cannot express, instead of leaving them out"`
+	Options       provider.Options `edn:"options" doc:"how the model answers unless a call says otherwise"`
+	Price         provider.Price   `edn:"price" doc:"decimals per million tokens; free unless written"`
+	Quirks        provider.Quirks  `edn:"quirks" doc:"where the server differs from its preset"`
+}
+
+// Name is the first part of the ids of the capabilities, and whose errors
+// these are.
+const Name = "mlx"
+
+// Control is the label of the capability that operators use.
+const Control = "server"
+
+const (
+	perSession = "per-session"
+	// maxTokens bounds an answer for which nobody gave a bound: servers have
+	// bounds of their own, some of them too low to be of use.
+	maxTokens = 4096
+)
+
+// Defaults hold where the configuration is silent.
+func Defaults() Settings {
+	return Settings{
+		Command: []string{"mlx_lm.server", "--host", "127.0.0.1", "--port", "{port}", "--model", "{model}"},
+		Preset:  "mlx", Start: "lazy", Cold: "wait", Workers: "shared", ReadyPath: "/health",
+		Startup: 120_000, IdleTTL: 900_000, MaxWorkers: 4, MaxInFlight: 4, Queue: 16, Drain: 10_000, Offline: true, Recheck: 300_000,
+		Timeouts: provider.Defaults().Timeouts,
+	}
+}
+
+// PerSession says that each session has a server of its own.
+func (s Settings) PerSession() bool { return s.Workers == perSession }
+
+// Eager says that the server starts with the plugin.
+func (s Settings) Eager() bool { return s.Start == "eager" }
+
+// Waits says that calls wait while a server loads.
+func (s Settings) Waits() bool { return s.Cold == "wait" }
+
+// Most is how many servers may run at once.
+func (s Settings) Most() int {
+	if s.PerSession() {
+		return s.MaxWorkers
+	}
+	return 1
+}
+
+// Ports are those that servers may get, in the order in which they are tried.
+// Those of port 0 follow from the model and the command, so that they can be
+// granted before anything runs; they lie below the ports that systems give to
+// whoever asks for any.
+func (s Settings) Ports() []uint16 {
+	first, n := s.Port, s.Most()
+	if s.Port == 0 {
+		h := fnv.New32a()
+		for _, part := range append([]string{s.Model}, s.Command...) {
+			_, _ = h.Write(append([]byte(part), 0))
+		}
+		first, n = lowest+int(h.Sum32()%blocks)*block, max(block, 2*n)
+	}
+	var all []uint16
+	for p := first; p < first+n && p <= 65535; p++ {
+		all = append(all, uint16(p))
+	}
+	return all
+}
+
+// Blocks of ports for port 0: 20000..31999.
+const (
+	lowest = 20000
+	block  = 16
+	blocks = 750
+)
+
+// Fill writes port and model into the command.
+func (s Settings) Fill(port uint16) []string {
+	replace := strings.NewReplacer("{port}", strconv.Itoa(int(port)), "{model}", s.Model)
+	filled := make([]string, len(s.Command))
+	for i, part := range s.Command {
+		filled[i] = replace.Replace(part)
+	}
+	return filled
+}
+
+// Base is where the interface of a server on a port begins.
+func Base(port uint16) string { return "http://127.0.0.1:" + strconv.Itoa(int(port)) }
+
+// provider are the settings of the provider that a server on a port is.
+func (s Settings) provider(port uint16) provider.Settings {
+	p := provider.Defaults()
+	p.Provider, p.Preset, p.BaseURL = Name, s.Preset, Base(port)+"/v1"
+	p.Timeouts, p.MaxInFlight, p.Queue = s.Timeouts, s.MaxInFlight, s.Queue
+	p.Models = make(map[string]provider.Model, len(s.Serve))
+	for label, v := range s.Serve {
+		p.Models[label] = v.model(s)
+	}
+	return p
+}
+
+func (v Serve) model(s Settings) provider.Model {
+	m := provider.Model{
+		Name: v.Name, Family: v.Family, Intents: v.Intents, Context: v.Context, Structured: v.Structured,
+		StrictOptions: v.StrictOptions, Options: v.Options, Price: v.Price, Quirks: v.Quirks,
+	}
+	if m.Name == "" {
+		m.Name = s.Model
+	}
+	if m.Options.MaxTokens == 0 {
+		m.Options.MaxTokens = maxTokens
+	}
+	if m.Price.Input.IsNil() && m.Price.Output.IsNil() && m.Price.CachedInput.IsNil() && m.Price.CacheWrite.IsNil() {
+		m.Price.Free = true
+	}
+	return m
+}
+
+// Models are the capabilities as models of a provider, by label.
+func (s Settings) Models() map[string]provider.Model { return s.provider(1).Models }
+
+// Build makes the provider that a server on a port is, and its models.
+func (s Settings) Build(port uint16, clock transport.Clock) (*answer.Provider, map[string]*answer.Model, error) {
+	p, models, err := s.provider(port).Build(clock)
+	if err != nil {
+		return nil, nil, err
+	}
+	for label, m := range models {
+		m.Wire = s.Wire(s.Serve[label].Name)
+	}
+	return p, models, nil
+}
+
+// Wire is the name by which requests call a model, "" standing for the one that
+// was started. Servers of the preset mlx load, and may download, whatever a
+// request names, but for one word.
+func (s Settings) Wire(name string) string {
+	switch {
+	case name != "" && name != s.Model:
+		return name
+	case s.Preset == "mlx":
+		return "default_model"
+	}
+	return s.Model
+}
+
+// PresetOf is the preset of the server.
+func (s Settings) PresetOf() dialect.Preset {
+	p, _ := dialect.PresetNamed(s.Preset)
+	return p
+}
+
+// Environment are the variables that the settings give the server.
+func (s Settings) Environment() map[string]string {
+	env := map[string]string{"PYTHONUNBUFFERED": "1"}
+	if s.Offline {
+		for _, name := range []string{"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE"} {
+			env[name] = "1"
+		}
+	}
+	for name, value := range s.Env {
+		env[name] = value
+	}
+	return env
+}
+
+// Duration is a number of milliseconds.
+func Duration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
