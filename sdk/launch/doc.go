@@ -12,7 +12,8 @@
 // ladder of [Step] values, each with a hard deadline. [Reaper] is a second
 // process that kills the sessions of a host that died without stopping them.
 // [RuntimeDir] is the private directory in which the sockets of one host lie.
-// [Tail], [LogFile] and [Environment] serve those. [Hidden] runs the subcommands
+// [Tail], [LogFile] and [Environment] serve those, and [Listeners] tells who has a
+// port that a child was to have. [Hidden] runs the subcommands
 // by which a program becomes its own reaper or confines what it starts (package
 // confine); every program that starts processes with this package calls it.
 //

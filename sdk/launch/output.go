@@ -113,17 +113,21 @@ func (w *LineWriter) flush() {
 // Sizes of what is kept of a process for a diagnostic.
 const (
 	TailLines    = 200
+	TailBytes    = 256 << 10
 	tailLineSize = 4 << 10
 	panicLines   = 20
 	outputHead   = 512
 )
 
-// Tail keeps the last lines of a process, each shortened to 4 KiB, and the head
-// of the first Go panic. It is safe for many goroutines.
+// Tail keeps the last lines of a process, at most TailLines with TailBytes
+// together and each shortened to 4 KiB, and the head of the first Go panic. It
+// is safe for many goroutines.
 type Tail struct {
 	mu    sync.Mutex
-	lines []string
-	next  int
+	lines [TailLines]string
+	first int // the oldest
+	count int
+	bytes int
 	panic []string
 	dying bool
 }
@@ -133,12 +137,13 @@ func (t *Tail) Add(line string) {
 	kept := Clip(line, tailLineSize)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.lines) < TailLines {
-		t.lines = append(t.lines, kept)
-	} else {
-		t.lines[t.next] = kept
-		t.next = (t.next + 1) % TailLines
+	for t.count > 0 && (t.count == TailLines || t.bytes+len(kept) > TailBytes) {
+		t.bytes -= len(t.lines[t.first])
+		t.lines[t.first] = ""
+		t.first, t.count = (t.first+1)%TailLines, t.count-1
 	}
+	t.lines[(t.first+t.count)%TailLines] = kept
+	t.count, t.bytes = t.count+1, t.bytes+len(kept)
 	if !t.dying && (strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") || strings.HasPrefix(line, "runtime: out of memory")) {
 		t.dying = true
 	}
@@ -151,9 +156,11 @@ func (t *Tail) Add(line string) {
 func (t *Tail) Lines() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out := make([]string, 0, len(t.lines))
-	out = append(out, t.lines[t.next:]...)
-	return append(out, t.lines[:t.next]...)
+	out := make([]string, t.count)
+	for i := range out {
+		out[i] = t.lines[(t.first+i)%TailLines]
+	}
+	return out
 }
 
 // Panic returns the first lines of a panic, nil if none was seen.

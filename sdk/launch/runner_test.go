@@ -270,14 +270,31 @@ func TestTailKeepsTheLastLines(t *testing.T) {
 	var tail Tail
 	assert.Empty(t, tail.Lines())
 	for i := range TailLines + 50 {
-		tail.Add(fmt.Sprintf("line %d %s", i, strings.Repeat("é", 4096)))
+		tail.Add(fmt.Sprintf("line %d %s", i, strings.Repeat("é", 300)))
 	}
 	lines := tail.Lines()
 	require.Len(t, lines, TailLines)
 	assert.True(t, strings.HasPrefix(lines[0], "line 50 "))
 	assert.True(t, strings.HasPrefix(lines[TailLines-1], "line 249 "))
-	assert.LessOrEqual(t, len(lines[0]), tailLineSize+3)
 	assert.Nil(t, tail.Panic())
+}
+
+// MLX-021: however long the lines are, what is kept has a bound.
+func TestTailIsBounded(t *testing.T) {
+	var tail Tail
+	for i := range TailLines + 50 {
+		tail.Add(fmt.Sprintf("line %d %s", i, strings.Repeat("é", 4096)))
+	}
+	lines, size := tail.Lines(), 0
+	for _, line := range lines {
+		assert.LessOrEqual(t, len(line), tailLineSize+3)
+		size += len(line)
+	}
+	assert.LessOrEqual(t, size, TailBytes)
+	assert.Greater(t, size, TailBytes-2*tailLineSize)
+	assert.True(t, strings.HasPrefix(lines[len(lines)-1], "line 249 "))
+	tail.Add("short")
+	assert.Equal(t, "short", tail.Lines()[len(tail.Lines())-1])
 }
 
 func TestEnvironment(t *testing.T) {
