@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -11,7 +10,6 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/settings"
 	"github.com/fermenthq/ferment/plugins/internal/provider/transport"
 	"github.com/fermenthq/ferment/sdk"
-	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -54,26 +52,9 @@ func (a *adapter) offer(_ context.Context, s settings.Settings) (sdk.Offer, erro
 }
 
 func (a *adapter) capability(s settings.Settings, label string) sdk.Capability {
-	m := s.Models[label]
-	price := m.Price.Amounts()
-	options := []sdk.Option{
-		sdk.Kind("llm"), sdk.Streams(), sdk.Repairs(),
-		sdk.Description(fmt.Sprintf("The model %s of %s.", m.Name, s.Provider)),
-		sdk.Cost(contract.Cost{USDInPerMTok: price.Input, USDCachedInPerMTok: price.CachedInput, USDOutPerMTok: price.Output}),
-		sdk.Metadata(func(c *contract.Capability) {
-			c.Model, c.Family = m.Name, m.Family
-			c.Limits.ContextTokens, c.Limits.MaxTokens = int(m.Context), int(m.Options.MaxTokens)
-		}),
-	}
-	for _, intent := range m.IntentsOf() {
-		options = append(options, sdk.InFor(intent, answer.InSchema(intent)))
-		if out := answer.OutSchema(intent); out != "" {
-			options = append(options, sdk.OutFor(intent, out))
-		}
-	}
-	return sdk.Raw(s.Provider+"/"+label, m.IntentsOf(), func(ctx context.Context, request edn.Value, out *sdk.Stream) (edn.Value, error) {
+	return s.Models[label].Capability(s.Provider+"/"+label, s.Provider, func(ctx context.Context, request edn.Value, out *sdk.Stream) (edn.Value, error) {
 		return a.answer(ctx, label, request, out)
-	}, options...)
+	})
 }
 
 func (a *adapter) answer(ctx context.Context, label string, request edn.Value, out *sdk.Stream) (edn.Value, error) {

@@ -36,6 +36,9 @@ func (s Settings) Check() error {
 			add("should be a path such as /health", at...)
 		}
 	}
+	if s.Eager() && s.PerSession() {
+		add("there is no session yet when the plugin starts: eager is for workers = \"shared\"", edn.K("start"))
+	}
 	if strings.ContainsAny(s.Quit.Stdin, "\n\x00") {
 		add("should be one line", edn.K("quit"), edn.K("stdin"))
 	}

@@ -100,7 +100,8 @@ func (m *Machine) Calls() int { return m.calls }
 // Alive tells whether there may be a process.
 func (m *Machine) Alive() bool { return m.alive }
 
-// Died is what the last run ended with that nobody had asked to end.
+// Died is what the last run ended of, if nobody had asked it to end and none has
+// answered since.
 func (m *Machine) Died() *contract.Error { return m.last }
 
 // Take gives what has happened and what has to be done since the last Take.
@@ -109,6 +110,9 @@ func (m *Machine) Take() ([]Transition, []Action) {
 	m.transitions, m.actions = nil, nil
 	return t, a
 }
+
+// Pending tells whether Take would give something.
+func (m *Machine) Pending() bool { return len(m.transitions)+len(m.actions) > 0 }
 
 func (m *Machine) to(now time.Time, next State, cause string) {
 	m.transitions = append(m.transitions, Transition{From: m.state, To: next, Cause: cause, At: now, Took: now.Sub(m.since), PID: m.pid, Run: m.run})
@@ -183,7 +187,7 @@ func (m *Machine) Spawned(run uint64, pid int) {
 // Answers notes that the process of a run answers.
 func (m *Machine) Answers(now time.Time, run uint64) {
 	if run == m.run && m.state == Starting {
-		m.ready = now
+		m.ready, m.last = now, nil
 		m.to(now, Ready, "answers")
 	}
 }

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/fermenthq/ferment/plugins/internal/provider/answer"
+	"github.com/fermenthq/ferment/plugins/mlx/internal/server"
+	"github.com/fermenthq/ferment/sdk"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// noticed is how long the end of a process may take to be seen after its
+// connection broke.
+const noticed = 100 * time.Millisecond
+
+// answer answers a call. A server that dies is started again, once, and the call
+// is repeated if nobody has seen a piece of the answer.
+func (h *house) answer(ctx context.Context, label string, request edn.Value, out *sdk.Stream) (edn.Value, error) {
+	name, err := h.named(request)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	intent, session := sdk.CallFrom(ctx).Intent, sessionOf(request)
+	waiting := func() { _ = out.Progress(edn.MustMap(edn.K("model/state"), edn.K("starting"))) }
+	var earlier []attempt
+	for {
+		lease, err := h.pool.Acquire(ctx, session, waiting)
+		if err != nil {
+			return edn.Nil(), told(err, earlier)
+		}
+		sink := &watched{Sink: out}
+		callCtx, cancel := lease.Context(ctx)
+		response, refused := lease.Server.provider.Answer(callCtx, h.model(lease.Server, label, name), intent, request, sink)
+		cancel()
+		death := h.fate(ctx, lease, response)
+		lease.Release()
+		switch {
+		case refused != nil:
+			return edn.Nil(), told(refused, earlier)
+		case death == nil:
+			h.observe(response)
+			return merge(translated(response), earlier), nil
+		}
+		earlier = append(earlier, attempt{death: death, pid: lease.Server.PID(), usage: response.Key("result").Key("usage")})
+		if ctx.Err() != nil || sink.seen.Load() || len(earlier) > 1 || death.Type == "model/out-of-memory" {
+			return merge(failed(response, death.WithDetail("begun?", edn.Bool(sink.seen.Load()))), earlier), nil
+		}
+		sdk.Logger(ctx).Warn("the call is repeated: its model server died", "server_pid", lease.Server.PID(), "cause", death.Type)
+	}
+}
+
+// fate says whether the server died during the call, and has one looked at that
+// stopped in the middle of it.
+func (h *house) fate(ctx context.Context, lease *lease, response edn.Value) *contract.Error {
+	var within time.Duration
+	typ, _ := response.Key("result").Key("error").Key("type").AsKeyword()
+	switch typ {
+	case "provider/unavailable", "stream/truncated", "stream/malformed", "provider/request-failed":
+		within = noticed // as if the connection had broken
+	case "provider/timeout", "stream/stalled":
+		lease.Suspect()
+		return nil
+	case "canceled":
+		if ctx.Err() != nil {
+			return nil // by the caller
+		}
+		within = noticed
+	default:
+		return nil // an answer, or an error that the server itself gave
+	}
+	return lease.Died(within)
+}
+
+// sessionOf is the session whose server a call wants, "" if it names none.
+func sessionOf(request edn.Value) string {
+	about := request.Key("context")
+	for _, v := range []edn.Value{request.Key("session/id"), about.Key("session/id"), about.Key("conversation/id")} {
+		if s, ok := v.AsString(); ok && s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+// named is the model that a request asks for, "" for the one of its capability.
+func (h *house) named(request edn.Value) (string, *contract.Error) {
+	v := request.Key("model")
+	name, ok := v.AsString()
+	if !ok {
+		name, _ = v.AsKeyword()
+	}
+	if name == "" || h.set.Allows(name) {
+		return name, nil
+	}
+	return "", contract.Errorf("provider/request-invalid", "this server runs %s: a request for another model would have it load, or even download, that one", h.set.Model).
+		WithSource(contract.SourceRequest).WithHint("name it in allow_models if the server may").
+		WithDetail("model", edn.Text(name)).WithDetail("family", edn.K("provider/error")).WithDetail("sent?", edn.Bool(false))
+}
+
+// model is the model of a capability, or another one that the request may name.
+func (h *house) model(t *talker, label, name string) *answer.Model {
+	m := t.models[label]
+	if name == "" || name == m.Name {
+		return m
+	}
+	other := *m
+	other.Name, other.Wire = name, h.set.Wire(name)
+	return &other
+}
+
+// watched knows whether somebody has seen a piece of the answer.
+type watched struct {
+	answer.Sink
+	seen atomic.Bool
+}
+
+// Text implements answer.Sink, as do the others.
+func (w *watched) Text(text string) error { w.seen.Store(true); return w.Sink.Text(text) }
+
+// Reasoning implements answer.Sink.
+func (w *watched) Reasoning(text string) error { w.seen.Store(true); return w.Sink.Reasoning(text) }
+
+// Delta implements answer.Sink.
+func (w *watched) Delta(piece edn.Value) error { w.seen.Store(true); return w.Sink.Delta(piece) }
+
+// attempt is a request whose server died.
+type attempt struct {
+	death *contract.Error
+	pid   int
+	usage edn.Value
+}
+
+func attempts(all []attempt) edn.Value {
+	var list []edn.Value
+	for _, a := range all {
+		var m edn.MapBuilder
+		m.Key("error", edn.K(a.death.Type))
+		m.Key("pid", edn.Int(int64(a.pid)))
+		if !a.usage.IsNil() {
+			m.Key("usage", a.usage)
+		}
+		list = append(list, m.Map())
+	}
+	return edn.Vector(list...)
+}
+
+// told is an error that says what was tried before.
+func told(err *contract.Error, earlier []attempt) *contract.Error {
+	if len(earlier) == 0 {
+		return err
+	}
+	return err.WithDetail("attempts", attempts(earlier))
+}
+
+// merge adds to a response what the requests before it took: a host that sees
+// one answer pays for all.
+func merge(response edn.Value, earlier []attempt) edn.Value {
+	if len(earlier) == 0 {
+		return response
+	}
+	meta := response.Key("invoke/meta").AssocKey("attempts", attempts(earlier))
+	result := response.Key("result")
+	usage := result.Key("usage")
+	if result.Key("type").String() == ":error" {
+		earlier = earlier[:len(earlier)-1] // the last one is the response itself
+	}
+	for _, a := range earlier {
+		if a.usage.IsNil() {
+			continue
+		}
+		if usage.IsNil() {
+			usage = a.usage
+			continue
+		}
+		for _, key := range []string{"tokens-in", "tokens-out", "tokens-cached", "tokens-reasoning"} {
+			one, _ := usage.Key(key).AsInt()
+			other, _ := a.usage.Key(key).AsInt()
+			usage = usage.AssocKey(key, edn.Int(one+other))
+		}
+		usage = usage.AssocKey("tokens-mark", edn.K("at-least")).AssocKey("cost-mark", edn.K("at-least"))
+	}
+	if !usage.IsNil() {
+		result = result.AssocKey("usage", usage)
+	}
+	return response.AssocKey("result", result).AssocKey("invoke/meta", meta)
+}
+
+// failed is a response whose error is replaced.
+func failed(response edn.Value, err *contract.Error) edn.Value {
+	result := response.Key("result")
+	if result.IsNil() {
+		result = edn.MustMap()
+	}
+	result = result.AssocKey("type", edn.K("error")).AssocKey("error", err.Value()).Dissoc(edn.K("out"))
+	return response.AssocKey("result", result)
+}
+
+// translated is a response in which a server that has no memory says so.
+func translated(response edn.Value) edn.Value {
+	e := response.Key("result").Key("error")
+	typ, _ := e.Key("type").AsKeyword()
+	if !slices.Contains([]string{"provider/overloaded", "provider/error"}, typ) {
+		return response
+	}
+	message, _ := e.Key("message").AsString()
+	if !server.Memory(message) {
+		return response
+	}
+	return failed(response, contract.Errorf("model/out-of-memory", "%s", strings.TrimPrefix(message, "mlx: ")).WithDetails(e.Key("details")))
+}
+
+// observe notes how fast an answer came.
+func (h *house) observe(response edn.Value) {
+	usage := response.Key("result").Key("usage")
+	first, ok := usage.Key("first-token-ms").AsInt()
+	if !ok {
+		return
+	}
+	whole, _ := usage.Key("latency-ms").AsInt()
+	tokens, _ := usage.Key("tokens-out").AsInt()
+	rate := 0.0
+	if whole > first && tokens > 1 {
+		rate = float64(tokens-1) * 1000 / float64(whole-first)
+	}
+	h.pool.Observe(time.Duration(max(first, 1))*time.Millisecond, rate)
+}
+
+func quoted(s string) string {
+	text, _ := json.Marshal(s)
+	return string(text)
+}

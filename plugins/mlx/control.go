@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+
+	"github.com/fermenthq/ferment/plugins/mlx/internal/pool"
+	"github.com/fermenthq/ferment/plugins/mlx/internal/settings"
+	"github.com/fermenthq/ferment/plugins/mlx/internal/worker"
+	"github.com/fermenthq/ferment/sdk"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+type lease = pool.Lease[*talker]
+
+// which is what operators name: the server of a session, or all of them.
+type which struct {
+	Session string `edn:"session/id,omitempty"`
+}
+
+// control is the capability of operators.
+func (a *adapter) control() sdk.Capability {
+	return sdk.Func(settings.Name+"/"+settings.Control, sdk.Intents("model/status", "model/freeze", "model/thaw", "model/reset", "model/quit"),
+		func(ctx context.Context, of which) (edn.Value, error) {
+			if err := a.house.Load().operate(ctx, sdk.CallFrom(ctx).Intent, of.Session); err != nil {
+				return edn.Nil(), err
+			}
+			return a.house.Load().status(), nil
+		},
+		sdk.Kind("operation"), sdk.Idempotent(), sdk.Out("res/any"), sdk.Cost(contract.Cost{USD: edn.Int(0)}),
+		sdk.Description("Says how the model servers are, and stops, freezes and thaws them."))
+}
+
+// operate does what an operator wants and waits until it is done.
+func (h *house) operate(ctx context.Context, intent, session string) error {
+	all := session == "" || !h.set.PerSession()
+	if all {
+		session = ""
+	}
+	switch intent {
+	case "model/freeze":
+		if err := h.pool.Freeze(session, all); err != nil {
+			return err
+		}
+	case "model/thaw":
+		h.pool.Thaw(session, all)
+		if !h.set.PerSession() || !all {
+			h.pool.Warm(session, "thaw")
+		}
+		return nil
+	case "model/quit":
+		h.pool.Quit(session, all)
+	default:
+		return nil // reset: such servers keep nothing between calls
+	}
+	return h.settle(ctx, session, all)
+}
+
+// settle waits until no server is being stopped.
+func (h *house) settle(ctx context.Context, session string, all bool) error {
+	for {
+		next := h.changed.next()
+		draining := false
+		for _, w := range h.pool.Status().Workers {
+			draining = draining || w.State == worker.Draining && (all || w.Session == session)
+		}
+		if !draining {
+			return nil
+		}
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// status is how the servers are, for operators.
+func (h *house) status() edn.Value {
+	st := h.pool.Status()
+	var m edn.MapBuilder
+	m.Key("model", edn.Text(h.set.Model))
+	m.Key("preset", edn.K(h.set.Preset))
+	m.Key("mode", edn.K(h.set.Workers))
+	var workers []edn.Value
+	for _, w := range st.Workers {
+		workers = append(workers, workerValue(w))
+	}
+	m.Key("workers", edn.Vector(workers...))
+	m.Key("frozen?", edn.Bool(st.Frozen))
+	m.Key("starts", edn.Int(int64(st.Starts)))
+	m.Key("deaths", edn.Int(int64(st.Deaths)))
+	m.Key("deaths/lately", edn.Int(int64(st.DeathsOfLate)))
+	m.Key("waiting", edn.Int(int64(st.Waiting)))
+	speed(&m, st)
+	if st.Blocked != nil {
+		m.Key("blocked", st.Blocked.Value())
+	}
+	var events []edn.Value
+	for _, e := range st.Events {
+		events = append(events, eventValue(e))
+	}
+	m.Key("events", edn.Vector(events...))
+	return m.Map()
+}
+
+func speed(m *edn.MapBuilder, st pool.Status) {
+	if st.LastStart > 0 {
+		m.Key("start-ms", edn.Int(st.LastStart.Milliseconds()))
+	}
+	if st.FirstToken > 0 {
+		m.Key("first-token-ms", edn.Int(st.FirstToken.Milliseconds()))
+	}
+	if st.TokensPerSecond > 0 {
+		m.Key("tokens-per-second", edn.Int(int64(st.TokensPerSecond+0.5)))
+	}
+}
+
+func workerValue(w pool.Worker) edn.Value {
+	var m edn.MapBuilder
+	if w.Session != "" {
+		m.Key("session/id", edn.Text(w.Session))
+	}
+	m.Key("state", edn.K(string(w.State)))
+	m.Key("since-ms", edn.Int(w.Since.Milliseconds()))
+	if w.PID != 0 {
+		m.Key("pid", edn.Int(int64(w.PID)))
+		m.Key("port", edn.Int(int64(w.Port)))
+		m.Key("idle-ms", edn.Int(w.Idle.Milliseconds()))
+	}
+	m.Key("calls", edn.Int(int64(w.Calls)))
+	if w.Died != nil {
+		m.Key("error", w.Died.Value())
+	}
+	return m.Map()
+}
+
+func eventValue(e pool.Event) edn.Value {
+	var m edn.MapBuilder
+	if e.Session != "" {
+		m.Key("session/id", edn.Text(e.Session))
+	}
+	m.Key("at", edn.Inst(e.At))
+	m.Key("from", edn.K(string(e.From)))
+	m.Key("to", edn.K(string(e.To)))
+	m.Key("cause", edn.K(e.Cause))
+	m.Key("took-ms", edn.Int(e.Took.Milliseconds()))
+	if e.PID != 0 {
+		m.Key("pid", edn.Int(int64(e.PID)))
+	}
+	return m.Map()
+}
+
+// health tells a host how the servers are, whenever that changes.
+func (a *adapter) health(ctx context.Context, report func(sdk.Status)) {
+	h := a.house.Load()
+	said := ""
+	for {
+		next := h.changed.next()
+		now := h.state()
+		if text := now.Reason + now.Attributes.String(); text != said {
+			said = text
+			report(now)
+		}
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// state is how the servers are, for a host: whether a call has a chance.
+func (h *house) state() sdk.Status {
+	st := h.pool.Status()
+	up, starting, frozen := false, false, st.Frozen
+	states := map[worker.State]int64{}
+	for _, w := range st.Workers {
+		states[w.State]++
+		up = up || w.State == worker.Ready || w.State == worker.Busy
+		starting = starting || w.State == worker.Starting
+		frozen = frozen || w.State == worker.Frozen && !h.set.PerSession()
+	}
+	status := sdk.Ready()
+	switch {
+	case up:
+	case frozen:
+		status = sdk.NotReady(":model/frozen: the model server was frozen by hand; :model/thaw starts it again")
+	case st.Blocked != nil:
+		reason := ":" + st.Blocked.Type + ": " + st.Blocked.Message
+		if st.Blocked.Hint != "" {
+			reason += " (" + st.Blocked.Hint + ")"
+		}
+		status = sdk.NotReady(reason)
+		status.Source = st.Blocked.Source
+	case starting && !h.set.Waits():
+		status = sdk.NotReady(":model/not-ready: the model server is loading")
+	}
+	var counts, m edn.MapBuilder
+	for state, n := range states {
+		counts.Key(string(state), edn.Int(n))
+	}
+	m.Key("workers", counts.Map())
+	m.Key("deaths", edn.Int(int64(st.Deaths)))
+	m.Key("waiting", edn.Int(int64(st.Waiting)))
+	speed(&m, st)
+	status.Attributes = m.Map()
+	return status
+}

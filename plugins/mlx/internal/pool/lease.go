@@ -1,0 +1,154 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Lease is the right to ask a server.
+type Lease[S Server] struct {
+	Server S
+	pool   *Pool[S]
+	slot   *slot[S]
+	run    *run[S]
+}
+
+// patience is how often a call that waits says so.
+const patience = 10 * time.Second
+
+// Acquire waits for a server for a session. While it does it calls waiting now
+// and then.
+func (p *Pool[S]) Acquire(ctx context.Context, session string, waiting func()) (*Lease[S], *contract.Error) {
+	if !p.set.PerSession {
+		session = ""
+	}
+	t := &ticket[S]{session: session, done: make(chan struct{})}
+	p.step(func(now time.Time) {
+		p.waiting = append(p.waiting, t)
+		p.follow(now)
+		if len(p.waiting) > p.set.Queue+p.loadable() && p.drop(t) {
+			t.err = contract.Errorf("runtime/overloaded", "%d calls wait for a model server, which is as many as may", len(p.waiting)).WithSource(contract.SourceDownstream)
+			close(t.done)
+		}
+	})
+	if isClosed(t.done) {
+		return t.lease, t.err
+	}
+	for {
+		timer := p.set.Clock.NewTimer(patience)
+		select {
+		case <-t.done:
+			timer.Stop()
+			return t.lease, t.err
+		case <-timer.C():
+			waiting()
+		case <-ctx.Done():
+			timer.Stop()
+			p.step(func(time.Time) { p.drop(t) })
+			if t.lease != nil { // it came at the same moment
+				t.lease.Release()
+			}
+			return nil, gaveUp(ctx)
+		}
+	}
+}
+
+// loadable is how many of those that wait do not stand in the queue, because a
+// server that starts will take them at once. It needs p.mu.
+func (p *Pool[S]) loadable() int {
+	n := 0
+	for _, s := range p.slots {
+		if s.run != nil && !s.run.up {
+			n += p.set.InFlight
+		}
+	}
+	return n
+}
+
+// drop takes a call out of those that wait; false if it does not wait any more.
+// It needs p.mu.
+func (p *Pool[S]) drop(t *ticket[S]) bool {
+	for i, w := range p.waiting {
+		if w == t {
+			p.waiting = append(p.waiting[:i], p.waiting[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+func gaveUp(ctx context.Context) *contract.Error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return contract.Errorf("timeout/hard", "the deadline of the call passed while it waited for a model server").WithSource(contract.SourceDownstream)
+	}
+	return contract.Errorf("canceled", "the caller went away while the call waited for a model server").WithSource(contract.SourceRequest)
+}
+
+// loading is the error of calls that do not wait for a server that starts.
+func (p *Pool[S]) loading(since time.Duration) *contract.Error {
+	left := 5 * time.Second
+	if p.start > 0 {
+		left = max(p.start-since, time.Second)
+	}
+	return contract.Errorf("model/not-ready", "the model server is loading").WithDetail("retry-after-ms", edn.Int(left.Milliseconds()))
+}
+
+// Context is ctx until the server dies. It has to be cancelled.
+func (l *Lease[S]) Context(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(l.run.dead, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// Died says what the server died of, nil if it lives. within is how long a death
+// may take to be noticed.
+func (l *Lease[S]) Died(within time.Duration) *contract.Error {
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-l.run.dead.Done():
+	default:
+		select {
+		case <-l.run.dead.Done():
+		case <-timer.C:
+			return nil
+		}
+	}
+	<-l.run.over // what is left of it is killed, so this comes soon
+	return l.run.err
+}
+
+// Release gives the server back.
+func (l *Lease[S]) Release() {
+	l.pool.step(func(now time.Time) {
+		l.slot.used = now
+		if l.slot.machine.End(now, l.run.id) && l.run.idle != nil && !isClosed(l.run.idle) {
+			close(l.run.idle)
+		}
+	})
+}
+
+// Suspect has a server looked at that did not go on: one that says nothing at
+// all is given up. It returns at once.
+func (l *Lease[S]) Suspect() {
+	p := l.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return
+	}
+	p.work.Go(func() {
+		if l.Server.Responds(p.hurry) || l.run.dead.Err() != nil || p.hurry.Err() != nil {
+			return
+		}
+		why := contract.Errorf("model/died", "the model server lives and says nothing")
+		p.step(func(now time.Time) {
+			l.run.suspect = true
+			l.slot.machine.Suspect(now, l.run.id, why)
+		})
+	})
+}

@@ -1,0 +1,479 @@
+package pool
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fermenthq/ferment/plugins/internal/provider/transport"
+	"github.com/fermenthq/ferment/plugins/mlx/internal/worker"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/launch"
+)
+
+// Server is a process that answers.
+type Server interface {
+	// Done is closed when the process has ended. Gone waits until all of it
+	// has, and Died then says of what.
+	Done() <-chan struct{}
+	Gone()
+	Died() *contract.Error
+	// Stop ends it by a ladder, Kill at once; see package server.
+	Stop(ctx context.Context, idle <-chan struct{}) []launch.StepResult
+	Kill()
+	// Responds tells whether it says anything at all.
+	Responds(ctx context.Context) bool
+}
+
+// Settings are what a pool needs to know.
+type Settings[S Server] struct {
+	// PerSession gives each session a server, at most Most at once; else there
+	// is one for all.
+	PerSession bool
+	Most       int
+	// InFlight is how many calls one server takes, Queue how many may wait.
+	InFlight, Queue int
+	// Waits has calls wait for a server that starts; else they are refused.
+	Waits   bool
+	IdleTTL time.Duration // 0: an idle server is kept
+	Limits  worker.Limits
+	Clock   transport.Clock
+	// Start starts a server. It asks taken before it uses a port, and tells each
+	// process. When it gives an error no process is left.
+	Start func(ctx context.Context, taken func(uint16) bool, spawned func(pid int, port uint16)) (S, *contract.Error)
+	// Check looks whether a server can run here, without starting one.
+	Check func() *contract.Error
+	// Event gets every transition, Changed is called when Status has changed in
+	// more than that calls came and went. They must not block, nor call the pool.
+	Event   func(session string, t worker.Transition)
+	Changed func()
+}
+
+// Pool gives out servers.
+type Pool[S Server] struct {
+	set    Settings[S]
+	record *worker.Record
+	hurry  context.Context // ends when there is no time for ladders any more
+	now    func() time.Time
+	rush   context.CancelFunc
+	work   sync.WaitGroup
+	wake   chan struct{}
+	over   chan struct{}
+
+	mu      sync.Mutex
+	slots   map[string]*slot[S]
+	ports   map[uint16]*run[S]
+	waiting []*ticket[S]
+	frozen  bool // all sessions
+	closed  bool
+	changed bool
+	starts  int
+	start   time.Duration // how long the last start took
+	speed   speed
+	events  []Event
+}
+
+// slot is one worker.
+type slot[S Server] struct {
+	session string
+	machine *worker.Machine
+	run     *run[S] // under way, else nil
+	used    time.Time
+}
+
+// run is one process from its order to its end.
+type run[S Server] struct {
+	id     uint64
+	server S
+	up     bool // it has answered
+	gone   bool // the process has ended
+	port   uint16
+	begun  time.Time
+	cancel context.CancelFunc // of the start
+	// dead ends with the process, over is closed when err says of what.
+	dead context.Context
+	die  context.CancelFunc
+	over chan struct{}
+	err  *contract.Error
+	idle chan struct{} // of a run that drains: closed when no call is left
+	// ending says that its end was ordered, suspect that it was because it had
+	// stopped answering.
+	ending, suspect bool
+}
+
+// ticket is a call that waits.
+type ticket[S Server] struct {
+	session string
+	waited  uint64 // the run that it waits for
+	lease   *Lease[S]
+	err     *contract.Error
+	done    chan struct{}
+}
+
+// New makes a pool without a process. It has to be closed.
+func New[S Server](s Settings[S]) *Pool[S] {
+	p := &Pool[S]{
+		set: s, record: worker.NewRecord(s.Limits), now: s.Clock.Now, wake: make(chan struct{}, 1), over: make(chan struct{}),
+		slots: map[string]*slot[S]{}, ports: map[uint16]*run[S]{},
+	}
+	p.hurry, p.rush = context.WithCancel(context.Background())
+	if err := s.Check(); err != nil {
+		p.record.Unavailable(p.now(), err)
+	}
+	p.work.Go(p.keep)
+	return p
+}
+
+// step changes something and does what follows.
+func (p *Pool[S]) step(change func(now time.Time)) {
+	p.mu.Lock()
+	now := p.now()
+	change(now)
+	p.follow(now)
+	changed := p.changed
+	p.changed = false
+	p.mu.Unlock()
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+	if changed && p.set.Changed != nil {
+		p.set.Changed()
+	}
+}
+
+// follow carries out what machines order and serves who waits, until nothing
+// more follows. It needs p.mu.
+func (p *Pool[S]) follow(now time.Time) {
+	for {
+		p.flush(now)
+		p.serve(now)
+		if !p.pending() {
+			break
+		}
+	}
+	for key, s := range p.slots {
+		if state, _ := s.machine.State(); p.set.PerSession && (state == worker.Cold || state == worker.Failed) && s.run == nil {
+			delete(p.slots, key)
+		}
+	}
+}
+
+func (p *Pool[S]) flush(now time.Time) {
+	for _, s := range p.slots {
+		transitions, actions := s.machine.Take()
+		for _, t := range transitions {
+			p.note(s.session, t)
+		}
+		for _, a := range actions {
+			p.obey(s, a, now)
+		}
+	}
+}
+
+func (p *Pool[S]) pending() bool {
+	for _, s := range p.slots {
+		if s.machine.Pending() {
+			return true
+		}
+	}
+	return false
+}
+
+// obey carries out one order of a machine. It needs p.mu.
+func (p *Pool[S]) obey(s *slot[S], a worker.Action, now time.Time) {
+	if a.Do == worker.Spawn {
+		r := &run[S]{id: a.Run, begun: now, over: make(chan struct{})}
+		r.dead, r.die = context.WithCancel(context.Background())
+		ctx, cancel := context.WithCancel(p.hurry)
+		r.cancel, s.run, s.used = cancel, r, now
+		p.starts++
+		p.work.Go(func() { p.live(ctx, s, r) })
+		return
+	}
+	r := s.run
+	if r == nil || r.id != a.Run {
+		return
+	}
+	r.ending = true
+	r.cancel()
+	if !r.up {
+		return // the start ends, and its process with it
+	}
+	if a.Do == worker.Kill {
+		r.server.Kill()
+		return
+	}
+	r.idle = make(chan struct{})
+	if s.machine.Calls() == 0 {
+		close(r.idle)
+	}
+	idle := r.idle
+	p.work.Go(func() { r.server.Stop(p.hurry, idle) })
+}
+
+// live stays with a run from its start to its end.
+func (p *Pool[S]) live(ctx context.Context, s *slot[S], r *run[S]) {
+	defer r.cancel()
+	server, err := p.set.Start(ctx, func(port uint16) bool { return p.reserve(port, r) }, func(pid int, port uint16) {
+		p.step(func(time.Time) {
+			r.port = port
+			s.machine.Spawned(r.id, pid)
+		})
+	})
+	if err != nil {
+		p.end(s, r, err, s.machine.Failed)
+		return
+	}
+	p.step(func(now time.Time) {
+		r.server, r.up, p.start = server, true, now.Sub(r.begun)
+		s.used = now
+		if r.ending { // it was to end before it had begun
+			server.Kill()
+		}
+		s.machine.Answers(now, r.id)
+	})
+	<-server.Done()
+	r.die()
+	p.step(func(time.Time) { r.gone = true })
+	server.Gone()
+	p.end(s, r, server.Died(), s.machine.Gone)
+}
+
+// end tells the end of a run.
+func (p *Pool[S]) end(s *slot[S], r *run[S], err *contract.Error, tell func(time.Time, uint64, *contract.Error)) {
+	p.step(func(now time.Time) {
+		s.run = nil
+		for port, owner := range p.ports {
+			if owner == r {
+				delete(p.ports, port)
+			}
+		}
+		tell(now, r.id, err)
+		switch r.err = err; {
+		case r.ending && !r.suspect:
+			r.err = contract.Errorf("model/died", "the model server was stopped during the call")
+		case s.machine.Died() != nil:
+			r.err = s.machine.Died()
+		}
+		if r.idle != nil && !isClosed(r.idle) {
+			close(r.idle)
+		}
+	})
+	r.die()
+	close(r.over)
+}
+
+// reserve gives a port to a run unless another one has it.
+func (p *Pool[S]) reserve(port uint16, r *run[S]) (taken bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if owner := p.ports[port]; owner != nil && owner != r {
+		return true
+	}
+	p.ports[port] = r
+	return false
+}
+
+// serve gives each call that waits what there is for it now. It needs p.mu.
+func (p *Pool[S]) serve(now time.Time) {
+	freeing := 0 // places that come free by themselves
+	for _, s := range p.slots {
+		if state, _ := s.machine.State(); state == worker.Draining {
+			freeing++
+		}
+	}
+	p.waiting = slices.DeleteFunc(p.waiting, func(t *ticket[S]) bool {
+		settled := p.place(t, now, &freeing)
+		if settled {
+			close(t.done)
+		}
+		return settled
+	})
+}
+
+// place finds a server for a call. It is true if the call has one, or an error.
+// It needs p.mu.
+func (p *Pool[S]) place(t *ticket[S], now time.Time, freeing *int) (settled bool) {
+	if p.closed {
+		t.err = ending()
+		return true
+	}
+	s := p.slots[t.session]
+	if s == nil {
+		if p.frozen {
+			t.err = contract.Errorf("model/frozen", "the model servers of all sessions were frozen by hand")
+			return true
+		}
+		if t.err = p.record.Blocked(now); t.err != nil {
+			return true
+		}
+		if !p.room(now, freeing) {
+			return false
+		}
+		s = &slot[S]{session: t.session, machine: worker.New(p.record, now), used: now}
+		p.slots[t.session] = s
+	}
+	if s.run != nil && s.run.gone || !p.mayStart(s, t, now, freeing) {
+		return false
+	}
+	cause := "call"
+	if s.machine.Died() != nil {
+		cause = worker.Restart
+	}
+	verdict, err := s.machine.Want(now, t.waited, cause)
+	switch verdict {
+	case worker.Refuse:
+		t.err = err
+		return true
+	case worker.Wait:
+		t.waited = s.machine.Run()
+		if state, since := s.machine.State(); state == worker.Starting && !p.set.Waits {
+			t.err = p.loading(now.Sub(since))
+		}
+		return t.err != nil
+	}
+	if s.machine.Calls() >= p.set.InFlight || !s.machine.Begin(now, s.run.id) {
+		return false
+	}
+	s.used = now
+	t.lease = &Lease[S]{Server: s.run.server, pool: p, slot: s, run: s.run}
+	return true
+}
+
+// mayStart is false if a worker would start a process for which there is no
+// room yet. It needs p.mu.
+func (p *Pool[S]) mayStart(s *slot[S], t *ticket[S], now time.Time, freeing *int) bool {
+	state, _ := s.machine.State()
+	starts := state == worker.Cold || state == worker.Failed && s.machine.Run() != t.waited
+	return !starts || p.record.Blocked(now) != nil || p.room(now, freeing)
+}
+
+// room tells whether one more process may be started. If not it has the one
+// stopped that was idle for the longest, unless a place comes free anyway. It
+// needs p.mu.
+func (p *Pool[S]) room(now time.Time, freeing *int) bool {
+	alive := 0
+	var oldest *slot[S]
+	for _, s := range p.slots {
+		if !s.machine.Alive() {
+			continue
+		}
+		alive++
+		state, _ := s.machine.State()
+		if state == worker.Ready && !s.run.gone && (oldest == nil || s.used.Before(oldest.used)) {
+			oldest = s
+		}
+	}
+	if alive < p.set.Most {
+		return true
+	}
+	if *freeing--; *freeing < 0 && oldest != nil {
+		oldest.machine.Quit(now, worker.MaxPerModel)
+	} else if *freeing < 0 {
+		*freeing = 0
+	}
+	return false
+}
+
+func ending() *contract.Error {
+	return contract.Errorf("runtime/not-ready", "the plugin of the model server is ending").WithSource(contract.SourceDownstream)
+}
+
+// keep looks after what time brings: servers that nobody asks, and the end of
+// pauses.
+func (p *Pool[S]) keep() {
+	for {
+		p.mu.Lock()
+		next := p.next(p.now())
+		p.mu.Unlock()
+		var due <-chan time.Time
+		stop := func() {}
+		if !next.IsZero() {
+			timer := p.set.Clock.NewTimer(max(next.Sub(p.now()), 0))
+			due, stop = timer.C(), timer.Stop
+		}
+		select {
+		case <-due:
+			p.tick()
+		case <-p.wake:
+			stop()
+		case <-p.over:
+			stop()
+			return
+		}
+	}
+}
+
+// next is when something will have to be looked at. It needs p.mu.
+func (p *Pool[S]) next(now time.Time) time.Time {
+	next := p.record.Until(now)
+	for _, s := range p.slots {
+		if state, _ := s.machine.State(); state != worker.Ready || p.set.IdleTTL <= 0 {
+			continue
+		}
+		if at := s.used.Add(p.set.IdleTTL); next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	return next
+}
+
+// tick stops servers that were idle for too long, and looks again whether what
+// could not run can.
+func (p *Pool[S]) tick() {
+	missing := p.set.Check()
+	p.step(func(now time.Time) {
+		p.changed = true
+		if missing != nil && p.record.Blocked(now) == nil {
+			p.record.Unavailable(now, missing)
+		}
+		for _, s := range p.slots {
+			state, _ := s.machine.State()
+			if state == worker.Ready && p.set.IdleTTL > 0 && !now.Before(s.used.Add(p.set.IdleTTL)) {
+				s.machine.Quit(now, worker.TTLExpired)
+			}
+			if state == worker.Failed && p.record.Blocked(now) == nil {
+				s.machine.Quit(now, "recheck")
+			}
+		}
+	})
+}
+
+// Close stops everything: servers get until ctx ends, then they are killed. It
+// returns when no process is left.
+func (p *Pool[S]) Close(ctx context.Context) {
+	p.step(func(now time.Time) {
+		p.closed = true
+		for _, s := range p.slots {
+			s.machine.Close(now)
+		}
+	})
+	select {
+	case <-p.over:
+	default:
+		close(p.over)
+	}
+	done := make(chan struct{})
+	go func() {
+		p.work.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		p.rush()
+		<-done
+	}
+	p.rush()
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,213 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/fermenthq/ferment/plugins/internal/provider/transport"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/launch"
+)
+
+// Plan is what is started.
+type Plan struct {
+	// Command is the program and its arguments on a port. A bare name is looked
+	// up in the PATH of Env.
+	Command func(port uint16) []string
+	Env     []string
+	Dir     string
+	// Ports are tried in order. Fixed says that somebody wrote them: if they are
+	// taken that is an error at once, and no reason to try others.
+	Ports []uint16
+	Fixed bool
+	// ReadyPath answers 200 when the server has loaded; Path takes Question, for
+	// which an answer of one token shows that it has.
+	ReadyPath, Path string
+	Question        []byte
+	Startup         time.Duration
+	Drain           time.Duration
+	QuitPath        string
+	QuitLine        string
+	Rungs           Rungs
+	Reaper          *launch.Reaper
+	Clock           transport.Clock
+	// Log gets each line of output. It must not block. May be nil.
+	Log func(launch.Line)
+	// Hint is what to do if the program is not there.
+	Hint string
+}
+
+// Rungs are the limits of the steps in which a server is stopped.
+type Rungs struct{ Quit, Interrupt, Terminate, Kill time.Duration }
+
+// DefaultRungs are those of the contract.
+func DefaultRungs() Rungs {
+	return Rungs{Quit: 2 * time.Second, Interrupt: 2 * time.Second, Terminate: 2 * time.Second, Kill: 2 * time.Second}
+}
+
+// races is how often a port is chosen again because somebody else was faster.
+const races = 3
+
+// errLost says that the port was taken between the look and the start.
+var errLost = errors.New("the port was taken meanwhile")
+
+// Start starts a server. taken tells ports that others of this process have;
+// spawned is told each process that is started. When ctx ends, so does the
+// start.
+func (p *Plan) Start(ctx context.Context, taken func(uint16) bool, spawned func(pid int, port uint16)) (*Server, *contract.Error) {
+	program, missing := p.Locate()
+	if missing != nil {
+		return nil, missing
+	}
+	tried := map[uint16]bool{}
+	for n := 1; ; n++ {
+		port, err := p.choose(func(port uint16) bool { return taken(port) || tried[port] })
+		if err != nil {
+			return nil, err
+		}
+		tried[port] = true
+		s, err := p.once(ctx, program, port, spawned)
+		if err == nil || p.Fixed || n == races || !errors.Is(err.Err, errLost) {
+			return s, err
+		}
+	}
+}
+
+// Locate finds the program. The error is model/unavailable; it costs no process.
+func (p *Plan) Locate() (string, *contract.Error) {
+	name := p.Command(0)[0]
+	if strings.ContainsRune(name, filepath.Separator) {
+		path := name
+		if !filepath.IsAbs(path) && p.Dir != "" {
+			path = filepath.Join(p.Dir, path)
+		}
+		if err := executable(path); err != nil {
+			return "", p.unavailable("%s: %s", name, err)
+		}
+		return path, nil
+	}
+	var denied error
+	for _, dir := range filepath.SplitList(p.path()) {
+		if !filepath.IsAbs(dir) {
+			continue
+		}
+		path := filepath.Join(dir, name)
+		switch err := executable(path); {
+		case err == nil:
+			return path, nil
+		case !errors.Is(err, fs.ErrNotExist):
+			denied = err
+		}
+	}
+	if denied != nil {
+		return "", p.unavailable("%s: %s", name, denied)
+	}
+	return "", p.unavailable("%s is not in PATH", name)
+}
+
+func (p *Plan) path() string {
+	for _, entry := range p.Env {
+		if value, ok := strings.CutPrefix(entry, "PATH="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+func executable(path string) error {
+	info, err := os.Stat(path)
+	var why *fs.PathError
+	switch {
+	case errors.As(err, &why):
+		return why.Err
+	case err != nil:
+		return err
+	case info.IsDir():
+		return errors.New("is a directory")
+	case info.Mode()&0o111 == 0:
+		return errors.New("is not executable")
+	}
+	return nil
+}
+
+func (p *Plan) unavailable(format string, args ...any) *contract.Error {
+	e := contract.Errorf("model/unavailable", "the model server cannot run here: "+format, args...).WithDetail("command", edn.Text(p.Command(0)[0]))
+	if p.Hint != "" {
+		e = e.WithHint(p.Hint)
+	}
+	return e
+}
+
+// choose finds a port that nobody has.
+func (p *Plan) choose(taken func(uint16) bool) (uint16, *contract.Error) {
+	var busy []uint16
+	var why error
+	for _, port := range p.Ports {
+		if taken(port) {
+			continue
+		}
+		l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
+		if err == nil {
+			_ = l.Close()
+			return port, nil
+		}
+		if busy, why = append(busy, port), err; !errors.Is(err, syscall.EADDRINUSE) && !denied(err) {
+			break
+		}
+	}
+	switch {
+	case len(busy) == 0:
+		return 0, contract.Errorf("model/port-in-use", "all %d ports for model servers are used by others of this plugin", len(p.Ports))
+	case denied(why):
+		return 0, p.unavailable("nothing lets it listen on port %d of 127.0.0.1", busy[0]).
+			WithHint("grant it with isolation { network = \"loopback\" }, without ports or with those of this server")
+	case !errors.Is(why, syscall.EADDRINUSE):
+		return 0, contract.Errorf("model/start-failed", "no port for the model server: %s", bare(why))
+	}
+	return 0, inUse(busy...)
+}
+
+func denied(err error) bool {
+	return errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM)
+}
+
+// bare is the cause of a network error without its addresses.
+func bare(err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Err
+	}
+	return err
+}
+
+// inUse is the error of ports that others have, with these as far as the system
+// tells.
+func inUse(ports ...uint16) *contract.Error {
+	var pids, numbers []edn.Value
+	for _, port := range ports {
+		numbers = append(numbers, edn.Int(int64(port)))
+		for _, l := range launch.Listeners(port) {
+			for _, pid := range l.PIDs {
+				pids = append(pids, edn.Int(int64(pid)))
+			}
+		}
+	}
+	e := contract.Errorf("model/port-in-use", "port %d of 127.0.0.1 is taken", ports[0])
+	if len(ports) > 1 {
+		e = contract.Errorf("model/port-in-use", "all ports %d to %d of 127.0.0.1 are taken", ports[0], ports[len(ports)-1])
+	}
+	e = e.WithDetail("ports", edn.Vector(numbers...))
+	if len(pids) > 0 {
+		e = e.WithDetail("pids", edn.Vector(pids...))
+	}
+	return e
+}

@@ -1,0 +1,229 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/launch"
+)
+
+// How often a server that starts is asked: soon at first, then each second.
+const (
+	firstProbe  = 100 * time.Millisecond
+	lastProbe   = time.Second
+	otherPath   = "/v1/models" // where there is no ready path
+	maxAnswered = 64 << 10
+)
+
+// answer is what a server said to a probe.
+type answer struct {
+	status int
+	body   []byte
+	err    error
+}
+
+// ask makes one request, unless the context ends.
+func (s *Server) ask(ctx context.Context, method, path string, body []byte) answer {
+	target := "http://" + s.address() + path
+	request, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
+	if err != nil {
+		return answer{err: err}
+	}
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	response, err := s.client.Do(request)
+	if err != nil {
+		if u, ok := err.(*url.Error); ok {
+			err = u.Err
+		}
+		return answer{err: err}
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswered))
+	return answer{response.StatusCode, text, err}
+}
+
+func (s *Server) address() string {
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(int(s.port)))
+}
+
+// await waits until the server answers a question. The error says what came
+// instead; the process may then still be there.
+func (s *Server) await(ctx context.Context) *contract.Error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	limit := s.plan.Clock.NewTimer(s.plan.Startup)
+	defer limit.Stop()
+	path, pause, loaded, heard := s.plan.ReadyPath, firstProbe, false, "nothing"
+	for {
+		said := make(chan answer, 1)
+		if loaded {
+			go func() { said <- s.ask(ctx, http.MethodPost, s.plan.Path, s.plan.Question) }()
+		} else {
+			go func() { said <- s.look(ctx, path) }()
+		}
+		var a answer
+		select {
+		case a = <-said:
+		case <-limit.C():
+			return s.late(heard)
+		case <-s.proc.Done():
+			return s.failed()
+		case <-ctx.Done():
+			return stopped()
+		}
+		switch {
+		case a.err != nil:
+		case !loaded && a.status == http.StatusOK:
+			loaded = true
+			continue
+		case !loaded && a.status == http.StatusNotFound && path != otherPath:
+			path = otherPath
+			continue
+		case loaded && a.status == http.StatusOK:
+			return s.first(a)
+		case memoryText(string(a.body)):
+			return contract.Errorf("model/out-of-memory", "the model server has no memory for its model: %s", short(a.body)).WithDetail("output", s.output())
+		case loaded && a.status >= 400 && a.status < 500 && a.status != http.StatusRequestTimeout && a.status != http.StatusTooManyRequests && a.status != http.StatusTooEarly:
+			return contract.Errorf("model/start-failed", "the model server refuses a question of one token (status %d): %s", a.status, short(a.body)).
+				WithDetail("http/status", edn.Int(int64(a.status))).WithDetail("output", s.output())
+		default:
+			heard = fmt.Sprintf("status %d to %s", a.status, path)
+		}
+		timer := s.plan.Clock.NewTimer(pause)
+		select {
+		case <-timer.C():
+		case <-limit.C():
+			timer.Stop()
+			return s.late(heard)
+		case <-s.proc.Done():
+			timer.Stop()
+			return s.failed()
+		case <-ctx.Done():
+			timer.Stop()
+			return stopped()
+		}
+		pause = min(pause*3/2, lastProbe)
+	}
+}
+
+// look asks whether the server has loaded; one that takes the connection and
+// says nothing is asked again.
+func (s *Server) look(ctx context.Context, path string) answer {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	timer := s.plan.Clock.NewTimer(probeLimit)
+	defer timer.Stop()
+	said := make(chan answer, 1)
+	go func() { said <- s.ask(ctx, http.MethodGet, path, nil) }()
+	select {
+	case a := <-said:
+		return a
+	case <-timer.C():
+		return answer{err: context.DeadlineExceeded}
+	case <-ctx.Done():
+		return answer{err: ctx.Err()}
+	}
+}
+
+func stopped() *contract.Error {
+	return contract.Errorf("model/not-ready", "the model server was stopped while it started")
+}
+
+func (s *Server) late(heard string) *contract.Error {
+	return contract.Errorf("model/start-timeout", "the model server did not answer within %s; the last that it said is %s", s.plan.Startup, heard).
+		WithDetail("pid", edn.Int(int64(s.PID()))).WithDetail("output", s.output())
+}
+
+// first looks at the first answer: whether it is one, and whether it came from
+// this server.
+func (s *Server) first(a answer) *contract.Error {
+	var body struct {
+		Choices []json.RawMessage `json:"choices"`
+	}
+	if json.Unmarshal(a.body, &body) != nil || len(body.Choices) == 0 {
+		return contract.Errorf("model/start-failed", "what answers on port %d is no model server: %s", s.port, short(a.body)).WithDetail("output", s.output())
+	}
+	ours, others, open := 0, 0, ""
+	for _, l := range launch.Listeners(s.port) {
+		mine := slices.Contains(l.Sessions, s.PID())
+		switch {
+		case mine:
+			ours++
+		case len(l.PIDs) > 0:
+			others++
+		}
+		if (mine || len(l.PIDs) == 0) && !l.Addr.IsLoopback() {
+			open = l.Addr.String()
+		}
+	}
+	switch {
+	case ours == 0 && others > 0:
+		return lost(inUse(s.port))
+	case open != "":
+		return contract.Errorf("model/start-failed", "the model server listens on %s: it has no protection of its own, so it has to listen on 127.0.0.1 alone", open).
+			WithHint("write --host 127.0.0.1, or what this server calls it, into command")
+	}
+	return nil
+}
+
+func lost(e *contract.Error) *contract.Error {
+	e.Err = errLost
+	return e
+}
+
+// failed says why the process ended while it started.
+func (s *Server) failed() *contract.Error {
+	s.Gone()
+	exit, last := s.proc.Exit(), s.last(lines)
+	switch {
+	case s.foreign():
+		return lost(inUse(s.port))
+	case s.memory(exit, last):
+		return s.facts(contract.Errorf("model/out-of-memory", "the model server ran out of memory while it started (%s)", exit))
+	case exit.Signal == 0 && (exit.Code == 126 || exit.Code == 127), impossible(exit, last):
+		line := cannot(last)
+		if line == "" {
+			line = exit.String()
+		}
+		return s.facts(s.plan.unavailable("%s", line))
+	}
+	message := exit.String()
+	if len(last) > 0 {
+		message += ": " + printable(launch.Clip(last[len(last)-1], 200))
+	}
+	e := s.facts(contract.Errorf("model/start-failed", "the model server ended while it started: %s", message))
+	if taken(last) {
+		e.Err = errLost
+	}
+	return e
+}
+
+// foreign tells whether somebody else answers on the port now that this server
+// has ended.
+func (s *Server) foreign() bool {
+	conn, err := net.DialTimeout("tcp4", s.address(), probeLimit)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return true
+}
+
+// short is the begin of a body in one line.
+func short(body []byte) string {
+	return launch.Clip(printable(strings.Join(strings.Fields(string(body)), " ")), 200)
+}

@@ -1,0 +1,234 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/launch"
+)
+
+// Server is a process that was started as a model server.
+type Server struct {
+	plan *Plan
+	port uint16
+	proc *launch.Process
+	tail launch.Tail
+	// drained is closed when everything was read that the process wrote.
+	drained chan struct{}
+	client  *http.Client
+	// killed counts the processes that memory had cost when this one began.
+	killed    uint64
+	killsTold bool
+}
+
+// PID is the process, Port where it listens.
+func (s *Server) PID() int { return s.proc.PID() }
+
+// Port is the port that the server was told.
+func (s *Server) Port() uint16 { return s.port }
+
+// Done is closed when the process has ended, Gone when the rest of its session
+// has and all its output was read.
+func (s *Server) Done() <-chan struct{} { return s.proc.Done() }
+
+// Gone waits for the end of everything that the server was.
+func (s *Server) Gone() {
+	<-s.proc.Done()
+	<-s.proc.Settled()
+	<-s.drained
+}
+
+// Lines are the last lines of output, oldest first.
+func (s *Server) Lines() []string { return s.tail.Lines() }
+
+// once starts the server on a port and waits until it answers.
+func (p *Plan) once(ctx context.Context, program string, port uint16, spawned func(int, uint16)) (*Server, *contract.Error) {
+	s := &Server{plan: p, port: port, drained: make(chan struct{}), client: &http.Client{
+		Transport:     &http.Transport{DisableKeepAlives: true, DialContext: (&net.Dialer{}).DialContext},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+	s.killed, s.killsTold = launch.KilledForMemory()
+	command := p.Command(port)
+	proc, err := launch.Start(launch.Command{Path: program, Args: command[1:], Env: p.Env, Dir: p.Dir, Reaper: p.Reaper})
+	if err != nil {
+		return nil, p.notStarted(err)
+	}
+	s.proc = proc
+	var readers sync.WaitGroup
+	readers.Go(func() { s.read(launch.Stdout, proc.Stdout()) })
+	readers.Go(func() { s.read(launch.Stderr, proc.Stderr()) })
+	go func() {
+		readers.Wait()
+		close(s.drained)
+	}()
+	spawned(proc.PID(), port)
+	if why := s.await(ctx); why != nil {
+		_ = proc.Kill()
+		s.Gone()
+		return nil, why
+	}
+	return s, nil
+}
+
+// notStarted is the error of a program that the system would not start.
+func (p *Plan) notStarted(err error) *contract.Error {
+	var why error = err
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		why = path.Err
+	}
+	for _, here := range []error{syscall.ENOENT, syscall.EACCES, syscall.EPERM, syscall.ENOEXEC, syscall.ENOTDIR, syscall.ELOOP} {
+		if errors.Is(err, here) {
+			e := p.unavailable("%s: %s", p.Command(0)[0], why)
+			if errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM) {
+				e = e.WithHint("if it can be run otherwise, grant it with isolation { exec = [\"PROGRAM\"] }")
+			}
+			return e
+		}
+	}
+	if errors.Is(err, syscall.ENOMEM) {
+		return contract.Errorf("model/out-of-memory", "the model server could not be started: %s", why)
+	}
+	return contract.Errorf("model/start-failed", "the model server could not be started: %s", why)
+}
+
+func (s *Server) read(stream launch.Stream, from io.ReadCloser) {
+	w := launch.NewLineWriter(stream, func(l launch.Line) {
+		s.tail.Add(l.Text)
+		if s.plan.Log != nil {
+			s.plan.Log(l)
+		}
+	})
+	_, _ = io.Copy(w, from)
+	_ = w.Close()
+	_ = from.Close()
+}
+
+// Died says what the server ended of, if nobody had asked it to end. Call it
+// after Gone.
+func (s *Server) Died() *contract.Error {
+	exit := s.proc.Exit()
+	if s.memory(exit, s.last(20)) {
+		return s.facts(contract.Errorf("model/out-of-memory", "the model server ran out of memory (%s)", exit))
+	}
+	return s.facts(contract.Errorf("model/died", "the model server died: %s", exit))
+}
+
+// facts adds what is known of an end.
+func (s *Server) facts(e *contract.Error) *contract.Error {
+	exit := s.proc.Exit()
+	e = e.WithDetail("pid", edn.Int(int64(s.PID())))
+	if exit.Signal != 0 {
+		e = e.WithDetail("exit/signal", edn.Int(int64(exit.Signal)))
+	} else {
+		e = e.WithDetail("exit/status", edn.Int(int64(exit.Code)))
+	}
+	return e.WithDetail("output", s.output())
+}
+
+// lines are how many lines of output an error holds.
+const lines = 50
+
+func (s *Server) output() edn.Value {
+	var all []edn.Value
+	for _, line := range s.last(lines) {
+		all = append(all, edn.Text(printable(launch.Clip(line, 300))))
+	}
+	return edn.Vector(all...)
+}
+
+func (s *Server) last(n int) []string {
+	all := s.tail.Lines()
+	return all[max(0, len(all)-n):]
+}
+
+// Stop ends the server: it may finish what it answers (until idle is closed),
+// then it is asked, then it gets signals, each step with a limit. When ctx ends
+// the process is killed. Stop returns when the process has ended or cannot be
+// ended.
+func (s *Server) Stop(ctx context.Context, idle <-chan struct{}) []launch.StepResult {
+	p := s.plan
+	signal := func(sig syscall.Signal) func(context.Context) error {
+		return func(context.Context) error {
+			if err := s.proc.Signal(sig); !errors.Is(err, syscall.ESRCH) {
+				return err
+			}
+			return nil
+		}
+	}
+	var steps []launch.Step
+	if p.Drain > 0 && idle != nil {
+		steps = append(steps, launch.Step{Name: "drain", Limit: p.Drain, Do: func(ctx context.Context) error {
+			select {
+			case <-idle:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}})
+	}
+	if p.QuitPath != "" || p.QuitLine != "" {
+		steps = append(steps, launch.Step{Name: "quit", Limit: p.Rungs.Quit, Do: s.quit, Await: true})
+	}
+	steps = append(steps,
+		launch.Step{Name: "interrupt", Limit: p.Rungs.Interrupt, Do: signal(syscall.SIGINT), Await: true},
+		launch.Step{Name: "terminate", Limit: p.Rungs.Terminate, Do: signal(syscall.SIGTERM), Await: true},
+		launch.Step{Name: "kill", Limit: p.Rungs.Kill, Do: func(context.Context) error { return s.proc.Kill() }, Await: true, Last: true})
+	return launch.Stop(ctx, s.proc.Done(), steps)
+}
+
+// Kill ends the server at once.
+func (s *Server) Kill() {
+	_ = s.proc.Kill()
+}
+
+func (s *Server) quit(ctx context.Context) error {
+	if s.plan.QuitLine != "" {
+		if deadline, ok := ctx.Deadline(); ok {
+			_ = s.proc.Stdin().SetWriteDeadline(deadline)
+		}
+		if _, err := io.WriteString(s.proc.Stdin(), s.plan.QuitLine+"\n"); err != nil {
+			return fmt.Errorf("ask the model server to end: %w", err)
+		}
+	}
+	if s.plan.QuitPath == "" {
+		return nil
+	}
+	a := s.ask(ctx, http.MethodPost, s.plan.QuitPath, nil)
+	if a.err != nil && !errors.Is(a.err, io.EOF) {
+		return fmt.Errorf("ask the model server to end: %w", bare(a.err))
+	}
+	return nil
+}
+
+// probeLimit is how long a server may take to say that it is there.
+const probeLimit = 2 * time.Second
+
+// Responds tells whether the server says anything at all within two seconds of
+// the plan's clock.
+func (s *Server) Responds(ctx context.Context) bool {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	timer := s.plan.Clock.NewTimer(probeLimit)
+	defer timer.Stop()
+	said := make(chan answer, 1)
+	go func() { said <- s.ask(ctx, http.MethodGet, s.plan.ReadyPath, nil) }()
+	select {
+	case a := <-said:
+		return a.err == nil
+	case <-timer.C():
+		return false
+	case <-s.proc.Done():
+		return false
+	}
+}

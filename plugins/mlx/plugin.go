@@ -1,0 +1,293 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fermenthq/ferment/plugins/internal/provider/answer"
+	"github.com/fermenthq/ferment/plugins/internal/provider/transport"
+	"github.com/fermenthq/ferment/plugins/mlx/internal/pool"
+	"github.com/fermenthq/ferment/plugins/mlx/internal/server"
+	"github.com/fermenthq/ferment/plugins/mlx/internal/settings"
+	"github.com/fermenthq/ferment/plugins/mlx/internal/worker"
+	"github.com/fermenthq/ferment/sdk"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/launch"
+)
+
+// adapter is the plugin: nothing until it is configured, then a pool of servers
+// of one model.
+type adapter struct {
+	clock transport.Clock
+	rungs server.Rungs
+	house atomic.Pointer[house]
+}
+
+// house is a configured plugin.
+type house struct {
+	set     settings.Settings
+	pool    *pool.Pool[*talker]
+	guard   guard
+	changed signal
+	log     journal
+}
+
+// talker is a server that can be asked.
+type talker struct {
+	*server.Server
+	provider *answer.Provider
+	models   map[string]*answer.Model
+}
+
+// Gone also gives up what connections there were.
+func (t *talker) Gone() {
+	t.Server.Gone()
+	t.provider.Client.Close()
+}
+
+// newPlugin makes the plugin; its timers run on the clock, rungs are the limits
+// of the steps in which a server is stopped.
+func newPlugin(clock transport.Clock, rungs server.Rungs) sdk.Plugin {
+	a := &adapter{clock: clock, rungs: rungs}
+	return sdk.Plugin{
+		Name: settings.Name, Version: version, Features: []string{sdk.FeatureHotSwap},
+		Needs:  []string{"net/loopback", "process/run", "process/self", "fs/read", "fs/write"},
+		Config: sdk.Config[settings.Settings]{Default: settings.Defaults(), Offer: a.offer, Start: a.start},
+		Health: a.health,
+		Close:  a.close,
+	}
+}
+
+// offer is one capability for each serve block, and the one of operators. It
+// looks at no file, process or network.
+func (a *adapter) offer(_ context.Context, s settings.Settings) (sdk.Offer, error) {
+	if err := s.Check(); err != nil {
+		return sdk.Offer{}, err
+	}
+	o := sdk.Offer{Ports: s.Ports()}
+	models := s.Models()
+	for _, label := range slices.Sorted(maps.Keys(models)) {
+		o.Capabilities = append(o.Capabilities, models[label].Capability(settings.Name+"/"+label, s.Command[0], func(ctx context.Context, request edn.Value, out *sdk.Stream) (edn.Value, error) {
+			return a.house.Load().answer(ctx, label, request, out)
+		}))
+	}
+	o.Capabilities = append(o.Capabilities, a.control())
+	return o, nil
+}
+
+func (a *adapter) start(ctx context.Context, s settings.Settings) error {
+	h := &house{set: s}
+	h.log.start(sdk.Logger(sdk.Lifetime(ctx)))
+	plan := h.plan(a.clock, a.rungs)
+	h.pool = pool.New(pool.Settings[*talker]{
+		PerSession: s.PerSession(), Most: s.Most(), InFlight: s.MaxInFlight, Queue: s.Queue, Waits: s.Waits(),
+		IdleTTL: settings.Duration(s.IdleTTL), Limits: worker.DefaultLimits(settings.Duration(s.Recheck)), Clock: a.clock,
+		Start: func(ctx context.Context, taken func(uint16) bool, spawned func(int, uint16)) (*talker, *contract.Error) {
+			return h.spawn(ctx, plan, a.clock, taken, spawned)
+		},
+		Check: func() *contract.Error {
+			_, err := plan.Locate()
+			return err
+		},
+		Event: h.log.event, Changed: h.changed.fire,
+	})
+	a.house.Store(h)
+	if s.Eager() {
+		h.pool.Warm("", "eager")
+	}
+	return nil
+}
+
+// plan is what is started for these settings.
+func (h *house) plan(clock transport.Clock, rungs server.Rungs) *server.Plan {
+	s := h.set
+	var names []string
+	for _, entry := range os.Environ() {
+		name, _, _ := strings.Cut(entry, "=")
+		names = append(names, name)
+	}
+	question := fmt.Sprintf(`{"model":%s,"messages":[{"role":"user","content":"hi"}],"max_tokens":1,"temperature":0}`, quoted(s.Wire("")))
+	return &server.Plan{
+		Command: s.Fill, Env: launch.Environment(s.Environment(), names, os.LookupEnv, nil), Dir: s.Workdir,
+		Ports: s.Ports(), Fixed: s.Port > 0, ReadyPath: s.ReadyPath, Path: "/v1/chat/completions", Question: []byte(question),
+		Startup: settings.Duration(s.Startup), Drain: settings.Duration(s.Drain), QuitPath: s.Quit.Path, QuitLine: s.Quit.Stdin,
+		Rungs: rungs, Clock: clock, Log: h.log.line, Hint: hint(s),
+	}
+}
+
+// hint is what to do where the server is not there.
+func hint(s settings.Settings) string {
+	if s.Command[0] == settings.Defaults().Command[0] {
+		return "install mlx-lm, or set command"
+	}
+	return fmt.Sprintf("install %s, or set command", s.Command[0])
+}
+
+func (h *house) spawn(ctx context.Context, plan *server.Plan, clock transport.Clock, taken func(uint16) bool, spawned func(int, uint16)) (*talker, *contract.Error) {
+	guarded := *plan
+	var err error
+	if guarded.Reaper, err = h.guard.get(); err != nil {
+		return nil, contract.Errorf("model/start-failed", "no process watches over the model server: %s", err).WithHint("the plugin needs process/self")
+	}
+	s, failed := guarded.Start(ctx, taken, spawned)
+	if failed != nil {
+		return nil, failed
+	}
+	t := &talker{Server: s}
+	if t.provider, t.models, err = h.set.Build(s.Port(), clock); err != nil {
+		s.Kill()
+		s.Gone()
+		return nil, contract.Errorf("model/start-failed", "%s", err)
+	}
+	return t, nil
+}
+
+// farewell is how long servers have to end by themselves when the plugin does;
+// a host gives it about a second.
+const farewell = 500 * time.Millisecond
+
+func (a *adapter) close(ctx context.Context) error {
+	h := a.house.Load()
+	if h == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, farewell)
+	defer cancel()
+	h.pool.Close(ctx)
+	err := h.guard.close()
+	h.log.stop()
+	return err
+}
+
+// guard is the process that kills servers should this one die without stopping
+// them. It is started with the first server.
+type guard struct {
+	mu     sync.Mutex
+	reaper *launch.Reaper
+}
+
+func (g *guard) get() (*launch.Reaper, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.reaper != nil {
+		return g.reaper, nil
+	}
+	var err error
+	g.reaper, err = launch.StartReaper("")
+	return g.reaper, err
+}
+
+func (g *guard) close() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.reaper == nil {
+		return nil
+	}
+	return g.reaper.Close()
+}
+
+// signal wakes those who wait for a change.
+type signal struct {
+	mu sync.Mutex
+	c  chan struct{}
+}
+
+func (s *signal) fire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.c != nil {
+		close(s.c)
+		s.c = nil
+	}
+}
+
+// next gives a channel that is closed at the next change.
+func (s *signal) next() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.c == nil {
+		s.c = make(chan struct{})
+	}
+	return s.c
+}
+
+// journal writes to the log of the plugin without ever holding up those who
+// have something to write.
+type journal struct {
+	log   *slog.Logger
+	lines chan func(*slog.Logger)
+	quit  chan struct{}
+	done  chan struct{}
+	lost  atomic.Int64
+}
+
+func (j *journal) start(log *slog.Logger) {
+	j.log, j.lines, j.quit, j.done = log, make(chan func(*slog.Logger), 256), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(j.done)
+		for {
+			select {
+			case write := <-j.lines:
+				j.write(write)
+			case <-j.quit:
+				for len(j.lines) > 0 {
+					j.write(<-j.lines)
+				}
+				return
+			}
+		}
+	}()
+}
+
+func (j *journal) write(write func(*slog.Logger)) {
+	write(j.log)
+	if n := j.lost.Swap(0); n > 0 {
+		j.log.Warn("lines about the model server were left out", "lines", n)
+	}
+}
+
+// stop writes what there is and ends the journal.
+func (j *journal) stop() {
+	close(j.quit)
+	<-j.done
+}
+
+func (j *journal) put(write func(*slog.Logger)) {
+	select {
+	case j.lines <- write:
+	default:
+		j.lost.Add(1)
+	}
+}
+
+// event writes a transition.
+func (j *journal) event(session string, t worker.Transition) {
+	level := slog.LevelInfo
+	switch {
+	case t.To == worker.Busy || t.From == worker.Busy && t.To == worker.Ready:
+		return // calls have lines of their own
+	case strings.HasPrefix(t.Cause, "model/"):
+		level = slog.LevelWarn
+	}
+	j.put(func(log *slog.Logger) {
+		log.Log(context.Background(), level, "model server", "from", string(t.From), "to", string(t.To), "cause", t.Cause,
+			"took_ms", t.Took.Milliseconds(), "server_pid", t.PID, "start", t.Run, "session", session)
+	})
+}
+
+// line writes what a server printed, where somebody wants to read that much.
+func (j *journal) line(l launch.Line) {
+	if !j.log.Enabled(context.Background(), slog.LevelDebug) {
+		return
+	}
+	j.put(func(log *slog.Logger) { log.Debug(launch.Clip(l.Text, 2048), "stream", string(l.Stream)) })
+}
