@@ -155,9 +155,8 @@ func (p *Plan) choose(taken func(uint16) bool) (uint16, *contract.Error) {
 		if taken(port) {
 			continue
 		}
-		l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
+		err := free(port)
 		if err == nil {
-			_ = l.Close()
 			return port, nil
 		}
 		if busy, why = append(busy, port), err; !errors.Is(err, syscall.EADDRINUSE) && !denied(err) {
@@ -175,6 +174,33 @@ func (p *Plan) choose(taken func(uint16) bool) (uint16, *contract.Error) {
 	}
 	return 0, inUse(busy...)
 }
+
+// free tells whether nobody has a port. A process that this one is just about to
+// start may hold sockets of this one for a moment, those of an earlier look
+// among them: nobody answers there, so it is looked again.
+func free(port uint16) error {
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port)))
+	for n := 1; ; n++ {
+		l, err := net.Listen("tcp4", address)
+		if err == nil {
+			return l.Close()
+		}
+		if n == looks || !errors.Is(err, syscall.EADDRINUSE) {
+			return err
+		}
+		if conn, cerr := net.DialTimeout("tcp4", address, between); cerr == nil {
+			_ = conn.Close()
+			return err
+		}
+		time.Sleep(between)
+	}
+}
+
+// looks is how often a port is looked at that is taken by nobody who answers.
+const (
+	looks   = 4
+	between = 5 * time.Millisecond
+)
 
 func denied(err error) bool {
 	return errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM)

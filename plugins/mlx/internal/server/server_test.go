@@ -1,0 +1,399 @@
+//go:build unix
+
+package server
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/fermenthq/ferment/plugins/internal/provider/transport"
+	"github.com/fermenthq/ferment/plugins/mlx/internal/servertest"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/launch"
+)
+
+func TestMain(m *testing.M) {
+	if status, ok := launch.Hidden(os.Args); ok {
+		os.Exit(status)
+	}
+	servertest.Main(os.Args)
+	goleak.VerifyTestMain(m)
+}
+
+// patience is how long a test waits for what must happen.
+const patience = 30 * time.Second
+
+// rig is a plan for one scripted server, and what came of it.
+type rig struct {
+	*Plan
+	t    testing.TB
+	pids []int
+	tail []string
+}
+
+// lastPort is the port that a test of this process got last. They lie below
+// those that the system gives to whoever asks for any, tests beside this one
+// among them.
+var lastPort atomic.Uint32
+
+// freePorts are ports that nobody has now.
+func freePorts(t testing.TB, n int) []uint16 {
+	t.Helper()
+	lastPort.CompareAndSwap(0, uint32(10_000+os.Getpid()%90*100))
+	var ports []uint16
+	for len(ports) < n {
+		port := uint16(lastPort.Add(1))
+		l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
+		if err != nil {
+			continue
+		}
+		require.NoError(t, l.Close())
+		ports = append(ports, port)
+	}
+	return ports
+}
+
+func newRig(t testing.TB, words ...string) *rig {
+	command := servertest.Command(words...)
+	r := &rig{t: t, Plan: &Plan{
+		Command: func(port uint16) []string {
+			c := append([]string(nil), command...)
+			c[2] = strconv.Itoa(int(port))
+			return c
+		},
+		Env:   []string{"GORACE=atexit_sleep_ms=0"},
+		Ports: freePorts(t, 1), ReadyPath: "/health", Path: "/v1/chat/completions",
+		Question: []byte(`{"model":"m","messages":[{"role":"user","content":"hi"}],"max_tokens":1}`),
+		Startup:  patience, Clock: transport.System(), Rungs: DefaultRungs(), Hint: "install it",
+	}}
+	return r
+}
+
+func (r *rig) start() (*Server, *contract.Error) {
+	return r.Start(r.t.Context(), func(uint16) bool { return false }, func(pid int, _ uint16) { r.pids = append(r.pids, pid) })
+}
+
+// up starts a server that comes up, and ends it with the test.
+func (r *rig) up() *Server {
+	r.t.Helper()
+	s, err := r.start()
+	require.Nil(r.t, err, "%v", err)
+	r.t.Cleanup(func() {
+		s.Kill()
+		s.Gone()
+	})
+	return s
+}
+
+// gone fails the test if a process of the rig is left.
+func (r *rig) gone(also ...int) {
+	r.t.Helper()
+	for _, pid := range append(r.pids, also...) {
+		require.Eventually(r.t, func() bool { return !alive(pid) }, patience, 5*time.Millisecond, "process %d is left", pid)
+	}
+}
+
+func alive(pid int) bool {
+	if syscall.Kill(pid, 0) != nil {
+		return false
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || !strings.Contains(string(stat), ") Z ")
+}
+
+// MLX-004, MLX-021, MLX-003: what becomes of a start, however the server
+// behaves, and that no process is left of one that failed.
+func TestStart(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		words   []string
+		change  func(*rig)
+		typ     string // "": it comes up
+		message string
+		spawns  int // -1: none
+	}{
+		"answers at once":            {},
+		"loads for a while":          {words: []string{"loading=3"}},
+		"has no ready path":          {words: []string{"nohealth"}},
+		"has not loaded weights yet": {words: []string{"first=503:loading"}},
+		"fails the first question":   {words: []string{"first=500:not yet"}},
+		"refuses the question":       {words: []string{`first=404:{"error":"no such model"}`}, typ: "model/start-failed", message: "no such model"},
+		"is no model server":         {words: []string{"first=200:<html>"}, typ: "model/start-failed", message: "no model server"},
+		"ends":                       {words: []string{"say=it is broken", "exit=3"}, typ: "model/start-failed", message: "exit status 3: it is broken"},
+		"ends cleanly":               {words: []string{"exit=0"}, typ: "model/start-failed", message: "exit status 0"},
+		"has no library":             {words: []string{"say=ModuleNotFoundError: No module named 'mlx'", "exit=1"}, typ: "model/unavailable", message: "No module named 'mlx'"},
+		"is for another machine":     {words: []string{"say=mlx requires macOS 13.5", "exit=1"}, typ: "model/unavailable", message: "requires macOS"},
+		"is no command of a shell":   {words: []string{"exit=127"}, typ: "model/unavailable"},
+		"has no memory":              {words: []string{"say=RuntimeError: [metal::malloc] Unable to allocate 9 bytes", "exit=1"}, typ: "model/out-of-memory"},
+		"has no memory for it":       {words: []string{"first=503:out of memory"}, typ: "model/out-of-memory"},
+		"takes too long":             {words: []string{"never"}, change: func(r *rig) { r.Startup = 300 * time.Millisecond }, typ: "model/start-timeout", message: "nothing"},
+		"loads for too long":         {words: []string{"loading=1000000"}, change: func(r *rig) { r.Startup = 500 * time.Millisecond }, typ: "model/start-timeout", message: "status 503 to /health"},
+		"is deaf and takes too long": {words: []string{"never", "deaf", "fork"}, change: func(r *rig) { r.Startup = 300 * time.Millisecond }, typ: "model/start-timeout"},
+		"answers elsewhere":          {words: []string{"elsewhere"}, change: func(r *rig) { r.Startup = 500 * time.Millisecond }, typ: "model/start-timeout"},
+		"writes a lot":               {words: []string{"spew=67108864"}},
+		"is not there":               {change: func(r *rig) { r.Command = func(uint16) []string { return []string{"no-such-server"} } }, typ: "model/unavailable", message: "no-such-server is not in PATH", spawns: -1},
+		"is not executable":          {change: func(r *rig) { r.Command = func(uint16) []string { return []string{"/etc/passwd"} } }, typ: "model/unavailable", message: "/etc/passwd: is not executable", spawns: -1},
+		"is a directory":             {change: func(r *rig) { r.Command = func(uint16) []string { return []string{"/etc"} } }, typ: "model/unavailable", message: "is a directory", spawns: -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, row.words...)
+			if row.change != nil {
+				row.change(r)
+			}
+			s, err := r.start()
+			if row.typ == "" {
+				require.Nil(t, err, "%v", err)
+				assert.LessOrEqual(t, len(strings.Join(s.Lines(), "")), launch.TailBytes)
+				s.Kill()
+				s.Gone()
+				r.gone()
+				return
+			}
+			require.NotNil(t, err)
+			assert.Equal(t, row.typ, err.Type, "%v", err)
+			assert.Contains(t, err.Message, row.message)
+			r.gone()
+			if row.spawns == -1 {
+				assert.Empty(t, r.pids)
+				assert.Equal(t, "install it", err.Hint)
+			} else {
+				assert.Len(t, r.pids, 1)
+			}
+			if strings.HasPrefix(row.message, "exit status 3") {
+				assert.Equal(t, `["it is broken"]`, err.Details.Key("output").String())
+				assert.Equal(t, "3", err.Details.Key("exit/status").String())
+			}
+		})
+	}
+}
+
+// MLX-006: a server that listens on more than loopback is not kept.
+func TestOpenServer(t *testing.T) {
+	t.Parallel()
+	if len(launch.Listeners(mine(t))) == 0 {
+		return // a system that does not tell
+	}
+	r := newRig(t, "open")
+	_, err := r.start()
+	require.NotNil(t, err)
+	assert.Equal(t, "model/start-failed", err.Type)
+	assert.Contains(t, err.Message, "0.0.0.0")
+	r.gone()
+}
+
+// mine is a port on which this process listens.
+func mine(t testing.TB) uint16 {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	return uint16(l.Addr().(*net.TCPAddr).Port)
+}
+
+// MLX-003: a fixed port that is taken is an error at once, with the process
+// that has it, and nothing is started; of others a free one is found.
+func TestPortInUse(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	taken := mine(t)
+	r.Ports, r.Fixed = []uint16{taken}, true
+	_, err := r.start()
+	require.NotNil(t, err)
+	assert.Equal(t, "model/port-in-use", err.Type)
+	assert.Equal(t, edn.Vector(edn.Int(int64(taken))).String(), err.Details.Key("ports").String())
+	if len(launch.Listeners(taken)) > 0 {
+		assert.Equal(t, edn.Vector(edn.Int(int64(os.Getpid()))).String(), err.Details.Key("pids").String())
+	}
+	assert.Empty(t, r.pids)
+
+	r.Ports, r.Fixed = append([]uint16{taken}, freePorts(t, 1)...), false
+	assert.Equal(t, r.Ports[1], r.up().Port())
+}
+
+// MLX-003: somebody takes the port between the look and the start. A fixed port
+// is in use then, out of others the next one is taken, three times.
+func TestPortRace(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name          string
+		fixed         bool
+		thefts, tries int
+	}{{"fixed", true, 1, 1}, {"one theft", false, 1, 2}, {"too many thefts", false, 5, 3}} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			gate := filepath.Join(t.TempDir(), "gate")
+			r := newRig(t, "gate="+gate)
+			r.Ports, r.Fixed = freePorts(t, 5), row.fixed
+			var tried []uint16
+			s, err := r.Start(t.Context(), func(uint16) bool { return false }, func(_ int, port uint16) {
+				if tried = append(tried, port); len(tried) <= row.thefts {
+					l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
+					require.NoError(t, err)
+					t.Cleanup(func() { _ = l.Close() })
+				}
+				require.NoError(t, os.WriteFile(gate, nil, 0o600))
+			})
+			assert.Len(t, tried, row.tries)
+			if row.thefts < row.tries {
+				require.Nil(t, err, "%v", err)
+				assert.Equal(t, tried[1], s.Port())
+				s.Kill()
+				s.Gone()
+				return
+			}
+			require.NotNil(t, err)
+			assert.Equal(t, "model/port-in-use", err.Type)
+		})
+	}
+}
+
+// A start that nobody wants any more ends at once, and its process with it.
+func TestStartIsCancelled(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "never", "deaf")
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := r.Start(ctx, func(uint16) bool { return false }, func(pid int, _ uint16) {
+		r.pids = append(r.pids, pid)
+		cancel()
+	})
+	require.NotNil(t, err)
+	r.gone()
+}
+
+// MLX-008: each rung is tried in turn, the last one is SIGKILL to all.
+func TestStopLadder(t *testing.T) {
+	t.Parallel()
+	quick := Rungs{Quit: 300 * time.Millisecond, Interrupt: 300 * time.Millisecond, Terminate: 300 * time.Millisecond, Kill: patience}
+	for name, row := range map[string]struct {
+		words  []string
+		change func(*Plan)
+		busy   bool
+		steps  string
+		heard  string
+	}{
+		"a path":                    {change: func(p *Plan) { p.QuitPath = "/quit" }, steps: "quit", heard: "quit"},
+		"a line":                    {words: []string{"stdin"}, change: func(p *Plan) { p.QuitLine = "bye" }, steps: "quit", heard: "bye"},
+		"a line that nobody reads":  {change: func(p *Plan) { p.QuitLine = "bye" }, steps: "quit interrupt", heard: "interrupt"},
+		"a path that is not there":  {change: func(p *Plan) { p.QuitPath = "/nowhere" }, steps: "quit interrupt", heard: "interrupt"},
+		"an interrupt":              {steps: "interrupt", heard: "interrupt"},
+		"deaf":                      {words: []string{"deaf"}, steps: "interrupt terminate kill", heard: "interrupt terminated"},
+		"deaf with a deaf child":    {words: []string{"deaf", "fork"}, steps: "interrupt terminate kill", heard: "interrupt terminated"},
+		"a child that outlives it":  {words: []string{"fork"}, steps: "interrupt", heard: "interrupt"},
+		"a call that does not end":  {busy: true, change: func(p *Plan) { p.Drain = 200 * time.Millisecond }, steps: "drain interrupt", heard: "interrupt"},
+		"idle, so nothing to drain": {change: func(p *Plan) { p.Drain = patience }, steps: "drain interrupt", heard: "interrupt"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			mark := filepath.Join(t.TempDir(), "mark")
+			r := newRig(t, append(row.words, "mark="+mark)...)
+			r.Rungs = quick
+			if row.change != nil {
+				row.change(r.Plan)
+			}
+			s := r.up()
+			idle := make(chan struct{})
+			if !row.busy {
+				close(idle)
+			}
+			var steps []string
+			for _, step := range s.Stop(context.Background(), idle) {
+				steps = append(steps, step.Name)
+			}
+			s.Gone()
+			if row.change == nil || r.Drain == 0 {
+				steps = without(steps, "drain")
+			}
+			assert.Equal(t, row.steps, strings.Join(steps, " "))
+			pids, heard := marks(t, mark)
+			assert.Equal(t, row.heard, heard)
+			r.gone(pids...)
+		})
+	}
+}
+
+func without(all []string, word string) []string {
+	var kept []string
+	for _, s := range all {
+		if s != word {
+			kept = append(kept, s)
+		}
+	}
+	return kept
+}
+
+// marks are the processes that a server noted, and what it heard.
+func marks(t testing.TB, file string) (pids []int, heard string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	var words []string
+	for line := range strings.Lines(string(text)) {
+		if pid, ok := strings.CutPrefix(strings.TrimSpace(line), "start "); ok {
+			n, err := strconv.Atoi(pid)
+			require.NoError(t, err)
+			pids = append(pids, n)
+			continue
+		}
+		words = append(words, strings.TrimSpace(line))
+	}
+	return pids, strings.Join(words, " ")
+}
+
+// MLX-021: a server that the kernel stopped says nothing, and is killed all the
+// same.
+func TestStoppedServer(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.Rungs = Rungs{Interrupt: 100 * time.Millisecond, Terminate: 100 * time.Millisecond, Kill: patience}
+	s := r.up()
+	assert.True(t, s.Responds(t.Context()))
+	require.NoError(t, syscall.Kill(s.PID(), syscall.SIGSTOP))
+	assert.False(t, s.Responds(t.Context()))
+	s.Stop(context.Background(), nil)
+	s.Gone()
+	r.gone()
+}
+
+// MLX-009: what a server died of.
+func TestDied(t *testing.T) {
+	t.Parallel()
+	s := newRig(t).up()
+	begin := time.Now()
+	require.NoError(t, syscall.Kill(s.PID(), syscall.SIGKILL))
+	s.Gone()
+	err := s.Died()
+	assert.Equal(t, "model/died", err.Type)
+	assert.Equal(t, strconv.Itoa(int(syscall.SIGKILL)), err.Details.Key("exit/signal").String())
+	assert.Less(t, time.Since(begin), patience)
+}
+
+// MLX-007: when this process is killed, a second one kills the server and all
+// that belongs to it. The rest is tested with the plugin's own process.
+func TestGuard(t *testing.T) {
+	t.Parallel()
+	mark := filepath.Join(t.TempDir(), "mark")
+	r := newRig(t, "deaf", "fork", "mark="+mark)
+	var err error
+	r.Reaper, err = launch.StartReaper("")
+	require.NoError(t, err)
+	s := r.up()
+	pids, _ := marks(t, mark)
+	require.Len(t, pids, 2)
+	require.NoError(t, r.Reaper.Close(), "its end has it kill what it was told of")
+	r.gone(pids...)
+	s.Gone()
+}
