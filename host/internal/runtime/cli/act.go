@@ -438,10 +438,10 @@ func (c *command) answer(response edn.Value, failure *contract.Error, f *callFla
 	}
 	out := response.Key("result").Key("out")
 	if text, ok := out.Key("text").AsString(); ok {
-		_, err := fmt.Fprintln(c.env.Stdout, strings.TrimSuffix(text, "\n"))
+		_, err := fmt.Fprintln(c.env.Stdout, shown(c.env.Stdout, strings.TrimSuffix(text, "\n")))
 		return err
 	}
-	_, err := fmt.Fprintln(c.env.Stdout, pretty(out))
+	_, err := fmt.Fprintln(c.env.Stdout, shown(c.env.Stdout, pretty(out)))
 	return err
 }
 

@@ -108,7 +108,7 @@ func (c *command) value(w io.Writer, v edn.Value) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(w, text)
+	_, err = fmt.Fprintln(w, shown(w, text))
 	return err
 }
 
@@ -136,7 +136,7 @@ func pretty(v edn.Value) string {
 
 // printf writes text for people to standard error.
 func (c *command) printf(format string, args ...any) {
-	_, _ = fmt.Fprintf(c.env.Stderr, format, args...)
+	_, _ = io.WriteString(c.env.Stderr, shown(c.env.Stderr, fmt.Sprintf(format, args...)))
 }
 
 // problem prints an error in the chosen form on standard error.

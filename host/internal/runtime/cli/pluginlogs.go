@@ -205,21 +205,3 @@ func fieldText(v any) string {
 	}
 	return string(text)
 }
-
-// printable shows control characters, which a plugin may have printed, so that
-// they do nothing to a terminal.
-func printable(text string) string {
-	clean := strings.IndexFunc(text, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f || r >= 0x80 && r < 0xa0 }) < 0
-	if clean {
-		return text
-	}
-	var b strings.Builder
-	for _, r := range text {
-		if r < ' ' && r != '\t' || r == 0x7f || r >= 0x80 && r < 0xa0 {
-			fmt.Fprintf(&b, "\\x%02x", r)
-			continue
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
-}

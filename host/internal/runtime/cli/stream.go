@@ -85,7 +85,7 @@ func (t *teller) print(text string) error {
 		return nil
 	}
 	t.printed, t.last = true, text[len(text)-1]
-	_, err := io.WriteString(t.env.Stdout, text)
+	_, err := io.WriteString(t.env.Stdout, shown(t.env.Stdout, text))
 	return err
 }
 

@@ -180,6 +180,16 @@ func TestStreamText(t *testing.T) {
 	assert.Equal(t, 0, code)
 	assert.Equal(t, "bad one\ntaken back: eval/must-failed\ngood one\n", seen)
 
+	// What would command the terminal is shown there, and only there (CLI-001).
+	hostile := sequence{stream: "first-token", a: []string{lines(`:value {:text "red \u001b[31m\u202eder"}`, "red \x1b[31m", "\u202eder")}}
+	code, seen = hostile.world(t).onTerminal(nil, "run", "plan.edn", "--stream")
+	assert.Equal(t, 0, code)
+	assert.Equal(t, `red \x1b[31m\u202eder`+"\n", seen)
+	code, seen = hostile.world(t).onTerminal(nil, "run", "plan.edn", "--progress", "none")
+	assert.Equal(t, 0, code)
+	assert.Equal(t, `red \x1b[31m\u202eder`+"\n", seen)
+	assert.Equal(t, "red \x1b[31m\u202eder\n", hostile.world(t).run("run", "plan.edn", "--stream").stdout)
+
 	w = sequence{stream: "first-token", a: []string{lines(":error {:type :provider/error}", "half ")}}.world(t)
 	got = w.run("run", "plan.edn", "--stream")
 	assert.Equal(t, 1, got.code)
