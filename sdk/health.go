@@ -14,7 +14,9 @@ type Status = wire.Health
 func Ready() Status { return Status{State: wire.HealthReady} }
 
 // NotReady is the status of a plugin that is not to be called now, with one
-// sentence that says why. The host does not restart a plugin for it.
+// sentence that says why. The host does not restart a plugin for it. A reason
+// that begins with the type of an error, ":provider/not-configured: there is no
+// key", is told to callers whom another candidate serves instead.
 func NotReady(reason string) Status {
 	return Status{State: wire.HealthNotReady, Reason: reason}
 }

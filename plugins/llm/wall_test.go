@@ -27,6 +27,8 @@ type fault struct {
 	only          string // dialects, if not all
 	// only once: what is refused before the body has no after.
 	once bool
+	// says is the text in what it plays that comes before the failure.
+	says string
 
 	typ, class, family string
 	source             contract.Source
@@ -111,14 +113,14 @@ func wall() []fault {
 		{name: "12 silence", plays: func(k talk, _ string) wiretest.Transcript { return k.says("!stall") }, fires: silence, once: true, typ: "provider/timeout", class: "switch", source: down, family: failed},
 		{name: "14 clean end", plays: rest(do("cut")), typ: "stream/truncated", class: "switch", source: down, family: failed},
 		{name: "14 connection closed", plays: rest(do("abort")), typ: "stream/truncated", class: "switch", source: down, family: failed},
-		{name: "15 stall", plays: rest(text("x"), do("stall")), fires: stall, typ: "stream/stalled", class: "switch", source: down, family: failed},
+		{name: "15 stall", plays: rest(text("x"), do("stall")), fires: stall, says: "x", typ: "stream/stalled", class: "switch", source: down, family: failed},
 		{name: "16 two in a row", plays: rest(broken, broken, finish("stop")), typ: "stream/malformed", class: "switch", source: down, family: failed},
-		{name: "16 three", plays: rest(broken, text("a"), broken, text("b"), broken, finish("stop")), typ: "stream/malformed", class: "switch", source: down, family: failed},
+		{name: "16 three", plays: rest(broken, text("a"), broken, text("b"), broken, finish("stop")), says: "ab", typ: "stream/malformed", class: "switch", source: down, family: failed},
 		{name: "16 an event over 1 MiB", plays: rest(func(k talk) string { return k.long(1<<20 + 10) }, do("stall")), typ: "stream/malformed", class: "switch", source: down, family: failed},
 		{name: "16 one in an answer with a schema", plays: rest(broken, text(`{"score":1}`), finish("stop")), intent: "eval/grade", input: grade, typ: "stream/malformed", class: "switch", source: down, family: failed, once: true},
 		{name: "17 refused", plays: rest(finish("refused")), only: "openai-chat anthropic-messages", typ: "provider/refused", class: "switch", source: down, family: other},
 		{name: "18 cut with a schema", plays: rest(text(`{"sco`), finish("length")), intent: "eval/grade", input: grade, typ: "provider/output-truncated", class: "repair", source: down, family: other},
-		{name: "18 cut with tools", plays: rest(text(`so`), finish("length")), input: withTools, typ: "provider/output-truncated", class: "repair", source: down, family: other},
+		{name: "18 cut with tools", plays: rest(text(`so`), finish("length")), says: "so", input: withTools, typ: "provider/output-truncated", class: "repair", source: down, family: other},
 		{name: "19 empty", plays: rest(finish("stop")), once: true, typ: "provider/empty", class: "retry", source: down, family: other},
 		{name: "19 blank", plays: rest(text(" \n"), finish("stop")), once: true, typ: "provider/empty", class: "retry", source: down, family: other},
 		{name: "19 thought alone", plays: rest(text("<think>hm"), text("</think>\n"), finish("stop")), once: true, typ: "provider/empty", class: "retry", source: down, family: other},

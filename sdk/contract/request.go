@@ -117,8 +117,12 @@ func ParseRequest(v edn.Value, env RequestEnv) (Request, *Error) {
 		return Request{}, err
 	}
 	if !env.Intents.known(r.Intent) {
-		return Request{}, invalidRequest("intent/not-supported", "nobody declares or serves the intent :"+r.Intent, path(kTask, kIntent)).
+		err := invalidRequest("intent/not-supported", "nobody declares or serves the intent :"+r.Intent, path(kTask, kIntent)).
 			named(edn.K(r.Intent), env.Intents.list()).err()
+		if hint := ModelHint(r.Intent); hint != "" {
+			err = err.WithHint(hint)
+		}
+		return Request{}, err
 	}
 	task := v.Key("task")
 	var err *Error

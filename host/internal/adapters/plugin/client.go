@@ -175,6 +175,9 @@ func (u *unit) state() dispatch.CapState {
 		return state
 	}
 	state.Reason = state.Why.Type
+	if why := state.Why.Cause; why != nil && why.Cause != nil && why.Type == state.Reason {
+		state.Why = why.Cause // what the plugin itself named (BIND-009)
+	}
 	state.Respawning = !u.closed && st.comesBack()
 	return state
 }

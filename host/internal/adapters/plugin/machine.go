@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"strings"
 	"time"
 
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -267,6 +268,9 @@ func (m *machine) healthy(h wire.Health, now time.Time) (*Transition, []any) {
 		m.err = err
 	case wire.HealthNotReady, wire.HealthDraining, wire.HealthStarting, wire.HealthUnknown:
 		err := m.blame(contract.Errorf("runtime/not-ready", "it says that it is %s%s", h.State, because(h.Reason)))
+		if named := namedReason(h.Reason); named != nil {
+			err = err.WithCause(named)
+		}
 		switch {
 		case m.state == Configuring && h.State != wire.HealthNotReady:
 			m.err = err // still on its way: it has until the timeout to get ready
@@ -437,4 +441,18 @@ func because(reason string) string {
 		return ""
 	}
 	return ": " + reason
+}
+
+// namedReason is the error that a plugin names in the reason of its health:
+// ":provider/not-configured: there is no key". It is nil for any other text.
+func namedReason(reason string) *contract.Error {
+	name, sentence, found := strings.Cut(reason, ": ")
+	typ, keyword := strings.CutPrefix(name, ":")
+	if !found || !keyword {
+		return nil
+	}
+	if _, known := contract.Lookup(typ); !known {
+		return nil
+	}
+	return contract.Errorf(typ, "%s", sentence)
 }

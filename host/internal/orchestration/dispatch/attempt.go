@@ -308,7 +308,7 @@ func (s *serving) count(t *tried) {
 	}
 	now := s.d.Clock.Now()
 	if tripping(t.err) {
-		t.page.trip(now, retryAfter(t.err))
+		t.page.trip(now, t.edition, t.err)
 		return
 	}
 	t.page.report(now, t.ticket, outcome, retryAfter(t.err), u)

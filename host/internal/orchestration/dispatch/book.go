@@ -50,9 +50,10 @@ type page struct {
 	rules     registry.Quality
 	window    *breaker.Window
 	standing  standing
-	told      breaker.State // of which somebody was told
-	news      []Notice      // to be told when the lock is free
-	crash     string        // the last end of a process that was counted
+	told      breaker.State   // of which somebody was told
+	news      []Notice        // to be told when the lock is free
+	crash     string          // the last end of a process that was counted
+	tripped   *contract.Error // why the breaker was opened at once, the last time
 	edition   int
 	version   string
 	latencies [latencies]time.Duration // of the last successes
@@ -202,13 +203,18 @@ func (p *page) report(now time.Time, t breaker.Ticket, o breaker.Outcome, floor 
 
 // trip leaves a capability alone that cannot work as it is set up, until the
 // time that it named, or until it is another edition (LLM-030).
-func (p *page) trip(now time.Time, floor time.Duration) {
+// A call that a former edition answered says nothing about this one.
+func (p *page) trip(now time.Time, edition int, err *contract.Error) {
 	until := time.Time{}
-	if floor > 0 {
+	if floor := retryAfter(err); floor > 0 {
 		until = now.Add(floor)
 	}
 	p.mu.Lock()
 	defer p.unlock(now)
+	if edition != 0 && edition != p.edition {
+		return
+	}
+	p.tripped = err
 	p.breaker.Trip(now, until)
 }
 

@@ -318,9 +318,15 @@ func (s *serving) unbound() *contract.Error {
 	}
 	e := contract.Errorf("unsupported/intent", "node %s: nobody can serve :%s", s.w.Node, s.w.Intent).
 		WithDetail("intent", keyword(s.w.Intent))
+	if hint := contract.ModelHint(s.w.Intent); hint != "" {
+		e = e.WithHint(hint)
+	}
 	for _, r := range s.binding.Rejected {
+		if ownCause(r) && e.Cause == nil {
+			e = e.WithCause(r.Why)
+		}
 		if r.Reason == policy.ReasonNotReady {
-			return e.WithRetryable(true)
+			e = e.WithRetryable(true)
 		}
 	}
 	return e

@@ -98,11 +98,14 @@ func (p *page) rate() edn.Value {
 }
 
 // outOfService is why a candidate is left out by its breaker: nil unless that
-// is for its answers.
+// is for its answers, or for something that somebody has to set right.
 func (p *page) outOfService(now time.Time) *contract.Error {
 	p.mu.Lock()
 	defer p.unlock(now)
-	if !p.breaker.Ejected(now) {
+	switch {
+	case p.breaker.Tripped(now):
+		return p.tripped
+	case !p.breaker.Ejected(now):
 		return nil
 	}
 	return contract.Errorf("eval/low-score", ":%s is left out for :%s: %s", p.capID, p.intent, p.standing.why)

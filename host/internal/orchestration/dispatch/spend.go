@@ -402,6 +402,10 @@ func (t *tried) ending() ending {
 			// It may have told what it took before it was canceled.
 			e.unknown = t.usage.IsNil()
 		}
+		// A model adapter knows whether its request left the machine (LLM-055).
+		if sent, told := t.err.Details.Key("sent?").AsBool(); told && !sent && t.usage.IsNil() {
+			e.unsent, e.unknown = true, false
+		}
 	}
 	return e
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -215,10 +216,13 @@ func (c *call) envelope(value edn.Value, err *contract.Error) edn.Value {
 	return response.Map()
 }
 
-// usage is what the call took. A request that was refused took nothing that
-// anybody knows of.
+// usage is what the call took. What is not known is left to the host, which has
+// reserved for it.
 func (c *call) usage(err *contract.Error) edn.Value {
-	if err != nil && !c.known {
+	switch {
+	case err != nil && c.declined():
+		return c.nothing()
+	case err != nil && !c.known:
 		return edn.Nil()
 	}
 	counted := pricing.Counted{In: c.model.Ratio.Apply(pricing.EstimateRequest(c.request)), Out: c.model.Ratio.Apply(pricing.EstimateAnswer(c.answer))}
@@ -237,12 +241,37 @@ func (c *call) usage(err *contract.Error) edn.Value {
 	u.Key("tokens-cached", edn.Int(tokens.Cached))
 	u.Key("tokens-reasoning", edn.Int(tokens.Reasoning))
 	u.Key("tokens-mark", edn.K(string(tokens.Mark)))
-	cost, mark := c.model.Price.Cost(tokens)
+	c.model.cost(&u, tokens)
+	return u.Map()
+}
+
+// declined tells whether a status stood in the place of an answer.
+func (c *call) declined() bool { return c.head.Status != 0 && (c.head.Status < 200 || c.head.Status > 299) }
+
+// nothing is the usage of a request that was declined: the next candidate has
+// all of the budget. Who failed on the way may have asked a model before.
+func (c *call) nothing() edn.Value {
+	tokens := pricing.Tokens{Mark: pricing.Exact}
+	if c.head.Status >= 500 || c.head.Status == http.StatusRequestTimeout {
+		tokens.Mark = pricing.AtLeast
+	}
+	var u edn.MapBuilder
+	u.Key("mode", edn.K("live"))
+	u.Key("latency-ms", edn.Int(c.exchange.Elapsed().Milliseconds()))
+	u.Key("tokens-in", edn.Int(0))
+	u.Key("tokens-out", edn.Int(0))
+	u.Key("tokens-mark", edn.K(string(tokens.Mark)))
+	c.model.cost(&u, tokens)
+	return u.Map()
+}
+
+// cost adds what tokens cost, and how well that is known.
+func (m *Model) cost(u *edn.MapBuilder, tokens pricing.Tokens) {
+	cost, mark := m.Price.Cost(tokens)
 	if !cost.IsNil() {
 		u.Key("cost-usd", cost)
 	}
 	u.Key("cost-mark", edn.K(string(mark)))
-	return u.Map()
 }
 
 // meta says how the answer came about.

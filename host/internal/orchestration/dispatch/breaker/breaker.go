@@ -264,6 +264,12 @@ func (b *Breaker) Trip(now, until time.Time) {
 	b.tripped, b.until = true, until
 }
 
+// Tripped tells whether the breaker is open because the capability cannot work.
+func (b *Breaker) Tripped(now time.Time) bool {
+	b.advance(now)
+	return b.state == Open && b.tripped
+}
+
 // Pauses of ejections.
 const (
 	ejectFirst = 5 * time.Minute
