@@ -390,3 +390,19 @@ func TestMachineRules(t *testing.T) {
 	down, _ := m.step(evExit{gen: 1, err: contract.Errorf("runtime/crashed", "boom")}, dawn)
 	assert.Equal(t, Stopped, down.To, "the new policy")
 }
+
+// BIND-009: what a plugin names as the reason for not being ready is an error of
+// that type; any other sentence is a sentence.
+func TestNamedReason(t *testing.T) {
+	for reason, want := range map[string]string{
+		":provider/not-configured: no key is configured": "no key is configured [:provider/not-configured]",
+		":model/unavailable: mlx: not here":              "mlx: not here [:model/unavailable]",
+		":no/such-type: text":                            "", "provider/not-configured: no colon": "", ":provider/not-configured": "", "warming up": "", "": "",
+	} {
+		got := ""
+		if e := namedReason(reason); e != nil {
+			got = e.Message + " [:" + e.Type + "]"
+		}
+		assert.Equal(t, want, got, reason)
+	}
+}

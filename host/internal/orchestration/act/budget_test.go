@@ -233,6 +233,10 @@ func TestBudgetOfARun(t *testing.T) {
 			ask: asking("[:a/one]", "", "{:max-usd 0.05M}", ""), asked: "one", fails: "runtime/overloaded", settled: "{:attempts 1 :roundtrips 1}", mark: "exact",
 		},
 		{
+			name: "what never left the machine costs nothing", one: []dispatchtest.Step{{Err: contract.Errorf("provider/unavailable", "nobody listens").WithDetail("sent?", edn.Bool(false))}},
+			ask: asking("[:a/one]", "", "{:max-usd 0.05M}", ""), asked: "one", fails: "provider/unavailable", settled: "{:attempts 1 :roundtrips 1}", mark: "exact",
+		},
+		{
 			name: "a race is one roundtrip, and its losers cost", one: []dispatchtest.Step{{Hang: true}}, two: []dispatchtest.Step{{Value: edn.MustRead(`{:good true}`), Delay: 50 * time.Millisecond}},
 			ask: asking("[:a/one :a/two]", ":strategy :race", "{:max-usd 0.05M :max-roundtrips 1}", ""), asked: "one two", settled: "{:attempts 2 :roundtrips 1 :usd 0.011M}", mark: "at-least",
 		},

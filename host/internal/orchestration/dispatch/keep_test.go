@@ -313,6 +313,34 @@ func TestTrips(t *testing.T) {
 	})
 }
 
+// LLM-030: while a breaker is open because somebody has to set something right,
+// answers of others say so; a refusal that a former edition gave comes too late.
+func TestTripsAreTold(t *testing.T) {
+	k := keep(t, registry.Quality{}, 2)
+	release := make(chan struct{})
+	asked := make(chan struct{})
+	k.Func("t/a", func(context.Context, dispatch.Call) dispatchtest.Step {
+		close(asked)
+		<-release
+		return dispatchtest.Step{Err: contract.Errorf("provider/auth-failed", "the old key")}
+	})
+	late := make(chan served, 1)
+	go func() { late <- serve(t, k.World, order{layer: retries(0, 1)}) }()
+	<-asked
+	k.SetState("t/a", dispatch.CapState{Ready: true, Edition: 2})
+	k.Func("t/a", func(context.Context, dispatch.Call) dispatchtest.Step { return out(`{:n 1}`) })
+	require.Equal(t, "t/a", serve(t, k.World, order{}).CapID, "the new key is good")
+	close(release)
+	require.Equal(t, "t/b", (<-late).CapID)
+	require.Equal(t, "t/a", serve(t, k.World, order{}).CapID, "and still is")
+
+	k.Func("t/a", func(context.Context, dispatch.Call) dispatchtest.Step { return fails("provider/model-not-found") })
+	serve(t, k.World, order{layer: retries(0, 1)})
+	r := serve(t, k.World, order{layer: retries(0, 1)})
+	require.Len(t, r.Degraded, 1)
+	assert.Equal(t, []string{"breaker/open", "provider/model-not-found"}, []string{r.Degraded[0].Reason, r.Degraded[0].Why.Type})
+}
+
 // BRK-001: what a provider asks for is a floor of the pause.
 func TestRetryAfterIsAFloor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -3,3 +3,5 @@
 package dispatch_test
 
 const defaultSimSeeds = 200
+
+const raceDetector = false

@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -299,6 +300,8 @@ func TestNobodyCanServe(t *testing.T) {
 	assert.Equal(t, `[{:cap/id :t/a :reason :runtime/not-ready :why :provider/not-configured} {:cap/id :t/b :reason :effects/not-allowed}]`,
 		r.Err.Details.Key("rejected").String())
 	assert.Empty(t, w.Dispatched())
+	assert.Equal(t, "provider/not-configured", r.Err.Cause.Type)
+	assert.Equal(t, contract.ModelHint("text/respond"), r.Err.Hint, "RTE-009")
 }
 
 // BIND-009: when a later candidate serves because an earlier one lacks its key,
@@ -317,6 +320,30 @@ func TestDegraded(t *testing.T) {
 	r = serve(t, w, order{layer: retries(0, 0)})
 	require.Nil(t, r.Err)
 	assert.Empty(t, r.Degraded, "to be starting is no lack of anything")
+}
+
+// LLM-005: to pass over a candidate without a key takes at most 50 us. What one
+// call takes beside a call without that candidate, the quickest of many: a busy
+// machine makes any of them slow.
+func TestPassingOverIsQuick(t *testing.T) {
+	if raceDetector {
+		t.Skip("the detector measures itself")
+	}
+	quickest := func(ready bool) time.Duration {
+		w := world(t, "", "")
+		w.SetState("t/a", dispatch.CapState{Ready: ready, Reason: "runtime/not-ready", Why: contract.Errorf("provider/not-configured", "no key")})
+		w.Func("t/a", func(context.Context, dispatch.Call) dispatchtest.Step { return out(`{:n 1}`) })
+		w.Func("t/b", func(context.Context, dispatch.Call) dispatchtest.Step { return out(`{:n 2}`) })
+		best := time.Hour
+		for range 500 {
+			began := time.Now()
+			r := serve(t, w, order{layer: retries(0, 0)})
+			best = min(best, time.Since(began))
+			require.Equal(t, map[bool]string{true: "t/a", false: "t/b"}[ready], r.CapID)
+		}
+		return best
+	}
+	assert.Less(t, quickest(false)-quickest(true), 50*time.Microsecond)
 }
 
 // EVAL-060: the failure is that of the last attempt, with the account of all.
