@@ -246,7 +246,9 @@ func (c *call) usage(err *contract.Error) edn.Value {
 }
 
 // declined tells whether a status stood in the place of an answer.
-func (c *call) declined() bool { return c.head.Status != 0 && (c.head.Status < 200 || c.head.Status > 299) }
+func (c *call) declined() bool {
+	return c.head.Status != 0 && (c.head.Status < 200 || c.head.Status > 299)
+}
 
 // nothing is the usage of a request that was declined: the next candidate has
 // all of the budget. Who failed on the way may have asked a model before.
