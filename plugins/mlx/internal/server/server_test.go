@@ -241,11 +241,9 @@ func TestPortRace(t *testing.T) {
 			var tried []uint16
 			s, err := r.Start(t.Context(), func(uint16) bool { return false }, func(_ int, port uint16) {
 				if tried = append(tried, port); len(tried) <= row.thefts {
-					l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
-					require.NoError(t, err)
-					t.Cleanup(func() { _ = l.Close() })
+					occupy(t, port)
 				}
-				require.NoError(t, os.WriteFile(gate, nil, 0o600))
+				require.NoError(t, os.WriteFile(fmt.Sprintf("%s-%d", gate, port), nil, 0o600))
 			})
 			assert.Len(t, tried, row.tries)
 			if row.thefts < row.tries {
@@ -259,6 +257,19 @@ func TestPortRace(t *testing.T) {
 			assert.Equal(t, "model/port-in-use", err.Type)
 		})
 	}
+}
+
+// occupy listens on a port. Processes that other tests are about to start may
+// hold the socket with which the port was looked at for a moment.
+func occupy(t testing.TB, port uint16) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
+		if err == nil {
+			t.Cleanup(func() { _ = l.Close() })
+		}
+		return err == nil
+	}, patience, time.Millisecond)
 }
 
 // A start that nobody wants any more ends at once, and its process with it.
@@ -362,6 +373,10 @@ func TestStoppedServer(t *testing.T) {
 	s := r.up()
 	assert.True(t, s.Responds(t.Context()))
 	require.NoError(t, syscall.Kill(s.PID(), syscall.SIGSTOP))
+	require.Eventually(t, func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.PID()))
+		return err != nil || strings.Contains(string(stat), ") T ")
+	}, patience, time.Millisecond)
 	assert.False(t, s.Responds(t.Context()))
 	s.Stop(context.Background(), nil)
 	s.Gone()

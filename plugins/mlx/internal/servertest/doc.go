@@ -6,7 +6,7 @@
 // start; what a question says decides how that one is answered.
 //
 //	exit=N say=TEXT       writes TEXT and ends with status N
-//	gate=FILE             waits for FILE before it listens
+//	gate=FILE             waits for FILE, or FILE-PORT, before it listens
 //	loading=N             answers N probes with 503
 //	nohealth              has no ready path
 //	never                 never listens

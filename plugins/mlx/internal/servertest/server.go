@@ -98,7 +98,7 @@ func (s *script) run() {
 	if s.has("stdin") {
 		go s.listen()
 	}
-	for s.has("gate") && !exists(s.words["gate"]) {
+	for gate := s.words["gate"]; s.has("gate") && !exists(gate) && !exists(gate+"-"+s.port); {
 		time.Sleep(time.Millisecond)
 	}
 	if s.has("never") {
@@ -216,6 +216,7 @@ func (s *script) answer(w http.ResponseWriter, r *http.Request, q request) {
 		os.Exit(3)
 	case "freeze":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		time.Sleep(time.Second) // it takes a moment
 	case "hold":
 		s.note("hold")
 		for !exists(file) && r.Context().Err() == nil {

@@ -1,0 +1,534 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/plugins/internal/provider/transport"
+	"github.com/fermenthq/ferment/plugins/mlx/internal/server"
+	"github.com/fermenthq/ferment/plugins/mlx/internal/servertest"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/launch"
+	"github.com/fermenthq/ferment/sdk/sdktest"
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+// quick are rungs for tests: what does not end by itself is killed soon.
+var quick = server.Rungs{Quit: 300 * time.Millisecond, Interrupt: 300 * time.Millisecond, Terminate: 300 * time.Millisecond, Kill: patience}
+
+const patience = 30 * time.Second
+
+func TestMain(m *testing.M) {
+	if status, ok := launch.Hidden(os.Args); ok {
+		os.Exit(status)
+	}
+	servertest.Main(os.Args)
+	sdktest.Main(m, newPlugin(transport.System(), quick))
+}
+
+// block numbers the tests of this process, so that each has ports of its own.
+var block atomic.Int64
+
+// rig is a plugin with a scripted server.
+type rig struct {
+	*sdktest.Plugin
+	t    testing.TB
+	mark string
+}
+
+func config(t testing.TB, mark, more string, words ...string) edn.Value {
+	t.Helper()
+	var command []edn.Value
+	for _, w := range servertest.Command(append(words, "mark="+mark)...) {
+		command = append(command, edn.Text(w))
+	}
+	c := edn.MustRead(`{:serve {"voice" {:intents ["model/chat" "text/respond"]}} :env {"GORACE" "atexit_sleep_ms=0"} :drain 500}`).
+		AssocKey("model", edn.Text(fmt.Sprintf("model-%d-%d", os.Getpid(), block.Add(1)))).
+		AssocKey("command", edn.Vector(command...))
+	if more != "" {
+		c = c.Merge(edn.MustRead(more))
+	}
+	return c
+}
+
+func newRig(t testing.TB, more string, words ...string) *rig {
+	r := &rig{t: t, mark: filepath.Join(t.TempDir(), "mark")}
+	t.Cleanup(r.left) // after the end of the plugin
+	r.Plugin = sdktest.Serve(t, newPlugin(transport.System(), quick), sdktest.WithConfig(config(t, r.mark, more, words...)), sdktest.WithoutLeakCheck())
+	return r
+}
+
+// pids are the server processes so far.
+func (r *rig) pids() []int {
+	text, err := os.ReadFile(r.mark)
+	if err != nil {
+		return nil
+	}
+	var all []int
+	for line := range strings.Lines(string(text)) {
+		if pid, ok := strings.CutPrefix(strings.TrimSpace(line), "start "); ok {
+			n, err := strconv.Atoi(pid)
+			require.NoError(r.t, err)
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+// left fails the test if a process is.
+func (r *rig) left() { gone(r.t, r.pids()...) }
+
+func gone(t testing.TB, pids ...int) {
+	t.Helper()
+	for _, pid := range pids {
+		assert.Eventually(t, func() bool { return !alive(pid) }, patience, 5*time.Millisecond, "process %d is left", pid)
+	}
+}
+
+func alive(pid int) bool {
+	if syscall.Kill(pid, 0) != nil {
+		return false
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || !strings.Contains(string(stat), ") Z ")
+}
+
+// outcome is what a call came to.
+type outcome struct {
+	text     string
+	err      *contract.Error
+	response edn.Value
+}
+
+func (r *rig) ask(ctx context.Context, says, session string, on func(wire.Event)) outcome {
+	c := sdktest.Call{Capability: "mlx/voice", Intent: "text/respond", Input: edn.MustMap(edn.K("prompt"), edn.Text(says)), OnEvent: on}
+	if session != "" {
+		c.Fields = edn.MustMap(edn.K("session/id"), edn.Text(session))
+	}
+	return r.do(ctx, c)
+}
+
+func (r *rig) do(ctx context.Context, c sdktest.Call) outcome {
+	var o outcome
+	var err error
+	if o.response, err = r.Do(ctx, c); err != nil {
+		o.err = contract.AsError(err)
+		return o
+	}
+	_, o.err = contract.CheckResponse(o.response, contract.ResultRules{})
+	o.text, _ = o.response.Key("result").Key("out").Key("text").AsString()
+	return o
+}
+
+// must is the answer of a call that has one.
+func (r *rig) must(says, session string) string {
+	r.t.Helper()
+	o := r.ask(r.t.Context(), says, session, nil)
+	require.Nil(r.t, o.err, "%v", o.err)
+	return o.text
+}
+
+// fails is the type of the error of a call that has one.
+func (r *rig) fails(says string) *contract.Error {
+	r.t.Helper()
+	o := r.ask(r.t.Context(), says, "", nil)
+	require.NotNil(r.t, o.err, "%s", o.response)
+	return o.err
+}
+
+// operate is what an operator gets.
+func (r *rig) operate(intent, session string) edn.Value {
+	r.t.Helper()
+	input := edn.MustMap()
+	if session != "" {
+		input = input.AssocKey("session/id", edn.Text(session))
+	}
+	o := r.do(r.t.Context(), sdktest.Call{Capability: "mlx/server", Intent: intent, Input: input})
+	require.Nil(r.t, o.err, "%v", o.err)
+	return o.response.Key("result").Key("out")
+}
+
+// states are the workers of a status: session, state.
+func states(status edn.Value) string {
+	var all []string
+	for w := range status.Key("workers").Elems() {
+		session, _ := w.Key("session/id").AsString()
+		state, _ := w.Key("state").AsKeyword()
+		all = append(all, strings.TrimSpace(session+" "+state))
+	}
+	return strings.Join(all, ", ")
+}
+
+// MLX-001, MLX-005, MLX-006, LM-003: a call starts the server, the next one
+// finds it; requests name the model that was started and have a bound.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "")
+	assert.Empty(t, r.pids(), "lazy")
+	first := r.must("hello", "")
+	assert.Equal(t, first, r.must("hello again", "someone"))
+	assert.Len(t, r.pids(), 1)
+	assert.Equal(t, "default_model 4096 1", r.must("model", ""))
+	o := r.do(t.Context(), sdktest.Call{Capability: "mlx/voice", Intent: "model/chat", Input: edn.MustRead(`{:messages [{:role :user :content "model"}]}`), Fields: edn.MustRead(`{:budget {:max-tokens 7}}`)})
+	require.Nil(t, o.err, "%v", o.err)
+	assert.Equal(t, "default_model 7 1", o.text)
+	usage := o.response.Key("result").Key("usage")
+	assert.Equal(t, ":live 9 3 :exact", fmt.Sprint(usage.Key("mode"), " ", usage.Key("tokens-in"), " ", usage.Key("tokens-out"), " ", usage.Key("tokens-mark")))
+	assert.Equal(t, ":exact", usage.Key("cost-mark").String(), "a server of one's own is free")
+	assert.Equal(t, `:mlx`, o.response.Key("invoke/meta").Key("provider").Key("type").String())
+
+	o = r.do(t.Context(), sdktest.Call{Capability: "mlx/voice", Intent: "text/respond", Input: edn.MustRead(`{:prompt "x"}`), Fields: edn.MustRead(`{:model "another/model"}`)})
+	require.NotNil(t, o.err)
+	assert.Equal(t, "provider/request-invalid", o.err.Type)
+	assert.Equal(t, contract.ClassStop, o.err.Class)
+	status := r.operate("model/status", "")
+	assert.Equal(t, "ready", states(status))
+	assert.Positive(t, status.Key("first-token-ms").String())
+}
+
+// MLX-005: names that the operator allows.
+func TestAllowedModels(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, `{:allow-models ["adapter"]}`)
+	o := r.do(t.Context(), sdktest.Call{Capability: "mlx/voice", Intent: "text/respond", Input: edn.MustRead(`{:prompt "model"}`), Fields: edn.MustRead(`{:model "adapter"}`)})
+	require.Nil(t, o.err, "%v", o.err)
+	assert.Equal(t, "adapter 4096 1", o.text)
+}
+
+// MLX-009: a server that dies in a call is started again, and the call repeated
+// if nobody has seen a piece; both requests are told.
+func TestDiesInACall(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "")
+	o := r.ask(t.Context(), "die-once:"+filepath.Join(t.TempDir(), "died"), "", nil)
+	require.Nil(t, o.err, "%v", o.err)
+	pids := r.pids()
+	require.Len(t, pids, 2)
+	assert.Equal(t, fmt.Sprint("answer of ", pids[1]), o.text)
+	assert.Equal(t, fmt.Sprintf("[{:error :model/died :pid %d}]", pids[0]), o.response.Key("invoke/meta").Key("attempts").String())
+	assert.Equal(t, "1", r.operate("model/status", "").Key("deaths").String())
+
+	for _, how := range []string{"die", "exit"} { // the second request dies as the first did
+		r := newRig(t, "")
+		err := r.fails(how)
+		assert.Equal(t, "model/died", err.Type, "%v", err)
+		assert.Equal(t, []any{contract.ClassSwitch, contract.SourceDownstream, true}, []any{err.Class, err.Source, err.Retryable})
+		assert.Len(t, r.pids(), 2)
+	}
+}
+
+// MLX-009: what somebody has seen a piece of is not repeated.
+func TestDiesAfterAPiece(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "")
+	seen := ""
+	o := r.ask(t.Context(), "die-late", "", func(e wire.Event) {
+		text, _ := e.Value.Key("text").AsString()
+		seen += text
+	})
+	require.NotNil(t, o.err)
+	assert.Equal(t, "model/died", o.err.Type, "%v", o.err)
+	assert.Equal(t, "a piece", seen)
+	assert.Len(t, r.pids(), 1)
+	assert.Equal(t, ":at-least", o.response.Key("result").Key("usage").Key("tokens-mark").String(), "%s", o.response)
+	assert.NotEmpty(t, r.must("hello", ""), "the next call starts it again")
+}
+
+// MLX-009: three deaths are a crash loop: the plugin is not ready, calls are
+// refused without a process, an operator may have it tried again.
+func TestCrashLoop(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "")
+	assert.Equal(t, "model/died", r.fails("die").Type)
+	assert.Equal(t, "model/crash-loop", r.fails("die").Type)
+	assert.Len(t, r.pids(), 3)
+	err := r.fails("hello")
+	assert.Equal(t, "model/crash-loop", err.Type)
+	ms, _ := err.Details.Key("retry-after-ms").AsInt()
+	assert.Greater(t, ms, int64(30_000))
+	assert.False(t, err.Retryable)
+	assert.Len(t, r.pids(), 3)
+	h := r.health(func(h wire.Health) bool { return h.State == wire.HealthNotReady })
+	assert.Contains(t, h.Reason, ":model/crash-loop")
+	assert.Equal(t, "3", h.Attributes.Key("deaths").String())
+	r.operate("model/quit", "")
+	r.health(func(h wire.Health) bool { return h.State == wire.HealthReady })
+	assert.NotEmpty(t, r.must("hello", ""))
+}
+
+// health waits for a state of health.
+func (r *rig) health(want func(wire.Health) bool) (h wire.Health) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+	defer cancel()
+	found := false
+	_ = r.Client().Watch(ctx, func(now wire.Health) error {
+		if h = now; want(now) {
+			found = true
+			cancel()
+		}
+		return nil
+	})
+	require.True(r.t, found, "the last health is %v", h)
+	return h
+}
+
+// A server without memory: as an answer, and as an end that is not repeated.
+func TestOutOfMemory(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "")
+	err := r.fails("oom")
+	assert.Equal(t, "model/out-of-memory", err.Type)
+	assert.Contains(t, err.Message, "failed to allocate 9 GiB")
+	assert.Equal(t, "model/out-of-memory", r.fails("oom-exit").Type)
+	assert.Len(t, r.pids(), 1)
+	assert.NotEmpty(t, r.must("hello", ""))
+}
+
+// MLX-021: a server that is stopped in the middle of a call is given up after
+// the call's own timer, and the next call has another.
+func TestStoppedInACall(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, `{:timeouts {:connect 5000 :first-token 400 :silence 400 :stall 400 :total 60000}}`)
+	err := r.fails("freeze")
+	assert.Equal(t, "provider/timeout", err.Type)
+	pids := r.pids()
+	require.Len(t, pids, 1)
+	gone(t, pids...)
+	require.Eventually(t, func() bool { return r.ask(t.Context(), "hello", "", nil).err == nil }, patience, 10*time.Millisecond)
+	status := r.operate("model/status", "")
+	assert.Equal(t, "1", status.Key("deaths").String())
+}
+
+// MLX-012: where the server cannot run, calls are refused without a process,
+// the plugin says why and what to do, and goes on.
+func TestCannotRunHere(t *testing.T) {
+	t.Parallel()
+	mark := filepath.Join(t.TempDir(), "mark")
+	p := sdktest.Serve(t, newPlugin(transport.System(), quick), sdktest.Unconfigured(), sdktest.WithoutLeakCheck())
+	_, cerr := p.Client().Configure(t.Context(), wire.Setup{Config: config(t, mark, `{:command ["no-such-server" "{port}"] :start "eager"}`)}, nil)
+	require.NoError(t, cerr)
+	r := &rig{Plugin: p, t: t, mark: mark}
+	h := r.health(func(h wire.Health) bool { return h.State == wire.HealthNotReady })
+	assert.Equal(t, ":model/unavailable: the model server cannot run here: no-such-server is not in PATH (install no-such-server, or set command)", h.Reason)
+	err := r.fails("hello")
+	assert.Equal(t, "model/unavailable", err.Type)
+	assert.Equal(t, []any{contract.ClassSwitch, contract.SourceHost, false}, []any{err.Class, err.Source, err.Retryable})
+	assert.NotEmpty(t, err.Hint)
+
+	imports := newRig(t, "", "say=ImportError: no metal here", "exit=1")
+	for range 20 {
+		assert.Equal(t, "model/unavailable", imports.fails("hello").Type)
+	}
+	assert.Len(t, imports.pids(), 1, "never a restart loop")
+}
+
+// MLX-012: the refusal costs no more than looking at a value. The bound is for
+// the median of many, on a machine that may be busy.
+func TestRefusalIsQuick(t *testing.T) {
+	a := &adapter{clock: transport.System(), rungs: quick}
+	s := settingsOf(t, `{:command ["no-such-server" "{port}"]}`)
+	require.NoError(t, a.start(t.Context(), s))
+	defer func() { require.NoError(t, a.close(context.Background())) }()
+	h := a.house.Load()
+	request := edn.MustRead(`{:input {:prompt "x"}}`)
+	var took []time.Duration
+	for range 1001 {
+		begin := time.Now()
+		_, err := h.answer(t.Context(), "voice", request, nil)
+		took = append(took, time.Since(begin))
+		require.ErrorIs(t, err, contract.OfType("model/unavailable"))
+	}
+	assert.LessOrEqual(t, median(took), 50*time.Microsecond)
+}
+
+// MLX-011: freeze stops the process and keeps others from being started, thaw
+// starts one; reset changes nothing; quit stops it until somebody asks.
+func TestOperators(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "")
+	assert.Equal(t, "", states(r.operate("model/status", "")))
+	r.must("hello", "")
+	assert.Equal(t, "ready", states(r.operate("model/reset", "")))
+	assert.Equal(t, "frozen", states(r.operate("model/freeze", "")))
+	gone(t, r.pids()...)
+	err := r.fails("hello")
+	assert.Equal(t, "model/frozen", err.Type)
+	assert.Equal(t, []any{contract.ClassSwitch, contract.SourceRequest}, []any{err.Class, err.Source})
+	r.health(func(h wire.Health) bool { return h.State == wire.HealthNotReady })
+	assert.Equal(t, "starting", states(r.operate("model/thaw", "")))
+	r.must("hello", "")
+	assert.Len(t, r.pids(), 2)
+	assert.Equal(t, "cold", states(r.operate("model/quit", "")))
+	gone(t, r.pids()...)
+	r.must("hello", "")
+	var causes []string
+	for e := range r.operate("model/status", "").Key("events").Elems() {
+		to, _ := e.Key("to").AsKeyword()
+		cause, _ := e.Key("cause").AsKeyword()
+		causes = append(causes, to+"("+cause+")")
+	}
+	assert.Equal(t, "starting(call) ready(answers) draining(session/manual-freeze) frozen(ended) cold(thaw) starting(thaw) ready(answers) draining(session/restart) cold(ended) starting(call) ready(answers)",
+		strings.Join(causes, " "))
+}
+
+// MLX-010: each session has a server, up to a number; then the one that was
+// idle for the longest makes room; one that works is left alone.
+func TestPerSession(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, `{:workers "per-session" :max-workers 2 :queue 1}`)
+	a, b := r.must("hello", "a"), r.must("hello", "b")
+	assert.NotEqual(t, a, b)
+	assert.Equal(t, a, r.must("again", "a"))
+	r.must("hello", "c")
+	status := r.operate("model/status", "")
+	assert.Equal(t, "a ready, c ready", states(status), "b was idle for longer than a")
+	assert.Contains(t, status.Key("events").String(), ":cause :session/max-per-model")
+	assert.Equal(t, a, r.must("again", "a"))
+
+	assert.Equal(t, "a frozen, c ready", states(r.operate("model/freeze", "a")))
+	assert.Equal(t, "model/frozen", r.ask(t.Context(), "hello", "a", nil).err.Type)
+	r.must("hello", "d")
+	r.operate("model/thaw", "a")
+	r.operate("model/quit", "")
+
+	hold := filepath.Join(t.TempDir(), "hold")
+	var busy sync.WaitGroup
+	for _, session := range []string{"x", "y"} {
+		busy.Go(func() { assert.Nil(t, r.ask(t.Context(), "hold:"+hold, session, nil).err) })
+	}
+	require.Eventually(t, func() bool {
+		text, _ := os.ReadFile(r.mark)
+		return strings.Count(string(text), "hold") == 2
+	}, patience, time.Millisecond)
+	busy.Go(func() { assert.Nil(t, r.ask(t.Context(), "hello", "z", nil).err) }) // waits in the queue
+	require.Eventually(t, func() bool { return r.operate("model/status", "").Key("waiting").String() == "1" }, patience, time.Millisecond)
+	o := r.ask(t.Context(), "hello", "w", nil)
+	require.NotNil(t, o.err)
+	assert.Equal(t, "runtime/overloaded", o.err.Type)
+	require.NoError(t, os.WriteFile(hold, nil, 0o600))
+	busy.Wait()
+}
+
+// cold = "switch": a call does not wait for a server that loads.
+func TestColdSwitch(t *testing.T) {
+	t.Parallel()
+	gate := filepath.Join(t.TempDir(), "gate")
+	r := newRig(t, `{:cold "switch"}`, "gate="+gate)
+	err := r.fails("hello")
+	assert.Equal(t, "model/not-ready", err.Type)
+	ms, _ := err.Details.Key("retry-after-ms").AsInt()
+	assert.Positive(t, ms)
+	r.health(func(h wire.Health) bool { return h.State == wire.HealthNotReady })
+	require.NoError(t, os.WriteFile(gate, nil, 0o600))
+	r.health(func(h wire.Health) bool { return h.State == wire.HealthReady })
+	assert.NotEmpty(t, r.must("hello", ""))
+}
+
+// start = "eager", a start that fails, and a call whose deadline passes while
+// the server loads.
+func TestStarts(t *testing.T) {
+	t.Parallel()
+	eager := newRig(t, `{:start "eager"}`)
+	require.Eventually(t, func() bool { return states(eager.operate("model/status", "")) == "ready" }, patience, 5*time.Millisecond)
+
+	broken := newRig(t, "", "say=it is broken", "exit=3")
+	err := broken.fails("hello")
+	assert.Equal(t, "model/start-failed", err.Type)
+	assert.Equal(t, `["it is broken"]`, err.Details.Key("output").String())
+	late := newRig(t, `{:startup-timeout 300}`, "never")
+	assert.Equal(t, "model/start-timeout", late.fails("hello").Type)
+
+	slow := newRig(t, "", "never", "deaf")
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	o := slow.ask(ctx, "hello", "", nil)
+	require.NotNil(t, o.err)
+	assert.Equal(t, "starting", states(slow.operate("model/status", "")), "others may still want it")
+}
+
+// A call that somebody cancels ends; the server goes on.
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	o := r.ask(ctx, "slow", "", func(wire.Event) { cancel() })
+	require.NotNil(t, o.err)
+	require.Eventually(t, func() bool { return states(r.operate("model/status", "")) == "ready" }, patience, time.Millisecond)
+	assert.NotEmpty(t, r.must("hello", ""))
+	assert.Len(t, r.pids(), 1)
+}
+
+// MLX-007: the plugin is killed, and a second later nothing is left of its
+// server, however deaf, nor of what that one started.
+func TestPluginIsKilled(t *testing.T) {
+	t.Parallel()
+	mark := filepath.Join(t.TempDir(), "mark")
+	p := sdktest.Start(t, sdktest.WithConfig(config(t, mark, "", "deaf", "fork")))
+	r := &rig{Plugin: p, t: t, mark: mark}
+	r.must("hello", "")
+	pids := r.pids()
+	require.Len(t, pids, 2)
+	begin := time.Now()
+	require.NoError(t, syscall.Kill(p.Instance().PID(), syscall.SIGKILL))
+	gone(t, pids...)
+	assert.Less(t, time.Since(begin), 10*time.Second) // a second on a machine with nothing else to do
+}
+
+// MLX-020: what workers of model servers used to report stands for what they
+// report now.
+func TestOldNames(t *testing.T) {
+	for old, now := range map[string]string{
+		"runtime-not-ready": "model/not-ready", "runtime-port-in-use": "model/port-in-use", "runtime-start-failed": "model/start-failed",
+		"runtime-process-missing": "model/unavailable", "runtime-process-dead": "model/died", "runtime-process-io-unavailable": "model/died",
+		"runtime-session-reset-failed": "model/not-ready", "invoke-failed": "provider/error", "invoke-timeout": "provider/timeout",
+		"invoke-http-status": "provider/request-failed", "invoke-http-failed": "provider/unavailable", "invoke-http-url-missing": "provider/not-configured",
+		"invoke-not-configured": "provider/not-configured", "quit-not-configured": "provider/not-configured",
+		"reset-not-configured": "provider/not-configured", "unsupported-command": "provider/request-invalid",
+	} {
+		assert.Equal(t, now, contract.ResolveAlias(old), old)
+		_, ok := contract.Lookup(now)
+		assert.True(t, ok, now)
+	}
+}
+
+// What a host is told before anything runs.
+func TestDescription(t *testing.T) {
+	t.Parallel()
+	p := sdktest.Serve(t, newPlugin(transport.System(), quick), sdktest.Unconfigured(), sdktest.WithoutLeakCheck())
+	raw, err := p.Client().Describe(t.Context(), edn.MustRead(`{:model "m" :port 8080 :serve {"voice" {:family "f" :intents ["text/respond"]} "meta" {}}}`), wire.HostInfo{})
+	require.NoError(t, err)
+	require.Empty(t, raw.Findings)
+	d, err := raw.Parse()
+	require.NoError(t, err)
+	assert.Equal(t, []string{"fs/read", "fs/write", "net/loopback", "process/run", "process/self"}, d.Needs, "LM-002")
+	assert.Equal(t, []uint16{8080}, d.Ports)
+	var ids []string
+	for _, c := range d.Capabilities {
+		ids = append(ids, c.ID)
+		assert.Equal(t, []string{"none"}, c.Effects)
+	}
+	assert.Equal(t, []string{"mlx/meta", "mlx/voice", "mlx/server"}, ids)
+	raw, err = p.Client().Describe(t.Context(), edn.MustRead(`{:model "m" :max-workers 0 :port 65536 :comand [] :serve {"voice" {}}}`), wire.HostInfo{})
+	require.NoError(t, err)
+	text := fmt.Sprint(raw.Findings)
+	for _, where := range []string{":max-workers", ":port", ":comand"} {
+		assert.Contains(t, text, where, "LM-005, MLX-021")
+	}
+}
