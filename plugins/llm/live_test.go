@@ -255,6 +255,16 @@ func TestRealServer(t *testing.T) {
 		next := r.ask(t.Context(), "text/respond", `{:prompt "hello"}`, budgeted(200), nil)
 		require.Nil(t, next.err)
 	})
+	t.Run("a probe finds it as it is declared", func(t *testing.T) {
+		o := r.ask(t.Context(), "model/probe", `{}`, "", nil)
+		require.Nil(t, o.err, "%s", o.err)
+		assert.True(t, o.out.Key("agrees?").Truthy(), "LLM-006: %s", o.out)
+	})
+	t.Run("a probe finds what is declared wrongly", func(t *testing.T) {
+		o := l.rig(t, `{:quirks {:response-format "json_schema" :tools false :usage-in-stream false}}`).ask(t.Context(), "model/probe", `{}`, "", nil)
+		require.Nil(t, o.err, "%s", o.err)
+		assert.Subset(t, differences(o), []string{":tools false true", ":usage-in-stream false true"}, "LLM-006: %s", o.out)
+	})
 	t.Run("a server that is gone", func(t *testing.T) {
 		gone := l
 		gone.config = l.config.Merge(edn.MustRead(`{:base-url "http://127.0.0.1:1/v1"}`))

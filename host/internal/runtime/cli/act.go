@@ -225,6 +225,7 @@ type performance struct {
 	positions *edn.Positions // of the plan's text, or nil
 	flags     *callFlags
 	admit     func(*daemon.Loaded) error // before any plugin is started; may be nil
+	show      func(edn.Value) error      // prints an answer in a form of its own; may be nil
 }
 
 // admitPlan refuses a plan with errors before anything is started, with all
@@ -308,7 +309,7 @@ func (c *command) perform(ctx context.Context, p performance) error {
 	if f.report {
 		c.report(run.Records(), response.Key("budget"))
 	}
-	err = c.answer(response, failure, f, told)
+	err = c.conclude(p, response, failure, told)
 	if errors.Is(context.Cause(ctx), errInterrupted) {
 		return quietError{contract.ExitInterrupted}
 	}
@@ -352,7 +353,15 @@ func (c *command) performThere(ctx context.Context, client *httpapi.Client, p pe
 	if e := response.Key("error"); !e.IsNil() {
 		failure = contract.ErrorFromValue(e, contract.SourceHost)
 	}
-	return c.answer(response, failure, f, told)
+	return c.conclude(p, response, failure, told)
+}
+
+// conclude prints how a run ended.
+func (c *command) conclude(p performance, response edn.Value, failure *contract.Error, told *teller) error {
+	if p.show != nil && failure == nil {
+		return p.show(response)
+	}
+	return c.answer(response, failure, p.flags, told)
 }
 
 // apply writes the flags into a request envelope.

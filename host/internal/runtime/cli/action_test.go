@@ -86,7 +86,7 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 	// verb says here which it is.
 	own := []string{
 		"act", "run", "serve", "check", "validate", "fmt", "explain", "config docs", "plugin new", "plugin lock", "plugin install", "graph",
-		"conform", "completion", "doctor", "version", "admin action", "admin systemd-unit", "help",
+		"conform", "completion", "doctor", "version", "model probe", "admin action", "admin systemd-unit", "help",
 	}
 	asks := map[string]bool{}
 	for _, verb := range covered {

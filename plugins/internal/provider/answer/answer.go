@@ -25,26 +25,39 @@ func (p *Provider) Answer(ctx context.Context, m *Model, intent string, request 
 	if p.Missing != "" {
 		return edn.Nil(), p.Report.Error(failure.NotConfigured, failure.Known{}, "%s", p.Missing)
 	}
+	if intent == Probe {
+		return p.probeServer(ctx, m, func(name string) error {
+			return out.Delta(edn.MustMap(edn.K("kind"), edn.K("check"), edn.K("check"), edn.K(name)))
+		})
+	}
 	q, err := m.ask(intent, request)
 	if err != nil {
 		return edn.Nil(), err
 	}
 	c := &call{provider: p, model: m, question: q, out: out, answer: chat.NewAnswer()}
-	body, err := c.encode()
+	leave, err := c.begin(ctx)
 	if err != nil {
 		return edn.Nil(), err
 	}
-	if err := p.Gate.Enter(ctx); err != nil {
-		if errors.Is(err, transport.ErrFull) {
-			return edn.Nil(), c.fail(failure.QueueFull, "as many calls wait as may")
-		}
-		return edn.Nil(), c.fault(&transport.Fault{Kind: waiting(err), Text: "the call waited for its turn"})
-	}
-	defer p.Gate.Leave()
-	c.exchange = p.Client.Post(m.Preset.Path, body)
-	defer c.exchange.Close()
+	defer leave()
 	value, err := c.run(ctx)
 	return c.envelope(value, err), nil
+}
+
+// begin sends the request when it is its turn. leave ends the exchange.
+func (c *call) begin(ctx context.Context) (leave func(), failed *contract.Error) {
+	body, failed := c.encode()
+	if failed != nil {
+		return nil, failed
+	}
+	if err := c.provider.Gate.Enter(ctx); err != nil {
+		if errors.Is(err, transport.ErrFull) {
+			return nil, c.fail(failure.QueueFull, "as many calls wait as may")
+		}
+		return nil, c.fault(&transport.Fault{Kind: waiting(err), Text: "the call waited for its turn"})
+	}
+	c.exchange = c.provider.Client.Post(c.model.Preset.Path, body)
+	return func() { c.exchange.Close(); c.provider.Gate.Leave() }, nil
 }
 
 func waiting(err error) transport.Kind {
@@ -107,7 +120,7 @@ func (c *call) encode() ([]byte, *contract.Error) {
 	if len(q.tools) > 0 && !m.Preset.Tools {
 		return nil, c.fail(failure.NotConfigured, "preset %s has no tools: set quirks { tools = true } if this server has them", m.Preset.Name)
 	}
-	r := &chat.Request{Model: cmp.Or(m.Wire, m.Name), Messages: q.messages, Tools: q.tools, Options: q.options, Context: m.Context, Whole: len(q.tools) > 0 && !m.Preset.ToolsStream}
+	r := &chat.Request{Model: cmp.Or(m.Wire, m.Name), Messages: q.messages, Tools: q.tools, Options: q.options, Context: m.Context, Whole: q.whole || len(q.tools) > 0 && !m.Preset.ToolsStream}
 	if q.shape != nil {
 		output, ok := q.shape.Ask(m.Structured, m.Preset)
 		if !ok {
@@ -146,19 +159,27 @@ func instructed(messages []chat.Message, text string) []chat.Message {
 
 // run follows the exchange to its end.
 func (c *call) run(ctx context.Context) (edn.Value, *contract.Error) {
-	head, fault := c.exchange.Head(ctx)
-	if fault != nil {
-		return edn.Nil(), c.fault(fault)
-	}
-	c.head = head
-	if head.Status < 200 || head.Status > 299 {
-		return edn.Nil(), c.refused(ctx)
-	}
-	if err := c.receive(ctx); err != nil {
-		c.cut = true
+	if err := c.fetch(ctx); err != nil {
 		return edn.Nil(), err
 	}
 	return c.conclude()
+}
+
+// fetch follows the exchange to its end, whatever the answer is.
+func (c *call) fetch(ctx context.Context) *contract.Error {
+	head, fault := c.exchange.Head(ctx)
+	if fault != nil {
+		return c.fault(fault)
+	}
+	c.head = head
+	if head.Status < 200 || head.Status > 299 {
+		return c.refused(ctx)
+	}
+	if err := c.receive(ctx); err != nil {
+		c.cut = true
+		return err
+	}
+	return nil
 }
 
 // fault is the error of a broken exchange.
@@ -225,14 +246,24 @@ func (c *call) usage(err *contract.Error) edn.Value {
 	case err != nil && !c.known:
 		return edn.Nil()
 	}
+	return c.account(c.tokens(), c.exchange.Elapsed())
+}
+
+// tokens are what the call took, as far as it is known.
+func (c *call) tokens() pricing.Tokens {
 	counted := pricing.Counted{In: c.model.Ratio.Apply(pricing.EstimateRequest(c.request)), Out: c.model.Ratio.Apply(pricing.EstimateAnswer(c.answer))}
 	tokens := pricing.Settle(c.answer.Usage, counted, c.cut)
 	if tokens.Mark == pricing.Exact {
 		c.model.Ratio.Learn(tokens.In, pricing.EstimateRequest(c.request))
 	}
+	return tokens
+}
+
+// account writes tokens and their price down.
+func (c *call) account(tokens pricing.Tokens, took time.Duration) edn.Value {
 	var u edn.MapBuilder
 	u.Key("mode", edn.K("live"))
-	u.Key("latency-ms", edn.Int(c.exchange.Elapsed().Milliseconds()))
+	u.Key("latency-ms", edn.Int(took.Milliseconds()))
 	if c.begun {
 		u.Key("first-token-ms", edn.Int(c.firstToken.Milliseconds()))
 	}

@@ -28,6 +28,7 @@ type question struct {
 	options  chat.Options
 	agent    edn.Value
 	hash     string
+	whole    bool // asked for in one piece
 }
 
 // ask reads the question out of a request envelope.

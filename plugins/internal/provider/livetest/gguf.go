@@ -69,12 +69,12 @@ func Model(scripts ...Script) []byte {
 	return g.file()
 }
 
-// Script is what the model says after a trigger. The words of all scripts
-// differ; a script without an end begins again after its last word.
+// Script is what the model says after each of its triggers. The words of all
+// scripts differ; a script without an end begins again after its last word.
 type Script struct {
-	Trigger string
-	Words   []string
-	Endless bool
+	Triggers []string
+	Words    []string
+	Endless  bool
 }
 
 // vocabulary is all tokens, and which one follows each.
@@ -100,18 +100,18 @@ func newVocabulary(scripts []Script) *vocabulary {
 		v.add("<0x"+string(hex[b>>4])+string(hex[b&15])+">", byteToken)
 	}
 	for _, s := range scripts {
-		from := v.add(s.Trigger, userToken)
-		first := -1
+		var words []int
 		for _, w := range s.Words {
-			id := v.add(w, normalToken)
-			if first < 0 {
-				first = id
-			}
-			v.next[from] = id
-			from = id
+			words = append(words, v.add(w, normalToken))
+		}
+		for _, trigger := range s.Triggers {
+			v.next[v.add(trigger, userToken)] = words[0]
+		}
+		for i, id := range words[:len(words)-1] {
+			v.next[id] = words[i+1]
 		}
 		if s.Endless {
-			v.next[from] = first
+			v.next[words[len(words)-1]] = words[0]
 		}
 	}
 	return v

@@ -17,12 +17,14 @@ const Text = "The répondeur says: good day, 世界! All servers answer; none sl
 // Grade is the value that it answers to Grading.
 const Grade = `{"score":0.5}`
 
-// Scripts are what the model can say.
+// Scripts are what the model can say. Besides the triggers above it knows the
+// last words of the questions of a probe.
 func Scripts() []Script {
 	return []Script{
-		{Trigger: Greeting, Words: []string{"The", "▁répondeur", "▁says:", "▁good", "▁day,", "▁世", "界!", "▁All", "▁servers", "▁answer;", "▁none", "▁sleeps."}},
-		{Trigger: Counting, Endless: true, Words: []string{"▁one", "▁two", "▁three", "▁four", "▁five", "▁six", "▁seven", "▁eight", "▁nine", "▁ten", "▁once", "▁more:"}},
-		{Trigger: Grading, Words: []string{`{"`, `score`, `":`, `0.5`, `}`}},
-		{Trigger: CallsTool, Words: []string{"[[call:", "▁weather", "(", `{"city"`, `:"`, `Oslo`, `"}`, ")]]"}},
+		{Triggers: []string{Greeting, "please."}, Words: []string{"The", "▁répondeur", "▁says:", "▁good", "▁day,", "▁世", "界!", "▁All", "▁servers", "▁answer;", "▁none", "▁sleeps."}},
+		{Triggers: []string{Counting, "break."}, Endless: true, Words: []string{"▁one", "▁two", "▁three", "▁four", "▁five", "▁six", "▁seven", "▁eight", "▁nine", "▁ten", "▁once", "▁more:"}},
+		{Triggers: []string{Grading}, Words: []string{`{"`, `score`, `":`, `0.5`, `}`}},
+		{Triggers: []string{"have?"}, Words: []string{`{"legs"`, `:4}`}},
+		{Triggers: []string{CallsTool, "tool."}, Words: []string{"[[call:", "▁weather", "(", `{"city"`, `:"`, `Oslo`, `"}`, ")]]"}},
 	}
 }

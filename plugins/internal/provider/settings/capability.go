@@ -3,6 +3,7 @@ package settings
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/answer"
 	"github.com/fermenthq/ferment/sdk"
@@ -29,5 +30,6 @@ func (m Model) Capability(id, of string, ask func(ctx context.Context, request e
 			options = append(options, sdk.OutFor(intent, out))
 		}
 	}
-	return sdk.Raw(id, m.IntentsOf(), ask, options...)
+	options = append(options, sdk.InFor(answer.Probe, "req/any"), sdk.OutFor(answer.Probe, "res/any"))
+	return sdk.Raw(id, append(slices.Clone(m.IntentsOf()), answer.Probe), ask, options...)
 }

@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// probeIntent is what plugins of language models serve beside their own
+// intents.
+const probeIntent = "model/probe"
+
+func (c *command) modelCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "model",
+		Short: "examine the models behind capabilities",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return usagef("model needs a verb: probe")
+		},
+	}
+	cmd.AddCommand(c.modelProbeCommand())
+	return cmd
+}
+
+func (c *command) modelProbeCommand() *cobra.Command {
+	var f callFlags
+	cmd := &cobra.Command{
+		Use:   "probe CAPABILITY",
+		Short: "ask a live model server five small things and tell where it differs from its quirks",
+		Long: "probe asks the server behind a capability for a value, a stream, a value of a\n" +
+			"schema, a call of a tool and an answer that is cut at its limit, and prints where\n" +
+			"it differs from the preset and the quirks block of its model, and what that cost.\n" +
+			"The requests are made by the plugin, which alone knows the key. A difference\n" +
+			"gives exit 1.",
+		Example: "  ferment model probe openai/meta\n  ferment model probe llm/voice --json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id := strings.TrimPrefix(args[0], ":")
+			if k, err := edn.Keyword(id); err != nil || k.Namespace() == "" {
+				return usagef("%q is no capability: one is written NS/NAME, such as openai/meta", args[0])
+			}
+			return c.perform(cmd.Context(), performance{request: probeRequest(id), flags: &f, show: c.printProbe})
+		},
+	}
+	f.progress = "none"
+	cmd.Flags().DurationVar(&f.deadline, "deadline", 0, "time for all requests, such as 30s")
+	localFlag(cmd, &f.local)
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if cmd.Flags().Changed("deadline") && f.deadline <= 0 {
+			return usagef("--deadline %s: expected a time above zero, such as 30s", f.deadline)
+		}
+		return nil
+	}
+	c.registerAttach(cmd)
+	c.registerLockfile(cmd)
+	return cmd
+}
+
+// probeRequest asks one capability and nobody else, once: what is told is about
+// this server, and trying again would spend again.
+func probeRequest(id string) edn.Value {
+	plan := edn.MustMap(edn.K("id"), edn.Text("probe"), edn.K("nodes"), edn.Vector(
+		edn.MustMap(edn.K("op"), edn.K("call"), edn.K("id"), edn.Text("probe"), edn.K("cap/id"), edn.K(id), edn.K("intent"), edn.K(probeIntent),
+			edn.K("input"), edn.MustMap(), edn.K("dispatch"), edn.MustRead(`{:retry {:same-cap-max 0 :fallback-max 0}}`), edn.K("as"), edn.K("probe")),
+		edn.MustMap(edn.K("op"), edn.K("emit"), edn.K("input"), edn.K("probe"))))
+	return envelope(act.PlanIntent, edn.MustMap(edn.K("plan"), plan))
+}
+
+// printProbe prints what a probe found.
+func (c *command) printProbe(response edn.Value) error {
+	out := response.Key("result").Key("out")
+	if c.format == formatText {
+		if err := probeText(c.env.Stdout, out, response.Key("usage")); err != nil {
+			return err
+		}
+	} else {
+		shown := out
+		if usage := response.Key("usage"); usage.IsMap() {
+			shown = out.AssocKey("usage", usage)
+		}
+		if err := c.value(c.env.Stdout, shown); err != nil {
+			return err
+		}
+	}
+	if !out.Key("agrees?").Truthy() {
+		return quietError{contract.ExitNegative}
+	}
+	return nil
+}
+
+func probeText(w io.Writer, out, usage edn.Value) error {
+	var rows [][]string
+	for k := range out.Key("checks").Elems() {
+		state := "ok"
+		if !k.Key("ok?").Truthy() {
+			state = "differs"
+		}
+		var seen []string
+		for name, v := range k.Key("found").Entries() {
+			seen = append(seen, plain(name)+" "+plain(v))
+		}
+		if e := k.Key("error"); !e.IsNil() {
+			seen = append(seen, plain(e.Key("type"))+": "+plain(e.Key("message")))
+		}
+		rows = append(rows, []string{plain(k.Key("check")), state, strings.Join(seen, ", ")})
+	}
+	if err := table(w, []string{"request", "state", "what was seen"}, rows); err != nil {
+		return err
+	}
+	served := plain(out.Key("model"))
+	if s := out.Key("model/served"); !s.IsNil() && plain(s) != served {
+		served += " (served by " + plain(s) + ")"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "\nmodel %s, preset %s\n", served, plain(out.Key("preset")))
+	for d := range out.Key("differences").Elems() {
+		fmt.Fprintf(&b, "  quirk %s: declared %s, found %s\n", strings.ReplaceAll(plain(d.Key("quirk")), "-", "_"), plain(d.Key("declared")), plain(d.Key("found")))
+	}
+	if out.Key("agrees?").Truthy() {
+		b.WriteString("  nothing differs from what is declared\n")
+	}
+	fmt.Fprintf(&b, "cost %s\n", probeCost(usage))
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func probeCost(usage edn.Value) string {
+	text := plain(usage.Key("tokens-in")) + " tokens in, " + plain(usage.Key("tokens-out")) + " out"
+	if cost := usage.Key("cost-usd"); !cost.IsNil() {
+		return text + ", " + plain(cost) + " USD (" + plain(usage.Key("cost-mark")) + ")"
+	}
+	return text + ", price not known"
+}

@@ -1,0 +1,138 @@
+package cli_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// modelServer is a server with the interface of OpenAI, which can everything
+// but hold to a schema unless it is strict. It counts what it is asked.
+func modelServer(t *testing.T, strict bool) (port string, asked *atomic.Int64) {
+	asked = new(atomic.Int64)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		body, _ := io.ReadAll(r.Body)
+		text := string(body)
+		if !strings.Contains(r.Header.Get("Authorization"), modelKey) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = io.WriteString(w, `{"error":{"message":"no such key"}}`)
+			return
+		}
+		if strings.Contains(text, `"stream":false`) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"model":"served","choices":[{"index":0,"message":{"role":"assistant","content":"Hello."},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":3}}`)
+			return
+		}
+		delta, finish := `{"content":"Hello."}`, "stop"
+		switch {
+		case strings.Contains(text, `"response_format"`) && strict:
+			delta = `{"content":"{\"legs\":4}"}`
+		case strings.Contains(text, `"tools"`):
+			delta, finish = `{"tool_calls":[{"index":0,"id":"t","function":{"name":"weather","arguments":"{\"city\":\"Oslo\"}"}}]}`, "tool_calls"
+		case strings.Contains(text, `"max_tokens":16`):
+			finish = "length"
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = fmt.Fprintf(w, "data: {\"model\":\"served\",\"choices\":[{\"index\":0,\"delta\":%s,\"finish_reason\":null}]}\n\n", delta)
+		_, _ = fmt.Fprintf(w, "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":%q}]}\n\n", finish)
+		_, _ = io.WriteString(w, "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":3}}\n\ndata: [DONE]\n\n")
+	}))
+	t.Cleanup(s.Close)
+	u, err := url.Parse(s.URL)
+	require.NoError(t, err)
+	return u.Port(), asked
+}
+
+const modelKey = "sk-CANARY-0123456789abcdef"
+
+// modelBlock is a plugin block of a compatible server.
+func modelBlock(name, port string) string {
+	return fmt.Sprintf(`plugin %q {
+  command = [%q]
+
+  isolation {
+    network = "loopback"
+    ports   = [%s]
+  }
+
+  config {
+    provider = "compatible"
+    preset   = "vllm"
+    base_url = "http://127.0.0.1:%s/v1"
+    api_key  = secret("env:MODEL_KEY")
+
+    model "voice" {
+      name = "sample"
+
+      price {
+        input  = "1"
+        output = "2"
+      }
+    }
+  }
+}
+`, name, filepath.Join(built.plugins, "llm"), port, port)
+}
+
+// LLM-006: the probe goes through the plugin, tells where the server differs,
+// what it cost, and what cannot be asked.
+func TestModelProbe(t *testing.T) {
+	t.Parallel()
+	port, asked := modelServer(t, true)
+	w := newWorld(t, "ferment.hcl", testProfile+modelBlock("mine", port))
+	w.env = append(w.env, "MODEL_KEY="+modelKey)
+
+	got := w.run("model", "probe", "compatible/voice")
+	require.Equal(t, 0, got.code, "%s%s", got.stdout, got.stderr)
+	assert.EqualValues(t, 5, asked.Load(), "LLM-006")
+	assert.Contains(t, got.stdout, "nothing differs")
+	assert.Contains(t, got.stdout, "cost 45 tokens in, 15 out, 0.000075M USD (exact)")
+	assert.Contains(t, got.stdout, "model sample (served by served), preset vllm")
+	assert.NotContains(t, got.stdout+got.stderr, "CANARY", "LM-004")
+
+	got = w.run("model", "probe", ":compatible/voice", "--edn")
+	require.Equal(t, 0, got.code, got.stderr)
+	v := got.value(t)
+	assert.True(t, v.Key("agrees?").Truthy())
+	assert.Equal(t, 5, v.Key("checks").Len())
+	assert.Equal(t, "0.000075M", v.Key("usage").Key("cost-usd").String())
+
+	got = w.run("model", "probe", "compatible/nobody")
+	assert.NotEqual(t, 0, got.code)
+	assert.Contains(t, got.stderr, "compatible/nobody")
+	got = w.run("model", "probe", "voice")
+	assert.Equal(t, 2, got.code)
+	assert.Contains(t, got.stderr, "NS/NAME")
+	assert.EqualValues(t, 10, asked.Load(), "a name that nobody has asks nobody")
+
+	w.env[len(w.env)-1] = "MODEL_KEY=wrong-key-of-somebody"
+	got = w.run("model", "probe", "compatible/voice", "--json")
+	assert.NotEqual(t, 0, got.code)
+	assert.Contains(t, got.stdout, "provider/auth-failed")
+	assert.EqualValues(t, 11, asked.Load(), "once: what costs money is not tried again")
+}
+
+// LLM-006: a server that differs gives exit 1, through a daemon too.
+func TestModelProbeDiffers(t *testing.T) {
+	t.Parallel()
+	port, asked := modelServer(t, false)
+	w := newWorld(t, "ferment.hcl", testProfile+modelBlock("mine", port))
+	w.env = append(w.env, "MODEL_KEY="+modelKey)
+	s := w.serve()
+	got := w.run("model", "probe", "compatible/voice")
+	assert.Equal(t, 1, got.code, got.stderr)
+	assert.Contains(t, got.stdout, "quirk response_format: declared json_schema, found none")
+	assert.EqualValues(t, 5, asked.Load())
+	s.stop()
+}

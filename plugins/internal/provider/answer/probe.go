@@ -1,0 +1,329 @@
+package answer
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
+	"github.com/fermenthq/ferment/plugins/internal/provider/dialect"
+	"github.com/fermenthq/ferment/plugins/internal/provider/failure"
+	"github.com/fermenthq/ferment/plugins/internal/provider/pricing"
+	"github.com/fermenthq/ferment/plugins/internal/provider/shape"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+)
+
+// Probe is the intent that compares a live server with its quirks.
+const Probe = "model/probe"
+
+// What a probe asks. The limits leave room for models that think before they
+// answer; the last one is there to be reached.
+const (
+	probeTokens = 256
+	probeLimit  = 16
+	askGreeting = "Greet me in one short sentence, please."
+	askLegs     = "How many legs does a dog have?"
+	askWeather  = "What will the weather be in Oslo tomorrow? Use the tool."
+	askCount    = "Write the numbers from one to two hundred as words, without a break."
+)
+
+// check is one request of a probe and what it showed.
+type check struct {
+	name string
+	call *call
+	err  *contract.Error
+	took time.Duration
+	// found is what was seen, differs where that is not what is declared.
+	found, differs []edn.Value
+}
+
+func (k *check) saw(name string, v edn.Value) { k.found = append(k.found, edn.K(name), v) }
+
+// compare notes a quirk of which the server shows something else.
+func (k *check) compare(quirk string, declared, found edn.Value) {
+	if edn.Equal(declared, found) {
+		return
+	}
+	k.differs = append(k.differs, edn.MustMap(edn.K("quirk"), edn.K(quirk), edn.K("declared"), declared, edn.K("found"), found))
+}
+
+// probeServer asks the server of a model five small things and tells where it
+// differs from its preset and quirks: a value with its usage, a stream with its
+// end and its usage, a value of a schema, a call of a tool, and an answer that
+// is cut at its limit. What a server refuses is a finding; an error is that it
+// cannot be asked at all. progress is called before each request.
+func (p *Provider) probeServer(ctx context.Context, m *Model, progress func(name string) error) (edn.Value, *contract.Error) {
+	var all []*check
+	for _, one := range []struct {
+		name string
+		ask  func(*question, *Model) // what the request has besides
+		look func(*check, *Model)
+	}{
+		{"value", askWhole, lookAtValue},
+		{"stream", askForStream, lookAtStream},
+		{"structured", askForShape, lookAtShape},
+		{"tools", askForTool, lookAtTool},
+		{"limit", func(q *question, _ *Model) { q.options.MaxTokens = probeLimit }, lookAtLimit},
+	} {
+		if progress(one.name) != nil {
+			return edn.Nil(), p.Report.Error(failure.Canceled, failure.Known{}, "the caller went away")
+		}
+		k := p.probe(ctx, m, one.name, one.ask)
+		all = append(all, k)
+		if k.err != nil && hopeless(k.err, one.name == "value") {
+			return edn.Nil(), k.err
+		}
+		one.look(k, m)
+	}
+	lookAtRole(all[0], all[1], m)
+	return told(m, all), nil
+}
+
+// hopeless tells the errors after which every further request would end alike.
+func hopeless(e *contract.Error, first bool) bool {
+	switch e.Type {
+	case "provider/unavailable", "provider/auth-failed", "provider/quota-exhausted", "provider/rate-limited", "provider/overloaded",
+		"timeout/hard", "runtime/overloaded", "canceled":
+		return true
+	case "provider/model-not-found", "provider/timeout", "provider/request-failed":
+		return first // later it is about what was asked for
+	}
+	return false
+}
+
+// probe makes one request. It takes every end of a stream for its end, so that
+// what came can be looked at.
+func (p *Provider) probe(ctx context.Context, m *Model, name string, ask func(*question, *Model)) *check {
+	q := &question{intent: Chat, textKey: "text", names: dialect.NewNames(nil), args: map[string]*schema.Schema{}, options: m.Options}
+	q.options.MaxTokens = probeTokens
+	q.messages = []chat.Message{{Role: chat.User, Content: map[string]string{
+		"value": askGreeting, "stream": askGreeting, "structured": askLegs, "tools": askWeather, "limit": askCount,
+	}[name]}}
+	tried := *m
+	tried.StrictOptions, tried.Structured = false, "auto"
+	tried.Preset.Terminator = dialect.EOF
+	ask(q, &tried)
+	k := &check{name: name, call: &call{provider: p, model: &tried, question: q, out: unheard{}, answer: chat.NewAnswer()}}
+	leave, err := k.call.begin(ctx)
+	if err != nil {
+		k.err = err
+		return k
+	}
+	defer leave()
+	k.err = k.call.fetch(ctx)
+	k.took = k.call.exchange.Elapsed()
+	return k
+}
+
+// askWhole has a system message, which nothing else has, so that a server that
+// refuses its role can be told.
+func askWhole(q *question, _ *Model) {
+	q.whole = true
+	q.messages = append([]chat.Message{{Role: chat.System, Content: "Answer in English."}}, q.messages...)
+}
+
+// lookAtRole finds a server that refuses system messages and nothing else.
+func lookAtRole(value, stream *check, m *Model) {
+	if value.err != nil && value.err.Type == "provider/request-invalid" && stream.err == nil {
+		value.compare("system-role", edn.Text(m.Preset.SystemRole), edn.Text("refused"))
+	}
+}
+
+func lookAtValue(k *check, _ *Model) {
+	if k.err == nil {
+		k.saw("usage?", edn.Bool(stated(k.call.answer)))
+	}
+}
+
+func stated(a *chat.Answer) bool { return a.Usage.In >= 0 && a.Usage.Out >= 0 }
+
+func askForStream(_ *question, m *Model) {
+	if m.Preset.Dialect == dialect.OpenAI {
+		m.Preset.UsageInStream = true // also where it is declared to be absent
+	}
+}
+
+func lookAtStream(k *check, m *Model) {
+	a, p := k.call.answer, m.Preset
+	if k.err != nil {
+		if p.Dialect == dialect.OpenAI {
+			k.compare("usage-in-stream", edn.Bool(p.UsageInStream), edn.Bool(false))
+		}
+		return
+	}
+	finish := !a.Assumed && a.Finish != chat.Unfinished
+	found := map[[2]bool]string{{true, true}: "strict", {false, true}: "strict", {true, false}: "either", {false, false}: "eof"}[[2]bool{finish, a.Ended}]
+	k.saw("finish-reason?", edn.Bool(finish))
+	k.saw("formal-end?", edn.Bool(a.Ended))
+	k.saw("usage?", edn.Bool(stated(a)))
+	if !ends(p.Terminator, found) {
+		k.compare("terminator", edn.K(string(p.Terminator)), edn.K(found))
+	}
+	if p.Dialect == dialect.OpenAI {
+		k.compare("usage-in-stream", edn.Bool(p.UsageInStream), edn.Bool(stated(a)))
+	}
+}
+
+// ends tells whether a declared terminator is right for what was found. That
+// a stream has a stricter end than is asked for is no fault, except that nobody
+// has to take any end of a body for the end of an answer.
+func ends(declared dialect.Terminator, found string) bool {
+	switch declared {
+	case dialect.Strict:
+		return found == "strict"
+	case dialect.EOF:
+		return found == "eof"
+	}
+	return found != "eof"
+}
+
+func formatOf(p dialect.Preset) string {
+	switch {
+	case p.Native:
+		return "json_schema"
+	case p.JSONMode:
+		return "json_object"
+	}
+	return "none"
+}
+
+// askForShape asks in the form that is declared, or for a schema where none is.
+// The question does not speak of the form: who is not made to take it has no
+// reason to. Servers that enforce JSON alone want it to be said.
+func askForShape(q *question, m *Model) {
+	if formatOf(m.Preset) == "none" {
+		m.Preset.Native = true
+	}
+	form := edn.MustRead(`[:map {:closed true} [:legs [:int {:min 0 :max 100}]]]`)
+	q.shape, _ = shape.New("legs", form, edn.Nil()) // a schema of this file compiles
+}
+
+func lookAtShape(k *check, m *Model) {
+	declared := formatOf(m.Preset)
+	asked := declared
+	if declared == "none" {
+		asked = "json_schema"
+	}
+	found := "none"
+	if k.err == nil {
+		_, how, problem := k.call.question.shape.Read(k.call.answer.Text.String())
+		switch {
+		case problem == nil && how == "", asked == "json_object" && how == "" && problem.Parsed:
+			found = asked
+		}
+	}
+	k.saw("asked", edn.Text(asked))
+	k.saw("fits?", edn.Bool(found == asked))
+	k.compare("response-format", edn.Text(declared), edn.Text(found))
+}
+
+func askForTool(q *question, m *Model) {
+	m.Preset.Tools = true
+	form := edn.MustRead(`[:map {:closed true} [:city :string]]`)
+	compiled, _ := schema.Compile(form) // a schema of this file compiles
+	text, _ := edn.WriteJSON(compiled.JSONSchema())
+	q.args["weather"] = compiled
+	q.tools = []chat.Tool{{Name: q.names.Wire("weather"), Description: "Tells the weather of tomorrow in a city.", Schema: text}}
+}
+
+func lookAtTool(k *check, m *Model) {
+	called := false
+	if k.err == nil {
+		for _, c := range k.call.answer.Calls {
+			args, err := edn.ReadJSON([]byte(c.Args.String()), edn.WithLimits(edn.Body))
+			called = called || err == nil && args.IsMap()
+		}
+	}
+	k.saw("called?", edn.Bool(called))
+	k.saw("streamed?", edn.Bool(m.Preset.ToolsStream))
+	if k.err == nil && !called && m.Preset.Tools && m.Preset.ToolsStream && k.call.answer.Finish == chat.ToolCalls {
+		k.compare("tools-stream", edn.Bool(true), edn.Bool(false)) // it says that it called
+		return
+	}
+	k.compare("tools", edn.Bool(m.Preset.Tools), edn.Bool(called))
+}
+
+// lookAtLimit cannot tell an answer that is short from one that was kept short,
+// but one that is far too long was not kept at all.
+func lookAtLimit(k *check, m *Model) {
+	if k.err != nil {
+		return
+	}
+	cut, out := k.call.answer.Finish == chat.Length, k.call.tokens().Out
+	k.saw("cut?", edn.Bool(cut))
+	k.saw("tokens-out", edn.Int(out))
+	if !cut && out > 4*probeLimit {
+		k.compare("limit-field", edn.Text(m.Preset.LimitField), edn.Text("ignored"))
+	}
+}
+
+// told is the output of a probe with all requests.
+func told(m *Model, all []*check) edn.Value {
+	var checks, differences []edn.Value
+	sum := pricing.Tokens{Mark: pricing.Exact}
+	var took time.Duration
+	served := ""
+	for _, k := range all {
+		var one edn.MapBuilder
+		one.Key("check", edn.K(k.name))
+		one.Key("found", edn.MustMap(k.found...))
+		if k.err != nil {
+			one.Key("error", k.err.Value())
+		}
+		took += k.took
+		if k.call.known {
+			t := k.call.tokens()
+			sum.In, sum.Out, sum.Cached, sum.Reasoning, sum.Written = sum.In+t.In, sum.Out+t.Out, sum.Cached+t.Cached, sum.Reasoning+t.Reasoning, sum.Written+t.Written
+			sum.Mark = pricing.Weakest(sum.Mark, t.Mark)
+			one.Key("usage", k.call.account(t, k.took))
+		}
+		if k.call.answer.Model != "" {
+			served = k.call.provider.Report.Scrub.Clean(k.call.answer.Model)
+		}
+		one.Key("ok?", edn.Bool(k.err == nil && len(k.differs) == 0 || k.err != nil && agreed(k)))
+		checks = append(checks, one.Map())
+		differences = append(differences, k.differs...)
+	}
+	var out, result, response, meta edn.MapBuilder
+	out.Key("model", edn.Text(m.Name))
+	if served != "" {
+		out.Key("model/served", edn.Text(served))
+	}
+	out.Key("preset", edn.Text(m.Preset.Name))
+	out.Key("agrees?", edn.Bool(len(differences) == 0 && allAgree(all)))
+	out.Key("checks", edn.Vector(checks...))
+	out.Key("differences", edn.Vector(differences...))
+	result.Key("type", edn.K("value"))
+	result.Key("out", out.Map())
+	result.Key("usage", (&call{model: m}).account(sum, took))
+	meta.Key("model", edn.Text(m.Name))
+	meta.Key("finish", edn.K(string(chat.Stop))) // of the probe
+	response.Key("result", result.Map())
+	response.Key("invoke/meta", meta.Map())
+	return response.Map()
+}
+
+// agreed tells the refusals that were to be expected: of what is declared to be
+// absent.
+func agreed(k *check) bool {
+	return len(k.differs) == 0 && (k.name == "structured" || k.name == "tools") && strings.HasPrefix(k.err.Type, "provider/request-")
+}
+
+func allAgree(all []*check) bool {
+	for _, k := range all {
+		if k.err != nil && !agreed(k) {
+			return false
+		}
+	}
+	return true
+}
+
+// unheard takes the pieces of an answer that nobody listens to.
+type unheard struct{}
+
+func (unheard) Text(string) error        { return nil }
+func (unheard) Reasoning(string) error   { return nil }
+func (unheard) Delta(edn.Value) error    { return nil }
+func (unheard) Progress(edn.Value) error { return nil }
