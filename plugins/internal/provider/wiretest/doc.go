@@ -17,8 +17,13 @@
 //	| data: {"a":1}             a line of the body, with a line feed
 //	|r data: x                  with CR LF
 //	|- data: x                  without a line end
+//	wait 120ms                  how long a recorded server took before it
 //	---                         what came so far is sent
 //	cut | abort | reset | stall
+//
+// A Recorder stands between a client and a server and writes the same form:
+// origin recorded, with source and date, without what the client sent and
+// without the secrets that it is told. An answer that would keep one is refused.
 //
 // Only tests may import the package; a test holds that.
 package wiretest

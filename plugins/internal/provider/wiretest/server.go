@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Request is one request as it arrived.
@@ -25,6 +26,9 @@ type Request struct {
 // one repeats.
 type Server struct {
 	URL string
+	// Pace waits as long as a recorded server took, or until done; nil for not
+	// at all. It is set before the first request.
+	Pace func(d time.Duration, done <-chan struct{})
 
 	t    testing.TB
 	mu   sync.Mutex
@@ -111,6 +115,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(tr.Status)
 	_ = http.NewResponseController(w).Flush()
 	for _, step := range tr.Steps {
+		if s.Pace != nil && step.Wait > 0 {
+			s.Pace(step.Wait, r.Context().Done())
+		}
 		if !play(w, r, step) {
 			return
 		}

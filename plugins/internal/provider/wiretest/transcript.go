@@ -8,10 +8,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Step is one thing that the server does.
 type Step struct {
+	// Wait is how long a recorded server took before it. A Server plays it
+	// only if it has a Pace.
+	Wait time.Duration
 	Send string // bytes that are sent at once
 	// Do is cut (a clean end), abort (the connection closes inside the body),
 	// reset (it is reset), stall (nothing more comes), or empty.
@@ -142,11 +146,13 @@ func (tr *Transcript) set(key, value string) error {
 
 func (tr *Transcript) steps(text string) error {
 	var send strings.Builder
+	var wait time.Duration
 	flush := func(do string) {
 		if send.Len() > 0 || do != "" {
-			tr.Steps = append(tr.Steps, Step{Send: send.String(), Do: do})
+			tr.Steps = append(tr.Steps, Step{Wait: wait, Send: send.String(), Do: do})
 		}
 		send.Reset()
+		wait = 0
 	}
 	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
 		switch {
@@ -162,6 +168,12 @@ func (tr *Transcript) steps(text string) error {
 			flush("")
 		case line == "cut" || line == "abort" || line == "reset" || line == "stall":
 			flush(line)
+		case strings.HasPrefix(line, "wait "):
+			d, err := time.ParseDuration(line[len("wait "):])
+			if err != nil || d < 0 {
+				return fmt.Errorf("step %q", line)
+			}
+			wait = d
 		case line == "":
 		default:
 			return fmt.Errorf("step %q", line)
