@@ -2,6 +2,7 @@ package contract
 
 import (
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -88,8 +89,12 @@ func (r ScoreRules) find(v edn.Value, high *big.Rat, depth int) (*big.Rat, *Erro
 	if v.Kind() != edn.KindMap {
 		return nil, nil
 	}
-	if at := alongPath(v, r.Path); !at.IsNil() && len(r.Path) > 0 {
-		return r.scalar(at, high)
+	if at := r.at(v); !at.IsNil() {
+		n, e := r.scalar(at, high)
+		if n == nil && e == nil {
+			e = Errorf("judge/no-score", "the judge gave %s at %s, which is no number", describeScore(at), strings.Join(r.Path, " "))
+		}
+		return n, e
 	}
 	var found *big.Rat
 	for _, key := range scoreKeys {
@@ -200,6 +205,15 @@ func plainDecimal(text string) *big.Rat {
 		return nil
 	}
 	return n
+}
+
+// at is what stands at the path, nil if that is one of the usual keys, which are
+// compared with each other.
+func (r ScoreRules) at(v edn.Value) edn.Value {
+	if len(r.Path) == 0 || len(r.Path) == 1 && slices.Contains(scoreKeys[:], strings.TrimPrefix(r.Path[0], ":")) {
+		return edn.Nil()
+	}
+	return alongPath(v, r.Path)
 }
 
 // alongPath follows keys that may be keywords or texts; nil if the way ends.

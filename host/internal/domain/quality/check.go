@@ -251,15 +251,25 @@ func (s *Set) Declarations() []registry.Check {
 }
 
 // Gate is one check that a call has to face. Check is nil if no check has the
-// name, which always fails.
+// name, which always fails, and for a judge.
 type Gate struct {
 	Name     string
 	Severity Severity
 	Check    *Check
+	// Judge is the name of the judge that the gate is, empty for a check.
+	Judge string
+}
+
+// JudgeGate is the gate of a judge. No check can have its name.
+func JudgeGate(name string, severity Severity) Gate {
+	return Gate{Name: "judge/" + name, Severity: severity, Judge: name}
 }
 
 // Tier returns the cost tier; an unknown check is found out at once.
 func (g *Gate) Tier() Tier {
+	if g.Judge != "" {
+		return TierJudge
+	}
 	if g.Check == nil {
 		return TierBuiltin
 	}
@@ -302,12 +312,17 @@ func (g Gate) Run(s Subject) Result {
 	return g.Conclude(g.Check.Run(s))
 }
 
+// Named has the findings of a result name its gate.
+func (r Result) Named() Result {
+	for i := range r.Findings {
+		r.Findings[i].Gate = r.Gate.Name
+		r.Findings[i].Severity = r.Gate.Severity
+	}
+	return r
+}
+
 // Conclude makes the result of an outcome that was come by elsewhere, such as
 // the answer of a capability check.
 func (g Gate) Conclude(o Outcome) Result {
-	for i := range o.Findings {
-		o.Findings[i].Gate = g.Name
-		o.Findings[i].Severity = g.Severity
-	}
-	return Result{Gate: g, Outcome: o}
+	return Result{Gate: g, Outcome: o}.Named()
 }

@@ -17,6 +17,9 @@ const (
 type Result struct {
 	Gate Gate
 	Outcome
+	// Grade is the score that a judge gave; nil for any other gate, and for a
+	// judge that failed.
+	Grade *big.Rat
 }
 
 // Failed reports whether the gate counts as failed: a check that does not
@@ -34,6 +37,9 @@ func (r *Result) Value() edn.Value {
 	b.Key("gate", edn.K(r.Gate.Name))
 	b.Key("severity", edn.K(r.Gate.Severity.String()))
 	b.Key("pass", edn.Bool(!r.Failed()))
+	if r.Grade != nil {
+		b.Key("score", RoundScore(r.Grade).Value())
+	}
 	if r.NotApplicable {
 		b.Key("applicable?", edn.Bool(false))
 	}
@@ -89,7 +95,9 @@ func (v *Verdict) Value() edn.Value {
 
 // Decide does the arithmetic of GATE-004 and GATE-007. Gates that were not run
 // (a cheaper tier failed) are simply absent from results. A judge score enters
-// the mean; nil means that there is none. scoreMin is rounded like the score.
+// the mean; nil means that there is none. A judge among the results that gave a
+// grade is a must at most and no should besides; one that failed counts like a
+// check that failed (JDG-005). scoreMin is rounded like the score.
 func Decide(results []Result, scoreMin edn.Value, judge *big.Rat) Verdict {
 	v := Verdict{MustPass: true, Results: results}
 	v.ScoreMin, _ = ScoreOf(scoreMin)
@@ -105,7 +113,7 @@ func Decide(results []Result, scoreMin edn.Value, judge *big.Rat) Verdict {
 			}
 			continue
 		}
-		if r.NotApplicable {
+		if r.NotApplicable || r.Grade != nil {
 			continue
 		}
 		total++

@@ -61,6 +61,11 @@ type Config struct {
 	// Book remembers how candidates have done; nil: a new one. Services of
 	// different configurations may share it.
 	Book *dispatch.Book
+	// Grades remembers what judges made of answers; nil: only this service does.
+	// Services of one host share it.
+	Grades *dispatch.Grades
+	// Calibrations tells how far judges may be believed; nil: nobody knows.
+	Calibrations dispatch.Calibrations
 	// Host and Boot name this host and this start of it.
 	Host, Boot string
 	// Root is what relative paths of inputs are resolved against unless the act
@@ -157,6 +162,9 @@ func (c *Config) defaults() {
 	}
 	if c.Book == nil {
 		c.Book = &dispatch.Book{}
+	}
+	if c.Grades == nil {
+		c.Grades = dispatch.NewGrades(dispatch.MaxGrades)
 	}
 	if c.Host == "" {
 		c.Host = "local"

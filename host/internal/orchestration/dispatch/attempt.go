@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/prompt"
-	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/breaker"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
@@ -228,7 +227,7 @@ func (s *serving) conclude(ctx context.Context, t *tried) *Failure {
 				t.err = s.unpaid // nobody knows whether the answer is good
 			}
 		}
-		if judged && verdict.Pass {
+		if judged && verdict.Pass && !s.inconclusive() {
 			s.judged(t.sample(), true, verdict.Score.Value())
 		}
 	}
@@ -243,7 +242,7 @@ func (s *serving) conclude(ctx context.Context, t *tried) *Failure {
 	if t.err != nil {
 		f := s.failure(ctx, t, t.err)
 		f.Out, f.Findings, f.Score = out, findings, t.err.Details.Key("score")
-		if t.outcome == Judged && !s.failedToJudge() {
+		if t.outcome == Judged && !s.inconclusive() {
 			f.owed = t.sample()
 		}
 		return f
@@ -317,15 +316,10 @@ func (s *serving) count(t *tried) {
 	}
 }
 
-// failedToJudge tells whether a check of the last verdict could not judge: that
-// says nothing about the answer.
-func (s *serving) failedToJudge() bool {
-	for _, f := range s.result.Verdict.Findings() {
-		if f.Code == quality.CheckError {
-			return true
-		}
-	}
-	return false
+// inconclusive tells whether the last verdict says nothing about the answer: a
+// check or the judge could not judge, or the judge is not well itself (BRK-007).
+func (s *serving) inconclusive() bool {
+	return s.unsound || !answeredByChecks(s.result.Verdict)
 }
 
 // refused counts a refused answer against its capability, once, when it is

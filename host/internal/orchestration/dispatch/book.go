@@ -54,6 +54,7 @@ type page struct {
 	news      []Notice        // to be told when the lock is free
 	crash     string          // the last end of a process that was counted
 	tripped   *contract.Error // why the breaker was opened at once, the last time
+	drift     string          // the judge as which it is not believed any more
 	edition   int
 	version   string
 	latencies [latencies]time.Duration // of the last successes
@@ -188,7 +189,7 @@ func (p *page) meet(now time.Time, edition int, version string) {
 	if p.edition == edition && p.version == version {
 		return
 	}
-	p.edition, p.version = edition, version
+	p.edition, p.version, p.drift = edition, version, ""
 	p.breaker.Replaced(now)
 	p.window.Replaced()
 	p.standing.renewed(now)

@@ -111,7 +111,13 @@ func (s *serving) askOnce(ctx context.Context) (checked, edn.Value) {
 		return checked{err: err}, edn.Nil()
 	}
 	c, _ := s.d.Registry.Capability(capID)
-	by := checked{capID: capID, version: c.Version}
+	by, out, _ := s.askOne(ctx, c)
+	return by, out
+}
+
+// askOne makes one call to one capability. Asked tells whether it was sent.
+func (s *serving) askOne(ctx context.Context, c *registry.Capability) (by checked, out edn.Value, asked bool) {
+	by = checked{capID: c.ID, version: c.Version}
 	l := s.limits(c)
 	if !l.end.IsZero() {
 		var cancel context.CancelFunc
@@ -123,12 +129,16 @@ func (s *serving) askOnce(ctx context.Context) (checked, edn.Value) {
 	scopes, err := s.scopes(c)
 	if err != nil {
 		by.err = err
-		return by, edn.Nil()
+		return by, edn.Nil(), false
 	}
-	expense, err := s.reserve(ctx, c, forCheck, s.number, false)
+	purpose := forCheck
+	if s.vote {
+		purpose = forVote
+	}
+	expense, err := s.reserve(ctx, c, purpose, s.number, false)
 	if err != nil {
 		by.err = err
-		return by, edn.Nil()
+		return by, edn.Nil(), false
 	}
 	answer, failed := s.d.Executor.Invoke(ctx, s.call(c, deadline, scopes, &expense, s.asks(c)))
 	awaitOwnDeadline(ctx, failed)
@@ -136,16 +146,16 @@ func (s *serving) askOnce(ctx context.Context) (checked, edn.Value) {
 	if failed != nil {
 		by.err = contract.AsError(failed)
 		s.settle(&expense, ending{unknown: unknownOutcome(by.err)})
-		return by, edn.Nil()
+		return by, edn.Nil(), true
 	}
 	s.settle(&expense, ending{usage: mapOrNil(answer.Response.Key("result").Key("usage"))})
 	response, err := contract.CheckResponse(answer.Response, s.wanted(c))
 	if err != nil {
 		by.err = err
-		return by, edn.Nil()
+		return by, edn.Nil(), true
 	}
 	by.usage = mapOrNil(response.Key("result").Key("usage"))
-	return by, response.Key("result").Key("out")
+	return by, response.Key("result").Key("out"), true
 }
 
 // admitted enters the breaker of a capability.

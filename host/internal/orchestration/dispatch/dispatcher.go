@@ -26,6 +26,10 @@ type Dispatcher struct {
 	// Book remembers how candidates have done; nil: nobody does, every breaker
 	// stays closed and the declared order holds.
 	Book *Book
+	// Grades remembers what judges made of answers; nil: nothing is remembered.
+	Grades *Grades
+	// Calibrations tells how far judges may be believed; nil: nobody knows.
+	Calibrations Calibrations
 }
 
 // serving is the state of one Serve.
@@ -53,9 +57,11 @@ type serving struct {
 	// Of a node with a budget.
 	tokens  int64           // that its input has, once they were counted
 	lacking *contract.Error // why the last candidate that was looked at cannot be paid for
-	gate    string          // of a check: its name
+	gate    string          // of a check or a judge: its name
+	vote    bool            // it is a judge
+	unsound bool            // who graded the last answer is not wholly in itself
 	beside  bool            // who is looked at would be asked beside others
-	unpaid  *contract.Error // why a check of the last answer could not be asked
+	unpaid  *contract.Error // why a check or a judge of the last answer could not be asked
 
 	room room
 }

@@ -58,14 +58,14 @@ func modeOf(name string) mode {
 // heard before its gates: what was said could not be taken back.
 func (f *Flow) modeFor(t *Terms, p strategy) mode {
 	m := modeOf(t.Stream)
-	if held(m, p.name, t.Must) != "" {
+	if held(m, p.name, &t.Policy) != "" {
 		m = afterGates
 	}
 	return max(m, f.mode)
 }
 
 // held is why text waits for the gates although the policy says otherwise.
-func held(m mode, strategy string, must []string) string {
+func held(m mode, strategy string, p *policy.Policy) string {
 	if m == afterGates {
 		return ""
 	}
@@ -75,15 +75,18 @@ func held(m mode, strategy string, must []string) string {
 	if m == revocable {
 		return ""
 	}
-	if i := slices.IndexFunc(must, func(name string) bool { return name != quality.SchemaValid }); i >= 0 {
-		return "the must check :" + must[i] + " judges the whole answer, and what was shown could not be taken back"
+	if i := slices.IndexFunc(p.Must, func(name string) bool { return name != quality.SchemaValid }); i >= 0 {
+		return "the must check :" + p.Must[i] + " judges the whole answer, and what was shown could not be taken back"
+	}
+	if p.Judge != "" && p.JudgeMust {
+		return "judge " + p.Judge + " grades the whole answer, and what was shown could not be taken back"
 	}
 	return ""
 }
 
 // Held says why the text of calls under a policy is shown after its gates
 // although the policy wants it earlier; empty if it is shown as the policy says.
-func Held(p *policy.Policy) string { return held(modeOf(p.Stream), p.Strategy, p.Must) }
+func Held(p *policy.Policy) string { return held(modeOf(p.Stream), p.Strategy, p) }
 
 // voice is an attempt as far as its text is concerned. A nil voice says
 // nothing. Fields that change are guarded by the outlet.

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -11,17 +12,18 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// judge runs the gates of the node over an answer, tier by tier. The first tier
+// judge runs the gates of the node over an answer, tier by tier, the judge last. The first tier
 // with a failed must is the last one that runs, but it runs whole, so that the
 // findings are complete.
 func (s *serving) judge(ctx context.Context, t *tried, out edn.Value) (quality.Verdict, bool) {
 	terms := s.w.Terms
 	gates := terms.gates
-	if len(gates) == 0 {
+	s.unsound = false
+	if len(gates) == 0 && terms.jury == nil {
 		return quality.Decide(nil, terms.scoreMin, nil), false
 	}
 	subject := quality.Subject{Result: out, Meta: t.meta, Schema: terms.out, SchemaName: terms.outName}
-	if len(gates) > 1 || gates[0].Name != quality.SchemaValid {
+	if len(gates) > 1 || terms.jury != nil || gates[0].Name != quality.SchemaValid {
 		subject.Request = terms.subject(s.w.Input)
 		subject.System = s.w.System
 		if t.asked.System != "" {
@@ -32,8 +34,8 @@ func (s *serving) judge(ctx context.Context, t *tried, out edn.Value) (quality.V
 		}
 	}
 	results := s.room.results[:0]
-	if len(gates) > 1 || s.number > 1 {
-		results = make([]quality.Result, 0, len(gates))
+	if len(gates) > 1 || s.number > 1 || terms.jury != nil {
+		results = make([]quality.Result, 0, len(gates)+1)
 	}
 	for len(gates) > 0 {
 		tier := gates[0].Tier()
@@ -53,7 +55,11 @@ func (s *serving) judge(ctx context.Context, t *tried, out edn.Value) (quality.V
 			break
 		}
 	}
-	return quality.Decide(results, terms.scoreMin, nil), true
+	last, asked := s.graded(ctx, t, subject, results)
+	if asked {
+		results = append(results, last)
+	}
+	return quality.Decide(results, terms.scoreMin, last.Grade), asked || len(results) > 0
 }
 
 // judgeTier runs the checks of one tier that only compute.
@@ -124,6 +130,9 @@ func (s *serving) gateError(t *tried, v *quality.Verdict, findings edn.Value) *c
 	switch {
 	case len(found) > 0:
 		e = contract.Errorf(v.FailureType, "node %s: the answer of %s was refused by :%s: %s", s.w.Node, id, found[0].Gate, found[0].Message)
+		if last := v.Results[len(v.Results)-1]; last.Grade != nil && v.FailureType == quality.FailLowScore {
+			e.Message += fmt.Sprintf("; with its other gates it scored %s, and %s is the least", digits(v.Score), digits(v.ScoreMin))
+		}
 	default:
 		e = contract.Errorf(v.FailureType, "node %s: the answer of %s scored %s, %s is the least", s.w.Node, id, v.Score.Value(), v.ScoreMin.Value())
 	}

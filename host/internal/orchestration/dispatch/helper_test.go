@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
@@ -31,6 +32,9 @@ type order struct {
 	streams  bool
 	pace     *dispatch.Pace
 	explain  bool
+	limits   string // of the budget of the node, as EDN
+	intent   string
+	stack    []string
 }
 
 // retries is a layer that allows so many tries more of one candidate and so
@@ -59,14 +63,23 @@ func serve(t testing.TB, w *dispatchtest.World, o order) served {
 	require.NoError(t, err)
 	records := dispatchtest.NewRecords(t)
 	trace := edn.MustRead(`{:id "t"}`)
+	if o.intent == "" {
+		o.intent = "text/respond"
+	}
 	work := &dispatch.Work{
-		Op: "call", Node: "n", Path: edn.Vector(edn.Int(0)), Intent: "text/respond",
-		Terms: w.Dispatcher.Terms(p, "text/respond", ""), Input: edn.MustRead(o.input),
+		Op: "call", Node: "n", Path: edn.Vector(edn.Int(0)), Intent: o.intent,
+		Terms: w.Dispatcher.Terms(p, o.intent, ""), Input: edn.MustRead(o.input), Stack: o.stack,
 	}
 	if o.deadline > 0 {
 		work.Deadline = time.Now().Add(o.deadline)
 	}
 	run := &dispatch.Run{ID: "run_test", Seed: o.seed, Trace: trace, Recorder: records, Grant: dispatchtest.Open().Grant(nil), Base: o.base, Explain: o.explain}
+	if o.limits != "" {
+		limits, err := policy.LimitsOf(edn.MustRead(o.limits))
+		require.NoError(t, err)
+		work.Budget = budget.Chain{{Kind: budget.Node, ID: "n", Limits: limits}}
+		run.Account = budget.NewAccount(budget.NewMemory(time.Now))
+	}
 	if o.streams {
 		work.Flow = run.NewFlow(dispatch.SystemClock{}, work.Path, work.Node, "", o.pace, nil)
 	}

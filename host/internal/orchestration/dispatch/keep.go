@@ -447,3 +447,26 @@ func (s Standing) Value() edn.Value {
 	}
 	return v
 }
+
+// drifted leaves a judge alone that no longer agrees with labelled answers, until
+// it is another edition or was calibrated again (JDG-011). It is called with the
+// lock.
+func (p *page) drifted(now time.Time, judge, why string) {
+	if p.drift != "" {
+		return
+	}
+	p.drift = judge
+	p.breaker.Trip(now, time.Time{})
+	p.told = breaker.Open // the notice of the drift says so
+	p.note(now, EventDrift, edn.MustMap(edn.K("judge"), edn.Text(judge), edn.K("why"), edn.Text(why)))
+}
+
+// steady lets a judge in again that was left alone because it had drifted.
+func (p *page) steady(now time.Time, judge string) {
+	p.mu.Lock()
+	defer p.unlock(now)
+	if p.drift == judge {
+		p.drift = ""
+		p.breaker.Reset(now)
+	}
+}

@@ -25,6 +25,8 @@ const (
 	EventRamping  = "breaker/ramping"
 	EventClosed   = "breaker/closed"
 
+	EventDrift = "judge/drift" // its grades are not believed any more
+
 	EventSwap       = "quality/swap"        // another takes its place
 	EventRestart    = "quality/restart"     // its processes are started anew
 	EventEject      = "quality/eject"       // it is left out for a while
@@ -45,6 +47,7 @@ var phrases = map[string]string{
 	EventHalfOpen:   "is asked once, to see whether it is back",
 	EventRamping:    "is let in again, for a share of the calls",
 	EventClosed:     "is wholly in again",
+	EventDrift:      "does not grade as it did when it was calibrated, and is not asked any more",
 	EventSwap:       "is being swapped",
 	EventRestart:    "is started anew",
 	EventEject:      "is left out",

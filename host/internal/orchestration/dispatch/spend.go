@@ -18,6 +18,7 @@ const (
 	forEntrant = "entrant"
 	forRepair  = "repair"
 	forCheck   = "check"
+	forVote    = "vote"
 )
 
 // expense is what one call may take, from the reservation to the settlement. The
@@ -131,8 +132,11 @@ func (s *serving) highest(ctx context.Context) (policy.Amounts, bool) {
 // counts is what a call adds to the counters besides tokens and money. Those who
 // are asked side by side are waited for once.
 func (s *serving) counts(purpose string, first bool) policy.Amounts {
-	if purpose == forCheck {
+	switch purpose {
+	case forCheck:
 		return policy.Amounts{}
+	case forVote:
+		return policy.Count(policy.JudgeCalls, 1)
 	}
 	n := policy.Count(policy.Attempts, 1)
 	if first {
@@ -148,7 +152,10 @@ func (s *serving) unaffordable(capID string) bool {
 		return false
 	}
 	purpose := forAttempt
-	if s.gate != "" {
+	switch {
+	case s.vote:
+		purpose = forVote
+	case s.gate != "":
 		purpose = forCheck
 	}
 	want, _, err := s.want(s.run.Base, c, s.counts(purpose, !s.beside))

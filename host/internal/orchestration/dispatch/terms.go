@@ -32,6 +32,7 @@ type Terms struct {
 	out        *schema.Schema
 	outName    string
 	gates      []quality.Gate
+	jury       *jury // nil if nobody judges
 	done       edn.Value
 	pages      map[string]*page // by capability; nil without a book
 	scoreMin   edn.Value
@@ -110,6 +111,7 @@ func (d *Dispatcher) forgetful(p policy.Policy, intent, capID string) *Terms {
 		t.scoreMin = p.ScoreMin
 	}
 	t.budget()
+	t.jury = d.jury(t)
 	return t
 }
 

@@ -56,7 +56,7 @@ func (s *serving) shadow(e *entrant) {
 // that could not be asked (BRK-002).
 func answeredByChecks(v quality.Verdict) bool {
 	for _, f := range v.Findings() {
-		if f.Code == quality.CheckError {
+		if f.Code == quality.CheckError || f.Code == quality.JudgeFailed {
 			return false
 		}
 	}

@@ -9,7 +9,7 @@ import (
 // its kind around it, such as a node of a plan that a node answered with, stands
 // for both: the amounts are the same in all scopes.
 type BudgetReserved struct {
-	// For is what will spend it: run, attempt, entrant, repair, check or plan. A
+	// For is what will spend it: run, attempt, entrant, repair, check, vote or plan. A
 	// plan gets a slice: its nodes reserve again within it, so a slice is in no
 	// sum.
 	For string
@@ -17,7 +17,7 @@ type BudgetReserved struct {
 	Scopes  []string
 	Amount  edn.Value
 	Attempt int    // not for a run
-	Gate    string // for a check
+	Gate    string // for a check or a vote
 
 	seq int
 }
@@ -33,13 +33,13 @@ func (x *BudgetReserved) Seq() int { return x.seq }
 
 func (x *BudgetReserved) fault() string {
 	switch {
-	case !oneOf(x.For, "run", "attempt", "entrant", "repair", "check", "plan"):
+	case !oneOf(x.For, "run", "attempt", "entrant", "repair", "check", "vote", "plan"):
 		return "for"
 	case len(x.Scopes) == 0 || !isAmount(x.Amount):
 		return "amounts"
 	case (x.For != "run") != (x.Attempt > 0):
 		return "attempt"
-	case (x.For == "check") != (x.Gate != ""):
+	case oneOf(x.For, "check", "vote") != (x.Gate != ""):
 		return "gate"
 	}
 	return ""

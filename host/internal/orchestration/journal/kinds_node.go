@@ -343,6 +343,14 @@ type GateVerdict struct {
 	Latency       time.Duration
 	Usage         edn.Value
 	Err           *contract.Error
+
+	// Of a judge: what determines its grades apart from task and answer, the
+	// grades in the order in which they were given, whether they are those of an
+	// equal answer before, and how often it was called.
+	JudgeKey   string
+	Votes      []edn.Value
+	Memo       bool
+	JudgeCalls int
 }
 
 // Kind implements Body.
@@ -364,6 +372,8 @@ func (x *GateVerdict) fault() string {
 		return "cap/version"
 	case !isMapOrNone(x.Usage):
 		return "usage"
+	case x.JudgeCalls < 0:
+		return "judge-calls"
 	}
 	return ""
 }
@@ -386,6 +396,14 @@ func (x *GateVerdict) fields(b *edn.MapBuilder) {
 		b.Key("latency-ms", edn.Int(millis(x.Latency)))
 		p.amounts("usage", x.Usage)
 	}
+	p.hash("judge/key", x.JudgeKey)
+	if len(x.Votes) > 0 {
+		b.Key("votes", edn.Vector(x.Votes...))
+	}
+	if x.Memo {
+		b.Key("memo?", edn.Bool(true))
+	}
+	p.positive("judge-calls", x.JudgeCalls)
 	p.err("error", x.Err)
 }
 

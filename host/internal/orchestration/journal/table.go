@@ -195,6 +195,10 @@ var kinds = []kindRow{
 		{"cap/version", tStr, "a capability served it"},
 		{"latency-ms", tCount, "a capability served it"},
 		{"usage", tMap, "a capability served it"},
+		{"judge/key", tHash, "a judge graded"},
+		{"votes", `[:vector ` + tScore + `]`, "a judge graded"},
+		{"memo?", `[:enum true]`, "the judge graded an equal answer before"},
+		{"judge-calls", tOrdinal, "the judge was called"},
 		{"error", tError, "the gate itself failed"},
 	}},
 	{KindNodeCommitted, true, []column{
@@ -214,10 +218,10 @@ var kinds = []kindRow{
 		{"findings", tHash, "a gate failed"},
 	}},
 	{KindBudgetReserved, true, []column{
-		{"for", `[:enum :run :attempt :entrant :repair :check :plan]`, ""},
+		{"for", `[:enum :run :attempt :entrant :repair :check :vote :plan]`, ""},
 		{"amounts", tScopes, ""},
 		{"attempt", tOrdinal, "not for run"},
-		{"gate", tKw, "for check"},
+		{"gate", tKw, "for check and vote"},
 	}},
 	{KindBudgetSettled, true, []column{
 		{"of", tOrdinal, ""},

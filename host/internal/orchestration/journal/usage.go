@@ -70,6 +70,25 @@ func (u *usageSum) into(b *edn.MapBuilder) {
 	}
 }
 
+// tierJudge is the tier of a judge in a verdict.
+const tierJudge = 3
+
+// SumUsage adds up the usage of several calls; nil if none said anything.
+func SumUsage(all ...edn.Value) edn.Value {
+	var u usageSum
+	said := false
+	for _, v := range all {
+		u.add(v)
+		said = said || v.Kind() == edn.KindMap && v.Len() > 0
+	}
+	if !said {
+		return edn.Nil()
+	}
+	var b edn.MapBuilder
+	u.into(&b)
+	return b.Map()
+}
+
 // decimal writes a sum of decimals, which is always a decimal itself.
 func decimal(r *big.Rat) edn.Value {
 	prec, exact := r.FloatPrec()
@@ -92,11 +111,12 @@ type share struct {
 
 // shares are what all capabilities used together and each alone.
 type shares struct {
-	all usageSum
-	by  []share
+	all    usageSum
+	by     []share
+	judged int64 // calls to judges
 }
 
-func (s *shares) note(capID string, usage edn.Value) {
+func (s *shares) note(capID string, usage edn.Value, calls int64) {
 	s.all.add(usage)
 	i := slices.IndexFunc(s.by, func(one share) bool { return one.capID == capID })
 	if i < 0 {
@@ -104,13 +124,17 @@ func (s *shares) note(capID string, usage edn.Value) {
 		s.by = append(s.by, share{capID: capID})
 	}
 	s.by[i].sum.add(usage)
-	s.by[i].calls++
+	s.by[i].calls += calls
 }
 
 func (s *shares) verdicts(list []*GateVerdict) {
 	for _, g := range list {
-		if g.CapID != "" {
-			s.note(g.CapID, g.Usage)
+		s.judged += int64(g.JudgeCalls)
+		switch {
+		case g.Tier == tierJudge && g.JudgeCalls > 0 && g.CapID != "":
+			s.note(g.CapID, g.Usage, int64(g.JudgeCalls))
+		case g.Tier != tierJudge && g.CapID != "":
+			s.note(g.CapID, g.Usage, 1)
 		}
 	}
 }
@@ -124,7 +148,7 @@ func (a Account) Usage() edn.Value {
 	}
 	for _, at := range a.view.attempts {
 		if at.finished != nil {
-			s.note(at.started.CapID, at.finished.Usage)
+			s.note(at.started.CapID, at.finished.Usage, 1)
 		}
 		s.verdicts(at.verdicts)
 	}
@@ -137,7 +161,7 @@ func (a Account) Usage() edn.Value {
 	}
 	s.all.into(&b)
 	b.Key("attempts", edn.Int(int64(len(a.view.attempts))))
-	b.Key("judge-calls", edn.Int(0))
+	b.Key("judge-calls", edn.Int(s.judged))
 	b.Key("by-capability", caps.Map())
 	return b.Map()
 }

@@ -243,6 +243,9 @@ func (v *view) failure(a *attemptView) (*contract.Error, string) {
 	failed, schemaFailed := false, false
 	for _, g := range a.verdicts {
 		if g.Severity == "must" && !g.Pass {
+			if g.Tier == tierJudge && g.Err != nil {
+				return nil, "judge/failed"
+			}
 			failed = true
 			schemaFailed = schemaFailed || g.Gate == "schema-valid"
 		}

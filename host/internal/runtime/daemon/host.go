@@ -35,6 +35,8 @@ type Host struct {
 	closing sync.Once
 	// book outlives the generations: a reload forgets nothing.
 	book dispatch.Book
+	// grades outlive them as well: equal text has one grade.
+	grades *dispatch.Grades
 	// events is the stream of the host itself.
 	events journal.Host
 	// ledger counts as long as the host lives.
@@ -63,7 +65,7 @@ func read(ctx context.Context, o Options) (*Host, *Loaded, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	h := &Host{boot: ulid.Make().String(), ground: ground, journal: journal.NewMemory(), runs: newRuns(), ledger: budget.NewMemory(nil)}
+	h := &Host{boot: ulid.Make().String(), ground: ground, journal: journal.NewMemory(), runs: newRuns(), ledger: budget.NewMemory(nil), grades: dispatch.NewGrades(dispatch.MaxGrades)}
 	h.book.Notice = func(n dispatch.Notice) { h.notice(n, o.Notices) }
 	loaded, err := load(ctx, o, h.ground)
 	if err == nil && loaded.Generation == nil {

@@ -37,6 +37,7 @@ type Spec struct {
 	Apart   bool
 	Intents []registry.Intent
 	Checks  []quality.Check
+	Judges  []registry.Judge
 	// Schemas by name, as EDN, beside the built-in ones.
 	Schemas map[string]string
 	// Policies are the layers below the request.
@@ -70,7 +71,7 @@ func New(tb testing.TB, spec Spec) *World {
 			caps[i].Plugin = c.ID
 		}
 	}
-	reg, err := registry.New(registry.Spec{Capabilities: caps, Intents: spec.Intents, Checks: checks.Declarations(), Schemas: schemas})
+	reg, err := registry.New(registry.Spec{Capabilities: caps, Intents: spec.Intents, Checks: checks.Declarations(), Judges: spec.Judges, Schemas: schemas})
 	require.NoError(tb, err)
 	w := &World{Executor: &Executor{}, Registry: reg, Checks: checks, Policies: &spec.Policies}
 	w.Dispatcher = &dispatch.Dispatcher{Executor: w.Executor, Registry: reg, Checks: checks, Clock: dispatch.SystemClock{}}

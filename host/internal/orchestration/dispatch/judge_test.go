@@ -1,0 +1,568 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/quality"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// grader is a capability that grades.
+func grader(id, more string) string {
+	return `{:cap/id :` + id + ` :cap/kind :judge :cap/intents #{:eval/grade} :io/in-schema :req/eval :io/out-schema :res/eval ` + more + `}`
+}
+
+// calibrations are what is known of judges in a test.
+type calibrations map[string]dispatch.Calibration
+
+func (c calibrations) Calibration(judge string) dispatch.Calibration { return c[judge] }
+
+var calibrated = calibrations{"grader": {Known: true, Kappa: 0.8}}
+
+type court struct {
+	judge registry.Judge
+	caps  []string
+	cal   dispatch.Calibrations
+	anew  bool // equal text is graded again
+}
+
+func (c court) world(t testing.TB) *dispatchtest.World {
+	j := c.judge
+	j.Name, j.Intent, j.Enabled, j.Memo = "grader", registry.IntentGrade, !c.judge.Enabled, !c.anew
+	if j.Votes == 0 {
+		j.Votes = 3
+	}
+	j.MaxAttempts, j.ScorePath, j.MinKappa = max(1, j.MaxAttempts), []string{"score"}, 0.4
+	if c.caps == nil {
+		c.caps = []string{grader("t/grader", "")}
+	}
+	w := dispatchtest.New(t, dispatchtest.Spec{Caps: append(caps(":cap/model \"m-1\" :cap/family \"alpha\"", ""), c.caps...), Judges: []registry.Judge{j}})
+	w.Dispatcher.Calibrations = c.cal
+	if c.cal == nil {
+		w.Dispatcher.Calibrations = calibrated
+	}
+	w.Dispatcher.Grades, w.Dispatcher.Book = dispatch.NewGrades(8), &dispatch.Book{}
+	return w
+}
+
+// by is a layer that has answers graded.
+func by(severity, least string) policy.Layer {
+	l := policy.Layer{Judge: policy.Of("grader", here), JudgeSeverity: policy.Of(severity, here)}
+	if least != "" {
+		l.ScoreMin = policy.Of(edn.MustRead(least), here)
+	}
+	return l
+}
+
+func score(s string) dispatchtest.Step {
+	return dispatchtest.Step{Value: edn.MustRead(`{:score ` + s + `}`), Usage: edn.MustRead(`{:tokens-out 3 :cost-usd 0.001M}`)}
+}
+
+// GATE-004, GATE-008, JDG-004, JDG-008: when the judge is asked, what it costs,
+// and what comes of its grades.
+func TestJudge(t *testing.T) {
+	for _, row := range []struct {
+		name     string
+		severity string
+		least    string
+		layer    policy.Layer
+		scores   []string
+		votes    string
+		score    string // of the answer
+		failure  string
+	}{
+		{"a good grade", "should", "0.8M", policy.Layer{}, []string{"0.9"}, "[0.9M]", "0.95M", ""},
+		{"it enters the mean", "should", "0.8M", policy.Layer{}, []string{"0.5995"}, "", "0.8M", ""},
+		{"the mean is too little", "should", "0.9M", policy.Layer{}, []string{"0.5", "0.6", "0.9"}, "[0.5M 0.6M]", "0.775M", "eval/low-score"},
+		{"others outvote the first", "must", "0.8M", policy.Layer{}, []string{"0.5", "0.9", "0.95"}, "[0.5M 0.9M 0.95M]", "0.95M", ""},
+		{"others agree with it", "must", "0.8M", policy.Layer{}, []string{"0.5", "0.9", "0.7"}, "[0.5M 0.9M 0.7M]", "0.85M", "eval/must-failed"},
+		{"two fails are enough", "must", "0.8M", policy.Layer{}, []string{"0.5", "0.7", "1"}, "[0.5M 0.7M]", "0.8M", "eval/must-failed"},
+		{"nothing to reach", "must", "", policy.Layer{}, []string{"0"}, "[0M]", "0.5M", ""},
+		{"no grade could be enough", "should", "0.8M", policy.Layer{Should: policy.NamesOf(here, "never", "schema-valid")}, []string{"1"}, "none", "0.0M", "eval/low-score"},
+		{"a must has failed", "should", "0.8M", policy.Layer{Must: policy.NamesOf(here, "never")}, []string{"1"}, "none", "", "eval/must-failed"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			w := court{}.world(t)
+			w.On("t/a", out(`{:text "x"}`))
+			for _, s := range row.scores {
+				w.On("t/grader", score(s))
+			}
+			r := serve(t, w, order{layer: policy.Merge(by(row.severity, row.least), row.layer)})
+			assert.Equal(t, row.failure, r.failure())
+			v := r.verdicts(t)["judge/grader"]
+			if row.votes == "none" {
+				assert.Nil(t, v)
+				assert.Equal(t, []string{"t/a"}, w.Dispatched())
+				return
+			}
+			require.NotNil(t, v)
+			assert.Equal(t, 3, v.Tier)
+			assert.Equal(t, row.severity, v.Severity)
+			assert.Equal(t, []string{"t/grader", "1.0.0"}, []string{v.CapID, v.CapVersion})
+			assert.Equal(t, len(w.Calls())-1, v.JudgeCalls)
+			assert.Equal(t, len(v.Votes), v.JudgeCalls)
+			if row.votes != "" {
+				assert.Equal(t, row.votes, edn.Vector(v.Votes...).String())
+			}
+			assert.Equal(t, fmt.Sprint(3*v.JudgeCalls), v.Usage.Key("tokens-out").String(), "the usage of all votes")
+			assert.Equal(t, row.score, r.Verdict.Score.Value().String())
+			if row.failure == "" {
+				return
+			}
+			require.NotNil(t, r.Err)
+			assert.Contains(t, r.Err.Message, "refused by :judge/grader: judge grader (:t/grader) gave ")
+			assert.Contains(t, r.Err.Message, " is the least")
+		})
+	}
+}
+
+// GATE-004: a grade counts once in the mean, not as one of the should checks.
+func TestGradeAmongShoulds(t *testing.T) {
+	w := court{}.world(t)
+	w.On("t/a", out(`{:text "x"}`))
+	w.On("t/grader", score("0.95"))
+	r := serve(t, w, order{layer: policy.Merge(by("should", "0.4M"), policy.Layer{Should: policy.NamesOf(here, "never", "schema-valid")})})
+	require.Nil(t, r.Err)
+	assert.Equal(t, quality.Score(475), r.Verdict.Score, "none of one should, and the grade")
+	checks := r.Verdict.Value().Key("checks")
+	last, _ := checks.Nth(checks.Len() - 1)
+	assert.Equal(t, `{:gate :judge/grader :pass true :score 0.95M :severity :should}`, last.String())
+}
+
+// JDG-001: what a judge is asked: task, answer, rubric, and whose names it must
+// not read.
+func TestWhatAJudgeIsAsked(t *testing.T) {
+	rubric := edn.MustRead(`{:id :rubric/answer :version 1 :scale [0 10] :criteria [{:id :a :weight 1 :ask "?"}]}`)
+	w := court{judge: registry.Judge{Rubric: rubric}}.world(t)
+	w.On("t/a", dispatchtest.Step{Value: edn.MustRead(`{:text "x"}`), Meta: edn.MustRead(`{:provider {:name "p" :model "m-1" :model/served "m-1-2026"}}`)})
+	w.On("t/grader", score("0.1"), score("0.2"))
+	layer := by("must", "0.8M")
+	layer.Constraints = policy.FieldsOf(edn.MustRead(`{:language :en}`), here)
+	r := serve(t, w, order{layer: layer, stack: []string{"t/outer"}})
+	require.NotNil(t, r.Err)
+	calls := w.Calls()
+	require.Len(t, calls, 3)
+	first, second := calls[1].Request.Key("input"), calls[2].Request.Key("input")
+	assert.Equal(t, `{:constraints {:language :en} :input {:prompt "p"} :intent :text/respond}`, first.Key("task/call").String())
+	assert.Equal(t, `{:text "x"}`, first.Key("task/result").String())
+	assert.Equal(t, `{}`, first.Key("task/done").String())
+	assert.Equal(t, `{}`, first.Key("task/env").String())
+	assert.True(t, edn.Equal(rubric, first.Key("rubric")))
+	about := first.Key("judge")
+	assert.Equal(t, `{:cap/id :t/a :family "alpha" :model "m-1" :names ["t/a" "m-1" "m-1-2026"]}`, about.Key("author").String())
+	assert.Equal(t, `[0 10]`, about.Key("scale").String())
+	assert.Equal(t, `[:score]`, about.Key("score-path").String())
+	assert.Equal(t, `false`, about.Key("allow-same-family?").String())
+	assert.Equal(t, `:model/chat`, about.Key("intent").String())
+	assert.Equal(t, []string{"0", "1"}, []string{about.Key("sample").String(), second.Key("judge").Key("sample").String()})
+	assert.False(t, edn.Equal(about.Key("seed"), second.Key("judge").Key("seed")), "each vote has another seed")
+	assert.Equal(t, `:eval/grade`, calls[1].Request.Key("task").Key("intent").String())
+	assert.Equal(t, []string{"t/outer", "t/a"}, calls[1].Stack)
+	assert.Equal(t, calls[0].Trace, calls[1].Trace)
+	again := court{judge: registry.Judge{Rubric: rubric}}.world(t)
+	again.On("t/a", out(`{:text "x"}`)).On("t/grader", score("0.1"), score("0.2"))
+	serve(t, again, order{layer: layer})
+	assert.True(t, edn.Equal(about.Key("seed"), again.Calls()[1].Request.Key("input").Key("judge").Key("seed")), "DET-001: the same run draws the same seeds")
+}
+
+// JDG-003: a judge of somebody else's may answer on its scale.
+func TestForeignJudge(t *testing.T) {
+	foreign := `{:cap/id :t/grader :cap/kind :judge :cap/intents #{:eval/grade} :io/in-schema :req/any :io/out-schema :res/any}`
+	rubric := edn.MustRead(`{:id :rubric/answer :version 1 :scale [0 10]}`)
+	for text, want := range map[string]string{`{:score 8}`: "[0.8M]", `{:text "{\"score\": 8.5}"}`: "[0.85M]", `{:grade/score "9/10"}`: "[0.9M]"} {
+		w := court{judge: registry.Judge{Rubric: rubric}, caps: []string{foreign}}.world(t)
+		w.On("t/a", out(`{:text "x"}`)).On("t/grader", out(text))
+		r := serve(t, w, order{layer: by("must", "0.8M")})
+		require.Nil(t, r.Err, text)
+		assert.Equal(t, want, edn.Vector(r.verdicts(t)["judge/grader"].Votes...).String())
+	}
+}
+
+// JDG-005: a judge that gives no grade is a finding that counts, or fails the
+// node, or is ignored where everybody can see it.
+func TestJudgeFails(t *testing.T) {
+	for _, row := range []struct {
+		name     string
+		judge    registry.Judge
+		severity string
+		least    string
+		step     dispatchtest.Step
+		failure  string
+		cause    string
+		calls    int
+	}{
+		{"it counts as a check that fails", registry.Judge{}, "should", "0.5M", fails("provider/timeout"), "eval/low-score", "provider/timeout", 1},
+		{"nothing to reach", registry.Judge{}, "should", "", fails("provider/timeout"), "", "provider/timeout", 1},
+		{"a must", registry.Judge{}, "must", "0.5M", fails("provider/timeout"), "judge/failed", "provider/timeout", 1},
+		{"ignored", registry.Judge{IgnoreErrors: true}, "must", "0.5M", fails("provider/timeout"), "", "provider/timeout", 1},
+		{"no score", registry.Judge{}, "must", "0.5M", out(`{:violations #{}}`), "judge/failed", "judge/no-score", 1},
+		{"two scores", registry.Judge{}, "must", "0.5M", out(`{:score 0.1 :eval/score 0.2}`), "judge/failed", "judge/ambiguous-score", 1},
+		{"out of range", registry.Judge{}, "must", "0.5M", out(`{:score 8}`), "judge/failed", "judge/score-out-of-range", 1},
+		{"a plan", registry.Judge{}, "must", "0.5M", dispatchtest.Step{Plan: edn.MustRead(`{:nodes []}`)}, "judge/failed", "runtime/invalid-result", 1},
+		{"asked again", registry.Judge{MaxAttempts: 3}, "must", "0.5M", fails("provider/unavailable"), "judge/failed", "provider/unavailable", 3},
+		{"not worth asking again", registry.Judge{MaxAttempts: 3}, "must", "0.5M", fails("judge/rubric-invalid"), "judge/failed", "judge/rubric-invalid", 1},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			w := court{judge: row.judge}.world(t)
+			w.On("t/a", out(`{:text "x"}`))
+			w.On("t/grader", row.step)
+			r := serve(t, w, order{layer: by(row.severity, row.least)})
+			assert.Equal(t, row.failure, r.failure())
+			v := r.verdicts(t)["judge/grader"]
+			require.NotNil(t, v)
+			require.NotNil(t, v.Err)
+			assert.Equal(t, row.cause, v.Err.Type)
+			assert.Equal(t, row.calls, v.JudgeCalls)
+			assert.Equal(t, row.judge.IgnoreErrors, v.NotApplicable)
+			finding, _ := v.Findings.Value().Nth(0)
+			assert.Equal(t, ":judge/failed", finding.Key("code").String())
+			assert.Contains(t, finding.Key("message").String(), "judge grader gave no grade")
+			if row.failure == "judge/failed" {
+				assert.Equal(t, row.cause, r.Err.Cause.Type)
+			}
+			page := w.Dispatcher.Book.Standings(time.Now())
+			for _, st := range page {
+				if st.CapID == "t/a" && !row.judge.IgnoreErrors {
+					assert.Zero(t, st.Samples, "BRK-007: such an answer is no sample")
+				}
+			}
+		})
+	}
+}
+
+// JDG-006: nobody grades what it wrote, nothing is graded within a grading, and
+// the grades themselves are not graded.
+func TestJudgeOfItself(t *testing.T) {
+	both := `{:cap/id :t/both :cap/kind :judge :cap/intents #{:text/respond :eval/grade} :io/in-schema :req/any :io/out-schema :res/any}`
+	layer := by("must", "0.8M")
+	layer.Candidates = policy.Of([]string{"t/both"}, here)
+	w := court{caps: []string{both}}.world(t)
+	w.On("t/both", score("0.1"))
+	assert.Nil(t, serve(t, w, order{layer: layer}).Err)
+	assert.Equal(t, []string{"t/both"}, w.Dispatched())
+
+	w = court{caps: []string{both, grader("t/grader", "")}}.world(t)
+	w.On("t/both", out(`{:text "x"}`)).On("t/grader", score("0.9"))
+	assert.Nil(t, serve(t, w, order{layer: layer}).Err)
+	assert.Equal(t, []string{"t/both", "t/grader"}, w.Dispatched(), "the next judge")
+
+	w = court{}.world(t)
+	w.On("t/grader", score("0.1"))
+	assert.Nil(t, serve(t, w, order{layer: by("must", "0.8M"), intent: registry.IntentGrade, input: `{:task/result {}}`}).Err)
+	assert.Equal(t, []string{"t/grader"}, w.Dispatched(), "its own intent")
+
+	w = court{}.world(t)
+	w.On("t/a", out(`{:text "x"}`))
+	assert.Nil(t, serve(t, w, order{layer: by("must", "0.8M"), stack: []string{"t/b", "t/grader"}}).Err)
+	assert.Equal(t, []string{"t/a"}, w.Dispatched(), "what a judge asks")
+
+	w = court{judge: registry.Judge{Enabled: true}}.world(t) // turned round: not enabled
+	w.On("t/a", out(`{:text "x"}`))
+	assert.Nil(t, serve(t, w, order{layer: by("must", "0.8M")}).Err)
+	assert.Equal(t, []string{"t/a"}, w.Dispatched())
+}
+
+// JDG-009, JDG-012: a model is not judged by its family; the next judge is asked,
+// and so it is when one fails or says that it must not judge.
+func TestNextJudge(t *testing.T) {
+	alpha, other := grader("t/alpha", `:cap/family "alpha"`), grader("t/other", `:cap/family "beta"`)
+	for _, row := range []struct {
+		name  string
+		judge registry.Judge
+		first *dispatchtest.Step
+		caps  []string
+		asked []string
+		cause string
+	}{
+		{"of the family", registry.Judge{}, nil, []string{alpha, other}, []string{"t/a", "t/other"}, ""},
+		{"only of the family", registry.Judge{}, nil, []string{alpha}, []string{"t/a"}, "judge/same-family"},
+		{"allowed", registry.Judge{AllowSameFamily: true}, nil, []string{alpha, other}, []string{"t/a", "t/alpha"}, ""},
+		{"says so itself", registry.Judge{AllowSameFamily: true}, ptr(fails("judge/same-family")), []string{alpha, other}, []string{"t/a", "t/alpha", "t/other"}, ""},
+		{"has no model", registry.Judge{AllowSameFamily: true}, ptr(fails("unsupported/intent")), []string{alpha, other}, []string{"t/a", "t/alpha", "t/other"}, ""},
+		{"crashes", registry.Judge{AllowSameFamily: true}, &dispatchtest.Step{Crash: true}, []string{alpha, other}, []string{"t/a", "t/alpha", "t/other"}, ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			w := court{judge: row.judge, caps: row.caps}.world(t)
+			w.On("t/a", out(`{:text "x"}`)).On("t/other", score("0.9")).On("t/alpha", score("0.9"))
+			if row.first != nil {
+				w.Func("t/alpha", func(context.Context, dispatch.Call) dispatchtest.Step { return *row.first })
+			}
+			r := serve(t, w, order{layer: by("must", "0.8M")})
+			assert.Equal(t, row.asked, w.Dispatched())
+			v := r.verdicts(t)["judge/grader"]
+			if row.cause == "" {
+				assert.Nil(t, r.Err)
+				assert.Equal(t, row.asked[len(row.asked)-1], v.CapID)
+				return
+			}
+			assert.Equal(t, "judge/failed", r.failure())
+			assert.Equal(t, row.cause, v.Err.Type)
+		})
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// JDG-007: equal text has one grade, whoever asks for it and however many do so
+// at once; what failed is asked for again.
+func TestEqualTextHasOneGrade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := court{}.world(t)
+		w.On("t/a", out(`{:text "x"}`)).On("t/b", out(`{:text "x"}`))
+		n := 0
+		w.Func("t/grader", func(context.Context, dispatch.Call) dispatchtest.Step {
+			time.Sleep(10 * time.Millisecond)
+			n++
+			return score(fmt.Sprintf("0.%d", 9-n))
+		})
+		var group sync.WaitGroup
+		results := make([]served, 32)
+		for i := range results {
+			group.Go(func() {
+				layer := by("must", "0.7M")
+				if i%2 == 1 {
+					layer.Candidates = policy.Of([]string{"t/b"}, here)
+				}
+				results[i] = serve(t, w, order{layer: layer})
+			})
+		}
+		group.Wait()
+		memo := 0
+		for _, r := range results {
+			v := r.verdicts(t)["judge/grader"]
+			assert.Equal(t, "[0.8M]", edn.Vector(v.Votes...).String())
+			if v.Memo {
+				memo++
+				assert.Zero(t, v.JudgeCalls)
+				assert.Equal(t, "t/grader", v.CapID)
+			}
+		}
+		assert.Equal(t, len(results)-1, memo)
+		assert.Equal(t, 1, n)
+		// Another task, and another answer, are other questions.
+		serve(t, w, order{layer: by("must", "0.1M"), input: `{:prompt "q"}`})
+		assert.Equal(t, 2, n)
+		r := serve(t, w, order{layer: by("must", "0.9M")})
+		assert.Equal(t, "eval/must-failed", r.failure(), "the same grade against another threshold")
+		assert.Contains(t, r.Err.Message, "it has graded the same answer before")
+		assert.Equal(t, 2, n)
+	})
+
+	w := court{}.world(t)
+	w.On("t/a", out(`{:text "x"}`)).On("t/grader", fails("provider/timeout"), score("0.9"))
+	assert.Equal(t, "judge/failed", serve(t, w, order{layer: by("must", "0.8M")}).failure())
+	assert.Nil(t, serve(t, w, order{layer: by("must", "0.8M")}).Err)
+
+	w = court{anew: true}.world(t)
+	w.On("t/a", out(`{:text "x"}`)).On("t/grader", score("0.9"))
+	serve(t, w, order{layer: by("must", "0.8M")})
+	serve(t, w, order{layer: by("must", "0.8M")})
+	assert.Len(t, w.Calls(), 4)
+}
+
+// JDG-008, BUD-005: each vote is reserved and settled on the judge budget; without
+// it the first vote stands, and without any the judge has failed.
+func TestVotesArePaidFor(t *testing.T) {
+	for _, row := range []struct {
+		limits  string
+		votes   string
+		failure string
+		says    string
+	}{
+		{`{:max-judge-calls 3}`, "[0.5M 0.9M 0.6M]", "eval/must-failed", "gave 0.6"},
+		{`{:max-judge-calls 2}`, "[0.5M 0.9M]", "eval/must-failed", "the first vote stands"},
+		{`{:max-judge-calls 1}`, "[0.5M]", "eval/must-failed", "the first vote stands"},
+		{`{:max-attempts 1}`, "[0.5M 0.9M 0.6M]", "eval/must-failed", "gave 0.6"},
+		{`{:max-usd 0.003M}`, "[0.5M]", "eval/must-failed", "the first vote stands"},
+		{`{:max-usd 0.001M}`, "", "budget/exceeded", ""},
+	} {
+		t.Run(row.limits, func(t *testing.T) {
+			w := court{caps: []string{grader("t/grader", ":cap/cost {:usd 0.002M}")}}.world(t)
+			for _, id := range []string{"t/a", "t/b"} {
+				c, _ := w.Registry.Capability(id)
+				c.Cost.USD = edn.Int(0)
+			}
+			w.On("t/a", out(`{:text "x"}`))
+			w.On("t/grader", dispatchtest.Step{Value: edn.MustRead(`{:score 0.5}`)}, dispatchtest.Step{Value: edn.MustRead(`{:score 0.9}`)}, dispatchtest.Step{Value: edn.MustRead(`{:score 0.6}`)})
+			r := serve(t, w, order{layer: by("must", "0.8M"), limits: row.limits})
+			assert.Equal(t, row.failure, r.failure())
+			v := r.verdicts(t)["judge/grader"]
+			if row.votes == "" {
+				assert.Empty(t, v.Votes)
+				assert.Equal(t, "budget/exceeded", v.Err.Type)
+				return
+			}
+			assert.Equal(t, row.votes, edn.Vector(v.Votes...).String())
+			assert.Contains(t, r.Err.Message, row.says)
+			reserved, settled := 0, 0
+			for _, rec := range r.records {
+				switch b := rec.Body.(type) {
+				case *journal.BudgetReserved:
+					if b.For == "vote" {
+						reserved++
+						assert.Equal(t, "judge/grader", b.Gate)
+						assert.Equal(t, "1", b.Amount.Key("judge-calls").String())
+					}
+				case *journal.BudgetSettled:
+					if b.Of.For == "vote" {
+						settled++
+					}
+				}
+			}
+			assert.Equal(t, len(v.Votes), reserved)
+			assert.Equal(t, reserved, settled)
+		})
+	}
+}
+
+// JDG-011: a judge that nobody measured, that agrees too little, or that is not
+// the one that was measured, refuses nothing by itself.
+func TestUncalibratedJudge(t *testing.T) {
+	key := "b3:" + fmt.Sprintf("%064d", 7)
+	for name, row := range map[string]struct {
+		cal  dispatch.Calibrations
+		must bool
+		why  string
+	}{
+		"measured":       {calibrations{"grader": {Known: true, Kappa: 0.4}}, true, ""},
+		"the same":       {calibrations{"grader": {Known: true, Kappa: 0.4, CapID: "t/grader", Key: key}}, true, ""},
+		"never":          {calibrations{}, false, "was not calibrated"},
+		"another judge":  {calibrations{"other": {Known: true, Kappa: 1}}, false, "was not calibrated"},
+		"too little":     {calibrations{"grader": {Known: true, Kappa: 0.39}}, false, "agrees too little"},
+		"other capacity": {calibrations{"grader": {Known: true, Kappa: 1, CapID: "t/x"}}, false, "was calibrated with :t/x"},
+		"another key":    {calibrations{"grader": {Known: true, Kappa: 1, CapID: "t/grader", Key: "b3:" + fmt.Sprintf("%064d", 8)}}, false, "has changed since"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := court{cal: row.cal}.world(t)
+			w.On("t/a", out(`{:text "x"}`)).On("t/grader", out(`{:score 0.7 :judge {:key "`+key+`"} :criteria {:a 0.7} :violations #{:too-long}}`))
+			r := serve(t, w, order{layer: by("must", "0.8M")})
+			v := r.verdicts(t)["judge/grader"]
+			assert.Equal(t, key, v.JudgeKey)
+			finding, _ := v.Findings.Value().Nth(0)
+			assert.Contains(t, finding.Key("message").String(), "criteria {:a 0.7}; violations #{:too-long}")
+			if row.must {
+				assert.Equal(t, "eval/must-failed", r.failure())
+				assert.Equal(t, "must", v.Severity)
+				return
+			}
+			assert.Nil(t, r.Err, "1.0 and 0.7 are 0.85")
+			assert.Equal(t, "should", v.Severity)
+			assert.False(t, v.Pass)
+			assert.Contains(t, finding.Key("message").String(), "it only counts in the score, because ")
+			assert.Contains(t, finding.Key("message").String(), row.why)
+		})
+	}
+}
+
+// JDG-011: a judge that has drifted is not asked, its breaker is open, and it is
+// in again once it was calibrated anew.
+func TestDriftedJudge(t *testing.T) {
+	known := calibrations{"grader": {Known: true, Kappa: 0.5, CapID: "t/grader", Drift: "kappa was 0.7 and is 0.5"}}
+	w := court{cal: known}.world(t)
+	var events []string
+	w.Dispatcher.Book.Notice = func(n dispatch.Notice) { events = append(events, n.Event+" "+n.CapID) }
+	w.On("t/a", out(`{:text "x"}`)).On("t/grader", score("0.9"))
+	for range 2 {
+		r := serve(t, w, order{layer: by("must", "0.8M")})
+		assert.Equal(t, "judge/failed", r.failure())
+		assert.Equal(t, "judge/drift", r.Err.Cause.Type)
+		assert.Contains(t, r.Err.Message, "kappa was 0.7 and is 0.5")
+	}
+	assert.Equal(t, []string{"judge/drift t/grader"}, events)
+	for _, st := range w.Dispatcher.Book.Standings(time.Now()) {
+		if st.CapID == "t/grader" {
+			assert.Equal(t, "open", st.State())
+		}
+	}
+	known["grader"] = dispatch.Calibration{Known: true, Kappa: 0.7, CapID: "t/grader"}
+	assert.Nil(t, serve(t, w, order{layer: by("must", "0.8M")}).Err)
+	assert.Equal(t, []string{"t/a", "t/a", "t/a", "t/grader"}, w.Dispatched())
+}
+
+// BRK-001, BRK-007: the breaker of a judge counts its failures, and the verdicts
+// of a judge that is on its way back are no samples.
+func TestBreakerOfAJudge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := court{}.world(t)
+		w.On("t/a", out(`{:text "x"}`))
+		ill := true
+		w.Func("t/grader", func(context.Context, dispatch.Call) dispatchtest.Step {
+			if ill {
+				return fails("provider/unavailable")
+			}
+			return score("0.9")
+		})
+		for range 5 {
+			assert.Equal(t, "judge/failed", serve(t, w, order{layer: by("must", "0.8M")}).failure())
+		}
+		calls := len(w.Calls())
+		r := serve(t, w, order{layer: by("must", "0.8M")})
+		assert.Equal(t, "breaker/open", r.Err.Cause.Type)
+		assert.Len(t, w.Calls(), calls+1, "the judge is left alone")
+		samples := func() int {
+			for _, st := range w.Dispatcher.Book.Standings(time.Now()) {
+				if st.CapID == "t/a" {
+					return st.Samples
+				}
+			}
+			return -1
+		}
+		assert.Zero(t, samples())
+		ill = false
+		time.Sleep(2 * time.Second)
+		r = serve(t, w, order{layer: by("must", "0.8M"), input: `{:prompt "2"}`})
+		assert.Nil(t, r.Err, "it is asked for a probe")
+		assert.Zero(t, samples(), "and says nothing about the answer as long as it is one")
+		for i := range 100 {
+			serve(t, w, order{layer: by("must", "0.8M"), input: fmt.Sprintf(`{:prompt "p%d"}`, i)})
+			time.Sleep(time.Second)
+		}
+		assert.Positive(t, samples(), "once it is wholly in again")
+	})
+}
+
+// ATT-014: a tournament is won by the grade.
+func TestTournamentOfGrades(t *testing.T) {
+	w := court{}.world(t)
+	w.On("t/a", out(`{:text "short"}`)).On("t/b", out(`{:text "long"}`))
+	w.Func("t/grader", func(_ context.Context, c dispatch.Call) dispatchtest.Step {
+		if text, _ := c.Request.Key("input").Key("task/result").Key("text").AsString(); text == "long" {
+			return score("0.95")
+		}
+		return score("0.82")
+	})
+	layer := by("should", "0.5M")
+	layer.Strategy = policy.Of(policy.Tournament, here)
+	r := serve(t, w, order{layer: layer})
+	require.Nil(t, r.Err)
+	assert.Equal(t, "t/b", r.CapID)
+	assert.Equal(t, quality.Score(975), r.Verdict.Score)
+}
+
+// REP-003: a repair is told what the judge found wanting.
+func TestRepairByJudge(t *testing.T) {
+	w := dispatchtest.New(t, dispatchtest.Spec{Caps: []string{dispatchtest.Cap("t/a", ":cap/repairs? true"), grader("t/grader", "")},
+		Judges: []registry.Judge{{Name: "grader", Intent: registry.IntentGrade, Enabled: true, Votes: 1, MaxAttempts: 1, ScorePath: []string{"score"}}}})
+	w.Dispatcher.Calibrations = calibrated
+	w.On("t/a", out(`{:text "bad"}`), out(`{:text "good"}`))
+	w.On("t/grader", out(`{:score 0.2 :violations #{:no-source}}`), out(`{:score 0.9}`))
+	layer := by("must", "0.8M")
+	layer.RepairMax = policy.Of(1, here)
+	r := serve(t, w, order{layer: layer})
+	require.Nil(t, r.Err)
+	told := w.Calls()[2].Request.Key("context").Key("repair").Key("findings").String()
+	assert.Contains(t, told, "gave 0.2, and 0.8 is the least; violations #{:no-source}")
+}

@@ -1,0 +1,410 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/quality"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/breaker"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// graded has the judge of the call grade an answer, if that can still matter
+// (GATE-008). Ok is false if nobody was asked and nothing is to be said.
+func (s *serving) graded(ctx context.Context, t *tried, subject quality.Subject, results []quality.Result) (r quality.Result, ok bool) {
+	j := s.w.Terms.jury
+	if j == nil || s.failed != nil || !quality.JudgeMatters(results, s.w.Terms.scoreMin) || j.inside(s.d, s.w.Stack) {
+		return r, false
+	}
+	b := s.bench(t, j)
+	if b.order() == nothingToDo {
+		return r, false
+	}
+	g := b.grade(ctx, subject)
+	if b.s.failed != nil && s.failed == nil {
+		s.failed = b.s.failed
+	}
+	return s.conclusion(t, b, g), true
+}
+
+// bench is one judgement: the child call in which votes are asked for.
+type bench struct {
+	s        *serving // of the child call
+	t        *tried
+	j        *jury
+	cal      Calibration
+	least    edn.Value
+	ids      []string // who may be asked, in order
+	by       checked  // of all calls together
+	calls    int      // to judges
+	usages   []edn.Value
+	memo     bool
+	short    bool // votes were left out, because there was nothing left for them
+	unsound  bool // who graded is not wholly in itself
+	rejected *contract.Error
+}
+
+func (s *serving) bench(t *tried, j *jury) *bench {
+	child := &serving{d: s.d, run: s.run, number: t.attempt, gate: quality.JudgeGate(j.judge.Name, quality.Should).Name, vote: true, w: &Work{
+		Op: "call", Node: s.w.Node, Path: s.w.Path, Intent: j.judge.Intent, Terms: j.terms,
+		Input: s.w.Input, Deadline: s.w.Deadline, Wall: s.w.Wall, Deepest: s.w.Deepest,
+		Stack: append(slices.Clip(s.w.Stack), t.capability.ID),
+		// A judge spends what its node has.
+		Budget: s.w.Budget,
+	}}
+	return &bench{s: child, t: t, j: j, cal: s.d.calibration(j.judge.Name), least: s.w.Terms.scoreMin}
+}
+
+// outlook says whether there is anybody who could be asked, now or ever.
+type outlook int
+
+const (
+	askThem     outlook = iota // or find out that nobody is there
+	nothingToDo                // nobody but the author of the answer grades
+)
+
+// order settles who may be asked: not who wrote the answer, and not a model of
+// the same family (JDG-006, JDG-009). Those for whom too little is left stay,
+// because their grade may be known.
+func (b *bench) order() outlook {
+	b.drift()
+	b.s.binding = b.s.bind()
+	ids := slices.Clone(b.s.binding.Accepted)
+	for _, r := range b.s.binding.Rejected {
+		if r.Reason == policy.ReasonBudget {
+			ids = append(ids, r.Cap)
+		}
+	}
+	others := false
+	for _, id := range b.s.binding.List {
+		others = others || id != b.t.capability.ID
+	}
+	if !others && len(b.s.binding.List) > 0 {
+		return nothingToDo
+	}
+	for _, id := range ids {
+		if b.admissible(id) {
+			b.ids = append(b.ids, id)
+		}
+	}
+	return askThem
+}
+
+// drifted opens the breaker of a judge that is not believed any more.
+func (b *bench) drifted(c *registry.Capability) {
+	p := b.s.w.Terms.pages[c.ID]
+	if p == nil {
+		return
+	}
+	now := b.s.d.Clock.Now()
+	p.mu.Lock()
+	defer p.unlock(now)
+	p.meet(now, b.s.d.Executor.State(c.ID).Edition, c.Version)
+	p.drifted(now, b.j.judge.Name, b.cal.Drift)
+}
+
+// drift has the breakers of the judge agree with its calibration.
+func (b *bench) drift() {
+	for id, p := range b.s.w.Terms.pages {
+		if b.cal.Drift != "" {
+			b.admissible(id)
+		} else if !p.quiet.Load() {
+			p.steady(b.s.d.Clock.Now(), b.j.judge.Name)
+		}
+	}
+}
+
+func (b *bench) admissible(id string) bool {
+	c, ok := b.s.d.Registry.Capability(id)
+	author := b.t.capability
+	switch {
+	case !ok || id == author.ID:
+		return false
+	case !b.j.judge.AllowSameFamily && c.Family != "" && c.Family == author.Family:
+		b.rejected = contract.Errorf("judge/same-family", ":%s is of the family %s, like :%s, whose answer it would grade", id, c.Family, author.ID)
+		return false
+	case b.cal.Drift != "" && (b.cal.CapID == "" || b.cal.CapID == id):
+		b.rejected = contract.Errorf("judge/drift", ":%s is not asked as judge %s any more: %s", id, b.j.judge.Name, b.cal.Drift)
+		b.drifted(c)
+		return false
+	}
+	return true
+}
+
+// grade asks one after another until somebody grades. It is nil if nobody did;
+// the reason is in b.by.err.
+func (b *bench) grade(ctx context.Context, subject quality.Subject) *grade {
+	if len(b.ids) == 0 {
+		b.await(ctx)
+	}
+	var task, answer string
+	for _, id := range b.ids {
+		c, ok := b.s.d.Registry.Capability(id)
+		if !ok {
+			continue
+		}
+		grades := b.s.d.Grades
+		if grades == nil || !b.j.judge.Memo {
+			if g, ok := b.vote(ctx, c, subject); ok {
+				return &g
+			}
+		} else {
+			if task == "" {
+				task, answer = edn.Hash(subject.Request.Key("input")), edn.Hash(subject.Result)
+			}
+			key := gradeKey{b.fixed(c), task, answer}
+			g, known := grades.kept.Do(ctx, key, func() (grade, bool) { return b.vote(ctx, c, subject) })
+			if g.ballot != nil {
+				b.memo = known
+				return &g
+			}
+		}
+		if b.by.err == nil || b.s.failed != nil || ctx.Err() != nil || b.by.err.Type == "judge/rubric-invalid" {
+			break
+		}
+	}
+	if b.by.err == nil {
+		b.by.err = b.rejected
+	}
+	if b.by.err == nil {
+		b.by.err = b.s.unbound()
+	}
+	return nil
+}
+
+// await waits for a judge that is on its way back.
+func (b *bench) await(ctx context.Context) {
+	for _, r := range b.s.binding.Rejected {
+		if r.Reason != policy.ReasonNotReady || !b.admissible(r.Cap) || !b.s.d.Executor.State(r.Cap).Respawning {
+			continue
+		}
+		if b.s.d.Executor.Await(ctx, r.Cap) == nil {
+			b.ids = append(b.ids, r.Cap)
+			return
+		}
+	}
+}
+
+// fixed is the part of the key of a grade that names the judge. An edition of
+// its plugin is one program under one configuration.
+func (b *bench) fixed(c *registry.Capability) string {
+	st := b.s.d.Executor.State(c.ID)
+	return b.j.fixed + "\n" + c.ID + "\n" + c.Version + "\n" + st.Binary + "\n" + fmt.Sprint(st.Edition)
+}
+
+// vote asks one judge until its grades are settled (JDG-008). A judge that always
+// says the same is asked once.
+func (b *bench) vote(ctx context.Context, c *registry.Capability, subject quality.Subject) (g grade, ok bool) {
+	judge := b.j.judge
+	most := judge.Votes
+	if c.Deterministic {
+		most = 1
+	}
+	g = grade{ballot: quality.NewBallot(most, b.least), capID: c.ID, version: c.Version}
+	for sample := 0; sample < max(1, most) && !g.ballot.Settled(); sample++ {
+		b.s.w.Input, b.s.tokens = b.question(subject, sample), 0
+		score, said, err := b.ask(ctx, c)
+		switch {
+		case err == nil:
+			g.ballot.Add(score)
+			if len(g.ballot.Scores()) == 1 || !g.ballot.Passes(score) && len(said.key) > 0 {
+				g.key, g.says = said.key, said.says
+			}
+		case len(g.ballot.Scores()) == 0:
+			b.by.err = err
+			return grade{}, false
+		case isBudget(err):
+			b.short = true
+			return g, true
+		case b.s.failed != nil || ctx.Err() != nil:
+			// Nobody waits for the answer any more, and half a ballot is no grade.
+			b.by.err = err
+			return grade{}, false
+		}
+	}
+	b.by.err = nil
+	return g, true
+}
+
+func isBudget(err *contract.Error) bool { return strings.HasPrefix(err.Type, "budget/") }
+
+// remarks is what an answer of a judge holds beside the score.
+type remarks struct {
+	key  string
+	says edn.Value
+}
+
+// ask makes the calls for one vote.
+func (b *bench) ask(ctx context.Context, c *registry.Capability) (score *big.Rat, more remarks, err *contract.Error) {
+	for try := 1; ; try++ {
+		score, more, err = b.once(ctx, c)
+		if err == nil || try >= b.j.judge.MaxAttempts || ctx.Err() != nil || b.s.failed != nil {
+			return score, more, err
+		}
+		if err.Class != contract.ClassRetry && !lostExecutor(err) {
+			return nil, more, err
+		}
+	}
+}
+
+// once makes one call to a judge. Its breaker counts how that ended.
+func (b *bench) once(ctx context.Context, c *registry.Capability) (score *big.Rat, more remarks, err *contract.Error) {
+	page := b.s.w.Terms.pages[c.ID]
+	ticket, err := b.s.admitted(page, c)
+	if err != nil {
+		return nil, more, err
+	}
+	if page != nil && !page.quiet.Load() {
+		b.unsound = true
+	}
+	by, out, asked := b.s.askOne(ctx, c)
+	if asked {
+		b.calls++
+		b.usages = append(b.usages, by.usage)
+		b.by.latency += by.latency
+		b.by.capID, b.by.version = c.ID, c.Version
+	}
+	if by.err == nil {
+		if score, by.err = contract.ParseScore(out, b.j.rules(b.s.d, c)); by.err == nil {
+			more = saidBy(out)
+		}
+	}
+	b.s.reported(ctx, page, ticket, by, asked)
+	return score, more, by.err
+}
+
+// reported tells the breaker of a judge how a call ended.
+func (s *serving) reported(ctx context.Context, p *page, ticket breaker.Ticket, by checked, asked bool) {
+	if p == nil {
+		return
+	}
+	outcome := outcomeOf(by.err)
+	switch {
+	case !asked, by.err != nil && ctx.Err() != nil:
+		outcome = breaker.Ignored
+	case outcome == breaker.Failure && by.err.Type == "runtime/crashed" && p.crashed(by.err):
+		outcome = breaker.Ignored
+	}
+	now := s.d.Clock.Now()
+	if tripping(by.err) {
+		p.trip(now, retryAfter(by.err))
+		return
+	}
+	u := 0.0
+	if outcome == breaker.Failure {
+		u = Rand(s.run.Seed, s.w.Path, voteDraws-s.number).Float64()
+	}
+	p.report(now, ticket, outcome, retryAfter(by.err), u)
+	if outcome == breaker.Success {
+		p.served(by.latency, by.usage.Key("cost-usd"))
+	}
+}
+
+// voteDraws sets the random values of votes apart from those of attempts.
+const voteDraws = -1 << 20
+
+// maxSays bounds what is remembered of a judge's reasons, in bytes.
+const maxSays = 4 << 10
+
+// saidBy reads what a judge says besides its score.
+func saidBy(out edn.Value) remarks {
+	var s remarks
+	var m edn.MapBuilder
+	if out.Kind() != edn.KindMap {
+		return s
+	}
+	if key, ok := out.Key("judge").Key("key").AsString(); ok && isHash(key) {
+		s.key = key
+	}
+	if v := out.Key("criteria"); v.Kind() == edn.KindMap && v.Len() > 0 {
+		m.Key("criteria", v)
+	}
+	if v := out.Key("violations"); v.Kind() != edn.KindMap && v.Len() > 0 {
+		m.Key("violations", v)
+	}
+	if says := m.Map(); len(says.Canonical()) <= maxSays {
+		s.says = says.Detach()
+	}
+	return s
+}
+
+func isHash(s string) bool {
+	digits, ok := strings.CutPrefix(s, "b3:")
+	return ok && len(digits) == 64 && strings.Trim(digits, "0123456789abcdef") == ""
+}
+
+// question is what a judge is asked.
+func (b *bench) question(subject quality.Subject, sample int) edn.Value {
+	j := b.j.judge
+	result := subject.Result
+	if result.Kind() != edn.KindMap {
+		result = edn.MustMap(edn.K("value"), result)
+	}
+	var m, about edn.MapBuilder
+	m.Key("task/call", withoutEmpty(subject.Request))
+	m.Key("task/result", result)
+	m.Key("task/done", mapOr(subject.Request.Key("done")))
+	m.Key("task/env", edn.MustMap())
+	about.Key("sample", edn.Int(int64(sample)))
+	about.Key("seed", edn.Int(Rand(b.s.run.Seed, b.s.w.Path, voteDraws-64*b.t.attempt-sample).Int64N(1<<53)))
+	about.Key("author", b.author(subject.Meta))
+	about.Key("allow-same-family?", edn.Bool(j.AllowSameFamily))
+	about.Key("intent", edn.K(chatIntent))
+	path := make([]edn.Value, len(j.ScorePath))
+	for i, step := range j.ScorePath {
+		path[i] = keyword(step)
+	}
+	about.Key("score-path", edn.Vector(path...))
+	if !j.Rubric.IsNil() {
+		m.Key("rubric", j.Rubric)
+		about.Key("scale", j.Scale())
+	}
+	m.Key("judge", about.Map())
+	return m.Map()
+}
+
+// author says who wrote the answer, and by which names the judge must not know.
+func (b *bench) author(meta edn.Value) edn.Value {
+	c := b.t.capability
+	var m edn.MapBuilder
+	m.Key("cap/id", keyword(c.ID))
+	if c.Family != "" {
+		m.Key("family", edn.Text(c.Family))
+	}
+	if c.Model != "" {
+		m.Key("model", edn.Text(c.Model))
+	}
+	var names []edn.Value
+	for _, name := range []edn.Value{edn.Text(c.ID), edn.Text(c.Advertised), edn.Text(c.Model), meta.Key("provider").Key("model"), meta.Key("provider").Key("model/served"), meta.Key("agent/id")} {
+		if text, ok := name.AsString(); ok && text != "" && !slices.ContainsFunc(names, func(n edn.Value) bool { return edn.Equal(n, name) }) {
+			names = append(names, name)
+		}
+	}
+	m.Key("names", edn.Vector(names...))
+	return m.Map()
+}
+
+// withoutEmpty leaves out what says nothing.
+func withoutEmpty(request edn.Value) edn.Value {
+	var m edn.MapBuilder
+	for k, v := range request.Entries() {
+		if name, _ := k.AsKeyword(); name == "done" || name == "budget" || v.Kind() == edn.KindMap && v.Len() == 0 && name != "input" {
+			continue
+		}
+		m.Set(k, v)
+	}
+	return m.Map()
+}
+
+func mapOr(v edn.Value) edn.Value {
+	if v.Kind() != edn.KindMap {
+		return edn.MustMap()
+	}
+	return v
+}

@@ -1,0 +1,156 @@
+package dispatch
+
+import (
+	"slices"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/quality"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/memo"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Calibration is what is known about how far a judge may be believed.
+type Calibration struct {
+	// Known is false for a judge that was never measured.
+	Known bool
+	// Kappa is its agreement with labelled answers beyond chance.
+	Kappa float64
+	// CapID is who was measured, Key what determines the grades apart from task
+	// and answer; empty: that is not known.
+	CapID, Key string
+	// Drift says why the judge must not be asked any more, empty if it may.
+	Drift string
+}
+
+// Calibrations tells what is known about judges by their names. It is asked for
+// each grade, from many goroutines, and must be quick.
+type Calibrations interface {
+	Calibration(judge string) Calibration
+}
+
+// grade is what a judge made of one answer.
+type grade struct {
+	ballot  *quality.Ballot
+	capID   string
+	version string
+	key     string    // of the judge
+	says    edn.Value // criteria and violations, a map
+}
+
+// gradeKey is what a grade depends on. All parts are hashes.
+type gradeKey struct{ judge, task, answer string }
+
+// Grades remembers the grades of judges, over all configurations of a host. It is
+// safe for concurrent use.
+type Grades struct {
+	kept *memo.Memo[gradeKey, grade]
+}
+
+// MaxGrades bounds how many grades are remembered.
+const MaxGrades = 4096
+
+// NewGrades remembers at most so many grades.
+func NewGrades(most int) *Grades { return &Grades{memo.New[gradeKey, grade](most)} }
+
+// jury is the judge of the calls of one intent, with what is the same for all of
+// them.
+type jury struct {
+	judge *registry.Judge
+	must  bool
+	terms *Terms // of the calls to the judge
+	// fixed is the hash of what grades depend on, apart from who grades, the task
+	// and the answer.
+	fixed string
+}
+
+// jury is that of calls under these terms; nil if nobody judges them. A judge
+// does not judge its own intent (JDG-006).
+func (d *Dispatcher) jury(t *Terms) *jury {
+	if t.Judge == "" {
+		return nil
+	}
+	judge, ok := d.Registry.Judge(t.Judge)
+	if !ok || !judge.Enabled || judge.Intent == t.intent {
+		return nil
+	}
+	// A judge looks, and does nothing else.
+	layer := policy.Layer{Effects: policy.Of(readEffects, policy.Origin{})}
+	p, err := layer.Resolve()
+	if err != nil {
+		return nil
+	}
+	j := &jury{judge: judge, must: t.JudgeMust, terms: d.Terms(p, judge.Intent, judge.Capability)}
+	j.fixed = edn.Hash(edn.Vector(
+		edn.Text(judge.Name), edn.Text(judge.Intent), judge.Rubric, edn.Int(int64(judge.Votes)), edn.Bool(judge.AllowSameFamily), texts(judge.ScorePath),
+		d.models(), edn.Text(t.intent), t.Context, t.Constraints,
+	))
+	return j
+}
+
+// models are those that a judge may ask: with others it would be another judge.
+func (d *Dispatcher) models() edn.Value {
+	ids := d.Registry.Candidates(chatIntent)
+	out := make([]edn.Value, 0, len(ids))
+	for _, id := range ids {
+		if c, ok := d.Registry.Capability(id); ok {
+			out = append(out, edn.Vector(edn.Text(c.ID), edn.Text(c.Version), edn.Text(c.Model)))
+		}
+	}
+	return edn.Vector(out...)
+}
+
+// chatIntent is what a judge that is no model asks a model.
+const chatIntent = "model/chat"
+
+func texts(list []string) edn.Value {
+	out := make([]edn.Value, len(list))
+	for i, s := range list {
+		out[i] = edn.Text(s)
+	}
+	return edn.Vector(out...)
+}
+
+// inside tells whether a call is made on behalf of somebody who judges for this
+// jury: its question to a model is not judged in turn (JDG-006).
+func (j *jury) inside(d *Dispatcher, stack []string) bool {
+	return slices.ContainsFunc(stack, func(id string) bool {
+		c, ok := d.Registry.Capability(id)
+		return ok && len(c.Intents) > 0 && c.Serves(j.judge.Intent)
+	})
+}
+
+// rules say how the answer of a judge is read. A score that its schema has from 0
+// to 1 is on no scale any more.
+func (j *jury) rules(d *Dispatcher, c *registry.Capability) contract.ScoreRules {
+	r := contract.ScoreRules{Path: j.judge.ScorePath, Scale: j.judge.Scale()}
+	out := c.OutSchema.For(j.judge.Intent)
+	if in, ok := d.Registry.Intent(j.judge.Intent); ok && in.Out != "" {
+		out = in.Out
+	}
+	if out == "res/eval" {
+		r.Scale = edn.Nil()
+	}
+	return r
+}
+
+// severity is what a grade that is not enough costs. A judge that nobody has
+// measured, or that agrees too little with people, refuses nothing by itself
+// (JDG-011).
+func (j *jury) severity(cal Calibration, by *grade) quality.Severity {
+	if !j.must || !cal.Known || cal.Kappa < j.judge.MinKappa {
+		return quality.Should
+	}
+	if by != nil && (cal.CapID != "" && cal.CapID != by.capID || cal.Key != "" && by.key != "" && cal.Key != by.key) {
+		return quality.Should
+	}
+	return quality.Must
+}
+
+func (d *Dispatcher) calibration(judge string) Calibration {
+	if d.Calibrations == nil {
+		return Calibration{}
+	}
+	return d.Calibrations.Calibration(judge)
+}

@@ -1,0 +1,112 @@
+package memo
+
+import (
+	"container/list"
+	"context"
+	"sync"
+)
+
+// Memo maps keys to what was worked out for them.
+type Memo[K comparable, V any] struct {
+	most int
+
+	mu      sync.Mutex
+	entries map[K]*list.Element // of entry
+	order   *list.List          // the last used first
+	flights map[K]*flight[V]
+}
+
+type entry[K comparable, V any] struct {
+	key   K
+	value V
+}
+
+type flight[V any] struct {
+	done  chan struct{}
+	value V
+	ok    bool
+}
+
+// New is a memo of at most so many entries, at least one.
+func New[K comparable, V any](most int) *Memo[K, V] {
+	return &Memo[K, V]{most: max(1, most), entries: map[K]*list.Element{}, order: list.New(), flights: map[K]*flight[V]{}}
+}
+
+// Get returns what is kept for the key.
+func (m *Memo[K, V]) Get(key K) (v V, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.get(key)
+}
+
+func (m *Memo[K, V]) get(key K) (v V, ok bool) {
+	e, ok := m.entries[key]
+	if !ok {
+		return v, false
+	}
+	m.order.MoveToFront(e)
+	return e.Value.(entry[K, V]).value, true
+}
+
+// Do returns what is kept for the key, or works it out. Work tells whether what
+// it returns may be kept; otherwise it is returned to this caller alone. Known
+// tells that somebody else has worked it out. A caller whose ctx ends while it
+// waits for somebody else works by itself, which is then up to work.
+func (m *Memo[K, V]) Do(ctx context.Context, key K, work func() (V, bool)) (v V, known bool) {
+	for {
+		m.mu.Lock()
+		if v, ok := m.get(key); ok {
+			m.mu.Unlock()
+			return v, true
+		}
+		f, flying := m.flights[key]
+		if !flying {
+			f = &flight[V]{done: make(chan struct{})}
+			m.flights[key] = f
+			m.mu.Unlock()
+			return m.fly(key, f, work), false
+		}
+		m.mu.Unlock()
+		select {
+		case <-f.done:
+			if f.ok {
+				return f.value, true
+			}
+		case <-ctx.Done():
+			v, _ = work()
+			return v, false
+		}
+	}
+}
+
+// fly works for all who wait. They are let go however the work ends.
+func (m *Memo[K, V]) fly(key K, f *flight[V], work func() (V, bool)) V {
+	defer func() {
+		m.mu.Lock()
+		delete(m.flights, key)
+		if f.ok {
+			m.put(key, f.value)
+		}
+		m.mu.Unlock()
+		close(f.done)
+	}()
+	value, ok := work()
+	f.value, f.ok = value, ok
+	return value
+}
+
+func (m *Memo[K, V]) put(key K, v V) {
+	m.entries[key] = m.order.PushFront(entry[K, V]{key, v})
+	for m.order.Len() > m.most {
+		last := m.order.Back()
+		m.order.Remove(last)
+		delete(m.entries, last.Value.(entry[K, V]).key)
+	}
+}
+
+// Len is the number of entries.
+func (m *Memo[K, V]) Len() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.order.Len()
+}

@@ -1,0 +1,116 @@
+package dispatch
+
+import (
+	"math/big"
+	"strings"
+
+	"github.com/fermenthq/ferment/host/internal/domain/quality"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// conclusion makes the result of a gate of a judgement, and records it.
+func (s *serving) conclusion(t *tried, b *bench, g *grade) quality.Result {
+	sev := b.j.severity(b.cal, g)
+	r := quality.Result{Gate: quality.JudgeGate(b.j.judge.Name, sev)}
+	v := &journal.GateVerdict{
+		Attempt: t.attempt, Gate: r.Gate.Name, Severity: sev.String(), Tier: int(quality.TierJudge),
+		CapID: b.by.capID, CapVersion: b.by.version, Latency: b.by.latency, Usage: journal.SumUsage(b.usages...), JudgeCalls: b.calls,
+	}
+	s.unsound = b.unsound
+	if g == nil {
+		r.Outcome = b.failure()
+		v.Err = b.by.err
+		if sev == quality.Must && r.Failed() {
+			s.unpaid = b.unjudged(s)
+		}
+	} else {
+		score := g.ballot.Score()
+		r.Grade = score
+		r.Outcome = quality.Outcome{Pass: g.ballot.Passes(score)}
+		if least, ok := quality.ScoreOf(b.least); ok && b.memo {
+			r.Pass = quality.RoundScore(score) >= least // it was graded for somebody who asked for less or more
+		}
+		if !r.Pass {
+			r.Findings = []quality.Finding{b.finding(g, score)}
+		}
+		v.CapID, v.CapVersion, v.JudgeKey, v.Memo = g.capID, g.version, g.key, b.memo
+		v.Score = journal.ScoreOf(int64(quality.RoundScore(score)))
+		for _, vote := range g.ballot.Scores() {
+			v.Votes = append(v.Votes, quality.RoundScore(vote).Value())
+		}
+	}
+	r = r.Named()
+	v.Pass, v.NotApplicable = !r.Failed(), r.NotApplicable
+	if len(r.Findings) > 0 {
+		v.Findings = journal.RefTo(quality.FindingsValue(r.Findings))
+	}
+	s.record(v)
+	return r
+}
+
+// failure is the outcome of a judge that gave no grade (JDG-005).
+func (b *bench) failure() quality.Outcome {
+	f := quality.Finding{Code: quality.JudgeFailed, Message: "judge " + b.j.judge.Name + " gave no grade: " + b.by.err.FullMessage(), Fix: b.by.err.Hint}
+	if b.j.judge.IgnoreErrors {
+		f.Message += "; on_error = \"ignore\" has the answer pass without it"
+		return quality.Outcome{Pass: true, NotApplicable: true, Findings: []quality.Finding{f}}
+	}
+	return quality.Failed(f)
+}
+
+// unjudged is the failure of an attempt that a judge had to judge and did not.
+func (b *bench) unjudged(s *serving) *contract.Error {
+	if b.by.err.Type == "budget/exceeded" {
+		return b.by.err
+	}
+	return contract.Errorf("judge/failed", "node %s: judge %s gave no grade for the answer of :%s: %s", s.w.Node, b.j.judge.Name, b.t.capability.ID, b.by.err.FullMessage()).
+		WithCause(b.by.err).WithDetail("judge", edn.Text(b.j.judge.Name))
+}
+
+// finding says which judge gave which grade, what would have been enough, and
+// what it found wanting.
+func (b *bench) finding(g *grade, score *big.Rat) quality.Finding {
+	least, _ := quality.ScoreOf(b.least)
+	var m strings.Builder
+	m.WriteString("judge " + b.j.judge.Name + " (:" + g.capID + ") gave " + digits(quality.RoundScore(score)) + ", and " + digits(least) + " is the least")
+	if votes := g.ballot.Scores(); len(votes) > 1 {
+		m.WriteString(" (votes")
+		for _, vote := range votes {
+			m.WriteString(" " + digits(quality.RoundScore(vote)))
+		}
+		m.WriteString(")")
+	}
+	if b.short {
+		m.WriteString("; the first vote stands, because nothing was left for another")
+	}
+	if b.memo {
+		m.WriteString("; it has graded the same answer before")
+	}
+	if b.j.must && b.j.severity(b.cal, g) != quality.Must {
+		m.WriteString("; it only counts in the score, because " + b.doubt(g))
+	}
+	for _, part := range []struct{ key, is string }{{"criteria", "criteria"}, {"violations", "violations"}} {
+		if v := g.says.Key(part.key); v.Len() > 0 {
+			m.WriteString("; " + part.is + " " + v.String())
+		}
+	}
+	return quality.Finding{Code: quality.LowGrade, Message: m.String()}
+}
+
+// doubt is why a judge refuses nothing by itself.
+func (b *bench) doubt(g *grade) string {
+	switch {
+	case !b.cal.Known:
+		return "the judge was not calibrated"
+	case b.cal.Kappa < b.j.judge.MinKappa:
+		return "the judge agrees too little with labelled answers"
+	case b.cal.CapID != g.capID:
+		return "it was calibrated with :" + b.cal.CapID
+	}
+	return "it has changed since it was calibrated"
+}
+
+// digits is a score as people write it.
+func digits(s quality.Score) string { return strings.TrimSuffix(s.Value().String(), "M") }
