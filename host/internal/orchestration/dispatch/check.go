@@ -21,6 +21,7 @@ type checked struct {
 	version string
 	latency time.Duration
 	usage   edn.Value
+	edition int // that answered
 	err     *contract.Error
 }
 
@@ -142,7 +143,7 @@ func (s *serving) askOne(ctx context.Context, c *registry.Capability) (by checke
 	}
 	answer, failed := s.d.Executor.Invoke(ctx, s.call(c, deadline, scopes, &expense, s.asks(c)))
 	awaitOwnDeadline(ctx, failed)
-	by.latency = s.d.Clock.Now().Sub(started)
+	by.latency, by.edition = s.d.Clock.Now().Sub(started), answer.Edition
 	if failed != nil {
 		by.err = contract.AsError(failed)
 		s.settle(&expense, ending{unknown: unknownOutcome(by.err)})

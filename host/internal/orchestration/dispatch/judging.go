@@ -293,7 +293,7 @@ func (s *serving) reported(ctx context.Context, p *page, ticket breaker.Ticket, 
 	}
 	now := s.d.Clock.Now()
 	if tripping(by.err) {
-		p.trip(now, retryAfter(by.err))
+		p.trip(now, by.edition, by.err)
 		return
 	}
 	u := 0.0

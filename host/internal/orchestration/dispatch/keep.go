@@ -455,7 +455,7 @@ func (p *page) drifted(now time.Time, judge, why string) {
 	if p.drift != "" {
 		return
 	}
-	p.drift = judge
+	p.drift, p.tripped = judge, contract.Errorf("judge/drift", ":%s is not asked as judge %s any more: %s", p.capID, judge, why)
 	p.breaker.Trip(now, time.Time{})
 	p.told = breaker.Open // the notice of the drift says so
 	p.note(now, EventDrift, edn.MustMap(edn.K("judge"), edn.Text(judge), edn.K("why"), edn.Text(why)))
