@@ -32,6 +32,7 @@ const (
 	roleRefuser = "role:refuser" // a plugin that says what it is and accepts no configuration
 	roleKeeper  = "role:keeper"  // a plugin that has secrets and tells them wherever it can
 	roleCaller  = "role:caller"  // a plugin with a network of its own
+	roleModel   = "role:model"   // a model server that answers with its process number
 )
 
 // longest is how long a program of a test lives if nothing ends it: a test that
@@ -59,10 +60,34 @@ func role(args []string) bool {
 		sdk.Serve(keeper())
 	case roleCaller:
 		sdk.Serve(caller())
+	case roleModel:
+		model(args[2])
 	default:
 		return false
 	}
 	return true
+}
+
+// model is a model server on a port. It starts a sleeper, as servers start
+// workers.
+func model(port string) {
+	signal.Ignore(syscall.SIGTERM, syscall.SIGINT)
+	fork()
+	http.HandleFunc("GET /health", func(http.ResponseWriter, *http.Request) {})
+	http.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if !strings.Contains(string(body), `"stream":true`) {
+			_, _ = fmt.Fprint(w, `{"choices":[{"index":0,"message":{"content":"x"},"finish_reason":"stop"}]}`)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = fmt.Fprintf(w, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"%d\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n", os.Getpid())
+	})
+	time.AfterFunc(longest, func() { os.Exit(1) })
+	if err := http.ListenAndServe("127.0.0.1:"+port, nil); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 }
 
 func sleeper() {

@@ -189,6 +189,10 @@ func lost(e *contract.Error) *contract.Error {
 func (s *Server) failed() *contract.Error {
 	s.Gone()
 	exit, last := s.proc.Exit(), s.last(lines)
+	message := exit.String()
+	if len(last) > 0 {
+		message += ": " + printable(launch.Clip(last[len(last)-1], 200))
+	}
 	switch {
 	case s.foreign():
 		return lost(inUse(s.port))
@@ -197,17 +201,24 @@ func (s *Server) failed() *contract.Error {
 	case exit.Signal == 0 && (exit.Code == 126 || exit.Code == 127), impossible(exit, last):
 		line := cannot(last)
 		if line == "" {
-			line = exit.String()
+			line = message
 		}
-		return s.facts(s.plan.unavailable("%s", line))
+		return s.hinted(s.facts(s.plan.unavailable("%s", line)), last)
 	}
-	message := exit.String()
-	if len(last) > 0 {
-		message += ": " + printable(launch.Clip(last[len(last)-1], 200))
-	}
-	e := s.facts(contract.Errorf("model/start-failed", "the model server ended while it started: %s", message))
+	e := s.hinted(s.facts(contract.Errorf("model/start-failed", "the model server ended while it started: %s", message)), last)
 	if taken(last) {
 		e.Err = errLost
+	}
+	return e
+}
+
+// hinted says what to do about a server that was kept from something: it works
+// under the isolation of its plugin.
+func (s *Server) hinted(e *contract.Error, last []string) *contract.Error {
+	if slices.ContainsFunc(last, func(line string) bool {
+		return holds(line, []string{"permission denied", "operation not permitted", "eacces"})
+	}) {
+		return e.WithHint("the server may do what the isolation block of its plugin grants: programs with exec, weights with read_paths, caches with write_paths")
 	}
 	return e
 }

@@ -1,0 +1,101 @@
+package cli_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// modelled is a world with a model server of its own before the plugin for
+// texts. The model is part of what ports are chosen by, so each test has its
+// own.
+func modelled(t testing.TB, settings, grants string) *world {
+	w := newWorld(t)
+	require.NoError(t, os.MkdirAll(filepath.Join(w.dir, "models"), 0o755))
+	w.write("ferment.hcl", shipped("text", "text")+shipped("mlx", "mlx", "optional = true", `env_pass = ["PATH"]`,
+		fmt.Sprintf("isolation {\n  network     = \"loopback\"\n  read_paths  = [\"models\"]\n  write_paths = [\"cache\"]\n%s\n}", grants),
+		fmt.Sprintf("config {\n  model = %q\n  %s\n  serve \"meta\" {\n    intents = [\"context/summarize\", \"text/respond\"]\n  }\n}", t.Name(), settings))+`
+intent "context/summarize" {
+  in         = "req/context"
+  out        = "res/context-summary"
+  candidates = ["mlx/meta", "text/extractive"]
+}
+`)
+	return w
+}
+
+// MLX-012: on a machine without MLX the next candidate answers, and what is
+// asked of the server alone says what to do.
+func TestWithoutAModelServer(t *testing.T) {
+	t.Parallel()
+	w := modelled(t, "", `exec = ["mlx_lm.server"]`)
+	w.env = append(w.env, "PATH="+w.dir) // whatever this machine has
+	got := w.run("act", "context/summarize", `{:text "Rust is fast. Go is simple. Cats sleep. Go compiles fast."}`, "--edn")
+	require.Zero(t, got.code, got.stderr)
+	v := got.value(t)
+	assert.Equal(t, ":text/extractive", v.Key("invoke/meta").Key("cap/id").String())
+	assert.NotEmpty(t, text(t, v.Key("result").Key("out").Key("text")))
+
+	got = w.run("act", "text/respond", `{:prompt "hello"}`, "--edn")
+	assert.NotZero(t, got.code)
+	assert.Contains(t, got.stdout+got.stderr, "install mlx-lm, or set command")
+}
+
+// MLX-007: under the isolation that the plugin asks for its server works, the
+// plugin's death ends the server and what that one has started, and so does the
+// host's.
+func TestModelServerEndsWithItsPlugin(t *testing.T) {
+	t.Parallel()
+	w := modelled(t, fmt.Sprintf("command = [%q, %q, \"{port}\"]", built.helper, roleModel), fmt.Sprintf("exec = [%q]", built.helper))
+	s := w.serve()
+	respond := func() int {
+		t.Helper()
+		var pid int
+		require.Eventually(t, func() bool {
+			a := s.request(t.Context(), http.MethodPost, "/v1/act", `{:proto 1 :trace {:id "m"} :task {:intent :text/respond} :input {:prompt "hello"}}`)
+			if a.status != http.StatusOK {
+				return false
+			}
+			var err error
+			pid, err = strconv.Atoi(text(t, a.value(t).Key("result").Key("out").Key("text")))
+			return err == nil
+		}, 30*time.Second, 20*time.Millisecond)
+		return pid
+	}
+	family := func(pid int) []int { return append(childrenOf(pid, built.helper), pid) }
+	over := func(pids []int) {
+		t.Helper()
+		left := awaitProcesses(5*time.Second, func() ([]int, bool) {
+			var left []int
+			for _, pid := range pids {
+				if !zombie(pid) {
+					left = append(left, pid)
+				}
+			}
+			return left, len(left) == 0
+		})
+		require.Empty(t, left, describe(left))
+	}
+
+	first := family(respond())
+	require.Len(t, first, 2, describe(first))
+	plugins := childrenOf(s.pid, filepath.Join(built.plugins, "mlx"))
+	require.Len(t, plugins, 1)
+	require.NoError(t, syscall.Kill(plugins[0], syscall.SIGKILL))
+	over(first)
+
+	second := family(respond())
+	require.Len(t, second, 2, describe(second))
+	assert.NotEqual(t, first, second)
+	s.signal(syscall.SIGKILL)
+	over(second)
+	s.wait()
+}
