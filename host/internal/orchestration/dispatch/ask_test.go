@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -193,4 +194,20 @@ func TestAllowedKeys(t *testing.T) {
 	assert.Contains(t, calls[1].Request.Key("context").Key("prompt").Key("messages").String(), "has the key :secret")
 	r = serve(t, w, order{layer: policy.Layer{Candidates: policy.Of([]string{"t/c"}, here)}})
 	require.Nil(t, r.Err)
+}
+
+// RTE-009, EMB-002: an intent of language models that nobody serves says what to
+// configure, any other one does not.
+func TestWithoutAModel(t *testing.T) {
+	w := speakers(t)
+	for intent, says := range map[string]bool{"problem/solve": true, "model/chat": true, "text/render": false, "chess/best-move": false} {
+		p, err := policy.Layer{Candidates: policy.Of([]string{"llm/solver"}, here)}.Resolve()
+		require.NoError(t, err)
+		run := &dispatch.Run{ID: "run_test", Trace: edn.MustRead(`{:id "t"}`), Recorder: dispatchtest.NewRecords(t), Grant: dispatchtest.Open().Grant(nil), Base: t.Context()}
+		r := w.Dispatcher.Serve(t.Context(), run, &dispatch.Work{Op: "call", Node: "n", Path: edn.Vector(edn.Int(0)), Intent: intent, Terms: w.Dispatcher.Terms(p, intent, ""), Input: edn.MustRead(`{:prompt "x"}`)})
+		require.NotNil(t, r.Err)
+		assert.Equal(t, "unsupported/intent", r.Err.Type)
+		assert.Equal(t, says, strings.Contains(r.Err.Hint, "a language model serves it"), intent)
+		assert.Contains(t, r.Err.Details.Key("rejected").String(), ":llm/solver")
+	}
 }
