@@ -58,7 +58,7 @@ func compileEvaluate(s *Service) (func(*flight) *contract.Error, error) {
 			Account: f.budget.account, Budget: f.budget.around, AtLeast: f.budget.atLeast, Depth: f.budget.depth, Deepest: f.act.Deepest, Worst: f.budget.worst, Unbounded: f.budget.unbounded,
 		}
 		if f.inside == nil {
-			task.Started = &journal.RunStarted{Host: c.Host, Boot: c.Boot, Config: c.Hash}
+			task.Started = &journal.RunStarted{Host: c.Host, Boot: c.Boot, Config: c.Hash, Protocol: c.Protocol}
 		}
 		f.outcome = s.eval.Run(f.ctx, task)
 		return f.outcome.Err

@@ -43,6 +43,8 @@ type Config struct {
 	Executor dispatch.Executor
 	Journal  Journal
 	Hash     string // of the configuration, "b3:.."
+	// Protocol is the hash of the protocol package, for records; empty: none.
+	Protocol string
 	// Effects say who may have which effect; nil permits none.
 	Effects *policy.Effects
 	// Operations say who may do what beside asking; nil: the shipped rules.

@@ -139,3 +139,9 @@ func (t *Terms) allowed(c *registry.Capability, out edn.Value) *contract.Error {
 	}
 	return nil
 }
+
+// Ask composes what a language model would be asked under the terms, without
+// asking it.
+func (t *Terms) Ask(c *registry.Capability, input edn.Value) prompt.Composed {
+	return t.preparation(c).Compose(prompt.Call{System: prompt.System("", input), Input: input})
+}

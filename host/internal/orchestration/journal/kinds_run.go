@@ -101,6 +101,8 @@ type RunStarted struct {
 	Host   string
 	Boot   string // identity of this start of the host process
 	Config string
+	// Protocol is the hash of the protocol package; empty if there is none.
+	Protocol string
 }
 
 // Kind implements Body.
@@ -114,6 +116,8 @@ func (x *RunStarted) fault() string {
 		return "boot"
 	case !isHash(x.Config):
 		return "config"
+	case x.Protocol != "" && !isHash(x.Protocol):
+		return "protocol"
 	}
 	return ""
 }
@@ -123,6 +127,9 @@ func (x *RunStarted) fields(b *edn.MapBuilder) {
 	p.str("host", x.Host)
 	p.str("boot", x.Boot)
 	p.hash("config", x.Config)
+	if x.Protocol != "" {
+		p.hash("protocol", x.Protocol)
+	}
 }
 
 func (x *RunStarted) refs(func(Ref)) {}

@@ -117,6 +117,7 @@ var kinds = []kindRow{
 		{"host", tStr, ""},
 		{"boot", tStr, ""},
 		{"config", tHash, ""},
+		{"protocol", tHash, "the host has a protocol package"},
 	}},
 	{KindPlanResolved, true, []column{
 		{"plan", tHash, ""},

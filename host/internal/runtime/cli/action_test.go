@@ -33,6 +33,7 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 		{"plugin-detach", "dev detach mine"},
 		{"config-show", "config show --running"},
 		{"explain", "explain mine/data"},
+		{"protocol-export", "protocol export"},
 		{"config-diff", "diff"},
 		{"budget-show", "admin budget show"},
 		{"budget-adjust", "admin budget adjust --tenant --grant {:attempts,1}"},
@@ -85,7 +86,7 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 	// Whatever else the command line can do asks for no action: whoever adds a
 	// verb says here which it is.
 	own := []string{
-		"act", "run", "serve", "check", "validate", "fmt", "explain", "config docs", "plugin new", "plugin lock", "plugin install", "graph",
+		"act", "run", "serve", "check", "validate", "fmt", "explain", "prompt show", "protocol diff", "config docs", "plugin new", "plugin lock", "plugin install", "graph",
 		"conform", "completion", "doctor", "version", "model probe", "admin action", "admin systemd-unit", "help",
 	}
 	asks := map[string]bool{}

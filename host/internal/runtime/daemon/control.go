@@ -177,6 +177,12 @@ func (c control) Explain(intent, capability string) (edn.Value, *contract.Error)
 	return v, contract.AsError(err)
 }
 
+// Protocol implements httpapi.Control.
+func (c control) Protocol() edn.Value {
+	_, l := c.now()
+	return l.Protocol()
+}
+
 // maxLog is how much of a log is read for its last lines.
 const maxLog = 1 << 20
 
@@ -341,6 +347,7 @@ func (c control) Status() edn.Value {
 		edn.K("pid"), edn.Int(int64(os.Getpid())),
 		edn.K("started-at"), edn.Inst(c.begun.UTC().Truncate(time.Millisecond)),
 		edn.K("config"), edn.Text(l.Hash),
+		edn.K("protocol"), edn.Text(l.ProtocolHash()),
 		edn.K("data-dir"), edn.Text(l.Host.DataDir),
 		edn.K("listen"), edn.Vector(addresses...),
 		edn.K("runs"), edn.Int(int64(taken)),

@@ -29,7 +29,7 @@ func (h *Host) newGeneration(loaded *Loaded) (*generation, error) {
 		Registry: loaded.Generation.Registry, Policies: loaded.Generation.Policies, Effects: loaded.Generation.Effects, Checks: loaded.Generation.Checks,
 		Executor: g.client, Journal: h.journal, Boot: h.boot, Book: &h.book, Grades: h.grades,
 		Prompts: loaded.Generation.Prompts, Budgets: loaded.Generation.Budgets, Ledger: h.ledger,
-		Hash: loaded.Hash, Limits: &limits, Root: loaded.Host.Root,
+		Hash: loaded.Hash, Protocol: loaded.ProtocolHash(), Limits: &limits, Root: loaded.Host.Root,
 	}
 	if name, err := os.Hostname(); err == nil {
 		c.Host = name

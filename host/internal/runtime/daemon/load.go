@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
@@ -56,6 +57,9 @@ type Options struct {
 type Loaded struct {
 	*config.Config
 	cached, started, unchecked int
+
+	protocol sync.Once
+	packaged edn.Value // the protocol package, once it was asked for
 }
 
 // Load reads the configuration and everything that it refers to. Problems of

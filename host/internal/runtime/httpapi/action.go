@@ -19,6 +19,8 @@ type Control interface {
 	// Explain says who would serve an intent now, and why; capability is pinned
 	// unless it is empty.
 	Explain(intent, capability string) (edn.Value, *contract.Error)
+	// Protocol is the protocol package that new acts run under.
+	Protocol() edn.Value
 	// Logs gives the last lines of a plugin's log, oldest first.
 	Logs(name string, lines int) (edn.Value, *contract.Error)
 	// The next five are asked for and go on by themselves; what became of them
@@ -129,6 +131,9 @@ func Actions() []Action {
 				capability, _ := in.Key("capability").AsKeyword()
 				return c.Explain(intent, capability)
 			}},
+		{Name: "protocol-export", Doc: "the protocol package: intents, schemas, prompts, policies, routing and errors, with its hash", do: func(_ context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
+			return c.Protocol(), nil
+		}},
 		{Name: "plugin-logs", Doc: "the last lines of a plugin's log", Input: pluginEntry + ` [:lines {:optional true :default 100} [:int {:min 1 :max 1000}]]`,
 			do: func(_ context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 				lines, ok := in.Key("lines").AsInt()

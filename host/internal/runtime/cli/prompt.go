@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+func (c *command) promptCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "prompt", Short: "look at what language models are told", Args: cobra.NoArgs}
+	cmd.AddCommand(c.promptShowCommand())
+	return cmd
+}
+
+func (c *command) promptShowCommand() *cobra.Command {
+	var role, capability string
+	cmd := &cobra.Command{
+		Use:   "show INTENT [EDN-INPUT]",
+		Short: "print what a language model would be told",
+		Long: "show composes the prompt of an intent as a call would have it: the layers that it is made of, each with its place\n" +
+			"in the configuration and its hash, and the system prompt that comes of them. With an input it prints the\n" +
+			"messages too. The role is the one that a call would have, or that of --role. No model is asked.",
+		Example: "  ferment prompt show text/respond\n  ferment prompt show text/respond '{:prompt \"What is ACID?\"}' --role solver\n  ferment prompt show code/patch --json",
+		Args:    cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q := daemon.PromptQuestion{Intent: strings.TrimPrefix(args[0], ":"), Role: strings.TrimPrefix(role, ":"), Capability: strings.TrimPrefix(capability, ":")}
+			for _, name := range []string{q.Intent, q.Role, q.Capability} {
+				if _, err := edn.Keyword(name); name != "" && err != nil {
+					return usagef("%q is no name: an intent is written NS/NAME, such as text/respond", name)
+				}
+			}
+			if len(args) > 1 {
+				v, err := edn.ReadString(args[1], edn.WithLimits(edn.Body))
+				if err != nil {
+					return usagef("the input is no EDN: %w", err)
+				}
+				if !v.IsMap() {
+					return usagef("the input is a map, such as '{:prompt \"What is ACID?\"}'")
+				}
+				q.Input = v
+			}
+			return c.promptShow(cmd.Context(), q)
+		},
+	}
+	cmd.Flags().StringVar(&role, "role", "", "as if the request named this role")
+	cmd.Flags().StringVar(&capability, "capability", "", "as if this capability served")
+	return cmd
+}
+
+func (c *command) promptShow(ctx context.Context, q daemon.PromptQuestion) error {
+	loaded, err := c.load(ctx, c.options())
+	if err != nil {
+		return err
+	}
+	v, err := loaded.Prompt(q)
+	switch {
+	case err != nil:
+		return err
+	case c.format != formatText:
+		return c.value(c.env.Stdout, v)
+	}
+	_, err = fmt.Fprint(c.env.Stdout, promptText(v))
+	return err
+}
+
+// promptText is a composed prompt for people.
+func promptText(v edn.Value) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, ":%s  role %s (%s)", plain(v.Key("intent")), plain(v.Key("role")), plain(v.Key("role/rule")))
+	if v.HasKey("cap/id") {
+		fmt.Fprintf(&b, "  asked of :%s", plain(v.Key("cap/id")))
+	}
+	b.WriteByte('\n')
+	if !v.Key("composed?").Truthy() {
+		b.WriteString("nothing is composed: only language models get a prompt, and a conversation is one already\n")
+		return b.String()
+	}
+	fmt.Fprintf(&b, "hash %s\n\nlayers\n", plain(v.Key("hash")))
+	for l := range v.Key("layers").Elems() {
+		fmt.Fprintf(&b, "  %s  (%s, %s)\n", plain(l.Key("name")), plain(l.Key("where")), plain(l.Key("hash"))[:11])
+	}
+	if v.Key("layers").Len() == 0 {
+		b.WriteString("  none\n")
+	}
+	b.WriteString("\nsystem\n" + indented(plain(v.Key("system"))))
+	for m := range v.Key("messages").Elems() {
+		fmt.Fprintf(&b, "\n%s\n%s", plain(m.Key("role")), indented(plain(m.Key("content"))))
+	}
+	if out := v.Key("output"); !out.IsNil() {
+		fmt.Fprintf(&b, "\noutput :%s\n  %s\n", plain(out.Key("name")), out.Key("schema"))
+	}
+	return b.String()
+}
+
+// indented is a text two columns to the right.
+func indented(text string) string {
+	if text == "" {
+		return "  (none)\n"
+	}
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if strings.TrimSpace(line) != "" {
+			b.WriteString("  ")
+		}
+		b.WriteString(line)
+	}
+	if !strings.HasSuffix(text, "\n") {
+		b.WriteByte('\n')
+	}
+	return b.String()
+}

@@ -1,0 +1,192 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+func (c *command) protocolCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "protocol", Short: "the protocol package: what may be asked, in which form, and under which rules", Args: cobra.NoArgs}
+	cmd.AddCommand(c.protocolExportCommand(), c.protocolDiffCommand())
+	return cmd
+}
+
+func (c *command) protocolExportCommand() *cobra.Command {
+	var local bool
+	cmd := &cobra.Command{
+		Use:   "export",
+		Short: "print the protocol package",
+		Long: "export prints intents, schemas, prompts, policies, routing and the catalogue of errors as one value with a hash.\n" +
+			"Where a daemon runs it is the package that new acts run under, else that of the configuration. It names no\n" +
+			"place and no time: equal configurations give equal packages.",
+		Example: "  ferment protocol export > protocol.edn\n  ferment protocol export --local --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v, err := c.protocol(cmd.Context(), local)
+			if err != nil {
+				return err
+			}
+			return c.value(c.env.Stdout, v)
+		},
+	}
+	localFlag(cmd, &local)
+	return cmd
+}
+
+// protocol is the package of the daemon, or of the configuration if there is
+// none.
+func (c *command) protocol(ctx context.Context, local bool) (edn.Value, error) {
+	v, done, err := c.ask(ctx, local, actionOf("protocol-export"))
+	if done {
+		return v, err
+	}
+	return c.ownProtocol(ctx)
+}
+
+func (c *command) ownProtocol(ctx context.Context) (edn.Value, error) {
+	loaded, err := c.load(ctx, c.options())
+	if err != nil {
+		return edn.Nil(), err
+	}
+	return loaded.Protocol(), nil
+}
+
+func (c *command) protocolDiffCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "diff [FILE]",
+		Short: "say how the protocol package differs from another one",
+		Long: "diff compares the protocol package of the configuration with one that was exported, or without a file with the\n" +
+			"one that the daemon of this data directory serves, and lists what was added, removed or changed. It ends with 0\n" +
+			"if nothing differs and 1 if something does.",
+		Example: "  ferment protocol diff protocol.edn\n  ferment protocol diff protocol.edn --json",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var before edn.Value
+			var err error
+			if len(args) == 1 {
+				before, err = c.readProtocol(args[0])
+			} else {
+				before, err = c.order(cmd.Context(), actionOf("protocol-export"))
+			}
+			if err != nil {
+				return err
+			}
+			after, err := c.ownProtocol(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return c.protocolDiff(before, after)
+		},
+	}
+	return cmd
+}
+
+// readProtocol reads a package that was exported as EDN.
+func (c *command) readProtocol(name string) (edn.Value, error) {
+	v, err := c.readValue(name)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	said, _ := v.Key("hash").AsString()
+	if !v.IsMap() || said == "" {
+		return edn.Nil(), contract.Errorf("protocol/invalid", "%s is no protocol package: it has no :hash", name).WithHint("\"ferment protocol export\" writes one, as EDN")
+	}
+	if is := edn.Hash(v.Dissoc(edn.K("hash"))); is != said {
+		return edn.Nil(), contract.Errorf("protocol/invalid", "%s was changed after it was exported: its hash is %s, it says %s", name, is, said)
+	}
+	return v, nil
+}
+
+func (c *command) protocolDiff(before, after edn.Value) error {
+	rows := protocolChanges(nil, nil, before.Dissoc(edn.K("hash")), after.Dissoc(edn.K("hash")))
+	differs := len(rows) > 0
+	if c.format != formatText {
+		if err := c.value(c.env.Stdout, edn.MustMap(
+			edn.K("was"), before.Key("hash"), edn.K("hash"), after.Key("hash"), edn.K("differs?"), edn.Bool(differs), edn.K("changes"), edn.Vector(rows...))); err != nil {
+			return err
+		}
+	} else if _, err := fmt.Fprint(c.env.Stdout, protocolDiffText(rows)); err != nil {
+		return err
+	}
+	if differs {
+		return quietError{contract.ExitNegative}
+	}
+	return nil
+}
+
+// protocolChanges compares maps key by key, everything else as a whole.
+func protocolChanges(rows, path []edn.Value, before, after edn.Value) []edn.Value {
+	if edn.Equal(before, after) {
+		return rows
+	}
+	if !before.IsMap() || !after.IsMap() {
+		return append(rows, protocolRow(path, "changed", before, after))
+	}
+	keys := make([]edn.Value, 0, before.Len()+after.Len())
+	for k := range before.Entries() {
+		keys = append(keys, k)
+	}
+	for k := range after.Entries() {
+		if !before.Has(k) {
+			keys = append(keys, k)
+		}
+	}
+	slices.SortFunc(keys, edn.Compare)
+	for _, k := range keys {
+		here := append(slices.Clone(path), k)
+		x, had := before.Get(k)
+		y, has := after.Get(k)
+		switch {
+		case !had:
+			rows = append(rows, protocolRow(here, "added", edn.Nil(), y))
+		case !has:
+			rows = append(rows, protocolRow(here, "removed", x, edn.Nil()))
+		default:
+			rows = protocolChanges(rows, here, x, y)
+		}
+	}
+	return rows
+}
+
+func protocolRow(path []edn.Value, change string, before, after edn.Value) edn.Value {
+	return edn.MustMap(edn.K("path"), edn.Vector(path...), edn.K("change"), edn.K(change), edn.K("before"), before, edn.K("after"), after)
+}
+
+func protocolDiffText(rows []edn.Value) string {
+	if len(rows) == 0 {
+		return "nothing differs\n"
+	}
+	var b strings.Builder
+	for _, r := range rows {
+		var path []string
+		for p := range r.Key("path").Elems() {
+			path = append(path, strings.TrimPrefix(p.String(), ":"))
+		}
+		fmt.Fprintf(&b, "%s  %s\n", plain(r.Key("change")), strings.Join(path, " > "))
+		if !r.Key("before").IsNil() {
+			fmt.Fprintf(&b, "  - %s\n", cutLine(r.Key("before").String()))
+		}
+		if !r.Key("after").IsNil() {
+			fmt.Fprintf(&b, "  + %s\n", cutLine(r.Key("after").String()))
+		}
+	}
+	fmt.Fprintf(&b, "%s\n", counted(len(rows), "difference"))
+	return b.String()
+}
+
+// cutLine bounds what is shown of a value.
+func cutLine(s string) string {
+	const most = 300
+	runes := []rune(s)
+	if len(runes) <= most {
+		return s
+	}
+	return string(runes[:most]) + "..."
+}
