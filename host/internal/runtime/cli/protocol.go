@@ -26,7 +26,7 @@ func (c *command) protocolExportCommand() *cobra.Command {
 		Long: "export prints intents, schemas, prompts, policies, routing and the catalogue of errors as one value with a hash.\n" +
 			"Where a daemon runs it is the package that new acts run under, else that of the configuration. It names no\n" +
 			"place and no time: equal configurations give equal packages.",
-		Example: "  ferment protocol export > protocol.edn\n  ferment protocol export --local --json",
+		Example: "  ferment protocol export > now.edn\n  ferment protocol export --local --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v, err := c.protocol(cmd.Context(), local)

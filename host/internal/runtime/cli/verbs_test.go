@@ -438,6 +438,8 @@ func TestHelpExamples(t *testing.T) {
 		require.Equal(t, 0, w.run("plugin", "lock", "--config", config).code)
 	}
 
+	w.write("protocol.edn", w.run("protocol", "export", "--local").stdout)
+
 	var all []string
 	var collect func(verb string)
 	collect = func(verb string) {
