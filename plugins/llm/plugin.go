@@ -5,11 +5,13 @@ import (
 	"maps"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/answer"
 	"github.com/fermenthq/ferment/plugins/internal/provider/settings"
 	"github.com/fermenthq/ferment/plugins/internal/provider/transport"
 	"github.com/fermenthq/ferment/sdk"
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -22,6 +24,8 @@ type adapter struct {
 type account struct {
 	provider *answer.Provider
 	models   map[string]*answer.Model
+	// doubt has a token when a call found no server.
+	doubt chan struct{}
 }
 
 // newPlugin makes the plugin; its timers run on the clock.
@@ -64,6 +68,12 @@ func (a *adapter) answer(ctx context.Context, label string, request edn.Value, o
 	if err != nil {
 		return edn.Nil(), err
 	}
+	if kind, _ := response.Key("result").Key("error").Key("type").AsKeyword(); kind == "provider/unavailable" {
+		select {
+		case now.doubt <- struct{}{}:
+		default:
+		}
+	}
 	return response, nil
 }
 
@@ -72,17 +82,47 @@ func (a *adapter) start(_ context.Context, s settings.Settings) error {
 	if err != nil {
 		return err
 	}
-	a.account.Store(&account{provider, models})
+	a.account.Store(&account{provider, models, make(chan struct{}, 1)})
 	return nil
 }
 
-// health says once whether there is a key: a plugin without one is not asked.
-func (a *adapter) health(_ context.Context, report func(sdk.Status)) {
-	if missing := a.account.Load().provider.Missing; missing != "" {
-		report(sdk.NotReady(":provider/not-configured: " + missing))
+// lookAgain is the time between two looks for a server that was not there.
+const lookAgain = 15 * time.Second
+
+// health says whether there is a key and whether the server can be reached. A
+// plugin without a key is not asked. One whose server is away is: a call says
+// more than this does, and the host knows whom to ask instead.
+func (a *adapter) health(ctx context.Context, report func(sdk.Status)) {
+	now := a.account.Load()
+	if now.provider.Missing != "" {
+		report(sdk.NotReady(":provider/not-configured: " + now.provider.Missing))
 		return
 	}
-	report(sdk.Ready())
+	for {
+		fault := now.provider.Client.Reach(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if fault == nil {
+			report(sdk.Ready())
+			select {
+			case <-now.doubt: // a call could not reach it
+			case <-ctx.Done():
+				return
+			}
+			continue
+		}
+		status := sdk.Degraded(":provider/unavailable: " + now.provider.Report.Scrub.Clean(fault.Text))
+		status.Source = contract.SourceDownstream
+		report(status)
+		timer := a.clock.NewTimer(lookAgain)
+		select {
+		case <-timer.C():
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
 }
 
 func (a *adapter) close(context.Context) error {

@@ -35,8 +35,9 @@ func (c *command) doctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "examine the machine and the configuration: isolation, programs, sockets, space",
 		Long: "Doctor tells what this machine can hold plugins to, layer by layer, and whether\n" +
-			"everything is there that the configuration needs. A required part that fails\n" +
-			"gives exit 1; what is only weak does not.",
+			"everything is there that the configuration needs. Plugins of models are asked\n" +
+			"whether they have a key and reach their server, which makes no request and costs\n" +
+			"nothing. A required part that fails gives exit 1; what is only weak does not.",
 		Example: "  ferment doctor\n  ferment doctor --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -106,6 +107,7 @@ func (c *command) doctor(ctx context.Context) error {
 			e.plugin(loaded, p)
 		}
 		e.optional(ctx, loaded)
+		c.examineModels(ctx, e, loaded)
 	}
 	e.clock()
 	if err := c.printExamination(e); err != nil {

@@ -3,6 +3,7 @@ package cli_test
 import (
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -135,4 +136,39 @@ func TestModelProbeDiffers(t *testing.T) {
 	assert.Contains(t, got.stdout, "quirk response_format: declared json_schema, found none")
 	assert.EqualValues(t, 5, asked.Load())
 	s.stop()
+}
+
+// Doctor says which models are there and what they lack, and spends nothing.
+func TestDoctorLooksAtModels(t *testing.T) {
+	t.Parallel()
+	port, asked := modelServer(t, true)
+	w := newWorld(t, "ferment.hcl", testProfile+modelBlock("mine", port))
+	w.env = append(w.env, "MODEL_KEY="+modelKey)
+	models := func(want int) string {
+		got := w.run("doctor")
+		assert.Equal(t, want, got.code, got.stdout+got.stderr)
+		assert.NotContains(t, got.stdout+got.stderr, "CANARY", "LM-004")
+		_, rest, found := strings.Cut(got.stdout, "\nmodels")
+		assert.True(t, found, got.stdout)
+		line, _, _ := strings.Cut(rest, "\n")
+		return line
+	}
+	assert.Regexp(t, `mine +ok +compatible/voice: it has what it needs, and its server can be reached`, models(0))
+	s := w.serve()
+	assert.Regexp(t, `mine +ok `, models(0), "a daemon is asked")
+	s.stop()
+
+	down, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	nobody := fmt.Sprint(down.Addr().(*net.TCPAddr).Port)
+	require.NoError(t, down.Close())
+	w.write("ferment.hcl", testProfile+modelBlock("mine", nobody))
+	assert.Regexp(t, `mine +weak +compatible/voice: .*:provider/unavailable: no connection: .*refused`, models(0))
+
+	keyless := strings.ReplaceAll(modelBlock("mine", port), `provider = "compatible"
+    preset   = "vllm"`, `provider = "openai"`)
+	keyless = strings.ReplaceAll(keyless, "    api_key  = secret(\"env:MODEL_KEY\")\n", "")
+	w.write("ferment.hcl", testProfile+keyless)
+	assert.Regexp(t, `mine +fails +openai/voice: .*:provider/not-configured: no key is configured`, models(1))
+	assert.Zero(t, asked.Load(), "nothing was spent")
 }

@@ -37,6 +37,13 @@ func (c control) now() (*Host, *Loaded) {
 // Plugins implements httpapi.Control.
 func (c control) Plugins() edn.Value {
 	h, l := c.now()
+	return h.states(l)
+}
+
+// PluginStates is the list of plugins that a daemon would give.
+func (h *Host) PluginStates() edn.Value { return h.states(h.Loaded()) }
+
+func (h *Host) states(l *Loaded) edn.Value {
 	status, standings := h.Plugins(), h.Standings()
 	all := make([]edn.Value, len(l.Plugins))
 	for i, p := range l.Plugins {

@@ -95,6 +95,12 @@ func (h *Host) run(ctx context.Context, loaded *Loaded, o Options) (err error) {
 	if err != nil {
 		return err
 	}
+	if o.Only != nil {
+		started = slices.DeleteFunc(started, func(p config.Plugin) bool { return !o.Only(p) })
+		wanted = slices.DeleteFunc(wanted, func(s plugin.Settings) bool {
+			return !slices.ContainsFunc(started, func(p config.Plugin) bool { return p.Name == s.Name })
+		})
+	}
 	if err := h.supervisor.Start(wanted...); err != nil {
 		return &EnvironmentError{"start plugins", err}
 	}

@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// modelLimit bounds the start of the plugins of models and what they say.
+const modelLimit = 30 * time.Second
+
+// servesModels tells the plugins behind which there is a model.
+func servesModels(p config.Plugin) bool {
+	return p.Enabled && p.Described && slices.ContainsFunc(p.Description.Capabilities, func(c contract.Capability) bool { return c.Kind == "llm" })
+}
+
+// examineModels asks each plugin of models what it says about itself: whether
+// there is a key, and whether its server can be reached. The host opens no
+// connection; a daemon that runs the plugins is asked, else they are started
+// for it and stopped again.
+func (c *command) examineModels(ctx context.Context, e *examination, loaded *daemon.Loaded) {
+	var models []config.Plugin
+	for _, p := range loaded.Plugins {
+		if servesModels(p) {
+			models = append(models, p)
+		}
+	}
+	if len(models) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, modelLimit)
+	defer cancel()
+	plugins, err := c.statesOfModels(ctx)
+	if err != nil {
+		e.add("models", "plugins", stateWeak, "they could not be asked: %s", err)
+		return
+	}
+	for _, p := range models {
+		bad := stateFails
+		if p.Optional {
+			bad = stateWeak
+		}
+		state, text := modelState(plugins, p.Name, bad)
+		e.add("models", p.Name, state, "%s: %s", strings.Join(loaded.Provided(p.Name), " "), text)
+	}
+}
+
+// statesOfModels is the list of plugins of the daemon, or of a host that runs
+// those of models only.
+func (c *command) statesOfModels(ctx context.Context) (edn.Value, error) {
+	client, err := c.reach(ctx)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	if client != nil {
+		list, err := client.Do(ctx, actionOf("plugin-list"))
+		return list.Key("plugins"), err
+	}
+	o := c.options()
+	o.Only = servesModels
+	host, err := daemon.Start(ctx, o)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	defer host.Close()
+	return host.PluginStates().Key("plugins"), nil
+}
+
+// modelState is what the process of a plugin says.
+func modelState(plugins edn.Value, name, bad string) (state, text string) {
+	for p := range plugins.Elems() {
+		if plain(p.Key("plugin")) != name {
+			continue
+		}
+		for i := range p.Key("instances").Elems() {
+			message := plain(i.Key("error").Key("message"))
+			switch {
+			case plain(i.Key("state")) == "ready":
+				return stateOK, "it has what it needs, and its server can be reached"
+			case i.Key("callable?").Truthy():
+				return stateWeak, message
+			case !i.Key("error").IsNil():
+				return bad, message
+			}
+			return bad, "its process is " + plain(i.Key("state"))
+		}
+	}
+	return bad, "it has no process"
+}

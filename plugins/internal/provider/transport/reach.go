@@ -1,0 +1,49 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/url"
+	"time"
+)
+
+// reachLimit bounds the look whether a server is there.
+const reachLimit = 2 * time.Second
+
+// Reach tells whether a connection to the server, or to its proxy, can be had:
+// TCP, and TLS where the address says so. No request is made, so it costs
+// nothing and shows no key.
+func (c *Client) Reach(ctx context.Context) *Fault {
+	ctx, cancel := context.WithTimeout(ctx, min(reachLimit, c.set.Timeouts.Connect))
+	defer cancel()
+	target := c.set.Base
+	if c.set.Proxy != nil {
+		target = c.set.Proxy
+	}
+	var dialer interface {
+		DialContext(ctx context.Context, network, address string) (net.Conn, error)
+	} = &net.Dialer{}
+	if target.Scheme == "https" {
+		dialer = &tls.Dialer{Config: c.transport.TLSClientConfig.Clone()}
+	}
+	conn, err := dialer.DialContext(ctx, "tcp", address(target))
+	switch {
+	case err == nil:
+		_ = conn.Close() // nothing was sent
+		return nil
+	case ctx.Err() != nil:
+		return &Fault{NoConnection, "no connection in time"}
+	}
+	return &Fault{NoConnection, explain(err)}
+}
+
+func address(u *url.URL) string {
+	if u.Port() != "" {
+		return u.Host
+	}
+	if u.Scheme == "https" {
+		return net.JoinHostPort(u.Hostname(), "443")
+	}
+	return net.JoinHostPort(u.Hostname(), "80")
+}
