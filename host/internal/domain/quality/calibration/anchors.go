@@ -41,10 +41,8 @@ func (a Anchor) Length() int {
 
 // Anchors is a checked set of anchors.
 type Anchors struct {
-	// ScoreMin is from which score on an answer passes, Rubric what it is judged
-	// by; nil: that of the judge.
+	// ScoreMin is from which score on an answer passes.
 	ScoreMin quality.Score
-	Rubric   edn.Value
 	List     []Anchor
 	// Hash names the set, whatever it is formatted like.
 	Hash string
@@ -77,7 +75,7 @@ func (a Anchors) Pairs() []Pair {
 const defaultScoreMin = quality.Perfect / 2
 
 var (
-	fileKeys   = []string{"anchors", "rubric", "score-min", "anchors/version"}
+	fileKeys   = []string{"anchors", "score-min", "anchors/version"}
 	anchorKeys = []string{"id", "label", "family", "task/call", "task/result", "task/done", "task/env"}
 )
 
@@ -95,7 +93,7 @@ func ParseAnchors(v edn.Value) (Anchors, error) {
 	}
 	p := &problems{}
 	p.known(v, fileKeys)
-	out := Anchors{ScoreMin: defaultScoreMin, Rubric: v.Key("rubric"), Hash: edn.Hash(v)}
+	out := Anchors{ScoreMin: defaultScoreMin, Hash: edn.Hash(v)}
 	if n, ok := v.Key("anchors/version").AsInt(); v.HasKey("anchors/version") && (!ok || n != Version) {
 		p.add(fmt.Sprintf("expected version %d, found %s", Version, v.Key("anchors/version")), edn.K("anchors/version"))
 	}
@@ -104,9 +102,6 @@ func ParseAnchors(v edn.Value) (Anchors, error) {
 		if out.ScoreMin, ok = quality.ScoreOf(v.Key("score-min")); !ok || out.ScoreMin < 0 || out.ScoreMin > quality.Perfect {
 			p.add(fmt.Sprintf("expected a number from 0 to 1, found %s", v.Key("score-min")), edn.K("score-min"))
 		}
-	}
-	if !out.Rubric.IsNil() && !out.Rubric.IsMap() {
-		p.add(fmt.Sprintf("expected a map, found %s", out.Rubric.Kind()), edn.K("rubric"))
 	}
 	list := v.Key("anchors")
 	if !list.IsVector() && !list.IsList() || list.Len() > MostAnchors {

@@ -6,8 +6,8 @@
 // judge said of them into a Record, the figures that are kept in a file beside
 // the data of the host; ParseRecord and Record.Value are its EDN form. Record.Corrected
 // turns the share of answers that a judge let pass into an estimate of the share
-// that is good, with an interval. Record.Drifted decides whether a judge has become
-// worse since, and Record.Faults says which habits the figures show.
+// that is good, with an interval. Record.Since and Record.Drifted decide whether a
+// judge has become worse, and Record.Faults says which habits the figures show.
 //
 // Everything here is a value or a pure function and safe for concurrent use.
 // Randomness comes in as a seed, time as a value. Text that is refused gives a

@@ -25,9 +25,8 @@ const (
 )
 
 // Faults are the habits that the figures show, in the order of their names in
-// Fault. before is the record of an earlier measurement with the same anchors,
-// nil if there is none.
-func (r Record) Faults(before *Record) []Fault {
+// Fault. drift is by how much kappa may fall.
+func (r Record) Faults(drift float64) []Fault {
 	var out []Fault
 	add := func(name, format string, args ...any) {
 		out = append(out, Fault{name, fmt.Sprintf(format, args...)})
@@ -52,8 +51,8 @@ func (r Record) Faults(before *Record) []Fault {
 	if r.Good+r.Bad > 0 && r.Spread < leastSpread {
 		add("spread", "hardly tells answers apart: its scores spread by %.2f", r.Spread)
 	}
-	if before != nil && before.Drifted(r) {
-		add("drift", "agrees less than before: kappa %.2f, it was %.2f", r.Kappa, before.Kappa)
+	if r.Drifted(drift) {
+		add("drift", "agrees less than at first: kappa %.2f, it was %.2f", r.Kappa, r.Baseline.Value)
 	}
 	return out
 }

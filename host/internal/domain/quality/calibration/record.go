@@ -14,8 +14,8 @@ import (
 // Version is the version of the record's EDN form.
 const Version = 1
 
-// DriftLimit is by how much kappa may fall before a judge counts as another one
-// (JDG-011).
+// DriftLimit is by how much kappa may fall before a judge counts as another one,
+// where nobody says otherwise (JDG-011).
 const DriftLimit = 0.15
 
 // Record is what is known about one judge (JDG-010). Shares and coefficients
@@ -50,6 +50,9 @@ type Record struct {
 	Sensitivity, Specificity float64
 	// Kappa is Cohen's: agreement with the labels beyond chance, -1 to 1.
 	Kappa float64
+	// Baseline is kappa when this judge was measured first with these anchors;
+	// unknown in the first record. See Since.
+	Baseline Measured
 	// Flips is the share of anchors that got the other verdict when they were
 	// judged once more.
 	Flips Measured
@@ -79,11 +82,26 @@ func (m Measured) Known() bool { return m.Of > 0 }
 // Hash is the identity of the record, as verdicts name it.
 func (r Record) Hash() string { return edn.Hash(r.Value()) }
 
-// Drifted tells whether a judge that was measured as r before is now so much
-// worse that its verdicts should not count (JDG-011).
-func (r Record) Drifted(now Record) bool {
-	// Both are multiples of 1/10000; the comparison must not see more.
-	return math.Round((r.Kappa-now.Kappa)*1e4) >= math.Round(DriftLimit*1e4)
+// Since gives the record its place in a history: where the judge is the same and
+// the anchors are, the agreement of the first measurement is what later ones are
+// held against, so that a judge which worsens little by little is noticed too.
+// before may be nil.
+func (r Record) Since(before *Record) Record {
+	r.Baseline = Measured{}
+	if before == nil || before.Anchors != r.Anchors || before.Key != r.Key || before.Capability != r.Capability || before.ScoreMin != r.ScoreMin {
+		return r
+	}
+	if r.Baseline = before.Baseline; !r.Baseline.Known() {
+		r.Baseline = Measured{Value: before.Kappa, Of: before.Good + before.Bad}
+	}
+	return r
+}
+
+// Drifted tells whether the judge agrees so much less than at first that its
+// verdicts should not count (JDG-011): kappa fell by limit or more.
+func (r Record) Drifted(limit float64) bool {
+	// All are multiples of 1/10000; the comparison must not see more.
+	return r.Baseline.Known() && math.Round((r.Baseline.Value-r.Kappa)*1e4) >= math.Round(limit*1e4)
 }
 
 // form is the EDN form of a record. Figures are decimals in it.
@@ -100,6 +118,7 @@ type form struct {
 	Sensitivity edn.Value `edn:"sensitivity"`
 	Specificity edn.Value `edn:"specificity"`
 	Kappa       edn.Value `edn:"kappa"`
+	Baseline    edn.Value `edn:"baseline-kappa"`
 	Flips       edn.Value `edn:"retest-flips"`
 	Length      edn.Value `edn:"score-length-correlation"`
 	Order       edn.Value `edn:"order-preference"`
@@ -125,7 +144,7 @@ func (r Record) Value() edn.Value {
 		Anchors: anchored{Hash: r.Anchors, Good: r.Good, Bad: r.Bad, Failed: r.Failed},
 		At:      r.At.UTC(), ScoreMin: r.ScoreMin.Value(),
 		Sensitivity: decimal(r.Sensitivity), Specificity: decimal(r.Specificity), Kappa: decimal(r.Kappa),
-		Flips: r.Flips.value(), Length: r.Length.value(), Order: r.Order.value(), Own: r.Own.value(),
+		Baseline: r.Baseline.value(), Flips: r.Flips.value(), Length: r.Length.value(), Order: r.Order.value(), Own: r.Own.value(),
 		Spread: decimal(r.Spread),
 	})
 	if err != nil { // every field is a value already
@@ -176,6 +195,7 @@ func ParseRecord(v edn.Value) (Record, error) {
 	r.Specificity = p.number(f.Specificity, 0, 1, edn.K("specificity"))
 	r.Kappa = p.number(f.Kappa, -1, 1, edn.K("kappa"))
 	r.Spread = p.number(f.Spread, 0, 1, edn.K("spread"))
+	r.Baseline = p.measured(f.Baseline, -1, "baseline-kappa")
 	r.Flips = p.measured(f.Flips, 0, "retest-flips")
 	r.Length = p.measured(f.Length, -1, "score-length-correlation")
 	r.Order = p.measured(f.Order, -1, "order-preference")

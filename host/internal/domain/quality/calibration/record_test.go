@@ -43,7 +43,7 @@ func TestRecordReadsBackWhatItWrote(t *testing.T) {
 			At:       time.Unix(rapid.Int64Range(0, 4_000_000_000).Draw(t, "at"), 0).UTC(),
 			ScoreMin: quality.Score(rapid.IntRange(0, 1000).Draw(t, "min")),
 			Kappa:    share(-1, "kappa"), Sensitivity: share(0, "se"), Specificity: share(0, "sp"), Spread: share(0, "spread"),
-			Flips: maybe(0, "flips"), Length: maybe(-1, "length"), Order: maybe(-1, "order"), Own: maybe(-1, "own"),
+			Baseline: maybe(-1, "baseline"), Flips: maybe(0, "flips"), Length: maybe(-1, "length"), Order: maybe(-1, "order"), Own: maybe(-1, "own"),
 		}
 		text := edn.WritePretty(r.Value(), edn.PrettyOptions{})
 		v, err := edn.Read(text)
@@ -79,12 +79,27 @@ func TestRecordNamesEveryProblemWithItsPlace(t *testing.T) {
 	}
 }
 
-// JDG-011: a judge drifted when kappa fell by 0.15, to the last digit.
+// JDG-011: a judge drifted when kappa fell by 0.15 since the first measurement,
+// to the last digit, also if it fell little by little; another judge or other
+// anchors begin anew.
 func TestRecordDrifts(t *testing.T) {
-	before := calibration.Record{Kappa: 0.9}
-	for kappa, want := range map[float64]bool{0.95: false, 0.9: false, 0.7501: false, 0.75: true, 0.3: true, -0.2: true} {
-		assert.Equal(t, want, before.Drifted(calibration.Record{Kappa: kappa}), "kappa %g", kappa)
+	first := aRecord()
+	first.Kappa = 0.9
+	measured := func(kappa float64, before calibration.Record) calibration.Record {
+		r := aRecord()
+		r.Kappa = kappa
+		return r.Since(&before)
 	}
+	for kappa, want := range map[float64]bool{0.95: false, 0.9: false, 0.7501: false, 0.75: true, 0.3: true, -0.2: true} {
+		assert.Equal(t, want, measured(kappa, first).Drifted(calibration.DriftLimit), "kappa %g", kappa)
+	}
+	slow := measured(0.74, measured(0.82, first))
+	assert.True(t, slow.Drifted(calibration.DriftLimit), "little by little")
+	assert.False(t, slow.Drifted(0.2))
+	other := first
+	other.Key = "b3:cc"
+	assert.False(t, measured(0.1, other).Drifted(calibration.DriftLimit), "another judge")
+	assert.False(t, first.Since(nil).Drifted(calibration.DriftLimit))
 }
 
 func qualityScore(n int64) quality.Score { return quality.Score(n) }
