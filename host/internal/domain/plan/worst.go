@@ -264,7 +264,15 @@ func (c *worst) call(p *Plan, n *Node) Worst {
 	var each []Worst
 	for _, id := range c.candidates(n, intent, capID, pol) {
 		if capability, ok := c.env.Registry.Capability(id); ok {
-			each = append(each, c.candidate(n, capability, pol, &checks, path))
+			gates := checks
+			judged := c.judge(pol, intent, capability, path)
+			gates.plus(&judged)
+			if judged.Wall < 0 || gates.Wall < 0 {
+				gates.Wall = -1
+			} else {
+				gates.Wall += judged.Wall
+			}
+			each = append(each, c.candidate(n, capability, pol, &gates, path))
 		}
 	}
 	w := dearest(each, tried)
@@ -455,16 +463,7 @@ func (c *worst) checks(pol *policy.Policy, _ string, path []edn.Value) Worst {
 		var most []Worst
 		for _, id := range c.env.Registry.Candidates(check.Intent) {
 			if capability, ok := c.env.Registry.Capability(id); ok {
-				var size policy.Size
-				if n := int64(capability.Limits.ContextTokens); n > 0 {
-					size.In, size.InKnown = n, true
-				} else if n := int64(capability.Limits.MaxInputBytes); n > 0 {
-					size.In, size.InKnown = n, true
-				}
-				if n := int64(capability.Limits.MaxTokens); n > 0 {
-					size.Out, size.OutKnown = n, true
-				}
-				most = append(most, c.price(capability, size, path))
+				most = append(most, c.price(capability, sizeOf(capability), path))
 			}
 		}
 		one := dearest(most, 1)
@@ -477,6 +476,70 @@ func (c *worst) checks(pol *policy.Policy, _ string, path []edn.Value) Worst {
 		sum.Wall += timeout
 	}
 	return sum
+}
+
+// judge is what grading one answer takes: anybody may grade first and fail, and
+// one of them is asked for all the other votes. A Wall below 0 has no bound.
+func (c *worst) judge(pol *policy.Policy, intent string, author *registry.Capability, path []edn.Value) Worst {
+	j, ok := c.env.Registry.Judge(pol.Judge)
+	if pol.Judge == "" || !ok || !j.Enabled || j.Intent == intent {
+		return Worst{}
+	}
+	layer := policy.Layer{}
+	var first, more Worst
+	var again []Worst
+	for _, id := range (&policy.Demand{Registry: c.env.Registry, Intent: j.Intent, CapID: j.Capability, Layer: &layer}).Bind().Accepted {
+		capability, ok := c.env.Registry.Capability(id)
+		if !ok || id == author.ID || !j.AllowSameFamily && capability.Family != "" && capability.Family == author.Family {
+			continue
+		}
+		one := c.price(capability, sizeOf(capability), path)
+		one.Amounts = one.Amounts.Plus(policy.Count(policy.JudgeCalls, 1))
+		one.times(int64(j.MaxAttempts))
+		one.Wall = time.Duration(j.MaxAttempts) * capability.Limits.Timeout
+		first = after(first, one)
+		if !capability.Deterministic && j.Votes > 1 {
+			again = append(again, one)
+		}
+	}
+	if len(again) == 0 {
+		return first
+	}
+	for i := range again {
+		if again[i].Wall == 0 {
+			first.Wall = -1
+		}
+	}
+	more = dearest(again, 1)
+	more.times(int64(j.Votes - 1))
+	more.Wall *= time.Duration(j.Votes - 1)
+	return after(first, more)
+}
+
+// after is what one thing after another takes; who has no bound in time makes
+// both have none.
+func after(a, b Worst) Worst {
+	wall := a.Wall + b.Wall
+	if a.Wall < 0 || b.Wall <= 0 {
+		wall = -1
+	}
+	a.plus(&b)
+	a.Wall = wall
+	return a
+}
+
+// sizeOf is how many tokens a call that nobody knows yet takes at most.
+func sizeOf(capability *registry.Capability) policy.Size {
+	var size policy.Size
+	if n := int64(capability.Limits.ContextTokens); n > 0 {
+		size.In, size.InKnown = n, true
+	} else if n := int64(capability.Limits.MaxInputBytes); n > 0 {
+		size.In, size.InKnown = n, true
+	}
+	if n := int64(capability.Limits.MaxTokens); n > 0 {
+		size.Out, size.OutKnown = n, true
+	}
+	return size
 }
 
 // policy is the effective policy of a node, nil if it cannot be resolved.

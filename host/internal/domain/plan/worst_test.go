@@ -32,10 +32,17 @@ func pricedEnv(t testing.TB) plan.Env {
 	spec := testSpec(t)
 	r, err := registry.New(registry.Spec{
 		Schemas: spec.Schemas, Checks: checks.Declarations(),
+		Judges: []registry.Judge{
+			{Name: "three", Intent: registry.IntentGrade, Capability: "t/grader", Enabled: true, Votes: 3, MaxAttempts: 1},
+			{Name: "two-of-them", Intent: registry.IntentGrade, Enabled: true, Votes: 3, MaxAttempts: 2},
+			{Name: "off", Intent: registry.IntentGrade, Votes: 3, MaxAttempts: 1},
+		},
 		Intents: []registry.Intent{{ID: "t/ask", In: "req/any", Out: "res/any", ResultTypes: []string{"value", "plan"}}, {ID: "t/judge", In: "req/any", Out: "res/any"}, {ID: "t/model", In: "req/any", Out: "res/any"}, {ID: "t/plan", In: "req/any", Out: "res/any", ResultTypes: []string{"value", "plan"}}},
 		Capabilities: []registry.Capability{
 			serve("t/a", "solver", "t/ask", "req/any", "res/any", priced("0.010M", func(c *contract.Capability) { c.Limits.Timeout = 2 * time.Second })),
 			serve("t/b", "solver", "t/ask", "req/any", "res/any", priced("0.004M", func(c *contract.Capability) { c.Repairs = true; c.Limits.Timeout = time.Second })),
+			serve("t/grader", "judge", registry.IntentGrade, "req/any", "res/any", priced("0.001M", func(c *contract.Capability) { c.Limits.Timeout = time.Second })),
+			serve("t/rules", "judge", registry.IntentGrade, "req/any", "res/any", priced("0.0001M", func(c *contract.Capability) { c.Deterministic = true; c.Limits.Timeout = time.Second })),
 			serve("t/judge", "checker", "t/judge", "req/any", "res/any", priced("0.0015M")),
 			serve("t/model", "llm", "t/model", "req/any", "res/any", func(c *contract.Capability) {
 				c.Cost.USDInPerMTok, c.Cost.USDOutPerMTok = edn.Int(1), edn.Int(10)
@@ -96,6 +103,35 @@ func TestWorstCase(t *testing.T) {
 			assert.Equal(t, row.open, open)
 		})
 	}
+}
+
+// BUD-008: the example below it, with a judge of three votes, and other judges.
+func TestWorstCaseOfJudges(t *testing.T) {
+	ask := `{:op :call :intent :t/ask :input {:q 1} :as :x :dispatch {:candidates [:t/a :t/b] :retry {:same-cap-max 1 :fallback-max 1} :repair {:max 1}}}`
+	for judge, want := range map[string]string{
+		"three":       `{:attempts 5 :judge-calls 15 :roundtrips 5 :usd 0.047M :wall-ms 22000}`,
+		"two-of-them": `{:attempts 5 :judge-calls 40 :roundtrips 5 :usd 0.063M :wall-ms 47000}`,
+		"off":         `{:attempts 5 :roundtrips 5 :usd 0.032M :wall-ms 7000}`,
+	} {
+		env := pricedEnv(t)
+		env.Policies = &policy.Book{Intents: map[string]policy.Layer{"t/ask": {Judge: policy.Of(judge, policy.Origin{Source: policy.SourceIntent})}}}
+		p, _ := plan.Parse(edn.MustRead("{:nodes ["+ask+"]}"), nil)
+		require.NotNil(t, p)
+		w := plan.WorstCase(p, env)
+		assert.Equal(t, want, w.Value().String(), judge)
+		assert.Equal(t, "[]", w.OpenValue().String())
+	}
+	env := pricedEnv(t)
+	env.Policies = &policy.Book{Intents: map[string]policy.Layer{"t/ask": {Judge: policy.Of("three", policy.Origin{})}}}
+	limits, err := policy.LimitsOf(edn.MustRead("{:max-usd 0.04M}"))
+	require.NoError(t, err)
+	env.Budgets = &policy.Budgets{Run: policy.ScopeBudget{Written: true, Limits: limits, RefuseWorst: true}}
+	p, _ := plan.Parse(edn.MustRead("{:nodes ["+ask+"]}"), nil)
+	w := plan.WorstCase(p, env)
+	findings := plan.WithinBudget(&w, env, nil)
+	require.Len(t, findings, 1)
+	assert.Equal(t, "CHECK-023", findings[0].Check)
+	assert.Equal(t, "the worst case takes 0.047 usd, and the budget allows 0.04", findings[0].Message)
 }
 
 // CHECK-023, CHECK-046: a plan against the budgets around it.
