@@ -459,6 +459,7 @@ func (b *builder) generation() {
 	prompts := b.prompts()
 	b.gateRings()
 	b.unusedBlocks()
+	b.believed(judges)
 	set, err := quality.NewSet(checks...)
 	if err != nil {
 		return // reported where the check is declared

@@ -1,12 +1,15 @@
 package config
 
 import (
+	"context"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -75,8 +78,9 @@ rubric "answer" {
 }
 `, describer{"chess": grading()}, nil)
 	require.NotNil(t, c.Generation, c.Report(0).Text(false))
-	assert.Equal(t, []string{"config/unused"}, allTypes(ds), c.Report(0).Text(false))
-	assert.Equal(t, `judge "plain" is not used`, ds[0].Message)
+	assert.ElementsMatch(t, []string{"config/missing", "config/unused"}, allTypes(ds), c.Report(0).Text(false))
+	assert.Contains(t, c.Report(0).Text(false), `judge "plain" is not used`)
+	assert.Contains(t, c.Report(0).Text(false), `judge "moves" was not calibrated: it only counts in the score`)
 
 	p, err := c.Generation.Policies.For("chess/best-move").Resolve()
 	require.NoError(t, err)
@@ -144,4 +148,37 @@ func TestJudgeProblems(t *testing.T) {
 	assert.Equal(t, []string{"intent", "chess/best-move", "judge", "use"}, ds[0].Path)
 	_, ds = loadWith(t, judgedIntent+"\njudge \"moves\" {\n  enabled = false\n}\n", describer{"chess": chess()}, nil)
 	assert.Empty(t, types(ds))
+}
+
+// JDG-011, HCL-031: validate warns of a judge whose calibration says little.
+func TestBelievedJudges(t *testing.T) {
+	text := judgedIntent + "\njudge \"moves\" {\n  capability = \"chess/grader\"\n}\n"
+	record := calibration.Record{Judge: "moves", Capability: "chess/grader", Key: "b3:aa", Anchors: "b3:bb", Good: 20, Bad: 20, At: time.Unix(0, 0).UTC(), Kappa: 0.4}
+	little, other, worse := record, record, record
+	little.Kappa, other.Capability = 0.39, "chess/engine"
+	better := record
+	better.Kappa = 0.8
+	for _, row := range []struct {
+		name, file, typ, says string
+	}{
+		{"measured", record.Value().String(), "", ""},
+		{"too little", little.Value().String(), "config/range", "agrees too little with labelled answers"},
+		{"another capability", other.Value().String(), "config/range", `was calibrated with "chess/engine", and asks "chess/grader"`},
+		{"drifted", worse.Since(&better).Value().String(), "judge/drift", "kappa was 0.8 at first and is 0.4"},
+		{"no record", "{:a 1}", "config/type", "cannot be used"},
+		{"no EDN", "{", "config/type", "cannot be used"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			dir := lay(t, map[string]string{"bin/chess": "program", "ferment.hcl": text, "var/calibration/moves.edn": row.file})
+			c, ds := Load(context.Background(), filepath.Join(dir, "ferment.hcl"), Options{Describer: describer{"chess": grading()}, Env: noEnv})
+			if row.typ == "" {
+				assert.Empty(t, ds, c.Report(0).Text(false))
+				return
+			}
+			require.Equal(t, []string{row.typ}, allTypes(ds), c.Report(0).Text(false))
+			assert.Equal(t, SeverityWarning, ds[0].Severity)
+			assert.Contains(t, ds[0].Message, row.says)
+			assert.Equal(t, "run: ferment judge calibrate moves --anchors FILE.edn", ds[0].Hint)
+		})
+	}
 }

@@ -31,6 +31,7 @@ func (h *Host) newGeneration(loaded *Loaded) (*generation, error) {
 		Prompts: loaded.Generation.Prompts, Budgets: loaded.Generation.Budgets, Ledger: h.ledger,
 		Hash: loaded.Hash, Protocol: loaded.ProtocolHash(), Limits: &limits, Root: loaded.Host.Root,
 	}
+	c.Calibrations = newCalibrations(loaded.Host.DataDir, loaded.Generation.Registry)
 	if name, err := os.Hostname(); err == nil {
 		c.Host = name
 	}

@@ -1,0 +1,76 @@
+package daemon
+
+import (
+	"os"
+	"sync"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+)
+
+// calibrations knows how far the judges of one configuration may be believed. A
+// judge that is calibrated while the host runs is believed from then on: its file
+// is looked at again, though not for each answer. Safe for concurrent use.
+type calibrations struct {
+	dir      string
+	registry *registry.Registry
+	now      func() time.Time
+
+	mu    sync.Mutex
+	known map[string]calibrated
+}
+
+// calibrated is what the file of a judge said.
+type calibrated struct {
+	looked time.Time
+	file   os.FileInfo // nil: there is none
+	is     dispatch.Calibration
+}
+
+var _ dispatch.Calibrations = (*calibrations)(nil)
+
+// lookAgain is how long a host goes by what it has read.
+const lookAgain = time.Second
+
+func newCalibrations(dir string, reg *registry.Registry) *calibrations {
+	return &calibrations{dir: dir, registry: reg, now: time.Now, known: map[string]calibrated{}}
+}
+
+// Calibration implements dispatch.Calibrations. A file that cannot be read is
+// none: the configuration warns of it.
+func (c *calibrations) Calibration(judge string) dispatch.Calibration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	was, ok := c.known[judge]
+	now := c.now()
+	if ok && now.Sub(was.looked) < lookAgain {
+		return was.is
+	}
+	file, err := os.Stat(config.CalibrationFile(c.dir, judge))
+	if err != nil {
+		file = nil
+	}
+	is := calibrated{looked: now, file: file}
+	switch {
+	case ok && file != nil && was.file != nil && os.SameFile(file, was.file) && file.ModTime().Equal(was.file.ModTime()) && file.Size() == was.file.Size():
+		is.is = was.is
+	case file != nil:
+		is.is = c.read(judge)
+	}
+	c.known[judge] = is
+	return is.is
+}
+
+func (c *calibrations) read(judge string) dispatch.Calibration {
+	r, err := config.ReadCalibration(c.dir, judge)
+	if err != nil || r == nil {
+		return dispatch.Calibration{}
+	}
+	is := dispatch.Calibration{Known: true, Kappa: r.Kappa, CapID: r.Capability, Key: r.Key}
+	if j, ok := c.registry.Judge(judge); ok && r.Drifted(j.Drift) {
+		is.Drift = config.Drifted(r)
+	}
+	return is
+}

@@ -1,0 +1,51 @@
+package daemon
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// JDG-011: what is known of a judge is what its file says at the moment.
+func TestCalibrations(t *testing.T) {
+	dir := t.TempDir()
+	reg, err := registry.New(registry.Spec{Judges: []registry.Judge{{Name: "grader", Drift: 0.15}}})
+	require.NoError(t, err)
+	c := newCalibrations(dir, reg)
+	at := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	c.now = func() time.Time { return at }
+	look := func() dispatch.Calibration { at = at.Add(lookAgain); return c.Calibration("grader") }
+	assert.Equal(t, dispatch.Calibration{}, look())
+
+	key := "b3:" + strings.Repeat("0", 64)
+	file := config.CalibrationFile(dir, "grader")
+	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
+	keep := func(r calibration.Record) {
+		next := file + ".new"
+		require.NoError(t, os.WriteFile(next, edn.WritePretty(r.Value(), edn.PrettyOptions{}), 0o600))
+		require.NoError(t, os.Rename(next, file))
+	}
+	first := calibration.Record{Judge: "grader", Capability: "judge/rules", Key: key, Anchors: key, Good: 20, Bad: 20, At: at, Kappa: 0.8}
+	keep(first)
+	assert.Equal(t, dispatch.Calibration{}, c.Calibration("grader"), "not looked at for each answer")
+	assert.Equal(t, dispatch.Calibration{Known: true, Kappa: 0.8, CapID: "judge/rules", Key: key}, look())
+	worse := first
+	worse.Kappa = 0.6
+	keep(worse.Since(&first))
+	assert.Equal(t, dispatch.Calibration{Known: true, Kappa: 0.6, CapID: "judge/rules", Key: key, Drift: "kappa was 0.8 at first and is 0.6"}, look())
+	require.NoError(t, os.WriteFile(file, []byte("{"), 0o600))
+	assert.Equal(t, dispatch.Calibration{}, look(), "what cannot be read is nothing")
+	require.NoError(t, os.Remove(file))
+	assert.Equal(t, dispatch.Calibration{}, look())
+}
