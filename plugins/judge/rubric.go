@@ -191,7 +191,8 @@ func (s *session) served(meta edn.Value, family string) {
 // errors of the model pass as they are.
 func (s *session) nobody(err error) error {
 	e := contract.AsError(err)
-	if e == nil || e.Type != "unsupported/intent" {
+	unknown := e != nil && e.Type == "invalid-request" && e.Details.Key("reason").Equal(edn.K("intent/not-supported"))
+	if e == nil || e.Type != "unsupported/intent" && !unknown {
 		return err
 	}
 	return contract.Errorf("runtime/not-ready", "judge/rubric: nobody answers :%s here: %w", s.intent, e).

@@ -269,6 +269,11 @@ func (t *Terms) hostMeta(c *registry.Capability, a *Answer) edn.Value {
 	b.Key("intent", keyword(t.intent))
 	b.Key("cap/id", keyword(c.ID))
 	b.Key("cap/version", edn.Text(c.Version))
+	for name, said := range map[string]string{"cap/model": c.Model, "cap/family": c.Family} {
+		if said != "" { // who asks may have to know whose word this is (JDG-009)
+			b.Key(name, edn.Text(said))
+		}
+	}
 	if role := t.roleOf(c); role != "" {
 		b.Key("role", keyword(role))
 	}

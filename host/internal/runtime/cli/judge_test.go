@@ -1,0 +1,269 @@
+package cli_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// verdictOf is what a scripted model says of an answer, and of two.
+func verdictOf(score, better string) string {
+	text := fmt.Sprintf(`{"criteria": {"clear": {"reason": "t={{budget.temperature}}", "score": %s, "better": %q}}}`, score, better)
+	return edn.MustMap(edn.K("template"), edn.MustMap(edn.K("text"), edn.Text(text), edn.K("finish"), edn.K("stop"))).String()
+}
+
+// graders is a world with the judge and a scripted model behind it.
+func graders(t testing.TB, more string, steps ...string) *world {
+	return newWorld(t,
+		"model.edn", script(":llm/judge", ":model/chat", `:kind :llm :model "alpha-2" :family "alpha" :in-schema :req/chat :out-schema :res/chat :then :cycle`, steps...),
+		"ferment.hcl", testProfile+scripted("model")+shipped("judge", "judge")+`
+intent "eval/grade" {
+  in         = "req/eval"
+  out        = "res/eval"
+  candidates = ["judge/rubric", "judge/rules"]
+}
+
+dispatch "default" {
+  retry { fallback = 1 }
+}
+
+rubric "answer" {
+  scale = [0, 10]
+  criterion "clear" { ask = "Is it clear?" }
+}
+`+more)
+}
+
+const oneAnswer = `:task/call {:input {:text "What is ACID?"}} :task/result {:out {:text "Four properties."}} :rubric {:scale [0 10] :criteria [{:id :clear :ask "Is it clear?"}]}`
+
+// JDG-001, JDG-009: a judge asks a model through the host, at temperature 0, and
+// learns who answered; of an author's own family it refuses, and the next judge
+// grades.
+func TestJudgeAsksThroughTheHost(t *testing.T) {
+	t.Parallel()
+	w := graders(t, "", verdictOf("4", "same"))
+	got := w.run("act", "eval/grade", "{"+oneAnswer+"}", "--edn")
+	require.Equal(t, 0, got.code, got.stdout+got.stderr)
+	response := got.value(t)
+	out := response.Key("result").Key("out")
+	assert.Equal(t, "0.4M", out.Key("score").String(), "%s", response)
+	assert.Equal(t, `[{:criterion :clear :message "t=0"}]`, out.Key("findings").String())
+	assert.Equal(t, `"alpha"`, out.Key("judge").Key("family").String())
+	assert.Equal(t, `"alpha-2"`, out.Key("judge").Key("model").String())
+	assert.Equal(t, ":llm/judge", out.Key("judge").Key("cap/id").String())
+	assert.Equal(t, "[:judge/rubric :llm/judge]", capsIn(response), "the cost of the model is that of the run")
+
+	got = w.run("act", "eval/grade", "{"+oneAnswer+` :judge {:author {:family "alpha"}}}`, "--edn")
+	require.Equal(t, 0, got.code, got.stdout+got.stderr)
+	response = got.value(t)
+	assert.Equal(t, ":deterministic", response.Key("result").Key("out").Key("judge").Key("kind").String(), "%s", response)
+	assert.Equal(t, "{:judge/same-family 1}", response.Key("plan/run").Key("telemetry").Key("calls/failure-types").String())
+}
+
+func capsIn(response edn.Value) string {
+	var ids []edn.Value
+	for id := range response.Key("usage").Key("by-capability").Entries() {
+		ids = append(ids, id)
+	}
+	return edn.Vector(ids...).String()
+}
+
+// JDG-002: without a model the rules judge.
+func TestJudgeWithoutAModel(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "ferment.hcl", testProfile+shipped("judge", "judge")+`
+intent "eval/grade" {
+  in         = "req/eval"
+  out        = "res/eval"
+  candidates = ["judge/rubric", "judge/rules"]
+}
+
+dispatch "default" {
+  retry { fallback = 1 }
+}
+`)
+	got := w.run("act", "eval/grade", "{"+oneAnswer+"}", "--edn")
+	require.Equal(t, 0, got.code, got.stdout+got.stderr)
+	assert.Equal(t, ":deterministic", got.value(t).Key("result").Key("out").Key("judge").Key("kind").String())
+}
+
+// anchors are n good and n bad answers in turn.
+func anchors(n int) string {
+	var b strings.Builder
+	b.WriteString("{:score-min 0.7 :anchors [")
+	for i := range n {
+		for _, label := range []string{"good", "bad"} {
+			fmt.Fprintf(&b, "{:id \"%s%d\" :label :%s :task/call {:input {:text \"Question %d?\"}} :task/result {:out {:text \"A %s answer.\"}}}\n", label, i, label, i, label)
+		}
+	}
+	return b.String() + "]}\n"
+}
+
+const grader = `
+judge "grader" {
+  capability = "judge/rubric"
+  rubric     = "answer"
+  anchors    = "anchors.edn"
+}
+`
+
+// JDG-010, JDG-011: a judge is measured through the host, in each form of the
+// output; the record is kept, and what later falls behind it is told.
+func TestCalibrate(t *testing.T) {
+	t.Parallel()
+	// Anchors come in turn, so do the verdicts; the last bad one passes each time.
+	sound := []string{}
+	for range 19 {
+		sound = append(sound, verdictOf("9", "first"), verdictOf("1", "second"))
+	}
+	sound = append(sound, verdictOf("7", "first"), verdictOf("8", "second"))
+	w := graders(t, grader, sound...)
+	w.write("anchors.edn", anchors(20))
+	record := filepath.Join(w.dir, "var", "calibration", "grader.edn")
+
+	got := w.run("judge", "calibrate", "--parallel", "1")
+	require.Equal(t, 0, got.code, got.stdout+got.stderr)
+	assert.Empty(t, got.stderr, "no progress without a terminal")
+	assert.Equal(t, `judge                grader (judge/rubric, model alpha-2, family alpha)
+anchors              20 good, 20 bad
+sensitivity          1.00  of the good ones pass at 0.7M
+specificity          0.95  of the bad ones do not
+kappa                0.95  agreement beyond chance, 0.40 is needed to refuse answers
+changed verdicts     0.00  of 40 anchors that were judged twice
+score and length     not measured
+first place          +0.00 preference in 40 choices
+own family           not measured
+spread of scores     0.39
+spent                100 verdicts, 0 tokens in, 0 out, 0.000000 USD
+result               its verdicts may refuse answers
+written to           var/calibration/grader.edn
+`, got.stdout)
+	first := readRecord(t, record)
+	assert.Equal(t, 0.95, first.Kappa)
+	assert.Equal(t, "judge/rubric", first.Capability)
+	assert.True(t, strings.HasPrefix(first.Key, "b3:"))
+	assert.False(t, first.Baseline.Known())
+	info, err := os.Stat(record)
+	require.NoError(t, err)
+	assert.EqualValues(t, 0o600, info.Mode().Perm())
+	assert.Len(t, filesIn(t, filepath.Dir(record)), 1, "nothing but the record")
+
+	// The same model behind the same judge, and worse: it drifted.
+	worse := []string{}
+	for i := range 20 {
+		worse = append(worse, verdictOf("9", "first"), verdictOf([]string{"9", "1", "1"}[i%3], "first"))
+	}
+	w.write("model.edn", script(":llm/judge", ":model/chat", `:kind :llm :model "alpha-2" :family "alpha" :in-schema :req/chat :out-schema :res/chat :then :cycle`, worse...))
+	s := w.serve()
+	for _, form := range []string{"--json", "--edn"} {
+		got = w.run("judge", "calibrate", "grader", "--anchors", "anchors.edn", "--parallel", "1", form)
+		require.Equal(t, 1, got.code, got.stdout+got.stderr)
+		assert.Contains(t, got.stdout, "agrees less than at first")
+		assert.Contains(t, got.stdout, "prefers what is shown first")
+	}
+	v := got.value(t)
+	assert.Equal(t, "false", v.Key("believed?").String())
+	assert.Equal(t, "[:order :drift]", edn.Vector(keysUnder(v.Key("faults"), "fault")...).String())
+	drifted := readRecord(t, record)
+	assert.True(t, drifted.Drifted(calibration.DriftLimit))
+	assert.Equal(t, drifted.Hash(), mustText(t, v.Key("hash")))
+	assert.Equal(t, 0.95, drifted.Baseline.Value)
+	got = w.run("judge", "calibrate", "--reset", "--parallel", "1")
+	require.Equal(t, 0, got.code, got.stdout+got.stderr)
+	assert.False(t, readRecord(t, record).Baseline.Known(), "from here on the judge is held against this")
+	s.stop()
+}
+
+func keysUnder(list edn.Value, name string) []edn.Value {
+	var out []edn.Value
+	for v := range list.Elems() {
+		out = append(out, v.Key(name))
+	}
+	return out
+}
+
+func mustText(t testing.TB, v edn.Value) string {
+	s, ok := v.AsString()
+	require.True(t, ok, "%s", v)
+	return s
+}
+
+func filesIn(t testing.TB, dir string) []os.DirEntry {
+	list, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	return list
+}
+
+func readRecord(t testing.TB, file string) calibration.Record {
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	v, err := edn.Read(text)
+	require.NoError(t, err)
+	r, err := calibration.ParseRecord(v)
+	require.NoError(t, err)
+	return r
+}
+
+// JDG-010: what cannot be measured is told, with what to do, and nothing is
+// written.
+func TestCalibrateRefuses(t *testing.T) {
+	t.Parallel()
+	w := graders(t, grader+"judge \"second\" { capability = \"judge/rules\" }\n", `{:value {:text "I like it." :finish :stop}}`)
+	w.write("anchors.edn", anchors(20))
+	w.write("few.edn", anchors(3))
+	w.write("broken.edn", "{:anchors [")
+	none := newWorld(t, "ferment.hcl", testProfile+shipped("judge", "judge"))
+	for _, c := range []struct {
+		w    *world
+		args string
+		code int
+		says string
+	}{
+		{w, "", 2, "there are 2 judges: name one of grader, second"},
+		{w, "gradr", 5, `did you mean`},
+		{w, "second", 2, "give a file with --anchors"},
+		{w, "grader --anchors missing.edn", 3, "missing.edn"},
+		{w, "grader --anchors few.edn", 2, "found 3 :good and 3 :bad"},
+		{w, "grader --anchors broken.edn", 2, "broken.edn:1"},
+		{w, "grader --parallel 0", 2, "--parallel 0: expected 1 to 64"},
+		{w, "grader --deadline 0s", 2, "--deadline 0s"},
+		{w, "grader one more", 2, "at most 1 arg"},
+		{w, "grader", 1, "judge/no-score"},
+		{none, "", 5, "the configuration has no judge"},
+	} {
+		got := c.w.run(append([]string{"judge", "calibrate"}, strings.Fields(c.args)...)...)
+		assert.Equal(t, c.code, got.code, "%s: %s", c.args, got.stderr)
+		assert.Contains(t, got.stderr, c.says, c.args)
+		assert.NoDirExists(t, filepath.Join(c.w.dir, "var", "calibration"), c.args)
+	}
+}
+
+// JDG-010: a judge by rules is measured like any other, and a record that cannot
+// be read is replaced.
+func TestCalibrateRules(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "anchors.edn", anchors(20), "var/calibration/rules.edn", "{:kappa", "ferment.hcl", testProfile+shipped("judge", "judge")+`
+rubric "words" {
+  rules = [{ rule = "terms", all = ["good"] }]
+}
+
+judge "rules" {
+  capability = "judge/rules"
+  rubric     = "words"
+}
+`)
+	got := w.run("judge", "calibrate", "--anchors", "anchors.edn", "--edn")
+	require.Equal(t, 0, got.code, got.stdout+got.stderr)
+	assert.Contains(t, got.stderr, "no record of a calibration and is replaced")
+	r := readRecord(t, filepath.Join(w.dir, "var", "calibration", "rules.edn"))
+	assert.Equal(t, []float64{1, 1, 1}, []float64{r.Sensitivity, r.Specificity, r.Kappa})
+	assert.Equal(t, calibration.Measured{Value: 0, Of: 40}, r.Flips)
+}
