@@ -87,6 +87,7 @@ var parts = []part{
 	{"schemas", schemas},
 	{"evaluator", evaluator},
 	{"calls", calls},
+	{"judges", judges},
 	{"tools", tools},
 	{"failover", failover},
 	{"configuration", configuration},

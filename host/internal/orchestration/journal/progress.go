@@ -106,6 +106,9 @@ func Progress(rec Record) (e Event, ok bool) {
 		p.kw("gate", b.Gate)
 		p.kw("severity", b.Severity)
 		m.Key("pass", edn.Bool(b.Pass))
+		if b.Tier == tierJudge {
+			judged(p, b)
+		}
 	case *HostEvent:
 		e.Name, e.CapID = "quality", b.CapID
 		p.kw("what", b.Event)
@@ -139,6 +142,20 @@ func Progress(rec Record) (e Event, ok bool) {
 	}
 	e.Details = m.Map()
 	return e, true
+}
+
+// judged tells what a judge made of an answer.
+func judged(p put, b *GateVerdict) {
+	p.val("score", b.Score.Value())
+	if len(b.Votes) > 0 {
+		p.b.Key("votes", edn.Vector(b.Votes...))
+	}
+	if b.Memo {
+		p.b.Key("memo?", edn.Bool(true))
+	}
+	if first, ok := b.Findings.Value().Nth(0); ok {
+		p.val("message", first.Key("message"))
+	}
 }
 
 // asked remembers who was asked in an attempt: an event names it, not every

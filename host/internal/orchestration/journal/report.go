@@ -56,6 +56,7 @@ type GateReport struct {
 	Pass       bool
 	Applicable bool
 	By         string // capability, if one judged
+	Score      Score  // of a judge
 }
 
 // FailedOver tells whether the node was served only after another candidate had
@@ -126,7 +127,7 @@ func (v *view) report(n *nodeView) NodeReport {
 		}
 	}
 	for _, g := range judged {
-		out.Gates = append(out.Gates, GateReport{g.Gate, g.Severity, g.Pass, !g.NotApplicable, g.CapID})
+		out.Gates = append(out.Gates, GateReport{g.Gate, g.Severity, g.Pass, !g.NotApplicable, g.CapID, g.Score})
 	}
 	return out
 }

@@ -149,8 +149,16 @@ func (w *watcher) text(e journal.Event) {
 			w.line("%s: attempt %d failed after %s ms: %s", node, e.Attempt, d.Key("latency-ms"), plain(failure))
 		}
 	case "gate":
-		if !d.Key("pass").Truthy() {
-			w.line("%s: gate %s failed", node, plain(d.Key("gate")))
+		message, told := d.Key("message").AsString()
+		switch gate := plain(d.Key("gate")); {
+		case told && !d.Key("pass").Truthy():
+			w.line("%s: gate %s failed: %s", node, gate, message)
+		case told:
+			w.line("%s: %s", node, message)
+		case !d.Key("pass").Truthy():
+			w.line("%s: gate %s failed", node, gate)
+		case !d.Key("score").IsNil():
+			w.line("%s: gate %s passed, %s gave %s", node, gate, e.CapID, decimal(d.Key("score")))
 		}
 	case "quality":
 		w.line("%s: %s of %s: %s", node, plain(d.Key("what")), e.CapID, plain(d.Key("why")))
@@ -230,6 +238,9 @@ func answeredBy(n journal.NodeReport) string {
 func gatesOf(n journal.NodeReport) string {
 	var parts []string
 	for _, g := range n.Gates {
+		if score := g.Score.Value(); !score.IsNil() {
+			g.Gate += " " + decimal(score)
+		}
 		switch {
 		case !g.Applicable:
 			parts = append(parts, g.Gate+" n/a")

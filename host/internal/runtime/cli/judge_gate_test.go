@@ -1,0 +1,94 @@
+package cli_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// judgedWorld has two authors and the shipped judge with rules: the first author
+// leaves out what the rules ask for.
+func judgedWorld(t testing.TB) *world {
+	w := newWorld(t, "ferment.hcl", scripted("mine")+shipped("judge", "judge")+`
+dispatch "default" {
+  retry {
+    fallback = 1
+  }
+}
+
+intent "text/respond" {
+  in         = "req/text"
+  out        = "res/text"
+  candidates = ["t/curt", "t/full"]
+
+  done {
+    score_min = 0.8
+  }
+
+  judge {
+    use      = "answers"
+    severity = "must"
+  }
+}
+
+judge "answers" {
+  capability = "judge/rules"
+  rubric     = "answer"
+}
+
+rubric "answer" {
+  rules = edn("[{:rule :terms :all [\"red\" \"green\" \"blue\"]}]")
+}
+`, "mine.edn", `{:capabilities
+ {:t/curt {:intents #{:text/respond} :in-schema :req/text :out-schema :res/text :steps [{:value {:text "None."}}]}
+  :t/full {:intents #{:text/respond} :in-schema :req/text :out-schema :res/text :steps [{:value {:text "They are red, green and blue."}}]}}}`)
+	return w
+}
+
+// GATE-008, JDG-005, JDG-011: an answer is refused by a judge, in words that a
+// person can use, and the next candidate serves; validate and explain say what
+// the judge is worth and where that stands.
+func TestJudgeGate(t *testing.T) {
+	t.Parallel()
+	w := judgedWorld(t)
+	r := w.run("validate")
+	require.Zero(t, r.code, r.stderr)
+	assert.Contains(t, r.stdout+r.stderr, `judge "answers" was not calibrated: it only counts in the score`)
+	assert.Contains(t, r.stdout+r.stderr, "ferment judge calibrate answers --anchors FILE.edn")
+	r = w.run("explain", "text/respond")
+	require.Zero(t, r.code, r.stderr)
+	assert.Regexp(t, `:judge :use +"answers"  \(intent, ferment.hcl:\d+:\d+\)`, r.stdout)
+
+	r = w.run("act", "text/respond", `{:text "Name the colours."}`, "--report", "--progress", "text", "-o", "edn")
+	require.Zero(t, r.code, r.stderr)
+	v := r.value(t)
+	assert.Equal(t, `"They are red, green and blue."`, v.Key("result").Key("out").Key("text").String())
+	assert.Equal(t, "2", v.Key("usage").Key("judge-calls").String(), v.String())
+	last := edn.Nil()
+	for check := range v.Key("quality").Key("checks").Elems() {
+		last = check
+	}
+	assert.Equal(t, `{:gate :judge/answers :pass true :score 1M :severity :should}`, last.String())
+	assert.Contains(t, r.stderr, "gate judge/answers failed: judge answers (:judge/rules) gave 0, and 0.8 is the least; it only counts in the score, because the judge was not calibrated")
+	assert.Contains(t, r.stderr, "gate judge/answers passed, judge/rules gave 1")
+	assert.Contains(t, r.stderr, "judge/answers 1 ok", "the report")
+
+	measured := calibration.Record{Judge: "answers", Capability: "judge/rules", Anchors: "b3:0", Good: 20, Bad: 20, Kappa: 1, At: time.Unix(0, 0).UTC()}
+	w.write("var/calibration/answers.edn", measured.Value().String())
+	r = w.run("validate")
+	assert.NotContains(t, r.stdout+r.stderr, "calibrat")
+	w.write("plan.edn", `{:nodes [{:op :call :intent :text/respond :cap/id :t/curt :dispatch {:retry {:fallback-max 0}} :input {:text "Name the colours."} :as :x} {:op :emit :input :x}]}`)
+	r = w.run("run", "plan.edn", "-o", "edn")
+	assert.Equal(t, 1, r.code)
+	assert.Contains(t, strings.ReplaceAll(r.stderr+r.stdout, "\n", " "), "refused by :judge/answers: judge answers (:judge/rules) gave 0, and 0.8 is the least")
+	assert.Contains(t, r.stdout+r.stderr, "eval/must-failed")
+
+	r = w.run("check", "plan.edn")
+	assert.Contains(t, r.stdout+r.stderr, "judge-calls 1")
+}
