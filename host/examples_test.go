@@ -2,9 +2,16 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -74,12 +81,91 @@ func TestExamplePlans(t *testing.T) {
 	}
 }
 
+// inModels runs the built program in examples/models.
+func inModels(t *testing.T, env []string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	path, err := filepath.Abs("../bin/ferment")
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), path, args...)
+	cmd.Dir = "../examples/models"
+	cmd.Env = append([]string{"HOME=" + t.TempDir(), "FERMENT_EXAMPLE_DATA=" + t.TempDir()}, env...)
+	var out, problems bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &problems
+	err = cmd.Run()
+	if exit, ok := err.(*exec.ExitError); ok {
+		return out.String(), problems.String(), exit.ExitCode()
+	}
+	require.NoError(t, err)
+	return out.String(), problems.String(), 0
+}
+
+const extracted = "It is 503 metres long and carries eight lanes of traffic. Two railway tracks were laid beside the lanes. About 160,000 vehicles cross it on a day.\n"
+
+// EMB-002, EMB-009, RTE-002: examples/models without a server and an empty
+// environment.
+func TestExampleModels(t *testing.T) {
+	for name, want := range map[string]struct{ answer, report string }{
+		"solve.edn":   {"It takes 17 boxes: 100 / 6 is 16 with 4 left over, and those need a box too.\n", "model/voice"},
+		"summary.edn": {extracted, "model/hasty: eval/must-failed"},
+		"grade.edn":   {"{:criteria {:right 1M :short 1M :why 1M} :score 1M}\n", "judge/rules"},
+	} {
+		out, problems, code := inModels(t, nil, "run", name, "--report")
+		assert.Zero(t, code, problems)
+		assert.Equal(t, want.answer, out, name)
+		assert.Contains(t, problems, want.report, name)
+	}
+	out, problems, code := inModels(t, nil, "validate")
+	assert.Zero(t, code, "%s%s", out, problems)
+}
+
+// The same plans with a server, which has the key and answers each of them; then
+// with one that is gone.
+func TestExampleModelsWithAServer(t *testing.T) {
+	var mu sync.Mutex
+	var asked []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		asked = append(asked, r.URL.Path+" "+r.Header.Get("Authorization"))
+		mu.Unlock()
+		text := "It takes 17 boxes."
+		if bytes.Contains(body, []byte("criteria")) {
+			text = `{"criteria":{"right":{"reason":"it is","score":10},"why":{"reason":"almost","score":9}}}`
+		}
+		piece, _ := json.Marshal(text)
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = fmt.Fprintf(w, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":%s},\"finish_reason\":null}]}\n\ndata: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n", piece)
+	}))
+	defer server.Close()
+	env := []string{"MODEL_URL=" + server.URL + "/v1", "MODEL_NAME=sample", "MODEL_KEY=the-key"}
+	for _, want := range []struct{ name, answer, report string }{
+		{"solve.edn", "It takes 17 boxes.\n", "compatible/any"},
+		{"summary.edn", extracted, "compatible/any: eval/must-failed"}, // the source has no 17
+		{"grade.edn", "{:criteria {:right 1M :why 0.9M} :score 0.975M}\n", "judge/rubric"},
+	} {
+		out, problems, code := inModels(t, env, "run", want.name, "--report")
+		assert.Zero(t, code, problems)
+		assert.Equal(t, want.answer, out, want.name)
+		assert.Contains(t, problems, want.report, want.name)
+	}
+	assert.Equal(t, slices.Repeat([]string{"/v1/chat/completions Bearer the-key"}, 4), asked)
+
+	server.Close()
+	out, problems, code := inModels(t, env, "run", "summary.edn", "--report")
+	assert.Zero(t, code, problems)
+	assert.Equal(t, extracted, out)
+	assert.Contains(t, problems, "compatible/any: provider/unavailable")
+	out, problems, code = inModels(t, env, "run", "solve.edn")
+	assert.Equal(t, 1, code, "nothing pretends to be a model: %s%s", out, problems)
+	assert.Contains(t, problems, "provider/unavailable")
+}
+
 // HCL-009, HCL-011: the shipped configuration is valid without a warning, in
 // canonical layout, and short enough to be read.
 func TestShippedConfiguration(t *testing.T) {
 	out, problems, code := ferment(t, "validate", "--strict")
 	assert.Zero(t, code, "%s%s", out, problems)
-	out, problems, code = ferment(t, "fmt", "--check", "--diff", "ferment.hcl", "examples/plugins/wordcount/ferment.hcl")
+	out, problems, code = ferment(t, "fmt", "--check", "--diff", "ferment.hcl", "examples/plugins/wordcount/ferment.hcl", "examples/models/ferment.hcl")
 	assert.Zero(t, code, "%s%s", out, problems)
 	text, err := os.ReadFile("../ferment.hcl")
 	require.NoError(t, err)
