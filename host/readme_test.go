@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -63,4 +64,30 @@ func TestReadmeNamesWhatIsThere(t *testing.T) {
 		_, err := os.Stat(filepath.Join("..", strings.TrimRight(name, "./")))
 		assert.NoError(t, err)
 	}
+}
+
+// EMB-009: what a reader of the README types first, on a machine with nothing in
+// its environment.
+func TestReadmeCommands(t *testing.T) {
+	text, err := os.ReadFile("../README.md")
+	require.NoError(t, err)
+	want := map[string]string{
+		"chess/best-move":   `:mate 1 :move "d1d8"`,
+		"sat/solve":         `{:model [-1 2] :status :sat}`,
+		"context/summarize": "Bees dance in the dark of the hive.\n",
+		"text/render":       "Hello, world\n",
+		"route/classify":    ":intent :context/summarize\n",
+	}
+	seen := map[string]bool{}
+	for _, line := range regexp.MustCompile(`(?m)^bin/ferment act (\S+) .*$`).FindAllStringSubmatch(string(text), -1) {
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", line[0])
+		cmd.Dir, cmd.Env = "..", []string{"HOME=" + t.TempDir(), "PATH="}
+		cmd.Path = "/bin/sh"
+		out, err := cmd.Output()
+		require.NoError(t, err, line[0])
+		require.NotEmpty(t, want[line[1]], "%s: %s", line[0], out)
+		assert.Contains(t, string(out), want[line[1]], line[0])
+		seen[line[1]] = true
+	}
+	assert.Len(t, seen, len(want))
 }
