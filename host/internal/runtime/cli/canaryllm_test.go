@@ -21,8 +21,8 @@ import (
 // The keys of accounts at a model server. No eight bytes of them stand anywhere
 // else.
 const (
-	modelKey    = "CANARY~q9Zx4Lm2Tt8Vb6Rk0Ws"
-	modelKeyNew = "CANARY~H5jN1yDd7Pc3Gf9Xe2Q"
+	parrotKey    = "CANARY~q9Zx4Lm2Tt8Vb6Rk0Ws"
+	parrotKeyNew = "CANARY~H5jN1yDd7Pc3Gf9Xe2Q"
 )
 
 // heardRun is a place where eight bytes of a key were said, "" if nowhere.
@@ -115,7 +115,7 @@ func TestModelKeysAreNowhere(t *testing.T) {
 	t.Cleanup(server.Close)
 	w, e := newWorld(t), &ear{}
 	w.env = append(w.env, "FERMENT_PROFILE=test")
-	w.write("key", modelKey+"\n")
+	w.write("key", parrotKey+"\n")
 	require.NoError(t, os.Chmod(filepath.Join(w.dir, "key"), 0o600))
 	var models strings.Builder
 	for _, name := range parroted {
@@ -171,7 +171,7 @@ intent "t/show" {
 	} {
 		e.hear(action, string(s.admin(action).body))
 	}
-	w.write("key.new", modelKeyNew+"\n")
+	w.write("key.new", parrotKeyNew+"\n")
 	require.NoError(t, os.Chmod(filepath.Join(w.dir, "key.new"), 0o600))
 	require.NoError(t, os.Rename(filepath.Join(w.dir, "key.new"), filepath.Join(w.dir, "key")))
 	run("diff")
@@ -185,11 +185,11 @@ intent "t/show" {
 	e.hear("the log of the daemon", end.stdout+end.stderr)
 
 	mu.Lock()
-	assert.Greater(t, used[modelKey], 50, "the server has the key: %v", used)
-	assert.Equal(t, 2, used[modelKeyNew], "and the next one: %v", used)
+	assert.Greater(t, used[parrotKey], 50, "the server has the key: %v", used)
+	assert.Equal(t, 2, used[parrotKeyNew], "and the next one: %v", used)
 	assert.Len(t, used, 2)
 	mu.Unlock()
-	assert.Empty(t, e.heardRun(modelKey, modelKeyNew))
+	assert.Empty(t, e.heardRun(parrotKey, parrotKeyNew))
 	files := 0
 	for _, dir := range []string{w.dir, filepath.Join(built.root, "rt"), built.home} {
 		_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
@@ -198,7 +198,7 @@ intent "t/show" {
 			}
 			if text, err := os.ReadFile(path); err == nil {
 				files++
-				assert.Negative(t, runOf(string(text), modelKey, modelKeyNew), path)
+				assert.Negative(t, runOf(string(text), parrotKey, parrotKeyNew), path)
 			}
 			return nil
 		})
