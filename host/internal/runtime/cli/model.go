@@ -39,12 +39,12 @@ func (c *command) modelProbeCommand() *cobra.Command {
 			"it differs from the preset and the quirks block of its model, and what that cost.\n" +
 			"The requests are made by the plugin, which alone knows the key. A difference\n" +
 			"gives exit 1.",
-		Example: "  ferment model probe openai/meta\n  ferment model probe llm/voice --json",
+		Example: "  ferment model probe llm/voice\n  ferment model probe llm/voice --json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id := strings.TrimPrefix(args[0], ":")
 			if k, err := edn.Keyword(id); err != nil || k.Namespace() == "" {
-				return usagef("%q is no capability: one is written NS/NAME, such as openai/meta", args[0])
+				return usagef("%q is no capability: one is written NS/NAME, such as llm/voice", args[0])
 			}
 			return c.perform(cmd.Context(), performance{request: probeRequest(id), flags: &f, show: c.printProbe})
 		},

@@ -19,15 +19,25 @@ func (c *command) promptCommand() *cobra.Command {
 
 func (c *command) promptShowCommand() *cobra.Command {
 	var role, capability string
+	var all bool
 	cmd := &cobra.Command{
-		Use:   "show INTENT [EDN-INPUT]",
+		Use:   "show INTENT [EDN-INPUT] | show --all",
 		Short: "print what a language model would be told",
 		Long: "show composes the prompt of an intent as a call would have it: the layers that it is made of, each with its place\n" +
 			"in the configuration and its hash, and the system prompt that comes of them. With an input it prints the\n" +
-			"messages too. The role is the one that a call would have, or that of --role. No model is asked.",
-		Example: "  ferment prompt show text/respond\n  ferment prompt show text/respond '{:prompt \"What is ACID?\"}' --role solver\n  ferment prompt show code/patch --json",
-		Args:    cobra.RangeArgs(1, 2),
+			"messages too. The role is the one that a call would have, or that of --role; --all prints every intent that has a\n" +
+			"role under every role. No model is asked.",
+		Example: "  ferment prompt show text/respond\n  ferment prompt show text/respond '{:prompt \"What is ACID?\"}' --role solver\n  ferment prompt show --all --edn",
+		Args:    cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case all && (len(args) > 0 || role != "" || capability != ""):
+				return usagef("--all takes no intent, no role and no capability")
+			case all:
+				return c.promptShowAll(cmd.Context())
+			case len(args) == 0:
+				return usagef("prompt show takes an intent, such as text/respond, or --all")
+			}
 			q := daemon.PromptQuestion{Intent: strings.TrimPrefix(args[0], ":"), Role: strings.TrimPrefix(role, ":"), Capability: strings.TrimPrefix(capability, ":")}
 			for _, name := range []string{q.Intent, q.Role, q.Capability} {
 				if _, err := edn.Keyword(name); name != "" && err != nil {
@@ -48,6 +58,7 @@ func (c *command) promptShowCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&role, "role", "", "as if the request named this role")
+	cmd.Flags().BoolVar(&all, "all", false, "every intent that has a role, under every role")
 	cmd.Flags().StringVar(&capability, "capability", "", "as if this capability served")
 	return cmd
 }
@@ -66,6 +77,30 @@ func (c *command) promptShow(ctx context.Context, q daemon.PromptQuestion) error
 	}
 	_, err = fmt.Fprint(c.env.Stdout, promptText(v))
 	return err
+}
+
+// promptShowAll prints all prompts that the configuration can make.
+func (c *command) promptShowAll(ctx context.Context) error {
+	loaded, err := c.load(ctx, c.options())
+	if err != nil {
+		return err
+	}
+	list, err := loaded.Prompts()
+	switch {
+	case err != nil:
+		return err
+	case c.format != formatText:
+		return c.value(c.env.Stdout, edn.Vector(list...))
+	}
+	for i, v := range list {
+		if i > 0 {
+			_, _ = fmt.Fprintln(c.env.Stdout)
+		}
+		if _, err := fmt.Fprint(c.env.Stdout, promptText(v)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // promptText is a composed prompt for people.

@@ -271,6 +271,26 @@ func (l *Loaded) Prompt(q PromptQuestion) (edn.Value, error) {
 	return b.Map(), nil
 }
 
+// Prompts composes the prompt of every intent that has a role under every role
+// that has a layer, without an input.
+func (l *Loaded) Prompts() ([]edn.Value, error) {
+	reg := l.Generation.Registry
+	var all []edn.Value
+	for _, id := range reg.Intents() {
+		if in, _ := reg.Intent(id); in.Role == "" {
+			continue
+		}
+		for _, role := range l.Generation.Prompts.RoleNames() {
+			v, err := l.Prompt(PromptQuestion{Intent: id, Role: role})
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, v)
+		}
+	}
+	return all, nil
+}
+
 // speaker is who would be asked; nil if there is none.
 func (l *Loaded) speaker(q PromptQuestion) *registry.Capability {
 	reg := l.Generation.Registry
