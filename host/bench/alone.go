@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/launch"
 	"github.com/fermenthq/ferment/sdk/wire"
@@ -21,11 +23,17 @@ type alone struct {
 	dir        *launch.RuntimeDir
 }
 
-func startAlone() (_ *alone, err error) {
+func startAlone() (*alone, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
+	return startPlugin(plugin.DefaultSettings("bench", self, rolePlugin, "one"), "bench/echo")
+}
+
+// startPlugin starts one plugin and waits until it answers for its
+// capabilities.
+func startPlugin(settings plugin.Settings, capabilities ...string) (_ *alone, err error) {
 	a := &alone{}
 	if a.dir, err = launch.OpenRuntimeDir(launch.RuntimeBase("", os.Getuid())); err != nil {
 		return nil, err
@@ -39,15 +47,19 @@ func startAlone() (_ *alone, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := a.supervisor.Start(plugin.DefaultSettings("bench", self, rolePlugin, "one")); err != nil {
+	if err := a.supervisor.Start(settings); err != nil {
 		return nil, err
 	}
-	if a.client, err = a.supervisor.Client(map[string]plugin.Route{"bench/echo": {Plugin: "bench"}}); err != nil {
+	routes := map[string]plugin.Route{}
+	for _, id := range capabilities {
+		routes[id] = plugin.Route{Plugin: settings.Name}
+	}
+	if a.client, err = a.supervisor.Client(routes); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	return a, a.client.Await(ctx, "bench/echo")
+	return a, a.client.Await(ctx, capabilities[0])
 }
 
 func (a *alone) close() {
@@ -61,9 +73,36 @@ func (a *alone) close() {
 }
 
 func (a *alone) call(ctx context.Context, request edn.Value) error {
-	_, err := a.client.Invoke(ctx, dispatch.Call{
-		CapID: "bench/echo", Run: "alone", Node: "n", Path: edn.Vector(), Attempt: 1, Request: request,
-		Effects: []string{"none"}, Deadline: time.Now().Add(time.Minute),
-	})
+	_, err := a.client.Invoke(ctx, callOf("bench/echo", request, nil))
 	return err
+}
+
+func callOf(capability string, request edn.Value, onDelta func(edn.Value)) dispatch.Call {
+	return dispatch.Call{
+		CapID: capability, Run: "alone", Node: "n", Path: edn.Vector(), Attempt: 1, Request: request,
+		Effects: []string{"none"}, Deadline: time.Now().Add(time.Minute), OnDelta: onDelta,
+	}
+}
+
+// ask calls a capability; onDelta may be nil.
+func (a *alone) ask(ctx context.Context, capability string, request edn.Value, onDelta func(edn.Value)) (edn.Value, error) {
+	request = request.AssocKey("task", request.Key("task").AssocKey("cap/id", edn.K(capability)))
+	answer, err := a.client.Invoke(ctx, callOf(capability, request, onDelta))
+	if err == nil {
+		_, problem := contract.CheckResponse(answer.Response, contract.ResultRules{})
+		if problem != nil {
+			err = problem
+		}
+	}
+	return answer.Response, err
+}
+
+// resident is the memory that the process of the plugin has.
+func (a *alone) resident() (int64, error) {
+	for _, s := range a.supervisor.Status() {
+		if s.PID != 0 {
+			return residentOf(s.PID)
+		}
+	}
+	return 0, errors.New("the plugin has no process")
 }

@@ -138,8 +138,10 @@ func (r *running) stop() (time.Duration, error) {
 }
 
 // resident is the memory that the process has.
-func (r *running) resident() (int64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.cmd.Process.Pid))
+func (r *running) resident() (int64, error) { return residentOf(r.cmd.Process.Pid) }
+
+func residentOf(pid int) (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, err
 	}

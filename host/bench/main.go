@@ -29,6 +29,12 @@ func main() {
 				os.Exit(1)
 			}
 			return
+		case roleModels:
+			if err := serveModels(); err != nil {
+				fmt.Fprintln(os.Stderr, "bench:", err)
+				os.Exit(1)
+			}
+			return
 		case roleCLI:
 			os.Exit(runCLI(os.Args[2:]))
 		case roleNone:
@@ -93,6 +99,8 @@ var parts = []part{
 	{"configuration", configuration},
 	{"effects", effects},
 	{"life", life},
+	{"models", models},
+	{"embedded", embedded},
 }
 
 // run measures the parts that are named, all if none is.
