@@ -50,7 +50,7 @@ func (p *Pool[S]) Warm(session, cause string) {
 			s = &slot[S]{session: session, machine: worker.New(p.record, now), used: now}
 			p.slots[session] = s
 		}
-		s.machine.Want(now, 0, cause)
+		_, _ = s.machine.Want(now, 0, cause)
 	})
 }
 

@@ -42,7 +42,6 @@ type rig struct {
 	*Plan
 	t    testing.TB
 	pids []int
-	tail []string
 }
 
 // lastPort is the port that a test of this process got last. They lie below

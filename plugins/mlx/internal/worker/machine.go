@@ -270,8 +270,8 @@ func (m *Machine) death(now time.Time, err *contract.Error) {
 // land is where a worker gets whose process ended by itself.
 func (m *Machine) land(now time.Time, cause string) {
 	next := Cold
-	if m.record.Blocked(now) != nil {
-		next = Failed
+	if err := m.record.Blocked(now); err != nil { // perhaps by the deaths of others
+		next, m.err = Failed, err
 	}
 	m.to(now, next, cause)
 	m.pid = 0

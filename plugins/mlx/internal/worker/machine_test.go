@@ -149,7 +149,7 @@ func TestStartFails(t *testing.T) {
 		require.Equal(t, Refuse, verdict, "round %d", i)
 		assert.Equal(t, "model/start-failed", err.Type)
 	}
-	r.Want(r.now, 0, "call")
+	_, _ = r.Want(r.now, 0, "call")
 	r.Failed(r.now, r.Run(), death("model/start-timeout"))
 	_, err := r.Want(r.now, 0, "call")
 	require.NotNil(t, err)
@@ -164,7 +164,7 @@ func TestStartFails(t *testing.T) {
 // MLX-003: a port that is taken holds nobody up.
 func TestCannotRun(t *testing.T) {
 	r := newRig()
-	r.Want(r.now, 0, "call")
+	_, _ = r.Want(r.now, 0, "call")
 	r.Failed(r.now, 1, death("model/unavailable"))
 	for range 100 {
 		verdict, err := r.Want(r.after(2*time.Second).now, 0, "call")
@@ -280,8 +280,19 @@ func TestAnyOrderOfEvents(t *testing.T) {
 			tell(r.now, run, why())
 		}
 		t.Repeat(map[string]func(*rapid.T){
-			"":     func(t *rapid.T) { w.obey(t) },
-			"want": func(t *rapid.T) { r.Want(r.now, w.one(t), "call") },
+			"": func(t *rapid.T) { w.obey(t) },
+			"want": func(t *rapid.T) {
+				verdict, err := r.Want(r.now, w.one(t), "call")
+				require.Equal(t, verdict == Refuse, err != nil, "verdict %d: %v", verdict, err)
+			},
+			// Another worker of the same model.
+			"other": func(t *rapid.T) {
+				if rapid.Bool().Draw(t, "here") {
+					r.record.Unavailable(r.now, why())
+				} else {
+					r.record.died(r.now, why(), 0)
+				}
+			},
 			"spawned": func(t *rapid.T) {
 				if run := w.one(t); w.live[run] {
 					r.Spawned(run, int(run)+1)
