@@ -142,9 +142,19 @@ func JudgeMatters(results []Result, scoreMin edn.Value) bool {
 	return best.Pass
 }
 
+// small bounds numbers whose products fit.
+const small = 1 << 20
+
 func mean(passed, total int, judge *big.Rat) Score {
 	if judge == nil {
 		return ratio(passed, total)
+	}
+	if n, d := judge.Num(), judge.Denom(); n.IsInt64() && d.IsInt64() && n.Sign() >= 0 && n.Int64() <= small && d.Int64() <= small && total <= small {
+		if total == 0 {
+			passed, total = 1, 1
+		}
+		a, b := int(n.Int64()), int(d.Int64())
+		return ratio(passed*b+a*total, 2*total*b)
 	}
 	should := big.NewRat(1, 1)
 	if total > 0 {

@@ -86,3 +86,23 @@ func TestBallotLaws(t *testing.T) {
 		assert.Zero(t, quality.Median(shuffled).Cmp(quality.Median(b.Scores())))
 	})
 }
+
+// GATE-004, GATE-007: the mean with a grade is exact, however it is computed.
+func TestMeanWithAGrade(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		total := rapid.IntRange(0, 7).Draw(t, "total")
+		passed := rapid.IntRange(0, total).Draw(t, "passed")
+		den := rapid.SampledFrom([]int64{1, 3, 7, 1000, 100_000, 1 << 20, 1 << 40}).Draw(t, "den")
+		judge := big.NewRat(rapid.Int64Range(0, den).Draw(t, "num"), den)
+		results := make([]quality.Result, total)
+		for i := range results {
+			results[i] = quality.Result{Gate: quality.Gate{Name: "c", Severity: quality.Should}, Outcome: quality.Outcome{Pass: i < passed}}
+		}
+		want := big.NewRat(1, 1)
+		if total > 0 {
+			want.SetFrac64(int64(passed), int64(total))
+		}
+		want.Quo(want.Add(want, judge), big.NewRat(2, 1))
+		assert.Equal(t, quality.RoundScore(want), quality.Decide(results, edn.Int(0), judge).Score)
+	})
+}

@@ -16,6 +16,12 @@
 // be taken back, or nobody else is asked any more. Pace holds a plugin back while
 // the reader is behind.
 //
+// The last gate is a judge, if the policy of a call names one (jury.go,
+// judging.go): a capability that grades the answer. It is asked if its grade can
+// still matter, never for what it wrote itself nor within its own grading; a grade
+// that is not enough is put to the vote; Grades remembers what was graded, so that
+// equal text has one grade. What votes cost is on the account of the node.
+//
 // Concurrency: a Dispatcher is immutable and may serve any number of calls at
 // once. One call runs on the goroutine of its caller: it records, judges and
 // decides. Only calls to candidates that are asked side by side and the

@@ -23,7 +23,7 @@ func (s *serving) judge(ctx context.Context, t *tried, out edn.Value) (quality.V
 		return quality.Decide(nil, terms.scoreMin, nil), false
 	}
 	subject := quality.Subject{Result: out, Meta: t.meta, Schema: terms.out, SchemaName: terms.outName}
-	if len(gates) > 1 || terms.jury != nil || gates[0].Name != quality.SchemaValid {
+	if len(gates) > 1 || len(gates) == 1 && gates[0].Name != quality.SchemaValid {
 		subject.Request = terms.subject(s.w.Input)
 		subject.System = s.w.System
 		if t.asked.System != "" {

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"fmt"
 	"math/big"
 	"slices"
 	"strings"
@@ -22,7 +21,14 @@ func (s *serving) graded(ctx context.Context, t *tried, subject quality.Subject,
 	if j == nil || s.failed != nil || !quality.JudgeMatters(results, s.w.Terms.scoreMin) || j.inside(s.d, s.w.Stack) {
 		return r, false
 	}
-	b := s.bench(t, j)
+	cal := s.d.calibration(j.judge.Name)
+	if g := j.known(s.d, t.capability, cal, s.w.Input, subject.Result); g != nil {
+		return s.conclusion(t, &bench{j: j, cal: cal, least: s.w.Terms.scoreMin, memo: true}, g), true
+	}
+	if subject.Request.IsNil() {
+		subject.Request = s.w.Terms.subject(s.w.Input)
+	}
+	b := s.bench(t, j, cal)
 	if b.order() == nothingToDo {
 		return r, false
 	}
@@ -50,15 +56,15 @@ type bench struct {
 	rejected *contract.Error
 }
 
-func (s *serving) bench(t *tried, j *jury) *bench {
-	child := &serving{d: s.d, run: s.run, number: t.attempt, gate: quality.JudgeGate(j.judge.Name, quality.Should).Name, vote: true, w: &Work{
+func (s *serving) bench(t *tried, j *jury, cal Calibration) *bench {
+	child := &serving{d: s.d, run: s.run, number: t.attempt, gate: j.gate, vote: true, w: &Work{
 		Op: "call", Node: s.w.Node, Path: s.w.Path, Intent: j.judge.Intent, Terms: j.terms,
 		Input: s.w.Input, Deadline: s.w.Deadline, Wall: s.w.Wall, Deepest: s.w.Deepest,
 		Stack: append(slices.Clip(s.w.Stack), t.capability.ID),
 		// A judge spends what its node has.
 		Budget: s.w.Budget,
 	}}
-	return &bench{s: child, t: t, j: j, cal: s.d.calibration(j.judge.Name), least: s.w.Terms.scoreMin}
+	return &bench{s: child, t: t, j: j, cal: cal, least: s.w.Terms.scoreMin}
 }
 
 // outlook says whether there is anybody who could be asked, now or ever.
@@ -126,7 +132,7 @@ func (b *bench) admissible(id string) bool {
 	switch {
 	case !ok || id == author.ID:
 		return false
-	case !b.j.judge.AllowSameFamily && c.Family != "" && c.Family == author.Family:
+	case !b.j.admits(c, author):
 		b.rejected = contract.Errorf("judge/same-family", ":%s is of the family %s, like :%s, whose answer it would grade", id, c.Family, author.ID)
 		return false
 	case b.cal.Drift != "" && (b.cal.CapID == "" || b.cal.CapID == id):
@@ -143,7 +149,6 @@ func (b *bench) grade(ctx context.Context, subject quality.Subject) *grade {
 	if len(b.ids) == 0 {
 		b.await(ctx)
 	}
-	var task, answer string
 	for _, id := range b.ids {
 		c, ok := b.s.d.Registry.Capability(id)
 		if !ok {
@@ -155,11 +160,7 @@ func (b *bench) grade(ctx context.Context, subject quality.Subject) *grade {
 				return &g
 			}
 		} else {
-			if task == "" {
-				task, answer = edn.Hash(subject.Request.Key("input")), edn.Hash(subject.Result)
-			}
-			key := gradeKey{b.fixed(c), task, answer}
-			g, known := grades.kept.Do(ctx, key, func() (grade, bool) { return b.vote(ctx, c, subject) })
+			g, known := grades.kept.Do(ctx, b.j.key(b.s.d, c, subject.Request.Key("input"), subject.Result), func() (grade, bool) { return b.vote(ctx, c, subject) })
 			if g.ballot != nil {
 				b.memo = known
 				return &g
@@ -191,13 +192,6 @@ func (b *bench) await(ctx context.Context) {
 	}
 }
 
-// fixed is the part of the key of a grade that names the judge. An edition of
-// its plugin is one program under one configuration.
-func (b *bench) fixed(c *registry.Capability) string {
-	st := b.s.d.Executor.State(c.ID)
-	return b.j.fixed + "\n" + c.ID + "\n" + c.Version + "\n" + st.Binary + "\n" + fmt.Sprint(st.Edition)
-}
-
 // vote asks one judge until its grades are settled (JDG-008). A judge that always
 // says the same is asked once.
 func (b *bench) vote(ctx context.Context, c *registry.Capability, subject quality.Subject) (g grade, ok bool) {
@@ -221,6 +215,7 @@ func (b *bench) vote(ctx context.Context, c *registry.Capability, subject qualit
 			return grade{}, false
 		case isBudget(err):
 			b.short = true
+			g.settle()
 			return g, true
 		case b.s.failed != nil || ctx.Err() != nil:
 			// Nobody waits for the answer any more, and half a ballot is no grade.
@@ -229,6 +224,7 @@ func (b *bench) vote(ctx context.Context, c *registry.Capability, subject qualit
 		}
 	}
 	b.by.err = nil
+	g.settle()
 	return g, true
 }
 

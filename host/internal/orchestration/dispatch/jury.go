@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"math/big"
 	"slices"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
@@ -33,14 +34,32 @@ type Calibrations interface {
 // grade is what a judge made of one answer.
 type grade struct {
 	ballot  *quality.Ballot
+	score   *big.Rat
+	rounded quality.Score
+	votes   []edn.Value
 	capID   string
 	version string
 	key     string    // of the judge
 	says    edn.Value // criteria and violations, a map
 }
 
-// gradeKey is what a grade depends on. All parts are hashes.
-type gradeKey struct{ judge, task, answer string }
+// settle closes the ballot: the grade is what it says by then.
+func (g *grade) settle() {
+	g.score = g.ballot.Score()
+	g.rounded = quality.RoundScore(g.score)
+	for _, vote := range g.ballot.Scores() {
+		g.votes = append(g.votes, quality.RoundScore(vote).Value())
+	}
+}
+
+// gradeKey is what a grade depends on: the judge with its rubric, who grades, and
+// the hashes of task and answer. An edition of a plugin is one program under one
+// configuration.
+type gradeKey struct {
+	jury, capID, version, binary string
+	edition                      int
+	task, answer                 string
+}
 
 // Grades remembers the grades of judges, over all configurations of a host. It is
 // safe for concurrent use.
@@ -58,6 +77,7 @@ func NewGrades(most int) *Grades { return &Grades{memo.New[gradeKey, grade](most
 // them.
 type jury struct {
 	judge *registry.Judge
+	gate  string // its name
 	must  bool
 	terms *Terms // of the calls to the judge
 	// fixed is the hash of what grades depend on, apart from who grades, the task
@@ -81,7 +101,7 @@ func (d *Dispatcher) jury(t *Terms) *jury {
 	if err != nil {
 		return nil
 	}
-	j := &jury{judge: judge, must: t.JudgeMust, terms: d.Terms(p, judge.Intent, judge.Capability)}
+	j := &jury{judge: judge, gate: quality.JudgeGate(judge.Name, quality.Should).Name, must: t.JudgeMust, terms: d.Terms(p, judge.Intent, judge.Capability)}
 	j.fixed = edn.Hash(edn.Vector(
 		edn.Text(judge.Name), edn.Text(judge.Intent), judge.Rubric, edn.Int(int64(judge.Votes)), edn.Bool(judge.AllowSameFamily), texts(judge.ScorePath),
 		d.models(), edn.Text(t.intent), t.Context, t.Constraints,
@@ -119,6 +139,42 @@ func (j *jury) inside(d *Dispatcher, stack []string) bool {
 		c, ok := d.Registry.Capability(id)
 		return ok && len(c.Intents) > 0 && c.Serves(j.judge.Intent)
 	})
+}
+
+// key is that of a grade by a capability.
+func (j *jury) key(d *Dispatcher, c *registry.Capability, task, answer edn.Value) gradeKey {
+	st := d.Executor.State(c.ID)
+	return gradeKey{j.fixed, c.ID, c.Version, st.Binary, st.Edition, edn.Hash(task), edn.Hash(answer)}
+}
+
+// admits tells whether a capability may grade what an author wrote: not its own
+// answer, and not that of a model of its family (JDG-006, JDG-009).
+func (j *jury) admits(c, author *registry.Capability) bool {
+	return c.ID != author.ID && (j.judge.AllowSameFamily || c.Family == "" || c.Family != author.Family)
+}
+
+// known is the grade of an equal answer to an equal task, by who would be asked
+// first; nil if there is none. It is found before anything is prepared, so that
+// it costs next to nothing.
+func (j *jury) known(d *Dispatcher, author *registry.Capability, cal Calibration, task, answer edn.Value) *grade {
+	if d.Grades == nil || !j.judge.Memo || cal.Drift != "" || j.terms.Ordering != policy.Declared {
+		return nil
+	}
+	for _, id := range j.terms.static.Accepted {
+		c, ok := d.Registry.Capability(id)
+		if !ok || !j.admits(c, author) {
+			continue
+		}
+		st := d.Executor.State(id)
+		if p := j.terms.pages[id]; !st.Ready && !st.Standby || p != nil && !p.quiet.Load() {
+			return nil
+		}
+		if g, ok := d.Grades.kept.Get(j.key(d, c, task, answer)); ok {
+			return &g
+		}
+		return nil
+	}
+	return nil
 }
 
 // rules say how the answer of a judge is read. A score that its schema has from 0

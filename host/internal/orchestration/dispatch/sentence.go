@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"math/big"
 	"strings"
 
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
@@ -13,10 +12,13 @@ import (
 // conclusion makes the result of a gate of a judgement, and records it.
 func (s *serving) conclusion(t *tried, b *bench, g *grade) quality.Result {
 	sev := b.j.severity(b.cal, g)
-	r := quality.Result{Gate: quality.JudgeGate(b.j.judge.Name, sev)}
+	r := quality.Result{Gate: quality.Gate{Name: b.j.gate, Severity: sev, Judge: b.j.judge.Name}}
 	v := &journal.GateVerdict{
 		Attempt: t.attempt, Gate: r.Gate.Name, Severity: sev.String(), Tier: int(quality.TierJudge),
-		CapID: b.by.capID, CapVersion: b.by.version, Latency: b.by.latency, Usage: journal.SumUsage(b.usages...), JudgeCalls: b.calls,
+		CapID: b.by.capID, CapVersion: b.by.version, Latency: b.by.latency, JudgeCalls: b.calls,
+	}
+	if len(b.usages) > 0 {
+		v.Usage = journal.SumUsage(b.usages...)
 	}
 	s.unsound = b.unsound
 	if g == nil {
@@ -26,20 +28,15 @@ func (s *serving) conclusion(t *tried, b *bench, g *grade) quality.Result {
 			s.unpaid = b.unjudged(s)
 		}
 	} else {
-		score := g.ballot.Score()
-		r.Grade = score
-		r.Outcome = quality.Outcome{Pass: g.ballot.Passes(score)}
-		if least, ok := quality.ScoreOf(b.least); ok && b.memo {
-			r.Pass = quality.RoundScore(score) >= least // it was graded for somebody who asked for less or more
-		}
+		// An equal answer may have been graded for somebody who asked for less.
+		least, _ := quality.ScoreOf(b.least)
+		r.Grade = g.score
+		r.Outcome = quality.Outcome{Pass: g.rounded >= least}
 		if !r.Pass {
-			r.Findings = []quality.Finding{b.finding(g, score)}
+			r.Findings = []quality.Finding{b.finding(g, least)}
 		}
 		v.CapID, v.CapVersion, v.JudgeKey, v.Memo = g.capID, g.version, g.key, b.memo
-		v.Score = journal.ScoreOf(int64(quality.RoundScore(score)))
-		for _, vote := range g.ballot.Scores() {
-			v.Votes = append(v.Votes, quality.RoundScore(vote).Value())
-		}
+		v.Score, v.Votes = journal.ScoreOf(int64(g.rounded)), g.votes
 	}
 	r = r.Named()
 	v.Pass, v.NotApplicable = !r.Failed(), r.NotApplicable
@@ -71,10 +68,9 @@ func (b *bench) unjudged(s *serving) *contract.Error {
 
 // finding says which judge gave which grade, what would have been enough, and
 // what it found wanting.
-func (b *bench) finding(g *grade, score *big.Rat) quality.Finding {
-	least, _ := quality.ScoreOf(b.least)
+func (b *bench) finding(g *grade, least quality.Score) quality.Finding {
 	var m strings.Builder
-	m.WriteString("judge " + b.j.judge.Name + " (:" + g.capID + ") gave " + digits(quality.RoundScore(score)) + ", and " + digits(least) + " is the least")
+	m.WriteString("judge " + b.j.judge.Name + " (:" + g.capID + ") gave " + digits(g.rounded) + ", and " + digits(least) + " is the least")
 	if votes := g.ballot.Scores(); len(votes) > 1 {
 		m.WriteString(" (votes")
 		for _, vote := range votes {
