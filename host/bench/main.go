@@ -95,6 +95,7 @@ var parts = []part{
 	{"calls", calls},
 	{"judges", judges},
 	{"tools", tools},
+	{"judge-rules", judgeRules},
 	{"failover", failover},
 	{"configuration", configuration},
 	{"effects", effects},

@@ -145,10 +145,15 @@ func (p *problems) name(v edn.Value, at ...edn.Value) string {
 	return s
 }
 
-// Asks says that there are no criteria to ask a model about as an error.
+// Asks says that there are no criteria to ask a model about as an error. A rubric
+// that has rules is one for another judge, to whom dispatch then goes on.
 func (r Rubric) Asks() error {
 	if len(r.Criteria) > 0 {
 		return nil
+	}
+	if !r.Rules.IsNil() {
+		return contract.Errorf("runtime/not-ready", "the rubric has rules and no criteria, so there is nothing to ask a model").
+			WithSource(contract.SourceHost).WithHint("let judge/rules judge, or add criteria")
 	}
 	p := &problems{}
 	p.add("expected at least one criterion", edn.K("criteria"))

@@ -60,9 +60,9 @@ func TestParseRefuses(t *testing.T) {
 		assert.Equal(t, contract.ClassStop, contract.AsError(err).Class)
 		assert.Equal(t, contract.SourceRequest, contract.AsError(err).Source)
 	}
-	for _, text := range []string{`{}`, `{:criteria []}`, `{:rules [{:rule :length :min 1}]}`} {
+	for text, want := range map[string]string{`{}`: "judge/rubric-invalid", `{:criteria []}`: "judge/rubric-invalid", `{:rules [{:rule :length :min 1}]}`: "runtime/not-ready"} {
 		r, err := rubric.Parse(edn.MustRead(text), edn.Nil())
 		require.NoError(t, err)
-		require.ErrorIs(t, r.Asks(), contract.OfType("judge/rubric-invalid"), text)
+		require.ErrorIs(t, r.Asks(), contract.OfType(want), text)
 	}
 }
