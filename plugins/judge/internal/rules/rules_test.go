@@ -82,7 +82,7 @@ func TestParseRefuses(t *testing.T) {
 		`{}`:                                    "expected a vector of 1 to 100 rules",
 		`[]`:                                    "expected a vector",
 		`[1]`:                                   "[:rules 0]: expected a map",
-		`[{:rule :lengh}]`:                     "[:rules 0 :rule]: expected one of :forbidden :language :length",
+		`[{:rule :lengh}]`:                      "[:rules 0 :rule]: expected one of :forbidden :language :length",
 		`[{:rule :length}]`:                     "expected :min, :max or both",
 		`[{:rule :length :min 5 :max 3}]`:       "not below :min",
 		`[{:rule :length :min -5}]`:             "expected a number from 0",
