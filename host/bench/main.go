@@ -92,6 +92,7 @@ var parts = []part{
 	{"codecs", codecs},
 	{"schemas", schemas},
 	{"evaluator", evaluator},
+	{"prompts", prompts},
 	{"calls", calls},
 	{"judges", judges},
 	{"tools", tools},
