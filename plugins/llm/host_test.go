@@ -173,6 +173,8 @@ type heard struct {
 	events   []edn.Value // of a stream, with their names under :event
 	text     string      // what stands on the client in the end
 	raw      string
+	status   int
+	header   http.Header
 }
 
 // act sends an act and waits for the answer. A stream is read to its end.
@@ -199,7 +201,7 @@ func (d *daemon) try(ctx context.Context, body string, stream bool, watch func(e
 		return heard{}, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	var h heard
+	h := heard{status: resp.StatusCode, header: resp.Header}
 	if resp.Header.Get("Content-Type") != "text/event-stream" {
 		text, err := io.ReadAll(resp.Body)
 		if err != nil {

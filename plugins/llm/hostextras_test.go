@@ -188,6 +188,32 @@ func (w *hostWall) recovery(t *testing.T) {
 	}
 }
 
+// LM-010: the status of each failure where nobody else can serve, and when to
+// come again: when the provider said, else soon.
+func (w *hostWall) statuses(t *testing.T) {
+	codes := map[string]int{
+		"provider/request-invalid": 400, "provider/context-exceeded": 413,
+		"provider/auth-failed": 503, "provider/model-not-found": 503, "provider/rate-limited": 503, "provider/overloaded": 503,
+		"provider/timeout": 504,
+	}
+	k := talks()["openai-chat"]
+	for i, f := range wall() {
+		if f.intent != "" || f.input != "" || f.fires != 0 {
+			continue
+		}
+		w.servers["openai"].Then(f.plays(k, ""))
+		body := fmt.Sprintf(`{:proto 1 :trace {:id "status"} :task {:intent :code/generate :dispatch {:candidates [:openai/%s]}} :input %s}`, label(i), hello)
+		h := w.act(t.Context(), body, false)
+		assert.Equal(t, ":"+f.typ, h.response.Key("error").Key("type").String(), f.name)
+		assert.Equal(t, cmp.Or(codes[f.typ], 502), h.status, f.name)
+		after := ""
+		if f.typ == "provider/rate-limited" || f.typ == "provider/overloaded" { // of 503 what may be sent again
+			after = fmt.Sprint(max(1, (f.wait+999)/1000))
+		}
+		assert.Equal(t, after, h.header.Get("Retry-After"), f.name)
+	}
+}
+
 // A client that reads slowly holds everybody back and loses nothing: the timer
 // of the account, which is shorter than its pause, stands still (LLM-016,
 // LLM-017, STR-003).

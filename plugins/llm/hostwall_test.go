@@ -147,6 +147,7 @@ func TestFaultWallThroughTheHost(t *testing.T) {
 	t.Run("late", w.late)
 	t.Run("usage", w.usage)
 	t.Run("recovery", w.recovery)
+	t.Run("statuses", w.statuses)
 	t.Run("slow reader", w.slowReader)
 	t.Run("cancel", w.cancel)
 	t.Run("command line", w.commandLine)
