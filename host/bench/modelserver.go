@@ -21,7 +21,7 @@ import (
 // completions, as many chunks and as fast as the name of the model says
 // ("2000x1ms"), and makes nothing up besides. It ends with its standard input.
 
-const roleModels = "models"
+const roleModels = "model-server"
 
 func serveModels() error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
