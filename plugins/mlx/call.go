@@ -21,7 +21,7 @@ const noticed = 100 * time.Millisecond
 
 // answer answers a call. A server that dies is started again, once, and the call
 // is repeated if nobody has seen a piece of the answer.
-func (h *house) answer(ctx context.Context, label string, request edn.Value, out *sdk.Stream) (edn.Value, error) {
+func (h *house) answer(ctx context.Context, label string, request edn.Value, out answer.Sink) (edn.Value, error) {
 	name, err := h.named(request)
 	if err != nil {
 		return edn.Nil(), err

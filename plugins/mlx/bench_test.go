@@ -1,0 +1,58 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/plugins/internal/provider/transport"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// nobody takes the pieces of an answer.
+type nobody struct{}
+
+func (nobody) Text(string) error        { return nil }
+func (nobody) Reasoning(string) error   { return nil }
+func (nobody) Delta(edn.Value) error    { return nil }
+func (nobody) Progress(edn.Value) error { return nil }
+
+// BenchmarkWarmCall compares a call of a server that runs with the same request
+// without a pool and without a process to look after, round by round (MLX-022:
+// at most 1.1).
+func BenchmarkWarmCall(b *testing.B) {
+	a := &adapter{clock: transport.System(), rungs: quick}
+	s := settingsOf(b, config(b, filepath.Join(b.TempDir(), "mark"), "").String())
+	require.NoError(b, a.start(b.Context(), s))
+	defer func() { require.NoError(b, a.close(context.Background())) }()
+	h := a.house.Load()
+	request := edn.MustRead(`{:input {:prompt "hello"}}`)
+	_, err := h.answer(b.Context(), "voice", request, nobody{})
+	require.NoError(b, err)
+	lease, refused := h.pool.Acquire(b.Context(), "", func() {})
+	require.Nil(b, refused)
+	defer lease.Release()
+	direct := func() *contract.Error {
+		_, err := lease.Server.provider.Answer(b.Context(), lease.Server.models["voice"], "", request, nobody{})
+		return err
+	}
+	var pooled, bare []time.Duration
+	for b.Loop() {
+		begin := time.Now()
+		if _, err := h.answer(b.Context(), "voice", request, nobody{}); err != nil {
+			b.Fatal(err)
+		}
+		middle := time.Now()
+		if err := direct(); err != nil {
+			b.Fatal(err)
+		}
+		pooled, bare = append(pooled, middle.Sub(begin)), append(bare, time.Since(middle))
+	}
+	b.ReportMetric(float64(median(pooled))/float64(median(bare)), "x-direct")
+}
