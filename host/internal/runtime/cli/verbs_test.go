@@ -427,7 +427,18 @@ func TestHelpExamples(t *testing.T) {
 	require.NoError(t, os.CopyFS(filepath.Join(w.dir, "examples"), os.DirFS(filepath.Join(built.module, "examples"))))
 	config, err := os.ReadFile(filepath.Join(built.module, "ferment.hcl"))
 	require.NoError(t, err)
-	w.write("ferment.hcl", string(config))
+	w.write("ferment.hcl", string(config)+`
+rubric "words" {
+  rules = [{ rule = "terms", all = ["good"] }]
+}
+
+judge "grader" {
+  capability = "judge/rules"
+  rubric     = "words"
+  anchors    = "anchors.edn"
+}
+`)
+	w.write("anchors.edn", anchors(20))
 	w.write("site/ferment.hcl", "plugin \"text\" {\n  command = [\"../bin/plugins/text\"]\n}\n")
 	w.write("draft.hcl", "plugin \"text\" {\n  command = [\"bin/plugins/text\"]\n}\n")
 	w.write("article.edn", `{:text "Bees dance. The dance of the bees tells the hive where food is. A cat sleeps."}`)
