@@ -161,6 +161,12 @@ func explanationText(v edn.Value) string {
 	for r := range v.Key("policy").Elems() {
 		fmt.Fprintf(&b, "  %-*s  %s  (%s)\n", width, plain(r.Key("field")), r.Key("value"), plain(r.Key("from")))
 	}
+	if p := v.Key("prompt"); !p.IsNil() {
+		fmt.Fprintf(&b, "\nprompt of a language model, role %s (%s)\n", plain(p.Key("role")), plain(p.Key("role/rule")))
+		for l := range p.Key("layers").Elems() {
+			fmt.Fprintf(&b, "  %s  (%s)\n", plain(l.Key("name")), plain(l.Key("where")))
+		}
+	}
 	if why, ok := v.Key("stream").Key("why").AsString(); ok {
 		fmt.Fprintf(&b, "  text is shown once the gates have passed: %s\n", why)
 	}

@@ -177,6 +177,8 @@ func TestPromptShow(t *testing.T) {
 	assert.Equal(t, []string{":voice", ":default"}, []string{v.Key("role").String(), v.Key("role/rule").String()})
 	first, _ := v.Key("layers").Nth(0)
 	assert.Equal(t, `"Be brief."`, first.Key("text").String())
+	explained := w.run("explain", "a/b")
+	assert.Contains(t, explained.stdout, "\nprompt of a language model, role voice (default)\n  prompts.default  (ferment.hcl:18:13)\n  prompts.roles.voice  (ferment.hcl:19:23)\n", "HCL-008")
 	for _, row := range []struct {
 		args string
 		code int

@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/prompt"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -58,10 +60,28 @@ func (l *Loaded) Explain(intent, capID string, bind Binder) (edn.Value, error) {
 		policies[i] = edn.MustMap(edn.K("field"), edn.Text(r.Field), edn.K("value"), r.Value, edn.K("from"), edn.Text(originText(r.Origin)))
 	}
 	b.Key("policy", edn.Vector(policies...))
+	if v := l.layersOf(in); !v.IsNil() {
+		b.Key("prompt", v)
+	}
 	if why := dispatch.Held(&effective); why != "" {
 		b.Key("stream", edn.MustMap(edn.K("shown"), edn.K(policy.GatePassed), edn.K("why"), edn.Text(why)))
 	}
 	return b.Map(), nil
+}
+
+// layersOf are the layers of the prompt of an intent, under the role that it
+// gives; nil if it has none.
+func (l *Loaded) layersOf(in *registry.Intent) edn.Value {
+	role, rule := prompt.RoleOf("", in.ID, nil, in)
+	layers := l.Generation.Prompts.Layers(in.ID, role)
+	if len(layers) == 0 || in.ID == prompt.ChatIntent {
+		return edn.Nil()
+	}
+	all := make([]edn.Value, len(layers))
+	for i, layer := range layers {
+		all[i] = edn.MustMap(edn.K("name"), edn.Text(layer.Name), edn.K("where"), edn.Text(layer.Where), edn.K("hash"), edn.Text(layer.Hash))
+	}
+	return edn.MustMap(edn.K("role"), edn.K(role), edn.K("role/rule"), edn.K(rule), edn.K("layers"), edn.Vector(all...))
 }
 
 func (l *Loaded) candidates(x dispatch.Explanation) edn.Value {
