@@ -122,6 +122,20 @@ func TestModelProbe(t *testing.T) {
 	assert.NotEqual(t, 0, got.code)
 	assert.Contains(t, got.stdout, "provider/auth-failed")
 	assert.EqualValues(t, 11, asked.Load(), "once: what costs money is not tried again")
+
+	w.env[len(w.env)-1] = "MODEL_KEY=" + modelKey
+	w.write("ferment.hcl", testProfile+modelBlock("mine", port)+`
+capability "llm/voice" {
+  plugin   = "mine"
+  provides = "compatible/voice"
+}
+`)
+	examples := examplesOf(t, w, "model")
+	require.Len(t, examples, 2)
+	for _, line := range examples {
+		got := w.shell(line)
+		assert.Equal(t, 0, got.code, "%s\n%s", line, got.stderr)
+	}
 }
 
 // LLM-006: a server that differs gives exit 1, through a daemon too.
