@@ -87,7 +87,7 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 	// verb says here which it is.
 	own := []string{
 		"act", "run", "serve", "check", "validate", "fmt", "explain", "prompt show", "protocol diff", "config docs", "plugin new", "plugin lock", "plugin install", "graph",
-		"conform", "completion", "doctor", "version", "model probe", "admin action", "admin systemd-unit", "help",
+		"conform", "completion", "doctor", "version", "model probe", "judge calibrate", "admin action", "admin systemd-unit", "help",
 	}
 	asks := map[string]bool{}
 	for _, verb := range covered {

@@ -52,6 +52,7 @@ func settings() []setting {
 // labelOf names the blocks of the configuration that all changes are made to.
 var labelOf = map[string]string{
 	"plugin": "mine", "capability": "mine/a", "schema": "t/s", "check": "c", "dispatch": "d", "intent": "t/a", "role": "clerk", "rule": "fs/read", "secret": "s",
+	"judge": "j", "rubric": "r", "criterion": "k",
 }
 
 const changedBase = testProfile + `
@@ -84,6 +85,16 @@ effects {
 
 role "clerk" {}
 
+rubric "r" {
+  criterion "k" {
+    ask = "Is it right?"
+  }
+}
+
+judge "j" {
+  intent = "t/a"
+}
+
 prompts {
   roles = { voice = "Speak." }
 }
@@ -108,6 +119,7 @@ var changes = map[string]string{
 	"capability.scope.arguments": `arguments = { "/bin/true" = ["x"] }`, "effects.scope.arguments": `arguments = { "/bin/true" = ["x"] }`, "role.scope.arguments": `arguments = { "/bin/true" = ["x"] }`,
 	"capability.role": `role = "voice"`, "intent.role": `role = "voice"`, "prompts.roles": `roles = { voice = "Sing." }`, "prompts.intents": `intents = { "t/a" = "x" }`,
 	"prompts.fragments": "fragments = { f = \"x\" }\ndefault = { fragment = \"f\" }", "prompts.allowed": `allowed = { voice = ["x"] }`,
+	"judge.intent": `intent = "t/b"`, "judge.votes": "votes = 1", "rubric.scale": "scale = [0, 5]", "rubric.rules": `rules = [{ rule = "length" }]`,
 	"effects.secret.value": `value = secret("env:OTHER")`,
 	"http.listen":          `listen = ["127.0.0.1:1"]`, "http.allowed_hosts": `allowed_hosts = ["ferment.example"]`,
 }
@@ -263,7 +275,7 @@ func (s *served) settled() map[string][]int {
 func TestReloadEffectOfEveryAttribute(t *testing.T) {
 	w := newWorld(t, "ferment.hcl", changedBase+scripted("mine")+scripted("other")+shipped("tools", "tools")+"\ncapability \"other/a\" {\n  plugin   = \"other\"\n  provides = \"o/a\"\n}\n",
 		"mine.edn", `{:capabilities {:mine/a {:intents #{:t/a} :in-schema :req/any :out-schema :res/any :effects #{:none} :steps [{:value {:n 1}}]}
- :mine/b {:intents #{:t/a} :in-schema :req/any :out-schema :res/any :steps [{:value {:n 1}}]}}}`,
+ :mine/b {:intents #{:t/a :t/b} :in-schema :req/any :out-schema :res/any :steps [{:value {:n 1}}]}}}`,
 		"other.edn", `{:capabilities {:o/a {:intents #{:t/o} :in-schema :req/any :out-schema :res/any :steps [{:value {:n 1}}]}}}`)
 	w.env = append(w.env, "SOME=1", "OTHER=2")
 	require.NoError(t, os.MkdirAll(filepath.Join(w.dir, "common"), 0o755))
