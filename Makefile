@@ -12,7 +12,7 @@ build: ## bin/ferment, bin/plugins/* and the lock file that approves these
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ferment ./host
 	$(GO) build -trimpath -ldflags '-s -w' -o bin/plugins/ ./plugins/...
 	@rm -f bin/ferment.lock.hcl # what was just built is what is approved
-	OPENAI_API_KEY=none ANTHROPIC_API_KEY=none OLLAMA_MODEL=none bin/ferment plugin lock # also what is started only where there is a key
+	OPENAI_API_KEY=none ANTHROPIC_API_KEY=none OLLAMA_MODEL=none MLX_MODEL=none bin/ferment plugin lock # also what is started only where there is a key
 
 run: build ## the tour: one plan over real plugins, with an engine killed on the way
 	$(GO) run ./examples/tour

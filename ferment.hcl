@@ -96,12 +96,14 @@ locals {
   openai    = env("OPENAI_API_KEY", "") != ""
   anthropic = env("ANTHROPIC_API_KEY", "") != ""
   ollama    = env("OLLAMA_MODEL", "") != ""
-  provider  = local.openai ? "openai" : local.anthropic ? "anthropic" : local.ollama ? "ollama" : "openai"
+  mlx       = env("MLX_MODEL", "") != ""
+  provider  = local.openai ? "openai" : local.anthropic ? "anthropic" : local.ollama ? "ollama" : local.mlx ? "mlx" : "openai"
+  spare     = local.mlx && local.provider != "mlx" # a model of this machine stands behind the provider
 }
 
 # One account; without a key nothing of it is started. A model block is one
-# capability, so each job can get a model of its own. plugins/llm/README.md has
-# all settings, and servers of one's own.
+# capability, so each job can get a model of its own by a name in its block.
+# plugins/llm/README.md has all settings, and servers of one's own.
 plugin "openai" {
   command  = ["bin/plugins/llm"]
   enabled  = local.openai
@@ -110,33 +112,19 @@ plugin "openai" {
   isolation { network = "ports" }
 
   config {
-    provider = "openai"
-    api_key  = secret("env:OPENAI_API_KEY")
+    provider   = "openai"
+    api_key    = secret("env:OPENAI_API_KEY")
+    model_name = env("OPENAI_MODEL", "gpt-5-mini")
 
-    model "voice" {
-      name    = env("OPENAI_MODEL", "gpt-5-mini")
-      intents = ["text/respond", "model/chat"]
-    }
+    model "voice" { intents = ["text/respond", "model/chat"] }
 
-    model "meta" {
-      name    = env("OPENAI_MODEL", "gpt-5-mini")
-      intents = ["context/summarize"]
-    }
+    model "meta" { intents = ["context/summarize"] }
 
-    model "solver" {
-      name    = env("OPENAI_MODEL", "gpt-5-mini")
-      intents = ["problem/solve"]
-    }
+    model "solver" { intents = ["problem/solve"] }
 
-    model "code" {
-      name    = env("OPENAI_MODEL", "gpt-5-mini")
-      intents = ["code/generate", "code/patch", "code/explain", "code/review"]
-    }
+    model "code" { intents = ["code/generate", "code/patch", "code/explain", "code/review"] }
 
-    model "router" {
-      name    = env("OPENAI_MODEL", "gpt-5-mini")
-      intents = ["route/decide"]
-    }
+    model "router" { intents = ["route/decide"] }
   }
 }
 
@@ -150,33 +138,19 @@ plugin "anthropic" {
   isolation { network = "ports" }
 
   config {
-    provider = "anthropic"
-    api_key  = secret("env:ANTHROPIC_API_KEY")
+    provider   = "anthropic"
+    api_key    = secret("env:ANTHROPIC_API_KEY")
+    model_name = env("ANTHROPIC_MODEL", "claude-sonnet-4-5")
 
-    model "voice" {
-      name    = env("ANTHROPIC_MODEL", "claude-sonnet-4-5")
-      intents = ["text/respond", "model/chat"]
-    }
+    model "voice" { intents = ["text/respond", "model/chat"] }
 
-    model "meta" {
-      name    = env("ANTHROPIC_MODEL", "claude-sonnet-4-5")
-      intents = ["context/summarize"]
-    }
+    model "meta" { intents = ["context/summarize"] }
 
-    model "solver" {
-      name    = env("ANTHROPIC_MODEL", "claude-sonnet-4-5")
-      intents = ["problem/solve"]
-    }
+    model "solver" { intents = ["problem/solve"] }
 
-    model "code" {
-      name    = env("ANTHROPIC_MODEL", "claude-sonnet-4-5")
-      intents = ["code/generate", "code/patch", "code/explain", "code/review"]
-    }
+    model "code" { intents = ["code/generate", "code/patch", "code/explain", "code/review"] }
 
-    model "router" {
-      name    = env("ANTHROPIC_MODEL", "claude-sonnet-4-5")
-      intents = ["route/decide"]
-    }
+    model "router" { intents = ["route/decide"] }
   }
 }
 
@@ -189,32 +163,48 @@ plugin "ollama" {
   isolation { network = "loopback" }
 
   config {
-    provider = "ollama"
+    provider   = "ollama"
+    model_name = env("OLLAMA_MODEL", "llama3.2")
 
-    model "voice" {
-      name    = env("OLLAMA_MODEL", "llama3.2")
-      intents = ["text/respond", "model/chat"]
-    }
+    model "voice" { intents = ["text/respond", "model/chat"] }
 
-    model "meta" {
-      name    = env("OLLAMA_MODEL", "llama3.2")
-      intents = ["context/summarize"]
-    }
+    model "meta" { intents = ["context/summarize"] }
 
-    model "solver" {
-      name    = env("OLLAMA_MODEL", "llama3.2")
-      intents = ["problem/solve"]
-    }
+    model "solver" { intents = ["problem/solve"] }
 
-    model "code" {
-      name    = env("OLLAMA_MODEL", "llama3.2")
-      intents = ["code/generate", "code/patch", "code/explain", "code/review"]
-    }
+    model "code" { intents = ["code/generate", "code/patch", "code/explain", "code/review"] }
 
-    model "router" {
-      name    = env("OLLAMA_MODEL", "llama3.2")
-      intents = ["route/decide"]
-    }
+    model "router" { intents = ["route/decide"] }
+  }
+}
+
+# A model under MLX, on a Mac: the plugin starts and watches its server, and
+# installs nothing. plugins/mlx/README.md has other servers, such as llama-server.
+plugin "mlx" {
+  command  = ["bin/plugins/mlx"]
+  enabled  = local.mlx
+  optional = true
+  env_pass = ["PATH", "HOME"]
+
+  isolation {
+    network     = "loopback"
+    exec        = ["mlx_lm.server"]
+    read_paths  = ["${env("HOME", "/root")}/.cache/huggingface"]
+    write_paths = ["var/mlx"]
+  }
+
+  config {
+    model = env("MLX_MODEL", "none")
+
+    serve "voice" { intents = ["text/respond", "model/chat"] }
+
+    serve "meta" { intents = ["context/summarize"] }
+
+    serve "solver" { intents = ["problem/solve"] }
+
+    serve "code" { intents = ["code/generate", "code/patch", "code/explain", "code/review"] }
+
+    serve "router" { intents = ["route/decide"] }
   }
 }
 
@@ -407,7 +397,7 @@ intent "sat/solve" {
 intent "text/respond" {
   in          = "req/text"
   out         = "res/text"
-  candidates  = ["llm/voice"]
+  candidates  = concat(["llm/voice"], local.spare ? ["mlx/voice"] : [])
   role        = "voice"
   dispatch    = dispatch.quality_first
   constraints = { max_chars = 1200 }
@@ -428,7 +418,7 @@ intent "text/respond" {
 intent "context/summarize" {
   in          = "req/context"
   out         = "res/context-summary"
-  candidates  = ["llm/meta", "text/extractive"]
+  candidates  = concat(["llm/meta"], local.spare ? ["mlx/meta"] : [], ["text/extractive"])
   role        = "solver"
   constraints = { max_chars = 500 }
 
@@ -447,7 +437,7 @@ intent "context/summarize" {
 intent "problem/solve" {
   in          = "req/problem"
   out         = "res/problem"
-  candidates  = ["llm/solver"]
+  candidates  = concat(["llm/solver"], local.spare ? ["mlx/solver"] : [])
   role        = "solver"
   dispatch    = dispatch.quality_first
   constraints = { max_chars = 1600 }
@@ -467,7 +457,7 @@ intent "problem/solve" {
 intent "code/generate" {
   in          = "req/code"
   out         = "res/code"
-  candidates  = ["llm/code"]
+  candidates  = concat(["llm/code"], local.spare ? ["mlx/code"] : [])
   role        = "coder"
   dispatch    = dispatch.quality_first
   constraints = { max_chars = 8000 }
@@ -487,7 +477,7 @@ intent "code/generate" {
 intent "code/patch" {
   in          = "req/code"
   out         = "res/patch+tests"
-  candidates  = ["llm/code"]
+  candidates  = concat(["llm/code"], local.spare ? ["mlx/code"] : [])
   role        = "coder"
   dispatch    = dispatch.quality_first
   constraints = { max_chars = 12000 }
@@ -508,7 +498,7 @@ intent "code/patch" {
 intent "code/explain" {
   in          = "req/code"
   out         = "res/explanation"
-  candidates  = ["llm/code"]
+  candidates  = concat(["llm/code"], local.spare ? ["mlx/code"] : [])
   role        = "coder"
   dispatch    = dispatch.quality_first
   constraints = { max_chars = 3000 }
@@ -528,7 +518,7 @@ intent "code/explain" {
 intent "code/review" {
   in          = "req/code"
   out         = "res/review"
-  candidates  = ["llm/code"]
+  candidates  = concat(["llm/code"], local.spare ? ["mlx/code"] : [])
   role        = "coder"
   dispatch    = dispatch.quality_first
   constraints = { max_chars = 5000 }
@@ -566,7 +556,7 @@ intent "route/classify" {
 intent "route/decide" {
   in         = "req/route"
   out        = "res/route"
-  candidates = ["llm/router", "text/classifier"]
+  candidates = concat(["llm/router"], local.spare ? ["mlx/router"] : [], ["text/classifier"])
   role       = "router"
 
   budget { max_tokens = 256 }
@@ -585,7 +575,7 @@ intent "text/render" {
 intent "model/chat" {
   in         = "req/chat"
   out        = "res/chat"
-  candidates = ["llm/voice"]
+  candidates = concat(["llm/voice"], local.spare ? ["mlx/voice"] : [])
 
   budget {
     max_tokens     = 1200

@@ -42,6 +42,7 @@ func newPlugin(clock transport.Clock) sdk.Plugin {
 // offer is one capability for each model block. It looks at no key and no
 // server.
 func (a *adapter) offer(_ context.Context, s settings.Settings) (sdk.Offer, error) {
+	s = s.Named()
 	if err := s.Check(); err != nil {
 		return sdk.Offer{}, err
 	}
@@ -78,7 +79,7 @@ func (a *adapter) answer(ctx context.Context, label string, request edn.Value, o
 }
 
 func (a *adapter) start(_ context.Context, s settings.Settings) error {
-	provider, models, err := s.Build(a.clock)
+	provider, models, err := s.Named().Build(a.clock)
 	if err != nil {
 		return err
 	}

@@ -217,6 +217,8 @@ func TestConfigurationProblems(t *testing.T) {
 		{"plaintext that is allowed", edn.MustRead(`{:provider "openai" :allow-plaintext true :base-url "http://models.example/v1" :model {"a" {:name "m"}}}`), nil},
 		{"preset of another provider", edn.MustRead(`{:provider "anthropic" :preset "vllm" :model {"a" {:name "m"}}}`), []string{":preset"}},
 		{"no model", base(`{:model {}}`), []string{":model"}},
+		{"no name", base(`{:model {"a" {}}}`), []string{":name", "model_name"}},
+		{"one name for all", base(`{:model-name "m" :model {"a" {} "b" {:name "n"}}}`), nil},
 		{"a price that is a float", base(`{:model {"a" {:name "m" :price {:input 0.1 :output 1}}}}`), []string{":input"}},
 		{"free and dear", base(`{:model {"a" {:name "m" :price {:free true :input "1" :output "1"}}}}`), []string{":price"}},
 		{"17 stops", base(`{:model {"a" {:name "m" :options {:stop ["1" "2" "3" "4" "5" "6" "7" "8" "9" "10" "11" "12" "13" "14" "15" "16" "17"]}}}}`), []string{":stop"}},
@@ -255,8 +257,8 @@ func TestConfigureSeesTheKey(t *testing.T) {
 // LLM-001: capabilities follow from the model blocks, with their schemas,
 // prices and limits; the need follows from the address.
 func TestDescription(t *testing.T) {
-	config := edn.MustRead(`{:provider "openai" :model {"voice" {:name "m1" :family "fam" :intents ["text/respond" "model/chat"] :context 128000 :options {:max-tokens 500} :price {:input "0.15" :cached-input "0.075" :output "0.60"}}
-	                                                     "meta" {:name "m1"}}}`)
+	config := edn.MustRead(`{:provider "openai" :model-name "m0" :model {"voice" {:name "m1" :family "fam" :intents ["text/respond" "model/chat"] :context 128000 :options {:max-tokens 500} :price {:input "0.15" :cached-input "0.075" :output "0.60"}}
+	                                                     "meta" {:name "m1"} "other" {}}}`)
 	p := sdktest.Serve(t, newPlugin(transport.System()), sdktest.Unconfigured())
 	raw, err := p.Client().Describe(t.Context(), config, wire.HostInfo{})
 	require.NoError(t, err)
@@ -264,8 +266,9 @@ func TestDescription(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{"net/connect"}, d.Needs)
 	assert.Equal(t, []uint16{443}, d.Ports)
-	require.Len(t, d.Capabilities, 2, "two labels may have one name")
-	voice := d.Capabilities[1]
+	require.Len(t, d.Capabilities, 3, "two labels may have one name")
+	assert.Equal(t, "m0", d.Capabilities[1].Model, "the name of the account's models")
+	voice := d.Capabilities[2]
 	assert.Equal(t, "openai/voice", voice.ID)
 	assert.Equal(t, []string{"none"}, voice.Effects, "LM-002")
 	assert.True(t, voice.Streams && voice.Repairs)

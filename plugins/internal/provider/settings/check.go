@@ -176,6 +176,9 @@ func (m Model) check(s Settings, label, block string) []error {
 	if k, err := edn.Keyword(s.Provider + "/" + label); err != nil || strings.Count(label, "/") > 0 || k.Namespace() == "" {
 		add("is no label: use letters, digits and -")
 	}
+	if m.Name == "" {
+		add("is missing: name the model here, or all models of the account by model_name", "name")
+	}
 	for _, intent := range m.Intents {
 		if k, err := edn.Keyword(intent); err != nil || k.Namespace() == "" {
 			add(fmt.Sprintf("%q is no intent such as text/respond", intent), "intents")

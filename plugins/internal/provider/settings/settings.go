@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 
@@ -23,6 +24,7 @@ type Settings struct {
 	MaxInFlight    int               `edn:"max-in-flight" min:"1" max:"1000" doc:"requests at once"`
 	Queue          int               `edn:"queue" min:"0" max:"10000" doc:"calls that wait for their turn"`
 	Timeouts       Timeouts          `edn:"timeouts" doc:"timers of a request"`
+	ModelName      string            `edn:"model-name,omitempty" doc:"name of the model, for the model blocks that have none of their own"`
 	Models         map[string]Model  `edn:"model" doc:"each is one capability, PROVIDER/LABEL"`
 }
 
@@ -37,7 +39,7 @@ type Timeouts struct {
 
 // Model is one capability.
 type Model struct {
-	Name          string   `edn:"name" min:"1" doc:"name of the model at the provider"`
+	Name          string   `edn:"name,omitempty" doc:"name of the model at the provider; model_name unless written"`
 	Family        string   `edn:"family,omitempty" doc:"family of the model; a judge of the same one may not judge it"`
 	Intents       []string `edn:"intents,omitempty" doc:"what it may be asked for, without colon; model/chat unless written"`
 	Context       int64    `edn:"context,omitempty" min:"1" doc:"tokens that it can read"`
@@ -86,6 +88,17 @@ func Defaults() Settings {
 		MaxInFlight: 8, Queue: 32,
 		Timeouts: Timeouts{Connect: 5_000, First: 120_000, Silence: 30_000, Stall: 30_000, Total: 300_000},
 	}
+}
+
+// Named gives each model the name that it is asked by.
+func (s Settings) Named() Settings {
+	models := make(map[string]Model, len(s.Models))
+	for label, m := range s.Models {
+		m.Name = cmp.Or(m.Name, s.ModelName)
+		models[label] = m
+	}
+	s.Models = models
+	return s
 }
 
 // PresetOf is the preset of the provider, with the given name or its own.

@@ -100,14 +100,14 @@ func (s Settings) Most() int {
 }
 
 // Ports are those that servers may get, in the order in which they are tried.
-// Those of port 0 follow from the model and the command, so that they can be
-// granted before anything runs; they lie below the ports that systems give to
-// whoever asks for any.
+// Those of port 0 follow from the command, so that they can be granted before
+// anything runs and another model needs no other grant; they lie below the ports
+// that systems give to whoever asks for any.
 func (s Settings) Ports() []uint16 {
 	first, n := s.Port, s.Most()
 	if s.Port == 0 {
 		h := fnv.New32a()
-		for _, part := range append([]string{s.Model}, s.Command...) {
+		for _, part := range s.Command {
 			_, _ = h.Write(append([]byte(part), 0))
 		}
 		first, n = lowest+int(h.Sum32()%blocks)*block, max(block, 2*n)

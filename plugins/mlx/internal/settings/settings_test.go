@@ -60,7 +60,8 @@ func TestCheck(t *testing.T) {
 func TestPorts(t *testing.T) {
 	one := some(func(*Settings) {})
 	assert.Equal(t, one.Ports(), some(func(*Settings) {}).Ports())
-	assert.NotEqual(t, one.Ports(), some(func(s *Settings) { s.Model = "another" }).Ports())
+	assert.Equal(t, one.Ports(), some(func(s *Settings) { s.Model = "another" }).Ports(), "what was approved for one model holds for the next")
+	assert.NotEqual(t, one.Ports(), some(func(s *Settings) { s.Command = []string{"llama-server", "--port", "{port}"} }).Ports())
 	assert.Len(t, one.Ports(), 16)
 	for _, port := range one.Ports() {
 		assert.GreaterOrEqual(t, port, uint16(20000))
