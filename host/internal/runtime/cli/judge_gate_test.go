@@ -79,7 +79,7 @@ func TestJudgeGate(t *testing.T) {
 	assert.Contains(t, r.stderr, "gate judge/answers passed, judge/rules gave 1")
 	assert.Contains(t, r.stderr, "judge/answers 1 ok", "the report")
 
-	measured := calibration.Record{Judge: "answers", Capability: "judge/rules", Anchors: "b3:0", Good: 20, Bad: 20, Kappa: 1, At: time.Unix(0, 0).UTC()}
+	measured := calibration.Record{Judge: "answers", Capability: "judge/rules", Anchors: "b3:0", Good: 20, Bad: 20, Kappa: 1, At: time.Now().UTC()}
 	w.write("var/calibration/answers.edn", measured.Value().String())
 	r = w.run("validate")
 	assert.NotContains(t, r.stdout+r.stderr, "calibrat")

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
@@ -47,7 +48,7 @@ func ReadCalibration(dataDir, judge string) (*calibration.Record, error) {
 }
 
 // believed warns of judges in use that refuse nothing by themselves, because
-// nobody has measured them or they agree too little with people (JDG-011).
+// nobody has measured them of late or they agree too little with people (JDG-011).
 func (b *builder) believed(judges []registry.Judge) {
 	for i := range judges {
 		j := &judges[i]
@@ -64,6 +65,10 @@ func (b *builder) believed(judges []registry.Judge) {
 			d.Type, d.Message = "config/missing", s.node.title()+" was not calibrated: it only counts in the score, and refuses nothing by itself"
 		case r.Drifted(j.Drift):
 			d.Type, d.Message = "judge/drift", fmt.Sprintf("%s does not grade as it did when it was calibrated, and is not asked: %s", s.node.title(), Drifted(r))
+		case Expired(r, j.Recheck, time.Now()):
+			d.Type, d.Message = "config/range", s.node.title()+" was calibrated too long ago: it only counts in the score, and refuses nothing by itself"
+			d.Path = append(slices.Clone(s.node.path), "recheck")
+			d.Expected, d.Found = edn.Text("a calibration not older than "+j.Recheck.String()), edn.Text("one of "+r.At.UTC().Format(time.DateOnly))
 		case r.Kappa < j.MinKappa:
 			d.Type, d.Message = "config/range", fmt.Sprintf("%s agrees too little with labelled answers: it only counts in the score, and refuses nothing by itself", s.node.title())
 			d.Path = append(slices.Clone(s.node.path), "min_kappa")
@@ -75,6 +80,11 @@ func (b *builder) believed(judges []registry.Judge) {
 		}
 		b.report.add(d)
 	}
+}
+
+// Expired tells whether a calibration is older than it may be.
+func Expired(r *calibration.Record, recheck time.Duration, now time.Time) bool {
+	return now.Sub(r.At) > recheck
 }
 
 // Drifted says how the agreement of a judge has fallen.

@@ -153,8 +153,9 @@ func TestJudgeProblems(t *testing.T) {
 // JDG-011, HCL-031: validate warns of a judge whose calibration says little.
 func TestBelievedJudges(t *testing.T) {
 	text := judgedIntent + "\njudge \"moves\" {\n  capability = \"chess/grader\"\n}\n"
-	record := calibration.Record{Judge: "moves", Capability: "chess/grader", Key: "b3:aa", Anchors: "b3:bb", Good: 20, Bad: 20, At: time.Unix(0, 0).UTC(), Kappa: 0.4}
-	little, other, worse := record, record, record
+	record := calibration.Record{Judge: "moves", Capability: "chess/grader", Key: "b3:aa", Anchors: "b3:bb", Good: 20, Bad: 20, At: time.Now().UTC(), Kappa: 0.4}
+	little, other, worse, old := record, record, record, record
+	old.At = old.At.Add(-8 * 24 * time.Hour)
 	little.Kappa, other.Capability = 0.39, "chess/engine"
 	better := record
 	better.Kappa = 0.8
@@ -164,6 +165,7 @@ func TestBelievedJudges(t *testing.T) {
 		{"measured", record.Value().String(), "", ""},
 		{"too little", little.Value().String(), "config/range", "agrees too little with labelled answers"},
 		{"another capability", other.Value().String(), "config/range", `was calibrated with "chess/engine", and asks "chess/grader"`},
+		{"too long ago", old.Value().String(), "config/range", "was calibrated too long ago"},
 		{"drifted", worse.Since(&better).Value().String(), "judge/drift", "kappa was 0.8 at first and is 0.4"},
 		{"no record", "{:a 1}", "config/type", "cannot be used"},
 		{"no EDN", "{", "config/type", "cannot be used"},

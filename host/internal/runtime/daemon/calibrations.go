@@ -27,6 +27,7 @@ type calibrated struct {
 	looked time.Time
 	file   os.FileInfo // nil: there is none
 	is     dispatch.Calibration
+	until  time.Time // how long it holds
 }
 
 var _ dispatch.Calibrations = (*calibrations)(nil)
@@ -46,7 +47,7 @@ func (c *calibrations) Calibration(judge string) dispatch.Calibration {
 	was, ok := c.known[judge]
 	now := c.now()
 	if ok && now.Sub(was.looked) < lookAgain {
-		return was.is
+		return was.at(now)
 	}
 	file, err := os.Stat(config.CalibrationFile(c.dir, judge))
 	if err != nil {
@@ -55,22 +56,34 @@ func (c *calibrations) Calibration(judge string) dispatch.Calibration {
 	is := calibrated{looked: now, file: file}
 	switch {
 	case ok && file != nil && was.file != nil && os.SameFile(file, was.file) && file.ModTime().Equal(was.file.ModTime()) && file.Size() == was.file.Size():
-		is.is = was.is
+		is.is, is.until = was.is, was.until
 	case file != nil:
-		is.is = c.read(judge)
+		is.is, is.until = c.read(judge)
 	}
 	c.known[judge] = is
-	return is.is
+	return is.at(now)
 }
 
-func (c *calibrations) read(judge string) dispatch.Calibration {
-	r, err := config.ReadCalibration(c.dir, judge)
-	if err != nil || r == nil {
+// at is what is known at a time: what was measured too long ago is not. A judge
+// that has drifted is not asked again for that.
+func (c calibrated) at(now time.Time) dispatch.Calibration {
+	if now.After(c.until) && c.is.Drift == "" {
 		return dispatch.Calibration{}
 	}
-	is := dispatch.Calibration{Known: true, Kappa: r.Kappa, CapID: r.Capability, Key: r.Key}
-	if j, ok := c.registry.Judge(judge); ok && r.Drifted(j.Drift) {
-		is.Drift = config.Drifted(r)
+	return c.is
+}
+
+func (c *calibrations) read(judge string) (is dispatch.Calibration, until time.Time) {
+	r, err := config.ReadCalibration(c.dir, judge)
+	if err != nil || r == nil {
+		return is, until
 	}
-	return is
+	is = dispatch.Calibration{Known: true, Kappa: r.Kappa, CapID: r.Capability, Key: r.Key}
+	if j, ok := c.registry.Judge(judge); ok {
+		until = r.At.Add(j.Recheck)
+		if r.Drifted(j.Drift) {
+			is.Drift = config.Drifted(r)
+		}
+	}
+	return is, until
 }

@@ -20,7 +20,7 @@ import (
 // JDG-011: what is known of a judge is what its file says at the moment.
 func TestCalibrations(t *testing.T) {
 	dir := t.TempDir()
-	reg, err := registry.New(registry.Spec{Judges: []registry.Judge{{Name: "grader", Drift: 0.15}}})
+	reg, err := registry.New(registry.Spec{Judges: []registry.Judge{{Name: "grader", Drift: 0.15, Recheck: time.Hour}}})
 	require.NoError(t, err)
 	c := newCalibrations(dir, reg)
 	at := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
@@ -40,8 +40,10 @@ func TestCalibrations(t *testing.T) {
 	keep(first)
 	assert.Equal(t, dispatch.Calibration{}, c.Calibration("grader"), "not looked at for each answer")
 	assert.Equal(t, dispatch.Calibration{Known: true, Kappa: 0.8, CapID: "judge/rules", Key: key}, look())
+	at = at.Add(time.Hour)
+	assert.Equal(t, dispatch.Calibration{}, look(), "what was measured too long ago is not known")
 	worse := first
-	worse.Kappa = 0.6
+	worse.Kappa, worse.At = 0.6, at
 	keep(worse.Since(&first))
 	assert.Equal(t, dispatch.Calibration{Known: true, Kappa: 0.6, CapID: "judge/rules", Key: key, Drift: "kappa was 0.8 at first and is 0.6"}, look())
 	require.NoError(t, os.WriteFile(file, []byte("{"), 0o600))
