@@ -14,23 +14,6 @@ type Remark struct {
 	Fix     string // what to do, if that is known
 }
 
-// plainName names the languages that have a pack, for messages.
-func plainName(language string) string {
-	switch language {
-	case "en":
-		return "English"
-	case "pl":
-		return "Polish"
-	case "de":
-		return "German"
-	case "fr":
-		return "French"
-	case "es":
-		return "Spanish"
-	}
-	return language
-}
-
 // CheckEnding looks for signs that a text stops before its end: an open fence,
 // bracket or quotation, no terminator, a comma, or a word that asks for more. An
 // empty text passes. The end of a list item or table row needs no terminator.
@@ -394,9 +377,9 @@ func CheckLanguage(s, want string) (remarks []Remark, applies bool) {
 	case got == want:
 		return nil, true
 	case got != Undetermined:
-		return []Remark{{Span{0, len(s)}, "the text is in " + plainName(got) + ", not in " + plainName(want), "write it in " + plainName(want)}}, true
+		return []Remark{{Span{0, len(s)}, "the text is in " + LanguageName(got) + ", not in " + LanguageName(want), "write it in " + LanguageName(want)}}, true
 	case packKnown(want) && chars >= languageEnough:
-		return []Remark{{Span{0, len(s)}, "the text is not in " + plainName(want), "write it in " + plainName(want)}}, true
+		return []Remark{{Span{0, len(s)}, "the text is not in " + LanguageName(want), "write it in " + LanguageName(want)}}, true
 	}
 	return nil, false
 }

@@ -10,6 +10,24 @@ import (
 // Undetermined is the language of a text that no pack is sure about.
 const Undetermined = "und"
 
+// LanguageName is the English name of a language that has a pack, and the code
+// itself of any other.
+func LanguageName(code string) string {
+	switch code {
+	case "en":
+		return "English"
+	case "pl":
+		return "Polish"
+	case "de":
+		return "German"
+	case "fr":
+		return "French"
+	case "es":
+		return "Spanish"
+	}
+	return code
+}
+
 // sure is the confidence from which a language is named.
 const sure = 0.6
 

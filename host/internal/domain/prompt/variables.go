@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/text"
 )
 
 // What a variable may take from the constraints. They are words of the caller,
@@ -22,7 +23,7 @@ const maxChars = 12_000
 func variables(s Setting) map[string]string {
 	values := map[string]string{}
 	if tag, ok := s.Constraints.Key("language").AsKeyword(); ok && languageTag.MatchString(tag) {
-		values["language"] = languageName(tag)
+		values["language"] = text.LanguageName(tag)
 	}
 	if style, ok := s.Constraints.Key("style").AsKeyword(); ok && styleName.MatchString(style) {
 		values["style"] = style
@@ -36,21 +37,4 @@ func variables(s Setting) map[string]string {
 		}
 	}
 	return values
-}
-
-// languageName is how a sentence names a language.
-func languageName(tag string) string {
-	switch tag {
-	case "en":
-		return "English"
-	case "pl":
-		return "Polish"
-	case "de":
-		return "German"
-	case "fr":
-		return "French"
-	case "es":
-		return "Spanish"
-	}
-	return tag
 }
