@@ -287,7 +287,12 @@ func TestStartIsCancelled(t *testing.T) {
 // MLX-008: each rung is tried in turn, the last one is SIGKILL to all.
 func TestStopLadder(t *testing.T) {
 	t.Parallel()
-	quick := Rungs{Quit: 300 * time.Millisecond, Interrupt: 300 * time.Millisecond, Terminate: 300 * time.Millisecond, Kill: patience}
+	// Only what a server does not listen to is waited for in vain, so only that is
+	// short.
+	patient := Rungs{Quit: patience, Interrupt: patience, Terminate: patience, Kill: patience}
+	unread, deaf := patient, patient
+	unread.Quit = 300 * time.Millisecond
+	deaf.Interrupt, deaf.Terminate = time.Second, time.Second
 	for name, row := range map[string]struct {
 		words  []string
 		change func(*Plan)
@@ -310,7 +315,13 @@ func TestStopLadder(t *testing.T) {
 			t.Parallel()
 			mark := filepath.Join(t.TempDir(), "mark")
 			r := newRig(t, append(row.words, "mark="+mark)...)
-			r.Rungs = quick
+			r.Rungs = patient
+			switch {
+			case strings.HasPrefix(row.steps, "quit interrupt"):
+				r.Rungs = unread
+			case strings.HasSuffix(row.steps, "kill"):
+				r.Rungs = deaf
+			}
 			if row.change != nil {
 				row.change(r.Plan)
 			}
