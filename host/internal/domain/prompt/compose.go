@@ -3,13 +3,14 @@ package prompt
 import (
 	"strings"
 
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
 // ChatIntent is the intent whose input is the conversation itself: nothing is
 // composed for it.
-const ChatIntent = "model/chat"
+const ChatIntent = registry.IntentChat
 
 // ModelKind is the kind of capability that prompts are composed for.
 const ModelKind = "llm"

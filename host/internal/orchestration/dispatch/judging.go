@@ -267,7 +267,7 @@ func (b *bench) once(ctx context.Context, c *registry.Capability) (score *big.Ra
 		b.by.capID, b.by.version = c.ID, c.Version
 	}
 	if by.err == nil {
-		if score, by.err = contract.ParseScore(out, b.j.rules(b.s.d, c)); by.err == nil {
+		if score, by.err = contract.ParseScore(out, b.s.d.Registry.ScoreRules(b.j.judge, c)); by.err == nil {
 			more = saidBy(out)
 		}
 	}
@@ -337,32 +337,15 @@ func isHash(s string) bool {
 
 // question is what a judge is asked.
 func (b *bench) question(subject quality.Subject, sample int) edn.Value {
-	j := b.j.judge
 	result := subject.Result
 	if result.Kind() != edn.KindMap {
 		result = edn.MustMap(edn.K("value"), result)
 	}
-	var m, about edn.MapBuilder
-	m.Key("task/call", withoutEmpty(subject.Request))
-	m.Key("task/result", result)
-	m.Key("task/done", mapOr(subject.Request.Key("done")))
-	m.Key("task/env", edn.MustMap())
-	about.Key("sample", edn.Int(int64(sample)))
-	about.Key("seed", edn.Int(Rand(b.s.run.Seed, b.s.w.Path, voteDraws-64*b.t.attempt-sample).Int64N(1<<53)))
-	about.Key("author", b.author(subject.Meta))
-	about.Key("allow-same-family?", edn.Bool(j.AllowSameFamily))
-	about.Key("intent", edn.K(chatIntent))
-	path := make([]edn.Value, len(j.ScorePath))
-	for i, step := range j.ScorePath {
-		path[i] = keyword(step)
-	}
-	about.Key("score-path", edn.Vector(path...))
-	if !j.Rubric.IsNil() {
-		m.Key("rubric", j.Rubric)
-		about.Key("scale", j.Scale())
-	}
-	m.Key("judge", about.Map())
-	return m.Map()
+	return b.j.judge.Question(registry.Task{
+		Call: withoutEmpty(subject.Request), Result: result, Done: subject.Request.Key("done"), Author: b.author(subject.Meta),
+		Sample: int64(sample), Seed: Rand(b.s.run.Seed, b.s.w.Path, voteDraws-64*b.t.attempt-sample).Int64N(1 << 53),
+		AllowSameFamily: b.j.judge.AllowSameFamily,
+	})
 }
 
 // author says who wrote the answer, and by which names the judge must not know.
@@ -396,11 +379,4 @@ func withoutEmpty(request edn.Value) edn.Value {
 		m.Set(k, v)
 	}
 	return m.Map()
-}
-
-func mapOr(v edn.Value) edn.Value {
-	if v.Kind() != edn.KindMap {
-		return edn.MustMap()
-	}
-	return v
 }

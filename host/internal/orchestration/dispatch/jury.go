@@ -8,7 +8,6 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/memo"
-	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -111,7 +110,7 @@ func (d *Dispatcher) jury(t *Terms) *jury {
 
 // models are those that a judge may ask: with others it would be another judge.
 func (d *Dispatcher) models() edn.Value {
-	ids := d.Registry.Candidates(chatIntent)
+	ids := d.Registry.Candidates(registry.IntentChat)
 	out := make([]edn.Value, 0, len(ids))
 	for _, id := range ids {
 		if c, ok := d.Registry.Capability(id); ok {
@@ -120,9 +119,6 @@ func (d *Dispatcher) models() edn.Value {
 	}
 	return edn.Vector(out...)
 }
-
-// chatIntent is what a judge that is no model asks a model.
-const chatIntent = "model/chat"
 
 func texts(list []string) edn.Value {
 	out := make([]edn.Value, len(list))
@@ -175,20 +171,6 @@ func (j *jury) known(d *Dispatcher, author *registry.Capability, cal Calibration
 		return nil
 	}
 	return nil
-}
-
-// rules say how the answer of a judge is read. A score that its schema has from 0
-// to 1 is on no scale any more.
-func (j *jury) rules(d *Dispatcher, c *registry.Capability) contract.ScoreRules {
-	r := contract.ScoreRules{Path: j.judge.ScorePath, Scale: j.judge.Scale()}
-	out := c.OutSchema.For(j.judge.Intent)
-	if in, ok := d.Registry.Intent(j.judge.Intent); ok && in.Out != "" {
-		out = in.Out
-	}
-	if out == "res/eval" {
-		r.Scale = edn.Nil()
-	}
-	return r
 }
 
 // severity is what a grade that is not enough costs. A judge that nobody has

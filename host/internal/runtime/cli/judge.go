@@ -2,9 +2,8 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -93,13 +93,12 @@ func (c *command) calibrate(ctx context.Context, name string, o calibrating) err
 	if err != nil {
 		return err
 	}
-	file := filepath.Join(loaded.Host.DataDir, "calibration", judge.Name+".edn")
-	before, err := c.recordIn(file)
-	if err != nil {
-		return err
-	}
-	if o.reset {
-		before = nil
+	file := config.CalibrationFile(loaded.Host.DataDir, judge.Name)
+	var before *calibration.Record
+	if !o.reset {
+		if before, err = config.ReadCalibration(loaded.Host.DataDir, judge.Name); err != nil {
+			c.printf("warning: %s is no record of a calibration and is replaced: %v\n", c.relative(file), err)
+		}
 	}
 	m := &measurement{judge: judge, registry: loaded.Generation.Registry, anchors: anchors, parallel: o.parallel, deadline: o.deadline, tick: c.ticker()}
 	stop, err := c.answering(ctx, m, o.local)
@@ -157,27 +156,6 @@ func (c *command) anchorsOf(judge *registry.Judge, name string) (calibration.Anc
 		return anchors, e.WithOp("read", sourceName(name))
 	}
 	return anchors, err
-}
-
-// recordIn reads the record of an earlier measurement, nil if there is none. One
-// that cannot be read is told and left out: the new one takes its place.
-func (c *command) recordIn(file string) (*calibration.Record, error) {
-	text, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	v, err := edn.Read(text, edn.WithLimits(edn.Config))
-	if err == nil {
-		var r calibration.Record
-		if r, err = calibration.ParseRecord(v); err == nil {
-			return &r, nil
-		}
-	}
-	c.printf("warning: %s is no record of a calibration and is replaced: %v\n", c.relative(file), err)
-	return nil, nil
 }
 
 // keepRecord writes the record: all of it, or the one before stays.
@@ -244,13 +222,13 @@ func (c *command) ticker() func(done, all int) {
 	if !terminal(c.env.Stderr) || c.format != formatText {
 		return func(int, int) {}
 	}
-	return func(done, all int) { c.printf("\r\x1b[Kverdict %d of %d", done, all) }
+	return func(done, all int) { _, _ = fmt.Fprintf(c.env.Stderr, "\r\x1b[Kverdict %d of %d", done, all) }
 }
 
 // tickEnd clears the line of the ticker.
 func (c *command) tickEnd() {
 	if terminal(c.env.Stderr) && c.format == formatText {
-		c.printf("\r\x1b[K")
+		_, _ = io.WriteString(c.env.Stderr, "\r\x1b[K")
 	}
 }
 

@@ -156,6 +156,11 @@ written to           var/calibration/grader.edn
 	assert.EqualValues(t, 0o600, info.Mode().Perm())
 	assert.Len(t, filesIn(t, filepath.Dir(record)), 1, "nothing but the record")
 
+	// On a terminal one line says how far it is (CLI-001).
+	code, seen := w.onTerminal(nil, "judge", "calibrate", "--parallel", "1")
+	assert.Equal(t, 0, code, seen)
+	assert.Contains(t, seen, "\r\x1b[Kverdict 99 of 100\r\x1b[Kverdict 100 of 100\r\x1b[Kjudge  ")
+
 	// The same model behind the same judge, and worse: it drifted.
 	worse := []string{}
 	for i := range 20 {

@@ -113,45 +113,17 @@ func (m *measurement) rest(ctx context.Context, jobs []edn.Value, verdicts []giv
 	workers.Wait()
 }
 
-// chat is the intent that judges ask models for, as in gates.
-const chat = "model/chat"
-
 // question is the request for one verdict. It says what gates say, so that the
 // verdicts come from the same judge; a model may judge its own family, because how
 // it does that is part of what is measured.
 func (m *measurement) question(a calibration.Anchor, other edn.Value, sample int64) edn.Value {
-	j := m.judge
-	var in, about, author edn.MapBuilder
-	in.Key("task/call", a.Call)
-	in.Key("task/result", a.Result)
-	in.Key("task/done", a.Done)
-	in.Key("task/env", a.Env)
-	if !other.IsNil() {
-		in.Key("task/other", other)
-	}
-	about.Key("sample", edn.Int(sample))
-	about.Key("seed", edn.Int(1))
-	about.Key("allow-same-family?", edn.Bool(true))
-	about.Key("intent", edn.K(chat))
-	path := make([]edn.Value, 0, len(j.ScorePath))
-	for _, step := range j.ScorePath {
-		if k, err := edn.Keyword(step); err == nil {
-			path = append(path, k)
-		} else {
-			path = append(path, edn.Text(step))
-		}
-	}
-	about.Key("score-path", edn.Vector(path...))
+	author := edn.MustMap()
 	if a.Family != "" {
-		author.Key("family", edn.Text(a.Family))
+		author = author.AssocKey("family", edn.Text(a.Family))
 	}
-	about.Key("author", author.Map())
-	if !j.Rubric.IsNil() {
-		in.Key("rubric", j.Rubric)
-		about.Key("scale", j.Scale())
-	}
-	in.Key("judge", about.Map())
-	return in.Map()
+	return m.judge.Question(registry.Task{
+		Call: a.Call, Result: a.Result, Done: a.Done, Env: a.Env, Other: other, Author: author, Sample: sample, Seed: 1, AllowSameFamily: true,
+	})
 }
 
 // verdict asks for one verdict.
@@ -188,17 +160,11 @@ func (m *measurement) read(response edn.Value, pair bool) (given, error) {
 	meta, out := response.Key("invoke/meta"), response.Key("result").Key("out")
 	var g given
 	g.capability, _ = meta.Key("cap/id").AsKeyword()
-	rules := contract.ScoreRules{Path: m.judge.ScorePath, Scale: m.judge.Scale()}
-	if c, ok := m.registry.Capability(g.capability); ok {
-		form := c.OutSchema.For(m.judge.Intent)
-		if in, ok := m.registry.Intent(m.judge.Intent); ok && in.Out != "" {
-			form = in.Out
-		}
-		if form == "res/eval" { // from 0 to 1 already
-			rules.Scale = edn.Nil()
-		}
+	c, ok := m.registry.Capability(g.capability)
+	if !ok {
+		c = &registry.Capability{}
 	}
-	score, err := contract.ParseScore(out, rules)
+	score, err := contract.ParseScore(out, m.registry.ScoreRules(m.judge, c))
 	if err != nil {
 		return given{}, err
 	}

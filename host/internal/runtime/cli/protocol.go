@@ -159,6 +159,9 @@ func protocolRow(path []edn.Value, change string, before, after edn.Value) edn.V
 	return edn.MustMap(edn.K("path"), edn.Vector(path...), edn.K("change"), edn.K(change), edn.K("before"), before, edn.K("after"), after)
 }
 
+// longestShown bounds what is shown of a value, in code points.
+const longestShown = 300
+
 func protocolDiffText(rows []edn.Value) string {
 	if len(rows) == 0 {
 		return "nothing differs\n"
@@ -171,22 +174,12 @@ func protocolDiffText(rows []edn.Value) string {
 		}
 		fmt.Fprintf(&b, "%s  %s\n", plain(r.Key("change")), strings.Join(path, " > "))
 		if !r.Key("before").IsNil() {
-			fmt.Fprintf(&b, "  - %s\n", cutLine(r.Key("before").String()))
+			fmt.Fprintf(&b, "  - %s\n", cutTo(r.Key("before").String(), longestShown))
 		}
 		if !r.Key("after").IsNil() {
-			fmt.Fprintf(&b, "  + %s\n", cutLine(r.Key("after").String()))
+			fmt.Fprintf(&b, "  + %s\n", cutTo(r.Key("after").String(), longestShown))
 		}
 	}
 	fmt.Fprintf(&b, "%s\n", counted(len(rows), "difference"))
 	return b.String()
-}
-
-// cutLine bounds what is shown of a value.
-func cutLine(s string) string {
-	const most = 300
-	runes := []rune(s)
-	if len(runes) <= most {
-		return s
-	}
-	return string(runes[:most]) + "..."
 }
