@@ -213,11 +213,11 @@ func invokeBeforeConfigure(ctx context.Context, b *bench) error {
 		return want("at least one capability", "none")
 	}
 	c := d.Capabilities[0]
-	_, err = in.Client().Invoke(ctx, b.callContext(c), request(c, b.input(d, c)), nil)
+	response, err := in.Client().Invoke(ctx, b.callContext(c), request(c, b.input(d, c)), nil)
 	switch {
-	case err == nil:
-		return want("a typed error", "an answer")
-	case wire.Transport(err):
+	case !failed(response, err):
+		return want("a typed error", "the answer %s", cut(response.String()))
+	case err != nil && wire.Transport(err):
 		return want("a typed error", "%v", err)
 	}
 	return b.alive(ctx, in, "a call before Configure")

@@ -58,11 +58,11 @@ func drainRefuses(ctx context.Context, b *bench) error {
 		return want("a state in which the plugin is not to be called", "%s", h.State)
 	}
 	c := d.Capabilities[0]
-	_, err = in.Client().Invoke(ctx, b.callContext(c), request(c, b.input(d, c)), nil)
-	if err == nil {
-		return want("a typed error", "an answer")
+	response, err := in.Client().Invoke(ctx, b.callContext(c), request(c, b.input(d, c)), nil)
+	if !failed(response, err) {
+		return want("a typed error", "the answer %s", cut(response.String()))
 	}
-	return typedError(err)
+	return ended(response, err)
 }
 
 func drainDeadline(ctx context.Context, b *bench) error {

@@ -59,6 +59,16 @@ func answered(c contract.Capability, response edn.Value, err error) error {
 	return nil
 }
 
+// failed tells whether a call came to an error, be it one of the call or one
+// that the answer holds.
+func failed(response edn.Value, err error) bool {
+	if err != nil {
+		return true
+	}
+	checked, refused := contract.CheckResponse(response, contract.ResultRules{})
+	return refused != nil && !checked.Key("error").IsNil()
+}
+
 // ended checks that a call got an answer at all, or a typed error; what an
 // answer must be like is another check.
 func ended(_ edn.Value, err error) error {
@@ -98,7 +108,7 @@ func invokeUnknown(ctx context.Context, b *bench) error {
 	}
 	c := contract.Capability{ID: "conformance/no-such-capability", Intents: []string{"conformance/no-such-intent"}}
 	response, err := in.Client().Invoke(ctx, b.callContext(c), request(c, edn.MustMap()), nil)
-	if err == nil && response.Key("error").IsNil() {
+	if !failed(response, err) {
 		return want("a typed error", "the answer %s", cut(response.String()))
 	}
 	if err != nil {
@@ -248,12 +258,12 @@ func deadlineStops(ctx context.Context, b *bench) error {
 	const limit = 50 * time.Millisecond
 	call.Deadline = time.Now().Add(limit)
 	began := time.Now()
-	_, err = in.Client().Invoke(ctx, call, request(c, input), nil)
+	response, err := in.Client().Invoke(ctx, call, request(c, input), nil)
 	if took := time.Since(began); took > limit+b.soon {
 		return want(fmt.Sprintf("an end after %s", limit), "%s", took)
 	}
-	if err == nil && b.opts.Slow != nil {
-		return want("the call is cut at its deadline", "an answer")
+	if b.opts.Slow != nil && !failed(response, err) {
+		return want("the call is cut at its deadline", "the answer %s", cut(response.String()))
 	}
 	return b.idle(ctx, in, "the deadline")
 }
