@@ -111,9 +111,11 @@ func TestEveryFailedAttemptCounts(t *testing.T) {
 		a, b  dispatchtest.Step
 		layer policy.Layer
 		acts  int
+
+		together bool // the answer comes when the other one has failed
 	}{
 		"by itself in a race":        {a: in(20*ms, out(`{:n 1}`)), b: in(10*ms, fails("provider/unavailable")), layer: race(2, 0), acts: 5},
-		"with the winner, in a race": {a: in(10*ms, out(`{:n 1}`)), b: in(10*ms, fails("provider/unavailable")), layer: race(2, 0), acts: 5},
+		"with the winner, in a race": {a: in(10*ms, out(`{:n 1}`)), b: in(10*ms, fails("provider/unavailable")), layer: race(2, 0), acts: 5, together: true},
 		"in a tournament":            {a: in(20*ms, out(`{:n 1}`)), b: in(10*ms, fails("provider/unavailable")), layer: tournament(2, 0), acts: 5},
 		"each of its tries":          {a: fails("input/invalid"), b: fails("provider/unavailable"), layer: only("t/b", retries(4, 0)), acts: 1},
 		"canceled, never":            {a: in(10*ms, out(`{:n 1}`)), b: dispatchtest.Step{Hang: true}, layer: race(2, 0)},
@@ -122,6 +124,11 @@ func TestEveryFailedAttemptCounts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := remembering(t, "", "")
+				failed := make(chan struct{}, 1)
+				if tc.together { // or the winner might cancel who is about to fail
+					tc.b.After = func() { failed <- struct{}{} }
+					tc.a.After = func() { <-failed }
+				}
 				w.On("t/a", tc.a).On("t/b", tc.b)
 				acts := tc.acts
 				if acts == 0 {
@@ -130,6 +137,7 @@ func TestEveryFailedAttemptCounts(t *testing.T) {
 				for range acts {
 					assert.Empty(t, rejected(t, w, tc.layer))
 				}
+				close(failed)
 				want := open
 				if tc.acts == 0 {
 					want = nil
