@@ -10,6 +10,20 @@ import (
 // Status is what a plugin says about its own state.
 type Status = wire.Health
 
+// CapabilityStatus is what a plugin says about one of its capabilities, in
+// Status.Capabilities. It is for capabilities that stand on something of their
+// own, such as a process or another machine: hosts pass over one that is not
+// ready while they call the others, ask a warm one before a cold one, one with
+// room before one with a queue, and count the deaths of what it stands on.
+type CapabilityStatus = wire.CapabilityHealth
+
+// How near a capability is to working on one more call.
+const (
+	Warm    = wire.Warm    // what it stands on runs
+	Warming = wire.Warming // what it stands on is being started, and calls wait for it
+	Cold    = wire.Cold    // the next call has to start it
+)
+
 // Ready is the status of a plugin that takes calls.
 func Ready() Status { return Status{State: wire.HealthReady} }
 

@@ -164,10 +164,12 @@ func TestHealth(t *testing.T) {
 
 	limited := sdk.Degraded("slow disk")
 	limited.Source, limited.MaxInFlight, limited.Attributes = contract.SourceDownstream, 3, edn.MustRead(`{:free 1}`)
+	limited.Capabilities = []sdk.CapabilityStatus{{ID: "t/x", Warmth: sdk.Cold, Queued: 2, Places: 1, Deaths: 3}}
 	for _, s := range []sdk.Status{sdk.Ready(), limited, sdk.NotReady("no model")} {
 		say <- s
 		got := <-seen
 		assert.Equal(t, s.State, got.State)
+		assert.Equal(t, s.Capabilities, got.Capabilities)
 		assert.Equal(t, s.Reason, got.Reason)
 		assert.Equal(t, s.Source, got.Source)
 		assert.Equal(t, s.MaxInFlight, got.MaxInFlight)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/wire"
 )
@@ -240,6 +242,9 @@ func healthChecks() []Check {
 		{ID: "core/health/ready", Requirements: []string{"HEALTH-002"},
 			Text: "after Configure the plugin becomes ready, and until then it says why it is not",
 			run:  healthReady},
+		{ID: "core/health/capabilities", Requirements: []string{"HEALTH-004"},
+			Text: "Health names no capability that the plugin does not serve, and says why one is not ready",
+			run:  healthOfCapabilities},
 	}
 }
 
@@ -291,4 +296,29 @@ func healthReady(ctx context.Context, b *bench) error {
 		return err
 	}
 	return want("the plugin becomes ready after Configure", "it is not after %s: %v", b.call, err)
+}
+
+func healthOfCapabilities(ctx context.Context, b *bench) error {
+	in, d, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	h, err := b.probe(ctx, in)
+	if err != nil {
+		return want(fmt.Sprintf("a state within %s", b.soon), "%v", err)
+	}
+	seen := map[string]bool{}
+	for _, c := range h.Capabilities {
+		served := slices.ContainsFunc(d.Capabilities, func(m contract.Capability) bool { return m.ID == c.ID })
+		switch {
+		case !served:
+			return want("health of capabilities that the description has", ":%.100s", c.ID)
+		case seen[c.ID]:
+			return want("one statement about each capability", "two about :%s", c.ID)
+		case c.State != wire.HealthUnknown && c.State != wire.HealthReady && c.Reason == "":
+			return want(fmt.Sprintf("a reason beside the state %s of :%s", c.State, c.ID), "none")
+		}
+		seen[c.ID] = true
+	}
+	return nil
 }

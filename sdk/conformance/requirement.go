@@ -65,6 +65,7 @@ func lifeRequirements() []Requirement {
 		must(Core, "HEALTH-001", "Health sends the current state at once, and a probe ends after one state.", "WIRE-002", "SUP-003"),
 		must(Core, "HEALTH-002", "A configured plugin becomes ready, or says in a sentence why it is not.", "SUP-003"),
 		must(Core, "HEALTH-003", "A plugin that is not configured or is draining does not call itself ready.", "SUP-003"),
+		must(Core, "HEALTH-004", "What Health says of single capabilities, if it does, is about capabilities that the plugin serves, with a reason where one is not ready.", "SUP-003", "MLX-009"),
 		must(Core, "LIFE-001", "A call before Configure is refused with a typed error.", "WIRE-002"),
 		must(Core, "LIFE-002", "EndRun succeeds for every run, also for one that the plugin never saw.", "WIRE-002"),
 		must(Core, "LIFE-003", "A process that was stopped for a while and goes on answers as before.", "SUP-003", "SUP-004"),

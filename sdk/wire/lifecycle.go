@@ -102,6 +102,9 @@ type Health struct {
 	InFlight   int
 	// MaxInFlight lowers the limit of calls in flight; 0 for no statement.
 	MaxInFlight int
+	// Capabilities are those of which there is more to say than of the plugin.
+	// The slice is not changed once the statement is made.
+	Capabilities []CapabilityHealth
 }
 
 func (h Health) proto() (*pluginv1.HealthEvent, error) {
@@ -121,18 +124,18 @@ func (h Health) proto() (*pluginv1.HealthEvent, error) {
 		}
 		e.Attributes = p
 	}
+	for _, c := range h.Capabilities {
+		e.Capabilities = append(e.Capabilities, c.proto())
+	}
 	return e, nil
 }
 
 func healthFrom(e *pluginv1.HealthEvent) (Health, error) {
 	h := Health{
-		State:       HealthState(e.GetState()),
+		State:       knownState(e.GetState()),
 		Reason:      e.GetReason(),
 		InFlight:    int(e.GetInFlight()),
 		MaxInFlight: int(e.GetMaxInFlight()),
-	}
-	if h.State > HealthDraining {
-		h.State = HealthUnknown
 	}
 	if s := e.GetSource(); s != "" {
 		h.Source, _ = contract.ParseSource(s)
@@ -144,6 +147,7 @@ func healthFrom(e *pluginv1.HealthEvent) (Health, error) {
 		}
 		h.Attributes = v
 	}
+	h.Capabilities = capabilitiesFrom(e.GetCapabilities())
 	return h, nil
 }
 

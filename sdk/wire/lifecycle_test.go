@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -231,6 +232,31 @@ func TestHealthStates(t *testing.T) {
 	raw.health = []*pluginv1.HealthEvent{{State: 2, Attributes: edntext("{")}}
 	_, err = c.Probe(t.Context())
 	require.ErrorIs(t, err, contract.OfType("runtime/protocol"))
+}
+
+// MLX-009, SUP-003: what is said of single capabilities arrives as it was said;
+// what a newer plugin says, and what has no name, makes no statement.
+func TestHealthOfCapabilities(t *testing.T) {
+	said := []CapabilityHealth{
+		{ID: "a/warm", State: HealthReady, Warmth: Warm, InFlight: 4, Queued: 3, Places: 4, Deaths: 1 << 40, RecentDeaths: 2},
+		{ID: "a/cold", Warmth: Cold},
+		{ID: "a/frozen", State: HealthNotReady, Reason: ":model/frozen: by hand", Source: contract.SourceRequest},
+	}
+	c := client(t, &fake{health: func(_ context.Context, send func(Health) error) error {
+		return send(Health{State: HealthReady, Capabilities: said})
+	}})
+	h, err := c.Probe(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, said, h.Capabilities)
+
+	raw := &rawLifecycle{health: []*pluginv1.HealthEvent{{State: 258, Capabilities: []*pluginv1.CapabilityHealth{
+		{CapId: "a/new", State: 99, Warmth: 99, Source: "martians"}, {Warmth: pluginv1.Warmth_WARMTH_COLD}, {CapId: "a/odd", State: -1, Warmth: -1, Queued: 1 << 31},
+	}}}}
+	h, err = NewClient(serve(t, func(s *grpc.Server) { pluginv1.RegisterLifecycleServer(s, raw) }), nil).Probe(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, HealthUnknown, h.State)
+	assert.Equal(t, []CapabilityHealth{{ID: "a/new"}, {ID: "a/odd", Queued: 1 << 31}}, h.Capabilities)
+	assert.Equal(t, "unknown warm starting cold", fmt.Sprint(WarmthUnknown, " ", Warm, " ", Warming, " ", Cold))
 }
 
 // SUP-003: a probe that gets no answer ends with its context.

@@ -91,6 +91,62 @@ func (HealthState) EnumDescriptor() ([]byte, []int) {
 	return file_plugin_proto_rawDescGZIP(), []int{0}
 }
 
+// How near a capability is to working on one more call.
+type Warmth int32
+
+const (
+	Warmth_WARMTH_UNSPECIFIED Warmth = 0
+	// What it stands on runs.
+	Warmth_WARMTH_WARM Warmth = 1
+	// What it stands on is being started. Calls wait for it.
+	Warmth_WARMTH_STARTING Warmth = 2
+	// What it stands on does not run. The next call starts it.
+	Warmth_WARMTH_COLD Warmth = 3
+)
+
+// Enum value maps for Warmth.
+var (
+	Warmth_name = map[int32]string{
+		0: "WARMTH_UNSPECIFIED",
+		1: "WARMTH_WARM",
+		2: "WARMTH_STARTING",
+		3: "WARMTH_COLD",
+	}
+	Warmth_value = map[string]int32{
+		"WARMTH_UNSPECIFIED": 0,
+		"WARMTH_WARM":        1,
+		"WARMTH_STARTING":    2,
+		"WARMTH_COLD":        3,
+	}
+)
+
+func (x Warmth) Enum() *Warmth {
+	p := new(Warmth)
+	*p = x
+	return p
+}
+
+func (x Warmth) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Warmth) Descriptor() protoreflect.EnumDescriptor {
+	return file_plugin_proto_enumTypes[1].Descriptor()
+}
+
+func (Warmth) Type() protoreflect.EnumType {
+	return &file_plugin_proto_enumTypes[1]
+}
+
+func (x Warmth) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Warmth.Descriptor instead.
+func (Warmth) EnumDescriptor() ([]byte, []int) {
+	return file_plugin_proto_rawDescGZIP(), []int{1}
+}
+
 type StateOp int32
 
 const (
@@ -127,11 +183,11 @@ func (x StateOp) String() string {
 }
 
 func (StateOp) Descriptor() protoreflect.EnumDescriptor {
-	return file_plugin_proto_enumTypes[1].Descriptor()
+	return file_plugin_proto_enumTypes[2].Descriptor()
 }
 
 func (StateOp) Type() protoreflect.EnumType {
-	return &file_plugin_proto_enumTypes[1]
+	return &file_plugin_proto_enumTypes[2]
 }
 
 func (x StateOp) Number() protoreflect.EnumNumber {
@@ -140,7 +196,7 @@ func (x StateOp) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StateOp.Descriptor instead.
 func (StateOp) EnumDescriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{1}
+	return file_plugin_proto_rawDescGZIP(), []int{2}
 }
 
 // Payload is one value as text. "edn" is canonical EDN when Ferment wrote it
@@ -672,7 +728,10 @@ type HealthEvent struct {
 	Attributes *Payload `protobuf:"bytes,4,opt,name=attributes,proto3" json:"attributes,omitempty"`
 	InFlight   uint32   `protobuf:"varint,5,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
 	// A lower limit of calls in flight from now on; 0 for no statement.
-	MaxInFlight   uint32 `protobuf:"varint,6,opt,name=max_in_flight,json=maxInFlight,proto3" json:"max_in_flight,omitempty"`
+	MaxInFlight uint32 `protobuf:"varint,6,opt,name=max_in_flight,json=maxInFlight,proto3" json:"max_in_flight,omitempty"`
+	// Single capabilities, as far as there is more to say of them than of the
+	// plugin. What is not named here is as the plugin is.
+	Capabilities  []*CapabilityHealth `protobuf:"bytes,7,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -749,6 +808,141 @@ func (x *HealthEvent) GetMaxInFlight() uint32 {
 	return 0
 }
 
+func (x *HealthEvent) GetCapabilities() []*CapabilityHealth {
+	if x != nil {
+		return x.Capabilities
+	}
+	return nil
+}
+
+// How one capability is: for plugins whose capabilities stand on something of
+// their own, such as a process or another machine. It decides which of several
+// candidates is asked first. Any field may be left out but the name.
+type CapabilityHealth struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name as in the description.
+	CapId string `protobuf:"bytes,1,opt,name=cap_id,json=capId,proto3" json:"cap_id,omitempty"`
+	// HEALTH_STATE_UNSPECIFIED: as the plugin. Only a ready or degraded one is
+	// called, and only as long as the plugin is.
+	State HealthState `protobuf:"varint,2,opt,name=state,proto3,enum=ferment.plugin.v1.HealthState" json:"state,omitempty"`
+	// As in HealthEvent.
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Source string `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
+	Warmth Warmth `protobuf:"varint,5,opt,name=warmth,proto3,enum=ferment.plugin.v1.Warmth" json:"warmth,omitempty"`
+	// Calls that are worked on, calls that wait for a place, and how many places
+	// there are (0 for no statement).
+	InFlight uint32 `protobuf:"varint,6,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
+	Queued   uint32 `protobuf:"varint,7,opt,name=queued,proto3" json:"queued,omitempty"`
+	Places   uint32 `protobuf:"varint,8,opt,name=places,proto3" json:"places,omitempty"`
+	// How often what it stands on has died since this process began, whether a
+	// call noticed or not. It never falls.
+	Deaths uint64 `protobuf:"varint,9,opt,name=deaths,proto3" json:"deaths,omitempty"`
+	// How many of these deaths are recent, as the plugin sees it.
+	RecentDeaths  uint32 `protobuf:"varint,10,opt,name=recent_deaths,json=recentDeaths,proto3" json:"recent_deaths,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CapabilityHealth) Reset() {
+	*x = CapabilityHealth{}
+	mi := &file_plugin_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CapabilityHealth) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CapabilityHealth) ProtoMessage() {}
+
+func (x *CapabilityHealth) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CapabilityHealth.ProtoReflect.Descriptor instead.
+func (*CapabilityHealth) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *CapabilityHealth) GetCapId() string {
+	if x != nil {
+		return x.CapId
+	}
+	return ""
+}
+
+func (x *CapabilityHealth) GetState() HealthState {
+	if x != nil {
+		return x.State
+	}
+	return HealthState_HEALTH_STATE_UNSPECIFIED
+}
+
+func (x *CapabilityHealth) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *CapabilityHealth) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *CapabilityHealth) GetWarmth() Warmth {
+	if x != nil {
+		return x.Warmth
+	}
+	return Warmth_WARMTH_UNSPECIFIED
+}
+
+func (x *CapabilityHealth) GetInFlight() uint32 {
+	if x != nil {
+		return x.InFlight
+	}
+	return 0
+}
+
+func (x *CapabilityHealth) GetQueued() uint32 {
+	if x != nil {
+		return x.Queued
+	}
+	return 0
+}
+
+func (x *CapabilityHealth) GetPlaces() uint32 {
+	if x != nil {
+		return x.Places
+	}
+	return 0
+}
+
+func (x *CapabilityHealth) GetDeaths() uint64 {
+	if x != nil {
+		return x.Deaths
+	}
+	return 0
+}
+
+func (x *CapabilityHealth) GetRecentDeaths() uint32 {
+	if x != nil {
+		return x.RecentDeaths
+	}
+	return 0
+}
+
 type EndRunRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Run           string                 `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
@@ -758,7 +952,7 @@ type EndRunRequest struct {
 
 func (x *EndRunRequest) Reset() {
 	*x = EndRunRequest{}
-	mi := &file_plugin_proto_msgTypes[9]
+	mi := &file_plugin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -770,7 +964,7 @@ func (x *EndRunRequest) String() string {
 func (*EndRunRequest) ProtoMessage() {}
 
 func (x *EndRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[9]
+	mi := &file_plugin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -783,7 +977,7 @@ func (x *EndRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndRunRequest.ProtoReflect.Descriptor instead.
 func (*EndRunRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{9}
+	return file_plugin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *EndRunRequest) GetRun() string {
@@ -801,7 +995,7 @@ type EndRunResponse struct {
 
 func (x *EndRunResponse) Reset() {
 	*x = EndRunResponse{}
-	mi := &file_plugin_proto_msgTypes[10]
+	mi := &file_plugin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -813,7 +1007,7 @@ func (x *EndRunResponse) String() string {
 func (*EndRunResponse) ProtoMessage() {}
 
 func (x *EndRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[10]
+	mi := &file_plugin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -826,7 +1020,7 @@ func (x *EndRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndRunResponse.ProtoReflect.Descriptor instead.
 func (*EndRunResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{10}
+	return file_plugin_proto_rawDescGZIP(), []int{11}
 }
 
 type DrainRequest struct {
@@ -840,7 +1034,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_plugin_proto_msgTypes[11]
+	mi := &file_plugin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -852,7 +1046,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[11]
+	mi := &file_plugin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -865,7 +1059,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{11}
+	return file_plugin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DrainRequest) GetDeadlineUnixNano() int64 {
@@ -892,7 +1086,7 @@ type DrainResponse struct {
 
 func (x *DrainResponse) Reset() {
 	*x = DrainResponse{}
-	mi := &file_plugin_proto_msgTypes[12]
+	mi := &file_plugin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -904,7 +1098,7 @@ func (x *DrainResponse) String() string {
 func (*DrainResponse) ProtoMessage() {}
 
 func (x *DrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[12]
+	mi := &file_plugin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -917,7 +1111,7 @@ func (x *DrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
 func (*DrainResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{12}
+	return file_plugin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DrainResponse) GetUnfinished() uint32 {
@@ -958,7 +1152,7 @@ type CallContext struct {
 
 func (x *CallContext) Reset() {
 	*x = CallContext{}
-	mi := &file_plugin_proto_msgTypes[13]
+	mi := &file_plugin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -970,7 +1164,7 @@ func (x *CallContext) String() string {
 func (*CallContext) ProtoMessage() {}
 
 func (x *CallContext) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[13]
+	mi := &file_plugin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -983,7 +1177,7 @@ func (x *CallContext) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallContext.ProtoReflect.Descriptor instead.
 func (*CallContext) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{13}
+	return file_plugin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CallContext) GetTraceParent() string {
@@ -1082,7 +1276,7 @@ type InvokeRequest struct {
 
 func (x *InvokeRequest) Reset() {
 	*x = InvokeRequest{}
-	mi := &file_plugin_proto_msgTypes[14]
+	mi := &file_plugin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1094,7 +1288,7 @@ func (x *InvokeRequest) String() string {
 func (*InvokeRequest) ProtoMessage() {}
 
 func (x *InvokeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[14]
+	mi := &file_plugin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1107,7 +1301,7 @@ func (x *InvokeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InvokeRequest.ProtoReflect.Descriptor instead.
 func (*InvokeRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{14}
+	return file_plugin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *InvokeRequest) GetContext() *CallContext {
@@ -1149,7 +1343,7 @@ type InvokeEvent struct {
 
 func (x *InvokeEvent) Reset() {
 	*x = InvokeEvent{}
-	mi := &file_plugin_proto_msgTypes[15]
+	mi := &file_plugin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1161,7 +1355,7 @@ func (x *InvokeEvent) String() string {
 func (*InvokeEvent) ProtoMessage() {}
 
 func (x *InvokeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[15]
+	mi := &file_plugin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1174,7 +1368,7 @@ func (x *InvokeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InvokeEvent.ProtoReflect.Descriptor instead.
 func (*InvokeEvent) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{15}
+	return file_plugin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *InvokeEvent) GetEvent() isInvokeEvent_Event {
@@ -1284,7 +1478,7 @@ type CallFrames struct {
 
 func (x *CallFrames) Reset() {
 	*x = CallFrames{}
-	mi := &file_plugin_proto_msgTypes[16]
+	mi := &file_plugin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1296,7 +1490,7 @@ func (x *CallFrames) String() string {
 func (*CallFrames) ProtoMessage() {}
 
 func (x *CallFrames) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[16]
+	mi := &file_plugin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1309,7 +1503,7 @@ func (x *CallFrames) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallFrames.ProtoReflect.Descriptor instead.
 func (*CallFrames) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{16}
+	return file_plugin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CallFrames) GetFrames() []*CallFrame {
@@ -1336,7 +1530,7 @@ type CallFrame struct {
 
 func (x *CallFrame) Reset() {
 	*x = CallFrame{}
-	mi := &file_plugin_proto_msgTypes[17]
+	mi := &file_plugin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1348,7 +1542,7 @@ func (x *CallFrame) String() string {
 func (*CallFrame) ProtoMessage() {}
 
 func (x *CallFrame) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[17]
+	mi := &file_plugin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1361,7 +1555,7 @@ func (x *CallFrame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallFrame.ProtoReflect.Descriptor instead.
 func (*CallFrame) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{17}
+	return file_plugin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CallFrame) GetCall() uint64 {
@@ -1443,7 +1637,7 @@ type EventFrames struct {
 
 func (x *EventFrames) Reset() {
 	*x = EventFrames{}
-	mi := &file_plugin_proto_msgTypes[18]
+	mi := &file_plugin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1455,7 +1649,7 @@ func (x *EventFrames) String() string {
 func (*EventFrames) ProtoMessage() {}
 
 func (x *EventFrames) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[18]
+	mi := &file_plugin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1468,7 +1662,7 @@ func (x *EventFrames) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventFrames.ProtoReflect.Descriptor instead.
 func (*EventFrames) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{18}
+	return file_plugin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *EventFrames) GetFrames() []*EventFrame {
@@ -1494,7 +1688,7 @@ type EventFrame struct {
 
 func (x *EventFrame) Reset() {
 	*x = EventFrame{}
-	mi := &file_plugin_proto_msgTypes[19]
+	mi := &file_plugin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1506,7 +1700,7 @@ func (x *EventFrame) String() string {
 func (*EventFrame) ProtoMessage() {}
 
 func (x *EventFrame) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[19]
+	mi := &file_plugin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1519,7 +1713,7 @@ func (x *EventFrame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventFrame.ProtoReflect.Descriptor instead.
 func (*EventFrame) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{19}
+	return file_plugin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *EventFrame) GetCall() uint64 {
@@ -1552,7 +1746,7 @@ type StateRequest struct {
 
 func (x *StateRequest) Reset() {
 	*x = StateRequest{}
-	mi := &file_plugin_proto_msgTypes[20]
+	mi := &file_plugin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1564,7 +1758,7 @@ func (x *StateRequest) String() string {
 func (*StateRequest) ProtoMessage() {}
 
 func (x *StateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[20]
+	mi := &file_plugin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1577,7 +1771,7 @@ func (x *StateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
 func (*StateRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{20}
+	return file_plugin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *StateRequest) GetOp() StateOp {
@@ -1623,7 +1817,7 @@ type StateResponse struct {
 
 func (x *StateResponse) Reset() {
 	*x = StateResponse{}
-	mi := &file_plugin_proto_msgTypes[21]
+	mi := &file_plugin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1635,7 +1829,7 @@ func (x *StateResponse) String() string {
 func (*StateResponse) ProtoMessage() {}
 
 func (x *StateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[21]
+	mi := &file_plugin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1648,7 +1842,7 @@ func (x *StateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateResponse.ProtoReflect.Descriptor instead.
 func (*StateResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{21}
+	return file_plugin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *StateResponse) GetValue() *Payload {
@@ -1719,7 +1913,7 @@ const file_plugin_proto_rawDesc = "" +
 	"\x05error\x18\x02 \x01(\v2\x1a.ferment.plugin.v1.PayloadR\x05error\x12<\n" +
 	"\vdescription\x18\x03 \x01(\v2\x1a.ferment.plugin.v1.PayloadR\vdescription\"#\n" +
 	"\rHealthRequest\x12\x12\n" +
-	"\x04once\x18\x01 \x01(\bR\x04once\"\xf0\x01\n" +
+	"\x04once\x18\x01 \x01(\bR\x04once\"\xb9\x02\n" +
 	"\vHealthEvent\x124\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1e.ferment.plugin.v1.HealthStateR\x05state\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x16\n" +
@@ -1728,7 +1922,20 @@ const file_plugin_proto_rawDesc = "" +
 	"attributes\x18\x04 \x01(\v2\x1a.ferment.plugin.v1.PayloadR\n" +
 	"attributes\x12\x1b\n" +
 	"\tin_flight\x18\x05 \x01(\rR\binFlight\x12\"\n" +
-	"\rmax_in_flight\x18\x06 \x01(\rR\vmaxInFlight\"!\n" +
+	"\rmax_in_flight\x18\x06 \x01(\rR\vmaxInFlight\x12G\n" +
+	"\fcapabilities\x18\a \x03(\v2#.ferment.plugin.v1.CapabilityHealthR\fcapabilities\"\xcc\x02\n" +
+	"\x10CapabilityHealth\x12\x15\n" +
+	"\x06cap_id\x18\x01 \x01(\tR\x05capId\x124\n" +
+	"\x05state\x18\x02 \x01(\x0e2\x1e.ferment.plugin.v1.HealthStateR\x05state\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06source\x18\x04 \x01(\tR\x06source\x121\n" +
+	"\x06warmth\x18\x05 \x01(\x0e2\x19.ferment.plugin.v1.WarmthR\x06warmth\x12\x1b\n" +
+	"\tin_flight\x18\x06 \x01(\rR\binFlight\x12\x16\n" +
+	"\x06queued\x18\a \x01(\rR\x06queued\x12\x16\n" +
+	"\x06places\x18\b \x01(\rR\x06places\x12\x16\n" +
+	"\x06deaths\x18\t \x01(\x04R\x06deaths\x12#\n" +
+	"\rrecent_deaths\x18\n" +
+	" \x01(\rR\frecentDeaths\"!\n" +
 	"\rEndRunRequest\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\tR\x03run\"\x10\n" +
 	"\x0eEndRunResponse\"T\n" +
@@ -1799,7 +2006,12 @@ const file_plugin_proto_rawDesc = "" +
 	"\x12HEALTH_STATE_READY\x10\x02\x12\x19\n" +
 	"\x15HEALTH_STATE_DEGRADED\x10\x03\x12\x1a\n" +
 	"\x16HEALTH_STATE_NOT_READY\x10\x04\x12\x19\n" +
-	"\x15HEALTH_STATE_DRAINING\x10\x05*\\\n" +
+	"\x15HEALTH_STATE_DRAINING\x10\x05*W\n" +
+	"\x06Warmth\x12\x16\n" +
+	"\x12WARMTH_UNSPECIFIED\x10\x00\x12\x0f\n" +
+	"\vWARMTH_WARM\x10\x01\x12\x13\n" +
+	"\x0fWARMTH_STARTING\x10\x02\x12\x0f\n" +
+	"\vWARMTH_COLD\x10\x03*\\\n" +
 	"\aStateOp\x12\x18\n" +
 	"\x14STATE_OP_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fSTATE_OP_GET\x10\x01\x12\x10\n" +
@@ -1831,87 +2043,92 @@ func file_plugin_proto_rawDescGZIP() []byte {
 	return file_plugin_proto_rawDescData
 }
 
-var file_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_plugin_proto_goTypes = []any{
 	(HealthState)(0),          // 0: ferment.plugin.v1.HealthState
-	(StateOp)(0),              // 1: ferment.plugin.v1.StateOp
-	(*Payload)(nil),           // 2: ferment.plugin.v1.Payload
-	(*Blob)(nil),              // 3: ferment.plugin.v1.Blob
-	(*HostInfo)(nil),          // 4: ferment.plugin.v1.HostInfo
-	(*DescribeRequest)(nil),   // 5: ferment.plugin.v1.DescribeRequest
-	(*DescribeResponse)(nil),  // 6: ferment.plugin.v1.DescribeResponse
-	(*ConfigureRequest)(nil),  // 7: ferment.plugin.v1.ConfigureRequest
-	(*ConfigureResponse)(nil), // 8: ferment.plugin.v1.ConfigureResponse
-	(*HealthRequest)(nil),     // 9: ferment.plugin.v1.HealthRequest
-	(*HealthEvent)(nil),       // 10: ferment.plugin.v1.HealthEvent
-	(*EndRunRequest)(nil),     // 11: ferment.plugin.v1.EndRunRequest
-	(*EndRunResponse)(nil),    // 12: ferment.plugin.v1.EndRunResponse
-	(*DrainRequest)(nil),      // 13: ferment.plugin.v1.DrainRequest
-	(*DrainResponse)(nil),     // 14: ferment.plugin.v1.DrainResponse
-	(*CallContext)(nil),       // 15: ferment.plugin.v1.CallContext
-	(*InvokeRequest)(nil),     // 16: ferment.plugin.v1.InvokeRequest
-	(*InvokeEvent)(nil),       // 17: ferment.plugin.v1.InvokeEvent
-	(*CallFrames)(nil),        // 18: ferment.plugin.v1.CallFrames
-	(*CallFrame)(nil),         // 19: ferment.plugin.v1.CallFrame
-	(*EventFrames)(nil),       // 20: ferment.plugin.v1.EventFrames
-	(*EventFrame)(nil),        // 21: ferment.plugin.v1.EventFrame
-	(*StateRequest)(nil),      // 22: ferment.plugin.v1.StateRequest
-	(*StateResponse)(nil),     // 23: ferment.plugin.v1.StateResponse
+	(Warmth)(0),               // 1: ferment.plugin.v1.Warmth
+	(StateOp)(0),              // 2: ferment.plugin.v1.StateOp
+	(*Payload)(nil),           // 3: ferment.plugin.v1.Payload
+	(*Blob)(nil),              // 4: ferment.plugin.v1.Blob
+	(*HostInfo)(nil),          // 5: ferment.plugin.v1.HostInfo
+	(*DescribeRequest)(nil),   // 6: ferment.plugin.v1.DescribeRequest
+	(*DescribeResponse)(nil),  // 7: ferment.plugin.v1.DescribeResponse
+	(*ConfigureRequest)(nil),  // 8: ferment.plugin.v1.ConfigureRequest
+	(*ConfigureResponse)(nil), // 9: ferment.plugin.v1.ConfigureResponse
+	(*HealthRequest)(nil),     // 10: ferment.plugin.v1.HealthRequest
+	(*HealthEvent)(nil),       // 11: ferment.plugin.v1.HealthEvent
+	(*CapabilityHealth)(nil),  // 12: ferment.plugin.v1.CapabilityHealth
+	(*EndRunRequest)(nil),     // 13: ferment.plugin.v1.EndRunRequest
+	(*EndRunResponse)(nil),    // 14: ferment.plugin.v1.EndRunResponse
+	(*DrainRequest)(nil),      // 15: ferment.plugin.v1.DrainRequest
+	(*DrainResponse)(nil),     // 16: ferment.plugin.v1.DrainResponse
+	(*CallContext)(nil),       // 17: ferment.plugin.v1.CallContext
+	(*InvokeRequest)(nil),     // 18: ferment.plugin.v1.InvokeRequest
+	(*InvokeEvent)(nil),       // 19: ferment.plugin.v1.InvokeEvent
+	(*CallFrames)(nil),        // 20: ferment.plugin.v1.CallFrames
+	(*CallFrame)(nil),         // 21: ferment.plugin.v1.CallFrame
+	(*EventFrames)(nil),       // 22: ferment.plugin.v1.EventFrames
+	(*EventFrame)(nil),        // 23: ferment.plugin.v1.EventFrame
+	(*StateRequest)(nil),      // 24: ferment.plugin.v1.StateRequest
+	(*StateResponse)(nil),     // 25: ferment.plugin.v1.StateResponse
 }
 var file_plugin_proto_depIdxs = []int32{
-	2,  // 0: ferment.plugin.v1.DescribeRequest.config:type_name -> ferment.plugin.v1.Payload
-	4,  // 1: ferment.plugin.v1.DescribeRequest.host:type_name -> ferment.plugin.v1.HostInfo
-	2,  // 2: ferment.plugin.v1.DescribeResponse.description:type_name -> ferment.plugin.v1.Payload
-	2,  // 3: ferment.plugin.v1.DescribeResponse.findings:type_name -> ferment.plugin.v1.Payload
-	2,  // 4: ferment.plugin.v1.DescribeResponse.error:type_name -> ferment.plugin.v1.Payload
-	2,  // 5: ferment.plugin.v1.ConfigureRequest.config:type_name -> ferment.plugin.v1.Payload
-	2,  // 6: ferment.plugin.v1.ConfigureRequest.secrets:type_name -> ferment.plugin.v1.Payload
-	4,  // 7: ferment.plugin.v1.ConfigureRequest.host:type_name -> ferment.plugin.v1.HostInfo
-	2,  // 8: ferment.plugin.v1.ConfigureResponse.findings:type_name -> ferment.plugin.v1.Payload
-	2,  // 9: ferment.plugin.v1.ConfigureResponse.error:type_name -> ferment.plugin.v1.Payload
-	2,  // 10: ferment.plugin.v1.ConfigureResponse.description:type_name -> ferment.plugin.v1.Payload
+	3,  // 0: ferment.plugin.v1.DescribeRequest.config:type_name -> ferment.plugin.v1.Payload
+	5,  // 1: ferment.plugin.v1.DescribeRequest.host:type_name -> ferment.plugin.v1.HostInfo
+	3,  // 2: ferment.plugin.v1.DescribeResponse.description:type_name -> ferment.plugin.v1.Payload
+	3,  // 3: ferment.plugin.v1.DescribeResponse.findings:type_name -> ferment.plugin.v1.Payload
+	3,  // 4: ferment.plugin.v1.DescribeResponse.error:type_name -> ferment.plugin.v1.Payload
+	3,  // 5: ferment.plugin.v1.ConfigureRequest.config:type_name -> ferment.plugin.v1.Payload
+	3,  // 6: ferment.plugin.v1.ConfigureRequest.secrets:type_name -> ferment.plugin.v1.Payload
+	5,  // 7: ferment.plugin.v1.ConfigureRequest.host:type_name -> ferment.plugin.v1.HostInfo
+	3,  // 8: ferment.plugin.v1.ConfigureResponse.findings:type_name -> ferment.plugin.v1.Payload
+	3,  // 9: ferment.plugin.v1.ConfigureResponse.error:type_name -> ferment.plugin.v1.Payload
+	3,  // 10: ferment.plugin.v1.ConfigureResponse.description:type_name -> ferment.plugin.v1.Payload
 	0,  // 11: ferment.plugin.v1.HealthEvent.state:type_name -> ferment.plugin.v1.HealthState
-	2,  // 12: ferment.plugin.v1.HealthEvent.attributes:type_name -> ferment.plugin.v1.Payload
-	15, // 13: ferment.plugin.v1.InvokeRequest.context:type_name -> ferment.plugin.v1.CallContext
-	2,  // 14: ferment.plugin.v1.InvokeRequest.request:type_name -> ferment.plugin.v1.Payload
-	3,  // 15: ferment.plugin.v1.InvokeRequest.blobs:type_name -> ferment.plugin.v1.Blob
-	2,  // 16: ferment.plugin.v1.InvokeEvent.delta:type_name -> ferment.plugin.v1.Payload
-	2,  // 17: ferment.plugin.v1.InvokeEvent.progress:type_name -> ferment.plugin.v1.Payload
-	2,  // 18: ferment.plugin.v1.InvokeEvent.result:type_name -> ferment.plugin.v1.Payload
-	2,  // 19: ferment.plugin.v1.InvokeEvent.error:type_name -> ferment.plugin.v1.Payload
-	3,  // 20: ferment.plugin.v1.InvokeEvent.blob:type_name -> ferment.plugin.v1.Blob
-	19, // 21: ferment.plugin.v1.CallFrames.frames:type_name -> ferment.plugin.v1.CallFrame
-	16, // 22: ferment.plugin.v1.CallFrame.invoke:type_name -> ferment.plugin.v1.InvokeRequest
-	21, // 23: ferment.plugin.v1.EventFrames.frames:type_name -> ferment.plugin.v1.EventFrame
-	17, // 24: ferment.plugin.v1.EventFrame.event:type_name -> ferment.plugin.v1.InvokeEvent
-	1,  // 25: ferment.plugin.v1.StateRequest.op:type_name -> ferment.plugin.v1.StateOp
-	2,  // 26: ferment.plugin.v1.StateRequest.value:type_name -> ferment.plugin.v1.Payload
-	2,  // 27: ferment.plugin.v1.StateResponse.value:type_name -> ferment.plugin.v1.Payload
-	2,  // 28: ferment.plugin.v1.StateResponse.error:type_name -> ferment.plugin.v1.Payload
-	5,  // 29: ferment.plugin.v1.Lifecycle.Describe:input_type -> ferment.plugin.v1.DescribeRequest
-	7,  // 30: ferment.plugin.v1.Lifecycle.Configure:input_type -> ferment.plugin.v1.ConfigureRequest
-	9,  // 31: ferment.plugin.v1.Lifecycle.Health:input_type -> ferment.plugin.v1.HealthRequest
-	11, // 32: ferment.plugin.v1.Lifecycle.EndRun:input_type -> ferment.plugin.v1.EndRunRequest
-	13, // 33: ferment.plugin.v1.Lifecycle.Drain:input_type -> ferment.plugin.v1.DrainRequest
-	16, // 34: ferment.plugin.v1.Capability.Invoke:input_type -> ferment.plugin.v1.InvokeRequest
-	18, // 35: ferment.plugin.v1.Capability.Calls:input_type -> ferment.plugin.v1.CallFrames
-	16, // 36: ferment.plugin.v1.Host.Invoke:input_type -> ferment.plugin.v1.InvokeRequest
-	22, // 37: ferment.plugin.v1.Host.State:input_type -> ferment.plugin.v1.StateRequest
-	6,  // 38: ferment.plugin.v1.Lifecycle.Describe:output_type -> ferment.plugin.v1.DescribeResponse
-	8,  // 39: ferment.plugin.v1.Lifecycle.Configure:output_type -> ferment.plugin.v1.ConfigureResponse
-	10, // 40: ferment.plugin.v1.Lifecycle.Health:output_type -> ferment.plugin.v1.HealthEvent
-	12, // 41: ferment.plugin.v1.Lifecycle.EndRun:output_type -> ferment.plugin.v1.EndRunResponse
-	14, // 42: ferment.plugin.v1.Lifecycle.Drain:output_type -> ferment.plugin.v1.DrainResponse
-	17, // 43: ferment.plugin.v1.Capability.Invoke:output_type -> ferment.plugin.v1.InvokeEvent
-	20, // 44: ferment.plugin.v1.Capability.Calls:output_type -> ferment.plugin.v1.EventFrames
-	17, // 45: ferment.plugin.v1.Host.Invoke:output_type -> ferment.plugin.v1.InvokeEvent
-	23, // 46: ferment.plugin.v1.Host.State:output_type -> ferment.plugin.v1.StateResponse
-	38, // [38:47] is the sub-list for method output_type
-	29, // [29:38] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	3,  // 12: ferment.plugin.v1.HealthEvent.attributes:type_name -> ferment.plugin.v1.Payload
+	12, // 13: ferment.plugin.v1.HealthEvent.capabilities:type_name -> ferment.plugin.v1.CapabilityHealth
+	0,  // 14: ferment.plugin.v1.CapabilityHealth.state:type_name -> ferment.plugin.v1.HealthState
+	1,  // 15: ferment.plugin.v1.CapabilityHealth.warmth:type_name -> ferment.plugin.v1.Warmth
+	17, // 16: ferment.plugin.v1.InvokeRequest.context:type_name -> ferment.plugin.v1.CallContext
+	3,  // 17: ferment.plugin.v1.InvokeRequest.request:type_name -> ferment.plugin.v1.Payload
+	4,  // 18: ferment.plugin.v1.InvokeRequest.blobs:type_name -> ferment.plugin.v1.Blob
+	3,  // 19: ferment.plugin.v1.InvokeEvent.delta:type_name -> ferment.plugin.v1.Payload
+	3,  // 20: ferment.plugin.v1.InvokeEvent.progress:type_name -> ferment.plugin.v1.Payload
+	3,  // 21: ferment.plugin.v1.InvokeEvent.result:type_name -> ferment.plugin.v1.Payload
+	3,  // 22: ferment.plugin.v1.InvokeEvent.error:type_name -> ferment.plugin.v1.Payload
+	4,  // 23: ferment.plugin.v1.InvokeEvent.blob:type_name -> ferment.plugin.v1.Blob
+	21, // 24: ferment.plugin.v1.CallFrames.frames:type_name -> ferment.plugin.v1.CallFrame
+	18, // 25: ferment.plugin.v1.CallFrame.invoke:type_name -> ferment.plugin.v1.InvokeRequest
+	23, // 26: ferment.plugin.v1.EventFrames.frames:type_name -> ferment.plugin.v1.EventFrame
+	19, // 27: ferment.plugin.v1.EventFrame.event:type_name -> ferment.plugin.v1.InvokeEvent
+	2,  // 28: ferment.plugin.v1.StateRequest.op:type_name -> ferment.plugin.v1.StateOp
+	3,  // 29: ferment.plugin.v1.StateRequest.value:type_name -> ferment.plugin.v1.Payload
+	3,  // 30: ferment.plugin.v1.StateResponse.value:type_name -> ferment.plugin.v1.Payload
+	3,  // 31: ferment.plugin.v1.StateResponse.error:type_name -> ferment.plugin.v1.Payload
+	6,  // 32: ferment.plugin.v1.Lifecycle.Describe:input_type -> ferment.plugin.v1.DescribeRequest
+	8,  // 33: ferment.plugin.v1.Lifecycle.Configure:input_type -> ferment.plugin.v1.ConfigureRequest
+	10, // 34: ferment.plugin.v1.Lifecycle.Health:input_type -> ferment.plugin.v1.HealthRequest
+	13, // 35: ferment.plugin.v1.Lifecycle.EndRun:input_type -> ferment.plugin.v1.EndRunRequest
+	15, // 36: ferment.plugin.v1.Lifecycle.Drain:input_type -> ferment.plugin.v1.DrainRequest
+	18, // 37: ferment.plugin.v1.Capability.Invoke:input_type -> ferment.plugin.v1.InvokeRequest
+	20, // 38: ferment.plugin.v1.Capability.Calls:input_type -> ferment.plugin.v1.CallFrames
+	18, // 39: ferment.plugin.v1.Host.Invoke:input_type -> ferment.plugin.v1.InvokeRequest
+	24, // 40: ferment.plugin.v1.Host.State:input_type -> ferment.plugin.v1.StateRequest
+	7,  // 41: ferment.plugin.v1.Lifecycle.Describe:output_type -> ferment.plugin.v1.DescribeResponse
+	9,  // 42: ferment.plugin.v1.Lifecycle.Configure:output_type -> ferment.plugin.v1.ConfigureResponse
+	11, // 43: ferment.plugin.v1.Lifecycle.Health:output_type -> ferment.plugin.v1.HealthEvent
+	14, // 44: ferment.plugin.v1.Lifecycle.EndRun:output_type -> ferment.plugin.v1.EndRunResponse
+	16, // 45: ferment.plugin.v1.Lifecycle.Drain:output_type -> ferment.plugin.v1.DrainResponse
+	19, // 46: ferment.plugin.v1.Capability.Invoke:output_type -> ferment.plugin.v1.InvokeEvent
+	22, // 47: ferment.plugin.v1.Capability.Calls:output_type -> ferment.plugin.v1.EventFrames
+	19, // 48: ferment.plugin.v1.Host.Invoke:output_type -> ferment.plugin.v1.InvokeEvent
+	25, // 49: ferment.plugin.v1.Host.State:output_type -> ferment.plugin.v1.StateResponse
+	41, // [41:50] is the sub-list for method output_type
+	32, // [32:41] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_plugin_proto_init() }
@@ -1919,26 +2136,26 @@ func file_plugin_proto_init() {
 	if File_plugin_proto != nil {
 		return
 	}
-	file_plugin_proto_msgTypes[15].OneofWrappers = []any{
+	file_plugin_proto_msgTypes[16].OneofWrappers = []any{
 		(*InvokeEvent_Delta)(nil),
 		(*InvokeEvent_Progress)(nil),
 		(*InvokeEvent_Result)(nil),
 		(*InvokeEvent_Error)(nil),
 		(*InvokeEvent_Blob)(nil),
 	}
-	file_plugin_proto_msgTypes[17].OneofWrappers = []any{
+	file_plugin_proto_msgTypes[18].OneofWrappers = []any{
 		(*CallFrame_Invoke)(nil),
 		(*CallFrame_Cancel)(nil),
 		(*CallFrame_Credit)(nil),
 	}
-	file_plugin_proto_msgTypes[20].OneofWrappers = []any{}
+	file_plugin_proto_msgTypes[21].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plugin_proto_rawDesc), len(file_plugin_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   22,
+			NumEnums:      3,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -13,7 +13,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0cplugin.proto\x12\x11\x66\x65rment.plugin.v1\")\n\x07Payload\x12\x10\n\x08\x65ncoding\x18\x01 \x01(\t\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c\"\"\n\x04\x42lob\x12\x0c\n\x04hash\x18\x01 \x01(\t\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c\"-\n\x08HostInfo\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x10\n\x08\x66\x65\x61tures\x18\x02 \x03(\t\"h\n\x0f\x44\x65scribeRequest\x12*\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x1a.ferment.plugin.v1.Payload\x12)\n\x04host\x18\x02 \x01(\x0b\x32\x1b.ferment.plugin.v1.HostInfo\"\x9c\x01\n\x10\x44\x65scribeResponse\x12/\n\x0b\x64\x65scription\x18\x01 \x01(\x0b\x32\x1a.ferment.plugin.v1.Payload\x12,\n\x08\x66indings\x18\x02 \x01(\x0b\x32\x1a.ferment.plugin.v1.Payload\x12)\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x1a.ferment.plugin.v1.Payload\"\x97\x02\n\x10\x43onfigureRequest\x12*\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x1a.ferment.plugin.v1.Payload\x12+\n\x07secrets\x18\x02 \x01(\x0b\x32\x1a.ferment.plugin.v1.Payload\x12\x0c\n\x04root\x18\x03 \x01(\t\x12\x11\n\tbroker_id\x18\x04 \x01(\r\x12)\n\x04host\x18\x05 \x01(\x0b\x32\x1b.ferment.plugin.v1.HostInfo\x12\x0e\n\x06plugin\x18\x06 \x01(\t\x12\x10\n\x08instance\x18\x07 \x01(\t\x12\x12\n\ngeneration\x18\x08 \x01(\x04\x12\x11\n\tlog_level\x18\t \x01(\t\x12\x15\n\rmax_in_flight\x18\n \x01(\r\"\x9d\x01\n\x11\x43onfigureResponse\x12,\n\x08\x66indings\x18\x01 \x01(\x0b\x32\x1a.ferment.plugin.v1.Payload\x12)\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x1a.ferment.plugin.v1.Payload\x12/\n\x0b\x64\x65scription\x18\x03 \x01(\x0b\x32\x1a.ferment.plugin.v1.Payload\"\x1d\n\rHealthRequest\x12\x0c\n\x04once\x18\x01 \x01(\x08\"\xb6\x01\n\x0bHealthEvent\x12-\n\x05state\x18\x01 \x01(\x0e\x32\x1e.ferment.plugin.v1.HealthState\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0e\n\x06source\x18\x03 \x01(\t\x12.\n\nattributes\x18\x04 \x01(\x0b\x32\x1a.ferment.plugin.v1.Payload\x12\x11\n\tin_flight\x18\x05 \x01(\r\x12\x15\n\rmax_in_flight\x18\x06 \x01(\r\"\x1c\n\rEndRunRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\"\x10\n\x0e\x45ndRunResponse\":\n\x0c\x44rainRequest\x12\x1a\n\x12\x64\x65\x61\x64line_unix_nano\x18\x01 \x01(\x03\x12\x0e\n\x06reason\x18\x02 \x01(\t\"#\n\rDrainResponse\x12\x12\n\nunfinished\x18\x01 \x01(\r\"\xdd\x01\n\x0b\x43\x61llContext\x12\x14\n\x0ctrace_parent\x18\x01 \x01(\t\x12\x0b\n\x03run\x18\x02 \x01(\t\x12\x0c\n\x04node\x18\x03 \x01(\t\x12\x0c\n\x04path\x18\x04 \x01(\x0c\x12\x0f\n\x07\x61ttempt\x18\x05 \x01(\r\x12\x1a\n\x12\x64\x65\x61\x64line_unix_nano\x18\x06 \x01(\x03\x12\x0e\n\x06\x62udget\x18\x07 \x01(\x0c\x12\x0f\n\x07\x65\x66\x66\x65\x63ts\x18\x08 \x03(\t\x12\r\n\x05scope\x18\t \x01(\x0c\x12\x12\n\neffect_key\x18\n \x01(\t\x12\r\n\x05stack\x18\x0b \x03(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x0c \x01(\t\"\x95\x01\n\rInvokeRequest\x12/\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1e.ferment.plugin.v1.CallContext\x12+\n\x07request\x18\x02 \x01(\x0b\x32\x1a.ferment.plugin.v1.Payload\x12&\n\x05\x62lobs\x18\x03 \x03(\x0b\x32\x17.ferment.plugin.v1.Blob\"\x84\x02\n\x0bInvokeEvent\x12+\n\x05\x64\x65lta\x18\x01 \x01(\x0b\x32\x1a.ferment.plugin.v1.PayloadH\x00\x12.\n\x08progress\x18\x02 \x01(\x0b\x32\x1a.ferment.plugin.v1.PayloadH\x00\x12,\n\x06result\x18\x03 \x01(\x0b\x32\x1a.ferment.plugin.v1.PayloadH\x00\x12+\n\x05\x65rror\x18\x04 \x01(\x0b\x32\x1a.ferment.plugin.v1.PayloadH\x00\x12\'\n\x04\x62lob\x18\x05 \x01(\x0b\x32\x17.ferment.plugin.v1.BlobH\x00\x12\x0b\n\x03seq\x18\x06 \x01(\x04\x42\x07\n\x05\x65vent\":\n\nCallFrames\x12,\n\x06\x66rames\x18\x01 \x03(\x0b\x32\x1c.ferment.plugin.v1.CallFrame\"z\n\tCallFrame\x12\x0c\n\x04\x63\x61ll\x18\x01 \x01(\x04\x12\x32\n\x06invoke\x18\x02 \x01(\x0b\x32 .ferment.plugin.v1.InvokeRequestH\x00\x12\x10\n\x06\x63\x61ncel\x18\x03 \x01(\x08H\x00\x12\x10\n\x06\x63redit\x18\x04 \x01(\x04H\x00\x42\x07\n\x05\x66rame\"<\n\x0b\x45ventFrames\x12-\n\x06\x66rames\x18\x01 \x03(\x0b\x32\x1d.ferment.plugin.v1.EventFrame\"I\n\nEventFrame\x12\x0c\n\x04\x63\x61ll\x18\x01 \x01(\x04\x12-\n\x05\x65vent\x18\x02 \x01(\x0b\x32\x1e.ferment.plugin.v1.InvokeEvent\"\x96\x01\n\x0cStateRequest\x12&\n\x02op\x18\x01 \x01(\x0e\x32\x1a.ferment.plugin.v1.StateOp\x12\x0b\n\x03key\x18\x02 \x01(\t\x12)\n\x05value\x18\x03 \x01(\x0b\x32\x1a.ferment.plugin.v1.Payload\x12\x17\n\nif_version\x18\x04 \x01(\x04H\x00\x88\x01\x01\x42\r\n\x0b_if_version\"\x88\x01\n\rStateResponse\x12)\n\x05value\x18\x01 \x01(\x0b\x32\x1a.ferment.plugin.v1.Payload\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x10\n\x08\x63onflict\x18\x03 \x01(\x08\x12)\n\x05\x65rror\x18\x04 \x01(\x0b\x32\x1a.ferment.plugin.v1.Payload*\xb0\x01\n\x0bHealthState\x12\x1c\n\x18HEALTH_STATE_UNSPECIFIED\x10\x00\x12\x19\n\x15HEALTH_STATE_STARTING\x10\x01\x12\x16\n\x12HEALTH_STATE_READY\x10\x02\x12\x19\n\x15HEALTH_STATE_DEGRADED\x10\x03\x12\x1a\n\x16HEALTH_STATE_NOT_READY\x10\x04\x12\x19\n\x15HEALTH_STATE_DRAINING\x10\x05*\\\n\x07StateOp\x12\x18\n\x14STATE_OP_UNSPECIFIED\x10\x00\x12\x10\n\x0cSTATE_OP_GET\x10\x01\x12\x10\n\x0cSTATE_OP_PUT\x10\x02\x12\x13\n\x0fSTATE_OP_DELETE\x10\x03\x32\xa1\x03\n\tLifecycle\x12S\n\x08\x44\x65scribe\x12\".ferment.plugin.v1.DescribeRequest\x1a#.ferment.plugin.v1.DescribeResponse\x12V\n\tConfigure\x12#.ferment.plugin.v1.ConfigureRequest\x1a$.ferment.plugin.v1.ConfigureResponse\x12L\n\x06Health\x12 .ferment.plugin.v1.HealthRequest\x1a\x1e.ferment.plugin.v1.HealthEvent0\x01\x12M\n\x06\x45ndRun\x12 .ferment.plugin.v1.EndRunRequest\x1a!.ferment.plugin.v1.EndRunResponse\x12J\n\x05\x44rain\x12\x1f.ferment.plugin.v1.DrainRequest\x1a .ferment.plugin.v1.DrainResponse2\xa6\x01\n\nCapability\x12L\n\x06Invoke\x12 .ferment.plugin.v1.InvokeRequest\x1a\x1e.ferment.plugin.v1.InvokeEvent0\x01\x12J\n\x05\x43\x61lls\x12\x1d.ferment.plugin.v1.CallFrames\x1a\x1e.ferment.plugin.v1.EventFrames(\x01\x30\x01\x32\xa0\x01\n\x04Host\x12L\n\x06Invoke\x12 .ferment.plugin.v1.InvokeRequest\x1a\x1e.ferment.plugin.v1.InvokeEvent0\x01\x12J\n\x05State\x12\x1f.ferment.plugin.v1.StateRequest\x1a .ferment.plugin.v1.StateResponseB0Z.github.com/fermenthq/ferment/sdk/wire/pluginv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0cplugin.proto\x12\x11\x66\x65rment.plugin.v1\")\n\x07Payload\x12\x10\n\x08\x65ncoding\x18\x01 \x01(\t\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c\"\"\n\x04\x42lob\x12\x0c\n\x04hash\x18\x01 \x01(\t\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c\"-\n\x08HostInfo\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x10\n\x08\x66\x65\x61tures\x18\x02 \x03(\t\"h\n\x0f\x44\x65scribeRequest\x12*\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x1a.ferment.plugin.v1.Payload\x12)\n\x04host\x18\x02 \x01(\x0b\x32\x1b.ferment.plugin.v1.HostInfo\"\x9c\x01\n\x10\x44\x65scribeResponse\x12/\n\x0b\x64\x65scription\x18\x01 \x01(\x0b\x32\x1a.ferment.plugin.v1.Payload\x12,\n\x08\x66indings\x18\x02 \x01(\x0b\x32\x1a.ferment.plugin.v1.Payload\x12)\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x1a.ferment.plugin.v1.Payload\"\x97\x02\n\x10\x43onfigureRequest\x12*\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x1a.ferment.plugin.v1.Payload\x12+\n\x07secrets\x18\x02 \x01(\x0b\x32\x1a.ferment.plugin.v1.Payload\x12\x0c\n\x04root\x18\x03 \x01(\t\x12\x11\n\tbroker_id\x18\x04 \x01(\r\x12)\n\x04host\x18\x05 \x01(\x0b\x32\x1b.ferment.plugin.v1.HostInfo\x12\x0e\n\x06plugin\x18\x06 \x01(\t\x12\x10\n\x08instance\x18\x07 \x01(\t\x12\x12\n\ngeneration\x18\x08 \x01(\x04\x12\x11\n\tlog_level\x18\t \x01(\t\x12\x15\n\rmax_in_flight\x18\n \x01(\r\"\x9d\x01\n\x11\x43onfigureResponse\x12,\n\x08\x66indings\x18\x01 \x01(\x0b\x32\x1a.ferment.plugin.v1.Payload\x12)\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x1a.ferment.plugin.v1.Payload\x12/\n\x0b\x64\x65scription\x18\x03 \x01(\x0b\x32\x1a.ferment.plugin.v1.Payload\"\x1d\n\rHealthRequest\x12\x0c\n\x04once\x18\x01 \x01(\x08\"\xf1\x01\n\x0bHealthEvent\x12-\n\x05state\x18\x01 \x01(\x0e\x32\x1e.ferment.plugin.v1.HealthState\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0e\n\x06source\x18\x03 \x01(\t\x12.\n\nattributes\x18\x04 \x01(\x0b\x32\x1a.ferment.plugin.v1.Payload\x12\x11\n\tin_flight\x18\x05 \x01(\r\x12\x15\n\rmax_in_flight\x18\x06 \x01(\r\x12\x39\n\x0c\x63\x61pabilities\x18\x07 \x03(\x0b\x32#.ferment.plugin.v1.CapabilityHealth\"\xf6\x01\n\x10\x43\x61pabilityHealth\x12\x0e\n\x06\x63\x61p_id\x18\x01 \x01(\t\x12-\n\x05state\x18\x02 \x01(\x0e\x32\x1e.ferment.plugin.v1.HealthState\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0e\n\x06source\x18\x04 \x01(\t\x12)\n\x06warmth\x18\x05 \x01(\x0e\x32\x19.ferment.plugin.v1.Warmth\x12\x11\n\tin_flight\x18\x06 \x01(\r\x12\x0e\n\x06queued\x18\x07 \x01(\r\x12\x0e\n\x06places\x18\x08 \x01(\r\x12\x0e\n\x06\x64\x65\x61ths\x18\t \x01(\x04\x12\x15\n\rrecent_deaths\x18\n \x01(\r\"\x1c\n\rEndRunRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\"\x10\n\x0e\x45ndRunResponse\":\n\x0c\x44rainRequest\x12\x1a\n\x12\x64\x65\x61\x64line_unix_nano\x18\x01 \x01(\x03\x12\x0e\n\x06reason\x18\x02 \x01(\t\"#\n\rDrainResponse\x12\x12\n\nunfinished\x18\x01 \x01(\r\"\xdd\x01\n\x0b\x43\x61llContext\x12\x14\n\x0ctrace_parent\x18\x01 \x01(\t\x12\x0b\n\x03run\x18\x02 \x01(\t\x12\x0c\n\x04node\x18\x03 \x01(\t\x12\x0c\n\x04path\x18\x04 \x01(\x0c\x12\x0f\n\x07\x61ttempt\x18\x05 \x01(\r\x12\x1a\n\x12\x64\x65\x61\x64line_unix_nano\x18\x06 \x01(\x03\x12\x0e\n\x06\x62udget\x18\x07 \x01(\x0c\x12\x0f\n\x07\x65\x66\x66\x65\x63ts\x18\x08 \x03(\t\x12\r\n\x05scope\x18\t \x01(\x0c\x12\x12\n\neffect_key\x18\n \x01(\t\x12\r\n\x05stack\x18\x0b \x03(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x0c \x01(\t\"\x95\x01\n\rInvokeRequest\x12/\n\x07\x63ontext\x18\x01 \x01(\x0b\x32\x1e.ferment.plugin.v1.CallContext\x12+\n\x07request\x18\x02 \x01(\x0b\x32\x1a.ferment.plugin.v1.Payload\x12&\n\x05\x62lobs\x18\x03 \x03(\x0b\x32\x17.ferment.plugin.v1.Blob\"\x84\x02\n\x0bInvokeEvent\x12+\n\x05\x64\x65lta\x18\x01 \x01(\x0b\x32\x1a.ferment.plugin.v1.PayloadH\x00\x12.\n\x08progress\x18\x02 \x01(\x0b\x32\x1a.ferment.plugin.v1.PayloadH\x00\x12,\n\x06result\x18\x03 \x01(\x0b\x32\x1a.ferment.plugin.v1.PayloadH\x00\x12+\n\x05\x65rror\x18\x04 \x01(\x0b\x32\x1a.ferment.plugin.v1.PayloadH\x00\x12\'\n\x04\x62lob\x18\x05 \x01(\x0b\x32\x17.ferment.plugin.v1.BlobH\x00\x12\x0b\n\x03seq\x18\x06 \x01(\x04\x42\x07\n\x05\x65vent\":\n\nCallFrames\x12,\n\x06\x66rames\x18\x01 \x03(\x0b\x32\x1c.ferment.plugin.v1.CallFrame\"z\n\tCallFrame\x12\x0c\n\x04\x63\x61ll\x18\x01 \x01(\x04\x12\x32\n\x06invoke\x18\x02 \x01(\x0b\x32 .ferment.plugin.v1.InvokeRequestH\x00\x12\x10\n\x06\x63\x61ncel\x18\x03 \x01(\x08H\x00\x12\x10\n\x06\x63redit\x18\x04 \x01(\x04H\x00\x42\x07\n\x05\x66rame\"<\n\x0b\x45ventFrames\x12-\n\x06\x66rames\x18\x01 \x03(\x0b\x32\x1d.ferment.plugin.v1.EventFrame\"I\n\nEventFrame\x12\x0c\n\x04\x63\x61ll\x18\x01 \x01(\x04\x12-\n\x05\x65vent\x18\x02 \x01(\x0b\x32\x1e.ferment.plugin.v1.InvokeEvent\"\x96\x01\n\x0cStateRequest\x12&\n\x02op\x18\x01 \x01(\x0e\x32\x1a.ferment.plugin.v1.StateOp\x12\x0b\n\x03key\x18\x02 \x01(\t\x12)\n\x05value\x18\x03 \x01(\x0b\x32\x1a.ferment.plugin.v1.Payload\x12\x17\n\nif_version\x18\x04 \x01(\x04H\x00\x88\x01\x01\x42\r\n\x0b_if_version\"\x88\x01\n\rStateResponse\x12)\n\x05value\x18\x01 \x01(\x0b\x32\x1a.ferment.plugin.v1.Payload\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x10\n\x08\x63onflict\x18\x03 \x01(\x08\x12)\n\x05\x65rror\x18\x04 \x01(\x0b\x32\x1a.ferment.plugin.v1.Payload*\xb0\x01\n\x0bHealthState\x12\x1c\n\x18HEALTH_STATE_UNSPECIFIED\x10\x00\x12\x19\n\x15HEALTH_STATE_STARTING\x10\x01\x12\x16\n\x12HEALTH_STATE_READY\x10\x02\x12\x19\n\x15HEALTH_STATE_DEGRADED\x10\x03\x12\x1a\n\x16HEALTH_STATE_NOT_READY\x10\x04\x12\x19\n\x15HEALTH_STATE_DRAINING\x10\x05*W\n\x06Warmth\x12\x16\n\x12WARMTH_UNSPECIFIED\x10\x00\x12\x0f\n\x0bWARMTH_WARM\x10\x01\x12\x13\n\x0fWARMTH_STARTING\x10\x02\x12\x0f\n\x0bWARMTH_COLD\x10\x03*\\\n\x07StateOp\x12\x18\n\x14STATE_OP_UNSPECIFIED\x10\x00\x12\x10\n\x0cSTATE_OP_GET\x10\x01\x12\x10\n\x0cSTATE_OP_PUT\x10\x02\x12\x13\n\x0fSTATE_OP_DELETE\x10\x03\x32\xa1\x03\n\tLifecycle\x12S\n\x08\x44\x65scribe\x12\".ferment.plugin.v1.DescribeRequest\x1a#.ferment.plugin.v1.DescribeResponse\x12V\n\tConfigure\x12#.ferment.plugin.v1.ConfigureRequest\x1a$.ferment.plugin.v1.ConfigureResponse\x12L\n\x06Health\x12 .ferment.plugin.v1.HealthRequest\x1a\x1e.ferment.plugin.v1.HealthEvent0\x01\x12M\n\x06\x45ndRun\x12 .ferment.plugin.v1.EndRunRequest\x1a!.ferment.plugin.v1.EndRunResponse\x12J\n\x05\x44rain\x12\x1f.ferment.plugin.v1.DrainRequest\x1a .ferment.plugin.v1.DrainResponse2\xa6\x01\n\nCapability\x12L\n\x06Invoke\x12 .ferment.plugin.v1.InvokeRequest\x1a\x1e.ferment.plugin.v1.InvokeEvent0\x01\x12J\n\x05\x43\x61lls\x12\x1d.ferment.plugin.v1.CallFrames\x1a\x1e.ferment.plugin.v1.EventFrames(\x01\x30\x01\x32\xa0\x01\n\x04Host\x12L\n\x06Invoke\x12 .ferment.plugin.v1.InvokeRequest\x1a\x1e.ferment.plugin.v1.InvokeEvent0\x01\x12J\n\x05State\x12\x1f.ferment.plugin.v1.StateRequest\x1a .ferment.plugin.v1.StateResponseB0Z.github.com/fermenthq/ferment/sdk/wire/pluginv1b\x06proto3')
 
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, globals())
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'plugin_pb2', globals())
@@ -21,10 +21,12 @@ if _descriptor._USE_C_DESCRIPTORS == False:
 
   DESCRIPTOR._options = None
   DESCRIPTOR._serialized_options = b'Z.github.com/fermenthq/ferment/sdk/wire/pluginv1'
-  _HEALTHSTATE._serialized_start=2482
-  _HEALTHSTATE._serialized_end=2658
-  _STATEOP._serialized_start=2660
-  _STATEOP._serialized_end=2752
+  _HEALTHSTATE._serialized_start=2790
+  _HEALTHSTATE._serialized_end=2966
+  _WARMTH._serialized_start=2968
+  _WARMTH._serialized_end=3055
+  _STATEOP._serialized_start=3057
+  _STATEOP._serialized_end=3149
   _PAYLOAD._serialized_start=35
   _PAYLOAD._serialized_end=76
   _BLOB._serialized_start=78
@@ -42,37 +44,39 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _HEALTHREQUEST._serialized_start=868
   _HEALTHREQUEST._serialized_end=897
   _HEALTHEVENT._serialized_start=900
-  _HEALTHEVENT._serialized_end=1082
-  _ENDRUNREQUEST._serialized_start=1084
-  _ENDRUNREQUEST._serialized_end=1112
-  _ENDRUNRESPONSE._serialized_start=1114
-  _ENDRUNRESPONSE._serialized_end=1130
-  _DRAINREQUEST._serialized_start=1132
-  _DRAINREQUEST._serialized_end=1190
-  _DRAINRESPONSE._serialized_start=1192
-  _DRAINRESPONSE._serialized_end=1227
-  _CALLCONTEXT._serialized_start=1230
-  _CALLCONTEXT._serialized_end=1451
-  _INVOKEREQUEST._serialized_start=1454
-  _INVOKEREQUEST._serialized_end=1603
-  _INVOKEEVENT._serialized_start=1606
-  _INVOKEEVENT._serialized_end=1866
-  _CALLFRAMES._serialized_start=1868
-  _CALLFRAMES._serialized_end=1926
-  _CALLFRAME._serialized_start=1928
-  _CALLFRAME._serialized_end=2050
-  _EVENTFRAMES._serialized_start=2052
-  _EVENTFRAMES._serialized_end=2112
-  _EVENTFRAME._serialized_start=2114
-  _EVENTFRAME._serialized_end=2187
-  _STATEREQUEST._serialized_start=2190
-  _STATEREQUEST._serialized_end=2340
-  _STATERESPONSE._serialized_start=2343
-  _STATERESPONSE._serialized_end=2479
-  _LIFECYCLE._serialized_start=2755
-  _LIFECYCLE._serialized_end=3172
-  _CAPABILITY._serialized_start=3175
-  _CAPABILITY._serialized_end=3341
-  _HOST._serialized_start=3344
-  _HOST._serialized_end=3504
+  _HEALTHEVENT._serialized_end=1141
+  _CAPABILITYHEALTH._serialized_start=1144
+  _CAPABILITYHEALTH._serialized_end=1390
+  _ENDRUNREQUEST._serialized_start=1392
+  _ENDRUNREQUEST._serialized_end=1420
+  _ENDRUNRESPONSE._serialized_start=1422
+  _ENDRUNRESPONSE._serialized_end=1438
+  _DRAINREQUEST._serialized_start=1440
+  _DRAINREQUEST._serialized_end=1498
+  _DRAINRESPONSE._serialized_start=1500
+  _DRAINRESPONSE._serialized_end=1535
+  _CALLCONTEXT._serialized_start=1538
+  _CALLCONTEXT._serialized_end=1759
+  _INVOKEREQUEST._serialized_start=1762
+  _INVOKEREQUEST._serialized_end=1911
+  _INVOKEEVENT._serialized_start=1914
+  _INVOKEEVENT._serialized_end=2174
+  _CALLFRAMES._serialized_start=2176
+  _CALLFRAMES._serialized_end=2234
+  _CALLFRAME._serialized_start=2236
+  _CALLFRAME._serialized_end=2358
+  _EVENTFRAMES._serialized_start=2360
+  _EVENTFRAMES._serialized_end=2420
+  _EVENTFRAME._serialized_start=2422
+  _EVENTFRAME._serialized_end=2495
+  _STATEREQUEST._serialized_start=2498
+  _STATEREQUEST._serialized_end=2648
+  _STATERESPONSE._serialized_start=2651
+  _STATERESPONSE._serialized_end=2787
+  _LIFECYCLE._serialized_start=3152
+  _LIFECYCLE._serialized_end=3569
+  _CAPABILITY._serialized_start=3572
+  _CAPABILITY._serialized_end=3738
+  _HOST._serialized_start=3741
+  _HOST._serialized_end=3901
 # @@protoc_insertion_point(module_scope)
