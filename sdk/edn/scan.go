@@ -1,17 +1,16 @@
 package edn
 
+const (
+	ones  = 0x0101010101010101
+	highs = 0x8080808080808080
+)
+
 // plainRun returns the length of the longest prefix of s whose bytes stand for
-// themselves in a string: no quote, backslash or control character. It looks at
-// eight bytes at a time.
+// themselves in a string: no quote, backslash or control character.
 func plainRun(s string) int {
-	const (
-		ones  = 0x0101010101010101
-		highs = 0x8080808080808080
-	)
-	i := 0
+	i := plainBlocks(s)
 	for ; i+8 <= len(s); i += 8 {
-		w := uint64(s[i]) | uint64(s[i+1])<<8 | uint64(s[i+2])<<16 | uint64(s[i+3])<<24 |
-			uint64(s[i+4])<<32 | uint64(s[i+5])<<40 | uint64(s[i+6])<<48 | uint64(s[i+7])<<56
+		w := word(s, i)
 		quote := w ^ ones*'"'
 		slash := w ^ ones*'\\'
 		del := w ^ ones*0x7f
@@ -29,4 +28,11 @@ func plainRun(s string) int {
 		i++
 	}
 	return i
+}
+
+// word is the eight bytes of s at offset i, the first one lowest.
+func word(s string, i int) uint64 {
+	s = s[i : i+8]
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 }

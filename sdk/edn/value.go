@@ -167,7 +167,10 @@ func String(s string) (Value, error) {
 // Text returns a string in which invalid UTF-8 is replaced by U+FFFD. It is
 // meant for text that comes from outside, such as the output of a process.
 func Text(s string) Value {
-	return stringValue(strings.ToValidUTF8(s, "\uFFFD"))
+	if !utf8.ValidString(s) {
+		s = strings.ToValidUTF8(s, "\uFFFD")
+	}
+	return stringValue(s)
 }
 
 func stringValue(s string) Value {
