@@ -66,7 +66,7 @@ var kins = []kin{
 	},
 	{
 		name: "judged", plugins: []string{"judged-a", "judged-b", "judge-a", "judge-b"}, victims: []string{"judged-a", "judge-a", "judge-b"}, items: 400,
-		call: `:intent :judged/echo :input {:n {:slot/id :n}} :dispatch {:candidates [:judged-a/echo :judged-b/echo] :retry {:same-cap-max 4}} :done {:must #{:good}}`,
+		call: `:intent :judged/echo :input {:n {:slot/id :n}} :dispatch {:candidates [:judged-a/echo :judged-b/echo] :retry {:same-cap-max 4 :fallback-max 1}} :done {:must #{:good}}`,
 		want: echoed,
 	},
 	{
