@@ -16,6 +16,7 @@ import (
 // CLI-007: each admin action has exactly one verb, and the verb does nothing
 // but that: what the daemon notes of it is that action, once.
 func TestEveryActionHasOneVerb(t *testing.T) {
+	t.Parallel()
 	w := answering(t)
 	s := w.serve()
 	require.Equal(t, 200, s.ask("mine/data", "{}").status)

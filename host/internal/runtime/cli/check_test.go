@@ -198,6 +198,7 @@ func errorsOf(text string) []string {
 // TestNoPlan: a text that is no plan is a negative result with its place, a
 // size above the limits too, and both are told at once (CHECK-004, CHECK-026).
 func TestNoPlan(t *testing.T) {
+	t.Parallel()
 	w := checkWorld(t)
 	w.write("number.edn", "5")
 	w.write("nodes.edn", "{:nodes {}}")

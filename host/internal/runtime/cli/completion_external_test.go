@@ -12,6 +12,7 @@ import (
 
 // CLI-006: the scripts complete in the shells that they are for.
 func TestCompletionInShells(t *testing.T) {
+	t.Parallel()
 	w := site(t)
 	w.write("bash.sh", `# what the package bash-completion gives
 _get_comp_words_by_ref() { words=("${COMP_WORDS[@]}"); cword=$COMP_CWORD; cur=${COMP_WORDS[COMP_CWORD]}; prev=${COMP_WORDS[COMP_CWORD-1]}; }

@@ -35,6 +35,7 @@ func unlocked(t testing.TB, intent string) *world {
 
 // HCL-005, HCL-012, HCL-013: a directory as configuration, and its profiles.
 func TestDirectory(t *testing.T) {
+	t.Parallel()
 	w := site(t)
 	for _, row := range []struct{ args, out string }{
 		{"validate", `^ferment.hcl, common/10.hcl ok: 2 plugins`},
@@ -61,6 +62,7 @@ func TestDirectory(t *testing.T) {
 
 // HCL-002: errors of files elsewhere are named so that they open from here.
 func TestErrorsElsewhere(t *testing.T) {
+	t.Parallel()
 	w := site(t)
 	w.write("config/local/bad.hcl", "plugin \"text\" {\n  queu = 1\n}\n")
 	got := w.run("validate")
@@ -73,6 +75,7 @@ func TestErrorsElsewhere(t *testing.T) {
 
 // HCL-008: diff, its forms and its exit codes.
 func TestDiff(t *testing.T) {
+	t.Parallel()
 	w := site(t)
 	require.NoError(t, os.CopyFS(filepath.Join(w.dir, "old"), os.DirFS(filepath.Join(w.dir, "config"))))
 	got := w.run("diff", "--against", "old")
@@ -105,6 +108,7 @@ func TestDiff(t *testing.T) {
 // HCL-008: what config show and config docs say about names that are not
 // there, and their forms.
 func TestConfigVerbs(t *testing.T) {
+	t.Parallel()
 	w := site(t)
 	for _, row := range []struct {
 		args     string
@@ -142,6 +146,7 @@ var directive = regexp.MustCompile(`^:\d+$`)
 // CLI-006: names come from the configuration and from what is known about its
 // plugins; nothing is started, and what is missing is not spoken of.
 func TestCompletionNames(t *testing.T) {
+	t.Parallel()
 	w := unlocked(t, "mine/talk")
 	offers := func(args ...string) []string {
 		got := w.run(append([]string{"__complete"}, args...)...)

@@ -29,6 +29,7 @@ func textFlags(flags ...string) []string {
 // CONF-001, CONF-006: a plugin that keeps the contract, within the time that
 // somebody new to it has, and the report in every form.
 func TestConformPasses(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	began := time.Now()
 	e := w.run(textFlags("--json", "r.json", "--junit", "r.xml", "--md", "r.md", "--seed", "7")...)
@@ -75,6 +76,7 @@ func TestConformPasses(t *testing.T) {
 
 // CONF-001: exit codes, and what is said besides.
 func TestConformVerdicts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write("known", "tool/answer/value # no table\n")
 	w.write("stale", "tool/answer/value\ncore/describe/bare\n")
@@ -117,6 +119,7 @@ func TestConformVerdicts(t *testing.T) {
 
 // The list needs no plugin and names the requirements.
 func TestConformList(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	e := w.run("conform", "--list", "--profile", "judge")
 	require.Equal(t, 0, e.code)
@@ -145,6 +148,7 @@ func TestConformInterrupted(t *testing.T) {
 // some of those with one fault; all of them are in the conformance step of the
 // checks before a change lands.
 func TestConformHost(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	e := w.run("conform", "host", "--run", "hostile|answer-without-output|chatty|loses-calls|leaves-a-lock", "-o", "edn")
 	require.Equal(t, 0, e.code, "%s\n%s", e.stdout, e.stderr)

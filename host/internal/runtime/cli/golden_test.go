@@ -34,6 +34,7 @@ var hash = regexp.MustCompile(`b3:[0-9a-f]{8,64}`)
 // byte but for the hashes of what was just built. Twice the same question has
 // the same answer (HCL-038).
 func TestGoldenOutput(t *testing.T) {
+	t.Parallel()
 	const capabilities = `{:capabilities
  {:t/plain {:kind :solver :intents #{:t/say} :in-schema :req/text :out-schema :res/text :tags #{:quick} :steps [{:value {:text "x"}}]}
   :t/careful {:kind :solver :intents #{:t/say} :in-schema :req/text :out-schema :res/text :repairs? true :steps [{:value {:text "x"}}]}}}`

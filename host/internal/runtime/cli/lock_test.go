@@ -78,6 +78,7 @@ func (w *world) mustLock() {
 
 // LOCK-001, HCL-041: the whole life of an entry, as an operator has it.
 func TestLockLife(t *testing.T) {
+	t.Parallel()
 	w := lockWorld(t)
 	got := w.run("act", "text/render", helloInput)
 	assert.Equal(t, 1, got.code)
@@ -123,6 +124,7 @@ func TestLockLife(t *testing.T) {
 // LOCK-001: other bytes than those that were approved are refused in every
 // profile, before anything of them runs, with expected, found, path, command.
 func TestLockRefusesAChangedProgram(t *testing.T) {
+	t.Parallel()
 	w := lockWorld(t)
 	w.mustLock()
 	before := w.lockText()
@@ -159,6 +161,7 @@ func TestLockRefusesAChangedProgram(t *testing.T) {
 
 // LOCK-004: what an interpreter runs is hashed too.
 func TestLockRefusesAChangedFile(t *testing.T) {
+	t.Parallel()
 	w := lockWorld(t)
 	w.write("ferment.hcl", "plugin \"text\" {\n  command = [\"programs/text\"]\n  files   = [\"lib/a.py\", \"lib/b.py\"]\n}\n")
 	w.write("lib/a.py", "1")
@@ -174,6 +177,7 @@ func TestLockRefusesAChangedFile(t *testing.T) {
 
 // LOCK-001: an effect that nobody approved fails closed until it is.
 func TestLockRefusesAnAddedEffect(t *testing.T) {
+	t.Parallel()
 	w := lockWorld(t)
 	w.write("mine.edn", mine("#{:fs/read}"))
 	w.mustLock()
@@ -207,6 +211,7 @@ func TestLockRefusesAnAddedEffect(t *testing.T) {
 
 // LOCK-001, ENV-019: so does a need.
 func TestLockRefusesAnAddedNeed(t *testing.T) {
+	t.Parallel()
 	w := lockWorld(t)
 	chess := func(engine string) {
 		w.write("ferment.hcl", fmt.Sprintf("plugin \"chess\" {\n  command = [%q]\n\n  config {\n    engine = %q\n%s}\n",
@@ -231,6 +236,7 @@ func TestLockRefusesAnAddedNeed(t *testing.T) {
 
 // HCL-041: a file that somebody else wrote is refused with its place.
 func TestLockFileThatIsWrong(t *testing.T) {
+	t.Parallel()
 	w := lockWorld(t)
 	w.mustLock()
 	good := w.lockText()
@@ -260,6 +266,7 @@ func TestLockFileThatIsWrong(t *testing.T) {
 // LOCK-002: for CI nothing but what the file says, in any profile, and nothing
 // is written.
 func TestLockReadonly(t *testing.T) {
+	t.Parallel()
 	w := lockWorld(t)
 	dev := []string{"--profile", "dev", "--lockfile=readonly"}
 	got := w.run(append([]string{"act", "text/render", helloInput}, dev...)...)
@@ -285,6 +292,7 @@ func TestLockReadonly(t *testing.T) {
 
 // HCL-037: validate starts only what was approved, unless it is told to.
 func TestValidateStartsWhatIsLocked(t *testing.T) {
+	t.Parallel()
 	w := lockWorld(t)
 	w.tamper("text")
 	got := w.run("validate", "--profile", "dev")
@@ -300,6 +308,7 @@ func TestValidateStartsWhatIsLocked(t *testing.T) {
 // HCL-041: hashes of other platforms are added without starting anything, and
 // stay as long as the version does.
 func TestLockPlatform(t *testing.T) {
+	t.Parallel()
 	w := lockWorld(t)
 	w.mustLock()
 	w.write("dist/text.exe", "for another machine")
@@ -331,6 +340,7 @@ func TestLockPlatform(t *testing.T) {
 }
 
 func TestApproveNames(t *testing.T) {
+	t.Parallel()
 	w := lockWorld(t)
 	got := w.run("plugin", "approve", "txt")
 	assert.Equal(t, 5, got.code)
@@ -345,6 +355,7 @@ func TestApproveNames(t *testing.T) {
 // LOCK-001, HCL-041, HTTP-008, CLI-007: a daemon that serves approves by itself
 // and runs the plugin as approved; the command line and the socket say the same.
 func TestApproveThroughTheDaemon(t *testing.T) {
+	t.Parallel()
 	w := lockWorld(t)
 	w.write("mine.edn", mine("#{:none}"))
 	w.rewrite("ferment.hcl", "plugin \"text\"", "http {\n  listen = [\"127.0.0.1:0\"]\n}\n\nplugin \"text\"")
@@ -415,6 +426,7 @@ func TestApproveThroughTheDaemon(t *testing.T) {
 
 // LOCK-002: a daemon that only reads the lock file approves nothing.
 func TestReadonlyDaemonApprovesNothing(t *testing.T) {
+	t.Parallel()
 	w := lockWorld(t)
 	w.rewrite("ferment.hcl", "plugin \"text\"", "http {\n  listen = [\"127.0.0.1:0\"]\n}\n\nplugin \"text\"")
 	w.mustLock()
@@ -435,6 +447,7 @@ func TestReadonlyDaemonApprovesNothing(t *testing.T) {
 // limit on the size of files stands in for the disk: the kernel refuses the
 // write in the same place.
 func TestLockOnAFullDisk(t *testing.T) {
+	t.Parallel()
 	w := lockWorld(t)
 	w.mustLock()
 	before := w.lockText()
@@ -455,6 +468,7 @@ func TestLockOnAFullDisk(t *testing.T) {
 
 // LOCK-002: the four versions stand side by side.
 func TestListShowsVersions(t *testing.T) {
+	t.Parallel()
 	w := lockWorld(t)
 	w.write("ferment.hcl", "plugin \"text\" {\n  command = [\"programs/text\"]\n  version = \">= 1.0, < 2\"\n}\n\n"+scripted("mine"))
 	w.mustLock()
@@ -468,6 +482,7 @@ func TestListShowsVersions(t *testing.T) {
 
 // LOCK-003: a program is installed, named in a configuration, approved and run.
 func TestInstallLife(t *testing.T) {
+	t.Parallel()
 	w := lockWorld(t)
 	program := w.program("text-new", "text")
 	got := w.run("plugin", "install", "programs/text-new")

@@ -20,6 +20,7 @@ func logged(message, more string) string {
 
 // SUP-009: the log of a plugin is read from its files, also without a daemon.
 func TestPluginLogs(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write("ferment.hcl", "plugin \"other\" {\n  command = [\"bin/none\"]\n  optional = true\n}\n")
 	path := filepath.Join(w.dir, "var", "plugins", "mine", "log", "plugin.log")
@@ -62,6 +63,7 @@ func TestPluginLogs(t *testing.T) {
 
 // SUP-009: -f gives each line once, across rotations, until it is interrupted.
 func TestPluginLogsFollows(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write("ferment.hcl", "")
 	path := filepath.Join(w.dir, "var", "plugins", "mine", "log", "plugin.log")

@@ -101,6 +101,7 @@ func TestNewPluginInGo(t *testing.T) {
 // SDK-005: what cannot be made is refused in one sentence, and nothing is left
 // behind.
 func TestNewPluginRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "taken/file", "kept", "file", "kept")
 	for _, tt := range []struct {
 		name string

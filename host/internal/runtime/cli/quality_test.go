@@ -85,6 +85,7 @@ func (w *world) goldenText(name, got string) {
 // BIND-006: an explanation in each form, without a daemon by what is declared,
 // with one by what was seen.
 func TestExplainGolden(t *testing.T) {
+	t.Parallel()
 	w := portfolio(t, `    swap_to = "t/b"`)
 	forms := func(prefix string) {
 		for form, flag := range map[string]string{"txt": "text", "json": "json", "edn": "edn"} {
@@ -115,6 +116,7 @@ func TestExplainGolden(t *testing.T) {
 // BRK-002, BRK-009: a plugin whose answers are bad is swapped while requests go
 // on, and log, list, inspection and health say so; no request fails for it.
 func TestSwappedWhileServing(t *testing.T) {
+	t.Parallel()
 	w := portfolio(t, "")
 	s := w.serve()
 	edition := func() string {
@@ -149,6 +151,7 @@ func TestSwappedWhileServing(t *testing.T) {
 // BRK-009, BRK-010: who is left out is named by health and list, and an operator
 // lets it in again.
 func TestLeftOutWhileServing(t *testing.T) {
+	t.Parallel()
 	w := portfolio(t, `    action = "quarantine"`)
 	s := w.serve()
 	health := func() string {

@@ -170,6 +170,7 @@ func talkers(t testing.TB, stream string) *world {
 // TestStreamText: on a terminal text comes and goes; where it cannot be taken
 // back it is printed once it is accepted (CLI-001, CLI-008).
 func TestStreamText(t *testing.T) {
+	t.Parallel()
 	w := talkers(t, "provisional")
 	got := w.run("run", "plan.edn", "--stream")
 	assert.Equal(t, 0, got.code, got.stderr)
@@ -230,6 +231,7 @@ func TestStreamInterrupted(t *testing.T) {
 // TestStreamThere: the same over the admin socket of a daemon, and over HTTP as
 // server-sent events; a client that goes away ends the call in the plugin.
 func TestStreamThere(t *testing.T) {
+	t.Parallel()
 	w := sequence{
 		stream: "provisional", dispatch: ":retry {:fallback-max 1}", node: ":done {:must #{:good}}",
 		a: []string{lines(`:value {:text "bad one"}`, "bad ", "one"), lines(":hang true", "half ")}, b: []string{lines(`:value {:text "good one" :good true}`, "good ", "one")},
@@ -271,6 +273,7 @@ func TestStreamThere(t *testing.T) {
 // TestHandleEndsWithItsCall: what a plugin asks ends at the deadline of the call
 // that it asks for, and with its cancellation.
 func TestHandleEndsWithItsCall(t *testing.T) {
+	t.Parallel()
 	ask := sequence{a: []string{`{:ask {:handle [:model]}}`}, b: []string{hang}, node: given("b") + " :deadline-ms 700"}
 	got := ask.world(t).run("run", "plan.edn", "--transcript", "-o", "edn")
 	response := got.value(t)
@@ -289,6 +292,7 @@ func TestHandleEndsWithItsCall(t *testing.T) {
 
 // TestStreamExample: what examples/streaming says.
 func TestStreamExample(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, name := range []string{"ferment.hcl", "talkers.edn", "talk.edn"} {
 		text, err := os.ReadFile(filepath.Join(built.module, "examples", "streaming", name))
@@ -308,6 +312,7 @@ func TestStreamExample(t *testing.T) {
 // TestStreamCleaned: what models think aloud is shown to nobody, neither while
 // they speak nor in their answer (TXT-001, TXT-002).
 func TestStreamCleaned(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, name := range []string{"ferment.hcl", "talk.edn"} {
 		text, err := os.ReadFile(filepath.Join(built.module, "examples", "streaming", name))

@@ -13,6 +13,7 @@ import (
 // OPS-006: the unit file names what it is for, lets nothing else be written,
 // and does not start again what a person has to look at.
 func TestSystemdUnit(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "100% mine/ferment.hcl", testProfile+scripted("a", "isolation { write_paths = [\"scratch\"] }")+`
 effects {
   scope "fs/write" {
