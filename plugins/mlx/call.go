@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/answer"
+	"github.com/fermenthq/ferment/plugins/internal/provider/pricing"
 	"github.com/fermenthq/ferment/plugins/mlx/internal/server"
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -170,21 +171,11 @@ func merge(response edn.Value, earlier []attempt) edn.Value {
 	if result.Key("type").String() == ":error" {
 		earlier = earlier[:len(earlier)-1] // the last one is the response itself
 	}
-	for _, a := range earlier {
-		if a.usage.IsNil() {
-			continue
-		}
-		if usage.IsNil() {
-			usage = a.usage
-			continue
-		}
-		for _, key := range []string{"tokens-in", "tokens-out", "tokens-cached", "tokens-reasoning"} {
-			one, _ := usage.Key(key).AsInt()
-			other, _ := a.usage.Key(key).AsInt()
-			usage = usage.AssocKey(key, edn.Int(one+other))
-		}
-		usage = usage.AssocKey("tokens-mark", edn.K("at-least")).AssocKey("cost-mark", edn.K("at-least"))
+	broken := make([]edn.Value, len(earlier))
+	for i, a := range earlier {
+		broken[i] = a.usage
 	}
+	usage = pricing.Together(usage, broken...)
 	if !usage.IsNil() {
 		result = result.AssocKey("usage", usage)
 	}

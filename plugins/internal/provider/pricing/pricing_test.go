@@ -109,3 +109,34 @@ func TestEstimate(t *testing.T) {
 	ratio.Learn(100, 0)
 	assert.EqualValues(t, 50, ratio.Apply(100))
 }
+
+// LLM-020, MLX-009: an answer pays for the requests that broke before it, and
+// says that they may have taken more.
+func TestTogether(t *testing.T) {
+	for _, tt := range []struct {
+		name, usage string
+		broken      []string
+		want        string
+	}{
+		{"nothing broke", `{:tokens-in 9 :tokens-mark :exact :cost-usd 0.5M :cost-mark :exact}`, nil,
+			`{:tokens-in 9 :tokens-mark :exact :cost-usd 0.5M :cost-mark :exact}`},
+		{"sums", `{:latency-ms 7 :tokens-in 9 :tokens-out 3 :tokens-mark :exact :cost-usd 0.5M :cost-mark :exact}`,
+			[]string{`{:latency-ms 4 :tokens-in 8 :tokens-out 1 :tokens-cached 2 :tokens-mark :at-least :cost-usd 0.125M :cost-mark :at-least}`},
+			`{:latency-ms 7 :tokens-in 17 :tokens-out 4 :tokens-cached 2 :tokens-mark :at-least :cost-usd 0.625M :cost-mark :at-least}`},
+		{"one that told nothing", `{:tokens-in 9 :tokens-mark :exact :cost-usd 0M :cost-mark :exact}`, []string{`nil`},
+			`{:tokens-in 9 :tokens-mark :at-least :cost-usd 0M :cost-mark :at-least}`},
+		{"no price", `{:tokens-in 9 :tokens-mark :exact :cost-mark :unknown}`, []string{`{:tokens-in 1 :tokens-mark :at-least :cost-mark :unknown}`},
+			`{:tokens-in 10 :tokens-mark :at-least :cost-mark :unknown}`},
+		{"no answer", `nil`, []string{`{:tokens-in 1 :tokens-mark :at-least :cost-mark :at-least}`}, `{:tokens-in 1 :tokens-mark :at-least :cost-mark :at-least}`},
+		{"nothing at all", `nil`, []string{`nil`, `nil`}, `nil`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var broken []edn.Value
+			for _, b := range tt.broken {
+				broken = append(broken, edn.MustRead(b))
+			}
+			got, want := Together(edn.MustRead(tt.usage), broken...), edn.MustRead(tt.want)
+			assert.True(t, edn.Equal(want, got), "want %s, got %s", want, got)
+		})
+	}
+}
