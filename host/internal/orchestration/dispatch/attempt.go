@@ -363,8 +363,7 @@ func (s *serving) failure(ctx context.Context, t *tried, err *contract.Error) *F
 	f.RepairAsked = s.w.Terms.RepairAsked
 	f.Over = s.over(ctx)
 	if t.crashed {
-		st := s.d.Executor.State(t.capability.ID)
-		f.ComesBack = st.Ready || st.Standby || st.Respawning
+		f.ComesBack = s.d.Executor.State(t.capability.ID).comesBack()
 	}
 	return f
 }

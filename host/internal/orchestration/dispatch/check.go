@@ -174,7 +174,7 @@ func (s *serving) checker(ctx context.Context) (string, *contract.Error) {
 		return s.binding.Accepted[0], nil
 	}
 	for _, r := range s.binding.Rejected {
-		if r.Reason == policy.ReasonNotReady && s.d.Executor.State(r.Cap).Respawning && s.d.Executor.Await(ctx, r.Cap) == nil {
+		if r.Reason == policy.ReasonNotReady && s.d.Executor.State(r.Cap).comesBack() && s.d.Executor.Await(ctx, r.Cap) == nil {
 			return r.Cap, nil
 		}
 	}

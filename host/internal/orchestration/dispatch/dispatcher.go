@@ -115,9 +115,7 @@ func (d *Dispatcher) Serve(ctx context.Context, run *Run, w *Work) *Result {
 		return &s.result
 	}
 	s.binding = s.bind()
-	if len(s.binding.Tried) == 0 && s.revived(ctx) {
-		s.binding = s.bind()
-	}
+	s.awaitRespawn(ctx)
 	s.awaitBreaker(ctx)
 	s.most = 1 + w.Terms.FallbackMax
 	s.plan = s.strategy()
@@ -255,7 +253,7 @@ func (s *serving) gone(capID string, f *Failure) {
 		return
 	}
 	st := s.d.Executor.State(capID)
-	f.ComesBack = st.Ready || st.Standby || st.Respawning
+	f.ComesBack = st.comesBack()
 	f.Crashed = f.ComesBack
 }
 

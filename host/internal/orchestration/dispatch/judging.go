@@ -182,7 +182,7 @@ func (b *bench) grade(ctx context.Context, subject quality.Subject) *grade {
 // await waits for a judge that is on its way back.
 func (b *bench) await(ctx context.Context) {
 	for _, r := range b.s.binding.Rejected {
-		if r.Reason != policy.ReasonNotReady || !b.admissible(r.Cap) || !b.s.d.Executor.State(r.Cap).Respawning {
+		if r.Reason != policy.ReasonNotReady || !b.admissible(r.Cap) || !b.s.d.Executor.State(r.Cap).comesBack() {
 			continue
 		}
 		if b.s.d.Executor.Await(ctx, r.Cap) == nil {

@@ -12,20 +12,38 @@ import (
 // one that takes longer is a failure that the caller should hear of.
 const reviveWait = 10 * time.Second
 
+// awaitRespawn waits until a node that nobody can serve has a candidate again,
+// if one comes back by itself. Who comes back may be gone again before it is
+// bound, so that is done more than once.
+func (s *serving) awaitRespawn(ctx context.Context) {
+	if len(s.binding.Tried) > 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, reviveWait)
+	defer cancel()
+	for len(s.binding.Tried) == 0 && ctx.Err() == nil && s.revived(ctx) {
+		s.binding = s.bind()
+	}
+}
+
+// comesBack tells whether a capability is there, or will be without an operator.
+// Who was not ready when it was bound may be so by the time that this is asked.
+func (st CapState) comesBack() bool { return st.Ready || st.Standby || st.Respawning }
+
 // revived waits until one of the candidates that are merely not ready is, and
 // tells whether one is. Those that only an operator brings back are not waited
 // for.
 func (s *serving) revived(ctx context.Context) bool {
 	var coming []string
 	for _, r := range s.binding.Rejected {
-		if r.Reason == policy.ReasonNotReady && s.d.Executor.State(r.Cap).Respawning {
+		if r.Reason == policy.ReasonNotReady && s.d.Executor.State(r.Cap).comesBack() {
 			coming = append(coming, r.Cap)
 		}
 	}
 	if len(coming) == 0 {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, reviveWait)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	back := make(chan bool, len(coming))
 	for _, id := range coming {

@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
 )
 
 // ATT-007, BIND-008: a node whose candidates are all being restarted waits for
@@ -50,6 +52,82 @@ func TestNodeWaitsForRespawn(t *testing.T) {
 			})
 		})
 	}
+}
+
+// fleeting is an executor whose candidates are gone again as soon as they were
+// waited for, a number of times.
+type fleeting struct {
+	*dispatchtest.Executor
+	times int
+}
+
+func (f *fleeting) Await(ctx context.Context, capID string) error {
+	err := f.Executor.Await(ctx, capID)
+	if err == nil && f.times > 0 {
+		f.times--
+		f.SetState(capID, dispatch.CapState{Respawning: true})
+		time.AfterFunc(200*time.Millisecond, func() { f.SetState(capID, dispatch.CapState{Ready: true}) })
+	}
+	return err
+}
+
+// ATT-007, BIND-008: a candidate that came back and went again before it was
+// bound is waited for again, for ten seconds in all.
+func TestNodeWaitsAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		times   int
+		took    time.Duration
+		failure string
+	}{
+		"once":    {times: 1, took: 300 * time.Millisecond},
+		"often":   {times: 10, took: 2100 * time.Millisecond},
+		"forever": {times: 1000, took: 10 * time.Second, failure: "unsupported/intent"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := world(t, "")
+				w.Dispatcher.Executor = &fleeting{Executor: w.Executor, times: tc.times}
+				w.SetState("t/a", dispatch.CapState{Respawning: true})
+				time.AfterFunc(100*time.Millisecond, func() { w.SetState("t/a", dispatch.CapState{Ready: true}) })
+				begun := time.Now()
+				r := serve(t, w, order{})
+				assert.Equal(t, tc.took, time.Since(begun))
+				if tc.failure != "" {
+					assert.Equal(t, tc.failure, r.failure())
+					return
+				}
+				require.Nil(t, r.Err)
+				assert.Equal(t, "t/a", r.CapID)
+			})
+		})
+	}
+}
+
+// late is an executor whose candidates are ready by the time that somebody asks
+// what becomes of them.
+type late struct {
+	*dispatchtest.Executor
+	asked int
+}
+
+func (l *late) State(capID string) dispatch.CapState {
+	if l.asked++; l.asked > 2 { // which the first look at all of them takes
+		return dispatch.CapState{Ready: true}
+	}
+	return l.Executor.State(capID)
+}
+
+func (l *late) Await(context.Context, string) error { return nil }
+
+// BIND-008: who becomes ready between two looks is not taken for one that is
+// gone.
+func TestReadyBetweenTwoLooks(t *testing.T) {
+	w := world(t, "")
+	w.Dispatcher.Executor = &late{Executor: w.Executor}
+	w.SetState("t/a", dispatch.CapState{Respawning: true})
+	r := serve(t, w, order{})
+	require.Nil(t, r.Err)
+	assert.Equal(t, "t/a", r.CapID)
 }
 
 // ATT-008 row 6: a candidate that goes while the call waits for a place in it
