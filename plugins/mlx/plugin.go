@@ -160,7 +160,7 @@ func (a *adapter) close(ctx context.Context) error {
 	if h == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, farewell)
+	ctx, cancel := transport.Within(ctx, a.clock, farewell)
 	defer cancel()
 	h.pool.Close(ctx)
 	err := h.guard.close()

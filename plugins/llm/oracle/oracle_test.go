@@ -2,6 +2,8 @@ package oracle
 
 import (
 	"net/http"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/anthropics/anthropic-sdk-go"
@@ -40,7 +42,7 @@ func wellFormed(t *testing.T, dialect string) []wiretest.Transcript {
 	return all
 }
 
-// LLM-054: the client of OpenAI sees what the adapter sees.
+// LLM-003, LLM-054: the client of OpenAI sees what the adapter sees.
 func TestOpenAI(t *testing.T) {
 	for _, tr := range wellFormed(t, "openai-chat") {
 		t.Run(tr.Name, func(t *testing.T) {
@@ -70,7 +72,7 @@ func TestOpenAI(t *testing.T) {
 	}
 }
 
-// LLM-054: the client of Anthropic sees what the adapter sees. It counts what
+// LLM-003, LLM-054: the client of Anthropic sees what the adapter sees. It counts what
 // comes from and goes into the cache apart from the rest of the input.
 func TestAnthropic(t *testing.T) {
 	for _, tr := range wellFormed(t, "anthropic-messages") {
@@ -102,4 +104,65 @@ func TestAnthropic(t *testing.T) {
 			assert.Equal(t, tr.Want.Reasoning, thought)
 		})
 	}
+}
+
+// named finds a transcript.
+func named(t *testing.T, dialect, name string) wiretest.Transcript {
+	for _, tr := range wiretest.Load(t, wires, dialect) {
+		if tr.Name == name {
+			tr.Body = nil
+			return tr
+		}
+	}
+	require.Fail(t, "no transcript "+name)
+	return wiretest.Transcript{}
+}
+
+// LLM-003: why the wire code is our own. What the plugin takes for a cut answer,
+// these clients take for a whole one; an event that cannot be read is the end of
+// an answer that goes on; and a request that failed is sent again behind the back
+// of the ledger.
+func TestWhyTheClientsAreOraclesOnly(t *testing.T) {
+	drain := map[string]func(url string) error{
+		"openai-chat": func(url string) error {
+			client := openai.NewClient(openaioption.WithBaseURL(url), openaioption.WithAPIKey("none"))
+			stream := client.Chat.Completions.NewStreaming(t.Context(), openai.ChatCompletionNewParams{
+				Model: "sample", Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("Explain ACID.")},
+			})
+			for stream.Next() {
+				continue
+			}
+			return stream.Err()
+		},
+		"anthropic-messages": func(url string) error {
+			client := anthropic.NewClient(anthropicoption.WithBaseURL(url), anthropicoption.WithAPIKey("none"))
+			stream := client.Messages.NewStreaming(t.Context(), anthropic.MessageNewParams{
+				Model: "sample", MaxTokens: 100, Messages: []anthropic.MessageParam{anthropic.NewUserMessage(anthropic.NewTextBlock("Explain ACID."))},
+			})
+			for stream.Next() {
+				continue
+			}
+			return stream.Err()
+		},
+	}
+	for dialect, run := range drain {
+		assert.NoError(t, run(wiretest.Serve(t, named(t, dialect, "truncated")).URL), dialect)
+		broken := named(t, dialect, "malformed-then-recovery")
+		for i := range broken.Steps { // an event without a name is none to one of them
+			broken.Steps[i].Send = strings.Replace(broken.Steps[i].Send, `data: {"type":"content_block_delta","index":0,"del`+"\n", "event: content_block_delta\n"+`data: {"type":"content_block_delta","index":0,"del`+"\n\n", 1)
+		}
+		assert.Error(t, run(wiretest.Serve(t, broken).URL), dialect)
+
+		failing := wiretest.Serve(t, wiretest.Transcript{Status: http.StatusInternalServerError, Header: http.Header{"Retry-After-Ms": {"1"}}})
+		assert.Error(t, run(failing.URL), dialect)
+		assert.Len(t, failing.Requests(), 3, dialect)
+	}
+}
+
+// LLM-003: none of them is in a program.
+func TestTheClientsAreInNoProgram(t *testing.T) {
+	text, err := os.ReadFile("../../../go.mod")
+	require.NoError(t, err)
+	assert.NotContains(t, string(text), "anthropic-sdk-go")
+	assert.NotContains(t, string(text), "openai-go")
 }

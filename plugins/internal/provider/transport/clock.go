@@ -1,6 +1,9 @@
 package transport
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Clock is where time comes from.
 type Clock interface {
@@ -28,3 +31,19 @@ type systemTimer struct{ t *time.Timer }
 
 func (s systemTimer) C() <-chan time.Time { return s.t.C }
 func (s systemTimer) Stop()               { s.t.Stop() }
+
+// Within is ctx that also ends when d has passed on the clock; its cause is
+// context.DeadlineExceeded then. It has to be cancelled.
+func Within(ctx context.Context, clock Clock, d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	timer := clock.NewTimer(d)
+	go func() {
+		select {
+		case <-timer.C():
+			cancel(context.DeadlineExceeded)
+		case <-ctx.Done():
+			timer.Stop()
+		}
+	}()
+	return ctx, func() { cancel(context.Canceled) }
+}

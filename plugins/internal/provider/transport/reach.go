@@ -15,7 +15,7 @@ const reachLimit = 2 * time.Second
 // TCP, and TLS where the address says so. No request is made, so it costs
 // nothing and shows no key.
 func (c *Client) Reach(ctx context.Context) *Fault {
-	ctx, cancel := context.WithTimeout(ctx, min(reachLimit, c.set.Timeouts.Connect))
+	ctx, cancel := Within(ctx, c.set.Clock, min(reachLimit, c.set.Timeouts.Connect))
 	defer cancel()
 	target := c.set.Base
 	if c.set.Proxy != nil {

@@ -107,14 +107,14 @@ func (l *Lease[S]) Context(ctx context.Context) (context.Context, context.Cancel
 // Died says what the server died of, nil if it lives. within is how long a death
 // may take to be noticed.
 func (l *Lease[S]) Died(within time.Duration) *contract.Error {
-	timer := time.NewTimer(within)
+	timer := l.pool.set.Clock.NewTimer(within)
 	defer timer.Stop()
 	select {
 	case <-l.run.dead.Done():
 	default:
 		select {
 		case <-l.run.dead.Done():
-		case <-timer.C:
+		case <-timer.C():
 			return nil
 		}
 	}

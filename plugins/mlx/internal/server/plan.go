@@ -70,7 +70,7 @@ func (p *Plan) Start(ctx context.Context, taken func(uint16) bool, spawned func(
 	}
 	tried := map[uint16]bool{}
 	for n := 1; ; n++ {
-		port, err := p.choose(func(port uint16) bool { return taken(port) || tried[port] })
+		port, err := p.choose(ctx, func(port uint16) bool { return taken(port) || tried[port] })
 		if err != nil {
 			return nil, err
 		}
@@ -148,14 +148,14 @@ func (p *Plan) unavailable(format string, args ...any) *contract.Error {
 }
 
 // choose finds a port that nobody has.
-func (p *Plan) choose(taken func(uint16) bool) (uint16, *contract.Error) {
+func (p *Plan) choose(ctx context.Context, taken func(uint16) bool) (uint16, *contract.Error) {
 	var busy []uint16
 	var why error
 	for _, port := range p.Ports {
 		if taken(port) {
 			continue
 		}
-		err := free(port)
+		err := p.free(ctx, port)
 		if err == nil {
 			return port, nil
 		}
@@ -178,7 +178,7 @@ func (p *Plan) choose(taken func(uint16) bool) (uint16, *contract.Error) {
 // free tells whether nobody has a port. A process that this one is just about to
 // start may hold sockets of this one for a moment, those of an earlier look
 // among them: nobody answers there, so it is looked again.
-func free(port uint16) error {
+func (p *Plan) free(ctx context.Context, port uint16) error {
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port)))
 	for n := 1; ; n++ {
 		l, err := net.Listen("tcp4", address)
@@ -188,11 +188,33 @@ func free(port uint16) error {
 		if n == looks || !errors.Is(err, syscall.EADDRINUSE) {
 			return err
 		}
-		if conn, cerr := net.DialTimeout("tcp4", address, between); cerr == nil {
-			_ = conn.Close()
+		if answers(ctx, p.Clock, address, between) || !wait(ctx, p.Clock, between) {
 			return err
 		}
-		time.Sleep(between)
+	}
+}
+
+// answers tells whether somebody takes a connection.
+func answers(ctx context.Context, clock transport.Clock, address string, limit time.Duration) bool {
+	ctx, cancel := transport.Within(ctx, clock, limit)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp4", address)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return true
+}
+
+// wait lets time pass; false if ctx ended first.
+func wait(ctx context.Context, clock transport.Clock, d time.Duration) bool {
+	timer := clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

@@ -226,12 +226,7 @@ func (s *Server) hinted(e *contract.Error, last []string) *contract.Error {
 // foreign tells whether somebody else answers on the port now that this server
 // has ended.
 func (s *Server) foreign() bool {
-	conn, err := net.DialTimeout("tcp4", s.address(), probeLimit)
-	if err != nil {
-		return false
-	}
-	_ = conn.Close()
-	return true
+	return answers(context.Background(), s.plan.Clock, s.address(), probeLimit)
 }
 
 // short is the begin of a body in one line.
