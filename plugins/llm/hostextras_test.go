@@ -154,7 +154,7 @@ func (w *hostWall) usage(t *testing.T) {
 			least int64
 		}{
 			"missing": {missing, ":estimated", 1},
-			"wrong":   {k.whole(strings.Repeat("many words ", 200)), ":at-least", 500},
+			"wrong":   {k.whole(strings.Repeat("many words ", 200)), ":at-least", 401},
 			"stated":  {k.whole("three tokens"), ":exact", 3},
 		} {
 			w.servers[provider].Then(tt.plays)
@@ -169,6 +169,41 @@ func (w *hostWall) usage(t *testing.T) {
 			assert.Equal(t, usage.Key("cost-usd").String(), h.used().Key("usd").String(), "%s %s", provider, name)
 			assert.Equal(t, tt.mark, h.response.Key("budget").Key("mark").String(), "%s %s", provider, name)
 		}
+	}
+}
+
+// LLM-022, BUD-001: where a budget is so tight that a guess could decide, the
+// host has the provider count. What fits is asked although its length speaks
+// against it, what does not is not asked at all.
+func (w *hostWall) counting(t *testing.T) {
+	long := strings.Repeat("hello world ", 400) // its length says 1,600 and more, the table 801 and what is around it
+	for _, tt := range []struct {
+		model, account, dialect string
+		counter                 string
+		fits, lacks             string // the budget
+		asked                   int    // for a count, in both
+	}{
+		{"openai/voice", "openai", "openai-chat", "", `:max-tokens-in 1200`, `:max-tokens-in 800`, 0},
+		{"openai/voice", "openai", "openai-chat", "", `:max-usd 0.0020M :max-tokens 400`, `:max-usd 0.0015M :max-tokens 400`, 0},
+		{"anthropic/voice", "anthropic", "anthropic-messages", "anthropic", `:max-tokens-in 1403`, `:max-tokens-in 1402`, 2},
+		{"compatible/llama", "llama", "openai-chat", "llama-server", `:max-tokens-in 100`, `:max-tokens-in 9`, 2},
+	} {
+		server := w.servers[tt.account]
+		if tt.counter != "" {
+			server.Beside(counterOf(t, tt.counter))
+		}
+		counted := len(server.Besides())
+		ask := func(budget string) heard {
+			server.Then(talks()[tt.dialect].whole("fine"))
+			return w.act(t.Context(), fmt.Sprintf(`{:proto 1 :trace {:id "count"} :task {:intent :wall/plain :dispatch {:candidates [:%s]}} :input {:messages [{:role :user :content %q}]} :budget {%s}}`, tt.model, long, budget), false)
+		}
+		h := ask(tt.fits)
+		assert.Equal(t, "fine", h.out(), "%s %s: %s", tt.model, tt.fits, h.raw)
+		asked := len(server.Requests())
+		h = ask(tt.lacks)
+		assert.Equal(t, ":budget/exceeded", h.response.Key("error").Key("type").String(), "%s %s: %s", tt.model, tt.lacks, h.raw)
+		assert.Len(t, server.Requests(), asked, "%s: the model is not asked", tt.model)
+		assert.Len(t, server.Besides(), counted+tt.asked, tt.model)
 	}
 }
 

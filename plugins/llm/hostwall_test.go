@@ -108,12 +108,15 @@ func newHostWall(t testing.TB) *hostWall {
 			plugins = append(plugins, accountBlock(name, provider, w.servers[name].URL, labels, withKey, short))
 		}
 	}
-	w.servers["narrow"], w.servers["keyless"], w.servers["fourth"] = wiretest.Serve(t), wiretest.Serve(t), wiretest.Serve(t)
+	for _, name := range []string{"narrow", "keyless", "fourth", "llama"} {
+		w.servers[name] = wiretest.Serve(t)
+	}
 	plugins = append(plugins,
 		accountBlock("narrow", "openai", w.servers["narrow"].URL, []string{"narrow"}, withKey, "max_in_flight = 1", "queue = 0"),
 		accountBlock("keyless", "openai", w.servers["keyless"].URL, []string{"keyless"}),
 		accountBlock("nobody", "openai", nobody(t), []string{"nobody"}, withKey),
-		accountBlock("fourth", "compatible", w.servers["fourth"].URL, []string{"voice"}, withKey))
+		accountBlock("fourth", "compatible", w.servers["fourth"].URL, []string{"voice"}, withKey),
+		accountBlock("llama", "compatible", w.servers["llama"].URL+"/v1", []string{"llama"}, withKey, `preset = "llama-server"`))
 	bin := programs(t)
 	w.daemon = daemonOf(t, bin, wallConfig(bin, plugins...), map[string]string{"spare.edn": spareScript()}, "WALL_KEY="+canary)
 	return w
@@ -146,6 +149,7 @@ func TestFaultWallThroughTheHost(t *testing.T) {
 	t.Run("before a request", w.beforeARequest)
 	t.Run("late", w.late)
 	t.Run("usage", w.usage)
+	t.Run("counting", w.counting)
 	t.Run("recovery", w.recovery)
 	t.Run("statuses", w.statuses)
 	t.Run("slow reader", w.slowReader)

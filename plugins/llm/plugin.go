@@ -9,6 +9,7 @@ import (
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/answer"
 	"github.com/fermenthq/ferment/plugins/internal/provider/settings"
+	"github.com/fermenthq/ferment/plugins/internal/provider/tables"
 	"github.com/fermenthq/ferment/plugins/internal/provider/transport"
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -79,7 +80,7 @@ func (a *adapter) answer(ctx context.Context, label string, request edn.Value, o
 }
 
 func (a *adapter) start(_ context.Context, s settings.Settings) error {
-	provider, models, err := s.Named().Build(a.clock)
+	provider, models, err := s.Named().Build(a.clock, tables.For)
 	if err != nil {
 		return err
 	}

@@ -221,6 +221,10 @@ func TestConfigurationProblems(t *testing.T) {
 		{"one name for all", base(`{:model-name "m" :model {"a" {} "b" {:name "n"}}}`), nil},
 		{"a price that is a float", base(`{:model {"a" {:name "m" :price {:input 0.1 :output 1}}}}`), []string{":input"}},
 		{"free and dear", base(`{:model {"a" {:name "m" :price {:free true :input "1" :output "1"}}}}`), []string{":price"}},
+		{"nobody counts there", base(`{:model {"a" {:name "m" :count "endpoint"}}}`), []string{`"a" :count] preset generic has no endpoint that counts tokens`}},
+		{"tables of others", edn.MustRead(`{:provider "anthropic" :model {"a" {:name "m" :count "local"}}}`), []string{`"a" :count] the tables are those of OpenAI's models`}},
+		{"a way to count that is none", base(`{:model {"a" {:name "m" :count "guess"}}}`), []string{":count"}},
+		{"ways to count", base(`{:preset "vllm" :model {"a" {:name "m" :count "endpoint"} "b" {:name "m" :count "local"} "c" {:name "m" :count "estimate"} "d" {:name "m" :count "auto"}}}`), nil},
 		{"17 stops", base(`{:model {"a" {:name "m" :options {:stop ["1" "2" "3" "4" "5" "6" "7" "8" "9" "10" "11" "12" "13" "14" "15" "16" "17"]}}}}`), []string{":stop"}},
 	} {
 		p := sdktest.Serve(t, newPlugin(transport.System()), sdktest.Unconfigured())

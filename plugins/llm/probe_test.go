@@ -36,6 +36,7 @@ func habits(dialect string) habit {
 func probed(t *testing.T, dialect, model, whole string, said habit) (*rig, outcome) {
 	t.Helper()
 	r := newRig(t, dialect, model, whole, said[:]...)
+	r.server.Beside(counterOf(t, "anthropic"))
 	return r, r.ask(t.Context(), "model/probe", `{}`, "", nil)
 }
 
@@ -56,6 +57,10 @@ func TestProbeAgrees(t *testing.T) {
 		assert.Empty(t, differences(o), dialect)
 		assert.True(t, o.out.Key("agrees?").Truthy(), "%s", o.out)
 		assert.Len(t, r.server.Requests(), 5, "LLM-006")
+		assert.Equal(t, map[string]string{
+			"openai-chat": `{:stated 9 :tokens-in 25 :tokens/counted-by :local}`, "anthropic-messages": `{:stated 9 :tokens-in 1403 :tokens/counted-by :endpoint}`,
+			"ollama-chat": `{:stated 9 :tokens-in 23 :tokens/counted-by :estimate}`,
+		}[dialect], o.out.Key("count").String(), "LLM-022")
 		assert.Len(t, o.deltas, 5, "a word before each")
 		assert.Equal(t, `{:cost-mark :exact :cost-usd 0.000075M :tokens-cached 0 :tokens-in 45 :tokens-mark :exact :tokens-out 15 :tokens-reasoning 0}`,
 			o.usage.Dissoc(edn.K("mode")).Dissoc(edn.K("latency-ms")).String(), dialect)

@@ -28,6 +28,9 @@ func (h *house) answer(ctx context.Context, label string, request edn.Value, out
 		return edn.Nil(), err
 	}
 	intent, session := sdk.CallFrom(ctx).Intent, sessionOf(request)
+	if intent == answer.Count {
+		return h.count(ctx, label, name, session, request, out)
+	}
 	waiting := func() { _ = out.Progress(edn.MustMap(edn.K("model/state"), edn.K("starting"))) }
 	var earlier []attempt
 	for {
@@ -37,7 +40,7 @@ func (h *house) answer(ctx context.Context, label string, request edn.Value, out
 		}
 		sink := &watched{Sink: out}
 		callCtx, cancel := lease.Context(ctx)
-		response, refused := lease.Server.provider.Answer(callCtx, h.model(lease.Server, label, name), intent, request, sink)
+		response, refused := lease.Server.provider.Answer(callCtx, h.model(lease.Server.models, label, name), intent, request, sink)
 		cancel()
 		death := h.fate(ctx, lease, response)
 		lease.Release()
@@ -54,6 +57,22 @@ func (h *house) answer(ctx context.Context, label string, request edn.Value, out
 		}
 		sdk.Logger(ctx).Warn("the call is repeated: its model server died", "server_pid", lease.Server.PID(), "cause", death.Type)
 	}
+}
+
+// count says how many tokens a request would take. The server is asked if it runs
+// already; none is started to be asked.
+func (h *house) count(ctx context.Context, label, name, session string, request edn.Value, out answer.Sink) (edn.Value, error) {
+	var response edn.Value
+	var err *contract.Error
+	if t, up := h.pool.Up(session); up {
+		response, err = t.provider.Answer(ctx, h.model(t.models, label, name), answer.Count, request, out)
+	} else {
+		response, err = h.cold.provider.Guess(h.model(h.cold.models, label, name), request, out)
+	}
+	if err != nil {
+		return edn.Nil(), err
+	}
+	return response, nil
 }
 
 // fate says whether the server died during the call, and has one looked at that
@@ -105,8 +124,8 @@ func (h *house) named(request edn.Value) (string, *contract.Error) {
 }
 
 // model is the model of a capability, or another one that the request may name.
-func (h *house) model(t *talker, label, name string) *answer.Model {
-	m := t.models[label]
+func (h *house) model(models map[string]*answer.Model, label, name string) *answer.Model {
+	m := models[label]
 	if name == "" || name == m.Name {
 		return m
 	}

@@ -39,6 +39,8 @@ type house struct {
 	guard   guard
 	changed signal
 	log     journal
+	// cold is what is known of the models while no server runs.
+	cold talker
 }
 
 // talker is a server that can be asked.
@@ -86,6 +88,10 @@ func (a *adapter) offer(_ context.Context, s settings.Settings) (sdk.Offer, erro
 
 func (a *adapter) start(ctx context.Context, s settings.Settings) error {
 	h := &house{set: s}
+	var err error
+	if h.cold.provider, h.cold.models, err = s.Build(1, a.clock); err != nil {
+		return err
+	}
 	h.log.start(sdk.Logger(sdk.Lifetime(ctx)))
 	plan := h.plan(a.clock, a.rungs)
 	h.pool = pool.New(pool.Settings[*talker]{

@@ -159,6 +159,17 @@ func TestWhyTheClientsAreOraclesOnly(t *testing.T) {
 	}
 }
 
+// LLM-022, LLM-054: the client of Anthropic reads the count as the plugin does.
+func TestCount(t *testing.T) {
+	tr := named(t, "count", "anthropic")
+	client := anthropic.NewClient(anthropicoption.WithBaseURL(wiretest.Serve(t, tr).URL), anthropicoption.WithAPIKey("none"))
+	n, err := client.Messages.CountTokens(t.Context(), anthropic.MessageCountTokensParams{
+		Model: "sample", Messages: []anthropic.MessageParam{anthropic.NewUserMessage(anthropic.NewTextBlock("Explain ACID."))},
+	})
+	require.NoError(t, err)
+	assert.Equal(t, tr.Want.In, n.InputTokens)
+}
+
 // LLM-003: none of them is in a program.
 func TestTheClientsAreInNoProgram(t *testing.T) {
 	text, err := os.ReadFile("../../../go.mod")

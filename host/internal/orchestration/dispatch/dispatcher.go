@@ -55,13 +55,16 @@ type serving struct {
 	failed  error // the recorder refused
 
 	// Of a node with a budget.
-	tokens  int64           // that its input has, once they were counted
-	lacking *contract.Error // why the last candidate that was looked at cannot be paid for
-	gate    string          // of a check or a judge: its name
-	vote    bool            // it is a judge
-	unsound bool            // who graded the last answer is not wholly in itself
-	beside  bool            // who is looked at would be asked beside others
-	unpaid  *contract.Error // why a check or a judge of the last answer could not be asked
+	tokens int64 // that its input has, once they were estimated
+	// What capabilities counted in it, 0 where one did not, and for which round.
+	counted   map[string]int64
+	countedIn int
+	lacking   *contract.Error // why the last candidate that was looked at cannot be paid for
+	gate      string          // of a check or a judge: its name
+	vote      bool            // it is a judge
+	unsound   bool            // who graded the last answer is not wholly in itself
+	beside    bool            // who is looked at would be asked beside others
+	unpaid    *contract.Error // why a check or a judge of the last answer could not be asked
 
 	room room
 }

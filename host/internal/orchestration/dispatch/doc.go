@@ -22,6 +22,10 @@
 // that is not enough is put to the vote; Grades remembers what was graded, so that
 // equal text has one grade. What votes cost is on the account of the node.
 //
+// Where a budget of tokens or money is so tight that the estimate of what a call
+// takes could decide, the candidate is asked for a count of its input before
+// anything is reserved for it (count.go).
+//
 // Concurrency: a Dispatcher is immutable and may serve any number of calls at
 // once. One call runs on the goroutine of its caller: it records, judges and
 // decides. Only calls to candidates that are asked side by side and the

@@ -202,7 +202,7 @@ func (b *bench) vote(ctx context.Context, c *registry.Capability, subject qualit
 	}
 	g = grade{ballot: quality.NewBallot(most, b.least), capID: c.ID, version: c.Version}
 	for sample := 0; sample < max(1, most) && !g.ballot.Settled(); sample++ {
-		b.s.w.Input, b.s.tokens = b.question(subject, sample), 0
+		b.s.w.Input, b.s.tokens, b.s.counted = b.question(subject, sample), 0, nil
 		score, said, err := b.ask(ctx, c)
 		switch {
 		case err == nil:

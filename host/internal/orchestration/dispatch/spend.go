@@ -88,6 +88,9 @@ func (s *serving) size(ctx context.Context, c *registry.Capability) policy.Size 
 	if s.round > 0 {
 		size.In += policy.CountTokens(s.told)
 	}
+	if n := s.counted[c.ID]; n > 0 && s.countedIn == s.round {
+		size.In = n
+	}
 	if most := int64(c.Limits.ContextTokens); most > 0 {
 		size.In = min(size.In, most)
 	}
@@ -158,7 +161,9 @@ func (s *serving) unaffordable(capID string) bool {
 	case s.gate != "":
 		purpose = forCheck
 	}
-	want, _, err := s.want(s.run.Base, c, s.counts(purpose, !s.beside))
+	counts := s.counts(purpose, !s.beside)
+	s.weigh(s.run.Base, c, counts, policy.Amounts{})
+	want, _, err := s.want(s.run.Base, c, counts)
 	if err == nil {
 		err = s.short(want)
 	}
@@ -192,7 +197,9 @@ func (s *serving) affordable(ids []string) int {
 		if !ok {
 			return i
 		}
-		want, _, err := s.want(s.run.Base, c, s.counts(forEntrant, i == 0))
+		counts := s.counts(forEntrant, i == 0)
+		s.weigh(s.run.Base, c, counts, sum)
+		want, _, err := s.want(s.run.Base, c, counts)
 		if err != nil {
 			return i
 		}
@@ -212,7 +219,9 @@ func (s *serving) reserve(ctx context.Context, c *registry.Capability, purpose s
 	if err := s.run.Base.Err(); err != nil {
 		return expense{}, contract.AsError(err) // nothing begins any more
 	}
-	want, standing, err := s.want(ctx, c, s.counts(purpose, first))
+	counts := s.counts(purpose, first)
+	s.weigh(ctx, c, counts, policy.Amounts{})
+	want, standing, err := s.want(ctx, c, counts)
 	var hold *budget.Hold
 	if err == nil {
 		hold, err = s.run.Account.Reserve(context.WithoutCancel(ctx), s.w.Budget, want)

@@ -126,9 +126,26 @@ func probeText(w io.Writer, out, usage edn.Value) error {
 	if out.Key("agrees?").Truthy() {
 		b.WriteString("  nothing differs from what is declared\n")
 	}
+	if count := out.Key("count"); !count.IsNil() {
+		fmt.Fprintf(&b, "count %s\n", probeCount(count))
+	}
 	fmt.Fprintf(&b, "cost %s\n", probeCost(usage))
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// probeCount says how tokens are counted before a call, and how near that comes.
+func probeCount(count edn.Value) string {
+	ways := map[string]string{"endpoint": "the server", "local": "the table of the model", "estimate": "length"}
+	way := plain(count.Key("tokens/counted-by"))
+	if known := ways[strings.TrimPrefix(way, ":")]; known != "" {
+		way = known
+	}
+	text := plain(count.Key("tokens-in")) + " tokens in the first request by " + way
+	if stated := count.Key("stated"); !stated.IsNil() {
+		text += ", the server stated " + plain(stated)
+	}
+	return text
 }
 
 func probeCost(usage edn.Value) string {

@@ -99,6 +99,7 @@ func TestModelProbe(t *testing.T) {
 	assert.EqualValues(t, 5, asked.Load(), "LLM-006")
 	assert.Contains(t, got.stdout, "nothing differs")
 	assert.Contains(t, got.stdout, "cost 45 tokens in, 15 out, 0.000075M USD (exact)")
+	assert.Regexp(t, `(?m)^count \d+ tokens in the first request by length, the server stated 9$`, got.stdout, "LLM-022")
 	assert.Contains(t, got.stdout, "model sample (served by served), preset vllm")
 	assert.NotContains(t, got.stdout+got.stderr, "CANARY", "LM-004")
 

@@ -1,7 +1,6 @@
 package answer
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -30,6 +29,9 @@ func (p *Provider) Answer(ctx context.Context, m *Model, intent string, request 
 			return out.Delta(edn.MustMap(edn.K("kind"), edn.K("check"), edn.K("check"), edn.K(name)))
 		})
 	}
+	if intent == Count {
+		return p.countQuestion(ctx, m, request, out)
+	}
 	q, err := m.ask(intent, request)
 	if err != nil {
 		return edn.Nil(), err
@@ -41,6 +43,9 @@ func (p *Provider) Answer(ctx context.Context, m *Model, intent string, request 
 	}
 	defer leave()
 	value, err := c.run(ctx)
+	if err == nil || c.known {
+		c.settle(ctx)
+	}
 	return c.envelope(value, err), nil
 }
 
@@ -55,6 +60,10 @@ func (c *call) begin(ctx context.Context) (leave func(), failed *contract.Error)
 			return nil, c.fail(failure.QueueFull, "as many calls wait as may")
 		}
 		return nil, c.fault(&transport.Fault{Kind: waiting(err), Text: "the call waited for its turn"})
+	}
+	if failed := c.weigh(ctx); failed != nil {
+		c.provider.Gate.Leave()
+		return nil, failed
 	}
 	c.exchange = c.provider.Client.Post(c.model.Preset.Path, body)
 	return func() { c.exchange.Close(); c.provider.Gate.Leave() }, nil
@@ -90,6 +99,13 @@ type call struct {
 	cut        bool // the answer did not end by itself
 	how        string
 	pending    chat.Piece // merged with what follows in the same read
+
+	countedIn struct {
+		n   int64
+		way pricing.Way // empty: not counted
+	}
+	spent pricing.Tokens
+	by    ways
 }
 
 // fail makes the error of a row with all that is known.
@@ -120,7 +136,7 @@ func (c *call) encode() ([]byte, *contract.Error) {
 	if len(q.tools) > 0 && !m.Preset.Tools {
 		return nil, c.fail(failure.NotConfigured, "preset %s has no tools: set quirks { tools = true } if this server has them", m.Preset.Name)
 	}
-	r := &chat.Request{Model: cmp.Or(m.Wire, m.Name), Messages: q.messages, Tools: q.tools, Options: q.options, Context: m.Context, Whole: q.whole || len(q.tools) > 0 && !m.Preset.ToolsStream}
+	r := &chat.Request{Model: m.wire(), Messages: q.messages, Tools: q.tools, Options: q.options, Context: m.Context, Whole: q.whole || len(q.tools) > 0 && !m.Preset.ToolsStream}
 	if q.shape != nil {
 		output, ok := q.shape.Ask(m.Structured, m.Preset)
 		if !ok {
@@ -246,17 +262,7 @@ func (c *call) usage(err *contract.Error) edn.Value {
 	case err != nil && !c.known:
 		return edn.Nil()
 	}
-	return c.account(c.tokens(), c.exchange.Elapsed())
-}
-
-// tokens are what the call took, as far as it is known.
-func (c *call) tokens() pricing.Tokens {
-	counted := pricing.Counted{In: c.model.Ratio.Apply(pricing.EstimateRequest(c.request)), Out: c.model.Ratio.Apply(pricing.EstimateAnswer(c.answer))}
-	tokens := pricing.Settle(c.answer.Usage, counted, c.cut)
-	if tokens.Mark == pricing.Exact {
-		c.model.Ratio.Learn(tokens.In, pricing.EstimateRequest(c.request))
-	}
-	return tokens
+	return c.account(c.spent, c.exchange.Elapsed())
 }
 
 // account writes tokens and their price down.
@@ -343,6 +349,9 @@ func (c *call) meta() edn.Value {
 	}
 	if c.how != "" {
 		m.Key("format/found", edn.K(c.how))
+	}
+	if how := c.by.value(); how.Len() > 0 {
+		m.Key(countedBy, how)
 	}
 	return m.Map()
 }

@@ -3,7 +3,9 @@
 // usage and the metadata of the contract out of what came.
 //
 // A Provider is one account with its models. Answer makes at most one request;
-// it is for the host to try again, elsewhere, or with findings. Everything that
+// it is for the host to try again, elsewhere, or with findings. Where the tokens
+// of a request have to be known that nobody states, they are counted (count.go):
+// by the server, which is one request more, by a table, or by length. Everything that
 // can go wrong is a row of package failure. A Provider is safe for concurrent
 // use.
 package answer

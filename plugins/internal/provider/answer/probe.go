@@ -78,7 +78,23 @@ func (p *Provider) probeServer(ctx context.Context, m *Model, progress func(name
 		one.look(k, m)
 	}
 	lookAtRole(all[0], all[1], m)
-	return told(m, all), nil
+	return told(m, all, p.compareCount(ctx, m, all[0])), nil
+}
+
+// compareCount counts the first question and says how, beside what the server
+// said that it had. Nil without a question.
+func (p *Provider) compareCount(ctx context.Context, m *Model, k *check) edn.Value {
+	if k.call.request == nil {
+		return edn.Nil()
+	}
+	n, way := p.count(ctx, m, k.call.request, true)
+	var b edn.MapBuilder
+	b.Key("tokens-in", edn.Int(n))
+	b.Key(countedBy, edn.K(string(way)))
+	if k.call.answer.Usage.In >= 0 {
+		b.Key("stated", edn.Int(k.call.answer.Usage.In))
+	}
+	return b.Map()
 }
 
 // hopeless tells the errors after which every further request would end alike.
@@ -114,6 +130,9 @@ func (p *Provider) probe(ctx context.Context, m *Model, name string, ask func(*q
 	defer leave()
 	k.err = k.call.fetch(ctx)
 	k.took = k.call.exchange.Elapsed()
+	if k.err == nil || k.call.known {
+		k.call.settle(ctx)
+	}
 	return k
 }
 
@@ -251,7 +270,7 @@ func lookAtLimit(k *check, m *Model) {
 	if k.err != nil {
 		return
 	}
-	cut, out := k.call.answer.Finish == chat.Length, k.call.tokens().Out
+	cut, out := k.call.answer.Finish == chat.Length, k.call.spent.Out
 	k.saw("cut?", edn.Bool(cut))
 	k.saw("tokens-out", edn.Int(out))
 	if !cut && out > 4*probeLimit {
@@ -260,7 +279,7 @@ func lookAtLimit(k *check, m *Model) {
 }
 
 // told is the output of a probe with all requests.
-func told(m *Model, all []*check) edn.Value {
+func told(m *Model, all []*check, count edn.Value) edn.Value {
 	var checks, differences []edn.Value
 	sum := pricing.Tokens{Mark: pricing.Exact}
 	var took time.Duration
@@ -274,7 +293,7 @@ func told(m *Model, all []*check) edn.Value {
 		}
 		took += k.took
 		if k.call.known {
-			t := k.call.tokens()
+			t := k.call.spent
 			sum.In, sum.Out, sum.Cached, sum.Reasoning, sum.Written = sum.In+t.In, sum.Out+t.Out, sum.Cached+t.Cached, sum.Reasoning+t.Reasoning, sum.Written+t.Written
 			sum.Mark = pricing.Weakest(sum.Mark, t.Mark)
 			one.Key("usage", k.call.account(t, k.took))
@@ -295,6 +314,9 @@ func told(m *Model, all []*check) edn.Value {
 	out.Key("agrees?", edn.Bool(len(differences) == 0 && allAgree(all)))
 	out.Key("checks", edn.Vector(checks...))
 	out.Key("differences", edn.Vector(differences...))
+	if !count.IsNil() {
+		out.Key("count", count)
+	}
 	result.Key("type", edn.K("value"))
 	result.Key("out", out.Map())
 	result.Key("usage", (&call{model: m}).account(sum, took))

@@ -1,6 +1,7 @@
 package answer
 
 import (
+	"cmp"
 	"strconv"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
@@ -41,9 +42,12 @@ type Model struct {
 	Structured    string // auto, native, json or prompt
 	Context       int64
 	Price         pricing.Price
-	// Ratio is what was learned about its tokens.
-	Ratio *pricing.Ratio
+	// Counting is how its tokens are counted.
+	Counting *Counting
 }
+
+// wire is the name in requests.
+func (m *Model) wire() string { return cmp.Or(m.Wire, m.Name) }
 
 // Sink takes the pieces of an answer while it arrives. Its methods may wait for
 // whoever reads them.

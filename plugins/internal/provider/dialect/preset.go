@@ -46,10 +46,14 @@ type Preset struct {
 	SystemRole    string
 	// ReasoningFields are where the text before the answer stands.
 	ReasoningFields []string
-	// Tables says that the tokens of the models are known here.
+	// Tables says that the models are those whose tables are known.
 	Tables bool
-	// CountPath is an endpoint that counts tokens, "" for none.
-	CountPath string
+	// CountPath is an endpoint that counts tokens, "" for none. One with a
+	// CountField takes a text in that field and gives its tokens; it lies beside
+	// the version of the interface, not below it. Counts says that it is asked
+	// unless the configuration says otherwise.
+	CountPath, CountField string
+	Counts                bool
 }
 
 // Presets are all presets in the order of the documentation.
@@ -72,15 +76,19 @@ func Presets() []Preset {
 		}),
 		{
 			Name: "anthropic", Dialect: Anthropic, Path: "/v1/messages", Base: "https://api.anthropic.com", Keyed: true, LimitField: "max_tokens",
-			Native: true, Tools: true, ToolsStream: true, Terminator: Either, SystemRole: "system", CountPath: "/v1/messages/count_tokens",
+			Native: true, Tools: true, ToolsStream: true, Terminator: Either, SystemRole: "system", CountPath: "/v1/messages/count_tokens", Counts: true,
 		},
 		{
 			Name: "ollama", Dialect: Ollama, Path: "/api/chat", Base: "http://127.0.0.1:11434", LimitField: "num_predict",
 			Native: true, JSONMode: true, Tools: true, ToolsStream: true, Terminator: Either, SystemRole: "system", ReasoningFields: []string{"thinking"},
 		},
 		named("lmstudio", func(p *Preset) { p.Native, p.Tools = true, true }),
-		named("vllm", func(p *Preset) { p.Native, p.JSONMode, p.Tools = true, true, true }),
-		named("llama-server", func(p *Preset) { p.Native, p.JSONMode, p.Tools, p.CountPath = true, true, true, "/tokenize" }),
+		named("vllm", func(p *Preset) {
+			p.Native, p.JSONMode, p.Tools, p.CountPath, p.CountField = true, true, true, "/tokenize", "prompt"
+		}),
+		named("llama-server", func(p *Preset) {
+			p.Native, p.JSONMode, p.Tools, p.CountPath, p.CountField, p.Counts = true, true, true, "/tokenize", "content", true
+		}),
 		named("mlx", func(p *Preset) { p.Tools = true }),
 		named("generic", func(*Preset) {}),
 	}

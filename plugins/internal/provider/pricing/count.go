@@ -1,21 +1,39 @@
 package pricing
 
 import (
+	"context"
 	"sync"
 	"unicode/utf8"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
 )
 
-// Counted is an estimate of the tokens of a question and its answer.
+// Way is how tokens were counted that nobody stated.
+type Way string
+
+// The ways, from the best to the one that always works.
+const (
+	Endpoint Way = "endpoint" // the server counted
+	Local    Way = "local"    // by the table of the model, here
+	Estimate Way = "estimate" // by the length of the text
+)
+
+// Table counts the tokens of texts as a model does. It is safe for concurrent
+// use. The count is false when ctx ended before it was done.
+type Table interface {
+	Count(ctx context.Context, text string) (int64, bool)
+}
+
+// Counted are the tokens of a question and its answer, as far as they can be
+// told here.
 type Counted struct{ In, Out int64 }
 
 // perMessage is what a message takes besides its text.
 const perMessage = 8
 
-// Estimate counts the tokens of a text without knowing the model: a third of
+// EstimateText counts the tokens of a text without knowing the model: a third of
 // its bytes, and not less than its runes outside of ASCII.
-func Estimate(text string) int64 {
+func EstimateText(text string) int64 {
 	wide := int64(0)
 	for i := 0; i < len(text); {
 		if text[i] < utf8.RuneSelf {
@@ -33,22 +51,78 @@ func Estimate(text string) int64 {
 func EstimateRequest(r *chat.Request) int64 {
 	var n int64
 	for _, m := range r.Messages {
-		n += Estimate(m.Content) + perMessage
+		n += EstimateText(m.Content) + perMessage
 		for _, c := range m.Calls {
-			n += Estimate(c.Name) + Estimate(string(c.Args))
+			n += EstimateText(c.Name) + EstimateText(string(c.Args))
 		}
 	}
 	for _, t := range r.Tools {
-		n += Estimate(t.Name) + Estimate(t.Description) + Estimate(string(t.Schema)) + perMessage
+		n += EstimateText(t.Name) + EstimateText(t.Description) + EstimateText(string(t.Schema)) + perMessage
 	}
-	return n + Estimate(string(r.Output.Schema))
+	return n + EstimateText(string(r.Output.Schema))
 }
 
 // EstimateAnswer counts the tokens of what has arrived.
 func EstimateAnswer(a *chat.Answer) int64 {
-	n := Estimate(a.Text.String()) + Estimate(a.Reasoning.String())
+	n := EstimateText(a.Text.String()) + EstimateText(a.Reasoning.String())
 	for _, c := range a.Calls {
-		n += Estimate(c.Name) + Estimate(c.Args.String())
+		n += EstimateText(c.Name) + EstimateText(c.Args.String())
+	}
+	return n
+}
+
+// What stands between the texts of a question where they are counted by table or
+// by the server's own tokenizer: the marks around each message with its role, the
+// begin of the answer, and what surrounds a tool or a call of one. The first two
+// are those of the models of OpenAI, whose chats are counted exactly so.
+const (
+	frameTokens = 4
+	beginTokens = 3
+	toolTokens  = 8
+)
+
+// Texts are the texts of a question, one by one, and the tokens that stand
+// around them.
+func Texts(r *chat.Request) (texts []string, around int64) {
+	add := func(all ...string) {
+		for _, s := range all {
+			if s != "" {
+				texts = append(texts, s)
+			}
+		}
+	}
+	around = beginTokens
+	for _, m := range r.Messages {
+		around += frameTokens
+		add(m.Content)
+		for _, c := range m.Calls {
+			around += toolTokens
+			add(c.Name, string(c.Args))
+		}
+	}
+	for _, t := range r.Tools {
+		around += toolTokens
+		add(t.Name, t.Description, string(t.Schema))
+	}
+	add(string(r.Output.Schema))
+	return texts, around
+}
+
+// AnswerTexts are the texts of what has arrived.
+func AnswerTexts(a *chat.Answer) []string {
+	texts := []string{a.Text.String(), a.Reasoning.String()}
+	for _, c := range a.Calls {
+		texts = append(texts, c.Name, c.Args.String())
+	}
+	return texts
+}
+
+// Most is more tokens than a question can have: no token is shorter than a byte.
+func Most(r *chat.Request) int64 {
+	texts, around := Texts(r)
+	n := 2 * around
+	for _, s := range texts {
+		n += int64(len(s))
 	}
 	return n
 }

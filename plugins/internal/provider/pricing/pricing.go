@@ -72,9 +72,19 @@ func Settle(stated chat.Usage, counted Counted, cut bool) Tokens {
 	return t
 }
 
-func doubtful(stated, counted int64) bool {
-	high, low := max(stated, counted), min(stated, counted)
-	return high > most*low+slack
+func doubtful(stated, counted int64) bool { return apart(stated, counted, most) }
+
+func apart(a, b, times int64) bool { return max(a, b) > times*min(a, b)+slack }
+
+// Doubts tells which figures a better count than the estimate is worth the time
+// for: what was not stated, and what is so far from the estimate that the best
+// count might contradict it although the estimate does not.
+func Doubts(stated chat.Usage, estimated Counted, cut bool) (in, out bool) {
+	const unsure = most / mostRatio
+	in = stated.In < 0 || apart(stated.In, estimated.In, unsure)
+	shown := stated.Out - max(stated.Reasoning, 0)
+	out = cut || stated.Out < 0 || apart(shown, estimated.Out, unsure) && apart(stated.Out, estimated.Out, unsure)
+	return in, out
 }
 
 // Price is what a million tokens cost. Nil is not known.

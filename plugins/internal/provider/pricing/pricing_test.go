@@ -84,9 +84,9 @@ func TestSettle(t *testing.T) {
 
 // LLM-022: the estimate and its correction.
 func TestEstimate(t *testing.T) {
-	assert.EqualValues(t, 0, Estimate(""))
-	assert.EqualValues(t, 4, Estimate("hello world!"))
-	assert.EqualValues(t, 10, Estimate("日本語日本語日本語日"), "wide runes count one by one")
+	assert.EqualValues(t, 0, EstimateText(""))
+	assert.EqualValues(t, 4, EstimateText("hello world!"))
+	assert.EqualValues(t, 10, EstimateText("日本語日本語日本語日"), "wide runes count one by one")
 	r := &chat.Request{Messages: []chat.Message{{Role: chat.User, Content: "hello world!"}, {Role: chat.User}}}
 	assert.EqualValues(t, 20, EstimateRequest(r))
 	a := chat.NewAnswer()

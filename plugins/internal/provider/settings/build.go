@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -21,9 +22,12 @@ import (
 // agent is how requests name who makes them.
 const agent = "ferment"
 
+// Tables finds the table by which the tokens of a model are counted.
+type Tables func(model string) pricing.Table
+
 // Build makes the provider and its models, by label. Check must have passed.
-// The error is a problem of a setting.
-func (s Settings) Build(clock transport.Clock) (*answer.Provider, map[string]*answer.Model, error) {
+// Without tables none is counted by. The error is a problem of a setting.
+func (s Settings) Build(clock transport.Clock, tables Tables) (*answer.Provider, map[string]*answer.Model, error) {
 	base, err := parseURL(s.base())
 	if err != nil {
 		return nil, nil, sdk.Problem(err.Error(), edn.K("base-url"))
@@ -48,20 +52,31 @@ func (s Settings) Build(clock transport.Clock) (*answer.Provider, map[string]*an
 	}
 	models := map[string]*answer.Model{}
 	for label, m := range s.Models {
-		models[label] = m.model(s.PresetOf())
+		models[label] = m.model(s.PresetOf(), tables)
 	}
 	return p, models, nil
 }
 
-func (m Model) model(p dialect.Preset) *answer.Model {
+func (m Model) model(p dialect.Preset, tables Tables) *answer.Model {
 	structured := m.Structured
 	if structured == "" {
 		structured = "auto"
 	}
 	return &answer.Model{
 		Name: m.Name, Preset: p.With(m.Quirks.quirks()), Options: m.Options.options(), StrictOptions: m.StrictOptions,
-		Structured: structured, Context: m.Context, Price: m.Price.price(), Ratio: &pricing.Ratio{},
+		Structured: structured, Context: m.Context, Price: m.Price.price(), Counting: m.counting(p, tables),
 	}
+}
+
+// counting is how tokens are counted: as is written, else as well as the preset
+// can, and in each case by what is left where that fails.
+func (m Model) counting(p dialect.Preset, tables Tables) *answer.Counting {
+	how := cmp.Or(m.Count, CountAuto)
+	k := &answer.Counting{Endpoint: how == CountEndpoint || how == CountAuto && p.Counts}
+	if tables != nil && (how == CountLocal || how != CountEstimate && p.Tables) {
+		k.Table = tables(m.Name)
+	}
+	return k
 }
 
 func (p Price) price() pricing.Price {

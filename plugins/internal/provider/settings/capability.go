@@ -30,6 +30,8 @@ func (m Model) Capability(id, of string, ask func(ctx context.Context, request e
 			options = append(options, sdk.OutFor(intent, out))
 		}
 	}
-	options = append(options, sdk.InFor(answer.Probe, "req/any"), sdk.OutFor(answer.Probe, "res/any"))
-	return sdk.Raw(id, append(slices.Clone(m.IntentsOf()), answer.Probe), ask, options...)
+	for _, own := range [...]string{answer.Probe, answer.Count} {
+		options = append(options, sdk.InFor(own, "req/any"), sdk.OutFor(own, "res/any"))
+	}
+	return sdk.Raw(id, append(slices.Clone(m.IntentsOf()), answer.Probe, answer.Count), ask, options...)
 }

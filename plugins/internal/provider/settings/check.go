@@ -184,6 +184,12 @@ func (m Model) check(s Settings, label, block string) []error {
 			add(fmt.Sprintf("%q is no intent such as text/respond", intent), "intents")
 		}
 	}
+	switch p := s.PresetOf(); {
+	case m.Count == CountEndpoint && p.CountPath == "":
+		add(fmt.Sprintf("preset %s has no endpoint that counts tokens: leave count out, or use %s", p.Name, strings.Join(counters(), ", ")), "count")
+	case m.Count == CountLocal && p.Dialect == dialect.Anthropic:
+		add("the tables are those of OpenAI's models: leave count out, and the provider counts", "count")
+	}
 	if m.Options.TopP != nil && *m.Options.TopP == 0 {
 		add("should be above 0", "options", "top-p")
 	}
@@ -199,6 +205,17 @@ func (m Model) check(s Settings, label, block string) []error {
 		}
 	}
 	return append(all, m.Price.check(at)...)
+}
+
+// counters are the presets with an endpoint that counts.
+func counters() []string {
+	var names []string
+	for _, p := range dialect.Presets() {
+		if p.CountPath != "" {
+			names = append(names, "preset "+p.Name)
+		}
+	}
+	return names
 }
 
 func (p Price) check(at []edn.Value) []error {

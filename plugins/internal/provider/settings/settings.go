@@ -43,6 +43,7 @@ type Model struct {
 	Family        string   `edn:"family,omitempty" doc:"family of the model; a judge of the same one may not judge it"`
 	Intents       []string `edn:"intents,omitempty" doc:"what it may be asked for, without colon; model/chat unless written"`
 	Context       int64    `edn:"context,omitempty" min:"1" doc:"tokens that it can read"`
+	Count         string   `edn:"count,omitempty" enum:"auto,endpoint,local,estimate" doc:"how tokens are counted before and beside a call: by the server, by the tables of OpenAI's models, by length; auto takes the best that the preset has"`
 	Structured    string   `edn:"structured,omitempty" enum:"auto,native,json,prompt" doc:"how an answer with a schema is asked for; auto takes the strictest way that works"`
 	StrictOptions bool     `edn:"strict-options,omitempty" doc:"refuse a call whose options the provider cannot express, instead of leaving them out"`
 	Options       Options  `edn:"options" doc:"how the model answers unless a call says otherwise"`
@@ -81,6 +82,14 @@ type Quirks struct {
 	SystemRole      string   `edn:"system-role,omitempty" enum:"system,developer,user"`
 	ReasoningFields []string `edn:"reasoning-fields,omitempty"`
 }
+
+// How tokens are counted.
+const (
+	CountAuto     = "auto"
+	CountEndpoint = "endpoint"
+	CountLocal    = "local"
+	CountEstimate = "estimate"
+)
 
 // Defaults hold where the configuration is silent.
 func Defaults() Settings {

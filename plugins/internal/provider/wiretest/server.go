@@ -35,6 +35,9 @@ type Server struct {
 	list []Transcript
 	seen []Request
 	news chan struct{}
+	// What is asked beside, by the end of its path.
+	beside map[string]Transcript
+	others []Request
 }
 
 // Serve starts a server that ends with the test.
@@ -54,7 +57,25 @@ func (s *Server) Then(list ...Transcript) {
 	s.list = list
 }
 
-// Requests are all requests so far.
+// Beside has requests whose path ends with that of a transcript answered by it,
+// however often and in whatever order. They are not among Requests.
+func (s *Server) Beside(list ...Transcript) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.beside = map[string]Transcript{}
+	for _, tr := range list {
+		s.beside[tr.Path] = tr
+	}
+}
+
+// Besides are the requests so far that were answered by what Beside gave.
+func (s *Server) Besides() []Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.others)
+}
+
+// Requests are all other requests so far.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,6 +93,12 @@ func (s *Server) Arrived() <-chan struct{} {
 func (s *Server) next(r Request) (Transcript, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for path, tr := range s.beside {
+		if strings.HasSuffix(r.Path, path) {
+			s.others = append(s.others, r)
+			return tr, true
+		}
+	}
 	s.seen = append(s.seen, r)
 	close(s.news)
 	s.news = make(chan struct{})

@@ -57,6 +57,21 @@ func (p *Pool[S]) Acquire(ctx context.Context, session string, waiting func()) (
 	}
 }
 
+// Up is the server of a session if it answers calls now. Nothing is started for
+// it, and it may end at any time.
+func (p *Pool[S]) Up(session string) (server S, ok bool) {
+	if !p.set.PerSession {
+		session = ""
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.slots[session]
+	if s == nil || s.run == nil || !s.run.up || s.run.ending || s.run.gone {
+		return server, false
+	}
+	return s.run.server, true
+}
+
 // loadable is how many of those that wait do not stand in the queue, because a
 // server that starts will take them at once. It needs p.mu.
 func (p *Pool[S]) loadable() int {

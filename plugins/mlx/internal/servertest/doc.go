@@ -11,6 +11,7 @@
 //	nohealth              has no ready path
 //	never                 never listens
 //	elsewhere             listens on another port
+//	tokenize              counts a token for each word
 //	open                  listens on all addresses
 //	first=STATUS:BODY     what the first question is answered with
 //	deaf                  ignores SIGINT and SIGTERM

@@ -156,6 +156,9 @@ func (s *script) serve() {
 		os.Exit(0)
 	})
 	mux.HandleFunc("POST /v1/chat/completions", s.chat)
+	if s.has("tokenize") {
+		mux.HandleFunc("POST /tokenize", tokenize)
+	}
 	_ = http.Serve(l, mux)
 }
 
@@ -163,6 +166,19 @@ func (s *script) health(w http.ResponseWriter, _ *http.Request) {
 	if s.probes.Add(1) <= s.number("loading") {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
+}
+
+// tokenize has a token for each word.
+func tokenize(w http.ResponseWriter, r *http.Request) {
+	var q struct {
+		Content string `json:"content"`
+	}
+	if json.NewDecoder(r.Body).Decode(&q) != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	tokens := make([]int, len(strings.Fields(q.Content)))
+	_ = json.NewEncoder(w).Encode(map[string]any{"tokens": tokens})
 }
 
 type request struct {

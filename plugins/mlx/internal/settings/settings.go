@@ -51,6 +51,7 @@ type Serve struct {
 	Family        string           `edn:"family,omitempty" doc:"family of the model; a judge of the same one may not judge it"`
 	Intents       []string         `edn:"intents,omitempty" doc:"what it may be asked for, without colon; model/chat unless written"`
 	Context       int64            `edn:"context,omitempty" min:"1" doc:"tokens that it can read"`
+	Count         string           `edn:"count,omitempty" enum:"auto,endpoint,estimate" doc:"how tokens are counted before and beside a call: by the server or by length; auto takes the best that the preset has"`
 	Structured    string           `edn:"structured,omitempty" enum:"auto,native,json,prompt" doc:"how an answer with a schema is asked for; auto takes the strictest way that works"`
 	StrictOptions bool             `edn:"strict-options,omitempty" doc:"refuse a call whose options the server cannot express, instead of leaving them out"`
 	Options       provider.Options `edn:"options" doc:"how the model answers unless a call says otherwise"`
@@ -153,7 +154,7 @@ func (s Settings) provider(port uint16) provider.Settings {
 
 func (v Serve) model(s Settings) provider.Model {
 	m := provider.Model{
-		Name: v.Name, Family: v.Family, Intents: v.Intents, Context: v.Context, Structured: v.Structured,
+		Name: v.Name, Family: v.Family, Intents: v.Intents, Context: v.Context, Count: v.Count, Structured: v.Structured,
 		StrictOptions: v.StrictOptions, Options: v.Options, Price: v.Price, Quirks: v.Quirks,
 	}
 	if m.Name == "" {
@@ -173,7 +174,7 @@ func (s Settings) Models() map[string]provider.Model { return s.provider(1).Mode
 
 // Build makes the provider that a server on a port is, and its models.
 func (s Settings) Build(port uint16, clock transport.Clock) (*answer.Provider, map[string]*answer.Model, error) {
-	p, models, err := s.provider(port).Build(clock)
+	p, models, err := s.provider(port).Build(clock, nil)
 	if err != nil {
 		return nil, nil, err
 	}

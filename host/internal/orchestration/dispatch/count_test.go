@@ -1,0 +1,139 @@
+package dispatch_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// model is a language model that counts, as EDN.
+func model(id, more string) string {
+	return "{:cap/id :" + id + " :cap/kind :llm :cap/intents #{:text/respond :model/count} :io/in-schema :req/any :io/out-schema :res/any " + more + "}"
+}
+
+// isCount tells whether a call asks for a count.
+func isCount(c dispatch.Call) bool {
+	return c.Request.Key("task").Key("intent").String() == ":model/count"
+}
+
+// counts has a capability count so many tokens and answer everything else.
+func counts(w *dispatchtest.World, id string, n int64) {
+	w.Func(id, func(_ context.Context, c dispatch.Call) dispatchtest.Step {
+		if isCount(c) {
+			return dispatchtest.Step{Value: edn.MustMap(edn.K("tokens-in"), edn.Int(n), edn.K("tokens/counted-by"), edn.K("local"))}
+		}
+		return out(`{:text "fine"}`)
+	})
+}
+
+// reservedIn are the input tokens of each reservation.
+func reservedIn(s served) (all []string) {
+	for _, r := range s.records {
+		if b, ok := r.Body.(*journal.BudgetReserved); ok {
+			all = append(all, b.Amount.Key("tokens-in").String())
+		}
+	}
+	return all
+}
+
+// LLM-022, BUD-001: the input tokens of a call are counted by who would get it
+// where the estimate could decide, and only there: what fits by the count is made
+// although the estimate is above it, and what does not is not, although the
+// estimate is below.
+func TestCountDecides(t *testing.T) {
+	t.Parallel()
+	prose := `{:prompt "` + strings.Repeat("word ", 720) + `"}` // 3,600 bytes: 1,248 by the estimate, with what is said around it
+	dense := `{:prompt "` + strings.Repeat("x9", 900) + `"}`    // 648
+	const price = `:cap/cost {:usd-in-per-mtok 1000M :usd-out-per-mtok 0M} :cap/limits {:max-tokens 10}`
+	for name, tt := range map[string]struct {
+		more, input, limits string
+		count               int64
+		failure             string
+		asked               int
+		reserved            []string
+	}{
+		"fits by the count":                {``, prose, `{:max-tokens-in 1000}`, 800, "", 1, []string{"800"}},
+		"does not fit by the count":        {``, prose, `{:max-tokens-in 1000}`, 1001, "budget/exceeded", 1, nil},
+		"fits by the estimate alone":       {``, dense, `{:max-tokens-in 1000}`, 1500, "budget/exceeded", 1, nil},
+		"fits by both":                     {``, dense, `{:max-tokens-in 1000}`, 900, "", 1, []string{"900"}},
+		"fits whatever it has":             {``, dense, `{:max-tokens-in 100000}`, 900, "", 0, []string{"648"}},
+		"money: fits by the count":         {price, prose, `{:max-usd 1M}`, 800, "", 1, []string{"800"}},
+		"money: does not fit by the count": {price, dense, `{:max-usd 1M}`, 1500, "budget/exceeded", 1, nil},
+		"money: enough in any case":        {price, dense, `{:max-usd 10M}`, 1500, "", 0, []string{"648"}},
+		"money: the answer alone is too dear": {`:cap/cost {:usd-in-per-mtok 1000M :usd-out-per-mtok 1000000M} :cap/limits {:max-tokens 10}`,
+			prose, `{:max-usd 1M}`, 800, "budget/exceeded", 0, nil},
+		"money: no price":                   {``, dense, `{:max-usd 1M}`, 1, "budget/exceeded", 0, nil},
+		"nothing limits tokens":             {``, prose, `{:max-attempts 1}`, 800, "", 0, []string{"1248"}},
+		"no budget":                         {``, prose, ``, 800, "", 0, nil},
+		"a count of nothing is none":        {``, prose, `{:max-tokens-in 1000}`, 0, "budget/exceeded", 1, nil},
+		"what the model reads is the limit": {`:cap/limits {:context-tokens 500}`, prose, `{:max-tokens-in 1000}`, 800, "", 1, []string{"500"}},
+	} {
+		w := dispatchtest.New(t, dispatchtest.Spec{Caps: []string{model("t/a", tt.more)}})
+		counts(w, "t/a", tt.count)
+		got := serve(t, w, order{input: tt.input, limits: tt.limits})
+		assert.Equal(t, tt.failure, got.failure(), name)
+		asked := 0
+		for _, c := range w.Calls() {
+			if !isCount(c) {
+				continue
+			}
+			asked++
+			assert.Equal(t, ":text/respond", c.Request.Key("context").Key("count/of").String(), name)
+			assert.True(t, edn.Equal(edn.MustRead(tt.input), c.Request.Key("input")), name)
+			assert.False(t, c.Request.Key("context").Key("prompt").IsNil(), "%s: the prompt is counted", name)
+		}
+		assert.Equal(t, tt.asked, asked, name)
+		assert.Equal(t, tt.reserved, reservedIn(got), name)
+	}
+}
+
+// LLM-022: counting is advice. Who fails, does not answer in time or cannot count
+// leaves the estimate, and a candidate that is too dear leaves the next one.
+func TestCountIsAdvice(t *testing.T) {
+	t.Parallel()
+	prose := `{:prompt "` + strings.Repeat("word ", 720) + `"}`
+	for name, step := range map[string]dispatchtest.Step{
+		"fails":   fails("provider/unavailable"),
+		"hangs":   {Hang: true},
+		"crashes": {Crash: true},
+		"babbles": out(`{:tokens-in "many"}`),
+		"below":   out(`{:tokens-in -4}`),
+	} {
+		w := dispatchtest.New(t, dispatchtest.Spec{Caps: []string{model("t/a", "")}})
+		w.Func("t/a", func(_ context.Context, c dispatch.Call) dispatchtest.Step {
+			if isCount(c) {
+				return step
+			}
+			return out(`{:text "fine"}`)
+		})
+		for limits, failure := range map[string]string{`{:max-tokens-in 1400}`: "", `{:max-tokens-in 1000}`: "budget/exceeded"} {
+			got := serve(t, w, order{input: prose, limits: limits})
+			assert.Equal(t, failure, got.failure(), "%s %s", name, limits)
+		}
+	}
+
+	w := dispatchtest.New(t, dispatchtest.Spec{Caps: []string{model("t/a", ""), model("t/b", "")}})
+	counts(w, "t/a", 1100)
+	counts(w, "t/b", 900)
+	got := serve(t, w, order{input: prose, limits: `{:max-tokens-in 1000}`})
+	require.Nil(t, got.Err)
+	assert.Equal(t, "t/b", got.CapID)
+	assert.Equal(t, []string{"900"}, reservedIn(got))
+	assert.Equal(t, []string{"t/a", "t/b", "t/b"}, w.Dispatched(), "each is asked for its count once")
+
+	w = dispatchtest.New(t, dispatchtest.Spec{Caps: []string{model("t/a", "")}})
+	counts(w, "t/a", 800)
+	w.SetState("t/a", dispatch.CapState{Reason: "runtime/not-ready", Why: contract.Errorf("runtime/not-ready", "down")})
+	got = serve(t, w, order{input: prose, limits: `{:max-tokens-in 1000}`})
+	assert.NotEmpty(t, got.failure())
+	assert.Empty(t, w.Calls(), "who is not there is not asked")
+}

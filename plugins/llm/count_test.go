@@ -1,0 +1,251 @@
+package main
+
+import (
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/plugins/internal/provider/answer"
+	"github.com/fermenthq/ferment/plugins/internal/provider/wiretest"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/sdktest"
+)
+
+// counterOf is the transcript of an endpoint that counts.
+func counterOf(t testing.TB, name string) wiretest.Transcript {
+	t.Helper()
+	for _, tr := range wiretest.Load(t, filepath.Join("..", "internal", "provider", "testdata", "wire"), "count") {
+		if tr.Name == name {
+			return tr
+		}
+	}
+	require.Fail(t, "no transcript "+name)
+	return wiretest.Transcript{}
+}
+
+// counting is a rig with a preset and a way to count, before a server with an
+// endpoint that counts.
+func counting(t testing.TB, preset, model string, counter *wiretest.Transcript, list ...wiretest.Transcript) *rig {
+	t.Helper()
+	provider := preset
+	if preset != "openai" && preset != "anthropic" && preset != "ollama" {
+		provider = "compatible"
+	}
+	r := &rig{t: t, server: wiretest.Serve(t, list...), clock: wiretest.NewClock(), id: provider + "/voice"}
+	if counter != nil {
+		r.server.Beside(*counter)
+	}
+	c := settingsFor(t, "openai-chat", r.server.URL, model, "").AssocKey("provider", edn.Text(provider))
+	if provider == "compatible" {
+		c = c.AssocKey("preset", edn.Text(preset)).AssocKey("base-url", edn.Text(r.server.URL+"/v1"))
+	}
+	r.Plugin = sdktest.Serve(t, newPlugin(r.clock), sdktest.WithConfig(c), sdktest.WithSecrets(map[string]string{"api-key": canary}), sdktest.WithoutLeakCheck())
+	return r
+}
+
+// sample has 23 tokens by the newer table and 24 by the older one, 7 of them
+// around its one message; its length says 21.
+const sample = `{:messages [{:role :user :content "お誕生日おめでとう 2 + 2 = 4"}]}`
+
+func counted(o outcome) string {
+	return edn.Vector(o.out.Key("tokens-in"), o.out.Key("tokens/counted-by"), o.usage.Key("mode")).String()
+}
+
+// LLM-022: each way of counting, and the next one where it fails. Nothing but the
+// count is asked, and nobody pays for it.
+func TestWaysOfCounting(t *testing.T) {
+	t.Parallel()
+	anthropic, llama, vllm := counterOf(t, "anthropic"), counterOf(t, "llama-server"), counterOf(t, "vllm")
+	failing := func(tr wiretest.Transcript, code int, body string) *wiretest.Transcript {
+		tr.Status, tr.Steps = code, []wiretest.Step{{Send: body}}
+		return &tr
+	}
+	for name, tt := range map[string]struct {
+		preset, model string
+		counter       *wiretest.Transcript
+		want          string
+		asked         int
+	}{
+		"table of a newer model":           {"openai", `{:name "gpt-4o-mini"}`, nil, `[23 :local :deterministic]`, 0},
+		"table of an older model":          {"openai", `{:name "gpt-4"}`, nil, `[24 :local :deterministic]`, 0},
+		"a model that nobody knows yet":    {"openai", ``, nil, `[23 :local :deterministic]`, 0},
+		"count = estimate":                 {"openai", `{:count "estimate"}`, nil, `[21 :estimate :deterministic]`, 0},
+		"count = local":                    {"generic", `{:count "local"}`, nil, `[23 :local :deterministic]`, 0},
+		"endpoint of anthropic":            {"anthropic", ``, &anthropic, `[1403 :endpoint :live]`, 1},
+		"endpoint of llama-server":         {"llama-server", ``, &llama, `[12 :endpoint :live]`, 1},
+		"endpoint of vllm, asked for":      {"vllm", `{:count "endpoint"}`, &vllm, `[12 :endpoint :live]`, 1},
+		"endpoint of vllm, not asked for":  {"vllm", ``, &vllm, `[21 :estimate :deterministic]`, 0},
+		"nothing at ollama":                {"ollama", ``, nil, `[21 :estimate :deterministic]`, 0},
+		"nothing at any server":            {"generic", ``, nil, `[21 :estimate :deterministic]`, 0},
+		"an endpoint that is not there":    {"anthropic", ``, failing(anthropic, 404, `not found`), `[21 :estimate :deterministic]`, 1},
+		"an endpoint that fails":           {"llama-server", ``, failing(llama, 500, `{"tokens":[1]}`), `[21 :estimate :deterministic]`, 1},
+		"an endpoint with another answer":  {"llama-server", ``, failing(llama, 200, `{"pieces":[1]}`), `[21 :estimate :deterministic]`, 1},
+		"an endpoint that counts to below": {"anthropic", ``, failing(anthropic, 200, `{"input_tokens":-1}`), `[21 :estimate :deterministic]`, 1},
+		"an endpoint that says no JSON":    {"anthropic", ``, failing(anthropic, 200, `<html>`), `[21 :estimate :deterministic]`, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := counting(t, tt.preset, tt.model, tt.counter)
+			o := r.ask(t.Context(), answer.Count, sample, "", nil)
+			require.Nil(t, o.err, "%s", o.err)
+			assert.Equal(t, tt.want, counted(o))
+			assert.Len(t, r.server.Besides(), tt.asked)
+			assert.Regexp(t, `^\d+ tokens, counted by `, o.text)
+			assert.Equal(t, "[0 0]", edn.Vector(o.usage.Key("tokens-in"), o.usage.Key("tokens-out")).String(), "counting takes nothing")
+			for _, asked := range r.server.Besides() {
+				assert.NotContains(t, asked.Body, canary)
+				assert.NotContains(t, asked.Body, "max_tokens")
+				assert.False(t, strings.HasPrefix(asked.Path, "/v1/tokenize"), "it lies beside the interface")
+			}
+		})
+	}
+}
+
+// LLM-022: what is counted is the request as it would be made, the system prompt
+// and the tools in it; a request that cannot be made cannot be counted.
+func TestCountedRequest(t *testing.T) {
+	r := counting(t, "openai", `{:name "gpt-4o"}`, nil)
+	n := func(input, fields string) int64 {
+		o := r.ask(t.Context(), answer.Count, input, fields, nil)
+		require.Nil(t, o.err, "%s", o.err)
+		n, _ := o.out.Key("tokens-in").AsInt()
+		return n
+	}
+	assert.EqualValues(t, 2+4+3, n(`{:text "hello world"}`, ""))
+	assert.EqualValues(t, 2+4+6+4+3, n(`{:text "hello world"}`, `{:system "antidisestablishmentarianism"}`))
+	assert.Greater(t, n(withTools, ""), n(`{:messages [{:role :user :content "Read it."}]}`, "")+20)
+	composed := `{:context {:count/of :eval/grade :prompt {:messages [{:role :user :content "hello world"}]}}}`
+	assert.Greater(t, n(`{:text "x"}`, composed), int64(30), "the schema of the answer is asked for too")
+	o := r.ask(t.Context(), answer.Count, `{:messages []}`, "", nil)
+	assert.Equal(t, "input/invalid", failureOf(o.err))
+	assert.Empty(t, r.server.Requests())
+}
+
+// LLM-022: a server that does not count is left alone for a minute; one that
+// takes longer than its 250 ms is not waited for.
+func TestCountingIsNotWaitedFor(t *testing.T) {
+	slow := counterOf(t, "anthropic")
+	slow.Steps = []wiretest.Step{{Do: "stall"}}
+	r := counting(t, "anthropic", "", &slow)
+	end := make(chan outcome, 1)
+	arrived := func() bool { return len(r.server.Besides()) == 1 }
+	go func() { end <- r.ask(t.Context(), answer.Count, sample, "", nil) }()
+	require.Eventually(t, arrived, 20*time.Second, time.Millisecond)
+	r.clock.Fire(t, answer.CountLimit)
+	assert.Equal(t, `[21 :estimate :deterministic]`, counted(<-end))
+
+	r.server.Beside(counterOf(t, "anthropic"))
+	assert.Equal(t, `[21 :estimate :deterministic]`, counted(r.ask(t.Context(), answer.Count, sample, "", nil)), "it is left alone")
+	r.clock.Advance(time.Minute)
+	assert.Equal(t, `[1403 :endpoint :live]`, counted(r.ask(t.Context(), answer.Count, sample, "", nil)), "and asked again")
+}
+
+// LLM-022, row 5: what the model cannot read is refused before anything is sent,
+// if somebody counted who can. What fits by its length is not counted at all, and
+// an estimate refuses nothing.
+func TestContextIsWeighed(t *testing.T) {
+	t.Parallel()
+	long := `{:messages [{:role :user :content "` + strings.Repeat("hello world ", 400) + `"}]}`
+	anthropic, failing := counterOf(t, "anthropic"), counterOf(t, "anthropic")
+	failing.Status = http.StatusServiceUnavailable
+	for name, tt := range map[string]struct {
+		preset, model, input string
+		counter              *wiretest.Transcript
+		failure, details     string
+		counted              int
+	}{
+		"too long by the table":       {"openai", `{:name "gpt-4o" :context 700}`, long, nil, "provider/context-exceeded", `[808 700 :local]`, 0},
+		"short enough by the table":   {"openai", `{:name "gpt-4o" :context 810}`, long, nil, "", "", 0},
+		"too long by the server":      {"anthropic", `{:context 1000}`, long, &anthropic, "provider/context-exceeded", `[1403 1000 :endpoint]`, 1},
+		"short enough by the server":  {"anthropic", `{:context 2000}`, long, &anthropic, "", "", 1},
+		"short enough by its length":  {"anthropic", `{:context 200}`, hello, &anthropic, "", "", 0},
+		"nobody says how much it can": {"openai", `{:name "gpt-4o"}`, long, nil, "", "", 0},
+		"the server does not count":   {"anthropic", `{:context 1000}`, long, &failing, "", "", 1},
+		"only an estimate":            {"ollama", `{:context 10}`, long, nil, "", "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dialect := "openai-chat"
+			for d, p := range providers {
+				if p == tt.preset {
+					dialect = d
+				}
+			}
+			r := counting(t, tt.preset, tt.model, tt.counter, talks()[dialect].whole("fine"))
+			o := r.ask(t.Context(), "model/chat", tt.input, "", nil)
+			assert.Equal(t, tt.failure, failureOf(o.err))
+			assert.Equal(t, tt.counted, len(r.server.Besides()))
+			if tt.failure == "" {
+				assert.Len(t, r.server.Requests(), 1)
+				return
+			}
+			assert.Empty(t, r.server.Requests())
+			d := o.err.Details
+			assert.Equal(t, tt.details, edn.Vector(d.Key("tokens-in"), d.Key("context-tokens"), d.Key("tokens/counted-by")).String())
+			assert.Equal(t, "false", d.Key("sent?").String())
+			assert.Contains(t, o.err.Message, "tokens, the model reads")
+		})
+	}
+	r := counting(t, "openai", `{:name "gpt-4o" :context 700}`, nil, talks()["openai-chat"].whole("fine"))
+	for range 12 { // places are given back: there are 8
+		assert.Equal(t, "provider/context-exceeded", failureOf(r.ask(t.Context(), "model/chat", long, "", nil).err))
+	}
+	assert.Nil(t, r.ask(t.Context(), "model/chat", hello, "", nil).err)
+}
+
+// LLM-020, LLM-022: what the provider does not state, or states against what is
+// counted, rests on the best count there is, and says on which.
+func TestUsageRestsOnTheBestCount(t *testing.T) {
+	t.Parallel()
+	llama, anthropic := counterOf(t, "llama-server"), counterOf(t, "anthropic")
+	silent := func(k talk, text string) wiretest.Transcript {
+		tr := k.whole(text)
+		for i := range tr.Steps {
+			tr.Steps[i].Send = stated.ReplaceAllString(tr.Steps[i].Send, "")
+		}
+		return tr
+	}
+	states := func(k talk, text, usage string) wiretest.Transcript {
+		tr := k.whole(text)
+		for i := range tr.Steps {
+			tr.Steps[i].Send = stated.ReplaceAllString(tr.Steps[i].Send, `,"usage":`+usage)
+		}
+		return tr
+	}
+	openAI := talks()["openai-chat"]
+	blanks := "x" + strings.Repeat(" ", 4000) + "x" // 34 tokens; its length says 1,334
+	for name, tt := range map[string]struct {
+		preset, model string
+		counter       *wiretest.Transcript
+		plays         wiretest.Transcript
+		want          string // in, out, mark, ways
+		asked         int
+	}{
+		"missing, by the table":           {"openai", `{:name "gpt-4o"}`, nil, silent(openAI, "hello world"), `[23 2 :estimated {:in :local :out :local}]`, 0},
+		"missing, by the server":          {"llama-server", ``, &llama, silent(openAI, "hello world"), `[12 5 :estimated {:in :endpoint :out :endpoint}]`, 2},
+		"missing, by length":              {"generic", ``, nil, silent(openAI, "hello world"), `[21 4 :estimated {:in :estimate :out :estimate}]`, 0},
+		"missing, question by a server":   {"anthropic", ``, &anthropic, silent(talks()["anthropic-messages"], "hello world"), `[1403 4 :estimated {:in :endpoint :out :estimate}]`, 1},
+		"right, whatever its length":      {"openai", `{:name "gpt-4o"}`, nil, states(openAI, blanks, `{"prompt_tokens":22,"completion_tokens":34}`), `[22 34 :exact nil]`, 0},
+		"wrong by its length":             {"generic", ``, nil, states(openAI, blanks, `{"prompt_tokens":22,"completion_tokens":34}`), `[22 1334 :at-least {:out :estimate}]`, 0},
+		"as its length says":              {"openai", `{:name "gpt-4o"}`, nil, states(openAI, blanks, `{"prompt_tokens":22,"completion_tokens":1334}`), `[22 1334 :exact nil]`, 0},
+		"far above the table":             {"openai", `{:name "gpt-4o"}`, nil, states(openAI, "hello world", `{"prompt_tokens":9000,"completion_tokens":2}`), `[9000 2 :at-least {:in :local}]`, 0},
+		"no server is asked about itself": {"llama-server", ``, &llama, states(openAI, "hello world", `{"prompt_tokens":9000,"completion_tokens":2}`), `[9000 2 :at-least {:in :estimate}]`, 0},
+		"as it is, nobody is asked":       {"llama-server", ``, &llama, states(openAI, "hello world", `{"prompt_tokens":20,"completion_tokens":2}`), `[20 2 :exact nil]`, 0},
+		"cut": {"openai", `{:name "gpt-4o"}`, nil, openAI.says(openAI.start, openAI.text("hello world"), openAI.text(" hello world")),
+			`[23 4 :at-least {:in :local :out :local}]`, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := counting(t, tt.preset, tt.model, tt.counter, tt.plays)
+			o := r.ask(t.Context(), "model/chat", sample, "", nil)
+			u := o.usage
+			assert.Equal(t, tt.want, edn.Vector(u.Key("tokens-in"), u.Key("tokens-out"), u.Key("tokens-mark"), o.meta.Key("tokens/counted-by")).String())
+			assert.Len(t, r.server.Besides(), tt.asked)
+		})
+	}
+}
