@@ -179,19 +179,15 @@ func (w *hostWall) counting(t *testing.T) {
 	long := strings.Repeat("hello world ", 400) // its length says 1,600 and more, the table 801 and what is around it
 	for _, tt := range []struct {
 		model, account, dialect string
-		counter                 string
 		fits, lacks             string // the budget
 		asked                   int    // for a count, in both
 	}{
-		{"openai/voice", "openai", "openai-chat", "", `:max-tokens-in 1200`, `:max-tokens-in 800`, 0},
-		{"openai/voice", "openai", "openai-chat", "", `:max-usd 0.0020M :max-tokens 400`, `:max-usd 0.0015M :max-tokens 400`, 0},
-		{"anthropic/voice", "anthropic", "anthropic-messages", "anthropic", `:max-tokens-in 1403`, `:max-tokens-in 1402`, 2},
-		{"compatible/llama", "llama", "openai-chat", "llama-server", `:max-tokens-in 100`, `:max-tokens-in 9`, 2},
+		{"openai/voice", "openai", "openai-chat", `:max-tokens-in 1200`, `:max-tokens-in 800`, 0},
+		{"openai/voice", "openai", "openai-chat", `:max-usd 0.0020M :max-tokens 400`, `:max-usd 0.0015M :max-tokens 400`, 0},
+		{"anthropic/voice", "anthropic", "anthropic-messages", `:max-tokens-in 1403`, `:max-tokens-in 1402`, 2},
+		{"compatible/llama", "llama", "openai-chat", `:max-tokens-in 100`, `:max-tokens-in 9`, 2},
 	} {
 		server := w.servers[tt.account]
-		if tt.counter != "" {
-			server.Beside(counterOf(t, tt.counter))
-		}
 		counted := len(server.Besides())
 		ask := func(budget string) heard {
 			server.Then(talks()[tt.dialect].whole("fine"))

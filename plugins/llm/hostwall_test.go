@@ -117,6 +117,9 @@ func newHostWall(t testing.TB) *hostWall {
 		accountBlock("nobody", "openai", nobody(t), []string{"nobody"}, withKey),
 		accountBlock("fourth", "compatible", w.servers["fourth"].URL, []string{"voice"}, withKey),
 		accountBlock("llama", "compatible", w.servers["llama"].URL+"/v1", []string{"llama"}, withKey, `preset = "llama-server"`))
+	for _, server := range w.servers { // a count is asked beside, where usage is missing
+		server.Beside(counterOf(t, "anthropic"), counterOf(t, "llama-server"))
+	}
 	bin := programs(t)
 	w.daemon = daemonOf(t, bin, wallConfig(bin, plugins...), map[string]string{"spare.edn": spareScript()}, "WALL_KEY="+canary)
 	return w
