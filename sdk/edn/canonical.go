@@ -2,15 +2,21 @@ package edn
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"unicode/utf8"
+	"unsafe"
 )
 
 // Canonical returns the one byte string of v: equal values, and only those,
 // have equal canonical bytes.
 func (v Value) Canonical() []byte {
 	var out []byte
-	withCanonical(&v, func(b []byte) { out = append([]byte(nil), b...) })
+	withCanonical(&v, func(b []byte) {
+		if out = b; !mayKeep(b) {
+			out = append([]byte(nil), b...)
+		}
+	})
 	return out
 }
 
@@ -20,7 +26,13 @@ func (v Value) AppendCanonical(dst []byte) []byte { return appendValue(dst, &v) 
 // String returns the canonical text of v.
 func (v Value) String() string {
 	var s string
-	withCanonical(&v, func(b []byte) { s = string(b) })
+	withCanonical(&v, func(b []byte) {
+		if mayKeep(b) {
+			s = unsafe.String(unsafe.SliceData(b), len(b))
+		} else {
+			s = string(b)
+		}
+	})
 	return s
 }
 
@@ -126,7 +138,13 @@ func shortEscape(c byte) byte {
 	return 0
 }
 
+// longText is a text for which it pays to have its memory at once.
+const longText = 4 << 10
+
 func appendString(dst []byte, s string) []byte {
+	if len(s) > longText && cap(dst)-len(dst) < len(s)+len(s)/16 {
+		dst = slices.Grow(dst, len(s)+len(s)/16) // as much as text with line breaks takes, at once
+	}
 	dst = append(dst, '"')
 	for {
 		n := plainRun(s)
@@ -134,13 +152,17 @@ func appendString(dst []byte, s string) []byte {
 		if n == len(s) {
 			return append(dst, '"')
 		}
-		if e := shortEscape(s[n]); e != 0 {
-			dst = append(dst, '\\', e)
-		} else {
-			dst = append(dst, '\\', 'u', '0', '0', hexDigits[s[n]>>4], hexDigits[s[n]&15])
-		}
+		dst = appendEscape(dst, s[n])
 		s = s[n+1:]
 	}
+}
+
+// appendEscape writes a byte that needsEscape names.
+func appendEscape(dst []byte, c byte) []byte {
+	if e := shortEscape(c); e != 0 {
+		return append(dst, '\\', e)
+	}
+	return append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
 }
 
 // charNames lists the characters that are written by name.

@@ -1,10 +1,13 @@
 package edn_test
 
 import (
+	"encoding/hex"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"lukechampine.com/blake3"
 
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -50,6 +53,18 @@ func TestHash(t *testing.T) {
 	assert.Equal(t, edn.Hash(v), edn.Hash(v), "the second is the cached one")
 	assert.NotEqual(t, edn.Hash(edn.MustRead("[1]")), edn.Hash(edn.MustRead("(1)")))
 	assert.NotEqual(t, edn.Hash(edn.MustRead("1")), edn.Hash(edn.MustRead("1.0")))
+}
+
+// VAL-003: the hash of a long text is that of its canonical bytes, though these
+// are never there as a whole.
+func TestHashOfLongTexts(t *testing.T) {
+	for _, unit := range []string{"a", "\x00", "\"", "\u017c", "\U0001F600", "a\n\u017c", "plain words; "} {
+		for _, n := range []int{1, 1 << 10, 16<<10 - 3, 16<<10 - 2, 16<<10 - 1, 16 << 10, 17 << 10, 31<<10 + 5, 256<<10 - 2, 256<<10 - 1, 256 << 10, 301<<10 + 9} {
+			v := edn.Text(strings.Repeat(unit, n/len(unit)+1))
+			sum := blake3.Sum256(v.Canonical())
+			require.Equal(t, "b3:"+hex.EncodeToString(sum[:]), edn.Hash(v), "%q x %d", unit, n)
+		}
+	}
 }
 
 // VAL-032: chains of tags are written in linear time and memory.

@@ -47,6 +47,9 @@ func (v *Value) digest() digest {
 }
 
 func (v *Value) sum() digest {
+	if v.kind == KindString && v.num >= hashLong {
+		return sumString(v)
+	}
 	var d digest
 	withCanonical(v, func(b []byte) { d = blake3.Sum256(b) })
 	return d

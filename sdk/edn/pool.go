@@ -20,7 +20,7 @@ const (
 type buffer struct{ b []byte }
 
 // withCanonical calls f with the canonical bytes of v, which are valid only
-// during the call.
+// during the call unless mayKeep says otherwise.
 func withCanonical(v *Value, f func([]byte)) {
 	buf := bufferPool.Get().(*buffer)
 	out := appendValue(buf.b[:0], v)
@@ -30,6 +30,10 @@ func withCanonical(v *Value, f func([]byte)) {
 	}
 	bufferPool.Put(buf)
 }
+
+// mayKeep tells whether what withCanonical gave belongs to its function: it is
+// too large for the pool, and copying it would cost as much as writing it did.
+func mayKeep(b []byte) bool { return cap(b) > maxPooledBytes && cap(b)-len(b) <= len(b)/4 }
 
 // newReader returns a reader for s with empty stacks.
 func newReader(s string, lim Limits) *reader {

@@ -102,12 +102,11 @@ func (b *Blobs) text(ref edn.Value) (edn.Value, error) {
 		return edn.Nil(), contract.Errorf("runtime/protocol", "decode payload: no blob came for the reference %s", shown(hash))
 	}
 	if h.text.IsNil() {
-		s := readOnlyString(h.body)
-		text, err := edn.String(s)
+		text, err := edn.String(readOnlyString(h.body))
 		if err != nil {
 			return edn.Nil(), contract.Errorf("runtime/protocol", "blob %s: %w", shown(hash), err)
 		}
-		if got := hashText(s); got != hash {
+		if got := edn.Hash(text); got != hash {
 			return edn.Nil(), contract.Errorf("runtime/protocol", "blob %s: its content has the hash %s", shown(hash), got)
 		}
 		h.text = text

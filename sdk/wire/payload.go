@@ -172,7 +172,7 @@ func (x *extraction) take(v edn.Value) (edn.Value, error) {
 			if len(s) <= BlobThreshold {
 				return v, true, nil
 			}
-			ref, err := x.blob(s)
+			ref, err := x.blob(v, s)
 			return ref, true, err
 		case edn.KindTagged:
 			tag, _, _ := v.AsTagged()
@@ -187,11 +187,11 @@ func (x *extraction) take(v edn.Value) (edn.Value, error) {
 	})
 }
 
-func (x *extraction) blob(s string) (edn.Value, error) {
+func (x *extraction) blob(v edn.Value, s string) (edn.Value, error) {
 	if len(s) > MaxString {
 		return edn.Nil(), contract.Errorf("runtime/protocol", "encode payload: a string of %d bytes, the limit is %d", len(s), MaxString)
 	}
-	hash := hashText(s)
+	hash := edn.Hash(v)
 	known := slices.ContainsFunc(x.blobs, func(b *pluginv1.Blob) bool { return b.Hash == hash })
 	if !known {
 		x.blobs = append(x.blobs, &pluginv1.Blob{Hash: hash, Body: readOnlyBytes(s)})

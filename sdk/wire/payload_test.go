@@ -115,16 +115,6 @@ func genValue(depth int) *rapid.Generator[edn.Value] {
 	})
 }
 
-// WIRE-003, VAL-003: the name of a blob is the hash of its value.
-func TestHashText(t *testing.T) {
-	for _, unit := range []string{"", "a", "\x00", "\"", "\u017c", "\U0001F600", "a\n\u017c"} {
-		for _, n := range []int{0, 1, 2, hashPiece - 1, hashPiece, hashPiece + 1, 3*hashPiece + 7} {
-			s := strings.Repeat(unit, n/max(len(unit), 1)+1)
-			require.Equal(t, edn.Hash(edn.Text(s)), hashText(s), "%q x %d", unit, n)
-		}
-	}
-}
-
 // VAL-013, VAL-018, WIRE-003: what cannot be read or may not be there is a
 // typed error.
 func TestDecodePayloadRefuses(t *testing.T) {
