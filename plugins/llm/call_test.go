@@ -319,6 +319,24 @@ func TestWrongUsage(t *testing.T) {
 	assert.Equal(t, ":at-least", o.usage.Key("cost-mark").String())
 }
 
+// LLM-010: an answer ends with its formal end; what a server sends behind it is
+// not part of it, in one read or in another.
+func TestBehindTheEnd(t *testing.T) {
+	for _, dialect := range dialects() {
+		t.Run(dialect, func(t *testing.T) {
+			k := talks()[dialect]
+			for _, tr := range []wiretest.Transcript{
+				k.says(k.start, k.text("All."), k.finish("stop"), k.end, k.text("More.")),
+				k.says(k.start + k.text("All.") + k.finish("stop") + k.end + k.text("More.") + k.broken),
+			} {
+				o := newRig(t, dialect, "", "", tr).ask(t.Context(), "model/chat", hello, "", nil)
+				require.Nil(t, o.err)
+				assert.Equal(t, "All.", o.text)
+			}
+		})
+	}
+}
+
 // LLM-011: the first piece goes out at once, what comes in one read is merged.
 func TestMerging(t *testing.T) {
 	k := talks()["openai-chat"]

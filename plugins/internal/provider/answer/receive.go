@@ -135,9 +135,10 @@ func (c *call) whyGone(ctx context.Context) *transport.Fault {
 	return nil
 }
 
-// frame reads one frame and shows what came with it.
+// frame reads one frame and shows what came with it. What follows the formal
+// end is no part of the answer.
 func (c *call) frame(decoder dialect.Decoder, f frame.Frame) error {
-	if f.Quiet {
+	if f.Quiet || c.answer.Ended {
 		return nil
 	}
 	finished := c.answer.Finish

@@ -48,7 +48,7 @@ func (s Settings) Build(clock transport.Clock, tables Tables) (*answer.Provider,
 		Report: &failure.Reporter{Provider: s.Provider, Scrub: failure.NewScrubber(s.APIKey), RefusalStops: s.OnRefusal == "stop"},
 	}
 	if s.APIKey == "" && s.PresetOf().Keyed {
-		p.Missing = "no key is configured: set api_key"
+		p.Missing = "no key is configured: api_key is not set, or its secret is missing or empty"
 	}
 	models := map[string]*answer.Model{}
 	for label, m := range s.Models {

@@ -208,10 +208,11 @@ func (x *Exchange) Payload() time.Duration {
 }
 
 // Grace bounds the wait for what may come behind a whole answer. Next gives a
-// Fault of kind Lingered when it is over. The first call counts.
+// Fault of kind Lingered when it is over. Of several calls the one that ends
+// first counts.
 func (x *Exchange) Grace(d time.Duration) {
-	if x.grace.IsZero() {
-		x.grace = x.now().Add(d)
+	if until := x.now().Add(d); x.grace.IsZero() || until.Before(x.grace) {
+		x.grace = until
 	}
 }
 
@@ -339,6 +340,14 @@ func explain(err error) string {
 		return "its name has no address"
 	case isCertificate(err):
 		return "its certificate is not trusted"
+	case isPlain(err):
+		return "it answers without TLS: base_url may have to begin with http://"
+	case saysOf(err, `malformed HTTP response "\x15\x03`):
+		return "it wants TLS: base_url may have to begin with https://"
+	case saysOf(err, "malformed HTTP"), saysOf(err, "malformed MIME header"):
+		return "what it answers is no HTTP"
+	case saysOf(err, "server response headers exceeded"):
+		return "the headers of its answer are too long"
 	case errors.As(err, &op) && op.Op == "dial":
 		return "no connection: " + op.Err.Error()
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
@@ -348,3 +357,6 @@ func explain(err error) string {
 	}
 	return "the connection failed"
 }
+
+// saysOf looks for words of net/http, whose errors have no types.
+func saysOf(err error, words string) bool { return strings.Contains(err.Error(), words) }

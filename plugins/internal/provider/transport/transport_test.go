@@ -227,6 +227,66 @@ func TestUntrusted(t *testing.T) {
 	assert.Equal(t, "its certificate is not trusted", fault.Text)
 }
 
+// Row 2: an operator learns what answers in the place of a model server. Nothing
+// of what it said, and no address, is in the message.
+func TestNoServerOfModels(t *testing.T) {
+	speaks := func(t *testing.T, answer string) string {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = listener.Close() })
+		go func() {
+			for {
+				conn, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = conn.Read(make([]byte, 4096))
+				_, _ = io.WriteString(conn, answer)
+				_ = conn.Close()
+			}
+		}()
+		return listener.Addr().String()
+	}
+	for name, row := range map[string]struct{ url, want string }{
+		"plain HTTP behind https": {"https://" + strings.TrimPrefix(serve(t, func(http.ResponseWriter, *http.Request) {}), "http://"), "it answers without TLS: base_url may have to begin with http://"},
+		"TLS behind http":         {"http://" + speaks(t, "\x15\x03\x01\x00\x02\x02\x46"), "it wants TLS: base_url may have to begin with https://"},
+		"another protocol":        {"http://" + speaks(t, "SSH-2.0-secret\r\n\r\n"), "what it answers is no HTTP"},
+		"other headers":           {"http://" + speaks(t, "HTTP/1.1 200 OK\r\nsecret\r\n\r\n"), "what it answers is no HTTP"},
+		"long headers":            {"http://" + speaks(t, "HTTP/1.1 200 OK\r\nX: "+strings.Repeat("y", 2<<20)+"\r\n\r\n"), "the headers of its answer are too long"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := client(t, row.url, transport.System()).Post("/chat", nil)
+			defer x.Close()
+			_, fault := x.Head(t.Context())
+			require.NotNil(t, fault)
+			assert.Equal(t, transport.NoConnection, fault.Kind)
+			assert.Equal(t, row.want, fault.Text)
+		})
+	}
+}
+
+// LLM-016: a whole answer waits for what may follow it, and no longer once its
+// formal end has come.
+func TestGrace(t *testing.T) {
+	base := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	clock := wiretest.NewClock()
+	x := client(t, base, clock).Post("/chat", nil)
+	defer x.Close()
+	_, fault := x.Head(t.Context())
+	require.Nil(t, fault)
+	x.Grace(2 * time.Second)
+	x.Grace(100 * time.Millisecond)
+	x.Grace(time.Second)
+	go clock.Fire(t, 100*time.Millisecond)
+	_, fault, err := x.Next(t.Context())
+	require.NoError(t, err)
+	require.NotNil(t, fault)
+	assert.Equal(t, transport.Lingered, fault.Kind)
+}
+
 // Row 22: places are given in order, and come back when nobody waits any more.
 func TestGate(t *testing.T) {
 	g := transport.NewGate(1, 1)
