@@ -89,7 +89,9 @@ func TestPrograms(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(outside, "key"), []byte("secret"), 0o600))
 	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "out")))
-	scope := `{:enabled true :allow-commands ["/bin/sh" "/bin/cat" "/bin/ls"] :allow-cwd ["` + dir + `"] :env-pass ["GREETING"] :timeout-ms 20000 :max-timeout-ms 30000 :max-output 1000 :processes 8 :memory 268435456}`
+	broken := filepath.Join(dir, "broken")
+	require.NoError(t, os.WriteFile(broken, []byte("\x00no program"), 0o700))
+	scope := `{:enabled true :allow-commands ["/bin/sh" "/bin/cat" "/bin/ls" "/bin/no-such-program" "` + broken + `"] :allow-cwd ["` + dir + `"] :env-pass ["GREETING"] :timeout-ms 20000 :max-timeout-ms 30000 :max-output 1000 :processes 8 :memory 268435456}`
 	for _, row := range []struct{ input, want string }{
 		{`{:command ["/bin/sh" "-c" "echo hi; echo no >&2; exit 3"]}`, `3 "hi\n" "no\n" false`},
 		{`{:command ["cat"] :stdin "from in"}`, `0 "from in" "" false`},
@@ -99,6 +101,8 @@ func TestPrograms(t *testing.T) {
 		{`{:command ["/bin/ls"] :cwd "` + dir + `/out"}`, "effects/scope-denied cwd-not-allowed"},
 		{`{:command ["/bin/ls"] :cwd "` + dir + `/none"}`, "effects/scope-denied cwd-not-allowed"},
 		{`{:command ["sh" "-c" "exit 4"] :fail-on-nonzero? true}`, "effects/process-failed "},
+		{`{:command ["/bin/no-such-program"]}`, "effects/runtime-missing "},
+		{`{:command ["` + broken + `"]}`, "effects/process-failed "},
 		{`{:command ["sh" "-c" "sleep 60 & sleep 60 & wait"] :timeout-ms 300}`, "*"},
 	} {
 		out, err := call(t, p, "process/run", scope, row.input)

@@ -1,0 +1,88 @@
+//go:build linux
+
+package worker
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/sdk/confine"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// tasked is a task of a tool within a scope.
+func tasked(t *testing.T, tool, scope, input string) *Task {
+	t.Helper()
+	known, ok := contract.ToolNamed(tool)
+	require.True(t, ok, tool)
+	s, problems := contract.ParseScope(known.Effect, edn.MustRead(scope))
+	require.Empty(t, problems)
+	return &Task{Tool: known, Scope: s, Strict: true, Input: edn.MustRead(input), Key: "b3:1"}
+}
+
+// FX-003, FX-004, ERR-002: what keeps a worker from carrying out a call, each
+// with its type: a program that is not there, one that is no worker, a root
+// that is gone, certificates that are none.
+func TestWorkersThatCannot(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	dir := t.TempDir()
+	empty := filepath.Join(dir, "empty.pem")
+	require.NoError(t, os.WriteFile(empty, []byte("nothing"), 0o600))
+	read := tasked(t, "fs/read-file", fmt.Sprintf(`{:enabled true :roots [%q] :allow ["."]}`, dir), `{:path "f"}`)
+	gone := tasked(t, "fs/read-file", fmt.Sprintf(`{:enabled true :roots [%q] :allow ["."]}`, filepath.Join(dir, "gone")), `{:path "f"}`)
+	ask := func(roots string) *Task {
+		task := tasked(t, "net/http-request", `{:enabled true :hosts ["example.com"] :schemes ["https"] :ports [443] :methods ["GET"]}`, `{:url "https://example.com/"}`)
+		task.CAFile = roots
+		return task
+	}
+	for name, row := range map[string]struct {
+		self, typ, says string
+		task            *Task
+	}{
+		"no program":      {filepath.Join(dir, "worker"), "effects/runtime-missing", "start a worker", read},
+		"no worker":       {"/bin/true", "effects/runtime-failed", "the worker ended without an answer", read},
+		"no root":         {self, "effects/runtime-failed", "open the root", gone},
+		"no certificates": {self, "effects/runtime-missing", "read the certificates", ask(filepath.Join(dir, "gone.pem"))},
+		"no certificate":  {self, "effects/runtime-missing", "empty.pem holds no certificate", ask(empty)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := NewCrew(row.self, 0)
+			defer c.Close()
+			_, err := c.Run(t.Context(), row.task)
+			require.Error(t, err)
+			e := contract.AsError(err)
+			assert.Equal(t, row.typ, e.Type, "%v", err)
+			assert.Contains(t, e.Message, row.says)
+		})
+	}
+}
+
+// FX-003: a tool that no worker has is refused; so is a call that is about
+// something else than the rules that the worker was held to, and one that the
+// kernel cannot hold.
+func TestWorkersThatRefuse(t *testing.T) {
+	_, err := (&Task{Tool: contract.Tool{ID: "process/run"}}).hold()
+	require.NotNil(t, err)
+	assert.Equal(t, "effects/unsupported-tool", err.Type)
+
+	root := t.TempDir()
+	scope := fmt.Sprintf(`{:enabled true :roots [%q] :allow ["."]}`, root)
+	rules, err := tasked(t, "fs/read-file", scope, `{:path "one"}`).rules()
+	require.Nil(t, err)
+	task, problem := taskFrom(rules)
+	require.NoError(t, problem)
+	err = task.learn(tasked(t, "fs/read-file", scope, `{:path "two"}`).call())
+	require.NotNil(t, err)
+	assert.Equal(t, "runtime/internal", err.Type)
+
+	err = Unheld(contract.Tool{ID: "fs/read-file"}, fmt.Errorf("confine: %w", &confine.Error{Layer: confine.LayerFiles, Err: os.ErrPermission}))
+	assert.Equal(t, `effects/not-enforceable "landlock"`, err.Type+" "+err.Details.Key("layer").String())
+}
