@@ -569,35 +569,69 @@ func TestWorstCaseKnowsWhatWasGranted(t *testing.T) {
 	assert.Zero(t, resp.Key("warnings").Len(), "a third is not nearly all: %s", resp.Key("warnings"))
 }
 
-// A ledger that cannot be written fails closed (LED-002).
+// A ledger that cannot be written or read fails closed, wherever the run is
+// when it breaks: what may be spent, what was spent, what a plan may spend, and
+// what a run takes at most (LED-002, ERR-002).
 func TestLedgerThatFails(t *testing.T) {
-	w := priced(t)
-	_, err, _ := do(t, service(t, w, budgets(policy.Budgets{User: block(t, "{:max-attempts 5}")}), func(c *act.Config) { c.Ledger = brokenLedger{} }), askOne)
-	require.NotNil(t, err)
-	assert.Equal(t, "budget/unavailable 503 true", fmt.Sprint(err.Type, " ", err.HTTPStatus(), " ", err.Retryable))
-	assert.Empty(t, w.Calls())
-}
-
-type brokenLedger struct{}
-
-func (brokenLedger) Reserve(context.Context, []budget.Scope, policy.Amounts) (budget.Reservation, error) {
-	return budget.Reservation{}, errBroken
-}
-func (brokenLedger) Settle(context.Context, budget.Reservation, policy.Amounts, budget.Mark) error {
-	return errBroken
-}
-func (brokenLedger) Balances(_ context.Context, s []budget.Scope) ([]budget.Balance, error) {
-	out := make([]budget.Balance, len(s))
-	for i := range s {
-		out[i].Scope = s[i]
+	planner := dispatchtest.Cap("a/planner", ":cap/can-produce #{:value :plan} :cap/cost {:usd 0}")
+	plans := dispatchtest.Step{Plan: edn.MustRead(`{:nodes [{:op :call :id "inner" :intent :text/respond :input {} :dispatch {:candidates [:a/one]} :as :x} {:op :emit :input :x}]}`)}
+	planned := ownPlan(`{:nodes [{:op :call :id "outer" :intent :text/respond :input {} :dispatch {:candidates [:a/planner]} :as :y} {:op :emit :input :y}]}`, "", ":budget {:max-attempts 9}")
+	for name, row := range map[string]struct {
+		broken brokenLedger
+		ask    string
+		worst  bool
+		says   string
+		asked  int
+	}{
+		"before an attempt": {brokenLedger{reserve: true}, askOne, false, "node act: what node act may spend could not be written down: the disk is gone", 0},
+		"after an attempt":  {brokenLedger{settle: true}, askOne, false, "what node act has spent could not be written down: the disk is gone", 1},
+		"before a run":      {brokenLedger{reserve: true}, askOne, true, "what the act may spend could not be written down: the disk is gone", 0},
+		"before a plan":     {brokenLedger{balances: true}, planned, false, "what the plan of node outer may spend cannot be read: the disk is gone", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := priced(t, planner)
+			w.On("a/one", value(`{:good true}`))
+			w.On("a/planner", plans)
+			user := block(t, "{:max-attempts 50}")
+			user.RefuseWorst = row.worst
+			row.broken.Ledger, row.broken.calls = budget.NewMemory(nil), func() int { return len(w.Calls()) }
+			_, err, _ := do(t, service(t, w, budgets(policy.Budgets{User: user}), func(c *act.Config) { c.Ledger = row.broken }), row.ask)
+			require.NotNil(t, err)
+			assert.Equal(t, "budget/unavailable 503 true", fmt.Sprint(err.Type, " ", err.HTTPStatus(), " ", err.Retryable))
+			assert.Contains(t, "node act: "+err.Message, row.says)
+			assert.Len(t, w.Calls(), row.asked)
+		})
 	}
-	return out, nil
 }
-func (brokenLedger) Adjust(context.Context, budget.Scope, budget.Adjustment) error { return errBroken }
-func (brokenLedger) Seen(context.Context, budget.Kind, budget.Per) ([]string, error) {
-	return nil, errBroken
+
+// brokenLedger is a ledger that fails in the ways that are named; balances are
+// lost once somebody was called.
+type brokenLedger struct {
+	budget.Ledger
+	calls                     func() int
+	reserve, settle, balances bool
 }
-func (brokenLedger) Forget(context.Context, ...budget.Scope) error { return errBroken }
+
+func (l brokenLedger) Reserve(ctx context.Context, s []budget.Scope, want policy.Amounts) (budget.Reservation, error) {
+	if l.reserve {
+		return budget.Reservation{}, errBroken
+	}
+	return l.Ledger.Reserve(ctx, s, want)
+}
+
+func (l brokenLedger) Settle(ctx context.Context, r budget.Reservation, spent policy.Amounts, mark budget.Mark) error {
+	if l.settle {
+		return errBroken
+	}
+	return l.Ledger.Settle(ctx, r, spent, mark)
+}
+
+func (l brokenLedger) Balances(ctx context.Context, s []budget.Scope) ([]budget.Balance, error) {
+	if l.balances && l.calls() > 0 {
+		return nil, errBroken
+	}
+	return l.Ledger.Balances(ctx, s)
+}
 
 var errBroken = errors.New("the disk is gone")
 

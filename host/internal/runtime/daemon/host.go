@@ -40,7 +40,7 @@ type Host struct {
 	// events is the stream of the host itself.
 	events journal.Host
 	// ledger counts as long as the host lives.
-	ledger *budget.Memory
+	ledger budget.Ledger
 }
 
 // Start loads the configuration and starts its plugins. It returns when every

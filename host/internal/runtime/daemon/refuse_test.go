@@ -1,0 +1,97 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// serving is a daemon in a phase, with a host under a configuration.
+func serving(phase string, loaded *Loaded, change func(*Host)) *Daemon {
+	h := &Host{runs: newRuns()}
+	h.runs.current = &generation{loaded: loaded}
+	if change != nil {
+		change(h)
+	}
+	d := &Daemon{phase: phase}
+	d.host.Store(h)
+	return d
+}
+
+// OPS-001, OPS-004, OPS-009, RUN-011, ERR-002: what a daemon says to an act that
+// it does not take.
+func TestTakeRefuses(t *testing.T) {
+	loaded := func(profile string, runs int) *Loaded {
+		return &Loaded{Config: &config.Config{Profile: profile, Host: config.Host{MaxRuns: runs}}}
+	}
+	for name, row := range map[string]struct {
+		d         *Daemon
+		typ       string
+		retryable bool
+	}{
+		"coming up":           {&Daemon{phase: phaseStarting}, "runtime/starting", true},
+		"going down":          {serving(phaseDraining, loaded("prod", 1), nil), "runtime/draining", true},
+		"its host going down": {serving("ready", loaded("prod", 1), func(h *Host) { h.runs.draining = true }), "runtime/draining", true},
+		"profile admin":       {serving("ready", loaded(config.ProfileAdmin, 1), nil), "policy/blocked", false},
+		"too many runs":       {serving("ready", loaded("prod", 2), func(h *Host) { h.runs.taken = 2 }), "runtime/overloaded", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			turn, err := row.d.Take()
+			require.NotNil(t, err)
+			assert.Nil(t, turn)
+			assert.Equal(t, row.typ, err.Type)
+			assert.Equal(t, row.retryable, err.Retryable)
+		})
+	}
+}
+
+type lostLedger struct{ budget.Ledger }
+
+func (lostLedger) Seen(context.Context, budget.Kind, budget.Per) ([]string, error) {
+	return nil, errLost
+}
+
+func (lostLedger) Balances(context.Context, []budget.Scope) ([]budget.Balance, error) {
+	return nil, errLost
+}
+
+func (lostLedger) Adjust(context.Context, budget.Scope, budget.Adjustment) error { return errLost }
+
+var errLost = errors.New("the disk is gone")
+
+// LED-002, LED-006, ERR-002: operators are told that a ledger cannot be read or
+// written, whatever they ask of it.
+func TestOperatorsSeeALostLedger(t *testing.T) {
+	limits, err := policy.LimitsOf(edn.MustRead(`{:max-attempts 5}`))
+	require.NoError(t, err)
+	block := policy.ScopeBudget{Written: true, Limits: limits, Per: "total"}
+	l := &Loaded{Config: &config.Config{Generation: &config.Generation{Budgets: &policy.Budgets{Tenant: block, User: block}}}}
+	c := control{serving("ready", l, func(h *Host) { h.ledger = lostLedger{} })}
+	noTenant := &Loaded{Config: &config.Config{Generation: &config.Generation{Budgets: &policy.Budgets{User: block}}}}
+	users := control{serving("ready", noTenant, func(h *Host) { h.ledger = lostLedger{} })}
+	for name, ask := range map[string]func() (edn.Value, *contract.Error){
+		"show all":      func() (edn.Value, *contract.Error) { return c.Budgets(t.Context(), "") },
+		"show one user": func() (edn.Value, *contract.Error) { return c.Budgets(t.Context(), "ann") },
+		"show users":    func() (edn.Value, *contract.Error) { return users.Budgets(t.Context(), "") },
+		"adjust": func() (edn.Value, *contract.Error) {
+			return c.AdjustBudget(t.Context(), httpapi.BudgetChange{User: "ann", Grant: edn.MustRead(`{:attempts 1}`)})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := ask()
+			require.NotNil(t, err)
+			assert.Equal(t, "budget/unavailable", err.Type)
+			assert.Contains(t, err.Message, "the disk is gone")
+		})
+	}
+}
