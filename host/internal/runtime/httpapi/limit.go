@@ -3,6 +3,7 @@ package httpapi
 import (
 	"crypto/tls"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"sync"
@@ -18,6 +19,7 @@ type connections struct {
 
 	mu        sync.Mutex
 	total     int
+	leaving   int // connections that were turned away and are still read from
 	byAddress map[netip.Addr]int
 }
 
@@ -77,7 +79,7 @@ func (l *counted) Accept() (net.Conn, error) {
 		case secure != nil:
 			_ = conn.Close() // a handshake is what there is no room for
 		default:
-			turnAway(conn)
+			l.count.turnAway(conn)
 		}
 	}
 }
@@ -89,13 +91,47 @@ func (l *counted) tls() *tls.Config {
 	return nil
 }
 
-// turnAway answers without reading, which takes no time and no memory.
-func turnAway(conn net.Conn) {
+// What a caller that is turned away may still say before the connection goes.
+const (
+	farewells   = 32
+	farewell    = 250 * time.Millisecond
+	lastRequest = 64 << 10
+)
+
+// turnAway answers without looking at what was asked. A connection that is
+// closed before its request was read is reset, and with it the answer may be
+// lost; so the request is read and forgotten, by few at a time, little of it
+// and not for long.
+func (c *connections) turnAway(conn net.Conn) {
 	err := contract.Errorf("runtime/overloaded", "every connection is taken")
 	body, _ := edn.WriteJSON(edn.MustMap(edn.K("error"), err.Value()))
-	_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
+	_ = conn.SetDeadline(time.Now().Add(farewell))
 	_, _ = fmt.Fprintf(conn, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: %d\r\nRetry-After: 1\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n%s", len(body), body)
+	c.mu.Lock()
+	full := c.leaving >= farewells
+	if !full {
+		c.leaving++
+	}
+	c.mu.Unlock()
+	if half, ok := conn.(interface{ CloseWrite() error }); full || !ok || half.CloseWrite() != nil {
+		c.left(conn, full)
+		return
+	}
+	go func() {
+		_, _ = io.CopyN(io.Discard, conn, lastRequest)
+		c.left(conn, false)
+	}()
+}
+
+// left closes a connection that was turned away.
+func (c *connections) left(conn net.Conn, uncounted bool) {
 	_ = conn.Close()
+	if uncounted {
+		return
+	}
+	c.mu.Lock()
+	c.leaving--
+	c.mu.Unlock()
 }
 
 // countedConn gives its place back when it is closed.

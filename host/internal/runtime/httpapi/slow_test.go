@@ -125,6 +125,12 @@ func TestConnectionLimits(t *testing.T) {
 	assert.Equal(t, "runtime/overloaded", a.failure(t))
 	assert.Equal(t, "1", a.header.Get("Retry-After"))
 	assert.Equal(t, 200, w.operator("GET /health", "").status)
+	// Who has asked already gets the answer and no reset, with a body too.
+	for range 20 {
+		a, err := w.raw("POST /v1/act HTTP/1.1\r\nHost: localhost\r\nContent-Length: 20000\r\n\r\n" + strings.Repeat("x", 20000))
+		require.NoError(t, err)
+		require.Equal(t, 503, a.status)
+	}
 	for _, c := range open {
 		require.NoError(t, c.Close())
 	}
