@@ -444,6 +444,39 @@ func TestSecrets(t *testing.T) {
 	assert.Equal(t, []string{"config/secret-missing"}, types(ds), "a secret that others may read")
 }
 
+// HCL-026: what is written where a secret belongs is refused and not quoted,
+// neither at its own line nor beside that of another error; nor is the password
+// of a URL. What only says where a secret is stays.
+func TestPlainSecretsAreNotQuoted(t *testing.T) {
+	const canary = "canary-7f3a"
+	config := func(body string) string {
+		return "plugin \"chess\" {\n  command = [\"bin/chess\"]\n\n  config {\n" + body + "  }\n}\n"
+	}
+	for name, row := range map[string]struct{ text, want string }{
+		"text":        {config("    api_key = \"" + canary + "\"\n"), `api_key = "***********"`},
+		"next line":   {config("    api_key = \"" + canary + "\"\n    nothing = 1\n"), `api_key = "***********"`},
+		"list":        {config("    api_key = [\"x\", \"" + canary + "\"]\n"), `api_key = *"*"**"***********"*`},
+		"heredoc":     {config("    api_key = <<E\n" + canary + "\nE\n    nothing = 1\n"), `api_key = ***`},
+		"template":    {config("    api_key = \"${upper(\"x\")}" + canary + "\"\n"), `api_key = "**`},
+		"where it is": {config("    api_key = env(\"KEY\", \"\")\n"), `api_key = env("KEY", "")`},
+		"password":    {config("    nothing = \"http://user:" + canary + "@host/v1\"\n"), `nothing = "http://user:***********@host/v1"`},
+		"found":       {config("    depth = \"http://user:" + canary + "@host/v1\"\n"), `found: http://user:***********@host/v1`},
+		"effects":     {"effects {\n  secret \"x\" {\n    value = \"" + canary + "\"\n  }\n}\n", `value = "***********"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, ds := Load(context.Background(), write(t, row.text), Options{Env: secretEnv(canary), Describer: describer{"chess": chess()}})
+			require.NotEmpty(t, ds)
+			out, err := c.Report(0).JSON()
+			require.NoError(t, err)
+			shown := c.Report(0).Text(false)
+			assert.Contains(t, shown, row.want)
+			for _, s := range []string{shown, string(out), c.Report(0).Value().String()} {
+				assert.NotContains(t, s, canary)
+			}
+		})
+	}
+}
+
 // HCL-023: keys as they are written, and kinds that the schema asks for.
 func TestFit(t *testing.T) {
 	s := schema.MustCompile(edn.MustRead(`[:map [:kw :keyword] [:set [:set :keyword]] [:f :double] [:d :decimal] [:e [:enum :a "b"]] [:m [:map-of :string :int]] [:mk [:map-of :keyword :any]] [:or [:or [:set :int] :string]] [:t [:tuple :keyword :double]] [:maybe [:maybe :keyword]] [:id :uuid] [:at :inst] [:l [:list :int]] [:n :number]]`))

@@ -289,7 +289,23 @@ func (d *decoder) decode(t Type, expr hcl.Expression, s *Source, path []string) 
 	if !ok {
 		return value{}, false
 	}
-	return d.scalar(t, v, s, at, path)
+	out, ok := d.scalar(t, v, s, at, path)
+	if !ok && t.Kind == KindSecret {
+		d.hide(expr, s)
+	}
+	return out, ok
+}
+
+// hide keeps what stands where a secret belongs out of excerpts, unless it says
+// only where to find it.
+func (d *decoder) hide(expr hcl.Expression, s *Source) {
+	switch expr.(type) {
+	case *hclsyntax.FunctionCallExpr, *hclsyntax.ScopeTraversalExpr:
+		return
+	}
+	if r := expr.Range(); r.CanSliceBytes(s.text) {
+		s.hide(r.Start.Byte, r.End.Byte)
+	}
 }
 
 func sourceText(s *Source, expr hcl.Expression) string {
@@ -364,7 +380,7 @@ func (d *decoder) members(t Type, expr hcl.Expression, s *Source, path []string,
 		return value{}, false
 	}
 	if n := float64(len(out.items)); t.Min != nil && n < *t.Min || t.Max != nil && n > *t.Max {
-		d.complain(&problem{typ: "config/range", what: fmt.Sprintf("has %s", count(len(out.items), "member"))}, t, cty.NilVal, at, path)
+		d.complain(&problem{typ: "config/range", what: fmt.Sprintf("has %s", Counted(len(out.items), "member"))}, t, cty.NilVal, at, path)
 		return value{}, false
 	}
 	if t.Kind == KindSet {

@@ -97,6 +97,9 @@ func (c *collector) add(d Diagnostic) {
 	if d.Range != nil && d.source == nil {
 		d.source = c.files[d.Range.File]
 	}
+	if found, ok := d.Found.AsString(); ok {
+		d.Found = edn.Text(withoutPasswords(found))
+	}
 	if d.Hint == "" && d.Nearest != "" {
 		d.Hint = "did you mean " + quote(d.Nearest) + "?"
 	}

@@ -3,7 +3,10 @@ package config
 import (
 	"bytes"
 	"fmt"
+	"regexp"
+	"slices"
 	"sort"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/hashicorp/hcl/v2"
@@ -32,7 +35,8 @@ func (r Range) String() string {
 
 // Source is one file as it was read. Text is what the parser sees: without a
 // byte order mark and with LF line ends; positions are reported in the bytes of
-// the file on disk. A Source is never changed after it was parsed.
+// the file on disk. After it was parsed only hide changes a Source, and only while
+// the load that read it goes on.
 type Source struct {
 	Name string // as printed: relative to the root, with slashes
 	Path string // absolute
@@ -45,6 +49,9 @@ type Source struct {
 	broken  []int // offsets in text of syntax errors
 	// private files are never quoted: their lines hold secrets.
 	private bool
+	// hidden are the pieces of the text that are never quoted, as offsets: what
+	// somebody wrote where a secret belongs.
+	hidden [][2]int
 	// pieces are the texts of a JSON file that are expressions, in native
 	// syntax, by the offset where each begins.
 	pieces map[int]string
@@ -111,16 +118,55 @@ func (s *Source) span(from, to int) *Range {
 
 func (s *Source) hclRange(r hcl.Range) *Range { return s.span(r.Start.Byte, r.End.Byte) }
 
-// line is the text of a line without its end.
+// line is the text of a line without its end. What may not be quoted stands
+// there as stars, as many as it has code points.
 func (s *Source) line(n int) (string, bool) {
 	if s.private || n < 1 || n > len(s.lines) {
 		return "", false
 	}
-	end := len(s.text)
+	from, to := s.lines[n-1], len(s.text)
 	if n < len(s.lines) {
-		end = s.lines[n] - 1
+		to = s.lines[n] - 1
 	}
-	return string(s.text[s.lines[n-1]:end]), true
+	var b strings.Builder
+	for _, h := range s.hidden {
+		if start, end := max(h[0], from), min(h[1], to); start < end {
+			b.Write(s.text[from:start])
+			b.WriteString(strings.Repeat("*", utf8.RuneCount(s.text[start:end])))
+			from = end
+		}
+	}
+	b.Write(s.text[from:to])
+	return withoutPasswords(b.String()), true
+}
+
+// hide keeps the texts within a piece of the file out of what is shown of it.
+// Quotes stay, so that one still sees what is written there.
+func (s *Source) hide(from, to int) {
+	for i := from; i < to; {
+		end := i
+		for end < to && s.text[end] != '"' {
+			end++
+		}
+		if end > i {
+			s.hidden = append(s.hidden, [2]int{i, end})
+		}
+		i = end + 1
+	}
+	slices.SortFunc(s.hidden, func(a, b [2]int) int { return a[0] - b[0] })
+}
+
+var urlPassword = regexp.MustCompile(`://[^\s/"@:]*:[^\s/"@]+@`)
+
+// withoutPasswords has stars for the password of each URL.
+func withoutPasswords(text string) string {
+	if !strings.Contains(text, "://") {
+		return text
+	}
+	return urlPassword.ReplaceAllStringFunc(text, func(url string) string {
+		user, password, _ := strings.Cut(strings.TrimPrefix(url, "://"), ":")
+		return "://" + user + ":" + strings.Repeat("*", utf8.RuneCountInString(password)-1) + "@"
+	})
 }
 
 // sources is the set of files of one load, by printed name.
