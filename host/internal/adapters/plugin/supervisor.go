@@ -99,7 +99,7 @@ func New(o Options) (*Supervisor, error) {
 	if o.DataDir != "" {
 		var err error
 		if s.scratch, err = launch.OpenScratchDir(filepath.Join(o.DataDir, "work")); err != nil {
-			return nil, fmt.Errorf("supervise plugins: %w", err)
+			return nil, err
 		}
 		h.work = s.scratch.Path()
 	}

@@ -226,6 +226,17 @@ type performance struct {
 	flags     *callFlags
 	admit     func(*daemon.Loaded) error // before any plugin is started; may be nil
 	show      func(edn.Value) error      // prints an answer in a form of its own; may be nil
+	// refused puts the refusal of a request that the command made itself into
+	// the words of its caller; may be nil.
+	refused func(*contract.Error) *contract.Error
+}
+
+// why is a failure as it is told.
+func (p performance) why(e *contract.Error) *contract.Error {
+	if p.refused == nil || e == nil {
+		return e
+	}
+	return p.refused(e)
 }
 
 // admitPlan refuses a plan with errors before anything is started, with all
@@ -279,6 +290,7 @@ func (c *command) perform(ctx context.Context, p performance) error {
 	host, err := c.host(ctx, watcher, p.admit)
 	var refused *contract.Error
 	if errors.As(err, &refused) && refused.Type == "plan/invalid" {
+		refused = p.why(refused)
 		return c.answer(new(act.Service).Refusal(a, refused), refused, f, nil)
 	}
 	if err != nil {
@@ -288,7 +300,7 @@ func (c *command) perform(ctx context.Context, p performance) error {
 	defer host.Close()
 	service := host.Service()
 	run, refused := service.Start(context.WithoutCancel(ctx), a)
-	if refused != nil {
+	if refused = p.why(refused); refused != nil {
 		return c.answer(service.Refusal(a, refused), refused, f, nil)
 	}
 	stop := context.AfterFunc(ctx, func() {
@@ -360,6 +372,9 @@ func (c *command) performThere(ctx context.Context, client *httpapi.Client, p pe
 func (c *command) conclude(p performance, response edn.Value, failure *contract.Error, told *teller) error {
 	if p.show != nil && failure == nil {
 		return p.show(response)
+	}
+	if said := p.why(failure); said != failure {
+		response, failure = response.AssocKey("error", said.Value()), said
 	}
 	return c.answer(response, failure, p.flags, told)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -182,7 +183,7 @@ func (c *command) status(v edn.Value) error {
 	}
 	fmt.Fprintf(&b, "listen:   %s\n", strings.Join(plains(v.Key("listen")), " "))
 	fmt.Fprintf(&b, "config:   %s\n", plain(v.Key("config")))
-	fmt.Fprintf(&b, "runs:     %s under way, %s of configurations in force\n", v.Key("runs"), counted(number(v.Key("generations")), "generation"))
+	fmt.Fprintf(&b, "runs:     %s under way, %s of configurations in force\n", v.Key("runs"), config.Counted(number(v.Key("generations")), "generation"))
 	for w := range ready.Key("weaker-than-prod").Elems() {
 		fmt.Fprintf(&b, "weaker:   %s is %s, profile prod has %s\n", dotted(w.Key("path")), plain(w.Key("written")), plain(w.Key("prod-written")))
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -123,16 +124,9 @@ func (c *command) checkOne(name string, bindings, budget edn.Value, loaded *daem
 		if s := worst.String(); s != "" {
 			most = "; at most " + s
 		}
-		_, err = fmt.Fprintf(c.env.Stdout, "%s: ok, %s%s\n", sourceName(name), counted(v.Key("nodes").Len(), "node"), most)
+		_, err = fmt.Fprintf(c.env.Stdout, "%s: ok, %s%s\n", sourceName(name), config.Counted(v.Key("nodes").Len(), "node"), most)
 	}
 	return !failed, err
-}
-
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // readBudget reads a budget that was given on the command line; nil for none.

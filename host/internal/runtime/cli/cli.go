@@ -207,7 +207,11 @@ func (c *command) exit(ctx context.Context, err error) int {
 		return contract.ExitInterrupted
 	case errors.As(err, &usage), strings.HasPrefix(err.Error(), "unknown command"):
 		verb := cmp.Or(usage.verb, c.verb, "ferment")
-		c.problem(contract.Errorf("invalid-request", "%s", err).WithHint(fmt.Sprintf("%q shows how it is used", verb+" --help")))
+		message := err.Error()
+		if typed, ok := usage.err.(*contract.Error); ok {
+			message = typed.Message // without a type of its own
+		}
+		c.problem(contract.Errorf("invalid-request", "%s", message).WithHint(fmt.Sprintf("%q shows how it is used", verb+" --help")))
 		if verb == "ferment serve" {
 			return daemon.ExitUsage
 		}
@@ -231,6 +235,9 @@ func (c *command) exit(ctx context.Context, err error) int {
 	return contract.AsError(err).ExitCode()
 }
 
+// diskHint is the next step for a disk that takes or gives nothing.
+const diskHint = "\"df\" shows whether the disk is full or read-only; the log of the kernel shows whether it is broken"
+
 // environmentHint is the next step for what is missing around the host.
 func environmentHint(err error) string {
 	switch {
@@ -240,6 +247,8 @@ func environmentHint(err error) string {
 		return "check the owner and the mode of what is named"
 	case errors.Is(err, syscall.EISDIR):
 		return "name a file, not a directory"
+	case errors.Is(err, syscall.EROFS), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EIO):
+		return diskHint
 	case errors.As(err, new(*fileError)):
 		return "name a file that can be read"
 	}

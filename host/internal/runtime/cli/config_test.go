@@ -40,6 +40,7 @@ func TestDirectory(t *testing.T) {
 	for _, row := range []struct{ args, out string }{
 		{"validate", `^ferment.hcl, common/10.hcl ok: 2 plugins`},
 		{"validate --config config", `^ferment.hcl, common/10.hcl ok: 2 plugins`},
+		{"validate --config config/common/10.hcl --profile dev", `10.hcl ok: 1 plugin \(`},
 		{"validate --profile test", `^ferment.hcl, common/10.hcl, common/test/20.hcl.json ok: 2 plugins`},
 		{"config show --only plugin.text.queue --profile dev", `(?s)queue = 6\n`},
 		{"config show --only plugin.text.queue --profile test --origins", `(?s)queue = 7 # common/test/20.hcl.json:1 \(was tonumber\(env\("QUEUE", "5"\)\) from common/10.hcl:3\)\n`},

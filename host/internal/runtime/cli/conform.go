@@ -150,10 +150,8 @@ func (c *command) conformOptions(o *conforming) (conformance.Options, error) {
 		return opts, usagef("no program %s: %s", o.command[0], cause(lookPathCause(err)))
 	}
 	o.command = append([]string{path}, o.command[1:]...)
-	for _, p := range o.profiles {
-		if !slices.Contains(conformance.Profiles(), p) {
-			return opts, usagef("no profile %q: expected one of %s", p, strings.Join(conformance.Profiles(), ", "))
-		}
+	if err := o.profilesExist(); err != nil {
+		return opts, err
 	}
 	if o.run != "" {
 		if opts.Only, err = regexp.Compile(o.run); err != nil {
@@ -185,6 +183,16 @@ func (c *command) conformOptions(o *conforming) (conformance.Options, error) {
 		o.environ = append(o.environ, pair)
 	}
 	return opts, nil
+}
+
+// profilesExist checks the names of profiles.
+func (o conforming) profilesExist() error {
+	for _, p := range o.profiles {
+		if !slices.Contains(conformance.Profiles(), p) {
+			return usagef("no profile %q: expected one of %s", p, strings.Join(conformance.Profiles(), ", "))
+		}
+	}
+	return nil
 }
 
 // lookPathCause drops the name that the message has already.
@@ -266,6 +274,9 @@ func (c *command) reproducible(o conforming) conformance.CommandLine {
 
 // listChecks prints the checks that the flags select.
 func (c *command) listChecks(o conforming) error {
+	if err := o.profilesExist(); err != nil {
+		return err
+	}
 	profiles := o.profiles
 	if len(profiles) == 0 {
 		profiles = conformance.Profiles()

@@ -96,9 +96,9 @@ func (c *command) doctor(ctx context.Context) error {
 	case err != nil:
 		e.add("configuration", "files", stateFails, "%s", err)
 	case loaded.Generation == nil:
-		e.add("configuration", "files", stateFails, "%d errors; \"ferment validate\" shows them", loaded.Diagnostics.Count(config.SeverityError))
+		e.add("configuration", "files", stateFails, "%s; \"ferment validate\" shows what is wrong", config.Counted(loaded.Diagnostics.Count(config.SeverityError), "error"))
 	default:
-		e.add("configuration", "files", stateOK, "profile %s, %d plugins", loaded.Profile, len(loaded.Plugins))
+		e.add("configuration", "files", stateOK, "profile %s, %s", loaded.Profile, config.Counted(len(loaded.Plugins), "plugin"))
 		for _, w := range loaded.Weaker() {
 			e.add("configuration", strings.Join(w.Path, "."), stateWeak, "%s, where prod has %s", w.Written, w.ProdWritten)
 		}

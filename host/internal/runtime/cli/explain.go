@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -133,7 +134,7 @@ func explanationText(v edn.Value) string {
 	for c := range v.Key("candidates").Elems() {
 		note := ""
 		if !c.Key("tried?").Truthy() {
-			note = "  not tried: retry { fallback } allows " + counted(tried, "candidate")
+			note = "  not tried: retry { fallback } allows " + config.Counted(tried, "candidate")
 		}
 		fmt.Fprintf(&b, "  %s. %s  (%s)%s\n     %s\n", c.Key("rank"), plain(c.Key("cap/id")), servedBy(c), note, figuresText(c.Key("figures")))
 	}

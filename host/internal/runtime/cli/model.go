@@ -46,7 +46,7 @@ func (c *command) modelProbeCommand() *cobra.Command {
 			if k, err := edn.Keyword(id); err != nil || k.Namespace() == "" {
 				return usagef("%q is no capability: one is written NS/NAME, such as llm/voice", args[0])
 			}
-			return c.perform(cmd.Context(), performance{request: probeRequest(id), flags: &f, show: c.printProbe})
+			return c.perform(cmd.Context(), performance{request: probeRequest(id), flags: &f, show: c.printProbe, refused: notProbed(id)})
 		},
 	}
 	f.progress = "none"
@@ -71,6 +71,24 @@ func probeRequest(id string) edn.Value {
 			edn.K("input"), edn.MustMap(), edn.K("dispatch"), edn.MustRead(`{:retry {:same-cap-max 0 :fallback-max 0}}`), edn.K("as"), edn.K("probe")),
 		edn.MustMap(edn.K("op"), edn.K("emit"), edn.K("input"), edn.K("probe"))))
 	return envelope(act.PlanIntent, edn.MustMap(edn.K("plan"), plan))
+}
+
+// notProbed says whom nobody can probe, in the place of findings about a plan
+// that the caller has not written.
+func notProbed(id string) func(*contract.Error) *contract.Error {
+	return func(e *contract.Error) *contract.Error {
+		if e.Type != "plan/invalid" {
+			return e
+		}
+		for f := range e.Details.Key("findings").Elems() {
+			message, _ := f.Key("message").AsString()
+			if strings.HasPrefix(message, "unknown capability") {
+				return contract.Errorf("not-found", "there is no capability :%s", id).WithHint("\"ferment plugin list\" names those that are there")
+			}
+		}
+		return contract.Errorf("unsupported/intent", ":%s is no model with a server: its plugin does not serve :%s", id, probeIntent).
+			WithHint("name a capability of a plugin such as llm or mlx")
+	}
 }
 
 // printProbe prints what a probe found.

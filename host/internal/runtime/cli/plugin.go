@@ -138,7 +138,7 @@ func (c *command) inspectThere(v edn.Value) error {
 		if i.HasKey("pid") {
 			fmt.Fprintf(&b, ", pid %s", i.Key("pid"))
 		}
-		fmt.Fprintf(&b, ", %s, %s\n", counted(number(i.Key("in-flight")), "call"), counted(number(i.Key("restarts")), "recent restart"))
+		fmt.Fprintf(&b, ", %s, %s\n", config.Counted(number(i.Key("in-flight")), "call"), config.Counted(number(i.Key("restarts")), "recent restart"))
 		if message, ok := i.Key("error").Key("message").AsString(); ok {
 			fmt.Fprintf(&b, "           %s\n", message)
 		}

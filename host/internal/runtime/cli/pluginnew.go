@@ -145,7 +145,8 @@ func (c *command) findSDK(p *scaffold.Project) error {
 			dir = filepath.Join(c.env.Dir, dir)
 		}
 		if !isCheckout(dir) {
-			return contract.Errorf("input/invalid", "new plugin: %s is no checkout of ferment: it has no go.mod of %s", dir, sdkModule)
+			return contract.Errorf("input/invalid", "new plugin: %s is no checkout of ferment: it has no go.mod of %s", dir, sdkModule).
+				WithHint("name the folder of a checkout of ferment with --sdk")
 		}
 		p.Local, p.SDKVersion = dir, "v0.0.0"
 	case releaseVersion.MatchString(c.env.Version):

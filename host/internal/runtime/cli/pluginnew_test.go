@@ -111,14 +111,15 @@ func TestNewPluginRefused(t *testing.T) {
 	}{
 		{"no kind", []string{"fine"}, 2, "plugin new needs --kind: solver, llm, judge, checker or tool"},
 		{"no name", []string{"--kind", "tool"}, 2, "accepts 1 arg"},
-		{"unknown kind", []string{"fine", "--kind", "solvr"}, 2, `there is no kind "solvr": it is one of solver, llm, judge, checker, tool; did you mean solver?`},
-		{"unknown language", []string{"fine", "--kind", "tool", "--lang", "rust"}, 2, `there is no language "rust": it is one of go, python, node`},
+		{"unknown kind", []string{"fine", "--kind", "solvr"}, 2, `error: new plugin: there is no kind "solvr": it is one of solver, llm, judge, checker, tool; did you mean solver?`},
+		{"unknown language", []string{"fine", "--kind", "tool", "--lang", "rust"}, 2, `error: new plugin: there is no language "rust": it is one of go, python, node`},
 		{"bad name", []string{"Not_A_Name", "--kind", "tool"}, 2, `the name "Not_A_Name" is not 1 to 40 of a-z`},
-		{"a path", []string{"../up", "--kind", "tool"}, 2, `the name "../up"`},
+		{"a path", []string{"../up", "--kind", "tool"}, 2, `error: new plugin: the name "../up"`},
 		{"a folder that is there", []string{"taken", "--kind", "tool", "--sdk", built.module}, 2, "taken is there already"},
 		{"a file that is there", []string{"file", "--kind", "tool", "--sdk", built.module}, 2, "file is there already"},
 		{"no parent", []string{"fine", "--kind", "tool", "--sdk", built.module, "--dir", "no/such/folder"}, 3, "no such file or directory"},
 		{"no checkout", []string{"fine", "--kind", "tool", "--sdk", "taken"}, 2, "taken is no checkout of ferment"},
+		{"no checkout, what to do", []string{"fine", "--kind", "tool", "--sdk", "taken"}, 2, "name the folder of a checkout of ferment with --sdk"},
 		{"no release", []string{"fine", "--kind", "tool"}, 2, "name a checkout of ferment with --sdk"},
 		{"no interpreter", []string{"fine", "--kind", "tool", "--lang", "node", "--interpreter", "no-such-node"}, 3, "no-such-node"},
 	} {

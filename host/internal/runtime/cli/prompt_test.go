@@ -178,6 +178,8 @@ func TestPromptShow(t *testing.T) {
 	first, _ := v.Key("layers").Nth(0)
 	assert.Equal(t, `"Be brief."`, first.Key("text").String())
 	explained := w.run("explain", "a/b")
+	w.write("package.json", w.run("protocol", "export", "--json").stdout)
+	w.write("changed.edn", strings.Replace(w.run("protocol", "export", "--edn").stdout, "Be brief.", "Be long.", 1))
 	assert.Contains(t, explained.stdout, "\nprompt of a language model, role voice (default)\n  prompts.default  (ferment.hcl:18:13)\n  prompts.roles.voice  (ferment.hcl:19:23)\n", "HCL-008")
 	for _, row := range []struct {
 		args string
@@ -193,7 +195,9 @@ func TestPromptShow(t *testing.T) {
 		{"prompt show a/b [1]", 2, "the input is a map"},
 		{"prompt show a/b {:a", 2, "the input is no EDN"},
 		{"protocol diff absent.edn", 3, "absent.edn"},
-		{"protocol diff mine.edn", 1, "is no protocol package"},
+		{"protocol diff mine.edn", 2, "is no protocol package"},
+		{"protocol diff package.json", 2, "is a protocol package as JSON"},
+		{"protocol diff changed.edn", 2, "was changed after it was exported"},
 	} {
 		got := w.run(strings.Fields(row.args)...)
 		assert.Equal(t, row.code, got.code, "%s\n%s", row.args, got.stderr)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -72,6 +73,10 @@ func (c *command) protocolDiffCommand() *cobra.Command {
 			var err error
 			if len(args) == 1 {
 				before, err = c.readProtocol(args[0])
+				if e := contract.AsError(err); e != nil && e.Type == "protocol/invalid" {
+					c.problem(e)
+					return quietError{contract.ExitUsage} // 1 says that something differs
+				}
 			} else {
 				before, err = c.order(cmd.Context(), actionOf("protocol-export"))
 			}
@@ -98,8 +103,11 @@ func (c *command) readProtocol(name string) (edn.Value, error) {
 	if !v.IsMap() || said == "" {
 		return edn.Nil(), contract.Errorf("protocol/invalid", "%s is no protocol package: it has no :hash", name).WithHint("\"ferment protocol export\" writes one, as EDN")
 	}
+	if strings.HasSuffix(name, ".json") {
+		return edn.Nil(), contract.Errorf("protocol/invalid", "%s is a protocol package as JSON, which loses what is compared: names, sets and decimals", name).WithHint("\"ferment protocol export --edn\" writes one that can be compared")
+	}
 	if is := edn.Hash(v.Dissoc(edn.K("hash"))); is != said {
-		return edn.Nil(), contract.Errorf("protocol/invalid", "%s was changed after it was exported: its hash is %s, it says %s", name, is, said)
+		return edn.Nil(), contract.Errorf("protocol/invalid", "%s was changed after it was exported: its hash is %s, it says %s", name, is, said).WithHint("export it again")
 	}
 	return v, nil
 }
@@ -180,6 +188,6 @@ func protocolDiffText(rows []edn.Value) string {
 			fmt.Fprintf(&b, "  + %s\n", cutTo(r.Key("after").String(), longestShown))
 		}
 	}
-	fmt.Fprintf(&b, "%s\n", counted(len(rows), "difference"))
+	fmt.Fprintf(&b, "%s\n", config.Counted(len(rows), "difference"))
 	return b.String()
 }

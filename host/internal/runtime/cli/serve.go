@@ -68,7 +68,7 @@ func serveHint(code int) string {
 	case daemon.ExitUnavailable:
 		return "\"ferment plugin list\" shows the plugins; what holds an address can be seen with \"ss -ltnp\""
 	case daemon.ExitIO:
-		return "\"df\" shows whether the disk is full or read-only; the log of the kernel shows whether it is broken"
+		return diskHint
 	case daemon.ExitPermission:
 		return "run it as the user who owns what is named"
 	case daemon.ExitConfig:

@@ -368,7 +368,7 @@ func (l *lowering) nested(blocks []*piece, e schema.Entry, path []string, at []e
 	for _, blk := range blocks {
 		where := blk.at()
 		if len(blk.labels) != e.Props.Labels {
-			l.fail(Diagnostic{Type: "config/syntax", Message: fmt.Sprintf("%s takes %s, not %d", l.subject(path), count(e.Props.Labels, "label"), len(blk.labels)), Range: where, Path: path})
+			l.fail(Diagnostic{Type: "config/syntax", Message: fmt.Sprintf("%s takes %s, not %d", l.subject(path), Counted(e.Props.Labels, "label"), len(blk.labels)), Range: where, Path: path})
 			continue
 		}
 		here := append(slices.Clone(path), blk.labels...)

@@ -91,7 +91,7 @@ func (r Report) Text(color bool) string {
 		d.text(&b, color)
 		b.WriteByte('\n')
 	}
-	fmt.Fprintf(&b, "%s, %s in %s", count(r.Errors, "error"), count(r.Warnings, "warning"), count(r.Files, "file"))
+	fmt.Fprintf(&b, "%s, %s in %s", Counted(r.Errors, "error"), Counted(r.Warnings, "warning"), Counted(r.Files, "file"))
 	if r.Omitted > 0 {
 		fmt.Fprintf(&b, " (%d not shown)", r.Omitted)
 	}
@@ -99,7 +99,8 @@ func (r Report) Text(color bool) string {
 	return b.String()
 }
 
-func count(n int, what string) string {
+// Counted is a number with what it counts, a word whose plural ends in s.
+func Counted(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
@@ -138,7 +139,7 @@ func (d Diagnostic) text(b *strings.Builder, color bool) {
 		}
 	}
 	if d.More > 0 {
-		fmt.Fprintf(b, "  and %s\n", count(d.More, "more place"))
+		fmt.Fprintf(b, "  and %s\n", Counted(d.More, "more place"))
 	}
 	if d.Hint != "" {
 		fmt.Fprintf(b, "  next: %s\n", printable(d.Hint))

@@ -441,11 +441,15 @@ func (c *Config) Weaker() []Weakness {
 	return out
 }
 
+// isAddresses tells the addresses to listen on, of which none is weaker than
+// another: what is open to other machines is refused in every profile.
+func isAddresses(t Type) bool { return t.Elem != nil && t.Elem.Kind == KindListen }
+
 func (c *Config) weaker(d *decoder, s *section, out *[]Weakness) {
 	for i := range s.node.spec.Attrs {
 		spec := &s.node.spec.Attrs[i]
 		v, ok := s.attrs[spec.Name]
-		if len(spec.Profiles) == 0 || !ok {
+		if len(spec.Profiles) == 0 || !ok || isAddresses(spec.Type) {
 			continue
 		}
 		strict, _ := d.fallback(s.node, spec)

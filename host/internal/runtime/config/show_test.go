@@ -230,4 +230,5 @@ func TestWeaker(t *testing.T) {
 	assert.Contains(t, weaker("", "dev"), "ferment.auto_reload true false profile")
 	assert.Equal(t, []string{"ferment.auto_reload true false ferment.hcl:2:17"}, weaker("ferment {\n  auto_reload = true\n}\n", "prod"))
 	assert.NotContains(t, strings.Join(weaker("ferment {\n  auto_reload = false\n}\n", "dev"), ""), "auto_reload")
+	assert.Empty(t, weaker("http {\n  listen = [\"127.0.0.1:9\"]\n}\n", "prod"), "another address of this machine")
 }

@@ -124,12 +124,12 @@ func (l *Loaded) Summary() string {
 	if len(plugins) > 0 {
 		how = " (" + strings.Join(plugins, ", ") + ")"
 	}
-	files := fmt.Sprintf("%d files", len(l.Files))
+	files := config.Counted(len(l.Files), "file")
 	if names := fileNames(l.Files); len(names) <= 4 {
 		files = strings.Join(names, ", ")
 	}
-	return fmt.Sprintf("%s ok: %d plugins%s, %d intents, hash %s",
-		files, len(l.Plugins), how, len(l.Generation.Registry.Intents()), l.Hash)
+	return fmt.Sprintf("%s ok: %s%s, %s, hash %s",
+		files, config.Counted(len(l.Plugins), "plugin"), how, config.Counted(len(l.Generation.Registry.Intents()), "intent"), l.Hash)
 }
 
 func fileNames(files []*config.Source) []string {
