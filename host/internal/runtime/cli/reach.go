@@ -22,9 +22,15 @@ func localFlag(cmd *cobra.Command, local *bool) {
 // daemon that may serve it. Plugins are not looked at, so a configuration with
 // faults elsewhere still leads to its daemon.
 func (c *command) place(ctx context.Context) (socket, dataDir string) {
+	cfg := c.configured(ctx)
+	return cfg.HTTP.AdminSocket, cfg.Host.DataDir
+}
+
+// configured is the configuration as far as it can be read.
+func (c *command) configured(ctx context.Context) *config.Config {
 	o := c.options()
 	cfg, _ := config.Load(ctx, o.Config, config.Options{Dir: o.Dir, Env: o.Env, Profile: o.Profile, HostVersion: o.Version})
-	return cfg.HTTP.AdminSocket, cfg.Host.DataDir
+	return cfg
 }
 
 // reach gives the daemon that serves the data directory, nil if none does.
@@ -47,10 +53,22 @@ func (c *command) order(ctx context.Context, action edn.Value) (edn.Value, error
 		return edn.Nil(), err
 	}
 	if client == nil {
-		_, dataDir := c.place(ctx)
-		return edn.Nil(), contract.Errorf("runtime/not-ready", "no daemon serves the data directory %s", c.relative(dataDir)).WithHint("start one with \"ferment serve\"")
+		return edn.Nil(), c.nobodyServes(ctx)
 	}
 	return client.Do(ctx, action)
+}
+
+// nobodyServes says where no daemon is, or why nobody knows where one would be:
+// the configuration names the data directory.
+func (c *command) nobodyServes(ctx context.Context) error {
+	cfg := c.configured(ctx)
+	if cfg.Host.DataDir != "" {
+		return contract.Errorf("runtime/not-ready", "no daemon serves the data directory %s", c.relative(cfg.Host.DataDir)).WithHint("start one with \"ferment serve\"")
+	}
+	if err := c.diagnostics(c.env.Stderr, cfg.Report(config.DefaultMaxShown)); err != nil {
+		return err
+	}
+	return quietError{contract.ExitEnvironment}
 }
 
 // actionOf is the body of an admin action.
