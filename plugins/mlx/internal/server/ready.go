@@ -101,7 +101,11 @@ func (s *Server) await(ctx context.Context) *contract.Error {
 			return contract.Errorf("model/start-failed", "the model server refuses a question of one token (status %d): %s", a.status, short(a.body)).
 				WithDetail("http/status", edn.Int(int64(a.status))).WithDetail("output", s.output())
 		default:
-			heard = fmt.Sprintf("status %d to %s", a.status, path)
+			asked := path
+			if loaded {
+				asked = s.plan.Path
+			}
+			heard = fmt.Sprintf("status %d to %s", a.status, asked)
 		}
 		timer := s.plan.Clock.NewTimer(pause)
 		select {

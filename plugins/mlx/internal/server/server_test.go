@@ -141,6 +141,7 @@ func TestStart(t *testing.T) {
 		"has no memory for it":       {words: []string{"first=503:out of memory"}, typ: "model/out-of-memory"},
 		"takes too long":             {words: []string{"never"}, change: func(r *rig) { r.Startup = 300 * time.Millisecond }, typ: "model/start-timeout", message: "nothing"},
 		"loads for too long":         {words: []string{"loading=1000000"}, change: func(r *rig) { r.Startup = 500 * time.Millisecond }, typ: "model/start-timeout", message: "status 503 to /health"},
+		"never takes the question":   {words: []string{"each=501:no"}, change: func(r *rig) { r.Startup = 500 * time.Millisecond }, typ: "model/start-timeout", message: "status 501 to /v1/chat/completions"},
 		"is deaf and takes too long": {words: []string{"never", "deaf", "fork"}, change: func(r *rig) { r.Startup = 300 * time.Millisecond }, typ: "model/start-timeout"},
 		"answers elsewhere":          {words: []string{"elsewhere"}, change: func(r *rig) { r.Startup = 500 * time.Millisecond }, typ: "model/start-timeout"},
 		"writes a lot":               {words: []string{"spew=67108864"}},

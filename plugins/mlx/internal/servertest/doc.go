@@ -14,6 +14,7 @@
 //	tokenize              counts a token for each word
 //	open                  listens on all addresses
 //	first=STATUS:BODY     what the first question is answered with
+//	each=STATUS:BODY      what every question is answered with
 //	deaf                  ignores SIGINT and SIGTERM
 //	spew=BYTES            writes so much to standard error
 //	fork                  has a deaf child of its own

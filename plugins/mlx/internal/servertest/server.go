@@ -196,8 +196,13 @@ func (s *script) chat(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	if first, ok := s.words["first"]; ok && s.asked.Add(1) == 1 {
-		status, body, _ := strings.Cut(first, ":")
+	said, ok := s.words["each"]
+	if !ok {
+		said, ok = s.words["first"]
+		ok = ok && s.asked.Add(1) == 1
+	}
+	if ok {
+		status, body, _ := strings.Cut(said, ":")
 		n, _ := strconv.Atoi(status)
 		w.WriteHeader(n)
 		_, _ = fmt.Fprint(w, body)
