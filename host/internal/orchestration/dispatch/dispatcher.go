@@ -329,14 +329,34 @@ func (s *serving) unbound() *contract.Error {
 		e = e.WithHint(hint)
 	}
 	for _, r := range s.binding.Rejected {
-		if ownCause(r) && e.Cause == nil {
-			e = e.WithCause(r.Why)
-		}
 		if r.Reason == policy.ReasonNotReady {
 			e = e.WithRetryable(true)
 		}
 	}
-	return e
+	cause := firstCause(s.binding.Rejected)
+	if cause == nil {
+		return e
+	}
+	if cause.Hint != "" && cause.Type != "provider/not-configured" { // somebody is there who could serve it
+		e = e.WithHint(cause.Hint)
+	}
+	return e.WithCause(cause)
+}
+
+// firstCause is what the first of those who were passed over says about it
+// itself, else what is behind the state of the first whose plugin does not serve.
+func firstCause(rejected []policy.Rejection) *contract.Error {
+	for _, r := range rejected {
+		if ownCause(r) {
+			return r.Why
+		}
+	}
+	for _, r := range rejected {
+		if r.Why != nil && r.Why.Cause != nil {
+			return r.Why.Cause
+		}
+	}
+	return nil
 }
 
 // wanted are the rules for the form of an answer. Whether its value fits the

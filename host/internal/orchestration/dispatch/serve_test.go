@@ -304,6 +304,36 @@ func TestNobodyCanServe(t *testing.T) {
 	assert.Equal(t, contract.ModelHint("text/respond"), r.Err.Hint, "RTE-009")
 }
 
+// BIND-009, RTE-009: why a plugin does not serve is told, and what to do about
+// it, in the place of how one would be configured.
+func TestNobodyServesAndWhy(t *testing.T) {
+	refused := contract.Errorf("runtime/not-ready", "start plugin x: it needs fs/write, which its isolation does not grant").WithHint("grant it")
+	for name, row := range map[string]struct {
+		why        *contract.Error
+		says, hint string
+	}{
+		"refused by its isolation": {contract.Errorf("runtime/not-ready", "plugin x is stopped").WithCause(refused), "it needs fs/write", "grant it"},
+		"does not come up":         {contract.Errorf("runtime/not-ready", "plugin x is stopped").WithCause(contract.Errorf("runtime/start-failed", "it ended before the handshake").WithHint("look")), "before the handshake", "look"},
+		"no more is known":         {contract.Errorf("runtime/not-ready", "plugin x is stopped"), "", contract.ModelHint("text/respond")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := world(t, "", "")
+			for _, id := range []string{"t/a", "t/b"} {
+				w.SetState(id, dispatch.CapState{Reason: "runtime/not-ready", Why: row.why})
+			}
+			r := serve(t, w, order{layer: retries(0, 0)})
+			require.Equal(t, "unsupported/intent", r.failure())
+			assert.Equal(t, row.hint, r.Err.Hint)
+			if row.says == "" {
+				assert.Nil(t, r.Err.Cause)
+				return
+			}
+			require.NotNil(t, r.Err.Cause)
+			assert.Contains(t, r.Err.Cause.Message, row.says)
+		})
+	}
+}
+
 // BIND-009: when a later candidate serves because an earlier one lacks its key,
 // the answer says so.
 func TestDegraded(t *testing.T) {
