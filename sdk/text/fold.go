@@ -1,7 +1,6 @@
 package text
 
 import (
-	"strings"
 	"sync"
 	"unicode"
 	"unicode/utf8"
@@ -11,29 +10,33 @@ import (
 // the punctuation beyond ASCII, so that patterns match what people type with
 // and without them.
 func fold(s string) string {
-	var b strings.Builder
-	b.Grow(len(s))
+	out := make([]byte, 0, len(s))
 	plain := plainLetters()
-	for _, r := range s {
-		switch {
-		case r < utf8.RuneSelf:
-			if 'A' <= r && r <= 'Z' {
-				r += 'a' - 'A'
+	for i := 0; i < len(s); {
+		if c := s[i]; c < utf8.RuneSelf {
+			if 'A' <= c && c <= 'Z' {
+				c += 'a' - 'A'
 			}
-			b.WriteByte(byte(r))
+			out = append(out, c)
+			i++
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(s[i:])
+		i += size
+		switch {
 		case unicode.Is(unicode.Mn, r): // a mark after its letter
 		case !unicode.IsLetter(r) && !unicode.IsDigit(r):
-			b.WriteByte(' ')
+			out = append(out, ' ')
 		default:
 			r = unicode.ToLower(r)
 			if letters, ok := plain[r]; ok {
-				b.WriteString(letters)
+				out = append(out, letters...)
 			} else {
-				b.WriteRune(r)
+				out = utf8.AppendRune(out, r)
 			}
 		}
 	}
-	return b.String()
+	return string(out)
 }
 
 // plainLetters maps marked Latin letters and ligatures to what stands for them

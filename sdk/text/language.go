@@ -44,47 +44,35 @@ const (
 func Detect(text string) (language string, confidence float64) {
 	const enough = 2000 // bytes; more does not change the verdict
 	if len(text) > enough {
-		text = strings.ToValidUTF8(text[:enough], "")
-	}
-	text = strings.ToLower(text)
-	signs := languageSigns()
-	scores := make([]float64, len(Languages()))
-	credit := func(weights []float64) {
-		for i, w := range weights {
-			scores[i] += w
+		text = text[:enough]
+		if !utf8.ValidString(text) {
+			text = strings.ToValidUTF8(text, "")
 		}
 	}
-	for _, w := range Words(text) {
-		word := w.In(text)
-		if weights := signs.words[word]; weights != nil {
-			credit(weights)
-			continue
+	signs := languageSigns()
+	lower, latin, other, marked := spelling(text)
+	scores := make([]float64, len(Languages()))
+	credit := func(evidence []evidenceFor) {
+		for _, e := range evidence {
+			scores[e.language] += e.weight
+		}
+	}
+	eachWord(lower, func(w Span) {
+		word := w.In(lower)
+		if evidence := signs.of(word); evidence != nil {
+			credit(evidence)
+			return
 		}
 		// "l'eau", "d'une", "qu'il"
 		if elided, rest, found := elision(word); found {
-			credit(signs.words[elided])
-			credit(signs.words[rest])
+			credit(signs.of(elided))
+			credit(signs.of(rest))
 		}
+	})
+	for _, r := range marked {
+		credit(signs.letters[r])
 	}
-	latin, letters := 0, 0
-	for _, r := range text {
-		switch {
-		case r < utf8.RuneSelf:
-			if 'a' <= r && r <= 'z' {
-				latin++
-				letters++
-			}
-		case unicode.IsLetter(r):
-			letters++
-			if unicode.Is(unicode.Latin, r) {
-				latin++
-				credit(signs.letters[r])
-			}
-		case r == '¿' || r == '¡':
-			credit(signs.letters[r])
-		}
-	}
-	if letters == 0 || latin*2 < letters {
+	if latin+other == 0 || latin < other {
 		return Undetermined, 0
 	}
 	best, sum := 0, 0.0
@@ -105,6 +93,39 @@ func Detect(text string) (language string, confidence float64) {
 	return Languages()[best], confidence
 }
 
+// spelling gives a text in lower case, how many of its letters are Latin and how
+// many are not, and the characters beyond ASCII that may tell of a language.
+func spelling(text string) (lower string, latin, other int, marked []rune) {
+	out := make([]byte, 0, len(text))
+	for i := 0; i < len(text); {
+		if c := text[i]; c < utf8.RuneSelf { // most text, most of the time
+			if small := c | 0x20; 'a' <= small && small <= 'z' {
+				c = small
+				latin++
+			}
+			out = append(out, c)
+			i++
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(text[i:])
+		i += size
+		r = unicode.ToLower(r)
+		out = utf8.AppendRune(out, r)
+		switch {
+		case r < utf8.RuneSelf: // of a sign such as that for Kelvin
+			latin++
+		case unicode.IsLetter(r) && !unicode.Is(unicode.Latin, r):
+			other++
+		case unicode.IsLetter(r):
+			latin++
+			marked = append(marked, r)
+		case r == '¿' || r == '¡':
+			marked = append(marked, r)
+		}
+	}
+	return string(out), latin, other, marked
+}
+
 // elision cuts a word at its first apostrophe.
 func elision(word string) (elided, rest string, found bool) {
 	for i := 0; i < len(word); i++ {
@@ -118,32 +139,64 @@ func elision(word string) (elided, rest string, found bool) {
 	return "", "", false
 }
 
-// signs tell of languages. Each has a weight for every language, in the order
-// of Languages; what several languages share is weak evidence for each.
-type signs struct {
-	words   map[string][]float64
-	letters map[rune][]float64
+// evidenceFor is what a sign says for a language, a number in Languages.
+type evidenceFor struct {
+	language int
+	weight   float64
 }
 
-var languageSigns = sync.OnceValue(func() signs {
-	out := signs{words: map[string][]float64{}, letters: map[rune][]float64{}}
+// signs tell of languages. What several languages share is weak evidence for
+// each.
+type signs struct {
+	short   map[uint64][]evidenceFor // words of up to eight bytes, packed
+	long    map[string][]evidenceFor
+	longest int // no longer word tells anything
+	letters map[rune][]evidenceFor
+}
+
+// of is what a word in lower case tells.
+func (s *signs) of(word string) []evidenceFor {
+	switch {
+	case len(word) <= packable:
+		return s.short[packed(word)]
+	case len(word) <= s.longest:
+		return s.long[word]
+	}
+	return nil
+}
+
+// packable is the length of words that are looked up as a number.
+const packable = 8
+
+func packed(word string) (n uint64) {
+	for i := range len(word) {
+		n = n<<8 | uint64(word[i])
+	}
+	return n
+}
+
+var languageSigns = sync.OnceValue(func() *signs {
+	words, letters := map[string][]float64{}, map[rune][]float64{}
 	for i, code := range Languages() {
 		p := packs()[code]
 		for word := range p.stop {
-			raise(out.words, word, i, stopWeight)
+			raise(words, word, i, stopWeight)
 		}
 		for word := range p.common {
-			raise(out.words, word, i, wordWeight)
+			raise(words, word, i, wordWeight)
 		}
 		for _, r := range p.letters {
-			raise(out.letters, r, i, letterWeight)
+			raise(letters, r, i, letterWeight)
 		}
 	}
-	for _, weights := range out.words {
-		share(weights)
-	}
-	for _, weights := range out.letters {
-		share(weights)
+	out := &signs{short: map[uint64][]evidenceFor{}, long: map[string][]evidenceFor{}, letters: shared(letters)}
+	for word, evidence := range shared(words) {
+		out.longest = max(out.longest, len(word))
+		if len(word) <= packable {
+			out.short[packed(word)] = evidence
+		} else {
+			out.long[word] = evidence
+		}
 	}
 	return out
 })
@@ -156,15 +209,22 @@ func raise[K comparable](signs map[K][]float64, sign K, language int, weight flo
 	signs[sign][language] = weight
 }
 
-// share divides weights by the number of languages that have one.
-func share(weights []float64) {
-	having := 0
-	for _, w := range weights {
-		if w > 0 {
-			having++
+// shared gives each sign its evidence: its weights divided by the number of
+// languages that have one.
+func shared[K comparable](signs map[K][]float64) map[K][]evidenceFor {
+	out := make(map[K][]evidenceFor, len(signs))
+	for sign, weights := range signs {
+		having := 0
+		for _, w := range weights {
+			if w > 0 {
+				having++
+			}
+		}
+		for language, w := range weights {
+			if w > 0 {
+				out[sign] = append(out[sign], evidenceFor{language, w / float64(having)})
+			}
 		}
 	}
-	for i := range weights {
-		weights[i] /= float64(having)
-	}
+	return out
 }

@@ -31,8 +31,8 @@ type Rules struct {
 	atoms   []atom
 	// phrases by the atom they begin with.
 	phrases [][]phrase
-	// Atoms by the first or last two letters of their words.
-	byHead, byTail map[uint16][]int
+	// Atoms by the letters of their words, the first or the last one first.
+	heads, tails letterTree
 }
 
 type compiled struct {
@@ -73,7 +73,7 @@ const fenStep = "<fen>"
 
 // NewRules compiles rules. An error names the rule whose pattern is bad.
 func NewRules(rules []Rule) (*Rules, error) {
-	r := &Rules{byHead: map[uint16][]int{}, byTail: map[uint16][]int{}}
+	r := &Rules{tails: letterTree{backwards: true}}
 	numbers := map[atom]int{}
 	for i, rule := range rules {
 		if err := r.add(rule, numbers); err != nil {
@@ -131,11 +131,9 @@ func (r *Rules) addAtom(a atom) int {
 	r.atoms = append(r.atoms, a)
 	r.phrases = append(r.phrases, nil)
 	if a.head {
-		key := tailKey(a.letters)
-		r.byTail[key] = append(r.byTail[key], n)
+		r.tails.add(a.letters, true, n)
 	} else {
-		key := headKey(a.letters)
-		r.byHead[key] = append(r.byHead[key], n)
+		r.heads.add(a.letters, a.tail, n)
 	}
 	return n
 }
@@ -153,20 +151,6 @@ func parseAtom(word string) (atom, error) {
 		return a, fmt.Errorf("%q is not in lower case without marks", word)
 	}
 	return a, nil
-}
-
-func headKey(word string) uint16 {
-	if len(word) < 2 {
-		return uint16(word[0]) << 8
-	}
-	return uint16(word[0])<<8 | uint16(word[1])
-}
-
-func tailKey(word string) uint16 {
-	if len(word) < 2 {
-		return uint16(word[0])
-	}
-	return uint16(word[len(word)-2])<<8 | uint16(word[len(word)-1])
 }
 
 // hit is a rule that matched, with the text from its first to its last step.
@@ -187,19 +171,21 @@ type place struct {
 func (r *Rules) find(folded string) []hit {
 	words := foldedWords(folded)
 	reached := make([][]place, len(r.rules)) // by rule and step
+	var room [8]int
 	for at, word := range words {
 		spelt := word.In(folded)
-		for _, n := range r.byHead[headKey(spelt)] {
-			if r.atoms[n].matches(spelt) {
-				r.advance(reached, folded, words, at, n)
-			}
+		for _, n := range r.heads.find(spelt, room[:0]) {
+			r.advance(reached, folded, words, at, n)
 		}
-		for _, n := range r.byTail[tailKey(spelt)] {
-			if r.atoms[n].matches(spelt) {
-				r.advance(reached, folded, words, at, n)
-			}
+		for _, n := range r.tails.find(spelt, room[:0]) {
+			r.advance(reached, folded, words, at, n)
 		}
 	}
+	return r.hits(reached, folded, words)
+}
+
+// hits are the rules of which the last step was reached.
+func (r *Rules) hits(reached [][]place, folded string, words []Span) []hit {
 	var out []hit
 	for i, c := range r.rules {
 		switch {
@@ -254,8 +240,7 @@ func foldedWords(folded string) []Span {
 	out := make([]Span, 0, len(folded)/5)
 	start := -1
 	for i := range len(folded) {
-		b := folded[i]
-		if 'a' <= b && b <= 'z' || '0' <= b && b <= '9' || b >= 0x80 {
+		if b := folded[i]; letterClass[b] > 0 || b >= 0x80 {
 			if start < 0 {
 				start = i
 			}

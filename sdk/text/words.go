@@ -16,10 +16,16 @@ func (s Span) In(text string) string { return text[s.Start:s.End] }
 // written without blanks (Han, Kana, Thai) give one word for each character.
 func Words(text string) []Span {
 	out := make([]Span, 0, len(text)/6+1)
+	eachWord(text, func(w Span) { out = append(out, w) })
+	return out
+}
+
+// eachWord gives the words of a text to a function, in their order.
+func eachWord(text string, word func(Span)) {
 	start := -1
 	flush := func(end int) {
 		if start >= 0 {
-			out = append(out, Span{start, end})
+			word(Span{start, end})
 			start = -1
 		}
 	}
@@ -40,7 +46,7 @@ func Words(text string) []Span {
 		switch {
 		case unbroken(r):
 			flush(i)
-			out = append(out, Span{i, i + size})
+			word(Span{i, i + size})
 		case wordRune(r):
 			if start < 0 {
 				start = i
@@ -52,7 +58,6 @@ func Words(text string) []Span {
 		i += size
 	}
 	flush(len(text))
-	return out
 }
 
 func wordRune(r rune) bool {

@@ -1,0 +1,60 @@
+package text
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// findSlowly is find with a comparison of each word with each atom.
+func (r *Rules) findSlowly(folded string) []hit {
+	words := foldedWords(folded)
+	reached := make([][]place, len(r.rules))
+	for at, word := range words {
+		for _, head := range []bool{false, true} {
+			for n, a := range r.atoms {
+				if a.head == head && a.matches(word.In(folded)) {
+					r.advance(reached, folded, words, at, n)
+				}
+			}
+		}
+	}
+	return r.hits(reached, folded, words)
+}
+
+// TXT-007: a rule matches what its words say, found letter by letter.
+func TestRulesFindWhatComparingFinds(t *testing.T) {
+	for name, r := range map[string]*Rules{"shipped": ShippedRules(), "wishes": wishes()} {
+		random := rand.New(rand.NewPCG(3, 4))
+		pick := func(of ...string) string { return of[random.IntN(len(of))] }
+		hits := 0
+		for range 600 {
+			var b strings.Builder
+			rule := &r.rules[random.IntN(len(r.rules))]
+			for range 3 + random.IntN(30) {
+				letters := r.atoms[random.IntN(len(r.atoms))].letters
+				if random.IntN(2) == 0 { // words of one rule near each other make it match
+					steps := strings.Fields(strings.TrimPrefix(rule.Pattern, "^"))
+					choices := strings.Split(steps[random.IntN(len(steps))], "|")
+					letters = strings.NewReplacer("*", pick("", "", "s", "un"), "_", " ").Replace(choices[random.IntN(len(choices))])
+				}
+				switch random.IntN(8) {
+				case 0:
+					letters = pick("un", "x", "ó", "7") + letters
+				case 1:
+					letters += pick("s", "ing", "é", "語", "1")
+				case 2:
+					letters = letters[:len(letters)-1]
+				}
+				b.WriteString(letters + pick(" ", " ", " ", ", ", "-", "/", " a "))
+			}
+			folded := fold(b.String())
+			want := r.findSlowly(folded)
+			require.Equal(t, want, r.find(folded), "%s: %q", name, folded)
+			hits += len(want)
+		}
+		require.Greater(t, hits, 600, name)
+	}
+}
