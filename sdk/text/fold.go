@@ -8,14 +8,31 @@ import (
 
 // fold gives a text in lower case, without diacritical marks and with blanks for
 // the punctuation beyond ASCII, so that patterns match what people type with
-// and without them.
-func fold(s string) string {
+// and without them. words are the runs of letters and digits in it, those of
+// scripts that no pattern is written in as well.
+func fold(s string) (folded string, words []Span) {
 	out := make([]byte, 0, len(s))
+	words = make([]Span, 0, len(s)/5)
+	start := -1
+	letter := func() {
+		if start < 0 {
+			start = len(out)
+		}
+	}
+	gap := func() {
+		if start >= 0 {
+			words = append(words, Span{start, len(out)})
+			start = -1
+		}
+	}
 	plain := plainLetters()
 	for i := 0; i < len(s); {
-		if c := s[i]; c < utf8.RuneSelf {
-			if 'A' <= c && c <= 'Z' {
-				c += 'a' - 'A'
+		if c := s[i]; c < utf8.RuneSelf { // most text, most of the time
+			c = smallLetter[c]
+			if letterClass[c] > 0 {
+				letter()
+			} else {
+				gap()
 			}
 			out = append(out, c)
 			i++
@@ -26,8 +43,10 @@ func fold(s string) string {
 		switch {
 		case unicode.Is(unicode.Mn, r): // a mark after its letter
 		case !unicode.IsLetter(r) && !unicode.IsDigit(r):
+			gap()
 			out = append(out, ' ')
 		default:
+			letter()
 			r = unicode.ToLower(r)
 			if letters, ok := plain[r]; ok {
 				out = append(out, letters...)
@@ -36,8 +55,20 @@ func fold(s string) string {
 			}
 		}
 	}
-	return string(out)
+	gap()
+	return string(out), words
 }
+
+// smallLetter is each byte in lower case.
+var smallLetter = func() (small [256]byte) {
+	for c := range small {
+		small[c] = byte(c)
+		if 'A' <= c && c <= 'Z' {
+			small[c] = byte(c) + 'a' - 'A'
+		}
+	}
+	return small
+}()
 
 // plainLetters maps marked Latin letters and ligatures to what stands for them
 // on a plain keyboard.

@@ -1,6 +1,7 @@
 package text
 
 import (
+	"math/bits"
 	"strings"
 	"sync"
 	"unicode"
@@ -98,14 +99,19 @@ func Detect(text string) (language string, confidence float64) {
 func spelling(text string) (lower string, latin, other int, marked []rune) {
 	out := make([]byte, 0, len(text))
 	for i := 0; i < len(text); {
-		if c := text[i]; c < utf8.RuneSelf { // most text, most of the time
-			if small := c | 0x20; 'a' <= small && small <= 'z' {
-				c = small
-				latin++
-			}
-			out = append(out, c)
+		from := i
+		for i < len(text) && text[i] < utf8.RuneSelf {
 			i++
-			continue
+		}
+		out = append(out, text[from:i]...)
+		plain := out[len(out)-(i-from):]
+		for at, c := range plain {
+			c = smallLetter[c]
+			plain[at] = c
+			latin += int(latinLetter[c])
+		}
+		if i == len(text) {
+			break
 		}
 		r, size := utf8.DecodeRuneInString(text[i:])
 		i += size
@@ -125,6 +131,14 @@ func spelling(text string) (lower string, latin, other int, marked []rune) {
 	}
 	return string(out), latin, other, marked
 }
+
+// latinLetter is 1 for each small letter of ASCII.
+var latinLetter = func() (is [256]uint8) {
+	for c := 'a'; c <= 'z'; c++ {
+		is[c] = 1
+	}
+	return is
+}()
 
 // elision cuts a word at its first apostrophe.
 func elision(word string) (elided, rest string, found bool) {
@@ -148,7 +162,7 @@ type evidenceFor struct {
 // signs tell of languages. What several languages share is weak evidence for
 // each.
 type signs struct {
-	short   map[uint64][]evidenceFor // words of up to eight bytes, packed
+	short   shortWords
 	long    map[string][]evidenceFor
 	longest int // no longer word tells anything
 	letters map[rune][]evidenceFor
@@ -158,7 +172,7 @@ type signs struct {
 func (s *signs) of(word string) []evidenceFor {
 	switch {
 	case len(word) <= packable:
-		return s.short[packed(word)]
+		return s.short.of(packed(word))
 	case len(word) <= s.longest:
 		return s.long[word]
 	}
@@ -175,6 +189,36 @@ func packed(word string) (n uint64) {
 	return n
 }
 
+// shortWords are the words of up to eight bytes, as numbers: a word stands at
+// the place that its number gives or, if that is taken, at one of the next. More
+// than half of the places are empty, and half of all words of a text are here.
+type shortWords struct {
+	words    []uint64 // 0 for none
+	evidence [][]evidenceFor
+	shift    int
+}
+
+func newShortWords(words map[uint64][]evidenceFor) shortWords {
+	size := bits.Len(uint(2 * len(words)))
+	t := shortWords{words: make([]uint64, 1<<size), evidence: make([][]evidenceFor, 1<<size), shift: 64 - size}
+	for word, evidence := range words {
+		at := t.place(word)
+		t.words[at], t.evidence[at] = word, evidence
+	}
+	return t
+}
+
+// place is where a word stands, or could.
+func (t *shortWords) place(word uint64) int {
+	at := int(word * 0x9e3779b97f4a7c15 >> t.shift)
+	for t.words[at] != word && t.words[at] != 0 {
+		at = (at + 1) & (len(t.words) - 1)
+	}
+	return at
+}
+
+func (t *shortWords) of(word uint64) []evidenceFor { return t.evidence[t.place(word)] }
+
 var languageSigns = sync.OnceValue(func() *signs {
 	words, letters := map[string][]float64{}, map[rune][]float64{}
 	for i, code := range Languages() {
@@ -189,15 +233,17 @@ var languageSigns = sync.OnceValue(func() *signs {
 			raise(letters, r, i, letterWeight)
 		}
 	}
-	out := &signs{short: map[uint64][]evidenceFor{}, long: map[string][]evidenceFor{}, letters: shared(letters)}
+	short := map[uint64][]evidenceFor{}
+	out := &signs{long: map[string][]evidenceFor{}, letters: shared(letters)}
 	for word, evidence := range shared(words) {
 		out.longest = max(out.longest, len(word))
 		if len(word) <= packable {
-			out.short[packed(word)] = evidence
+			short[packed(word)] = evidence
 		} else {
 			out.long[word] = evidence
 		}
 	}
+	out.short = newShortWords(short)
 	return out
 })
 

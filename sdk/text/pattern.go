@@ -166,10 +166,9 @@ type place struct {
 	begin, end int // words
 }
 
-// find gives the rules whose patterns occur in a folded text, in their order.
-// Each word is looked at once.
-func (r *Rules) find(folded string) []hit {
-	words := foldedWords(folded)
+// find gives the rules whose patterns occur in what fold made of a text, in
+// their order. Each word is looked at once.
+func (r *Rules) find(folded string, words []Span) []hit {
 	reached := make([][]place, len(r.rules)) // by rule and step
 	var room [8]int
 	for at, word := range words {
@@ -232,27 +231,6 @@ func (r *Rules) advance(reached [][]place, folded string, words []Span, at, firs
 			steps[p.step] = place{true, begin, end}
 		}
 	}
-}
-
-// foldedWords are the runs of letters and digits; other bytes, such as those of
-// scripts that no pattern is written in, stand between words.
-func foldedWords(folded string) []Span {
-	out := make([]Span, 0, len(folded)/5)
-	start := -1
-	for i := range len(folded) {
-		if b := folded[i]; letterClass[b] > 0 || b >= 0x80 {
-			if start < 0 {
-				start = i
-			}
-		} else if start >= 0 {
-			out = append(out, Span{start, i})
-			start = -1
-		}
-	}
-	if start >= 0 {
-		out = append(out, Span{start, len(folded)})
-	}
-	return out
 }
 
 // findFEN gives the first chess position in a folded text: eight ranks with
