@@ -18,9 +18,9 @@ const (
 	countOf     = "count/of"
 )
 
-// countLimit is how long a capability may take to count: the 250 ms that it has
-// for it, and its way there and back.
-const countLimit = 300 * time.Millisecond
+// countLimit is how long a capability may take to count. It has 250 ms for it, and
+// has to load the table by which it does so before the first time.
+const countLimit = 1500 * time.Millisecond
 
 // wide is by how much the count of an input may exceed the estimate at most: that
 // is a third of the bytes at least, and no token is shorter than a byte.

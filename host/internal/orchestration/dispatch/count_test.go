@@ -116,6 +116,9 @@ func TestCountIsAdvice(t *testing.T) {
 			return out(`{:text "fine"}`)
 		})
 		for limits, failure := range map[string]string{`{:max-tokens-in 1400}`: "", `{:max-tokens-in 1000}`: "budget/exceeded"} {
+			if step.Hang && failure == "" {
+				continue // it is waited for once
+			}
 			got := serve(t, w, order{input: prose, limits: limits})
 			assert.Equal(t, failure, got.failure(), "%s %s", name, limits)
 		}

@@ -25,9 +25,12 @@ const (
 	Of    = "count/of"
 )
 
-// CountLimit is how long counting may take. What is not counted by then is
-// counted in the next way.
+// CountLimit is how long counting may take in one way. What is not counted by
+// then is counted in the next one.
 const CountLimit = 250 * time.Millisecond
+
+// loadLimit is how long a table may take that is used for the first time.
+const loadLimit = time.Second
 
 // countAgain is how long an endpoint is left alone that did not count.
 const countAgain = time.Minute
@@ -59,11 +62,8 @@ func (k *Counting) rest(now time.Time) {
 	k.after = now.Add(countAgain)
 }
 
-// count counts the tokens of a question. It always comes to something within
-// CountLimit. The server is asked only if ask says so.
+// count counts the tokens of a question. It always comes to something. The server is asked only if ask says so.
 func (p *Provider) count(ctx context.Context, m *Model, r *chat.Request, ask bool) (int64, pricing.Way) {
-	ctx, cancel := transport.Within(ctx, p.Client.Clock(), CountLimit)
-	defer cancel()
 	if ask && m.Counting.asks(p.Client.Clock().Now()) {
 		if body, around, err := dialect.EncodeCount(m.Preset, r); err == nil {
 			if n, ok := p.askCount(ctx, m, body); ok {
@@ -72,7 +72,7 @@ func (p *Provider) count(ctx context.Context, m *Model, r *chat.Request, ask boo
 		}
 	}
 	texts, around := pricing.Texts(r)
-	if n, ok := m.Counting.byTable(ctx, texts); ok {
+	if n, ok := m.Counting.byTable(ctx, p.Client.Clock(), texts); ok {
 		return n + around, pricing.Local
 	}
 	return m.Counting.Ratio.Apply(pricing.EstimateRequest(r)), pricing.Estimate
@@ -80,8 +80,6 @@ func (p *Provider) count(ctx context.Context, m *Model, r *chat.Request, ask boo
 
 // countAnswer counts the tokens of what has arrived.
 func (p *Provider) countAnswer(ctx context.Context, m *Model, a *chat.Answer, ask bool) (int64, pricing.Way) {
-	ctx, cancel := transport.Within(ctx, p.Client.Clock(), CountLimit)
-	defer cancel()
 	texts := pricing.AnswerTexts(a)
 	if ask && m.Preset.CountField != "" && m.Counting.asks(p.Client.Clock().Now()) {
 		if body, err := dialect.EncodeCountText(m.Preset, m.wire(), strings.Join(texts, "\n")); err == nil {
@@ -90,16 +88,24 @@ func (p *Provider) countAnswer(ctx context.Context, m *Model, a *chat.Answer, as
 			}
 		}
 	}
-	if n, ok := m.Counting.byTable(ctx, texts); ok {
+	if n, ok := m.Counting.byTable(ctx, p.Client.Clock(), texts); ok {
 		return n, pricing.Local
 	}
 	return m.Counting.Ratio.Apply(pricing.EstimateAnswer(a)), pricing.Estimate
 }
 
-func (k *Counting) byTable(ctx context.Context, texts []string) (int64, bool) {
+func (k *Counting) byTable(ctx context.Context, clock transport.Clock, texts []string) (int64, bool) {
 	if k.Table == nil {
 		return 0, false
 	}
+	loading, loaded := transport.Within(ctx, clock, loadLimit)
+	ok := k.Table.Load(loading)
+	loaded()
+	if !ok {
+		return 0, false
+	}
+	ctx, cancel := transport.Within(ctx, clock, CountLimit)
+	defer cancel()
 	var sum int64
 	for _, text := range texts {
 		n, ok := k.Table.Count(ctx, text)
@@ -114,6 +120,8 @@ func (k *Counting) byTable(ctx context.Context, texts []string) (int64, bool) {
 // askCount has the server count. One that does not, or not in time, is not asked
 // again for a while, so that nobody waits for it call by call.
 func (p *Provider) askCount(ctx context.Context, m *Model, body []byte) (int64, bool) {
+	ctx, cancel := transport.Within(ctx, p.Client.Clock(), CountLimit)
+	defer cancel()
 	post := p.Client.Post
 	if m.Preset.CountField != "" {
 		post = p.Client.PostBeside

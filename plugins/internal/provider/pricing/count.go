@@ -19,8 +19,10 @@ const (
 )
 
 // Table counts the tokens of texts as a model does. It is safe for concurrent
-// use. The count is false when ctx ended before it was done.
+// use. Both methods are false when ctx ended before they were done.
 type Table interface {
+	// Load waits until the table is in memory. Only the first one does.
+	Load(ctx context.Context) bool
 	Count(ctx context.Context, text string) (int64, bool)
 }
 

@@ -57,9 +57,9 @@ type table struct {
 
 var _ pricing.Table = (*table)(nil)
 
-// load begins to load the table, which takes tens of milliseconds and cannot be
-// broken off.
-func (t *table) load() {
+// Load implements pricing.Table. The table goes on being loaded, which takes some
+// tens of milliseconds and cannot be broken off, when nobody waits any more.
+func (t *table) Load(ctx context.Context) bool {
 	t.once.Do(func() {
 		t.loaded = make(chan struct{})
 		go func() {
@@ -71,6 +71,12 @@ func (t *table) load() {
 			}
 		}()
 	})
+	select {
+	case <-t.loaded:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // part is how much is counted at once. The time for one text grows with its
@@ -80,10 +86,7 @@ const part = 4 << 10
 // Count implements pricing.Table. A text that is counted in parts may come to a
 // token or two more for each 4 KiB than it would as a whole.
 func (t *table) Count(ctx context.Context, text string) (int64, bool) {
-	t.load()
-	select {
-	case <-t.loaded:
-	case <-ctx.Done():
+	if !t.Load(ctx) {
 		return 0, false
 	}
 	var sum int64
