@@ -1,18 +1,21 @@
 package edn
 
 // allocator hands out memory for what a reader builds. Small pieces come from
-// blocks sized by the text that is left: one block instead of a hundred small
-// objects, and never much more than the text can need.
+// blocks: a few of them instead of a hundred small objects. Each block is twice
+// the last, and never much more than the text that is left can need: a request
+// that is one long string has few values.
 type allocator struct {
 	free  []Value
 	nodes []node
 	text  []byte
+
+	valueBlock, nodeBlock int // sizes of the last blocks
 }
 
 const (
-	valueBlock = 256 // values
-	nodeBlock  = 64  // nodes
-	textBlock  = 4096
+	firstValues, valueBlock = 16, 256 // values
+	firstNodes, nodeBlock   = 4, 64   // nodes
+	textBlock               = 4096
 )
 
 // values returns n zero values; left is the number of bytes still to be read.
@@ -21,7 +24,8 @@ func (m *allocator) values(n, left int) []Value {
 		if n >= valueBlock/4 {
 			return make([]Value, n)
 		}
-		m.free = make([]Value, max(n, min(valueBlock, left/8)))
+		m.valueBlock = min(max(firstValues, 2*m.valueBlock), valueBlock)
+		m.free = make([]Value, max(n, min(m.valueBlock, left/8)))
 	}
 	out := m.free[:n:n]
 	m.free = m.free[n:]
@@ -31,7 +35,8 @@ func (m *allocator) values(n, left int) []Value {
 // node returns a node with the given elements.
 func (m *allocator) node(elems []Value, left int) *node {
 	if len(m.nodes) == 0 {
-		m.nodes = make([]node, max(1, min(nodeBlock, left/48)))
+		m.nodeBlock = min(max(firstNodes, 2*m.nodeBlock), nodeBlock)
+		m.nodes = make([]node, max(1, min(m.nodeBlock, left/48)))
 	}
 	n := &m.nodes[0]
 	m.nodes = m.nodes[1:]

@@ -7,19 +7,19 @@ import (
 
 // List returns a list. It copies the arguments. It panics with a *ValueError if
 // the result would nest deeper than MaxDepth.
-func List(elems ...Value) Value { return sequence(KindList, slices.Clone(elems)) }
+func List(elems ...Value) Value { return sequence(KindList, copyNode(elems)) }
 
 // Vector returns a vector. It copies the arguments. It panics with a
 // *ValueError if the result would nest deeper than MaxDepth.
-func Vector(elems ...Value) Value { return sequence(KindVector, slices.Clone(elems)) }
+func Vector(elems ...Value) Value { return sequence(KindVector, copyNode(elems)) }
 
-// sequence owns elems from here on.
-func sequence(k Kind, elems []Value) Value {
-	depth := depthAbove(elems)
+// sequence owns n from here on.
+func sequence(k Kind, n *node) Value {
+	depth := depthAbove(n.elems)
 	if depth > MaxDepth {
 		panic(depthError(k))
 	}
-	return collection(k, elems, depth)
+	return collection(k, n, depth)
 }
 
 // depthAbove returns the depth of a collection that holds elems.
@@ -36,66 +36,64 @@ func depthAbove(elems []Value) int {
 // Set returns a set of distinct members. Equal members or a nesting deeper than
 // MaxDepth give a *ValueError.
 func Set(members []Value) (Value, error) {
-	elems := slices.Clone(members)
-	if !sortMembers(elems) {
-		twin := &elems[duplicateMember(elems)]
+	n := copyNode(members)
+	if !sortMembers(n.elems) {
+		twin := &n.elems[duplicateMember(n.elems)]
 		return Value{}, &ValueError{Kind: KindSet, Code: "duplicate-member", Message: "duplicate member " + twin.brief()}
 	}
-	depth := depthAbove(elems)
+	depth := depthAbove(n.elems)
 	if depth > MaxDepth {
 		return Value{}, depthError(KindSet)
 	}
-	return collection(KindSet, elems, depth), nil
+	return collection(KindSet, n, depth), nil
 }
 
 // SetOf returns a set of the given members, equal ones merged. It panics with a
 // *ValueError if the result would nest deeper than MaxDepth.
-func SetOf(members ...Value) Value { return setOf(slices.Clone(members)) }
+func SetOf(members ...Value) Value { return setOf(copyNode(members)) }
 
-// setOf owns members from here on.
-func setOf(members []Value) Value {
-	if !sortMembers(members) {
-		members = slices.CompactFunc(members, func(a, b Value) bool { return equal(&a, &b) })
+// setOf owns n from here on.
+func setOf(n *node) Value {
+	if !sortMembers(n.elems) {
+		n.elems = slices.CompactFunc(n.elems, func(a, b Value) bool { return equal(&a, &b) })
 	}
-	depth := depthAbove(members)
+	depth := depthAbove(n.elems)
 	if depth > MaxDepth {
 		panic(depthError(KindSet))
 	}
-	return collection(KindSet, members, depth)
+	return collection(KindSet, n, depth)
 }
 
 // Keywords returns a set of keywords, equal ones merged. It panics if a name is
 // no keyword name.
 func Keywords(names ...string) Value {
-	members := make([]Value, len(names))
-	for i, n := range names {
-		members[i] = K(n)
+	n := newNode(len(names))
+	for i, name := range names {
+		n.elems[i] = K(name)
 	}
-	return setOf(members)
+	return setOf(n)
 }
 
 // Map returns a map of the given entries. Equal keys or a nesting deeper than
 // MaxDepth give a *ValueError.
 func Map(list []Entry) (Value, error) {
-	elems := make([]Value, 0, 2*len(list))
-	for _, e := range list {
-		elems = append(elems, e.Key, e.Val)
-	}
-	return mapOf(elems)
+	n := newNode(2 * len(list))
+	copy(entries(n.elems), list)
+	return mapOf(n)
 }
 
-// mapOf owns elems, alternating keys and values, from here on.
-func mapOf(elems []Value) (Value, error) {
-	list := entries(elems)
+// mapOf owns n, which alternates keys and values, from here on.
+func mapOf(n *node) (Value, error) {
+	list := entries(n.elems)
 	if !sortEntries(list) {
 		twin := &list[duplicateKey(list)].Key
 		return Value{}, &ValueError{Kind: KindMap, Code: "duplicate-key", Message: "duplicate key " + twin.brief()}
 	}
-	depth := depthAbove(elems)
+	depth := depthAbove(n.elems)
 	if depth > MaxDepth {
 		return Value{}, depthError(KindMap)
 	}
-	return collection(KindMap, elems, depth), nil
+	return collection(KindMap, n, depth), nil
 }
 
 // insertionLimit is the size up to which insertion sort beats the general one.
@@ -187,18 +185,27 @@ func duplicateKey(sorted []Entry) int {
 
 // MapBuilder collects entries and makes maps of them; of equal keys the last
 // wins. The zero MapBuilder is empty and ready. It is for one goroutine.
-type MapBuilder struct{ elems []Value }
+type MapBuilder struct {
+	n    int          // entries in room, until there are too many
+	room [usual]Entry // of most maps: it need not be on the heap
+	more []Entry      // all entries, once there are more
+}
+
+// usual is the number of entries that most maps have at most.
+const usual = 10
 
 // Set adds or replaces the value of a key.
 func (b *MapBuilder) Set(key, val Value) {
-	if b.elems == nil {
-		b.elems = make([]Value, 0, 2*usualEntries)
+	switch {
+	case b.more != nil:
+		b.more = append(b.more, Entry{key, val})
+	case b.n < usual:
+		b.room[b.n] = Entry{key, val}
+		b.n++
+	default:
+		b.more = append(append(make([]Entry, 0, 2*usual), b.room[:]...), Entry{key, val})
 	}
-	b.elems = append(b.elems, key, val)
 }
-
-// usualEntries is room for most maps that are built.
-const usualEntries = 5
 
 // Key adds or replaces the value of a keyword key, given without colon. It
 // panics if name is no keyword name: it is meant for literals.
@@ -207,25 +214,25 @@ func (b *MapBuilder) Key(name string, val Value) { b.Set(K(name), val) }
 // Map returns a map of what was added so far; the builder can be used further.
 // It panics with a *ValueError if the map would nest deeper than MaxDepth.
 func (b *MapBuilder) Map() Value {
-	elems := b.elems
-	if 2*len(elems) < cap(elems) {
-		elems = slices.Clone(elems) // the map may live long; it keeps no empty room
+	if b.more != nil {
+		b.more = b.more[:lastWins(b.more)]
+		return mapSorted(b.more)
 	}
-	v := lastWins(elems)
-	// What is added next is no part of this map: without room behind the
-	// entries it goes somewhere else, and the map was the last to move these.
-	if n := 2 * v.Len(); n <= len(elems) {
-		b.elems = elems[:n:n]
-	}
-	return v
+	b.n = lastWins(b.room[:b.n])
+	return mapSorted(b.room[:b.n])
 }
 
-// lastWins makes a map of elems, which it owns; later entries replace earlier
-// ones with an equal key.
-func lastWins(elems []Value) Value {
-	list := entries(elems)
+func mapSorted(list []Entry) Value {
+	n := newNode(2 * len(list))
+	copy(entries(n.elems), list)
+	return sequenceSorted(n)
+}
+
+// lastWins sorts entries, of which later ones replace earlier ones with an equal
+// key, and tells how many are left at the front.
+func lastWins(list []Entry) int {
 	if sortEntries(list) {
-		return sequenceSorted(elems)
+		return len(list)
 	}
 	n := 0
 	for i := range list {
@@ -235,16 +242,16 @@ func lastWins(elems []Value) Value {
 		list[n] = list[i]
 		n++
 	}
-	return sequenceSorted(elems[:2*n])
+	return n
 }
 
 // sequenceSorted wraps sorted and distinct entries.
-func sequenceSorted(elems []Value) Value {
-	depth := depthAbove(elems)
+func sequenceSorted(n *node) Value {
+	depth := depthAbove(n.elems)
 	if depth > MaxDepth {
 		panic(depthError(KindMap))
 	}
-	return collection(KindMap, elems, depth)
+	return collection(KindMap, n, depth)
 }
 
 // The tags that this package gives a meaning.

@@ -443,7 +443,7 @@ func (d *decoder) rest(list []Entry, used []bool, info *structInfo, dst reflect.
 		}
 	}
 	if info.rest != nil {
-		more := collection(KindMap, left, depthAbove(left))
+		more := collection(KindMap, &node{elems: left}, depthAbove(left))
 		d.field(&more, dst, info.rest)
 	}
 }

@@ -16,7 +16,7 @@ func wrongKind(op string, v *Value) *ValueError {
 func (v Value) Assoc(key, val Value) Value {
 	switch v.kind {
 	case KindNil:
-		return sequenceSorted([]Value{key, val})
+		return sequenceSorted(copyNode([]Value{key, val}))
 	case KindMap:
 		return v.assocEntry(key, val)
 	case KindVector:
@@ -24,10 +24,10 @@ func (v Value) Assoc(key, val Value) Value {
 		if !ok || i < 0 || i > int64(v.num) {
 			panic(&ValueError{Kind: KindVector, Code: "wrong-index", Message: "no index " + key.brief() + " in a vector of " + strconv.Itoa(int(v.num))})
 		}
-		elems := make([]Value, max(int(v.num), int(i)+1))
-		copy(elems, v.elems())
-		elems[i] = val
-		return sequence(KindVector, elems)
+		n := newNode(max(int(v.num), int(i)+1))
+		copy(n.elems, v.elems())
+		n.elems[i] = val
+		return sequence(KindVector, n)
 	}
 	panic(wrongKind("assoc", &v))
 }
@@ -36,15 +36,15 @@ func (v *Value) assocEntry(key, val Value) Value {
 	old := v.elems()
 	i := searchEntry(entries(old), &key)
 	if 2*i < len(old) && equal(&old[2*i], &key) {
-		elems := slices.Clone(old)
-		elems[2*i+1] = val
-		return sequenceSorted(elems)
+		n := copyNode(old)
+		n.elems[2*i+1] = val
+		return sequenceSorted(n)
 	}
-	elems := make([]Value, 0, len(old)+2)
-	elems = append(elems, old[:2*i]...)
-	elems = append(elems, key, val)
-	elems = append(elems, old[2*i:]...)
-	return sequenceSorted(elems)
+	n := newNode(len(old) + 2)
+	copy(n.elems, old[:2*i])
+	n.elems[2*i], n.elems[2*i+1] = key, val
+	copy(n.elems[2*i+2:], old[2*i:])
+	return sequenceSorted(n)
 }
 
 // AssocKey is Assoc with a keyword key, given without colon. It also panics if
@@ -66,9 +66,7 @@ func (v Value) Dissoc(keys ...Value) Value {
 		if at < 0 {
 			continue
 		}
-		rest := make([]Value, 0, len(elems)-2)
-		rest = append(append(rest, elems[:2*at]...), elems[2*at+2:]...)
-		v = sequenceSorted(rest)
+		v = sequenceSorted(joinNode(elems[:2*at], elems[2*at+2:]))
 	}
 	return v
 }
@@ -113,13 +111,13 @@ func (v Value) Conj(elems ...Value) Value {
 	case KindNil:
 		return Vector(elems...)
 	case KindVector:
-		return sequence(KindVector, slices.Concat(v.elems(), elems))
+		return sequence(KindVector, joinNode(v.elems(), elems))
 	case KindList:
-		front := slices.Clone(elems)
-		slices.Reverse(front)
-		return sequence(KindList, append(front, v.elems()...))
+		n := joinNode(elems, v.elems())
+		slices.Reverse(n.elems[:len(elems)])
+		return sequence(KindList, n)
 	case KindSet:
-		return setOf(slices.Concat(v.elems(), elems))
+		return setOf(joinNode(v.elems(), elems))
 	case KindMap:
 		for i := range elems {
 			e := &elems[i]
@@ -150,7 +148,8 @@ func (v Value) Merge(o Value) Value {
 		return o
 	}
 	a, b := v.elems(), o.elems()
-	out := make([]Value, 0, len(a)+len(b))
+	n := newNode(len(a) + len(b))
+	out := n.elems[:0]
 	for len(a) > 0 && len(b) > 0 {
 		switch c := compare(&a[0], &b[0]); {
 		case c < 0:
@@ -162,7 +161,8 @@ func (v Value) Merge(o Value) Value {
 			a, b = a[2:], b[2:]
 		}
 	}
-	return sequenceSorted(append(append(out, a...), b...))
+	n.elems = append(append(out, a...), b...)
+	return sequenceSorted(n)
 }
 
 // MapValues returns v with f applied to each value of a map, element of a list
@@ -172,23 +172,15 @@ func (v Value) MapValues(f func(Value) Value) Value {
 	if !v.kind.isCollection() || v.num == 0 {
 		return v
 	}
-	elems := slices.Clone(v.elems())
-	switch v.kind {
-	case KindMap:
-		for i := 1; i < len(elems); i += 2 {
-			elems[i] = f(elems[i])
-		}
-		return sequenceSorted(elems)
-	case KindSet:
-		for i := range elems {
-			elems[i] = f(elems[i])
-		}
-		return setOf(elems)
+	n := copyNode(v.elems())
+	first, step := 0, 1
+	if v.kind == KindMap {
+		first, step = 1, 2
 	}
-	for i := range elems {
-		elems[i] = f(elems[i])
+	for i := first; i < len(n.elems); i += step {
+		n.elems[i] = f(n.elems[i])
 	}
-	return sequence(v.kind, elems)
+	return v.with(n)
 }
 
 // Walk rebuilds v: pre is applied to a value before its parts are visited, post
@@ -225,30 +217,37 @@ func walk(v Value, pre, post func(Value) Value, depth int) Value {
 
 func (v *Value) walkElems(pre, post func(Value) Value, depth int) Value {
 	old := v.elems()
-	var elems []Value
+	var changed *node
 	step := 1
 	if v.kind == KindMap {
 		step = 2
 	}
 	for i := step - 1; i < len(old); i += step {
 		e := walk(old[i], pre, post, depth+1)
-		if elems == nil && same(&e, &old[i]) {
+		if changed == nil && same(&e, &old[i]) {
 			continue
 		}
-		if elems == nil {
-			elems = slices.Clone(old)
+		if changed == nil {
+			changed = copyNode(old)
 		}
-		elems[i] = e
+		changed.elems[i] = e
 	}
-	switch {
-	case elems == nil:
+	if changed == nil {
 		return *v
-	case v.kind == KindMap:
-		return sequenceSorted(elems)
-	case v.kind == KindSet:
-		return setOf(elems)
 	}
-	return sequence(v.kind, elems)
+	return v.with(changed)
+}
+
+// with returns a collection of the kind of v with the elements of n, which it
+// owns; the keys of a map are those of v.
+func (v *Value) with(n *node) Value {
+	switch v.kind {
+	case KindMap:
+		return sequenceSorted(n)
+	case KindSet:
+		return setOf(n)
+	}
+	return sequence(v.kind, n)
 }
 
 // same reports whether a and b are one value in memory, which is enough to know

@@ -234,9 +234,9 @@ func (e *encoder) sequence(x reflect.Value, shape string, depth int) Value {
 		case "set":
 			return Set(elems)
 		case "list":
-			return sequence(KindList, elems), nil
+			return sequence(KindList, &node{elems: elems}), nil
 		}
-		return sequence(KindVector, elems), nil
+		return sequence(KindVector, &node{elems: elems}), nil
 	})
 }
 
@@ -255,7 +255,7 @@ func (e *encoder) mapping(x reflect.Value, shape string, depth int) Value {
 		k := e.value(it.Key(), "", depth+1)
 		elems = append(elems, k, e.part(k, it.Value(), "", depth+1))
 	}
-	return e.finish(func() (Value, error) { return mapOf(elems) })
+	return e.finish(func() (Value, error) { return mapOf(&node{elems: elems}) })
 }
 
 func (e *encoder) structure(x reflect.Value, depth int) Value {
@@ -282,7 +282,7 @@ func (e *encoder) structure(x reflect.Value, depth int) Value {
 			}
 		}
 	}
-	return e.finish(func() (Value, error) { return mapOf(elems) })
+	return e.finish(func() (Value, error) { return mapOf(&node{elems: elems}) })
 }
 
 // partAt finds a field; one of an embedded nil pointer is absent.

@@ -14,7 +14,7 @@ func (v Value) Detach() Value {
 			return v
 		}
 		old := v.node()
-		n := &node{elems: make([]Value, len(old.elems))}
+		n := newNode(len(old.elems))
 		for i := range old.elems {
 			n.elems[i] = old.elems[i].Detach()
 		}

@@ -249,12 +249,12 @@ func UUID(u [16]byte) Value {
 
 func (v *Value) uuid() [16]byte { return *(*[16]byte)(v.p) }
 
-// collection wraps elements that the caller hands over; those of maps and sets
-// must be sorted and distinct, and depth must be that of the collection.
-func collection(k Kind, elems []Value, depth int) Value {
-	v := Value{kind: k, num: uint64(len(elems)), aux: int16(depth)}
-	if len(elems) > 0 {
-		v.p = unsafe.Pointer(&node{elems: elems})
+// collection wraps a node that the caller hands over; the elements of maps and
+// sets must be sorted and distinct, and depth must be that of the collection.
+func collection(k Kind, n *node, depth int) Value {
+	v := Value{kind: k, num: uint64(len(n.elems)), aux: int16(depth)}
+	if len(n.elems) > 0 {
+		v.p = unsafe.Pointer(n)
 	}
 	return v
 }

@@ -55,7 +55,7 @@ func MustMap(keysAndValues ...Value) Value {
 	if len(keysAndValues)%2 != 0 {
 		panic(&ValueError{Kind: KindMap, Code: "odd-map", Message: "odd number of keys and values"})
 	}
-	return must(mapOf(append([]Value(nil), keysAndValues...)))
+	return must(mapOf(copyNode(keysAndValues)))
 }
 
 // MustTagged is Tagged for literals; it panics if the tag or its value is refused.
