@@ -23,6 +23,9 @@ func Decimal(coef *big.Int, exp int) (Value, error) {
 	if coef.Sign() == 0 {
 		return Value{kind: KindDecimal}, nil
 	}
+	if coef.IsInt64() && exp > -MaxDigits && exp < 0 {
+		return shortDecimal(coef.Int64(), exp), nil
+	}
 	if coef.BitLen() <= 2*maxBits { // a coefficient with trailing zeros may shrink
 		digits, neg := strings.CutPrefix(coef.String(), "-")
 		if v, ok := decimalValue(neg, digits, "", exp); ok {
@@ -30,6 +33,16 @@ func Decimal(coef *big.Int, exp int) (Value, error) {
 		}
 	}
 	return Value{}, decimalRangeError()
+}
+
+// shortDecimal makes coef x 10^exp without spelling it out. The coefficient is
+// not zero, and the exponent so near to it that no bound can be passed.
+func shortDecimal(coef int64, exp int) Value {
+	for coef%10 == 0 {
+		coef /= 10
+		exp++
+	}
+	return Value{kind: KindDecimal, num: uint64(coef), aux: int16(exp)}
 }
 
 func decimalRangeError() *ValueError {
