@@ -28,6 +28,9 @@ var _ dispatch.Recorder = (*Recorder)(nil)
 // NewRecorder begins the records of a run. The end of ctx does not keep records
 // from being written: what happened is recorded also while the run is ending.
 func NewRecorder(ctx context.Context, to journal.Journal, clock dispatch.Clock, run string, epoch int) *Recorder {
+	if o, ok := to.(journal.Opener); ok {
+		to = o.Open(run)
+	}
 	return &Recorder{ctx: context.WithoutCancel(ctx), to: to, clock: clock, run: run, epoch: epoch}
 }
 

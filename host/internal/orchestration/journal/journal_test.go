@@ -319,6 +319,30 @@ func TestMemoryKeepsOrder(t *testing.T) {
 	assert.Empty(t, m.Records("run_y"))
 }
 
+// The log of a run is the run that the journal has, and remains so when the
+// journal has let go of it: who is late finds it finished and makes none anew.
+func TestOpenLog(t *testing.T) {
+	m, ctx, all := journal.NewMemory(), context.Background(), samples()
+	log := m.Open("run_x")
+	require.NoError(t, log.Append(ctx, at(1, all[journal.KindRunAccepted])))
+	require.Error(t, log.Append(ctx, journal.Record{Run: "run_x", Seq: 2}), "no body")
+	require.NoError(t, m.Append(ctx, at(2, all[journal.KindRunStarted])))
+	seen := m.Records("run_x")
+	require.Len(t, seen, 2)
+	assert.Len(t, append(seen, journal.Record{}), 3)
+	for seq := 3; seq <= 40; seq++ {
+		require.NoError(t, log.Append(ctx, at(seq, all[journal.KindNodeSkipped])))
+	}
+	assert.Len(t, seen, 2, "what was read stays as it was")
+	for i, rec := range m.Records("run_x") {
+		assert.Equal(t, i+1, rec.Seq)
+	}
+	require.NoError(t, log.Append(ctx, at(41, all[journal.KindRunFinished])))
+	m.Drop("run_x")
+	require.ErrorIs(t, log.Append(ctx, at(42, all[journal.KindRunStarted])), contract.OfType("runtime/internal"))
+	assert.Empty(t, m.Records("run_x"))
+}
+
 func TestMemoryFindsValuesByHash(t *testing.T) {
 	m := journal.NewMemory()
 	v := edn.MustRead(`{:a [1 2]}`)

@@ -28,9 +28,18 @@ type Source interface {
 	Follow(run string, seq int) *Cursor
 }
 
+// Opener is what a Journal may offer besides: the log of one run, so that it
+// need not be looked for at every record.
+type Opener interface {
+	// Open gives the log of a run; records of other runs do not belong there.
+	// It is that run's also when the run was dropped meanwhile.
+	Open(run string) Journal
+}
+
 var (
 	_ Journal = (*Memory)(nil)
 	_ Source  = (*Memory)(nil)
+	_ Opener  = (*Memory)(nil)
 )
 
 // Memory keeps runs in memory. Its zero value is ready to use.
@@ -61,7 +70,12 @@ const (
 
 func (r *run) at(i int) *Record { return &r.chunks[i/chunkSize][i%chunkSize] }
 
+// all are the records so far, for reading: what is appended later stands behind
+// them or somewhere else.
 func (r *run) all() []Record {
+	if len(r.chunks) == 1 {
+		return r.chunks[0][:r.count:r.count]
+	}
 	out := make([]Record, 0, r.count)
 	for _, c := range r.chunks {
 		out = append(out, c...)
@@ -94,6 +108,17 @@ func (m *Memory) Append(_ context.Context, rec Record) error {
 	return m.open(rec.Run).append(rec)
 }
 
+// Open implements Opener.
+func (m *Memory) Open(id string) Journal { return m.open(id) }
+
+// Append implements Journal.
+func (r *run) Append(_ context.Context, rec Record) error {
+	if err := rec.Check(); err != nil {
+		return err
+	}
+	return r.append(rec)
+}
+
 func (r *run) append(rec Record) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,7 +146,8 @@ func (r *run) append(rec Record) error {
 	return nil
 }
 
-// Records is a copy of what a run has recorded so far.
+// Records is what a run has recorded so far. It may be read, and appended to, but
+// not changed.
 func (m *Memory) Records(id string) []Record {
 	m.mu.Lock()
 	r := m.runs[id]

@@ -22,7 +22,8 @@ func (a Account) PlanRun(err *contract.Error) edn.Value {
 // summary counts the nodes below a path.
 func (v *view) summary(home edn.Value, ok bool, err *contract.Error) edn.Value {
 	var total, skipped, succeeded, failed, retries, hops, calls int64
-	var participants, timings []edn.Value
+	var room [2][4]edn.Value
+	participants, timings := room[0][:0], room[1][:0]
 	var failures map[string]int64
 	for _, n := range v.nodes {
 		if !within(n.path, home) {
@@ -60,28 +61,21 @@ func (v *view) summary(home edn.Value, ok bool, err *contract.Error) edn.Value {
 	for typ, n := range failures {
 		types.Set(keyword(typ), edn.Int(n))
 	}
-	telemetry := edn.MustMap(
-		edn.K("nodes/total"), edn.Int(total),
-		edn.K("nodes/skipped"), edn.Int(skipped),
-		edn.K("nodes/failed"), edn.Int(failed),
-		edn.K("calls/total"), edn.Int(calls),
-		edn.K("calls/succeeded"), edn.Int(succeeded),
-		edn.K("calls/retries"), edn.Int(retries),
-		edn.K("calls/fallback-hops"), edn.Int(hops),
-		edn.K("calls/failure-types"), types.Map(),
-	)
-	var b edn.MapBuilder
-	b.Key("ok?", edn.Bool(ok))
-	b.Key("telemetry", telemetry)
-	b.Key("participants", edn.Vector(participants...))
-	b.Key("timings", edn.Vector(timings...))
+	telemetry := telemetryLayout.Map(edn.Int(total), edn.Int(skipped), edn.Int(failed),
+		edn.Int(calls), edn.Int(succeeded), edn.Int(retries), edn.Int(hops), types.Map())
+	failure, told := edn.Nil(), edn.Nil()
 	if err != nil {
-		p := put{&b}
-		p.kw("failure/type", err.Type)
-		p.err("error", err)
+		failure, told = keyword(err.Type), err.Value()
 	}
-	return b.Map()
+	return summaryLayout.Present(edn.Bool(ok), telemetry, edn.Vector(participants...), edn.Vector(timings...), failure, told)
 }
+
+var (
+	telemetryLayout = edn.NewLayout("nodes/total", "nodes/skipped", "nodes/failed",
+		"calls/total", "calls/succeeded", "calls/retries", "calls/fallback-hops", "calls/failure-types")
+	summaryLayout = edn.NewLayout("ok?", "telemetry", "participants", "timings", "failure/type", "error")
+	timingLayout  = edn.NewLayout("node", "path", "cap/id", "attempt", "enforcement", "latency-ms")
+)
 
 // participant is [capability model]; the model is nil where there is none.
 func participant(a *attemptView) edn.Value {
@@ -93,17 +87,24 @@ func participant(a *attemptView) edn.Value {
 }
 
 func timing(a *attemptView) edn.Value {
-	var b edn.MapBuilder
-	p := put{&b}
-	p.str("node", a.node.id)
-	b.Key("path", a.node.path)
-	p.kw("cap/id", a.started.CapID)
-	p.positive("attempt", a.started.Attempt)
-	p.kw("enforcement", a.started.Enforcement)
-	if a.finished != nil {
-		b.Key("latency-ms", edn.Int(millis(a.finished.Latency)))
+	node, attempt, latency := edn.Nil(), edn.Nil(), edn.Nil()
+	if a.node.id != "" {
+		node = edn.Text(a.node.id)
 	}
-	return b.Map()
+	if a.started.Attempt > 0 {
+		attempt = edn.Int(int64(a.started.Attempt))
+	}
+	if a.finished != nil {
+		latency = edn.Int(millis(a.finished.Latency))
+	}
+	return timingLayout.Present(node, a.node.path, keywordOrNil(a.started.CapID), attempt, keywordOrNil(a.started.Enforcement), latency)
+}
+
+func keywordOrNil(name string) edn.Value {
+	if name == "" {
+		return edn.Nil()
+	}
+	return keyword(name)
 }
 
 // addOnce adds a participant that is not there yet. However long a run is, few

@@ -81,8 +81,8 @@ func (v *view) entry(a *attemptView) edn.Value {
 	if fs := findings(a.verdicts); fs.Len() > 0 {
 		b.Key("findings", fs)
 	}
-	if a.child != "" {
-		b.Key("plan/run", v.summary(v.plans[a.child].path, typ == "", err))
+	if !a.child.IsNil() {
+		b.Key("plan/run", v.summary(a.child, typ == "", err))
 	}
 	return b.Map()
 }

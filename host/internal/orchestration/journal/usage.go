@@ -19,55 +19,88 @@ var (
 type usageSum struct {
 	sums  [len(summedKeys)]int64
 	given [len(summedKeys)]bool
-	cost  *big.Rat
+	cost  *big.Rat           // immutable
 	marks [len(markKeys)]int // 1 + the rank of the least sure; 0: none
 	modes []string
 }
 
-func (u *usageSum) add(v edn.Value) {
+// usageOf reads one usage map.
+func usageOf(v edn.Value) (u usageSum) {
 	if v.Kind() != edn.KindMap || v.Len() == 0 {
-		return
+		return u
 	}
 	for i, key := range summedKeys {
-		if n, ok := v.Key(key).AsInt(); ok {
-			u.sums[i] += n
-			u.given[i] = true
-		}
+		u.sums[i], u.given[i] = v.Key(key).AsInt()
 	}
 	if r, ok := v.Key("cost-usd").AsNumber(); ok {
-		if u.cost == nil {
-			u.cost = new(big.Rat)
-		}
-		u.cost.Add(u.cost, r)
+		u.cost = r
 	}
 	for i, key := range markKeys {
 		if name, ok := v.Key(key).AsKeyword(); ok {
-			u.marks[i] = max(u.marks[i], 1+slices.Index(marks, name))
+			u.marks[i] = 1 + slices.Index(marks, name)
 		}
 	}
-	if mode, ok := v.Key("mode").AsKeyword(); ok && !slices.Contains(u.modes, mode) {
-		u.modes = append(u.modes, mode)
+	if mode, ok := v.Key("mode").AsKeyword(); ok {
+		u.modes = []string{mode}
+	}
+	return u
+}
+
+func (u *usageSum) add(o *usageSum) {
+	for i, n := range o.sums {
+		u.sums[i] += n
+		u.given[i] = u.given[i] || o.given[i]
+	}
+	switch {
+	case u.cost == nil:
+		u.cost = o.cost
+	case o.cost != nil:
+		u.cost = new(big.Rat).Add(u.cost, o.cost)
+	}
+	for i, rank := range o.marks {
+		u.marks[i] = max(u.marks[i], rank)
+	}
+	for _, mode := range o.modes {
+		if !slices.Contains(u.modes, mode) {
+			u.modes = append(slices.Clip(u.modes), mode)
+		}
 	}
 }
 
-// into writes the sums. A mode is only said if it is that of all.
-func (u *usageSum) into(b *edn.MapBuilder) {
-	for i, key := range summedKeys {
+// figureKeys are what a sum has.
+var figureKeys = slices.Concat(summedKeys[:], []string{"cost-usd"}, markKeys[:], []string{"mode"})
+
+// withFigures is the layout of a sum with more keys behind it.
+func withFigures(more ...string) *edn.Layout {
+	return edn.NewLayout(slices.Concat(figureKeys, more)...)
+}
+
+// figures gives what stands under the figureKeys, nil where nothing is known; to
+// is where they are appended. A mode is only said if it is that of all.
+func (u *usageSum) figures(to []edn.Value) []edn.Value {
+	for i, n := range u.sums {
+		sum := edn.Nil()
 		if u.given[i] {
-			b.Key(key, edn.Int(u.sums[i]))
+			sum = edn.Int(n)
 		}
+		to = append(to, sum)
 	}
+	cost, mode := edn.Nil(), edn.Nil()
 	if u.cost != nil {
-		b.Key("cost-usd", decimal(u.cost))
+		cost = decimal(u.cost)
 	}
-	for i, rank := range u.marks {
+	to = append(to, cost)
+	for _, rank := range u.marks {
+		mark := edn.Nil()
 		if rank > 0 {
-			b.Key(markKeys[i], edn.K(marks[rank-1]))
+			mark = edn.K(marks[rank-1])
 		}
+		to = append(to, mark)
 	}
 	if len(u.modes) == 1 {
-		b.Key("mode", keyword(u.modes[0]))
+		mode = keyword(u.modes[0])
 	}
+	return append(to, mode)
 }
 
 // tierJudge is the tier of a judge in a verdict.
@@ -78,16 +111,17 @@ func SumUsage(all ...edn.Value) edn.Value {
 	var u usageSum
 	said := false
 	for _, v := range all {
-		u.add(v)
+		one := usageOf(v)
+		u.add(&one)
 		said = said || v.Kind() == edn.KindMap && v.Len() > 0
 	}
 	if !said {
 		return edn.Nil()
 	}
-	var b edn.MapBuilder
-	u.into(&b)
-	return b.Map()
+	return sumLayout.Present(u.figures(nil)...)
 }
+
+var sumLayout = withFigures()
 
 // decimal writes a sum of decimals, which is always a decimal itself.
 func decimal(r *big.Rat) edn.Value {
@@ -117,13 +151,14 @@ type shares struct {
 }
 
 func (s *shares) note(capID string, usage edn.Value, calls int64) {
-	s.all.add(usage)
+	one := usageOf(usage)
+	s.all.add(&one)
 	i := slices.IndexFunc(s.by, func(one share) bool { return one.capID == capID })
 	if i < 0 {
 		i = len(s.by)
 		s.by = append(s.by, share{capID: capID})
 	}
-	s.by[i].sum.add(usage)
+	s.by[i].sum.add(&one)
 	s.by[i].calls += calls
 }
 
@@ -139,6 +174,17 @@ func (s *shares) verdicts(list []*GateVerdict) {
 	}
 }
 
+var (
+	usageLayout      = withFigures("attempts", "judge-calls", "by-capability")
+	shareLayout      = withFigures("calls")
+	operationsLayout = withFigures("committed", "kept", "failed", "skipped")
+	attemptsLayout   = withFigures("total", "answered", "failed")
+	totalsLayout     = edn.NewLayout("operations", "attempts")
+)
+
+// figureRoom is space for the values of any of them.
+type figureRoom [16]edn.Value
+
 // Usage is the :usage of a response: the sums over all attempts and checks of a
 // run, with :attempts, :judge-calls and, by capability, the calls made to it.
 func (a Account) Usage() edn.Value {
@@ -152,18 +198,14 @@ func (a Account) Usage() edn.Value {
 		}
 		s.verdicts(at.verdicts)
 	}
-	var caps, b edn.MapBuilder
+	var caps edn.MapBuilder
+	var room figureRoom
 	for i := range s.by {
-		var one edn.MapBuilder
-		s.by[i].sum.into(&one)
-		one.Key("calls", edn.Int(s.by[i].calls))
-		caps.Set(keyword(s.by[i].capID), one.Map())
+		one := append(s.by[i].sum.figures(room[:0]), edn.Int(s.by[i].calls))
+		caps.Set(keyword(s.by[i].capID), shareLayout.Present(one...))
 	}
-	s.all.into(&b)
-	b.Key("attempts", edn.Int(int64(len(a.view.attempts))))
-	b.Key("judge-calls", edn.Int(s.judged))
-	b.Key("by-capability", caps.Map())
-	return b.Map()
+	all := append(s.all.figures(room[:0]), edn.Int(int64(len(a.view.attempts))), edn.Int(s.judged), caps.Map())
+	return usageLayout.Present(all...)
 }
 
 // Totals is the :totals of run/finished: what the run did, per operation (with
@@ -187,28 +229,22 @@ func (a Account) Totals() edn.Value {
 			if at.finished == nil {
 				continue
 			}
-			all.add(at.finished.Usage)
+			one := usageOf(at.finished.Usage)
+			all.add(&one)
 			if at.finished.Outcome == OutcomeOK {
 				ok++
 			} else {
 				bad++
 			}
 			if n.committed != nil && n.committed.FailureType == "" && n.committed.Attempt == at.started.Attempt {
-				accepted.add(at.finished.Usage)
+				accepted.add(&one)
 			}
 		}
 	}
-	var ops, atts edn.MapBuilder
-	accepted.into(&ops)
-	ops.Key("committed", edn.Int(committed))
-	ops.Key("kept", edn.Int(kept))
-	ops.Key("failed", edn.Int(failed))
-	ops.Key("skipped", edn.Int(skipped))
-	all.into(&atts)
-	atts.Key("total", edn.Int(int64(len(v.attempts))))
-	atts.Key("answered", edn.Int(ok))
-	atts.Key("failed", edn.Int(bad))
-	return edn.MustMap(edn.K("operations"), ops.Map(), edn.K("attempts"), atts.Map())
+	var room figureRoom
+	ops := operationsLayout.Present(append(accepted.figures(room[:0]), edn.Int(committed), edn.Int(kept), edn.Int(failed), edn.Int(skipped))...)
+	atts := attemptsLayout.Present(append(all.figures(room[:0]), edn.Int(int64(len(v.attempts))), edn.Int(ok), edn.Int(bad))...)
+	return totalsLayout.Map(ops, atts)
 }
 
 // Executed tells whether any attempt of the run was dispatched.

@@ -20,16 +20,26 @@ type view struct {
 	nodes    []*nodeView // in the order of their first record
 	attempts []*attemptView
 	deeds    []deed
-	plans    map[string]planAt // by path
-	byPath   map[string]*nodeView
-	last     *nodeView // that of the record before: mostly that of the next one too
+	plans    []planAt
+	byPath   map[string]*nodeView // of more nodes than few
+	planned  map[string]int       // of plans, by path; made when it is first asked for
+	last     *nodeView            // that of the record before: mostly that of the next one too
+
+	room viewRoom
+}
+
+// viewRoom is space for the usual run: one node that makes one call.
+type viewRoom struct {
+	plans    [1]planAt
+	nodes    [1]*nodeView
+	attempts [1]*attemptView
+	node     nodeView
+	attempt  attemptView
 }
 
 type planAt struct {
-	plan    edn.Value
-	source  string
-	attempt int
-	path    edn.Value
+	plan edn.Value
+	path edn.Value
 }
 
 type nodeView struct {
@@ -44,6 +54,8 @@ type nodeView struct {
 	verdicts  []*GateVerdict // of a plan's or map's value
 	begun     time.Time
 	ended     time.Time
+
+	room [1]*attemptView
 }
 
 type attemptView struct {
@@ -52,15 +64,40 @@ type attemptView struct {
 	at       time.Time
 	finished *AttemptFinished
 	verdicts []*GateVerdict
-	child    string // path of the plan that this attempt answered with
+	child    edn.Value // path of the plan that this attempt answered with; nil: none
+
+	room [1]*GateVerdict
 }
 
 func newView(records []Record) *view {
-	v := &view{plans: map[string]planAt{}, byPath: map[string]*nodeView{}}
+	v := &view{}
+	v.plans, v.nodes, v.attempts = v.room.plans[:0], v.room.nodes[:0], v.room.attempts[:0]
 	for i := range records {
 		v.add(&records[i])
 	}
 	return v
+}
+
+func (v *view) newNode(rec *Record) *nodeView {
+	n := &v.room.node
+	if len(v.nodes) > 0 {
+		n = &nodeView{}
+	}
+	n.path, n.id, n.begun = rec.Path, rec.Node, rec.At
+	n.attempts = n.room[:0]
+	v.nodes = append(v.nodes, n)
+	return n
+}
+
+func (v *view) newAttempt(n *nodeView, b *AttemptStarted, at time.Time) {
+	a := &v.room.attempt
+	if len(v.attempts) > 0 {
+		a = &attemptView{}
+	}
+	a.node, a.started, a.at = n, b, at
+	a.verdicts = a.room[:0]
+	n.attempts = append(n.attempts, a)
+	v.attempts = append(v.attempts, a)
 }
 
 func (v *view) add(rec *Record) {
@@ -71,12 +108,11 @@ func (v *view) add(rec *Record) {
 	case *RunFinished:
 		v.finished = b
 	case *PlanResolved:
-		key := rec.Path.String()
-		v.plans[key] = planAt{b.Plan.Value(), b.Source, b.Attempt, rec.Path}
+		v.plans, v.planned = append(v.plans, planAt{b.Plan.Value(), rec.Path}), nil
 		if b.Source == "answer" {
-			if n := v.byPath[parent(rec.Path).String()]; n != nil {
+			if n := v.find(parent(rec.Path)); n != nil {
 				if a := n.attempt(b.Attempt); a != nil {
-					a.child = key
+					a.child = rec.Path
 				}
 			}
 		}
@@ -87,10 +123,7 @@ func (v *view) add(rec *Record) {
 		n := v.node(rec)
 		n.skipped, n.op = b, b.Op
 	case *AttemptStarted:
-		n := v.node(rec)
-		a := &attemptView{node: n, started: b, at: rec.At}
-		n.attempts = append(n.attempts, a)
-		v.attempts = append(v.attempts, a)
+		v.newAttempt(v.node(rec), b, rec.At)
 	case *AttemptFinished:
 		if a := v.node(rec).attempt(b.Attempt); a != nil {
 			a.finished = b
@@ -114,18 +147,62 @@ func (v *view) add(rec *Record) {
 }
 
 func (v *view) node(rec *Record) *nodeView {
-	if v.last != nil && edn.Equal(v.last.path, rec.Path) {
-		return v.last
-	}
-	key := rec.Path.String()
-	n := v.byPath[key]
+	n := v.find(rec.Path)
 	if n == nil {
-		n = &nodeView{path: rec.Path, id: rec.Node, begun: rec.At}
-		v.byPath[key] = n
-		v.nodes = append(v.nodes, n)
+		n = v.newNode(rec)
+		if len(v.nodes) > few {
+			v.index()
+		}
 	}
 	v.last = n
 	return n
+}
+
+// few nodes are looked through faster than they are indexed.
+const few = 8
+
+// find is the node at a path, nil if there is no record of it.
+func (v *view) find(path edn.Value) *nodeView {
+	switch {
+	case v.last != nil && edn.Equal(v.last.path, path):
+		return v.last
+	case v.byPath != nil:
+		return v.byPath[path.String()]
+	}
+	for _, n := range v.nodes {
+		if edn.Equal(n.path, path) {
+			return n
+		}
+	}
+	return nil
+}
+
+// index takes the last node into the index, all of them if there is none yet.
+func (v *view) index() {
+	if v.byPath == nil {
+		v.byPath = make(map[string]*nodeView, 2*few)
+		for _, n := range v.nodes {
+			v.byPath[n.path.String()] = n
+		}
+		return
+	}
+	n := v.nodes[len(v.nodes)-1]
+	v.byPath[n.path.String()] = n
+}
+
+// planAt is the newest plan that was recorded at a path, nil without one.
+func (v *view) planAt(path edn.Value) *planAt {
+	if v.planned == nil {
+		v.planned = make(map[string]int, len(v.plans))
+		for i := range v.plans {
+			v.planned[v.plans[i].path.String()] = i
+		}
+	}
+	i, ok := v.planned[path.String()]
+	if !ok {
+		return nil
+	}
+	return &v.plans[i]
 }
 
 // attempt is the newest attempt with this number: when a plan answer comes
@@ -150,12 +227,12 @@ func (v *view) spec(path edn.Value) edn.Value {
 		return edn.Nil()
 	}
 	home := parent(path)
-	plan, found := v.plans[home.String()]
-	for !found && isItem(home) {
+	plan := v.planAt(home)
+	for plan == nil && isItem(home) {
 		home = parent(home)
-		plan, found = v.plans[home.String()]
+		plan = v.planAt(home)
 	}
-	if !found {
+	if plan == nil {
 		return edn.Nil()
 	}
 	node, _ := nodesOf(plan.plan).Nth(int(index))
@@ -235,7 +312,7 @@ func (v *view) failure(a *attemptView) (*contract.Error, string) {
 	if n := a.node; n.committed != nil && n.committed.FailureType == "" && n.committed.Attempt == a.started.Attempt {
 		return nil, ""
 	}
-	if a.child != "" {
+	if !a.child.IsNil() {
 		if e := v.childFailure(a.child); e != nil {
 			return e, e.Type
 		}
@@ -264,8 +341,7 @@ func (v *view) failure(a *attemptView) (*contract.Error, string) {
 
 // childFailure is the first failure in program order among the nodes of the
 // plan at a path.
-func (v *view) childFailure(planPath string) *contract.Error {
-	home := v.plans[planPath].path
+func (v *view) childFailure(home edn.Value) *contract.Error {
 	var first *nodeView
 	for _, n := range v.nodes {
 		if n.failed != nil && within(n.path, home) && n.path.Len() == home.Len()+1 {
