@@ -95,13 +95,13 @@ func (b *Budget) limit(key string) *Limit {
 // given under both of its names the tighter one holds. The error is of type
 // invalid-request.
 func ParseBudget(v edn.Value) (Budget, *Error) {
-	var b Budget
-	if v.IsNil() {
-		return b, nil
+	if v.IsNil() || v.Kind() == edn.KindMap && v.Len() == 0 {
+		return Budget{}, nil
 	}
 	if v.Kind() != edn.KindMap {
 		return Budget{}, invalidRequest("shape/wrong-type", "the budget is no map", path(kBudget)).expecting(kMap, v).err()
 	}
+	var b Budget
 	for _, pass := range budgetPasses {
 		for key, amount := range v.Entries() {
 			if f := pass(&b, key, amount); f != nil {

@@ -25,12 +25,12 @@ type shape struct {
 	r        *Request
 	fromHost bool
 	rank     rank
-	worst    fault
+	worst    *fault // not in here: what a fault names would keep the request on the heap
 }
 
 func (s *shape) add(rank rank, make func() fault) {
 	if s.rank == rankNone || rank < s.rank {
-		s.rank, s.worst = rank, make()
+		s.rank, *s.worst = rank, make()
 	}
 }
 
@@ -67,7 +67,8 @@ func (r *Request) readShape(v edn.Value, fromHost bool) *Error {
 		Raw: v, Trace: emptyMap, Dispatch: emptyMap, Input: emptyMap, Context: emptyMap, Constraints: emptyMap, Done: emptyMap,
 		Budget: emptyMap, Effects: noEffects, Routing: emptyMap, QueueClass: defaultQueue, ResponseType: "value",
 	}
-	s := shape{r: r, fromHost: fromHost}
+	var worst fault
+	s := shape{r: r, fromHost: fromHost, worst: &worst}
 	s.require(v, edn.Value{}, kProto, kTrace, kTask, kInput)
 	var streams, topCap edn.Value
 	for key, val := range v.Entries() {
@@ -86,7 +87,7 @@ func (r *Request) readShape(v edn.Value, fromHost bool) *Error {
 		r.DeadlineMS = defaultDeadline(r.ResponseType)
 	}
 	if s.rank != rankNone {
-		return s.worst.err()
+		return worst.err()
 	}
 	return nil
 }

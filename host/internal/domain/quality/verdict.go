@@ -33,21 +33,23 @@ func (r *Result) Failed() bool {
 
 // Value returns the result as an entry of `:quality :checks`.
 func (r *Result) Value() edn.Value {
-	var b edn.MapBuilder
-	b.Key("gate", edn.K(r.Gate.Name))
-	b.Key("severity", edn.K(r.Gate.Severity.String()))
-	b.Key("pass", edn.Bool(!r.Failed()))
+	score, applicable, findings := edn.Nil(), edn.Nil(), edn.Nil()
 	if r.Grade != nil {
-		b.Key("score", RoundScore(r.Grade).Value())
+		score = RoundScore(r.Grade).Value()
 	}
 	if r.NotApplicable {
-		b.Key("applicable?", edn.Bool(false))
+		applicable = edn.Bool(false)
 	}
 	if len(r.Findings) > 0 {
-		b.Key("findings", FindingsValue(r.Findings))
+		findings = FindingsValue(r.Findings)
 	}
-	return b.Map()
+	return resultLayout.Present(edn.K(r.Gate.Name), edn.K(r.Gate.Severity.String()), edn.Bool(!r.Failed()), score, applicable, findings)
 }
+
+var (
+	resultLayout  = edn.NewLayout("gate", "severity", "pass", "score", "applicable?", "findings")
+	verdictLayout = edn.NewLayout("must-pass?", "score", "checks")
+)
 
 // Unknown is the result of a gate that no check has the name of.
 func Unknown(g Gate) Result {
@@ -82,15 +84,12 @@ func (v *Verdict) Findings() []Finding {
 
 // Value returns the verdict as `:quality` of a response.
 func (v *Verdict) Value() edn.Value {
-	checks := make([]edn.Value, len(v.Results))
+	var room [4]edn.Value
+	checks := room[:0]
 	for i := range v.Results {
-		checks[i] = v.Results[i].Value()
+		checks = append(checks, v.Results[i].Value())
 	}
-	var b edn.MapBuilder
-	b.Key("must-pass?", edn.Bool(v.MustPass))
-	b.Key("score", v.Score.Value())
-	b.Key("checks", edn.Vector(checks...))
-	return b.Map()
+	return verdictLayout.Map(edn.Bool(v.MustPass), v.Score.Value(), edn.Vector(checks...))
 }
 
 // Decide does the arithmetic of GATE-004 and GATE-007. Gates that were not run

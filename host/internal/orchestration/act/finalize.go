@@ -50,60 +50,63 @@ func respond(f *flight) *contract.Error {
 		f.records = journal.Below(f.records, edn.Vector(f.inside.Path...))
 	}
 	f.account = journal.NewAccount(f.records)
-	var b edn.MapBuilder
-	b.Key("proto", edn.Int(contract.Proto))
-	b.Key("trace", f.request.Trace)
-	b.Key("run/id", edn.Text(f.id))
+	var r answer
 	if f.request.RequestID != "" {
-		b.Key("request/id", edn.Text(f.request.RequestID))
+		r.requestID = edn.Text(f.request.RequestID)
 	}
 	if f.err != nil {
-		b.Key("error", f.err.Value())
+		r.err = f.err.Value()
 	} else {
-		b.Key("result", f.result())
+		r.result, r.quality = f.result(), f.quality()
 		if f.single() && f.outcome.Last != nil {
-			b.Key("invoke/meta", f.outcome.Last.Meta)
-		}
-		if q := f.quality(); !q.IsNil() {
-			b.Key("quality", q)
+			r.meta = f.outcome.Last.Meta
 		}
 	}
-	b.Key("usage", f.account.Usage())
 	if used := f.account.ModelsUsed(); used.Len() > 0 {
-		b.Key("models/used", used)
+		r.models = used
 	}
 	if v := f.budget.value(); !v.IsNil() && f.inside == nil {
-		b.Key("budget", v)
+		r.budget = v
 		f.warnings = append(f.warnings, f.soft()...)
 	}
 	if len(f.warnings) > 0 {
-		b.Key("warnings", edn.Vector(f.warnings...))
+		r.warnings = edn.Vector(f.warnings...)
 	}
 	if f.request.DebugPlan {
-		b.Key("plan/debug", edn.MustMap(
+		r.debug = edn.MustMap(
 			edn.K("plan"), f.plan.Source,
 			edn.K("plan/hash"), edn.Text(f.plan.Hash()),
-			edn.K("nodes"), journal.Resolved(f.records)))
+			edn.K("nodes"), journal.Resolved(f.records))
 	}
-	b.Key("plan/run", f.account.PlanRun(f.err))
 	if f.request.DebugTranscript {
-		b.Key("transcript", journal.Transcript(f.records))
+		r.transcript = journal.Transcript(f.records)
 	}
-	f.response = b.Map()
+	f.response = answerLayout.Present(edn.Int(contract.Proto), f.request.Trace, edn.Text(f.id), r.requestID, r.err, r.result, r.meta, r.quality,
+		f.account.Usage(), r.models, r.budget, r.warnings, r.debug, f.account.PlanRun(f.err), r.transcript)
 	if f.older {
 		f.response = contract.AnswerV03(f.request, f.response)
 	}
 	return nil
 }
 
+// answer is what a response has only sometimes; nil is absent.
+type answer struct {
+	requestID, err, result, meta, quality, models, budget, warnings, debug, transcript edn.Value
+}
+
+var (
+	answerLayout = edn.NewLayout("proto", "trace", "run/id", "request/id", "error", "result", "invoke/meta", "quality",
+		"usage", "models/used", "budget", "warnings", "plan/debug", "plan/run", "transcript")
+	valueLayout = edn.NewLayout("type", "out")
+	typeValue   = edn.K("value")
+)
+
 func (f *flight) result() edn.Value {
-	var b edn.MapBuilder
-	b.Key("type", edn.K("value"))
-	b.Key("out", f.out())
+	result := valueLayout.Map(typeValue, f.out())
 	if f.single() && f.outcome.Last != nil && f.outcome.Last.Usage.Len() > 0 {
-		b.Key("usage", f.outcome.Last.Usage)
+		result = result.AssocKey("usage", f.outcome.Last.Usage)
 	}
-	return b.Map()
+	return result
 }
 
 func (f *flight) quality() edn.Value {

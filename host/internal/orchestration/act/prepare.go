@@ -125,18 +125,55 @@ func (f *flight) planEnv() plan.Env {
 }
 
 // readIntent makes the one-node plan of an act that names an intent. What the
-// caller sent as data goes in as bindings: a slot map in it stays data.
+// caller sent as data goes in as bindings: a slot map in it stays data. Its
+// program is linked here already: nothing but the node and the budget has a say
+// in it.
 func (f *flight) readIntent() *contract.Error {
 	f.source = "intent"
-	var node, bindings edn.MapBuilder
+	if f.request.Context.Len() == 0 {
+		f.bindings = edn.MustMap(keyInput, f.request.Input)
+	} else {
+		f.bindings = edn.MustMap(keyInput, f.request.Input, keyContext, f.request.Context)
+	}
+	key := f.shapeKey()
+	sh := f.service.shapes.find(key)
+	if sh == nil {
+		var err *contract.Error
+		if sh, err = f.newShape(); err != nil {
+			return err
+		}
+		f.service.shapes.keep(key, sh)
+	}
+	f.plan, f.findings, f.program, f.layer, f.terms, f.shape = sh.plan, sh.findings, sh.program, &sh.layer, &sh.terms, sh
+	return nil
+}
+
+var keyInput, keyContext = edn.K("input"), edn.K("context")
+
+// newShape reads and links the plan of an act that names an intent.
+func (f *flight) newShape() (*shape, *contract.Error) {
+	sh := &shape{}
+	sh.layer.Budget = policy.FieldsOf(f.request.Budget, policy.Origin{Source: policy.SourceRequest})
+	sh.plan, sh.findings = plan.Parse(edn.MustMap(edn.K("nodes"), edn.Vector(f.node())), nil, plan.WithLimits(*f.service.config.Limits))
+	if err := plan.FindingsError(sh.findings, contract.SourceRequest); err != nil {
+		return nil, err
+	}
+	f.layer = &sh.layer
+	var err *contract.Error
+	sh.program, err = plan.Link(sh.plan, f.planEnv())
+	return sh, err
+}
+
+// node is the one node of the plan. What of the request it is made of is in the
+// key of the shape.
+func (f *flight) node() edn.Value {
+	var node edn.MapBuilder
 	f.nodeKeys(&node)
 	node.Key("op", edn.K("call"))
 	node.Key("id", edn.Text("act"))
 	node.Key("input", slot("input"))
-	bindings.Key("input", f.request.Input)
 	if f.request.Context.Len() > 0 {
 		node.Key("context", slot("context"))
-		bindings.Key("context", f.request.Context)
 	}
 	if f.request.CapID != "" {
 		node.Key("cap/id", edn.K(f.request.CapID))
@@ -147,32 +184,7 @@ func (f *flight) readIntent() *contract.Error {
 	if f.request.System != "" {
 		node.Key("system", edn.Text(f.request.System))
 	}
-	f.bindings = bindings.Map()
-	return f.reshape(node.Map())
-}
-
-// reshape finds or makes the shape of a one-node plan. Its program is linked
-// here already: nothing but the node and the budget has a say in it.
-func (f *flight) reshape(node edn.Value) *contract.Error {
-	var room [maxShapeKey / 4]byte
-	key := f.request.Budget.AppendCanonical(append(node.AppendCanonical(room[:0]), ' '))
-	sh := f.service.shapes.find(key)
-	if sh == nil {
-		sh = &shape{}
-		sh.layer.Budget = policy.FieldsOf(f.request.Budget, policy.Origin{Source: policy.SourceRequest})
-		sh.plan, sh.findings = plan.Parse(edn.MustMap(edn.K("nodes"), edn.Vector(node)), nil, plan.WithLimits(*f.service.config.Limits))
-		if err := plan.FindingsError(sh.findings, contract.SourceRequest); err != nil {
-			return err
-		}
-		f.layer = &sh.layer
-		var err *contract.Error
-		if sh.program, err = plan.Link(sh.plan, f.planEnv()); err != nil {
-			return err
-		}
-		f.service.shapes.keep(key, sh)
-	}
-	f.plan, f.findings, f.program, f.layer, f.terms, f.shape = sh.plan, sh.findings, sh.program, &sh.layer, &sh.terms, sh
-	return nil
+	return node.Map()
 }
 
 func slot(name string) edn.Value { return edn.MustMap(edn.K("slot/id"), edn.K(name)) }
@@ -249,7 +261,9 @@ func compileAccept(s *Service) (func(*flight) *contract.Error, error) {
 			f.deadline, f.walled = end, true
 		}
 		f.recorder = eval.NewRecorder(context.Background(), c.Journal, c.Clock, f.id, 1)
-		f.follow = c.Journal.Follow(f.id, 0)
+		if !f.alone {
+			f.follow = c.Journal.Follow(f.id, 0)
+		}
 		if f.act.Watched {
 			f.pace = dispatch.NewPace()
 		}

@@ -202,7 +202,7 @@ var errCanceled = errors.New("the run was canceled")
 // Start prepares an act and, if it is accepted, runs it. The end of ctx cancels
 // the run.
 func (s *Service) Start(ctx context.Context, a Act) (*Run, *contract.Error) {
-	f, err := s.accept(a)
+	f, err := s.accept(a, false)
 	if err != nil {
 		return nil, err
 	}
@@ -216,9 +216,10 @@ func (s *Service) Start(ctx context.Context, a Act) (*Run, *contract.Error) {
 	return r, nil
 }
 
-// accept prepares an act.
-func (s *Service) accept(a Act) (*flight, *contract.Error) {
-	f := &flight{service: s, act: a, begun: s.config.Clock.Now()}
+// accept prepares an act. If it is alone, it runs on the goroutine of its caller
+// and its records stay here.
+func (s *Service) accept(a Act, alone bool) (*flight, *contract.Error) {
+	f := &flight{service: s, act: a, alone: alone, begun: s.config.Clock.Now()}
 	if a.Principal == "" {
 		f.act.Principal, f.act.PrincipalType, f.act.Roles = "local", "local", []string{policy.RoleAdmin}
 	}
@@ -236,11 +237,10 @@ func (s *Service) accept(a Act) (*flight, *contract.Error) {
 // Do runs an act to its end. The response is an envelope in every case; the
 // error is the one in it, nil if the act was completed.
 func (s *Service) Do(ctx context.Context, a Act) (edn.Value, *contract.Error) {
-	f, err := s.accept(a)
+	f, err := s.accept(a, true)
 	if err != nil {
 		return s.Refusal(a, err), err
 	}
-	f.alone = true // so it runs on this goroutine, and its records stay here
 	s.fly(ctx, f)
 	return f.response, f.err
 }

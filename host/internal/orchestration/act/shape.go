@@ -6,6 +6,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // shape is what all acts of an intent have in common that say the same about
@@ -28,7 +29,43 @@ type shape struct {
 // policy merged again. The zero value is ready to use.
 type shapes struct {
 	mu    sync.RWMutex
-	known map[string]*shape
+	known map[shapeKey]*shape
+}
+
+// shapeKey is what the shape of an act depends on beside the configuration: equal
+// keys, equal shapes. Values are spelled out; empty ones are the empty string.
+type shapeKey struct {
+	intent, capID, role, model, system                     string
+	dispatch, done, constraints, effects, requires, budget string
+	ownEffects                                             bool // those of the request, not those of the intent
+	context                                                bool // there is one
+}
+
+func (f *flight) shapeKey() shapeKey {
+	r := &f.request
+	k := shapeKey{
+		intent: r.Intent, capID: r.CapID, role: r.Role, model: r.Model, system: r.System,
+		dispatch: spelled(r.Dispatch), done: spelled(r.Done), constraints: spelled(r.Constraints), budget: spelled(r.Budget),
+		requires:   spelled(f.act.Request.Key("task").Key("requires")),
+		ownEffects: f.act.Request.HasKey("effects"),
+		context:    r.Context.Len() > 0,
+	}
+	if k.ownEffects {
+		k.effects = spelled(r.Effects)
+	}
+	return k
+}
+
+func spelled(v edn.Value) string {
+	if v.Len() == 0 {
+		return ""
+	}
+	return v.String()
+}
+
+func (k *shapeKey) size() int {
+	return len(k.intent) + len(k.capID) + len(k.role) + len(k.model) + len(k.system) +
+		len(k.dispatch) + len(k.done) + len(k.constraints) + len(k.effects) + len(k.requires) + len(k.budget)
 }
 
 // Both bounds keep callers who never ask the same way twice from filling the
@@ -38,20 +75,20 @@ const (
 	maxShapeKey = 2 << 10
 )
 
-func (s *shapes) find(key []byte) *shape {
+func (s *shapes) find(key shapeKey) *shape {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.known[string(key)]
+	return s.known[key]
 }
 
-func (s *shapes) keep(key []byte, sh *shape) {
-	if len(key) > maxShapeKey {
+func (s *shapes) keep(key shapeKey, sh *shape) {
+	if key.size() > maxShapeKey {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.known == nil || len(s.known) >= maxShapes {
-		s.known = make(map[string]*shape)
+		s.known = make(map[shapeKey]*shape)
 	}
-	s.known[string(key)] = sh
+	s.known[key] = sh
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -62,6 +63,33 @@ func TestActsOfOneShape(t *testing.T) {
 		})
 	}
 	group.Wait()
+}
+
+// SCHED-006: an act has the plan that it would have if nobody had asked before,
+// whatever the acts before it differ in.
+func TestShapesAreKeptApart(t *testing.T) {
+	w := two(t)
+	asking := func(s *act.Service, task, more string) string {
+		resp, err := s.Do(context.Background(), request(`{:proto 1 :trace {:id "r"} :debug/plan? true :input {:prompt "p"} :task {:intent :text/respond `+task+`} `+more+`}`))
+		if err != nil {
+			return ":" + err.Type + " " + err.Message
+		}
+		return resp.Key("plan/debug").Key("plan").String() + resp.Key("result").String()
+	}
+	variants := [][2]string{
+		{}, {"", `:context {:summary "s"}`}, {"", `:context {}`}, {":cap/id :a/two", ""}, {":cap/id :a/one", ""},
+		{":dispatch {:candidates [:a/two]}", ""}, {":dispatch {:candidates [:a/one]}", ""},
+		{":requires {:cap/kind :solver}", ""}, {":requires {:cap/kind :solver :io/out-schema :res/any}", ""},
+		{"", ":done {:must #{:schema-valid}}"}, {"", ":done {:should #{:schema-valid}}"}, {"", ":done {:must #{:schema-valid} :score-min 0.5M}"},
+		{"", `:constraints {:lang "en"}`}, {"", `:constraints {:lang "de"}`}, {"", ":effects {:allowed #{:none}}"}, {"", ":effects {}"},
+		{"", ":role :writer"}, {"", `:model "m"`}, {"", `:system "be brief"`}, {"", `:model "be brief"`}, {"", ":budget {:max-tokens 10}"},
+	}
+	shared := service(t, w)
+	for range 2 {
+		for _, v := range variants {
+			assert.Equal(t, asking(service(t, w), v[0], v[1]), asking(shared, v[0], v[1]), "%s", v)
+		}
+	}
 }
 
 // RUN-003: callers that never ask twice in the same way are served all the same.

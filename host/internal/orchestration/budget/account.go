@@ -235,8 +235,10 @@ func (a *Account) Close(ctx context.Context) {
 	}
 	a.closed = true
 	a.settleRun(ctx)
-	_ = a.ledger.Forget(ctx, slices.Collect(maps.Values(a.own))...)
-	a.own = nil
+	if len(a.own) > 0 {
+		_ = a.ledger.Forget(ctx, slices.Collect(maps.Values(a.own))...)
+		a.own = nil
+	}
 }
 
 // SettleRun settles what was set aside for the whole run with what the run took,

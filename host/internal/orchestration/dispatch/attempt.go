@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/prompt"
+	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/breaker"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
@@ -228,7 +229,7 @@ func (s *serving) conclude(ctx context.Context, t *tried) *Failure {
 			}
 		}
 		if judged && verdict.Pass && !s.inconclusive() {
-			s.judged(t.sample(), true, verdict.Score.Value())
+			s.judged(t.sample(), true, verdict.Score)
 		}
 	}
 	if t.err != nil {
@@ -326,7 +327,7 @@ func (s *serving) inconclusive() bool {
 // known that it was not repaired.
 func (s *serving) refused(f *Failure) {
 	if f != nil {
-		s.judged(f.owed, false, edn.Nil())
+		s.judged(f.owed, false, quality.Perfect)
 		f.owed = sample{}
 	}
 }

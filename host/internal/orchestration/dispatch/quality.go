@@ -1,10 +1,10 @@
 package dispatch
 
 import (
-	"math"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/breaker"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -53,19 +53,14 @@ type sample struct {
 // add keeps a verdict; score is that of a pass. It tells whether the answers
 // fell below their floor and nobody does anything about it. Neither an edition
 // that is only tried, nor one that is gone, says anything (BRK-007).
-func (v sample) add(now time.Time, pass bool, score edn.Value) (fell bool) {
-	thousandths := 1000
-	if r, ok := score.AsNumber(); ok {
-		f, _ := r.Float64()
-		thousandths = int(math.Round(f * 1000))
-	}
+func (v sample) add(now time.Time, pass bool, score quality.Score) (fell bool) {
 	p := v.page
 	p.mu.Lock()
 	defer p.unlock(now)
 	if v.edition != p.edition || v.began.Before(p.standing.since) {
 		return false
 	}
-	crossing := p.window.Add(now, pass, thousandths)
+	crossing := p.window.Add(now, pass, int(score))
 	if p.standing.degraded && p.window.Well() {
 		p.standing.degraded = false
 		p.note(now, EventRecovered, p.rate())
@@ -78,7 +73,7 @@ func (v sample) add(now time.Time, pass bool, score edn.Value) (fell bool) {
 }
 
 // judged tells the book of a verdict, and does what follows from it.
-func (s *serving) judged(v sample, pass bool, score edn.Value) {
+func (s *serving) judged(v sample, pass bool, score quality.Score) {
 	if v.page != nil && v.add(s.d.Clock.Now(), pass, score) {
 		s.act(v)
 	}
