@@ -21,9 +21,10 @@ type flight struct {
 	begun   time.Time
 	ctx     context.Context // of route and execute
 	alone   bool            // nobody but its caller knows of the run
+	older   bool            // the request came in the shape of version 0.3
+	walled  bool            // the deadline is the end of the time that a budget gives
 
 	// prepare
-	older    bool // the request came in the shape of version 0.3
 	request  contract.Request
 	warnings []edn.Value
 	plan     *plan.Plan
@@ -38,7 +39,6 @@ type flight struct {
 	id       string
 	seed     int64
 	deadline time.Time
-	walled   bool // the deadline is the end of the time that a budget gives
 	recorder *eval.Recorder
 	follow   *journal.Cursor
 	inside   *eval.Place        // of a host call; nil for a run of its own

@@ -84,7 +84,7 @@ func (s *scope) mapNode(ctx context.Context, i int, n *plan.Node, e *ended) *con
 		return err
 	}
 	m := &items{scope: s, node: n, index: i, path: e.path, over: over, out: make([]edn.Value, len(over)), scopes: make([]*scope, len(over)), failed: make([]bool, len(over))}
-	sched := schedule{n: len(over), limit: max(1, n.MaxParallel), do: m.do, commit: m.commit}
+	sched := schedule{steps: m, n: len(over), limit: max(1, n.MaxParallel)}
 	if effectful(s.prog.Subs[i]) {
 		sched.limit = 1
 	}
@@ -166,6 +166,10 @@ func (m *items) do(ctx context.Context, k int, begun func()) (err *contract.Erro
 	m.out[k] = child.value()
 	return nil
 }
+
+// No item is left out, and each may take its time.
+func (m *items) skip(int) bool  { return false }
+func (m *items) quick(int) bool { return false }
 
 // commit has nothing to do: an item is visible only as part of the map.
 func (m *items) commit(int) *contract.Error { return nil }

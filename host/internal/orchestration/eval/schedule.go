@@ -11,24 +11,27 @@ import (
 // errSibling is why a node is canceled when another one ends the plan.
 var errSibling = errors.New("another node of the plan failed")
 
-// schedule runs the nodes of a plan, or the items of a map, in the order that
-// their dependencies allow. The goroutine that calls run is the owner: it alone
-// calls skip and commit.
-type schedule struct {
-	n     int
-	graph *plan.Graph // nil: nothing depends on anything
-	limit int         // how many run at once; at least 1
-
+// steps are what a schedule runs: the nodes of a plan, or the items of a map.
+type steps interface {
 	// skip is asked when i is ready; true settles it without running.
-	skip func(i int) bool
+	skip(i int) bool
 	// quick tells that i only computes, and runs on the owner's goroutine.
-	quick func(i int) bool
+	quick(i int) bool
 	// do runs i and returns the failure that ends the plan, or nil. It is called
 	// once per i, possibly beside other ones, and calls begun as soon as the next
 	// one may start.
-	do func(ctx context.Context, i int, begun func()) *contract.Error
+	do(ctx context.Context, i int, begun func()) *contract.Error
 	// commit makes the effect of i visible.
-	commit func(i int) *contract.Error
+	commit(i int) *contract.Error
+}
+
+// schedule runs steps in the order that their dependencies allow. The goroutine
+// that calls run is the owner: it alone calls skip and commit.
+type schedule struct {
+	steps
+	n     int
+	graph *plan.Graph // nil: nothing depends on anything
+	limit int         // how many run at once; at least 1
 
 	waits   []int32 // predecessors that are not settled, by node
 	ready   indexHeap
@@ -107,11 +110,11 @@ func (s *schedule) startable(ctx context.Context) bool {
 }
 
 func (s *schedule) start(ctx context.Context, i int) {
-	if s.skip != nil && s.skip(i) {
+	if s.skip(i) {
 		s.release(i)
 		return
 	}
-	if (s.quick != nil && s.quick(i)) || (s.running == 0 && (s.limit == 1 || s.ready.len() == 0)) {
+	if s.quick(i) || (s.running == 0 && (s.limit == 1 || s.ready.len() == 0)) {
 		// Nothing could run beside it, so it needs no goroutine.
 		s.settle(i, s.do(ctx, i, nothing))
 		return

@@ -54,15 +54,7 @@ type ended struct {
 func (s *scope) walk(ctx context.Context) *contract.Error {
 	nodes := s.prog.Plan.Nodes
 	s.ended = make([]ended, len(nodes))
-	sched := schedule{
-		n:      len(nodes),
-		graph:  s.prog.Graph,
-		limit:  s.parallel(),
-		skip:   s.skip,
-		quick:  func(i int) bool { return nodes[i].Op == plan.OpLet || nodes[i].Op == plan.OpEmit },
-		do:     s.do,
-		commit: s.commit,
-	}
+	sched := schedule{steps: s, n: len(nodes), graph: s.prog.Graph, limit: s.parallel()}
 	_, err := sched.run(ctx)
 	if err != nil && sched.others > 0 {
 		err = err.WithDetail("others-failed", edn.Int(int64(sched.others)))
@@ -122,6 +114,12 @@ func (s *scope) skip(i int) bool {
 	}
 	path := s.pathOf(i)
 	return s.run.task.Recorder.Record(path, n.ID, &journal.NodeSkipped{Op: n.Op.String(), When: n.WhenSource}) == nil
+}
+
+// quick tells the nodes that only compute.
+func (s *scope) quick(i int) bool {
+	op := s.node(i).Op
+	return op == plan.OpLet || op == plan.OpEmit
 }
 
 // do runs one node. It may be called beside other nodes.
