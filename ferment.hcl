@@ -304,6 +304,26 @@ check "tests-pass" {
   applies = can(request.input.dir)
 }
 
+# --- judges: who grades answers ----------------------------------------------
+
+# What shows that a change is not whole: code that was left out, a conflict that
+# nobody resolved, work that was put off. A program counts that, which always
+# says the same, and it only lowers the score: there is nothing to calibrate. A
+# judge that asks a model, or that is to refuse answers by itself, has to be held
+# against answers that people have labelled first: ferment judge calibrate.
+rubric "patch" {
+  rules = [
+    { rule = "pattern", id = "whole", weight = 3, refuse = ["(?mi)^\\+[ \\t]*((//|#|/\\*|\\*|--|;+|<!--)[ \\t]*(\\.{3}|…)|(\\.{3}|…)[ \\t]).*\\b(existing|unchanged|rest|remaining|omitted)\\b"] },
+    { rule = "pattern", id = "resolved", weight = 3, refuse = ["(?m)^\\+(<{7} |={7}$|>{7} )"] },
+    { rule = "pattern", id = "finished", refuse = ["(?m)^\\+.*\\b(TODO|FIXME|XXX)\\b", "(?mi)^\\+.*\\bnot (yet )?implemented\\b"] },
+  ]
+}
+
+judge "patch" {
+  capability = "judge/rules"
+  rubric     = "patch"
+}
+
 # --- dispatch: what happens when a candidate fails ---------------------------
 
 # A crash, a refused gate or silence moves the call to the next candidate; the
@@ -487,6 +507,8 @@ intent "code/patch" {
     should    = ["tests-pass", "no-hallucinated-apis"]
     score_min = 0.8
   }
+
+  judge { use = "patch" }
 
   budget {
     max_tokens     = 4200

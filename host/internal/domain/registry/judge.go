@@ -36,6 +36,10 @@ type Judge struct {
 	// is not asked any more, and Recheck how long a calibration holds.
 	MinKappa, Drift float64
 	Recheck         time.Duration
+	// Plain tells that the judge only ever counts in scores, and by rules that always
+	// say the same: it refuses nothing by itself and cannot change, so that there is
+	// nothing to measure it for.
+	Plain bool
 	// Anchors is the file of labelled answers, empty if there is none.
 	Anchors string
 	// Where is the place in the configuration.

@@ -108,6 +108,17 @@ func (f *flight) granted(wide []wideScope) *policy.Budgets {
 	return budgets.Raised(more[budget.Tenant], more[budget.User])
 }
 
+// host are the scopes of the host itself, also those in which the whole run was set
+// aside: what is done beside the run is not in that.
+func (a *allowance) host() budget.Chain {
+	for _, of := range []budget.Chain{a.counted, a.around} { // the latter of what a plugin asks
+		if len(of) > 0 && of[0].Kind == budget.Tenant {
+			return of[:1:1]
+		}
+	}
+	return nil
+}
+
 // scopeID names the scope of the run, and of what is asked within it.
 func (f *flight) scopeID() string {
 	if f.inside == nil {

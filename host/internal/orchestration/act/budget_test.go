@@ -635,21 +635,70 @@ func (l brokenLedger) Balances(ctx context.Context, s []budget.Scope) ([]budget.
 
 var errBroken = errors.New("the disk is gone")
 
-// EVAL-072, LED-007: for any plan over priced capabilities that keep their bounds, what is
-// settled is within the worst case and within every limit, and the sums of the
-// records, of the answer and of the user are the same.
+// courts are priced worlds whose intents have judges: :graded/three has one with
+// three votes, :graded/all one that asks whoever grades, up to five times for each
+// vote. Of those who grade one always says the same, and one has failed before.
+func courts(t testing.TB) *dispatchtest.World {
+	serving := func(id, more string) string {
+		return `{:cap/id :` + id + ` :cap/kind :solver :cap/intents #{:text/respond :graded/three :graded/all} :io/in-schema :req/any :io/out-schema :res/any ` + more + `}`
+	}
+	grading := func(id, more string) string {
+		return `{:cap/id :` + id + ` :cap/kind :judge :cap/intents #{:eval/grade} :io/in-schema :req/eval :io/out-schema :res/eval ` + more + `}`
+	}
+	w := priced(t)
+	layer := func(judge, severity string) policy.Layer {
+		return policy.Layer{Judge: policy.Of(judge, policy.Origin{Source: policy.SourceIntent}), JudgeSeverity: policy.Of(severity, policy.Origin{Source: policy.SourceIntent})}
+	}
+	var checks []quality.Check
+	for _, name := range []string{"good", "verified"} {
+		c, ok := w.Checks.Check(name)
+		require.True(t, ok)
+		checks = append(checks, *c)
+	}
+	return dispatchtest.New(t, dispatchtest.Spec{
+		Caps: []string{
+			serving("a/one", ":cap/cost {:usd 0.01M} :cap/repairs? true"), serving("a/two", ":cap/cost {:usd 0.001M}"),
+			`{:cap/id :a/checker :cap/kind :checker :cap/intents #{:text/verify} :io/in-schema :req/any :io/out-schema :res/any :cap/cost {:usd 0.002M}}`,
+			grading("j/dear", ":cap/cost {:usd 0.003M}"), grading("j/cheap", ":cap/cost {:usd 0.0005M}"), grading("j/rules", ":cap/cost {:usd 0.0001M} :cap/deterministic? true"),
+		},
+		Intents: []registry.Intent{
+			{ID: "text/respond", In: "req/any", Out: "res/any"}, {ID: "graded/three", In: "req/any", Out: "res/any"}, {ID: "graded/all", In: "req/any", Out: "res/any"},
+			{ID: "text/verify", In: "req/any", Out: "res/any"}, {ID: registry.IntentGrade, In: "req/eval", Out: "res/eval", Candidates: []string{"j/cheap", "j/dear", "j/rules"}},
+		},
+		Checks: checks,
+		Judges: []registry.Judge{
+			{Name: "three", Intent: registry.IntentGrade, Capability: "j/dear", Enabled: true, Votes: 3, MaxAttempts: 1, ScorePath: []string{"score"}, Memo: true},
+			{Name: "all", Intent: registry.IntentGrade, Enabled: true, Votes: 5, MaxAttempts: 2, ScorePath: []string{"score"}},
+		},
+		Policies: policy.Book{Intents: map[string]policy.Layer{"graded/three": layer("three", registry.JudgeMust), "graded/all": layer("all", registry.JudgeShould)}},
+	})
+}
+
+// measured are judges that may refuse answers.
+type measured struct{}
+
+func (measured) Calibration(string) dispatch.Calibration {
+	return dispatch.Calibration{Known: true, Kappa: 1}
+}
+
+// EVAL-072, LED-007, JDG-008: for any plan over priced capabilities that keep their
+// bounds, with judges that vote and without, what is settled is within the worst case
+// of BUD-008 and within every limit, and the sums of the records, of the answer and of
+// the user are the same.
 func TestBudgetLaws(t *testing.T) {
-	base := priced(t, `{:cap/id :a/checker :cap/kind :checker :cap/intents #{:text/verify} :io/in-schema :req/any :io/out-schema :res/any :cap/cost {:usd 0.002M}}`)
+	base := courts(t)
+	votes := int64(0)
+	defer func() { assert.Positive(t, votes, "no plan had an answer graded") }()
 	rapid.Check(t, func(t *rapid.T) {
 		w := base.Again()
-		for id, most := range map[string]int{"a/one": 100, "a/two": 10, "a/checker": 20} {
+		for id, most := range map[string]int{"a/one": 100, "a/two": 10, "a/checker": 20, "j/dear": 30, "j/cheap": 5, "j/rules": 1} {
 			price := most
 			w.Func(id, func(ctx context.Context, c dispatch.Call) dispatchtest.Step {
 				// What it does depends on the call alone, so that runs can be repeated.
 				h := fnv.New32a()
-				_, _ = fmt.Fprint(h, c.CapID, c.Path.String(), c.Attempt, c.Request.Key("context"))
+				_, _ = fmt.Fprint(h, c.CapID, c.Path.String(), c.Attempt, c.Request.Key("context"), c.Request.Key("input").Key("judge").Key("sample"))
 				n := int(h.Sum32() >> 3)
-				step := dispatchtest.Step{Value: edn.MustRead(fmt.Sprintf(`{:good %v :ok? %v}`, n%3 == 0, n%5 != 0))}
+				step := dispatchtest.Step{Value: edn.MustRead(fmt.Sprintf(`{:good %v :ok? %v :score 0.%d}`, n%3 == 0, n%5 != 0, n/7%10))}
 				switch n % 7 {
 				case 0:
 					step = dispatchtest.Step{Err: contract.Errorf("provider/unavailable", "no")}
@@ -662,12 +711,13 @@ func TestBudgetLaws(t *testing.T) {
 			})
 		}
 		call := func(i int) string {
-			return fmt.Sprintf(`{:op :call :id "c%d" :intent :text/respond :input {:n %d} :as :x%d :dispatch {:candidates %s :strategy %s :retry {:same-cap-max %d :fallback-max %d} :repair {:max %d} :allow-failure? true} %s %s}`, i, i, i,
+			return fmt.Sprintf(`{:op :call :id "c%d" :intent %s :input {:n %d} :as :x%d :dispatch {:candidates %s :strategy %s :retry {:same-cap-max %d :fallback-max %d} :repair {:max %d} :allow-failure? true} %s %s}`, i,
+				rapid.SampledFrom([]string{":text/respond", ":graded/three", ":graded/all"}).Draw(t, "intent"), i, i,
 				rapid.SampledFrom([]string{"[:a/one]", "[:a/one :a/two]", "[:a/two :a/one]"}).Draw(t, "candidates"),
 				rapid.SampledFrom([]string{":cascade", ":race", ":tournament"}).Draw(t, "strategy"),
 				rapid.IntRange(0, 2).Draw(t, "same"), rapid.IntRange(0, 2).Draw(t, "fallback"), rapid.IntRange(0, 2).Draw(t, "repair"),
-				rapid.SampledFrom([]string{"", ":done {:must #{:good}}", ":done {:must #{:verified}}", ":done {:should #{:good :verified} :score-min 0.5}"}).Draw(t, "done"),
-				rapid.SampledFrom([]string{"", ":budget {:max-attempts 2}", ":budget {:max-usd 0.015M}", ":budget {:max-roundtrips 1 :max-usd 0.02M}"}).Draw(t, "budget"))
+				rapid.SampledFrom([]string{"", ":done {:must #{:good}}", ":done {:must #{:verified}}", ":done {:should #{:good :verified} :score-min 0.5}", ":done {:score-min 0.7}"}).Draw(t, "done"),
+				rapid.SampledFrom([]string{"", ":budget {:max-attempts 2}", ":budget {:max-usd 0.015M}", ":budget {:max-roundtrips 1 :max-usd 0.02M}", ":budget {:max-judge-calls 2}"}).Draw(t, "budget"))
 		}
 		nodes := ""
 		for i := range rapid.IntRange(1, 4).Draw(t, "nodes") {
@@ -677,10 +727,10 @@ func TestBudgetLaws(t *testing.T) {
 				nodes += call(i)
 			}
 		}
-		request := rapid.SampledFrom([]string{"{:max-usd 1}", "{:max-usd 0.02M}", "{:max-attempts 4}", "{:max-roundtrips 3 :max-usd 0.05M}"}).Draw(t, "request")
+		request := rapid.SampledFrom([]string{"{:max-usd 1}", "{:max-usd 0.02M}", "{:max-attempts 4}", "{:max-roundtrips 3 :max-usd 0.05M}", "{:max-judge-calls 4 :max-usd 1}"}).Draw(t, "request")
 		ledger := budget.NewMemory(nil)
 		c := act.Config{
-			Registry: w.Registry, Policies: w.Policies, Checks: w.Checks, Executor: w, Journal: journal.NewMemory(), Hash: edn.Hash(edn.Nil()), Ledger: ledger,
+			Registry: w.Registry, Policies: w.Policies, Checks: w.Checks, Executor: w, Journal: journal.NewMemory(), Hash: edn.Hash(edn.Nil()), Ledger: ledger, Calibrations: measured{},
 			Budgets: &policy.Budgets{User: policy.ScopeBudget{Written: true, Per: "day", Soft: policy.DefaultSoft}},
 		}
 		s, err := act.New(c)
@@ -720,6 +770,7 @@ func TestBudgetLaws(t *testing.T) {
 				sum = sum.Plus(amounts(rec.Value().Key("amounts").Key("user")))
 			}
 		}
+		votes += sum.Count(policy.JudgeCalls)
 		b := resp.Key("budget")
 		users, lerr := ledger.Balances(context.Background(), []budget.Scope{{Kind: budget.User, ID: "local", Per: budget.Day}})
 		if lerr != nil {

@@ -102,6 +102,9 @@ type Act struct {
 	AtLeast bool
 	// Deepest is how deep the call that the plugin works on may nest.
 	Deepest contract.Limit
+	// Grading says that the act asks a judge for a verdict on a labelled answer: it
+	// is counted as a vote, and no breaker keeps the judge from it.
+	Grading bool
 	// Watched says that the run will be read with Watch: while the reader is
 	// behind, plugins whose text it waits for are held back.
 	Watched bool

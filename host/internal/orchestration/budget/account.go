@@ -72,6 +72,10 @@ type place struct {
 // NewAccount opens the account of a run.
 func NewAccount(l Ledger) *Account { return &Account{ledger: l} }
 
+// Beside opens an account on the same ledger for what is done beside the run and
+// may outlast it.
+func (a *Account) Beside() *Account { return NewAccount(a.ledger) }
+
 // Hold is an amount that an account has reserved.
 type Hold struct {
 	account *Account

@@ -63,7 +63,7 @@ func (s *serving) begin(ctx context.Context, e *entrant, capID, strategy string)
 	if err != nil {
 		return s.failure(ctx, nil, err)
 	}
-	page := s.w.Terms.pages[capID]
+	page := s.page(capID)
 	ticket, err := s.admitted(page, c)
 	for err != nil && strategy == "" && s.lastHope(ctx, page) {
 		ticket, err = s.admitted(page, c)
@@ -71,7 +71,7 @@ func (s *serving) begin(ctx context.Context, e *entrant, capID, strategy string)
 	if err != nil {
 		return s.keptOut(ctx, capID, err)
 	}
-	expense, err := s.reserve(ctx, c, purpose(strategy, s.round), s.number+1, !s.beside)
+	expense, err := s.reserve(ctx, c, s.purpose(strategy), s.number+1, !s.beside)
 	if err != nil {
 		if page != nil { // it was let in and does not come
 			page.report(s.d.Clock.Now(), ticket, breaker.Ignored, 0, 0)

@@ -53,9 +53,18 @@ func (s *serving) state(capID string) policy.Unavailable {
 	return policy.Unavailable{}
 }
 
+// page is how a capability stands for the call, nil without a book. A verdict on a
+// labelled answer is asked of whoever is named, however he stands.
+func (s *serving) page(capID string) *page {
+	if s.vote && len(s.w.Stack) == 0 && s.run.Grading {
+		return nil
+	}
+	return s.w.Terms.pages[capID]
+}
+
 // keptOutBy is what the breaker of a capability says to this node.
 func (s *serving) keptOutBy(capID string, edition int) policy.Unavailable {
-	p := s.w.Terms.pages[capID]
+	p := s.page(capID)
 	if p == nil || p.quiet.Load() {
 		return policy.Unavailable{}
 	}

@@ -21,7 +21,8 @@ type checked struct {
 	version string
 	latency time.Duration
 	usage   edn.Value
-	edition int // that answered
+	edition int    // that answered
+	model   string // that a server says answered, empty if none says so
 	err     *contract.Error
 }
 
@@ -156,7 +157,20 @@ func (s *serving) askOne(ctx context.Context, c *registry.Capability) (by checke
 		return by, edn.Nil(), true
 	}
 	by.usage = mapOrNil(response.Key("result").Key("usage"))
-	return by, response.Key("result").Key("out"), true
+	out = response.Key("result").Key("out")
+	by.model = ServedModel(response.Key("invoke/meta"), out)
+	return by, out, true
+}
+
+// ServedModel is the model behind a verdict, as its server calls it: a judge that
+// asks a model says which one answered, one that is a model has it beside the
+// answer. It is empty if nobody says so.
+func ServedModel(meta, out edn.Value) string {
+	if model, ok := out.Key("judge").Key("model").AsString(); ok && model != "" {
+		return model
+	}
+	model, _ := meta.Key("provider").Key("model/served").AsString()
+	return model
 }
 
 // admitted enters the breaker of a capability.

@@ -108,10 +108,16 @@ func (s *serving) verdictRecord() *journal.GateVerdict {
 	return &journal.GateVerdict{}
 }
 
+// anchorsGate is what verdicts on labelled answers are reserved for.
+const anchorsGate = "judge/anchors"
+
 // Serve gets one node answered. It records what it does and returns when the
 // node is accepted or has failed for good; ctx cancels it.
 func (d *Dispatcher) Serve(ctx context.Context, run *Run, w *Work) *Result {
 	s := &serving{d: d, run: run, w: w}
+	if run.Grading && len(w.Stack) == 0 {
+		s.vote, s.gate = true, anchorsGate
+	}
 	s.used, s.result.Attempts = s.room.used[:0], s.room.attempts[:0]
 	if err := s.permitted(); err != nil {
 		s.end(err)

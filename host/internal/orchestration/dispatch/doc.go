@@ -20,7 +20,8 @@
 // judging.go): a capability that grades the answer. It is asked if its grade can
 // still matter, never for what it wrote itself nor within its own grading; a grade
 // that is not enough is put to the vote; Grades remembers what was graded, so that
-// equal text has one grade. What votes cost is on the account of the node.
+// equal text has one grade. What votes cost is on the account of the node. Package
+// rescore measures judges, and Book.Believe has what came of that count.
 //
 // Where a budget of tokens or money is so tight that the estimate of what a call
 // takes could decide, the candidate is asked for a count of its input before

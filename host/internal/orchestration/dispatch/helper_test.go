@@ -35,6 +35,9 @@ type order struct {
 	limits   string // of the budget of the node, as EDN
 	intent   string
 	stack    []string
+	ledger   budget.Ledger // of a node with limits; nil: one of its own
+	host     budget.Chain
+	grading  bool
 }
 
 // retries is a layer that allows so many tries more of one candidate and so
@@ -46,6 +49,24 @@ func retries(same, fallback int) policy.Layer {
 type served struct {
 	*dispatch.Result
 	records []journal.Record
+	account *budget.Account
+}
+
+func limitsIn(t testing.TB, text string) policy.Limits {
+	t.Helper()
+	limits, err := policy.LimitsOf(edn.MustRead(text))
+	require.NoError(t, err)
+	return limits
+}
+
+// free makes capabilities ones that cost nothing and count nothing.
+func free(t testing.TB, w *dispatchtest.World, ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		c, ok := w.Registry.Capability(id)
+		require.True(t, ok)
+		c.Cost.USD, c.Model = edn.Int(0), ""
+	}
 }
 
 func serve(t testing.TB, w *dispatchtest.World, o order) served {
@@ -73,18 +94,19 @@ func serve(t testing.TB, w *dispatchtest.World, o order) served {
 	if o.deadline > 0 {
 		work.Deadline = time.Now().Add(o.deadline)
 	}
-	run := &dispatch.Run{ID: "run_test", Seed: o.seed, Trace: trace, Recorder: records, Grant: dispatchtest.Open().Grant(nil), Base: o.base, Explain: o.explain}
+	run := &dispatch.Run{ID: "run_test", Seed: o.seed, Trace: trace, Recorder: records, Grant: dispatchtest.Open().Grant(nil), Base: o.base, Explain: o.explain, Grading: o.grading}
 	if o.limits != "" {
-		limits, err := policy.LimitsOf(edn.MustRead(o.limits))
-		require.NoError(t, err)
-		work.Budget = budget.Chain{{Kind: budget.Node, ID: "n", Limits: limits}}
-		run.Account = budget.NewAccount(budget.NewMemory(time.Now))
+		work.Budget = budget.Chain{{Kind: budget.Node, ID: "n", Limits: limitsIn(t, o.limits)}}
+		if o.ledger == nil {
+			o.ledger = budget.NewMemory(time.Now)
+		}
+		run.Account, run.Host = budget.NewAccount(o.ledger), o.host
 	}
 	if o.streams {
 		work.Flow = run.NewFlow(dispatch.SystemClock{}, work.Path, work.Node, "", o.pace, nil)
 	}
 	r := w.Dispatcher.Serve(o.ctx, run, work)
-	return served{r, records.All()}
+	return served{r, records.All(), run.Account}
 }
 
 func (s served) failure() string {

@@ -316,8 +316,9 @@ func TestNextJudge(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
-// JDG-007: equal text has one grade, whoever asks for it and however many do so
-// at once; what failed is asked for again.
+// JDG-007, JDG-014: equal text has one grade, whoever asks for it and however many
+// do so at once: a grade that is known takes no call to a judge (host/bench has the
+// time that it takes instead); what failed is asked for again.
 func TestEqualTextHasOneGrade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := court{}.world(t)
@@ -490,6 +491,80 @@ func TestDriftedJudge(t *testing.T) {
 	known["grader"] = dispatch.Calibration{Known: true, Kappa: 0.7, CapID: "t/grader"}
 	assert.Nil(t, serve(t, w, order{layer: by("must", "0.8M")}).Err)
 	assert.Equal(t, []string{"t/a", "t/a", "t/a", "t/grader"}, w.Dispatched())
+}
+
+// JDG-011: what is measured of a judge counts at once: its breaker opens and closes
+// without an answer that it would grade, the next judge is asked, and verdicts on
+// labelled answers go on, which is how it comes back.
+func TestBelieve(t *testing.T) {
+	known := calibrations{"grader": {Known: true, Kappa: 0.9, CapID: "t/grader"}}
+	w := court{cal: known, caps: []string{grader("t/grader", ""), grader("t/next", "")}}.world(t)
+	var events []string
+	w.Dispatcher.Book.Notice = func(n dispatch.Notice) { events = append(events, n.Event+" "+n.CapID) }
+	state := func() string {
+		for _, st := range w.Dispatcher.Book.Standings(time.Now()) {
+			if st.CapID == "t/grader" && st.Intent == registry.IntentGrade {
+				return st.State()
+			}
+		}
+		return "unknown"
+	}
+	believe := func(drift string) {
+		c, _ := w.Registry.Capability("t/grader")
+		known["grader"] = dispatch.Calibration{Known: true, Kappa: 0.5, CapID: "t/grader", Drift: drift}
+		w.Dispatcher.Book.Believe("grader", c, registry.IntentGrade, w.State("t/grader").Edition, drift, time.Now())
+	}
+	w.On("t/a", out(`{:text "x"}`)).On("t/grader", score("0.9")).On("t/next", score("0.85"))
+	believe("")
+	assert.Equal(t, "unknown", state(), "there is nothing to close")
+	believe("kappa was 0.9 at first and is 0.5")
+	assert.Equal(t, "open", state())
+	believe("kappa was 0.9 at first and is 0.5")
+	r := serve(t, w, order{layer: by("must", "0.8M")})
+	require.Nil(t, r.Err)
+	assert.Equal(t, []string{"t/a", "t/next"}, w.Dispatched())
+	assert.Equal(t, []string{"judge/drift t/grader"}, events, "told once")
+
+	direct := order{intent: registry.IntentGrade, input: `{:task/result {}}`, layer: policy.Layer{Candidates: policy.Of([]string{"t/grader"}, here)}}
+	assert.Equal(t, "breaker/open", serve(t, w, direct).failure())
+	direct.grading, direct.limits = true, "{:max-judge-calls 1}"
+	r = serve(t, w, direct)
+	require.Nil(t, r.Err, "a verdict on a labelled answer is asked for whatever the breaker says")
+	for _, rec := range r.records {
+		if b, ok := rec.Body.(*journal.BudgetReserved); ok {
+			assert.Equal(t, "vote judge/anchors {:judge-calls 1}", fmt.Sprint(b.For, " ", b.Gate, " ", b.Amount), "it is counted as a vote")
+		}
+	}
+	assert.Equal(t, "open", state())
+	believe("")
+	assert.Equal(t, "ok", state())
+	assert.Nil(t, serve(t, w, order{layer: by("must", "0.8M"), input: `{:prompt "2"}`}).Err)
+	assert.Equal(t, "t/grader", w.Dispatched()[len(w.Dispatched())-1])
+}
+
+// JDG-011: who keeps the calibrations is told which model gave each grade, by whoever
+// says so.
+func TestServedModels(t *testing.T) {
+	known := &witnesses{calibrations: calibrated}
+	w := court{cal: known, anew: true}.world(t)
+	w.On("t/a", out(`{:text "x"}`))
+	w.On("t/grader",
+		dispatchtest.Step{Value: edn.MustRead(`{:score 0.9 :judge {:model "m-7"}}`), Meta: edn.MustRead(`{:provider {:model/served "other"}}`)},
+		dispatchtest.Step{Value: edn.MustRead(`{:score 0.9}`), Meta: edn.MustRead(`{:provider {:model/served "m-8"}}`)},
+		score("0.9"))
+	for range 3 {
+		require.Nil(t, serve(t, w, order{layer: by("must", "0.8M")}).Err)
+	}
+	assert.Equal(t, []string{"grader t/grader m-7", "grader t/grader m-8"}, known.served)
+}
+
+type witnesses struct {
+	calibrations
+	served []string
+}
+
+func (x *witnesses) Served(judge, capID, model string) {
+	x.served = append(x.served, judge+" "+capID+" "+model)
 }
 
 // BRK-001, BRK-007: the breaker of a judge counts its failures, and the verdicts

@@ -269,10 +269,18 @@ func (b *bench) once(ctx context.Context, c *registry.Capability) (score *big.Ra
 	if by.err == nil {
 		if score, by.err = contract.ParseScore(out, b.s.d.Registry.ScoreRules(b.j.judge, c)); by.err == nil {
 			more = saidBy(out)
+			b.witness(c, by.model)
 		}
 	}
 	b.s.reported(ctx, page, ticket, by, asked)
 	return score, more, by.err
+}
+
+// witness tells who keeps the calibrations which model gave a grade.
+func (b *bench) witness(c *registry.Capability, model string) {
+	if w, ok := b.s.d.Calibrations.(Witness); ok && model != "" {
+		w.Served(b.j.judge.Name, c.ID, model)
+	}
 }
 
 // reported tells the breaker of a judge how a call ended.

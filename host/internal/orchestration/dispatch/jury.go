@@ -30,6 +30,13 @@ type Calibrations interface {
 	Calibration(judge string) Calibration
 }
 
+// Witness is what Calibrations may offer besides: it is told which model gave a
+// grade, as its server calls it. It is called from many goroutines and must be
+// quick.
+type Witness interface {
+	Served(judge, capID, model string)
+}
+
 // grade is what a judge made of one answer.
 type grade struct {
 	ballot  *quality.Ballot

@@ -448,6 +448,27 @@ func (s Standing) Value() edn.Value {
 	return v
 }
 
+// Believe has the breaker of a judge agree with what was measured of it, without
+// waiting for the next answer that it would grade: drift says why the judge must
+// not be asked any more, empty if it may (JDG-011). The edition is that of the
+// capability now.
+func (b *Book) Believe(judge string, c *registry.Capability, intent string, edition int, drift string, now time.Time) {
+	p := b.known(c.ID, intent)
+	if drift == "" {
+		if p != nil {
+			p.steady(now, judge)
+		}
+		return
+	}
+	if p == nil { // its rules come with the first call
+		p = b.page(c, intent, c.Breaker, c.Quality, now)
+	}
+	p.mu.Lock()
+	defer p.unlock(now)
+	p.meet(now, edition, c.Version)
+	p.drifted(now, judge, drift)
+}
+
 // drifted leaves a judge alone that no longer agrees with labelled answers, until
 // it is another edition or was calibrated again (JDG-011). It is called with the
 // lock.

@@ -27,6 +27,9 @@ const (
 
 	EventDrift = "judge/drift" // its grades are not believed any more
 
+	EventRescored      = "judge/rescored"       // it graded the labelled answers again
+	EventRescoreFailed = "judge/rescore-failed" // it could not be made to
+
 	EventSwap       = "quality/swap"        // another takes its place
 	EventRestart    = "quality/restart"     // its processes are started anew
 	EventEject      = "quality/eject"       // it is left out for a while
@@ -43,11 +46,14 @@ func (n Notice) IsQuality() bool { return len(n.Event) > 8 && n.Event[:8] == "qu
 
 // phrases say what each event means for its candidate.
 var phrases = map[string]string{
-	EventOpened:     "failed too often and is left alone",
-	EventHalfOpen:   "is asked once, to see whether it is back",
-	EventRamping:    "is let in again, for a share of the calls",
-	EventClosed:     "is wholly in again",
-	EventDrift:      "does not grade as it did when it was calibrated, and is not asked any more",
+	EventOpened:        "failed too often and is left alone",
+	EventHalfOpen:      "is asked once, to see whether it is back",
+	EventRamping:       "is let in again, for a share of the calls",
+	EventClosed:        "is wholly in again",
+	EventDrift:         "does not grade as it did when it was calibrated, and is not asked any more",
+	EventRescored:      "has graded the labelled answers again",
+	EventRescoreFailed: "could not be had to grade the labelled answers again",
+
 	EventSwap:       "is being swapped",
 	EventRestart:    "is started anew",
 	EventEject:      "is left out",

@@ -109,7 +109,7 @@ func (p *page) outOfService(now time.Time) *contract.Error {
 // standIn is who serves in the place of a capability that was swapped for
 // another, as long as it is not wholly in again.
 func (s *serving) standIn(capID string) string {
-	p := s.w.Terms.pages[capID]
+	p := s.page(capID)
 	if p == nil || p.quiet.Load() {
 		return ""
 	}

@@ -66,6 +66,7 @@ func (s *serving) call(c *registry.Capability, deadline time.Time, scopes policy
 		AtLeast:   s.run.AtLeast,
 		Stack:     s.w.Stack,
 		Trace:     s.run.Trace,
+		Shadow:    s.run.Shadow,
 	}
 }
 

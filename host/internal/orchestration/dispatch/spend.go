@@ -453,9 +453,11 @@ func (e *expense) amount() edn.Value {
 }
 
 // purpose is what an attempt is, as records have it.
-func purpose(strategy string, round int) string {
+func (s *serving) purpose(strategy string) string {
 	switch {
-	case round > 0:
+	case s.vote:
+		return forVote
+	case s.round > 0:
 		return forRepair
 	case strategy != "":
 		return forEntrant

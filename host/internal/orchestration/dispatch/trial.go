@@ -23,6 +23,12 @@ func (s *serving) tell(e *entrant, t *tried) {
 // shadow has an edition on trial asked the same, if the call has no effects. It
 // is judged by the gates of the node as they stand now; nothing of it is
 // recorded, and the run neither waits for it nor ends with it.
+//
+// The call is made only where it costs nothing. What its gates take, checks and
+// votes of judges, is paid by the host, which wanted the trial, on an account of
+// its own: the caller did not ask for it, and the scopes of the run may be gone by
+// then (BUD-003, BUD-005). Where the host has too little left the gates cannot be
+// asked, and the answer is no sample.
 func (s *serving) shadow(e *entrant) {
 	c, recovery, number := e.capability, e.recovery, e.number // e is used again
 	trials, ok := s.d.Executor.(Trials)
@@ -30,14 +36,18 @@ func (s *serving) shadow(e *entrant) {
 		return
 	}
 	w := *s.w
-	w.Begun, w.Around, w.Flow, w.Budget = nil, nil, nil, nil // nobody pays for it
+	w.Begun, w.Around, w.Flow, w.Budget = nil, nil, nil, s.run.Host
 	if s.w.Around != nil {
 		w.Around = frozen{s.w.Around.Env()}
 	}
 	run := *s.run
-	run.Recorder = unrecorded{}
+	run.Recorder, run.Shadow = unrecorded{}, true
 	trials.Shadow(e.call, func(ctx context.Context, a Answer) (pass, counts bool) {
 		run.Base = ctx
+		if s.run.Account != nil {
+			run.Account = s.run.Account.Beside()
+			defer run.Account.Close(context.WithoutCancel(ctx))
+		}
 		twin := &serving{d: s.d, run: &run, w: &w, number: number}
 		t := &tried{capability: c, recovery: recovery, attempt: number}
 		twin.read(t, a)

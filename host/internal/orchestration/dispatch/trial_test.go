@@ -8,8 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -115,3 +117,59 @@ func TestShadow(t *testing.T) {
 		assert.Empty(t, x.seen)
 	})
 }
+
+// BUD-003, BUD-005, SUP-006: what the gates of a shadow cost is paid by the host,
+// not by who asked, also when the run is over; with nothing left for it the answer is
+// no sample.
+func TestShadowIsPaidByTheHost(t *testing.T) {
+	for _, row := range []struct {
+		name, left string
+		votes      string // that the host pays
+		counts     bool
+	}{
+		{"enough", "{:max-judge-calls 9}", "2", true},
+		{"too little", "{:max-usd 0.001M}", "nil", false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			w := court{caps: []string{grader("t/grader", ":cap/cost {:usd 0.002M}")}}.world(t)
+			free(t, w, "t/a")
+			x := trying(w, `{:result {:type :value :out {:text "y"}}}`)
+			later := &delayed{tribunal: x}
+			w.Dispatcher.Executor = later
+			w.On("t/a", out(`{:text "x"}`))
+			w.Func("t/grader", func(_ context.Context, c dispatch.Call) dispatchtest.Step {
+				assert.Equal(t, c.Request.Key("input").Key("task/result").Key("text").Equal(edn.Text("y")), c.Shadow, "what a judge asks for a shadow is no part of the run either")
+				if c.Shadow {
+					return score("0.5")
+				}
+				return score("0.9")
+			})
+			ledger := budget.NewMemory(nil)
+			host := budget.Scope{Kind: budget.Tenant, ID: "host", Limits: limitsIn(t, row.left)}
+			r := serve(t, w, order{layer: by("must", "0.8M"), limits: "{:max-judge-calls 1}", ledger: ledger, host: budget.Chain{host}})
+			require.Nil(t, r.Err)
+			r.account.Close(context.Background())
+
+			pass, counts := later.judge(context.Background(), dispatch.Answer{Response: x.shadow})
+			assert.Equal(t, []bool{false, row.counts}, []bool{pass, counts})
+			all, err := ledger.Balances(context.Background(), []budget.Scope{host, {Kind: budget.Node, ID: "n"}})
+			require.NoError(t, err)
+			assert.Equal(t, row.votes, all[0].Used.Value().Key("judge-calls").String())
+			assert.Equal(t, "1", all[1].Used.Value().Key("judge-calls").String(), "the node has paid for its own vote")
+			assert.True(t, all[0].Reserved.IsZero())
+			for _, rec := range r.records {
+				if v, ok := rec.Body.(*journal.GateVerdict); ok {
+					assert.True(t, v.Pass, "the verdict on the shadow is not recorded")
+				}
+			}
+		})
+	}
+}
+
+// delayed has a shadow judged when the test wants it.
+type delayed struct {
+	*tribunal
+	judge dispatch.Judge
+}
+
+func (x *delayed) Shadow(_ dispatch.Call, judge dispatch.Judge) { x.judge = judge }

@@ -41,6 +41,15 @@ type Run struct {
 	// lets calls of unknown price through (BUD-007).
 	Account *budget.Account
 	AtLeast bool
+	// Host are the scopes of the host itself, which pay for what no caller asked
+	// for; empty: nothing counts it.
+	Host budget.Chain
+	// Shadow tells that nobody sees anything of the run (see Trials).
+	Shadow bool
+	// Grading tells that the run asks a judge for one verdict on a labelled answer:
+	// its call is a vote to whoever counts, and neither heeds nor moves the breaker
+	// of the judge, which may be open because of just these verdicts.
+	Grading bool
 }
 
 // Work is one call or tool node with its slots filled and its policy merged.

@@ -84,6 +84,10 @@ type Task struct {
 	Budget  budget.Chain
 	AtLeast bool
 	Depth   contract.Limit
+	// Host are the scopes of the host itself, Grading tells that the run asks a
+	// judge for a verdict on a labelled answer: see dispatch.Run.
+	Host    budget.Chain
+	Grading bool
 	// Deepest is that of the call which a plugin works on that asks; it counts
 	// from the root of the run.
 	Deepest contract.Limit
@@ -168,7 +172,7 @@ func (ev *Evaluator) Run(ctx context.Context, t *Task) (out Outcome) {
 		t.Request = &policy.Layer{}
 	}
 	r := &run{ev: ev, task: t, verbose: calls(t.Program)}
-	r.call = dispatch.Run{ID: t.Run, Seed: t.Seed, Trace: t.Trace, Recorder: t.Recorder, Grant: ev.Effects.Grant(t.Roles), Base: ctx, Account: t.Account, AtLeast: t.AtLeast, Explain: t.Explain, Overriding: ev.Operations.Denied(policy.OverridePrompt, t.Roles)}
+	r.call = dispatch.Run{ID: t.Run, Seed: t.Seed, Trace: t.Trace, Recorder: t.Recorder, Grant: ev.Effects.Grant(t.Roles), Base: ctx, Account: t.Account, AtLeast: t.AtLeast, Host: t.Host, Grading: t.Grading, Explain: t.Explain, Overriding: ev.Operations.Denied(policy.OverridePrompt, t.Roles)}
 	root := &scope{
 		run: r, prog: t.Program, path: nil, layer: t.Request, stack: t.Stack,
 		frame: plan.NewFrame(t.Program, t.Bindings), budget: t.Budget,

@@ -17,7 +17,8 @@ import (
 // but that: what the daemon notes of it is that action, once.
 func TestEveryActionHasOneVerb(t *testing.T) {
 	t.Parallel()
-	w := answering(t)
+	w := answering(t, "\njudge \"grader\" {\n  intent  = \"mine/data\"\n  anchors = \"anchors.edn\"\n}\n")
+	w.write("anchors.edn", anchors(20))
 	s := w.serve()
 	require.Equal(t, 200, s.ask("mine/data", "{}").status)
 	rows := []struct{ action, verb string }{
@@ -38,6 +39,8 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 		{"config-diff", "diff"},
 		{"budget-show", "admin budget show"},
 		{"budget-adjust", "admin budget adjust --tenant --grant {:attempts,1}"},
+		{"judge-list", "judge list"},
+		{"judge-calibrate", "judge calibrate grader"},
 		{"config-reload", "admin reload"},
 		{"drain", "admin drain"},
 	}
@@ -88,7 +91,7 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 	// verb says here which it is.
 	own := []string{
 		"act", "run", "serve", "check", "validate", "fmt", "explain", "prompt show", "protocol diff", "config docs", "plugin new", "plugin lock", "plugin install", "graph",
-		"conform", "completion", "doctor", "version", "model probe", "judge calibrate", "admin action", "admin systemd-unit", "help",
+		"conform", "completion", "doctor", "version", "model probe", "judge show", "admin action", "admin systemd-unit", "help",
 	}
 	asks := map[string]bool{}
 	for _, verb := range covered {

@@ -107,6 +107,7 @@ func (c *command) doctor(ctx context.Context) error {
 			e.plugin(loaded, p)
 		}
 		e.optional(ctx, loaded)
+		e.judges(loaded)
 		c.examineModels(ctx, e, loaded)
 	}
 	e.clock()
@@ -244,6 +245,27 @@ func (e *examination) plugin(loaded *daemon.Loaded, p config.Plugin) {
 			continue // the same for all: the machine is to blame
 		}
 		e.add("plugin", p.Name, stateWeak, "%s", w.Text)
+	}
+}
+
+// judges looks at how far the judges in use may be believed (JDG-011).
+func (e *examination) judges(loaded *daemon.Loaded) {
+	for _, s := range judgesOf(loaded) {
+		if !s.Used {
+			continue
+		}
+		state, text := stateOK, ""
+		if s.Doubtful() {
+			state = stateWeak
+		}
+		v := s.Value(false)
+		text = stateSentences[judgeState(v)]
+		if s.Err != nil {
+			text += ": " + s.Err.Error()
+		} else if r := s.Record; r != nil {
+			text += fmt.Sprintf(", kappa %s of %s", written(v.Key("kappa")), day(v.Key("at")))
+		}
+		e.add("judge", s.Judge.Name, state, "%s", text)
 	}
 }
 

@@ -2,22 +2,24 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/rescore"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -27,6 +29,7 @@ type calibrating struct {
 	anchors  string
 	parallel int
 	reset    bool
+	recheck  bool
 	local    bool
 	deadline time.Duration
 }
@@ -34,11 +37,11 @@ type calibrating struct {
 func (c *command) judgeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "judge",
-		Short: "measure the judges of the configuration",
+		Short: "measure the judges of the configuration, and see how far they may be believed",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(c.calibrateCommand())
+	cmd.AddCommand(c.judgeListCommand(), c.judgeShowCommand(), c.calibrateCommand())
 	return cmd
 }
 
@@ -55,11 +58,15 @@ func (c *command) calibrateCommand() *cobra.Command {
 			"  {:score-min 0.7 :anchors [{:id \"a1\" :label :good :task/call {:input {:text \"...\"}}\n" +
 			"                             :task/result {:out {:text \"...\"}}} ...]}\n" +
 			"An anchor may have :task/done, :task/env and the :family of the model that wrote it.\n\n" +
+			"A daemon measures the judges whose block names anchors again by itself, before recheck is over and when\n" +
+			"another model answers; where none runs, calibrate --recheck does so with those that are due, from cron for\n" +
+			"example. Either leaves judges alone that nobody has measured yet.\n\n" +
 			"Exit codes: 0 the judge can be believed, 1 it agrees too little with the labels, or less than it did, or gave\n" +
 			"too few verdicts, 2 the command or the anchors are wrong, 3 something around it is missing.",
 		Example: "  ferment judge calibrate --anchors anchors.edn\n" +
 			"  ferment judge calibrate grader --anchors anchors.edn --parallel 8 --json\n" +
-			"  ferment judge calibrate grader --reset",
+			"  ferment judge calibrate grader --reset\n" +
+			"  ferment judge calibrate --recheck",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.parallel < 1 || o.parallel > 64 {
@@ -68,6 +75,9 @@ func (c *command) calibrateCommand() *cobra.Command {
 			if cmd.Flags().Changed("deadline") && o.deadline <= 0 {
 				return usagef("--deadline %s: expected a time above zero, such as 30s", o.deadline)
 			}
+			if o.recheck && (o.reset || o.anchors != "") {
+				return usagef("--recheck repeats measurements as they were: it takes neither --reset nor --anchors")
+			}
 			return c.calibrate(cmd.Context(), strings.Join(args, ""), o)
 		},
 	}
@@ -75,48 +85,91 @@ func (c *command) calibrateCommand() *cobra.Command {
 	cmd.Flags().IntVar(&o.parallel, "parallel", 4, "verdicts at once")
 	cmd.Flags().DurationVar(&o.deadline, "deadline", 0, "time for one verdict, such as 30s")
 	cmd.Flags().BoolVar(&o.reset, "reset", false, "hold later measurements against this one, not against the first")
+	cmd.Flags().BoolVar(&o.recheck, "recheck", false, "measure the judges again that are due, or will be before a tenth of their recheck is over")
 	localFlag(cmd, &o.local)
 	return cmd
 }
 
-// calibrate measures a judge and keeps the record.
+// calibrate measures a judge, or those that are due, and keeps the records.
 func (c *command) calibrate(ctx context.Context, name string, o calibrating) error {
 	loaded, err := c.load(ctx, c.options())
 	if err != nil {
 		return err
 	}
-	judge, err := judgeNamed(loaded.Generation.Registry, name)
+	judges, err := c.toMeasure(loaded, name, o)
 	if err != nil {
 		return err
 	}
-	anchors, err := c.anchorsOf(judge, o.anchors)
-	if err != nil {
-		return err
+	if len(judges) == 0 {
+		return c.nothingDue()
 	}
-	file := config.CalibrationFile(loaded.Host.DataDir, judge.Name)
-	var before *calibration.Record
-	if !o.reset {
-		if before, err = config.ReadCalibration(loaded.Host.DataDir, judge.Name); err != nil {
-			c.printf("warning: %s is no record of a calibration and is replaced: %v\n", c.relative(file), err)
+	jobs := make([]job, len(judges)) // a mistake in anchors is told before anybody is asked
+	for i, j := range judges {
+		if jobs[i], err = c.jobOf(j, o.anchors); err != nil {
+			return err
 		}
 	}
-	m := &measurement{judge: judge, registry: loaded.Generation.Registry, anchors: anchors, parallel: o.parallel, deadline: o.deadline, tick: c.ticker()}
-	stop, err := c.answering(ctx, m, o.local)
+	measure, stop, err := c.measuring(ctx, loaded, jobs[0], o)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	record, err := m.take(ctx)
-	c.tickEnd()
-	if err != nil {
-		return err
+	var failed error
+	for _, j := range jobs {
+		v, err := measure(ctx, j)
+		c.tickEnd()
+		if err == nil {
+			err = c.showCalibration(v)
+		}
+		if err != nil && failed != nil {
+			c.problem(failed)
+		}
+		if err != nil {
+			failed = err
+		}
+		if ctx.Err() != nil {
+			break
+		}
 	}
-	record.At = time.Now().UTC().Truncate(time.Second)
-	record = record.Since(before)
-	if err := keepRecord(file, record); err != nil {
-		return err
+	return failed
+}
+
+// toMeasure are the judges that are meant: the one that is named, or those that
+// are due.
+func (c *command) toMeasure(loaded *daemon.Loaded, name string, o calibrating) ([]*registry.Judge, error) {
+	reg := loaded.Generation.Registry
+	if !o.recheck {
+		judge, err := judgeNamed(reg, name)
+		return []*registry.Judge{judge}, err
 	}
-	return c.showCalibration(judge, record, m, file)
+	if name != "" {
+		if _, err := judgeNamed(reg, name); err != nil {
+			return nil, err
+		}
+	}
+	var out []*registry.Judge
+	for _, used := range loaded.Generation.JudgesInUse() {
+		judge, _ := reg.Judge(used)
+		if name != "" && used != name || judge.Anchors == "" {
+			continue
+		}
+		r, err := config.ReadCalibration(loaded.Host.DataDir, used)
+		if err != nil {
+			return nil, err
+		}
+		if r != nil && !time.Now().Before(r.EarliestDue(judge.Recheck)) {
+			out = append(out, judge)
+		}
+	}
+	return out, nil
+}
+
+func (c *command) nothingDue() error {
+	if c.format != formatText {
+		return c.value(c.env.Stdout, edn.MustMap(edn.K("measured"), edn.Int(0)))
+	}
+	_, err := io.WriteString(c.env.Stdout, "no judge is due\n")
+	return err
 }
 
 // judgeNamed finds the judge that is meant.
@@ -139,73 +192,164 @@ func judgeNamed(reg *registry.Registry, name string) (*registry.Judge, error) {
 	return judge, nil
 }
 
-// anchorsOf reads the anchors that are named, or those of the judge.
-func (c *command) anchorsOf(judge *registry.Judge, name string) (calibration.Anchors, error) {
+// job is a judge with the answers that it is measured by.
+type job struct {
+	judge   *registry.Judge
+	anchors calibration.Anchors
+	text    edn.Value // of them
+}
+
+// jobOf reads the anchors that are named, or those of the judge.
+func (c *command) jobOf(judge *registry.Judge, name string) (job, error) {
 	if name == "" {
 		name = judge.Anchors
 	}
 	if name == "" {
-		return calibration.Anchors{}, usagef("judge %s names no anchors: give a file with --anchors", judge.Name)
+		return job{}, usagef("judge %s names no anchors: give a file with --anchors", judge.Name)
 	}
 	v, err := c.readValue(name)
 	if err != nil {
-		return calibration.Anchors{}, err
+		return job{}, err
 	}
 	anchors, err := calibration.ParseAnchors(v)
 	if e := contract.AsError(err); err != nil && e != nil {
-		return anchors, e.WithOp("read", sourceName(name))
+		err = e.WithOp("read", sourceName(name))
 	}
-	return anchors, err
+	return job{judge, anchors, v}, err
 }
 
-// keepRecord writes the record: all of it, or the one before stays.
-func keepRecord(file string, r calibration.Record) error {
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return err
-	}
-	text := append(edn.WritePretty(r.Value(), edn.PrettyOptions{First: []edn.Value{edn.K("calibration/version"), edn.K("judge"), edn.K("cap/id")}}), '\n')
-	if err := renameio.WriteFile(file, text, 0o600); err != nil {
-		return fmt.Errorf("write %s: %w", file, err)
-	}
-	return nil
-}
-
-// answering gives the measurement somebody to ask: the daemon if one serves the
-// data directory, else plugins of this process, which stop ends.
-func (c *command) answering(ctx context.Context, m *measurement, local bool) (stop func(), err error) {
-	if !local {
+// measuring gives who measures a judge: the daemon if one serves the data directory,
+// else this process with plugins of its own, which stop ends.
+func (c *command) measuring(ctx context.Context, loaded *daemon.Loaded, first job, o calibrating) (measure func(context.Context, job) (edn.Value, error), stop func(), err error) {
+	if !o.local {
 		client, err := c.reach(ctx)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if client != nil {
-			m.ask = func(ctx context.Context, request edn.Value) (edn.Value, error) {
-				response, err := client.Act(ctx, request, c.env.Dir)
-				if failure := response.Key("error"); err == nil && !failure.IsNil() {
-					return response, contract.ErrorFromValue(failure, contract.SourceHost)
-				}
-				return response, err
+			file, stop, err := c.anchorsFile(o.anchors, first.text)
+			if err != nil {
+				return nil, nil, err
 			}
-			return func() {}, nil
+			return func(ctx context.Context, j job) (edn.Value, error) {
+				return c.measuredBy(ctx, client, j.judge, file, o)
+			}, stop, nil
 		}
 	}
 	watcher, err := c.newWatcher("none")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	host, err := c.host(ctx, watcher, nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	m.ask = func(ctx context.Context, request edn.Value) (edn.Value, error) {
-		return actIn(ctx, host, request, c.env.Dir)
+	return func(ctx context.Context, j job) (edn.Value, error) {
+		return c.measuredHere(ctx, host, loaded, j, o)
+	}, host.Close, nil
+}
+
+// anchorsFile is the file of the anchors as a daemon finds it, empty if none is
+// named. What came on standard input is in none yet.
+func (c *command) anchorsFile(name string, text edn.Value) (file string, done func(), err error) {
+	switch {
+	case name == "":
+		return "", func() {}, nil
+	case name != "-":
+		return c.path(name), func() {}, nil
 	}
-	return host.Close, nil
+	f, err := os.CreateTemp("", "anchors-*.edn")
+	if err != nil {
+		return "", nil, err
+	}
+	done = func() { _ = os.Remove(f.Name()) }
+	_, err = f.Write(edn.Write(text))
+	if err = errors.Join(err, f.Close()); err != nil {
+		done()
+		return "", nil, fmt.Errorf("keep the anchors for the daemon: %w", err)
+	}
+	return f.Name(), done, nil
+}
+
+// measuredBy has the daemon measure a judge.
+func (c *command) measuredBy(ctx context.Context, client *httpapi.Client, j *registry.Judge, file string, o calibrating) (edn.Value, error) {
+	action := actionOf("judge-calibrate", edn.K("judge"), edn.Text(j.Name), edn.K("parallel"), edn.Int(int64(o.parallel)), edn.K("reset?"), edn.Bool(o.reset))
+	if file != "" {
+		action = action.AssocKey("file", edn.Text(file))
+	}
+	if o.deadline > 0 {
+		action = action.AssocKey("deadline-ms", edn.Int(max(1, o.deadline.Milliseconds())))
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		c.watchMeasurement(ctx, client, j.Name)
+	}()
+	v, err := client.Do(ctx, action)
+	cancel()
+	<-watched
+	return v, err
+}
+
+// watchMeasurement shows on a terminal how far the daemon is.
+func (c *command) watchMeasurement(ctx context.Context, client *httpapi.Client, judge string) {
+	if !c.ticks() {
+		return
+	}
+	tick := c.ticker()
+	for (dispatch.SystemClock{}).Wait(ctx, time.Second) == nil {
+		v, err := client.Do(ctx, actionOf("judge-list"))
+		if err != nil {
+			continue
+		}
+		for s := range v.Key("judges").Elems() {
+			if m := s.Key("measuring"); plain(s.Key("judge")) == judge && !m.IsNil() {
+				tick(number(m.Key("done")), number(m.Key("all")))
+			}
+		}
+	}
+}
+
+// measuredHere measures a judge with the plugins of this process.
+func (c *command) measuredHere(ctx context.Context, host *daemon.Host, loaded *daemon.Loaded, of job, o calibrating) (edn.Value, error) {
+	j := of.judge
+	store := config.Calibrations{DataDir: loaded.Host.DataDir}
+	m := &rescore.Measurement{
+		Judge: j, Registry: loaded.Generation.Registry, Anchors: of.anchors, Parallel: o.parallel, Deadline: o.deadline, Tick: c.ticker(), Clock: dispatch.SystemClock{},
+		Ask: func(ctx context.Context, request edn.Value) (edn.Value, error) {
+			return actIn(ctx, host, request, c.env.Dir)
+		},
+	}
+	record, err := m.Take(ctx)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	before, err := store.Record(j.Name)
+	if err != nil {
+		c.tickEnd()
+		c.printf("warning: %s is no record of a calibration and is replaced: %v\n", c.relative(config.CalibrationFile(loaded.Host.DataDir, j.Name)), err)
+		before = nil
+	}
+	record.At, record.Why = time.Now().UTC().Truncate(time.Second), calibration.ByOperator
+	if o.recheck {
+		record.Why = calibration.ByAge
+	}
+	if o.reset {
+		record = record.Anew(before)
+	} else {
+		record = record.Since(before)
+	}
+	if err := store.Keep(record); err != nil {
+		return edn.Nil(), err
+	}
+	return daemon.CalibratedValue(rescore.Outcome{Judge: j, Record: record, Before: before, Spent: m.Spent()}, loaded.Host.DataDir), nil
 }
 
 // actIn performs one act on the plugins of this process.
 func actIn(ctx context.Context, host *daemon.Host, request edn.Value, dir string) (edn.Value, error) {
-	run, refused := host.Service().Start(ctx, act.Act{Request: request, Dir: dir})
+	run, refused := host.Service().Start(ctx, act.Act{Request: request, Dir: dir, Grading: true})
 	if refused != nil {
 		return edn.Nil(), refused
 	}
@@ -217,9 +361,12 @@ func actIn(ctx context.Context, host *daemon.Host, request edn.Value, dir string
 	return response, nil
 }
 
+// ticks tells whether there is somebody to tell how far the measurement is.
+func (c *command) ticks() bool { return terminal(c.env.Stderr) && c.format == formatText }
+
 // ticker tells on a terminal how far the measurement is.
 func (c *command) ticker() func(done, all int) {
-	if !terminal(c.env.Stderr) || c.format != formatText {
+	if !c.ticks() {
 		return func(int, int) {}
 	}
 	return func(done, all int) { _, _ = fmt.Fprintf(c.env.Stderr, "\r\x1b[Kverdict %d of %d", done, all) }
@@ -227,40 +374,42 @@ func (c *command) ticker() func(done, all int) {
 
 // tickEnd clears the line of the ticker.
 func (c *command) tickEnd() {
-	if terminal(c.env.Stderr) && c.format == formatText {
+	if c.ticks() {
 		_, _ = io.WriteString(c.env.Stderr, "\r\x1b[K")
 	}
 }
 
 // showCalibration prints what was measured. A judge that cannot be believed is a
 // negative result.
-func (c *command) showCalibration(judge *registry.Judge, r calibration.Record, m *measurement, file string) error {
-	faults := r.Faults(judge.Drift)
-	weak := r.Kappa < judge.MinKappa
-	believed := !weak && !slices.ContainsFunc(faults, func(f calibration.Fault) bool { return f.Name == "drift" })
+func (c *command) showCalibration(v edn.Value) error {
+	file, _ := v.Key("file").AsString()
+	v = v.AssocKey("file", edn.Text(c.relative(file)))
 	var err error
 	if c.format == formatText {
-		_, err = fmt.Fprint(c.env.Stdout, calibrationText(judge, r, m, faults, c.relative(file)))
-	} else {
-		var list []edn.Value
-		for _, f := range faults {
-			list = append(list, edn.MustMap(edn.K("fault"), edn.K(f.Name), edn.K("message"), edn.Text(f.Message)))
+		var r calibration.Record
+		if r, err = calibration.ParseRecord(v.Key("calibration")); err == nil {
+			_, err = io.WriteString(c.env.Stdout, calibrationText(r, v))
 		}
-		err = c.value(c.env.Stdout, edn.MustMap(
-			edn.K("calibration"), r.Value(), edn.K("hash"), edn.Text(r.Hash()), edn.K("file"), edn.Text(c.relative(file)),
-			edn.K("believed?"), edn.Bool(believed), edn.K("faults"), edn.Vector(list...), edn.K("usage"), m.spent.value()))
+	} else {
+		err = c.value(c.env.Stdout, v)
 	}
 	if err != nil {
 		return err
 	}
-	if !believed {
+	if !v.Key("believed?").Truthy() {
 		return quietError{contract.ExitNegative}
 	}
 	return nil
 }
 
-func calibrationText(judge *registry.Judge, r calibration.Record, m *measurement, faults []calibration.Fault, file string) string {
+// calibrationText lays out a record, and what came of it, for people.
+func calibrationText(r calibration.Record, v edn.Value) string {
 	var b strings.Builder
+	least := 0.0
+	if f, ok := v.Key("min-kappa").AsNumber(); ok {
+		least, _ = f.Float64()
+	}
+	drifted := false
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "%-20s "+format+"\n", append([]any{name}, args...)...)
 	}
@@ -279,7 +428,7 @@ func calibrationText(judge *registry.Judge, r calibration.Record, m *measurement
 	line("anchors", "%d good, %d bad%s", r.Good, r.Bad, failed)
 	line("sensitivity", "%.2f  of the good ones pass at %s", r.Sensitivity, r.ScoreMin.Value().String())
 	line("specificity", "%.2f  of the bad ones do not", r.Specificity)
-	line("kappa", "%.2f  agreement beyond chance, %.2f is needed to refuse answers", r.Kappa, judge.MinKappa)
+	line("kappa", "%.2f  agreement beyond chance, %.2f is needed to refuse answers", r.Kappa, least)
 	if r.Baseline.Known() {
 		line("kappa at first", "%.2f", r.Baseline.Value)
 	}
@@ -300,18 +449,19 @@ func calibrationText(judge *registry.Judge, r calibration.Record, m *measurement
 		}
 	}
 	line("spread of scores", "%.2f", r.Spread)
-	line("spent", "%s", m.spent.text())
-	for _, f := range faults {
-		line("warning", "%s", f.Message)
+	line("spent", "%s", rescore.SpendingText(v.Key("usage")))
+	for f := range v.Key("faults").Elems() {
+		line("warning", "%s", plain(f.Key("message")))
+		drifted = drifted || f.Key("fault").Equal(edn.K("drift"))
 	}
 	switch {
-	case r.Kappa < judge.MinKappa:
+	case r.Kappa < least:
 		line("result", "agrees too little with the labels: its verdicts only count as should")
-	case r.Drifted(judge.Drift):
+	case drifted:
 		line("result", "agrees less than it did: it is not asked until it is calibrated with --reset")
 	default:
 		line("result", "its verdicts may refuse answers")
 	}
-	line("written to", "%s", file)
+	line("written to", "%s", plain(v.Key("file")))
 	return b.String()
 }

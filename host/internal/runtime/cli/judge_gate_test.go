@@ -1,6 +1,9 @@
 package cli_test
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -91,4 +94,82 @@ func TestJudgeGate(t *testing.T) {
 
 	r = w.run("check", "plan.edn")
 	assert.Contains(t, r.stdout+r.stderr, "judge-calls 1")
+}
+
+// PRM table, JDG-002: the judge of the shipped configuration lowers the score of a change
+// that is not whole, and takes nothing from one that is.
+func TestShippedJudgeOfPatches(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(built.module, "ferment.hcl"))
+	require.NoError(t, err)
+	_, rest, ok := strings.Cut(string(text), "\nrubric \"patch\" {")
+	require.True(t, ok)
+	blocks, _, ok := strings.Cut(rest, "\n# --- dispatch")
+	require.True(t, ok)
+	changes := []struct {
+		line string
+		pass bool
+	}{
+		{`return a + b`, true},
+		{`return { ...rest, a: 1 } // the remaining keys`, true},
+		{`// ... existing code ...`, false},
+		{`\t# … rest of the function unchanged`, false},
+		{`... remaining cases omitted`, false},
+		{`<<<<<<< HEAD`, false},
+		{`=======`, false},
+		{`// TODO: the other half`, true},
+	}
+	var steps []string
+	for _, c := range changes {
+		patch := "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-x\n+" + strings.ReplaceAll(c.line, `\t`, "\t") + "\n"
+		steps = append(steps, edn.MustMap(edn.K("value"), edn.MustMap(edn.K("patch"), edn.Text(patch))).String())
+	}
+	w := newWorld(t, "mine.edn", script(":t/patch", ":t/patch", ":in-schema :req/any :out-schema :res/any :then :cycle", steps...), "ferment.hcl", testProfile+scripted("mine")+shipped("judge", "judge")+`
+intent "t/patch" {
+  in  = "req/any"
+  out = "res/any"
+
+  done { score_min = 0.8 }
+  judge { use = "patch" }
+}
+
+intent "eval/grade" {
+  in         = "req/eval"
+  out        = "res/eval"
+  candidates = ["judge/rubric", "judge/rules"]
+}
+
+rubric "patch" {`+blocks)
+	got := w.run("validate", "--strict")
+	require.Zero(t, got.code, "it needs no calibration: %s", got.stdout+got.stderr)
+	assert.Contains(t, w.run("judge", "list").stdout, "plain")
+	nodes := ""
+	for i := range changes {
+		nodes += fmt.Sprintf("{:op :call :id \"c%d\" :intent :t/patch :input {:n %d} :as :x%d :needs %s :dispatch {:allow-failure? true}}\n", i, i, i, needs(i))
+	}
+	w.write("plan.edn", "{:nodes ["+nodes+"{:op :emit :input 1}]}")
+	got = w.run("run", "plan.edn", "--transcript", "-o", "edn")
+	require.Zero(t, got.code, got.stderr)
+	i := 0
+	for entry := range got.value(t).Key("transcript").Elems() {
+		if word(entry.Key("op")) != "call" {
+			continue
+		}
+		failure, _ := entry.Key("failure/type").AsKeyword()
+		want := ""
+		if !changes[i].pass {
+			want = "eval/low-score"
+		}
+		assert.Equal(t, want, failure, changes[i].line)
+		i++
+	}
+	assert.Equal(t, len(changes), i)
+}
+
+// needs has one node after the other.
+func needs(i int) string {
+	if i == 0 {
+		return "[]"
+	}
+	return fmt.Sprintf("[\"c%d\"]", i-1)
 }

@@ -459,6 +459,7 @@ func (b *builder) generation() {
 	prompts := b.prompts()
 	b.gateRings()
 	b.unusedBlocks()
+	b.plain(judges, book)
 	b.believed(judges)
 	set, err := quality.NewSet(checks...)
 	if err != nil {

@@ -8,10 +8,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/google/renameio/v2"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -47,29 +52,90 @@ func ReadCalibration(dataDir, judge string) (*calibration.Record, error) {
 	return &r, nil
 }
 
+// KeepCalibration writes the calibration of a judge: all of it, or the one before
+// stays.
+func KeepCalibration(dataDir string, r calibration.Record) error {
+	file := CalibrationFile(dataDir, r.Judge)
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return fmt.Errorf("keep calibration of judge %s: %w", r.Judge, err)
+	}
+	first := []edn.Value{edn.K("calibration/version"), edn.K("judge"), edn.K("cap/id")}
+	text := append(edn.WritePretty(r.Value(), edn.PrettyOptions{First: first}), '\n')
+	if err := renameio.WriteFile(file, text, 0o600); err != nil {
+		return fmt.Errorf("keep calibration of judge %s: %w", r.Judge, err)
+	}
+	return nil
+}
+
+// ReadAnchors reads a file of labelled answers: JSON if it is called so, else EDN.
+func ReadAnchors(file string) (calibration.Anchors, error) {
+	info, err := os.Stat(file)
+	if err == nil && info.Size() > int64(edn.Body.Bytes) {
+		err = fmt.Errorf("it has %d bytes, over the limit of %d", info.Size(), edn.Body.Bytes)
+	}
+	var text []byte
+	if err == nil {
+		text, err = os.ReadFile(file)
+	}
+	if err != nil {
+		return calibration.Anchors{}, contract.Errorf("not-found", "the anchors %s cannot be read: %w", file, err)
+	}
+	read := edn.Read
+	if strings.HasSuffix(file, ".json") {
+		read = edn.ReadJSON
+	}
+	v, err := read(text, edn.WithLimits(edn.Body), edn.WithSource(file))
+	if err != nil {
+		return calibration.Anchors{}, contract.SyntaxError("invalid-request", err)
+	}
+	return calibration.ParseAnchors(v)
+}
+
+// plain marks the judges that always say the same and are must nowhere: their rules
+// stand in the configuration, like those of a check, and what they say cannot change
+// under it. There is nothing that a calibration would be needed for (JDG-002).
+func (b *builder) plain(judges []registry.Judge, book *policy.Book) {
+	for i := range judges {
+		j := &judges[i]
+		at := slices.IndexFunc(b.caps, func(c registry.Capability) bool { return c.ID == j.Capability })
+		j.Plain = at >= 0 && b.caps[at].Deterministic
+		for _, l := range book.Intents {
+			if l.Judge.V == j.Name && l.JudgeSeverity.V == registry.JudgeMust {
+				j.Plain = false
+			}
+		}
+	}
+}
+
 // believed warns of judges in use that refuse nothing by themselves, because
 // nobody has measured them of late or they agree too little with people (JDG-011).
 func (b *builder) believed(judges []registry.Judge) {
 	for i := range judges {
 		j := &judges[i]
 		s := b.judges[j.Name]
-		if !j.Enabled || !b.used["judge"][j.Name] || s == nil {
+		if !j.Enabled || j.Plain || !b.used["judge"][j.Name] || s == nil {
 			continue
 		}
 		r, err := ReadCalibration(b.config.Host.DataDir, j.Name)
 		d := Diagnostic{Severity: SeverityWarning, Range: s.at(), Path: s.node.path, Hint: "run: ferment judge calibrate " + j.Name + " --anchors FILE.edn"}
-		switch {
+		if j.Anchors != "" {
+			d.Hint = "run: ferment judge calibrate " + j.Name
+		}
+		switch st := r.Standing(j, time.Now()); {
 		case err != nil:
 			d.Type, d.Message = "config/type", fmt.Sprintf("the calibration of %s cannot be used, so it only counts in the score: %s", s.node.title(), cause(err))
-		case r == nil:
+		case st == calibration.Uncalibrated:
 			d.Type, d.Message = "config/missing", s.node.title()+" was not calibrated: it only counts in the score, and refuses nothing by itself"
-		case r.Drifted(j.Drift):
+		case st == calibration.Drifted:
 			d.Type, d.Message = "judge/drift", fmt.Sprintf("%s does not grade as it did when it was calibrated, and is not asked: %s", s.node.title(), Drifted(r))
-		case Expired(r, j.Recheck, time.Now()):
+		case st == calibration.Expired:
 			d.Type, d.Message = "config/range", s.node.title()+" was calibrated too long ago: it only counts in the score, and refuses nothing by itself"
 			d.Path = append(slices.Clone(s.node.path), "recheck")
 			d.Expected, d.Found = edn.Text("a calibration not older than "+j.Recheck.String()), edn.Text("one of "+r.At.UTC().Format(time.DateOnly))
-		case r.Kappa < j.MinKappa:
+			if j.Anchors != "" {
+				d.Hint += ", or have \"ferment serve\" do it, which measures the judge again soon after it started"
+			}
+		case st == calibration.Weak:
 			d.Type, d.Message = "config/range", fmt.Sprintf("%s agrees too little with labelled answers: it only counts in the score, and refuses nothing by itself", s.node.title())
 			d.Path = append(slices.Clone(s.node.path), "min_kappa")
 			d.Expected, d.Found = edn.Text("kappa of at least "+figure(j.MinKappa)), edn.Text(figure(r.Kappa))
@@ -80,11 +146,6 @@ func (b *builder) believed(judges []registry.Judge) {
 		}
 		b.report.add(d)
 	}
-}
-
-// Expired tells whether a calibration is older than it may be.
-func Expired(r *calibration.Record, recheck time.Duration, now time.Time) bool {
-	return now.Sub(r.At) > recheck
 }
 
 // Drifted says how the agreement of a judge has fallen.

@@ -3,6 +3,7 @@ package config
 import (
 	"context"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -181,6 +182,42 @@ func TestBelievedJudges(t *testing.T) {
 			assert.Equal(t, SeverityWarning, ds[0].Severity)
 			assert.Contains(t, ds[0].Message, row.says)
 			assert.Equal(t, "run: ferment judge calibrate moves --anchors FILE.edn", ds[0].Hint)
+		})
+	}
+}
+
+// JDG-002, JDG-011: a judge that always says the same and only counts in scores has
+// nothing to be measured for; as a must it has, and so has one that may change.
+func TestPlainJudges(t *testing.T) {
+	for _, row := range []struct {
+		name, severity    string
+		deterministic, is bool
+		capability        string
+	}{
+		{"rules in the score", "should", true, true, "chess/grader"},
+		{"rules that refuse", "must", true, false, "chess/grader"},
+		{"a model in the score", "should", false, false, "chess/grader"},
+		{"whoever grades", "should", true, false, ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			d := grading()
+			for i := range d.Capabilities {
+				d.Capabilities[i].Deterministic = row.deterministic
+			}
+			text := strings.Replace(judgedIntent, `severity = "must"`, `severity = "`+row.severity+`"`, 1) + "\njudge \"moves\" {\n"
+			if row.capability != "" {
+				text += "  capability = \"" + row.capability + "\"\n"
+			}
+			c, ds := loadWith(t, text+"}\n", describer{"chess": d}, nil)
+			require.NotNil(t, c.Generation, c.Report(0).Text(false))
+			j, _ := c.Generation.Registry.Judge("moves")
+			assert.Equal(t, row.is, j.Plain)
+			assert.Equal(t, []string{"moves"}, c.Generation.JudgesInUse())
+			if row.is {
+				assert.Empty(t, ds, c.Report(0).Text(false))
+			} else {
+				assert.Equal(t, []string{"config/missing"}, allTypes(ds), c.Report(0).Text(false))
+			}
 		})
 	}
 }

@@ -17,8 +17,8 @@ var judgeBlock = Block{
 		{Name: "allow_same_family", Type: boolean, Default: `false`, Reload: ReloadUse, Serves: "JDG-009", Doc: "a model may judge what a model of its family wrote"},
 		{Name: "memo", Type: boolean, Default: `true`, Reload: ReloadUse, Serves: "JDG-007", Doc: "equal answers to equal tasks are graded once, as long as the process of the host lives"},
 		{Name: "min_kappa", Type: number01(), Default: `0.4`, Reload: ReloadUse, Serves: "JDG-011", Doc: "agreement with labelled answers without which the judge refuses nothing by itself"},
-		{Name: "anchors", Type: path, Reload: ReloadUse, Serves: "JDG-010", Doc: "file of the labelled answers"},
-		{Name: "recheck", Type: dur(time.Minute, longest), Default: `"7d"`, Reload: ReloadUse, Serves: "JDG-011", Doc: "how long a calibration holds; behind that the judge counts as one that was not calibrated"},
+		{Name: "anchors", Type: path, Reload: ReloadUse, Serves: "JDG-010", Doc: "file of the labelled answers; a host that serves measures the judge with them again before recheck is over, once somebody has measured it"},
+		{Name: "recheck", Type: dur(time.Minute, longest), Default: `"7d"`, Reload: ReloadUse, Serves: "JDG-011", Doc: "how long a calibration holds; behind that the judge counts as one that was not calibrated, unless a host measures it again from anchors"},
 		{Name: "drift", Type: number01(), Default: `0.15`, Reload: ReloadUse, Serves: "JDG-011", Doc: "by how much the agreement may fall before the judge is not asked any more"},
 	},
 }

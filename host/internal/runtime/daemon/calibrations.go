@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
@@ -17,6 +18,8 @@ type calibrations struct {
 	dir      string
 	registry *registry.Registry
 	now      func() time.Time
+	// served is told of a model that graded and was not measured; nil: nobody is.
+	served func(judge, model string)
 
 	mu    sync.Mutex
 	known map[string]calibrated
@@ -27,10 +30,14 @@ type calibrated struct {
 	looked time.Time
 	file   os.FileInfo // nil: there is none
 	is     dispatch.Calibration
+	record *calibration.Record
 	until  time.Time // how long it holds
 }
 
-var _ dispatch.Calibrations = (*calibrations)(nil)
+var (
+	_ dispatch.Calibrations = (*calibrations)(nil)
+	_ dispatch.Witness      = (*calibrations)(nil)
+)
 
 // lookAgain is how long a host goes by what it has read.
 const lookAgain = time.Second
@@ -56,9 +63,9 @@ func (c *calibrations) Calibration(judge string) dispatch.Calibration {
 	is := calibrated{looked: now, file: file}
 	switch {
 	case ok && file != nil && was.file != nil && os.SameFile(file, was.file) && file.ModTime().Equal(was.file.ModTime()) && file.Size() == was.file.Size():
-		is.is, is.until = was.is, was.until
+		is.is, is.until, is.record = was.is, was.until, was.record
 	case file != nil:
-		is.is, is.until = c.read(judge)
+		is.is, is.until, is.record = c.read(judge)
 	}
 	c.known[judge] = is
 	return is.at(now)
@@ -73,10 +80,29 @@ func (c calibrated) at(now time.Time) dispatch.Calibration {
 	return c.is
 }
 
-func (c *calibrations) read(judge string) (is dispatch.Calibration, until time.Time) {
+// Served implements dispatch.Witness: another model than those that were measured
+// has graded (JDG-011). Who graded in the place of the one that was measured is
+// another judge, of which nothing is known.
+func (c *calibrations) Served(judge, capID, model string) {
+	c.mu.Lock()
+	r := c.known[judge].record
+	c.mu.Unlock()
+	if c.served != nil && r != nil && r.Capability == capID && !r.Knows(model) {
+		c.served(judge, model)
+	}
+}
+
+// forget has the file of a judge read again at once.
+func (c *calibrations) forget(judge string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.known, judge)
+}
+
+func (c *calibrations) read(judge string) (is dispatch.Calibration, until time.Time, r *calibration.Record) {
 	r, err := config.ReadCalibration(c.dir, judge)
 	if err != nil || r == nil {
-		return is, until
+		return is, until, nil
 	}
 	is = dispatch.Calibration{Known: true, Kappa: r.Kappa, CapID: r.Capability, Key: r.Key}
 	if j, ok := c.registry.Judge(judge); ok {
@@ -85,5 +111,5 @@ func (c *calibrations) read(judge string) (is dispatch.Calibration, until time.T
 			is.Drift = config.Drifted(r)
 		}
 	}
-	return is, until
+	return is, until, r
 }

@@ -51,3 +51,34 @@ func TestCalibrations(t *testing.T) {
 	require.NoError(t, os.Remove(file))
 	assert.Equal(t, dispatch.Calibration{}, look())
 }
+
+// JDG-011: a model that was not measured is told, if it graded for the capability that
+// was; a record that names no model says nothing, and a new one counts at once.
+func TestServedModelsAreCompared(t *testing.T) {
+	dir := t.TempDir()
+	reg, err := registry.New(registry.Spec{Judges: []registry.Judge{{Name: "grader", Drift: 0.15, Recheck: time.Hour}}})
+	require.NoError(t, err)
+	c := newCalibrations(dir, reg)
+	var told []string
+	c.served = func(judge, model string) { told = append(told, judge+" "+model) }
+	key := "b3:" + strings.Repeat("0", 64)
+	r := calibration.Record{Judge: "grader", Capability: "judge/rubric", Key: key, Anchors: key, Good: 20, Bad: 20, At: time.Now().UTC(), Kappa: 0.8}
+	serve := func() {
+		c.Calibration("grader")
+		for _, model := range []string{"m-1", "m-2", "m-3"} {
+			c.Served("grader", "judge/rubric", model)
+		}
+		c.Served("grader", "judge/other", "m-9")
+		c.Served("nobody", "judge/rubric", "m-9")
+	}
+	serve()
+	require.NoError(t, config.KeepCalibration(dir, r))
+	c.forget("grader")
+	serve()
+	assert.Empty(t, told)
+	r.Model, r.Models = "m-1", []string{"m-1", "m-2"}
+	require.NoError(t, config.KeepCalibration(dir, r))
+	c.forget("grader")
+	serve()
+	assert.Equal(t, []string{"grader m-3"}, told)
+}

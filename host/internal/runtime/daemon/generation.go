@@ -14,6 +14,7 @@ type generation struct {
 	client  *plugin.Client
 	service *act.Service
 	holds   int
+	judges  *calibrations
 }
 
 // newGeneration makes the service of a configuration whose plugins the
@@ -31,7 +32,9 @@ func (h *Host) newGeneration(loaded *Loaded) (*generation, error) {
 		Prompts: loaded.Generation.Prompts, Budgets: loaded.Generation.Budgets, Ledger: h.ledger,
 		Hash: loaded.Hash, Protocol: loaded.ProtocolHash(), Limits: &limits, Root: loaded.Host.Root,
 	}
-	c.Calibrations = newCalibrations(loaded.Host.DataDir, loaded.Generation.Registry)
+	g.judges = newCalibrations(loaded.Host.DataDir, loaded.Generation.Registry)
+	g.judges.served = h.rescorer.Served
+	c.Calibrations = g.judges
 	if name, err := os.Hostname(); err == nil {
 		c.Host = name
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/rescore"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -41,6 +42,8 @@ type Host struct {
 	events journal.Host
 	// ledger counts as long as the host lives.
 	ledger budget.Ledger
+	// rescorer keeps the judges measured while a daemon serves.
+	rescorer *rescore.Rescorer
 }
 
 // Start loads the configuration and starts its plugins. It returns when every
@@ -79,6 +82,7 @@ func read(ctx context.Context, o Options) (*Host, *Loaded, error) {
 		return nil, nil, err
 	}
 	tuneCollector(loaded.Host.GOGC, loaded.Host.MemoryLimit)
+	h.rescorer = h.newRescorer(loaded, o)
 	return h, loaded, nil
 }
 
@@ -109,6 +113,7 @@ func (h *Host) run(ctx context.Context, loaded *Loaded, o Options) (err error) {
 		return err
 	}
 	h.runs.install(g)
+	h.judging(loaded)
 	h.supervisor.AnswerCalls(hostCalls{h})
 	return h.awaitAll(ctx, started)
 }

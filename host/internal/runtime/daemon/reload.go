@@ -175,6 +175,7 @@ func (d *Daemon) commit(ctx context.Context, h *Host, old, next *Loaded, change 
 		return contract.Errorf("runtime/internal", "the plugins are new and their routes cannot be made: %w", err)
 	}
 	h.runs.install(g)
+	h.judging(next)
 	return nil
 }
 

@@ -112,6 +112,7 @@ func Serve(o Options, log hclog.Logger, signals <-chan os.Signal) (err error) {
 	d.notify.tell("READY=1", "STATUS=serving")
 	d.log.Info("ready", "took", time.Since(d.begun).Round(time.Millisecond).String(), "listen", d.server.Addresses(), "profile", d.profile(), "boot", d.boot, "pid", os.Getpid())
 	d.goes(func() { d.watch(d.life) })
+	d.goes(func() { d.host.Load().rescorer.Run(d.life) })
 	if hangups {
 		d.hangup()
 	}
@@ -236,6 +237,7 @@ func (d *Daemon) Drain() { d.drained.Do(func() { close(d.drains) }) }
 func (d *Daemon) stop(signals <-chan os.Signal) {
 	d.setPhase(phaseDraining)
 	d.notify.tell("STOPPING=1", "STATUS=draining")
+	d.host.Load().rescorer.Stop() // nobody waits for what it does
 	ctx, hurry := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -334,7 +336,7 @@ func (d *Daemon) notice(n dispatch.Notice) {
 	args := []any{"event", n.Event, "capability", n.CapID, "intent", n.Intent, "plugin", n.Plugin, "details", n.Details.String()}
 	log := d.log.Named("candidates")
 	switch {
-	case n.IsQuality():
+	case n.IsQuality(), n.Event == dispatch.EventDrift, n.Event == dispatch.EventRescoreFailed:
 		log.Warn(n.Sentence(), args...)
 	case n.Event == dispatch.EventOpened:
 		log.Warn(n.Sentence(), args...)
@@ -346,7 +348,22 @@ func (d *Daemon) notice(n dispatch.Notice) {
 // Health implements httpapi.Backend.
 func (d *Daemon) Health() httpapi.Health {
 	silent := time.Since(time.Unix(0, d.beat.Load()))
-	return httpapi.Health{OK: silent < beatLimit, Version: d.options.Version, Isolation: d.isolation(), Quality: d.quality()}
+	return httpapi.Health{OK: silent < beatLimit, Version: d.options.Version, Isolation: d.isolation(), Quality: d.quality(), Judges: d.doubts()}
+}
+
+// doubts lists the judges in use that do not count for what they could (JDG-011);
+// nil as long as that is not known.
+func (d *Daemon) doubts() edn.Value {
+	if d.Phase() == phaseStarting {
+		return edn.Nil()
+	}
+	var out []edn.Value
+	for _, s := range d.host.Load().rescorer.Known() {
+		if s.Doubtful() {
+			out = append(out, edn.MustMap(edn.K("judge"), edn.Text(s.Judge.Name), edn.K("state"), edn.K(string(s.Standing))))
+		}
+	}
+	return edn.Vector(out...)
 }
 
 // quality lists the capabilities that do not answer as they should, or are left

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -49,6 +50,11 @@ type Control interface {
 	Budgets(ctx context.Context, user string) (edn.Value, *contract.Error)
 	// AdjustBudget changes one of them by hand and tells how it stands then.
 	AdjustBudget(context.Context, BudgetChange) (edn.Value, *contract.Error)
+	// Judges lists every judge with what is known of how far it may be believed.
+	Judges() edn.Value
+	// Calibrate has a judge grade answers that people have labelled, and keeps what
+	// that comes to. It returns when that is done; the end of ctx ends it.
+	Calibrate(ctx context.Context, c Calibration) (edn.Value, *contract.Error)
 	// Status is the daemon on one screen.
 	Status() edn.Value
 	// Drain begins the end of the daemon and returns at once.
@@ -70,6 +76,19 @@ type BudgetChange struct {
 	User   string // empty: what all callers have together
 	Grant  edn.Value
 	Charge edn.Value
+}
+
+// Calibration is how a judge is to be measured.
+type Calibration struct {
+	Judge string
+	// File holds the labelled answers; empty: those that the judge names.
+	File string
+	// Reset has later measurements held against this one.
+	Reset bool
+	// Parallel is how many verdicts are asked for at once, Deadline the time of
+	// each; 0: that of acts.
+	Parallel int
+	Deadline time.Duration
 }
 
 // Deed is an admin action that was carried out or refused (HTTP-008).
@@ -199,6 +218,22 @@ func Actions() []Action {
 					return edn.Nil(), contract.Errorf("invalid-request", "budget-adjust has a :user and :scope :tenant, which is everybody together").WithHint("write :scope :user for one caller")
 				}
 				return c.AdjustBudget(ctx, change)
+			}},
+		{Name: "judge-list", Doc: "every judge: how far it agrees with people, since when, when it is measured again, and what came of that", do: func(_ context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
+			return c.Judges(), nil
+		}},
+		{Name: "judge-calibrate", Doc: "have a judge grade answers that people have labelled, and keep how far it agrees; the answer comes when that is done",
+			Input: `[:judge [:string {:min 1 :max 128}]] [:file {:optional true :doc "of the labelled answers; default: those that the judge names"} [:string {:min 1 :max 4096}]]
+				[:reset? {:optional true :doc "later measurements are held against this one"} :boolean] [:parallel {:optional true :default 4} [:int {:min 1 :max 64}]] [:deadline-ms {:optional true :doc "of one verdict"} [:int {:min 1}]]`,
+			do: func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
+				how := Calibration{Judge: text(in, "judge"), File: text(in, "file"), Reset: in.Key("reset?").Truthy(), Parallel: 4}
+				if n, ok := in.Key("parallel").AsInt(); ok {
+					how.Parallel = int(n)
+				}
+				if ms, ok := in.Key("deadline-ms").AsInt(); ok {
+					how.Deadline = time.Duration(ms) * time.Millisecond
+				}
+				return c.Calibrate(ctx, how)
 			}},
 		{Name: "drain", Doc: "end the daemon once the runs in flight have their answers", Later: true, do: func(_ context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
 			c.Drain()

@@ -66,6 +66,7 @@ type Health struct {
 	Version   string
 	Isolation edn.Value
 	Quality   edn.Value // capabilities that do not answer as they should, a vector; nil: not known
+	Judges    edn.Value // judges that are not believed, a vector; nil: not known
 }
 
 // Ready tells whether acts are served, and if not, why.

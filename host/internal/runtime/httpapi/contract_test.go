@@ -264,6 +264,9 @@ func TestEveryActionIsDocumented(t *testing.T) {
 		if strings.Contains(a.Input, ":intent") {
 			body["intent"] = "text/respond"
 		}
+		if strings.Contains(a.Input, "[:judge [") {
+			body["judge"] = "x"
+		}
 		if strings.Contains(a.Input, "[:scope") {
 			body["scope"] = "tenant"
 		}

@@ -22,6 +22,9 @@ func serveHealth(x *exchange) reply {
 	if !h.Quality.IsNil() {
 		b.Key("quality", h.Quality)
 	}
+	if !h.Judges.IsNil() {
+		b.Key("judges", h.Judges)
+	}
 	return reply{status: status, body: b.Map()}
 }
 

@@ -96,7 +96,8 @@ var specs = map[string]string{
   [:isolation {:optional true :doc "what the kernel holds the plugin processes to"}
    [:map [:level [:enum :none :limits :strict]] [:enforcement {:doc "how many processes are held by what"} [:map-of :keyword :int]]
     [:best-effort :int] [:udp [:enum :held :open]]]]
-  [:quality {:optional true} [:vector [:map {:closed true} [:cap/id :keyword] [:intent :keyword] [:state :keyword]]]]]`,
+  [:quality {:optional true} [:vector [:map {:closed true} [:cap/id :keyword] [:intent :keyword] [:state :keyword]]]]
+  [:judges {:optional true :doc "in use, and not believed as far as they could be"} [:vector [:map {:closed true} [:judge :string] [:state [:enum :uncalibrated :expired :weak :drifted]]]]]]`,
 	"answer/ready": `[:map {:closed true}
   [:ok? :boolean] [:phase [:enum :starting :ready :draining]] [:profile {:optional true} :keyword] [:boot :string]
   [:failed [:vector [:map {:closed true} [:condition :keyword] [:since :inst] [:why :string]]]]

@@ -101,7 +101,7 @@ func newWorld(t testing.TB, change ...func(*httpapi.Settings)) *world {
 // The backend.
 
 func (w *world) Health() httpapi.Health {
-	return httpapi.Health{OK: w.healthy.Load(), Version: "test", Isolation: edn.MustRead(`{:level :strict :enforcement {:kernel 2 :port-only 1} :best-effort 0 :udp :open}`)}
+	return httpapi.Health{OK: w.healthy.Load(), Version: "test", Isolation: edn.MustRead(`{:level :strict :enforcement {:kernel 2 :port-only 1} :best-effort 0 :udp :open}`), Judges: edn.MustRead(`[{:judge "grader" :state :drifted}]`)}
 }
 
 func (w *world) Phase() string { return w.phase.Load().(string) }
@@ -178,6 +178,10 @@ func (c control) Reload(context.Context, bool) (edn.Value, *contract.Error)    {
 func (c control) Diff(context.Context) (edn.Value, *contract.Error)            { return c.some() }
 func (c control) Budgets(context.Context, string) (edn.Value, *contract.Error) { return c.some() }
 func (c control) AdjustBudget(context.Context, httpapi.BudgetChange) (edn.Value, *contract.Error) {
+	return c.some()
+}
+func (c control) Judges() edn.Value { return edn.MustMap(edn.K("judges"), edn.Vector()) }
+func (c control) Calibrate(context.Context, httpapi.Calibration) (edn.Value, *contract.Error) {
 	return c.some()
 }
 func (c control) Status() edn.Value    { return edn.MustMap() }

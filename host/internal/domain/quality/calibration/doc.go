@@ -8,6 +8,8 @@
 // turns the share of answers that a judge let pass into an estimate of the share
 // that is good, with an interval. Record.Since and Record.Drifted decide whether a
 // judge has become worse, and Record.Faults says which habits the figures show.
+// Record.Standing says in a word how far a judge may be believed, and Record.Due when
+// it is to be measured again.
 //
 // Everything here is a value or a pure function and safe for concurrent use.
 // Randomness comes in as a seed, time as a value. Text that is refused gives a

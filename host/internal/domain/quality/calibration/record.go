@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
@@ -40,8 +41,13 @@ type Record struct {
 	Good, Bad int
 	// Failed counts anchors without a usable verdict. They are part of no figure.
 	Failed int
-	// At is when the judging ended.
-	At time.Time
+	// At is when the judging ended, Why who or what wanted it.
+	At  time.Time
+	Why Why
+	// Models are all that answered, if that was more than one.
+	Models []string
+	// Course is what was measured of the judge before, oldest first.
+	Course []Point
 	// ScoreMin is from which score on an answer passed.
 	ScoreMin quality.Score
 
@@ -69,6 +75,34 @@ type Record struct {
 	Spread float64
 }
 
+// Why is who or what had a judge measured.
+type Why string
+
+// The reasons. A record may have none: those of a person once did not say.
+const (
+	ByOperator Why = "operator" // a person
+	ByAge      Why = "recheck"  // the record before was old
+	ByModel    Why = "model"    // another model answered
+)
+
+func (w Why) known() bool { return w == ByOperator || w == ByAge || w == ByModel }
+
+// Point is an earlier measurement of a judge, in short.
+type Point struct {
+	At    time.Time
+	Kappa float64
+	Model string // empty if it was not known
+	Why   Why
+	// Fresh tells that later measurements were held against this one.
+	Fresh bool
+}
+
+// MostModels is how many models a record names.
+const MostModels = 16
+
+// MostPoints is how many earlier measurements a record keeps.
+const MostPoints = 100
+
 // Measured is a figure that needs observations of a certain kind.
 type Measured struct {
 	Value float64
@@ -87,7 +121,7 @@ func (r Record) Hash() string { return edn.Hash(r.Value()) }
 // held against, so that a judge which worsens little by little is noticed too.
 // before may be nil.
 func (r Record) Since(before *Record) Record {
-	r.Baseline = Measured{}
+	r = r.Anew(before)
 	if before == nil || before.Anchors != r.Anchors || before.Key != r.Key || before.Capability != r.Capability || before.ScoreMin != r.ScoreMin {
 		return r
 	}
@@ -95,6 +129,38 @@ func (r Record) Since(before *Record) Record {
 		r.Baseline = Measured{Value: before.Kappa, Of: before.Good + before.Bad}
 	}
 	return r
+}
+
+// Anew gives the record its place in a history in which later measurements are
+// held against this one. before may be nil.
+func (r Record) Anew(before *Record) Record {
+	r.Baseline, r.Course = Measured{}, nil
+	if before == nil {
+		return r
+	}
+	last := Point{At: before.At, Kappa: before.Kappa, Model: before.Model, Why: before.Why, Fresh: !before.Baseline.Known()}
+	r.Course = append(slices.Clone(before.Course), last)
+	r.Course = r.Course[max(0, len(r.Course)-MostPoints):]
+	return r
+}
+
+// Knows tells whether a model was among those that answered when the judge was
+// measured. Of a record that names none nobody can say that another one answers.
+func (r Record) Knows(model string) bool {
+	return r.Model == "" || model == r.Model || slices.Contains(r.Models, model)
+}
+
+// Last is when the judge was measured last for that reason, zero if it never was.
+func (r Record) Last(why Why) time.Time {
+	if r.Why == why {
+		return r.At
+	}
+	for _, p := range slices.Backward(r.Course) {
+		if p.Why == why {
+			return p.At
+		}
+	}
+	return time.Time{}
 }
 
 // Drifted tells whether the judge agrees so much less than at first that its
@@ -114,6 +180,9 @@ type form struct {
 	Family      string    `edn:"family,omitempty"`
 	Anchors     anchored  `edn:"anchors"`
 	At          time.Time `edn:"at"`
+	Why         edn.Value `edn:"why,omitempty"`
+	Models      []string  `edn:"models,omitempty"`
+	Course      []point   `edn:"course,omitempty"`
 	ScoreMin    edn.Value `edn:"score-min"`
 	Sensitivity edn.Value `edn:"sensitivity"`
 	Specificity edn.Value `edn:"specificity"`
@@ -133,6 +202,22 @@ type anchored struct {
 	Failed int    `edn:"failed"`
 }
 
+type point struct {
+	At    time.Time `edn:"at"`
+	Kappa edn.Value `edn:"kappa"`
+	Model string    `edn:"model,omitempty"`
+	Why   edn.Value `edn:"why,omitempty"`
+	Fresh bool      `edn:"first?,omitempty"`
+}
+
+// value is nil for a reason that is not known.
+func (w Why) value() edn.Value {
+	if w == "" {
+		return edn.Nil()
+	}
+	return edn.K(string(w))
+}
+
 // Value is the EDN form of the record. A figure that was not measured is nil.
 func (r Record) Value() edn.Value {
 	capability, err := edn.Keyword(r.Capability)
@@ -142,7 +227,7 @@ func (r Record) Value() edn.Value {
 	v, err := edn.Encode(form{
 		Version: Version, Judge: r.Judge, Capability: capability, Key: r.Key, Model: r.Model, Family: r.Family,
 		Anchors: anchored{Hash: r.Anchors, Good: r.Good, Bad: r.Bad, Failed: r.Failed},
-		At:      r.At.UTC(), ScoreMin: r.ScoreMin.Value(),
+		At:      r.At.UTC(), Why: r.Why.value(), Models: r.Models, Course: r.course(), ScoreMin: r.ScoreMin.Value(),
 		Sensitivity: decimal(r.Sensitivity), Specificity: decimal(r.Specificity), Kappa: decimal(r.Kappa),
 		Baseline: r.Baseline.value(), Flips: r.Flips.value(), Length: r.Length.value(), Order: r.Order.value(), Own: r.Own.value(),
 		Spread: decimal(r.Spread),
@@ -151,6 +236,14 @@ func (r Record) Value() edn.Value {
 		return edn.Nil()
 	}
 	return v
+}
+
+func (r Record) course() []point {
+	out := make([]point, len(r.Course))
+	for i, p := range r.Course {
+		out[i] = point{At: p.At.UTC(), Kappa: decimal(p.Kappa), Model: p.Model, Why: p.Why.value(), Fresh: p.Fresh}
+	}
+	return out
 }
 
 func (m Measured) value() edn.Value {
@@ -179,7 +272,17 @@ func ParseRecord(v edn.Value) (Record, error) {
 	}
 	r := Record{
 		Judge: f.Judge, Key: f.Key, Model: f.Model, Family: f.Family,
-		Anchors: f.Anchors.Hash, Good: f.Anchors.Good, Bad: f.Anchors.Bad, Failed: f.Anchors.Failed, At: f.At,
+		Anchors: f.Anchors.Hash, Good: f.Anchors.Good, Bad: f.Anchors.Bad, Failed: f.Anchors.Failed, At: f.At, Models: f.Models,
+	}
+	r.Why = p.why(f.Why, edn.K("why"))
+	for i, x := range f.Course {
+		at := []edn.Value{edn.K("course"), edn.Int(int64(i))}
+		r.Course = append(r.Course, Point{
+			At: x.At, Kappa: p.number(x.Kappa, -1, 1, append(at, edn.K("kappa"))...), Model: x.Model, Why: p.why(x.Why, append(at, edn.K("why"))...), Fresh: x.Fresh,
+		})
+	}
+	if len(f.Course) > MostPoints {
+		p.add(fmt.Sprintf("expected at most %d earlier measurements, found %d", MostPoints, len(f.Course)), edn.K("course"))
 	}
 	if f.Version != Version {
 		p.add(fmt.Sprintf("expected version %d, found %d: calibrate the judge again", Version, f.Version), edn.K("calibration/version"))
@@ -207,6 +310,18 @@ func ParseRecord(v edn.Value) (Record, error) {
 		return Record{}, refused("record", p.list)
 	}
 	return r, nil
+}
+
+func (p *problems) why(v edn.Value, path ...edn.Value) Why {
+	if v.IsNil() {
+		return ""
+	}
+	word, _ := v.AsKeyword()
+	if w := Why(word); w.known() {
+		return w
+	}
+	p.add(fmt.Sprintf("expected :operator, :recheck or :model, found %s", v), path...)
+	return ""
 }
 
 func (p *problems) measured(v edn.Value, low float64, name string) Measured {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -103,3 +104,54 @@ func TestRecordDrifts(t *testing.T) {
 }
 
 func qualityScore(n int64) quality.Score { return quality.Score(n) }
+
+// JDG-011: the course of a judge goes with its record, is bounded, and does not begin
+// anew with the judge.
+func TestRecordKeepsItsCourse(t *testing.T) {
+	r := aRecord()
+	for i := range calibration.MostPoints + 10 {
+		next := aRecord()
+		next.At, next.Why, next.Kappa = r.At.Add(time.Hour), calibration.ByAge, 0.5
+		if i%10 == 3 {
+			next.Why, next.Models = calibration.ByModel, []string{"m-1", "m-2"}
+		}
+		if i%10 == 5 {
+			r = next.Anew(&r)
+			continue
+		}
+		r = next.Since(&r)
+	}
+	require.Len(t, r.Course, calibration.MostPoints)
+	v, err := edn.Read(edn.WritePretty(r.Value(), edn.PrettyOptions{}))
+	require.NoError(t, err)
+	back, err := calibration.ParseRecord(v)
+	require.NoError(t, err)
+	assert.Equal(t, r, back)
+	assert.Equal(t, calibration.ByModel, r.Course[len(r.Course)-6].Why)
+	assert.Equal(t, r.Course[len(r.Course)-6].At, r.Last(calibration.ByModel))
+	assert.True(t, r.Last(calibration.ByOperator).IsZero(), "that was too long ago")
+	assert.True(t, r.Knows("m-1") && !r.Knows("m-3"))
+	r.Model = ""
+	assert.True(t, r.Knows("m-3"), "nobody can say that it is another one")
+	_, err = calibration.ParseRecord(v.AssocKey("why", edn.K("whim")))
+	assert.ErrorContains(t, err, "expected :operator, :recheck or :model")
+}
+
+// JDG-011: how far a judge is believed, to the last digit and second.
+func TestStandings(t *testing.T) {
+	j := &registry.Judge{MinKappa: 0.4, Drift: 0.15, Recheck: 7 * 24 * time.Hour}
+	r := aRecord()
+	at := r.At
+	weak, drifted := r, r
+	weak.Kappa = 0.3999
+	drifted.Kappa, drifted.Baseline = 0.7, calibration.Measured{Value: 0.85, Of: 40}
+	var none *calibration.Record
+	assert.Equal(t, calibration.Uncalibrated, none.Standing(j, at))
+	assert.Equal(t, calibration.Believed, r.Standing(j, at.Add(j.Recheck)))
+	assert.Equal(t, calibration.Expired, r.Standing(j, at.Add(j.Recheck+1)))
+	assert.Equal(t, calibration.Weak, weak.Standing(j, at))
+	assert.Equal(t, calibration.Drifted, drifted.Standing(j, at))
+	assert.Equal(t, calibration.Drifted, drifted.Standing(j, at.Add(100*j.Recheck)), "that does not expire")
+	assert.Equal(t, at.Add(j.Recheck*9/10), r.Due(j.Recheck, 0))
+	assert.Equal(t, at.Add(j.Recheck*17/20), r.EarliestDue(j.Recheck))
+}

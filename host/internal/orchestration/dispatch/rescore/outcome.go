@@ -1,0 +1,193 @@
+package rescore
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Outcome is what a measurement came to.
+type Outcome struct {
+	Judge  *registry.Judge
+	Record calibration.Record
+	Before *calibration.Record // nil if there was none
+	Spent  Spending
+}
+
+// Value is the outcome as data: the record with its hash, whether the judge may be
+// believed, which habits it has, and what the verdicts cost.
+func (o Outcome) Value() edn.Value {
+	faults := o.Record.Faults(o.Judge.Drift)
+	list := make([]edn.Value, len(faults))
+	for i, f := range faults {
+		list[i] = edn.MustMap(edn.K("fault"), edn.K(f.Name), edn.K("message"), edn.Text(f.Message))
+	}
+	believed := o.Record.Kappa >= o.Judge.MinKappa && !slices.ContainsFunc(faults, func(f calibration.Fault) bool { return f.Name == "drift" })
+	return edn.MustMap(
+		edn.K("calibration"), o.Record.Value(), edn.K("hash"), edn.Text(o.Record.Hash()),
+		edn.K("believed?"), edn.Bool(believed), edn.K("min-kappa"), figure(o.Judge.MinKappa),
+		edn.K("faults"), edn.Vector(list...), edn.K("usage"), o.Spent.Value())
+}
+
+// news is the outcome for who follows the host.
+func (o Outcome) news() edn.Value {
+	r := o.Record
+	b := edn.MustMap(edn.K("cause"), edn.K(string(r.Why)), edn.K("kappa"), figure(r.Kappa), edn.K("usage"), o.Spent.Value())
+	why := "kappa " + text(r.Kappa)
+	if o.Before != nil {
+		b = b.AssocKey("before", figure(o.Before.Kappa))
+		why += ", it was " + text(o.Before.Kappa)
+	}
+	if r.Model != "" {
+		b = b.AssocKey("model", edn.Text(r.Model))
+	}
+	switch r.Standing(o.Judge, r.At) {
+	case calibration.Drifted:
+		why += "; that is " + text(o.Judge.Drift) + " or more below the first one, so it is not asked any more"
+	case calibration.Weak:
+		why += "; " + text(o.Judge.MinKappa) + " is needed to refuse answers, so its grades only count in the score"
+	}
+	return b.AssocKey("why", edn.Text(why))
+}
+
+// Status is how a judge stands.
+type Status struct {
+	Judge    *registry.Judge
+	Used     bool // an intent has answers graded by it
+	Standing calibration.Standing
+	Record   *calibration.Record // nil if there is none that can be read
+	Err      error               // why it cannot be
+
+	Due       time.Time // when it is measured again by itself; zero: never
+	Why       calibration.Why
+	Busy      bool // it is being measured
+	Done, All int
+
+	Failures int // of measurements in a row
+	Failed   time.Time
+	Failure  *contract.Error
+}
+
+// Status is how all judges of the configuration stand. Due is zero of those that the
+// loop does not measure.
+func (r *Rescorer) Status() []Status {
+	r.mu.Lock()
+	c := r.config
+	r.mu.Unlock()
+	if c.Registry == nil {
+		return nil
+	}
+	now := r.s.Clock.Now()
+	var out []Status
+	for _, name := range c.Registry.Judges() {
+		j, _ := c.Registry.Judge(name)
+		s := StatusOf(j, r.s.Store, slices.Contains(c.Used, name), now)
+		r.mu.Lock()
+		if st := r.judges[name]; st != nil {
+			if s.Record != nil && s.Used && j.Enabled && j.Anchors != "" {
+				s.Due, s.Why = st.due(j, s.Record)
+			}
+			if s.Busy, s.Done, s.All = st.busy, st.done, st.all; s.Busy {
+				s.Why = st.why
+			}
+			s.Failures, s.Failed, s.Failure = st.failures, st.failed, st.err
+		}
+		r.mu.Unlock()
+		out = append(out, s)
+	}
+	return out
+}
+
+// Known is Status without a look at the disk: the judges in use, as the loop has found
+// them.
+func (r *Rescorer) Known() []Status {
+	now := r.s.Clock.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []Status
+	for _, name := range r.config.Used {
+		j, ok := r.config.Registry.Judge(name)
+		if st := r.judges[name]; ok && st != nil && st.seen {
+			out = append(out, Status{Judge: j, Used: true, Record: st.record, Err: st.bad, Standing: st.record.Standing(j, now)})
+		}
+	}
+	return out
+}
+
+// StatusOf is how a judge stands by its record, where no loop runs.
+func StatusOf(j *registry.Judge, store Store, used bool, now time.Time) Status {
+	s := Status{Judge: j, Used: used}
+	s.Record, s.Err = store.Record(j.Name)
+	s.Standing = s.Record.Standing(j, now)
+	return s
+}
+
+// Doubtful tells whether the judge is in use and does not count for what it could.
+func (s Status) Doubtful() bool {
+	return s.Used && s.Judge.Enabled && !s.Judge.Plain && s.Standing != calibration.Believed
+}
+
+// Value is the status as data; whole adds the course of earlier measurements.
+func (s Status) Value(whole bool) edn.Value {
+	var b edn.MapBuilder
+	b.Key("judge", edn.Text(s.Judge.Name))
+	b.Key("state", edn.K(string(s.Standing)))
+	b.Key("used?", edn.Bool(s.Used && s.Judge.Enabled))
+	b.Key("plain?", edn.Bool(s.Judge.Plain))
+	b.Key("min-kappa", figure(s.Judge.MinKappa))
+	b.Key("drift", figure(s.Judge.Drift))
+	b.Key("recheck-ms", edn.Int(s.Judge.Recheck.Milliseconds()))
+	if s.Judge.Anchors != "" {
+		b.Key("anchors", edn.Text(s.Judge.Anchors))
+	}
+	if s.Judge.Where != "" {
+		b.Key("where", edn.Text(s.Judge.Where))
+	}
+	if s.Err != nil {
+		b.Key("unreadable", edn.Text(s.Err.Error()))
+	}
+	if r := s.Record; r != nil {
+		b.Key("kappa", figure(r.Kappa))
+		b.Key("at", inst(r.At))
+		b.Key("until", inst(r.At.Add(s.Judge.Recheck)))
+		b.Key("cap/id", keyword(r.Capability))
+		if r.Baseline.Known() {
+			b.Key("first-kappa", figure(r.Baseline.Value))
+		}
+		if r.Model != "" {
+			b.Key("model", edn.Text(r.Model))
+		}
+		if whole {
+			b.Key("calibration", r.Value())
+		}
+	}
+	if !s.Due.IsZero() {
+		b.Key("due", inst(s.Due))
+		b.Key("why", edn.K(string(s.Why)))
+	}
+	if s.Busy {
+		b.Key("measuring", edn.MustMap(edn.K("done"), edn.Int(int64(s.Done)), edn.K("all"), edn.Int(int64(s.All)), edn.K("why"), edn.K(string(s.Why))))
+	}
+	if s.Failure != nil {
+		b.Key("failed", edn.MustMap(edn.K("at"), inst(s.Failed), edn.K("times"), edn.Int(int64(s.Failures)), edn.K("error"), s.Failure.Value()))
+	}
+	return b.Map()
+}
+
+func keyword(name string) edn.Value {
+	k, err := edn.Keyword(name)
+	if err != nil {
+		return edn.Text(name)
+	}
+	return k
+}
+
+func text(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+
+func figure(f float64) edn.Value { return edn.MustDecimal(fmt.Sprintf("%sM", text(f))) }

@@ -1,0 +1,515 @@
+package rescore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/rescore"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	day  = 24 * time.Hour
+	week = 7 * day
+)
+
+// bench is a world of judges under the clock of a synctest bubble: a store in memory
+// and a host that has answers graded.
+type bench struct {
+	t testing.TB
+	*rescore.Rescorer
+	reg *registry.Registry
+
+	mu      sync.Mutex
+	records map[string]calibration.Record
+	wrong   int           // verdicts of each label that are wrong
+	takes   time.Duration // one verdict
+	model   string
+	fails   *contract.Error
+	asked   []time.Time
+	now     int // verdicts under way
+	most    int
+	events  []dispatch.Notice
+	kept    []calibration.Record
+}
+
+// Record implements rescore.Store.
+func (b *bench) Record(judge string) (*calibration.Record, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r, ok := b.records[judge]; ok {
+		return &r, nil
+	}
+	return nil, nil
+}
+
+// Keep implements rescore.Store.
+func (b *bench) Keep(r calibration.Record) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.records[r.Judge] = r
+	b.kept = append(b.kept, r)
+	return nil
+}
+
+// Anchors implements rescore.Store.
+func (b *bench) Anchors(file string) (calibration.Anchors, error) {
+	if file != "anchors.edn" {
+		return calibration.Anchors{}, contract.Errorf("not-found", "no file %s", file)
+	}
+	return labelled(20), nil
+}
+
+// labelled are n good and n bad answers.
+func labelled(n int) calibration.Anchors {
+	var list []edn.Value
+	for i := range n {
+		for _, label := range []string{"good", "bad"} {
+			list = append(list, edn.MustRead(fmt.Sprintf(`{:id "%s%d" :label :%s :task/call {:input {:text "q%d"}} :task/result {:out {:text "%s %d"}}}`, label, i, label, i, label, i)))
+		}
+	}
+	a, err := calibration.ParseAnchors(edn.MustMap(edn.K("anchors"), edn.Vector(list...)))
+	if err != nil {
+		panic(err)
+	}
+	return a
+}
+
+func judges(t testing.TB, list ...registry.Judge) *registry.Registry {
+	t.Helper()
+	c, err := contract.ParseCapability(edn.MustRead(`{:cap/id :j/rubric :cap/kind :judge :cap/intents #{:eval/grade} :io/in-schema :req/eval :io/out-schema :res/eval}`))
+	require.NoError(t, err)
+	for i := range list {
+		j := &list[i]
+		j.Intent, j.Capability, j.Enabled, j.ScorePath, j.MinKappa, j.Drift = registry.IntentGrade, "j/rubric", true, []string{"score"}, 0.4, 0.15
+		if j.Recheck == 0 {
+			j.Recheck = week
+		}
+	}
+	reg, err := registry.New(registry.Spec{Capabilities: []registry.Capability{{Capability: c, Plugin: "judge"}}, Judges: list})
+	require.NoError(t, err)
+	return reg
+}
+
+func newBench(t testing.TB, list ...registry.Judge) *bench {
+	b := &bench{t: t, records: map[string]calibration.Record{}, takes: time.Second, model: "m-1", reg: judges(t, list...)}
+	u := 0.0
+	b.Rescorer = rescore.New(rescore.Settings{
+		Clock: dispatch.SystemClock{}, Store: b,
+		Random: func() float64 { u += 0.37; u -= float64(int(u)); return u },
+		Tell: func(n dispatch.Notice) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.events = append(b.events, n)
+		},
+	})
+	b.use(b.reg)
+	return b
+}
+
+// use puts a configuration in force in which all judges are in use.
+func (b *bench) use(reg *registry.Registry) {
+	b.Configure(rescore.Config{Registry: reg, Used: reg.Judges(), Ask: b.ask})
+}
+
+// serve runs the loop in the bubble until the function is called that it gives.
+func (b *bench) serve() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		b.Run(ctx)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// before keeps a record as if the judge had been measured that long ago.
+func (b *bench) before(judge string, ago time.Duration, kappa float64) {
+	at := time.Now().Add(-ago)
+	b.records[judge] = calibration.Record{
+		Judge: judge, Capability: "j/rubric", Key: "b3:k", Model: "m-1", Anchors: labelled(20).Hash, ScoreMin: 500, Good: 20, Bad: 20, At: at, Kappa: kappa, Why: calibration.ByOperator,
+	}
+}
+
+// ask grades an answer: by its label, but for the first few of each.
+func (b *bench) ask(ctx context.Context, request edn.Value) (edn.Value, error) {
+	b.mu.Lock()
+	b.asked = append(b.asked, time.Now())
+	b.now++
+	b.most = max(b.most, b.now)
+	wrong, takes, model, fails := b.wrong, b.takes, b.model, b.fails
+	b.mu.Unlock()
+	defer func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.now--
+	}()
+	if err := (dispatch.SystemClock{}).Wait(ctx, takes); err != nil {
+		return edn.Nil(), contract.AsError(err)
+	}
+	if fails != nil {
+		return edn.MustRead(`{:usage {:tokens-in 1}}`), fails
+	}
+	if pinned, _ := request.Key("task").Key("cap/id").AsKeyword(); pinned != "j/rubric" {
+		b.t.Errorf("asked %s", request)
+	}
+	text, _ := request.Key("input").Key("task/result").Key("out").Key("text").AsString()
+	var label string
+	var i int
+	_, _ = fmt.Sscanf(text, "%s %d", &label, &i)
+	score := "0.9M"
+	if (label == "good") == (i < wrong) {
+		score = "0.1M"
+	}
+	said := edn.MustMap(edn.K("key"), edn.Text("b3:k"))
+	if model != "" {
+		said = said.AssocKey("model", edn.Text(model))
+	}
+	return edn.MustMap(edn.K("invoke/meta"), edn.MustRead(`{:cap/id :j/rubric}`), edn.K("usage"), edn.MustRead(`{:tokens-in 10 :tokens-out 2 :cost-usd 0.001M}`),
+		edn.K("result"), edn.MustMap(edn.K("out"), edn.MustMap(edn.K("score"), edn.MustRead(score), edn.K("judge"), said))), nil
+}
+
+// told are the events so far, in short.
+func (b *bench) told() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out []string
+	for _, n := range b.events {
+		judge, _ := n.Details.Key("judge").AsString()
+		cause, _ := n.Details.Key("cause").AsKeyword()
+		out = append(out, n.Event+" "+judge+" "+cause)
+	}
+	return out
+}
+
+func (b *bench) keptOnes() []calibration.Record {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]calibration.Record(nil), b.kept...)
+}
+
+func anchored(name string) registry.Judge { return registry.Judge{Name: name, Anchors: "anchors.edn"} }
+
+// JDG-011: a judge is measured again before its record is too old, one verdict at a
+// time and with long rests, and the new figures replace the old ones, whose course is
+// kept.
+func TestMeasuredAgainInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, anchored("grader"))
+		b.before("grader", 2*day, 0.9)
+		first := b.records["grader"]
+		b.wrong = 1
+		stop := b.serve()
+		time.Sleep(week*17/20 - 2*day - time.Minute)
+		assert.Empty(t, b.asked, "not before it is due")
+		st := b.Status()[0]
+		assert.Equal(t, calibration.Believed, st.Standing)
+		assert.True(t, st.Due.Before(first.At.Add(week*9/10+time.Second)) && st.Due.After(first.At.Add(week*17/20-time.Second)), "%s", st.Due)
+		time.Sleep(week / 20)
+		time.Sleep(time.Hour)
+		stop()
+		kept := b.keptOnes()
+		require.Len(t, kept, 1)
+		r := kept[0]
+		assert.Equal(t, 0.9, r.Kappa)
+		assert.Equal(t, calibration.ByAge, r.Why)
+		assert.Equal(t, []calibration.Point{{At: first.At, Kappa: 0.9, Model: "m-1", Why: calibration.ByOperator, Fresh: true}}, r.Course)
+		assert.Equal(t, 0.9, r.Baseline.Value)
+		assert.Less(t, r.At.Sub(first.At), week, "there was a record all the time")
+		assert.Equal(t, 1, b.most)
+		assert.Len(t, b.asked, 100, "each anchor twice, and each pair")
+		for i := 1; i < len(b.asked); i++ {
+			require.GreaterOrEqual(t, b.asked[i].Sub(b.asked[i-1]), 4*time.Second, "a verdict takes one second, and three are rest")
+		}
+		assert.Equal(t, []string{"judge/rescored grader recheck"}, b.told())
+		n := b.events[0]
+		assert.Equal(t, []string{"j/rubric", "eval/grade", "judge"}, []string{n.CapID, n.Intent, n.Plugin})
+		assert.Equal(t, `"kappa 0.9, it was 0.9"`, n.Details.Key("why").String())
+		assert.Equal(t, "0.1M", n.Details.Key("usage").Key("cost-usd").String())
+	})
+}
+
+// JDG-011: what was due while no host ran is done soon after one started, though not
+// at once, and one judge after the other.
+func TestDueWhileDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, anchored("a"), anchored("b"), anchored("c"))
+		for _, name := range []string{"a", "b", "c"} {
+			b.before(name, 20*day, 0.9)
+		}
+		began := time.Now()
+		assert.Equal(t, calibration.Expired, b.Status()[0].Standing)
+		stop := b.serve()
+		time.Sleep(time.Hour)
+		stop()
+		assert.Len(t, b.keptOnes(), 3)
+		assert.Equal(t, 1, b.most, "one verdict at a time over all judges")
+		assert.GreaterOrEqual(t, b.asked[0].Sub(began), 30*time.Second)
+		assert.LessOrEqual(t, b.asked[0].Sub(began), 5*time.Minute)
+		for _, s := range b.Status() {
+			assert.Equal(t, calibration.Believed, s.Standing, s.Judge.Name)
+		}
+	})
+}
+
+// JDG-010, JDG-011: nobody is measured without anchors, without a first measurement, or
+// for nobody.
+func TestNotMeasured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, anchored("never"), registry.Judge{Name: "bare"}, anchored("unused"))
+		b.before("bare", 30*day, 0.9)
+		b.before("unused", 30*day, 0.9)
+		b.Configure(rescore.Config{Registry: b.reg, Used: []string{"never", "bare"}, Ask: b.ask})
+		stop := b.serve()
+		b.Served("never", "m-2")
+		b.Served("bare", "m-2")
+		b.Served("nobody", "m-2")
+		time.Sleep(10 * day)
+		stop()
+		assert.Empty(t, b.asked)
+		var states []string
+		for _, s := range b.Known() {
+			states = append(states, s.Judge.Name+" "+string(s.Standing))
+		}
+		assert.Equal(t, []string{"never uncalibrated", "bare expired"}, states)
+		for _, s := range b.Status() {
+			assert.True(t, s.Due.IsZero(), s.Judge.Name)
+		}
+	})
+}
+
+// JDG-011: another model behind the judge has it measured again soon; one that was
+// measured has not, and a provider that names another model each time has the judge
+// measured once in a seventh of its recheck.
+func TestAnotherModel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, anchored("grader"))
+		b.before("grader", time.Hour, 0.9)
+		stop := b.serve()
+		defer stop()
+		time.Sleep(10 * time.Minute)
+		b.Served("grader", "m-1")
+		time.Sleep(10 * time.Minute)
+		assert.Empty(t, b.asked)
+
+		b.mu.Lock()
+		b.model = "m-2"
+		b.mu.Unlock()
+		b.Served("grader", "m-2")
+		time.Sleep(10 * time.Minute)
+		require.Len(t, b.keptOnes(), 1)
+		r := b.keptOnes()[0]
+		assert.Equal(t, []any{"m-2", calibration.ByModel}, []any{r.Model, r.Why})
+		assert.True(t, r.Baseline.Known(), "it is held against what the former model did")
+
+		b.mu.Lock()
+		b.model = "m-3"
+		b.mu.Unlock()
+		b.Served("grader", "m-3")
+		time.Sleep(day - time.Hour)
+		assert.Len(t, b.keptOnes(), 1)
+		time.Sleep(2 * time.Hour)
+		assert.Len(t, b.keptOnes(), 2)
+		assert.Equal(t, []string{"judge/rescored grader model", "judge/rescored grader model"}, b.told())
+	})
+}
+
+// JDG-011: who agrees less than at first has drifted, who agrees too little is weak, and
+// both are told; a judge that is well again is believed again.
+func TestDriftAndWeakness(t *testing.T) {
+	for _, row := range []struct {
+		before float64
+		wrong  int
+		state  calibration.Standing
+		says   string
+	}{
+		{0.9, 2, calibration.Believed, "kappa 0.8, it was 0.9"},
+		{0.95, 2, calibration.Drifted, "that is 0.15 or more below the first one, so it is not asked any more"},
+		{0.4, 7, calibration.Weak, "0.4 is needed to refuse answers, so its grades only count in the score"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, anchored("grader"))
+			b.before("grader", week, row.before)
+			b.wrong = row.wrong
+			stop := b.serve()
+			defer stop()
+			time.Sleep(time.Hour)
+			assert.Equal(t, row.state, b.Status()[0].Standing)
+			assert.Equal(t, row.state, b.Known()[0].Standing)
+			require.Len(t, b.events, 1)
+			assert.Contains(t, b.events[0].Details.Key("why").String(), row.says)
+			b.mu.Lock()
+			b.wrong = 0
+			b.mu.Unlock()
+			time.Sleep(week)
+			assert.Equal(t, calibration.Believed, b.Status()[0].Standing)
+			assert.Len(t, b.keptOnes()[1].Course, 2)
+		})
+	}
+}
+
+// JDG-011: a measurement that fails is tried again, later and later, and leaves the
+// record in force until it is too old.
+func TestFailedMeasurements(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, anchored("grader"))
+		b.before("grader", week*9/10, 0.9)
+		b.fails = contract.Errorf("provider/unavailable", "the server is down")
+		stop := b.serve()
+		defer stop()
+		time.Sleep(12 * time.Hour)
+		st := b.Status()[0]
+		assert.Equal(t, calibration.Believed, st.Standing, "the old record holds")
+		assert.Equal(t, "provider/unavailable", st.Failure.Type)
+		failures := st.Failures
+		assert.Positive(t, failures)
+		assert.LessOrEqual(t, failures, 8, "5, 10, 20 minutes and so on between them")
+		assert.Len(t, b.asked, 3*failures, "a server that is down is not asked for all verdicts")
+		assert.Contains(t, b.events[0].Details.Key("why").String(), "the server is down")
+		time.Sleep(day)
+		assert.Equal(t, calibration.Expired, b.Status()[0].Standing)
+		assert.LessOrEqual(t, b.Status()[0].Failures-failures, 5)
+		assert.Empty(t, b.keptOnes())
+
+		b.mu.Lock()
+		b.fails = nil
+		b.mu.Unlock()
+		time.Sleep(9 * time.Hour)
+		assert.Equal(t, calibration.Believed, b.Status()[0].Standing)
+		assert.Zero(t, b.Status()[0].Failures)
+	})
+}
+
+// JDG-010: a server that goes away on the way is not asked for what cannot become a
+// record any more.
+func TestGivenUpOnTheWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, anchored("grader"))
+		b.before("grader", time.Hour, 0.9)
+		time.AfterFunc(10*time.Second, func() {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.fails = contract.Errorf("provider/unavailable", "the server is down")
+		})
+		_, err := b.Score(context.Background(), "grader", rescore.Options{Why: calibration.ByOperator, Parallel: 1})
+		require.Error(t, err)
+		e := contract.AsError(err)
+		assert.Equal(t, []string{"judge/failed", "provider/unavailable"}, []string{e.Type, e.Cause.Type})
+		assert.LessOrEqual(t, len(b.asked), 12)
+		assert.Empty(t, b.keptOnes())
+	})
+}
+
+// JDG-011: the end of the host, its drain and another configuration end a measurement,
+// and what was kept stays.
+func TestMeasurementsEnd(t *testing.T) {
+	for name, end := range map[string]func(b *bench, stop func()){
+		"the host ends": func(_ *bench, stop func()) { stop() },
+		"a drain":       func(b *bench, _ func()) { b.Stop() },
+		"a reload":      func(b *bench, _ func()) { b.use(b.reg) },
+		"the judge goes": func(b *bench, _ func()) {
+			b.use(judges(b.t))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, anchored("grader"))
+				b.before("grader", week, 0.9)
+				stop := b.serve()
+				time.Sleep(6 * time.Minute) // it is under way
+				require.NotEmpty(t, b.asked)
+				require.True(t, b.Status()[0].Busy)
+				end(b, stop)
+				synctest.Wait()
+				asked := len(b.asked)
+				time.Sleep(20 * time.Second)
+				assert.Len(t, b.asked, asked, "nothing is asked any more")
+				assert.Empty(t, b.keptOnes())
+				assert.Empty(t, b.told(), "that is no failure")
+				if name == "a reload" {
+					time.Sleep(20 * time.Minute)
+					assert.Len(t, b.keptOnes(), 1, "it is begun again")
+				}
+				if name == "a drain" {
+					_, err := b.Score(context.Background(), "grader", rescore.Options{})
+					assert.ErrorIs(t, err, contract.OfType("runtime/draining"))
+				}
+				stop()
+			})
+		})
+	}
+}
+
+// No judge is measured twice at once, and what a person measured meanwhile with another
+// process is not overwritten.
+func TestOneMeasurementAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, anchored("grader"))
+		b.before("grader", week, 0.9)
+		stop := b.serve()
+		defer stop()
+		time.Sleep(6 * time.Minute)
+		st := b.Status()[0]
+		require.True(t, st.Busy)
+		assert.Equal(t, 100, st.All)
+		_, err := b.Score(context.Background(), "grader", rescore.Options{})
+		require.Error(t, err)
+		assert.Contains(t, err.Error(), "the judge is being measured")
+		assert.Equal(t, 1, b.most)
+		b.mu.Lock()
+		mine := b.records["grader"]
+		mine.At, mine.Kappa = time.Now(), 0.95
+		b.records["grader"] = mine
+		b.mu.Unlock()
+		time.Sleep(time.Hour)
+		assert.Empty(t, b.keptOnes())
+		assert.Equal(t, 0.95, b.Status()[0].Record.Kappa)
+	})
+}
+
+// What an operator wants is measured at once, and again from there if that is wanted.
+func TestScore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, anchored("grader"), registry.Judge{Name: "bare"})
+		b.wrong = 4
+		out, err := b.Score(context.Background(), "bare", rescore.Options{File: "anchors.edn", Why: calibration.ByOperator, Parallel: 8})
+		require.NoError(t, err)
+		assert.Equal(t, 0.6, out.Record.Kappa)
+		assert.Greater(t, b.most, 1)
+		b.wrong = 8
+		for _, reset := range []bool{false, true} {
+			out, err = b.Score(context.Background(), "bare", rescore.Options{File: "anchors.edn", Why: calibration.ByOperator, Reset: reset})
+			require.NoError(t, err)
+			assert.Equal(t, !reset, out.Record.Drifted(0.15))
+			assert.Equal(t, "false", out.Value().Key("believed?").String(), "kappa 0.2 is little")
+		}
+		assert.Len(t, out.Record.Course, 2)
+		_, err = b.Score(context.Background(), "bare", rescore.Options{})
+		assert.ErrorIs(t, err, contract.OfType("invalid-request"))
+		_, err = b.Score(context.Background(), "gradr", rescore.Options{})
+		assert.ErrorIs(t, err, contract.OfType("not-found"))
+		ctx, cancel := context.WithCancelCause(context.Background())
+		gone := errors.New("nobody waits")
+		time.AfterFunc(3*time.Second, func() { cancel(gone) })
+		_, err = b.Score(ctx, "grader", rescore.Options{})
+		assert.ErrorIs(t, err, gone)
+	})
+}

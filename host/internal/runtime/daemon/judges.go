@@ -1,0 +1,105 @@
+package daemon
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/rescore"
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// newRescorer makes what keeps the judges measured. It does nothing by itself until
+// a daemon runs it.
+func (h *Host) newRescorer(loaded *Loaded, o Options) *rescore.Rescorer {
+	return rescore.New(rescore.Settings{
+		Clock: dispatch.SystemClock{}, Store: config.Calibrations{DataDir: loaded.Host.DataDir}, Random: rand.Float64,
+		Tell:    func(n dispatch.Notice) { h.notice(n, o.Notices) },
+		Believe: h.believe,
+	})
+}
+
+// judging tells it of the configuration in force. A host that takes no acts asks no
+// judges.
+func (h *Host) judging(loaded *Loaded) {
+	c := rescore.Config{Registry: loaded.Generation.Registry, Ask: h.grade}
+	if loaded.Profile != config.ProfileAdmin {
+		c.Used = loaded.Generation.JudgesInUse()
+	}
+	h.rescorer.Configure(c)
+}
+
+// hostPrincipal is who asks for what the host wants for itself.
+const hostPrincipal = "host"
+
+// grade asks for one verdict on a labelled answer. It is paid like a vote, by the
+// budget of the whole host and by that of the host as a caller, and takes no place
+// from those who wait for answers.
+func (h *Host) grade(ctx context.Context, request edn.Value) (edn.Value, error) {
+	turn := h.nested("")
+	defer turn.Release()
+	response, failure := turn.Do(ctx, act.Act{Request: request, Principal: hostPrincipal, PrincipalType: hostPrincipal, Roles: []string{policy.RoleOperator}, Grading: true})
+	if failure != nil {
+		return response, failure
+	}
+	return response, nil
+}
+
+// believe has a new record count at once.
+func (h *Host) believe(j *registry.Judge, r calibration.Record) {
+	g := h.runs.now()
+	g.judges.forget(j.Name)
+	c, ok := g.loaded.Generation.Registry.Capability(r.Capability)
+	if !ok {
+		return
+	}
+	drift := ""
+	if r.Drifted(j.Drift) {
+		drift = config.Drifted(&r)
+	}
+	h.book.Believe(j.Name, c, j.Intent, g.client.State(c.ID).Edition, drift, time.Now())
+}
+
+// Judges are how the judges of the current configuration stand.
+func (h *Host) Judges() []rescore.Status { return h.rescorer.Status() }
+
+// Judges implements httpapi.Control.
+func (c control) Judges() edn.Value {
+	h, _ := c.now()
+	return JudgesValue(h.Judges())
+}
+
+// JudgesValue lists judges as the action judge-list does.
+func JudgesValue(all []rescore.Status) edn.Value {
+	list := make([]edn.Value, len(all))
+	for i, s := range all {
+		list[i] = s.Value(true)
+	}
+	return edn.MustMap(edn.K("judges"), edn.Vector(list...))
+}
+
+// Calibrate implements httpapi.Control.
+func (c control) Calibrate(ctx context.Context, how httpapi.Calibration) (edn.Value, *contract.Error) {
+	h, l := c.now()
+	if l.Profile == config.ProfileAdmin {
+		return edn.Nil(), contract.Errorf("policy/blocked", "profile admin takes no acts, and a judge is asked by acts")
+	}
+	out, err := h.rescorer.Score(ctx, how.Judge, rescore.Options{File: how.File, Why: calibration.ByOperator, Reset: how.Reset, Parallel: how.Parallel, Deadline: how.Deadline})
+	if err != nil {
+		return edn.Nil(), contract.AsError(err)
+	}
+	return CalibratedValue(out, l.Host.DataDir), nil
+}
+
+// CalibratedValue is what came of a measurement, with the file that has it.
+func CalibratedValue(out rescore.Outcome, dataDir string) edn.Value {
+	return out.Value().AssocKey("file", edn.Text(config.CalibrationFile(dataDir, out.Judge.Name)))
+}
