@@ -858,3 +858,36 @@ func TestHostCallsSpendTheBudgetOfTheCall(t *testing.T) {
 		})
 	}
 }
+
+// BUD-003, SUP-006: what the gates of a shadow cost is on the budget of the host, also
+// where that had the whole run set aside, and not on that of who asked.
+func TestShadowOfAnAct(t *testing.T) {
+	for _, refuse := range []bool{false, true} {
+		w := priced(t, dispatchtest.Cap("a/free", ":cap/cost {:usd 0}"), `{:cap/id :a/checker :cap/kind :checker :cap/intents #{:text/verify} :io/in-schema :req/any :io/out-schema :res/any :cap/cost {:usd 0.002M}}`)
+		w.On("a/free", value(`{:n 1}`)).On("a/checker", value(`{:ok? true}`))
+		x := &shadows{Executor: w}
+		tenant, user := block(t, "{:max-usd 1}"), block(t, "{:max-usd 1}")
+		tenant.RefuseWorst = refuse
+		ledger := budget.NewMemory(nil)
+		s := service(t, w, budgets(policy.Budgets{Tenant: tenant, User: user}), func(c *act.Config) { c.Ledger, c.Executor = ledger, x })
+		_, err, _ := do(t, s, `{:proto 1 :trace {:id "r"} :task {:intent :text/respond :dispatch {:candidates [:a/free]}} :done {:must #{:verified}} :input {:prompt "p"}}`)
+		require.Nil(t, err, "%v", err)
+		require.NotNil(t, x.judge)
+		pass, counts := x.judge(context.Background(), dispatch.Answer{Response: edn.MustRead(`{:result {:type :value :out {:n 2}}}`)})
+		assert.True(t, pass && counts)
+		all, lerr := ledger.Balances(context.Background(), []budget.Scope{{Kind: budget.Tenant, ID: act.Tenant, Per: budget.Total}, {Kind: budget.User, ID: "local", Per: budget.Total}})
+		require.NoError(t, lerr)
+		assert.Equal(t, "0.004M 0.002M", fmt.Sprint(all[0].Used.Value().Key("usd"), " ", all[1].Used.Value().Key("usd")), "refuse_worst_case %v", refuse)
+		assert.True(t, all[0].Reserved.IsZero() && all[1].Reserved.IsZero())
+	}
+}
+
+// shadows keeps the judgement of a shadow until the test wants it.
+type shadows struct {
+	dispatch.Executor
+	judge dispatch.Judge
+}
+
+func (x *shadows) Judged(string, dispatch.Answer, bool)         {}
+func (x *shadows) Shadowing(string) bool                        { return true }
+func (x *shadows) Shadow(_ dispatch.Call, judge dispatch.Judge) { x.judge = judge }

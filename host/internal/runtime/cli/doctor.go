@@ -254,12 +254,12 @@ func (e *examination) judges(loaded *daemon.Loaded) {
 		if !s.Used {
 			continue
 		}
-		state, text := stateOK, ""
+		state := stateOK
 		if s.Doubtful() {
 			state = stateWeak
 		}
 		v := s.Value(false)
-		text = stateSentences[judgeState(v)]
+		text := stateSentences[judgeState(v)]
 		if s.Err != nil {
 			text += ": " + s.Err.Error()
 		} else if r := s.Record; r != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -85,7 +84,7 @@ func (c *command) calibrateCommand() *cobra.Command {
 	cmd.Flags().IntVar(&o.parallel, "parallel", 4, "verdicts at once")
 	cmd.Flags().DurationVar(&o.deadline, "deadline", 0, "time for one verdict, such as 30s")
 	cmd.Flags().BoolVar(&o.reset, "reset", false, "hold later measurements against this one, not against the first")
-	cmd.Flags().BoolVar(&o.recheck, "recheck", false, "measure the judges again that are due, or will be before a tenth of their recheck is over")
+	cmd.Flags().BoolVar(&o.recheck, "recheck", false, "measure the judges again whose calibration is too old, or soon will be")
 	localFlag(cmd, &o.local)
 	return cmd
 }
@@ -157,7 +156,7 @@ func (c *command) toMeasure(loaded *daemon.Loaded, name string, o calibrating) (
 		if err != nil {
 			return nil, err
 		}
-		if r != nil && !time.Now().Before(r.EarliestDue(judge.Recheck)) {
+		if r != nil && !r.Other(judge) && !time.Now().Before(r.EarliestDue(judge.Recheck)) {
 			out = append(out, judge)
 		}
 	}

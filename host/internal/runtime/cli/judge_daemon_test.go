@@ -14,8 +14,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
 )
 
-// marked is a judge whose verdict on an answer stands in the answer, under a key.
-func marked(key, model string) string {
+// gradedAs is a judge whose verdict on an answer stands in the answer, under a key.
+func gradedAs(key, model string) string {
 	return script(":t/grader", ":eval/grade", `:kind :judge :in-schema :req/eval :out-schema :res/any`,
 		fmt.Sprintf(`{:template {:score "{{input.task/result.%s}}" :judge {:key "b3:k" :model %q}}}`, key, model))
 }
@@ -72,7 +72,7 @@ judge "grader" {
 }
 
 budget "tenant" { max_judge_calls = 10000 }
-`, "graders.edn", marked("mark", "m-1"), "mine.edn", script(":t/say", ":t/say", ":in-schema :req/any :out-schema :res/any", `{:value {:text "z" :mark "0.9" :other "0.9"}}`),
+`, "graders.edn", gradedAs("mark", "m-1"), "mine.edn", script(":t/say", ":t/say", ":in-schema :req/any :out-schema :res/any", `{:value {:text "z" :mark "0.9" :other "0.9"}}`),
 		"anchors.edn", markedAnchors())
 	record := filepath.Join(w.dir, "var", "calibration", "grader.edn")
 
@@ -92,7 +92,7 @@ budget "tenant" { max_judge_calls = 10000 }
 		return strings.Join(strings.Fields(got.stdout+got.stderr), " ")
 	}
 	assert.Contains(t, validate(), "measures the judge again soon after it started")
-	w.write("graders.edn", marked("other", "m-1"))
+	w.write("graders.edn", gradedAs("other", "m-1"))
 	s := w.serve()
 	require.Eventually(t, func() bool { return readRecord(t, record).At.After(old.At) }, time.Minute, 20*time.Millisecond)
 	r := readRecord(t, record)
@@ -124,7 +124,7 @@ budget "tenant" { max_judge_calls = 10000 }
 	assert.Contains(t, validate(), "does not grade as it did when it was calibrated, and is not asked")
 
 	// Somebody has mended it, and begins anew from there.
-	w.write("graders.edn", marked("mark", "m-2"))
+	w.write("graders.edn", gradedAs("mark", "m-2"))
 	require.Equal(t, 0, w.run("admin", "reload").code)
 	got = w.run("judge", "calibrate", "grader", "--reset", "--json")
 	require.Equal(t, 0, got.code, got.stdout+got.stderr)
@@ -134,7 +134,7 @@ budget "tenant" { max_judge_calls = 10000 }
 	r = readRecord(t, record)
 	assert.Equal(t, []any{calibration.ByOperator, "m-2", false, 3}, []any{r.Why, r.Model, r.Baseline.Known(), len(r.Course)})
 
-	w.write("graders.edn", marked("mark", "m-3"))
+	w.write("graders.edn", gradedAs("mark", "m-3"))
 	require.Equal(t, 0, w.run("admin", "reload").code)
 	a = s.ask("t/say", `{:n 2}`)
 	assert.Equal(t, 200, a.status, "%s", a.body)

@@ -113,7 +113,7 @@ func (b *builder) believed(judges []registry.Judge) {
 	for i := range judges {
 		j := &judges[i]
 		s := b.judges[j.Name]
-		if !j.Enabled || j.Plain || !b.used["judge"][j.Name] || s == nil {
+		if !j.Enabled || !b.used["judge"][j.Name] || s == nil {
 			continue
 		}
 		r, err := ReadCalibration(b.config.Host.DataDir, j.Name)
@@ -122,8 +122,12 @@ func (b *builder) believed(judges []registry.Judge) {
 			d.Hint = "run: ferment judge calibrate " + j.Name
 		}
 		switch st := r.Standing(j, time.Now()); {
+		case j.Plain && st != calibration.Drifted:
+			continue
 		case err != nil:
 			d.Type, d.Message = "config/type", fmt.Sprintf("the calibration of %s cannot be used, so it only counts in the score: %s", s.node.title(), cause(err))
+		case r != nil && r.Other(j):
+			d.Type, d.Message = "config/range", fmt.Sprintf("%s was calibrated with %s, and asks %s: it only counts in the score", s.node.title(), quote(r.Capability), quote(j.Capability))
 		case st == calibration.Uncalibrated:
 			d.Type, d.Message = "config/missing", s.node.title()+" was not calibrated: it only counts in the score, and refuses nothing by itself"
 		case st == calibration.Drifted:
@@ -139,8 +143,6 @@ func (b *builder) believed(judges []registry.Judge) {
 			d.Type, d.Message = "config/range", fmt.Sprintf("%s agrees too little with labelled answers: it only counts in the score, and refuses nothing by itself", s.node.title())
 			d.Path = append(slices.Clone(s.node.path), "min_kappa")
 			d.Expected, d.Found = edn.Text("kappa of at least "+figure(j.MinKappa)), edn.Text(figure(r.Kappa))
-		case j.Capability != "" && r.Capability != j.Capability:
-			d.Type, d.Message = "config/range", fmt.Sprintf("%s was calibrated with %s, and asks %s: it only counts in the score", s.node.title(), quote(r.Capability), quote(j.Capability))
 		default:
 			continue
 		}

@@ -147,6 +147,9 @@ func TestStandings(t *testing.T) {
 	drifted.Kappa, drifted.Baseline = 0.7, calibration.Measured{Value: 0.85, Of: 40}
 	var none *calibration.Record
 	assert.Equal(t, calibration.Uncalibrated, none.Standing(j, at))
+	other := *j
+	other.Capability = "judge/other"
+	assert.Equal(t, calibration.Uncalibrated, r.Standing(&other, at), "another one was measured")
 	assert.Equal(t, calibration.Believed, r.Standing(j, at.Add(j.Recheck)))
 	assert.Equal(t, calibration.Expired, r.Standing(j, at.Add(j.Recheck+1)))
 	assert.Equal(t, calibration.Weak, weak.Standing(j, at))

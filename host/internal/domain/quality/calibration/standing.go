@@ -23,7 +23,7 @@ const (
 // has drifted by does not expire.
 func (r *Record) Standing(j *registry.Judge, now time.Time) Standing {
 	switch {
-	case r == nil:
+	case r == nil, r.Other(j):
 		return Uncalibrated
 	case r.Drifted(j.Drift):
 		return Drifted
@@ -33,6 +33,12 @@ func (r *Record) Standing(j *registry.Judge, now time.Time) Standing {
 		return Weak
 	}
 	return Believed
+}
+
+// Other tells whether the record is of another capability than the one that the judge
+// asks.
+func (r *Record) Other(j *registry.Judge) bool {
+	return j.Capability != "" && r.Capability != j.Capability
 }
 
 // Due is when a judge is to be measured again that holds so long: before the record

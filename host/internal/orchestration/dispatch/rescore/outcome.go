@@ -18,6 +18,8 @@ type Outcome struct {
 	Record calibration.Record
 	Before *calibration.Record // nil if there was none
 	Spent  Spending
+
+	theirs bool // somebody else has measured it meanwhile, and this is their record
 }
 
 // Value is the outcome as data: the record with its hash, whether the judge may be
@@ -90,7 +92,7 @@ func (r *Rescorer) Status() []Status {
 		s := StatusOf(j, r.s.Store, slices.Contains(c.Used, name), now)
 		r.mu.Lock()
 		if st := r.judges[name]; st != nil {
-			if s.Record != nil && s.Used && j.Enabled && j.Anchors != "" {
+			if s.Record != nil && s.Used && j.Enabled && j.Anchors != "" && !s.Record.Other(j) {
 				s.Due, s.Why = st.due(j, s.Record)
 			}
 			if s.Busy, s.Done, s.All = st.busy, st.done, st.all; s.Busy {
@@ -130,7 +132,10 @@ func StatusOf(j *registry.Judge, store Store, used bool, now time.Time) Status {
 
 // Doubtful tells whether the judge is in use and does not count for what it could.
 func (s Status) Doubtful() bool {
-	return s.Used && s.Judge.Enabled && !s.Judge.Plain && s.Standing != calibration.Believed
+	if !s.Used || !s.Judge.Enabled {
+		return false
+	}
+	return s.Standing == calibration.Drifted || !s.Judge.Plain && s.Standing != calibration.Believed
 }
 
 // Value is the status as data; whole adds the course of earlier measurements.

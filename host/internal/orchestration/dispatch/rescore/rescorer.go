@@ -242,7 +242,7 @@ func (r *Rescorer) found(j *registry.Judge, rec *calibration.Record, err error) 
 		return nil, due, ""
 	}
 	st.seen, st.record, st.bad = true, rec, err
-	if st.busy || rec == nil || err != nil || j.Anchors == "" {
+	if st.busy || rec == nil || err != nil || j.Anchors == "" || rec.Other(j) {
 		return st, due, ""
 	}
 	due, why = st.due(j, rec)
@@ -350,16 +350,19 @@ func (r *Rescorer) measure(ctx context.Context, judge string, o Options) (Outcom
 	}
 	defer r.release(st)
 	out, err := r.take(ctx, j, st, c, o)
-	if cause := context.Cause(ctx); cause != nil {
+	switch cause := context.Cause(ctx); {
+	case err != nil && cause != nil:
 		return Outcome{}, cause
-	}
-	if err != nil {
+	case err != nil:
 		return Outcome{}, err
 	}
 	r.mu.Lock()
 	st.failures, st.again, st.err = 0, time.Time{}, nil
 	st.seen, st.record, st.bad = true, &out.Record, nil
 	r.mu.Unlock()
+	if out.theirs {
+		return out, nil
+	}
 	r.s.Believe(j, out.Record)
 	r.tell(j, dispatch.EventRescored, out.Record.Capability, out.news())
 	return out, nil
@@ -370,11 +373,17 @@ func (r *Rescorer) claim(judge string, o Options, cut context.CancelCauseFunc) (
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.config
-	j, ok := c.Registry.Judge(judge)
+	var j *registry.Judge
+	ok := false
+	if c.Registry != nil {
+		j, ok = c.Registry.Judge(judge)
+	}
 	st := r.judges[judge]
 	switch {
 	case r.stopped:
 		return nil, nil, c, errStopped
+	case c.Registry == nil:
+		return nil, nil, c, contract.Errorf("runtime/starting", "the host is coming up")
 	case !ok || st == nil:
 		return nil, nil, c, contract.Errorf("not-found", "there is no judge %q", judge).DidYouMean(contract.Nearest(judge, c.Registry.Judges()))
 	case st.busy:
@@ -427,7 +436,7 @@ func (r *Rescorer) take(ctx context.Context, j *registry.Judge, st *state, c Con
 	}
 	out := Outcome{Judge: j, Before: before, Spent: m.Spent()}
 	if o.slow && before != nil && before.At.After(began) {
-		out.Record = *before // somebody else measured it meanwhile
+		out.Record, out.theirs = *before, true
 		return out, nil
 	}
 	rec.At, rec.Why = r.s.Clock.Now().UTC().Truncate(time.Second), o.Why
