@@ -140,7 +140,7 @@ intent "eval/grade" {
 }
 
 rubric "patch" {`+blocks)
-	got := w.run("validate")
+	got := w.run("validate", "--describe")
 	require.Zero(t, got.code, got.stderr)
 	assert.NotContains(t, got.stdout+got.stderr, "calibrat", "there is nothing to measure")
 	assert.Contains(t, w.run("judge", "list").stdout, "plain")
