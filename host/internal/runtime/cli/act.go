@@ -173,6 +173,9 @@ func (c *command) fileRequest(name string, f *callFlags) (edn.Value, error) {
 	if err != nil {
 		return edn.Nil(), err
 	}
+	if strings.HasSuffix(name, ".json") {
+		v = httpapi.RequestFromJSON(v)
+	}
 	if len(f.bind) == 0 || !v.IsMap() {
 		return v, nil
 	}

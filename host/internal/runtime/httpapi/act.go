@@ -114,13 +114,23 @@ func onlyValues(request edn.Value, events bool) *contract.Error {
 	return nil
 }
 
+// RequestFromJSON gives the parts of a request envelope that JSON cannot type
+// the kinds of the envelope. The input is left as it is: its kinds are those of
+// the schema of its intent.
+func RequestFromJSON(v edn.Value) edn.Value {
+	if !v.IsMap() || contract.IsV03(v) {
+		return v
+	}
+	return envelopes()["envelope/request"].CoerceJSON(v)
+}
+
 // fromJSON gives the parts of a request that JSON cannot type the kinds of the
 // envelope and of the schema of its intent (VAL-006).
 func fromJSON(v edn.Value, reg *registry.Registry) edn.Value {
 	if !v.IsMap() || contract.IsV03(v) {
 		return v
 	}
-	v = envelopes()["envelope/request"].CoerceJSON(v)
+	v = RequestFromJSON(v)
 	intent, ok := v.Key("task").Key("intent").AsKeyword()
 	if !ok {
 		return v
