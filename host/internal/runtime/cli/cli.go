@@ -231,6 +231,9 @@ func (c *command) exit(ctx context.Context, err error) int {
 		c.problem(e.WithHint(environmentHint(err)))
 		return contract.ExitEnvironment
 	}
+	if e := contract.AsError(err); e.Type == "runtime/internal" && environmentHint(err) == diskHint {
+		err = e.WithHint(diskHint) // what it had to say went nowhere
+	}
 	c.problem(err)
 	return contract.AsError(err).ExitCode()
 }

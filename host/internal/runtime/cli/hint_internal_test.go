@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"bytes"
 	"fmt"
 	"io/fs"
+	"os"
 	"syscall"
 	"testing"
 
@@ -28,4 +30,21 @@ func TestEnvironmentHint(t *testing.T) {
 		err := &daemon.EnvironmentError{Op: "supervise plugins", Err: fmt.Errorf("runtime directory: %w", &fs.PathError{Op: "mkdir", Path: "var/work", Err: cause})}
 		assert.Contains(t, environmentHint(err), want, cause)
 	}
+}
+
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) {
+	return 0, &fs.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.ENOSPC}
+}
+
+// CLI-002: output that goes nowhere is an error of the environment, which is not
+// to be looked for in the log of a run.
+func TestOutputThatCannotBeWritten(t *testing.T) {
+	var stderr bytes.Buffer
+	code := Main(Env{Args: []string{"version"}, Stdin: &stderr, Stdout: fullDisk{}, Stderr: &stderr, Version: "test", Getenv: os.LookupEnv, Dir: t.TempDir()})
+	assert.Equal(t, 3, code)
+	assert.Contains(t, stderr.String(), "error: write /dev/stdout: no space left on device\n")
+	assert.Contains(t, stderr.String(), diskHint)
+	assert.NotContains(t, stderr.String(), "the id of the run")
 }
