@@ -84,10 +84,16 @@ func TestExamplePlans(t *testing.T) {
 // inModels runs the built program in examples/models.
 func inModels(t *testing.T, env []string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
+	return within(t, "../examples/models", env, args...)
+}
+
+// within runs the built program in a directory, with an almost empty environment.
+func within(t *testing.T, dir string, env []string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
 	path, err := filepath.Abs("../bin/ferment")
 	require.NoError(t, err)
 	cmd := exec.CommandContext(t.Context(), path, args...)
-	cmd.Dir = "../examples/models"
+	cmd.Dir = dir
 	cmd.Env = append([]string{"HOME=" + t.TempDir(), "FERMENT_EXAMPLE_DATA=" + t.TempDir()}, env...)
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems
@@ -170,4 +176,39 @@ func TestShippedConfiguration(t *testing.T) {
 	text, err := os.ReadFile("../ferment.hcl")
 	require.NoError(t, err)
 	assert.LessOrEqual(t, bytes.Count(text, []byte("\n")), 600)
+}
+
+// TXT-006: examples/languages. With the pack each bad answer is refused by the
+// check that knows the language; without it a talker that knows nothing is taken. A summary
+// has whole sentences of the language.
+func TestExampleLanguages(t *testing.T) {
+	const dir = "../examples/languages"
+	out, problems, code := within(t, dir, nil, "run", "moon.edn", "--transcript")
+	require.Zero(t, code, problems)
+	assert.Equal(t, "La luna gira intorno alla Terra e il Sole ne illumina sempre la metà. Per esempio, al primo quarto vediamo di lato la parte che è chiara.\n", out)
+	for _, refused := range []string{"the text ends with the word ma", "the text is in Spanish, not in Italian", "the text says no more than that it does not know", "the text has become a list"} {
+		assert.Contains(t, problems, refused)
+	}
+	out, problems, code = within(t, dir, nil, "run", "bees.edn")
+	require.Zero(t, code, problems)
+	assert.Equal(t, "Il sig. Rossi alleva api da molti anni e ne è molto contento.\n", out)
+	out, problems, code = within(t, dir, nil, "doctor")
+	require.Zero(t, code, "%s%s", out, problems)
+	assert.Regexp(t, `language it +ok +from it\.edn`, out)
+
+	without := t.TempDir()
+	bin, err := filepath.Abs("../bin")
+	require.NoError(t, err)
+	for _, name := range []string{"ferment.hcl", "moon.edn", "bees.edn", "talkers.edn"} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		require.NoError(t, err)
+		text = bytes.ReplaceAll(text, []byte(`language_packs = ["it.edn"]`), nil)
+		require.NoError(t, os.WriteFile(filepath.Join(without, name), text, 0o600))
+	}
+	out, problems, code = within(t, without, []string{"FERMENT_EXAMPLE_BIN=" + bin}, "run", "moon.edn")
+	require.Zero(t, code, problems)
+	assert.Equal(t, "Mi dispiace, non lo so.\n", out)
+	out, problems, code = within(t, without, []string{"FERMENT_EXAMPLE_BIN=" + bin}, "run", "bees.edn")
+	require.Zero(t, code, problems)
+	assert.Equal(t, "Rossi alleva api da molti anni e ne è molto contento.\n", out)
 }

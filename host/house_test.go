@@ -35,7 +35,7 @@ var rooms = []room{
 	{prefix: "host/internal/runtime/httpapi", mayUse: []string{"host/internal/runtime/config"}},
 	{prefix: "host/internal/runtime/telemetry", mayUse: []string{"host/internal/runtime/config"}},
 	{prefix: "host/internal/runtime/console", mayUse: []string{"host/internal/runtime/config"}},
-	{prefix: "host/internal/runtime/config", mayUse: adapters},
+	{prefix: "host/internal/runtime/config", mayUse: append([]string{"sdk/text/packfile"}, adapters...)},
 
 	{prefix: "host/internal/adapters/plugin", mayUse: below},
 	{prefix: "host/internal/adapters/store", mayUse: below},
@@ -70,6 +70,7 @@ var rooms = []room{
 	{prefix: "sdk/edn"},
 	{prefix: "sdk/conversation"},
 	{prefix: "sdk/text"},
+	{prefix: "sdk/text/packfile", mayUse: []string{"sdk/edn", "sdk/text"}}, // files of packs: the only part of text that reads
 }
 
 var (

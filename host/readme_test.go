@@ -77,6 +77,7 @@ func TestReadmeCommands(t *testing.T) {
 		"context/summarize": "Bees dance in the dark of the hive.\n",
 		"text/render":       "Hello, world\n",
 		"route/classify":    ":intent :context/summarize\n",
+		"eval/grade":        ":score 0.75M\n",
 	}
 	seen := map[string]bool{}
 	for _, line := range regexp.MustCompile(`(?m)^bin/ferment act (\S+) .*$`).FindAllStringSubmatch(string(text), -1) {

@@ -316,3 +316,13 @@ func TestConfigIsChecked(t *testing.T) {
 		assert.Error(t, check(settings{Intent: intent}), intent)
 	}
 }
+
+// TXT-006: judge/rules knows the languages of the configuration.
+func TestLanguagePacks(t *testing.T) {
+	in := edn.MustRead(`{:task/result {:out {:text "Le api della casa non sono nel giardino, ma anche gli altri lo sanno già."}} :rubric {:rules [{:rule :language :is :it} {:rule :length :min 1}]}}`)
+	for _, files := range [][]edn.Value{{edn.Text("../../examples/languages/it.edn")}, nil} {
+		p := sdktest.Serve(t, newPlugin(rand.Reader), sdktest.WithConfig(edn.MustMap(edn.K("intent"), edn.Text("model/chat"), edn.K("max-bytes"), edn.Int(65536), edn.K("max-tokens"), edn.Int(2000), edn.K("language-packs"), edn.Vector(files...))))
+		criteria := p.MustInvoke(rulesCap, in).Key("criteria")
+		assert.Equal(t, len(files) > 0, criteria.HasKey("language"), "%s", criteria)
+	}
+}

@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"time"
 
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/text"
+	"github.com/fermenthq/ferment/sdk/text/packfile"
 )
 
 const version = "1.0.0"
@@ -21,10 +24,11 @@ const (
 
 // settings are the config block of the plugin.
 type settings struct {
-	Intent    string `edn:"intent" doc:"what judge/rubric asks a model for if a request does not say"`
-	Family    string `edn:"family,omitempty" doc:"family of the model behind the intent, if it has one only; then an author of that family is refused before the model is asked"`
-	MaxBytes  int64  `edn:"max-bytes" unit:"bytes" min:"1024" max:"1048576" doc:"of a longer answer the middle is left out"`
-	MaxTokens int64  `edn:"max-tokens" min:"64" max:"65536" doc:"that the model may write for one verdict"`
+	Intent    string   `edn:"intent" doc:"what judge/rubric asks a model for if a request does not say"`
+	Family    string   `edn:"family,omitempty" doc:"family of the model behind the intent, if it has one only; then an author of that family is refused before the model is asked"`
+	MaxBytes  int64    `edn:"max-bytes" unit:"bytes" min:"1024" max:"1048576" doc:"of a longer answer the middle is left out"`
+	MaxTokens int64    `edn:"max-tokens" min:"64" max:"65536" doc:"that the model may write for one verdict"`
+	Packs     []string `edn:"language-packs,omitempty" unit:"path" doc:"files of further languages for judge/rules, such as prompts.language_packs of the host names; one of a language that ships is used instead of it"`
 }
 
 func newPlugin(random io.Reader) sdk.Plugin {
@@ -35,12 +39,16 @@ func newPlugin(random io.Reader) sdk.Plugin {
 			Default: settings{Intent: "model/chat", MaxBytes: 64 << 10, MaxTokens: 2000},
 			Check:   check,
 			Offer: func(_ context.Context, cfg settings) (sdk.Offer, error) {
+				languages, err := languagesOf(cfg)
+				if err != nil {
+					return sdk.Offer{}, err
+				}
 				r := rubricJudge{settings: cfg, random: random}
 				return sdk.Offer{Capabilities: []sdk.Capability{
 					sdk.Func(rubricCap, sdk.Intents(grade), r.judge,
 						sdk.Kind("judge"), sdk.In("req/eval"), sdk.Out("res/eval"), sdk.Tags("rubric"),
 						sdk.Description("Asks a model to score an answer by the criteria of a rubric.")),
-					sdk.Func(rulesCap, sdk.Intents(grade), judgeByRules,
+					sdk.Func(rulesCap, sdk.Intents(grade), rulesJudge{languages}.judge,
 						sdk.Kind("judge"), sdk.In("req/eval"), sdk.Out("res/eval"), sdk.Tags("embedded"), sdk.Deterministic(),
 						sdk.Cost(contract.Cost{Latency: time.Millisecond, USD: edn.Int(0)}),
 						sdk.Description("Scores the form of an answer by rules, without a model.")),
@@ -57,5 +65,16 @@ func check(cfg settings) error {
 	if cfg.Intent == grade {
 		return sdk.Problem("a judge does not ask itself: name the intent that a model serves, such as model/chat", edn.K("intent"))
 	}
-	return nil
+	_, err := languagesOf(cfg)
+	return err
+}
+
+// languagesOf are the shipped languages with those of the settings.
+func languagesOf(cfg settings) (*text.Packs, error) {
+	packs, err := packfile.Load(cfg.Packs)
+	var bad *packfile.FileError
+	if errors.As(err, &bad) {
+		return nil, sdk.Problem(bad.Error(), edn.K("language-packs"), edn.Int(int64(bad.Index)))
+	}
+	return packs, err
 }

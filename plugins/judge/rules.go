@@ -11,13 +11,16 @@ import (
 	"github.com/fermenthq/ferment/plugins/judge/internal/score"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/text"
 )
 
 // surface is the limit of every verdict by rules.
 const surface = "rules see the form of a text only: words, numbers, length and patterns, not whether it is true"
 
-// judgeByRules is judge/rules.
-func judgeByRules(_ context.Context, v edn.Value) (edn.Value, error) {
+// rulesJudge is judge/rules, with the languages that it knows.
+type rulesJudge struct{ languages *text.Packs }
+
+func (j rulesJudge) judge(_ context.Context, v edn.Value) (edn.Value, error) {
 	in, err := readInput(v)
 	if err != nil {
 		return edn.Nil(), err
@@ -34,7 +37,7 @@ func judgeByRules(_ context.Context, v edn.Value) (edn.Value, error) {
 	if r.Rules.IsNil() {
 		out.limits = append(out.limits, "the rubric has no rules, so those that hold for any text were used")
 	}
-	said := set.Judge(in.subject(in.task.Result))
+	said := set.Judge(j.subject(in, in.task.Result))
 	if said.Score == nil {
 		return edn.Nil(), contract.Errorf("judge/no-score", "no rule has anything to judge by").WithHint("check the sources that the rules name")
 	}
@@ -48,7 +51,7 @@ func judgeByRules(_ context.Context, v edn.Value) (edn.Value, error) {
 	slices.Sort(out.limits[1:])
 	out.total = said.Score
 	if in.pairwise() {
-		other := set.Judge(in.subject(in.task.Other))
+		other := set.Judge(j.subject(in, in.task.Other))
 		if other.Score == nil {
 			return edn.Nil(), contract.Errorf("judge/no-score", "no rule has anything to judge the other answer by")
 		}
@@ -69,8 +72,8 @@ func compared(a, b *big.Rat) int {
 // textKeys are the keys of an answer that may hold its text.
 var textKeys = []string{"text", "content", "code", "patch", "summary", "answer", "explanation"}
 
-func (in input) subject(result edn.Value) rules.Subject {
-	x := rules.Subject{Input: in.raw, Language: word(in.task.Call.Key("constraints").Key("language"))}
+func (j rulesJudge) subject(in input, result edn.Value) rules.Subject {
+	x := rules.Subject{Input: in.raw, Languages: j.languages, Language: word(in.task.Call.Key("constraints").Key("language"))}
 	content := question.Content(result)
 	for _, key := range textKeys {
 		if s, ok := content.Key(key).AsString(); ok {

@@ -1,5 +1,5 @@
 // Command text is the plugin for what can be done with text without a model:
-// it needs no network, no files and no configuration, and equal input gets
+// it needs no network and no configuration, and equal input gets
 // byte-equal output.
 //
 // Capability text/extractive serves :context/summarize by picking sentences,

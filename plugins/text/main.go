@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -10,6 +11,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
+	"github.com/fermenthq/ferment/sdk/text"
+	"github.com/fermenthq/ferment/sdk/text/packfile"
 )
 
 const version = "1.0.0"
@@ -17,10 +20,11 @@ const version = "1.0.0"
 func main() { sdk.Serve(newPlugin()) }
 
 // settings are the config block of the plugin: the static table of
-// :route/decide.
+// :route/decide, and languages.
 type settings struct {
 	Routes  map[string]route `edn:"route,omitempty" doc:"a row of the table of :route/decide, by intent without colon"`
 	Default string           `edn:"default,omitempty" doc:"capability of :route/decide for intents that the table does not name, without colon"`
+	Packs   []string         `edn:"language-packs,omitempty" unit:"path" doc:"files of further languages, such as prompts.language_packs of the host names; one of a language that ships is used instead of it"`
 }
 
 type route struct {
@@ -40,10 +44,14 @@ func newPlugin() sdk.Plugin {
 			"res/route.classify": schema.For[classifyOut](),
 		},
 		Config: sdk.Config[settings]{
-			Check: checkRoutes,
+			Check: check,
 			Offer: func(_ context.Context, cfg settings) (sdk.Offer, error) {
+				languages, err := languagesOf(cfg)
+				if err != nil {
+					return sdk.Offer{}, err
+				}
 				return sdk.Offer{Capabilities: []sdk.Capability{
-					sdk.Func("text/extractive", sdk.Intents("context/summarize"), summarize,
+					sdk.Func("text/extractive", sdk.Intents("context/summarize"), summarizer{languages}.summarize,
 						sdk.Kind("tool"), sdk.Tags("embedded"), sdk.Deterministic(), cost,
 						sdk.In("req/context"), sdk.Out("res/context-summary"),
 						sdk.Description("Picks the sentences that stand for the whole text.")),
@@ -51,7 +59,7 @@ func newPlugin() sdk.Plugin {
 						sdk.Kind("tool"), sdk.Tags("embedded"), sdk.Deterministic(), cost,
 						sdk.In("req/text.render"), sdk.Out("res/text.render"),
 						sdk.Description("Fills a Mustache template with data.")),
-					sdk.Func("text/classifier", sdk.Intents("route/classify", "route/decide"), router(cfg).answer,
+					sdk.Func("text/classifier", sdk.Intents("route/classify", "route/decide"), router{cfg, languages}.answer,
 						sdk.Kind("tool"), sdk.Tags("embedded"), sdk.Deterministic(), cost,
 						sdk.InFor("route/classify", "req/route.classify"), sdk.OutFor("route/classify", "res/route.classify"),
 						sdk.InFor("route/decide", "req/route"), sdk.OutFor("route/decide", "res/route"),
@@ -60,6 +68,21 @@ func newPlugin() sdk.Plugin {
 			},
 		},
 	}
+}
+
+func check(cfg settings) error {
+	_, err := languagesOf(cfg)
+	return errors.Join(checkRoutes(cfg), err)
+}
+
+// languagesOf are the shipped languages with those of the settings.
+func languagesOf(cfg settings) (*text.Packs, error) {
+	packs, err := packfile.Load(cfg.Packs)
+	var bad *packfile.FileError
+	if errors.As(err, &bad) {
+		return nil, sdk.Problem(bad.Error(), edn.K("language-packs"), edn.Int(int64(bad.Index)))
+	}
+	return packs, err
 }
 
 // checkRoutes refuses what could never be an intent or a capability.

@@ -31,7 +31,10 @@ const (
 	anyIntent       = "problem/solve"
 )
 
-type router settings
+type router struct {
+	settings
+	languages *text.Packs
+}
 
 // answer serves the two intents of the classifier.
 func (r router) answer(ctx context.Context, in edn.Value) (any, error) {
@@ -42,10 +45,10 @@ func (r router) answer(ctx context.Context, in edn.Value) (any, error) {
 	if err := edn.Decode(in, &typed); err != nil {
 		return nil, contract.Errorf("input/invalid", "input: %w", err)
 	}
-	return classify(typed)
+	return r.classify(typed)
 }
 
-func classify(in classifyIn) (classifyOut, error) {
+func (r router) classify(in classifyIn) (classifyOut, error) {
 	if in.Text == nil {
 		return classifyOut{}, refused("a text", edn.Nil(), "text")
 	}
@@ -54,7 +57,7 @@ func classify(in classifyIn) (classifyOut, error) {
 		return classifyOut{}, err
 	}
 	if language == "" {
-		language, _ = text.Detect(*in.Text)
+		language, _ = r.languages.Detect(*in.Text)
 	}
 	c := text.ShippedRules().Classify(*in.Text, language, leastConfidence, anyIntent)
 	tag, err := edn.Keyword(language)
@@ -62,9 +65,9 @@ func classify(in classifyIn) (classifyOut, error) {
 		return classifyOut{}, refused("a language such as :en", in.Language, "language")
 	}
 	out := classifyOut{Intent: edn.K(c.Intent), Confidence: c.Confidence, Language: tag, Ranking: []edn.Value{}, Evidence: []edn.Value{}}
-	for _, r := range c.Ranking {
-		if r.Confidence > 0 {
-			out.Ranking = append(out.Ranking, edn.MustMap(edn.K("intent"), edn.K(r.Intent), edn.K("confidence"), steady(r.Confidence)))
+	for _, one := range c.Ranking {
+		if one.Confidence > 0 {
+			out.Ranking = append(out.Ranking, edn.MustMap(edn.K("intent"), edn.K(one.Intent), edn.K("confidence"), steady(one.Confidence)))
 		}
 	}
 	for _, e := range c.Evidence {

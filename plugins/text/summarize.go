@@ -11,6 +11,7 @@ import (
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/text"
 )
 
 // Defaults and bounds of :context/summarize.
@@ -45,7 +46,10 @@ type sentence struct {
 	Range [2]int  `edn:"range"`
 }
 
-func summarize(ctx context.Context, in summarizeIn) (summarizeOut, error) {
+// summarizer knows the languages of texts.
+type summarizer struct{ languages *text.Packs }
+
+func (z summarizer) summarize(ctx context.Context, in summarizeIn) (summarizeOut, error) {
 	source, at, err := sourceOf(in)
 	if err != nil {
 		return summarizeOut{}, err
@@ -70,7 +74,7 @@ func summarize(ctx context.Context, in summarizeIn) (summarizeOut, error) {
 	if err != nil {
 		return summarizeOut{}, err
 	}
-	picked, err := summary.Extract(source, language, limits)
+	picked, err := summary.ExtractIn(z.languages, source, language, limits)
 	switch {
 	case errors.Is(err, summary.ErrNothing):
 		return summarizeOut{}, contract.Errorf("text/nothing-to-summarize", "the text has no sentence").WithDetail("path", pathOf(at...))

@@ -170,3 +170,22 @@ func TestAnswersAreSteady(t *testing.T) {
 		assert.Equal(t, first.String(), p.MustInvoke("text/extractive", input).String())
 	}
 }
+
+// TXT-006: languages of the configuration, which are read from files.
+func TestLanguagePacks(t *testing.T) {
+	packs := func(files ...edn.Value) edn.Value {
+		return edn.MustMap(edn.K("language-packs"), edn.Vector(files...))
+	}
+	italian, shipped := sdktest.Serve(t, newPlugin(), sdktest.WithConfig(packs(edn.Text("../../examples/languages/it.edn")))), sdktest.Serve(t, newPlugin())
+	in := edn.MustRead(`{:text "Il sig. Rossi è andato a casa e non ha detto perché. Le api danzano, ma non sempre." :max-sentences 5}`)
+	assert.Equal(t, 2, italian.MustInvoke("text/extractive", in).Key("sentences").Len())
+	assert.Equal(t, 3, shipped.MustInvoke("text/extractive", in).Key("sentences").Len())
+	ask := sdktest.Call{Capability: "text/classifier", Intent: "route/classify", Input: edn.MustRead(`{:text "Le api della casa non sono nel giardino, ma anche gli altri lo sanno già."}`)}
+	for p, want := range map[*sdktest.Plugin]string{italian: ":it", shipped: ":und"} {
+		out, err := p.Do(context.Background(), ask)
+		require.NoError(t, err)
+		assert.Equal(t, want, out.Key("result").Key("out").Key("language").String())
+	}
+	err := check(settings{Packs: []string{"../../examples/languages/it.edn", "absent.edn"}})
+	assert.ErrorContains(t, err, "absent.edn: no such file")
+}

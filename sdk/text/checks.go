@@ -1,7 +1,6 @@
 package text
 
 import (
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -17,7 +16,7 @@ type Remark struct {
 // CheckEnding looks for signs that a text stops before its end: an open fence,
 // bracket or quotation, no terminator, a comma, or a word that asks for more. An
 // empty text passes. The end of a list item or table row needs no terminator.
-func CheckEnding(s, language string) []Remark {
+func (p *Packs) CheckEnding(s, language string) []Remark {
 	trimmed := strings.TrimRightFunc(s, unicode.IsSpace)
 	if trimmed == "" {
 		return nil
@@ -40,6 +39,9 @@ func CheckEnding(s, language string) []Remark {
 	if tableRow(line) && strings.HasSuffix(line, "|") {
 		return nil
 	}
+	own := p.sentenceRules(language)
+	trailing := func(r rune) bool { return trailing(r) || own.closer(r) }
+	terminates := func(r rune) bool { return terminates(r) || own.terminator(r) }
 	end := strings.TrimRightFunc(trimmed, trailing)
 	for {
 		inner, cut := withoutReference(end)
@@ -50,12 +52,13 @@ func CheckEnding(s, language string) []Remark {
 	}
 	final, _ := utf8.DecodeLastRuneInString(end)
 	word := strings.ToLower(lastWord(strings.TrimRightFunc(end, func(r rune) bool { return terminates(r) || unicode.IsSpace(r) })))
-	dangling := word != "" && inPack(language, func(p pack) bool { return p.dangling[word] }) && packKnown(language)
+	known := p.of(language)
+	dangling := word != "" && known != nil && known.dangling[word]
 	item := lastIsItem(trimmed)
 	switch {
 	case end == "":
 		return nil // nothing but emoji or marks
-	case strings.ContainsRune(",:;-–—、，：；", final) && !ruleLine(line):
+	case strings.ContainsRune(",:;-–—、，：；", final) && !strings.ContainsRune(own.terminators, final) && !ruleLine(line):
 		return unfinished("the text ends with " + string(final))
 	case dangling:
 		return unfinished("the text ends with the word " + word)
@@ -66,8 +69,6 @@ func CheckEnding(s, language string) []Remark {
 	}
 	return unfinished("the text does not end with a whole sentence")
 }
-
-func packKnown(language string) bool { return slices.Contains(Languages(), language) }
 
 func terminates(r rune) bool {
 	switch r {
@@ -224,13 +225,13 @@ func pairs(c byte) bool {
 // CheckList looks for a list in the answer to a request that did not ask for
 // one: two or more items in lines of their own, or three in a running text. An
 // answer may have as many items as the request.
-func CheckList(s, request, language string) []Remark {
+func (p *Packs) CheckList(s, request, language string) []Remark {
 	lines, first := items(s)
 	inline := inlineItems(s)
 	if lines < 2 && inline.End == 0 {
 		return nil
 	}
-	if matched(request, language)["list"] {
+	if p.matched(request, language)["list"] {
 		return nil
 	}
 	if there, _ := items(request); there >= max(lines, 2) || inline.End > 0 && lines < 2 && inlineItems(request).End > 0 {
@@ -310,7 +311,7 @@ const (
 // CheckDetail looks whether an answer says enough: something at all, more than
 // that it does not know, an example if one was asked for, and some length if
 // detail was, and not brevity.
-func CheckDetail(s, request, language string) []Remark {
+func (p *Packs) CheckDetail(s, request, language string) []Remark {
 	trimmed := strings.TrimSpace(s)
 	if trimmed == "" {
 		return []Remark{{Message: "the text is blank"}}
@@ -320,14 +321,14 @@ func CheckDetail(s, request, language string) []Remark {
 	short := chars <= detailChars
 	sentences := 0
 	if short {
-		sentences = len(Sentences(trimmed, language))
+		sentences = len(p.Sentences(trimmed, language))
 	}
-	if short && sentences <= 2 && matched(trimmed, language)["uncertainty"] {
+	if short && sentences <= 2 && p.matched(trimmed, language)["uncertainty"] {
 		return []Remark{{whole, "the text says no more than that it does not know", "say what is known"}}
 	}
-	asked := matched(request, language)
+	asked := p.matched(request, language)
 	var out []Remark
-	if asked["example"] && !strings.ContainsAny(trimmed, "`\"“”„«»:0123456789\n") && !matched(trimmed, language)["shows"] {
+	if asked["example"] && !strings.ContainsAny(trimmed, "`\"“”„«»:0123456789\n") && !p.matched(trimmed, language)["shows"] {
 		out = append(out, Remark{whole, "an example was asked for and there is none", "add an example"})
 	}
 	if asked["detail"] && !asked["brevity"] && chars < detailChars && sentences < detailSentences {
@@ -366,20 +367,20 @@ func Prose(s string) string {
 //
 // The confidence of Detect is a share of the evidence, and related languages
 // share much of theirs: that a language is named at all is what counts here.
-func CheckLanguage(s, want string) (remarks []Remark, applies bool) {
-	want, _, _ = strings.Cut(strings.ToLower(want), "-")
+func (p *Packs) CheckLanguage(s, want string) (remarks []Remark, applies bool) {
+	want = primary(want)
 	prose := strings.TrimSpace(Prose(s))
 	chars := utf8.RuneCountInString(prose)
 	if want == "" || want == Undetermined || chars < languageChars {
 		return nil, false
 	}
-	switch got, _ := Detect(prose); {
+	switch got, _ := p.Detect(prose); {
 	case got == want:
 		return nil, true
 	case got != Undetermined:
-		return []Remark{{Span{0, len(s)}, "the text is in " + LanguageName(got) + ", not in " + LanguageName(want), "write it in " + LanguageName(want)}}, true
-	case packKnown(want) && chars >= languageEnough:
-		return []Remark{{Span{0, len(s)}, "the text is not in " + LanguageName(want), "write it in " + LanguageName(want)}}, true
+		return []Remark{{Span{0, len(s)}, "the text is in " + p.Name(got) + ", not in " + p.Name(want), "write it in " + p.Name(want)}}, true
+	case p.Has(want) && chars >= languageEnough:
+		return []Remark{{Span{0, len(s)}, "the text is not in " + p.Name(want), "write it in " + p.Name(want)}}, true
 	}
 	return nil, false
 }

@@ -81,11 +81,25 @@ func ratio(n, of int) float64 {
 	return float64(n) / float64(of)
 }
 
-// TXT-009: precision and recall of each check and language. Of the half that was
-// unseen a language has too few cases for a threshold of its own, since one of
-// five is 0.80 already: there it holds for each check, and all are printed.
+// byLanguage are the checks whose verdict depends on the language.
+var byLanguage = []string{"ending", "list", "detail", "numbers", "language"}
+
+// TXT-009: precision and recall of each check, and of each language where it
+// decides. The rules were never changed for the cases of unseen.txt and held.txt,
+// and by then for those of mended.txt; all three were written before anything was
+// run on them. The checks that no language decides have fewer cases for each, since
+// one of five is 0.80 already: there the threshold holds for the check.
 func TestLabelledCases(t *testing.T) {
-	for file, least := range map[string]float64{"seen.txt": 0.95, "unseen.txt": 0.85} {
+	for _, set := range []struct {
+		name  string
+		files []string
+		least float64
+		cases int // that pass, and that fail, of each check and language
+	}{
+		{"seen", []string{"seen.txt"}, 0.95, 0},
+		{"unseen", []string{"unseen.txt", "held.txt"}, 0.85, 10},
+		{"all", []string{"unseen.txt", "held.txt", "mended.txt"}, 0.85, 15},
+	} {
 		by := map[string]*figures{}
 		count := func(key string, c labelled, fails bool) {
 			if by[key] == nil {
@@ -93,21 +107,27 @@ func TestLabelledCases(t *testing.T) {
 			}
 			by[key].add(c.fails, fails)
 		}
-		for _, c := range labelledCases(t, file) {
-			fails := len(c.remarks(t)) > 0
-			count(c.check+" "+c.language, c, fails)
-			count(c.check, c, fails)
-			if fails != c.fails {
-				t.Logf("%s: %s %s: wrong about %q, asked %q: %v", file, c.check, c.language, c.content, c.request, c.remarks(t))
+		for _, file := range set.files {
+			for _, c := range labelledCases(t, file) {
+				fails := len(c.remarks(t)) > 0
+				count(c.check+" "+c.language, c, fails)
+				count(c.check, c, fails)
+				if fails != c.fails && set.name != "all" || fails != c.fails && file == "mended.txt" {
+					t.Logf("%s: %s %s: wrong about %q, asked %q: %v", file, c.check, c.language, c.content, c.request, c.remarks(t))
+				}
 			}
 		}
 		for _, key := range slices.Sorted(maps.Keys(by)) {
 			f := by[key]
-			figure := fmt.Sprintf("%s: %-11s precision %.2f recall %.2f (%d pass, %d fail)", file, key, f.precision(), f.recall(), f.wrong+f.right, f.hit+f.missed)
+			figure := fmt.Sprintf("%s: %-11s precision %.2f recall %.2f (%d pass, %d fail)", set.name, key, f.precision(), f.recall(), f.wrong+f.right, f.hit+f.missed)
 			t.Log(figure)
-			if file == "seen.txt" || !strings.Contains(key, " ") {
-				assert.GreaterOrEqual(t, f.precision(), least, figure)
-				assert.GreaterOrEqual(t, f.recall(), least, figure)
+			check, _, inLanguage := strings.Cut(key, " ")
+			if set.name == "seen" || !inLanguage || slices.Contains(byLanguage, check) {
+				assert.GreaterOrEqual(t, f.precision(), set.least, figure)
+				assert.GreaterOrEqual(t, f.recall(), set.least, figure)
+			}
+			if inLanguage && slices.Contains(byLanguage, check) {
+				assert.GreaterOrEqual(t, min(f.wrong+f.right, f.hit+f.missed), set.cases, figure)
 			}
 		}
 	}

@@ -35,10 +35,11 @@ const maxClassified = 8 << 10
 // Classify tells which intent a request in plain words has. The intent with
 // the most weight wins, ties go to the one that the rules name first; its
 // confidence is w/(w+1) times its share of all weight. Below least the answer
-// is fallback. Rules of other languages are left out if the language is one
-// with a pack. Case, marks, blanks and punctuation do not matter.
+// is fallback. Rules of other languages are left out if there are rules of the
+// language. Case, marks, blanks and punctuation do not matter.
 func (r *Rules) Classify(text, language string, least float64, fallback string) Classification {
-	known := slices.Contains(Languages(), language)
+	language = primary(language)
+	known := language != "" && slices.ContainsFunc(r.rules, func(c compiled) bool { return c.Language == language })
 	weight := make([]float64, len(r.intents))
 	total := 0.0
 	var evidence []Evidence

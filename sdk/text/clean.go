@@ -12,6 +12,8 @@ type Cleaning struct {
 	MaxChars int
 	// Language is that of the text, "" if it is not known.
 	Language string
+	// Packs are the languages, nil for those that ship.
+	Packs *Packs
 	// Collapse makes one blank line of several, outside of fences.
 	Collapse bool
 }
@@ -38,7 +40,7 @@ func (c Cleaning) finish(s string) Cleaned {
 	if c.Collapse {
 		s = collapse(s)
 	}
-	out.Text, out.Cut = Limit(s, c.MaxChars, c.Language)
+	out.Text, out.Cut = c.Packs.Limit(s, c.MaxChars, c.Language)
 	return out
 }
 

@@ -177,14 +177,14 @@ func TestLimit(t *testing.T) {
 		"no cut in a fence":       {"Look here:\n```\n1234567890\n1234567890\n```", 30, "Look here:"},
 		"a fence alone is closed": {"```\n1234567890\n1234567890\n1234567890\n```", 30, "```\n1234567890\n1234567890\n```"},
 	} {
-		got, cut := Limit(c.in, c.most, "en")
+		got, cut := ShippedPacks().Limit(c.in, c.most, "en")
 		assert.Equal(t, c.want, got, name)
 		assert.Equal(t, c.in != c.want, cut, name)
 		if c.most > 0 {
 			assert.LessOrEqual(t, utf8.RuneCountInString(got), c.most, name)
 		}
 	}
-	long, cut := Limit(strings.Repeat("Twelve chars. ", 2000), 1_000_000, "en")
+	long, cut := ShippedPacks().Limit(strings.Repeat("Twelve chars. ", 2000), 1_000_000, "en")
 	assert.True(t, cut)
 	assert.LessOrEqual(t, utf8.RuneCountInString(long), MaxChars)
 }

@@ -10,13 +10,15 @@
 // Filter and Stream do it while the text comes. The functions that begin with
 // Check say what is wrong with an answer, and where.
 //
-// What is particular to a language is data, in packs.
+// What is particular to a language is data, a Pack. Packs are several that work
+// together; the functions of the package are the methods of ShippedPacks, and
+// Packs.With adds languages. Package packfile reads them from files.
 //
 // Everything is a pure function of its input, linear in its length, and gives
 // the same answer on every platform; nothing here fails, except that NewRules
-// refuses a bad pattern. The languages with a pack of their own are English,
-// Polish, German, French and Spanish; other texts are handled by the rules that
-// all packs share. Positions are byte offsets into the text.
+// refuses a bad pattern and Packs.With a bad pack. The languages that ship are
+// English, Polish, German, French and Spanish; texts in languages without a pack
+// are handled by the rules that all packs share. Positions are byte offsets into the text.
 //
 // The package imports the standard library only and is safe for concurrent use.
 package text

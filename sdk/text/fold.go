@@ -8,8 +8,8 @@ import (
 
 // fold gives a text in lower case, without diacritical marks and with blanks for
 // the punctuation beyond ASCII, so that patterns match what people type with
-// and without them. words are the runs of letters and digits in it, those of
-// scripts that no pattern is written in as well.
+// and without them. words are the runs of letters and digits in it, and single
+// characters of scripts without blanks.
 func fold(s string) (folded string, words []Span) {
 	out := make([]byte, 0, len(s))
 	words = make([]Span, 0, len(s)/5)
@@ -45,6 +45,10 @@ func fold(s string) (folded string, words []Span) {
 		case !unicode.IsLetter(r) && !unicode.IsDigit(r):
 			gap()
 			out = append(out, ' ')
+		case unbroken(r): // a word of its own
+			gap()
+			words = append(words, Span{len(out), len(out) + utf8.RuneLen(r)})
+			out = utf8.AppendRune(out, r)
 		default:
 			letter()
 			r = unicode.ToLower(r)
@@ -70,8 +74,8 @@ var smallLetter = func() (small [256]byte) {
 	return small
 }()
 
-// plainLetters maps marked Latin letters and ligatures to what stands for them
-// on a plain keyboard.
+// plainLetters maps marked letters and ligatures to what stands for them on a
+// plain keyboard.
 var plainLetters = sync.OnceValue(func() map[rune]string {
 	out := map[rune]string{}
 	for plain, marked := range map[string]string{
@@ -79,6 +83,7 @@ var plainLetters = sync.OnceValue(func() map[rune]string {
 		"g": "ĝğġģ", "h": "ĥħ", "i": "ìíîïĩīĭįı", "j": "ĵ", "k": "ķ", "l": "ĺļľŀł",
 		"n": "ñńņňŉ", "o": "òóôõöøōŏő", "oe": "œ", "r": "ŕŗř", "s": "śŝşšș",
 		"ss": "ß", "t": "ţťŧț", "u": "ùúûüũūŭůűų", "w": "ŵ", "y": "ýÿŷ", "z": "źżž",
+		"α": "ά", "ε": "έ", "η": "ή", "ι": "ίϊΐ", "ο": "ό", "υ": "ύϋΰ", "ω": "ώ", "е": "ё",
 	} {
 		for _, r := range marked {
 			out[r] = plain

@@ -2,32 +2,14 @@ package text
 
 import (
 	"math/bits"
+	"slices"
 	"strings"
-	"sync"
 	"unicode"
 	"unicode/utf8"
 )
 
 // Undetermined is the language of a text that no pack is sure about.
 const Undetermined = "und"
-
-// LanguageName is the English name of a language that has a pack, and the code
-// itself of any other.
-func LanguageName(code string) string {
-	switch code {
-	case "en":
-		return "English"
-	case "pl":
-		return "Polish"
-	case "de":
-		return "German"
-	case "fr":
-		return "French"
-	case "es":
-		return "Spanish"
-	}
-	return code
-}
 
 // sure is the confidence from which a language is named.
 const sure = 0.6
@@ -39,10 +21,12 @@ const (
 	letterWeight = 0.7 // a letter that hardly occurs in the others
 )
 
-// Detect guesses the language of a text by its function words and letters. The
-// confidence is the winner's share of the evidence, 0 to 1; below 0.6, and for
-// scripts that no pack is written in, the language is Undetermined.
-func Detect(text string) (language string, confidence float64) {
+// Detect guesses the language of a text by its script, its function words and
+// its letters. The confidence is the winner's share of the evidence for the languages
+// that have most of it, 0 to 1; below 0.6, and for scripts that no pack is
+// written in, the language is Undetermined.
+func (p *Packs) Detect(text string) (language string, confidence float64) {
+	p = p.orShipped()
 	const enough = 2000 // bytes; more does not change the verdict
 	if len(text) > enough {
 		text = text[:enough]
@@ -50,9 +34,9 @@ func Detect(text string) (language string, confidence float64) {
 			text = strings.ToValidUTF8(text, "")
 		}
 	}
-	signs := languageSigns()
-	lower, latin, other, marked := spelling(text)
-	scores := make([]float64, len(Languages()))
+	signs := p.signs
+	lower, plain, marked := spelling(text)
+	scores := make([]float64, len(p.order))
 	credit := func(evidence []evidenceFor) {
 		for _, e := range evidence {
 			scores[e.language] += e.weight
@@ -70,33 +54,64 @@ func Detect(text string) (language string, confidence float64) {
 			credit(signs.of(rest))
 		}
 	})
+	counts := make([]int, len(signs.scripts))
+	if signs.latin >= 0 {
+		counts[signs.latin] = plain
+	}
+	letters := plain
 	for _, r := range marked {
 		credit(signs.letters[r])
-	}
-	if latin+other == 0 || latin < other {
-		return Undetermined, 0
-	}
-	best, sum := 0, 0.0
-	for i, score := range scores { // ties go to the first
-		sum += score
-		if score > scores[best] {
-			best = i
+		if !unicode.IsLetter(r) {
+			continue
+		}
+		letters++
+		for i, script := range signs.scripts {
+			if unicode.Is(script, r) {
+				counts[i]++
+			}
 		}
 	}
-	if sum == 0 {
+	best := -1
+	var nearest [3]float64
+	for i, score := range scores { // ties go to the first
+		written := 0
+		for _, n := range signs.writtenIn[i] {
+			written += counts[n]
+		}
+		if written*2 < letters {
+			continue
+		}
+		if score > nearest[0] {
+			best = i
+		}
+		for n := range nearest {
+			if score > nearest[n] {
+				nearest[n], score = score, nearest[n]
+			}
+		}
+	}
+	if best < 0 || letters == 0 {
 		return Undetermined, 0
 	}
-	// The one in the sum is doubt: a single hit proves nothing.
-	confidence = scores[best] / (sum + 1)
+	// The one in the sum is doubt: a single hit proves nothing. A text in a
+	// language without a pack looks a little like several that have one, so the
+	// third counts against the first. With more packs than those that ship it
+	// does not: relatives share so many words that each would make the others
+	// unsure.
+	against := nearest[1]
+	if len(p.order) <= shipped {
+		against += nearest[2]
+	}
+	confidence = nearest[0] / (nearest[0] + against + 1)
 	if confidence < sure {
 		return Undetermined, confidence
 	}
-	return Languages()[best], confidence
+	return p.order[best], confidence
 }
 
-// spelling gives a text in lower case, how many of its letters are Latin and how
-// many are not, and the characters beyond ASCII that may tell of a language.
-func spelling(text string) (lower string, latin, other int, marked []rune) {
+// spelling gives a text in lower case, how many of its letters are of ASCII, and
+// the characters beyond, which may tell of a language or a script.
+func spelling(text string) (lower string, plain int, marked []rune) {
 	out := make([]byte, 0, len(text))
 	for i := 0; i < len(text); {
 		from := i
@@ -104,11 +119,11 @@ func spelling(text string) (lower string, latin, other int, marked []rune) {
 			i++
 		}
 		out = append(out, text[from:i]...)
-		plain := out[len(out)-(i-from):]
-		for at, c := range plain {
+		run := out[len(out)-(i-from):]
+		for at, c := range run {
 			c = smallLetter[c]
-			plain[at] = c
-			latin += int(latinLetter[c])
+			run[at] = c
+			plain += int(latinLetter[c])
 		}
 		if i == len(text) {
 			break
@@ -117,19 +132,13 @@ func spelling(text string) (lower string, latin, other int, marked []rune) {
 		i += size
 		r = unicode.ToLower(r)
 		out = utf8.AppendRune(out, r)
-		switch {
-		case r < utf8.RuneSelf: // of a sign such as that for Kelvin
-			latin++
-		case unicode.IsLetter(r) && !unicode.Is(unicode.Latin, r):
-			other++
-		case unicode.IsLetter(r):
-			latin++
-			marked = append(marked, r)
-		case r == '¿' || r == '¡':
+		if r < utf8.RuneSelf { // of a sign such as that for Kelvin
+			plain++
+		} else {
 			marked = append(marked, r)
 		}
 	}
-	return string(out), latin, other, marked
+	return string(out), plain, marked
 }
 
 // latinLetter is 1 for each small letter of ASCII.
@@ -153,7 +162,7 @@ func elision(word string) (elided, rest string, found bool) {
 	return "", "", false
 }
 
-// evidenceFor is what a sign says for a language, a number in Languages.
+// evidenceFor is what a sign says for a language, a number in the order of the packs.
 type evidenceFor struct {
 	language int
 	weight   float64
@@ -166,6 +175,11 @@ type signs struct {
 	long    map[string][]evidenceFor
 	longest int // no longer word tells anything
 	letters map[rune][]evidenceFor
+	// scripts are those of all packs, writtenIn those of each, by number, and
+	// latin is the number of that of ASCII, -1 if no pack has it.
+	scripts   []*unicode.RangeTable
+	writtenIn [][]int
+	latin     int
 }
 
 // of is what a word in lower case tells.
@@ -219,22 +233,32 @@ func (t *shortWords) place(word uint64) int {
 
 func (t *shortWords) of(word uint64) []evidenceFor { return t.evidence[t.place(word)] }
 
-var languageSigns = sync.OnceValue(func() *signs {
+func (p *Packs) languageSigns() *signs {
 	words, letters := map[string][]float64{}, map[rune][]float64{}
-	for i, code := range Languages() {
-		p := packs()[code]
-		for word := range p.stop {
-			raise(words, word, i, stopWeight)
+	out := &signs{long: map[string][]evidenceFor{}, writtenIn: make([][]int, len(p.order))}
+	for i, code := range p.order {
+		one := p.by[code]
+		for word := range one.stop {
+			raise(words, word, i, len(p.order), stopWeight)
 		}
-		for word := range p.common {
-			raise(words, word, i, wordWeight)
+		for _, word := range one.Common {
+			raise(words, word, i, len(p.order), wordWeight)
 		}
-		for _, r := range p.letters {
-			raise(letters, r, i, letterWeight)
+		for _, r := range one.Letters {
+			raise(letters, r, i, len(p.order), letterWeight)
+		}
+		for _, script := range one.scripts {
+			n := slices.Index(out.scripts, script)
+			if n < 0 {
+				n = len(out.scripts)
+				out.scripts = append(out.scripts, script)
+			}
+			out.writtenIn[i] = append(out.writtenIn[i], n)
 		}
 	}
+	out.latin = slices.Index(out.scripts, unicode.Latin)
+	out.letters = shared(letters)
 	short := map[uint64][]evidenceFor{}
-	out := &signs{long: map[string][]evidenceFor{}, letters: shared(letters)}
 	for word, evidence := range shared(words) {
 		out.longest = max(out.longest, len(word))
 		if len(word) <= packable {
@@ -245,12 +269,12 @@ var languageSigns = sync.OnceValue(func() *signs {
 	}
 	out.short = newShortWords(short)
 	return out
-})
+}
 
-// raise sets the weight of a sign for one language.
-func raise[K comparable](signs map[K][]float64, sign K, language int, weight float64) {
+// raise sets the weight of a sign for one of several languages.
+func raise[K comparable](signs map[K][]float64, sign K, language, languages int, weight float64) {
 	if signs[sign] == nil {
-		signs[sign] = make([]float64, len(Languages()))
+		signs[sign] = make([]float64, languages)
 	}
 	signs[sign][language] = weight
 }

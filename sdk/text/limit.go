@@ -16,7 +16,7 @@ const ellipsis = "…"
 // an ellipsis. It cuts within no fence, unless the text is little else; then the
 // fence is closed. Language is that of the text, "" if it is not known. A limit
 // of 0 is none; more than MaxChars means MaxChars.
-func Limit(s string, most int, language string) (short string, cut bool) {
+func (p *Packs) Limit(s string, most int, language string) (short string, cut bool) {
 	most = min(most, MaxChars)
 	if most <= 0 || len(s) <= most {
 		return s, false
@@ -31,7 +31,7 @@ func Limit(s string, most int, language string) (short string, cut bool) {
 	window := s[:min(len(s), end+64)]
 	window = strings.ToValidUTF8(window, "")
 	at := 0
-	for _, sentence := range Sentences(window, language) {
+	for _, sentence := range p.Sentences(window, language) {
 		if sentence.End <= end && sentence.End < len(window) {
 			at = sentence.End
 		}

@@ -3,168 +3,223 @@ package text
 import (
 	"embed"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"unicode"
 )
 
 //go:embed packs/*.edn
 var packFiles embed.FS
 
-// pack is what is particular to one language.
-type pack struct {
-	abbreviations map[string]bool   // lower case, without the last point
-	common        map[string]bool   // short function words by which the language is known
-	stop          map[string]bool   // words that carry no topic, the common ones with them
-	letters       string            // those that hardly occur in the other languages
-	dangling      map[string]bool   // words that no text ends with
-	numbers       map[string]string // words from zero on, with their digits
-	wishes        []Rule            // patterns; the intent says for what
+// Packs are the languages that texts are judged in: each with its words, marks
+// and patterns. They are immutable and safe for concurrent use. A nil *Packs is
+// that of ShippedPacks.
+type Packs struct {
+	order  []string
+	by     map[string]*pack
+	wishes *Rules
+	signs  *signs
 }
 
-// wishKeys are the patterns of a pack: what requests want, and what answers do.
-var wishKeys = [...]string{"list", "example", "detail", "brevity", "shows", "uncertainty"}
+// pack is a Pack made ready.
+type pack struct {
+	Pack
+	abbreviations map[string]bool
+	stop          map[string]bool // the common ones with them
+	dangling      map[string]bool
+	numbers       map[string]string // words, with their digits
+	scripts       []*unicode.RangeTable
+}
 
-// packs are read on first use.
-var packs = sync.OnceValue(func() map[string]pack {
-	out := map[string]pack{}
-	for _, code := range Languages() {
+// shipped is how many languages have a pack that ships.
+const shipped = 5
+
+// ShippedPacks are those of English, Polish, German, French and Spanish.
+var ShippedPacks = sync.OnceValue(func() *Packs {
+	var all []Pack
+	for _, code := range [shipped]string{"en", "pl", "de", "fr", "es"} {
 		raw, err := packFiles.ReadFile("packs/" + code + ".edn")
-		if err == nil {
-			out[code], err = readPack(string(raw))
-		}
 		if err != nil {
 			panic(err) // the files are part of the program; a test reads them
 		}
+		p, err := readPack(string(raw))
+		if err != nil {
+			panic(err) // likewise
+		}
+		all = append(all, p)
+	}
+	out, err := newPacks(all)
+	if err != nil {
+		panic(err) // likewise
 	}
 	return out
 })
 
-func readPack(raw string) (pack, error) {
-	fields, err := readData(raw)
-	if err != nil {
-		return pack{}, err
+// With are the packs with others beside them. One of a language that is there
+// stands instead of it, as a whole and in its place. The error names the first
+// pack with a problem; Pack.Check tells all of them beforehand.
+func (p *Packs) With(more ...Pack) (*Packs, error) {
+	p = p.orShipped()
+	if len(more) == 0 {
+		return p, nil
 	}
-	one := func(key string) string { return strings.Join(fields[key], " ") }
-	p := pack{
-		abbreviations: set(one("abbreviations")),
-		common:        set(one("common")),
-		stop:          set(one("common") + " " + one("stop")),
-		letters:       one("letters"),
-		dangling:      set(one("dangling")),
-		numbers:       counted(strings.Fields(one("numbers"))),
+	all := make([]Pack, len(p.order))
+	for i, code := range p.order {
+		all[i] = p.by[code].Pack
 	}
-	for _, key := range wishKeys {
-		for _, pattern := range fields[key] {
-			p.wishes = append(p.wishes, Rule{Intent: key, Language: one("language"), Weight: 1, Pattern: pattern})
+	for _, one := range more {
+		if at := slices.IndexFunc(all, func(q Pack) bool { return q.Language == one.Language }); at >= 0 {
+			all[at] = one
+		} else {
+			all = append(all, one)
 		}
 	}
-	if _, err := NewRules(p.wishes); err != nil {
-		return pack{}, fmt.Errorf("language pack %s: %w", one("language"), err)
-	}
-	return p, nil
+	return newPacks(all)
 }
 
-// counted numbers the words for zero, one and so on.
-func counted(words []string) map[string]string {
-	out := make(map[string]string, len(words))
-	for i, w := range words {
-		out[w] = strconv.Itoa(i)
+func (p *Packs) orShipped() *Packs {
+	if p == nil {
+		return ShippedPacks()
+	}
+	return p
+}
+
+func newPacks(all []Pack) (*Packs, error) {
+	if len(all) > MaxPacks {
+		return nil, fmt.Errorf("%d language packs, over the limit of %d", len(all), MaxPacks)
+	}
+	out := &Packs{by: make(map[string]*pack, len(all))}
+	var wishes []Rule
+	for _, one := range all {
+		if problems := one.Check(); len(problems) > 0 {
+			return nil, fmt.Errorf("language pack %s: %w", one.Language, problems[0])
+		}
+		out.order = append(out.order, one.Language)
+		out.by[one.Language] = one.ready()
+		for _, w := range one.wishes() {
+			for _, pattern := range w.patterns {
+				wishes = append(wishes, Rule{Intent: w.key, Language: one.Language, Weight: 1, Pattern: pattern})
+			}
+		}
+	}
+	rules, err := NewRules(wishes)
+	if err != nil {
+		return nil, err
+	}
+	out.wishes = rules
+	out.signs = out.languageSigns()
+	return out, nil
+}
+
+func (p Pack) ready() *pack {
+	out := &pack{Pack: p, abbreviations: set(p.Abbreviations), stop: set(p.Stop), dangling: set(p.Dangling), numbers: map[string]string{}}
+	for _, w := range p.Common {
+		out.stop[w] = true
+	}
+	for i, w := range p.Numbers {
+		out.numbers[w] = strconv.Itoa(i)
+	}
+	out.scripts = scriptsOf(p.Common)
+	return out
+}
+
+// scriptsOf are the scripts that words are written in.
+func scriptsOf(words []string) []*unicode.RangeTable {
+	var out []*unicode.RangeTable
+	for _, w := range words {
+		for _, r := range w {
+			if !unicode.IsLetter(r) || unicode.In(r, out...) {
+				continue
+			}
+			for name, table := range unicode.Scripts {
+				if name != "Common" && name != "Inherited" && unicode.Is(table, r) {
+					out = append(out, table)
+				}
+			}
+		}
 	}
 	return out
 }
 
-// readData reads the part of EDN that packs are written in: one map from
-// keywords to strings and vectors of strings, with comments.
-func readData(raw string) (map[string][]string, error) {
-	out := map[string][]string{}
-	key, inVector := "", false
-	for at := 0; at < len(raw); {
-		c := raw[at]
-		switch {
-		case c == ';':
-			at = lineEnd(raw, at)
-		case c == ':':
-			end := at + 1
-			for end < len(raw) && strings.IndexByte(" \t\r\n\"[]{};", raw[end]) < 0 {
-				end++
-			}
-			key, at = raw[at+1:end], end
-		case c == '"':
-			end := strings.IndexByte(raw[at+1:], '"')
-			if end < 0 || key == "" {
-				return nil, fmt.Errorf("language pack: text at byte %d has no end or no key", at)
-			}
-			out[key] = append(out[key], raw[at+1:at+1+end])
-			if at += end + 2; !inVector {
-				key = ""
-			}
-		case c == '[' || c == ']':
-			if inVector = c == '['; !inVector {
-				key = ""
-			}
-			at++
-		case c == '{' || c == '}' || c == ',' || c == '\n' || blank(c):
-			at++
-		default:
-			return nil, fmt.Errorf("language pack: unexpected %q at byte %d", c, at)
-		}
+// Languages are the codes of the languages, in order.
+func (p *Packs) Languages() []string { return slices.Clone(p.orShipped().order) }
+
+// Pack is what was written down for a language.
+func (p *Packs) Pack(language string) (Pack, bool) {
+	if found := p.of(language); found != nil {
+		return found.Pack, true
 	}
-	return out, nil
+	return Pack{}, false
 }
 
-// Languages are the codes of the languages with a pack, in order.
-func Languages() []string { return []string{"en", "pl", "de", "fr", "es"} }
+// Has tells whether a language has a pack. The code may name a region too: de-AT
+// is served by the pack of de.
+func (p *Packs) Has(language string) bool { return p.of(language) != nil }
+
+// of is the pack of a language; nil if it has none.
+func (p *Packs) of(language string) *pack {
+	by := p.orShipped().by
+	if found := by[language]; found != nil {
+		return found
+	}
+	return by[primary(language)]
+}
+
+// primary is the code of a language without its region.
+func primary(language string) string {
+	if at := strings.IndexAny(language, "-_"); at >= 0 {
+		language = language[:at]
+	}
+	return strings.ToLower(language)
+}
+
+// Name is the English name of a language that has a pack, and the code itself of
+// any other.
+func (p *Packs) Name(code string) string {
+	if found := p.of(code); found != nil && found.Name != "" {
+		return found.Name
+	}
+	return code
+}
 
 // Stopword tells whether a word, in lower case, carries no topic in the
-// language; with an unknown language, in any.
-func Stopword(word, language string) bool {
-	return inPack(language, func(p pack) bool { return p.stop[word] })
+// language; with one that has no pack, in any.
+func (p *Packs) Stopword(word, language string) bool {
+	return p.any(language, func(one *pack) bool { return one.stop[word] })
 }
 
-// inPack asks the pack of a language, or all if it has none.
-func inPack(language string, ask func(pack) bool) bool {
-	if p, ok := packs()[language]; ok {
-		return ask(p)
+// any asks the pack of a language, or all if it has none.
+func (p *Packs) any(language string, ask func(*pack) bool) bool {
+	if found := p.of(language); found != nil {
+		return ask(found)
 	}
-	for _, p := range packs() {
-		if ask(p) {
+	for _, one := range p.orShipped().by {
+		if ask(one) {
 			return true
 		}
 	}
 	return false
 }
 
-// wishes are the patterns of all packs.
-var wishes = sync.OnceValue(func() *Rules {
-	var all []Rule
-	for _, code := range Languages() {
-		all = append(all, packs()[code].wishes...)
-	}
-	rules, err := NewRules(all)
-	if err != nil {
-		panic(err) // as in packs
-	}
-	return rules
-})
-
 // matched gives the keys of the patterns that a text matches in a language, or
 // in any if that has no pack.
-func matched(text, language string) map[string]bool {
-	_, known := packs()[language]
+func (p *Packs) matched(text, language string) map[string]bool {
+	known := p.of(language)
 	out := map[string]bool{}
-	r := wishes()
+	r := p.orShipped().wishes
 	for _, hit := range r.find(fold(ends(text))) {
-		if rule := &r.rules[hit.rule]; !known || rule.Language == language {
+		if rule := &r.rules[hit.rule]; known == nil || rule.Language == known.Language {
 			out[rule.Rule.Intent] = true
 		}
 	}
 	return out
 }
 
-func set(words string) map[string]bool {
-	out := map[string]bool{}
-	for w := range strings.FieldsSeq(words) {
+func set(words []string) map[string]bool {
+	out := make(map[string]bool, len(words))
+	for _, w := range words {
 		out[w] = true
 	}
 	return out

@@ -2,8 +2,11 @@ package text
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Rule says that a pattern is evidence for an intent.
@@ -12,9 +15,13 @@ import (
 // after the one before, with at most eight words in between. A step is one or
 // more alternatives with | between them; an alternative is a word, or several
 // adjacent words with _ between them; a word is written in lower case without
-// marks and may begin or end with * for any letters. A pattern that begins with
-// ^ must match from the first word. The step <fen> is a chess position in
-// Forsyth-Edwards notation.
+// marks and may begin or end with * for any letters, of which at least two stand
+// there. Characters of scripts without blanks are words of their own, adjacent if
+// nothing stands between them. A pattern that begins with ^ must match from the
+// first word. The step <fen> is a chess position in Forsyth-Edwards notation.
+//
+// What a pattern costs grows with its length and not with what it is looked for
+// in: each word of a text is looked at once.
 //
 //	fix|repair bug|code|function*|pull_request
 type Rule struct {
@@ -31,8 +38,10 @@ type Rules struct {
 	atoms   []atom
 	// phrases by the atom they begin with.
 	phrases [][]phrase
-	// Atoms by the letters of their words, the first or the last one first.
+	// Atoms by the letters of their words, the first or the last one first; marked
+	// are those with letters beyond ASCII.
 	heads, tails letterTree
+	marked       []int
 }
 
 type compiled struct {
@@ -91,10 +100,7 @@ func (r *Rules) add(rule Rule, numbers map[atom]int) error {
 	}
 	pattern, anchored := strings.CutPrefix(rule.Pattern, "^")
 	c.anchored = anchored
-	steps := strings.Fields(pattern)
 	switch {
-	case len(steps) == 0:
-		return fmt.Errorf("has no step")
 	case rule.Weight <= 0:
 		return fmt.Errorf("weight %v is not above 0", rule.Weight)
 	case pattern == fenStep:
@@ -102,21 +108,21 @@ func (r *Rules) add(rule Rule, numbers map[atom]int) error {
 		r.rules = append(r.rules, c)
 		return nil
 	}
+	steps, err := parseSteps(rule.Pattern)
+	if err != nil {
+		return err
+	}
 	c.steps = len(steps)
 	for at, step := range steps {
-		for alternative := range strings.SplitSeq(step, "|") {
-			var atoms []int
-			for word := range strings.SplitSeq(alternative, "_") {
-				a, err := parseAtom(word)
-				if err != nil {
-					return err
-				}
+		for _, words := range step {
+			atoms := make([]int, len(words))
+			for i, a := range words {
 				n, ok := numbers[a]
 				if !ok {
 					n = r.addAtom(a)
 					numbers[a] = n
 				}
-				atoms = append(atoms, n)
+				atoms[i] = n
 			}
 			first := atoms[0]
 			r.phrases[first] = append(r.phrases[first], phrase{len(r.rules), at, atoms[1:]})
@@ -126,31 +132,101 @@ func (r *Rules) add(rule Rule, numbers map[atom]int) error {
 	return nil
 }
 
+// patternError says what is wrong with a pattern.
+type patternError struct{ word, message, expected, hint string }
+
+func (e *patternError) Error() string { return e.message }
+
+// parseSteps reads the steps of a pattern: each has alternatives, each of these
+// adjacent words. The error is a patternError.
+func parseSteps(pattern string) ([][][]atom, error) {
+	pattern, _ = strings.CutPrefix(pattern, "^")
+	fields := strings.Fields(pattern)
+	if len(fields) == 0 {
+		return nil, &patternError{message: "it has no step", expected: "a pattern such as \"for_example|such_as\""}
+	}
+	steps := make([][][]atom, len(fields))
+	for i, step := range fields {
+		for alternative := range strings.SplitSeq(step, "|") {
+			var atoms []atom
+			for word := range strings.SplitSeq(alternative, "_") {
+				more, err := parseWord(word)
+				if err != nil {
+					return nil, err
+				}
+				atoms = append(atoms, more...)
+			}
+			steps[i] = append(steps[i], atoms)
+		}
+	}
+	return steps, nil
+}
+
 func (r *Rules) addAtom(a atom) int {
 	n := len(r.atoms)
 	r.atoms = append(r.atoms, a)
 	r.phrases = append(r.phrases, nil)
-	if a.head {
+	switch {
+	case strings.ContainsFunc(a.letters, func(c rune) bool { return c >= utf8.RuneSelf }):
+		r.marked = append(r.marked, n)
+	case a.head:
 		r.tails.add(a.letters, true, n)
-	} else {
+	default:
 		r.heads.add(a.letters, a.tail, n)
 	}
 	return n
 }
 
-func parseAtom(word string) (atom, error) {
-	var a atom
-	a.letters, a.head = strings.CutPrefix(word, "*")
-	a.letters, a.tail = strings.CutSuffix(a.letters, "*")
-	switch {
-	case a.head && a.tail:
-		return a, fmt.Errorf("%q is open at both ends", word)
-	case (a.head || a.tail) && len(a.letters) < 2, a.letters == "":
-		return a, fmt.Errorf("%q has too few letters", word)
-	case strings.Trim(a.letters, "abcdefghijklmnopqrstuvwxyz0123456789") != "":
-		return a, fmt.Errorf("%q is not in lower case without marks", word)
+// parseWord reads a word: one atom, or one for each character of a script without
+// blanks.
+func parseWord(word string) ([]atom, error) {
+	var out []atom
+	for part := range brokenUp(word) {
+		var a atom
+		a.letters, a.head = strings.CutPrefix(part, "*")
+		a.letters, a.tail = strings.CutSuffix(a.letters, "*")
+		folded, _ := fold(a.letters)
+		switch {
+		case a.head && a.tail:
+			return nil, &patternError{word, fmt.Sprintf("%q is open at both ends", word), "a word with * at one end at most", "name the words that are meant"}
+		case (a.head || a.tail) && utf8.RuneCountInString(a.letters) < 2:
+			return nil, &patternError{word, fmt.Sprintf("%q has too few letters, so it would match too much", word), "at least two letters beside a *", ""}
+		case a.letters == "":
+			return nil, &patternError{word, "a word is empty", "words between | and _", "take away the | or _ that has nothing beside it"}
+		case folded != a.letters && !strings.ContainsFunc(folded, notOfWord):
+			return nil, &patternError{word, fmt.Sprintf("%q is not in lower case without marks", word), "words in lower case without accents and other marks, which match words with them", "write " + strings.Replace(part, a.letters, folded, 1)}
+		case strings.ContainsFunc(a.letters, notOfWord):
+			return nil, &patternError{word, fmt.Sprintf("%q holds more than letters and digits", word), "letters and digits, with _ for what stands between two words", ""}
+		}
+		out = append(out, a)
 	}
-	return a, nil
+	if len(out) == 0 {
+		return nil, &patternError{word, "a word is empty", "words between | and _", "take away the | or _ that has nothing beside it"}
+	}
+	return out, nil
+}
+
+func notOfWord(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }
+
+// brokenUp yields the characters of scripts without blanks one by one, and what
+// stands between them.
+func brokenUp(word string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		start := 0
+		for i, r := range word {
+			if !unbroken(r) {
+				continue
+			}
+			end := i + utf8.RuneLen(r)
+			if i > start && !yield(word[start:i]) || !yield(word[i:end]) {
+				return
+			}
+			start = end
+		}
+		if start < len(word) {
+			yield(word[start:])
+		}
+	}
 }
 
 // hit is a rule that matched, with the text from its first to its last step.
@@ -179,8 +255,25 @@ func (r *Rules) find(folded string, words []Span) []hit {
 		for _, n := range r.tails.find(spelt, room[:0]) {
 			r.advance(reached, folded, words, at, n)
 		}
+		if len(r.marked) == 0 || !beyondASCII(spelt) {
+			continue
+		}
+		for _, n := range r.marked {
+			if r.atoms[n].matches(spelt) {
+				r.advance(reached, folded, words, at, n)
+			}
+		}
 	}
 	return r.hits(reached, folded, words)
+}
+
+func beyondASCII(word string) bool {
+	for i := range len(word) {
+		if word[i] >= utf8.RuneSelf {
+			return true
+		}
+	}
+	return false
 }
 
 // hits are the rules of which the last step was reached.

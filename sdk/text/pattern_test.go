@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 )
@@ -28,25 +29,37 @@ func (r *Rules) findSlowly(folded string) []hit {
 func foldedWords(folded string) []Span {
 	out := make([]Span, 0, len(folded)/5)
 	start := -1
-	for i := range len(folded) {
-		if b := folded[i]; 'a' <= b && b <= 'z' || '0' <= b && b <= '9' || b >= 0x80 {
-			if start < 0 {
-				start = i
-			}
-		} else if start >= 0 {
-			out = append(out, Span{start, i})
+	end := func(at int) {
+		if start >= 0 {
+			out = append(out, Span{start, at})
 			start = -1
 		}
 	}
-	if start >= 0 {
-		out = append(out, Span{start, len(folded)})
+	for i := 0; i < len(folded); i++ {
+		b := folded[i]
+		if b >= 0xE0 { // the first byte of those
+			if r, size := utf8.DecodeRuneInString(folded[i:]); unbroken(r) {
+				end(i)
+				out = append(out, Span{i, i + size})
+				i += size - 1
+				continue
+			}
+		}
+		if 'a' <= b && b <= 'z' || '0' <= b && b <= '9' || b >= utf8.RuneSelf {
+			if start < 0 {
+				start = i
+			}
+		} else {
+			end(i)
+		}
 	}
+	end(len(folded))
 	return out
 }
 
 // TXT-007: a rule matches what its words say, found letter by letter.
 func TestRulesFindWhatComparingFinds(t *testing.T) {
-	for name, r := range map[string]*Rules{"shipped": ShippedRules(), "wishes": wishes()} {
+	for name, r := range map[string]*Rules{"shipped": ShippedRules(), "wishes": ShippedPacks().wishes} {
 		random := rand.New(rand.NewPCG(3, 4))
 		pick := func(of ...string) string { return of[random.IntN(len(of))] }
 		hits := 0

@@ -9,21 +9,46 @@ import (
 // Sentences cuts a text into sentences, in order, without the blanks between
 // them. A fenced code block, a table and a heading are one unit each and are
 // never cut; a blank line and the start of a list item always end a sentence.
-// Abbreviations of the language (a pack's code, "" for all of them), initials,
+// Abbreviations of the language (of all of them, if it has no pack), initials,
 // decimals and ordinals do not.
-func Sentences(text, language string) []Span {
+func (p *Packs) Sentences(text, language string) []Span {
 	var out []Span
+	rules := p.sentenceRules(language)
 	for _, block := range blocks(text) {
 		if block.whole {
 			out = append(out, block.Span)
 			continue
 		}
-		out = appendSentences(out, text, block.Span, language)
+		out = rules.append(out, text, block.Span)
 	}
 	return out
 }
 
-func appendSentences(out []Span, text string, block Span, language string) []Span {
+// sentenceRules are what is particular to a language where sentences end.
+type sentenceRules struct {
+	packs                *Packs
+	language             string
+	terminators, closers string // besides those of every language
+	ordinalPoint         bool
+}
+
+func (p *Packs) sentenceRules(language string) sentenceRules {
+	r := sentenceRules{packs: p, language: language, ordinalPoint: language == ""}
+	if one := p.of(language); one != nil {
+		r.terminators, r.closers, r.ordinalPoint = one.Terminators, one.Closers, one.OrdinalPoint
+	}
+	return r
+}
+
+func (l sentenceRules) terminator(r rune) bool {
+	return Terminator(r) || l.terminators != "" && strings.ContainsRune(l.terminators, r)
+}
+
+func (l sentenceRules) closer(r rune) bool {
+	return closer(r) || l.closers != "" && strings.ContainsRune(l.closers, r)
+}
+
+func (l sentenceRules) append(out []Span, text string, block Span) []Span {
 	add := func(start, end int) []Span {
 		s := text[start:end]
 		lead := len(s) - len(strings.TrimLeftFunc(s, unicode.IsSpace))
@@ -37,7 +62,7 @@ func appendSentences(out []Span, text string, block Span, language string) []Spa
 	for i := block.Start; i < block.End; {
 		r, size := utf8.DecodeRuneInString(text[i:])
 		next := i + size
-		if !Terminator(r) {
+		if !l.terminator(r) {
 			i = next
 			continue
 		}
@@ -45,12 +70,12 @@ func appendSentences(out []Span, text string, block Span, language string) []Spa
 		// the sentence.
 		for next < block.End {
 			c, n := utf8.DecodeRuneInString(text[next:])
-			if !Terminator(c) && !closer(c) {
+			if !l.terminator(c) && !l.closer(c) {
 				break
 			}
 			next += n
 		}
-		if endsSentence(text, start, i, next, block.End, r, language) {
+		if l.ends(text, start, i, next, block.End, r) {
 			out = add(start, next)
 			start = next
 		}
@@ -76,8 +101,8 @@ func closer(r rune) bool {
 	return false
 }
 
-// endsSentence decides about a terminator at i, whose closers end at next.
-func endsSentence(text string, start, i, next, end int, r rune, language string) bool {
+// ends decides about a terminator at i, whose closers end at next.
+func (l sentenceRules) ends(text string, start, i, next, end int, r rune) bool {
 	if next >= end {
 		return true
 	}
@@ -107,9 +132,9 @@ func endsSentence(text string, start, i, next, end int, r rune, language string)
 		return true
 	case isInitial(word):
 		return false
-	case isNumber(word) && ordinalDot(language):
+	case isNumber(word) && l.ordinalPoint:
 		return false
-	case abbreviation(word, language):
+	case l.abbreviation(word):
 		return false
 	}
 	return true
@@ -145,10 +170,7 @@ func isNumber(word string) bool {
 	return word != "" && len(word) <= 2
 }
 
-func abbreviation(word, language string) bool {
+func (l sentenceRules) abbreviation(word string) bool {
 	word = strings.ToLower(word)
-	return inPack(language, func(p pack) bool { return p.abbreviations[word] })
+	return l.packs.any(l.language, func(p *pack) bool { return p.abbreviations[word] })
 }
-
-// ordinalDot says that a number with a point may be an ordinal: "am 3. Mai".
-func ordinalDot(language string) bool { return language == "de" || language == "pl" || language == "" }

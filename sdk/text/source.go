@@ -9,14 +9,14 @@ import (
 // CheckNumbers looks for numbers that do not occur in a source. Separators of
 // thousands and decimals are read as any language writes them, and words up to
 // twelve as the pack of the language has them. Marks of list items are none.
-func CheckNumbers(s, source, language string) []Remark {
+func (p *Packs) CheckNumbers(s, source, language string) []Remark {
 	known := values{}
 	for _, n := range numbers(source) {
 		for _, reading := range readings(n.In(source)) {
 			known[reading] = true
 		}
 	}
-	known.addWords(source, language)
+	known.addWords(p, source, language)
 	var out []Remark
 	for _, n := range numbers(s) {
 		if mark(s, n) {
@@ -38,20 +38,15 @@ type values map[string]bool
 
 // addWords adds the numbers that stand there as words of a language, or of any
 // that has a pack if this one has none.
-func (v values) addWords(source, language string) {
+func (v values) addWords(p *Packs, source, language string) {
 	for _, w := range Words(source) {
 		word := strings.ToLower(w.In(source))
-		if packKnown(language) {
-			if n, ok := packs()[language].numbers[word]; ok {
+		p.any(language, func(one *pack) bool {
+			if n, ok := one.numbers[word]; ok {
 				v[n] = true
 			}
-			continue
-		}
-		for _, p := range packs() {
-			if n, ok := p.numbers[word]; ok {
-				v[n] = true
-			}
-		}
+			return false
+		})
 	}
 }
 

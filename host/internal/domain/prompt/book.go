@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/sdk/text"
 )
 
 // Book holds the layers of one configuration. The zero value, and nil, compose
@@ -16,6 +17,8 @@ type Book struct {
 	System  map[string]*Layer // instead of all other layers
 	Addenda map[string]*Layer
 	Allowed map[string][]string // output keys by role; none: any
+	// Languages are those that {language} has names for; nil: those that ship.
+	Languages *text.Packs
 }
 
 // Layers are those of an intent and a role, in their order, absent ones left

@@ -71,7 +71,7 @@ func (b *Book) Prepare(s Setting) *Prepared {
 	var named []edn.Value
 	for _, l := range b.Layers(s.Intent, s.Role) {
 		if values == nil {
-			values = variables(s)
+			values = b.variables(s)
 		}
 		if text := l.fill(values); text != "" {
 			texts, named = append(texts, text), append(named, l.value())

@@ -19,11 +19,19 @@ var (
 // maxChars is the upper end of :max-chars.
 const maxChars = 12_000
 
+// languages are those whose names are known; nil are those that ship.
+func (b *Book) languages() *text.Packs {
+	if b == nil {
+		return nil
+	}
+	return b.Languages
+}
+
 // variables are the values of the variables that have one.
-func variables(s Setting) map[string]string {
+func (b *Book) variables(s Setting) map[string]string {
 	values := map[string]string{}
 	if tag, ok := s.Constraints.Key("language").AsKeyword(); ok && languageTag.MatchString(tag) {
-		values["language"] = text.LanguageName(tag)
+		values["language"] = b.languages().Name(tag)
 	}
 	if style, ok := s.Constraints.Key("style").AsKeyword(); ok && styleName.MatchString(style) {
 		values["style"] = style

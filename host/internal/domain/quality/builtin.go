@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/text"
 )
 
 // Names of the built-in checks beside SchemaValid.
@@ -15,9 +16,10 @@ const (
 	JSONValid = "json-valid"
 )
 
-// Builtins returns the checks that need no configuration.
-func Builtins() []Check {
-	return append(textChecks(),
+// Builtins returns the checks that need no configuration but the languages that
+// they judge texts in; nil are those that ship.
+func Builtins(languages *text.Packs) []Check {
+	return append(textChecks(languages),
 		builtin(JSONValid, checkJSONValid),
 		builtin(MaxChars, checkMaxChars),
 		builtin(SchemaValid, checkSchemaValid),
@@ -54,11 +56,11 @@ func checkMaxChars(s Subject) Outcome {
 	if !ok {
 		return NotApplicable("no :max-chars is set")
 	}
-	key, text, ok := Text(s.Result)
+	key, said, ok := Text(s.Result)
 	if !ok {
 		return NotApplicable("the answer has no text")
 	}
-	if n := utf8.RuneCountInString(text); int64(n) > limit {
+	if n := utf8.RuneCountInString(said); int64(n) > limit {
 		return Failed(Finding{
 			Path:    textPath(key),
 			Message: fmt.Sprintf("the text has %d characters, %d are allowed", n, limit),
@@ -70,11 +72,11 @@ func checkMaxChars(s Subject) Outcome {
 
 // checkJSONValid wants the answer's text to be one JSON document.
 func checkJSONValid(s Subject) Outcome {
-	key, text, ok := Text(s.Result)
+	key, said, ok := Text(s.Result)
 	if !ok {
 		return NotApplicable("the answer has no text")
 	}
-	if !json.Valid([]byte(text)) {
+	if !json.Valid([]byte(said)) {
 		return Failed(Finding{Path: textPath(key), Message: "the text is not one valid JSON document"})
 	}
 	return Passed()

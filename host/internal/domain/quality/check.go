@@ -8,6 +8,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
+	"github.com/fermenthq/ferment/sdk/text"
 )
 
 // SchemaValid is the check that is always a must when a schema is effective.
@@ -202,14 +203,19 @@ func (c *Check) finish(o Outcome, s Subject) Outcome {
 
 // Set is every check of one configuration by name.
 type Set struct {
-	byName map[string]*Check
+	byName    map[string]*Check
+	languages *text.Packs
 }
 
-// NewSet joins the built-in checks with those of a configuration; one of the
-// same name replaces a built-in. A check given twice is an error.
-func NewSet(checks ...Check) (*Set, error) {
-	s := &Set{byName: make(map[string]*Check)}
-	for _, c := range Builtins() {
+// NewSet is NewSetIn with the languages that ship.
+func NewSet(checks ...Check) (*Set, error) { return NewSetIn(nil, checks...) }
+
+// NewSetIn joins the built-in checks, which judge texts in the languages (nil:
+// those that ship), with those of a configuration; one of the same name replaces
+// a built-in. A check given twice is an error.
+func NewSetIn(languages *text.Packs, checks ...Check) (*Set, error) {
+	s := &Set{byName: make(map[string]*Check), languages: languages}
+	for _, c := range Builtins(languages) {
 		s.byName[c.Name] = &c
 	}
 	seen := make(map[string]bool, len(checks))
@@ -232,6 +238,14 @@ func NewSet(checks ...Check) (*Set, error) {
 		s.byName[c.Name] = &c
 	}
 	return s, nil
+}
+
+// Languages are those that texts are judged, and cut, in; nil are those that ship.
+func (s *Set) Languages() *text.Packs {
+	if s == nil {
+		return nil
+	}
+	return s.languages
 }
 
 // Check returns the check with this name.

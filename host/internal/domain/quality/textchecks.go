@@ -53,20 +53,21 @@ func about(intent string, meant ...string) bool {
 }
 
 // textChecks are pure: the same subject gives the same outcome (TXT-008).
-func textChecks() []Check {
+func textChecks(languages *text.Packs) []Check {
+	t := texts{languages}
 	prose := []string{respond, summarize, solve, explain, review}
 	return []Check{
-		textCheck(NoTruncatedEnding, []string{respond, summarize, solve, explain}, checkEnding),
-		textCheck(NoListExpansion, []string{respond, summarize}, func(c *said) []text.Remark { return text.CheckList(c.text, c.request(), c.language()) }),
+		t.check(NoTruncatedEnding, []string{respond, summarize, solve, explain}, checkEnding),
+		t.check(NoListExpansion, []string{respond, summarize}, func(c *said) []text.Remark { return c.languages.CheckList(c.text, c.request(), c.language()) }),
 		// What is blank has no text, and no detail.
-		builtin(SufficientDetail, checkDetail),
+		builtin(SufficientDetail, t.checkDetail),
 		builtin(NoHallucinatedAPIs, checkAPIs),
-		textCheck(LanguageMatch, prose, checkLanguage),
-		textCheck(NumbersFromSource, []string{summarize}, func(c *said) []text.Remark { return text.CheckNumbers(c.text, c.source(), c.language()) }),
-		textCheck(QuotesFromSource, []string{summarize}, func(c *said) []text.Remark { return text.CheckQuotes(c.text, c.source()) }),
-		textCheck(NoThinkLeak, prose, func(c *said) []text.Remark { return text.CheckReasoning(c.text) }),
-		textCheck(NoToolLeak, prose, func(c *said) []text.Remark { return text.CheckTools(c.text) }),
-		textCheck(NoPromptLeak, prose, checkPrompt),
+		t.check(LanguageMatch, prose, checkLanguage),
+		t.check(NumbersFromSource, []string{summarize}, func(c *said) []text.Remark { return c.languages.CheckNumbers(c.text, c.source(), c.language()) }),
+		t.check(QuotesFromSource, []string{summarize}, func(c *said) []text.Remark { return text.CheckQuotes(c.text, c.source()) }),
+		t.check(NoThinkLeak, prose, func(c *said) []text.Remark { return text.CheckReasoning(c.text) }),
+		t.check(NoToolLeak, prose, func(c *said) []text.Remark { return text.CheckTools(c.text) }),
+		t.check(NoPromptLeak, prose, checkPrompt),
 		builtin(NoSecret, checkSecrets),
 	}
 }
@@ -78,21 +79,25 @@ func builtin(name string, f Func) Check {
 	}
 }
 
+// texts judges texts in its languages.
+type texts struct{ languages *text.Packs }
+
 // said is the text of an answer with what it answers.
 type said struct {
 	Subject
+	texts
 	key, text string
 	none      string // why the check does not apply, once it is known
 }
 
-// textCheck makes a check of the text of an answer.
-func textCheck(name string, intents []string, f func(*said) []text.Remark) Check {
+// check makes a check of the text of an answer.
+func (t texts) check(name string, intents []string, f func(*said) []text.Remark) Check {
 	return builtin(name, func(s Subject) Outcome {
 		intent, _ := s.Request.Key("intent").AsKeyword()
 		if !about(intent, intents...) {
 			return NotApplicable("the check is not about :" + intent)
 		}
-		c := said{Subject: s}
+		c := said{Subject: s, texts: t}
 		var ok bool
 		if c.key, c.text, ok = Text(s.Result); !ok || c.key == "code" || c.key == "patch" {
 			return NotApplicable("the answer has no text")
@@ -127,7 +132,7 @@ func (c *said) language() string {
 	if want := c.wanted(); want != "" {
 		return want
 	}
-	found, _ := text.Detect(text.Prose(c.text))
+	found, _ := c.languages.Detect(text.Prose(c.text))
 	return found
 }
 
@@ -208,33 +213,33 @@ func checkEnding(c *said) []text.Remark {
 	case cut && strings.HasSuffix(c.text, "…"):
 		return []text.Remark{{Span: text.Span{Start: end - len("…"), End: end}, Message: "the text was cut between two words to fit its limit", Fix: "answer more briefly"}}
 	}
-	return text.CheckEnding(c.text, c.language())
+	return c.languages.CheckEnding(c.text, c.language())
 }
 
-func checkDetail(s Subject) Outcome {
+func (t texts) checkDetail(s Subject) Outcome {
 	intent, _ := s.Request.Key("intent").AsKeyword()
 	if !about(intent, respond) {
 		return NotApplicable("the check is not about :" + intent)
 	}
-	c := said{Subject: s}
+	c := said{Subject: s, texts: t}
 	var ok bool
 	if c.key, c.text, ok = Text(s.Result); !ok {
 		return Failed(Finding{Message: "the answer has no text, or a blank one"})
 	}
-	return c.outcome(text.CheckDetail(c.text, c.request(), c.language()))
+	return c.outcome(c.languages.CheckDetail(c.text, c.request(), c.language()))
 }
 
 func checkLanguage(c *said) []text.Remark {
 	want := c.wanted()
 	if want == "" {
-		found, sure := text.Detect(text.Prose(c.request()))
+		found, sure := c.languages.Detect(text.Prose(c.request()))
 		if found == text.Undetermined || sure < 0.8 {
 			c.none = "no language is wanted"
 			return nil
 		}
 		want = found
 	}
-	remarks, applies := text.CheckLanguage(c.text, want)
+	remarks, applies := c.languages.CheckLanguage(c.text, want)
 	if !applies {
 		c.none = "the text is too short, or of a language without a pack"
 	}

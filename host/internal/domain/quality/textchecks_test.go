@@ -113,7 +113,7 @@ func TestTestsPassWantsTests(t *testing.T) {
 // TXT-008: what no check was made for is judged all the same.
 func TestBadTexts(t *testing.T) {
 	for _, text := range []string{strings.Repeat("🎉", 1000), strings.Repeat("a", 1<<20), strings.Repeat("1. ", 1<<17), strings.Repeat("\"", 1<<17), strings.Repeat("password=", 1<<15), strings.Repeat("{\"", 1<<17), strings.Repeat("`", 1<<17), strings.Repeat("a: ", 1<<17), strings.Repeat("<", 1<<17), strings.Repeat("9,", 1<<17)} {
-		for _, c := range quality.Builtins() {
+		for _, c := range quality.Builtins(nil) {
 			o := c.Run(quality.Subject{Result: edn.MustMap(edn.K("text"), edn.Text(text)), Request: edn.MustRead(`{:intent :text/respond :input {:prompt "p"}}`)})
 			for _, f := range o.Findings {
 				assert.NotEqual(t, quality.CheckError, f.Code, "%s: %s", c.Name, f.Message)

@@ -33,7 +33,7 @@ func (t *Terms) cleaning(c *registry.Capability) (text.Cleaning, bool) {
 	if c.Kind != modelKind {
 		return text.Cleaning{}, false
 	}
-	var clean text.Cleaning
+	clean := text.Cleaning{Packs: t.languages}
 	if most, ok := t.Constraints.Key("max-chars").AsInt(); ok {
 		clean.MaxChars = int(min(max(most, 1), text.MaxChars))
 	}

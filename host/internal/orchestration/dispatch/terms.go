@@ -14,6 +14,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
+	"github.com/fermenthq/ferment/sdk/text"
 )
 
 // Terms are the effective policy of calls of one intent, with what
@@ -41,8 +42,9 @@ type Terms struct {
 	Wall  time.Duration
 	Depth contract.Limit
 
-	prompts *prompt.Book
-	reg     *registry.Registry
+	prompts   *prompt.Book
+	languages *text.Packs
+	reg       *registry.Registry
 
 	mu        sync.Mutex
 	prepared  map[string]*prepared     // by capability
@@ -95,7 +97,7 @@ func (d *Dispatcher) open(t *Terms, capID string) (swapTo string) {
 // forgetful are terms without the book: nobody is left alone or preferred for
 // how he did.
 func (d *Dispatcher) forgetful(p policy.Policy, intent, capID string) *Terms {
-	t := &Terms{Policy: p, intent: intent, capID: capID, prompts: d.Prompts, reg: d.Registry}
+	t := &Terms{Policy: p, intent: intent, capID: capID, prompts: d.Prompts, languages: d.Checks.Languages(), reg: d.Registry}
 	demand := t.demand(d.Registry)
 	t.static = demand.Bind()
 	t.effects = t.effectful(d.Registry)

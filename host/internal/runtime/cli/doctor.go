@@ -102,6 +102,7 @@ func (c *command) doctor(ctx context.Context) error {
 		for _, w := range loaded.Weaker() {
 			e.add("configuration", strings.Join(w.Path, "."), stateWeak, "%s, where prod has %s", w.Written, w.ProdWritten)
 		}
+		e.languages(loaded)
 		c.examineSpace(e, loaded.Host.DataDir)
 		for _, p := range loaded.Plugins {
 			e.plugin(loaded, p)
@@ -118,6 +119,18 @@ func (c *command) doctor(ctx context.Context) error {
 		return quietError{code: 1}
 	}
 	return nil
+}
+
+// languages tells what texts are judged in (TXT-006).
+func (e *examination) languages(loaded *daemon.Loaded) {
+	e.add("configuration", "languages", stateOK, "texts are judged in %s", strings.Join(loaded.Generation.Checks.Languages().Languages(), ", "))
+	for _, p := range loaded.Generation.Packs {
+		instead := ""
+		if p.Instead {
+			instead = ", instead of the shipped one"
+		}
+		e.add("configuration", "language "+p.Language, stateOK, "from %s%s", p.File, instead)
+	}
 }
 
 // isolation tells per layer what the kernel can hold (ISO-003, FX-005, SUP-008).

@@ -189,7 +189,7 @@ func TestEveryAttribute(t *testing.T) {
 		"plugin.command": true, "plugin.files": true, // programs that are not there
 		"plugin.isolation.cpu": true,                                                    // no machine can hold it
 		"check.builtin":        true, "check.intent": true, "capability.provides": true, // names that nothing has, and checks that judge nothing
-		"include.optional": true, "http.tls.cert_file": true, "http.tls.key_file": true, // no file
+		"prompts.language_packs": true, "include.optional": true, "http.tls.cert_file": true, "http.tls.key_file": true, // no file
 		"rubric.scale":    true,                                                                                                                          // rises
 		"capability.role": true, "intent.role": true, "prompts.roles": true, "prompts.intents": true, "prompts.fragments": true, "prompts.allowed": true, // names that need each other
 		"ferment.requires": true, "plugin.version": true,

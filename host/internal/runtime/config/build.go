@@ -15,6 +15,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
+	rules "github.com/fermenthq/ferment/sdk/text"
 )
 
 // Generation is everything that acts run under. It is immutable and safe for
@@ -26,6 +27,9 @@ type Generation struct {
 	Effects  *policy.Effects
 	Budgets  *policy.Budgets // nil limits nothing
 	Prompts  *prompt.Book
+	// Packs are the languages that the configuration brings; those that texts
+	// are judged in are of Checks.
+	Packs []LanguagePack
 }
 
 // Limits on the number of things (HCL-042).
@@ -56,6 +60,8 @@ type builder struct {
 	judges   map[string]*section
 	used     map[string]map[string]bool // block type -> label
 	places   map[[2]string]*Range       // block type and label -> its header
+	// languages are those of texts; nil: those that ship.
+	languages *rules.Packs
 }
 
 func (l *loader) build() {
@@ -439,6 +445,7 @@ func (b *builder) declared(s *section, from map[string]string, builtin map[strin
 }
 
 func (b *builder) generation() {
+	packs := b.languagePacks()
 	b.builtins, _ = quality.NewSet()
 	checks := b.compileChecks()
 	judges := b.compileJudges()
@@ -461,7 +468,7 @@ func (b *builder) generation() {
 	b.unusedBlocks()
 	b.plain(judges, book)
 	b.believed(judges)
-	set, err := quality.NewSet(checks...)
+	set, err := quality.NewSetIn(b.languages, checks...)
 	if err != nil {
 		return // reported where the check is declared
 	}
@@ -469,7 +476,7 @@ func (b *builder) generation() {
 	if err != nil {
 		return
 	}
-	b.config.Generation = &Generation{Registry: reg, Checks: set, Policies: book, Effects: effects, Budgets: budgets, Prompts: prompts}
+	b.config.Generation = &Generation{Registry: reg, Checks: set, Policies: book, Effects: effects, Budgets: budgets, Prompts: prompts, Packs: packs}
 }
 
 // dispatchLayer is what a dispatch block writes.

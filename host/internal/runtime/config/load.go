@@ -281,6 +281,9 @@ func (c *Config) portable(v value) edn.Value {
 	switch {
 	case v.secret != nil:
 		return edn.Text(c.masked(*v.secret))
+	case v.file && v.content != nil:
+		p, _ := v.v.AsString()
+		return c.portableFile(p, *v.content)
 	case v.file:
 		p, _ := v.v.AsString()
 		return edn.Text(printedName(c.Root, p))

@@ -200,9 +200,10 @@ func (l *lowering) entry(a *attribute, e schema.Entry, path []string, at []edn.V
 		if v.v.IsNil() {
 			return l.absent(e, path, header)
 		}
-		if t.Kind == KindPath {
-			file, _ := v.v.AsString()
-			l.files = append(l.files, file)
+		for _, x := range append(slices.Clone(v.items), v) {
+			if file, ok := x.v.AsString(); ok && x.file {
+				l.files = append(l.files, file)
+			}
 		}
 		return v.v, l.validate(e, v.v, path)
 	}
@@ -236,9 +237,23 @@ func unitType(e schema.Entry) (Type, bool) {
 	case "decimal":
 		return Type{Kind: KindDec}, true
 	case "path":
-		return path, e.Schema.Deref().Kind() == schema.KindString
+		switch present(e.Schema).Kind() {
+		case schema.KindString:
+			return path, true
+		case schema.KindVector, schema.KindSequential:
+			return list(path), true
+		}
 	}
 	return Type{}, false
+}
+
+// present is the schema of what is there, where nil may stand instead.
+func present(s *schema.Schema) *schema.Schema {
+	s = s.Deref()
+	for s.Kind() == schema.KindMaybe && len(s.Children()) == 1 {
+		s = s.Children()[0].Deref()
+	}
+	return s
 }
 
 // absent gives the default of an entry that is not written.

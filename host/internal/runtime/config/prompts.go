@@ -113,7 +113,12 @@ func (d *decoder) layerFile(name string, s *Source, at *Range, path []string) (v
 // portableLayer is a fragment of a file as data: a changed file is another one.
 func (c *Config) portableLayer(v value) edn.Value {
 	p, _ := v.v.Key("file").AsString()
-	return edn.MustMap(edn.K("file"), edn.Text(printedName(c.Root, p)), edn.K("hash"), edn.Text(edn.Hash(edn.Text(*v.content))))
+	return c.portableFile(p, *v.content)
+}
+
+// portableFile is a file as data, on every machine the same.
+func (c *Config) portableFile(path, content string) edn.Value {
+	return edn.MustMap(edn.K("file"), edn.Text(printedName(c.Root, path)), edn.K("hash"), edn.Text(edn.Hash(edn.Text(content))))
 }
 
 // spellLayer writes a layer as an expression.
@@ -148,7 +153,7 @@ func (b *builder) prompts() *prompt.Book {
 	s := b.root.block("prompts")
 	book := &prompt.Book{
 		Roles: map[string]*prompt.Layer{}, Intents: map[string]*prompt.Layer{}, System: map[string]*prompt.Layer{},
-		Addenda: map[string]*prompt.Layer{}, Allowed: map[string][]string{},
+		Addenda: map[string]*prompt.Layer{}, Allowed: map[string][]string{}, Languages: b.languages,
 	}
 	w := &writer{builder: b, fragments: entriesIn(s.attrs["fragments"]), used: map[string]bool{}}
 	if v := s.attrs["default"]; v.written {

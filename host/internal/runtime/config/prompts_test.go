@@ -125,7 +125,8 @@ func TestProtocolInvalid(t *testing.T) {
 		{"null in it", `prompts { default = ["a", null] }`, "config/type", `default in prompts holds null`},
 		{"odd object", `prompts { default = { text = "x" } }`, "config/type", `default in prompts is no layer`},
 		{"list in a list", `prompts { default = ["a", ["b"]] }`, "config/type", `default in prompts holds a list`},
-		{"packs", `prompts { language_packs = ["x"] }`, "config/reserved", `language packs`},
+		{"pack that is not there", `prompts { language_packs = ["x"] }`, "config/include", `file "x": no such file`},
+		{"pack outside", `prompts { language_packs = ["../x"] }`, "config/include", `outside the root`},
 	} {
 		c, ds := load(t, row.text+"\n")
 		require.Len(t, ds, 1, "%s: %s", row.name, c.Report(0).Text(false))

@@ -177,8 +177,11 @@ func (c *comparison) attribute(path []string, spec *Attr, a, b *section) {
 	}
 	ch := Change{Path: append(slices.Clone(path), spec.Name), Change: changed(hadX, hasY), Reload: spec.Reload, Before: before, After: after,
 		BeforeAt: c.before.seen(x.rng), AfterAt: c.after.seen(y.rng), before: c.before.spell(spec.Type, x), after: c.after.spell(spec.Type, y)}
-	if rotated && edn.Equal(before, after) {
+	switch {
+	case rotated && edn.Equal(before, after):
 		ch.markNew()
+	case ch.before == ch.after: // a file that is named as before
+		ch.after += ", with another content"
 	}
 	ch.Action = map[Reload]Action{ReloadNothing: ActionUpdate, ReloadUse: ActionUpdate, ReloadPlugin: ActionSwap, ReloadHost: ActionRestart}[spec.Reload]
 	c.add(ch)
@@ -258,6 +261,13 @@ func (c *Config) shown(p *Plugin, v edn.Value, s *Secret) edn.Value {
 	if text, ok := v.AsString(); ok && slices.Contains(p.Reads, text) {
 		return edn.Text(printedName(c.Root, text))
 	}
+	if v.IsVector() {
+		items := make([]edn.Value, 0, v.Len())
+		for x := range v.Elems() {
+			items = append(items, c.shown(p, x, nil))
+		}
+		return edn.Vector(items...)
+	}
 	return v
 }
 
@@ -266,6 +276,13 @@ func (c *Config) shown(p *Plugin, v edn.Value, s *Secret) edn.Value {
 func (c *Config) inside(p *Plugin, v edn.Value, s *Secret) string {
 	if s != nil {
 		return c.prints[s.handle()]
+	}
+	if v.IsVector() {
+		var all strings.Builder
+		for x := range v.Elems() {
+			all.WriteString(c.inside(p, x, nil))
+		}
+		return all.String()
 	}
 	text, _ := v.AsString()
 	return p.hashes[text]

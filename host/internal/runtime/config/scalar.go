@@ -211,6 +211,11 @@ func (d *decoder) readText(t Type, s string, out *value) *problem {
 		}
 		out.file = true
 		out.v = edn.Text(absolute(s, out.source))
+		if t.Read { // who uses the file reports that it cannot be read
+			if content, err := d.inputs.file(filepath.Dir(out.source.Path), s); err == nil {
+				out.content = &content
+			}
+		}
 		return nil
 	case KindEnum:
 		if !slices.Contains(t.Enum, s) {

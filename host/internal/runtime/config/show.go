@@ -378,7 +378,7 @@ func (s shower) spellEntry(p *Plugin, e *schema.Entry, v edn.Value, secret *Secr
 		return hclText(v)
 	}
 	if t, ok := unitType(*e); ok {
-		if t.Kind == KindPath {
+		if t.Kind == KindPath || t.Kind == KindList {
 			return hclText(s.shown(p, v, nil))
 		}
 		if t.Kind == KindDec {

@@ -161,6 +161,7 @@ type Type struct {
 	Ref   string   // block type of KindRef
 	Min   *float64 // of numbers; ms of a duration; bytes; members of a collection
 	Max   *float64
+	Read  bool // of KindPath: the content of the file is part of the configuration
 }
 
 func (t Type) between(low, high float64) Type {
@@ -176,23 +177,29 @@ func (t Type) member(i int) Type {
 	return *t.Elem
 }
 
+func (t Type) atMost(high float64) Type {
+	t.Max = &high
+	return t
+}
+
 func (t Type) atLeast(low float64) Type {
 	t.Min = &low
 	return t
 }
 
 var (
-	boolean  = Type{Kind: KindBool}
-	text     = Type{Kind: KindStr}
-	path     = Type{Kind: KindPath}
-	programs = Type{Kind: KindProgram}
-	runs     = Type{Kind: KindRun}
-	cond     = Type{Kind: KindCond}
-	edntext  = Type{Kind: KindEDN}
-	layered  = Type{Kind: KindLayer}
-	version  = Type{Kind: KindVersion}
-	switches = Type{Kind: KindSwitch}
-	variable = Type{Kind: KindVariable}
+	boolean   = Type{Kind: KindBool}
+	text      = Type{Kind: KindStr}
+	path      = Type{Kind: KindPath}
+	readFiles = Type{Kind: KindPath, Read: true}
+	programs  = Type{Kind: KindProgram}
+	runs      = Type{Kind: KindRun}
+	cond      = Type{Kind: KindCond}
+	edntext   = Type{Kind: KindEDN}
+	layered   = Type{Kind: KindLayer}
+	version   = Type{Kind: KindVersion}
+	switches  = Type{Kind: KindSwitch}
+	variable  = Type{Kind: KindVariable}
 )
 
 func integer(low, high float64) Type { return Type{Kind: KindInt}.between(low, high) }

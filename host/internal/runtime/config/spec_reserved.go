@@ -41,8 +41,6 @@ var reservedTable = []reserved{
 	{path: "http.limits.run_subscribers", what: "streaming to clients"},
 	{path: "http.limits.login_rate", what: "access control"},
 
-	{path: "prompts.language_packs", what: "language packs of operators"},
-
 	{path: "capability.model_key", what: "choosing models"},
 
 	{path: "dispatch.policy", what: "learning which candidate does best", only: []string{"declared", "quality-aware", "cost-first", "latency-first", "availability"}},

@@ -59,7 +59,8 @@ func (c *Config) spell(t Type, v value) string {
 		return "{ " + strings.Join(parts, ", ") + " }"
 	}
 	if v.file {
-		return hclText(c.portable(v))
+		p, _ := v.v.AsString()
+		return spellText(printedName(c.Root, p))
 	}
 	return hclText(v.v)
 }

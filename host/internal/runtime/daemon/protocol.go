@@ -5,6 +5,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -34,7 +35,7 @@ func (l *Loaded) protocolPackage() edn.Value {
 		edn.K("protocol/version"), edn.Int(ProtocolVersion),
 		edn.K("intents"), l.intents(),
 		edn.K("schemas"), l.schemas(),
-		edn.K("prompts"), prompts(g.Prompts),
+		edn.K("prompts"), prompts(g.Prompts, g.Packs),
 		edn.K("policies"), l.policies(),
 		edn.K("routing"), l.routing(),
 		edn.K("errors"), errorCatalogue(),
@@ -89,9 +90,9 @@ func (l *Loaded) schemas() edn.Value {
 	return b.Map()
 }
 
-// prompts are the layers with their texts.
-func prompts(book *prompt.Book) edn.Value {
-	var b, allowed edn.MapBuilder
+// prompts are the layers with their texts, and the hashes of language packs.
+func prompts(book *prompt.Book, packs []config.LanguagePack) edn.Value {
+	var b, allowed, languages edn.MapBuilder
 	if book.Default != nil {
 		b.Key("default", edn.Text(book.Default.Source()))
 	}
@@ -109,6 +110,14 @@ func prompts(book *prompt.Book) edn.Value {
 		allowed.Set(keywordOrNil(role), edn.Keywords(keys...))
 	}
 	b.Key("allowed", allowed.Map())
+	// What texts are judged by is a part of the protocol, as far as it does not
+	// ship with the host.
+	if len(packs) > 0 {
+		for _, p := range packs {
+			languages.Key(p.Language, edn.Text(p.Hash))
+		}
+		b.Key("language-packs", languages.Map())
+	}
 	return b.Map()
 }
 

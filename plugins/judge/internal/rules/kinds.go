@@ -122,7 +122,7 @@ func length(f *form) check {
 		case "words":
 			n = len(text.Words(x.Text))
 		case "sentences":
-			n = len(text.Sentences(x.Text, x.Language))
+			n = len(x.Languages.Sentences(x.Text, x.Language))
 		default:
 			n = utf8.RuneCountInString(strings.TrimSpace(x.Text))
 		}
@@ -229,7 +229,7 @@ func numbers(f *form) check {
 				all++
 			}
 		}
-		return held(text.CheckNumbers(x.Text, from, x.Language), all, "")
+		return held(x.Languages.CheckNumbers(x.Text, from, x.Language), all, "")
 	}
 }
 
@@ -326,7 +326,7 @@ func language(f *form) check {
 		if want == "" {
 			want = x.Language
 		}
-		remarks, applies := text.CheckLanguage(x.Text, want)
+		remarks, applies := x.Languages.CheckLanguage(x.Text, want)
 		switch {
 		case !applies:
 			return Outcome{}

@@ -10,6 +10,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/judge/internal/score"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/text"
 )
 
 // Subject is a text under judgement.
@@ -19,6 +20,8 @@ type Subject struct {
 	Input edn.Value
 	// Language is what the text should be in, "" if nobody says.
 	Language string
+	// Languages are those that are known; nil: those that ship.
+	Languages *text.Packs
 }
 
 // Outcome is what one rule found.

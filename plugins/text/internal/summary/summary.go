@@ -31,18 +31,23 @@ type Sentence struct {
 	Text  string
 }
 
-// Extract picks sentences of source. The language is a code or "" to detect it.
+// Extract is ExtractIn with the languages that ship.
 func Extract(source, language string, limits Limits) ([]Sentence, error) {
+	return ExtractIn(nil, source, language, limits)
+}
+
+// ExtractIn picks sentences of source. The language is a code or "" to detect it.
+func ExtractIn(languages *text.Packs, source, language string, limits Limits) ([]Sentence, error) {
 	if language == "" {
-		if found, _ := text.Detect(source); found != text.Undetermined {
+		if found, _ := languages.Detect(source); found != text.Undetermined {
 			language = found
 		}
 	}
-	spans := text.Sentences(source, language)
+	spans := languages.Sentences(source, language)
 	if len(spans) == 0 {
 		return nil, ErrNothing
 	}
-	vectors := vectorise(source, spans, language)
+	vectors := vectorise(languages, source, spans, language)
 	pool := candidates(vectors)
 	scores := score(vectors, pool)
 	picked := pick(source, spans, vectors, pool, scores, limits)

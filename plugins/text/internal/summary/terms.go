@@ -21,7 +21,7 @@ type vector struct {
 
 // vectorise makes a vector of each sentence. Terms are numbered by their first
 // appearance and stand in rising order, so every later sum has one order.
-func vectorise(source string, spans []text.Span, language string) []vector {
+func vectorise(languages *text.Packs, source string, spans []text.Span, language string) []vector {
 	numbers := map[string]int{}
 	var documents []int // sentences that have the term
 	out := make([]vector, len(spans))
@@ -31,7 +31,7 @@ func vectorise(source string, spans []text.Span, language string) []vector {
 		sentence := s.In(source)
 		words := text.Words(sentence)
 		for _, w := range words[:min(len(words), maxWords)] {
-			term := stem(strings.ToLower(w.In(sentence)), language)
+			term := stem(languages, strings.ToLower(w.In(sentence)), language)
 			if term == "" {
 				continue
 			}
@@ -108,9 +108,9 @@ const shortest = 4
 
 // stem drops stop words and cuts common endings, enough to bring together the
 // forms of one word.
-func stem(word, language string) string {
-	word = bare(word, language)
-	if text.Stopword(word, language) {
+func stem(languages *text.Packs, word, language string) string {
+	word = bare(languages, word, language)
+	if languages.Stopword(word, language) {
 		return ""
 	}
 	if utf8.RuneCountInString(word) <= shortest {
@@ -126,7 +126,7 @@ func stem(word, language string) string {
 
 // bare takes off what an apostrophe binds to a word: the elided article of
 // "l'eau", the ending of "the bridge's".
-func bare(word, language string) string {
+func bare(languages *text.Packs, word, language string) string {
 	at := strings.IndexAny(word, "'’")
 	if at < 0 {
 		return word
@@ -140,6 +140,10 @@ func bare(word, language string) string {
 	case "en":
 		if word[at+size:] == "s" {
 			return word[:at]
+		}
+	default: // "dell'alveare"
+		if languages.Has(language) && languages.Stopword(word[:at], language) {
+			return word[at+size:]
 		}
 	}
 	return word
