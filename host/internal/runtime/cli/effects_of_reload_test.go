@@ -273,7 +273,6 @@ func (s *served) settled() map[string][]int {
 // names them, gives the plugin another process for those that say so, and keeps
 // every process for all others.
 func TestReloadEffectOfEveryAttribute(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t, "ferment.hcl", changedBase+scripted("mine")+scripted("other")+shipped("tools", "tools")+"\ncapability \"other/a\" {\n  plugin   = \"other\"\n  provides = \"o/a\"\n}\n",
 		"mine.edn", `{:capabilities {:mine/a {:intents #{:t/a} :in-schema :req/any :out-schema :res/any :effects #{:none} :steps [{:value {:n 1}}]}
  :mine/b {:intents #{:t/a :t/b} :in-schema :req/any :out-schema :res/any :steps [{:value {:n 1}}]}}}`,

@@ -355,7 +355,6 @@ func TestApproveNames(t *testing.T) {
 // LOCK-001, HCL-041, HTTP-008, CLI-007: a daemon that serves approves by itself
 // and runs the plugin as approved; the command line and the socket say the same.
 func TestApproveThroughTheDaemon(t *testing.T) {
-	t.Parallel()
 	w := lockWorld(t)
 	w.write("mine.edn", mine("#{:none}"))
 	w.rewrite("ferment.hcl", "plugin \"text\"", "http {\n  listen = [\"127.0.0.1:0\"]\n}\n\nplugin \"text\"")

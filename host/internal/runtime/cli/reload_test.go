@@ -60,7 +60,6 @@ func (s *served) out(intent string) string {
 // HCL-007, HCL-039, HTTP-009: a reload brings in what changed, keeps the
 // processes of what did not, and says what it did; a second one does nothing.
 func TestReload(t *testing.T) {
-	t.Parallel()
 	w := twoPlugins(t, "")
 	s := w.serve()
 	before := s.pids()
@@ -100,7 +99,6 @@ func TestReload(t *testing.T) {
 // HCL-007, HCL-008, HCL-039: diff compares the files with what the daemon runs
 // now, says what a reload would do about each change, and does nothing.
 func TestDiffWithTheDaemon(t *testing.T) {
-	t.Parallel()
 	w := twoPlugins(t, "")
 	none := w.run("diff")
 	assert.Equal(t, 3, none.code)
@@ -178,7 +176,6 @@ processes that stay: b PID
 
 // HCL-007, HCL-039: what cannot be brought in changes nothing and says why.
 func TestReloadRefused(t *testing.T) {
-	t.Parallel()
 	for name, tc := range map[string]struct {
 		change func(w *world)
 		code   int
@@ -222,7 +219,6 @@ func TestReloadRefused(t *testing.T) {
 // HCL-040: a run ends under the configuration that it began under, and new ones
 // begin under the new one meanwhile.
 func TestRunsKeepTheirConfiguration(t *testing.T) {
-	t.Parallel()
 	w := twoPlugins(t, "")
 	s := w.serve()
 	slow := make(chan answer, 1)
@@ -260,7 +256,6 @@ func TestAutoReload(t *testing.T) {
 
 // SUP-006: a swap puts another process in the place of one, and calls go on.
 func TestSwap(t *testing.T) {
-	t.Parallel()
 	s := twoPlugins(t, "").serve()
 	before := s.pids()
 	got := s.w.run("plugin", "swap", "a")
