@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"time"
 
 	"github.com/fermenthq/ferment/plugins/mlx/internal/pool"
 	"github.com/fermenthq/ferment/plugins/mlx/internal/settings"
@@ -9,6 +12,7 @@ import (
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/wire"
 )
 
 type lease = pool.Lease[*talker]
@@ -151,6 +155,10 @@ func eventValue(e pool.Event) edn.Value {
 	return m.Map()
 }
 
+// rest is how long a host is left alone after it was told something: queues come
+// and go faster than it has to know.
+const rest = 20 * time.Millisecond
+
 // health tells a host how the servers are, whenever that changes.
 func (a *adapter) health(ctx context.Context, report func(sdk.Status)) {
 	h := a.house.Load()
@@ -161,6 +169,9 @@ func (a *adapter) health(ctx context.Context, report func(sdk.Status)) {
 		if text := now.Reason + now.Attributes.String(); text != said {
 			said = text
 			report(now)
+			if !a.sleep(ctx, rest) {
+				return
+			}
 		}
 		select {
 		case <-next:
@@ -170,34 +181,36 @@ func (a *adapter) health(ctx context.Context, report func(sdk.Status)) {
 	}
 }
 
-// state is how the servers are, for a host: whether a call has a chance.
+// sleep is false if ctx ends before.
+func (a *adapter) sleep(ctx context.Context, d time.Duration) bool {
+	timer := a.clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// state is how the servers are, for a host: whether a call has a chance, and how
+// soon. The plugin itself stays callable whatever they do: operators have to
+// reach it.
 func (h *house) state() sdk.Status {
 	st := h.pool.Status()
-	up, starting, frozen := false, false, st.Frozen
-	states := map[worker.State]int64{}
-	for _, w := range st.Workers {
-		states[w.State]++
-		up = up || w.State == worker.Ready || w.State == worker.Busy
-		starting = starting || w.State == worker.Starting
-		frozen = frozen || w.State == worker.Frozen && !h.set.PerSession()
-	}
+	all := h.servers(st)
 	status := sdk.Ready()
-	switch {
-	case up:
-	case frozen:
-		status = sdk.NotReady(":model/frozen: the model server was frozen by hand; :model/thaw starts it again")
-	case st.Blocked != nil:
-		reason := ":" + st.Blocked.Type + ": " + st.Blocked.Message
-		if st.Blocked.Hint != "" {
-			reason += " (" + st.Blocked.Hint + ")"
-		}
-		status = sdk.NotReady(reason)
-		status.Source = st.Blocked.Source
-	case starting && !h.set.Waits():
-		status = sdk.NotReady(":model/not-ready: the model server is loading")
+	if !all.State.Callable() {
+		status = sdk.Degraded(all.Reason)
+		status.Source = all.Source
+	}
+	for _, label := range slices.Sorted(maps.Keys(h.set.Models())) {
+		one := all
+		one.ID = settings.Name + "/" + label
+		status.Capabilities = append(status.Capabilities, one)
 	}
 	var counts, m edn.MapBuilder
-	for state, n := range states {
+	for state, n := range statesOf(st) {
 		counts.Key(string(state), edn.Int(n))
 	}
 	m.Key("workers", counts.Map())
@@ -206,4 +219,46 @@ func (h *house) state() sdk.Status {
 	speed(&m, st)
 	status.Attributes = m.Map()
 	return status
+}
+
+func statesOf(st pool.Status) map[worker.State]int64 {
+	states := map[worker.State]int64{}
+	for _, w := range st.Workers {
+		states[w.State]++
+	}
+	return states
+}
+
+// servers is what is to be said of each capability: all of them stand on the
+// same servers.
+func (h *house) servers(st pool.Status) sdk.CapabilityStatus {
+	states := statesOf(st)
+	up := states[worker.Ready]+states[worker.Busy] > 0
+	frozen := st.Frozen || states[worker.Frozen] > 0 && !h.set.PerSession()
+	c := sdk.CapabilityStatus{
+		State: wire.HealthReady, Warmth: sdk.Cold, Queued: st.Waiting, Places: h.set.Places(),
+		Deaths: uint64(st.Deaths), RecentDeaths: st.DeathsOfLate,
+	}
+	for _, w := range st.Workers {
+		c.InFlight += w.Calls
+	}
+	switch {
+	case up:
+		c.Warmth = sdk.Warm
+	case states[worker.Starting] > 0:
+		c.Warmth = sdk.Warming
+	}
+	switch {
+	case up:
+	case frozen:
+		c.State, c.Reason = wire.HealthNotReady, ":model/frozen: the model server was frozen by hand; :model/thaw starts it again"
+	case st.Blocked != nil:
+		c.State, c.Reason, c.Source = wire.HealthNotReady, ":"+st.Blocked.Type+": "+st.Blocked.Message, st.Blocked.Source
+		if st.Blocked.Hint != "" {
+			c.Reason += " (" + st.Blocked.Hint + ")"
+		}
+	case c.Warmth == sdk.Warming && !h.set.Waits():
+		c.State, c.Reason = wire.HealthNotReady, ":model/not-ready: the model server is loading"
+	}
+	return c
 }

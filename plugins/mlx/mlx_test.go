@@ -263,12 +263,74 @@ func TestCrashLoop(t *testing.T) {
 	assert.Greater(t, ms, int64(30_000))
 	assert.False(t, err.Retryable)
 	assert.Len(t, r.pids(), 3)
-	h := r.health(func(h wire.Health) bool { return h.State == wire.HealthNotReady })
+	h := r.health(notReady)
 	assert.Contains(t, h.Reason, ":model/crash-loop")
 	assert.Equal(t, "3", h.Attributes.Key("deaths").String())
 	r.operate("model/quit", "")
 	r.health(func(h wire.Health) bool { return h.State == wire.HealthReady })
 	assert.NotEmpty(t, r.must("hello", ""))
+}
+
+// notReady tells whether the capabilities of the server are not to be called,
+// while the one of operators is.
+func notReady(h wire.Health) bool {
+	for _, c := range h.Capabilities {
+		if c.State != wire.HealthNotReady || c.ID == "mlx/server" {
+			return false
+		}
+	}
+	return len(h.Capabilities) > 0 && h.State == wire.HealthDegraded
+}
+
+// voice is what is said of the capability of the server.
+func voice(t testing.TB, h wire.Health) wire.CapabilityHealth {
+	t.Helper()
+	require.Len(t, h.Capabilities, 1)
+	require.Equal(t, "mlx/voice", h.Capabilities[0].ID)
+	return h.Capabilities[0]
+}
+
+// MLX-009: a host is told how near the server is, how many calls wait for it,
+// and each of its deaths, also that of a call that was saved.
+func TestHealthOfTheServer(t *testing.T) {
+	t.Parallel()
+	gate := filepath.Join(t.TempDir(), "gate")
+	r := newRig(t, `{:max-in-flight 1 :queue 3}`, "gate="+gate)
+	warmth := func(want wire.Warmth) wire.CapabilityHealth {
+		return voice(t, r.health(func(h wire.Health) bool { return h.State == wire.HealthReady && voice(t, h).Warmth == want }))
+	}
+	assert.Equal(t, wire.CapabilityHealth{ID: "mlx/voice", State: wire.HealthReady, Warmth: wire.Cold, Places: 1}, warmth(wire.Cold))
+	hold := filepath.Join(t.TempDir(), "hold")
+	var calls sync.WaitGroup
+	for range 3 {
+		calls.Go(func() { assert.Nil(t, r.ask(t.Context(), "hold:"+hold, "", nil).err) })
+	}
+	warmth(wire.Warming)
+	require.NoError(t, os.WriteFile(gate, nil, 0o600))
+	busy := voice(t, r.health(func(h wire.Health) bool { return voice(t, h).Warmth == wire.Warm && voice(t, h).Queued == 2 }))
+	assert.Equal(t, wire.CapabilityHealth{ID: "mlx/voice", State: wire.HealthReady, Warmth: wire.Warm, InFlight: 1, Queued: 2, Places: 1}, busy)
+	require.NoError(t, os.WriteFile(hold, nil, 0o600))
+	calls.Wait()
+	idle := voice(t, r.health(func(h wire.Health) bool { return voice(t, h).Queued == 0 }))
+	assert.Zero(t, idle.Deaths)
+
+	saved := r.ask(t.Context(), "die-once:"+filepath.Join(t.TempDir(), "died"), "", nil)
+	require.Nil(t, saved.err)
+	attempts := saved.response.Key("invoke/meta").Key("attempts")
+	require.Equal(t, 1, attempts.Len(), "%s", saved.response)
+	for a := range attempts.Elems() {
+		assert.Equal(t, ":model/died", a.Key("error").String())
+		assert.Equal(t, "1", a.Key("deaths").String())
+	}
+	after := voice(t, r.health(func(h wire.Health) bool { return voice(t, h).Deaths > 0 && voice(t, h).Warmth == wire.Warm }))
+	assert.Equal(t, []any{uint64(1), 1}, []any{after.Deaths, after.RecentDeaths})
+	err := r.fails("die")
+	assert.Equal(t, "model/crash-loop", err.Type, "two more")
+	n, _ := err.Details.Key("deaths").AsInt()
+	assert.Equal(t, int64(3), n)
+	err = r.fails("hello")
+	assert.Equal(t, "model/crash-loop", err.Type)
+	assert.False(t, err.Details.HasKey("deaths"), "no death ended this call")
 }
 
 // health waits for a state of health.
@@ -324,7 +386,7 @@ func TestCannotRunHere(t *testing.T) {
 	_, cerr := p.Client().Configure(t.Context(), wire.Setup{Config: config(t, mark, `{:command ["no-such-server" "{port}"] :start "eager"}`)}, nil)
 	require.NoError(t, cerr)
 	r := &rig{Plugin: p, t: t, mark: mark}
-	h := r.health(func(h wire.Health) bool { return h.State == wire.HealthNotReady })
+	h := r.health(notReady)
 	assert.Equal(t, ":model/unavailable: the model server cannot run here: no-such-server is not in PATH (install no-such-server, or set command)", h.Reason)
 	err := r.fails("hello")
 	assert.Equal(t, "model/unavailable", err.Type)
@@ -370,7 +432,7 @@ func TestOperators(t *testing.T) {
 	err := r.fails("hello")
 	assert.Equal(t, "model/frozen", err.Type)
 	assert.Equal(t, []any{contract.ClassSwitch, contract.SourceRequest}, []any{err.Class, err.Source})
-	r.health(func(h wire.Health) bool { return h.State == wire.HealthNotReady })
+	r.health(notReady)
 	assert.Equal(t, "starting", states(r.operate("model/thaw", "")))
 	r.must("hello", "")
 	assert.Len(t, r.pids(), 2)
@@ -434,7 +496,7 @@ func TestColdSwitch(t *testing.T) {
 	assert.Equal(t, "model/not-ready", err.Type)
 	ms, _ := err.Details.Key("retry-after-ms").AsInt()
 	assert.Positive(t, ms)
-	r.health(func(h wire.Health) bool { return h.State == wire.HealthNotReady })
+	r.health(notReady)
 	require.NoError(t, os.WriteFile(gate, nil, 0o600))
 	r.health(func(h wire.Health) bool { return h.State == wire.HealthReady })
 	assert.NotEmpty(t, r.must("hello", ""))

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -14,6 +15,9 @@ import (
 // Route says which plugin serves a capability.
 type Route struct {
 	Plugin string
+	// Advertised is the name that the plugin itself has for the capability;
+	// empty: the same.
+	Advertised string
 	// MaxInFlight bounds the calls of this capability alone; 0: no bound of its
 	// own. Calls above it wait in a queue as long as the plugin's.
 	MaxInFlight int
@@ -30,13 +34,15 @@ type Client struct {
 }
 
 type target struct {
-	unit  *unit
-	limit *limiter
+	unit       *unit
+	advertised string
+	limit      *limiter
 }
 
 var (
-	_ dispatch.Executor = (*Client)(nil)
-	_ dispatch.Trials   = (*Client)(nil)
+	_ dispatch.Executor   = (*Client)(nil)
+	_ dispatch.Trials     = (*Client)(nil)
+	_ dispatch.Conditions = (*Client)(nil)
 )
 
 // Client routes capabilities, by the ids that plans use, to plugins. The error
@@ -50,10 +56,11 @@ func (s *Supervisor) Client(routes map[string]Route) (*Client, error) {
 			return nil, contract.Errorf("config/dangling-reference", "capability :%s: %w", id, err)
 		}
 		units[r.Plugin] = u
-		c.targets[id] = target{unit: u}
+		c.targets[id] = target{unit: u, advertised: cmp.Or(r.Advertised, id)}
 	}
 	for id, t := range c.targets {
-		c.targets[id] = target{unit: t.unit, limit: t.unit.limited(id, routes[id].MaxInFlight)}
+		t.limit = t.unit.limited(id, routes[id].MaxInFlight)
+		c.targets[id] = t
 	}
 	for _, u := range units {
 		u.hold()
@@ -160,10 +167,10 @@ func (c *Client) State(capID string) dispatch.CapState {
 	if !ok {
 		return dispatch.CapState{Reason: "runtime/not-ready", Why: notFound(capID)}
 	}
-	return t.unit.state()
+	return t.unit.state(t.advertised)
 }
 
-func (u *unit) state() dispatch.CapState {
+func (u *unit) state(advertised string) dispatch.CapState {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	e := u.current
@@ -171,6 +178,10 @@ func (u *unit) state() dispatch.CapState {
 	state := dispatch.CapState{Plugin: u.name, Edition: e.number, Generation: st.Generation, Binary: st.Binary, Enforcement: st.enforcement()}
 	state.Standby = !u.held && (len(e.ready) > 1 || e.warm() != nil)
 	if state.Why = u.refusal(e); state.Why == nil {
+		if said, ok := e.said(advertised); ok && !callable(said) {
+			state.Reason, state.Why = "runtime/not-ready", outOfService(advertised, said)
+			return state
+		}
 		state.Ready = true
 		return state
 	}

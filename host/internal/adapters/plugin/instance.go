@@ -192,6 +192,9 @@ func (i *instance) handle(event any) {
 			t.Calls = e.calls
 		}
 	}
+	if e, ok := event.(evHealth); ok && len(e.health.Capabilities) > 0 && e.gen == i.machine.gen {
+		i.told(e)
+	}
 	if t != nil {
 		if t.Err != nil {
 			i.unit.explain(t)
@@ -200,6 +203,17 @@ func (i *instance) handle(event any) {
 	}
 	for _, act := range acts {
 		i.do(act)
+	}
+}
+
+// told hands on what the process says of single capabilities, if it is one that
+// calls go to.
+func (i *instance) told(e evHealth) {
+	i.unit.mu.Lock()
+	current := i.unit.current == i.edition && !i.leaving
+	i.unit.mu.Unlock()
+	if current {
+		i.unit.host.sink.Health(Statement{Plugin: i.unit.name, Generation: e.gen, At: i.unit.host.clock.Now(), Capabilities: e.health.Capabilities})
 	}
 }
 
@@ -415,6 +429,7 @@ func (i *instance) publish() {
 	if i.cur != nil {
 		st.PID = i.cur.pid()
 	}
+	st.told = byName(m.last.Capabilities)
 	if d := i.edition.described.Load(); d != nil {
 		st.Name, st.Version, st.Binary, st.Features = d.Name, d.Version, d.Binary, d.Features
 		c := i.edition.settings().Confinement(d.Description)

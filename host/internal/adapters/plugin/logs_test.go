@@ -74,6 +74,7 @@ func FuzzParseLine(f *testing.F) {
 type collector struct{ lines []Line }
 
 func (c *collector) Transition(Transition) {}
+func (c *collector) Health(Statement)      {}
 func (c *collector) Log(l Line)            { c.lines = append(c.lines, l) }
 
 // A plugin that floods its log costs a bounded number of bytes, and the log

@@ -93,6 +93,7 @@ type journal struct {
 	mu          sync.Mutex
 	transitions []Transition
 	lines       []Line
+	stated      []Statement
 	changed     chan struct{}
 }
 
@@ -103,6 +104,20 @@ func (j *journal) Transition(t Transition) {
 	defer j.mu.Unlock()
 	j.transitions = append(j.transitions, t)
 	j.wake()
+}
+
+func (j *journal) Health(told Statement) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.stated = append(j.stated, told)
+	j.wake()
+}
+
+// last is the last statement.
+func (j *journal) last() Statement {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.stated[len(j.stated)-1]
 }
 
 func (j *journal) Log(l Line) {

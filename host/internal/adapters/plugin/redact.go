@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -70,6 +71,10 @@ func (p *pluginLog) redactValue(v edn.Value) edn.Value {
 func (p *pluginLog) cleanHealth(h wire.Health) wire.Health {
 	if p.hides() {
 		h.Reason, h.Attributes = p.redact(h.Reason), p.redactValue(h.Attributes)
+		h.Capabilities = slices.Clone(h.Capabilities)
+		for i := range h.Capabilities {
+			h.Capabilities[i].Reason = p.redact(h.Capabilities[i].Reason)
+		}
 	}
 	return h
 }

@@ -307,6 +307,32 @@ func (f *fake) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter) (e
 	return edn.MustMap(edn.K("result"), edn.MustMap(edn.K("type"), edn.K("value"), edn.K("out"), v)), nil
 }
 
+// saidOf reads what the plugin is to say of single capabilities.
+func saidOf(all edn.Value) []wire.CapabilityHealth {
+	var out []wire.CapabilityHealth
+	for id, v := range all.Entries() {
+		c := wire.CapabilityHealth{}
+		c.ID, _ = id.AsKeyword()
+		c.Reason, _ = v.Key("reason").AsString()
+		if v.Key("down").Truthy() {
+			c.State = wire.HealthNotReady
+		}
+		for _, part := range []struct {
+			key string
+			to  func(int64)
+		}{
+			{"warmth", func(n int64) { c.Warmth = wire.Warmth(n) }}, {"in-flight", func(n int64) { c.InFlight = int(n) }},
+			{"queued", func(n int64) { c.Queued = int(n) }}, {"places", func(n int64) { c.Places = int(n) }}, {"deaths", func(n int64) { c.Deaths = uint64(n) }},
+		} {
+			if n, ok := v.Key(part.key).AsInt(); ok {
+				part.to(n)
+			}
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
 // act is what ends or changes the process.
 func (f *fake) act(do string, input edn.Value) {
 	switch do {
@@ -326,7 +352,7 @@ func (f *fake) act(do string, input edn.Value) {
 	case "health":
 		state, _ := input.Key("state").AsString()
 		reason, _ := input.Key("reason").AsString()
-		h := wire.Health{Reason: reason, Source: contract.SourceDownstream}
+		h := wire.Health{Reason: reason, Source: contract.SourceDownstream, Capabilities: saidOf(input.Key("capabilities"))}
 		for _, s := range []wire.HealthState{wire.HealthReady, wire.HealthDegraded, wire.HealthNotReady} {
 			if s.String() == state {
 				h.State = s

@@ -131,11 +131,22 @@ type Line struct {
 	Fields  map[string]any
 }
 
+// Statement is what a process said about single capabilities.
+type Statement struct {
+	Plugin       string
+	Generation   int
+	At           time.Time
+	Capabilities []wire.CapabilityHealth
+}
+
 // Sink is told what happens to plugins. Its methods are called from the
 // goroutines that own instances and read output, in order per instance, and
 // must be quick.
 type Sink interface {
 	Transition(Transition)
+	// Health is told what a process of the edition that takes calls says of
+	// single capabilities, each time that it says something.
+	Health(Statement)
 	Log(Line)
 }
 
@@ -155,6 +166,8 @@ type Status struct {
 	Err *contract.Error
 	// Health is the last thing that the plugin said about itself.
 	Health wire.Health
+	// told is what it said of single capabilities, by their advertised names.
+	told map[string]wire.CapabilityHealth
 	// Restarts counts those within the window of the policy.
 	Restarts int
 	// Misses counts probes without an answer in a row.

@@ -109,6 +109,7 @@ func New(o Options) (*Supervisor, error) {
 type nobody struct{}
 
 func (nobody) Transition(Transition) {}
+func (nobody) Health(Statement)      {}
 func (nobody) Log(Line)              {}
 
 // AnswerCalls sets who answers what plugins ask of their host. Before it is

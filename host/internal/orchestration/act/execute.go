@@ -13,14 +13,14 @@ import (
 )
 
 // Explain says how a call of an intent would be bound now. CapID pins the first
-// candidate.
-func (s *Service) Explain(intent, capID string) (dispatch.Explanation, error) {
+// candidate, a streamed call is one whose answer is read while it comes.
+func (s *Service) Explain(intent, capID string, streamed bool) (dispatch.Explanation, error) {
 	layer := s.config.Policies.For(intent)
 	p, err := layer.Resolve()
 	if err != nil {
 		return dispatch.Explanation{}, err
 	}
-	return s.eval.Dispatcher.Explain(p, intent, capID), nil
+	return s.eval.Dispatcher.Explain(p, intent, capID, streamed), nil
 }
 
 // link makes the plan ready to run, unless its shape was linked before.

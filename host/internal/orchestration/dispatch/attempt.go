@@ -43,6 +43,7 @@ type entrant struct {
 
 	answer Answer
 	err    error
+	spoke  time.Time // its first piece; zero: nobody listened, or there was none
 	ended  time.Time
 
 	// Of an attempt that runs beside others.
@@ -152,9 +153,12 @@ func (s *serving) finish(ctx context.Context, e *entrant, t *tried) *Failure {
 }
 
 func (e *entrant) account(t *tried) {
-	*t = tried{asked: e.asked, expense: e.expense, page: e.page, ticket: e.ticket, began: e.started, edition: e.answer.Edition, capability: e.capability, recovery: e.recovery, latency: e.ended.Sub(e.started), attempt: e.number, voice: e.voice}
+	*t = tried{asked: e.asked, expense: e.expense, page: e.page, ticket: e.ticket, began: e.started, edition: e.answer.Edition, process: e.answer.Generation, capability: e.capability, recovery: e.recovery, latency: e.ended.Sub(e.started), attempt: e.number, voice: e.voice}
 	if e.limits.extended && !e.limits.soft.IsZero() && e.ended.After(e.limits.soft) {
 		t.extended = e.ended.Sub(e.limits.soft)
+	}
+	if !e.spoke.IsZero() {
+		t.heard = max(e.spoke.Sub(e.started), 1)
 	}
 }
 
@@ -176,7 +180,9 @@ type tried struct {
 	page    *page
 	ticket  breaker.Ticket
 	began   time.Time
-	edition int // that answered
+	edition int           // that answered
+	process int           // likewise its number; 0: nobody was asked
+	heard   time.Duration // until its first piece; 0: there was none
 	voice   *voice
 	expense expense
 	asked   prompt.Composed
@@ -302,18 +308,19 @@ func (s *serving) count(t *tried) {
 	if outcome == breaker.Failure && t.crashed && t.page.crashed(t.err) {
 		outcome = breaker.Ignored
 	}
+	now := s.d.Clock.Now()
+	outcome = s.bereaved(now, t.capability.ID, t.process, t.meta, t.err, outcome)
 	u := 0.0
 	if outcome == breaker.Failure {
 		u = Rand(s.run.Seed, s.w.Path, -s.number).Float64()
 	}
-	now := s.d.Clock.Now()
 	if tripping(t.err) {
 		t.page.trip(now, t.edition, t.err)
 		return
 	}
 	t.page.report(now, t.ticket, outcome, retryAfter(t.err), u)
 	if outcome == breaker.Success {
-		t.page.served(t.latency, t.usage.Key("cost-usd"))
+		t.page.served(t.latency, speedOf(t.usage, t.heard), t.usage.Key("cost-usd"))
 	}
 }
 
@@ -388,7 +395,12 @@ func (s *serving) invoke(ctx context.Context, e *entrant) (Answer, error) {
 	if e.voice.live() {
 		own, stop := context.WithCancel(ctx)
 		defer stop()
-		ctx, call.OnDelta = own, func(piece edn.Value) { e.voice.hear(own, piece, stop) }
+		ctx, call.OnDelta = own, func(piece edn.Value) {
+			if e.spoke.IsZero() {
+				e.spoke = s.d.Clock.Now()
+			}
+			e.voice.hear(own, piece, stop)
+		}
 	}
 	answer, err := s.d.Executor.Invoke(ctx, call)
 	if broken := e.voice.broken(); broken != nil {

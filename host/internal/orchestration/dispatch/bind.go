@@ -103,10 +103,12 @@ func (s *serving) rank(b policy.Binding) policy.Binding {
 		s.ranked = make([]Figures, 0, len(b.Accepted))
 		for i, id := range b.Accepted {
 			if c, ok := s.d.Registry.Capability(id); ok {
-				s.ranked = append(s.ranked, t.pages[id].figures(c, i, now))
+				f := t.pages[id].figures(c, i, now)
+				f.Condition = s.d.condition(id)
+				s.ranked = append(s.ranked, f)
 			}
 		}
-		sortFigures(t.Ordering, s.ranked)
+		sortFigures(t.Ordering, s.ranked, s.heard())
 		if i := slices.IndexFunc(s.ranked, func(f Figures) bool { return f.CapID == t.capID }); i > 0 {
 			pinned := s.ranked[i]
 			s.ranked = slices.Insert(slices.Delete(s.ranked, i, i+1), 0, pinned)
@@ -122,6 +124,16 @@ func (s *serving) rank(b policy.Binding) policy.Binding {
 	slices.SortStableFunc(b.Accepted, func(x, y string) int { return place(x) - place(y) })
 	b.Tried = b.Accepted[:min(len(b.Accepted), 1+t.FallbackMax)]
 	return b
+}
+
+// heard tells whether somebody reads the answer while it comes.
+func (s *serving) heard() bool {
+	f, t := s.w.Flow, s.w.Terms
+	if f == nil {
+		return false
+	}
+	m := modeOf(t.Stream)
+	return max(m, f.mode) != afterGates && held(m, t.Strategy, &t.Policy) == ""
 }
 
 // ranking is the order with its figures, for the record.

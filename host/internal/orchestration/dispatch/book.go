@@ -3,7 +3,6 @@ package dispatch
 import (
 	"cmp"
 	"maps"
-	"math"
 	"math/big"
 	"slices"
 	"sync"
@@ -30,6 +29,7 @@ type Book struct {
 	mu    sync.Mutex
 	pages map[pageKey]*page
 	deeds map[string]*deed // the last of each plugin
+	tolls map[tollKey]uint64
 
 	deciding sync.Mutex // whether one more candidate may be left out
 }
@@ -44,30 +44,29 @@ type page struct {
 	// quiet tells without a lock that the breaker is closed.
 	quiet atomic.Bool
 
-	mu        sync.Mutex
-	settings  registry.Breaker
-	breaker   *breaker.Breaker
-	rules     registry.Quality
-	window    *breaker.Window
-	standing  standing
-	told      breaker.State   // of which somebody was told
-	news      []Notice        // to be told when the lock is free
-	crash     string          // the last end of a process that was counted
-	tripped   *contract.Error // why the breaker was opened at once, the last time
-	drift     string          // the judge as which it is not believed any more
-	edition   int
-	version   string
-	latencies [latencies]time.Duration // of the last successes
-	taken     int                      // successes so far
-	paid      *big.Rat
-	bills     int64
+	mu       sync.Mutex
+	settings registry.Breaker
+	breaker  *breaker.Breaker
+	rules    registry.Quality
+	window   *breaker.Window
+	standing standing
+	told     breaker.State   // of which somebody was told
+	news     []Notice        // to be told when the lock is free
+	crash    string          // the last end of a process that was counted
+	tripped  *contract.Error // why the breaker was opened at once, the last time
+	drift    string          // the judge as which it is not believed any more
+	edition  int
+	version  string
+	paid     *big.Rat
+	bills    int64
+
+	// Of the last successes: how long they took, when their first piece was
+	// there, and how many tokens a second came.
+	latencies, firsts, rates series
 }
 
-// Bounds of the figures.
-const (
-	latencies   = 100
-	fewAreNoP95 = 20 // successes without which nobody knows what is usual
-)
+// fewAreNoP95 is how many successes it takes to know what is usual.
+const fewAreNoP95 = 20
 
 // page is that of a capability for an intent, under the rules of a call.
 func (b *Book) page(c *registry.Capability, intent string, rules registry.Breaker, quality registry.Quality, now time.Time) *page {
@@ -247,39 +246,44 @@ func (p *page) unlock(now time.Time) {
 }
 
 // served keeps what a success took and cost.
-func (p *page) served(took time.Duration, cost edn.Value) {
+func (p *page) served(took time.Duration, how speed, cost edn.Value) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.latencies[p.taken%latencies] = took
-	p.taken++
+	p.latencies.add(float64(took))
+	if how.first > 0 {
+		p.firsts.add(float64(how.first))
+	}
+	if how.rate > 0 {
+		p.rates.add(how.rate)
+	}
 	if r, ok := cost.AsNumber(); ok && r.Sign() >= 0 {
 		p.paid = new(big.Rat).Add(p.paid, r)
 		p.bills++
 	}
 }
 
-// percentile of the last successes; ok is false without enough of them.
+// percentile is how long the last successes took; ok is false without enough of
+// them.
 func (p *page) percentile(share float64, least int) (time.Duration, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n := min(p.taken, latencies)
-	if n < max(1, least) {
-		return 0, false
-	}
-	sorted := slices.Clone(p.latencies[:n])
-	slices.Sort(sorted)
-	return sorted[min(n-1, int(math.Ceil(share*float64(n)))-1)], true
+	return p.latencies.duration(share, least)
 }
 
 // sortFigures puts candidates into the order of a policy; equals keep the
-// declared one.
-func sortFigures(ordering string, all []Figures) {
+// declared one. Of a call that is heard while it is answered the first piece
+// counts, of another one the whole answer.
+func sortFigures(ordering string, all []Figures, heard bool) {
 	quality := func(a, b Figures) int { return cmp.Compare(b.Quality, a.Quality) }
 	cost := func(a, b Figures) int {
 		return compareKnown(a.Cost != nil, b.Cost != nil, func() int { return a.Cost.Cmp(b.Cost) })
 	}
 	latency := func(a, b Figures) int {
 		return compareKnown(a.Timed, b.Timed, func() int { return cmp.Compare(a.Latency, b.Latency) })
+	}
+	near := func(a, b Figures) int { return nearer(a.Condition, b.Condition) }
+	soon := func(a, b Figures) int {
+		return compareKnown(a.timed(heard), b.timed(heard), func() int { return cmp.Compare(a.after(heard), b.after(heard)) })
 	}
 	var by []func(a, b Figures) int
 	switch ordering {
@@ -288,9 +292,10 @@ func sortFigures(ordering string, all []Figures) {
 	case policy.CostFirst:
 		by = []func(a, b Figures) int{cost, quality}
 	case policy.LatencyFirst:
-		by = []func(a, b Figures) int{latency, quality}
+		by = []func(a, b Figures) int{near, soon, quality}
 	case policy.Availability:
-		by = []func(a, b Figures) int{func(a, b Figures) int { return compareKnown(a.closed(), b.closed(), func() int { return 0 }) }}
+		closed := func(a, b Figures) int { return compareKnown(a.closed(), b.closed(), func() int { return 0 }) }
+		by = []func(a, b Figures) int{closed, near, func(a, b Figures) int { return freer(a.Condition, b.Condition) }}
 	}
 	slices.SortStableFunc(all, func(a, b Figures) int {
 		for _, f := range by {

@@ -23,6 +23,7 @@ type checked struct {
 	usage   edn.Value
 	edition int    // that answered
 	model   string // that a server says answered, empty if none says so
+	process int    // number of the process that answered
 	err     *contract.Error
 }
 
@@ -144,7 +145,7 @@ func (s *serving) askOne(ctx context.Context, c *registry.Capability) (by checke
 	}
 	answer, failed := s.d.Executor.Invoke(ctx, s.call(c, deadline, scopes, &expense, s.asks(c)))
 	awaitOwnDeadline(ctx, failed)
-	by.latency, by.edition = s.d.Clock.Now().Sub(started), answer.Edition
+	by.latency, by.edition, by.process = s.d.Clock.Now().Sub(started), answer.Edition, answer.Generation
 	if failed != nil {
 		by.err = contract.AsError(failed)
 		s.settle(&expense, ending{unknown: unknownOutcome(by.err)})

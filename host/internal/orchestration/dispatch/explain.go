@@ -25,10 +25,14 @@ func (x Explanation) Figures(capID string) (f Figures, ok bool) {
 
 // Explain binds a call without making it (BIND-006). A dispatcher without an
 // executor takes all for ready, one without a book knows what they declare.
-// CapID pins the first candidate.
-func (d *Dispatcher) Explain(p policy.Policy, intent, capID string) Explanation {
+// CapID pins the first candidate. A streamed call is one whose answer is read
+// while it comes.
+func (d *Dispatcher) Explain(p policy.Policy, intent, capID string, streamed bool) Explanation {
 	t := d.Terms(p, intent, capID)
 	s := &serving{d: d, w: &Work{Op: "call", Terms: t, Intent: intent}}
+	if streamed {
+		s.w.Flow = &Flow{}
+	}
 	now := d.Clock.Now()
 	demand := t.demand(d.Registry)
 	demand.State = func(id string) policy.Unavailable { return s.looks(id, now) }
@@ -36,7 +40,7 @@ func (d *Dispatcher) Explain(p policy.Policy, intent, capID string) Explanation 
 	x := Explanation{Binding: s.rank(demand.Bind()), Ordering: t.Ordering, figures: map[string]Figures{}}
 	for i, id := range x.Binding.List {
 		if c, ok := d.Registry.Capability(id); ok {
-			x.figures[id] = t.figures(c, i, now)
+			x.figures[id] = d.figures(t, c, i, now)
 		}
 	}
 	return x
@@ -63,11 +67,13 @@ func (p *page) admits(now time.Time) bool {
 }
 
 // figures are those of a candidate, whether anybody keeps them or not.
-func (t *Terms) figures(c *registry.Capability, index int, now time.Time) Figures {
+func (d *Dispatcher) figures(t *Terms, c *registry.Capability, index int, now time.Time) Figures {
+	f := unknown(c)
 	if p := t.pages[c.ID]; p != nil {
-		return p.figures(c, index, now)
+		f = p.figures(c, index, now)
 	}
-	return unknown(c)
+	f.Condition = d.condition(c.ID)
+	return f
 }
 
 // explained adds the figures of all candidates to the record of a call that is
@@ -79,7 +85,7 @@ func (s *serving) explained(n *journal.NodeResolved) {
 		if !ok {
 			return edn.Nil()
 		}
-		return s.w.Terms.figures(c, 0, now).Value()
+		return s.d.figures(s.w.Terms, c, 0, now).Value()
 	}
 	n.Candidates, n.Rejected = slices.Clone(n.Candidates), slices.Clone(n.Rejected)
 	for i := range n.Candidates {

@@ -25,7 +25,7 @@ func TestExplain(t *testing.T) {
 		p, err := l.Resolve()
 		require.NoError(t, err)
 		for range 50 {
-			x := k.Dispatcher.Explain(p, "text/respond", "")
+			x := k.Dispatcher.Explain(p, "text/respond", "", false)
 			assert.Equal(t, "quality-aware", x.Ordering)
 			assert.Equal(t, []string{"t/b", "t/c"}, x.Binding.Accepted)
 			assert.Equal(t, []string{"t/b"}, x.Binding.Tried)
@@ -46,7 +46,7 @@ func TestExplain(t *testing.T) {
 		// Without a book or an executor there is what capabilities declare.
 		w := world(t, ":cap/cost {:usd 0.5M :latency-ms 9000}")
 		bare := dispatch.Dispatcher{Registry: w.Registry, Checks: w.Checks, Clock: dispatch.SystemClock{}}
-		f, _ := bare.Explain(p, "text/respond", "").Figures("t/a")
+		f, _ := bare.Explain(p, "text/respond", "", false).Figures("t/a")
 		assert.Equal(t, `{:breaker :closed :cost-usd 0.5M :latency-ms 9000 :passes 0 :quality 0.8M :samples 0}`, f.Value().String())
 	})
 }

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"math"
 	"math/big"
 	"time"
 
@@ -21,7 +22,13 @@ type Figures struct {
 	Cost             *big.Rat // mean of what was paid, else declared; nil: unknown
 	Latency          time.Duration
 	Timed            bool // the latency is known
-	Breaker          breaker.State
+	// First is when the first piece of an answer is there, Rate how many tokens
+	// come a second; 0: not known.
+	First time.Duration
+	Rate  float64
+	// Condition is how the capability is at this moment.
+	Condition Condition
+	Breaker   breaker.State
 	// Reopens is when the breaker may let a call through again; zero: it does
 	// now, or not by itself.
 	Reopens time.Time
@@ -54,6 +61,8 @@ func (p *page) seen(now time.Time) Figures {
 	f.Latency, f.Timed = p.percentile(0.5, 1)
 	p.mu.Lock()
 	defer p.unlock(now)
+	f.First, _ = p.firsts.duration(0.5, 1)
+	f.Rate, _ = p.rates.quantile(0.5, 1)
 	f.Quality = p.window.Quality()
 	f.Passes, f.Samples = p.window.Counts()
 	f.Breaker = p.breaker.State(now)
@@ -80,6 +89,20 @@ func (p *page) figures(c *registry.Capability, index int, now time.Time) Figures
 
 func (f Figures) closed() bool { return f.Breaker == breaker.Closed }
 
+// timed tells whether after is known.
+func (f Figures) timed(heard bool) bool { return f.Timed || heard && f.First > 0 }
+
+// after is how long somebody waits now for what counts: the first piece of an
+// answer that is heard while it comes, the whole of another one. Who sends no
+// pieces, or was never heard, is there when the whole is.
+func (f Figures) after(heard bool) time.Duration {
+	wait := f.Condition.wait(f.Latency)
+	if heard && f.First > 0 {
+		return wait + f.First
+	}
+	return wait + f.Latency
+}
+
 // Value is the figures as records and explanations have them. What is unknown
 // is not there.
 func (f Figures) Value() edn.Value {
@@ -98,6 +121,13 @@ func (f Figures) Value() edn.Value {
 	if f.Timed {
 		b.Key("latency-ms", edn.Int(f.Latency.Milliseconds()))
 	}
+	if f.First > 0 {
+		b.Key("first-token-ms", edn.Int(f.First.Milliseconds()))
+	}
+	if f.Rate > 0 {
+		b.Key("tokens-per-second", rate(f.Rate))
+	}
+	f.Condition.put(&b)
 	b.Key("breaker", keyword(string(f.Breaker)))
 	if !f.Reopens.IsZero() {
 		b.Key("reopens-at", edn.Inst(f.Reopens.UTC().Truncate(time.Millisecond)))
@@ -116,6 +146,15 @@ func (f Figures) Value() edn.Value {
 
 func hundredths(n int) edn.Value {
 	v, err := edn.Decimal(big.NewInt(int64(n)), -2)
+	if err != nil {
+		return edn.Nil()
+	}
+	return v
+}
+
+// rate is a number of tokens a second with one decimal.
+func rate(perSecond float64) edn.Value {
+	v, err := edn.Decimal(big.NewInt(int64(math.Round(min(perSecond, 1e9)*10))), -1)
 	if err != nil {
 		return edn.Nil()
 	}

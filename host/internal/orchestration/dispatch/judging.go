@@ -296,6 +296,7 @@ func (s *serving) reported(ctx context.Context, p *page, ticket breaker.Ticket, 
 		outcome = breaker.Ignored
 	}
 	now := s.d.Clock.Now()
+	outcome = s.bereaved(now, by.capID, by.process, edn.Nil(), by.err, outcome)
 	if tripping(by.err) {
 		p.trip(now, by.edition, by.err)
 		return
@@ -306,7 +307,7 @@ func (s *serving) reported(ctx context.Context, p *page, ticket breaker.Ticket, 
 	}
 	p.report(now, ticket, outcome, retryAfter(by.err), u)
 	if outcome == breaker.Success {
-		p.served(by.latency, by.usage.Key("cost-usd"))
+		p.served(by.latency, speedOf(by.usage, 0), by.usage.Key("cost-usd"))
 	}
 }
 

@@ -285,6 +285,9 @@ func qualityLines(standings edn.Value) string {
 		if s.HasKey("latency-ms") {
 			fmt.Fprintf(&b, ", %s ms", s.Key("latency-ms"))
 		}
+		for _, part := range speedText(s) {
+			b.WriteString(", " + part)
+		}
 		if s.HasKey("cost-usd") {
 			fmt.Fprintf(&b, ", %s usd", plain(s.Key("cost-usd")))
 		}

@@ -140,6 +140,9 @@ func (t *trial) Transition(tr plugin.Transition) {
 	t.faults = append(t.faults, text)
 }
 
+// Health implements plugin.Sink.
+func (t *trial) Health(plugin.Statement) {}
+
 // Log implements plugin.Sink.
 func (t *trial) Log(l plugin.Line) {
 	t.mu.Lock()

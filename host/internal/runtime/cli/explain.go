@@ -15,7 +15,7 @@ import (
 
 func (c *command) explainCommand() *cobra.Command {
 	var capability string
-	var local bool
+	var local, streamed bool
 	cmd := &cobra.Command{
 		Use:   "explain INTENT | explain error TYPE",
 		Short: "say who would serve an intent and why, or what an error type means",
@@ -31,17 +31,18 @@ func (c *command) explainCommand() *cobra.Command {
 			if len(args) > 1 {
 				return usagef("explain takes one intent, or the word error and a type")
 			}
-			return c.explainIntent(cmd.Context(), local, strings.TrimPrefix(args[0], ":"), strings.TrimPrefix(capability, ":"))
+			return c.explainIntent(cmd.Context(), local, streamed, strings.TrimPrefix(args[0], ":"), strings.TrimPrefix(capability, ":"))
 		},
 	}
 	cmd.Flags().StringVar(&capability, "capability", "", "as if the request pinned this capability")
+	cmd.Flags().BoolVar(&streamed, "stream", false, "as if the answer were streamed: the order latency-first then goes by the first token")
 	localFlag(cmd, &local)
 	return cmd
 }
 
 // explainIntent asks the daemon, which knows how candidates have done, or reads
 // the configuration if there is none.
-func (c *command) explainIntent(ctx context.Context, local bool, intent, capability string) error {
+func (c *command) explainIntent(ctx context.Context, local, streamed bool, intent, capability string) error {
 	name, err := edn.Keyword(intent)
 	if err != nil {
 		return usagef("an intent is written NS/NAME, such as chess/best-move")
@@ -54,11 +55,14 @@ func (c *command) explainIntent(ctx context.Context, local bool, intent, capabil
 		}
 		question = question.AssocKey("capability", pinned)
 	}
+	if streamed {
+		question = question.AssocKey("stream", edn.Bool(true))
+	}
 	v, done, err := c.ask(ctx, local, question)
 	if !done {
 		var loaded *daemon.Loaded
 		if loaded, err = c.load(ctx, c.options()); err == nil {
-			v, err = loaded.Explain(intent, capability, loaded.Bind)
+			v, err = loaded.Explain(intent, capability, streamed, loaded.Bind)
 		}
 	}
 	switch {
@@ -124,7 +128,7 @@ func explanationText(v edn.Value) string {
 	case v.HasKey("where"):
 		fmt.Fprintf(&b, "  (%s)", plain(v.Key("where")))
 	}
-	fmt.Fprintf(&b, "\n  in  :%s\n  out :%s\n\ncandidates, in the order %s\n", plain(v.Key("in-schema")), plain(v.Key("out-schema")), plain(v.Key("ordering")))
+	fmt.Fprintf(&b, "\n  in  :%s\n  out :%s\n\ncandidates, in the order %s\n", plain(v.Key("in-schema")), plain(v.Key("out-schema")), orderText(v))
 	tried := 0
 	for c := range v.Key("candidates").Elems() {
 		if c.Key("tried?").Truthy() {
@@ -195,6 +199,8 @@ func figuresText(f edn.Value) string {
 	if ms := f.Key("latency-ms"); !ms.IsNil() {
 		parts = append(parts, ms.String()+" ms")
 	}
+	parts = append(parts, speedText(f)...)
+	parts = append(parts, conditionText(f)...)
 	parts = append(parts, "breaker "+plain(f.Key("breaker")))
 	if at := f.Key("reopens-at"); !at.IsNil() {
 		parts = append(parts, "again in "+until(at))
@@ -206,6 +212,51 @@ func figuresText(f edn.Value) string {
 		parts = append(parts, plain(f.Key("stead"))+" serves in its place")
 	}
 	return strings.Join(parts, ", ")
+}
+
+// orderText names the order, and for which calls it is.
+func orderText(v edn.Value) string {
+	if v.Key("streamed?").Truthy() {
+		return plain(v.Key("ordering")) + " of a streamed answer"
+	}
+	return plain(v.Key("ordering"))
+}
+
+// speedText is how fast the text of answers comes.
+func speedText(f edn.Value) []string {
+	var parts []string
+	if ms := f.Key("first-token-ms"); !ms.IsNil() {
+		parts = append(parts, "first token after "+ms.String()+" ms")
+	}
+	if rate := f.Key("tokens-per-second"); !rate.IsNil() {
+		parts = append(parts, decimal(rate)+" tokens/s")
+	}
+	return parts
+}
+
+// conditionText is how near a capability is to working on one more call.
+func conditionText(f edn.Value) []string {
+	var parts []string
+	if f.HasKey("warmth") {
+		parts = append(parts, plain(f.Key("warmth")))
+	}
+	if f.Key("troubled?").Truthy() {
+		parts = append(parts, "in trouble")
+	}
+	if n := number(f.Key("in-flight")); n > 0 {
+		busy := counted(n, "call") + " in flight"
+		if f.HasKey("places") {
+			busy += fmt.Sprintf(" at %s", counted(number(f.Key("places")), "place"))
+		}
+		parts = append(parts, busy)
+	}
+	if n := number(f.Key("queued")); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d queued", n))
+	}
+	if n := number(f.Key("deaths")); n > 0 {
+		parts = append(parts, counted(n, "recent death"))
+	}
+	return parts
 }
 
 // decimal is a number as people write it.

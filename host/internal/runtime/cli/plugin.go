@@ -142,10 +142,32 @@ func (c *command) inspectThere(v edn.Value) error {
 		if message, ok := i.Key("error").Key("message").AsString(); ok {
 			fmt.Fprintf(&b, "           %s\n", message)
 		}
+		b.WriteString(healthLines(i.Key("health")))
 	}
 	b.WriteString(qualityLines(v.Key("quality")))
 	_, err := io.WriteString(c.env.Stdout, b.String())
 	return err
+}
+
+// healthLines is what a process says of single capabilities.
+func healthLines(health edn.Value) string {
+	var b strings.Builder
+	for id, h := range health.Entries() {
+		state := "as the plugin"
+		if h.HasKey("state") {
+			state = plain(h.Key("state"))
+		}
+		parts := append([]string{state}, conditionText(h.AssocKey("deaths", h.Key("deaths/lately")))...)
+		fmt.Fprintf(&b, "           %s: %s", plain(id), strings.Join(parts, ", "))
+		if n := number(h.Key("deaths")); n > 0 {
+			fmt.Fprintf(&b, ", %s in all", counted(n, "death"))
+		}
+		if reason, ok := h.Key("reason").AsString(); ok {
+			b.WriteString(", " + reason)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
 }
 
 // dash stands in a table where there is nothing.

@@ -80,6 +80,12 @@ func model(port string) {
 			_, _ = fmt.Fprint(w, `{"choices":[{"index":0,"message":{"content":"x"},"finish_reason":"stop"}]}`)
 			return
 		}
+		if _, path, found := strings.Cut(string(body), "wait for "); found { // a file
+			path, _, _ = strings.Cut(path, `"`)
+			for _, err := os.Stat(path); err != nil && r.Context().Err() == nil; _, err = os.Stat(path) {
+				time.Sleep(5 * time.Millisecond)
+			}
+		}
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = fmt.Fprintf(w, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"%d\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n", os.Getpid())
 	})

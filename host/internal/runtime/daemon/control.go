@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math"
 	"os"
 	"slices"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/wire"
 )
 
 // control carries out admin actions.
@@ -109,10 +111,46 @@ func instance(s plugin.Status) edn.Value {
 	if s.Err != nil {
 		b.Key("error", s.Err.Value())
 	}
+	if len(s.Health.Capabilities) > 0 {
+		b.Key("health", healthOf(s.Health.Capabilities))
+	}
 	if s.Confinement != nil {
 		b.Key("isolation", ConfinementValue(s.Confinement))
 	}
 	return b.Map()
+}
+
+// healthOf is what a process says of single capabilities, by the names that it
+// has for them.
+func healthOf(all []wire.CapabilityHealth) edn.Value {
+	var m edn.MapBuilder
+	for _, c := range all {
+		id, err := edn.Keyword(c.ID)
+		if err != nil {
+			continue
+		}
+		var b edn.MapBuilder
+		if c.State != wire.HealthUnknown {
+			b.Key("state", edn.K(c.State.String()))
+		}
+		if c.Reason != "" {
+			b.Key("reason", edn.Text(c.Reason))
+		}
+		if c.Warmth != wire.WarmthUnknown {
+			b.Key("warmth", edn.K(c.Warmth.String()))
+		}
+		b.Key("in-flight", edn.Int(int64(c.InFlight)))
+		b.Key("queued", edn.Int(int64(c.Queued)))
+		if c.Places > 0 {
+			b.Key("places", edn.Int(int64(c.Places)))
+		}
+		if c.Deaths > 0 {
+			b.Key("deaths", edn.Int(int64(min(c.Deaths, math.MaxInt64))))
+			b.Key("deaths/lately", edn.Int(int64(c.RecentDeaths)))
+		}
+		m.Set(id, b.Map())
+	}
+	return m.Map()
 }
 
 // Condition says in a word what the configuration makes of a plugin.
@@ -178,9 +216,9 @@ func (c control) Inspect(name string) (edn.Value, *contract.Error) {
 }
 
 // Explain implements httpapi.Control.
-func (c control) Explain(intent, capability string) (edn.Value, *contract.Error) {
+func (c control) Explain(intent, capability string, streamed bool) (edn.Value, *contract.Error) {
 	h, l := c.now()
-	v, err := l.Explain(intent, capability, h.Service().Explain)
+	v, err := l.Explain(intent, capability, streamed, h.Service().Explain)
 	return v, contract.AsError(err)
 }
 

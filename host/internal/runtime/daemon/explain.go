@@ -10,31 +10,32 @@ import (
 )
 
 // Binder says how a call of an intent would be bound. CapID pins the first
-// candidate; empty: nobody is pinned.
-type Binder func(intent, capID string) (dispatch.Explanation, error)
+// candidate; empty: nobody is pinned. A streamed call is one whose answer is
+// read while it comes.
+type Binder func(intent, capID string, streamed bool) (dispatch.Explanation, error)
 
 // Bind is the Binder of a configuration that no host runs: everybody is ready,
 // and nothing is known but what capabilities say of themselves.
-func (l *Loaded) Bind(intent, capID string) (dispatch.Explanation, error) {
+func (l *Loaded) Bind(intent, capID string, streamed bool) (dispatch.Explanation, error) {
 	layer := l.Generation.Policies.For(intent)
 	p, err := layer.Resolve()
 	if err != nil {
 		return dispatch.Explanation{}, err
 	}
 	d := dispatch.Dispatcher{Registry: l.Generation.Registry, Checks: l.Generation.Checks, Prompts: l.Generation.Prompts, Clock: dispatch.SystemClock{}}
-	return d.Explain(p, intent, capID), nil
+	return d.Explain(p, intent, capID, streamed), nil
 }
 
 // Explain says who would serve an intent, in which order and why, who would not,
 // and which policy holds, each with its place in the configuration (BIND-006).
-func (l *Loaded) Explain(intent, capID string, bind Binder) (edn.Value, error) {
+func (l *Loaded) Explain(intent, capID string, streamed bool, bind Binder) (edn.Value, error) {
 	reg := l.Generation.Registry
 	in, ok := reg.Intent(intent)
 	if !ok {
 		e := contract.Errorf("not-found", "there is no intent :%s", intent).WithHint("\"ferment plugin inspect NAME\" shows what a plugin serves")
 		return edn.Nil(), e.DidYouMean(contract.Nearest(intent, reg.Intents()))
 	}
-	x, err := bind(intent, capID)
+	x, err := bind(intent, capID, streamed)
 	if err != nil {
 		return edn.Nil(), err
 	}
@@ -52,6 +53,9 @@ func (l *Loaded) Explain(intent, capID string, bind Binder) (edn.Value, error) {
 		b.Key("where", edn.Text(in.Where))
 	}
 	b.Key("ordering", edn.K(x.Ordering))
+	if streamed {
+		b.Key("streamed?", edn.Bool(true))
+	}
 	b.Key("candidates", l.candidates(x))
 	b.Key("rejected", l.rejected(x))
 	rows := append(effective.Explain(), l.Generation.Budgets.Explain()...)

@@ -90,7 +90,7 @@ func read(ctx context.Context, o Options) (*Host, *Loaded, error) {
 func (h *Host) run(ctx context.Context, loaded *Loaded, o Options) (err error) {
 	h.supervisor, err = plugin.New(plugin.Options{
 		DataDir: loaded.Host.DataDir, Runtime: h.ground.runtime, Reaper: h.ground.reaper, Host: h.ground.host,
-		Describer: h.ground.describer, Sink: sink{o.Transitions},
+		Describer: h.ground.describer, Sink: sink{o.Transitions, h.stated},
 	})
 	if err != nil {
 		return &EnvironmentError{"supervise plugins", err}
@@ -173,7 +173,7 @@ func routes(reg *registry.Registry) map[string]plugin.Route {
 	out := map[string]plugin.Route{}
 	for _, id := range reg.Capabilities() {
 		if c, ok := reg.Capability(id); ok {
-			out[id] = plugin.Route{Plugin: c.Plugin, MaxInFlight: c.Limits.MaxInFlight}
+			out[id] = plugin.Route{Plugin: c.Plugin, Advertised: c.Advertised, MaxInFlight: c.Limits.MaxInFlight}
 		}
 	}
 	return out
@@ -217,6 +217,27 @@ func (h *Host) Standings() []dispatch.Standing {
 		_, asked := reg.Intent(s.Intent)
 		return !there || !asked || c.Plugin != s.Plugin || !c.Serves(s.Intent)
 	})
+}
+
+// stated takes what a process says of single capabilities: the deaths of what
+// they stand on are failures of theirs.
+func (h *Host) stated(s plugin.Statement) {
+	g := h.runs.now()
+	if g == nil {
+		return // it will say so again
+	}
+	reg := g.loaded.Generation.Registry
+	for _, id := range reg.Capabilities() {
+		c, ok := reg.Capability(id)
+		if !ok || c.Plugin != s.Plugin {
+			continue
+		}
+		for _, told := range s.Capabilities {
+			if told.ID == c.Advertised && told.Deaths > 0 {
+				h.book.Died(s.At, dispatch.Toll{CapID: id, Plugin: s.Plugin, Generation: s.Generation, Deaths: told.Deaths})
+			}
+		}
+	}
 }
 
 // Ended tells the plugins that a run is over, so that what they keep for it can

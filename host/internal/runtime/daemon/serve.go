@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/confine"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/wire"
 )
 
 // Phases of a daemon, as /ready tells them.
@@ -456,6 +458,14 @@ func weaker(l *Loaded) []edn.Value {
 	return out
 }
 
+// servesAny tells whether one of the capabilities that a plugin speaks of takes
+// calls, or it speaks of none.
+func servesAny(all []wire.CapabilityHealth) bool {
+	return len(all) == 0 || slices.ContainsFunc(all, func(c wire.CapabilityHealth) bool {
+		return c.State == wire.HealthUnknown || c.State.Callable()
+	})
+}
+
 // pluginConditions has one condition for every required plugin: that one of its
 // processes takes calls.
 func (d *Daemon) pluginConditions(l *Loaded) []httpapi.Condition {
@@ -464,6 +474,9 @@ func (d *Daemon) pluginConditions(l *Loaded) []httpapi.Condition {
 		c := httpapi.Condition{Name: "required-plugin", OK: s.Callable, Since: s.Since, Why: fmt.Sprintf("%s is %s", s.Plugin, s.State)}
 		if s.Err != nil {
 			c.Why += ": " + s.Err.FullMessage()
+		}
+		if c.OK {
+			c.OK = servesAny(s.Health.Capabilities)
 		}
 		if before, ok := byName[s.Plugin]; !ok || !before.OK && c.OK {
 			byName[s.Plugin] = c

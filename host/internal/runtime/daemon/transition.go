@@ -45,7 +45,10 @@ func (t Transition) Value() edn.Value {
 
 // sink hands on what the supervisor reports. Log lines are in the files of the
 // plugins already.
-type sink struct{ each func(Transition) }
+type sink struct {
+	each   func(Transition)
+	stated func(plugin.Statement)
+}
 
 var _ plugin.Sink = sink{}
 
@@ -58,6 +61,9 @@ func (s sink) Transition(t plugin.Transition) {
 		})
 	}
 }
+
+// Health implements plugin.Sink.
+func (s sink) Health(told plugin.Statement) { s.stated(told) }
 
 // Log implements plugin.Sink.
 func (s sink) Log(plugin.Line) {}

@@ -19,7 +19,7 @@ type Control interface {
 	Inspect(name string) (edn.Value, *contract.Error)
 	// Explain says who would serve an intent now, and why; capability is pinned
 	// unless it is empty.
-	Explain(intent, capability string) (edn.Value, *contract.Error)
+	Explain(intent, capability string, streamed bool) (edn.Value, *contract.Error)
 	// Protocol is the protocol package that new acts run under.
 	Protocol() edn.Value
 	// Logs gives the last lines of a plugin's log, oldest first.
@@ -144,11 +144,11 @@ func Actions() []Action {
 			return c.Inspect(text(in, "plugin"))
 		}},
 		{Name: "explain", Doc: "who would serve an intent now, in which order, by which figures, and who would not and why",
-			Input: `[:intent :keyword] [:capability {:optional true :doc "as if the request pinned it"} :keyword]`,
+			Input: `[:intent :keyword] [:capability {:optional true :doc "as if the request pinned it"} :keyword] [:stream {:optional true :doc "as if the answer were streamed"} :boolean]`,
 			do: func(_ context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 				intent, _ := in.Key("intent").AsKeyword()
 				capability, _ := in.Key("capability").AsKeyword()
-				return c.Explain(intent, capability)
+				return c.Explain(intent, capability, in.Key("stream").Truthy())
 			}},
 		{Name: "protocol-export", Doc: "the protocol package: intents, schemas, prompts, policies, routing and errors, with its hash", do: func(_ context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
 			return c.Protocol(), nil

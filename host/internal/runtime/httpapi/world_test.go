@@ -170,7 +170,7 @@ func (c control) Approve(context.Context, string) (edn.Value, *contract.Error) {
 func (c control) Show(httpapi.ShowQuery) (edn.Value, *contract.Error) { return c.some() }
 func (c control) Protocol() edn.Value                                 { v, _ := c.some(); return v }
 
-func (c control) Explain(string, string) (edn.Value, *contract.Error) { return c.some() }
+func (c control) Explain(string, string, bool) (edn.Value, *contract.Error) { return c.some() }
 func (c control) Attach(context.Context, string, string) (edn.Value, *contract.Error) {
 	return c.some()
 }

@@ -45,7 +45,8 @@ type Settings[S Server] struct {
 	// Check looks whether a server can run here, without starting one.
 	Check func() *contract.Error
 	// Event gets every transition, Changed is called when Status has changed in
-	// more than that calls came and went. They must not block, nor call the pool.
+	// more than that calls came and went without waiting. They must not block, nor
+	// call the pool.
 	Event   func(session string, t worker.Transition)
 	Changed func()
 }
@@ -65,6 +66,7 @@ type Pool[S Server] struct {
 	slots   map[string]*slot[S]
 	ports   map[uint16]*run[S]
 	waiting []*ticket[S]
+	queued  int  // of which somebody was told
 	frozen  bool // all sessions
 	closed  bool
 	changed bool
@@ -131,8 +133,8 @@ func (p *Pool[S]) step(change func(now time.Time)) {
 	now := p.now()
 	change(now)
 	p.follow(now)
-	changed := p.changed
-	p.changed = false
+	changed := p.changed || len(p.waiting) != p.queued
+	p.changed, p.queued = false, len(p.waiting)
 	p.mu.Unlock()
 	select {
 	case p.wake <- struct{}{}:

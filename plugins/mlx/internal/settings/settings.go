@@ -100,6 +100,9 @@ func (s Settings) Most() int {
 	return 1
 }
 
+// Places are how many calls are answered at once, by as many servers as may run.
+func (s Settings) Places() int { return s.Most() * s.MaxInFlight }
+
 // Ports are those that servers may get, in the order in which they are tried.
 // Those of port 0 follow from the command, so that they can be granted before
 // anything runs and another model needs no other grant; they lie below the ports

@@ -233,7 +233,7 @@ func (m *Machine) Failed(now time.Time, run uint64, err *contract.Error) {
 		m.record.Unavailable(now, err)
 	case "model/port-in-use":
 	default:
-		err = m.record.died(now, err, 0)
+		err, _ = m.record.died(now, err, 0)
 	}
 	m.err, m.last = err, err
 	m.to(now, Failed, err.Type)
@@ -261,9 +261,9 @@ func (m *Machine) Gone(now time.Time, run uint64, err *contract.Error) {
 
 // death counts what a process that answered died of.
 func (m *Machine) death(now time.Time, err *contract.Error) {
-	m.last = err
-	if held := m.record.died(now, err, now.Sub(m.ready)); held != err {
-		m.err, m.last = held, held
+	looping := false
+	if m.last, looping = m.record.died(now, err, now.Sub(m.ready)); looping {
+		m.err = m.last
 	}
 }
 

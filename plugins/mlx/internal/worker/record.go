@@ -69,17 +69,19 @@ func (r *Record) Clear() {
 	r.err, r.until, r.deaths, r.loops = nil, time.Time{}, nil, 0
 }
 
-// died counts a death. It gives the error that holds from now on: the given
-// one, or that of a crash loop.
-func (r *Record) died(now time.Time, why *contract.Error, lived time.Duration) *contract.Error {
+// died counts a death. It gives the error of the calls that it ended: the given
+// one, or that of a crash loop, which then holds for later calls too. It has the
+// number of the death, so that a host counts one that it hears of twice once.
+func (r *Record) died(now time.Time, why *contract.Error, lived time.Duration) (err *contract.Error, looping bool) {
 	if lived >= r.limits.Window {
 		r.loops = 0
 	}
 	r.forget(now)
 	r.total++
+	why = why.WithDetail("deaths", edn.Int(int64(r.total)))
 	r.deaths = append(r.deaths, now)
 	if len(r.deaths) < r.limits.Deaths {
-		return why
+		return why, false
 	}
 	pause := r.limits.First
 	for range r.loops {
@@ -90,10 +92,10 @@ func (r *Record) died(now time.Time, why *contract.Error, lived time.Duration) *
 	}
 	r.loops++
 	r.deaths = nil
-	err := contract.Errorf("model/crash-loop", "the model server died %d times within %s, and is left alone for %s: %s", r.limits.Deaths, r.limits.Window, pause, why.Message).
-		WithDetails(why.Details).WithHint("look at the last lines of its output (:model/status); :model/quit has it tried again at once")
+	err = contract.Errorf("model/crash-loop", "the model server died %d times within %s, and is left alone for %s: %s", r.limits.Deaths, r.limits.Window, pause, why.Message).
+		WithDetails(why.Details.Dissoc(edn.K("deaths"))).WithHint("look at the last lines of its output (:model/status); :model/quit has it tried again at once")
 	r.err, r.until = err, now.Add(pause)
-	return wait(err, pause)
+	return wait(err, pause).WithDetail("deaths", edn.Int(int64(r.total))), true
 }
 
 func (r *Record) forget(now time.Time) {

@@ -183,6 +183,18 @@ func (b *Breaker) Report(now time.Time, t Ticket, o Outcome, floor time.Duration
 	}
 }
 
+// Witness counts a failure that was seen outside of a call, such as the end of a
+// process that answers for the capability.
+func (b *Breaker) Witness(now time.Time) {
+	b.advance(now)
+	switch b.state {
+	case Closed:
+		b.count(now, Failure, 0, 0)
+	case HalfOpen, Ramping:
+		b.open(now, 0, 0)
+	}
+}
+
 func (b *Breaker) count(now time.Time, o Outcome, floor time.Duration, u float64) {
 	if o == Ignored {
 		return

@@ -48,6 +48,7 @@ type Executor struct {
 	live    int
 	most    int
 	kept    []Kept
+	near    map[string]dispatch.Condition
 	renewal func(capID string, done func(error))
 }
 
@@ -67,7 +68,27 @@ type script struct {
 var (
 	_ dispatch.Executor = (*Executor)(nil)
 	_ dispatch.Keeper   = (*Executor)(nil)
+
+	_ dispatch.Conditions = (*Executor)(nil)
 )
+
+// SetCondition says how near a capability is from now on.
+func (x *Executor) SetCondition(capID string, c dispatch.Condition) *Executor {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.near == nil {
+		x.near = map[string]dispatch.Condition{}
+	}
+	x.near[capID] = c
+	return x
+}
+
+// Condition implements dispatch.Conditions.
+func (x *Executor) Condition(capID string) dispatch.Condition {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.near[capID]
+}
 
 // Renewing says what becomes of a renewal; without it the next edition answers
 // at once.

@@ -1,0 +1,82 @@
+package plugin
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+)
+
+// MLX-009: what a plugin says of a capability holds for that one under whatever
+// name it has here: it is passed over while others of the plugin are called, and
+// how warm and how busy it is reaches dispatch.
+func TestCapabilityHealth(t *testing.T) {
+	b := run(t, as("good")).ready()
+	c, err := b.Client(map[string]Route{"a/voice": {Plugin: "p", Advertised: "t/voice"}, "a/other": {Plugin: "p", Advertised: "t/other", MaxInFlight: 3}, "t/echo": {Plugin: "p"}})
+	require.NoError(t, err)
+	defer c.Close()
+	say := func(capabilities string) {
+		t.Helper()
+		_, err := c.Invoke(t.Context(), call("t/echo", `{:do "health" :state "ready" :capabilities `+capabilities+`}`))
+		require.NoError(t, err)
+	}
+	eventually := func(what string, is func() bool) {
+		t.Helper()
+		require.Eventually(t, is, 20*time.Second, 5*time.Millisecond, what)
+	}
+	assert.True(t, c.State("a/voice").Ready)
+	silent := c.Condition("a/voice")
+	silent.Places = 0 // those of the plugin
+	assert.Zero(t, silent, "it says nothing")
+	assert.Zero(t, c.Condition("a/nobody"))
+
+	say(`{:t/voice {:down true :reason ":model/frozen: by hand"} :t/other {:warmth 3 :places 4 :deaths 2}}`)
+	eventually("it is out", func() bool { return !c.State("a/voice").Ready })
+	st := c.State("a/voice")
+	assert.Equal(t, "runtime/not-ready", st.Reason)
+	assert.Equal(t, "model/frozen", st.Why.Type)
+	assert.Equal(t, "by hand", st.Why.Message)
+	assert.True(t, c.State("a/other").Ready)
+	assert.Equal(t, dispatch.Condition{Warmth: dispatch.Cold, Places: 4}, c.Condition("a/other"))
+	told := b.journal.last()
+	assert.Equal(t, "p", told.Plugin)
+	assert.Equal(t, c.State("a/other").Generation, told.Generation)
+	require.Len(t, told.Capabilities, 2)
+
+	// The calls that the host has made count from the moment that they are made.
+	say(`{:t/other {:warmth 1 :in-flight 1 :queued 1 :places 2}}`)
+	eventually("it is back", func() bool { return c.State("a/voice").Ready })
+	assert.Equal(t, dispatch.Condition{Warmth: dispatch.Warm, InFlight: 2, Places: 2}, c.Condition("a/other"))
+	ctx, cancel := context.WithCancel(context.Background())
+	var hung []chan error
+	for range 4 { // a/other takes three at once
+		done := make(chan error, 1)
+		hung = append(hung, done)
+		go func() { _, err := c.Invoke(ctx, call("a/other", `{:do "hang"}`)); done <- err }()
+	}
+	eventually("four calls", func() bool { d := c.Condition("a/other"); return d.InFlight+d.Queued == 4 })
+	assert.Equal(t, dispatch.Condition{Warmth: dispatch.Warm, InFlight: 2, Queued: 2, Places: 2}, c.Condition("a/other"))
+	cancel()
+	for _, done := range hung {
+		assert.Error(t, <-done)
+	}
+
+	say(`{:t/voice {:down true :reason "it rains"}}`)
+	eventually("it is out again", func() bool { return !c.State("a/voice").Ready })
+	assert.Equal(t, "runtime/not-ready", c.State("a/voice").Why.Type)
+	assert.Contains(t, c.State("a/voice").Why.Message, "it rains")
+}
+
+// A plugin that has no process because nobody called it has to be started.
+func TestConditionOfAPluginAsleep(t *testing.T) {
+	s := as("good")
+	s.Instances.Min = 0
+	b := run(t, s)
+	require.Eventually(t, func() bool { return b.client.Condition("t/echo").Warmth == dispatch.Cold }, 20*time.Second, 5*time.Millisecond)
+	b.mustAsk(`{}`)
+	assert.Empty(t, b.client.Condition("t/echo").Warmth)
+}
