@@ -220,7 +220,7 @@ func TestDiesInACall(t *testing.T) {
 	pids := r.pids()
 	require.Len(t, pids, 2)
 	assert.Equal(t, fmt.Sprint("answer of ", pids[1]), o.text)
-	assert.Equal(t, fmt.Sprintf("[{:error :model/died :pid %d}]", pids[0]), o.response.Key("invoke/meta").Key("attempts").String())
+	assert.Equal(t, fmt.Sprintf("[{:deaths 1 :error :model/died :pid %d}]", pids[0]), o.response.Key("invoke/meta").Key("attempts").String())
 	assert.Equal(t, "1", r.operate("model/status", "").Key("deaths").String())
 
 	for _, how := range []string{"die", "exit"} { // the second request dies as the first did

@@ -31,6 +31,10 @@ func twoServers(t *testing.T) (*world, *served) {
 		fmt.Fprintf(&config, "capability \"%s/server\" {\n  plugin   = %q\n  provides = \"mlx/server\"\n}\n", name, name)
 	}
 	w.write("ferment.hcl", config.String()+`
+http {
+  listen = ["127.0.0.1:0"]
+}
+
 dispatch "default" {
   policy = "availability"
 
