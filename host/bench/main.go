@@ -35,6 +35,12 @@ func main() {
 				os.Exit(1)
 			}
 			return
+		case roleOwnModel:
+			if err := serveOwnModel(os.Args[2], os.Args[3]); err != nil {
+				fmt.Fprintln(os.Stderr, "bench:", err)
+				os.Exit(1)
+			}
+			return
 		case roleCLI:
 			os.Exit(runCLI(os.Args[2:]))
 		case roleNone:
@@ -102,6 +108,7 @@ var parts = []part{
 	{"effects", effects},
 	{"life", life},
 	{"models", models},
+	{"own-models", own},
 	{"embedded", embedded},
 }
 
