@@ -244,9 +244,9 @@ func conditionText(f edn.Value) []string {
 		parts = append(parts, "in trouble")
 	}
 	if n := number(f.Key("in-flight")); n > 0 {
-		busy := counted(n, "call") + " in flight"
+		busy := config.Counted(n, "call") + " in flight"
 		if f.HasKey("places") {
-			busy += fmt.Sprintf(" at %s", counted(number(f.Key("places")), "place"))
+			busy += fmt.Sprintf(" at %s", config.Counted(number(f.Key("places")), "place"))
 		}
 		parts = append(parts, busy)
 	}
@@ -254,7 +254,7 @@ func conditionText(f edn.Value) []string {
 		parts = append(parts, fmt.Sprintf("%d queued", n))
 	}
 	if n := number(f.Key("deaths")); n > 0 {
-		parts = append(parts, counted(n, "recent death"))
+		parts = append(parts, config.Counted(n, "recent death"))
 	}
 	return parts
 }

@@ -160,7 +160,7 @@ func healthLines(health edn.Value) string {
 		parts := append([]string{state}, conditionText(h.AssocKey("deaths", h.Key("deaths/lately")))...)
 		fmt.Fprintf(&b, "           %s: %s", plain(id), strings.Join(parts, ", "))
 		if n := number(h.Key("deaths")); n > 0 {
-			fmt.Fprintf(&b, ", %s in all", counted(n, "death"))
+			fmt.Fprintf(&b, ", %s in all", config.Counted(n, "death"))
 		}
 		if reason, ok := h.Key("reason").AsString(); ok {
 			b.WriteString(", " + reason)
