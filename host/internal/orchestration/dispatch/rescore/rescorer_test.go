@@ -206,6 +206,26 @@ func (b *bench) keptOnes() []calibration.Record {
 	return append([]calibration.Record(nil), b.kept...)
 }
 
+// asks are the times at which verdicts were asked for.
+func (b *bench) asks() []time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]time.Time(nil), b.asked...)
+}
+
+// atOnce is how many were under way at once, at most.
+func (b *bench) atOnce() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.most
+}
+
+func (b *bench) notices() []dispatch.Notice {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]dispatch.Notice(nil), b.events...)
+}
+
 func anchored(name string) registry.Judge { return registry.Judge{Name: name, Anchors: "anchors.edn"} }
 
 // JDG-011: a judge is measured again before its record is too old, one verdict at a
@@ -219,7 +239,7 @@ func TestMeasuredAgainInTime(t *testing.T) {
 		b.wrong = 1
 		stop := b.serve()
 		time.Sleep(week*17/20 - 2*day - time.Minute)
-		assert.Empty(t, b.asked, "not before it is due")
+		assert.Empty(t, b.asks(), "not before it is due")
 		st := b.Status()[0]
 		assert.Equal(t, calibration.Believed, st.Standing)
 		assert.True(t, st.Due.Before(first.At.Add(week*9/10+time.Second)) && st.Due.After(first.At.Add(week*17/20-time.Second)), "%s", st.Due)
@@ -234,13 +254,13 @@ func TestMeasuredAgainInTime(t *testing.T) {
 		assert.Equal(t, []calibration.Point{{At: first.At, Kappa: 0.9, Model: "m-1", Why: calibration.ByOperator, Fresh: true}}, r.Course)
 		assert.Equal(t, 0.9, r.Baseline.Value)
 		assert.Less(t, r.At.Sub(first.At), week, "there was a record all the time")
-		assert.Equal(t, 1, b.most)
-		assert.Len(t, b.asked, 100, "each anchor twice, and each pair")
-		for i := 1; i < len(b.asked); i++ {
-			require.GreaterOrEqual(t, b.asked[i].Sub(b.asked[i-1]), 4*time.Second, "a verdict takes one second, and three are rest")
+		assert.Equal(t, 1, b.atOnce())
+		assert.Len(t, b.asks(), 100, "each anchor twice, and each pair")
+		for i := 1; i < len(b.asks()); i++ {
+			require.GreaterOrEqual(t, b.asks()[i].Sub(b.asks()[i-1]), 4*time.Second, "a verdict takes one second, and three are rest")
 		}
 		assert.Equal(t, []string{"judge/rescored grader recheck"}, b.told())
-		n := b.events[0]
+		n := b.notices()[0]
 		assert.Equal(t, []string{"j/rubric", "eval/grade", "judge"}, []string{n.CapID, n.Intent, n.Plugin})
 		assert.Equal(t, `"kappa 0.9, it was 0.9"`, n.Details.Key("why").String())
 		assert.Equal(t, "0.1M", n.Details.Key("usage").Key("cost-usd").String())
@@ -261,9 +281,9 @@ func TestDueWhileDown(t *testing.T) {
 		time.Sleep(time.Hour)
 		stop()
 		assert.Len(t, b.keptOnes(), 3)
-		assert.Equal(t, 1, b.most, "one verdict at a time over all judges")
-		assert.GreaterOrEqual(t, b.asked[0].Sub(began), 30*time.Second)
-		assert.LessOrEqual(t, b.asked[0].Sub(began), 5*time.Minute)
+		assert.Equal(t, 1, b.atOnce(), "one verdict at a time over all judges")
+		assert.GreaterOrEqual(t, b.asks()[0].Sub(began), 30*time.Second)
+		assert.LessOrEqual(t, b.asks()[0].Sub(began), 5*time.Minute)
 		for _, s := range b.Status() {
 			assert.Equal(t, calibration.Believed, s.Standing, s.Judge.Name)
 		}
@@ -284,7 +304,7 @@ func TestNotMeasured(t *testing.T) {
 		b.Served("nobody", "m-2")
 		time.Sleep(10 * day)
 		stop()
-		assert.Empty(t, b.asked)
+		assert.Empty(t, b.asks())
 		var states []string
 		for _, s := range b.Known() {
 			states = append(states, s.Judge.Name+" "+string(s.Standing))
@@ -308,7 +328,7 @@ func TestAnotherModel(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		b.Served("grader", "m-1")
 		time.Sleep(10 * time.Minute)
-		assert.Empty(t, b.asked)
+		assert.Empty(t, b.asks())
 
 		b.mu.Lock()
 		b.model = "m-2"
@@ -354,8 +374,8 @@ func TestDriftAndWeakness(t *testing.T) {
 			time.Sleep(time.Hour)
 			assert.Equal(t, row.state, b.Status()[0].Standing)
 			assert.Equal(t, row.state, b.Known()[0].Standing)
-			require.Len(t, b.events, 1)
-			assert.Contains(t, b.events[0].Details.Key("why").String(), row.says)
+			require.Len(t, b.notices(), 1)
+			assert.Contains(t, b.notices()[0].Details.Key("why").String(), row.says)
 			b.mu.Lock()
 			b.wrong = 0
 			b.mu.Unlock()
@@ -382,8 +402,8 @@ func TestFailedMeasurements(t *testing.T) {
 		failures := st.Failures
 		assert.Positive(t, failures)
 		assert.LessOrEqual(t, failures, 8, "5, 10, 20 minutes and so on between them")
-		assert.Len(t, b.asked, 3*failures, "a server that is down is not asked for all verdicts")
-		assert.Contains(t, b.events[0].Details.Key("why").String(), "the server is down")
+		assert.Len(t, b.asks(), 3*failures, "a server that is down is not asked for all verdicts")
+		assert.Contains(t, b.notices()[0].Details.Key("why").String(), "the server is down")
 		time.Sleep(day)
 		assert.Equal(t, calibration.Expired, b.Status()[0].Standing)
 		assert.LessOrEqual(t, b.Status()[0].Failures-failures, 5)
@@ -413,7 +433,7 @@ func TestGivenUpOnTheWay(t *testing.T) {
 		require.Error(t, err)
 		e := contract.AsError(err)
 		assert.Equal(t, []string{"judge/failed", "provider/unavailable"}, []string{e.Type, e.Cause.Type})
-		assert.LessOrEqual(t, len(b.asked), 12)
+		assert.LessOrEqual(t, len(b.asks()), 12)
 		assert.Empty(t, b.keptOnes())
 	})
 }
@@ -435,13 +455,13 @@ func TestMeasurementsEnd(t *testing.T) {
 				b.before("grader", week, 0.9)
 				stop := b.serve()
 				time.Sleep(6 * time.Minute) // it is under way
-				require.NotEmpty(t, b.asked)
+				require.NotEmpty(t, b.asks())
 				require.True(t, b.Status()[0].Busy)
 				end(b, stop)
 				synctest.Wait()
-				asked := len(b.asked)
+				asked := len(b.asks())
 				time.Sleep(20 * time.Second)
-				assert.Len(t, b.asked, asked, "nothing is asked any more")
+				assert.Len(t, b.asks(), asked, "nothing is asked any more")
 				assert.Empty(t, b.keptOnes())
 				assert.Empty(t, b.told(), "that is no failure")
 				if name == "a reload" {
@@ -473,7 +493,7 @@ func TestOneMeasurementAtOnce(t *testing.T) {
 		_, err := b.Score(context.Background(), "grader", rescore.Options{})
 		require.Error(t, err)
 		assert.Contains(t, err.Error(), "the judge is being measured")
-		assert.Equal(t, 1, b.most)
+		assert.Equal(t, 1, b.atOnce())
 		b.mu.Lock()
 		mine := b.records["grader"]
 		mine.At, mine.Kappa = time.Now(), 0.95
@@ -493,7 +513,7 @@ func TestScore(t *testing.T) {
 		out, err := b.Score(context.Background(), "bare", rescore.Options{File: "anchors.edn", Why: calibration.ByOperator, Parallel: 8})
 		require.NoError(t, err)
 		assert.Equal(t, 0.6, out.Record.Kappa)
-		assert.Greater(t, b.most, 1)
+		assert.Greater(t, b.atOnce(), 1)
 		b.wrong = 8
 		for _, reset := range []bool{false, true} {
 			out, err = b.Score(context.Background(), "bare", rescore.Options{File: "anchors.edn", Why: calibration.ByOperator, Reset: reset})
