@@ -283,7 +283,7 @@ effects {
   scope "net/http" { enabled = false }
 }
 
-# --- checks: what an answer has to pass -------------------------------------
+# --- checks and judges: what an answer has to pass ----------------------------
 
 # Asks the rules whether the move can be played.
 check "legal-move" {
@@ -297,20 +297,14 @@ check "model-holds" {
   applies = result.status == "sat"
 }
 
-# Runs the tests where a request names a tree to run them in. Without one there
-# is nothing to run, and the answer is judged by the other checks.
+# For requests that name a tree to run the tests in.
 check "tests-pass" {
   intent  = "code/test"
   applies = can(request.input.dir)
 }
 
-# --- judges: who grades answers ----------------------------------------------
-
-# What shows that a change is not whole: code that was left out, a conflict that
-# nobody resolved, work that was put off. A program counts that, which always
-# says the same, and it only lowers the score: there is nothing to calibrate. A
-# judge that asks a model, or that is to refuse answers by itself, has to be held
-# against answers that people have labelled first: ferment judge calibrate.
+# What shows that a change is not whole. A program counts it, and it only lowers
+# the score, so there is nothing to calibrate.
 rubric "patch" {
   rules = [
     { rule = "pattern", id = "whole", weight = 3, refuse = ["(?mi)^\\+[ \\t]*((//|#|/\\*|\\*|--|;+|<!--)[ \\t]*(\\.{3}|…)|(\\.{3}|…)[ \\t]).*\\b(existing|unchanged|rest|remaining|omitted)\\b"] },

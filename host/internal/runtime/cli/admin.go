@@ -249,7 +249,7 @@ func (c *command) pluginTable(plugins edn.Value) error {
 			rows = append(rows, append(head, "-", "", "-", "", "", quality, ""))
 		}
 	}
-	return table(c.env.Stdout, []string{"plugin", "configured", "locked", "installed", "running", "condition", "state", "for", "pid", "calls", "restarts", "quality", "problem"}, blankNil(rows))
+	return table(c.env.Stdout, []string{"plugin", "configured", "locked", "installed", "running", "condition", "state", "for", "pid", "in flight", "restarts", "quality", "problem"}, blankNil(rows))
 }
 
 // qualityOf says in a few words how the answers of a plugin are: the states

@@ -117,7 +117,7 @@ var changes = map[string]string{
 	"intent.quality.swap_to":  "swap_to = \"mine/b\"\nmin_pass_rate = 0.5",
 	"capability.breaker.ramp": "ramp = [50, 100]", "dispatch.breaker.ramp": "ramp = [50, 100]",
 	"capability.scope.arguments": `arguments = { "/bin/true" = ["x"] }`, "effects.scope.arguments": `arguments = { "/bin/true" = ["x"] }`, "role.scope.arguments": `arguments = { "/bin/true" = ["x"] }`,
-	"capability.role": `role = "voice"`, "intent.role": `role = "voice"`, "prompts.roles": `roles = { voice = "Sing." }`, "prompts.intents": `intents = { "t/a" = "x" }`,
+	"capability.role": `role = "voice"`, "intent.role": `role = "voice"`, "prompts.roles": `roles = { voice = "Sing." }`, "prompts.intents": `intents = { "t/a" = "x" }`, "prompts.language_packs": `language_packs = ["../it.edn"]`,
 	"prompts.fragments": "fragments = { f = \"x\" }\ndefault = { fragment = \"f\" }", "prompts.allowed": `allowed = { voice = ["x"] }`,
 	"judge.intent": `intent = "t/b"`, "judge.votes": "votes = 1", "rubric.scale": "scale = [0, 5]", "rubric.rules": `rules = [{ rule = "length" }]`,
 	"effects.secret.value": `value = secret("env:OTHER")`,
@@ -278,6 +278,9 @@ func TestReloadEffectOfEveryAttribute(t *testing.T) {
  :mine/b {:intents #{:t/a :t/b} :in-schema :req/any :out-schema :res/any :steps [{:value {:n 1}}]}}}`,
 		"other.edn", `{:capabilities {:o/a {:intents #{:t/o} :in-schema :req/any :out-schema :res/any :steps [{:value {:n 1}}]}}}`)
 	w.env = append(w.env, "SOME=1", "OTHER=2")
+	pack, err := os.ReadFile("../../../../examples/languages/it.edn")
+	require.NoError(t, err)
+	w.write("it.edn", string(pack))
 	require.NoError(t, os.MkdirAll(filepath.Join(w.dir, "common"), 0o755))
 	s := w.serveLimit(10*time.Minute, "--config", ".")
 	reload := func() answer { return s.admin(`{:action :config-reload}`) }

@@ -62,7 +62,7 @@ func (c *command) calibrateCommand() *cobra.Command {
 			"example. Either leaves judges alone that nobody has measured yet.\n\n" +
 			"Exit codes: 0 the judge can be believed, 1 it agrees too little with the labels, or less than it did, or gave\n" +
 			"too few verdicts, 2 the command or the anchors are wrong, 3 something around it is missing.",
-		Example: "  ferment judge calibrate --anchors anchors.edn\n" +
+		Example: "  ferment judge calibrate grader --anchors anchors.edn\n" +
 			"  ferment judge calibrate grader --anchors anchors.edn --parallel 8 --json\n" +
 			"  ferment judge calibrate grader --reset\n" +
 			"  ferment judge calibrate --recheck",

@@ -107,6 +107,13 @@ func (b *builder) plain(judges []registry.Judge, book *policy.Book) {
 	}
 }
 
+// unseen tells whether nobody can say here what a judge asks: its plugin has not
+// been described, of which there is a warning, and a program that always says the
+// same needs no calibration.
+func (b *builder) unseen(j *registry.Judge) bool {
+	return j.Capability != "" && !slices.ContainsFunc(b.caps, func(c registry.Capability) bool { return c.ID == j.Capability })
+}
+
 // believed warns of judges in use that refuse nothing by themselves, because
 // nobody has measured them of late or they agree too little with people (JDG-011).
 func (b *builder) believed(judges []registry.Judge) {
@@ -128,6 +135,8 @@ func (b *builder) believed(judges []registry.Judge) {
 			d.Type, d.Message = "config/type", fmt.Sprintf("the calibration of %s cannot be used, so it only counts in the score: %s", s.node.title(), cause(err))
 		case r != nil && r.Other(j):
 			d.Type, d.Message = "config/range", fmt.Sprintf("%s was calibrated with %s, and asks %s: it only counts in the score", s.node.title(), quote(r.Capability), quote(j.Capability))
+		case st == calibration.Uncalibrated && b.unseen(j):
+			continue
 		case st == calibration.Uncalibrated:
 			d.Type, d.Message = "config/missing", s.node.title()+" was not calibrated: it only counts in the score, and refuses nothing by itself"
 		case st == calibration.Drifted:
