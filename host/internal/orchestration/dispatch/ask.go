@@ -7,6 +7,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -135,7 +136,7 @@ func (t *Terms) allowed(c *registry.Capability, out edn.Value) *contract.Error {
 		}
 		return contract.Errorf("schema/invalid", "the answer of :%s has the key %s, which the role :%s does not give: it may have :%s", c.ID, k, role, strings.Join(may, ", :")).
 			WithSource(contract.GateSource(c.Kind)).WithDetail("reason", edn.K("output/key-not-allowed")).
-			WithDetail("role", keyword(role)).WithDetail("allowed", edn.Keywords(may...))
+			WithDetail("role", journal.Keyword(role)).WithDetail("allowed", edn.Keywords(may...))
 	}
 	return nil
 }

@@ -185,7 +185,7 @@ func (s *serving) allOpen() *contract.Error {
 		return nil
 	}
 	e := contract.Errorf("breaker/open", "node %s: everybody who serves :%s has failed too often of late", s.w.Node, s.w.Intent).
-		WithDetail("intent", keyword(s.w.Intent))
+		WithDetail("intent", journal.Keyword(s.w.Intent))
 	if at, ok := s.reopening(); ok {
 		e = e.WithDetail("retry-after-ms", edn.Int((at.Sub(s.d.Clock.Now()) + time.Millisecond - 1).Milliseconds()))
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -105,5 +106,5 @@ func (s *serving) countRequest(c *registry.Capability) edn.Value {
 		around = edn.MustMap()
 	}
 	return v.AssocKey("task", v.Key("task").AssocKey("intent", edn.K(countIntent))).
-		AssocKey("context", around.AssocKey(countOf, keyword(s.w.Intent)))
+		AssocKey("context", around.AssocKey(countOf, journal.Keyword(s.w.Intent)))
 }

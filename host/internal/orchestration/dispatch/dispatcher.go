@@ -330,7 +330,7 @@ func (s *serving) unbound() *contract.Error {
 		return err
 	}
 	e := contract.Errorf("unsupported/intent", "node %s: nobody can serve :%s", s.w.Node, s.w.Intent).
-		WithDetail("intent", keyword(s.w.Intent))
+		WithDetail("intent", journal.Keyword(s.w.Intent))
 	if hint := contract.ModelHint(s.w.Intent); hint != "" {
 		e = e.WithHint(hint)
 	}
@@ -444,7 +444,7 @@ func (s *serving) end(err *contract.Error) {
 	}
 	candidates := make([]edn.Value, len(s.binding.Accepted))
 	for i, id := range s.binding.Accepted {
-		candidates[i] = keyword(id)
+		candidates[i] = journal.Keyword(id)
 	}
 	s.result.Err = err.
 		WithDetail("attempts", edn.Vector(attempts...)).
@@ -463,7 +463,7 @@ func switchOn(p *policy.Policy) edn.Value {
 	}
 	vs := make([]edn.Value, len(p.SwitchOnNames))
 	for i, n := range p.SwitchOnNames {
-		vs[i] = keyword(n)
+		vs[i] = journal.Keyword(n)
 	}
 	return edn.SetOf(vs...)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/breaker"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -128,7 +129,7 @@ func (f Figures) Value() edn.Value {
 		b.Key("tokens-per-second", rate(f.Rate))
 	}
 	f.Condition.put(&b)
-	b.Key("breaker", keyword(string(f.Breaker)))
+	b.Key("breaker", journal.Keyword(string(f.Breaker)))
 	if !f.Reopens.IsZero() {
 		b.Key("reopens-at", edn.Inst(f.Reopens.UTC().Truncate(time.Millisecond)))
 	}
@@ -139,7 +140,7 @@ func (f Figures) Value() edn.Value {
 		b.Key("degraded?", edn.Bool(true))
 	}
 	if f.Stead != "" {
-		b.Key("stead", keyword(f.Stead))
+		b.Key("stead", journal.Keyword(f.Stead))
 	}
 	return b.Map()
 }

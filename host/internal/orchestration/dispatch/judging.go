@@ -10,6 +10,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/breaker"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -361,7 +362,7 @@ func (b *bench) question(subject quality.Subject, sample int) edn.Value {
 func (b *bench) author(meta edn.Value) edn.Value {
 	c := b.t.capability
 	var m edn.MapBuilder
-	m.Key("cap/id", keyword(c.ID))
+	m.Key("cap/id", journal.Keyword(c.ID))
 	if c.Family != "" {
 		m.Key("family", edn.Text(c.Family))
 	}

@@ -164,7 +164,7 @@ func (w ward) replace(now time.Time, to string) Notice {
 	p.begun(now)
 	until := p.eject(now, why)
 	p.standing.stead = to
-	return p.tell(now, EventSwap, details.AssocKey("to", keyword(to)).AssocKey("until", inst(until)))
+	return p.tell(now, EventSwap, details.AssocKey("to", journal.Keyword(to)).AssocKey("until", inst(until)))
 }
 
 // renew puts another edition in the place of the one that answers. The old one
@@ -436,7 +436,7 @@ func (s Standing) State() string {
 // Value is the standing as data.
 func (s Standing) Value() edn.Value {
 	v := s.Figures.Value().Merge(edn.MustMap(
-		edn.K("cap/id"), keyword(s.CapID), edn.K("intent"), keyword(s.Intent), edn.K("state"), edn.K(s.State())))
+		edn.K("cap/id"), journal.Keyword(s.CapID), edn.K("intent"), journal.Keyword(s.Intent), edn.K("state"), edn.K(s.State())))
 	if s.MinPassRate > 0 {
 		if floor, err := edn.ParseDecimal(formatShare(s.MinPassRate)); err == nil {
 			v = v.AssocKey("min-pass-rate", floor).AssocKey("action", edn.K(s.Action))

@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -103,7 +104,7 @@ func sameness(f *Failure) []byte {
 		places = append(places, edn.Vector(finding.Key("gate"), finding.Key("path")))
 	}
 	if len(places) == 0 {
-		places = append(places, keyword(f.Err.Type))
+		places = append(places, journal.Keyword(f.Err.Type))
 	}
 	return edn.Vector(previous(f), edn.SetOf(places...)).AppendCanonical(nil)
 }
@@ -137,7 +138,7 @@ func told(f *Failure, round int) edn.Value {
 		b.Key("more", edn.Int(int64(rest)))
 	}
 	if len(findings) == 0 {
-		b.Key("error", edn.MustMap(edn.K("type"), keyword(f.Err.Type), edn.K("message"), edn.Text(f.Err.Message)))
+		b.Key("error", edn.MustMap(edn.K("type"), journal.Keyword(f.Err.Type), edn.K("message"), edn.Text(f.Err.Message)))
 	}
 	return b.Map()
 }

@@ -264,7 +264,7 @@ func (s *serving) budgetError(c *registry.Capability, want policy.Amounts, err e
 	default:
 		out = contract.Errorf("budget/unavailable", "what node %s may spend could not be written down: %w", s.w.Node, err)
 	}
-	return out.WithDetail("cap/id", keyword(c.ID)).WithDetail("needed", want.Value()).WithWhere("node", edn.Text(s.w.Node))
+	return out.WithDetail("cap/id", journal.Keyword(c.ID)).WithDetail("needed", want.Value()).WithWhere("node", edn.Text(s.w.Node))
 }
 
 // tooDear is the failure of a candidate that there is too little left for: it

@@ -212,7 +212,7 @@ func (t *Terms) fixed(c *registry.Capability) edn.Value {
 	var b edn.MapBuilder
 	b.Key("proto", edn.Int(1))
 	b.Set(keyTrace, edn.MustMap())
-	b.Key("task", edn.MustMap(edn.K("intent"), keyword(t.intent), edn.K("cap/id"), keyword(c.Advertised)))
+	b.Key("task", edn.MustMap(edn.K("intent"), journal.Keyword(t.intent), edn.K("cap/id"), journal.Keyword(c.Advertised)))
 	b.Set(keyInput, edn.MustMap())
 	b.Key("effects", edn.MustMap(edn.K("allowed"), edn.Keywords(effects(c)...)))
 	set := func(key string, v edn.Value) {
@@ -233,7 +233,7 @@ func (t *Terms) fixed(c *registry.Capability) edn.Value {
 	set("budget", budget)
 	set("model", t.Model)
 	if role := t.roleOf(c); role != "" {
-		b.Key("role", keyword(role))
+		b.Key("role", journal.Keyword(role))
 	}
 	return b.Map()
 }
@@ -268,8 +268,8 @@ func (t *Terms) meta(given edn.Value, c *registry.Capability, a *Answer) edn.Val
 
 func (t *Terms) hostMeta(c *registry.Capability, a *Answer) edn.Value {
 	var b edn.MapBuilder
-	b.Key("intent", keyword(t.intent))
-	b.Key("cap/id", keyword(c.ID))
+	b.Key("intent", journal.Keyword(t.intent))
+	b.Key("cap/id", journal.Keyword(c.ID))
 	b.Key("cap/version", edn.Text(c.Version))
 	for name, said := range map[string]string{"cap/model": c.Model, "cap/family": c.Family} {
 		if said != "" { // who asks may have to know whose word this is (JDG-009)
@@ -277,14 +277,14 @@ func (t *Terms) hostMeta(c *registry.Capability, a *Answer) edn.Value {
 		}
 	}
 	if role := t.roleOf(c); role != "" {
-		b.Key("role", keyword(role))
+		b.Key("role", journal.Keyword(role))
 	}
 	if a.Plugin != "" {
 		b.Key("plugin", edn.Text(a.Plugin))
 		b.Key("generation", edn.Int(int64(a.Generation)))
 	}
 	if a.Enforcement != "" {
-		b.Key("enforcement", keyword(a.Enforcement))
+		b.Key("enforcement", journal.Keyword(a.Enforcement))
 	}
 	return b.Map()
 }
@@ -292,7 +292,7 @@ func (t *Terms) hostMeta(c *registry.Capability, a *Answer) edn.Value {
 // subject is what checks see of the request.
 func (t *Terms) subject(input edn.Value) edn.Value {
 	var b edn.MapBuilder
-	b.Key("intent", keyword(t.intent))
+	b.Key("intent", journal.Keyword(t.intent))
 	b.Set(keyInput, input)
 	for _, part := range []struct {
 		key string
@@ -306,7 +306,7 @@ func (t *Terms) subject(input edn.Value) edn.Value {
 		b.Key(part.key, part.val)
 	}
 	if t.Role != "" {
-		b.Key("role", keyword(t.Role))
+		b.Key("role", journal.Keyword(t.Role))
 	}
 	return b.Map()
 }

@@ -148,9 +148,9 @@ type Attempt struct {
 
 func (a Attempt) value() edn.Value {
 	var b edn.MapBuilder
-	b.Key("cap/id", keyword(a.CapID))
+	b.Key("cap/id", journal.Keyword(a.CapID))
 	if a.Failure != "" {
-		b.Key("type", keyword(a.Failure))
+		b.Key("type", journal.Keyword(a.Failure))
 	}
 	b.Key("latency-ms", edn.Int(a.Latency.Milliseconds()))
 	if !a.Cost.IsNil() {
@@ -159,10 +159,3 @@ func (a Attempt) value() edn.Value {
 	return b.Map()
 }
 
-func keyword(name string) edn.Value {
-	k, err := edn.Keyword(name)
-	if err != nil {
-		return edn.Text(name)
-	}
-	return k
-}

@@ -135,7 +135,7 @@ func (x *NodeResolved) fields(b *edn.MapBuilder) {
 	cands := make([]edn.Value, len(x.Candidates))
 	for i, c := range x.Candidates {
 		var m edn.MapBuilder
-		m.Key("cap/id", keyword(c.CapID))
+		m.Key("cap/id", Keyword(c.CapID))
 		put{&m}.val("figures", c.Figures)
 		cands[i] = m.Map()
 	}

@@ -72,7 +72,7 @@ func Progress(rec Record) (e Event, ok bool) {
 		p.kw("tool/id", b.ToolID)
 		ids := make([]edn.Value, len(b.Candidates))
 		for i, c := range b.Candidates {
-			ids[i] = keyword(c.CapID)
+			ids[i] = Keyword(c.CapID)
 		}
 		m.Key("candidates", edn.Vector(ids...))
 		m.Key("rejected", RejectionsValue(b.Rejected))

@@ -54,7 +54,7 @@ func (r Record) Value() edn.Value {
 	if r.Body == nil {
 		return b.Map()
 	}
-	b.Key("kind", keyword(string(r.Body.Kind())))
+	b.Key("kind", Keyword(string(r.Body.Kind())))
 	if pathed(r.Body.Kind()) {
 		path := r.Path
 		if path.IsNil() {
@@ -179,9 +179,9 @@ func (s Score) Value() edn.Value {
 
 func (s Score) bad() bool { return s.thousandths < 0 || s.thousandths > 1000 }
 
-// keyword renders a name that its producer has already checked. A name that is
+// Keyword renders a name that its producer has already checked. A name that is
 // no keyword after all shows as a string, which the schema of the kind refuses.
-func keyword(name string) edn.Value {
+func Keyword(name string) edn.Value {
 	k, err := edn.Keyword(name)
 	if err != nil {
 		return edn.Text(name)
@@ -192,7 +192,7 @@ func keyword(name string) edn.Value {
 func keywordSet(names []string) edn.Value {
 	vs := make([]edn.Value, len(names))
 	for i, n := range names {
-		vs[i] = keyword(n)
+		vs[i] = Keyword(n)
 	}
 	return edn.SetOf(vs...)
 }
@@ -214,7 +214,7 @@ func (p put) hash(key, h string) {
 
 func (p put) kw(key, name string) {
 	if name != "" {
-		p.b.Key(key, keyword(name))
+		p.b.Key(key, Keyword(name))
 	}
 }
 

@@ -59,13 +59,13 @@ func (v *view) summary(home edn.Value, ok bool, err *contract.Error) edn.Value {
 	}
 	var types edn.MapBuilder
 	for typ, n := range failures {
-		types.Set(keyword(typ), edn.Int(n))
+		types.Set(Keyword(typ), edn.Int(n))
 	}
 	telemetry := telemetryLayout.Map(edn.Int(total), edn.Int(skipped), edn.Int(failed),
 		edn.Int(calls), edn.Int(succeeded), edn.Int(retries), edn.Int(hops), types.Map())
 	failure, told := edn.Nil(), edn.Nil()
 	if err != nil {
-		failure, told = keyword(err.Type), err.Value()
+		failure, told = Keyword(err.Type), err.Value()
 	}
 	return summaryLayout.Present(edn.Bool(ok), telemetry, edn.Vector(participants...), edn.Vector(timings...), failure, told)
 }
@@ -83,7 +83,7 @@ func participant(a *attemptView) edn.Value {
 	if a.finished != nil {
 		model = a.finished.Meta.Key("model")
 	}
-	return edn.Vector(keyword(a.started.CapID), model)
+	return edn.Vector(Keyword(a.started.CapID), model)
 }
 
 func timing(a *attemptView) edn.Value {
@@ -104,7 +104,7 @@ func keywordOrNil(name string) edn.Value {
 	if name == "" {
 		return edn.Nil()
 	}
-	return keyword(name)
+	return Keyword(name)
 }
 
 // addOnce adds a participant that is not there yet. However long a run is, few

@@ -41,7 +41,7 @@ func (d deed) entry() edn.Value {
 	}
 	p.kw("intent", d.Intent)
 	p.kw("cap/id", d.CapID)
-	b.Key("input", d.Details.Dissoc(edn.K("node"), edn.K("path"), edn.K("attempt")).AssocKey("event", keyword(d.Event)))
+	b.Key("input", d.Details.Dissoc(edn.K("node"), edn.K("path"), edn.K("attempt")).AssocKey("event", Keyword(d.Event)))
 	return b.Map()
 }
 

@@ -98,7 +98,7 @@ func (u *usageSum) figures(to []edn.Value) []edn.Value {
 		to = append(to, mark)
 	}
 	if len(u.modes) == 1 {
-		mode = keyword(u.modes[0])
+		mode = Keyword(u.modes[0])
 	}
 	return append(to, mode)
 }
@@ -202,7 +202,7 @@ func (a Account) Usage() edn.Value {
 	var room figureRoom
 	for i := range s.by {
 		one := append(s.by[i].sum.figures(room[:0]), edn.Int(s.by[i].calls))
-		caps.Set(keyword(s.by[i].capID), shareLayout.Present(one...))
+		caps.Set(Keyword(s.by[i].capID), shareLayout.Present(one...))
 	}
 	all := append(s.all.figures(room[:0]), edn.Int(int64(len(a.view.attempts))), edn.Int(s.judged), caps.Map())
 	return usageLayout.Present(all...)

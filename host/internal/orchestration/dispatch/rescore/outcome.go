@@ -8,6 +8,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -161,7 +162,7 @@ func (s Status) Value(whole bool) edn.Value {
 		b.Key("kappa", figure(r.Kappa))
 		b.Key("at", inst(r.At))
 		b.Key("until", inst(r.At.Add(s.Judge.Recheck)))
-		b.Key("cap/id", keyword(r.Capability))
+		b.Key("cap/id", journal.Keyword(r.Capability))
 		if r.Baseline.Known() {
 			b.Key("first-kappa", figure(r.Baseline.Value))
 		}
@@ -183,14 +184,6 @@ func (s Status) Value(whole bool) edn.Value {
 		b.Key("failed", edn.MustMap(edn.K("at"), inst(s.Failed), edn.K("times"), edn.Int(int64(s.Failures)), edn.K("error"), s.Failure.Value()))
 	}
 	return b.Map()
-}
-
-func keyword(name string) edn.Value {
-	k, err := edn.Keyword(name)
-	if err != nil {
-		return edn.Text(name)
-	}
-	return k
 }
 
 func text(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }

@@ -4,48 +4,31 @@ import (
 	"fmt"
 	"math/big"
 
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // Spending sums what verdicts cost.
 type Spending struct {
-	calls     int
-	in, out   int64
-	cost      *big.Rat
-	uncertain bool // some cost is not known exactly
+	verdicts int
+	usage    edn.Value
 }
 
 func (s *Spending) add(usage edn.Value) {
-	s.calls++
-	in, _ := usage.Key("tokens-in").AsInt()
-	out, _ := usage.Key("tokens-out").AsInt()
-	s.in, s.out = s.in+in, s.out+out
-	if s.cost == nil {
-		s.cost = new(big.Rat)
-	}
-	if usd, ok := usage.Key("cost-usd").AsNumber(); ok {
-		s.cost.Add(s.cost, usd)
-	}
-	if mark, ok := usage.Key("cost-mark").AsKeyword(); ok && mark != "exact" {
-		s.uncertain = true
-	}
-}
-
-func (s *Spending) usd() string {
-	if s.cost == nil {
-		return "0"
-	}
-	return s.cost.FloatString(6)
+	s.verdicts++
+	s.usage = journal.SumUsage(s.usage, usage)
 }
 
 // Value is the sum as data.
 func (s *Spending) Value() edn.Value {
-	mark := "exact"
-	if s.uncertain {
-		mark = "at-least"
+	or := func(key string, none edn.Value) edn.Value {
+		if v := s.usage.Key(key); !v.IsNil() {
+			return v
+		}
+		return none
 	}
-	return edn.MustMap(edn.K("verdicts"), edn.Int(int64(s.calls)), edn.K("tokens-in"), edn.Int(s.in), edn.K("tokens-out"), edn.Int(s.out),
-		edn.K("cost-usd"), edn.MustDecimal(s.usd()), edn.K("cost-mark"), edn.K(mark))
+	return edn.MustMap(edn.K("verdicts"), edn.Int(int64(s.verdicts)), edn.K("tokens-in"), or("tokens-in", edn.Int(0)), edn.K("tokens-out"), or("tokens-out", edn.Int(0)),
+		edn.K("cost-usd"), or("cost-usd", edn.MustDecimal("0")), edn.K("cost-mark"), or("cost-mark", edn.K("exact")))
 }
 
 // SpendingText says for people what Value says.
