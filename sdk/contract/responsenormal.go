@@ -1,6 +1,8 @@
 package contract
 
 import (
+	"math/big"
+
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -99,13 +101,21 @@ func normalUsage(usage edn.Value, want ResultRules) (edn.Value, bool) {
 	return usage.Dissoc(drop...), true
 }
 
+// Figures beyond these bounds are no measurements: the sums of what thousands of
+// calls used must stay exact.
+const (
+	maxCount      = 1 << 50
+	maxCostUSD    = 1_000_000_000_000
+	maxCostPlaces = 60
+)
+
 func usageFits(name string, val edn.Value) bool {
 	switch name {
 	case "latency-ms", "first-token-ms", "tokens-in", "tokens-out", "tokens-cached", "tokens-reasoning":
 		n, ok := val.AsInt()
-		return ok && n >= 0
+		return ok && n >= 0 && n <= maxCount
 	case "cost-usd":
-		return (val.Kind() == edn.KindDecimal || val.Kind() == edn.KindInt) && sign(val) >= 0
+		return costFits(val)
 	case "mode":
 		word, _ := val.AsKeyword()
 		switch word {
@@ -120,4 +130,16 @@ func usageFits(name string, val edn.Value) bool {
 		}
 	}
 	return false
+}
+
+func costFits(val edn.Value) bool {
+	if n, ok := val.AsInt(); ok {
+		return n >= 0 && n <= maxCostUSD
+	}
+	_, exp, ok := val.AsDecimal()
+	if !ok || exp < -maxCostPlaces {
+		return false
+	}
+	cost, _ := val.AsNumber()
+	return cost.Sign() >= 0 && cost.Cmp(big.NewRat(maxCostUSD, 1)) <= 0
 }

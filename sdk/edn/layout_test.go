@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/big"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -69,5 +70,32 @@ func TestDecimalOfSmallNumbers(t *testing.T) {
 			assert.True(t, edn.Equal(read, made))
 			assert.Equal(t, edn.Hash(read), edn.Hash(made))
 		}
+	}
+}
+
+// A fraction is the decimal that equals it, or an error.
+func TestRatDecimal(t *testing.T) {
+	long := strings.Repeat("7", 1000)
+	for _, text := range []string{"0", "1", "-1", "0.1", "-12.5", "1E+40", "100", "0.000000000001", "1E-1000", long, "-0." + long[1:], "123456789012345678901234567890.5"} {
+		want, err := edn.ParseDecimal(text)
+		require.NoError(t, err)
+		r, _ := want.AsNumber()
+		got, err := edn.RatDecimal(r)
+		require.NoError(t, err, text)
+		assert.Equal(t, want.String(), got.String())
+		assert.True(t, edn.Equal(want, got), text)
+		assert.Equal(t, want.Kind(), got.Kind())
+		again, _ := got.AsNumber()
+		assert.Zero(t, r.Cmp(again), "the fraction that was given stays as it is")
+	}
+	thousand, _ := edn.MustDecimal("1E-1000").AsNumber()
+	for name, r := range map[string]*big.Rat{
+		"nil": nil, "a third": big.NewRat(1, 3), "digits": new(big.Rat).Add(big.NewRat(1, 1), thousand),
+		"exponent": new(big.Rat).Quo(thousand, big.NewRat(10, 1)),
+	} {
+		_, err := edn.RatDecimal(r)
+		var invalid *edn.ValueError
+		require.ErrorAs(t, err, &invalid, name)
+		assert.Equal(t, edn.KindDecimal, invalid.Kind)
 	}
 }

@@ -49,6 +49,27 @@ func decimalRangeError() *ValueError {
 	return &ValueError{Kind: KindDecimal, Code: "limit-digits", Message: "more than 1000 digits or an exponent beyond 1000"}
 }
 
+// RatDecimal returns the decimal that equals r. A nil r, and one that no decimal
+// equals within the bounds of Decimal, such as 1/3, gives a *ValueError.
+func RatDecimal(r *big.Rat) (Value, error) {
+	if r == nil {
+		return Value{}, &ValueError{Kind: KindDecimal, Code: "invalid-number", Message: "fraction is a nil pointer"}
+	}
+	digits, exact := r.FloatPrec()
+	switch {
+	case !exact:
+		return Value{}, &ValueError{Kind: KindDecimal, Code: "invalid-number", Message: clip(r.String(), 60) + " is no decimal"}
+	case digits > MaxDigits:
+		return Value{}, decimalRangeError()
+	case digits == 0:
+		return Decimal(r.Num(), 0)
+	}
+	// The denominator divides the power of ten, so the quotient is whole.
+	coef := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(digits)), nil)
+	coef.Mul(coef, r.Num()).Quo(coef, r.Denom())
+	return Decimal(coef, -digits)
+}
+
 // ParseDecimal returns the decimal spelled by s: an integer or float spelling,
 // with or without the suffix M. Anything else gives a *ValueError.
 func ParseDecimal(s string) (Value, error) {

@@ -13,7 +13,10 @@ type money struct {
 	exact *big.Rat // nil: pico is the sum
 }
 
-const picoPerUSD = 1_000_000_000_000
+const (
+	picoPerUSD = 1_000_000_000_000
+	picoPlaces = -12
+)
 
 func moneyOf(r *big.Rat) money {
 	scaled := new(big.Rat).Mul(r, big.NewRat(picoPerUSD, 1))
@@ -77,15 +80,13 @@ func (m money) times(n int64) money {
 	return moneyOf(new(big.Rat).Mul(m.rat(), new(big.Rat).SetInt64(n)))
 }
 
-// value writes a sum of decimals, which always has an end.
+// value is the sum as a decimal, or as the text of a fraction where its digits
+// are more than a decimal may have.
 func (m money) value() edn.Value {
-	const most = 400 // digits behind the point; edn has a smaller bound
-	ten, exp := big.NewRat(10, 1), 0
-	r := new(big.Rat).Set(m.rat())
-	for ; !r.IsInt() && exp > -most; exp-- {
-		r.Mul(r, ten)
+	v, err := edn.Decimal(big.NewInt(m.pico), picoPlaces)
+	if m.exact != nil {
+		v, err = edn.RatDecimal(m.exact)
 	}
-	v, err := edn.Decimal(r.Num(), exp)
 	if err != nil {
 		return edn.Text(m.rat().RatString())
 	}

@@ -158,4 +158,3 @@ func (a Attempt) value() edn.Value {
 	}
 	return b.Map()
 }
-

@@ -87,7 +87,7 @@ func (u *usageSum) figures(to []edn.Value) []edn.Value {
 	}
 	cost, mode := edn.Nil(), edn.Nil()
 	if u.cost != nil {
-		cost = decimal(u.cost)
+		cost, _ = edn.RatDecimal(u.cost) // a sum of decimals, each within bounds, is one itself
 	}
 	to = append(to, cost)
 	for _, rank := range u.marks {
@@ -122,19 +122,6 @@ func SumUsage(all ...edn.Value) edn.Value {
 }
 
 var sumLayout = withFigures()
-
-// decimal writes a sum of decimals, which is always a decimal itself.
-func decimal(r *big.Rat) edn.Value {
-	prec, exact := r.FloatPrec()
-	if !exact {
-		prec = 34
-	}
-	v, err := edn.ParseDecimal(r.FloatString(prec))
-	if err != nil {
-		return edn.Int(0)
-	}
-	return v
-}
 
 // share is what one capability used.
 type share struct {

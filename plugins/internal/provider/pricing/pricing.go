@@ -120,19 +120,9 @@ func (p Price) Cost(t Tokens) (edn.Value, Mark) {
 	sum.Add(sum, part(p.CachedInput, p.Input, t.Cached))
 	sum.Add(sum, part(p.CacheWrite, p.Input, t.Written))
 	sum.Add(sum, part(p.Output, p.Output, t.Out))
-	return decimal(sum), mark
-}
-
-// decimal writes a fraction whose denominator has no prime factors but 2 and 5,
-// as sums of decimals have.
-func decimal(r *big.Rat) edn.Value {
-	digits, exact := r.FloatPrec()
-	if !exact {
-		digits = 12
+	cost, err := edn.RatDecimal(sum)
+	if err != nil { // a price with more digits than a decimal may have
+		return edn.Nil(), Unknown
 	}
-	v, err := edn.ParseDecimal(r.FloatString(digits))
-	if err != nil {
-		return edn.MustDecimal("0")
-	}
-	return v
+	return cost, mark
 }

@@ -46,7 +46,11 @@ func sum(usage, b edn.Value) edn.Value {
 		if !known {
 			cost = new(big.Rat)
 		}
-		usage = usage.AssocKey("cost-usd", decimal(new(big.Rat).Add(cost, more)))
+		total, err := edn.RatDecimal(new(big.Rat).Add(cost, more))
+		if err != nil {
+			return usage.AssocKey("cost-mark", edn.K(string(AtLeast)))
+		}
+		usage = usage.AssocKey("cost-usd", total)
 	}
 	return usage
 }
