@@ -3,6 +3,17 @@ package edn
 // noElems is the node of what holds nothing; no value points to it.
 var noElems node
 
+// roomy is a node with room for its elements, an array of values, behind it.
+type roomy[A any] struct {
+	node
+	room A
+}
+
+func (n *node) holding(elems []Value) *node {
+	n.elems = elems
+	return n
+}
+
 // newNode makes a node with n nil elements. Those of a small collection lie
 // right behind the node: one piece of memory instead of two.
 func newNode(n int) *node {
@@ -10,68 +21,32 @@ func newNode(n int) *node {
 	case n == 0:
 		return &noElems
 	case n <= 1:
-		m := new(struct {
-			node
-			room [1]Value
-		})
-		m.elems = m.room[:n:n]
-		return &m.node
+		m := new(roomy[[1]Value])
+		return m.holding(m.room[:n:n])
 	case n <= 2:
-		m := new(struct {
-			node
-			room [2]Value
-		})
-		m.elems = m.room[:n:n]
-		return &m.node
+		m := new(roomy[[2]Value])
+		return m.holding(m.room[:n:n])
 	case n <= 4:
-		m := new(struct {
-			node
-			room [4]Value
-		})
-		m.elems = m.room[:n:n]
-		return &m.node
+		m := new(roomy[[4]Value])
+		return m.holding(m.room[:n:n])
 	case n <= 6:
-		m := new(struct {
-			node
-			room [6]Value
-		})
-		m.elems = m.room[:n:n]
-		return &m.node
+		m := new(roomy[[6]Value])
+		return m.holding(m.room[:n:n])
 	case n <= 8:
-		m := new(struct {
-			node
-			room [8]Value
-		})
-		m.elems = m.room[:n:n]
-		return &m.node
+		m := new(roomy[[8]Value])
+		return m.holding(m.room[:n:n])
 	case n <= 10:
-		m := new(struct {
-			node
-			room [10]Value
-		})
-		m.elems = m.room[:n:n]
-		return &m.node
+		m := new(roomy[[10]Value])
+		return m.holding(m.room[:n:n])
 	case n <= 12:
-		m := new(struct {
-			node
-			room [12]Value
-		})
-		m.elems = m.room[:n:n]
-		return &m.node
+		m := new(roomy[[12]Value])
+		return m.holding(m.room[:n:n])
 	case n <= 16:
-		m := new(struct {
-			node
-			room [16]Value
-		})
-		m.elems = m.room[:n:n]
-		return &m.node
+		m := new(roomy[[16]Value])
+		return m.holding(m.room[:n:n])
 	case n <= 20:
-		m := new(struct {
-			node
-			room [20]Value
-		})
-		m.elems = m.room[:n:n]
-		return &m.node
+		m := new(roomy[[20]Value])
+		return m.holding(m.room[:n:n])
 	}
 	return &node{elems: make([]Value, n)}
 }
