@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // What is read when nothing is named.
@@ -78,11 +79,23 @@ func readStable(path string, most int64) ([]byte, error) {
 	return raw, nil
 }
 
-// printedName is how a file is shown: relative to the root, with slashes.
+// printedName is how a file is shown, with slashes: relative to the root, or
+// absolute where the two share no directory, so that the name does not depend on
+// how deep the root lies.
 func printedName(root, path string) string {
 	relative, err := filepath.Rel(root, path)
-	if err != nil {
+	if err != nil || outermost(root) != "" && outermost(root) != outermost(path) {
 		return filepath.ToSlash(path)
 	}
 	return filepath.ToSlash(relative)
+}
+
+// outermost is the first directory of an absolute path.
+func outermost(path string) string {
+	path = filepath.ToSlash(strings.TrimPrefix(path, filepath.VolumeName(path)))
+	if !strings.HasPrefix(path, "/") {
+		return ""
+	}
+	first, _, _ := strings.Cut(path[1:], "/")
+	return first
 }
