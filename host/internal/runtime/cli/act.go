@@ -63,7 +63,7 @@ func (c *command) actCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "act INTENT [INPUT] | act FILE | act -",
 		Short: "ask for one intent, or send a whole request",
-		Long: "act asks for an intent with an EDN map as input, or sends a request envelope from a file or standard input.\n" +
+		Long: "act asks for an intent with an EDN map as input, or sends a request envelope, EDN or JSON, from a file or standard input.\n" +
 			"The answer is printed once it has passed its gates. Relative paths in the input start at the working directory.",
 		Example: `  ferment act chess/best-move '{:fen "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1"}'
   ferment act sat/solve '{:clauses [[1 2] [-1 2]]}' --edn
@@ -169,12 +169,9 @@ func (c *command) isFile(name string) bool {
 }
 
 func (c *command) fileRequest(name string, f *callFlags) (edn.Value, error) {
-	v, err := c.readValue(name)
+	v, err := c.readRequest(name)
 	if err != nil {
 		return edn.Nil(), err
-	}
-	if strings.HasSuffix(name, ".json") {
-		v = httpapi.RequestFromJSON(v)
 	}
 	if len(f.bind) == 0 || !v.IsMap() {
 		return v, nil

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -76,16 +78,37 @@ func (c *command) readValue(name string) (edn.Value, error) {
 	if err != nil {
 		return edn.Nil(), err
 	}
-	var v edn.Value
-	if strings.HasSuffix(name, ".json") {
-		v, err = edn.ReadJSON(text, edn.WithLimits(edn.Body), edn.WithSource(sourceName(name)))
-	} else {
-		v, err = edn.Read(text, edn.WithLimits(edn.Body), edn.WithSource(sourceName(name)))
+	return parseValue(name, text, strings.HasSuffix(name, ".json"))
+}
+
+func parseValue(name string, text []byte, isJSON bool) (v edn.Value, err error) {
+	read := edn.Read
+	if isJSON {
+		read = edn.ReadJSON
 	}
-	if err != nil {
+	if v, err = read(text, edn.WithLimits(edn.Body), edn.WithSource(sourceName(name))); err != nil {
 		return edn.Nil(), contract.SyntaxError("invalid-request", err)
 	}
 	return v, nil
+}
+
+// jsonObject is how a JSON object with a key begins. A request in EDN has
+// keywords as keys, so no request is both.
+var jsonObject = regexp.MustCompile(`^\s*\{\s*"`)
+
+// readRequest reads a request: JSON from a file of that name and from standard
+// input where it begins as one, else EDN.
+func (c *command) readRequest(name string) (edn.Value, error) {
+	text, err := c.readText(name)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	isJSON := strings.HasSuffix(name, ".json") || name == "-" && jsonObject.Match(text)
+	v, err := parseValue(name, text, isJSON)
+	if err != nil || !isJSON {
+		return v, err
+	}
+	return httpapi.RequestFromJSON(v), nil
 }
 
 // readPlan reads a plan with the positions of its parts.

@@ -139,6 +139,10 @@ func TestPromptsReachTheModel(t *testing.T) {
 	own := w.feed(`{:proto 1 :trace {:id "t"} :task {:intent :text/respond} :input {:prompt "x"} :system "You are mine."}`, "act", "-")
 	require.Equal(t, 0, own.code, own.stderr)
 	assert.Equal(t, "You are mine.", server.messages()[0]["content"])
+	inJSON := w.feed(`
+  { "proto":1,"trace":{"id":"t"},"task":{"intent":"text/respond"},"input":{"prompt":"x"},"system":"You are JSON."}`, "act", "-")
+	require.Equal(t, 0, inJSON.code, inJSON.stderr)
+	assert.Equal(t, "You are JSON.", server.messages()[0]["content"])
 
 	status := func() string {
 		hash, _ := s.admin(`{:action :status}`).value(t).Key("result").Key("protocol").AsString()
