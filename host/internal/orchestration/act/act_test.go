@@ -285,6 +285,10 @@ func TestEnds(t *testing.T) {
 				}
 				assert.Equal(t, tc.typ, err.Type)
 				assert.Equal(t, ":"+tc.typ, resp.Key("error").Key("type").String())
+				if name == "canceled" {
+					details := resp.Key("error").Key("details")
+					assert.Equal(t, `"local" "enough"`, details.Key("by").String()+" "+details.Key("why").String())
+				}
 				assert.Equal(t, `"`+r.ID()+`"`, resp.Key("error").Key("where").Key("run").String())
 				for _, rec := range r.Records() {
 					dispatchtest.Verify(t, rec)

@@ -19,13 +19,30 @@ func settle(f *flight) *contract.Error {
 		f.err = f.wallSpent().WithCause(f.err)
 	case errors.Is(f.ended, context.DeadlineExceeded):
 		f.err = contract.Errorf("queue/deadline-exceeded", "the run passed its deadline of %d ms", f.request.DeadlineMS).WithCause(f.err)
-	case errors.Is(f.ended, context.Canceled) && f.err.Type != "canceled":
-		f.err = contract.Errorf("canceled", "the run was canceled").WithCause(f.err)
+	case errors.Is(f.ended, context.Canceled):
+		f.err = canceled(f.err, context.Cause(f.ctx))
 	}
 	if f.err != nil {
 		f.err = f.err.WithWhere("run", edn.Text(f.id))
 	}
 	return nil
+}
+
+// canceled is the error of a run that did not go on because its context ended:
+// who asked for that, and why, where somebody did.
+func canceled(err *contract.Error, cause error) *contract.Error {
+	if err.Type != "canceled" {
+		err = contract.Errorf("canceled", "the run was canceled").WithCause(err)
+	}
+	var asked *cancellation
+	if !errors.As(cause, &asked) {
+		return err
+	}
+	err = err.WithDetail("by", edn.Text(asked.by))
+	if asked.why != "" {
+		err = err.WithDetail("why", edn.Text(asked.why))
+	}
+	return err
 }
 
 func (f *flight) status() string {

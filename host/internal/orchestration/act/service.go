@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
 	"runtime/debug"
 
 	"github.com/oklog/ulid/v2"
@@ -199,8 +198,10 @@ type Run struct {
 	done   chan struct{}
 }
 
-// errCanceled is why the context of a canceled run ended.
-var errCanceled = errors.New("the run was canceled")
+// cancellation is why the context of a canceled run ended.
+type cancellation struct{ by, why string }
+
+func (c *cancellation) Error() string { return "the run was canceled by " + c.by + ": " + c.why }
 
 // Start prepares an act and, if it is accepted, runs it. The end of ctx cancels
 // the run.
@@ -351,5 +352,5 @@ func (r *Run) Cancel(by, why string) {
 	// The recorder refuses the record if the run has just finished; then there
 	// is nothing to cancel either.
 	_ = r.f.recorder.Record(edn.Nil(), "", &journal.CancelRequested{By: by, Why: why})
-	r.cancel(errCanceled)
+	r.cancel(&cancellation{by, why})
 }

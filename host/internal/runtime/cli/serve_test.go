@@ -267,6 +267,8 @@ func TestServeDrainEnds(t *testing.T) {
 			a := <-hang
 			require.NoError(t, a.err)
 			assert.Equal(t, "canceled", a.failure(t))
+			details := a.value(t).Key("error").Key("details")
+			assert.Equal(t, `"host" "the daemon is going down"`, details.Key("by").String()+" "+details.Key("why").String())
 			assert.Equal(t, 0, s.wait().code)
 			assert.Empty(t, awaitNone(built.root, time.Second))
 		})
