@@ -58,11 +58,11 @@ func accessErrors() []Row {
 		row("http/unsupported-media-type", ClassFinal, SourceRequest, false, 415,
 			"the media type of the body is not known", "send application/edn or application/json"),
 		row("http/misdirected", ClassFinal, SourceRequest, false, 421,
-			"the daemon does not serve this host name", "add the name to the listener in ferment.hcl"),
+			"the daemon does not serve this host name", "name it in http.allowed_hosts"),
 		row("http/headers-too-large", ClassFinal, SourceRequest, false, 431, "the headers are beyond their limit", "send less"),
 		row("http/bad-encoding", ClassFinal, SourceRequest, false, 400, "the body is not in the encoding that it declares", ""),
 		row("http/cross-origin", ClassFinal, SourceRequest, false, 403,
-			"a page of another origin may not call the daemon", "add the origin to the listener in ferment.hcl"),
+			"a page of another origin may not call the daemon", "call it from a program; pages of other origins cannot be let in"),
 
 		row("user/not-found", ClassFinal, SourceRequest, false, 404, "there is no such user", ""),
 		row("user/unknown-role", ClassFinal, SourceRequest, false, 404, "there is no such role to grant", ""),

@@ -20,7 +20,8 @@ type CallContext struct {
 	Path edn.Value
 	// Attempt counts from 1.
 	Attempt int
-	// Deadline is absolute. The context of the call ends with it as well.
+	// Deadline is absolute. The context of the call ends with it as well. One that
+	// time.Now led to holds also if the clock of the machine is set meanwhile.
 	Deadline time.Time
 	// Budget is a map of what the call may still spend.
 	Budget edn.Value
@@ -49,7 +50,7 @@ func (c CallContext) Proto(enc Encoding) (*pluginv1.CallContext, error) {
 		CallId:      c.CallID,
 	}
 	if !c.Deadline.IsZero() {
-		p.DeadlineUnixNano = c.Deadline.UnixNano()
+		p.DeadlineUnixNano = onWire(c.Deadline, time.Now())
 	}
 	var err error
 	for _, part := range []struct {
@@ -79,7 +80,7 @@ func CallContextFrom(p *pluginv1.CallContext, enc Encoding) (CallContext, error)
 		CallID:      p.GetCallId(),
 	}
 	if at := p.GetDeadlineUnixNano(); at != 0 {
-		c.Deadline = time.Unix(0, at)
+		c.Deadline = offWire(at, time.Now())
 	}
 	for _, part := range []struct {
 		to   *edn.Value

@@ -170,7 +170,7 @@ func (k *carried) begin(deadline int64) context.CancelFunc {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if deadline != 0 {
-		k.ctx, k.cancel = context.WithDeadline(k.on.ctx, time.Unix(0, deadline))
+		k.ctx, k.cancel = context.WithDeadline(k.on.ctx, offWire(deadline, time.Now()))
 	} else {
 		k.ctx, k.cancel = context.WithCancel(k.on.ctx)
 	}

@@ -256,7 +256,7 @@ func (c *Client) EndRun(ctx context.Context, run string) error {
 // Drain makes the plugin refuse new calls and waits for those in flight. It
 // gives the number that did not end by themselves before the deadline.
 func (c *Client) Drain(ctx context.Context, deadline time.Time, reason string) (unfinished int, err error) {
-	resp, err := c.lifecycle.Drain(ctx, &pluginv1.DrainRequest{DeadlineUnixNano: deadline.UnixNano(), Reason: reason})
+	resp, err := c.lifecycle.Drain(ctx, &pluginv1.DrainRequest{DeadlineUnixNano: onWire(deadline, time.Now()), Reason: reason})
 	if err != nil {
 		return 0, transport(ctx, "drain", err)
 	}

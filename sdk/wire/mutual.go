@@ -27,6 +27,9 @@ const (
 	// certLife is longer than any process lives; the certificate is worth
 	// nothing without its key, which never leaves this process.
 	certLife = 10 * 365 * 24 * time.Hour
+	// certEarlier is how far the clock may be set back while the processes live:
+	// a machine that came up with a wrong time is put right later.
+	certEarlier = certLife
 )
 
 // Secure gives cfg the host's half of mutual TLS in place of go-plugin's own:
@@ -77,7 +80,7 @@ func newCertificate(now time.Time) (tls.Certificate, []byte, error) {
 		Subject:               pkix.Name{CommonName: serverName},
 		DNSNames:              []string{serverName},
 		SerialNumber:          serial,
-		NotBefore:             now.Add(-time.Minute),
+		NotBefore:             now.Add(-certEarlier),
 		NotAfter:              now.Add(certLife),
 		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment | x509.KeyUsageKeyAgreement | x509.KeyUsageCertSign,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},

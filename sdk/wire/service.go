@@ -150,7 +150,7 @@ func (s *pluginServer) EndRun(ctx context.Context, req *pluginv1.EndRunRequest) 
 }
 
 func (s *pluginServer) Drain(ctx context.Context, req *pluginv1.DrainRequest) (*pluginv1.DrainResponse, error) {
-	n, err := s.service.Drain(ctx, time.Unix(0, req.GetDeadlineUnixNano()), req.GetReason())
+	n, err := s.service.Drain(ctx, offWire(req.GetDeadlineUnixNano(), time.Now()), req.GetReason())
 	if err != nil {
 		return nil, err
 	}

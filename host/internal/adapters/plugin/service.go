@@ -30,8 +30,10 @@ type service struct {
 
 	// probe asks the owner for a probe now; it never blocks.
 	probe func()
-	// answered is when the plugin last gave a sign of life, in Unix
-	// nanoseconds; missed counts probes without one.
+	// born is when the process came to its service; answered is how long after
+	// that the plugin last gave a sign of life, in nanoseconds: the clock of the
+	// machine may be set meanwhile. missed counts probes without one.
+	born     time.Time
 	answered atomic.Int64
 	missed   atomic.Int32
 	// over tells the owner when the last call has ended after closing.
@@ -67,7 +69,7 @@ const lostWait = time.Second
 
 func newService(p *process, i *instance, binary string, probe func()) *service {
 	s := &service{
-		process: p, instance: i, binary: binary, probe: probe,
+		process: p, instance: i, binary: binary, probe: probe, born: time.Now(),
 		calls: map[string]*inFlight{}, runs: map[string]int{}, served: map[string]bool{}, idle: make(chan struct{}),
 	}
 	context.AfterFunc(p.life, s.processEnded)
@@ -160,7 +162,7 @@ func (s *service) watchDeadline(deadline time.Time, probeTimeout time.Duration) 
 		return func() {}
 	}
 	timer := time.AfterFunc(left-probeTimeout*5/4, func() {
-		if time.Since(time.Unix(0, s.answered.Load())) > probeTimeout {
+		if s.silent(time.Now()) > probeTimeout {
 			s.probe()
 		}
 	})
@@ -168,7 +170,12 @@ func (s *service) watchDeadline(deadline time.Time, probeTimeout time.Duration) 
 }
 
 // alive notes a sign of life.
-func (s *service) alive() { s.answered.Store(time.Now().UnixNano()) }
+func (s *service) alive() { s.answered.Store(int64(time.Since(s.born))) }
+
+// silent is how long the plugin has given no sign of life.
+func (s *service) silent(now time.Time) time.Duration {
+	return now.Sub(s.born) - time.Duration(s.answered.Load())
+}
 
 // enter registers a call and gives its handle.
 func (s *service) enter(ctx context.Context, cancel context.CancelCauseFunc, c dispatch.Call) (string, *inFlight, error) {

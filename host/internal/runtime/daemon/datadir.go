@@ -146,9 +146,11 @@ func (d *dataDir) prepareRun() error {
 	if err := checkPrivate(dir); err != nil {
 		return err
 	}
-	var b [32]byte
-	_, _ = rand.Read(b[:]) // never fails
-	d.token = base64.RawURLEncoding.EncodeToString(b[:])
+	if d.token == "" {
+		var b [32]byte
+		_, _ = rand.Read(b[:]) // never fails
+		d.token = base64.RawURLEncoding.EncodeToString(b[:])
+	}
 	path := AdminTokenFile(d.path)
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("admin token: %w", err)
@@ -167,9 +169,27 @@ func (d *dataDir) prepareRun() error {
 	return nil
 }
 
+// held tells whether the path still leads to what this daemon has locked. If
+// not, somebody took the directory away: another daemon may have the path, and
+// nothing there is this one's any more.
+func (d *dataDir) held() bool {
+	now, err := os.Lstat(filepath.Join(d.path, "LOCK"))
+	if err != nil {
+		return false
+	}
+	ours, err := d.lock.Stat()
+	return err == nil && os.SameFile(now, ours)
+}
+
+// tokenThere tells whether the file of the token has it.
+func (d *dataDir) tokenThere() bool {
+	text, err := os.ReadFile(AdminTokenFile(d.path))
+	return err == nil && strings.TrimSpace(string(text)) == d.token
+}
+
 // close gives the directory up.
 func (d *dataDir) close() {
-	if d.token != "" {
+	if d.token != "" && d.held() {
 		_ = os.Remove(AdminTokenFile(d.path))
 	}
 	_ = d.lock.Close()

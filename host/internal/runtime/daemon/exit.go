@@ -81,9 +81,10 @@ func ExitCode(err error) int {
 	return ExitInternal
 }
 
-// broken tells whether a disk did not take what was to be written.
+// broken tells whether a disk, or a limit on what may be written to it, did not
+// take what was to be written.
 func broken(err error) bool {
-	for _, of := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO} {
+	for _, of := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO, syscall.EFBIG} {
 		if errors.Is(err, of) {
 			return true
 		}

@@ -29,6 +29,7 @@ func TestExitCode(t *testing.T) {
 		"quota":          {wrapped(syscall.EDQUOT), daemon.ExitIO},
 		"read-only":      {&daemon.EnvironmentError{Op: "open the runtime directory", Err: wrapped(syscall.EROFS)}, daemon.ExitIO},
 		"broken":         {wrapped(syscall.EIO), daemon.ExitIO},
+		"a limit":        {wrapped(syscall.EFBIG), daemon.ExitIO},
 		"no permission":  {wrapped(syscall.EACCES), daemon.ExitPermission},
 		"not allowed":    {wrapped(os.ErrPermission), daemon.ExitPermission},
 		"address in use": {&os.SyscallError{Syscall: "bind", Err: syscall.EADDRINUSE}, daemon.ExitUnavailable},

@@ -51,10 +51,11 @@ type Daemon struct {
 	host    atomic.Pointer[Host] // set when its plugins are up
 	dir     *dataDir
 	server  *httpapi.Server
-	beat    atomic.Int64 // Unix nanoseconds of the last round of the main loop
+	beat    atomic.Int64 // nanoseconds from begun to the last round of the main loop
 	drains  chan struct{}
 	drained sync.Once
 	reloads reloads
+	astray  atomic.Pointer[astray] // nil while the data directory is the daemon's
 	// life ends when the daemon begins to take its parts down; work is what runs
 	// beside the main loop until then.
 	life context.Context
@@ -74,6 +75,10 @@ var _ httpapi.Backend = (*Daemon)(nil)
 func Signals() chan os.Signal {
 	c := make(chan os.Signal, 8)
 	signal.Notify(c, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	// A daemon outlives whoever reads its log: what cannot be written is lost
+	// then, and nothing else. It is caught, not ignored, since plugins would
+	// inherit that.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	return c
 }
 
@@ -89,7 +94,7 @@ func Serve(o Options, log hclog.Logger, signals <-chan os.Signal) (err error) {
 	_, _ = rand.Read(d.options.Key) // never fails
 	d.life, d.die = context.WithCancel(context.Background())
 	defer d.die()
-	d.beat.Store(time.Now().UnixNano())
+	d.goesRound()
 	starting, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	up := make(chan error, 1)
@@ -114,6 +119,7 @@ func Serve(o Options, log hclog.Logger, signals <-chan os.Signal) (err error) {
 	d.notify.tell("READY=1", "STATUS=serving")
 	d.log.Info("ready", "took", time.Since(d.begun).Round(time.Millisecond).String(), "listen", d.server.Addresses(), "profile", d.profile(), "boot", d.boot, "pid", os.Getpid())
 	d.goes(func() { d.watch(d.life) })
+	d.goes(func() { d.tend(d.life) })
 	d.goes(func() { d.host.Load().rescorer.Run(d.life) })
 	if hangups {
 		d.hangup()
@@ -145,7 +151,7 @@ func (d *Daemon) awaitStart(up <-chan error, signals <-chan os.Signal, cancel co
 				return hangup, err
 			}
 		case <-tick.C:
-			d.beat.Store(time.Now().UnixNano())
+			d.goesRound()
 			d.notify.tell("EXTEND_TIMEOUT_USEC=30000000")
 		}
 	}
@@ -219,7 +225,7 @@ func (d *Daemon) loop(signals <-chan os.Signal) {
 			d.stop(signals)
 			return
 		case <-tick.C:
-			d.beat.Store(time.Now().UnixNano())
+			d.goesRound()
 			if d.notify.every > 0 {
 				d.notify.tell("WATCHDOG=1")
 			}
@@ -261,7 +267,7 @@ func (d *Daemon) stop(signals <-chan os.Signal) {
 				hurry()
 			}
 		case <-tick.C:
-			d.beat.Store(time.Now().UnixNano())
+			d.goesRound()
 			if d.notify.every > 0 {
 				d.notify.tell("WATCHDOG=1")
 			}
@@ -347,10 +353,18 @@ func (d *Daemon) notice(n dispatch.Notice) {
 	}
 }
 
+// goesRound notes a round of the main loop.
+func (d *Daemon) goesRound() { d.beat.Store(int64(time.Since(d.begun))) }
+
+// silent is how long the main loop has stood, whatever the clock of the machine
+// was set to meanwhile.
+func (d *Daemon) silent(now time.Time) time.Duration {
+	return now.Sub(d.begun) - time.Duration(d.beat.Load())
+}
+
 // Health implements httpapi.Backend.
 func (d *Daemon) Health() httpapi.Health {
-	silent := time.Since(time.Unix(0, d.beat.Load()))
-	return httpapi.Health{OK: silent < beatLimit, Version: d.options.Version, Isolation: d.isolation(), Quality: d.quality(), Judges: d.doubts()}
+	return httpapi.Health{OK: d.silent(time.Now()) < beatLimit, Version: d.options.Version, Isolation: d.isolation(), Quality: d.quality(), Judges: d.doubts()}
 }
 
 // doubts lists the judges in use that do not count for what they could (JDG-011);
@@ -439,6 +453,7 @@ func (d *Daemon) Ready() httpapi.Ready {
 	}
 	r.Conditions = append([]httpapi.Condition{
 		{Name: "started", OK: phase != phaseStarting, Since: since, Why: "the daemon is coming up"},
+		d.directory(),
 		{Name: "not-draining", OK: phase != phaseDraining, Since: since, Why: "the daemon is going down"},
 	}, r.Conditions...)
 	return r

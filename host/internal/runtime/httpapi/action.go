@@ -224,7 +224,7 @@ func Actions() []Action {
 		}},
 		{Name: "judge-calibrate", Doc: "have a judge grade answers that people have labelled, and keep how far it agrees; the answer comes when that is done",
 			Input: `[:judge [:string {:min 1 :max 128}]] [:file {:optional true :doc "of the labelled answers; default: those that the judge names"} [:string {:min 1 :max 4096}]]
-				[:reset? {:optional true :doc "later measurements are held against this one"} :boolean] [:parallel {:optional true :default 4} [:int {:min 1 :max 64}]] [:deadline-ms {:optional true :doc "of one verdict"} [:int {:min 1}]]`,
+				[:reset? {:optional true :doc "later measurements are held against this one"} :boolean] [:parallel {:optional true :default 4} [:int {:min 1 :max 64}]] [:deadline-ms {:optional true :doc "of one verdict"} [:int {:min 1 :max 86400000}]]`,
 			do: func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 				how := Calibration{Judge: text(in, "judge"), File: text(in, "file"), Reset: in.Key("reset?").Truthy(), Parallel: 4}
 				if n, ok := in.Key("parallel").AsInt(); ok {
@@ -277,7 +277,10 @@ func (t *actionTable) find(body edn.Value) (*Action, *contract.Error) {
 	if s, isText := body.Key("action").AsString(); isText { // as JSON has it
 		name, ok = strings.TrimPrefix(s, ":"), true
 	}
-	if !ok {
+	switch {
+	case !ok && body.HasKey("action"):
+		return nil, contract.Errorf("invalid-request", ":action is the name of an action, got %s", body.Key("action").Kind()).WithHint("one of " + strings.Join(t.names, ", "))
+	case !ok:
 		return nil, contract.Errorf("invalid-request", "the body lacks :action").WithHint("one of " + strings.Join(t.names, ", "))
 	}
 	if a := t.byName[strings.TrimPrefix(name, "admin/")]; a != nil {

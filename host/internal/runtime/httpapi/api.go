@@ -56,6 +56,7 @@ type exchange struct {
 	route    *Route
 	who      Principal
 	body     []byte
+	taken    bool      // the body was read to its end, or there is none
 	sent     mediaType // form of the body
 }
 
@@ -75,6 +76,7 @@ func (a *API) handler(via *listener) http.Handler {
 			x.settings = &Settings{Limits: defaultLimits, Heartbeat: defaultHeartbeat}
 		}
 		if r := x.answer(); !r.sent {
+			x.hurry()
 			x.write(r)
 		}
 	})

@@ -123,7 +123,9 @@ func (x *exchange) identifyOperator(shown []string) *contract.Error {
 	}
 	token, ok := "", false
 	if len(shown) == 1 {
-		token, ok = strings.CutPrefix(shown[0], "Bearer ")
+		var scheme string
+		scheme, token, ok = strings.Cut(shown[0], " ")
+		ok = ok && strings.EqualFold(scheme, "Bearer")
 	}
 	if !ok || subtle.ConstantTimeCompare([]byte(token), []byte(x.via.token)) != 1 {
 		return contract.Errorf("auth/unauthorized", "the admin socket wants the token of this start of the daemon").
@@ -143,12 +145,8 @@ func (x *exchange) readBody() *contract.Error {
 		x.skip(limit)
 		return tooLarge(limit)
 	}
-	var err *contract.Error
-	if x.r.ContentLength != 0 {
-		if x.sent, err = contentType(x.r.Header, x.route.Body.Types); err != nil {
-			return err
-		}
-	} else if x.r.Header.Get("Content-Type") != "" {
+	if x.r.ContentLength != 0 || x.r.Header.Get("Content-Type") != "" {
+		var err *contract.Error
 		if x.sent, err = contentType(x.r.Header, x.route.Body.Types); err != nil {
 			return err
 		}
@@ -167,16 +165,62 @@ func (x *exchange) readBody() *contract.Error {
 		return tooLarge(limit)
 	case rerr != nil:
 		x.w.Header().Set("Connection", "close") // what is left of the body is nobody's
-		var timeout net.Error
-		if errors.As(rerr, &timeout) && timeout.Timeout() {
-			return contract.Errorf("http/bad-encoding", "the body did not come within %s", x.settings.Limits.BodyRead)
-		}
-		return contract.Errorf("http/bad-encoding", "the body ends before its end")
+		return x.brokenBody(rerr, len(body))
 	case !utf8.Valid(body):
-		return contract.Errorf("http/bad-encoding", "the body is no UTF-8")
+		return contract.Errorf("http/bad-encoding", "the body is no UTF-8: byte %d cannot be read", invalidByte(body)).WithHint("send UTF-8")
 	}
-	x.body = body
+	x.body, x.taken = body, true
 	return nil
+}
+
+// brokenBody says why a body could not be read beyond its first bytes.
+func (x *exchange) brokenBody(err error, got int) *contract.Error {
+	var timeout net.Error
+	switch {
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return contract.Errorf("http/bad-encoding", "the body did not come within %s: %d bytes of it did", x.settings.Limits.BodyRead, got).
+			WithHint("send it faster; the limit is http.limits.body_read")
+	case x.r.ContentLength > 0:
+		return contract.Errorf("http/bad-encoding", "the body ends after %d bytes, and Content-Length says %d", got, x.r.ContentLength).
+			WithHint("send as many bytes as Content-Length says")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return contract.Errorf("http/bad-encoding", "the body breaks off after %d bytes, before its last chunk", got).WithHint("end it with a chunk of length 0")
+	}
+	return contract.Errorf("http/bad-encoding", "the chunks of the body are malformed after %d bytes: %s", got, strings.TrimPrefix(err.Error(), "http: ")).
+		WithHint("each chunk is its length in hexadecimal digits, a line end, its bytes, a line end")
+}
+
+// invalidByte is the position, from 0, of the first byte that is no UTF-8.
+func invalidByte(text []byte) int {
+	at := 0
+	for len(text) > 0 {
+		r, n := utf8.DecodeRune(text)
+		if r == utf8.RuneError && n == 1 {
+			break
+		}
+		text, at = text[n:], at+n
+	}
+	return at
+}
+
+// hurry bounds the wait for a body that was not read. The server reads it, up
+// to a limit of its own, before it sends the answer, so that the connection can
+// be used again; a caller that promises a body and sends none would get no
+// answer and keep the connection for ever.
+func (x *exchange) hurry() {
+	if x.taken || x.r.ContentLength == 0 {
+		return
+	}
+	_ = http.NewResponseController(x.w).SetReadDeadline(time.Now().Add(x.skipTime()))
+}
+
+// skipTime is how long what nobody wants is read; a caller is not waited for
+// longer than for a body.
+func (x *exchange) skipTime() time.Duration {
+	if wait := x.settings.Limits.BodyRead; wait > 0 {
+		return min(wait, skipLimit)
+	}
+	return skipLimit
 }
 
 // skip reads on for a while into nothing. Many callers do not look for an
@@ -185,7 +229,7 @@ func (x *exchange) skip(limit int64) {
 	if x.r.ContentLength > 2*limit || x.r.Header.Get("Expect") != "" {
 		return // it is too much, or they do look
 	}
-	_ = http.NewResponseController(x.w).SetReadDeadline(time.Now().Add(min(x.settings.Limits.BodyRead, skipLimit)))
+	_ = http.NewResponseController(x.w).SetReadDeadline(time.Now().Add(x.skipTime()))
 	_, _ = io.CopyN(io.Discard, x.r.Body, 2*limit)
 }
 

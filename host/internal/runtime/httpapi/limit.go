@@ -2,7 +2,7 @@ package httpapi
 
 import (
 	"crypto/tls"
-	"fmt"
+	"errors"
 	"io"
 	"net"
 	"net/netip"
@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/sdk/contract"
-	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // connections counts what is open on all listeners (AUTH-033).
@@ -103,10 +102,8 @@ const (
 // lost; so the request is read and forgotten, by few at a time, little of it
 // and not for long.
 func (c *connections) turnAway(conn net.Conn) {
-	err := contract.Errorf("runtime/overloaded", "every connection is taken")
-	body, _ := edn.WriteJSON(edn.MustMap(edn.K("error"), err.Value()))
 	_ = conn.SetDeadline(time.Now().Add(farewell))
-	_, _ = fmt.Fprintf(conn, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: %d\r\nRetry-After: 1\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n%s", len(body), body)
+	_, _ = conn.Write(lastAnswer(contract.Errorf("runtime/overloaded", "every connection is taken")))
 	c.mu.Lock()
 	full := c.leaving >= farewells
 	if !full {
@@ -145,6 +142,27 @@ type countedConn struct {
 func (c *countedConn) Close() error {
 	c.once.Do(c.leave)
 	return c.Conn.Close()
+}
+
+// Write implements net.Conn. What the server says in its own words gets a type.
+func (c *countedConn) Write(b []byte) (int, error) {
+	text := typed(b)
+	if text == nil {
+		return c.Conn.Write(b)
+	}
+	if _, err := c.Conn.Write(text); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// CloseWrite ends what is said here while the other end may still speak: the
+// server lets a caller read a last answer that way before the connection goes.
+func (c *countedConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
 }
 
 // NetConn is the connection itself.

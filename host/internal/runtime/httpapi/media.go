@@ -78,8 +78,11 @@ func covers(pattern string, form mediaType) float64 {
 // contentType is the form of a body, which has to be one of those that the
 // route takes. No Content-Type stands for text where text is taken.
 func contentType(h http.Header, takes []mediaType) (mediaType, *contract.Error) {
-	if encoding := strings.TrimSpace(h.Get("Content-Encoding")); encoding != "" && !strings.EqualFold(encoding, "identity") {
+	if encoding := strings.TrimSpace(strings.Join(h.Values("Content-Encoding"), ", ")); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		return "", contract.Errorf("http/unsupported-media-type", "content encoding %.40q is not taken", encoding).WithHint("send the body as it is")
+	}
+	if n := len(h.Values("Content-Type")); n > 1 { // who decides by another one would read another body
+		return "", unknownType("the request has "+strconv.Itoa(n)+" Content-Type headers", takes)
 	}
 	given := h.Get("Content-Type")
 	if given == "" {

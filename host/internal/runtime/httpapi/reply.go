@@ -86,6 +86,9 @@ func (x *exchange) write(r reply) {
 	if r.allow != "" {
 		h.Set("Allow", r.allow)
 	}
+	if r.status == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", "Bearer")
+	}
 	if after := retryAfter(r); after > 0 {
 		h.Set("Retry-After", strconv.Itoa(after))
 	}

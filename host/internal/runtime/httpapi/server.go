@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log"
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"strings"
 	"sync"
 
@@ -18,9 +16,6 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
-
-// maxSocketPath is what every system has room for in the address of a socket.
-const maxSocketPath = 103
 
 // serverHeaders is how large headers may be before the server itself refuses
 // them, without a typed answer.
@@ -31,8 +26,8 @@ type Binding struct {
 	// Listen are loopback addresses, as host:port.
 	Listen []string
 	// AdminSocket is the path of the socket of operators; empty for none. Its
-	// directory has to be private, and whoever binds has to hold the lock of the
-	// data directory: a socket that lies there already is removed.
+	// directory has to be private. A socket that lies there already is removed
+	// unless somebody listens on it.
 	AdminSocket string
 	// Token is what callers of the socket have to show.
 	Token string
@@ -43,11 +38,25 @@ type Server struct {
 	log     hclog.Logger
 	serving []*serving
 	wait    sync.WaitGroup
+	count   *connections
+
+	tending sync.Mutex
+	admin   *serving // of the socket of operators, nil if there is none
+	socket  *socket  // tending guards it
+	closed  bool     // as well
 }
 
 type serving struct {
-	http     *http.Server
+	http *http.Server
+
+	mu       sync.Mutex
 	listener net.Listener
+}
+
+func (x *serving) now() net.Listener {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.listener
 }
 
 // Bind opens the listeners; requests wait in them until Serve. The error is a
@@ -70,13 +79,15 @@ func (a *API) Bind(ctx context.Context, b Binding, settings *Settings) (*Server,
 			s.Close()
 			return nil, err
 		}
-		s.add(a, &counted{Listener: l, count: count, plain: true}, &listener{admin: true, token: b.Token}, settings)
+		s.count = count
+		s.admin = s.add(a, &counted{Listener: l, count: count, plain: true}, &listener{admin: true, token: b.Token}, settings)
+		s.socket = l
 	}
 	return s, nil
 }
 
-func (s *Server) add(a *API, l net.Listener, via *listener, settings *Settings) {
-	s.serving = append(s.serving, &serving{listener: l, http: &http.Server{
+func (s *Server) add(a *API, l net.Listener, via *listener, settings *Settings) *serving {
+	x := &serving{listener: l, http: &http.Server{
 		Handler:           a.handler(via),
 		ReadHeaderTimeout: settings.Limits.HeaderRead,
 		IdleTimeout:       settings.Limits.Idle,
@@ -85,7 +96,9 @@ func (s *Server) add(a *API, l net.Listener, via *listener, settings *Settings) 
 		// What is asked of no path has a typed answer like everything else.
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     log.New(a.log.StandardWriter(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}), "", 0),
-	}})
+	}}
+	s.serving = append(s.serving, x)
+	return x
 }
 
 // listenLoopback binds an address of this machine that no other can reach. All
@@ -112,36 +125,6 @@ func listenLoopback(ctx context.Context, address string) (net.Listener, error) {
 	return l, nil
 }
 
-// listenUnix binds the socket of operators.
-func listenUnix(ctx context.Context, path string) (net.Listener, error) {
-	if len(path) > maxSocketPath {
-		return nil, contract.Errorf("config/range", "the path of the admin socket has %d bytes, the limit is %d: %s", len(path), maxSocketPath, path).
-			WithHint("name a shorter one in http.admin_socket")
-	}
-	info, err := os.Lstat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return nil, fmt.Errorf("admin socket: %w", err)
-	case info.Mode().Type() != fs.ModeSocket:
-		return nil, contract.Errorf("config/range", "there is something at the path of the admin socket that is no socket: %s", path).
-			WithHint("remove it, or name another path in http.admin_socket")
-	default:
-		if err := os.Remove(path); err != nil {
-			return nil, fmt.Errorf("admin socket: %w", err)
-		}
-	}
-	l, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
-	if err != nil {
-		return nil, fmt.Errorf("admin socket %s: %w", path, cause(err))
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		_ = l.Close()
-		return nil, fmt.Errorf("admin socket: %w", err)
-	}
-	return l, nil
-}
-
 // cause drops what the message says already.
 func cause(err error) error {
 	var op *net.OpError
@@ -155,7 +138,7 @@ func cause(err error) error {
 func (s *Server) Addresses() []string {
 	out := make([]string, len(s.serving))
 	for i, x := range s.serving {
-		out[i] = x.listener.Addr().String()
+		out[i] = x.now().Addr().String()
 	}
 	return out
 }
@@ -163,17 +146,49 @@ func (s *Server) Addresses() []string {
 // Serve begins to answer.
 func (s *Server) Serve() {
 	for _, x := range s.serving {
-		s.wait.Go(func() {
-			if err := x.http.Serve(x.listener); !errors.Is(err, http.ErrServerClosed) {
-				s.log.Error("a listener ended", "address", x.listener.Addr().String(), "error", err)
-			}
-		})
+		s.serve(x, x.now())
 	}
+}
+
+func (s *Server) serve(x *serving, l net.Listener) {
+	s.wait.Go(func() {
+		err := x.http.Serve(l)
+		if !errors.Is(err, http.ErrServerClosed) && x.now() == l { // else another took its place
+			s.log.Error("a listener ended", "address", l.Addr().String(), "error", err)
+		}
+	})
+}
+
+// Tend binds the socket of operators anew if its file is gone: who has no file
+// has no way to the daemon, however well it listens. Connections that are open
+// stay. It tells whether it had to; the error says why it could not. It is for
+// a server that serves.
+func (s *Server) Tend(ctx context.Context) (bound bool, err error) {
+	s.tending.Lock()
+	defer s.tending.Unlock()
+	if s.admin == nil || s.closed || s.socket.there() {
+		return false, nil
+	}
+	fresh, err := listenUnix(ctx, s.socket.path)
+	if err != nil {
+		return false, err
+	}
+	l := &counted{Listener: fresh, count: s.count, plain: true}
+	s.admin.mu.Lock()
+	was := s.admin.listener
+	s.admin.listener, s.socket = l, fresh
+	s.admin.mu.Unlock()
+	s.serve(s.admin, l)
+	_ = was.Close()
+	return true, nil
 }
 
 // Shutdown takes no more connections and waits for the answers under way, at
 // most until ctx ends; then it cuts them.
 func (s *Server) Shutdown(ctx context.Context) {
+	s.tending.Lock()
+	s.closed = true
+	s.tending.Unlock()
 	var wait sync.WaitGroup
 	for _, x := range s.serving {
 		wait.Go(func() {
@@ -189,6 +204,6 @@ func (s *Server) Shutdown(ctx context.Context) {
 // Close ends a server that does not serve yet.
 func (s *Server) Close() {
 	for _, x := range s.serving {
-		_ = x.listener.Close()
+		_ = x.now().Close()
 	}
 }

@@ -38,15 +38,20 @@ type eventStream struct {
 
 // stream answers an act with its events. The last one carries the response.
 func (x *exchange) stream(turn Turn, a act.Act) reply {
+	form := typeJSON
+	switch format := x.r.URL.Query().Get("format"); format {
+	case "", "json":
+	case "edn":
+		form = typeEDN
+	default:
+		return refused(a.Request, contract.Errorf("invalid-request", "there is no format %.40q for events", format).WithHint("ask for ?format=edn or ?format=json"))
+	}
 	leave, err := x.api.streams.enter(x.who.Name, x.settings.Limits.PrincipalSubscribers)
 	if err != nil {
 		return refused(a.Request, err)
 	}
 	defer leave()
-	s := &eventStream{x: x, form: typeJSON, beat: x.settings.Heartbeat, quit: make(chan struct{})}
-	if x.r.URL.Query().Get("format") == "edn" {
-		s.form = typeEDN
-	}
+	s := &eventStream{x: x, form: form, beat: x.settings.Heartbeat, quit: make(chan struct{})}
 	response, failure := turn.Watch(x.r.Context(), a, s.show)
 	if !s.begun {
 		return answered(response, failure)

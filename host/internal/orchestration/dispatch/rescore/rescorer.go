@@ -385,7 +385,7 @@ func (r *Rescorer) claim(judge string, o Options, cut context.CancelCauseFunc) (
 	case c.Registry == nil:
 		return nil, nil, c, contract.Errorf("runtime/starting", "the host is coming up")
 	case !ok || st == nil:
-		return nil, nil, c, contract.Errorf("not-found", "there is no judge %q", judge).DidYouMean(contract.Nearest(judge, c.Registry.Judges()))
+		return nil, nil, c, contract.Errorf("not-found", "there is no judge %q", judge).WithHint("\"ferment judge list\" names those that are there").DidYouMean(contract.Nearest(judge, c.Registry.Judges()))
 	case st.busy:
 		return nil, nil, c, contract.Errorf("runtime/overloaded", "judge %s: %w: %d of %d verdicts are there", judge, errBusy, st.done, st.all).
 			WithHint("wait for it; \"ferment judge show " + judge + "\" tells how far it is")

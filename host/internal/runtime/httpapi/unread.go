@@ -1,0 +1,86 @@
+package httpapi
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// The HTTP server of the standard library answers some requests by itself: what
+// it cannot read as a request never reaches a handler. It does so in plain
+// text; here that becomes a typed error like every other refusal. No answer of
+// this package can be taken for one of these: none is plain text, and both of
+// its forms escape the ends of lines in their texts.
+const (
+	refusedBegin = "HTTP/1.1 "
+	refusedRest  = "\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
+	// unexpected begins the answer to an Expect header that is not known.
+	unexpected = "417 Expectation Failed\r\nConnection: close\r\n"
+	// inClear is all of the answer to a request without TLS where TLS is spoken.
+	inClear = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+)
+
+// typed gives what is sent in place of text, which is what the server writes to
+// a connection at once; nil for text that is to go as it is.
+func typed(text []byte) []byte {
+	if err := unreadable(text); err != nil {
+		return lastAnswer(err)
+	}
+	return nil
+}
+
+// unreadable is the error that the server's own refusal stands for.
+func unreadable(text []byte) *contract.Error {
+	if string(text) == inClear {
+		return contract.Errorf("http/bad-encoding", "this listener speaks TLS, and the request came in clear").WithHint("ask for https://")
+	}
+	line, ok := bytes.CutPrefix(text, []byte(refusedBegin))
+	if !ok {
+		return nil
+	}
+	if bytes.HasPrefix(line, []byte(unexpected)) {
+		return contract.Errorf("http/bad-encoding", "the request expects something that this server does not know").WithHint("the only word for the header Expect is 100-continue")
+	}
+	status, said, ok := bytes.Cut(line, []byte(refusedRest))
+	if !ok || bytes.ContainsAny(status, "\r\n") || bytes.ContainsAny(said, "\r\n") {
+		return nil
+	}
+	code, words, _ := strings.Cut(string(status), " ")
+	_, why, _ := strings.Cut(words, ": ")
+	switch code {
+	case "431":
+		return contract.Errorf("http/headers-too-large", "the headers are longer than %d bytes", serverHeaders)
+	case "501":
+		return contract.Errorf("http/bad-encoding", "the transfer encoding is not taken").WithHint("send chunked alone, or a body with a Content-Length")
+	case "505":
+		return contract.Errorf("http/bad-encoding", "the version of HTTP is not spoken here").WithHint("speak HTTP/1.1")
+	}
+	if why == "" {
+		why = "a line, a header or a length in it is malformed"
+	}
+	return contract.Errorf("http/bad-encoding", "what came is no request of HTTP/1.1: %s", why).WithHint("look at its bytes: a request line, headers of name and value, an empty line")
+}
+
+// lastAnswer is a whole answer after which the connection is closed, for
+// callers whose request was not read.
+func lastAnswer(err *contract.Error) []byte {
+	r := formPlain.failure(err)
+	body, _ := encode(r.body, typeJSON)
+	h := http.Header{}
+	setHeaders(h, "")
+	h.Set("Content-Type", string(typeJSON))
+	h.Set("Content-Length", fmt.Sprint(len(body)))
+	h.Set("Connection", "close")
+	if after := retryAfter(r); after > 0 {
+		h.Set("Retry-After", fmt.Sprint(after))
+	}
+	var b bytes.Buffer
+	_, _ = fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\n", r.status, http.StatusText(r.status))
+	_ = h.Write(&b) // a buffer takes all
+	b.WriteString("\r\n")
+	b.Write(body)
+	return b.Bytes()
+}

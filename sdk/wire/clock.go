@@ -1,0 +1,21 @@
+package wire
+
+import "time"
+
+// A deadline crosses the wire as a point on the clock of the machine, and that
+// clock may be set while a run goes on: by the service that keeps it right, or
+// by hand. What a call has left must not change with it. So a deadline is put on
+// that clock when it is sent, by the time that is left then, and taken off it
+// when it arrives; on both sides it is a time that runs evenly in between.
+
+// onWire is deadline as it is sent at now. A deadline that time.Now led to runs
+// evenly, whatever the clock did since.
+func onWire(deadline, now time.Time) int64 {
+	return now.Round(0).Add(deadline.Sub(now)).UnixNano()
+}
+
+// offWire is a deadline that arrives at now. It has a monotonic reading if now
+// has one.
+func offWire(at int64, now time.Time) time.Time {
+	return now.Add(time.Unix(0, at).Sub(now))
+}

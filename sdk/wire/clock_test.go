@@ -1,0 +1,73 @@
+package wire
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
+)
+
+// clockSet is t as time.Now would have given it if the clock of the machine had
+// been set by whole seconds a moment before: the reading of the clock is
+// another, the one that runs evenly is the same. There is no other way to have
+// such a time without setting the clock.
+func clockSet(t testing.TB, at time.Time, by time.Duration) time.Time {
+	t.Helper()
+	was := at
+	*(*uint64)(unsafe.Pointer(&at)) += uint64(by/time.Second) << 30
+	require.Equal(t, by, at.Round(0).Sub(was.Round(0)), "the clock")
+	require.Zero(t, at.Sub(was), "what runs evenly")
+	return at
+}
+
+// WIRE-003, ATT-010: what a call has left is the same on both sides, also when
+// the clock is set after its deadline was made, or while the plugin works.
+func TestDeadlineOutlivesTheClock(t *testing.T) {
+	const left = time.Minute
+	for _, by := range []time.Duration{-time.Hour, 0, time.Hour} {
+		now := time.Now()
+		deadline := now.Add(left)
+		sent := clockSet(t, now, by)
+		there := offWire(onWire(deadline, sent), sent.Round(0)) // another process
+		assert.Equal(t, left, there.Sub(sent.Round(0)), "on arrival, %s", by)
+
+		arrived := time.Now()
+		there = offWire(onWire(arrived.Add(left), arrived), arrived)
+		assert.Equal(t, left, there.Sub(clockSet(t, arrived, by)), "while it works, %s", by)
+	}
+	// One that never ran evenly is sent as it is.
+	at := time.Unix(0, 1_234_567_890_123_456_789)
+	assert.Equal(t, at.UnixNano(), onWire(at, time.Now()))
+	assert.True(t, at.Equal(offWire(at.UnixNano(), time.Now())))
+}
+
+// The deadline that an author's function sees runs evenly.
+func TestReceivedDeadlineRunsEvenly(t *testing.T) {
+	p, err := CallContext{Deadline: time.Now().Add(time.Minute)}.Proto(EDN)
+	require.NoError(t, err)
+	c, err := CallContextFrom(&pluginv1.CallContext{DeadlineUnixNano: p.GetDeadlineUnixNano()}, EDN)
+	require.NoError(t, err)
+	assert.NotEqual(t, c.Deadline.Round(0).String(), c.Deadline.String(), "it has no monotonic reading: %s", c.Deadline)
+}
+
+// WIRE-006: the certificates of a start hold when the clock is set back later.
+func TestCertificateOutlivesTheClock(t *testing.T) {
+	now := time.Now()
+	_, text, err := newCertificate(now)
+	require.NoError(t, err)
+	block, _ := pem.Decode(text)
+	cert, err := x509.ParseCertificate(block.Bytes)
+	require.NoError(t, err)
+	roots := x509.NewCertPool()
+	roots.AddCert(cert)
+	for _, by := range []time.Duration{-24 * time.Hour, -time.Hour, time.Hour, 24 * time.Hour} {
+		_, err = cert.Verify(x509.VerifyOptions{Roots: roots, DNSName: serverName, CurrentTime: now.Add(by)})
+		assert.NoError(t, err, "%s", by)
+	}
+}
