@@ -143,6 +143,37 @@ func TestWindows(t *testing.T) {
 	assert.Equal(t, time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC), exceeded.Resets)
 }
 
+// LED-002: a clock that is set ahead over the end of a window and back gives
+// nobody the window's budget a second time.
+func TestClockSetBack(t *testing.T) {
+	ctx := context.Background()
+	now := time.Date(2026, 11, 30, 23, 30, 0, 0, time.UTC)
+	l := budget.NewMemory(func() time.Time { return now })
+	scopes := []budget.Scope{{Kind: budget.User, ID: "ann", Limits: limits(t, "{:max-attempts 2}"), Per: budget.Day}}
+	one := policy.Count(policy.Attempts, 1)
+	before, err := l.Reserve(ctx, scopes, one)
+	require.NoError(t, err)
+	require.NoError(t, l.Settle(ctx, before, one, budget.Exact))
+	across, err := l.Reserve(ctx, scopes, one)
+	require.NoError(t, err)
+	now = now.Add(time.Hour)
+	require.NoError(t, l.Settle(ctx, across, one, budget.Exact))
+	next, err := l.Reserve(ctx, scopes, one) // the first of a day looks for what has ended
+	require.NoError(t, err)
+	require.NoError(t, l.Settle(ctx, next, one, budget.Exact))
+	now = now.Add(-time.Hour)
+	b, err := l.Balances(ctx, scopes)
+	require.NoError(t, err)
+	assert.Equal(t, "{:attempts 2}", b[0].Used.Value().String())
+	_, err = l.Reserve(ctx, scopes, one)
+	var exceeded *budget.ExceededError
+	assert.ErrorAs(t, err, &exceeded)
+	now = now.Add(time.Hour)
+	b, err = l.Balances(ctx, scopes)
+	require.NoError(t, err)
+	assert.Equal(t, "{:attempts 1}", b[0].Used.Value().String(), "and the next day has what was spent in it")
+}
+
 // LED-004, LED-006: what an operator grants and charges counts at once, exactly,
 // in the scope and window that it was meant for, and nowhere else.
 func TestAdjust(t *testing.T) {

@@ -154,9 +154,16 @@ func (m *Memory) Settle(_ context.Context, r Reservation, spent policy.Amounts, 
 	return nil
 }
 
-// over tells whether the window of a counter has ended: nobody will ask for it
-// again.
-func (c *counter) over(now time.Time) bool { return !c.ends.IsZero() && !now.Before(c.ends) }
+// keepEnded is how long a counter is kept beyond its window. A clock that ran
+// ahead over the end of a window is set back into it, and what was spent in it
+// has to be there then.
+const keepEnded = 24 * time.Hour
+
+// over tells whether the window of a counter has ended for good: nobody will ask
+// for it again.
+func (c *counter) over(now time.Time) bool {
+	return !c.ends.IsZero() && !now.Before(c.ends.Add(keepEnded))
+}
 
 // sweep lets go of counters whose window has ended, once a day: of callers who
 // do not come again as well.

@@ -35,7 +35,7 @@ const (
 // answer, and in time.
 func TestMalformedRequests(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, func(s *httpapi.Settings) { s.Limits.BodyRead = 20 * time.Second })
 	w.exec.On("t/any", dispatchtest.Step{Value: edn.MustRead(`{:n 1}`)})
 	good := jsonAct("t/any", "{}")
 	withBody := func(head string) string {

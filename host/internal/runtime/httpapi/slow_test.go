@@ -21,7 +21,7 @@ import (
 // AUTH-033: who sends its headers or its body too slowly, or half of them, does
 // not hold a connection for ever.
 func TestSlowClients(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, func(s *httpapi.Settings) { s.Limits.HeaderRead = 400 * time.Millisecond })
 	begun := time.Now()
 	// Headers that never end: the server closes without an answer.
 	_, err := w.raw("POST /v1/act HTTP/1.1\r\nHost: localhost\r\nX-A: b\r\n")

@@ -91,13 +91,14 @@ func TestTLS(t *testing.T) {
 // who says nothing is cut off.
 func TestTLSRefuses(t *testing.T) {
 	config, pool := certified(t, 1)
-	w := newWorld(t, func(s *httpapi.Settings) { s.TLS = config })
+	w := newWorld(t, func(s *httpapi.Settings) { s.TLS = config; s.Limits.HeaderRead = 400 * time.Millisecond })
 	_, err := tls.Dial("tcp", w.address, &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11})
 	require.ErrorContains(t, err, "protocol version")
 	a, err := w.raw("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	require.NoError(t, err)
 	assert.Equal(t, 400, a.status)
-	assert.Contains(t, string(a.body), "HTTPS")
+	assert.Equal(t, "http/bad-encoding", a.failure(t))
+	assert.Contains(t, string(a.body), "https://")
 	conn, err := net.Dial("tcp", w.address)
 	require.NoError(t, err)
 	defer func() { _ = conn.Close() }()
