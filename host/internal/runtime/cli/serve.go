@@ -19,8 +19,8 @@ func (c *command) serveCommand() *cobra.Command {
 			"standard error. SIGHUP reloads the configuration; SIGTERM and an interrupt end it once the runs in flight\n" +
 			"have their answers, a second one at once.\n\n" +
 			"It ends with 0 after a clean stop, 64 for a wrong command line, 69 if a required plugin or an address\n" +
-			"cannot be had, 70 for a defect, 73 if another daemon has the data directory, 77 for missing or too wide\n" +
-			"rights, and 78 for a configuration or a listener that is refused.",
+			"cannot be had, 70 for a defect, 73 if another daemon has the data directory, 74 if a disk takes nothing,\n" +
+			"77 for missing or too wide rights, and 78 for a configuration or a listener that is refused.",
 		Example: "  ferment serve\n  ferment serve --config site/ferment.hcl",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {

@@ -47,7 +47,7 @@ func Dial(ctx context.Context, socket, tokenFile string) (*Client, error) {
 	token, err := os.ReadFile(tokenFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, contract.Errorf("runtime/not-ready", "the daemon is there and its token is not: %w", err).WithHint("try again in a few seconds, in which it writes its token anew; if it does not, its log says why")
+		return nil, contract.Errorf("runtime/not-ready", "the daemon is there and its token is not: there is no %s", tokenFile).WithHint("try again in a few seconds, in which it writes its token anew; if it does not, its log says why")
 	case err != nil:
 		return nil, contract.Errorf("auth/forbidden", "the token of the daemon cannot be read: %w", err).WithHint("be the user who runs the daemon")
 	}
