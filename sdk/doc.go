@@ -42,6 +42,15 @@
 // to standard output is harmless but ends up in the log as a stray line, and
 // "ferment conform" counts it as a failure.
 //
+// # What the process may do
+//
+// By itself a plugin may do everything; under a host the kernel refuses what was
+// not declared: running programs, reading files, using the network. Plugin.Needs
+// declares what the process does to compute its answers, [Effects] what a call
+// reads or changes in the user's world, and the operator grants both. "ferment
+// conform" starts the plugin without these limits; "ferment act" is the test of
+// them.
+//
 // # The contract
 //
 // What a plugin has to do is a table of requirements in package conformance,

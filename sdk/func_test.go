@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -111,6 +114,7 @@ func TestFuncErrors(t *testing.T) {
 		"untyped":       {errors.New("boom"), "runtime/invoke-failed", "t/f: boom"},
 		"typed":         {own, "mine/tired", "not today"},
 		"wrapped typed": {fmt.Errorf("while resting: %w", own), "mine/tired", "not today"},
+		"not permitted": {&fs.PathError{Op: "fork/exec", Path: "/bin/wc", Err: syscall.EPERM}, "runtime/invoke-failed", "operation not permitted"},
 		"of a context":  {context.Canceled, "runtime/invoke-failed", "context canceled"},
 		"NaN":           {nil, "runtime/invoke-failed", "encode output"},
 	} {
@@ -124,6 +128,8 @@ func TestFuncErrors(t *testing.T) {
 			_, err := p.Invoke("t/f", nil)
 			require.ErrorIs(t, err, contract.OfType(tt.want))
 			assert.Contains(t, err.Error(), tt.says)
+			// ISO-001: what the kernel refused says why it may have.
+			assert.Equal(t, errors.Is(tt.err, fs.ErrPermission), strings.Contains(contract.AsError(err).Hint, "declares as its needs"))
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"slices"
@@ -311,8 +312,16 @@ func typed(err error, kind, op string) error {
 	if errors.As(err, &e) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	return contract.Errorf(kind, "%s: %w", op, err)
+	made := contract.Errorf(kind, "%s: %w", op, err)
+	if errors.Is(err, fs.ErrPermission) {
+		return made.WithHint(permissionHint)
+	}
+	return made
 }
+
+// permissionHint is for authors whose plugin works by itself and not under a host,
+// which lets the kernel refuse what was not declared.
+const permissionHint = "the process may do what the plugin declares as its needs and effects and the operator grants, nothing else"
 
 func levelOf(name string) slog.Level {
 	switch name {

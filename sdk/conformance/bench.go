@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/launch"
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
@@ -21,7 +23,11 @@ type bench struct {
 	started []Instance
 	roots   []string // directories of instances
 	random  *rand.Rand
+	limit   time.Duration // of the whole check
 	patience
+
+	obstacle *obstacle // what the plugin is known not to get over
+	said     []string  // what instances wrote that did not start
 }
 
 func newBench(target Target, opts Options) *bench {
@@ -33,31 +39,41 @@ func newBench(target Target, opts Options) *bench {
 }
 
 // logTailLines is how much of the plugin's log a failure shows.
-const logTailLines = 20
+const (
+	logTailLines = 20
+	logTailWidth = 500
+)
 
 // patience is how long a plugin may take. It leaves room for a machine that is
 // busy with other things.
 type patience struct {
-	soon time.Duration // for what should be immediate
-	call time.Duration // for a call whose duration is the plugin's own business
-	exit time.Duration // to end when the host is gone
+	begin time.Duration // for a process to say where it listens
+	soon  time.Duration // for what should be immediate
+	call  time.Duration // for a call whose duration is the plugin's own business
+	exit  time.Duration // to end when the host is gone
 }
 
 func defaultPatience() patience {
-	return patience{soon: 5 * time.Second, call: 10 * time.Second, exit: 5 * time.Second}
+	return patience{begin: 10 * time.Second, soon: 5 * time.Second, call: 10 * time.Second, exit: 5 * time.Second}
 }
 
 func (p patience) times(factor float64) patience {
 	scale := func(d time.Duration) time.Duration { return time.Duration(float64(d) * factor) }
-	return patience{soon: scale(p.soon), call: scale(p.call), exit: scale(p.exit)}
+	return patience{begin: scale(p.begin), soon: scale(p.soon), call: scale(p.call), exit: scale(p.exit)}
 }
 
 func (b *bench) start(ctx context.Context) (Instance, error) {
-	in, err := b.target.Start(ctx)
+	if err := b.blocked(starting); err != nil {
+		return nil, err
+	}
+	in, err := within(ctx, b.begin, b.target.Start)
 	if errors.As(err, new(*fault)) {
 		return nil, err
 	}
 	if err != nil {
+		if failure := new(startFailure); errors.As(err, &failure) {
+			b.said = append(b.said, failure.log...)
+		}
 		return nil, want("the plugin starts and completes the handshake", "%v", err)
 	}
 	b.started = append(b.started, in)
@@ -84,11 +100,17 @@ func (b *bench) root() (string, error) {
 }
 
 func (b *bench) logTail() []string {
-	var all []string
+	all := slices.Clone(b.said)
 	for _, in := range b.started {
 		all = append(all, in.Log()...)
 	}
-	return all[max(0, len(all)-logTailLines):]
+	all = all[max(0, len(all)-logTailLines):]
+	for i, line := range all {
+		if len(line) > logTailWidth {
+			all[i] = launch.Clip(line, logTailWidth) + "..."
+		}
+	}
+	return all
 }
 
 func (b *bench) config() edn.Value {
@@ -104,6 +126,9 @@ func (b *bench) hostInfo() wire.HostInfo {
 
 // describe asks for the description under the configuration of the run.
 func (b *bench) describe(ctx context.Context, in Instance, config edn.Value) (wire.Description, contract.Description, error) {
+	if err := b.blocked(describing); err != nil && !config.IsNil() {
+		return wire.Description{}, contract.Description{}, err
+	}
 	raw, err := in.Client().Describe(ctx, config, b.hostInfo())
 	if err != nil {
 		return raw, contract.Description{}, want("Describe answers", "%v", err)
@@ -183,6 +208,9 @@ func (b *bench) configure(ctx context.Context, in Instance) (wire.Description, e
 }
 
 func (b *bench) configureWith(ctx context.Context, in Instance, setup wire.Setup, host wire.Host) (wire.Description, error) {
+	if err := b.blocked(configuring); err != nil {
+		return wire.Description{}, err
+	}
 	d, err := in.Client().Configure(ctx, setup, host)
 	if err != nil {
 		return d, want("Configure succeeds", "%v", err)
@@ -212,6 +240,9 @@ func (b *bench) readyWith(ctx context.Context, setup wire.Setup, host wire.Host)
 		return nil, d, err
 	}
 	if len(d.Capabilities) == 0 {
+		if err := b.blocked(offering); err != nil {
+			return nil, d, err
+		}
 		return nil, d, want("at least one capability", "none")
 	}
 	if _, err := b.configureWith(ctx, in, setup, host); err != nil {
@@ -229,7 +260,10 @@ func reasonable(h wire.Health) error {
 }
 
 func (b *bench) awaitReady(ctx context.Context, in Instance) error {
-	ctx, cancel := context.WithTimeout(ctx, b.call)
+	if err := b.blocked(readying); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.begin)
 	defer cancel()
 	var last wire.Health
 	isReady := errors.New("ready")

@@ -65,6 +65,8 @@ type Result struct {
 	Took     time.Duration
 	Expected string // empty on a pass
 	Observed string // empty on a pass
+	// Blocked is the check that says why this one was not made; empty if it was.
+	Blocked string
 	// Evidence is what the plugin logged last, if the check did not pass.
 	Evidence []string
 }

@@ -87,7 +87,7 @@ func (b *bench) bare(ctx context.Context, env []string, until func(line string) 
 		ended = true
 		readers.Wait() // the pipes close soon after the end
 	case <-found:
-	case <-time.After(b.call):
+	case <-time.After(b.begin):
 	case <-ctx.Done():
 	}
 	mu.Lock()

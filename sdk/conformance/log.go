@@ -6,10 +6,18 @@ import (
 	"sync"
 )
 
-// lineBuffer keeps what is written to it as lines.
+// logLines and logBytes bound what is kept of a log: a plugin that writes without
+// end must not fill the memory of whoever looks at it.
+const (
+	logLines = 10_000
+	logBytes = 4 << 20
+)
+
+// lineBuffer keeps the last lines of what is written to it.
 type lineBuffer struct {
 	mu    sync.Mutex
 	lines []string
+	size  int // of the lines
 	rest  []byte
 }
 
@@ -21,17 +29,36 @@ func (b *lineBuffer) Write(p []byte) (int, error) {
 	for {
 		line, rest, found := bytes.Cut(b.rest, []byte("\n"))
 		if !found {
+			if len(b.rest) > logBytes {
+				b.keep(string(b.rest))
+				b.rest = nil
+			}
 			return len(p), nil
 		}
-		b.lines = append(b.lines, string(line))
+		b.keep(string(line))
 		b.rest = rest
+	}
+}
+
+// keep appends a line and drops the oldest half when there are too many. The
+// caller holds the lock.
+func (b *lineBuffer) keep(line string) {
+	b.lines = append(b.lines, line)
+	b.size += len(line)
+	if len(b.lines) <= logLines && b.size <= logBytes {
+		return
+	}
+	b.lines = slices.Clone(b.lines[(len(b.lines)+1)/2:])
+	b.size = 0
+	for _, l := range b.lines {
+		b.size += len(l)
 	}
 }
 
 func (b *lineBuffer) add(line string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.lines = append(b.lines, line)
+	b.keep(line)
 }
 
 // Lines gives the whole lines so far.

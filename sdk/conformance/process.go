@@ -20,9 +20,6 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// startLimit bounds the start of a process up to its handshake.
-const startLimit = 10 * time.Second
-
 // Process runs instances of the plugin that command starts, each in a process
 // of its own with nothing but env in its environment.
 func Process(command, env []string) Target { return process{command: command, env: env} }
@@ -30,7 +27,7 @@ func Process(command, env []string) Target { return process{command: command, en
 type process struct{ command, env []string }
 
 // Start implements Target.
-func (t process) Start(context.Context) (Instance, error) {
+func (t process) Start(ctx context.Context) (Instance, error) {
 	if len(t.command) == 0 {
 		return nil, errors.New("start plugin: no command")
 	}
@@ -39,11 +36,51 @@ func (t process) Start(context.Context) (Instance, error) {
 		return nil, &fault{fmt.Errorf("make a directory for sockets: %w", err)}
 	}
 	p := &remote{dir: dir}
-	if err := p.start(t); err != nil {
+	limit := startLimit
+	if deadline, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(deadline))
+	}
+	if err := p.start(t, limit); err != nil {
+		err = p.explain(err)
 		p.Stop()
-		return nil, fmt.Errorf("start plugin %s: %w", t.command[0], wire.ExplainStart(err))
+		return nil, &startFailure{cause: fmt.Errorf("start plugin %s: %w", t.command[0], err), log: p.log.Lines()}
 	}
 	return p, nil
+}
+
+// startLimit bounds the start of a process up to its handshake, whatever the
+// caller would wait.
+const startLimit = 10 * time.Minute
+
+// startFailure is a start that came to nothing, with what the program wrote.
+type startFailure struct {
+	cause error
+	log   []string
+}
+
+func (f *startFailure) Error() string { return f.cause.Error() }
+
+func (f *startFailure) Unwrap() error { return f.cause }
+
+// endWait is how long a program that closed its output may take to be seen
+// ending.
+const endWait = time.Second
+
+// explain says in own words why a start failed.
+func (p *remote) explain(err error) error {
+	if p.runner == nil || p.runner.Process() == nil {
+		return err
+	}
+	if !errors.Is(err, launch.ErrNoHandshake) {
+		timer := time.NewTimer(endWait)
+		defer timer.Stop()
+		select {
+		case <-p.Done():
+			_ = p.Report() // waits for its last lines
+		case <-timer.C:
+		}
+	}
+	return wire.ExplainStart(p.runner.StartError(err))
 }
 
 var _ Reporter = (*remote)(nil)
@@ -92,9 +129,9 @@ func (p *remote) Printed() (head string, n int) {
 	return r.Output + head, n + int(r.Noise)
 }
 
-func (p *remote) start(t process) error {
+func (p *remote) start(t process, limit time.Duration) error {
 	cfg := wire.ClientConfig()
-	cfg.StartTimeout = startLimit
+	cfg.StartTimeout = limit
 	cfg.Logger = hclog.NewNullLogger()
 	cfg.SyncStdout, cfg.SyncStderr = &p.stdout, io.Discard
 	cfg.UnixSocketConfig = &plugin.UnixSocketConfig{TempDir: p.dir}
@@ -103,6 +140,9 @@ func (p *remote) start(t process) error {
 			Command:   launch.Command{Path: t.command[0], Args: t.command[1:], Env: append(cmd.Env, t.env...)},
 			SocketDir: sockets,
 			Output:    func(l launch.Line) { p.log.add(l.Text) },
+			Accept: func(h launch.Handshake) error {
+				return wire.Offer{Core: h.Core, Version: h.Version, Protocol: h.Protocol, Certificate: h.Certificate}.Check()
+			},
 		})
 		return p.runner, nil
 	}
@@ -110,8 +150,12 @@ func (p *remote) start(t process) error {
 		return err
 	}
 	p.plugin = plugin.NewClient(cfg)
+	began := time.Now()
 	protocol, err := p.plugin.Client()
 	if err != nil {
+		if time.Since(began) >= limit {
+			return fmt.Errorf("%w within %s", launch.ErrNoHandshake, limit.Round(time.Millisecond))
+		}
 		return err
 	}
 	raw, err := protocol.Dispense(wire.PluginKey)

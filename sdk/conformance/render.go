@@ -178,7 +178,7 @@ func (r Report) Markdown() []byte {
 		fmt.Fprintf(&b, "\nThe baseline is stale: `%s` does not fail any more.\n", id)
 	}
 	for _, res := range r.Results {
-		if res.Status == Pass {
+		if res.Status == Pass || res.Blocked != "" {
 			continue
 		}
 		known := ""
@@ -191,6 +191,13 @@ func (r Report) Markdown() []byte {
 			fence += "`"
 		}
 		fmt.Fprintf(&b, "%stext\n%s%s\n", fence, r.Explain(res), fence)
+	}
+	by, ids := r.Blocked()
+	for _, id := range by {
+		fmt.Fprintf(&b, "\n## Not made because of %s\n\n", id)
+		for _, blocked := range ids[id] {
+			fmt.Fprintf(&b, "- `%s`\n", blocked)
+		}
 	}
 	return b.Bytes()
 }

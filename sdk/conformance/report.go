@@ -48,6 +48,22 @@ type CommandLine struct {
 // Failed counts the results that are no pass.
 func (r Report) Failed() int { return len(r.Results) - r.count(Pass, "") }
 
+// Blocked gives the ids of the checks that were not made because of what another
+// one says, by that one, and those others in the order of the report.
+func (r Report) Blocked() (by []string, ids map[string][]string) {
+	ids = map[string][]string{}
+	for _, res := range r.Results {
+		if res.Blocked == "" {
+			continue
+		}
+		if ids[res.Blocked] == nil {
+			by = append(by, res.Blocked)
+		}
+		ids[res.Blocked] = append(ids[res.Blocked], res.Check.ID)
+	}
+	return by, ids
+}
+
 // count counts the results of a status in a profile, or in all.
 func (r Report) count(s Status, profile string) int {
 	n := 0
@@ -192,6 +208,9 @@ func (r Report) resultValue(res Result) edn.Value {
 		b.Key("observed", edn.Text(res.Observed))
 		b.Key("evidence", texts(res.Evidence))
 		b.Key("known", edn.Bool(r.Baseline.Knows(res.Check.ID)))
+		if res.Blocked != "" {
+			b.Key("blocked-by", edn.Text(res.Blocked))
+		}
 	}
 	return b.Map()
 }

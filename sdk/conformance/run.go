@@ -7,11 +7,9 @@ import (
 	"math/rand/v2"
 	"regexp"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/wire"
 )
@@ -66,6 +64,12 @@ type Sample struct {
 // checkLimit bounds one check, so that a plugin that hangs costs a known time.
 const checkLimit = 30 * time.Second
 
+// long is how long something may take that takes d at most on a machine with
+// nothing else to do.
+func (o Options) long(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * max(1, o.Patience))
+}
+
 // Run takes the checks one after the other. ctx cancels the rest of the run;
 // checks that were not taken are faults.
 func Run(ctx context.Context, target Target, opts Options) Report {
@@ -77,16 +81,13 @@ func Run(ctx context.Context, target Target, opts Options) Report {
 		Suite: SuiteVersion, Protocol: wire.Protocol, Platform: runtime.GOOS + "/" + runtime.GOARCH,
 		Seed: opts.Seed, Began: began,
 	}
-	d, profiles := Identify(ctx, target, opts)
-	report.Plugin, report.Version, report.Profiles = d.Name, d.Version, profiles
-	for _, check := range ChecksOf(profiles...) {
-		if opts.Only != nil && !opts.Only.MatchString(check.ID) {
-			continue
-		}
+	session := Open(ctx, target, opts)
+	report.Plugin, report.Version, report.Profiles = session.Plugin().Name, session.Plugin().Version, session.Profiles()
+	for _, check := range session.Checks() {
 		if opts.OnStart != nil {
 			opts.OnStart(check)
 		}
-		result := RunCheck(ctx, target, check, opts)
+		result := session.Take(ctx, check)
 		report.Results = append(report.Results, result)
 		if opts.OnResult != nil {
 			opts.OnResult(result)
@@ -96,39 +97,15 @@ func Run(ctx context.Context, target Target, opts Options) Report {
 	return report
 }
 
-// Identify asks an instance of the plugin what it is, and gives the profiles
-// that are to be checked. A plugin that does not say what it is has to pass
-// core, which it will not.
-func Identify(ctx context.Context, target Target, opts Options) (contract.Description, []string) {
-	ctx, cancel := context.WithTimeout(ctx, checkLimit)
-	defer cancel()
-	b := newBench(target, opts)
-	defer b.cleanUp()
-	var d contract.Description
-	err := b.guard(func() error {
-		in, err := b.start(ctx)
-		if err != nil {
-			return err
-		}
-		_, d, err = b.describe(ctx, in, b.config())
-		return err
-	})
-	profiles := opts.Profiles
-	if len(profiles) == 0 {
-		profiles = ProfilesOf(d)
-	}
-	if err != nil {
-		d = contract.Description{}
-	}
-	// The order of the report does not depend on that of the wishes.
-	known := Profiles()
-	profiles = slices.DeleteFunc(slices.Clone(known), func(p string) bool { return !slices.Contains(profiles, p) })
-	return d, profiles
+// RunCheck takes one check by itself.
+func RunCheck(ctx context.Context, target Target, check Check, opts Options) Result {
+	return take(ctx, target, check, opts, checkLimit, func(*bench) {})
 }
 
-// RunCheck takes one check.
-func RunCheck(ctx context.Context, target Target, check Check, opts Options) Result {
-	ctx, cancel := context.WithTimeout(ctx, checkLimit)
+// take takes a check within a limit on a bench that know has seen before.
+func take(ctx context.Context, target Target, check Check, opts Options, limit time.Duration, know func(*bench)) Result {
+	limit = opts.long(limit)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	began := time.Now()
 	if errors.Is(ctx.Err(), context.Canceled) {
@@ -144,6 +121,8 @@ func RunCheck(ctx context.Context, target Target, check Check, opts Options) Res
 		target = opts.Process
 	}
 	b := newBench(target, opts)
+	b.limit = limit
+	know(b)
 	err := b.guard(func() error { return check.run(ctx, b) })
 	b.cleanUp()
 	return b.result(ctx, check, err, time.Since(began))
@@ -160,7 +139,10 @@ func (b *bench) result(ctx context.Context, check Check, err error, took time.Du
 	out.Evidence = b.logTail()
 	var f *finding
 	var broken *fault
+	var met *blocked
 	switch {
+	case errors.As(err, &met):
+		out.Blocked, out.Evidence = met.by, nil
 	case errors.As(err, &broken):
 		out.Status = Fault
 	case errors.Is(ctx.Err(), context.Canceled):
@@ -168,7 +150,7 @@ func (b *bench) result(ctx context.Context, check Check, err error, took time.Du
 	case errors.As(err, &f):
 		out.Expected = f.expected
 	case ctx.Err() != nil:
-		out.Observed = fmt.Sprintf("the check was not over after %s (%v)", checkLimit, err)
+		out.Observed = fmt.Sprintf("the check was not over after %s (%v)", b.limit, err)
 	}
 	return out
 }

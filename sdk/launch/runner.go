@@ -194,6 +194,34 @@ func (r *Runner) Refused() error {
 	return r.refused
 }
 
+// ErrNoHandshake is a start in which the program lived and never said where it
+// listens.
+var ErrNoHandshake = errors.New("no handshake")
+
+// StartError says why a start came to nothing, for which go-plugin gave err: that
+// the handshake was refused, that the program ended, or that it printed something
+// else. What happened after a handshake is for err to say.
+func (r *Runner) StartError(err error) error {
+	if refused := r.Refused(); refused != nil {
+		return refused
+	}
+	rep := r.Report()
+	_, shook := r.Handshake()
+	switch {
+	case rep.PID == 0, shook:
+		return err
+	case rep.Exited && !rep.Killed:
+		return fmt.Errorf("it ended before the handshake: %s", rep)
+	case rep.Output != "" && errors.Is(err, ErrNoHandshake):
+		return fmt.Errorf("%w: it printed %q", err, Clip(rep.Output, 80))
+	case rep.Output != "":
+		return fmt.Errorf("%w: it printed %q", ErrNoHandshake, Clip(rep.Output, 80))
+	case errors.Is(err, ErrNoHandshake):
+		return err
+	}
+	return fmt.Errorf("%w: it closed its standard output", ErrNoHandshake)
+}
+
 // Drained is closed when everything that the process wrote was read. That is a
 // moment after its end, or OutputGrace after it if something holds its pipes.
 func (r *Runner) Drained() <-chan struct{} { return r.drained }

@@ -1,6 +1,7 @@
 package sdktest
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -38,26 +39,26 @@ func ConformSelf(t *testing.T, opts ...conformance.Options) {
 
 func conform(t *testing.T, target conformance.Target, o conformance.Options) {
 	t.Helper()
-	_, profiles := conformance.Identify(t.Context(), target, o)
-	taken := 0
-	for _, check := range conformance.ChecksOf(profiles...) {
-		if o.Only != nil && !o.Only.MatchString(check.ID) {
-			continue
-		}
-		taken++
+	session := conformance.Open(t.Context(), target, o)
+	checks := session.Checks()
+	for _, check := range checks {
 		t.Run(check.ID, func(t *testing.T) {
-			result := conformance.RunCheck(t.Context(), target, check, o)
-			if result.Status == conformance.Pass {
-				return
+			if result := session.Take(t.Context(), check); result.Status != conformance.Pass {
+				t.Error(explain(result, t.Name()))
 			}
-			t.Errorf("%s: %s (%s)\n  requirement: %s\n  expected: %s\n  observed: %s\n  log: %s",
-				check.ID, result.Status, strings.Join(check.Requirements, " "), check.Text,
-				result.Expected, result.Observed, strings.Join(result.Evidence, "\n       "))
 		})
 	}
-	if taken == 0 {
-		t.Errorf("no check was made: profiles %v, only %v", profiles, o.Only)
+	if len(checks) == 0 {
+		t.Errorf("no check was made: profiles %v, only %v", session.Profiles(), o.Only)
 	}
+}
+
+// explain says about a check that did not pass what "ferment conform" says.
+func explain(r conformance.Result, test string) string {
+	if r.Blocked != "" {
+		return r.Observed
+	}
+	return fmt.Sprintf("%s %s\n%s\nagain: go test -run '%s'", r.Status, r.Check.ID, strings.TrimSpace(conformance.Report{}.Explain(r)), test)
 }
 
 // Samples reads a samples file of "ferment conform", so that the tests of a

@@ -101,6 +101,51 @@ func outside(page string) string {
 	return regexp.MustCompile("(?ms)^<!--.*?-->\n|^```.*?^```$").ReplaceAllString(page, "")
 }
 
+// WIRE-006: the words on the page are those of the code, as far as a plugin needs
+// them: metadata with what is required, effects, schemas, errors with their class.
+func TestContractWords(t *testing.T) {
+	_, page, found := strings.Cut(wire.Contract(), "## 12. Words")
+	require.True(t, found)
+	page, _, _ = strings.Cut(page, "\n## ")
+	quoted := regexp.MustCompile("`([^`]+)`")
+	whole := edn.MustRead(`{:cap/id :d/c :cap/kind :tool :cap/intents #{:d/i} :io/in-schema :req/any :io/out-schema :res/any}`)
+	_, err := contract.ParseCapability(whole)
+	require.NoError(t, err)
+	rows, keys, forms, types := regexp.MustCompile(`(?m)^\| (.+) \| (.+) \| (.+) \|$|^\| (.+) \| (.+) \|$`).FindAllStringSubmatch(page, -1), 0, 0, 0
+	for _, row := range rows {
+		for _, word := range quoted.FindAllStringSubmatch(row[1]+row[4], -1) {
+			switch name := word[1]; {
+			case strings.HasPrefix(name, "cap/"), strings.HasPrefix(name, "io/"):
+				keys++
+				_, err := contract.ParseCapability(whole.AssocKey(name, edn.Vector(edn.Int(7), edn.Int(7))))
+				require.Error(t, err, name)
+				assert.Contains(t, err.Error(), ":"+name)
+				_, err = contract.ParseCapability(whole.Dissoc(edn.K(name)))
+				assert.Equal(t, strings.HasPrefix(row[3], "required"), err != nil, "%s is required: %v", name, err)
+			case row[3] != "":
+				types++
+				known, ok := contract.Lookup(strings.TrimPrefix(name, ":"))
+				require.True(t, ok, name)
+				assert.Equal(t, row[2], known.Class.String(), name)
+			default:
+				forms++
+				_, err := schema.Compile(edn.MustRead(name))
+				assert.NoError(t, err, name)
+			}
+		}
+	}
+	assert.Greater(t, keys, 12)
+	assert.Greater(t, forms, 20)
+	assert.Greater(t, types, 8)
+	for _, name := range append(contract.Effects(), "llm", "judge", "checker", "solver", "tool", "agent") {
+		assert.Contains(t, page, "`"+name+"`")
+	}
+	for _, name := range []string{"req/any", "res/any", "req/text", "res/text"} {
+		assert.Contains(t, page, "`"+name+"`")
+		assert.Contains(t, schema.Builtin(), name)
+	}
+}
+
 type sample struct{ kind, name, text string }
 
 func samples(t *testing.T) (all []sample) {

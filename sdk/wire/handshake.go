@@ -105,6 +105,31 @@ func Incompatible(plugin, host []int) *contract.Error {
 		revisions(plugin), revisions(host), older)
 }
 
+// Offer is what a plugin says of itself in its handshake line.
+type Offer struct {
+	Core, Version int
+	Protocol      string // of calls, "grpc"
+	Certificate   string // base64, empty without mutual TLS
+}
+
+// shortestCertificate is a length that no certificate is below.
+const shortestCertificate = 50
+
+// Check refuses what could only fail later, with a sentence that says what to do.
+func (o Offer) Check() error {
+	switch {
+	case o.Core != plugin.CoreProtocolVersion:
+		return contract.Errorf("runtime/protocol", "the plugin speaks version %d of go-plugin's protocol, the host %d: build it with a current library", o.Core, plugin.CoreProtocolVersion)
+	case o.Version != Protocol:
+		return Incompatible([]int{o.Version}, []int{Protocol})
+	case o.Protocol != string(plugin.ProtocolGRPC):
+		return contract.Errorf("runtime/protocol", "the plugin speaks %q, the host gRPC only", o.Protocol)
+	case len(o.Certificate) <= shortestCertificate:
+		return contract.Errorf("runtime/protocol", "the plugin sent no certificate: the host speaks mutual TLS only")
+	}
+	return nil
+}
+
 // ExplainStart turns the error of a go-plugin start into that of
 // [Incompatible] if the two sides had no common protocol revision, and returns
 // any other error as it is.

@@ -12,7 +12,8 @@ A capability is a function (input, call) -> dict, str or None:
             an Answer ends it; without one the answer is the whole text.
 
 Raise Refusal for an error with a type; any other exception becomes
-runtime/invoke-failed and the plugin lives on.
+runtime/invoke-failed and the plugin lives on. Do not print: standard output
+belongs to the handshake. What is worth saying goes to call.log.
 """
 
 import asyncio
@@ -46,6 +47,7 @@ COOKIE_VALUE = "7b1e8c0e-5d3f-4a55-9a80-2f6f1f0c9e41"
 MAX_MESSAGE = 16 << 20
 BLOB_THRESHOLD = 64 << 10
 MAX_STRING = 8 << 20
+PERMISSION_HINT = "the process may do what the plugin declares as its needs and effects and the operator grants, nothing else"
 CLOSE_GRACE = 1.0  # seconds for the calls that are still running at the end
 
 _OPTIONS = [("grpc.max_receive_message_length", MAX_MESSAGE), ("grpc.max_send_message_length", MAX_MESSAGE)]
@@ -105,7 +107,10 @@ class Capability:
 
     def __init__(self, id, function, intents, kind="tool", takes="req/any", gives="res/any", effects=("none",),
                  tags=(), deterministic=False, max_in_flight=0, description="", metadata=None):
-        self.id, self.function, self.intents, self.kind = id, function, list(intents), kind
+        if not callable(function) or inspect.isgeneratorfunction(function):
+            raise TypeError(f"capability {id}: a function is def, async def, or async def with yield; not {function!r}")
+        self.id, self.function, self.kind = id, function, kind
+        self.intents = [intents] if isinstance(intents, str) else list(intents)
         self.takes, self.gives = takes, gives
         self.effects, self.tags = list(effects), list(tags)
         self.deterministic, self.max_in_flight = deterministic, max_in_flight
@@ -132,9 +137,11 @@ class Capability:
     def _schema(self, prefix, text, schemas):
         if text[:1] not in "[:":
             return text
-        name = f"{prefix}/{self.intents[0].replace('/', '.')}"
-        schemas[name] = text
-        return name
+        for named_after in (*self.intents[:1], self.id):
+            name = f"{prefix}/{named_after.replace('/', '.')}"
+            if schemas.setdefault(name, text) == text:
+                return name
+        raise ValueError(f"capability {self.id}: another schema is published as {name}")
 
 
 class Plugin:
@@ -149,6 +156,7 @@ class Plugin:
         if any(c.streams for c in self.capabilities):
             self.features.add("streaming")
         self.start, self.close, self.end_run = start, close, end_run
+        self.describe()  # what is wrong in itself ends the program before a host asks
 
     def describe(self):
         schemas = {}
@@ -342,6 +350,8 @@ def _extract(value, blobs):
         if "#tag" in value:
             raise Refusal("runtime/invalid-result", "encode payload: the name #tag is reserved")
         return {str(key): _extract(item, blobs) for key, item in value.items()}
+    if isinstance(value, (set, frozenset)):
+        value = sorted(value, key=repr)  # in one order, or equal answers would differ
     if isinstance(value, (list, tuple)):
         return [_extract(item, blobs) for item in value]
     return value
@@ -366,7 +376,8 @@ def _failure(error):
     log("error", "call failed", error=repr(error), stack="".join(stack))
     lines = [line for part in stack for line in part.strip().splitlines()]
     message = f"{type(error).__name__}: {error}"[:500]
-    return {"type": "runtime/invoke-failed", "message": message, "details": {"stack": lines[-60:]}}
+    said = {"type": "runtime/invoke-failed", "message": message, "details": {"stack": lines[-60:]}}
+    return {**said, "hint": PERMISSION_HINT} if isinstance(error, PermissionError) else said
 
 
 # --- the services ------------------------------------------------------------

@@ -390,7 +390,7 @@ func TestHostileHandshake(t *testing.T) {
 		waits      bool // only the timeout ends it
 	}{
 		"garbage":                 {"print", "hello, I am a plugin", "runtime/start-failed", CauseStartFailed, "hello, I am a plugin", true},
-		"endless line":            {"endless", "", "runtime/start-failed", CauseStartFailed, "no handshake: it printed", true},
+		"endless line":            {"endless", "", "runtime/start-failed", CauseStartFailed, ": it printed", true},
 		"endless lines":           {"lines", "", "runtime/start-failed", CauseStartFailed, "no handshake", true},
 		"no output":               {"silent", "", "runtime/start-failed", CauseStartFailed, "no handshake within", true},
 		"closed stdout":           {"mute", "", "runtime/start-failed", CauseStartFailed, "closed its standard output", false},

@@ -101,7 +101,7 @@ func spawn(ctx context.Context, l launching) (*process, launch.Report, error) {
 		// The library holds its lock while it starts: the only way to end a
 		// start is to end the process.
 		once.abort()
-		err = fmt.Errorf("%w within %s", errNoHandshake, l.settings.StartTimeout)
+		err = fmt.Errorf("%w within %s", launch.ErrNoHandshake, l.settings.StartTimeout)
 		if errors.Is(ctx.Err(), context.Canceled) {
 			err = context.Canceled
 		}
@@ -118,32 +118,18 @@ func spawn(ctx context.Context, l launching) (*process, launch.Report, error) {
 	rep := launch.Report{}
 	if p.runner != nil {
 		rep = p.runner.Report()
-		err = startError(err, p.runner, rep)
+		err = startError(err, p.runner)
 	}
 	return nil, rep, err
 }
 
-// errNoHandshake is a start that took too long.
-var errNoHandshake = errors.New("no handshake")
-
 // startError says in own words what the library says in many lines.
-func startError(err error, r *launch.Runner, rep launch.Report) error {
-	if refused := r.Refused(); refused != nil {
-		return refused
-	}
-	_, shook := r.Handshake()
+func startError(err error, r *launch.Runner) error {
 	var typed *contract.Error
-	switch {
-	case rep.PID == 0, shook, errors.As(err, &typed), errors.Is(err, context.Canceled):
-		return wire.ExplainStart(err)
-	case rep.Exited && !rep.Killed:
-		return fmt.Errorf("it ended before the handshake: %s", rep)
-	case rep.Output != "":
-		return fmt.Errorf("%w: it printed %q", errNoHandshake, launch.Clip(rep.Output, 80))
-	case errors.Is(err, errNoHandshake):
+	if r.Refused() == nil && (errors.As(err, &typed) || errors.Is(err, context.Canceled)) {
 		return err
 	}
-	return fmt.Errorf("%w: it closed its standard output", errNoHandshake)
+	return wire.ExplainStart(r.StartError(err))
 }
 
 // handover passes the runner from the goroutine of the library to the one that
@@ -251,20 +237,9 @@ func withTemp(set map[string]string, pass []string, dir string) map[string]strin
 	return with
 }
 
-// acceptHandshake refuses what could only fail later, with a sentence that says
-// what to do.
+// acceptHandshake refuses what could only fail later.
 func acceptHandshake(h launch.Handshake) error {
-	switch {
-	case h.Core != goplugin.CoreProtocolVersion:
-		return contract.Errorf("runtime/protocol", "the plugin speaks version %d of go-plugin's protocol, the host %d: build it with a current library", h.Core, goplugin.CoreProtocolVersion)
-	case h.Version != wire.Protocol:
-		return wire.Incompatible([]int{h.Version}, []int{wire.Protocol})
-	case h.Protocol != string(goplugin.ProtocolGRPC):
-		return contract.Errorf("runtime/protocol", "the plugin speaks %q, the host gRPC only", h.Protocol)
-	case len(h.Certificate) <= 50:
-		return contract.Errorf("runtime/protocol", "the plugin sent no certificate: the host speaks mutual TLS only")
-	}
-	return nil
+	return wire.Offer{Core: h.Core, Version: h.Version, Protocol: h.Protocol, Certificate: h.Certificate}.Check()
 }
 
 // connection is what comes of a handshake.

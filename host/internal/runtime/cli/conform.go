@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,6 +31,7 @@ type conforming struct {
 	run              string
 	list             bool
 	seed             uint64
+	patience         float64
 	config, samples  string
 	baseline         string
 	env              []string
@@ -67,6 +69,7 @@ func (c *command) conformCommand() *cobra.Command {
 	flags.StringVar(&o.run, "run", "", "take only checks whose id matches this regular expression")
 	flags.BoolVar(&o.list, "list", false, "list the checks with their requirements and start nothing")
 	flags.Uint64Var(&o.seed, "seed", 0, "make the choices of a run again (0: new ones)")
+	flags.Float64Var(&o.patience, "patience", 1, "how many times longer than usual the plugin may take, on a machine that is busy")
 	flags.StringVar(&o.config, "config", "", "configuration of the plugin: a file (.edn, .json), or EDN text beginning with {")
 	flags.StringVar(&o.samples, "samples", "", "inputs that are answered, by capability or intent: a file, or EDN text")
 	flags.StringVar(&o.baseline, "baseline", "", "file with the ids of checks that are known to fail, one on each line")
@@ -136,9 +139,15 @@ func conformExit(s conformance.Status) error {
 	return quietError{contract.ExitNegative}
 }
 
+// maxPatience bounds how much longer than usual a run may wait.
+const maxPatience = 20.0
+
 // conformOptions reads what the command line names, and finds the program.
 func (c *command) conformOptions(o *conforming) (conformance.Options, error) {
-	opts := conformance.Options{Seed: o.seed, Profiles: o.profiles}
+	opts := conformance.Options{Seed: o.seed, Profiles: o.profiles, Patience: o.patience}
+	if !(o.patience >= 1 && o.patience <= maxPatience) {
+		return opts, usagef("--patience %v: expected a number from 1 to %v", o.patience, maxPatience)
+	}
 	if len(o.command) == 0 {
 		return opts, usagef("conform needs a plugin to start: ferment conform -- ./my-plugin")
 	}
@@ -269,6 +278,9 @@ func (c *command) reproducible(o conforming) conformance.CommandLine {
 	for _, pair := range o.env {
 		add("--env", pair)
 	}
+	if o.patience != 1 {
+		add("--patience", strconv.FormatFloat(o.patience, 'g', -1, 64))
+	}
 	return line
 }
 
@@ -395,13 +407,16 @@ func (p *conformProgress) result(r conformance.Result) {
 		return
 	}
 	p.clear()
+	if r.Blocked != "" {
+		return // the summary names them together
+	}
 	_, _ = fmt.Fprintf(p.command.env.Stdout, "%-5s %s (%s)\n", r.Status, r.Check.ID, r.Took.Round(time.Millisecond))
 }
 
 // conformSummary says what did not pass, and the verdict.
 func (c *command) conformSummary(w io.Writer, r conformance.Report) {
 	for _, res := range r.Results {
-		if res.Status == conformance.Pass {
+		if res.Status == conformance.Pass || res.Blocked != "" {
 			continue
 		}
 		known := ""
@@ -411,6 +426,12 @@ func (c *command) conformSummary(w io.Writer, r conformance.Report) {
 		_, _ = fmt.Fprintf(w, "\n%s %s%s\n%s", res.Status, res.Check.ID, known, indent(r.Explain(res)))
 	}
 	_, _ = fmt.Fprintln(w)
+	missed := ""
+	by, ids := r.Blocked()
+	for _, id := range by {
+		_, _ = fmt.Fprintf(w, "not made because of %s: %s\n\n", id, strings.Join(ids[id], " "))
+		missed += fmt.Sprintf(", %d not made", len(ids[id]))
+	}
 	for _, id := range r.Stale() {
 		_, _ = fmt.Fprintf(w, "stale: %s does not fail any more: take it out of the baseline\n", id)
 	}
@@ -419,8 +440,8 @@ func (c *command) conformSummary(w io.Writer, r conformance.Report) {
 	if r.Seed != 0 {
 		seed = fmt.Sprintf(", seed %d", r.Seed)
 	}
-	_, _ = fmt.Fprintf(w, "%s: %s: %d of %d checks passed in %.1fs (profiles %s; suite %s, protocol %d%s)\n",
-		r.Outcome(), name, len(r.Results)-failed, len(r.Results), r.Took.Seconds(), strings.Join(r.Profiles, " "), r.Suite, r.Protocol, seed)
+	_, _ = fmt.Fprintf(w, "%s: %s: %d of %d checks passed%s in %.1fs (profiles %s; suite %s, protocol %d%s)\n",
+		r.Outcome(), name, len(r.Results)-failed, len(r.Results), missed, r.Took.Seconds(), strings.Join(r.Profiles, " "), r.Suite, r.Protocol, seed)
 }
 
 func indent(text string) string {

@@ -64,11 +64,51 @@ func TestBlobNamesInOtherLanguages(t *testing.T) {
 	got := python(t, "import json, sys, wire\nfor s in json.load(sys.stdin): print(wire.blob_hash(s))", string(asJSON))
 	assert.Equal(t, want, strings.Fields(got))
 
-	node := exec.Command("node", "--input-type=module", "-e",
-		`import { blobHash } from "./wire.mjs"; import fs from "node:fs"; for (const s of JSON.parse(fs.readFileSync(0))) console.log(blobHash(s));`)
-	node.Dir = "../../../../../examples/plugins/outline"
-	node.Stdin = strings.NewReader(string(asJSON))
-	out, err := node.Output()
-	require.NoError(t, err)
-	assert.Equal(t, want, strings.Fields(string(out)))
+	got = node(t, `import { blobHash } from "./wire.mjs"; import fs from "node:fs"; for (const s of JSON.parse(fs.readFileSync(0))) console.log(blobHash(s));`, string(asJSON))
+	assert.Equal(t, want, strings.Fields(got))
+}
+
+// node runs a module beside the example for Node, which has the packages.
+func node(t *testing.T, script, stdin string) string {
+	t.Helper()
+	cmd := exec.Command("node", "--input-type=module", "-e", script)
+	cmd.Dir = "../../../../../examples/plugins/outline"
+	cmd.Stdin = strings.NewReader(stdin)
+	var problems strings.Builder
+	cmd.Stderr = &problems
+	out, err := cmd.Output()
+	require.NoError(t, err, "%s", problems.String())
+	return strings.TrimSpace(string(out))
+}
+
+// DESCRIBE-005: two capabilities of one intent with schemas of their own publish
+// both; one name for two schemas would check answers against the wrong one.
+func TestSchemaNamesInOtherLanguages(t *testing.T) {
+	assert.JSONEq(t, `["res/d.count", "res/d.b", {"res/d.count": "[:map [:n :int]]", "res/d.b": "[:map [:n :string]]"}]`, python(t, `
+import json
+from wire import Capability, Plugin
+def f(input, call): pass
+d = Plugin("d", "1", [Capability("d/a", f, ["d/count"], gives="[:map [:n :int]]"),
+                      Capability("d/b", f, "d/count", gives="[:map [:n :string]]")]).describe()
+print(json.dumps([c["io/out-schema"] for c in d["capabilities"]] + [d["schemas"]]))`, ""))
+}
+
+// SDK-005: what the messages of the contract have no word for is refused when the
+// program starts, or sent as what it stands for, and never lost.
+func TestMistakesInOtherLanguages(t *testing.T) {
+	assert.Equal(t, "TypeError: capability d/a: a function is def, async def, or async def with yield\n[1,2]", python(t, `
+import wire
+def f(input, call): yield "a"
+try: wire.Capability("d/a", f, ["d/count"])
+except TypeError as e: print("TypeError:", str(e).split(";")[0])
+print(wire.encode({2, 1})[0].body.decode())`, ""))
+	assert.JSONEq(t, `{"at":"2026-11-20T10:00:00.000Z","of":{"a":[1]},"set":[1,2]}`, node(t,
+		`import { encode } from "./wire.mjs"; console.log(encode({ at: new Date(Date.UTC(2026, 10, 20, 10)), set: new Set([1, 2]), of: new Map([["a", [1]]]) }).payload.body.toString())`, ""))
+	for run, says := range map[string]string{
+		"{ id: 'd/a', intents: ['d/b'], run: function* () {} }":      "capability d/a: run must be a function, an async one, or an async generator",
+		"{ id: 'd/a', intents: 'd/b', run: async () => {} }":         "capability d/a: intents must be a list of names",
+		"{ id: 'd/a', intents: ['d/b'], run: undefined, kind: 'x' }": "capability d/a: run must be a function",
+	} {
+		assert.Contains(t, node(t, `import { serve } from "./wire.mjs"; try { await serve({ name: "d", version: "1", capabilities: [`+run+`] }) } catch (e) { console.log(e.message) }`, ""), says)
+	}
 }

@@ -11,7 +11,8 @@
 // belongs into a worker thread: the event loop has to answer health probes.
 //
 // Throw a Refusal for an error with a type; any other error becomes
-// runtime/invoke-failed and the plugin lives on.
+// runtime/invoke-failed and the plugin lives on. Do not print (console.log):
+// standard output belongs to the handshake. What is worth saying goes to call.log.
 
 import fs from "node:fs";
 import os from "node:os";
@@ -30,6 +31,7 @@ export const COOKIE_VALUE = "7b1e8c0e-5d3f-4a55-9a80-2f6f1f0c9e41";
 export const MAX_MESSAGE = 16 << 20;
 export const BLOB_THRESHOLD = 64 << 10;
 export const MAX_STRING = 8 << 20;
+const PERMISSION_HINT = "the process may do what the plugin declares as its needs and effects and the operator grants, nothing else";
 const CLOSE_GRACE = 1000; // ms for the calls that are still running at the end
 
 const here = path.dirname(fileURLToPath(import.meta.url));
@@ -151,21 +153,35 @@ function checkSettings(settings, config, secrets) {
   return { values, findings };
 }
 
+/** Throws for what is wrong in a plugin itself. */
+function check(plugin) {
+  for (const c of plugin.capabilities) {
+    if (typeof c.run !== "function" || c.run.constructor.name === "GeneratorFunction") {
+      throw new TypeError(`capability ${c.id}: run must be a function, an async one, or an async generator`);
+    }
+    if (!Array.isArray(c.intents)) throw new TypeError(`capability ${c.id}: intents must be a list of names`);
+  }
+  describe(plugin);
+}
+
 function describe(plugin) {
   const features = new Set(plugin.features);
   if (plugin.capabilities.some((c) => isGenerator(c.run))) features.add("streaming");
   const schemas = {};
-  const schema = (prefix, text, intent) => {
+  const schema = (prefix, text, c) => {
     if (!/^[[:]/.test(text)) return text; // the name of one
-    const name = `${prefix}/${intent.replace("/", ".")}`;
-    schemas[name] = text;
-    return name;
+    for (const namedAfter of [...c.intents.slice(0, 1), c.id]) {
+      const name = `${prefix}/${namedAfter.replace("/", ".")}`;
+      schemas[name] ??= text;
+      if (schemas[name] === text) return name;
+    }
+    throw new Error(`capability ${c.id}: another schema is published under its name`);
   };
   const capabilities = plugin.capabilities.map((c) => ({
     "cap/id": c.id, "cap/kind": c.kind ?? "tool", "cap/version": plugin.version, "cap/intents": c.intents,
     "cap/can-produce": ["value"], "cap/effects": c.effects ?? ["none"],
-    "io/in-schema": schema("req", c.takes ?? "req/any", c.intents[0]),
-    "io/out-schema": schema("res", c.gives ?? "res/any", c.intents[0]),
+    "io/in-schema": schema("req", c.takes ?? "req/any", c),
+    "io/out-schema": schema("res", c.gives ?? "res/any", c),
     ...(c.tags && { "cap/tags": c.tags }),
     ...(c.deterministic && { "cap/deterministic?": true }),
     ...(isGenerator(c.run) && { "cap/streams?": true }),
@@ -261,7 +277,10 @@ function extract(value, blobs) {
     return { "#tag": "ferment/value", "#value": hash };
   }
   if (typeof value === "number" && !Number.isFinite(value)) throw new Refusal("runtime/invalid-result", `encode payload: ${value} is no value`);
+  if (value instanceof Set) return [...value].map((v) => extract(v, blobs));
+  if (value instanceof Map) return extract(Object.fromEntries(value), blobs);
   if (Array.isArray(value)) return value.map((v) => extract(v, blobs));
+  if (typeof value?.toJSON === "function") return extract(value.toJSON(), blobs); // a Date, for example
   if (!isObject(value)) return value;
   if ("#tag" in value) throw new Refusal("runtime/invalid-result", "encode payload: the name #tag is reserved");
   return Object.fromEntries(Object.entries(value).map(([key, v]) => [key, extract(v, blobs)]));
@@ -275,7 +294,8 @@ function failure(error) {
   }
   const stack = String(error?.stack ?? error).split("\n");
   log("error", "call failed", { error: String(error), stack: stack.join("\n") });
-  return { type: "runtime/invoke-failed", message: String(error).slice(0, 500), details: { stack: stack.slice(0, 60) } };
+  const said = { type: "runtime/invoke-failed", message: String(error).slice(0, 500), details: { stack: stack.slice(0, 60) } };
+  return ["EPERM", "EACCES"].includes(error?.code) ? { ...said, hint: PERMISSION_HINT } : said;
 }
 
 const rethrow = (e) => {
@@ -604,6 +624,7 @@ class Events {
  * with the type string, integer, number or boolean. features are host-calls and
  * hot-swap, as far as the plugin keeps them. */
 export async function serve(plugin) {
+  check(plugin);
   if (process.env[COOKIE_KEY] !== COOKIE_VALUE) {
     process.stderr.write(`${plugin.name} ${plugin.version} is a Ferment plugin: name it in the command of a plugin block in ferment.hcl, a ferment host starts it.\n`);
     process.exit(2);

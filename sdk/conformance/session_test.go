@@ -1,0 +1,143 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/sdk"
+)
+
+// CONF-001, CONF-006: of a plugin that does not get as far as a call one check says
+// so, with what the program wrote, and those that would only meet the same are not
+// made: they fail at once and name the one that tells.
+func TestPluginThatDoesNotGetFar(t *testing.T) {
+	type settings struct {
+		Model string `edn:"model"`
+	}
+	refuses := sound()
+	refuses.Config = sdk.Config[settings]{}
+	fails := sound()
+	fails.Config = sdk.Config[settings]{Default: settings{Model: "m"}, Start: func(context.Context, settings) error {
+		return errors.New("the model is not there")
+	}}
+	idle := sound()
+	idle.Health = func(ctx context.Context, report func(sdk.Status)) {
+		report(sdk.NotReady("the server is down"))
+		<-ctx.Done()
+	}
+	for name, tt := range map[string]struct {
+		target   Target
+		tells    string
+		observed string
+		evidence string
+		made     string // one that is made all the same
+	}{
+		"it ends":     {Process([]string{"/bin/sh", "-c", "echo no module named grpc >&2; exit 7"}, nil), "core/start/certificate", "it ended before the handshake: exit status 7", "no module named grpc", "core/start/by-hand"},
+		"it prints":   {Process([]string{"/bin/sh", "-c", "echo hello; exec cat"}, nil), "core/start/certificate", `it printed "hello"`, "hello", "core/start/by-hand"},
+		"core 2":      {Process([]string{"/bin/sh", "-c", "echo '2|1|unix|/x|grpc|'; exec cat"}, nil), "core/start/certificate", "build it with a current library", "", "core/start/protocol"},
+		"open":        {Process([]string{"/bin/sh", "-c", "echo '1|1|unix|/x|grpc|'; exec cat"}, nil), "core/start/certificate", "mutual TLS only", "", "core/start/protocol"},
+		"newer":       {Process([]string{"/bin/sh", "-c", "echo '1|7|unix|/x|grpc|'; exec cat"}, nil), "core/start/certificate", "upgrade the host", "", "core/start/protocol"},
+		"no version":  {InProcess(sdk.Plugin{Name: "x"}), "core/describe/bare", "no version", "", ""},
+		"needs words": {InProcess(refuses), "core/describe/metadata", "model", "", "core/describe/bare"},
+		"start fails": {InProcess(fails), "core/configure/agrees", "the model is not there", "", "core/configure/bad-config"},
+		"never ready": {InProcess(idle), "core/health/ready", "it is not after", "", "core/health/at-once"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			began := time.Now()
+			report := Run(t.Context(), tt.target, Options{Seed: 1, Patience: 0.2, Profiles: []string{Core}})
+			assert.Less(t, time.Since(began), time.Minute)
+			assert.Equal(t, Fail, report.Outcome())
+			blockedBy, ids := report.Blocked()
+			assert.Equal(t, []string{tt.tells}, blockedBy)
+			assert.NotContains(t, ids[tt.tells], tt.tells)
+			assert.Contains(t, ids[tt.tells], "core/invoke/answer")
+			for _, r := range report.Results {
+				switch {
+				case r.Check.ID == tt.tells:
+					assert.Equal(t, Fail, r.Status)
+					assert.Contains(t, r.Observed, tt.observed)
+					assert.Contains(t, strings.Join(r.Evidence, "\n"), tt.evidence)
+				case r.Check.ID == tt.made:
+					assert.Empty(t, r.Blocked)
+				case r.Blocked != "":
+					assert.Equal(t, Fail, r.Status)
+					assert.Contains(t, r.Observed, "see "+tt.tells)
+				}
+			}
+		})
+	}
+}
+
+// A plugin whose calls hang is waited for twice; after that each check that asks it
+// is over soon, and says what it saw.
+func TestPluginThatHangs(t *testing.T) {
+	t.Parallel()
+	p := sound()
+	p.Capabilities = []sdk.Capability{sdk.Func("t/answer", sdk.Intents("t/answer"), func(ctx context.Context, _ struct{}) (string, error) {
+		<-ctx.Done()
+		return "", ctx.Err()
+	})}
+	s := Open(t.Context(), InProcess(p), Options{Seed: 1, Patience: 0.3})
+	assert.True(t, s.hangs)
+	assert.Nil(t, s.obstacle)
+	b := newBench(s.target, s.opts)
+	s.past(b)
+	assert.Equal(t, hangingCall, b.call)
+	for _, c := range s.Checks() {
+		if c.ID == "core/invoke/answer" {
+			assert.Equal(t, Fail, s.Take(t.Context(), c).Status)
+		}
+	}
+}
+
+// A slow start is no obstacle if the check that would tell it succeeds.
+func TestObstacleIsConfirmed(t *testing.T) {
+	t.Parallel()
+	s := Open(t.Context(), &once{Target: InProcess(sound())}, Options{Seed: 1})
+	assert.Nil(t, s.obstacle)
+	assert.Empty(t, s.early)
+}
+
+// once fails the first start.
+type once struct {
+	Target
+	started bool
+}
+
+func (o *once) Start(ctx context.Context) (Instance, error) {
+	if !o.started {
+		o.started = true
+		return nil, errors.New("the machine is busy")
+	}
+	return o.Target.Start(ctx)
+}
+
+// What a plugin writes without end does not fill the memory of the harness.
+func TestLogIsBounded(t *testing.T) {
+	t.Parallel()
+	var log lineBuffer
+	line := strings.Repeat("y", 1023) + "\n"
+	for range 64 << 10 {
+		_, err := log.Write([]byte(line))
+		require.NoError(t, err)
+	}
+	_, _ = log.Write([]byte("the last\n"))
+	_, _ = log.Write([]byte(strings.Repeat("z", 2*logBytes)))
+	size := 0
+	for _, l := range log.Lines() {
+		size += len(l)
+	}
+	assert.LessOrEqual(t, size, 3*logBytes)
+	for range 3 * logLines {
+		log.add("x")
+	}
+	assert.LessOrEqual(t, len(log.Lines()), logLines)
+	assert.Equal(t, "x", log.Lines()[len(log.Lines())-1])
+}
