@@ -70,6 +70,14 @@ func TestFilesThroughWorkers(t *testing.T) {
 	out, err := call(t, p, "fs/write", scope, `{:path "out/deep/a.md" :content "hello" :mkdirs? true}`)
 	require.Nil(t, err)
 	assert.Equal(t, `{:append? false :bytes 5 :effect :fs/write :hash/after "b3:ea8f163db38682925e4491c5e58d4bb3506ef8c14eb78a86e908c5624a67200f" :path "out/deep/a.md" :root "`+root+`" :tool/id :fs/write-file :wrote? true}`, out.String())
+	for _, mode := range []os.FileMode{0o600, 0o666, 0o755} { // ISO-001: a worker may not change modes, and need not
+		require.NoError(t, os.Chmod(root+"/out/deep/a.md", mode))
+		_, err = call(t, p, "fs/write", scope, `{:path "out/deep/a.md" :content "hello"}`)
+		require.Nil(t, err)
+		info, serr := os.Stat(root + "/out/deep/a.md")
+		require.NoError(t, serr)
+		assert.Equal(t, mode, info.Mode())
+	}
 	scope = `{:enabled true :roots ["` + root + `"] :allow ["out"] :max-bytes 1000}`
 	out, err = call(t, p, "fs/read", scope, `{:path "out/deep/a.md"}`)
 	require.Nil(t, err)

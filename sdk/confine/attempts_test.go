@@ -172,6 +172,81 @@ var attempts = map[string]func([]string) error{
 		}
 		return err
 	},
+	// Memory that is not private: a map of nothing, a device, a file in memory, a
+	// segment of the whole user, a stack.
+	"memory-shared": func(a []string) error {
+		return mapped(-1, number(a[0])<<20, unix.MAP_SHARED|unix.MAP_ANONYMOUS)
+	},
+	"memory-stack": func(a []string) error {
+		return mapped(-1, number(a[0])<<20, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_GROWSDOWN)
+	},
+	"memory-device": func(a []string) error {
+		fd, err := unix.Open("/dev/zero", unix.O_RDWR, 0)
+		if err != nil {
+			return err
+		}
+		return mapped(fd, number(a[0])<<20, unix.MAP_SHARED)
+	},
+	"memory-file": func(a []string) error {
+		fd, err := unix.MemfdCreate("x", noExecSeal)
+		if err != nil {
+			return err
+		}
+		if err := unix.Ftruncate(fd, int64(number(a[0]))<<20); err != nil {
+			return err
+		}
+		return mapped(fd, number(a[0])<<20, unix.MAP_SHARED)
+	},
+	"memory-segment": func(a []string) error {
+		id, err := unix.SysvShmGet(unix.IPC_PRIVATE, number(a[0])<<20, unix.IPC_CREAT|0o600)
+		if err != nil {
+			return err
+		}
+		_, err = unix.SysvShmCtl(id, unix.IPC_RMID, nil)
+		return err
+	},
+	"queue": func([]string) error {
+		name, err := unix.BytePtrFromString("ferment-confine-" + strconv.Itoa(os.Getpid()))
+		if err != nil {
+			return err
+		}
+		_, _, errno := unix.Syscall6(unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(name)), uintptr(unix.O_CREAT|unix.O_RDWR), 0o600, 0, 0, 0)
+		if errno == 0 {
+			_, _, _ = unix.Syscall(unix.SYS_MQ_UNLINK, uintptr(unsafe.Pointer(name)), 0, 0)
+		}
+		return failed(errno)
+	},
+	"chmod-open": func(a []string) error {
+		f, err := os.Open(a[0])
+		if err != nil {
+			return err
+		}
+		return f.Chmod(0o777)
+	},
+	"mark-open": func(a []string) error {
+		f, err := os.Open(a[0])
+		if err != nil {
+			return err
+		}
+		return unix.Fsetxattr(int(f.Fd()), "user.mark", []byte("x"), 0)
+	},
+	"sibling": func([]string) error {
+		pid, _, errno := unix.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD|unix.CLONE_PARENT), 0, 0, 0, 0, 0)
+		if errno == 0 && pid == 0 {
+			_, _, _ = unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
+		}
+		return failed(errno)
+	},
+	"limits": func(a []string) error {
+		for _, what := range []int{unix.RLIMIT_CORE, rlimitNice, rlimitRealtime} {
+			var now unix.Rlimit
+			if err := unix.Getrlimit(what, &now); err != nil {
+				return err
+			}
+			fmt.Print(now.Cur, "/", now.Max, " ")
+		}
+		return nil
+	},
 	"fill": func(a []string) error {
 		f, err := os.Create(a[0])
 		if err != nil {
@@ -212,6 +287,15 @@ var attempts = map[string]func([]string) error{
 		fmt.Println(name)
 		return err
 	},
+}
+
+// mapped maps memory and uses the end of it.
+func mapped(fd, size, flags int) error {
+	b, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, flags)
+	if err == nil {
+		b[size-1] = 1
+	}
+	return err
 }
 
 func failed(errno unix.Errno) error {

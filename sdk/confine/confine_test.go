@@ -233,6 +233,105 @@ func TestLimits(t *testing.T) {
 	assert.LessOrEqual(t, info.Size(), int64(4<<20))
 }
 
+// ISO-002: a limit of memory holds for memory of every kind.
+func TestLimitOfMemory(t *testing.T) {
+	needStrict(t)
+	p, _ := strict(t)
+	limited := p
+	limited.Limits.Memory = 512 << 20
+	for role, reason := range map[string]string{
+		"memory-shared": "cannot allocate memory", "memory-stack": "cannot allocate memory", "memory-file": "cannot allocate memory",
+		"memory-device": "permission denied", "memory-segment": "not permitted",
+	} {
+		t.Run(role, func(t *testing.T) {
+			o := try(t, limited, role, "600")
+			require.NoError(t, o.start)
+			assert.Equal(t, 1, o.code, "it succeeded: %s", o.out)
+			assert.Contains(t, o.out, reason)
+			assert.Equal(t, "done", try(t, Policy{Level: None}, role, "600").out, "unconfined it should succeed")
+			if role != "memory-segment" { // which outlives its process
+				assert.Equal(t, "done", try(t, p, role, "600").out, "without a limit it should succeed")
+			}
+		})
+	}
+}
+
+// ISO-001, ISO-002: what may be read is not changed in any other way either.
+func TestReadingIsNoChange(t *testing.T) {
+	needStrict(t)
+	p, dir := strict(t)
+	file := filepath.Join(dir, "secret")
+	p.ReadPaths = []string{file}
+	for _, role := range []string{"chmod-open", "mark-open"} {
+		o := try(t, p, role, file)
+		require.NoError(t, o.start)
+		assert.Contains(t, o.out, "not permitted", role)
+	}
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode())
+	assert.Equal(t, "done", try(t, Policy{Level: None}, "chmod-open", file).out)
+}
+
+// ISO-002: nothing is shared with other processes of the user, and no child is
+// made that another process would have to bury.
+func TestNothingShared(t *testing.T) {
+	needStrict(t)
+	p, _ := strict(t)
+	p.ExecPaths = []string{"/bin/sleep"}
+	for role, reason := range map[string]string{"queue": "not permitted", "memory-segment": "not permitted", "sibling": "not permitted"} {
+		o := try(t, p, role, "1")
+		require.NoError(t, o.start)
+		assert.Contains(t, o.out, reason, role)
+	}
+}
+
+// ISO-002, ISO-005: with a core size of 0 the kernel would still hand the memory
+// of a crashed process to a program for core files; with 1 it does not. Nothing
+// may go before the other processes of the machine.
+func TestNoCoreAndNoPriority(t *testing.T) {
+	p, _ := strict(t)
+	for _, policy := range []Policy{p, {Level: Limits}} {
+		o := try(t, policy, "limits")
+		require.NoError(t, o.start)
+		assert.Equal(t, "1/1 0/0 0/0 done", o.out)
+	}
+}
+
+// FX-012: a program in "bin" of a home directory does not get to read the "share"
+// beside it, where everything that the user runs keeps its data; one that was
+// installed as a whole reads its own.
+func TestHomesOfPrograms(t *testing.T) {
+	needStrict(t)
+	p, dir := strict(t)
+	text, err := os.ReadFile(executable(t))
+	require.NoError(t, err)
+	install := func(prefix string) (program, data string) {
+		for _, sub := range []string{"bin", "lib", "share"} {
+			require.NoError(t, os.MkdirAll(filepath.Join(prefix, sub), 0o755))
+		}
+		program, data = filepath.Join(prefix, "bin", "program"), filepath.Join(prefix, "share", "data")
+		require.NoError(t, os.WriteFile(program, text, 0o755))
+		for _, path := range []string{data, filepath.Join(prefix, "lib", "part")} {
+			require.NoError(t, os.WriteFile(path, []byte("x"), 0o600))
+		}
+		return program, data
+	}
+	read := func(program, path string) string {
+		o := confined(t, Start{Policy: p, Path: program, Argv: []string{program, roleFlag + "read", path}, Env: []string{"GORACE=atexit_sleep_ms=0"}})
+		require.NoError(t, o.start)
+		return o.out
+	}
+	program, data := install(filepath.Join(dir, ".local"))
+	assert.Contains(t, read(program, data), "permission denied")
+	assert.Equal(t, "done", read(program, filepath.Join(dir, ".local", "lib", "part")))
+	sealed := filepath.Join(dir, "sealed")
+	program, data = install(sealed)
+	require.NoError(t, os.Chmod(sealed, 0o555))
+	t.Cleanup(func() { _ = os.Chmod(sealed, 0o755) })
+	assert.Equal(t, "done", read(program, data))
+}
+
 // FX-004: a process that restricts itself is held on all of its threads.
 func TestApply(t *testing.T) {
 	needStrict(t)

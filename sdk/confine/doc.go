@@ -21,9 +21,16 @@
 // system call filter for what Landlock does not see. The filter refuses sockets
 // that the policy has no use for, multipath TCP and TCP fast open (which slip by
 // the port rules), io_uring (which slips by the filter), new namespaces,
-// programs and processes unless the policy has some, and limits and priorities
-// of other processes. Unless [Policy.Attributes] is set it also refuses to
-// change modes, owners and times by path, which Landlock does not cover.
+// programs and processes unless the policy has some, memory, queues and
+// semaphores that are shared by all processes of a user, and limits and
+// priorities of other processes. Under a limit of memory it refuses the kinds of
+// memory that the limit does not count. Unless [Policy.Attributes] is set it also
+// refuses to change modes, owners and times, which Landlock does not cover: not
+// by path, nor of a file that is open for reading.
+//
+// What stays open on every kernel: a process may learn whether a file exists and
+// how large it is, also where it may not read; and a program that may run others
+// may run any code in itself and in them, since it may load what it has written.
 //
 // # Threads
 //

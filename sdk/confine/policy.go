@@ -47,8 +47,9 @@ type Policy struct {
 	// With neither, the process can start no process at all.
 	ExecPaths []string `json:"execPaths,omitempty"`
 	SelfExec  bool     `json:"selfExec,omitempty"`
-	// Attributes allows changing the mode, the owner and the times of files by
-	// path. Nothing holds that to WritePaths.
+	// Attributes allows changing the mode, the owner and the times of files.
+	// Nothing holds that to WritePaths. Without it a new file has the mode that
+	// it was made with.
 	Attributes bool `json:"attributes,omitempty"`
 
 	Network Network `json:"network,omitempty"`
@@ -63,7 +64,9 @@ type Policy struct {
 // ResourceLimits bound one process, and each of its children by itself. Zero is
 // no limit.
 type ResourceLimits struct {
-	Memory    uint64 `json:"memory,omitempty"`    // bytes of private writable memory
+	// Memory is in bytes of private writable memory. At level strict there is no
+	// other kind under a limit, but for files that are mapped.
+	Memory    uint64 `json:"memory,omitempty"`
 	CPUTime   uint64 `json:"cpuTime,omitempty"`   // seconds of processor time, then SIGKILL
 	OpenFiles uint64 `json:"openFiles,omitempty"` // descriptors
 	Processes uint64 `json:"processes,omitempty"` // processes and threads of the user; not held for root

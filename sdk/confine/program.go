@@ -158,6 +158,20 @@ func throughEnv(argument string, env []string) ([]string, error) {
 	return nil, fmt.Errorf("its interpreter %s is not in PATH (%s)", words[0], path)
 }
 
+// ownShare tells whether a directory "share" in a prefix belongs to the programs
+// that are installed there: in places for programs that come with all that is
+// theirs, and in a tree that nobody may change. Elsewhere it need not: that of a
+// user's home holds the data of everything that the user runs.
+func ownShare(prefix string) bool {
+	for _, place := range []string{"/opt/", "/nix/store/", "/snap/"} {
+		if strings.HasPrefix(prefix, place) {
+			return true
+		}
+	}
+	info, err := os.Stat(prefix)
+	return err == nil && info.Mode().Perm()&0o222 == 0
+}
+
 // homes are the directories beside a program in which an interpreter keeps its
 // own library: "prefix/lib" for "prefix/bin/program", also behind a symbolic
 // link, and the marker of a virtual environment.
@@ -173,7 +187,11 @@ func homes(program string) []string {
 			continue
 		}
 		prefix := filepath.Dir(dir)
-		for _, name := range []string{"lib", "lib64", "libexec", "share", "pyvenv.cfg"} {
+		names := []string{"lib", "lib64", "libexec", "pyvenv.cfg"}
+		if ownShare(prefix) {
+			names = append(names, "share")
+		}
+		for _, name := range names {
 			found = append(found, filepath.Join(prefix, name))
 		}
 	}

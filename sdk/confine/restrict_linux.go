@@ -61,11 +61,30 @@ func restrict(p Policy, s Support, more *extra, pass *cookie) error {
 	return setLimit(unix.RLIMIT_DATA, p.Limits.Memory)
 }
 
-// setLimits sets all limits but that of memory, and no core files: they would
-// hold secrets.
+// noCore is the size of a core file that is not made: they would hold secrets.
+// With 0 the kernel makes none either, but hands the memory to a program for
+// core files all the same if the machine has one.
+const noCore = 1
+
+// The numbers of limits that are the same on all architectures here.
+const (
+	rlimitNice     = 13
+	rlimitRealtime = 14
+)
+
+// setLimits sets all limits but that of memory. Nothing may go before the other
+// processes of the machine.
 func setLimits(l ResourceLimits, s Support) error {
-	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
-		return &Error{Layer: LayerLimits, Err: err}
+	if unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: noCore, Max: noCore}) != nil {
+		// It is at 0 already, and only root may raise it.
+		if err := lower(unix.RLIMIT_CORE, 0); err != nil {
+			return err
+		}
+	}
+	for _, what := range []int{rlimitNice, rlimitRealtime} {
+		if err := lower(what, 0); err != nil {
+			return err
+		}
 	}
 	for what, value := range map[int]uint64{
 		unix.RLIMIT_CPU: l.CPUTime, unix.RLIMIT_NOFILE: l.OpenFiles, unix.RLIMIT_NPROC: l.Processes, unix.RLIMIT_FSIZE: l.FileSize,
@@ -86,6 +105,11 @@ func setLimit(what int, value uint64) error {
 	if value == 0 {
 		return nil
 	}
+	return lower(what, value)
+}
+
+// lower sets a limit, which may be 0.
+func lower(what int, value uint64) error {
 	var now unix.Rlimit
 	if err := unix.Getrlimit(what, &now); err != nil {
 		return &Error{Layer: LayerLimits, Err: err}
@@ -176,7 +200,7 @@ func restrictFiles(p Policy, s Support, more *extra) error {
 		{paths: read, file: readFile, dir: readDir},
 		{paths: exec, file: readFile | execute, dir: readDir | execute},
 		{paths: p.WritePaths, file: writeFile, dir: writeDir, mustExist: true},
-		{paths: devices, file: writeFile},
+		{paths: devices(p), file: writeFile},
 	} {
 		for _, path := range group.paths {
 			if err := r.add(path, group.file, group.dir, group.mustExist); err != nil {

@@ -3,6 +3,7 @@ package confine
 import (
 	"math"
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -20,11 +21,12 @@ const (
 	// x32Bit marks the calls of a second, 32 bits wide interface of amd64.
 	x32Bit = 0x40000000
 
-	protocolMPTCP = 262
-	typeMask      = 0xf // of a socket; the rest are flags
-	fastOpen      = 0x20000000
-	noExecSeal    = 0x8 // MFD_NOEXEC_SEAL
-	namespaceBits = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
+	protocolMPTCP     = 262
+	typeMask          = 0xf // of a socket; the rest are flags
+	fastOpen          = 0x20000000
+	noExecSeal        = 0x8 // MFD_NOEXEC_SEAL
+	setFileAttributes = 469 // the call file_setattr, which the library does not know yet
+	namespaceBits     = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
 		unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 )
 
@@ -103,10 +105,19 @@ func systemCalls(p Policy, pass *cookie) []unix.SockFilter {
 	// in which a process may get capabilities again.
 	for _, number := range []int{
 		unix.SYS_BPF, unix.SYS_USERFAULTFD, unix.SYS_PERF_EVENT_OPEN, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL,
-		unix.SYS_UNSHARE, unix.SYS_SETNS,
+		unix.SYS_UNSHARE, unix.SYS_SETNS, unix.SYS_SYSLOG, unix.SYS_FANOTIFY_INIT, unix.SYS_OPEN_BY_HANDLE_AT,
 	} {
 		f.on(number, func() { f.refuse(unix.EPERM) })
 	}
+	// Memory, queues and semaphores that all processes of a user share: no rule
+	// of Landlock guards them, and they outlive whoever made them.
+	for _, number := range []int{
+		unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP, unix.SYS_SEMCTL,
+		unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL, unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK,
+	} {
+		f.on(number, func() { f.refuse(unix.EPERM) })
+	}
+	f.memory(p)
 	f.files(p)
 	f.others()
 	f.processes(p, pass)
@@ -114,6 +125,28 @@ func systemCalls(p Policy, pass *cookie) []unix.SockFilter {
 	f.allow()
 	return f.code
 }
+
+// memory refuses what a limit of memory does not count: it counts private
+// writable memory only, and no stacks.
+func (f *filter) memory(p Policy) {
+	if p.Limits.Memory == 0 {
+		return
+	}
+	f.on(unix.SYS_MMAP, func() {
+		f.low(3)
+		f.any(unix.MAP_GROWSDOWN, func() { f.refuse(unix.ENOMEM) })
+		f.emit(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, 0, 0, unix.MAP_SHARED|unix.MAP_ANONYMOUS)
+		f.equal(unix.MAP_SHARED|unix.MAP_ANONYMOUS, func() { f.refuse(unix.ENOMEM) })
+		f.allow()
+	})
+	for _, number := range []int{unix.SYS_MEMFD_CREATE, unix.SYS_MEMFD_SECRET} {
+		f.on(number, func() { f.refuse(unix.ENOMEM) })
+	}
+}
+
+// ioprioProcess is one process to the call that sets priorities of input and
+// output; its other words are a group and all processes of a user.
+const ioprioProcess = 1
 
 // others keeps away from other processes of the same user: Landlock does not
 // guard their limits and priorities. Calls about oneself pass.
@@ -125,17 +158,30 @@ func (f *filter) others() {
 			f.refuse(unix.EPERM)
 		})
 	}
+	// The number 0 also stands for one's own group and one's own user, which are
+	// many processes.
+	alone := func(number int, process uint32) {
+		f.on(number, func() {
+			f.low(0)
+			f.equal(process, func() {
+				f.low(1)
+				f.equal(0, func() { f.allow() })
+			})
+			f.refuse(unix.EPERM)
+		})
+	}
 	self(unix.SYS_PRLIMIT64, 0)
-	self(unix.SYS_SETPRIORITY, 1)
-	self(unix.SYS_IOPRIO_SET, 1)
+	alone(unix.SYS_SETPRIORITY, unix.PRIO_PROCESS)
+	alone(unix.SYS_IOPRIO_SET, ioprioProcess)
 	self(unix.SYS_SCHED_SETPARAM, 0)
 	self(unix.SYS_SCHED_SETSCHEDULER, 0)
 	self(unix.SYS_SCHED_SETATTR, 0)
 	self(unix.SYS_SCHED_SETAFFINITY, 0)
 }
 
-// files refuses what Landlock does not look at: changing files by path, and
-// programs that lie in memory.
+// files refuses what Landlock does not look at: changing what is not the content
+// of a file, also of one that is open for reading, and programs that lie in
+// memory.
 func (f *filter) files(p Policy) {
 	f.on(unix.SYS_MEMFD_CREATE, func() {
 		f.low(1)
@@ -145,10 +191,20 @@ func (f *filter) files(p Policy) {
 	if p.Attributes {
 		return
 	}
-	for _, number := range attributeCalls {
+	for _, number := range slices.Concat(attributeCalls, []int{unix.SYS_FCHMOD, unix.SYS_FCHOWN, unix.SYS_FSETXATTR, unix.SYS_FREMOVEXATTR, setFileAttributes}) {
 		f.on(number, func() { f.refuse(unix.EPERM) })
 	}
+	f.on(unix.SYS_IOCTL, func() {
+		f.low(1)
+		for _, request := range []uint32{unix.FS_IOC_SETFLAGS, ioctlSetAttributes} {
+			f.equal(request, func() { f.refuse(unix.EPERM) })
+		}
+		f.allow()
+	})
 }
+
+// ioctlSetAttributes is FS_IOC_FSSETXATTR.
+const ioctlSetAttributes = 0x401c5820
 
 // processes refuses new processes and programs if the policy has none.
 func (f *filter) processes(p Policy, pass *cookie) {
@@ -156,7 +212,8 @@ func (f *filter) processes(p Policy, pass *cookie) {
 	f.on(unix.SYS_CLONE3, func() { f.refuse(unix.ENOSYS) })
 	f.on(unix.SYS_CLONE, func() {
 		f.low(0)
-		f.any(namespaceBits, func() { f.refuse(unix.EPERM) })
+		// A child of the parent is one that the host would have to bury.
+		f.any(namespaceBits|unix.CLONE_PARENT, func() { f.refuse(unix.EPERM) })
 		if !p.runs() {
 			f.any(unix.CLONE_THREAD, func() { f.allow() })
 			f.refuse(unix.EPERM)
@@ -208,6 +265,16 @@ func (f *filter) sockets(p Policy) {
 	if p.offline() {
 		return
 	}
+	// A layer on a connection may make another kind of socket of it, on which the
+	// rules for ports do not look.
+	f.on(unix.SYS_SETSOCKOPT, func() {
+		f.low(1)
+		f.equal(unix.IPPROTO_TCP, func() {
+			f.low(2)
+			f.equal(unix.TCP_ULP, func() { f.refuse(unix.ENOPROTOOPT) })
+		})
+		f.allow()
+	})
 	// Data that goes with the first packet connects without the call that is
 	// held to ports.
 	for _, send := range []struct{ number, flags int }{{unix.SYS_SENDTO, 3}, {unix.SYS_SENDMSG, 2}, {unix.SYS_SENDMMSG, 3}} {

@@ -1,7 +1,13 @@
 package confine
 
-// devices may be read and written by everybody and hold nothing.
-var devices = []string{"/dev/null", "/dev/zero", "/dev/full"}
+// devices may be read and written by everybody and hold nothing. Memory can be
+// had through one of them that no limit counts.
+func devices(p Policy) []string {
+	if p.Limits.Memory > 0 {
+		return []string{"/dev/null", "/dev/full"}
+	}
+	return []string{"/dev/null", "/dev/full", "/dev/zero"}
+}
 
 // Basics are the files that every confined process may read: sources of
 // randomness, the time zone, and what tells a language runtime how large the

@@ -163,13 +163,15 @@ func temporary(key string) string {
 }
 
 // replace writes a new file and renames it over the old one; both the file and
-// the directory are on the disk when it returns.
+// the directory are on the disk when it returns. The file has its mode from the
+// start, as far as the mask of the process lets it: a confined process may not
+// change modes.
 func replace(dir int, name, part string, data []byte, mode uint32) (err error) {
 	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW
-	fd, err := open(dir, part, flags, 0o600, unix.RESOLVE_NO_SYMLINKS)
+	fd, err := open(dir, part, flags, mode, unix.RESOLVE_NO_SYMLINKS)
 	if errors.Is(err, unix.EEXIST) { // of a call that was killed
 		if err = unix.Unlinkat(dir, part, 0); err == nil {
-			fd, err = open(dir, part, flags, 0o600, unix.RESOLVE_NO_SYMLINKS)
+			fd, err = open(dir, part, flags, mode, unix.RESOLVE_NO_SYMLINKS)
 		}
 	}
 	if err != nil {
@@ -183,9 +185,6 @@ func replace(dir int, name, part string, data []byte, mode uint32) (err error) {
 		}
 	}()
 	if _, err := f.Write(data); err != nil {
-		return err
-	}
-	if err := unix.Fchmod(fd, mode); err != nil {
 		return err
 	}
 	if err := f.Sync(); err != nil {

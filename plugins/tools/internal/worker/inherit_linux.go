@@ -25,3 +25,7 @@ func closeInherited() {
 		}
 	}
 }
+
+// wholeModes makes new files have the modes that they are given: each is that of
+// a file which is replaced, or one that anybody would choose.
+func wholeModes() { unix.Umask(0) }

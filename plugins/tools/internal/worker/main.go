@@ -24,6 +24,7 @@ const Arg = "internal-worker"
 // the kernel holds it to, then, held, the call itself.
 func Main(in io.Reader, out io.Writer) int {
 	closeInherited()
+	wholeModes()
 	v, err := receive(in)
 	if errors.Is(err, io.EOF) {
 		return 0 // started ahead, and not needed
