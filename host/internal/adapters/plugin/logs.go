@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -151,8 +152,14 @@ func (p *pluginLog) hide(secrets edn.Value) {
 	if len(p.hidden) == known {
 		return
 	}
-	pairs := make([]string, 0, 2*len(p.hidden))
+	var all []string
 	for _, s := range p.hidden {
+		all = append(all, forms(s)...)
+	}
+	// Of two that begin at one place the longer one is taken out.
+	slices.SortFunc(all, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
+	pairs := make([]string, 0, 2*len(all))
+	for _, s := range slices.Compact(all) {
 		pairs = append(pairs, s, "[secret]")
 	}
 	p.secret = strings.NewReplacer(pairs...)

@@ -1,7 +1,11 @@
 package plugin
 
 import (
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -106,4 +110,43 @@ func TestRedact(t *testing.T) {
 	assert.Equal(t, "nothing to hide", p.redact("nothing to hide"))
 	p.hide(edn.MustRead(`{[:key] "sesame" [:short] "ab" [:n] 5}`))
 	assert.Equal(t, "open [secret], cab", p.redact("open sesame, cab"))
+}
+
+// ISO-005: a secret is found in the forms in which programs print it: escaped
+// in a line of the log, in a URL, with a user in front of it in base64, one line
+// of a key at a time.
+func TestRedactForms(t *testing.T) {
+	t.Parallel()
+	const plain, odd = "CANARY-5f2a91c7", "CANARY \"5f\\2a\" <91>&+/c7\u00e9"
+	const key = "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\nBKcwggSjAgEAAoIBAQDCANARY5f2a91c7\n-----END KEY-----\n"
+	p := &pluginLog{sink: &collector{}}
+	p.hide(edn.MustMap(edn.Vector(edn.K("plain")), edn.Text(plain), edn.Vector(edn.K("odd")), edn.Text(odd), edn.Vector(edn.K("key")), edn.Text(key)))
+	inJSON, err := json.Marshal(odd)
+	require.NoError(t, err)
+	for name, text := range map[string]string{
+		"as it is":         "the key is " + odd + ".",
+		"json":             `{"key":` + string(inJSON) + "}",
+		"quoted":           fmt.Sprintf("bad key %q", odd),
+		"edn":              "{:key " + edn.Text(odd).String() + "}",
+		"query":            "https://example.com/?key=" + url.QueryEscape(odd) + "&a=b",
+		"path":             "https://example.com/" + url.PathEscape(odd) + "/a",
+		"base64":           "key " + base64.StdEncoding.EncodeToString([]byte(plain)),
+		"base64 with name": "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("me:"+plain)),
+		"base64 in text":   base64.RawURLEncoding.EncodeToString([]byte("user=" + odd + ";more")),
+		"hexadecimal":      hex.EncodeToString([]byte(plain)),
+		"upper case":       strings.ToUpper(hex.EncodeToString([]byte(plain))),
+		"line of a key":    "BKcwggSjAgEAAoIBAQDCANARY5f2a91c7",
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := p.redact(text)
+			assert.Contains(t, got, "[secret]")
+			for _, s := range []string{"5f2a91c7", "2a", "NUFOQVJZ", "CANARY"} {
+				assert.NotContains(t, got, s)
+			}
+		})
+	}
+	line := parseLine(launch.Line{Stream: launch.Stderr, Text: p.redact(`{"@level":"error","@message":` + string(inJSON) + `}`)}, dawn)
+	assert.Equal(t, "[secret]", line.Message, "what is escaped in the line is not in what is kept")
+	assert.Equal(t, "-----BEGIN KEY-----", p.redact("-----BEGIN KEY-----"))
+	assert.Equal(t, "MIIE", p.redact("MIIE"))
 }
