@@ -133,7 +133,7 @@ func TestAddressesThatMayBeDialled(t *testing.T) {
 		"93.184.216.34": {true, true}, "2606:2800:220:1::1": {true, true},
 		"127.0.0.1": {false, true}, "::1": {false, true}, "10.0.0.1": {false, true}, "172.16.9.9": {false, true}, "192.168.1.1": {false, true},
 		"fd12::1": {false, true}, "100.64.0.1": {false, true}, "198.18.0.1": {false, true}, "fec0::1": {false, true},
-		"169.254.169.254": {false, false}, "fe80::1": {false, false}, "fd00:ec2::254": {false, false}, "100.100.100.200": {false, false},
+		"169.254.169.254": {false, false}, "fe80::1": {false, false}, "fd00:ec2::254": {false, false}, "100.100.100.200": {false, false}, "168.63.129.16": {false, false}, "::ffff:168.63.129.16": {false, false},
 		"0.0.0.0": {false, false}, "0.1.2.3": {false, false}, "::": {false, false}, "224.0.0.1": {false, false}, "ff02::1": {false, false}, "255.255.255.255": {false, false}, "240.0.0.1": {false, false},
 		"::ffff:127.0.0.1": {false, true}, "::ffff:169.254.169.254": {false, false}, "::ffff:93.184.216.34": {true, true},
 		"::7f00:1": {false, true}, "::a9fe:a9fe": {false, false},

@@ -149,6 +149,7 @@ var (
 		netip.MustParsePrefix("fd00:ec2::/32"), // metadata of one cloud
 		netip.MustParsePrefix("100.100.100.200/32"),
 		netip.MustParsePrefix("192.0.0.192/32"),
+		netip.MustParsePrefix("168.63.129.16/32"), // of another, with a public address
 	}
 )
 

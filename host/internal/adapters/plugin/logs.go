@@ -11,6 +11,7 @@ import (
 
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/launch"
+	words "github.com/fermenthq/ferment/sdk/text"
 )
 
 // The keys of hclog's JSON form, which log files keep.
@@ -154,7 +155,7 @@ func (p *pluginLog) hide(secrets edn.Value) {
 	}
 	var all []string
 	for _, s := range p.hidden {
-		all = append(all, forms(s)...)
+		all = append(all, words.SecretForms(s)...)
 	}
 	// Of two that begin at one place the longer one is taken out.
 	slices.SortFunc(all, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })

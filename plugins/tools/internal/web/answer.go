@@ -29,9 +29,9 @@ func (c *Client) answer(ctx context.Context, target contract.Target, response *h
 	m.Key("tool/id", edn.K(c.Tool.ID))
 	m.Key("effect", edn.K(c.Tool.Effect))
 	m.Key("method", edn.Text(target.Method))
-	m.Key("url", edn.Text(target.URL.String()))
+	m.Key("url", edn.Text(c.hide(target.URL.String())))
 	m.Key("status", edn.Int(int64(response.StatusCode)))
-	m.Key("headers", headers(response.Header))
+	m.Key("headers", c.headers(response.Header))
 	m.Key("bytes", edn.Int(int64(len(data))))
 	m.Key("truncated?", edn.Bool(truncated))
 	if len(way) > 0 {
@@ -40,6 +40,7 @@ func (c *Client) answer(ctx context.Context, target contract.Target, response *h
 	if truncated {
 		data = wholeRunes(data)
 	}
+	data = []byte(c.hide(string(data)))
 	if utf8.Valid(data) {
 		m.Key("body", edn.Text(string(data)))
 	} else {
@@ -59,11 +60,11 @@ func wholeRunes(data []byte) []byte {
 	return data
 }
 
-func headers(h http.Header) edn.Value {
+func (c *Client) headers(h http.Header) edn.Value {
 	var m edn.MapBuilder
 	for name, values := range h {
 		key, err1 := edn.String(strings.ToLower(name))
-		text, err2 := edn.String(strings.ToValidUTF8(strings.Join(values, ", "), "?"))
+		text, err2 := edn.String(strings.ToValidUTF8(c.hide(strings.Join(values, ", ")), "?"))
 		if err1 == nil && err2 == nil {
 			m.Set(key, text)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	words "github.com/fermenthq/ferment/sdk/text"
 )
 
 // Secret is a value that goes to some hosts only.
@@ -35,11 +36,18 @@ const secretTag = "ferment/secret"
 // notTheirs are headers that the client writes itself.
 var notTheirs = []string{"Host", "Content-Length", "Transfer-Encoding", "Connection", "Upgrade", "Te", "Trailer", "Proxy-Authorization", "Proxy-Connection", "Keep-Alive"}
 
-// credentials are headers that stay behind when the host changes.
-var credentials = []string{"Authorization", "Cookie", "Cookie2", "Www-Authenticate"}
+// credentials are words in the names of headers that stay behind when the host
+// changes: there is no list of all headers that hold a key.
+var credentials = []string{"auth", "cookie", "credential", "csrf", "key", "password", "secret", "session", "signature", "token"}
 
-// header makes the headers of a request to a host. home tells that the host is
-// the one that the call names.
+// credential tells whether a header may hold what lets its sender in somewhere.
+func credential(name string) bool {
+	name = strings.ToLower(name)
+	return slices.ContainsFunc(credentials, func(word string) bool { return strings.Contains(name, word) })
+}
+
+// header makes the headers of a request to a host. home tells that scheme, host
+// and port are those that the call names.
 func (c *Client) header(input edn.Value, host string, home bool) (http.Header, *contract.Error) {
 	out := http.Header{"User-Agent": {"ferment"}}
 	v := input.Key("headers")
@@ -55,7 +63,7 @@ func (c *Client) header(input edn.Value, host string, home bool) (http.Header, *
 		if err != nil {
 			return nil, err
 		}
-		if !home && (secret || slices.Contains(credentials, name)) {
+		if !home && (secret || credential(name)) {
 			continue
 		}
 		if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
@@ -127,6 +135,25 @@ func (c *Client) secret(name, header, host string, home bool) (string, *contract
 	}
 	return s.Value, nil
 }
+
+// hide takes the secrets of the request out of what the server answers: one that
+// repeats what it was sent must not bring them into records (FX-011).
+func (c *Client) hide(text string) string {
+	for name, s := range c.Secrets {
+		if len(s.Value) < minSecret {
+			continue
+		}
+		forms := words.SecretForms(s.Value)
+		slices.SortFunc(forms, func(a, b string) int { return len(b) - len(a) })
+		for _, form := range forms {
+			text = strings.ReplaceAll(text, form, "[secret "+name+"]")
+		}
+	}
+	return text
+}
+
+// minSecret keeps a secret of a few characters from blanking out half an answer.
+const minSecret = 4
 
 func (c *Client) body(input edn.Value) (*string, *contract.Error) {
 	v := input.Key("body")

@@ -61,10 +61,10 @@ func (c *Client) Do(ctx context.Context, input edn.Value) (edn.Value, *contract.
 
 // follow makes the request and those that redirects ask for.
 func (c *Client) follow(ctx context.Context, target contract.Target, input edn.Value, body *string) (edn.Value, *contract.Error) {
-	first, most := target.Host, c.Scope.Redirects.Or(contract.DefaultHTTPRedirects)
+	first, most := originOf(target), c.Scope.Redirects.Or(contract.DefaultHTTPRedirects)
 	var way []edn.Value
 	for {
-		header, err := c.header(input, target.Host, target.Host == first)
+		header, err := c.header(input, target.Host, originOf(target) == first)
 		if err != nil {
 			return edn.Nil(), err
 		}
@@ -90,6 +90,17 @@ func (c *Client) follow(ctx context.Context, target contract.Target, input edn.V
 		way = append(way, edn.Text(shown(next.URL)))
 		target = next
 	}
+}
+
+// origin is whom credentials are meant for: another port may be another program,
+// and another scheme may be read by others.
+type origin struct {
+	scheme, host string
+	port         int
+}
+
+func originOf(t contract.Target) origin {
+	return origin{strings.ToLower(t.URL.Scheme), t.Host, t.Port}
 }
 
 func redirected(status int) bool {

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"crypto/x509"
+	"encoding/json"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -188,6 +189,71 @@ func TestRedirectAcrossHosts(t *testing.T) {
 		assert.Empty(t, there.Header.Get(name), name)
 	}
 	assert.NotContains(t, out.String(), "canary-value")
+}
+
+// FX-011: another port of the same host is another program, and http is not
+// https: no credential goes along, whatever its header is called.
+func TestRedirectToAnotherOrigin(t *testing.T) {
+	for name, row := range map[string]struct{ from, to string }{
+		"port":    {"https://example.com/", "https://example.com:8443/there"},
+		"upgrade": {"http://example.com/", "https://example.com/there"},
+		"host":    {"https://example.com/", "https://www.example.com/there"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/" {
+					redirect(row.to)(rw, r)
+				}
+			})
+			plain := httptest.NewServer(w.server.Config.Handler)
+			t.Cleanup(plain.Close)
+			w.names["example.com"], w.names["www.example.com"] = []string{"93.184.216.34"}, []string{"93.184.216.35"}
+			s, problems := contract.ParseScope("net/http", edn.MustRead(`{:enabled true :hosts ["example.com" "*.example.com"] :schemes ["https" "http"] :ports [443 80 8443] :methods ["GET"] :redirects 3}`))
+			require.Empty(t, problems)
+			c := w.client(s)
+			c.Secrets["github"] = Secret{Value: "canary-value", Hosts: []string{"example.com"}}
+			secure := c.Dial
+			c.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+				if strings.HasSuffix(address, ":80") {
+					return (&net.Dialer{}).DialContext(ctx, network, plain.Listener.Addr().String())
+				}
+				return secure(ctx, network, address)
+			}
+			_, err := c.Do(t.Context(), edn.MustRead(`{:url "`+row.from+`" :headers {"authorization" #ferment/secret :github "cookie" "a=b" "x-api-key" "canary-1" "private-token" "canary-2" "x-plain" "p"}}`))
+			require.Nil(t, err)
+			require.Len(t, w.seen, 2)
+			assert.Equal(t, "canary-1", w.seen[0].Header.Get("X-Api-Key"))
+			for header, values := range w.seen[1].Header {
+				assert.NotContains(t, strings.Join(values, " "), "canary", header)
+			}
+			assert.Empty(t, w.seen[1].Header.Get("Cookie"))
+			assert.Equal(t, "p", w.seen[1].Header.Get("X-Plain"))
+		})
+	}
+}
+
+// FX-011: a server that repeats the secret that it was sent does not bring it
+// into the answer, which is recorded.
+func TestRepeatedSecret(t *testing.T) {
+	const value = `canary "v" & more`
+	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
+		sent := r.Header.Get("Authorization")
+		rw.Header().Set("X-Echo", sent)
+		_ = json.NewEncoder(rw).Encode(map[string]string{"authorization": sent})
+		_, _ = rw.Write([]byte(sent + "\n" + url.QueryEscape(sent)))
+	})
+	w.names["example.com"] = []string{"93.184.216.34"}
+	s := scope(t, "")
+	s.MaxBytes = contract.Bound{N: 10_000, Set: true}
+	c := w.client(s)
+	c.Secrets["github"] = Secret{Value: value, Hosts: []string{"example.com"}}
+	out, err := c.Do(t.Context(), edn.MustRead(`{:url "https://example.com/" :headers {"authorization" #ferment/secret :github}}`))
+	require.Nil(t, err)
+	assert.Equal(t, value, w.seen[0].Header.Get("Authorization"))
+	assert.NotContains(t, out.String(), "canary")
+	body, _ := out.Key("body").AsString()
+	assert.Equal(t, 3, strings.Count(body, "[secret github]"), body)
+	assert.Contains(t, out.Key("headers").String(), `"x-echo" "[secret github]"`)
 }
 
 func TestShownHasNoQuery(t *testing.T) {

@@ -1,4 +1,4 @@
-package plugin
+package text
 
 import (
 	"bytes"
@@ -8,18 +8,18 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-
-	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // minPart keeps parts and encoded forms of a secret from being so short that
 // they stand in texts that have nothing to do with it.
 const minPart = 8
 
-// forms are the texts in which a secret shows itself: as it is, each of its
+// SecretForms are the texts in which a secret shows itself: as it is, each of its
 // lines (a key of many lines is printed line by line), and these as they stand
-// in JSON, EDN, a quoted text of Go, a URL, base64 and hexadecimal digits.
-func forms(secret string) []string {
+// in JSON, EDN, a quoted text of Go, a URL, base64 and hexadecimal digits. The
+// secret comes first; the rest is in no order and may hold a text twice. Whoever
+// takes them out of a text begins with the longest.
+func SecretForms(secret string) []string {
 	texts := []string{secret}
 	for line := range strings.Lines(secret) {
 		// The frame of a key is in all keys.
@@ -29,7 +29,7 @@ func forms(secret string) []string {
 	}
 	out := texts
 	for _, s := range texts {
-		for _, quoted := range []string{strconv.Quote(s), jsonText(s, true), jsonText(s, false), string(edn.Write(edn.Text(s)))} {
+		for _, quoted := range []string{strconv.Quote(s), jsonText(s, true), jsonText(s, false)} {
 			out = append(out, strings.TrimSuffix(strings.TrimPrefix(quoted, `"`), `"`))
 		}
 		out = append(out, url.QueryEscape(s), url.PathEscape(s))
@@ -53,15 +53,15 @@ func jsonText(s string, html bool) string {
 
 // inBase64 are the characters that a text has in base64 whatever stands before
 // and after it, such as a user and a colon: one for each place that its first
-// byte can have in a group of three.
+// byte can have in a group of three; and with its end, if nothing stands behind.
 func inBase64(s string) []string {
 	var out []string
 	for before := range 3 {
 		padded := append(make([]byte, before), s...)
 		first, end := (before*8+5)/6, len(padded)*8/6
-		for _, alphabet := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+		for _, alphabet := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding} {
 			if text := alphabet.EncodeToString(padded); first < end {
-				out = append(out, text[first:end])
+				out = append(out, text[first:end], text[first:], strings.TrimRight(text[first:], "="))
 			}
 		}
 	}
