@@ -154,6 +154,15 @@ func TestProgramsThatMisbehave(t *testing.T) {
 		assert.Eventually(t, func() bool { return !alive(t, filepath.Join(dir, name)) }, 20*time.Second, 20*time.Millisecond, name)
 	}
 
+	// FX-001: nothing that it starts gets away into a session of its own, where
+	// nobody would count or end it.
+	away := `{:enabled true :allow-commands ["/bin/sh" "/usr/bin/setsid" "/bin/sleep"] :allow-cwd ["` + dir + `"] :env-pass []}`
+	out, err = call(t, p, "process/run", away, `{:command ["sh" "-c" "/usr/bin/setsid /bin/sh -c 'echo $$ > away; exec /bin/sleep 300' > /dev/null 2> why & wait; cat why; /bin/sleep 300 > /dev/null 2>&1 & echo $! > stays"]}`)
+	require.Nil(t, err)
+	assert.NoFileExists(t, filepath.Join(dir, "away"), out.String())
+	assert.FileExists(t, filepath.Join(dir, "stays"))
+	assert.Eventually(t, func() bool { return !alive(t, filepath.Join(dir, "stays")) }, 20*time.Second, 20*time.Millisecond)
+
 	_, err = call(t, p, "process/run", scope, `{:command ["sh" "-c" "i=0; while [ $i -lt 40 ]; do sleep 30 & i=$((i+1)); done; wait"]}`)
 	require.NotNil(t, err, "more processes than allowed")
 	assert.Contains(t, []string{"effects/process-failed processes", "effects/outcome-unknown "}, reason(err))

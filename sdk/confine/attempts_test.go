@@ -78,6 +78,14 @@ var attempts = map[string]func([]string) error{
 		}
 		return err
 	},
+	"listen-unbound": func([]string) error {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = unix.Close(fd) }()
+		return unix.Listen(fd, 1)
+	},
 	"fast-open": func(a []string) error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 		if err != nil {

@@ -29,8 +29,10 @@
 // by path, nor of a file that is open for reading.
 //
 // What stays open on every kernel: a process may learn whether a file exists and
-// how large it is, also where it may not read; and a program that may run others
-// may run any code in itself and in them, since it may load what it has written.
+// how large it is, also where it may not read; a program that may run others may
+// run any code in itself and in them, since it may load what it has written; and
+// a process with a network may listen on a TCP port that the system chooses,
+// whatever ports it may bind.
 //
 // # Threads
 //

@@ -119,6 +119,8 @@ func TestFilter(t *testing.T) {
 		"a file in memory":                  {plain, call(unix.SYS_MEMFD_CREATE, 0, noExecSeal), 0},
 		"a child of the parent":             {runs, call(unix.SYS_CLONE, uint64(unix.SIGCHLD|unix.CLONE_PARENT)), unix.EPERM},
 		"a child":                           {runs, call(unix.SYS_CLONE, uint64(unix.SIGCHLD)), 0},
+		"a session":                         {runs, call(unix.SYS_SETSID), 0},
+		"a session, where it is kept":       {Policy{Level: Strict, ExecPaths: []string{"/bin/true"}, KeepSession: true}, call(unix.SYS_SETSID), unix.EPERM},
 		"a thread":                          {plain, call(unix.SYS_CLONE, unix.CLONE_VM|unix.CLONE_THREAD|unix.CLONE_SIGHAND), 0},
 		"another kind of TCP":               {online, call(unix.SYS_SETSOCKOPT, 5, unix.IPPROTO_TCP, unix.TCP_ULP), unix.ENOPROTOOPT},
 		"no delay":                          {online, call(unix.SYS_SETSOCKOPT, 5, unix.IPPROTO_TCP, unix.TCP_NODELAY), 0},

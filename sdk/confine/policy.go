@@ -47,6 +47,9 @@ type Policy struct {
 	// With neither, the process can start no process at all.
 	ExecPaths []string `json:"execPaths,omitempty"`
 	SelfExec  bool     `json:"selfExec,omitempty"`
+	// KeepSession keeps the process, and all that it starts, in the session that
+	// it is in: whoever ends the session ends all of them.
+	KeepSession bool `json:"keepSession,omitempty"`
 	// Attributes allows changing the mode, the owner and the times of files.
 	// Nothing holds that to WritePaths. Without it a new file has the mode that
 	// it was made with.

@@ -220,6 +220,9 @@ func (f *filter) processes(p Policy, pass *cookie) {
 		}
 		f.allow()
 	})
+	if p.KeepSession {
+		f.on(unix.SYS_SETSID, func() { f.refuse(unix.EPERM) })
+	}
 	if p.runs() {
 		return
 	}

@@ -145,7 +145,7 @@ func (e *examination) isolation(s confine.Support) {
 	e.held("system-calls", s.Seccomp, "sockets, programs and processes are refused to plugins that do not need them", "no filter on this kernel and architecture")
 	e.held("signals", s.Signals(), "held", "open (Landlock revision 6 would hold them)")
 	e.held("abstract-sockets", s.AbstractSockets(), "held", "open (Landlock revision 6 would hold them)")
-	e.held("unix-sockets", s.UnixSockets(), "held", "open: a plugin can connect to any socket that the user of the host may open, of other plugins mutual TLS refuses it (Landlock revision 9 would hold them)")
+	e.held("unix-sockets", s.UnixSockets(), "held", "open: a plugin can connect to any socket that the user of the host may open, also to that of a container engine or of a session bus, which start programs for whoever asks; other plugins refuse it by mutual TLS (Landlock revision 9 would hold them)")
 	e.held("udp", s.UDP(), "held to ports", "refused to plugins without network = \"ports\", open to those (Landlock revision 10 would hold it)")
 	e.held("processes", s.Processes, "their number can be limited", "their number is not limited for root: run the host as another user")
 	mounted := "it is not mounted"

@@ -73,7 +73,7 @@ func (r *Runner) command(p *contract.Program, s *contract.Scope) (launch.Command
 	if confine.Probe().Processes { // else they are counted, see await
 		limits.Processes = processLimit(s.Processes.Or(contract.DefaultProcesses))
 	}
-	policy := &confine.Policy{Level: confine.Strict, BestEffort: !r.Strict, WritePaths: []string{dir}, ExecPaths: programs(s), Limits: limits}
+	policy := &confine.Policy{Level: confine.Strict, BestEffort: !r.Strict, WritePaths: []string{dir}, ExecPaths: programs(s), KeepSession: true, Limits: limits}
 	return launch.Command{Path: program, Args: p.Args, Env: r.environment(p, s), Dir: dir, Policy: policy, Reaper: r.Reaper}, nil
 }
 
