@@ -13,9 +13,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/fermenthq/ferment/sdk/contract"
 )
@@ -121,6 +123,80 @@ func TestInstall(t *testing.T) {
 			assert.Empty(t, left)
 			t.Cleanup(func() { removeTree(dir) })
 		})
+	}
+}
+
+// LOCK-003: what a killed installation left behind goes with the next one; what
+// another one is about to fill stays.
+func TestInterruptedInstall(t *testing.T) {
+	dir := t.TempDir()
+	t.Cleanup(func() { removeTree(dir) })
+	trees := filepath.Join(dir, "b3")
+	made := func(name string, age time.Duration) string {
+		path := filepath.Join(trees, stageName+name)
+		require.NoError(t, os.MkdirAll(filepath.Join(path, "bin"), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(path, "bin", "p"), []byte("half"), 0o400))
+		require.NoError(t, os.Chmod(filepath.Join(path, "bin"), 0o500))
+		at := time.Now().Add(-age)
+		require.NoError(t, os.Chtimes(path, at, at))
+		return path
+	}
+	dead, busy, young := made("dead", time.Hour), made("busy", time.Hour), made("young", 0)
+	release, ok := hold(busy)
+	require.True(t, ok)
+	defer release()
+	_, err := Open(dir).Add(context.Background(), Source{Path: put(t, "p", []byte("one")), Identify: as("p", "1.0.0")})
+	require.NoError(t, err)
+	assert.NoDirExists(t, dead)
+	assert.DirExists(t, busy)
+	assert.DirExists(t, young)
+}
+
+// LOCK-003: a program in the store that somebody changed is put right by
+// installing it again.
+func TestDamagedInstall(t *testing.T) {
+	dir := t.TempDir()
+	t.Cleanup(func() { removeTree(dir) })
+	source := Source{Path: put(t, "a.tar.gz", tarGz(t, entry{name: "bin/p", text: "one", mode: 0o755}, entry{name: "words", text: "w", mode: 0o644})), Identify: as("p", "1.0.0")}
+	first, err := Open(dir).Add(context.Background(), source)
+	require.NoError(t, err)
+	for name, damage := range map[string]func(tree string){
+		"changed": func(tree string) { require.NoError(t, os.WriteFile(first.Program, []byte("two"), 0o500)) },
+		"missing": func(tree string) { require.NoError(t, os.Remove(first.Program)) },
+		"more":    func(tree string) { require.NoError(t, os.WriteFile(filepath.Join(tree, "more"), nil, 0o400)) },
+		"linked":  func(tree string) { require.NoError(t, os.Symlink("words", filepath.Join(tree, "link"))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			tree := filepath.Dir(filepath.Dir(first.Program))
+			for _, d := range []string{tree, filepath.Dir(first.Program)} {
+				require.NoError(t, os.Chmod(d, 0o700))
+			}
+			require.NoError(t, os.Chmod(first.Program, 0o700))
+			damage(tree)
+			again, err := Open(dir).Add(context.Background(), source)
+			require.NoError(t, err)
+			assert.Equal(t, first.Program, again.Program)
+			text, err := os.ReadFile(again.Program)
+			require.NoError(t, err)
+			assert.Equal(t, "one", string(text))
+			entries, err := os.ReadDir(tree)
+			require.NoError(t, err)
+			assert.Len(t, entries, 2)
+			left, err := filepath.Glob(filepath.Join(dir, "b3", ".*"))
+			require.NoError(t, err)
+			assert.Empty(t, left)
+		})
+	}
+}
+
+// LOCK-003: what is no file is refused, without waiting for the other end of a
+// pipe.
+func TestInstallOfNoFile(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	require.NoError(t, unix.Mkfifo(pipe, 0o700))
+	for _, path := range []string{pipe, t.TempDir(), "/dev/null"} {
+		_, err := Open(t.TempDir()).Add(context.Background(), Source{Path: path, Identify: as("p", "1.0.0")})
+		require.ErrorIs(t, err, contract.OfType("input/invalid"), path)
 	}
 }
 

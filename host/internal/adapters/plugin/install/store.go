@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -179,10 +180,11 @@ func (s Store) Add(ctx context.Context, src Source) (Installed, error) {
 	if err := os.MkdirAll(trees, 0o700); err != nil {
 		return Installed{}, fmt.Errorf("make the store: %w", err)
 	}
-	stage, err := os.MkdirTemp(trees, ".new-")
+	stage, release, err := newStage(trees)
 	if err != nil {
 		return Installed{}, fmt.Errorf("make the store: %w", err)
 	}
+	defer release()
 	defer removeTree(stage)
 	files, err := unpack(ctx, src.Path, stage)
 	if err != nil {
@@ -223,8 +225,7 @@ func (s Store) publish(dir, stage, name, version string, r record) (Installed, e
 	case !errors.Is(err, fs.ErrNotExist):
 		return Installed{}, err
 	}
-	// The directory may be there from an earlier time; then it has this content.
-	if err := os.Rename(stage, treeDir(dir, r.tree)); err != nil && !isThere(treeDir(dir, r.tree)) {
+	if err := place(stage, treeDir(dir, r.tree), r); err != nil {
 		return Installed{}, fmt.Errorf("install %s@%s: %w", name, version, err)
 	}
 	if out.Known {
@@ -247,9 +248,72 @@ func (s Store) publish(dir, stage, name, version string, r record) (Installed, e
 	return out, nil
 }
 
-func isThere(dir string) bool {
-	info, err := os.Stat(dir)
-	return err == nil && info.IsDir()
+// place gives a sealed tree its place. One may be there from an earlier time; if
+// it is not any more what it was then, the new one takes its place.
+func place(stage, at string, r record) error {
+	err := os.Rename(stage, at)
+	if err == nil {
+		return nil
+	}
+	there, herr := hashTree(at)
+	switch {
+	case errors.Is(herr, fs.ErrNotExist):
+		return err
+	case herr == nil && there == r.tree:
+		return nil
+	}
+	broken := stage + ".broken"
+	if err := os.Rename(at, broken); err != nil {
+		return err
+	}
+	defer removeTree(broken)
+	return os.Rename(stage, at)
+}
+
+// hashTree is the name of a sealed tree as it is now.
+func hashTree(dir string) (string, error) {
+	var parts []edn.Value
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		if !d.Type().IsRegular() {
+			return fmt.Errorf("%s is not a regular file", path)
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		hash, err := hashFile(path)
+		if err != nil {
+			return err
+		}
+		parts = append(parts, part(filepath.ToSlash(name), info.Mode().Perm()&0o100 != 0, hash))
+		return nil
+	})
+	return nameOf(parts), err
+}
+
+// part is one file of a tree, and nameOf the hash of all of them.
+func part(path string, executable bool, hash string) edn.Value {
+	return edn.Vector(edn.Text(path), edn.Bool(executable), edn.Text(hash))
+}
+
+func nameOf(parts []edn.Value) string {
+	slices.SortFunc(parts, func(a, b edn.Value) int { return cmp.Compare(pathOf(a), pathOf(b)) })
+	return edn.Hash(edn.Vector(parts...))
+}
+
+func pathOf(part edn.Value) string {
+	for v := range part.Elems() {
+		path, _ := v.AsString()
+		return path
+	}
+	return ""
 }
 
 // choose finds the program among the files of an archive.
@@ -279,7 +343,6 @@ func choose(files []file, wanted string) (string, error) {
 
 // seal hashes a tree and takes the right to write away from everybody.
 func seal(stage string, files []file, program string) (record, error) {
-	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.path, b.path) })
 	r := record{program: program}
 	var parts []edn.Value
 	for _, f := range files {
@@ -298,9 +361,9 @@ func seal(stage string, files []file, program string) (record, error) {
 		if f.path == program {
 			r.hash = hash
 		}
-		parts = append(parts, edn.Vector(edn.Text(f.path), edn.Bool(mode == 0o500), edn.Text(hash)))
+		parts = append(parts, part(f.path, mode == 0o500, hash))
 	}
-	r.tree = edn.Hash(edn.Vector(parts...))
+	r.tree = nameOf(parts)
 	err := filepath.WalkDir(stage, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
 			err = os.Chmod(path, 0o500)

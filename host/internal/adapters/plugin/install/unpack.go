@@ -47,6 +47,10 @@ const alone = "plugin"
 
 // unpack puts a program, or the files of an archive, into an empty directory.
 func unpack(ctx context.Context, source, dir string) ([]file, error) {
+	// Looked at before it is opened: that would wait for the other end of a pipe.
+	if info, err := os.Stat(source); err == nil && !info.Mode().IsRegular() {
+		return nil, refuse("%s is not a regular file", source)
+	}
 	f, err := os.Open(source)
 	if err != nil {
 		return nil, fmt.Errorf("install: %w", err)

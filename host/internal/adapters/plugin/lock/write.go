@@ -17,21 +17,22 @@ const mode = 0o644
 // Read reads the file at a path. there is false if there is none. name stands
 // for the file in errors.
 func Read(name, path string) (f File, there bool, err error) {
-	r, err := os.Open(path)
+	// Looked at before it is opened: that would wait for the other end of a pipe.
+	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return File{}, false, nil
 	}
-	if err != nil {
-		return File{}, false, fmt.Errorf("read the lock file: %w", err)
-	}
-	defer func() { _ = r.Close() }()
-	info, err := r.Stat()
 	if err == nil && !info.Mode().IsRegular() {
 		err = fmt.Errorf("%s is not a regular file", name)
 	}
 	if err != nil {
 		return File{}, true, fmt.Errorf("read the lock file: %w", err)
 	}
+	r, err := os.Open(path)
+	if err != nil {
+		return File{}, true, fmt.Errorf("read the lock file: %w", err)
+	}
+	defer func() { _ = r.Close() }()
 	text, err := io.ReadAll(io.LimitReader(r, MaxBytes+1)) // one byte more tells that there are too many
 	if err != nil {
 		return File{}, true, fmt.Errorf("read the lock file: %w", err)
