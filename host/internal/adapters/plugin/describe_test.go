@@ -254,6 +254,26 @@ func TestFingerprint(t *testing.T) {
 	assert.Len(t, map[string]bool{bare: true, missing: true, there: true, other: true}, 4, "all differ")
 }
 
+// LOCK-001: what a file was hashed to is remembered only if a further change
+// would show in its times: one that follows at once may leave them as they are.
+func TestHashOfAFreshFile(t *testing.T) {
+	h := newHasher()
+	fresh := filepath.Join(t.TempDir(), "fresh")
+	require.NoError(t, os.WriteFile(fresh, []byte("x"), 0o700))
+	for _, path := range []string{fresh, "/bin/sh"} {
+		_, err := h.file(path)
+		require.NoError(t, err)
+	}
+	assert.NotContains(t, h.seen, fresh)
+	assert.Contains(t, h.seen, "/bin/sh")
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	require.NoError(t, unix.Mkfifo(pipe, 0o700))
+	_, err := h.open(pipe) // without waiting for its other end
+	assert.ErrorIs(t, err, errNoFile)
+	_, err = HashProgram("/dev/null", nil)
+	assert.ErrorIs(t, err, errNoFile)
+}
+
 // A program that finds its parts relative to its working directory, as an
 // interpreted plugin does, finds them also when it is only asked what it is.
 func TestDescribeInTheWorkingDirectory(t *testing.T) {

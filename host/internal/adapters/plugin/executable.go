@@ -30,7 +30,7 @@ func (e *executable) close() {
 
 // open opens a program and hashes what it opened.
 func (h *hasher) open(path string) (*executable, error) {
-	f, err := os.Open(path)
+	f, err := openFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (h *hasher) running(exe *executable, pid int) (hash string, ok bool, err er
 	if err != nil {
 		return "", false, err
 	}
-	if unchanged(exe.info, info) {
+	if settled(info) && unchanged(exe.info, info) {
 		return exe.hash, true, nil
 	}
 	hash, err = sum(f)

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"sync"
+	"time"
 
 	"lukechampine.com/blake3"
 
@@ -39,13 +40,26 @@ func newHasher() *hasher { return &hasher{seen: map[string]hashed{}} }
 
 // file is the hash of a file's bytes, as "b3:" and 64 hexadecimal digits.
 func (h *hasher) file(path string) (string, error) {
-	f, err := os.Open(path)
+	f, err := openFile(path)
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = f.Close() }()
 	hash, _, err := h.opened(f, path)
 	return hash, err
+}
+
+// openFile opens a regular file. What it is is looked at before, since opening a
+// pipe waits for its other end, and opening a device may do something.
+func openFile(path string) (*os.File, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: %w", path, errNoFile)
+	}
+	return os.Open(path)
 }
 
 // opened is the hash of an open file, and what it was when it was hashed.
@@ -67,10 +81,26 @@ func (h *hasher) opened(f *os.File, path string) (string, fs.FileInfo, error) {
 	if err != nil {
 		return "", nil, fmt.Errorf("hash %s: %w", path, err)
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.seen[path] = hashed{info: info, hash: hash}
+	if settled(info) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.seen[path] = hashed{info: info, hash: hash}
+	}
 	return hash, info, nil
+}
+
+// tick is longer than two changes of a file may lie apart and still show the same
+// time: clocks of file systems are coarse.
+const tick = 2 * time.Second
+
+// settled tells whether a further change of a file would show in its times. Of
+// one that was changed just now it might not.
+func settled(info fs.FileInfo) bool {
+	changed := info.ModTime()
+	if at := changeTime(info); at != 0 {
+		changed = time.Unix(0, at)
+	}
+	return time.Since(changed) > tick
 }
 
 // sum hashes what is left of a file.

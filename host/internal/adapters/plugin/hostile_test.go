@@ -5,6 +5,7 @@ package plugin
 import (
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"fmt"
 	"net"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -193,8 +195,82 @@ var attacks = map[string]func([]string) error{
 		}
 		return nil
 	},
+	// With the number 0 the right to signal is looked at, and nothing is sent.
+	"signal-thread": func(a []string) error { return unix.Tgkill(atoi(a[0]), atoi(a[0]), 0) },
+	"signal-handle": func(a []string) error {
+		fd, err := unix.PidfdOpen(atoi(a[0]), 0)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = unix.Close(fd) }()
+		return unix.PidfdSendSignal(fd, 0, nil, 0)
+	},
+	"take-descriptor": func(a []string) error {
+		fd, err := unix.PidfdOpen(atoi(a[0]), 0)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = unix.Close(fd) }()
+		_, err = unix.PidfdGetfd(fd, 1, 0)
+		return err
+	},
+	"list": func(a []string) error { _, err := os.ReadDir(a[0]); return err },
+	"link": func(a []string) error { return os.Link(a[0], filepath.Join(a[1], "link")) },
+	"move": func(a []string) error { return os.Rename(a[0], filepath.Join(a[1], "moved")) },
+	"read-through-link": func(a []string) error {
+		dir, err := os.Getwd()
+		if err != nil {
+			return err
+		}
+		link := filepath.Join(dir, "to-key")
+		if err := os.Symlink(a[0], link); err != nil {
+			return err
+		}
+		_, err = os.ReadFile(link)
+		_ = os.Remove(link)
+		return err
+	},
+	"truncate": func(a []string) error { return unix.Truncate(a[0], 0) },
+	"memory-program": func([]string) error {
+		fd, err := unix.MemfdCreate("x", 0)
+		if err != nil {
+			return err
+		}
+		return unix.Close(fd)
+	},
+	"raise-limit": func([]string) error {
+		return unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1 << 19, Max: 1 << 19})
+	},
+	"realtime": func([]string) error {
+		return unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}, 0)
+	},
+	"type-ahead": func([]string) error {
+		letter := byte('x')
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, 0, unix.TIOCSTI, uintptr(unsafe.Pointer(&letter)))
+		return errnoError(errno)
+	},
+	"chroot": func(a []string) error { return unix.Chroot(a[0]) },
+	"socket": func(a []string) error {
+		fd, err := unix.Socket(atoi(a[0]), atoi(a[1]), atoi(a[2]))
+		if err == nil {
+			_ = unix.Close(fd)
+		}
+		return err
+	},
+	// Calls that are refused whatever their arguments are.
+	"call": func(a []string) error {
+		_, _, errno := unix.Syscall6(uintptr(atoi(a[0])), ^uintptr(0), 0, 0, 0, 0, 0)
+		return errnoError(errno)
+	},
 	"namespace": func([]string) error { return unix.Unshare(unix.CLONE_NEWUSER) },
 	"mount":     func(a []string) error { return unix.Mount("none", a[0], "tmpfs", 0, "") },
+}
+
+func errnoError(errno unix.Errno) error {
+	if errno == 0 {
+		return nil
+	}
+	return errno
 }
 
 func atoi(s string) int { n, _ := strconv.Atoi(s); return n }
@@ -316,6 +392,41 @@ func TestHostilePlugin(t *testing.T) {
 		{"open files without end", "descriptors", nil, "too many open files"},
 		{"get a user namespace", "namespace", nil, "not permitted"},
 		{"mount over a directory", "mount", []string{o.dir}, "not permitted"},
+		{"signal a thread of the host", "signal-thread", []string{host}, "not permitted"},
+		{"signal the host by a handle", "signal-handle", []string{host}, "not permitted"},
+		{"take a descriptor of the host", "take-descriptor", []string{host}, "not permitted"},
+		{"take a descriptor of a neighbour", "take-descriptor", []string{pids["good"]}, "not permitted"},
+		{"trace a neighbour", "ptrace", []string{pids["good"]}, "not permitted"},
+		{"read the memory of a neighbour", "peek", []string{pids["good"]}, "not permitted"},
+		{"list the descriptors of the host", "list", []string{"/proc/" + host + "/fd"}, "permission denied"},
+		{"read the arguments of the host", "read", []string{"/proc/" + host + "/cmdline"}, "permission denied"},
+		{"read the key through the root of the host", "read", []string{"/proc/" + host + "/root" + o.key}, "permission denied"},
+		{"list the directory of keys", "list", []string{o.dir}, "permission denied"},
+		{"give a key another name", "link", []string{o.key, o.dir}, "permission denied"},
+		{"move a key", "move", []string{o.key, o.dir}, "permission denied"},
+		{"read a key through a link of its own", "read-through-link", []string{o.key}, "permission denied"},
+		{"empty a key file", "truncate", []string{o.key}, "permission denied"},
+		{"make a program in memory", "memory-program", nil, ""}, // refused with a limit of memory, and without one
+		{"raise its own limit", "raise-limit", nil, "not permitted"},
+		{"become a process of real time", "realtime", nil, "not permitted"},
+		{"type for the terminal", "type-ahead", nil, ""},
+		{"read the memory of the machine", "read", []string{"/dev/mem"}, ""},
+		{"read the log of the kernel", "read", []string{"/dev/kmsg"}, "permission denied"},
+		{"another root", "chroot", []string{o.dir}, "not permitted"},
+		{"open a netlink socket", "socket", []string{strconv.Itoa(unix.AF_NETLINK), strconv.Itoa(unix.SOCK_RAW), "0"}, "not permitted"},
+		{"open a socket to the machine outside", "socket", []string{strconv.Itoa(unix.AF_VSOCK), strconv.Itoa(unix.SOCK_STREAM), "0"}, "not permitted"},
+		{"open a crypto socket", "socket", []string{strconv.Itoa(unix.AF_ALG), strconv.Itoa(unix.SOCK_SEQPACKET), "0"}, "not permitted"},
+	}
+	for name, number := range map[string]int{
+		"bpf": unix.SYS_BPF, "userfaultfd": unix.SYS_USERFAULTFD, "perf_event_open": unix.SYS_PERF_EVENT_OPEN, "keyctl": unix.SYS_KEYCTL,
+		"setns": unix.SYS_SETNS, "shmget": unix.SYS_SHMGET, "mq_open": unix.SYS_MQ_OPEN, "open_by_handle_at": unix.SYS_OPEN_BY_HANDLE_AT,
+		"pivot_root": unix.SYS_PIVOT_ROOT, "execveat": unix.SYS_EXECVEAT, "fsetxattr": unix.SYS_FSETXATTR,
+	} {
+		attempts = append(attempts, struct {
+			what, try string
+			args      []string
+			reason    string
+		}{"call " + name, "call", []string{strconv.Itoa(number)}, "not permitted"})
 	}
 	for _, socket := range sockets {
 		attempts = append(attempts, struct {
@@ -418,6 +529,69 @@ func TestSecretsTravelByConfigure(t *testing.T) {
 		}))
 	}
 	assert.Positive(t, files)
+}
+
+// ISO-005: a plugin that puts its own secret into what it says of a failure, in
+// whatever form, does not bring it into logs, errors, health or transitions.
+func TestSecretsInWhatAPluginSays(t *testing.T) {
+	const canary = `CANARY "5f2a" 91c7\x`
+	inBase64 := base64.RawStdEncoding.EncodeToString([]byte("me:" + canary))
+	for mood, row := range map[string]struct {
+		to   State
+		says string // where the secret stood
+	}{
+		"log-secret":       {Ready, "bad key [secret]"},
+		"find-secret":      {Quarantined, `\"[secret]\" is too short`},
+		"fail-with-secret": {Backoff, "the server refused [secret]"},
+		"health-of-secret": {Degraded, "401 for Basic bWU6[secret]"},
+	} {
+		t.Run(mood, func(t *testing.T) {
+			s := as("good")
+			s.Config = edn.MustMap(edn.K("mood"), edn.Text(mood), edn.K("key"), edn.Nil())
+			s.Secrets = edn.MustMap(edn.Vector(edn.K("key")), edn.Text(canary))
+			b := run(t, s)
+			b.to(t, row.to, 1)
+			if row.to == Ready {
+				b.line(t, "bad key")
+			}
+			told := b.told(t)
+			assert.Contains(t, told, row.says)
+			for _, form := range []string{canary, "5f2a", inBase64[4:20], "Q0FOQVJZ"} {
+				assert.NotContains(t, told, form)
+			}
+		})
+	}
+}
+
+// told is everything that became known of the plugins.
+func (b *bench) told(t *testing.T) string {
+	t.Helper()
+	var told strings.Builder
+	say := func(err *contract.Error) {
+		if err != nil {
+			fmt.Fprintln(&told, err.Message, err.Hint, err.Value().String())
+		}
+	}
+	for _, s := range b.Status() {
+		fmt.Fprintf(&told, "%+v\n", s)
+		say(s.Err)
+	}
+	b.journal.mu.Lock()
+	defer b.journal.mu.Unlock()
+	for _, tr := range b.transitions {
+		fmt.Fprintf(&told, "%+v\n", tr)
+		say(contract.AsError(tr.Err))
+		if tr.Report != nil {
+			fmt.Fprintf(&told, "%+v\n", *tr.Report)
+		}
+	}
+	for _, l := range b.lines {
+		fmt.Fprintf(&told, "%+v\n", l)
+	}
+	text, err := os.ReadFile(LogPath(b.dataDir, "p"))
+	require.NoError(t, err)
+	told.Write(text)
+	return told.String()
 }
 
 // HCL-021: a need that is not granted keeps the plugin from being started; the

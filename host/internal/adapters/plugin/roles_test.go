@@ -5,6 +5,8 @@ package plugin
 import (
 	"bufio"
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -183,14 +185,33 @@ func (f *fake) Configure(ctx context.Context, setup wire.Setup, host *wire.Calle
 	case "starting":
 		state = wire.HealthStarting
 	case "print-secret":
-		secret, _ := setup.Secrets.Get(edn.MustRead("[:key]"))
-		s, _ := secret.AsString()
+		s := f.secret()
 		fmt.Fprintln(os.Stderr, "using key", s)
 		fmt.Println("the key is", s)
+	case "log-secret":
+		line, _ := json.Marshal(map[string]string{"@level": "error", "@message": "bad key " + f.secret(), "header": basic(f.secret())})
+		_, _ = fmt.Fprintln(realStderr, string(line))
+	case "find-secret":
+		d.Findings = []schema.Finding{{Path: []edn.Value{edn.K("key")}, Message: fmt.Sprintf("%q is too short", f.secret())}}
+	case "fail-with-secret":
+		return d, contract.Errorf("provider/not-configured", "the server refused %s", f.secret()).WithDetail("header", edn.Text(basic(f.secret()))).
+			WithHint("try another key than " + f.secret())
+	case "health-of-secret":
+		state, mood = wire.HealthNotReady, "401 for "+basic(f.secret())
 	}
 	f.say(wire.Health{State: state, Reason: mood})
 	return d, err
 }
+
+// secret is the one that the host gave.
+func (f *fake) secret() string {
+	secret, _ := f.setup.Secrets.Get(edn.MustRead("[:key]"))
+	s, _ := secret.AsString()
+	return s
+}
+
+// basic is how a request carries a key.
+func basic(key string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte("me:"+key)) }
 
 // Health implements wire.Service.
 func (f *fake) Health(ctx context.Context, send func(wire.Health) error) error {
