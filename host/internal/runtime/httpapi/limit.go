@@ -20,19 +20,21 @@ type connections struct {
 	total     int
 	leaving   int // connections that were turned away and are still read from
 	byAddress map[netip.Addr]int
+	byProcess map[int]int // on the admin socket
 }
 
 // enter takes a place for a connection. Callers of the admin socket have no
 // address, and are counted for nobody but themselves: an operator has to get
-// through when the places of others are taken.
-func (c *connections) enter(remote net.Addr) (leave func(), ok bool) {
-	tcp, isTCP := remote.(*net.TCPAddr)
-	if !isTCP {
-		return func() {}, true
-	}
+// through when the places of others are taken. One process has as many there as
+// one address: a plugin may reach that socket, and has no business on it.
+func (c *connections) enter(conn net.Conn) (leave func(), ok bool) {
 	limits := defaultLimits
 	if s := c.api.backend.Settings(); s != nil {
 		limits = s.Limits
+	}
+	tcp, isTCP := conn.RemoteAddr().(*net.TCPAddr)
+	if !isTCP {
+		return c.enterLocal(peerPID(conn), limits.PerAddress)
 	}
 	ip := tcp.AddrPort().Addr().Unmap()
 	c.mu.Lock()
@@ -48,6 +50,29 @@ func (c *connections) enter(remote net.Addr) (leave func(), ok bool) {
 		c.total--
 		if c.byAddress[ip]--; c.byAddress[ip] == 0 {
 			delete(c.byAddress, ip)
+		}
+	}, true
+}
+
+// enterLocal takes one of the places that a process has.
+func (c *connections) enterLocal(pid, most int) (leave func(), ok bool) {
+	if pid <= 0 {
+		return func() {}, true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byProcess[pid] >= most {
+		return nil, false
+	}
+	if c.byProcess == nil {
+		c.byProcess = map[int]int{}
+	}
+	c.byProcess[pid]++
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.byProcess[pid]--; c.byProcess[pid] == 0 {
+			delete(c.byProcess, pid)
 		}
 	}, true
 }
@@ -69,7 +94,7 @@ func (l *counted) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		secure := l.tls()
-		leave, ok := l.count.enter(conn.RemoteAddr())
+		leave, ok := l.count.enter(conn)
 		switch {
 		case ok && secure != nil:
 			return tls.Server(&countedConn{Conn: conn, leave: leave}, secure), nil

@@ -24,3 +24,6 @@ func peerUID(conn *net.UnixConn) (int, error) {
 	}
 	return int(cred.Uid), nil
 }
+
+// peerPID is the process that connected; 0 says that it is not known.
+func peerPID(net.Conn) int { return 0 }

@@ -8,17 +8,38 @@ import (
 
 // peerUID asks the kernel for the user of the process that connected.
 func peerUID(conn *net.UnixConn) (int, error) {
-	raw, err := conn.SyscallConn()
+	cred, err := peerCred(conn)
 	if err != nil {
 		return 0, err
+	}
+	return int(cred.Uid), nil
+}
+
+// peerPID is the process that connected; 0 if that is not known.
+func peerPID(conn net.Conn) int {
+	local, ok := conn.(*net.UnixConn)
+	if !ok {
+		return 0
+	}
+	cred, err := peerCred(local)
+	if err != nil {
+		return 0
+	}
+	return int(cred.Pid)
+}
+
+func peerCred(conn *net.UnixConn) (*unix.Ucred, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, err
 	}
 	var cred *unix.Ucred
 	var cerr error
 	if err := raw.Control(func(fd uintptr) { cred, cerr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
-		return 0, err
+		return nil, err
 	}
 	if cerr != nil {
-		return 0, cerr
+		return nil, cerr
 	}
-	return int(cred.Uid), nil
+	return cred, nil
 }

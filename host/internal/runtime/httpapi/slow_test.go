@@ -140,6 +140,48 @@ func TestConnectionLimits(t *testing.T) {
 	}, 20*time.Second, 5*time.Millisecond)
 }
 
+// AUTH-033: one process takes so many connections of the admin socket, as a
+// plugin might that is of the same user; the places come back.
+func TestConnectionsOfAProcess(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *httpapi.Settings) { s.Limits.PerAddress = 3 })
+	var open []net.Conn
+	dial := func() net.Conn {
+		conn, err := net.Dial("unix", w.socket)
+		require.NoError(t, err)
+		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+		return conn
+	}
+	for range 3 {
+		conn := dial()
+		_, err := io.WriteString(conn, "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		require.NoError(t, err)
+		a, err := read(conn)
+		require.NoError(t, err)
+		require.Equal(t, 200, a.status)
+		open = append(open, conn)
+	}
+	conn := dial()
+	a, err := read(conn)
+	require.NoError(t, err)
+	_ = conn.Close()
+	assert.Equal(t, 503, a.status)
+	assert.Equal(t, "runtime/overloaded", a.failure(t))
+	assert.Equal(t, 200, w.call("GET /health", "").status, "others have places of their own")
+	for _, c := range open {
+		require.NoError(t, c.Close())
+	}
+	require.Eventually(t, func() bool {
+		conn := dial()
+		defer func() { _ = conn.Close() }()
+		if _, err := io.WriteString(conn, "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			return false
+		}
+		a, err := read(conn)
+		return err == nil && a.status == 200
+	}, 20*time.Second, 5*time.Millisecond)
+}
+
 // AUTH-033: headers beyond the limit have a typed answer; what is many times
 // larger is refused by the server itself.
 func TestHeaderLimit(t *testing.T) {
