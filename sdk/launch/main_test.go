@@ -77,6 +77,29 @@ var roles = map[string]func() int{
 		grandchild("stubborn", false)
 		return 5
 	},
+	// Says much, and dies while somebody in another session says more.
+	"last-words": func() int {
+		cmd := self("babble")
+		cmd.Stderr = os.Stderr
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		for i := range 900 {
+			fmt.Fprintf(os.Stderr, "word %03d of the last words\n", i)
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil || cmd.Start() != nil {
+			return 98
+		}
+		_, _ = bufio.NewReader(out).ReadString('\n')
+		return 9
+	},
+	"babble": func() int {
+		fmt.Println("here")
+		for {
+			if _, err := fmt.Fprintln(os.Stderr, "babble"); err != nil {
+				return 1
+			}
+		}
+	},
 	// The same, in another process group of the session.
 	"leave-other-group": func() int {
 		grandchild("stubborn", true)

@@ -32,6 +32,7 @@ type Runner struct {
 
 	tail    Tail
 	drained chan struct{} // both streams were read to their end
+	last    chan struct{} // what they held when the process ended was read
 
 	mu        sync.Mutex
 	proc      *Process
@@ -62,7 +63,7 @@ type RunnerConfig struct {
 func NewRunner(c RunnerConfig) *Runner {
 	r := &Runner{
 		command: c.Command, socketDir: c.SocketDir, output: c.Output, accept: c.Accept, redact: c.Redact,
-		drained: make(chan struct{}),
+		drained: make(chan struct{}), last: make(chan struct{}),
 	}
 	if r.output == nil {
 		r.output = func(Line) {}
@@ -90,9 +91,10 @@ func (r *Runner) Start(ctx context.Context) error {
 		return err
 	}
 	r.proc = proc
+	stdout, stderr := newPipe(proc.Stdout()), newPipe(proc.Stderr())
 	var readers sync.WaitGroup
-	readers.Go(func() { r.readStdout(proc) })
-	readers.Go(func() { r.readStderr(proc) })
+	readers.Go(func() { r.readStdout(proc, stdout) })
+	readers.Go(func() { r.readStderr(proc, stderr) })
 	go func() {
 		readers.Wait()
 		close(r.drained)
@@ -102,15 +104,21 @@ func (r *Runner) Start(ctx context.Context) error {
 		// Now, not when the pipes end: whoever holds them is not the plugin.
 		_ = r.feedOut.Close()
 		_ = r.feedErr.Close()
+		stdout.written()
+		stderr.written()
+		<-stdout.reached
+		<-stderr.reached
+		close(r.last)
 	}()
 	return nil
 }
 
 // readStdout lets the first line through that looks like a handshake.
-func (r *Runner) readStdout(proc *Process) {
+func (r *Runner) readStdout(proc *Process, from *pipe) {
 	defer func() { _ = proc.Stdout().Close() }()
+	defer from.ends()
 	waiting := true
-	scanLines(proc.Stdout(), Stdout, func(l Line) {
+	scanLines(from, Stdout, func(l Line) {
 		if waiting && l.Cut == 0 {
 			if h, ok := ParseHandshake(l.Text); ok {
 				waiting = false
@@ -157,9 +165,10 @@ func (r *Runner) stray(l Line) {
 	r.output(l)
 }
 
-func (r *Runner) readStderr(proc *Process) {
+func (r *Runner) readStderr(proc *Process, from *pipe) {
 	defer func() { _ = proc.Stderr().Close() }()
-	scanLines(proc.Stderr(), Stderr, r.Keep)
+	defer from.ends()
+	scanLines(from, Stderr, r.Keep)
 }
 
 // Keep takes a line that came another way than through the pipes of the process
@@ -225,6 +234,11 @@ func (r *Runner) StartError(err error) error {
 // Drained is closed when everything that the process wrote was read. That is a
 // moment after its end, or OutputGrace after it if something holds its pipes.
 func (r *Runner) Drained() <-chan struct{} { return r.drained }
+
+// LastLines is closed when every line was dealt with that lay in the pipes of the
+// process when it ended, whoever still holds them, and after Drained at the
+// latest. A line that has not ended is not waited for.
+func (r *Runner) LastLines() <-chan struct{} { return r.last }
 
 // Report says what is known of the process now.
 func (r *Runner) Report() Report {

@@ -147,6 +147,46 @@ func TestRunnerReport(t *testing.T) {
 	}
 }
 
+// SUP-001: what a process wrote before it ended is known as soon as it was read,
+// whoever goes on to write, and however late the reader is.
+func TestRunnerLastLines(t *testing.T) {
+	var got gathered
+	late := make(chan struct{})
+	c := command("last-words")
+	c.OutputGrace = time.Minute
+	r := run(t, RunnerConfig{Command: c, SocketDir: t.TempDir(), Output: func(l Line) { <-late; got.add(l) }})
+	t.Cleanup(func() { closeAll([]*os.File{r.Process().Stderr()}) }) // ends who babbles
+	await(t, r.Process().Done(), 10*time.Second, "end of process")
+	select {
+	case <-r.LastLines():
+		assert.Fail(t, "nothing was dealt with yet")
+	default:
+	}
+	close(late)
+	await(t, r.LastLines(), 10*time.Second, "last lines")
+	said := map[string]bool{}
+	for _, l := range got.all() {
+		said[l.Text] = true
+	}
+	for i := range 900 {
+		require.True(t, said[fmt.Sprintf("word %03d of the last words", i)], i)
+	}
+	select {
+	case <-r.Drained():
+		assert.Fail(t, "somebody still holds the pipe")
+	default:
+	}
+}
+
+// A process that wrote nothing holds nobody up.
+func TestRunnerNoLastLines(t *testing.T) {
+	for role, tail := range map[string]int{"exit-3": 0, "suicide": 0, "300-lines": TailLines} {
+		r := run(t, RunnerConfig{Command: command(role), SocketDir: t.TempDir()})
+		await(t, r.LastLines(), 10*time.Second, "last lines of "+role)
+		assert.Len(t, r.Report().Tail, tail, role)
+	}
+}
+
 func TestRunnerWithoutProcess(t *testing.T) {
 	r := NewRunner(RunnerConfig{Command: Command{Path: "/nonexistent/plugin"}})
 	assert.Empty(t, r.ID())

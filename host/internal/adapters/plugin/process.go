@@ -30,9 +30,12 @@ import (
 const (
 	// reapWait bounds the wait for a process after SIGKILL.
 	reapWait = 2 * time.Second
-	// tailWait is how long a crash waits for the last lines of the process
+	// tailWait is how long a crash waits for the end of what the process wrote
 	// before its callers are told. It is part of their 10 ms (ATT-007).
 	tailWait = 3 * time.Millisecond
+	// lineWait bounds the wait for lines that lie in the pipes of an ended
+	// process and were not read yet.
+	lineWait = time.Second
 	// shutdownMethod is the method of go-plugin's controller that ends a
 	// plugin. It is called directly because the library's own call has no
 	// deadline.
@@ -289,13 +292,16 @@ func (p *process) done() <-chan struct{} { return p.runner.Process().Done() }
 // pid is the number of the process.
 func (p *process) pid() int { return p.runner.Process().PID() }
 
-// report waits a moment for the last lines of an ended process.
+// report is what is known of an ended process, with its last lines: what it
+// wrote lies in its pipes, and on a machine that is busy it takes a while to be
+// read. Only an end of the pipes that somebody else holds is not awaited.
 func (p *process) report() launch.Report {
 	timer := time.NewTimer(tailWait)
 	defer timer.Stop()
 	select {
 	case <-p.runner.Drained():
 	case <-timer.C:
+		waitFor(p.runner.LastLines(), lineWait)
 	}
 	return p.runner.Report()
 }
