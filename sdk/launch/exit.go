@@ -72,7 +72,7 @@ func (r Report) String() string {
 	case len(r.Panic) > 0:
 		fmt.Fprintf(&b, "; %s", r.Panic[0])
 	case r.Exited && !r.Exit.Clean() && len(r.Tail) > 0:
-		fmt.Fprintf(&b, "; last line: %s", Clip(r.Tail[len(r.Tail)-1], 200))
+		fmt.Fprintf(&b, "; last line: %s", Clip(lastWord(r.Tail), 200))
 	}
 	if r.Output != "" {
 		fmt.Fprintf(&b, "; printed %q on standard output", Clip(r.Output, 80))
@@ -81,6 +81,21 @@ func (r Report) String() string {
 		}
 	}
 	return b.String()
+}
+
+// lastWord is the last line that says something. Node ends with its version, below
+// the stack of the error.
+func lastWord(lines []string) string {
+	last := lines[len(lines)-1]
+	if !strings.HasPrefix(last, "Node.js v") {
+		return last
+	}
+	for i := len(lines) - 2; i >= 0; i-- {
+		if l := lines[i]; l != "" && l != "}" && !strings.HasPrefix(l, " ") {
+			return l
+		}
+	}
+	return last
 }
 
 // Clip shortens s to at most n bytes without cutting a character in two.

@@ -350,3 +350,19 @@ func TestEnvironment(t *testing.T) {
 	assert.Equal(t, []string{"COOKIE=real", "HOME=/root", "LANG=pl_PL", "PLUGIN_CLIENT_CERT=theirs\nsecond line", "PLUGIN_MIN_PORT=10000"}, env)
 	assert.Equal(t, []string{}, Environment(nil, nil, os.LookupEnv, nil))
 }
+
+// SUP-009: the line that is told of a failed program is the one with the error,
+// also where a version stands below it.
+func TestReportTellsTheError(t *testing.T) {
+	for name, tt := range map[string]struct {
+		tail []string
+		want string
+	}{
+		"python": {[]string{"Traceback (most recent call last):", "  File \"p.py\", line 1, in <module>", "ModuleNotFoundError: No module named 'grpc'"}, "exit status 1; last line: ModuleNotFoundError: No module named 'grpc'"},
+		"node": {[]string{"node:internal/errors:540", "      throw error;", "      ^", "", "Error [ERR_MODULE_NOT_FOUND]: Cannot find package '@grpc/grpc-js'", "    at packageResolve (node:internal:1:1) {", "  code: 'ERR_MODULE_NOT_FOUND'", "}", "", "Node.js v20.20.2"},
+			"exit status 1; last line: Error [ERR_MODULE_NOT_FOUND]: Cannot find package '@grpc/grpc-js'"},
+		"only a version": {[]string{"Node.js v20.20.2"}, "exit status 1; last line: Node.js v20.20.2"},
+	} {
+		assert.Equal(t, tt.want, Report{PID: 1, Exited: true, Exit: Exit{Code: 1}, Tail: tt.tail}.String(), name)
+	}
+}

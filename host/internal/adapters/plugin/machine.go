@@ -206,7 +206,10 @@ func (m *machine) current(gen int) bool { return gen == m.gen }
 // move changes the state. err is why the instance is not well, nil if it is.
 func (m *machine) move(to State, cause Cause, err *contract.Error, now time.Time) *Transition {
 	t := &Transition{Generation: m.gen, From: m.state, To: to, Cause: cause, At: now, Err: err}
-	m.state, m.cause, m.since, m.err = to, cause, now, err
+	m.state, m.cause, m.since = to, cause, now
+	if err != nil || !m.again(to, cause) {
+		m.err = err
+	}
 	m.callable = to == Ready || to == Degraded && m.last.State.Callable()
 	t.Callable = m.callable
 	switch {
@@ -216,6 +219,12 @@ func (m *machine) move(to State, cause Cause, err *contract.Error, now time.Time
 		m.service = time.Time{}
 	}
 	return t
+}
+
+// again tells whether a move belongs to a start after one that failed: until that
+// is over the failure says why the instance is not there.
+func (m *machine) again(to State, cause Cause) bool {
+	return to == Starting && cause == CauseBackoffOver || to == Configuring
 }
 
 // start begins the next generation.

@@ -105,6 +105,31 @@ func actionName(a any) string {
 	return fmt.Sprintf("%T", a)
 }
 
+// SUP-005, BIND-009: whoever asks while a plugin is started again learns what its
+// last start came to, and nothing of it once it is ready or an operator began anew.
+func TestMachineRemembersWhyItStartsAgain(t *testing.T) {
+	for events, says := range map[string]string{
+		"start":                                                      "",
+		"start started configured":                                   "",
+		"start started start-failed":                                 "no",
+		"start started start-failed backoff-timer":                   "no",
+		"start start-failed backoff-timer started":                   "no",
+		"start start-failed backoff-timer started ready":             "",
+		"start start-failed restart":                                 "",
+		"start started configured ready crash backoff-timer started": "boom",
+	} {
+		m := testMachine()
+		for i, word := range strings.Fields(events) {
+			m.step(eventOf(m, word), dawn.Add(time.Duration(i)*time.Second))
+		}
+		if says == "" {
+			assert.Nil(t, m.err, events)
+		} else if assert.NotNil(t, m.err, events) {
+			assert.Equal(t, says, m.err.Message, events)
+		}
+	}
+}
+
 // SUP-002, SUP-003, SUP-005: every transition, from a sequence of events. Each
 // event is a second after the one before, or after "+duration".
 func TestMachine(t *testing.T) {
