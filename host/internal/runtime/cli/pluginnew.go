@@ -74,7 +74,7 @@ func (c *command) newPlugin(ctx context.Context, p scaffold.Project, dir string)
 		return c.value(c.env.Stdout, edn.MustMap(
 			edn.K("dir"), edn.Text(dir), edn.K("kind"), edn.K(p.Kind), edn.K("lang"), edn.K(p.Lang), edn.K("files"), edn.Vector(paths...)))
 	}
-	_, err = fmt.Fprintf(c.env.Stdout, "%s: a %s in %s, %d files\n\n  cd %s\n%s  ./check\n  %s\n",
+	_, err = fmt.Fprintf(c.env.Stdout, "%s: kind %s, in %s, %d files\n\n  cd %s\n%s  ./check\n  %s\n",
 		p.Name, p.Kind, p.Lang, len(files), c.relative(dir), prepare(p), p.Try())
 	return err
 }

@@ -102,6 +102,7 @@ def f(input, call): yield "a"
 try: wire.Capability("d/a", f, ["d/count"])
 except TypeError as e: print("TypeError:", str(e).split(";")[0])
 print(wire.encode({2, 1})[0].body.decode())`, ""))
+	assert.Contains(t, python(t, `import wire; print(wire._failure(PermissionError(1, "not permitted"))["hint"])`, ""), "declares as its needs")
 	assert.JSONEq(t, `{"at":"2026-11-20T10:00:00.000Z","of":{"a":[1]},"set":[1,2]}`, node(t,
 		`import { encode } from "./wire.mjs"; console.log(encode({ at: new Date(Date.UTC(2026, 10, 20, 10)), set: new Set([1, 2]), of: new Map([["a", [1]]]) }).payload.body.toString())`, ""))
 	for run, says := range map[string]string{
