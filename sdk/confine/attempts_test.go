@@ -245,7 +245,7 @@ var attempts = map[string]func([]string) error{
 		}
 		return failed(errno)
 	},
-	"limits": func(a []string) error {
+	"limits": func([]string) error {
 		for _, what := range []int{unix.RLIMIT_CORE, rlimitNice, rlimitRealtime} {
 			var now unix.Rlimit
 			if err := unix.Getrlimit(what, &now); err != nil {

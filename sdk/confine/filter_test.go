@@ -73,6 +73,7 @@ func TestFilter(t *testing.T) {
 	plain := Policy{Level: Strict}
 	bounded := Policy{Level: Strict, Limits: ResourceLimits{Memory: 1 << 30}}
 	marks := Policy{Level: Strict, Attributes: true}
+	open := Policy{Level: Strict, OpenAttributes: true}
 	runs := Policy{Level: Strict, ExecPaths: []string{"/bin/true"}}
 	online := Policy{Level: Strict, Network: Ports, ConnectPorts: []uint16{443}}
 	const shared, private = unix.MAP_SHARED | unix.MAP_ANONYMOUS, unix.MAP_PRIVATE | unix.MAP_ANONYMOUS
@@ -110,6 +111,10 @@ func TestFilter(t *testing.T) {
 		"flags of a file by path":           {plain, call(setFileAttributes), unix.EPERM},
 		"size of a terminal":                {plain, call(unix.SYS_IOCTL, 1, unix.TIOCGWINSZ), 0},
 		"mode of an open file, where asked": {marks, call(unix.SYS_FCHMOD, 5, 0o777), 0},
+		"mode of an open file, where open":  {open, call(unix.SYS_FCHMOD, 5, 0o777), 0},
+		"flags of an open file, where open": {open, call(unix.SYS_IOCTL, 5, unix.FS_IOC_SETFLAGS), 0},
+		"mode by descriptor and path":       {open, call(unix.SYS_FCHMODAT2), unix.EPERM},
+		"flags by path, where open":         {open, call(setFileAttributes), unix.EPERM},
 		"shared memory without a limit":     {plain, call(unix.SYS_MMAP, 0, 1<<30, 3, shared), 0},
 		"shared memory with a limit":        {bounded, call(unix.SYS_MMAP, 0, 1<<30, 3, shared), unix.ENOMEM},
 		"private memory with a limit":       {bounded, call(unix.SYS_MMAP, 0, 1<<30, 3, private|unix.MAP_NORESERVE), 0},

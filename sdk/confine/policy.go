@@ -54,6 +54,10 @@ type Policy struct {
 	// Nothing holds that to WritePaths. Without it a new file has the mode that
 	// it was made with.
 	Attributes bool `json:"attributes,omitempty"`
+	// OpenAttributes allows that of files that are open, also for reading only.
+	// The system lets a process do it to files of its own user, so that root had
+	// better not.
+	OpenAttributes bool `json:"openAttributes,omitempty"`
 
 	Network Network `json:"network,omitempty"`
 	// ConnectPorts and BindPorts are TCP ports; they need a network other than

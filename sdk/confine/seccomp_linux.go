@@ -191,7 +191,13 @@ func (f *filter) files(p Policy) {
 	if p.Attributes {
 		return
 	}
-	for _, number := range slices.Concat(attributeCalls, []int{unix.SYS_FCHMOD, unix.SYS_FCHOWN, unix.SYS_FSETXATTR, unix.SYS_FREMOVEXATTR, setFileAttributes}) {
+	for _, number := range append(slices.Clone(attributeCalls), setFileAttributes) {
+		f.on(number, func() { f.refuse(unix.EPERM) })
+	}
+	if p.OpenAttributes {
+		return
+	}
+	for _, number := range []int{unix.SYS_FCHMOD, unix.SYS_FCHOWN, unix.SYS_FSETXATTR, unix.SYS_FREMOVEXATTR} {
 		f.on(number, func() { f.refuse(unix.EPERM) })
 	}
 	f.on(unix.SYS_IOCTL, func() {

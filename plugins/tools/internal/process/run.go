@@ -73,7 +73,12 @@ func (r *Runner) command(p *contract.Program, s *contract.Scope) (launch.Command
 	if confine.Probe().Processes { // else they are counted, see await
 		limits.Processes = processLimit(s.Processes.Or(contract.DefaultProcesses))
 	}
-	policy := &confine.Policy{Level: confine.Strict, BestEffort: !r.Strict, WritePaths: []string{dir}, ExecPaths: programs(s), KeepSession: true, Limits: limits}
+	policy := &confine.Policy{
+		Level: confine.Strict, BestEffort: !r.Strict, WritePaths: []string{dir}, ExecPaths: programs(s), KeepSession: true, Limits: limits,
+		// Editors set the modes of what they write. Root could do that to the
+		// files of the system, which all programs may read.
+		OpenAttributes: os.Getuid() != 0,
+	}
 	return launch.Command{Path: program, Args: p.Args, Env: r.environment(p, s), Dir: dir, Policy: policy, Reaper: r.Reaper}, nil
 }
 

@@ -161,8 +161,8 @@ func TestDamagedInstall(t *testing.T) {
 	first, err := Open(dir).Add(context.Background(), source)
 	require.NoError(t, err)
 	for name, damage := range map[string]func(tree string){
-		"changed": func(tree string) { require.NoError(t, os.WriteFile(first.Program, []byte("two"), 0o500)) },
-		"missing": func(tree string) { require.NoError(t, os.Remove(first.Program)) },
+		"changed": func(string) { require.NoError(t, os.WriteFile(first.Program, []byte("two"), 0o500)) },
+		"missing": func(string) { require.NoError(t, os.Remove(first.Program)) },
 		"more":    func(tree string) { require.NoError(t, os.WriteFile(filepath.Join(tree, "more"), nil, 0o400)) },
 		"linked":  func(tree string) { require.NoError(t, os.Symlink("words", filepath.Join(tree, "link"))) },
 	} {

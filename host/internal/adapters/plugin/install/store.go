@@ -272,7 +272,7 @@ func place(stage, at string, r record) error {
 
 // hashTree is the name of a sealed tree as it is now.
 func hashTree(dir string) (string, error) {
-	var parts []edn.Value
+	var parts []part
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -292,28 +292,26 @@ func hashTree(dir string) (string, error) {
 		if err != nil {
 			return err
 		}
-		parts = append(parts, part(filepath.ToSlash(name), info.Mode().Perm()&0o100 != 0, hash))
+		parts = append(parts, part{filepath.ToSlash(name), info.Mode().Perm()&0o100 != 0, hash})
 		return nil
 	})
 	return nameOf(parts), err
 }
 
 // part is one file of a tree, and nameOf the hash of all of them.
-func part(path string, executable bool, hash string) edn.Value {
-	return edn.Vector(edn.Text(path), edn.Bool(executable), edn.Text(hash))
+type part struct {
+	path       string
+	executable bool
+	hash       string
 }
 
-func nameOf(parts []edn.Value) string {
-	slices.SortFunc(parts, func(a, b edn.Value) int { return cmp.Compare(pathOf(a), pathOf(b)) })
-	return edn.Hash(edn.Vector(parts...))
-}
-
-func pathOf(part edn.Value) string {
-	for v := range part.Elems() {
-		path, _ := v.AsString()
-		return path
+func nameOf(parts []part) string {
+	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(a.path, b.path) })
+	values := make([]edn.Value, len(parts))
+	for i, p := range parts {
+		values[i] = edn.Vector(edn.Text(p.path), edn.Bool(p.executable), edn.Text(p.hash))
 	}
-	return ""
+	return edn.Hash(edn.Vector(values...))
 }
 
 // choose finds the program among the files of an archive.
@@ -344,7 +342,7 @@ func choose(files []file, wanted string) (string, error) {
 // seal hashes a tree and takes the right to write away from everybody.
 func seal(stage string, files []file, program string) (record, error) {
 	r := record{program: program}
-	var parts []edn.Value
+	var parts []part
 	for _, f := range files {
 		path := filepath.Join(stage, filepath.FromSlash(f.path))
 		hash, err := hashFile(path)
@@ -361,7 +359,7 @@ func seal(stage string, files []file, program string) (record, error) {
 		if f.path == program {
 			r.hash = hash
 		}
-		parts = append(parts, part(f.path, mode == 0o500, hash))
+		parts = append(parts, part{f.path, mode == 0o500, hash})
 	}
 	r.tree = nameOf(parts)
 	err := filepath.WalkDir(stage, func(path string, d fs.DirEntry, err error) error {
