@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -145,7 +146,7 @@ const maxPatience = 20.0
 // conformOptions reads what the command line names, and finds the program.
 func (c *command) conformOptions(o *conforming) (conformance.Options, error) {
 	opts := conformance.Options{Seed: o.seed, Profiles: o.profiles, Patience: o.patience}
-	if !(o.patience >= 1 && o.patience <= maxPatience) {
+	if math.IsNaN(o.patience) || o.patience < 1 || o.patience > maxPatience {
 		return opts, usagef("--patience %v: expected a number from 1 to %v", o.patience, maxPatience)
 	}
 	if len(o.command) == 0 {
