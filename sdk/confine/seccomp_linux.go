@@ -111,10 +111,7 @@ func systemCalls(p Policy, pass *cookie) []unix.SockFilter {
 	}
 	// Memory, queues and semaphores that all processes of a user share: no rule
 	// of Landlock guards them, and they outlive whoever made them.
-	for _, number := range []int{
-		unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP, unix.SYS_SEMCTL,
-		unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL, unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK,
-	} {
+	for _, number := range sharedCalls {
 		f.on(number, func() { f.refuse(unix.EPERM) })
 	}
 	f.memory(p)
@@ -132,14 +129,14 @@ func (f *filter) memory(p Policy) {
 	if p.Limits.Memory == 0 {
 		return
 	}
-	f.on(unix.SYS_MMAP, func() {
+	f.on(mapCall, func() {
 		f.low(3)
 		f.any(unix.MAP_GROWSDOWN, func() { f.refuse(unix.ENOMEM) })
 		f.emit(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, 0, 0, unix.MAP_SHARED|unix.MAP_ANONYMOUS)
 		f.equal(unix.MAP_SHARED|unix.MAP_ANONYMOUS, func() { f.refuse(unix.ENOMEM) })
 		f.allow()
 	})
-	for _, number := range []int{unix.SYS_MEMFD_CREATE, unix.SYS_MEMFD_SECRET} {
+	for _, number := range memoryCalls {
 		f.on(number, func() { f.refuse(unix.ENOMEM) })
 	}
 }

@@ -3,6 +3,6 @@
 package confine
 
 // No filter is written for this architecture; Probe says so.
-const auditArch = 0
+const auditArch, mapCall = 0, 0
 
-var forkCalls, attributeCalls []int
+var forkCalls, attributeCalls, sharedCalls, memoryCalls []int
