@@ -8,10 +8,21 @@ import "time"
 // that clock when it is sent, by the time that is left then, and taken off it
 // when it arrives; on both sides it is a time that runs evenly in between.
 
+// clockSlack is by how much the clock of the machine may have moved against even
+// time without having been set: it is read apart from the other and steered all
+// the time. A deadline that is handed on keeps its value within it, or each hop
+// would make it later by a little.
+const clockSlack = 5 * time.Millisecond
+
 // onWire is deadline as it is sent at now. A deadline that time.Now led to runs
 // evenly, whatever the clock did since.
 func onWire(deadline, now time.Time) int64 {
-	return now.Round(0).Add(deadline.Sub(now)).UnixNano()
+	written := deadline.Round(0)
+	even := now.Round(0).Add(deadline.Sub(now))
+	if even.Sub(written).Abs() <= clockSlack {
+		return written.UnixNano()
+	}
+	return even.UnixNano()
 }
 
 // offWire is a deadline that arrives at now. It has a monotonic reading if now

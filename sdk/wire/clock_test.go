@@ -47,6 +47,15 @@ func TestDeadlineOutlivesTheClock(t *testing.T) {
 	assert.True(t, at.Equal(offWire(at.UnixNano(), time.Now())))
 }
 
+// A deadline that is handed on, as in calls back to the host, is the same at each
+// hop, though the two clocks of the machine are read one after the other.
+func TestDeadlineIsHandedOn(t *testing.T) {
+	at := time.Now().Add(time.Minute).UnixNano()
+	for range 1000 {
+		require.Equal(t, at, onWire(offWire(at, time.Now()), time.Now()))
+	}
+}
+
 // The deadline that an author's function sees runs evenly.
 func TestReceivedDeadlineRunsEvenly(t *testing.T) {
 	p, err := CallContext{Deadline: time.Now().Add(time.Minute)}.Proto(EDN)
