@@ -195,7 +195,8 @@ func (b *bench) asking(ctx context.Context, check func(q question, parent wire.C
 
 func withinLimits(q question, parent wire.CallContext, asked wire.Call) error {
 	at := asked.Context.Deadline
-	if at.IsZero() || at.After(parent.Deadline) {
+	// What went over the wire is compared, not what each side makes of it.
+	if at.IsZero() || at.UnixNano() > parent.Deadline.UnixNano() {
 		return want(fmt.Sprintf("a deadline in a host call of %s that is not after %s", q, parent.Deadline.Format(time.RFC3339Nano)), "%s", at.Format(time.RFC3339Nano))
 	}
 	if asked.Context.Budget.IsNil() {
