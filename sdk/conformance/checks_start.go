@@ -58,8 +58,7 @@ func (b *bench) bare(ctx context.Context, env []string, until func(line string) 
 	defer func() { _ = p.Kill() }()
 	var mu sync.Mutex
 	var text bytes.Buffer
-	found := make(chan struct{})
-	var once sync.Once
+	found, watching := make(chan struct{}), until != nil
 	var readers sync.WaitGroup
 	for _, stream := range []io.Reader{p.Stdout(), p.Stderr()} {
 		readers.Go(func() {
@@ -71,8 +70,9 @@ func (b *bench) bare(ctx context.Context, env []string, until func(line string) 
 					text.Write(buf[:n])
 				}
 				for line := range strings.Lines(text.String()) {
-					if until != nil && until(strings.TrimSpace(line)) {
-						once.Do(func() { close(found) })
+					if watching && until(strings.TrimSpace(line)) {
+						watching = false
+						close(found)
 					}
 				}
 				mu.Unlock()
@@ -92,6 +92,7 @@ func (b *bench) bare(ctx context.Context, env []string, until func(line string) 
 	}
 	mu.Lock()
 	defer mu.Unlock()
+	watching = false // what until found is its caller's again
 	return text.String(), p.Exit(), ended, nil
 }
 
@@ -101,7 +102,7 @@ func startByHand(ctx context.Context, b *bench) error {
 	case err != nil:
 		return err
 	case !ended:
-		return want("a program that ends when it is started by hand", "it still runs after %s, and has printed %q", b.call, cut(out))
+		return want("a program that ends when it is started by hand", "it still runs after %s, and has printed %q", b.begin, cut(out))
 	case exit.Code != 2 || exit.Signal != 0:
 		return want("exit code 2", "%s, and %q", exit, cut(out))
 	}
@@ -145,7 +146,7 @@ func startProtocol(ctx context.Context, b *bench) error {
 	case offer != launch.Handshake{}:
 		return want(fmt.Sprintf("revision %d in the handshake, or a failure", wire.Protocol), "revision %d", offer.Version)
 	case !ended:
-		return want("a handshake or an end", "neither after %s, and the output %q", b.call, cut(out))
+		return want("a handshake or an end", "neither after %s, and the output %q", b.begin, cut(out))
 	case exit.Clean():
 		return want("an exit code that is not 0", "%s, and %q", exit, cut(out))
 	case strings.TrimSpace(out) == "":
