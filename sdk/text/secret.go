@@ -2,10 +2,13 @@ package text
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -14,11 +17,28 @@ import (
 // they stand in texts that have nothing to do with it.
 const minPart = 8
 
+// SecretReplacer takes secrets out of texts in all their forms. The keys are the
+// secrets, the values what stands in their place.
+func SecretReplacer(secrets map[string]string) *strings.Replacer {
+	instead := map[string]string{}
+	for _, secret := range slices.Sorted(maps.Keys(secrets)) {
+		for _, form := range SecretForms(secret) {
+			instead[form] = secrets[secret]
+		}
+	}
+	// Of two that begin at one place the longer one is taken out.
+	forms := slices.SortedFunc(maps.Keys(instead), func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
+	pairs := make([]string, 0, 2*len(forms))
+	for _, form := range forms {
+		pairs = append(pairs, form, instead[form])
+	}
+	return strings.NewReplacer(pairs...)
+}
+
 // SecretForms are the texts in which a secret shows itself: as it is, each of its
 // lines (a key of many lines is printed line by line), and these as they stand
 // in JSON, EDN, a quoted text of Go, a URL, base64 and hexadecimal digits. The
-// secret comes first; the rest is in no order and may hold a text twice. Whoever
-// takes them out of a text begins with the longest.
+// secret comes first; the rest is in no order and may hold a text twice.
 func SecretForms(secret string) []string {
 	texts := []string{secret}
 	for line := range strings.Lines(secret) {

@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -153,17 +152,11 @@ func (p *pluginLog) hide(secrets edn.Value) {
 	if len(p.hidden) == known {
 		return
 	}
-	var all []string
+	instead := map[string]string{}
 	for _, s := range p.hidden {
-		all = append(all, words.SecretForms(s)...)
+		instead[s] = "[secret]"
 	}
-	// Of two that begin at one place the longer one is taken out.
-	slices.SortFunc(all, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
-	pairs := make([]string, 0, 2*len(all))
-	for _, s := range slices.Compact(all) {
-		pairs = append(pairs, s, "[secret]")
-	}
-	p.secret = strings.NewReplacer(pairs...)
+	p.secret = words.SecretReplacer(instead)
 }
 
 // levels from the least important to the most.

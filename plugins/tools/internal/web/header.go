@@ -139,17 +139,16 @@ func (c *Client) secret(name, header, host string, home bool) (string, *contract
 // hide takes the secrets of the request out of what the server answers: one that
 // repeats what it was sent must not bring them into records (FX-011).
 func (c *Client) hide(text string) string {
-	for name, s := range c.Secrets {
-		if len(s.Value) < minSecret {
-			continue
+	if c.hidden == nil {
+		instead := map[string]string{}
+		for name, s := range c.Secrets {
+			if len(s.Value) >= minSecret {
+				instead[s.Value] = "[secret " + name + "]"
+			}
 		}
-		forms := words.SecretForms(s.Value)
-		slices.SortFunc(forms, func(a, b string) int { return len(b) - len(a) })
-		for _, form := range forms {
-			text = strings.ReplaceAll(text, form, "[secret "+name+"]")
-		}
+		c.hidden = words.SecretReplacer(instead)
 	}
-	return text
+	return c.hidden.Replace(text)
 }
 
 // minSecret keeps a secret of a few characters from blanking out half an answer.

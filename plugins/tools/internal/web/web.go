@@ -33,7 +33,8 @@ type Client struct {
 	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
 	Dial    func(ctx context.Context, network, address string) (net.Conn, error)
 
-	sent atomic.Bool // some byte of a request may have left
+	sent   atomic.Bool       // some byte of a request may have left
+	hidden *strings.Replacer // takes the secrets out of answers; nil until asked for
 }
 
 // Do makes the request that the input describes.
