@@ -22,8 +22,20 @@ import (
 // python runs a script beside the templates.
 func python(t *testing.T, script, stdin string) string {
 	t.Helper()
-	cmd := exec.Command("/usr/bin/python3", "-B", "-c", script)
-	cmd.Dir = "templates/python"
+	return output(t, "templates/python", stdin, "/usr/bin/python3", "-B", "-c", script)
+}
+
+// node runs a module beside the example for Node, which has the packages.
+func node(t *testing.T, script, stdin string) string {
+	t.Helper()
+	return output(t, "../../../../../examples/plugins/outline", stdin, "node", "--input-type=module", "-e", script)
+}
+
+// output is what a program prints in a directory.
+func output(t *testing.T, dir, stdin, program string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(program, args...)
+	cmd.Dir = dir
 	cmd.Stdin = strings.NewReader(stdin)
 	var problems strings.Builder
 	cmd.Stderr = &problems
@@ -66,19 +78,6 @@ func TestBlobNamesInOtherLanguages(t *testing.T) {
 
 	got = node(t, `import { blobHash } from "./wire.mjs"; import fs from "node:fs"; for (const s of JSON.parse(fs.readFileSync(0))) console.log(blobHash(s));`, string(asJSON))
 	assert.Equal(t, want, strings.Fields(got))
-}
-
-// node runs a module beside the example for Node, which has the packages.
-func node(t *testing.T, script, stdin string) string {
-	t.Helper()
-	cmd := exec.Command("node", "--input-type=module", "-e", script)
-	cmd.Dir = "../../../../../examples/plugins/outline"
-	cmd.Stdin = strings.NewReader(stdin)
-	var problems strings.Builder
-	cmd.Stderr = &problems
-	out, err := cmd.Output()
-	require.NoError(t, err, "%s", problems.String())
-	return strings.TrimSpace(string(out))
 }
 
 // DESCRIBE-005: two capabilities of one intent with schemas of their own publish
