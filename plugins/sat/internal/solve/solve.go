@@ -53,35 +53,16 @@ func Run(ctx context.Context, self string, f *dimacs.Formula, timeout time.Durat
 		wctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
-	cmd := exec.CommandContext(wctx, self, WorkerArg)
-	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
-	cmd.SysProcAttr = workerAttributes()
-	cmd.WaitDelay = time.Second
-	// The pipe stays open until the worker has answered: its end tells the
-	// worker that the plugin is gone.
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return Answer{}, fmt.Errorf("sat: start worker: %w", err)
-	}
-	var out, problems bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &limited{buf: &problems, left: 4 << 10}
-	if err := startWorker(cmd); err != nil {
-		return Answer{}, fmt.Errorf("sat: start worker: %w", err)
-	}
-	_, werr := stdin.Write(append(normal.Text(), endMark...))
-	err = cmd.Wait()
-	_ = stdin.Close()
+	out, err := work(wctx, self, append(normal.Text(), endMark...))
 	switch {
 	case ctx.Err() != nil:
 		return Answer{}, ctx.Err()
 	case wctx.Err() != nil:
 		return Answer{Status: Unknown, Reason: fmt.Sprintf("no answer within %s", timeout)}, nil
 	case err != nil:
-		return Answer{}, fmt.Errorf("sat: worker failed: %w: %s", err, strings.TrimSpace(problems.String()))
-	case werr != nil:
-		return Answer{}, fmt.Errorf("sat: worker input: %w", werr)
+		return Answer{}, err
 	}
-	answer, err = parseAnswer(out.String())
+	answer, err = parseAnswer(out)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -95,6 +76,36 @@ func Run(ctx context.Context, self string, f *dimacs.Formula, timeout time.Durat
 		}
 	}
 	return answer, nil
+}
+
+// work gives the formula to a worker and returns its output. The end of ctx
+// kills the worker; it may also come before there is one.
+func work(ctx context.Context, self string, formula []byte) (string, error) {
+	cmd := exec.CommandContext(ctx, self, WorkerArg)
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+	cmd.SysProcAttr = workerAttributes()
+	cmd.WaitDelay = time.Second
+	// The pipe stays open until the worker has answered: its end tells the
+	// worker that the plugin is gone.
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return "", fmt.Errorf("sat: start worker: %w", err)
+	}
+	var out, problems bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &limited{buf: &problems, left: 4 << 10}
+	if err := startWorker(cmd); err != nil {
+		return "", fmt.Errorf("sat: start worker: %w", err)
+	}
+	_, werr := stdin.Write(formula)
+	err = cmd.Wait()
+	_ = stdin.Close()
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("sat: worker failed: %w: %s", err, strings.TrimSpace(problems.String()))
+	case werr != nil:
+		return "", fmt.Errorf("sat: worker input: %w", werr)
+	}
+	return out.String(), nil
 }
 
 // trivial brings a formula into the form that solvers get, or decides one that

@@ -112,6 +112,18 @@ func TestRunTimeoutIsUnknown(t *testing.T) {
 	assert.Contains(t, got.Reason, "300ms")
 }
 
+// A time that is over before there is a worker is one that is over.
+func TestRunWithoutTime(t *testing.T) {
+	got, err := Run(context.Background(), self(t), pigeonhole(4), time.Nanosecond)
+	require.NoError(t, err)
+	assert.Equal(t, Answer{Status: Unknown, Reason: "no answer within 1ns"}, got)
+
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err = Run(ctx, self(t), pigeonhole(4), time.Minute)
+	assert.Equal(t, context.Canceled, err)
+}
+
 // A cancelled solve is gone within one second: Run waits for its worker, so
 // returning is the proof.
 func TestRunCancelStopsBurning(t *testing.T) {
