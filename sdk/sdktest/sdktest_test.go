@@ -3,7 +3,10 @@ package sdktest_test
 import (
 	"context"
 	"errors"
+	"os"
+	"os/exec"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -36,7 +39,27 @@ func newGreeter() sdk.Plugin {
 	}
 }
 
-func TestMain(m *testing.M) { sdktest.Main(m, newGreeter()) }
+// brokenEnv makes the test binary the tests of a plugin that cannot start.
+const brokenEnv = "SDKTEST_BROKEN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(brokenEnv) == "" {
+		sdktest.Main(m, newGreeter())
+	}
+	testing.Main(regexp.MatchString, []testing.InternalTest{{Name: "TestMute", F: conformMute}}, nil, nil) // does not return
+}
+
+// conformMute is how the author of a plugin tests it; this one has a fault.
+func conformMute(t *testing.T) {
+	type settings struct {
+		Voice string `edn:"voice"`
+	}
+	mute := newGreeter()
+	mute.Config = sdk.Config[settings]{Default: settings{Voice: "alto"}, Start: func(context.Context, settings) error {
+		return errors.New("there is no voice")
+	}}
+	sdktest.Conform(t, mute, conformance.Options{Only: regexp.MustCompile(`^core/(describe/bare|configure/agrees|invoke/answer)$`)})
+}
 
 // SDK-004: a plugin in this process and one in its own give the same answers.
 func TestServeAndStart(t *testing.T) {
@@ -57,4 +80,29 @@ func TestConform(t *testing.T) {
 	// A process costs a start; what differs from the above is how it ends.
 	some := conformance.Options{Only: regexp.MustCompile(`^core/(describe/pure|invoke/(answer|large)|malformed/too-large|drain|shutdown)`)}
 	t.Run("process", func(t *testing.T) { sdktest.ConformSelf(t, some) })
+}
+
+// CONF-006: a check that fails says what the command would say, and how to make it
+// again; one that was not made because of it only names it.
+func TestConformFails(t *testing.T) {
+	run := func(pattern string) string {
+		cmd := exec.Command(os.Args[0], "-test.v", "-test.run", pattern)
+		cmd.Env = append(os.Environ(), brokenEnv+"=1")
+		out, err := cmd.CombinedOutput()
+		assert.Equal(t, 1, cmd.ProcessState.ExitCode(), "%v: %s", err, out)
+		return string(out)
+	}
+	out := run(".")
+	require.Contains(t, out, "--- PASS: TestMute/core/describe/bare")
+	require.Contains(t, out, "--- FAIL: TestMute/core/configure/agrees")
+	require.Contains(t, out, "--- FAIL: TestMute/core/invoke/answer")
+	assert.Regexp(t, `fail core/configure/agrees\n +requirement: [A-Z]+-\d+ .*\n( +requirement: .*\n)* +expected: Configure succeeds\n +observed: .*there is no voice`, out)
+	assert.Contains(t, out, "not made: the plugin does not get this far, see core/configure/agrees")
+	assert.Equal(t, 1, strings.Count(out, "there is no voice"), out)
+
+	again := regexp.MustCompile(`again: go test -run '(.+)'\n`).FindStringSubmatch(out)
+	require.NotNil(t, again, out)
+	out = run(again[1])
+	assert.Contains(t, out, "--- FAIL: TestMute/core/configure/agrees")
+	assert.NotContains(t, out, "core/describe/bare")
 }
