@@ -17,8 +17,9 @@ import (
 )
 
 // noticed is how long the end of a process may take to be seen after its
-// connection broke.
-const noticed = 100 * time.Millisecond
+// connection broke: on a machine that is busy a process takes a while to end.
+// Only a server that breaks its connections and lives costs a call that long.
+const noticed = time.Second
 
 // answer answers a call. A server that dies is started again, once, and the call
 // is repeated if nobody has seen a piece of the answer.
@@ -94,7 +95,7 @@ func (h *house) fate(ctx context.Context, lease *lease, response edn.Value) *con
 	default:
 		return nil // an answer, or an error that the server itself gave
 	}
-	return lease.Died(within)
+	return lease.Died(ctx, within)
 }
 
 // sessionOf is the session whose server a call wants, "" if it names none.

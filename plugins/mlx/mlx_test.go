@@ -223,7 +223,7 @@ func TestDiesInACall(t *testing.T) {
 	assert.Equal(t, fmt.Sprintf("[{:deaths 1 :error :model/died :pid %d}]", pids[0]), o.response.Key("invoke/meta").Key("attempts").String())
 	assert.Equal(t, "1", r.operate("model/status", "").Key("deaths").String())
 
-	for _, how := range []string{"die", "exit"} { // the second request dies as the first did
+	for _, how := range []string{"die", "exit", "hang-up"} { // the second request dies as the first did
 		r := newRig(t, "")
 		err := r.fails(how)
 		assert.Equal(t, "model/died", err.Type, "%v", err)

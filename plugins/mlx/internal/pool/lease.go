@@ -120,8 +120,8 @@ func (l *Lease[S]) Context(ctx context.Context) (context.Context, context.Cancel
 }
 
 // Died says what the server died of, nil if it lives. within is how long a death
-// may take to be noticed.
-func (l *Lease[S]) Died(within time.Duration) *contract.Error {
+// may take to be noticed; the end of ctx ends the wait for one.
+func (l *Lease[S]) Died(ctx context.Context, within time.Duration) *contract.Error {
 	timer := l.pool.set.Clock.NewTimer(within)
 	defer timer.Stop()
 	select {
@@ -130,6 +130,8 @@ func (l *Lease[S]) Died(within time.Duration) *contract.Error {
 		select {
 		case <-l.run.dead.Done():
 		case <-timer.C():
+			return nil
+		case <-ctx.Done():
 			return nil
 		}
 	}

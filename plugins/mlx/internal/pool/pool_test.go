@@ -274,7 +274,7 @@ func TestAnyOrder(t *testing.T) {
 			"die": func(*rapid.T) {
 				if l := take(); l != nil {
 					l.Server.Kill()
-					if l.Died(limit) == nil {
+					if l.Died(context.Background(), limit) == nil {
 						panic("it lives")
 					}
 					l.Release()

@@ -235,6 +235,12 @@ func (s *script) answer(w http.ResponseWriter, r *http.Request, q request) {
 		}
 	case "exit":
 		os.Exit(3)
+	case "hang-up": // a process that takes a while to end after its connections broke
+		if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+			_ = conn.Close()
+		}
+		time.Sleep(300 * time.Millisecond)
+		os.Exit(3)
 	case "freeze":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 		time.Sleep(time.Second) // it takes a moment
