@@ -106,20 +106,17 @@ func (e External) Run(ctx context.Context, f *dimacs.Formula, timeout time.Durat
 	if e.Style == MiniSat {
 		args = append(args, result)
 	}
-	wctx := ctx
-	if timeout > 0 {
-		var cancel context.CancelFunc
-		wctx, cancel = context.WithTimeout(ctx, timeout)
-		defer cancel()
-	}
-	code, out, err := e.execute(wctx, args, dir)
+	var code int
+	var out []byte
+	over, err := within(ctx, timeout, func(ctx context.Context) (err error) {
+		code, out, err = e.execute(ctx, args, dir)
+		return err
+	})
 	switch {
-	case ctx.Err() != nil:
-		return Answer{}, ctx.Err()
-	case wctx.Err() != nil:
-		return Answer{Status: Unknown, Reason: fmt.Sprintf("no answer within %s", timeout)}, nil
 	case err != nil:
 		return Answer{}, err
+	case over:
+		return tooLong(timeout), nil
 	}
 	if e.Style == MiniSat {
 		a, err = minisatAnswer(result, code)

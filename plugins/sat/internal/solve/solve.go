@@ -47,20 +47,16 @@ func Run(ctx context.Context, self string, f *dimacs.Formula, timeout time.Durat
 	if ok {
 		return answer, nil
 	}
-	wctx := ctx
-	if timeout > 0 {
-		var cancel context.CancelFunc
-		wctx, cancel = context.WithTimeout(ctx, timeout)
-		defer cancel()
-	}
-	out, err := work(wctx, self, append(normal.Text(), endMark...))
+	var out string
+	over, err := within(ctx, timeout, func(ctx context.Context) (err error) {
+		out, err = work(ctx, self, append(normal.Text(), endMark...))
+		return err
+	})
 	switch {
-	case ctx.Err() != nil:
-		return Answer{}, ctx.Err()
-	case wctx.Err() != nil:
-		return Answer{Status: Unknown, Reason: fmt.Sprintf("no answer within %s", timeout)}, nil
 	case err != nil:
 		return Answer{}, err
+	case over:
+		return tooLong(timeout), nil
 	}
 	answer, err = parseAnswer(out)
 	if err != nil {
@@ -76,6 +72,29 @@ func Run(ctx context.Context, self string, f *dimacs.Formula, timeout time.Durat
 		}
 	}
 	return answer, nil
+}
+
+// within bounds what a solver does: over says that it took longer than the
+// timeout (0: none), whatever came of it then. The end of ctx is an error.
+func within(ctx context.Context, timeout time.Duration, do func(ctx context.Context) error) (over bool, err error) {
+	bounded := ctx
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		bounded, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	err = do(bounded)
+	switch {
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case bounded.Err() != nil:
+		return true, nil
+	}
+	return false, err
+}
+
+func tooLong(timeout time.Duration) Answer {
+	return Answer{Status: Unknown, Reason: fmt.Sprintf("no answer within %s", timeout)}
 }
 
 // work gives the formula to a worker and returns its output. The end of ctx
