@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// loadActs is how many acts TestServeUnderLoad asks for. The full proof takes
+// loadActs is how many acts TestServeUnderLoad asks for at least. The full proof takes
 // 10,000 and more.
 var loadActs = flag.Int("load.acts", 1500, "acts of the load test")
 

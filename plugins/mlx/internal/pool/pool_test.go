@@ -209,6 +209,28 @@ func TestWaiting(t *testing.T) {
 	r.get("a").Release()
 }
 
+// MLX-009: a death is waited for as long as it was said, and no longer than the
+// call; one that is known needs no wait.
+func TestDeathIsAwaited(t *testing.T) {
+	r := newRig(t, nil)
+	l := r.get("a")
+	defer l.Release()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	assert.Nil(t, l.Died(ended, limit))
+
+	told := make(chan *contract.Error)
+	die := func() { told <- l.Died(t.Context(), limit) }
+	go die()
+	r.clock.Fire(t, limit)
+	assert.Nil(t, <-told, "it lives")
+	go die()
+	r.clock.Wait(t, limit)
+	l.Server.Kill()
+	assert.Equal(t, "model/died", (<-told).Type)
+	assert.Equal(t, "model/died", l.Died(ended, 0).Type)
+}
+
 // All calls that wait for a start fail with it: it is not tried once for each.
 func TestAllFailWithTheStart(t *testing.T) {
 	r := newRig(t, func(s *Settings[*stub], h *house) {

@@ -239,7 +239,7 @@ func (s *script) answer(w http.ResponseWriter, r *http.Request, q request) {
 		if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
 			_ = conn.Close()
 		}
-		time.Sleep(300 * time.Millisecond)
+		time.Sleep(150 * time.Millisecond)
 		os.Exit(3)
 	case "freeze":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
