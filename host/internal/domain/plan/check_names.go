@@ -253,6 +253,7 @@ func (c *checker) retries(p *Plan, n *Node) {
 // bindable reports a call that no candidate can serve.
 func (c *checker) bindable(p *Plan, n *Node, l *policy.Layer) {
 	d := c.env.Demand(n, l)
+	d.Permits = c.permits(n, l)
 	if d.AnyFits() {
 		return
 	}
@@ -262,7 +263,7 @@ func (c *checker) bindable(p *Plan, n *Node, l *policy.Layer) {
 		c.bad(checkNoCandidate, path, edn.Nil(), "nothing serves :%s in %s", n.Intent, showPath(path))
 		return
 	}
-	if c.effectsOnly(p, n, b.Rejected) {
+	if c.effectsOnly(p, n, l, b.Rejected) {
 		return
 	}
 	reasons := make([]string, 0, len(b.Rejected))
@@ -276,15 +277,19 @@ func (c *checker) bindable(p *Plan, n *Node, l *policy.Layer) {
 	c.bad(checkNoCandidate, path, edn.Nil(), "no candidate can serve :%s in %s: %s", n.Intent, showPath(path), strings.Join(reasons, ", "))
 }
 
-// effectsOnly reports a call whose candidates all lack an effect, and nothing
-// else, as that.
-func (c *checker) effectsOnly(p *Plan, n *Node, rejected []policy.Rejection) bool {
+// effectsOnly reports a call whose candidates are all left out for their
+// effects, and for nothing else, as that.
+func (c *checker) effectsOnly(p *Plan, n *Node, l *policy.Layer, rejected []policy.Rejection) bool {
 	for _, r := range rejected {
 		if r.Reason != policy.ReasonEffects {
 			return false
 		}
 	}
-	c.uncovered(p, n, rejected[0].Detail, rejected[0].Cap, kIntent)
+	if r := rejected[0]; r.Denied != nil {
+		c.denied(p, n, l, &r, kIntent)
+	} else {
+		c.uncovered(p, n, r.Detail, r.Cap, kIntent)
+	}
 	return true
 }
 
@@ -297,51 +302,50 @@ func (c *checker) uncovered(p *Plan, n *Node, effect, by string, key edn.Value) 
 			return
 		}
 	}
-	if c.env.Grant != nil {
-		if capability, ok := c.env.Registry.Tool(by); ok {
-			if e, why := c.env.rejects(capability); e == effect {
-				c.withheld(p, n, effect, by, why, key)
-				return
-			}
-		}
-	}
 	path := p.path(n.Index, key)
 	c.bad(checkEffects, path, edn.Nil(), ":%s is needed by :%s and not allowed to the request in %s", effect, by, showPath(path))
 }
 
-// withheld reports an effect that roles or the configuration do not give.
-func (c *checker) withheld(p *Plan, n *Node, effect, by, why string, key edn.Value) {
+// denied reports a candidate that the grant of the caller denies: at the input
+// if another input would be permitted, else at the key that names what is called.
+func (c *checker) denied(p *Plan, n *Node, l *policy.Layer, r *policy.Rejection, key edn.Value) {
+	if capability, ok := c.env.Registry.Capability(r.Cap); ok {
+		if _, err := c.env.Grant.Decide(policy.Need{Capability: capability, Layer: l}); err == nil {
+			key = edn.K("input")
+		}
+	}
 	path := p.path(n.Index, key)
-	c.bad(checkEffects, path, edn.Nil(), ":%s is needed by :%s and %s, in %s", effect, by, why, showPath(path))
+	c.bad(checkEffects, path, edn.Nil(), "%s, in %s", r.Denied.Message, showPath(path))
 }
 
-// scope asks a tool whose whole input is known whether its scope allows it.
-func (c *checker) scope(p *Plan, n *Node, capability *registry.Capability, l *policy.Layer) {
-	if c.env.Grant == nil || n.Input == nil || !n.Input.Constant() {
-		return
+// permits asks the grant of the caller about the effects of a node (FX-002), as
+// the run does before it calls; nil without a grant.
+func (c *checker) permits(n *Node, l *policy.Layer) func(*registry.Capability) *contract.Error {
+	if c.env.Grant == nil {
+		return nil
+	}
+	return func(capability *registry.Capability) *contract.Error {
+		_, err := c.env.Grant.Decide(policy.Need{Capability: capability, Layer: l, Input: c.knownInput(n)})
+		return err
+	}
+}
+
+// knownInput is the input of a node as far as a scope can be asked about it
+// before the run; nil if it is not known or does not fit its schema.
+func (c *checker) knownInput(n *Node) edn.Value {
+	if n.Input == nil || !n.Input.Constant() {
+		return edn.Nil()
 	}
 	input := n.Input.Source()
 	for _, key := range []string{"root", "cwd"} {
 		if dir, ok := input.Key(key).AsString(); ok && !strings.HasPrefix(dir, "/") {
-			return // where it starts is known to the run only
+			return edn.Nil() // it is relative to the directory of the run
 		}
 	}
 	if s, ok := c.env.Registry.Schema(c.env.inSchema(n)); ok && !s.Valid(input) {
-		return
+		return edn.Nil()
 	}
-	need := policy.Need{Capability: capability, Layer: l, Input: input}
-	if _, err := c.env.Grant.Decide(need); err != nil {
-		path := p.path(n.Index, edn.K("input"))
-		c.bad(checkEffects, path, edn.Nil(), "%s, in %s", err.Message, showPath(path))
-	}
-}
-
-// rejects asks the grant, if there is one.
-func (e *Env) rejects(c *registry.Capability) (effect, why string) {
-	if e.Grant == nil {
-		return "", ""
-	}
-	return e.Grant.Rejects(c)
+	return input
 }
 
 // tool checks a tool node: its id and the effects that it needs.
@@ -365,9 +369,9 @@ func (c *checker) tool(p *Plan, n *Node) {
 		c.uncovered(p, n, e, n.ToolID, kToolID)
 		return
 	}
-	if e, why := c.env.rejects(capability); e != "" {
-		c.withheld(p, n, e, n.ToolID, why, kToolID)
-		return
+	if permits := c.permits(n, l); permits != nil {
+		if err := permits(capability); err != nil {
+			c.denied(p, n, l, &policy.Rejection{Cap: capability.ID, Denied: err}, kToolID)
+		}
 	}
-	c.scope(p, n, capability, l)
 }

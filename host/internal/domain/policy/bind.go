@@ -31,6 +31,8 @@ type Rejection struct {
 	Why *contract.Error
 	// Detail is what the filter compared (missing effect, schema, tag).
 	Detail string
+	// Denied is the error of Permits, nil if another filter left it out.
+	Denied *contract.Error
 }
 
 // Value returns the rejection as `node/resolved` records it.
@@ -62,9 +64,9 @@ type Demand struct {
 	Routing []string
 	// Layer holds the merged layers of the call; of a Policy, its Layer.
 	Layer *Layer
-	// Permits tells the effect that the caller may not have of a capability,
-	// whatever the layers allow; nil means that this is not asked.
-	Permits func(c *registry.Capability) (forbidden string)
+	// Permits returns why a capability with effects may not be called under the
+	// grant of the caller, nil if it may; a nil function permits everything.
+	Permits func(c *registry.Capability) *contract.Error
 	// State answers whether a capability can be used now; nil means that all
 	// can, which gives the static view of the checks.
 	State func(capID string) Unavailable
@@ -147,6 +149,13 @@ func (d *Demand) reject(id string) (Rejection, bool) {
 	if rej.Reason, rej.Detail = d.misfit(c); rej.Reason != "" {
 		return rej, true
 	}
+	if d.Permits != nil && c.Effectful() {
+		if rej.Denied = d.Permits(c); rej.Denied != nil {
+			rej.Reason = ReasonEffects
+			rej.Detail, _ = rej.Denied.Details.Key("effect").AsKeyword()
+			return rej, true
+		}
+	}
 	if d.State == nil {
 		return rej, false
 	}
@@ -165,11 +174,6 @@ func (d *Demand) misfit(c *registry.Capability) (reason, detail string) {
 	}
 	if e, ok := d.Layer.AllowsEffects(c.Effects); !ok {
 		return ReasonEffects, e
-	}
-	if d.Permits != nil && c.Effectful() {
-		if e := d.Permits(c); e != "" {
-			return ReasonEffects, e
-		}
 	}
 	req := &d.Layer.Requires
 	if req.Effects.Set {

@@ -49,7 +49,8 @@ type Need struct {
 	// Layer holds what request and node allow and how they narrow it.
 	Layer *Layer
 	// Input is the filled input; it is judged if the capability is a tool of
-	// the contract and holds itself to its scope.
+	// the contract and holds itself to its scope. Nil: it is not known yet, and
+	// only what holds for every input is decided.
 	Input edn.Value
 }
 
@@ -138,7 +139,7 @@ func (g *Grant) scope(effect string, n Need) (contract.Scope, *contract.Error) {
 	if !known || !s.Enabled.V {
 		return s, disabled(effect, n.Capability.ID)
 	}
-	if t, ok := n.tool(effect); ok {
+	if t, ok := n.tool(effect); ok && !n.Input.IsNil() {
 		if err := t.Permit(n.Input, &s); err != nil {
 			return s, err
 		}
@@ -155,33 +156,6 @@ func disabled(effect, by string) *contract.Error {
 	return contract.Errorf("effects/scope-denied", ":%s needs the effect :%s, which is disabled", by, effect).
 		WithDetail("reason", edn.K("disabled")).WithDetail("effect", edn.K(effect)).
 		WithHint("enable it with effects { scope \"" + effect + "\" { enabled = true } } in ferment.hcl")
-}
-
-// Rejects tells whether the roles or the configuration keep a capability from
-// having its effects, whatever the request allows, and names the effect.
-func (g *Grant) Rejects(c *registry.Capability) (effect, why string) {
-	for _, e := range c.Effects {
-		if e == registry.NoEffect {
-			continue
-		}
-		if _, _, ok := g.rule(e); !ok {
-			return e, "is not permitted to these roles"
-		}
-		s, known := g.scopes.Of(e)
-		if own, ok := g.effects.Capabilities[c.ID].Of(e); ok {
-			s = Meet(s, own)
-		}
-		if !known || !s.Enabled.V {
-			return e, "is disabled in the configuration"
-		}
-	}
-	return "", ""
-}
-
-// Forbids is the effect of a capability that Rejects names, for binding.
-func (g *Grant) Forbids(c *registry.Capability) string {
-	effect, _ := g.Rejects(c)
-	return effect
 }
 
 // Roles are those that the grant was made for.

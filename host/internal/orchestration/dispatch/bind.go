@@ -29,7 +29,7 @@ func (s *serving) bind() policy.Binding {
 			demand := t.demand(s.d.Registry)
 			demand.State, demand.StandIn = s.state, s.standIn
 			if asks {
-				demand.Permits = s.run.Grant.Forbids
+				demand.Permits = s.forbids
 			}
 			b = demand.Bind()
 			break

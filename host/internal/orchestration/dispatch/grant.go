@@ -33,27 +33,24 @@ func (s *serving) scopes(c *registry.Capability) (policy.Scopes, *contract.Error
 	return scopes, nil
 }
 
+// forbids returns why this node may not call a capability; see policy.Demand.
+func (s *serving) forbids(c *registry.Capability) *contract.Error {
+	_, err := s.scopes(c)
+	return err
+}
+
 // withheld is the failure of a node whose candidates all have effects that the
-// caller may not have; nil if there is any other reason.
+// grant of the caller denies; nil if any is left out for another reason.
 func (s *serving) withheld() *contract.Error {
-	var first *contract.Error
 	for _, r := range s.binding.Rejected {
-		c, ok := s.d.Registry.Capability(r.Cap)
-		if r.Reason != policy.ReasonEffects || !ok {
+		if r.Denied == nil {
 			return nil
 		}
-		_, err := s.scopes(c)
-		if err == nil {
-			return nil
-		}
-		if first == nil {
-			first = err
-		}
 	}
-	if first != nil && first.Type == "effects/missing-required" {
-		return nil // nobody serves what was asked for within what was allowed
+	if len(s.binding.Rejected) == 0 {
+		return nil
 	}
-	return first
+	return s.binding.Rejected[0].Denied
 }
 
 // recoveryOf is the recovery class of a call. A scope that makes requests carry
