@@ -6,11 +6,16 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 ROUNDS  ?= 50
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
+# Programs and tests are the same with and without a C compiler. With -trimpath
+# everywhere nothing is compiled twice.
+export CGO_ENABLED ?= 0
+export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
+
 .PHONY: build run test test-live check bench soak proto
 
 build: ## bin/ferment, bin/plugins/* and the lock file that approves these
-	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ferment ./host
-	$(GO) build -trimpath -ldflags '-s -w' -o bin/plugins/ ./plugins/...
+	$(GO) build -ldflags '$(LDFLAGS)' -o bin/ferment ./host
+	$(GO) build -ldflags '-s -w' -o bin/plugins/ ./plugins/...
 	@rm -f bin/ferment.lock.hcl # what was just built is what is approved
 	OPENAI_API_KEY=none ANTHROPIC_API_KEY=none OLLAMA_MODEL=none MLX_MODEL=none bin/ferment plugin lock # also what is started only where there is a key
 
@@ -18,7 +23,7 @@ run: build ## the tour: one plan over real plugins, with an engine killed on the
 	$(GO) run ./examples/tour
 
 test: build ## the whole test suite; TAGS=external adds the tests with outside programs
-	$(GO) test -timeout 25m $(if $(TAGS),-tags $(TAGS)) ./...
+	FERMENT_BIN=$(CURDIR)/bin $(GO) test -p 4 -timeout 25m $(if $(TAGS),-tags $(TAGS)) ./host/internal/runtime/cli ./... # the longest first
 
 test-live: ## the plugin of language models against real servers: which, say FERMENT_LIVE_* (plugins/llm/README.md)
 	$(GO) test -count=1 -timeout 15m -tags live -run '^TestLive$$' -v ./plugins/llm

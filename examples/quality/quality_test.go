@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -14,11 +15,14 @@ import (
 // for less, and a capability that begins to answer badly is swapped without a
 // question failing for it.
 func TestQualityPays(t *testing.T) {
-	bin := t.TempDir()
 	t.Chdir("../..")
-	for target, program := range map[string]string{"ferment": "./host", "plugins/chess": "./plugins/chess", "plugins/sat": "./plugins/sat"} {
-		out, err := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(bin, target), program).CombinedOutput()
-		require.NoError(t, err, "%s", out)
+	bin := os.Getenv("FERMENT_BIN") // what "make test" has built
+	if bin == "" {
+		bin = t.TempDir()
+		for target, program := range map[string]string{"ferment": "./host", "plugins/chess": "./plugins/chess", "plugins/sat": "./plugins/sat"} {
+			out, err := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(bin, target), program).CombinedOutput()
+			require.NoError(t, err, "%s", out)
+		}
 	}
 	var out bytes.Buffer
 	f, err := show(&out, bin, true)

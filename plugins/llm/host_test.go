@@ -39,9 +39,13 @@ type daemon struct {
 	log []string
 }
 
-// programs builds the host and the plugins of the test, as they ship.
+// programs is where the host and the plugins of the test lie, as they ship: those
+// that "make test" has built, or else built here.
 func programs(t testing.TB) string {
 	t.Helper()
+	if bin := os.Getenv("FERMENT_BIN"); bin != "" {
+		return bin
+	}
 	bin := t.TempDir()
 	for _, args := range [][]string{{filepath.Join(bin, "ferment"), "./host"}, {filepath.Join(bin, "plugins") + string(filepath.Separator), "./plugins/llm", "./plugins/scripted", "./plugins/text"}} {
 		cmd := exec.Command("go", append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o"}, args...)...)

@@ -38,12 +38,17 @@ func TestMain(m *testing.M) {
 				os.Exit(99)
 			}
 			played, _ = os.Executable() // a host is a role too
+			linger()
 			act(os.Args[2:])
 			os.Exit(0)
 		}
 	}
 	os.Exit(testMain(m))
 }
+
+// linger keeps a role whose goroutines all block alive: without cgo, and
+// without a timer that runs, the runtime ends such a process as deadlocked.
+func linger() { time.AfterFunc(1<<63-1, func() {}) }
 
 // played is the program that plays the roles. It is the test binary itself, or
 // under the race detector a twin that was built without it: what is watched

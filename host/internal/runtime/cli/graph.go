@@ -45,7 +45,7 @@ func (c *command) graphCommand() *cobra.Command {
 			"line is data, a dashed one an order; a dashed box has a condition. A plan with findings is drawn too,\n" +
 			"if its nodes can be ordered; its errors go to standard error and the exit code is 1. Slots that bindings of a\n" +
 			"run would fill are given with --bind, as for run.",
-		Example: "  ferment graph examples/plans/parallel.edn\n  ferment graph plan.edn --as dot | dot -Tpng > plan.png\n  ferment graph plan.edn --file plan.svg\n  ferment graph plan.edn --bind fen='\"8/8/8/8/8/8/8/8 w - - 0 1\"' --json",
+		Example: "  ferment graph examples/plans/parallel.edn\n  ferment graph plan.edn --as dot > plan.dot\n  ferment graph plan.edn --file plan.svg\n  ferment graph plan.edn --bind fen='\"8/8/8/8/8/8/8/8 w - - 0 1\"' --json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			draw, err := drawing(as, file)

@@ -57,7 +57,11 @@ func testMain(m *testing.M) int {
 		return complain("build the programs", err)
 	}
 	built.helper = filepath.Join(root, "bin", "helper")
-	if err := duplicate(built.helper); err != nil {
+	self, err := os.Executable()
+	if err == nil {
+		err = duplicate(self, built.helper)
+	}
+	if err != nil {
 		return complain("copy the test binary", err)
 	}
 	code := m.Run()
@@ -77,14 +81,18 @@ func complain(what string, err error) int {
 	return 1
 }
 
-// build makes the programs. Under the race detector the host is watched by it
-// too: a race in it ends it with a code that no test expects.
+// build makes the programs, or takes those that "make test" has just built.
+// Under the race detector the host is watched by it too: a race in it ends it
+// with a code that no test expects.
 func build() error {
 	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
 		return fmt.Errorf("find the module: %w", err)
 	}
 	built.module = strings.TrimSpace(string(module))
+	if dir := os.Getenv("FERMENT_BIN"); dir != "" && !raceDetector {
+		return take(dir)
+	}
 	goBuild := func(args ...string) error {
 		cmd := exec.Command("go", append([]string{"build", "-trimpath", "-buildvcs=false"}, args...)...)
 		cmd.Dir = built.module
@@ -104,18 +112,28 @@ func build() error {
 	return goBuild("-ldflags", "-s -w", "-o", built.plugins+string(filepath.Separator), "./plugins/...")
 }
 
-// duplicate puts a copy of the test binary at a path.
-func duplicate(path string) error {
-	self, err := os.Executable()
-	if err != nil {
+// take puts the host and the plugins of dir where the tests start them from.
+func take(dir string) error {
+	if err := duplicate(filepath.Join(dir, "ferment"), built.ferment); err != nil {
 		return err
 	}
-	if os.Link(self, path) == nil {
+	plugins, err := os.ReadDir(filepath.Join(dir, "plugins"))
+	for _, p := range plugins {
+		if err == nil {
+			err = duplicate(filepath.Join(dir, "plugins", p.Name()), filepath.Join(built.plugins, p.Name()))
+		}
+	}
+	return err
+}
+
+// duplicate puts a program at another path too.
+func duplicate(from, to string) error {
+	if os.Link(from, to) == nil {
 		return nil
 	}
-	text, err := os.ReadFile(self)
+	text, err := os.ReadFile(from)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, text, 0o700)
+	return os.WriteFile(to, text, 0o700)
 }

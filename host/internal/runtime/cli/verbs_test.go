@@ -482,7 +482,8 @@ judge "grader" {
 		}
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
-			w := &world{t: t, dir: w.dir, env: w.env}
+			// An example needs no program but this one: PATH holds nothing else.
+			w := &world{t: t, dir: w.dir, env: append(slices.Clone(w.env), "PATH=")}
 			got := w.shell(line)
 			assert.Equal(t, 0, got.code, "%s\n%s", got.stderr, got.stdout)
 		})

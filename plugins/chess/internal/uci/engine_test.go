@@ -24,11 +24,16 @@ const start4 = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"
 // speaks the real protocol, well or badly.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && strings.HasPrefix(os.Args[1], "engine=") {
+		linger()
 		play(strings.TrimPrefix(os.Args[1], "engine="))
 		return
 	}
 	goleak.VerifyTestMain(m)
 }
+
+// linger keeps a role whose goroutines all block alive: without cgo, and
+// without a timer that runs, the runtime ends such a process as deadlocked.
+func linger() { time.AfterFunc(1<<63-1, func() {}) }
 
 // play answers like an engine of the named temper.
 func play(temper string) {

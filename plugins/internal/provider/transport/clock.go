@@ -45,5 +45,8 @@ func Within(ctx context.Context, clock Clock, d time.Duration) (context.Context,
 			timer.Stop()
 		}
 	}()
-	return ctx, func() { cancel(context.Canceled) }
+	return ctx, func() {
+		timer.Stop() // before cancel returns, so that a clock moved by hand cannot fire it later
+		cancel(context.Canceled)
+	}
 }

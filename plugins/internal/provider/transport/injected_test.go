@@ -112,6 +112,7 @@ func TestWithin(t *testing.T) {
 	assert.Equal(t, context.DeadlineExceeded, context.Cause(ctx))
 	early, stop := transport.Within(t.Context(), clock, time.Hour)
 	stop()
+	assert.Zero(t, clock.Armed(), "a canceled bound has no timer that a test could fire instead of its own")
 	<-early.Done()
 	assert.Equal(t, context.Canceled, context.Cause(early))
 }

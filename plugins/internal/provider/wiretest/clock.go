@@ -76,6 +76,13 @@ func (c *Clock) Advance(d time.Duration) {
 	c.fire()
 }
 
+// Armed is the number of timers that run.
+func (c *Clock) Armed() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.timers)
+}
+
 // patience is how long a test waits for what must happen.
 const patience = 20 * time.Second
 
