@@ -25,9 +25,7 @@ func Probe() Support {
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_ACTION_AVAIL, 0, uintptr(unsafe.Pointer(&action)))
 	s.Seccomp = errno == 0 && auditArch != 0
 	s.Processes = !initialRoot(os.Getuid())
-	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
-		s.Cgroup = true
-	}
+	s.Marks = canMark()
 	return s
 }
 

@@ -167,13 +167,32 @@ func (f *filter) others() {
 			f.refuse(unix.EPERM)
 		})
 	}
-	self(unix.SYS_PRLIMIT64, 0)
+	f.on(unix.SYS_PRLIMIT64, func() {
+		f.low(0)
+		f.equal(0, func() { f.marked(2) })
+		f.refuse(unix.EPERM)
+	})
+	f.on(unix.SYS_SETRLIMIT, func() { f.marked(1) })
 	alone(unix.SYS_SETPRIORITY, unix.PRIO_PROCESS)
 	alone(unix.SYS_IOPRIO_SET, ioprioProcess)
 	self(unix.SYS_SCHED_SETPARAM, 0)
 	self(unix.SYS_SCHED_SETSCHEDULER, 0)
 	self(unix.SYS_SCHED_SETATTR, 0)
 	self(unix.SYS_SCHED_SETAFFINITY, 0)
+}
+
+// marked keeps the mark of the process: it refuses to set the limit that holds
+// it. limits is the argument with the new limits, a null pointer in a call that
+// only asks.
+func (f *filter) marked(limits int) {
+	f.low(limits - 1) // which limit
+	f.equal(rlimitMark, func() {
+		f.low(limits)
+		f.any(math.MaxUint32, func() { f.refuse(unix.EPERM) })
+		f.high(limits)
+		f.any(math.MaxUint32, func() { f.refuse(unix.EPERM) })
+	})
+	f.allow()
 }
 
 // files refuses what Landlock does not look at: changing what is not the content

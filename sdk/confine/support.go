@@ -16,8 +16,9 @@ type Support struct {
 	// Processes tells whether a number of processes can be held: the kernel
 	// exempts root.
 	Processes bool
-	// Cgroup tells that cgroup v2 is mounted. Nothing here uses it yet.
-	Cgroup bool
+	// Marks reports whether processes that are started here can be marked, so
+	// that all of their descendants are found; see [NewMark].
+	Marks bool
 }
 
 // The Landlock revisions from which on something is held.

@@ -29,6 +29,9 @@ type Start struct {
 	// Deathly has the kernel kill the program when the thread that starts it
 	// ends.
 	Deathly bool
+	// Mark, if not 0, is carried by the program and by all of its descendants,
+	// whatever sessions and parents they have later; see [NewMark] and [Mark].
+	Mark uint64
 }
 
 // Prepared is a start through the trampoline of this executable: start Path with
@@ -50,6 +53,7 @@ type order struct {
 	Env     []string `json:"env"`
 	Parent  int      `json:"parent"`
 	Deathly bool     `json:"deathly"`
+	Mark    uint64   `json:"mark"`
 }
 
 // report is what the trampoline says when it cannot become the program.

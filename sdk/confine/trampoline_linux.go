@@ -45,7 +45,7 @@ func (s Start) Prepare() (*Prepared, error) {
 	if err != nil {
 		return nil, &Error{Layer: LayerProgram, Path: s.Path, Err: err}
 	}
-	text, err := json.Marshal(order{Policy: s.Policy, Path: path, Argv: s.Argv, Env: s.Env, Parent: os.Getpid(), Deathly: s.Deathly})
+	text, err := json.Marshal(order{Policy: s.Policy, Path: path, Argv: s.Argv, Env: s.Env, Parent: os.Getpid(), Deathly: s.Deathly, Mark: s.Mark})
 	if err != nil {
 		return nil, &Error{Layer: LayerPolicy, Err: err}
 	}
@@ -162,6 +162,9 @@ func become(o order) error {
 		if os.Getppid() != o.Parent {
 			return &Error{Layer: LayerProgram, Path: o.Path, Err: errors.New("the process that wanted it is gone")}
 		}
+	}
+	if err := setMark(o.Mark); err != nil {
+		return err
 	}
 	r, err := resolve(os.NewFile(fdProgram, o.Path), o.Path, o.Argv, o.Env)
 	if err != nil {

@@ -18,6 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/fermenthq/ferment/sdk/confine"
 )
 
 // The test binary is every process that the tests need: its reaper, its
@@ -110,7 +112,7 @@ var roles = map[string]func() int{
 		grandchild("stubborn", true)
 		return 6
 	},
-	// The same in another session: the one that no launcher catches.
+	// The same in another session.
 	"leave-session": func() int {
 		cmd := self("stubborn")
 		cmd.Stderr = os.Stderr
@@ -121,6 +123,27 @@ var roles = map[string]func() int{
 		fmt.Println("pid", cmd.Process.Pid)
 		return 8
 	},
+	// Leaves descendants in sessions of their own: a child, and a grandchild
+	// whose parent is gone. It ends then unless the environment has STAY.
+	"escape": func() int {
+		escapee("stubborn-orphan")
+		escapee("fork-again")
+		if os.Getenv("STAY") == "" {
+			return 8
+		}
+		fmt.Println("ready")
+		select {}
+	},
+	"fork-again": func() int { escapee("stubborn-orphan"); return 0 },
+	"stubborn-orphan": func() int {
+		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+		fmt.Println("pid", os.Getpid())
+		_ = os.Stdin.Close()
+		_ = os.Stdout.Close()
+		_ = os.Stderr.Close()
+		select {}
+	},
+	"host-escape": func() int { return hostOfEscaping(confine.Level(os.Getenv("LEVEL"))) },
 	"keep-grandchildren": func() int {
 		signal.Ignore(syscall.SIGTERM)
 		grandchild("stubborn", false)
@@ -214,6 +237,46 @@ func host(reaped, killReaper bool) int {
 	}
 	_, _ = io.Copy(os.Stdout, p.Stdout())
 	return 2
+}
+
+// escapee starts a process in a session of its own and passes on what it prints
+// until it, and all that it started, closed their output.
+func escapee(role string) {
+	cmd := self(role)
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	out, err := cmd.StdoutPipe()
+	if err != nil || cmd.Start() != nil {
+		os.Exit(95)
+	}
+	_, _ = io.Copy(os.Stdout, out)
+}
+
+// hostOfEscaping starts a plugin at a level of confinement and waits to be
+// killed.
+func hostOfEscaping(level confine.Level) int {
+	reaper, err := StartReaper("")
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	c := escaping(level, "STAY=1")
+	c.Reaper = reaper
+	p, err := Start(c)
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	fmt.Println("pid", p.PID())
+	_, _ = io.Copy(os.Stdout, p.Stdout())
+	return 2
+}
+
+// escaping is a program whose descendants leave its session.
+func escaping(level confine.Level, env ...string) Command {
+	c := command("escape", env...)
+	c.Policy = &confine.Policy{Level: level, BestEffort: true, SelfExec: true}
+	return c
 }
 
 func command(role string, env ...string) Command {

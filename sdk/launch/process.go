@@ -48,9 +48,19 @@ const DefaultOutputGrace = 250 * time.Millisecond
 // errReaped is the answer to a signal that came after the end.
 var errReaped = os.ErrProcessDone
 
+// family is a started process and its descendants: the members of the session
+// that it leads, and the processes that carry its mark (see [confine.NewMark])
+// in whatever session they are.
+type family struct {
+	session int
+	start   uint64 // of the leader: with the number of the session its identity
+	mark    uint64 // 0: only the session is known
+}
+
 // Process is a running child in a session of its own.
 type Process struct {
 	pid     int
+	mark    uint64 // carried by the process and its descendants; 0: none
 	begin   time.Time
 	stdin   *os.File
 	stdout  *os.File
@@ -93,7 +103,7 @@ func Start(c Command) (*Process, error) {
 	}
 	attr := &os.ProcAttr{Dir: c.Dir, Env: env, Files: child, Sys: sysProcAttr()}
 	program, argv := path, append([]string{c.Path}, c.Args...)
-	orders, err := confinement(c, path, argv, env)
+	orders, err := p.confinement(c, path, argv, env)
 	if err != nil {
 		closeAll(child)
 		closeAll(parent)
@@ -122,16 +132,17 @@ func Start(c Command) (*Process, error) {
 	return p, nil
 }
 
-// confinement prepares the trampoline for a command with a policy; nil: there
-// is none, or the policy asks for nothing on a system without a trampoline.
-func confinement(c Command, path string, argv, env []string) (*confine.Prepared, error) {
+// confinement prepares the trampoline for a command with a policy, and makes the
+// mark that the trampoline sets; nil: there is no policy, or the policy asks for nothing on a system without a trampoline.
+func (p *Process) confinement(c Command, path string, argv, env []string) (*confine.Prepared, error) {
 	if c.Policy == nil {
 		return nil, nil
 	}
 	if support := confine.Probe(); support.System != "linux" && (c.Policy.Level.Rank() <= 0 || c.Policy.BestEffort) {
 		return nil, c.Policy.Validate()
 	}
-	return confine.Start{Policy: *c.Policy, Path: path, File: c.Program, Argv: argv, Env: env, Deathly: true}.Prepare()
+	p.mark = confine.NewMark()
+	return confine.Start{Policy: *c.Policy, Path: path, File: c.Program, Argv: argv, Env: env, Deathly: true, Mark: p.mark}.Prepare()
 }
 
 // confined waits until the trampoline has become the program. If it does not,
@@ -172,8 +183,9 @@ func (p *Process) life(path string, argv []string, attr *os.ProcAttr, started ch
 		return
 	}
 	p.pid, p.begin = proc.Pid, begin
+	members := family{session: p.pid, start: startTime(p.pid), mark: p.mark}
 	if p.reaper != nil {
-		p.reaper.watch(p.pid)
+		p.reaper.watch(members)
 	}
 	started <- nil
 
@@ -185,9 +197,9 @@ func (p *Process) life(path string, argv []string, attr *os.ProcAttr, started ch
 	}
 	close(p.done)
 
-	p.escaped = killSession(p.pid, sessionKillLimit)
+	p.escaped = endFamilies([]family{members}, sessionKillLimit)
 	if p.reaper != nil {
-		p.reaper.forget(p.pid)
+		p.reaper.forget(members)
 	}
 	_ = p.stdin.Close()
 	// Readers have until then to empty the pipes, even if a process that left
@@ -209,7 +221,8 @@ func (p *Process) Began() time.Time { return p.begin }
 // Done is closed when the process has ended and Exit can be asked.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Settled is closed after Done, when the rest of the session was killed too.
+// Settled is closed after Done, when the rest of the session and all descendants
+// that carry the mark of the process were killed too.
 func (p *Process) Settled() <-chan struct{} { return p.settled }
 
 // Exit is how the process ended; the zero value until Done is closed.
@@ -233,8 +246,8 @@ func (p *Process) Killed() bool {
 	return p.killed
 }
 
-// Escaped is how many processes of the session outlived its group; 0 until
-// Settled is closed.
+// Escaped is how many descendants outlived the process group; 0 until Settled is
+// closed.
 func (p *Process) Escaped() int {
 	select {
 	case <-p.settled:

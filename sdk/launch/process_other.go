@@ -5,7 +5,6 @@ package launch
 import (
 	"os"
 	"syscall"
-	"time"
 )
 
 func sysProcAttr() *syscall.SysProcAttr { return nil }
@@ -19,8 +18,6 @@ func killGroup(pid int, _ syscall.Signal) error {
 	}
 	return proc.Kill()
 }
-
-func killSession(int, time.Duration) int { return 0 }
 
 func signalName(sig syscall.Signal) string { return sig.String() }
 

@@ -5,6 +5,7 @@ package launch
 import (
 	"os"
 	"syscall"
+	"time"
 )
 
 // reap waits for the end. Between the wait and the mark a signal could reach a
@@ -21,11 +22,13 @@ func (p *Process) reap(proc *os.Process) (*os.ProcessState, error) {
 // startTime is 0: sessions are told apart by number alone.
 func startTime(int) uint64 { return 0 }
 
-// reapSessions ends what the sessions of a dead host left.
-func reapSessions(sessions map[int]uint64) {
-	for sid := range sessions {
-		killSession(sid, 0)
+// endFamilies reaches the process groups only: there is no portable way to list
+// the members of a session.
+func endFamilies(families []family, _ time.Duration) int {
+	for _, f := range families {
+		_ = killGroup(f.session, syscall.SIGKILL)
 	}
+	return 0
 }
 
 func withoutDeathSignal(*syscall.SysProcAttr) {}

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/signal"
 	"runtime"
-	"strconv"
-	"strings"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -20,7 +20,7 @@ import (
 // processes runs as its own reaper; see [Hidden].
 const ReaperCommand = "internal-reaper"
 
-// Limits of a reaper that keeps dying: after that many restarts its sessions
+// Limits of a reaper that keeps dying: after that many restarts its families
 // are left to the death signal and to the end of standard input.
 const (
 	reaperRestarts = 5
@@ -29,7 +29,7 @@ const (
 )
 
 // Reaper is a process that outlives this one for a moment and kills every
-// session that was started here and did not end. It learns of the end of this
+// process that was started here and did not end, with its descendants. It learns of the end of this
 // process by the end of a pipe, so no way of dying escapes it. It is started
 // again should it be killed itself.
 type Reaper struct {
@@ -38,7 +38,7 @@ type Reaper struct {
 	mu       sync.Mutex
 	proc     *os.Process
 	pipe     *os.File
-	sessions map[int]uint64
+	families map[int]family
 	restarts int
 	closed   bool
 	ended    chan struct{} // closed when no reaper runs any more
@@ -54,7 +54,7 @@ func StartReaper(runtimeDir string) (*Reaper, error) {
 	if runtime.GOOS == "linux" {
 		program = "/proc/self/exe" // this very program, even if its file was replaced
 	}
-	r := &Reaper{program: program, args: []string{"ferment", ReaperCommand}, sessions: map[int]uint64{}, ended: make(chan struct{})}
+	r := &Reaper{program: program, args: []string{"ferment", ReaperCommand}, families: map[int]family{}, ended: make(chan struct{})}
 	if runtimeDir != "" {
 		r.args = append(r.args, runtimeDir)
 	}
@@ -88,8 +88,8 @@ func (r *Reaper) start() error {
 		return fmt.Errorf("start reaper: %w", err)
 	}
 	r.proc, r.pipe = proc, out
-	for sid, start := range r.sessions {
-		r.tell("+", sid, start)
+	for _, f := range r.families {
+		r.tell("+", f)
 	}
 	go r.stay(proc)
 	return nil
@@ -117,31 +117,30 @@ func (r *Reaper) PID() int {
 	return r.proc.Pid
 }
 
-// watch hands a session over.
-func (r *Reaper) watch(sid int) {
-	start := startTime(sid)
+// watch makes the reaper responsible for a family.
+func (r *Reaper) watch(f family) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.sessions[sid] = start
-	r.tell("+", sid, start)
+	r.families[f.session] = f
+	r.tell("+", f)
 }
 
-// forget takes a session back that has no members any more.
-func (r *Reaper) forget(sid int) {
+// forget takes a family back that has no members any more.
+func (r *Reaper) forget(f family) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.sessions, sid)
-	r.tell("-", sid, 0)
+	delete(r.families, f.session)
+	r.tell("-", f)
 }
 
 // tell needs r.mu. A reaper that does not read is no reason to hang: stay sees
 // it when it dies, and the next one is told everything.
-func (r *Reaper) tell(op string, sid int, start uint64) {
+func (r *Reaper) tell(op string, f family) {
 	_ = r.pipe.SetWriteDeadline(time.Now().Add(reaperWrite))
-	_, _ = fmt.Fprintf(r.pipe, "%s %d %d\n", op, sid, start)
+	_, _ = fmt.Fprintf(r.pipe, "%s %d %d %d\n", op, f.session, f.start, f.mark)
 }
 
-// Close lets the reaper end; sessions that are still alive are killed by it.
+// Close lets the reaper end; it kills what is still alive of the families.
 func (r *Reaper) Close() error {
 	r.mu.Lock()
 	if !r.closed {
@@ -160,13 +159,16 @@ func (r *Reaper) Close() error {
 	}
 }
 
-// ReaperMain is the reaper process: it reads sessions from standard input and,
+// reapLimit ends a reaper that faces a process which cannot be killed.
+const reapLimit = 10 * time.Second
+
+// ReaperMain is the reaper process: it reads families from standard input and,
 // when that ends, kills them. It returns the exit status.
 func ReaperMain(args []string) int {
 	runtime.GOMAXPROCS(1)
 	// It must not go down with the host that somebody interrupts.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)
-	reapSessions(readSessions(os.Stdin))
+	endFamilies(readFamilies(os.Stdin), reapLimit)
 	if len(args) > 0 && args[0] != "" && !removeAbandoned(args[0]) {
 		return 1
 	}
@@ -188,27 +190,23 @@ func removeAbandoned(path string) bool {
 	return false
 }
 
-// readSessions follows the lines "+ sid start" and "- sid 0" to their end and
-// returns what is left.
-func readSessions(in io.Reader) map[int]uint64 {
-	sessions := map[int]uint64{}
+// readFamilies follows the lines "+ session start mark" and "- session start
+// mark" to their end and returns the families that are left.
+func readFamilies(in io.Reader) []family {
+	families := map[int]family{}
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
-		f := strings.Fields(lines.Text())
-		if len(f) != 3 {
+		var op string
+		var f family
+		if _, err := fmt.Sscanf(lines.Text(), "%s %d %d %d", &op, &f.session, &f.start, &f.mark); err != nil || f.session <= 1 {
 			continue
 		}
-		sid, err1 := strconv.Atoi(f[1])
-		start, err2 := strconv.ParseUint(f[2], 10, 64)
-		if err1 != nil || err2 != nil || sid <= 1 {
-			continue
-		}
-		switch f[0] {
+		switch op {
 		case "+":
-			sessions[sid] = start
+			families[f.session] = f
 		case "-":
-			delete(sessions, sid)
+			delete(families, f.session)
 		}
 	}
-	return sessions
+	return slices.Collect(maps.Values(families))
 }

@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fermenthq/ferment/sdk/confine"
 )
 
 // stat is the part of /proc/<pid>/stat that tells who a process is.
@@ -61,8 +64,8 @@ func startTime(pid int) uint64 {
 	return s.start
 }
 
-// members lists the living processes of the sessions, by session.
-func members(sessions func(int) bool) map[int][]stat {
+// processes lists the living processes of the machine.
+func processes() []stat {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil
@@ -72,54 +75,66 @@ func members(sessions func(int) bool) map[int][]stat {
 	if err != nil {
 		return nil
 	}
-	found := map[int][]stat{}
+	var found []stat
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
 		if err != nil {
 			continue
 		}
-		s, ok := statOf(pid)
-		if ok && !s.dead() && sessions(s.session) {
-			found[s.session] = append(found[s.session], s)
+		if s, ok := statOf(pid); ok && !s.dead() {
+			found = append(found, s)
 		}
 	}
 	return found
 }
 
-// killSession kills what is left of a session whose leader was reaped, again
-// and again until nothing is found, because a process may fork between the
-// look and the signal. It returns how many processes it had to kill.
-func killSession(sid int, limit time.Duration) int {
+// owned reports whether a process belongs to the family. A process that is older
+// than the family cannot carry its mark, which saves most of the reading.
+func (f family) owned(s stat) bool {
+	if s.session == f.session {
+		return true
+	}
+	return f.mark != 0 && s.start >= f.start && confine.Mark(s.pid) == f.mark
+}
+
+// endFamilies kills every member of the families, again and again until none is
+// found, because a process may fork between the look and the signal. It returns
+// how many processes it had to kill.
+func endFamilies(families []family, limit time.Duration) int {
+	families = slices.Clone(families)
 	killed := map[int]bool{}
 	empty := 0
-	for end := time.Now().Add(limit); ; {
-		left := members(func(s int) bool { return s == sid })[sid]
-		for _, s := range left {
-			if s.pid == sid {
-				// The kernel gives a number away only when no process has it as
-				// session: somebody new has it, so nothing of ours is left.
-				return len(killed)
+	for end := time.Now().Add(limit); len(families) > 0; time.Sleep(time.Millisecond) {
+		for i := range families {
+			// A leader with another start time means that the number was given away
+			// again, which happens only when the session has no member any more.
+			if leader, ok := statOf(families[i].session); ok && leader.start != families[i].start {
+				families[i].session = 0
 			}
 		}
+		left := slices.DeleteFunc(processes(), func(s stat) bool {
+			return s.session <= 0 || !slices.ContainsFunc(families, func(f family) bool { return f.owned(s) })
+		})
 		if len(left) > 0 {
 			empty = 0
-		} else if empty++; empty < emptyLooks {
-			continue
+		} else if empty++; empty == emptyLooks {
+			break
 		}
-		if len(left) == 0 || time.Now().After(end) {
-			return len(killed)
+		if time.Now().After(end) {
+			break
 		}
 		for _, s := range left {
 			if killOne(s) {
 				killed[s.pid] = true
 			}
 		}
-		time.Sleep(time.Millisecond)
 	}
+	return len(killed)
 }
 
-// emptyLooks is how many looks in a row have to find nobody. One is not enough:
-// a process that was listed may have forked and died before it was looked at.
+// emptyLooks is how many looks in a row have to find no process. One is not
+// enough: a process that was listed may have forked and died before it was
+// looked at.
 const emptyLooks = 2
 
 // killOne kills the process that s describes, and no other that got its number
@@ -134,40 +149,8 @@ func killOne(s stat) bool {
 	}
 	defer func() { _ = unix.Close(fd) }()
 	now, ok := statOf(s.pid)
-	if !ok || now.start != s.start || now.session != s.session {
+	if !ok || now.start != s.start {
 		return false
 	}
 	return unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) == nil
 }
-
-// reapSessions kills every member of the sessions of a dead host. A session
-// whose leader has another start time than it was registered with is somebody
-// else's, who got the number after ours ended.
-func reapSessions(sessions map[int]uint64) {
-	for sid, start := range sessions {
-		if leader, ok := statOf(sid); ok && start != 0 && leader.start != start {
-			delete(sessions, sid)
-		}
-	}
-	ours := func(sid int) bool { _, ok := sessions[sid]; return ok }
-	empty := 0
-	for end := time.Now().Add(reapLimit); len(sessions) > 0; time.Sleep(time.Millisecond) {
-		left := members(ours)
-		if len(left) > 0 {
-			empty = 0
-		} else if empty++; empty == emptyLooks {
-			return
-		}
-		if time.Now().After(end) {
-			return
-		}
-		for _, session := range left {
-			for _, s := range session {
-				killOne(s)
-			}
-		}
-	}
-}
-
-// reapLimit ends a reaper that faces a process which cannot be killed.
-const reapLimit = 10 * time.Second

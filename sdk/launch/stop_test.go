@@ -17,6 +17,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/sdk/confine"
 )
 
 // SUP-004: each step has a hard deadline, a step that hangs is left behind.
@@ -181,6 +183,54 @@ func TestHostKilledLeavesNothing(t *testing.T) {
 	}
 }
 
+// nobody is a user without rights.
+const nobody = 65534
+
+// SUP-008: descendants in sessions of their own, also orphaned ones, end with a
+// host that is killed, at every level of confinement and for every user.
+func TestHostKilledEndsEscaped(t *testing.T) {
+	users := map[string]*syscall.Credential{"own user": nil}
+	if os.Getuid() == 0 {
+		users["another user"] = &syscall.Credential{Uid: nobody, Gid: nobody}
+	}
+	for user, credential := range users {
+		for _, level := range []confine.Level{confine.None, confine.Limits, confine.Strict} {
+			t.Run(user+" "+string(level), func(t *testing.T) {
+				t.Parallel()
+				host := self("host-escape")
+				host.Env = append(host.Env, "LEVEL="+string(level))
+				host.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: credential}
+				out, err := host.StdoutPipe()
+				require.NoError(t, err)
+				require.NoError(t, host.Start())
+				family := pids(t, out)
+				require.Len(t, family, 3, "the plugin, its child and its orphaned grandchild")
+				require.NoError(t, host.Process.Kill())
+				killed := time.Now()
+				_ = host.Wait()
+				for _, pid := range family {
+					gone(t, pid, time.Second-time.Since(killed))
+				}
+			})
+		}
+	}
+}
+
+// SUP-004, SUP-008: they end with the plugin that started them, too.
+func TestExitEndsEscaped(t *testing.T) {
+	for _, level := range []confine.Level{confine.None, confine.Strict} {
+		p := start(t, escaping(level))
+		family := pids(t, p.Stdout())
+		require.Len(t, family, 2)
+		await(t, p.Settled(), 5*time.Second, "end of the family")
+		assert.Equal(t, 8, p.Exit().Code)
+		assert.Equal(t, 2, p.Escaped())
+		for _, pid := range family {
+			gone(t, pid, time.Second)
+		}
+	}
+}
+
 // SUP-008: without a reaper the death signal still takes the plugin itself.
 func TestHostKilledWithoutReaper(t *testing.T) {
 	h := start(t, command("host-no-reaper"))
@@ -204,7 +254,7 @@ func TestReaperForgetsEndedSessions(t *testing.T) {
 	p := start(t, c)
 	await(t, p.Settled(), 5*time.Second, "end of process")
 	r.mu.Lock()
-	assert.Empty(t, r.sessions)
+	assert.Empty(t, r.families)
 	r.mu.Unlock()
 	pid := r.PID()
 	require.NoError(t, r.Close())
@@ -226,19 +276,19 @@ func TestReaperCloseKillsTheRest(t *testing.T) {
 	}
 }
 
-func TestReadSessions(t *testing.T) {
-	got := readSessions(strings.NewReader("+ 10 5\n+ 11 6\nrubbish\n- 10 0\n+ x 1\n+ 1 1\n+ 0 1\n* 12 1\n+ 13 y\n+ 14 7"))
-	assert.Equal(t, map[int]uint64{11: 6, 14: 7}, got)
+func TestReadFamilies(t *testing.T) {
+	got := readFamilies(strings.NewReader("+ 10 5 1\n+ 11 6 2\nrubbish\n- 10 0 0\n+ x 1 1\n+ 1 1 1\n+ 0 1 1\n* 12 1 1\n+ 13 y 1\n+ 14 7 0"))
+	assert.ElementsMatch(t, []family{{session: 11, start: 6, mark: 2}, {session: 14, start: 7}}, got)
 }
 
 // A session number that somebody else has by now is left alone.
 func TestReapSparesReusedNumbers(t *testing.T) {
 	p := start(t, command("until-eof"))
-	reapSessions(map[int]uint64{p.PID(): startTime(p.PID()) + 1})
+	endFamilies([]family{{session: p.PID(), start: startTime(p.PID()) + 1}}, reapLimit)
 	assert.True(t, alive(p.PID()))
 	assert.False(t, killOne(stat{pid: p.PID(), session: p.PID(), start: startTime(p.PID()) - 1}))
 	assert.True(t, alive(p.PID()))
-	reapSessions(map[int]uint64{p.PID(): startTime(p.PID())})
+	endFamilies([]family{{session: p.PID(), start: startTime(p.PID())}}, reapLimit)
 	gone(t, p.PID(), time.Second)
 }
 

@@ -148,11 +148,9 @@ func (e *examination) isolation(s confine.Support) {
 	e.held("unix-sockets", s.UnixSockets(), "held", "open: a plugin can connect to any socket that the user of the host may open, also to that of a container engine or of a session bus, which start programs for whoever asks; other plugins refuse it by mutual TLS (Landlock revision 9 would hold them)")
 	e.held("udp", s.UDP(), "held to ports", "refused to plugins without network = \"ports\", open to those (Landlock revision 10 would hold it)")
 	e.held("processes", s.Processes, "their number can be limited", "their number is not limited for root: run the host as another user")
-	mounted := "it is not mounted"
-	if s.Cgroup {
-		mounted = "it is mounted, but this build does not use it"
-	}
-	e.held("cgroup-v2", false, "", "processes that leave their session outlive a killed host, and shares of the processors are not held: only cgroup v2 would do both, and "+mounted)
+	e.held("descendants", s.Marks, "processes that leave the session of their plugin end with it, and with a host that is killed",
+		"processes that leave the session of their plugin outlive it: the host cannot mark what it starts")
+	e.held("cpu-shares", false, "", "not held: this build sets no limits of control groups")
 }
 
 // examineSockets looks at the directory for the sockets of plugins.

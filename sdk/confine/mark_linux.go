@@ -1,0 +1,67 @@
+package confine
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// rlimitMark is RLIMIT_LOCKS, the same number on all architectures here. The
+// kernel has not read it since Linux 2.4.25, but keeps all properties of a hard
+// limit for it: every descendant inherits it, through new sessions, new
+// programs and cleared environments, only a privileged process can raise it,
+// and /proc shows it.
+const rlimitMark = 10
+
+// unmarked is the value of the limit in a process that has no mark.
+const unmarked = unix.RLIM_INFINITY
+
+// NewMark makes a mark for a process that is about to be started: [Start] sets
+// it on the process, and all descendants of the process carry it. 0 means that
+// no process can be marked here: this process carries a mark itself, which its
+// descendants keep.
+func NewMark() uint64 {
+	if !canMark() {
+		return 0
+	}
+	return 1<<62 | rand.Uint64()>>2
+}
+
+// canMark reports whether processes that this one starts can be marked.
+func canMark() bool {
+	var now unix.Rlimit
+	return unix.Getrlimit(rlimitMark, &now) == nil && now.Max == unmarked
+}
+
+// setMark marks the calling process.
+func setMark(mark uint64) error {
+	if mark == 0 {
+		return nil
+	}
+	if err := unix.Setrlimit(rlimitMark, &unix.Rlimit{Cur: mark, Max: mark}); err != nil {
+		return &Error{Layer: LayerLimits, Err: err}
+	}
+	return nil
+}
+
+// Mark is the mark that a process carries; 0: none, or no such process.
+func Mark(pid int) uint64 {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/limits")
+	if err != nil {
+		return 0
+	}
+	for line := range bytes.Lines(text) {
+		values, ok := bytes.CutPrefix(line, []byte("Max file locks"))
+		if !ok {
+			continue
+		}
+		if fields := bytes.Fields(values); len(fields) > 1 { // soft limit, hard limit
+			mark, _ := strconv.ParseUint(string(fields[1]), 10, 64) // "unlimited" is none
+			return mark
+		}
+	}
+	return 0
+}

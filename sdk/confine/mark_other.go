@@ -1,0 +1,9 @@
+//go:build !linux
+
+package confine
+
+// NewMark is 0: processes cannot be marked on this system.
+func NewMark() uint64 { return 0 }
+
+// Mark is 0: processes cannot be marked on this system.
+func Mark(int) uint64 { return 0 }
