@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"strconv"
+	"strings"
 	"syscall"
 	"unsafe"
 
@@ -166,6 +168,7 @@ func become(o order) error {
 	if err := setMark(o.Mark); err != nil {
 		return err
 	}
+	offerToOOM()
 	r, err := resolve(os.NewFile(fdProgram, o.Path), o.Path, o.Argv, o.Env)
 	if err != nil {
 		return err
@@ -183,6 +186,24 @@ func become(o order) error {
 		return err
 	}
 	return &Error{Layer: LayerProgram, Path: o.Path, Err: call.run()}
+}
+
+// oomStep is how much more a program is preferred over its parent when memory
+// runs out, in thousandths of the memory of the machine.
+const oomStep = 500
+
+// offerToOOM makes the kernel end this process, and what it starts, before its
+// parent when memory runs out. Every process may raise its own value; where /proc
+// does not allow it, the program runs with that of its parent.
+func offerToOOM() {
+	const path = "/proc/self/oom_score_adj"
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return
+	}
+	if now, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+		_ = os.WriteFile(path, []byte(strconv.Itoa(min(now+oomStep, 1000))), 0)
+	}
 }
 
 // execution is a prepared execveat: after the restriction nothing has to be

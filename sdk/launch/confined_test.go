@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,6 +42,23 @@ func TestConfinedProcess(t *testing.T) {
 	text, err = io.ReadAll(p.Stdout())
 	require.NoError(t, err)
 	assert.ElementsMatch(t, c.Env, strings.Split(strings.TrimSpace(string(text)), "\n"))
+}
+
+// OPS-010: when memory runs out, the kernel prefers a plugin to its host, at
+// every level of confinement.
+func TestConfinedProcessGoesFirst(t *testing.T) {
+	badness := func(pid int) int {
+		text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/oom_score_adj")
+		require.NoError(t, err)
+		n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		require.NoError(t, err)
+		return n
+	}
+	for _, level := range []confine.Level{confine.None, confine.Strict} {
+		c := confined("until-eof")
+		c.Policy = &confine.Policy{Level: level}
+		assert.Greater(t, badness(start(t, c).PID()), badness(os.Getpid()), level)
+	}
 }
 
 // ISO-001: what it may not do it cannot: this one wants a child.
