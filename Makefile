@@ -11,7 +11,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 export CGO_ENABLED ?= 0
 export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 
-.PHONY: build run test test-live check bench soak proto
+.PHONY: build run test long test-live check bench soak proto
 
 build: ## bin/ferment, bin/plugins/* and the lock file that approves these
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/ferment ./host
@@ -22,8 +22,11 @@ build: ## bin/ferment, bin/plugins/* and the lock file that approves these
 run: build ## the tour: one plan over real plugins, with an engine killed on the way
 	$(GO) run ./examples/tour
 
-test: build ## the whole test suite; TAGS=external adds the tests with outside programs
+test: build ## the whole test suite; TAGS=external adds the tests with outside programs, TAGS=long the full sizes
 	FERMENT_BIN=$(CURDIR)/bin $(GO) test -p 4 -timeout 25m $(if $(TAGS),-tags $(TAGS)) ./host/internal/runtime/cli ./... # the longest first
+
+long: build ## every proof that repeats something, in full size, with a table of what held; takes hours
+	.ci/long
 
 test-live: ## the plugin of language models against real servers: which, say FERMENT_LIVE_* (plugins/llm/README.md)
 	$(GO) test -count=1 -timeout 15m -tags live -run '^TestLive$$' -v ./plugins/llm

@@ -2,6 +2,6 @@
 
 package dispatch_test
 
-const defaultSimSeeds = 200
+const usualSimSeeds = 100
 
 const raceDetector = false

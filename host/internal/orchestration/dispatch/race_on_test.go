@@ -2,6 +2,6 @@
 
 package dispatch_test
 
-const defaultSimSeeds = 20
+const usualSimSeeds = 20
 
 const raceDetector = true

@@ -2,7 +2,6 @@ package dispatch_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -22,11 +21,12 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/sdktest/proof"
 )
 
 // The size of the simulations. The race detector makes each call ten times as
 // dear, so there are fewer runs under it.
-var simSeeds = flag.Int("sim.seeds", defaultSimSeeds, "runs of each simulation")
+func simSeeds(t testing.TB) int { return proof.Size(t, "simulated runs", usualSimSeeds, 200) }
 
 const simCalls = 1000
 
@@ -171,10 +171,11 @@ func constant(rates map[string]float64) func(string, int, int) float64 {
 // a hundred runs of 1,000 calls, with a floor of 0.6.
 func TestSimulatedFalseAlarms(t *testing.T) {
 	t.Parallel()
+	runs := simSeeds(t)
 	for action, event := range map[string]string{registry.ActionQuarantine: dispatch.EventEject, registry.ActionSwap: dispatch.EventSwap} {
 		w := newSimWorld(t, 2, 1, registry.Quality{MinPassRate: registry.ShareOf(0.6), Action: action})
 		falsely := 0
-		for seed := range uint64(*simSeeds) {
+		for seed := range uint64(runs) {
 			s := w.run(seed)
 			s.rate = constant(map[string]float64{"t/a": 0.9, "t/b": 0.9})
 			s.calls(simCalls, nil)
@@ -182,8 +183,8 @@ func TestSimulatedFalseAlarms(t *testing.T) {
 				falsely++
 			}
 		}
-		t.Logf("%s: a 0.9 executor was acted on in %d of %d runs", action, falsely, *simSeeds)
-		assert.Less(t, falsely*100, *simSeeds, action)
+		t.Logf("%s: a 0.9 executor was acted on in %d of %d runs", action, falsely, runs)
+		assert.Less(t, falsely*100, runs, action)
 	}
 }
 
@@ -191,9 +192,10 @@ func TestSimulatedFalseAlarms(t *testing.T) {
 // least 95 of a hundred runs, and is hardly asked from then on.
 func TestSimulatedTrueAlarms(t *testing.T) {
 	t.Parallel()
+	runs := simSeeds(t)
 	w := newSimWorld(t, 2, 1, registry.Quality{MinPassRate: registry.ShareOf(0.6), Action: registry.ActionQuarantine})
 	soon, asked := 0, 0
-	for seed := range uint64(*simSeeds) {
+	for seed := range uint64(runs) {
 		s := w.run(seed)
 		s.rate = constant(map[string]float64{"t/a": 0.3, "t/b": 0.9})
 		s.calls(simCalls, nil)
@@ -203,23 +205,24 @@ func TestSimulatedTrueAlarms(t *testing.T) {
 		asked += s.asked["t/a"]
 		assert.Zero(t, s.events(dispatch.EventCapReached, "t/a"))
 	}
-	t.Logf("a 0.3 executor was acted on within 20 samples in %d of %d runs, and asked %d times a run", soon, *simSeeds, asked / *simSeeds)
-	assert.GreaterOrEqual(t, soon*100, *simSeeds*95)
-	assert.Less(t, asked / *simSeeds, simCalls/2)
+	t.Logf("a 0.3 executor was acted on within 20 samples in %d of %d runs, and asked %d times a run", soon, runs, asked/runs)
+	assert.GreaterOrEqual(t, soon*100, runs*95)
+	assert.Less(t, asked/runs, simCalls/2)
 }
 
 // EVAL-074: falling back on refused answers lifts the accepted share to within
 // two hundredths of what the rates allow.
 func TestSimulatedFallback(t *testing.T) {
 	t.Parallel()
+	runs := simSeeds(t)
 	w := newSimWorld(t, 3, 2, registry.Quality{})
 	accepted := 0
-	for seed := range uint64(*simSeeds) {
+	for seed := range uint64(runs) {
 		s := w.run(seed)
 		s.rate = constant(map[string]float64{"t/a": 0.3, "t/b": 0.6, "t/c": 0.9})
 		accepted += s.calls(simCalls, nil)
 	}
-	share := float64(accepted) / float64(*simSeeds*simCalls)
+	share := float64(accepted) / float64(runs*simCalls)
 	t.Logf("accepted %.4f of the calls, the rates allow %.4f", share, 1-0.7*0.4*0.1)
 	assert.InDelta(t, 1-0.7*0.4*0.1, share, 0.02)
 }
@@ -228,9 +231,10 @@ func TestSimulatedFallback(t *testing.T) {
 // flaps: the swap is done once.
 func TestSimulatedDrift(t *testing.T) {
 	t.Parallel()
+	runs := simSeeds(t)
 	w := newSimWorld(t, 2, 0, registry.Quality{MinPassRate: registry.ShareOf(0.6)})
 	once, late, after := 0, 0, 0
-	for seed := range uint64(*simSeeds) {
+	for seed := range uint64(runs) {
 		s := w.run(seed)
 		s.rate = func(capID string, edition, call int) float64 {
 			if capID == "t/a" && edition == 0 && call >= simCalls/2 {
@@ -248,10 +252,10 @@ func TestSimulatedDrift(t *testing.T) {
 			once++
 		}
 	}
-	share := float64(after) / float64(*simSeeds*(simCalls/2-100))
-	t.Logf("swapped once in %d of %d runs, later than after 100 bad calls in %d; accepted %.3f afterwards", once, *simSeeds, late, share)
+	share := float64(after) / float64(runs*(simCalls/2-100))
+	t.Logf("swapped once in %d of %d runs, later than after 100 bad calls in %d; accepted %.3f afterwards", once, runs, late, share)
 	assert.Zero(t, late)
-	assert.GreaterOrEqual(t, once*100, *simSeeds*99)
+	assert.GreaterOrEqual(t, once*100, runs*99)
 	assert.InDelta(t, 0.9, share, 0.02)
 }
 
@@ -259,8 +263,9 @@ func TestSimulatedDrift(t *testing.T) {
 // waits, and afterwards the candidate serves again.
 func TestSimulatedOutage(t *testing.T) {
 	t.Parallel()
+	runs := simSeeds(t)
 	w := newSimWorld(t, 2, 1, registry.Quality{})
-	for seed := range uint64(*simSeeds) {
+	for seed := range uint64(runs) {
 		s := w.run(seed)
 		s.rate = constant(map[string]float64{"t/a": 1, "t/b": 1})
 		s.down = func(capID string, call int) bool { return capID == "t/a" && call >= 200 && call < 500 }
@@ -283,9 +288,10 @@ func TestSimulatedOutage(t *testing.T) {
 // and at most half are out at once.
 func TestSimulatedCap(t *testing.T) {
 	t.Parallel()
+	runs := simSeeds(t)
 	for _, action := range []string{registry.ActionQuarantine, registry.ActionRestart, registry.ActionSwap} {
 		w := newSimWorld(t, 4, 0, registry.Quality{MinPassRate: registry.ShareOf(0.6), Action: action})
-		for seed := range uint64(*simSeeds / 4) {
+		for seed := range uint64(runs / 4) {
 			s := w.run(seed)
 			s.rate = constant(map[string]float64{"t/a": 0.1, "t/b": 0.2, "t/c": 0.1, "t/d": 0.2})
 			most := 0
@@ -326,8 +332,9 @@ func (s *simulation) calm(t assert.TestingT) {
 // hundredth, and what it costs is in the account of the calls.
 func TestSimulatedHedge(t *testing.T) {
 	t.Parallel()
+	runs := simSeeds(t)
 	w := newSimWorld(t, 2, 0, registry.Quality{})
-	seeds := max(2, *simSeeds/20)
+	seeds := max(2, runs/20)
 	measure := func(l policy.Layer) (p99 time.Duration, perCall float64) {
 		p, err := l.Resolve()
 		require.NoError(t, err)

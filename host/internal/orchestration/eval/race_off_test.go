@@ -2,4 +2,4 @@
 
 package eval_test
 
-const defaultSimPlans = 10_000
+const usualSimPlans = 2000

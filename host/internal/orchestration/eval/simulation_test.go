@@ -2,7 +2,6 @@ package eval_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -17,24 +16,22 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/sdktest/proof"
 )
 
-// The size of the simulation. The race detector makes each run ten times as
-// dear, so there are fewer plans under it.
-var simPlans = flag.Int("sim.plans", defaultSimPlans, "generated plans whose outcome must not depend on timing")
-
 // EVAL-070, SCHED-003: whatever the plan, no order of completion changes result,
-// slots, verdicts or the records of a node. Each of 10,000 generated plans runs
+// slots, verdicts or the records of a node. Each generated plan runs
 // once in program order, and once in each other mode with an order of its own;
 // every hundredth runs in a hundred orders.
 func TestManyPlansInAnyOrder(t *testing.T) {
+	plans := proof.Size(t, "generated plans", usualSimPlans, 10_000)
 	shards := runtime.GOMAXPROCS(0)
 	for shard := range shards {
 		t.Run(fmt.Sprint(shard), func(t *testing.T) {
 			t.Parallel()
 			base := generatedBase(t)
 			env := plan.Env{Registry: base.Registry, Policies: base.Policies}
-			for n, seed := 0, uint64(shard); n < *simPlans/shards; seed += uint64(shards) {
+			for n, seed := 0, uint64(shard); n < plans/shards; seed += uint64(shards) {
 				r := rand.New(rand.NewPCG(seed, 70))
 				source := (&gen{pick: func(_ string, below int) int { return r.IntN(below) }}).plan()
 				p, findings := plan.Parse(source, nil)

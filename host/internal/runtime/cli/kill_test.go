@@ -15,12 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/sdktest/proof"
 )
 
-const (
-	killPoints = 500
-	killSeed   = 20
-)
+const killSeed = 20
 
 // restless are the attributes of a plugin that is killed all the time and comes
 // back at once.
@@ -119,12 +117,13 @@ func underFire(t *testing.T) *world {
 	return w
 }
 
-// TestKillPoints: SIGKILL of a plugin at 500 seeded moments of real runs never
+// TestKillPoints: SIGKILL of a plugin at seeded moments of real runs never
 // loses a run while a candidate is left.
 func TestKillPoints(t *testing.T) {
+	killPoints := int64(proof.Size(t, "kills of plugins", 100, 500))
 	w := underFire(t)
 	var kills atomic.Int64
-	cut := 0
+	cut := int64(0)
 	begun := time.Now()
 	for run := 0; kills.Load() < killPoints; run++ {
 		require.Less(t, run, 20, "the runs end before anything is killed")
@@ -138,7 +137,7 @@ func TestKillPoints(t *testing.T) {
 		shooters.Wait()
 		got := p.wait()
 		require.Equal(t, 0, got.code, "run %d of seed %d, after %d kills:\n%s", run, killSeed, kills.Load(), tail(got.stderr, 40))
-		cut += strings.Count(got.stderr, ":event :attempt :failure/type :runtime/crashed")
+		cut += int64(strings.Count(got.stderr, ":event :attempt :failure/type :runtime/crashed"))
 		out := got.value(t).Key("result").Key("out")
 		for _, k := range kins {
 			results := slices.Collect(out.Key(k.name).Elems())
@@ -213,7 +212,7 @@ func TestKillAtStart(t *testing.T) {
 		t.Run(fmt.Sprintf("known %v", known), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(killSeed, 1))
 			exe := filepath.Join(built.plugins, "scripted")
-			for i := range 10 {
+			for i := range proof.Size(t, "kills at the start", 4, 10) {
 				answer := fmt.Sprintf(`{:template {:n "{{input.n}}" :round "%d %v"}}`, i, known)
 				w := newWorld(t,
 					"ferment.hcl", scripted("a", restless)+scripted("b", restless)+`

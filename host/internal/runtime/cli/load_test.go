@@ -2,7 +2,6 @@ package cli_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -16,11 +15,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-)
 
-// loadActs is how many acts TestServeUnderLoad asks for at least. The full proof takes
-// 10,000 and more.
-var loadActs = flag.Int("load.acts", 1500, "acts of the load test")
+	"github.com/fermenthq/ferment/sdk/sdktest/proof"
+)
 
 const callers = 16
 
@@ -103,6 +100,7 @@ func storm(t *testing.T, ctx context.Context, wait *sync.WaitGroup, mean time.Du
 // reloads that change something, swaps, and plugins killed at random, no act
 // fails; after SIGTERM nothing is left.
 func TestServeUnderLoad(t *testing.T) {
+	acts := proof.Size(t, "acts under faults, at least", 1500, 10_000)
 	scripts := map[string]string{"a": "a.edn", "b": "b.edn"}
 	w := newWorld(t, "ferment.hcl", loaded("5s", "a.edn", "b.edn"), "a.edn", echoing(":t/a", 0), "b.edn", echoing(":t/b", 0))
 	s := w.serveLimit(10 * time.Minute)
@@ -151,7 +149,7 @@ func TestServeUnderLoad(t *testing.T) {
 	begun := time.Now()
 	// The load goes on until the storms have hit it, however fast the machine is.
 	over := func(n int64) bool {
-		return n > int64(*loadActs) && (renewed.Load() && kills.Load() > 0 || time.Since(begun) > time.Minute)
+		return n > int64(acts) && (renewed.Load() && kills.Load() > 0 || time.Since(begun) > time.Minute)
 	}
 	for i := range callers {
 		load.Go(func() {
@@ -179,12 +177,12 @@ func TestServeUnderLoad(t *testing.T) {
 	took := time.Since(begun)
 	end()
 	storms.Wait()
-	acts := asked.Load() - callers // each caller was told once that it is over
-	assert.Zero(t, failed.Load(), "failed acts of %d", acts)
+	made := asked.Load() - callers // each caller was told once that it is over
+	assert.Zero(t, failed.Load(), "failed acts of %d", made)
 	got := s.stop()
 	committed := strings.Count(got.stderr, `"@message":"config/reloaded"`)
-	t.Logf("%d acts in %s (%.0f/s), %d reloads asked for, %d committed, %d refused, %d swaps, %d kills", acts, took.Round(time.Millisecond),
-		float64(acts)/took.Seconds(), reloads, committed, strings.Count(got.stderr, `"@message":"reload refused"`), swaps, kills.Load())
+	t.Logf("%d acts in %s (%.0f/s), %d reloads asked for, %d committed, %d refused, %d swaps, %d kills", made, took.Round(time.Millisecond),
+		float64(made)/took.Seconds(), reloads, committed, strings.Count(got.stderr, `"@message":"reload refused"`), swaps, kills.Load())
 	if t.Failed() {
 		for line := range strings.Lines(got.stderr) {
 			if strings.Contains(line, `"to":"quarantined"`) || strings.Contains(line, `"@level":"error"`) {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/scaffold"
+	"github.com/fermenthq/ferment/sdk/sdktest/proof"
 )
 
 // SDK-005: kinds in Python and for Node passes its conformance test as it
@@ -20,6 +21,7 @@ func TestNewPluginInOtherLanguages(t *testing.T) {
 	t.Parallel()
 	packages := filepath.Join(built.module, "examples", "plugins", "outline", "node_modules")
 	require.DirExists(t, packages, "run npm ci in examples/plugins/outline")
+	proof.Size(t, "scaffolds in Python and Node", len(triedIn[scaffold.Python])+len(triedIn[scaffold.Node]), 2*len(scaffold.Kinds()))
 	for _, lang := range []string{scaffold.Python, scaffold.Node} {
 		for _, kind := range kindsToTry(lang) {
 			t.Run(lang+" "+kind, func(t *testing.T) {

@@ -2,7 +2,6 @@ package cli_test
 
 import (
 	"context"
-	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/scaffold"
+	"github.com/fermenthq/ferment/sdk/sdktest/proof"
 )
 
 // checkLimit ends the check of a generated project that hangs.
@@ -46,24 +46,16 @@ func check(t *testing.T, dir string) {
 	require.NoError(t, err, "%s", out)
 }
 
-// everyKind makes the tests of scaffolds try each kind in each language. Without
-// it they try each kind in one language, and Go only once: there a scaffold
-// costs two more programs to build and to vet.
-var everyKind = flag.Bool("new.all", false, "try the scaffolds of all kinds of plugin in all languages")
-
-// triedIn are the kinds that are always tried, by language.
+// triedIn are the kinds that are always tried, by language: each kind in one
+// language, and Go only once, where a scaffold costs two more programs to build
+// and to vet. Each kind in each language is the full proof.
 var triedIn = map[string][]string{
 	scaffold.Go:     {"solver"},
 	scaffold.Python: {"llm", "judge"},
 	scaffold.Node:   {"checker", "tool"},
 }
 
-func kindsToTry(lang string) []string {
-	if *everyKind {
-		return scaffold.Kinds()
-	}
-	return triedIn[lang]
-}
+func kindsToTry(lang string) []string { return proof.Of(triedIn[lang], scaffold.Kinds()) }
 
 // SDK-005: no kind and no language of the scaffolds is left out.
 func TestEveryKindIsTried(t *testing.T) {
@@ -81,6 +73,7 @@ func TestEveryKindIsTried(t *testing.T) {
 // languages need their runtimes: pluginnew_external_test.go.
 func TestNewPluginInGo(t *testing.T) {
 	t.Parallel()
+	proof.Size(t, "scaffolds in Go", len(triedIn[scaffold.Go]), len(scaffold.Kinds()))
 	for _, kind := range kindsToTry(scaffold.Go) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/sdktest/proof"
 )
 
 // try does what the worker does, without the confinement: what is refused here
@@ -141,14 +142,6 @@ func TestPseudoFilesAndMounts(t *testing.T) {
 	}
 }
 
-// rounds of the race; FERMENT_RACE_ROUNDS=100000 is the long form.
-func rounds() int {
-	if os.Getenv("FERMENT_RACE_ROUNDS") == "100000" {
-		return 100_000
-	}
-	return 20_000
-}
-
 // While directories and files turn into links and back, nothing outside is read
 // and nothing outside is written.
 func TestRaceOfLinksAndRenames(t *testing.T) {
@@ -174,7 +167,7 @@ func TestRaceOfLinksAndRenames(t *testing.T) {
 	}
 	scope := scopeOf(t, root, "in")
 	escapes, fine := 0, 0
-	for i := range rounds() {
+	for i := range proof.Size(t, "rounds of renames", 20_000, 100_000) {
 		tool, input := "fs/read-file", `{:path "in/sub/b"}`
 		switch i % 4 {
 		case 1:

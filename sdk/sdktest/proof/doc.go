@@ -1,0 +1,7 @@
+// Package proof gives tests that repeat something many times their size: a usual
+// one, and the full one with the build tag long.
+//
+// Size and Of record what was proved when the test ends: one line per proof in
+// the file that FERMENT_PROOFS names, which "make long" prints, or the log of the
+// test if it is not set. Both may be used by tests that run at once.
+package proof

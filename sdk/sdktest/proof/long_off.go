@@ -1,0 +1,5 @@
+//go:build !long
+
+package proof
+
+const long = false

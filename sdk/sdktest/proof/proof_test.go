@@ -1,0 +1,31 @@
+package proof_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/sdk/sdktest/proof"
+)
+
+// Each proof leaves one line with its size, verdict and test.
+func TestSizeIsRecorded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "proofs")
+	t.Setenv("FERMENT_PROOFS", path)
+	n := 0
+	for range 2 {
+		t.Run("walk", func(t *testing.T) { n = proof.Size(t, "steps", 3, 500) })
+	}
+	assert.Equal(t, proof.Of(3, 500), n)
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	require.Len(t, lines, 2)
+	fields := strings.Fields(lines[0])
+	require.Len(t, fields, 6)
+	assert.Equal(t, []string{"holds", "steps", "proof", "TestSizeIsRecorded/walk"}, []string{fields[0], fields[2], fields[4], fields[5]})
+}
