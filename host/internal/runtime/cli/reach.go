@@ -26,10 +26,11 @@ func (c *command) place(ctx context.Context) (socket, dataDir string) {
 	return cfg.HTTP.AdminSocket, cfg.Host.DataDir
 }
 
-// configured is the configuration as far as it can be read.
+// configured is what the configuration says of the host, as far as it can be
+// read.
 func (c *command) configured(ctx context.Context) *config.Config {
 	o := c.options()
-	cfg, _ := config.Load(ctx, o.Config, config.Options{Dir: o.Dir, Env: o.Env, Profile: o.Profile, HostVersion: o.Version})
+	cfg, _ := config.Load(ctx, o.Config, config.Options{Dir: o.Dir, Env: o.Env, Profile: o.Profile, HostVersion: o.Version, HostOnly: true})
 	return cfg
 }
 

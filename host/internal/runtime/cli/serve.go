@@ -1,13 +1,14 @@
 package cli
 
 import (
+	"context"
 	"errors"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/host/internal/runtime/telemetry"
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
@@ -15,8 +16,8 @@ func (c *command) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "run as a daemon: keep the plugins up and answer over HTTP and the admin socket",
-		Long: "serve starts the plugins of the configuration, listens, and stays in the foreground. It logs JSON lines on\n" +
-			"standard error. SIGHUP reloads the configuration; SIGTERM and an interrupt end it once the runs in flight\n" +
+		Long: "serve starts the plugins of the configuration, listens, and stays in the foreground. It logs on standard\n" +
+			"error, as text on a terminal and else as JSON (log { format }). SIGHUP reloads the configuration; SIGTERM and an interrupt end it once the runs in flight\n" +
 			"have their answers, a second one at once.\n\n" +
 			"It ends with 0 after a clean stop, 64 for a wrong command line, 69 if a required plugin or an address\n" +
 			"cannot be had, 70 for a defect, 73 if another daemon has the data directory, 74 if a disk takes nothing,\n" +
@@ -26,8 +27,9 @@ func (c *command) serveCommand() *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			signals := daemon.Signals()
 			c.release() // signals are the daemon's from here on
-			log := hclog.New(&hclog.LoggerOptions{Name: "ferment", Level: hclog.Info, Output: c.env.Stderr, JSONFormat: true, TimeFormat: "2006-01-02T15:04:05.000Z07:00"})
+			log, flush := telemetry.NewLog(c.env.Stderr, c.logsText())
 			err := daemon.Serve(c.options(), log, signals)
+			flush()
 			if err == nil {
 				return nil
 			}
@@ -37,6 +39,17 @@ func (c *command) serveCommand() *cobra.Command {
 	c.registerLockfile(cmd)
 	c.registerAttach(cmd)
 	return cmd
+}
+
+// logsText reports whether the log of the daemon is text for people.
+func (c *command) logsText() bool {
+	switch c.configured(context.Background()).LogFormat {
+	case config.LogText:
+		return true
+	case config.LogJSON:
+		return false
+	}
+	return terminal(c.env.Stderr)
 }
 
 // notServed prints why a daemon does not serve, and ends with its exit code.

@@ -662,3 +662,21 @@ func TestReadmeServe(t *testing.T) {
 	assert.Greater(t, n, 8)
 	assert.Equal(t, 0, s.wait().code)
 }
+
+// The log is JSON where no terminal reads it, unless the configuration asks for
+// text.
+func TestLogFormat(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "ferment.hcl", "ferment {\n  profile = \"test\"\n}\n\nlog { format = \"text\" }\n")
+	p := w.launch("", built.ferment, "serve")
+	for i := 0; ; i++ {
+		line, ok := p.line(i)
+		require.True(t, ok, "the daemon ended before it was ready")
+		require.False(t, strings.HasPrefix(line, "{"), line)
+		if words := strings.Fields(line); len(words) > 3 && words[3] == "ready" {
+			break
+		}
+	}
+	p.signal(syscall.SIGTERM)
+	assert.Zero(t, p.wait().code)
+}

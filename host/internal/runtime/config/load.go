@@ -46,6 +46,9 @@ type Options struct {
 	// HostVersion is compared with ferment.requires; one that is no version
 	// number, such as that of a build from a working tree, fits any.
 	HostVersion string
+	// HostOnly reads what the files say of the host itself: where its data
+	// directory is and how it is reached. No program is looked at.
+	HostOnly bool
 }
 
 // Host holds the settings of the ferment block.
@@ -78,7 +81,9 @@ type Config struct {
 	Files   []*Source
 	Host    Host
 	HTTP    HTTP
-	Plugins []Plugin
+	// LogFormat is one of LogFormats; empty if nothing could be read.
+	LogFormat string
+	Plugins   []Plugin
 	// Lock is the lock file, empty if it was not read.
 	Lock        lock.File
 	Inputs      []Input
@@ -160,6 +165,9 @@ func (l *loader) run(path string) {
 		return
 	}
 	l.decode(tree)
+	if l.opts.HostOnly {
+		return
+	}
 	l.readLock()
 	l.build()
 	l.decoder.unused()
@@ -214,6 +222,7 @@ func (l *loader) host() {
 		h.Root = l.config.Root
 	}
 	l.config.Host = h
+	l.config.LogFormat = l.root.block("log").text("format")
 	l.http()
 	if !f.written("requires") {
 		return

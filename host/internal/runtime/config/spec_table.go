@@ -96,7 +96,23 @@ var specification = Block{Blocks: []Block{
 	budgetBlock,
 	roleBlock,
 	httpBlock,
+	{
+		Name: "log", Doc: "what the daemon writes on standard error",
+		Attrs: []Attr{
+			{Name: "format", Type: enum(LogFormats()...), Default: `"auto"`, Reload: ReloadHost, Serves: "TEL-001", Doc: "aligned text, or a JSON object per line; auto: text on a terminal, else JSON"},
+		},
+	},
 }}
+
+// The formats of the log.
+const (
+	LogAuto = "auto"
+	LogText = "text"
+	LogJSON = "json"
+)
+
+// LogFormats are the formats of the log.
+func LogFormats() []string { return []string{LogAuto, LogText, LogJSON} }
 
 var pluginBlock = Block{
 	Name: "plugin", Label: LabelIdent, Doc: "one process that serves capabilities",

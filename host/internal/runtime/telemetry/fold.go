@@ -1,0 +1,112 @@
+package telemetry
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Of equal lines, foldAbove are written within foldWindow, and then one that
+// counts the others (TEL-001).
+const (
+	foldAbove  = 10
+	foldWindow = time.Second
+)
+
+// varying are the fields in which repetitions of a line differ.
+var varying = []string{keyTime, "calls", "error", "generation", "pid", "took"}
+
+// folder passes JSON lines on and folds those that repeat too fast. Lines of an
+// audit are never folded.
+type folder struct {
+	mu     sync.Mutex
+	out    io.Writer
+	bursts map[string]*burst // of the last foldWindow
+}
+
+// burst is what was written of equal lines since the first one.
+type burst struct {
+	written int
+	held    int    // lines that were not written
+	last    []byte // of those
+	end     *time.Timer
+}
+
+// Write implements io.Writer for one line.
+func (f *folder) Write(line []byte) (int, error) {
+	key, ok := foldKey(line)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !ok {
+		return f.out.Write(line)
+	}
+	b := f.bursts[key]
+	if b == nil {
+		b = &burst{}
+		f.bursts[key] = b
+		b.end = time.AfterFunc(foldWindow, func() { f.expire(key, b) })
+	}
+	if b.written == foldAbove {
+		b.held++
+		b.last = append(b.last[:0], line...)
+		return len(line), nil
+	}
+	b.written++
+	return f.out.Write(line)
+}
+
+// expire ends the window of a burst.
+func (f *folder) expire(key string, b *burst) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.bursts[key] != b {
+		return // flushed
+	}
+	delete(f.bursts, key)
+	f.count(b)
+}
+
+// count writes the last line that was held back, with the number of all of them.
+// It needs mu.
+func (f *folder) count(b *burst) {
+	if b.held == 0 {
+		return
+	}
+	line := append(bytes.TrimSuffix(bytes.TrimSpace(b.last), []byte("}")), `,"repeated":`...)
+	line = append(strconv.AppendInt(line, int64(b.held), 10), "}\n"...)
+	_, _ = f.out.Write(line) // a line that cannot be written is lost
+}
+
+// flush ends all windows.
+func (f *folder) flush() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for key, b := range f.bursts {
+		b.end.Stop()
+		delete(f.bursts, key)
+		f.count(b)
+	}
+}
+
+// foldKey is what equal lines have in common; ok is false for lines that are not
+// folded.
+func foldKey(line []byte) (key string, ok bool) {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(line, &fields) != nil || strings.HasSuffix(string(fields[keyModule]), `.audit"`) {
+		return "", false
+	}
+	for _, name := range varying {
+		delete(fields, name)
+	}
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		b.WriteString(name + "\x00" + string(fields[name]) + "\x00")
+	}
+	return b.String(), true
+}

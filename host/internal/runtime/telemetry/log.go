@@ -1,0 +1,103 @@
+package telemetry
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// timeFormat is that of JSON lines.
+const timeFormat = "2006-01-02T15:04:05.000Z07:00"
+
+// NewLog makes the log of a daemon on out: aligned text, or a JSON object per
+// line. flush writes what is held back; it is called once, after the last line.
+func NewLog(out io.Writer, text bool) (log hclog.Logger, flush func()) {
+	if text {
+		out = textWriter{out}
+	}
+	f := &folder{out: out, bursts: map[string]*burst{}}
+	return hclog.New(&hclog.LoggerOptions{Name: "ferment", Level: hclog.Info, Output: f, JSONFormat: true, TimeFormat: timeFormat}), f.flush
+}
+
+// The keys of a line that hclog writes.
+const (
+	keyLevel   = "@level"
+	keyMessage = "@message"
+	keyModule  = "@module"
+	keyTime    = "@timestamp"
+)
+
+// textWriter lays JSON lines out for people.
+type textWriter struct{ out io.Writer }
+
+func (w textWriter) Write(line []byte) (int, error) {
+	var fields map[string]any
+	if json.Unmarshal(line, &fields) != nil {
+		return w.out.Write(line)
+	}
+	if _, err := io.WriteString(w.out, Text(fields)+"\n"); err != nil {
+		return 0, err
+	}
+	return len(line), nil
+}
+
+// Text is a line as a person reads it: when, how grave, which part of the host,
+// what, and the other fields.
+func Text(fields map[string]any) string {
+	take := func(key string) string {
+		v, _ := fields[key].(string)
+		return v
+	}
+	at := take(keyTime)
+	if t, err := time.Parse(time.RFC3339Nano, at); err == nil {
+		at = t.Local().Format("15:04:05.000")
+	}
+	module := strings.TrimPrefix(strings.TrimPrefix(take(keyModule), "ferment"), ".")
+	if module == "" {
+		module = "host"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %-5s %-10s %-24s", at, take(keyLevel), module, bare(take(keyMessage)))
+	for _, key := range slices.Sorted(maps.Keys(fields)) {
+		switch key {
+		case keyTime, keyLevel, keyModule, keyMessage:
+		default:
+			fmt.Fprintf(&b, "  %s=%s", bare(key), value(fields[key]))
+		}
+	}
+	return strings.TrimRight(b.String(), " ")
+}
+
+// value is the value of a field; text in which its end could not be seen, or
+// that could command a terminal, is quoted.
+func value(v any) string {
+	text, ok := v.(string)
+	if !ok {
+		raw, err := json.Marshal(v)
+		if err != nil {
+			return bare(fmt.Sprint(v))
+		}
+		return bare(string(raw))
+	}
+	if text == "" || strings.ContainsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || r == '"' || !strconv.IsPrint(r) }) {
+		return strconv.Quote(text)
+	}
+	return text
+}
+
+// bare is text in which what could command a terminal is escaped.
+func bare(text string) string {
+	if !strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return text
+	}
+	quoted := strconv.Quote(text)
+	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
+}

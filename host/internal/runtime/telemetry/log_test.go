@@ -1,0 +1,74 @@
+package telemetry_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/telemetry"
+)
+
+func lines(t *testing.T, text string) (out []map[string]any) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		var fields map[string]any
+		require.NoError(t, json.Unmarshal([]byte(line), &fields), line)
+		out = append(out, fields)
+	}
+	return out
+}
+
+// TEL-001: lines that repeat faster than 10/s are folded into one with a count;
+// other lines, and those of the audit, are all written.
+func TestFold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		log, flush := telemetry.NewLog(&out, false)
+		for i := range 500 { // a plugin whose health flaps
+			log.Named("plugin").Info("plugin", "plugin", "a", "from", "ready", "to", "degraded", "error", i)
+			log.Named("plugin").Info("plugin", "plugin", "a", "from", "degraded", "to", "ready")
+			time.Sleep(time.Millisecond)
+		}
+		log.Named("plugin").Info("plugin", "plugin", "b", "from", "ready", "to", "degraded")
+		for range 20 {
+			log.Named("audit").Info("admin", "action", "admin/reload")
+		}
+		assert.Len(t, lines(t, out.String()), 10+10+1+20)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		all := lines(t, out.String())
+		require.Len(t, all, 10+10+1+20+2)
+		for _, last := range all[len(all)-2:] {
+			assert.EqualValues(t, 490, last["repeated"], "%v", last)
+			assert.Equal(t, "a", last["plugin"])
+		}
+		for range 12 {
+			log.Info("ready")
+		}
+		flush()
+		all = lines(t, out.String())
+		assert.EqualValues(t, 2, all[len(all)-1]["repeated"], "what was held back is written at the end")
+	})
+}
+
+func TestText(t *testing.T) {
+	var out bytes.Buffer
+	log, flush := telemetry.NewLog(&out, true)
+	log.Info("ready", "took", "12ms", "listen", []string{"127.0.0.1:7180"})
+	log.Named("plugin").Warn("plugin", "plugin", "chess", "error", "two\nlines \x1b[31m")
+	flush()
+	var columns [][]string
+	for line := range strings.Lines(out.String()) {
+		columns = append(columns, strings.Fields(line)[1:])
+	}
+	assert.Equal(t, [][]string{
+		{"info", "host", "ready", `listen=["127.0.0.1:7180"]`, "took=12ms"},
+		{"warn", "plugin", "plugin", `error="two\nlines`, `\x1b[31m"`, "plugin=chess"},
+	}, columns)
+}
