@@ -107,6 +107,7 @@ var parts = []part{
 	{"configuration", configuration},
 	{"effects", effects},
 	{"life", life},
+	{"one-act", oneAct},
 	{"models", models},
 	{"own-models", own},
 	{"embedded", embedded},

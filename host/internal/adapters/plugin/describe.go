@@ -65,12 +65,6 @@ type Inquiry struct {
 	readable []string // files that p may read because the configuration names them
 }
 
-// HashProgram is HashProgram with a memory: a file that has not changed is read
-// once.
-func (d *Describer) HashProgram(program string, files []string) (string, error) {
-	return d.hash.program(program, files)
-}
-
 // Ask begins an inquiry. Nothing is started before an answer is not known.
 func (d *Describer) Ask(s Settings) *Inquiry { return &Inquiry{d: d, settings: s} }
 
@@ -149,7 +143,7 @@ func (q *Inquiry) Close() {
 
 // key names a description.
 func (d *Describer) key(s Settings, config edn.Value, files []string) (binary, cfg string, err error) {
-	if binary, err = d.hash.program(s.Command[0], s.Files); err != nil {
+	if binary, err = d.HashProgram(s.Command[0], s.Files); err != nil {
 		return "", "", contract.Errorf("runtime/start-failed", "plugin %s: %w", s.Name, err)
 	}
 	cfg, err = d.configKey(s, config, files)

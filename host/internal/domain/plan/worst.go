@@ -238,13 +238,9 @@ func (c *worst) items(n *Node) int64 {
 
 // call is the worst case of one call with all its candidates.
 func (c *worst) call(p *Plan, n *Node) Worst {
-	intent, capID := n.Intent, n.CapID
-	if n.Op == OpTool {
-		tool, ok := c.env.Registry.Tool(n.ToolID)
-		if !ok {
-			return Worst{}
-		}
-		intent, capID = tool.ToolIntent(), tool.ID
+	intent, capID, ok := n.asks(c.env.Registry)
+	if !ok {
+		return Worst{}
 	}
 	pol := c.policy(intent, n.Layer)
 	if pol == nil {
@@ -262,7 +258,7 @@ func (c *worst) call(p *Plan, n *Node) Worst {
 	}
 	checks := c.checks(pol, intent, path)
 	var each []Worst
-	for _, id := range c.candidates(n, intent, capID, pol) {
+	for _, id := range c.env.reachable(n, intent, capID, &pol.Layer) {
 		if capability, ok := c.env.Registry.Capability(id); ok {
 			gates := checks
 			judged := c.judge(pol, intent, capability, path)
@@ -289,25 +285,6 @@ func limitsOf(pol *policy.Policy) policy.Limits {
 		return policy.Limits{}
 	}
 	return l
-}
-
-// candidates are those that may serve. A list with slots may name anybody who
-// serves the intent.
-func (c *worst) candidates(n *Node, intent, capID string, pol *policy.Policy) []string {
-	d := policy.Demand{Registry: c.env.Registry, Intent: intent, CapID: capID, Layer: &pol.Layer}
-	if c.env.Routing != nil {
-		d.Routing = c.env.Routing(intent)
-	}
-	if n.Candidates != nil {
-		var all []string
-		for _, id := range c.env.Registry.Capabilities() {
-			if cp, ok := c.env.Registry.Capability(id); ok && cp.Serves(intent) {
-				all = append(all, id)
-			}
-		}
-		return all
-	}
-	return d.Bind().Accepted
 }
 
 // dearest is the sum of as many candidates as may be tried, of each dimension

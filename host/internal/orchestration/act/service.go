@@ -220,14 +220,21 @@ func (s *Service) Start(ctx context.Context, a Act) (*Run, *contract.Error) {
 	return r, nil
 }
 
-// accept prepares an act. If it is alone, it runs on the goroutine of its caller
-// and its records stay here.
-func (s *Service) accept(a Act, alone bool) (*flight, *contract.Error) {
-	f := &flight{service: s, act: a, alone: alone, begun: s.config.Clock.Now()}
+// flight begins an act.
+func (s *Service) flight(a Act) *flight {
+	f := &flight{service: s, act: a, begun: s.config.Clock.Now()}
 	if a.Principal == "" {
 		f.act.Principal, f.act.PrincipalType, f.act.Roles = "local", "local", []string{policy.RoleAdmin}
 	}
 	f.grant = s.config.Effects.Grant(f.act.Roles)
+	return f
+}
+
+// accept prepares an act. If it is alone, it runs on the goroutine of its caller
+// and its records stay here.
+func (s *Service) accept(a Act, alone bool) (*flight, *contract.Error) {
+	f := s.flight(a)
+	f.alone = alone
 	if err := s.stage(s.prepare, f); err != nil {
 		if f.id != "" {
 			s.config.Journal.Drop(f.id)

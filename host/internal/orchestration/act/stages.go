@@ -109,6 +109,10 @@ var prepareSteps = []step{
 	{"accept", compileAccept},
 }
 
+// readSteps is how many of the first steps of prepare read the request and its
+// plan; the later ones count and record it.
+const readSteps = 3
+
 var routeSteps = []step{
 	{"link", always(link)},
 }

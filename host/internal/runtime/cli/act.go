@@ -287,7 +287,7 @@ func (c *command) perform(ctx context.Context, p performance) error {
 		}
 	}
 	a := act.Act{Request: f.apply(p.request), Positions: p.positions, Dir: c.env.Dir, Watched: f.stream}
-	host, err := c.host(ctx, watcher, p.admit)
+	host, err := c.host(ctx, watcher, p.admit, func(loaded *daemon.Loaded) map[string]bool { return loaded.Reach(a) })
 	var refused *contract.Error
 	if errors.As(err, &refused) && refused.Type == "plan/invalid" {
 		refused = p.why(refused)
@@ -469,10 +469,11 @@ func (c *command) answer(response edn.Value, failure *contract.Error, f *callFla
 	return err
 }
 
-// host starts the plugins of the configuration.
-func (c *command) host(ctx context.Context, w *watcher, admit func(*daemon.Loaded) error) (*daemon.Host, error) {
+// host starts the plugins of the configuration that reach names; all if it is
+// nil.
+func (c *command) host(ctx context.Context, w *watcher, admit func(*daemon.Loaded) error, reach func(*daemon.Loaded) map[string]bool) (*daemon.Host, error) {
 	o := c.options()
-	o.Admit, o.Transitions, o.Notices = admit, w.transition, w.notice
+	o.Admit, o.Reach, o.Transitions, o.Notices = admit, reach, w.transition, w.notice
 	h, err := daemon.Start(ctx, o)
 	var invalid *daemon.InvalidConfigError
 	if errors.As(err, &invalid) {

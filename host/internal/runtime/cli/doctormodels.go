@@ -63,7 +63,13 @@ func (c *command) statesOfModels(ctx context.Context) (edn.Value, error) {
 		return list.Key("plugins"), err
 	}
 	o := c.options()
-	o.Only = servesModels
+	o.Reach = func(loaded *daemon.Loaded) map[string]bool {
+		models := map[string]bool{}
+		for _, p := range loaded.Plugins {
+			models[p.Name] = servesModels(p)
+		}
+		return models
+	}
 	host, err := daemon.Start(ctx, o)
 	if err != nil {
 		return edn.Nil(), err

@@ -239,7 +239,7 @@ func (c *command) measuring(ctx context.Context, loaded *daemon.Loaded, first jo
 	if err != nil {
 		return nil, nil, err
 	}
-	host, err := c.host(ctx, watcher, nil)
+	host, err := c.host(ctx, watcher, nil, nil)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -25,13 +25,9 @@ func (h *Host) newGeneration(loaded *Loaded) (*generation, error) {
 	if g.client, err = h.supervisor.Client(routes(loaded.Generation.Registry)); err != nil {
 		return nil, err
 	}
-	limits := loaded.Limits()
-	c := act.Config{
-		Registry: loaded.Generation.Registry, Policies: loaded.Generation.Policies, Effects: loaded.Generation.Effects, Checks: loaded.Generation.Checks,
-		Executor: g.client, Journal: h.journal, Boot: h.boot, Book: &h.book, Grades: h.grades,
-		Prompts: loaded.Generation.Prompts, Budgets: loaded.Generation.Budgets, Ledger: h.ledger,
-		Hash: loaded.Hash, Protocol: loaded.ProtocolHash(), Limits: &limits, Root: loaded.Host.Root,
-	}
+	c := loaded.actConfig()
+	c.Executor, c.Journal, c.Boot, c.Book, c.Grades, c.Ledger = g.client, h.journal, h.boot, &h.book, h.grades, h.ledger
+	c.Hash, c.Protocol = loaded.Hash, loaded.ProtocolHash()
 	g.judges = newCalibrations(loaded.Host.DataDir, loaded.Generation.Registry)
 	g.judges.served = h.rescorer.Served
 	c.Calibrations = g.judges
@@ -46,6 +42,21 @@ func (h *Host) newGeneration(loaded *Loaded) (*generation, error) {
 		return nil, err
 	}
 	return g, nil
+}
+
+// actConfig is what the configuration says about acts.
+func (l *Loaded) actConfig() act.Config {
+	limits := l.Limits()
+	return act.Config{
+		Registry: l.Generation.Registry,
+		Policies: l.Generation.Policies,
+		Effects:  l.Generation.Effects,
+		Checks:   l.Generation.Checks,
+		Prompts:  l.Generation.Prompts,
+		Budgets:  l.Generation.Budgets,
+		Limits:   &limits,
+		Root:     l.Host.Root,
+	}
 }
 
 // close is for a generation that no act runs under any more: plugins that only

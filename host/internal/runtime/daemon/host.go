@@ -99,11 +99,14 @@ func (h *Host) run(ctx context.Context, loaded *Loaded, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	if o.Only != nil {
-		started = slices.DeleteFunc(started, func(p config.Plugin) bool { return !o.Only(p) })
-		wanted = slices.DeleteFunc(wanted, func(s plugin.Settings) bool {
-			return !slices.ContainsFunc(started, func(p config.Plugin) bool { return p.Name == s.Name })
-		})
+	if o.Reach != nil {
+		reached := o.Reach(loaded)
+		started = slices.DeleteFunc(started, func(p config.Plugin) bool { return !reached[p.Name] })
+		for i := range wanted {
+			if !reached[wanted[i].Name] {
+				wanted[i].Instances.Min, wanted[i].Instances.Standby = 0, 0
+			}
+		}
 	}
 	if err := h.supervisor.Start(wanted...); err != nil {
 		return &EnvironmentError{"start plugins", err}
@@ -116,6 +119,19 @@ func (h *Host) run(ctx context.Context, loaded *Loaded, o Options) (err error) {
 	h.judging(loaded)
 	h.supervisor.AnswerCalls(hostCalls{h})
 	return h.awaitAll(ctx, started)
+}
+
+// Reach returns the names of the plugins that an act may call, as far as that is
+// known before it runs. An act that would be refused reaches none.
+func (l *Loaded) Reach(a act.Act) map[string]bool {
+	reached := map[string]bool{}
+	ids, _ := act.Reach(l.actConfig(), a) // refused again, with all around it, when the act is started
+	for _, id := range ids {
+		if c, ok := l.Generation.Registry.Capability(id); ok {
+			reached[c.Plugin] = true
+		}
+	}
+	return reached
 }
 
 // startable are the plugins that are to run, with what the supervisor works

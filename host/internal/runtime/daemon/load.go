@@ -41,9 +41,9 @@ type Options struct {
 	// Admit, if set, looks at the configuration before any plugin is started;
 	// its error ends the start.
 	Admit func(*Loaded) error
-	// Only, if set, chooses the plugins that a host starts; nil for all. The
-	// others are as if their processes were down.
-	Only func(config.Plugin) bool
+	// Reach, if set, gives the names of the plugins that a host starts, nil for
+	// all. The first call to another one starts it.
+	Reach func(*Loaded) map[string]bool
 	// mayStart names plugins whose entries in the lock file are being written.
 	mayStart func(plugin string) bool
 	// Attached are plugins that run already, by the label of their block: the

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin/lock"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -250,7 +251,7 @@ func LockPlatform(ctx context.Context, o Options, platform string, targets []Tar
 			return lock.File{}, lockReadError(err)
 		}
 		for _, t := range targets {
-			hash, err := ground.describer.HashProgram(t.File, nil)
+			hash, err := plugin.HashProgram(t.File, nil)
 			if err != nil {
 				return lock.File{}, &EnvironmentError{"hash the program for " + platform, err}
 			}

@@ -1,0 +1,79 @@
+package plugin
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// HashProgram is HashProgram with a cache: a program that has not changed since
+// an earlier host is not read. It names programs while a configuration is
+// loaded; what is started is hashed again by its own bytes (see approve).
+func (d *Describer) HashProgram(program string, files []string) (string, error) {
+	info, err := os.Stat(program)
+	if err != nil {
+		return "", err
+	}
+	hash, ok := d.cachedHash(program, info)
+	if !ok {
+		if hash, err = d.hash.file(program); err != nil {
+			return "", err
+		}
+		d.cacheHash(program, info, hash)
+	}
+	return d.hash.combined(hash, files)
+}
+
+// identity is what changes with every change of a file's content; ok is false
+// where the system does not show that or the file was changed just now.
+func identity(path string, info fs.FileInfo) (id edn.Value, ok bool) {
+	changed := changeTime(info)
+	if !info.Mode().IsRegular() || changed == 0 || !settled(info) {
+		return edn.Nil(), false
+	}
+	return edn.Vector(edn.Text(path), inodeOf(info), edn.Int(info.Size()), edn.Int(info.ModTime().UnixNano()), edn.Int(changed)), true
+}
+
+// hashEntry is the file of the cache for one path.
+func (d *Describer) hashEntry(path string) string {
+	if d.dir == "" || d.fresh {
+		return ""
+	}
+	return filepath.Join(d.dir, "hash-"+edn.Hash(edn.Text(path))[len("b3:"):])
+}
+
+func (d *Describer) cachedHash(path string, info fs.FileInfo) (string, bool) {
+	name := d.hashEntry(path)
+	if name == "" {
+		return "", false
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return "", false
+	}
+	entry, err := edn.Read(text, edn.WithLimits(edn.Stored))
+	if err != nil {
+		return "", false
+	}
+	id, ok := identity(path, info)
+	if !ok || !edn.Equal(entry.Key("file"), id) {
+		return "", false
+	}
+	return entry.Key("hash").AsString()
+}
+
+// cacheHash keeps the hash of a file that was as info says before it was read,
+// if it still is.
+func (d *Describer) cacheHash(path string, info fs.FileInfo, hash string) {
+	name := d.hashEntry(path)
+	now, err := os.Stat(path)
+	if name == "" || err != nil || !unchanged(info, now) || os.MkdirAll(d.dir, 0o700) != nil {
+		return
+	}
+	if id, ok := identity(path, now); ok {
+		entry := edn.MustMap(edn.K("file"), id, edn.K("hash"), edn.Text(hash))
+		_ = replaceFile(name, append(entry.Canonical(), '\n')) // without it the next host reads the program
+	}
+}

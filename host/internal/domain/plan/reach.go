@@ -1,0 +1,118 @@
+package plan
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+)
+
+// Reach returns the ids of the capabilities that a run of the plan may call,
+// sorted: the candidates of its calls, its tools, those that gates and judges
+// ask, and the substitutes of candidates that are swapped. Conditions are taken
+// as true. The plan must have no errors. What a plugin asks of its host and the
+// calls of an answer that is a plan are not known before the run; they may call
+// other capabilities.
+func Reach(p *Plan, env Env) []string {
+	r := &reachWalk{env: &env, ids: map[string]bool{}}
+	r.plan(p)
+	return slices.Sorted(maps.Keys(r.ids))
+}
+
+type reachWalk struct {
+	env *Env
+	ids map[string]bool
+}
+
+func (r *reachWalk) plan(p *Plan) {
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		if n.Sub != nil {
+			r.plan(n.Sub)
+		}
+		if intent, capID, ok := n.asks(r.env.Registry); ok {
+			r.call(n, intent, capID)
+		}
+	}
+}
+
+func (r *reachWalk) call(n *Node, intent, capID string) {
+	l := r.env.Written(intent, n.Layer)
+	// The error is about the set of failures that may switch, which is not read.
+	pol, _ := l.Resolve()
+	candidates := r.env.reachable(n, intent, capID, &pol.Layer)
+	if len(candidates) == 0 {
+		return // there is no answer to judge
+	}
+	for _, id := range candidates {
+		r.add(id, intent)
+	}
+	for _, name := range slices.Concat(pol.Must, pol.Should) {
+		if check, ok := r.env.Registry.Check(name); ok && check.Kind == registry.CheckCapability {
+			r.ask(check.Intent, "")
+		}
+	}
+	if j, ok := r.env.Registry.Judge(pol.Judge); ok && j.Enabled {
+		r.ask(j.Intent, j.Capability)
+	}
+}
+
+// ask adds those that may serve an intent that the host asks for itself.
+func (r *reachWalk) ask(intent, capID string) {
+	d := policy.Demand{Registry: r.env.Registry, Intent: intent, CapID: capID, Layer: &policy.Layer{}}
+	for _, id := range d.Bind().Accepted {
+		r.add(id, intent)
+	}
+}
+
+// add adds a capability, its substitute, and the models that a judge asks.
+func (r *reachWalk) add(id, intent string) {
+	c, ok := r.env.Registry.Capability(id)
+	if !ok || r.ids[id] {
+		return
+	}
+	r.ids[id] = true
+	quality := c.Quality
+	if in, ok := r.env.Registry.Intent(intent); ok {
+		quality = in.Quality.Over(quality)
+	}
+	if quality.SwapTo != "" {
+		r.add(quality.SwapTo, intent)
+	}
+	if c.Kind == judgeKind && !c.Deterministic {
+		r.ask(registry.IntentChat, "")
+	}
+}
+
+// judgeKind is the kind of capabilities that grade answers.
+const judgeKind = "judge"
+
+// asks returns the intent of a call or tool node, and the capability that is
+// pinned; ok is false for other nodes and unknown tools.
+func (n *Node) asks(reg *registry.Registry) (intent, capID string, ok bool) {
+	switch n.Op {
+	case OpCall:
+		return n.Intent, n.CapID, true
+	case OpTool:
+		tool, known := reg.Tool(n.ToolID)
+		if !known {
+			return "", "", false
+		}
+		return tool.ToolIntent(), tool.ID, true
+	}
+	return "", "", false
+}
+
+// reachable returns the capabilities that may serve a call under the merged
+// layers l. A list of candidates with slots may name any that serves the intent.
+func (e *Env) reachable(n *Node, intent, capID string, l *policy.Layer) []string {
+	if n.Candidates != nil {
+		return e.Registry.Serving(intent)
+	}
+	d := policy.Demand{Registry: e.Registry, Intent: intent, CapID: capID, Layer: l}
+	if e.Routing != nil {
+		d.Routing = e.Routing(intent)
+	}
+	return d.Bind().Accepted
+}

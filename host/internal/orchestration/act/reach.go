@@ -1,0 +1,24 @@
+package act
+
+import (
+	"github.com/fermenthq/ferment/host/internal/domain/plan"
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// Reach returns the capabilities that an act may call, as plan.Reach has them.
+// Of c only what describes the configuration is read, so that it can be asked
+// before a plugin runs. The error is that with which a service of the
+// configuration refuses the act.
+func Reach(c Config, a Act) ([]string, *contract.Error) {
+	c.defaults()
+	s := &Service{config: c}
+	read, err := compile("prepare", prepareSteps[:readSteps], s)
+	if err != nil {
+		return nil, contract.AsError(err)
+	}
+	f := s.flight(a)
+	if err := s.stage(read, f); err != nil {
+		return nil, err
+	}
+	return plan.Reach(f.plan, f.planEnv()), nil
+}
