@@ -37,8 +37,8 @@ func (s *serving) draw(n int64) int64 {
 	return v
 }
 
-// maxRetryAfter bounds what a foreign server may ask for.
-const maxRetryAfter = 24 * time.Hour
+// maxRetryAfter bounds what a foreign server may ask for: a day in milliseconds.
+const maxRetryAfter = 24 * 60 * 60 * 1000
 
 func retryAfter(err *contract.Error) time.Duration {
 	if err == nil {
@@ -48,5 +48,5 @@ func retryAfter(err *contract.Error) time.Duration {
 	if !ok || ms <= 0 {
 		return 0
 	}
-	return min(time.Duration(min(ms, maxRetryAfter.Milliseconds()))*time.Millisecond, maxRetryAfter)
+	return time.Duration(min(ms, maxRetryAfter)) * time.Millisecond
 }

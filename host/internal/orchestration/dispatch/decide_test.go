@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -66,10 +67,14 @@ func TestDecideRows(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			action, row := Decide(tc.f)
-			assert.Equal(t, tc.action.String(), action.String())
+			assert.Equal(t, tc.action, action, "%s, want %s", action, tc.action)
 			assert.Equal(t, tc.row, row)
 		})
 	}
+}
+
+func TestActionsHaveNames(t *testing.T) {
+	assert.Equal(t, "[end again again-when-ready next repair]", fmt.Sprint([]Action{End, Again, AgainWhenReady, Next, Repair}))
 }
 
 func crashed(f *Failure) {

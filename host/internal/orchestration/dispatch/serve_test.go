@@ -193,6 +193,24 @@ func TestBackoff(t *testing.T) {
 	})
 }
 
+// ATT-009: without a backoff nothing is waited for and nothing drawn.
+func TestNoBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := world(t, "")
+		w.On("t/a", fails("provider/unavailable"))
+		layer := retries(2, 0)
+		layer.Backoff = policy.Of(time.Duration(0), here)
+		r := serve(t, w, order{layer: layer})
+		for _, rec := range r.records {
+			_, drawn := rec.Body.(*journal.EnvRead)
+			assert.False(t, drawn)
+		}
+		begun := w.Begun()
+		require.Len(t, begun, 3)
+		assert.Equal(t, begun[0], begun[2])
+	})
+}
+
 // ATT-009: what the other side asks for is a floor; a wait that would pass the
 // deadline goes to the next candidate instead.
 func TestRetryAfter(t *testing.T) {
@@ -203,6 +221,13 @@ func TestRetryAfter(t *testing.T) {
 		r := serve(t, w, order{layer: retries(1, 1)})
 		require.Nil(t, r.Err)
 		assert.Equal(t, 700*time.Millisecond, w.Begun()[1].Sub(w.Begun()[0]))
+
+		week := dispatchtest.Step{Err: contract.Errorf("provider/unavailable", "later").WithDetail("retry-after-ms", edn.Int(7*24*60*60*1000))}
+		w = world(t, "")
+		w.On("t/a", week, out(`{:n 1}`))
+		r = serve(t, w, order{layer: retries(1, 0), deadline: 100 * time.Hour})
+		require.Nil(t, r.Err)
+		assert.Equal(t, 24*time.Hour, w.Begun()[1].Sub(w.Begun()[0]), "a day at most")
 
 		w = world(t, "", "")
 		w.On("t/a", later)

@@ -55,10 +55,7 @@ const (
 
 // Ticket belongs to a call that has entered. Reporting the zero Ticket does
 // nothing.
-type Ticket struct {
-	epoch uint64
-	probe bool
-}
+type Ticket struct{ epoch uint64 }
 
 // Breaker is that of one capability for one intent. It is made by New.
 type Breaker struct {
@@ -149,7 +146,6 @@ func (b *Breaker) Enter(now time.Time) (Ticket, bool) {
 			return Ticket{}, false
 		}
 		b.probing = true
-		return Ticket{epoch: b.epoch, probe: true}, true
 	}
 	return Ticket{epoch: b.epoch}, true
 }
@@ -177,7 +173,7 @@ func (b *Breaker) Report(now time.Time, t Ticket, o Outcome, floor time.Duration
 	case Closed:
 		b.count(now, o, floor, u)
 	case HalfOpen:
-		b.probed(now, t, o, floor, u)
+		b.probed(now, o, floor, u)
 	case Ramping:
 		b.climb(now, o, floor, u)
 	}
@@ -222,17 +218,15 @@ func (b *Breaker) push(failed bool) {
 func (b *Breaker) rate() (samples, failures int) {
 	samples = min(len(b.ring), b.set.Window)
 	for i := range samples { // from the newest one back
-		if b.ring[(b.next-1-i+2*len(b.ring))%len(b.ring)] {
+		if b.ring[(b.next-1-i+len(b.ring))%len(b.ring)] {
 			failures++
 		}
 	}
 	return samples, failures
 }
 
-func (b *Breaker) probed(now time.Time, t Ticket, o Outcome, floor time.Duration, u float64) {
-	if !t.probe {
-		return
-	}
+// probed ends the probe, the only call of its epoch.
+func (b *Breaker) probed(now time.Time, o Outcome, floor time.Duration, u float64) {
 	b.probing = false
 	switch o {
 	case Success:
@@ -255,31 +249,33 @@ func (b *Breaker) climb(now time.Time, o Outcome, floor time.Duration, u float64
 
 // open begins a pause that is the next in a row.
 func (b *Breaker) open(now time.Time, floor time.Duration, u float64) {
+	n := b.opening(now)
+	pause := min(float64(b.set.Ceiling), float64(b.set.Base)*math.Pow(b.set.Factor, float64(n-1)))
+	pause *= 1 + u/10
+	b.until = now.Add(max(floor, time.Duration(pause)))
+}
+
+// opening opens the breaker and returns the number of openings in a row.
+func (b *Breaker) opening(now time.Time) int {
 	if b.state == Closed && now.Sub(b.since) >= CalmTime {
 		b.openings = 0
 	}
 	b.openings++
-	pause := min(float64(b.set.Ceiling), float64(b.set.Base)*math.Pow(b.set.Factor, float64(b.openings-1)))
-	pause *= 1 + u/10
 	b.enter(Open, now)
-	b.until = now.Add(max(floor, time.Duration(pause)))
+	return b.openings
 }
 
 // Trip opens the breaker at once and whatever the rate: the capability cannot
 // work until that time, or until Reset if the time is zero.
 func (b *Breaker) Trip(now, until time.Time) {
-	if b.state == Closed && now.Sub(b.since) >= CalmTime {
-		b.openings = 0
-	}
-	b.openings++
-	b.enter(Open, now)
+	b.opening(now)
 	b.tripped, b.until = true, until
 }
 
 // Tripped tells whether the breaker is open because the capability cannot work.
 func (b *Breaker) Tripped(now time.Time) bool {
 	b.advance(now)
-	return b.state == Open && b.tripped
+	return b.tripped
 }
 
 // Pauses of ejections.
@@ -302,7 +298,7 @@ func (b *Breaker) Eject(now time.Time) (until time.Time) {
 // Ejected tells whether the breaker is open because of quality.
 func (b *Breaker) Ejected(now time.Time) bool {
 	b.advance(now)
-	return b.state == Open && b.ejected
+	return b.ejected
 }
 
 // Reset closes the breaker and forgets what was: the configuration of the
@@ -333,15 +329,13 @@ func (b *Breaker) Admits(now time.Time) bool {
 func (b *Breaker) Replaced(now time.Time) {
 	b.advance(now)
 	switch {
-	case b.state == Open && b.tripped:
+	case b.tripped:
 		b.Reset(now)
-	case b.state == Open && b.ejected:
+	case b.ejected:
 		b.startRamp(now)
-	case b.state == Closed:
+	case b.state == Closed: // only then are outcomes remembered
 		b.clear()
 		b.epoch++
-	default:
-		b.clear()
 	}
 }
 
@@ -367,9 +361,9 @@ func (b *Breaker) startRamp(now time.Time) {
 func (b *Breaker) nextStage(now time.Time) {
 	if b.stage++; b.stage == len(b.set.Ramp) {
 		b.enter(Closed, now)
-		return
+	} else {
+		b.since, b.asked, b.successes = now, 0, 0
 	}
-	b.since, b.asked, b.successes = now, 0, 0
 }
 
 // advance does what time alone does.

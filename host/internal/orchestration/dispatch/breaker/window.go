@@ -149,7 +149,7 @@ func (w *Window) Replaced() { w.clear() }
 
 func (w *Window) clear() {
 	w.ring, w.next, w.passes, w.total = w.ring[:0], 0, 0, 0
-	w.below, w.fresh = false, 0
+	w.below = false
 }
 
 // Well tells whether the answers are clearly above the floor.
