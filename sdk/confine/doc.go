@@ -26,10 +26,17 @@
 // priorities of other processes. Under a limit of memory it refuses the kinds of
 // memory that the limit does not count. Unless [Policy.Attributes] is set it also
 // refuses to change modes, owners and times, which Landlock does not cover: not
-// by path, nor of a file that is open for reading.
+// by path, nor of a file that is open for reading. It always refuses to make a
+// file setuid or setgid (but for a new file of openat2, whose mode it cannot see), to read extended attributes by path, and, unless the
+// policy has programs of others, to watch the names in directories.
 //
-// What stays open on every kernel: a process may learn whether a file exists and
-// how large it is, also where it may not read; a program that may run others may
+// A program that is started through the trampoline also carries a mark (see
+// [NewMark]) by which all of its descendants are found, and is ended before its
+// parent when memory runs out.
+//
+// What stays open on every kernel: a process may learn whether a file exists,
+// how large it is and where a symbolic link leads, also where it may not read; a
+// program that may run others may
 // run any code in itself and in them, since it may load what it has written; and
 // a process with a network may listen on a TCP port that the system chooses,
 // whatever ports it may bind.

@@ -204,9 +204,12 @@ func (f *filter) files(p Policy) {
 		f.any(noExecSeal, func() { f.allow() })
 		f.refuse(unix.EPERM)
 	})
+	f.hidden(p)
 	if p.Attributes {
+		f.modes()
 		return
 	}
+	defer f.modes() // of new files; those of others are refused before
 	for _, number := range append(slices.Clone(attributeCalls), setFileAttributes) {
 		f.on(number, func() { f.refuse(unix.EPERM) })
 	}
@@ -223,6 +226,54 @@ func (f *filter) files(p Policy) {
 		}
 		f.allow()
 	})
+}
+
+// hidden refuses what shows more of files than Landlock lets a process read: the
+// names of what is made and removed in a directory, and extended attributes of a
+// file by its path. Programs of others, such as tests, may need the former.
+func (f *filter) hidden(p Policy) {
+	if len(p.ExecPaths) == 0 {
+		for _, number := range watchCalls {
+			f.on(number, func() { f.refuse(unix.EPERM) })
+		}
+	}
+	for _, number := range []int{
+		unix.SYS_GETXATTR, unix.SYS_LGETXATTR, unix.SYS_GETXATTRAT, unix.SYS_LISTXATTR, unix.SYS_LLISTXATTR, unix.SYS_LISTXATTRAT,
+	} {
+		f.on(number, func() { f.refuse(unix.EOPNOTSUPP) }) // as of a file system without them
+	}
+}
+
+// modeCall is a system call that sets the mode of a file.
+type modeCall struct {
+	number, mode int
+	flags        int // the argument that tells whether a file is made; 0: there is none
+}
+
+// makesFile are the flags with which a call that opens a file makes one, and so
+// has a mode.
+const makesFile = unix.O_CREAT | unix.O_TMPFILE&^unix.O_DIRECTORY
+
+// modes refuses to make programs that run as the user or as the group of this
+// process, whoever starts them. A new file of openat2 passes: its mode lies in
+// memory, out of sight, and the call is the safe way to open files below a
+// directory.
+func (f *filter) modes() {
+	for _, c := range modeCalls {
+		f.on(c.number, func() {
+			if c.flags == 0 {
+				f.low(c.mode)
+				f.any(unix.S_ISUID|unix.S_ISGID, func() { f.refuse(unix.EPERM) })
+				f.allow()
+			}
+			f.low(c.flags)
+			f.any(makesFile, func() {
+				f.low(c.mode)
+				f.any(unix.S_ISUID|unix.S_ISGID, func() { f.refuse(unix.EPERM) })
+			})
+			f.allow()
+		})
+	}
 }
 
 // ioctlSetAttributes is FS_IOC_FSSETXATTR.
