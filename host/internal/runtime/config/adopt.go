@@ -45,13 +45,22 @@ func (b *builder) adoptions() []adoption {
 				{derived: derivedName("res", intent), declared: block.text("out"), output: true},
 			} {
 				side.capability, side.intent = i, intent
-				if side.declared != "" && side.declared != side.derived && side.ref(c).For(intent) == side.derived {
+				if side.declared != side.derived && side.ref(c).For(intent) == side.derived && b.published(side.declared) {
 					out = append(out, side)
 				}
 			}
 		}
 	}
 	return out
+}
+
+// published reports whether there is a schema of that name: the host's, that of a block, or of a plugin.
+func (b *builder) published(name string) bool {
+	_, builtin := b.schemas[name] // the others are collected later
+	return builtin || b.place("schema", name) != nil || slices.ContainsFunc(b.config.Plugins, func(p Plugin) bool {
+		_, ok := p.Description.Schemas[name]
+		return ok
+	})
 }
 
 func (a adoption) ref(c *registry.Capability) *contract.SchemaRef {

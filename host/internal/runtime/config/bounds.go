@@ -318,10 +318,9 @@ func parseTokens(s *Source, report *collector) (*hclsyntax.Body, hclsyntax.Token
 }
 
 func parseBody(s *Source, report *collector) *hclsyntax.Body {
-	file, diags := hclsyntax.ParseConfig(s.text, s.Name, hcl.InitialPos)
-	body, ok := file.Body.(*hclsyntax.Body)
-	if !ok {
-		body = emptyBody(s)
+	body, diags := s.parse(0, len(s.text))
+	if misread(diags) != nil {
+		return s.recover(report)
 	}
 	report.syntax(s, body, diags)
 	return body

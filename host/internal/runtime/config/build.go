@@ -130,8 +130,13 @@ func (b *builder) describeAll() {
 		b.plugins[p.Name] = &b.config.Plugins[i]
 		// What an absent optional plugin would bring is known to be missing;
 		// of any other that gave no answer nothing is known.
-		if p.Enabled && !p.Described && (p.Binary != "" || !p.Optional) {
+		if p.Enabled && !p.Described && (p.Binary != "" || !p.Optional || b.report.doubts("plugin", p.Name)) {
 			b.blind = true
+		}
+	}
+	for _, block := range []string{"plugin", anyName} {
+		for label := range b.report.broken[block] {
+			b.blind = b.blind || b.plugins[label] == nil
 		}
 	}
 }
@@ -201,6 +206,7 @@ func (b *builder) capabilities() {
 
 // claim notes that a block speaks of an advertised capability.
 func (b *builder) claim(s *section, claimed map[[2]string]*section) {
+	b.capNames[s.label()] = true // also if nothing serves it: that is said here
 	name := s.text("plugin")
 	if name == "" {
 		return
@@ -222,12 +228,11 @@ func (b *builder) claim(s *section, claimed map[[2]string]*section) {
 		return
 	}
 	claimed[key] = s
-	if advertised != s.label() && s.flag("enabled") {
+	if advertised != s.label() && s.flag("enabled") && b.renames[advertised] == nil {
 		b.renames[advertised] = s
 	}
-	if !p.Described || !p.Enabled {
-		b.capNames[s.label()] = true // a reference into it is fine, it is just not there
-		return
+	if !p.Described || !p.Enabled || s.node.damaged {
+		return // a reference into it is fine, it is just not there
 	}
 	ids := make([]string, len(p.Description.Capabilities))
 	for i, c := range p.Description.Capabilities {
@@ -262,13 +267,16 @@ func (b *builder) register(p *Plugin, advertised contract.Capability, s *section
 		return
 	}
 	if first := b.capPlace[c.ID]; first != nil {
+		if b.report.doubtful("capability") {
+			return // the block that renames it may be the broken one
+		}
 		other := ""
 		for _, x := range b.caps {
 			if x.ID == c.ID {
 				other = x.Plugin
 			}
 		}
-		b.report.add(Diagnostic{Type: "config/duplicate", Message: fmt.Sprintf("capability %s is given by plugin %s and by plugin %s", quote(c.ID), quote(other), quote(p.Name)), Range: at, Path: []string{"capability", c.ID},
+		b.report.fold("plugins "+other+" "+p.Name, Diagnostic{Type: "config/duplicate", Message: fmt.Sprintf("capability %s is given by plugin %s and by plugin %s", quote(c.ID), quote(other), quote(p.Name)), Range: at, Path: []string{"capability", c.ID},
 			Related: []Related{{Range: first, Message: "gives it first"}}, Hint: fmt.Sprintf("rename one by a block: capability \"NS/NAME\" with plugin = %q and provides = %q", p.Name, c.Advertised)})
 		return
 	}
@@ -328,15 +336,34 @@ func (b *builder) renamed(s *section, attr, id string, by *section, at *Range) {
 
 // dangling reports a reference that leads nowhere.
 func (b *builder) dangling(s *section, attr, kind, name string, known []string, at *Range) {
+	if b.report.doubts(kind, name) {
+		return
+	}
 	near := nearest(name, known)
 	d := Diagnostic{Type: "config/dangling-reference", Message: fmt.Sprintf("%s names the unknown %s %s", s.node.title(), kind, quote(name)), Range: at, Path: append(slices.Clone(s.node.path), attr),
-		Found: edn.Text(name), Nearest: near}
+		Expected: choices(kind, name, known), Found: edn.Text(name), Nearest: near}
 	if near != "" {
 		if place := b.place(kind, near); place != nil {
 			d.Related = []Related{{Range: place, Message: fmt.Sprintf("declares %s %s", kind, quote(near))}}
 		}
 	}
-	b.report.add(d)
+	b.report.fold("reference "+kind+" "+name, d)
+}
+
+// choices are the names that may stand in a reference: all of them, or those of the namespace, if they are few.
+func choices(kind, name string, known []string) edn.Value {
+	const most = 16
+	space, _, _ := strings.Cut(name, "/")
+	related := slices.DeleteFunc(slices.Clone(known), func(k string) bool { return !strings.HasPrefix(k, space+"/") })
+	switch {
+	case len(known) == 0:
+		return edn.Text("nothing: there is no " + kind)
+	case len(known) <= most:
+		return words(known)
+	case len(related) > 0 && len(related) <= most:
+		return words(related)
+	}
+	return edn.Text(fmt.Sprintf("one of the %d names of %s", len(known), article(kind)))
 }
 
 func (b *builder) use(block, label string) {

@@ -120,7 +120,7 @@ func (b *builder) believed(judges []registry.Judge) {
 	for i := range judges {
 		j := &judges[i]
 		s := b.judges[j.Name]
-		if !j.Enabled || !b.used["judge"][j.Name] || s == nil {
+		if !j.Enabled || !b.used["judge"][j.Name] || s == nil || b.report.doubts("judge", j.Name) {
 			continue
 		}
 		r, err := ReadCalibration(b.config.Host.DataDir, j.Name)

@@ -194,6 +194,7 @@ func (d *decoder) attribute(n *node, a *attribute) (value, bool) {
 	v.inputs = slices.Sorted(slices.Values(d.touched))
 	v.under = a.places()
 	if !ok {
+		d.report.poisoned(Diagnostic{Path: path}) // also if it only depends on what was reported elsewhere
 		return value{}, false
 	}
 	if v.v.IsNil() && v.expr == nil && v.secret == nil {

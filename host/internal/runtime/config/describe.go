@@ -216,6 +216,11 @@ func (l *loader) describe(s *section, p *Plugin) {
 		l.undescribed(s, p, err)
 		return
 	}
+	if l.report.doubts("plugin", p.Name) {
+		// Its settings were not understood. The names that do not depend on them still serve to check references.
+		p.Description, p.Described = bare, len(bare.Capabilities) > 0
+		return
+	}
 	by := fmt.Sprintf("%s %s, binary %s", bare.Name, bare.Version, p.Binary[:min(len(p.Binary), len("b3:")+8)])
 	if bare.ConfigSchema.IsNil() {
 		l.noConfig(config, p)

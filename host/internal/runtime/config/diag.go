@@ -83,13 +83,53 @@ type collector struct {
 	list    []Diagnostic
 	folded  map[string]int // key of a cause -> index in list
 	dropped int
+	// broken are the blocks that an error was reported in, by type and label; see poison.
+	broken map[string]map[string]bool
 }
 
+// anyName stands for the names that a broken part of the configuration may declare.
+const anyName = "*"
+
 func newCollector(files sources) *collector {
-	return &collector{files: files, folded: map[string]int{}}
+	return &collector{files: files, folded: map[string]int{}, broken: map[string]map[string]bool{}}
+}
+
+// poison notes that the block of a type and label was not understood. What refers to it is not reported: that
+// would be the same mistake again. The label is anyName if it is not known either, and so is the type.
+func (c *collector) poison(block, label string) {
+	if c.broken[block] == nil {
+		c.broken[block] = map[string]bool{}
+	}
+	c.broken[block][label] = true
+}
+
+// doubts reports whether a block of that type and label may be declared by a part that was not understood.
+func (c *collector) doubts(block, label string) bool {
+	names := c.broken[block]
+	return names[label] || names[anyName] || c.broken[anyName][label] || c.broken[anyName][anyName]
+}
+
+// doubtful reports whether any block of that type was not understood.
+func (c *collector) doubtful(block string) bool {
+	return len(c.broken[block]) > 0 || len(c.broken[anyName]) > 0
+}
+
+// poisoned marks the block that an error is in.
+func (c *collector) poisoned(d Diagnostic) {
+	switch {
+	case d.Severity != SeverityError || len(d.Path) == 0:
+	case len(d.Path) == 1:
+		c.poison(d.Path[0], "")
+	default:
+		c.poison(d.Path[0], d.Path[1])
+		if d.Type == "config/unknown-name" && d.Nearest != "" && len(d.Path) == 2 {
+			c.poison(d.Path[0], d.Nearest)
+		}
+	}
 }
 
 func (c *collector) add(d Diagnostic) {
+	c.poisoned(d)
 	if len(c.list) >= MaxKept {
 		c.dropped++
 		return
@@ -100,10 +140,19 @@ func (c *collector) add(d Diagnostic) {
 	if found, ok := d.Found.AsString(); ok {
 		d.Found = edn.Text(withoutPasswords(found))
 	}
-	if d.Hint == "" && d.Nearest != "" {
-		d.Hint = "did you mean " + quote(d.Nearest) + "?"
+	if d.Expected.Kind() == edn.KindVector && d.Expected.Len() == 0 {
+		d.Expected = edn.Text("nothing: there is no such name to choose from")
 	}
+	d.Hint = cmp.Or(d.Hint, meant(d.Nearest))
 	c.list = append(c.list, d)
+}
+
+// meant is the hint for the nearest name; empty without one.
+func meant(near string) string {
+	if near == "" {
+		return ""
+	}
+	return "did you mean " + quote(near) + "?"
 }
 
 // fold adds a diagnostic once per cause and counts the other places.
@@ -119,6 +168,7 @@ func (c *collector) fold(cause string, d Diagnostic) {
 }
 
 func (c *collector) bound(s *Source, b *bound) {
+	c.poison(anyName, anyName) // the file is not read further
 	d := Diagnostic{Type: b.typ, Message: b.message, Range: s.span(b.from, b.to), Hint: b.hint}
 	if b.expected != "" {
 		d.Expected = edn.Text(b.expected)
@@ -127,21 +177,15 @@ func (c *collector) bound(s *Source, b *bound) {
 	c.add(d)
 }
 
-// failures lists the labelled blocks, as "type label", in which something was
-// an error.
-func (c *collector) failures() map[string]bool {
-	out := map[string]bool{}
-	for _, d := range c.list {
-		if d.Severity == SeverityError && len(d.Path) >= 2 {
-			out[d.Path[0]+" "+d.Path[1]] = true
-		}
-	}
-	return out
-}
-
-// result sorts what was found by place and drops repetitions.
+// result sorts what was found by place and drops repetitions. Whether something is unused can be said only of a
+// configuration that was understood as a whole, so errors silence these warnings.
 func (c *collector) result() Diagnostics {
 	out := slices.Clone(c.list)
+	if Diagnostics(out).HasErrors() {
+		out = slices.DeleteFunc(out, func(d Diagnostic) bool {
+			return d.Severity == SeverityWarning && d.Type == "config/unused"
+		})
+	}
 	slices.SortStableFunc(out, func(a, b Diagnostic) int {
 		return cmp.Or(
 			cmp.Compare(a.order(), b.order()),

@@ -183,6 +183,9 @@ func (e *evaluator) knownLabel(t hcl.Traversal, s *Source, path []string) bool {
 	if _, found := slices.BinarySearch(e.labels[root], label); found {
 		return true
 	}
+	if e.report.doubts(root, label) {
+		return false
+	}
 	e.report.fold("block "+root+" "+label, Diagnostic{Type: "config/dangling-reference", Message: fmt.Sprintf("there is no %s %s", root, quote(label)), Range: s.hclRange(t.SourceRange()), Path: path,
 		Expected: words(e.labels[root]), Found: textOrNil(label), Nearest: nearest(label, e.labels[root])})
 	return false
@@ -213,6 +216,9 @@ func (e *evaluator) local(t hcl.Traversal, s *Source, path []string) (string, ct
 	}
 	l, ok := e.locals[name]
 	if !ok {
+		if e.report.doubts("locals", name) {
+			return name, cty.NilVal, false
+		}
 		names := slices.Sorted(maps.Keys(e.locals))
 		e.report.fold("local "+name, Diagnostic{Type: "config/dangling-reference", Message: "there is no local " + quote(name), Range: at, Path: path,
 			Expected: words(names), Found: textOrNil(name), Nearest: nearest(name, names)})
@@ -233,15 +239,12 @@ func (e *evaluator) force(name string, l *local) {
 	case 1:
 		ring := append(slices.Clone(e.stack[slices.Index(e.stack, name):]), name)
 		d := Diagnostic{Type: "config/cycle", Message: "locals need each other: " + strings.Join(ring, " -> "), Range: l.attr.source.hclRange(l.attr.rng), Path: []string{"locals", name}}
+		d.Hint = "let one of them do without the others"
 		for _, member := range ring[1 : len(ring)-1] {
 			a := e.locals[member].attr
 			d.Related = append(d.Related, Related{Range: a.source.hclRange(a.rng), Message: "is local " + quote(member)})
 		}
 		e.report.add(d)
-		return
-	}
-	if l.attr.broken {
-		l.state, l.value = 2, cty.DynamicVal
 		return
 	}
 	l.state = 1

@@ -186,6 +186,7 @@ func (g *gatherer) source(full string, most int64) (*Source, bool) {
 	}
 	raw, rerr := readConfig(name, full, most)
 	if rerr != nil {
+		g.report.poison(anyName, anyName)
 		g.report.add(Diagnostic{Type: rerr.typ, Message: rerr.message, Range: &Range{File: name}, Hint: rerr.hint})
 		return nil, false
 	}
@@ -256,6 +257,7 @@ func (g *gatherer) includes(root *node) {
 func (g *gatherer) matches(b *node) []string {
 	pattern := b.labels[0]
 	fail := func(typ, message, hint string) []string {
+		g.report.poison(anyName, anyName)
 		g.report.add(Diagnostic{Type: typ, Message: fmt.Sprintf("include %s %s", quote(pattern), message), Range: b.source.hclRange(b.header), Path: []string{"include", pattern}, Hint: hint})
 		return nil
 	}

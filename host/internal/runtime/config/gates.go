@@ -198,6 +198,9 @@ func (b *builder) schemaRef(s *section, attr string) {
 
 // servers checks that each candidate can give what the intent wants.
 func (b *builder) servers(s *section, in registry.Intent) {
+	if b.misnamed(s, in) {
+		return
+	}
 	for _, item := range s.attrs["candidates"].items {
 		id, _ := item.v.AsString()
 		i := slices.IndexFunc(b.caps, func(c registry.Capability) bool { return c.ID == id })
@@ -219,6 +222,34 @@ func (b *builder) servers(s *section, in registry.Intent) {
 			}
 		}
 	}
+}
+
+// misnamed reports an intent that none of its candidates serves, while its name is like one that they do.
+func (b *builder) misnamed(s *section, in registry.Intent) bool {
+	var offered []string
+	for _, c := range b.caps {
+		if slices.Contains(in.Candidates, c.ID) {
+			if c.Serves(in.ID) {
+				return false
+			}
+			offered = append(offered, c.Intents...)
+		}
+	}
+	near := nearest(in.ID, offered)
+	if near == "" {
+		return false
+	}
+	slices.Sort(offered)
+	b.report.add(Diagnostic{
+		Type:     "config/dangling-reference",
+		Message:  "no candidate of " + s.node.title() + " serves it",
+		Range:    s.at(),
+		Path:     s.node.path,
+		Expected: words(slices.Compact(offered)),
+		Found:    edn.Text(in.ID),
+		Nearest:  near,
+	})
+	return true
 }
 
 func (b *builder) intentLayer(s *section) policy.Layer {
@@ -361,10 +392,9 @@ func (b *builder) unusedBlocks() {
 	for _, spec := range b.schemas {
 		b.referred(spec)
 	}
-	failed := b.report.failures()
 	for _, block := range []string{"dispatch", "check", "schema", "judge"} {
 		for _, s := range b.all(block) {
-			if !b.used[block][s.label()] && !failed[block+" "+s.label()] {
+			if !b.used[block][s.label()] {
 				b.report.add(Diagnostic{Type: "config/unused", Severity: SeverityWarning, Message: s.node.title() + " is not used", Range: s.at(), Path: s.node.path, Hint: "remove it, or name it where it should apply"})
 			}
 		}

@@ -31,6 +31,7 @@ func parseJSON(s *Source, report *collector) hcl.Body {
 	file, diags := hcljson.Parse(s.text, s.Name)
 	report.syntax(s, nil, diags)
 	if file == nil || diags.HasErrors() {
+		report.poison(anyName, anyName)
 		return empty
 	}
 	return file.Body
@@ -231,6 +232,6 @@ func (g *grower) jsonStrangers(n *node, rest hcl.Body) {
 		if _, diags := hcl.ExprMap(attrs[name].Expr); !diags.HasErrors() {
 			kind = "block"
 		}
-		g.stranger(n, kind, name, attrs[name].NameRange)
+		g.stranger(n, kind, name, nil, attrs[name].NameRange)
 	}
 }

@@ -58,10 +58,15 @@ func (l *loader) lockLenient() bool {
 // from those for working on plugins.
 func strictProfile(profile string) bool { return profile != ProfileDev && profile != ProfileTest }
 
+// lockUnknown reports whether the settings that say which lock file holds, and how strictly, were not understood.
+func (l *loader) lockUnknown() bool {
+	return l.report.doubts("ferment", "profile") || l.report.doubts("ferment", "lock_file")
+}
+
 // readLock reads the lock file and reports what is wrong with its text.
 func (l *loader) readLock() {
 	path := l.config.Host.LockFile
-	if l.opts.Locking == LockIgnored || path == "" {
+	if l.opts.Locking == LockIgnored || path == "" || l.lockUnknown() {
 		return
 	}
 	l.locked.name = printedName(l.config.Root, path)
@@ -109,7 +114,7 @@ func (l *loader) programLocked(s *section, p *Plugin) {
 		return
 	}
 	p.Startable = l.opts.MayStart != nil && l.opts.MayStart(p.Name)
-	if l.locked.broken {
+	if l.locked.broken || l.lockUnknown() {
 		return // told once, at the file
 	}
 	entry, ok := l.locked.file.Plugin(p.Name)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -127,8 +128,14 @@ func (l *lowering) block(layers []layer, s *schema.Schema, path []string, at []e
 	var b edn.MapBuilder
 	names := make([]string, 0, len(s.Entries()))
 	for _, e := range s.Entries() {
+		names = append(names, hclName(scalarText(e.Key)))
+	}
+	damaged := l.strangers(p, names, path)
+	for _, e := range s.Entries() {
 		name := hclName(scalarText(e.Key))
-		names = append(names, name)
+		if damaged && p.attrs[name] == nil && len(p.blocks[name]) == 0 {
+			continue // what is missing may be what was not understood
+		}
 		here, where := append(slices.Clone(path), name), append(slices.Clone(at), e.Key)
 		if e.Props.Block {
 			if a, ok := p.attrs[name]; ok {
@@ -150,16 +157,20 @@ func (l *lowering) block(layers []layer, s *schema.Schema, path []string, at []e
 			b.Set(e.Key, v)
 		}
 	}
-	l.strangers(p, names, path)
+	if damaged {
+		return b.Map()
+	}
 	return l.conditional(s, p, b.Map(), path, header)
 }
 
-func (l *lowering) strangers(p parts, names []string, path []string) {
+// strangers reports names that the schema does not have, and whether there are any.
+func (l *lowering) strangers(p parts, names []string, path []string) (damaged bool) {
 	slices.Sort(names)
 	report := func(kind, name string, at *Range) {
 		if slices.Contains(names, name) {
 			return
 		}
+		damaged = true
 		l.fail(Diagnostic{Type: "config/unknown-name", Message: fmt.Sprintf("unknown %s %s in %s", kind, quote(name), title(path)), Range: at,
 			Path: append(slices.Clone(path), name), Expected: words(names), Found: edn.Text(name), Nearest: nearest(name, names), context: true})
 	}
@@ -169,6 +180,7 @@ func (l *lowering) strangers(p parts, names []string, path []string) {
 	for name, blocks := range p.blocks {
 		report("block", name, blocks[0].at())
 	}
+	return damaged
 }
 
 // entry decodes a scalar entry, or gives its default.
@@ -293,12 +305,16 @@ func (l *lowering) validate(e schema.Entry, v edn.Value, path []string) bool {
 		for _, p := range f.Path {
 			subject += "." + hclName(scalarText(p))
 		}
+		near := ""
+		if word, ok := f.Got.AsString(); ok && len(f.Path) == 0 && e.Schema.Deref().Kind() == schema.KindEnum {
+			near = nearest(word, enumWords(e.Schema))
+		}
 		got := f.Got
 		if got.Len() > 0 && got.Kind() != edn.KindString {
 			got = edn.Text(short(got.String()))
 		}
-		l.fail(Diagnostic{Type: "config/plugin-schema", Message: subject + " " + what, Range: at, Path: path, Expected: edn.Text(expected), Found: got,
-			Hint: "ferment plugin inspect " + l.plugin})
+		l.fail(Diagnostic{Type: "config/plugin-schema", Message: subject + " " + what, Range: at, Path: path, Expected: edn.Text(expected), Found: got, Nearest: near,
+			Hint: cmp.Or(meant(near), "ferment plugin inspect "+l.plugin)})
 	}
 	return len(found) == 0
 }
@@ -319,6 +335,15 @@ func boundary(s *schema.Schema, v edn.Value, otherwise string) string {
 	return otherwise
 }
 
+// enumWords are the members of an enum as they are written in the file.
+func enumWords(s *schema.Schema) []string {
+	var out []string
+	for _, m := range s.Deref().Members() {
+		out = append(out, scalarText(m))
+	}
+	return out
+}
+
 // describe prints what an entry takes: int 1..64, search depth in plies (who
 // says so).
 func (l *lowering) describe(e schema.Entry) string {
@@ -326,11 +351,7 @@ func (l *lowering) describe(e schema.Entry) string {
 	out := s.Kind().String()
 	switch s.Kind() {
 	case schema.KindEnum:
-		var members []string
-		for _, m := range s.Members() {
-			members = append(members, scalarText(m))
-		}
-		out = "one of " + strings.Join(members, ", ")
+		out = "one of " + strings.Join(enumWords(s), ", ")
 	default:
 		low, high := s.Bounds()
 		switch {

@@ -296,6 +296,9 @@ func (w *writer) pieces(path []string, v value) []fragmentText {
 // are not. A role with a layer that no block names is fine: requests and nodes
 // may name it.
 func (b *builder) promptless(s *section, book *prompt.Book) {
+	if b.report.doubts("prompts", "roles") {
+		return
+	}
 	known := book.RoleNames()
 	for _, block := range []string{"intent", "capability"} {
 		for _, x := range b.all(block) {
@@ -304,7 +307,7 @@ func (b *builder) promptless(s *section, book *prompt.Book) {
 				if nearest(role, known) != "" {
 					hint = ""
 				}
-				b.report.add(Diagnostic{Type: "protocol/invalid", Message: fmt.Sprintf("%s has the role %s, which has no prompt", x.node.title(), quote(role)), Range: x.attrs["role"].rng, Path: append(slices.Clone(x.node.path), "role"),
+				b.report.fold("role "+role, Diagnostic{Type: "protocol/invalid", Message: fmt.Sprintf("%s has the role %s, which has no prompt", x.node.title(), quote(role)), Range: x.attrs["role"].rng, Path: append(slices.Clone(x.node.path), "role"),
 					Expected: words(known), Found: edn.Text(role), Nearest: nearest(role, known), Hint: hint})
 			}
 		}
@@ -315,7 +318,7 @@ func (b *builder) promptless(s *section, book *prompt.Book) {
 		}
 	}
 	for id, v := range entriesIn(s.attrs["intents"]) {
-		if !b.intentKnown(id) {
+		if !b.intentKnown(id) && !b.report.doubts("intent", id) {
 			b.protocol(v.rng, []string{"prompts", "intents", id}, fmt.Sprintf("the layer of intent %s is not used: there is no such intent", quote(id)), nearest(id, b.intentNames()), "")
 		}
 	}

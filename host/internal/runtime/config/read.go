@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,7 +40,11 @@ func readConfig(name, path string, most int64) ([]byte, *readError) {
 		re.message = fmt.Sprintf("file %s %s", quote(name), re.message)
 		return nil, re
 	}
-	return nil, &readError{typ: "config/include", message: fmt.Sprintf("file %s cannot be read: %s", quote(name), cause(err))}
+	re = &readError{typ: "config/include", message: fmt.Sprintf("file %s cannot be read: %s", quote(name), cause(err)), hint: "make it readable for the user of the host"}
+	if errors.Is(err, fs.ErrNotExist) {
+		re.hint = "name the configuration with --config, or begin one with: ferment init"
+	}
+	return nil, re
 }
 
 var errChanged = errors.New("changed while it was read")

@@ -46,7 +46,6 @@ type Source struct {
 	lines   []int // offset in text of the first byte of each line
 	dropped []int // offsets in text before which one CR was removed
 	shift   int   // bytes of the byte order mark
-	broken  []int // offsets in text of syntax errors
 	// private files are never quoted: their lines hold secrets.
 	private bool
 	// hidden are the pieces of the text that are never quoted, as offsets: what

@@ -1,7 +1,9 @@
 package config
 
 import (
+	"bytes"
 	"errors"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -9,10 +11,12 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// syntax takes over what the parser of the library found. The body, if given,
-// is used to show the first of two attributes of one name.
+// syntax takes over what the library found. The body, if given, is used to show the first of two attributes of
+// one name.
 func (c *collector) syntax(s *Source, body *hclsyntax.Body, diags hcl.Diagnostics) {
 	for _, d := range diags {
 		out := Diagnostic{Type: "config/syntax", Message: sentence(d)}
@@ -20,17 +24,162 @@ func (c *collector) syntax(s *Source, body *hclsyntax.Body, diags hcl.Diagnostic
 			out.Severity = SeverityWarning
 		}
 		if d.Subject != nil {
-			out.Range = s.hclRange(*d.Subject)
-			s.broken = append(s.broken, d.Subject.Start.Byte)
+			out.Range = s.culprit(d)
+		}
+		if expected, ok := grammar[d.Summary]; ok {
+			out.Expected = edn.Text(expected)
 		}
 		switch d.Summary {
-		case "Attribute redefined":
+		case redefinition:
 			out = redefined(s, body, d, out)
+		case unclosedBlock:
+			out.Message = "this block is not closed before the next one begins"
 		case "Invalid single-argument block definition":
 			out.Hint = "write one attribute per line: a {, x = 1, y = 2 and } on lines of their own"
 		}
 		c.add(out)
 	}
+}
+
+// Summaries of the library that are treated apart.
+const (
+	redefinition  = "Attribute redefined"
+	unclosedBlock = "Unclosed configuration block"
+	unclosedText  = "Unterminated template string"
+)
+
+// culprit is the place of a mistake. Where a separator or a bracket is missing at the end of a line, the parser
+// stumbles over the next one; where a text is not closed, over the end of the file.
+func (s *Source) culprit(d *hcl.Diagnostic) *Range {
+	from, to := d.Subject.Start.Byte, d.Subject.End.Byte
+	if d.Summary == unclosedText && d.Context != nil {
+		from = d.Context.Start.Byte
+		to = from + bytes.IndexByte(append(s.text[from:len(s.text):len(s.text)], '\n'), '\n')
+		return s.span(from, to)
+	}
+	if before := bytes.TrimRight(s.text[:from], " \t\n"); strings.HasSuffix(d.Summary, " separator") &&
+		bytes.IndexByte(s.text[len(before):from], '\n') >= 0 {
+		return s.span(len(before)-1, len(before))
+	}
+	return s.span(from, to)
+}
+
+const (
+	aValue   = "a value: \"text\", a number, true, false, [...], {...}, a name or a function call"
+	newLine  = "a new line after the value"
+	aClosing = "a closing } for every {"
+)
+
+// grammar is what the parser expected where it gave up, by the summary of its diagnostic.
+var grammar = map[string]string{
+	"Argument or block definition required":           "NAME = VALUE, or NAME { ... }",
+	"Invalid argument name":                           "NAME = VALUE, with a name without quotes",
+	"Invalid block definition":                        "NAME { ... } with the brace on the line of the name, or NAME = VALUE",
+	"Invalid single-argument block definition":        "one attribute on the line of the braces",
+	"Invalid character":                               aValue,
+	"Invalid expression":                              aValue,
+	"Missing item separator":                          "a comma between two members, or the closing ]",
+	"Missing attribute separator":                     "a comma or a new line between two attributes, or the closing }",
+	"Missing attribute value":                         "NAME = VALUE",
+	"Missing newline after argument":                  newLine,
+	"Missing newline after block definition":          "a new line after the closing brace",
+	"Unexpected comma after argument":                 newLine,
+	unclosedBlock:                                     aClosing,
+	"Unbalanced parentheses":                          "a closing ) for every (",
+	"Invalid multi-line string":                       "a closing \" on the same line",
+	unclosedText:                                      `a closing " on the same line, or the marker of the heredoc on a line of its own`,
+	"Unclosed template interpolation sequence":        "a closing } for every ${",
+	"Invalid template interpolation expression":       aValue,
+	"Extra characters after interpolation expression": "the closing } of ${",
+	"Unterminated function call":                      "a closing ) for every (",
+	"Missing argument separator":                      "a comma between two arguments, or the closing )",
+	"Unterminated tuple constructor expression":       "a closing ] for every [",
+	"Unterminated object constructor expression":      aClosing,
+	"Invalid escape sequence":                         `one of \\n \\t \\" \\\\ \\uXXXX`,
+}
+
+// parse reads a piece of the file; places are those in the file.
+func (s *Source) parse(from, to int) (*hclsyntax.Body, hcl.Diagnostics) {
+	at := s.position(from)
+	start := hcl.Pos{Line: at.Line, Column: at.Column, Byte: from}
+	file, diags := hclsyntax.ParseConfig(s.text[from:to], s.Name, start)
+	if body, ok := file.Body.(*hclsyntax.Body); ok {
+		return body, diags
+	}
+	return emptyBody(s), diags
+}
+
+// misread is the first diagnostic after which the tree is not what was meant; nil if there is none.
+func misread(diags hcl.Diagnostics) *hcl.Diagnostic {
+	for _, d := range diags {
+		if d.Severity == hcl.DiagError && d.Summary != redefinition {
+			return d
+		}
+	}
+	return nil
+}
+
+// recover reads a file with syntax errors block by block: a line that begins with the name of a block begins a
+// piece, and each piece that cannot be read gives one error and poisons its block. A brace that is missing
+// otherwise takes all that follows into its block.
+func (s *Source) recover(report *collector) *hclsyntax.Body {
+	out := emptyBody(s)
+	out.SrcRange.End.Byte = len(s.text)
+	out.Attributes = hclsyntax.Attributes{}
+	cuts := s.cuts()
+	for i, from := range cuts {
+		to := len(s.text)
+		if i+1 < len(cuts) {
+			to = cuts[i+1]
+		}
+		body, diags := s.parse(from, to)
+		if d := misread(diags); d != nil {
+			report.syntax(s, nil, hcl.Diagnostics{d})
+			report.poison(s.opens(from))
+			continue
+		}
+		report.syntax(s, body, diags)
+		out.Blocks = append(out.Blocks, body.Blocks...)
+		for name, a := range body.Attributes {
+			out.Attributes[name] = a
+		}
+	}
+	return out
+}
+
+var opening = regexp.MustCompile(`(?m)^([A-Za-z_]+)(?:[ \t]+"([^"\n]*)"?)?`)
+
+// cuts are the offsets of the lines that begin a block, and the beginning of the file.
+func (s *Source) cuts() []int {
+	out := []int{0}
+	for _, at := range opening.FindAllSubmatchIndex(s.text, -1) {
+		if at[0] > 0 && topLevel(string(s.text[at[2]:at[3]])) != "" {
+			out = append(out, at[0])
+		}
+	}
+	return out
+}
+
+// topLevel is the type of block that a word at the beginning of a line means, also a misspelt one.
+func topLevel(word string) string {
+	names := Specification().names("")
+	if slices.Contains(names, word) {
+		return word
+	}
+	return nearest(word, names)
+}
+
+// opens is the type and label of the block that a piece begins with.
+func (s *Source) opens(from int) (block, label string) {
+	rest := s.text[from:]
+	if m := opening.FindSubmatchIndex(rest); m != nil {
+		if block = topLevel(string(rest[m[2]:m[3]])); block != "" && m[4] >= 0 {
+			return block, string(rest[m[4]:m[5]])
+		} else if block != "" {
+			return block, anyName
+		}
+	}
+	return anyName, anyName
 }
 
 func redefined(s *Source, body *hclsyntax.Body, d *hcl.Diagnostic, out Diagnostic) Diagnostic {
@@ -46,12 +195,6 @@ func redefined(s *Source, body *hclsyntax.Body, d *hcl.Diagnostic, out Diagnosti
 	}
 	out.Hint = "keep one of the two"
 	return out
-}
-
-// brokenIn tells whether a syntax error lies inside a range: what was parsed
-// there is not what was meant.
-func (s *Source) brokenIn(r hcl.Range) bool {
-	return slices.ContainsFunc(s.broken, func(at int) bool { return r.Start.Byte <= at && at <= r.End.Byte })
 }
 
 // attributeIn finds the attribute that the innermost body around an offset

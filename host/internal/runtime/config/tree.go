@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -22,7 +23,6 @@ type attribute struct {
 	expr   hcl.Expression
 	rng    hcl.Range // of the name
 	source *Source
-	broken bool // holds a syntax error
 	// under is what this one was written over, the weakest first.
 	under []*attribute
 }
@@ -40,8 +40,7 @@ type node struct {
 	twins  map[string]*node // blocks by identity, while a file is read
 	layers []layer          // of a foreign block, the weakest first
 	also   []spot           // where else the block is written
-	// damaged blocks hold a syntax error: what is missing may just not have
-	// been understood.
+	// damaged blocks hold a name that was not understood: it may stand for what is missing.
 	damaged bool
 }
 
@@ -122,9 +121,6 @@ func (g *grower) at(r hcl.Range) *Range { return g.source.hclRange(r) }
 // grow reads a body as the block n and everything below it.
 func (g *grower) grow(n *node, body hcl.Body) {
 	n.attrs = map[string]*attribute{}
-	if native, ok := body.(*hclsyntax.Body); ok {
-		n.damaged = g.source.brokenIn(native.SrcRange)
-	}
 	switch {
 	case n.spec.Foreign:
 		n.layers = []layer{{spot{n.header, g.source}, body}}
@@ -136,12 +132,13 @@ func (g *grower) grow(n *node, body hcl.Body) {
 	// What the specification does not know is found below with better words
 	// than the library has.
 	content, rest, diags := body.PartialContent(g.wanted(n.spec))
-	g.report.syntax(g.source, nil, diags)
+	if native, ok := body.(*hclsyntax.Body); ok {
+		g.labels(n, native)
+	} else {
+		g.report.syntax(g.source, nil, diags)
+	}
 	for name, a := range content.Attributes {
 		spec, _ := n.spec.Attr(name)
-		if g.source.brokenIn(a.Expr.Range()) {
-			continue
-		}
 		if g.allowed(n, name, a.NameRange) {
 			n.attrs[name] = &attribute{spec: spec, name: name, expr: g.native(a.Expr), rng: a.NameRange, source: g.source}
 		}
@@ -150,6 +147,44 @@ func (g *grower) grow(n *node, body hcl.Body) {
 		g.block(n, b)
 	}
 	g.strangers(n, body, rest)
+}
+
+// labels reports blocks with too few or too many labels, which the library leaves out of the content.
+func (g *grower) labels(n *node, body *hclsyntax.Body) {
+	for _, b := range body.Blocks {
+		spec, known := n.spec.Block(b.Type)
+		want := 0
+		if known && spec.Label != LabelNone {
+			want = 1
+		}
+		if !known || len(b.Labels) == want {
+			continue
+		}
+		shape := b.Type + " { ... }"
+		if want == 1 {
+			shape = b.Type + ` "NAME" { ... }`
+		}
+		path, at := append(slices.Clone(n.path), b.Type), b.DefRange()
+		if len(b.Labels) > want {
+			at = b.LabelRanges[want]
+		}
+		g.report.add(Diagnostic{
+			Type:     "config/syntax",
+			Message:  fmt.Sprintf("%s takes %s, not %d", title(path), Counted(want, "label"), len(b.Labels)),
+			Range:    g.at(at),
+			Path:     path,
+			Expected: edn.Text(shape),
+			Found:    edn.Text(strings.TrimSpace(string(b.DefRange().SliceBytes(g.source.text)))),
+		})
+		g.lost(n, b.Type, anyName)
+	}
+}
+
+// lost notes that a block inside n was not understood.
+func (g *grower) lost(n *node, block, label string) {
+	if n.damaged = true; len(n.path) == 0 {
+		g.report.poison(block, label)
+	}
 }
 
 func (g *grower) wanted(spec *Block) *hcl.BodySchema {
@@ -177,7 +212,7 @@ func (g *grower) open(n *node, body hcl.Body) {
 				Related: []Related{{Range: g.at(first.rng), Message: "is the first one"}}, Hint: "keep one of the two"})
 			continue
 		}
-		n.attrs[name] = &attribute{name: name, expr: g.native(a.Expr), rng: a.NameRange, source: g.source, broken: g.source.brokenIn(a.Expr.Range())}
+		n.attrs[name] = &attribute{name: name, expr: g.native(a.Expr), rng: a.NameRange, source: g.source}
 	}
 }
 
@@ -299,7 +334,11 @@ func (g *grower) label(n *node, b *hcl.Block) bool {
 		d.Expected = edn.Text("namespace/name in lower case, at most 128 bytes")
 	}
 	d.Message = fmt.Sprintf("%s is no label for %s block", quote(label), article(n.spec.Name))
+	if lowered := strings.ToLower(label); lowered != label {
+		d.Nearest = lowered
+	}
 	g.report.add(d)
+	g.report.poison(n.spec.Name, anyName)
 	return false
 }
 
@@ -321,7 +360,7 @@ func (g *grower) strangers(n *node, body, rest hcl.Body) {
 				Range: g.at(at), Path: append(slices.Clone(n.path), name), Hint: "write " + name + " { ... } without the equals sign"})
 			continue
 		} else if !isBlock {
-			g.stranger(n, "attribute", name, at)
+			g.stranger(n, "attribute", name, nil, at)
 		}
 	}
 	for _, b := range native.Blocks {
@@ -333,19 +372,39 @@ func (g *grower) strangers(n *node, body, rest hcl.Body) {
 				Range: g.at(b.TypeRange), Path: append(slices.Clone(n.path), b.Type), Hint: "write " + b.Type + " = ..."})
 			continue
 		} else if !isAttr {
-			g.stranger(n, "block", b.Type, b.TypeRange)
+			g.stranger(n, "block", b.Type, b.Labels, b.TypeRange)
 		}
 	}
 }
 
-func (g *grower) stranger(n *node, kind, name string, at hcl.Range) {
+// stranger reports a name that a block does not have. One at the top may be a misspelt block whose labels others
+// refer to.
+func (g *grower) stranger(n *node, kind, name string, labels []string, at hcl.Range) {
 	if _, ok := reservedAt(join(n.specPath(), name)); ok && !g.allowed(n, name, at) {
 		return
 	}
 	names := n.spec.names(n.specPath())
+	near, label, hint := nearest(name, names), anyName, n.spec.home(name)
+	if hint != "" {
+		near = ""
+	}
+	if len(labels) == 1 {
+		label = labels[0]
+	}
+	g.lost(n, cmp.Or(near, anyName), label)
 	g.report.add(Diagnostic{Type: "config/unknown-name", Message: fmt.Sprintf("unknown %s %s%s", kind, quote(name), within(n)),
 		Range: g.at(at), Path: append(slices.Clone(n.path), name), Expected: words(names), Found: edn.Text(name),
-		Nearest: nearest(name, names), context: true})
+		Nearest: near, Hint: hint, context: true})
+}
+
+// home says into which nested block a name belongs; empty if it is in none.
+func (b *Block) home(name string) string {
+	for _, inner := range b.Blocks {
+		if _, ok := inner.Attr(name); ok {
+			return "put it into " + inner.Name + " { ... }"
+		}
+	}
+	return ""
 }
 
 // article puts a or an before a word.
@@ -364,4 +423,19 @@ func words(names []string) edn.Value {
 	return edn.Vector(out...)
 }
 
-func nearest(name string, known []string) string { return contract.Nearest(name, known) }
+// nearest is the known name that is most like a name; without one the longest that begins it or that it begins, as
+// dev does development.
+func nearest(name string, known []string) string {
+	const least = 3 // bytes in common
+	best := contract.Nearest(name, known)
+	if best != "" {
+		return best
+	}
+	for _, k := range known {
+		short := min(len(k), len(name))
+		if short >= least && k[:short] == name[:short] && (len(k) > len(best) || len(k) == len(best) && k < best) {
+			best = k
+		}
+	}
+	return best
+}

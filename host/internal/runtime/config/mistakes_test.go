@@ -1,0 +1,289 @@
+package config
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// shippedPlugins are the recorded descriptions of testdata/shipped.edn, by the label of a block.
+func shippedPlugins(t *testing.T) describer {
+	t.Helper()
+	raw, err := os.ReadFile("testdata/shipped.edn")
+	require.NoError(t, err)
+	all, err := edn.Read(raw)
+	require.NoError(t, err)
+	out := describer{}
+	for name, v := range all.Entries() {
+		d, derr := contract.ParseDescription(v)
+		require.Nil(t, derr)
+		label, _ := name.AsString()
+		out[label] = d
+	}
+	out["chess-reserve"], out["ches"], out["sat2"] = out["chess"], out["chess"], out["sat"]
+	uci := out["chess"]
+	uci.Needs = []string{"process/run"}
+	out["stockfish"] = uci
+	return out
+}
+
+// mistake is one edit of a shipped file and the one error that it must give.
+type mistake struct {
+	name     string
+	file     string // from the root of the repository; empty: ferment.hcl
+	old, new string // the first old becomes new
+	typ      string // without "config/"
+	line     string // is a part of the line that the error names
+	nearest  string
+}
+
+const (
+	streaming = "examples/streaming/ferment.hcl"
+	models    = "examples/models/ferment.hcl"
+	effectful = "examples/effects/ferment.hcl"
+)
+
+var mistakes = []mistake{
+	// Punctuation.
+	{name: "block brace missing at end of a plugin", old: "  command = [\"bin/plugins/sat\"]\n}", new: "  command = [\"bin/plugins/sat\"]\n", typ: "syntax", line: `plugin "sat" {`},
+	{name: "nested block brace missing", old: "    depth  = 4\n  }\n}", new: "    depth  = 4\n}", typ: "syntax", line: `plugin "chess" {`},
+	{name: "block brace missing at end of an intent", old: "  done { must = [\"schema-valid\", \"model-holds\"] }\n}", new: "  done { must = [\"schema-valid\", \"model-holds\"] }\n", typ: "syntax", line: `intent "sat/solve" {`},
+	{name: "last brace missing", old: "  budget {\n    max_tokens     = 1200\n    max_roundtrips = 3\n  }\n}\n\x00", new: "  budget {\n    max_tokens     = 1200\n    max_roundtrips = 3\n  }\n", typ: "syntax", line: `intent "model/chat" {`},
+	{name: "opening brace missing", old: `plugin "sat" {`, new: `plugin "sat"`, typ: "syntax", line: `plugin "sat"`},
+	{name: "one brace too many", old: "  command = [\"bin/plugins/sat\"]\n}", new: "  command = [\"bin/plugins/sat\"]\n}\n}", typ: "syntax", line: "}"},
+	{name: "comma missing in a list", old: `"chess/stockfish", "chess/embedded"`, new: `"chess/stockfish" "chess/embedded"`, typ: "syntax", line: `candidates = ["chess/stockfish"`},
+	{name: "comma missing in a list of checks", old: `["schema-valid", "legal-move"]`, new: `["schema-valid" "legal-move"]`, typ: "syntax", line: `"legal-move"`},
+	{name: "comma missing in an object", old: `rule = "pattern", id = "whole"`, new: `rule = "pattern" id = "whole"`, typ: "syntax", line: `id = "whole"`},
+	{name: "comma missing between lines of a list", old: "as it stands.\",\n", new: "as it stands.\"\n", typ: "syntax", line: "as it stands."},
+	{name: "bracket not closed", old: `command = ["bin/plugins/sat"]`, new: `command = ["bin/plugins/sat"`, typ: "syntax", line: `command = ["bin/plugins/sat"`},
+	{name: "bracket not opened", old: `command = ["bin/plugins/sat"]`, new: `command = "bin/plugins/sat"]`, typ: "syntax", line: `bin/plugins/sat`},
+	{name: "wrong closing bracket", old: `command = ["bin/plugins/sat"]`, new: `command = ["bin/plugins/sat")`, typ: "syntax", line: `bin/plugins/sat`},
+	{name: "string not closed", old: `in         = "req/sat.solve"`, new: `in         = "req/sat.solve`, typ: "syntax", line: `req/sat.solve`},
+	{name: "string not opened", old: `in         = "req/sat.solve"`, new: `in         = req/sat.solve"`, typ: "syntax", line: `req/sat.solve`},
+	{name: "label not closed", old: `plugin "sat" {`, new: `plugin "sat {`, typ: "syntax", line: `plugin "sat {`},
+	{name: "single quotes", old: `in         = "req/sat.solve"`, new: `in         = 'req/sat.solve'`, typ: "syntax", line: `req/sat.solve`},
+	{name: "equals sign missing", old: `in         = "req/sat.solve"`, new: `in         "req/sat.solve"`, typ: "syntax", line: `req/sat.solve`},
+	{name: "colon for the equals sign", old: `in         = "req/sat.solve"`, new: `in: "req/sat.solve"`, typ: "syntax", line: `req/sat.solve`},
+	{name: "value missing", old: `in         = "req/sat.solve"`, new: `in         =`, typ: "syntax", line: `in         =`},
+	{name: "semicolon at the end", old: `in         = "req/sat.solve"`, new: `in         = "req/sat.solve";`, typ: "syntax", line: `req/sat.solve`},
+	{name: "two attributes on one line", old: "    same_capability = 1\n    fallback        = 2", new: "    same_capability = 1, fallback        = 2", typ: "syntax", line: "same_capability = 1,"},
+	{name: "two attributes in a block of one line", old: `repair { max = 1 }`, new: `repair { max = 1, foo = 2 }`, typ: "syntax", line: "repair {"},
+	{name: "heredoc not closed", old: `in         = "req/sat.solve"`, new: "in         = <<EOT\nreq/sat.solve", typ: "syntax", line: `req/sat.solve`},
+	{name: "template not closed", old: `"${local.provider}/voice"`, new: `"${local.provider/voice"`, typ: "syntax", line: `local.provider/voice`},
+	{name: "parenthesis not closed", old: `env("OPENAI_MODEL", "gpt-5-mini")`, new: `env("OPENAI_MODEL", "gpt-5-mini"`, typ: "syntax", line: `OPENAI_MODEL`},
+	{name: "comment of another language", old: "# Satisfiability;", new: "-- Satisfiability;", typ: "syntax", line: "-- Satisfiability"},
+	{name: "not UTF-8", old: "# Satisfiability;", new: "# Satisfiability\xff;", typ: "syntax", line: "# Satisfiability"},
+	{name: "NUL", old: "# Satisfiability;", new: "# Satisfiability\x00;", typ: "syntax", line: "# Satisfiability"},
+	{name: "curly quotes", old: `in         = "req/sat.solve"`, new: `in         = “req/sat.solve”`, typ: "syntax", line: `req/sat.solve`},
+	// Names of blocks and attributes.
+	{name: "block type", old: `plugin "sat" {`, new: `plugn "sat" {`, typ: "unknown-name", line: `plugn "sat"`, nearest: "plugin"},
+	{name: "intent block type", old: `intent "sat/solve" {`, new: `intnt "sat/solve" {`, typ: "unknown-name", line: `intnt "sat/solve"`, nearest: "intent"},
+	{name: "check block type", old: `check "legal-move" {`, new: `chek "legal-move" {`, typ: "unknown-name", line: `chek "legal-move"`, nearest: "check"},
+	{name: "dispatch block type", old: `dispatch "quality_first" {`, new: `dispach "quality_first" {`, typ: "unknown-name", line: `dispach "quality_first"`, nearest: "dispatch"},
+	{name: "capability block type", old: `capability "chess/embedded" {`, new: `capabilty "chess/embedded" {`, typ: "unknown-name", line: `capabilty "chess/embedded"`, nearest: "capability"},
+	{name: "rubric block type", old: `rubric "patch" {`, new: `rubrik "patch" {`, typ: "unknown-name", line: `rubrik "patch"`, nearest: "rubric"},
+	{name: "judge block type", old: `judge "patch" {`, new: `juge "patch" {`, typ: "unknown-name", line: `juge "patch"`, nearest: "judge"},
+	{name: "locals block type", old: `locals {`, new: `local {`, typ: "unknown-name", line: `local {`, nearest: "locals"},
+	{name: "required attribute", old: `command = ["bin/plugins/sat"]`, new: `comand = ["bin/plugins/sat"]`, typ: "unknown-name", line: `comand =`, nearest: "command"},
+	{name: "attribute of an intent", old: `candidates = ["sat/solver"]`, new: `candidate = ["sat/solver"]`, typ: "unknown-name", line: `candidate =`, nearest: "candidates"},
+	{name: "attribute of a capability", old: `provides = "chess/engine"`, new: `provide = "chess/engine"`, typ: "unknown-name", line: `provide =`, nearest: "provides"},
+	{name: "plugin of a capability", old: `  plugin   = "chess"`, new: `  plugn   = "chess"`, typ: "unknown-name", line: `plugn `, nearest: "plugin"},
+	{name: "attribute of a check", old: "  intent = \"chess/verify-move\"", new: "  intnt = \"chess/verify-move\"", typ: "unknown-name", line: `intnt`, nearest: "intent"},
+	{name: "condition of a check", file: streaming, old: "  condition = ", new: "  conditon = ", typ: "unknown-name", line: `conditon`, nearest: "condition"},
+	{name: "attribute of a nested block", old: "same_capability = 1", new: "same_capabilty = 1", typ: "unknown-name", line: "same_capabilty", nearest: "same_capability"},
+	{name: "nested block", old: "  repair { max = 1 }", new: "  repiar { max = 1 }", typ: "unknown-name", line: "repiar", nearest: "repair"},
+	{name: "config block", old: "  config {\n    engine = \"builtin\"\n    depth  = 4", new: "  confg {\n    engine = \"builtin\"\n    depth  = 4", typ: "unknown-name", line: "confg", nearest: "config"},
+	{name: "attribute of a plugin's config", old: `depth  = 4`, new: `dept  = 4`, typ: "unknown-name", line: `dept `, nearest: "depth"},
+	{name: "required attribute of a plugin's config", file: streaming, old: `script = "talkers.edn"`, new: `skript = "talkers.edn"`, typ: "unknown-name", line: `skript`, nearest: "script"},
+	{name: "attribute of effects", file: effectful, old: `enforcement = "strict"`, new: `enforcment = "strict"`, typ: "unknown-name", line: "enforcment", nearest: "enforcement"},
+	{name: "attribute of a scope", file: effectful, old: `max_bytes =`, new: `max_byte =`, typ: "unknown-name", line: "max_byte", nearest: "max_bytes"},
+	{name: "roots of a scope", file: effectful, old: `    roots   = ["data"]`, new: `    root   = ["data"]`, typ: "unknown-name", line: "root ", nearest: "roots"},
+	{name: "attribute of prompts", old: "  roles = {", new: "  role = {", typ: "unknown-name", line: "role = {", nearest: "roles"},
+	{name: "variable", old: "enabled  = local.openai", new: "enabled  = locl.openai", typ: "unknown-name", line: "locl.openai", nearest: "local"},
+	{name: "function", old: `openai    = env(`, new: `openai    = envv(`, typ: "unknown-name", line: `envv("OPENAI_API_KEY"`, nearest: "env"},
+	{name: "function in a condition", file: streaming, old: "endswith(", new: "endwith(", typ: "unknown-name", line: "endwith(", nearest: "endswith"},
+	{name: "variable of a condition", file: streaming, old: "result.text", new: "reslt.text", typ: "unknown-name", line: "reslt.text", nearest: "result"},
+	// Labels and references.
+	{name: "label of a plugin", old: `plugin "sat" {`, new: `plugin "Sat" {`, typ: "syntax", line: `plugin "Sat"`, nearest: "sat"},
+	{name: "label of a plugin, referred to", old: `plugin "chess" {`, new: `plugin "ches" {`, typ: "dangling-reference", line: `plugin   = "chess"`, nearest: "ches"},
+	{name: "label of a capability", old: `capability "chess/embedded" {`, new: `capability "chess/embeded" {`, typ: "dangling-reference", line: `"chess/embedded"`, nearest: "chess/embeded"},
+	{name: "label without a namespace", old: `capability "chess/embedded" {`, new: `capability "embedded" {`, typ: "syntax", line: `capability "embedded"`},
+	{name: "label of a check", old: `check "legal-move" {`, new: `check "legal-moves" {`, typ: "dangling-reference", line: `"legal-move"]`, nearest: "legal-moves"},
+	{name: "label of a dispatch", old: `dispatch "quality_first" {`, new: `dispatch "quality_frist" {`, typ: "dangling-reference", line: `dispatch.quality_first`, nearest: "quality_frist"},
+	{name: "label of a rubric", old: `rubric "patch" {`, new: `rubric "pach" {`, typ: "dangling-reference", line: `rubric     = "patch"`, nearest: "pach"},
+	{name: "label of a judge", old: `judge "patch" {`, new: `judge "pach" {`, typ: "dangling-reference", line: `use = "patch"`, nearest: "pach"},
+	{name: "label of an intent", old: `intent "sat/solve" {`, new: `intent "sat/slove" {`, typ: "dangling-reference", line: `intent "sat/slove"`, nearest: "sat/solve"},
+	{name: "label missing", old: `plugin "sat" {`, new: `plugin {`, typ: "syntax", line: `plugin {`},
+	{name: "label too many", old: `plugin "sat" {`, new: `plugin "sat" "second" {`, typ: "syntax", line: `plugin "sat" "second"`},
+	{name: "label where none stands", old: "ferment {", new: "ferment \"main\" {", typ: "syntax", line: `ferment "main"`},
+	{name: "plugin of a capability", old: `  plugin   = "chess"`, new: `  plugin   = "ches"`, typ: "dangling-reference", line: `plugin   = "ches"`, nearest: "chess"},
+	{name: "advertised capability", old: `provides = "chess/engine"`, new: `provides = "chess/engin"`, typ: "dangling-reference", line: `provides = "chess/engin"`, nearest: "chess/engine"},
+	{name: "candidate", old: `candidates = ["sat/solver"]`, new: `candidates = ["sat/solvr"]`, typ: "dangling-reference", line: `sat/solvr`, nearest: "sat/solver"},
+	{name: "candidate by its advertised name", old: `"chess/embedded", "chess/reserve"`, new: `"chess/engine", "chess/reserve"`, typ: "dangling-reference", line: `"chess/engine"`, nearest: "chess/embedded"},
+	{name: "schema", old: `out        = "res/sat.solve"`, new: `out        = "res/sat.solvee"`, typ: "dangling-reference", line: `res/sat.solvee`, nearest: "res/sat.solve"},
+	{name: "derived schema", old: `in         = "req/sat.solve"`, new: `in         = "req/sat.solvee"`, typ: "dangling-reference", line: `req/sat.solvee`, nearest: "req/sat.solve"},
+	{name: "derived schema of templates", old: `in          = "req/text.render"`, new: `in          = "req/text.rendr"`, typ: "dangling-reference", line: `req/text.rendr`, nearest: "req/text.render"},
+	{name: "built-in schema", old: `out         = "res/context-summary"`, new: `out         = "res/context-sumary"`, typ: "dangling-reference", line: `sumary`, nearest: "res/context-summary"},
+	{name: "check", old: `["schema-valid", "legal-move"]`, new: `["schema-valid", "legal-moev"]`, typ: "dangling-reference", line: `legal-moev`, nearest: "legal-move"},
+	{name: "built-in check", old: `["schema-valid", "legal-move"]`, new: `["schema-vald", "legal-move"]`, typ: "dangling-reference", line: `schema-vald`, nearest: "schema-valid"},
+	{name: "dispatch by traversal", old: `dispatch    = dispatch.quality_first`, new: `dispatch    = dispatch.quality_fist`, typ: "dangling-reference", line: `quality_fist`, nearest: "quality_first"},
+	{name: "dispatch by name", file: streaming, old: `dispatch   = "go-on"`, new: `dispatch   = "go-om"`, typ: "dangling-reference", line: `go-om`, nearest: "go-on"},
+	{name: "intent of a check", old: `intent = "chess/verify-move"`, new: `intent = "chess/verfy-move"`, typ: "dangling-reference", line: `verfy`, nearest: "chess/verify-move"},
+	{name: "local", old: `enabled  = local.openai`, new: `enabled  = local.opnai`, typ: "dangling-reference", line: `local.opnai`, nearest: "openai"},
+	{name: "local that others need", old: `  provider  = local.openai`, new: `  provder  = local.openai`, typ: "dangling-reference", line: `local.provider`, nearest: "provder"},
+	{name: "rubric of a judge", old: `rubric     = "patch"`, new: `rubric     = "ptch"`, typ: "dangling-reference", line: `ptch`, nearest: "patch"},
+	{name: "capability of a judge", old: `capability = "judge/rules"`, new: `capability = "judge/rule"`, typ: "dangling-reference", line: `judge/rule"`, nearest: "judge/rules"},
+	{name: "judge of an intent", old: `judge { use = "patch" }`, new: `judge { use = "patsh" }`, typ: "dangling-reference", line: `patsh`, nearest: "patch"},
+	{name: "role of an intent", old: "  role        = \"voice\"\n  dispatch", new: "  role        = \"voise\"\n  dispatch", typ: "protocol/invalid", line: `voise`, nearest: "voice"},
+	{name: "capability that does not serve", old: `candidates = ["sat/solver"]`, new: `candidates = ["sat/verifier"]`, typ: "type", line: `sat/verifier`},
+	{name: "effect of a scope", old: `scope "fs/read"`, new: `scope "fs/raed"`, typ: "unknown-name", line: `fs/raed`, nearest: "fs/read"},
+	// Values.
+	{name: "profile", old: `profile   = "dev"`, new: `profile   = "development"`, typ: "range", line: `development`, nearest: "dev"},
+	{name: "word", file: streaming, old: `stream     = "provisional"`, new: `stream     = "provisonal"`, typ: "range", line: `provisonal`, nearest: "provisional"},
+	{name: "word of a policy", old: `policy = "quality-aware"`, new: `policy = "quality-awar"`, typ: "range", line: `quality-awar`, nearest: "quality-aware"},
+	{name: "word of a network", old: `network = "ports"`, new: `network = "port"`, typ: "range", line: `"port"`, nearest: "ports"},
+	{name: "word of a plugin's config", old: `engine = "builtin"`, new: `engine = "biultin"`, typ: "plugin-schema", line: `biultin`, nearest: "builtin"},
+	{name: "number of a plugin's config", old: `depth  = 4`, new: `depth  = 400`, typ: "plugin-schema", line: `400`},
+	{name: "text for a number of a plugin's config", old: `depth  = 4`, new: `depth  = "4"`, typ: "plugin-schema", line: `"4"`},
+	{name: "text for a number", old: `fallback        = 2`, new: `fallback        = "2"`, typ: "type", line: `"2"`},
+	{name: "number out of range", old: `score_min = 0.85`, new: `score_min = 85`, typ: "range", line: `85`},
+	{name: "negative number", old: `max_tokens     = 420`, new: `max_tokens     = -420`, typ: "range", line: `-420`},
+	{name: "fraction", old: `max_tokens     = 420`, new: `max_tokens     = 4.5`, typ: "type", line: `4.5`},
+	{name: "text for a list", old: `candidates = ["sat/solver"]`, new: `candidates = "sat/solver"`, typ: "type", line: `candidates = "sat/solver"`},
+	{name: "text for a bool", old: `  optional = true`, new: `  optional = "yes"`, typ: "type", line: `"yes"`},
+	{name: "word without quotes", old: `  optional = true`, new: `  optional = yes`, typ: "unknown-name", line: `yes`},
+	{name: "text without quotes", old: `engine = "builtin"`, new: `engine = builtin`, typ: "unknown-name", line: `builtin`},
+	{name: "unit of a size", file: effectful, old: `"64KiB"`, new: `"64KiBi"`, typ: "type", line: `64KiBi`},
+	{name: "unit of a duration", old: "  repair { max = 1 }", new: "  repair { max = 1 }\n  deadline = \"5 minutes\"", typ: "type", line: `5 minutes`},
+	{name: "duration without a unit", old: "  repair { max = 1 }", new: "  repair { max = 1 }\n  deadline = 30", typ: "type", line: `30`},
+	{name: "unit of another kind", old: "  repair { max = 1 }", new: "  repair { max = 1 }\n  deadline = \"5KB\"", typ: "type", line: `5KB`},
+	{name: "failure", old: "  repair { max = 1 }", new: "  repair { max = 1 }\n  switch_on = [\"runtime/crashd\"]", typ: "unknown-name", line: `crashd`, nearest: "runtime/crashed"},
+	{name: "constraint", old: `constraints = { max_chars = 1200 }`, new: `constraints = { max_chars = "1200" }`, typ: "type", line: `"1200"`},
+	{name: "program that is not there", old: `"bin/plugins/sat"`, new: `"bin/plugins/saat"`, typ: "plugin-unknown", line: `saat`},
+	{name: "range of a network", old: `network = "loopback"`, new: `network = true`, typ: "type", line: `network = true`},
+	// Structure.
+	{name: "block twice", old: "plugin \"tools\" {", new: "plugin \"sat\" {\n  command = [\"bin/plugins/sat\"]\n}\n\nplugin \"tools\" {", typ: "duplicate", line: `plugin "sat" {`},
+	{name: "attribute twice", old: "  provides = \"chess/engine\"", new: "  provides = \"chess/engine\"\n  provides = \"chess/engine\"", typ: "duplicate", line: `provides`},
+	{name: "nested block twice", old: "  repair { max = 1 }", new: "  repair { max = 1 }\n  repair { max = 2 }", typ: "duplicate", line: `max = 2`},
+	{name: "plugin under a second name", old: "plugin \"tools\" {", new: "plugin \"sat2\" {\n  command = [\"bin/plugins/sat\"]\n}\n\nplugin \"tools\" {", typ: "duplicate", line: `plugin "sat2" {`},
+	{name: "attribute for a block", old: "  repair { max = 1 }", new: "  repair = { max = 1 }", typ: "type", line: `repair =`},
+	{name: "block for an attribute", old: `constraints = { max_chars = 1200 }`, new: `constraints { max_chars = 1200 }`, typ: "type", line: `constraints {`},
+	{name: "attribute outside its block", old: "  repair { max = 1 }", new: "  fallback = 2\n  repair { max = 1 }", typ: "unknown-name", line: `fallback = 2`},
+	{name: "config beside its plugin", old: "plugin \"sat\" {\n", new: "config {\n  depth = 4\n}\n\nplugin \"sat\" {\n", typ: "unknown-name", line: "config {"},
+	{name: "intent in a plugin", old: "  command = [\"bin/plugins/sat\"]\n", new: "  command = [\"bin/plugins/sat\"]\n  intent \"sat/verify\" {}\n", typ: "unknown-name", line: `intent "sat/verify"`},
+	{name: "plugin attribute in config", old: "    engine = \"builtin\"\n    depth  = 4", new: "    optional = true\n    engine = \"builtin\"\n    depth  = 4", typ: "unknown-name", line: `optional = true`, nearest: "options"},
+	{name: "required attribute missing", old: "  command = [\"bin/plugins/sat\"]\n", new: "", typ: "missing", line: `plugin "sat" {`},
+	{name: "plugin of a capability missing", old: "  plugin   = \"chess\"\n", new: "", typ: "missing", line: `capability "chess/embedded" {`},
+	{name: "kind of a check missing", old: "  intent = \"chess/verify-move\"\n", new: "", typ: "missing", line: `check "legal-move" {`},
+	{name: "include of nothing", old: "ferment {", new: "include \"extra/*.hcl\" {}\n\nferment {", typ: "include", line: `extra/*.hcl`},
+	{name: "local twice", old: "  openai    = env", new: "  spare = false\n  openai    = env", typ: "duplicate", line: `spare `},
+	{name: "local that needs itself", old: "  openai    = env(\"OPENAI_API_KEY\", \"\") != \"\"", new: "  openai    = local.openai", typ: "cycle", line: `openai    = local.openai`},
+}
+
+// HCL-002, HCL-032: one mistake in a shipped file gives one error, at its line, with what was expected and the
+// nearest name, and no warning that only follows from it.
+func TestOneMistakeOneError(t *testing.T) {
+	shipped := shippedPlugins(t)
+	for _, m := range mistakes {
+		t.Run(m.name, func(t *testing.T) {
+			file := m.file
+			if file == "" {
+				file = "ferment.hcl"
+			}
+			raw, err := os.ReadFile(filepath.Join("../../../..", file))
+			require.NoError(t, err)
+			old, atEnd := strings.CutSuffix(m.old, "\x00")
+			text := string(raw)
+			at := strings.Index(text, old)
+			if atEnd {
+				at = strings.LastIndex(text, old)
+			}
+			require.GreaterOrEqual(t, at, 0, "the file has no %q", old)
+			text = text[:at] + m.new + text[at+len(old):]
+			ds := loadShipped(t, file, text, shipped, LockIgnored)
+			assertOne(t, m, text, ds)
+		})
+	}
+}
+
+// What is not understood in the ferment block says nothing about the lock file.
+func TestWrongProfileIsNotAWrongLockFile(t *testing.T) {
+	raw, err := os.ReadFile("../../../../ferment.hcl")
+	require.NoError(t, err)
+	for _, edit := range [][2]string{{`"dev"`, `"development"`}, {`profile   =`, `profil    =`}, {`lock_file = "bin`, `lock_file = bin`}, {"ferment {", "fermnt {"}} {
+		ds := loadShipped(t, "ferment.hcl", strings.Replace(string(raw), edit[0], edit[1], 1), shippedPlugins(t), LockChecked)
+		assert.Equal(t, 1, ds.Count(SeverityError), newReport(ds, 0, 1, 0).Text(false))
+		assert.Zero(t, ds.Count(SeverityWarning), newReport(ds, 0, 1, 0).Text(false))
+	}
+}
+
+func loadShipped(t *testing.T, file, text string, d Describer, locking Locking) Diagnostics {
+	t.Helper()
+	dir := t.TempDir()
+	path := filepath.Join(dir, file)
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "bin/plugins"), 0o755))
+	for _, name := range []string{"chess", "sat", "testrunner", "tools", "text", "judge", "llm", "mlx", "scripted"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "bin/plugins", name), []byte("program"), 0o755))
+	}
+	for _, name := range []string{"talkers.edn", "models.edn"} {
+		require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(path), name), []byte("{}"), 0o644))
+	}
+	require.NoError(t, os.MkdirAll(filepath.Join(filepath.Dir(path), "data/in"), 0o755))
+	require.NoError(t, os.MkdirAll(filepath.Join(filepath.Dir(path), "data/out"), 0o755))
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+	_, ds := Load(context.Background(), path, Options{Describer: d, Env: noEnv, Locking: locking})
+	return ds
+}
+
+func assertOne(t *testing.T, m mistake, text string, ds Diagnostics) {
+	t.Helper()
+	var told Diagnostics
+	for _, d := range ds {
+		if d.Severity != SeverityInfo {
+			told = append(told, d)
+		}
+	}
+	if os.Getenv("SHOW") != "" {
+		fmt.Print("=== ", m.name, "\n", newReport(told, 0, 1, 0).Text(false))
+	}
+	if !assert.Len(t, told, 1, newReport(told, 0, 1, 0).Text(false)) {
+		return
+	}
+	d := told[0]
+	assert.Equal(t, SeverityError, d.Severity)
+	typ := m.typ
+	if !strings.Contains(typ, "/") {
+		typ = "config/" + typ
+	}
+	assert.Equal(t, typ, d.Type, d.Text())
+	require.NotNil(t, d.Range)
+	lines := strings.Split(strings.ReplaceAll(text, "\r", ""), "\n")
+	assert.Contains(t, lines[d.Range.Start.Line-1], m.line, d.Text())
+	assert.Equal(t, m.nearest, d.Nearest, d.Text())
+	assert.NotEqual(t, "", strings.TrimSpace(plain(d.Expected)), d.Text())
+	assert.False(t, d.Expected.IsNil() && d.Hint == "", "says neither what was expected nor what to do: %s", d.Text())
+}
+
+// The shipped files themselves are without a finding, whatever their line ends.
+func TestShippedFilesAreRight(t *testing.T) {
+	shipped := shippedPlugins(t)
+	for _, file := range []string{"ferment.hcl", streaming, models, effectful} {
+		raw, err := os.ReadFile(filepath.Join("../../../..", file))
+		require.NoError(t, err)
+		for _, text := range []string{string(raw), "\ufeff" + string(raw), strings.ReplaceAll(string(raw), "\n", "\r\n")} {
+			for _, d := range loadShipped(t, file, text, shipped, LockIgnored) {
+				assert.Equal(t, SeverityInfo, d.Severity, d.Text())
+			}
+		}
+	}
+}
