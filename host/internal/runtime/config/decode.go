@@ -64,6 +64,12 @@ func (s *section) block(name string) *section {
 
 func (s *section) written(name string) bool { return s.attrs[name].written }
 
+// unread reports whether an attribute is written whose value could not be told.
+func (s *section) unread(name string) bool {
+	_, there := s.node.attrs[name]
+	return there && !s.attrs[name].written && !s.attrs[name].reset
+}
+
 func (s *section) text(name string) string {
 	t, _ := s.attrs[name].v.AsString()
 	return t

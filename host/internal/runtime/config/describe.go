@@ -216,7 +216,7 @@ func (l *loader) describe(s *section, p *Plugin) {
 		l.undescribed(s, p, err)
 		return
 	}
-	if l.report.doubts("plugin", p.Name) {
+	if s.node.damaged && config == nil || s.unread("enabled") {
 		// Its settings were not understood. The names that do not depend on them still serve to check references.
 		p.Description, p.Described = bare, len(bare.Capabilities) > 0
 		return
