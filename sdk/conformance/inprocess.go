@@ -146,7 +146,6 @@ func (in *local) Release() { in.serving.Go(in.end) }
 func (in *local) Stop() {
 	in.end()
 	in.serving.Wait()
-	in.broker.wait()
 }
 
 func (in *local) end() {
@@ -176,28 +175,26 @@ type socketBroker struct {
 
 	mu      sync.Mutex
 	waiting map[uint32]chan struct{}
-	serving sync.WaitGroup
 }
 
-var _ wire.Broker = (*socketBroker)(nil)
+var (
+	_ wire.Line   = (*socketBroker)(nil)
+	_ wire.Broker = (*socketBroker)(nil)
+)
 
-// NextId implements wire.Broker; the name is that of go-plugin.
-//
-//revive:disable-next-line:var-naming
-func (b *socketBroker) NextId() uint32 { return b.nextID.Add(1) }
-
-// AcceptAndServe implements wire.Broker.
-func (b *socketBroker) AcceptAndServe(id uint32, newServer func([]grpc.ServerOption) *grpc.Server) {
-	b.serving.Add(1)
-	defer b.serving.Done()
-	listener, err := net.Listen("unix", b.path(id))
+// Listen implements wire.Line.
+func (b *socketBroker) Listen(ctx context.Context) (wire.Listening, error) {
+	id := b.nextID.Add(1)
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", b.path(id))
 	if err != nil {
-		return // the dialer runs into its timeout, as with go-plugin
+		return wire.Listening{}, fmt.Errorf("serve the plugin: %w", err)
 	}
-	server := newServer(nil)
 	close(b.ready(id))
-	_ = server.Serve(listener)
+	return wire.Listening{Listener: listener, ID: id, Credentials: insecure.NewCredentials()}, nil
 }
+
+// Broken implements wire.Line.
+func (b *socketBroker) Broken() context.Context { return context.Background() }
 
 // DialWithOptions implements wire.Broker.
 func (b *socketBroker) DialWithOptions(id uint32, opts ...grpc.DialOption) (*grpc.ClientConn, error) {
@@ -241,5 +238,3 @@ func (b *socketBroker) ready(id uint32) chan struct{} {
 	}
 	return b.waiting[id]
 }
-
-func (b *socketBroker) wait() { b.serving.Wait() }

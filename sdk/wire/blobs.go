@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"maps"
+	"strings"
 	"unsafe"
 
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -8,66 +10,75 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
 )
 
-// Blobs holds the blobs that arrived in one call. It keeps at most MaxMessage
-// bytes: when more arrive, those that a payload has already used go first.
-// The zero value and nil are empty. It is not safe for concurrent use.
+// blobName is the length of the name of a blob, "b3:" and the digits of the hash.
+const blobName = len("b3:") + 64
+
+// Blobs holds the blobs that arrived in one call. It keeps at most MaxBlobs of
+// them with MaxMessage bytes: when more arrive, those that a payload has already
+// used go first. The zero value and nil are empty. It is not safe for concurrent
+// use.
 type Blobs struct {
-	held    []heldBlob
+	held    map[string]*heldBlob
 	bytes   int
 	request bool // they come with a request, which may name secrets
 }
 
 type heldBlob struct {
-	hash string
 	body []byte
 	text edn.Value // the string, once the hash has been checked
 	used bool
 }
 
-// Add keeps blob for the payloads that come after it. Blobs that do not fit
-// beside those still waiting for their payload are :runtime/protocol.
+// Add keeps blob for the payloads that come after it. A name that is no hash and
+// blobs that do not fit beside those still waiting for their payload are
+// :runtime/protocol.
 func (b *Blobs) Add(blob *pluginv1.Blob) error {
-	size := len(blob.GetBody())
-	if size > MaxString {
-		return contract.Errorf("runtime/protocol", "blob %s: %d bytes, the limit is %d", shown(blob.GetHash()), size, MaxString)
+	hash, size := blob.GetHash(), len(blob.GetBody())
+	if !isHash(hash) {
+		return contract.Errorf("runtime/protocol", "blob: its name has %d bytes and is not \"b3:\" with 64 hexadecimal digits", len(hash))
 	}
-	if b.find(blob.GetHash()) != nil {
+	if size > MaxString {
+		return contract.Errorf("runtime/protocol", "blob %s: %d bytes, the limit is %d", hash, size, MaxString)
+	}
+	if b.find(hash) != nil {
 		return nil
 	}
-	if b.bytes+size > MaxMessage {
+	if len(b.held) == MaxBlobs || b.bytes+size > MaxMessage {
 		b.dropUsed()
 	}
-	if b.bytes+size > MaxMessage {
-		return contract.Errorf("runtime/protocol", "blob %s: more than %d bytes of blobs wait for a payload", shown(blob.GetHash()), MaxMessage)
+	switch {
+	case len(b.held) == MaxBlobs:
+		return contract.Errorf("runtime/protocol", "blob %s: more than %d blobs wait for a payload", hash, MaxBlobs)
+	case b.bytes+size > MaxMessage:
+		return contract.Errorf("runtime/protocol", "blob %s: more than %d bytes of blobs wait for a payload", hash, MaxMessage)
 	}
-	b.held = append(b.held, heldBlob{hash: blob.GetHash(), body: blob.GetBody()})
+	if b.held == nil {
+		b.held = map[string]*heldBlob{}
+	}
+	b.held[hash] = &heldBlob{body: blob.GetBody()}
 	b.bytes += size
 	return nil
 }
 
+func isHash(name string) bool {
+	digits, ok := strings.CutPrefix(name, "b3:")
+	return ok && len(name) == blobName && strings.Trim(digits, "0123456789abcdef") == ""
+}
+
 func (b *Blobs) dropUsed() {
-	kept := b.held[:0]
-	b.bytes = 0
-	for _, h := range b.held {
-		if !h.used {
-			kept = append(kept, h)
-			b.bytes += len(h.body)
+	maps.DeleteFunc(b.held, func(_ string, h *heldBlob) bool {
+		if h.used {
+			b.bytes -= len(h.body)
 		}
-	}
-	clear(b.held[len(kept):])
-	b.held = kept
+		return h.used
+	})
 }
 
 func (b *Blobs) find(hash string) *heldBlob {
 	if b == nil {
 		return nil
 	}
-	for i := range b.held {
-		if b.held[i].hash == hash {
-			return &b.held[i]
-		}
-	}
-	return nil
+	return b.held[hash]
 }
 
 // restore puts the blobs in the places of their references.
@@ -75,6 +86,7 @@ func (b *Blobs) restore(v edn.Value) (edn.Value, error) {
 	if !needsExtraction(v) {
 		return v, nil
 	}
+	restored := 0
 	return rebuild(v, func(v edn.Value) (edn.Value, bool, error) {
 		tag, inner, ok := v.AsTagged()
 		switch {
@@ -82,6 +94,12 @@ func (b *Blobs) restore(v edn.Value) (edn.Value, error) {
 			return v, false, nil
 		case tag == valueTag:
 			text, err := b.text(inner)
+			if s, _ := text.AsString(); err == nil {
+				restored += len(s)
+			}
+			if restored > MaxRestored {
+				err = contract.Errorf("runtime/protocol", "decode payload: its references bring in more than %d bytes", MaxRestored)
+			}
 			return text, true, err
 		case tag == secretTag && b != nil && b.request:
 			return v, true, nil
@@ -95,19 +113,22 @@ func (b *Blobs) restore(v edn.Value) (edn.Value, error) {
 func (b *Blobs) text(ref edn.Value) (edn.Value, error) {
 	hash, ok := ref.AsString()
 	if !ok {
-		return edn.Nil(), contract.Errorf("runtime/protocol", "decode payload: #%s wants a string, got %s", valueTag, shown(ref.String()))
+		return edn.Nil(), contract.Errorf("runtime/protocol", "decode payload: #%s wants a string, got a %s", valueTag, ref.Kind())
+	}
+	if !isHash(hash) {
+		return edn.Nil(), contract.Errorf("runtime/protocol", "decode payload: #%s wants the name of a blob, \"b3:\" with 64 hexadecimal digits, got %d bytes", valueTag, len(hash))
 	}
 	h := b.find(hash)
 	if h == nil {
-		return edn.Nil(), contract.Errorf("runtime/protocol", "decode payload: no blob came for the reference %s", shown(hash))
+		return edn.Nil(), contract.Errorf("runtime/protocol", "decode payload: no blob came for the reference %s", hash)
 	}
 	if h.text.IsNil() {
 		text, err := edn.String(readOnlyString(h.body))
 		if err != nil {
-			return edn.Nil(), contract.Errorf("runtime/protocol", "blob %s: %w", shown(hash), err)
+			return edn.Nil(), contract.Errorf("runtime/protocol", "blob %s: %w", hash, err)
 		}
 		if got := edn.Hash(text); got != hash {
-			return edn.Nil(), contract.Errorf("runtime/protocol", "blob %s: its content has the hash %s", shown(hash), got)
+			return edn.Nil(), contract.Errorf("runtime/protocol", "blob %s: its content has the hash %s", hash, got)
 		}
 		h.text = text
 	}

@@ -16,38 +16,30 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
 )
 
-// Broker opens the connection over which the host serves a plugin's calls. The
-// broker of go-plugin is one.
-type Broker interface {
-	NextId() uint32
-	AcceptAndServe(id uint32, newServer func([]grpc.ServerOption) *grpc.Server)
-	DialWithOptions(id uint32, opts ...grpc.DialOption) (*grpc.ClientConn, error)
-}
-
-var _ Broker = (*plugin.GRPCBroker)(nil)
-
 // Client is the host's end of one plugin process. Make one per process and
 // Close it when the process is gone.
 type Client struct {
 	lifecycle  pluginv1.LifecycleClient
 	capability pluginv1.CapabilityClient
-	broker     Broker
+	line       Line
 	shared     shared // stream of calls
 
 	mu       sync.Mutex
 	encoding Encoding
 	learned  bool // the plugin has said, or the host has set, how it is called
+	claimed  bool // there is a host service, or there will be
 	host     *grpc.Server
 	closed   bool
+	serving  sync.WaitGroup
 }
 
-// NewClient speaks to the plugin behind conn. broker may be nil if the plugin
-// gets no host service.
-func NewClient(conn grpc.ClientConnInterface, broker Broker) *Client {
+// NewClient speaks to the plugin behind conn. line may be nil if the plugin gets
+// no host service.
+func NewClient(conn grpc.ClientConnInterface, line Line) *Client {
 	c := &Client{
 		lifecycle:  pluginv1.NewLifecycleClient(conn),
 		capability: pluginv1.NewCapabilityClient(conn),
-		broker:     broker,
+		line:       line,
 		encoding:   EDN,
 	}
 	c.shared.capability, c.shared.limit = c.capability, MaxMessage
@@ -59,8 +51,25 @@ func NewClient(conn grpc.ClientConnInterface, broker Broker) *Client {
 func (c *Client) LimitMessages(n int) { c.shared.limitTo(n) }
 
 // GRPCClient implements plugin.GRPCPlugin.
-func (g *GRPC) GRPCClient(_ context.Context, broker *plugin.GRPCBroker, conn *grpc.ClientConn) (any, error) {
-	return NewClient(conn, broker), nil
+func (g *GRPC) GRPCClient(_ context.Context, _ *plugin.GRPCBroker, conn *grpc.ClientConn) (any, error) {
+	if g.line == nil {
+		return NewClient(conn, nil), nil
+	}
+	return NewClient(conn, g.line), nil
+}
+
+// Broken ends when the plugin breaks the rules of the connection itself, so that
+// no call can be made any more. Its cause is the typed error.
+func (c *Client) Broken() context.Context {
+	if c.line == nil {
+		return context.Background()
+	}
+	return c.line.Broken()
+}
+
+// atMost bounds the answer of one RPC, below what the connection takes.
+func (c *Client) atMost(n int) grpc.CallOption {
+	return grpc.MaxCallRecvMsgSize(min(n, c.shared.mostMessage()))
 }
 
 // Encoding is how the plugin is called: as it answered Describe, unless
@@ -104,7 +113,7 @@ func (c *Client) describe(ctx context.Context, config edn.Value, host HostInfo) 
 	if req.Config, err = optional(c.Encoding(), config); err != nil {
 		return Description{}, err
 	}
-	resp, err := c.lifecycle.Describe(ctx, req)
+	resp, err := c.lifecycle.Describe(ctx, req, c.atMost(MaxDescription))
 	if err != nil {
 		return Description{}, transport(ctx, op, err)
 	}
@@ -129,7 +138,7 @@ func (c *Client) Configure(ctx context.Context, setup Setup, host Host) (Descrip
 	if err != nil {
 		return Description{}, err
 	}
-	id, err := c.serveHost(host)
+	id, err := c.serveHost(ctx, host)
 	if err != nil {
 		return Description{}, err
 	}
@@ -144,7 +153,7 @@ func (c *Client) Configure(ctx context.Context, setup Setup, host Host) (Descrip
 		Generation:  setup.Generation,
 		LogLevel:    setup.LogLevel,
 		MaxInFlight: uint32(max(setup.MaxInFlight, 0)),
-	})
+	}, c.atMost(MaxDescription))
 	if err != nil {
 		return Description{}, transport(ctx, op, err)
 	}
@@ -175,7 +184,7 @@ func descriptionFrom(op string, config edn.Value, description, findings, failure
 		if err != nil {
 			return d, err
 		}
-		return d, contract.ErrorFromValue(v, contract.SourcePlugin)
+		return d, errorFrom(v, contract.SourcePlugin)
 	}
 	var err error
 	if d.Findings, err = findingsFrom(findings, config); err != nil {
@@ -220,7 +229,7 @@ func (c *Client) health(ctx context.Context, once bool, on func(Health) error) e
 	const op = "health"
 	streamCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := c.lifecycle.Health(streamCtx, &pluginv1.HealthRequest{Once: once})
+	stream, err := c.lifecycle.Health(streamCtx, &pluginv1.HealthRequest{Once: once}, c.atMost(MaxHealth))
 	if err != nil {
 		return transport(ctx, op, err)
 	}
@@ -247,7 +256,7 @@ func (c *Client) health(ctx context.Context, once bool, on func(Health) error) e
 
 // EndRun tells the plugin that a run is over.
 func (c *Client) EndRun(ctx context.Context, run string) error {
-	if _, err := c.lifecycle.EndRun(ctx, &pluginv1.EndRunRequest{Run: run}); err != nil {
+	if _, err := c.lifecycle.EndRun(ctx, &pluginv1.EndRunRequest{Run: run}, c.atMost(MaxNotice)); err != nil {
 		return transport(ctx, "end run", err)
 	}
 	return nil
@@ -256,7 +265,8 @@ func (c *Client) EndRun(ctx context.Context, run string) error {
 // Drain makes the plugin refuse new calls and waits for those in flight. It
 // gives the number that did not end by themselves before the deadline.
 func (c *Client) Drain(ctx context.Context, deadline time.Time, reason string) (unfinished int, err error) {
-	resp, err := c.lifecycle.Drain(ctx, &pluginv1.DrainRequest{DeadlineUnixNano: onWire(deadline, time.Now()), Reason: reason})
+	req := &pluginv1.DrainRequest{DeadlineUnixNano: onWire(deadline, time.Now()), Reason: reason}
+	resp, err := c.lifecycle.Drain(ctx, req, c.atMost(MaxNotice))
 	if err != nil {
 		return 0, transport(ctx, "drain", err)
 	}
@@ -282,40 +292,42 @@ func (c *Client) Invoke(ctx context.Context, call CallContext, request edn.Value
 }
 
 // serveHost starts the host service and gives its broker id, 0 for none.
-func (c *Client) serveHost(host Host) (uint32, error) {
-	if host == nil || c.broker == nil {
+func (c *Client) serveHost(ctx context.Context, host Host) (uint32, error) {
+	if host == nil || c.line == nil {
 		return 0, nil
 	}
+	if err := c.claimHost(); err != nil {
+		return 0, err
+	}
+	socket, err := c.line.Listen(ctx)
+	if err != nil {
+		return 0, err
+	}
+	server := grpc.NewServer(hostOptions(socket.Credentials)...)
+	pluginv1.RegisterHostServer(server, &hostServer{host: host})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		_ = socket.Close()
+		return 0, contract.Errorf("runtime/internal", "configure: the client is closed")
+	}
+	c.host = server
+	c.serving.Go(func() { _ = server.Serve(limitConnections(socket.Listener)) })
+	return socket.ID, nil
+}
+
+// claimHost lets one Configure serve the host.
+func (c *Client) claimHost() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.closed:
-		return 0, contract.Errorf("runtime/internal", "configure: the client is closed")
-	case c.host != nil:
-		return 0, contract.Errorf("runtime/internal", "configure: the plugin is configured already")
+		return contract.Errorf("runtime/internal", "configure: the client is closed")
+	case c.claimed:
+		return contract.Errorf("runtime/internal", "configure: the plugin is configured already")
 	}
-	// The broker makes the server in its own goroutine, or never if the
-	// connection is gone by then; Close has to work in every case.
-	id := c.broker.NextId()
-	if id == 0 {
-		id = c.broker.NextId()
-	}
-	go c.broker.AcceptAndServe(id, func(theirs []grpc.ServerOption) *grpc.Server {
-		server := grpc.NewServer(append(ServerOptions(), theirs...)...)
-		pluginv1.RegisterHostServer(server, &hostServer{host: host})
-		c.keep(server)
-		return server
-	})
-	return id, nil
-}
-
-func (c *Client) keep(server *grpc.Server) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.host = server
-	if c.closed {
-		server.Stop()
-	}
+	c.claimed = true
+	return nil
 }
 
 // Close stops the host service at once: calls of the plugin to its host are
@@ -330,6 +342,7 @@ func (c *Client) Close() {
 	if server != nil {
 		server.Stop()
 	}
+	c.serving.Wait()
 }
 
 func (h HostInfo) proto() *pluginv1.HostInfo {

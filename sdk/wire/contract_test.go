@@ -62,6 +62,21 @@ func TestContractConstants(t *testing.T) {
 	}
 }
 
+// WIRE-006: the bounds on the page are those of the code, and each has its own
+// attack (TestBounds of the plugin adapter).
+func TestContractBounds(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("| bound | resource | limit | beyond it |\n|---|---|---|---|\n")
+	for _, bound := range wire.Bounds() {
+		fmt.Fprintf(&b, "| %s | %s | %d | %s |\n", bound.Name, bound.Resource, bound.Limit, bound.Beyond)
+	}
+	_, page, found := strings.Cut(wire.Contract(), "## 13. Bounds")
+	require.True(t, found)
+	page, _, _ = strings.Cut(page[strings.Index(page, "| bound"):], "\n\n")
+	assert.Equal(t, b.String(), page+"\n")
+	assert.Equal(t, wire.MaxLine, launch.MaxLine)
+}
+
 var idList = regexp.MustCompile(`\(([A-Z]+-\d+(?:, [A-Z]+-\d+)*)\)$`)
 
 // WIRE-006, CONF-002: each rule names requirements that exist, and each

@@ -38,6 +38,16 @@ type Emitter struct {
 	encoding Encoding
 	seq      uint64
 	answered bool
+	until    context.Context // sending gives up when it ends; nil: never
+	lost     error           // why nothing can be sent any more
+}
+
+// GiveUp makes sending fail when ctx ends, also while the peer does not read.
+// Nothing can be sent after that, the answer included.
+func (e *Emitter) GiveUp(ctx context.Context) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.until = ctx
 }
 
 // Delta sends a piece of the answer.
@@ -83,9 +93,29 @@ func (e *Emitter) send(payload *pluginv1.Payload, blobs []*pluginv1.Blob, wrap f
 }
 
 func (e *Emitter) sendLocked(event *pluginv1.InvokeEvent) error {
+	if e.lost != nil {
+		return e.lost
+	}
 	e.seq++
 	event.Seq = e.seq
-	if err := e.stream.Send(event); err != nil {
+	if e.until == nil {
+		return e.sent(e.stream.Send(event))
+	}
+	// The stream takes an event at once or when the peer reads. Its end, which
+	// frees a sender that waits, comes with the return of the answerer.
+	done := make(chan error, 1)
+	go func() { done <- e.stream.Send(event) }()
+	select {
+	case err := <-done:
+		return e.sent(err)
+	case <-e.until.Done():
+		e.lost = endOf(e.until, "emit")
+		return e.lost
+	}
+}
+
+func (e *Emitter) sent(err error) error {
+	if err != nil {
 		return transport(e.stream.Context(), "emit", err)
 	}
 	return nil

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"fmt"
+
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 	goproto "google.golang.org/protobuf/proto"
@@ -183,6 +185,9 @@ func (in *incoming) read(data mem.BufferSlice) error {
 		part, size := protowire.ConsumeBytes(text)
 		if size < 0 {
 			return protowire.ParseError(size)
+		}
+		if len(in.frames) == MaxFrames {
+			return fmt.Errorf("a message has more than %d frames", MaxFrames)
 		}
 		in.frames = append(in.frames, append(make([]byte, 0, len(part)), part...))
 		text = text[size:]

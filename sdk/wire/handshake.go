@@ -45,14 +45,16 @@ func Handshake() plugin.HandshakeConfig {
 // caller adds what starts the process (RunnerFunc), the logger and the start
 // timeout. After a start, Dispense(PluginKey) gives a *[Client].
 func ClientConfig() *plugin.ClientConfig {
-	return &plugin.ClientConfig{
+	c := &plugin.ClientConfig{
 		HandshakeConfig:  Handshake(),
-		Plugins:          plugin.PluginSet{PluginKey: &GRPC{}},
 		AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC},
 		AutoMTLS:         true,
 		SkipHostEnv:      true,
-		GRPCDialOptions:  DialOptions(),
 	}
+	line := newBrokerLine(c)
+	c.Plugins = plugin.PluginSet{PluginKey: &GRPC{line: line}}
+	c.GRPCDialOptions = append(DialOptions(), line.options()...)
+	return c
 }
 
 // ServeConfig is the go-plugin configuration that serves service.
@@ -184,6 +186,7 @@ func revisions(all []int) string {
 type GRPC struct {
 	plugin.NetRPCUnsupportedPlugin
 	Service Service
+	line    *brokerLine
 }
 
 var _ plugin.GRPCPlugin = (*GRPC)(nil)

@@ -159,7 +159,7 @@ func (c *Caller) State(ctx context.Context, change StateChange) (Stored, error) 
 		if err != nil {
 			return Stored{}, err
 		}
-		return Stored{}, contract.ErrorFromValue(v, contract.SourceHost)
+		return Stored{}, errorFrom(v, contract.SourceHost)
 	}
 	stored := Stored{Version: resp.GetVersion(), Conflict: resp.GetConflict()}
 	if resp.GetValue() != nil {

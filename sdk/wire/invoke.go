@@ -71,6 +71,9 @@ func invoke(ctx context.Context, op string, open openInvoke, from contract.Sourc
 		if answered {
 			break
 		}
+		if ended := endOf(ctx, op); ended != nil {
+			return edn.Nil(), ended // also while more events lie ready
+		}
 	}
 	if err := finish(stream, cancel, op); err != nil {
 		return edn.Nil(), err
@@ -134,6 +137,9 @@ func (in *inbound) take(event *pluginv1.InvokeEvent) (bool, error) {
 	if got := event.GetSeq(); got != in.seq {
 		return false, contract.Errorf("runtime/protocol", "%s: event %d came where event %d was due", in.op, got, in.seq)
 	}
+	if in.seq > MaxEvents {
+		return false, contract.Errorf("runtime/protocol", "%s: more than %d events", in.op, MaxEvents)
+	}
 	switch e := event.GetEvent().(type) {
 	case *pluginv1.InvokeEvent_Blob:
 		return false, in.blobs.Add(e.Blob)
@@ -148,7 +154,7 @@ func (in *inbound) take(event *pluginv1.InvokeEvent) (bool, error) {
 	case *pluginv1.InvokeEvent_Error:
 		v, err := decodeAs(errorForm, e.Error, &in.blobs)
 		if err == nil {
-			in.failure = contract.ErrorFromValue(v, in.from)
+			in.failure = errorFrom(v, in.from)
 		}
 		return true, err
 	}

@@ -142,6 +142,10 @@ func brokenLane(format string, args ...any) error {
 // end fails the calls that have no answer, and no others.
 func (l *lane) end(err error, spoilt bool) {
 	l.mu.Lock()
+	if l.ended != nil {
+		l.mu.Unlock()
+		return
+	}
 	l.ended, l.spoilt = err, spoilt
 	calls := l.calls
 	l.calls, l.live = nil, 0
@@ -206,9 +210,9 @@ func (c *laneCall) give(event []byte, last bool) {
 	switch {
 	case c.lost != nil:
 	case len(event) > c.lane.limit:
-		c.lost = status.Errorf(codes.ResourceExhausted, "an event of %d bytes, the limit is %d", len(event), c.lane.limit)
+		c.lost = status.Errorf(codes.DataLoss, "an event of %d bytes, the limit is %d", len(event), c.lane.limit)
 	case c.used >= eventCredit && !last:
-		c.lost = status.Errorf(codes.ResourceExhausted, "an event came beyond the credit of the call")
+		c.lost = status.Errorf(codes.DataLoss, "an event came beyond the credit of the call")
 	default:
 		if !last {
 			c.used += len(event) + eventCost
@@ -245,9 +249,14 @@ func (c *laneCall) giveUp() {
 		l.calls[c.id] = nil
 		l.live--
 	}
+	owed := len(l.calls) - l.live
 	l.mu.Unlock()
 	if open {
 		l.out.put(signal(c.id, fieldFrameCancel, 1), false)
+	}
+	if owed > MaxOwed {
+		l.end(brokenLane("the plugin owes more than %d answers to calls that were given up", MaxOwed), true)
+		l.cancel()
 	}
 }
 

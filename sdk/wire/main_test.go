@@ -59,14 +59,6 @@ func newPipeBroker(t testing.TB) *pipeBroker {
 	return &pipeBroker{t: t, dir: t.TempDir(), up: map[uint32]chan struct{}{}}
 }
 
-//revive:disable-next-line:var-naming its name is that of go-plugin
-func (b *pipeBroker) NextId() uint32 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.next++
-	return b.next
-}
-
 func (b *pipeBroker) ready(id uint32) chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -76,15 +68,20 @@ func (b *pipeBroker) ready(id uint32) chan struct{} {
 	return b.up[id]
 }
 
-func (b *pipeBroker) AcceptAndServe(id uint32, newServer func([]grpc.ServerOption) *grpc.Server) {
+func (b *pipeBroker) Listen(context.Context) (Listening, error) {
+	b.mu.Lock()
+	b.next++
+	id := b.next
+	b.mu.Unlock()
 	listener, err := net.Listen("unix", filepath.Join(b.dir, string(rune('a'+id))))
 	if err != nil {
-		return
+		return Listening{}, err
 	}
-	server := newServer(nil)
 	close(b.ready(id))
-	_ = server.Serve(listener)
+	return Listening{Listener: listener, ID: id, Credentials: insecure.NewCredentials()}, nil
 }
+
+func (b *pipeBroker) Broken() context.Context { return context.Background() }
 
 func (b *pipeBroker) DialWithOptions(id uint32, opts ...grpc.DialOption) (*grpc.ClientConn, error) {
 	<-b.ready(id)

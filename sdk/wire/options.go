@@ -32,6 +32,7 @@ func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(MaxMessage),
 		grpc.MaxSendMsgSize(MaxMessage),
+		grpc.MaxHeaderListSize(MaxHeaders),
 		grpc.InitialWindowSize(streamWindow),
 		grpc.InitialConnWindowSize(connWindow),
 		grpc.ReadBufferSize(ioBuffer),
@@ -50,6 +51,7 @@ func DialOptions() []grpc.DialOption {
 			grpc.MaxCallSendMsgSize(MaxMessage),
 			grpc.ForceCodecV2(newCodec()),
 		),
+		grpc.WithMaxHeaderListSize(MaxHeaders),
 		grpc.WithInitialWindowSize(streamWindow),
 		grpc.WithInitialConnWindowSize(connWindow),
 		grpc.WithReadBufferSize(ioBuffer),

@@ -138,7 +138,7 @@ func TestDecodePayloadRefuses(t *testing.T) {
 		{"too large", edntext(`"` + strings.Repeat("x", MaxMessage) + `"`), nil, "runtime/protocol", "limit"},
 		{"reference without blob", edntext(`{:a #ferment/value "` + hash + `"}`), nil, "runtime/protocol", hash},
 		{"reference to a number", edntext(`#ferment/value 7`), nil, "runtime/protocol", ""},
-		{"another blob", edntext(`#ferment/value "` + hash + `"`), []*pluginv1.Blob{{Hash: "b3:00", Body: []byte(body)}}, "runtime/protocol", hash},
+		{"another blob", edntext(`#ferment/value "` + hash + `"`), []*pluginv1.Blob{{Hash: edn.Hash(edn.Int(7)), Body: []byte(body)}}, "runtime/protocol", hash},
 		{"forged blob", edntext(`#ferment/value "` + hash + `"`), []*pluginv1.Blob{{Hash: hash, Body: []byte("forged")}}, "runtime/protocol", "has the hash"},
 		{"blob of bad text", edntext(`#ferment/value "` + hash + `"`), []*pluginv1.Blob{{Hash: hash, Body: []byte("\xff")}}, "runtime/protocol", "blob"},
 		{"secret", edntext(`{:a [#ferment/secret "x"]}`), nil, "runtime/invalid-result", "reserved"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
 
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -32,6 +33,14 @@ type Service interface {
 	// Invoke answers one call.
 	Invoke(ctx context.Context, call Call, out *Emitter) (edn.Value, error)
 }
+
+// Broker connects a plugin to the socket that its host announced under an id.
+// The broker of go-plugin is one.
+type Broker interface {
+	DialWithOptions(id uint32, opts ...grpc.DialOption) (*grpc.ClientConn, error)
+}
+
+var _ Broker = (*plugin.GRPCBroker)(nil)
 
 // Register puts service on server, which was made with ServerOptions. broker
 // connects to the host service; it may be nil.

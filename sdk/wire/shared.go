@@ -36,6 +36,12 @@ func (s *shared) limitTo(n int) {
 	s.limit = n
 }
 
+func (s *shared) mostMessage() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.limit
+}
+
 // invoke makes a call on the stream; made is false if it was not begun there,
 // and nothing of it was sent.
 func (s *shared) invoke(ctx context.Context, op string, deadline time.Time, req *pluginv1.InvokeRequest, on func(Event)) (answer edn.Value, made bool, err error) {

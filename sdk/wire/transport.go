@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // TransportError says that an error comes from the connection and not from the
@@ -81,4 +82,19 @@ func endOf(ctx context.Context, op string) *contract.Error {
 		return contract.Errorf("timeout/hard", "%s: the deadline passed: %w", op, line)
 	}
 	return contract.Errorf("canceled", "%s: the caller went away: %w", op, line)
+}
+
+// errorFrom reads what a peer said of a failure. Details beyond MaxErrorDetails
+// are left out: records and answers repeat them.
+func errorFrom(v edn.Value, from contract.Source) *contract.Error {
+	e := contract.ErrorFromValue(v, from)
+	left := MaxErrorDetails
+	for c := e; c != nil; c = c.Cause {
+		size := len(c.Where.Canonical()) + len(c.Details.Canonical())
+		if left -= size; left < 0 {
+			c.Where, c.Details = edn.Nil(), edn.MustMap(edn.K("left-out-bytes"), edn.Int(int64(size)))
+			left += size
+		}
+	}
+	return e
 }

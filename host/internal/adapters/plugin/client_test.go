@@ -396,18 +396,18 @@ func TestStateStore(t *testing.T) {
 	assert.Zero(t, s.bytes)
 	assert.EqualValues(t, 3, step(wire.StateChange{Op: wire.StatePut, Key: "a", Value: edn.Nil()}).Version, "a version is never used twice")
 
-	for i := range maxStateKeys - 1 {
+	for i := range wire.MaxStateKeys - 1 {
 		step(wire.StateChange{Op: wire.StatePut, Key: fmt.Sprint("k", i), Value: edn.Int(1)})
 	}
 	_, err := s.apply(wire.StateChange{Op: wire.StatePut, Key: "one more", Value: edn.Int(1)})
 	assert.Equal(t, "runtime/overloaded", typed(t, err).Type)
 	step(wire.StateChange{Op: wire.StatePut, Key: "a", Value: edn.Int(5)})
 	large := edn.Text(strings.Repeat("x", wire.MaxStateValue-100))
-	for i := range maxStateKeys - 1 {
+	for i := range wire.MaxStateKeys - 1 {
 		if _, err = s.apply(wire.StateChange{Op: wire.StatePut, Key: fmt.Sprint("k", i), Value: large}); err != nil {
 			break
 		}
 	}
 	assert.Equal(t, "runtime/overloaded", typed(t, err).Type)
-	assert.LessOrEqual(t, s.bytes, maxStateBytes)
+	assert.LessOrEqual(t, s.bytes, wire.MaxStateBytes)
 }

@@ -36,10 +36,6 @@ type HostCall struct {
 	Emit func(piece edn.Value) error
 }
 
-// maxHostCalls is how many requests a plugin may make on behalf of one call
-// (IR-014).
-const maxHostCalls = 64
-
 // hostSide is what one process can reach of its host.
 type hostSide struct {
 	plugin string
@@ -48,7 +44,8 @@ type hostSide struct {
 	store  *stateStore
 	// self is the process that asks, nil until it is configured. It may be on
 	// its way out: the calls that it still works on may ask as before.
-	self atomic.Pointer[service]
+	self   atomic.Pointer[service]
+	asking atomic.Int32 // requests in flight
 }
 
 var _ wire.Host = (*hostSide)(nil)
@@ -71,6 +68,12 @@ func (h *hostSide) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter
 		return edn.Nil(), contract.Errorf("plan/too-deep", "plugin %s: %d calls wait for each other, the limit is %d", h.plugin, n, h.depth()).
 			WithSource(contract.SourcePlugin)
 	}
+	if h.asking.Add(1) > wire.MaxHostCalls {
+		h.asking.Add(-1)
+		return edn.Nil(), contract.Errorf("runtime/overloaded", "plugin %s: %d requests to the host are in flight, the limit is %d", h.plugin, wire.MaxHostCalls, wire.MaxHostCalls).
+			WithSource(contract.SourcePlugin)
+	}
+	defer h.asking.Add(-1)
 	n, err := parent.begin()
 	if err != nil {
 		return edn.Nil(), contract.Errorf(err.Type, "plugin %s: %s", h.plugin, err.Message).WithSource(contract.SourcePlugin)
@@ -79,6 +82,7 @@ func (h *hostSide) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(parent.ctx, func() { cancel(context.Cause(parent.ctx)) })()
+	out.GiveUp(parent.ctx) // a plugin that does not read its answer must not hold its call
 	return (*calls).HostInvoke(parent.held(ctx), HostCall{
 		Plugin: h.plugin, Parent: parent.call, N: n, Granted: parent.granted(), Request: call.Request, Emit: out.Delta,
 	})
@@ -92,8 +96,8 @@ func (c *inFlight) begin() (n int, err *contract.Error) {
 	switch {
 	case c.over:
 		return 0, contract.Errorf("auth/forbidden", "the call that the request belongs to has ended")
-	case c.asked == maxHostCalls:
-		return 0, contract.Errorf("plan/too-large", "a call may ask its host %d times", maxHostCalls)
+	case c.asked == wire.MaxHostCallsPerCall:
+		return 0, contract.Errorf("plan/too-large", "a call may ask its host %d times", wire.MaxHostCallsPerCall)
 	}
 	c.asked++
 	c.asking.Add(1)
@@ -128,12 +132,6 @@ func (c *inFlight) granted() []string {
 func (h *hostSide) State(_ context.Context, change wire.StateChange) (wire.Stored, error) {
 	return h.store.apply(change)
 }
-
-// Limits of what one plugin may keep in its host.
-const (
-	maxStateKeys  = 4096
-	maxStateBytes = 8 << 20
-)
 
 // stateStore is the small store of one plugin. It lives as long as the host and
 // outlives the processes of the plugin.
@@ -170,7 +168,7 @@ func (s *stateStore) apply(c wire.StateChange) (wire.Stored, error) {
 		return wire.Stored{}, nil
 	}
 	next := stored{value: c.Value.Detach(), version: s.last + 1, bytes: len(c.Key) + len(c.Value.Canonical())}
-	if s.bytes-now.bytes+next.bytes > maxStateBytes || now.version == 0 && len(s.values) >= maxStateKeys {
+	if s.bytes-now.bytes+next.bytes > wire.MaxStateBytes || now.version == 0 && len(s.values) >= wire.MaxStateKeys {
 		return wire.Stored{}, contract.Errorf("runtime/overloaded", "state: the store of the plugin is full (%d keys, %d bytes)", len(s.values), s.bytes)
 	}
 	s.last++

@@ -369,6 +369,10 @@ func (i *instance) probe(gen int) {
 // stream that breaks is opened again after an interval; the probes between say
 // whether that is worth anything.
 func (i *instance) watch(s *service) {
+	broken := s.wire.Broken()
+	defer context.AfterFunc(broken, func() {
+		i.post(evBroken{gen: s.gen, err: contract.AsError(context.Cause(broken))})
+	})()
 	for s.life.Err() == nil {
 		err := s.wire.Watch(s.life, func(h wire.Health) error {
 			s.alive()

@@ -11,6 +11,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/launch"
 	words "github.com/fermenthq/ferment/sdk/text"
+	"github.com/fermenthq/ferment/sdk/wire"
 )
 
 // The keys of hclog's JSON form, which log files keep.
@@ -24,7 +25,7 @@ const (
 // message keeps both; everything else was printed by accident or by a runtime
 // that is failing, and is kept as it is.
 func parseLine(l launch.Line, now time.Time) Line {
-	line := Line{At: now, Stream: l.Stream, Message: l.Text, Level: "info", Stray: true}
+	line := Line{At: now, Stream: l.Stream, Message: l.Text, Level: "info", Stray: true, size: len(l.Text)}
 	if l.Cut > 0 {
 		line.Fields = map[string]any{"cut_bytes": l.Cut}
 	}
@@ -115,14 +116,10 @@ func (l Line) encode() []byte {
 	return append(out, '\n')
 }
 
-// A plugin may write logBurst bytes at once and logRate bytes a second after
-// that; what is more is counted and not kept. The last lines before an exit are
-// kept elsewhere and are not touched by it.
-const (
-	logBurst = 8 << 20
-	logRate  = 1 << 20
-	lineCost = 256 // what a line costs besides its text
-)
+// lineCost is what a line takes of wire.MaxLogBurst besides its text. What is
+// more than there is room for is counted and not kept. The last lines before an
+// exit are kept elsewhere and are not touched by it.
+const lineCost = 256
 
 // pluginLog is the log of one plugin: all its processes write to it.
 type pluginLog struct {
@@ -133,7 +130,7 @@ type pluginLog struct {
 	hidden  []string
 	secret  *strings.Replacer // nil: nothing to hide
 	level   int               // of the least important lines that are kept
-	spent   float64           // of logBurst
+	spent   float64           // of wire.MaxLogBurst
 	at      time.Time
 	dropped int
 }
@@ -198,11 +195,11 @@ func (p *pluginLog) admit(l Line, now time.Time) (room bool, dropped int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if passed := now.Sub(p.at).Seconds(); passed > 0 {
-		p.spent = max(0, p.spent-passed*logRate)
+		p.spent = max(0, p.spent-passed*wire.MaxLogRate)
 		p.at = now
 	}
-	cost := float64(len(l.Message) + lineCost)
-	if p.spent+cost > logBurst {
+	cost := float64(max(len(l.Message), l.size) + lineCost)
+	if p.spent+cost > wire.MaxLogBurst {
 		p.dropped++
 		return false, 0
 	}

@@ -338,16 +338,18 @@ func TestPitfall12_SocketsOfTheDead(t *testing.T) {
 	b := run(t, s).ready()
 	sockets := b.sockets()
 	require.NotEmpty(t, sockets)
-	for dir := filepath.Dir(sockets[0]); dir != b.runtime.Path(); dir = filepath.Dir(dir) {
+	own := filepath.Join(b.runtime.Path(), "1")
+	for dir := filepath.Dir(sockets[len(sockets)-1]); dir != b.runtime.Path(); dir = filepath.Dir(dir) {
 		info, err := os.Stat(dir)
 		require.NoError(t, err)
 		assert.Equal(t, os.FileMode(0o700), info.Mode().Perm(), dir)
 	}
+	require.DirExists(t, own)
 	_, err := b.ask(context.Background(), `{:do "kill"}`)
 	require.Error(t, err)
 	b.to(t, Stopped, 1)
 	require.Eventually(t, func() bool {
-		_, err := os.Stat(filepath.Dir(filepath.Dir(sockets[0])))
+		_, err := os.Stat(own)
 		return os.IsNotExist(err)
 	}, 5*time.Second, time.Millisecond)
 	assert.Empty(t, b.sockets())

@@ -308,7 +308,7 @@ func (p *process) report() launch.Report {
 
 // shutdown asks go-plugin in the plugin to end it.
 func (p *process) shutdown(ctx context.Context) error {
-	return p.conn.Invoke(ctx, shutdownMethod, &emptypb.Empty{}, &emptypb.Empty{})
+	return p.conn.Invoke(ctx, shutdownMethod, &emptypb.Empty{}, &emptypb.Empty{}, grpc.MaxCallRecvMsgSize(wire.MaxNotice))
 }
 
 // discard kills the process if it lives and gives everything back that the

@@ -47,6 +47,7 @@ var roles = map[string]func(args []string){
 		f.capability = ":t/other"
 		serve(f)
 	},
+	"greedy":  serveGreedy,
 	"hostile": func([]string) { serve(hostile{newFake()}) },
 	"needy":   func([]string) { serve(needy{hostile{newFake()}, ":plugin/needs #{:process/run}"}) },
 	// One that says to which ports it wants to connect.

@@ -129,6 +129,8 @@ type Line struct {
 	Stray   bool
 	Message string
 	Fields  map[string]any
+
+	size int // bytes that the plugin wrote
 }
 
 // Statement is what a process said about single capabilities.
