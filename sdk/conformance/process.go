@@ -135,6 +135,9 @@ func (p *remote) start(t process, limit time.Duration) error {
 	cfg.Logger = hclog.NewNullLogger()
 	cfg.SyncStdout, cfg.SyncStderr = &p.stdout, io.Discard
 	cfg.UnixSocketConfig = &plugin.UnixSocketConfig{TempDir: p.dir}
+	cfg.GRPCDialOptions = append(cfg.GRPCDialOptions, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+		return p.runner.Dial(ctx, address)
+	}))
 	cfg.RunnerFunc = func(_ hclog.Logger, cmd *exec.Cmd, sockets string) (runner.Runner, error) {
 		p.runner = launch.NewRunner(launch.RunnerConfig{
 			Command:   launch.Command{Path: t.command[0], Args: t.command[1:], Env: append(cmd.Env, t.env...)},

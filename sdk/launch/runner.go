@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -332,16 +333,32 @@ func (r *Runner) Terminate() error {
 }
 
 // PluginToHost implements runner.Runner. The only addresses that are dialed are
-// unix sockets in the directory that this process was given.
+// unix sockets in the directory that this process was given. Connect by Dial: it
+// does not follow what the plugin makes of the path after this check.
 func (r *Runner) PluginToHost(network, address string) (string, string, error) {
 	if network != "unix" {
 		return "", "", fmt.Errorf("plugin listens on %s %s: only unix sockets are used", network, address)
 	}
-	rel, err := filepath.Rel(r.socketDir, filepath.Clean(address))
-	if err != nil || !filepath.IsLocal(rel) || !filepath.IsAbs(address) {
-		return "", "", fmt.Errorf("plugin listens on %s, which is not below its socket directory %s", address, r.socketDir)
+	rel, err := socketBelow(r.socketDir, address)
+	if err != nil {
+		return "", "", err
+	}
+	if _, release, err := pinSocket(r.socketDir, rel); err == nil {
+		release()
+	} else if errors.Is(err, errNoSocket) {
+		return "", "", fmt.Errorf("plugin listens on %s: %w", address, err)
 	}
 	return network, address, nil
+}
+
+// Dial connects to the socket of the handshake; the address that it is given is
+// not used. It follows no symbolic link of the plugin's.
+func (r *Runner) Dial(ctx context.Context, _ string) (net.Conn, error) {
+	h, ok := r.Handshake()
+	if !ok {
+		return nil, ErrNoHandshake
+	}
+	return dialBelow(ctx, r.socketDir, h.Address)
 }
 
 // HostToPlugin implements runner.Runner.

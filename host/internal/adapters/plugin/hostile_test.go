@@ -777,3 +777,26 @@ func TestUnheldIsNotStarted(t *testing.T) {
 	assert.Contains(t, st.Err.Hint, "best_effort = true")
 	assert.Zero(t, st.PID)
 }
+
+// ISO-004: a plugin that says that it listens on a symbolic link to a socket of
+// another program does not make the host connect there.
+func TestSocketThatIsALink(t *testing.T) {
+	base, err := os.MkdirTemp("/tmp", "fl")
+	require.NoError(t, err)
+	defer func() { _ = os.RemoveAll(base) }()
+	other, err := net.Listen("unix", filepath.Join(base, "other"))
+	require.NoError(t, err)
+	met := make(chan error, 1)
+	go func() {
+		_, err := other.Accept()
+		met <- err
+	}()
+	cert := base64.RawStdEncoding.EncodeToString(testCertificate())
+	s := as("linked", filepath.Join(base, "other"), "1|1|unix|%s|grpc|"+cert)
+	s.Restart.Max = 0
+	b := run(t, s)
+	failed := b.to(t, Quarantined, 1)
+	assert.ErrorIs(t, failed.Err, contract.OfType("runtime/start-failed"))
+	require.NoError(t, other.Close())
+	assert.ErrorIs(t, <-met, net.ErrClosed, "nobody connected")
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -163,6 +164,11 @@ func (h *handover) keep(line launch.Line) {
 	}
 }
 
+// dial connects to the process.
+func (h *handover) dial(ctx context.Context, address string) (net.Conn, error) {
+	return h.taken().Dial(ctx, address)
+}
+
 // abort kills what was started and lets nothing be started any more.
 func (h *handover) abort() {
 	h.mu.Lock()
@@ -183,6 +189,7 @@ func (p *process) config(ctx context.Context, l launching, once *handover) *gopl
 	if n := l.settings.MaxMessage; n > 0 {
 		c.GRPCDialOptions = append(c.GRPCDialOptions, grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(n), grpc.MaxCallSendMsgSize(n)))
 	}
+	c.GRPCDialOptions = append(c.GRPCDialOptions, grpc.WithContextDialer(once.dial))
 	printed := launch.NewLineWriter(launch.Print, once.keep)
 	printedErr := launch.NewLineWriter(launch.PrintErr, once.keep)
 	p.prints = []io.Closer{printed, printedErr}

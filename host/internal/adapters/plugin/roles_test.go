@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -47,7 +48,16 @@ var roles = map[string]func(args []string){
 		f.capability = ":t/other"
 		serve(f)
 	},
-	"greedy":  serveGreedy,
+	"greedy": serveGreedy,
+	// One whose socket is a symbolic link to somebody else's.
+	"linked": func(args []string) {
+		path := filepath.Join(os.Getenv(goplugin.EnvUnixSocketDir), "s")
+		if err := os.Symlink(args[0], path); err != nil {
+			os.Exit(98)
+		}
+		fmt.Println(strings.Replace(args[1], "%s", path, 1))
+		awaitHost()
+	},
 	"hostile": func([]string) { serve(hostile{newFake()}) },
 	"needy":   func([]string) { serve(needy{hostile{newFake()}, ":plugin/needs #{:process/run}"}) },
 	// One that says to which ports it wants to connect.

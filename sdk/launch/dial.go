@@ -1,0 +1,63 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// errNoSocket is an address of a plugin that leads out of its socket directory,
+// or to something that is no socket.
+var errNoSocket = errors.New("it is no socket below the socket directory of the plugin, or a symbolic link leads to it")
+
+// socketBelow gives the path of address relative to dir.
+func socketBelow(dir, address string) (string, error) {
+	rel, err := filepath.Rel(dir, filepath.Clean(address))
+	if err != nil || !filepath.IsLocal(rel) || !filepath.IsAbs(address) {
+		return "", fmt.Errorf("plugin listens on %s, which is not below its socket directory %s", address, dir)
+	}
+	return rel, nil
+}
+
+// dialBelow connects to a socket below dir. The plugin can write in dir, so no
+// symbolic link is followed there: it could lead to a socket of another program.
+func dialBelow(ctx context.Context, dir, address string) (net.Conn, error) {
+	rel, err := socketBelow(dir, address)
+	if err != nil {
+		return nil, err
+	}
+	var d net.Dialer
+	path, release, err := pinSocket(dir, rel)
+	if err != nil {
+		return nil, fmt.Errorf("plugin listens on %s: %w", address, err)
+	}
+	defer release()
+	return d.DialContext(ctx, "unix", path)
+}
+
+// checkSocket is pinSocket for systems that cannot hold on to a path: between
+// the check and the use the plugin may still exchange a part of it.
+func checkSocket(dir, rel string) (string, error) {
+	path := dir
+	parts := strings.Split(rel, string(filepath.Separator))
+	for i, part := range parts {
+		path = filepath.Join(path, part)
+		info, err := os.Lstat(path)
+		if err != nil {
+			return "", err
+		}
+		want := fs.ModeDir
+		if i == len(parts)-1 {
+			want = fs.ModeSocket
+		}
+		if info.Mode().Type() != want {
+			return "", errNoSocket
+		}
+	}
+	return path, nil
+}
