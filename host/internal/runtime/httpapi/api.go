@@ -94,6 +94,11 @@ func (x *exchange) answer() (r reply) {
 		}
 	}()
 	setHeaders(x.w.Header(), x.r.URL.Path)
+	if len(x.r.TransferEncoding) > 0 {
+		// It may have had a Content-Length too, of which the library tells nothing:
+		// whoever stands before this server may see the next request elsewhere.
+		x.w.Header().Set("Connection", "close")
+	}
 	var acceptable bool
 	var allow string
 	x.route, allow = x.api.table.find(x.r.Method, x.r.URL.EscapedPath()) // its form is also that of a refusal

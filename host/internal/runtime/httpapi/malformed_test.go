@@ -183,6 +183,32 @@ func TestOperatorRefusals(t *testing.T) {
 	}
 }
 
+// A request with both a Content-Length and a Transfer-Encoding is the last one of
+// its connection: what follows it is not taken for a request.
+func TestTwoLengthsEndTheConnection(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, first := range []string{
+		toAct + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		toLook + "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+	} {
+		conn, err := net.Dial("tcp", w.address)
+		require.NoError(t, err)
+		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+		_, err = io.WriteString(conn, first+toLook+"\r\n")
+		require.NoError(t, err)
+		in := bufio.NewReader(conn)
+		resp, err := http.ReadResponse(in, nil)
+		require.NoError(t, err)
+		_, err = io.Copy(io.Discard, resp.Body)
+		require.NoError(t, err)
+		assert.True(t, resp.Close)
+		_, err = http.ReadResponse(in, nil)
+		assert.Error(t, err, "there is no second answer")
+		_ = conn.Close()
+	}
+}
+
 // FuzzConnection: whatever bytes come over a connection, each answer is typed
 // and none is a defect.
 func FuzzConnection(f *testing.F) {
