@@ -20,6 +20,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	records "github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -35,11 +36,14 @@ type node struct {
 }
 
 // node gives one that tries each candidate so many times more, and so many other
-// candidates.
-func (b *bench) node(same, fallback int, plugins ...string) *node {
+// candidates. A candidate is a capability, or a plugin that serves one.
+func (b *bench) node(same, fallback int, candidates ...string) *node {
 	var caps []string
-	for _, p := range plugins {
-		caps = append(caps, dispatchtest.Cap(p+"/echo", ""))
+	for _, id := range candidates {
+		if !strings.Contains(id, "/") {
+			id += "/echo"
+		}
+		caps = append(caps, dispatchtest.Cap(id, ""))
 	}
 	w := dispatchtest.New(b.t, dispatchtest.Spec{Caps: caps})
 	w.Dispatcher.Executor = b.client
@@ -128,6 +132,46 @@ func TestFiftyCallsOutliveACrash(t *testing.T) {
 			assert.Equal(t, 1, said, "one diagnostic in the log")
 		})
 	}
+}
+
+// ATT-008 row 7, SUP-005: calls whose candidates all live in one plugin outlive its
+// process, again and again: each waits for the next process and asks the next
+// candidate, and its record says that it waited.
+func TestCallsWaitForTheirOnlyPlugin(t *testing.T) {
+	t.Parallel()
+	const rounds, calls = 5, 8
+	s := as("good")
+	s.Config = edn.MustRead(`{:mood "stalls"}`)
+	s.Restart.Max = 2 * rounds
+	b := run(t, s).ready()
+	n := b.node(0, 1, "p/echo", "p/again")
+	for range rounds {
+		require.NoError(t, b.Await(within(t), "p"))
+		victim := b.Status()[0]
+		results := make([]*dispatch.Result, calls)
+		var callers sync.WaitGroup
+		for i := range results {
+			callers.Go(func() {
+				results[i] = n.serve(within(t), `{:do "stall" :generation `+strconv.Itoa(victim.Generation)+`}`)
+			})
+		}
+		b.inFlight(calls)
+		require.NoError(t, syscall.Kill(victim.PID, syscall.SIGKILL))
+		callers.Wait()
+		for _, r := range results {
+			require.Nil(t, r.Err)
+			require.GreaterOrEqual(t, len(r.Attempts), 2)
+			assert.Equal(t, "p/again", r.CapID)
+		}
+	}
+	waited := 0
+	for _, r := range n.records.All() {
+		if a, ok := r.Body.(*records.AttemptStarted); ok && a.Waited > 0 {
+			assert.Equal(t, "p/again", a.CapID)
+			waited++
+		}
+	}
+	assert.GreaterOrEqual(t, waited, rounds*calls)
 }
 
 // chaosCalls is how many calls random kills must not lose.

@@ -262,6 +262,7 @@ func (b *bench) begin(plugins ...Settings) {
 	for _, p := range plugins {
 		routes["t/echo"] = Route{Plugin: p.Name}
 		routes[p.Name+"/echo"] = Route{Plugin: p.Name}
+		routes[p.Name+"/again"] = Route{Plugin: p.Name}
 	}
 	var err error
 	b.client, err = b.Client(routes)

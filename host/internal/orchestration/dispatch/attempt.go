@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
@@ -105,7 +106,9 @@ func (s *serving) begin(ctx context.Context, e *entrant, capID, strategy string)
 		Round:       s.round,
 		Entrant:     strategy,
 		Budget:      expense.amount(),
+		Waited:      s.waited,
 	}
+	s.waited = 0
 	s.record(begin)
 	if s.failed != nil {
 		return nil
@@ -365,6 +368,9 @@ func (s *serving) failure(ctx context.Context, t *tried, err *contract.Error) *F
 	}
 	f.Deterministic = t.capability.Deterministic
 	f.Crashed = t.crashed
+	if f.Unasked = t.process == 0 && err.Type == policy.ReasonNotReady; f.Unasked {
+		f.Class, f.Matched = contract.ClassSwitch, true // as if it had not been bound (BIND-005)
+	}
 	f.DoneOnce, f.Done = t.doneOnce, s.done
 	s.done = s.done || t.outcome == Judged && t.recovery != contract.RecoveryNone
 	f.Bound = t.voice.bound()

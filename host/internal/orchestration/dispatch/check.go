@@ -58,10 +58,12 @@ func (s *serving) ask(ctx context.Context, t *tried, c *quality.Check, subject q
 
 	child := &serving{d: s.d, run: s.run, number: t.attempt, gate: c.Name, w: s.checkWork(t, c, subject)}
 	by, out := child.askOnce(ctx)
-	if by.err != nil && ctx.Err() == nil && (by.err.Class == contract.ClassRetry || lostExecutor(by.err)) {
+	for tried := false; by.again(tried) && ctx.Err() == nil; {
+		tried = tried || !by.unasked()
 		first := by.err
 		if by, out = child.askOnce(ctx); by.err != nil && by.capID == "" {
 			by.err = first // nobody came back: how the executor was lost is the reason
+			break
 		}
 	}
 	if by.err != nil && asked.Err() == nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && by.capID != "" {
@@ -73,9 +75,29 @@ func (s *serving) ask(ctx context.Context, t *tried, c *quality.Check, subject q
 	return quality.Interpret(c, out, subject), by
 }
 
-// lostExecutor tells whether a check failed because nobody was there to ask.
+// again reports whether a check is asked again after a failure: once more if the
+// executor was lost or its failure asks for that, and as often as the process was
+// gone before the check reached it.
+func (by *checked) again(tried bool) bool {
+	switch {
+	case by.err == nil:
+		return false
+	case by.unasked():
+		return true
+	case tried:
+		return false
+	}
+	return by.err.Class == contract.ClassRetry || lostExecutor(by.err)
+}
+
+// lostExecutor reports whether a call failed because its process was lost.
 func lostExecutor(err *contract.Error) bool {
 	return err.Type == "runtime/crashed" || err.Type == policy.ReasonNotReady
+}
+
+// unasked reports whether the process was gone before the check reached it.
+func (by *checked) unasked() bool {
+	return by.capID != "" && by.process == 0 && by.err.Type == policy.ReasonNotReady
 }
 
 // checkWork is the child call that a capability check is.

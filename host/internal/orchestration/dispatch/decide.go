@@ -56,6 +56,7 @@ type Failure struct {
 	owed          sample
 	Deterministic bool // the candidate answers equal requests equally
 	Crashed       bool // the process or the connection was lost
+	Unasked       bool // the process went before the call reached it
 	ComesBack     bool // a standby is ready, or the supervisor respawns
 	NextLeft      bool // another candidate is left
 	RoundsLeft    bool // it repairs, and may be told once more what was wrong

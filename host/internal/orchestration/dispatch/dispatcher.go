@@ -43,6 +43,7 @@ type serving struct {
 	most    int      // candidates that may be tried
 	plan    strategy
 	number  int               // attempts so far
+	waited  time.Duration     // for processes since the last attempt
 	draws   int               // random values drawn so far
 	key     string            // effect key
 	ranked  []Figures         // what the order of the candidates rests on
@@ -123,10 +124,10 @@ func (d *Dispatcher) Serve(ctx context.Context, run *Run, w *Work) *Result {
 		s.end(err)
 		return &s.result
 	}
+	s.most = 1 + w.Terms.FallbackMax
 	s.binding = s.bind()
 	s.awaitRespawn(ctx)
 	s.awaitBreaker(ctx)
-	s.most = 1 + w.Terms.FallbackMax
 	s.plan = s.strategy()
 	if w.Flow != nil {
 		s.mode = w.Flow.modeFor(w.Terms, s.plan)
@@ -150,7 +151,7 @@ func (s *serving) walk(ctx context.Context) {
 	failure, more := s.together(ctx)
 	for more {
 		// Availability may have changed since the table was asked.
-		capID, ok := s.next()
+		capID, ok := s.awaitRespawn(ctx)
 		if !ok {
 			break
 		}
@@ -195,17 +196,18 @@ func (s *serving) tryAgain(ctx context.Context, capID string, try int, failure *
 		}
 		s.refused(failure)
 		failure.TriesLeft = try <= s.w.Terms.Retries(failure.Err.Type)
-		_, failure.NextLeft = s.next()
-		s.gone(capID, failure)
+		s.gone(capID, try, failure)
 		if !s.again(ctx, capID, try, failure) {
 			break
+		}
+		if !failure.Unasked {
+			try++
 		}
 		next := s.attempt(ctx, capID)
 		if next != nil && next.TooDear {
 			next = failure.brokeOff(next, s.w.Terms.SwitchOn)
 		}
 		failure = next
-		try++
 	}
 	return failure
 }
@@ -218,7 +220,7 @@ func (s *serving) again(ctx context.Context, capID string, try int, f *Failure) 
 	if action != Again && action != AgainWhenReady {
 		return false
 	}
-	if wait := s.backoff(try, f.Err); wait > 0 {
+	if wait := s.backoff(try, f.Err); wait > 0 && !f.Unasked {
 		if !s.inTime(ctx, wait) || s.d.Clock.Wait(ctx, wait) != nil {
 			f.TriesLeft, f.Over = false, s.over(ctx)
 			return false
@@ -226,7 +228,10 @@ func (s *serving) again(ctx context.Context, capID string, try int, f *Failure) 
 	}
 	switch action {
 	case AgainWhenReady:
-		if s.await(ctx, capID) == nil {
+		begun := s.d.Clock.Now()
+		err := s.await(ctx, capID)
+		s.waited += s.d.Clock.Now().Sub(begun)
+		if err == nil {
 			return true
 		}
 		f.ComesBack = false
@@ -241,7 +246,7 @@ func (s *serving) again(ctx context.Context, capID string, try int, f *Failure) 
 		f.TriesLeft = false // it failed by itself and is gone since, or there is too little left for it
 	}
 	f.Over = s.over(ctx)
-	_, f.NextLeft = s.next()
+	s.look(f)
 	return false
 }
 
@@ -254,16 +259,22 @@ func (s *serving) await(ctx context.Context, capID string) error {
 	return s.d.Executor.Await(ctx, capID)
 }
 
-// gone makes a candidate that went while the call waited for it one that was
-// lost: if it comes back by itself and nobody else is there, it is waited for
-// (ATT-008 row 6). With somebody else there, the call need not wait.
-func (s *serving) gone(capID string, f *Failure) {
-	if f.Crashed || f.NextLeft || f.Err.Type != policy.ReasonNotReady || f.Outcome != Definite {
+// gone notes which candidates are left after a failure. A candidate whose
+// process went before the call reached it was not tried: it may be bound again,
+// or, after earlier tries, it keeps those that it has left. If it comes back by
+// itself and no other one is ready, it is waited for like one that was lost
+// (ATT-008 row 6).
+func (s *serving) gone(capID string, try int, f *Failure) {
+	first := f.Unasked && try == 1
+	if first {
+		s.used = slices.DeleteFunc(s.used, func(id string) bool { return id == capID })
+	}
+	if s.look(f) || first || f.Crashed || f.Err.Type != policy.ReasonNotReady || f.Outcome != Definite {
 		return
 	}
-	st := s.d.Executor.State(capID)
-	f.ComesBack = st.comesBack()
+	f.ComesBack = s.d.Executor.State(capID).comesBack()
 	f.Crashed = f.ComesBack
+	f.TriesLeft = f.TriesLeft || f.Unasked
 }
 
 // inTime tells whether a wait ends before the deadline of the node.
@@ -290,7 +301,7 @@ func (s *serving) next() (string, bool) {
 	if len(s.used) >= s.most {
 		return "", false
 	}
-	if len(s.used) > 0 {
+	if len(s.used) > 0 || s.number > 0 {
 		s.binding = s.bind()
 	}
 	for _, id := range s.binding.Accepted {

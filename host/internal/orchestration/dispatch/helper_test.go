@@ -116,6 +116,17 @@ func (s served) failure() string {
 	return s.Err.Type
 }
 
+// started are the attempts as recorded.
+func (s served) started() []*journal.AttemptStarted {
+	var out []*journal.AttemptStarted
+	for _, r := range s.records {
+		if a, ok := r.Body.(*journal.AttemptStarted); ok {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
 // finished are the outcomes of the attempts as recorded.
 func (s served) finished() []string {
 	var out []string

@@ -244,7 +244,12 @@ func (b *bench) ask(ctx context.Context, c *registry.Capability) (score *big.Rat
 		if err == nil || try >= b.j.judge.MaxAttempts || ctx.Err() != nil || b.s.failed != nil {
 			return score, more, err
 		}
-		if err.Class != contract.ClassRetry && !lostExecutor(err) {
+		switch {
+		case lostExecutor(err):
+			if b.s.await(ctx, c.ID) != nil {
+				return nil, more, err
+			}
+		case err.Class != contract.ClassRetry:
 			return nil, more, err
 		}
 	}

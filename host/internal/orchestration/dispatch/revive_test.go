@@ -30,6 +30,9 @@ func TestNodeWaitsForRespawn(t *testing.T) {
 		"none comes back":     {a: gone, b: gone, failure: "unsupported/intent"},
 		"deadline":            {a: respawning, b: respawning, deadline: time.Second, took: time.Second, failure: "unsupported/intent"},
 		"longer than a while": {a: respawning, b: respawning, back: time.Minute, took: 10 * time.Second, failure: "unsupported/intent"},
+		"long before the deadline": {
+			a: respawning, b: respawning, back: time.Minute, deadline: 2 * time.Minute, took: time.Minute,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -143,14 +146,14 @@ func TestCandidateThatWentIsAwaited(t *testing.T) {
 	}{
 		"it is the only one":      {dispatch.CapState{}, 1, true, "t/a", 200 * time.Millisecond},
 		"another one is there":    {dispatch.CapState{Ready: true}, 1, true, "t/b", 0},
-		"no tries are configured": {dispatch.CapState{}, 0, true, "", 0},
+		"no tries are configured": {dispatch.CapState{}, 0, true, "t/a", 200 * time.Millisecond},
 		"it does not come back":   {dispatch.CapState{}, 1, false, "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := world(t, "", "")
 				w.SetState("t/b", tc.other)
-				went := fails("runtime/not-ready")
+				went := dispatchtest.Step{Gone: true}
 				went.After = func() { w.SetState("t/a", dispatch.CapState{Respawning: tc.comeback}) }
 				w.On("t/a", went, out(`{:ok true}`))
 				stop := time.AfterFunc(200*time.Millisecond, func() { w.SetState("t/a", dispatch.CapState{Ready: tc.comeback}) })
@@ -164,6 +167,117 @@ func TestCandidateThatWentIsAwaited(t *testing.T) {
 				}
 				require.Nil(t, r.Err)
 				assert.Equal(t, tc.served, r.CapID)
+			})
+		})
+	}
+}
+
+// ATT-008 row 7, BIND-005, SUP-005: when all candidates live in one plugin and its
+// process dies, the call waits for the next process and asks the next candidate,
+// and the record of that attempt says how long it waited. What bounds the wait is
+// the deadline of the node, a quarantine, the number of candidates, and the
+// recovery class of the call.
+func TestCallOutlivesItsProcess(t *testing.T) {
+	const respawn = 15 * time.Second // longer than any wait without a deadline
+	for name, tc := range map[string]struct {
+		effects  string
+		fallback int
+		deadline time.Duration
+		back     dispatch.CapState // after respawn
+		asked    []string
+		failure  string
+		took     time.Duration
+	}{
+		"the next candidate": {
+			fallback: 1, deadline: time.Minute, back: dispatch.CapState{Ready: true}, asked: []string{"t/a", "t/b"}, took: respawn,
+		},
+		"the deadline comes first": {
+			fallback: 1, deadline: time.Second, asked: []string{"t/a"}, failure: "runtime/crashed", took: time.Second,
+		},
+		"quarantine": {
+			fallback: 1, deadline: time.Minute, back: dispatch.CapState{Reason: "runtime/quarantined"},
+			asked: []string{"t/a"}, failure: "runtime/crashed", took: respawn,
+		},
+		"no candidate is left": {
+			deadline: time.Minute, back: dispatch.CapState{Ready: true}, asked: []string{"t/a"}, failure: "runtime/crashed",
+		},
+		"an effect that may have happened": {
+			effects: ":cap/effects #{:fs/write}", fallback: 1, deadline: time.Minute, back: dispatch.CapState{Ready: true},
+			asked: []string{"t/a"}, failure: "effects/outcome-unknown",
+		},
+		"an effect that only its own capability repeats": {
+			effects: ":cap/effects #{:fs/write} :cap/idempotent? true", fallback: 1, deadline: time.Minute,
+			back: dispatch.CapState{Ready: true}, asked: []string{"t/a"}, failure: "runtime/crashed",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := world(t, tc.effects, tc.effects)
+				both := func(st dispatch.CapState) {
+					w.SetState("t/a", st)
+					w.SetState("t/b", st)
+				}
+				w.On("t/a", dispatchtest.Step{Crash: true, After: func() { both(dispatch.CapState{Respawning: true}) }})
+				stop := time.AfterFunc(respawn, func() { both(tc.back) })
+				defer stop.Stop()
+				begun := time.Now()
+				r := serve(t, w, order{layer: retries(0, tc.fallback), deadline: tc.deadline})
+				assert.Equal(t, tc.took, time.Since(begun))
+				assert.Equal(t, tc.failure, r.failure())
+				assert.Equal(t, tc.asked, w.Dispatched())
+				assert.Equal(t, len(tc.asked), len(r.started()))
+				if tc.failure == "" {
+					assert.Equal(t, tc.took, r.started()[1].Waited)
+				}
+			})
+		})
+	}
+}
+
+// ATT-008, BIND-005: a call whose process goes before the call reaches it has used
+// neither a try nor a candidate, however often that happens: it is asked when the
+// process is back, or another candidate is at once.
+func TestUnaskedIsNoTry(t *testing.T) {
+	for name, tc := range map[string]struct {
+		same, fallback int
+		steps          []dispatchtest.Step
+		other          dispatch.CapState
+		asked          []string
+		failure        string
+	}{
+		"again and again": {
+			steps: []dispatchtest.Step{{Gone: true}, {Gone: true}, {Gone: true}, out(`{:ok true}`)}, asked: []string{"t/a", "t/a", "t/a", "t/a"},
+		},
+		"another candidate": {
+			steps: []dispatchtest.Step{{Gone: true}}, other: dispatch.CapState{Ready: true}, asked: []string{"t/a", "t/b"},
+		},
+		"between the tries": {
+			same:  1,
+			steps: []dispatchtest.Step{{Crash: true}, {Gone: true}, {Gone: true}, out(`{:ok true}`)}, asked: []string{"t/a", "t/a", "t/a", "t/a"},
+		},
+		"no more tries than there are": {
+			same:  1,
+			steps: []dispatchtest.Step{{Gone: true}, {Crash: true}, {Gone: true}, {Crash: true}, out(`{:ok true}`)},
+			asked: []string{"t/a", "t/a", "t/a", "t/a"}, failure: "runtime/crashed",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := world(t, "", "")
+				w.SetState("t/b", tc.other)
+				for _, step := range tc.steps {
+					if step.Gone || step.Crash {
+						step.After = func() {
+							w.SetState("t/a", dispatch.CapState{Respawning: true})
+							time.AfterFunc(time.Second, func() { w.SetState("t/a", dispatch.CapState{Ready: true}) })
+						}
+					}
+					w.On("t/a", step)
+				}
+				r := serve(t, w, order{layer: retries(tc.same, tc.fallback), deadline: time.Minute})
+				assert.Equal(t, tc.failure, r.failure())
+				assert.Equal(t, tc.asked, w.Dispatched())
+				time.Sleep(time.Second) // of the clock of the test: the last respawn
 			})
 		})
 	}

@@ -211,6 +211,9 @@ type AttemptStarted struct {
 	// Entrant is "race", "hedge" or "tournament" if it ran beside others, or
 	// might have; empty for a step of a cascade.
 	Entrant string
+	// Waited is how long the node waited for a process that was coming back
+	// before this attempt; 0: it did not.
+	Waited time.Duration
 }
 
 // Kind implements Body.
@@ -257,6 +260,7 @@ func (x *AttemptStarted) fields(b *edn.MapBuilder) {
 	p.kw("enforcement", x.Enforcement)
 	p.positive("round", x.Round)
 	p.kw("entrant", x.Entrant)
+	p.positive("waited-ms", int(millis(x.Waited)))
 }
 
 func (x *AttemptStarted) refs(yield func(Ref)) { yield(x.Request) }

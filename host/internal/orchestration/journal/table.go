@@ -159,6 +159,7 @@ var kinds = []kindRow{
 		{"enforcement", `[:enum :port-only]`, "the network of the process is held to ports alone"},
 		{"round", tOrdinal, "the candidate was told what was wrong"},
 		{"entrant", "[:enum :race :hedge :tournament]", "it may run beside others"},
+		{"waited-ms", tCount, "it waited for a process that was coming back"},
 	}},
 	{KindAttemptChunk, true, []column{
 		{"attempt", tCount, ""},

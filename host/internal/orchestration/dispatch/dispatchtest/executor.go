@@ -21,6 +21,8 @@ type Step struct {
 	Err *contract.Error
 	// Crash loses the process. What becomes of it is up to After.
 	Crash bool
+	// Gone is a process that went before the call reached it.
+	Gone bool
 	// Hang answers only when the call is canceled.
 	Hang bool
 	// Panic is a defect of the host, raised in the middle of the call.
@@ -258,6 +260,8 @@ func (x *Executor) Invoke(ctx context.Context, c dispatch.Call) (dispatch.Answer
 		return answer, contract.AsError(ctx.Err())
 	case step.Crash:
 		return answer, contract.Errorf("runtime/crashed", "plugin scripted was killed by signal 9 during :%s", c.CapID)
+	case step.Gone:
+		return dispatch.Answer{}, contract.Errorf("runtime/not-ready", "plugin scripted is backoff")
 	case step.Err != nil:
 		return answer, step.Err
 	case !step.Raw.IsNil():
