@@ -464,11 +464,14 @@ func (s *serving) lost(ctx context.Context, t *tried, err *contract.Error, l lim
 
 // disowned takes from a capability what only the host can say: that the run was
 // canceled, that the host has a defect, that a race was lost. A capability that
-// says so while the run lives on has simply failed (ATT-003).
+// says so while the run lives on has simply failed (ATT-003). What it could not
+// spend says nothing about what another candidate needs.
 func (s *serving) disowned(t *tried, err *contract.Error) *contract.Error {
 	switch err.Type {
 	case "canceled", "runtime/internal", "race/lost":
-		return contract.Errorf("runtime/invoke-failed", "node %s: :%s failed with :%s, which is not its to say: %s", s.w.Node, t.capability.ID, err.Type, err.Message).WithCause(err)
+		return contract.Errorf("runtime/invoke-failed", "node %s: :%s returned the reserved error type :%s: %s", s.w.Node, t.capability.ID, err.Type, err.Message).WithCause(err)
+	case "budget/exceeded":
+		return err.WithClass(contract.ClassSwitch)
 	}
 	return err
 }

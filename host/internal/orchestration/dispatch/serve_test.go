@@ -446,3 +446,26 @@ func TestNoSuchTool(t *testing.T) {
 	assert.Equal(t, "effects/unsupported-tool 422", fmt.Sprint(r.Err.Type, " ", r.Err.HTTPStatus()))
 	assert.Empty(t, w.Calls())
 }
+
+// ATT-003, ATT-008: a capability that says that a budget is exceeded, as an error
+// of its own or in its answer, speaks for itself: the next candidate is asked. If
+// none is left, that is what the caller hears, and it is final.
+func TestBudgetOfAPluginStopsNobodyElse(t *testing.T) {
+	answer := dispatchtest.Step{Raw: edn.MustRead(`{:result {:type :error :error {:type :budget/exceeded :message "no money left"}}}`)}
+	for name, step := range map[string]dispatchtest.Step{"error": fails("budget/exceeded"), "answer": answer} {
+		t.Run(name, func(t *testing.T) {
+			w := world(t, "", "")
+			w.On("t/a", step)
+			r := serve(t, w, order{layer: retries(0, 1)})
+			require.Nil(t, r.Err)
+			assert.Equal(t, []string{"t/a", "t/b"}, w.Dispatched())
+
+			w = world(t, "", "")
+			w.On("t/a", step)
+			r = serve(t, w, order{layer: retries(3, 0)})
+			assert.Equal(t, []string{"t/a"}, w.Dispatched())
+			assert.Equal(t, "budget/exceeded", r.failure())
+			assert.Equal(t, contract.ClassFinal, r.Err.Class)
+		})
+	}
+}
