@@ -3,9 +3,6 @@ package sdk
 import (
 	"context"
 	"errors"
-	"fmt"
-	"runtime/debug"
-	"strings"
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -20,6 +17,9 @@ func (s *Service) Invoke(ctx context.Context, c wire.Call, out *wire.Emitter) (_
 	set := s.setup.Load()
 	if set == nil {
 		return edn.Nil(), contract.Errorf("runtime/not-ready", "invoke: the plugin is not configured")
+	}
+	if !c.Request.IsMap() {
+		return edn.Nil(), contract.Errorf("runtime/protocol", "invoke: the request is not an envelope: expected a map, got %s", c.Request.Kind())
 	}
 	task := c.Request.Key("task")
 	k := &call{
@@ -113,24 +113,3 @@ func isTyped(err error) bool {
 	e := contract.AsError(err)
 	return e != nil && e.Type != "runtime/internal" && e.Type != "canceled" && e.Type != "timeout/hard"
 }
-
-// recovered turns a panic into an error with the stack as a detail, and logs
-// it.
-func (s *Service) recovered(op string, err *error) {
-	p := recover()
-	if p == nil {
-		return
-	}
-	stack := strings.Split(strings.TrimSpace(string(debug.Stack())), "\n")
-	s.log.Error("panic", "op", op, "panic", fmt.Sprint(p), "stack", strings.Join(stack, "\n"))
-	lines := make([]edn.Value, 0, len(stack))
-	for _, line := range stack[:min(len(stack), maxStackLines)] {
-		lines = append(lines, edn.Text(strings.TrimSpace(line)))
-	}
-	*err = contract.Errorf("runtime/invoke-failed", "%s: panic: %v", op, p).
-		WithDetail("panic", edn.Text(fmt.Sprint(p))).
-		WithDetail("stack", edn.Vector(lines...))
-}
-
-// maxStackLines keeps the detail of a panic readable; the log has all of it.
-const maxStackLines = 60

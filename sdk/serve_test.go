@@ -267,7 +267,9 @@ func TestPanicIsAnError(t *testing.T) {
 	assert.Contains(t, e.Message, "as asked")
 	assert.NotContains(t, e.Message, "goroutine", "a message has no stack")
 	assert.Equal(t, `"as asked"`, e.Details.Key("panic").String())
-	assert.Contains(t, e.Details.Key("stack").String(), "fixture")
+	own, _ := e.Details.Key("stack").Nth(0)
+	assert.Contains(t, own.String(), "fixture", "the first frame is the one of the author that panicked")
+	assert.NotContains(t, e.Details.Key("stack").String(), "sdk.(*Service)", "what called the author is in the log")
 	assert.NotEmpty(t, text(p.MustInvoke("test/memory", nil)), "the plugin lives on")
 }
 
