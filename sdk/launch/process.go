@@ -122,11 +122,11 @@ func Start(c Command) (*Process, error) {
 			orders.Abandon()
 		}
 		closeAll(parent)
-		return nil, fmt.Errorf("start %s: %w", path, err)
+		return nil, startFailed(path, err)
 	}
 	if orders != nil {
 		if err := p.confined(c, path, orders); err != nil {
-			return nil, fmt.Errorf("start %s: %w", path, err)
+			return nil, startFailed(path, err)
 		}
 	}
 	return p, nil

@@ -221,15 +221,15 @@ func (r *Runner) StartError(err error) error {
 	case rep.PID == 0, shook:
 		return err
 	case rep.Exited && !rep.Killed:
-		return fmt.Errorf("it ended before the handshake: %s", rep)
+		return fmt.Errorf("it ended before the handshake: %s%s", rep, rep.because())
 	case rep.Output != "" && errors.Is(err, ErrNoHandshake):
-		return fmt.Errorf("%w: it printed %q", err, Clip(rep.Output, 80))
+		return fmt.Errorf("%w: it printed %q%s", err, Clip(rep.Output, 80), rep.because())
 	case rep.Output != "":
-		return fmt.Errorf("%w: it printed %q", ErrNoHandshake, Clip(rep.Output, 80))
+		return fmt.Errorf("%w: it printed %q%s", ErrNoHandshake, Clip(rep.Output, 80), rep.because())
 	case errors.Is(err, ErrNoHandshake):
-		return err
+		return fmt.Errorf("%w%s", err, rep.because())
 	}
-	return fmt.Errorf("%w: it closed its standard output", ErrNoHandshake)
+	return fmt.Errorf("%w: it closed its standard output%s", ErrNoHandshake, rep.because())
 }
 
 // Drained is closed when everything that the process wrote was read. That is a
