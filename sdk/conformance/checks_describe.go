@@ -139,7 +139,7 @@ func configureChecks() []Check {
 			Text: "a second Configure is refused with an error, and the plugin lives on",
 			run:  configureOnce},
 		{ID: "core/configure/before-invoke", Requirements: []string{"LIFE-001", "HEALTH-003"},
-			Text: "a call before Configure is refused with a typed error, and the plugin says that it is not ready",
+			Text: "a call before Configure is refused with an error of type :" + notReady + ", and the plugin says that it is not ready",
 			run:  invokeBeforeConfigure},
 	}
 }
@@ -216,11 +216,8 @@ func invokeBeforeConfigure(ctx context.Context, b *bench) error {
 	}
 	c := d.Capabilities[0]
 	response, err := in.Client().Invoke(ctx, b.callContext(c), request(c, b.input(d, c)), nil)
-	switch {
-	case !failed(response, err):
-		return want("a typed error", "the answer %s", cut(response.String()))
-	case err != nil && wire.Transport(err):
-		return want("a typed error", "%v", err)
+	if err := refused(response, err, notReady); err != nil {
+		return err
 	}
 	return b.alive(ctx, in, "a call before Configure")
 }

@@ -13,7 +13,7 @@ import (
 func drainChecks() []Check {
 	return []Check{
 		{ID: "core/drain/refuses", Requirements: []string{"DRAIN-001", "HEALTH-003"},
-			Text: "after Drain the plugin refuses calls with a typed error and is not ready any more",
+			Text: "after Drain the plugin refuses calls with an error of type :" + notReady + " and is not ready any more",
 			run:  drainRefuses},
 		{ID: "core/drain/deadline", Requirements: []string{"DRAIN-002"},
 			Text: "Drain returns at its deadline with the number of calls that were not over, and those stop",
@@ -32,6 +32,9 @@ func endingChecks() []Check {
 		{ID: "core/shutdown/busy", Process: true, Requirements: []string{"END-002"},
 			Text: "the plugin ends when its host is gone, also while a call is in flight",
 			run:  hostGoneBusy},
+		{ID: "core/shutdown/exit-code", Process: true, Requirements: []string{"END-004"},
+			Text: "the plugin exits with 0 when its host is gone",
+			run:  exitCode},
 		{ID: "core/shutdown/terminate", Requirements: []string{"END-003"}, Process: true,
 			Text: "the plugin ends when it gets SIGTERM, also while a call is in flight",
 			run:  terminated},
@@ -59,10 +62,7 @@ func drainRefuses(ctx context.Context, b *bench) error {
 	}
 	c := d.Capabilities[0]
 	response, err := in.Client().Invoke(ctx, b.callContext(c), request(c, b.input(d, c)), nil)
-	if !failed(response, err) {
-		return want("a typed error", "the answer %s", cut(response.String()))
-	}
-	return ended(response, err)
+	return refused(response, err, notReady)
 }
 
 func drainDeadline(ctx context.Context, b *bench) error {
@@ -176,6 +176,25 @@ func hostGone(ctx context.Context, b *bench) error {
 	}
 	in.Release()
 	return b.ended(in)
+}
+
+func exitCode(ctx context.Context, b *bench) error {
+	in, _, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	in.Release()
+	if b.ended(in) != nil {
+		return nil // that it ends is another check
+	}
+	p, err := processOf(in)
+	if err != nil {
+		return err
+	}
+	if exit := p.Exit(); !exit.Clean() {
+		return want("exit status 0 at the end of standard input", "%s", exit)
+	}
+	return nil
 }
 
 func hostGoneBusy(ctx context.Context, b *bench) error {

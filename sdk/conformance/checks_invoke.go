@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,7 +22,7 @@ func invokeChecks() []Check {
 			Text: "every capability answers with a well-formed response of a type that it declares, or with a typed error",
 			run:  invokeAnswer},
 		{ID: "core/invoke/unknown-capability", Requirements: []string{"CALL-005"},
-			Text: "a call of a capability that the plugin does not have is a typed error",
+			Text: "a call of a capability that the plugin does not have is an error of type :" + notFound,
 			run:  invokeUnknown},
 		{ID: "core/invoke/unexpected-input", Requirements: []string{"CALL-004"},
 			Text: "an input of another shape is answered or refused with a typed error, and the plugin lives on",
@@ -32,15 +33,24 @@ func invokeChecks() []Check {
 		{ID: "core/invoke/parallel", Requirements: []string{"CALL-008"},
 			Text: fmt.Sprintf("%d calls at once are answered or refused as :runtime/overloaded", parallelCalls),
 			run:  invokeParallel},
+		{ID: "core/invoke/apart", Requirements: []string{"CALL-008"},
+			Text: "calls at once get the answers that they would get one after the other",
+			run:  invokeApart},
 		{ID: "core/cancel/stops", Requirements: []string{"CALL-006"},
 			Text: "a call whose caller goes away stops working",
 			run:  cancelStops},
+		{ID: "core/cancel/slots", Requirements: []string{"CALL-011"},
+			Text: fmt.Sprintf("after %d calls whose callers went away the next call is answered", cancelledCalls),
+			run:  cancelSlots},
 		{ID: "core/deadline/stops", Requirements: []string{"CALL-007"},
 			Text: "a call whose deadline passes stops working",
 			run:  deadlineStops},
 		{ID: "core/run/end", Requirements: []string{"LIFE-002"},
 			Text: "EndRun succeeds, also for a run that the plugin never saw",
 			run:  endRun},
+		{ID: "core/run/again", Requirements: []string{"LIFE-002"},
+			Text: "EndRun succeeds a second time for one run",
+			run:  endRunAgain},
 	}
 }
 
@@ -106,15 +116,10 @@ func invokeUnknown(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	c := contract.Capability{ID: "conformance/no-such-capability", Intents: []string{"conformance/no-such-intent"}}
+	c := absent()
 	response, err := in.Client().Invoke(ctx, b.callContext(c), request(c, edn.MustMap()), nil)
-	if !failed(response, err) {
-		return want("a typed error", "the answer %s", cut(response.String()))
-	}
-	if err != nil {
-		if err := typedError(err); err != nil {
-			return err
-		}
+	if err := refused(response, err, notFound); err != nil {
+		return err
 	}
 	return b.alive(ctx, in, "a call of an unknown capability")
 }
@@ -185,6 +190,131 @@ func invokeParallel(ctx context.Context, b *bench) error {
 		}
 	}
 	return b.idle(ctx, in, "the last answer")
+}
+
+// apartCalls is how many calls run at once, in rounds, in the check that compares
+// their answers.
+const (
+	apartCalls  = 16
+	apartRounds = 6
+)
+
+// invokeApart learns the outcomes of questions that differ little, then asks them
+// all at once.
+func invokeApart(ctx context.Context, b *bench) error {
+	in, d, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := b.learn(ctx, in, withVariants(d, b.questions(d)))
+	if err != nil || len(all) == 0 || !different(all) {
+		return err // what cannot be told apart cannot be seen to be mixed up
+	}
+	until := time.Now().Add(b.call)
+	for round := 0; round < apartRounds && time.Now().Before(until); round++ {
+		var wg sync.WaitGroup
+		failures, order := make([]error, apartCalls), make([]int, apartCalls)
+		for i := range failures {
+			order[i] = b.random.IntN(len(all))
+			wg.Go(func() { failures[i] = b.apart(ctx, in, all, order[i]) })
+		}
+		wg.Wait()
+		for i, err := range failures {
+			if err != nil && b.settled(ctx, in, all[order[i]]) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// settled reports whether a question still has its known outcome when it is asked
+// alone. If not, its other outcome beside other calls shows nothing.
+func (b *bench) settled(ctx context.Context, in Instance, k known) bool {
+	for range 3 {
+		if got, err := b.outcomeOf(ctx, in, k.question); err == nil && !got.equal(k.was) {
+			return false
+		}
+	}
+	return true
+}
+
+// apart asks one of the known questions and fails if another outcome shows that
+// calls are mixed up: any other outcome of a capability that repeats its answers,
+// and the outcome of another question in every case.
+func (b *bench) apart(ctx context.Context, in Instance, all []known, at int) error {
+	own := all[at]
+	got, err := b.outcomeOf(ctx, in, own.question)
+	if err != nil || got.passing() || got.equal(own.was) {
+		return err
+	}
+	mixed := func(k known) bool { return k.was.refusal == nil && k.was.equal(got) }
+	if repeats(own.capability) || slices.ContainsFunc(all, mixed) {
+		return want(fmt.Sprintf("the outcome of %s for %s, also beside other calls: %s", own.question, cut(own.input.String()), own.was), "%s", got)
+	}
+	return nil
+}
+
+// cancelledCalls are cut in batches of cancelBatch: together more than the calls
+// in flight that a plugin is likely to allow, and at once few enough for a search
+// that takes a processor each.
+const (
+	cancelledCalls = 96
+	cancelBatch    = 8
+)
+
+func cancelSlots(ctx context.Context, b *bench) error {
+	in, d, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	c, input := b.long(d)
+	for range cancelledCalls / cancelBatch {
+		callCtx, cancel := context.WithCancel(ctx)
+		var calls sync.WaitGroup
+		for range cancelBatch {
+			calls.Go(func() { _, _ = in.Client().Invoke(callCtx, b.callContext(c), request(c, input), nil) })
+		}
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			calls.Wait()
+		}()
+		b.inFlightAtLeast(ctx, in, cancelBatch, over)
+		cancel()
+		<-over
+		if err := b.idle(ctx, in, "the callers went away"); err != nil {
+			return nil // that the work stops is another check
+		}
+	}
+	for _, q := range b.questions(d) {
+		if _, err := b.ask(ctx, in, q); overloaded(err) {
+			return want(fmt.Sprintf("an answer of %s after %d calls that were cancelled", q, cancelledCalls), "%v", err)
+		} else if err != nil && typedError(err) != nil {
+			return typedError(err)
+		}
+	}
+	return nil
+}
+
+// inFlightAtLeast waits until n calls are in flight, as long as their number grows.
+// That the plugin answers probes meanwhile is another check.
+func (b *bench) inFlightAtLeast(ctx context.Context, in Instance, n int, over <-chan struct{}) {
+	most := 0
+	for still := 0; still < 5; still++ {
+		h, err := b.probe(ctx, in)
+		if err != nil || h.InFlight >= n {
+			return
+		}
+		if h.InFlight > most {
+			most, still = h.InFlight, 0
+		}
+		select {
+		case <-over:
+			return
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
 }
 
 // long is a call that should still be going on when it is cut.
@@ -283,4 +413,21 @@ func endRun(ctx context.Context, b *bench) error {
 		}
 	}
 	return b.alive(ctx, in, "EndRun")
+}
+
+func endRunAgain(ctx context.Context, b *bench) error {
+	in, d, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	q := b.questions(d)[0]
+	_, _ = b.ask(ctx, in, q)
+	run := b.callContext(q.capability).Run
+	if err := in.Client().EndRun(ctx, run); err != nil {
+		return nil // that it succeeds once is another check
+	}
+	if err := in.Client().EndRun(ctx, run); err != nil {
+		return want("EndRun succeeds again", "run %q: %v", run, err)
+	}
+	return nil
 }

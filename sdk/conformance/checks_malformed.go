@@ -1,9 +1,11 @@
 package conformance
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -14,40 +16,44 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
 )
 
+// The types of errors with which a plugin may refuse a call. A refusal of another
+// type is a failure: it says that the plugin did not notice what was wrong.
+const (
+	protocolError = "runtime/protocol"
+	notFound      = "cap/not-found"
+	notReady      = "runtime/not-ready"
+)
+
 func malformedChecks() []Check {
-	check := func(id, text string, requirements []string, make func(c contract.Capability, good *pluginv1.InvokeRequest)) Check {
-		return Check{ID: id, Requirements: requirements, Text: text,
-			run: func(ctx context.Context, b *bench) error { return b.refuses(ctx, make) }}
+	check := func(id, text string, requirements []string, spoil func(s *spoiled)) Check {
+		return Check{
+			ID:           id,
+			Requirements: requirements,
+			Text:         text + " is answered with an error event of type :" + protocolError,
+			run:          func(ctx context.Context, b *bench) error { return b.refuses(ctx, spoil) },
+		}
 	}
+	payload1, payload2, payload3 := []string{"PAYLOAD-001"}, []string{"PAYLOAD-002"}, []string{"PAYLOAD-003"}
 	return []Check{
-		check("core/malformed/text", "a request that is no EDN is answered with an error event", []string{"PAYLOAD-001"},
-			func(_ contract.Capability, r *pluginv1.InvokeRequest) { r.Request.Body = []byte("{:proto 1 :task") }),
-		check("core/malformed/two-forms", "a request of two forms is answered with an error event", []string{"PAYLOAD-001"},
-			func(_ contract.Capability, r *pluginv1.InvokeRequest) {
-				r.Request.Body = append(r.Request.Body, " {}"...)
-			}),
-		check("core/malformed/not-a-map", "a request that is no map is answered with an error event", []string{"PAYLOAD-002"},
-			func(_ contract.Capability, r *pluginv1.InvokeRequest) { r.Request.Body = []byte("[1 2 3]") }),
-		check("core/malformed/deep", "a request nested beyond the limit is answered with an error event", []string{"PAYLOAD-001"},
-			func(_ contract.Capability, r *pluginv1.InvokeRequest) {
-				r.Request.Body = []byte(strings.Repeat("[", 100_000))
-			}),
-		check("core/malformed/encoding", "a request in an unknown encoding is answered with an error event", []string{"PAYLOAD-006"},
-			func(_ contract.Capability, r *pluginv1.InvokeRequest) { r.Request.Encoding = "xml" }),
-		check("core/malformed/absent", "a call without a request is answered with an error event", []string{"PAYLOAD-002"},
-			func(_ contract.Capability, r *pluginv1.InvokeRequest) { r.Request = nil }),
-		check("core/malformed/blob-missing", "a reference without its blob is answered with an error event", []string{"PAYLOAD-003"},
-			func(c contract.Capability, r *pluginv1.InvokeRequest) {
-				text := request(c, edn.MustMap(edn.K("prompt"), edn.Text("@@"))).String()
-				hash := edn.Hash(edn.Text("never sent"))
-				r.Request.Body = []byte(strings.Replace(text, `"@@"`, `#ferment/value "`+hash+`"`, 1))
-			}),
-		check("core/malformed/blob-wrong", "a blob that does not have its hash is answered with an error event", []string{"PAYLOAD-003"},
-			func(c contract.Capability, r *pluginv1.InvokeRequest) {
-				text := request(c, edn.MustMap(edn.K("prompt"), edn.Text("@@"))).String()
-				hash := edn.Hash(edn.Text("something else"))
-				r.Request.Body = []byte(strings.Replace(text, `"@@"`, `#ferment/value "`+hash+`"`, 1))
-				r.Blobs = []*pluginv1.Blob{{Hash: hash, Body: []byte("forged")}}
+		check("core/malformed/text", "a request whose text ends too early", payload1,
+			func(s *spoiled) { s.Request.Body = s.Request.Body[:len(s.Request.Body)-1] }),
+		check("core/malformed/two-forms", "a request of two forms", payload1,
+			func(s *spoiled) { s.Request.Body = append(s.Request.Body, " {}"...) }),
+		check("core/malformed/not-a-map", "a request that is not a map", payload2,
+			func(s *spoiled) { s.Request.Body = []byte("[1,2,3]") }), // the comma is white space in EDN
+		check("core/malformed/deep", "a request nested beyond the limit", payload1, (*spoiled).nest),
+		check("core/malformed/encoding", "a request in an unknown encoding", []string{"PAYLOAD-006"},
+			func(s *spoiled) { s.Request.Encoding = "xml" }),
+		check("core/malformed/absent", "a call without a request", payload2,
+			func(s *spoiled) { s.Request = nil }),
+		check("core/malformed/blob-missing", "a reference without its blob", payload3,
+			func(s *spoiled) { s.refer(edn.Text("never sent")) }),
+		check("core/malformed/blob-wrong", "a short blob that does not have its hash", payload3,
+			func(s *spoiled) { s.forge("something else", "forged") }),
+		check("core/malformed/blob-large", "a blob of 1 MiB that does not have its hash", payload3,
+			func(s *spoiled) {
+				text := strings.Repeat("x", largeBlob-1)
+				s.forge(text+"x", text+"y")
 			}),
 		{ID: "core/malformed/too-large", Requirements: []string{"PAYLOAD-005"},
 			Text: "a message above 16 MiB is refused, and the plugin lives on",
@@ -55,52 +61,139 @@ func malformedChecks() []Check {
 	}
 }
 
-// refuses sends a call that spoil has changed and expects an error event.
-func (b *bench) refuses(ctx context.Context, spoil func(contract.Capability, *pluginv1.InvokeRequest)) error {
+const (
+	// depth is far beyond the deepest value that a peer may send.
+	depth = 100_000
+	// largeBlob is the length of a text that is verified in several pieces.
+	largeBlob = 1 << 20
+)
+
+// spoiled is a good call that is about to be changed into one that a plugin
+// must refuse. Its text is in the encoding that the plugin is called in.
+type spoiled struct {
+	*pluginv1.InvokeRequest
+	encoding   wire.Encoding
+	capability contract.Capability
+	input      edn.Value
+	err        error // of making it
+}
+
+// nest puts a value that nests too deeply beside the keys of the envelope.
+func (s *spoiled) nest() {
+	key := ` "conformance/deep" `
+	if s.encoding == wire.JSON {
+		key = `,"conformance/deep":`
+	}
+	text := bytes.TrimSuffix(s.Request.Body, []byte("}"))
+	s.Request.Body = slices.Concat(text, []byte(key), bytes.Repeat([]byte("["), depth), bytes.Repeat([]byte("]"), depth), []byte("}"))
+}
+
+// refer puts a reference to text into the input, without the blob.
+func (s *spoiled) refer(text edn.Value) {
+	input := s.input.AssocKey("conformance/text", edn.MustTagged("ferment/value", edn.Text(edn.Hash(text))))
+	s.Request.Body, s.err = plainText(s.encoding, request(s.capability, input))
+}
+
+// forge puts a reference to one text into the input and sends another text.
+func (s *spoiled) forge(named, sent string) {
+	s.refer(edn.Text(named))
+	s.Blobs = []*pluginv1.Blob{{Hash: edn.Hash(edn.Text(named)), Body: []byte(sent)}}
+}
+
+// plainText writes a value without taking long texts out of it. Unlike
+// wire.EncodeRequest it accepts references.
+func plainText(enc wire.Encoding, v edn.Value) ([]byte, error) {
+	if enc == wire.JSON {
+		return edn.WriteJSON(v)
+	}
+	return v.Canonical(), nil
+}
+
+// refuses sends a call that spoil has changed and expects an error event of type
+// :runtime/protocol.
+func (b *bench) refuses(ctx context.Context, spoil func(*spoiled)) error {
 	in, d, err := b.ready(ctx)
 	if err != nil {
 		return err
 	}
 	c := d.Capabilities[0]
-	r, err := invokeRequest(in, c, b.input(d, c))
-	if err != nil {
+	s := &spoiled{encoding: in.Client().Encoding(), capability: c, input: b.input(d, c)}
+	if s.InvokeRequest, err = invokeRequest(in, c, s.input); err != nil {
 		return &fault{err}
 	}
-	spoil(c, r)
-	event, err := b.lastEvent(ctx, in.Conn(), r)
+	if spoil(s); s.err != nil {
+		return &fault{s.err}
+	}
+	v, err := b.errorEvent(ctx, in, s.InvokeRequest)
 	if err != nil {
-		return want("an error event", "%v", err)
+		return err
 	}
-	failure := event.GetError()
-	if failure == nil {
-		return want("an error event", "%T", event.GetEvent())
-	}
-	v, err := wire.DecodePayload(failure, nil)
-	if err != nil {
-		return want("an error that can be read", "%v", err)
-	}
-	if word := v.Key("type"); !word.IsKeyword() && !word.IsString() {
-		return want("an error with a type", "%s", cut(v.String()))
+	if err := refusedAs(wordOf(v.Key("type")), v.String(), protocolError); err != nil {
+		return err
 	}
 	return b.alive(ctx, in, "a malformed call")
 }
 
-// lastEvent makes a call and gives its last event.
-func (b *bench) lastEvent(ctx context.Context, conn grpc.ClientConnInterface, r *pluginv1.InvokeRequest) (*pluginv1.InvokeEvent, error) {
+// refusedAs fails if the type of a refusal is not the expected one.
+func refusedAs(got, refusal, expected string) error {
+	if contract.ResolveAlias(strings.TrimPrefix(got, ":")) == expected {
+		return nil
+	}
+	return want("a refusal of type :"+expected, "%s", cut(refusal))
+}
+
+// refused fails if a call was answered, or refused with another type of error
+// than the expected one.
+func refused(response edn.Value, err error, expected string) error {
+	switch {
+	case err == nil && !failed(response, nil):
+		return want("a refusal of type :"+expected, "the answer %s", cut(response.String()))
+	case err == nil:
+		return refusedAs(wordOf(response.Key("error").Key("type")), response.String(), expected)
+	case wire.Transport(err):
+		return want("a refusal of type :"+expected, "%v", err)
+	}
+	return refusedAs(contract.AsError(err).Type, err.Error(), expected)
+}
+
+// errorEvent makes a call that has to end with an error event and gives the error
+// as it was sent.
+func (b *bench) errorEvent(ctx context.Context, in Instance, r *pluginv1.InvokeRequest) (edn.Value, error) {
+	event, blobs, err := b.lastEvent(ctx, in.Conn(), r)
+	if err != nil {
+		return edn.Nil(), want("an error event", "%v", err)
+	}
+	failure := event.GetError()
+	if failure == nil {
+		return edn.Nil(), want("an error event", "%T", event.GetEvent())
+	}
+	v, err := wire.DecodePayload(failure, blobs)
+	if err != nil {
+		return edn.Nil(), want("an error that can be read", "%v", err)
+	}
+	return v, nil
+}
+
+// lastEvent makes a call and gives its last event, with the blobs that came before.
+func (b *bench) lastEvent(ctx context.Context, conn grpc.ClientConnInterface, r *pluginv1.InvokeRequest) (*pluginv1.InvokeEvent, *wire.Blobs, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.call)
 	defer cancel()
 	stream, err := pluginv1.NewCapabilityClient(conn).Invoke(ctx, r)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var last *pluginv1.InvokeEvent
+	blobs := &wire.Blobs{}
 	for {
 		event, err := stream.Recv()
 		if errors.Is(err, io.EOF) && last != nil {
-			return last, nil
+			return last, blobs, nil
+		}
+		if err == nil && event.GetBlob() != nil {
+			err = blobs.Add(event.GetBlob())
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		last = event
 	}

@@ -3,7 +3,9 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -32,6 +34,18 @@ func payloadChecks() []Check {
 		{ID: "core/invoke/encoding", Requirements: []string{"PAYLOAD-006"},
 			Text: "an answer is in the encoding of the question",
 			run:  sameEncoding},
+		{ID: "core/invoke/error-encoding", Requirements: []string{"PAYLOAD-006"},
+			Text: "an error is in the encoding of the question",
+			run:  sameErrorEncoding},
+		{ID: "core/invoke/edges", Requirements: []string{"CALL-003"},
+			Text: "the output also fits its schema for the edges of the input, such as an empty text",
+			run:  outEdges},
+		{ID: "core/invoke/blob", Requirements: []string{"PAYLOAD-003"},
+			Text: "a text that travels as a blob has the effect of the text itself",
+			run:  textAsBlob},
+		{ID: "core/invoke/unknown-keys", Requirements: []string{"PAYLOAD-007"},
+			Text: "keys of the envelope that the plugin does not know change nothing",
+			run:  unknownKeys},
 	}
 }
 
@@ -68,49 +82,162 @@ func outSchema(ctx context.Context, b *bench) error {
 		return untestable("the schemas of the plugin cannot be read: %v", err)
 	}
 	for _, q := range b.questions(d) {
-		a, err := b.ask(ctx, in, q)
-		if err != nil || !a.response.Key("result").HasKey("out") {
-			continue // what an answer must be like at all is another check
-		}
-		name := q.capability.OutSchema.For(q.intent)
-		s, ok := registry.Lookup(name)
-		if !ok {
-			continue
-		}
-		out := a.out
-		if in.Client().Encoding() == wire.JSON {
-			out = s.CoerceJSON(out)
-		}
-		if found := s.Validate(out); len(found) > 0 {
-			return want(fmt.Sprintf("an output of %s that fits :%s", q, name), "%s at %s in %s", found[0].Message, edn.Vector(found[0].Path...), cut(out.String()))
+		if err := b.outFits(ctx, in, registry, q); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// errorForm looks at errors as they were sent, before anybody has mended them.
-func errorForm(ctx context.Context, b *bench) error {
-	in, _, err := b.ready(ctx)
+// outFits asks a question and checks the output against its schema.
+func (b *bench) outFits(ctx context.Context, in Instance, registry *schema.Registry, q question) error {
+	a, err := b.ask(ctx, in, q)
+	if err != nil || !a.response.Key("result").HasKey("out") {
+		return nil // what an answer must be like at all is another check
+	}
+	name := q.capability.OutSchema.For(q.intent)
+	s, ok := registry.Lookup(name)
+	if !ok {
+		return nil
+	}
+	out := a.out
+	if in.Client().Encoding() == wire.JSON {
+		out = s.CoerceJSON(out)
+	}
+	if found := s.Validate(out); len(found) > 0 {
+		return want(fmt.Sprintf("an output of %s for %s that fits :%s", q, cut(q.input.String()), name),
+			"%s at %s in %s", found[0].Message, edn.Vector(found[0].Path...), cut(out.String()))
+	}
+	return nil
+}
+
+// outEdges asks for inputs that authors forget. It stops when the patience for a
+// call is over.
+func outEdges(ctx context.Context, b *bench) error {
+	in, d, err := b.ready(ctx)
 	if err != nil {
 		return err
 	}
-	c := contract.Capability{ID: "conformance/no-such-capability", Intents: []string{"conformance/no-such-intent"}}
-	r, err := invokeRequest(in, c, edn.MustMap())
+	registry, err := schema.NewRegistry(schemasOf(d))
 	if err != nil {
-		return &fault{err}
+		return untestable("the schemas of the plugin cannot be read: %v", err)
 	}
-	event, err := b.lastEvent(ctx, in.Conn(), r)
+	until := time.Now().Add(b.call)
+	for _, q := range b.questions(d) {
+		if b.outFits(ctx, in, registry, q) != nil {
+			continue // that the output of a sample fits is another check
+		}
+		for _, variant := range variants(d, q) {
+			if time.Now().After(until) {
+				return nil
+			}
+			if err := b.outFits(ctx, in, registry, variant); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// textAsBlob asks each question once with texts in the payload and once with texts
+// beside it.
+func textAsBlob(ctx context.Context, b *bench) error {
+	in, d, err := b.ready(ctx)
 	if err != nil {
-		return want("an error event", "%v", err)
+		return err
 	}
-	failure := event.GetError()
-	if failure == nil {
-		return nil // an error inside of an answer, or none, is the matter of other checks
-	}
-	v, err := wire.DecodePayload(failure, nil)
+	all, err := b.learn(ctx, in, b.questions(d))
 	if err != nil {
-		return want("an error that can be read", "%v", err)
+		return err
 	}
+	for _, k := range all {
+		s, err := asReferences(in, k.question)
+		if err != nil {
+			return &fault{err}
+		}
+		if s == nil || k.was.refusal != nil || !repeats(k.capability) {
+			continue
+		}
+		event, blobs, err := b.lastEvent(ctx, in.Conn(), s.InvokeRequest)
+		if err != nil {
+			return want("an answer of "+k.question.String(), "%v", err)
+		}
+		payload := event.GetResult()
+		if payload == nil {
+			payload = event.GetError()
+		}
+		v, err := wire.DecodePayload(payload, blobs)
+		if err != nil {
+			return want("an answer that can be read", "%v", err)
+		}
+		if out := v.Key("result").Key("out"); event.GetResult() == nil || !edn.Equal(out, k.was.out) {
+			return want(fmt.Sprintf("the answer of %s with its texts as blobs: %s", k.question, k.was), "%s", cut(v.String()))
+		}
+	}
+	return nil
+}
+
+// unknownKeys asks each question again with keys in the envelope that no revision
+// has.
+func unknownKeys(ctx context.Context, b *bench) error {
+	in, d, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := b.learn(ctx, in, b.questions(d))
+	if err != nil {
+		return err
+	}
+	unknown := func(v edn.Value) edn.Value {
+		return v.AssocKey("conformance/unknown", edn.Int(1)).AssocKey("conformance-unknown", edn.MustMap(edn.K("x"), edn.Vector()))
+	}
+	for _, k := range all {
+		envelope := unknown(k.request())
+		envelope = envelope.AssocKey("task", unknown(envelope.Key("task")))
+		response, err := in.Client().Invoke(ctx, b.context(k.question), envelope, nil)
+		if err == nil && !failed(response, nil) {
+			continue
+		}
+		if err == nil {
+			err = contract.ErrorFromValue(response.Key("error"), contract.SourcePlugin)
+		}
+		got := outcome{refusal: contract.AsError(err)}
+		if wire.Transport(err) || (!got.passing() && !got.equal(k.was)) {
+			return want(fmt.Sprintf("the outcome of %s with unknown keys in the envelope: %s", k.question, k.was), "%v", err)
+		}
+	}
+	return nil
+}
+
+// errorForm looks at errors as they were sent, before the client corrects them: of
+// inputs of a wrong shape and of a capability that the plugin does not have.
+func errorForm(ctx context.Context, b *bench) error {
+	in, d, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	for _, c := range append(slices.Clone(d.Capabilities), absent()) {
+		r, err := invokeRequest(in, c, edn.Int(7))
+		if err != nil {
+			return &fault{err}
+		}
+		event, blobs, err := b.lastEvent(ctx, in.Conn(), r)
+		if err != nil || event.GetError() == nil {
+			continue // how a call must end is another check
+		}
+		v, err := wire.DecodePayload(event.GetError(), blobs)
+		if err != nil {
+			return want("an error that can be read", "%v", err)
+		}
+		if err := wellFormed(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wellFormed checks the type and the message of an error as it was sent.
+func wellFormed(v edn.Value) error {
 	name := strings.TrimPrefix(wordOf(v.Key("type")), ":")
 	switch _, known := contract.Lookup(contract.ResolveAlias(name)); {
 	case name == "":
@@ -118,8 +245,9 @@ func errorForm(ctx context.Context, b *bench) error {
 	case !known && contract.Reserved(contract.Namespace(name)):
 		return want("a type of the catalogue, or one in a namespace of the plugin's own", ":%s", name)
 	}
-	if message, _ := v.Key("message").AsString(); utf8.RuneCountInString(message) > contract.MaxMessage || strings.Contains(strings.TrimSpace(message), "\n") {
-		return want(fmt.Sprintf("a message of one line with at most %d characters", contract.MaxMessage), "%d characters: %s", utf8.RuneCountInString(message), cut(message))
+	message, _ := v.Key("message").AsString()
+	if n := utf8.RuneCountInString(message); n > contract.MaxMessage || strings.Contains(strings.TrimSpace(message), "\n") {
+		return want(fmt.Sprintf("a message of one line with at most %d characters", contract.MaxMessage), "%d characters: %s", n, cut(message))
 	}
 	return nil
 }
@@ -135,7 +263,7 @@ func sameEncoding(ctx context.Context, b *bench) error {
 		if err != nil {
 			return &fault{err}
 		}
-		event, err := b.lastEvent(ctx, in.Conn(), r)
+		event, _, err := b.lastEvent(ctx, in.Conn(), r)
 		if err != nil {
 			return want("an answer", "%v", err)
 		}
@@ -146,6 +274,30 @@ func sameEncoding(ctx context.Context, b *bench) error {
 		if got := payload.GetEncoding(); got != asked {
 			return want(fmt.Sprintf("an answer of %s in %q", q, asked), "%q", got)
 		}
+	}
+	return nil
+}
+
+// absent is a capability that no plugin has.
+func absent() contract.Capability {
+	return contract.Capability{ID: "conformance/no-such-capability", Intents: []string{"conformance/no-such-intent"}}
+}
+
+func sameErrorEncoding(ctx context.Context, b *bench) error {
+	in, _, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	r, err := invokeRequest(in, absent(), edn.MustMap())
+	if err != nil {
+		return &fault{err}
+	}
+	event, _, err := b.lastEvent(ctx, in.Conn(), r)
+	if err != nil {
+		return want("an error event", "%v", err)
+	}
+	if failure := event.GetError(); failure != nil && failure.GetEncoding() != r.GetRequest().GetEncoding() {
+		return want(fmt.Sprintf("an error in %q", r.GetRequest().GetEncoding()), "%q", failure.GetEncoding())
 	}
 	return nil
 }

@@ -7,21 +7,28 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // Calls of the check for what calls leave behind, and what they may leave. The
-// bounds are wide enough for the pools and the garbage of any runtime.
+// bounds on descriptors, threads and memory are wide enough for the pools and the
+// garbage of any runtime. A leak of a few KiB for each call hides below them, so
+// calls go on in blocks until the memory has grown by less than leakPerCall for
+// each call of leakWindow blocks: garbage stops growing, a leak does not.
 const (
 	growthWarmUp  = 200
 	growthCalls   = 1000
 	growthWorkers = 8
-	growthPatient = 8 * time.Second // for real work; the rest are refused calls
+	growthPatient = 8 * time.Second // for the real work of a block; the rest are refused calls
 
 	moreDescriptors = 24
 	moreThreads     = 24
 	moreMemory      = 64 << 20
+
+	leakPerCall = 5 << 10
+	leakWindow  = 3
+	leakBlocks  = 8
+	leakLeast   = 5 // blocks for a verdict if the time is over
 )
 
 func pressureChecks() []Check {
@@ -39,17 +46,26 @@ func loadGrowth(ctx context.Context, b *bench) error {
 	}
 	questions := b.questions(d)
 	b.random.Shuffle(len(questions), func(i, j int) { questions[i], questions[j] = questions[j], questions[i] })
-	if err := b.load(ctx, in, questions, growthWarmUp); err != nil {
+	if _, err := b.load(ctx, in, questions, growthWarmUp); err != nil {
 		return err
 	}
 	before, measured := holdings(in.PID())
-	if err := b.load(ctx, in, questions, growthCalls); err != nil {
+	worked, err := b.load(ctx, in, questions, growthCalls)
+	if err != nil {
 		return err
 	}
 	if err := b.idle(ctx, in, "the last answer"); err != nil || !measured {
 		return err
 	}
-	// What the last calls held may take a moment to go.
+	if err := b.grown(ctx, in, before); err != nil || worked < growthCalls {
+		return err // too slow for as many calls as a small leak shows in
+	}
+	return b.leaks(ctx, in, questions)
+}
+
+// grown fails if the process holds too much more than before. What the last calls
+// held may take a moment to go.
+func (b *bench) grown(ctx context.Context, in Instance, before held) error {
 	limit := time.Now().Add(b.soon)
 	for {
 		after, _ := holdings(in.PID())
@@ -69,12 +85,41 @@ func loadGrowth(ctx context.Context, b *bench) error {
 	}
 }
 
+// leaks fails if the memory grows with each call, however many there were.
+func (b *bench) leaks(ctx context.Context, in Instance, questions []question) error {
+	until := time.Now().Add(b.limit / 2)
+	first, ok := holdings(in.PID())
+	if !ok {
+		return nil
+	}
+	sizes := []int64{first.memory}
+	for n := 1; n <= leakBlocks; n++ {
+		if time.Now().After(until) {
+			if n <= leakLeast {
+				return nil // too slow for a verdict
+			}
+			break
+		}
+		if worked, err := b.load(ctx, in, questions, growthCalls); err != nil || worked < growthCalls {
+			return err
+		}
+		h, _ := holdings(in.PID())
+		sizes = append(sizes, h.memory)
+		if n >= leakWindow && sizes[n]-sizes[n-leakWindow] < leakWindow*growthCalls*leakPerCall {
+			return nil
+		}
+	}
+	calls := int64(len(sizes)-1) * growthCalls
+	grown := sizes[len(sizes)-1] - first.memory
+	return want("memory that stops growing", "%d MiB more after %d calls, %d KiB for each", grown>>20, calls, grown/calls>>10)
+}
+
 // load makes n calls, several at a time. When real work takes too long, the
-// rest are calls that the plugin refuses.
-func (b *bench) load(ctx context.Context, in Instance, questions []question, n int) error {
+// rest are calls that the plugin refuses. It gives the number of real ones.
+func (b *bench) load(ctx context.Context, in Instance, questions []question, n int) (int, error) {
 	patient := time.Now().Add(growthPatient * time.Duration(n) / (growthCalls + growthWarmUp))
-	refused := question{capability: contract.Capability{ID: "conformance/no-such-capability"}, intent: "conformance/no-such-intent", input: edn.MustMap()}
-	var next atomic.Int64
+	refused := question{capability: absent(), intent: firstIntent(absent()), input: edn.MustMap()}
+	var next, worked atomic.Int64
 	var wg sync.WaitGroup
 	failures := make([]error, growthWorkers)
 	for i := range failures {
@@ -87,6 +132,7 @@ func (b *bench) load(ctx context.Context, in Instance, questions []question, n i
 				q := refused
 				if len(questions) > 0 && time.Now().Before(patient) {
 					q = questions[at%len(questions)]
+					worked.Add(1)
 				}
 				if _, err := b.ask(ctx, in, q); err != nil {
 					failures[i] = typedError(err)
@@ -97,10 +143,10 @@ func (b *bench) load(ctx context.Context, in Instance, questions []question, n i
 	wg.Wait()
 	for _, err := range failures {
 		if err != nil {
-			return err
+			return 0, err
 		}
 	}
-	return ctx.Err()
+	return int(worked.Load()), ctx.Err()
 }
 
 // held is what a process has of its machine.

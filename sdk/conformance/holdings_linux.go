@@ -28,7 +28,7 @@ func holdings(pid int) (h held, ok bool) {
 		switch name {
 		case "Threads":
 			h.threads = int(n)
-		case "VmRSS":
+		case "RssAnon": // without the pages of files, which come as the program runs
 			h.memory = n << 10
 		}
 	}

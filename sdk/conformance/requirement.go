@@ -84,6 +84,7 @@ func callRequirements() []Requirement {
 		must(Core, "CALL-008", "Calls at the same time do not disturb one another: each is answered, or refused as overloaded.", "WIRE-002", "ENV-010"),
 		must(Core, "CALL-009", "Calls leave nothing behind: descriptors, threads and memory of the process stay within bounds however many calls there were.", "CONF-004"),
 		must(Core, "CALL-010", "A capability that calls itself deterministic answers equal requests alike.", "ENV-010"),
+		must(Core, "CALL-011", "A call that is cancelled gives back what it held: however many were cancelled, the next is answered.", "WIRE-002", "SDK-001"),
 		must(Core, "ERROR-001", "An error has a type, a keyword, out of the catalogue or in a namespace of the plugin's own, and at most one sentence of 500 characters.", "ERR-005", "ERR-007"),
 		must(Core, "PAYLOAD-001", "A request that cannot be read is answered with an error event, and the plugin lives on.", "VAL-002", "VAL-015", "VAL-018", "WIRE-003"),
 		must(Core, "PAYLOAD-002", "A request that is no envelope is answered with an error event.", "ENV-013", "ERR-005"),
@@ -91,6 +92,7 @@ func callRequirements() []Requirement {
 		must(Core, "PAYLOAD-004", "Requests of several megabytes arrive.", "WIRE-003"),
 		must(Core, "PAYLOAD-005", "A message above 16 MiB is refused, and the plugin lives on.", "WIRE-003"),
 		must(Core, "PAYLOAD-006", "An answer is in the encoding of the question, and a question in an unknown encoding is answered with an error event.", "WIRE-003"),
+		must(Core, "PAYLOAD-007", "Keys of an envelope that the plugin does not know change nothing.", "WIRE-005", "ENV-021"),
 	}
 }
 
@@ -102,6 +104,7 @@ func endRequirements() []Requirement {
 		must(Core, "END-001", "The process ends when standard input closes.", "SUP-001", "SUP-004"),
 		must(Core, "END-002", "The process ends when standard input closes also while a call is in flight.", "SUP-004"),
 		must(Core, "END-003", "The process ends when it is asked to by SIGTERM.", "SUP-004"),
+		must(Core, "END-004", "The process exits with 0 when standard input closes.", "SUP-001", "SUP-004"),
 	}
 }
 

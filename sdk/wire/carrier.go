@@ -30,10 +30,11 @@ type carrier struct {
 
 // carried is one call on a carrier. It is the outlet of its emitter.
 type carried struct {
-	on  *carrier
-	id  uint64
-	req []byte
-	ctx context.Context
+	on       *carrier
+	id       uint64
+	req      []byte
+	encoding Encoding // of the call
+	ctx      context.Context
 
 	mu       sync.Mutex
 	cancel   context.CancelFunc // nil before the call is served
@@ -110,7 +111,7 @@ func (c *carrier) take(f received) error {
 		c.mu.Unlock()
 		return status.Errorf(codes.InvalidArgument, "call %d came after call %d", f.call, c.last)
 	}
-	call := &carried{on: c, id: f.call, req: f.body, credit: eventCredit}
+	call := &carried{on: c, id: f.call, req: f.body, credit: eventCredit, encoding: EDN}
 	c.last = f.call
 	c.calls[f.call] = call
 	c.mu.Unlock()
@@ -156,6 +157,7 @@ func (k *carried) serve() {
 		k.ctx = k.on.ctx
 		err = contract.Errorf("runtime/protocol", "the request cannot be read: %w", err)
 	} else {
+		k.encoding = encodingOf(req.GetRequest())
 		defer k.begin(req.GetContext().GetDeadlineUnixNano())()
 		err = serveInvoke(req, k, k.on.answer)
 	}
@@ -191,12 +193,12 @@ func (k *carried) end(err error) {
 	if err == nil {
 		err = contract.Errorf("runtime/internal", "the call ended without an answer")
 	}
-	_ = k.Send(failing(err)) // an answer goes out in any case
+	_ = k.Send(k.failing(err)) // an answer goes out in any case
 }
 
 // failing is an event that can be sent in any case.
-func failing(err error) *pluginv1.InvokeEvent {
-	p, err := inline(EDN, contract.AsError(err).Value())
+func (k *carried) failing(err error) *pluginv1.InvokeEvent {
+	p, err := inline(k.encoding, contract.AsError(err).Value())
 	if err != nil {
 		p = &pluginv1.Payload{Encoding: string(EDN), Body: []byte(`{:type :runtime/internal}`)}
 	}
@@ -217,7 +219,7 @@ func (k *carried) Send(event *pluginv1.InvokeEvent) error {
 		if !last {
 			return err
 		}
-		event = failing(err)
+		event = k.failing(err)
 		event.Seq = k.events + 1
 		head, tail = roomyEvent(event)
 	} else if !last {

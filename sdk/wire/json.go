@@ -81,6 +81,7 @@ var descriptionForm = compiled(`
      [:cap/cost {:optional true}
       [:map [:usd {:optional true} :decimal] [:usd-in-per-mtok {:optional true} :decimal]
             [:usd-cached-in-per-mtok {:optional true} :decimal] [:usd-out-per-mtok {:optional true} :decimal]]]
+     [:cap/recovery-rules {:optional true} [:sequential [:tuple [:sequential :keyword] :any :keyword]]]
      [:cap/role {:optional true} :keyword] [:cap/stability {:optional true} :keyword]]]]]`)
 
 // compiled compiles a form of this file when it is first needed.

@@ -1,0 +1,188 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+	"github.com/fermenthq/ferment/sdk/wire"
+	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
+)
+
+// maxVariants bounds the inputs that are derived from one question.
+const maxVariants = 8
+
+// variants derives questions from q: each has one entry of the input replaced by
+// an edge of its type, as far as the input schema accepts that.
+func variants(d contract.Description, q question) []question {
+	registry, err := schema.NewRegistry(schemasOf(d))
+	if err != nil {
+		return nil
+	}
+	s, ok := registry.Lookup(q.capability.InSchema.For(q.intent))
+	if !ok {
+		return nil
+	}
+	var all []question
+	for key, value := range q.input.Entries() {
+		for _, edge := range edges(value) {
+			input := q.input.Assoc(key, edge)
+			if !edn.Equal(input, q.input) && len(s.Validate(input)) == 0 && len(all) < maxVariants {
+				all = append(all, question{capability: q.capability, intent: q.intent, input: input})
+			}
+		}
+	}
+	return all
+}
+
+// edges are values of the kind of v for which a program easily does something
+// else. The last ones are close to v.
+func edges(v edn.Value) []edn.Value {
+	switch v.Kind() {
+	case edn.KindString:
+		text, _ := v.AsString()
+		return []edn.Value{edn.Text(""), edn.Text(" "), edn.Text("ż🐝"), edn.Text(text + " more")}
+	case edn.KindInt:
+		n, _ := v.AsInt()
+		return []edn.Value{edn.Int(0), edn.Int(n + 1), edn.Int(n + 2)}
+	case edn.KindVector:
+		return []edn.Value{edn.Vector()}
+	case edn.KindBool:
+		is, _ := v.AsBool()
+		return []edn.Value{edn.Bool(!is)}
+	}
+	return nil
+}
+
+// outcome is what became of a call: an output, or the type of an error.
+type outcome struct {
+	out     edn.Value
+	refusal *contract.Error
+}
+
+func (o outcome) String() string {
+	if o.refusal != nil {
+		return "the error :" + o.refusal.Type
+	}
+	return cut(o.out.String())
+}
+
+func (o outcome) equal(other outcome) bool {
+	if o.refusal != nil || other.refusal != nil {
+		return o.refusal != nil && other.refusal != nil && o.refusal.Type == other.refusal.Type
+	}
+	return edn.Equal(o.out, other.out)
+}
+
+// passing reports whether the outcome is about the moment and not about the
+// input: another try may end otherwise.
+func (o outcome) passing() bool {
+	return o.refusal != nil && o.refusal.Class != contract.ClassStop
+}
+
+// outcomeOf makes a call. Its error says that the call did not end as a call must.
+func (b *bench) outcomeOf(ctx context.Context, in Instance, q question) (outcome, error) {
+	a, err := b.ask(ctx, in, q)
+	if err == nil {
+		return outcome{out: a.out}, nil
+	}
+	if err := typedError(err); err != nil {
+		return outcome{}, err
+	}
+	return outcome{refusal: contract.AsError(err)}, nil
+}
+
+// errUnsteady says that a question is answered differently each time.
+var errUnsteady = errors.New("no two answers are alike")
+
+// steady gives the outcome of a question that ends alike twice.
+func (b *bench) steady(ctx context.Context, in Instance, q question) (outcome, error) {
+	first, err := b.outcomeOf(ctx, in, q)
+	if err != nil {
+		return first, err
+	}
+	second, err := b.outcomeOf(ctx, in, q)
+	if err == nil && (!first.equal(second) || first.passing()) {
+		err = errUnsteady
+	}
+	return first, err
+}
+
+// repeats reports whether a capability promises that a second call ends as the
+// first one did.
+func repeats(c contract.Capability) bool { return c.Deterministic || c.Idempotent }
+
+// known is a question whose outcome has been seen.
+type known struct {
+	question
+	was outcome
+}
+
+// learn asks questions one after the other and gives those that end alike each
+// time. It stops when half of the patience for a call is over.
+func (b *bench) learn(ctx context.Context, in Instance, questions []question) ([]known, error) {
+	until := time.Now().Add(b.call / 2)
+	var all []known
+	for _, q := range questions {
+		if time.Now().After(until) {
+			break
+		}
+		o, err := b.steady(ctx, in, q)
+		switch {
+		case errors.Is(err, errUnsteady):
+		case err != nil:
+			return nil, err
+		default:
+			all = append(all, known{q, o})
+		}
+	}
+	return all, nil
+}
+
+// withVariants puts the variants of each question behind it.
+func withVariants(d contract.Description, questions []question) []question {
+	var all []question
+	for _, q := range questions {
+		all = append(all, q)
+		all = append(all, variants(d, q)...)
+	}
+	return all
+}
+
+// different reports whether two of the outcomes can be told apart.
+func different(all []known) bool {
+	return slices.ContainsFunc(all, func(k known) bool { return !k.was.equal(all[0].was) })
+}
+
+// asReferences is a call of a question with every text at the top of its input sent
+// beside the payload. It gives nil if there is no such text.
+func asReferences(in Instance, q question) (*spoiled, error) {
+	s := &spoiled{encoding: in.Client().Encoding(), capability: q.capability, input: q.input}
+	var err error
+	if s.InvokeRequest, err = invokeRequest(in, q.capability, q.input); err != nil {
+		return nil, err
+	}
+	input := q.input
+	for key, value := range q.input.Entries() {
+		if text, ok := value.AsString(); ok {
+			hash := edn.Hash(value)
+			input = input.Assoc(key, edn.MustTagged("ferment/value", edn.Text(hash)))
+			s.Blobs = append(s.Blobs, &pluginv1.Blob{Hash: hash, Body: []byte(text)})
+		}
+	}
+	if len(s.Blobs) == 0 {
+		return nil, nil
+	}
+	s.Request.Body, err = plainText(s.encoding, requestFor(q.capability, q.intent, input))
+	return s, err
+}
+
+// overloaded reports whether a call was refused because too many were in flight.
+func overloaded(err error) bool {
+	e := contract.AsError(err)
+	return e != nil && !wire.Transport(err) && e.Type == "runtime/overloaded"
+}
