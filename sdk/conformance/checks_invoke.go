@@ -206,7 +206,8 @@ func invokeApart(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	all, err := b.learn(ctx, in, withVariants(d, b.questions(d)))
+	questions := slices.DeleteFunc(b.questions(d), func(q question) bool { return !independent(q) })
+	all, err := b.learn(ctx, in, withVariants(d, questions))
 	if err != nil || len(all) == 0 || !different(all) {
 		return err // what cannot be told apart cannot be seen to be mixed up
 	}

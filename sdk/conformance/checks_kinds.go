@@ -267,7 +267,7 @@ func checkerChecks() []Check {
 		{ID: "checker/effects/reads", Requirements: []string{"CHECKER-004"},
 			Text: "a check has no effects beyond reading",
 			run: func(ctx context.Context, b *bench) error {
-				return b.effects(ctx, Checker, []string{"db/read", "fs/read"})
+				return b.effects(ctx, Checker, readEffects())
 			}},
 	}
 }

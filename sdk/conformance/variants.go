@@ -116,6 +116,17 @@ func (b *bench) steady(ctx context.Context, in Instance, q question) (outcome, e
 // first one did.
 func repeats(c contract.Capability) bool { return c.Deterministic || c.Idempotent }
 
+// readEffects are the effects of a capability that changes nothing, beside "none".
+func readEffects() []string { return []string{"db/read", "fs/read"} }
+
+// independent reports whether calls of a capability cannot change the outcome of others,
+// because they change nothing in the user's world.
+func independent(q question) bool {
+	return !slices.ContainsFunc(q.capability.Effects, func(e string) bool {
+		return e != "none" && !slices.Contains(readEffects(), e)
+	})
+}
+
 // known is a question whose outcome has been seen.
 type known struct {
 	question
