@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/sdktest/proof"
 )
 
 // VAL-015, VAL-017: each limit at its edge, one below and one above.
@@ -199,9 +200,9 @@ func TestTimeIsLinear(t *testing.T) {
 	measure := func(text string) time.Duration {
 		best := time.Hour
 		for range 3 {
-			start := spent()
+			start := proof.Spent()
 			_, err := edn.ReadString(text, lim)
-			best = min(best, spent()-start)
+			best = min(best, proof.Spent()-start)
 			_ = err // the code is checked by TestMemoryBound
 		}
 		return max(best, 50*time.Microsecond)

@@ -19,6 +19,7 @@ import (
 // neither the operators' way to it nor its answers; when all of its data
 // directory is gone, it says so and the next one may begin there.
 func TestServeUnderACleaner(t *testing.T) {
+	t.Parallel()
 	w := answering(t)
 	s := w.serve()
 	for _, gone := range []string{"var/run/admin.sock", "var/run/admin.token", "var/run"} {
@@ -43,6 +44,7 @@ func TestServeUnderACleaner(t *testing.T) {
 // OPS-004: a daemon whose log nobody reads any more serves on and ends in
 // order.
 func TestServeOutlivesItsLog(t *testing.T) {
+	t.Parallel()
 	w := answering(t)
 	read, write, err := os.Pipe()
 	require.NoError(t, err)

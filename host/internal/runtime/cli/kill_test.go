@@ -120,6 +120,7 @@ func underFire(t *testing.T) *world {
 // TestKillPoints: SIGKILL of a plugin at seeded moments of real runs never
 // loses a run while a candidate is left.
 func TestKillPoints(t *testing.T) {
+	t.Parallel()
 	killPoints := int64(proof.Size(t, "kills of plugins", 100, 500))
 	w := underFire(t)
 	var kills atomic.Int64
@@ -208,6 +209,7 @@ func tail(text string, n int) string {
 // TestKillAtStart: a plugin that is killed while the host starts it, or asks it
 // for the first time what it is, does not end a run.
 func TestKillAtStart(t *testing.T) {
+	t.Parallel()
 	for _, known := range []bool{true, false} {
 		t.Run(fmt.Sprintf("known %v", known), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(killSeed, 1))

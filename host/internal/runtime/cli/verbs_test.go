@@ -324,6 +324,7 @@ func ednValues(t testing.TB, text string) []edn.Value {
 
 // TestWrongForm: a wrong --output is told as text, because no form was chosen.
 func TestWrongForm(t *testing.T) {
+	t.Parallel()
 	got := shop(t).run("version", "-o", "xml")
 	assert.Equal(t, 2, got.code)
 	assert.Empty(t, got.stdout)
@@ -333,6 +334,7 @@ func TestWrongForm(t *testing.T) {
 // TestManyErrors: everything that is wrong with a configuration is told at
 // once, with its place, its lines and the nearest name (HCL-002).
 func TestManyErrors(t *testing.T) {
+	t.Parallel()
 	w := shop(t)
 	got := w.run("validate", "--describe", "--config", "broken.hcl")
 	assert.Equal(t, 1, got.code)
@@ -348,6 +350,7 @@ func TestManyErrors(t *testing.T) {
 
 // TestOneDash: a long flag may stand with one dash (CLI-001).
 func TestOneDash(t *testing.T) {
+	t.Parallel()
 	w := shop(t)
 	for _, args := range []string{
 		"-json run hello.edn", "run -output json hello.edn", "run hello.edn -output=json -deadline 20s", "-config ferment.hcl run hello.edn -bind name=1 -o json",
@@ -365,6 +368,7 @@ func TestOneDash(t *testing.T) {
 // TestSteady: equal inputs give equal bytes, without times, and nothing names
 // the place of this machine (HCL-038).
 func TestSteady(t *testing.T) {
+	t.Parallel()
 	w := shop(t)
 	w.mustLock() // the plugins are known from here on
 	for _, args := range []string{
@@ -385,6 +389,7 @@ func TestSteady(t *testing.T) {
 // TestProgress: progress is one object per line, in the order of the run, and
 // ends with its end (CLI-001).
 func TestProgress(t *testing.T) {
+	t.Parallel()
 	w := shop(t)
 	for _, form := range []string{"json", "edn"} {
 		got := w.run("run", "hello.edn", "--progress", form)

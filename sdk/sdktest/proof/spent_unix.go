@@ -1,15 +1,15 @@
 //go:build unix
 
-package edn_test
+package proof
 
 import (
 	"syscall"
 	"time"
 )
 
-// spent is the processor time of this process: it stands still while the machine
+// Spent is the processor time of this process: it stands still while the machine
 // does something else.
-func spent() time.Duration {
+func Spent() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		panic(err)
