@@ -388,7 +388,7 @@ func TestCanary(t *testing.T) {
 	}
 }
 
-// CONF-007, LLM-052: the plugin keeps the contract.
+// CONF-007: the plugin keeps the contract.
 func TestConformance(t *testing.T) {
 	k := talks()["openai-chat"]
 	server := wiretest.Serve(t, k.says(k.start, k.text("a "), k.text("b c"), k.finish("stop"), k.end))

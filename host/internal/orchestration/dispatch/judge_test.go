@@ -316,7 +316,7 @@ func TestNextJudge(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
-// JDG-007, JDG-014: equal text has one grade, whoever asks for it and however many
+// JDG-007: equal text has one grade, whoever asks for it and however many
 // do so at once: a grade that is known takes no call to a judge (host/bench has the
 // time that it takes instead); what failed is asked for again.
 func TestEqualTextHasOneGrade(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/memo"
 )
 
-// JDG-007, JDG-014: whoever asks at the same time gets the same, and it is worked out once.
+// JDG-007: whoever asks at the same time gets the same, and it is worked out once.
 func TestOneFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := memo.New[string, int](8)
