@@ -20,7 +20,8 @@ func Size(t testing.TB, unit string, usual, full int) int {
 			verdict = "FAILS"
 		}
 		dir, _ := os.Getwd()
-		record(t, fmt.Sprintf("%-5s %7d %-28s %8.1fs  %s %s\n", verdict, n, unit, time.Since(began).Seconds(), filepath.Base(dir), t.Name()))
+		took := time.Since(began).Seconds()
+		record(t, fmt.Sprintf("%-5s %7d %-28s %8.1fs  %s %s\n", verdict, n, unit, took, filepath.Base(dir), t.Name()))
 	})
 	return n
 }

@@ -27,5 +27,6 @@ func TestSizeIsRecorded(t *testing.T) {
 	require.Len(t, lines, 2)
 	fields := strings.Fields(lines[0])
 	require.Len(t, fields, 6)
-	assert.Equal(t, []string{"holds", "steps", "proof", "TestSizeIsRecorded/walk"}, []string{fields[0], fields[2], fields[4], fields[5]})
+	got := []string{fields[0], fields[2], fields[4], fields[5]}
+	assert.Equal(t, []string{"holds", "steps", "proof", "TestSizeIsRecorded/walk"}, got)
 }
