@@ -44,6 +44,24 @@ func ReadWithPositions(b []byte, opts ...Option) (Value, *Positions, error) {
 	return r.root, &Positions{text: s, root: r.root, tree: tree.stack[0]}, nil
 }
 
+// Shown returns the text as people may see it: what a secret tag marks is masked, code point by code point.
+func (p *Positions) Shown() string {
+	var b strings.Builder
+	from := 0
+	for _, s := range maskedSpans(p.text, 0, len(p.text), nil) {
+		b.WriteString(p.text[from:s.start])
+		for _, r := range p.text[s.start:s.end] {
+			if r != '\n' {
+				r = '*'
+			}
+			b.WriteRune(r)
+		}
+		from = s.end
+	}
+	b.WriteString(p.text[from:])
+	return b.String()
+}
+
 // At returns where the value at path stands. A step is the key of a map, the
 // index in a list or vector, or the member of a set; tags are looked through. An
 // empty path is the whole form.

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
@@ -21,7 +22,35 @@ func Check(p *Plan, env Env) []Finding {
 		})
 	}
 	c.plan(&place{p: p})
+	c.list = causes(c.list)
 	return c.at.settle(c.list)
+}
+
+// causes leaves out findings that only follow from others. A key that was not understood may be the one that a node
+// lacks, or the one that fills or reads a slot; a name that two nodes write may be meant for one of them.
+func causes(all []Finding) []Finding {
+	var unread, unfilled bool
+	damaged := map[string]bool{}
+	for _, f := range all {
+		unread = unread || slices.Contains([]string{checkUnknownKey, checkType, checkDuplicate, checkNeverFilled}, f.Check)
+		if f.Check == checkUnknownKey && f.key && len(f.Path) > 0 {
+			damaged[showPath(f.Path[:len(f.Path)-1])] = true
+			near, _ := f.Nearest.AsKeyword()
+			unfilled = unfilled || slices.Contains([]string{"", "as", "bindings", "item"}, near)
+		}
+		unfilled = unfilled || f.Check == checkDuplicate
+	}
+	return slices.DeleteFunc(all, func(f Finding) bool {
+		switch f.Check {
+		case checkNeverRead:
+			return unread
+		case checkNeverFilled:
+			return unfilled
+		case checkType, checkMap:
+			return damaged[showPath(f.Path)]
+		}
+		return false
+	})
 }
 
 // checker is the state of one Check.

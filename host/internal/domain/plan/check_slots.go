@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -26,6 +27,31 @@ func (c *checker) fills(pl *place, k int) bool {
 		return c.fills(pl.up, outer)
 	}
 	return true
+}
+
+// nearestSlot is the name most like one that nothing fills, of those that nodes and bindings here or around fill.
+// Short names are all alike, so they have none.
+func (pl *place) nearestSlot(name string) edn.Value {
+	const least = 3
+	if len(name) < least {
+		return edn.Nil()
+	}
+	var known []string
+	for ; pl != nil; pl = pl.up {
+		known = slices.AppendSeq(known, maps.Keys(pl.p.writers))
+		bindings := []edn.Value{pl.p.Bindings}
+		if pl.node != nil {
+			bindings = append(bindings, pl.node.SubBindings)
+		}
+		for _, b := range bindings {
+			for k := range b.Entries() {
+				if filled, ok := k.AsKeyword(); ok {
+					known = append(known, filled)
+				}
+			}
+		}
+	}
+	return nearest(name, slices.DeleteFunc(known, func(k string) bool { return len(k) < least }))
 }
 
 // later finds the node that writes a name at or behind node at, in the plan or
@@ -72,7 +98,7 @@ func (c *checker) unfilled(pl *place, r *read) {
 		return
 	}
 	if !isLater {
-		c.bad(checkNeverFilled, path, edn.Nil(), "slot :%s is filled by no node, binding or default in %s", r.name, showPath(path))
+		c.bad(checkNeverFilled, path, pl.nearestSlot(r.name), "slot :%s is filled by no node, binding or default in %s", r.name, showPath(path))
 		return
 	}
 	advice := "move the " + p.Nodes[r.node].Op.String()
@@ -80,8 +106,8 @@ func (c *checker) unfilled(pl *place, r *read) {
 		advice += " or use :slot/default"
 	}
 	at := ""
-	if line, column := c.at.at(where.p.path(w, kAs), true); line > 0 {
-		at = fmt.Sprintf(" at %d:%d", line, column)
+	if start := c.at.at(where.p.path(w, kAs), true).Start; start.Line > 0 {
+		at = fmt.Sprintf(" at %d:%d", start.Line, start.Column)
 	}
 	c.bad(checkFilledLater, path, edn.Nil(), "slot :%s is filled later, by node %d%s; %s", r.name, w, at, advice)
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -34,8 +33,9 @@ type Finding struct {
 	Severity Severity
 	// Path leads from the root of the text to what the finding is about.
 	Path []edn.Value
-	// Line and Column count from 1; both are 0 for a plan without text.
-	Line, Column int
+	// Line and Column count from 1; both are 0 for a plan without text. EndLine and EndColumn are behind the last
+	// code point of what the finding is about.
+	Line, Column, EndLine, EndColumn int
 	// Message is one sentence without the position.
 	Message string
 	// Nearest is the known name that is most like the one that was written, or nil.
@@ -45,15 +45,12 @@ type Finding struct {
 	key bool
 }
 
-// Render writes the finding for people, after the name of the text.
+// Render writes the finding on one line, after the name of the text.
 func (f Finding) Render(source string) string {
-	var b strings.Builder
-	b.WriteString(source)
 	if f.Line > 0 {
-		fmt.Fprintf(&b, ":%d:%d", f.Line, f.Column)
+		source = fmt.Sprintf("%s:%d:%d", source, f.Line, f.Column)
 	}
-	fmt.Fprintf(&b, ": %s %s %s", f.Severity, f.Check, f.Message)
-	return b.String()
+	return fmt.Sprintf("%s: %s %s %s", source, f.Severity, f.Check, f.Message)
 }
 
 // Value returns the finding as data; keys that do not apply are absent.
@@ -140,30 +137,30 @@ type locator struct {
 	pos *edn.Positions
 }
 
-// at returns the position of the value under path, or of its nearest ancestor
+// at returns the place of the value under path, or of its nearest ancestor
 // that has one.
-func (l *locator) at(path []edn.Value, key bool) (line, column int) {
+func (l *locator) at(path []edn.Value, key bool) edn.Span {
 	if l == nil || l.pos == nil {
-		return 0, 0
+		return edn.Span{}
 	}
 	if key {
 		if s, ok := l.pos.KeyAt(path...); ok {
-			return s.Start.Line, s.Start.Column
+			return s
 		}
 	}
 	for n := len(path); n >= 0; n-- {
 		if s, ok := l.pos.At(path[:n]...); ok {
-			return s.Start.Line, s.Start.Column
+			return s
 		}
 	}
-	return 0, 0
+	return edn.Span{}
 }
 
 // describe names the position of a key in a message: line:column, or the path
 // of its map in a plan without text.
 func (l *locator) describe(path []edn.Value) string {
-	if line, column := l.at(path, true); line > 0 {
-		return fmt.Sprintf("%d:%d", line, column)
+	if at := l.at(path, true).Start; at.Line > 0 {
+		return fmt.Sprintf("%d:%d", at.Line, at.Column)
 	}
 	return showPath(path[:len(path)-1])
 }
@@ -180,7 +177,8 @@ func (l *locator) settle(fs []Finding) []Finding {
 	}
 	for i := range fs {
 		if f := &fs[i]; f.Line == 0 {
-			f.Line, f.Column = l.at(f.Path, f.key)
+			at := l.at(f.Path, f.key)
+			f.Line, f.Column, f.EndLine, f.EndColumn = at.Start.Line, at.Start.Column, at.End.Line, at.End.Column
 		}
 	}
 	slices.SortStableFunc(fs, func(a, b Finding) int {

@@ -246,12 +246,12 @@ func (c *command) admitPlan(name string, v edn.Value, positions *edn.Positions, 
 		return noPlan(name, v)
 	}
 	_, findings := readPlan(v, positions, bindings, loaded)
-	return c.refusal(name, findings)
+	return c.refusal(name, positions, findings)
 }
 
 // refusal is what findings with errors come to, nil if there is none. As text
 // they are printed as check prints them; else they are in the error.
-func (c *command) refusal(name string, findings []plan.Finding) error {
+func (c *command) refusal(name string, positions *edn.Positions, findings []plan.Finding) error {
 	err := plan.FindingsError(findings, contract.SourceRequest)
 	if err == nil {
 		return nil
@@ -259,8 +259,8 @@ func (c *command) refusal(name string, findings []plan.Finding) error {
 	if c.format != formatText {
 		return err
 	}
-	for _, f := range findings {
-		c.printf("%s\n", f.Render(sourceName(name)))
+	if err := c.tell(c.env.Stderr, name, positions, findings); err != nil {
+		return err
 	}
 	return quietError{err.ExitCode()}
 }

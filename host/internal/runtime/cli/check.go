@@ -3,6 +3,8 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -114,10 +116,8 @@ func (c *command) checkOne(name string, bindings, budget edn.Value, loaded *daem
 		b.Key("unbounded", worst.OpenValue())
 		return !failed, c.value(c.env.Stdout, b.Map())
 	}
-	for _, f := range findings {
-		if _, err := fmt.Fprintln(c.env.Stdout, f.Render(sourceName(name))); err != nil {
-			return false, err
-		}
+	if err := c.tell(c.env.Stdout, name, positions, findings); err != nil {
+		return false, err
 	}
 	if !failed {
 		most := ""
@@ -127,6 +127,39 @@ func (c *command) checkOne(name string, bindings, budget edn.Value, loaded *daem
 		_, err = fmt.Fprintf(c.env.Stdout, "%s: ok, %s%s\n", sourceName(name), config.Counted(v.Key("nodes").Len(), "node"), most)
 	}
 	return !failed, err
+}
+
+// tell prints findings of a plan for people, in the form of those of a configuration.
+func (c *command) tell(w io.Writer, name string, positions *edn.Positions, findings []plan.Finding) error {
+	var r config.Report
+	text := positions.Shown()
+	for _, f := range findings {
+		r.Shown = append(r.Shown, diagnosed(sourceName(name), f).Quoting(text))
+	}
+	_, err := io.WriteString(w, r.Findings(c.color(w)))
+	return err
+}
+
+// diagnosed is a finding of a plan as a diagnostic.
+func diagnosed(source string, f plan.Finding) config.Diagnostic {
+	d := config.Diagnostic{
+		Type:    f.Check,
+		Message: f.Message,
+		Range: &config.Range{
+			File:  source,
+			Start: config.Position{Line: f.Line, Column: f.Column},
+			End:   config.Position{Line: f.EndLine, Column: f.EndColumn},
+		},
+	}
+	if f.Severity == plan.Warning {
+		d.Severity = config.SeverityWarning
+	}
+	if !f.Nearest.IsNil() {
+		near := f.Nearest.String()
+		d.Message = strings.TrimSuffix(d.Message, "; nearest is "+near)
+		d.Hint = "did you mean " + near + "?"
+	}
+	return d
 }
 
 // readBudget reads a budget that was given on the command line; nil for none.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -184,13 +185,17 @@ func at(finding edn.Value) string {
 	return fmt.Sprintf("%d:%d", line, column)
 }
 
-// errorsOf are the lines of findings that are errors.
+var shownError = regexp.MustCompile(`(?m)^error: (.*) \((CHECK-\d+)\)\n  --> (\S+)\n(?: +\d* \|.*\n)*(?:  next: did you mean (.*)\?\n)?`)
+
+// errorsOf are the findings that are errors, one line each.
 func errorsOf(text string) []string {
 	var out []string
-	for line := range strings.Lines(text) {
-		if strings.Contains(line, ": error CHECK-") {
-			out = append(out, strings.TrimSpace(line))
+	for _, m := range shownError.FindAllStringSubmatch(text, -1) {
+		line := fmt.Sprintf("%s: error %s %s", m[3], m[2], m[1])
+		if m[4] != "" {
+			line += "; nearest is " + m[4]
 		}
+		out = append(out, line)
 	}
 	return out
 }
@@ -213,7 +218,7 @@ func TestNoPlan(t *testing.T) {
 	} {
 		got := w.run(split(row.command)...)
 		assert.Equal(t, 1, got.code, row.command)
-		assert.Contains(t, got.stdout+got.stderr, row.want, row.command)
+		assert.Contains(t, strings.Join(errorsOf(got.stdout+got.stderr), "\n")+got.stderr, row.want, row.command)
 		assert.Less(t, len(got.stdout+got.stderr), 64<<10)
 	}
 }

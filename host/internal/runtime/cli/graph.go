@@ -108,7 +108,7 @@ func (c *command) graph(name, file string, bindings edn.Value, draw func(*diagra
 		return noPlan(name, v)
 	}
 	p, findings := readPlan(v, positions, bindings, loaded)
-	refusal := c.refusal(name, findings)
+	refusal := c.refusal(name, positions, findings)
 	if p == nil {
 		return refusal
 	}

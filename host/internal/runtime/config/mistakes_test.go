@@ -2,7 +2,6 @@ package config
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/host/internal/domain/plan"
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -228,6 +229,12 @@ func TestWrongProfileIsNotAWrongLockFile(t *testing.T) {
 
 func loadShipped(t *testing.T, file, text string, d Describer, locking Locking) Diagnostics {
 	t.Helper()
+	_, ds := configOf(t, file, text, d, locking)
+	return ds
+}
+
+func configOf(t *testing.T, file, text string, d Describer, locking Locking) (*Config, Diagnostics) {
+	t.Helper()
 	dir := t.TempDir()
 	path := filepath.Join(dir, file)
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
@@ -241,8 +248,68 @@ func loadShipped(t *testing.T, file, text string, d Describer, locking Locking) 
 	require.NoError(t, os.MkdirAll(filepath.Join(filepath.Dir(path), "data/in"), 0o755))
 	require.NoError(t, os.MkdirAll(filepath.Join(filepath.Dir(path), "data/out"), 0o755))
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
-	_, ds := Load(context.Background(), path, Options{Describer: d, Env: noEnv, Locking: locking})
-	return ds
+	return Load(context.Background(), path, Options{Describer: d, Env: noEnv, Locking: locking})
+}
+
+// Mistakes in plans: the file is below examples/plans, typ is the check, and line a part of the line.
+var planMistakes = []mistake{
+	{name: "op", file: "hello.edn", old: ":op :call", new: ":op :cal", typ: "CHECK-010", line: ":op :cal", nearest: ":call"},
+	{name: "second op", file: "hello.edn", old: ":op :emit", new: ":op :emti", typ: "CHECK-010", line: ":op :emti", nearest: ":emit"},
+	{name: "key of a node", file: "hello.edn", old: ":intent :text/render", new: ":inten :text/render", typ: "CHECK-010", line: ":inten", nearest: ":intent"},
+	{name: "key of the plan", file: "hello.edn", old: ":bindings", new: ":binding", typ: "CHECK-010", line: ":binding", nearest: ":bindings"},
+	{name: "intent", file: "hello.edn", old: ":text/render", new: ":text/rendr", typ: "CHECK-011", line: ":text/rendr", nearest: ":text/render"},
+	{name: "slot of a binding", file: "hello.edn", old: "{:slot/id :name}", new: "{:slot/id :nmae}", typ: "CHECK-017", line: ":nmae", nearest: ":name"},
+	{name: "slot of a node", file: "hello.edn", old: ":input :greeting", new: ":input :greting", typ: "CHECK-017", line: ":greting", nearest: ":greeting"},
+	{name: "name of a node", file: "hello.edn", old: ":as :greeting", new: ":as :greting", typ: "CHECK-017", line: ":input :greeting", nearest: ":greting"},
+	{name: "op missing", file: "hello.edn", old: "{:op :emit :input :greeting}", new: "{:input :greeting}", typ: "CHECK-015", line: "{:input :greeting}"},
+	{name: "text for a map", file: "hello.edn", old: ":nodes [", new: ":nodes 1 #_[", typ: "CHECK-015", line: ":nodes 1"},
+	{name: "check", file: "gates.edn", old: "#{:legal-move}", new: "#{:legal-moves}", typ: "CHECK-014", line: ":legal-moves", nearest: ":legal-move"},
+	{name: "vector for a set", file: "gates.edn", old: "#{:legal-move}", new: ":legal-move", typ: "CHECK-015", line: ":must :legal-move"},
+	{name: "score out of range", file: "gates.edn", old: ":score-min 0.8", new: ":score-min 80", typ: "CHECK-015", line: ":score-min 80"},
+	{name: "key of done", file: "gates.edn", old: ":score-min 0.8", new: ":score-mn 0.8", typ: "CHECK-010", line: ":score-mn", nearest: ":score-min"},
+	{name: "path into a slot", file: "gates.edn", old: "[:move :mate]", new: "[:mve :mate]", typ: "CHECK-017", line: "[:mve :mate]", nearest: ":move"},
+	{name: "name twice", file: "slots.edn", old: ":as :letter", new: ":as :summary", typ: "CHECK-016", line: ":as :summary"},
+	{name: "body of a map missing", file: "map.edn", old: ":body [{", new: ":bdy [{", typ: "CHECK-010", line: ":bdy", nearest: ":body"},
+	{name: "number for a keyword", file: "map.edn", old: "2 :on-item-error :keep", new: "2 :on-item-error 1", typ: "CHECK-015", line: ":on-item-error 1"},
+	{name: "word", file: "map.edn", old: "2 :on-item-error :keep", new: "2 :on-item-error :kep", typ: "CHECK-015", line: ":kep"},
+}
+
+// CHECK-001: one mistake in a plan gives one finding, too.
+func TestOneMistakeOneFinding(t *testing.T) {
+	root := "../../../.."
+	raw, err := os.ReadFile(filepath.Join(root, "ferment.hcl"))
+	require.NoError(t, err)
+	c, _ := configOf(t, "ferment.hcl", string(raw), shippedPlugins(t), LockIgnored)
+	require.NotNil(t, c.Generation)
+	env := plan.Env{
+		Registry: c.Generation.Registry,
+		Policies: c.Generation.Policies,
+		Grant:    c.Generation.Effects.Grant([]string{policy.RoleAdmin}),
+		Budgets:  c.Generation.Budgets,
+	}
+	for _, m := range planMistakes {
+		t.Run(m.name, func(t *testing.T) {
+			raw, err := os.ReadFile(filepath.Join(root, "examples/plans", m.file))
+			require.NoError(t, err)
+			require.Contains(t, string(raw), m.old)
+			text := strings.Replace(string(raw), m.old, m.new, 1)
+			v, positions, err := edn.ReadWithPositions([]byte(text))
+			require.NoError(t, err)
+			p, findings := plan.Parse(v, positions)
+			if p != nil {
+				findings = plan.Check(p, env)
+			}
+			require.Len(t, findings, 1, "%v", findings)
+			f := findings[0]
+			assert.Equal(t, m.typ, f.Check)
+			assert.Contains(t, strings.Split(text, "\n")[f.Line-1], m.line)
+			near := ""
+			if !f.Nearest.IsNil() {
+				near = f.Nearest.String()
+			}
+			assert.Equal(t, m.nearest, near, f.Message)
+		})
+	}
 }
 
 func assertOne(t *testing.T, m mistake, text string, ds Diagnostics) {
@@ -252,9 +319,6 @@ func assertOne(t *testing.T, m mistake, text string, ds Diagnostics) {
 		if d.Severity != SeverityInfo {
 			told = append(told, d)
 		}
-	}
-	if os.Getenv("SHOW") != "" {
-		fmt.Print("=== ", m.name, "\n", newReport(told, 0, 1, 0).Text(false))
 	}
 	if !assert.Len(t, told, 1, newReport(told, 0, 1, 0).Text(false)) {
 		return

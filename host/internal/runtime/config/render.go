@@ -87,15 +87,22 @@ func (r Report) Valid() bool { return r.Errors == 0 }
 // escape sequences; nothing else of the text depends on it.
 func (r Report) Text(color bool) string {
 	var b strings.Builder
-	for _, d := range r.Shown {
-		d.text(&b, color)
-		b.WriteByte('\n')
-	}
+	b.WriteString(r.Findings(color))
 	fmt.Fprintf(&b, "%s, %s in %s", Counted(r.Errors, "error"), Counted(r.Warnings, "warning"), Counted(r.Files, "file"))
 	if r.Omitted > 0 {
 		fmt.Fprintf(&b, " (%d not shown)", r.Omitted)
 	}
 	b.WriteByte('\n')
+	return b.String()
+}
+
+// Findings renders what is shown for people, with a blank line after each.
+func (r Report) Findings(color bool) string {
+	var b strings.Builder
+	for _, d := range r.Shown {
+		d.text(&b, color)
+		b.WriteByte('\n')
+	}
 	return b.String()
 }
 
@@ -105,6 +112,14 @@ func Counted(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// Quoting lets a diagnostic of another text than a configuration show the lines of its range.
+func (d Diagnostic) Quoting(text string) Diagnostic {
+	if d.Range != nil {
+		d.source = newSource(d.Range.File, d.Range.File, 0, []byte(text))
+	}
+	return d
 }
 
 // Text renders one diagnostic for people, with a final line end.
