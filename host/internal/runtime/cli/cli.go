@@ -139,7 +139,7 @@ func (c *command) root() *cobra.Command {
 		return usageError{err: err, verb: cmd.CommandPath()}
 	})
 	root.AddCommand(
-		c.serveCommand(), c.statusCommand(), c.adminCommand(), c.devCommand(),
+		c.initCommand(), c.serveCommand(), c.statusCommand(), c.adminCommand(), c.devCommand(),
 		c.runCommand(), c.actCommand(), c.checkCommand(), c.graphCommand(), c.validateCommand(), c.fmtCommand(), c.diffCommand(), c.configCommand(), c.explainCommand(), c.promptCommand(), c.protocolCommand(),
 		c.pluginCommand(), c.modelCommand(), c.judgeCommand(), c.conformCommand(), c.completionCommand(), c.doctorCommand(), c.versionCommand(),
 	)

@@ -1,0 +1,194 @@
+package cli
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+//go:embed project
+var project embed.FS
+
+// projectFiles are the files of a new project, with their names in the folder project.
+var projectFiles = []struct{ name, from string }{
+	{config.DefaultFile, config.DefaultFile},
+	{"greeter.edn", "greeter.edn"},
+	{"hello.edn", "hello.edn"},
+	{".gitignore", "gitignore"},
+}
+
+const projectLock = "ferment.lock.hcl"
+
+// projectProgram is the path in the configuration that gives way to that of the program on this machine.
+const projectProgram = "bin/plugins/scripted"
+
+func (c *command) initCommand() *cobra.Command {
+	var plugins string
+	cmd := &cobra.Command{
+		Use:   "init [DIR]",
+		Short: "write a small project to begin with",
+		Long: "init writes a commented configuration, a plan, the script of a plugin and the lock file, with which check,\n" +
+			"run, act and serve work at once. DIR is made if it is not there; without it the working directory is used.\n" +
+			"Files that are there already are never overwritten.",
+		Example: "  ferment init hello\n  ferment init greetings --json",
+		Args:    cobra.MaximumNArgs(1),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir := "."
+			if len(args) == 1 {
+				dir = args[0]
+			}
+			return c.initProject(cmd.Context(), dir, plugins)
+		},
+	}
+	cmd.Flags().StringVar(&plugins, "plugins", "", "folder of the plugins that ship with ferment (default: plugins, beside this program)")
+	return cmd
+}
+
+func (c *command) initProject(ctx context.Context, name, plugins string) error {
+	dir := c.path(name)
+	program, err := c.shippedProgram(dir, plugins)
+	if err != nil {
+		return err
+	}
+	if err := vacant(dir); err != nil {
+		return err
+	}
+	written, err := writeProject(dir, program)
+	if err == nil {
+		err = c.lockProject(ctx, dir)
+		written = append(written, projectLock)
+	}
+	if err != nil {
+		for _, file := range written {
+			_ = os.Remove(filepath.Join(dir, file)) // the error says what matters
+		}
+		return err
+	}
+	return c.tellProject(name, dir, written)
+}
+
+// shippedProgram is the path of the scripted plugin as the configuration has it: relative while both lie in one
+// tree, such as a checkout, so that the tree can be moved.
+func (c *command) shippedProgram(dir, plugins string) (string, error) {
+	if plugins != "" {
+		plugins = c.path(plugins)
+	} else {
+		self, err := os.Executable()
+		if err != nil {
+			return "", fmt.Errorf("init: find this program: %w", err)
+		}
+		plugins = filepath.Join(filepath.Dir(self), "plugins")
+	}
+	program := filepath.Join(plugins, path.Base(projectProgram))
+	if info, err := os.Stat(program); err != nil || !info.Mode().IsRegular() {
+		return "", contract.Errorf("not-found", "init: there is no plugin program %s", program).
+			WithHint("build the plugins with make build, or name their folder with --plugins")
+	}
+	tree := filepath.Dir(filepath.Dir(plugins))
+	if below, err := filepath.Rel(tree, dir); err == nil && filepath.IsLocal(below) && tree != filepath.Dir(tree) {
+		if relative, err := filepath.Rel(dir, program); err == nil {
+			return filepath.ToSlash(relative), nil
+		}
+	}
+	return filepath.ToSlash(program), nil
+}
+
+// projectNames are the files that init writes.
+func projectNames() []string {
+	out := []string{projectLock}
+	for _, f := range projectFiles {
+		out = append(out, f.name)
+	}
+	return out
+}
+
+// vacant refuses a directory that has a file of a project.
+func vacant(dir string) error {
+	var taken []string
+	for _, name := range projectNames() {
+		switch _, err := os.Lstat(filepath.Join(dir, name)); {
+		case err == nil:
+			taken = append(taken, name)
+		case !errors.Is(err, fs.ErrNotExist):
+			return &fileError{err}
+		}
+	}
+	if len(taken) == 0 {
+		return nil
+	}
+	return contract.Errorf("input/invalid", "init: %s has %s already", dir, strings.Join(taken, ", ")).
+		WithHint("name another directory: ferment init DIR")
+}
+
+// writeProject writes the files and returns the names of those that it made, also with an error.
+func writeProject(dir, program string) ([]string, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, &fileError{err}
+	}
+	var written []string
+	for _, f := range projectFiles {
+		text, err := project.ReadFile(path.Join("project", f.from))
+		if err != nil {
+			return written, fmt.Errorf("init: read the project: %w", err)
+		}
+		shown := strings.ReplaceAll(string(text), strconv.Quote(projectProgram), strconv.Quote(program))
+		out, err := os.OpenFile(filepath.Join(dir, f.name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if err != nil {
+			return written, &fileError{err}
+		}
+		written = append(written, f.name)
+		_, err = out.WriteString(shown)
+		if err = errors.Join(err, out.Close()); err != nil {
+			return written, &fileError{err}
+		}
+	}
+	return written, nil
+}
+
+// lockProject approves the plugin of the new project.
+func (c *command) lockProject(ctx context.Context, dir string) error {
+	options := c.options()
+	options.Config = filepath.Join(dir, config.DefaultFile)
+	if _, err := daemon.Lock(ctx, options, daemon.LockWish{}); err != nil {
+		return fmt.Errorf("init: write the lock file: %w", err)
+	}
+	return nil
+}
+
+// tellProject prints what was written and what to type next.
+func (c *command) tellProject(name, dir string, written []string) error {
+	next := []string{"ferment check hello.edn", "ferment run hello.edn", `ferment act text/respond '{:prompt "hi"}' --report`, "ferment serve"}
+	if filepath.Clean(name) != "." {
+		next = append([]string{"cd " + name}, next...)
+	}
+	if c.format != formatText {
+		files, steps := make([]edn.Value, len(written)), make([]edn.Value, len(next))
+		for i, f := range written {
+			files[i] = edn.Text(f)
+		}
+		for i, s := range next {
+			steps[i] = edn.Text(s)
+		}
+		return c.value(c.env.Stdout, edn.MustMap(
+			edn.K("dir"), edn.Text(dir), edn.K("files"), edn.Vector(files...), edn.K("next"), edn.Vector(steps...)))
+	}
+	_, err := fmt.Fprintf(c.env.Stdout, "wrote %s\n\nnext:\n  %s\n", strings.Join(written, ", "), strings.Join(next, "\n  "))
+	return err
+}

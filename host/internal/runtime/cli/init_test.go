@@ -1,0 +1,93 @@
+package cli_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// newcomer is a world with nothing in it, in which no variable chooses a profile.
+func newcomer(t *testing.T) *world {
+	w := newWorld(t)
+	w.env = slices.DeleteFunc(w.env, func(v string) bool { return strings.HasPrefix(v, "FERMENT_PROFILE=") })
+	return w
+}
+
+// TestInit: a new project works at once with every verb that init names.
+func TestInit(t *testing.T) {
+	t.Parallel()
+	w := newcomer(t)
+	made := w.run("init", "hello", "-o", "edn")
+	require.Equal(t, 0, made.code, made.stderr)
+	var files []string
+	for f := range made.value(t).Key("files").Elems() {
+		name, _ := f.AsString()
+		assert.FileExists(t, filepath.Join(w.dir, "hello", name))
+		files = append(files, name)
+	}
+	entries, err := os.ReadDir(filepath.Join(w.dir, "hello"))
+	require.NoError(t, err)
+	assert.Len(t, entries, len(files), "nothing else was written")
+
+	const greeting = "Hello! You said: good morning"
+	w.dir = filepath.Join(w.dir, "hello")
+	for _, args := range []string{"check hello.edn", "validate --strict", "fmt --check", "plugin lock --check"} {
+		got := w.run(strings.Fields(args)...)
+		assert.Equal(t, 0, got.code, "%s: %s%s", args, got.stdout, got.stderr)
+	}
+	assert.Equal(t, greeting, saidBy(t, w.run("run", "hello.edn", "-o", "edn")))
+	asked := []string{"act", "text/respond", `{:prompt "good morning"}`, "-o", "edn"}
+	assert.Equal(t, greeting, saidBy(t, w.run(asked...)))
+
+	s := w.serve("--profile", "test") // its listener takes a free port
+	assert.Equal(t, greeting, saidBy(t, w.run(asked...)))
+	s.stop()
+}
+
+// saidBy is the text of an answer.
+func saidBy(t *testing.T, got ended) string {
+	t.Helper()
+	require.Equal(t, 0, got.code, got.stderr)
+	out := got.value(t).Key("result").Key("out")
+	if out.IsMap() {
+		out = out.Key("text")
+	}
+	text, ok := out.AsString()
+	require.True(t, ok, got.stdout)
+	return text
+}
+
+// TestInitOverwritesNothing: an empty directory is taken, one with a file of a project is not.
+func TestInitOverwritesNothing(t *testing.T) {
+	t.Parallel()
+	w := newcomer(t)
+	w.write("notes.txt", "mine")
+	w.write("taken/hello.edn", "mine")
+	got := w.run("init", "taken", "-o", "edn")
+	assert.Equal(t, 1, got.code)
+	problem, err := edn.ReadString(got.stderr)
+	require.NoError(t, err)
+	assert.Equal(t, "input/invalid", word(problem.Key("error").Key("type")))
+	entries, err := os.ReadDir(filepath.Join(w.dir, "taken"))
+	require.NoError(t, err)
+	assert.Len(t, entries, 1)
+
+	got = w.run("init", "--plugins", w.dir)
+	assert.Equal(t, 5, got.code, got.stderr)
+	assert.NoFileExists(t, filepath.Join(w.dir, "ferment.hcl"))
+
+	got = w.run("init")
+	require.Equal(t, 0, got.code, got.stderr)
+	assert.NotContains(t, got.stdout, "cd ")
+	assert.Equal(t, 0, w.run("check", "hello.edn").code)
+	mine, err := os.ReadFile(filepath.Join(w.dir, "notes.txt"))
+	require.NoError(t, err)
+	assert.Equal(t, "mine", string(mine))
+}
