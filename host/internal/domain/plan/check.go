@@ -27,25 +27,34 @@ func Check(p *Plan, env Env) []Finding {
 }
 
 // causes leaves out findings that only follow from others. A key that was not understood may be the one that a node
-// lacks, or the one that fills or reads a slot; a name that two nodes write may be meant for one of them.
+// lacks, or the one that fills or reads a slot; a name that two nodes write may be meant for one of them, and a
+// later node reads the other.
 func causes(all []Finding) []Finding {
-	var unread, unfilled bool
+	unread := false
 	damaged := map[string]bool{}
+	var writers [][]edn.Value // paths of what may fill a slot, had it been understood
 	for _, f := range all {
 		unread = unread || slices.Contains([]string{checkUnknownKey, checkType, checkDuplicate, checkNeverFilled}, f.Check)
-		if f.Check == checkUnknownKey && f.key && len(f.Path) > 0 {
-			damaged[showPath(f.Path[:len(f.Path)-1])] = true
-			near, _ := f.Nearest.AsKeyword()
-			unfilled = unfilled || slices.Contains([]string{"", "as", "bindings", "item"}, near)
+		if len(f.Path) == 0 || f.Check != checkUnknownKey && f.Check != checkDuplicate {
+			continue
 		}
-		unfilled = unfilled || f.Check == checkDuplicate
+		in := f.Path[:len(f.Path)-1]
+		near, _ := f.Nearest.AsKeyword()
+		if f.Check == checkDuplicate || f.key && slices.Contains([]string{"", "as", "bindings", "item"}, near) {
+			writers = append(writers, in)
+		}
+		if f.Check == checkUnknownKey && f.key {
+			damaged[showPath(in)] = true
+		}
 	}
 	return slices.DeleteFunc(all, func(f Finding) bool {
 		switch f.Check {
 		case checkNeverRead:
 			return unread
 		case checkNeverFilled:
-			return unfilled
+			return slices.ContainsFunc(writers, func(in []edn.Value) bool {
+				return len(in) == 0 || comparePaths(f.Path[:min(len(in), len(f.Path))], in) > 0
+			})
 		case checkType, checkMap:
 			return damaged[showPath(f.Path)]
 		}
