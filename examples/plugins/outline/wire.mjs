@@ -30,7 +30,8 @@ export const COOKIE_KEY = "FERMENT_PLUGIN";
 export const COOKIE_VALUE = "7b1e8c0e-5d3f-4a55-9a80-2f6f1f0c9e41";
 export const MAX_MESSAGE = 16 << 20;
 export const BLOB_THRESHOLD = 64 << 10;
-export const MAX_STRING = 8 << 20;
+export const MAX_DEPTH = 128;
+const MAX_STRING = 8 << 20;
 const PERMISSION_HINT = "the process may do what the plugin declares as its needs and effects and the operator grants, nothing else";
 const CLOSE_GRACE = 1000; // ms for the calls that are still running at the end
 
@@ -222,11 +223,22 @@ export function decode(payload, blobs = []) {
   }
   try {
     const value = JSON.parse(utf8.decode(body));
+    if (tooDeep(value)) throw protocol(`decode payload: nested deeper than ${MAX_DEPTH}`);
     if (!body.includes("#tag") && !body.includes("\\u")) return value;
     return restore(value, new Map(blobs.map((b) => [b.hash, b.body])), new Map());
   } catch (e) {
     throw e instanceof Refusal ? e : protocol(`decode payload: ${e.message}`);
   }
+}
+
+/** Whether a value nests deeper than a peer may send. JSON.parse has no limit. */
+function tooDeep(value) {
+  let level = [value];
+  for (let depth = 0; depth <= MAX_DEPTH; depth++) {
+    level = level.flatMap((v) => (typeof v === "object" && v !== null ? Object.values(v) : []));
+    if (level.length === 0) return false;
+  }
+  return true;
 }
 
 function restore(value, bodies, texts) {
@@ -286,15 +298,24 @@ function extract(value, blobs) {
   return Object.fromEntries(Object.entries(value).map(([key, v]) => [key, extract(v, blobs)]));
 }
 
+/** The stack from the innermost line of the author's own files on; the log has all
+ * of it. */
+function ownFrames(stack) {
+  const foreign = /node:|<anonymous>|node_modules|\/wire\.mjs/;
+  const frames = stack.filter((line) => line.startsWith("    at ")).map((line) => line.slice(7));
+  const first = frames.findIndex((f) => !foreign.test(f));
+  return frames.slice(Math.max(first, 0)).filter((f) => !f.includes("/wire.mjs")).slice(0, 30);
+}
+
 /** An error as the error map of the contract. */
-function failure(error) {
+export function failure(error) {
   if (error instanceof Refusal) {
     const said = { type: error.type, message: error.message.slice(0, 500) };
     return Object.keys(error.details).length ? { ...said, details: error.details } : said;
   }
   const stack = String(error?.stack ?? error).split("\n");
   log("error", "call failed", { error: String(error), stack: stack.join("\n") });
-  const said = { type: "runtime/invoke-failed", message: String(error).slice(0, 500), details: { stack: stack.slice(0, 60) } };
+  const said = { type: "runtime/invoke-failed", message: String(error).slice(0, 500), details: { stack: ownFrames(stack) } };
   return ["EPERM", "EACCES"].includes(error?.code) ? { ...said, hint: PERMISSION_HINT } : said;
 }
 

@@ -31,14 +31,19 @@ import threading
 import time
 import traceback
 
-import grpc
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+try:
+    import grpc
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-import goplugin_pb2 as gp
-import plugin_pb2 as pb
+    import goplugin_pb2 as gp
+    import plugin_pb2 as pb
+except ImportError as e:
+    print(f"{sys.executable} cannot run this plugin ({e}): it needs the packages grpcio, protobuf and cryptography "
+          "(Debian: python3-grpcio python3-protobuf python3-cryptography)", file=sys.stderr)
+    sys.exit(2)
 from blake3 import blake3
 
 PROTOCOL = 1
@@ -374,10 +379,18 @@ def _failure(error):
         return {**said, "details": error.details} if error.details else said
     stack = traceback.format_exception(type(error), error, error.__traceback__)
     log("error", "call failed", error=repr(error), stack="".join(stack))
-    lines = [line for part in stack for line in part.strip().splitlines()]
     message = f"{type(error).__name__}: {error}"[:500]
-    said = {"type": "runtime/invoke-failed", "message": message, "details": {"stack": lines[-60:]}}
+    said = {"type": "runtime/invoke-failed", "message": message, "details": {"stack": _own_frames(error)}}
     return {**said, "hint": PERMISSION_HINT} if isinstance(error, PermissionError) else said
+
+
+def _own_frames(error):
+    """The stack of an exception from the innermost line of the author's own files
+    on; the log has all of it."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    frames = [f for f in reversed(traceback.extract_tb(error.__traceback__)) if f.filename != __file__]
+    own = [at for at, f in enumerate(frames) if os.path.dirname(os.path.abspath(f.filename)) == here]
+    return [f"{f.name} ({f.filename}:{f.lineno}): {f.line}" for f in frames[own[0] if own else 0:][:30]]
 
 
 # --- the services ------------------------------------------------------------

@@ -96,9 +96,10 @@ func (c *command) equip(ctx context.Context, p *scaffold.Project) error {
 	case scaffold.Go:
 		return c.findSDK(p)
 	case scaffold.Python:
-		p.Interpreter = cmp.Or(p.Interpreter, interpreter(ctx, []string{"python3", "/usr/bin/python3"}, "-c", "import grpc, google.protobuf, cryptography"), "/usr/bin/python3")
+		c.findInterpreter(ctx, p, "python3", "no Python here has grpcio, protobuf and cryptography, which the plugin needs (Debian: python3-grpcio python3-protobuf python3-cryptography)",
+			"-c", "import grpc, google.protobuf, cryptography")
 	case scaffold.Node:
-		p.Interpreter = cmp.Or(p.Interpreter, interpreter(ctx, []string{"node", "/usr/bin/node"}, "-e", "0"), "/usr/bin/node")
+		c.findInterpreter(ctx, p, "node", "node is not installed, which the plugin needs (Debian: nodejs npm)", "-e", "0")
 	}
 	if !filepath.IsAbs(p.Interpreter) {
 		path, err := exec.LookPath(p.Interpreter)
@@ -110,23 +111,36 @@ func (c *command) equip(ctx context.Context, p *scaffold.Project) error {
 	return nil
 }
 
-// interpreterWait bounds the question whether an interpreter can run a plugin.
-const interpreterWait = 10 * time.Second
+// findInterpreter sets the interpreter of a project if none was named: the first
+// that runs a small script. If none does, it says so and leaves the usual one.
+func (c *command) findInterpreter(ctx context.Context, p *scaffold.Project, name, without string, script ...string) {
+	if p.Interpreter != "" {
+		return
+	}
+	usual := scaffold.DefaultInterpreter(p.Lang)
+	if p.Interpreter = interpreter(ctx, []string{name, usual}, script...); p.Interpreter == "" {
+		p.Interpreter = usual
+		_, _ = fmt.Fprintf(c.env.Stderr, "note: %s\n", without)
+	}
+}
+
+// interpreterWait bounds the question whether an interpreter can run a plugin. On
+// a machine that is busy the packages of Python take seconds to load.
+const interpreterWait = 30 * time.Second
 
 // interpreter gives the path of the first program that runs a small script,
 // with links resolved: a plugin starts with an empty environment, in which a
 // wrapper that looks for the real program may not find it.
 func interpreter(ctx context.Context, names []string, script ...string) string {
-	ctx, cancel := context.WithTimeout(ctx, interpreterWait)
-	defer cancel()
-	for _, name := range names {
-		path, err := exec.LookPath(name)
-		if err != nil {
-			continue
-		}
+	runs := func(path string) bool {
+		ctx, cancel := context.WithTimeout(ctx, interpreterWait)
+		defer cancel()
 		run := exec.CommandContext(ctx, path, script...)
 		run.Env = []string{}
-		if run.Run() == nil {
+		return run.Run() == nil
+	}
+	for _, name := range names {
+		if path, err := exec.LookPath(name); err == nil && runs(path) {
 			return path
 		}
 	}

@@ -39,7 +39,7 @@ func check(t *testing.T, dir string) {
 	cmd := exec.CommandContext(ctx, filepath.Join(dir, "check"))
 	compiled, err := exec.CommandContext(ctx, "go", "env", "GOCACHE").Output() // by default below XDG_CACHE_HOME
 	require.NoError(t, err)
-	cmd.Env = append(os.Environ(), "GOCACHE="+strings.TrimSpace(string(compiled)), "FERMENT="+built.ferment, "GOFLAGS=-mod=mod -trimpath", "GOWORK=off",
+	cmd.Env = append(os.Environ(), "GOCACHE="+strings.TrimSpace(string(compiled)), "FERMENT="+built.ferment, "GOFLAGS=-trimpath", "GOWORK=",
 		"XDG_RUNTIME_DIR="+filepath.Join(built.root, "rt"), "XDG_CACHE_HOME="+filepath.Join(built.home, "cache"))
 	cmd.WaitDelay = 5 * time.Second
 	out, err := cmd.CombinedOutput()

@@ -92,6 +92,18 @@ d = Plugin("d", "1", [Capability("d/a", f, ["d/count"], gives="[:map [:n :int]]"
 print(json.dumps([c["io/out-schema"] for c in d["capabilities"]] + [d["schemas"]]))`, ""))
 }
 
+// SDK-002: the stack of an exception begins with the author's own line, also if a
+// library threw it.
+func TestStacksInOtherLanguages(t *testing.T) {
+	assert.Contains(t, python(t, `
+import json, wire
+def mine(): json.loads("{")
+try: mine()
+except ValueError as e: print(wire._failure(e)["details"]["stack"][0])`, ""), "mine (")
+	assert.Contains(t, node(t, `import { failure } from "./wire.mjs"; function mine() { JSON.parse("{"); }
+try { mine(); } catch (e) { console.log(failure(e).details.stack[0]); }`, ""), "mine (")
+}
+
 // SDK-005: what the messages of the contract have no word for is refused when the
 // program starts, or sent as what it stands for, and never lost.
 func TestMistakesInOtherLanguages(t *testing.T) {

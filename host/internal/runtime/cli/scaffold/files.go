@@ -42,6 +42,9 @@ func (p Project) Files() ([]File, error) {
 		}
 		all = append(all, File{Path: source.path, Text: text, Run: source.path == "check"})
 	}
+	if text := p.here(); text != "" {
+		all = append(all, File{Path: map[bool]string{true: "go.work", false: ".env"}[p.Lang == Go], Text: []byte(text)})
+	}
 	if p.Lang != Go {
 		all = append(all, File{Path: "plugin.proto", Text: []byte(wire.PluginProto())}, File{Path: "goplugin.proto", Text: []byte(wire.GoPluginProto())})
 	}
@@ -67,16 +70,39 @@ func (p Project) sources() []source {
 	return append(all, source{"common/samples." + p.Kind + ".edn.tmpl", "samples.edn"}, source{"common/ferment.hcl.tmpl", "ferment.hcl"})
 }
 
+// here is what holds for this machine alone, and is not committed: the workspace
+// with the checkout of the SDK, or the interpreter if it is not the usual one.
+func (p Project) here() string {
+	switch {
+	case p.Lang == Go && p.Local != "":
+		return "go 1.26.0\n\nuse .\n\nreplace github.com/fermenthq/ferment => " + strconv.Quote(p.Local) + "\n"
+	case p.Lang != Go && p.Interpreter != interpreters[p.Lang].path:
+		return fmt.Sprintf("%s=%q\n", interpreters[p.Lang].variable, p.Interpreter)
+	}
+	return ""
+}
+
+// interpreters are what runs a plugin, and the variable that names another one.
+var interpreters = map[string]struct{ variable, path string }{
+	Python: {"PYTHON", "/usr/bin/python3"},
+	Node:   {"NODE", "/usr/bin/node"},
+}
+
+// DefaultInterpreter is the interpreter of a language that a project names where
+// nothing else is said.
+func DefaultInterpreter(lang string) string { return interpreters[lang].path }
+
 // program is what the configuration starts, and the files of it that are not
 // the program itself.
-func (p Project) program() (command, files []string) {
+func (p Project) program() (command string, files []string) {
+	interpreter := fmt.Sprintf("env(%q, %q), ", interpreters[p.Lang].variable, interpreters[p.Lang].path)
 	switch p.Lang {
 	case Python:
-		return []string{p.Interpreter, "plugin.py"}, []string{"plugin.py", "wire.py", "blake3.py", "plugin_pb2.py", "goplugin_pb2.py"}
+		return interpreter + `"plugin.py"`, []string{"plugin.py", "wire.py", "blake3.py", "plugin_pb2.py", "goplugin_pb2.py"}
 	case Node:
-		return []string{p.Interpreter, "plugin.mjs"}, []string{"plugin.mjs", "wire.mjs", "certificate.mjs", "plugin.proto", "goplugin.proto", "package-lock.json"}
+		return interpreter + `"plugin.mjs"`, []string{"plugin.mjs", "wire.mjs", "certificate.mjs", "plugin.proto", "goplugin.proto", "package-lock.json"}
 	}
-	return []string{p.Name}, nil
+	return quoted([]string{p.Name}), nil
 }
 
 func (p Project) fill(name string, text []byte) ([]byte, error) {
@@ -91,7 +117,7 @@ func (p Project) fill(name string, text []byte) ([]byte, error) {
 		Project
 		sample
 		Command, Files, Pad string
-	}{p, p.sample(), quoted(command), quoted(files), strings.Repeat(" ", len(p.Name))})
+	}{p, p.sample(), command, quoted(files), strings.Repeat(" ", len(p.Name))})
 	if err != nil {
 		return nil, fmt.Errorf("new plugin: %w", err)
 	}

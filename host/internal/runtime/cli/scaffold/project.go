@@ -15,8 +15,8 @@ type Project struct {
 	Name string
 	// Kind is the sort of capability, Lang the language, see Kinds and Langs.
 	Kind, Lang string
-	// Interpreter is the program that runs a plugin in Python or Node, as the
-	// configuration has to name it.
+	// Interpreter is the program that runs a plugin in Python or Node on this
+	// machine.
 	Interpreter string
 	// SDKVersion is the version of the SDK that a Go module requires.
 	SDKVersion string

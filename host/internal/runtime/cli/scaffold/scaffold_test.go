@@ -63,6 +63,34 @@ func TestFiles(t *testing.T) {
 	})
 }
 
+// SDK-005: what is committed names neither the interpreter of this machine nor a
+// folder of it; what does is ignored by git.
+func TestNothingOfThisMachineIsCommitted(t *testing.T) {
+	each(t, func(t *testing.T, p Project, _ map[string]string) {
+		p.Interpreter, p.Local = "/home/somebody/bin/run", "/home/somebody/ferment"
+		all, err := p.Files()
+		require.NoError(t, err)
+		var ignored []string
+		for _, f := range all {
+			if f.Path == ".gitignore" {
+				ignored = strings.Fields(string(f.Text))
+			}
+		}
+		local := 0
+		for _, f := range all {
+			if strings.Contains(string(f.Text), "/home/somebody") {
+				assert.Contains(t, ignored, "/"+f.Path)
+				local++
+			}
+		}
+		assert.Equal(t, 1, local, "one file says what holds for this machine")
+		p.Interpreter, p.Local = DefaultInterpreter(p.Lang), ""
+		again, err := p.Files()
+		require.NoError(t, err)
+		assert.Len(t, again, len(all)-1)
+	})
+}
+
 // What a Go project requires is what this repository's own example of a
 // third-party module requires.
 func TestGoModule(t *testing.T) {
@@ -77,8 +105,7 @@ func TestGoModule(t *testing.T) {
 		text := strings.ReplaceAll(string(mod), "wordcount", "<%.Name%>")
 		text = strings.Replace(text, "ferment v0.0.0", "ferment <%.SDKVersion%>", 1)
 		text, _, _ = strings.Cut(text, "\nreplace ")
-		require.NoError(t, os.WriteFile("templates/go/go.mod.tmpl",
-			[]byte(text+"<%- if .Local%>\n\nreplace github.com/fermenthq/ferment => <%.Local%>\n<%- end%>\n"), 0o644))
+		require.NoError(t, os.WriteFile("templates/go/go.mod.tmpl", []byte(text), 0o644))
 		return // the templates are part of the binary that is running
 	}
 	files, err := p.Files()
@@ -86,7 +113,8 @@ func TestGoModule(t *testing.T) {
 	for _, f := range files {
 		switch f.Path {
 		case "go.mod":
-			assert.Equal(t, string(mod), string(f.Text), "go test ./host/internal/runtime/cli/scaffold -update")
+			required, _, _ := strings.Cut(string(mod), "\nreplace ")
+			assert.Equal(t, required, string(f.Text), "go test ./host/internal/runtime/cli/scaffold -update")
 		case "go.sum":
 			assert.Equal(t, string(sum), string(f.Text), "go test ./host/internal/runtime/cli/scaffold -update")
 		}
@@ -98,7 +126,7 @@ func TestExamplesShareTheTemplates(t *testing.T) {
 	root := filepath.Join("..", "..", "..", "..", "..", "examples", "plugins")
 	own := []string{"plugin.py", "plugin.mjs", "README.md", "check", ".gitignore", ".github/workflows/check.yml", "samples.edn", "ferment.hcl", "test_plugin.py", "plugin.test.mjs"}
 	for name, lang := range map[string]string{"readability": Python, "outline": Node} {
-		p := Project{Name: name, Kind: "tool", Lang: lang, Interpreter: "/usr/bin/run"}
+		p := Project{Name: name, Kind: "tool", Lang: lang, Interpreter: DefaultInterpreter(lang)}
 		files, err := p.Files()
 		require.NoError(t, err)
 		shared := 0

@@ -1,0 +1,129 @@
+//go:build external
+
+package scaffold
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/sdk/conformance"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// mutant is a project with one edit: a fault that an author of a plugin in another
+// language makes easily.
+type mutant struct {
+	kind, file, old, new string
+	check                string // that must fail
+}
+
+var pythonMutants = map[string]mutant{
+	"hash not compared":            {"tool", "wire.py", `if blob_hash(text) != name:`, `if False:`, "core/malformed/blob-wrong"},
+	"hash compared of short texts": {"tool", "wire.py", `if blob_hash(text) != name:`, `if len(text) < 65536 and blob_hash(text) != name:`, "core/malformed/blob-large"},
+	"missing blob is empty":        {"tool", "wire.py", `raise _protocol(f"decode payload: no blob came for the reference {str(name)[:80]}")`, `return ""`, "core/malformed/blob-missing"},
+	"references stay":              {"tool", "wire.py", `return _blob(value, bodies, texts)`, `return value`, "core/malformed/blob-missing"},
+	"blobs are empty":              {"tool", "wire.py", `return texts[name]`, `return ""`, "core/invoke/blob"},
+	"first of two forms":           {"tool", "wire.py", `json.loads(payload.body.decode(), object_pairs_hook=_once, parse_constant=_no_constant)`, `json.JSONDecoder().raw_decode(payload.body.decode())[0]`, "core/malformed/two-forms"},
+	"unreadable text":              {"tool", "wire.py", `raise _protocol(f"decode payload: {e}") from None`, `raise Refusal("input/invalid", "no JSON")`, "core/malformed/text"},
+	"deep value":                   {"tool", "wire.py", `except (ValueError, RecursionError) as e`, `except ValueError as e`, "core/malformed/deep"},
+	"no envelope":                  {"tool", "wire.py", `raise _protocol("invoke: the request is no envelope: it has no :task")`, `raise Refusal("input/invalid", "no task")`, "core/malformed/not-a-map"},
+	"any encoding":                 {"tool", "wire.py", `if payload.encoding != "json":`, `if False:`, "core/malformed/encoding"},
+	"no payload":                   {"tool", "wire.py", `raise _protocol("decode payload: there is none")`, `raise Refusal("input/invalid", "nothing")`, "core/malformed/absent"},
+	"other type for unknown":       {"tool", "wire.py", `Refusal("cap/not-found", f"invoke`, `Refusal("input/invalid", f"invoke`, "core/invoke/unknown-capability"},
+	"answers unconfigured":         {"tool", "wire.py", `if self._state not in (pb.HEALTH_STATE_READY, pb.HEALTH_STATE_DEGRADED):`, `if False:`, "core/configure/before-invoke"},
+	"answers after drain":          {"tool", "wire.py", `if self._state not in (pb.HEALTH_STATE_READY, pb.HEALTH_STATE_DEGRADED):`, `if self._state == pb.HEALTH_STATE_STARTING:`, "core/drain/refuses"},
+	"errors in EDN": {"tool", "wire.py", `        payload, blobs = encode(value)
+        for blob in blobs:`, `        payload, blobs = encode(value)
+        if kind == "error":
+            payload = pb.Payload(encoding="edn", body=b"{:type :" + value["type"].encode() + b"}")
+        for blob in blobs:`, "core/invoke/error-encoding"},
+	"run ends once": {"tool", "wire.py", `await _run(self.plugin.end_run, request.run)`, `if request.run in vars(self).setdefault("ended", set()): raise KeyError(request.run)
+        self.ended.add(request.run)`, "core/run/again"},
+	"exit code": {"tool", "wire.py", `return service.exit_code`, `return 3`, "core/shutdown/exit-code"},
+	"calls share an envelope": {"solver", "wire.py", `capability = self._find(envelope["task"])`, `self.last = envelope
+        await asyncio.sleep(0.002)
+        envelope = self.last
+        capability = self._find(envelope["task"])`, "core/invoke/apart"},
+	"place lost by cancelling": {"solver", "wire.py", `        finally:
+            call.stopped.set()
+            capability.running -= 1`, `        except asyncio.CancelledError:
+            capability.running += 1
+            raise
+        finally:
+            call.stopped.set()
+            capability.running -= 1`, "core/cancel/slots"},
+	"9 KiB left by each call": {"tool", "wire.py", `call = Call(self, request.context, envelope, capability)`, `call = Call(self, request.context, envelope, capability)
+        globals().setdefault("LEAK", []).append(bytearray(9 << 10))`, "core/load/growth"},
+	"unknown keys refused": {"tool", "wire.py", `capability = self._find(envelope["task"])`, `if set(envelope) - {"proto", "trace", "task", "input", "effects"}:
+            raise Refusal("input/invalid", "an unknown key")
+        capability = self._find(envelope["task"])`, "core/invoke/unknown-keys"},
+	"empty text": {"tool", "plugin.py", `return {"words": len(words), "distinct": len(set(words))}`, `return {"words": len(words), "distinct": len(set(words))} if words else {"words": "none"}`, "core/invoke/edges"},
+}
+
+var nodeMutants = map[string]mutant{
+	"hash not compared":     {"tool", "wire.mjs", `if (blobHash(text) !== name) throw`, `if (false) throw`, "core/malformed/blob-wrong"},
+	"missing blob is empty": {"tool", "wire.mjs", `if (!bodies.has(name)) throw protocol(`, `if (!bodies.has(name)) return String(`, "core/malformed/blob-missing"},
+	"deep value":            {"tool", "wire.mjs", `if (tooDeep(value)) throw`, `if (false) throw`, "core/malformed/deep"},
+	"any encoding":          {"tool", "wire.mjs", `if (payload.encoding !== "json") {`, `if (false) {`, "core/malformed/encoding"},
+}
+
+// plugin writes a project, with an edit if there is one, and gives its command and
+// the options of a run.
+func plugin(t *testing.T, lang, kind string, edit mutant) (conformance.Target, conformance.Options) {
+	t.Helper()
+	p := Project{Name: "my-plugin", Kind: kind, Lang: lang, SDKVersion: "v0.0.0"}
+	p.Interpreter = map[string]string{Python: "/usr/bin/python3", Node: "/usr/bin/node"}[lang]
+	files, err := p.Files()
+	require.NoError(t, err)
+	var o conformance.Options
+	for i, f := range files {
+		if f.Path == edit.file {
+			require.Equal(t, 1, strings.Count(string(f.Text), edit.old), "the edit of %s", f.Path)
+			files[i].Text = []byte(strings.Replace(string(f.Text), edit.old, edit.new, 1))
+		}
+		if f.Path == "samples.edn" {
+			require.NoError(t, o.ReadSamples(edn.MustRead(string(f.Text))))
+		}
+	}
+	dir := filepath.Join(t.TempDir(), "p")
+	require.NoError(t, Write(dir, files))
+	program := map[string]string{Python: "plugin.py", Node: "plugin.mjs"}[lang]
+	if lang == Node {
+		packages, err := filepath.Abs("../../../../../examples/plugins/outline/node_modules")
+		require.NoError(t, err)
+		require.DirExists(t, packages, "run npm ci in examples/plugins/outline")
+		require.NoError(t, os.Symlink(packages, filepath.Join(dir, "node_modules")))
+	}
+	o.Seed, o.Patience = 1, 2
+	return conformance.Process([]string{p.Interpreter, filepath.Join(dir, program)}, nil), o
+}
+
+// CONF-005: a plugin as it comes passes a check, and one with the edit that the
+// check is named for fails it. That the plugins pass every check is shown where
+// they are tried as projects.
+func TestMutantsInOtherLanguages(t *testing.T) {
+	checks := map[string]conformance.Check{}
+	for _, c := range conformance.Checks() {
+		checks[c.ID] = c
+	}
+	for lang, mutants := range map[string]map[string]mutant{Python: pythonMutants, Node: nodeMutants} {
+		for name, m := range mutants {
+			t.Run(lang+" "+name, func(t *testing.T) {
+				t.Parallel()
+				target, o := plugin(t, lang, m.kind, mutant{})
+				r := conformance.RunCheck(t.Context(), target, checks[m.check], o)
+				require.Equal(t, conformance.Pass, r.Status, "%s as it comes: expected %s, observed %s, log %v", m.check, r.Expected, r.Observed, r.Evidence)
+				target, o = plugin(t, lang, m.kind, m)
+				r = conformance.RunCheck(t.Context(), target, checks[m.check], o)
+				assert.Equal(t, conformance.Fail, r.Status, "%s passes", m.check)
+				assert.NotContains(t, r.Observed, "not testable")
+				assert.NotContains(t, r.Expected, "handshake", "it does not start: %s %v", r.Observed, r.Evidence)
+			})
+		}
+	}
+}
