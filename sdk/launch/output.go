@@ -22,8 +22,12 @@ const (
 )
 
 // MaxLine is the longest line that is kept whole; the rest of a longer one is
-// dropped, so that a line without an end costs no memory.
-const MaxLine = 128 << 10
+// dropped, so that a line without an end costs no memory. What is read of it is
+// readLine: a secret that begins in what is kept is recognised by its end.
+const (
+	MaxLine  = 128 << 10
+	readLine = 2 * MaxLine
+)
 
 // Line is one line of output.
 type Line struct {
@@ -33,7 +37,7 @@ type Line struct {
 }
 
 // scanLines calls each for every line of r until r ends. A last line without a
-// newline counts. It holds at most MaxLine bytes.
+// newline counts. It holds at most readLine bytes.
 func scanLines(r io.Reader, stream Stream, each func(Line)) {
 	in := bufio.NewReaderSize(r, 32<<10)
 	var line []byte
@@ -42,7 +46,7 @@ func scanLines(r io.Reader, stream Stream, each func(Line)) {
 		part, err := in.ReadSlice('\n')
 		complete := err == nil
 		part = bytes.TrimSuffix(part, []byte{'\n'})
-		if room := MaxLine - len(line); len(part) > room {
+		if room := readLine - len(line); len(part) > room {
 			cut += int64(len(part) - room)
 			part = part[:room]
 		}
@@ -82,7 +86,7 @@ func (w *LineWriter) Write(p []byte) (int, error) {
 	for rest := p; len(rest) > 0; {
 		part, after, complete := bytes.Cut(rest, []byte{'\n'})
 		rest = after
-		if room := MaxLine - len(w.line); len(part) > room {
+		if room := readLine - len(w.line); len(part) > room {
 			w.cut += int64(len(part) - room)
 			part = part[:room]
 		}

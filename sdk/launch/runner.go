@@ -26,7 +26,7 @@ type Runner struct {
 	socketDir string
 	output    func(Line)
 	accept    func(Handshake) error
-	redact    func(string) string
+	redact    func(string, int) string
 
 	hostOut, hostErr *io.PipeReader // what go-plugin reads
 	feedOut, feedErr *io.PipeWriter
@@ -53,8 +53,9 @@ type RunnerConfig struct {
 	// Output gets every line but the handshake, from two goroutines. It must
 	// not block for long. May be nil.
 	Output func(Line)
-	// Redact changes the text of every line before anybody keeps it. May be nil.
-	Redact func(string) string
+	// Redact gives what may be kept of the first most bytes of a line. It sees
+	// what follows them too: what it takes out may begin before the cut. May be nil.
+	Redact func(line string, most int) string
 	// Accept judges the handshake before go-plugin sees it; its error ends the
 	// start and is found again by Refused. May be nil.
 	Accept func(Handshake) error
@@ -70,7 +71,7 @@ func NewRunner(c RunnerConfig) *Runner {
 		r.output = func(Line) {}
 	}
 	if r.redact == nil {
-		r.redact = func(text string) string { return text }
+		r.redact = func(text string, most int) string { return text[:min(most, len(text))] }
 	}
 	r.hostOut, r.feedOut = io.Pipe()
 	r.hostErr, r.feedErr = io.Pipe()
@@ -150,8 +151,15 @@ func (r *Runner) offer(h Handshake, line string) {
 	_, _ = io.WriteString(r.feedOut, line+"\n")
 }
 
+// kept is what may be kept of a line.
+func (r *Runner) kept(l Line) Line {
+	l.Cut += int64(max(0, len(l.Text)-MaxLine))
+	l.Text = r.redact(l.Text, MaxLine)
+	return l
+}
+
 func (r *Runner) stray(l Line) {
-	l.Text = r.redact(l.Text)
+	l = r.kept(l)
 	r.mu.Lock()
 	text := l.Text
 	if r.noise > 0 {
@@ -175,7 +183,7 @@ func (r *Runner) readStderr(proc *Process, from *pipe) {
 // Keep takes a line that came another way than through the pipes of the process
 // as if it had come through them.
 func (r *Runner) Keep(l Line) {
-	l.Text = r.redact(l.Text)
+	l = r.kept(l)
 	r.tail.Add(l.Text)
 	r.output(l)
 }

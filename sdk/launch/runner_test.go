@@ -295,7 +295,7 @@ func FuzzLines(f *testing.F) {
 		_ = w.Close()
 		total := strings.Count(string(text), "\n")
 		for _, l := range read {
-			assert.LessOrEqual(t, len(l.Text), MaxLine)
+			assert.LessOrEqual(t, len(l.Text), readLine)
 			total += len(l.Text) + int(l.Cut)
 		}
 		assert.LessOrEqual(t, total, len(text))

@@ -11,56 +11,110 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
-// minPart keeps parts and encoded forms of a secret from being so short that
-// they stand in texts that have nothing to do with it.
-const minPart = 8
+const (
+	// minSecret keeps a secret of a few characters from blanking out half a text.
+	minSecret = 4
+	// minPart keeps parts and encoded forms of a secret from being so short that
+	// they stand in texts that have nothing to do with it.
+	minPart = 8
+)
 
-// SecretReplacer takes secrets out of texts in all their forms. The keys are the
-// secrets, the values what stands in their place.
-func SecretReplacer(secrets map[string]string) *strings.Replacer {
-	instead := map[string]string{}
-	for _, secret := range slices.Sorted(maps.Keys(secrets)) {
-		for _, form := range SecretForms(secret) {
-			instead[form] = secrets[secret]
-		}
-	}
-	// Of two that begin at one place the longer one is taken out.
-	forms := slices.SortedFunc(maps.Keys(instead), func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
-	pairs := make([]string, 0, 2*len(forms))
-	for _, form := range forms {
-		pairs = append(pairs, form, instead[form])
-	}
-	return strings.NewReplacer(pairs...)
+// Secrets takes secrets out of texts: as they are, each of their lines (a key of
+// many lines is printed line by line), and in up to two of these encodings, one
+// in the other: escapes of JSON, EDN and Go, escapes of a URL, base64 and
+// hexadecimal digits. Apply it before a text is cut, folded or quoted: a part of
+// a secret is not recognised. Nil takes nothing out. It is safe for many
+// goroutines.
+type Secrets struct {
+	starts   map[string][]form // by the first minSecret bytes, the longest first
+	possible [1 << 16]bool     // pairs of bytes with which a form begins
 }
 
-// SecretForms are the texts in which a secret shows itself: as it is, each of its
-// lines (a key of many lines is printed line by line), and these as they stand
-// in JSON, EDN, a quoted text of Go, a URL, base64 and hexadecimal digits. The
-// secret comes first; the rest is in no order and may hold a text twice.
-func SecretForms(secret string) []string {
-	texts := []string{secret}
-	for line := range strings.Lines(secret) {
-		// The frame of a key is in all keys.
-		if line = strings.TrimSpace(line); len(line) >= minPart && line != secret && !strings.HasPrefix(line, "-----") {
-			texts = append(texts, line)
+// form is a text in which a secret shows itself, and what stands in its place.
+type form struct{ text, instead string }
+
+// NewSecrets makes one for secrets (the keys) and what stands in their places
+// (the values). Secrets of less than 4 bytes are ignored.
+func NewSecrets(secrets map[string]string) *Secrets {
+	all := map[string]string{}
+	for _, secret := range slices.Sorted(maps.Keys(secrets)) {
+		if len(secret) < minSecret {
+			continue
+		}
+		for form := range forms(secret) {
+			all[form] = secrets[secret]
 		}
 	}
-	out := texts
-	for _, s := range texts {
-		for _, quoted := range []string{strconv.Quote(s), jsonText(s, true), jsonText(s, false)} {
-			out = append(out, strings.TrimSuffix(strings.TrimPrefix(quoted, `"`), `"`))
+	s := &Secrets{starts: map[string][]form{}}
+	for text, instead := range all {
+		s.starts[text[:minSecret]] = append(s.starts[text[:minSecret]], form{text, instead})
+		s.possible[pair(text)] = true
+	}
+	for _, same := range s.starts {
+		slices.SortFunc(same, func(a, b form) int { return cmp.Or(cmp.Compare(len(b.text), len(a.text)), cmp.Compare(a.text, b.text)) })
+	}
+	return s
+}
+
+func pair[T string | []byte](s T) int { return int(s[0])<<8 | int(s[1]) }
+
+// forms are the texts to look for. Escapes are taken off a text before it is
+// searched, so they are here only where a block encoding covers them.
+func forms(secret string) map[string]bool {
+	all := map[string]bool{}
+	for _, s := range appearances(secret) {
+		all[s] = true
+		for _, outer := range coded(s) {
+			all[outer] = true
+			for _, twice := range coded(outer) {
+				all[twice] = true
+			}
 		}
-		out = append(out, url.QueryEscape(s), url.PathEscape(s))
-		digits := hex.EncodeToString([]byte(s))
-		for _, form := range append(inBase64(s), digits, strings.ToUpper(digits)) {
-			if len(form) >= minPart {
-				out = append(out, form)
+		for _, escaped := range []string{inside(strconv.Quote(s)), jsonText(s, true), jsonText(s, false), url.QueryEscape(s), url.PathEscape(s)} {
+			for _, outer := range coded(escaped) {
+				all[outer] = true
 			}
 		}
 	}
-	return out
+	return all
+}
+
+// appearances are a secret, its lines, and what writers make of bytes that are
+// no text and of ends of lines.
+func appearances(secret string) []string {
+	var valid, folded strings.Builder
+	for _, r := range secret { // a byte that is no text is U+FFFD
+		valid.WriteRune(r)
+		if separates(r) {
+			r = ' '
+		}
+		folded.WriteRune(r)
+	}
+	all := []string{secret, valid.String(), folded.String()}
+	for line := range strings.FieldsFuncSeq(secret, separates) {
+		// The frame of a key is in all keys.
+		if line = strings.TrimSpace(line); len(line) >= minPart && !strings.HasPrefix(line, "-----") {
+			all = append(all, line)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func separates(r rune) bool { return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' }
+
+// coded are what a text is in encodings that know no characters.
+func coded(s string) []string {
+	digits := hex.EncodeToString([]byte(s))
+	all := append(inBase64(s), digits, strings.ToUpper(digits))
+	return slices.DeleteFunc(all, func(b string) bool { return len(b) < minPart })
+}
+
+func inside(quoted string) string {
+	return strings.TrimSuffix(strings.TrimPrefix(quoted, `"`), `"`)
 }
 
 func jsonText(s string, html bool) string {
@@ -68,7 +122,7 @@ func jsonText(s string, html bool) string {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(html)
 	_ = e.Encode(s) // of a text into memory
-	return strings.TrimSuffix(b.String(), "\n")
+	return inside(strings.TrimSuffix(b.String(), "\n"))
 }
 
 // inBase64 are the characters that a text has in base64 whatever stands before
@@ -86,4 +140,181 @@ func inBase64(s string) []string {
 		}
 	}
 	return out
+}
+
+// Replace takes the secrets out of a text.
+func (s *Secrets) Replace(text string) string { return s.Head(text, len(text)) }
+
+// Head is what Replace makes of the first n bytes of a text. A secret that only
+// begins there is taken out too.
+func (s *Secrets) Head(text string, n int) string {
+	n = min(n, len(text))
+	if s == nil {
+		return text[:n]
+	}
+	hits := s.find(text)
+	if len(hits) == 0 {
+		return text[:n]
+	}
+	slices.SortFunc(hits, func(a, b secretHit) int { return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(b.end, a.end)) })
+	var out strings.Builder
+	done := 0 // what is behind it is still to be written
+	for _, h := range hits {
+		if h.begin >= n {
+			break
+		}
+		if h.begin >= done {
+			out.WriteString(text[done:h.begin])
+			out.WriteString(h.instead)
+		}
+		done = max(done, h.end)
+	}
+	if done < n {
+		out.WriteString(text[done:n])
+	}
+	return out.String()
+}
+
+// secretHit is a place in a text where a secret stands.
+type secretHit struct {
+	begin, end int
+	instead    string
+}
+
+func (s *Secrets) find(text string) []secretHit {
+	plain := reading{text: text}
+	hits := s.search(plain, nil)
+	for _, outer := range escapes {
+		once, changed := outer(plain)
+		if !changed {
+			continue
+		}
+		hits = s.search(once, hits)
+		for _, inner := range escapes {
+			if twice, changed := inner(once); changed {
+				hits = s.search(twice, hits)
+			}
+		}
+	}
+	return hits
+}
+
+func (s *Secrets) search(r reading, hits []secretHit) []secretHit {
+	for i := 0; i+minSecret <= len(r.text); i++ {
+		if !s.possible[pair(r.text[i:])] {
+			continue
+		}
+		for _, f := range s.starts[r.text[i:i+minSecret]] {
+			if strings.HasPrefix(r.text[i:], f.text) {
+				hits = append(hits, secretHit{r.begin(i), r.end(i + len(f.text) - 1), f.instead})
+				break
+			}
+		}
+	}
+	return hits
+}
+
+// reading is a text without its escapes, and for each byte where it was written.
+type reading struct {
+	text     string
+	from, to []int // nil: as it is
+}
+
+func (r reading) begin(i int) int {
+	if r.from == nil {
+		return i
+	}
+	return r.from[i]
+}
+
+func (r reading) end(i int) int {
+	if r.to == nil {
+		return i + 1
+	}
+	return r.to[i]
+}
+
+// escapes take one layer of escapes off a reading, and report whether there was
+// one.
+var escapes = []func(reading) (reading, bool){
+	func(r reading) (reading, bool) { return r.unescape(`\`, backslash) },
+	func(r reading) (reading, bool) { return r.unescape(`%`, percent) },
+	func(r reading) (reading, bool) { return r.unescape(`+`, query) }, // else it is as percent
+}
+
+// unescape replaces what one gives for the beginning of a text, for all places
+// of it. size is 0 where no escape begins.
+func (r reading) unescape(mark string, one func(string) (text string, size int)) (reading, bool) {
+	if !strings.Contains(r.text, mark) {
+		return r, false
+	}
+	var out strings.Builder
+	next := reading{from: make([]int, 0, len(r.text)), to: make([]int, 0, len(r.text))}
+	for i := 0; i < len(r.text); {
+		text, size := one(r.text[i:])
+		if size == 0 {
+			text, size = r.text[i:i+1], 1
+		}
+		out.WriteString(text)
+		for range len(text) {
+			next.from, next.to = append(next.from, r.begin(i)), append(next.to, r.end(i+size-1))
+		}
+		i += size
+	}
+	next.text = out.String()
+	return next, true
+}
+
+// backslash reads an escape of JSON, EDN or Go.
+func backslash(s string) (string, int) {
+	if s[0] != '\\' || len(s) < 2 {
+		return "", 0
+	}
+	if at := strings.IndexByte(`nrtbfav"\/'`, s[1]); at >= 0 {
+		return "\n\r\t\b\f\a\v\"\\/'"[at : at+1], 2
+	}
+	digits := map[byte]int{'x': 2, 'u': 4, 'U': 8}[s[1]]
+	code, ok := number(s, 2, digits)
+	if !ok {
+		return "", 0
+	}
+	if s[1] == 'x' {
+		return string([]byte{byte(code)}), 4
+	}
+	const high, low, last = 0xd800, 0xdc00, 0xdfff
+	if code >= high && code < low && strings.HasPrefix(s[6:], `\u`) {
+		if second, ok := number(s, 8, 4); ok && second >= low && second <= last {
+			return string(rune(0x10000 + (code-high)<<10 + (second - low))), 12
+		}
+	}
+	return string(rune(code)), 2 + digits
+}
+
+// percent reads an escape of a URL.
+func percent(s string) (string, int) {
+	if s[0] != '%' {
+		return "", 0
+	}
+	code, ok := number(s, 1, 2)
+	if !ok {
+		return "", 0
+	}
+	return string([]byte{byte(code)}), 3
+}
+
+// query is percent where a space is written as a plus.
+func query(s string) (string, int) {
+	if s[0] == '+' {
+		return " ", 1
+	}
+	return percent(s)
+}
+
+// number reads hexadecimal digits of s.
+func number(s string, at, digits int) (int, bool) {
+	if digits == 0 || len(s) < at+digits {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(s[at:at+digits], 16, 32)
+	return int(n), err == nil
 }

@@ -76,7 +76,7 @@ func (c CapabilityHealth) proto() *pluginv1.CapabilityHealth {
 func count(n int) uint32 { return uint32(min(max(n, 0), 1<<31-1)) }
 
 // capabilitiesFrom reads what is there, as far as it has a name.
-func capabilitiesFrom(all []*pluginv1.CapabilityHealth) []CapabilityHealth {
+func capabilitiesFrom(hide hider, all []*pluginv1.CapabilityHealth) []CapabilityHealth {
 	if len(all) == 0 {
 		return nil
 	}
@@ -85,7 +85,7 @@ func capabilitiesFrom(all []*pluginv1.CapabilityHealth) []CapabilityHealth {
 		c := CapabilityHealth{
 			ID:     e.GetCapId(),
 			State:  knownState(e.GetState()),
-			Reason: e.GetReason(),
+			Reason: hide.text(e.GetReason()),
 			Warmth: Warmth(e.GetWarmth()),
 
 			InFlight: int(e.GetInFlight()), Queued: int(e.GetQueued()), Places: int(e.GetPlaces()),

@@ -24,6 +24,8 @@ type Client struct {
 	line       Line
 	shared     shared // stream of calls
 
+	hide hider
+
 	mu       sync.Mutex
 	encoding Encoding
 	learned  bool // the plugin has said, or the host has set, how it is called
@@ -44,6 +46,15 @@ func NewClient(conn grpc.ClientConnInterface, line Line) *Client {
 	}
 	c.shared.capability, c.shared.limit = c.capability, MaxMessage
 	return c
+}
+
+// HideWith has clean take secrets out of what the plugin says of failures and of
+// its health: before anything of it is cut, quoted or folded. Answers pass as
+// they are, but for the errors in them. It must be called before the client is
+// used; clean is called from many goroutines.
+func (c *Client) HideWith(clean func(string) string) {
+	c.hide = clean
+	c.shared.hide = clean
 }
 
 // LimitMessages says that this end takes no message of more than n bytes, as
@@ -115,9 +126,9 @@ func (c *Client) describe(ctx context.Context, config edn.Value, host HostInfo) 
 	}
 	resp, err := c.lifecycle.Describe(ctx, req, c.atMost(MaxDescription))
 	if err != nil {
-		return Description{}, transport(ctx, op, err)
+		return Description{}, c.hide.transport(ctx, op, err)
 	}
-	d, err := descriptionFrom(op, config, resp.GetDescription(), resp.GetFindings(), resp.GetError())
+	d, err := descriptionFrom(c.hide, op, config, resp.GetDescription(), resp.GetFindings(), resp.GetError())
 	if err == nil && d.Encoding != "" {
 		c.UseEncoding(d.Encoding)
 	}
@@ -155,9 +166,9 @@ func (c *Client) Configure(ctx context.Context, setup Setup, host Host) (Descrip
 		MaxInFlight: uint32(max(setup.MaxInFlight, 0)),
 	}, c.atMost(MaxDescription))
 	if err != nil {
-		return Description{}, transport(ctx, op, err)
+		return Description{}, c.hide.transport(ctx, op, err)
 	}
-	d, err := descriptionFrom(op, setup.Config, resp.GetDescription(), resp.GetFindings(), resp.GetError())
+	d, err := descriptionFrom(c.hide, op, setup.Config, resp.GetDescription(), resp.GetFindings(), resp.GetError())
 	if err == nil && slices.Contains(setup.Host.Features, FeatureMux) && announces(d.Value, FeatureMux) {
 		c.shared.allow()
 	}
@@ -177,17 +188,17 @@ func announces(d edn.Value, feature string) bool {
 	return false
 }
 
-func descriptionFrom(op string, config edn.Value, description, findings, failure *pluginv1.Payload) (Description, error) {
+func descriptionFrom(hide hider, op string, config edn.Value, description, findings, failure *pluginv1.Payload) (Description, error) {
 	var d Description
 	if failure != nil {
-		v, err := decodeAs(errorForm, failure, nil)
+		v, err := hide.decode(errorForm, failure, nil)
 		if err != nil {
 			return d, err
 		}
-		return d, errorFrom(v, contract.SourcePlugin)
+		return d, errorFrom(hide.value(v), contract.SourcePlugin)
 	}
 	var err error
-	if d.Findings, err = findingsFrom(findings, config); err != nil {
+	if d.Findings, err = findingsFrom(hide, findings, config); err != nil {
 		return d, err
 	}
 	if description == nil {
@@ -197,7 +208,7 @@ func descriptionFrom(op string, config edn.Value, description, findings, failure
 		return d, nil
 	}
 	d.Encoding = Encoding(description.GetEncoding())
-	d.Value, err = decodeAs(descriptionForm, description, nil)
+	d.Value, err = hide.decode(descriptionForm, description, nil)
 	if err == nil && d.Encoding == JSON {
 		d.Value, err = readSchemas(d.Value)
 	}
@@ -231,7 +242,7 @@ func (c *Client) health(ctx context.Context, once bool, on func(Health) error) e
 	defer cancel()
 	stream, err := c.lifecycle.Health(streamCtx, &pluginv1.HealthRequest{Once: once}, c.atMost(MaxHealth))
 	if err != nil {
-		return transport(ctx, op, err)
+		return c.hide.transport(ctx, op, err)
 	}
 	for {
 		event, err := stream.Recv()
@@ -239,9 +250,9 @@ func (c *Client) health(ctx context.Context, once bool, on func(Health) error) e
 			return nil
 		}
 		if err != nil {
-			return transport(ctx, op, err)
+			return c.hide.transport(ctx, op, err)
 		}
-		h, err := healthFrom(event)
+		h, err := healthFrom(c.hide, event)
 		if err != nil {
 			return err
 		}
@@ -257,7 +268,7 @@ func (c *Client) health(ctx context.Context, once bool, on func(Health) error) e
 // EndRun tells the plugin that a run is over.
 func (c *Client) EndRun(ctx context.Context, run string) error {
 	if _, err := c.lifecycle.EndRun(ctx, &pluginv1.EndRunRequest{Run: run}, c.atMost(MaxNotice)); err != nil {
-		return transport(ctx, "end run", err)
+		return c.hide.transport(ctx, "end run", err)
 	}
 	return nil
 }
@@ -268,7 +279,7 @@ func (c *Client) Drain(ctx context.Context, deadline time.Time, reason string) (
 	req := &pluginv1.DrainRequest{DeadlineUnixNano: onWire(deadline, time.Now()), Reason: reason}
 	resp, err := c.lifecycle.Drain(ctx, req, c.atMost(MaxNotice))
 	if err != nil {
-		return 0, transport(ctx, "drain", err)
+		return 0, c.hide.transport(ctx, "drain", err)
 	}
 	return int(resp.GetUnfinished()), nil
 }
@@ -288,7 +299,8 @@ func (c *Client) Invoke(ctx context.Context, call CallContext, request edn.Value
 			return answer, err
 		}
 	}
-	return invoke(ctx, op, c.capability.Invoke, contract.SourcePlugin, call.Deadline, req, on)
+	in := inbound{op: op, from: contract.SourcePlugin, on: on, hide: c.hide}
+	return invoke(ctx, &in, c.capability.Invoke, call.Deadline, req)
 }
 
 // serveHost starts the host service and gives its broker id, 0 for none.

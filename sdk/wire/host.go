@@ -137,7 +137,8 @@ func (c *Caller) Invoke(ctx context.Context, call CallContext, request edn.Value
 	if err != nil {
 		return edn.Nil(), err
 	}
-	return invoke(ctx, "host call", c.client.Invoke, contract.SourceHost, call.Deadline, req, on)
+	in := inbound{op: "host call", from: contract.SourceHost, on: on}
+	return invoke(ctx, &in, c.client.Invoke, call.Deadline, req)
 }
 
 // State reads or changes one key of the plugin's store. A condition that does

@@ -47,22 +47,21 @@ const finishGrace = 5 * time.Second
 
 type openInvoke func(ctx context.Context, req *pluginv1.InvokeRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[pluginv1.InvokeEvent], error)
 
-// invoke makes one call and gives the response envelope. on, which may be nil,
-// sees the events in order, on the goroutine of the caller.
-func invoke(ctx context.Context, op string, open openInvoke, from contract.Source, deadline time.Time, req *pluginv1.InvokeRequest, on func(Event)) (edn.Value, error) {
+// invoke makes one call and gives the response envelope. What in has for events,
+// which may be nil, sees them in order, on the goroutine of the caller.
+func invoke(ctx context.Context, in *inbound, open openInvoke, deadline time.Time, req *pluginv1.InvokeRequest) (edn.Value, error) {
 	ctx, release := until(ctx, deadline)
 	defer release()
 	streamCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := open(streamCtx, req)
 	if err != nil {
-		return edn.Nil(), transport(ctx, op, err)
+		return edn.Nil(), in.hide.transport(ctx, in.op, err)
 	}
-	in := inbound{op: op, from: from, on: on}
 	for {
 		event, err := stream.Recv()
 		if err != nil {
-			return edn.Nil(), transport(ctx, op, err)
+			return edn.Nil(), in.hide.transport(ctx, in.op, err)
 		}
 		answered, err := in.take(event)
 		if err != nil {
@@ -71,11 +70,11 @@ func invoke(ctx context.Context, op string, open openInvoke, from contract.Sourc
 		if answered {
 			break
 		}
-		if ended := endOf(ctx, op); ended != nil {
+		if ended := endOf(ctx, in.op); ended != nil {
 			return edn.Nil(), ended // also while more events lie ready
 		}
 	}
-	if err := finish(stream, cancel, op); err != nil {
+	if err := finish(stream, cancel, in.op); err != nil {
 		return edn.Nil(), err
 	}
 	return in.answer, in.failure
@@ -125,6 +124,7 @@ type inbound struct {
 	op      string
 	from    contract.Source
 	on      func(Event)
+	hide    hider
 	seq     uint64
 	blobs   Blobs
 	answer  edn.Value
@@ -148,13 +148,13 @@ func (in *inbound) take(event *pluginv1.InvokeEvent) (bool, error) {
 	case *pluginv1.InvokeEvent_Progress:
 		return false, in.pass(Progress, e.Progress)
 	case *pluginv1.InvokeEvent_Result:
-		v, err := decodeAs(responseForm, e.Result, &in.blobs)
-		in.answer = v
+		v, err := in.hide.decode(responseForm, e.Result, &in.blobs)
+		in.answer = in.hide.response(v)
 		return true, err
 	case *pluginv1.InvokeEvent_Error:
-		v, err := decodeAs(errorForm, e.Error, &in.blobs)
+		v, err := in.hide.decode(errorForm, e.Error, &in.blobs)
 		if err == nil {
-			in.failure = errorFrom(v, in.from)
+			in.failure = errorFrom(in.hide.value(v), in.from)
 		}
 		return true, err
 	}
@@ -162,7 +162,7 @@ func (in *inbound) take(event *pluginv1.InvokeEvent) (bool, error) {
 }
 
 func (in *inbound) pass(kind EventKind, p *pluginv1.Payload) error {
-	v, err := decodeAs(deltaForm, p, &in.blobs)
+	v, err := in.hide.decode(deltaForm, p, &in.blobs)
 	if err == nil && in.on != nil {
 		in.on(Event{Kind: kind, Value: v})
 	}

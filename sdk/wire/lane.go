@@ -299,14 +299,14 @@ func (c *laneCall) await(ctx context.Context, in *inbound) (edn.Value, error) {
 		}
 		if lost != nil {
 			c.giveUp()
-			return edn.Nil(), lostCall(ctx, in.op, lost)
+			return edn.Nil(), lostCall(ctx, in, lost)
 		}
 	}
 }
 
-func lostCall(ctx context.Context, op string, err error) error {
+func lostCall(ctx context.Context, in *inbound, err error) error {
 	if errors.Is(err, io.EOF) {
-		return contract.Errorf("runtime/protocol", "%s: the stream of calls ended without a result or an error", op)
+		return contract.Errorf("runtime/protocol", "%s: the stream of calls ended without a result or an error", in.op)
 	}
-	return transport(ctx, op, err)
+	return in.hide.transport(ctx, in.op, err)
 }

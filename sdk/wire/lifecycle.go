@@ -130,10 +130,10 @@ func (h Health) proto() (*pluginv1.HealthEvent, error) {
 	return e, nil
 }
 
-func healthFrom(e *pluginv1.HealthEvent) (Health, error) {
+func healthFrom(hide hider, e *pluginv1.HealthEvent) (Health, error) {
 	h := Health{
 		State:       knownState(e.GetState()),
-		Reason:      e.GetReason(),
+		Reason:      hide.text(e.GetReason()),
 		InFlight:    int(e.GetInFlight()),
 		MaxInFlight: int(e.GetMaxInFlight()),
 	}
@@ -141,13 +141,13 @@ func healthFrom(e *pluginv1.HealthEvent) (Health, error) {
 		h.Source, _ = contract.ParseSource(s)
 	}
 	if e.GetAttributes() != nil {
-		v, err := DecodePayload(e.GetAttributes(), nil)
+		v, err := hide.decode(nil, e.GetAttributes(), nil)
 		if err != nil {
 			return h, err
 		}
-		h.Attributes = v
+		h.Attributes = hide.value(v)
 	}
-	h.Capabilities = capabilitiesFrom(e.GetCapabilities())
+	h.Capabilities = capabilitiesFrom(hide, e.GetCapabilities())
 	return h, nil
 }
 
@@ -163,14 +163,15 @@ func encodeFindings(enc Encoding, findings []schema.Finding) (*pluginv1.Payload,
 	return inline(enc, edn.Vector(values...))
 }
 
-func findingsFrom(p *pluginv1.Payload, config edn.Value) ([]schema.Finding, error) {
+func findingsFrom(hide hider, p *pluginv1.Payload, config edn.Value) ([]schema.Finding, error) {
 	if p == nil {
 		return nil, nil
 	}
-	v, err := DecodePayload(p, nil)
+	v, err := hide.decode(nil, p, nil)
 	if err != nil {
 		return nil, err
 	}
+	v = hide.value(v)
 	if v.Kind() != edn.KindVector && v.Kind() != edn.KindList {
 		return nil, contract.Errorf("runtime/protocol", "findings: want a vector, got %s", shown(v.String()))
 	}

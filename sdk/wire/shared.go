@@ -14,6 +14,7 @@ import (
 // that may use it, and again after it was lost.
 type shared struct {
 	capability pluginv1.CapabilityClient
+	hide       hider
 
 	mu      sync.Mutex
 	limit   int
@@ -62,7 +63,7 @@ func (s *shared) invoke(ctx context.Context, op string, deadline time.Time, req 
 	}
 	ctx, release := until(ctx, deadline)
 	defer release()
-	in := inbound{op: op, from: contract.SourcePlugin, on: on}
+	in := inbound{op: op, from: contract.SourcePlugin, on: on, hide: s.hide}
 	answer, err = call.await(ctx, &in)
 	return answer, true, err
 }

@@ -540,10 +540,12 @@ func TestSecretsInWhatAPluginSays(t *testing.T) {
 		to   State
 		says string // where the secret stood
 	}{
-		"log-secret":       {Ready, "bad key [secret]"},
-		"find-secret":      {Quarantined, `\"[secret]\" is too short`},
-		"fail-with-secret": {Backoff, "the server refused [secret]"},
-		"health-of-secret": {Degraded, "401 for Basic bWU6[secret]"},
+		"log-secret":            {Ready, "bad key [secret]"},
+		"find-secret":           {Quarantined, `\"[secret]\" is too short`},
+		"fail-with-secret":      {Backoff, "the server refused [secret]"},
+		"fail-where-it-is-cut":  {Backoff, "xx[secret]"},
+		"print-where-it-is-cut": {Ready, "xx [secret]"},
+		"health-of-secret":      {Degraded, "401 for Basic bWU6[secret]"},
 	} {
 		t.Run(mood, func(t *testing.T) {
 			s := as("good")

@@ -354,7 +354,7 @@ func (i *instance) probe(gen int) {
 			s.alive()
 		}
 		if err == nil {
-			i.post(evHealth{gen: s.gen, health: i.unit.log.cleanHealth(h)})
+			i.post(evHealth{gen: s.gen, health: h})
 		}
 		if !ok {
 			// A connection that breaks fails at once, and a process that is about
@@ -376,7 +376,7 @@ func (i *instance) watch(s *service) {
 	for s.life.Err() == nil {
 		err := s.wire.Watch(s.life, func(h wire.Health) error {
 			s.alive()
-			i.post(evHealth{gen: s.gen, health: i.unit.log.cleanHealth(h)})
+			i.post(evHealth{gen: s.gen, health: h})
 			return nil
 		})
 		if s.life.Err() != nil || err != nil && waitFor(s.life.Done(), lostWait) {

@@ -128,9 +128,9 @@ type pluginLog struct {
 
 	mu      sync.Mutex
 	hidden  []string
-	secret  *strings.Replacer // nil: nothing to hide
-	level   int               // of the least important lines that are kept
-	spent   float64           // of wire.MaxLogBurst
+	secret  *words.Secrets // nil: nothing to hide
+	level   int            // of the least important lines that are kept
+	spent   float64        // of wire.MaxLogBurst
 	at      time.Time
 	dropped int
 }
@@ -142,7 +142,7 @@ func (p *pluginLog) hide(secrets edn.Value) {
 	defer p.mu.Unlock()
 	known := len(p.hidden)
 	for _, v := range secrets.Entries() {
-		if s, ok := v.AsString(); ok && len(s) >= minSecret && !slices.Contains(p.hidden, s) {
+		if s, ok := v.AsString(); ok && !slices.Contains(p.hidden, s) {
 			p.hidden = append(p.hidden, s)
 		}
 	}
@@ -153,7 +153,7 @@ func (p *pluginLog) hide(secrets edn.Value) {
 	for _, s := range p.hidden {
 		instead[s] = "[secret]"
 	}
-	p.secret = words.SecretReplacer(instead)
+	p.secret = words.NewSecrets(instead)
 }
 
 // levels from the least important to the most.
@@ -175,18 +175,15 @@ func (p *pluginLog) wanted(l Line) bool {
 	return l.Stray || slices.Index(levels, l.Level) >= p.level
 }
 
-// minSecret keeps a secret of a few characters from blanking out half a log.
-const minSecret = 4
-
 // redact hides secrets in a text.
-func (p *pluginLog) redact(text string) string {
+func (p *pluginLog) redact(text string) string { return p.redactHead(text, len(text)) }
+
+// redactHead is what may be kept of the first most bytes of a text.
+func (p *pluginLog) redactHead(text string, most int) string {
 	p.mu.Lock()
 	secret := p.secret
 	p.mu.Unlock()
-	if secret == nil {
-		return text
-	}
-	return secret.Replace(text)
+	return secret.Head(text, most)
 }
 
 // admit says whether there is room for a line, and how many were left out

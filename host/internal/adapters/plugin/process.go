@@ -75,7 +75,7 @@ type launching struct {
 	policy   func(sockets string) confine.Policy // what the process may do
 	bare     bool                                // nothing of the operator's environment
 	output   func(line launch.Line, pid int)     // may be nil
-	redact   func(string) string                 // may be nil
+	redact   func(text string, most int) string  // may be nil
 }
 
 // spawn starts the program and connects to it. ctx bounds the whole; when it
@@ -115,6 +115,9 @@ func spawn(ctx context.Context, l launching) (*process, launch.Report, error) {
 		}
 	}
 	p.conn, p.wire, p.runner = c.conn, c.wire, once.taken()
+	if p.wire != nil && l.redact != nil {
+		p.wire.HideWith(func(text string) string { return l.redact(text, len(text)) })
+	}
 	if err == nil {
 		return p, launch.Report{}, nil
 	}

@@ -2,17 +2,17 @@ package plugin
 
 import (
 	"errors"
-	"slices"
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
-	"github.com/fermenthq/ferment/sdk/wire"
 )
 
 // A plugin that fails may put its own secret into what it says of the failure:
 // the URL that it called, the line that it could not log in with. That text goes
-// to callers, records and logs, so it is cleaned where it enters the host
-// (ISO-005). Answers are the plugin's work and pass as they are.
+// to callers, records and logs, so it is cleaned where it enters the host, before
+// anything of it is cut or quoted (ISO-005): lines by launch.Runner, errors and
+// health by wire.Client. What the host makes of them is cleaned here once more.
+// Answers are the plugin's work and pass as they are, but for the errors in them.
 
 // cleanse hides secrets in an error of the plugin.
 func (p *pluginLog) cleanse(err error) error {
@@ -40,7 +40,7 @@ func (p *pluginLog) cleanError(e *contract.Error) *contract.Error {
 	}
 	clean := *e
 	clean.Message, clean.Hint, clean.Object = p.redact(e.Message), p.redact(e.Hint), p.redact(e.Object)
-	clean.Where, clean.Details = p.redactValue(e.Where), p.redactValue(e.Details)
+	clean.Where, clean.Details = e.Where.MapText(p.redact), e.Details.MapText(p.redact)
 	clean.Cause = p.cleanError(e.Cause)
 	if clean.Message == e.Message && clean.Hint == e.Hint && clean.Object == e.Object && clean.Cause == e.Cause &&
 		edn.Equal(clean.Where, e.Where) && edn.Equal(clean.Details, e.Details) {
@@ -48,33 +48,4 @@ func (p *pluginLog) cleanError(e *contract.Error) *contract.Error {
 	}
 	clean.Err = nil // it has the same text
 	return &clean
-}
-
-func (p *pluginLog) redactValue(v edn.Value) edn.Value {
-	out, err := v.Walk(nil, func(v edn.Value) edn.Value {
-		s, ok := v.AsString()
-		if !ok {
-			return v
-		}
-		if clean := p.redact(s); clean != s {
-			return edn.Text(clean)
-		}
-		return v
-	})
-	if err != nil {
-		return edn.Text("[not shown: it cannot be searched for secrets]")
-	}
-	return out
-}
-
-// cleanHealth hides secrets in what a plugin says of its health.
-func (p *pluginLog) cleanHealth(h wire.Health) wire.Health {
-	if p.hides() {
-		h.Reason, h.Attributes = p.redact(h.Reason), p.redactValue(h.Attributes)
-		h.Capabilities = slices.Clone(h.Capabilities)
-		for i := range h.Capabilities {
-			h.Capabilities[i].Reason = p.redact(h.Capabilities[i].Reason)
-		}
-	}
-	return h
 }

@@ -207,6 +207,11 @@ func (f *fake) Configure(ctx context.Context, setup wire.Setup, host *wire.Calle
 	case "fail-with-secret":
 		return d, contract.Errorf("provider/not-configured", "the server refused %s", f.secret()).WithDetail("header", edn.Text(basic(f.secret()))).
 			WithHint("try another key than " + f.secret())
+	case "fail-where-it-is-cut":
+		return d, contract.Errorf("provider/not-configured", "%s%s", strings.Repeat("x", contract.MaxMessage-10), f.secret()).
+			WithDetail("sent", edn.MustMap(edn.Text(f.secret()), edn.Text(strconv.Quote(strconv.Quote(f.secret())))))
+	case "print-where-it-is-cut":
+		_, _ = fmt.Fprintln(realStderr, "bad key", strings.Repeat("x", wire.MaxLine-20), f.secret())
 	case "health-of-secret":
 		state, mood = wire.HealthNotReady, "401 for "+basic(f.secret())
 	}

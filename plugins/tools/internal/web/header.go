@@ -142,17 +142,12 @@ func (c *Client) hide(text string) string {
 	if c.hidden == nil {
 		instead := map[string]string{}
 		for name, s := range c.Secrets {
-			if len(s.Value) >= minSecret {
-				instead[s.Value] = "[secret " + name + "]"
-			}
+			instead[s.Value] = "[secret " + name + "]"
 		}
-		c.hidden = words.SecretReplacer(instead)
+		c.hidden = words.NewSecrets(instead)
 	}
 	return c.hidden.Replace(text)
 }
-
-// minSecret keeps a secret of a few characters from blanking out half an answer.
-const minSecret = 4
 
 func (c *Client) body(input edn.Value) (*string, *contract.Error) {
 	v := input.Key("body")

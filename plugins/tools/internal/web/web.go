@@ -17,6 +17,7 @@ import (
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	words "github.com/fermenthq/ferment/sdk/text"
 )
 
 // Client makes one request.
@@ -33,8 +34,8 @@ type Client struct {
 	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
 	Dial    func(ctx context.Context, network, address string) (net.Conn, error)
 
-	sent   atomic.Bool       // some byte of a request may have left
-	hidden *strings.Replacer // takes the secrets out of answers; nil until asked for
+	sent   atomic.Bool    // some byte of a request may have left
+	hidden *words.Secrets // takes the secrets out of answers; nil until asked for
 }
 
 // Do makes the request that the input describes.

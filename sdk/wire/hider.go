@@ -1,0 +1,75 @@
+package wire
+
+import (
+	"context"
+
+	"google.golang.org/grpc/status"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
+)
+
+// hider takes secrets out of what a peer says. It stands where a text enters, so
+// that nothing is cut or quoted before it; nil takes nothing out.
+type hider func(string) string
+
+func (h hider) text(s string) string {
+	if h == nil {
+		return s
+	}
+	return h(s)
+}
+
+func (h hider) value(v edn.Value) edn.Value {
+	if h == nil {
+		return v
+	}
+	return v.MapText(h)
+}
+
+// response hides secrets in the errors of an answer.
+func (h hider) response(v edn.Value) edn.Value {
+	if h == nil {
+		return v
+	}
+	if e := v.Key("error"); !e.IsNil() {
+		v = v.AssocKey("error", h.value(e))
+	}
+	if result := v.Key("result"); !result.Key("error").IsNil() {
+		v = v.AssocKey("result", result.AssocKey("error", h.value(result.Key("error"))))
+	}
+	return v
+}
+
+// transport is as the function, for an error whose text comes from the peer.
+func (h hider) transport(ctx context.Context, op string, err error) *contract.Error {
+	if s, ok := status.FromError(err); ok && h != nil {
+		if clean := h(s.Message()); clean != s.Message() {
+			err = status.Error(s.Code(), clean)
+		}
+	}
+	return transport(ctx, op, err)
+}
+
+// decode is decodeAs, and DecodePayload without a form. Why a payload cannot be
+// read may show an excerpt of it, so the reason is that of the clean payload.
+func (h hider) decode(form func() *schema.Schema, p *pluginv1.Payload, blobs *Blobs) (edn.Value, error) {
+	read := func(p *pluginv1.Payload) (edn.Value, error) {
+		if form == nil {
+			return DecodePayload(p, blobs)
+		}
+		return decodeAs(form, p, blobs)
+	}
+	v, err := read(p)
+	if err == nil || h == nil {
+		return v, err
+	}
+	if clean := h(string(p.GetBody())); clean != string(p.GetBody()) || h(p.GetEncoding()) != p.GetEncoding() {
+		if _, err = read(&pluginv1.Payload{Encoding: h(p.GetEncoding()), Body: []byte(clean)}); err == nil {
+			err = contract.Errorf("runtime/protocol", "decode payload: it cannot be read where a secret stands")
+		}
+	}
+	return v, err
+}
