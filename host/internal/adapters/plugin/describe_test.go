@@ -268,7 +268,7 @@ func TestHashOfAFreshFile(t *testing.T) {
 	assert.Contains(t, h.seen, "/bin/sh")
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	require.NoError(t, unix.Mkfifo(pipe, 0o700))
-	_, err := h.open(pipe) // without waiting for its other end
+	_, err := h.open(pipe, false) // without waiting for its other end
 	assert.ErrorIs(t, err, errNoFile)
 	_, err = HashProgram("/dev/null", nil)
 	assert.ErrorIs(t, err, errNoFile)

@@ -20,19 +20,47 @@ type executable struct {
 	info   fs.FileInfo
 	hash   string
 	script bool // it begins with #!, so the kernel opens it again by its path
+	// held are the files of an interpreter that cannot be written until close.
+	held []*os.File
 }
 
 func (e *executable) close() {
-	if e != nil {
-		_ = e.file.Close()
+	if e == nil {
+		return
+	}
+	for _, f := range append(e.held, e.file) {
+		_ = f.Close()
 	}
 }
 
-// open opens a program and hashes what it opened.
-func (h *hasher) open(path string) (*executable, error) {
+// hold opens the files that the program interprets and holds them.
+func (e *executable) hold(files []string) error {
+	for _, path := range files {
+		f, err := openFile(path)
+		if err != nil {
+			return err
+		}
+		e.held = append(e.held, f)
+		if err := hold(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// open opens a program and hashes what it opened. With held, the program is not
+// changed from before the hash until the executable is closed, as far as [hold]
+// can say so.
+func (h *hasher) open(path string, held bool) (*executable, error) {
 	f, err := openFile(path)
 	if err != nil {
 		return nil, err
+	}
+	if held {
+		if err := hold(f); err != nil {
+			_ = f.Close()
+			return nil, err
+		}
 	}
 	e := &executable{file: f, path: path}
 	if e.hash, e.info, err = h.opened(f, path); err == nil {
@@ -51,13 +79,20 @@ func (h *hasher) open(path string) (*executable, error) {
 }
 
 // approve opens the program of a plugin and compares it, with the files that it
-// interprets, with what the lock file approved. Nothing of it has run then.
+// interprets, with what the lock file approved. Nothing of it has run then, and
+// nothing of it is changed in place until the executable is closed.
 func (d *Describer) approve(s Settings) (*executable, string, error) {
-	exe, err := d.hash.open(s.Command[0])
+	exe, err := d.hash.open(s.Command[0], s.Approved != "")
 	if err != nil {
 		return nil, "", err
 	}
-	binary, err := d.hash.combined(exe.hash, s.Files)
+	if s.Approved != "" {
+		err = exe.hold(s.Files)
+	}
+	binary := ""
+	if err == nil {
+		binary, err = d.hash.combined(exe.hash, s.Files)
+	}
 	if err == nil && s.Approved != "" && binary != s.Approved {
 		err = notApproved(s, binary, "it was changed after the lock file was read")
 	}

@@ -535,6 +535,10 @@ func TestWhatRunsIsComparedAgain(t *testing.T) {
 	}
 	self, err := os.Executable()
 	require.NoError(t, err)
+	// In place it could not be changed: TestApprovedProgramIsHeld.
+	replace := func(name, text string) {
+		require.NoError(t, os.Rename(file(name+".new", text), filepath.Join(dir, name)))
+	}
 	settings := func(program string, files ...string) Settings {
 		s := DefaultSettings("p", program)
 		s.Files = files
@@ -567,13 +571,13 @@ func TestWhatRunsIsComparedAgain(t *testing.T) {
 	exe := approve(script)
 	require.True(t, exe.script)
 	require.NoError(t, d.same(script, exe, os.Getpid()))
-	file("script", "#!/bin/sh\nrm\n")
+	replace("script", "#!/bin/sh\nrm\n")
 	assert.ErrorContains(t, d.same(script, exe, os.Getpid()), "changed while it was started")
 	// So are the files of an interpreter.
 	with := settings(self, file("main.py", "1"))
 	exe = approve(with)
 	require.NoError(t, d.same(with, exe, os.Getpid()))
-	file("main.py", "2")
+	replace("main.py", "2")
 	assert.ErrorContains(t, d.same(with, exe, os.Getpid()), "changed while it was started")
 	// Nothing is compared where nobody approved anything.
 	s := DefaultSettings("p", self)
@@ -581,4 +585,42 @@ func TestWhatRunsIsComparedAgain(t *testing.T) {
 	require.NoError(t, err)
 	defer exe.close()
 	require.NoError(t, d.same(s, exe, 1))
+}
+
+// LOCK-001, LOCK-004: from the hash on, until the process has started, nothing
+// can change a byte of an approved program or of a file that it interprets, and
+// a program that is being written is not started.
+func TestApprovedProgramIsHeld(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux keeps a file from being written")
+	}
+	d := NewDescriber("", nil, nil, wire.HostInfo{})
+	dir := t.TempDir()
+	program, script := filepath.Join(dir, "program"), filepath.Join(dir, "script")
+	for _, path := range []string{program, script} {
+		require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"), 0o700))
+	}
+	s := DefaultSettings("p", program)
+	s.Files = []string{script}
+	var err error
+	s.Approved, err = HashProgram(program, s.Files)
+	require.NoError(t, err)
+	write := func(path string) error {
+		f, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+		if err == nil {
+			t.Cleanup(func() { _ = f.Close() })
+		}
+		return err
+	}
+	for _, path := range []string{program, script} {
+		exe, _, err := d.approve(s)
+		require.NoError(t, err)
+		require.ErrorIs(t, write(path), syscall.EWOULDBLOCK, path)
+		exe.close()
+		require.NoError(t, write(path), path)
+		_, _, err = d.approve(s)
+		require.ErrorIs(t, err, errWritten, path)
+		require.NoError(t, os.Rename(path, path+".written"))
+		require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"), 0o700))
+	}
 }
