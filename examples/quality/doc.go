@@ -1,12 +1,13 @@
-// Command quality shows what it is worth that dispatch knows how good answers
-// were.
+// Command quality compares quality-aware dispatch with orders that learn nothing.
 //
-// It asks two portfolios, of chess engines and of solvers for satisfiability,
-// which differ in strength and price, first as a fixed cascade and then with
-// the order quality-aware. A third run has the questions become harder on the
-// way: the cheap engine begins to answer badly and is swapped for the dear one
-// while questions go on. The figures are printed as tables, and it is an error
-// if they do not show what this comment says.
+// Three chess engines are asked for moves. All orders have the same engines, the
+// same questions and two attempts per question. An answer is accepted if it is
+// the move that a search of five plies prefers, which none of the engines knows.
+// Three portfolios differ in what an engine of a price is worth; in one of them
+// there is nothing to learn. Each is asked with several seeds, which choose and
+// shuffle the questions. The program prints means with their standard deviation,
+// and for every pair of orders whether the difference is larger than chance. It
+// says so if quality-aware dispatch does not win; that is not an error.
 //
 // Run it from the root of the repository after "make build".
 package main

@@ -1,4 +1,4 @@
-# Two portfolios: the same programs with other settings, and a price for each.
+# A portfolio of three engines. The program sets depth and price of each.
 
 ferment {
   profile  = "dev"
@@ -9,136 +9,69 @@ locals {
   bin = env("FERMENT_EXAMPLE_BIN", "../../bin")
 }
 
-# --- chess: the deeper, the dearer -------------------------------------------
-
-plugin "quick" {
+plugin "a" {
   command = ["${local.bin}/plugins/chess"]
 
   config {
     engine = "builtin"
-    depth  = 1
+    depth  = tonumber(env("DEPTH_a", "1"))
   }
 }
 
-plugin "middling" {
+plugin "b" {
   command = ["${local.bin}/plugins/chess"]
 
   config {
     engine = "builtin"
-    depth  = 2
+    depth  = tonumber(env("DEPTH_b", "2"))
   }
 }
 
-plugin "deep" {
+plugin "c" {
   command = ["${local.bin}/plugins/chess"]
 
   config {
     engine = "builtin"
-    depth  = 3
+    depth  = tonumber(env("DEPTH_c", "3"))
   }
 }
 
-capability "chess/quick" {
-  plugin   = "quick"
+capability "chess/a" {
+  plugin   = "a"
   provides = "chess/engine"
-  cost { usd = 0.004 }
+  cost { usd = tonumber(env("USD_a", "0.001")) }
 }
 
-capability "chess/middling" {
-  plugin   = "middling"
+capability "chess/b" {
+  plugin   = "b"
   provides = "chess/engine"
-  cost { usd = 0.005 }
+  cost { usd = tonumber(env("USD_b", "0.002")) }
 }
 
-capability "chess/deep" {
-  plugin   = "deep"
+capability "chess/c" {
+  plugin   = "c"
   provides = "chess/engine"
-  cost { usd = 0.006 }
+  cost { usd = tonumber(env("USD_c", "0.004")) }
 }
 
 # The rules come with each of the engines; one is enough.
-capability "middling/rules" {
-  plugin   = "middling"
+capability "b/rules" {
+  plugin   = "b"
   provides = "chess/rules"
   enabled  = false
 }
 
-capability "deep/rules" {
-  plugin   = "deep"
+capability "c/rules" {
+  plugin   = "c"
   provides = "chess/rules"
   enabled  = false
 }
 
-# --- satisfiability: the more time, the dearer ---------------------------------
-
-plugin "hasty" {
-  command = ["${local.bin}/plugins/sat"]
-
-  config {
-    solver  = "builtin"
-    timeout = "1ms"
-  }
-}
-
-plugin "hurried" {
-  command = ["${local.bin}/plugins/sat"]
-
-  config {
-    solver  = "builtin"
-    timeout = "2ms"
-  }
-}
-
-plugin "patient" {
-  command = ["${local.bin}/plugins/sat"]
-}
-
-capability "sat/hasty" {
-  plugin   = "hasty"
-  provides = "sat/solver"
-  cost { usd = 0.001 }
-}
-
-capability "sat/hurried" {
-  plugin   = "hurried"
-  provides = "sat/solver"
-  cost { usd = 0.002 }
-}
-
-capability "sat/patient" {
-  plugin   = "patient"
-  provides = "sat/solver"
-  cost { usd = 0.0025 }
-}
-
-capability "hurried/verifier" {
-  plugin   = "hurried"
-  provides = "sat/verifier"
-  enabled  = false
-}
-
-capability "patient/verifier" {
-  plugin   = "patient"
-  provides = "sat/verifier"
-  enabled  = false
-}
-
-# --- what an answer has to be ----------------------------------------------------
-
-# The move was proven, or comes from a search that is worth the name.
-check "deep-enough" {
-  condition = result.depth >= 3
-  message   = "searched ${result.depth} plies deep"
-}
-
-check "decided" {
-  condition = result.status != "unknown"
-  message   = "the formula is not decided"
-}
-
-check "model-holds" {
-  intent  = "sat/verify"
-  applies = result.status == "sat"
+# No engine knows the solution: a shallow one finds it at times, a deep one
+# misses it at times.
+check "right" {
+  condition = result.move == request.input.solution
+  message   = "played ${result.move}, not ${request.input.solution}"
 }
 
 # Two candidates are asked for each question, and no more.
@@ -149,22 +82,7 @@ dispatch "default" {
 intent "chess/best-move" {
   in         = "req/chess.position"
   out        = "res/chess.move+pv+eval"
-  candidates = ["chess/quick", "chess/middling", "chess/deep"]
+  candidates = ["chess/a", "chess/b", "chess/c"]
 
-  done { must = ["deep-enough"] }
-
-  # Without a floor nothing is done about bad answers.
-  quality {
-    window        = 10
-    min_pass_rate = tonumber(env("FERMENT_EXAMPLE_FLOOR", "0"))
-    swap_to       = "chess/deep"
-  }
-}
-
-intent "sat/solve" {
-  in         = "req/sat.solve"
-  out        = "res/sat.solve"
-  candidates = ["sat/hasty", "sat/hurried", "sat/patient"]
-
-  done { must = ["decided", "model-holds"] }
+  done { must = ["right"] }
 }

@@ -43,132 +43,91 @@ func newHost(bin string) (*host, error) {
 
 func (h *host) close() { _ = os.RemoveAll(h.scratch) }
 
-// do runs a verb and reads its answer as JSON. A run whose items fail in part is
-// no failure.
-func (h *host) do(into any, floor string, args ...string) error {
-	cmd := exec.Command(h.ferment, append(args, "--config", h.config, "--json")...)
-	cmd.Env = append(slices.Clone(h.env), "FERMENT_EXAMPLE_FLOOR="+floor)
+// run runs a plan and reads its response. A run whose items fail in part is no
+// failure.
+func (h *host) run(into any, env []string, plan string) error {
+	file := filepath.Join(h.scratch, "plan.edn")
+	if err := os.WriteFile(file, []byte(plan), 0o600); err != nil {
+		return err
+	}
+	cmd := exec.Command(h.ferment, "run", file, "--transcript", "--config", h.config, "--json")
+	cmd.Env = append(slices.Clone(h.env), env...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("ferment %s: %w\n%s%s", args[0], err, errs.String(), out.String())
+		return fmt.Errorf("ferment run: %w\n%s%s", err, errs.String(), out.String())
 	}
 	if err := json.Unmarshal(out.Bytes(), into); err != nil {
-		return fmt.Errorf("ferment %s: the answer is no JSON: %w", args[0], err)
+		return fmt.Errorf("ferment run: the answer is not JSON: %w", err)
 	}
 	return nil
 }
 
-// figures are what a run came to.
+// figures are the result of one run.
 type figures struct {
 	asked, accepted, attempts int
-	cost                      float64
-	calls                     map[string]int // by capability
-	deeds                     []string       // what was done about candidates
+
+	usd   float64
+	calls map[string]int // by capability
 }
 
 func (f figures) rate() float64 { return float64(f.accepted) / float64(max(1, f.asked)) }
 
-// whom tells how often each candidate was asked.
-func (f figures) whom() string {
-	var parts []string
-	for id, n := range f.calls {
-		parts = append(parts, fmt.Sprintf("%s %d", id[strings.Index(id, "/")+1:], n))
-	}
-	slices.Sort(parts)
-	return strings.Join(parts, ", ")
-}
+// price is the cost of an accepted answer, in thousandths of a dollar.
+func (f figures) price() float64 { return 1000 * f.usd / float64(max(1, f.accepted)) }
 
-// entry is an attempt, or something that was done about a candidate.
-type entry struct {
-	Op      string `json:"op"`
-	Path    []any  `json:"path"`
-	CapID   string `json:"cap/id"`
-	Failure string `json:"failure/type"`
-	Input   struct {
-		Event string `json:"event"`
-		To    string `json:"to"`
-		Why   string `json:"why"`
-	} `json:"input"`
-}
-
-// ask asks an intent for each input, one after the other, with the candidates
-// in that order.
-func (h *host) ask(intent, key string, inputs []string, order string, candidates []string, floor string) (figures, error) {
-	f := figures{asked: len(inputs), calls: map[string]int{}}
-	prices, err := h.prices(intent)
-	if err != nil {
-		return f, err
-	}
-	file := filepath.Join(h.scratch, "plan.edn")
-	if err := os.WriteFile(file, []byte(planOf(intent, key, inputs, order, candidates)), 0o600); err != nil {
-		return f, err
+// ask asks all questions of a portfolio in turn, in the order of a policy.
+func (h *host) ask(p portfolio, b policy, questions []question) (figures, error) {
+	f := figures{asked: len(questions), calls: map[string]int{}}
+	var env []string
+	usd := map[string]float64{}
+	for i, e := range p.engines {
+		name := names[i]
+		env = append(env, fmt.Sprintf("DEPTH_%s=%d", name, e.depth), fmt.Sprintf("USD_%s=%g", name, e.usd))
+		usd["chess/"+name] = e.usd
 	}
 	var response struct {
-		Transcript []entry `json:"transcript"`
+		Transcript []struct {
+			Path    []any  `json:"path"`
+			CapID   string `json:"cap/id"`
+			Failure string `json:"failure/type"`
+		} `json:"transcript"`
 	}
-	if err := h.do(&response, floor, "run", file, "--transcript"); err != nil {
+	if err := h.run(&response, env, planOf(questions, b)); err != nil {
 		return f, err
 	}
 	accepted := map[string]bool{}
 	for _, e := range response.Transcript {
-		question := fmt.Sprint(e.Path)
-		if e.Op == "quality" {
-			f.deeds = append(f.deeds, fmt.Sprintf("  after %d questions: %s of %s by %s, because %s", len(accepted), e.Input.Event, e.CapID, e.Input.To, e.Input.Why))
+		price, known := usd[e.CapID]
+		if !known {
 			continue
 		}
 		f.attempts++
 		f.calls[e.CapID]++
-		f.cost += prices[e.CapID]
-		accepted[question] = e.Failure == ""
-	}
-	for _, ok := range accepted {
-		if ok {
-			f.accepted++
+		f.usd += price
+		if e.Failure == "" {
+			accepted[fmt.Sprint(e.Path)] = true
 		}
 	}
+	f.accepted = len(accepted)
 	return f, nil
 }
 
-// prices are what the capabilities of an intent cost a call, by the
-// configuration.
-func (h *host) prices(intent string) (map[string]float64, error) {
-	var explained struct {
-		Candidates []struct {
-			CapID   string `json:"cap/id"`
-			Figures struct {
-				Cost json.Number `json:"cost-usd"`
-			} `json:"figures"`
-		} `json:"candidates"`
+// planOf maps a call over the questions.
+func planOf(questions []question, b policy) string {
+	list := make([]edn.Value, len(questions))
+	for i, q := range questions {
+		list[i] = edn.MustMap(edn.K("fen"), edn.Text(q.fen), edn.K("solution"), edn.Text(q.solution))
 	}
-	if err := h.do(&explained, "0", "explain", intent, "--local"); err != nil {
-		return nil, err
-	}
-	prices := map[string]float64{}
-	for _, c := range explained.Candidates {
-		price, err := c.Figures.Cost.Float64()
-		if err != nil {
-			return nil, fmt.Errorf("the price of %s: %w", c.CapID, err)
-		}
-		prices[c.CapID] = price
-	}
-	return prices, nil
-}
-
-// planOf maps a call over the inputs.
-func planOf(intent, key string, inputs []string, order string, candidates []string) string {
-	list := make([]edn.Value, len(inputs))
-	for i, s := range inputs {
-		list[i] = edn.Text(s)
-	}
-	among := ""
-	if len(candidates) > 0 {
-		among = ":candidates [:" + strings.Join(candidates, " :") + "]"
+	order := slices.Clone(names)
+	if b.reversed {
+		slices.Reverse(order)
 	}
 	return fmt.Sprintf(`{:bindings {:questions %s}
  :nodes [{:op :map :over {:slot/id :questions} :item :question :as :answers :max-parallel 1 :on-item-error :keep
-          :body [{:op :call :id "ask" :intent :%s :input {%s {:slot/id :question}} :as :answer :dispatch {:policy :%s %s}}
+          :body [{:op :call :id "ask" :intent :chess/best-move :input {:slot/id :question} :as :answer
+                  :dispatch {:policy :%s :candidates [:chess/%s]}}
                  {:op :emit :input :answer}]}
          {:op :emit :input {:slot/path [:answers :out]}}]}
-`, edn.Vector(list...), intent, key, order, among)
+`, edn.Vector(list...), b.order, strings.Join(order, " :chess/"))
 }

@@ -5,20 +5,21 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"strings"
 	"text/tabwriter"
 )
 
-// corpus holds positions, each behind what kind it is: with a mate in two, which
-// any engine proves, or quiet, where only depth helps.
+// corpus holds positions, each behind the move that a search of five plies
+// prefers.
 //
 //go:embed positions.txt
 var corpus string
 
 func main() {
-	short := flag.Bool("short", false, "ask fewer questions")
+	short := flag.Bool("short", false, "fewer questions, seeds and orders")
 	bin := flag.String("bin", "bin", "directory of ferment and its plugins")
 	flag.Parse()
 	if _, err := show(os.Stdout, *bin, *short); err != nil {
@@ -27,149 +28,177 @@ func main() {
 	}
 }
 
-// findings are the figures of all runs.
-type findings struct {
-	chess, sat comparison
-	fixed      figures // of the questions that become harder
-	swapped    figures
+type question struct{ fen, solution string }
+
+// engine is a candidate: how deep it searches and what a call costs.
+type engine struct {
+	depth int
+	usd   float64
 }
 
-// comparison is the same questions in two orders of the candidates.
-type comparison struct{ fixed, aware figures }
+// names are those of the engines of a portfolio in the declared order.
+var names = []string{"a", "b", "c"}
 
-// better holds a comparison against what this example is there to show.
-func (c comparison) better(what string) error {
-	if c.aware.rate() <= c.fixed.rate() || c.aware.cost >= c.fixed.cost {
-		return fmt.Errorf("%s: quality-aware dispatch accepted %.2f of the answers for %.4f usd, the fixed cascade %.2f for %.4f: it was to be more for less",
-			what, c.aware.rate(), c.aware.cost, c.fixed.rate(), c.fixed.cost)
+type portfolio struct {
+	name    string
+	engines [3]engine
+}
+
+var portfolios = []portfolio{
+	{"ladder: the deeper, the dearer", [3]engine{{1, 0.001}, {2, 0.002}, {3, 0.004}}},
+	{"mispriced: the deepest is the cheapest and listed last", [3]engine{{1, 0.004}, {2, 0.002}, {3, 0.001}}},
+	{"alike: nothing to learn", [3]engine{{2, 0.002}, {2, 0.002}, {2, 0.002}}},
+}
+
+// policy is an order of the candidates.
+type policy struct {
+	name     string
+	order    string
+	reversed bool
+}
+
+// aware is compared with the baselines.
+var (
+	aware     = policy{"quality-aware", "quality-aware", false}
+	baselines = []policy{
+		{"as declared", "declared", false},
+		{"cost first", "cost-first", false},
+		{"reversed", "declared", true},
 	}
-	return nil
-}
+)
 
-// show asks everything and prints what came out.
-func show(out io.Writer, bin string, short bool) (findings, error) {
-	var f findings
+// result holds the figures of a portfolio by policy, one per seed.
+type result map[string][]figures
+
+// show asks everything and prints what came of it.
+func show(out io.Writer, bin string, short bool) (map[string]result, error) {
 	h, err := newHost(bin)
 	if err != nil {
-		return f, err
+		return nil, err
 	}
 	defer h.close()
-	easy, hard := positions("mate"), positions("quiet")
-	questions := 54
+	all := questions()
+	asked, seeds, rivals := 40, 5, baselines
 	if short {
-		questions = 24
+		asked, seeds, rivals = 12, 2, baselines[:2]
 	}
-	// One position in three is easy.
-	boards := mixed(easy[:questions/3], hard[:questions-questions/3])
-	if f.chess, err = h.compare(out, "chess", fmt.Sprintf("%d positions, each to be proven or searched three plies deep", questions), "chess/best-move", ":fen", boards); err != nil {
-		return f, err
+	results := map[string]result{}
+	tally := map[string]int{}
+	for _, p := range portfolios {
+		r := result{}
+		for seed := range seeds {
+			chosen := append([]question(nil), all...)
+			rng := rand.New(rand.NewPCG(uint64(seed), 1))
+			rng.Shuffle(len(chosen), func(i, k int) { chosen[i], chosen[k] = chosen[k], chosen[i] })
+			for _, b := range append(append([]policy(nil), rivals...), aware) {
+				f, err := h.ask(p, b, chosen[:asked])
+				if err != nil {
+					return nil, err
+				}
+				r[b.name] = append(r[b.name], f)
+			}
+		}
+		results[p.name] = r
+		_, _ = fmt.Fprintf(out, "\n%s; %d questions, %d seeds, mean +- standard deviation\n\n", p.name, asked, seeds)
+		table(out, r, rivals)
+		for _, b := range rivals {
+			v, text := r.against(b.name)
+			tally[v]++
+			_, _ = fmt.Fprintf(out, "  %s against %s: %s (%s)\n", aware.name, b.name, v, text)
+		}
 	}
-	if f.sat, err = h.compare(out, "satisfiability", fmt.Sprintf("%d formulas, to be decided", questions), "sat/solve", ":dimacs", formulas(questions)); err != nil {
-		return f, err
-	}
-	// The first third of the questions is easy, the rest is hard.
-	boards = append(append([]string(nil), easy[:questions/3]...), hard[:questions-questions/3]...)
-	_, _ = fmt.Fprintf(out, "\nchess, while the questions become harder: a mate in two %d times, then a quiet position %d times\n\n", questions/3, questions-questions/3)
-	order := []string{"chess/quick", "chess/deep"}
-	if f.fixed, err = h.ask("chess/best-move", ":fen", boards, "declared", order, "0"); err != nil {
-		return f, err
-	}
-	if f.swapped, err = h.ask("chess/best-move", ":fen", boards, "declared", order, "0.6"); err != nil {
-		return f, err
-	}
-	table(out, row{"no floor", f.fixed}, row{"floor of 0.6", f.swapped})
-	_, _ = fmt.Fprintf(out, "\n%s\n", strings.Join(f.swapped.deeds, "\n"))
-	return f, f.check(questions)
+	_, _ = fmt.Fprintf(out, "\nquality-aware dispatch wins %d comparisons, loses %d, trades in %d; %d show no difference\n",
+		tally[wins], tally[loses], tally[trades], tally[same])
+	return results, nil
 }
 
-// check fails if the figures do not show what the example promises.
-func (f findings) check(questions int) error {
-	if err := f.chess.better("chess"); err != nil {
-		return err
-	}
-	if err := f.sat.better("satisfiability"); err != nil {
-		return err
-	}
-	switch {
-	case len(f.swapped.deeds) == 0:
-		return fmt.Errorf("the engine that answers badly was not swapped")
-	case f.swapped.accepted < f.fixed.accepted:
-		return fmt.Errorf("%d of %d questions were answered with a swap and %d without: none was to fail for it", f.swapped.accepted, questions, f.fixed.accepted)
-	case f.swapped.cost >= f.fixed.cost:
-		return fmt.Errorf("the swap saved nothing: %.4f usd, without it %.4f", f.swapped.cost, f.fixed.cost)
-	}
-	return nil
-}
-
-// compare asks the same questions in the declared order and in that of quality.
-func (h *host) compare(out io.Writer, name, what, intent, key string, inputs []string) (c comparison, err error) {
-	_, _ = fmt.Fprintf(out, "\n%s: %s, two candidates each\n\n", name, what)
-	if c.fixed, err = h.ask(intent, key, inputs, "declared", nil, "0"); err != nil {
-		return c, err
-	}
-	if c.aware, err = h.ask(intent, key, inputs, "quality-aware", nil, "0"); err != nil {
-		return c, err
-	}
-	table(out, row{"fixed cascade", c.fixed}, row{"quality-aware", c.aware})
-	return c, nil
-}
-
-type row struct {
-	name string
-	figures
-}
-
-func table(out io.Writer, rows ...row) {
+func table(out io.Writer, r result, rivals []policy) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(w, "  dispatch\taccepted\trate\tattempts\tusd\tusd per accepted\tasked")
-	for _, r := range rows {
-		_, _ = fmt.Fprintf(w, "  %s\t%d of %d\t%.2f\t%d\t%.4f\t%.5f\t%s\n", r.name, r.accepted, r.asked, r.rate(), r.attempts, r.cost, r.cost/float64(max(1, r.accepted)), r.whom())
+	_, _ = fmt.Fprintln(w, "  order\taccepted\tusd per 1,000 accepted\tattempts")
+	for _, b := range append(append([]policy(nil), rivals...), aware) {
+		_, _ = fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", b.name,
+			spread(r[b.name], figures.rate), spread(r[b.name], figures.price),
+			spread(r[b.name], func(f figures) float64 { return float64(f.attempts) }))
 	}
 	_ = w.Flush()
 }
 
-// positions are those of a kind.
-func positions(kind string) []string {
-	var out []string
+// spread prints a figure of several runs.
+func spread(runs []figures, of func(figures) float64) string {
+	var xs []float64
+	for _, f := range runs {
+		xs = append(xs, of(f))
+	}
+	mean, sd := moments(xs)
+	return fmt.Sprintf("%.2f +- %.2f", mean, sd)
+}
+
+func moments(xs []float64) (mean, sd float64) {
+	for _, x := range xs {
+		mean += x / float64(len(xs))
+	}
+	for _, x := range xs {
+		sd += (x - mean) * (x - mean)
+	}
+	return mean, math.Sqrt(sd / float64(max(1, len(xs)-1)))
+}
+
+// What a comparison shows.
+const (
+	wins   = "wins"
+	loses  = "does not win: it loses"
+	trades = "does not win: one figure for the other"
+	same   = "does not win: no difference beyond chance"
+)
+
+// against compares quality-aware dispatch with a baseline, seed by seed.
+func (r result) against(baseline string) (verdict, text string) {
+	var accepted, price []float64
+	for i, f := range r[aware.name] {
+		accepted = append(accepted, f.rate()-r[baseline][i].rate())
+		price = append(price, f.price()-r[baseline][i].price())
+	}
+	text = fmt.Sprintf("accepted %s, price %s", difference(accepted), difference(price))
+	return judge(sign(accepted), -sign(price)), text
+}
+
+func difference(xs []float64) string {
+	mean, sd := moments(xs)
+	return fmt.Sprintf("%+.2f +- %.2f", mean, sd)
+}
+
+// judge weighs two figures: 1 is better, -1 is worse.
+func judge(accepted, price int) string {
+	switch better, worse := max(accepted, price) > 0, min(accepted, price) < 0; {
+	case better && worse:
+		return trades
+	case better:
+		return wins
+	case worse:
+		return loses
+	}
+	return same
+}
+
+// sign is that of the mean if it is more than two standard errors from zero.
+func sign(xs []float64) int {
+	const rounding = 1e-9
+	mean, sd := moments(xs)
+	switch limit := 2*sd/math.Sqrt(float64(len(xs))) + rounding; {
+	case mean > limit:
+		return 1
+	case mean < -limit:
+		return -1
+	}
+	return 0
+}
+
+func questions() []question {
+	var out []question
 	for line := range strings.Lines(corpus) {
-		if k, fen, ok := strings.Cut(strings.TrimSpace(line), " "); ok && k == kind {
-			out = append(out, fen)
+		if move, fen, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
+			out = append(out, question{fen, move})
 		}
-	}
-	return out
-}
-
-// mixed shuffles questions, the same way each time.
-func mixed(lists ...[]string) []string {
-	var all []string
-	for _, l := range lists {
-		all = append(all, l...)
-	}
-	rand.New(rand.NewPCG(1, 2)).Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
-	return all
-}
-
-// formulas are random, with three literals in a clause and about as many
-// clauses as make them hard to decide.
-func formulas(n int) []string {
-	const vars, clauses = 60, 256
-	r := rand.New(rand.NewPCG(3, 4))
-	out := make([]string, n)
-	for i := range out {
-		var b strings.Builder
-		fmt.Fprintf(&b, "p cnf %d %d\n", vars, clauses)
-		for range clauses {
-			for _, v := range r.Perm(vars)[:3] {
-				if r.IntN(2) == 0 {
-					v = -v - 1
-				} else {
-					v++
-				}
-				fmt.Fprintf(&b, "%d ", v)
-			}
-			b.WriteString("0\n")
-		}
-		out[i] = b.String()
 	}
 	return out
 }
