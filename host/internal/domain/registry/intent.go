@@ -23,9 +23,6 @@ type Intent struct {
 	ResultTypes []string
 	// Role is that of the prompts of its calls, empty if it has none of its own.
 	Role string
-	// OnUnknown is what becomes of an unknown outcome: suspend, fail, retry or
-	// assume-done.
-	OnUnknown string
 	// Quality is what the answers have to be, over what their capabilities say.
 	Quality Quality
 	// Implied is true when no block declares the intent and it stands on the

@@ -201,7 +201,7 @@ type tried struct {
 // conclude records how the attempt ended, walks a plan answer, asks the gates,
 // and says what went wrong, if anything did.
 func (s *serving) conclude(ctx context.Context, t *tried) *Failure {
-	if t.outcome == Unknown && t.recovery == contract.RecoveryOnce && s.onUnknown() != "retry" {
+	if t.outcome == Unknown && t.recovery == contract.RecoveryOnce {
 		t.err = contract.Errorf("effects/outcome-unknown",
 			"node %s: whether :%s did its work is not known: %s", s.w.Node, t.capability.ID, t.err.Message).
 			WithCause(t.err).WithDetail("effect/key", edn.Text(s.effectKey()))
@@ -363,9 +363,6 @@ func (s *serving) failure(ctx context.Context, t *tried, err *contract.Error) *F
 		return f
 	}
 	f.Outcome, f.Recovery = t.outcome, t.recovery
-	if f.Recovery == contract.RecoveryOnce && f.Outcome == Unknown {
-		f.Recovery = contract.RecoveryIdempotent // the operator wrote on_unknown = "retry"
-	}
 	f.Deterministic = t.capability.Deterministic
 	f.Crashed = t.crashed
 	if f.Unasked = t.process == 0 && err.Type == policy.ReasonNotReady; f.Unasked {

@@ -104,13 +104,3 @@ func (s *serving) effectKey() string {
 	}
 	return s.key
 }
-
-// onUnknown is what the operator wants done when the outcome of an effect that
-// must not happen twice is not known.
-func (s *serving) onUnknown() string {
-	in, ok := s.d.Registry.Intent(s.w.Intent)
-	if !ok {
-		return ""
-	}
-	return in.OnUnknown
-}

@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -188,6 +189,14 @@ func TestBackoff(t *testing.T) {
 				assert.InDelta(t, float64(want*time.Millisecond), float64(got), float64(want*time.Millisecond)/5+1)
 			}
 		}
+		least, most := time.Duration(math.MaxInt64), time.Duration(0)
+		for seed := range int64(200) {
+			for _, w := range wait(seed)[2:] { // both at the bound of 300 ms
+				least, most = min(least, w), max(most, w)
+			}
+		}
+		assert.InDelta(t, 240, least.Milliseconds(), 3, "a fifth below")
+		assert.InDelta(t, 360, most.Milliseconds(), 3, "a fifth above")
 		assert.Equal(t, wait(7), wait(7), "DET-001: the same seed waits the same")
 		assert.NotEqual(t, wait(7), wait(8))
 	})
@@ -238,37 +247,62 @@ func TestRetryAfter(t *testing.T) {
 	})
 }
 
+// ATT-009: what a server asks for is believed up to a day, and never shortens the
+// wait of the policy.
+func TestRetryAfterIsBounded(t *testing.T) {
+	const day = 24 * time.Hour
+	for name, tc := range map[string]struct {
+		asked int64
+		waits time.Duration
+	}{
+		"a day":             {day.Milliseconds(), day},
+		"more than a day":   {day.Milliseconds() + 1, day},
+		"as long as it can": {math.MaxInt64, day},
+		"nothing":           {0, 0},
+		"the past":          {-5, 0},
+		"a millisecond":     {1, time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := world(t, "")
+				w.On("t/a", dispatchtest.Step{Err: contract.Errorf("provider/unavailable", "later").WithDetail("retry-after-ms", edn.Int(tc.asked))}, out(`{:n 1}`))
+				r := serve(t, w, order{layer: retries(1, 0), deadline: 2 * day})
+				require.Nil(t, r.Err)
+				assert.Equal(t, tc.waits, w.Begun()[1].Sub(w.Begun()[0]))
+			})
+		})
+	}
+}
+
 // JRN-041, JRN-042, JRN-043: who may be asked again after what, and with which key.
 func TestRecoveryClasses(t *testing.T) {
 	const writes = ":cap/effects #{:fs/write}"
 	crash := dispatchtest.Step{Crash: true}
 	for name, tc := range map[string]struct {
 		more       string
-		onUnknown  string
 		step       dispatchtest.Step
 		dispatched []string
 		typ        string
 	}{
-		"none, crash: again":                        {"", "", crash, []string{"t/a", "t/a", "t/b"}, ""},
-		"idempotent, crash: same capability only":   {writes + " :cap/idempotent? true", "", crash, []string{"t/a", "t/a"}, "runtime/crashed"},
-		"idempotent, definite: next may serve":      {writes + " :cap/idempotent? true", "", fails("provider/unavailable"), []string{"t/a", "t/a", "t/b"}, ""},
-		"once, crash: never again":                  {writes, "", crash, []string{"t/a"}, "effects/outcome-unknown"},
-		"once, silence: never again":                {writes, "", dispatchtest.Step{Hang: true}, []string{"t/a"}, "effects/outcome-unknown"},
-		"once, said to be unknown":                  {writes, "", dispatchtest.Step{Err: contract.Errorf("provider/error", "x").WithDetail("effect/state", edn.K("unknown"))}, []string{"t/a"}, "effects/outcome-unknown"},
-		"once, definite: again":                     {writes, "", fails("provider/unavailable"), []string{"t/a", "t/a", "t/b"}, ""},
-		"once, answer refused by a gate: end":       {writes, "", out(`"no map"`), []string{"t/a"}, "schema/invalid"},
-		"once, answer of no form: end":              {writes, "", dispatchtest.Step{Raw: edn.MustRead(`7`)}, []string{"t/a"}, "runtime/invalid-result"},
-		"idempotent, answer refused by a gate: end": {writes + " :cap/idempotent? true", "", out(`"no map"`), []string{"t/a"}, "schema/invalid"},
-		"once, crash, operator says retry":          {writes, "retry", crash, []string{"t/a", "t/a"}, "runtime/crashed"},
-		"ENV-024 a rule frees this input":           {writes + " :cap/recovery-rules [[[:prompt] \"p\" :none]]", "", crash, []string{"t/a", "t/a", "t/b"}, ""},
-		"ENV-024 a rule makes this input strict":    {":cap/recovery-rules [[[:prompt] \"p\" :once]]", "", crash, []string{"t/a"}, "effects/outcome-unknown"},
-		"reads only are none":                       {":cap/effects #{:fs/read}", "", crash, []string{"t/a", "t/a", "t/b"}, ""},
+		"none, crash: again":                        {"", crash, []string{"t/a", "t/a", "t/b"}, ""},
+		"idempotent, crash: same capability only":   {writes + " :cap/idempotent? true", crash, []string{"t/a", "t/a"}, "runtime/crashed"},
+		"idempotent, definite: next may serve":      {writes + " :cap/idempotent? true", fails("provider/unavailable"), []string{"t/a", "t/a", "t/b"}, ""},
+		"once, crash: never again":                  {writes, crash, []string{"t/a"}, "effects/outcome-unknown"},
+		"once, silence: never again":                {writes, dispatchtest.Step{Hang: true}, []string{"t/a"}, "effects/outcome-unknown"},
+		"once, said to be unknown":                  {writes, dispatchtest.Step{Err: contract.Errorf("provider/error", "x").WithDetail("effect/state", edn.K("unknown"))}, []string{"t/a"}, "effects/outcome-unknown"},
+		"once, definite: again":                     {writes, fails("provider/unavailable"), []string{"t/a", "t/a", "t/b"}, ""},
+		"once, answer refused by a gate: end":       {writes, out(`"no map"`), []string{"t/a"}, "schema/invalid"},
+		"once, answer of no form: end":              {writes, dispatchtest.Step{Raw: edn.MustRead(`7`)}, []string{"t/a"}, "runtime/invalid-result"},
+		"idempotent, answer refused by a gate: end": {writes + " :cap/idempotent? true", out(`"no map"`), []string{"t/a"}, "schema/invalid"},
+		"ENV-024 a rule frees this input":           {writes + " :cap/recovery-rules [[[:prompt] \"p\" :none]]", crash, []string{"t/a", "t/a", "t/b"}, ""},
+		"ENV-024 a rule makes this input strict":    {":cap/recovery-rules [[[:prompt] \"p\" :once]]", crash, []string{"t/a"}, "effects/outcome-unknown"},
+		"reads only are none":                       {":cap/effects #{:fs/read}", crash, []string{"t/a", "t/a", "t/b"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := dispatchtest.New(t, dispatchtest.Spec{
 					Caps:    caps(tc.more+" :cap/limits {:timeout-ms 50}", ""),
-					Intents: []registry.Intent{{ID: "text/respond", In: "req/any", Out: "res/any", OnUnknown: tc.onUnknown}},
+					Intents: []registry.Intent{{ID: "text/respond", In: "req/any", Out: "res/any"}},
 				})
 				w.On("t/a", tc.step)
 				w.On("t/b", out(`{:n 2}`))
