@@ -18,7 +18,13 @@ type SourceText struct {
 	Name string
 	// Text is the text itself; without it no excerpt is shown.
 	Text []byte
+	// Brief leaves out what a caller cannot act on: class and source of the
+	// error, and the policy of the call.
+	Brief bool
 }
+
+// policyKeys are details that say which policy a call had.
+var policyKeys = []string{"retry", "switch-on"}
 
 // maxExcerpt is how many code points of a source line are shown.
 const maxExcerpt = 80
@@ -44,14 +50,21 @@ func (e *Error) Text(src SourceText) string {
 			fmt.Fprintf(&b, "\n  %-7s %s", name, text)
 		}
 	}
-	field("type", e.facts())
+	facts, details := (*Error).facts, e.Details
+	if src.Brief {
+		facts = func(e *Error) string { return ":" + e.Type }
+		for _, key := range policyKeys {
+			details = details.Dissoc(edn.K(key))
+		}
+	}
+	field("type", facts(e))
 	field("where", e.whereText())
-	field("details", detailText(e.Details))
+	field("details", detailText(details))
 	for _, key := range listedKeys {
 		listFindings(&b, e.Details.Key(key))
 	}
 	for c, depth := e.Cause, 0; c != nil && depth < MaxCauseDepth; c, depth = c.Cause, depth+1 {
-		field("cause", c.FullMessage()+" ["+c.facts()+"]")
+		field("cause", c.FullMessage()+" ["+facts(c)+"]")
 	}
 	field("hint", oneLine(e.Hint))
 	return b.String()

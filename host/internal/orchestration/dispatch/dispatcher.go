@@ -346,8 +346,12 @@ func (s *serving) unbound() *contract.Error {
 		e = e.WithHint(hint)
 	}
 	for _, r := range s.binding.Rejected {
-		if r.Reason == policy.ReasonNotReady {
+		switch r.Reason {
+		case policy.ReasonNotReady:
 			e = e.WithRetryable(true)
+		case policy.ReasonEffects:
+			e = e.WithHint("allow the effect :" + r.Detail + ": :effects {:allowed [:" + r.Detail + "]} in the request, " +
+				"--effects " + r.Detail + " on the command line")
 		}
 	}
 	cause := firstCause(s.binding.Rejected)

@@ -147,9 +147,9 @@ func (c *command) actRequest(args []string, f *callFlags) (edn.Value, error) {
 		}
 	}
 	if len(args) > 1 {
-		given, err := edn.ReadString(args[1], edn.WithLimits(edn.Body), edn.WithSource("INPUT"))
+		given, err := parseTyped("INPUT", args[1])
 		if err != nil {
-			return edn.Nil(), contract.SyntaxError("invalid-request", err)
+			return edn.Nil(), err
 		}
 		if !given.IsMap() || !input.IsMap() {
 			return edn.Nil(), usagef("the input of an act is a map, such as '{:fen \"...\"}', got %s", cutTo(given.String(), 60))
@@ -207,9 +207,9 @@ func bound(pairs []string, into edn.Value) (edn.Value, error) {
 		if err != nil {
 			return edn.Nil(), usagef("--bind %s: %q is no name", pair, name)
 		}
-		v, err := edn.ReadString(text, edn.WithLimits(edn.Body), edn.WithSource("--bind "+name))
+		v, err := parseTyped("--bind "+name, text)
 		if err != nil {
-			return edn.Nil(), contract.SyntaxError("invalid-request", err)
+			return edn.Nil(), err
 		}
 		if !into.IsMap() {
 			return edn.Nil(), usagef("--bind %s: the input is no map", pair)
@@ -474,7 +474,9 @@ func (c *command) answer(response edn.Value, failure *contract.Error, f *callFla
 func (c *command) host(ctx context.Context, w *watcher, admit func(*daemon.Loaded) error, reach func(*daemon.Loaded) map[string]bool) (*daemon.Host, error) {
 	o := c.options()
 	o.Admit, o.Reach, o.Transitions, o.Notices = admit, reach, w.transition, w.notice
+	told := w.tellStarting()
 	h, err := daemon.Start(ctx, o)
+	told()
 	var invalid *daemon.InvalidConfigError
 	if errors.As(err, &invalid) {
 		return nil, c.invalidConfig(invalid)

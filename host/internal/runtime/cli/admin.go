@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -160,6 +161,11 @@ func (c *command) statusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if dir, ok := result.Key("data-dir").AsString(); ok {
+				if free, err := freeSpace(dir); err == nil {
+					result = result.AssocKey("data-free-bytes", edn.Int(int64(min(free, math.MaxInt64))))
+				}
+			}
 			if err := c.status(result); err != nil {
 				return err
 			}
@@ -177,13 +183,23 @@ func (c *command) status(v edn.Value) error {
 	}
 	var b strings.Builder
 	ready := v.Key("ready")
-	fmt.Fprintf(&b, "%s, profile %s, version %s, pid %s, up %s\n", plain(ready.Key("phase")), plain(ready.Key("profile")), plain(v.Key("version")), v.Key("pid"), since(v.Key("started-at")))
+	phase := plain(ready.Key("phase"))
+	if phase == "ready" && !ready.Key("ok?").Truthy() {
+		phase = "not ready"
+	}
+	fmt.Fprintf(&b, "%s, profile %s, version %s, pid %s, up %s\n", phase, plain(ready.Key("profile")), plain(v.Key("version")), v.Key("pid"), since(v.Key("started-at")))
 	for f := range ready.Key("failed").Elems() {
-		fmt.Fprintf(&b, "  not ready: %s (for %s)\n", plain(f.Key("why")), since(f.Key("since")))
+		fmt.Fprintf(&b, "  because: %s (for %s)\n", plain(f.Key("why")), since(f.Key("since")))
 	}
 	fmt.Fprintf(&b, "listen:   %s\n", strings.Join(plains(v.Key("listen")), " "))
 	fmt.Fprintf(&b, "config:   %s\n", plain(v.Key("config")))
 	fmt.Fprintf(&b, "runs:     %s under way, %s of configurations in force\n", v.Key("runs"), config.Counted(number(v.Key("generations")), "generation"))
+	if refused := v.Key("reload-refused"); !refused.IsNil() {
+		fmt.Fprintf(&b, "reload:   refused %s ago: %s\n", since(refused.Key("at")), plain(refused.Key("error").Key("message")))
+	}
+	if free, ok := v.Key("data-free-bytes").AsInt(); ok && free < littleSpace {
+		fmt.Fprintf(&b, "disk:     %d MiB free for %s, which is too little\n", free>>20, plain(v.Key("data-dir")))
+	}
 	for w := range ready.Key("weaker-than-prod").Elems() {
 		fmt.Fprintf(&b, "weaker:   %s is %s, profile prod has %s\n", dotted(w.Key("path")), plain(w.Key("written")), plain(w.Key("prod-written")))
 	}

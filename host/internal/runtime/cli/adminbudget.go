@@ -120,7 +120,11 @@ func (c *command) budgets(v, data edn.Value) error {
 	}
 	var b strings.Builder
 	for each := range v.Key("each").Elems() {
-		fmt.Fprintf(&b, "each %s: at most %s (%s)\n", plain(each.Key("scope")), amountsText(each.Key("limit")), plain(each.Key("where")))
+		whose := "each " + plain(each.Key("scope"))
+		if whose == "each tenant" {
+			whose = "all callers"
+		}
+		fmt.Fprintf(&b, "%s: at most %s (%s)\n", whose, amountsText(each.Key("limit")), plain(each.Key("where")))
 	}
 	if len(rows) > 0 {
 		if err := table(c.env.Stdout, []string{"scope", "limit", "granted", "used", "set aside", "left", "known", "begins anew"}, rows); err != nil {

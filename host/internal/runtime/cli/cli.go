@@ -8,11 +8,13 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
@@ -81,6 +83,7 @@ type command struct {
 	profile  string
 	server   string
 	format   format
+	verbose  bool
 	lockfile daemon.Lockfile
 	attached map[string]string // --attach
 	verb     string            // with the names of its parents, once it is known
@@ -93,8 +96,9 @@ func (e quietError) Error() string { return fmt.Sprintf("exit %d", e.code) }
 
 // usageError is a wrong command line.
 type usageError struct {
-	err  error
-	verb string
+	err     error
+	verb    string
+	nearest string // what may have been meant; may be empty
 }
 
 func (e usageError) Error() string { return e.err.Error() }
@@ -105,6 +109,7 @@ func usagef(format string, args ...any) error {
 }
 
 func (c *command) root() *cobra.Command {
+	var version bool
 	root := &cobra.Command{
 		Use:   "ferment",
 		Short: "run plans on plugins, and take only answers that pass their gates",
@@ -121,9 +126,13 @@ func (c *command) root() *cobra.Command {
 			return c.knownProfile()
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if version {
+				return c.printVersion()
+			}
 			return cmd.Help()
 		},
 	}
+	root.Flags().BoolVar(&version, "version", false, "print the versions of the host and of its contracts")
 	root.SetIn(c.env.Stdin)
 	root.SetOut(c.env.Stdout)
 	root.SetErr(c.env.Stderr)
@@ -135,8 +144,9 @@ func (c *command) root() *cobra.Command {
 	flags.VarP(&c.format, "output", "o", "form of the output: text, json or edn")
 	flags.VarPF(formatFlag{&c.format, formatJSON}, "json", "", "short for --output json").NoOptDefVal = "true"
 	flags.VarPF(formatFlag{&c.format, formatEDN}, "edn", "", "short for --output edn").NoOptDefVal = "true"
+	flags.BoolVar(&c.verbose, "verbose", false, "tell more of an error: its class and source, and the policy of the call")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageError{err: err, verb: cmd.CommandPath()}
+		return usageError{err: err, verb: cmd.CommandPath(), nearest: nearestFlag(cmd, err)}
 	})
 	root.AddCommand(
 		c.initCommand(), c.serveCommand(), c.statusCommand(), c.adminCommand(), c.devCommand(),
@@ -144,10 +154,44 @@ func (c *command) root() *cobra.Command {
 		c.pluginCommand(), c.modelCommand(), c.judgeCommand(), c.conformCommand(), c.completionCommand(), c.doctorCommand(), c.versionCommand(),
 	)
 	c.completions(root)
-	for _, sub := range root.Commands() {
-		wrapArgs(sub)
-	}
+	wrapArgs(root)
 	return root
+}
+
+// nearestFlag returns the flag of a command most like one that it does not have.
+func nearestFlag(cmd *cobra.Command, err error) string {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) || len(unknown.GetSpecifiedName()) < 2 {
+		return ""
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	if name := contract.Nearest(unknown.GetSpecifiedName(), names); name != "" {
+		return "--" + name
+	}
+	return ""
+}
+
+// nearestVerb returns the verb below cmd most like the first argument, where
+// only a verb can stand.
+func nearestVerb(cmd *cobra.Command, args []string) string {
+	if len(args) == 0 || !cmd.HasAvailableSubCommands() {
+		return ""
+	}
+	var names []string
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	if name := contract.Nearest(args[0], names); name != "" {
+		return cmd.CommandPath() + " " + name
+	}
+	return ""
 }
 
 // wrapArgs makes wrong arguments usage errors that know their verb.
@@ -155,7 +199,7 @@ func wrapArgs(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			if err := check(cmd, args); err != nil {
-				return usageError{err: err, verb: cmd.CommandPath()}
+				return usageError{err: err, verb: cmd.CommandPath(), nearest: nearestVerb(cmd, args)}
 			}
 			return nil
 		}
@@ -205,13 +249,14 @@ func (c *command) exit(ctx context.Context, err error) int {
 	case errors.Is(context.Cause(ctx), errInterrupted):
 		c.problem(contract.Errorf("canceled", "interrupted"))
 		return contract.ExitInterrupted
-	case errors.As(err, &usage), strings.HasPrefix(err.Error(), "unknown command"):
+	case errors.As(err, &usage):
 		verb := cmp.Or(usage.verb, c.verb, "ferment")
 		message := err.Error()
 		if typed, ok := usage.err.(*contract.Error); ok {
 			message = typed.Message // without a type of its own
 		}
-		c.problem(contract.Errorf("invalid-request", "%s", message).WithHint(fmt.Sprintf("%q shows how it is used", verb+" --help")))
+		e := contract.Errorf("invalid-request", "%s", message).WithHint(fmt.Sprintf("%q shows how it is used", verb+" --help"))
+		c.problem(e.DidYouMean(usage.nearest))
 		if verb == "ferment serve" {
 			return daemon.ExitUsage
 		}
@@ -243,9 +288,12 @@ const diskHint = "\"df\" shows whether the disk is full or read-only; the log of
 
 // environmentHint is the next step for what is missing around the host.
 func environmentHint(err error) string {
+	var path *os.PathError
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return "name a file that exists"
+	case errors.Is(err, os.ErrPermission) && errors.As(err, &path) && path.Op == "mkdir":
+		return "make " + filepath.Dir(path.Path) + " writable for this user, or name another directory in ferment.data_dir"
 	case errors.Is(err, os.ErrPermission):
 		return "check the owner and the mode of what is named"
 	case errors.Is(err, syscall.EISDIR):

@@ -96,6 +96,23 @@ func parseValue(name string, text []byte, isJSON bool) (v edn.Value, err error) 
 // keywords as keys, so no request is both.
 var jsonObject = regexp.MustCompile(`^\s*\{\s*"`)
 
+// parseTyped reads a value that somebody typed: EDN, or JSON where the text is no
+// EDN. Of a text that begins as a JSON object the fault is told as one of JSON.
+func parseTyped(source, text string) (edn.Value, error) {
+	v, err := parseValue(source, []byte(text), false)
+	if err == nil {
+		return v, nil
+	}
+	v, jsonErr := parseValue(source, []byte(text), true)
+	if jsonErr == nil {
+		return v, nil
+	}
+	if jsonObject.MatchString(text) {
+		err = jsonErr
+	}
+	return edn.Nil(), err
+}
+
 // readRequest reads a request: JSON from a file of that name and from standard
 // input where it begins as one, else EDN.
 func (c *command) readRequest(name string) (edn.Value, error) {

@@ -147,7 +147,7 @@ func (c *command) problem(err error) {
 			return
 		}
 	}
-	var text contract.SourceText
+	text := contract.SourceText{Brief: !c.verbose}
 	var syntax *edn.SyntaxError
 	if errors.As(err, &syntax) {
 		text.Name = syntax.Source

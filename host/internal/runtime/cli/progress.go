@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,10 +23,48 @@ type watcher struct {
 	form format
 	on   bool
 
-	mu    sync.Mutex
-	out   io.Writer
-	begun time.Time
-	done  chan struct{}
+	mu       sync.Mutex
+	out      io.Writer
+	begun    time.Time
+	done     chan struct{}
+	starting map[string]bool // plugins
+}
+
+// slowStart is how long a start may take before it is told what is started.
+const slowStart = 300 * time.Millisecond
+
+// tellStarting tells which plugins are being started as soon as that takes long.
+// The function that it returns ends that.
+func (w *watcher) tellStarting() (stop func()) {
+	if !w.on || w.form != formatText {
+		return func() {}
+	}
+	timer := time.AfterFunc(slowStart, func() {
+		w.mu.Lock()
+		names := slices.Sorted(maps.Keys(w.starting))
+		w.mu.Unlock()
+		if len(names) == 0 {
+			w.line("reading the configuration")
+			return
+		}
+		w.line("starting %s", strings.Join(names, ", "))
+	})
+	return func() { timer.Stop() }
+}
+
+// notes keeps which plugins are being started.
+func (w *watcher) notes(t daemon.Transition) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.starting == nil {
+		w.starting = map[string]bool{}
+	}
+	switch t.To {
+	case "starting", "configuring":
+		w.starting[t.Plugin] = true
+	default:
+		delete(w.starting, t.Plugin)
+	}
 }
 
 func (c *command) newWatcher(mode string) (*watcher, error) {
@@ -50,6 +90,7 @@ func (w *watcher) transition(t daemon.Transition) {
 		return
 	}
 	if w.form == formatText {
+		w.notes(t)
 		if t.Fault != nil || t.To == "quarantined" {
 			w.line("plugin %s is %s: %s", t.Plugin, t.To, t.Cause)
 		}

@@ -69,6 +69,13 @@ func (c *command) notServed(err error) error {
 			typ = "runtime/start-failed"
 		}
 		e = contract.Errorf(typ, "%w", err).WithSource(contract.SourceHost).WithHint(serveHint(code))
+		var directory *daemon.DirectoryError
+		switch {
+		case errors.As(err, &directory):
+			e = e.WithHint(directory.Fix)
+		case code == daemon.ExitPermission:
+			e = e.WithHint(environmentHint(err))
+		}
 	}
 	c.problem(e)
 	return quietError{code}
@@ -82,8 +89,6 @@ func serveHint(code int) string {
 		return "\"ferment plugin list\" shows the plugins; what holds an address can be seen with \"ss -ltnp\""
 	case daemon.ExitIO:
 		return diskHint
-	case daemon.ExitPermission:
-		return "run it as the user who owns what is named"
 	case daemon.ExitConfig:
 		return "\"ferment validate\" checks the configuration"
 	}

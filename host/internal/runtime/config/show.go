@@ -429,7 +429,8 @@ type Weakness struct {
 }
 
 // Weaker lists the values of attributes whose default depends on the profile
-// that are not what they are in prod, in the order of the specification.
+// that are not what they are in prod, in the order of the specification. A limit
+// that is lower than in prod is not weaker.
 func (c *Config) Weaker() []Weakness {
 	if c.tree == nil {
 		return nil
@@ -453,7 +454,7 @@ func (c *Config) weaker(d *decoder, s *section, out *[]Weakness) {
 			continue
 		}
 		strict, _ := d.fallback(s.node, spec)
-		if now, prod := c.portable(v), c.portable(strict); !edn.Equal(now, prod) {
+		if now, prod := c.portable(v), c.portable(strict); !edn.Equal(now, prod) && !atMost(v.v, strict.v) {
 			*out = append(*out, Weakness{Path: append(slices.Clone(s.node.path), spec.Name), Value: now, Prod: prod, Written: orNone(c.spell(spec.Type, v)), ProdWritten: orNone(c.spell(spec.Type, strict)), At: c.seen(v.rng)})
 		}
 	}
@@ -462,6 +463,24 @@ func (c *Config) weaker(d *decoder, s *section, out *[]Weakness) {
 			c.weaker(d, inner, out)
 		}
 	}
+}
+
+// atMost reports whether a limit, a number or a rate, is not above another: it
+// allows no more.
+func atMost(a, b edn.Value) bool {
+	amount := func(v edn.Value) (n float64, ok bool) {
+		if i, isInt := v.AsInt(); isInt {
+			return float64(i), true
+		}
+		events, _ := v.Nth(0)
+		per, _ := v.Nth(1)
+		count, isRate := events.AsInt()
+		ms, _ := per.AsInt()
+		return float64(count) / float64(max(ms, 1)), isRate
+	}
+	x, first := amount(a)
+	y, second := amount(b)
+	return first && second && x <= y
 }
 
 // Labels lists the labels of the blocks of one type at the top, in the order of

@@ -50,13 +50,28 @@ func (c control) Budgets(ctx context.Context, user string) (edn.Value, *contract
 	var m edn.MapBuilder
 	m.Key("scopes", edn.Vector(scopes...))
 	var each []edn.Value
-	for _, kind := range []budget.Kind{budget.User, budget.Run} {
+	for _, kind := range []budget.Kind{budget.Tenant, budget.User, budget.Run} {
 		if block := b.Of(kind.String()); block.Written && user == "" {
-			each = append(each, edn.MustMap(edn.K("scope"), edn.K(kind.String()), edn.K("limit"), act.LimitsValue(block.Limits), edn.K("where"), edn.Text(block.Where)))
+			each = append(each, edn.MustMap(edn.K("scope"), edn.K(kind.String()), edn.K("limit"), limitsOf(block), edn.K("where"), edn.Text(block.Where)))
 		}
 	}
 	m.Key("each", edn.Vector(each...))
 	return m.Map(), nil
+}
+
+// limitsOf are all limits of a block, also those of single runs and calls.
+func limitsOf(block *policy.ScopeBudget) edn.Value {
+	v := act.LimitsValue(block.Limits)
+	for _, f := range block.Calls {
+		v = v.Assoc(f.Key, f.Value)
+	}
+	if block.Wall > 0 {
+		v = v.AssocKey("wall-ms", edn.Int(block.Wall.Milliseconds()))
+	}
+	if block.Depth > 0 {
+		v = v.AssocKey("depth", edn.Int(int64(block.Depth)))
+	}
+	return v
 }
 
 // AdjustBudget implements httpapi.Control.

@@ -385,7 +385,11 @@ func (c control) Status() edn.Value {
 	for _, a := range c.server.Addresses() {
 		addresses = append(addresses, edn.Text(a))
 	}
+	c.reloads.mu.Lock()
+	refused := c.reloads.refused
+	c.reloads.mu.Unlock()
 	return edn.MustMap(
+		edn.K("reload-refused"), refused,
 		edn.K("ready"), c.Ready().Value(),
 		edn.K("health"), edn.MustMap(edn.K("ok?"), edn.Bool(c.Health().OK)),
 		edn.K("version"), edn.Text(c.options.Version),

@@ -42,9 +42,9 @@ type DirectoryError struct {
 	code              int
 }
 
-// Error says what is wrong and what to do.
+// Error says what is wrong; Fix says what to do.
 func (e *DirectoryError) Error() string {
-	return "the data directory " + e.Dir + " " + e.Problem + ": " + e.Fix
+	return "the data directory " + e.Dir + " " + e.Problem
 }
 
 // UnavailableError is something that the daemon cannot do without.

@@ -30,6 +30,7 @@ type reloads struct {
 	mu      sync.Mutex
 	busy    bool
 	waiting []chan reloaded
+	refused edn.Value  // the last reload, if it was refused; else nil
 	one     sync.Mutex // held by whoever reads the configuration to compare it
 }
 
@@ -100,6 +101,12 @@ func (d *Daemon) guarded(f func() reloaded) (out reloaded) {
 }
 
 func (d *Daemon) logReload(why string, out reloaded, took time.Duration) {
+	d.reloads.mu.Lock()
+	d.reloads.refused = edn.Nil()
+	if out.err != nil {
+		d.reloads.refused = edn.MustMap(edn.K("at"), edn.Inst(time.Now().UTC().Truncate(time.Millisecond)), edn.K("why"), edn.Text(why), edn.K("error"), out.err.Value())
+	}
+	d.reloads.mu.Unlock()
 	args := []any{"why", why, "took", took.Round(time.Millisecond).String()}
 	switch {
 	case out.err != nil:

@@ -1,0 +1,60 @@
+package cli_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// A word that is nearly a verb or a flag gets the nearest one as next step.
+func TestNearestWords(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, tt := range []struct {
+		args []string
+		hint string
+	}{
+		{[]string{"atc"}, "ferment act"},
+		{[]string{"plugin", "lst"}, "ferment plugin list"},
+		{[]string{"admin", "budget", "sho"}, "ferment admin budget show"},
+		{[]string{"act", "--deadlin", "1s"}, "--deadline"},
+	} {
+		got := w.run(append(tt.args, "--edn")...)
+		assert.Equal(t, 2, got.code, tt.args)
+		v, err := edn.ReadString(got.stderr)
+		if assert.NoError(t, err, got.stderr) {
+			assert.Contains(t, plain(v.Key("error").Key("hint")), tt.hint)
+		}
+	}
+	got, version := w.run("--version"), w.run("version")
+	assert.Equal(t, version, got)
+}
+
+func plain(v edn.Value) string { s, _ := v.AsString(); return s }
+
+// Input may be typed as JSON. Errors tell class, source and policy only on
+// request.
+func TestTypedInput(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "ferment.hcl", testProfile+scripted("mine")+"\nintent \"t/a\" {\n  in  = \"req/any\"\n  out = \"res/any\"\n}\n",
+		"mine.edn", script(":mine/a", ":t/a", ":in-schema :req/any :out-schema :res/any",
+			`{:template {:n "{{input.n}}" :list "{{input.list}}"}}`))
+	asEDN := w.run("act", "t/a", "{:n 1 :list [1 2]}", "--edn")
+	assert.Zero(t, asEDN.code, asEDN.stderr)
+	out := func(e ended) edn.Value { return e.value(t).Key("result").Key("out") }
+	for _, args := range [][]string{{`{"n": 1, "list": [1, 2]}`}, {"{}", "--bind", "n=1", "--bind", "list=[1, 2]"}} {
+		got := w.run(append([]string{"act", "t/a", "--edn"}, args...)...)
+		assert.Zero(t, got.code, got.stderr)
+		assert.Equal(t, out(asEDN).String(), out(got).String())
+	}
+	got := w.run("act", "t/a", `{"n": 1,}`, "--edn")
+	assert.Equal(t, 2, got.code)
+	assert.Contains(t, got.stderr, ":column 9")
+
+	write := []string{"act", "t/a", "{:n 1}", "--effects", "fs/oops"}
+	brief, verbose := w.run(write...), w.run(append(write, "--verbose")...)
+	assert.Equal(t, 2, brief.code, brief.stderr)
+	assert.Less(t, len(brief.stderr), len(verbose.stderr))
+}
