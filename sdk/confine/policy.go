@@ -42,6 +42,9 @@ type Policy struct {
 	// (its loader, libraries, /dev/null and the like) need not be named.
 	ReadPaths  []string `json:"readPaths,omitempty"`
 	WritePaths []string `json:"writePaths,omitempty"`
+	// ListPaths are directories in which, and below which, names may be listed;
+	// what the files hold is not part of that. One that does not exist is left out.
+	ListPaths []string `json:"listPaths,omitempty"`
 	// ExecPaths are programs, and directories of programs, that may be run, and
 	// read. SelfExec allows the program that is started to run itself again.
 	// With neither, the process can start no process at all.
@@ -105,7 +108,7 @@ func (p Policy) Validate() error {
 	if slices.Contains(p.ConnectPorts, 0) {
 		return policyError("port 0 cannot be connected to")
 	}
-	for _, list := range [][]string{p.ReadPaths, p.WritePaths, p.ExecPaths} {
+	for _, list := range [][]string{p.ReadPaths, p.ListPaths, p.WritePaths, p.ExecPaths} {
 		for _, path := range list {
 			if !filepath.IsAbs(path) {
 				return &Error{Layer: LayerPolicy, Path: path, Err: fmt.Errorf("it is not an absolute path")}

@@ -198,6 +198,7 @@ func restrictFiles(p Policy, s Support, more *extra) error {
 		mustExist bool
 	}{
 		{paths: read, file: readFile, dir: readDir},
+		{paths: p.ListPaths, dir: llsys.AccessFSReadDir},
 		{paths: exec, file: readFile | execute, dir: readDir | execute},
 		{paths: p.WritePaths, file: writeFile, dir: writeDir, mustExist: true},
 		{paths: devices(p), file: writeFile},

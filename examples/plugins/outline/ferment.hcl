@@ -11,4 +11,9 @@ plugin "outline" {
   command = ["/usr/bin/node", "plugin.mjs"]
   files   = ["plugin.mjs", "wire.mjs", "certificate.mjs", "plugin.proto", "goplugin.proto", "package-lock.json"]
   workdir = "."
+
+  # The packages of "npm ci" are not part of the lock file: only package-lock.json is.
+  isolation {
+    read_paths = ["node_modules"]
+  }
 }

@@ -272,7 +272,7 @@ func (s Settings) policy(d contract.Description, g grounds) confine.Policy {
 	i := s.Isolation
 	p := confine.Policy{
 		Level: i.Level, BestEffort: i.BestEffort, Network: confine.Offline, SelfExec: has("process/self"), Limits: i.Limits,
-		ReadPaths: slices.Concat(i.ReadPaths, s.reads(), g.reads), WritePaths: g.own(),
+		ReadPaths: slices.Concat(i.ReadPaths, s.reads(), g.reads), ListPaths: s.lists(), WritePaths: g.own(),
 	}
 	if p.Level == "" {
 		p.Level = confine.Probe().Best()
@@ -321,7 +321,7 @@ func (s Settings) describing(sockets string, files []string) confine.Policy {
 	}
 	return confine.Policy{
 		Level: level, BestEffort: true, Network: confine.Offline, Limits: confine.ResourceLimits{OpenFiles: 1024},
-		ReadPaths: slices.Concat(s.Isolation.ReadPaths, s.reads(), files), WritePaths: []string{sockets},
+		ReadPaths: slices.Concat(s.Isolation.ReadPaths, s.reads(), files), ListPaths: s.lists(), WritePaths: []string{sockets},
 	}
 }
 
@@ -331,7 +331,10 @@ func (g grounds) own() []string {
 }
 
 // reads are the files that the configuration of a plugin names: those that an
-// interpreter runs, those among its arguments, its working directory.
+// interpreter runs, those among its arguments, and its working directory. Where
+// files are listed, because the lock file approves them, the directory is not
+// among them: an interpreter would load what lies beside them, such as a planted
+// bytecode cache.
 func (s Settings) reads() []string {
 	paths := slices.Concat(s.Files, s.ConfigFiles)
 	for _, arg := range s.Command[1:] {
@@ -342,9 +345,27 @@ func (s Settings) reads() []string {
 			paths = append(paths, arg)
 		}
 	}
-	if s.Workdir != "" {
+	if s.Workdir != "" && len(s.Files) == 0 {
 		paths = append(paths, s.Workdir)
 	}
+	return absolute(paths)
+}
+
+// lists are the directories whose names an interpreter goes through to find the
+// files that are listed.
+func (s Settings) lists() []string {
+	if len(s.Files) == 0 {
+		return nil
+	}
+	dirs := []string{s.Workdir}
+	for _, path := range s.Files {
+		dirs = append(dirs, filepath.Dir(path))
+	}
+	slices.Sort(dirs)
+	return absolute(slices.DeleteFunc(slices.Compact(dirs), func(dir string) bool { return dir == "" }))
+}
+
+func absolute(paths []string) []string {
 	for n, path := range paths {
 		if abs, err := filepath.Abs(path); err == nil {
 			paths[n] = abs

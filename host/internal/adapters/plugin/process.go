@@ -207,7 +207,7 @@ func (p *process) config(ctx context.Context, l launching, once *handover) *gopl
 			set, pass = nil, nil
 		}
 		policy := l.policy(p.dir)
-		set = withTemp(set, pass, cmp.Or(l.temp, p.dir))
+		set = withDefaults(set, pass, l.settings.defaults(cmp.Or(l.temp, p.dir)))
 		workdir := l.workdir
 		if workdir == "" {
 			workdir = p.dir
@@ -235,18 +235,30 @@ func (p *process) config(ctx context.Context, l launching, once *handover) *gopl
 	return c
 }
 
-// withTemp names a directory for temporary files unless the operator does: the
-// one of the system is out of reach.
-func withTemp(set map[string]string, pass []string, dir string) map[string]string {
-	const name = "TMPDIR"
-	if _, ok := set[name]; ok || slices.Contains(pass, name) {
-		return set
+// defaults are the variables of a process that the operator need not set: a
+// directory for temporary files, since that of the system is out of reach, and,
+// for a program that interprets files, what keeps Python from loading bytecode
+// and packages that nobody approved, also where the kernel does not.
+func (s Settings) defaults(temp string) map[string]string {
+	vars := map[string]string{"TMPDIR": temp}
+	if len(s.Files) > 0 {
+		maps.Copy(vars, map[string]string{
+			"PYTHONDONTWRITEBYTECODE": "1",
+			"PYTHONNOUSERSITE":        "1",
+			"PYTHONPYCACHEPREFIX":     filepath.Join(temp, "no-bytecode"),
+		})
 	}
-	with := maps.Clone(set)
-	if with == nil {
-		with = map[string]string{}
-	}
-	with[name] = dir
+	return vars
+}
+
+// withDefaults adds variables that the operator neither sets nor passes on.
+func withDefaults(set map[string]string, pass []string, defaults map[string]string) map[string]string {
+	with := maps.Clone(defaults)
+	maps.Copy(with, set)
+	maps.DeleteFunc(with, func(name, _ string) bool {
+		_, written := set[name]
+		return !written && slices.Contains(pass, name)
+	})
 	return with
 }
 

@@ -125,7 +125,7 @@ var pluginBlock = Block{
 		{Name: "optional", Type: boolean, Default: `false`, Reload: ReloadUse, Serves: "OPS-001", Doc: "the host works without it"},
 		{Name: "env", Type: environment, Default: `{}`, Reload: ReloadPlugin, Serves: "SUP-001", Doc: "environment of the process, which is empty otherwise"},
 		{Name: "env_pass", Type: list(variable), Default: `[]`, Reload: ReloadPlugin, Serves: "SUP-001", Doc: "variables taken over from the host"},
-		{Name: "workdir", Type: path, Reload: ReloadPlugin, Serves: "ISO-001", Doc: "default: a scratch directory of its own"},
+		{Name: "workdir", Type: path, Reload: ReloadPlugin, Serves: "ISO-001", Doc: "default: a scratch directory of its own; a plugin with files reads only these in it"},
 		{Name: "start_timeout", Type: dur(100*time.Millisecond, 10*time.Minute), Default: `"10s"`, Reload: ReloadUse, Serves: "SUP-010"},
 		{Name: "configure_timeout", Type: dur(100*time.Millisecond, 10*time.Minute), Default: `"10s"`, Reload: ReloadUse, Serves: "WIRE-002"},
 		{Name: "stop_grace", Type: dur(0, 10*time.Minute), Default: `"2s"`, Reload: ReloadUse, Serves: "SUP-004"},

@@ -1,0 +1,61 @@
+//go:build linux && external
+
+package plugin
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// LOCK-004: Python loads neither a bytecode cache nor a module of its library
+// that somebody laid beside the listed files.
+func TestPythonLoadsWhatIsListed(t *testing.T) {
+	const python = "/usr/bin/python3"
+	dir := t.TempDir()
+	write := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	write("part.py", "print('planted')\n")
+	compile := exec.Command(python, "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", dir)
+	require.NoError(t, compile.Run())
+	write("part.py", "print('approved')\n")
+	write("main.py", "import part\ntry:\n    import colorsys\nexcept OSError as e:\n    print(type(e).__name__)\n")
+	require.Contains(t, loadedWithout(t, python, dir), "planted", "the cache is one that Python loads")
+	write("colorsys.py", "print('shadow')\n")
+	assert.Equal(t, "approved\nPermissionError\n", interpreted(t, dir, []string{"main.py", "part.py"}, python, "main.py"))
+}
+
+// LOCK-004: Node loads the listed modules and the packages that the operator
+// grants, and no module beside them.
+func TestNodeLoadsWhatIsListed(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "node_modules/dep"), 0o700))
+	for name, text := range map[string]string{
+		"package.json":                  `{"type":"module"}`,
+		"main.mjs":                      "import './part.mjs'\nimport 'dep'\nawait import('./beside.mjs').catch(e => console.log(e.code))\n",
+		"part.mjs":                      "console.log('approved')\n",
+		"beside.mjs":                    "console.log('planted')\n",
+		"node_modules/dep/package.json": `{"name":"dep","main":"index.js"}`,
+		"node_modules/dep/index.js":     "console.log('package')\n",
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	node, err := exec.LookPath("node")
+	require.NoError(t, err)
+	assert.Equal(t, "approved\npackage\nEACCES\n", interpreted(t, dir, []string{"main.mjs", "part.mjs"}, node, "main.mjs"))
+}
+
+// loadedWithout is what the program prints without any confinement.
+func loadedWithout(t *testing.T, python, dir string) string {
+	t.Helper()
+	cmd := exec.Command(python, "main.py")
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	return string(out)
+}
