@@ -156,7 +156,7 @@ var verbs = []struct {
 
 	{args: "check hello.edn data.edn", out: `^hello.edn: ok, 2 nodes; at most roundtrips 1, attempts 1\ndata.edn: ok, 2 nodes; at most roundtrips 1, attempts 1, usd unknown\n$`},
 	{args: "check -", stdin: "{:nodes [{:op :emit :input 1}]}", out: `^standard input: ok, 1 node\n$`},
-	{args: "check wrong.edn hello.edn", exit: 1, out: `(?s)^error: unknown intent :text/rendr .* \(CHECK-011\)\n  --> wrong.edn:1:29\n +1 \| .*\^{12}\n  next: did you mean :text/render\?\n\nerror: unknown op :emmit .*did you mean :emit\?\n\nhello.edn: ok, 2 nodes; at most [^\n]*\n$`},
+	{args: "check wrong.edn hello.edn", exit: 1, out: `(?s)^error: unknown intent :text/rendr .* \(CHECK-011\)\n  --> wrong.edn:1:29\n +1 \| .*\^\n  next: did you mean :text/render\?\n\nerror: unknown op :emmit .*did you mean :emit\?\n\nhello.edn: ok, 2 nodes; at most [^\n]*\n$`},
 	{args: "check cut.edn", exit: 1, err: `^cut.edn:2:1: error: text ends`},
 	{args: "check absent.edn", exit: 3, err: `^error: read absent.edn`},
 	{args: "check", exit: 2, err: `^error: requires at least 1 arg`},
