@@ -543,7 +543,7 @@ func TestSecretsInWhatAPluginSays(t *testing.T) {
 		"log-secret":            {Ready, "bad key [secret]"},
 		"find-secret":           {Quarantined, `\"[secret]\" is too short`},
 		"fail-with-secret":      {Backoff, "the server refused [secret]"},
-		"fail-where-it-is-cut":  {Backoff, "xx[secret]"},
+		"fail-where-it-is-cut":  {Backoff, `:sent {"[secret]"`},
 		"print-where-it-is-cut": {Ready, "xx [secret]"},
 		"health-of-secret":      {Degraded, "401 for Basic bWU6[secret]"},
 	} {
