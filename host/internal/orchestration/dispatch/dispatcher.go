@@ -350,6 +350,9 @@ func (s *serving) unbound() *contract.Error {
 		case policy.ReasonNotReady:
 			e = e.WithRetryable(true)
 		case policy.ReasonEffects:
+			if e.Hint != "" {
+				continue
+			}
 			e = e.WithHint("allow the effect :" + r.Detail + ": :effects {:allowed [:" + r.Detail + "]} in the request, " +
 				"--effects " + r.Detail + " on the command line")
 		}
