@@ -350,7 +350,7 @@ func (s *serving) unbound() *contract.Error {
 		case policy.ReasonNotReady:
 			e = e.WithRetryable(true)
 		case policy.ReasonEffects:
-			if e.Hint != "" {
+			if contract.ModelHint(s.w.Intent) != "" {
 				continue
 			}
 			e = e.WithHint("allow the effect :" + r.Detail + ": :effects {:allowed [:" + r.Detail + "]} in the request, " +
