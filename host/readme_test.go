@@ -185,7 +185,7 @@ func serveAsShown(t *testing.T, profile string, wanted func(line string) bool) {
 		defer close(over)
 		for scanner := bufio.NewScanner(log); scanner.Scan(); {
 			said.Write(append(scanner.Bytes(), '\n'))
-			if strings.Contains(scanner.Text(), "ready") {
+			if strings.Contains(scanner.Text(), `"@message":"ready"`) {
 				announce()
 			}
 		}

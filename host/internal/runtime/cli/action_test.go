@@ -90,7 +90,7 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 	// Whatever else the command line can do asks for no action: whoever adds a
 	// verb says here which it is.
 	own := []string{
-		"act", "run", "serve", "check", "validate", "fmt", "explain", "prompt show", "protocol diff", "config docs", "plugin new", "plugin lock", "plugin install", "graph",
+		"init", "act", "run", "serve", "check", "validate", "fmt", "explain", "prompt show", "protocol diff", "config docs", "plugin new", "plugin lock", "plugin install", "graph",
 		"conform", "completion", "doctor", "version", "model probe", "judge show", "admin action", "admin systemd-unit", "help",
 	}
 	asks := map[string]bool{}

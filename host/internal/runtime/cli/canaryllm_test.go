@@ -104,7 +104,6 @@ var parroted = []string{"says", "in-band", "finish", "tool", "malformed", "page"
 // LM-004: the key of a model is in the requests to its server and nowhere else,
 // whatever the server, a caller or an operator does; nor are eight bytes of it.
 func TestModelKeysAreNowhere(t *testing.T) {
-	t.Parallel()
 	var mu sync.Mutex
 	used := map[string]int{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -19,7 +19,7 @@ func TestEnvironmentHint(t *testing.T) {
 	disk := `"df" shows whether the disk is full or read-only`
 	for cause, want := range map[error]string{
 		syscall.ENOENT: "name a file that exists",
-		syscall.EACCES: "check the owner and the mode",
+		syscall.EACCES: "writable for this user",
 		syscall.EISDIR: "name a file, not a directory",
 		syscall.EROFS:  disk,
 		syscall.ENOSPC: disk,

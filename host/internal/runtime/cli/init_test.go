@@ -71,7 +71,7 @@ func TestInitOverwritesNothing(t *testing.T) {
 	w.write("notes.txt", "mine")
 	w.write("taken/hello.edn", "mine")
 	got := w.run("init", "taken", "-o", "edn")
-	assert.Equal(t, 1, got.code)
+	assert.Equal(t, 2, got.code)
 	problem, err := edn.ReadString(got.stderr)
 	require.NoError(t, err)
 	assert.Equal(t, "input/invalid", word(problem.Key("error").Key("type")))

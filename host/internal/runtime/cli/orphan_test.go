@@ -54,10 +54,10 @@ func busy(t testing.TB) *world {
 	return w
 }
 
-// workforce is what a busy run consists of: the host and its reaper, five
-// plugins, the chess program with its child, the solver's worker, the reaper of
+// workforce is what a busy run consists of: the host and its reaper, the four
+// plugins that its plan calls (not text), the chess program with its child, the solver's worker, the reaper of
 // the suites, and a suite with its child.
-const workforce = 2 + 5 + 2 + 1 + 1 + 2
+const workforce = 2 + 4 + 2 + 1 + 1 + 2
 
 // atWork starts a busy run and waits until everybody is at work.
 func (w *world) atWork(args ...string) *process {
