@@ -299,6 +299,6 @@ func TestConformance(t *testing.T) {
 	slow, err := sdk.Encode(inline(`{:hang true}`))
 	require.NoError(t, err)
 	busy := conformance.Options{Config: slow, Slow: &conformance.Sample{Capability: voice}}
-	busy.Only = regexp.MustCompile(`^core/(cancel|deadline|drain/deadline|shutdown)`)
+	busy.Only = regexp.MustCompile(`^core/(cancel/stops|deadline|drain/deadline|shutdown)`)
 	t.Run("busy", func(t *testing.T) { sdktest.Conform(t, newPlugin(), busy) })
 }

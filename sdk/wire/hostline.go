@@ -2,6 +2,8 @@ package wire
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net"
 	"path/filepath"
 	"sync"
@@ -91,11 +93,12 @@ func (l *brokerLine) Listen(ctx context.Context) (Listening, error) {
 // Broken implements Line.
 func (l *brokerLine) Broken() context.Context { return l.broken }
 
-// announce sends a ConnInfo of goplugin.proto.
+// announce sends a ConnInfo of goplugin.proto. A plugin that ended the stream, or
+// does not serve the broker at all, cannot call its host; that is no failure.
 func (l *brokerLine) announce(ctx context.Context, path string) error {
 	select {
 	case stream := <-l.opened:
-		if err := stream.SendMsg(outgoing{{head: connInfo(hostID, "unix", path)}}); err != nil && l.broken.Err() == nil {
+		if err := stream.SendMsg(outgoing{{head: connInfo(hostID, "unix", path)}}); err != nil && !errors.Is(err, io.EOF) && l.broken.Err() == nil {
 			return contract.Errorf("runtime/start-failed", "tell the plugin where its host listens: %w", err)
 		}
 	case <-l.broken.Done():
