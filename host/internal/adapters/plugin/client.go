@@ -21,6 +21,9 @@ type Route struct {
 	// MaxInFlight bounds the calls of this capability alone; 0: no bound of its
 	// own. Calls above it wait in a queue as long as the plugin's.
 	MaxInFlight int
+	// Unusable is why the plugin is not started although the capability is
+	// known; nil: the supervisor has the plugin.
+	Unusable *contract.Error
 }
 
 // Client makes calls to the plugins of a supervisor. It is a fixed table of
@@ -30,6 +33,7 @@ type Route struct {
 type Client struct {
 	supervisor *Supervisor
 	targets    map[string]target
+	unusable   map[string]*contract.Error // by capability
 	closing    sync.Once
 }
 
@@ -48,9 +52,13 @@ var (
 // Client routes capabilities, by the ids that plans use, to plugins. The error
 // names a plugin that the supervisor does not have.
 func (s *Supervisor) Client(routes map[string]Route) (*Client, error) {
-	c := &Client{supervisor: s, targets: make(map[string]target, len(routes))}
+	c := &Client{supervisor: s, targets: make(map[string]target, len(routes)), unusable: map[string]*contract.Error{}}
 	units := map[string]*unit{}
 	for id, r := range routes {
+		if r.Unusable != nil {
+			c.unusable[id] = contract.Errorf("runtime/not-ready", "plugin %s is not started", r.Plugin).WithCause(r.Unusable)
+			continue
+		}
 		u, err := s.unit(r.Plugin)
 		if err != nil {
 			return nil, contract.Errorf("config/dangling-reference", "capability :%s: %w", id, err)
@@ -119,7 +127,7 @@ func (u *unit) unhold() {
 func (c *Client) Invoke(ctx context.Context, call dispatch.Call) (dispatch.Answer, error) {
 	t, ok := c.targets[call.CapID]
 	if !ok {
-		return dispatch.Answer{}, notFound(call.CapID)
+		return dispatch.Answer{}, c.absent(call.CapID)
 	}
 	around := held(ctx)
 	if err := t.circle(around, call.CapID); err != nil {
@@ -165,7 +173,7 @@ func (u *unit) invoke(ctx context.Context, call dispatch.Call) (dispatch.Answer,
 func (c *Client) State(capID string) dispatch.CapState {
 	t, ok := c.targets[capID]
 	if !ok {
-		return dispatch.CapState{Reason: "runtime/not-ready", Why: notFound(capID)}
+		return dispatch.CapState{Reason: "runtime/not-ready", Why: c.absent(capID)}
 	}
 	return t.unit.state(t.advertised)
 }
@@ -197,7 +205,7 @@ func (u *unit) state(advertised string) dispatch.CapState {
 func (c *Client) Await(ctx context.Context, capID string) error {
 	t, ok := c.targets[capID]
 	if !ok {
-		return notFound(capID)
+		return c.absent(capID)
 	}
 	return t.unit.await(ctx)
 }
@@ -228,7 +236,11 @@ func endsBefore(ctx context.Context, at time.Time) bool {
 	return bounded && !at.Before(deadline)
 }
 
-func notFound(capID string) *contract.Error {
+// absent is why no plugin of the supervisor serves a capability.
+func (c *Client) absent(capID string) *contract.Error {
+	if why := c.unusable[capID]; why != nil {
+		return why
+	}
 	return contract.Errorf("cap/not-found", "no plugin provides :%s", capID)
 }
 

@@ -411,3 +411,21 @@ func TestStateStore(t *testing.T) {
 	assert.Equal(t, "runtime/overloaded", typed(t, err).Type)
 	assert.LessOrEqual(t, s.bytes, wire.MaxStateBytes)
 }
+
+// BIND-009, OPS-001: a capability of a plugin that cannot be used is known and not
+// ready, with the reason; nothing waits for it.
+func TestUnusablePlugin(t *testing.T) {
+	b := run(t, as("good"))
+	why := contract.Errorf("capability/invalid-metadata", "its schema is wrong")
+	c, err := b.Client(map[string]Route{"t/echo": {Plugin: "p"}, "bad/echo": {Plugin: "bad", Unusable: why}})
+	require.NoError(t, err)
+	defer c.Close()
+	st := c.State("bad/echo")
+	assert.Equal(t, "runtime/not-ready", st.Reason)
+	assert.False(t, st.Ready || st.Standby || st.Respawning)
+	require.ErrorIs(t, st.Why, contract.OfType("capability/invalid-metadata"))
+	require.ErrorIs(t, c.Await(within(t), "bad/echo"), contract.OfType("runtime/not-ready"))
+	_, err = c.Invoke(within(t), call("bad/echo", `{}`))
+	require.ErrorIs(t, err, contract.OfType("runtime/not-ready"))
+	assert.NoError(t, c.Await(within(t), "t/echo"))
+}

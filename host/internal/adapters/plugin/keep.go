@@ -13,7 +13,7 @@ var _ dispatch.Keeper = (*Client)(nil)
 func (c *Client) Renew(capID string, done func(error)) {
 	t, ok := c.targets[capID]
 	if !ok {
-		done(notFound(capID))
+		done(c.absent(capID))
 		return
 	}
 	s := c.supervisor
@@ -35,7 +35,7 @@ func (c *Client) Restart(capID string) error {
 func (c *Client) Quarantine(capID, why string, until time.Time) error {
 	t, ok := c.targets[capID]
 	if !ok {
-		return notFound(capID)
+		return c.absent(capID)
 	}
 	reason := contract.Errorf("runtime/quarantined", "plugin %s: %s", t.unit.name, why).
 		WithHint("it comes back at " + until.UTC().Format(time.RFC3339) + ", or with \"ferment plugin release " + t.unit.name + "\"")
@@ -52,7 +52,7 @@ func (c *Client) Quarantine(capID, why string, until time.Time) error {
 func (c *Client) tell(capID string, event any, held bool) error {
 	t, ok := c.targets[capID]
 	if !ok {
-		return notFound(capID)
+		return c.absent(capID)
 	}
 	t.unit.tell(event, held)
 	return nil

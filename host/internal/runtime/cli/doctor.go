@@ -234,6 +234,10 @@ func (e *examination) plugin(loaded *daemon.Loaded, p config.Plugin) {
 		e.add("plugin", p.Name, bad, "%s; it has not said what it is (program %s)", loaded.Condition(p), p.Binary)
 		return
 	}
+	if p.Unusable != nil {
+		e.add("plugin", p.Name, bad, "not started: %s", p.Unusable.Message)
+		return
+	}
 	held := loaded.Confinement(p)
 	for _, u := range held.Ungranted {
 		e.add("plugin", p.Name, bad, "not started: it needs %s; write isolation { %s }", u.Need, u.Line)

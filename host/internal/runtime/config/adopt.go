@@ -109,8 +109,7 @@ func (b *builder) agree(a adoption, c *registry.Capability, spec edn.Value, decl
 	if schema.Satisfies(from, to) != schema.No {
 		return
 	}
-	b.report.add(Diagnostic{
-		Type:     "capability/invalid-metadata",
+	b.defect(b.plugins[c.Plugin], Diagnostic{
 		Message:  fmt.Sprintf("what capability %s of plugin %s %s can never fit the schema %s of intent %s", quote(c.ID), quote(c.Plugin), what, a.declared, quote(a.intent)),
 		Range:    b.capPlace[c.ID],
 		Path:     []string{"intent", a.intent},

@@ -1,12 +1,14 @@
 package config
 
 import (
+	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 // unnamed is a plugin whose schemas are those of its Go types, as the SDK
@@ -67,4 +69,54 @@ func TestUnnamedSchemasOfImpliedIntents(t *testing.T) {
 	_, ds := loadWith(t, twoPlugins, d, nil)
 	require.Equal(t, []string{"config/duplicate"}, types(ds))
 	assert.Contains(t, ds[0].Message, "req/text.respond")
+}
+
+// OPS-001, SCH-014: a schema of an optional plugin that is wrong, or never fits,
+// is reported and does not keep the configuration from being used. Its
+// capabilities are known, with the reason why it is not started.
+func TestDefectOfAnOptionalPlugin(t *testing.T) {
+	optional := strings.Replace(onePlugin, "\n}", "\n  optional = true\n}", 1)
+	intent := "\nintent \"text/respond\" {\n  in         = \"req/text\"\n  out        = \"res/line\"\n  candidates = [\"chess/engine\"]\n}\n" +
+		"\nschema \"res/line\" {\n  spec = edn(\"[:map [:text :string]]\")\n}\n"
+	for name, row := range map[string]struct {
+		more   string
+		change func(*contract.Description)
+	}{
+		"schema": {"", func(d *contract.Description) {
+			d.Schemas = map[string]edn.Value{"req/chess.position": edn.MustRead(`[:map [:a [:ref :req/nowhere]]]`)}
+		}},
+		"schema that refers to a wrong one": {"", func(d *contract.Description) {
+			d.Schemas = map[string]edn.Value{
+				"req/chess.position": edn.MustRead(`[:map [:a [:ref :req/other]]]`), "req/other": edn.MustRead(`[:nonsense]`),
+			}
+		}},
+		"config schema": {"", func(d *contract.Description) {
+			d.ConfigSchema = edn.MustRead(`{:config/v 1 :config/schema [:nonsense]}`)
+		}},
+		"unnamed schema that never fits the intent": {intent, func(d *contract.Description) {
+			*d = unnamed(t, "chess/engine", `[:map [:text :string]]`, `[:map [:text :int]]`)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bad := chess()
+			row.change(&bad)
+			d := describer{"chess": bad}
+			_, ds := loadWith(t, onePlugin+row.more, d, nil)
+			require.Contains(t, types(ds), "capability/invalid-metadata")
+			require.Equal(t, SeverityError, ds[0].Severity)
+
+			c, ds := loadWith(t, optional+row.more, d, nil)
+			require.NotNil(t, c.Generation)
+			for _, d := range ds {
+				assert.Equal(t, SeverityWarning, d.Severity, d.Message)
+				assert.Equal(t, "capability/invalid-metadata", d.Type)
+			}
+			p := c.Plugins[0]
+			require.NotNil(t, p.Unusable)
+			assert.Equal(t, "capability/invalid-metadata", p.Unusable.Type)
+			assert.False(t, p.Starts())
+			_, known := c.Generation.Registry.Capability("chess/engine")
+			assert.True(t, known)
+		})
+	}
 }

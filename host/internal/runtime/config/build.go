@@ -403,6 +403,10 @@ func (b *builder) compileSchemas(builtin map[string]edn.Value) {
 		return
 	}
 	blocks := byLabel(b.all("schema"))
+	if b.withoutOptional(wrong.Problems, blocks) {
+		b.compileSchemas(builtin)
+		return
+	}
 	for _, p := range wrong.Problems {
 		message := p.Message
 		if len(p.Path) > 0 {
@@ -416,12 +420,33 @@ func (b *builder) compileSchemas(builtin map[string]edn.Value) {
 				d.Message = fmt.Sprintf("schema %s is wrong: %s", quote(p.Schema), short(p.Message)) // the place says where
 			}
 		} else if owner := b.schemaOwner(p.Schema); owner != nil {
-			d.Type, d.Range = "capability/invalid-metadata", b.place("plugin", owner.Name)
+			d.Range = b.place("plugin", owner.Name)
 			d.Message = fmt.Sprintf("plugin %s: %s", quote(owner.Name), d.Message)
+			b.defect(owner, d)
+			continue
 		}
 		b.report.add(d)
 	}
 	b.compiled, _ = schema.NewRegistry(builtin)
+}
+
+// withoutOptional reports the schemas of optional plugins that do not compile and
+// lets anything pass in their place, since these plugins are not started. It
+// reports whether there are any.
+func (b *builder) withoutOptional(problems []schema.Problem, blocks map[string]*section) (any bool) {
+	for _, p := range problems {
+		owner := b.schemaOwner(p.Schema)
+		if _, own := blocks[p.Schema]; own || owner == nil || !owner.Optional {
+			continue
+		}
+		b.defect(owner, Diagnostic{
+			Message: fmt.Sprintf("plugin %s cannot be used: schema %s is wrong: %s", quote(owner.Name), quote(p.Schema), short(p.Message)),
+			Range:   b.place("plugin", owner.Name), Path: []string{"schema", p.Schema},
+			Hint: "this is a defect of the plugin",
+		})
+		b.schemas[p.Schema], any = edn.K("any"), true
+	}
+	return any
 }
 
 func (b *builder) schemaOwner(name string) *Plugin {

@@ -97,6 +97,9 @@ type Plugin struct {
 	// nobody asked or nobody answered.
 	Description contract.Description
 	Described   bool
+	// Unusable is the defect for which an optional plugin is not started: its
+	// capabilities are known and not ready. Nil: there is none.
+	Unusable *contract.Error
 
 	// Attached is the file by which the plugin was found that runs already;
 	// empty: the host starts it.
@@ -231,8 +234,11 @@ func (l *loader) describe(s *section, p *Plugin) {
 	}
 	own, err := readPluginSchema(bare.ConfigSchema, by)
 	if err != nil {
-		l.report.add(Diagnostic{Type: "capability/invalid-metadata", Message: fmt.Sprintf("plugin %s cannot be used: %s", quote(p.Name), err), Range: s.at(), Path: s.node.path,
+		l.defect(p, Diagnostic{Message: fmt.Sprintf("plugin %s cannot be used: %s", quote(p.Name), err), Range: s.at(), Path: s.node.path,
 			Hint: "this is a defect of the plugin"})
+		if p.Unusable != nil {
+			p.Description, p.Described = bare, len(bare.Capabilities) > 0
+		}
 		return
 	}
 	low := &lowering{decoder: l.decoder, plugin: p.Name, schema: own, written: map[string]*attribute{}, inputsOf: map[string][]string{}}
@@ -267,6 +273,23 @@ func (l *loader) describe(s *section, p *Plugin) {
 	p.Description, p.Described = full, true
 	l.accepts(s, p)
 	l.granted(s, p)
+}
+
+// Starts reports whether the plugin is to have processes.
+func (p *Plugin) Starts() bool { return p.Enabled && p.Described && p.Unusable == nil }
+
+// defect reports what is wrong with the description of a plugin. An optional
+// plugin does not keep the configuration from being used: it is not started.
+func (l *loader) defect(p *Plugin, d Diagnostic) {
+	d.Type = "capability/invalid-metadata"
+	if p.Optional {
+		d.Severity = SeverityWarning
+		p.Unusable = contract.Errorf(d.Type, "%s", d.Message)
+		if d.Hint != "" {
+			p.Unusable = p.Unusable.WithHint(d.Hint)
+		}
+	}
+	l.report.add(d)
 }
 
 func configBlock(s *section) *node {

@@ -164,6 +164,8 @@ func (l *Loaded) Condition(p config.Plugin) string {
 		return string(p.Lock)
 	case !p.Described:
 		return "unchecked"
+	case p.Unusable != nil:
+		return "unusable"
 	case p.Optional:
 		return "optional"
 	}
@@ -298,7 +300,7 @@ func (c control) asked(name string, do func(*plugin.Supervisor) error) *contract
 	if err != nil {
 		return err
 	}
-	if !p.Enabled || !p.Described {
+	if !p.Starts() {
 		return contract.Errorf("runtime/not-ready", "plugin %s is %s, so it has no processes", name, l.Condition(p)).WithHint("change its block and reload")
 	}
 	return contract.AsError(do(h.supervisor))

@@ -22,7 +22,7 @@ type generation struct {
 func (h *Host) newGeneration(loaded *Loaded) (*generation, error) {
 	g := &generation{loaded: loaded}
 	var err error
-	if g.client, err = h.supervisor.Client(routes(loaded.Generation.Registry)); err != nil {
+	if g.client, err = h.supervisor.Client(loaded.routes()); err != nil {
 		return nil, err
 	}
 	c := loaded.actConfig()

@@ -11,13 +11,13 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
-	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/rescore"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -140,7 +140,7 @@ func (l *Loaded) startable() ([]config.Plugin, []plugin.Settings, error) {
 	var plugins []config.Plugin
 	var wanted []plugin.Settings
 	for _, p := range l.Plugins {
-		if !p.Enabled || !p.Described {
+		if !p.Starts() {
 			continue
 		}
 		s, err := withSecrets(settings(p), p)
@@ -185,11 +185,17 @@ func (h *Host) awaitOne(ctx context.Context, p config.Plugin) error {
 	return &UnavailableError{&EnvironmentError{fmt.Sprintf("start the required plugin %s", p.Name), err}}
 }
 
-func routes(reg *registry.Registry) map[string]plugin.Route {
+// routes lead to the plugins that serve the capabilities.
+func (l *Loaded) routes() map[string]plugin.Route {
+	unusable := map[string]*contract.Error{}
+	for _, p := range l.Plugins {
+		unusable[p.Name] = p.Unusable
+	}
 	out := map[string]plugin.Route{}
+	reg := l.Generation.Registry
 	for _, id := range reg.Capabilities() {
 		if c, ok := reg.Capability(id); ok {
-			out[id] = plugin.Route{Plugin: c.Plugin, Advertised: c.Advertised, MaxInFlight: c.Limits.MaxInFlight}
+			out[id] = plugin.Route{Plugin: c.Plugin, Advertised: c.Advertised, MaxInFlight: c.Limits.MaxInFlight, Unusable: unusable[c.Plugin]}
 		}
 	}
 	return out
