@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -133,6 +134,7 @@ func (l *brokerLine) stream(ctx context.Context, desc *grpc.StreamDesc, conn *gr
 	if l.broken.Err() != nil {
 		return nil, contract.AsError(context.Cause(l.broken))
 	}
+	opts = slices.Clip(opts) // gRPC passes the same slice to streams that open at once
 	switch method {
 	case brokerMethod:
 		opts = append(opts, grpc.MaxCallRecvMsgSize(MaxNotice))
