@@ -229,17 +229,6 @@ func invokeApart(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// settled reports whether a question still has its known outcome when it is asked
-// alone. If not, its other outcome beside other calls shows nothing.
-func (b *bench) settled(ctx context.Context, in Instance, k known) bool {
-	for range 3 {
-		if got, err := b.outcomeOf(ctx, in, k.question); err == nil && !got.equal(k.was) {
-			return false
-		}
-	}
-	return true
-}
-
 // apart asks one of the known questions and fails if another outcome shows that
 // calls are mixed up: any other outcome of a capability that repeats its answers,
 // and the outcome of another question in every case.

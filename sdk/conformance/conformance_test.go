@@ -4,6 +4,7 @@ import (
 	"context"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -64,6 +65,31 @@ func TestSoundPluginPasses(t *testing.T) {
 	assert.Equal(t, []string{Core, Tool, Mux}, report.Profiles)
 	assert.Len(t, seen, len(ChecksOf(Core, Tool, Mux)))
 	assert.Equal(t, begun, seen)
+}
+
+// CONF-003: a capability may answer the same otherwise once others were asked: what
+// it is asked about has changed.
+func TestAnswersAboutChangingThings(t *testing.T) {
+	type of struct {
+		Name string `edn:"name"`
+	}
+	var mu sync.Mutex
+	turns, last := 0, ""
+	status := sdk.Plugin{Name: "status", Version: "1.0.0", Capabilities: []sdk.Capability{
+		sdk.Func("t/control", sdk.Intents("t/start", "t/stop"), func(ctx context.Context, _ of) (int, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if intent := sdk.CallFrom(ctx).Intent; intent != last {
+				turns, last = turns+1, intent
+			}
+			return turns, nil
+		}, sdk.Idempotent()),
+	}}
+	in := edn.MustRead(`{:name "a"}`)
+	opts := Options{Samples: map[string]edn.Value{"t/start": in, "t/stop": in}, Only: regexp.MustCompile(`^core/invoke/`)}
+	for _, r := range Run(t.Context(), InProcess(status), opts).Results {
+		assert.Equal(t, Pass, r.Status, "%s: expected %s, observed %s", r.Check.ID, r.Expected, r.Observed)
+	}
 }
 
 // CONF-002: each check has an id of its own, a profile, a sentence, and the

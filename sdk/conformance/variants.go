@@ -154,6 +154,18 @@ func (b *bench) learn(ctx context.Context, in Instance, questions []question) ([
 	return all, nil
 }
 
+// settled reports whether a question still has its known outcome when it is asked
+// again, alone and as it was. If not, another outcome of a call that was made
+// otherwise shows nothing: what the plugin answers about has changed meanwhile.
+func (b *bench) settled(ctx context.Context, in Instance, k known) bool {
+	for range 3 {
+		if got, err := b.outcomeOf(ctx, in, k.question); err == nil && !got.equal(k.was) {
+			return false
+		}
+	}
+	return true
+}
+
 // withVariants puts the variants of each question behind it.
 func withVariants(d contract.Description, questions []question) []question {
 	var all []question
