@@ -124,10 +124,14 @@ func (l *brokerLine) options() []grpc.DialOption {
 }
 
 func (l *brokerLine) unary(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(l.broken, cancel)()
+	err := next(ctx, method, req, reply, conn, opts...)
 	if l.broken.Err() != nil {
 		return contract.AsError(context.Cause(l.broken))
 	}
-	return next(ctx, method, req, reply, conn, opts...)
+	return err
 }
 
 func (l *brokerLine) stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {

@@ -337,8 +337,11 @@ func (g *greedy) grabHost(name string, e *events, req *pluginv1.InvokeRequest) e
 	return e.answer(fmt.Sprintf(`{:result {:type :value :out {:types %q}}}`, kind))
 }
 
-// grabFrames answers calls on a stream of calls with what they name.
+// grabFrames answers calls on a stream of calls with what they name. The answer
+// to "opened" comes at once, that to "arrived" when the stream has owedCalls others
+// that get none.
 func grabFrames(s grpc.ServerStream) error {
+	owed, asked, opened := 0, uint64(0), false
 	for {
 		in := &pluginv1.CallFrames{}
 		if err := s.RecvMsg(in); err != nil {
@@ -360,6 +363,15 @@ func grabFrames(s grpc.ServerStream) error {
 				for n := range uint64(3) {
 					out.Frames = append(out.Frames, progress(n+1, 1<<20))
 				}
+			case bytes.Contains(body, []byte(`"owed"`)):
+				owed++
+			case bytes.Contains(body, []byte(`"opened"`)), bytes.Contains(body, []byte(`"arrived"`)):
+				asked, opened = f.GetCall(), bytes.Contains(body, []byte(`"opened"`))
+			}
+			if asked != 0 && (opened || owed == owedCalls) {
+				p := &pluginv1.Payload{Encoding: "edn", Body: []byte(`{:result {:type :value :out {:done 1}}}`)}
+				out.Frames = append(out.Frames, &pluginv1.EventFrame{Call: asked, Event: &pluginv1.InvokeEvent{Seq: 1, Event: &pluginv1.InvokeEvent_Result{Result: p}}})
+				asked = 0
 			}
 			if len(out.Frames) > 0 && s.SendMsg(out) != nil {
 				return nil
@@ -368,7 +380,10 @@ func grabFrames(s grpc.ServerStream) error {
 	}
 }
 
-// take asks the plugin to take a resource, within 10 s.
+// owedCalls are more than a plugin may owe, and one for which somebody waits.
+const owedCalls = wire.MaxOwed + 2
+
+// take asks the plugin to take a resource, within 30 s.
 func (b *bench) take(t *testing.T, plugin, name string) (edn.Value, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -449,19 +464,21 @@ func TestBounds(t *testing.T) {
 		},
 		"owed": func(t *testing.T, name string) {
 			p := b.process(t, "muxed")
-			ctx, cancel := context.WithCancel(context.Background())
-			var calls sync.WaitGroup
-			for range wire.MaxOwed + 1 {
-				calls.Go(func() { _, _ = b.client.Invoke(ctx, call("muxed/echo", `{:take "owed"}`)) })
+			soon, stop := context.WithTimeout(context.Background(), 30*time.Second)
+			defer stop()
+			ask := func(ctx context.Context, name string) error {
+				_, err := p.wire.Invoke(ctx, wire.CallContext{}, edn.MustRead(fmt.Sprintf(`{:input {:take %q}}`, name)), nil)
+				return err
 			}
-			waiting, wait := make(chan error, 1), make(chan struct{})
-			require.Eventually(t, func() bool { return b.inFlightOf("muxed") == wire.MaxOwed+1 }, 10*time.Second, time.Millisecond)
-			go func() {
-				close(wait)
-				_, err := p.wire.Invoke(context.Background(), wire.CallContext{}, edn.MustRead(`{:input {:take "owed"}}`), nil)
-				waiting <- err
-			}()
-			<-wait
+			require.NoError(t, ask(soon, "opened"), "calls made before the stream is open have one each")
+			ctx, cancel := context.WithCancel(soon)
+			var calls sync.WaitGroup
+			for range owedCalls - 1 {
+				calls.Go(func() { _ = ask(ctx, "owed") })
+			}
+			waiting := make(chan error, 1)
+			go func() { waiting <- ask(soon, "owed") }()
+			require.NoError(t, ask(soon, "arrived"))
 			cancel()
 			calls.Wait()
 			assert.ErrorIs(t, <-waiting, contract.OfType("runtime/protocol"))
