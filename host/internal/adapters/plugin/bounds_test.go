@@ -680,12 +680,3 @@ func (b *bench) process(t *testing.T, name string) *process {
 	require.NotNil(t, u.all()[0].living.Load())
 	return u.all()[0].living.Load().process
 }
-
-func (b *bench) inFlightOf(name string) int {
-	return b.sum(func(s Status) int {
-		if s.Plugin == name {
-			return s.InFlight
-		}
-		return 0
-	})
-}
