@@ -31,6 +31,7 @@ func limited(t testing.TB, user string) *world {
 // is served, the others are told what is left, when that changes and when to come
 // again.
 func TestOneOfManyCallersOverHTTP(t *testing.T) {
+	t.Parallel()
 	for _, callers := range []int{8, 64} {
 		for _, limit := range []string{"max_attempts = 1", "max_usd = 0.015"} {
 			t.Run(fmt.Sprintf("%d with %s", callers, limit), func(t *testing.T) {

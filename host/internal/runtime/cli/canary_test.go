@@ -128,6 +128,7 @@ func fetchPlan(url string) string {
 // them, whatever fails, is asked, shown, compared, reloaded or logged, they are
 // in no output, no file and nothing that the kernel shows of a process.
 func TestSecretsAreNowhere(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	var shown []string
 	held := make(chan struct{}) // keeps the next request waiting
@@ -253,7 +254,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 
 	e.silent(t)
 	files := 0
-	for _, dir := range []string{w.dir, filepath.Join(built.root, "rt"), built.home} {
+	for _, dir := range []string{w.dir, w.rt, built.home} {
 		_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || !entry.Type().IsRegular() || path == filepath.Join(w.dir, "token") {
 				return nil //nolint:nilerr // other tests work beside this one
@@ -266,7 +267,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 		})
 	}
 	assert.Greater(t, files, 5)
-	assert.Empty(t, awaitNone(built.root, time.Second))
+	assert.Empty(t, w.left(time.Second))
 }
 
 // pidOf is the process of a plugin that takes calls; 0 for none.

@@ -104,6 +104,7 @@ var parroted = []string{"says", "in-band", "finish", "tool", "malformed", "page"
 // LM-004: the key of a model is in the requests to its server and nowhere else,
 // whatever the server, a caller or an operator does; nor are eight bytes of it.
 func TestModelKeysAreNowhere(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	used := map[string]int{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -191,7 +192,7 @@ intent "t/show" {
 	mu.Unlock()
 	assert.Empty(t, e.heardRun(parrotKey, parrotKeyNew))
 	files := 0
-	for _, dir := range []string{w.dir, filepath.Join(built.root, "rt"), built.home} {
+	for _, dir := range []string{w.dir, w.rt, built.home} {
 		_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || !entry.Type().IsRegular() || path == filepath.Join(w.dir, "key") {
 				return nil //nolint:nilerr // other tests work beside this one
@@ -204,5 +205,5 @@ intent "t/show" {
 		})
 	}
 	assert.Greater(t, files, 5)
-	assert.Empty(t, awaitNone(built.root, time.Second))
+	assert.Empty(t, w.left(time.Second))
 }

@@ -129,6 +129,7 @@ func marked(text string) (plain string, places []string) {
 // TestRefused: each of these plans is refused by check and by run, with line
 // and column in its file, before any plugin is started.
 func TestRefused(t *testing.T) {
+	t.Parallel()
 	w := checkWorld(t)
 	w.mustLock() // the plugin is known from here on
 	covered := map[string]bool{}

@@ -273,6 +273,7 @@ func (s *served) settled() map[string][]int {
 // names them, gives the plugin another process for those that say so, and keeps
 // every process for all others.
 func TestReloadEffectOfEveryAttribute(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "ferment.hcl", changedBase+scripted("mine")+scripted("other")+shipped("tools", "tools")+"\ncapability \"other/a\" {\n  plugin   = \"other\"\n  provides = \"o/a\"\n}\n",
 		"mine.edn", `{:capabilities {:mine/a {:intents #{:t/a} :in-schema :req/any :out-schema :res/any :effects #{:none} :steps [{:value {:n 1}}]}
  :mine/b {:intents #{:t/a :t/b} :in-schema :req/any :out-schema :res/any :steps [{:value {:n 1}}]}}}`,
@@ -332,7 +333,7 @@ func TestReloadEffectOfEveryAttribute(t *testing.T) {
 	assert.Greater(t, seen[config.ReloadPlugin], 20)
 	assert.Greater(t, seen[config.ReloadHost], 5)
 	s.stop()
-	assert.Empty(t, awaitNone(built.root, time.Second))
+	assert.Empty(t, w.left(time.Second))
 }
 
 // changeOf tells whether the changes have one of an attribute, with the action

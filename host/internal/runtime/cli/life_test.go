@@ -55,6 +55,7 @@ func TestNextCandidateStartsAtOnce(t *testing.T) {
 // probes, the next candidate serves, and the frozen process is gone when the
 // command is (SUP-003, SUP-004, EVAL-075).
 func TestStopped(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t,
 		"ferment.hcl", scripted("a", "stop_grace = \"1s\"", "health {\n  interval = \"200ms\"\n  timeout  = \"100ms\"\n  misses   = 2\n}", slowly)+scripted("b")+fmt.Sprintf(anyIntent, "demo/answer"),
 		"a.edn", script(":t/a", ":demo/answer", ":in-schema :req/any :out-schema :res/any", hang),
@@ -73,7 +74,7 @@ func TestStopped(t *testing.T) {
 	assert.Equal(t, "a1 b2", asks(response.Key("transcript"), false))
 	first, _ := response.Key("transcript").Nth(0)
 	assert.Equal(t, "runtime/unresponsive", word(first.Key("failure/type")))
-	assert.Empty(t, awaitNone(built.root, time.Second))
+	assert.Empty(t, w.left(time.Second))
 }
 
 // TestEndlessPlans: a capability that answers with a plan that asks it again

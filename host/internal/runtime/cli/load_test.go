@@ -100,6 +100,7 @@ func storm(t *testing.T, ctx context.Context, wait *sync.WaitGroup, mean time.Du
 // reloads that change something, swaps, and plugins killed at random, no act
 // fails; after SIGTERM nothing is left.
 func TestServeUnderLoad(t *testing.T) {
+	t.Parallel()
 	acts := proof.Size(t, "acts under faults, at least", 1500, 10_000)
 	scripts := map[string]string{"a": "a.edn", "b": "b.edn"}
 	w := newWorld(t, "ferment.hcl", loaded("5s", "a.edn", "b.edn"), "a.edn", echoing(":t/a", 0), "b.edn", echoing(":t/b", 0))
@@ -196,5 +197,5 @@ func TestServeUnderLoad(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, left, "scratch directories")
 	assert.NoFileExists(t, filepath.Join(w.dir, "var", "run", "admin.sock"))
-	assert.Empty(t, awaitNone(built.root, time.Second))
+	assert.Empty(t, w.left(time.Second))
 }

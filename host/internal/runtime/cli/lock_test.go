@@ -355,6 +355,7 @@ func TestApproveNames(t *testing.T) {
 // LOCK-001, HCL-041, HTTP-008, CLI-007: a daemon that serves approves by itself
 // and runs the plugin as approved; the command line and the socket say the same.
 func TestApproveThroughTheDaemon(t *testing.T) {
+	t.Parallel()
 	w := lockWorld(t)
 	w.write("mine.edn", mine("#{:none}"))
 	w.rewrite("ferment.hcl", "plugin \"text\"", "http {\n  listen = [\"127.0.0.1:0\"]\n}\n\nplugin \"text\"")
@@ -420,7 +421,7 @@ func TestApproveThroughTheDaemon(t *testing.T) {
 	assert.Equal(t, locked, w.lockText())
 	end := s.stop()
 	assert.Contains(t, end.stderr, `"action":"admin/plugin-approve"`)
-	assert.Empty(t, awaitNone(built.root, time.Second))
+	assert.Empty(t, w.left(time.Second))
 }
 
 // LOCK-002: a daemon that only reads the lock file approves nothing.

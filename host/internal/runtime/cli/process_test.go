@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -70,6 +71,29 @@ func awaitNone(dir string, limit time.Duration) []int {
 		left := processesUnder(dir)
 		return left, len(left) == 0
 	})
+}
+
+// left waits until no process of the world is left, at most for the limit, and
+// gives those that are: hosts, their plugins and what ends these. Each names the
+// runtime directory in its environment or its arguments. What does not, because
+// a plugin started it otherwise, is found when all tests are over.
+func (w *world) left(limit time.Duration) []int {
+	return awaitProcesses(limit, func() ([]int, bool) {
+		left := slices.DeleteFunc(processesUnder(built.root), func(pid int) bool { return !names(pid, w.rt) })
+		return left, len(left) == 0
+	})
+}
+
+// names tells whether the environment or the arguments of a process name a
+// directory.
+func names(pid int, dir string) bool {
+	for _, file := range []string{"environ", "cmdline"} {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
+		if bytes.Contains(text, []byte(dir+"/")) || bytes.Contains(text, []byte(dir+"\x00")) {
+			return true
+		}
+	}
+	return false
 }
 
 // awaitProcesses looks at the process table until look is content. The kernel

@@ -169,9 +169,10 @@ func TestLeftOutWhileServing(t *testing.T) {
 	require.Equal(t, `[{:cap/id :t/a :intent :demo/answer :state :out}]`, health())
 	a := s.ask("demo/answer", "{}").value(t)
 	assert.Equal(t, `:t/b`, a.Key("invoke/meta").Key("cap/id").String())
-	got := w.run("plugin", "list")
-	assert.Regexp(t, `(?m)^a .*quarantined.* out .*0 of the last 5 answers passed`, got.stdout)
-	got = w.run("plugin", "inspect", "a")
+	require.EventuallyWithT(t, func(c *assert.CollectT) { // once its process is gone
+		assert.Regexp(c, `(?m)^a .*quarantined.* out .*0 of the last 5 answers passed`, w.run("plugin", "list").stdout)
+	}, 20*time.Second, 10*time.Millisecond)
+	got := w.run("plugin", "inspect", "a")
 	assert.Contains(t, got.stdout, "it is let in again in ")
 	require.Equal(t, 0, w.run("plugin", "release", "a").code)
 	require.Eventually(t, func() bool {

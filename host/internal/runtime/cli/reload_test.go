@@ -60,6 +60,7 @@ func (s *served) out(intent string) string {
 // HCL-007, HCL-039, HTTP-009: a reload brings in what changed, keeps the
 // processes of what did not, and says what it did; a second one does nothing.
 func TestReload(t *testing.T) {
+	t.Parallel()
 	w := twoPlugins(t, "")
 	s := w.serve()
 	before := s.pids()
@@ -93,12 +94,13 @@ func TestReload(t *testing.T) {
 	assert.Equal(t, 400, s.ask("t/b", "{}").status, "nobody declares it any more")
 	end := s.stop()
 	assert.Contains(t, end.stderr, `"@message":"config/reloaded"`)
-	assert.Empty(t, awaitNone(built.root, time.Second))
+	assert.Empty(t, w.left(time.Second))
 }
 
 // HCL-007, HCL-008, HCL-039: diff compares the files with what the daemon runs
 // now, says what a reload would do about each change, and does nothing.
 func TestDiffWithTheDaemon(t *testing.T) {
+	t.Parallel()
 	w := twoPlugins(t, "")
 	none := w.run("diff")
 	assert.Equal(t, 3, none.code)
@@ -171,11 +173,12 @@ processes that stay: b PID
 	require.Equal(t, 0, w.run("admin", "reload").code)
 	assert.Equal(t, 0, w.run("diff").code)
 	s.stop()
-	assert.Empty(t, awaitNone(built.root, time.Second))
+	assert.Empty(t, w.left(time.Second))
 }
 
 // HCL-007, HCL-039: what cannot be brought in changes nothing and says why.
 func TestReloadRefused(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		change func(w *world)
 		code   int
@@ -211,7 +214,7 @@ func TestReloadRefused(t *testing.T) {
 			assert.Equal(t, before, s.pids())
 			assert.Equal(t, "{:n 1}", s.out("t/a"))
 			s.stop()
-			assert.Empty(t, awaitNone(built.root, time.Second))
+			assert.Empty(t, w.left(time.Second))
 		})
 	}
 }
@@ -219,6 +222,7 @@ func TestReloadRefused(t *testing.T) {
 // HCL-040: a run ends under the configuration that it began under, and new ones
 // begin under the new one meanwhile.
 func TestRunsKeepTheirConfiguration(t *testing.T) {
+	t.Parallel()
 	w := twoPlugins(t, "")
 	s := w.serve()
 	slow := make(chan answer, 1)
@@ -236,11 +240,12 @@ func TestRunsKeepTheirConfiguration(t *testing.T) {
 		return s.admin(`{:action :status}`).value(t).Key("result").Key("generations").String() == "1"
 	}, 20*time.Second, 5*time.Millisecond)
 	s.stop()
-	assert.Empty(t, awaitNone(built.root, time.Second))
+	assert.Empty(t, w.left(time.Second))
 }
 
 // HCL-039: a changed file is enough where auto_reload is on.
 func TestAutoReload(t *testing.T) {
+	t.Parallel()
 	w := twoPlugins(t, "")
 	w.rewrite("ferment.hcl", "profile = \"test\"", "profile = \"test\"\n  auto_reload = true")
 	s := w.serve()
@@ -256,6 +261,7 @@ func TestAutoReload(t *testing.T) {
 
 // SUP-006: a swap puts another process in the place of one, and calls go on.
 func TestSwap(t *testing.T) {
+	t.Parallel()
 	s := twoPlugins(t, "").serve()
 	before := s.pids()
 	got := s.w.run("plugin", "swap", "a")
@@ -267,12 +273,13 @@ func TestSwap(t *testing.T) {
 	}, 20*time.Second, time.Millisecond)
 	assert.Equal(t, before["b"], s.pids()["b"])
 	s.stop()
-	assert.Empty(t, awaitNone(built.root, time.Second))
+	assert.Empty(t, s.w.left(time.Second))
 }
 
 // HCL-039: of many requests to reload those that arrive while one goes on
 // become one more, and each gets an answer.
 func TestReloadsJoin(t *testing.T) {
+	t.Parallel()
 	w := twoPlugins(t, "")
 	s := w.serve()
 	const n = 20
@@ -290,6 +297,7 @@ func TestReloadsJoin(t *testing.T) {
 
 // OPS-003: the service manager hears of a reload and of its end.
 func TestReloadNotifies(t *testing.T) {
+	t.Parallel()
 	w := twoPlugins(t, "")
 	heard := w.notified()
 	s := w.serve()

@@ -229,6 +229,7 @@ var malformed = []struct{ intent, input, typ, field string }{
 // TestMalformed: every shipped intent refuses each of its malformed inputs with
 // one typed error that names the field, as an item of a plan and as an act.
 func TestMalformed(t *testing.T) {
+	t.Parallel()
 	w := workshop(t, 1)
 	require.NoError(t, os.Mkdir(filepath.Join(w.dir, "bare"), 0o755))
 	intents := map[string][]int{}

@@ -88,7 +88,7 @@ var streamed = []sequence{
 	},
 	{
 		name: "asked-by-a-handle", stream: "provisional", node: given("b"), dispatch: ":exclude [:t/b]",
-		a: []string{`{:ask {:handle [:model] :intent :demo/answer :stream true}}`}, b: []string{lines("", "through ", "the host")}, asked: "a1 b1", out: `{:text "through the host"}`,
+		a: []string{`{:ask {:handle [:model] :intent :demo/answer :stream true}}`}, b: []string{lines("", "through the host")}, asked: "a1 b1", out: `{:text "through the host"}`,
 	},
 	{
 		name: "only-the-answer-node", stream: "provisional",
@@ -214,6 +214,7 @@ func TestStreamText(t *testing.T) {
 // TestStreamInterrupted: Ctrl-C in the middle of a text cancels the run, and
 // what was shown is taken back.
 func TestStreamInterrupted(t *testing.T) {
+	t.Parallel()
 	w := sequence{stream: "provisional", a: []string{lines(":hang true", "half ")}}.world(t)
 	p := w.start("", "run", "plan.edn", "--stream", "-o", "edn", "--progress", "edn")
 	p.must("text", 0, func(e event) bool { return e.word("event") == "provisional" })

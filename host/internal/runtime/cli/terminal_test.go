@@ -54,6 +54,7 @@ func (w *world) onTerminal(env []string, args ...string) (int, string) {
 // TestTerminal: colour only on a terminal, and not with NO_COLOR; progress
 // comes by itself only on a terminal and only beside text (CLI-001).
 func TestTerminal(t *testing.T) {
+	t.Parallel()
 	w := shop(t)
 	code, seen := w.onTerminal(nil, "validate", "--config", "broken.hcl")
 	assert.Equal(t, 1, code)
@@ -76,6 +77,7 @@ func TestTerminal(t *testing.T) {
 // TestInterruptedAnytime: whenever the interrupt comes, the command ends with
 // 130 and leaves nothing.
 func TestInterruptedAnytime(t *testing.T) {
+	t.Parallel()
 	w := busy(t)
 	random := rand.New(rand.NewPCG(killSeed, 3))
 	for i := range 6 {
@@ -87,7 +89,7 @@ func TestInterruptedAnytime(t *testing.T) {
 		p.signal(syscall.SIGINT)
 		got := p.wait()
 		require.Equal(t, 130, got.code, "round %d: %s", i, got.stderr)
-		left := awaitNone(built.root, time.Second)
+		left := w.left(time.Second)
 		require.Empty(t, left, "round %d: %s", i, describe(left))
 	}
 }

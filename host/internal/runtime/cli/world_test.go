@@ -8,8 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -28,15 +30,20 @@ const runLimit = 3 * time.Minute
 type world struct {
 	t   testing.TB
 	dir string
+	rt  string // the runtime directory of its hosts, by which their processes are known
 	env []string
 }
+
+// worlds counts those that there were.
+var worlds atomic.Int64
 
 // newWorld makes the directory. The files are name and text in turn.
 func newWorld(t testing.TB, files ...string) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), env: []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + built.home, "XDG_RUNTIME_DIR=" + filepath.Join(built.root, "rt"),
-	}}
+	// A name of few letters: what lies there are sockets.
+	w := &world{t: t, dir: t.TempDir(), rt: filepath.Join(built.root, "rt", strconv.FormatInt(worlds.Add(1), 36))}
+	require.NoError(t, os.Mkdir(w.rt, 0o700))
+	w.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + built.home, "XDG_RUNTIME_DIR=" + w.rt}
 	profiled := false
 	for i := 0; i < len(files); i += 2 {
 		w.write(files[i], files[i+1])
