@@ -24,8 +24,8 @@ type Report struct {
 
 	Plugin  string // as described, empty if unknown
 	Version string
-	// Command is how the plugin was started and Hash what names its program;
-	// whoever starts the run fills them in.
+	// Command is that of the options. Hash is what names the program; whoever
+	// starts the run fills it in.
 	Command CommandLine
 	Hash    string
 

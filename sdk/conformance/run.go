@@ -46,6 +46,8 @@ type Options struct {
 	// Process takes the checks that need a process of the plugin's own, if the
 	// target has none; nil: those checks fail.
 	Process Target
+	// Command is how the run was started, for the report.
+	Command CommandLine
 	// OnStart and OnResult, if set, see each check when it begins and when it
 	// is over.
 	OnStart  func(Check)
@@ -82,6 +84,7 @@ func Run(ctx context.Context, target Target, opts Options) Report {
 		Seed: opts.Seed, Began: began,
 	}
 	session := Open(ctx, target, opts)
+	report.Command = opts.Command.without(session.secrets)
 	report.Plugin, report.Version, report.Profiles = session.Plugin().Name, session.Plugin().Version, session.Profiles()
 	for _, check := range session.Checks() {
 		if opts.OnStart != nil {

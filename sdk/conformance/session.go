@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/sdk/contract"
+	words "github.com/fermenthq/ferment/sdk/text"
 )
 
 // Session takes the checks of one plugin, one after the other, and remembers how
@@ -22,6 +23,7 @@ type Session struct {
 	early    map[string]Result // of checks that were taken before their turn
 	obstacle *obstacle
 	hangs    bool // calls of the plugin do not end
+	secrets  *words.Secrets
 }
 
 // Open starts the plugin once, to learn which profiles it comes under and how far
@@ -29,6 +31,7 @@ type Session struct {
 func Open(ctx context.Context, target Target, opts Options) *Session {
 	s := &Session{target: target, opts: opts, early: map[string]Result{}}
 	reached := s.probe(ctx)
+	s.secrets = secretsOf(s.plugin.ConfigSchema, opts)
 	s.profiles = opts.Profiles
 	if len(s.profiles) == 0 {
 		s.profiles = ProfilesOf(s.plugin)
@@ -55,17 +58,17 @@ func (s *Session) Checks() []Check {
 	})
 }
 
-// Take takes one check.
+// Take takes one check. Its result shows no secret of the configuration.
 func (s *Session) Take(ctx context.Context, check Check) Result {
 	if result, ok := s.early[check.ID]; ok {
 		delete(s.early, check.ID)
-		return result
+		return result.without(s.secrets)
 	}
 	limit := checkLimit
 	if s.obstacle != nil {
 		limit = blockedLimit
 	}
-	return take(ctx, s.target, check, s.opts, limit, s.past)
+	return take(ctx, s.target, check, s.opts, limit, s.past).without(s.secrets)
 }
 
 // past gives a bench what is known of the plugin.

@@ -6,6 +6,8 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
+	"html"
 	"maps"
 	"net/url"
 	"slices"
@@ -23,13 +25,14 @@ const (
 )
 
 // Secrets takes secrets out of texts: as they are, each of their lines (a key of
-// many lines is printed line by line), and in up to two of these encodings, one
-// in the other: escapes of JSON, EDN and Go, escapes of a URL, base64 and
-// hexadecimal digits. Apply it before a text is cut, folded or quoted: a part of
-// a secret is not recognised. Nil takes nothing out. It is safe for many
-// goroutines.
+// many lines is printed line by line), in any mix of capital and small letters,
+// and in up to two of these encodings, one in the other: escapes of JSON, EDN and
+// Go, of a URL and of HTML, base64, hexadecimal digits, and a list of the decimal
+// numbers of its bytes. Apply it before a text is cut, folded or quoted:
+// a part of a secret is not recognised, nor is one that is written in another
+// way. Nil takes nothing out. It is safe for many goroutines.
 type Secrets struct {
-	starts   map[string][]form // by the first minSecret bytes, the longest first
+	starts   map[string][]form // by the first minSecret bytes, the longest first; all in small letters
 	possible [1 << 16]bool     // pairs of bytes with which a form begins
 }
 
@@ -45,7 +48,7 @@ func NewSecrets(secrets map[string]string) *Secrets {
 			continue
 		}
 		for form := range forms(secret) {
-			all[form] = secrets[secret]
+			all[lower(form)] = secrets[secret]
 		}
 	}
 	s := &Secrets{starts: map[string][]form{}}
@@ -57,6 +60,17 @@ func NewSecrets(secrets map[string]string) *Secrets {
 		slices.SortFunc(same, func(a, b form) int { return cmp.Or(cmp.Compare(len(b.text), len(a.text)), cmp.Compare(a.text, b.text)) })
 	}
 	return s
+}
+
+// lower makes the capital letters of ASCII small: each byte keeps its place.
+func lower(s string) string {
+	out := []byte(s)
+	for i, b := range out {
+		if 'A' <= b && b <= 'Z' {
+			out[i] = b + 'a' - 'A'
+		}
+	}
+	return string(out)
 }
 
 func pair[T string | []byte](s T) int { return int(s[0])<<8 | int(s[1]) }
@@ -73,7 +87,7 @@ func forms(secret string) map[string]bool {
 				all[twice] = true
 			}
 		}
-		for _, escaped := range []string{inside(strconv.Quote(s)), jsonText(s, true), jsonText(s, false), url.QueryEscape(s), url.PathEscape(s)} {
+		for _, escaped := range []string{inside(strconv.Quote(s)), jsonText(s, true), jsonText(s, false), url.QueryEscape(s), url.PathEscape(s), html.EscapeString(s)} {
 			for _, outer := range coded(escaped) {
 				all[outer] = true
 			}
@@ -110,6 +124,8 @@ func separates(r rune) bool { return unicode.IsControl(r) || r == '\u2028' || r 
 func coded(s string) []string {
 	digits := hex.EncodeToString([]byte(s))
 	all := append(inBase64(s), digits, strings.ToUpper(digits))
+	numbers := strings.Trim(fmt.Sprint([]byte(s)), "[]")
+	all = append(all, numbers, strings.ReplaceAll(numbers, " ", ","), strings.ReplaceAll(numbers, " ", ", "))
 	return slices.DeleteFunc(all, func(b string) bool { return len(b) < minPart })
 }
 
@@ -200,12 +216,13 @@ func (s *Secrets) find(text string) []secretHit {
 }
 
 func (s *Secrets) search(r reading, hits []secretHit) []secretHit {
-	for i := 0; i+minSecret <= len(r.text); i++ {
-		if !s.possible[pair(r.text[i:])] {
+	text := lower(r.text)
+	for i := 0; i+minSecret <= len(text); i++ {
+		if !s.possible[pair(text[i:])] {
 			continue
 		}
-		for _, f := range s.starts[r.text[i:i+minSecret]] {
-			if strings.HasPrefix(r.text[i:], f.text) {
+		for _, f := range s.starts[text[i:i+minSecret]] {
+			if strings.HasPrefix(text[i:], f.text) {
 				hits = append(hits, secretHit{r.begin(i), r.end(i + len(f.text) - 1), f.instead})
 				break
 			}
@@ -240,6 +257,7 @@ var escapes = []func(reading) (reading, bool){
 	func(r reading) (reading, bool) { return r.unescape(`\`, backslash) },
 	func(r reading) (reading, bool) { return r.unescape(`%`, percent) },
 	func(r reading) (reading, bool) { return r.unescape(`+`, query) }, // else it is as percent
+	func(r reading) (reading, bool) { return r.unescape(`&`, entity) },
 }
 
 // unescape replaces what one gives for the beginning of a text, for all places
@@ -308,6 +326,19 @@ func query(s string) (string, int) {
 		return " ", 1
 	}
 	return percent(s)
+}
+
+// entity reads a character reference of HTML.
+func entity(s string) (string, int) {
+	const longest = len("&#x10ffff;")
+	end := strings.IndexByte(s[:min(len(s), longest)], ';')
+	if s[0] != '&' || end < 0 {
+		return "", 0
+	}
+	if text := html.UnescapeString(s[:end+1]); text != s[:end+1] {
+		return text, end + 1
+	}
+	return "", 0
 }
 
 // number reads hexadecimal digits of s.

@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
+	"html"
 	"net/url"
 	"strconv"
 	"strings"
@@ -23,6 +25,8 @@ var encodings = map[string]func(string) string{
 	"base64":     func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) },
 	"base64 url": func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) },
 	"hex":        func(s string) string { return hex.EncodeToString([]byte(s)) },
+	"html":       html.EscapeString,
+	"numbers":    func(s string) string { return fmt.Sprint([]byte(s)) },
 	"HEX":        func(s string) string { return strings.ToUpper(hex.EncodeToString([]byte(s))) },
 }
 
@@ -69,12 +73,14 @@ func TestSecretsThatAreFoldedOrCut(t *testing.T) {
 		`"first-line\u2028second-line\nthird-line"`:   `"[a]"`,
 		"no second-line here":                         "no [a] here",
 		"abc":                                         "abc",
-		`{\"key\":\"0123456789abcdef\"}`:              `{\"key\":\"[b]\"}`,
-		`\u0030123456789\\u0061bcdef`:                 `[b]`,
-		`\u003012345678\u0039abcdef`:                  `[b]`,
-		`%2530123456789abcdef`:                        `[b]`,
-		"0123456789abcde":                             "0123456789abcde",
-		"":                                            "",
+		"see 0123456789AbcDEF":                        "see [b]",
+		"[48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 97, 98, 99, 100, 101, 102]": "[[b]]",
+		`{\"key\":\"0123456789abcdef\"}`:                                      `{\"key\":\"[b]\"}`,
+		`\u0030123456789\\u0061bcdef`:                                         `[b]`,
+		`\u003012345678\u0039abcdef`:                                          `[b]`,
+		`%2530123456789abcdef`:                                                `[b]`,
+		"0123456789abcde":                                                     "0123456789abcde",
+		"":                                                                    "",
 	} {
 		assert.Equal(t, want, s.Replace(text), text)
 	}

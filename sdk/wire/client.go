@@ -48,13 +48,13 @@ func NewClient(conn grpc.ClientConnInterface, line Line) *Client {
 	return c
 }
 
-// HideWith has clean take secrets out of what the plugin says of failures and of
-// its health: before anything of it is cut, quoted or folded. Answers pass as
-// they are, but for the errors in them. It must be called before the client is
-// used; clean is called from many goroutines.
-func (c *Client) HideWith(clean func(string) string) {
-	c.hide = clean
-	c.shared.hide = clean
+// HideWith has failures take secrets out of what the plugin says of failures and
+// of its health, before anything of it is cut, quoted or folded, and answers out
+// of its answers and their deltas. It must be called before the client is used;
+// both are called from many goroutines.
+func (c *Client) HideWith(failures, answers func(string) string) {
+	c.hide = hider{said: failures, made: answers}
+	c.shared.hide = c.hide
 }
 
 // LimitMessages says that this end takes no message of more than n bytes, as

@@ -12,27 +12,38 @@ import (
 )
 
 // hider takes secrets out of what a peer says. It stands where a text enters, so
-// that nothing is cut or quoted before it; nil takes nothing out.
-type hider func(string) string
+// that nothing is cut or quoted before it; one that is nil takes nothing out.
+type hider struct {
+	said func(string) string // of failures and of health
+	made func(string) string // of answers
+}
 
 func (h hider) text(s string) string {
-	if h == nil {
+	if h.said == nil {
 		return s
 	}
-	return h(s)
+	return h.said(s)
 }
 
 func (h hider) value(v edn.Value) edn.Value {
-	if h == nil {
+	if h.said == nil {
 		return v
 	}
-	return v.MapText(h)
+	return v.MapText(h.said)
 }
 
-// response hides secrets in the errors of an answer.
-func (h hider) response(v edn.Value) edn.Value {
-	if h == nil {
+// work hides secrets in an answer or a part of one.
+func (h hider) work(v edn.Value) edn.Value {
+	if h.made == nil {
 		return v
+	}
+	return v.MapText(h.made)
+}
+
+// response hides secrets in an answer and in the errors of it.
+func (h hider) response(v edn.Value) edn.Value {
+	if h.said == nil {
+		return h.work(v)
 	}
 	if e := v.Key("error"); !e.IsNil() {
 		v = v.AssocKey("error", h.value(e))
@@ -40,13 +51,13 @@ func (h hider) response(v edn.Value) edn.Value {
 	if result := v.Key("result"); !result.Key("error").IsNil() {
 		v = v.AssocKey("result", result.AssocKey("error", h.value(result.Key("error"))))
 	}
-	return v
+	return h.work(v)
 }
 
 // transport is as the function, for an error whose text comes from the peer.
 func (h hider) transport(ctx context.Context, op string, err error) *contract.Error {
-	if s, ok := status.FromError(err); ok && h != nil {
-		if clean := h(s.Message()); clean != s.Message() {
+	if s, ok := status.FromError(err); ok {
+		if clean := h.text(s.Message()); clean != s.Message() {
 			err = status.Error(s.Code(), clean)
 		}
 	}
@@ -63,11 +74,12 @@ func (h hider) decode(form func() *schema.Schema, p *pluginv1.Payload, blobs *Bl
 		return decodeAs(form, p, blobs)
 	}
 	v, err := read(p)
-	if err == nil || h == nil {
+	if err == nil {
 		return v, err
 	}
-	if clean := h(string(p.GetBody())); clean != string(p.GetBody()) || h(p.GetEncoding()) != p.GetEncoding() {
-		if _, err = read(&pluginv1.Payload{Encoding: h(p.GetEncoding()), Body: []byte(clean)}); err == nil {
+	clean, encoding := h.text(string(p.GetBody())), h.text(p.GetEncoding())
+	if clean != string(p.GetBody()) || encoding != p.GetEncoding() {
+		if _, err = read(&pluginv1.Payload{Encoding: encoding, Body: []byte(clean)}); err == nil {
 			err = contract.Errorf("runtime/protocol", "decode payload: it cannot be read where a secret stands")
 		}
 	}

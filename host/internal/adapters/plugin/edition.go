@@ -93,7 +93,7 @@ func (e *edition) start(ctx context.Context, i *instance, gen int, started func(
 	}
 	l := launching{
 		settings: settings, exe: exe.file, gen: gen, runtime: e.unit.host.runtime, reaper: e.unit.host.reaper,
-		workdir: settings.Workdir, redact: e.unit.log.redactHead, output: e.unit.output(i, gen),
+		workdir: settings.Workdir, redact: e.unit.log.redactHead, redactAnswer: e.unit.log.redactAnswer, output: e.unit.output(i, gen),
 	}
 	if l.workdir == "" {
 		l.workdir = root

@@ -129,11 +129,16 @@ type pluginLog struct {
 	mu      sync.Mutex
 	hidden  []string
 	secret  *words.Secrets // nil: nothing to hide
+	long    *words.Secrets // those of them that are taken out of answers too
 	level   int            // of the least important lines that are kept
 	spent   float64        // of wire.MaxLogBurst
 	at      time.Time
 	dropped int
 }
+
+// minSecretInAnswer keeps a key of few letters, such as the "none" that a local
+// server is given, from blanking out words of answers.
+const minSecretInAnswer = 8
 
 // hide takes the texts of secrets out of every later line, beside those of
 // earlier editions, whose processes may still write.
@@ -149,11 +154,14 @@ func (p *pluginLog) hide(secrets edn.Value) {
 	if len(p.hidden) == known {
 		return
 	}
-	instead := map[string]string{}
+	all, long := map[string]string{}, map[string]string{}
 	for _, s := range p.hidden {
-		instead[s] = "[secret]"
+		all[s] = "[secret]"
+		if len(s) >= minSecretInAnswer {
+			long[s] = "[secret]"
+		}
 	}
-	p.secret = words.NewSecrets(instead)
+	p.secret, p.long = words.NewSecrets(all), words.NewSecrets(long)
 }
 
 // levels from the least important to the most.
@@ -184,6 +192,14 @@ func (p *pluginLog) redactHead(text string, most int) string {
 	secret := p.secret
 	p.mu.Unlock()
 	return secret.Head(text, most)
+}
+
+// redactAnswer hides secrets in a text of an answer.
+func (p *pluginLog) redactAnswer(text string) string {
+	p.mu.Lock()
+	secret := p.long
+	p.mu.Unlock()
+	return secret.Replace(text)
 }
 
 // admit says whether there is room for a line, and how many were left out

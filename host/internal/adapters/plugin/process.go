@@ -76,6 +76,8 @@ type launching struct {
 	bare     bool                                // nothing of the operator's environment
 	output   func(line launch.Line, pid int)     // may be nil
 	redact   func(text string, most int) string  // may be nil
+	// redactAnswer is for the texts in answers; it is used if redact is set.
+	redactAnswer func(text string) string
 }
 
 // spawn starts the program and connects to it. ctx bounds the whole; when it
@@ -116,7 +118,7 @@ func spawn(ctx context.Context, l launching) (*process, launch.Report, error) {
 	}
 	p.conn, p.wire, p.runner = c.conn, c.wire, once.taken()
 	if p.wire != nil && l.redact != nil {
-		p.wire.HideWith(func(text string) string { return l.redact(text, len(text)) })
+		p.wire.HideWith(func(text string) string { return l.redact(text, len(text)) }, l.redactAnswer)
 	}
 	if err == nil {
 		return p, launch.Report{}, nil

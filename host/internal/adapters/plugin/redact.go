@@ -7,12 +7,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// A plugin that fails may put its own secret into what it says of the failure:
-// the URL that it called, the line that it could not log in with. That text goes
-// to callers, records and logs, so it is cleaned where it enters the host, before
-// anything of it is cut or quoted (ISO-005): lines by launch.Runner, errors and
-// health by wire.Client. What the host makes of them is cleaned here once more.
-// Answers are the plugin's work and pass as they are, but for the errors in them.
+// A plugin may put its own secret into what it says: the URL that it called, the
+// line that it could not log in with, a setting that it echoes. That text goes to
+// callers, records and logs, so it is cleaned where it enters the host, before
+// anything of it is cut or quoted (ISO-005): lines by launch.Runner, answers,
+// errors and health by wire.Client. What the host makes of them is cleaned here
+// once more. A secret that is cut in two by the deltas of a stream passes.
 
 // cleanse hides secrets in an error of the plugin.
 func (p *pluginLog) cleanse(err error) error {

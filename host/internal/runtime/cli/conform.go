@@ -97,12 +97,12 @@ func (c *command) conform(ctx context.Context, o conforming) error {
 			show.result(r)
 		}
 	}
+	opts.Command = c.reproducible(o)
 	report := conformance.Run(ctx, conformance.Process(o.command, o.environ), opts)
 	show.clear()
 	if cause := context.Cause(ctx); errors.Is(cause, errInterrupted) {
 		return cause
 	}
-	report.Command = c.reproducible(o)
 	report.Hash = programHash(o.command)
 	if report.Baseline, err = c.readBaseline(o.baseline); err != nil {
 		return err

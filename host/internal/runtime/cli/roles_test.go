@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"net/http"
 	"os"
@@ -206,11 +207,12 @@ type wish struct {
 }
 
 type told struct {
-	Hash string `edn:"hash"`
+	Hash string            `edn:"hash"`
+	Also map[string]string `edn:"also,omitempty"`
 }
 
-// keeper is a plugin that is careless with its secrets in everything but its
-// answers, which hold their hash.
+// keeper is a plugin that is careless with its secrets in everything it says.
+// Its answers hold their hash.
 func keeper() sdk.Plugin {
 	both := func(c kept) string { return c.Key + " and " + c.Token }
 	return sdk.Plugin{
@@ -243,7 +245,11 @@ func keeper() sdk.Plugin {
 				os.Exit(3)
 			}
 			sum := sha256.Sum256([]byte(secrets))
-			return told{hex.EncodeToString(sum[:])}, nil
+			answer := told{Hash: hex.EncodeToString(sum[:])}
+			if in.Do == "answer" {
+				answer.Also = map[string]string{secrets: "as a key", "value": secrets, "html": html.EscapeString(secrets), "bytes": fmt.Sprint([]byte(secrets)), "lower": strings.ToLower(secrets), "upper": strings.ToUpper(secrets)}
+			}
+			return answer, nil
 		})},
 	}
 }
