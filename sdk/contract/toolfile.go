@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"encoding/base64"
 	slashpath "path"
 	"slices"
 	"strings"
@@ -75,7 +76,27 @@ func (t Tool) permitWrite(input edn.Value, s *Scope) *Error {
 	case input.Key("mkdirs?").Truthy() && s.MkDirs.Set && !s.MkDirs.V:
 		return Denied("mkdirs-not-allowed", t, "the scope does not allow to make directories")
 	}
-	return nil
+	content, err := t.Content(input)
+	if err == nil && s.MaxBytes.Set && int64(len(content)) > s.MaxBytes.N {
+		return Denied("max-bytes", t, "%q would have %d bytes, %d are the most", p.Path, len(content), s.MaxBytes.N)
+	}
+	return err
+}
+
+// Content is what a call writes.
+func (t Tool) Content(input edn.Value) ([]byte, *Error) {
+	text, ok := input.Key("content").AsString()
+	if !ok {
+		return nil, InvalidToolInput("schema", t, "the :content is no text")
+	}
+	if name, _ := input.Key("encoding").AsKeyword(); name == "base64" {
+		data, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			return nil, InvalidToolInput("content/invalid", t, "the :content is no base64")
+		}
+		return data, nil
+	}
+	return []byte(text), nil
 }
 
 // listed shows the members of a list in a message.

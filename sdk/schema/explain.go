@@ -191,11 +191,12 @@ func (s *Schema) element(i int) *Schema {
 
 func (e *explainer) mapEntries(s *Schema, v edn.Value) (passed int) {
 	known := 0
+	meant := e.meant(s, v)
 	for i := range s.entries {
 		entry := &s.entries[i]
 		val, ok := v.Get(entry.Key)
 		if !ok {
-			if !entry.Optional {
+			if name, _ := entry.Key.AsKeyword(); !entry.Optional && !slices.Contains(meant, name) {
 				message := "required key is missing" + e.typo(s, entry.Key, v)
 				e.below(entry.Key, func() { e.put(entry.Schema, entry.Schema.Deref().short, edn.Nil(), message) })
 			}
@@ -211,6 +212,24 @@ func (e *explainer) mapEntries(s *Schema, v edn.Value) (passed int) {
 		e.unknownKeys(s, v)
 	}
 	return passed
+}
+
+// meant are the keys that unknown keys of a closed map are most like: a key of
+// them that is missing is told with the unknown one.
+func (e *explainer) meant(s *Schema, v edn.Value) (all []string) {
+	if !s.closed || e.secret || v.Len() > maxTypoSearch {
+		return nil
+	}
+	for key := range v.Entries() {
+		if name, ok := key.AsKeyword(); ok {
+			if _, known := s.Entry(key); !known {
+				if near := Nearest(name, s.keyNames()); utf8.RuneCountInString(near) >= minTypo {
+					all = append(all, near)
+				}
+			}
+		}
+	}
+	return all
 }
 
 func (e *explainer) unknownKeys(s *Schema, v edn.Value) {
@@ -253,6 +272,9 @@ func (s *Schema) keyNames() []string {
 // maxTypoSearch bounds the search for a misspelled key.
 const maxTypoSearch = 64
 
+// minTypo is the length of the shortest name that others can be like.
+const minTypo = 4
+
 // typo names a key of v that looks like the missing one.
 func (e *explainer) typo(s *Schema, missing, v edn.Value) string {
 	want, ok := missing.AsKeyword()
@@ -270,7 +292,7 @@ func (e *explainer) typo(s *Schema, missing, v edn.Value) string {
 			return fmt.Sprintf("; the key is the string %q, not a keyword", name)
 		}
 	}
-	if utf8.RuneCountInString(want) < 4 {
+	if utf8.RuneCountInString(want) < minTypo {
 		return "" // everything short is near
 	}
 	if near := Nearest(want, strange); near != "" {

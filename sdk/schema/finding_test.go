@@ -21,6 +21,8 @@ func TestFindings(t *testing.T) {
 			[]string{`[:a] required key is missing`, `[:b] should be an integer`, `[:c] should have exactly 2 elements`, `[:c 1] should be an integer`, `[:z] unknown key; did you mean :a?`}},
 		{"indices by number", "[:vector :int]", "[1 1 :c 1 1 1 1 1 1 1 :k]", []string{"[2] should be an integer", "[10] should be an integer"}},
 		{"misspelled key", "[:map [:prompt :string]]", `{:promt "a"}`, []string{"[:prompt] required key is missing; is :promt meant?"}},
+		{"misspelled key of a closed map", "[:map {:closed true} [:prompt :string] [:n :int]]", `{:promt "a"}`,
+			[]string{"[:n] required key is missing", "[:promt] unknown key; did you mean :prompt?"}},
 		{"string key", "[:map [:prompt :string]]", `{"prompt" "a"}`, []string{`[:prompt] required key is missing; the key is the string "prompt", not a keyword`}},
 		{"unknown key", "[:map {:closed true} [:constraints {:optional true} :map]]", "{:constraint {}}", []string{"[:constraint] unknown key; did you mean :constraints?"}},
 		{"VAL-042: a string for a keyword", ":keyword", `"en"`, []string{"[] should be a keyword; write :en"}},

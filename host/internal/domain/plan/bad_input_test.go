@@ -61,7 +61,7 @@ func TestLimits(t *testing.T) {
 	only(t, edn.MustMap(edn.K("nodes"), edn.Vector(eleven...)), "CHECK-026")
 
 	call := func(dispatch string) edn.Value {
-		return edn.MustRead(`{:nodes [{:op :call :intent :text/respond :dispatch ` + dispatch + `}]}`)
+		return edn.MustRead(`{:nodes [{:op :call :intent :text/respond :dispatch ` + dispatch + ` :input {:prompt "x"}}]}`)
 	}
 	many := func(word string, n int) string { return strings.Repeat(" "+word, n) }
 	only(t, call("{:candidates ["+many(":llm/voice", 65)+"]}"), "CHECK-026")
@@ -82,11 +82,11 @@ func TestBadInput(t *testing.T) {
 		{"nodes are a map", `{:nodes {:op :emit}}`, "CHECK-015"},
 		{"a node without op", `{:nodes [{:input 1}]}`, "CHECK-015"},
 		{"needs on itself", `{:nodes [{:op :emit :id "a" :needs ["a"]}]}`, "CHECK-019"},
-		{"candidates with strings", `{:nodes [{:op :call :intent :text/respond :dispatch {:candidates ["llm/voice"]}}]}`, "CHECK-015"},
-		{"width 1", `{:nodes [{:op :call :intent :text/respond :dispatch {:race {:width 1}}}]}`, "CHECK-015"},
-		{"width 99", `{:nodes [{:op :call :intent :text/respond :dispatch {:tournament {:width 99}}}]}`, "CHECK-026"},
-		{"retry -1", `{:nodes [{:op :call :intent :text/respond :dispatch {:retry {:same-cap-max -1}}}]}`, "CHECK-015"},
-		{"score-min 2", `{:nodes [{:op :call :intent :text/respond :done {:score-min 2}}]}`, "CHECK-015"},
+		{"candidates with strings", `{:nodes [{:op :call :intent :text/respond :dispatch {:candidates ["llm/voice"]} :input {:prompt "x"}}]}`, "CHECK-015"},
+		{"width 1", `{:nodes [{:op :call :intent :text/respond :dispatch {:race {:width 1}} :input {:prompt "x"}}]}`, "CHECK-015"},
+		{"width 99", `{:nodes [{:op :call :intent :text/respond :dispatch {:tournament {:width 99}} :input {:prompt "x"}}]}`, "CHECK-026"},
+		{"retry -1", `{:nodes [{:op :call :intent :text/respond :dispatch {:retry {:same-cap-max -1}} :input {:prompt "x"}}]}`, "CHECK-015"},
+		{"score-min 2", `{:nodes [{:op :call :intent :text/respond :done {:score-min 2} :input {:prompt "x"}}]}`, "CHECK-015"},
 		{"bindings are no map", `{:nodes [] :bindings 5}`, "CHECK-015"},
 		{"a slot path of 1,000 steps", `{:nodes [{:op :emit :input {:slot/path [` + strings.Repeat(":a ", 1000) + `]}}]}`, "CHECK-026"},
 	} {

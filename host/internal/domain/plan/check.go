@@ -130,6 +130,8 @@ func (c *checker) plan(pl *place) {
 			c.tool(p, n)
 		case OpLet:
 			c.handle(p, n)
+		case OpMap:
+			c.collection(p, n)
 		}
 		for next < len(p.reads) && p.reads[next].node == i {
 			c.read(pl, &p.reads[next])

@@ -19,7 +19,9 @@ func (c *checker) call(p *Plan, n *Node) {
 	if !known {
 		return
 	}
+	c.literal(p, n)
 	l := c.merged(p, n)
+	c.affordable(p, n)
 	c.provided(p, n)
 	c.retries(p, n)
 	if !named {
@@ -303,7 +305,10 @@ func (c *checker) uncovered(p *Plan, n *Node, effect, by string, key edn.Value) 
 		}
 	}
 	path := p.path(n.Index, key)
-	c.bad(checkEffects, path, edn.Nil(), ":%s is needed by :%s and not allowed to the request in %s", effect, by, showPath(path))
+	c.report(Finding{
+		Check: checkEffects, Path: path, Effect: effect,
+		Message: fmt.Sprintf(":%s is needed by :%s and not allowed to the request in %s", effect, by, showPath(path)),
+	}, false)
 }
 
 // denied reports a candidate that the grant of the caller denies: at the input
@@ -360,6 +365,8 @@ func (c *checker) tool(p *Plan, n *Node) {
 		return
 	}
 	l := c.merged(p, n)
+	c.literal(p, n)
+	c.affordable(p, n)
 	c.provided(p, n)
 	// A node without :effects is refused for that alone.
 	if n.Layer == nil || !n.Layer.Effects.Set {

@@ -78,9 +78,13 @@ func (c *checker) read(pl *place, r *read) {
 		return
 	}
 	c.conditional(pl, r)
-	if r.input && r.ref != nil {
+	if r.ref == nil {
+		return
+	}
+	if r.input {
 		c.compatible(pl.p, r)
 	}
+	c.misspelt(pl.p, r)
 }
 
 // unfilled reports a slot that no execution can fill, or only a later node.
@@ -143,15 +147,12 @@ func (p *Plan) asks(node, slot int) bool {
 // compatible reports a slot whose producer can surely never give what the place
 // of its consumer wants (SCH-011).
 func (c *checker) compatible(p *Plan, r *read) {
-	steps := r.ref.steps
-	if len(steps) > 0 && steps[0].field != fieldNone {
-		if steps[0].field != fieldOut {
-			return
-		}
-		steps = steps[1:]
+	below, ok := r.ref.below()
+	if !ok && len(r.ref.steps) > 0 {
+		return
 	}
 	pair := fitPair{c.env.outSchema(&p.Nodes[r.slot]), c.env.inSchema(&p.Nodes[r.node])}
-	if pair.producer == "" || pair.consumer == "" || c.mayFit(pair, steps, r.ref) {
+	if pair.producer == "" || pair.consumer == "" || c.mayFit(pair, below, r.ref) {
 		return
 	}
 	path := p.path(r.node, r.where...)
@@ -163,7 +164,7 @@ type fitPair struct{ producer, consumer string }
 
 // fit is the decision for one way out of the one and into the other.
 type fit struct {
-	from  []step
+	from  []edn.Value
 	whole bool
 	to    []edn.Value
 	fits  bool
@@ -174,18 +175,14 @@ type fit struct {
 const maxFits = 32
 
 // mayFit remembers the decisions of decideFit.
-func (c *checker) mayFit(pair fitPair, from []step, ref *slotRef) bool {
+func (c *checker) mayFit(pair fitPair, from []edn.Value, ref *slotRef) bool {
 	whole := len(ref.steps) == 0
 	for _, f := range c.fits[pair] {
-		if f.whole == whole && equalSteps(f.from, from) && slices.EqualFunc(f.to, ref.where, edn.Equal) {
+		if f.whole == whole && slices.EqualFunc(f.from, from, edn.Equal) && slices.EqualFunc(f.to, ref.where, edn.Equal) {
 			return f.fits
 		}
 	}
-	path := make([]edn.Value, len(from))
-	for i := range from {
-		path[i] = from[i].key
-	}
-	fits := c.decideFit(pair, path, ref.where, whole)
+	fits := c.decideFit(pair, from, ref.where, whole)
 	if c.fits == nil {
 		c.fits = make(map[fitPair][]fit)
 	}
@@ -193,10 +190,6 @@ func (c *checker) mayFit(pair fitPair, from []step, ref *slotRef) bool {
 		c.fits[pair] = append(c.fits[pair], fit{from: from, whole: whole, to: ref.where, fits: fits})
 	}
 	return fits
-}
-
-func equalSteps(a, b []step) bool {
-	return slices.EqualFunc(a, b, func(x, y step) bool { return edn.Equal(x.key, y.key) })
 }
 
 // outSchema names the schema of what a node puts under :out, "" if none.

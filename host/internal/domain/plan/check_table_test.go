@@ -40,8 +40,12 @@ func TestCheckTable(t *testing.T) {
 			`1:89: error CHECK-015 wanted an integer from 2 to 16, got 1, in [:nodes 0 :dispatch :race :width]`,
 			`1:105: error CHECK-015 wanted an integer from 1 to 8, got 0, in [:nodes 0 :dispatch :hedge :max]`}},
 
+		// CHECK-023: a budget in which no call fits.
+		{`{:op :call :intent :num/add :input {:n 1} :budget {:max-attempts 0} :as :x} {:op :emit :input :x}`,
+			[]string{`1:75: error CHECK-023 every call takes one attempt and one roundtrip, and the budget allows 0, in [:nodes 0 :budget :max-attempts]`}},
+
 		// CHECK-024: candidates with effects are not asked at once.
-		{`{:op :call :intent :fs/write :effects {:allowed #{:fs/write}} :dispatch {:strategy :race}}`, []string{`1:93: error CHECK-024 the strategy :race asks several candidates at once, and :fs/write has effects that must not happen twice, in [:nodes 0 :dispatch :strategy]`}},
+		{`{:op :call :intent :fs/write :effects {:allowed #{:fs/write}} :dispatch {:strategy :race} :input {:path "a" :content "b"}}`, []string{`1:93: error CHECK-024 the strategy :race asks several candidates at once, and :fs/write has effects that must not happen twice, in [:nodes 0 :dispatch :strategy]`}},
 		{respond + ` :dispatch {:policy :quality-aware}}`, nil},
 		{respond + ` :dispatch {:policy :learned}}`, []string{`1:83: error CHECK-015 this build does not have :learned, write :declared or :quality-aware or :cost-first or :latency-first or :availability in [:nodes 0 :dispatch :policy]`}},
 		{respond + ` :dispatch {:policy :declared :strategy :cascade}}`, nil},
@@ -207,6 +211,17 @@ func TestCheckTable(t *testing.T) {
 		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :call :intent :num/add :input {:n 1 :list [{:slot/path [:x :s]}]} :as :y} {:op :emit :input :y}`,
 			[]string{`1:108: error CHECK-020 [:x :s] of schema :res/number can never fit :req/number in [:nodes 1 :input :list 0]`}},
 		{respond + ` :as :x} {:op :call :intent :num/add :input {:n {:slot/path [:x :text]}} :as :y} {:op :emit :input :y}`, nil},
+		{`{:op :call :intent :num/add :input {:n "one" :list [1 "two"]} :as :x} {:op :emit :input :x}`, []string{
+			`1:49: error CHECK-020 the :input of :num/add: should be an integer, got "one", in [:nodes 0 :input :n]`,
+			`1:64: error CHECK-020 the :input of :num/add: should be an integer, got "two", in [:nodes 0 :input :list 1]`}},
+		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :call :intent :num/add :input {:n {:slot/path [:x :n]} :lst [1]} :as :y} {:op :emit :input :y}`, []string{`1:125: error CHECK-020 the :input of :num/add: unknown key; did you mean :list?, got [1], in [:nodes 1 :input :lst]`}},
+		{`{:op :tool :tool/id :fs/write :effects {:allowed #{:fs/write}} :input {:path 7 :content {:slot/path [:x :text]}} :as :y} {:op :emit :input :y}`, []string{`1:87: error CHECK-020 the :input of :fs/write: should be a string, got 7, in [:nodes 0 :input :path]`,
+			`1:98: error CHECK-017 slot :x is filled by no node, binding or default in [:nodes 0 :input :content]`}},
+		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :map :over {:slot/path [:x :s]} :item :i :body [{:op :emit :input :i}] :as :y} {:op :emit :input :y}`, []string{`1:76: error CHECK-020 [:x :s] of schema :res/number is no collection, in [:nodes 1 :over]`}},
+		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :map :over {:slot/path [:x :out :many]} :item :i :body [{:op :emit :input :i}] :as :y} {:op :emit :input :y}`, nil},
+
+		// CHECK-049: a slot path leads to what is not described.
+		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :emit :input {:a {:slot/path [:x :mny 0]} :b {:slot/path [:x :out :other]}}}`, []string{`1:82: warning CHECK-049 [:x :mny 0] leads to :mny, which :res/number does not name, in [:nodes 1 :input :a]; nearest is :many`}},
 		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :call :intent :num/add :input {:n {:slot/path [:x :error :type]}} :as :y} {:op :emit :input :y}`, nil},
 
 		// CHECK-021: effects not covered.
@@ -322,7 +337,7 @@ func TestCheckPlanKeys(t *testing.T) {
 
 // TestDefaults: IR-008.
 func TestDefaults(t *testing.T) {
-	prog := load(t, `{:nodes [{:op :call :intent :plan/compile} {:op :map :over [1] :body [{:op :emit}]} {:op :call :intent :text/respond :max-attempts 3 :dispatch {:timeout {:extend-ms 5}}}]}`, testEnv(t))
+	prog := load(t, `{:nodes [{:op :call :intent :plan/compile} {:op :map :over [1] :body [{:op :emit}]} {:op :call :intent :text/respond :max-attempts 3 :dispatch {:timeout {:extend-ms 5}} :input {:prompt "x"}}]}`, testEnv(t))
 	p := prog.Plan
 	assert.Equal(t, plan.Hybrid, p.Mode)
 	assert.Equal(t, 8, p.MaxParallel)
@@ -370,7 +385,7 @@ func TestSurroundings(t *testing.T) {
 		Requires:  policy.Requires{OutSchema: policy.Of("res/text", policy.Origin{Source: policy.SourceIntent})},
 	}}}
 	assert.Equal(t, []string{"plan.edn:1:29: error CHECK-022 nothing provides the must check :tests-pass, which asks for :code/test, in [:nodes 0 :intent]"},
-		lines(t, `{:nodes [{:op :call :intent :text/respond :dispatch {:candidates [:llm/voice]}}]}`, env))
+		lines(t, `{:nodes [{:op :call :intent :text/respond :dispatch {:candidates [:llm/voice]} :input {:prompt "x"}}]}`, env))
 	assert.Contains(t, strings.Join(lines(t, `{:nodes [{:op :call :intent :text/respond :output {:schema :res/code}}]}`, env), "\n"),
 		"CHECK-015 two different values for :out-schema in [:nodes 0] and in a weaker layer")
 

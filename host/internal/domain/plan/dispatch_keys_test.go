@@ -39,14 +39,14 @@ func TestDispatchKeys(t *testing.T) {
 		{`:timeout {:extend-ms 40}`, func(p policy.Policy) any { return p.Extend }, "40ms"},
 	} {
 		t.Run(row.dispatch, func(t *testing.T) {
-			read, _ := readPlan(t, `{:nodes [{:op :call :intent :text/respond :dispatch {`+row.dispatch+`}}]}`)
+			read, _ := readPlan(t, `{:nodes [{:op :call :intent :text/respond :dispatch {`+row.dispatch+`} :input {:prompt "x"}}]}`)
 			p, err := read.Nodes[0].Layer.Resolve()
 			require.NoError(t, err)
 			assert.Equal(t, row.want, fmt.Sprint(row.got(p)))
 			assert.NotEmpty(t, p.Explain(), "what was written is explained")
 		})
 	}
-	kept := load(t, `{:nodes [{:op :call :intent :text/respond :dispatch {:allow-failure? true}}]}`, testEnv(t))
+	kept := load(t, `{:nodes [{:op :call :intent :text/respond :dispatch {:allow-failure? true} :input {:prompt "x"}}]}`, testEnv(t))
 	assert.True(t, kept.Plan.Nodes[0].AllowFailure)
 }
 
@@ -70,7 +70,7 @@ func TestDispatchKeysRefuse(t *testing.T) {
 		`{:candidates ["llm/voice"]}`:         `1:67: error CHECK-015 wanted a capability id or a handle, got "llm/voice", in [:nodes 0 :dispatch :candidates 0]`,
 		`{:checks :legal-move}`:               `1:62: error CHECK-015 wanted a set of keywords, got :legal-move, in [:nodes 0 :dispatch :checks]`,
 	} {
-		assert.Equal(t, []string{"plan.edn:" + want}, lines(t, `{:nodes [{:op :call :intent :text/respond :dispatch `+dispatch+`}]}`, testEnv(t)), dispatch)
+		assert.Equal(t, []string{"plan.edn:" + want}, lines(t, `{:nodes [{:op :call :intent :text/respond :dispatch `+dispatch+` :input {:prompt "x"}}]}`, testEnv(t)), dispatch)
 	}
 }
 
@@ -105,6 +105,6 @@ func TestRaceDoesNotStreamAtOnce(t *testing.T) {
 		if row.want != "" {
 			want = []string{"plan.edn:" + row.want}
 		}
-		assert.Equal(t, want, emptyIsNil(lines(t, `{:nodes [{:op :call :intent :text/respond `+row.node+`}]}`, env)), "%+v", row)
+		assert.Equal(t, want, emptyIsNil(lines(t, `{:nodes [{:op :call :intent :text/respond `+row.node+` :input {:prompt "x"}}]}`, env)), "%+v", row)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -40,6 +41,8 @@ type Finding struct {
 	Message string
 	// Nearest is the known name that is most like the one that was written, or nil.
 	Nearest edn.Value
+	// Effect is what the request would have to allow, "" if something else is wrong.
+	Effect string
 
 	// key says that the finding is about the key at the end of Path.
 	key bool
@@ -66,6 +69,9 @@ func (f Finding) Value() edn.Value {
 	b.Key("message", edn.Text(f.Message))
 	if !f.Nearest.IsNil() {
 		b.Key("nearest", f.Nearest)
+	}
+	if f.Effect != "" {
+		b.Key("effect", edn.K(f.Effect))
 	}
 	return b.Map()
 }
@@ -102,6 +108,9 @@ func FindingsError(fs []Finding, source contract.Source) *contract.Error {
 		WithDetail("findings", edn.Vector(append(errs, warnings...)...))
 	if first.Line > 0 {
 		e = e.WithWhere("line", edn.Int(int64(first.Line))).WithWhere("column", edn.Int(int64(first.Column)))
+	}
+	if first.Effect != "" {
+		e = e.WithHint(policy.AllowHint(first.Effect))
 	}
 	return e
 }

@@ -37,6 +37,7 @@ const (
 	checkMaybeUnfilled = "CHECK-045"
 	checkUnbounded     = "CHECK-046"
 	checkRaceStream    = "CHECK-047"
+	checkUnnamed       = "CHECK-049"
 )
 
 // Keywords that paths and lookups use; values are immutable.
@@ -53,6 +54,8 @@ var (
 	kToolID      = edn.K("tool/id")
 	kValue       = edn.K("value")
 	kOver        = edn.K("over")
+	kInput       = edn.K("input")
+	kBudget      = edn.K("budget")
 	kBody        = edn.K("body")
 	kPlan        = edn.K("plan")
 	kFn          = edn.K("fn")

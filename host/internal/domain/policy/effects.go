@@ -22,6 +22,11 @@ type Effects struct {
 	Capabilities map[string]Scopes
 }
 
+// AllowHint says how a request allows an effect.
+func AllowHint(effect string) string {
+	return "allow the effect :" + effect + ": :effects {:allowed [:" + effect + "]} in the request, --effects " + effect + " on the command line"
+}
+
 // Grant is what somebody with certain roles may do under Effects. The zero value
 // permits nothing but to compute.
 type Grant struct {

@@ -122,6 +122,18 @@ func (r *Registry) Capability(id string) (*Capability, bool) {
 	return c, ok
 }
 
+// EffectsOf returns the effects of some capabilities, sorted.
+func (r *Registry) EffectsOf(ids []string) []string {
+	var all []string
+	for _, id := range ids {
+		if c, ok := r.caps[id]; ok {
+			all = append(all, c.Effects...)
+		}
+	}
+	slices.Sort(all)
+	return slices.DeleteFunc(slices.Compact(all), func(e string) bool { return e == NoEffect })
+}
+
 // Tool returns the capability that a plan names as a tool: the one with this
 // id, else the one that this is the alias of.
 func (r *Registry) Tool(id string) (*Capability, bool) {

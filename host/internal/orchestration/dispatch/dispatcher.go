@@ -353,8 +353,7 @@ func (s *serving) unbound() *contract.Error {
 			if contract.ModelHint(s.w.Intent) != "" {
 				continue
 			}
-			e = e.WithHint("allow the effect :" + r.Detail + ": :effects {:allowed [:" + r.Detail + "]} in the request, " +
-				"--effects " + r.Detail + " on the command line")
+			e = e.WithHint(policy.AllowHint(r.Detail))
 		}
 	}
 	cause := firstCause(s.binding.Rejected)

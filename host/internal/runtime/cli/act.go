@@ -39,7 +39,7 @@ type callFlags struct {
 
 func (f *callFlags) register(cmd *cobra.Command, bind string) {
 	cmd.Flags().StringArrayVar(&f.bind, "bind", nil, bind+", as NAME=EDN; may be repeated, the last one wins")
-	cmd.Flags().StringSliceVar(&f.effects, "effects", nil, "effects that the run may have, such as fs/read,fs/write; their bounds are those of the configuration")
+	effectsFlag(cmd, &f.effects)
 	cmd.Flags().StringVar(&f.budget, "budget", "", "what the run may spend, as EDN such as '{:max-usd 0.05M :max-attempts 3}'")
 	cmd.Flags().DurationVar(&f.deadline, "deadline", 0, "time for the whole run, such as 30s")
 	cmd.Flags().BoolVar(&f.transcript, "transcript", false, "tell every attempt: on standard error as text, under :transcript as JSON and EDN")
@@ -51,8 +51,10 @@ func (f *callFlags) register(cmd *cobra.Command, bind string) {
 		if cmd.Flags().Changed("deadline") && f.deadline <= 0 {
 			return usagef("--deadline %s: expected a time above zero, such as 30s", f.deadline)
 		}
-		var err error
-		f.limits, err = readBudget(f.budget)
+		err := readEffects(f.effects)
+		if err == nil {
+			f.limits, err = readBudget(f.budget)
+		}
 		return err
 	}
 	cmd.Flags().StringVar(&f.progress, "progress", "auto", "live progress on standard error: auto, none, text, json or edn")
@@ -106,6 +108,10 @@ func (c *command) runCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			around, err := newSurroundings(cmd, bindings, f.effects)
+			if err != nil {
+				return err
+			}
 			var input edn.MapBuilder
 			input.Key("plan", source)
 			if bindings.Len() > 0 {
@@ -114,7 +120,7 @@ func (c *command) runCommand() *cobra.Command {
 			return c.perform(cmd.Context(), performance{
 				request: envelope(act.PlanIntent, input.Map()), positions: positions, flags: &f,
 				admit: func(loaded *daemon.Loaded) error {
-					return c.admitPlan(args[0], source, positions, bindings, loaded)
+					return c.admitPlan(args[0], source, positions, around, loaded)
 				},
 			})
 		},
@@ -241,11 +247,11 @@ func (p performance) why(e *contract.Error) *contract.Error {
 
 // admitPlan refuses a plan with errors before anything is started, with all
 // findings as check prints them.
-func (c *command) admitPlan(name string, v edn.Value, positions *edn.Positions, bindings edn.Value, loaded *daemon.Loaded) error {
+func (c *command) admitPlan(name string, v edn.Value, positions *edn.Positions, around surroundings, loaded *daemon.Loaded) error {
 	if !v.IsMap() {
 		return noPlan(name, v)
 	}
-	_, findings := readPlan(v, positions, bindings, loaded)
+	_, findings := readPlan(v, positions, around, loaded)
 	return c.refusal(name, positions, findings)
 }
 
@@ -395,19 +401,11 @@ func (f *callFlags) apply(request edn.Value) edn.Value {
 		request = request.AssocKey("budget", limits.Merge(f.limits))
 	}
 	if len(f.effects) > 0 {
-		allowed := make([]edn.Value, len(f.effects))
-		for i, name := range f.effects {
-			if k, err := edn.Keyword(strings.TrimPrefix(name, ":")); err == nil {
-				allowed[i] = k
-			} else {
-				allowed[i] = edn.Text(name) // refused with the request
-			}
-		}
 		effects := request.Key("effects")
 		if !effects.IsMap() {
 			effects = edn.MustMap()
 		}
-		request = request.AssocKey("effects", effects.AssocKey("allowed", edn.Vector(allowed...)))
+		request = request.AssocKey("effects", effects.AssocKey("allowed", edn.Keywords(f.effects...)))
 	}
 	if f.transcript {
 		request = request.AssocKey("debug/transcript?", edn.Bool(true))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,7 +18,7 @@ import (
 )
 
 func (c *command) checkCommand() *cobra.Command {
-	var bind []string
+	var bind, effects []string
 	var budget string
 	cmd := &cobra.Command{
 		Use:   "check PLAN.edn ...",
@@ -35,13 +36,17 @@ func (c *command) checkCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			around, err := newSurroundings(cmd, bindings, effects)
+			if err != nil {
+				return err
+			}
 			cfg, err := c.load(cmd.Context(), c.options())
 			if err != nil {
 				return err
 			}
 			failed := false
 			for _, name := range args {
-				ok, err := c.checkOne(name, bindings, request, cfg)
+				ok, err := c.checkOne(name, around, request, cfg)
 				if err != nil {
 					return err
 				}
@@ -54,18 +59,53 @@ func (c *command) checkCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringArrayVar(&bind, "bind", nil, "what a run gives the plans, as NAME=EDN; may be repeated")
+	effectsFlag(cmd, &effects)
 	cmd.Flags().StringVar(&budget, "budget", "", "what a run may spend, as EDN")
 	return cmd
 }
 
-// planEnv is what surrounds a plan that somebody checks; bindings are those
-// that a caller gives besides, nil or a map.
-func planEnv(bindings edn.Value, loaded *daemon.Loaded) plan.Env {
+// surroundings are what a caller gives a plan.
+type surroundings struct {
+	bindings edn.Value // nil or a map
+	effects  policy.Val[[]string]
+}
+
+// effectsFlag registers the flag for the effects of a run.
+func effectsFlag(cmd *cobra.Command, effects *[]string) {
+	cmd.Flags().StringSliceVar(effects, "effects", nil, "effects that the run may have, such as fs/read,fs/write; their bounds are those of the configuration")
+}
+
+// newSurroundings reads what flags give a plan. A run that names no effects has
+// none; a check of one that names none asks for no list.
+func newSurroundings(cmd *cobra.Command, bindings edn.Value, effects []string) (surroundings, error) {
+	around := surroundings{bindings: bindings}
+	if len(effects) > 0 || cmd.Name() == "run" {
+		slices.Sort(effects)
+		around.effects = policy.Of(slices.Compact(effects), policy.Origin{Source: policy.SourceRequest})
+	}
+	return around, readEffects(effects)
+}
+
+// readEffects refuses names that are no effects, and takes colons off the others.
+func readEffects(effects []string) error {
+	known := contract.Effects()
+	for i, name := range effects {
+		effects[i] = strings.TrimPrefix(name, ":")
+		if !slices.Contains(known, effects[i]) {
+			return usagef("--effects: there is no effect %q: expected some of %s%s", name, strings.Join(known, ", "), didYouMean(contract.Nearest(effects[i], known)))
+		}
+	}
+	return nil
+}
+
+// planEnv is what surrounds a plan that somebody checks.
+func planEnv(around surroundings, loaded *daemon.Loaded) plan.Env {
 	return plan.Env{
+		Request:  policy.Layer{Effects: around.effects},
 		Registry: loaded.Generation.Registry, Policies: loaded.Generation.Policies,
 		Grant:   loaded.Generation.Effects.Grant([]string{policy.RoleAdmin}), // of whoever owns the configuration
 		Budgets: loaded.Generation.Budgets,
-		Outer:   func(name string) bool { return bindings.IsMap() && bindings.HasKey(name) },
+		Outer:   func(name string) bool { return around.bindings.IsMap() && around.bindings.HasKey(name) },
 	}
 }
 
@@ -76,15 +116,15 @@ func noPlan(name string, v edn.Value) error {
 
 // readPlan reads a plan and holds it against the configuration. The plan is nil
 // if the value is none.
-func readPlan(v edn.Value, positions *edn.Positions, bindings edn.Value, loaded *daemon.Loaded) (*plan.Plan, []plan.Finding) {
+func readPlan(v edn.Value, positions *edn.Positions, around surroundings, loaded *daemon.Loaded) (*plan.Plan, []plan.Finding) {
 	p, findings := plan.Parse(v, positions, plan.WithLimits(loaded.Limits()))
 	if p == nil {
 		return nil, findings
 	}
-	return p, plan.Check(p, planEnv(bindings, loaded))
+	return p, plan.Check(p, planEnv(around, loaded))
 }
 
-func (c *command) checkOne(name string, bindings, budget edn.Value, loaded *daemon.Loaded) (bool, error) {
+func (c *command) checkOne(name string, around surroundings, budget edn.Value, loaded *daemon.Loaded) (bool, error) {
 	v, positions, err := c.readPlan(name)
 	var syntax *edn.SyntaxError
 	if errors.As(err, &syntax) {
@@ -94,10 +134,12 @@ func (c *command) checkOne(name string, bindings, budget edn.Value, loaded *daem
 	if err != nil {
 		return false, err
 	}
-	p, findings := readPlan(v, positions, bindings, loaded)
+	p, findings := readPlan(v, positions, around, loaded)
 	var worst plan.Worst
+	var effects []string
 	if p != nil && !plan.HasErrors(findings) {
-		env := planEnv(bindings, loaded)
+		env := planEnv(around, loaded)
+		effects = env.Registry.EffectsOf(plan.Reach(p, env))
 		env.Request.Budget = policy.FieldsOf(budget, policy.Origin{Source: policy.SourceRequest})
 		worst = plan.WorstCase(p, env)
 		findings = append(findings, plan.WithinBudget(&worst, env, p)...)
@@ -114,6 +156,7 @@ func (c *command) checkOne(name string, bindings, budget edn.Value, loaded *daem
 		b.Key("findings", edn.Vector(values...))
 		b.Key("worst-case", worst.Value())
 		b.Key("unbounded", worst.OpenValue())
+		b.Key("effects", edn.Keywords(effects...))
 		return !failed, c.value(c.env.Stdout, b.Map())
 	}
 	if err := c.tell(c.env.Stdout, name, positions, findings); err != nil {
@@ -123,6 +166,9 @@ func (c *command) checkOne(name string, bindings, budget edn.Value, loaded *daem
 		most := ""
 		if s := worst.String(); s != "" {
 			most = "; at most " + s
+		}
+		if len(effects) > 0 && !around.effects.Set {
+			most += "; it may need --effects " + strings.Join(effects, ",")
 		}
 		_, err = fmt.Fprintf(c.env.Stdout, "%s: ok, %s%s\n", sourceName(name), config.Counted(v.Key("nodes").Len(), "node"), most)
 	}
@@ -153,6 +199,9 @@ func diagnosed(source string, f plan.Finding) config.Diagnostic {
 	}
 	if f.Severity == plan.Warning {
 		d.Severity = config.SeverityWarning
+	}
+	if f.Effect != "" {
+		d.Hint = policy.AllowHint(f.Effect)
 	}
 	if !f.Nearest.IsNil() {
 		near := f.Nearest.String()

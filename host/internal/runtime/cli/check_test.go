@@ -223,3 +223,51 @@ func TestNoPlan(t *testing.T) {
 		assert.Less(t, len(got.stdout+got.stderr), 64<<10)
 	}
 }
+
+// CHECK-021, CLI-002: check says which effects a run may need, and with them it
+// says what the run says; both say how an effect is allowed.
+func TestEffectsOfAPlan(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "ferment.hcl", testProfile+shipped("tools", "tools")+`
+effects {
+  scope "fs/write" {
+    enabled   = true
+    roots     = ["."]
+    allow     = ["out"]
+    max_bytes = 10
+  }
+
+  rule "fs/write" {
+    any = ["user", "admin"]
+  }
+}
+`,
+		"plan.edn", `{:nodes [{:op :call :intent :fs/write-file :input {:path "out" :content "short"} :as :w} {:op :emit :input {:bytes {:slot/path [:w :bytes]}}}]}`,
+		"long.edn", `{:nodes [{:op :call :intent :fs/write-file :input {:path "out" :content "longer than ten bytes"} :as :w} {:op :emit :input :w}]}`)
+	w.mustLock()
+	got := w.run("check", "plan.edn")
+	assert.Equal(t, 0, got.code, got.stderr)
+	assert.Contains(t, got.stdout, "it may need --effects fs/write")
+	assert.Equal(t, "#{:fs/write}", w.run("check", "plan.edn", "--edn").value(t).Key("effects").String())
+	const how = "--effects fs/write on the command line"
+	for _, args := range [][]string{{"check", "plan.edn", "--effects", "fs/read"}, {"run", "plan.edn"}} {
+		got = w.run(args...)
+		assert.Equal(t, 1, got.code, args)
+		assert.Contains(t, got.stdout+got.stderr, "(CHECK-021)", args)
+		assert.Contains(t, got.stdout+got.stderr, how, args)
+	}
+	got = w.run("act", "fs/write-file", `{:path "out" :content "short"}`)
+	assert.Equal(t, 1, got.code)
+	assert.Contains(t, got.stderr, how)
+	for _, verb := range []string{"check", "run"} {
+		got = w.run(verb, "plan.edn", "--effects", "fs/write")
+		assert.Equal(t, 0, got.code, got.stderr)
+		assert.NotContains(t, got.stdout, "may need")
+		got = w.run(verb, "plan.edn", "--effects", "fs/wrte")
+		assert.Equal(t, 2, got.code)
+		assert.Contains(t, got.stderr, "did you mean fs/write?")
+		got = w.run(verb, "long.edn", "--effects", "fs/write")
+		assert.Equal(t, 1, got.code)
+		assert.Contains(t, got.stdout+got.stderr, "10 are the most")
+	}
+}

@@ -107,12 +107,12 @@ func (c *command) graph(name, file string, bindings edn.Value, draw func(*diagra
 	if !v.IsMap() {
 		return noPlan(name, v)
 	}
-	p, findings := readPlan(v, positions, bindings, loaded)
+	p, findings := readPlan(v, positions, surroundings{bindings: bindings}, loaded)
 	refusal := c.refusal(name, positions, findings)
 	if p == nil {
 		return refusal
 	}
-	env := planEnv(bindings, loaded)
+	env := planEnv(surroundings{bindings: bindings}, loaded)
 	prog, cycle := plan.Link(p, env)
 	if cycle != nil {
 		return refusal // a finding has said so

@@ -1,7 +1,6 @@
 package files
 
 import (
-	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"io"
@@ -24,7 +23,7 @@ func hashOf(data []byte) string {
 // until then follows from key, so that a repeated call finds what a killed one
 // left.
 func (b *Base) Write(p contract.Place, input edn.Value, s *contract.Scope, key string) (edn.Value, *contract.Error) {
-	content, refused := b.content(input)
+	content, refused := b.tool.Content(input)
 	if refused != nil {
 		return edn.Nil(), refused
 	}
@@ -64,21 +63,6 @@ func (b *Base) Write(p contract.Place, input edn.Value, s *contract.Scope, key s
 		m.Key("hash/before", edn.Text(old.hash))
 	}
 	return m.Map(), nil
-}
-
-func (b *Base) content(input edn.Value) ([]byte, *contract.Error) {
-	text, ok := input.Key("content").AsString()
-	if !ok {
-		return nil, contract.InvalidToolInput("schema", b.tool, "the :content is no text")
-	}
-	if name, _ := input.Key("encoding").AsKeyword(); name == "base64" {
-		data, err := base64.StdEncoding.DecodeString(text)
-		if err != nil {
-			return nil, contract.InvalidToolInput("content/invalid", b.tool, "the :content is no base64")
-		}
-		return data, nil
-	}
-	return []byte(text), nil
 }
 
 // parent opens the directory of the file.
