@@ -146,8 +146,7 @@ func (b *bench) describe(ctx context.Context, in Instance, config edn.Value) (wi
 	return raw, d, want("a description that can be read", "%v", err)
 }
 
-// readable is a description without the capabilities that cannot be read, if
-// there are others.
+// readable is a description without the capabilities that cannot be read.
 func readable(v edn.Value) (contract.Description, bool) {
 	var good []edn.Value
 	for c := range v.Key("capabilities").Elems() {
@@ -155,7 +154,7 @@ func readable(v edn.Value) (contract.Description, bool) {
 			good = append(good, c)
 		}
 	}
-	if len(good) == 0 || !v.IsMap() {
+	if !v.IsMap() {
 		return contract.Description{}, false
 	}
 	d, err := contract.ParseDescription(v.AssocKey("capabilities", edn.Vector(good...)))

@@ -185,7 +185,7 @@ func exitCode(ctx context.Context, b *bench) error {
 	}
 	in.Release()
 	if b.ended(in) != nil {
-		return nil // that it ends is another check
+		return &blocked{by: "core/shutdown/host-gone"}
 	}
 	p, err := processOf(in)
 	if err != nil {

@@ -222,14 +222,23 @@ func errorForm(ctx context.Context, b *bench) error {
 			return &fault{err}
 		}
 		event, blobs, err := b.lastEvent(ctx, in.Conn(), r)
-		if err != nil || event.GetError() == nil {
+		if err != nil {
 			continue // how a call must end is another check
 		}
-		v, err := wire.DecodePayload(event.GetError(), blobs)
+		p := event.GetError()
+		if p == nil {
+			p = event.GetResult()
+		}
+		v, err := wire.DecodePayload(p, blobs)
+		if event.GetError() == nil {
+			if v = v.Key("error"); err != nil || v.IsNil() {
+				continue // an answer
+			}
+		}
 		if err != nil {
 			return want("an error that can be read", "%v", err)
 		}
-		if err := wellFormed(v); err != nil {
+		if err := wellFormed(v, wire.Encoding(p.GetEncoding())); err != nil {
 			return err
 		}
 	}
@@ -237,11 +246,14 @@ func errorForm(ctx context.Context, b *bench) error {
 }
 
 // wellFormed checks the type and the message of an error as it was sent.
-func wellFormed(v edn.Value) error {
+func wellFormed(v edn.Value, enc wire.Encoding) error {
 	name := strings.TrimPrefix(wordOf(v.Key("type")), ":")
+	_, err := edn.Keyword(name)
 	switch _, known := contract.Lookup(contract.ResolveAlias(name)); {
 	case name == "":
 		return want("an error with a :type", "%s", cut(v.String()))
+	case err != nil || enc == wire.EDN && v.Key("type").Kind() != edn.KindKeyword:
+		return want("a :type that is a keyword", "%s", cut(v.Key("type").String()))
 	case !known && contract.Reserved(contract.Namespace(name)):
 		return want("a type of the catalogue, or one in a namespace of the plugin's own", ":%s", name)
 	}
