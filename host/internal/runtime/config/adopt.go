@@ -107,6 +107,12 @@ func (b *builder) agree(a adoption, c *registry.Capability, spec edn.Value, decl
 		what, from, to = "gives", derived, declared
 	}
 	if schema.Satisfies(from, to) != schema.No {
+		if key := unpromised(from, to); key != "" {
+			b.report.add(Diagnostic{Type: "config/type", Severity: SeverityWarning,
+				Message: fmt.Sprintf("what capability %s %s may not fit the schema %s of intent %s: one of the two does not name %s", quote(c.ID), what, a.declared, quote(a.intent), key),
+				Range:   b.place("intent", a.intent), Path: []string{"intent", a.intent}, Expected: edn.Text(a.derived), Found: edn.Text(a.declared),
+				Hint: "name the schema that the capability has, " + a.derived + ", or another one"})
+		}
 		return
 	}
 	b.defect(b.plugins[c.Plugin], Diagnostic{
@@ -117,4 +123,19 @@ func (b *builder) agree(a adoption, c *registry.Capability, spec edn.Value, decl
 		Found:    spec,
 		Hint:     "name the schema in the plugin, or another one in the intent block",
 	})
+}
+
+// unpromised is a key that maps of the second schema must have and the first does
+// not name; empty if there is none.
+func unpromised(from, to *schema.Schema) string {
+	from, to = from.Deref(), to.Deref()
+	if from.Kind() != schema.KindMap || to.Kind() != schema.KindMap {
+		return ""
+	}
+	for _, e := range to.Entries() {
+		if _, named := from.Entry(e.Key); !named && !e.Optional {
+			return e.Key.String()
+		}
+	}
+	return ""
 }

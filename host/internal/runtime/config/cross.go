@@ -7,6 +7,9 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+	"github.com/hashicorp/hcl/v2"
 )
 
 // cross warns of what an intent and its dispatch want of candidates that cannot
@@ -20,9 +23,44 @@ func (b *builder) cross(book *policy.Book, intents []registry.Intent) {
 		if strategy := l.Strategy.Or(policy.DefaultStrategy); strategy != policy.Cascade {
 			b.parallel(s, strategy, candidates)
 		}
+		b.unnamed(in, &l)
 		if l.RepairMax.V > 0 && len(candidates) > 0 && !slices.ContainsFunc(candidates, func(c registry.Capability) bool { return c.Repairs }) {
 			b.report.add(Diagnostic{Type: "config/unused", Severity: SeverityWarning, Message: fmt.Sprintf("repair does nothing for %s: no candidate can use what was wrong with its answer", s.node.title()),
 				Range: s.at(), Path: s.node.path, Hint: "remove repair, or add a candidate whose :cap/repairs? is true"})
+		}
+	}
+}
+
+// unnamed warns of conditions that read of the answers to an intent what their
+// schema does not name where it names something much like it: schemas of maps are
+// open, so it may be there for all that.
+func (b *builder) unnamed(in registry.Intent, l *policy.Layer) {
+	out, known := b.compiled.Lookup(in.Out)
+	if !known || out.Deref().Kind() != schema.KindMap {
+		return
+	}
+	var names []string
+	for _, e := range out.Deref().Entries() {
+		names = append(names, hclName(scalarText(e.Key)))
+	}
+	for _, check := range slices.Concat(l.Must, l.Should, l.Soft, l.Checks.Names()) {
+		c := b.checks[check.Name]
+		if c == nil || c.attrs["condition"].expr == nil {
+			continue
+		}
+		v := c.attrs["condition"]
+		for _, t := range v.expr.Variables() {
+			if len(t) < 2 || t.RootName() != "result" {
+				continue
+			}
+			read, ok := t[1].(hcl.TraverseAttr)
+			if !ok || slices.Contains(names, read.Name) {
+				continue
+			}
+			if near := contract.Nearest(read.Name, names); near != "" {
+				b.report.add(Diagnostic{Type: "config/unknown-name", Severity: SeverityWarning, Message: fmt.Sprintf("%s reads result.%s, which %s of intent %s does not name", c.node.title(), read.Name, in.Out, quote(in.ID)),
+					Range: v.source.hclRange(t.SourceRange()), Path: append(slices.Clone(c.node.path), "condition"), Expected: words(names), Found: edn.Text(read.Name), Nearest: near})
+			}
 		}
 	}
 }

@@ -57,6 +57,24 @@ func TestCrossChecks(t *testing.T) {
 	}
 }
 
+// HCL-031: a condition that reads what the schema of its intent does not name is
+// told, if the schema names something like it.
+func TestConditionsReadWhatIsNamed(t *testing.T) {
+	for read, near := range map[string]string{"result.move": "", "result.mvoe": "move", "result.anything_else": ""} {
+		text := "check \"c\" {\n  condition = can(" + read + ")\n}\n\nintent \"chess/best-move\" {\n  in  = \"req/chess.position\"\n  out = \"res/chess.move+pv+eval\"\n\n  done { must = [\"c\"] }\n}\n\n" + onePlugin
+		c, ds := loadWith(t, text, describer{"chess": chess()}, nil)
+		require.NotNil(t, c.Generation, c.Report(0).Text(false))
+		if near == "" {
+			assert.Empty(t, ds, c.Report(0).Text(false))
+			continue
+		}
+		require.Len(t, ds, 1, c.Report(0).Text(false))
+		assert.Equal(t, "config/unknown-name", ds[0].Type)
+		assert.Equal(t, near, ds[0].Nearest)
+		assert.Equal(t, 2, ds[0].Range.Start.Line)
+	}
+}
+
 type describedChess struct {
 	repairs bool
 	effects []string

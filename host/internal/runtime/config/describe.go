@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -334,6 +336,22 @@ func (l *loader) present(s *section, p *Plugin) bool {
 	return false
 }
 
+// neighbour names the file beside a missing one that was probably meant.
+func (l *loader) neighbour(name string, err error) string {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	entries, _ := os.ReadDir(filepath.Dir(name))
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	if near := nearest(filepath.Base(name), names); near != "" {
+		return fmt.Sprintf("; did you mean %s?", printedName(l.config.Root, filepath.Join(filepath.Dir(name), near)))
+	}
+	return ""
+}
+
 // binaryHash hashes a program once per load, also if several plugins run it.
 func (l *loader) binaryHash(program string, files []string) (string, error) {
 	// A missing file is named before anything is hashed.
@@ -343,7 +361,7 @@ func (l *loader) binaryHash(program string, files []string) (string, error) {
 			err = errors.New("it is not a regular file")
 		}
 		if err != nil {
-			return "", fmt.Errorf("%s cannot be used: %s", printedName(l.config.Root, name), cause(err))
+			return "", fmt.Errorf("%s cannot be used: %s%s", printedName(l.config.Root, name), cause(err), l.neighbour(name, err))
 		}
 	}
 	key := strings.Join(append([]string{program}, files...), "\x00")

@@ -22,6 +22,7 @@ func (b *builder) effects() *policy.Effects {
 	s := b.root.block("effects")
 	out := &policy.Effects{Rules: policy.ShippedEffectRules(), Roles: map[string]policy.Scopes{}, Capabilities: map[string]policy.Scopes{}}
 	out.Host = b.scopes(s)
+	b.permitNothing(s)
 	for _, r := range s.each("rule") {
 		b.effectRule(r, out.Rules)
 	}
@@ -50,6 +51,26 @@ func (s *section) each(name string) []*section {
 		}
 	}
 	return out
+}
+
+// permitNothing warns of scopes that are enabled and name nothing that a call may
+// touch.
+func (b *builder) permitNothing(s *section) {
+	for _, x := range s.each("scope") {
+		if !x.flag("enabled") || x.node.damaged {
+			continue
+		}
+		for _, attr := range map[string][]string{
+			"fs/read": {"roots", "allow"}, "fs/write": {"roots", "allow"}, "process/run": {"allow_commands", "allow_cwd"}, "net/http": {"hosts"},
+		}[x.label()] {
+			if len(x.attrs[attr].items) > 0 {
+				continue
+			}
+			b.report.add(Diagnostic{Type: "config/unused", Severity: SeverityWarning, Message: fmt.Sprintf("%s is enabled and permits nothing: it has no %s", x.node.title(), attr),
+				Range: x.at(), Path: append(slices.Clone(x.node.path), attr), Hint: "name what calls may touch, or take enabled out"})
+			break
+		}
+	}
 }
 
 // scopes reads the scope blocks of a block.

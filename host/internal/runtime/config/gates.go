@@ -11,6 +11,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
 // boundCheck is a check that has a name without any block, because an intent
@@ -201,8 +202,18 @@ func (b *builder) servers(s *section, in registry.Intent) {
 	if b.misnamed(s, in) {
 		return
 	}
-	for _, item := range s.attrs["candidates"].items {
+	list := s.attrs["candidates"]
+	if tuple, ok := s.node.attrs["candidates"].expr.(*hclsyntax.TupleConsExpr); ok && len(tuple.Exprs) == 0 {
+		b.report.add(Diagnostic{Type: "config/range", Severity: SeverityWarning, Message: fmt.Sprintf("candidates of intent %s are none, so nothing can serve it", quote(in.ID)), Range: list.rng,
+			Path: append(slices.Clone(s.node.path), "candidates"), Expected: edn.Text("at least one capability"), Hint: "leave candidates out: then all that serve the intent may"})
+	}
+	for k, item := range list.items {
 		id, _ := item.v.AsString()
+		if slices.ContainsFunc(list.items[:k], func(before value) bool { return edn.Equal(before.v, item.v) }) {
+			b.report.add(Diagnostic{Type: "config/duplicate", Severity: SeverityWarning, Message: fmt.Sprintf("intent %s names the candidate %s twice", quote(in.ID), quote(id)), Range: item.rng,
+				Path: append(slices.Clone(s.node.path), "candidates"), Hint: "remove it: a candidate is asked once, and again as dispatch.retry says"})
+			continue
+		}
 		i := slices.IndexFunc(b.caps, func(c registry.Capability) bool { return c.ID == id })
 		if i < 0 {
 			continue
@@ -395,7 +406,11 @@ func (b *builder) unusedBlocks() {
 	for _, block := range []string{"dispatch", "check", "schema", "judge"} {
 		for _, s := range b.all(block) {
 			if !b.used[block][s.label()] {
-				b.report.add(Diagnostic{Type: "config/unused", Severity: SeverityWarning, Message: s.node.title() + " is not used", Range: s.at(), Path: s.node.path, Hint: "remove it, or name it where it should apply"})
+				hint := "remove it, or name it where it should apply"
+				if block == "dispatch" && b.dispatch["default"] == nil && nearest(s.label(), []string{"default"}) != "" {
+					hint = "did you mean \"default\", which applies to all intents?"
+				}
+				b.report.add(Diagnostic{Type: "config/unused", Severity: SeverityWarning, Message: s.node.title() + " is not used", Range: s.at(), Path: s.node.path, Hint: hint})
 			}
 		}
 	}

@@ -229,6 +229,10 @@ func (l *loader) host() {
 	}
 	wanted, err := parseConstraint(f.text("requires"))
 	have, ok := parseVersion(l.opts.HostVersion)
+	if err == nil && !ok {
+		l.report.add(Diagnostic{Type: "config/range", Severity: SeverityWarning, Message: "requires is not held against this build of ferment, which has no version", Range: f.attrs["requires"].rng,
+			Path: []string{"ferment", "requires"}, Expected: edn.Text(f.text("requires")), Found: edn.Text(l.opts.HostVersion), Hint: "use a release of ferment where the version matters"})
+	}
 	if err != nil || !ok || wanted.allows(have) {
 		return
 	}

@@ -45,6 +45,7 @@ type mistake struct {
 	typ      string // without "config/"
 	line     string // is a part of the line that the error names
 	nearest  string
+	warning  bool // it may be meant
 }
 
 const (
@@ -54,11 +55,19 @@ const (
 )
 
 var mistakes = []mistake{
+	// What could be meant.
+	{name: "a candidate twice", old: `"chess/stockfish", "chess/embedded"`, new: `"chess/stockfish", "chess/stockfish", "chess/embedded"`, typ: "duplicate", line: `"chess/stockfish", "chess/stockfish"`, warning: true},
+	{name: "no candidate", old: `candidates = ["chess/stockfish", "chess/embedded", "chess/reserve"]`, new: "candidates = []", typ: "range", line: "candidates = []", warning: true},
+	{name: "schema of another intent", old: `  out        = "res/sat.solve"`, new: `  out        = "res/chess.move+pv+eval"`, typ: "type", line: `intent "sat/solve" {`, warning: true},
+	{name: "default misspelt", old: `dispatch "default" {`, new: `dispatch "defualt" {`, typ: "unused", line: `dispatch "defualt" {`, warning: true},
+	{name: "scope that permits nothing", file: effectful, old: "    roots   = [\"data\"]\n    allow   = [\"in\"]\n", new: "", typ: "unused", line: `scope "fs/read"`, warning: true},
+
 	// Punctuation.
 	{name: "block brace missing at end of a plugin", old: "  command = [\"bin/plugins/sat\"]\n}", new: "  command = [\"bin/plugins/sat\"]\n", typ: "syntax", line: `plugin "sat" {`},
 	{name: "nested block brace missing", old: "    depth  = 4\n  }\n}", new: "    depth  = 4\n}", typ: "syntax", line: `plugin "chess" {`},
 	{name: "block brace missing at end of an intent", old: "  done { must = [\"schema-valid\", \"model-holds\"] }\n}", new: "  done { must = [\"schema-valid\", \"model-holds\"] }\n", typ: "syntax", line: `intent "sat/solve" {`},
 	{name: "last brace missing", old: "  budget {\n    max_tokens     = 1200\n    max_roundtrips = 3\n  }\n}\n\x00", new: "  budget {\n    max_tokens     = 1200\n    max_roundtrips = 3\n  }\n", typ: "syntax", line: `intent "model/chat" {`},
+	{name: "block in the plural", old: `intent "sat/solve" {`, new: `intents "sat/solve" {`, typ: "unknown-name", line: `intents "sat/solve"`, nearest: "intent"},
 	{name: "opening brace missing", old: `plugin "sat" {`, new: `plugin "sat"`, typ: "syntax", line: `plugin "sat"`},
 	{name: "one brace too many", old: "  command = [\"bin/plugins/sat\"]\n}", new: "  command = [\"bin/plugins/sat\"]\n}\n}", typ: "syntax", line: "}"},
 	{name: "comma missing in a list", old: `"chess/stockfish", "chess/embedded"`, new: `"chess/stockfish" "chess/embedded"`, typ: "syntax", line: `candidates = ["chess/stockfish"`},
@@ -324,7 +333,7 @@ func assertOne(t *testing.T, m mistake, text string, ds Diagnostics) {
 		return
 	}
 	d := told[0]
-	assert.Equal(t, SeverityError, d.Severity)
+	assert.Equal(t, map[bool]Severity{true: SeverityWarning, false: SeverityError}[m.warning], d.Severity)
 	typ := m.typ
 	if !strings.Contains(typ, "/") {
 		typ = "config/" + typ

@@ -385,7 +385,10 @@ func (g *grower) stranger(n *node, kind, name string, labels []string, at hcl.Ra
 	}
 	names := n.spec.names(n.specPath())
 	near, label, hint := nearest(name, names), anyName, n.spec.home(name)
-	if hint != "" {
+	switch {
+	case kind == "block" && near != "":
+		hint = ""
+	case hint != "":
 		near = ""
 	}
 	if len(labels) == 1 {
