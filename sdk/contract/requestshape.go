@@ -264,11 +264,26 @@ func (s *shape) require(m, parent edn.Value, keys ...edn.Value) {
 	for _, key := range keys {
 		if !m.Has(key) {
 			s.add(rankMissing, func() fault {
-				return invalidRequest("shape/missing-key", "the request lacks "+key.String(), at(parent, key))
+				return invalidRequest("shape/missing-key", "the request lacks "+key.String()+meant(m, key), at(parent, key))
 			})
 			return
 		}
 	}
+}
+
+// meant asks about the key of a map that is most like a missing one.
+func meant(m, missing edn.Value) string {
+	name, _ := missing.AsKeyword()
+	var others []string
+	for k := range m.Entries() {
+		if other, ok := k.AsKeyword(); ok {
+			others = append(others, other)
+		}
+	}
+	if near := Nearest(name, others); near != "" {
+		return "; is :" + near + " meant?"
+	}
+	return ""
 }
 
 func (s *shape) unknown(parent, key edn.Value, known []string) {

@@ -146,6 +146,10 @@ func (c *command) root() *cobra.Command {
 	flags.VarPF(formatFlag{&c.format, formatEDN}, "edn", "", "short for --output edn").NoOptDefVal = "true"
 	flags.BoolVar(&c.verbose, "verbose", false, "tell more of an error: its class and source, and the policy of the call")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		var wrong *pflag.InvalidValueError
+		if errors.As(err, &wrong) && wrong.GetFlag().Value.Type() == "duration" {
+			err = fmt.Errorf("--%s %s: expected a time with a unit, such as 30s", wrong.GetFlag().Name, wrong.GetValue())
+		}
 		return usageError{err: err, verb: cmd.CommandPath(), nearest: nearestFlag(cmd, err)}
 	})
 	root.AddCommand(
@@ -199,6 +203,9 @@ func wrapArgs(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			if err := check(cmd, args); err != nil {
+				if text := err.Error(); strings.HasPrefix(text, "accepts ") || strings.HasPrefix(text, "requires ") {
+					err = fmt.Errorf("expected %s, got %s", strings.TrimSuffix(cmd.UseLine(), " [flags]"), config.Counted(len(args), "argument"))
+				}
 				return usageError{err: err, verb: cmd.CommandPath(), nearest: nearestVerb(cmd, args)}
 			}
 			return nil

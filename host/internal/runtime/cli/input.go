@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -46,7 +48,11 @@ func (c *command) readAll(name string) ([]byte, error) {
 	}
 	f, err := os.Open(c.path(name))
 	if err != nil {
-		return nil, &fileError{fmt.Errorf("read %s: %w", name, cause(err))}
+		near := config.Neighbour(c.path(name), err)
+		if near != "" {
+			near = filepath.Join(filepath.Dir(name), filepath.Base(near))
+		}
+		return nil, &fileError{fmt.Errorf("read %s: %w%s", name, cause(err), didYouMean(near))}
 	}
 	defer func() { _ = f.Close() }()
 	b, err := io.ReadAll(io.LimitReader(f, limit))

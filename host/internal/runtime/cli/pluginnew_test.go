@@ -103,7 +103,7 @@ func TestNewPluginRefused(t *testing.T) {
 		says string
 	}{
 		{"no kind", []string{"fine"}, 2, "plugin new needs --kind: solver, llm, judge, checker or tool"},
-		{"no name", []string{"--kind", "tool"}, 2, "accepts 1 arg"},
+		{"no name", []string{"--kind", "tool"}, 2, "expected ferment plugin new NAME"},
 		{"unknown kind", []string{"fine", "--kind", "solvr"}, 2, `error: new plugin: there is no kind "solvr": it is one of solver, llm, judge, checker, tool; did you mean solver?`},
 		{"unknown language", []string{"fine", "--kind", "tool", "--lang", "rust"}, 2, `error: new plugin: there is no language "rust": it is one of go, python, node`},
 		{"bad name", []string{"Not_A_Name", "--kind", "tool"}, 2, `the name "Not_A_Name" is not 1 to 40 of a-z`},

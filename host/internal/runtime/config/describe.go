@@ -336,8 +336,9 @@ func (l *loader) present(s *section, p *Plugin) bool {
 	return false
 }
 
-// neighbour names the file beside a missing one that was probably meant.
-func (l *loader) neighbour(name string, err error) string {
+// Neighbour names the file beside a missing one that was probably meant; it is
+// empty if there is none, or if err is of another kind.
+func Neighbour(name string, err error) string {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return ""
 	}
@@ -346,8 +347,8 @@ func (l *loader) neighbour(name string, err error) string {
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	if near := nearest(filepath.Base(name), names); near != "" {
-		return fmt.Sprintf("; did you mean %s?", printedName(l.config.Root, filepath.Join(filepath.Dir(name), near)))
+	if near := contract.Nearest(filepath.Base(name), names); near != "" {
+		return filepath.Join(filepath.Dir(name), near)
 	}
 	return ""
 }
@@ -361,7 +362,11 @@ func (l *loader) binaryHash(program string, files []string) (string, error) {
 			err = errors.New("it is not a regular file")
 		}
 		if err != nil {
-			return "", fmt.Errorf("%s cannot be used: %s%s", printedName(l.config.Root, name), cause(err), l.neighbour(name, err))
+			near := Neighbour(name, err)
+			if near != "" {
+				near = "; did you mean " + printedName(l.config.Root, near) + "?"
+			}
+			return "", fmt.Errorf("%s cannot be used: %s%s", printedName(l.config.Root, name), cause(err), near)
 		}
 	}
 	key := strings.Join(append([]string{program}, files...), "\x00")

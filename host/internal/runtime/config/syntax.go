@@ -33,7 +33,7 @@ func (c *collector) syntax(s *Source, body *hclsyntax.Body, diags hcl.Diagnostic
 		case redefinition:
 			out = redefined(s, body, d, out)
 		case unclosedBlock:
-			out.Message = "this block is not closed before the next one begins"
+			out.Message = "this block is not closed before the next one begins or the file ends"
 		case "Invalid single-argument block definition":
 			out.Hint = "write one attribute per line: a {, x = 1, y = 2 and } on lines of their own"
 		}

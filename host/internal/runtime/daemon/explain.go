@@ -33,6 +33,9 @@ func (l *Loaded) Explain(intent, capID string, streamed bool, bind Binder) (edn.
 	in, ok := reg.Intent(intent)
 	if !ok {
 		e := contract.Errorf("not-found", "there is no intent :%s", intent).WithHint("\"ferment plugin inspect NAME\" shows what a plugin serves")
+		if _, known := contract.Lookup(contract.ResolveAlias(intent)); known {
+			e = e.WithHint("\"ferment explain error " + intent + "\" tells of the error of that type")
+		}
 		return edn.Nil(), e.DidYouMean(contract.Nearest(intent, reg.Intents()))
 	}
 	x, err := bind(intent, capID, streamed)
