@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -85,6 +87,9 @@ func (in *request) check() error {
 	if !info.IsDir() {
 		return refused("dir", dir, "a directory, not a file")
 	}
+	if err := readable(in.Dir); err != nil {
+		return err
+	}
 	if len(in.Command) > 0 && in.Command[0] == "" {
 		return refused("command", edn.Text(""), "the name of a program")
 	}
@@ -104,6 +109,23 @@ func (in *request) check() error {
 		}
 	}
 	return nil
+}
+
+// readable refuses a directory that this process may not read: a sandbox shows
+// that it is there.
+func readable(dir string) error {
+	f, err := os.Open(dir)
+	if err == nil {
+		_, err = f.Readdirnames(1)
+		_ = f.Close()
+	}
+	if !errors.Is(err, fs.ErrPermission) {
+		return nil // what else is wrong shows when it is worked on
+	}
+	return contract.Errorf("effects/scope-denied", "dir: the plugin may not read %s", dir).
+		WithDetail("path", edn.Vector(edn.K("dir"))).
+		WithDetail("got", edn.Text(dir)).
+		WithHint("add the directory to read_paths in the isolation block of the plugin, and see that the user of the host may read it")
 }
 
 // reasonOf is the innermost text of a file system error.

@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
+	"unicode/utf8"
 
 	"github.com/fermenthq/ferment/plugins/testrunner/internal/patch"
 	"github.com/fermenthq/ferment/plugins/testrunner/internal/scratch"
@@ -21,6 +24,7 @@ func (r *runner) applyPatch(ctx context.Context, input edn.Value) (edn.Value, er
 	if err != nil {
 		return edn.Nil(), err
 	}
+	a.read()
 	return a.value(), nil
 }
 
@@ -29,6 +33,29 @@ type applied struct {
 	copy    scratch.Copied
 	changes []patch.Change
 	refusal *patch.Refusal
+	// contents are what changed files hold now, by path. The copy goes with its
+	// run; whoever asks for nothing but the patch has these.
+	contents map[string]string
+}
+
+// maxContents is how much of changed files an answer holds.
+const maxContents = 1 << 20
+
+// read reads the changed files that are text, as far as there is room.
+func (a *applied) read() {
+	a.contents = map[string]string{}
+	room := int64(maxContents)
+	for _, c := range a.changes {
+		name := filepath.Join(a.copy.Dir, c.Path)
+		info, err := os.Lstat(name)
+		if err != nil || !info.Mode().IsRegular() || info.Size() > room {
+			continue
+		}
+		if text, err := os.ReadFile(name); err == nil && utf8.Valid(text) {
+			a.contents[c.Path] = string(text)
+			room -= int64(len(text))
+		}
+	}
 }
 
 // apply puts the patch on a copy of the tree. Of a refused patch nothing is
@@ -86,6 +113,9 @@ func (a *applied) value() edn.Value {
 	files := make([]edn.Value, len(a.changes))
 	for i, c := range a.changes {
 		files[i] = changeValue(c)
+		if text, ok := a.contents[c.Path]; ok {
+			files[i] = files[i].AssocKey("content", edn.Text(text))
+		}
 	}
 	b.Key("files", edn.Vector(files...))
 	if len(a.copy.LeftOut) > 0 {

@@ -273,3 +273,26 @@ func TestMalformed(t *testing.T) {
 		})
 	}
 }
+
+// plugins.md 7.0: a directory that the sandbox hides from a plugin is told as that, with
+// what opens it, and not as a suite that fails.
+func TestHiddenDirectory(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.write("ferment.hcl", testProfile+testrunner(filepath.Join(w.dir, "open")))
+	for _, dir := range []string{"open", "hidden"} {
+		w.write(dir+"/go.mod", "module m\n")
+	}
+	w.mustLock()
+	const patch = `"--- /dev/null\n+++ b/new.txt\n@@ -0,0 +1 @@\n+text\n"`
+	for _, intent := range []string{"code/test", "code/apply-patch"} {
+		got := w.run("act", intent, fmt.Sprintf(`{:dir "hidden" :patch %s}`, patch))
+		assert.Equal(t, 4, got.code, got.stderr)
+		assert.Contains(t, got.stderr, ":effects/scope-denied")
+		assert.Contains(t, got.stderr, "read_paths")
+	}
+	got := w.run("act", "code/apply-patch", fmt.Sprintf(`{:dir "open" :patch %s}`, patch), "--edn")
+	require.Equal(t, 0, got.code, got.stderr)
+	file, _ := got.value(t).Key("result").Key("out").Key("files").Nth(0)
+	assert.Equal(t, `"text\n"`, file.Key("content").String(), "what outlives the run")
+}
