@@ -1,9 +1,13 @@
 package journal
 
 import (
+	"context"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -51,7 +55,8 @@ const hostKept = 1000
 type Host struct {
 	mu   sync.Mutex
 	seq  int
-	last []Record // a ring once it is full
+	last []Record      // a ring once it is full
+	more chan struct{} // closed at the next record; nil while nobody waits
 }
 
 // Record appends a record.
@@ -68,13 +73,71 @@ func (h *Host) Record(at time.Time, body Body) error {
 		h.last[h.seq%hostKept] = rec
 	}
 	h.seq++
+	if h.more != nil {
+		close(h.more)
+		h.more = nil
+	}
 	return nil
+}
+
+// Cursor is where the stream ends now: what is recorded from here on is after it.
+func (h *Host) Cursor() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return hostCursor(h.seq)
+}
+
+func hostCursor(seq int) string { return HostRun + "." + strconv.Itoa(seq) }
+
+// After gives the records after a cursor, oldest first, and the cursor behind
+// them; empty is the beginning of what is kept. It waits for one until ctx ends,
+// which is no error. Errors are :stream/bad-cursor, :stream/cursor-ahead and
+// :stream/gone.
+func (h *Host) After(ctx context.Context, cursor string) ([]Record, string, *contract.Error) {
+	seq := -1
+	if cursor != "" {
+		number, ok := strings.CutPrefix(cursor, HostRun+".")
+		n, err := strconv.Atoi(number)
+		if !ok || err != nil || n < 0 || hostCursor(n) != cursor {
+			return nil, "", contract.Errorf("stream/bad-cursor", "%q is no place in the stream of the host, such as host.12", cursor)
+		}
+		seq = n
+	}
+	for {
+		h.mu.Lock()
+		kept, end := h.kept(), h.seq
+		if h.more == nil {
+			h.more = make(chan struct{})
+		}
+		more := h.more
+		h.mu.Unlock()
+		switch first := end - len(kept); {
+		case seq > end:
+			return nil, "", contract.Errorf("stream/cursor-ahead", "the stream of the host ends at %s, before %s", hostCursor(end), cursor)
+		case seq >= 0 && seq < first:
+			return nil, "", contract.Errorf("stream/gone", "the stream of the host begins after %s, and %s is before", hostCursor(first), cursor)
+		case seq >= 0:
+			kept = kept[seq-first:]
+		}
+		if len(kept) > 0 {
+			return kept, hostCursor(end), nil
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return nil, hostCursor(end), nil
+		}
+	}
 }
 
 // Records are those that are kept, oldest first.
 func (h *Host) Records() []Record {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.kept()
+}
+
+func (h *Host) kept() []Record {
 	if len(h.last) < hostKept {
 		return append([]Record(nil), h.last...)
 	}

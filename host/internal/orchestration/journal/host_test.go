@@ -1,6 +1,7 @@
 package journal_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -42,4 +43,41 @@ func TestTranscriptTellsDeeds(t *testing.T) {
 	require.Equal(t, 4, entries.Len())
 	last, _ := entries.Nth(3)
 	assert.Equal(t, `{:attempt 3 :cap/id :a/one :input {:action :swap :event :quality/swap :passes 4 :samples 10 :to :a/two} :intent :a/b :node "n0" :op :quality :path [0]}`, last.String())
+}
+
+// HTTP-009: readers of the stream of the host go on where they were, are told of
+// what is no longer kept, and wait for what comes.
+func TestHostCursor(t *testing.T) {
+	const hostKept = 1000
+	var h journal.Host
+	event := func() {
+		require.NoError(t, h.Record(time.Unix(1, 0), &journal.HostEvent{Event: "x", Details: edn.MustMap()}))
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	none, at, err := h.After(over, "")
+	require.Nil(t, err)
+	assert.Empty(t, none)
+	assert.Equal(t, "host.0", at)
+	go event()
+	got, at, err := h.After(t.Context(), at)
+	require.Nil(t, err)
+	assert.Len(t, got, 1)
+	assert.Equal(t, "host.1", at)
+	for range hostKept + 1 {
+		event()
+	}
+	got, at, err = h.After(over, "host.1000")
+	require.Nil(t, err)
+	require.Len(t, got, 2)
+	assert.Equal(t, 1001, got[0].Seq)
+	assert.Equal(t, h.Cursor(), at)
+	got, _, err = h.After(over, "")
+	require.Nil(t, err)
+	assert.Len(t, got, hostKept)
+	for cursor, typ := range map[string]string{"host.1": "stream/gone", "host.2000": "stream/cursor-ahead", "host.-1": "stream/bad-cursor", "host.01": "stream/bad-cursor", "x": "stream/bad-cursor"} {
+		_, _, err := h.After(over, cursor)
+		require.NotNil(t, err, cursor)
+		assert.Equal(t, typ, err.Type, cursor)
+	}
 }

@@ -36,6 +36,7 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 		{"config-show", "config show --running"},
 		{"explain", "explain mine/data"},
 		{"protocol-export", "protocol export"},
+		{"events", "admin events"},
 		{"config-diff", "diff"},
 		{"budget-show", "admin budget show"},
 		{"budget-adjust", "admin budget adjust --tenant --grant {:attempts,1}"},

@@ -22,10 +22,10 @@ func (c *command) adminCommand() *cobra.Command {
 		Short: "have the daemon of this data directory do something, or make its unit file",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return usagef("admin needs a verb: reload, drain, budget, action or systemd-unit")
+			return usagef("admin needs a verb: reload, drain, events, budget, action or systemd-unit")
 		},
 	}
-	cmd.AddCommand(c.reloadCommand(), c.drainCommand(), c.budgetCommand(), c.actionCommand(), c.unitCommand())
+	cmd.AddCommand(c.reloadCommand(), c.drainCommand(), c.eventsCommand(), c.budgetCommand(), c.actionCommand(), c.unitCommand())
 	return cmd
 }
 
@@ -117,6 +117,46 @@ func (c *command) drainCommand() *cobra.Command {
 			return c.done(result, "the daemon is going down")
 		},
 	}
+}
+
+func (c *command) eventsCommand() *cobra.Command {
+	var after string
+	var wait time.Duration
+	cmd := &cobra.Command{
+		Use:   "events",
+		Short: "tell what happened to plugins and candidates of the daemon",
+		Long: "events prints what the daemon keeps of the last swaps, open breakers and answers below their floor, and the\n" +
+			"cursor behind it. With --after it prints what came after a cursor, such as the one that a swap gives.",
+		Example: "  ferment admin events\n  ferment admin events --after host.0 --wait 1s --edn",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			const longest = time.Minute
+			if wait < 0 || wait > longest {
+				return usagef("--wait %s: expected a time up to %s, such as 10s", wait, longest)
+			}
+			action := actionOf("events", edn.K("wait-ms"), edn.Int(wait.Milliseconds()))
+			if after != "" {
+				action = action.AssocKey("after", edn.Text(after))
+			}
+			result, err := c.order(cmd.Context(), action)
+			if err != nil {
+				return err
+			}
+			if c.format != formatText {
+				return c.value(c.env.Stdout, result)
+			}
+			var b strings.Builder
+			for e := range result.Key("events").Elems() {
+				fmt.Fprintf(&b, "%s %s %s\n", plain(e.Key("at")), plain(e.Key("event")), e.Key("details"))
+			}
+			fmt.Fprintf(&b, "cursor %s\n", plain(result.Key("cursor")))
+			_, err = io.WriteString(c.env.Stdout, b.String())
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&after, "after", "", "cursor, as a swap or an earlier call gave it")
+	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to wait for an event, up to 1m")
+	return cmd
 }
 
 func (c *command) actionCommand() *cobra.Command {

@@ -272,6 +272,17 @@ func TestSwap(t *testing.T) {
 		return now["a"] != 0 && now["a"] != before["a"]
 	}, 20*time.Second, time.Millisecond)
 	assert.Equal(t, before["b"], s.pids()["b"])
+	cursor := s.admin(`{:action :plugin-swap :plugin "a"}`)
+	assert.Equal(t, 202, cursor.status)
+	at, _ := cursor.value(t).Key("result").Key("cursor").AsString()
+	come := s.w.run("admin", "events", "--after", at, "--wait", "20s", "--edn")
+	require.Equal(t, 0, come.code, come.stderr)
+	event, _ := come.value(t).Key("events").Nth(0)
+	assert.Equal(t, `:plugin/swapped {:plugin "a"}`, event.Key("event").String()+" "+event.Key("details").String(), "the outcome stands after the cursor (HTTP-009)")
+	assert.Contains(t, s.w.run("admin", "events").stdout, "plugin/swapped")
+	for cursor, typ := range map[string]string{"host.x": "stream/bad-cursor", "run.1": "stream/bad-cursor", "host.99": "stream/cursor-ahead"} {
+		assert.Contains(t, s.w.run("admin", "events", "--after", cursor).stderr, typ)
+	}
 	s.stop()
 	assert.Empty(t, s.w.left(time.Second))
 }

@@ -337,13 +337,32 @@ func (c control) Quarantine(name, reason string) *contract.Error {
 }
 
 // Swap implements httpapi.Control.
-func (c control) Swap(name string) *contract.Error {
-	return c.asked(name, func(*plugin.Supervisor) error {
-		if err := c.Daemon.Swap(name); err != nil {
+func (c control) Swap(name string) (cursor string, _ *contract.Error) {
+	err := c.asked(name, func(*plugin.Supervisor) error {
+		var err *contract.Error
+		if cursor, err = c.Daemon.Swap(name); err != nil {
 			return err
 		}
 		return nil
 	})
+	return cursor, err
+}
+
+// Events implements httpapi.Control.
+func (c control) Events(ctx context.Context, after string) (edn.Value, *contract.Error) {
+	h := c.host.Load()
+	if h == nil {
+		return edn.Nil(), contract.Errorf("runtime/starting", "the daemon is coming up")
+	}
+	records, cursor, err := h.events.After(ctx, after)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	events := make([]edn.Value, len(records))
+	for i, r := range records {
+		events[i] = r.Value()
+	}
+	return edn.MustMap(edn.K("events"), edn.Vector(events...), edn.K("cursor"), edn.Text(cursor)), nil
 }
 
 // Reload implements httpapi.Control.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -266,12 +267,16 @@ func planned(c plugin.Change) edn.Value {
 }
 
 // Swap puts another process edition of a plugin in its place and returns at
-// once; what became of it is in the log and in the list of plugins.
-func (d *Daemon) Swap(name string) *contract.Error {
+// once; what became of it is in the log, in the list of plugins, and in the
+// stream of the host after the cursor.
+func (d *Daemon) Swap(name string) (cursor string, _ *contract.Error) {
+	h := d.host.Load()
+	cursor = h.events.Cursor()
 	started := d.goes(func() {
 		begun := time.Now()
-		err := d.host.Load().supervisor.Swap(d.life, name, plugin.CauseSwap)
+		err := h.supervisor.Swap(d.life, name, plugin.CauseSwap)
 		took := time.Since(begun).Round(time.Millisecond).String()
+		h.swapped(name, err)
 		if err != nil {
 			d.log.Error("swap failed; the plugin is as it was", "plugin", name, "took", took, "error", err.Error())
 			return
@@ -279,9 +284,18 @@ func (d *Daemon) Swap(name string) *contract.Error {
 		d.log.Info("swapped", "plugin", name, "took", took)
 	})
 	if !started {
-		return contract.Errorf("runtime/draining", "the daemon is going down")
+		return "", contract.Errorf("runtime/draining", "the daemon is going down")
 	}
-	return nil
+	return cursor, nil
+}
+
+// swapped keeps the outcome of a swap in the stream of the host.
+func (h *Host) swapped(name string, err error) {
+	event, details := "plugin/swapped", edn.MustMap(edn.K("plugin"), edn.Text(name))
+	if err != nil {
+		event, details = "plugin/swap-failed", details.AssocKey("error", contract.AsError(err).Value())
+	}
+	_ = h.events.Record(time.Now(), &journal.HostEvent{Event: event, Details: details}) // whole by construction
 }
 
 // goes runs f beside the main loop, until the daemon goes down: it tells

@@ -24,13 +24,18 @@ type Control interface {
 	Protocol() edn.Value
 	// Logs gives the last lines of a plugin's log, oldest first.
 	Logs(name string, lines int) (edn.Value, *contract.Error)
+	// Events are what happened to plugins and candidates after a cursor of the
+	// stream of the host, which it waits for until ctx ends.
+	Events(ctx context.Context, after string) (edn.Value, *contract.Error)
 	// The next five are asked for and go on by themselves; what became of them
 	// shows in Plugins.
 	Restart(name string) *contract.Error
 	DrainPlugin(name string) *contract.Error
 	Release(name string) *contract.Error
 	Quarantine(name, reason string) *contract.Error
-	Swap(name string) *contract.Error
+	// Swap gives the cursor after which its outcome stands in the stream of the
+	// host.
+	Swap(name string) (cursor string, err *contract.Error)
 	// Approve writes the entry of a plugin in the lock file for what its program
 	// says now, and reloads.
 	Approve(ctx context.Context, name string) (edn.Value, *contract.Error)
@@ -175,7 +180,22 @@ func Actions() []Action {
 				}
 				return edn.MustMap(edn.K("plugin"), edn.Text(text(in, "plugin"))), nil
 			}},
-		{Name: "plugin-swap", Doc: "put new processes in the place of those of a plugin, beside which they come up first", Input: pluginEntry, Later: true, do: onPlugin(Control.Swap)},
+		{Name: "plugin-swap", Doc: "put new processes in the place of those of a plugin, beside which they come up first", Input: pluginEntry, Later: true,
+			do: func(_ context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
+				cursor, err := c.Swap(text(in, "plugin"))
+				if err != nil {
+					return edn.Nil(), err
+				}
+				return edn.MustMap(edn.K("plugin"), edn.Text(text(in, "plugin")), edn.K("cursor"), edn.Text(cursor)), nil
+			}},
+		{Name: "events", Doc: "what happened to plugins and candidates, oldest first, and the cursor to ask for what comes next",
+			Input: `[:after {:optional true :doc "a cursor; left out, everything that is kept"} [:string {:max 40}]] [:wait-ms {:optional true :doc "how long to wait for an event" :default 0} [:int {:min 0 :max 60000}]]`,
+			do: func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
+				wait, _ := in.Key("wait-ms").AsInt()
+				ctx, cancel := context.WithTimeout(ctx, time.Duration(wait)*time.Millisecond)
+				defer cancel()
+				return c.Events(ctx, text(in, "after"))
+			}},
 		{Name: "plugin-approve", Doc: "write the entry of a plugin in the lock file for all that its program asks for now, and reload", Input: pluginEntry,
 			do: func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 				return c.Approve(ctx, text(in, "plugin"))

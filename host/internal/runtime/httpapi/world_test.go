@@ -165,7 +165,10 @@ func (c control) Restart(string) *contract.Error                { return c.err()
 func (c control) DrainPlugin(string) *contract.Error            { return c.err() }
 func (c control) Release(string) *contract.Error                { return c.err() }
 func (c control) Quarantine(string, string) *contract.Error     { return c.err() }
-func (c control) Swap(string) *contract.Error                   { return c.err() }
+func (c control) Swap(string) (string, *contract.Error)         { return "host.1", c.err() }
+func (c control) Events(context.Context, string) (edn.Value, *contract.Error) {
+	return c.some()
+}
 func (c control) Approve(context.Context, string) (edn.Value, *contract.Error) {
 	return c.some()
 }
