@@ -57,10 +57,10 @@ var rooms = []room{
 	{prefix: "host/internal/domain/prompt", mayUse: []string{"host/internal/domain/registry"}},
 	{prefix: "host/internal/domain/registry", mayUse: []string{"sdk/contract", "sdk/text"}},
 
-	// sdk: sdktest -> conformance -> {(root), launch -> confine};
+	// sdk: sdktest -> conformance -> {(root), launch -> confine, text};
 	// (root) -> wire -> contract -> {schema -> edn, conversation}
 	{prefix: "sdk/sdktest", mayUse: []string{"sdk/conformance"}},
-	{prefix: "sdk/conformance", mayUse: []string{"sdk", "sdk/launch"}},
+	{prefix: "sdk/conformance", mayUse: []string{"sdk", "sdk/launch", "sdk/text"}},
 	{prefix: "sdk/launch", mayUse: []string{"sdk/confine"}},
 	{prefix: "sdk/confine"},
 	{prefix: "sdk", exact: true, mayUse: []string{"sdk/wire"}},

@@ -240,7 +240,7 @@ func TestCalibrateRefuses(t *testing.T) {
 		{w, "grader --anchors broken.edn", 2, "broken.edn:1"},
 		{w, "grader --parallel 0", 2, "--parallel 0: expected 1 to 64"},
 		{w, "grader --deadline 0s", 2, "--deadline 0s"},
-		{w, "grader one more", 2, "at most 1 arg"},
+		{w, "grader one more", 2, "got 3 arguments"},
 		{w, "grader", 1, "judge/no-score"},
 		{none, "", 5, "the configuration has no judge"},
 	} {
