@@ -108,7 +108,11 @@ func (l *loader) granted(s *section, p *Plugin) {
 		for i, g := range c.Gaps {
 			texts[i] = g.Text
 		}
-		l.report.add(Diagnostic{Type: "config/range", Severity: severity, Message: fmt.Sprintf("plugin %s is not started: this machine cannot hold its isolation: %s", quote(p.Name), strings.Join(texts, "; ")),
+		held := severity
+		if p.Isolation.Limits.Cores > 0 {
+			held = SeverityError // no machine can, with this build
+		}
+		l.report.add(Diagnostic{Type: "config/range", Severity: held, Message: fmt.Sprintf("plugin %s is not started: this machine cannot hold its isolation: %s", quote(p.Name), strings.Join(texts, "; ")),
 			Range: at, Path: path, Hint: "\"ferment doctor\" shows what it can hold; best_effort = true accepts less"})
 	}
 	if l.root.block("effects").text("enforcement") == "strict" && p.Attached == "" {

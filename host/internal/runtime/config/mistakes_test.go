@@ -55,6 +55,9 @@ const (
 )
 
 var mistakes = []mistake{
+	// What this build cannot hold (ISO-002).
+	{name: "share of the processors", old: `command = ["bin/plugins/sat"]`, new: "command = [\"bin/plugins/sat\"]\n\n  isolation { cpu = 2 }", typ: "range", line: "isolation { cpu"},
+
 	// What could be meant.
 	{name: "a candidate twice", old: `"chess/stockfish", "chess/embedded"`, new: `"chess/stockfish", "chess/stockfish", "chess/embedded"`, typ: "duplicate", line: `"chess/stockfish", "chess/stockfish"`, warning: true},
 	{name: "no candidate", old: `candidates = ["chess/stockfish", "chess/embedded", "chess/reserve"]`, new: "candidates = []", typ: "range", line: "candidates = []", warning: true},
