@@ -178,8 +178,7 @@ plugin "ollama" {
   }
 }
 
-# A model under MLX, on a Mac: the plugin starts and watches its server, and
-# installs nothing. plugins/mlx/README.md has other servers, such as llama-server.
+# A model under MLX, on a Mac, or another server (plugins/mlx/README.md).
 plugin "mlx" {
   command  = ["bin/plugins/mlx"]
   enabled  = local.mlx
@@ -191,6 +190,7 @@ plugin "mlx" {
     exec        = ["mlx_lm.server"]
     read_paths  = ["${env("HOME", "/root")}/.cache/huggingface"]
     write_paths = ["var/mlx"]
+    memory      = 0 # weights take what the model needs
   }
 
   config {

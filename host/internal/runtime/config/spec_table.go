@@ -171,11 +171,11 @@ var pluginBlock = Block{
 			{Name: "read_paths", Type: list(path), Default: `[]`, Reload: ReloadPlugin, Serves: "ISO-001, MLX-007", Doc: "grants fs/read: files and directories with all below"},
 			{Name: "write_paths", Type: list(path), Default: `[]`, Reload: ReloadPlugin, Serves: "ISO-001, MLX-007", Doc: "grants fs/write; a directory that does not exist is made"},
 			{Name: "exec", Type: list(runs), Default: `[]`, Reload: ReloadPlugin, Serves: "ISO-001, MLX-007", Doc: "grants process/run: programs, directories of programs, names in PATH (with the toolchain that such a program lies in)"},
-			{Name: "memory", Type: size(0, tib), Default: `0`, Reload: ReloadPlugin, Serves: "ISO-002", Doc: "of each process; 0: no limit"},
+			{Name: "memory", Type: size(0, tib), Default: `"8GiB"`, Reload: ReloadPlugin, Serves: "ISO-002", Doc: "that each process may take for data; 0: no limit"},
 			{Name: "cpu", Type: Type{Kind: KindNum}.between(0, 1024), Default: `0`, Reload: ReloadPlugin, Serves: "ISO-002", Doc: "processors; no machine can hold it with this build"},
 			{Name: "open_files", Type: integer(16, 1_000_000), Default: `1024`, Reload: ReloadPlugin, Serves: "ISO-002"},
 			{Name: "processes", Type: integer(0, most), Default: `0`, Reload: ReloadPlugin, Serves: "ISO-002", Doc: "of the user of the host, which must not be root; 0: no limit"},
-			{Name: "file_size", Type: size(0, tib), Default: `0`, Reload: ReloadPlugin, Serves: "ISO-002", Doc: "of a file that is written; 0: no limit"},
+			{Name: "file_size", Type: size(0, tib), Default: `"8GiB"`, Reload: ReloadPlugin, Serves: "ISO-002", Doc: "of a file that is written; 0: no limit"},
 		}},
 		{Name: "swap", Doc: "how another edition of the plugin takes over", Attrs: []Attr{
 			{Name: "mode", Type: enum("direct", "shadow", "canary"), Default: `"direct"`, Reload: ReloadUse, Serves: "SUP-006", Doc: "at once, after it was asked beside the old one, or after it answered a share of the calls"},
