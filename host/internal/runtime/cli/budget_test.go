@@ -176,7 +176,7 @@ func TestBudgetOfAnOperator(t *testing.T) {
 
 	more := w.run("admin", "budget", "adjust", "--user", caller, "--grant", "{:usd 0.02M}")
 	require.Equal(t, 0, more.code, more.stderr)
-	assert.Regexp(t, `(?m)^user `+caller+` +usd 0.04 +usd 0.02 +attempts 2, roundtrips 2, usd 0.02 +nothing +usd 0.02 +exact +\d{4}-\d\d-\d\dT00:00:00Z$`, more.stdout)
+	assert.Regexp(t, `(?m)^user `+caller+` +usd 0.04 +usd 0.02 +attempts 2, roundtrips 2, usd 0.02 +nothing +usd 0.02 +exact\n    begins anew \d{4}-\d\d-\d\dT00:00:00Z$`, more.stdout)
 	answered := s.ask("mine/paid", "{}").value(t)
 	user, ok := answered.Key("budget").Key("scopes").Nth(1)
 	require.True(t, ok, "%s", answered)

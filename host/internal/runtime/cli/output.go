@@ -174,7 +174,13 @@ func cutTo(s string, most int) string {
 	return string(r[:most]) + "…"
 }
 
-// table aligns rows under their headings.
+// tableWidth is how many columns of a screen a table takes at most, and lastWidth
+// what the last of its own columns gets of them at least.
+const tableWidth, lastWidth = 100, 30
+
+// table aligns rows under their headings. What does not fit beside the others
+// stands below its row: the text of the last column in lines of its own, further
+// columns by their names. Words are not cut.
 func table(w io.Writer, head []string, rows [][]string) error {
 	width := make([]int, len(head))
 	for _, row := range append([][]string{head}, rows...) {
@@ -182,19 +188,59 @@ func table(w io.Writer, head []string, rows [][]string) error {
 			width[i] = max(width[i], len([]rune(cell)))
 		}
 	}
-	for _, row := range append([][]string{head}, rows...) {
-		var line strings.Builder
-		for i, cell := range row {
-			line.WriteString(cell)
-			if i < len(row)-1 {
-				line.WriteString(strings.Repeat(" ", width[i]-len([]rune(cell))+2))
+	shown, last := 0, 0 // columns side by side, and where the last of them begins
+	for at := 0; shown < len(head); shown++ {
+		need := width[shown]
+		if shown == len(head)-1 {
+			need = min(need, lastWidth)
+		}
+		if shown > 0 && at+need > tableWidth {
+			break
+		}
+		last, at = at, at+width[shown]+2
+	}
+	var out strings.Builder
+	for k, row := range append([][]string{head}, rows...) {
+		for i, cell := range row[:shown-1] {
+			out.WriteString(cell + strings.Repeat(" ", width[i]-len([]rune(cell))+2))
+		}
+		wrap(&out, row[shown-1], last, last)
+		if k == 0 {
+			continue
+		}
+		var more []string
+		for i, cell := range row[shown:] {
+			if cell != "" && cell != "-" {
+				more = append(more, head[shown+i]+" "+cell)
 			}
 		}
-		if _, err := fmt.Fprintln(w, strings.TrimRight(line.String(), " ")); err != nil {
+		if len(more) > 0 {
+			out.WriteString("    ")
+			wrap(&out, strings.Join(more, "; "), 4, 4)
+		}
+	}
+	for line := range strings.Lines(out.String()) {
+		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " \n")); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// wrap writes words in lines of a table, from a column on.
+func wrap(out *strings.Builder, text string, at, indent int) {
+	for i, word := range strings.Split(text, " ") {
+		if n := len([]rune(word)); i > 0 && at+1+n > tableWidth {
+			out.WriteString("\n" + strings.Repeat(" ", indent))
+			at = indent
+		} else if i > 0 {
+			out.WriteByte(' ')
+			at++
+		}
+		out.WriteString(word)
+		at += len([]rune(word))
+	}
+	out.WriteByte('\n')
 }
 
 // keywords turns names into a vector of keywords.

@@ -213,11 +213,11 @@ var verbs = []struct {
 	{args: "explain", exit: 2, err: `^error: expected ferment .*, got 0 arguments`},
 	{args: "explain a b", exit: 2, err: `^error: explain takes one intent`},
 
-	{args: "doctor", out: `(?s)^area +part +state +what was found\n.*\nisolation +level +ok .*\nplugin +text +ok .*level strict, enforcement kernel, no needs.*, 0 fail\n$`},
+	{args: "doctor", out: `(?s)^area +part +state +what was found\n.*\nisolation +level +ok .*\nplugin +text +ok .*level strict, enforcement\n +kernel, no needs.*, 0 fail\n$`},
 	{args: "doctor --config missing.hcl", exit: 1, out: `(?s)\nconfiguration +files +fails +1 error; `},
 	{args: "doctor --config absent.hcl", exit: 1, out: `(?s)\nconfiguration +files +fails `},
 	{args: "doctor now", exit: 2, err: `unknown command "now"`},
-	{args: "plugin list", out: `(?s)^plugin +configured +locked +installed +running +condition +isolation +provides +block\ntext +- +1.0.0 +1.0.0 +- +required +strict +text/classifier text/extractive text/template +ferment.hcl:1:1\nmine `},
+	{args: "plugin list", out: `(?s)^plugin +configured +locked +installed +running +condition +isolation\ntext +- +1.0.0 +1.0.0 +- +required +strict\n    provides text/classifier text/extractive text/template; block ferment.hcl:1:1\nmine `},
 	{args: "plugin inspect text", out: `(?s)^text 1.0.0 \(required, block at ferment.hcl:1:1\)\n  command: bin/plugins/text\n`},
 	{args: "plugin inspect tex", exit: 5, err: `(?s)^error: there is no plugin "tex".*did you mean text\?`},
 	{args: "plugin inspect", exit: 2, err: `^error: expected ferment .*, got \d arguments?`},
