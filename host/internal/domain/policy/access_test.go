@@ -129,3 +129,68 @@ func TestDecideInOrder(t *testing.T) {
 		})
 	}
 }
+
+// FX-001, FX-002: a capability with several effects needs all of them, and its own
+// scopes in the configuration bind it beside those of the host and of roles.
+func TestDecideOfManyEffects(t *testing.T) {
+	admin := []string{policy.RoleAdmin}
+	both := func(own string) *policy.Effects {
+		e := &policy.Effects{Rules: policy.ShippedEffectRules(), Host: policy.ScopesOf(
+			policy.Scoped{Effect: "fs/read", Scope: scope(t, "fs/read", `{:enabled true :roots ["/srv"] :allow ["."]}`)},
+			policy.Scoped{Effect: "fs/write", Scope: scope(t, "fs/write", `{:enabled true :roots ["/srv"] :allow ["."] :max-bytes 100}`)})}
+		if own != "" {
+			e.Capabilities = map[string]policy.Scopes{"x/y": policy.ScopesOf(policy.Scoped{Effect: "fs/write", Scope: scope(t, "fs/write", own)})}
+		}
+		return e
+	}
+	c := &registry.Capability{Capability: contract.Capability{ID: "x/y", Effects: []string{registry.NoEffect, "fs/read", "fs/write"}}}
+	layer := func(effects ...string) *policy.Layer {
+		return &policy.Layer{Effects: policy.Of(effects, policy.Origin{})}
+	}
+	granted, err := both("").Grant(admin).Decide(policy.Need{Capability: c, Layer: layer("fs/read", "fs/write")})
+	require.Nil(t, err)
+	assert.Equal(t, `{:fs/read {:allow ["."] :enabled true :roots ["/srv"]} :fs/write {:allow ["."] :enabled true :max-bytes 100 :roots ["/srv"]}}`, granted.Value().String())
+
+	// The scope of the capability is a standing one: its process is held to it.
+	granted, err = both(`{:max-bytes 7}`).Grant(admin).Decide(policy.Need{Capability: c, Layer: layer("fs/read", "fs/write")})
+	require.Nil(t, err)
+	own, _ := granted.Of("fs/write")
+	assert.Equal(t, contract.Bound{N: 7, Set: true}, own.MaxBytes)
+
+	_, err = both("").Grant(admin).Decide(policy.Need{Capability: c, Layer: layer("fs/read")})
+	require.NotNil(t, err)
+	assert.Equal(t, ":fs/write", err.Details.Key("effect").String(), "each effect is asked for")
+
+	looks := []string{policy.RoleOperator} // may read and not write
+	_, err = both("").Grant(looks).Decide(policy.Need{Capability: c, Layer: layer("fs/read", "fs/write")})
+	require.NotNil(t, err)
+	assert.Equal(t, "auth/forbidden-effect", err.Type)
+	assert.Contains(t, err.Message, "#{:role/operator}")
+	assert.Contains(t, err.Hint, `rule "fs/write"`)
+
+	var nobody *policy.Effects
+	_, err = nobody.Grant(nil).Decide(policy.Need{Capability: c, Layer: layer("fs/read", "fs/write")})
+	require.NotNil(t, err)
+	assert.Equal(t, []string{"auth/forbidden-effect", ":no-rule"}, []string{err.Type, err.Details.Key("reason").String()})
+	assert.Contains(t, err.Message, "no role")
+	unruled := &policy.Effects{Rules: policy.Rules{}, Host: both("").Host}
+	_, err = unruled.Grant(admin).Decide(policy.Need{Capability: c, Layer: layer("fs/read", "fs/write")})
+	require.NotNil(t, err)
+	assert.Equal(t, ":no-rule", err.Details.Key("reason").String())
+
+	// A tool of another effect is not held to the input of this one.
+	tool := &registry.Capability{Capability: contract.Capability{ID: "x/y", Effects: []string{"fs/read"}}, Advertised: "fs/write-file", Confines: true}
+	_, err = both("").Grant(admin).Decide(policy.Need{Capability: tool, Layer: layer("fs/read"), Input: edn.MustRead(`{:path "/etc/passwd"}`)})
+	assert.Nil(t, err)
+	assert.Equal(t, admin, both("").Grant(admin).Roles())
+	assert.Empty(t, (*policy.Grant)(nil).Roles())
+	assert.Contains(t, policy.AllowHint("fs/write"), "--effects fs/write on the command line")
+}
+
+// AllowsEffects of a capability that only computes is asked by nobody.
+func TestDecideWithoutEffects(t *testing.T) {
+	c := &registry.Capability{Capability: contract.Capability{ID: "x/y", Effects: []string{registry.NoEffect}}}
+	granted, err := (&policy.Effects{}).Grant(nil).Decide(policy.Need{Capability: c, Layer: &policy.Layer{}})
+	assert.Nil(t, err)
+	assert.Empty(t, granted)
+}

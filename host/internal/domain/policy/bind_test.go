@@ -271,3 +271,43 @@ func TestNarrowerEffectsNeverAdd(t *testing.T) {
 		assert.Equal(t, len(n.Accepted), i, "accepted candidates keep the order of the list")
 	})
 }
+
+// BIND-001, BRK-010: who stands in for a candidate follows it, once, unless it is
+// excluded or the candidate is pinned.
+func TestStandIns(t *testing.T) {
+	r := openRegistry(t)
+	d := policy.Demand{Registry: r, Intent: "x/do", Layer: &policy.Layer{Candidates: policy.Of([]string{"x/a", "x/b"}, policy.Origin{})}}
+	d.StandIn = func(id string) string { return map[string]string{"x/a": "x/c", "x/b": "x/a"}[id] }
+	assert.Equal(t, []string{"x/a", "x/c", "x/b"}, d.List())
+	d.Layer.Exclude = policy.NamesOf(policy.Origin{}, "x/c")
+	assert.Equal(t, []string{"x/a", "x/b"}, d.List())
+	d = policy.Demand{Registry: r, Intent: "x/do", CapID: "x/a", Layer: &policy.Layer{}, StandIn: d.StandIn}
+	assert.Equal(t, []string{"x/a"}, d.List())
+}
+
+// BIND-002, FX-002: a candidate that may not have its effects here is passed over
+// with the reason, and the error of it is kept; one without effects is not asked.
+func TestPermitsFilters(t *testing.T) {
+	writes := func(c *contract.Capability) { c.Effects = []string{"fs/write"} }
+	r := newRegistry(t, capability("x/a", writes), capability("x/b"))
+	denied := contract.Errorf("auth/forbidden-effect", "no").WithDetail("effect", edn.K("fs/write"))
+	layer := &policy.Layer{Effects: policy.Of([]string{"fs/write"}, policy.Origin{})}
+	asked := []string{}
+	d := policy.Demand{Registry: r, Intent: "x/do", Layer: layer, Permits: func(c *registry.Capability) *contract.Error {
+		asked = append(asked, c.ID)
+		return denied
+	}}
+	b := d.Bind()
+	assert.Equal(t, []string{"x/b"}, b.Accepted)
+	require.Len(t, b.Rejected, 1)
+	assert.Equal(t, policy.Rejection{Cap: "x/a", Reason: policy.ReasonEffects, Detail: "fs/write", Denied: denied}, b.Rejected[0])
+	assert.Equal(t, []string{"x/a"}, asked)
+	assert.True(t, d.AnyFits())
+	d.CapID = "x/a"
+	assert.False(t, d.AnyFits())
+	d.Permits = func(*registry.Capability) *contract.Error { return nil }
+	assert.True(t, d.AnyFits())
+
+	d = policy.Demand{Registry: r, Intent: "x/do", CapID: "x/b", Layer: &policy.Layer{Requires: policy.Requires{InSchema: policy.Of("req/other", policy.Origin{})}}}
+	assert.Equal(t, map[string]string{"x/b": policy.ReasonSchema}, reasons(d.Bind()))
+}
