@@ -47,7 +47,7 @@ func TestDirectory(t *testing.T) {
 		{"config show --only ferment.profile", `profile = "dev"`},
 		{"config show --only plugin.text.command --flat", `command = \["../bin/plugins/text"\]`},
 		{"config show --inputs", `(?m)^env +QUEUE +[0-9a-f]{64}$`},
-		{"plugin list", `(?m)^text .* common/10.hcl:1:1$`},
+		{"plugin list", `(?m)^text .*\n .* block common/10.hcl:1:1$`},
 	} {
 		got := w.run(strings.Fields(row.args)...)
 		assert.Equal(t, 0, got.code, "%s: %s", row.args, got.stderr)
