@@ -41,6 +41,9 @@ type Finding struct {
 	Message string
 	// Nearest is the known name that is most like the one that was written, or nil.
 	Nearest edn.Value
+	// Expected are the keys that may stand in the place of one that is unknown and
+	// like none of them; sorted.
+	Expected []string
 	// Effect is what the request would have to allow, "" if something else is wrong.
 	Effect string
 
@@ -69,6 +72,13 @@ func (f Finding) Value() edn.Value {
 	b.Key("message", edn.Text(f.Message))
 	if !f.Nearest.IsNil() {
 		b.Key("nearest", f.Nearest)
+	}
+	if len(f.Expected) > 0 {
+		expected := make([]edn.Value, len(f.Expected))
+		for i, name := range f.Expected {
+			expected[i] = edn.K(name)
+		}
+		b.Key("expected", edn.Vector(expected...))
 	}
 	if f.Effect != "" {
 		b.Key("effect", edn.K(f.Effect))

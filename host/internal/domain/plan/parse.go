@@ -265,7 +265,11 @@ func (ps *parser) unknownKey(key edn.Value, known []string) {
 	if !ok {
 		name, _ = key.AsString()
 	}
-	ps.badKey(checkUnknownKey, nearest(name, known), "unknown key %s in %s", show(key), showPath(ps.cur[:len(ps.cur)-1]))
+	near := nearest(name, known)
+	ps.badKey(checkUnknownKey, near, "unknown key %s in %s", show(key), showPath(ps.cur[:len(ps.cur)-1]))
+	if near.IsNil() {
+		ps.list[len(ps.list)-1].Expected = slices.Sorted(slices.Values(known))
+	}
 }
 
 // tooMany reports a count above its limit.

@@ -200,6 +200,9 @@ func diagnosed(source string, f plan.Finding) config.Diagnostic {
 	if f.Severity == plan.Warning {
 		d.Severity = config.SeverityWarning
 	}
+	if len(f.Expected) > 0 {
+		d.Expected = edn.Text(":" + strings.Join(f.Expected, ", :"))
+	}
 	if f.Effect != "" {
 		d.Hint = policy.AllowHint(f.Effect)
 	}

@@ -190,6 +190,12 @@ func nearestVerb(cmd *cobra.Command, args []string) string {
 	for _, sub := range cmd.Commands() {
 		if sub.IsAvailableCommand() {
 			names = append(names, sub.Name())
+			// The name itself, one level below, is nearer than any other here.
+			for _, below := range sub.Commands() {
+				if below.IsAvailableCommand() && below.Name() == args[0] {
+					return below.CommandPath()
+				}
+			}
 		}
 	}
 	if name := contract.Nearest(args[0], names); name != "" {

@@ -17,6 +17,8 @@ func TestNearestWords(t *testing.T) {
 		hint string
 	}{
 		{[]string{"atc"}, "ferment act"},
+		{[]string{"budget"}, "ferment admin budget"},
+		{[]string{"lock"}, "ferment plugin lock"},
 		{[]string{"plugin", "lst"}, "ferment plugin list"},
 		{[]string{"admin", "budget", "sho"}, "ferment admin budget show"},
 		{[]string{"act", "--deadlin", "1s"}, "--deadline"},
