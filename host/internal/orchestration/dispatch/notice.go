@@ -75,6 +75,9 @@ func (n Notice) Sentence() string {
 	if to, ok := n.Details.Key("to").AsKeyword(); ok {
 		text += " for :" + to
 	}
+	if until, ok := n.Details.Key("until").AsInst(); ok && n.Event == EventOpened {
+		text += " for " + until.Sub(n.At).Round(100*time.Millisecond).String()
+	}
 	if why, ok := n.Details.Key("why").AsString(); ok {
 		text += ": " + why
 	}

@@ -99,11 +99,11 @@ func (w *watcher) transition(t daemon.Transition) {
 	w.value(t.Value())
 }
 
-// notice tells what became of what was done about a candidate. That it is done
-// is told with the run.
+// notice tells what became of what was done about a candidate, and that one is
+// left alone: a call may wait for it. What is done is told with the run.
 func (w *watcher) notice(n dispatch.Notice) {
 	switch n.Event {
-	case dispatch.EventSwapped, dispatch.EventFailed, dispatch.EventQuarantine, dispatch.EventRecovered:
+	case dispatch.EventOpened, dispatch.EventSwapped, dispatch.EventFailed, dispatch.EventQuarantine, dispatch.EventRecovered:
 	default:
 		return
 	}

@@ -700,6 +700,15 @@ var spending = []sequence{
 	},
 }
 
+// CLI-001, BRK-002: a call that waits for a breaker says so to whoever follows it.
+func TestBreakerIsTold(t *testing.T) {
+	t.Parallel()
+	i := slices.IndexFunc(circuits, func(s sequence) bool { return s.name == "breaker-waits-for-the-probe" })
+	got := circuits[i].world(t).run("run", "plan.edn", "--progress", "text")
+	assert.Equal(t, 0, got.code, got.stderr)
+	assert.Regexp(t, `breaker/opened: :t/a for :demo/answer \(plugin a\) failed too often and is left alone for (100|200)ms`, got.stderr)
+}
+
 // TestSequences runs every sequence and compares its transcript with a golden
 // file (SCR-004, EVAL-061, EVAL-075).
 func TestSequences(t *testing.T) {
