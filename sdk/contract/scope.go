@@ -160,14 +160,6 @@ func (f *ScopeField) PortsOf(s *Scope) *List[int] {
 	return f.ports(s)
 }
 
-// ArgumentsOf returns the field of s if it holds argument rules, else nil.
-func (f *ScopeField) ArgumentsOf(s *Scope) *List[ArgumentRule] {
-	if f.rules == nil {
-		return nil
-	}
-	return f.rules(s)
-}
-
 // WordOf returns the field of s if it is a text, else nil.
 func (f *ScopeField) WordOf(s *Scope) *Word {
 	if f.word == nil {

@@ -13,9 +13,6 @@ func Languages() []string { return ShippedPacks().Languages() }
 // LanguageName is Packs.Name of the shipped packs.
 func LanguageName(code string) string { return ShippedPacks().Name(code) }
 
-// Stopword is Packs.Stopword of the shipped packs.
-func Stopword(word, language string) bool { return ShippedPacks().Stopword(word, language) }
-
 // Detect is Packs.Detect with the shipped packs.
 func Detect(text string) (language string, confidence float64) { return ShippedPacks().Detect(text) }
 

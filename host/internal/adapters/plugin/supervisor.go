@@ -167,9 +167,6 @@ func LogPath(dataDir, plugin string) string {
 	return filepath.Join(dataDir, "plugins", plugin, "log", "plugin.log")
 }
 
-// DescribeDir is where descriptions are kept.
-func DescribeDir(dataDir string) string { return filepath.Join(dataDir, "plugins", "describe") }
-
 // unit gives a plugin by name.
 func (s *Supervisor) unit(name string) (*unit, error) {
 	s.mu.Lock()

@@ -72,7 +72,3 @@ func jsonNumber(v edn.Value) string {
 	}
 	return ""
 }
-
-// Number is a number of the configuration or of a budget as it goes over the
-// wire.
-func Number(v edn.Value) string { return jsonNumber(v) }
