@@ -244,6 +244,11 @@ func TestMapItemErrors(t *testing.T) {
 		r = run(t, echo(t), text(":on-item-error :keep", `{:a {:slot/path [:ys :out 0 :failure/type]} :b {:slot/path [:ys :out 1 :error :type]} :c {:slot/path [:ys :out 2]} :failed {:slot/path [:ys :plan/run :items/failed]}}`))
 		require.Nil(t, r.Err)
 		assert.Equal(t, `{:a :provider/error :b :input/invalid :c {:ms 1} :failed 2}`, r.out())
+
+		all := strings.Replace(text(":on-item-error :keep", `{:a {:slot/path [:ys :out 2 :failure/type]} :failed {:slot/path [:ys :plan/run :items/failed]}}`), "{:ms 1}", "{:ms 1 :fail :provider/refused}", 1)
+		r = run(t, echo(t), all)
+		require.Nil(t, r.Err)
+		assert.Equal(t, `{:a :provider/refused :failed 3}`, r.out())
 	})
 }
 

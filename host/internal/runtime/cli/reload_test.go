@@ -93,7 +93,15 @@ func TestReload(t *testing.T) {
 	require.Eventually(t, func() bool { return s.ask("t/c", "{}").status == 200 }, 20*time.Second, 5*time.Millisecond)
 	assert.Equal(t, 400, s.ask("t/b", "{}").status, "nobody declares it any more")
 	end := s.stop()
-	assert.Contains(t, end.stderr, `"@message":"config/reloaded"`)
+	var logged []string
+	for line := range strings.Lines(end.stderr) {
+		if strings.Contains(line, `"@message":"config/reloaded"`) {
+			logged = append(logged, line)
+		}
+	}
+	require.Len(t, logged, 2, end.stderr)
+	assert.Contains(t, logged[0], `:path [\"plugin\" \"b\" \"drain_timeout\"]`, "the log has the difference too")
+	assert.Contains(t, logged[1], `:path [\"plugin\" \"c\"`)
 	assert.Empty(t, w.left(time.Second))
 }
 
@@ -264,6 +272,7 @@ func TestSwap(t *testing.T) {
 	t.Parallel()
 	s := twoPlugins(t, "").serve()
 	before := s.pids()
+	assert.Regexp(t, `(?m)^a +- +- +1\.0\.0 +1\.0\.0 +required`, s.w.run("plugin", "list").stdout, "the version that is locked by nobody, installed and running (LOCK-002)")
 	got := s.w.run("plugin", "swap", "a")
 	require.Equal(t, 0, got.code, got.stderr)
 	require.Eventually(t, func() bool {
