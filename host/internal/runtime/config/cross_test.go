@@ -89,9 +89,16 @@ func TestLabels(t *testing.T) {
 			[]string{"a", "0a", "a.b_c+d-e", long}, []string{"", "A", "_a", "a b", "ä", "a/b", long + "x"},
 		},
 		"intent \"%\" {\n  in  = \"req/any\"\n  out = \"res/any\"\n}\n": {
-			[]string{"a/b", "a.b-c/0d?", "a/b*+!"}, []string{"a", "A/b", "a/", "/b", "0a/b", "a/b/c", "a/B", "ferment/x", "session/x", "conversation/x"},
+			[]string{"a/b", "a.b-c/0d?", "a/b*+!", "a/" + strings.Repeat("b", 126)},
+			[]string{"a", "A/b", "a/", "/b", "0a/b", "a/b/c", "a/B", "ferment/x", "session/x", "conversation/x", "a/" + strings.Repeat("b", 127)},
 		},
-		"role \"%\" {}\n": {[]string{"clerk", "role/clerk"}, []string{"", "Clerk", "a b", "rule/clerk"}},
+		"schema \"%\" {\n  spec = edn(\":any\")\n}\n\nintent \"a/b\" {\n  in  = \"%\"\n  out = \"res/any\"\n}\n": {
+			[]string{"req/mine"}, []string{"mine", "req/Mine", "session/x"},
+		},
+		"rubric \"%\" {\n  rules = [{ rule = \"length\", max = 9 }]\n}\n": {[]string{"r", "rubric/r"}, []string{"", "R", "role/r"}},
+		"dispatch \"%\" {}\n":                   {[]string{"default"}, []string{"", "De", "a b", long + "x"}},
+		"judge \"%\" {\n  enabled = false\n}\n": {nil, []string{"", "J", "a/b"}},
+		"role \"%\" {}\n":                       {[]string{"clerk", "role/clerk"}, []string{"", "Clerk", "a b", "rule/clerk"}},
 	} {
 		for _, label := range labels.good {
 			_, ds := load(t, strings.ReplaceAll(block, "%", label))

@@ -285,6 +285,12 @@ func TestStartIsCancelled(t *testing.T) {
 	r.gone()
 }
 
+// MLX-008: what the contract gives each rung.
+func TestRungsOfTheContract(t *testing.T) {
+	const two = 2 * time.Second
+	assert.Equal(t, Rungs{Quit: two, Interrupt: two, Terminate: two, Kill: two}, DefaultRungs())
+}
+
 // MLX-008: each rung is tried in turn, the last one is SIGKILL to all.
 func TestStopLadder(t *testing.T) {
 	t.Parallel()

@@ -96,7 +96,7 @@ func TestAnswer(t *testing.T) {
 	out, err := w.client(scope(t, `:idempotency-header "Idempotency-Key"`)).Do(t.Context(), edn.MustRead(`{:url "https://example.com/a?b=c#d" :headers {"x-own" "v" "authorization" "Basic x"}}`))
 	require.Nil(t, err)
 	assert.Equal(t, `"GET /a?b=c"`, out.Key("body").String())
-	assert.Equal(t, "200", out.Key("status").String())
+	assert.Equal(t, `"GET" "https://example.com/a?b=c#d" 200`, out.Key("method").String()+" "+out.Key("url").String()+" "+out.Key("status").String(), "FX-010")
 	assert.Contains(t, out.Key("headers").String(), `"x-test" "yes"`)
 	assert.Equal(t, []string{"93.184.216.34:443"}, w.dialed, "the address that was judged is the one that is dialled")
 	assert.Equal(t, "b3:key", w.seen[0].Header.Get("Idempotency-Key"))
