@@ -139,7 +139,6 @@ func TestConformList(t *testing.T) {
 
 // An interrupt ends a run at once, as an interrupt, and leaves no process.
 func TestConformInterrupted(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t)
 	p := w.start("", textFlags("--json", "r.json")...)
 	require.Eventually(t, func() bool { return len(childrenOf(p.cmd.Process.Pid, textPlugin())) > 0 }, 20*time.Second, time.Millisecond)
