@@ -33,8 +33,8 @@ type applied struct {
 	copy    scratch.Copied
 	changes []patch.Change
 	refusal *patch.Refusal
-	// contents are what changed files hold now, by path. The copy goes with its
-	// run; whoever asks for nothing but the patch has these.
+	// contents holds the new text of changed files by path. The copy is removed
+	// when its run ends; the contents are part of the answer.
 	contents map[string]string
 }
 

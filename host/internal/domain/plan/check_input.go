@@ -116,7 +116,7 @@ func (c *checker) collection(p *Plan, n *Node) {
 		return
 	}
 	r := &n.Over.slots[0]
-	if r.slot >= len(p.Nodes) {
+	if r.slot >= len(p.Nodes) || len(r.steps) == 0 {
 		return
 	}
 	below, ok := r.below()
@@ -183,8 +183,8 @@ func (c *checker) misspelt(p *Plan, r *read) {
 	}
 }
 
-// below is the path of a slot inside what its producer gives under :out; ok is
-// false if it leads elsewhere or nowhere.
+// below returns the path of a slot inside the :out of its producer, empty for the
+// whole slot; ok is false if the path leads to another field.
 func (r *slotRef) below() (path []edn.Value, ok bool) {
 	steps := r.steps
 	if len(steps) > 0 && steps[0].field != fieldNone {
@@ -197,7 +197,7 @@ func (r *slotRef) below() (path []edn.Value, ok bool) {
 	for i := range steps {
 		path[i] = steps[i].key
 	}
-	return path, len(r.steps) > 0
+	return path, true
 }
 
 // affordable reports a budget of the node's own that leaves nothing for a single

@@ -148,7 +148,7 @@ func (p *Plan) asks(node, slot int) bool {
 // of its consumer wants (SCH-011).
 func (c *checker) compatible(p *Plan, r *read) {
 	below, ok := r.ref.below()
-	if !ok && len(r.ref.steps) > 0 {
+	if !ok {
 		return
 	}
 	pair := fitPair{c.env.outSchema(&p.Nodes[r.slot]), c.env.inSchema(&p.Nodes[r.node])}

@@ -187,7 +187,7 @@ func TestDecideOfManyEffects(t *testing.T) {
 	assert.Contains(t, policy.AllowHint("fs/write"), "--effects fs/write on the command line")
 }
 
-// AllowsEffects of a capability that only computes is asked by nobody.
+// A capability without effects needs no grant.
 func TestDecideWithoutEffects(t *testing.T) {
 	c := &registry.Capability{Capability: contract.Capability{ID: "x/y", Effects: []string{registry.NoEffect}}}
 	granted, err := (&policy.Effects{}).Grant(nil).Decide(policy.Need{Capability: c, Layer: &policy.Layer{}})

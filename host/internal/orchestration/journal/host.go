@@ -56,7 +56,7 @@ type Host struct {
 	mu   sync.Mutex
 	seq  int
 	last []Record      // a ring once it is full
-	more chan struct{} // closed at the next record; nil while nobody waits
+	more chan struct{} // closed when the next record is appended; nil without a waiting reader
 }
 
 // Record appends a record.
@@ -89,10 +89,10 @@ func (h *Host) Cursor() string {
 
 func hostCursor(seq int) string { return HostRun + "." + strconv.Itoa(seq) }
 
-// After gives the records after a cursor, oldest first, and the cursor behind
-// them; empty is the beginning of what is kept. It waits for one until ctx ends,
-// which is no error. Errors are :stream/bad-cursor, :stream/cursor-ahead and
-// :stream/gone.
+// After returns the records after cursor, oldest first, and the cursor behind the
+// last of them. An empty cursor starts at the oldest record in memory. Without a
+// later record After blocks until one is appended or ctx is done; the end of ctx is
+// not an error. Errors are :stream/bad-cursor, :stream/cursor-ahead and :stream/gone.
 func (h *Host) After(ctx context.Context, cursor string) ([]Record, string, *contract.Error) {
 	seq := -1
 	if cursor != "" {

@@ -45,8 +45,8 @@ func TestTranscriptTellsDeeds(t *testing.T) {
 	assert.Equal(t, `{:attempt 3 :cap/id :a/one :input {:action :swap :event :quality/swap :passes 4 :samples 10 :to :a/two} :intent :a/b :node "n0" :op :quality :path [0]}`, last.String())
 }
 
-// HTTP-009: readers of the stream of the host go on where they were, are told of
-// what is no longer kept, and wait for what comes.
+// HTTP-009: a cursor resumes the host stream, a dropped position is
+// :stream/gone, and After blocks until the next record.
 func TestHostCursor(t *testing.T) {
 	const hostKept = 1000
 	var h journal.Host

@@ -98,7 +98,7 @@ func readEffects(effects []string) error {
 	return nil
 }
 
-// planEnv is what surrounds a plan that somebody checks.
+// planEnv returns the environment for a static check.
 func planEnv(around surroundings, loaded *daemon.Loaded) plan.Env {
 	return plan.Env{
 		Request:  policy.Layer{Effects: around.effects},

@@ -84,7 +84,7 @@ func (w *world) left(limit time.Duration) []int {
 	})
 }
 
-// names tells whether the environment or the arguments of a process name a
+// names reports whether the environment or the arguments of a process contain a
 // directory.
 func names(pid int, dir string) bool {
 	for _, file := range []string{"environ", "cmdline"} {

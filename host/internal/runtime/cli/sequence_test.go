@@ -700,7 +700,7 @@ var spending = []sequence{
 	},
 }
 
-// CLI-001, BRK-002: a call that waits for a breaker says so to whoever follows it.
+// CLI-001, BRK-002: progress shows the open breaker that a call waits for.
 func TestBreakerIsTold(t *testing.T) {
 	t.Parallel()
 	i := slices.IndexFunc(circuits, func(s sequence) bool { return s.name == "breaker-waits-for-the-probe" })
