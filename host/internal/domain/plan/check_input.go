@@ -18,7 +18,7 @@ func (c *checker) literal(p *Plan, n *Node) {
 	if n.Input == nil {
 		input = edn.MustMap()
 	}
-	if n.Input.Constant() && s.Valid(input) || !n.Input.Constant() && mayFit(s, n.Input.root, 0) {
+	if n.Input.Constant() && s.Valid(input) || !n.Input.Constant() && inputMayFit(s, n.Input.root, 0) {
 		return
 	}
 	what := n.Intent
@@ -41,9 +41,9 @@ func (c *checker) literal(p *Plan, n *Node) {
 	}
 }
 
-// mayFit reports whether a template may fit a schema, whatever its slots hold. It
+// inputMayFit reports whether a template may fit a schema, whatever its slots hold. It
 // is there to be fast: of what it does not look at it says yes.
-func mayFit(s *schema.Schema, t *part, depth int) bool {
+func inputMayFit(s *schema.Schema, t *part, depth int) bool {
 	s = s.Deref()
 	switch {
 	case t.kind == partSlot || depth > maxSchemaDepth:
@@ -51,7 +51,7 @@ func mayFit(s *schema.Schema, t *part, depth int) bool {
 	case t.kind == partStatic:
 		return s.Valid(t.value)
 	}
-	deeper := func(s *schema.Schema) bool { return mayFit(s, t, depth+1) }
+	deeper := func(s *schema.Schema) bool { return inputMayFit(s, t, depth+1) }
 	switch s.Kind() {
 	case schema.KindMaybe, schema.KindOr:
 		return slices.ContainsFunc(s.Children(), deeper)
@@ -86,14 +86,14 @@ func mayFit(s *schema.Schema, t *part, depth int) bool {
 	return true
 }
 
-// fitsAt is mayFit for the place i of what an inner part holds; next is the next
+// fitsAt is inputMayFit for the place i of what an inner part holds; next is the next
 // of its kids.
 func (t *part) fitsAt(s *schema.Schema, i int, next *int, v edn.Value, depth int) bool {
 	for *next < len(t.at) && int(t.at[*next]) < i {
 		*next++
 	}
 	if *next < len(t.at) && int(t.at[*next]) == i {
-		return mayFit(s, &t.kids[*next], depth+1)
+		return inputMayFit(s, &t.kids[*next], depth+1)
 	}
 	return s.Valid(v)
 }
