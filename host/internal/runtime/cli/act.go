@@ -471,7 +471,7 @@ func (c *command) answer(response edn.Value, failure *contract.Error, f *callFla
 // nil.
 func (c *command) host(ctx context.Context, w *watcher, admit func(*daemon.Loaded) error, reach func(*daemon.Loaded) map[string]bool) (*daemon.Host, error) {
 	o := c.options()
-	o.Admit, o.Reach, o.Transitions, o.Notices = admit, reach, w.transition, w.notice
+	o.Admit, o.Reach, o.Transitions, o.Notices, o.Asking = admit, reach, w.transition, w.notice, w.asking
 	told := w.tellStarting()
 	h, err := daemon.Start(ctx, o)
 	told()

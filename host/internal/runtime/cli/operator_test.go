@@ -1,9 +1,12 @@
 package cli_test
 
 import (
+	"fmt"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -59,4 +62,42 @@ func TestTypedInput(t *testing.T) {
 	brief, verbose := w.run(write...), w.run(append(write, "--verbose")...)
 	assert.Equal(t, 2, brief.code, brief.stderr)
 	assert.Less(t, len(brief.stderr), len(verbose.stderr))
+}
+
+// OPS-001, CLI-001: what keeps a daemon from being ready is in its log, on its
+// status screen and in the exit code, and "ready" is not.
+func TestServingButNotReady(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "ferment.hcl", testProfile+shipped("sat", "sat",
+		"isolation {\n  exec = [\"/usr/bin\"]\n}", "config {\n  solver = \"cadical\"\n  path   = \"/no/such/cadical\"\n}"))
+	s := w.start("", "serve")
+	line, _, ok := s.logged(0, said("serving, not ready"))
+	require.True(t, ok)
+	assert.Contains(t, fmt.Sprint(line["because"]), "/no/such/cadical")
+	status := w.run("status")
+	assert.Equal(t, 1, status.code)
+	assert.Regexp(t, `^not ready, profile test(?s:.*)\n  because: sat is degraded(?s:.*)/no/such/cadical`, status.stdout)
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
+	got := s.wait()
+	assert.Zero(t, got.code, got.stderr)
+	assert.NotContains(t, got.stderr, `"@message":"ready"`)
+}
+
+// HTTP-008, CLI-001: a reload that was refused stays on the status screen, with
+// its reason, until one succeeds.
+func TestStatusShowsRefusedReload(t *testing.T) {
+	t.Parallel()
+	w := twoPlugins(t, "")
+	s := w.serve()
+	assert.NotContains(t, w.run("status").stdout, "reload:")
+	w.rewrite("ferment.hcl", "command", "comand")
+	refused := w.run("admin", "reload")
+	assert.Equal(t, 1, refused.code, refused.stdout)
+	status := w.run("status")
+	assert.Zero(t, status.code, "the configuration in force serves on")
+	assert.Regexp(t, `(?m)^reload:   refused \d+s ago: .+`, status.stdout)
+	w.rewrite("ferment.hcl", "comand", "command")
+	require.Zero(t, w.run("admin", "reload").code)
+	assert.NotContains(t, w.run("status").stdout, "reload:")
+	s.stop()
 }

@@ -27,6 +27,7 @@ type watcher struct {
 	out      io.Writer
 	begun    time.Time
 	done     chan struct{}
+	asked    string          // the plugin whose description is waited for
 	starting map[string]bool // plugins
 }
 
@@ -41,15 +42,25 @@ func (w *watcher) tellStarting() (stop func()) {
 	}
 	timer := time.AfterFunc(slowStart, func() {
 		w.mu.Lock()
-		names := slices.Sorted(maps.Keys(w.starting))
+		names, asked := slices.Sorted(maps.Keys(w.starting)), w.asked
 		w.mu.Unlock()
-		if len(names) == 0 {
+		switch {
+		case len(names) > 0:
+			w.line("starting %s", strings.Join(names, ", "))
+		case asked != "":
+			w.line("starting %s for its description", asked)
+		default:
 			w.line("reading the configuration")
-			return
 		}
-		w.line("starting %s", strings.Join(names, ", "))
 	})
 	return func() { timer.Stop() }
+}
+
+// asking notes the plugin whose description is waited for.
+func (w *watcher) asking(plugin string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked = plugin
 }
 
 // notes keeps which plugins are being started.

@@ -1,12 +1,18 @@
 package cli
 
 import (
+	"bytes"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // CLI-001: a table fits a screen, and every word of it is shown.
@@ -47,4 +53,71 @@ func TestTablesFit(t *testing.T) {
 		"a       ok     words words words words words words words words words words words words words words\n"+
 		"               words words words words words words end\n"+
 		"b       weak\n", out.String())
+}
+
+// CLI-001: status says that a disk is nearly full, and nothing while it is not.
+func TestStatusOfFullDisk(t *testing.T) {
+	text := func(free int64) string {
+		var out bytes.Buffer
+		c := &command{env: Env{Stdout: &out}}
+		require.NoError(t, c.status(edn.MustMap(edn.K("data-dir"), edn.Text("var"), edn.K("data-free-bytes"), edn.Int(free))))
+		return out.String()
+	}
+	assert.Contains(t, text(littleSpace-1), "disk:     511 MiB free for var, which is too little\n")
+	assert.NotContains(t, text(littleSpace), "disk:")
+}
+
+// CLI-001: a start that takes longer than 300 ms says what it waits for, and a
+// quick one says nothing.
+func TestProgressOfSlowStart(t *testing.T) {
+	for name, tt := range map[string]struct {
+		waits func(*watcher)
+		took  time.Duration
+		want  string
+	}{
+		"description": {
+			waits: func(w *watcher) { w.asking("late") },
+			took:  slowStart,
+			want:  "starting late for its description",
+		},
+		"processes": {
+			waits: func(w *watcher) {
+				w.asking("late")
+				w.asking("")
+				for _, name := range []string{"late", "b", "done"} {
+					w.transition(daemon.Transition{Plugin: name, To: "starting"})
+				}
+				w.transition(daemon.Transition{Plugin: "done", To: "ready"})
+			},
+			took: slowStart,
+			want: "starting b, late",
+		},
+		"configuration": {
+			waits: func(*watcher) {},
+			took:  slowStart,
+			want:  "reading the configuration",
+		},
+		"quick": {
+			waits: func(w *watcher) { w.asking("late") },
+			took:  slowStart - time.Nanosecond,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var out bytes.Buffer
+				w := &watcher{on: true, out: &out, begun: time.Now()}
+				stop := w.tellStarting()
+				tt.waits(w)
+				time.Sleep(tt.took) // on the clock of the bubble
+				synctest.Wait()
+				stop()
+				time.Sleep(time.Hour)
+				want := ""
+				if tt.want != "" {
+					want = "  300ms  " + tt.want + "\n"
+				}
+				assert.Equal(t, want, out.String())
+			})
+		})
+	}
 }

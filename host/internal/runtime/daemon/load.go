@@ -49,6 +49,9 @@ type Options struct {
 	// Attached are plugins that run already, by the label of their block: the
 	// file that each has written with FERMENT_ATTACH.
 	Attached map[string]string
+	// Asking is called with the name of each plugin before Load asks for its
+	// description, and with "" behind the answer, by one goroutine. It may be nil.
+	Asking func(plugin string)
 	// Transitions is told each change of a plugin's state; nil for nobody. It
 	// is called from several goroutines and must be quick.
 	Transitions func(Transition)
@@ -77,7 +80,13 @@ func Load(ctx context.Context, o Options) (*Loaded, error) {
 }
 
 func load(ctx context.Context, o Options, ground *ground) (*Loaded, error) {
-	d := &describer{noStart: o.NoStart, asks: ground.describer, inquiries: map[string]*plugin.Inquiry{}, seen: map[string]how{}}
+	d := &describer{
+		noStart:   o.NoStart,
+		asks:      ground.describer,
+		asking:    o.Asking,
+		inquiries: map[string]*plugin.Inquiry{},
+		seen:      map[string]how{},
+	}
 	defer d.close()
 	attached, err := attachments(o)
 	if err != nil {
@@ -145,6 +154,7 @@ func fileNames(files []*config.Source) []string {
 type describer struct {
 	noStart   bool
 	asks      *plugin.Describer
+	asking    func(plugin string) // may be nil
 	inquiries map[string]*plugin.Inquiry
 	seen      map[string]how
 }
@@ -169,6 +179,10 @@ func (d *describer) Describe(ctx context.Context, p config.Plugin, cfg edn.Value
 	if (d.noStart || !p.Startable) && !q.Known(cfg, p.Reads) {
 		d.count(p.Name, howUnchecked)
 		return contract.Description{}, config.ErrNotStarted
+	}
+	if d.asking != nil {
+		d.asking(p.Name)
+		defer d.asking("")
 	}
 	got, err := q.Describe(ctx, cfg, p.Reads)
 	if killed(err) {

@@ -116,8 +116,7 @@ func Serve(o Options, log hclog.Logger, signals <-chan os.Signal) (err error) {
 		return err
 	}
 	d.setPhase(phaseReady)
-	d.notify.tell("READY=1", "STATUS=serving")
-	d.log.Info("ready", "took", time.Since(d.begun).Round(time.Millisecond).String(), "listen", d.server.Addresses(), "profile", d.profile(), "boot", d.boot, "pid", os.Getpid())
+	d.announce()
 	d.goes(func() { d.watch(d.life) })
 	d.goes(func() { d.tend(d.life) })
 	d.goes(func() { d.host.Load().rescorer.Run(d.life) })
@@ -126,6 +125,30 @@ func Serve(o Options, log hclog.Logger, signals <-chan os.Signal) (err error) {
 	}
 	d.loop(signals)
 	return nil
+}
+
+// announce says to the service manager and in the log that the daemon serves,
+// and whether it is ready: an optional plugin or a directory may be missing.
+func (d *Daemon) announce() {
+	about := []any{
+		"took", time.Since(d.begun).Round(time.Millisecond).String(),
+		"listen", d.server.Addresses(),
+		"profile", d.profile(),
+		"boot", d.boot,
+		"pid", os.Getpid(),
+	}
+	failed := d.Ready().Failed()
+	if len(failed) == 0 {
+		d.notify.tell("READY=1", "STATUS=serving")
+		d.log.Info("ready", about...)
+		return
+	}
+	d.notify.tell("READY=1", "STATUS=serving, not ready")
+	why := make([]string, len(failed))
+	for i, c := range failed {
+		why[i] = c.Why
+	}
+	d.log.Warn("serving, not ready", append(about, "because", why)...)
 }
 
 // awaitStart waits for the start, or for a signal that ends it. Requests to

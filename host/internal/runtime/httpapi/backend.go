@@ -86,23 +86,28 @@ type Condition struct {
 	Why   string // if it does not hold
 }
 
-// OK tells whether all conditions hold.
-func (r Ready) OK() bool {
+// OK is true if all conditions hold.
+func (r Ready) OK() bool { return len(r.Failed()) == 0 }
+
+// Failed is the conditions that do not hold.
+func (r Ready) Failed() []Condition {
+	var failed []Condition
 	for _, c := range r.Conditions {
 		if !c.OK {
-			return false
+			failed = append(failed, c)
 		}
 	}
-	return true
+	return failed
 }
 
 // Value is the body of GET /ready: every condition that fails, with since when.
 func (r Ready) Value() edn.Value {
-	var failed []edn.Value
-	for _, c := range r.Conditions {
-		if !c.OK {
-			failed = append(failed, edn.MustMap(edn.K("condition"), edn.K(c.Name), edn.K("since"), edn.Inst(c.Since.UTC().Truncate(time.Millisecond)), edn.K("why"), edn.Text(c.Why)))
-		}
+	failed := []edn.Value{}
+	for _, c := range r.Failed() {
+		failed = append(failed, edn.MustMap(
+			edn.K("condition"), edn.K(c.Name),
+			edn.K("since"), edn.Inst(c.Since.UTC().Truncate(time.Millisecond)),
+			edn.K("why"), edn.Text(c.Why)))
 	}
 	var b edn.MapBuilder
 	b.Key("ok?", edn.Bool(len(failed) == 0))
