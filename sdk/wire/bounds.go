@@ -43,6 +43,10 @@ const (
 	MaxLine     = 128 << 10
 	MaxLogBurst = 8 << 20
 	MaxLogRate  = 1 << 20
+	// MaxSocketFiles and MaxSocketBytes bound what lies in the directory of the
+	// sockets of a process, which may be in memory.
+	MaxSocketFiles = 64
+	MaxSocketBytes = 1 << 20
 )
 
 // Bound is the limit of one resource that a plugin can make grow.
@@ -56,8 +60,8 @@ type Bound struct {
 	Beyond string
 }
 
-// Bounds lists every resource of a host that one plugin can make grow over the
-// connection, with its limit. CONTRACT.md shows the same table.
+// Bounds lists every resource of a host that one plugin can make grow, with its
+// limit. CONTRACT.md shows the same table.
 func Bounds() []Bound {
 	const broken = "the process is ended, the plugin quarantined: `:runtime/protocol`"
 	const call = "the call ends with `:runtime/protocol`"
@@ -88,5 +92,7 @@ func Bounds() []Bound {
 		{"state-bytes", "bytes of the state", MaxStateBytes, "`:runtime/overloaded`"},
 		{"line", "bytes of a line of the log", MaxLine, "the rest of the line is left out; the line says how much"},
 		{"log", "bytes of log at once, and an eighth of it a second after that", MaxLogBurst, "lines are left out; the log says how many"},
+		{"socket-files", "files in the directory of its sockets", MaxSocketFiles, broken},
+		{"socket-bytes", "bytes of the files in the directory of its sockets", MaxSocketBytes, broken},
 	}
 }

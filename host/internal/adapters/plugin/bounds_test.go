@@ -92,8 +92,29 @@ func (g *greedy) Describe(ctx context.Context, config edn.Value, host wire.HostI
 	return d, err
 }
 
+// litter leaves files beside its sockets.
+func (g *greedy) litter() error {
+	n, size := 0, 0
+	switch g.take {
+	case "socket-files":
+		n = wire.MaxSocketFiles
+	case "socket-bytes":
+		n, size = 2, wire.MaxSocketBytes/2+1
+	}
+	for i := range n {
+		path := filepath.Join(os.Getenv(goplugin.EnvUnixSocketDir), fmt.Sprint("litter", i))
+		if err := os.WriteFile(path, make([]byte, size), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Configure implements wire.Service.
 func (g *greedy) Configure(ctx context.Context, setup wire.Setup, host *wire.Caller) (wire.Description, error) {
+	if err := g.litter(); err != nil {
+		return wire.Description{}, err
+	}
 	d, err := g.fake.Configure(ctx, setup, host)
 	if g.take == "mux" {
 		d.Value = d.Value.AssocKey("features", edn.Vector(edn.Text(wire.FeatureMux)))
@@ -402,11 +423,17 @@ func TestBounds(t *testing.T) {
 		s.Name, s.Restart.Max = name, 0
 		return s
 	}
+	littering := func(what string) Settings {
+		s := as(what, "greedy", what)
+		s.Health.Interval = 50 * time.Millisecond
+		return s
+	}
 	greedy, muxed, good := as("greedy", "greedy"), as("muxed", "greedy", "mux"), as("good", "good")
 	b := prepare(t, nil)
 	host := &many{}
 	b.AnswerCalls(host)
-	b.begin(greedy, muxed, as("broker", "greedy", "broker"), as("described", "greedy", "description"), as("printer", "greedy", "printed"), good)
+	b.begin(greedy, muxed, as("broker", "greedy", "broker"), as("described", "greedy", "description"), as("printer", "greedy", "printed"),
+		littering("socket-files"), littering("socket-bytes"), good)
 	ready := func(names ...string) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -440,8 +467,10 @@ func TestBounds(t *testing.T) {
 	}
 	number := func(v edn.Value, key string) int64 { n, _ := v.Key(key).AsInt(); return n }
 	attacks := map[string]func(*testing.T, string){
-		"broker":      quarantined("broker"),
-		"description": quarantined("described"),
+		"broker":       quarantined("broker"),
+		"description":  quarantined("described"),
+		"socket-files": quarantined("socket-files"),
+		"socket-bytes": quarantined("socket-bytes"),
 		"printed": func(t *testing.T, name string) {
 			_, err := b.take(t, "printer", name)
 			require.NoError(t, err)

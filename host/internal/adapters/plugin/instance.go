@@ -345,6 +345,9 @@ func (i *instance) probe(gen int) {
 	}
 	i.probing = gen
 	i.work.Go(func() {
+		if err := s.litter(); err != nil {
+			i.post(evBroken{gen: s.gen, err: err})
+		}
 		ctx, cancel := context.WithTimeout(s.life, i.edition.settings().Health.Timeout)
 		defer cancel()
 		h, err := s.wire.Probe(ctx)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"net"
 	"os"
@@ -267,6 +268,33 @@ func withDefaults(set map[string]string, pass []string, defaults map[string]stri
 // acceptHandshake refuses what could only fail later.
 func acceptHandshake(h launch.Handshake) error {
 	return wire.Offer{Core: h.Core, Version: h.Version, Protocol: h.Protocol, Certificate: h.Certificate}.Check()
+}
+
+// litter is an error if the directory of the sockets holds more than a process
+// may leave there. It follows no link and looks at a bounded number of files.
+func (p *process) litter() *contract.Error {
+	files, size := -1, int64(0) // not the directory itself
+	_ = filepath.WalkDir(p.dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return nil // removed meanwhile
+		}
+		files++
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
+			size += info.Size()
+		}
+		if files > wire.MaxSocketFiles {
+			return fs.SkipAll
+		}
+		return nil
+	})
+	switch {
+	case files > wire.MaxSocketFiles:
+		return contract.Errorf("runtime/protocol", "more than %d files lie in the directory of its sockets", wire.MaxSocketFiles)
+	case size > wire.MaxSocketBytes:
+		return contract.Errorf("runtime/protocol", "the files in the directory of its sockets have %d bytes, at most %d are allowed",
+			size, wire.MaxSocketBytes)
+	}
+	return nil
 }
 
 // connection is what comes of a handshake.
