@@ -14,6 +14,8 @@
 // mutant of a measured file, makes the exit status 1. -v prints the mutants
 // that are killed as well.
 //
+// A package may be tested by the tests of others: witnesses names these.
+//
 // It runs from the root of the repository. A mutant whose source does not
 // compile is left out. Declarations of constants are not changed; their uses
 // are.
@@ -33,9 +35,30 @@ import (
 
 // targets are measured when no argument names others.
 var targets = []string{
+	"host/internal/domain/policy",
 	"host/internal/orchestration/dispatch/decide.go",
 	"host/internal/orchestration/dispatch/backoff.go",
 	"host/internal/orchestration/dispatch/breaker",
+}
+
+// witnesses are packages whose tests are run besides those of the package that
+// is changed: what they test is made of it.
+var witnesses = map[string][]string{
+	"host/internal/domain/policy": {
+		"host/internal/domain/plan",
+		"host/internal/orchestration/budget",
+		"host/internal/orchestration/dispatch",
+	},
+	"host/internal/domain/plan": {"host/internal/orchestration/eval"},
+	"host/internal/orchestration/budget": {
+		"host/internal/orchestration/dispatch",
+		"host/internal/orchestration/eval",
+	},
+	"host/internal/orchestration/journal": {
+		"host/internal/orchestration/dispatch",
+		"host/internal/orchestration/eval",
+		"host/internal/orchestration/act",
+	},
 }
 
 const survivorsFile = ".ci/mutate/survivors.txt"
@@ -161,14 +184,20 @@ func (t tally) String() string {
 		t.mutants, t.killed, share, t.explained, t.survived)
 }
 
-// pkg is a package with its mutants and the test program that holds them.
+// pkg is a package with its mutants and the test programs that hold them.
 type pkg struct {
 	dir     string // from the root
 	sources []*source
 	next    int
 	scratch string
+	suites  []*suite
+}
+
+// suite is the test program of one package.
+type suite struct {
+	dir     string // from the root
 	program string
-	flags   []string // of the test program
+	flags   []string
 }
 
 func open(dir string, files []string) (*pkg, error) {
@@ -199,7 +228,9 @@ func open(dir string, files []string) (*pkg, error) {
 		p.sources = append(p.sources, s)
 	}
 	p.scratch, err = os.MkdirTemp("", "ferment-mutate-")
-	p.program = filepath.Join(p.scratch, "test")
+	for i, dir := range append([]string{filepath.ToSlash(dir)}, witnesses[filepath.ToSlash(dir)]...) {
+		p.suites = append(p.suites, &suite{dir: dir, program: filepath.Join(p.scratch, fmt.Sprint("test", i))})
+	}
 	return p, err
 }
 

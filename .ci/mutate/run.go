@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// build compiles the test program. Mutants that do not compile are left out.
+// build compiles the test programs. Mutants that do not compile are left out.
 func (p *pkg) build() error {
 	if err := p.check(); err != nil {
 		return err
@@ -31,9 +31,19 @@ func (p *pkg) build() error {
 	if err != nil {
 		return err
 	}
-	out, err := exec.Command("go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", p.program, "./"+p.dir).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("the package does not compile with mutants: %w\n%s", err, out)
+	for _, s := range p.suites {
+		out, err := exec.Command("go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", s.program, "./"+s.dir).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%s does not compile with mutants: %w\n%s", s.dir, err, out)
+		}
+		imports, err := exec.Command("go", "list", "-f", `{{join .TestImports " "}} {{join .XTestImports " "}}`, "./"+s.dir).Output()
+		if err != nil {
+			return fmt.Errorf("go list: %w", err)
+		}
+		if slices.Contains(strings.Fields(string(imports)), "pgregory.net/rapid") {
+			// To find a smaller example takes long and is of no use here.
+			s.flags = []string{"-rapid.nofailfile", "-rapid.shrinktime=1ms"}
+		}
 	}
 	return nil
 }
@@ -41,8 +51,7 @@ func (p *pkg) build() error {
 func (p *pkg) runtime() []byte { return fmt.Appendf(nil, runtimeFile, p.sources[0].pkg, p.next+1) }
 
 // listing is what check reads of a package.
-const listing = "{{.ImportPath}}\t{{.Export}}\t{{.Dir}}\t{{join .GoFiles \" \"}}\t" +
-	"{{join .TestImports \" \"}} {{join .XTestImports \" \"}}"
+const listing = "{{.ImportPath}}\t{{.Export}}\t{{.Dir}}\t{{join .GoFiles \" \"}}"
 
 // check finds the mutants that do not compile. The compiler cannot: it counts
 // columns to 255 and stops after some errors.
@@ -56,11 +65,8 @@ func (p *pkg) check() error {
 	for line := range strings.Lines(string(out)) {
 		part := strings.Split(strings.TrimSpace(line), "\t")
 		exports[part[0]] = part[1]
-		if len(part) == 5 { // the last one is the package itself
+		if len(part) == 4 { // the last one is the package itself
 			folder, names = part[2], part[3]
-			if strings.Contains(part[4], "pgregory.net/rapid") { // to find a smaller example takes long and helps nobody here
-				p.flags = []string{"-rapid.nofailfile", "-rapid.shrinktime=1ms"}
-			}
 		}
 	}
 	bySource := map[string]*source{}
@@ -116,6 +122,7 @@ func (p *pkg) check() error {
 
 // test is a top-level test with what it takes and the mutants that it reaches.
 type test struct {
+	suite   *suite
 	name    string
 	took    time.Duration
 	reaches map[int]bool
@@ -123,24 +130,21 @@ type test struct {
 
 // baseline runs each test alone, without a mutant.
 func (p *pkg) baseline(workers int) ([]*test, error) {
-	out, err := p.exec(context.Background(), nil, "-test.list", "^(Test|Example|Fuzz)")
-	if err != nil {
-		return nil, fmt.Errorf("the tests cannot be listed: %w\n%s", err, out)
-	}
 	var (
 		wg    sync.WaitGroup
 		mu    sync.Mutex
 		tests []*test
 		fails []error
-		work  = make(chan string)
+		work  = make(chan *test)
 	)
-	for range workers {
+	for i := range workers {
+		hits := filepath.Join(p.scratch, fmt.Sprint("hits", i))
 		wg.Go(func() {
-			for name := range work {
-				hits := filepath.Join(p.scratch, "hits-"+name)
+			for one := range work {
+				_ = os.Remove(hits)
 				began := time.Now()
-				out, err := p.exec(context.Background(), []string{"FERMENT_MUTANT_HITS=" + hits}, "-test.run", "^"+name+"$")
-				one := &test{name: name, took: time.Since(began), reaches: map[int]bool{}}
+				out, err := one.suite.exec(context.Background(), []string{"FERMENT_MUTANT_HITS=" + hits}, "-test.run", "^"+one.name+"$")
+				one.took = time.Since(began)
 				text, _ := os.ReadFile(hits)
 				for line := range strings.FieldsSeq(string(text)) {
 					id, _ := strconv.Atoi(line)
@@ -148,15 +152,22 @@ func (p *pkg) baseline(workers int) ([]*test, error) {
 				}
 				mu.Lock()
 				if err != nil {
-					fails = append(fails, fmt.Errorf("%s fails without a mutant: %w\n%s", name, err, out))
+					fails = append(fails, fmt.Errorf("%s of %s fails without a mutant: %w\n%s", one.name, one.suite.dir, err, out))
 				}
 				tests = append(tests, one)
 				mu.Unlock()
 			}
 		})
 	}
-	for name := range strings.FieldsSeq(string(out)) {
-		work <- name
+	for _, s := range p.suites {
+		out, err := s.exec(context.Background(), nil, "-test.list", "^(Test|Example|Fuzz)")
+		if err != nil {
+			fails = append(fails, fmt.Errorf("the tests of %s cannot be listed: %w\n%s", s.dir, err, out))
+			break
+		}
+		for name := range strings.FieldsSeq(string(out)) {
+			work <- &test{suite: s, name: name, reaches: map[int]bool{}}
+		}
 	}
 	close(work)
 	wg.Wait()
@@ -175,9 +186,19 @@ func reaching(m *mutant, tests []*test) []*test {
 	return out
 }
 
-// kill runs the tests that reach a mutant and names the run that fails. Tests
-// run in batches of growing time: most mutants die in the first one.
+// kill runs the tests that reach a mutant and names the run that fails.
 func (p *pkg) kill(m *mutant, tests []*test) string {
+	for _, s := range p.suites {
+		if killer := s.kill(m, tests); killer != "" {
+			return killer
+		}
+	}
+	return ""
+}
+
+// kill runs the tests of one program. Tests run in batches of growing time:
+// most mutants die in the first one.
+func (s *suite) kill(m *mutant, tests []*test) string {
 	batch, took := []string(nil), time.Duration(0)
 	limit := 200 * time.Millisecond
 	env := []string{"FERMENT_MUTANT=" + strconv.Itoa(m.id)}
@@ -187,10 +208,13 @@ func (p *pkg) kill(m *mutant, tests []*test) string {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second+10*took)
 		defer cancel()
-		_, err := p.exec(ctx, env, "-test.failfast", "-test.run", "^("+strings.Join(batch, "|")+")$")
+		_, err := s.exec(ctx, env, "-test.failfast", "-test.run", "^("+strings.Join(batch, "|")+")$")
 		return err != nil
 	}
 	for _, t := range reaching(m, tests) {
+		if t.suite != s {
+			continue
+		}
 		if len(batch) > 0 && took+t.took > limit {
 			if flush() {
 				return batch[0]
@@ -208,9 +232,9 @@ func (p *pkg) kill(m *mutant, tests []*test) string {
 // exec runs the test program in the folder of its package. A mutant may
 // allocate without end or leave processes behind: memory has a limit, and the
 // whole process group ends with the context.
-func (p *pkg) exec(ctx context.Context, env []string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", `ulimit -v 8388608; exec "$0" "$@"`, p.program}, append(args, p.flags...)...)...)
-	cmd.Dir = p.dir
+func (s *suite) exec(ctx context.Context, env []string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", `ulimit -v 8388608; exec "$0" "$@"`, s.program}, append(args, s.flags...)...)...)
+	cmd.Dir = s.dir
 	cmd.Env = append(os.Environ(), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

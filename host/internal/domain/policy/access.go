@@ -37,7 +37,7 @@ func (r *Rule) Permits(roles []string) (ok bool, why string) {
 	switch {
 	case slices.ContainsFunc(r.Forbidden, has):
 		return false, "forbidden"
-	case len(r.Any) > 0 && slices.ContainsFunc(r.Any, has):
+	case slices.ContainsFunc(r.Any, has):
 		return true, "any"
 	case all:
 		return true, "all"

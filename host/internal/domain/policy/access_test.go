@@ -67,6 +67,40 @@ func TestRulesByName(t *testing.T) {
 	assert.False(t, ok)
 }
 
+// AUTH-010: an operation is refused with the rule that refused it, as data.
+func TestDeniedOperation(t *testing.T) {
+	rules := policy.Rules{
+		"prompt/override": {Any: []string{"role/a"}, Forbidden: []string{"role/c", "role/b"}},
+		"prompt/show":     {All: []string{"role/a", "role/b"}},
+	}
+	for name, tt := range map[string]struct {
+		operation string
+		roles     []string
+		reason    string
+		rule      string
+	}{
+		"not held":  {"prompt/override", []string{"role/x"}, ":any", "{:any #{:role/a} :forbidden #{:role/b :role/c}}"},
+		"no role":   {"prompt/override", nil, ":any", "{:any #{:role/a} :forbidden #{:role/b :role/c}}"},
+		"forbidden": {"prompt/override", []string{"role/a", "role/b"}, ":forbidden", "{:any #{:role/a} :forbidden #{:role/b :role/c}}"},
+		"half":      {"prompt/show", []string{"role/a"}, ":all", "{:all #{:role/a :role/b}}"},
+		"no rule":   {"prompt/other", []string{"role/a"}, ":no-rule", "{}"},
+	} {
+		err := rules.Denied(tt.operation, tt.roles)
+		require.NotNil(t, err, name)
+		assert.ErrorIs(t, err, contract.OfType("policy/blocked"), name)
+		assert.Equal(t, edn.K(tt.operation).String(), err.Details.Key("operation").String(), name)
+		assert.Equal(t, tt.reason, err.Details.Key("reason").String(), name)
+		assert.Equal(t, tt.rule, err.Details.Key("rule").String(), name)
+		for _, role := range tt.roles {
+			assert.Contains(t, err.Message, ":"+role, name)
+		}
+	}
+	assert.Contains(t, rules.Denied("prompt/override", nil).Message, "no role")
+	assert.Nil(t, rules.Denied("prompt/override", []string{"role/a"}))
+	assert.Nil(t, rules.Denied("prompt/show", []string{"role/a", "role/b"}))
+	assert.Equal(t, []string{policy.RoleAdmin, policy.RoleAnonymous, policy.RoleAny, policy.RoleOperator, policy.RoleUser}, policy.BuiltinRoles())
+}
+
 // decide asks for a capability with the effect under a configuration.
 func decide(t *testing.T, e *policy.Effects, roles []string, effect, allowed, asked, input string, confines bool) (string, *contract.Error) {
 	t.Helper()
@@ -193,4 +227,28 @@ func TestDecideWithoutEffects(t *testing.T) {
 	granted, err := (&policy.Effects{}).Grant(nil).Decide(policy.Need{Capability: c, Layer: &policy.Layer{}})
 	assert.Nil(t, err)
 	assert.Empty(t, granted)
+}
+
+// FX-002: without a configuration of effects nothing is permitted but to
+// compute; no effect beside others needs no rule.
+func TestDecideAtTheEdges(t *testing.T) {
+	call := func(effects ...string) policy.Need {
+		c := &registry.Capability{Capability: contract.Capability{ID: "x/y", Effects: effects}}
+		return policy.Need{Capability: c, Layer: &policy.Layer{}}
+	}
+	var none *policy.Effects
+	g := none.Grant([]string{policy.RoleAdmin})
+	assert.Equal(t, []string{policy.RoleAdmin}, g.Roles())
+	_, err := g.Decide(call("fs/read"))
+	assert.ErrorIs(t, err, contract.OfType("auth/forbidden-effect"))
+	_, err = g.Decide(call("none"))
+	assert.Nil(t, err)
+
+	reads := &policy.Effects{
+		Rules: policy.Rules{"fs/read": {Any: []string{"role/a"}}},
+		Host:  policy.ScopesOf(policy.Scoped{Effect: "fs/read", Scope: scope(t, "fs/read", "{:enabled true}")}),
+	}
+	got, err := reads.Grant([]string{"role/a"}).Decide(call("none", "fs/read"))
+	require.Nil(t, err)
+	assert.Equal(t, "{:fs/read {:enabled true}}", got.Value().String())
 }

@@ -150,6 +150,13 @@ func (a Amounts) Of(d Dimension) edn.Value {
 	return a.usd.value()
 }
 
+func (a Amounts) rat(d Dimension) *big.Rat {
+	if d < USD {
+		return new(big.Rat).SetInt64(a.n[d])
+	}
+	return a.usd.rat()
+}
+
 func (a Amounts) has(d Dimension) bool {
 	if d < USD {
 		return a.n[d] != 0

@@ -202,10 +202,7 @@ func (d *Demand) typeFits(c *registry.Capability) bool {
 	if t := d.Layer.Requires.ResultType; t.Set {
 		return c.Produces(t.V)
 	}
-	in, ok := d.Registry.Intent(d.Intent)
-	if !ok {
-		return true
-	}
+	in, _ := d.Registry.Intent(d.Intent) // what a capability serves is in the registry
 	return slices.ContainsFunc(in.Types(), c.Produces)
 }
 

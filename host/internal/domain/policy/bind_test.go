@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -161,6 +162,8 @@ func TestRequiredEffects(t *testing.T) {
 	l := policy.Layer{Requires: policy.Requires{Effects: policy.Of([]string{"none"}, byNode)}}
 	d := policy.Demand{Registry: r, Intent: "x/do", Layer: &l}
 	assert.Equal(t, map[string]string{"x/net": policy.ReasonEffects}, reasons(d.Bind()))
+	l.Requires.Effects.V = []string{"net/http"}
+	assert.Equal(t, []string{"x/pure", "x/net"}, d.Bind().Accepted, "no effect needs no permission")
 }
 
 // TestWorkedExample holds the steps of the worked example of section 6 up to
@@ -233,6 +236,33 @@ func TestNobody(t *testing.T) {
 			assert.Equal(t, ":intent/not-supported", mustNth(rejected, 2).Key("reason").String())
 			assert.Contains(t, err.Message, ":x/do")
 		})
+	}
+	many := policy.Binding{Rejected: []policy.Rejection{
+		{Cap: "x/a", Reason: policy.ReasonIntent},
+		{Cap: "x/b", Reason: policy.ReasonTags},
+		{Cap: "x/c", Reason: policy.ReasonNotReady, Why: notReady.Why},
+		{Cap: "x/d", Reason: policy.ReasonKind},
+	}}
+	err := many.Err("x/do")
+	assert.ErrorIs(t, err, notReady.Why, "the first error behind a rejection is the cause")
+	assert.Equal(t, "nobody can serve :x/do: :x/a is intent/not-supported, :x/b is requires/cap-tags-mismatch,"+
+		" :x/c is runtime/not-ready, :x/d is requires/cap-kind-mismatch", err.Message)
+	many.Rejected = append(many.Rejected, policy.Rejection{Cap: "x/e", Reason: policy.ReasonKind}, policy.Rejection{Cap: "x/f", Reason: policy.ReasonKind})
+	assert.True(t, strings.HasSuffix(many.Err("x/do").Message, ":x/d is requires/cap-kind-mismatch, and 2 more"))
+	misfits := policy.Binding{Rejected: many.Rejected[:2]}
+	assert.ErrorIs(t, misfits.Err("x/do"), contract.OfType("unsupported/intent"))
+	assert.False(t, misfits.Err("x/do").Retryable)
+	for reason, typ := range map[string]string{policy.ReasonBreaker: "breaker/open", policy.ReasonBudget: "budget/exceeded"} {
+		one := policy.Binding{Rejected: []policy.Rejection{{Cap: "x/a", Reason: reason}}}
+		assert.ErrorIs(t, one.Err("x/do"), contract.OfType(typ))
+	}
+	assert.Empty(t, misfits.Err("x/do").Unwrap())
+	accepts := policy.Binding{Accepted: []string{"x/a"}, Rejected: many.Rejected}
+	assert.Nil(t, accepts.Err("x/do"))
+	for _, reason := range []string{policy.ReasonNotReady, policy.ReasonBreaker, policy.ReasonBudget} {
+		alone := policy.Binding{Rejected: []policy.Rejection{{Cap: "x/a", Reason: reason}, {Cap: "x/b", Reason: policy.ReasonQuarantined}}}
+		assert.ErrorIs(t, alone.Err("x/do"), contract.OfType("unsupported/intent"), reason)
+		assert.True(t, alone.Err("x/do").Retryable, "%s passes by itself", reason)
 	}
 	empty := policy.Binding{}
 	assert.Equal(t, "nobody serves :x/nope", empty.Err("x/nope").Message)

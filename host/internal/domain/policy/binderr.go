@@ -58,7 +58,7 @@ func (b *Binding) sentence(intent string) string {
 		return fmt.Sprintf("nobody serves :%s", intent)
 	}
 	const most = 4
-	parts := make([]string, 0, most+1)
+	var parts []string
 	for i, r := range b.Rejected {
 		if i == most {
 			parts = append(parts, fmt.Sprintf("and %d more", len(b.Rejected)-most))

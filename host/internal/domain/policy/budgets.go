@@ -2,6 +2,7 @@ package policy
 
 import (
 	"math/big"
+	"slices"
 	"time"
 
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -70,28 +71,27 @@ func (b *Budgets) Any() bool {
 
 // Wall is the shortest time that a run may take, 0 if none is limited.
 func (b *Budgets) Wall() time.Duration {
-	var least time.Duration
-	if b != nil {
-		for _, d := range []time.Duration{b.Tenant.Wall, b.User.Wall, b.Run.Wall} {
-			if d > 0 && (least == 0 || d < least) {
-				least = d
-			}
-		}
+	if b == nil {
+		return 0
 	}
-	return least
+	return least(b.Tenant.Wall, b.User.Wall, b.Run.Wall)
 }
 
 // Depth is the least nesting that a run may have, 0 if none is limited.
 func (b *Budgets) Depth() int {
-	least := 0
-	if b != nil {
-		for _, d := range []int{b.Tenant.Depth, b.User.Depth, b.Run.Depth} {
-			if d > 0 && (least == 0 || d < least) {
-				least = d
-			}
-		}
+	if b == nil {
+		return 0
 	}
-	return least
+	return least(b.Tenant.Depth, b.User.Depth, b.Run.Depth)
+}
+
+// least is the smallest of the values that are above 0, 0 if none is.
+func least[T int | time.Duration](all ...T) T {
+	set := slices.DeleteFunc(all, func(v T) bool { return v <= 0 })
+	if len(set) == 0 {
+		return 0
+	}
+	return slices.Min(set)
 }
 
 // CallLayer is what the blocks say about every call.
@@ -143,9 +143,7 @@ func (s *ScopeBudget) Reached(limits Limits, used Amounts) (Dimension, bool) {
 		if !limits.Bounds(d) || !used.has(d) {
 			continue
 		}
-		most, _ := limits.Max(d).AsNumber()
-		have, _ := used.Of(d).AsNumber()
-		if most != nil && have != nil && have.Cmp(new(big.Rat).Mul(most, share)) >= 0 {
+		if used.rat(d).Cmp(new(big.Rat).Mul(share, limits.max.rat(d))) >= 0 {
 			return d, true
 		}
 	}
@@ -155,10 +153,7 @@ func (s *ScopeBudget) Reached(limits Limits, used Amounts) (Dimension, bool) {
 // Around is the tightest of what the blocks and the budget of a request allow to
 // one run.
 func (b *Budgets) Around(request Fields) Limits {
-	l, err := LimitsOf(request.Value())
-	if err != nil {
-		l = Limits{} // a request is refused for that before anything is asked
-	}
+	l, _ := LimitsOf(request.Value()) // a request is refused for an error before anything is asked
 	if b != nil {
 		l = l.Tighter(b.Tenant.Limits).Tighter(b.User.Limits).Tighter(b.Run.Limits)
 	}

@@ -32,7 +32,7 @@ func AllowHint(effect string) string {
 type Grant struct {
 	effects *Effects
 	roles   []string
-	scopes  Scopes // of host and roles
+	scopes  Scopes // of the roles
 }
 
 // Grant works out what the roles permit. It is worth keeping for a whole run.
@@ -41,7 +41,6 @@ func (e *Effects) Grant(roles []string) *Grant {
 	if e == nil {
 		return g
 	}
-	g.scopes = e.Host
 	for _, r := range roles {
 		g.scopes = MeetAll(g.scopes, e.Roles[r])
 	}

@@ -89,7 +89,6 @@ func (e *explained) additive(field string, a Additive) {
 			from = a.Add.Origin
 		}
 		*e = append(*e, Row{Field: field, Value: edn.SetOf(), Origin: from})
-		return
 	}
 	e.names(field, members)
 }

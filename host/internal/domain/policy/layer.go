@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
@@ -259,10 +260,7 @@ type Fields []Field
 // FieldsOf makes the fields that one layer wrote. A value that is no map gives
 // none.
 func FieldsOf(v edn.Value, from Origin) Fields {
-	if v.Kind() != edn.KindMap || v.Len() == 0 {
-		return nil
-	}
-	out := make(Fields, 0, v.Len())
+	out := slices.Grow(Fields(nil), v.Len())
 	for k, x := range v.Entries() {
 		out = append(out, Field{Key: k, Value: x, Origin: from})
 	}
@@ -279,12 +277,7 @@ func (f Fields) Value() edn.Value {
 }
 
 func (f Fields) index(key edn.Value) int {
-	for i := range f {
-		if edn.Equal(f[i].Key, key) {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(f, func(x Field) bool { return edn.Equal(x.Key, key) })
 }
 
 // mergeFields lets pick decide about keys that both operands have.

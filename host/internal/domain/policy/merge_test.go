@@ -336,6 +336,179 @@ func TestExplainNamesLayers(t *testing.T) {
 	}, lines)
 }
 
+// POL-001: every value that a layer may write is listed, with the layer.
+func TestExplainListsEverything(t *testing.T) {
+	text := func(s string) policy.Val[string] { return policy.Of(s, byNode) }
+	texts := func(s ...string) policy.Val[[]string] { return policy.Of(s, byNode) }
+	number := func(n int) policy.Val[int] { return policy.Of(n, byNode) }
+	wait := func(ms int) policy.Val[time.Duration] { return policy.Of(time.Duration(ms)*time.Millisecond, byNode) }
+	value := func(s string) policy.Val[edn.Value] { return policy.Of(edn.MustRead(s), byNode) }
+	fields := func(s string) policy.Fields { return policy.FieldsOf(edn.MustRead(s), byNode) }
+	layer := policy.Layer{
+		Candidates:      texts("x/a", "x/b"),
+		Fallbacks:       names(byNode, "x/c"),
+		Exclude:         names(byNode, "x/d"),
+		SameCapMax:      number(1),
+		FallbackMax:     number(2),
+		Backoff:         wait(3),
+		MaxBackoff:      wait(4),
+		InvalidRetryMax: number(5),
+		SwitchOn:        policy.Additive{Base: written(byIntent)},
+		Checks:          policy.Additive{Add: written(byNode, "c/one", "c/two")},
+		Soft:            names(byNode, "c/soft"),
+		Must:            names(byNode, "c/must"),
+		Should:          names(byNode, "c/should"),
+		ScoreMin:        value("0.5M"),
+		Judge:           text("main"),
+		JudgeSeverity:   text("must"),
+		RepairMax:       number(6),
+		Strategy:        text("hedge"),
+		Stream:          text("provisional"),
+		RaceWidth:       number(7),
+		TournamentWidth: number(8),
+		HedgeMax:        number(9),
+		HedgeAfter:      wait(10),
+		Ordering:        text("cost-first"),
+		Role:            text("model/fast"),
+		Model:           value(`"m"`),
+		Temperature:     value("0"),
+		Context:         fields("{:a 1}"),
+		Constraints:     fields("{:b 2}"),
+		Budget:          fields("{:max-usd 3}"),
+		Effects:         texts("fs/read"),
+		Scopes:          policy.ScopesOf(policy.Scoped{Effect: "fs/read", Scope: scope(t, "fs/read", `{:max-bytes 9}`)}),
+		Requires: policy.Requires{
+			InSchema:   text("req/a"),
+			OutSchema:  text("res/a"),
+			ResultType: text("value"),
+			CapKind:    text("llm"),
+			CapTags:    texts("t"),
+			Effects:    texts("none"),
+		},
+		Deadline: wait(11),
+		Extend:   wait(12),
+	}
+	p := resolve(t, layer)
+	var lines []string
+	for _, r := range p.Explain() {
+		from := byNode
+		if r.Field == ":switch-on" {
+			from = byIntent
+		}
+		assert.Equal(t, from, r.Origin, r.Field)
+		lines = append(lines, r.Field+" "+r.Value.String())
+	}
+	assert.Equal(t, []string{
+		":candidates [:x/a :x/b]",
+		":fallback :x/c",
+		":exclude :x/d",
+		":retry :same-cap-max 1",
+		":retry :fallback-max 2",
+		":retry :backoff 3",
+		":retry :max-backoff 4",
+		":max-attempts 5",
+		":switch-on #{}",
+		":must :c/must",
+		":checks :c/one",
+		":checks :c/two",
+		":should :c/should",
+		":checks/soft :c/soft",
+		":score-min 0.5M",
+		`:judge :use "main"`,
+		":judge :severity :must",
+		":policy :cost-first",
+		":strategy :hedge",
+		":stream :provisional",
+		":repair :max 6",
+		":race :width 7",
+		":tournament :width 8",
+		":hedge :max 9",
+		":hedge :after-ms 10",
+		":role :model/fast",
+		`:model "m"`,
+		":temperature 0",
+		":context :a 1",
+		":constraints :b 2",
+		":budget :max-usd 3",
+		":effects :allowed [:fs/read]",
+		`:effects :scope :fs/read {:max-bytes 9}`,
+		":requires :in-schema :req/a",
+		":requires :out-schema :res/a",
+		":requires :result/type :value",
+		":requires :cap/kind :llm",
+		":requires :cap/tags [:t]",
+		":requires :effects/allowed [:none]",
+		":deadline-ms 11",
+		":timeout :extend-ms 12",
+	}, lines)
+
+	added := resolve(t, policy.Layer{SwitchOn: policy.Additive{Add: written(byDefault)}})
+	require.Len(t, added.Explain(), 1)
+	assert.Equal(t, byDefault, added.Explain()[0].Origin, "an empty set that is added has its layer too")
+	assert.Equal(t, "unknown", policy.Source(99).String())
+	assert.Equal(t, "unknown", (policy.SourceNode + 1).String())
+}
+
+// POL-001: what no layer writes has its default, and gates are sorted
+// and named once.
+func TestResolveDefaults(t *testing.T) {
+	p := resolve(t)
+	assert.Equal(t, 2, p.RaceWidth)
+	assert.Equal(t, 2, p.TournamentWidth)
+	assert.Equal(t, 1, p.HedgeMax)
+	assert.Equal(t, 10*time.Second, p.MaxBackoff)
+	assert.Equal(t, "cascade declared gate-passed", p.Strategy+" "+p.Ordering+" "+p.Stream)
+
+	builtin := policy.Builtin()
+	assert.Zero(t, builtin.Backoff.V)
+	assert.Equal(t, "0", builtin.ScoreMin.V.String())
+
+	for max, asked := range map[int]bool{0: false, 1: true} {
+		assert.Equal(t, asked, resolve(t, policy.Layer{RepairMax: policy.Of(max, byNode)}).RepairAsked)
+		assert.False(t, resolve(t, policy.Layer{RepairMax: policy.Of(max, byIntent)}).RepairAsked)
+	}
+
+	gates := resolve(t, policy.Layer{
+		Must:   names(byNode, "g/z", "g/b"),
+		Checks: policy.Additive{Add: written(byNode, "g/b", "g/a")},
+		Should: names(byNode, "s/z", "g/a", "s/b"),
+		Soft:   names(byNode, "s/b", "s/a", "g/z"),
+	})
+	assert.Equal(t, []string{"g/a", "g/b", "g/z"}, gates.Must)
+	assert.Equal(t, []string{"s/a", "s/b", "s/z"}, gates.Should)
+}
+
+// POL-001: where two layers write the same limit or the same time, the weaker
+// one is named; a limit that is no number never lifts one that is.
+func TestMergeOfEqualValues(t *testing.T) {
+	budget := func(weak, strong string) policy.Field {
+		m := policy.Merge(
+			policy.Layer{Budget: policy.FieldsOf(edn.MustRead(weak), byDefault)},
+			policy.Layer{Budget: policy.FieldsOf(edn.MustRead(strong), byNode)})
+		require.Len(t, m.Budget, 1)
+		return m.Budget[0]
+	}
+	assert.Equal(t, byDefault, budget("{:max-usd 1}", "{:max-usd 1}").Origin)
+	assert.Equal(t, byNode, budget("{:max-usd 1}", "{:max-usd 0.5M}").Origin)
+	assert.Equal(t, byDefault, budget("{:max-usd 1}", `{:max-usd "none"}`).Origin)
+	assert.Equal(t, byNode, budget(`{:max-usd "none"}`, "{:max-usd 1}").Origin)
+
+	deadline := func(d time.Duration, from policy.Origin) policy.Layer {
+		return policy.Layer{Deadline: policy.Of(d, from)}
+	}
+	assert.Equal(t, byDefault, policy.Merge(deadline(time.Second, byDefault), deadline(time.Second, byNode)).Deadline.Origin)
+	assert.Equal(t, byNode, policy.Merge(deadline(time.Second, byDefault), deadline(time.Millisecond, byNode)).Deadline.Origin)
+
+	tags := func(list ...string) policy.Layer {
+		return policy.Layer{Requires: policy.Requires{CapTags: policy.Of(list, byNode)}}
+	}
+	assert.Equal(t, []string{"cap/tags"}, policy.Merge(tags("a"), tags("a", "b")).Conflicts)
+	assert.Empty(t, policy.Merge(tags("a"), tags("a")).Conflicts)
+
+	assert.Empty(t, policy.FieldsOf(edn.MustRead("[1 2]"), byNode))
+	assert.Empty(t, policy.FieldsOf(edn.MustRead("{}"), byNode))
+}
+
 func TestBook(t *testing.T) {
 	b := policy.Book{
 		Builtin: policy.Layer{SameCapMax: policy.Of(0, policy.Origin{})},

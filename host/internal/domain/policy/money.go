@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"math/big"
 
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -42,13 +43,7 @@ func (m money) sign() int {
 
 func (m money) cmp(o money) int {
 	if m.exact == nil && o.exact == nil {
-		switch {
-		case m.pico < o.pico:
-			return -1
-		case m.pico > o.pico:
-			return 1
-		}
-		return 0
+		return cmp.Compare(m.pico, o.pico)
 	}
 	return m.rat().Cmp(o.rat())
 }

@@ -61,9 +61,7 @@ func Price(c *registry.Capability, size Size) (Amounts, error) {
 		switch {
 		case err != nil:
 			return Amounts{}, ErrNoPrice
-		case price.Sign() == 0:
-			continue
-		case !side.known:
+		case !side.known && price.Sign() != 0:
 			return Amounts{}, ErrNoBound
 		}
 		total = total.Plus(Amounts{usd: moneyOf(price.Mul(price, big.NewRat(side.n, 1_000_000)))})

@@ -174,6 +174,22 @@ func TestScopesMeetByEffect(t *testing.T) {
 	assert.False(t, ok)
 }
 
+// FX-003: where both sides have rules for arguments, both hold, by command in
+// one order.
+func TestMeetOfArgumentRules(t *testing.T) {
+	rules := func(list ...contract.ArgumentRule) contract.Scope {
+		return contract.Scope{Arguments: contract.List[contract.ArgumentRule]{V: list, Set: true}}
+	}
+	rule := func(command string, patterns ...[]string) contract.ArgumentRule {
+		return contract.ArgumentRule{Command: command, Patterns: patterns}
+	}
+	a := rules(rule("wc", []string{"-l"}), rule("go", []string{"test"}))
+	b := rules(rule("cat"), rule("go", []string{"vet"}, []string{"test"}))
+	want := []contract.ArgumentRule{rule("cat"), rule("go", []string{"test"}, []string{"vet"}), rule("wc", []string{"-l"})}
+	assert.Equal(t, want, policy.Meet(a, b).Arguments.V)
+	assert.Equal(t, want, policy.Meet(b, a).Arguments.V)
+}
+
 func scope(t testing.TB, effect, text string) contract.Scope {
 	t.Helper()
 	s, problems := contract.ParseScope(effect, edn.MustRead(text))
