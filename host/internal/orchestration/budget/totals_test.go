@@ -1,0 +1,268 @@
+package budget_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+func attempts(n int64) policy.Amounts { return policy.Count(policy.Attempts, n) }
+
+// LED-006: the account of a run says what was reserved, settled and refunded,
+// how many reservations are open, and the worst mark of what was settled.
+func TestTotals(t *testing.T) {
+	ctx := context.Background()
+	a := budget.NewAccount(budget.NewMemory(nil))
+	chain := budget.Chain{{Kind: budget.User, ID: "u"}}
+	first, err := a.Reserve(ctx, chain, attempts(3))
+	require.NoError(t, err)
+	_, err = a.Reserve(ctx, chain, attempts(4))
+	require.NoError(t, err)
+	assert.Equal(t, budget.Totals{Reserved: attempts(7), Open: 2}, a.Totals())
+
+	require.NoError(t, first.Settle(ctx, attempts(1), budget.Estimated))
+	want := budget.Totals{Reserved: attempts(7), Settled: attempts(1), Refunded: attempts(2), Mark: budget.Estimated, Open: 1}
+	assert.Equal(t, want, a.Totals())
+	require.NoError(t, first.Settle(ctx, attempts(9), budget.Unknown))
+	assert.Equal(t, want, a.Totals(), "only the first call counts")
+
+	a.Drain(ctx)
+	want = budget.Totals{Reserved: attempts(7), Settled: attempts(5), Refunded: attempts(2), Mark: budget.AtLeast}
+	assert.Equal(t, want, a.Totals(), "what is open counts in full")
+	var none *budget.Hold
+	assert.NoError(t, none.Settle(ctx, attempts(1), budget.Exact))
+}
+
+// LED-003: an account that is over reserves nothing and leaves no scope of its
+// run behind; closing it again changes nothing.
+func TestClosed(t *testing.T) {
+	ctx := context.Background()
+	l := budget.NewMemory(nil)
+	a := budget.NewAccount(l)
+	run := budget.Scope{Kind: budget.Run, ID: "r"}
+	node := budget.Scope{Kind: budget.Node, ID: "r [0]"}
+	a.Owns(run)
+	a.Owns(node)
+	h, err := a.Reserve(ctx, budget.Chain{run, node}, attempts(1))
+	require.NoError(t, err)
+	require.NoError(t, h.Settle(ctx, attempts(1), budget.Exact))
+	assert.Equal(t, 2, l.Len())
+	a.Close(ctx)
+	assert.Zero(t, l.Len())
+	_, err = a.Reserve(ctx, budget.Chain{run}, attempts(1))
+	require.ErrorIs(t, err, budget.ErrClosed)
+
+	again := a.Beside()
+	_, err = again.Reserve(ctx, budget.Chain{run}, attempts(1))
+	require.NoError(t, err)
+	a.Close(ctx)
+	assert.Equal(t, 1, l.Len(), "a second Close leaves what came later alone")
+
+	var zero budget.Account
+	_, err = zero.Reserve(ctx, nil, attempts(1))
+	require.ErrorIs(t, err, budget.ErrClosed)
+	zero.Close(ctx)
+}
+
+// BUD-003: a scope that is renewed begins at nothing and ends with the run.
+func TestRenew(t *testing.T) {
+	ctx := context.Background()
+	l := budget.NewMemory(nil)
+	plan := budget.Scope{Kind: budget.Plan, ID: "r [0]", Limits: limits(t, "{:max-attempts 1}")}
+	a := budget.NewAccount(l)
+	for range 3 {
+		a.Renew(ctx, plan)
+		h, err := a.Reserve(ctx, budget.Chain{plan}, attempts(1))
+		require.NoError(t, err)
+		require.NoError(t, h.Settle(ctx, attempts(1), budget.Exact))
+		left, err := a.Left(ctx, budget.Chain{plan})
+		require.NoError(t, err)
+		assert.Equal(t, "{:max-attempts 0}", left.Value().String())
+	}
+	a.Close(ctx)
+	assert.Zero(t, l.Len())
+}
+
+// lame is a ledger whose balances cannot be read.
+type lame struct {
+	*budget.Memory
+	err error
+}
+
+func (l lame) Balances(context.Context, []budget.Scope) ([]budget.Balance, error) { return nil, l.err }
+
+// BUD-005: what a run took of what was set aside for the whole of it is what its
+// scope says; without that it is what the account knows, and marked so.
+func TestSettleRun(t *testing.T) {
+	ctx := context.Background()
+	user := budget.Scope{Kind: budget.User, ID: "u"}
+	run := budget.Scope{Kind: budget.Run, ID: "r"}
+	nested := budget.Scope{Kind: budget.Run, ID: "r2"}
+	lost := errors.New("lost")
+	for name, tt := range map[string]struct {
+		owns   []budget.Scope
+		broken bool
+		open   bool
+		took   policy.Amounts
+		mark   budget.Mark
+	}{
+		"not counted":         {took: attempts(2), mark: budget.Exact},
+		"counted":             {owns: []budget.Scope{run}, took: attempts(2), mark: budget.Exact},
+		"first scope counts":  {owns: []budget.Scope{run, nested}, took: attempts(2), mark: budget.Exact},
+		"not read":            {owns: []budget.Scope{run}, broken: true, took: attempts(2), mark: budget.AtLeast},
+		"something is open":   {owns: []budget.Scope{run}, open: true, took: attempts(5), mark: budget.AtLeast},
+		"another kind counts": {owns: []budget.Scope{{Kind: budget.Plan, ID: "r"}}, took: attempts(2), mark: budget.Exact},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := budget.NewMemory(nil)
+			a := budget.NewAccount(l)
+			if tt.broken {
+				a = budget.NewAccount(lame{l, lost})
+			}
+			_, _, ok := a.SettleRun(ctx)
+			assert.False(t, ok, "nothing was set aside")
+			for _, s := range tt.owns {
+				a.Owns(s)
+			}
+			require.NoError(t, a.ReserveRun(ctx, budget.Chain{user}, attempts(9)))
+			h, err := a.Reserve(ctx, budget.Chain{run}, attempts(4))
+			require.NoError(t, err)
+			require.NoError(t, h.Settle(ctx, attempts(2), budget.Exact))
+			if tt.open {
+				_, err = a.Reserve(ctx, budget.Chain{run}, attempts(3))
+				require.NoError(t, err)
+			}
+			took, mark, ok := a.SettleRun(ctx)
+			assert.True(t, ok)
+			assert.Equal(t, tt.took, took)
+			assert.Equal(t, tt.mark, mark)
+			all, err := l.Balances(ctx, []budget.Scope{user})
+			require.NoError(t, err)
+			assert.Equal(t, tt.took, all[0].Used)
+			assert.Equal(t, tt.mark, all[0].Mark)
+			_, _, ok = a.SettleRun(ctx)
+			assert.False(t, ok, "it is settled once")
+		})
+	}
+	a := budget.NewAccount(lame{budget.NewMemory(nil), lost})
+	_, err := a.Balances(ctx, budget.Chain{user})
+	assert.ErrorIs(t, err, lost)
+	_, err = a.Short(ctx, budget.Chain{user}, attempts(1))
+	assert.ErrorIs(t, err, lost)
+	_, err = a.Left(ctx, budget.Chain{user})
+	assert.ErrorIs(t, err, lost)
+}
+
+// LED-006: a caller gets scope, window and the time until it begins anew.
+func TestExceededError(t *testing.T) {
+	now := time.Date(2026, 11, 23, 23, 59, 59, 999_500_000, time.UTC)
+	exceeded := func(s budget.Scope) *contract.Error {
+		s.Limits = limits(t, "{:max-attempts 2}")
+		l := budget.NewMemory(func() time.Time { return now })
+		var e *budget.ExceededError
+		_, err := l.Reserve(context.Background(), []budget.Scope{s}, attempts(3))
+		require.ErrorAs(t, err, &e)
+		assert.Contains(t, e.Error(), s.String())
+		return e.Contract("budget/exceeded", now)
+	}
+	caller := exceeded(budget.Scope{Kind: budget.User, ID: "ann", Per: budget.Day})
+	assert.Equal(t, `{:asked 3 :dimension :attempts :left 2 :limit 2 :per :day :resets #inst "2026-11-24T00:00:00.000Z"`+
+		` :retry-after-ms 1 :scope :user :user "ann"}`, caller.Details.String())
+	whole := exceeded(budget.Scope{Kind: budget.Tenant})
+	assert.Equal(t, "{:asked 3 :dimension :attempts :left 2 :limit 2 :per :total :scope :tenant}", whole.Details.String())
+	assert.Contains(t, whole.Message, "does not begin anew")
+
+	for want, s := range map[string]budget.Scope{
+		"this host":       {Kind: budget.Tenant},
+		"user ann":        {Kind: budget.User, ID: "ann"},
+		"session s1":      {Kind: budget.Session, ID: "s1"},
+		"the run":         {Kind: budget.Run, ID: "r1"},
+		"the plan at [0]": {Kind: budget.Plan, ID: "r1 [0]"},
+		"node [0 1]":      {Kind: budget.Node, ID: "r1 [0 1]"},
+	} {
+		assert.Equal(t, want, s.String())
+	}
+	for v, want := range map[interface{ String() string }]string{
+		budget.Kind(-1): "scope -1", budget.Kind(6): "scope 6", budget.Node: "node", budget.Tenant: "tenant",
+		budget.Mark(-1): "mark -1", budget.Mark(4): "mark 4", budget.Unknown: "unknown", budget.Exact: "exact",
+	} {
+		assert.Equal(t, want, v.String())
+	}
+}
+
+// BUD-001: a wall time of nothing is no time, not no limit.
+func TestWall(t *testing.T) {
+	for _, tt := range []struct {
+		limit contract.Limit
+		want  time.Duration
+	}{
+		{contract.Limit{}, 0},
+		{contract.Limit{N: 5}, 0},
+		{contract.Limit{Set: true}, time.Nanosecond},
+		{contract.Limit{Set: true, N: -1}, time.Nanosecond},
+		{contract.Limit{Set: true, N: 1}, time.Millisecond},
+		{contract.Limit{Set: true, N: math.MaxInt64}, (1 << 43) * time.Millisecond},
+	} {
+		assert.Equal(t, tt.want, budget.Wall(tt.limit), "%+v", tt.limit)
+	}
+	assert.Positive(t, budget.Wall(contract.Limit{Set: true, N: math.MaxInt64}))
+}
+
+// LED-004: a counter is kept for a day behind its window, and as long as
+// something is reserved in it; callers are listed in one order.
+func TestKeptCounters(t *testing.T) {
+	ctx := context.Background()
+	begin := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	now := begin
+	l := budget.NewMemory(func() time.Time { return now })
+	scope := func(id string) []budget.Scope { return []budget.Scope{{Kind: budget.User, ID: id, Per: budget.Day}} }
+	reserve := func(id string) budget.Reservation {
+		r, err := l.Reserve(ctx, scope(id), attempts(1))
+		require.NoError(t, err)
+		return r
+	}
+	for _, id := range []string{"c", "a", "e", "b", "d"} {
+		require.NoError(t, l.Settle(ctx, reserve(id), attempts(1), budget.Exact))
+	}
+	seen, err := l.Seen(ctx, budget.User, budget.Day)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a", "b", "c", "d", "e"}, seen)
+	first, second := reserve("open"), reserve("open")
+
+	now = begin.Add(48*time.Hour - time.Nanosecond)
+	reserve("later")
+	assert.Equal(t, 7, l.Len(), "a day behind the window is not over")
+	now = begin.Add(48 * time.Hour)
+	reserve("later still")
+	assert.Equal(t, 3, l.Len(), "what has something reserved is kept")
+	require.NoError(t, l.Settle(ctx, first, attempts(1), budget.Exact))
+	assert.Equal(t, 3, l.Len())
+	require.NoError(t, l.Settle(ctx, second, attempts(1), budget.Exact))
+	assert.Equal(t, 2, l.Len(), "and goes with the last")
+}
+
+// LED-007: a reservation in a scope that was forgotten is settled in the others.
+func TestForgotten(t *testing.T) {
+	ctx := context.Background()
+	l := budget.NewMemory(nil)
+	run, user := budget.Scope{Kind: budget.Run, ID: "r"}, budget.Scope{Kind: budget.User, ID: "u"}
+	r, err := l.Reserve(ctx, []budget.Scope{run, user}, attempts(2))
+	require.NoError(t, err)
+	require.NoError(t, l.Forget(ctx, run))
+	assert.Equal(t, 1, l.Len())
+	require.NoError(t, l.Settle(ctx, r, attempts(1), budget.Exact))
+	all, err := l.Balances(ctx, []budget.Scope{run, user})
+	require.NoError(t, err)
+	assert.True(t, all[0].Used.IsZero())
+	assert.Equal(t, attempts(1), all[1].Used)
+	assert.True(t, all[1].Reserved.IsZero())
+}
