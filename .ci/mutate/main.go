@@ -36,6 +36,7 @@ import (
 // targets are measured when no argument names others.
 var targets = []string{
 	"host/internal/domain/policy",
+	"host/internal/orchestration/budget",
 	"host/internal/orchestration/dispatch/decide.go",
 	"host/internal/orchestration/dispatch/backoff.go",
 	"host/internal/orchestration/dispatch/breaker",

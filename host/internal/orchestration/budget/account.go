@@ -3,7 +3,6 @@ package budget
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -234,15 +233,12 @@ func (a *Account) Close(ctx context.Context) {
 	a.Drain(ctx)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.closed || a.ledger == nil {
-		return
-	}
 	a.closed = true
 	a.settleRun(ctx)
-	if len(a.own) > 0 {
-		_ = a.ledger.Forget(ctx, slices.Collect(maps.Values(a.own))...)
-		a.own = nil
+	for _, s := range a.own {
+		_ = a.ledger.Forget(ctx, s)
 	}
+	a.own = nil
 }
 
 // SettleRun settles what was set aside for the whole run with what the run took,
@@ -271,7 +267,7 @@ func (a *Account) took(ctx context.Context) (policy.Amounts, Mark) {
 		return a.totals.Settled, a.totals.Mark
 	}
 	all, err := a.ledger.Balances(ctx, []Scope{*a.run})
-	if err != nil || len(all) == 0 {
+	if err != nil {
 		return a.totals.Settled, max(a.totals.Mark, AtLeast)
 	}
 	if !all[0].Reserved.IsZero() {

@@ -128,8 +128,9 @@ func TestSettleRun(t *testing.T) {
 			if tt.broken {
 				a = budget.NewAccount(lame{l, lost})
 			}
-			_, _, ok := a.SettleRun(ctx)
+			_, mark, ok := a.SettleRun(ctx)
 			assert.False(t, ok, "nothing was set aside")
+			assert.Equal(t, budget.Exact, mark)
 			for _, s := range tt.owns {
 				a.Owns(s)
 			}
