@@ -50,7 +50,6 @@ var witnesses = map[string][]string{
 		"host/internal/orchestration/budget",
 		"host/internal/orchestration/dispatch",
 	},
-	"host/internal/domain/plan": {"host/internal/orchestration/eval"},
 	"host/internal/orchestration/budget": {
 		"host/internal/orchestration/dispatch",
 		"host/internal/orchestration/eval",
