@@ -1,0 +1,234 @@
+package plan_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/domain/plan"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+)
+
+// flow is an environment with the intents flow/make, which gives what out
+// describes, and flow/take, which takes what in describes.
+func flow(t testing.TB, out, in string) plan.Env {
+	t.Helper()
+	specs := schema.Builtin()
+	specs["res/made"] = edn.MustRead(out)
+	specs["req/taken"] = edn.MustRead(in)
+	schemas, err := schema.NewRegistry(specs)
+	require.NoError(t, err)
+	r, err := registry.New(registry.Spec{
+		Schemas: schemas,
+		Capabilities: []registry.Capability{
+			serve("flow/maker", "tool", "flow/make", "req/any", "res/made"),
+			serve("flow/taker", "tool", "flow/take", "req/taken", "res/any"),
+		},
+	})
+	require.NoError(t, err)
+	return plan.Env{Registry: r}
+}
+
+// finds is true if a check finds something in the nodes. Errors of other checks
+// fail the test.
+func finds(t testing.TB, env plan.Env, check, nodes string) bool {
+	t.Helper()
+	found := false
+	p, fs := readPlan(t, "{:nodes ["+nodes+"]}")
+	require.NotNil(t, p, "%v", fs)
+	for _, f := range plan.Check(p, env) {
+		found = found || f.Check == check
+		if f.Severity == plan.Error {
+			assert.Equal(t, check, f.Check, nodes)
+		}
+	}
+	return found
+}
+
+// CHECK-020: a written input that cannot fit whatever its slots will hold is
+// found, and one that may is not.
+func TestInputsThatMayFit(t *testing.T) {
+	const never, maybe = true, false
+	for _, tt := range []struct {
+		in, input string
+		want      bool
+	}{
+		{"[:map [:a :int]]", "{:a 1}", maybe},
+		{"[:map [:a :int]]", `{:a "x"}`, never},
+		{"[:map [:a :int]]", "{:a S}", maybe},
+		{"[:map [:a :int]]", "S", maybe},
+		{"[:map [:a :int]]", "{:b S}", never},
+		{"[:map [:a :int] [:b {:optional true} :int]]", "{:a S}", maybe},
+		{"[:map [:a :int] [:b {:optional true} :int]]", `{:a S :b "x"}`, never},
+		{"[:map [:a :int] [:b {:optional true} :int]]", `{:a 1 :b S :c 1}`, maybe},
+		{"[:map {:closed true} [:a :int]]", "{:a S :c 1}", never},
+		{"[:map {:closed true} [:a :int] [:c :int]]", "{:a S :c 1}", maybe},
+		{"[:map [:a [:map [:b :int]]] [:c :int]]", "{:a {:b S} :c 1}", maybe},
+		{"[:map [:a [:map [:b :int]]] [:c :int]]", "{:a {:d S} :c 1}", never},
+		{"[:map [:a [:map [:b :int]]] [:c :int]]", `{:a {:b S} :c "x"}`, never},
+		{"[:maybe [:map [:a :int]]]", "{:a S}", maybe},
+		{"[:maybe [:map [:a :int]]]", "{:b S}", never},
+		{"[:or [:map [:a :int]] [:map [:b :int]]]", "{:b S}", maybe},
+		{"[:or [:map [:a :int]] [:map [:b :int]]]", "{:c S}", never},
+		{"[:and [:map [:a :int]] [:map [:b :int]]]", "{:a S :b 1}", maybe},
+		{"[:and [:map [:a :int]] [:map [:b :int]]]", `{:a S :b "x"}`, never},
+		{"[:map [:l [:vector :int]]]", "{:l [1 S 3]}", maybe},
+		{"[:map [:l [:vector :int]]]", `{:l [1 S "x"]}`, never},
+		{"[:map [:l [:vector :int]]]", `{:l ["x" S 3]}`, never},
+		{"[:map [:l [:vector [:map [:a :int]]]]]", "{:l [{:a 1} {:a S} {:a 3}]}", maybe},
+		{"[:map [:l [:vector [:map [:a :int]]]]]", "{:l [{:a 1} {:b S}]}", never},
+		{"[:map [:l [:vector [:map [:a :int]]]]]", "{:l [{:a S} {:a S} {:b S}]}", never},
+		{"[:map [:l [:tuple :int :string]]]", `{:l [S "x"]}`, maybe},
+		{"[:map [:l :any]]", `{:l [S "x"]}`, maybe},
+	} {
+		node := fmt.Sprintf(`{:op :let :value 1 :as :s} {:op :call :intent :flow/take :as :r :input %s} {:op :emit :input :r}`,
+			strings.ReplaceAll(tt.input, "S", "{:slot/id :s}"))
+		assert.Equal(t, tt.want, finds(t, flow(t, ":any", tt.in), "CHECK-020", node), "%s for %s", tt.input, tt.in)
+	}
+	// What no node has written is an empty input.
+	const none = `{:op :call :intent :flow/take :as :r} {:op :emit :input :r}`
+	assert.True(t, finds(t, flow(t, ":any", "[:map [:a :int]]"), "CHECK-020", none))
+	assert.False(t, finds(t, flow(t, ":any", "[:map [:a {:optional true} :int]]"), "CHECK-020", none))
+}
+
+// CHECK-020, SCH-011: what a slot will hold is followed into the schema of its
+// producer; only what surely never fits is found.
+func TestSlotsThatMayFit(t *testing.T) {
+	const never, maybe = true, false
+	for _, tt := range []struct {
+		out, path, in, input string
+		want                 bool
+	}{
+		{"[:map [:a :int]]", ":out :a", "[:map [:x :int]]", "{:x S}", maybe},
+		{"[:map [:a :string]]", ":out :a", "[:map [:x :int]]", "{:x S}", never},
+		{"[:map [:a :string]]", ":quality", "[:map [:x :int]]", "{:x S}", maybe},
+		{"[:map [:a :string]]", ":out :b", "[:map [:x :int]]", "{:x S}", maybe},
+		{"[:map [:a [:maybe :string]]]", ":out :a", "[:map [:x :int]]", "{:x S}", never},
+		{"[:map [:a [:maybe :int]]]", ":out :a", "[:map [:x :int]]", "{:x S}", maybe},
+		{"[:map [:a [:or :string :keyword]]]", ":out :a", "[:map [:x :int]]", "{:x S}", never},
+		{"[:map [:a [:or :string :int]]]", ":out :a", "[:map [:x :int]]", "{:x S}", maybe},
+		{"[:map [:a [:or :string [:not :int]]]]", ":out :a", "[:map [:x :int]]", "{:x S}", maybe},
+		{"[:map [:a [:or [:not :int] :string]]]", ":out :a", "[:map [:x :int]]", "{:x S}", maybe},
+		{"[:map [:a [:or :string [:or :keyword :any]]]]", ":out :a", "[:map [:x :int]]", "{:x S}", maybe},
+		{"[:map [:a [:map [:b :string]]]]", ":out :a :b", "[:map [:x :int]]", "{:x S}", never},
+		{"[:map [:a [:map-of :keyword :string]]]", ":out :a :b", "[:map [:x :int]]", "{:x S}", never},
+		{"[:map [:a [:map-of :keyword :int]]]", ":out :a :b", "[:map [:x :int]]", "{:x S}", maybe},
+		{"[:map [:a [:vector :string]]]", ":out :a 0", "[:map [:x :int]]", "{:x S}", never},
+		{"[:map [:a [:vector :int]]]", ":out :a 0", "[:map [:x :int]]", "{:x S}", maybe},
+		{"[:map [:a [:vector :string]]]", ":out :a :b", "[:map [:x :int]]", "{:x S}", maybe},
+		{"[:map [:a [:tuple :int :string]]]", ":out :a 0", "[:map [:x :int]]", "{:x S}", maybe},
+		{"[:map [:a [:tuple :int :string]]]", ":out :a 1", "[:map [:x :int]]", "{:x S}", never},
+		{"[:map [:a [:tuple :int :string]]]", ":out :a 2", "[:map [:x :int]]", "{:x S}", maybe},
+		{"[:map [:a :string]]", "", "[:map [:x :int]]", "{:x S}", never},
+		{"[:map [:a :string]]", "", "[:map [:x [:map [:out :any]]]]", "{:x S}", maybe},
+		{"[:map [:a :string]]", ":out", "[:map [:x [:map [:a :int]]]]", "{:x S}", never},
+		{"[:map [:a :string]]", ":out", "[:map [:x [:map [:a :string]]]]", "{:x S}", maybe},
+		{"[:map [:a :string]]", ":out :a", "[:map [:x [:or :int :keyword]]]", "{:x S}", never},
+		{"[:map [:a :string]]", ":out :a", "[:map [:x [:or :int :string]]]", "{:x S}", maybe},
+		{"[:map [:a :string]]", ":out :a", "[:map [:x [:and :int :any]]]", "{:x S}", maybe},
+		{"[:map [:a :string]]", ":out :a", "[:map [:x [:map-of :keyword :int]]]", "{:x {:y S}}", never},
+		{"[:map [:a :string]]", ":out :a", "[:map [:x [:vector :int]]]", "{:x [S]}", never},
+	} {
+		slot := "{:slot/id :s}"
+		if tt.path != "" {
+			slot = "{:slot/path [:s " + tt.path + "]}"
+		}
+		nodes := fmt.Sprintf(`{:op :call :intent :flow/make :as :s} {:op :call :intent :flow/take :as :r :input %s} {:op :emit :input :r}`,
+			strings.ReplaceAll(tt.input, "S", slot))
+		got := finds(t, flow(t, tt.out, tt.in), "CHECK-020", nodes)
+		assert.Equal(t, tt.want, got, "%s of %s for %s", tt.path, tt.out, tt.in)
+	}
+}
+
+// CHECK-020: a map node over something that is surely no collection is found.
+func TestMapOverSlots(t *testing.T) {
+	const never, maybe = true, false
+	for _, tt := range []struct {
+		out, path string
+		want      bool
+	}{
+		{"[:map [:a :int]]", ":out :a", never},
+		{"[:map [:a :string]]", ":out :a", never},
+		{"[:map [:a :uuid]]", ":out :a", never},
+		{`[:map [:a [:re "x"]]]`, ":out :a", never},
+		{"[:map [:a [:or :int :string]]]", ":out :a", never},
+		{"[:map [:a [:or :int [:vector :int]]]]", ":out :a", maybe},
+		{"[:map [:a [:vector :int]]]", ":out :a", maybe},
+		{"[:map [:a [:set :int]]]", ":out :a", maybe},
+		{"[:map [:a :any]]", ":out :a", maybe},
+		{"[:map [:a [:and :int [:not :string]]]]", ":out :a", maybe},
+		{"[:map [:a :int]]", ":out :b", maybe},
+		{"[:map [:a :int]]", ":quality", maybe},
+	} {
+		nodes := fmt.Sprintf(`{:op :call :intent :flow/make :as :s} {:op :map :over {:slot/path [:s %s]} :as :r :body [{:op :emit :input :item}]} {:op :emit :input :r}`, tt.path)
+		assert.Equal(t, tt.want, finds(t, flow(t, tt.out, ":any"), "CHECK-020", nodes), "%s of %s", tt.path, tt.out)
+	}
+}
+
+// CHECK-049: a key much like one that the producer names is worth a warning;
+// another one, and one where the schema is open, is not.
+func TestMisspeltKeys(t *testing.T) {
+	for _, tt := range []struct {
+		out, path string
+		want      bool
+	}{
+		{"[:map [:answer :int]]", ":out :answr", true},
+		{"[:map [:answer :int]]", ":out :answer", false},
+		{"[:map [:answer :int]]", ":out :other", false},
+		{"[:map [:answer :int]]", ":answr", true},
+		{"[:map [:answer [:map [:score :int]]]]", ":out :answer :scroe", true},
+		{"[:map [:answer [:map [:score :int]]]]", ":out :answer :score", false},
+		{"[:map [:answer :any]]", ":out :answer :scroe", false},
+		{"[:or [:map [:answer :int]] [:map [:other :int]]]", ":out :answr", true},
+		{"[:or [:map [:answer :int]] :int]", ":out :answr", false},
+		{"[:or [:map [:answer :int]] :any]", ":out :answr", false},
+		{`[:map ["answer" :int]]`, ":out :answr", false},
+		{"[:map [:answer :int]]", ":qualty :answr", false},
+	} {
+		nodes := fmt.Sprintf(`{:op :call :intent :flow/make :as :s} {:op :emit :input {:slot/path [:s %s]}}`, tt.path)
+		assert.Equal(t, tt.want, finds(t, flow(t, tt.out, ":any"), "CHECK-049", nodes), "%s of %s", tt.path, tt.out)
+	}
+}
+
+// CHECK-045: a read of a slot whose writer has a condition is worth a warning,
+// but for a reader that asks the same, or whether the slot is filled.
+func TestConditionalSlots(t *testing.T) {
+	for _, tt := range []struct {
+		writer, reader string
+		want           bool
+	}{
+		{":when {:failed? :x}", ":input :y", true},
+		{"", ":input :y", false},
+		{":when true", ":input :y", false},
+		{":when {:failed? :x}", ":input :y :when {:failed? :x}", false},
+		{":when {:failed? :x}", ":input :y :when {:present? :y}", false},
+		{":when {:failed? :x}", ":input [{:slot/id :x} {:slot/id :y}] :when {:present? :x}", true},
+		{":when {:failed? :x}", ":input {:slot/id :y :slot/default 1}", false},
+	} {
+		nodes := `{:op :let :value 1 :as :x} {:op :let :value 1 ` + tt.writer + ` :as :y} {:op :emit ` + tt.reader + `}`
+		assert.Equal(t, tt.want, finds(t, testEnv(t), "CHECK-045", nodes), nodes)
+	}
+}
+
+// CHECK-016: of a long cycle the first nodes are named, and how many follow.
+func TestLongCycle(t *testing.T) {
+	for n, want := range map[int]string{
+		8:  "n0 -> n7 -> n6 -> n5 -> n4 -> n3 -> n2 -> n1 -> n0",
+		11: "n0 -> n10 -> n9 -> n8 -> n7 -> n6 -> n5 -> n4 -> (3 more) -> n0",
+	} {
+		var nodes []string
+		for i := range n {
+			nodes = append(nodes, fmt.Sprintf(`{:op :let :id "n%d" :value 1 :needs ["n%d"]}`, i, (i+n-1)%n))
+		}
+		p, _ := readPlan(t, "{:nodes ["+strings.Join(nodes, " ")+"]}")
+		require.NotNil(t, p)
+		all := plan.Check(p, testEnv(t))
+		require.Len(t, all, 1)
+		assert.Contains(t, all[0].Message, want)
+	}
+}
