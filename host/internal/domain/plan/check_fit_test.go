@@ -215,7 +215,7 @@ func TestConditionalSlots(t *testing.T) {
 	}
 }
 
-// CHECK-016: of a long cycle the first nodes are named, and how many follow.
+// CHECK-019: of a long cycle the first nodes are named, and how many follow.
 func TestLongCycle(t *testing.T) {
 	for n, want := range map[int]string{
 		8:  "n0 -> n7 -> n6 -> n5 -> n4 -> n3 -> n2 -> n1 -> n0",
