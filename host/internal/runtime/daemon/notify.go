@@ -13,7 +13,8 @@ import (
 // there is none it says nothing.
 type notifier struct {
 	socket string
-	// every is the time between two signs of life; 0: none are wanted.
+	// every is half of WATCHDOG_USEC, the longest time between two watchdog pings;
+	// 0: the service manager expects no pings.
 	every time.Duration
 }
 
@@ -44,6 +45,23 @@ func (n notifier) tell(lines ...string) {
 	}
 	defer func() { _ = conn.Close() }()
 	_, _ = conn.Write([]byte(strings.Join(lines, "\n")))
+}
+
+// interval returns the time between two rounds of the main loop: at most
+// beatEvery, and at most half of WATCHDOG_USEC.
+func (n notifier) interval() time.Duration {
+	if n.every > 0 {
+		return min(beatEvery, n.every)
+	}
+	return beatEvery
+}
+
+// ping resets the watchdog of the service manager, if it has one. Only the main
+// loop calls ping: a loop that is stuck must not look alive.
+func (n notifier) ping() {
+	if n.every > 0 {
+		n.tell("WATCHDOG=1")
+	}
 }
 
 // reloading is the message at the begin of a reload; ready ends it.

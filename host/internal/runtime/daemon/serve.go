@@ -227,11 +227,7 @@ func (d *Daemon) stepper() func(what string, args ...any) {
 // loop is the main loop: it decides, and never waits for anything but what it
 // selects on.
 func (d *Daemon) loop(signals <-chan os.Signal) {
-	every := beatEvery
-	if d.notify.every > 0 {
-		every = min(every, d.notify.every)
-	}
-	tick := time.NewTicker(every)
+	tick := time.NewTicker(d.notify.interval())
 	defer tick.Stop()
 	for {
 		select {
@@ -249,9 +245,7 @@ func (d *Daemon) loop(signals <-chan os.Signal) {
 			return
 		case <-tick.C:
 			d.goesRound()
-			if d.notify.every > 0 {
-				d.notify.tell("WATCHDOG=1")
-			}
+			d.notify.ping()
 		}
 	}
 }
@@ -268,6 +262,7 @@ func (d *Daemon) Drain() { d.drained.Do(func() { close(d.drains) }) }
 func (d *Daemon) stop(signals <-chan os.Signal) {
 	d.setPhase(phaseDraining)
 	d.notify.tell("STOPPING=1", "STATUS=draining")
+	d.notify.ping() // the ticker of this loop starts anew
 	d.host.Load().rescorer.Stop() // nobody waits for what it does
 	ctx, hurry := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -276,7 +271,7 @@ func (d *Daemon) stop(signals <-chan os.Signal) {
 		d.host.Load().drain(ctx, d.host.Load().Loaded().Host.DrainTimeout)
 		d.takeDown(ctx)
 	}()
-	tick := time.NewTicker(beatEvery)
+	tick := time.NewTicker(d.notify.interval())
 	defer tick.Stop()
 	for {
 		select {
@@ -291,9 +286,7 @@ func (d *Daemon) stop(signals <-chan os.Signal) {
 			}
 		case <-tick.C:
 			d.goesRound()
-			if d.notify.every > 0 {
-				d.notify.tell("WATCHDOG=1")
-			}
+			d.notify.ping()
 		}
 	}
 }
