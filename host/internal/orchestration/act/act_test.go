@@ -2,6 +2,7 @@ package act_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
@@ -331,25 +333,122 @@ func TestPanicInAStep(t *testing.T) {
 	assert.Equal(t, "step accept no entropy", told)
 }
 
-// RUN-004, DET-001: the same request, configuration and seed give the same plan
-// and the same decisions.
+// RUN-004, DET-001: the same request, configuration and seed give the same plan,
+// the same steps and the same response, whether the caller waits for the answer,
+// streams it, or has it accepted. The surfaces of this build refuse accepted acts
+// (queue/disabled): the pipeline alone runs them here.
 func TestSameRequestSamePlan(t *testing.T) {
-	plans := map[string]bool{}
-	for range 3 {
-		w := two(t)
-		w.On("a/one", value(`{:text "x"}`))
-		_, err, records := do(t, service(t, w, func(c *act.Config) { c.NewSeed = func() int64 { return 7 } }), ask+`}`)
-		require.Nil(t, err)
-		for _, r := range records {
-			if p, ok := r.Body.(*journal.PlanResolved); ok {
-				plans[p.Plan.Hash()] = true
+	type result struct{ plan, response, steps string }
+	results := map[string]result{}
+	forms := map[string]string{}
+	run := func(how, form string, perform func(*act.Service, act.Act) *act.Run) {
+		synctest.Test(t, func(t *testing.T) {
+			w := two(t)
+			bad := dispatchtest.Step{Pieces: []string{"not "}, Value: edn.MustRead(`{:text "x"}`)}
+			good := dispatchtest.Step{Pieces: []string{"so"}, Value: edn.MustRead(`{:text "{}"}`)}
+			w.On("a/one", bad, bad).On("a/two", good)
+			w.Policies.Intents = map[string]policy.Layer{
+				"text/respond": {Stream: policy.Of(policy.Provisional, policy.Origin{Source: policy.SourceIntent})},
 			}
-			if a, ok := r.Body.(*journal.RunAccepted); ok {
-				assert.Equal(t, int64(7), a.Seed)
+			s := service(t, w, func(c *act.Config) {
+				c.NewSeed, c.NewID = func() int64 { return 7 }, func() string { return "run_1" }
+			})
+			r := perform(s, request(`{:proto 1 :trace {:id "r"} :input {:prompt "p"} :done {:must #{:json-valid}} `+form+`
+			  :task {:intent :text/respond :dispatch {:retry {:fallback-max 1 :same-cap-max 1}}}}`))
+			resp, err := r.Wait()
+			require.Nil(t, err, how)
+			var got result
+			var steps []string
+			for _, rec := range r.Records() {
+				switch b := rec.Body.(type) {
+				case *journal.PlanResolved:
+					got.plan = b.Plan.Hash()
+				case *journal.RunAccepted:
+					assert.Equal(t, int64(7), b.Seed)
+					forms[how] = b.ResponseType
+				case *journal.AttemptChunk, *journal.AttemptRetracted:
+					continue // what a stream shows is not a step of the run
+				}
+				steps = append(steps, brief(rec))
 			}
-		}
+			got.response, got.steps = resp.String(), strings.Join(steps, "\n")
+			results[how] = got
+		})
 	}
-	assert.Len(t, plans, 1)
+	start := func(s *act.Service, a act.Act) *act.Run {
+		r, err := s.Start(context.Background(), a)
+		require.Nil(t, err)
+		return r
+	}
+	run("value", "", start)
+	run("again", "", start)
+	run("accepted", ":response/type :accepted", start)
+	run("stream", ":response/type :stream", func(s *act.Service, a act.Act) *act.Run {
+		a.Watched = true
+		r := start(s, a)
+		shown := 0
+		require.NoError(t, r.Watch(context.Background(), func(e journal.Event) error {
+			if e.Shown() {
+				shown++
+			}
+			return nil
+		}))
+		assert.Positive(t, shown, "the text was streamed")
+		return r
+	})
+	assert.Contains(t, results["value"].steps, "act: node/committed two 3")
+	for how, got := range results {
+		assert.Equal(t, results["value"], got, how)
+	}
+	assert.Equal(t, map[string]string{"value": "value", "again": "value", "accepted": "accepted", "stream": "stream"}, forms)
+}
+
+// RUN-002: the later steps before the acceptance, in their order: shape of the
+// request, plan check with the permission for effects, worst-case cost. The
+// request has a fault for each; each row takes away the one that is reported.
+// The steps of the transport are TestOrderOfRefusals of package httpapi.
+func TestOrderOfPrepare(t *testing.T) {
+	w := priced(t, dispatchtest.Cap("a/writes", ":cap/effects #{:fs/write} :cap/cost {:usd 0}"))
+	w.On("a/two", value(`{:good true}`))
+	user := block(t, "{:max-attempts 3}")
+	user.RefuseWorst = true
+	kept := &keeping{Journal: journal.NewMemory()}
+	s := service(t, w, budgets(policy.Budgets{User: user}), func(c *act.Config) { c.Journal = kept })
+	const node = `{:op :call :intent :text/respond :input {} :as :x :dispatch {:candidates [%s] :retry {:same-cap-max %d}} %s}`
+	plan := func(candidate string, retries int, more string) string {
+		return fmt.Sprintf(`{:nodes [`+node+` {:op :emit :input :x}]}`, candidate, retries, more)
+	}
+	const effects = `:effects {:allowed #{:fs/write}}`
+	for _, row := range []struct{ step, text, typ string }{
+		{"translation", `{:proto 1 :trace 7 :task {:intent :nope} :input {:plan {:nodes 7}}}`, "invalid-request"},
+		{"contract", ownPlan(plan(":a/nobody", 9, ""), "", ":deadline-ms 0"), "invalid-request"},
+		{"plan check", ownPlan(plan(":a/nobody", 9, ""), "", ""), "plan/invalid"},
+		{"effects", ownPlan(plan(":a/writes", 9, effects), "", ""), "plan/invalid"},
+		{"worst case", ownPlan(plan(":a/two", 9, ""), "", ""), "budget/would-exceed"},
+	} {
+		_, err := s.Start(t.Context(), request(row.text))
+		require.NotNil(t, err, row.step)
+		assert.Equal(t, row.typ, err.Type, row.step)
+		assert.Empty(t, kept.runs, "%s: no record, so no run", row.step)
+	}
+	_, err, records := do(t, s, ownPlan(plan(":a/two", 0, ""), "", ""))
+	require.Nil(t, err, "%v", err)
+	assert.Equal(t, []string{"run/accepted", "budget/reserved"}, kinds(records)[:2])
+	assert.Equal(t, []string{records[0].Run}, kept.runs)
+}
+
+// keeping is a journal that knows the runs that it has records of.
+type keeping struct {
+	act.Journal
+	runs []string
+}
+
+// Append implements journal.Journal.
+func (k *keeping) Append(ctx context.Context, r journal.Record) error {
+	if !slices.Contains(k.runs, r.Run) {
+		k.runs = append(k.runs, r.Run)
+	}
+	return k.Journal.Append(ctx, r)
 }
 
 // RUN-021: how a request travels does not make it another one.

@@ -426,6 +426,23 @@ func (c control) Status() edn.Value {
 	)
 }
 
+// Rejected implements httpapi.Backend: it is a line of the log, as Audit is. The
+// text of the error may quote the request, so only its type is written.
+func (d *Daemon) Rejected(r httpapi.Rejection) {
+	d.log.Named("audit").Info("act/rejected",
+		"principal", r.Principal,
+		"address", r.Address,
+		"trace", truncated(r.Trace),
+		"error", r.Err.Type,
+	)
+}
+
+// truncated returns at most 80 bytes of the text of a value from a caller.
+func truncated(v edn.Value) string {
+	text, _ := v.AsString()
+	return text[:min(len(text), 80)]
+}
+
 // Audit implements httpapi.Control: it is a line of the log, with the keys that
 // a record of the host has.
 func (c control) Audit(deed httpapi.Deed) {

@@ -262,7 +262,7 @@ func (d *Daemon) Drain() { d.drained.Do(func() { close(d.drains) }) }
 func (d *Daemon) stop(signals <-chan os.Signal) {
 	d.setPhase(phaseDraining)
 	d.notify.tell("STOPPING=1", "STATUS=draining")
-	d.notify.ping() // the ticker of this loop starts anew
+	d.notify.ping()               // the ticker of this loop starts anew
 	d.host.Load().rescorer.Stop() // nobody waits for what it does
 	ctx, hurry := context.WithCancel(context.Background())
 	done := make(chan struct{})

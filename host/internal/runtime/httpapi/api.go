@@ -93,6 +93,7 @@ func (x *exchange) answer() (r reply) {
 			r = x.form().failure(x.defect(p))
 		}
 	}()
+	defer func() { x.auditRefusal(r) }()
 	setHeaders(x.w.Header(), x.r.URL.Path)
 	if len(x.r.TransferEncoding) > 0 {
 		// It may have had a Content-Length too, of which the library tells nothing:
@@ -129,6 +130,15 @@ func notThere(method, allow string) reply {
 	r := formPlain.failure(contract.Errorf("method-not-allowed", "the address does not take %.20q", method).WithHint("it takes " + allow))
 	r.allow = allow
 	return r
+}
+
+// auditRefusal records the refusal of an act. The end of a run is in the journal.
+func (x *exchange) auditRefusal(r reply) {
+	if x.route == nil || x.route.Operation != OpAct || r.err == nil || r.run != "" {
+		return
+	}
+	trace := r.body.Key("trace").Key("id")
+	x.api.backend.Rejected(Rejection{Principal: x.who.Name, Address: x.r.RemoteAddr, Trace: trace, Err: r.err})
 }
 
 // defect is the error for a panic: an id for the caller, the stack for the log.

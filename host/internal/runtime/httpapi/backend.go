@@ -30,6 +30,17 @@ type Backend interface {
 	Take() (Turn, *contract.Error)
 	// Control carries out admin actions; nil while the daemon comes up.
 	Control() Control
+	// Rejected writes an audit record of an act that was refused before it became
+	// a run (RUN-002).
+	Rejected(Rejection)
+}
+
+// Rejection is an act that was refused before it was accepted. It has nothing of
+// the request but the id of its trace, which is nil if no body was read.
+type Rejection struct {
+	Principal, Address string // Principal is empty if the caller was not identified
+	Trace              edn.Value
+	Err                *contract.Error
 }
 
 // Turn is one act's hold on a generation of the configuration: it stays in

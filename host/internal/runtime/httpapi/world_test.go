@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -45,6 +46,9 @@ type world struct {
 	panics   atomic.Bool
 	turns    atomic.Int64
 	deeds    chan httpapi.Deed
+
+	mu         sync.Mutex
+	rejections []httpapi.Rejection
 
 	api     *httpapi.API
 	server  *httpapi.Server
@@ -148,6 +152,21 @@ func (x turn) Watch(ctx context.Context, a act.Act, show func(journal.Event) err
 func (x turn) Release() { x.w.turns.Add(-1) }
 
 func (w *world) Control() httpapi.Control { return control{w} }
+
+func (w *world) Rejected(r httpapi.Rejection) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.rejections = append(w.rejections, r)
+}
+
+// rejected returns the audit records of refused acts since the last call.
+func (w *world) rejected() []httpapi.Rejection {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := w.rejections
+	w.rejections = nil
+	return all
+}
 
 type control struct{ w *world }
 

@@ -1,0 +1,102 @@
+package httpapi_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// RUN-002: the steps before the acceptance of an act have a fixed order. The
+// first request has a fault for each step; each row names the error of the first
+// step that is left and takes its fault away. Every refusal is audited and makes
+// no run. The order of the later steps (contract, effects, plan, budget) is
+// TestOrderOfPrepare of package act.
+func TestOrderOfRefusals(t *testing.T) {
+	w := newWorld(t, func(s *httpapi.Settings) {
+		s.Limits.ActRate, s.Limits.ActBurst = config.Rate{Events: 1, Per: time.Hour}, 1
+	})
+	w.exec.On("t/any", dispatchtest.Step{Value: edn.MustRead(`{:n 1}`)})
+	require.Equal(t, 200, w.call("POST /v1/act", jsonAct("t/any", "{}")).status, "takes the only token")
+	require.Empty(t, w.rejected(), "an accepted act is in the journal")
+
+	headers := map[string]string{
+		"X-Long":          strings.Repeat("x", 9<<10),
+		"Host":            "evil.example",
+		"Sec-Fetch-Site":  "cross-site",
+		"Accept":          "image/png",
+		"Authorization":   "Bearer x",
+		"Content-Type":    "image/png",
+		"Idempotency-Key": "k",
+	}
+	without := func(name string) func() { return func() { delete(headers, name) } }
+	body := `{"proto":`
+	w.phase.Store("starting")
+	for _, row := range []struct {
+		step, typ string
+		mend      func()
+	}{
+		{"transport: size of the headers", "http/headers-too-large", without("X-Long")},
+		{"transport: host", "http/misdirected", without("Host")},
+		{"transport: origin", "http/cross-origin", without("Sec-Fetch-Site")},
+		{"transport: form of the answer", "http/not-acceptable", without("Accept")},
+		{"phase", "runtime/starting", func() { w.phase.Store("draining") }},
+		{"authenticate", "auth/unauthorized", without("Authorization")},
+		{"rate limit", "auth/rate-limited", func() {
+			w.tune(func(s *httpapi.Settings) { s.Limits.ActRate = config.Rate{} })
+		}},
+		{"decode: type of the body", "http/unsupported-media-type", without("Content-Type")},
+		{"decode: text of the body", "invalid-request", func() {
+			body = `{"proto":1,"trace":{"id":"t-1"},"task":{"intent":"t/none"},"input":{},"response/type":"accepted"}`
+		}},
+		{"idempotency lookup", "db/not-configured", without("Idempotency-Key")},
+		{"drain", "runtime/draining", func() { w.phase.Store("ready") }},
+		{"form of the answer", "queue/disabled", func() { body = jsonAct("t/none", "{}") }},
+		{"contract", "invalid-request", func() { body = jsonAct("t/any", "{}") }},
+	} {
+		var list []string
+		for name, v := range headers {
+			list = append(list, name, v)
+		}
+		a := w.call("POST /v1/act", body, list...)
+		require.Equal(t, row.typ, a.failure(t), row.step)
+		assert.Empty(t, a.header.Get("Ferment-Run-Id"), row.step)
+		audited := w.rejected()
+		if assert.Len(t, audited, 1, row.step) {
+			assert.Equal(t, row.typ, audited[0].Err.Type, row.step)
+			assert.NotEmpty(t, audited[0].Address, row.step)
+			assert.Equal(t, headers["Authorization"] == "", audited[0].Principal == "anonymous", row.step)
+		}
+		row.mend()
+	}
+	assert.Equal(t, 200, w.call("POST /v1/act", body).status, "no fault is left")
+	assert.Len(t, w.exec.Calls(), 2, "a refusal runs nothing")
+}
+
+// RUN-002: the audit record of a refusal names the trace of the request; a run
+// that fails, a stream that begins, and requests that are not acts are not
+// refusals of acts.
+func TestAuditOfRefusals(t *testing.T) {
+	w := newWorld(t)
+	w.fails(errorOf("input/invalid"))
+	w.call("POST /v1/act", jsonAct("t/any", "{}"))
+	w.call("POST /v1/act", jsonAct("t/any", "{}"), "Accept", "text/event-stream")
+	w.call("GET /nowhere", "")
+	w.call("PUT /v1/act", "{}")
+	assert.Empty(t, w.rejected())
+	for _, accept := range []string{"application/json", "text/event-stream"} {
+		w.operator("POST /v1/act", `{"proto":1,"trace":{"id":"mine"},"task":{"intent":"t/nope"},"input":{}}`, "Accept", accept)
+		audited := w.rejected()
+		require.Len(t, audited, 1, accept)
+		assert.Equal(t, `invalid-request "mine"`, fmt.Sprint(audited[0].Err.Type, " ", audited[0].Trace), accept)
+		assert.Regexp(t, "^uid/[0-9]+$", audited[0].Principal, accept)
+	}
+}
