@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/base64"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -136,6 +137,52 @@ func TestPitfall03_StoppedPlugin(t *testing.T) {
 			b.to(t, Stopped, 1)
 			assert.Less(t, time.Since(begin), 2500*time.Millisecond)
 			gone(t, pid, 0)
+		})
+	}
+}
+
+// SUP-004: the rungs of the ladder are Drain, the end of standard input, the
+// shutdown of go-plugin, SIGTERM and SIGKILL, in this order. A plugin that obeys
+// a rung gets none of the later ones; one that ignores a rung gets the next
+// within a quarter of the grace. The host ends calls before the first rung
+// (TestDrain), and the signals reach the whole group (sdk/launch).
+func TestStopLadder(t *testing.T) {
+	const grace = 2 * time.Second
+	for ignored, want := range map[string]string{
+		"":                               "drain close-stdin!",
+		"drain":                          "drain:late close-stdin!",
+		"close-stdin":                    "drain close-stdin shutdown!",
+		"close-stdin shutdown":           "drain close-stdin shutdown terminate!",
+		"close-stdin shutdown terminate": "drain close-stdin shutdown terminate kill!",
+		"shutdown terminate":             "drain close-stdin!",
+		"SIGSTOP":                        "drain:late close-stdin shutdown:late terminate kill!",
+	} {
+		t.Run("ignores "+ignored, func(t *testing.T) {
+			t.Parallel()
+			s := as("stubborn", strings.Fields(ignored)...)
+			s.StopGrace, s.Restart.Policy = grace, Never
+			b := run(t, s).ready()
+			u, err := b.unit("p")
+			require.NoError(t, err)
+			if ignored == "SIGSTOP" {
+				require.NoError(t, syscall.Kill(b.pid(), syscall.SIGSTOP))
+			}
+			begin := time.Now()
+			var got []string
+			for _, r := range u.all()[0].living.Load().stop(t.Context(), stopping{settings: s, reason: CauseStop}) {
+				step := r.Name
+				switch {
+				case r.Exited:
+					step += "!"
+				case errors.Is(r.Err, context.DeadlineExceeded):
+					step += ":late"
+				}
+				got = append(got, step)
+			}
+			assert.Equal(t, want, strings.Join(got, " "))
+			rungs := len(got) - 1
+			assert.Less(t, time.Since(begin), time.Duration(rungs)*grace/4+killWait)
+			b.to(t, Stopped, 1)
 		})
 	}
 }

@@ -20,6 +20,8 @@ import (
 	goplugin "github.com/hashicorp/go-plugin"
 	"github.com/hashicorp/go-plugin/runner"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/fermenthq/ferment/sdk/confine"
@@ -358,9 +360,15 @@ func (p *process) report() launch.Report {
 	return p.runner.Report()
 }
 
-// shutdown asks go-plugin in the plugin to end it.
+// shutdown asks go-plugin in the plugin to end it. A lost connection is success:
+// go-plugin stops its server before it answers.
 func (p *process) shutdown(ctx context.Context) error {
-	return p.conn.Invoke(ctx, shutdownMethod, &emptypb.Empty{}, &emptypb.Empty{}, grpc.MaxCallRecvMsgSize(wire.MaxNotice))
+	limit := grpc.MaxCallRecvMsgSize(wire.MaxNotice)
+	err := p.conn.Invoke(ctx, shutdownMethod, &emptypb.Empty{}, &emptypb.Empty{}, limit)
+	if status.Code(err) == codes.Unavailable {
+		return nil
+	}
+	return err
 }
 
 // discard kills the process if it lives and gives everything back that the

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -58,8 +59,9 @@ var roles = map[string]func(args []string){
 		fmt.Println(strings.Replace(args[1], "%s", path, 1))
 		awaitHost()
 	},
-	"hostile": func([]string) { serve(hostile{newFake()}) },
-	"needy":   func([]string) { serve(needy{hostile{newFake()}, ":plugin/needs #{:process/run}"}) },
+	"stubborn": serveStubborn,
+	"hostile":  func([]string) { serve(hostile{newFake()}) },
+	"needy":    func([]string) { serve(needy{hostile{newFake()}, ":plugin/needs #{:process/run}"}) },
 	// One that says to which ports it wants to connect.
 	"caller": func(ports []string) {
 		serve(needy{hostile{newFake()}, ":plugin/needs #{:net/connect} :plugin/ports #{" + strings.Join(ports, " ") + "}"})
@@ -121,6 +123,35 @@ func serve(f wire.Service) {
 	}()
 	goplugin.Serve(wire.ServeConfig(f))
 }
+
+// serveStubborn serves a plugin that ignores the rungs of the stop ladder that
+// its arguments name.
+func serveStubborn(ignored []string) {
+	ignores := func(rung string) bool { return slices.Contains(ignored, rung) }
+	if ignores("terminate") {
+		signal.Ignore(syscall.SIGTERM)
+	}
+	if !ignores("close-stdin") {
+		go func() {
+			awaitHost()
+			os.Exit(0)
+		}()
+	}
+	var f wire.Service = newFake()
+	if ignores("drain") {
+		f = undrained{newFake()}
+	}
+	goplugin.Serve(wire.ServeConfig(f)) // returns at the shutdown of go-plugin
+	if ignores("shutdown") {
+		select {}
+	}
+}
+
+// undrained is a plugin whose Drain never returns.
+type undrained struct{ *fake }
+
+// Drain implements wire.Service.
+func (undrained) Drain(context.Context, time.Time, string) (int, error) { select {} }
 
 // fake is a plugin that misbehaves on demand.
 type fake struct {
