@@ -648,9 +648,62 @@ func TestWrittenIsolationFailsClosed(t *testing.T) {
 	assert.Contains(t, st.Err.Error(), "cgroup")
 	assert.Contains(t, st.Err.Hint, "best_effort")
 
+	assert.Zero(t, st.PID)
+
 	s.Isolation.BestEffort = true
 	b = run(t, s).ready()
 	assert.Contains(t, weaknesses(b.Status()[0].Confinement), "best-effort")
+	assert.Equal(t, "warn", b.line(t, "best_effort").Level, "the log says what is left open")
+}
+
+// ISO-003, HCL-021: what becomes of a level on machines of each kind. A level that
+// is written keeps the plugin from starting where it cannot be held; the default
+// steps down, which is a weakness; best_effort accepts less, which is another.
+// What a refusal does to a real plugin is TestWrittenIsolationFailsClosed.
+func TestLevelsOfMachines(t *testing.T) {
+	able := confine.Support{System: "linux", NoNewPrivs: true, Seccomp: true, Rlimits: true, Processes: true, LandlockABI: 7}
+	noLandlock, noFilter := able, able
+	noLandlock.LandlockABI, noFilter.Seccomp = 0, false
+	bare := confine.Support{System: "plan9"}
+	for _, row := range []struct {
+		name       string
+		machine    confine.Support
+		level      confine.Level // written
+		bestEffort bool
+		want       confine.Level // empty: not started
+		weak       string
+	}{
+		{name: "strict is held", machine: able, level: confine.Strict, want: confine.Strict},
+		{name: "strict without Landlock", machine: noLandlock, level: confine.Strict},
+		{name: "strict without a filter", machine: noFilter, level: confine.Strict},
+		{name: "strict without Linux", machine: bare, level: confine.Strict},
+		{name: "limits without Linux", machine: bare, level: confine.Limits},
+		{name: "limits without Landlock", machine: noLandlock, level: confine.Limits, want: confine.Limits},
+		{name: "none anywhere", machine: bare, level: confine.None, want: confine.None},
+		{name: "accepted", machine: noLandlock, level: confine.Strict, bestEffort: true, want: confine.Limits, weak: "best-effort"},
+		{name: "accepted without Linux", machine: bare, level: confine.Limits, bestEffort: true, want: confine.None, weak: "best-effort"},
+		{name: "nothing to accept", machine: able, level: confine.Strict, bestEffort: true, want: confine.Strict},
+		{name: "default", machine: able, want: confine.Strict},
+		{name: "default without Landlock", machine: noLandlock, want: confine.Limits, weak: "stepped-down"},
+		{name: "default without Linux", machine: bare, want: confine.None, weak: "stepped-down"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			s := as("good")
+			s.Isolation.Level, s.Isolation.BestEffort = row.level, row.bestEffort
+			c := s.confinement(contract.Description{}, row.machine)
+			err := c.refusal()
+			if row.want == "" {
+				require.NotNil(t, err)
+				assert.Equal(t, "runtime/not-ready", err.Type)
+				return
+			}
+			require.Nil(t, err, "%v", err)
+			assert.Equal(t, row.want, c.Level)
+			for _, name := range []string{"best-effort", "stepped-down"} {
+				assert.Equal(t, name == row.weak, slices.Contains(weaknesses(&c), name), name)
+			}
+		})
+	}
 }
 
 func outcome(t *testing.T, b *bench, try string) string {

@@ -246,6 +246,11 @@ func (i *instance) bury(e evExit) {
 func (i *instance) adopt(s *service) {
 	i.cur = s
 	i.living.Store(s)
+	if d := i.edition.described.Load(); d != nil {
+		if open := i.edition.settings().Confinement(d.Description).accepted(); open != "" {
+			i.unit.note(s.process, "warn", "isolation with best_effort: "+open)
+		}
+	}
 	// Not one of those that the end of the owner waits for: a process that even
 	// SIGKILL does not end must not hold the host.
 	go func() {

@@ -147,6 +147,10 @@ type Confinement struct {
 // enforcedPorts is the enforcement of a network that is held to ports alone.
 const enforcedPorts = "port-only"
 
+// weaknessBestEffort is the weakness of a plugin whose isolation is not held and
+// need not be.
+const weaknessBestEffort = "best-effort"
+
 // UDPOpen tells whether nothing keeps the processes from sending datagrams.
 func (c Confinement) UDPOpen() bool {
 	return c.Level != confine.Strict || slices.ContainsFunc(c.Weaknesses, func(w confine.Weakness) bool { return w.Name == "udp-open" })
@@ -154,8 +158,14 @@ func (c Confinement) UDPOpen() bool {
 
 // Confinement tells what holds for a plugin that is what it described.
 func (s Settings) Confinement(d contract.Description) Confinement {
-	support := confine.Probe()
+	return s.confinement(d, confine.Probe())
+}
+
+func (s Settings) confinement(d contract.Description, support confine.Support) Confinement {
 	p := s.policy(d, grounds{})
+	if s.Isolation.Level == "" {
+		p.Level = support.Best()
+	}
 	c := Confinement{
 		Level: p.Level, Written: s.Isolation.Level != "", BestEffort: s.Isolation.BestEffort, Needs: Narrowed(d.Needs, s.Needs),
 		Enforcement: "none", Weaknesses: p.Weaknesses(support), Gaps: p.Check(support),
@@ -175,7 +185,7 @@ func (s Settings) Confinement(d contract.Description) Confinement {
 		c.Weaknesses = append(c.Weaknesses, confine.Weakness{Name: "stepped-down", Text: fmt.Sprintf("the machine cannot hold level strict, so %s is in force", c.Level)})
 	}
 	if len(c.Gaps) > 0 && c.BestEffort {
-		c.Weaknesses = append(c.Weaknesses, confine.Weakness{Name: "best-effort", Text: "what the machine cannot hold is left open: " + c.Gaps[0].Text})
+		c.Weaknesses = append(c.Weaknesses, confine.Weakness{Name: weaknessBestEffort, Text: "what the machine cannot hold is left open: " + c.Gaps[0].Text})
 	}
 	return c
 }
@@ -212,6 +222,17 @@ func (s Settings) unheld(d contract.Description, effects []string, machine confi
 	u.Why = strings.Join(texts, "; ")
 	u.Hint = "run the host on a newer kernel, or write best_effort = true in isolation to accept less for this plugin, or effects { enforcement = \"best-effort\" } for all; \"ferment doctor\" shows what the machine can hold"
 	return u
+}
+
+// accepted returns the weakness that best_effort accepts, empty if nothing is left
+// open for its sake.
+func (c Confinement) accepted() string {
+	for _, w := range c.Weaknesses {
+		if w.Name == weaknessBestEffort {
+			return w.Text
+		}
+	}
+	return ""
 }
 
 // refusal is why a plugin may not be started under its isolation, or nil.

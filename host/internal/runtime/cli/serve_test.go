@@ -444,6 +444,24 @@ func TestWatchdog(t *testing.T) {
 	assert.Empty(t, w.left(time.Second))
 }
 
+// ISO-003: what best_effort leaves open shows in /health, in doctor and in the
+// log of the plugin. No machine holds a share of the processors with this build.
+func TestBestEffortShows(t *testing.T) {
+	t.Parallel()
+	w := answering(t)
+	w.rewrite("ferment.hcl", "plugin \"mine\" {", "plugin \"mine\" {\n  isolation {\n    cpu = 0.5\n  }")
+	got := w.run("doctor")
+	assert.NotEqual(t, 0, got.code, "a written limit that is not held: %s", got.stdout)
+	w.rewrite("ferment.hcl", "cpu = 0.5", "cpu = 0.5\n    best_effort = true")
+	s := w.serve()
+	health := s.request(t.Context(), "GET", "/health", "").value(t)
+	assert.Equal(t, "1", health.Key("isolation").Key("best-effort").String())
+	assert.Contains(t, strings.Join(strings.Fields(w.run("doctor").stdout), " "), "mine weak what the machine cannot hold")
+	logs := w.run("plugin", "logs", "mine")
+	assert.Contains(t, logs.stdout, "best_effort")
+	s.stop()
+}
+
 // OPS-001: SIGTERM while plugins come up ends the start.
 func TestServeStoppedWhileStarting(t *testing.T) {
 	t.Parallel()
