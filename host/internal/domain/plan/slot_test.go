@@ -159,6 +159,51 @@ func TestDeepValuesEnd(t *testing.T) {
 	t.Fatal("the value grew for ever")
 }
 
+// TestFilledLimits: SLOT-009, a filled value exactly at a limit is accepted, one
+// more level or byte is refused. A value weighs 16 bytes besides its text.
+func TestFilledLimits(t *testing.T) {
+	nested := func(depth int) edn.Value {
+		v := edn.Int(1)
+		for range depth {
+			v = edn.Vector(v)
+		}
+		return v
+	}
+	text := func(weight int) edn.Value { return edn.Text(strings.Repeat("x", weight-16)) }
+	const most = 16 << 20
+	for _, row := range []struct {
+		name, template string
+		value          edn.Value
+		typ            string
+	}{
+		{"a value of 128 levels", `{:slot/id :a}`, nested(128), ""},
+		{"a value of 129 levels", `{:slot/id :a}`, nested(129), "plan/too-deep"},
+		{"127 levels inside one", `[{:slot/id :a}]`, nested(127), ""},
+		{"128 levels inside one", `[{:slot/id :a}]`, nested(128), "plan/too-deep"},
+		{"126 levels inside a map in a map", `{:b {:c {:slot/id :a}}}`, nested(126), ""},
+		{"127 levels inside a map in a map", `{:b {:c {:slot/id :a}}}`, nested(127), "plan/too-deep"},
+		{"16 MiB", `{:slot/id :a}`, text(most), ""},
+		{"16 MiB and a byte", `{:slot/id :a}`, text(most + 1), "plan/too-large"},
+		{"16 MiB with the vector", `[{:slot/id :a}]`, text(most - 16), ""},
+		{"16 MiB and a byte with the vector", `[{:slot/id :a}]`, text(most - 15), "plan/too-large"},
+		{"twice one value, 16 MiB", `[{:slot/id :a} {:slot/id :a}]`, text((most - 16) / 2), ""},
+		{"twice one value, two bytes more", `[{:slot/id :a} {:slot/id :a}]`, text((most-16)/2 + 1), "plan/too-large"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			prog := load(t, `{:nodes [{:op :let :value 1 :as :a} {:op :let :value `+row.template+` :as :b} {:op :emit :input :b}]}`, testEnv(t))
+			f := plan.NewFrame(prog, edn.Nil())
+			f.Set(0, plan.ValueSlot(row.value))
+			_, _, err := prog.Plan.Nodes[1].Value.Fill(f, nil)
+			if row.typ == "" {
+				require.Nil(t, err, "%v", err)
+				return
+			}
+			require.NotNil(t, err)
+			assert.Equal(t, row.typ, err.Type)
+		})
+	}
+}
+
 // TestWideValuesEnd: SLOT-009, values that double from slot to slot share their
 // parts, so they cost nothing until somebody writes them down; they end in a
 // typed error before.

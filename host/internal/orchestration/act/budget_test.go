@@ -370,9 +370,10 @@ func TestLosersStayOnTheAccount(t *testing.T) {
 	}
 }
 
-// BUD-003, BUD-007: a price that is not known is never nothing.
+// BUD-003, BUD-007: a price that is not known is never nothing. Under at-least the
+// highest price among the candidates is reserved, wherever it is in their order.
 func TestUnknownPrice(t *testing.T) {
-	w := priced(t, dispatchtest.Cap("a/free", ":cap/cost {:usd 0}"), dispatchtest.Cap("a/some", ""))
+	w := priced(t, dispatchtest.Cap("a/free", ":cap/cost {:usd 0}"), dispatchtest.Cap("a/some", ""), dispatchtest.Cap("a/mid", ":cap/cost {:usd 0.005M}"))
 	for _, row := range []struct {
 		name, candidates string
 		atLeast          bool
@@ -382,14 +383,16 @@ func TestUnknownPrice(t *testing.T) {
 		{"denied", "[:a/some]", false, "", "", ""},
 		{"passed over", "[:a/some :a/two]", false, "two", "{:attempts 1 :roundtrips 1 :usd 0.001M}", "estimated"},
 		{"free is a price", "[:a/free]", false, "free", "{:attempts 1 :roundtrips 1}", "exact"},
-		{"at least the dearest", "[:a/some :a/one :a/two]", true, "some", "{:attempts 1 :roundtrips 1 :usd 0.01M}", "at-least"},
+		{"at least the dearest, first", "[:a/some :a/one :a/two]", true, "some", "{:attempts 1 :roundtrips 1 :usd 0.01M}", "at-least"},
+		{"at least the dearest, between", "[:a/some :a/two :a/one :a/mid]", true, "some", "{:attempts 1 :roundtrips 1 :usd 0.01M}", "at-least"},
+		{"at least the dearest, last", "[:a/some :a/two :a/mid :a/one]", true, "some", "{:attempts 1 :roundtrips 1 :usd 0.01M}", "at-least"},
 		{"nobody to take it from", "[:a/some]", true, "", "", ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			w := w.Again()
 			run := block(t, "{:max-usd 1}")
 			run.AtLeast = row.atLeast
-			resp, err, _ := do(t, service(t, w, budgets(policy.Budgets{Run: run})), asking(row.candidates, "", "{}", ""))
+			resp, err, records := do(t, service(t, w, budgets(policy.Budgets{Run: run})), asking(row.candidates, "", "{}", ""))
 			if row.asked == "" {
 				require.NotNil(t, err)
 				assert.Equal(t, "budget/exceeded", err.Type)
@@ -401,6 +404,9 @@ func TestUnknownPrice(t *testing.T) {
 			assert.Equal(t, row.asked, asked(w, false))
 			assert.Equal(t, row.spent, resp.Key("budget").Key("settled").String())
 			assert.Equal(t, row.mark, word(resp.Key("budget").Key("mark")))
+			reserved, _, open := settled(t, records, "run")
+			assert.Equal(t, row.spent, reserved.Value().String(), "what was reserved before the call")
+			assert.Zero(t, open)
 		})
 	}
 	w.Again()
