@@ -110,6 +110,8 @@ func TestFlowTable(t *testing.T) {
 		fails    string
 	}{
 		"hidden until the gates pass":          {layer: streaming(gatePassed, retries(0, 1)), a: says("a", "b"), seen: "gate-passed 1ab"},
+		"unset is hidden":                      {layer: retries(0, 1), a: says("a", "b"), seen: "gate-passed 1ab"},
+		"unset is hidden, fault":               {layer: retries(0, 1), a: begins(fails("provider/error"), "a"), b: says("b"), seen: "gate-passed 2b"},
 		"hidden, dropped with its attempt":     {layer: streaming(gatePassed, retries(0, 1)), a: begins(fails("provider/error"), "a"), b: says("b"), seen: "gate-passed 2b"},
 		"hidden, gates fail":                   {layer: mustPass(streaming(gatePassed, retries(0, 1)), "good"), a: says("bad"), b: says("good"), seen: "gate-passed 2good"},
 		"shown, commits":                       {layer: streaming(provisional, retries(0, 1)), a: says("a", "b"), seen: "provisional 1!a 1!b"},

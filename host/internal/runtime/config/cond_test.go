@@ -50,15 +50,15 @@ func subjectOf(result string) quality.Subject {
 
 // HCL-022, HCL-024: conditions over a result; what errors is a finding.
 func TestConditions(t *testing.T) {
-	result := `{:text "Grüße" :n 3 :dec 1.10M :ok true :nil nil :list [1 2 3] :set #{:b :a} :kw :a/b :nested {:a {:b [10 20]}} "str key" 7 :cap/id :x/y :f 0.1}`
+	result := `{:text "Grüße" :n 3 :dec 1.10M :ok true :nil nil :list [1 2 3] :set #{:b :a} :kw :a/b :nested {:a {:b [10 20]}} "str key" 7 :cap/id :x/y :f 0.1 :sure? true}`
 	pass, fail, broken := "pass", "fail", quality.CheckError
 	for _, row := range []struct{ expr, want string }{
 		{`true`, pass}, {`false`, fail},
-		{`length(result.text) == 5`, pass}, {`length(result.list) == 3`, pass}, {`length(result) == 12`, pass},
+		{`length(result.text) == 5`, pass}, {`length(result.list) == 3`, pass}, {`length(result) == 13`, pass},
 		{`length(try(result.text, "")) <= 1200`, pass}, {`try(result.missing, "d") == "d"`, pass}, {`can(result.missing)`, fail}, {`can(result.text)`, pass},
 		{`result.missing == 1`, broken}, {`result.nil == null`, pass}, {`result.nil`, broken}, {`result.text`, broken}, {`result.n`, broken},
 		{`result.n > 2 && result.ok`, pass}, {`result.n == 3`, pass}, {`result.dec == 1.1`, pass}, {`result.f == 0.1`, pass}, {`result.f + 0.2 < 0.4`, pass},
-		{`result.kw == "a/b"`, pass}, {`result.set == ["a", "b"]`, pass}, {`result["str key"] == 7`, pass}, {`result["cap/id"] == "x/y"`, pass},
+		{`result["sure?"]`, pass}, {`result.sure`, broken}, {`result.kw == "a/b"`, pass}, {`result.set == ["a", "b"]`, pass}, {`result["str key"] == 7`, pass}, {`result["cap/id"] == "x/y"`, pass},
 		{`result.nested.a.b[1] == 20`, pass}, {`result.nested.a.b[2] == 20`, broken}, {`contains(result.list, 2)`, pass}, {`contains(keys(result.nested), "a")`, pass},
 		{`alltrue([for x in result.list : x > 0])`, pass}, {`anytrue([for x in result.list : x > 2])`, pass}, {`sum(result.list) == 6`, pass}, {`result.list[*] == [1, 2, 3]`, pass},
 		{`max(result.list...) == 3`, pass}, {`min(1, 2) == 1`, pass}, {`abs(-1) == 1`, pass}, {`ceil(1.2) == 2`, pass}, {`floor(1.8) == 1`, pass}, {`parseint("ff", 16) == 255`, pass},

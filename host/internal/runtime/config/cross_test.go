@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // HCL-031: what a block wants and nothing can give is a warning with its place;
@@ -152,15 +154,51 @@ func TestLayersOfDefaults(t *testing.T) {
 	}
 }
 
-// HCL-020: a name of HCL is the EDN name with dashes; the three exceptions are
-// kept for readers.
+// HCL-020: a name of HCL is the EDN name with dashes and without a trailing
+// question mark; the three exceptions are kept for readers. Conditions read the
+// keys of values as they are (HCL-023).
 func TestNamesInEDN(t *testing.T) {
-	c, ds := loadWith(t, "dispatch \"default\" {\n  retry {\n    same_capability = 2\n    fallback        = 3\n    max_backoff     = \"4s\"\n  }\n}\n\ncheck \"c\" {\n  builtin = \"max-chars\"\n  params  = { max_chars = 5, \"kept_as\" = 1 }\n}\n\nintent \"a/b\" {\n  in          = \"req/any\"\n  out         = \"res/any\"\n  checks      = [\"c\"]\n  constraints = { max_chars = 9 }\n}\n", describer{}, nil)
+	asking := chess()
+	asking.ConfigSchema = edn.MustRead(`{:config/v 1 :config/schema [:map {:closed true} [:is-verbose? :boolean] [:max-depth :int]]}`)
+	c, ds := loadWith(t, `plugin "chess" {
+  command = ["bin/chess"]
+  config {
+    is_verbose = true
+    max_depth  = 7
+  }
+}
+
+dispatch "default" {
+  retry {
+    same_capability = 2
+    fallback        = 3
+    max_backoff     = "4s"
+  }
+}
+
+check "c" {
+  builtin = "max-chars"
+  params  = { max_chars = 5, "kept_as" = 1 }
+}
+
+intent "a/b" {
+  in          = "req/any"
+  out         = "res/any"
+  checks      = ["c"]
+  constraints = { max_chars = 9 }
+  budget {
+    max_wall       = "1m30s"
+    max_roundtrips = 4
+  }
+}
+`, describer{"chess": asking}, nil)
 	require.Empty(t, types(ds), c.Report(0).Text(false))
 	p, err := c.Generation.Policies.For("a/b").Resolve()
 	require.NoError(t, err)
 	assert.Equal(t, []int{2, 3}, []int{p.SameCapMax, p.FallbackMax}, ":same-cap-max and :fallback-max")
 	assert.Equal(t, "{:max-chars 9}", p.Constraints.String())
+	assert.Equal(t, "{:max-roundtrips 4 :max-wall-ms 90000}", p.Budget.String(), "durations are milliseconds in EDN")
+	assert.Equal(t, "{:is-verbose? true :max-depth 7}", c.Plugins[0].Config.String())
 	var params string
 	for _, check := range c.Generation.Checks.Declarations() {
 		if check.Name == "c" {

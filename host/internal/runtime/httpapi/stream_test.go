@@ -113,6 +113,7 @@ func TestStream(t *testing.T) {
 			run := resp.Header.Get("Ferment-Run-Id")
 			var names []string
 			text, seq := "", 0
+			var attempts []string // of what belongs to one, with its event
 			events := all(t, next)
 			for _, e := range events {
 				names = append(names, e.name)
@@ -120,11 +121,20 @@ func TestStream(t *testing.T) {
 				case "chunk", "provisional":
 					s, _ := e.data.Key("text").AsString()
 					text += s
-					assert.NotEmpty(t, e.data.Key("cap/id"), "RUN-042")
-					assert.False(t, e.data.Key("path").IsNil())
 				case "retract":
 					assert.Equal(t, "bad", text)
 					text = ""
+				}
+				switch e.name {
+				case "accepted", "started", "finished":
+					assert.True(t, e.data.Key("path").IsNil(), "%s is of the run", e.name)
+				case "resolved":
+					assert.False(t, e.data.Key("path").IsNil(), "RUN-042: %s", e.name)
+				default:
+					assert.Equal(t, `[0]`, e.data.Key("path").String(), "RUN-042: %s", e.name)
+					assert.Equal(t, "t/any", strings.Trim(e.data.Key("cap/id").String(), `":`), "RUN-042: %s", e.name)
+					n, _ := e.data.Key("attempt").AsInt()
+					attempts = append(attempts, fmt.Sprintf("%d %s", n, e.name))
 				}
 				n := 0
 				_, err := fmt.Sscanf(e.id, run+".%d", &n)
@@ -133,6 +143,10 @@ func TestStream(t *testing.T) {
 				seq = n
 			}
 			assert.Equal(t, "fine \nso far", text)
+			assert.Equal(t, []string{
+				"1 attempt", "1 provisional", "1 attempt", "1 retract",
+				"2 attempt", "2 provisional", "2 attempt", "2 gate", "2 commit",
+			}, attempts, "RUN-042")
 			assert.Equal(t, "accepted", names[0])
 			assert.Equal(t, "finished", names[len(names)-1])
 			response := events[len(events)-1].data.Key("response")

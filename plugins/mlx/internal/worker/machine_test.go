@@ -92,6 +92,98 @@ func TestTransitions(t *testing.T) {
 	assert.Zero(t, total, "who was asked to end has not died")
 }
 
+// MLX-002: the ways into failed and stopped, with cause, duration and pid. Each row
+// begins with a worker that is ready, as process 1001, but for those that need
+// another state.
+func TestTransitionsToTheEnd(t *testing.T) {
+	start := func(r *rig) { _, _ = r.Want(r.now, 0, "call"); r.Spawned(r.Run(), 7) }
+	died := func(r *rig) { r.Gone(r.after(time.Second).now, r.Run(), death("model/died")) }
+	for _, row := range []struct {
+		name  string
+		cold  bool
+		steps func(t *testing.T, r *rig)
+		want  string
+	}{
+		{"the start fails", true, func(_ *testing.T, r *rig) {
+			start(r)
+			r.Failed(r.after(3*time.Second).now, 1, death("model/start-failed"))
+		}, "cold>starting call 0s 0, starting>failed model/start-failed 3s 7"},
+		{"the process ends before it answers", true, func(_ *testing.T, r *rig) {
+			start(r)
+			r.Gone(r.after(2*time.Second).now, 1, death("model/start-failed"))
+		}, "cold>starting call 0s 0, starting>failed model/start-failed 2s 7"},
+		{"the third death", false, func(t *testing.T, r *rig) {
+			for range 2 {
+				died(r)
+				r.up(t)
+			}
+			require.True(t, r.Begin(r.now, 3))
+			died(r)
+		}, "ready>busy call 0s 1003, busy>failed model/died 1s 1003"},
+		{"the third time without an answer", false, func(t *testing.T, r *rig) {
+			for range 2 {
+				died(r)
+				r.up(t)
+			}
+			r.Suspect(r.after(time.Minute).now, 3, death("model/stalled"))
+			r.Gone(r.after(time.Second).now, 3, death("model/died"))
+		}, "ready>draining model/stalled 1m0s 1003, draining>failed ended 1s 1003"},
+		{"closed while cold", true, func(_ *testing.T, r *rig) {
+			r.Close(r.after(time.Second).now)
+		}, "cold>stopped close 1s 0"},
+		{"closed while starting", true, func(_ *testing.T, r *rig) {
+			start(r)
+			r.Close(r.after(time.Second).now)
+			r.Failed(r.after(time.Second).now, 1, death("model/start-failed"))
+		}, "cold>starting call 0s 0, starting>draining close 1s 7, draining>stopped ended 1s 7"},
+		{"closed while ready", false, func(_ *testing.T, r *rig) {
+			r.Close(r.after(time.Minute).now)
+			r.Gone(r.after(time.Second).now, 1, death("model/died"))
+		}, "ready>draining close 1m0s 1001, draining>stopped ended 1s 1001"},
+		{"closed while busy", false, func(t *testing.T, r *rig) {
+			require.True(t, r.Begin(r.now, 1))
+			r.Close(r.after(time.Second).now)
+			r.Gone(r.after(time.Second).now, 1, death("model/died"))
+		}, "ready>busy call 0s 1001, busy>draining close 1s 1001, draining>stopped ended 1s 1001"},
+		{"closed while it quits", false, func(_ *testing.T, r *rig) {
+			r.Quit(r.now, TTLExpired)
+			r.Close(r.after(time.Second).now)
+			r.Gone(r.after(time.Second).now, 1, death("model/died"))
+		}, "ready>draining session/ttl-expired 0s 1001, draining>stopped ended 2s 1001"},
+		{"closed while frozen", true, func(_ *testing.T, r *rig) {
+			r.Freeze(r.now)
+			r.Close(r.after(time.Second).now)
+		}, "cold>frozen session/manual-freeze 0s 0, frozen>stopped close 1s 0"},
+		{"closed after it failed", true, func(_ *testing.T, r *rig) {
+			start(r)
+			r.Failed(r.now, 1, death("model/unavailable"))
+			r.take()
+			r.Close(r.after(time.Second).now)
+			r.Close(r.after(time.Second).now)
+		}, "failed>stopped close 1s 0"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			r := newRig()
+			if !row.cold {
+				r.up(t)
+			}
+			row.steps(t, r)
+			transitions, _ := r.Take()
+			var got []string
+			for _, x := range transitions {
+				got = append(got, fmt.Sprintf("%s>%s %s %s %d", x.From, x.To, x.Cause, x.Took, x.PID))
+			}
+			assert.Equal(t, row.want, strings.Join(got, ", "))
+			state, _ := r.State()
+			verdict, err := r.Want(r.now, 0, "call")
+			if state == Stopped {
+				assert.Equal(t, Refuse, verdict)
+				assert.NotNil(t, err)
+			}
+		})
+	}
+}
+
 // MLX-009: three deaths in five minutes are a crash loop; the next try comes
 // after 1, 2, 4 .. 30 minutes; one that worked for long starts anew.
 func TestCrashLoop(t *testing.T) {
