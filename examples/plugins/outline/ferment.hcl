@@ -9,7 +9,7 @@ ferment {
 
 plugin "outline" {
   command = ["/usr/bin/node", "plugin.mjs"]
-  files   = ["plugin.mjs", "wire.mjs", "certificate.mjs", "plugin.proto", "goplugin.proto", "package-lock.json"]
+  files   = ["plugin.mjs", "ferment/index.mjs", "ferment/certificate.mjs", "ferment/plugin.proto", "ferment/goplugin.proto", "package-lock.json"]
   workdir = "."
 
   # The packages of "npm ci" are not part of the lock file: only package-lock.json is.

@@ -8,7 +8,7 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 
-import { Refusal, need, serve } from "./wire.mjs";
+import { Refusal, need, serve } from "./ferment/index.mjs";
 
 function headings(markdown) {
   let fenced = false;

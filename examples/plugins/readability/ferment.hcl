@@ -8,7 +8,7 @@ ferment {
 
 plugin "readability" {
   command = ["/usr/bin/python3", "plugin.py"]
-  files   = ["plugin.py", "wire.py", "blake3.py", "plugin_pb2.py", "goplugin_pb2.py"]
+  files   = ["plugin.py", "ferment/__init__.py", "ferment/wire.py", "ferment/blake3.py", "ferment/plugin_pb2.py", "ferment/goplugin_pb2.py"]
   workdir = "."
 
   config {

@@ -9,7 +9,7 @@ asks the host for a summary and counts in the host's store how many it made.
 
 import re
 
-from wire import Answer, Capability, Plugin, Refusal, Setting, need, serve
+from ferment import Answer, Capability, Plugin, Refusal, Setting, need, serve
 
 
 def syllables(word):

@@ -91,7 +91,8 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 	// Whatever else the command line can do asks for no action: whoever adds a
 	// verb says here which it is.
 	own := []string{
-		"init", "act", "run", "serve", "check", "validate", "fmt", "explain", "prompt show", "protocol diff", "config docs", "plugin new", "plugin lock", "plugin install", "graph",
+		"init", "act", "run", "serve", "check", "validate", "fmt", "explain", "prompt show", "protocol diff", "config docs",
+		"plugin new", "plugin runtime", "plugin lock", "plugin install", "graph",
 		"conform", "completion", "doctor", "version", "model probe", "judge show", "admin action", "admin systemd-unit", "help",
 	}
 	asks := map[string]bool{}

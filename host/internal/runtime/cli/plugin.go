@@ -21,11 +21,13 @@ func (c *command) pluginCommand() *cobra.Command {
 		Short: "look at the plugins of the configuration and at those that a daemon runs, or begin a new one",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return usagef("plugin needs a verb: new, list, inspect, lock, approve, install, logs, restart, swap, drain, release or quarantine")
+			return usagef("plugin needs a verb: new, runtime, list, inspect, lock, approve, install, logs, restart, swap," +
+				" drain, release or quarantine")
 		},
 	}
 	cmd.AddCommand(
 		c.pluginNewCommand(),
+		c.pluginRuntimeCommand(),
 		c.pluginListCommand(),
 		c.pluginInspectCommand(),
 		c.lockCommand(),

@@ -5,8 +5,10 @@ package cli_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/scaffold"
@@ -19,8 +21,6 @@ import (
 // of examples/plugins/outline.
 func TestNewPluginInOtherLanguages(t *testing.T) {
 	t.Parallel()
-	packages := filepath.Join(built.module, "examples", "plugins", "outline", "node_modules")
-	require.DirExists(t, packages, "run npm ci in examples/plugins/outline")
 	proof.Size(t, "scaffolds in Python and Node", len(triedIn[scaffold.Python])+len(triedIn[scaffold.Node]), 2*len(scaffold.Kinds()))
 	for _, lang := range []string{scaffold.Python, scaffold.Node} {
 		for _, kind := range kindsToTry(lang) {
@@ -28,12 +28,59 @@ func TestNewPluginInOtherLanguages(t *testing.T) {
 				t.Parallel()
 				dir := project(t, kind, lang)
 				if lang == scaffold.Node {
-					// The same lock file, so the same packages. A link would lead
-					// out of what the plugin may read.
-					require.NoError(t, os.CopyFS(filepath.Join(dir, "node_modules"), os.DirFS(packages)))
+					withPackages(t, dir)
 				}
 				check(t, dir)
 			})
 		}
+	}
+}
+
+// withPackages gives a project for Node the packages of examples/plugins/outline,
+// which has the same lock file. The plugin could not read through a link.
+func withPackages(t *testing.T, dir string) {
+	t.Helper()
+	packages := filepath.Join(built.module, "examples", "plugins", "outline", "node_modules")
+	require.DirExists(t, packages, "run npm ci in examples/plugins/outline")
+	require.NoError(t, os.CopyFS(filepath.Join(dir, "node_modules"), os.DirFS(packages)))
+}
+
+// SDK-005: two programs in one folder share the runtime, and the host serves both
+// within their isolation.
+func TestProgramsShareTheRuntime(t *testing.T) {
+	t.Parallel()
+	for lang, program := range map[string]string{scaffold.Python: "plugin.py", scaffold.Node: "plugin.mjs"} {
+		t.Run(lang, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.dir = project(t, "tool", lang)
+			if lang == scaffold.Node {
+				withPackages(t, w.dir)
+			}
+			second := scaffold.Project{Name: "second", Kind: "checker", Lang: lang}
+			second.Interpreter = scaffold.DefaultInterpreter(lang)
+			files, err := second.Files()
+			require.NoError(t, err)
+			config, err := os.ReadFile(filepath.Join(w.dir, "ferment.hcl"))
+			require.NoError(t, err)
+			other := "second" + filepath.Ext(program)
+			for _, f := range files {
+				switch f.Path {
+				case program:
+					w.write(other, string(f.Text))
+				case "ferment.hcl":
+					_, block, _ := strings.Cut(string(f.Text), "\nplugin ")
+					w.write("ferment.hcl", string(config)+"\nplugin "+strings.ReplaceAll(block, program, other))
+				}
+			}
+			for intent, tried := range map[string]struct{ input, want string }{
+				"my-tool/count": {`{:text "to be or not to be"}`, `:distinct 4`},
+				"second/check":  {`{:text "short"}`, `:ok? true`},
+			} {
+				out := w.run("act", intent, tried.input, "--edn")
+				require.Zero(t, out.code, "%s%s", out.stdout, out.stderr)
+				assert.Contains(t, out.stdout, tried.want)
+			}
+		})
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/wire"
 )
 
 // shop is a small world with something for every verb.
@@ -23,6 +24,10 @@ func shop(t testing.TB) *world {
 	require.NoError(t, os.Symlink(filepath.Join(built.root, "bin"), filepath.Join(w.dir, "bin")))
 	broken, err := os.ReadFile(filepath.Join("testdata", "broken.hcl"))
 	require.NoError(t, err)
+	python := filepath.Join("scaffold", "templates", "python", "ferment")
+	require.NoError(t, os.CopyFS(filepath.Join(w.dir, "python", "ferment"), os.DirFS(python)))
+	w.write("python/ferment/plugin.proto", wire.PluginProto())
+	w.write("python/ferment/goplugin.proto", wire.GoPluginProto())
 	for name, text := range map[string]string{
 		"broken.hcl":  string(broken),
 		"syntax.hcl":  "plugin \"text\" {\n  command = [\n",
@@ -87,6 +92,9 @@ intent "mine/data" {
 		"unknown.edn":   "{:proto 1 :trace {:id \"r\"} :task {:intent :text/render} :inputt {}}\n",
 		"input.edn":     "{:template \"{{a}}\" :data {:a 7}}\n",
 		"directory/.on": "",
+
+		"former/wire.py":       "",
+		"former/plugin_pb2.py": "",
 
 		"site/ferment.hcl.json":     "{\"ferment\":{\"seed\":1}}",
 		"site/common/1.hcl":         "ferment {\n  max_depth = 3\n}\n",
@@ -221,6 +229,12 @@ var verbs = []struct {
 	{args: "plugin inspect text", out: `(?s)^text 1.0.0 \(required, block at ferment.hcl:1:1\)\n  command: bin/plugins/text\n`},
 	{args: "plugin inspect tex", exit: 5, err: `(?s)^error: there is no plugin "tex".*did you mean text\?`},
 	{args: "plugin inspect", exit: 2, err: `^error: expected ferment .*, got \d arguments?`},
+	{args: "plugin runtime python", out: `^python/ferment is up to date\n$`},
+	{args: "plugin runtime python --check", out: `^python/ferment is up to date\n$`},
+	{args: "plugin runtime directory", exit: 2, err: `(?s)^error: .*directory is not the project .*  hint    name`},
+	{args: "plugin runtime former", exit: 2, err: `(?s)^error: .*found wire.py, expected the folder .*  hint    remove`},
+	{args: "plugin runtime absent", exit: 3, err: `^error: plugin runtime: open .*absent: no such file or directory\n`},
+	{args: "plugin runtime a b", exit: 2, err: `^error: expected ferment .*, got 2 arguments`},
 	{args: "plugin", exit: 2, err: `(?s)^error: plugin needs a verb.*"ferment plugin --help"`},
 	{args: "plugin lst", exit: 2, err: `^error: unknown command "lst" for "ferment plugin"`},
 

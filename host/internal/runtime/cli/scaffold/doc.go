@@ -3,9 +3,10 @@
 // to pass before a change lands.
 //
 // A [Project] says what is wanted and gives its files; [Write] puts them on the
-// disk, all or none. The templates below this folder are what a person gets: the
-// parts that speak the plugin contract in Python and Node are complete programs
-// and are also what the examples in those languages are made of.
+// disk, all or none. The templates below this folder are what a person gets. The
+// runtimes in Python and for Node, which implement the plugin contract, are one
+// folder of a project ([RuntimeDir]) that [Outdated] and [Update] bring up to
+// date. The examples in those languages have the same runtimes.
 //
 // Nothing here is shared or kept: every function is safe for concurrent use as
 // far as different folders are concerned.

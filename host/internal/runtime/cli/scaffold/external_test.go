@@ -28,6 +28,7 @@ func python(t *testing.T, script, stdin string) string {
 // node runs a module beside the example for Node, which has the packages.
 func node(t *testing.T, script, stdin string) string {
 	t.Helper()
+	script = `import { blobHash, encode, failure, serve } from "./ferment/index.mjs";` + script
 	return output(t, "../../../../../examples/plugins/outline", stdin, "node", "--input-type=module", "-e", script)
 }
 
@@ -46,7 +47,9 @@ func output(t *testing.T, dir, stdin, program string, args ...string) string {
 
 // The generated messages in Python are those of plugin.proto: "make proto".
 func TestMessagesInOtherLanguages(t *testing.T) {
-	raw, err := hex.DecodeString(python(t, "import plugin_pb2; print(plugin_pb2.DESCRIPTOR.serialized_pb.hex())", ""))
+	raw, err := hex.DecodeString(python(t, `
+from ferment import plugin_pb2
+print(plugin_pb2.DESCRIPTOR.serialized_pb.hex())`, ""))
 	require.NoError(t, err)
 	var theirs descriptorpb.FileDescriptorProto
 	require.NoError(t, proto.Unmarshal(raw, &theirs))
@@ -73,10 +76,15 @@ func TestBlobNamesInOtherLanguages(t *testing.T) {
 	}
 	asJSON, err := edn.WriteJSON(edn.Vector(values...))
 	require.NoError(t, err)
-	got := python(t, "import json, sys, wire\nfor s in json.load(sys.stdin): print(wire.blob_hash(s))", string(asJSON))
+	got := python(t, `
+import json, sys
+from ferment import wire
+for s in json.load(sys.stdin): print(wire.blob_hash(s))`, string(asJSON))
 	assert.Equal(t, want, strings.Fields(got))
 
-	got = node(t, `import { blobHash } from "./wire.mjs"; import fs from "node:fs"; for (const s of JSON.parse(fs.readFileSync(0))) console.log(blobHash(s));`, string(asJSON))
+	got = node(t, `
+import fs from "node:fs";
+for (const s of JSON.parse(fs.readFileSync(0))) console.log(blobHash(s));`, string(asJSON))
 	assert.Equal(t, want, strings.Fields(got))
 }
 
@@ -85,7 +93,7 @@ func TestBlobNamesInOtherLanguages(t *testing.T) {
 func TestSchemaNamesInOtherLanguages(t *testing.T) {
 	assert.JSONEq(t, `["res/d.count", "res/d.b", {"res/d.count": "[:map [:n :int]]", "res/d.b": "[:map [:n :string]]"}]`, python(t, `
 import json
-from wire import Capability, Plugin
+from ferment import Capability, Plugin
 def f(input, call): pass
 d = Plugin("d", "1", [Capability("d/a", f, ["d/count"], gives="[:map [:n :int]]"),
                       Capability("d/b", f, "d/count", gives="[:map [:n :string]]")]).describe()
@@ -96,11 +104,13 @@ print(json.dumps([c["io/out-schema"] for c in d["capabilities"]] + [d["schemas"]
 // library threw it.
 func TestStacksInOtherLanguages(t *testing.T) {
 	assert.Contains(t, python(t, `
-import json, wire
+import json
+from ferment import wire
 def mine(): json.loads("{")
 try: mine()
 except ValueError as e: print(wire._failure(e)["details"]["stack"][0])`, ""), "mine (")
-	assert.Contains(t, node(t, `import { failure } from "./wire.mjs"; function mine() { JSON.parse("{"); }
+	assert.Contains(t, node(t, `
+function mine() { JSON.parse("{"); }
 try { mine(); } catch (e) { console.log(failure(e).details.stack[0]); }`, ""), "mine (")
 }
 
@@ -108,19 +118,24 @@ try { mine(); } catch (e) { console.log(failure(e).details.stack[0]); }`, ""), "
 // program starts, or sent as what it stands for, and never lost.
 func TestMistakesInOtherLanguages(t *testing.T) {
 	assert.Equal(t, "TypeError: capability d/a: a function is def, async def, or async def with yield\n[1,2]", python(t, `
-import wire
+from ferment import wire
 def f(input, call): yield "a"
 try: wire.Capability("d/a", f, ["d/count"])
 except TypeError as e: print("TypeError:", str(e).split(";")[0])
 print(wire.encode({2, 1})[0].body.decode())`, ""))
-	assert.Contains(t, python(t, `import wire; print(wire._failure(PermissionError(1, "not permitted"))["hint"])`, ""), "declares as its needs")
-	assert.JSONEq(t, `{"at":"2026-11-20T10:00:00.000Z","of":{"a":[1]},"set":[1,2]}`, node(t,
-		`import { encode } from "./wire.mjs"; console.log(encode({ at: new Date(Date.UTC(2026, 10, 20, 10)), set: new Set([1, 2]), of: new Map([["a", [1]]]) }).payload.body.toString())`, ""))
+	assert.Contains(t, python(t, `
+from ferment import wire
+print(wire._failure(PermissionError(1, "not permitted"))["hint"])`, ""), "declares as its needs")
+	assert.JSONEq(t, `{"at":"2026-11-20T10:00:00.000Z","of":{"a":[1]},"set":[1,2]}`, node(t, `
+const value = { at: new Date(Date.UTC(2026, 10, 20, 10)), set: new Set([1, 2]), of: new Map([["a", [1]]]) };
+console.log(encode(value).payload.body.toString());`, ""))
 	for run, says := range map[string]string{
 		"{ id: 'd/a', intents: ['d/b'], run: function* () {} }":      "capability d/a: run must be a function, an async one, or an async generator",
 		"{ id: 'd/a', intents: 'd/b', run: async () => {} }":         "capability d/a: intents must be a list of names",
 		"{ id: 'd/a', intents: ['d/b'], run: undefined, kind: 'x' }": "capability d/a: run must be a function",
 	} {
-		assert.Contains(t, node(t, `import { serve } from "./wire.mjs"; try { await serve({ name: "d", version: "1", capabilities: [`+run+`] }) } catch (e) { console.log(e.message) }`, ""), says)
+		assert.Contains(t, node(t, `
+const plugin = { name: "d", version: "1", capabilities: [`+run+`] };
+try { await serve(plugin) } catch (e) { console.log(e.message) }`, ""), says)
 	}
 }

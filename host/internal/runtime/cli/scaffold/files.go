@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"text/template"
-
-	"github.com/fermenthq/ferment/sdk/wire"
 )
 
 //go:embed all:templates
@@ -45,10 +43,8 @@ func (p Project) Files() ([]File, error) {
 	if text := p.here(); text != "" {
 		all = append(all, File{Path: map[bool]string{true: "go.work", false: ".env"}[p.Lang == Go], Text: []byte(text)})
 	}
-	if p.Lang != Go {
-		all = append(all, File{Path: "plugin.proto", Text: []byte(wire.PluginProto())}, File{Path: "goplugin.proto", Text: []byte(wire.GoPluginProto())})
-	}
-	return all, nil
+	runtime, err := runtimeFiles(p.Lang)
+	return append(all, runtime...), err
 }
 
 // source is a template and the file that it becomes.
@@ -56,11 +52,11 @@ type source struct{ template, path string }
 
 func (p Project) sources() []source {
 	own := map[string][]source{
-		Go: {{"kinds/" + p.Kind + ".go.tmpl", "main.go"}, {"main_test.go.tmpl", "main_test.go"}, {"go.mod.tmpl", "go.mod"}, {"go.sum", "go.sum"}},
-		Python: {{"kinds/" + p.Kind + ".py.tmpl", "plugin.py"}, {"test_plugin.py.tmpl", "test_plugin.py"},
-			{"wire.py", "wire.py"}, {"blake3.py", "blake3.py"}, {"plugin_pb2.py", "plugin_pb2.py"}, {"goplugin_pb2.py", "goplugin_pb2.py"}},
+		Go: {{"kinds/" + p.Kind + ".go.tmpl", "main.go"}, {"main_test.go.tmpl", "main_test.go"},
+			{"go.mod.tmpl", "go.mod"}, {"go.sum", "go.sum"}},
+		Python: {{"kinds/" + p.Kind + ".py.tmpl", "plugin.py"}, {"test_plugin.py.tmpl", "test_plugin.py"}},
 		Node: {{"kinds/" + p.Kind + ".mjs.tmpl", "plugin.mjs"}, {"plugin.test.mjs.tmpl", "plugin.test.mjs"},
-			{"wire.mjs", "wire.mjs"}, {"certificate.mjs", "certificate.mjs"}, {"package.json.tmpl", "package.json"}, {"package-lock.json.tmpl", "package-lock.json"}},
+			{"package.json.tmpl", "package.json"}, {"package-lock.json.tmpl", "package-lock.json"}},
 	}[p.Lang]
 	every := []source{{"README.md.tmpl", "README.md"}, {"check.tmpl", "check"}, {"check.yml.tmpl", ".github/workflows/check.yml"}, {"gitignore.tmpl", ".gitignore"}}
 	var all []source
@@ -98,9 +94,11 @@ func (p Project) program() (command string, files []string) {
 	interpreter := fmt.Sprintf("env(%q, %q), ", interpreters[p.Lang].variable, interpreters[p.Lang].path)
 	switch p.Lang {
 	case Python:
-		return interpreter + `"plugin.py"`, []string{"plugin.py", "wire.py", "blake3.py", "plugin_pb2.py", "goplugin_pb2.py"}
+		return interpreter + `"plugin.py"`, []string{"plugin.py", "ferment/__init__.py", "ferment/wire.py",
+			"ferment/blake3.py", "ferment/plugin_pb2.py", "ferment/goplugin_pb2.py"}
 	case Node:
-		return interpreter + `"plugin.mjs"`, []string{"plugin.mjs", "wire.mjs", "certificate.mjs", "plugin.proto", "goplugin.proto", "package-lock.json"}
+		return interpreter + `"plugin.mjs"`, []string{"plugin.mjs", "ferment/index.mjs", "ferment/certificate.mjs",
+			"ferment/plugin.proto", "ferment/goplugin.proto", "package-lock.json"}
 	}
 	return quoted([]string{p.Name}), nil
 }

@@ -4,6 +4,7 @@ package scaffold
 
 import (
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,8 +19,10 @@ import (
 // mutant is a project with one edit: a fault that an author of a plugin in another
 // language makes easily.
 type mutant struct {
-	kind, file, old, new string
-	check                string // that must fail
+	kind     string
+	file     string // name without the folder
+	old, new string
+	check    string // that must fail
 }
 
 var pythonMutants = map[string]mutant{
@@ -66,10 +69,12 @@ var pythonMutants = map[string]mutant{
 }
 
 var nodeMutants = map[string]mutant{
-	"hash not compared":     {"tool", "wire.mjs", `if (blobHash(text) !== name) throw`, `if (false) throw`, "core/malformed/blob-wrong"},
-	"missing blob is empty": {"tool", "wire.mjs", `if (!bodies.has(name)) throw protocol(`, `if (!bodies.has(name)) return String(`, "core/malformed/blob-missing"},
-	"deep value":            {"tool", "wire.mjs", `if (tooDeep(value)) throw`, `if (false) throw`, "core/malformed/deep"},
-	"any encoding":          {"tool", "wire.mjs", `if (payload.encoding !== "json") {`, `if (false) {`, "core/malformed/encoding"},
+	"hash not compared": {"tool", "index.mjs", `if (blobHash(text) !== name) throw`, `if (false) throw`,
+		"core/malformed/blob-wrong"},
+	"missing blob is empty": {"tool", "index.mjs", `if (!bodies.has(name)) throw protocol(`,
+		`if (!bodies.has(name)) return String(`, "core/malformed/blob-missing"},
+	"deep value":   {"tool", "index.mjs", `if (tooDeep(value)) throw`, `if (false) throw`, "core/malformed/deep"},
+	"any encoding": {"tool", "index.mjs", `if (payload.encoding !== "json") {`, `if (false) {`, "core/malformed/encoding"},
 }
 
 // plugin writes a project, with an edit if there is one, and gives its command and
@@ -82,7 +87,7 @@ func plugin(t *testing.T, lang, kind string, edit mutant) (conformance.Target, c
 	require.NoError(t, err)
 	var o conformance.Options
 	for i, f := range files {
-		if f.Path == edit.file {
+		if path.Base(f.Path) == edit.file {
 			require.Equal(t, 1, strings.Count(string(f.Text), edit.old), "the edit of %s", f.Path)
 			files[i].Text = []byte(strings.Replace(string(f.Text), edit.old, edit.new, 1))
 		}

@@ -2,7 +2,7 @@
 
 serve(plugin) is the whole main of a program. Everything in this file follows
 from the published contract (plugin.proto, goplugin.proto and the page about
-them); it is yours to change.
+them).
 
 A capability is a function (input, call) -> dict, str or None:
 
@@ -38,13 +38,13 @@ try:
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-    import goplugin_pb2 as gp
-    import plugin_pb2 as pb
+    from . import goplugin_pb2 as gp
+    from . import plugin_pb2 as pb
 except ImportError as e:
     print(f"{sys.executable} cannot run this plugin ({e}): it needs the packages grpcio, protobuf and cryptography "
           "(Debian: python3-grpcio python3-protobuf python3-cryptography)", file=sys.stderr)
     sys.exit(2)
-from blake3 import blake3
+from .blake3 import blake3
 
 PROTOCOL = 1
 COOKIE_KEY = "FERMENT_PLUGIN"
@@ -386,11 +386,12 @@ def _failure(error):
 
 def _own_frames(error):
     """The stack of an exception from the innermost line of the author's own files
-    on; the log has all of it."""
-    here = os.path.dirname(os.path.abspath(__file__))
-    frames = [f for f in reversed(traceback.extract_tb(error.__traceback__)) if f.filename != __file__]
-    own = [at for at, f in enumerate(frames) if os.path.dirname(os.path.abspath(f.filename)) == here]
-    return [f"{f.name} ({f.filename}:{f.lineno}): {f.line}" for f in frames[own[0] if own else 0:][:30]]
+    on, which lie beside this package; the log has all of it."""
+    package = os.path.dirname(os.path.abspath(__file__))
+    frames = [(os.path.dirname(os.path.abspath(f.filename)), f) for f in reversed(traceback.extract_tb(error.__traceback__))]
+    frames = [(folder, f) for folder, f in frames if folder != package]
+    own = [at for at, (folder, _) in enumerate(frames) if folder == os.path.dirname(package)]
+    return [f"{f.name} ({f.filename}:{f.lineno}): {f.line}" for _, f in frames[own[0] if own else 0:][:30]]
 
 
 # --- the services ------------------------------------------------------------

@@ -1,8 +1,12 @@
 // The plugin contract of Ferment, protocol revision 1, for Node.
 //
+// Every program of the project shares this folder. "ferment plugin runtime"
+// replaces its files with those of the installed ferment, so edits here are
+// lost; your code belongs beside this folder.
+//
 // serve(plugin) is the whole main of a program. Everything in this file follows
 // from the published contract (plugin.proto, goplugin.proto and the page about
-// them); it is yours to change.
+// them).
 //
 // A capability is an async function (input, call) => object, string or
 // undefined. An async generator streams: each string that it yields is a piece
@@ -298,13 +302,15 @@ function extract(value, blobs) {
   return Object.fromEntries(Object.entries(value).map(([key, v]) => [key, extract(v, blobs)]));
 }
 
+const runtime = new URL(".", import.meta.url).href;
+
 /** The stack from the innermost line of the author's own files on; the log has all
  * of it. */
 function ownFrames(stack) {
-  const foreign = /node:|<anonymous>|node_modules|\/wire\.mjs/;
-  const frames = stack.filter((line) => line.startsWith("    at ")).map((line) => line.slice(7));
+  const foreign = /node:|<anonymous>|node_modules/;
+  const frames = stack.filter((line) => line.startsWith("    at ") && !line.includes(runtime)).map((line) => line.slice(7));
   const first = frames.findIndex((f) => !foreign.test(f));
-  return frames.slice(Math.max(first, 0)).filter((f) => !f.includes("/wire.mjs")).slice(0, 30);
+  return frames.slice(Math.max(first, 0)).slice(0, 30);
 }
 
 /** An error as the error map of the contract. */

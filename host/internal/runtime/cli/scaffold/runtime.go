@@ -1,0 +1,160 @@
+package scaffold
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+// RuntimeDir is the folder of a project in Python or for Node that holds the
+// runtime: the files that implement the plugin contract. All programs of the
+// project import them from there.
+const RuntimeDir = "ferment"
+
+// Change is a file of the runtime that a project lacks or that differs from the
+// file of this program.
+type Change struct {
+	File
+	// Missing reports whether the project lacks the file.
+	Missing bool
+}
+
+// Outdated compares the runtime of the project dir with that of this program.
+// The languages follow from the files of the project, and the changes are sorted
+// by path. A folder that is not a project in Python or for Node is an
+// input/invalid error. Nothing is written.
+func Outdated(dir string) ([]Change, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }()
+	langs, err := runtimesOf(root)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := root.Lstat(RuntimeDir); err == nil && !info.IsDir() {
+		return nil, contract.Errorf("input/invalid", "plugin runtime: %s is not a directory, expected that of the runtime",
+			filepath.Join(dir, RuntimeDir)).WithHint("move it away; the programs of the project import the runtime by this name")
+	}
+	var all []Change
+	for _, lang := range langs {
+		files, err := runtimeFiles(lang)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range files {
+			switch text, err := root.ReadFile(f.Path); {
+			case errors.Is(err, fs.ErrNotExist):
+				all = append(all, Change{File: f, Missing: true})
+			case err != nil:
+				return nil, err
+			case !bytes.Equal(text, f.Text):
+				all = append(all, Change{File: f})
+			}
+		}
+	}
+	// Both languages have the messages.
+	slices.SortFunc(all, func(a, b Change) int { return cmp.Compare(a.Path, b.Path) })
+	return slices.CompactFunc(all, func(a, b Change) bool { return a.Path == b.Path }), nil
+}
+
+// Update writes changes into the project dir, each file in one step. Nothing
+// outside of RuntimeDir is written. After an error some files may be new, and a
+// repetition writes the rest.
+func Update(dir string, changes []Change) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	if err := root.MkdirAll(RuntimeDir, 0o755); err != nil {
+		return err
+	}
+	for _, c := range changes {
+		beside := c.Path + ".new"
+		err := root.WriteFile(beside, c.Text, 0o644)
+		if err == nil {
+			err = root.Rename(beside, c.Path)
+		}
+		if err != nil {
+			_ = root.Remove(beside) // the error above is the cause
+			return err
+		}
+	}
+	return nil
+}
+
+// runtimeMarks are the files by which the runtimes of a project are known.
+var runtimeMarks = []struct {
+	lang, program string
+	runtime       []string
+	formerly      []string // where the runtime had no folder of its own
+}{
+	{Python, "plugin.py", []string{"ferment/__init__.py", "ferment/wire.py"}, []string{"wire.py", "plugin_pb2.py"}},
+	{Node, "plugin.mjs", []string{"ferment/index.mjs"}, []string{"wire.mjs", "certificate.mjs"}},
+}
+
+// runtimesOf gives the languages of a project that have a runtime.
+func runtimesOf(root *os.Root) ([]string, error) {
+	there := func(name string) bool {
+		_, err := root.Lstat(name)
+		return err == nil
+	}
+	var langs []string
+	for _, m := range runtimeMarks {
+		switch runtime := slices.ContainsFunc(m.runtime, there); {
+		case !runtime && there(m.formerly[0]) && there(m.formerly[1]):
+			return nil, formerLayout(root.Name(), m.lang, m.formerly[0])
+		case runtime, there(m.program):
+			langs = append(langs, m.lang)
+		}
+	}
+	if len(langs) == 0 {
+		return nil, contract.Errorf("input/invalid", "plugin runtime: %s is not the project of a plugin in Python or for Node:"+
+			" expected plugin.py, plugin.mjs or the folder %s with a runtime", root.Name(), RuntimeDir).
+			WithHint("name the folder of the project; a plugin in Go is updated with: go get github.com/fermenthq/ferment")
+	}
+	return langs, nil
+}
+
+// formerLayout is the error for a project whose runtime has no folder of its own.
+func formerLayout(dir, lang, file string) error {
+	remove, use := "wire.py, blake3.py, plugin_pb2.py, goplugin_pb2.py", "from ferment import"
+	if lang == Node {
+		remove, use = "wire.mjs, certificate.mjs", `from "./ferment/index.mjs"`
+	}
+	return contract.Errorf("input/invalid", "plugin runtime: %s has a runtime of the former layout: found %s, expected the folder %s",
+		dir, file, RuntimeDir).
+		WithHint("remove " + remove + ", plugin.proto and goplugin.proto, write " + use + " in your programs and the new paths in files" +
+			" of ferment.hcl, then repeat the command")
+}
+
+// runtimeFiles gives the runtime of a language; Go has none, its SDK is a module.
+func runtimeFiles(lang string) ([]File, error) {
+	sources, err := fs.Glob(templates, path.Join("templates", lang, RuntimeDir, "*.*"))
+	if err != nil || len(sources) == 0 {
+		return nil, err
+	}
+	var all []File
+	for _, source := range sources {
+		text, err := fs.ReadFile(templates, source)
+		if err != nil {
+			return nil, fmt.Errorf("read the runtime: %w", err)
+		}
+		all = append(all, File{Path: path.Join(RuntimeDir, path.Base(source)), Text: text})
+	}
+	return append(all,
+		File{Path: RuntimeDir + "/plugin.proto", Text: []byte(wire.PluginProto())},
+		File{Path: RuntimeDir + "/goplugin.proto", Text: []byte(wire.GoPluginProto())},
+	), nil
+}
