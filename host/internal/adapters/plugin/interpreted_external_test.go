@@ -13,21 +13,35 @@ import (
 )
 
 // LOCK-004: Python loads neither a bytecode cache nor a module of its library
-// that somebody laid beside the listed files.
+// that lies beside the listed files, also in a package such as the runtime of
+// "ferment plugin new".
 func TestPythonLoadsWhatIsListed(t *testing.T) {
 	const python = "/usr/bin/python3"
 	dir := t.TempDir()
 	write := func(name, text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "shared"), 0o700))
 	write("part.py", "print('planted')\n")
+	write("shared/__init__.py", "print('planted too')\n")
 	compile := exec.Command(python, "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", dir)
 	require.NoError(t, compile.Run())
 	write("part.py", "print('approved')\n")
-	write("main.py", "import part\ntry:\n    import colorsys\nexcept OSError as e:\n    print(type(e).__name__)\n")
-	require.Contains(t, loadedWithout(t, python, dir), "planted", "the cache is one that Python loads")
+	write("shared/__init__.py", "print('package')\n")
+	write("shared/beside.py", "print('beside')\n")
+	write("main.py", `
+import importlib, part, shared
+for name in ("colorsys", "shared.beside"):
+    try:
+        importlib.import_module(name)
+    except OSError as e:
+        print(type(e).__name__)
+`)
+	without := loadedWithout(t, python, dir)
+	require.Contains(t, without, "planted\nplanted too\nbeside\n", "the caches are ones that Python loads")
 	write("colorsys.py", "print('shadow')\n")
-	assert.Equal(t, "approved\nPermissionError\n", interpreted(t, dir, []string{"main.py", "part.py"}, python, "main.py"))
+	listed := []string{"main.py", "part.py", "shared/__init__.py"}
+	assert.Equal(t, "approved\npackage\nPermissionError\nPermissionError\n", interpreted(t, dir, listed, python, "main.py"))
 }
 
 // LOCK-004: Node loads the listed modules and the packages that the operator
