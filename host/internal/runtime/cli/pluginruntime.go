@@ -22,8 +22,9 @@ func (c *command) pluginRuntimeCommand() *cobra.Command {
 			"folder. Without DIR the project is the working directory. A file that is new to the project has to be named\n" +
 			"in files of its plugin block. With --check nothing is written, and the exit code is 1 if a file is missing or\n" +
 			"differs.",
-		Example: "  ferment plugin runtime examples/plugins/readability --check\n  ferment plugin runtime examples/plugins/outline",
-		Args:    cobra.MaximumNArgs(1),
+		Example: "  ferment plugin runtime examples/plugins/readability --check\n" +
+			"  ferment plugin runtime examples/plugins/outline",
+		Args: cobra.MaximumNArgs(1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},
@@ -65,7 +66,10 @@ func (c *command) runtimeChanges(dir string, check bool, changes []scaffold.Chan
 			all[i] = edn.MustMap(edn.K("file"), edn.Text(change.Path), edn.K("missing?"), edn.Bool(change.Missing))
 		}
 		return c.value(c.env.Stdout, edn.MustMap(
-			edn.K("dir"), edn.Text(dir), edn.K("changes"), edn.Vector(all...), edn.K("written?"), edn.Bool(!check && len(all) > 0)))
+			edn.K("dir"), edn.Text(dir),
+			edn.K("changes"), edn.Vector(all...),
+			edn.K("written?"), edn.Bool(!check && len(all) > 0),
+		))
 	}
 	state := map[bool]string{true: "added", false: "replaced"}
 	if check {

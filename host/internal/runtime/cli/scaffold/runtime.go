@@ -44,7 +44,8 @@ func Outdated(dir string) ([]Change, error) {
 	}
 	if info, err := root.Lstat(RuntimeDir); err == nil && !info.IsDir() {
 		return nil, contract.Errorf("input/invalid", "plugin runtime: %s is not a directory, expected that of the runtime",
-			filepath.Join(dir, RuntimeDir)).WithHint("move it away; the programs of the project import the runtime by this name")
+			filepath.Join(dir, RuntimeDir)).
+			WithHint("move it away; the programs of the project import the runtime by this name")
 	}
 	var all []Change
 	for _, lang := range langs {
@@ -129,14 +130,14 @@ func runtimesOf(root *os.Root) ([]string, error) {
 
 // formerLayout is the error for a project whose runtime has no folder of its own.
 func formerLayout(dir, lang, file string) error {
-	remove, use := "wire.py, blake3.py, plugin_pb2.py, goplugin_pb2.py", "from ferment import"
+	remove, from := "wire.py, blake3.py, plugin_pb2.py, goplugin_pb2.py", "the package ferment"
 	if lang == Node {
-		remove, use = "wire.mjs, certificate.mjs", `from "./ferment/index.mjs"`
+		remove, from = "wire.mjs, certificate.mjs", "./ferment/index.mjs"
 	}
-	return contract.Errorf("input/invalid", "plugin runtime: %s has a runtime of the former layout: found %s, expected the folder %s",
-		dir, file, RuntimeDir).
-		WithHint("remove " + remove + ", plugin.proto and goplugin.proto, write " + use + " in your programs and the new paths in files" +
-			" of ferment.hcl, then repeat the command")
+	return contract.Errorf("input/invalid", "plugin runtime: %s has a runtime of the former layout:"+
+		" found %s, expected the folder %s", dir, file, RuntimeDir).
+		WithHint("remove " + remove + ", plugin.proto and goplugin.proto, repeat the command, import from " + from +
+			" in your programs, and name its files in files of ferment.hcl")
 }
 
 // runtimeFiles gives the runtime of a language; Go has none, its SDK is a module.
