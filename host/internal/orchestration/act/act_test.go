@@ -451,6 +451,45 @@ func (k *keeping) Append(ctx context.Context, r journal.Record) error {
 	return k.Journal.Append(ctx, r)
 }
 
+// PRM-006: constraints of the defaults, of the intent and of the request merge per
+// key, later wins; budgets merge per key and the lowest limit holds, so a caller
+// can lower one and never raise it. This build has no session bindings, and no
+// operation budget/raise.
+func TestDefaultsMergePerKey(t *testing.T) {
+	layer := func(constraints, budget string) policy.Layer {
+		from := policy.Origin{Source: policy.SourceIntent}
+		return policy.Layer{
+			Constraints: policy.FieldsOf(edn.MustRead(constraints), from),
+			Budget:      policy.FieldsOf(edn.MustRead(budget), from),
+		}
+	}
+	for _, row := range []struct{ name, request, constraints, budget string }{
+		{"defaults and intent", "", "{:lang :pl :style :dry :tone :warm}", "{:max-tokens 400 :max-usd 0.5M}"},
+		{"the request wins per key", ":constraints {:tone :cold :n 1}", "{:lang :pl :n 1 :style :dry :tone :cold}", "{:max-tokens 400 :max-usd 0.5M}"},
+		{"the request lowers", ":budget {:max-tokens 300 :max-usd 0.1M}", "{:lang :pl :style :dry :tone :warm}", "{:max-tokens 300 :max-usd 0.1M}"},
+		{"the request cannot raise", ":budget {:max-tokens 900 :max-usd 2}", "{:lang :pl :style :dry :tone :warm}", "{:max-tokens 400 :max-usd 0.5M}"},
+		{"a limit of its own", ":budget {:max-attempts 2}", "{:lang :pl :style :dry :tone :warm}", "{:max-attempts 2 :max-tokens 400 :max-usd 0.5M}"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			w := priced(t)
+			w.On("a/one", value(`{:good true}`))
+			w.Policies.Default = layer("{:lang :en :style :dry}", "{:max-tokens 900 :max-usd 0.5M}")
+			w.Policies.Intents = map[string]policy.Layer{
+				"text/respond": layer("{:lang :pl :tone :warm}", "{:max-tokens 400}"),
+			}
+			text := asking("[:a/one]", "", "{}", "")
+			if strings.Contains(row.request, ":budget") {
+				text = strings.Replace(text, ":budget {}", "", 1)
+			}
+			_, err, _ := do(t, service(t, w), strings.TrimSuffix(text, "}")+row.request+"}")
+			require.Nil(t, err, "%v", err)
+			sent := w.Calls()[0].Request
+			assert.Equal(t, row.constraints, sent.Key("constraints").String())
+			assert.Equal(t, row.budget, sent.Key("budget").String())
+		})
+	}
+}
+
 // RUN-021: how a request travels does not make it another one.
 func TestFingerprint(t *testing.T) {
 	print := func(text string) string {

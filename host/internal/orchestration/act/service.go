@@ -104,6 +104,9 @@ type Act struct {
 	// Grading says that the act asks a judge for a verdict on a labelled answer: it
 	// is counted as a vote, and no breaker keeps the judge from it.
 	Grading bool
+	// Accepted, if it is not nil, is called with the id of the run once that is
+	// recorded and before anything else is done. It must not block.
+	Accepted func(run string)
 	// Watched says that the run will be read with Watch: while the reader is
 	// behind, plugins whose text it waits for are held back.
 	Watched bool
@@ -241,6 +244,9 @@ func (s *Service) accept(a Act, alone bool) (*flight, *contract.Error) {
 		}
 		f.closeBudget()
 		return nil, err
+	}
+	if a.Accepted != nil {
+		a.Accepted(f.id)
 	}
 	return f, nil
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -357,14 +358,22 @@ func (c *command) performThere(ctx context.Context, client *httpapi.Client, p pe
 	var told *teller
 	var response edn.Value
 	var err error
+	var run atomic.Value // the id, once the daemon has said it
 	if f.stream {
 		told = c.newTeller()
-		response, err = client.Stream(ctx, f.apply(p.request), c.env.Dir, told.tell)
+		response, err = client.Stream(ctx, f.apply(p.request), c.env.Dir, func(event edn.Value) error {
+			id, _ := event.Key("run").AsString()
+			run.Store(id)
+			return told.tell(event)
+		})
 	} else {
-		response, err = client.Act(ctx, f.apply(p.request), c.env.Dir)
+		response, err = client.Act(ctx, f.apply(p.request), c.env.Dir, func(id string) { run.Store(id) })
 	}
 	if err != nil {
 		_ = told.endLine()
+		if id, known := run.Load().(string); known && errors.Is(context.Cause(ctx), errInterrupted) {
+			c.printf("canceling run %s\n", id)
+		}
 		return err
 	}
 	var failure *contract.Error

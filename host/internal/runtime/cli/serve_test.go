@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -584,16 +585,28 @@ func TestVerbsAskTheDaemon(t *testing.T) {
 	assert.Equal(t, 3, w.run("--server", "http://127.0.0.1:1", "status").code)
 }
 
-// RUN-007, CLI-004: an interrupt of act cancels the run in the daemon.
+// RUN-007, CLI-004: an interrupt of act cancels the run in the daemon and says its
+// id, whether the answer is streamed or not.
 func TestInterruptCancelsThere(t *testing.T) {
 	t.Parallel()
 	w := answering(t)
 	s := w.serve()
-	p := w.start("", "act", "mine/hang", "{}")
-	require.Eventually(t, func() bool { return s.inFlight("mine") == 1 }, 20*time.Second, 5*time.Millisecond)
-	p.signal(syscall.SIGINT)
-	assert.Equal(t, 130, p.wait().code)
-	require.Eventually(t, func() bool { return s.inFlight("mine") == 0 }, 20*time.Second, 5*time.Millisecond)
+	seen := map[string]bool{}
+	for _, flags := range [][]string{nil, {"--stream"}} {
+		p := w.start("", append([]string{"act", "mine/hang", "{}"}, flags...)...)
+		require.Eventually(t, func() bool { return s.inFlight("mine") == 1 }, 20*time.Second, 5*time.Millisecond)
+		p.signal(syscall.SIGINT)
+		got := p.wait()
+		assert.Equal(t, 130, got.code)
+		id := regexp.MustCompile(`canceling run (run_[0-9A-Z]{26})`).FindStringSubmatch(got.stderr)
+		if assert.NotNil(t, id, "%v: %s", flags, got.stderr) {
+			seen[id[1]] = true
+		}
+		require.Eventually(t, func() bool { return s.inFlight("mine") == 0 }, 20*time.Second, 5*time.Millisecond)
+	}
+	assert.Len(t, seen, 2, "each run has its own id")
+	a := s.request(t.Context(), "POST", "/v1/act", envelopeOf("mine/data", "{}", ""))
+	assert.False(t, seen[a.header.Get("Ferment-Run-Id")])
 	s.stop()
 }
 

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"net/http"
 	"path/filepath"
 
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
@@ -12,6 +13,20 @@ import (
 // DirHeader names the working directory of a caller on the admin socket, for
 // relative paths in inputs. Other listeners do not read it.
 const DirHeader = "Ferment-Dir"
+
+// Callers that send AnnounceHeader with the value "run" learn the id of their run
+// when it is accepted, by an interim answer with status 103 and the header
+// Ferment-Run-Id. Without it an interim answer could confuse a simple client.
+const (
+	AnnounceHeader = "Ferment-Announce"
+	announceRun    = "run"
+)
+
+// announce sends the id of an accepted run ahead of its answer.
+func (x *exchange) announce(run string) {
+	x.w.Header().Set("Ferment-Run-Id", run)
+	x.w.WriteHeader(http.StatusEarlyHints)
+}
 
 // serveAct answers POST /v1/act.
 func serveAct(x *exchange) reply {
@@ -39,6 +54,9 @@ func serveAct(x *exchange) reply {
 	}
 	if x.events {
 		return x.stream(turn, a)
+	}
+	if x.r.Header.Get(AnnounceHeader) == announceRun {
+		a.Accepted = x.announce
 	}
 	return answered(turn.Do(x.r.Context(), a))
 }

@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
 	"os"
 	"strings"
 	"syscall"
@@ -61,7 +63,14 @@ func Dial(ctx context.Context, socket, tokenFile string) (*Client, error) {
 
 // Act sends a request envelope; dir is what relative paths in its input start
 // at. The response is an envelope in every case; the error says that none came.
-func (c *Client) Act(ctx context.Context, request edn.Value, dir string) (edn.Value, error) {
+// Accepted is called with the id of the run when the daemon has accepted it.
+func (c *Client) Act(ctx context.Context, request edn.Value, dir string, accepted func(run string)) (edn.Value, error) {
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		Got1xxResponse: func(_ int, header textproto.MIMEHeader) error {
+			accepted(header.Get("Ferment-Run-Id"))
+			return nil
+		},
+	})
 	return c.send(ctx, http.MethodPost, "/v1/act", edn.Write(request), dir)
 }
 
@@ -99,6 +108,7 @@ func (c *Client) open(ctx context.Context, method, path string, body []byte, dir
 		return nil, err
 	}
 	r.Header.Set("Accept", accept)
+	r.Header.Set(AnnounceHeader, announceRun)
 	r.Header.Set("Authorization", "Bearer "+c.token)
 	if body != nil {
 		r.Header.Set("Content-Type", string(typeEDN))

@@ -1,7 +1,11 @@
 package httpapi_test
 
 import (
+	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
@@ -99,4 +104,43 @@ func TestAuditOfRefusals(t *testing.T) {
 		assert.Equal(t, `invalid-request "mine"`, fmt.Sprint(audited[0].Err.Type, " ", audited[0].Trace), accept)
 		assert.Regexp(t, "^uid/[0-9]+$", audited[0].Principal, accept)
 	}
+}
+
+// CLI-004: a caller that asks for it learns the id of its run before the answer,
+// others get no interim answer; a refused act has no id to announce.
+func TestAnnouncedRun(t *testing.T) {
+	w := newWorld(t)
+	begun, release := make(chan struct{}, 2), make(chan struct{})
+	w.exec.Func("t/any", func(context.Context, dispatch.Call) dispatchtest.Step {
+		begun <- struct{}{}
+		<-release
+		return dispatchtest.Step{Value: edn.MustRead(`{:n 1}`)}
+	})
+	early := make(chan string, 2)
+	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+		Got1xxResponse: func(_ int, h textproto.MIMEHeader) error {
+			early <- h.Get("Ferment-Run-Id")
+			return nil
+		},
+	})
+	ask := func(intent, announce string) *http.Response {
+		body := strings.NewReader(jsonAct(intent, "{}"))
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+w.address+"/v1/act", body)
+		require.NoError(t, err)
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set(httpapi.AnnounceHeader, announce)
+		resp, err := w.client.Do(r)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		return resp
+	}
+	answered := make(chan *http.Response, 1)
+	go func() { answered <- ask("t/any", "run") }()
+	<-begun
+	run := <-early // while the call hangs
+	close(release)
+	assert.Equal(t, run, (<-answered).Header.Get("Ferment-Run-Id"))
+	assert.Equal(t, 400, ask("t/none", "run").StatusCode)
+	assert.Equal(t, 200, ask("t/any", "").StatusCode)
+	assert.Empty(t, early)
 }
