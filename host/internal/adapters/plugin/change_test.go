@@ -180,6 +180,50 @@ func TestSwapMovesWaitingCalls(t *testing.T) {
 	require.NoError(t, <-swapped)
 }
 
+// SUP-006, HTTP-008: what an operator orders while a new edition comes up holds
+// for that edition; an order that was taken back, or that is older, does not.
+func TestOrderDuringSwap(t *testing.T) {
+	for name, tt := range map[string]struct {
+		before, during func(*Supervisor) error
+		want           State
+	}{
+		"drain":      {during: func(s *Supervisor) error { return s.Drain("p") }, want: Stopped},
+		"quarantine": {during: func(s *Supervisor) error { return s.Quarantine("p", "too slow") }, want: Quarantined},
+		"released": {
+			before: func(s *Supervisor) error { return s.Drain("p") },
+			during: func(s *Supervisor) error { return s.Release("p") },
+			want:   Ready,
+		},
+		"older": {before: func(s *Supervisor) error { return s.Drain("p") }, want: Ready},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := run(t, as("good")).ready()
+			if tt.before != nil {
+				require.NoError(t, tt.before(b.Supervisor))
+			}
+			p, err := b.Prepare(within(t), Change{Cause: CauseSwap, Replace: []Settings{as("good")}})
+			require.NoError(t, err)
+			if tt.during != nil {
+				require.NoError(t, tt.during(b.Supervisor))
+			}
+			select {
+			case <-p.Commit():
+			case <-within(t).Done():
+				require.Fail(t, "the change does not end")
+			}
+			require.Eventually(t, func() bool {
+				all := b.Status()
+				return len(all) == 1 && all[0].Edition == 2 && all[0].State == tt.want
+			}, 20*time.Second, time.Millisecond, b.steps)
+			_, err = b.ask(within(t), `{}`)
+			assert.Equal(t, tt.want == Ready, err == nil, "%v", err)
+			require.NoError(t, b.Release("p"))
+			require.NoError(t, b.Await(within(t), "p"))
+			b.mustAsk(`{}`)
+		})
+	}
+}
+
 // A new edition that does not come up leaves everything as it was.
 func TestSwapRefused(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "program")

@@ -22,6 +22,7 @@ import (
 type edition struct {
 	unit   *unit
 	number int
+	orders int   // of operators before it was begun
 	cause  Cause // for which it was made
 
 	rules atomic.Pointer[Settings]

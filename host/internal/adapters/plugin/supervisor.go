@@ -255,7 +255,7 @@ func (s *Supervisor) tell(plugin string, event any, held bool) error {
 	if err != nil {
 		return err
 	}
-	u.tell(event, held)
+	u.order(event, held)
 	return nil
 }
 

@@ -286,7 +286,7 @@ func (s *Supervisor) swap(ctx context.Context, plugin string, cause Cause, direc
 		return err
 	}
 	u.mu.Lock()
-	tried, before := u.trial != nil, u.current
+	tried, before, orders := u.trial != nil, u.current, u.orders
 	u.mu.Unlock()
 	if tried {
 		return contract.Errorf("runtime/not-ready", "plugin %s: another edition is being tried", plugin)
@@ -301,6 +301,9 @@ func (s *Supervisor) swap(ctx context.Context, plugin string, cause Cause, direc
 		return err
 	}
 	st := p.staged[0]
+	u.mu.Lock()
+	st.edition.orders = orders // those since the swap began are younger
+	u.mu.Unlock()
 	if !before.speaksLike(st.edition) {
 		p.Rollback()
 		return &ChangeError{plugin, contract.Errorf("runtime/integrity", "the program describes itself otherwise than the one that the host was configured with: reload the configuration")}

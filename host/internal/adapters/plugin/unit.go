@@ -29,6 +29,8 @@ type unit struct {
 	waiting  []*waiter
 	limits   map[string]*limiter // of single capabilities
 	held     bool                // an operator keeps it out of service
+	orders   int                 // of operators so far
+	ordered  any                 // the event of the last one
 	closed   bool                // nothing is started any more
 	removed  bool                // the configuration does not name it any more
 	clients  int                 // that may still call it
@@ -74,7 +76,7 @@ func (u *unit) edition(settings Settings, cause Cause) *edition {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.last++
-	e := &edition{unit: u, number: u.last, cause: cause, pins: map[string]*service{}, over: make(chan struct{})}
+	e := &edition{unit: u, number: u.last, orders: u.orders, cause: cause, pins: map[string]*service{}, over: make(chan struct{})}
 	e.rules.Store(&settings)
 	u.editions = append(u.editions, e)
 	return e
@@ -133,14 +135,23 @@ func (u *unit) promote(e *edition, cause Cause) {
 	todo.run()
 }
 
-// succeed is promote. It needs u.mu.
+// succeed is promote. An edition that was begun before an operator took the
+// plugin out of service gets the same order. It needs u.mu.
 func (u *unit) succeed(e *edition, cause Cause) chores {
 	before := u.current
-	u.current, u.held = e, false
+	u.current, u.held = e, u.held && e.orders != u.orders
 	if before != nil && before != e {
 		u.leave(before, cause)
 	}
 	todo := u.serve(true)
+	if u.held {
+		ordered, instances := u.ordered, slices.Clone(e.instances)
+		todo = append(todo, func() {
+			for _, i := range instances {
+				i.post(ordered)
+			}
+		})
+	}
 	u.wake()
 	return todo
 }
@@ -225,6 +236,16 @@ func (u *unit) all() []*instance {
 		all = append(all, e.instances...)
 	}
 	return all
+}
+
+// order is tell for an operator, whose word holds for an edition that takes over
+// later too.
+func (u *unit) order(event any, held bool) {
+	u.mu.Lock()
+	u.orders++
+	u.ordered = event
+	u.mu.Unlock()
+	u.tell(event, held)
 }
 
 // tell hands an event to the instances of the current edition and returns when
