@@ -65,7 +65,7 @@ type items struct {
 	node   *plan.Node
 	index  int
 	path   edn.Value
-	over   []edn.Value
+	over   plan.Items
 	out    []edn.Value
 	scopes []*scope
 	failed []bool // items whose failure was kept
@@ -73,12 +73,9 @@ type items struct {
 
 // mapNode runs the body of a map over its collection.
 func (s *scope) mapNode(ctx context.Context, i int, n *plan.Node, e *ended) *contract.Error {
-	over, err := s.collection(n)
+	over, err := n.FillOver(s.frame, s.run.ev.Limits)
 	if err != nil {
 		return err
-	}
-	if len(over) > s.run.ev.Limits.MapItems {
-		return contract.Errorf("plan/too-large", "map %s: %d items are more than %d", n.ID, len(over), s.run.ev.Limits.MapItems)
 	}
 	if err := s.resolved(n, e, edn.Nil()); err != nil {
 		return err
@@ -111,31 +108,6 @@ func effectful(p *plan.Program) bool {
 		}
 	}
 	return false
-}
-
-// collection is what a map runs over, in its canonical order where it has none
-// of its own.
-func (s *scope) collection(n *plan.Node) ([]edn.Value, *contract.Error) {
-	v, _, err := n.Over.Fill(s.frame, nil)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]edn.Value, 0, v.Len())
-	switch v.Kind() {
-	case edn.KindVector, edn.KindList, edn.KindSet:
-		for x := range v.Elems() {
-			out = append(out, x)
-		}
-	case edn.KindMap:
-		for k, x := range v.Entries() {
-			out = append(out, edn.Vector(k, x))
-		}
-	case edn.KindNil:
-		return nil, contract.Errorf("slot/unresolved", "map %s: :over has no value", n.ID)
-	default:
-		return nil, contract.Errorf("plan/invalid", "map %s: :over is a %s, not a collection", n.ID, v.Kind())
-	}
-	return out, nil
 }
 
 func (m *items) do(ctx context.Context, k int, begun func()) (err *contract.Error) {

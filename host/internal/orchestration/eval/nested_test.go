@@ -228,6 +228,16 @@ func TestMapItemValue(t *testing.T) {
 	assert.Equal(t, `{:ys [{:n 1} {:n 2}] :zs [{:twice [1 1]} {:twice [2 2]}]}`, r.out())
 }
 
+// IR-009, IR-011: a map over the whole slot of a call runs over its :out, never
+// over what the host keeps beside it.
+func TestMapOverWholeSlot(t *testing.T) {
+	r := run(t, echo(t), `{:nodes [`+call("c", `{:b 2 :a 1}`, ":as :s")+`
+	  {:op :map :over :s :item :x :as :ys :body [{:op :emit :input {:v {:slot/id :x}}}]}
+	  {:op :emit :input {:slot/path [:ys :out]}}]}`)
+	require.Nil(t, r.Err)
+	assert.Equal(t, `[{:v [:a 1]} {:v [:b 2]}]`, r.Out.Key("value").String())
+}
+
 // IR-013: :fail reports the first item in order; :keep puts the failure in its
 // place, even if all items fail.
 func TestMapItemErrors(t *testing.T) {
