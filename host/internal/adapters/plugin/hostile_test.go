@@ -661,7 +661,14 @@ func TestWrittenIsolationFailsClosed(t *testing.T) {
 // steps down, which is a weakness; best_effort accepts less, which is another.
 // What a refusal does to a real plugin is TestWrittenIsolationFailsClosed.
 func TestLevelsOfMachines(t *testing.T) {
-	able := confine.Support{System: "linux", NoNewPrivs: true, Seccomp: true, Rlimits: true, Processes: true, LandlockABI: 7}
+	able := confine.Support{
+		System:      "linux",
+		NoNewPrivs:  true,
+		Seccomp:     true,
+		Rlimits:     true,
+		Processes:   true,
+		LandlockABI: 7,
+	}
 	noLandlock, noFilter := able, able
 	noLandlock.LandlockABI, noFilter.Seccomp = 0, false
 	bare := confine.Support{System: "plan9"}
@@ -680,8 +687,14 @@ func TestLevelsOfMachines(t *testing.T) {
 		{name: "limits without Linux", machine: bare, level: confine.Limits},
 		{name: "limits without Landlock", machine: noLandlock, level: confine.Limits, want: confine.Limits},
 		{name: "none anywhere", machine: bare, level: confine.None, want: confine.None},
-		{name: "accepted", machine: noLandlock, level: confine.Strict, bestEffort: true, want: confine.Limits, weak: "best-effort"},
-		{name: "accepted without Linux", machine: bare, level: confine.Limits, bestEffort: true, want: confine.None, weak: "best-effort"},
+		{
+			name: "accepted", machine: noLandlock, level: confine.Strict, bestEffort: true,
+			want: confine.Limits, weak: "best-effort",
+		},
+		{
+			name: "accepted without Linux", machine: bare, level: confine.Limits, bestEffort: true,
+			want: confine.None, weak: "best-effort",
+		},
 		{name: "nothing to accept", machine: able, level: confine.Strict, bestEffort: true, want: confine.Strict},
 		{name: "default", machine: able, want: confine.Strict},
 		{name: "default without Landlock", machine: noLandlock, want: confine.Limits, weak: "stepped-down"},

@@ -185,7 +185,8 @@ func (s Settings) confinement(d contract.Description, support confine.Support) C
 		c.Weaknesses = append(c.Weaknesses, confine.Weakness{Name: "stepped-down", Text: fmt.Sprintf("the machine cannot hold level strict, so %s is in force", c.Level)})
 	}
 	if len(c.Gaps) > 0 && c.BestEffort {
-		c.Weaknesses = append(c.Weaknesses, confine.Weakness{Name: weaknessBestEffort, Text: "what the machine cannot hold is left open: " + c.Gaps[0].Text})
+		text := "what the machine cannot hold is left open: " + c.Gaps[0].Text
+		c.Weaknesses = append(c.Weaknesses, confine.Weakness{Name: weaknessBestEffort, Text: text})
 	}
 	return c
 }

@@ -190,7 +190,8 @@ func TestFilledLimits(t *testing.T) {
 		{"twice one value, two bytes more", `[{:slot/id :a} {:slot/id :a}]`, text((most-16)/2 + 1), "plan/too-large"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			prog := load(t, `{:nodes [{:op :let :value 1 :as :a} {:op :let :value `+row.template+` :as :b} {:op :emit :input :b}]}`, testEnv(t))
+			text := `{:nodes [{:op :let :value 1 :as :a} {:op :let :value ` + row.template + ` :as :b} {:op :emit :input :b}]}`
+			prog := load(t, text, testEnv(t))
 			f := plan.NewFrame(prog, edn.Nil())
 			f.Set(0, plan.ValueSlot(row.value))
 			_, _, err := prog.Plan.Nodes[1].Value.Fill(f, nil)

@@ -400,7 +400,8 @@ func TestSameRequestSamePlan(t *testing.T) {
 	for how, got := range results {
 		assert.Equal(t, results["value"], got, how)
 	}
-	assert.Equal(t, map[string]string{"value": "value", "again": "value", "accepted": "accepted", "stream": "stream"}, forms)
+	want := map[string]string{"value": "value", "again": "value", "accepted": "accepted", "stream": "stream"}
+	assert.Equal(t, want, forms)
 }
 
 // RUN-002: the later steps before the acceptance, in their order: shape of the
@@ -414,7 +415,8 @@ func TestOrderOfPrepare(t *testing.T) {
 	user.RefuseWorst = true
 	kept := &keeping{Journal: journal.NewMemory()}
 	s := service(t, w, budgets(policy.Budgets{User: user}), func(c *act.Config) { c.Journal = kept })
-	const node = `{:op :call :intent :text/respond :input {} :as :x :dispatch {:candidates [%s] :retry {:same-cap-max %d}} %s}`
+	const node = `{:op :call :intent :text/respond :input {} :as :x
+	  :dispatch {:candidates [%s] :retry {:same-cap-max %d}} %s}`
 	plan := func(candidate string, retries int, more string) string {
 		return fmt.Sprintf(`{:nodes [`+node+` {:op :emit :input :x}]}`, candidate, retries, more)
 	}
@@ -463,12 +465,16 @@ func TestDefaultsMergePerKey(t *testing.T) {
 			Budget:      policy.FieldsOf(edn.MustRead(budget), from),
 		}
 	}
+	const (
+		merged = "{:lang :pl :style :dry :tone :warm}"
+		lowest = "{:max-tokens 400 :max-usd 0.5M}"
+	)
 	for _, row := range []struct{ name, request, constraints, budget string }{
-		{"defaults and intent", "", "{:lang :pl :style :dry :tone :warm}", "{:max-tokens 400 :max-usd 0.5M}"},
-		{"the request wins per key", ":constraints {:tone :cold :n 1}", "{:lang :pl :n 1 :style :dry :tone :cold}", "{:max-tokens 400 :max-usd 0.5M}"},
-		{"the request lowers", ":budget {:max-tokens 300 :max-usd 0.1M}", "{:lang :pl :style :dry :tone :warm}", "{:max-tokens 300 :max-usd 0.1M}"},
-		{"the request cannot raise", ":budget {:max-tokens 900 :max-usd 2}", "{:lang :pl :style :dry :tone :warm}", "{:max-tokens 400 :max-usd 0.5M}"},
-		{"a limit of its own", ":budget {:max-attempts 2}", "{:lang :pl :style :dry :tone :warm}", "{:max-attempts 2 :max-tokens 400 :max-usd 0.5M}"},
+		{"defaults and intent", "", merged, lowest},
+		{"the request wins per key", ":constraints {:tone :cold :n 1}", "{:lang :pl :n 1 :style :dry :tone :cold}", lowest},
+		{"the request lowers", ":budget {:max-tokens 300 :max-usd 0.1M}", merged, "{:max-tokens 300 :max-usd 0.1M}"},
+		{"the request cannot raise", ":budget {:max-tokens 900 :max-usd 2}", merged, lowest},
+		{"a limit of its own", ":budget {:max-attempts 2}", merged, "{:max-attempts 2 :max-tokens 400 :max-usd 0.5M}"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			w := priced(t)

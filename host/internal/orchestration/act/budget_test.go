@@ -373,7 +373,11 @@ func TestLosersStayOnTheAccount(t *testing.T) {
 // BUD-003, BUD-007: a price that is not known is never nothing. Under at-least the
 // highest price among the candidates is reserved, wherever it is in their order.
 func TestUnknownPrice(t *testing.T) {
-	w := priced(t, dispatchtest.Cap("a/free", ":cap/cost {:usd 0}"), dispatchtest.Cap("a/some", ""), dispatchtest.Cap("a/mid", ":cap/cost {:usd 0.005M}"))
+	w := priced(t,
+		dispatchtest.Cap("a/free", ":cap/cost {:usd 0}"),
+		dispatchtest.Cap("a/some", ""),
+		dispatchtest.Cap("a/mid", ":cap/cost {:usd 0.005M}"))
+	const dearest = "{:attempts 1 :roundtrips 1 :usd 0.01M}"
 	for _, row := range []struct {
 		name, candidates string
 		atLeast          bool
@@ -383,16 +387,17 @@ func TestUnknownPrice(t *testing.T) {
 		{"denied", "[:a/some]", false, "", "", ""},
 		{"passed over", "[:a/some :a/two]", false, "two", "{:attempts 1 :roundtrips 1 :usd 0.001M}", "estimated"},
 		{"free is a price", "[:a/free]", false, "free", "{:attempts 1 :roundtrips 1}", "exact"},
-		{"at least the dearest, first", "[:a/some :a/one :a/two]", true, "some", "{:attempts 1 :roundtrips 1 :usd 0.01M}", "at-least"},
-		{"at least the dearest, between", "[:a/some :a/two :a/one :a/mid]", true, "some", "{:attempts 1 :roundtrips 1 :usd 0.01M}", "at-least"},
-		{"at least the dearest, last", "[:a/some :a/two :a/mid :a/one]", true, "some", "{:attempts 1 :roundtrips 1 :usd 0.01M}", "at-least"},
+		{"at least the dearest, first", "[:a/some :a/one :a/two]", true, "some", dearest, "at-least"},
+		{"at least the dearest, between", "[:a/some :a/two :a/one :a/mid]", true, "some", dearest, "at-least"},
+		{"at least the dearest, last", "[:a/some :a/two :a/mid :a/one]", true, "some", dearest, "at-least"},
 		{"nobody to take it from", "[:a/some]", true, "", "", ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			w := w.Again()
 			run := block(t, "{:max-usd 1}")
 			run.AtLeast = row.atLeast
-			resp, err, records := do(t, service(t, w, budgets(policy.Budgets{Run: run})), asking(row.candidates, "", "{}", ""))
+			s := service(t, w, budgets(policy.Budgets{Run: run}))
+			resp, err, records := do(t, s, asking(row.candidates, "", "{}", ""))
 			if row.asked == "" {
 				require.NotNil(t, err)
 				assert.Equal(t, "budget/exceeded", err.Type)

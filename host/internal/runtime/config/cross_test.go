@@ -159,7 +159,8 @@ func TestLayersOfDefaults(t *testing.T) {
 // keys of values as they are (HCL-023).
 func TestNamesInEDN(t *testing.T) {
 	asking := chess()
-	asking.ConfigSchema = edn.MustRead(`{:config/v 1 :config/schema [:map {:closed true} [:is-verbose? :boolean] [:max-depth :int]]}`)
+	asking.ConfigSchema = edn.MustRead(`{:config/v 1
+	  :config/schema [:map {:closed true} [:is-verbose? :boolean] [:max-depth :int]]}`)
 	c, ds := loadWith(t, `plugin "chess" {
   command = ["bin/chess"]
   config {

@@ -98,7 +98,8 @@ func TestAuditOfRefusals(t *testing.T) {
 	w.call("PUT /v1/act", "{}")
 	assert.Empty(t, w.rejected())
 	for _, accept := range []string{"application/json", "text/event-stream"} {
-		w.operator("POST /v1/act", `{"proto":1,"trace":{"id":"mine"},"task":{"intent":"t/nope"},"input":{}}`, "Accept", accept)
+		body := `{"proto":1,"trace":{"id":"mine"},"task":{"intent":"t/nope"},"input":{}}`
+		w.operator("POST /v1/act", body, "Accept", accept)
 		audited := w.rejected()
 		require.Len(t, audited, 1, accept)
 		assert.Equal(t, `invalid-request "mine"`, fmt.Sprint(audited[0].Err.Type, " ", audited[0].Trace), accept)
