@@ -15,6 +15,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
+	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
@@ -489,17 +490,35 @@ func bodyText(n *node) string {
 	for _, each := range n.layers {
 		p := partsOf([]layer{each}, nil, newCollector(sources{}))
 		for name, a := range p.attrs {
-			lines = append(lines, name+"="+sourceText(a.source, a.expr))
+			lines = append(lines, name+"="+sameLayout([]byte(sourceText(a.source, a.expr))))
 		}
 		for name, blocks := range p.blocks {
 			for _, b := range blocks {
 				native, ok := b.layers[0].body.(*hclsyntax.Body)
 				if ok && native.SrcRange.CanSliceBytes(b.source.text) {
-					lines = append(lines, strings.Join(append([]string{name}, b.labels...), " ")+string(native.SrcRange.SliceBytes(b.source.text)))
+					lines = append(lines, strings.Join(append([]string{name}, b.labels...), " ")+" { "+sameLayout(native.SrcRange.SliceBytes(b.source.text))+" }")
 				}
 			}
 		}
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
+}
+
+// sameLayout is a text without comments and braces around it, and with one space
+// between its tokens, so that texts which differ in their layout alone are the same.
+func sameLayout(text []byte) string {
+	tokens, _ := hclsyntax.LexConfig(text, "", hcl.InitialPos) // it was read before
+	var words []string
+	for _, t := range tokens {
+		switch t.Type {
+		case hclsyntax.TokenNewline, hclsyntax.TokenComment, hclsyntax.TokenEOF:
+		default:
+			words = append(words, string(t.Bytes))
+		}
+	}
+	if n := len(words); n > 1 && words[0] == "{" && words[n-1] == "}" {
+		words = words[1 : n-1] // a body on one line comes without
+	}
+	return strings.Join(words, " ")
 }

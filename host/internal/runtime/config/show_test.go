@@ -232,3 +232,27 @@ func TestWeaker(t *testing.T) {
 	assert.NotContains(t, strings.Join(weaker("ferment {\n  auto_reload = false\n}\n", "dev"), ""), "auto_reload")
 	assert.Empty(t, weaker("http {\n  listen = [\"127.0.0.1:9\"]\n}\n", "prod"), "another address of this machine")
 }
+
+// HCL-044: the config of a plugin that is disabled, which nothing can decode, has
+// the same hash in another layout, and another one with another value.
+func TestLayoutOfForeignBlocks(t *testing.T) {
+	off := func(config string) *Config {
+		c, ds := load(t, "plugin \"off\" {\n  command = [\"bin/off\"]\n  enabled = false\n  config {\n"+config+"\n  }\n}\n")
+		require.Empty(t, types(ds))
+		return c
+	}
+	one := off(`model "voice" { intents = ["a/b", "c/d"] }`)
+	same := off("    # the voice\n    model \"voice\" {\n      intents = [\n        \"a/b\",   \"c/d\"\n      ]\n    }")
+	assert.Equal(t, one.Hash, same.Hash)
+	assert.True(t, Compare(one, same).Empty())
+	for _, other := range []string{
+		`model "voice" { intents = ["a/b", "c/e"] }`,
+		`model "other" { intents = ["a/b", "c/d"] }`,
+		`model "voice" { intents = ["a/bc/d"] }`,
+		`model "voice" { intents = ["a/b"," c/d"] }`,
+	} {
+		assert.NotEqual(t, one.Hash, off(other).Hash, other)
+	}
+	back := reloaded(t, one, Options{Env: noEnv})
+	assert.Equal(t, one.Hash, back.Hash)
+}
