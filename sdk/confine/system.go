@@ -1,5 +1,7 @@
 package confine
 
+import "path/filepath"
+
 // devices may be read and written by everybody and hold nothing. Memory can be
 // had through one of them that no limit counts.
 func devices(p Policy) []string {
@@ -25,12 +27,13 @@ func Basics() []string {
 // get going: the libraries of the system and their configuration. They are the
 // same for all users of a machine.
 func SystemPaths() []string {
-	return []string{
+	python, _ := filepath.Glob("/etc/python3*") // links in the library lead there
+	return append(python,
 		"/lib", "/lib32", "/lib64", "/libx32", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/usr/libexec", "/usr/share",
 		"/usr/local/lib", "/usr/local/lib64", "/usr/local/share",
 		"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/ld.so.preload", "/etc/alternatives", "/etc/ssl/openssl.cnf",
-		"/etc/pki/tls/openssl.cnf", "/etc/crypto-policies", "/etc/locale.alias", "/etc/mime.types", "/etc/python3", "/proc/self",
-	}
+		"/etc/pki/tls/openssl.cnf", "/etc/crypto-policies", "/etc/locale.alias", "/etc/mime.types", "/proc/self",
+	)
 }
 
 // NetworkPaths are the files by which names are looked up and certificates are

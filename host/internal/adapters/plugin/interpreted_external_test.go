@@ -36,6 +36,12 @@ for name in ("colorsys", "shared.beside"):
         importlib.import_module(name)
     except OSError as e:
         print(type(e).__name__)
+try:
+    import sitecustomize  # of the system, read at each start; it may be a link to /etc
+except ImportError:
+    pass
+except OSError as e:
+    print("sitecustomize:", type(e).__name__)
 `)
 	without := loadedWithout(t, python, dir)
 	require.Contains(t, without, "planted\nplanted too\nbeside\n", "the caches are ones that Python loads")
