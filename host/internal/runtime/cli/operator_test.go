@@ -101,3 +101,17 @@ func TestStatusShowsRefusedReload(t *testing.T) {
 	assert.NotContains(t, w.run("status").stdout, "reload:")
 	s.stop()
 }
+
+// HCL-008: a capability that is not there is an unknown name, with the nearest.
+func TestExplainUnknownCapability(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "ferment.hcl", testProfile+scripted("mine"),
+		"mine.edn", script(":mine/first", ":t/a", ":in-schema :req/any :out-schema :res/any", "{:value {}}"))
+	got := w.run("explain", "t/a", "--capability", "mine/frist", "--edn")
+	assert.Equal(t, 5, got.code, got.stderr)
+	v, err := edn.ReadString(got.stderr)
+	require.NoError(t, err, got.stderr)
+	assert.Equal(t, ":cap/not-found", v.Key("error").Key("type").String())
+	assert.Contains(t, plain(v.Key("error").Key("hint")), "mine/first")
+	assert.Zero(t, w.run("explain", "t/a", "--capability", "mine/first").code)
+}

@@ -38,6 +38,10 @@ func (l *Loaded) Explain(intent, capID string, streamed bool, bind Binder) (edn.
 		}
 		return edn.Nil(), e.DidYouMean(contract.Nearest(intent, reg.Intents()))
 	}
+	if _, ok := reg.Capability(capID); capID != "" && !ok {
+		e := contract.Errorf("cap/not-found", "there is no capability :%s", capID)
+		return edn.Nil(), e.DidYouMean(reg.NearestCapability(capID))
+	}
 	x, err := bind(intent, capID, streamed)
 	if err != nil {
 		return edn.Nil(), err
