@@ -2,12 +2,14 @@ package plan
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -125,11 +127,34 @@ func (w *Worst) within(l policy.Limits) {
 // errors. It asks no plugin.
 func WorstCase(p *Plan, env Env) Worst {
 	// The budget of the request is around the plan and no bound of its nodes, but
-	// for what it says about each call.
+	// for what it says about each call. Its wall time ends the whole run.
+	walls := []time.Duration{wallOf(env.Request.Budget.Value()), env.Budgets.Wall()}
 	env.Request.Budget = perCall(env.Request.Budget)
 	env.bases, env.scratch = nil, nil
 	c := &worst{env: &env, policies: map[worstKey]*policy.Policy{}}
-	return c.plan(p)
+	w := c.plan(p)
+	if slices.ContainsFunc(p.Nodes, func(n Node) bool { return takesTime(&n) }) {
+		w.endsWithin(walls...)
+	}
+	return w
+}
+
+// wallOf returns the wall time that a budget allows, 0 if it does not limit it.
+func wallOf(limits edn.Value) time.Duration {
+	b, err := contract.ParseBudget(limits)
+	if err != nil {
+		return 0 // CHECK-015 reports it
+	}
+	return policy.WallLimit(b.MaxWallMS)
+}
+
+// endsWithin bounds the wall time by limits; a limit of 0 bounds nothing.
+func (w *Worst) endsWithin(limits ...time.Duration) {
+	for _, most := range limits {
+		if most > 0 && (w.Wall == 0 || most < w.Wall) {
+			w.Wall = most
+		}
+	}
 }
 
 // perCall keeps what a budget says about every call by itself.
@@ -176,7 +201,7 @@ func (c *worst) wall(p *Plan, walls []time.Duration) time.Duration {
 	var total time.Duration
 	if p.Mode == Strict || p.MaxParallel == 1 {
 		for _, d := range walls {
-			total += d
+			total = addWalls(total, d)
 		}
 		return total
 	}
@@ -195,7 +220,7 @@ func (c *worst) wall(p *Plan, walls []time.Duration) time.Duration {
 	for len(ready) > 0 {
 		i := ready[len(ready)-1]
 		ready = ready[:len(ready)-1]
-		ends[i] += walls[i]
+		ends[i] = addWalls(ends[i], walls[i])
 		total = max(total, ends[i])
 		for _, k := range g.Succs(i) {
 			ends[k] = max(ends[k], ends[i])
@@ -205,6 +230,22 @@ func (c *worst) wall(p *Plan, walls []time.Duration) time.Duration {
 		}
 	}
 	return total
+}
+
+// addWalls adds wall times; a sum above the range of a duration is its maximum.
+func addWalls(a, b time.Duration) time.Duration {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+// multiplyWall is a wall time n times; a product above the range of a duration is its maximum.
+func multiplyWall(d time.Duration, n int64) time.Duration {
+	if n > 0 && int64(d) > math.MaxInt64/n {
+		return math.MaxInt64
+	}
+	return d * time.Duration(n)
 }
 
 func (c *worst) node(p *Plan, n *Node) Worst {
@@ -221,7 +262,7 @@ func (c *worst) node(p *Plan, n *Node) Worst {
 			items := c.items(n)
 			w.times(items)
 			side := int64(max(1, n.MaxParallel))
-			w.Wall *= time.Duration((items + side - 1) / side)
+			w.Wall = multiplyWall(w.Wall, (items+side-1)/side)
 		}
 		return w
 	}
@@ -273,9 +314,7 @@ func (c *worst) call(p *Plan, n *Node) Worst {
 	}
 	w := dearest(each, tried)
 	w.within(limitsOf(pol))
-	if pol.Deadline > 0 && (w.Wall == 0 || pol.Deadline < w.Wall) {
-		w.Wall = pol.Deadline
-	}
+	w.endsWithin(pol.Deadline, wallOf(pol.Budget))
 	return w
 }
 

@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -67,6 +68,11 @@ func TestWorstCase(t *testing.T) {
 		{"a race asks as many as it is wide", ask + `:strategy :race :race {:width 2}}}`, `{:attempts 2 :roundtrips 2 :usd 0.014M :wall-ms 3000}`, "", ""},
 		{"a node's own budget is a bound", ask + `:retry {:same-cap-max 16}} :budget {:max-usd 0.05M :max-attempts 3}}`, `{:attempts 3 :roundtrips 17 :usd 0.05M :wall-ms 34000}`, "", ""},
 		{"a deadline is a bound", ask + `:retry {:same-cap-max 16}} :deadline-ms 1500}`, `{:attempts 17 :roundtrips 17 :usd 0.17M :wall-ms 1500}`, "", ""},
+		{"a wall budget is a bound", ask + `:retry {:same-cap-max 16}} :budget {:max-wall-ms 1500}}`, `{:attempts 17 :roundtrips 17 :usd 0.17M :wall-ms 1500}`, "", ""},
+		{"the lower one of wall budget and deadline", ask + `:retry {:same-cap-max 16}} :budget {:max-wall-ms 1500} :deadline-ms 1200}`, `{:attempts 17 :roundtrips 17 :usd 0.17M :wall-ms 1200}`, "", ""},
+		{"a wall budget bounds what has no timeout", `{:op :call :intent :t/free :input {:q 1} :as :x :budget {:max-wall-ms 5}}`, `{:attempts 1 :roundtrips 1 :wall-ms 5}`, "", ""},
+		{"a wall budget above the worst case", `{:op :call :intent :t/ask :input {:q 1} :as :x :budget {:max-wall-ms 9000}}`, `{:attempts 1 :roundtrips 1 :usd 0.01M :wall-ms 2000}`, "", ""},
+		{"wall budgets whose sum no duration holds", `{:op :call :intent :t/free :input {:q 1} :as :x :budget {:max-wall-ms 9000000000000}} {:op :call :intent :t/free :input {:q {:slot/id :x}} :as :y :budget {:max-wall-ms 9000000000000}}`, `{:attempts 2 :roundtrips 2 :wall-ms 9223372036854}`, "", ""},
 		{"a condition is taken as true", `{:op :let :value true :as :y} {:op :call :when :y :intent :t/ask :input {:q 1} :as :x}`, `{:attempts 1 :roundtrips 1 :usd 0.01M :wall-ms 2000}`, "", ""},
 		{"side by side is not longer", `{:op :call :intent :t/ask :input {:q 1} :as :x} {:op :call :intent :t/ask :input {:q 2} :as :y}`, `{:attempts 2 :roundtrips 2 :usd 0.02M :wall-ms 2000}`, "", ""},
 		{"one after another is", `{:op :call :id "a" :intent :t/ask :input {:q 1} :as :x} {:op :call :intent :t/ask :input {:q {:slot/id :x}} :as :y}`, `{:attempts 2 :roundtrips 2 :usd 0.02M :wall-ms 4000}`, "", ""},
@@ -102,6 +108,42 @@ func TestWorstCase(t *testing.T) {
 			}
 			assert.Equal(t, row.open, open)
 		})
+	}
+}
+
+// BUD-001, BUD-008: the wall budgets of the request and of the configuration end the run, so they bound its worst case.
+func TestWorstCaseWithinWallBudgets(t *testing.T) {
+	const (
+		ask  = `{:op :call :intent :t/ask :input {:q 1} :as :x}` // takes 2 s at most
+		free = `{:op :call :intent :t/free :input {:q 1} :as :x}`
+		long = `{:op :let :value [1] :as :l} {:op :map :over :l :as :m :body [{:op :map :over :l :as :k :body [` +
+			`{:op :call :intent :t/free :input {} :as :x :budget {:max-wall-ms 9000000000000}}]}]}`
+	)
+	for _, row := range []struct {
+		nodes, request string
+		budgets        *policy.Budgets
+		want           time.Duration
+	}{
+		{ask, "{}", nil, 2 * time.Second},
+		{ask, "{:max-wall-ms 700}", nil, 700 * time.Millisecond},
+		{ask, "{:max-wall-ms 0}", nil, time.Nanosecond},
+		{ask, "{:max-wall-ms 2001}", nil, 2 * time.Second},
+		{ask, "{:max-wall-ms 700}", &policy.Budgets{Run: policy.ScopeBudget{Wall: time.Second}}, 700 * time.Millisecond},
+		{ask, "{:max-wall-ms 700}", &policy.Budgets{Run: policy.ScopeBudget{Wall: time.Millisecond}}, time.Millisecond},
+		{ask, "{}", &policy.Budgets{User: policy.ScopeBudget{Wall: 3 * time.Second}, Tenant: policy.ScopeBudget{Wall: time.Second}}, time.Second},
+		{free, "{}", nil, 0},
+		{free, "{}", &policy.Budgets{Run: policy.ScopeBudget{Wall: time.Second}}, time.Second},
+		{`{:op :emit :input 1}`, "{}", &policy.Budgets{Run: policy.ScopeBudget{Wall: time.Second}}, 0},
+		{long, "{}", nil, math.MaxInt64},
+		{long, "{}", &policy.Budgets{Run: policy.ScopeBudget{Wall: time.Second}}, time.Second},
+	} {
+		env := pricedEnv(t)
+		env.Budgets = row.budgets
+		env.Request.Budget = policy.FieldsOf(edn.MustRead(row.request), policy.Origin{Source: policy.SourceRequest})
+		p, _ := readPlan(t, "{:nodes ["+row.nodes+"]}")
+		require.NotNil(t, p)
+		w := plan.WorstCase(p, env)
+		assert.Equal(t, row.want, w.Wall, "%s with %s and %+v", row.nodes, row.request, row.budgets)
 	}
 }
 

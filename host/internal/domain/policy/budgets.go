@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -84,6 +85,21 @@ func (b *Budgets) Depth() int {
 	}
 	return least(b.Tenant.Depth, b.User.Depth, b.Run.Depth)
 }
+
+// WallLimit is the duration of a limit in milliseconds: 0 without a limit, and a nanosecond for a limit of 0, so that
+// both remain distinct.
+func WallLimit(limit contract.Limit) time.Duration {
+	switch {
+	case !limit.Set:
+		return 0
+	case limit.N <= 0:
+		return time.Nanosecond
+	}
+	return time.Duration(min(limit.N, maxWallMS)) * time.Millisecond
+}
+
+// maxWallMS keeps milliseconds within the range of a duration.
+const maxWallMS = 1 << 43
 
 // least is the smallest of the values that are above 0, 0 if none is.
 func least[T int | time.Duration](all ...T) T {
@@ -170,10 +186,23 @@ func (b *Budgets) Explain() []Row {
 		name  string
 		block *ScopeBudget
 	}{{"tenant", &b.Tenant}, {"user", &b.User}, {"run", &b.Run}} {
+		add := func(key string, value edn.Value) {
+			rows = append(rows, Row{
+				Field:  "budget of " + s.name + " :max-" + key,
+				Value:  value,
+				Origin: Origin{Source: SourceDefault, Where: s.block.Where},
+			})
+		}
 		for _, d := range Dimensions() {
 			if s.block.Limits.Bounds(d) {
-				rows = append(rows, Row{Field: "budget of " + s.name + " :max-" + d.String(), Value: s.block.Limits.Max(d), Origin: Origin{Source: SourceDefault, Where: s.block.Where}})
+				add(d.String(), s.block.Limits.Max(d))
 			}
+		}
+		if s.block.Wall > 0 {
+			add("wall-ms", edn.Int(s.block.Wall.Milliseconds()))
+		}
+		if s.block.Depth > 0 {
+			add("depth", edn.Int(int64(s.block.Depth)))
 		}
 	}
 	return rows

@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -70,10 +72,13 @@ func TestBudgetsTogether(t *testing.T) {
 		b, all = blocks()
 		all[i].Calls = policy.FieldsOf(edn.MustRead("{:max-tokens 7}"), byDefault)
 		all[i].Limits, all[i].Where = limits(t, "{:max-attempts 3 :max-usd 1}"), "ferment.hcl:7:1"
+		all[i].Wall, all[i].Depth = 90*time.Second, 4
 		assert.Equal(t, "{:max-tokens 7}", b.CallLayer().Budget.Value().String())
 		assert.Equal(t, []policy.Row{
 			{Field: "budget of " + scope + " :max-attempts", Value: edn.Int(3), Origin: policy.Origin{Source: policy.SourceDefault, Where: "ferment.hcl:7:1"}},
 			{Field: "budget of " + scope + " :max-usd", Value: edn.MustRead("1M"), Origin: policy.Origin{Source: policy.SourceDefault, Where: "ferment.hcl:7:1"}},
+			{Field: "budget of " + scope + " :max-wall-ms", Value: edn.Int(90_000), Origin: policy.Origin{Source: policy.SourceDefault, Where: "ferment.hcl:7:1"}},
+			{Field: "budget of " + scope + " :max-depth", Value: edn.Int(4), Origin: policy.Origin{Source: policy.SourceDefault, Where: "ferment.hcl:7:1"}},
 		}, b.Explain())
 
 		request := func(text string) string {
@@ -159,4 +164,22 @@ func TestReached(t *testing.T) {
 	assert.False(t, reached, "nothing was used")
 	_, reached = soft.Reached(limits(t, "{:max-attempts 0}"), policy.Count(policy.Attempts, 1))
 	assert.True(t, reached)
+}
+
+// BUD-001: a wall time of nothing is no time, not no limit.
+func TestWallLimit(t *testing.T) {
+	for _, tt := range []struct {
+		limit contract.Limit
+		want  time.Duration
+	}{
+		{contract.Limit{}, 0},
+		{contract.Limit{N: 5}, 0},
+		{contract.Limit{Set: true}, time.Nanosecond},
+		{contract.Limit{Set: true, N: -1}, time.Nanosecond},
+		{contract.Limit{Set: true, N: 1}, time.Millisecond},
+		{contract.Limit{Set: true, N: math.MaxInt64}, (1 << 43) * time.Millisecond},
+	} {
+		assert.Equal(t, tt.want, policy.WallLimit(tt.limit), "%+v", tt.limit)
+	}
+	assert.Positive(t, policy.WallLimit(contract.Limit{Set: true, N: math.MaxInt64}))
 }

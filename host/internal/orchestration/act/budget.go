@@ -56,7 +56,7 @@ func (f *flight) scopes() (wide []wideScope) {
 	request := f.request.BudgetLimits
 	own, _ := policy.LimitsOf(f.request.Budget) // checked with the request
 	a.depth = request.MaxDepth
-	a.take(budget.Wall(request.MaxWallMS))
+	a.take(policy.WallLimit(request.MaxWallMS))
 	if f.act.Stack != nil {
 		a.around, a.atLeast = f.act.Within, f.act.AtLeast
 	} else {

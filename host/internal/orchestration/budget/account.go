@@ -5,10 +5,8 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
-	"github.com/fermenthq/ferment/sdk/contract"
 )
 
 // Chain is the scopes that enclose a call, the widest first. It is immutable: a
@@ -275,17 +273,3 @@ func (a *Account) took(ctx context.Context) (policy.Amounts, Mark) {
 	}
 	return all[0].Used, all[0].Mark
 }
-
-// Wall is the time that a limit in milliseconds gives; 0 for no limit.
-func Wall(limit contract.Limit) time.Duration {
-	switch {
-	case !limit.Set:
-		return 0
-	case limit.N <= 0:
-		return time.Nanosecond // there is none, which is not the same
-	}
-	return time.Duration(min(limit.N, longest)) * time.Millisecond
-}
-
-// longest keeps milliseconds inside a duration.
-const longest = 1 << 43

@@ -3,7 +3,6 @@ package budget_test
 import (
 	"context"
 	"errors"
-	"math"
 	"testing"
 	"time"
 
@@ -198,24 +197,6 @@ func TestExceededError(t *testing.T) {
 	} {
 		assert.Equal(t, want, v.String())
 	}
-}
-
-// BUD-001: a wall time of nothing is no time, not no limit.
-func TestWall(t *testing.T) {
-	for _, tt := range []struct {
-		limit contract.Limit
-		want  time.Duration
-	}{
-		{contract.Limit{}, 0},
-		{contract.Limit{N: 5}, 0},
-		{contract.Limit{Set: true}, time.Nanosecond},
-		{contract.Limit{Set: true, N: -1}, time.Nanosecond},
-		{contract.Limit{Set: true, N: 1}, time.Millisecond},
-		{contract.Limit{Set: true, N: math.MaxInt64}, (1 << 43) * time.Millisecond},
-	} {
-		assert.Equal(t, tt.want, budget.Wall(tt.limit), "%+v", tt.limit)
-	}
-	assert.Positive(t, budget.Wall(contract.Limit{Set: true, N: math.MaxInt64}))
 }
 
 // LED-004: a counter is kept for a day behind its window, and as long as

@@ -9,7 +9,6 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
-	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -124,7 +123,7 @@ func (t *Terms) budget() {
 	}
 	t.limits, _ = policy.LimitsOf(t.Budget)
 	if b, err := contract.ParseBudget(t.Budget); err == nil {
-		t.Wall, t.Depth = budget.Wall(b.MaxWallMS), b.MaxDepth
+		t.Wall, t.Depth = policy.WallLimit(b.MaxWallMS), b.MaxDepth
 	}
 }
 
