@@ -131,7 +131,7 @@ func (c *checker) plan(pl *place) {
 		case OpLet:
 			c.handle(p, n)
 		case OpMap:
-			c.collection(p, n)
+			c.collection(pl, n)
 		}
 		for next < len(p.reads) && p.reads[next].node == i {
 			c.read(pl, &p.reads[next])

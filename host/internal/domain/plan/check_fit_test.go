@@ -86,8 +86,8 @@ func TestInputsThatMayFit(t *testing.T) {
 		{"[:map [:l [:tuple :int :string]]]", `{:l [S "x"]}`, maybe},
 		{"[:map [:l :any]]", `{:l [S "x"]}`, maybe},
 	} {
-		node := fmt.Sprintf(`{:op :let :value 1 :as :s} {:op :call :intent :flow/take :as :r :input %s} {:op :emit :input :r}`,
-			strings.ReplaceAll(tt.input, "S", "{:slot/id :s}"))
+		node := fmt.Sprintf(`{:op :call :intent :flow/make :as :s} {:op :call :intent :flow/take :as :r :input %s} {:op :emit :input :r}`,
+			strings.ReplaceAll(tt.input, "S", "{:slot/path [:s :out]}"))
 		assert.Equal(t, tt.want, finds(t, flow(t, ":any", tt.in), "CHECK-020", node), "%s for %s", tt.input, tt.in)
 	}
 	// What no node has written is an empty input.
@@ -167,6 +167,74 @@ func TestMapOverSlots(t *testing.T) {
 	} {
 		nodes := fmt.Sprintf(`{:op :call :intent :flow/make :as :s} {:op :map :over {:slot/path [:s %s]} :as :r :body [{:op :emit :input :item}]} {:op :emit :input :r}`, tt.path)
 		assert.Equal(t, tt.want, finds(t, flow(t, tt.out, ":any"), "CHECK-020", nodes), "%s of %s", tt.path, tt.out)
+	}
+}
+
+// CHECK-020: a value that the plan itself writes is followed to the places that read it.
+func TestKnownValuesThatMayFit(t *testing.T) {
+	const never, maybe = true, false
+	const in = "[:map [:x :int]]"
+	take := func(slot string) string {
+		return `{:op :call :intent :flow/take :as :r :input {:x ` + slot + `}} {:op :emit :input :r}`
+	}
+	nested := func(slot string) string { return `[` + take(slot) + `]} {:op :emit :input :p}` }
+	s := "{:slot/id :s}"
+	for _, tt := range []struct {
+		nodes string
+		want  bool
+	}{
+		{`{:op :let :value 1 :as :s} ` + take(s), maybe},
+		{`{:op :let :value "1" :as :s} ` + take(s), never},
+		{`{:op :let :value "1" :when true :as :s} ` + take(s), never},
+		{`{:op :let :value 1 :as :y} {:op :let :value ["1" {:slot/id :y}] :as :s} ` + take(s), maybe},
+		{`{:op :let :value {:a "1"} :as :s} ` + take("{:slot/path [:s :a]}"), never},
+		{`{:op :let :value {:a 1} :as :s} ` + take("{:slot/path [:s :a]}"), maybe},
+		{`{:op :let :value {:a "1"} :as :s} ` + take("{:slot/path [:s :b] :slot/default 1}"), maybe},
+		{`{:op :let :value {:y "1"} :as :s} {:op :call :intent :flow/take :as :r :input ` + s + `} {:op :emit :input :r}`, never},
+		{`{:op :let :value {:x 1} :as :s} {:op :call :intent :flow/take :as :r :input ` + s + `} {:op :emit :input :r}`, maybe},
+		{`{:op :let :value "1" :as :s} {:op :plan :as :p :plan {:nodes ` + strings.Replace(nested(s), "]}", "]}}", 1), never},
+		{`{:op :map :over ["a" "b"] :item :s :as :p :body ` + nested(s), never},
+		{`{:op :map :over ["a" 1] :item :s :as :p :body ` + nested(s), maybe},
+		{`{:op :map :over [] :item :s :as :p :body ` + nested(s), maybe},
+		{`{:op :let :value ["a"] :as :l} {:op :map :over :l :item :s :as :p :body ` + nested(s), never},
+		{`{:op :map :over ["a"] :item :i :as :p :fn {:cap/ref :flow/taker}} {:op :emit :input :p}`, maybe},
+
+		{`{:op :let :value "text" :as :s} {:op :map :over :s :as :p :body [{:op :emit :input :item}]} {:op :emit :input :p}`, never},
+		{`{:op :let :value {:a 5} :as :s} {:op :map :over {:slot/path [:s :a]} :as :p :body [{:op :emit :input :item}]} {:op :emit :input :p}`, never},
+		{`{:op :let :value {:a 5} :as :s} {:op :map :over :s :as :p :body [{:op :emit :input :item}]} {:op :emit :input :p}`, maybe},
+		{`{:op :let :value #{5} :as :s} {:op :map :over :s :as :p :body [{:op :emit :input :item}]} {:op :emit :input :p}`, maybe},
+		{`{:op :let :value (5) :as :s} {:op :map :over :s :as :p :body [{:op :emit :input :item}]} {:op :emit :input :p}`, maybe},
+		{`{:op :let :value [5] :as :s} {:op :map :over :s :item :i :as :p :body [{:op :map :over :i :item :j :as :q :body [{:op :emit :input :j}]} {:op :emit :input :q}]} {:op :emit :input :p}`, never},
+		{`{:op :let :value [[5]] :as :s} {:op :map :over :s :item :i :as :p :body [{:op :map :over :i :item :j :as :q :body [{:op :emit :input :j}]} {:op :emit :input :q}]} {:op :emit :input :p}`, maybe},
+		{`{:op :plan :as :p :bindings {:s "text"} :plan {:nodes [{:op :map :over :s :as :q :body [{:op :emit :input :item}]} {:op :emit :input :q}]}} {:op :emit :input :p}`, never},
+	} {
+		assert.Equal(t, tt.want, finds(t, flow(t, ":any", in), "CHECK-020", tt.nodes), tt.nodes)
+	}
+}
+
+// SLOT-003, CHECK-017: a slot whose only writer never runs is filled by no execution.
+func TestSlotsOfNodesThatNeverRun(t *testing.T) {
+	const never, maybe = true, false
+	w := `{:op :let :value 1 :as :x} {:op :let :value 1 :when false :as :s} `
+	for _, tt := range []struct {
+		nodes string
+		want  bool
+	}{
+		{w + `{:op :emit :input [{:slot/id :s} {:slot/id :x}]}`, never},
+		{w + `{:op :emit :input :s}`, never},
+		{w + `{:op :emit :input {:slot/path [:s :a]}}`, never},
+		{w + `{:op :map :over :s :as :m :body [{:op :emit :input :item}]} {:op :emit :input :m}`, never},
+		{w + `{:op :emit :input {:slot/id :s :slot/default 1}}`, maybe},
+		{w + `{:op :emit :input :s :when {:present? :s}}`, maybe},
+		{w + `{:op :emit :input :s :when false}`, maybe},
+		{w + `{:op :emit :input :s :when true}`, never},
+		{w + `{:op :emit :input 1 :when {:not {:present? :s}}}`, maybe},
+		{w + `{:op :plan :as :p :plan {:nodes [{:op :emit :input :s}]}} {:op :emit :input :p}`, never},
+		{w + `{:op :plan :as :p :plan {:nodes [{:op :emit :input :s :when {:present? :s}}]}} {:op :emit :input 1}`, maybe},
+		{w + `{:op :plan :as :p :when {:present? :s} :plan {:nodes [{:op :emit :input :s}]}} {:op :emit :input 1}`, maybe},
+		{w + `{:op :plan :as :p :bindings {:s 1} :plan {:nodes [{:op :emit :input :s}]}} {:op :emit :input :p}`, maybe},
+	} {
+		assert.Equal(t, tt.want, finds(t, testEnv(t), "CHECK-017", tt.nodes), tt.nodes)
 	}
 }
 

@@ -111,11 +111,17 @@ func (t *Template) fills(path []edn.Value) bool {
 }
 
 // collection reports a map node over something that is none.
-func (c *checker) collection(p *Plan, n *Node) {
+func (c *checker) collection(pl *place, n *Node) {
+	p := pl.p
 	if n.Over == nil || len(n.Over.slots) != 1 || len(n.Over.slots[0].where) > 0 {
 		return
 	}
 	r := &n.Over.slots[0]
+	if known := c.readable(pl, r); len(known) > 0 && !slices.ContainsFunc(known, hasItems) {
+		path := p.path(n.Index, kOver)
+		c.bad(checkNeverFits, path, edn.Nil(), "%s is %s, not a collection, in %s", r.path(), show(known[0]), showPath(path))
+		return
+	}
 	if r.slot >= len(p.Nodes) || len(r.steps) == 0 {
 		return
 	}

@@ -70,6 +70,12 @@ func (pl *place) later(name string, at int) (*place, int, bool) {
 
 // read checks one read of a name.
 func (c *checker) read(pl *place, r *read) {
+	if r.input && r.ref != nil {
+		c.knownFits(pl, r)
+	}
+	if c.neverWritten(pl, r) {
+		return
+	}
 	if k := r.slot - len(pl.p.Nodes); k >= 0 {
 		// A nested plan reports its own reads.
 		if r.kind != readCapture && !c.fills(pl, k) {
@@ -123,7 +129,7 @@ func (c *checker) conditional(pl *place, r *read) {
 	if writer.When == nil || r.optional || r.kind == readWhen || p.duplicates[r.name] {
 		return
 	}
-	if _, known := writer.When.constant(); known {
+	if writer.alwaysRuns() || !reader.mayRun() {
 		return
 	}
 	if reader.When != nil && (edn.Equal(reader.WhenSource, writer.WhenSource) || p.asks(r.node, r.slot)) {

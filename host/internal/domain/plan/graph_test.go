@@ -257,7 +257,7 @@ func TestFillOver(t *testing.T) {
 		{"{:slot/path [:xs :none]}", `{:a 1}`, "slot/unresolved"},
 		{":xs", `[` + strings.Repeat("1 ", 1001) + `]`, "plan/too-large"},
 	} {
-		prog := load(t, `{:nodes [{:op :let :value 0 :as :xs} {:op :map :over `+row.over+` :body [{:op :emit :input :item}]}]}`, testEnv(t))
+		prog := load(t, `{:nodes [{:op :let :value [0] :as :xs} {:op :map :over `+row.over+` :body [{:op :emit :input :item}]}]}`, testEnv(t))
 		f := plan.NewFrame(prog, edn.Nil())
 		f.Set(0, plan.ValueSlot(edn.MustRead(row.value)))
 		_, err := prog.Plan.Nodes[1].FillOver(f, plan.DefaultLimits())

@@ -1,0 +1,146 @@
+package plan
+
+import (
+	"slices"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+)
+
+// maxKnown bounds the items of a map that are followed as the values of its item slot.
+const maxKnown = 64
+
+// known returns the values that a frame slot can have if the plan says them: the value of a let, a binding of a
+// nested plan, or the items of a map over such a value. Without a value nothing is known.
+func (c *checker) known(pl *place, slot int) []edn.Value {
+	k := slot - len(pl.p.Nodes)
+	if k < 0 {
+		return pl.p.Nodes[slot].written()
+	}
+	if pl.up == nil {
+		return nil // the caller may replace the bindings of a root plan
+	}
+	switch src := pl.node.Capture[k]; src.From {
+	case FromSlot:
+		return c.known(pl.up, src.Slot)
+	case FromBinding:
+		return []edn.Value{src.Value}
+	case FromItem:
+		return c.items(pl.up, pl.node)
+	}
+	return nil
+}
+
+// written returns the constant value of a let without condition.
+func (n *Node) written() []edn.Value {
+	if n.Op != OpLet || n.Value == nil || !n.Value.Constant() || !n.alwaysRuns() {
+		return nil
+	}
+	return []edn.Value{n.Value.Source()}
+}
+
+// items returns the items of a map node over one known collection.
+func (c *checker) items(pl *place, n *Node) []edn.Value {
+	over := n.Over.Source()
+	if !n.Over.Constant() {
+		all := c.readable(pl, &n.Over.slots[0])
+		if len(n.Over.slots[0].where) > 0 || len(all) != 1 {
+			return nil
+		}
+		over = all[0]
+	}
+	switch over.Kind() {
+	case edn.KindVector, edn.KindList, edn.KindSet:
+		if over.Len() <= maxKnown {
+			return slices.Collect(over.Elems())
+		}
+	}
+	return nil
+}
+
+// readable returns what a template slot can be filled with if the plan says it.
+func (c *checker) readable(pl *place, r *slotRef) []edn.Value {
+	all := c.known(pl, r.slot)
+	out := make([]edn.Value, 0, len(all))
+	for _, v := range all {
+		x, ok := r.find(ValueSlot(v), viewInside)
+		if !ok {
+			return nil // a default may stand in
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// knownFits reports a slot in an input none of whose known values its place accepts.
+func (c *checker) knownFits(pl *place, r *read) {
+	reader := &pl.p.Nodes[r.node]
+	if reader.Fn {
+		return // an item that is not a map is wrapped
+	}
+	values := c.readable(pl, r.ref)
+	if len(values) == 0 {
+		return
+	}
+	name := c.env.inSchema(reader)
+	in, ok := c.env.Registry.Schema(name)
+	if !ok {
+		return
+	}
+	wanted, all := reach([]*schema.Schema{in}, r.ref.where)
+	if !all || len(wanted) == 0 {
+		return
+	}
+	for _, v := range values {
+		if slices.ContainsFunc(wanted, func(s *schema.Schema) bool { return s.Valid(v) }) {
+			return
+		}
+	}
+	path := pl.p.path(r.node, r.where...)
+	c.bad(checkNeverFits, path, edn.Nil(), "%s is %s, which can never fit :%s in %s", r.ref.path(), show(values[0]), name, showPath(path))
+}
+
+// hasItems reports whether a map node can go over a value.
+func hasItems(v edn.Value) bool { return isCollection(v) || v.Kind() == edn.KindMap }
+
+// writer returns the node whose result a frame slot holds, here or around the plan; nil if another source fills it.
+func (pl *place) writer(slot int) *Node {
+	k := slot - len(pl.p.Nodes)
+	switch {
+	case k < 0:
+		return &pl.p.Nodes[slot]
+	case pl.up == nil || pl.node.Capture[k].From != FromSlot:
+		return nil
+	}
+	return pl.up.writer(pl.node.Capture[k].Slot)
+}
+
+// neverWritten reports a read that needs a slot whose writer never runs (SLOT-003). A reader with a condition may be
+// skipped for the same reason; conditional warns of it.
+func (c *checker) neverWritten(pl *place, r *read) bool {
+	if r.optional || r.final || r.kind == readWhen || r.kind == readCapture {
+		return false
+	}
+	w := pl.writer(r.slot)
+	if w == nil || w.mayRun() || !pl.p.Nodes[r.node].alwaysRuns() {
+		return false
+	}
+	for around := pl; around.node != nil; around = around.up {
+		if !around.node.alwaysRuns() {
+			return false
+		}
+	}
+	path := pl.p.path(r.node, r.where...)
+	c.bad(checkNeverFilled, path, edn.Nil(), "slot :%s is never filled, because node %s never runs; use :slot/default in %s", r.name, w.ID, showPath(path))
+	return true
+}
+
+func (n *Node) alwaysRuns() bool {
+	runs, certain := n.When.constant()
+	return certain && runs
+}
+
+func (n *Node) mayRun() bool {
+	runs, certain := n.When.constant()
+	return !certain || runs
+}
