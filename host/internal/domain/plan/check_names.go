@@ -259,13 +259,29 @@ func (c *checker) bindable(p *Plan, n *Node, l *policy.Layer) {
 	if d.AnyFits() {
 		return
 	}
-	path := p.path(n.Index, kIntent)
 	b := d.Bind()
-	if len(b.List) == 0 {
-		c.bad(checkNoCandidate, path, edn.Nil(), "nothing serves :%s in %s", n.Intent, showPath(path))
+	if len(b.List) > 0 && c.effectsOnly(p, n, l, b.Rejected) {
 		return
 	}
-	if c.effectsOnly(p, n, l, b.Rejected) {
+	path := p.path(n.Index, kIntent)
+	key := c.narrowing(p, n, d)
+	if key != nil {
+		path = p.path(n.Index, key.written...)
+		if schema := key.schema; schema != "" && c.env.Registry.Schemas() != nil {
+			if _, known := c.env.Registry.Schema(schema); !known {
+				return // CHECK-013 reports it
+			}
+		}
+	}
+	if len(b.List) == 0 {
+		switch {
+		case n.CapID == "" && l.Candidates.Set && len(l.Candidates.V) == 0:
+			c.bad(checkNoCandidate, path, edn.Nil(), "no candidate can serve :%s: the list of candidates is empty, in %s", n.Intent, showPath(path))
+		case len(l.Exclude) > 0 && (n.CapID != "" || l.Candidates.Set || len(c.env.Registry.Candidates(n.Intent)) > 0):
+			c.bad(checkNoCandidate, path, edn.Nil(), "no candidate can serve :%s: all are excluded, in %s", n.Intent, showPath(path))
+		default:
+			c.bad(checkNoCandidate, path, edn.Nil(), "nothing serves :%s in %s", n.Intent, showPath(path))
+		}
 		return
 	}
 	reasons := make([]string, 0, len(b.Rejected))
@@ -277,6 +293,78 @@ func (c *checker) bindable(p *Plan, n *Node, l *policy.Layer) {
 		reasons = append(reasons, fmt.Sprintf(":%s is %s", r.Cap, r.Reason))
 	}
 	c.bad(checkNoCandidate, path, edn.Nil(), "no candidate can serve :%s in %s: %s", n.Intent, showPath(path), strings.Join(reasons, ", "))
+}
+
+// narrowKey is a key of a node that narrows its candidates.
+type narrowKey struct {
+	written []edn.Value
+	// schema is the schema that the key requires, "" for other keys.
+	schema string
+	// undo takes the key out of a demand; base is what the weaker layers say.
+	undo func(d *policy.Demand, base *policy.Layer)
+}
+
+// narrowing returns the key of a node without which a candidate would be left, or the first of several that leave none
+// only together. It is nil if the node is not the reason.
+func (c *checker) narrowing(p *Plan, n *Node, d policy.Demand) *narrowKey {
+	if n.Fn {
+		return nil // its keys are those of the map
+	}
+	base := c.env.base(n.Intent)
+	keys := p.narrowKeys(n)
+	without := func(d policy.Demand, key *narrowKey) policy.Demand {
+		l := *d.Layer
+		d.Layer = &l
+		key.undo(&d, base)
+		return d
+	}
+	for i := range keys {
+		if one := without(d, &keys[i]); one.AnyFits() {
+			return &keys[i]
+		}
+	}
+	for i := range keys {
+		if d = without(d, &keys[i]); d.AnyFits() {
+			return &keys[0]
+		}
+	}
+	return nil
+}
+
+// narrowKeys lists the written keys of a node that narrow its candidates.
+func (p *Plan) narrowKeys(n *Node) []narrowKey {
+	required := policy.Requires{}
+	if n.Layer != nil {
+		required = n.Layer.Requires
+	}
+	var out []narrowKey
+	add := func(schema string, undo func(*policy.Demand, *policy.Layer), key ...edn.Value) {
+		if _, written := p.nodeValue(n.Index).GetIn(key...); written {
+			out = append(out, narrowKey{written: key, schema: schema, undo: undo})
+		}
+	}
+	outSchema := func(d *policy.Demand, base *policy.Layer) { d.Layer.Requires.OutSchema = base.Requires.OutSchema }
+	add("", func(d *policy.Demand, _ *policy.Layer) { d.CapID = "" }, kCapID)
+	add("", func(d *policy.Demand, base *policy.Layer) { d.Layer.Candidates = base.Candidates }, kDispatch, kCandidates)
+	add("", func(d *policy.Demand, base *policy.Layer) { d.Layer.Exclude = base.Exclude }, kDispatch, edn.K("exclude"))
+	add(required.OutSchema.V, outSchema, kOutput, kSchema)
+	add(required.OutSchema.V, outSchema, kRequires, edn.K("out-schema"))
+	add(required.InSchema.V, func(d *policy.Demand, base *policy.Layer) {
+		d.Layer.Requires.InSchema = base.Requires.InSchema
+	}, kRequires, edn.K("in-schema"))
+	add("", func(d *policy.Demand, base *policy.Layer) {
+		d.Layer.Requires.ResultType = base.Requires.ResultType
+	}, kRequires, edn.K("result/type"))
+	add("", func(d *policy.Demand, base *policy.Layer) {
+		d.Layer.Requires.CapKind = base.Requires.CapKind
+	}, kRequires, edn.K("cap/kind"))
+	add("", func(d *policy.Demand, base *policy.Layer) {
+		d.Layer.Requires.CapTags = base.Requires.CapTags
+	}, kRequires, edn.K("cap/tags"))
+	add("", func(d *policy.Demand, base *policy.Layer) {
+		d.Layer.Requires.Effects = base.Requires.Effects
+	}, kRequires, edn.K("effects/allowed"))
+	return out
 }
 
 // effectsOnly reports a call whose candidates are all left out for their

@@ -92,10 +92,8 @@ func TestCheckTable(t *testing.T) {
 
 		// CHECK-013: unknown schema.
 		{respond + ` :output {:schema :res/txt}}`, []string{
-			`1:29: error CHECK-025 no candidate can serve :text/respond in [:nodes 0 :intent]: :llm/voice is requires/schema-mismatch`,
 			`1:81: error CHECK-013 unknown schema :res/txt in [:nodes 0 :output :schema]; nearest is :res/text`}},
 		{respond + ` :requires {:in-schema :req/txt}}`, []string{
-			`1:29: error CHECK-025 no candidate can serve :text/respond in [:nodes 0 :intent]: :llm/voice is requires/schema-mismatch`,
 			`1:86: error CHECK-013 unknown schema :req/txt in [:nodes 0 :requires :in-schema]; nearest is :req/text`}},
 
 		// CHECK-014: unknown check.
@@ -155,7 +153,7 @@ func TestCheckTable(t *testing.T) {
 		{respond + ` :dispatch {:switch-on/replace :timeout/soft}}`, []string{`1:94: error CHECK-015 wanted a set of keywords, got :timeout/soft, in [:nodes 0 :dispatch :switch-on/replace]`}},
 		{respond + ` :requires {:result/type :text}}`, []string{`1:88: error CHECK-015 wanted :value, :plan or :stream, got :text, in [:nodes 0 :requires :result/type]`}},
 		{respond + ` :output {:schema :res/code} :requires {:out-schema :res/text}}`, []string{
-			`1:29: error CHECK-025 no candidate can serve :text/respond in [:nodes 0 :intent]: :llm/voice is requires/schema-mismatch`,
+			`1:81: error CHECK-025 no candidate can serve :text/respond in [:nodes 0 :output :schema]: :llm/voice is requires/schema-mismatch`,
 			`1:115: error CHECK-015 two different values for :out-schema in [:nodes 0]`}},
 		{respond + ` :effects {:allowed #{:fs/rite}}}`, []string{`1:83: error CHECK-015 unknown effect :fs/rite in [:nodes 0 :effects :allowed]; nearest is :fs/write`}},
 		{respond + ` :constraints {:language "en" :max-chars 0 :no-web 1}}`, []string{
@@ -239,10 +237,13 @@ func TestCheckTable(t *testing.T) {
 		// CHECK-025: no candidate passes the static filters.
 		{`{:op :call :intent :idle/nobody}`, []string{`1:29: error CHECK-025 nothing serves :idle/nobody in [:nodes 0 :intent]`}},
 		{respond + ` :dispatch {:candidates [:llm/meta :chess/rules]}}`, []string{
-			`1:29: error CHECK-025 no candidate can serve :text/respond in [:nodes 0 :intent]: :llm/meta is intent/not-supported, :chess/rules is intent/not-supported`}},
-		{respond + ` :cap/id :llm/meta}`, []string{`1:29: error CHECK-025 no candidate can serve :text/respond in [:nodes 0 :intent]: :llm/meta is intent/not-supported`}},
-		{respond + ` :requires {:cap/kind :solver}}`, []string{`1:29: error CHECK-025 no candidate can serve :text/respond in [:nodes 0 :intent]: :llm/voice is requires/cap-kind-mismatch`}},
-		{respond + ` :dispatch {:exclude [:llm/voice]}}`, []string{`1:29: error CHECK-025 nothing serves :text/respond in [:nodes 0 :intent]`}},
+			`1:87: error CHECK-025 no candidate can serve :text/respond in [:nodes 0 :dispatch :candidates]: :llm/meta is intent/not-supported, :chess/rules is intent/not-supported`}},
+		{respond + ` :cap/id :llm/meta}`, []string{`1:72: error CHECK-025 no candidate can serve :text/respond in [:nodes 0 :cap/id]: :llm/meta is intent/not-supported`}},
+		{respond + ` :requires {:cap/kind :solver}}`, []string{`1:85: error CHECK-025 no candidate can serve :text/respond in [:nodes 0 :requires :cap/kind]: :llm/voice is requires/cap-kind-mismatch`}},
+		{respond + ` :dispatch {:exclude [:llm/voice]}}`, []string{`1:84: error CHECK-025 no candidate can serve :text/respond: all are excluded, in [:nodes 0 :dispatch :exclude]`}},
+		{respond + ` :dispatch {:candidates []}}`, []string{`1:87: error CHECK-025 no candidate can serve :text/respond: the list of candidates is empty, in [:nodes 0 :dispatch :candidates]`}},
+		{respond + ` :cap/id :llm/meta :requires {:cap/kind :solver}}`, []string{
+			`1:72: error CHECK-025 no candidate can serve :text/respond in [:nodes 0 :cap/id]: :llm/meta is intent/not-supported`}},
 
 		// CHECK-026: above a limit.
 		{respond + ` :dispatch {:retry {:same-cap-max 17 :fallback-max 33}}}`, []string{

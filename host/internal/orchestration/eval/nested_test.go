@@ -265,7 +265,7 @@ func TestMapItemErrors(t *testing.T) {
 // IR-011, section 15: what cannot be run over.
 func TestMapOverNothingOfTheKind(t *testing.T) {
 	for over, typ := range map[string]string{`7`: "plan/invalid", `"text"`: "plan/invalid"} {
-		r := run(t, echo(t), `{:nodes [{:op :let :value `+over+` :as :xs} {:op :map :over :xs :body [{:op :let :value 1}] :as :ys}]}`)
+		r := run(t, echo(t), `{:nodes [{:op :let :value {:slot/id :given :slot/default `+over+`} :as :xs} {:op :map :over :xs :body [{:op :let :value 1}] :as :ys}]}`)
 		assert.Equal(t, typ, r.failure(), over)
 	}
 	r := run(t, echo(t), `{:nodes [{:op :let :when false :value 1 :as :xs} {:op :map :over :xs :body [{:op :let :value 1}] :as :ys}]}`)

@@ -333,7 +333,7 @@ func TestInputOfATool(t *testing.T) {
 	w := dispatchtest.New(t, dispatchtest.Spec{Caps: []string{
 		`{:cap/id :fs/write-file :cap/kind :tool :cap/intents #{:fs/write-file} :cap/effects #{:fs/write} :io/in-schema :req/write :io/out-schema :res/any}`,
 	}, Schemas: map[string]string{"req/write": `[:map [:path :string] [:content :string]]`}})
-	r := run(t, w, `{:nodes [{:op :let :value 7 :as :n}
+	r := run(t, w, `{:nodes [{:op :let :value {:slot/id :given :slot/default 7} :as :n}
 	  {:op :tool :id "w" :tool/id :fs/write-file :input {:path {:slot/id :n} :content "c"} :effects {:allowed #{:fs/write}} :as :w} {:op :emit :input :w}]}`)
 	assert.Equal(t, "effects/invalid-input", r.failure())
 	assert.Contains(t, r.Err.Message, "[:path]: should be a string, got 7")

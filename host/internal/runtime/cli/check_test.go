@@ -65,9 +65,8 @@ var refusals = []struct {
 	{`{:op :let :value §{:cap/ref :t/voic} :as :h}
  {:op :emit :input :h}`, []string{`CHECK-012 unknown handle :t/voic in [:nodes 1 :value]; nearest is :t/voice`}},
 	{`{:op :tool :tool/id §:fs/rite :effects {:allowed #{}}}`, []string{`CHECK-012 unknown tool :fs/rite in [:nodes 1 :tool/id]; nearest is :fs/write`}},
-	{`{:op :call :intent §:text/respond :input {:prompt "p"}
+	{`{:op :call :intent :text/respond :input {:prompt "p"}
   :output {:schema §:res/txt}}`, []string{
-		`CHECK-025 no candidate can serve :text/respond in [:nodes 1 :intent]: :t/voice is requires/schema-mismatch`,
 		`CHECK-013 unknown schema :res/txt in [:nodes 1 :output :schema]; nearest is :res/text`}},
 	{`{:op :call :intent :text/respond :input {:prompt "p"}
   :done {:must §#{:verifed}}}`, []string{`CHECK-014 unknown check :verifed in [:nodes 1 :done :must]; nearest is :verified`}},
@@ -95,7 +94,7 @@ var refusals = []struct {
   :effects §{:allowed #{:none}}}`, []string{`CHECK-021 :fs/write is needed by :fs/write and not in [:nodes 1 :effects :allowed]`}},
 	{`{:op :call :intent :text/respond :input {:prompt "p"} :done {:must §#{:verified}}}`, []string{`CHECK-022 nothing provides the must check :verified, which asks for :demo/verify, in [:nodes 1 :done :must]`}},
 	{`{:op :call :intent §:demo/verify}`, []string{`CHECK-025 nothing serves :demo/verify in [:nodes 1 :intent]`}},
-	{`{:op :call :intent §:text/respond :input {:prompt "p"} :requires {:cap/kind :solver}}`, []string{`CHECK-025 no candidate can serve :text/respond in [:nodes 1 :intent]: :t/voice is requires/cap-kind-mismatch`}},
+	{`{:op :call :intent :text/respond :input {:prompt "p"} :requires {:cap/kind §:solver}}`, []string{`CHECK-025 no candidate can serve :text/respond in [:nodes 1 :requires :cap/kind]: :t/voice is requires/cap-kind-mismatch`}},
 	{`{:op :call :intent :text/respond :input {:prompt "p"}
   :dispatch {:retry {:same-cap-max §17 :fallback-max §33}}}`, []string{
 		`CHECK-026 wanted an integer from 0 to 16, got 17, in [:nodes 1 :dispatch :retry :same-cap-max]`,
