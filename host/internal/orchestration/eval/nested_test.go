@@ -268,7 +268,7 @@ func TestMapOverNothingOfTheKind(t *testing.T) {
 		r := run(t, echo(t), `{:nodes [{:op :let :value {:slot/id :given :slot/default `+over+`} :as :xs} {:op :map :over :xs :body [{:op :let :value 1}] :as :ys}]}`)
 		assert.Equal(t, typ, r.failure(), over)
 	}
-	r := run(t, echo(t), `{:nodes [{:op :let :when false :value 1 :as :xs} {:op :map :over :xs :body [{:op :let :value 1}] :as :ys}]}`)
+	r := run(t, echo(t), `{:nodes [{:op :let :when {:slot/path [:given :go] :slot/default false} :value 1 :as :xs} {:op :map :over :xs :body [{:op :let :value 1}] :as :ys}]}`)
 	assert.Equal(t, "slot/unresolved", r.failure())
 	r = run(t, echo(t), `{:nodes [{:op :let :value [`+strings.Repeat("1 ", 1001)+`] :as :xs} {:op :map :over :xs :body [{:op :let :value 1}] :as :ys}]}`)
 	assert.Equal(t, "plan/too-large", r.failure())
