@@ -210,6 +210,9 @@ func diagnosed(source string, f plan.Finding) config.Diagnostic {
 		near := f.Nearest.String()
 		d.Message = strings.TrimSuffix(d.Message, "; nearest is "+near)
 		d.Hint = "did you mean " + near + "?"
+		if strings.HasSuffix(near, "?") {
+			d.Hint = "use " + near
+		}
 	}
 	return d
 }
