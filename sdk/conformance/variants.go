@@ -14,7 +14,7 @@ import (
 )
 
 // maxVariants bounds the inputs that are derived from one question.
-const maxVariants = 8
+const maxVariants = 10
 
 // variants derives questions from q: each has one entry of the input replaced by
 // an edge of its type, as far as the input schema accepts that.
@@ -45,7 +45,7 @@ func edges(v edn.Value) []edn.Value {
 	switch v.Kind() {
 	case edn.KindString:
 		text, _ := v.AsString()
-		return []edn.Value{edn.Text(""), edn.Text(" "), edn.Text("ż🐝"), edn.Text(text + " more")}
+		return []edn.Value{edn.Text(""), edn.Text(" "), edn.Text("ż🐝"), edn.Text("a\tb\nc"), edn.Text(text + " more")}
 	case edn.KindInt:
 		n, _ := v.AsInt()
 		return []edn.Value{edn.Int(0), edn.Int(n + 1), edn.Int(n + 2)}
