@@ -36,6 +36,9 @@ func invokeChecks() []Check {
 		{ID: "core/invoke/apart", Requirements: []string{"CALL-008"},
 			Text: "calls at once get the answers that they would get one after the other",
 			run:  invokeApart},
+		{ID: "core/invoke/usage", Requirements: []string{"CALL-012"},
+			Text: "the :usage of an answer has a known :mode, counts from 0 and an exact cost, as far as it has them",
+			run:  invokeUsage},
 		{ID: "core/cancel/stops", Requirements: []string{"CALL-006"},
 			Text: "a call whose caller goes away stops working",
 			run:  cancelStops},
@@ -106,6 +109,42 @@ func invokeAnswer(ctx context.Context, b *bench) error {
 		response, err := in.Client().Invoke(ctx, b.context(q), q.request(), nil)
 		if err := answered(q.capability, response, err); err != nil {
 			return fmt.Errorf("%s: %w", q, err)
+		}
+	}
+	return nil
+}
+
+// invokeUsage looks at the usage of every capability but a model, for which the
+// profile of models has a stricter check. The host leaves out an entry that is not
+// well formed, so the check reads what the plugin sent. A key that the host does not
+// know is no fault.
+func invokeUsage(ctx context.Context, b *bench) error {
+	in, d, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	for _, q := range b.questions(d) {
+		if q.capability.Kind == LLM {
+			continue
+		}
+		response, err := in.Client().Invoke(ctx, b.context(q), q.request(), nil)
+		if err != nil {
+			continue // how a call must end is another check
+		}
+		usage := response.Key("result").Key("usage")
+		var wrong []string
+		contract.CheckResponse(response, contract.ResultRules{Dropped: func(path []edn.Value) {
+			if len(path) < 2 || !edn.Equal(path[1], edn.K("usage")) {
+				return
+			}
+			name, _ := path[len(path)-1].AsKeyword()
+			if len(path) == 2 || slices.Contains(usageKeys(), name) {
+				wrong = append(wrong, name)
+			}
+		}})
+		if len(wrong) > 0 {
+			slices.Sort(wrong)
+			return want("a well-formed :usage, or none, for "+q.String(), ":%s in %s", strings.Join(wrong, ", :"), cut(usage.String()))
 		}
 	}
 	return nil

@@ -62,6 +62,17 @@ func hasText(out edn.Value) bool {
 	return false
 }
 
+func usageCounts() []string {
+	return []string{"latency-ms", "first-token-ms", "tokens-in", "tokens-out", "tokens-cached", "tokens-reasoning"}
+}
+
+func usageMarks() []string { return []string{"tokens-mark", "cost-mark"} }
+
+// usageKeys are the entries of a usage that a host reads.
+func usageKeys() []string {
+	return slices.Concat([]string{"mode", "cost-usd"}, usageCounts(), usageMarks())
+}
+
 // usage checks what the answer of a model says that it used.
 func usage(a answer) error {
 	u := a.response.Key("result").Key("usage")
@@ -70,7 +81,7 @@ func usage(a answer) error {
 	if !slices.Contains(modes, mode) {
 		return want(":usage with a :mode out of "+strings.Join(modes, ", ")+" for "+a.String(), "%s", cut(u.String()))
 	}
-	for _, name := range []string{"latency-ms", "first-token-ms", "tokens-in", "tokens-out", "tokens-cached", "tokens-reasoning"} {
+	for _, name := range usageCounts() {
 		v := u.Key(name)
 		if v.IsNil() && (mode != "live" || (name != "tokens-in" && name != "tokens-out")) {
 			continue
@@ -83,7 +94,7 @@ func usage(a answer) error {
 		return want(":cost-usd, a decimal, for "+a.String(), "%s", cost)
 	}
 	marks := []string{"exact", "estimated", "at-least", "unknown"}
-	for _, name := range []string{"tokens-mark", "cost-mark"} {
+	for _, name := range usageMarks() {
 		if mark := u.Key(name); !mark.IsNil() && !slices.Contains(marks, wordOf(mark)) {
 			return want(fmt.Sprintf(":%s out of %s for %s", name, strings.Join(marks, ", "), a), "%s", mark)
 		}
