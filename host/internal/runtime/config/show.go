@@ -430,7 +430,7 @@ type Weakness struct {
 
 // Weaker lists the values of attributes whose default depends on the profile
 // that are not what they are in prod, in the order of the specification. A limit
-// that is lower than in prod is not weaker.
+// that is lower than in prod, or that prod does not have, is not weaker.
 func (c *Config) Weaker() []Weakness {
 	if c.tree == nil {
 		return nil
@@ -466,8 +466,11 @@ func (c *Config) weaker(d *decoder, s *section, out *[]Weakness) {
 }
 
 // atMost reports whether a limit, a number or a rate, is not above another: it
-// allows no more.
+// allows no more. Any limit is at most none.
 func atMost(a, b edn.Value) bool {
+	if b.IsNil() {
+		return true
+	}
 	amount := func(v edn.Value) (n float64, ok bool) {
 		if i, isInt := v.AsInt(); isInt {
 			return float64(i), true

@@ -26,3 +26,15 @@ func TestWeakerLimits(t *testing.T) {
 		assert.Equal(t, weaker, got, text)
 	}
 }
+
+// HCL-018, OPS-009: a budget that prod does not have is not weaker than none.
+func TestBudgetIsNotWeaker(t *testing.T) {
+	for profile, budget := range map[string]string{
+		"test-live": "",
+		"prod":      "budget \"run\" {\n  max_usd = \"9\"\n  max_wall = \"1h\"\n}\n",
+	} {
+		c, ds := load(t, "ferment {\n  profile = \""+profile+"\"\n}\n\n"+budget)
+		require.Empty(t, types(ds), profile)
+		assert.Empty(t, c.Weaker(), profile)
+	}
+}
