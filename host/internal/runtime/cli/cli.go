@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -158,8 +159,53 @@ func (c *command) root() *cobra.Command {
 		c.pluginCommand(), c.modelCommand(), c.judgeCommand(), c.conformCommand(), c.completionCommand(), c.doctorCommand(), c.versionCommand(),
 	)
 	c.completions(root)
+	root.SetHelpCommand(helpCommand())
 	wrapArgs(root)
-	return root
+	return fitHelp(root)
+}
+
+// helpCommand prints the help of a verb, and refuses words that are none.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [VERB]...",
+		Short: "print the help of a verb",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			verb, rest, err := cmd.Root().Find(args)
+			if err == nil && len(rest) == 0 {
+				verb.InitDefaultHelpFlag()
+				return verb.Help()
+			}
+			return usageError{
+				err:     fmt.Errorf("%s has no verb %q", verb.CommandPath(), rest[0]),
+				verb:    verb.CommandPath(),
+				nearest: nearestVerb(verb, rest),
+			}
+		},
+	}
+}
+
+// fitHelp makes the help of a command, and of those below it, as wide as a table
+// at most. A paragraph with a longer line is broken anew; lines that begin with a
+// blank are examples and stay.
+func fitHelp(cmd *cobra.Command) *cobra.Command {
+	if !cmd.HasParent() {
+		flags := fmt.Sprintf("FlagUsagesWrapped %d ", tableWidth)
+		cmd.SetUsageTemplate(strings.ReplaceAll(cmd.UsageTemplate(), "FlagUsages ", flags))
+	}
+	paragraphs := strings.Split(cmd.Long, "\n\n")
+	for i, p := range paragraphs {
+		tooLong := func(line string) bool { return len([]rune(line)) > tableWidth }
+		if slices.ContainsFunc(strings.Split(p, "\n"), tooLong) && !strings.Contains("\n"+p, "\n ") {
+			var out strings.Builder
+			wrap(&out, strings.Join(strings.Fields(p), " "), 0, 0)
+			paragraphs[i] = strings.TrimSuffix(out.String(), "\n")
+		}
+	}
+	cmd.Long = strings.Join(paragraphs, "\n\n")
+	for _, sub := range cmd.Commands() {
+		fitHelp(sub)
+	}
+	return cmd
 }
 
 // nearestFlag returns the flag of a command most like one that it does not have.

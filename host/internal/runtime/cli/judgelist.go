@@ -21,7 +21,7 @@ import (
 func (c *command) judgeListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "list the judges: how far each agrees with people, since when, and when it is measured again",
+		Short: "list the judges: how far each agrees with people, and when it is next measured",
 		Long: "list shows every judge of the configuration with its last calibration. A daemon that serves the data directory\n" +
 			"also tells when it measures a judge again, how far it is, and why it could not.",
 		Example: "  ferment judge list\n  ferment judge list --json",

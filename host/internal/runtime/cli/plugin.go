@@ -18,7 +18,7 @@ import (
 func (c *command) pluginCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plugin",
-		Short: "look at the plugins of the configuration and at those that a daemon runs, or begin a new one",
+		Short: "look at plugins of the configuration or of a daemon, or begin a new one",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return usagef("plugin needs a verb: new, runtime, list, inspect, lock, approve, install, logs, restart, swap," +
@@ -34,8 +34,8 @@ func (c *command) pluginCommand() *cobra.Command {
 		c.approveCommand(),
 		c.installCommand(),
 		c.logsCommand(),
-		c.ordered("restart", "plugin-restart", "stop the processes of a plugin of the daemon in order and start new ones; ends a quarantine", "restart begun"),
-		c.ordered("swap", "plugin-swap", "put new processes in the place of those of a plugin of the daemon, beside which they come up first", "swap begun"),
+		c.ordered("restart", "plugin-restart", "stop the processes of a plugin of the daemon and start new ones; ends a quarantine", "restart begun"),
+		c.ordered("swap", "plugin-swap", "start new processes of a plugin of the daemon, then stop the old ones", "swap begun"),
 		c.ordered("drain", "plugin-drain", "stop the processes of a plugin of the daemon in order and start none", "stop begun"),
 		c.ordered("release", "plugin-release", "start a plugin of the daemon that is quarantined or was stopped", "start begun"),
 		c.quarantineCommand(),
