@@ -76,7 +76,7 @@ func (c *Client) Condition(capID string) dispatch.Condition {
 	d := dispatch.Condition{Troubled: len(e.ready) > 0 && e.face().State == Degraded}
 	switch {
 	case len(e.ready) > 0:
-	case e.asleep():
+	case e.asleep(), !e.face().comesBack():
 		d.Warmth = dispatch.Cold
 	default:
 		d.Warmth = dispatch.Starting

@@ -71,6 +71,21 @@ func TestCapabilityHealth(t *testing.T) {
 	assert.Contains(t, c.State("a/voice").Why.Message, "it rains")
 }
 
+// A plugin that an operator took out of service is not about to start.
+func TestConditionOutOfService(t *testing.T) {
+	for name, order := range map[string]func(*bench) error{
+		"quarantined": func(b *bench) error { return b.Quarantine("p", "its answers are wrong") },
+		"stopped":     func(b *bench) error { return b.Drain("p") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := run(t, as("good")).ready()
+			require.NoError(t, order(b))
+			require.Eventually(t, func() bool { return !b.client.State("t/echo").Ready }, 20*time.Second, 5*time.Millisecond)
+			require.Eventually(t, func() bool { return b.client.Condition("t/echo").Warmth == dispatch.Cold }, 20*time.Second, 5*time.Millisecond)
+		})
+	}
+}
+
 // A plugin that has no process because nobody called it has to be started.
 func TestConditionOfAPluginAsleep(t *testing.T) {
 	s := as("good")
