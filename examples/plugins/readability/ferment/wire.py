@@ -188,7 +188,7 @@ class Plugin:
             if value is None and not setting.secret:
                 findings.append(_finding([name], "is required"))
             elif value is not None and not setting.fits(value):
-                findings.append(_finding([name], f"should be a {setting.type.__name__}"))
+                findings.append(_finding([name], f"should be {_kind(setting.type)}"))
             values[name] = value
         return values, findings
 
@@ -237,7 +237,7 @@ def need(input, key, type):
     """input[key], which must be of a type; what is wrong is input/invalid."""
     value = input.get(key) if isinstance(input, dict) else None
     if not isinstance(value, type) or (isinstance(value, bool) and type is not bool):
-        raise Refusal("input/invalid", f"input [:{key}]: should be a {type.__name__}", path=[key])
+        raise Refusal("input/invalid", f"input [:{key}]: should be {_kind(type)}", path=[key])
     return value
 
 
@@ -368,6 +368,12 @@ def _plain(value):
     return pb.Payload(encoding="json", body=text.encode())
 
 
+def _kind(type):
+    """A type in the words of a message."""
+    known = {str: "a string", int: "an integer", float: "a number", bool: "a boolean", dict: "a map", list: "a vector"}
+    return known.get(type, type.__name__)
+
+
 def _finding(path, message):
     return {"path": path, "message": message}
 
@@ -379,7 +385,7 @@ def _failure(error):
         return {**said, "details": error.details} if error.details else said
     stack = traceback.format_exception(type(error), error, error.__traceback__)
     log("error", "call failed", error=repr(error), stack="".join(stack))
-    message = f"{type(error).__name__}: {error}"[:500]
+    message = ": ".join(filter(None, (type(error).__name__, str(error))))[:500]
     said = {"type": "runtime/invoke-failed", "message": message, "details": {"stack": _own_frames(error)}}
     return {**said, "hint": PERMISSION_HINT} if isinstance(error, PermissionError) else said
 
