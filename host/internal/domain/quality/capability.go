@@ -37,7 +37,7 @@ func Interpret(c *Check, out edn.Value, s Subject) Outcome {
 	if ran, counted := out.Key("passed").AsInt(); c.Name == TestsPass && o.Pass && counted && ran < 1 {
 		o = Failed(Finding{Message: "no test was run", Fix: "add tests, or name where they are"})
 	}
-	return c.finish(o, s)
+	return c.verdict(o, s)
 }
 
 // InterpretError reads the failure of a capability check, a timeout included.

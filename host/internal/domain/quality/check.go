@@ -147,8 +147,9 @@ type Check struct {
 	// Judge is the function of a built-in or a condition; nil for a
 	// capability check, which dispatch asks.
 	Judge Func
-	// Applies says whether the check is about this subject; nil means always.
-	Applies func(Subject) bool
+	// Applies says whether the check is about this subject; nil means always. A
+	// finding says why that cannot be known; the check applies then.
+	Applies func(Subject) (bool, *Finding)
 	// Message makes the text of a failure that gives no finding of its own;
 	// nil means a generated one.
 	Message func(Subject) string
@@ -166,7 +167,13 @@ func (c *Check) Tier() Tier {
 }
 
 // Applicable reports whether the check is about the subject.
-func (c *Check) Applicable(s Subject) bool { return c.Applies == nil || c.Applies(s) }
+func (c *Check) Applicable(s Subject) bool {
+	if c.Applies == nil {
+		return true
+	}
+	yes, unknown := c.Applies(s)
+	return yes || unknown != nil
+}
 
 // Run judges with a built-in or a condition. For a capability check ask
 // CapabilityInput and Interpret instead; Run then reports an error finding.
@@ -183,7 +190,20 @@ func (c *Check) Run(s Subject) (out Outcome) {
 	if c.Judge == nil {
 		return c.finish(Errored("check :"+c.Name+" has no function"), s)
 	}
-	return c.finish(c.Judge(s), s)
+	return c.verdict(c.Judge(s), s)
+}
+
+// verdict is what the check found: a failure also says if it is not known
+// whether the check was about the subject.
+func (c *Check) verdict(o Outcome, s Subject) Outcome {
+	o = c.finish(o, s)
+	if !o.Pass && c.Applies != nil {
+		if _, unknown := c.Applies(s); unknown != nil {
+			unknown.Gate = c.Name
+			o.Findings = append(o.Findings, *unknown)
+		}
+	}
+	return o
 }
 
 // finish names the check in its findings and gives a failure at least one.

@@ -66,8 +66,16 @@ func TestConditions(t *testing.T) {
 	long.Message = func(quality.Subject) string { return "too short" }
 	assert.Equal(t, "too short", long.Run(quality.Subject{}).Findings[0].Message)
 
-	long.Applies = func(s quality.Subject) bool { return s.Request.HasKey("strict") }
+	long.Applies = func(s quality.Subject) (bool, *quality.Finding) { return s.Request.HasKey("strict"), nil }
 	assert.True(t, long.Run(quality.Subject{}).NotApplicable)
+	long.Applies = func(quality.Subject) (bool, *quality.Finding) {
+		return true, &quality.Finding{Code: quality.CheckError, Message: "no key"}
+	}
+	unknown := quality.Finding{Gate: "long", Code: quality.CheckError, Message: "no key"}
+	assert.Contains(t, long.Run(quality.Subject{}).Findings, unknown, "a failure that may not be one")
+	passed := long.Run(quality.Subject{Result: edn.MustRead(`{:text "abcd"}`)})
+	assert.True(t, passed.Pass)
+	assert.Empty(t, passed.Findings)
 
 	broken := condition("broken", func(quality.Subject) quality.Outcome { panic("boom") })
 	o = broken.Run(quality.Subject{})

@@ -216,11 +216,36 @@ func (c *gateCompiler) check(in *instance, condition bool) bool {
 			c.add("config/type", sentence(d), *d.Subject)
 		}
 	}
-	if good && condition && v.Type() != cty.Bool && v.Type() != cty.DynamicPseudoType {
-		c.add("config/type", fmt.Sprintf("the condition gives a %s, not true or false", v.Type().FriendlyName()), in.expr.Range())
+	given := ""
+	if t := v.Type(); t == cty.DynamicPseudoType {
+		given = givenBy(in.expr)
+	} else if t != cty.Bool {
+		given = t.FriendlyName()
+	}
+	if good && condition && given != "" {
+		c.add("config/type", fmt.Sprintf("the condition gives a %s, not true or false", given), in.expr.Range())
 		return false
 	}
 	return good
+}
+
+// givenBy names what an expression gives whatever its operands are, if that is
+// never true or false; else it is empty.
+func givenBy(expr hclsyntax.Expression) string {
+	switch e := expr.(type) {
+	case *hclsyntax.ParenthesesExpr:
+		return givenBy(e.Expression)
+	case *hclsyntax.ForExpr, *hclsyntax.SplatExpr:
+		return "collection"
+	case *hclsyntax.FunctionCallExpr:
+		switch e.Name {
+		case "length", "sum":
+			return "number"
+		case "concat", "compact", "distinct", "flatten", "keys", "values", "merge", "range", "regexall", "reverse", "slice", "sort", "split", "zipmap":
+			return "collection"
+		}
+	}
+	return ""
 }
 
 func (p *program) require(t hcl.Traversal) {
@@ -413,16 +438,21 @@ func (p *program) finding(err error) quality.Finding {
 	return f
 }
 
-// applies makes the function that tells whether a check is about a subject. An
+// applies makes the function that says whether a check is about a subject. An
 // expression that cannot be evaluated does not take the check away.
-func (p *program) applies() func(quality.Subject) bool {
-	return func(s quality.Subject) bool {
+func (p *program) applies() func(quality.Subject) (bool, *quality.Finding) {
+	return func(s quality.Subject) (bool, *quality.Finding) {
+		var yes bool
 		v, err := p.evaluate(s)
-		if err != nil {
-			return true
+		if err == nil {
+			yes, err = asBool(v)
 		}
-		b, err := asBool(v)
-		return err != nil || b
+		if err == nil {
+			return yes, nil
+		}
+		unknown := p.finding(err)
+		unknown.Message = "applies cannot be evaluated, so the check applied: " + unknown.Message
+		return true, &unknown
 	}
 }
 

@@ -54,6 +54,9 @@ func TestConditions(t *testing.T) {
 	pass, fail, broken := "pass", "fail", quality.CheckError
 	for _, row := range []struct{ expr, want string }{
 		{`true`, pass}, {`false`, fail},
+		{`length(result.text)`, "error"}, {`(length(result.list))`, "error"}, {`keys(result)`, "error"},
+		{`[for x in result.list : x]`, "error"}, {`result.list[*].a`, "error"}, {`coalesce(result.nil, true)`, pass},
+		{`element([result.ok], 0)`, pass}, {`result.n + 1`, "error"},
 		{`length(result.text) == 5`, pass}, {`length(result.list) == 3`, pass}, {`length(result) == 13`, pass},
 		{`length(try(result.text, "")) <= 1200`, pass}, {`try(result.missing, "d") == "d"`, pass}, {`can(result.missing)`, fail}, {`can(result.text)`, pass},
 		{`result.missing == 1`, broken}, {`result.nil == null`, pass}, {`result.nil`, broken}, {`result.text`, broken}, {`result.n`, broken},
@@ -104,9 +107,19 @@ func TestConditions(t *testing.T) {
 // HCL-024: applies that errors counts as true; messages are templates.
 func TestAppliesAndMessage(t *testing.T) {
 	p := mustCondition(t, `result.lang == "en"`)
-	assert.True(t, p.applies()(subjectOf(`{:lang "en"}`)))
-	assert.False(t, p.applies()(subjectOf(`{:lang "pl"}`)))
-	assert.True(t, p.applies()(subjectOf(`{}`)))
+	for input, want := range map[string]struct{ applies, unknown bool }{
+		`{:lang "en"}`: {true, false},
+		`{:lang "pl"}`: {false, false},
+		`{}`:           {true, true},
+	} {
+		applies, unknown := p.applies()(subjectOf(input))
+		assert.Equal(t, want.applies, applies, input)
+		assert.Equal(t, want.unknown, unknown != nil, input)
+		if want.unknown {
+			assert.Equal(t, quality.CheckError, unknown.Code)
+			assert.Contains(t, unknown.Message, "lang")
+		}
+	}
 
 	m, ds := conditionOf(`"${length(result.text)} characters, at most ${request.constraints["max-chars"]}"`, false)
 	require.NotNil(t, m, "%v", ds)
