@@ -1,10 +1,10 @@
 package config
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -318,58 +318,71 @@ func (l *loader) ask(p Plugin, config edn.Value) (contract.Description, error) {
 	return d, nil
 }
 
-// present checks that the program is there and hashes it.
+// present checks that the program and its files are there and hashes them. Each
+// file that is missing is named before anything is hashed.
 func (l *loader) present(s *section, p *Plugin) bool {
+	good := l.regular(s, p, "command", p.Command[0], 0)
+	for i, name := range p.Files {
+		good = l.regular(s, p, "files", name, i) && good
+	}
+	if !good {
+		return false
+	}
 	hash, err := l.binaryHash(p.Command[0], p.Files)
 	if err == nil {
 		err = l.hashesOf(p)
 	}
-	if err == nil {
-		p.Binary = hash
+	if err != nil {
+		l.lacks(s, p, "command", 0, Diagnostic{Message: cause(err)})
+		return false
+	}
+	p.Binary = hash
+	return true
+}
+
+// regular reports an item of an attribute that names no regular file.
+func (l *loader) regular(s *section, p *Plugin, attr, name string, item int) bool {
+	info, err := os.Stat(name)
+	if err == nil && info.Mode().IsRegular() {
 		return true
 	}
-	d := Diagnostic{Type: "config/plugin-unknown", Message: fmt.Sprintf("plugin %s: %s", quote(p.Name), cause(err)), Range: s.attrs["command"].rng, Path: append(slices.Clone(s.node.path), "command")}
-	d.Hint = "build or install it, or set enabled = false"
+	if err == nil {
+		err = errors.New("it is not a regular file")
+	}
+	d := Diagnostic{Message: fmt.Sprintf("%s cannot be used: %s", printedName(l.config.Root, name), cause(err))}
+	if near := Neighbour(name, err); near != "" {
+		d.Message += "; did you mean " + printedName(l.config.Root, near) + "?"
+	} else if base := filepath.Base(name); filepath.Join(l.config.Root, base) == name && attr == "command" {
+		if found := l.executable(base); len(found) > 0 {
+			d.Hint = fmt.Sprintf("PATH is not searched: name the program by its path, such as %s", quote(found[0]))
+		}
+	}
+	l.lacks(s, p, attr, item, d)
+	return false
+}
+
+// lacks reports what of its program a plugin does not have, at the item of the
+// attribute that names it.
+func (l *loader) lacks(s *section, p *Plugin, attr string, item int, d Diagnostic) {
+	v := s.attrs[attr]
+	d.Type, d.Message = "config/plugin-unknown", fmt.Sprintf("plugin %s: %s", quote(p.Name), d.Message)
+	d.Range, d.Path = v.rng, append(slices.Clone(s.node.path), attr)
+	if item < len(v.items) && v.items[item].rng != nil {
+		d.Range = v.items[item].rng
+	}
+	hints := map[string]string{
+		"command": "build or install it, or set enabled = false",
+		"files":   "add the file, or remove it from files",
+	}
+	d.Hint = cmp.Or(d.Hint, hints[attr])
 	if p.Optional {
 		d.Severity = SeverityWarning
 	}
 	l.report.add(d)
-	return false
-}
-
-// Neighbour names the file beside a missing one that was probably meant; it is
-// empty if there is none, or if err is of another kind.
-func Neighbour(name string, err error) string {
-	if !errors.Is(err, fs.ErrNotExist) {
-		return ""
-	}
-	entries, _ := os.ReadDir(filepath.Dir(name))
-	var names []string
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	if near := contract.Nearest(filepath.Base(name), names); near != "" {
-		return filepath.Join(filepath.Dir(name), near)
-	}
-	return ""
 }
 
 // binaryHash hashes a program once per load, also if several plugins run it.
 func (l *loader) binaryHash(program string, files []string) (string, error) {
-	// A missing file is named before anything is hashed.
-	for _, name := range append([]string{program}, files...) {
-		info, err := os.Stat(name)
-		if err == nil && !info.Mode().IsRegular() {
-			err = errors.New("it is not a regular file")
-		}
-		if err != nil {
-			near := Neighbour(name, err)
-			if near != "" {
-				near = "; did you mean " + printedName(l.config.Root, near) + "?"
-			}
-			return "", fmt.Errorf("%s cannot be used: %s%s", printedName(l.config.Root, name), cause(err), near)
-		}
-	}
 	key := strings.Join(append([]string{program}, files...), "\x00")
 	if hash, ok := l.hashes[key]; ok {
 		return hash, nil

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/hashicorp/hcl/v2"
 )
@@ -348,4 +350,21 @@ func (g *gatherer) misplacedProfile() {
 			}
 		}
 	}
+}
+
+// Neighbour names the file beside a missing one that was probably meant; it is
+// empty if there is none, or if err is of another kind.
+func Neighbour(name string, err error) string {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	entries, _ := os.ReadDir(filepath.Dir(name))
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	if near := contract.Nearest(filepath.Base(name), names); near != "" {
+		return filepath.Join(filepath.Dir(name), near)
+	}
+	return ""
 }

@@ -363,3 +363,21 @@ func TestShippedFilesAreRight(t *testing.T) {
 		}
 	}
 }
+
+// A program without a path is one beside the file; the hint says where
+// PATH has one of the name.
+func TestProgramOfPath(t *testing.T) {
+	bin := t.TempDir()
+	tool := filepath.Join(bin, "tool")
+	require.NoError(t, os.WriteFile(tool, []byte("#!/bin/sh\n"), 0o700))
+	env := func(name string) (string, bool) { return bin, name == "PATH" }
+	for command, hint := range map[string]string{
+		"tool":       tool,
+		"other":      "install",
+		"below/tool": "install",
+	} {
+		_, ds := Load(t.Context(), write(t, "plugin \"p\" {\n  command = [\""+command+"\"]\n}\n"), Options{Env: env})
+		require.Equal(t, []string{"config/plugin-unknown"}, types(ds), command)
+		assert.Contains(t, ds[0].Hint, hint, command)
+	}
+}

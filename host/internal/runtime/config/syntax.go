@@ -32,6 +32,8 @@ func (c *collector) syntax(s *Source, body *hclsyntax.Body, diags hcl.Diagnostic
 		switch d.Summary {
 		case redefinition:
 			out = redefined(s, body, d, out)
+		case needsBlock:
+			out = strayed(s, d, out)
 		case unclosedBlock:
 			out.Message = "this block is not closed before the next one begins or the file ends"
 		case "Invalid single-argument block definition":
@@ -44,6 +46,7 @@ func (c *collector) syntax(s *Source, body *hclsyntax.Body, diags hcl.Diagnostic
 // Summaries of the library that are treated apart.
 const (
 	redefinition  = "Attribute redefined"
+	needsBlock    = "Argument or block definition required"
 	unclosedBlock = "Unclosed configuration block"
 	unclosedText  = "Unterminated template string"
 )
@@ -64,6 +67,18 @@ func (s *Source) culprit(d *hcl.Diagnostic) *Range {
 	return s.span(from, to)
 }
 
+// strayed names what is there in the place of an attribute or a block, where that is no name.
+func strayed(s *Source, d *hcl.Diagnostic, out Diagnostic) Diagnostic {
+	switch rest := s.text[d.Subject.Start.Byte:]; {
+	case bytes.HasPrefix(rest, []byte("}")):
+		out.Message, out.Expected = "this } closes nothing: each block before it is closed", edn.Nil()
+		out.Hint = "remove it, or write the { that it belongs to"
+	case bytes.HasPrefix(rest, []byte("/*")):
+		out.Message, out.Expected = "this comment is not closed before the file ends", edn.Text("*/ at its end")
+	}
+	return out
+}
+
 const (
 	aValue   = "a value: \"text\", a number, true, false, [...], {...}, a name or a function call"
 	newLine  = "a new line after the value"
@@ -72,7 +87,7 @@ const (
 
 // grammar is what the parser expected where it gave up, by the summary of its diagnostic.
 var grammar = map[string]string{
-	"Argument or block definition required":           "NAME = VALUE, or NAME { ... }",
+	needsBlock:                                        "NAME = VALUE, or NAME { ... }",
 	"Invalid argument name":                           "NAME = VALUE, with a name without quotes",
 	"Invalid block definition":                        "NAME { ... } with the brace on the line of the name, or NAME = VALUE",
 	"Invalid single-argument block definition":        "one attribute on the line of the braces",

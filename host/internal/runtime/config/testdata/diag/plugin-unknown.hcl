@@ -10,3 +10,12 @@ plugin "perhaps" {
   command  = ["bin/perhaps"]
   optional = true
 }
+
+plugin "script" {
+  command = ["bin/chess"]
+  files   = ["ferment.hcl", "absent.py", "fermnt.hcl"]
+}
+
+plugin "shell" {
+  command = ["sh", "run.sh"]
+}

@@ -1,0 +1,4 @@
+ferment {
+  profile = "dev"
+}
+/* the rest is
