@@ -617,8 +617,26 @@ func (b *builder) pluginQuality() {
 	for _, s := range b.all("plugin") {
 		rules[s.label()] = b.qualityRules(s)
 	}
+	served := map[string][]string{}
 	for i := range b.caps {
-		b.caps[i].Quality = rules[b.caps[i].Plugin]
+		c := &b.caps[i]
+		c.Quality = rules[c.Plugin]
+		served[c.Plugin] = append(served[c.Plugin], c.ID)
+	}
+	for _, s := range b.all("plugin") {
+		to := rules[s.label()].SwapTo
+		if to == "" || !slices.Equal(served[s.label()], []string{to}) {
+			continue
+		}
+		in := s.block("quality")
+		b.report.add(Diagnostic{
+			Type:    "config/range",
+			Range:   in.attrs["swap_to"].rng,
+			Path:    append(slices.Clone(in.node.path), "swap_to"),
+			Message: fmt.Sprintf("swap_to in %s names the one capability that the plugin has itself", in.node.title()),
+			Found:   edn.Text(to),
+			Hint:    "name a capability of another plugin",
+		})
 	}
 }
 

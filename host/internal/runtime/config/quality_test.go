@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -36,6 +37,10 @@ intent "chess/best-move" {
 	assert.Equal(t, registry.Quality{MinSamples: 12, MinPassRate: registry.ShareOf(0), Hysteresis: registry.ShareOf(0), Action: registry.ActionSwap, SwapTo: "chess/engine", MaxEjected: registry.ShareOf(0.25)}, in.Quality)
 	assert.Equal(t, registry.Quality{Window: 40, MinSamples: 12, MinPassRate: registry.ShareOf(0), Hysteresis: registry.ShareOf(0), Action: registry.ActionSwap, SwapTo: "chess/engine", MaxEjected: registry.ShareOf(0.25)},
 		in.Quality.Over(engine.Quality), "the intent switches off what the plugin asks for")
+
+	_, ds = load(t, chessWith("  quality {\n    action  = \"swap\"\n    swap_to = \"chess/engine\"\n  }")+fmt.Sprintf(intent, ""))
+	require.Equal(t, []string{"config/range"}, types(ds), "a capability cannot take its own place (BRK-009)")
+	assert.Equal(t, "quality.swap_to", strings.Join(ds[0].Path[2:], "."))
 
 	for text, want := range map[string][2]string{
 		"window = 5\n    min_samples = 6":                      {"config/range", "min_samples in intent \"chess/best-move\", quality must be at most window"},
