@@ -1,7 +1,9 @@
 package config
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -210,6 +212,7 @@ func (b *builder) ownPaths(s *section) {
 		if !x.flag("enabled") {
 			continue
 		}
+		b.absent(x, "roots", "allow_commands", "allow_cwd")
 		scope, problems := contract.ParseScope(x.label(), x.scopeValue())
 		if len(problems) > 0 {
 			continue
@@ -230,6 +233,31 @@ func (b *builder) ownPaths(s *section) {
 		b.report.add(Diagnostic{Type: "config/range", Message: fmt.Sprintf("%s reaches %s, which belongs to ferment: no call may", x.node.title(), own),
 			Range: x.attrs[attr].rng, Path: append(slices.Clone(x.node.path), attr), Found: edn.Text(dir),
 			Hint: "name prefixes that leave it out, or move it with data_dir"})
+	}
+}
+
+// absent warns of paths that are to be opened and are not there: what is looked
+// for below them is missed only in a call.
+func (b *builder) absent(s *section, attrs ...string) {
+	for _, attr := range attrs {
+		for _, item := range s.attrs[attr].items {
+			path, _ := item.v.AsString()
+			if _, err := os.Stat(path); !filepath.IsAbs(path) || !errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			hint := "make it, or correct the path"
+			if near := Neighbour(path, fs.ErrNotExist); near != "" {
+				hint = fmt.Sprintf("did you mean %s?", quote(printedName(b.config.Root, near)))
+			}
+			b.report.add(Diagnostic{
+				Type:     "config/dangling-reference",
+				Severity: SeverityWarning,
+				Message:  fmt.Sprintf("%s in %s names %s, which is not there", attr, s.node.title(), quote(printedName(b.config.Root, path))),
+				Range:    item.rng,
+				Path:     append(slices.Clone(s.node.path), attr),
+				Hint:     hint,
+			})
+		}
 	}
 }
 
