@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -107,11 +108,18 @@ func (b *builder) agree(a adoption, c *registry.Capability, spec edn.Value, decl
 		what, from, to = "gives", derived, declared
 	}
 	if schema.Satisfies(from, to) != schema.No {
-		if key := unpromised(from, to); key != "" {
-			b.report.add(Diagnostic{Type: "config/type", Severity: SeverityWarning,
-				Message: fmt.Sprintf("what capability %s %s may not fit the schema %s of intent %s: one of the two does not name %s", quote(c.ID), what, a.declared, quote(a.intent), key),
-				Range:   b.place("intent", a.intent), Path: []string{"intent", a.intent}, Expected: edn.Text(a.derived), Found: edn.Text(a.declared),
-				Hint: "name the schema that the capability has, " + a.derived + ", or another one"})
+		if why := apart(from, to); why != "" {
+			b.report.add(Diagnostic{
+				Type:     "config/type",
+				Severity: SeverityWarning,
+				Message: fmt.Sprintf("what capability %s %s may not fit the schema %s of intent %s: %s",
+					quote(c.ID), what, a.declared, quote(a.intent), why),
+				Range:    b.place("intent", a.intent),
+				Path:     []string{"intent", a.intent},
+				Expected: edn.Text(a.derived),
+				Found:    edn.Text(a.declared),
+				Hint:     "name the schema that the capability has, " + a.derived + ", or another one",
+			})
 		}
 		return
 	}
@@ -125,17 +133,63 @@ func (b *builder) agree(a adoption, c *registry.Capability, spec edn.Value, decl
 	})
 }
 
+// apart says why maps of the first schema are not expected to fit the second although open maps may; empty if there
+// is a pair of alternatives that agrees.
+func apart(from, to *schema.Schema) string {
+	why := ""
+	for _, given := range mapsOf(from) {
+		for _, wanted := range mapsOf(to) {
+			missing := unpromised(given, wanted)
+			switch {
+			case missing != "":
+				why = cmp.Or(why, "one of the two does not name "+missing)
+			case strangers(given, wanted):
+				why = cmp.Or(why, "the two have no key in common")
+			default:
+				return ""
+			}
+		}
+	}
+	return why
+}
+
+// mapsOf are the alternatives of a schema, nil if one of them is not a map with named keys.
+func mapsOf(s *schema.Schema) []*schema.Schema {
+	switch s = s.Deref(); s.Kind() {
+	case schema.KindMap:
+		return []*schema.Schema{s}
+	case schema.KindOr:
+		var out []*schema.Schema
+		for _, kid := range s.Children() {
+			inner := mapsOf(kid)
+			if inner == nil {
+				return nil
+			}
+			out = append(out, inner...)
+		}
+		return out
+	}
+	return nil
+}
+
 // unpromised is a key that maps of the second schema must have and the first does
 // not name; empty if there is none.
 func unpromised(from, to *schema.Schema) string {
-	from, to = from.Deref(), to.Deref()
-	if from.Kind() != schema.KindMap || to.Kind() != schema.KindMap {
-		return ""
-	}
 	for _, e := range to.Entries() {
 		if _, named := from.Entry(e.Key); !named && !e.Optional {
 			return e.Key.String()
 		}
 	}
 	return ""
+}
+
+// strangers reports whether two maps name keys of which none is in both.
+func strangers(from, to *schema.Schema) bool {
+	if len(to.Entries()) == 0 || len(from.Entries()) == 0 && !from.Closed() {
+		return false
+	}
+	return !slices.ContainsFunc(to.Entries(), func(e schema.Entry) bool {
+		_, named := from.Entry(e.Key)
+		return named
+	})
 }

@@ -59,6 +59,15 @@ func TestUnnamedSchemasThatNeverFit(t *testing.T) {
 	assert.Equal(t, `[:map [:text :string]]`, ds[0].Expected.String())
 }
 
+// HCL-029: an intent that leaves its candidates open names schemas that one of them has.
+func TestSchemasOfOpenCandidates(t *testing.T) {
+	for in, want := range map[string][]string{"req/chess.position": nil, "req/text": {"config/type"}} {
+		text := onePlugin + "\nintent \"chess/best-move\" {\n  in  = \"" + in + "\"\n  out = \"res/chess.move+pv+eval\"\n}\n"
+		_, ds := loadWith(t, text, describer{"chess": chess()}, nil)
+		assert.Equal(t, want, types(ds), in)
+	}
+}
+
 // SCH-014, SCH-015: without an intent block the names stay, and two contents
 // under one name are an error that names both plugins.
 func TestUnnamedSchemasOfImpliedIntents(t *testing.T) {

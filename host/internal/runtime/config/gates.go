@@ -9,6 +9,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -167,6 +168,8 @@ func (b *builder) intent(s *section, book *policy.Book) registry.Intent {
 	if s.written("candidates") {
 		in.Candidates = append([]string{}, b.capabilityRefs(s, "candidates")...)
 		b.servers(s, in)
+	} else {
+		b.implied(s, in)
 	}
 	in.Quality = b.qualityRules(s)
 	in.Effects, _ = s.texts("effects")
@@ -226,11 +229,60 @@ func (b *builder) servers(s *section, in registry.Intent) {
 				Found: edn.Text("one for " + strings.Join(c.Intents, ", ")), Related: seen})
 			continue
 		}
-		for _, x := range []struct{ what, want, have string }{{"takes", in.In, c.InSchema.For(in.ID)}, {"gives", in.Out, c.OutSchema.For(in.ID)}} {
-			if _, known := b.schemas[x.want]; known && x.have != "" && x.want != x.have {
-				b.report.add(Diagnostic{Type: "config/type", Message: fmt.Sprintf("capability %s %s %s, not what intent %s wants", quote(id), x.what, x.have, quote(in.ID)), Range: item.rng, Path: path,
-					Expected: edn.Text(x.want), Found: edn.Text(x.have), Related: seen})
+		for _, x := range sides(in) {
+			if have := x.of(&c).For(in.ID); b.differ(x.want, have) {
+				b.report.add(Diagnostic{
+					Type:     "config/type",
+					Message:  fmt.Sprintf("capability %s %s %s, not what %s wants", quote(id), x.verb, have, s.node.title()),
+					Range:    item.rng,
+					Path:     path,
+					Expected: edn.Text(x.want),
+					Found:    edn.Text(have),
+					Related:  seen,
+				})
 			}
+		}
+	}
+}
+
+// side is the schema that an intent has for its inputs or its answers.
+type side struct {
+	attr, verb, want string
+	of               func(*registry.Capability) contract.SchemaRef
+}
+
+func sides(in registry.Intent) []side {
+	return []side{
+		{attr: "in", verb: "takes", want: in.In, of: func(c *registry.Capability) contract.SchemaRef { return c.InSchema }},
+		{attr: "out", verb: "gives", want: in.Out, of: func(c *registry.Capability) contract.SchemaRef { return c.OutSchema }},
+	}
+}
+
+func (b *builder) differ(want, have string) bool {
+	_, known := b.schemas[want]
+	return known && have != "" && want != have
+}
+
+// implied checks an intent that leaves its candidates open: one of those that serve it must have its schemas.
+func (b *builder) implied(s *section, in registry.Intent) {
+	for _, x := range sides(in) {
+		var have []string
+		fits := b.blind
+		for i := range b.caps {
+			if c := &b.caps[i]; c.Serves(in.ID) {
+				have = append(have, x.of(c).For(in.ID))
+				fits = fits || !b.differ(x.want, x.of(c).For(in.ID))
+			}
+		}
+		if !fits && len(have) > 0 {
+			b.report.add(Diagnostic{
+				Type:     "config/type",
+				Message:  fmt.Sprintf("no capability that serves %s %s %s", s.node.title(), x.verb, x.want),
+				Range:    s.attrs[x.attr].rng,
+				Path:     append(slices.Clone(s.node.path), x.attr),
+				Expected: words(slices.Compact(slices.Sorted(slices.Values(have)))),
+				Found:    edn.Text(x.want),
+			})
 		}
 	}
 }

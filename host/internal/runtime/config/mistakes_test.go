@@ -62,6 +62,8 @@ var mistakes = []mistake{
 	{name: "a candidate twice", old: `"chess/stockfish", "chess/embedded"`, new: `"chess/stockfish", "chess/stockfish", "chess/embedded"`, typ: "duplicate", line: `"chess/stockfish", "chess/stockfish"`, warning: true},
 	{name: "no candidate", old: `candidates = ["chess/stockfish", "chess/embedded", "chess/reserve"]`, new: "candidates = []", typ: "range", line: "candidates = []", warning: true},
 	{name: "schema of another intent", old: `  out        = "res/sat.solve"`, new: `  out        = "res/chess.move+pv+eval"`, typ: "type", line: `intent "sat/solve" {`, warning: true},
+	{name: "schema that no answer can fit", old: `  out        = "res/sat.solve"`, new: `  out        = "res/text"`, typ: "type", line: `intent "sat/solve" {`, warning: true},
+	{name: "schema with no key of the input", old: `  in         = "req/sat.solve"`, new: `  in         = "req/context"`, typ: "type", line: `intent "sat/solve" {`, warning: true},
 	{name: "default misspelt", old: `dispatch "default" {`, new: `dispatch "defualt" {`, typ: "unused", line: `dispatch "defualt" {`, warning: true},
 	{name: "scope that permits nothing", file: effectful, old: "    roots   = [\"data\"]\n    allow   = [\"in\"]\n", new: "", typ: "unused", line: `scope "fs/read"`, warning: true},
 
