@@ -501,3 +501,22 @@ func TestHash(t *testing.T) {
 	assert.NotEqual(t, hash(a), hash(strings.Replace(a, "seed = 1", "seed = 2", 1)))
 	assert.NotEqual(t, hash(a), hash(a+"\ndispatch \"default\" {\n  deadline = env(\"D\")\n}\n"))
 }
+
+// HCL-002: a plugin whose block is wrong still says its names, so other errors are reported in the same load.
+func TestErrorsBesideAWrongPlugin(t *testing.T) {
+	intent := "\nintent \"chess/best-move\" {\n  in         = \"req/chess.position\"\n" +
+		"  out        = \"res/chess.move+pv+eval\"\n  candidates = [\"chess/engin\"]\n}\n"
+	for _, wrong := range []string{"config {\n    depht = 4\n  }", "config {\n    depth = 400\n  }", "optinal = true", "enabled = 1"} {
+		d := &asked{answer: func(_ Plugin, config edn.Value) (contract.Description, error) {
+			d := chess()
+			d.ConfigSchema = edn.MustRead(`{:config/v 1 :config/schema [:map [:depth {:default 6} [:int {:min 1 :max 64}]]]}`)
+			if config.IsNil() {
+				d.Capabilities = nil
+			}
+			return d, nil
+		}}
+		_, ds := loadWith(t, strings.Replace(onePlugin, "\n}", "\n  "+wrong+"\n}", 1)+intent, d, nil)
+		require.Len(t, ds, 2, wrong)
+		assert.Equal(t, "config/dangling-reference", ds[1].Type, wrong)
+	}
+}

@@ -223,8 +223,7 @@ func (l *loader) describe(s *section, p *Plugin) {
 		return
 	}
 	if s.node.damaged && config == nil || s.unread("enabled") {
-		// Its settings were not understood. The names that do not depend on them still serve to check references.
-		p.Description, p.Described = bare, len(bare.Capabilities) > 0
+		l.usual(p, bare, s.at())
 		return
 	}
 	by := fmt.Sprintf("%s %s, binary %s", bare.Name, bare.Version, p.Binary[:min(len(p.Binary), len("b3:")+8)])
@@ -240,7 +239,7 @@ func (l *loader) describe(s *section, p *Plugin) {
 		l.defect(p, Diagnostic{Message: fmt.Sprintf("plugin %s cannot be used: %s", quote(p.Name), err), Range: s.at(), Path: s.node.path,
 			Hint: "this is a defect of the plugin"})
 		if p.Unusable != nil {
-			p.Description, p.Described = bare, len(bare.Capabilities) > 0
+			l.usual(p, bare, s.at())
 		}
 		return
 	}
@@ -252,9 +251,7 @@ func (l *loader) describe(s *section, p *Plugin) {
 	}
 	value := low.lower(layers, header)
 	if !low.good {
-		// The names that do not depend on the configuration still serve to
-		// check the references into this plugin.
-		p.Description, p.Described = bare, len(bare.Capabilities) > 0
+		l.usual(p, bare, header)
 		return
 	}
 	p.Config, p.Secrets, p.Reads, p.low = value, low.secrets, low.files, low
@@ -266,7 +263,7 @@ func (l *loader) describe(s *section, p *Plugin) {
 	var refused Findings
 	if errors.As(err, &refused) {
 		l.refused(p, refused)
-		p.Description, p.Described = bare, len(bare.Capabilities) > 0
+		l.usual(p, bare, header)
 		return
 	}
 	if err != nil {
@@ -276,6 +273,26 @@ func (l *loader) describe(s *section, p *Plugin) {
 	p.Description, p.Described = full, true
 	l.accepts(s, p)
 	l.granted(s, p)
+}
+
+// usual describes a plugin whose block was not understood: the names that do not depend on its configuration still
+// serve to check references.
+func (l *loader) usual(p *Plugin, bare contract.Description, at *Range) {
+	p.Description = bare
+	own, err := readPluginSchema(bare.ConfigSchema, "")
+	if len(bare.Capabilities) == 0 && err == nil && own.hasDefaults() {
+		low := &lowering{
+			decoder:  l.decoder,
+			plugin:   p.Name,
+			schema:   own,
+			written:  map[string]*attribute{},
+			inputsOf: map[string][]string{},
+		}
+		if d, err := l.ask(*p, low.lower(nil, at)); err == nil {
+			p.Description = d
+		}
+	}
+	p.Described = len(p.Description.Capabilities) > 0
 }
 
 // Starts reports whether the plugin is to have processes.

@@ -48,6 +48,14 @@ func readPluginSchema(form edn.Value, by string) (*pluginSchema, error) {
 	return &pluginSchema{root: root, by: by}, nil
 }
 
+// hasDefaults reports whether a plugin may be described without any configuration. A block with labels may add names
+// to its description.
+func (p *pluginSchema) hasDefaults() bool {
+	return !slices.ContainsFunc(p.root.Entries(), func(e schema.Entry) bool {
+		return e.Props.Labels > 0 || !e.Optional && !e.Props.HasDefault
+	})
+}
+
 func checkEntries(s *schema.Schema, depth int, entries *int) error {
 	if depth > MaxSchemaDepth {
 		return fmt.Errorf("its configuration schema is nested more than %d deep", MaxSchemaDepth)
