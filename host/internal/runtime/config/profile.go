@@ -56,6 +56,7 @@ func (l *loader) namedProfile(name, problem string) string {
 	if slices.Contains(Profiles(), name) {
 		return name
 	}
+	l.report.poison("ferment", "profile")
 	l.report.add(Diagnostic{Type: "config/range", Message: problem, Expected: edn.Text(enum(Profiles()...).String()), Nearest: nearest(name, Profiles())})
 	return ProfileProd
 }
