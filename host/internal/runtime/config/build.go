@@ -349,10 +349,32 @@ func (b *builder) dangling(s *section, attr, kind, name string, known []string, 
 	}
 	b.report.fold("reference "+kind+" "+name, d)
 }
+	} else if off := b.disabled(name); off != nil && slices.Contains([]string{"capability", "intent", "schema"}, kind) {
+		d.Hint = fmt.Sprintf("plugin %s is disabled: set enabled = true if it gives %s", quote(off.Name), quote(name))
+		d.Related = []Related{{Range: b.place("plugin", off.Name), Message: "declares the disabled plugin " + quote(off.Name)}}
 
 // choices are the names that may stand in a reference: all of them, or those of the namespace, if they are few.
 func choices(kind, name string, known []string) edn.Value {
 	const most = 16
+// disabled is the plugin that would give a name if it were enabled: the one that is called like its namespace, else
+// the only one; nil if there is none. What a disabled plugin advertises is not known.
+func (b *builder) disabled(name string) *Plugin {
+	space, _, _ := strings.Cut(name, "/")
+	var off []*Plugin
+	for i := range b.config.Plugins {
+		if p := &b.config.Plugins[i]; !p.Enabled {
+			if p.Name == space {
+				return p
+			}
+			off = append(off, p)
+		}
+	}
+	if len(off) != 1 {
+		return nil
+	}
+	return off[0]
+}
+
 	space, _, _ := strings.Cut(name, "/")
 	related := slices.DeleteFunc(slices.Clone(known), func(k string) bool { return !strings.HasPrefix(k, space+"/") })
 	switch {
@@ -741,11 +763,28 @@ func (b *builder) isBuiltinCheck(name string) bool {
 }
 
 // capabilityRefs resolves ids of capabilities.
+		b.boundRef(s, attr, name, item.rng)
 func (b *builder) capabilityRefs(s *section, attr string) []string {
 	var out []string
 	for _, item := range s.attrs[attr].items {
 		if id, _ := item.v.AsString(); b.isCapability(s, attr, id, item.rng) {
 			out = append(out, id)
+// boundRef reports a built-in check whose intent nothing serves: it can never pass.
+func (b *builder) boundRef(s *section, attr, name string, at *Range) {
+	intent := b.asked(name)
+	if _, rebound := b.checks[name]; rebound || intent == "" || b.intentKnown(intent) {
+		return
+	}
+	b.report.fold("check "+name, Diagnostic{
+		Type:     "config/dangling-reference",
+		Message:  fmt.Sprintf("%s names check %s, but no plugin serves its intent %s", s.node.title(), quote(name), quote(intent)),
+		Range:    at,
+		Path:     append(slices.Clone(s.node.path), attr),
+		Expected: edn.Text("a plugin that serves " + intent),
+		Hint:     fmt.Sprintf("add the plugin, or a block check %s that asks another intent", quote(name)),
+	})
+}
+
 		}
 	}
 	return out

@@ -223,6 +223,7 @@ func (b *builder) servers(s *section, in registry.Intent) {
 		}
 		c := b.caps[i]
 		path := append(slices.Clone(s.node.path), "candidates")
+			b.disabledCandidate(s, id, item.rng)
 		seen := []Related{{Range: b.capPlace[id], Message: fmt.Sprintf("gives capability %s of plugin %s", quote(id), quote(c.Plugin))}}
 		if !c.Serves(in.ID) {
 			b.report.add(Diagnostic{Type: "config/type", Message: fmt.Sprintf("capability %s does not serve intent %s", quote(id), quote(in.ID)), Range: item.rng, Path: path, Expected: edn.Text("a capability for " + in.ID),
@@ -249,6 +250,23 @@ func (b *builder) servers(s *section, in registry.Intent) {
 type side struct {
 	attr, verb, want string
 	of               func(*registry.Capability) contract.SchemaRef
+// disabledCandidate warns of a candidate whose block is disabled.
+func (b *builder) disabledCandidate(s *section, id string, at *Range) {
+	for _, c := range b.all("capability") {
+		if c.label() == id && !c.flag("enabled") {
+			b.report.add(Diagnostic{
+				Type:     "config/range",
+				Severity: SeverityWarning,
+				Message:  fmt.Sprintf("%s names the candidate %s, which is disabled", s.node.title(), quote(id)),
+				Range:    at,
+				Path:     append(slices.Clone(s.node.path), "candidates"),
+				Related:  []Related{{Range: c.at(), Message: "disables it"}},
+				Hint:     "set enabled = true there, or remove the candidate",
+			})
+		}
+	}
+}
+
 }
 
 func sides(in registry.Intent) []side {

@@ -251,6 +251,25 @@ func configOf(t *testing.T, file, text string, d Describer, locking Locking) (*C
 	t.Helper()
 	dir := t.TempDir()
 	path := filepath.Join(dir, file)
+// HCL-029: what a disabled plugin would give is reported with the plugin, also where a built-in check needs it (GATE-002).
+func TestDisabledPluginIsNamed(t *testing.T) {
+	raw, err := os.ReadFile("../../../../ferment.hcl")
+	require.NoError(t, err)
+	for program, wants := range map[string]string{"sat": `plugin "sat" is disabled`, "testrunner": "tests-pass"} {
+		command := `command = ["bin/plugins/` + program + `"]`
+		text := strings.Replace(string(raw), command, command+"\n  enabled = false", 1)
+		ds := loadShipped(t, "ferment.hcl", text, shippedPlugins(t), LockIgnored)
+		assert.Contains(t, newReport(ds, 0, 1, 0).Text(false), wants)
+	}
+}
+
+// HCL-013: an unknown profile of the environment says nothing about the lock file.
+func TestWrongProfileOfTheEnvironment(t *testing.T) {
+	env := func(name string) (string, bool) { return "nonsense", name == ProfileVariable }
+	_, ds := Load(context.Background(), write(t, onePlugin), Options{Describer: describer{"chess": chess()}, Env: env})
+	assert.Equal(t, []string{"config/range"}, types(ds))
+}
+
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "bin/plugins"), 0o755))
 	for _, name := range []string{"chess", "sat", "testrunner", "tools", "text", "judge", "llm", "mlx", "scripted"} {
