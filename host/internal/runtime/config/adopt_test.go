@@ -68,6 +68,15 @@ func TestSchemasOfOpenCandidates(t *testing.T) {
 	}
 }
 
+// HCL-029: an intent without candidates that nothing serves is a warning with the nearest intent of a plugin.
+func TestOpenIntentThatNothingServes(t *testing.T) {
+	text := onePlugin + "\nintent \"chess/best-mov\" {\n  in  = \"req/text\"\n  out = \"res/text\"\n}\n"
+	_, ds := loadWith(t, text, describer{"chess": chess()}, nil)
+	require.Len(t, ds, 1)
+	assert.Equal(t, SeverityWarning, ds[0].Severity)
+	assert.Equal(t, "chess/best-move", ds[0].Nearest)
+}
+
 // SCH-014, SCH-015: without an intent block the names stay, and two contents
 // under one name are an error that names both plugins.
 func TestUnnamedSchemasOfImpliedIntents(t *testing.T) {

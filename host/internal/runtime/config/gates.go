@@ -135,7 +135,12 @@ func (b *builder) intentKnown(name string) bool {
 
 // intentNames lists declared and advertised intents.
 func (b *builder) intentNames() []string {
-	names := slices.Collect(maps.Keys(b.intents))
+	names := append(slices.Collect(maps.Keys(b.intents)), b.advertisedIntents()...)
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func (b *builder) advertisedIntents() (names []string) {
 	for _, c := range b.caps {
 		names = append(names, c.Intents...)
 	}
@@ -282,6 +287,20 @@ func (b *builder) differ(want, have string) bool {
 }
 
 // implied checks an intent that leaves its candidates open: one of those that serve it must have its schemas.
+	serves := func(c registry.Capability) bool { return c.Serves(in.ID) }
+	all := !slices.ContainsFunc(b.config.Plugins, func(p Plugin) bool { return !p.Described })
+	if all && !slices.ContainsFunc(b.caps, serves) {
+		b.report.add(Diagnostic{
+			Type:     "config/unused",
+			Severity: SeverityWarning,
+			Message:  "no capability serves " + s.node.title(),
+			Range:    s.at(),
+			Path:     s.node.path,
+			Expected: edn.Text("a plugin that serves " + in.ID),
+			Found:    edn.Text(in.ID),
+			Nearest:  nearest(in.ID, b.advertisedIntents()),
+		})
+	}
 func (b *builder) implied(s *section, in registry.Intent) {
 	for _, x := range sides(in) {
 		var have []string
