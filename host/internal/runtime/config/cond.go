@@ -223,7 +223,14 @@ func (c *gateCompiler) check(in *instance, condition bool) bool {
 		given = t.FriendlyName()
 	}
 	if good && condition && given != "" {
-		c.add("config/type", fmt.Sprintf("the condition gives a %s, not true or false", given), in.expr.Range())
+		c.report.add(Diagnostic{
+			Type:     "config/type",
+			Message:  fmt.Sprintf("%s: the condition gives a %s, not true or false", subject(c.path), given),
+			Range:    c.source.hclRange(in.expr.Range()),
+			Path:     c.path,
+			Expected: edn.Text("true or false, such as that of a comparison"),
+			Found:    edn.Text("a " + given),
+		})
 		return false
 	}
 	return good

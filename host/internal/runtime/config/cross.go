@@ -8,7 +8,6 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
-	"github.com/fermenthq/ferment/sdk/schema"
 	"github.com/hashicorp/hcl/v2"
 )
 
@@ -36,31 +35,48 @@ func (b *builder) cross(book *policy.Book, intents []registry.Intent) {
 // open, so it may be there for all that.
 func (b *builder) unnamed(in registry.Intent, l *policy.Layer) {
 	out, known := b.compiled.Lookup(in.Out)
-	if !known || out.Deref().Kind() != schema.KindMap {
+	if !known {
 		return
 	}
 	var names []string
-	for _, e := range out.Deref().Entries() {
-		names = append(names, hclName(scalarText(e.Key)))
+	for _, m := range mapsOf(out) {
+		for _, e := range m.Entries() {
+			names = append(names, hclName(scalarText(e.Key)))
+		}
 	}
 	for _, check := range slices.Concat(l.Must, l.Should, l.Soft, l.Checks.Names()) {
-		c := b.checks[check.Name]
-		if c == nil || c.attrs["condition"].expr == nil {
+		if c := b.checks[check.Name]; c != nil {
+			for _, attr := range []string{"condition", "applies", "message"} {
+				b.unnamedIn(in, c, attr, names)
+			}
+		}
+	}
+}
+
+func (b *builder) unnamedIn(in registry.Intent, c *section, attr string, names []string) {
+	v := c.attrs[attr]
+	if v.expr == nil {
+		return
+	}
+	for _, t := range v.expr.Variables() {
+		if len(t) < 2 || t.RootName() != "result" {
 			continue
 		}
-		v := c.attrs["condition"]
-		for _, t := range v.expr.Variables() {
-			if len(t) < 2 || t.RootName() != "result" {
-				continue
-			}
-			read, ok := t[1].(hcl.TraverseAttr)
-			if !ok || slices.Contains(names, read.Name) {
-				continue
-			}
-			if near := contract.Nearest(read.Name, names); near != "" {
-				b.report.add(Diagnostic{Type: "config/unknown-name", Severity: SeverityWarning, Message: fmt.Sprintf("%s reads result.%s, which %s of intent %s does not name", c.node.title(), read.Name, in.Out, quote(in.ID)),
-					Range: v.source.hclRange(t.SourceRange()), Path: append(slices.Clone(c.node.path), "condition"), Expected: words(names), Found: edn.Text(read.Name), Nearest: near})
-			}
+		read, ok := t[1].(hcl.TraverseAttr)
+		if !ok || slices.Contains(names, read.Name) {
+			continue
+		}
+		if near := contract.Nearest(read.Name, names); near != "" {
+			b.report.add(Diagnostic{
+				Type:     "config/unknown-name",
+				Severity: SeverityWarning,
+				Message:  fmt.Sprintf("%s reads result.%s, which %s of intent %s does not name", c.node.title(), read.Name, in.Out, quote(in.ID)),
+				Range:    v.source.hclRange(t.SourceRange()),
+				Path:     append(slices.Clone(c.node.path), attr),
+				Expected: words(names),
+				Found:    edn.Text(read.Name),
+				Nearest:  near,
+			})
 		}
 	}
 }
