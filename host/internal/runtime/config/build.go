@@ -123,6 +123,9 @@ func (b *builder) describeAll() {
 	for i, s := range blocks {
 		p := b.plugin(s)
 		b.pairs(s)
+		if p.Enabled && !p.Optional {
+			b.absentPaths(s.block("isolation"), "read_paths", "exec")
+		}
 		b.describe(s, &p)
 		b.descriptionLocked(s, &p)
 		b.identify(s, &p)
@@ -346,16 +349,13 @@ func (b *builder) dangling(s *section, attr, kind, name string, known []string, 
 		if place := b.place(kind, near); place != nil {
 			d.Related = []Related{{Range: place, Message: fmt.Sprintf("declares %s %s", kind, quote(near))}}
 		}
-	}
-	b.report.fold("reference "+kind+" "+name, d)
-}
 	} else if off := b.disabled(name); off != nil && slices.Contains([]string{"capability", "intent", "schema"}, kind) {
 		d.Hint = fmt.Sprintf("plugin %s is disabled: set enabled = true if it gives %s", quote(off.Name), quote(name))
 		d.Related = []Related{{Range: b.place("plugin", off.Name), Message: "declares the disabled plugin " + quote(off.Name)}}
+	}
+	b.report.fold("reference "+kind+" "+name, d)
+}
 
-// choices are the names that may stand in a reference: all of them, or those of the namespace, if they are few.
-func choices(kind, name string, known []string) edn.Value {
-	const most = 16
 // disabled is the plugin that would give a name if it were enabled: the one that is called like its namespace, else
 // the only one; nil if there is none. What a disabled plugin advertises is not known.
 func (b *builder) disabled(name string) *Plugin {
@@ -375,6 +375,9 @@ func (b *builder) disabled(name string) *Plugin {
 	return off[0]
 }
 
+// choices are the names that may stand in a reference: all of them, or those of the namespace, if they are few.
+func choices(kind, name string, known []string) edn.Value {
+	const most = 16
 	space, _, _ := strings.Cut(name, "/")
 	related := slices.DeleteFunc(slices.Clone(known), func(k string) bool { return !strings.HasPrefix(k, space+"/") })
 	switch {
@@ -682,12 +685,32 @@ func (b *builder) qualityRules(s *section) registry.Quality {
 	}
 	if in.written("swap_to") {
 		q.SwapTo = b.capabilityRef(in, "swap_to")
+		b.swapsAway(s, in, q.SwapTo)
 	}
 	if v := in.attrs["swap_to"]; v.written && in.text("action") != registry.ActionSwap {
 		b.report.add(Diagnostic{Type: "config/unused", Severity: SeverityWarning, Range: v.rng, Path: append(slices.Clone(in.node.path), "swap_to"),
 			Message: fmt.Sprintf("swap_to in %s is of no use: its action is %s", in.node.title(), in.text("action"))})
 	}
 	return q
+}
+
+// swapsAway refuses to swap to what is swapped: a capability of the same plugin, or the only candidate of an intent.
+func (b *builder) swapsAway(s, in *section, to string) {
+	same := slices.ContainsFunc(b.caps, func(c registry.Capability) bool { return c.ID == to && c.Plugin == s.label() })
+	if s.node.spec.Name == "intent" {
+		candidates, _ := s.texts("candidates")
+		same = slices.Equal(candidates, []string{to})
+	}
+	if same {
+		b.report.add(Diagnostic{
+			Type:    "config/range",
+			Message: fmt.Sprintf("swap_to in %s names what it would replace", in.node.title()),
+			Range:   in.attrs["swap_to"].rng,
+			Path:    append(slices.Clone(in.node.path), "swap_to"),
+			Found:   edn.Text(to),
+			Hint:    "name a capability of another plugin",
+		})
+	}
 }
 
 // ramp are shares that rise to 100.
@@ -740,9 +763,26 @@ func (b *builder) checkRefs(s *section, attr string) []string {
 			b.dangling(s, attr, "check", name, b.checkNames(), item.rng)
 			continue
 		}
+		b.boundRef(s, attr, name, item.rng)
 		out = append(out, name)
 	}
 	return out
+}
+
+// boundRef reports a built-in check whose intent nothing serves: it can never pass.
+func (b *builder) boundRef(s *section, attr, name string, at *Range) {
+	intent := b.asked(name)
+	if _, rebound := b.checks[name]; rebound || intent == "" || b.intentKnown(intent) {
+		return
+	}
+	b.report.fold("check "+name, Diagnostic{
+		Type:     "config/dangling-reference",
+		Message:  fmt.Sprintf("%s names check %s, but no plugin serves its intent %s", s.node.title(), quote(name), quote(intent)),
+		Range:    at,
+		Path:     append(slices.Clone(s.node.path), attr),
+		Expected: edn.Text("a plugin that serves " + intent),
+		Hint:     fmt.Sprintf("add the plugin, or a block check %s that asks another intent", quote(name)),
+	})
 }
 
 func (b *builder) checkNames() []string {
@@ -763,28 +803,11 @@ func (b *builder) isBuiltinCheck(name string) bool {
 }
 
 // capabilityRefs resolves ids of capabilities.
-		b.boundRef(s, attr, name, item.rng)
 func (b *builder) capabilityRefs(s *section, attr string) []string {
 	var out []string
 	for _, item := range s.attrs[attr].items {
 		if id, _ := item.v.AsString(); b.isCapability(s, attr, id, item.rng) {
 			out = append(out, id)
-// boundRef reports a built-in check whose intent nothing serves: it can never pass.
-func (b *builder) boundRef(s *section, attr, name string, at *Range) {
-	intent := b.asked(name)
-	if _, rebound := b.checks[name]; rebound || intent == "" || b.intentKnown(intent) {
-		return
-	}
-	b.report.fold("check "+name, Diagnostic{
-		Type:     "config/dangling-reference",
-		Message:  fmt.Sprintf("%s names check %s, but no plugin serves its intent %s", s.node.title(), quote(name), quote(intent)),
-		Range:    at,
-		Path:     append(slices.Clone(s.node.path), attr),
-		Expected: edn.Text("a plugin that serves " + intent),
-		Hint:     fmt.Sprintf("add the plugin, or a block check %s that asks another intent", quote(name)),
-	})
-}
-
 		}
 	}
 	return out

@@ -144,8 +144,7 @@ func (b *builder) advertisedIntents() (names []string) {
 	for _, c := range b.caps {
 		names = append(names, c.Intents...)
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	return names
 }
 
 // inSchema is the schema of the input of an intent, nil if it is not known.
@@ -224,11 +223,11 @@ func (b *builder) servers(s *section, in registry.Intent) {
 		}
 		i := slices.IndexFunc(b.caps, func(c registry.Capability) bool { return c.ID == id })
 		if i < 0 {
+			b.disabledCandidate(s, id, item.rng)
 			continue
 		}
 		c := b.caps[i]
 		path := append(slices.Clone(s.node.path), "candidates")
-			b.disabledCandidate(s, id, item.rng)
 		seen := []Related{{Range: b.capPlace[id], Message: fmt.Sprintf("gives capability %s of plugin %s", quote(id), quote(c.Plugin))}}
 		if !c.Serves(in.ID) {
 			b.report.add(Diagnostic{Type: "config/type", Message: fmt.Sprintf("capability %s does not serve intent %s", quote(id), quote(in.ID)), Range: item.rng, Path: path, Expected: edn.Text("a capability for " + in.ID),
@@ -251,10 +250,6 @@ func (b *builder) servers(s *section, in registry.Intent) {
 	}
 }
 
-// side is the schema that an intent has for its inputs or its answers.
-type side struct {
-	attr, verb, want string
-	of               func(*registry.Capability) contract.SchemaRef
 // disabledCandidate warns of a candidate whose block is disabled.
 func (b *builder) disabledCandidate(s *section, id string, at *Range) {
 	for _, c := range b.all("capability") {
@@ -272,6 +267,10 @@ func (b *builder) disabledCandidate(s *section, id string, at *Range) {
 	}
 }
 
+// side is the schema that an intent has for its inputs or its answers.
+type side struct {
+	attr, verb, want string
+	of               func(*registry.Capability) contract.SchemaRef
 }
 
 func sides(in registry.Intent) []side {
@@ -287,6 +286,7 @@ func (b *builder) differ(want, have string) bool {
 }
 
 // implied checks an intent that leaves its candidates open: one of those that serve it must have its schemas.
+func (b *builder) implied(s *section, in registry.Intent) {
 	serves := func(c registry.Capability) bool { return c.Serves(in.ID) }
 	all := !slices.ContainsFunc(b.config.Plugins, func(p Plugin) bool { return !p.Described })
 	if all && !slices.ContainsFunc(b.caps, serves) {
@@ -301,7 +301,6 @@ func (b *builder) differ(want, have string) bool {
 			Nearest:  nearest(in.ID, b.advertisedIntents()),
 		})
 	}
-func (b *builder) implied(s *section, in registry.Intent) {
 	for _, x := range sides(in) {
 		var have []string
 		fits := b.blind

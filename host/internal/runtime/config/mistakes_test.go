@@ -67,6 +67,16 @@ var mistakes = []mistake{
 	{name: "default misspelt", old: `dispatch "default" {`, new: `dispatch "defualt" {`, typ: "unused", line: `dispatch "defualt" {`, warning: true},
 	{name: "scope that permits nothing", file: effectful, old: "    roots   = [\"data\"]\n    allow   = [\"in\"]\n", new: "", typ: "unused", line: `scope "fs/read"`, warning: true},
 
+	{name: "path that a plugin may read missing", old: `command = ["bin/plugins/sat"]`, new: "command = [\"bin/plugins/sat\"]\n\n  isolation { read_paths = [\"absent\"] }", typ: "unused", line: `read_paths`, warning: true},
+	{name: "root of a scope missing", file: effectful, old: `["data"]`, new: `["data", "dta"]`, typ: "unused", line: `"dta"`, warning: true},
+	{name: "key of an answer in applies", old: `result.status == "sat"`, new: `result.staus == "sat"`, typ: "unknown-name", line: "result.staus", nearest: "status", warning: true},
+
+	// What cannot be meant.
+	{name: "condition that is a number", file: streaming, old: `try(endswith(result.text, "."), false)`, new: "length(result.text)", typ: "type", line: "length("},
+	{name: "command by its name alone", old: `command = ["bin/plugins/sat"]`, new: `command = ["sh"]`, typ: "plugin-unknown", line: `["sh"]`},
+	{name: "file of a command missing", old: `command = ["bin/plugins/sat"]`, new: "command = [\"bin/plugins/sat\"]\n  files   = [\"absent.py\"]", typ: "plugin-unknown", line: `absent.py`},
+	{name: "swap to the plugin itself", old: `command = ["bin/plugins/sat"]`, new: "command = [\"bin/plugins/sat\"]\n\n  quality { swap_to = \"sat/solver\" }", typ: "range", line: "swap_to"},
+
 	// Punctuation.
 	{name: "block brace missing at end of a plugin", old: "  command = [\"bin/plugins/sat\"]\n}", new: "  command = [\"bin/plugins/sat\"]\n", typ: "syntax", line: `plugin "sat" {`},
 	{name: "nested block brace missing", old: "    depth  = 4\n  }\n}", new: "    depth  = 4\n}", typ: "syntax", line: `plugin "chess" {`},
@@ -241,16 +251,6 @@ func TestWrongProfileIsNotAWrongLockFile(t *testing.T) {
 	}
 }
 
-func loadShipped(t *testing.T, file, text string, d Describer, locking Locking) Diagnostics {
-	t.Helper()
-	_, ds := configOf(t, file, text, d, locking)
-	return ds
-}
-
-func configOf(t *testing.T, file, text string, d Describer, locking Locking) (*Config, Diagnostics) {
-	t.Helper()
-	dir := t.TempDir()
-	path := filepath.Join(dir, file)
 // HCL-029: what a disabled plugin would give is reported with the plugin, also where a built-in check needs it (GATE-002).
 func TestDisabledPluginIsNamed(t *testing.T) {
 	raw, err := os.ReadFile("../../../../ferment.hcl")
@@ -270,6 +270,16 @@ func TestWrongProfileOfTheEnvironment(t *testing.T) {
 	assert.Equal(t, []string{"config/range"}, types(ds))
 }
 
+func loadShipped(t *testing.T, file, text string, d Describer, locking Locking) Diagnostics {
+	t.Helper()
+	_, ds := configOf(t, file, text, d, locking)
+	return ds
+}
+
+func configOf(t *testing.T, file, text string, d Describer, locking Locking) (*Config, Diagnostics) {
+	t.Helper()
+	dir := t.TempDir()
+	path := filepath.Join(dir, file)
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "bin/plugins"), 0o755))
 	for _, name := range []string{"chess", "sat", "testrunner", "tools", "text", "judge", "llm", "mlx", "scripted"} {
