@@ -124,7 +124,7 @@ func (b *builder) describeAll() {
 		p := b.plugin(s)
 		b.pairs(s)
 		if p.Enabled && !p.Optional {
-			b.absentPaths(s.block("isolation"), "read_paths", "exec")
+			b.absent(s.block("isolation"), "exec")
 		}
 		b.describe(s, &p)
 		b.descriptionLocked(s, &p)
@@ -642,26 +642,8 @@ func (b *builder) pluginQuality() {
 	for _, s := range b.all("plugin") {
 		rules[s.label()] = b.qualityRules(s)
 	}
-	served := map[string][]string{}
 	for i := range b.caps {
-		c := &b.caps[i]
-		c.Quality = rules[c.Plugin]
-		served[c.Plugin] = append(served[c.Plugin], c.ID)
-	}
-	for _, s := range b.all("plugin") {
-		to := rules[s.label()].SwapTo
-		if to == "" || !slices.Equal(served[s.label()], []string{to}) {
-			continue
-		}
-		in := s.block("quality")
-		b.report.add(Diagnostic{
-			Type:    "config/range",
-			Range:   in.attrs["swap_to"].rng,
-			Path:    append(slices.Clone(in.node.path), "swap_to"),
-			Message: fmt.Sprintf("swap_to in %s names the one capability that the plugin has itself", in.node.title()),
-			Found:   edn.Text(to),
-			Hint:    "name a capability of another plugin",
-		})
+		b.caps[i].Quality = rules[b.caps[i].Plugin]
 	}
 }
 
@@ -694,14 +676,17 @@ func (b *builder) qualityRules(s *section) registry.Quality {
 	return q
 }
 
-// swapsAway refuses to swap to what is swapped: a capability of the same plugin, or the only candidate of an intent.
+// swapsAway refuses to swap to what is swapped: the only capability of the plugin, or the only candidate of the intent.
 func (b *builder) swapsAway(s, in *section, to string) {
-	same := slices.ContainsFunc(b.caps, func(c registry.Capability) bool { return c.ID == to && c.Plugin == s.label() })
-	if s.node.spec.Name == "intent" {
-		candidates, _ := s.texts("candidates")
-		same = slices.Equal(candidates, []string{to})
+	swapped, _ := s.texts("candidates")
+	if s.node.spec.Name == "plugin" {
+		for _, c := range b.caps {
+			if c.Plugin == s.label() {
+				swapped = append(swapped, c.ID)
+			}
+		}
 	}
-	if same {
+	if slices.Equal(swapped, []string{to}) {
 		b.report.add(Diagnostic{
 			Type:    "config/range",
 			Message: fmt.Sprintf("swap_to in %s names what it would replace", in.node.title()),

@@ -308,7 +308,7 @@ check "tiny" {
 }
 
 dispatch "default" {
-  checks = ["tests-pass", "short", "tiny", "patch-applies"]
+  checks = ["tests-pass", "short", "tiny"]
 }
 
 `+onePlugin, describer{"chess": chess()}, nil)

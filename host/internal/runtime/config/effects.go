@@ -62,7 +62,6 @@ func (b *builder) permitNothing(s *section) {
 		if !x.flag("enabled") || x.node.damaged {
 			continue
 		}
-		b.absentPaths(x, "roots", "allow_cwd", "allow_commands")
 		for _, attr := range map[string][]string{
 			"fs/read": {"roots", "allow"}, "fs/write": {"roots", "allow"}, "process/run": {"allow_commands", "allow_cwd"}, "net/http": {"hosts"},
 		}[x.label()] {
@@ -72,29 +71,6 @@ func (b *builder) permitNothing(s *section) {
 			b.report.add(Diagnostic{Type: "config/unused", Severity: SeverityWarning, Message: fmt.Sprintf("%s is enabled and permits nothing: it has no %s", x.node.title(), attr),
 				Range: x.at(), Path: append(slices.Clone(x.node.path), attr), Hint: "name what calls may touch, or take enabled out"})
 			break
-		}
-	}
-}
-
-// absentPaths warns of absolute paths in lists that grant something and do not exist: they grant nothing.
-func (b *builder) absentPaths(s *section, attrs ...string) {
-	for _, attr := range attrs {
-		for _, item := range s.attrs[attr].items {
-			path, _ := item.v.AsString()
-			if !filepath.IsAbs(path) {
-				continue
-			}
-			if _, err := os.Stat(path); err != nil {
-				b.report.add(Diagnostic{
-					Type:     "config/unused",
-					Severity: SeverityWarning,
-					Message:  fmt.Sprintf("%s in %s cannot be used: %s", attr, s.node.title(), cause(err)),
-					Range:    item.rng,
-					Path:     append(slices.Clone(s.node.path), attr),
-					Found:    edn.Text(printedName(b.config.Root, path)),
-					Hint:     "create it, or remove it from " + attr,
-				})
-			}
 		}
 	}
 }
@@ -269,9 +245,11 @@ func (b *builder) absent(s *section, attrs ...string) {
 			if _, err := os.Stat(path); !filepath.IsAbs(path) || !errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
+			near := Neighbour(path, fs.ErrNotExist)
 			hint := "make it, or correct the path"
-			if near := Neighbour(path, fs.ErrNotExist); near != "" {
-				hint = fmt.Sprintf("did you mean %s?", quote(printedName(b.config.Root, near)))
+			if near != "" {
+				near = printedName(b.config.Root, near)
+				hint = fmt.Sprintf("did you mean %s?", quote(near))
 			}
 			b.report.add(Diagnostic{
 				Type:     "config/dangling-reference",
@@ -279,6 +257,7 @@ func (b *builder) absent(s *section, attrs ...string) {
 				Message:  fmt.Sprintf("%s in %s names %s, which is not there", attr, s.node.title(), quote(printedName(b.config.Root, path))),
 				Range:    item.rng,
 				Path:     append(slices.Clone(s.node.path), attr),
+				Nearest:  near,
 				Hint:     hint,
 			})
 		}

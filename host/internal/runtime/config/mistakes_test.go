@@ -67,15 +67,13 @@ var mistakes = []mistake{
 	{name: "default misspelt", old: `dispatch "default" {`, new: `dispatch "defualt" {`, typ: "unused", line: `dispatch "defualt" {`, warning: true},
 	{name: "scope that permits nothing", file: effectful, old: "    roots   = [\"data\"]\n    allow   = [\"in\"]\n", new: "", typ: "unused", line: `scope "fs/read"`, warning: true},
 
-	{name: "path that a plugin may read missing", old: `command = ["bin/plugins/sat"]`, new: "command = [\"bin/plugins/sat\"]\n\n  isolation { read_paths = [\"absent\"] }", typ: "unused", line: `read_paths`, warning: true},
-	{name: "root of a scope missing", file: effectful, old: `["data"]`, new: `["data", "dta"]`, typ: "unused", line: `"dta"`, warning: true},
+	{name: "root of a scope missing", file: effectful, old: `["data"]`, new: `["data", "dta"]`, typ: "dangling-reference", line: `"dta"`, nearest: "data", warning: true},
 	{name: "key of an answer in applies", old: `result.status == "sat"`, new: `result.staus == "sat"`, typ: "unknown-name", line: "result.staus", nearest: "status", warning: true},
 
 	// What cannot be meant.
 	{name: "condition that is a number", file: streaming, old: `try(endswith(result.text, "."), false)`, new: "length(result.text)", typ: "type", line: "length("},
 	{name: "command by its name alone", old: `command = ["bin/plugins/sat"]`, new: `command = ["sh"]`, typ: "plugin-unknown", line: `["sh"]`},
 	{name: "file of a command missing", old: `command = ["bin/plugins/sat"]`, new: "command = [\"bin/plugins/sat\"]\n  files   = [\"absent.py\"]", typ: "plugin-unknown", line: `absent.py`},
-	{name: "swap to the plugin itself", old: `command = ["bin/plugins/sat"]`, new: "command = [\"bin/plugins/sat\"]\n\n  quality { swap_to = \"sat/solver\" }", typ: "range", line: "swap_to"},
 
 	// Punctuation.
 	{name: "block brace missing at end of a plugin", old: "  command = [\"bin/plugins/sat\"]\n}", new: "  command = [\"bin/plugins/sat\"]\n", typ: "syntax", line: `plugin "sat" {`},
