@@ -154,6 +154,9 @@ func (l *loader) unlocked(s *section, p *Plugin) {
 	out := l.lockProblem(s, d)
 	out.Message = fmt.Sprintf("there is no lock file %s: nothing says which programs may run", quote(l.locked.name))
 	out.Hint = fmt.Sprintf("%q writes it", d.Command())
+	if l.opts.OnlyLocked && l.lockLenient() {
+		out.Hint += "; until then no plugin is started to be checked, unless --describe is given"
+	}
 	l.report.fold("no lock file", out)
 }
 
@@ -247,7 +250,7 @@ func (l *loader) notStarted(s *section, p *Plugin) {
 	switch {
 	case p.Startable:
 		l.unchecked(s, p, "it was not started")
-	case p.Lock == LockAbsent && l.opts.OnlyLocked && l.lockLenient():
+	case p.Lock == LockAbsent && l.locked.there && l.opts.OnlyLocked && l.lockLenient():
 		l.unchecked(s, p, "its program is not in the lock file; --describe starts it all the same")
 	}
 }
