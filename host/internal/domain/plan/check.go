@@ -70,6 +70,8 @@ type checker struct {
 	// mustOf caches the unprovided musts of an intent's own policy.
 	mustOf map[string][]string
 	fits   map[fitPair][]fit
+	// slotFits caches decisions of slotMayFit about slots of calls and tools.
+	slotFits map[slotPair][]slotFit
 }
 
 // place is a plan in its surroundings.
@@ -123,6 +125,7 @@ func (c *checker) plan(pl *place) {
 	next := 0
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
+		began := len(c.list)
 		switch n.Op {
 		case OpCall:
 			c.call(p, n)
@@ -136,6 +139,9 @@ func (c *checker) plan(pl *place) {
 		for next < len(p.reads) && p.reads[next].node == i {
 			c.read(pl, &p.reads[next])
 			next++
+		}
+		if !slices.ContainsFunc(c.list[began:], func(f Finding) bool { return f.Check == checkNeverFits }) {
+			c.whole(pl, n)
 		}
 		if n.Sub != nil {
 			c.plan(&place{p: n.Sub, up: pl, node: n})

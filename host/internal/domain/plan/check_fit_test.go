@@ -85,6 +85,38 @@ func TestInputsThatMayFit(t *testing.T) {
 		{"[:map [:l [:vector [:map [:a :int]]]]]", "{:l [{:a S} {:a S} {:b S}]}", never},
 		{"[:map [:l [:tuple :int :string]]]", `{:l [S "x"]}`, maybe},
 		{"[:map [:l :any]]", `{:l [S "x"]}`, maybe},
+		{"[:map [:l [:tuple :int :string]]]", `{:l [S 1]}`, never},
+		{"[:map [:l [:tuple :int :string]]]", `{:l [S "x" "y"]}`, never},
+		{"[:map [:l [:map-of :keyword :int]]]", `{:l {:a S :b 1}}`, maybe},
+		{"[:map [:l [:map-of :keyword :int]]]", `{:l {:a S :b "x"}}`, never},
+		{"[:map [:l [:map-of :keyword :int]]]", `{:l {"a" S}}`, never},
+		{"[:map [:l [:maybe [:vector :int]]]]", `{:l [S "x"]}`, never},
+		{"[:map [:l [:vector [:maybe [:vector :int]]]]]", `{:l [[S] nil]}`, maybe},
+		{"[:map [:l [:vector [:maybe [:vector :int]]]]]", `{:l [[S "x"] nil]}`, never},
+		{"[:map [:l [:not :int]]]", "{:l [S]}", maybe},
+		{"[:map [:l [:enum [1] [2]]]]", "{:l [S]}", maybe},
+
+		// A collection of another kind never fits, whatever is in it.
+		{"[:map [:a :int]]", "[S]", never},
+		{"[:or [:map [:a :int]] [:map [:b :int]]]", "[S]", never},
+		{"[:map [:a [:map]]]", "{:a [S]}", never},
+		{"[:map [:a [:map-of :keyword :int]]]", "{:a [S]}", never},
+		{"[:map [:a [:map-of :keyword :int]]]", "{:a {:k S}}", maybe},
+		{"[:map [:a :int]]", "{:a [S]}", never},
+		{"[:map [:a :string]]", "{:a {:b S}}", never},
+		{"[:map [:a [:vector :any]]]", "{:a {:b S}}", never},
+		{"[:map [:a [:vector :any]]]", "{:a (S)}", never},
+		{"[:map [:a [:vector :any]]]", "{:a [S]}", maybe},
+		{"[:map [:a [:vector]]]", "{:a [S]}", maybe},
+		{"[:map [:a [:list :any]]]", "{:a [S]}", never},
+		{"[:map [:a [:list :any]]]", "{:a (S)}", maybe},
+		{"[:map [:a [:sequential :any]]]", "{:a (S)}", maybe},
+		{"[:map [:a [:sequential :any]]]", "{:a [S]}", maybe},
+		{"[:map [:a [:sequential :any]]]", "{:a #{S}}", never},
+		{"[:map [:a [:set :any]]]", "{:a [S]}", never},
+		{"[:map [:a [:set :any]]]", "{:a #{S}}", maybe},
+		{"[:map [:a [:tuple :any]]]", "{:a #{S}}", never},
+		{"[:map [:a [:and [:vector :any] :any]]]", "{:a {:b S}}", never},
 	} {
 		node := fmt.Sprintf(`{:op :call :intent :flow/make :as :s} {:op :call :intent :flow/take :as :r :input %s} {:op :emit :input :r}`,
 			strings.ReplaceAll(tt.input, "S", "{:slot/path [:s :out]}"))
@@ -130,7 +162,7 @@ func TestSlotsThatMayFit(t *testing.T) {
 		{"[:map [:a :string]]", ":out", "[:map [:x [:map [:a :string]]]]", "{:x S}", maybe},
 		{"[:map [:a :string]]", ":out :a", "[:map [:x [:or :int :keyword]]]", "{:x S}", never},
 		{"[:map [:a :string]]", ":out :a", "[:map [:x [:or :int :string]]]", "{:x S}", maybe},
-		{"[:map [:a :string]]", ":out :a", "[:map [:x [:and :int :any]]]", "{:x S}", maybe},
+		{"[:map [:a :string]]", ":out :a", "[:map [:x [:and :int :any]]]", "{:x S}", never},
 		{"[:map [:a :string]]", ":out :a", "[:map [:x [:map-of :keyword :int]]]", "{:x {:y S}}", never},
 		{"[:map [:a :string]]", ":out :a", "[:map [:x [:vector :int]]]", "{:x [S]}", never},
 	} {
@@ -143,6 +175,56 @@ func TestSlotsThatMayFit(t *testing.T) {
 		got := finds(t, flow(t, tt.out, tt.in), "CHECK-020", nodes)
 		assert.Equal(t, tt.want, got, "%s of %s for %s", tt.path, tt.out, tt.in)
 	}
+}
+
+// CHECK-020, SCH-011: which alternatives of a schema a slot may fill depends on the rest of the input. A slot that fits
+// only if its producer answers with what its schema does not name is a warning. The finding is at the slot or the
+// collection to blame.
+func TestAlternativesThatMayFit(t *testing.T) {
+	const made, letText = "[:map [:a :string] [:l [:vector :int]]]", `{:op :let :value [1] :as :v} `
+	const either = "[:or [:map {:closed true}] [:map [:x :int]] [:map [:y :int]]]"
+	for _, tt := range []struct{ out, in, before, input, want string }{
+		{made, either, "", "{:x S}", "error [:nodes 1 :input :x]"},
+		{made, either, "", "{:x S :y 1}", ""},
+		{made, either, "", "{:x S :z 1}", "error [:nodes 1 :input :x]"},
+		{made, either, "", "{:x 1 :y S}", ""},
+		{made, either, "", "{:x S :y S}", "error [:nodes 1 :input]"},
+		{made, either, "", "{:x {:slot/path [:s :a] :slot/default 1}}", ""},
+		{made, either, "", "{:x {:slot/path [:s :quality]}}", ""},
+		{made, either, "", "{:x {:slot/path [:s :invoke/meta]}}", ""},
+		{made, either, "", "{:x {:slot/id :s}}", "error [:nodes 1 :input :x]"},
+		{made, "[:or [:map [:x :string]] [:map [:y :int]]]", "", "{:x {:slot/id :s}}", ""},
+		{made, either, letText, "{:x {:slot/id :v}}", "error [:nodes 2 :input :x]"},
+		{made, either, letText, "{:x {:slot/path [:v 0]}}", ""},
+		{made, either, "", "[S]", "error [:nodes 1 :input]"},
+		{made, "[:map [:x [:map [:y [:maybe :int]]]]]", "", "{:x {:y [S]}}", "error [:nodes 1 :input :x :y]"},
+		{made, "[:map [:x [:vector [:map [:y :int]]]]]", "", "{:x [S {:y [S]}]}", "error [:nodes 1 :input :x 0] error [:nodes 1 :input :x 1 :y]"},
+
+		{"[:or [:map [:a :string]] [:map [:b :int]]]", "[:map [:x :int]]", "", "{:x S}", "warning [:nodes 1 :input :x]"},
+		{"[:or [:map [:a :string]] [:map [:a :int]]]", "[:map [:x :int]]", "", "{:x S}", ""},
+		{"[:or [:map [:a :string]] :any]", "[:map [:x :int]]", "", "{:x S}", ""},
+		{"[:or [:map [:a :string]] [:map {:closed true} [:b :int]]]", "[:map [:x :int]]", "", "{:x S}", "error [:nodes 1 :input :x]"},
+		{"[:map [:b :int]]", "[:map [:x :int]]", "", "{:x S}", ""},
+		{"[:or [:map [:a :string]] [:map [:b :int]]]", "[:map [:x :int] [:z :int]]", "", "{:x S :z S}", "warning [:nodes 1 :input :x]"},
+	} {
+		text := fmt.Sprintf(`{:nodes [%s{:op :call :intent :flow/make :as :s} {:op :call :intent :flow/take :as :r :input %s} {:op :emit :input :r}]}`,
+			tt.before, strings.ReplaceAll(tt.input, "S", "{:slot/path [:s :a]}"))
+		assert.Equal(t, tt.want, strings.Join(misfits(t, flow(t, tt.out, tt.in), text), " "), "%s of %s for %s", tt.input, tt.out, tt.in)
+	}
+}
+
+// misfits lists severity and path of the findings CHECK-020 of a plan.
+func misfits(t testing.TB, env plan.Env, text string) []string {
+	t.Helper()
+	p, fs := readPlan(t, text)
+	require.NotNil(t, p, "%v", fs)
+	var out []string
+	for _, f := range plan.Check(p, env) {
+		if f.Check == "CHECK-020" {
+			out = append(out, f.Severity.String()+" "+edn.Vector(f.Path...).String())
+		}
+	}
+	return out
 }
 
 // CHECK-020: a map node over something that is surely no collection is found.

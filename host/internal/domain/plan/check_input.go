@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
@@ -18,9 +19,11 @@ func (c *checker) literal(p *Plan, n *Node) {
 	if n.Input == nil {
 		input = edn.MustMap()
 	}
-	if n.Input.Constant() && s.Valid(input) || !n.Input.Constant() && inputMayFit(s, n.Input.root, 0) {
+	var f fitter
+	if n.Input.Constant() && s.Valid(input) || !n.Input.Constant() && f.mayFit(s, n.Input.root, 0) {
 		return
 	}
+	reported := false
 	what := n.Intent
 	if n.Op == OpTool {
 		what = n.ToolID
@@ -29,6 +32,7 @@ func (c *checker) literal(p *Plan, n *Node) {
 		if n.Input.fills(f.Path) {
 			continue
 		}
+		reported = true
 		path := slices.Concat(p.path(n.Index, kInput), f.Path)
 		got := ""
 		if !f.Got.IsNil() {
@@ -39,63 +43,160 @@ func (c *checker) literal(p *Plan, n *Node) {
 			Message: fmt.Sprintf("the :input of :%s: %s%s, in %s", what, f.Message, got, showPath(path)),
 		}, false)
 	}
+	if !reported {
+		t, where := f.blame(s, n.Input.root, nil)
+		path := slices.Concat(p.path(n.Index, kInput), where)
+		c.bad(checkNeverFits, path, edn.Nil(), "the :input of :%s: %s can never fit, whatever its slots hold, in %s", what, show(t.value), showPath(path))
+	}
 }
 
-// inputMayFit reports whether a template may fit a schema, whatever its slots hold. It
-// is there to be fast: of what it does not look at it says yes.
-func inputMayFit(s *schema.Schema, t *part, depth int) bool {
+// fitter decides whether a template may fit a schema, whatever its slots hold. It is there to be fast: of what it does
+// not look at it says yes.
+type fitter struct {
+	// slot reports whether slot i of the template may fit a schema. Nil: each slot may fit any schema.
+	slot func(i int, s *schema.Schema) bool
+}
+
+// mayFit reports whether a part of the template may fit a schema.
+func (f *fitter) mayFit(s *schema.Schema, t *part, depth int) bool {
 	s = s.Deref()
 	switch {
-	case t.kind == partSlot || depth > maxSchemaDepth:
+	case depth > maxSchemaDepth:
 		return true
+	case t.kind == partSlot:
+		return f.slot == nil || f.slot(t.slot, s)
 	case t.kind == partStatic:
 		return s.Valid(t.value)
 	}
-	deeper := func(s *schema.Schema) bool { return inputMayFit(s, t, depth+1) }
+	deeper := func(s *schema.Schema) bool { return f.mayFit(s, t, depth+1) }
 	switch s.Kind() {
+	case schema.KindAny, schema.KindNot, schema.KindEnum:
+		return true
 	case schema.KindMaybe, schema.KindOr:
 		return slices.ContainsFunc(s.Children(), deeper)
 	case schema.KindAnd:
 		return !slices.ContainsFunc(s.Children(), func(s *schema.Schema) bool { return !deeper(s) })
-	case schema.KindVector, schema.KindList, schema.KindSequential:
-		next, i := 0, 0
-		for v := range t.value.Elems() {
-			if len(s.Children()) == 1 && !t.fitsAt(s.Children()[0], i, &next, v, depth) {
-				return false
-			}
-			i++
-		}
-	case schema.KindMap:
-		if !t.value.IsMap() {
-			return false
-		}
-		for _, e := range s.Entries() {
-			if _, has := t.value.Get(e.Key); !has && !e.Optional {
-				return false
-			}
-		}
-		next, i := 0, 0
-		for k, v := range t.value.Entries() {
-			e, known := s.Entry(k)
-			if !known && s.Closed() || known && !t.fitsAt(e.Schema, i, &next, v, depth) {
-				return false
-			}
-			i++
-		}
 	}
-	return true
+	return takes(s.Kind(), t.value.Kind()) && f.requiredKeys(s, t) && f.misfit(s, t, depth) == nil
 }
 
-// fitsAt is inputMayFit for the place i of what an inner part holds; next is the next
-// of its kids.
-func (t *part) fitsAt(s *schema.Schema, i int, next *int, v edn.Value, depth int) bool {
-	for *next < len(t.at) && int(t.at[*next]) < i {
-		*next++
+// takes reports whether a collection of one kind may fit a schema of another kind.
+func takes(s schema.Kind, v edn.Kind) bool {
+	switch s {
+	case schema.KindMap, schema.KindMapOf:
+		return v == edn.KindMap
+	case schema.KindVector, schema.KindTuple:
+		return v == edn.KindVector
+	case schema.KindList:
+		return v == edn.KindList
+	case schema.KindSequential:
+		return v == edn.KindVector || v == edn.KindList
+	case schema.KindSet:
+		return v == edn.KindSet
 	}
-	if *next < len(t.at) && int(t.at[*next]) == i {
-		return inputMayFit(s, &t.kids[*next], depth+1)
+	return false
+}
+
+// requiredKeys reports whether a template has the keys and the length that a schema wants.
+func (f *fitter) requiredKeys(s *schema.Schema, t *part) bool {
+	for _, e := range s.Entries() {
+		if _, has := t.value.Get(e.Key); !has && !e.Optional {
+			return false
+		}
 	}
-	return s.Valid(v)
+	return s.Kind() != schema.KindTuple || len(s.Children()) == t.value.Len()
+}
+
+// element is one element or entry of a collection.
+type element struct {
+	step edn.Value
+	// schema is nil if the collection must not have the element.
+	schema *schema.Schema
+	part   *part
+}
+
+// misfit returns the first element of a collection that cannot fit; nil if there is none.
+func (f *fitter) misfit(s *schema.Schema, t *part, depth int) *element {
+	next := 0
+	bad := func(i int, step, v edn.Value, s *schema.Schema) *element {
+		if next < len(t.at) && int(t.at[next]) == i {
+			next++
+			if kid := &t.kids[next-1]; s == nil || !f.mayFit(s, kid, depth+1) {
+				return &element{step: step, schema: s, part: kid}
+			}
+			return nil
+		}
+		if s == nil || !s.Valid(v) {
+			return &element{step: step, schema: s, part: &part{value: v}}
+		}
+		return nil
+	}
+	i := 0
+	if t.value.IsMap() {
+		for k, v := range t.value.Entries() {
+			if e := bad(i, k, v, valueSchema(s, k)); e != nil {
+				return e
+			}
+			i++
+		}
+		return nil
+	}
+	for v := range t.value.Elems() {
+		if e := bad(i, elementStep(t.value, v, i), v, elementSchema(s, i)); e != nil {
+			return e
+		}
+		i++
+	}
+	return nil
+}
+
+var anySchema = sync.OnceValue(func() *schema.Schema { return schema.MustCompile(edn.K("any")) })
+
+// valueSchema is the schema of the value under a key of a map, nil if the map must not have the key.
+func valueSchema(s *schema.Schema, key edn.Value) *schema.Schema {
+	if s.Kind() == schema.KindMapOf {
+		if !s.Children()[0].Valid(key) {
+			return nil
+		}
+		return s.Children()[1]
+	}
+	e, known := s.Entry(key)
+	switch {
+	case known:
+		return e.Schema
+	case s.Closed():
+		return nil
+	}
+	return anySchema()
+}
+
+// elementSchema is the schema of element i of a collection.
+func elementSchema(s *schema.Schema, i int) *schema.Schema {
+	switch {
+	case len(s.Children()) == 0:
+		return anySchema()
+	case s.Kind() == schema.KindTuple:
+		return s.Children()[i]
+	}
+	return s.Children()[0]
+}
+
+// blame follows a template that cannot fit to the innermost part that cannot, as far as the schema has no
+// alternatives.
+func (f *fitter) blame(s *schema.Schema, t *part, path []edn.Value) (*part, []edn.Value) {
+	for range maxSchemaDepth {
+		for s = s.Deref(); s.Kind() == schema.KindMaybe; s = s.Children()[0].Deref() {
+		}
+		if t.kind != partInner || !takes(s.Kind(), t.value.Kind()) || !f.requiredKeys(s, t) {
+			break
+		}
+		e := f.misfit(s, t, 0)
+		if e == nil || e.schema == nil {
+			break
+		}
+		s, t, path = e.schema, e.part, append(path, e.step)
+	}
+	return t, path
 }
 
 // fills reports whether a slot of the template has a say in what is at a path:
@@ -131,7 +232,7 @@ func (c *checker) collection(pl *place, n *Node) {
 	if !ok || !known {
 		return
 	}
-	if given, all := reach([]*schema.Schema{out}, below); !all || len(given) == 0 || slices.ContainsFunc(given, holdsMany) {
+	if given, all := reach([]*schema.Schema{out}, below, true); !all || len(given) == 0 || slices.ContainsFunc(given, holdsMany) {
 		return
 	}
 	path := p.path(n.Index, kOver)

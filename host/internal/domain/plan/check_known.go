@@ -87,7 +87,7 @@ func (c *checker) knownFits(pl *place, r *read) {
 	if !ok {
 		return
 	}
-	wanted, all := reach([]*schema.Schema{in}, r.ref.where)
+	wanted, all := reach([]*schema.Schema{in}, r.ref.where, true)
 	if !all || len(wanted) == 0 {
 		return
 	}

@@ -224,7 +224,7 @@ func (c *checker) decideFit(pair fitPair, from, to []edn.Value, whole bool) bool
 	if !ok {
 		return true
 	}
-	wanted, all := reach([]*schema.Schema{in}, to)
+	wanted, all := reach([]*schema.Schema{in}, to, true)
 	if !all || len(wanted) == 0 {
 		return true
 	}
@@ -239,7 +239,7 @@ func (c *checker) decideFit(pair fitPair, from, to []edn.Value, whole bool) bool
 		if !ok {
 			return true
 		}
-		if given, all = reach([]*schema.Schema{out}, from); !all || len(given) == 0 {
+		if given, all = reach([]*schema.Schema{out}, from, true); !all || len(given) == 0 {
 			return true
 		}
 	}
@@ -258,8 +258,9 @@ func (c *checker) decideFit(pair fitPair, from, to []edn.Value, whole bool) bool
 const maxBranches = 64
 
 // reach follows a path through schemas and returns what may stand at its end.
-// all is false if some alternative leaves the place open.
-func reach(list []*schema.Schema, path []edn.Value) (out []*schema.Schema, all bool) {
+// all is false if some alternative leaves the place open. Without open, a map that
+// is open but does not name a key counts as one that does not have it.
+func reach(list []*schema.Schema, path []edn.Value, open bool) (out []*schema.Schema, all bool) {
 	list, all = alternatives(list, nil, 0)
 	for _, key := range path {
 		if !all {
@@ -268,7 +269,7 @@ func reach(list []*schema.Schema, path []edn.Value) (out []*schema.Schema, all b
 		var next []*schema.Schema
 		for _, s := range list {
 			kids, known := inside(s, key)
-			if !known {
+			if !known && (open || s.Kind() != schema.KindMap) {
 				return nil, false
 			}
 			next = append(next, kids...)
@@ -308,7 +309,7 @@ func inside(s *schema.Schema, key edn.Value) (kids []*schema.Schema, known bool)
 		if e, ok := s.Entry(key); ok {
 			return []*schema.Schema{e.Schema}, true
 		}
-		return nil, false
+		return nil, s.Closed()
 	case schema.KindMapOf:
 		if len(s.Children()) == 2 {
 			return s.Children()[1:], true

@@ -239,12 +239,12 @@ func TestSmallPartsOfLargeValues(t *testing.T) {
 func TestTextPositions(t *testing.T) {
 	for _, row := range []struct{ name, intent, input, want, coerced string }{
 		{"every branch that knows the key wants text", "text/respond", `{:prompt {:slot/id :a}}`, `{:prompt "t"}`, "[[:prompt]]"},
-		{"a path is itself", "text/respond", `{:prompt {:slot/path [:a :out]}}`, `{:prompt {:n 0 :text "t"}}`, "[]"},
+		{"a path is itself", "text/respond", `{:text "p" :prompt {:slot/path [:a :out]}}`, `{:prompt {:n 0 :text "t"} :text "p"}`, "[]"},
 		{"a key that the schema does not know", "text/respond", `{:prompt "p" :x {:slot/id :a}}`, "", "[]"},
 		{"a map is wanted", "plan/compile", `{:prompt {:slot/id :a}}`, "", "[]"},
 		{"a tool slot", "text/respond", `{:prompt {:slot/id :t}}`, `{:prompt "file"}`, "[[:prompt]]"},
 		{"a plan slot is no call or tool slot", "text/respond", `{:prompt {:slot/id :p}}`, `{:prompt {:out {:text "p"}}}`, "[]"},
-		{"a plain value", "text/respond", `{:prompt {:slot/id :v}}`, `{:prompt 7}`, "[]"},
+		{"a plain value", "text/respond", `{:text "p" :prompt {:slot/id :v}}`, `{:prompt 7 :text "p"}`, "[]"},
 		{"two at once", "text/respond", `{:prompt {:slot/id :a} :text {:slot/id :t}}`, `{:prompt "t" :text "file"}`, "[[:prompt] [:text]]"},
 		{"no text in the answer", "text/respond", `{:prompt {:slot/id :e}}`, unresolved, "[]"},
 		{"no text in the answer, with default", "text/respond", `{:prompt {:slot/id :e :slot/default "d"}}`, `{:prompt "d"}`, "[]"},

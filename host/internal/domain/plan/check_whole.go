@@ -1,0 +1,96 @@
+package plan
+
+import (
+	"slices"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+)
+
+// whole holds the input of a node against its schema with everything that is known of its slots. The checks of the
+// single slots do not see what the rest of the input excludes: which alternatives of the schema are left. An input that
+// fits only if a producer answers with a key that its schema does not name is a warning.
+func (c *checker) whole(pl *place, n *Node) {
+	if n.Input.Slots() == 0 || n.Fn || n.Op != OpCall && n.Op != OpTool {
+		return
+	}
+	name := c.env.inSchema(n)
+	s, ok := c.env.Registry.Schema(name)
+	if !ok {
+		return
+	}
+	open := false
+	f := fitter{slot: func(i int, want *schema.Schema) bool { return c.slotMayFit(pl, &n.Input.slots[i], s, want, open) }}
+	if f.mayFit(s, n.Input.root, 0) {
+		return
+	}
+	open = true
+	never := !f.mayFit(s, n.Input.root, 0)
+	open = never
+	t, where := f.blame(s, n.Input.root, nil)
+	if n.Input.Slots() == 1 {
+		t, where = &part{kind: partSlot}, n.Input.slots[0].where
+	}
+	what := show(t.value)
+	if t.kind == partSlot {
+		what = n.Input.slots[t.slot].path()
+	}
+	path := slices.Concat(pl.p.path(n.Index, kInput), where)
+	if never {
+		c.bad(checkNeverFits, path, edn.Nil(), "%s can never fit :%s in %s", what, name, showPath(path))
+	} else {
+		c.warn(checkNeverFits, path, "%s does not fit :%s as its producer describes it, in %s", what, name, showPath(path))
+	}
+}
+
+// slotPair is the producer of a slot, and the schema that its place wants.
+type slotPair struct {
+	producer string
+	want     *schema.Schema
+}
+
+// slotFit is the decision about one path into the answer of a producer.
+type slotFit struct {
+	from []edn.Value
+	open bool
+	fits bool
+}
+
+// slotMayFit reports whether a slot may hold a value that fits a schema. Open producers may answer with keys that their
+// schemas do not name.
+func (c *checker) slotMayFit(pl *place, r *slotRef, in, want *schema.Schema, open bool) bool {
+	if r.hasDefault {
+		return true
+	}
+	if values := c.readable(pl, r); len(values) > 0 {
+		return slices.ContainsFunc(values, want.Valid)
+	}
+	from, below := r.below()
+	if r.slot >= len(pl.p.Nodes) || !below || len(r.steps) == 0 && wantsText(in.Branches(r.where...)) {
+		return true
+	}
+	pair := slotPair{c.env.outSchema(&pl.p.Nodes[r.slot]), want}
+	out, known := c.env.Registry.Schema(pair.producer)
+	if !known {
+		return true
+	}
+	if len(r.steps) == 0 {
+		return schema.Satisfies(mapSchema(), want) != schema.No
+	}
+	for _, f := range c.slotFits[pair] {
+		if f.open == open && slices.EqualFunc(f.from, from, edn.Equal) {
+			return f.fits
+		}
+	}
+	given, all := reach([]*schema.Schema{out}, from, open)
+	fits := !all || len(given) == 0 || slices.ContainsFunc(given, func(g *schema.Schema) bool {
+		return schema.Satisfies(g, want) != schema.No
+	})
+	if c.slotFits == nil {
+		c.slotFits = make(map[slotPair][]slotFit)
+	}
+	if len(c.slotFits[pair]) < maxFits {
+		c.slotFits[pair] = append(c.slotFits[pair], slotFit{from: from, open: open, fits: fits})
+	}
+	return fits
+}
