@@ -22,7 +22,7 @@ func (c *checker) call(p *Plan, n *Node) {
 	c.literal(p, n)
 	l := c.merged(p, n)
 	c.affordable(p, n)
-	c.provided(p, n)
+	c.gates(p, n, l)
 	c.retries(p, n)
 	if !named {
 		return
@@ -171,73 +171,6 @@ func (c *checker) checks(p *Plan, n *Node) {
 	look(l.Checks.Base.V, kDispatch, kChecksHard)
 	look(l.Checks.Add.V, kDispatch, kChecks)
 	look(l.Soft, kDispatch, kChecksSoft)
-}
-
-// provided reports must checks that no capability can answer.
-func (c *checker) provided(p *Plan, n *Node) {
-	report := func(name string, path []edn.Value) {
-		check, ok := c.env.Registry.Check(name)
-		if !ok {
-			c.bad(checkMust, path, edn.Nil(), "nothing provides the must check :%s in %s", name, showPath(path))
-			return
-		}
-		c.bad(checkMust, path, edn.Nil(), "nothing provides the must check :%s, which asks for :%s, in %s", name, check.Intent, showPath(path))
-	}
-	for _, name := range c.unprovidedOf(n.Intent) {
-		if c.faces(n, name) {
-			report(name, p.path(n.Index, kIntent))
-		}
-	}
-	if n.Layer == nil {
-		return
-	}
-	own := func(list policy.Names, where ...edn.Value) {
-		for i := range list {
-			// An unknown name is reported as such.
-			if _, ok := c.env.Registry.Check(list[i].Name); ok && c.unprovided(list[i].Name) {
-				report(list[i].Name, p.path(n.Index, where...))
-			}
-		}
-	}
-	own(n.Layer.Must, kDone, kMust)
-	own(n.Layer.Checks.Base.V, kDispatch, kChecksHard)
-	own(n.Layer.Checks.Add.V, kDispatch, kChecks)
-}
-
-// faces reports whether a must of a weaker layer still stands for the node: a
-// hard list of its own displaces weaker checks, but not what they must.
-func (c *checker) faces(n *Node, name string) bool {
-	return n.Layer == nil || !n.Layer.Checks.Base.Set || c.env.base(n.Intent).Must.Has(name)
-}
-
-// unprovidedOf returns the musts that the layers below the nodes of an intent
-// name and nothing provides.
-func (c *checker) unprovidedOf(intent string) []string {
-	if list, ok := c.mustOf[intent]; ok {
-		return list
-	}
-	var list []string
-	l := c.env.base(intent)
-	for _, names := range []policy.Names{l.Must, l.Checks.Names()} {
-		for i := range names {
-			if c.unprovided(names[i].Name) {
-				list = append(list, names[i].Name)
-			}
-		}
-	}
-	if c.mustOf == nil {
-		c.mustOf = make(map[string][]string)
-	}
-	c.mustOf[intent] = list
-	return list
-}
-
-func (c *checker) unprovided(name string) bool {
-	check, ok := c.env.Registry.Check(name)
-	if !ok {
-		return true
-	}
-	return check.Kind == registry.CheckCapability && len(c.env.Registry.Candidates(check.Intent)) == 0
 }
 
 // retries warns of limits whose set nobody wrote.
@@ -455,7 +388,7 @@ func (c *checker) tool(p *Plan, n *Node) {
 	l := c.merged(p, n)
 	c.literal(p, n)
 	c.affordable(p, n)
-	c.provided(p, n)
+	c.gates(p, n, l)
 	// A node without :effects is refused for that alone.
 	if n.Layer == nil || !n.Layer.Effects.Set {
 		return

@@ -278,7 +278,9 @@ func (s *Set) Check(name string) (*Check, bool) {
 func (s *Set) Declarations() []registry.Check {
 	out := make([]registry.Check, 0, len(s.byName))
 	for _, c := range s.byName {
-		out = append(out, c.Check)
+		d := c.Check
+		d.Conditional = c.Applies != nil
+		out = append(out, d)
 	}
 	slices.SortFunc(out, func(a, b registry.Check) int { return cmp.Compare(a.Name, b.Name) })
 	return out

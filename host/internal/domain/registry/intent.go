@@ -68,6 +68,8 @@ type Check struct {
 	Timeout time.Duration
 	// Evidence makes a check that does not apply fail as a must.
 	Evidence bool
+	// Conditional is true for a check that applies to some answers only.
+	Conditional bool
 	// Where is the place in the configuration, empty for a built-in.
 	Where string
 }

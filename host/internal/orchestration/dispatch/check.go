@@ -102,17 +102,11 @@ func (by *checked) unasked() bool {
 
 // checkWork is the child call that a capability check is.
 func (s *serving) checkWork(t *tried, c *quality.Check, subject quality.Subject) *Work {
-	layer := policy.Layer{Effects: policy.Of(readEffects, policy.Origin{})}
-	// Nobody judges his own answer, and what a model says of tests is no evidence.
-	excluded := []string{t.capability.ID}
+	exceptKind := ""
 	if c.Name == quality.TestsPass {
-		for _, id := range s.d.Registry.Serving(c.Intent) {
-			if by, ok := s.d.Registry.Capability(id); ok && by.Kind == modelKind && id != t.capability.ID {
-				excluded = append(excluded, id)
-			}
-		}
+		exceptKind = modelKind // what a model says of tests is no evidence
 	}
-	layer.Exclude = policy.NamesOf(policy.Origin{}, excluded...)
+	layer := policy.CheckLayer(s.d.Registry, c.Intent, t.capability.ID, exceptKind)
 	p, _ := layer.Resolve() // without a switch-on set there is nothing to refuse
 	return &Work{
 		Op:     "call",
@@ -217,6 +211,3 @@ func (s *serving) checker(ctx context.Context) (string, *contract.Error) {
 	}
 	return "", s.unbound()
 }
-
-// readEffects are what a check may do: look, and nothing else.
-var readEffects = []string{registry.NoEffect, "fs/read", "db/read"}

@@ -102,7 +102,7 @@ func (d *Dispatcher) jury(t *Terms) *jury {
 		return nil
 	}
 	// A judge looks, and does nothing else.
-	layer := policy.Layer{Effects: policy.Of(readEffects, policy.Origin{})}
+	layer := policy.Layer{Effects: policy.Of(policy.CheckEffects, policy.Origin{})}
 	p, err := layer.Resolve()
 	if err != nil {
 		return nil

@@ -1,0 +1,157 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/prompt"
+	"github.com/fermenthq/ferment/host/internal/domain/quality"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+)
+
+// gates reports must checks that no answer of a node can pass: those that nothing provides, and those that only the
+// candidates provide whose answers they judge. It warns of those that require input which neither the node nor its
+// answer names.
+func (c *checker) gates(p *Plan, n *Node, l *policy.Layer) {
+	var authors []string
+	if n.Candidates == nil {
+		d := c.env.Demand(n, l)
+		authors = d.Bind().Accepted
+	}
+	look := func(name string, where ...edn.Value) {
+		path := p.path(n.Index, where...)
+		check, ok := c.env.Registry.Check(name)
+		switch {
+		case !ok:
+			c.bad(checkMust, path, edn.Nil(), "nothing provides the must check :%s in %s", name, showPath(path))
+		case check.Kind != registry.CheckCapability:
+		case len(c.env.Registry.Candidates(check.Intent)) == 0:
+			c.bad(checkMust, path, edn.Nil(), "nothing provides the must check :%s, which asks for :%s, in %s", name, check.Intent, showPath(path))
+		case len(authors) > 0 && !slices.ContainsFunc(authors, func(author string) bool { return c.judged(check, author) }):
+			c.bad(checkMust, path, edn.Nil(), "nothing that may judge :%s provides the must check :%s, which asks for :%s, in %s", strings.Join(authors, ", :"), name, check.Intent, showPath(path))
+		default:
+			if keys := c.lacks(n, check); len(keys) > 0 {
+				c.warn(checkMust, path, "the must check :%s asks for :%s, which requires %s, and neither the input of the node nor its answer names %s, in %s",
+					name, check.Intent, strings.Join(keys, " and "), oneOrAll(keys), showPath(path))
+			}
+		}
+	}
+	key := kIntent
+	if n.Op == OpTool {
+		key = kToolID
+	}
+	for _, name := range c.inheritedMusts(n.Intent) {
+		if c.faces(n, name) {
+			look(name, key)
+		}
+	}
+	if n.Layer == nil {
+		return
+	}
+	own := func(list policy.Names, where ...edn.Value) {
+		for i := range list {
+			// An unknown name is reported as such.
+			if _, ok := c.env.Registry.Check(list[i].Name); ok {
+				look(list[i].Name, where...)
+			}
+		}
+	}
+	own(n.Layer.Must, kDone, kMust)
+	own(n.Layer.Checks.Base.V, kDispatch, kChecksHard)
+	own(n.Layer.Checks.Add.V, kDispatch, kChecks)
+}
+
+func oneOrAll(keys []string) string {
+	if len(keys) == 1 {
+		return "it"
+	}
+	return "them"
+}
+
+// faces reports whether a must of a weaker layer still stands for the node: a
+// hard list of its own displaces weaker checks, but not what they must.
+func (c *checker) faces(n *Node, name string) bool {
+	return n.Layer == nil || !n.Layer.Checks.Base.Set || c.env.base(n.Intent).Must.Has(name)
+}
+
+// inheritedMusts returns the musts that the layers below the nodes of an intent name and that ask a capability, or that
+// nothing provides.
+func (c *checker) inheritedMusts(intent string) []string {
+	if list, ok := c.mustOf[intent]; ok {
+		return list
+	}
+	var list []string
+	l := c.env.base(intent)
+	for _, names := range []policy.Names{l.Must, l.Checks.Names()} {
+		for i := range names {
+			if check, ok := c.env.Registry.Check(names[i].Name); !ok || check.Kind == registry.CheckCapability {
+				list = append(list, names[i].Name)
+			}
+		}
+	}
+	if c.mustOf == nil {
+		c.mustOf = make(map[string][]string)
+	}
+	c.mustOf[intent] = list
+	return list
+}
+
+// judged reports whether some capability may serve a check of an answer (GATE-009).
+func (c *checker) judged(check *registry.Check, author string) bool {
+	exceptKind := ""
+	if check.Name == quality.TestsPass {
+		exceptKind = prompt.ModelKind
+	}
+	l := policy.CheckLayer(c.env.Registry, check.Intent, author, exceptKind)
+	d := policy.Demand{Registry: c.env.Registry, Intent: check.Intent, Layer: &l}
+	return d.AnyFits()
+}
+
+// lacks returns the keys that the intent of a check requires and that it gets from nowhere: the request of the node, its
+// answer and the parameters of the check do not name them (GATE-009). Of several alternatives it returns the keys of the
+// first. Open maps may hold more than they name, so these
+// keys may be present nevertheless. A check that does not apply to every answer lacks nothing.
+func (c *checker) lacks(n *Node, check *registry.Check) []string {
+	in, known := c.env.Registry.Schema(c.env.Registry.InSchema(check.Intent, ""))
+	out, described := c.env.Registry.Schema(c.env.outSchema(n))
+	if check.Conditional || !known || !described {
+		return nil
+	}
+	answers, all := alternatives([]*schema.Schema{out}, nil, 0)
+	if !all || slices.ContainsFunc(answers, func(s *schema.Schema) bool { return s.Kind() != schema.KindMap || len(s.Entries()) == 0 }) {
+		return nil
+	}
+	wanted, all := alternatives([]*schema.Schema{in}, nil, 0)
+	if !all {
+		return nil
+	}
+	given := func(key edn.Value) bool {
+		named := func(s *schema.Schema) bool { _, has := s.Entry(key); return has }
+		return key.String() == ":check/request" || key.String() == ":check/result" ||
+			check.Params.IsMap() && check.Params.Has(key) || slices.ContainsFunc(answers, named) || c.mayHave(n, key)
+	}
+	var missing []string
+	for _, s := range wanted {
+		var lacking []string
+		for _, e := range s.Entries() {
+			if !e.Optional && !given(e.Key) {
+				lacking = append(lacking, e.Key.String())
+			}
+		}
+		if len(lacking) == 0 {
+			return nil
+		}
+		if missing == nil {
+			missing = lacking
+		}
+	}
+	return missing
+}
+
+// mayHave reports whether the input of a node may have a key.
+func (c *checker) mayHave(n *Node, key edn.Value) bool {
+	return !n.Input.Constant() && n.Input.root.kind == partSlot || n.Input.Source().IsMap() && n.Input.Source().Has(key)
+}

@@ -1,0 +1,170 @@
+package plan_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/domain/plan"
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/quality"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+)
+
+// gated is an environment with the intents flow/make and flow/take, which gives what out describes, and a check good
+// that asks for flow/judge, which takes what in describes. Change changes the check and the capability behind it.
+func gated(t testing.TB, out, in string, change func(*quality.Check, *contract.Capability)) plan.Env {
+	t.Helper()
+	specs := schema.Builtin()
+	specs["res/made"] = edn.MustRead(out)
+	specs["req/judged"] = edn.MustRead(in)
+	schemas, err := schema.NewRegistry(specs)
+	require.NoError(t, err)
+	check := quality.Check{Check: registry.Check{Name: "good", Kind: registry.CheckCapability, Intent: "flow/judge"}}
+	judge := serve("flow/judge", "checker", "flow/judge", "req/judged", "res/any")
+	if change != nil {
+		change(&check, &judge.Capability)
+	}
+	set, err := quality.NewSet(check)
+	require.NoError(t, err)
+	r, err := registry.New(registry.Spec{
+		Schemas: schemas,
+		Checks:  set.Declarations(),
+		Capabilities: []registry.Capability{
+			serve("flow/maker", "tool", "flow/make", "req/any", "res/made"),
+			judge,
+		},
+	})
+	require.NoError(t, err)
+	return plan.Env{Registry: r}
+}
+
+// verdicts lists severity and path of the findings CHECK-022 of a plan. Other errors fail the test.
+func verdicts(t testing.TB, env plan.Env, nodes string) []string {
+	t.Helper()
+	p, fs := readPlan(t, "{:nodes ["+nodes+"]}")
+	require.NotNil(t, p, "%v", fs)
+	var out []string
+	for _, f := range plan.Check(p, env) {
+		if f.Check == "CHECK-022" {
+			out = append(out, f.Severity.String()+" "+edn.Vector(f.Path...).String())
+		} else {
+			assert.NotEqual(t, plan.Error, f.Severity, f.Message)
+		}
+	}
+	return out
+}
+
+// CHECK-022, GATE-009: a must check that requires what neither request nor answer names is a warning.
+func TestMustChecksThatGetNoInput(t *testing.T) {
+	const none, at = "", "warning [:nodes 0 :done :must]"
+	params := func(text string) func(*quality.Check, *contract.Capability) {
+		return func(c *quality.Check, _ *contract.Capability) { c.Params = edn.MustRead(text) }
+	}
+	for _, tt := range []struct {
+		out, in, input string
+		change         func(*quality.Check, *contract.Capability)
+		want           string
+	}{
+		{"[:map [:a :int]]", "[:map [:b :int]]", "{:c 1}", nil, at},
+		{"[:map [:a :int]]", "[:map [:a :int]]", "{:c 1}", nil, none},
+		{"[:map [:a {:optional true} :int]]", "[:map [:a :int]]", "{:c 1}", nil, none},
+		{"[:map [:a :int]]", "[:map [:a :int] [:b :int]]", "{:c 1}", nil, at},
+		{"[:map [:a :int]]", "[:map [:b {:optional true} :int]]", "{:c 1}", nil, none},
+		{"[:map [:a :int]]", "[:map [:b :int]]", "{:b 1}", nil, none},
+		{"[:map [:a :int]]", "[:map [:b :int]]", "{:b {:slot/id :v}}", nil, none},
+		{"[:map [:a :int]]", "[:map [:b :int]]", "{:c {:slot/id :v}}", nil, at},
+		{"[:map [:a :int]]", "[:map [:b :int]]", "{:slot/id :v}", nil, none},
+		{"[:map [:a :int]]", "[:map [:b :int]]", "{:c 1}", params("{:b 1}"), none},
+		{"[:map [:a :int]]", "[:map [:b :int]]", "{:c 1}", params("{:d 1}"), at},
+		{"[:map [:a :int]]", "[:map [:check/request :map] [:check/result :any]]", "{:c 1}", nil, none},
+		{"[:map [:a :int]]", "[:map [:check/results :map]]", "{:c 1}", nil, at},
+		{"[:map [:a :int]]", ":any", "{:c 1}", nil, none},
+		{"[:map [:a :int]]", "[:or [:map [:b :int]] :any]", "{:c 1}", nil, none},
+		{"[:map [:a :int]]", "[:or [:map [:b :int]] [:map [:a :int]]]", "{:c 1}", nil, none},
+		{"[:map [:a :int]]", "[:or [:map [:b :int]] [:map [:d :int]]]", "{:c 1}", nil, at},
+		{"[:or [:map [:a :int]] [:map [:b :int]]]", "[:map [:b :int]]", "{:c 1}", nil, none},
+		{":any", "[:map [:b :int]]", "{:c 1}", nil, none},
+		{":map", "[:map [:b :int]]", "{:c 1}", nil, none},
+		{"[:or [:map [:a :int]] :map]", "[:map [:b :int]]", "{:c 1}", nil, none},
+		{"[:or [:map [:a :int]] :int]", "[:map [:b :int]]", "{:c 1}", nil, none},
+		{"[:map [:a :int]]", "[:map [:b :int]]", "{:c 1}", func(c *quality.Check, _ *contract.Capability) {
+			c.Applies = func(quality.Subject) bool { return true }
+		}, none},
+	} {
+		node := fmt.Sprintf(`{:op :call :intent :flow/make :input %s :done {:must [:good]}}`, tt.input)
+		env := gated(t, tt.out, tt.in, tt.change)
+		env.Outer = func(name string) bool { return name == "v" }
+		got := append(verdicts(t, env, node), none)[0]
+		assert.Equal(t, tt.want, got, "%s of %s for %s", tt.input, tt.out, tt.in)
+	}
+	// It is a should check that gets none, or one of another node.
+	env := gated(t, "[:map [:a :int]]", "[:map [:b :int]]", nil)
+	assert.Empty(t, verdicts(t, env, `{:op :call :intent :flow/make :done {:should [:good]}}`))
+	assert.Empty(t, verdicts(t, env, `{:op :call :intent :flow/make}`))
+	assert.Equal(t, []string{"warning [:nodes 0 :dispatch :checks]"}, verdicts(t, env, `{:op :call :intent :flow/make :dispatch {:checks [:good]}}`))
+	assert.Equal(t, []string{"warning [:nodes 0 :dispatch :checks/hard]"}, verdicts(t, env, `{:op :call :intent :flow/make :dispatch {:checks/hard [:good]}}`))
+}
+
+// CHECK-022: what weaker layers must counts too, at the key that names what is called. A hard list of the node
+// displaces their checks, and not what they must.
+func TestInheritedMusts(t *testing.T) {
+	by := policy.Origin{Source: policy.SourceIntent}
+	for _, tt := range []struct {
+		layer policy.Layer
+		node  string
+		want  string
+	}{
+		{policy.Layer{Must: policy.NamesOf(by, "good")}, ``, "warning [:nodes 0 :intent]"},
+		{policy.Layer{Must: policy.NamesOf(by, "good")}, `:dispatch {:checks/hard []}`, "warning [:nodes 0 :intent]"},
+		{policy.Layer{Must: policy.NamesOf(by, "absent")}, ``, "error [:nodes 0 :intent]"},
+		{policy.Layer{Must: policy.NamesOf(by, "schema-valid")}, ``, ""},
+		{policy.Layer{Checks: policy.Additive{Add: policy.Of(policy.NamesOf(by, "good"), by)}}, ``, "warning [:nodes 0 :intent]"},
+		{policy.Layer{Checks: policy.Additive{Add: policy.Of(policy.NamesOf(by, "good"), by)}}, `:dispatch {:checks/hard []}`, ""},
+	} {
+		env := gated(t, "[:map [:a :int]]", "[:map [:b :int]]", nil)
+		env.Policies = &policy.Book{Intents: map[string]policy.Layer{"flow/make": tt.layer}}
+		node := `{:op :call :intent :flow/make ` + tt.node + `}`
+		assert.Equal(t, tt.want, append(verdicts(t, env, node), "")[0], "%v %s", tt.layer, tt.node)
+	}
+	env := gated(t, "[:map [:a :int]]", "[:map [:b :int]]", nil)
+	const tool = `{:op :tool :tool/id :flow/maker :effects {:allowed #{:none}} :done {:must [:good]}}`
+	assert.Equal(t, []string{"warning [:nodes 0 :done :must]"}, verdicts(t, env, tool))
+}
+
+// CHECK-022, GATE-009: a check is not served by the capability that it judges, and it only reads.
+func TestMustChecksOfTheirAuthors(t *testing.T) {
+	const never = "error [:nodes 0 :done :must]"
+	both := func(_ *quality.Check, c *contract.Capability) { c.Intents = append(c.Intents, "flow/make") }
+	writes := func(_ *quality.Check, c *contract.Capability) { c.Effects = []string{"fs/write"} }
+	reads := func(_ *quality.Check, c *contract.Capability) { c.Effects = []string{"fs/read"} }
+	tests := func(kind string) func(*quality.Check, *contract.Capability) {
+		return func(check *quality.Check, c *contract.Capability) { check.Name, c.Kind = quality.TestsPass, kind }
+	}
+	for _, tt := range []struct {
+		name, keys string
+		change     func(*quality.Check, *contract.Capability)
+		want       string
+	}{
+		{"good", ``, nil, ""},
+		{"good", ``, both, ""}, // flow/maker may be asked
+		{"good", `:dispatch {:candidates [:flow/judge]}`, both, never},
+		{"good", `:dispatch {:candidates [:flow/judge :flow/maker]}`, both, ""},
+		{"good", `:dispatch {:candidates [{:slot/id :v}]}`, both, ""},
+		{"good", `:cap/id :flow/judge`, both, never},
+		{"good", ``, writes, never},
+		{"good", ``, reads, ""},
+		{quality.TestsPass, ``, tests("llm"), never},
+		{quality.TestsPass, ``, tests("tool"), ""},
+	} {
+		env := gated(t, ":map", ":map", tt.change)
+		env.Outer = func(name string) bool { return name == "v" }
+		node := fmt.Sprintf(`{:op :call :intent :flow/make :done {:must [:%s]} %s}`, tt.name, tt.keys)
+		assert.Equal(t, tt.want, append(verdicts(t, env, node), "")[0], node)
+	}
+}
