@@ -70,6 +70,8 @@ type checker struct {
 	// mustOf caches the unprovided musts of an intent's own policy.
 	mustOf map[string][]string
 	fits   map[fitPair][]fit
+	// roles caches the known roles of prompts.
+	roles []string
 	// slotFits caches decisions of slotMayFit about slots of calls and tools.
 	slotFits map[slotPair][]slotFit
 }

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
@@ -15,6 +16,7 @@ func (c *checker) call(p *Plan, n *Node) {
 	known := c.intent(p, n)
 	named := c.capabilities(p, n)
 	c.schemas(p, n)
+	c.role(p, n)
 	c.checks(p, n)
 	if !known {
 		return
@@ -112,6 +114,20 @@ func (c *checker) handle(p *Plan, n *Node) {
 	}
 	if id, ok := capRef(v); ok {
 		c.capability(p.path(n.Index, kValue), id, "handle")
+	}
+}
+
+// role reports a role that no prompt, capability or intent has (RTE-003).
+func (c *checker) role(p *Plan, n *Node) {
+	if n.Layer == nil || !n.Layer.Role.Set || c.env.Prompts == nil {
+		return
+	}
+	if c.roles == nil {
+		c.roles = c.env.Prompts.KnownRoles(c.env.Registry)
+	}
+	if role := n.Layer.Role.V; !slices.Contains(c.roles, role) {
+		path := p.path(n.Index, edn.K("role"))
+		c.bad(checkType, path, nearest(role, c.roles), "unknown role :%s in %s", role, showPath(path))
 	}
 }
 

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 )
 
@@ -24,6 +25,9 @@ type Env struct {
 	// Budgets are what the configuration allows around a run; nil means
 	// everything.
 	Budgets *policy.Budgets
+	// Prompts are the layers of the prompts; nil: the roles of nodes are not
+	// checked.
+	Prompts *prompt.Book
 	// Routing returns the candidates that routing gives an intent; nil means none.
 	Routing func(intent string) []string
 

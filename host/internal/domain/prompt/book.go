@@ -58,6 +58,27 @@ const (
 // DefaultRole is that of an intent that nobody gave one.
 const DefaultRole = "voice"
 
+// builtinRoles are the values of builtinRole.
+var builtinRoles = []string{"coder", "judge", "router", "solver", DefaultRole}
+
+// KnownRoles are the roles that a call may name, sorted: those with a layer, those that are built in, and those of
+// capabilities and intents.
+func (b *Book) KnownRoles(r *registry.Registry) []string {
+	roles := append(b.RoleNames(), builtinRoles...)
+	for _, id := range r.Capabilities() {
+		if c, ok := r.Capability(id); ok && c.Role != "" {
+			roles = append(roles, c.Role)
+		}
+	}
+	for _, id := range r.Intents() {
+		if in, ok := r.Intent(id); ok && in.Role != "" {
+			roles = append(roles, in.Role)
+		}
+	}
+	slices.Sort(roles)
+	return slices.Compact(roles)
+}
+
 // builtinRole is the role of the intents that every installation knows.
 func builtinRole(intent string) (string, bool) {
 	switch intent {

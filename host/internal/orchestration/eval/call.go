@@ -252,7 +252,14 @@ func (c *call) Plan(a dispatch.PlanAnswer) (func(context.Context) dispatch.Child
 			Scopes:  c.Terms.Layer.Scopes,
 		})
 	}
-	env := plan.Env{Registry: r.ev.Registry, Policies: r.ev.Policies, Request: layer, Grant: r.call.Grant, Outer: c.names(a.Bindings)}
+	env := plan.Env{
+		Registry: r.ev.Registry,
+		Policies: r.ev.Policies,
+		Request:  layer,
+		Grant:    r.call.Grant,
+		Prompts:  r.ev.Dispatcher.Prompts,
+		Outer:    c.names(a.Bindings),
+	}
 	prog, findings, err := prepare(a.Plan, nil, env, contract.SourcePlugin, plan.WithLimits(r.ev.Limits), plan.Depth(depth))
 	if err != nil {
 		return nil, err

@@ -217,12 +217,12 @@ func TestInputIsChecked(t *testing.T) {
 	w := dispatchtest.New(t, dispatchtest.Spec{Caps: []string{
 		`{:cap/id :t/a :cap/kind :solver :cap/intents #{:text/respond} :io/in-schema :req/text :io/out-schema :res/any}`,
 	}})
-	r := run(t, w, `{:nodes [{:op :let :value 7 :as :n} {:op :call :intent :text/respond :input {:prompt {:slot/id :n}}}]}`)
+	r := run(t, w, `{:nodes [{:op :call :intent :text/respond :input {:prompt {:slot/id :n}}}]}`, withBindings(`{:n 7}`))
 	assert.Equal(t, "input/invalid", r.failure())
 	assert.Equal(t, contract.ClassStop, r.Err.Class)
 	assert.NotZero(t, r.Err.Details.Key("findings").Len())
 	assert.Empty(t, w.Calls())
-	assert.Equal(t, []string{"node/failed"}, r.kinds("[1]"))
+	assert.Equal(t, []string{"node/failed"}, r.kinds("[0]"))
 }
 
 // SLOT-008: where text is wanted, the text of a result is taken, and the record

@@ -105,6 +105,7 @@ func planEnv(around surroundings, loaded *daemon.Loaded) plan.Env {
 		Registry: loaded.Generation.Registry, Policies: loaded.Generation.Policies,
 		Grant:   loaded.Generation.Effects.Grant([]string{policy.RoleAdmin}), // of whoever owns the configuration
 		Budgets: loaded.Generation.Budgets,
+		Prompts: loaded.Generation.Prompts,
 		Outer:   func(name string) bool { return around.bindings.IsMap() && around.bindings.HasKey(name) },
 	}
 }
