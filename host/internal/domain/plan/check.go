@@ -32,19 +32,14 @@ func Check(p *Plan, env Env) []Finding {
 func causes(all []Finding) []Finding {
 	unread := false
 	damaged := map[string]bool{}
-	var writers [][]edn.Value // paths of what may fill a slot, had it been understood
+	var writers []lostWriter
 	for _, f := range all {
 		unread = unread || slices.Contains([]string{checkUnknownKey, checkType, checkDuplicate, checkNeverFilled}, f.Check)
-		if len(f.Path) == 0 || f.Check != checkUnknownKey && f.Check != checkDuplicate {
-			continue
-		}
-		in := f.Path[:len(f.Path)-1]
-		near, _ := f.Nearest.AsKeyword()
-		if f.Check == checkDuplicate || f.key && slices.Contains([]string{"", "as", "bindings", "item"}, near) {
-			writers = append(writers, in)
+		if w, ok := lostWriterOf(f); ok {
+			writers = append(writers, w)
 		}
 		if f.Check == checkUnknownKey && f.key {
-			damaged[showPath(in)] = true
+			damaged[showPath(f.Path[:len(f.Path)-1])] = true
 		}
 	}
 	return slices.DeleteFunc(all, func(f Finding) bool {
@@ -52,14 +47,50 @@ func causes(all []Finding) []Finding {
 		case checkNeverRead:
 			return unread
 		case checkNeverFilled:
-			return slices.ContainsFunc(writers, func(in []edn.Value) bool {
-				return len(in) == 0 || comparePaths(f.Path[:min(len(in), len(f.Path))], in) > 0
-			})
+			return slices.ContainsFunc(writers, func(w lostWriter) bool { return w.reaches(f.Path) })
 		case checkType, checkMap:
 			return damaged[showPath(f.Path)]
 		}
 		return false
 	})
+}
+
+// lostWriter is the map with a key that was not understood and may fill a slot.
+type lostWriter struct {
+	in []edn.Value
+	// inside is true if the key fills slots of what is inside the map, not of what follows it.
+	inside bool
+}
+
+// lostWriterOf returns the writer of a slot that a finding is about.
+func lostWriterOf(f Finding) (w lostWriter, ok bool) {
+	last := len(f.Path) - 1
+	if last < 0 || !slices.Contains([]string{checkUnknownKey, checkType, checkDuplicate}, f.Check) {
+		return w, false
+	}
+	key, _ := f.Path[last].AsKeyword()
+	if f.Check == checkUnknownKey && f.key {
+		if key, ok = f.Nearest.AsKeyword(); !ok {
+			key = "as" // it may be any key
+		}
+	}
+	switch {
+	case key == "as":
+		return lostWriter{in: f.Path[:last]}, true
+	case key == "item" || key == "bindings":
+		return lostWriter{in: f.Path[:last], inside: true}, true
+	case last > 0 && edn.Equal(f.Path[last-1], edn.K("bindings")):
+		return lostWriter{in: f.Path[:last-1], inside: true}, true
+	}
+	return w, false
+}
+
+// reaches reports whether a read may mean the slot that was to be written.
+func (w lostWriter) reaches(read []edn.Value) bool {
+	if w.inside {
+		return len(read) > len(w.in) && comparePaths(read[:len(w.in)], w.in) == 0
+	}
+	return comparePaths(read[:min(len(w.in), len(read))], w.in) > 0
 }
 
 // checker is the state of one Check.

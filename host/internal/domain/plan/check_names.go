@@ -15,7 +15,7 @@ import (
 func (c *checker) call(p *Plan, n *Node) {
 	known := c.intent(p, n)
 	named := c.capabilities(p, n)
-	c.schemas(p, n)
+	named = c.schemas(p, n) && named
 	c.role(p, n)
 	c.checks(p, n)
 	if !known {
@@ -131,11 +131,12 @@ func (c *checker) role(p *Plan, n *Node) {
 	}
 }
 
-// schemas checks the schemas that a call names.
-func (c *checker) schemas(p *Plan, n *Node) {
+// schemas checks the schemas that a call names, and reports whether it knows all of them.
+func (c *checker) schemas(p *Plan, n *Node) (known bool) {
 	if n.Layer == nil || c.env.Registry.Schemas() == nil {
-		return
+		return true
 	}
+	known = true
 	check := func(v policy.Val[string], spellings ...[]edn.Value) {
 		if !v.Set {
 			return
@@ -150,10 +151,12 @@ func (c *checker) schemas(p *Plan, n *Node) {
 				break
 			}
 		}
+		known = false
 		c.bad(checkSchema, path, keywordOr(c.env.Registry.NearestSchema(v.V)), "unknown schema :%s in %s", v.V, showPath(path))
 	}
 	check(n.Layer.Requires.InSchema, []edn.Value{kRequires, edn.K("in-schema")})
 	check(n.Layer.Requires.OutSchema, []edn.Value{kOutput, kSchema}, []edn.Value{kRequires, edn.K("out-schema")})
+	return known
 }
 
 // nodeValue returns the node as it was written.
@@ -216,11 +219,6 @@ func (c *checker) bindable(p *Plan, n *Node, l *policy.Layer) {
 	key := c.narrowing(p, n, d)
 	if key != nil {
 		path = p.path(n.Index, key.written...)
-		if schema := key.schema; schema != "" && c.env.Registry.Schemas() != nil {
-			if _, known := c.env.Registry.Schema(schema); !known {
-				return // CHECK-013 reports it
-			}
-		}
 	}
 	if len(b.List) == 0 {
 		switch {
@@ -247,8 +245,6 @@ func (c *checker) bindable(p *Plan, n *Node, l *policy.Layer) {
 // narrowKey is a key of a node that narrows its candidates.
 type narrowKey struct {
 	written []edn.Value
-	// schema is the schema that the key requires, "" for other keys.
-	schema string
 	// undo takes the key out of a demand; base is what the weaker layers say.
 	undo func(d *policy.Demand, base *policy.Layer)
 }
@@ -282,35 +278,31 @@ func (c *checker) narrowing(p *Plan, n *Node, d policy.Demand) *narrowKey {
 
 // narrowKeys lists the written keys of a node that narrow its candidates.
 func (p *Plan) narrowKeys(n *Node) []narrowKey {
-	required := policy.Requires{}
-	if n.Layer != nil {
-		required = n.Layer.Requires
-	}
 	var out []narrowKey
-	add := func(schema string, undo func(*policy.Demand, *policy.Layer), key ...edn.Value) {
+	add := func(undo func(*policy.Demand, *policy.Layer), key ...edn.Value) {
 		if _, written := p.nodeValue(n.Index).GetIn(key...); written {
-			out = append(out, narrowKey{written: key, schema: schema, undo: undo})
+			out = append(out, narrowKey{written: key, undo: undo})
 		}
 	}
 	outSchema := func(d *policy.Demand, base *policy.Layer) { d.Layer.Requires.OutSchema = base.Requires.OutSchema }
-	add("", func(d *policy.Demand, _ *policy.Layer) { d.CapID = "" }, kCapID)
-	add("", func(d *policy.Demand, base *policy.Layer) { d.Layer.Candidates = base.Candidates }, kDispatch, kCandidates)
-	add("", func(d *policy.Demand, base *policy.Layer) { d.Layer.Exclude = base.Exclude }, kDispatch, edn.K("exclude"))
-	add(required.OutSchema.V, outSchema, kOutput, kSchema)
-	add(required.OutSchema.V, outSchema, kRequires, edn.K("out-schema"))
-	add(required.InSchema.V, func(d *policy.Demand, base *policy.Layer) {
+	add(func(d *policy.Demand, _ *policy.Layer) { d.CapID = "" }, kCapID)
+	add(func(d *policy.Demand, base *policy.Layer) { d.Layer.Candidates = base.Candidates }, kDispatch, kCandidates)
+	add(func(d *policy.Demand, base *policy.Layer) { d.Layer.Exclude = base.Exclude }, kDispatch, edn.K("exclude"))
+	add(outSchema, kOutput, kSchema)
+	add(outSchema, kRequires, edn.K("out-schema"))
+	add(func(d *policy.Demand, base *policy.Layer) {
 		d.Layer.Requires.InSchema = base.Requires.InSchema
 	}, kRequires, edn.K("in-schema"))
-	add("", func(d *policy.Demand, base *policy.Layer) {
+	add(func(d *policy.Demand, base *policy.Layer) {
 		d.Layer.Requires.ResultType = base.Requires.ResultType
 	}, kRequires, edn.K("result/type"))
-	add("", func(d *policy.Demand, base *policy.Layer) {
+	add(func(d *policy.Demand, base *policy.Layer) {
 		d.Layer.Requires.CapKind = base.Requires.CapKind
 	}, kRequires, edn.K("cap/kind"))
-	add("", func(d *policy.Demand, base *policy.Layer) {
+	add(func(d *policy.Demand, base *policy.Layer) {
 		d.Layer.Requires.CapTags = base.Requires.CapTags
 	}, kRequires, edn.K("cap/tags"))
-	add("", func(d *policy.Demand, base *policy.Layer) {
+	add(func(d *policy.Demand, base *policy.Layer) {
 		d.Layer.Requires.Effects = base.Requires.Effects
 	}, kRequires, edn.K("effects/allowed"))
 	return out

@@ -194,6 +194,9 @@ func (sc *scope) resolveNeeds(i int, v edn.Value) {
 				return
 			}
 			k, ok := sc.ids[id]
+			if !ok && sc.unreadID {
+				return // it may be the id that was not understood
+			}
 			if !ok {
 				near := nearestID(id, sc.ids)
 				sc.badNear(checkType, near, "no node has the id %s in %s", strconv.Quote(id), showPath(sc.cur))

@@ -251,6 +251,7 @@ func (np *nodeParser) origin() policy.Origin {
 func (np *nodeParser) id(v edn.Value) {
 	id, ok := planID(v)
 	if !ok {
+		np.unreadID = true
 		np.wrong(v, "a string as the id of a node")
 		return
 	}

@@ -14,6 +14,8 @@ type scope struct {
 	node  int
 	// ids are the nodes read so far by id.
 	ids map[string]int
+	// unreadID is true if the id of some node was not understood.
+	unreadID bool
 	// needed holds `:needs` as written until all ids are known.
 	needed map[int]edn.Value
 }

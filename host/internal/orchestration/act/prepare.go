@@ -121,7 +121,7 @@ func (f *flight) planEnv() plan.Env {
 	return plan.Env{
 		Registry: s.config.Registry, Policies: s.config.Policies, Request: *f.layer, Grant: f.grant, Budgets: s.config.Budgets,
 		Prompts: s.config.Prompts,
-		Outer: func(name string) bool { return f.bindings.Kind() == edn.KindMap && f.bindings.HasKey(name) },
+		Outer:   func(name string) bool { return f.bindings.Kind() == edn.KindMap && f.bindings.HasKey(name) },
 	}
 }
 

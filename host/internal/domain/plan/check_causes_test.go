@@ -1,0 +1,83 @@
+package plan_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/domain/plan"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// places lists the checks and paths of all findings of a plan, in their order.
+func places(t testing.TB, env plan.Env, text string) []string {
+	t.Helper()
+	p, fs := readPlan(t, text)
+	if p != nil {
+		fs = plan.Check(p, env)
+	}
+	out := []string{}
+	for _, f := range fs {
+		out = append(out, f.Check+" "+edn.Vector(f.Path...).String())
+	}
+	return out
+}
+
+// CHECK-003: one mistake is one finding; what only follows from it is left out, and what does not is kept.
+func TestOneFindingForOneMistake(t *testing.T) {
+	const x, emit = `{:slot/id :x}`, ` {:op :emit :input {:slot/id :x}}`
+	const respond = `{:op :call :intent :text/respond :input {:prompt "p"}`
+	for _, tt := range []struct {
+		nodes string
+		want  []string
+	}{
+		// The key that would have filled the slot.
+		{`{:op :let :value 1 :as "x"}` + emit, []string{"CHECK-015 [:nodes 0 :as]"}},
+		{`{:op :let :value 1 :ass :x}` + emit, []string{"CHECK-010 [:nodes 0 :ass]"}},
+		{`{:op :let :value 1 :zzzzzz :x}` + emit, []string{"CHECK-010 [:nodes 0 :zzzzzz]"}},
+		{`{:op :let :valu 1 :as :y}` + emit, []string{"CHECK-010 [:nodes 0 :valu]", "CHECK-017 [:nodes 1 :input]"}},
+		{emit + ` {:op :let :value 1 :as "x"}`, []string{"CHECK-017 [:nodes 0 :input]", "CHECK-015 [:nodes 1 :as]"}},
+		{`{:op :let :value ` + x + ` :as "x"}`, []string{"CHECK-017 [:nodes 0 :value]", "CHECK-015 [:nodes 0 :as]"}},
+		{`{:op :let :value 1 :as :y} {:op :let :value 1 :as :y}` + emit, []string{"CHECK-016 [:nodes 1 :as]"}},
+		{`{:op :let :value 1 :id "a"} {:op :let :value 1 :id "a"}` + emit, []string{"CHECK-016 [:nodes 1 :id]", "CHECK-017 [:nodes 2 :input]"}},
+		{`{:op :plan :plan {:nodes [{:op :let :value 1 :as "x"}` + emit + `]}}`, []string{"CHECK-015 [:nodes 0 :plan :nodes 0 :as]"}},
+		{`{:op :plan :plan {:nodes [{:op :let :value 1 :as "x"}]}}` + emit, []string{"CHECK-015 [:nodes 0 :plan :nodes 0 :as]"}},
+
+		// The item of a map and the bindings of a plan fill what is inside.
+		{`{:op :map :over [1] :item "x" :body [` + emit + `]}`, []string{"CHECK-015 [:nodes 0 :item]"}},
+		{`{:op :map :over [1] :itm :x :body [` + emit + `]}`, []string{"CHECK-010 [:nodes 0 :itm]"}},
+		{`{:op :map :over [1] :item "x" :body [{:op :emit}]}` + emit, []string{"CHECK-015 [:nodes 0 :item]", "CHECK-017 [:nodes 1 :input]"}},
+		{`{:op :plan :bindings {"x" 1} :plan {:nodes [` + emit + `]}}`, []string{"CHECK-015 [:nodes 0 :bindings \"x\"]"}},
+		{`{:op :plan :bindings 5 :plan {:nodes [` + emit + `]}}`, []string{"CHECK-015 [:nodes 0 :bindings]"}},
+		{`{:op :plan :binding {:x 1} :plan {:nodes [` + emit + `]}}`, []string{"CHECK-010 [:nodes 0 :binding]"}},
+		{`{:op :plan :bindings 5 :plan {:nodes []}}` + emit, []string{"CHECK-015 [:nodes 0 :bindings]", "CHECK-017 [:nodes 1 :input]"}},
+
+		// The key that the node lacks.
+		{`{:op :call :intnt :text/respond}`, []string{"CHECK-010 [:nodes 0 :intnt]"}},
+		{`{:op :map :over [1] :bdy []}`, []string{"CHECK-010 [:nodes 0 :bdy]"}},
+		{`{:op :emit :inputt 1} {:op :map :over [1]}`, []string{"CHECK-010 [:nodes 0 :inputt]", "CHECK-027 [:nodes 1]"}},
+
+		// The slot that was to be read.
+		{`{:op :let :value 1 :as :x} {:op :emit :inputt :x}`, []string{"CHECK-010 [:nodes 1 :inputt]"}},
+		{`{:op :let :value 1 :as :x} {:op :emit :input :z}`, []string{"CHECK-017 [:nodes 1 :input]"}},
+		{`{:op :let :value 1 :as :x} {:op :let :value {:slot/id "x"}}`, []string{"CHECK-015 [:nodes 1 :value]"}},
+		{`{:op :let :value 1 :as :x} {:op :let :value 1 :when false}`, []string{"CHECK-040 [:nodes 0 :as]", "CHECK-041 [:nodes 1 :when]"}},
+
+		// The id that another node needs.
+		{`{:op :let :id 7 :value 1} {:op :emit :needs ["seven"]}`, []string{"CHECK-015 [:nodes 0 :id]"}},
+
+		// No candidate has a schema that does not exist, whatever else narrows the candidates.
+		{respond + ` :requires {:out-schema :res/txt :in-schema :req/txt}}`, []string{
+			"CHECK-013 [:nodes 0 :requires :out-schema]", "CHECK-013 [:nodes 0 :requires :in-schema]"}},
+		{respond + ` :cap/id :llm/voice :requires {:out-schema :res/txt :in-schema :req/txt}}`, []string{
+			"CHECK-013 [:nodes 0 :requires :out-schema]", "CHECK-013 [:nodes 0 :requires :in-schema]"}},
+		{respond + ` :output {:schema :res/txt} :dispatch {:candidates [:llm/voice]}}`, []string{"CHECK-013 [:nodes 0 :output :schema]"}},
+		{respond + ` :output {:schema :res/code} :dispatch {:candidates [:llm/voice]}}`, []string{"CHECK-025 [:nodes 0 :output :schema]"}},
+	} {
+		assert.Equal(t, tt.want, places(t, testEnv(t), "{:nodes ["+tt.nodes+"]}"), tt.nodes)
+	}
+	require.Equal(t, []string{"CHECK-015 [:bindings \"x\"]"}, places(t, testEnv(t), `{:bindings {"x" 1} :nodes [`+emit+`]}`))
+	require.Equal(t, []string{"CHECK-010 [:binding]"}, places(t, testEnv(t), `{:binding {:x 1} :nodes [`+emit+`]}`))
+	require.Equal(t, []string{"CHECK-010 [:mod]", "CHECK-017 [:nodes 0 :input]"}, places(t, testEnv(t), `{:mod :strict :nodes [`+emit+`]}`))
+}
