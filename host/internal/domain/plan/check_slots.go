@@ -68,6 +68,14 @@ func (pl *place) later(name string, at int) (*place, int, bool) {
 	return nil, 0, false
 }
 
+// indexIn returns the index of the node of a plan around pl that holds node i of pl.
+func (pl *place) indexIn(around *place, i int) int {
+	for ; pl != around; pl = pl.up {
+		i = pl.node.Index
+	}
+	return i
+}
+
 // read checks one read of a name.
 func (c *checker) read(pl *place, r *read) {
 	if r.input && r.ref != nil {
@@ -109,6 +117,12 @@ func (c *checker) unfilled(pl *place, r *read) {
 	}
 	if !isLater {
 		c.bad(checkNeverFilled, path, pl.nearestSlot(r.name), "slot :%s is filled by no node, binding or default in %s", r.name, showPath(path))
+		return
+	}
+	if writer := &where.p.Nodes[w]; w == pl.indexIn(where, r.node) {
+		c.bad(checkFilledLater, path, edn.Nil(),
+			"node %s reads slot :%s, which it fills itself; rename one of them or use :slot/default, in %s",
+			writer.ID, r.name, showPath(path))
 		return
 	}
 	advice := "move the " + p.Nodes[r.node].Op.String()

@@ -188,7 +188,7 @@ func TestCheckTable(t *testing.T) {
 		{`{:op :let :value {:slot/id :y} :as :x} {:op :let :value {:slot/id :x} :as :y} {:op :emit :input :y}`, []string{
 			`1:27: error CHECK-018 slot :y is filled later, by node 1 at 1:80; move the let or use :slot/default`}},
 		{`{:op :let :value {:slot/id :x} :as :x} {:op :emit :input :x}`, []string{
-			`1:27: error CHECK-018 slot :x is filled later, by node 0 at 1:41; move the let or use :slot/default`}},
+			`1:27: error CHECK-018 node n0 reads slot :x, which it fills itself; rename one of them or use :slot/default, in [:nodes 0 :value]`}},
 		{`{:op :emit :input 1 :when :x} {:op :let :value 1 :as :x}`, []string{
 			`1:36: error CHECK-018 slot :x is filled later, by node 1 at 1:59; move the emit`}},
 		{`{:op :plan :plan {:nodes [{:op :emit :input :x}]}} {:op :let :value 1 :as :x}`, []string{
