@@ -6,6 +6,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // Reach returns the ids of the capabilities that a run of the plan may call,
@@ -18,6 +19,46 @@ func Reach(p *Plan, env Env) []string {
 	r := &reachWalk{env: &env, ids: map[string]bool{}}
 	r.plan(p)
 	return slices.Sorted(maps.Keys(r.ids))
+}
+
+// Unread returns the names of bindings that no node of the plan reads and that are not among its own bindings, sorted.
+// It returns none for a plan with a call that may answer with a plan, which may read any name. Without a registry every
+// call may do so.
+func Unread(p *Plan, env Env, bindings edn.Value) []string {
+	if !bindings.IsMap() || bindings.Len() == 0 || p.mayGrow(&env) {
+		return nil
+	}
+	known := p.bindingNames()
+	var unread []string
+	for k := range bindings.Entries() {
+		if name, ok := k.AsKeyword(); ok && !slices.Contains(known, name) {
+			unread = append(unread, name)
+		}
+	}
+	slices.Sort(unread)
+	return unread
+}
+
+// NearestBinding returns the name most like another among those that a binding can fill, "" for none.
+func (p *Plan) NearestBinding(name string) string { return nearestName(name, p.bindingNames()) }
+
+// bindingNames returns the names that a binding can fill.
+func (p *Plan) bindingNames() []string {
+	names := slices.Clone(p.Outer)
+	for k := range p.Bindings.Entries() {
+		if name, ok := k.AsKeyword(); ok {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// mayGrow reports whether a node of the plan or of a plan inside may answer with a plan.
+func (p *Plan) mayGrow(env *Env) bool {
+	if env.Registry == nil {
+		return slices.ContainsFunc(p.Nodes, func(n Node) bool { return n.Op == OpCall || n.Sub != nil && n.Sub.mayGrow(env) })
+	}
+	return slices.ContainsFunc(env.traitsOf(p), func(t traits) bool { return t.plans })
 }
 
 type reachWalk struct {

@@ -113,6 +113,12 @@ func (c *command) runCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if p, _ := plan.Parse(source, nil); p != nil {
+				// A daemon does not know which bindings a flag wrote.
+				if err := unknownBindings([]*plan.Plan{p}, around, plan.Env{}); err != nil {
+					return err
+				}
+			}
 			var input edn.MapBuilder
 			input.Key("plan", source)
 			if bindings.Len() > 0 {
@@ -252,7 +258,10 @@ func (c *command) admitPlan(name string, v edn.Value, positions *edn.Positions, 
 	if !v.IsMap() {
 		return noPlan(name, v)
 	}
-	_, findings := readPlan(v, positions, around, loaded)
+	p, findings := readPlan(v, positions, around, loaded)
+	if err := unknownBindings([]*plan.Plan{p}, around, planEnv(around, loaded)); err != nil {
+		return err
+	}
 	return c.refusal(name, positions, findings)
 }
 
@@ -461,6 +470,9 @@ func (c *command) answer(response edn.Value, failure *contract.Error, f *callFla
 		c.printf("degraded: %s\n", strings.Join(why, ", "))
 	}
 	if failure != nil {
+		if f.deadline > 0 {
+			failure = failure.WithHint(strings.ReplaceAll(failure.Hint, ":deadline-ms", "--deadline"))
+		}
 		c.problem(failure)
 		return quietError{failure.ExitCode()}
 	}

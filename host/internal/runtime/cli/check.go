@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -44,24 +45,62 @@ func (c *command) checkCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			failed := false
-			for _, name := range args {
-				ok, err := c.checkOne(name, around, request, cfg)
-				if err != nil {
-					return err
-				}
-				failed = failed || !ok
-			}
-			if failed {
-				return quietError{contract.ExitNegative}
-			}
-			return nil
+			return c.checkAll(args, around, request, cfg)
 		},
 	}
 	cmd.Flags().StringArrayVar(&bind, "bind", nil, "what a run gives the plans, as NAME=EDN; may be repeated")
 	effectsFlag(cmd, &effects)
 	cmd.Flags().StringVar(&budget, "budget", "", "what a run may spend, as EDN")
 	return cmd
+}
+
+// checkAll checks all plans. The exit code of a file that cannot be read precedes that of a plan with errors.
+func (c *command) checkAll(names []string, around surroundings, budget edn.Value, loaded *daemon.Loaded) error {
+	code := contract.ExitDone
+	var plans []*plan.Plan
+	for _, name := range names {
+		p, ok, err := c.checkOne(name, around, budget, loaded)
+		var file *fileError
+		switch {
+		case errors.As(err, &file):
+			code = c.exit(c.ctx, err)
+		case err != nil:
+			return err
+		case !ok && code == contract.ExitDone:
+			code = contract.ExitNegative
+		}
+		plans = append(plans, p)
+	}
+	if err := unknownBindings(plans, around, planEnv(around, loaded)); err != nil {
+		return err
+	}
+	if code != contract.ExitDone {
+		return quietError{code}
+	}
+	return nil
+}
+
+// unknownBindings refuses bindings that no plan reads. A plan that is nil may read any.
+func unknownBindings(plans []*plan.Plan, around surroundings, env plan.Env) error {
+	var unread []string
+	for i, p := range plans {
+		if p == nil {
+			return nil
+		}
+		own := plan.Unread(p, env, around.bindings)
+		if i == 0 {
+			unread = own
+		}
+		unread = slices.DeleteFunc(unread, func(name string) bool { return !slices.Contains(own, name) })
+	}
+	if len(unread) == 0 {
+		return nil
+	}
+	near := ""
+	for _, p := range plans {
+		near = cmp.Or(near, p.NearestBinding(unread[0]))
+	}
+	return usagef("--bind %s: no node reads the slot :%s%s", unread[0], unread[0], didYouMean(near))
 }
 
 // surroundings are what a caller gives a plan.
@@ -125,15 +164,18 @@ func readPlan(v edn.Value, positions *edn.Positions, around surroundings, loaded
 	return p, plan.Check(p, planEnv(around, loaded))
 }
 
-func (c *command) checkOne(name string, around surroundings, budget edn.Value, loaded *daemon.Loaded) (bool, error) {
+// checkOne checks one plan and prints what it found; the plan is nil if the text is none.
+func (c *command) checkOne(
+	name string, around surroundings, budget edn.Value, loaded *daemon.Loaded,
+) (p *plan.Plan, ok bool, err error) {
 	v, positions, err := c.readPlan(name)
 	var syntax *edn.SyntaxError
 	if errors.As(err, &syntax) {
 		c.problem(err)
-		return false, nil
+		return nil, false, nil
 	}
 	if err != nil {
-		return false, err
+		return nil, false, err
 	}
 	p, findings := readPlan(v, positions, around, loaded)
 	var worst plan.Worst
@@ -158,10 +200,10 @@ func (c *command) checkOne(name string, around surroundings, budget edn.Value, l
 		b.Key("worst-case", worst.Value())
 		b.Key("unbounded", worst.OpenValue())
 		b.Key("effects", edn.Keywords(effects...))
-		return !failed, c.value(c.env.Stdout, b.Map())
+		return p, !failed, c.value(c.env.Stdout, b.Map())
 	}
 	if err := c.tell(c.env.Stdout, name, positions, findings); err != nil {
-		return false, err
+		return p, false, err
 	}
 	if !failed {
 		most := ""
@@ -173,7 +215,7 @@ func (c *command) checkOne(name string, around surroundings, budget edn.Value, l
 		}
 		_, err = fmt.Fprintf(c.env.Stdout, "%s: ok, %s%s\n", sourceName(name), config.Counted(v.Key("nodes").Len(), "node"), most)
 	}
-	return !failed, err
+	return p, !failed, err
 }
 
 // tell prints findings of a plan for people, in the form of those of a configuration.

@@ -270,3 +270,74 @@ effects {
 		assert.Contains(t, got.stdout+got.stderr, "10 are the most")
 	}
 }
+
+// CHECK-004, CLI-002: every plan is checked, also after one that cannot be read, whose exit code precedes the others.
+func TestCheckOfSeveralPlans(t *testing.T) {
+	t.Parallel()
+	w := checkWorld(t)
+	w.write("good.edn", `{:nodes [{:op :emit :input 1}]}`)
+	w.write("bad.edn", `{:nodes [{:op :emt}]}`)
+	w.write("broken.edn", `{:nodes [`)
+	for _, row := range []struct {
+		args string
+		code int
+		good bool
+	}{
+		{"good.edn good.edn", 0, true},
+		{"bad.edn good.edn", 1, true},
+		{"broken.edn good.edn", 1, true},
+		{"absent.edn good.edn", 3, true},
+		{"absent.edn bad.edn good.edn", 3, true},
+		{"bad.edn absent.edn", 3, false},
+	} {
+		got := w.run(append([]string{"check"}, split(row.args)...)...)
+		assert.Equal(t, row.code, got.code, row.args)
+		assert.Equal(t, row.good, strings.Contains(got.stdout, "good.edn: ok"), row.args)
+		assert.Equal(t, strings.Contains(row.args, "bad"), len(errorsOf(got.stdout)) > 0, row.args)
+		assert.Equal(t, strings.Contains(row.args, "absent"), strings.Contains(got.stderr, "absent.edn"), row.args)
+	}
+}
+
+// CLI-002: a binding that no node reads is a mistake of the command line, unless an answer may be a plan that reads it.
+func TestUnknownBindings(t *testing.T) {
+	t.Parallel()
+	w := checkWorld(t)
+	w.write("plan.edn", `{:bindings {:given 1} :nodes [
+ {:op :plan :as :p :plan {:nodes [{:op :emit :input {:slot/id :inner :slot/default 1}}]}}
+ {:op :emit :input [{:slot/id :title :slot/default "t"} {:slot/id :given} {:slot/id :p}]}]}`)
+	w.write("other.edn", `{:nodes [{:op :emit :input {:slot/id :other :slot/default 1}}]}`)
+	w.write("bad.edn", `{:nodes [`)
+	for _, row := range []struct {
+		args string
+		code int
+		near string
+	}{
+		{"check plan.edn --bind title=1", 0, ""},
+		{"check plan.edn --bind given=1", 0, ""},
+		{"check plan.edn --bind inner=1", 0, ""},
+		{"check plan.edn --bind titel=1", 2, "title"},
+		{"check plan.edn --bind gven=1", 2, "given"},
+		{"check plan.edn --bind title=1 --bind zzzzzz=1", 2, ""},
+		{"check plan.edn --bind p=1", 2, ""},
+		{"check plan.edn other.edn --bind other=1", 0, ""},
+		{"check plan.edn other.edn --bind othr=1", 2, "other"},
+		{"check bad.edn --bind other=1", 1, ""},
+		{"run plan.edn --bind title=1", 0, ""},
+		{"run plan.edn --bind titel=1", 2, "title"},
+	} {
+		got := w.run(split(row.args)...)
+		assert.Equal(t, row.code, got.code, row.args+got.stderr)
+		if row.near != "" {
+			assert.Contains(t, got.stderr, "did you mean "+row.near+"?", row.args)
+		}
+	}
+	w.write("plan.edn", `{:nodes [{:op :call :intent :num/add :input {:n 1} :as :x} {:op :emit :input :x}]}`)
+	assert.Equal(t, 2, w.run("check", "plan.edn", "--bind", "m=1").code)
+	assert.Equal(t, 2, w.run("run", "plan.edn", "--bind", "m=1").code, "before the call ends the process")
+	script, err := os.ReadFile(filepath.Join(w.dir, "all.edn"))
+	require.NoError(t, err)
+	_, add, _ := strings.Cut(string(script), ":t/add")
+	w.write("all.edn", strings.Replace(string(script), add, strings.Replace(add, "{:crash :sigkill}", "{:value {:n 1 :s \"\"}} {:plan {:nodes []}}", 1), 1))
+	got := w.run("check", "plan.edn", "--bind", "m=1")
+	assert.Equal(t, 0, got.code, "its answer may be a plan: "+got.stdout+got.stderr)
+}

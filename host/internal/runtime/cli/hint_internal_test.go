@@ -7,10 +7,13 @@ import (
 	"os"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // ERR-005, CLI-002: what is missing around the host has a next step that fits it, however
@@ -47,4 +50,20 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 	assert.Contains(t, stderr.String(), "error: write /dev/stdout: no space left on device\n")
 	assert.Contains(t, stderr.String(), diskHint)
 	assert.NotContains(t, stderr.String(), "the id of the run")
+}
+
+// CLI-002: the next step after a deadline that a flag gave is the flag.
+func TestDeadlineHint(t *testing.T) {
+	for _, tt := range []struct {
+		deadline time.Duration
+		want     string
+	}{{0, ":deadline-ms"}, {time.Second, "--deadline"}} {
+		var stderr bytes.Buffer
+		c := &command{env: Env{Stderr: &stderr}, format: formatText}
+		late := contract.Errorf("queue/deadline-exceeded", "late")
+		assert.Error(t, c.answer(edn.Nil(), late, &callFlags{deadline: tt.deadline}, nil))
+		for _, name := range []string{":deadline-ms", "--deadline"} {
+			assert.Equal(t, name == tt.want, bytes.Contains(stderr.Bytes(), []byte(name)), stderr.String())
+		}
+	}
 }
