@@ -7,6 +7,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
 )
 
 // Check makes every static check of evaluation.md section 14 and returns all
@@ -101,6 +102,7 @@ type checker struct {
 	// mustOf caches the unprovided musts of an intent's own policy.
 	mustOf map[string][]string
 	fits   map[fitPair][]fit
+	keysOf map[*schema.Schema]*inputKeys
 	// roles caches the known roles of prompts.
 	roles []string
 	// slotFits caches decisions of slotMayFit about slots of calls and tools.
@@ -175,6 +177,7 @@ func (c *checker) plan(pl *place) {
 		}
 		if !slices.ContainsFunc(c.list[began:], func(f Finding) bool { return f.Check == checkNeverFits }) {
 			c.whole(pl, n)
+			c.unnamed(p, n)
 		}
 		if n.Sub != nil {
 			c.plan(&place{p: n.Sub, up: pl, node: n})

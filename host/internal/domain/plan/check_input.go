@@ -3,8 +3,10 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
 )
@@ -199,6 +201,124 @@ func (f *fitter) blame(s *schema.Schema, t *part, path []edn.Value) (*part, []ed
 	return t, path
 }
 
+// unnamed warns of keys of an input that its schema does not name where it names one much like it. Schemas of maps are
+// open, so the key may be meant for all that.
+func (c *checker) unnamed(p *Plan, n *Node) {
+	name := c.env.inSchema(n)
+	s, ok := c.env.Registry.Schema(name)
+	input := n.Input.Source()
+	if isSlot, _ := slotShape(input); !ok || isSlot || !input.IsMap() {
+		return
+	}
+	keys := c.inputKeys(s)
+	for k, v := range input.Entries() {
+		key, _ := k.AsKeyword()
+		if isSlot, _ := slotShape(v); !keys.plain(key) || mayHoldSlot(v) && !isSlot {
+			c.unnamedIn([]*schema.Schema{s}, input, p.path(n.Index, kInput), name)
+			return
+		}
+	}
+}
+
+// inputKeys remembers which keys a schema of maps names, and for others whether it names one much like it.
+type inputKeys struct {
+	named, misspelt map[string]bool
+	names           []string
+}
+
+// inputKeys returns what is remembered of a schema.
+func (c *checker) inputKeys(s *schema.Schema) *inputKeys {
+	keys := c.keysOf[s]
+	if keys != nil {
+		return keys
+	}
+	keys = &inputKeys{named: map[string]bool{}, misspelt: map[string]bool{}}
+	if list, all := alternatives([]*schema.Schema{s}, nil, 0); all {
+		keys.names = missingKeys(list, edn.Nil())
+	}
+	for _, name := range keys.names {
+		keys.named[name] = true
+	}
+	if c.keysOf == nil {
+		c.keysOf = map[*schema.Schema]*inputKeys{}
+	}
+	c.keysOf[s] = keys
+	return keys
+}
+
+// plain reports whether a key is named or like none that is.
+func (k *inputKeys) plain(key string) bool {
+	if k.named[key] {
+		return true
+	}
+	misspelt, known := k.misspelt[key]
+	if !known {
+		misspelt = nearestName(key, k.names) != ""
+		k.misspelt[key] = misspelt
+	}
+	return !misspelt
+}
+
+// unnamedIn is unnamed for the value under a path, which fits one of several schemas.
+func (c *checker) unnamedIn(list []*schema.Schema, v edn.Value, path []edn.Value, name string) {
+	isSlot, _ := slotShape(v)
+	if isSlot || !mayHoldSlot(v) || len(path) > maxSchemaDepth {
+		return
+	}
+	list, all := alternatives(list, nil, 0)
+	if !all {
+		return
+	}
+	inner := func(step, key, v edn.Value) (kids []*schema.Schema) {
+		for _, s := range list {
+			found, _ := inside(s, key)
+			kids = append(kids, found...)
+		}
+		if len(kids) > 0 {
+			c.unnamedIn(kids, v, append(slices.Clip(path), step), name)
+		}
+		return kids
+	}
+	if !v.IsMap() {
+		i := 0
+		for e := range v.Elems() {
+			inner(elementStep(v, e, i), edn.Int(int64(i)), e)
+			i++
+		}
+		return
+	}
+	for k, x := range v.Entries() {
+		key, isKeyword := k.AsKeyword()
+		if len(inner(k, k, x)) > 0 || !isKeyword {
+			continue
+		}
+		if near := nearest(key, missingKeys(list, v)); !near.IsNil() {
+			at := append(slices.Clip(path), k)
+			c.report(Finding{
+				Check: checkUnnamed, Severity: Warning, Path: at, Nearest: near,
+				Message: fmt.Sprintf(":%s does not name the key :%s, in %s", name, key, showPath(at)) + suggest(near),
+			}, true)
+		}
+	}
+}
+
+// missingKeys returns the names of keys that schemas of maps name and a value does not have, nil if one of the schemas
+// is of something else.
+func missingKeys(list []*schema.Schema, v edn.Value) []string {
+	var names []string
+	for _, s := range list {
+		if s.Kind() != schema.KindMap {
+			return nil
+		}
+		for _, e := range s.Entries() {
+			if k, is := e.Key.AsKeyword(); is && !v.Has(e.Key) {
+				names = append(names, k)
+			}
+		}
+	}
+	return names
+}
+
 // fills reports whether a slot of the template has a say in what is at a path:
 // it stands there, in it or around it.
 func (t *Template) fills(path []edn.Value) bool {
@@ -308,8 +428,9 @@ func (r *slotRef) below() (path []edn.Value, ok bool) {
 }
 
 // affordable reports a budget of the node's own that leaves nothing for a single
-// attempt.
-func (c *checker) affordable(p *Plan, n *Node) {
+// attempt, and warns of a limit of money for candidates without price.
+func (c *checker) affordable(p *Plan, n *Node, l *policy.Layer) {
+	c.priced(p, n, l)
 	if n.Layer == nil {
 		return
 	}
@@ -322,4 +443,49 @@ func (c *checker) affordable(p *Plan, n *Node) {
 		path := p.path(n.Index, kBudget, f.Key)
 		c.bad(checkWorst, path, edn.Nil(), "every call takes one attempt and one roundtrip, and the budget allows %d, in %s", limit, showPath(path))
 	}
+}
+
+// priced warns of candidates whose price is not known where the node or the policy of its intent limits money: they are
+// not called, unless the configuration says at-least and another price is known (BUD-007).
+func (c *checker) priced(p *Plan, n *Node, l *policy.Layer) {
+	own := n.Layer != nil && limitsMoney(n.Layer.Budget)
+	if !own && (!limitsMoney(c.env.base(n.Intent).Budget) || limitsMoney(c.env.Request.Budget)) {
+		return // WithinBudget reports what limits the whole run
+	}
+	path := p.path(n.Index, kIntent)
+	if own {
+		path = p.path(n.Index, kBudget, kMaxUSD)
+	}
+	ids := []string{n.ToolID}
+	if n.Op == OpCall {
+		if n.Candidates != nil {
+			return
+		}
+		d := c.env.Demand(n, l)
+		ids = d.Bind().Accepted
+	}
+	var unpriced []string
+	for _, id := range ids {
+		capability, ok := c.env.Registry.Capability(id)
+		if !ok {
+			continue
+		}
+		if _, err := policy.Price(capability, policy.Size{InKnown: true, OutKnown: true}); err != nil {
+			unpriced = append(unpriced, ":"+id)
+		}
+	}
+	if len(unpriced) == 0 || len(unpriced) < len(ids) && c.env.Budgets.AtLeast() {
+		return
+	}
+	c.warn(checkUnbounded, path, "%s has no known price and is not called under :max-usd, in %s",
+		strings.Join(unpriced, ", "), showPath(path))
+}
+
+// limitsMoney reports whether a budget has a limit of money.
+func limitsMoney(f policy.Fields) bool {
+	if len(f) == 0 {
+		return false
+	}
+	l, err := policy.LimitsOf(f.Value())
+	return err == nil && l.Bounds(policy.USD)
 }

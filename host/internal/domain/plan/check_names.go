@@ -23,7 +23,7 @@ func (c *checker) call(p *Plan, n *Node) {
 	}
 	c.literal(p, n)
 	l := c.merged(p, n)
-	c.affordable(p, n)
+	c.affordable(p, n, l)
 	c.gates(p, n, l)
 	c.retries(p, n)
 	if !named {
@@ -395,7 +395,7 @@ func (c *checker) tool(p *Plan, n *Node) {
 	}
 	l := c.merged(p, n)
 	c.literal(p, n)
-	c.affordable(p, n)
+	c.affordable(p, n, l)
 	c.gates(p, n, l)
 	// A node without :effects is refused for that alone.
 	if n.Layer == nil || !n.Layer.Effects.Set {

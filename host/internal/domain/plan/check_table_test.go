@@ -51,7 +51,8 @@ func TestCheckTable(t *testing.T) {
 		{respond + ` :dispatch {:policy :declared :strategy :cascade}}`, nil},
 		{respond + ` :dispatch {:policy :fast}}`, []string{`1:83: error CHECK-015 wanted :declared or :quality-aware or :cost-first or :latency-first or :availability, got :fast, in [:nodes 0 :dispatch :policy]`}},
 		// ENV-016, IR-003: what a node may spend.
-		{respond + ` :budget {:max-tokens 5 :max-usd 0.05M :max-attempts 2 :temperature 0.5}}`, nil},
+		{respond + ` :budget {:max-tokens 5 :max-usd 0.05M :max-attempts 2 :temperature 0.5}}`, []string{
+			`1:96: warning CHECK-046 :llm/voice has no known price and is not called under :max-usd, in [:nodes 0 :budget :max-usd]`}},
 		{respond + ` :budget {:max-tokns 5}}`, []string{`1:73: error CHECK-010 unknown key :max-tokns in [:nodes 0 :budget]; nearest is :max-tokens`}},
 		{respond + ` :budget {:max-usd 0.05}}`, []string{`1:82: error CHECK-015 wanted an integer or a decimal that is not negative, such as 0.05M, got 0.05, in [:nodes 0 :budget :max-usd]`}},
 		{respond + ` :budget {:max-attempts -1}}`, []string{`1:87: error CHECK-015 wanted an integer that is not negative, got -1, in [:nodes 0 :budget :max-attempts]`}},

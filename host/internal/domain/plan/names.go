@@ -56,6 +56,7 @@ var (
 	kOver        = edn.K("over")
 	kInput       = edn.K("input")
 	kBudget      = edn.K("budget")
+	kMaxUSD      = edn.K("max-usd")
 	kBody        = edn.K("body")
 	kPlan        = edn.K("plan")
 	kFn          = edn.K("fn")
