@@ -225,16 +225,16 @@ func (p *Plan) way(loop []int) string {
 	return b.String()
 }
 
-// lastEmit returns the index of the last emit that runs in any case, or -1.
+// lastEmit returns the index of the last emit that runs in any case, 0 if no other node has run before it.
 func (p *Plan) lastEmit() int {
-	for i := len(p.Nodes) - 1; i >= 0; i-- {
+	for i := len(p.Nodes) - 1; i > 0; i-- {
 		if n := &p.Nodes[i]; n.Op == OpEmit {
 			if runs, known := n.When.constant(); known && runs {
 				return i
 			}
 		}
 	}
-	return -1
+	return 0
 }
 
 // deadCode warns of a node that never runs and of an emit that never wins.
@@ -250,7 +250,7 @@ func (c *checker) deadCode(p *Plan, n *Node, lastEmit int) {
 // unread warns of slots that nobody reads.
 func (c *checker) unread(pl *place) {
 	p := pl.p
-	lastAnswer := -1
+	lastAnswer := 0
 	for i := range pl.all {
 		if pl.all[i].plans {
 			lastAnswer = i
