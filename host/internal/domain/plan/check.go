@@ -39,7 +39,7 @@ func causes(all []Finding) []Finding {
 		if w, ok := lostWriterOf(f); ok {
 			writers = append(writers, w)
 		}
-		if f.Check == checkUnknownKey && f.key {
+		if f.Check == checkUnknownKey {
 			damaged[showPath(f.Path[:len(f.Path)-1])] = true
 		}
 	}
@@ -64,15 +64,16 @@ type lostWriter struct {
 }
 
 // lostWriterOf returns the writer of a slot that a finding is about.
-func lostWriterOf(f Finding) (w lostWriter, ok bool) {
+func lostWriterOf(f Finding) (lostWriter, bool) {
 	last := len(f.Path) - 1
 	if last < 0 || !slices.Contains([]string{checkUnknownKey, checkType, checkDuplicate}, f.Check) {
-		return w, false
+		return lostWriter{}, false
 	}
 	key, _ := f.Path[last].AsKeyword()
 	if f.Check == checkUnknownKey && f.key {
-		if key, ok = f.Nearest.AsKeyword(); !ok {
-			key = "as" // it may be any key
+		key = "as" // it may be any key
+		if near, ok := f.Nearest.AsKeyword(); ok {
+			key = near
 		}
 	}
 	switch {
@@ -83,15 +84,13 @@ func lostWriterOf(f Finding) (w lostWriter, ok bool) {
 	case last > 0 && edn.Equal(f.Path[last-1], edn.K("bindings")):
 		return lostWriter{in: f.Path[:last-1], inside: true}, true
 	}
-	return w, false
+	return lostWriter{}, false
 }
 
 // reaches reports whether a read may mean the slot that was to be written.
 func (w lostWriter) reaches(read []edn.Value) bool {
-	if w.inside {
-		return len(read) > len(w.in) && comparePaths(read[:len(w.in)], w.in) == 0
-	}
-	return comparePaths(read[:min(len(w.in), len(read))], w.in) > 0
+	order := comparePaths(read[:min(len(w.in), len(read))], w.in)
+	return order > 0 && !w.inside || order == 0 && w.inside
 }
 
 // checker is the state of one Check.
@@ -130,17 +129,11 @@ func (c *checker) report(f Finding, key bool) {
 
 // bad reports an error about the value under path.
 func (c *checker) bad(check string, path []edn.Value, near edn.Value, format string, args ...any) {
-	if c.full(Error) {
-		return
-	}
 	c.report(Finding{Check: check, Path: path, Nearest: near, Message: fmt.Sprintf(format, args...) + suggest(near)}, false)
 }
 
 // warn reports a warning about the value under path.
 func (c *checker) warn(check string, path []edn.Value, format string, args ...any) {
-	if c.full(Warning) {
-		return
-	}
 	c.report(Finding{Check: check, Severity: Warning, Path: path, Message: fmt.Sprintf(format, args...)}, false)
 }
 

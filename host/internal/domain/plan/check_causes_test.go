@@ -19,6 +19,7 @@ func places(t testing.TB, env plan.Env, text string) []string {
 	}
 	out := []string{}
 	for _, f := range fs {
+		assert.Contains(t, []plan.Severity{plan.Error, plan.Warning}, f.Severity)
 		out = append(out, f.Check+" "+edn.Vector(f.Path...).String())
 	}
 	return out

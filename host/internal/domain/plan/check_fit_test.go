@@ -213,6 +213,17 @@ func TestAlternativesThatMayFit(t *testing.T) {
 	}
 }
 
+// CHECK-020: a tool is held against its schema like a call, and an unknown schema against nothing.
+func TestAlternativesOfTools(t *testing.T) {
+	env := flow(t, "[:map [:a :string]]", "[:or [:map [:x :int]] [:map [:y :int]]]")
+	const before = `{:nodes [{:op :call :intent :flow/make :as :s} `
+	assert.Equal(t, []string{"error [:nodes 1 :input :x]"}, misfits(t, env,
+		before+`{:op :tool :tool/id :flow/taker :effects {:allowed #{:none}} :input {:x {:slot/path [:s :a]}}}]}`))
+	assert.Equal(t, []string{"CHECK-013 [:nodes 1 :requires :in-schema]"}, places(t, env,
+		before+`{:op :call :intent :flow/take :requires {:in-schema :req/unknown} :input {:x {:slot/path [:s :a]}}}]}`))
+	assert.Empty(t, misfits(t, env, before+`{:op :map :over [1] :fn {:cap/ref :flow/taker}} {:op :emit :input [{:slot/path [:s :a]}]}]}`))
+}
+
 // misfits lists severity and path of the findings CHECK-020 of a plan.
 func misfits(t testing.TB, env plan.Env, text string) []string {
 	t.Helper()

@@ -34,8 +34,8 @@ func (c *checker) gates(p *Plan, n *Node, l *policy.Layer) {
 			c.bad(checkMust, path, edn.Nil(), "nothing that may judge :%s provides the must check :%s, which asks for :%s, in %s", strings.Join(authors, ", :"), name, check.Intent, showPath(path))
 		default:
 			if keys := c.lacks(n, check); len(keys) > 0 {
-				c.warn(checkMust, path, "the must check :%s asks for :%s, which requires %s, and neither the input of the node nor its answer names %s, in %s",
-					name, check.Intent, strings.Join(keys, " and "), oneOrAll(keys), showPath(path))
+				c.warn(checkMust, path, "the must check :%s asks for :%s, and its input lacks %s: request and answer do not name it, in %s",
+					name, check.Intent, strings.Join(keys, " and "), showPath(path))
 			}
 		}
 	}
@@ -62,13 +62,6 @@ func (c *checker) gates(p *Plan, n *Node, l *policy.Layer) {
 	own(n.Layer.Must, kDone, kMust)
 	own(n.Layer.Checks.Base.V, kDispatch, kChecksHard)
 	own(n.Layer.Checks.Add.V, kDispatch, kChecks)
-}
-
-func oneOrAll(keys []string) string {
-	if len(keys) == 1 {
-		return "it"
-	}
-	return "them"
 }
 
 // faces reports whether a must of a weaker layer still stands for the node: a

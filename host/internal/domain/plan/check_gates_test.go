@@ -135,6 +135,12 @@ func TestInheritedMusts(t *testing.T) {
 	env := gated(t, "[:map [:a :int]]", "[:map [:b :int]]", nil)
 	const tool = `{:op :tool :tool/id :flow/maker :effects {:allowed #{:none}} :done {:must [:good]}}`
 	assert.Equal(t, []string{"warning [:nodes 0 :done :must]"}, verdicts(t, env, tool))
+	env.Policies = &policy.Book{Default: policy.Layer{Must: policy.NamesOf(by, "good")}}
+	assert.Equal(t, []string{"warning [:nodes 0 :tool/id]"}, verdicts(t, env, `{:op :tool :tool/id :flow/maker :effects {:allowed #{:none}}}`))
+	const call = `{:op :call :intent :flow/make}`
+	assert.Equal(t, []string{"warning [:nodes 0 :intent]", "warning [:nodes 1 :intent]"}, verdicts(t, env, call+call))
+	assert.Equal(t, []string{"CHECK-013 [:nodes 0 :output :schema]"},
+		places(t, env, `{:nodes [{:op :call :intent :flow/make :output {:schema :res/unknown}}]}`), "an answer that nothing describes")
 }
 
 // CHECK-022, GATE-009: a check is not served by the capability that it judges, and it only reads.
