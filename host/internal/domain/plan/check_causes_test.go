@@ -41,18 +41,23 @@ func TestOneFindingForOneMistake(t *testing.T) {
 		{emit + ` {:op :let :value 1 :as "x"}`, []string{"CHECK-017 [:nodes 0 :input]", "CHECK-015 [:nodes 1 :as]"}},
 		{`{:op :let :value ` + x + ` :as "x"}`, []string{"CHECK-017 [:nodes 0 :value]", "CHECK-015 [:nodes 0 :as]"}},
 		{`{:op :let :value 1 :as :y} {:op :let :value 1 :as :y}` + emit, []string{"CHECK-016 [:nodes 1 :as]"}},
-		{`{:op :let :value 1 :id "a"} {:op :let :value 1 :id "a"}` + emit, []string{"CHECK-016 [:nodes 1 :id]", "CHECK-017 [:nodes 2 :input]"}},
-		{`{:op :plan :plan {:nodes [{:op :let :value 1 :as "x"}` + emit + `]}}`, []string{"CHECK-015 [:nodes 0 :plan :nodes 0 :as]"}},
-		{`{:op :plan :plan {:nodes [{:op :let :value 1 :as "x"}]}}` + emit, []string{"CHECK-015 [:nodes 0 :plan :nodes 0 :as]"}},
+		{`{:op :let :value 1 :id "a"} {:op :let :value 1 :id "a"}` + emit, []string{"CHECK-016 [:nodes 1 :id]",
+			"CHECK-017 [:nodes 2 :input]"}},
+		{`{:op :plan :plan {:nodes [{:op :let :value 1 :as "x"}` + emit + `]}}`, []string{
+			"CHECK-015 [:nodes 0 :plan :nodes 0 :as]"}},
+		{`{:op :plan :plan {:nodes [{:op :let :value 1 :as "x"}]}}` + emit, []string{
+			"CHECK-015 [:nodes 0 :plan :nodes 0 :as]"}},
 
 		// The item of a map and the bindings of a plan fill what is inside.
 		{`{:op :map :over [1] :item "x" :body [` + emit + `]}`, []string{"CHECK-015 [:nodes 0 :item]"}},
 		{`{:op :map :over [1] :itm :x :body [` + emit + `]}`, []string{"CHECK-010 [:nodes 0 :itm]"}},
-		{`{:op :map :over [1] :item "x" :body [{:op :emit}]}` + emit, []string{"CHECK-015 [:nodes 0 :item]", "CHECK-017 [:nodes 1 :input]"}},
+		{`{:op :map :over [1] :item "x" :body [{:op :emit}]}` + emit, []string{"CHECK-015 [:nodes 0 :item]",
+			"CHECK-017 [:nodes 1 :input]"}},
 		{`{:op :plan :bindings {"x" 1} :plan {:nodes [` + emit + `]}}`, []string{"CHECK-015 [:nodes 0 :bindings \"x\"]"}},
 		{`{:op :plan :bindings 5 :plan {:nodes [` + emit + `]}}`, []string{"CHECK-015 [:nodes 0 :bindings]"}},
 		{`{:op :plan :binding {:x 1} :plan {:nodes [` + emit + `]}}`, []string{"CHECK-010 [:nodes 0 :binding]"}},
-		{`{:op :plan :bindings 5 :plan {:nodes []}}` + emit, []string{"CHECK-015 [:nodes 0 :bindings]", "CHECK-017 [:nodes 1 :input]"}},
+		{`{:op :plan :bindings 5 :plan {:nodes []}}` + emit, []string{"CHECK-015 [:nodes 0 :bindings]",
+			"CHECK-017 [:nodes 1 :input]"}},
 
 		// The key that the node lacks.
 		{`{:op :call :intnt :text/respond}`, []string{"CHECK-010 [:nodes 0 :intnt]"}},
@@ -63,7 +68,8 @@ func TestOneFindingForOneMistake(t *testing.T) {
 		{`{:op :let :value 1 :as :x} {:op :emit :inputt :x}`, []string{"CHECK-010 [:nodes 1 :inputt]"}},
 		{`{:op :let :value 1 :as :x} {:op :emit :input :z}`, []string{"CHECK-017 [:nodes 1 :input]"}},
 		{`{:op :let :value 1 :as :x} {:op :let :value {:slot/id "x"}}`, []string{"CHECK-015 [:nodes 1 :value]"}},
-		{`{:op :let :value 1 :as :x} {:op :let :value 1 :when false}`, []string{"CHECK-040 [:nodes 0 :as]", "CHECK-041 [:nodes 1 :when]"}},
+		{`{:op :let :value 1 :as :x} {:op :let :value 1 :when false}`, []string{"CHECK-040 [:nodes 0 :as]",
+			"CHECK-041 [:nodes 1 :when]"}},
 
 		// The id that another node needs.
 		{`{:op :let :id 7 :value 1} {:op :emit :needs ["seven"]}`, []string{"CHECK-015 [:nodes 0 :id]"}},
@@ -73,12 +79,16 @@ func TestOneFindingForOneMistake(t *testing.T) {
 			"CHECK-013 [:nodes 0 :requires :out-schema]", "CHECK-013 [:nodes 0 :requires :in-schema]"}},
 		{respond + ` :cap/id :llm/voice :requires {:out-schema :res/txt :in-schema :req/txt}}`, []string{
 			"CHECK-013 [:nodes 0 :requires :out-schema]", "CHECK-013 [:nodes 0 :requires :in-schema]"}},
-		{respond + ` :output {:schema :res/txt} :dispatch {:candidates [:llm/voice]}}`, []string{"CHECK-013 [:nodes 0 :output :schema]"}},
-		{respond + ` :output {:schema :res/code} :dispatch {:candidates [:llm/voice]}}`, []string{"CHECK-025 [:nodes 0 :output :schema]"}},
+		{respond + ` :output {:schema :res/txt} :dispatch {:candidates [:llm/voice]}}`, []string{
+			"CHECK-013 [:nodes 0 :output :schema]"}},
+		{respond + ` :output {:schema :res/code} :dispatch {:candidates [:llm/voice]}}`, []string{
+			"CHECK-025 [:nodes 0 :output :schema]"}},
 	} {
 		assert.Equal(t, tt.want, places(t, testEnv(t), "{:nodes ["+tt.nodes+"]}"), tt.nodes)
 	}
-	require.Equal(t, []string{"CHECK-015 [:bindings \"x\"]"}, places(t, testEnv(t), `{:bindings {"x" 1} :nodes [`+emit+`]}`))
+	require.Equal(t, []string{"CHECK-015 [:bindings \"x\"]"}, places(t, testEnv(t),
+		`{:bindings {"x" 1} :nodes [`+emit+`]}`))
 	require.Equal(t, []string{"CHECK-010 [:binding]"}, places(t, testEnv(t), `{:binding {:x 1} :nodes [`+emit+`]}`))
-	require.Equal(t, []string{"CHECK-010 [:mod]", "CHECK-017 [:nodes 0 :input]"}, places(t, testEnv(t), `{:mod :strict :nodes [`+emit+`]}`))
+	require.Equal(t, []string{"CHECK-010 [:mod]", "CHECK-017 [:nodes 0 :input]"}, places(t, testEnv(t),
+		`{:mod :strict :nodes [`+emit+`]}`))
 }

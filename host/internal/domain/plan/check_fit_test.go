@@ -198,18 +198,22 @@ func TestAlternativesThatMayFit(t *testing.T) {
 		{made, either, letText, "{:x {:slot/path [:v 0]}}", ""},
 		{made, either, "", "[S]", "error [:nodes 1 :input]"},
 		{made, "[:map [:x [:map [:y [:maybe :int]]]]]", "", "{:x {:y [S]}}", "error [:nodes 1 :input :x :y]"},
-		{made, "[:map [:x [:vector [:map [:y :int]]]]]", "", "{:x [S {:y [S]}]}", "error [:nodes 1 :input :x 0] error [:nodes 1 :input :x 1 :y]"},
+		{made, "[:map [:x [:vector [:map [:y :int]]]]]", "", "{:x [S {:y [S]}]}",
+			"error [:nodes 1 :input :x 0] error [:nodes 1 :input :x 1 :y]"},
 
 		{"[:or [:map [:a :string]] [:map [:b :int]]]", "[:map [:x :int]]", "", "{:x S}", "warning [:nodes 1 :input :x]"},
 		{"[:or [:map [:a :string]] [:map [:a :int]]]", "[:map [:x :int]]", "", "{:x S}", ""},
 		{"[:or [:map [:a :string]] :any]", "[:map [:x :int]]", "", "{:x S}", ""},
-		{"[:or [:map [:a :string]] [:map {:closed true} [:b :int]]]", "[:map [:x :int]]", "", "{:x S}", "error [:nodes 1 :input :x]"},
+		{"[:or [:map [:a :string]] [:map {:closed true} [:b :int]]]", "[:map [:x :int]]", "", "{:x S}",
+			"error [:nodes 1 :input :x]"},
 		{"[:map [:b :int]]", "[:map [:x :int]]", "", "{:x S}", ""},
-		{"[:or [:map [:a :string]] [:map [:b :int]]]", "[:map [:x :int] [:z :int]]", "", "{:x S :z S}", "warning [:nodes 1 :input :x]"},
+		{"[:or [:map [:a :string]] [:map [:b :int]]]", "[:map [:x :int] [:z :int]]", "", "{:x S :z S}",
+			"warning [:nodes 1 :input :x]"},
 	} {
 		text := fmt.Sprintf(`{:nodes [%s{:op :call :intent :flow/make :as :s} {:op :call :intent :flow/take :as :r :input %s} {:op :emit :input :r}]}`,
 			tt.before, strings.ReplaceAll(tt.input, "S", "{:slot/path [:s :a]}"))
-		assert.Equal(t, tt.want, strings.Join(misfits(t, flow(t, tt.out, tt.in), text), " "), "%s of %s for %s", tt.input, tt.out, tt.in)
+		assert.Equal(t, tt.want, strings.Join(misfits(t, flow(t, tt.out, tt.in), text), " "), "%s of %s for %s", tt.input,
+			tt.out, tt.in)
 	}
 }
 
@@ -221,7 +225,8 @@ func TestAlternativesOfTools(t *testing.T) {
 		before+`{:op :tool :tool/id :flow/taker :effects {:allowed #{:none}} :input {:x {:slot/path [:s :a]}}}]}`))
 	assert.Equal(t, []string{"CHECK-013 [:nodes 1 :requires :in-schema]"}, places(t, env,
 		before+`{:op :call :intent :flow/take :requires {:in-schema :req/unknown} :input {:x {:slot/path [:s :a]}}}]}`))
-	assert.Empty(t, misfits(t, env, before+`{:op :map :over [1] :fn {:cap/ref :flow/taker}} {:op :emit :input [{:slot/path [:s :a]}]}]}`))
+	assert.Empty(t, misfits(t, env,
+		before+`{:op :map :over [1] :fn {:cap/ref :flow/taker}} {:op :emit :input [{:slot/path [:s :a]}]}]}`))
 }
 
 // misfits lists severity and path of the findings CHECK-020 of a plan.

@@ -29,12 +29,16 @@ func (c *checker) gates(p *Plan, n *Node, l *policy.Layer) {
 			c.bad(checkMust, path, edn.Nil(), "nothing provides the must check :%s in %s", name, showPath(path))
 		case check.Kind != registry.CheckCapability:
 		case len(c.env.Registry.Candidates(check.Intent)) == 0:
-			c.bad(checkMust, path, edn.Nil(), "nothing provides the must check :%s, which asks for :%s, in %s", name, check.Intent, showPath(path))
+			c.bad(checkMust, path, edn.Nil(), "nothing provides the must check :%s, which asks for :%s, in %s", name,
+				check.Intent, showPath(path))
 		case len(authors) > 0 && !slices.ContainsFunc(authors, func(author string) bool { return c.judged(check, author) }):
-			c.bad(checkMust, path, edn.Nil(), "nothing that may judge :%s provides the must check :%s, which asks for :%s, in %s", strings.Join(authors, ", :"), name, check.Intent, showPath(path))
+			c.bad(checkMust, path, edn.Nil(),
+				"nothing that may judge :%s provides the must check :%s, which asks for :%s, in %s", strings.Join(authors, ", :"),
+				name, check.Intent, showPath(path))
 		default:
 			if keys := c.lacks(n, check); len(keys) > 0 {
-				c.warn(checkMust, path, "the must check :%s asks for :%s, and its input lacks %s: request and answer do not name it, in %s",
+				c.warn(checkMust, path,
+					"the must check :%s asks for :%s, and its input lacks %s: request and answer do not name it, in %s",
 					name, check.Intent, strings.Join(keys, " and "), showPath(path))
 			}
 		}
@@ -103,10 +107,10 @@ func (c *checker) judged(check *registry.Check, author string) bool {
 	return d.AnyFits()
 }
 
-// lacks returns the keys that the intent of a check requires and that it gets from nowhere: the request of the node, its
-// answer and the parameters of the check do not name them (GATE-009). Of several alternatives it returns the keys of the
-// first. Open maps may hold more than they name, so these
-// keys may be present nevertheless. A check that does not apply to every answer lacks nothing.
+// lacks returns the keys that the intent of a check requires and that it gets from nowhere: the request of the node,
+// its answer and the parameters of the check do not name them (GATE-009). Of several alternatives it returns the keys
+// of the first. Open maps may hold more than they name, so these keys may be present nevertheless. A check that does
+// not apply to every answer lacks nothing.
 func (c *checker) lacks(n *Node, check *registry.Check) []string {
 	in, known := c.env.Registry.Schema(c.env.Registry.InSchema(check.Intent, ""))
 	out, described := c.env.Registry.Schema(c.env.outSchema(n))
@@ -114,7 +118,8 @@ func (c *checker) lacks(n *Node, check *registry.Check) []string {
 		return nil
 	}
 	answers, all := alternatives([]*schema.Schema{out}, nil, 0)
-	if !all || slices.ContainsFunc(answers, func(s *schema.Schema) bool { return s.Kind() != schema.KindMap || len(s.Entries()) == 0 }) {
+	nameless := func(s *schema.Schema) bool { return s.Kind() != schema.KindMap || len(s.Entries()) == 0 }
+	if !all || slices.ContainsFunc(answers, nameless) {
 		return nil
 	}
 	wanted, all := alternatives([]*schema.Schema{in}, nil, 0)

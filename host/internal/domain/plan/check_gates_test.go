@@ -107,8 +107,10 @@ func TestMustChecksThatGetNoInput(t *testing.T) {
 	env := gated(t, "[:map [:a :int]]", "[:map [:b :int]]", nil)
 	assert.Empty(t, verdicts(t, env, `{:op :call :intent :flow/make :done {:should [:good]}}`))
 	assert.Empty(t, verdicts(t, env, `{:op :call :intent :flow/make}`))
-	assert.Equal(t, []string{"warning [:nodes 0 :dispatch :checks]"}, verdicts(t, env, `{:op :call :intent :flow/make :dispatch {:checks [:good]}}`))
-	assert.Equal(t, []string{"warning [:nodes 0 :dispatch :checks/hard]"}, verdicts(t, env, `{:op :call :intent :flow/make :dispatch {:checks/hard [:good]}}`))
+	assert.Equal(t, []string{"warning [:nodes 0 :dispatch :checks]"}, verdicts(t, env,
+		`{:op :call :intent :flow/make :dispatch {:checks [:good]}}`))
+	assert.Equal(t, []string{"warning [:nodes 0 :dispatch :checks/hard]"}, verdicts(t, env,
+		`{:op :call :intent :flow/make :dispatch {:checks/hard [:good]}}`))
 }
 
 // CHECK-022: what weaker layers must counts too, at the key that names what is called. A hard list of the node
@@ -124,8 +126,10 @@ func TestInheritedMusts(t *testing.T) {
 		{policy.Layer{Must: policy.NamesOf(by, "good")}, `:dispatch {:checks/hard []}`, "warning [:nodes 0 :intent]"},
 		{policy.Layer{Must: policy.NamesOf(by, "absent")}, ``, "error [:nodes 0 :intent]"},
 		{policy.Layer{Must: policy.NamesOf(by, "schema-valid")}, ``, ""},
-		{policy.Layer{Checks: policy.Additive{Add: policy.Of(policy.NamesOf(by, "good"), by)}}, ``, "warning [:nodes 0 :intent]"},
-		{policy.Layer{Checks: policy.Additive{Add: policy.Of(policy.NamesOf(by, "good"), by)}}, `:dispatch {:checks/hard []}`, ""},
+		{policy.Layer{Checks: policy.Additive{Add: policy.Of(policy.NamesOf(by, "good"), by)}}, ``,
+			"warning [:nodes 0 :intent]"},
+		{policy.Layer{Checks: policy.Additive{Add: policy.Of(policy.NamesOf(by, "good"), by)}},
+			`:dispatch {:checks/hard []}`, ""},
 	} {
 		env := gated(t, "[:map [:a :int]]", "[:map [:b :int]]", nil)
 		env.Policies = &policy.Book{Intents: map[string]policy.Layer{"flow/make": tt.layer}}
@@ -136,11 +140,13 @@ func TestInheritedMusts(t *testing.T) {
 	const tool = `{:op :tool :tool/id :flow/maker :effects {:allowed #{:none}} :done {:must [:good]}}`
 	assert.Equal(t, []string{"warning [:nodes 0 :done :must]"}, verdicts(t, env, tool))
 	env.Policies = &policy.Book{Default: policy.Layer{Must: policy.NamesOf(by, "good")}}
-	assert.Equal(t, []string{"warning [:nodes 0 :tool/id]"}, verdicts(t, env, `{:op :tool :tool/id :flow/maker :effects {:allowed #{:none}}}`))
+	assert.Equal(t, []string{"warning [:nodes 0 :tool/id]"}, verdicts(t, env,
+		`{:op :tool :tool/id :flow/maker :effects {:allowed #{:none}}}`))
 	const call = `{:op :call :intent :flow/make}`
 	assert.Equal(t, []string{"warning [:nodes 0 :intent]", "warning [:nodes 1 :intent]"}, verdicts(t, env, call+call))
 	assert.Equal(t, []string{"CHECK-013 [:nodes 0 :output :schema]"},
-		places(t, env, `{:nodes [{:op :call :intent :flow/make :output {:schema :res/unknown}}]}`), "an answer that nothing describes")
+		places(t, env, `{:nodes [{:op :call :intent :flow/make :output {:schema :res/unknown}}]}`),
+		"an answer that nothing describes")
 }
 
 // CHECK-022, GATE-009: a check is not served by the capability that it judges, and it only reads.

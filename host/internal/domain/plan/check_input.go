@@ -48,7 +48,8 @@ func (c *checker) literal(p *Plan, n *Node) {
 	if !reported {
 		t, where := f.blame(s, n.Input.root, nil)
 		path := slices.Concat(p.path(n.Index, kInput), where)
-		c.bad(checkNeverFits, path, edn.Nil(), "the :input of :%s: %s can never fit, whatever its slots hold, in %s", what, show(t.value), showPath(path))
+		c.bad(checkNeverFits, path, edn.Nil(), "the :input of :%s: %s can never fit, whatever its slots hold, in %s", what,
+			show(t.value), showPath(path))
 	}
 }
 
@@ -352,7 +353,8 @@ func (c *checker) collection(pl *place, n *Node) {
 	if !ok || !known {
 		return
 	}
-	if given, all := reach([]*schema.Schema{out}, below, true); !all || len(given) == 0 || slices.ContainsFunc(given, holdsMany) {
+	given, all := reach([]*schema.Schema{out}, below, true)
+	if !all || len(given) == 0 || slices.ContainsFunc(given, holdsMany) {
 		return
 	}
 	path := p.path(n.Index, kOver)

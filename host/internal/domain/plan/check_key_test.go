@@ -33,8 +33,10 @@ func TestMisspeltInputKeys(t *testing.T) {
 		{open, "{:clauses [{:weight 1} {:wieght 1}]}", "[:clauses 1 :wieght]", ":weight"},
 		{open, "{:clauses [{:slot/id :v} {:wieght {:slot/id :v}}]}", "[:clauses 1 :wieght]", ":weight"},
 		{open, "{:limits {:x 1}}", "[:limits]", ":limit"},
-		{"[:map [:l [:map-of :keyword [:map [:weight {:optional true} :int]]]]]", "{:l {:a {:wieght 1}}}", "[:l :a :wieght]", ":weight"},
-		{"[:map [:l [:tuple :int [:map [:weight {:optional true} :int]]]]]", "{:l [1 {:wieght 1}]}", "[:l 1 :wieght]", ":weight"},
+		{"[:map [:l [:map-of :keyword [:map [:weight {:optional true} :int]]]]]", "{:l {:a {:wieght 1}}}", "[:l :a :wieght]",
+			":weight"},
+		{"[:map [:l [:tuple :int [:map [:weight {:optional true} :int]]]]]", "{:l [1 {:wieght 1}]}", "[:l 1 :wieght]",
+			":weight"},
 		{"[:or [:map [:clauses :int]] [:map [:text :string]]]", `{:text "t" :clause 1}`, "[:clause]", ":clauses"},
 		{"[:or [:map [:clauses :int]] [:map [:text :string]]]", `{:text "t" :texts 1}`, "", ""},
 		{"[:or [:map [:clauses {:optional true} :int]] :any]", "{:clause 1}", "", ""},
@@ -56,7 +58,8 @@ func TestMisspeltInputKeys(t *testing.T) {
 		assert.Equal(t, tt.want+tt.near, got+near, "%s for %s", tt.input, tt.in)
 	}
 	// Where the schema is closed, it is an error.
-	got := places(t, flow(t, ":any", "[:map {:closed true} [:clauses :int]]"), `{:nodes [{:op :call :intent :flow/take :input {:clause 1}}]}`)
+	got := places(t, flow(t, ":any", "[:map {:closed true} [:clauses :int]]"),
+		`{:nodes [{:op :call :intent :flow/take :input {:clause 1}}]}`)
 	assert.NotContains(t, got, "CHECK-049 [:nodes 0 :input :clause]")
 	assert.Contains(t, got, "CHECK-020 [:nodes 0 :input :clause]")
 	assert.Equal(t, []string{"CHECK-049 [:nodes 0 :input :clause]"}, places(t, flow(t, ":any", open),
@@ -71,7 +74,8 @@ func TestUnknownPrices(t *testing.T) {
 	}
 	half := func(c *contract.Capability) { c.Cost.USDInPerMTok = edn.MustRead("1M") }
 	limits := func(text string) policy.Fields { return policy.FieldsOf(edn.MustRead(text), policy.Origin{}) }
-	const node, at, tool = `:budget {:max-usd 1M}`, "CHECK-046 [:nodes 0 :budget :max-usd]", "{:op :tool :tool/id :p/one :effects {:allowed #{:none}} "
+	const node, at, tool = `:budget {:max-usd 1M}`, "CHECK-046 [:nodes 0 :budget :max-usd]",
+		"{:op :tool :tool/id :p/one :effects {:allowed #{:none}} "
 	for _, tt := range []struct {
 		name     string
 		one, two func(*contract.Capability)
@@ -101,7 +105,8 @@ func TestUnknownPrices(t *testing.T) {
 		{"limit of the request", nil, nil, "", func(env *plan.Env) { env.Request.Budget = limits("{:max-usd 1M}") }, ""},
 		{"limit of both", nil, nil, node, func(env *plan.Env) { env.Request.Budget = limits("{:max-usd 1M}") }, at},
 	} {
-		one, two := serve("p/one", "tool", "p/call", "req/any", "res/any"), serve("p/two", "tool", "p/call", "req/any", "res/any")
+		one, two := serve("p/one", "tool", "p/call", "req/any", "res/any"), serve("p/two", "tool", "p/call", "req/any",
+			"res/any")
 		for c, change := range map[*registry.Capability]func(*contract.Capability){&one: tt.one, &two: tt.two} {
 			if change != nil {
 				change(&c.Capability)

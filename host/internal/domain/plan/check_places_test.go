@@ -23,8 +23,10 @@ func TestPlacesOfFindings(t *testing.T) {
 		want  []string
 	}{
 		// Cycles: at the :needs of the last node, or at the node that only reads.
-		{`{:op :let :id "a" :value 1 :as :x :needs ["b"]} {:op :let :id "b" :value {:slot/id :x}}`, []string{"CHECK-019 [:nodes 1]"}},
-		{`{:op :let :id "a" :value 1 :needs ["b"]} {:op :let :id "b" :value 1 :needs ["a"]}`, []string{"CHECK-019 [:nodes 1 :needs]"}},
+		{`{:op :let :id "a" :value 1 :as :x :needs ["b"]} {:op :let :id "b" :value {:slot/id :x}}`, []string{
+			"CHECK-019 [:nodes 1]"}},
+		{`{:op :let :id "a" :value 1 :needs ["b"]} {:op :let :id "b" :value 1 :needs ["a"]}`, []string{
+			"CHECK-019 [:nodes 1 :needs]"}},
 
 		// Emits.
 		{`{:op :emit :input 1} {:op :emit :input 2 :when false}`, []string{"CHECK-041 [:nodes 1 :when]"}},
@@ -36,44 +38,56 @@ func TestPlacesOfFindings(t *testing.T) {
 		// Slots that nothing reads.
 		{`{:op :let :value 1 :as :x}`, []string{"CHECK-040 [:nodes 0 :as]"}},
 		{`{:op :call :intent :plan/compile :as :x}`, []string{"CHECK-040 [:nodes 0 :as]"}},
-		{`{:op :let :value 1 :as :x} {:op :call :intent :plan/compile} {:op :let :value 1 :as :y}`, []string{"CHECK-040 [:nodes 2 :as]"}},
+		{`{:op :let :value 1 :as :x} {:op :call :intent :plan/compile} {:op :let :value 1 :as :y}`, []string{
+			"CHECK-040 [:nodes 2 :as]"}},
 		{`{:op :plan :plan {:nodes [{:op :let :value 1 :as :x}]}}`, []string{"CHECK-040 [:nodes 0 :plan :nodes 0 :as]"}},
 		{`{:op :map :over [1] :body [{:op :let :value 1 :as :x}]}`, []string{}},
-		{`{:op :map :over [1] :body [{:op :let :value 1 :as :x} {:op :let :value 1 :as :y}]}`, []string{"CHECK-040 [:nodes 0 :body 0 :as]"}},
-		{`{:op :map :over [1] :body [{:op :emit :input 1} {:op :let :value 1 :as :x}]}`, []string{"CHECK-040 [:nodes 0 :body 1 :as]"}},
+		{`{:op :map :over [1] :body [{:op :let :value 1 :as :x} {:op :let :value 1 :as :y}]}`, []string{
+			"CHECK-040 [:nodes 0 :body 0 :as]"}},
+		{`{:op :map :over [1] :body [{:op :emit :input 1} {:op :let :value 1 :as :x}]}`, []string{
+			"CHECK-040 [:nodes 0 :body 1 :as]"}},
 
 		// Candidates and handles.
 		{respond + ` :dispatch {:candidates [{:slot/id :h} {:cap/ref :llm/vioce} :llm/voise]}}`, []string{
 			"CHECK-017 [:nodes 0 :dispatch :candidates 0]",
 			"CHECK-012 [:nodes 0 :dispatch :candidates 1]",
 			"CHECK-012 [:nodes 0 :dispatch :candidates 2]"}},
-		{respond + ` :dispatch {:candidates [:llm/voise :llm/voice]}}`, []string{"CHECK-012 [:nodes 0 :dispatch :candidates 0]"}},
+		{respond + ` :dispatch {:candidates [:llm/voise :llm/voice]}}`, []string{
+			"CHECK-012 [:nodes 0 :dispatch :candidates 0]"}},
 		{respond + ` :dispatch {:candidates [:chess/rules]}}`, []string{"CHECK-025 [:nodes 0 :dispatch :candidates]"}},
-		{`{:op :let :value :llm/vioce} {:op :let :value {:cap/ref :llm/vioce}} {:op :let :value [{:cap/ref :llm/vioce}]}`, []string{
-			"CHECK-012 [:nodes 1 :value]"}},
+		{`{:op :let :value :llm/vioce} {:op :let :value {:cap/ref :llm/vioce}} {:op :let :value [{:cap/ref :llm/vioce}]}`,
+			[]string{
+				"CHECK-012 [:nodes 1 :value]"}},
 		{`{:op :let :value {:cap/ref :fs/write} :as :h} ` + write + ` :dispatch {:strategy :race :candidates [{:slot/id :h}]}}`, []string{}},
-		{respond + ` :output {:schema :res/txt} :requires {:out-schema :res/txt}}`, []string{"CHECK-013 [:nodes 0 :output :schema]"}},
-		{respond + ` :dispatch {:retry {:same-cap-max 1 :fallback-max 1}}}`, []string{"CHECK-043 [:nodes 0 :dispatch :retry]"}},
+		{respond + ` :output {:schema :res/txt} :requires {:out-schema :res/txt}}`, []string{
+			"CHECK-013 [:nodes 0 :output :schema]"}},
+		{respond + ` :dispatch {:retry {:same-cap-max 1 :fallback-max 1}}}`, []string{
+			"CHECK-043 [:nodes 0 :dispatch :retry]"}},
 
 		// Tools are held against the same checks.
-		{`{:op :tool :tool/id :fs/read :effects {:allowed #{:fs/read}} :done {:must [:legal-mov]}}`, []string{"CHECK-014 [:nodes 0 :done :must]"}},
+		{`{:op :tool :tool/id :fs/read :effects {:allowed #{:fs/read}} :done {:must [:legal-mov]}}`, []string{
+			"CHECK-014 [:nodes 0 :done :must]"}},
 		{`{:op :tool :tool/id :fs/read :effects {:allowed #{:fs/read}} :budget {:max-attempts 0}}`, []string{
 			"CHECK-023 [:nodes 0 :budget :max-attempts]"}},
-		{`{:op :tool :tool/id :fs/read :effects {:allowed #{:fs/read}} :done {:must [:tests-pass]}}`, []string{"CHECK-022 [:nodes 0 :done :must]"}},
+		{`{:op :tool :tool/id :fs/read :effects {:allowed #{:fs/read}} :done {:must [:tests-pass]}}`, []string{
+			"CHECK-022 [:nodes 0 :done :must]"}},
 		{`{:op :tool :tool/id :fs/read :effects {:allowed #{:none}}}`, []string{"CHECK-021 [:nodes 0 :effects]"}},
-		{`{:op :tool :tool/id :fs/write :effects {:allowed #{:fs/write}} :input {:path "a"}}`, []string{"CHECK-020 [:nodes 0 :input :content]"}},
+		{`{:op :tool :tool/id :fs/write :effects {:allowed #{:fs/write}} :input {:path "a"}}`, []string{
+			"CHECK-020 [:nodes 0 :input :content]"}},
 
 		// The producer of a slot: a call, the schema that it requires, or a tool.
 		{`{:op :call :intent :num/add :input {:n 1} :as :x} ` + number, []string{"CHECK-020 [:nodes 1 :input :n]"}},
 		{`{:op :call :intent :plan/compile :as :x} ` + number, []string{}},
-		{`{:op :call :intent :num/add :input {:n 1} :output {:schema :res/number} :as :x} ` + number, []string{"CHECK-020 [:nodes 1 :input :n]"}},
+		{`{:op :call :intent :num/add :input {:n 1} :output {:schema :res/number} :as :x} ` + number, []string{
+			"CHECK-020 [:nodes 1 :input :n]"}},
 		{`{:op :tool :tool/id :fs/write :effects {:allowed #{:fs/write}} :input {:path "a" :content "b"} :as :x}
 		  {:op :call :intent :text/respond :input {:prompt {:slot/path [:x :bytes]}}}`, []string{"CHECK-020 [:nodes 1 :input :prompt]"}},
 		{`{:op :let :value 1 :as :x} {:op :map :over {:slot/path [:x :a]} :body []}`, []string{}},
 
 		// Slots that a later node fills, also around the plan that reads them.
 		{`{:op :emit :input :x} {:op :let :value 1 :as :x}`, []string{"CHECK-018 [:nodes 0 :input]"}},
-		{`{:op :plan :plan {:nodes [{:op :emit :input :x}]}} {:op :let :value 1 :as :x}`, []string{"CHECK-018 [:nodes 0 :plan :nodes 0 :input]"}},
+		{`{:op :plan :plan {:nodes [{:op :emit :input :x}]}} {:op :let :value 1 :as :x}`, []string{
+			"CHECK-018 [:nodes 0 :plan :nodes 0 :input]"}},
 		{`{:op :plan :as :x :plan {:nodes [{:op :emit :input :x}]}}`, []string{"CHECK-018 [:nodes 0 :plan :nodes 0 :input]"}},
 		{`{:op :let :value 1 :as :x} {:op :plan :plan {:nodes [{:op :emit :input :x}]}}`, []string{}},
 		{`{:op :let :value {:slot/id :x :slot/default 1}} {:op :let :value 1 :as :x}`, []string{}},
@@ -123,7 +137,8 @@ func TestSeveralCapabilities(t *testing.T) {
 	env := plan.Env{Registry: r}
 	const write = `{:op :call :intent :fs/write :input {:path "a" :content "b"} :effects {:allowed #{:fs/write}} :dispatch {:strategy :race}}`
 	assert.Equal(t, []string{"CHECK-024 [:nodes 0 :dispatch :strategy]"}, places(t, env, `{:nodes [`+write+`]}`))
-	assert.Equal(t, []string{"CHECK-027 [:nodes 0 :fn]"}, places(t, env, `{:nodes [{:op :map :over [{:n 1}] :fn {:cap/ref :num/both}}]}`))
+	assert.Equal(t, []string{"CHECK-027 [:nodes 0 :fn]"}, places(t, env,
+		`{:nodes [{:op :map :over [{:n 1}] :fn {:cap/ref :num/both}}]}`))
 	assert.Empty(t, places(t, env, `{:nodes [{:op :map :over [{:n 1}] :fn {:cap/ref :num/both} :intent :num/add}]}`))
 }
 
@@ -140,5 +155,6 @@ func TestCycleBehindAnotherNode(t *testing.T) {
 func TestTooManyNodes(t *testing.T) {
 	many := "[" + strings.Repeat("{:op :cal}\n", plan.DefaultLimits().Nodes+1) + "]"
 	assert.Equal(t, []string{"CHECK-026 [:nodes]"}, places(t, testEnv(t), "{:nodes "+many+"}"))
-	assert.Equal(t, []string{"CHECK-026 [:nodes 0 :plan :nodes]"}, places(t, testEnv(t), fmt.Sprintf("{:nodes [{:op :plan :plan {:nodes %s}}]}", many)))
+	assert.Equal(t, []string{"CHECK-026 [:nodes 0 :plan :nodes]"}, places(t, testEnv(t),
+		fmt.Sprintf("{:nodes [{:op :plan :plan {:nodes %s}}]}", many)))
 }

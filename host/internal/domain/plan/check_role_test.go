@@ -34,7 +34,8 @@ func TestUnknownRoles(t *testing.T) {
 		}
 		if assert.Len(t, fs, 1, role) {
 			assert.Equal(t, plan.Error, fs[0].Severity)
-			assert.Equal(t, "CHECK-015 [:nodes 0 :role] "+near, fs[0].Check+" "+edn.Vector(fs[0].Path...).String()+" "+fs[0].Nearest.String())
+			assert.Equal(t, "CHECK-015 [:nodes 0 :role] "+near,
+				fs[0].Check+" "+edn.Vector(fs[0].Path...).String()+" "+fs[0].Nearest.String())
 		}
 		assert.Empty(t, plan.Check(p, plan.Env{Registry: r}), "without prompts")
 	}

@@ -209,8 +209,9 @@ func TestCheckTable(t *testing.T) {
 		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :call :intent :num/add :input {:n {:slot/path [:x :out :many 0]} :list [{:slot/path [:x :n]}]} :as :y} {:op :emit :input :y}`, nil},
 		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :call :intent :num/add :input {:n 1 :list [{:slot/path [:x :s]}]} :as :y} {:op :emit :input :y}`,
 			[]string{`1:108: error CHECK-020 [:x :s] of schema :res/number can never fit :req/number in [:nodes 1 :input :list 0]`}},
-		{respond + ` :as :x} {:op :call :intent :num/add :input {:n {:slot/path [:x :text]}} :as :y} {:op :emit :input :y}`, []string{
-			`1:111: warning CHECK-020 [:x :text] does not fit :req/number as its producer describes it, in [:nodes 1 :input :n]`}},
+		{respond + ` :as :x} {:op :call :intent :num/add :input {:n {:slot/path [:x :text]}} :as :y} {:op :emit :input :y}`,
+			[]string{
+				`1:111: warning CHECK-020 [:x :text] does not fit :req/number as its producer describes it, in [:nodes 1 :input :n]`}},
 		{`{:op :call :intent :num/add :input {:n "one" :list [1 "two"]} :as :x} {:op :emit :input :x}`, []string{
 			`1:49: error CHECK-020 the :input of :num/add: should be an integer, got "one", in [:nodes 0 :input :n]`,
 			`1:64: error CHECK-020 the :input of :num/add: should be an integer, got "two", in [:nodes 0 :input :list 1]`}},

@@ -239,7 +239,8 @@ func TestSmallPartsOfLargeValues(t *testing.T) {
 func TestTextPositions(t *testing.T) {
 	for _, row := range []struct{ name, intent, input, want, coerced string }{
 		{"every branch that knows the key wants text", "text/respond", `{:prompt {:slot/id :a}}`, `{:prompt "t"}`, "[[:prompt]]"},
-		{"a path is itself", "text/respond", `{:text "p" :prompt {:slot/path [:a :out]}}`, `{:prompt {:n 0 :text "t"} :text "p"}`, "[]"},
+		{"a path is itself", "text/respond", `{:text "p" :prompt {:slot/path [:a :out]}}`,
+			`{:prompt {:n 0 :text "t"} :text "p"}`, "[]"},
 		{"a key that the schema does not know", "text/respond", `{:prompt "p" :x {:slot/id :a}}`, "", "[]"},
 		{"a map is wanted", "plan/compile", `{:prompt {:slot/id :a}}`, "", "[]"},
 		{"a tool slot", "text/respond", `{:prompt {:slot/id :t}}`, `{:prompt "file"}`, "[[:prompt]]"},

@@ -337,7 +337,8 @@ func TestUnknownBindings(t *testing.T) {
 	script, err := os.ReadFile(filepath.Join(w.dir, "all.edn"))
 	require.NoError(t, err)
 	_, add, _ := strings.Cut(string(script), ":t/add")
-	w.write("all.edn", strings.Replace(string(script), add, strings.Replace(add, "{:crash :sigkill}", "{:value {:n 1 :s \"\"}} {:plan {:nodes []}}", 1), 1))
+	w.write("all.edn", strings.Replace(string(script), add, strings.Replace(add, "{:crash :sigkill}",
+		"{:value {:n 1 :s \"\"}} {:plan {:nodes []}}", 1), 1))
 	got := w.run("check", "plan.edn", "--bind", "m=1")
 	assert.Equal(t, 0, got.code, "its answer may be a plan: "+got.stdout+got.stderr)
 }
