@@ -236,18 +236,20 @@ func TestMalformed(t *testing.T) {
 	for i, row := range malformed {
 		intents[row.intent] = append(intents[row.intent], i)
 	}
-	var nodes, emits strings.Builder
+	// The inputs are bindings, which a caller may replace: the static check does not follow them.
+	var bindings, nodes, emits strings.Builder
 	for intent, rows := range intents {
 		slot := strings.ReplaceAll(intent, "/", ".")
 		var inputs []string
 		for _, i := range rows {
 			inputs = append(inputs, malformed[i].input)
 		}
-		fmt.Fprintf(&nodes, " {:op :map :over [%s] :item :in :as :%s :on-item-error :keep :body [{:op :call :intent :%s :input {:slot/id :in} :as :x} {:op :emit :input :x}]}\n",
-			strings.Join(inputs, "\n  "), slot, intent)
+		fmt.Fprintf(&bindings, " :in.%s [%s]\n", slot, strings.Join(inputs, "\n  "))
+		fmt.Fprintf(&nodes, " {:op :map :over :in.%s :item :in :as :%s :on-item-error :keep\n", slot, slot)
+		fmt.Fprintf(&nodes, "  :body [{:op :call :intent :%s :input {:slot/id :in} :as :x} {:op :emit :input :x}]}\n", intent)
 		fmt.Fprintf(&emits, " :%s {:slot/path [:%s :out]}", slot, slot)
 	}
-	w.write("malformed.edn", "{:nodes [\n"+nodes.String()+" {:op :emit :input {"+emits.String()+"}}]}\n")
+	w.write("malformed.edn", "{:bindings {"+bindings.String()+"}\n :nodes [\n"+nodes.String()+" {:op :emit :input {"+emits.String()+"}}]}\n")
 	got := w.run("run", "malformed.edn", "-o", "edn")
 	require.Equal(t, 0, got.code, "%s%s", got.stdout, got.stderr)
 	out := got.value(t).Key("result").Key("out")
