@@ -64,6 +64,17 @@ func TestPlacesOfFindings(t *testing.T) {
 		{respond + ` :dispatch {:retry {:same-cap-max 1 :fallback-max 1}}}`, []string{
 			"CHECK-043 [:nodes 0 :dispatch :retry]"}},
 
+		// The key without which a candidate would be left.
+		{respond + ` :requires {:out-schema :res/code}}`, []string{"CHECK-025 [:nodes 0 :requires :out-schema]"}},
+		{respond + ` :requires {:in-schema :req/code}}`, []string{"CHECK-025 [:nodes 0 :requires :in-schema]"}},
+		{respond + ` :requires {:result/type :plan}}`, []string{"CHECK-025 [:nodes 0 :requires :result/type]"}},
+		{respond + ` :requires {:cap/kind :tool}}`, []string{"CHECK-025 [:nodes 0 :requires :cap/kind]"}},
+		{respond + ` :requires {:cap/tags #{:fast}}}`, []string{"CHECK-025 [:nodes 0 :requires :cap/tags]"}},
+		{write + ` :requires {:effects/allowed #{:none}}}`, []string{"CHECK-021 [:nodes 0 :intent]"}},
+		{respond + ` :dispatch {:exclude #{:llm/voice}}}`, []string{"CHECK-025 [:nodes 0 :dispatch :exclude]"}},
+		{respond + ` :cap/id :llm/meta}`, []string{"CHECK-025 [:nodes 0 :cap/id]"}},
+		{respond + ` :requires {:cap/kind :tool :cap/tags #{:fast}}}`, []string{"CHECK-025 [:nodes 0 :requires :cap/kind]"}},
+
 		// Tools are held against the same checks.
 		{`{:op :tool :tool/id :fs/read :effects {:allowed #{:fs/read}} :done {:must [:legal-mov]}}`, []string{
 			"CHECK-014 [:nodes 0 :done :must]"}},
