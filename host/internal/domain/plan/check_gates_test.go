@@ -94,7 +94,7 @@ func TestMustChecksThatGetNoInput(t *testing.T) {
 		{"[:or [:map [:a :int]] :map]", "[:map [:b :int]]", "{:c 1}", nil, none},
 		{"[:or [:map [:a :int]] :int]", "[:map [:b :int]]", "{:c 1}", nil, none},
 		{"[:map [:a :int]]", "[:map [:b :int]]", "{:c 1}", func(c *quality.Check, _ *contract.Capability) {
-			c.Applies = func(quality.Subject) bool { return true }
+			c.Applies = func(quality.Subject) (bool, *quality.Finding) { return true, nil }
 		}, none},
 	} {
 		node := fmt.Sprintf(`{:op :call :intent :flow/make :input %s :done {:must [:good]}}`, tt.input)
