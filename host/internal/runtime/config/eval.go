@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -139,8 +140,12 @@ func (e *evaluator) context(expr hcl.Expression, s *Source, path []string) (*hcl
 	ok := true
 	used := map[string]cty.Value{}
 	variables := map[string]cty.Value{}
+	named := 0 // the end of a name without quotes, whose parts are read as variables
 	for _, t := range expr.Variables() {
-		root := t.RootName()
+		root, at := t.RootName(), t.SourceRange()
+		if at.Start.Byte < named {
+			continue
+		}
 		if objects, known := e.blocks[root]; known {
 			variables[root] = objects
 			ok = e.knownLabel(t, s, path) && ok
@@ -148,8 +153,16 @@ func (e *evaluator) context(expr hcl.Expression, s *Source, path []string) (*hcl
 		}
 		if root != "local" {
 			ok = false
+			if n := len(slashName.Find(s.text[at.End.Byte:])); n > 0 {
+				at.End.Byte, at.End.Column = at.End.Byte+n, at.End.Column+n
+				named = at.End.Byte
+				text := string(s.text[at.Start.Byte:named])
+				e.report.add(Diagnostic{Type: "config/unknown-name", Message: text + " is read as a division of variables", Range: s.hclRange(at), Path: path,
+					Expected: textOrNil("a text in quotes"), Found: textOrNil(text), Hint: "a text needs quotes: " + quote(text)})
+				continue
+			}
 			names := append(slices.Sorted(maps.Keys(e.blocks)), "local")
-			e.report.fold("variable "+root, Diagnostic{Type: "config/unknown-name", Message: "unknown variable " + quote(root), Range: s.hclRange(t.SourceRange()), Path: path,
+			e.report.fold("variable "+root, Diagnostic{Type: "config/unknown-name", Message: "unknown variable " + quote(root), Range: s.hclRange(at), Path: path,
 				Expected: words(names), Found: textOrNil(root), Nearest: nearest(root, names), Hint: variableHint(root, names)})
 			continue
 		}
@@ -167,6 +180,9 @@ func (e *evaluator) context(expr hcl.Expression, s *Source, path []string) (*hcl
 }
 
 // variableHint explains the commonest slip, a word without quotes.
+// slashName matches the rest of a name of the form NS/NAME after its first part.
+var slashName = regexp.MustCompile(`^/[a-z][a-z0-9._-]*`)
+
 func variableHint(name string, names []string) string {
 	if n := nearest(name, names); n != "" {
 		return ""

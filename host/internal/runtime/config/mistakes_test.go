@@ -71,6 +71,7 @@ var mistakes = []mistake{
 	{name: "key of an answer in applies", old: `result.status == "sat"`, new: `result.staus == "sat"`, typ: "unknown-name", line: "result.staus", nearest: "status", warning: true},
 
 	// What cannot be meant.
+	{name: "candidate without quotes", old: `["sat/solver"]`, new: `[sat/solver]`, typ: "unknown-name", line: "[sat/solver]"},
 	{name: "condition that is a number", file: streaming, old: `try(endswith(result.text, "."), false)`, new: "length(result.text)", typ: "type", line: "length("},
 	{name: "command by its name alone", old: `command = ["bin/plugins/sat"]`, new: `command = ["sh"]`, typ: "plugin-unknown", line: `["sh"]`},
 	{name: "file of a command missing", old: `command = ["bin/plugins/sat"]`, new: "command = [\"bin/plugins/sat\"]\n  files   = [\"absent.py\"]", typ: "plugin-unknown", line: `absent.py`},

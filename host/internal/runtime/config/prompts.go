@@ -145,7 +145,8 @@ type writer struct {
 	*builder
 	fragments map[string]value
 	used      map[string]bool
-	open      []string // fragments that are being put in
+	meant     map[string]bool // fragments of which a name is misspelt
+	open      []string        // fragments that are being put in
 }
 
 // prompts compiles the layers and holds them against what there is (PRM-007).
@@ -155,7 +156,7 @@ func (b *builder) prompts() *prompt.Book {
 		Roles: map[string]*prompt.Layer{}, Intents: map[string]*prompt.Layer{}, System: map[string]*prompt.Layer{},
 		Addenda: map[string]*prompt.Layer{}, Allowed: map[string][]string{}, Languages: b.languages,
 	}
-	w := &writer{builder: b, fragments: entriesIn(s.attrs["fragments"]), used: map[string]bool{}}
+	w := &writer{builder: b, fragments: entriesIn(s.attrs["fragments"]), used: map[string]bool{}, meant: map[string]bool{}}
 	if v := s.attrs["default"]; v.written {
 		book.Default = w.layer("prompts.default", []string{"prompts", "default"}, v)
 	}
@@ -273,7 +274,9 @@ func (w *writer) pieces(path []string, v value) []fragmentText {
 	named, known := w.fragments[name]
 	if !known {
 		names := slices.Sorted(maps.Keys(w.fragments))
-		w.report.add(Diagnostic{Type: "protocol/invalid", Message: "there is no fragment " + quote(name), Range: v.rng, Path: path, Expected: words(names), Found: textOrNil(name), Nearest: nearest(name, names)})
+		near := nearest(name, names)
+		w.meant[near] = true
+		w.report.add(Diagnostic{Type: "protocol/invalid", Message: "there is no fragment " + quote(name), Range: v.rng, Path: path, Expected: words(names), Found: textOrNil(name), Nearest: near})
 		return nil
 	}
 	w.used[name] = true
@@ -337,7 +340,7 @@ func (w *writer) unused(s *section) {
 		w.pieces([]string{"prompts", "fragments", name}, value{v: edn.MustMap(edn.K("fragment"), edn.Text(name)), rng: v.rng}) // for its own mistakes
 	}
 	for name, v := range w.fragments {
-		if !w.reached(s, name) {
+		if !w.reached(s, name) && !w.meant[name] {
 			w.protocol(v.rng, []string{"prompts", "fragments", name}, fmt.Sprintf("fragment %s is not used by any layer", quote(name)), "", "remove it, or name it: { fragment = "+spellText(name)+" }")
 		}
 	}

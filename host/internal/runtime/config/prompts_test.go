@@ -112,6 +112,10 @@ func TestProtocolInvalid(t *testing.T) {
 		{"unknown variable", `prompts { default = "In {langage}." }`, "protocol/invalid", `the layer prompts.default names the unknown variable {langage}`},
 		{"too long", "prompts {\n  default = [\"" + big + "\", \"b\"]\n}", "protocol/invalid", `the layer prompts.default is longer than 16 KiB`},
 		{"unknown fragment", `prompts { default = [{ fragment = "x" }] }`, "protocol/invalid", `there is no fragment "x"`},
+		{"misspelt fragment", `prompts {
+  fragments = { tones = "a" }
+  default   = [{ fragment = "tone" }]
+}`, "protocol/invalid", `there is no fragment "tone"`},
 		{"unused fragment", `prompts { fragments = { x = "a" } }`, "protocol/invalid", `fragment "x" is not used by any layer`},
 		{"ring of fragments", "prompts {\n  default   = { fragment = \"a\" }\n  fragments = { a = { fragment = \"b\" }, b = [\"x\", { fragment = \"a\" }] }\n}", "protocol/invalid", `fragments hold each other: a -> b -> a`},
 		{"layer of no intent", "prompts {\n  intents = { \"no/such\" = \"a\" }\n}", "protocol/invalid", `there is no such intent`},
