@@ -173,8 +173,11 @@ func mapsOf(s *schema.Schema) []*schema.Schema {
 }
 
 // unpromised is a key that maps of the second schema must have and the first does
-// not name; empty if there is none.
+// not name; empty if there is none, or if the first names no key at all.
 func unpromised(from, to *schema.Schema) string {
+	if len(from.Entries()) == 0 && !from.Closed() {
+		return ""
+	}
 	for _, e := range to.Entries() {
 		if _, named := from.Entry(e.Key); !named && !e.Optional {
 			return e.Key.String()

@@ -59,12 +59,22 @@ func TestUnnamedSchemasThatNeverFit(t *testing.T) {
 	assert.Equal(t, `[:map [:text :string]]`, ds[0].Expected.String())
 }
 
-// HCL-029: an intent that leaves its candidates open names schemas that one of them has.
+// HCL-029: an intent that leaves its candidates open names schemas that fit those of one of them.
 func TestSchemasOfOpenCandidates(t *testing.T) {
-	for in, want := range map[string][]string{"req/chess.position": nil, "req/text": {"config/type"}} {
-		text := onePlugin + "\nintent \"chess/best-move\" {\n  in  = \"" + in + "\"\n  out = \"res/chess.move+pv+eval\"\n}\n"
+	for spec, want := range map[string]Diagnostics{
+		"[:map [:fen :string]]":  nil,
+		":map":                   nil,
+		"[:map [:text :string]]": {{Severity: SeverityWarning}},
+		"[:map [:fen :int]]":     {{Severity: SeverityError}},
+	} {
+		text := onePlugin + "\nschema \"req/mine\" {\n  spec = edn(\"" + spec + "\")\n}\n" +
+			"\nintent \"chess/best-move\" {\n  in  = \"req/mine\"\n  out = \"res/chess.move+pv+eval\"\n}\n"
 		_, ds := loadWith(t, text, describer{"chess": chess()}, nil)
-		assert.Equal(t, want, types(ds), in)
+		require.Len(t, ds, len(want), spec)
+		for i := range want {
+			assert.Equal(t, "config/type", ds[i].Type, spec)
+			assert.Equal(t, want[i].Severity, ds[i].Severity, spec)
+		}
 	}
 }
 

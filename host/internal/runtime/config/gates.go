@@ -303,24 +303,46 @@ func (b *builder) implied(s *section, in registry.Intent) {
 	}
 	for _, x := range sides(in) {
 		var have []string
-		fits := b.blind
+		best := SeverityError // the mildest one counts: one candidate that fits is enough
 		for i := range b.caps {
-			if c := &b.caps[i]; c.Serves(in.ID) {
-				have = append(have, x.of(c).For(in.ID))
-				fits = fits || !b.differ(x.want, x.of(c).For(in.ID))
+			if c := &b.caps[i]; serves(*c) {
+				name := x.of(c).For(in.ID)
+				have = append(have, name)
+				best = max(best, b.misfit(x, name))
 			}
 		}
-		if !fits && len(have) > 0 {
-			b.report.add(Diagnostic{
-				Type:     "config/type",
-				Message:  fmt.Sprintf("no capability that serves %s %s %s", s.node.title(), x.verb, x.want),
-				Range:    s.attrs[x.attr].rng,
-				Path:     append(slices.Clone(s.node.path), x.attr),
-				Expected: words(slices.Compact(slices.Sorted(slices.Values(have)))),
-				Found:    edn.Text(x.want),
-			})
+		if best == SeverityInfo || len(have) == 0 || b.blind {
+			continue
 		}
+		b.report.add(Diagnostic{
+			Type:     "config/type",
+			Severity: best,
+			Message:  fmt.Sprintf("no capability that serves %s %s what fits %s", s.node.title(), x.verb, x.want),
+			Range:    s.attrs[x.attr].rng,
+			Path:     append(slices.Clone(s.node.path), x.attr),
+			Expected: words(slices.Compact(slices.Sorted(slices.Values(have)))),
+			Found:    edn.Text(x.want),
+		})
 	}
+}
+
+// misfit judges the schema of a capability for a side of an intent: an error if no value fits both, a warning if
+// none is expected to, else an information.
+func (b *builder) misfit(x side, have string) Severity {
+	from, ok := b.compiled.Lookup(x.want)
+	to, known := b.compiled.Lookup(have)
+	if x.attr == "out" {
+		from, to = to, from
+	}
+	switch {
+	case !ok || !known || x.want == have:
+		return SeverityInfo
+	case schema.Satisfies(from, to) == schema.No:
+		return SeverityError
+	case apart(from, to) != "":
+		return SeverityWarning
+	}
+	return SeverityInfo
 }
 
 // misnamed reports an intent that none of its candidates serves, while its name is like one that they do.
