@@ -35,6 +35,9 @@ import (
 
 // targets are measured when no argument names others.
 var targets = []string{
+	"host/internal/domain/plan/check.go",
+	"host/internal/domain/plan/check_gates.go",
+	"host/internal/domain/plan/check_whole.go",
 	"host/internal/domain/policy",
 	"host/internal/orchestration/budget",
 	"host/internal/orchestration/dispatch/decide.go",
