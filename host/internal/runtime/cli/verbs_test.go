@@ -131,7 +131,7 @@ var verbs = []struct {
 	{args: "run directory", exit: 3, err: `^error: read directory: is a directory\n`},
 	{args: "run hello.edn/x", exit: 3, err: `^error: read hello.edn/x: not a directory\n`},
 	{args: "run hello.edn --config absent.hcl", exit: 3, err: `(?s)^error: file "absent.hcl" cannot be read: no such file or directory \(config/include\)\n`},
-	{args: "run hello.edn --config missing.hcl", exit: 1, err: `(?s)^error: plugin "text": bin/plugins/absent cannot be used: no such file.*--> missing.hcl:2:13\n`},
+	{args: "run hello.edn --config missing.hcl", exit: 1, err: `(?s)^error: plugin "text": bin/plugins/absent cannot be used: no such file.*--> missing.hcl:2:14\n`},
 	{args: "run hello.edn --config broken.hcl", exit: 1, err: `(?s)^error: unknown attribute "data_dirr".*10 errors`},
 	{args: "run", exit: 2, err: `^error: expected ferment run PLAN.edn, got 0 arguments\n.*\n  hint    "ferment run --help"`},
 	{args: "run a.edn b.edn", exit: 2, err: `^error: expected ferment .*, got \d arguments?`},
