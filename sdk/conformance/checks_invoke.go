@@ -133,7 +133,7 @@ func invokeUsage(ctx context.Context, b *bench) error {
 		}
 		usage := response.Key("result").Key("usage")
 		var wrong []string
-		contract.CheckResponse(response, contract.ResultRules{Dropped: func(path []edn.Value) {
+		_, _ = contract.CheckResponse(response, contract.ResultRules{Dropped: func(path []edn.Value) {
 			if len(path) < 2 || !edn.Equal(path[1], edn.K("usage")) {
 				return
 			}
