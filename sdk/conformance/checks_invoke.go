@@ -48,6 +48,9 @@ func invokeChecks() []Check {
 		{ID: "core/deadline/stops", Requirements: []string{"CALL-007"},
 			Text: "a call whose deadline passes stops working",
 			run:  deadlineStops},
+		{ID: "core/run/apart", Requirements: []string{"CALL-013"},
+			Text: "calls of one run and trace with different inputs get the answers that they get in separate runs",
+			run:  runApart},
 		{ID: "core/run/end", Requirements: []string{"LIFE-002"},
 			Text: "EndRun succeeds, also for a run that the plugin never saw",
 			run:  endRun},
@@ -263,6 +266,36 @@ func invokeApart(ctx context.Context, b *bench) error {
 			if err != nil && b.settled(ctx, in, all[order[i]]) {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// runApart learns the outcomes of similar questions, each in a separate run and trace,
+// then asks all of them in one run and trace. An answer that is remembered by run or
+// trace differs from the outcome that was learned.
+func runApart(ctx context.Context, b *bench) error {
+	in, d, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	questions := withVariants(d, slices.DeleteFunc(b.questions(d), func(q question) bool { return !independent(q) }))
+	for i := range questions {
+		questions[i].at = place{run: i + 1, node: 1}
+	}
+	all, err := b.learn(ctx, in, questions)
+	if err != nil || len(all) == 0 || !different(all) {
+		return err // equal outcomes do not show which call an answer belongs to
+	}
+	until := time.Now().Add(b.call / 2)
+	for i, k := range all {
+		if time.Now().After(until) {
+			return nil
+		}
+		together := slices.Clone(all)
+		together[i].at = place{run: len(questions) + 1, node: i + 1}
+		if err := b.apart(ctx, in, together, i); err != nil && b.settled(ctx, in, k) {
+			return fmt.Errorf("call %d of one run: %w", i+1, err)
 		}
 	}
 	return nil
