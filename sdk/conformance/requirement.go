@@ -88,6 +88,7 @@ func callRequirements() []Requirement {
 		must(Core, "CALL-012", "What the answer of a capability of any kind says that was used is well formed: a known :mode, counts that are not negative, and an exact cost.", "ENV-004", "LM-003"),
 		must(Core, "HEALTH-005", "Health gives a reason with each state other than ready, at any time after the plugin became ready.", "SUP-003"),
 		must(Core, "CALL-013", "The answer of a call depends on its own input, not on earlier answers of the same run or trace.", "ENV-010", "WIRE-002"),
+		must(Core, "CALL-014", "A call that is cancelled soon uses no processor time any more.", "WIRE-002", "SDK-001"),
 		must(Core, "ERROR-001", "An error has a type, a keyword, out of the catalogue or in a namespace of the plugin's own, and at most one sentence of 500 characters.", "ERR-005", "ERR-007"),
 		must(Core, "PAYLOAD-001", "A request that cannot be read is answered with an error event, and the plugin lives on.", "VAL-002", "VAL-015", "VAL-018", "WIRE-003"),
 		must(Core, "PAYLOAD-002", "A request that is no envelope is answered with an error event.", "ENV-013", "ERR-005"),
