@@ -593,14 +593,17 @@ func TestInterruptCancelsThere(t *testing.T) {
 	w := answering(t)
 	s := w.serve()
 	seen := map[string]bool{}
-	for _, flags := range [][]string{nil, {"--stream"}} {
-		p := w.start("", append([]string{"act", "mine/hang", "{}"}, flags...)...)
+	for _, flags := range []string{"", " --stream --edn >&2"} {
+		p := w.launch("", "sh", "-c", "exec "+built.ferment+" act mine/hang '{}'"+flags)
 		require.Eventually(t, func() bool { return s.inFlight("mine") == 1 }, 20*time.Second, 5*time.Millisecond)
+		if flags != "" {
+			p.line(0) // the first event, which has the id
+		}
 		p.signal(syscall.SIGINT)
 		got := p.wait()
 		assert.Equal(t, 130, got.code)
 		id := regexp.MustCompile(`canceling run (run_[0-9A-Z]{26})`).FindStringSubmatch(got.stderr)
-		if assert.NotNil(t, id, "%v: %s", flags, got.stderr) {
+		if assert.NotNil(t, id, "%s: %s", flags, got.stderr) {
 			seen[id[1]] = true
 		}
 		require.Eventually(t, func() bool { return s.inFlight("mine") == 0 }, 20*time.Second, 5*time.Millisecond)
