@@ -99,7 +99,8 @@ func (d *daemon) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// listen keeps what the host logs, and tells its address once it is ready.
+// listen keeps what the host logs, and tells its address once it serves, ready or
+// not.
 func (d *daemon) listen(stderr io.Reader, ready chan<- string) {
 	defer close(d.over)
 	lines := bufio.NewScanner(stderr)
@@ -112,7 +113,7 @@ func (d *daemon) listen(stderr io.Reader, ready chan<- string) {
 			Message string   `json:"@message"`
 			Listen  []string `json:"listen"`
 		}
-		if json.Unmarshal(lines.Bytes(), &line) != nil || line.Message != "ready" {
+		if json.Unmarshal(lines.Bytes(), &line) != nil || !strings.HasSuffix(line.Message, "ready") {
 			continue
 		}
 		for _, address := range line.Listen {
