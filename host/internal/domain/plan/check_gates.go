@@ -16,14 +16,14 @@ import (
 // candidates provide whose answers they judge. It warns of those that require input which neither the node nor its
 // answer names.
 func (c *checker) gates(p *Plan, n *Node, l *policy.Layer) {
-	var authors []string
-	if n.Candidates == nil {
-		d := c.env.Demand(n, l)
-		authors = d.Bind().Accepted
-	}
 	look := func(name string, where ...edn.Value) {
 		path := p.path(n.Index, where...)
 		check, ok := c.env.Registry.Check(name)
+		var authors []string
+		if ok && check.Kind == registry.CheckCapability && n.Candidates == nil {
+			d := c.env.Demand(n, l)
+			authors = d.Bind().Accepted
+		}
 		switch {
 		case !ok:
 			c.bad(checkMust, path, edn.Nil(), "nothing provides the must check :%s in %s", name, showPath(path))
