@@ -19,11 +19,6 @@ func (c *checker) gates(p *Plan, n *Node, l *policy.Layer) {
 	look := func(name string, where ...edn.Value) {
 		path := p.path(n.Index, where...)
 		check, ok := c.env.Registry.Check(name)
-		var authors []string
-		if ok && check.Kind == registry.CheckCapability && n.Candidates == nil {
-			d := c.env.Demand(n, l)
-			authors = d.Bind().Accepted
-		}
 		switch {
 		case !ok:
 			c.bad(checkMust, path, edn.Nil(), "nothing provides the must check :%s in %s", name, showPath(path))
@@ -31,9 +26,9 @@ func (c *checker) gates(p *Plan, n *Node, l *policy.Layer) {
 		case len(c.env.Registry.Candidates(check.Intent)) == 0:
 			c.bad(checkMust, path, edn.Nil(), "nothing provides the must check :%s, which asks for :%s, in %s", name,
 				check.Intent, showPath(path))
-		case len(authors) > 0 && !slices.ContainsFunc(authors, func(author string) bool { return c.judged(check, author) }):
+		case n.Candidates == nil && !c.judgeable(n, l, check):
 			c.bad(checkMust, path, edn.Nil(),
-				"nothing that may judge :%s provides the must check :%s, which asks for :%s, in %s", strings.Join(authors, ", :"),
+				"nothing that may judge the candidates provides the must check :%s, which asks for :%s, in %s",
 				name, check.Intent, showPath(path))
 		default:
 			if keys := c.lacks(n, check); len(keys) > 0 {
@@ -94,6 +89,14 @@ func (c *checker) inheritedMusts(intent string) []string {
 	}
 	c.mustOf[intent] = list
 	return list
+}
+
+// judgeable reports whether some capability may serve a check of what a node answers. It is true for a node without
+// candidates.
+func (c *checker) judgeable(n *Node, l *policy.Layer, check *registry.Check) bool {
+	d := c.env.Demand(n, l)
+	authors := d.Bind().Accepted
+	return len(authors) == 0 || slices.ContainsFunc(authors, func(author string) bool { return c.judged(check, author) })
 }
 
 // judged reports whether some capability may serve a check of an answer (GATE-009).
