@@ -26,6 +26,12 @@ func (e *TransportError) Error() string { return fmt.Sprintf("%s: %s", e.Code, e
 // Unwrap gives the error of the gRPC library.
 func (e *TransportError) Unwrap() error { return e.Err }
 
+// Is makes a deadline that the server noticed before the context of the call
+// did the same error as that of the context.
+func (e *TransportError) Is(target error) bool {
+	return target == context.DeadlineExceeded && e.Code == codes.DeadlineExceeded
+}
+
 func (e *TransportError) text() string {
 	if s, ok := status.FromError(e.Err); ok {
 		return s.Message()
