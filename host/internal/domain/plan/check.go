@@ -154,11 +154,12 @@ func (c *checker) plan(pl *place) {
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
 		began := len(c.list)
+		in := c.wanted(pl, n)
 		switch n.Op {
 		case OpCall:
-			c.call(p, n)
+			c.call(p, n, &in)
 		case OpTool:
-			c.tool(p, n)
+			c.tool(p, n, &in)
 		case OpLet:
 			c.handle(p, n)
 		case OpMap:
@@ -169,8 +170,8 @@ func (c *checker) plan(pl *place) {
 			next++
 		}
 		if !slices.ContainsFunc(c.list[began:], func(f Finding) bool { return f.Check == checkNeverFits }) {
-			c.whole(pl, n)
-			c.unnamed(p, n)
+			c.whole(pl, n, &in)
+			c.unnamed(p, n, &in)
 		}
 		if n.Sub != nil {
 			c.plan(&place{p: n.Sub, up: pl, node: n})

@@ -11,10 +11,32 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
+// wanted is the schema that the input of a node has to fit.
+type wanted struct {
+	name   string
+	schema *schema.Schema // nil: there is none, or it is not known
+	// fits is true if the input may fit with everything that is known of its slots. It is not decided for an input
+	// without slots and for one that is wrapped.
+	fits bool
+}
+
+// wanted returns the schema for the input of a call or a tool.
+func (c *checker) wanted(pl *place, n *Node) wanted {
+	if n.Op != OpCall && n.Op != OpTool {
+		return wanted{}
+	}
+	in := wanted{name: c.env.inSchema(n)}
+	if s, ok := c.env.Registry.Schema(in.name); ok {
+		in.schema = s
+		in.fits = n.Input.Slots() > 0 && !n.Fn && c.fitter(pl, n, s, false).mayFit(s, n.Input.root, 0)
+	}
+	return in
+}
+
 // literal reports what is wrong with an input whatever its slots will hold.
-func (c *checker) literal(p *Plan, n *Node) {
-	s, ok := c.env.Registry.Schema(c.env.inSchema(n))
-	if !ok {
+func (c *checker) literal(p *Plan, n *Node, in *wanted) {
+	s := in.schema
+	if s == nil || in.fits {
 		return
 	}
 	input := n.Input.Source()
@@ -204,18 +226,16 @@ func (f *fitter) blame(s *schema.Schema, t *part, path []edn.Value) (*part, []ed
 
 // unnamed warns of keys of an input that its schema does not name where it names one much like it. Schemas of maps are
 // open, so the key may be meant for all that.
-func (c *checker) unnamed(p *Plan, n *Node) {
-	name := c.env.inSchema(n)
-	s, ok := c.env.Registry.Schema(name)
+func (c *checker) unnamed(p *Plan, n *Node, in *wanted) {
 	input := n.Input.Source()
-	if isSlot, _ := slotShape(input); !ok || isSlot || !input.IsMap() {
+	if isSlot, _ := slotShape(input); in.schema == nil || isSlot || !input.IsMap() {
 		return
 	}
-	keys := c.inputKeys(s)
+	keys := c.inputKeys(in.schema)
 	for k, v := range input.Entries() {
 		key, _ := k.AsKeyword()
 		if isSlot, _ := slotShape(v); !keys.plain(key) || mayHoldSlot(v) && !isSlot {
-			c.unnamedIn([]*schema.Schema{s}, input, p.path(n.Index, kInput), name)
+			c.unnamedIn([]*schema.Schema{in.schema}, input, p.path(n.Index, kInput), in.name)
 			return
 		}
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // call checks the names, gates and candidates of a call.
-func (c *checker) call(p *Plan, n *Node) {
+func (c *checker) call(p *Plan, n *Node, in *wanted) {
 	known := c.intent(p, n)
 	named := c.capabilities(p, n)
 	named = c.schemas(p, n) && named
@@ -21,7 +21,7 @@ func (c *checker) call(p *Plan, n *Node) {
 	if !known {
 		return
 	}
-	c.literal(p, n)
+	c.literal(p, n, in)
 	l := c.merged(p, n)
 	c.affordable(p, n, l)
 	c.gates(p, n, l)
@@ -383,7 +383,7 @@ func (c *checker) knownInput(n *Node) edn.Value {
 }
 
 // tool checks a tool node: its id and the effects that it needs.
-func (c *checker) tool(p *Plan, n *Node) {
+func (c *checker) tool(p *Plan, n *Node, in *wanted) {
 	c.checks(p, n)
 	if n.ToolID == "" {
 		return
@@ -394,7 +394,7 @@ func (c *checker) tool(p *Plan, n *Node) {
 		return
 	}
 	l := c.merged(p, n)
-	c.literal(p, n)
+	c.literal(p, n, in)
 	c.affordable(p, n, l)
 	c.gates(p, n, l)
 	// A node without :effects is refused for that alone.

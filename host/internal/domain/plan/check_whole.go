@@ -10,23 +10,16 @@ import (
 // whole holds the input of a node against its schema with everything that is known of its slots. The checks of the
 // single slots do not see what the rest of the input excludes: which alternatives of the schema are left. An input that
 // fits only if a producer answers with a key that its schema does not name is a warning.
-func (c *checker) whole(pl *place, n *Node) {
-	if n.Input.Slots() == 0 || n.Fn || n.Op != OpCall && n.Op != OpTool {
+func (c *checker) whole(pl *place, n *Node, in *wanted) {
+	s := in.schema
+	if s == nil || in.fits || n.Input.Slots() == 0 || n.Fn {
 		return
 	}
-	name := c.env.inSchema(n)
-	s, ok := c.env.Registry.Schema(name)
-	if !ok {
-		return
-	}
-	open := false
-	f := fitter{slot: func(i int, want *schema.Schema) bool { return c.slotMayFit(pl, &n.Input.slots[i], s, want, open) }}
-	if f.mayFit(s, n.Input.root, 0) {
-		return
-	}
-	open = true
+	f := c.fitter(pl, n, s, true)
 	never := !f.mayFit(s, n.Input.root, 0)
-	open = never
+	if !never {
+		f = c.fitter(pl, n, s, false)
+	}
 	t, where := f.blame(s, n.Input.root, nil)
 	if n.Input.Slots() == 1 {
 		t, where = &part{kind: partSlot}, n.Input.slots[0].where
@@ -37,10 +30,19 @@ func (c *checker) whole(pl *place, n *Node) {
 	}
 	path := slices.Concat(pl.p.path(n.Index, kInput), where)
 	if never {
-		c.bad(checkNeverFits, path, edn.Nil(), "%s can never fit :%s in %s", what, name, showPath(path))
+		c.bad(checkNeverFits, path, edn.Nil(), "%s can never fit :%s in %s", what, in.name, showPath(path))
 	} else {
-		c.warn(checkNeverFits, path, "%s does not fit :%s as its producer describes it, in %s", what, name, showPath(path))
+		c.warn(checkNeverFits, path, "%s does not fit :%s as its producer describes it, in %s", what, in.name,
+			showPath(path))
 	}
+}
+
+// fitter decides about the input of a node with what is known of its slots. Open producers may answer with keys that
+// their schemas do not name.
+func (c *checker) fitter(pl *place, n *Node, in *schema.Schema, open bool) *fitter {
+	return &fitter{slot: func(i int, want *schema.Schema) bool {
+		return c.slotMayFit(pl, &n.Input.slots[i], in, want, open)
+	}}
 }
 
 // slotPair is the producer of a slot, and the schema that its place wants.
@@ -56,8 +58,7 @@ type slotFit struct {
 	fits bool
 }
 
-// slotMayFit reports whether a slot may hold a value that fits a schema. Open producers may answer with keys that their
-// schemas do not name.
+// slotMayFit reports whether a slot may hold a value that fits a schema.
 func (c *checker) slotMayFit(pl *place, r *slotRef, in, want *schema.Schema, open bool) bool {
 	if r.hasDefault {
 		return true
