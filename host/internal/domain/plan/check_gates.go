@@ -5,8 +5,6 @@ import (
 	"strings"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
-	"github.com/fermenthq/ferment/host/internal/domain/prompt"
-	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
@@ -101,11 +99,7 @@ func (c *checker) judgeable(n *Node, l *policy.Layer, check *registry.Check) boo
 
 // judged reports whether some capability may serve a check of an answer (GATE-009).
 func (c *checker) judged(check *registry.Check, author string) bool {
-	exceptKind := ""
-	if check.Name == quality.TestsPass {
-		exceptKind = prompt.ModelKind
-	}
-	l := policy.CheckLayer(c.env.Registry, check.Intent, author, exceptKind)
+	l := policy.CheckLayer(c.env.Registry, check, author)
 	d := policy.Demand{Registry: c.env.Registry, Intent: check.Intent, Layer: &l}
 	return d.AnyFits()
 }

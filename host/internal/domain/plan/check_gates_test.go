@@ -156,7 +156,7 @@ func TestMustChecksOfTheirAuthors(t *testing.T) {
 	writes := func(_ *quality.Check, c *contract.Capability) { c.Effects = []string{"fs/write"} }
 	reads := func(_ *quality.Check, c *contract.Capability) { c.Effects = []string{"fs/read"} }
 	tests := func(kind string) func(*quality.Check, *contract.Capability) {
-		return func(check *quality.Check, c *contract.Capability) { check.Name, c.Kind = quality.TestsPass, kind }
+		return func(check *quality.Check, c *contract.Capability) { check.Name, c.Kind = registry.TestsPass, kind }
 	}
 	for _, tt := range []struct {
 		name, keys string
@@ -171,8 +171,8 @@ func TestMustChecksOfTheirAuthors(t *testing.T) {
 		{"good", `:cap/id :flow/judge`, both, never},
 		{"good", ``, writes, never},
 		{"good", ``, reads, ""},
-		{quality.TestsPass, ``, tests("llm"), never},
-		{quality.TestsPass, ``, tests("tool"), ""},
+		{registry.TestsPass, ``, tests("llm"), never},
+		{registry.TestsPass, ``, tests("tool"), ""},
 	} {
 		env := gated(t, ":map", ":map", tt.change)
 		env.Outer = func(name string) bool { return name == "v" }

@@ -221,14 +221,12 @@ func (d *Demand) AnyFits() bool {
 var CheckEffects = []string{registry.NoEffect, "fs/read", "db/read"}
 
 // CheckLayer is the policy of the call that a capability check or a judge is (GATE-009): it only reads, and is not
-// served by the capability that it judges, nor by any other of exceptKind. An empty exceptKind excludes no kind.
-func CheckLayer(r *registry.Registry, intent, author, exceptKind string) Layer {
+// served by the capability that it judges, nor by any other that the check may not ask.
+func CheckLayer(r *registry.Registry, check *registry.Check, author string) Layer {
 	excluded := []string{author}
-	if exceptKind != "" {
-		for _, id := range r.Serving(intent) {
-			if c, ok := r.Capability(id); ok && c.Kind == exceptKind && id != author {
-				excluded = append(excluded, id)
-			}
+	for _, id := range r.Serving(check.Intent) {
+		if c, ok := r.Capability(id); ok && !check.MayAsk(c) && id != author {
+			excluded = append(excluded, id)
 		}
 	}
 	return Layer{Effects: Of(CheckEffects, Origin{}), Exclude: NamesOf(Origin{}, excluded...)}

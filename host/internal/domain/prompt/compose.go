@@ -12,9 +12,6 @@ import (
 // composed for it.
 const ChatIntent = registry.IntentChat
 
-// ModelKind is the kind of capability that prompts are composed for.
-const ModelKind = "llm"
-
 // Setting is what all calls of one kind have in common.
 type Setting struct {
 	Intent, Role string

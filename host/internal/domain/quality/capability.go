@@ -1,12 +1,9 @@
 package quality
 
 import (
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
-
-// TestsPass is the check that wants all tests to pass, and at least one of them
-// to have been run.
-const TestsPass = "tests-pass"
 
 // verdictKeys are asked in this order; the first present one decides (GATE-009).
 var verdictKeys = [...]string{"ok?", "accepted?", "pass?", "legal?", "valid?", "applies?", "tests/pass?"}
@@ -34,7 +31,7 @@ func CapabilityInput(c *Check, s Subject) edn.Value {
 // Anything else is a check/error finding.
 func Interpret(c *Check, out edn.Value, s Subject) Outcome {
 	o := interpret(out)
-	if ran, counted := out.Key("passed").AsInt(); c.Name == TestsPass && o.Pass && counted && ran < 1 {
+	if ran, counted := out.Key("passed").AsInt(); c.Name == registry.TestsPass && o.Pass && counted && ran < 1 {
 		o = Failed(Finding{Message: "no test was run", Fix: "add tests, or name where they are"})
 	}
 	return c.verdict(o, s)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -104,7 +105,7 @@ func TestTextFindings(t *testing.T) {
 // TXT-007: tests pass only if one was run.
 func TestTestsPassWantsTests(t *testing.T) {
 	c := &quality.Check{}
-	c.Name = quality.TestsPass
+	c.Name = registry.TestsPass
 	assert.False(t, quality.Interpret(c, edn.MustRead(`{:tests/pass? true :passed 0}`), quality.Subject{}).Pass)
 	assert.True(t, quality.Interpret(c, edn.MustRead(`{:tests/pass? true :passed 1}`), quality.Subject{}).Pass)
 	assert.True(t, quality.Interpret(c, edn.MustRead(`{:ok? true}`), quality.Subject{}).Pass)

@@ -9,6 +9,9 @@ import (
 // NoEffect is the effect word for "only computes an answer".
 const NoEffect = "none"
 
+// ModelKind is the kind of capability that a language model is.
+const ModelKind = "llm"
+
 // Capability is one executor as the host knows it: the advertised metadata
 // after the operator's overrides, under the id that plans use.
 type Capability struct {

@@ -74,5 +74,11 @@ type Check struct {
 	Where string
 }
 
+// TestsPass is the check that wants all tests to pass, and at least one of them to have been run.
+const TestsPass = "tests-pass"
+
+// MayAsk reports whether a capability may answer the check. A model cannot say whether tests pass, it did not run them.
+func (c *Check) MayAsk(by *Capability) bool { return c.Name != TestsPass || by.Kind != ModelKind }
+
 // DefaultCheckTimeout bounds a capability check that names no timeout.
 const DefaultCheckTimeout = 10 * time.Second

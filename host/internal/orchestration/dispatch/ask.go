@@ -21,7 +21,7 @@ type prepared struct {
 // composes tells whether prompts are composed for a capability: for a language
 // model, unless the input is the conversation itself (LM-009).
 func (t *Terms) composes(c *registry.Capability) bool {
-	return c.Kind == modelKind && t.intent != prompt.ChatIntent
+	return c.Kind == registry.ModelKind && t.intent != prompt.ChatIntent
 }
 
 // roleOf is the role under which a capability is called. One that gets no prompt
@@ -111,7 +111,7 @@ func (s *serving) overriding() *contract.Error {
 // modelServes tells whether a language model is among the candidates.
 func (s *serving) modelServes() bool {
 	for _, id := range s.w.Terms.static.List {
-		if c, ok := s.d.Registry.Capability(id); ok && c.Kind == modelKind {
+		if c, ok := s.d.Registry.Capability(id); ok && c.Kind == registry.ModelKind {
 			return true
 		}
 	}

@@ -102,11 +102,7 @@ func (by *checked) unasked() bool {
 
 // checkWork is the child call that a capability check is.
 func (s *serving) checkWork(t *tried, c *quality.Check, subject quality.Subject) *Work {
-	exceptKind := ""
-	if c.Name == quality.TestsPass {
-		exceptKind = modelKind // what a model says of tests is no evidence
-	}
-	layer := policy.CheckLayer(s.d.Registry, c.Intent, t.capability.ID, exceptKind)
+	layer := policy.CheckLayer(s.d.Registry, &c.Check, t.capability.ID)
 	p, _ := layer.Resolve() // without a switch-on set there is nothing to refuse
 	return &Work{
 		Op:     "call",

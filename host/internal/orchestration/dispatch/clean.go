@@ -4,15 +4,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/text"
 )
-
-// modelKind is the kind of capability that a language model is.
-const modelKind = prompt.ModelKind
 
 // respond is the intent whose answers are read by people as they are.
 const respond = "text/respond"
@@ -30,7 +26,7 @@ var proseKeys = [...]string{"text", "content", "summary", "answer", "explanation
 // cleaning is what is done with the text of a capability, if it is a model
 // (TXT-001).
 func (t *Terms) cleaning(c *registry.Capability) (text.Cleaning, bool) {
-	if c.Kind != modelKind {
+	if c.Kind != registry.ModelKind {
 		return text.Cleaning{}, false
 	}
 	clean := text.Cleaning{Packs: t.languages}

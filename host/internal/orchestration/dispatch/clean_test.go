@@ -133,12 +133,12 @@ func TestModelsDoNotReportTests(t *testing.T) {
 	runner := func(id, kind string) string {
 		return "{:cap/id :" + id + " :cap/kind :" + kind + " :cap/intents #{:code/test} :io/in-schema :req/any :io/out-schema :res/any}"
 	}
-	check := quality.Check{Check: registry.Check{Name: quality.TestsPass, Kind: registry.CheckCapability, Intent: "code/test", Evidence: true}}
+	check := quality.Check{Check: registry.Check{Name: registry.TestsPass, Kind: registry.CheckCapability, Intent: "code/test", Evidence: true}}
 	w := dispatchtest.New(t, dispatchtest.Spec{Caps: append(caps(""), runner("t/model", "llm"), runner("t/runner", "test")), Checks: []quality.Check{check}})
 	w.On("t/a", out(`{:text "x"}`))
 	w.On("t/model", out(`{:tests/pass? true :passed 9}`))
 	w.On("t/runner", out(`{:tests/pass? true :passed 0}`), out(`{:tests/pass? true :passed 1}`))
-	layer := mustPass(retries(0, 0), quality.TestsPass)
+	layer := mustPass(retries(0, 0), registry.TestsPass)
 	assert.Equal(t, "eval/must-failed", serve(t, w, order{layer: layer}).failure(), "no test was run")
 	assert.Empty(t, serve(t, w, order{layer: layer}).failure())
 	for _, c := range w.Calls() {

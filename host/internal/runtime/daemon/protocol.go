@@ -252,7 +252,7 @@ func (l *Loaded) Prompt(q PromptQuestion) (edn.Value, error) {
 	if c != nil {
 		b.Key("cap/id", edn.K(c.ID))
 	}
-	if q.Intent == prompt.ChatIntent || c != nil && c.Kind != prompt.ModelKind {
+	if q.Intent == prompt.ChatIntent || c != nil && c.Kind != registry.ModelKind {
 		b.Key("composed?", edn.Bool(false))
 		return b.Map(), nil
 	}
@@ -262,7 +262,7 @@ func (l *Loaded) Prompt(q PromptQuestion) (edn.Value, error) {
 		return edn.Nil(), err
 	}
 	if c == nil {
-		c = &registry.Capability{Capability: contract.Capability{ID: "ferment/nobody", Kind: prompt.ModelKind}}
+		c = &registry.Capability{Capability: contract.Capability{ID: "ferment/nobody", Kind: registry.ModelKind}}
 	}
 	effective.Role = q.Role
 	d := dispatch.Dispatcher{Registry: reg, Checks: l.Generation.Checks, Prompts: book, Clock: dispatch.SystemClock{}}
@@ -308,7 +308,7 @@ func (l *Loaded) speaker(q PromptQuestion) *registry.Capability {
 		return c
 	}
 	for _, id := range reg.Candidates(q.Intent) {
-		if c, ok := reg.Capability(id); ok && c.Kind == prompt.ModelKind {
+		if c, ok := reg.Capability(id); ok && c.Kind == registry.ModelKind {
 			return c
 		}
 	}
