@@ -59,21 +59,70 @@ func TestCrossChecks(t *testing.T) {
 	}
 }
 
-// HCL-031: a condition that reads what the schema of its intent does not name is
-// told, if the schema names something like it.
-func TestConditionsReadWhatIsNamed(t *testing.T) {
-	for read, near := range map[string]string{"result.move": "", "result.mvoe": "move", "result.anything_else": ""} {
-		text := "check \"c\" {\n  condition = can(" + read + ")\n}\n\nintent \"chess/best-move\" {\n  in  = \"req/chess.position\"\n  out = \"res/chess.move+pv+eval\"\n\n  done { must = [\"c\"] }\n}\n\n" + onePlugin
-		c, ds := loadWith(t, text, describer{"chess": chess()}, nil)
-		require.NotNil(t, c.Generation, c.Report(0).Text(false))
-		if near == "" {
-			assert.Empty(t, ds, c.Report(0).Text(false))
-			continue
+// HCL-031: an expression of a check that reads what the schema of its intent does
+// not name is told, if the schema names something like it.
+func TestChecksReadWhatIsNamed(t *testing.T) {
+	const intent = `
+intent "chess/best-move" {
+  in  = "req/chess.position"
+  out = "res/chess.move+pv+eval"
+
+  done { must = ["c"] }
+}
+
+` + onePlugin
+	for _, attrs := range []string{
+		"  condition = can(%s)",
+		"  condition = true\n  applies   = can(%s)",
+		"  condition = false\n  message   = \"found ${%s}\"",
+	} {
+		for read, near := range map[string]string{"result.move": "", "result.mvoe": "move", "result.anything_else": ""} {
+			text := "check \"c\" {\n" + fmt.Sprintf(attrs, read) + "\n}\n" + intent
+			c, ds := loadWith(t, text, describer{"chess": chess()}, nil)
+			require.NotNil(t, c.Generation, c.Report(0).Text(false))
+			if near == "" {
+				assert.Empty(t, ds, c.Report(0).Text(false))
+				continue
+			}
+			require.Len(t, ds, 1, c.Report(0).Text(false))
+			assert.Equal(t, "config/unknown-name", ds[0].Type)
+			assert.Equal(t, near, ds[0].Nearest)
+			assert.Equal(t, 2+strings.Count(attrs, "\n"), ds[0].Range.Start.Line)
 		}
-		require.Len(t, ds, 1, c.Report(0).Text(false))
-		assert.Equal(t, "config/unknown-name", ds[0].Type)
-		assert.Equal(t, near, ds[0].Nearest)
-		assert.Equal(t, 2, ds[0].Range.Start.Line)
+	}
+}
+
+// HCL-031: a candidate whose block is disabled serves nothing.
+func TestDisabledCandidate(t *testing.T) {
+	for enabled, warnings := range map[string]int{"true": 0, "false": 1} {
+		text := onePlugin + `
+capability "fast/engine" {
+  plugin   = "second"
+  provides = "chess/engine"
+  enabled  = ` + enabled + `
+}
+
+intent "chess/best-move" {
+  in         = "req/chess.position"
+  out        = "res/chess.move+pv+eval"
+  candidates = ["chess/engine", "fast/engine"]
+}
+
+plugin "second" {
+  command = ["bin/chess"]
+}
+`
+		_, ds := loadWith(t, text, describer{"chess": chess(), "second": chess()}, nil)
+		require.False(t, ds.HasErrors(), "%v", ds)
+		require.Len(t, ds, warnings, enabled)
+		for _, d := range ds {
+			assert.Equal(t, SeverityWarning, d.Severity)
+			assert.Equal(t, "config/range", d.Type)
+			assert.Contains(t, d.Message, `names the candidate "fast/engine", which is disabled`)
+			assert.Equal(t, 14, d.Range.Start.Line)
+			require.Len(t, d.Related, 1)
+			assert.Equal(t, 5, d.Related[0].Range.Start.Line)
+		}
 	}
 }
 

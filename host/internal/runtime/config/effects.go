@@ -242,7 +242,10 @@ func (b *builder) absent(s *section, attrs ...string) {
 	for _, attr := range attrs {
 		for _, item := range s.attrs[attr].items {
 			path, _ := item.v.AsString()
-			if _, err := os.Stat(path); !filepath.IsAbs(path) || !errors.Is(err, fs.ErrNotExist) {
+			if !filepath.IsAbs(path) { // the name of a program
+				continue
+			}
+			if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
 			near := Neighbour(path, fs.ErrNotExist)

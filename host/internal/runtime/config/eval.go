@@ -179,10 +179,10 @@ func (e *evaluator) context(expr hcl.Expression, s *Source, path []string) (*hcl
 	return &hcl.EvalContext{Variables: variables, Functions: e.functions(s)}, ok
 }
 
-// variableHint explains the commonest slip, a word without quotes.
 // slashName matches the rest of a name of the form NS/NAME after its first part.
 var slashName = regexp.MustCompile(`^/[a-z][a-z0-9._-]*`)
 
+// variableHint explains the commonest slip, a word without quotes.
 func variableHint(name string, names []string) string {
 	if n := nearest(name, names); n != "" {
 		return ""

@@ -42,6 +42,34 @@ intent "chess/best-move" {
 	require.Equal(t, []string{"config/range"}, types(ds), "a capability cannot take its own place (BRK-009)")
 	assert.Equal(t, "quality.swap_to", strings.Join(ds[0].Path[2:], "."))
 
+	for candidates, want := range map[string][]string{
+		`["chess/engine"]`:                {"config/range"},
+		`["chess/engine", "fast/engine"]`: nil,
+	} {
+		_, ds = loadWith(t, onePlugin+`
+plugin "second" {
+  command = ["bin/chess"]
+}
+
+capability "fast/engine" {
+  plugin   = "second"
+  provides = "chess/engine"
+}
+
+intent "chess/best-move" {
+  in         = "req/chess.position"
+  out        = "res/chess.move+pv+eval"
+  candidates = `+candidates+`
+
+  quality {
+    action  = "swap"
+    swap_to = "chess/engine"
+  }
+}
+`, describer{"chess": chess(), "second": chess()}, nil)
+		assert.Equal(t, want, types(ds), "nor can the only candidate: %s: %v", candidates, ds)
+	}
+
 	for text, want := range map[string][2]string{
 		"window = 5\n    min_samples = 6":                      {"config/range", "min_samples in intent \"chess/best-move\", quality must be at most window"},
 		`swap_to = "chess/engin"`:                              {"config/dangling-reference", "names the unknown capability \"chess/engin\""},
