@@ -122,8 +122,8 @@ func invokeAnswer(ctx context.Context, b *bench) error {
 
 // invokeUsage looks at the usage of every capability but a model, for which the
 // profile of models has a stricter check. The host leaves out an entry that is not
-// well formed, so the check reads what the plugin sent. A key that the host does not
-// know is no fault.
+// well formed, so the check reads what the plugin sent. Keys that the host does not know
+// are allowed.
 func invokeUsage(ctx context.Context, b *bench) error {
 	in, d, err := b.ready(ctx)
 	if err != nil {
@@ -150,7 +150,8 @@ func invokeUsage(ctx context.Context, b *bench) error {
 		}})
 		if len(wrong) > 0 {
 			slices.Sort(wrong)
-			return want("a well-formed :usage, or none, for "+q.String(), ":%s in %s", strings.Join(wrong, ", :"), cut(usage.String()))
+			return want("a well-formed :usage, or none, for "+q.String(), ":%s in %s", strings.Join(wrong, ", :"),
+				cut(usage.String()))
 		}
 	}
 	return nil

@@ -361,7 +361,8 @@ func (c *checker) collection(pl *place, n *Node) {
 	r := &n.Over.slots[0]
 	if known := c.readable(pl, r); len(known) > 0 && !slices.ContainsFunc(known, hasItems) {
 		path := p.path(n.Index, kOver)
-		c.bad(checkNeverFits, path, edn.Nil(), "%s is %s, not a collection, in %s", r.path(), show(known[0]), showPath(path))
+		c.bad(checkNeverFits, path, edn.Nil(), "%s is %s, not a collection, in %s", r.path(), show(known[0]),
+			showPath(path))
 		return
 	}
 	if r.slot >= len(p.Nodes) || len(r.steps) == 0 {

@@ -97,7 +97,8 @@ func (c *checker) knownFits(pl *place, r *read) {
 		}
 	}
 	path := pl.p.path(r.node, r.where...)
-	c.bad(checkNeverFits, path, edn.Nil(), "%s is %s, which can never fit :%s in %s", r.ref.path(), show(values[0]), name, showPath(path))
+	c.bad(checkNeverFits, path, edn.Nil(), "%s is %s, which can never fit :%s in %s", r.ref.path(),
+		show(values[0]), name, showPath(path))
 }
 
 // hasItems reports whether a map node can go over a value.
@@ -131,7 +132,8 @@ func (c *checker) neverWritten(pl *place, r *read) bool {
 		}
 	}
 	path := pl.p.path(r.node, r.where...)
-	c.bad(checkNeverFilled, path, edn.Nil(), "slot :%s is never filled, because node %s never runs; use :slot/default in %s", r.name, w.ID, showPath(path))
+	c.bad(checkNeverFilled, path, edn.Nil(),
+		"slot :%s is never filled, because node %s never runs; use :slot/default in %s", r.name, w.ID, showPath(path))
 	return true
 }
 

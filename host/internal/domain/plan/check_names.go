@@ -223,9 +223,11 @@ func (c *checker) bindable(p *Plan, n *Node, l *policy.Layer) {
 	if len(b.List) == 0 {
 		switch {
 		case n.CapID == "" && l.Candidates.Set && len(l.Candidates.V) == 0:
-			c.bad(checkNoCandidate, path, edn.Nil(), "no candidate can serve :%s: the list of candidates is empty, in %s", n.Intent, showPath(path))
+			c.bad(checkNoCandidate, path, edn.Nil(),
+				"no candidate can serve :%s: the list of candidates is empty, in %s", n.Intent, showPath(path))
 		case len(l.Exclude) > 0 && (n.CapID != "" || l.Candidates.Set || len(c.env.Registry.Candidates(n.Intent)) > 0):
-			c.bad(checkNoCandidate, path, edn.Nil(), "no candidate can serve :%s: all are excluded, in %s", n.Intent, showPath(path))
+			c.bad(checkNoCandidate, path, edn.Nil(), "no candidate can serve :%s: all are excluded, in %s", n.Intent,
+				showPath(path))
 		default:
 			c.bad(checkNoCandidate, path, edn.Nil(), "nothing serves :%s in %s", n.Intent, showPath(path))
 		}

@@ -56,7 +56,9 @@ func (p *Plan) bindingNames() []string {
 // mayGrow reports whether a node of the plan or of a plan inside may answer with a plan.
 func (p *Plan) mayGrow(env *Env) bool {
 	if env.Registry == nil {
-		return slices.ContainsFunc(p.Nodes, func(n Node) bool { return n.Op == OpCall || n.Sub != nil && n.Sub.mayGrow(env) })
+		return slices.ContainsFunc(p.Nodes, func(n Node) bool {
+			return n.Op == OpCall || n.Sub != nil && n.Sub.mayGrow(env)
+		})
 	}
 	return slices.ContainsFunc(env.traitsOf(p), func(t traits) bool { return t.plans })
 }

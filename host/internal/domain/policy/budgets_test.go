@@ -166,7 +166,7 @@ func TestReached(t *testing.T) {
 	assert.True(t, reached)
 }
 
-// BUD-001: a wall time of nothing is no time, not no limit.
+// BUD-001: a wall time of zero allows no time. It does not mean that there is no limit.
 func TestWallLimit(t *testing.T) {
 	for _, tt := range []struct {
 		limit contract.Limit

@@ -128,7 +128,7 @@ func TestStreamsAreCleaned(t *testing.T) {
 	}
 }
 
-// TXT-007, GATE-009: what a model says of tests is no evidence.
+// TXT-007, GATE-009: a model does not answer whether tests pass.
 func TestModelsDoNotReportTests(t *testing.T) {
 	runner := func(id, kind string) string {
 		return "{:cap/id :" + id + " :cap/kind :" + kind + " :cap/intents #{:code/test} :io/in-schema :req/any :io/out-schema :res/any}"

@@ -45,7 +45,7 @@ func TestHelpFits(t *testing.T) {
 	assert.Greater(t, every(root), len(root.Commands()))
 }
 
-// CLI-002: the help of what is no verb is a usage error that names the nearest.
+// CLI-002: asking for help on an unknown verb is a usage error that names the nearest verb.
 func TestHelpOfNoVerb(t *testing.T) {
 	for words, nearest := range map[string]string{
 		"plan":                   "",

@@ -351,7 +351,10 @@ func (b *builder) dangling(s *section, attr, kind, name string, known []string, 
 		}
 	} else if off := b.disabled(name); off != nil && slices.Contains([]string{"capability", "intent", "schema"}, kind) {
 		d.Hint = fmt.Sprintf("plugin %s is disabled: set enabled = true if it gives %s", quote(off.Name), quote(name))
-		d.Related = []Related{{Range: b.place("plugin", off.Name), Message: "declares the disabled plugin " + quote(off.Name)}}
+		d.Related = []Related{{
+			Range:   b.place("plugin", off.Name),
+			Message: "declares the disabled plugin " + quote(off.Name),
+		}}
 	}
 	b.report.fold("reference "+kind+" "+name, d)
 }
@@ -654,8 +657,9 @@ func (b *builder) boundRef(s *section, attr, name string, at *Range) {
 		return
 	}
 	b.report.fold("check "+name, Diagnostic{
-		Type:     "config/dangling-reference",
-		Message:  fmt.Sprintf("%s names check %s, but no plugin serves its intent %s", s.node.title(), quote(name), quote(intent)),
+		Type: "config/dangling-reference",
+		Message: fmt.Sprintf("%s names check %s, but no plugin serves its intent %s", s.node.title(), quote(name),
+			quote(intent)),
 		Range:    at,
 		Path:     append(slices.Clone(s.node.path), attr),
 		Expected: edn.Text("a plugin that serves " + intent),

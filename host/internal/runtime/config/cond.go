@@ -248,7 +248,8 @@ func givenBy(expr hclsyntax.Expression) string {
 		switch e.Name {
 		case "length", "sum":
 			return "number"
-		case "concat", "compact", "distinct", "flatten", "keys", "values", "merge", "range", "regexall", "reverse", "slice", "sort", "split", "zipmap":
+		case "concat", "compact", "distinct", "flatten", "keys", "values", "merge", "range", "regexall",
+			"reverse", "slice", "sort", "split", "zipmap":
 			return "collection"
 		}
 	}

@@ -70,7 +70,8 @@ func (b *builder) unnamedIn(in registry.Intent, c *section, attr string, names [
 			b.report.add(Diagnostic{
 				Type:     "config/unknown-name",
 				Severity: SeverityWarning,
-				Message:  fmt.Sprintf("%s reads result.%s, which %s of intent %s does not name", c.node.title(), read.Name, in.Out, quote(in.ID)),
+				Message: fmt.Sprintf("%s reads result.%s, which %s of intent %s does not name", c.node.title(), read.Name, in.Out,
+					quote(in.ID)),
 				Range:    v.source.hclRange(t.SourceRange()),
 				Path:     append(slices.Clone(c.node.path), attr),
 				Expected: words(names),

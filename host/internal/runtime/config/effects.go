@@ -257,11 +257,12 @@ func (b *builder) absent(s *section, attrs ...string) {
 			b.report.add(Diagnostic{
 				Type:     "config/dangling-reference",
 				Severity: SeverityWarning,
-				Message:  fmt.Sprintf("%s in %s names %s, which is not there", attr, s.node.title(), quote(printedName(b.config.Root, path))),
-				Range:    item.rng,
-				Path:     append(slices.Clone(s.node.path), attr),
-				Nearest:  near,
-				Hint:     hint,
+				Message: fmt.Sprintf("%s in %s names %s, which is not there", attr, s.node.title(),
+					quote(printedName(b.config.Root, path))),
+				Range:   item.rng,
+				Path:    append(slices.Clone(s.node.path), attr),
+				Nearest: near,
+				Hint:    hint,
 			})
 		}
 	}

@@ -157,13 +157,28 @@ func (e *evaluator) context(expr hcl.Expression, s *Source, path []string) (*hcl
 				at.End.Byte, at.End.Column = at.End.Byte+n, at.End.Column+n
 				named = at.End.Byte
 				text := string(s.text[at.Start.Byte:named])
-				e.report.add(Diagnostic{Type: "config/unknown-name", Message: text + " is read as a division of variables", Range: s.hclRange(at), Path: path,
-					Expected: textOrNil("a text in quotes"), Found: textOrNil(text), Hint: "a text needs quotes: " + quote(text)})
+				e.report.add(Diagnostic{
+					Type:     "config/unknown-name",
+					Message:  text + " is read as a division of variables",
+					Range:    s.hclRange(at),
+					Path:     path,
+					Expected: textOrNil("a text in quotes"),
+					Found:    textOrNil(text),
+					Hint:     "a text needs quotes: " + quote(text),
+				})
 				continue
 			}
 			names := append(slices.Sorted(maps.Keys(e.blocks)), "local")
-			e.report.fold("variable "+root, Diagnostic{Type: "config/unknown-name", Message: "unknown variable " + quote(root), Range: s.hclRange(at), Path: path,
-				Expected: words(names), Found: textOrNil(root), Nearest: nearest(root, names), Hint: variableHint(root, names)})
+			e.report.fold("variable "+root, Diagnostic{
+				Type:     "config/unknown-name",
+				Message:  "unknown variable " + quote(root),
+				Range:    s.hclRange(at),
+				Path:     path,
+				Expected: words(names),
+				Found:    textOrNil(root),
+				Nearest:  nearest(root, names),
+				Hint:     variableHint(root, names),
+			})
 			continue
 		}
 		name, v, good := e.local(t, s, path)

@@ -237,8 +237,9 @@ func (b *builder) servers(s *section, in registry.Intent) {
 		for _, x := range sides(in) {
 			if have := x.of(&c).For(in.ID); b.differ(x.want, have) {
 				b.report.add(Diagnostic{
-					Type:     "config/type",
-					Message:  fmt.Sprintf("capability %s %s %s, not what %s wants", quote(id), x.verb, have, s.node.title()),
+					Type: "config/type",
+					Message: fmt.Sprintf("capability %s %s %s, not what %s wants", quote(id), x.verb, have,
+						s.node.title()),
 					Range:    item.rng,
 					Path:     path,
 					Expected: edn.Text(x.want),
@@ -274,10 +275,9 @@ type side struct {
 }
 
 func sides(in registry.Intent) []side {
-	return []side{
-		{attr: "in", verb: "takes", want: in.In, of: func(c *registry.Capability) contract.SchemaRef { return c.InSchema }},
-		{attr: "out", verb: "gives", want: in.Out, of: func(c *registry.Capability) contract.SchemaRef { return c.OutSchema }},
-	}
+	takes := func(c *registry.Capability) contract.SchemaRef { return c.InSchema }
+	gives := func(c *registry.Capability) contract.SchemaRef { return c.OutSchema }
+	return []side{{"in", "takes", in.In, takes}, {"out", "gives", in.Out, gives}}
 }
 
 func (b *builder) differ(want, have string) bool {

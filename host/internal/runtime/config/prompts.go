@@ -276,7 +276,15 @@ func (w *writer) pieces(path []string, v value) []fragmentText {
 		names := slices.Sorted(maps.Keys(w.fragments))
 		near := nearest(name, names)
 		w.meant[near] = true
-		w.report.add(Diagnostic{Type: "protocol/invalid", Message: "there is no fragment " + quote(name), Range: v.rng, Path: path, Expected: words(names), Found: textOrNil(name), Nearest: near})
+		w.report.add(Diagnostic{
+			Type:     "protocol/invalid",
+			Message:  "there is no fragment " + quote(name),
+			Range:    v.rng,
+			Path:     path,
+			Expected: words(names),
+			Found:    textOrNil(name),
+			Nearest:  near,
+		})
 		return nil
 	}
 	w.used[name] = true

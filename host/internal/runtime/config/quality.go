@@ -56,7 +56,12 @@ func (b *builder) qualityRules(s *section) registry.Quality {
 			*to = in.integer(name)
 		}
 	}
-	for name, to := range map[string]*registry.Share{"min_pass_rate": &q.MinPassRate, "hysteresis": &q.Hysteresis, "max_ejected": &q.MaxEjected} {
+	shares := map[string]*registry.Share{
+		"min_pass_rate": &q.MinPassRate,
+		"hysteresis":    &q.Hysteresis,
+		"max_ejected":   &q.MaxEjected,
+	}
+	for name, to := range shares {
 		if in.written(name) {
 			*to = registry.ShareOf(in.number(name))
 		}
@@ -70,8 +75,13 @@ func (b *builder) qualityRules(s *section) registry.Quality {
 		b.swapsAway(s, in, q.SwapTo)
 	}
 	if v := in.attrs["swap_to"]; v.written && in.text("action") != registry.ActionSwap {
-		b.report.add(Diagnostic{Type: "config/unused", Severity: SeverityWarning, Range: v.rng, Path: append(slices.Clone(in.node.path), "swap_to"),
-			Message: fmt.Sprintf("swap_to in %s is of no use: its action is %s", in.node.title(), in.text("action"))})
+		b.report.add(Diagnostic{
+			Type:     "config/unused",
+			Severity: SeverityWarning,
+			Message:  fmt.Sprintf("swap_to in %s is of no use: its action is %s", in.node.title(), in.text("action")),
+			Range:    v.rng,
+			Path:     append(slices.Clone(in.node.path), "swap_to"),
+		})
 	}
 	return q
 }
@@ -108,8 +118,11 @@ func (b *builder) ramp(in *section) []int {
 	}
 	if !slices.IsSorted(shares) || len(shares) == 0 || shares[len(shares)-1] != 100 {
 		b.report.add(Diagnostic{
-			Type: "config/range", Severity: SeverityError, Range: v.rng, Path: append(slices.Clone(in.node.path), "ramp"),
-			Message: fmt.Sprintf("ramp in %s does not rise to 100", in.node.title()), Hint: "end it with 100, such as [10, 25, 50, 100]",
+			Type:    "config/range",
+			Message: fmt.Sprintf("ramp in %s does not rise to 100", in.node.title()),
+			Range:   v.rng,
+			Path:    append(slices.Clone(in.node.path), "ramp"),
+			Hint:    "end it with 100, such as [10, 25, 50, 100]",
 		})
 		return nil
 	}

@@ -67,7 +67,7 @@ func (s *Source) culprit(d *hcl.Diagnostic) *Range {
 	return s.span(from, to)
 }
 
-// strayed names what is there in the place of an attribute or a block, where that is no name.
+// strayed words the error about text that stands where an attribute or a block should be and is no name.
 func strayed(s *Source, d *hcl.Diagnostic, out Diagnostic) Diagnostic {
 	switch rest := s.text[d.Subject.Start.Byte:]; {
 	case bytes.HasPrefix(rest, []byte("}")):
