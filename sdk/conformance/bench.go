@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -253,7 +252,7 @@ func (b *bench) readyWith(ctx context.Context, setup wire.Setup, host wire.Host)
 
 // reasonable fails if the plugin says that it is not ready without saying why.
 func reasonable(h wire.Health) error {
-	if h.State != wire.HealthReady && h.State != wire.HealthUnknown && strings.TrimSpace(h.Reason) == "" {
+	if h.State != wire.HealthReady && h.State != wire.HealthUnknown && h.Reason == "" {
 		return want("a reason beside the state "+h.State.String(), "none")
 	}
 	return nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -243,9 +242,6 @@ func healthChecks() []Check {
 		{ID: "core/health/capabilities", Requirements: []string{"HEALTH-004"},
 			Text: "Health names no capability that the plugin does not serve, and says why one is not ready",
 			run:  healthOfCapabilities},
-		{ID: "core/health/reason", Requirements: []string{"HEALTH-005"},
-			Text: fmt.Sprintf("in the %s after it became ready, each state other than ready has a reason", healthWatch),
-			run:  healthReason},
 	}
 }
 
@@ -297,34 +293,6 @@ func healthReady(ctx context.Context, b *bench) error {
 		return err
 	}
 	return want("the plugin becomes ready after Configure", "it is not after %s: %v", b.call, err)
-}
-
-// healthWatch is how long the states of a ready plugin are watched.
-const healthWatch = 3 * time.Second
-
-// healthReason watches a ready plugin during one call of each intent and for the rest
-// of healthWatch, and probes it at the end.
-func healthReason(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
-	if err != nil {
-		return err
-	}
-	watch, cancel := context.WithTimeout(ctx, healthWatch)
-	defer cancel()
-	seen := make(chan error, 1)
-	go func() { seen <- in.Client().Watch(watch, reasonable) }()
-	for _, q := range b.questions(d) {
-		_, _ = b.ask(watch, in, q) // how a call must end is another check
-	}
-	<-watch.Done()
-	if err := <-seen; errors.As(err, new(*finding)) {
-		return err
-	}
-	h, err := b.probe(ctx, in)
-	if err != nil {
-		return want(fmt.Sprintf("a state within %s", b.soon), "%v", err)
-	}
-	return reasonable(h)
 }
 
 func healthOfCapabilities(ctx context.Context, b *bench) error {

@@ -45,15 +45,9 @@ func invokeChecks() []Check {
 		{ID: "core/cancel/slots", Requirements: []string{"CALL-011"},
 			Text: fmt.Sprintf("after %d calls whose callers went away the next call is answered", cancelledCalls),
 			run:  cancelSlots},
-		{ID: "core/cancel/burns", Requirements: []string{"CALL-014"}, Process: true,
-			Text: "calls whose callers went away soon use no more processor time than an idle plugin",
-			run:  cancelBurns},
 		{ID: "core/deadline/stops", Requirements: []string{"CALL-007"},
 			Text: "a call whose deadline passes stops working",
 			run:  deadlineStops},
-		{ID: "core/run/apart", Requirements: []string{"CALL-013"},
-			Text: "calls of one run and trace with different inputs get the answers that they get in separate runs",
-			run:  runApart},
 		{ID: "core/run/end", Requirements: []string{"LIFE-002"},
 			Text: "EndRun succeeds, also for a run that the plugin never saw",
 			run:  endRun},
@@ -275,36 +269,6 @@ func invokeApart(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// runApart learns the outcomes of similar questions, each in a separate run and trace,
-// then asks all of them in one run and trace. An answer that is remembered by run or
-// trace differs from the outcome that was learned.
-func runApart(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
-	if err != nil {
-		return err
-	}
-	questions := withVariants(d, slices.DeleteFunc(b.questions(d), func(q question) bool { return !independent(q) }))
-	for i := range questions {
-		questions[i].at = place{run: i + 1, node: 1}
-	}
-	all, err := b.learn(ctx, in, questions)
-	if err != nil || len(all) == 0 || !different(all) {
-		return err // equal outcomes do not show which call an answer belongs to
-	}
-	until := time.Now().Add(b.call / 2)
-	for i, k := range all {
-		if time.Now().After(until) {
-			return nil
-		}
-		together := slices.Clone(all)
-		together[i].at = place{run: len(questions) + 1, node: i + 1}
-		if err := b.apart(ctx, in, together, i); err != nil && b.settled(ctx, in, k) {
-			return fmt.Errorf("call %d of one run: %w", i+1, err)
-		}
-	}
-	return nil
-}
-
 // apart asks one of the known questions and fails if another outcome shows that
 // calls are mixed up: any other outcome of a capability that repeats its answers,
 // and the outcome of another question in every case.
@@ -419,77 +383,6 @@ func cancelStops(ctx context.Context, b *bench) error {
 		return untestable("the call with the input of :slow was over at once (%v)", early)
 	}
 	return b.idle(ctx, in, "the caller went away")
-}
-
-// burnTotal is the processor time that work may take to end after its call was
-// cancelled. Time that the machine gives to other programs does not count.
-const burnTotal = time.Second
-
-// cancelBurns cancels a call of each intent while it is in flight and compares the
-// processor time of the plugin with that of the idle plugin. The profile of solvers
-// has a check of its own. Without processor times it checks the calls in flight.
-func cancelBurns(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
-	if err != nil {
-		return err
-	}
-	idle, measured, err := used(ctx, in.PID())
-	if err != nil {
-		return err
-	}
-	until := time.Now().Add(b.limit / 2)
-	for _, q := range b.questions(d) {
-		if q.capability.Kind == Solver || time.Now().After(until) {
-			continue
-		}
-		if slow := b.opts.Slow; slow != nil && slow.Capability == q.capability.ID {
-			q.input = slow.Input
-		}
-		callCtx, cancel := context.WithCancel(ctx)
-		over := make(chan struct{})
-		go func() {
-			defer close(over)
-			_, _ = in.Client().Invoke(callCtx, b.context(q), q.request(), nil)
-		}()
-		_, err := b.inFlight(ctx, in, over)
-		cancel()
-		<-over
-		if err != nil {
-			return err
-		}
-	}
-	if !measured {
-		return b.idle(ctx, in, "the callers went away")
-	}
-	for total := time.Duration(0); time.Now().Before(until); {
-		burned, _, err := used(ctx, in.PID())
-		if err != nil {
-			return err
-		}
-		if burned < idle+burnShare {
-			return nil
-		}
-		if total += burned - idle; total >= burnTotal {
-			return want(fmt.Sprintf("at most %s of processor time after the callers went away", burnTotal),
-				"%s so far, %s of it in the last %s; the idle plugin used %s", total, burned, burnWindow, idle)
-		}
-	}
-	return nil // the machine is too busy for a verdict
-}
-
-// used is the processor time that a plugin uses in one burnWindow.
-func used(ctx context.Context, pid int) (burned time.Duration, ok bool, err error) {
-	before, ok := processorTime(pid)
-	if !ok {
-		return 0, false, nil
-	}
-	select {
-	case <-time.After(burnWindow):
-	case <-ctx.Done():
-		return 0, false, ctx.Err()
-	}
-	after, ok := processorTime(pid)
-	return after - before, ok, nil
 }
 
 // inFlight waits until the plugin says that a call is in flight. It gives

@@ -16,37 +16,13 @@ type question struct {
 	capability contract.Capability
 	intent     string
 	input      edn.Value
-	at         place
 }
-
-// place is the position of a call in a run; run and node count from 1. The zero value
-// is the only call of the run "conformance".
-type place struct{ run, node int }
 
 func (q question) String() string {
 	return fmt.Sprintf("%s of capability %s", q.intent, q.capability.ID)
 }
 
-func (q question) request() edn.Value {
-	envelope := requestFor(q.capability, q.intent, q.input)
-	if q.at == (place{}) {
-		return envelope
-	}
-	return envelope.AssocKey("trace", edn.MustMap(edn.K("id"), edn.Text(q.at.name())))
-}
-
-// name is the id of the run and of the trace.
-func (p place) name() string { return fmt.Sprintf("conformance-run-%d", p.run) }
-
-// fill sets the call context as a host does: calls of one run share the run and the
-// trace; node, path, call id and effect key differ.
-func (p place) fill(call *wire.CallContext) {
-	call.Run, call.Node = p.name(), fmt.Sprintf("n%d", p.node)
-	call.Path = edn.Vector(edn.Int(int64(p.node)))
-	call.CallID = fmt.Sprintf("%s-call-%d", p.name(), p.node)
-	call.EffectKey = fmt.Sprintf("%s-%d", p.name(), p.node)
-	call.TraceParent = fmt.Sprintf("00-%032x-%016x-01", p.run, p.node)
-}
+func (q question) request() edn.Value { return requestFor(q.capability, q.intent, q.input) }
 
 // questions are every intent of every capability, or of those of a kind.
 func (b *bench) questions(d contract.Description, ofKind ...string) []question {
@@ -60,7 +36,7 @@ func (b *bench) questions(d contract.Description, ofKind ...string) []question {
 			intents = []string{firstIntent(c)}
 		}
 		for _, intent := range intents {
-			all = append(all, question{capability: c, intent: intent, input: b.inputFor(d, c, intent)})
+			all = append(all, question{c, intent, b.inputFor(d, c, intent)})
 		}
 	}
 	return all
@@ -78,9 +54,6 @@ type answer struct {
 func (b *bench) context(q question) wire.CallContext {
 	call := b.callContext(q.capability)
 	call.Deadline = time.Now().Add(b.call)
-	if q.at != (place{}) {
-		q.at.fill(&call)
-	}
 	return call
 }
 
