@@ -48,6 +48,9 @@ func invokeChecks() []Check {
 		{ID: "core/deadline/stops", Requirements: []string{"CALL-007"},
 			Text: "a call whose deadline passes stops working",
 			run:  deadlineStops},
+		{ID: "core/run/apart", Requirements: []string{"CALL-013"},
+			Text: "calls of one run and trace with other inputs get the answers that they would get in runs of their own",
+			run:  runApart},
 		{ID: "core/run/end", Requirements: []string{"LIFE-002"},
 			Text: "EndRun succeeds, also for a run that the plugin never saw",
 			run:  endRun},
@@ -264,6 +267,35 @@ func invokeApart(ctx context.Context, b *bench) error {
 			if err != nil && b.settled(ctx, in, all[order[i]]) {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// runApart learns the outcomes of questions that differ little, each in a run of its
+// own, then asks them all in one run.
+func runApart(ctx context.Context, b *bench) error {
+	in, d, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	questions := withVariants(d, slices.DeleteFunc(b.questions(d), func(q question) bool { return !independent(q) }))
+	for i := range questions {
+		questions[i].at = place{run: i + 1, node: 1}
+	}
+	all, err := b.learn(ctx, in, questions)
+	if err != nil || len(all) == 0 || !different(all) {
+		return err // what cannot be told apart cannot be seen to be mixed up
+	}
+	until := time.Now().Add(b.call / 2)
+	for i, k := range all {
+		if time.Now().After(until) {
+			return nil
+		}
+		together := slices.Clone(all)
+		together[i].at = place{run: len(questions) + 1, node: i + 1}
+		if err := b.apart(ctx, in, together, i); err != nil && b.settled(ctx, in, k) {
+			return fmt.Errorf("call %d of one run: %w", i+1, err)
 		}
 	}
 	return nil

@@ -16,13 +16,37 @@ type question struct {
 	capability contract.Capability
 	intent     string
 	input      edn.Value
+	at         place
 }
+
+// place is where in a run a call is made, both counted from 1. The zero value is the
+// place of a call that has the run "conformance" to itself.
+type place struct{ run, node int }
 
 func (q question) String() string {
 	return fmt.Sprintf("%s of capability %s", q.intent, q.capability.ID)
 }
 
-func (q question) request() edn.Value { return requestFor(q.capability, q.intent, q.input) }
+func (q question) request() edn.Value {
+	envelope := requestFor(q.capability, q.intent, q.input)
+	if q.at == (place{}) {
+		return envelope
+	}
+	return envelope.AssocKey("trace", edn.MustMap(edn.K("id"), edn.Text(q.at.name())))
+}
+
+// name is the run and the trace of a place.
+func (p place) name() string { return fmt.Sprintf("conformance-run-%d", p.run) }
+
+// fill gives a call the context that a host gives it at the place: calls of one run
+// share the run and the trace, and each has its own node, path, id and effect key.
+func (p place) fill(call *wire.CallContext) {
+	call.Run, call.Node = p.name(), fmt.Sprintf("n%d", p.node)
+	call.Path = edn.Vector(edn.Int(int64(p.node)))
+	call.CallID = fmt.Sprintf("%s-call-%d", p.name(), p.node)
+	call.EffectKey = fmt.Sprintf("%s-%d", p.name(), p.node)
+	call.TraceParent = fmt.Sprintf("00-%032x-%016x-01", p.run, p.node)
+}
 
 // questions are every intent of every capability, or of those of a kind.
 func (b *bench) questions(d contract.Description, ofKind ...string) []question {
@@ -36,7 +60,7 @@ func (b *bench) questions(d contract.Description, ofKind ...string) []question {
 			intents = []string{firstIntent(c)}
 		}
 		for _, intent := range intents {
-			all = append(all, question{c, intent, b.inputFor(d, c, intent)})
+			all = append(all, question{capability: c, intent: intent, input: b.inputFor(d, c, intent)})
 		}
 	}
 	return all
@@ -54,6 +78,9 @@ type answer struct {
 func (b *bench) context(q question) wire.CallContext {
 	call := b.callContext(q.capability)
 	call.Deadline = time.Now().Add(b.call)
+	if q.at != (place{}) {
+		q.at.fill(&call)
+	}
 	return call
 }
 

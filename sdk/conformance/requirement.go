@@ -86,6 +86,7 @@ func callRequirements() []Requirement {
 		must(Core, "CALL-010", "A capability that calls itself deterministic answers equal requests alike.", "ENV-010"),
 		must(Core, "CALL-011", "A call that is cancelled gives back what it held: however many were cancelled, the next is answered.", "WIRE-002", "SDK-001"),
 		must(Core, "CALL-012", "What the answer of a capability of any kind says that was used is well formed: a known :mode, counts that are not negative, and an exact cost.", "ENV-004", "LM-003"),
+		must(Core, "CALL-013", "A call is answered by its own input, whatever was answered earlier in its run and trace.", "ENV-010", "WIRE-002"),
 		must(Core, "ERROR-001", "An error has a type, a keyword, out of the catalogue or in a namespace of the plugin's own, and at most one sentence of 500 characters.", "ERR-005", "ERR-007"),
 		must(Core, "PAYLOAD-001", "A request that cannot be read is answered with an error event, and the plugin lives on.", "VAL-002", "VAL-015", "VAL-018", "WIRE-003"),
 		must(Core, "PAYLOAD-002", "A request that is no envelope is answered with an error event.", "ENV-013", "ERR-005"),
