@@ -47,6 +47,16 @@ func setMark(mark uint64) error {
 	return nil
 }
 
+// MarkRunning marks a running process: the descendants that it starts from now on
+// carry the mark. It returns 0 if the process cannot be marked.
+func MarkRunning(pid int) uint64 {
+	mark := NewMark()
+	if mark == 0 || unix.Prlimit(pid, rlimitMark, &unix.Rlimit{Cur: mark, Max: mark}, nil) != nil {
+		return 0
+	}
+	return mark
+}
+
 // Mark is the mark that a process carries; 0: none, or no such process.
 func Mark(pid int) uint64 {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/limits")

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -95,13 +94,6 @@ func misfits(d contract.Description, q question) []edn.Value {
 	return all
 }
 
-// burnWindow is how long the processor time of a plugin is watched after a
-// cancelled search, and burnShare what it may use of it.
-const (
-	burnWindow = 600 * time.Millisecond
-	burnShare  = burnWindow / 10
-)
-
 func solverBurns(ctx context.Context, b *bench) error {
 	in, d, err := b.ready(ctx)
 	if err != nil {
@@ -116,6 +108,8 @@ func solverBurns(ctx context.Context, b *bench) error {
 		return untestable("no input with which a solver works for a second or more: give one in the samples as :slow {:capability :a/b :input {..}}")
 	}
 	c := d.Capabilities[at]
+	tree := treeOf(in.PID())
+	idle, measured := tree.used(ctx)
 	callCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	over := make(chan struct{})
@@ -133,25 +127,10 @@ func solverBurns(ctx context.Context, b *bench) error {
 	if !started {
 		return untestable("the search with the input of :slow was over at once (%v)", early)
 	}
-	limit := time.Now().Add(b.soon)
-	for {
-		before, ok := processorTime(in.PID())
-		if !ok {
-			return b.idle(ctx, in, "the caller went away")
-		}
-		select {
-		case <-time.After(burnWindow):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		after, _ := processorTime(in.PID())
-		if after-before < burnShare {
-			return nil
-		}
-		if time.Now().After(limit) {
-			return want("a processor that is idle soon after the search was cancelled", "%s of processor time in %s, %s after the caller went away", after-before, burnWindow, b.soon)
-		}
+	if !measured {
+		return b.idle(ctx, in, "the caller went away")
 	}
+	return b.cools(ctx, tree, idle, "the search was cancelled")
 }
 
 func toolChecks() []Check {
