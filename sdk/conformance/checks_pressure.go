@@ -36,6 +36,52 @@ func pressureChecks() []Check {
 		{ID: "core/load/growth", Requirements: []string{"CALL-009"}, Process: true,
 			Text: fmt.Sprintf("%d calls leave no descriptors, threads or memory behind", growthCalls),
 			run:  loadGrowth},
+		{ID: "core/load/processes", Requirements: []string{"CALL-015"}, Process: true,
+			Text: fmt.Sprintf("%d calls leave no processes behind", leftCalls),
+			run:  loadProcesses},
+	}
+}
+
+// Calls of the check for processes that outlive their calls, and how many of these
+// there may be. The calls before the measurement fill the pools of a plugin.
+const (
+	leftWarmUp    = 32
+	leftCalls     = 96
+	leftPatience  = 4 * time.Second // for the real work of either
+	moreProcesses = 16
+)
+
+func loadProcesses(ctx context.Context, b *bench) error {
+	in, d, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	questions := b.questions(d)
+	tree := treeOf(in.PID())
+	if _, err := b.load(ctx, in, questions, leftWarmUp, leftPatience); err != nil {
+		return err
+	}
+	before, measured := tree.members()
+	worked, err := b.load(ctx, in, questions, leftCalls, leftPatience)
+	if err != nil || !measured {
+		return err
+	}
+	limit := time.Now().Add(b.soon)
+	for {
+		after, _ := tree.members()
+		more := len(after) - len(before)
+		if more <= moreProcesses {
+			return nil
+		}
+		if time.Now().After(limit) {
+			return want(fmt.Sprintf("at most %d processes more, %s after the last answer", moreProcesses, b.soon),
+				"%d processes more after %d calls", more, worked)
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 }
 
@@ -46,11 +92,11 @@ func loadGrowth(ctx context.Context, b *bench) error {
 	}
 	questions := b.questions(d)
 	b.random.Shuffle(len(questions), func(i, j int) { questions[i], questions[j] = questions[j], questions[i] })
-	if _, err := b.load(ctx, in, questions, growthWarmUp); err != nil {
+	if _, err := b.load(ctx, in, questions, growthWarmUp, growthPatience(growthWarmUp)); err != nil {
 		return err
 	}
 	before, measured := holdings(in.PID())
-	worked, err := b.load(ctx, in, questions, growthCalls)
+	worked, err := b.load(ctx, in, questions, growthCalls, growthPatience(growthCalls))
 	if err != nil {
 		return err
 	}
@@ -100,7 +146,8 @@ func (b *bench) leaks(ctx context.Context, in Instance, questions []question) er
 			}
 			break
 		}
-		if worked, err := b.load(ctx, in, questions, growthCalls); err != nil || worked < growthCalls {
+		worked, err := b.load(ctx, in, questions, growthCalls, growthPatience(growthCalls))
+		if err != nil || worked < growthCalls {
 			return err
 		}
 		h, _ := holdings(in.PID())
@@ -114,10 +161,15 @@ func (b *bench) leaks(ctx context.Context, in Instance, questions []question) er
 	return want("memory that stops growing", "%d MiB more after %d calls, %d KiB for each", grown>>20, calls, grown/calls>>10)
 }
 
-// load makes n calls, several at a time. When real work takes too long, the
-// rest are calls that the plugin refuses. It gives the number of real ones.
-func (b *bench) load(ctx context.Context, in Instance, questions []question, n int) (int, error) {
-	patient := time.Now().Add(growthPatient * time.Duration(n) / (growthCalls + growthWarmUp))
+// growthPatience is how long n calls of a block may do real work.
+func growthPatience(n int) time.Duration {
+	return growthPatient * time.Duration(n) / (growthCalls + growthWarmUp)
+}
+
+// load makes n calls, several at a time. When real work takes longer than patience,
+// the rest are calls that the plugin refuses. It gives the number of real ones.
+func (b *bench) load(ctx context.Context, in Instance, questions []question, n int, patience time.Duration) (int, error) {
+	patient := time.Now().Add(patience)
 	refused := question{capability: absent(), intent: firstIntent(absent()), input: edn.MustMap()}
 	var next, worked atomic.Int64
 	var wg sync.WaitGroup
