@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -242,7 +244,50 @@ func healthChecks() []Check {
 		{ID: "core/health/capabilities", Requirements: []string{"HEALTH-004"},
 			Text: "Health names no capability that the plugin does not serve, and says why one is not ready",
 			run:  healthOfCapabilities},
+		{ID: "core/health/reason", Requirements: []string{"HEALTH-005"},
+			Text: "also while it works, a plugin that is degraded or not ready says why, and so does each of its capabilities",
+			run:  healthReason},
 	}
+}
+
+// healthReason watches the health for a while beside calls. A ready plugin may become
+// degraded or not ready, but not without a reason.
+func healthReason(ctx context.Context, b *bench) error {
+	in, d, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	watch, cancel := context.WithTimeout(ctx, healthWatch)
+	var calls sync.WaitGroup
+	calls.Go(func() {
+		for _, q := range b.questions(d) {
+			_, _ = b.ask(watch, in, q)
+		}
+	})
+	err = in.Client().Watch(watch, explained)
+	cancel()
+	calls.Wait()
+	var unexplained *finding
+	if errors.As(err, &unexplained) {
+		return err
+	}
+	return ctx.Err() // how Health must end is another check
+}
+
+// healthWatch is how long the health of a plugin is watched.
+const healthWatch = 3 * time.Second
+
+// explained fails if a state that should have a reason has none.
+func explained(h wire.Health) error {
+	if err := reasonable(h); err != nil {
+		return err
+	}
+	for _, c := range h.Capabilities {
+		if c.State != wire.HealthUnknown && c.State != wire.HealthReady && c.Reason == "" {
+			return want(fmt.Sprintf("a reason beside the state %s of :%.100s", c.State, c.ID), "none")
+		}
+	}
+	return nil
 }
 
 func healthAtOnce(ctx context.Context, b *bench) error {
