@@ -33,7 +33,7 @@ func (c Check) Profile() string { return profileOf(c.ID) }
 func Checks() []Check {
 	return slices.Concat(
 		startChecks(), describeChecks(), configureChecks(), healthChecks(), invokeChecks(), payloadChecks(),
-		malformedChecks(), burnChecks(), pressureChecks(), faultChecks(), drainChecks(), endingChecks(),
+		malformedChecks(), burnChecks(), pressureChecks(), boundChecks(), faultChecks(), drainChecks(), endingChecks(),
 		modelChecks(), judgeChecks(), checkerChecks(), solverChecks(), toolChecks(), agentChecks(),
 		streamingChecks(), hostCallChecks(), muxChecks(), swapChecks(),
 	)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -93,8 +94,12 @@ type remote struct {
 	conn   grpc.ClientConnInterface
 	client *wire.Client
 	log    lineBuffer
-	stdout printed // what came over the plugin's standard output after the handshake
-	once   sync.Once
+	// sockets is the directory of the plugin's sockets, longest the length of the
+	// longest line of its log.
+	sockets string
+	longest atomic.Int64
+	stdout  printed // what came over the plugin's standard output after the handshake
+	once    sync.Once
 }
 
 // printed counts what is written to it and keeps the first line.
@@ -139,10 +144,16 @@ func (p *remote) start(t process, limit time.Duration) error {
 		return p.runner.Dial(ctx, address)
 	}))
 	cfg.RunnerFunc = func(_ hclog.Logger, cmd *exec.Cmd, sockets string) (runner.Runner, error) {
+		p.sockets = sockets
 		p.runner = launch.NewRunner(launch.RunnerConfig{
 			Command:   launch.Command{Path: t.command[0], Args: t.command[1:], Env: append(cmd.Env, t.env...)},
 			SocketDir: sockets,
-			Output:    func(l launch.Line) { p.log.add(l.Text) },
+			Output: func(l launch.Line) {
+				p.log.add(l.Text)
+				if n := int64(len(l.Text)) + l.Cut; n > p.longest.Load() { // lines of one instance come one by one
+					p.longest.Store(n)
+				}
+			},
 			Accept: func(h launch.Handshake) error {
 				return wire.Offer{Core: h.Core, Version: h.Version, Protocol: h.Protocol, Certificate: h.Certificate}.Check()
 			},

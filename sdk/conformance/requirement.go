@@ -49,6 +49,10 @@ func startRequirements() []Requirement {
 		must(Core, "START-004", "A peer without the certificate of the host cannot call the plugin.", "WIRE-001"),
 		must(Core, "START-005", "Standard output carries the handshake line and nothing else; what the plugin has to say goes to standard error.", "SUP-001", "SUP-009"),
 		must(Core, "START-006", "A new instance serves in the directory in which an earlier one was killed.", "SUP-005"),
+		must(Core, "START-007",
+			"The directory of the sockets has at most 64 files with together 1048576 bytes, however many calls there were.",
+			"WIRE-002"),
+		must(Core, "LOG-001", "A line of the log has at most 131072 bytes.", "SUP-009"),
 	}
 }
 
@@ -97,6 +101,7 @@ func callRequirements() []Requirement {
 			"A process that a call starts ends with the call or is used again: their number stays within bounds.",
 			"SUP-004", "CONF-004"),
 		must(Core, "ERROR-001", "An error has a type, a keyword, out of the catalogue or in a namespace of the plugin's own, and at most one sentence of 500 characters.", "ERR-005", "ERR-007"),
+		must(Core, "ERROR-002", "The details of an error, with those of its causes, have at most 262144 bytes.", "WIRE-003"),
 		must(Core, "PAYLOAD-001", "A request that cannot be read is answered with an error event, and the plugin lives on.", "VAL-002", "VAL-015", "VAL-018", "WIRE-003"),
 		must(Core, "PAYLOAD-002", "A request that is no envelope is answered with an error event.", "ENV-013", "ERR-005"),
 		must(Core, "PAYLOAD-003", "A reference to a text beside the payload is put in its place; one without its text, or with a text of another hash, is answered with an error event.", "WIRE-003"),
