@@ -52,8 +52,8 @@ func errorDetails(ctx context.Context, b *bench) error {
 			_, err := b.ask(ctx, in, question{capability: c, intent: firstIntent(c), input: input})
 			for e := contract.AsError(err); e != nil; e = e.Cause {
 				if left, ok := e.Details.Key("left-out-bytes").AsInt(); ok {
-					return want(fmt.Sprintf("details of at most %d bytes of an error of capability %s", wire.MaxErrorDetails, c.ID),
-						"%d bytes beside :%s", left, e.Type)
+					expected := fmt.Sprintf("details of at most %d bytes of an error of capability %s", wire.MaxErrorDetails, c.ID)
+					return want(expected, "%d bytes beside :%s", left, e.Type)
 				}
 			}
 		}

@@ -245,7 +245,7 @@ func healthChecks() []Check {
 			Text: "Health names no capability that the plugin does not serve, and says why one is not ready",
 			run:  healthOfCapabilities},
 		{ID: "core/health/reason", Requirements: []string{"HEALTH-005"},
-			Text: "also while it works, a plugin that is degraded or not ready says why, and so does each of its capabilities",
+			Text: "also during calls, a plugin that is degraded or not ready gives a reason, and so do its capabilities",
 			run:  healthReason},
 	}
 }

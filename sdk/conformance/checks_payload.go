@@ -38,7 +38,7 @@ func payloadChecks() []Check {
 			Text: "an error is in the encoding of the question",
 			run:  sameErrorEncoding},
 		{ID: "core/invoke/edges", Requirements: []string{"CALL-003"},
-			Text: "the output also fits its schema for the edges of the input, such as an empty text or one with line breaks",
+			Text: "the output also fits its schema for the edges of the input: an empty text, one with line breaks",
 			run:  outEdges},
 		{ID: "core/invoke/blob", Requirements: []string{"PAYLOAD-003"},
 			Text: "a text that travels as a blob has the effect of the text itself",
