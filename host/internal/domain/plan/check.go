@@ -166,7 +166,7 @@ func (c *checker) plan(pl *place) {
 			c.collection(pl, n)
 		}
 		for next < len(p.reads) && p.reads[next].node == i {
-			c.read(pl, &p.reads[next])
+			c.read(pl, &p.reads[next], &in)
 			next++
 		}
 		if !slices.ContainsFunc(c.list[began:], func(f Finding) bool { return f.Check == checkNeverFits }) {

@@ -227,14 +227,27 @@ func (f *fitter) blame(s *schema.Schema, t *part, path []edn.Value) (*part, []ed
 // unnamed warns of keys of an input that its schema does not name where it names one much like it. Schemas of maps are
 // open, so the key may be meant for all that.
 func (c *checker) unnamed(p *Plan, n *Node, in *wanted) {
-	input := n.Input.Source()
-	if isSlot, _ := slotShape(input); in.schema == nil || isSlot || !input.IsMap() {
+	if in.schema == nil {
+		return
+	}
+	input, root := n.Input.Source(), n.Input.root
+	if root == nil {
+		root = &part{} // an input without slots
+	}
+	if root.kind == partSlot || !input.IsMap() {
 		return
 	}
 	keys := c.inputKeys(in.schema)
+	entry, kid := int32(0), 0
 	for k, v := range input.Entries() {
+		isSlot := false
+		if kid < len(root.at) && root.at[kid] == entry {
+			isSlot = root.kids[kid].kind == partSlot
+			kid++
+		}
+		entry++
 		key, _ := k.AsKeyword()
-		if isSlot, _ := slotShape(v); !keys.plain(key) || mayHoldSlot(v) && !isSlot {
+		if !keys.plain(key) || mayHoldSlot(v) && !isSlot {
 			c.unnamedIn([]*schema.Schema{in.schema}, input, p.path(n.Index, kInput), in.name)
 			return
 		}
@@ -374,7 +387,7 @@ func (c *checker) collection(pl *place, n *Node) {
 	if !ok || !known {
 		return
 	}
-	given, all := reach([]*schema.Schema{out}, below, true)
+	given, all := reach([]*schema.Schema{out}, keysOf(below), true)
 	if !all || len(given) == 0 || slices.ContainsFunc(given, holdsMany) {
 		return
 	}
@@ -398,7 +411,8 @@ func (c *checker) misspelt(p *Plan, r *read) {
 		return
 	}
 	at := []*schema.Schema{out}
-	for i, key := range path {
+	for i := range path {
+		key := path[i].key
 		if at, ok = alternatives(at, nil, 0); !ok {
 			return
 		}
@@ -420,7 +434,7 @@ func (c *checker) misspelt(p *Plan, r *read) {
 		if at = kids; len(at) > 0 {
 			continue
 		}
-		if k, is := path[i].AsKeyword(); is {
+		if k, is := key.AsKeyword(); is {
 			if near := nearest(k, names); !near.IsNil() {
 				where := p.path(r.node, r.where...)
 				c.report(Finding{
@@ -435,19 +449,25 @@ func (c *checker) misspelt(p *Plan, r *read) {
 
 // below returns the path of a slot inside the :out of its producer, empty for the
 // whole slot; ok is false if the path leads to another field.
-func (r *slotRef) below() (path []edn.Value, ok bool) {
-	steps := r.steps
-	if len(steps) > 0 && steps[0].field != fieldNone {
-		if steps[0].field != fieldOut {
-			return nil, false
-		}
-		steps = steps[1:]
+func (r *slotRef) below() (path []step, ok bool) {
+	if len(r.steps) > 0 && r.steps[0].field != fieldNone {
+		return r.steps[1:], r.steps[0].field == fieldOut
 	}
-	path = make([]edn.Value, len(steps))
-	for i := range steps {
-		path[i] = steps[i].key
+	return r.steps, true
+}
+
+// sameSteps reports whether two paths are equal.
+func sameSteps(a, b []step) bool {
+	return slices.EqualFunc(a, b, func(x, y step) bool { return edn.Equal(x.key, y.key) })
+}
+
+// keysOf returns the keys of a path.
+func keysOf(path []step) []edn.Value {
+	keys := make([]edn.Value, len(path))
+	for i := range path {
+		keys[i] = path[i].key
 	}
-	return path, true
+	return keys
 }
 
 // affordable reports a budget of the node's own that leaves nothing for a single

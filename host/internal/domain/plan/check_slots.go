@@ -77,7 +77,7 @@ func (pl *place) indexIn(around *place, i int) int {
 }
 
 // read checks one read of a name.
-func (c *checker) read(pl *place, r *read) {
+func (c *checker) read(pl *place, r *read, in *wanted) {
 	if r.input && r.ref != nil {
 		c.knownFits(pl, r)
 	}
@@ -96,7 +96,7 @@ func (c *checker) read(pl *place, r *read) {
 		return
 	}
 	if r.input {
-		c.compatible(pl.p, r)
+		c.compatible(pl.p, r, in)
 	}
 	c.misspelt(pl.p, r)
 }
@@ -166,12 +166,12 @@ func (p *Plan) asks(node, slot int) bool {
 
 // compatible reports a slot whose producer can surely never give what the place
 // of its consumer wants (SCH-011).
-func (c *checker) compatible(p *Plan, r *read) {
+func (c *checker) compatible(p *Plan, r *read, in *wanted) {
 	below, ok := r.ref.below()
 	if !ok {
 		return
 	}
-	pair := fitPair{c.env.outSchema(&p.Nodes[r.slot]), c.env.inSchema(&p.Nodes[r.node])}
+	pair := fitPair{c.env.outSchema(&p.Nodes[r.slot]), in.name}
 	if pair.producer == "" || pair.consumer == "" || c.mayFit(pair, below, r.ref) {
 		return
 	}
@@ -184,7 +184,7 @@ type fitPair struct{ producer, consumer string }
 
 // fit is the decision for one way out of the one and into the other.
 type fit struct {
-	from  []edn.Value
+	from  []step
 	whole bool
 	to    []edn.Value
 	fits  bool
@@ -195,14 +195,14 @@ type fit struct {
 const maxFits = 32
 
 // mayFit remembers the decisions of decideFit.
-func (c *checker) mayFit(pair fitPair, from []edn.Value, ref *slotRef) bool {
+func (c *checker) mayFit(pair fitPair, from []step, ref *slotRef) bool {
 	whole := len(ref.steps) == 0
 	for _, f := range c.fits[pair] {
-		if f.whole == whole && slices.EqualFunc(f.from, from, edn.Equal) && slices.EqualFunc(f.to, ref.where, edn.Equal) {
+		if f.whole == whole && sameSteps(f.from, from) && slices.EqualFunc(f.to, ref.where, edn.Equal) {
 			return f.fits
 		}
 	}
-	fits := c.decideFit(pair, from, ref.where, whole)
+	fits := c.decideFit(pair, keysOf(from), ref.where, whole)
 	if c.fits == nil {
 		c.fits = make(map[fitPair][]fit)
 	}

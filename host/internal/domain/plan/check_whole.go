@@ -53,7 +53,7 @@ type slotPair struct {
 
 // slotFit is the decision about one path into the answer of a producer.
 type slotFit struct {
-	from []edn.Value
+	from []step
 	open bool
 	fits bool
 }
@@ -79,11 +79,11 @@ func (c *checker) slotMayFit(pl *place, r *slotRef, in, want *schema.Schema, ope
 		return schema.Satisfies(mapSchema(), want) != schema.No
 	}
 	for _, f := range c.slotFits[pair] {
-		if f.open == open && slices.EqualFunc(f.from, from, edn.Equal) {
+		if f.open == open && sameSteps(f.from, from) {
 			return f.fits
 		}
 	}
-	given, all := reach([]*schema.Schema{out}, from, open)
+	given, all := reach([]*schema.Schema{out}, keysOf(from), open)
 	fits := !all || len(given) == 0 || slices.ContainsFunc(given, func(g *schema.Schema) bool {
 		return schema.Satisfies(g, want) != schema.No
 	})
