@@ -127,7 +127,7 @@ var roles = map[string]func() int{
 	// whose parent is gone. It ends then unless the environment has STAY.
 	"escape": func() int {
 		escapee("stubborn-orphan")
-		escapee("fork-again")
+		_ = escapee("fork-again").Wait()
 		if os.Getenv("STAY") == "" {
 			return 8
 		}
@@ -241,7 +241,7 @@ func host(reaped, killReaper bool) int {
 
 // escapee starts a process in a session of its own and passes on what it prints
 // until it, and all that it started, closed their output.
-func escapee(role string) {
+func escapee(role string) *exec.Cmd {
 	cmd := self(role)
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -250,6 +250,7 @@ func escapee(role string) {
 		os.Exit(95)
 	}
 	_, _ = io.Copy(os.Stdout, out)
+	return cmd
 }
 
 // hostOfEscaping starts a plugin at a level of confinement and waits to be
