@@ -416,26 +416,21 @@ func (c *checker) misspelt(p *Plan, r *read) {
 		if at, ok = alternatives(at, nil, 0); !ok {
 			return
 		}
+		if slices.ContainsFunc(at, func(s *schema.Schema) bool { return s.Kind() != schema.KindMap }) {
+			return
+		}
 		var kids []*schema.Schema
-		var names []string
 		for _, s := range at {
-			if s.Kind() != schema.KindMap {
-				return
-			}
 			if e, has := s.Entry(key); has {
 				kids = append(kids, e.Schema)
 			}
-			for _, e := range s.Entries() {
-				if k, is := e.Key.AsKeyword(); is {
-					names = append(names, k)
-				}
-			}
 		}
-		if at = kids; len(at) > 0 {
+		if len(kids) > 0 {
+			at = kids
 			continue
 		}
 		if k, is := key.AsKeyword(); is {
-			if near := nearest(k, names); !near.IsNil() {
+			if near := nearest(k, missingKeys(at, edn.Nil())); !near.IsNil() {
 				where := p.path(r.node, r.where...)
 				c.report(Finding{
 					Check: checkUnnamed, Severity: Warning, Path: where, Nearest: near,
