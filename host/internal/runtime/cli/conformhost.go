@@ -27,7 +27,8 @@ import (
 
 // Limits of a trial. A plugin that never answers costs the first two.
 const (
-	trialStart = 5 * time.Second  // to be ready, or to be given up
+	trialStart = 5 * time.Second  // for the broken plugin to be ready, or to be given up
+	soundStart = 30 * time.Second // for the sound plugin to be ready, also on a busy machine
 	trialCall  = 2 * time.Second  // the deadline of each call
 	trialLimit = 60 * time.Second // of a whole trial
 	trialsOnce = 4
@@ -234,6 +235,9 @@ func (t *trial) live(ctx context.Context) (err error) {
 func (t *trial) settings(name string) plugin.Settings {
 	s := plugin.DefaultSettings(name, t.program, fixture.Command, name)
 	s.StartTimeout, s.ConfigureTimeout = trialStart-time.Second, trialStart-time.Second
+	if name == fixture.SoundName {
+		s.StartTimeout, s.ConfigureTimeout = soundStart, soundStart
+	}
 	s.StopGrace, s.DrainTimeout = time.Second, time.Second
 	s.Restart.Policy = plugin.Never
 	// One program is both plugins; what describes itself differently has to be
@@ -258,7 +262,7 @@ func soundID(q fixture.Question) string  { return "sound/" + strings.TrimPrefix(
 // answers checks that the sound plugin answers.
 func (t *trial) answers(ctx context.Context, client *plugin.Client) error {
 	q := fixture.Questions()[0]
-	ready, cancel := context.WithTimeout(ctx, trialStart)
+	ready, cancel := context.WithTimeout(ctx, soundStart)
 	defer cancel()
 	if err := client.Await(ready, soundID(q)); err != nil {
 		return &unhealthy{"a sound plugin beside it that is ready", err.Error()}

@@ -59,6 +59,9 @@ func busy(t testing.TB) *world {
 // the suites, and a suite with its child.
 const workforce = 2 + 4 + 2 + 1 + 1 + 2
 
+// sleepers are the children of the chess program and of the suite among them.
+const sleepers = 2
+
 // atWork starts a busy run and waits until everybody is at work.
 func (w *world) atWork(args ...string) *process {
 	w.t.Helper()
@@ -67,13 +70,13 @@ func (w *world) atWork(args ...string) *process {
 		p.must("a call to "+capability, 0, asked(capability))
 	}
 	// A Go program starts a child that ends at once, to see what the kernel can
-	// do: who is there in two looks stays.
+	// do: who is there in two looks stays. The sleepers are the last to come.
 	var before []int
 	there := awaitProcesses(10*time.Second, func() ([]int, bool) {
 		pids := processesUnder(built.root)
 		stay := len(pids) >= workforce && slices.Equal(pids, before)
 		before = pids
-		return pids, stay
+		return pids, stay && strings.Count(describe(pids), " "+roleSleeper) == sleepers
 	})
 	require.Len(w.t, there, workforce, describe(there))
 	return p
