@@ -79,8 +79,10 @@ func TestStalledReader(t *testing.T) {
 	_, err = fmt.Fprintf(conn, "POST /v1/act HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return len(w.exec.Calls()) == 1 && w.turns.Load() == 0 }, 20*time.Second, 5*time.Millisecond)
-	time.Sleep(2 * w.Settings().Limits.Write) // not to read is what is tested
-	_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+	_ = conn.SetReadDeadline(time.Now().Add(60 * time.Second))
+	_, err = io.ReadFull(conn, make([]byte, 1)) // the answer has begun
+	require.NoError(t, err)
+	time.Sleep(3 * w.Settings().Limits.Write) // not to read is what is tested
 	n, err := io.Copy(io.Discard, conn)
 	assert.Less(t, n, int64(7<<20), "the answer was cut off: %v", err)
 	var timeout net.Error
