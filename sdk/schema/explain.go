@@ -113,9 +113,19 @@ func (e *explainer) value(s *Schema, v edn.Value) (passed int) {
 // passed checks, then the one that failed deepest, then the one with the fewest
 // findings.
 func (e *explainer) alternatives(s *Schema, v edn.Value) int {
+	if key, ok := s.Discriminator(); ok {
+		if tag, ok := v.Get(key); ok {
+			return e.tagged(s, key, tag, v)
+		}
+	}
+	return e.nearestOf(s.kids, v)
+}
+
+// nearestOf reports the one of some alternatives that got furthest.
+func (e *explainer) nearestOf(kids []*Schema, v edn.Value) int {
 	var best explainer
 	bestPassed := -1
-	for _, kid := range s.kids {
+	for _, kid := range kids {
 		branch := explainer{meter: e.meter, path: e.path, secret: e.secret, reach: -1}
 		passed := branch.value(kid, v)
 		if len(branch.found) == 0 {
@@ -130,7 +140,7 @@ func (e *explainer) alternatives(s *Schema, v edn.Value) int {
 	e.reach = max(e.reach, best.reach)
 	e.dropped += best.dropped
 	for _, f := range best.found {
-		f.others += len(s.kids) - 1
+		f.others += len(kids) - 1
 		if len(e.found) >= maxCollected {
 			e.dropped++
 			continue
@@ -138,6 +148,47 @@ func (e *explainer) alternatives(s *Schema, v edn.Value) int {
 		e.found = append(e.found, f)
 	}
 	return bestPassed
+}
+
+// Discriminator is the key whose value tells the alternatives of an :or of maps apart: each of them must have it,
+// with an :enum of values. It is false if there is none.
+func (s *Schema) Discriminator() (edn.Value, bool) {
+	if s.kind != KindOr || s.kids[0].Deref().kind != KindMap {
+		return edn.Nil(), false
+	}
+	for _, candidate := range s.kids[0].Deref().Entries() {
+		if !slices.ContainsFunc(s.kids, func(kid *Schema) bool {
+			entry, ok := kid.Deref().Entry(candidate.Key)
+			return !ok || entry.Optional || entry.Schema.Deref().kind != KindEnum
+		}) {
+			return candidate.Key, true
+		}
+	}
+	return edn.Nil(), false
+}
+
+// tagged reports a map by the alternative that its discriminator names, and a discriminator that names none.
+func (e *explainer) tagged(s *Schema, key, tag, v edn.Value) int {
+	var named []*Schema
+	var words []edn.Value
+	for _, kid := range s.kids {
+		entry, _ := kid.Deref().Entry(key)
+		if entry.Schema.Valid(tag) {
+			named = append(named, kid)
+		}
+		for _, word := range entry.Schema.Deref().Members() {
+			if !slices.ContainsFunc(words, func(w edn.Value) bool { return edn.Equal(w, word) }) {
+				words = append(words, word)
+			}
+		}
+	}
+	if len(named) > 0 {
+		return e.nearestOf(named, v)
+	}
+	e.below(key, func() {
+		e.add(s, edn.Vector(append([]edn.Value{edn.K("enum")}, words...)...), tag, "should be "+oneOf(words))
+	})
+	return 0
 }
 
 func (e *explainer) collection(s *Schema, v edn.Value) int {
@@ -450,22 +501,22 @@ func noun(s *Schema) string {
 		}
 		return "a string that matches " + edn.Text(s.pattern.String()).String()
 	case KindEnum:
-		return enumNoun(s)
+		return oneOf(s.members)
 	case KindMaybe, KindOr, KindAnd, KindNot:
 		return "a value that fits " + excerpt(s.spec).String()
 	}
 	return "a " + s.kind.String()
 }
 
-func enumNoun(s *Schema) string {
-	if len(s.members) == 1 {
-		return excerpt(s.members[0]).String()
+func oneOf(members []edn.Value) string {
+	if len(members) == 1 {
+		return excerpt(members[0]).String()
 	}
 	var b strings.Builder
 	b.WriteString("one of ")
-	for i, member := range s.members {
+	for i, member := range members {
 		if i == maxListed {
-			fmt.Fprintf(&b, " and %d more", len(s.members)-i)
+			fmt.Fprintf(&b, " and %d more", len(members)-i)
 			break
 		}
 		if i > 0 {
