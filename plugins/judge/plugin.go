@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/fermenthq/ferment/plugins/judge/internal/rules"
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -35,6 +36,7 @@ func newPlugin(random io.Reader) sdk.Plugin {
 	return sdk.Plugin{
 		Name: "judge", Version: version,
 		Features: []string{sdk.FeatureHotSwap, sdk.FeatureHostCalls},
+		Schemas:  map[string]edn.Value{rules.SchemaName: rules.Schema()},
 		Config: sdk.Config[settings]{
 			Default: settings{Intent: "model/chat", MaxBytes: 64 << 10, MaxTokens: 2000},
 			Check:   check,

@@ -122,12 +122,48 @@ func ednProblem(d *hcl.Diagnostic, s *Source) (*Range, string, bool) {
 	return literalPlace(s, call.Args[0].Range(), syntax.Pos), message, true
 }
 
-// within finds the place of a part of a value that is written as edn("...");
-// of any other value it is the whole.
+// within finds the place of a part of a value that is written out, or as edn("..."); of any other value it is the
+// whole.
 func (v value) within(path []edn.Value) *Range {
+	if at := v.withinText(path); at != nil {
+		return at
+	}
+	at, expr := v.rng, v.data
+	for _, step := range path {
+		if expr == nil {
+			break
+		}
+		place, inner := memberOf(expr, step)
+		if expr = inner; inner != nil {
+			at = v.source.hclRange(place)
+		}
+	}
+	return at
+}
+
+// memberOf is where one member of a list or an object is written, an object's with its key, and what it is; nil if
+// it is not written out.
+func memberOf(expr hcl.Expression, step edn.Value) (hcl.Range, hcl.Expression) {
+	if i, ok := step.AsInt(); ok {
+		if items, diags := hcl.ExprList(expr); !diags.HasErrors() && i < int64(len(items)) {
+			return items[i].Range(), items[i]
+		}
+		return hcl.Range{}, nil
+	}
+	entries, _ := hcl.ExprMap(expr)
+	for _, e := range entries {
+		if word, ok := literalKey(e.Key); ok && (word == scalarText(step) || word == hclName(scalarText(step))) {
+			return hcl.RangeBetween(e.Key.Range(), e.Value.Range()), e.Value
+		}
+	}
+	return hcl.Range{}, nil
+}
+
+// withinText is within for edn("..."); nil for anything else.
+func (v value) withinText(path []edn.Value) *Range {
 	call, ok := v.data.(*hclsyntax.FunctionCallExpr)
 	if !ok || call.Name != "edn" || len(call.Args) != 1 {
-		return v.rng
+		return nil
 	}
 	text, diags := call.Args[0].Value(nil)
 	s, isText := asText(text)

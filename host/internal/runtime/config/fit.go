@@ -79,7 +79,7 @@ func fit(s *schema.Schema, v edn.Value) edn.Value {
 				return c
 			}
 		}
-		return v
+		return fitTagged(s, v)
 	case schema.KindKeyword, schema.KindSymbol, schema.KindChar, schema.KindInst, schema.KindUUID:
 		if v.Kind() == edn.KindString {
 			return s.CoerceJSON(v)
@@ -94,6 +94,21 @@ func fit(s *schema.Schema, v edn.Value) edn.Value {
 		return fitSequence(s, v)
 	case schema.KindMap, schema.KindMapOf:
 		return fitMap(s, v)
+	}
+	return v
+}
+
+// fitTagged fits a map that is not valid as the alternative that it names, so that only its fault remains.
+func fitTagged(s *schema.Schema, v edn.Value) edn.Value {
+	key, ok := s.Discriminator()
+	tag, has := v.Get(key)
+	if !ok || !has {
+		return v
+	}
+	for _, kid := range s.Children() {
+		if e, _ := kid.Deref().Entry(key); e.Schema.Valid(fit(e.Schema, tag)) {
+			return fit(kid, v)
+		}
 	}
 	return v
 }

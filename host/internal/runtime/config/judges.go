@@ -105,12 +105,59 @@ func (b *builder) rubric(s *section) edn.Value {
 	}
 	rules := s.attrs["rules"]
 	if rules.written {
-		m.Key("rules", rules.v)
+		m.Key("rules", b.rules(s, rules))
 	}
 	if len(criteria) == 0 && !rules.written && !s.node.damaged {
 		b.report.add(Diagnostic{Type: "judge/rubric-invalid", Message: s.node.title() + " asks nothing", Range: s.at(), Path: s.node.path, Expected: edn.Text("a criterion block, or rules")})
 	}
 	return m.Map()
+}
+
+// rules checks the rules of a rubric, if a plugin has published what they look like.
+func (b *builder) rules(s *section, v value) edn.Value {
+	form, ok := b.compiled.Lookup("rubric/rules")
+	if !ok {
+		return v.v
+	}
+	out := fit(form, v.v)
+	for _, f := range form.Validate(out) {
+		name := "rules"
+		for _, step := range f.Path {
+			if i, ok := step.AsInt(); ok {
+				name += fmt.Sprintf("[%d]", i)
+			} else {
+				name += "." + hclName(scalarText(step))
+			}
+		}
+		d := Diagnostic{
+			Type:     "judge/rubric-invalid",
+			Message:  fmt.Sprintf("%s in %s %s", name, s.node.title(), f.Message),
+			Range:    v.within(f.Path),
+			Path:     append(slices.Clone(s.node.path), "rules"),
+			Expected: edn.Text(f.Expected.String()),
+			Found:    f.Got,
+		}
+		if kinds, ok := enumerated(f.Expected); ok {
+			d.Message = fmt.Sprintf("%s in %s is none of its words", name, s.node.title())
+			d.Expected, d.Nearest = words(kinds), nearest(scalarText(f.Got), kinds)
+		} else if f.Expected.IsNil() { // the message says all
+			d.Expected, d.Hint = edn.Nil(), "remove it, or correct its name"
+		}
+		b.report.add(d)
+	}
+	return out
+}
+
+// enumerated are the words of an [:enum ...] form.
+func enumerated(form edn.Value) ([]string, bool) {
+	if kind, _ := form.Nth(0); !edn.Equal(kind, edn.K("enum")) {
+		return nil, false
+	}
+	var out []string
+	for word := range form.Elems() {
+		out = append(out, scalarText(word))
+	}
+	return out[1:], true
 }
 
 // judging is what the judge block of an intent writes.

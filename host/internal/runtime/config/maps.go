@@ -61,7 +61,7 @@ func (d *decoder) mapping(t Type, layers []exprIn, path []string) (value, bool) 
 		d.report.add(Diagnostic{Type: "config/type", Message: subject(path) + " is no map", Range: at, Path: path, Expected: edn.Text("map"), Found: edn.Text(short(v.String()))})
 		return value{}, false
 	}
-	return value{v: v, rng: at}, ok
+	return value{v: v, rng: at, data: top.expr, source: top.source}, ok
 }
 
 // pair is one entry of a written map and what it was written over.
@@ -178,19 +178,25 @@ func writtenKeys(w exprIn) []string {
 	entries, _ := hcl.ExprMap(w.expr)
 	var out []string
 	for _, e := range entries {
-		if word := hcl.ExprAsKeyword(e.Key); word != "" {
+		if word, ok := literalKey(e.Key); ok {
 			out = append(out, word)
-			continue
-		}
-		key, ok := e.Key.(*hclsyntax.ObjectConsKeyExpr)
-		if !ok {
-			continue
-		}
-		if v, ok := literal(key.Wrapped); ok {
-			if text, ok := asText(v); ok {
-				out = append(out, text)
-			}
 		}
 	}
 	return out
+}
+
+// literalKey is the key of an object that is written out.
+func literalKey(expr hcl.Expression) (string, bool) {
+	if word := hcl.ExprAsKeyword(expr); word != "" {
+		return word, true
+	}
+	key, ok := expr.(*hclsyntax.ObjectConsKeyExpr)
+	if !ok {
+		return "", false
+	}
+	v, ok := literal(key.Wrapped)
+	if !ok {
+		return "", false
+	}
+	return asText(v)
 }

@@ -29,7 +29,7 @@ var rubricBlock = Block{
 	Attrs: []Attr{
 		{Name: "version", Type: integer(1, most), Default: `1`, Reload: ReloadUse, Serves: "JDG-007", Doc: "another one makes older grades void"},
 		{Name: "scale", Type: list(Type{Kind: KindNum}.between(-1_000_000, 1_000_000)).between(2, 2), Default: `[0, 1]`, Reload: ReloadUse, Serves: "JDG-003", Doc: "worst and best score that the judge is asked for"},
-		{Name: "rules", Type: edntext, Reload: ReloadUse, Serves: "JDG-002", Doc: "what judge/rules looks at"},
+		{Name: "rules", Type: edntext, Reload: ReloadUse, Serves: "JDG-002", Doc: "what judge/rules looks at; held against the schema rubric/rules, if a plugin publishes it"},
 	},
 	Blocks: []Block{{
 		Name: "criterion", Label: LabelIdent, Doc: "one question to the judge",

@@ -78,27 +78,19 @@ func (s Set) Judge(x Subject) Verdict {
 // maxRules bounds a list.
 const maxRules = 100
 
-// common are the keys of every rule.
-var common = []string{"rule", "id", "weight"}
-
-// maker makes the check of a kind of rule from its form.
-type maker struct {
-	keys []string
-	make func(*form) check
-}
-
-func makers() map[string]maker {
-	return map[string]maker{
-		"terms":      {[]string{"all"}, terms},
-		"forbidden":  {[]string{"any"}, forbidden},
-		"length":     {[]string{"min", "max", "unit"}, length},
-		"sections":   {[]string{"titles"}, sections},
-		"numbers":    {[]string{"source", "from"}, numbers},
-		"quotes":     {[]string{"source", "from"}, quotes},
-		"repetition": {[]string{"words", "most"}, repetition},
-		"language":   {[]string{"is"}, language},
-		"pattern":    {[]string{"match", "refuse"}, pattern},
-		"rouge-l":    {[]string{"reference", "from"}, rouge},
+// makers make the check of each kind of rule from its form.
+func makers() map[string]func(*form) check {
+	return map[string]func(*form) check{
+		"terms":      terms,
+		"forbidden":  forbidden,
+		"length":     length,
+		"sections":   sections,
+		"numbers":    numbers,
+		"quotes":     quotes,
+		"repetition": repetition,
+		"language":   language,
+		"pattern":    pattern,
+		"rouge-l":    rouge,
 	}
 }
 
@@ -167,13 +159,13 @@ func (f *form) bad(key, message string) {
 	f.add(message, append(slices.Clone(f.at), edn.K(key))...)
 }
 
-func (f *form) rule(kinds map[string]maker) (Rule, bool) {
+func (f *form) rule(kinds map[string]func(*form) check) (Rule, bool) {
 	if !f.v.IsMap() {
 		f.add(fmt.Sprintf("expected a map with :rule, found %s", f.v.Kind()), f.at...)
 		return Rule{}, false
 	}
 	kind := word(f.v.Key("rule"))
-	m, ok := kinds[kind]
+	maker, ok := kinds[kind]
 	if !ok {
 		names := make([]string, 0, len(kinds))
 		for name := range kinds {
@@ -183,7 +175,7 @@ func (f *form) rule(kinds map[string]maker) (Rule, bool) {
 		f.bad("rule", "expected one of :"+strings.Join(names, " :")+", found "+score.Excerpt(f.v.Key("rule").String()))
 		return Rule{}, false
 	}
-	known := append(slices.Clone(common), m.keys...)
+	known := keysOf(kind)
 	for key := range f.v.Entries() {
 		if name := word(key); !slices.Contains(known, name) {
 			hint := ""
@@ -209,7 +201,7 @@ func (f *form) rule(kinds map[string]maker) (Rule, bool) {
 		r.Weight = n
 	}
 	before := len(f.list)
-	r.check = m.make(f)
+	r.check = maker(f)
 	return r, len(f.list) == before
 }
 
