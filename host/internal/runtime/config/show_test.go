@@ -183,7 +183,7 @@ func TestFlatReloads(t *testing.T) {
 // Texts and data are spelled so that they read back as they are.
 func TestSpell(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		text := cty.NormalizeString(rapid.OneOf(rapid.String(), rapid.StringMatching(`[a$%{}"\\\n~]*`)).Draw(t, "text"))
+		text := cty.NormalizeString(rapid.OneOf(rapid.String(), rapid.StringMatching(`[a$%{}"\\\n~]*`), rapid.StringMatching(`[\r\f\x1a\x{301}]*`)).Draw(t, "text"))
 		if strings.ContainsRune(text, 0) {
 			t.Skip("no file holds NUL")
 		}

@@ -2,9 +2,11 @@ package config
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -88,7 +90,17 @@ func spellRate(v edn.Value) string {
 	return spellText(events.String() + "/" + unit)
 }
 
-func spellEDN(v edn.Value) string { return "edn(" + spellText(v.String()) + ")" }
+// composed is an escape of EDN with an accent behind it: HCL, which normalizes its texts, would join the accent to
+// the last letter of the escape.
+var composed = regexp.MustCompile(`(\\(?:[bfnrt]|u[0-9a-fA-F]{4}))([\x{0300}-\x{036f}])`)
+
+func spellEDN(v edn.Value) string {
+	text := composed.ReplaceAllStringFunc(v.String(), func(s string) string {
+		accent, size := utf8.DecodeLastRuneInString(s)
+		return fmt.Sprintf("%s\\u%04x", s[:len(s)-size], accent)
+	})
+	return "edn(" + spellText(text) + ")"
+}
 
 // spellText quotes a text as native syntax has it.
 func spellText(s string) string {
