@@ -41,6 +41,7 @@ func (b *builder) adoptions() []adoption {
 			if block == nil {
 				continue
 			}
+			b.unswap(block, c)
 			for _, side := range []adoption{
 				{derived: derivedName("req", intent), declared: block.text("in")},
 				{derived: derivedName("res", intent), declared: block.text("out"), output: true},
@@ -53,6 +54,24 @@ func (b *builder) adoptions() []adoption {
 		}
 	}
 	return out
+}
+
+// unswap reports schemas of an intent block that a capability has the other way round, and reads on as it was meant.
+func (b *builder) unswap(s *section, c *registry.Capability) {
+	in, out := s.text("in"), s.text("out")
+	if in == out || c.InSchema.For(s.label()) != out || c.OutSchema.For(s.label()) != in {
+		return
+	}
+	b.report.add(Diagnostic{
+		Type:     "config/type",
+		Message:  fmt.Sprintf("in and out of %s are exchanged: capability %s takes %s", s.node.title(), quote(c.ID), out),
+		Range:    s.attrs["in"].rng,
+		Path:     append(slices.Clone(s.node.path), "in"),
+		Expected: edn.Text(out),
+		Found:    edn.Text(in),
+		Hint:     fmt.Sprintf("write in = %s and out = %s", quote(out), quote(in)),
+	})
+	s.attrs["in"], s.attrs["out"] = s.attrs["out"], s.attrs["in"]
 }
 
 // published reports whether there is a schema of that name: the host's, that of a block, or of a plugin.
@@ -71,9 +90,12 @@ func (a adoption) ref(c *registry.Capability) *contract.SchemaRef {
 	return &c.InSchema
 }
 
-// givesWay tells whether a schema of a plugin is not published. A derived name
-// belongs to one intent, so nothing else can refer to it.
+// givesWay tells whether a schema of a plugin is not published, since nothing refers to it: its own intent has
+// another, and no other intent names it.
 func (b *builder) givesWay(plugin, name string) bool {
+	if slices.ContainsFunc(b.all("intent"), func(s *section) bool { return s.text("in") == name || s.text("out") == name }) {
+		return false
+	}
 	return slices.ContainsFunc(b.adopted, func(a adoption) bool { return a.derived == name && b.caps[a.capability].Plugin == plugin })
 }
 

@@ -38,6 +38,9 @@ type bound struct {
 // scanText finds bytes that are no text.
 func scanText(text []byte) *bound {
 	if i := bytes.IndexByte(text, 0); i >= 0 {
+		if bytes.HasPrefix(text, []byte{0xFF, 0xFE}) || bytes.HasPrefix(text, []byte{0xFE, 0xFF}) {
+			return &bound{typ: "config/syntax", message: "the file is in UTF-16", hint: "save the file as UTF-8"}
+		}
 		return &bound{typ: "config/syntax", from: i, to: i + 1, message: "NUL byte in the file", hint: "remove the byte; is this a text file?"}
 	}
 	if utf8.Valid(text) {

@@ -95,15 +95,29 @@ func (b *builder) mayServe(in registry.Intent) []registry.Capability {
 	return out
 }
 
-// parallel warns of candidates with effects that must not happen twice, under a
-// strategy that asks several at once. A plan with such a call is refused.
+// parallel warns of a strategy that asks several candidates at once where there is only one, and where one has
+// effects that must not happen twice: a plan with such a call is refused.
 func (b *builder) parallel(s *section, strategy string, candidates []registry.Capability) {
+	warn := Diagnostic{
+		Severity: SeverityWarning,
+		Range:    s.at(),
+		Path:     s.node.path,
+		Hint:     "give the intent a dispatch with strategy = \"cascade\"",
+	}
 	for _, c := range candidates {
-		if c.StrictestRecovery() == contract.RecoveryNone {
-			continue
+		if c.StrictestRecovery() != contract.RecoveryNone {
+			warn.Type = "config/range"
+			warn.Message = fmt.Sprintf("%s has the strategy %s, which asks several candidates at once, and %s has effects "+
+				"that must not happen twice: its calls are refused", s.node.title(), strategy, quote(c.ID))
+			b.report.add(warn)
+			return
 		}
-		b.report.add(Diagnostic{Type: "config/range", Severity: SeverityWarning, Message: fmt.Sprintf("%s has the strategy %s, which asks several candidates at once, and %s has effects that must not happen twice: its calls are refused", s.node.title(), strategy, quote(c.ID)),
-			Range: s.at(), Path: s.node.path, Hint: "give the intent a dispatch with strategy = \"cascade\""})
-		return
+	}
+	if len(candidates) == 1 {
+		warn.Type = "config/unused"
+		warn.Message = fmt.Sprintf("%s has the strategy %s, which asks several candidates, and only %s serves it",
+			s.node.title(), strategy, quote(candidates[0].ID))
+		warn.Hint = "add a candidate, or " + warn.Hint
+		b.report.add(warn)
 	}
 }

@@ -26,7 +26,7 @@ func TestCrossChecks(t *testing.T) {
 		{"repair with one", intent("  repair { max = 2 }\n"), func(c *describedChess) { c.repairs = true }, "", ""},
 		{"race with effects", intent("  strategy = \"race\"\n"), func(c *describedChess) { c.effects = []string{"fs/write"} }, "config/range", `the strategy race`},
 		{"hedge with effects", intent("  strategy = \"hedge\"\n"), func(c *describedChess) { c.effects = []string{"fs/write"} }, "config/range", `must not happen twice`},
-		{"race without", intent("  strategy = \"race\"\n"), nil, "", ""},
+		{"race of one", intent("  strategy = \"race\"\n"), nil, "config/unused", `only "chess/engine" serves it`},
 		{"race with effects that the intent does not allow", intent("  strategy = \"race\"\n"), func(c *describedChess) { c.effects = []string{"net/http"} }, "", ""},
 		{"cascade with effects", intent(""), func(c *describedChess) { c.effects = []string{"fs/write"} }, "", ""},
 	} {

@@ -367,7 +367,13 @@ func (l *loader) regular(s *section, p *Plugin, attr, name string, item int) boo
 		err = errors.New("it is not a regular file")
 	}
 	d := Diagnostic{Message: fmt.Sprintf("%s cannot be used: %s", printedName(l.config.Root, name), cause(err))}
-	if near := Neighbour(name, err); near != "" {
+	if program, args, ok := strings.Cut(name, " "); ok && item == 0 && attr == "command" && isFile(program) {
+		d.Hint = "write one member per argument: [" + spellText(printedName(l.config.Root, program))
+		for _, arg := range strings.Fields(args) {
+			d.Hint += ", " + spellText(arg)
+		}
+		d.Hint += "]"
+	} else if near := Neighbour(name, err); near != "" {
 		d.Message += "; did you mean " + printedName(l.config.Root, near) + "?"
 	} else if base := filepath.Base(name); filepath.Join(l.config.Root, base) == name && attr == "command" {
 		if found := l.executable(base); len(found) > 0 {
@@ -376,6 +382,11 @@ func (l *loader) regular(s *section, p *Plugin, attr, name string, item int) boo
 	}
 	l.lacks(s, p, attr, item, d)
 	return false
+}
+
+func isFile(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.Mode().IsRegular()
 }
 
 // lacks reports what of its program a plugin does not have, at the item of the

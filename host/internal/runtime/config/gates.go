@@ -400,14 +400,36 @@ func (b *builder) intentLayer(s *section) policy.Layer {
 	if v := done.attrs["should"]; v.written {
 		l.Should = policy.NamesOf(origin(v), b.checkRefs(done, "should")...)
 	}
+	b.twiceDone(done)
 	if v := done.attrs["score_min"]; v.written {
 		l.ScoreMin = policy.Of(v.v, origin(v))
 	}
 	return l
 }
 
-// constraintsSchema types the constraints that the envelope knows.
-var constraintsForm = edn.MustRead(`[:map [:language {:optional true} :keyword] [:style {:optional true} :keyword] [:max-chars {:optional true} [:int {:min 1 :max 12000}]] [:no-web {:optional true} :boolean]]`)
+// twiceDone warns of a check that refuses an answer and counts in its score as well.
+func (b *builder) twiceDone(done *section) {
+	must, _ := done.texts("must")
+	for _, item := range done.attrs["should"].items {
+		name, _ := item.v.AsString()
+		if !slices.Contains(must, name) {
+			continue
+		}
+		b.report.add(Diagnostic{
+			Type:     "config/duplicate",
+			Severity: SeverityWarning,
+			Message:  fmt.Sprintf("check %s is in must and in should: an answer that it scores has passed it", quote(name)),
+			Range:    item.rng,
+			Path:     append(slices.Clone(done.node.path), "should"),
+			Found:    edn.Text(name),
+			Hint:     "remove it from one of the two",
+		})
+	}
+}
+
+// constraintsForm types the constraints that the envelope knows. Others are for plugins.
+var constraintsForm = edn.MustRead(`[:map [:language {:optional true} :keyword] [:style {:optional true} :keyword]
+	[:max-chars {:optional true} [:int {:min 1 :max 12000}]] [:no-web {:optional true} :boolean]]`)
 
 func (b *builder) constraints(s *section, v value) edn.Value {
 	form, err := schema.Compile(constraintsForm)
@@ -415,9 +437,42 @@ func (b *builder) constraints(s *section, v value) edn.Value {
 		return v.v
 	}
 	out := fit(form, v.v)
+	path := append(slices.Clone(s.node.path), "constraints")
 	for _, f := range form.Validate(out) {
-		b.report.add(Diagnostic{Type: "config/type", Message: fmt.Sprintf("constraints in %s: %s %s", s.node.title(), edn.Vector(f.Path...), f.Message), Range: v.rng, Path: append(slices.Clone(s.node.path), "constraints"),
-			Expected: edn.Text(f.Expected.String()), Found: f.Got})
+		d := Diagnostic{
+			Type:     "config/type",
+			Message:  fmt.Sprintf("constraints in %s %s", s.node.title(), f.Message),
+			Range:    v.within(f.Path),
+			Path:     path,
+			Expected: edn.Text(f.Expected.String()),
+			Found:    f.Got,
+		}
+		if len(f.Path) == 1 {
+			e, _ := form.Entry(f.Path[0])
+			name := hclName(scalarText(f.Path[0]))
+			d.Message = fmt.Sprintf("%s in constraints of %s %s", name, s.node.title(), boundary(e.Schema, f.Got, f.Message))
+			d.Expected = edn.Text(takes(e))
+		}
+		b.report.add(d)
+	}
+	var known []string
+	for _, e := range form.Entries() {
+		known = append(known, hclName(scalarText(e.Key)))
+	}
+	for key := range out.Entries() {
+		name := hclName(scalarText(key))
+		if near := contract.Nearest(name, known); near != "" && !slices.Contains(known, name) {
+			b.report.add(Diagnostic{
+				Type:     "config/unknown-name",
+				Severity: SeverityWarning,
+				Message:  fmt.Sprintf("%s in constraints of %s is a name that the host does not know", name, s.node.title()),
+				Range:    v.within([]edn.Value{key}),
+				Path:     path,
+				Expected: words(known),
+				Found:    edn.Text(name),
+				Nearest:  near,
+			})
+		}
 	}
 	return out
 }

@@ -221,6 +221,9 @@ func (l *loader) host() {
 	if h.Root == "" {
 		h.Root = l.config.Root
 	}
+	l.kindOf(f, "data_dir", true)
+	l.kindOf(f, "root", true)
+	l.kindOf(f, "lock_file", false)
 	l.config.Host = h
 	l.config.LogFormat = l.root.block("log").text("format")
 	l.http()
@@ -238,6 +241,25 @@ func (l *loader) host() {
 	}
 	l.report.add(Diagnostic{Type: "config/range", Message: fmt.Sprintf("this host has version %s, which the configuration does not accept", l.opts.HostVersion), Range: f.attrs["requires"].rng,
 		Path: []string{"ferment", "requires"}, Expected: edn.Text(f.text("requires")), Found: edn.Text(l.opts.HostVersion), Hint: "use another version of ferment"})
+}
+
+// kindOf refuses a file where a directory belongs, and a directory where a file belongs.
+func (l *loader) kindOf(s *section, attr string, dir bool) {
+	name := s.text(attr)
+	info, err := os.Stat(name)
+	if name == "" || err != nil || info.IsDir() == dir {
+		return
+	}
+	kinds := map[bool]string{true: "a directory", false: "a file"}
+	l.report.add(Diagnostic{
+		Type:     "config/type",
+		Message:  fmt.Sprintf("%s names %s, which is %s", attr, quote(printedName(l.config.Root, name)), kinds[!dir]),
+		Range:    s.attrs[attr].rng,
+		Path:     append(slices.Clone(s.node.path), attr),
+		Expected: edn.Text("the name of " + kinds[dir]),
+		Found:    edn.Text(kinds[!dir]),
+		Hint:     "name another one, or move that one away",
+	})
 }
 
 // hash identifies the decoded configuration.

@@ -352,9 +352,11 @@ func enumWords(s *schema.Schema) []string {
 	return out
 }
 
-// describe prints what an entry takes: int 1..64, search depth in plies (who
-// says so).
-func (l *lowering) describe(e schema.Entry) string {
+// describe prints what an entry takes, and who says so.
+func (l *lowering) describe(e schema.Entry) string { return takes(e) + " (" + l.schema.by + ")" }
+
+// takes prints what an entry takes: int 1..64, search depth in plies.
+func takes(e schema.Entry) string {
 	s := e.Schema.Deref()
 	out := s.Kind().String()
 	switch s.Kind() {
@@ -374,7 +376,7 @@ func (l *lowering) describe(e schema.Entry) string {
 	if e.Props.Doc != "" {
 		out += ", " + e.Props.Doc
 	}
-	return out + " (" + l.schema.by + ")"
+	return out
 }
 
 // place finds the range of a part of a value; of a part that is not written

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -311,6 +312,9 @@ func (b *builder) promptless(s *section, book *prompt.Book) {
 		return
 	}
 	known := book.RoleNames()
+	if b.misspeltRole(s, book) {
+		return
+	}
 	for _, block := range []string{"intent", "capability"} {
 		for _, x := range b.all(block) {
 			if role := x.text("role"); x.written("role") && book.Roles[role] == nil {
@@ -333,6 +337,54 @@ func (b *builder) promptless(s *section, book *prompt.Book) {
 			b.protocol(v.rng, []string{"prompts", "intents", id}, fmt.Sprintf("the layer of intent %s is not used: there is no such intent", quote(id)), nearest(id, b.intentNames()), "")
 		}
 	}
+}
+
+// misspeltRole reports a layer of a role that nothing names, if its name is near to a role without a layer that is
+// built in or named in several places. Other misspelt roles are reported where they are named.
+func (b *builder) misspeltRole(s *section, book *prompt.Book) bool {
+	named := b.rolesNamed(s)
+	var without []string
+	for role, places := range named {
+		if book.Roles[role] == nil && (places > 1 || prompt.IsBuiltinRole(role)) {
+			without = append(without, role)
+		}
+	}
+	slices.Sort(without)
+	layers := s.attrs["roles"]
+	for i, role := range layers.keys {
+		near := nearest(role, without)
+		if near == "" || named[role] > 0 || prompt.IsBuiltinRole(role) {
+			continue
+		}
+		b.report.add(Diagnostic{
+			Type: "protocol/invalid",
+			Message: fmt.Sprintf("the role %s is named nowhere, and %s, which is named, has no prompt", quote(role),
+				quote(near)),
+			Range:    cmp.Or(layers.items[i].key, layers.items[i].rng),
+			Path:     []string{"prompts", "roles", role},
+			Expected: words(without),
+			Found:    edn.Text(role),
+			Nearest:  near,
+		})
+		return true
+	}
+	return false
+}
+
+// rolesNamed counts the places that name a role: blocks and the list of allowed layers.
+func (b *builder) rolesNamed(s *section) map[string]int {
+	out := map[string]int{}
+	for _, block := range []string{"intent", "capability"} {
+		for _, x := range b.all(block) {
+			if x.written("role") {
+				out[x.text("role")]++
+			}
+		}
+	}
+	for role := range entriesIn(s.attrs["allowed"]) {
+		out[role]++
+	}
+	return out
 }
 
 func (b *builder) protocol(at *Range, path []string, message, near, hint string) {

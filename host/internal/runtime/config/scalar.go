@@ -209,6 +209,13 @@ func (d *decoder) readText(t Type, s string, out *value) *problem {
 		if t.Kind == KindProgram && strings.HasPrefix(s, storePrefix) || t.Kind == KindRun && !strings.ContainsRune(s, '/') {
 			return nil
 		}
+		if s == "~" || strings.HasPrefix(s, "~/") {
+			return &problem{
+				typ:  "config/type",
+				what: "begins with ~, which no shell expands here",
+				hint: "write the path in full, or \"${env(\"HOME\")}" + s[1:] + "\"",
+			}
+		}
 		out.file = true
 		out.v = edn.Text(absolute(s, out.source))
 		if t.Read { // who uses the file reports that it cannot be read

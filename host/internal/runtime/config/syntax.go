@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"regexp"
 	"slices"
@@ -26,18 +27,14 @@ func (c *collector) syntax(s *Source, body *hclsyntax.Body, diags hcl.Diagnostic
 		if d.Subject != nil {
 			out.Range = s.culprit(d)
 		}
-		if expected, ok := grammar[d.Summary]; ok {
-			out.Expected = edn.Text(expected)
+		if g, ok := grammar[d.Summary]; ok {
+			out.Message, out.Expected, out.Hint = cmp.Or(g.message, out.Message), edn.Text(g.expected), g.hint
 		}
-		switch d.Summary {
-		case redefinition:
+		if d.Summary == redefinition {
 			out = redefined(s, body, d, out)
-		case needsBlock:
-			out = strayed(s, d, out)
-		case unclosedBlock:
-			out.Message = "this block is not closed before the next one begins or the file ends"
-		case "Invalid single-argument block definition":
-			out.Hint = "write one attribute per line: a {, x = 1, y = 2 and } on lines of their own"
+		}
+		if d.Subject != nil {
+			out = slipped(s, d, out)
 		}
 		c.add(out)
 	}
@@ -49,6 +46,7 @@ const (
 	needsBlock    = "Argument or block definition required"
 	unclosedBlock = "Unclosed configuration block"
 	unclosedText  = "Unterminated template string"
+	brokenText    = "Invalid multi-line string"
 )
 
 // culprit is the place of a mistake. Where a separator or a bracket is missing at the end of a line, the parser
@@ -67,50 +65,105 @@ func (s *Source) culprit(d *hcl.Diagnostic) *Range {
 	return s.span(from, to)
 }
 
-// strayed words the error about text that stands where an attribute or a block should be and is no name.
-func strayed(s *Source, d *hcl.Diagnostic, out Diagnostic) Diagnostic {
-	switch rest := s.text[d.Subject.Start.Byte:]; {
-	case bytes.HasPrefix(rest, []byte("}")):
-		out.Message, out.Expected = "this } closes nothing: each block before it is closed", edn.Nil()
-		out.Hint = "remove it, or write the { that it belongs to"
-	case bytes.HasPrefix(rest, []byte("/*")):
-		out.Message, out.Expected = "this comment is not closed before the file ends", edn.Text("*/ at its end")
+// slip is something that other languages have, or that is written by accident, by what stands at the place where
+// the parser gave up.
+type slip struct {
+	begins        string // what stands there, as a regular expression
+	expected      string // what the parser expected there; empty: anything
+	message, hint string // empty: as the grammar has it
+}
+
+var slips = []slip{
+	{"[“”„‘’]", "", "curly quotes do not enclose a text", `write " before and behind it`},
+	{"'", "", "single quotes do not enclose a text", `write " before and behind it`},
+	{`\}`, anItem, "this } closes nothing: each block before it is closed", "remove it, or write the { that it belongs to"},
+	{`/\*`, anItem, "this comment is not closed before the file ends", "write */ at its end"},
+	{`(/|--|;|%|<!--)`, anItem, "", "a comment begins with #"},
+	{`[\w-]+[ \t]*:[^:]`, anItem, "a : stands where the = of an attribute belongs", "write NAME = VALUE"},
+	{`[\w-]+[ \t]*(:=|\+=)`, anItem, "", "write NAME = VALUE"},
+	{`and\b`, newLine, "", "write && for and"},
+	{`or\b`, newLine, "", "write || for or"},
+	{`(is|eq)\b|=`, newLine, "", "write == to compare two values"},
+	{`[;,]`, newLine, "", "remove it"},
+	{`not\b`, aValue, "", "write ! for not"},
+}
+
+var slipPatterns = func() []*regexp.Regexp {
+	out := make([]*regexp.Regexp, len(slips))
+	for i, x := range slips {
+		out[i] = regexp.MustCompile("^(?:" + x.begins + ")")
+	}
+	return out
+}()
+
+// slipped says more of an error where it knows what was written instead.
+func slipped(s *Source, d *hcl.Diagnostic, out Diagnostic) Diagnostic {
+	rest := s.text[d.Subject.Start.Byte:]
+	expected, _ := out.Expected.AsString()
+	for i, x := range slips {
+		if slipPatterns[i].Match(rest) && (x.expected == "" || x.expected == expected) {
+			out.Message, out.Hint = cmp.Or(x.message, out.Message), x.hint
+			return out
+		}
+	}
+	line := s.text[bytes.LastIndexByte(s.text[:d.Subject.Start.Byte], '\n')+1 : d.Subject.Start.Byte]
+	if open := bytes.LastIndex(line, []byte("${")); open >= 0 && !bytes.ContainsRune(line[open:], '}') &&
+		d.Summary == brokenText {
+		out.Message, out.Expected = "a ${ in this text is not closed on its line", edn.Text("a closing } for every ${")
 	}
 	return out
 }
 
 const (
+	anItem   = "NAME = VALUE, or NAME { ... }"
 	aValue   = "a value: \"text\", a number, true, false, [...], {...}, a name or a function call"
 	newLine  = "a new line after the value"
 	aClosing = "a closing } for every {"
 )
 
+// rule words what the parser gave up at.
+type rule struct {
+	expected string
+	message  string // empty: that of the library
+	hint     string
+}
+
 // grammar is what the parser expected where it gave up, by the summary of its diagnostic.
-var grammar = map[string]string{
-	needsBlock:                                        "NAME = VALUE, or NAME { ... }",
-	"Invalid argument name":                           "NAME = VALUE, with a name without quotes",
-	"Invalid block definition":                        "NAME { ... } with the brace on the line of the name, or NAME = VALUE",
-	"Invalid single-argument block definition":        "one attribute on the line of the braces",
-	"Invalid character":                               aValue,
-	"Invalid expression":                              aValue,
-	"Missing item separator":                          "a comma between two members, or the closing ]",
-	"Missing attribute separator":                     "a comma or a new line between two attributes, or the closing }",
-	"Missing attribute value":                         "NAME = VALUE",
-	"Missing newline after argument":                  newLine,
-	"Missing newline after block definition":          "a new line after the closing brace",
-	"Unexpected comma after argument":                 newLine,
-	unclosedBlock:                                     aClosing,
-	"Unbalanced parentheses":                          "a closing ) for every (",
-	"Invalid multi-line string":                       "a closing \" on the same line",
-	unclosedText:                                      `a closing " on the same line, or the marker of the heredoc on a line of its own`,
-	"Unclosed template interpolation sequence":        "a closing } for every ${",
-	"Invalid template interpolation expression":       aValue,
-	"Extra characters after interpolation expression": "the closing } of ${",
-	"Unterminated function call":                      "a closing ) for every (",
-	"Missing argument separator":                      "a comma between two arguments, or the closing )",
-	"Unterminated tuple constructor expression":       "a closing ] for every [",
-	"Unterminated object constructor expression":      aClosing,
-	"Invalid escape sequence":                         `one of \\n \\t \\" \\\\ \\uXXXX`,
+var grammar = map[string]rule{
+	needsBlock:                 {expected: anItem, message: "neither an attribute nor a block begins here"},
+	"Invalid argument name":    {expected: "NAME = VALUE, with a name without quotes"},
+	"Invalid block definition": {expected: "NAME { ... } with the brace on the line of the name, or NAME = VALUE"},
+	"Invalid single-argument block definition": {
+		expected: "one attribute on the line of the braces",
+		message:  "more than one attribute stands on the line of the braces",
+		hint:     "write one attribute per line: a {, x = 1, y = 2 and } on lines of their own",
+	},
+	"Invalid character":           {expected: aValue},
+	"Invalid expression":          {expected: aValue},
+	"Missing item separator":      {expected: "a comma between two members, or the closing ]"},
+	"Missing attribute separator": {expected: "a comma or a new line between two attributes, or the closing }"},
+	"Missing attribute value":     {expected: "NAME = VALUE"},
+	"Missing newline after argument": {
+		expected: newLine,
+		message:  "something stands behind a value that is complete",
+	},
+	"Missing newline after block definition": {expected: "a new line after the closing brace"},
+	"Unexpected comma after argument":        {expected: newLine, message: "a comma stands behind a value"},
+	unclosedBlock: {
+		expected: aClosing,
+		message:  "this block is not closed before the next one begins or the file ends",
+	},
+	"Unbalanced parentheses": {expected: "a closing ) for every ("},
+	brokenText:               {expected: `a closing " on the same line`, message: "this text does not end on its line"},
+	unclosedText:             {expected: `a closing " on the same line, or the marker of the heredoc on a line of its own`},
+	"Unclosed template interpolation sequence":        {expected: "a closing } for every ${"},
+	"Invalid template interpolation expression":       {expected: aValue},
+	"Extra characters after interpolation expression": {expected: "the closing } of ${"},
+	"Unterminated function call":                      {expected: "a closing ) for every ("},
+	"Missing argument separator":                      {expected: "a comma between two arguments, or the closing )"},
+	"Unterminated tuple constructor expression":       {expected: "a closing ] for every ["},
+	"Unterminated object constructor expression":      {expected: aClosing},
+	"Invalid escape sequence":                         {expected: `one of \\n \\t \\" \\\\ \\uXXXX`},
 }
 
 // parse reads a piece of the file; places are those in the file.
