@@ -68,8 +68,12 @@ func (c *checker) literal(p *Plan, n *Node, in *wanted) {
 		}, false)
 	}
 	if !reported {
-		t, where := f.blame(s, n.Input.root, nil)
+		t, where, unknown := f.blame(s, n.Input.root, nil)
 		path := slices.Concat(p.path(n.Index, kInput), where)
+		if unknown {
+			c.bad(checkNeverFits, path, edn.Nil(), "the :input of :%s: unknown key, in %s", what, showPath(path))
+			return
+		}
 		c.bad(checkNeverFits, path, edn.Nil(), "the :input of :%s: %s can never fit, whatever its slots hold, in %s", what,
 			show(t.value), showPath(path))
 	}
@@ -207,8 +211,8 @@ func elementSchema(s *schema.Schema, i int) *schema.Schema {
 }
 
 // blame follows a template that cannot fit to the innermost part that cannot, as far as the schema has no
-// alternatives.
-func (f *fitter) blame(s *schema.Schema, t *part, path []edn.Value) (*part, []edn.Value) {
+// alternatives. That part is unknown if no value may stand there.
+func (f *fitter) blame(s *schema.Schema, t *part, path []edn.Value) (to *part, where []edn.Value, unknown bool) {
 	for range maxSchemaDepth {
 		for s = s.Deref(); s.Kind() == schema.KindMaybe; s = s.Children()[0].Deref() {
 		}
@@ -216,12 +220,15 @@ func (f *fitter) blame(s *schema.Schema, t *part, path []edn.Value) (*part, []ed
 			break
 		}
 		e := f.misfit(s, t, 0)
-		if e == nil || e.schema == nil {
+		if e == nil {
 			break
 		}
 		s, t, path = e.schema, e.part, append(path, e.step)
+		if s == nil {
+			return t, path, true
+		}
 	}
-	return t, path
+	return t, path, false
 }
 
 // unnamed warns of keys of an input that its schema does not name where it names one much like it. Schemas of maps are

@@ -31,9 +31,9 @@ func (c *checker) known(pl *place, slot int) []edn.Value {
 	return nil
 }
 
-// written returns the constant value of a let without condition.
+// written returns the constant value of a let without condition; other nodes have none.
 func (n *Node) written() []edn.Value {
-	if n.Op != OpLet || n.Value == nil || !n.Value.Constant() || !n.alwaysRuns() {
+	if n.Value == nil || !n.Value.Constant() || !n.alwaysRuns() {
 		return nil
 	}
 	return []edn.Value{n.Value.Source()}

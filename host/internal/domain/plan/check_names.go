@@ -97,8 +97,8 @@ func (c *checker) capabilities(p *Plan, n *Node) bool {
 	if n.Candidates != nil && isCollection(n.Candidates.source) {
 		i := 0
 		for e := range n.Candidates.source.Elems() {
-			if id, isRef := capRef(e); isRef {
-				ok = c.capability(p.path(n.Index, kDispatch, kCandidates, edn.Int(int64(i))), id, "capability") && ok
+			if id, isRef := capRef(e); isRef { // the run binds such candidates
+				c.capability(p.path(n.Index, kDispatch, kCandidates, edn.Int(int64(i))), id, "capability")
 			}
 			i++
 		}
@@ -306,7 +306,7 @@ func (p *Plan) narrowKeys(n *Node) []narrowKey {
 	}, kRequires, edn.K("cap/tags"))
 	add(func(d *policy.Demand, base *policy.Layer) {
 		d.Layer.Requires.Effects = base.Requires.Effects
-	}, kRequires, edn.K("effects/allowed"))
+	}, kRequires, kEffectsAllowed)
 	return out
 }
 
@@ -329,9 +329,17 @@ func (c *checker) effectsOnly(p *Plan, n *Node, l *policy.Layer, rejected []poli
 // uncovered reports an effect that is needed and not allowed, at the node's own
 // list if that leaves it out.
 func (c *checker) uncovered(p *Plan, n *Node, effect, by string, key edn.Value) {
-	if n.Layer != nil && n.Layer.Effects.Set {
-		if _, ok := n.Layer.AllowsEffects([]string{effect}); !ok {
-			c.bad(checkEffects, p.path(n.Index, kEffects), edn.Nil(), ":%s is needed by :%s and not in %s", effect, by, showPath(p.path(n.Index, kEffects, kAllowed)))
+	if n.Layer != nil {
+		_, allowed := n.Layer.AllowsEffects([]string{effect})
+		required := n.Layer.Requires.Effects
+		switch {
+		case n.Layer.Effects.Set && !allowed:
+			c.bad(checkEffects, p.path(n.Index, kEffects), edn.Nil(), ":%s is needed by :%s and not in %s", effect, by,
+				showPath(p.path(n.Index, kEffects, kAllowed)))
+			return
+		case required.Set && !slices.Contains(required.V, effect):
+			path := p.path(n.Index, kRequires, kEffectsAllowed)
+			c.bad(checkEffects, path, edn.Nil(), ":%s is needed by :%s and not in %s", effect, by, showPath(path))
 			return
 		}
 	}
@@ -369,7 +377,7 @@ func (c *checker) permits(n *Node, l *policy.Layer) func(*registry.Capability) *
 // knownInput is the input of a node as far as a scope can be asked about it
 // before the run; nil if it is not known or does not fit its schema.
 func (c *checker) knownInput(n *Node) edn.Value {
-	if n.Input == nil || !n.Input.Constant() {
+	if !n.Input.Constant() {
 		return edn.Nil()
 	}
 	input := n.Input.Source()

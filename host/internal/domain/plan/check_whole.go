@@ -20,7 +20,7 @@ func (c *checker) whole(pl *place, n *Node, in *wanted) {
 	if !never {
 		f = c.fitter(pl, n, s, false)
 	}
-	t, where := f.blame(s, n.Input.root, nil)
+	t, where, _ := f.blame(s, n.Input.root, nil)
 	if n.Input.Slots() == 1 {
 		t, where = &part{kind: partSlot}, n.Input.slots[0].where
 	}
