@@ -221,13 +221,16 @@ func (c *checker) bindable(p *Plan, n *Node, l *policy.Layer) {
 		path = p.path(n.Index, key.written...)
 	}
 	if len(b.List) == 0 {
+		all := *l
+		all.Exclude = nil
+		d.Layer = &all
 		switch {
-		case n.CapID == "" && l.Candidates.Set && len(l.Candidates.V) == 0:
-			c.bad(checkNoCandidate, path, edn.Nil(),
-				"no candidate can serve :%s: the list of candidates is empty, in %s", n.Intent, showPath(path))
-		case len(l.Exclude) > 0 && (n.CapID != "" || l.Candidates.Set || len(c.env.Registry.Candidates(n.Intent)) > 0):
+		case len(d.List()) > 0:
 			c.bad(checkNoCandidate, path, edn.Nil(), "no candidate can serve :%s: all are excluded, in %s", n.Intent,
 				showPath(path))
+		case l.Candidates.Set:
+			c.bad(checkNoCandidate, path, edn.Nil(),
+				"no candidate can serve :%s: the list of candidates is empty, in %s", n.Intent, showPath(path))
 		default:
 			c.bad(checkNoCandidate, path, edn.Nil(), "nothing serves :%s in %s", n.Intent, showPath(path))
 		}
@@ -369,7 +372,7 @@ func (c *checker) permits(n *Node, l *policy.Layer) func(*registry.Capability) *
 // knownInput is the input of a node as far as a scope can be asked about it
 // before the run; nil if it is not known or does not fit its schema.
 func (c *checker) knownInput(n *Node) edn.Value {
-	if n.Input == nil || !n.Input.Constant() {
+	if !n.Input.Constant() {
 		return edn.Nil()
 	}
 	input := n.Input.Source()

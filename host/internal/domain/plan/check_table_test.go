@@ -245,6 +245,10 @@ func TestCheckTable(t *testing.T) {
 		{respond + ` :requires {:cap/kind :solver}}`, []string{`1:85: error CHECK-025 no candidate can serve :text/respond in [:nodes 0 :requires :cap/kind]: :llm/voice is requires/cap-kind-mismatch`}},
 		{respond + ` :dispatch {:exclude [:llm/voice]}}`, []string{`1:84: error CHECK-025 no candidate can serve :text/respond: all are excluded, in [:nodes 0 :dispatch :exclude]`}},
 		{respond + ` :dispatch {:candidates []}}`, []string{`1:87: error CHECK-025 no candidate can serve :text/respond: the list of candidates is empty, in [:nodes 0 :dispatch :candidates]`}},
+		{`{:op :call :intent :idle/nobody :dispatch {:exclude [:llm/voice]}}`, []string{
+			`1:29: error CHECK-025 nothing serves :idle/nobody in [:nodes 0 :intent]`}},
+		{respond + ` :dispatch {:candidates [:llm/meta :chess/rules :llm/solver :num/add :fs/read :fs/write]}}`, []string{
+			`1:87: error CHECK-025 no candidate can serve :text/respond in [:nodes 0 :dispatch :candidates]: :llm/meta is intent/not-supported, :chess/rules is intent/not-supported, :llm/solver is intent/not-supported, :num/add is intent/not-supported, and 2 more`}},
 		{respond + ` :cap/id :llm/meta :requires {:cap/kind :solver}}`, []string{
 			`1:72: error CHECK-025 no candidate can serve :text/respond in [:nodes 0 :cap/id]: :llm/meta is intent/not-supported`}},
 
@@ -381,6 +385,10 @@ func TestSurroundings(t *testing.T) {
 	assert.Equal(t, []string{"plan.edn:1:30: error CHECK-021 :fs/write is needed by :fs/write and not allowed to the request in [:nodes 0 :tool/id]"}, lines(t, tool, env))
 	assert.Equal(t, []string{"plan.edn:1:29: error CHECK-021 :fs/write is needed by :fs/scribe and not allowed to the request in [:nodes 0 :intent]"},
 		lines(t, `{:nodes [{:op :call :intent :fs/scribe}]}`, env))
+	for _, keys := range []string{``, `:dispatch {:timeout {:extend-ms 5}}`} {
+		assert.Equal(t, []string{"CHECK-015 [:nodes 0]"},
+			places(t, env, `{:nodes [{:op :tool :tool/id :fs/write :input {:path "x" :content "y"} `+keys+`}]}`))
+	}
 
 	env = testEnv(t)
 	env.Policies = &policy.Book{Intents: map[string]policy.Layer{"text/respond": {
@@ -396,6 +404,8 @@ func TestSurroundings(t *testing.T) {
 	env = testEnv(t)
 	env.Routing = func(intent string) []string { return []string{"llm/voice"} }
 	assert.Contains(t, lines(t, `{:nodes [{:op :call :intent :idle/nobody}]}`, env)[0], ":llm/voice is intent/not-supported")
+	assert.Equal(t, []string{"plan.edn:1:29: error CHECK-025 no candidate can serve :idle/nobody: all are excluded, in [:nodes 0 :intent]"},
+		lines(t, `{:nodes [{:op :call :intent :idle/nobody :dispatch {:exclude [:llm/voice]}}]}`, env))
 
 	env = testEnv(t)
 	env.Outer = func(name string) bool { return name == "given" }
