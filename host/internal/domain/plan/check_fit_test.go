@@ -295,6 +295,11 @@ func TestKnownValuesThatMayFit(t *testing.T) {
 		{`{:op :map :over ["a" 1] :item :s :as :p :body ` + nested(s), maybe},
 		{`{:op :map :over [] :item :s :as :p :body ` + nested(s), maybe},
 		{`{:op :let :value ["a"] :as :l} {:op :map :over :l :item :s :as :p :body ` + nested(s), never},
+		{`{:op :call :intent :flow/make :as :l} {:op :map :over :l :item :s :as :p :body ` + nested(s), maybe},
+		{`{:op :let :value [[["x" "a"] 1]] :as :l} {:op :map :over [{:slot/id :l}] :item :s :as :p :body ` +
+			nested("{:slot/path [:s 0 1]}"), maybe},
+		{`{:op :map :over [` + strings.Repeat(`"a" `, 64) + `] :item :s :as :p :body ` + nested(s), never},
+		{`{:op :map :over [` + strings.Repeat(`"a" `, 65) + `] :item :s :as :p :body ` + nested(s), maybe},
 		{`{:op :map :over ["a"] :item :i :as :p :fn {:cap/ref :flow/taker}} {:op :emit :input :p}`, maybe},
 
 		{`{:op :let :value "text" :as :s} {:op :map :over :s :as :p :body [{:op :emit :input :item}]} {:op :emit :input :p}`, never},
@@ -308,6 +313,10 @@ func TestKnownValuesThatMayFit(t *testing.T) {
 	} {
 		assert.Equal(t, tt.want, finds(t, flow(t, ":any", in), "CHECK-020", tt.nodes), tt.nodes)
 	}
+	written := `{:op :let :value "1" :as :s} ` + take(s)
+	assert.False(t, finds(t, flow(t, ":any", "[:map [:x [:or :int [:not :int]]]]"), "CHECK-020", written))
+	assert.Equal(t, []string{"CHECK-013 [:nodes 1 :requires :in-schema]"}, places(t, flow(t, ":any", in),
+		`{:nodes [{:op :let :value "1" :as :s} {:op :call :intent :flow/take :requires {:in-schema :req/unknown} :input {:x {:slot/id :s}}}]}`))
 }
 
 // SLOT-003, CHECK-017: a slot whose only writer never runs is filled by no execution.
@@ -327,6 +336,8 @@ func TestSlotsOfNodesThatNeverRun(t *testing.T) {
 		{w + `{:op :emit :input :s :when false}`, maybe},
 		{w + `{:op :emit :input :s :when true}`, never},
 		{w + `{:op :emit :input 1 :when {:not {:present? :s}}}`, maybe},
+		{w + `{:op :emit :input 1 :when {:or [true {:present? :s}]}}`, maybe},
+		{w + `{:op :emit :input {:final :s}}`, never},
 		{w + `{:op :plan :as :p :plan {:nodes [{:op :emit :input :s}]}} {:op :emit :input :p}`, never},
 		{w + `{:op :plan :as :p :plan {:nodes [{:op :emit :input :s :when {:present? :s}}]}} {:op :emit :input 1}`, maybe},
 		{w + `{:op :plan :as :p :when {:present? :s} :plan {:nodes [{:op :emit :input :s}]}} {:op :emit :input 1}`, maybe},

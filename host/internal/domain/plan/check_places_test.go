@@ -47,6 +47,12 @@ func TestPlacesOfFindings(t *testing.T) {
 		{`{:op :map :over [1] :body [{:op :emit :input 1} {:op :let :value 1 :as :x}]}`, []string{
 			"CHECK-040 [:nodes 0 :body 1 :as]"}},
 
+		// Slots whose writer never runs. A plan that may be skipped may skip the reader too.
+		{`{:op :let :value 1 :when false :as :s} {:op :emit :input :s}`, []string{
+			"CHECK-041 [:nodes 0 :when]", "CHECK-017 [:nodes 1 :input]"}},
+		{`{:op :let :value 1 :as :x} {:op :plan :when :x :plan {:nodes [{:op :let :value 1 :when false :as :s} {:op :emit :input :s}]}}`,
+			[]string{"CHECK-041 [:nodes 1 :plan :nodes 0 :when]", "CHECK-045 [:nodes 1 :plan :nodes 1 :input]"}},
+
 		// Candidates and handles.
 		{respond + ` :dispatch {:candidates [{:slot/id :h} {:cap/ref :llm/vioce} :llm/voise]}}`, []string{
 			"CHECK-017 [:nodes 0 :dispatch :candidates 0]",
@@ -96,6 +102,8 @@ func TestPlacesOfFindings(t *testing.T) {
 		{`{:op :tool :tool/id :fs/write :effects {:allowed #{:fs/write}} :input {:path "a" :content "b"} :as :x}
 		  {:op :call :intent :text/respond :input {:prompt {:slot/path [:x :bytes]}}}`, []string{"CHECK-020 [:nodes 1 :input :prompt]"}},
 		{`{:op :let :value 1 :as :x} {:op :map :over {:slot/path [:x :a]} :body []}`, []string{}},
+		{`{:op :let :value "1" :as :x} {:op :call :intent :num/add :input {:n 1 :other {:slot/id :x}}}`, []string{
+			"CHECK-020 [:nodes 1 :input]"}},
 
 		// Slots that a later node fills, also around the plan that reads them.
 		{`{:op :emit :input :x} {:op :let :value 1 :as :x}`, []string{"CHECK-018 [:nodes 0 :input]"}},

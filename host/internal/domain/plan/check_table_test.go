@@ -220,6 +220,10 @@ func TestCheckTable(t *testing.T) {
 			`1:98: error CHECK-017 slot :x is filled by no node, binding or default in [:nodes 0 :input :content]`}},
 		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :map :over {:slot/path [:x :s]} :item :i :body [{:op :emit :input :i}] :as :y} {:op :emit :input :y}`, []string{`1:76: error CHECK-020 [:x :s] of schema :res/number is no collection, in [:nodes 1 :over]`}},
 		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :map :over {:slot/path [:x :out :many]} :item :i :body [{:op :emit :input :i}] :as :y} {:op :emit :input :y}`, nil},
+		{`{:op :let :value "1" :as :s} {:op :call :intent :num/add :input {:n {:slot/id :s} :list {:slot/id :s}} :as :y} {:op :emit :input :y}`,
+			[]string{
+				`1:78: error CHECK-020 :s is "1", which can never fit :req/number in [:nodes 1 :input :n]`,
+				`1:98: error CHECK-020 :s is "1", which can never fit :req/number in [:nodes 1 :input :list]`}},
 
 		// CHECK-049: a slot path leads to what is not described.
 		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :emit :input {:a {:slot/path [:x :mny 0]} :b {:slot/path [:x :out :other]}}}`, []string{`1:82: warning CHECK-049 [:x :mny 0] leads to :mny, which :res/number does not name, in [:nodes 1 :input :a]; nearest is :many`}},
