@@ -39,6 +39,7 @@ var targets = []string{
 	"host/internal/domain/plan/check_gates.go",
 	"host/internal/domain/plan/check_known.go",
 	"host/internal/domain/plan/check_names.go",
+	"host/internal/domain/plan/check_slots.go",
 	"host/internal/domain/plan/check_whole.go",
 	"host/internal/domain/policy",
 	"host/internal/orchestration/budget",

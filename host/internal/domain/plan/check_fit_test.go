@@ -156,6 +156,19 @@ func TestSlotsThatMayFit(t *testing.T) {
 		{"[:map [:a [:tuple :int :string]]]", ":out :a 0", "[:map [:x :int]]", "{:x S}", maybe},
 		{"[:map [:a [:tuple :int :string]]]", ":out :a 1", "[:map [:x :int]]", "{:x S}", never},
 		{"[:map [:a [:tuple :int :string]]]", ":out :a 2", "[:map [:x :int]]", "{:x S}", maybe},
+		{"[:map [:a [:tuple :string :int]]]", ":out :a 0", "[:map [:x :int]]", "{:x S}", never},
+		{"[:map [:a [:tuple :string :int]]]", ":out :a :b", "[:map [:x :int]]", "{:x S}", maybe},
+		{"[:map [:type :string]]", ":error :type", "[:map [:x :int]]", "{:x S}", maybe},
+		{"[:map [:text :string]]", "", "[:map [:x :string]]", "{:x S}", maybe},
+
+		// Beyond 32 levels and 64 alternatives nothing is sure.
+		{"[:map [:a " + strings.Repeat("[:maybe ", 32) + ":string" + strings.Repeat("]", 32) + "]]", ":out :a",
+			"[:map [:x :int]]", "{:x S}", never},
+		{"[:map [:a " + strings.Repeat("[:maybe ", 33) + ":string" + strings.Repeat("]", 33) + "]]", ":out :a",
+			"[:map [:x :int]]", "{:x S}", maybe},
+		{"[:map [:a [:or" + strings.Repeat(" :string", 65) + "]]]", ":out :a", "[:map [:x :int]]", "{:x S}", never},
+		{"[:map [:a [:or" + strings.Repeat(" :string", 66) + "]]]", ":out :a", "[:map [:x :int]]", "{:x S}", maybe},
+
 		{"[:map [:a :string]]", "", "[:map [:x :int]]", "{:x S}", never},
 		{"[:map [:a :string]]", "", "[:map [:x [:map [:out :any]]]]", "{:x S}", maybe},
 		{"[:map [:a :string]]", ":out", "[:map [:x [:map [:a :int]]]]", "{:x S}", never},
@@ -174,6 +187,18 @@ func TestSlotsThatMayFit(t *testing.T) {
 			strings.ReplaceAll(tt.input, "S", slot))
 		got := finds(t, flow(t, tt.out, tt.in), "CHECK-020", nodes)
 		assert.Equal(t, tt.want, got, "%s of %s for %s", tt.path, tt.out, tt.in)
+	}
+}
+
+// CHECK-020, SCH-011: what is decided about one slot does not hold for another one of the same producer in the same
+// place.
+func TestSlotsOfOneProducer(t *testing.T) {
+	env := flow(t, "[:map [:a :string]]", "[:map [:x [:map [:a :int]]]]")
+	take := func(slot string) string { return ` {:op :call :intent :flow/take :input {:x ` + slot + `}}` }
+	for _, first := range []string{`{:slot/id :s}`, `{:slot/path [:s :quality]}`} {
+		got := lines(t, `{:nodes [{:op :call :intent :flow/make :as :s}`+take(first)+take(`{:slot/path [:s :out]}`)+`]}`, env)
+		require.Len(t, got, 1)
+		assert.Contains(t, got[0], "[:s :out] of schema :res/made can never fit :req/taken in [:nodes 2 :input :x]")
 	}
 }
 
@@ -223,6 +248,9 @@ func TestAlternativesOfTools(t *testing.T) {
 	const before = `{:nodes [{:op :call :intent :flow/make :as :s} `
 	assert.Equal(t, []string{"error [:nodes 1 :input :x]"}, misfits(t, env,
 		before+`{:op :tool :tool/id :flow/taker :effects {:allowed #{:none}} :input {:x {:slot/path [:s :a]}}}]}`))
+	assert.Equal(t, []string{"CHECK-013 [:nodes 0 :output :schema]"}, places(t, flow(t, ":any", "[:map [:x :int]]"),
+		`{:nodes [{:op :call :intent :flow/make :output {:schema :res/unknown} :as :s}
+		{:op :call :intent :flow/take :input {:x {:slot/path [:s :a]}}}]}`))
 	assert.Equal(t, []string{"CHECK-013 [:nodes 1 :requires :in-schema]"}, places(t, env,
 		before+`{:op :call :intent :flow/take :requires {:in-schema :req/unknown} :input {:x {:slot/path [:s :a]}}}]}`))
 	assert.Empty(t, misfits(t, env,
