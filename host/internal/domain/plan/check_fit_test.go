@@ -50,6 +50,11 @@ func finds(t testing.TB, env plan.Env, check, nodes string) bool {
 	return found
 }
 
+// nest writes a form inside n others.
+func nest(before, form, after string, n int) string {
+	return strings.Repeat(before, n) + form + strings.Repeat(after, n)
+}
+
 // CHECK-020: a written input that cannot fit whatever its slots will hold is
 // found, and one that may is not.
 func TestInputsThatMayFit(t *testing.T) {
@@ -94,6 +99,14 @@ func TestInputsThatMayFit(t *testing.T) {
 		{"[:map [:l [:vector [:maybe [:vector :int]]]]]", `{:l [[S] nil]}`, maybe},
 		{"[:map [:l [:vector [:maybe [:vector :int]]]]]", `{:l [[S "x"] nil]}`, never},
 		{"[:map [:l [:not :int]]]", "{:l [S]}", maybe},
+		{"[:map [:l [:ref :req/any]]]", "{:l {:a S}}", maybe},
+		{"[:map [:l [:ref :req/any]]]", "{:l [S]}", never},
+
+		// Beyond 32 levels nothing is sure.
+		{"[:map [:l " + nest("[:maybe ", "[:vector :int]", "]", 31) + "]]", `{:l [S "x"]}`, never},
+		{"[:map [:l " + nest("[:maybe ", "[:vector :int]", "]", 32) + "]]", `{:l [S "x"]}`, maybe},
+		{"[:map [:l " + nest("[:vector ", ":int", "]", 32) + "]]", `{:l ` + nest("[", `S "x"`, "]", 32) + `}`, never},
+		{"[:map [:l " + nest("[:vector ", ":int", "]", 33) + "]]", `{:l ` + nest("[", `S "x"`, "]", 33) + `}`, maybe},
 		{"[:map [:l [:enum [1] [2]]]]", "{:l [S]}", maybe},
 
 		// A collection of another kind never fits, whatever is in it.
@@ -162,9 +175,9 @@ func TestSlotsThatMayFit(t *testing.T) {
 		{"[:map [:text :string]]", "", "[:map [:x :string]]", "{:x S}", maybe},
 
 		// Beyond 32 levels and 64 alternatives nothing is sure.
-		{"[:map [:a " + strings.Repeat("[:maybe ", 32) + ":string" + strings.Repeat("]", 32) + "]]", ":out :a",
+		{"[:map [:a " + nest("[:maybe ", ":string", "]", 32) + "]]", ":out :a",
 			"[:map [:x :int]]", "{:x S}", never},
-		{"[:map [:a " + strings.Repeat("[:maybe ", 33) + ":string" + strings.Repeat("]", 33) + "]]", ":out :a",
+		{"[:map [:a " + nest("[:maybe ", ":string", "]", 33) + "]]", ":out :a",
 			"[:map [:x :int]]", "{:x S}", maybe},
 		{"[:map [:a [:or" + strings.Repeat(" :string", 65) + "]]]", ":out :a", "[:map [:x :int]]", "{:x S}", never},
 		{"[:map [:a [:or" + strings.Repeat(" :string", 66) + "]]]", ":out :a", "[:map [:x :int]]", "{:x S}", maybe},
@@ -222,6 +235,7 @@ func TestAlternativesThatMayFit(t *testing.T) {
 		{made, either, letText, "{:x {:slot/id :v}}", "error [:nodes 2 :input :x]"},
 		{made, either, letText, "{:x {:slot/path [:v 0]}}", ""},
 		{made, either, "", "[S]", "error [:nodes 1 :input]"},
+		{made, "[:map [:x [:vector :int]]]", "", `{:x ("x" {:slot/path [:s :other]})}`, "error [:nodes 1 :input :x]"},
 		{made, "[:map [:x [:map [:y [:maybe :int]]]]]", "", "{:x {:y [S]}}", "error [:nodes 1 :input :x :y]"},
 		{made, "[:map [:x [:vector [:map [:y :int]]]]]", "", "{:x [S {:y [S]}]}",
 			"error [:nodes 1 :input :x 0] error [:nodes 1 :input :x 1 :y]"},
@@ -289,11 +303,21 @@ func TestMapOverSlots(t *testing.T) {
 		{"[:map [:a :any]]", ":out :a", maybe},
 		{"[:map [:a [:and :int [:not :string]]]]", ":out :a", maybe},
 		{"[:map [:a :int]]", ":out :b", maybe},
+		{"[:map [:a [:or :int :any]]]", ":out :a", maybe},
 		{"[:map [:a :int]]", ":quality", maybe},
+		{":int", ":out", never},
+		{"[:vector :int]", ":out", maybe},
 	} {
 		nodes := fmt.Sprintf(`{:op :call :intent :flow/make :as :s} {:op :map :over {:slot/path [:s %s]} :as :r :body [{:op :emit :input :item}]} {:op :emit :input :r}`, tt.path)
 		assert.Equal(t, tt.want, finds(t, flow(t, tt.out, ":any"), "CHECK-020", nodes), "%s of %s", tt.path, tt.out)
 	}
+	// Of a whole result the map goes over its :out.
+	const whole = `{:op :call :intent :flow/make :as :s} {:op :map :over :s :as :r :body [{:op :emit :input :item}]} {:op :emit :input :r}`
+	assert.True(t, finds(t, flow(t, ":int", ":any"), "CHECK-020", whole))
+	assert.False(t, finds(t, flow(t, "[:vector :int]", ":any"), "CHECK-020", whole))
+	assert.False(t, finds(t, flow(t, ":map", ":any"), "CHECK-020", whole))
+	assert.Empty(t, places(t, flow(t, ":any", ":any"),
+		`{:bindings {:s {:a [1]}} :nodes [{:op :map :over {:slot/path [:s :a]} :body [{:op :emit :input :item}]}]}`))
 }
 
 // CHECK-020: a value that the plan itself writes is followed to the places that read it.
@@ -392,6 +416,7 @@ func TestMisspeltKeys(t *testing.T) {
 		{"[:or [:map [:answer :int]] [:map [:other :int]]]", ":out :answr", true},
 		{"[:or [:map [:answer :int]] :int]", ":out :answr", false},
 		{"[:or [:map [:answer :int]] :any]", ":out :answr", false},
+		{"[:or [:map [:answer [:map [:score :int]]]] [:map-of :keyword :any]]", ":out :answer :scroe", false},
 		{`[:map ["answer" :int]]`, ":out :answr", false},
 		{"[:map [:answer :int]]", ":qualty :answr", false},
 	} {

@@ -111,6 +111,9 @@ func TestPlacesOfFindings(t *testing.T) {
 		{`{:op :let :value "1" :as :x} {:op :call :intent :num/add :input {:n 1 :other {:slot/id :x}}}`, []string{
 			"CHECK-020 [:nodes 1 :input]"}},
 
+		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :emit :input {:slot/path [:x :mny]}}`, []string{
+			"CHECK-049 [:nodes 1 :input]"}},
+
 		// Slots that a later node fills, also around the plan that reads them.
 		{`{:op :emit :input :x} {:op :let :value 1 :as :x}`, []string{"CHECK-018 [:nodes 0 :input]"}},
 		{`{:op :plan :plan {:nodes [{:op :emit :input :x}]}} {:op :let :value 1 :as :x}`, []string{
