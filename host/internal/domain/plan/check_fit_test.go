@@ -312,7 +312,8 @@ func TestMapOverSlots(t *testing.T) {
 		assert.Equal(t, tt.want, finds(t, flow(t, tt.out, ":any"), "CHECK-020", nodes), "%s of %s", tt.path, tt.out)
 	}
 	// Of a whole result the map goes over its :out.
-	const whole = `{:op :call :intent :flow/make :as :s} {:op :map :over :s :as :r :body [{:op :emit :input :item}]} {:op :emit :input :r}`
+	const whole = `{:op :call :intent :flow/make :as :s} {:op :map :over :s :as :r :body [{:op :emit :input :item}]} ` +
+		`{:op :emit :input :r}`
 	assert.True(t, finds(t, flow(t, ":int", ":any"), "CHECK-020", whole))
 	assert.False(t, finds(t, flow(t, "[:vector :int]", ":any"), "CHECK-020", whole))
 	assert.False(t, finds(t, flow(t, ":map", ":any"), "CHECK-020", whole))
@@ -368,7 +369,8 @@ func TestKnownValuesThatMayFit(t *testing.T) {
 	written := `{:op :let :value "1" :as :s} ` + take(s)
 	assert.False(t, finds(t, flow(t, ":any", "[:map [:x [:or :int [:not :int]]]]"), "CHECK-020", written))
 	assert.Equal(t, []string{"CHECK-013 [:nodes 1 :requires :in-schema]"}, places(t, flow(t, ":any", in),
-		`{:nodes [{:op :let :value "1" :as :s} {:op :call :intent :flow/take :requires {:in-schema :req/unknown} :input {:x {:slot/id :s}}}]}`))
+		`{:nodes [{:op :let :value "1" :as :s} {:op :call :intent :flow/take :requires {:in-schema :req/unknown} `+
+			`:input {:x {:slot/id :s}}}]}`))
 }
 
 // SLOT-003, CHECK-017: a slot whose only writer never runs is filled by no execution.

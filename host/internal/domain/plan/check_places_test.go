@@ -48,13 +48,15 @@ func TestPlacesOfFindings(t *testing.T) {
 			"CHECK-040 [:nodes 0 :body 1 :as]"}},
 
 		// Two nodes that write one slot are one mistake, whatever their conditions are.
-		{`{:op :let :value 1 :as :x} {:op :let :value 1 :when :x :as :y} {:op :let :value 1 :when :x :as :y} {:op :emit :input :y}`,
+		{`{:op :let :value 1 :as :x} {:op :let :value 1 :when :x :as :y} {:op :let :value 1 :when :x :as :y} ` +
+			`{:op :emit :input :y}`,
 			[]string{"CHECK-016 [:nodes 2 :as]"}},
 
 		// Slots whose writer never runs. A plan that may be skipped may skip the reader too.
 		{`{:op :let :value 1 :when false :as :s} {:op :emit :input :s}`, []string{
 			"CHECK-041 [:nodes 0 :when]", "CHECK-017 [:nodes 1 :input]"}},
-		{`{:op :let :value 1 :as :x} {:op :plan :when :x :plan {:nodes [{:op :let :value 1 :when false :as :s} {:op :emit :input :s}]}}`,
+		{`{:op :let :value 1 :as :x} {:op :plan :when :x :plan {:nodes [{:op :let :value 1 :when false :as :s} ` +
+			`{:op :emit :input :s}]}}`,
 			[]string{"CHECK-041 [:nodes 1 :plan :nodes 0 :when]", "CHECK-045 [:nodes 1 :plan :nodes 1 :input]"}},
 
 		// Candidates and handles.
@@ -106,7 +108,8 @@ func TestPlacesOfFindings(t *testing.T) {
 		{`{:op :tool :tool/id :fs/write :effects {:allowed #{:fs/write}} :input {:path "a" :content "b"} :as :x}
 		  {:op :call :intent :text/respond :input {:prompt {:slot/path [:x :bytes]}}}`, []string{"CHECK-020 [:nodes 1 :input :prompt]"}},
 		{`{:op :let :value 1 :as :x} {:op :map :over {:slot/path [:x :a]} :body []}`, []string{}},
-		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :call :intent :num/add :input {:n 1 :other {:slot/path [:x :n]}}}`,
+		{`{:op :call :intent :num/add :input {:n 1} :as :x} ` +
+			`{:op :call :intent :num/add :input {:n 1 :other {:slot/path [:x :n]}}}`,
 			[]string{"CHECK-020 [:nodes 1 :input]"}},
 		{`{:op :let :value "1" :as :x} {:op :call :intent :num/add :input {:n 1 :other {:slot/id :x}}}`, []string{
 			"CHECK-020 [:nodes 1 :input]"}},
@@ -118,7 +121,8 @@ func TestPlacesOfFindings(t *testing.T) {
 		{`{:op :emit :input :x} {:op :let :value 1 :as :x}`, []string{"CHECK-018 [:nodes 0 :input]"}},
 		{`{:op :plan :plan {:nodes [{:op :emit :input :x}]}} {:op :let :value 1 :as :x}`, []string{
 			"CHECK-018 [:nodes 0 :plan :nodes 0 :input]"}},
-		{`{:op :plan :plan {:nodes [{:op :let :value 1} {:op :let :value 1} {:op :emit :input :x}]}} {:op :let :value 1 :as :x}`,
+		{`{:op :plan :plan {:nodes [{:op :let :value 1} {:op :let :value 1} {:op :emit :input :x}]}} ` +
+			`{:op :let :value 1 :as :x}`,
 			[]string{"CHECK-018 [:nodes 0 :plan :nodes 2 :input]"}},
 		{`{:op :plan :as :x :plan {:nodes [{:op :emit :input :x}]}}`, []string{"CHECK-018 [:nodes 0 :plan :nodes 0 :input]"}},
 		{`{:op :let :value 1 :as :x} {:op :plan :plan {:nodes [{:op :emit :input :x}]}}`, []string{}},
