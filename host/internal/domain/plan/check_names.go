@@ -313,19 +313,24 @@ func (p *Plan) narrowKeys(n *Node) []narrowKey {
 	return out
 }
 
-// effectsOnly reports a call whose candidates are all left out for their
-// effects, and for nothing else, as that.
+// effectsOnly reports a call whose candidates are all left out for effects that
+// are not allowed, and for nothing else, as that. Effects that only :requires
+// leaves out are a matter of the candidates.
 func (c *checker) effectsOnly(p *Plan, n *Node, l *policy.Layer, rejected []policy.Rejection) bool {
 	for _, r := range rejected {
 		if r.Reason != policy.ReasonEffects {
 			return false
 		}
 	}
-	if r := rejected[0]; r.Denied != nil {
+	r := rejected[0]
+	if r.Denied != nil {
 		c.denied(p, n, l, &r, kIntent)
-	} else {
-		c.uncovered(p, n, r.Detail, r.Cap, kIntent)
+		return true
 	}
+	if _, allowed := l.AllowsEffects([]string{r.Detail}); allowed {
+		return false
+	}
+	c.uncovered(p, n, r.Detail, r.Cap, kIntent)
 	return true
 }
 

@@ -82,7 +82,7 @@ func TestPlacesOfFindings(t *testing.T) {
 		{respond + ` :requires {:result/type :plan}}`, []string{"CHECK-025 [:nodes 0 :requires :result/type]"}},
 		{respond + ` :requires {:cap/kind :tool}}`, []string{"CHECK-025 [:nodes 0 :requires :cap/kind]"}},
 		{respond + ` :requires {:cap/tags #{:fast}}}`, []string{"CHECK-025 [:nodes 0 :requires :cap/tags]"}},
-		{write + ` :requires {:effects/allowed #{:none}}}`, []string{"CHECK-021 [:nodes 0 :intent]"}},
+		{write + ` :requires {:effects/allowed #{:none}}}`, []string{"CHECK-025 [:nodes 0 :requires :effects/allowed]"}},
 		{write + ` :requires {:effects/allowed #{:none}} :dispatch {:candidates [:fs/write :llm/voice]}}`, []string{
 			"CHECK-025 [:nodes 0 :requires :effects/allowed]"}},
 		{respond + ` :dispatch {:exclude #{:llm/voice}}}`, []string{"CHECK-025 [:nodes 0 :dispatch :exclude]"}},
