@@ -37,6 +37,10 @@ import (
 var targets = []string{
 	"host/internal/domain/plan/check.go",
 	"host/internal/domain/plan/check_gates.go",
+	"host/internal/domain/plan/check_input.go",
+	"host/internal/domain/plan/check_known.go",
+	"host/internal/domain/plan/check_names.go",
+	"host/internal/domain/plan/check_slots.go",
 	"host/internal/domain/plan/check_whole.go",
 	"host/internal/domain/policy",
 	"host/internal/orchestration/budget",

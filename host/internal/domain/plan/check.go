@@ -29,18 +29,21 @@ func Check(p *Plan, env Env) []Finding {
 
 // causes leaves out findings that only follow from others. A key that was not understood may be the one that a node
 // lacks, or the one that fills or reads a slot; a name that two nodes write may be meant for one of them, and a
-// later node reads the other.
+// later node reads the other. A value that no node may have in its place fits no schema there either.
 func causes(all []Finding) []Finding {
 	unread := false
-	damaged := map[string]bool{}
+	damaged, mistyped := map[string]bool{}, map[string]bool{}
 	var writers []lostWriter
 	for _, f := range all {
 		unread = unread || slices.Contains([]string{checkUnknownKey, checkType, checkDuplicate, checkNeverFilled}, f.Check)
 		if w, ok := lostWriterOf(f); ok {
 			writers = append(writers, w)
 		}
-		if f.Check == checkUnknownKey {
+		switch f.Check {
+		case checkUnknownKey:
 			damaged[showPath(f.Path[:len(f.Path)-1])] = true
+		case checkType:
+			mistyped[showPath(f.Path)] = true
 		}
 	}
 	return slices.DeleteFunc(all, func(f Finding) bool {
@@ -49,6 +52,8 @@ func causes(all []Finding) []Finding {
 			return unread
 		case checkNeverFilled:
 			return slices.ContainsFunc(writers, func(w lostWriter) bool { return w.reaches(f.Path) })
+		case checkNeverFits:
+			return mistyped[showPath(f.Path)]
 		case checkType, checkMap:
 			return damaged[showPath(f.Path)]
 		}

@@ -71,6 +71,11 @@ func TestOneFindingForOneMistake(t *testing.T) {
 		{`{:op :let :value 1 :as :x} {:op :let :value 1 :when false}`, []string{"CHECK-040 [:nodes 0 :as]",
 			"CHECK-041 [:nodes 1 :when]"}},
 
+		// The value that would have to fit a schema.
+		{`{:op :call :intent :text/respond :input 5}`, []string{"CHECK-015 [:nodes 0 :input]"}},
+		{`{:op :call :intent :num/add :input {:n {:slot/id 7} :list 1}}`, []string{"CHECK-015 [:nodes 0 :input :n]",
+			"CHECK-020 [:nodes 0 :input :list]"}},
+
 		// The id that another node needs.
 		{`{:op :let :id 7 :value 1} {:op :emit :needs ["seven"]}`, []string{"CHECK-015 [:nodes 0 :id]"}},
 

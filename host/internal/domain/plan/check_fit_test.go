@@ -50,6 +50,11 @@ func finds(t testing.TB, env plan.Env, check, nodes string) bool {
 	return found
 }
 
+// nest writes a form inside n others.
+func nest(before, form, after string, n int) string {
+	return strings.Repeat(before, n) + form + strings.Repeat(after, n)
+}
+
 // CHECK-020: a written input that cannot fit whatever its slots will hold is
 // found, and one that may is not.
 func TestInputsThatMayFit(t *testing.T) {
@@ -94,6 +99,14 @@ func TestInputsThatMayFit(t *testing.T) {
 		{"[:map [:l [:vector [:maybe [:vector :int]]]]]", `{:l [[S] nil]}`, maybe},
 		{"[:map [:l [:vector [:maybe [:vector :int]]]]]", `{:l [[S "x"] nil]}`, never},
 		{"[:map [:l [:not :int]]]", "{:l [S]}", maybe},
+		{"[:map [:l [:ref :req/any]]]", "{:l {:a S}}", maybe},
+		{"[:map [:l [:ref :req/any]]]", "{:l [S]}", never},
+
+		// Beyond 32 levels nothing is sure.
+		{"[:map [:l " + nest("[:maybe ", "[:vector :int]", "]", 31) + "]]", `{:l [S "x"]}`, never},
+		{"[:map [:l " + nest("[:maybe ", "[:vector :int]", "]", 32) + "]]", `{:l [S "x"]}`, maybe},
+		{"[:map [:l " + nest("[:vector ", ":int", "]", 32) + "]]", `{:l ` + nest("[", `S "x"`, "]", 32) + `}`, never},
+		{"[:map [:l " + nest("[:vector ", ":int", "]", 33) + "]]", `{:l ` + nest("[", `S "x"`, "]", 33) + `}`, maybe},
 		{"[:map [:l [:enum [1] [2]]]]", "{:l [S]}", maybe},
 
 		// A collection of another kind never fits, whatever is in it.
@@ -156,6 +169,19 @@ func TestSlotsThatMayFit(t *testing.T) {
 		{"[:map [:a [:tuple :int :string]]]", ":out :a 0", "[:map [:x :int]]", "{:x S}", maybe},
 		{"[:map [:a [:tuple :int :string]]]", ":out :a 1", "[:map [:x :int]]", "{:x S}", never},
 		{"[:map [:a [:tuple :int :string]]]", ":out :a 2", "[:map [:x :int]]", "{:x S}", maybe},
+		{"[:map [:a [:tuple :string :int]]]", ":out :a 0", "[:map [:x :int]]", "{:x S}", never},
+		{"[:map [:a [:tuple :string :int]]]", ":out :a :b", "[:map [:x :int]]", "{:x S}", maybe},
+		{"[:map [:type :string]]", ":error :type", "[:map [:x :int]]", "{:x S}", maybe},
+		{"[:map [:text :string]]", "", "[:map [:x :string]]", "{:x S}", maybe},
+
+		// Beyond 32 levels and 64 alternatives nothing is sure.
+		{"[:map [:a " + nest("[:maybe ", ":string", "]", 32) + "]]", ":out :a",
+			"[:map [:x :int]]", "{:x S}", never},
+		{"[:map [:a " + nest("[:maybe ", ":string", "]", 33) + "]]", ":out :a",
+			"[:map [:x :int]]", "{:x S}", maybe},
+		{"[:map [:a [:or" + strings.Repeat(" :string", 65) + "]]]", ":out :a", "[:map [:x :int]]", "{:x S}", never},
+		{"[:map [:a [:or" + strings.Repeat(" :string", 66) + "]]]", ":out :a", "[:map [:x :int]]", "{:x S}", maybe},
+
 		{"[:map [:a :string]]", "", "[:map [:x :int]]", "{:x S}", never},
 		{"[:map [:a :string]]", "", "[:map [:x [:map [:out :any]]]]", "{:x S}", maybe},
 		{"[:map [:a :string]]", ":out", "[:map [:x [:map [:a :int]]]]", "{:x S}", never},
@@ -174,6 +200,18 @@ func TestSlotsThatMayFit(t *testing.T) {
 			strings.ReplaceAll(tt.input, "S", slot))
 		got := finds(t, flow(t, tt.out, tt.in), "CHECK-020", nodes)
 		assert.Equal(t, tt.want, got, "%s of %s for %s", tt.path, tt.out, tt.in)
+	}
+}
+
+// CHECK-020, SCH-011: what is decided about one slot does not hold for another one of the same producer in the same
+// place.
+func TestSlotsOfOneProducer(t *testing.T) {
+	env := flow(t, "[:map [:a :string]]", "[:map [:x [:map [:a :int]]]]")
+	take := func(slot string) string { return ` {:op :call :intent :flow/take :input {:x ` + slot + `}}` }
+	for _, first := range []string{`{:slot/id :s}`, `{:slot/path [:s :quality]}`} {
+		got := lines(t, `{:nodes [{:op :call :intent :flow/make :as :s}`+take(first)+take(`{:slot/path [:s :out]}`)+`]}`, env)
+		require.Len(t, got, 1)
+		assert.Contains(t, got[0], "[:s :out] of schema :res/made can never fit :req/taken in [:nodes 2 :input :x]")
 	}
 }
 
@@ -197,6 +235,7 @@ func TestAlternativesThatMayFit(t *testing.T) {
 		{made, either, letText, "{:x {:slot/id :v}}", "error [:nodes 2 :input :x]"},
 		{made, either, letText, "{:x {:slot/path [:v 0]}}", ""},
 		{made, either, "", "[S]", "error [:nodes 1 :input]"},
+		{made, "[:map [:x [:vector :int]]]", "", `{:x ("x" {:slot/path [:s :other]})}`, "error [:nodes 1 :input :x]"},
 		{made, "[:map [:x [:map [:y [:maybe :int]]]]]", "", "{:x {:y [S]}}", "error [:nodes 1 :input :x :y]"},
 		{made, "[:map [:x [:vector [:map [:y :int]]]]]", "", "{:x [S {:y [S]}]}",
 			"error [:nodes 1 :input :x 0] error [:nodes 1 :input :x 1 :y]"},
@@ -223,6 +262,9 @@ func TestAlternativesOfTools(t *testing.T) {
 	const before = `{:nodes [{:op :call :intent :flow/make :as :s} `
 	assert.Equal(t, []string{"error [:nodes 1 :input :x]"}, misfits(t, env,
 		before+`{:op :tool :tool/id :flow/taker :effects {:allowed #{:none}} :input {:x {:slot/path [:s :a]}}}]}`))
+	assert.Equal(t, []string{"CHECK-013 [:nodes 0 :output :schema]"}, places(t, flow(t, ":any", "[:map [:x :int]]"),
+		`{:nodes [{:op :call :intent :flow/make :output {:schema :res/unknown} :as :s}
+		{:op :call :intent :flow/take :input {:x {:slot/path [:s :a]}}}]}`))
 	assert.Equal(t, []string{"CHECK-013 [:nodes 1 :requires :in-schema]"}, places(t, env,
 		before+`{:op :call :intent :flow/take :requires {:in-schema :req/unknown} :input {:x {:slot/path [:s :a]}}}]}`))
 	assert.Empty(t, misfits(t, env,
@@ -261,11 +303,22 @@ func TestMapOverSlots(t *testing.T) {
 		{"[:map [:a :any]]", ":out :a", maybe},
 		{"[:map [:a [:and :int [:not :string]]]]", ":out :a", maybe},
 		{"[:map [:a :int]]", ":out :b", maybe},
+		{"[:map [:a [:or :int :any]]]", ":out :a", maybe},
 		{"[:map [:a :int]]", ":quality", maybe},
+		{":int", ":out", never},
+		{"[:vector :int]", ":out", maybe},
 	} {
 		nodes := fmt.Sprintf(`{:op :call :intent :flow/make :as :s} {:op :map :over {:slot/path [:s %s]} :as :r :body [{:op :emit :input :item}]} {:op :emit :input :r}`, tt.path)
 		assert.Equal(t, tt.want, finds(t, flow(t, tt.out, ":any"), "CHECK-020", nodes), "%s of %s", tt.path, tt.out)
 	}
+	// Of a whole result the map goes over its :out.
+	const whole = `{:op :call :intent :flow/make :as :s} {:op :map :over :s :as :r :body [{:op :emit :input :item}]} ` +
+		`{:op :emit :input :r}`
+	assert.True(t, finds(t, flow(t, ":int", ":any"), "CHECK-020", whole))
+	assert.False(t, finds(t, flow(t, "[:vector :int]", ":any"), "CHECK-020", whole))
+	assert.False(t, finds(t, flow(t, ":map", ":any"), "CHECK-020", whole))
+	assert.Empty(t, places(t, flow(t, ":any", ":any"),
+		`{:bindings {:s {:a [1]}} :nodes [{:op :map :over {:slot/path [:s :a]} :body [{:op :emit :input :item}]}]}`))
 }
 
 // CHECK-020: a value that the plan itself writes is followed to the places that read it.
@@ -295,6 +348,11 @@ func TestKnownValuesThatMayFit(t *testing.T) {
 		{`{:op :map :over ["a" 1] :item :s :as :p :body ` + nested(s), maybe},
 		{`{:op :map :over [] :item :s :as :p :body ` + nested(s), maybe},
 		{`{:op :let :value ["a"] :as :l} {:op :map :over :l :item :s :as :p :body ` + nested(s), never},
+		{`{:op :call :intent :flow/make :as :l} {:op :map :over :l :item :s :as :p :body ` + nested(s), maybe},
+		{`{:op :let :value [[["x" "a"] 1]] :as :l} {:op :map :over [{:slot/id :l}] :item :s :as :p :body ` +
+			nested("{:slot/path [:s 0 1]}"), maybe},
+		{`{:op :map :over [` + strings.Repeat(`"a" `, 64) + `] :item :s :as :p :body ` + nested(s), never},
+		{`{:op :map :over [` + strings.Repeat(`"a" `, 65) + `] :item :s :as :p :body ` + nested(s), maybe},
 		{`{:op :map :over ["a"] :item :i :as :p :fn {:cap/ref :flow/taker}} {:op :emit :input :p}`, maybe},
 
 		{`{:op :let :value "text" :as :s} {:op :map :over :s :as :p :body [{:op :emit :input :item}]} {:op :emit :input :p}`, never},
@@ -308,6 +366,11 @@ func TestKnownValuesThatMayFit(t *testing.T) {
 	} {
 		assert.Equal(t, tt.want, finds(t, flow(t, ":any", in), "CHECK-020", tt.nodes), tt.nodes)
 	}
+	written := `{:op :let :value "1" :as :s} ` + take(s)
+	assert.False(t, finds(t, flow(t, ":any", "[:map [:x [:or :int [:not :int]]]]"), "CHECK-020", written))
+	assert.Equal(t, []string{"CHECK-013 [:nodes 1 :requires :in-schema]"}, places(t, flow(t, ":any", in),
+		`{:nodes [{:op :let :value "1" :as :s} {:op :call :intent :flow/take :requires {:in-schema :req/unknown} `+
+			`:input {:x {:slot/id :s}}}]}`))
 }
 
 // SLOT-003, CHECK-017: a slot whose only writer never runs is filled by no execution.
@@ -327,6 +390,8 @@ func TestSlotsOfNodesThatNeverRun(t *testing.T) {
 		{w + `{:op :emit :input :s :when false}`, maybe},
 		{w + `{:op :emit :input :s :when true}`, never},
 		{w + `{:op :emit :input 1 :when {:not {:present? :s}}}`, maybe},
+		{w + `{:op :emit :input 1 :when {:or [true {:present? :s}]}}`, maybe},
+		{w + `{:op :emit :input {:final :s}}`, never},
 		{w + `{:op :plan :as :p :plan {:nodes [{:op :emit :input :s}]}} {:op :emit :input :p}`, never},
 		{w + `{:op :plan :as :p :plan {:nodes [{:op :emit :input :s :when {:present? :s}}]}} {:op :emit :input 1}`, maybe},
 		{w + `{:op :plan :as :p :when {:present? :s} :plan {:nodes [{:op :emit :input :s}]}} {:op :emit :input 1}`, maybe},
@@ -353,6 +418,7 @@ func TestMisspeltKeys(t *testing.T) {
 		{"[:or [:map [:answer :int]] [:map [:other :int]]]", ":out :answr", true},
 		{"[:or [:map [:answer :int]] :int]", ":out :answr", false},
 		{"[:or [:map [:answer :int]] :any]", ":out :answr", false},
+		{"[:or [:map [:answer [:map [:score :int]]]] [:map-of :keyword :any]]", ":out :answer :scroe", false},
 		{`[:map ["answer" :int]]`, ":out :answr", false},
 		{"[:map [:answer :int]]", ":qualty :answr", false},
 	} {

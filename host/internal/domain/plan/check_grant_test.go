@@ -25,7 +25,10 @@ func TestGrantCoversCallsAndTools(t *testing.T) {
 			c.Intents = []string{"fs/write", "fs/save"}
 		}
 	}
+	put := serve("fs/put", "tool", "fs/put", "req/any", "res/any", withEffects("fs/write"))
+	put.Advertised, put.Confines = "fs/write-file", true
 	spec.Capabilities = append(spec.Capabilities,
+		put,
 		serve("calc/save", "solver", "fs/save", "req/any", "res/any"),
 		serve("web/save", "tool", "fs/save", "req/any", "res/any", withEffects("net/http")))
 	spec.Intents = append(spec.Intents, registry.Intent{ID: "fs/save", In: "req/any", Out: "res/any", Candidates: []string{"fs/write", "web/save"}})
@@ -65,6 +68,12 @@ func TestGrantCoversCallsAndTools(t *testing.T) {
 		{"tool, path outside the scope", tool(outside + allowed), admin, at(0, "input")},
 		{"call, path outside the scope", call("fs/write", outside+allowed), admin, at(0, "input")},
 		{"call, input known to the run only", bound + call("fs/write", filled+allowed), admin, nil},
+		{"call, any input known to the run only", bound + call("fs/put", filled+allowed), admin, nil},
+		{"call, any input outside the scope", call("fs/put", outside+allowed), admin, at(0, "input")},
+		{"tool, root relative to the run", tool(` :input {:root "x" :path "reports/a" :content "x"}` + allowed), admin, nil},
+		{"tool, root outside the scope", tool(` :input {:root "/x" :path "reports/a" :content "x"}` + allowed), admin,
+			at(0, "input")},
+		{"tool, effect missing in the node", tool(inside + ` :effects {:allowed #{:net/http}}`), nil, at(0, "effects")},
 		{"tool, scope disabled by the node", bound + tool(filled+disabled), admin, at(1, "tool/id")},
 		{"call, scope disabled by the node", bound + call("fs/write", filled+disabled), admin, at(1, "intent")},
 		{"call, scope that nothing enforces", call("fs/scribe", narrowed), admin, at(0, "intent")},

@@ -40,9 +40,6 @@ func (c *checker) literal(p *Plan, n *Node, in *wanted) {
 		return
 	}
 	input := n.Input.Source()
-	if n.Input == nil {
-		input = edn.MustMap()
-	}
 	var f fitter
 	if n.Input.Constant() && s.Valid(input) || !n.Input.Constant() && f.mayFit(s, n.Input.root, 0) {
 		return
@@ -94,8 +91,6 @@ func (f *fitter) mayFit(s *schema.Schema, t *part, depth int) bool {
 		return true
 	case t.kind == partSlot:
 		return f.slot == nil || f.slot(t.slot, s)
-	case t.kind == partStatic:
-		return s.Valid(t.value)
 	}
 	deeper := func(s *schema.Schema) bool { return f.mayFit(s, t, depth+1) }
 	switch s.Kind() {
@@ -213,22 +208,21 @@ func elementSchema(s *schema.Schema, i int) *schema.Schema {
 // blame follows a template that cannot fit to the innermost part that cannot, as far as the schema has no
 // alternatives. That part is unknown if no value may stand there.
 func (f *fitter) blame(s *schema.Schema, t *part, path []edn.Value) (to *part, where []edn.Value, unknown bool) {
-	for range maxSchemaDepth {
+	for {
 		for s = s.Deref(); s.Kind() == schema.KindMaybe; s = s.Children()[0].Deref() {
 		}
-		if t.kind != partInner || !takes(s.Kind(), t.value.Kind()) || !f.requiredKeys(s, t) {
-			break
+		var e *element
+		if t.kind == partInner && takes(s.Kind(), t.value.Kind()) && f.requiredKeys(s, t) {
+			e = f.misfit(s, t, 0)
 		}
-		e := f.misfit(s, t, 0)
 		if e == nil {
-			break
+			return t, path, false
 		}
 		s, t, path = e.schema, e.part, append(path, e.step)
 		if s == nil {
 			return t, path, true
 		}
 	}
-	return t, path, false
 }
 
 // unnamed warns of keys of an input that its schema does not name where it names one much like it. Schemas of maps are
@@ -237,23 +231,10 @@ func (c *checker) unnamed(p *Plan, n *Node, in *wanted) {
 	if in.schema == nil {
 		return
 	}
-	input, root := n.Input.Source(), n.Input.root
-	if root == nil {
-		root = &part{} // an input without slots
-	}
-	if root.kind == partSlot || !input.IsMap() {
-		return
-	}
-	keys := c.inputKeys(in.schema)
-	entry, kid := int32(0), 0
+	input, keys := n.Input.Source(), c.inputKeys(in.schema)
 	for k, v := range input.Entries() {
-		isSlot := false
-		if kid < len(root.at) && root.at[kid] == entry {
-			isSlot = root.kids[kid].kind == partSlot
-			kid++
-		}
-		entry++
 		key, _ := k.AsKeyword()
+		isSlot, _ := slotShape(v)
 		if !keys.plain(key) || mayHoldSlot(v) && !isSlot {
 			c.unnamedIn([]*schema.Schema{in.schema}, input, p.path(n.Index, kInput), in.name)
 			return
@@ -303,38 +284,30 @@ func (k *inputKeys) plain(key string) bool {
 // unnamedIn is unnamed for the value under a path, which fits one of several schemas.
 func (c *checker) unnamedIn(list []*schema.Schema, v edn.Value, path []edn.Value, name string) {
 	isSlot, _ := slotShape(v)
-	if isSlot || !mayHoldSlot(v) || len(path) > maxSchemaDepth {
-		return
-	}
 	list, all := alternatives(list, nil, 0)
-	if !all {
+	if isSlot || !all {
 		return
 	}
-	inner := func(step, key, v edn.Value) (kids []*schema.Schema) {
+	inner := func(key edn.Value) (kids []*schema.Schema) {
 		for _, s := range list {
 			found, _ := inside(s, key)
 			kids = append(kids, found...)
 		}
-		if len(kids) > 0 {
-			c.unnamedIn(kids, v, append(slices.Clip(path), step), name)
-		}
 		return kids
 	}
-	if !v.IsMap() {
-		i := 0
-		for e := range v.Elems() {
-			inner(elementStep(v, e, i), edn.Int(int64(i)), e)
-			i++
-		}
-		return
+	i := 0
+	for e := range v.Elems() {
+		c.unnamedIn(inner(edn.Int(int64(i))), e, append(slices.Clip(path), elementStep(v, e, i)), name)
+		i++
 	}
 	for k, x := range v.Entries() {
-		key, isKeyword := k.AsKeyword()
-		if len(inner(k, k, x)) > 0 || !isKeyword {
+		at := append(slices.Clip(path), k)
+		if kids := inner(k); len(kids) > 0 {
+			c.unnamedIn(kids, x, at, name)
 			continue
 		}
-		if near := nearest(key, missingKeys(list, v)); !near.IsNil() {
-			at := append(slices.Clip(path), k)
+		key, isKeyword := k.AsKeyword()
+		if near := nearest(key, missingKeys(list, v)); isKeyword && !near.IsNil() {
 			c.report(Finding{
 				Check: checkUnnamed, Severity: Warning, Path: at, Nearest: near,
 				Message: fmt.Sprintf(":%s does not name the key :%s, in %s", name, key, showPath(at)) + suggest(near),
@@ -363,9 +336,6 @@ func missingKeys(list []*schema.Schema, v edn.Value) []string {
 // fills reports whether a slot of the template has a say in what is at a path:
 // it stands there, in it or around it.
 func (t *Template) fills(path []edn.Value) bool {
-	if t == nil {
-		return false
-	}
 	return slices.ContainsFunc(t.slots, func(r slotRef) bool {
 		n := min(len(path), len(r.where))
 		return slices.EqualFunc(path[:n], r.where[:n], edn.Equal)
@@ -385,7 +355,7 @@ func (c *checker) collection(pl *place, n *Node) {
 			showPath(path))
 		return
 	}
-	if r.slot >= len(p.Nodes) || len(r.steps) == 0 {
+	if r.slot >= len(p.Nodes) {
 		return
 	}
 	below, ok := r.below()
@@ -511,10 +481,7 @@ func (c *checker) priced(p *Plan, n *Node, l *policy.Layer) {
 	}
 	var unpriced []string
 	for _, id := range ids {
-		capability, ok := c.env.Registry.Capability(id)
-		if !ok {
-			continue
-		}
+		capability, _ := c.env.Registry.Tool(id) // found before; a tool may be named by its alias
 		if _, err := policy.Price(capability, policy.Size{InKnown: true, OutKnown: true}); err != nil {
 			unpriced = append(unpriced, ":"+id)
 		}

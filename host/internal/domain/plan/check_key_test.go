@@ -41,6 +41,9 @@ func TestMisspeltInputKeys(t *testing.T) {
 		{"[:or [:map [:clauses :int]] [:map [:text :string]]]", `{:text "t" :texts 1}`, "", ""},
 		{"[:or [:map [:clauses {:optional true} :int]] :any]", "{:clause 1}", "", ""},
 		{"[:or [:map [:clauses {:optional true} :int]] [:map-of :keyword :int]]", "{:clause 1}", "", ""},
+		{"[:map [:l [:or [:map [:weight {:optional true} :int]] :any]]]", "{:l {:wieght 1}}", "", ""},
+		{"[:map [:l [:map [:limit {:optional true} :int] [:limits {:optional true} :int]]]]", "{:l {:limit 1}}", "", ""},
+		{"[:map [:l [:map [:slot/ids {:optional true} :int]]]]", "{:l {:slot/id :v}}", "", ""},
 		{":map", "{:clause 1}", "", ""},
 		{":any", "{:clause 1}", "", ""},
 		{`[:map ["clauses" {:optional true} :int]]`, "{:clause 1}", "", ""},
@@ -57,6 +60,8 @@ func TestMisspeltInputKeys(t *testing.T) {
 		}
 		assert.Equal(t, tt.want+tt.near, got+near, "%s for %s", tt.input, tt.in)
 	}
+	assert.Equal(t, []string{"CHECK-049 [:nodes 0 :input :clause]", "CHECK-049 [:nodes 0 :input :limt]"}, places(t,
+		flow(t, ":any", open), `{:nodes [{:op :call :intent :flow/take :input {:clause 1 :limt 1}}]}`))
 	// Where the schema is closed, it is an error.
 	got := places(t, flow(t, ":any", "[:map {:closed true} [:clauses :int]]"),
 		`{:nodes [{:op :call :intent :flow/take :input {:clause 1}}]}`)
@@ -126,4 +131,11 @@ func TestUnknownPrices(t *testing.T) {
 			assert.Equal(t, tt.want, append(places(t, env, "{:nodes ["+tool+node+"}]}"), "")[0], "tool: "+tt.name)
 		}
 	}
+	spec := testSpec(t)
+	spec.Capabilities = []registry.Capability{
+		serve("fs/read-file", "tool", "fs/read-file", "req/any", "res/any", withEffects("fs/read"))}
+	r, err := registry.New(spec)
+	require.NoError(t, err)
+	assert.Equal(t, []string{at}, places(t, plan.Env{Registry: r},
+		`{:nodes [{:op :tool :tool/id :fs/read :effects {:allowed #{:fs/read}} `+node+`}]}`), "a tool by its alias")
 }

@@ -31,9 +31,9 @@ func (c *checker) known(pl *place, slot int) []edn.Value {
 	return nil
 }
 
-// written returns the constant value of a let without condition; other nodes have none.
+// written returns the constant value of a let without condition.
 func (n *Node) written() []edn.Value {
-	if n.Value == nil || !n.Value.Constant() || !n.alwaysRuns() {
+	if n.Op != OpLet || !n.Value.Constant() || !n.alwaysRuns() {
 		return nil
 	}
 	return []edn.Value{n.Value.Source()}
@@ -119,7 +119,7 @@ func (pl *place) writer(slot int) *Node {
 // neverWritten reports a read that needs a slot whose writer never runs (SLOT-003). A reader with a condition may be
 // skipped for the same reason; conditional warns of it.
 func (c *checker) neverWritten(pl *place, r *read) bool {
-	if r.optional || r.final || r.kind == readWhen || r.kind == readCapture {
+	if r.optional || r.kind == readWhen || r.kind == readCapture {
 		return false
 	}
 	w := pl.writer(r.slot)

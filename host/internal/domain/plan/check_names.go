@@ -97,8 +97,8 @@ func (c *checker) capabilities(p *Plan, n *Node) bool {
 	if n.Candidates != nil && isCollection(n.Candidates.source) {
 		i := 0
 		for e := range n.Candidates.source.Elems() {
-			if id, isRef := capRef(e); isRef { // the run binds such candidates
-				c.capability(p.path(n.Index, kDispatch, kCandidates, edn.Int(int64(i))), id, "capability")
+			if id, isRef := capRef(e); isRef {
+				ok = c.capability(p.path(n.Index, kDispatch, kCandidates, edn.Int(int64(i))), id, "capability") && ok
 			}
 			i++
 		}
@@ -221,13 +221,16 @@ func (c *checker) bindable(p *Plan, n *Node, l *policy.Layer) {
 		path = p.path(n.Index, key.written...)
 	}
 	if len(b.List) == 0 {
+		all := *l
+		all.Exclude = nil
+		d.Layer = &all
 		switch {
-		case n.CapID == "" && l.Candidates.Set && len(l.Candidates.V) == 0:
-			c.bad(checkNoCandidate, path, edn.Nil(),
-				"no candidate can serve :%s: the list of candidates is empty, in %s", n.Intent, showPath(path))
-		case len(l.Exclude) > 0 && (n.CapID != "" || l.Candidates.Set || len(c.env.Registry.Candidates(n.Intent)) > 0):
+		case len(d.List()) > 0:
 			c.bad(checkNoCandidate, path, edn.Nil(), "no candidate can serve :%s: all are excluded, in %s", n.Intent,
 				showPath(path))
+		case l.Candidates.Set:
+			c.bad(checkNoCandidate, path, edn.Nil(),
+				"no candidate can serve :%s: the list of candidates is empty, in %s", n.Intent, showPath(path))
 		default:
 			c.bad(checkNoCandidate, path, edn.Nil(), "nothing serves :%s in %s", n.Intent, showPath(path))
 		}
@@ -306,40 +309,37 @@ func (p *Plan) narrowKeys(n *Node) []narrowKey {
 	}, kRequires, edn.K("cap/tags"))
 	add(func(d *policy.Demand, base *policy.Layer) {
 		d.Layer.Requires.Effects = base.Requires.Effects
-	}, kRequires, kEffectsAllowed)
+	}, kRequires, edn.K("effects/allowed"))
 	return out
 }
 
-// effectsOnly reports a call whose candidates are all left out for their
-// effects, and for nothing else, as that.
+// effectsOnly reports a call whose candidates are all left out for effects that
+// are not allowed, and for nothing else, as that. Effects that only :requires
+// leaves out are a matter of the candidates.
 func (c *checker) effectsOnly(p *Plan, n *Node, l *policy.Layer, rejected []policy.Rejection) bool {
 	for _, r := range rejected {
 		if r.Reason != policy.ReasonEffects {
 			return false
 		}
 	}
-	if r := rejected[0]; r.Denied != nil {
+	r := rejected[0]
+	if r.Denied != nil {
 		c.denied(p, n, l, &r, kIntent)
-	} else {
-		c.uncovered(p, n, r.Detail, r.Cap, kIntent)
+		return true
 	}
+	if _, allowed := l.AllowsEffects([]string{r.Detail}); allowed {
+		return false
+	}
+	c.uncovered(p, n, r.Detail, r.Cap, kIntent)
 	return true
 }
 
 // uncovered reports an effect that is needed and not allowed, at the node's own
 // list if that leaves it out.
 func (c *checker) uncovered(p *Plan, n *Node, effect, by string, key edn.Value) {
-	if n.Layer != nil {
-		_, allowed := n.Layer.AllowsEffects([]string{effect})
-		required := n.Layer.Requires.Effects
-		switch {
-		case n.Layer.Effects.Set && !allowed:
-			c.bad(checkEffects, p.path(n.Index, kEffects), edn.Nil(), ":%s is needed by :%s and not in %s", effect, by,
-				showPath(p.path(n.Index, kEffects, kAllowed)))
-			return
-		case required.Set && !slices.Contains(required.V, effect):
-			path := p.path(n.Index, kRequires, kEffectsAllowed)
-			c.bad(checkEffects, path, edn.Nil(), ":%s is needed by :%s and not in %s", effect, by, showPath(path))
+	if n.Layer != nil && n.Layer.Effects.Set {
+		if _, ok := n.Layer.AllowsEffects([]string{effect}); !ok {
+			c.bad(checkEffects, p.path(n.Index, kEffects), edn.Nil(), ":%s is needed by :%s and not in %s", effect, by, showPath(p.path(n.Index, kEffects, kAllowed)))
 			return
 		}
 	}

@@ -47,6 +47,18 @@ func TestPlacesOfFindings(t *testing.T) {
 		{`{:op :map :over [1] :body [{:op :emit :input 1} {:op :let :value 1 :as :x}]}`, []string{
 			"CHECK-040 [:nodes 0 :body 1 :as]"}},
 
+		// Two nodes that write one slot are one mistake, whatever their conditions are.
+		{`{:op :let :value 1 :as :x} {:op :let :value 1 :when :x :as :y} {:op :let :value 1 :when :x :as :y} ` +
+			`{:op :emit :input :y}`,
+			[]string{"CHECK-016 [:nodes 2 :as]"}},
+
+		// Slots whose writer never runs. A plan that may be skipped may skip the reader too.
+		{`{:op :let :value 1 :when false :as :s} {:op :emit :input :s}`, []string{
+			"CHECK-041 [:nodes 0 :when]", "CHECK-017 [:nodes 1 :input]"}},
+		{`{:op :let :value 1 :as :x} {:op :plan :when :x :plan {:nodes [{:op :let :value 1 :when false :as :s} ` +
+			`{:op :emit :input :s}]}}`,
+			[]string{"CHECK-041 [:nodes 1 :plan :nodes 0 :when]", "CHECK-045 [:nodes 1 :plan :nodes 1 :input]"}},
+
 		// Candidates and handles.
 		{respond + ` :dispatch {:candidates [{:slot/id :h} {:cap/ref :llm/vioce} :llm/voise]}}`, []string{
 			"CHECK-017 [:nodes 0 :dispatch :candidates 0]",
@@ -70,7 +82,9 @@ func TestPlacesOfFindings(t *testing.T) {
 		{respond + ` :requires {:result/type :plan}}`, []string{"CHECK-025 [:nodes 0 :requires :result/type]"}},
 		{respond + ` :requires {:cap/kind :tool}}`, []string{"CHECK-025 [:nodes 0 :requires :cap/kind]"}},
 		{respond + ` :requires {:cap/tags #{:fast}}}`, []string{"CHECK-025 [:nodes 0 :requires :cap/tags]"}},
-		{write + ` :requires {:effects/allowed #{:none}}}`, []string{"CHECK-021 [:nodes 0 :requires :effects/allowed]"}},
+		{write + ` :requires {:effects/allowed #{:none}}}`, []string{"CHECK-025 [:nodes 0 :requires :effects/allowed]"}},
+		{write + ` :requires {:effects/allowed #{:none}} :dispatch {:candidates [:fs/write :llm/voice]}}`, []string{
+			"CHECK-025 [:nodes 0 :requires :effects/allowed]"}},
 		{respond + ` :dispatch {:exclude #{:llm/voice}}}`, []string{"CHECK-025 [:nodes 0 :dispatch :exclude]"}},
 		{respond + ` :cap/id :llm/meta}`, []string{"CHECK-025 [:nodes 0 :cap/id]"}},
 		{respond + ` :requires {:cap/kind :tool :cap/tags #{:fast}}}`, []string{"CHECK-025 [:nodes 0 :requires :cap/kind]"}},
@@ -94,11 +108,22 @@ func TestPlacesOfFindings(t *testing.T) {
 		{`{:op :tool :tool/id :fs/write :effects {:allowed #{:fs/write}} :input {:path "a" :content "b"} :as :x}
 		  {:op :call :intent :text/respond :input {:prompt {:slot/path [:x :bytes]}}}`, []string{"CHECK-020 [:nodes 1 :input :prompt]"}},
 		{`{:op :let :value 1 :as :x} {:op :map :over {:slot/path [:x :a]} :body []}`, []string{}},
+		{`{:op :call :intent :num/add :input {:n 1} :as :x} ` +
+			`{:op :call :intent :num/add :input {:n 1 :other {:slot/path [:x :n]}}}`,
+			[]string{"CHECK-020 [:nodes 1 :input :other]"}},
+		{`{:op :let :value "1" :as :x} {:op :call :intent :num/add :input {:n 1 :other {:slot/id :x}}}`, []string{
+			"CHECK-020 [:nodes 1 :input :other]"}},
+
+		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :emit :input {:slot/path [:x :mny]}}`, []string{
+			"CHECK-049 [:nodes 1 :input]"}},
 
 		// Slots that a later node fills, also around the plan that reads them.
 		{`{:op :emit :input :x} {:op :let :value 1 :as :x}`, []string{"CHECK-018 [:nodes 0 :input]"}},
 		{`{:op :plan :plan {:nodes [{:op :emit :input :x}]}} {:op :let :value 1 :as :x}`, []string{
 			"CHECK-018 [:nodes 0 :plan :nodes 0 :input]"}},
+		{`{:op :plan :plan {:nodes [{:op :let :value 1} {:op :let :value 1} {:op :emit :input :x}]}} ` +
+			`{:op :let :value 1 :as :x}`,
+			[]string{"CHECK-018 [:nodes 0 :plan :nodes 2 :input]"}},
 		{`{:op :plan :as :x :plan {:nodes [{:op :emit :input :x}]}}`, []string{"CHECK-018 [:nodes 0 :plan :nodes 0 :input]"}},
 		{`{:op :let :value 1 :as :x} {:op :plan :plan {:nodes [{:op :emit :input :x}]}}`, []string{}},
 		{`{:op :let :value {:slot/id :x :slot/default 1}} {:op :let :value 1 :as :x}`, []string{}},

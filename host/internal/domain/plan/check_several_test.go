@@ -133,7 +133,7 @@ func TestWhyNobodyServes(t *testing.T) {
 		respond + ` :requires {:cap/kind :solver :cap/tags #{:x}}}`: {
 			"error CHECK-025 no candidate can serve :text/respond in [:nodes 0 :requires :cap/kind]: :llm/voice is requires/cap-kind-mismatch"},
 		write + ` :requires {:effects/allowed #{:none}}}`: {
-			"error CHECK-021 :fs/write is needed by :fs/write and not in [:nodes 0 :requires :effects/allowed]"},
+			"error CHECK-025 no candidate can serve :fs/write in [:nodes 0 :requires :effects/allowed]: :fs/write is effects/not-allowed"},
 		write + ` :requires {:effects/allowed #{:fs/write}}}`: {},
 		`{:op :tool :tool/id :fs/read :input {}}`:             {"error CHECK-015 the op :tool needs :effects in [:nodes 0]"},
 		`{:op :tool :tool/id :fs/read :input {} :dispatch {:retry {:same-cap-max 1} :switch-on #{:class/retry}}}`: {

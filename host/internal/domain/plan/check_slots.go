@@ -21,7 +21,7 @@ func (c *checker) fills(pl *place, k int) bool {
 	}
 	src := pl.node.Capture[k]
 	if src.From != FromSlot {
-		return src.From != FromNowhere
+		return true
 	}
 	if outer := src.Slot - len(pl.up.p.Nodes); outer >= 0 {
 		return c.fills(pl.up, outer)
@@ -140,7 +140,7 @@ func (c *checker) unfilled(pl *place, r *read) {
 func (c *checker) conditional(pl *place, r *read) {
 	p := pl.p
 	writer, reader := &p.Nodes[r.slot], &p.Nodes[r.node]
-	if writer.When == nil || r.optional || r.kind == readWhen || p.duplicates[r.name] {
+	if writer.When == nil || r.optional || p.duplicates[r.name] {
 		return
 	}
 	if writer.alwaysRuns() || !reader.mayRun() {
@@ -299,7 +299,7 @@ func alternatives(list, out []*schema.Schema, depth int) ([]*schema.Schema, bool
 	all := true
 	for _, s := range list {
 		if depth > maxSchemaDepth || len(out) > maxBranches {
-			return out, false
+			return nil, false
 		}
 		switch s = s.Deref(); s.Kind() {
 		case schema.KindMaybe, schema.KindOr:

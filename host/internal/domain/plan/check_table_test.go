@@ -190,6 +190,9 @@ func TestCheckTable(t *testing.T) {
 			`1:27: error CHECK-018 slot :y is filled later, by node 1 at 1:80; move the let or use :slot/default`}},
 		{`{:op :let :value {:slot/id :x} :as :x} {:op :emit :input :x}`, []string{
 			`1:27: error CHECK-018 node n0 reads slot :x, which it fills itself; rename one of them or use :slot/default, in [:nodes 0 :value]`}},
+		{`{:op :let :value 1} {:op :plan :as :x :plan {:nodes [{:op :emit :input :x}]}}`, []string{
+			`1:81: error CHECK-018 node n1 reads slot :x, which it fills itself; rename one of them or use :slot/default, ` +
+				`in [:nodes 1 :plan :nodes 0 :input]`}},
 		{`{:op :emit :input 1 :when :x} {:op :let :value 1 :as :x}`, []string{
 			`1:36: error CHECK-018 slot :x is filled later, by node 1 at 1:59; move the emit`}},
 		{`{:op :plan :plan {:nodes [{:op :emit :input :x}]}} {:op :let :value 1 :as :x}`, []string{
@@ -220,6 +223,15 @@ func TestCheckTable(t *testing.T) {
 			`1:98: error CHECK-017 slot :x is filled by no node, binding or default in [:nodes 0 :input :content]`}},
 		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :map :over {:slot/path [:x :s]} :item :i :body [{:op :emit :input :i}] :as :y} {:op :emit :input :y}`, []string{`1:76: error CHECK-020 [:x :s] of schema :res/number is no collection, in [:nodes 1 :over]`}},
 		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :map :over {:slot/path [:x :out :many]} :item :i :body [{:op :emit :input :i}] :as :y} {:op :emit :input :y}`, nil},
+		{`{:op :call :intent :num/add :input {:n 1} :as :x} ` +
+			`{:op :call :intent :num/add :input {:n {:slot/path [:x :n]}}} ` +
+			`{:op :call :intent :num/add :input {:n {:slot/path [:x :s]}}}`,
+			[]string{`1:161: error CHECK-020 [:x :s] of schema :res/number can never fit :req/number in [:nodes 2 :input :n]`}},
+		{`{:op :let :value "1" :as :s} {:op :call :intent :num/add :input {:n {:slot/id :s} :list {:slot/id :s}} :as :y} ` +
+			`{:op :emit :input :y}`,
+			[]string{
+				`1:78: error CHECK-020 :s is "1", which can never fit :req/number in [:nodes 1 :input :n]`,
+				`1:98: error CHECK-020 :s is "1", which can never fit :req/number in [:nodes 1 :input :list]`}},
 
 		// CHECK-049: a slot path leads to what is not described.
 		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :emit :input {:a {:slot/path [:x :mny 0]} :b {:slot/path [:x :out :other]}}}`, []string{`1:82: warning CHECK-049 [:x :mny 0] leads to :mny, which :res/number does not name, in [:nodes 1 :input :a]; nearest is :many`}},
@@ -245,6 +257,12 @@ func TestCheckTable(t *testing.T) {
 		{respond + ` :requires {:cap/kind :solver}}`, []string{`1:85: error CHECK-025 no candidate can serve :text/respond in [:nodes 0 :requires :cap/kind]: :llm/voice is requires/cap-kind-mismatch`}},
 		{respond + ` :dispatch {:exclude [:llm/voice]}}`, []string{`1:84: error CHECK-025 no candidate can serve :text/respond: all are excluded, in [:nodes 0 :dispatch :exclude]`}},
 		{respond + ` :dispatch {:candidates []}}`, []string{`1:87: error CHECK-025 no candidate can serve :text/respond: the list of candidates is empty, in [:nodes 0 :dispatch :candidates]`}},
+		{`{:op :call :intent :idle/nobody :dispatch {:exclude [:llm/voice]}}`, []string{
+			`1:29: error CHECK-025 nothing serves :idle/nobody in [:nodes 0 :intent]`}},
+		{respond + ` :dispatch {:candidates [:llm/meta :chess/rules :llm/solver :num/add :fs/read :fs/write]}}`, []string{
+			`1:87: error CHECK-025 no candidate can serve :text/respond in [:nodes 0 :dispatch :candidates]: ` +
+				`:llm/meta is intent/not-supported, :chess/rules is intent/not-supported, :llm/solver is intent/not-supported, ` +
+				`:num/add is intent/not-supported, and 2 more`}},
 		{respond + ` :cap/id :llm/meta :requires {:cap/kind :solver}}`, []string{
 			`1:72: error CHECK-025 no candidate can serve :text/respond in [:nodes 0 :cap/id]: :llm/meta is intent/not-supported`}},
 
@@ -381,6 +399,10 @@ func TestSurroundings(t *testing.T) {
 	assert.Equal(t, []string{"plan.edn:1:30: error CHECK-021 :fs/write is needed by :fs/write and not allowed to the request in [:nodes 0 :tool/id]"}, lines(t, tool, env))
 	assert.Equal(t, []string{"plan.edn:1:29: error CHECK-021 :fs/write is needed by :fs/scribe and not allowed to the request in [:nodes 0 :intent]"},
 		lines(t, `{:nodes [{:op :call :intent :fs/scribe}]}`, env))
+	for _, keys := range []string{``, `:dispatch {:timeout {:extend-ms 5}}`} {
+		assert.Equal(t, []string{"CHECK-015 [:nodes 0]"},
+			places(t, env, `{:nodes [{:op :tool :tool/id :fs/write :input {:path "x" :content "y"} `+keys+`}]}`))
+	}
 
 	env = testEnv(t)
 	env.Policies = &policy.Book{Intents: map[string]policy.Layer{"text/respond": {
@@ -396,6 +418,9 @@ func TestSurroundings(t *testing.T) {
 	env = testEnv(t)
 	env.Routing = func(intent string) []string { return []string{"llm/voice"} }
 	assert.Contains(t, lines(t, `{:nodes [{:op :call :intent :idle/nobody}]}`, env)[0], ":llm/voice is intent/not-supported")
+	assert.Equal(t, []string{"plan.edn:1:29: error CHECK-025 no candidate can serve :idle/nobody: all are excluded, " +
+		"in [:nodes 0 :intent]"},
+		lines(t, `{:nodes [{:op :call :intent :idle/nobody :dispatch {:exclude [:llm/voice]}}]}`, env))
 
 	env = testEnv(t)
 	env.Outer = func(name string) bool { return name == "given" }

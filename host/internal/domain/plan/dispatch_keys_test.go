@@ -94,6 +94,9 @@ func TestRaceDoesNotStreamAtOnce(t *testing.T) {
 		{node: ":dispatch {:strategy :tournament}", stream: policy.FirstToken, want: "1:64: " + fmt.Sprintf(warns, "tournament", "[:nodes 0 :dispatch :strategy]")},
 		{intent: "race", stream: policy.FirstToken, want: "1:29: " + fmt.Sprintf(warns, "race", "[:nodes 0 :intent]")},
 		{node: ":dispatch {:strategy :race :candidates [{:slot/id :best}]}", stream: policy.FirstToken, want: "1:64: " + fmt.Sprintf(warns, "race", "[:nodes 0 :dispatch :strategy]")},
+		{node: ":dispatch {:strategy :race :candidates [{:slot/id :best} :llm/voise :llm/voice]}", stream: policy.FirstToken,
+			want: "1:100: error CHECK-012 unknown capability :llm/voise in [:nodes 0 :dispatch :candidates 1]; " +
+				"nearest is :llm/voice"},
 		{node: ":dispatch {:strategy :hedge}", stream: policy.FirstToken},
 		{node: ":dispatch {:strategy :cascade}", intent: "race", stream: policy.FirstToken},
 		{node: ":dispatch {:strategy :race}", stream: policy.Provisional},

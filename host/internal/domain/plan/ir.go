@@ -126,11 +126,9 @@ type Node struct {
 // CaptureFrom says where an outer name of a nested plan gets its value.
 type CaptureFrom uint8
 
-// The sources of a captured name. FromNowhere has an error finding unless every
-// read of the name has a default.
+// The sources of a captured name.
 const (
-	FromNowhere CaptureFrom = iota
-	FromSlot
+	FromSlot CaptureFrom = iota
 	FromBinding
 	FromItem
 	FromIndex
