@@ -150,23 +150,6 @@ func (e *explainer) nearestOf(kids []*Schema, v edn.Value) int {
 	return bestPassed
 }
 
-// Discriminator is the key whose value tells the alternatives of an :or of maps apart: each of them must have it,
-// with an :enum of values. It is false if there is none.
-func (s *Schema) Discriminator() (edn.Value, bool) {
-	if s.kind != KindOr || s.kids[0].Deref().kind != KindMap {
-		return edn.Nil(), false
-	}
-	for _, candidate := range s.kids[0].Deref().Entries() {
-		if !slices.ContainsFunc(s.kids, func(kid *Schema) bool {
-			entry, ok := kid.Deref().Entry(candidate.Key)
-			return !ok || entry.Optional || entry.Schema.Deref().kind != KindEnum
-		}) {
-			return candidate.Key, true
-		}
-	}
-	return edn.Nil(), false
-}
-
 // tagged reports a map by the alternative that its discriminator names, and a discriminator that names none.
 func (e *explainer) tagged(s *Schema, key, tag, v edn.Value) int {
 	var named []*Schema

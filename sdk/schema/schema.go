@@ -2,6 +2,7 @@ package schema
 
 import (
 	"regexp"
+	"slices"
 
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -171,6 +172,23 @@ func (s *Schema) Entry(key edn.Value) (Entry, bool) {
 		}
 	}
 	return Entry{}, false
+}
+
+// Discriminator is the key whose value tells the alternatives of an :or of maps apart: each of them must have it,
+// with an :enum of values. It is false if there is none.
+func (s *Schema) Discriminator() (edn.Value, bool) {
+	if s.kind != KindOr || s.kids[0].Deref().kind != KindMap {
+		return edn.Nil(), false
+	}
+	for _, candidate := range s.kids[0].Deref().Entries() {
+		if !slices.ContainsFunc(s.kids, func(kid *Schema) bool {
+			entry, ok := kid.Deref().Entry(candidate.Key)
+			return !ok || entry.Optional || entry.Schema.Deref().kind != KindEnum
+		}) {
+			return candidate.Key, true
+		}
+	}
+	return edn.Nil(), false
 }
 
 // Children are the inner schemas: key and value of :map-of, the element of

@@ -213,6 +213,14 @@ func TestSlotsOfOneProducer(t *testing.T) {
 		require.Len(t, got, 1)
 		assert.Contains(t, got[0], "[:s :out] of schema :res/made can never fit :req/taken in [:nodes 2 :input :x]")
 	}
+	// The other way round for another place.
+	const mixed = "[:map [:a :string] [:b :int]]"
+	for in, bad := range map[string]string{"[:map [:x :int] [:y :string]]": ":x", "[:map [:x :string] [:y :int]]": ":y"} {
+		got := lines(t, `{:nodes [{:op :call :intent :flow/make :as :s} {:op :call :intent :flow/take :input `+
+			`{:x {:slot/path [:s :out :a]} :y {:slot/path [:s :out :a]}}}]}`, flow(t, mixed, in))
+		require.Len(t, got, 1)
+		assert.Contains(t, got[0], "[:s :out :a] of schema :res/made can never fit :req/taken in [:nodes 1 :input "+bad+"]")
+	}
 }
 
 // CHECK-020, SCH-011: which alternatives of a schema a slot may fill depends on the rest of the input. A slot that fits

@@ -25,6 +25,7 @@ func TestMisspeltInputKeys(t *testing.T) {
 		{open, "{:other {:slot/id :v}}", "", ""},
 		{open, "{:clause {:slot/id :v}}", "[:clause]", ":clauses"},
 		{open, `{"clause" 1}`, "", ""},
+		{"[:map [:a [:map [:x {:optional true} :int]]]]", `{:a {"k" {:slot/id :v}}}`, "", ""},
 		{open, "{:slot/id :v}", "", ""},
 		{open, "{}", "", ""},
 		{open, "{:limit {:second 1}}", "[:limit :second]", ":seconds"},

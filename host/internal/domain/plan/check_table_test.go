@@ -257,6 +257,21 @@ func TestCheckTable(t *testing.T) {
 		{respond + ` :requires {:cap/kind :solver}}`, []string{`1:85: error CHECK-025 no candidate can serve :text/respond in [:nodes 0 :requires :cap/kind]: :llm/voice is requires/cap-kind-mismatch`}},
 		{respond + ` :dispatch {:exclude [:llm/voice]}}`, []string{`1:84: error CHECK-025 no candidate can serve :text/respond: all are excluded, in [:nodes 0 :dispatch :exclude]`}},
 		{respond + ` :dispatch {:candidates []}}`, []string{`1:87: error CHECK-025 no candidate can serve :text/respond: the list of candidates is empty, in [:nodes 0 :dispatch :candidates]`}},
+		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :call :intent :num/add :input {:n 1 :z {:slot/path [:x :n]}}}`,
+			[]string{`1:104: error CHECK-020 the :input of :num/add: unknown key, in [:nodes 1 :input :z]`}},
+		{respond + ` :cap/id :llm/voice :dispatch {:exclude [:llm/voice]}}`, []string{
+			`1:103: error CHECK-025 no candidate can serve :text/respond: all are excluded, in [:nodes 0 :dispatch :exclude]`}},
+		{respond + ` :dispatch {:candidates [:llm/voice] :exclude [:llm/voice]}}`, []string{
+			`1:109: error CHECK-025 no candidate can serve :text/respond: all are excluded, in [:nodes 0 :dispatch :exclude]`}},
+		{`{:op :call :intent :idle/nobody :dispatch {:candidates [:llm/voice] :exclude [:llm/voice]}}`, []string{
+			`1:29: error CHECK-025 no candidate can serve :idle/nobody: all are excluded, in [:nodes 0 :intent]`}},
+		{`{:op :call :intent :idle/nobody :cap/id :llm/voice}`, []string{
+			`1:29: error CHECK-025 no candidate can serve :idle/nobody in [:nodes 0 :intent]: :llm/voice is intent/not-supported`}},
+		{`{:op :call :intent :idle/nobody :requires {:cap/kind :solver}}`, []string{
+			`1:29: error CHECK-025 nothing serves :idle/nobody in [:nodes 0 :intent]`}},
+		{respond + ` :requires {:cap/kind :solver :cap/tags #{:x}}}`, []string{
+			`1:85: error CHECK-025 no candidate can serve :text/respond in [:nodes 0 :requires :cap/kind]: ` +
+				`:llm/voice is requires/cap-kind-mismatch`}},
 		{`{:op :call :intent :idle/nobody :dispatch {:exclude [:llm/voice]}}`, []string{
 			`1:29: error CHECK-025 nothing serves :idle/nobody in [:nodes 0 :intent]`}},
 		{respond + ` :dispatch {:candidates [:llm/meta :chess/rules :llm/solver :num/add :fs/read :fs/write]}}`, []string{

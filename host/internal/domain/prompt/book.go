@@ -61,7 +61,7 @@ const DefaultRole = "voice"
 // builtinRoles are the values of builtinRole.
 var builtinRoles = []string{"coder", "judge", "router", "solver", DefaultRole}
 
-// IsBuiltinRole tells whether a role is the one of a built-in intent.
+// IsBuiltinRole reports whether a role belongs to a built-in intent.
 func IsBuiltinRole(role string) bool { return slices.Contains(builtinRoles, role) }
 
 // KnownRoles are the roles that a call may name, sorted: those with a layer, those that are built in, and those of

@@ -90,10 +90,11 @@ func (a adoption) ref(c *registry.Capability) *contract.SchemaRef {
 	return &c.InSchema
 }
 
-// givesWay tells whether a schema of a plugin is not published, since nothing refers to it: its own intent has
-// another, and no other intent names it.
+// givesWay reports whether a schema of a plugin is left unpublished: its own intent names another one, and no other
+// intent names it.
 func (b *builder) givesWay(plugin, name string) bool {
-	if slices.ContainsFunc(b.all("intent"), func(s *section) bool { return s.text("in") == name || s.text("out") == name }) {
+	names := func(s *section) bool { return s.text("in") == name || s.text("out") == name }
+	if slices.ContainsFunc(b.all("intent"), names) {
 		return false
 	}
 	return slices.ContainsFunc(b.adopted, func(a adoption) bool { return a.derived == name && b.caps[a.capability].Plugin == plugin })

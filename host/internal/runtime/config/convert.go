@@ -215,6 +215,19 @@ func identifierKey(name string) edn.Value {
 	return k
 }
 
+// partName names a part of a value as an expression does: .limits[0].max, empty for the whole.
+func partName(path []edn.Value) string {
+	var b strings.Builder
+	for _, step := range path {
+		if i, ok := step.AsInt(); ok {
+			fmt.Fprintf(&b, "[%d]", i)
+		} else {
+			b.WriteString("." + hclName(scalarText(step)))
+		}
+	}
+	return b.String()
+}
+
 // hclName is the reverse of identifierKey for the name of a keyword.
 func hclName(keyword string) string {
 	return strings.ReplaceAll(strings.TrimSuffix(keyword, "?"), "-", "_")

@@ -27,6 +27,7 @@ func TestCrossChecks(t *testing.T) {
 		{"race with effects", intent("  strategy = \"race\"\n"), func(c *describedChess) { c.effects = []string{"fs/write"} }, "config/range", `the strategy race`},
 		{"hedge with effects", intent("  strategy = \"hedge\"\n"), func(c *describedChess) { c.effects = []string{"fs/write"} }, "config/range", `must not happen twice`},
 		{"race of one", intent("  strategy = \"race\"\n"), nil, "config/unused", `only "chess/engine" serves it`},
+		{"race of two", intent("  strategy = \"race\"\n"), func(c *describedChess) { c.second = true }, "", ""},
 		{"race with effects that the intent does not allow", intent("  strategy = \"race\"\n"), func(c *describedChess) { c.effects = []string{"net/http"} }, "", ""},
 		{"cascade with effects", intent(""), func(c *describedChess) { c.effects = []string{"fs/write"} }, "", ""},
 	} {
@@ -39,6 +40,11 @@ func TestCrossChecks(t *testing.T) {
 			d.Capabilities[0].Repairs = as.repairs
 			if as.effects != nil {
 				d.Capabilities[0].Effects = as.effects
+			}
+			if as.second {
+				other := d.Capabilities[0]
+				other.ID = "chess/other"
+				d.Capabilities = append(d.Capabilities, other)
 			}
 			c, ds := loadWith(t, row.text, describer{"chess": d}, nil)
 			require.NotNil(t, c.Generation, c.Report(0).Text(false))
@@ -127,6 +133,7 @@ plugin "second" {
 }
 
 type describedChess struct {
+	second  bool // there is another engine
 	repairs bool
 	effects []string
 }

@@ -466,15 +466,12 @@ func (l *loader) undescribed(s *section, p *Plugin, err error) {
 // refused reports what only the plugin itself saw, at the values it is about.
 func (l *loader) refused(p *Plugin, found Findings) {
 	for _, f := range found {
-		name, path := "", []string{"plugin", p.Name, "config"}
-		if len(f.Path) == 0 {
-			name = ".it"
-		}
+		path := []string{"plugin", p.Name, "config"}
 		for _, k := range f.Path {
-			name += "." + hclName(scalarText(k))
 			path = append(path, hclName(scalarText(k)))
 		}
-		d := Diagnostic{Type: "config/plugin-schema", Message: fmt.Sprintf("config of plugin %s: %s %s", quote(p.Name), strings.TrimPrefix(name, "."), f.Message), Range: p.Place(f.Path), Path: path,
+		name := cmp.Or(strings.TrimPrefix(partName(f.Path), "."), "it")
+		d := Diagnostic{Type: "config/plugin-schema", Message: fmt.Sprintf("config of plugin %s: %s %s", quote(p.Name), name, f.Message), Range: p.Place(f.Path), Path: path,
 			Hint: "ferment plugin inspect " + p.Name}
 		if !f.Expected.IsNil() {
 			d.Expected, d.Found = edn.Text(f.Expected.String()), f.Got

@@ -427,56 +427,6 @@ func (b *builder) twiceDone(done *section) {
 	}
 }
 
-// constraintsForm types the constraints that the envelope knows. Others are for plugins.
-var constraintsForm = edn.MustRead(`[:map [:language {:optional true} :keyword] [:style {:optional true} :keyword]
-	[:max-chars {:optional true} [:int {:min 1 :max 12000}]] [:no-web {:optional true} :boolean]]`)
-
-func (b *builder) constraints(s *section, v value) edn.Value {
-	form, err := schema.Compile(constraintsForm)
-	if err != nil {
-		return v.v
-	}
-	out := fit(form, v.v)
-	path := append(slices.Clone(s.node.path), "constraints")
-	for _, f := range form.Validate(out) {
-		d := Diagnostic{
-			Type:     "config/type",
-			Message:  fmt.Sprintf("constraints in %s %s", s.node.title(), f.Message),
-			Range:    v.within(f.Path),
-			Path:     path,
-			Expected: edn.Text(f.Expected.String()),
-			Found:    f.Got,
-		}
-		if len(f.Path) == 1 {
-			e, _ := form.Entry(f.Path[0])
-			name := hclName(scalarText(f.Path[0]))
-			d.Message = fmt.Sprintf("%s in constraints of %s %s", name, s.node.title(), boundary(e.Schema, f.Got, f.Message))
-			d.Expected = edn.Text(takes(e))
-		}
-		b.report.add(d)
-	}
-	var known []string
-	for _, e := range form.Entries() {
-		known = append(known, hclName(scalarText(e.Key)))
-	}
-	for key := range out.Entries() {
-		name := hclName(scalarText(key))
-		if near := contract.Nearest(name, known); near != "" && !slices.Contains(known, name) {
-			b.report.add(Diagnostic{
-				Type:     "config/unknown-name",
-				Severity: SeverityWarning,
-				Message:  fmt.Sprintf("%s in constraints of %s is a name that the host does not know", name, s.node.title()),
-				Range:    v.within([]edn.Value{key}),
-				Path:     path,
-				Expected: words(known),
-				Found:    edn.Text(name),
-				Nearest:  near,
-			})
-		}
-	}
-	return out
-}
-
 // gateRings finds intents whose gates ask each other (HCL-030).
 func (b *builder) gateRings() {
 	next := map[string][]string{} // intent -> intents that its checks ask

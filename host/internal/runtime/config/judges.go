@@ -113,35 +113,33 @@ func (b *builder) rubric(s *section) edn.Value {
 	return m.Map()
 }
 
-// rules checks the rules of a rubric, if a plugin has published what they look like.
+// rulesSchema is the schema of the rules of a rubric. A judge that follows rules publishes it.
+const rulesSchema = "rubric/rules"
+
+// rules checks the rules of a rubric, if a plugin publishes their schema.
 func (b *builder) rules(s *section, v value) edn.Value {
-	form, ok := b.compiled.Lookup("rubric/rules")
+	form, ok := b.compiled.Lookup(rulesSchema)
 	if !ok {
 		return v.v
 	}
 	out := fit(form, v.v)
 	for _, f := range form.Validate(out) {
-		name := "rules"
-		for _, step := range f.Path {
-			if i, ok := step.AsInt(); ok {
-				name += fmt.Sprintf("[%d]", i)
-			} else {
-				name += "." + hclName(scalarText(step))
-			}
-		}
+		name := "rules" + partName(f.Path)
 		d := Diagnostic{
-			Type:     "judge/rubric-invalid",
-			Message:  fmt.Sprintf("%s in %s %s", name, s.node.title(), f.Message),
-			Range:    v.within(f.Path),
-			Path:     append(slices.Clone(s.node.path), "rules"),
-			Expected: edn.Text(f.Expected.String()),
-			Found:    f.Got,
+			Type:    "judge/rubric-invalid",
+			Message: fmt.Sprintf("%s in %s %s", name, s.node.title(), f.Message),
+			Range:   v.within(f.Path),
+			Path:    append(slices.Clone(s.node.path), "rules"),
+			Found:   f.Got,
 		}
-		if kinds, ok := enumerated(f.Expected); ok {
+		switch kinds, ok := enumerated(f.Expected); {
+		case ok:
 			d.Message = fmt.Sprintf("%s in %s is none of its words", name, s.node.title())
 			d.Expected, d.Nearest = words(kinds), nearest(scalarText(f.Got), kinds)
-		} else if f.Expected.IsNil() { // the message says all
-			d.Expected, d.Hint = edn.Nil(), "remove it, or correct its name"
+		case f.Expected.IsNil(): // the message says all
+			d.Hint = "remove it, or correct its name"
+		default:
+			d.Expected = edn.Text(f.Expected.String())
 		}
 		b.report.add(d)
 	}

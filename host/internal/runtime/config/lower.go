@@ -309,10 +309,7 @@ func (l *lowering) validate(e schema.Entry, v edn.Value, path []string) bool {
 		} else {
 			what, expected = f.Message, f.Expected.String()
 		}
-		subject := l.subject(path)
-		for _, p := range f.Path {
-			subject += "." + hclName(scalarText(p))
-		}
+		subject := l.subject(path) + partName(f.Path)
 		near := ""
 		if word, ok := f.Got.AsString(); ok && len(f.Path) == 0 && e.Schema.Deref().Kind() == schema.KindEnum {
 			near = nearest(word, enumWords(e.Schema))

@@ -65,43 +65,47 @@ func (s *Source) culprit(d *hcl.Diagnostic) *Range {
 	return s.span(from, to)
 }
 
-// slip is something that other languages have, or that is written by accident, by what stands at the place where
-// the parser gave up.
+// slip is a common mistake of syntax, recognised by the text where the parser gave up.
 type slip struct {
-	begins        string // what stands there, as a regular expression
+	begins        *regexp.Regexp
 	expected      string // what the parser expected there; empty: anything
 	message, hint string // empty: as the grammar has it
 }
 
 var slips = []slip{
-	{"[“”„‘’]", "", "curly quotes do not enclose a text", `write " before and behind it`},
-	{"'", "", "single quotes do not enclose a text", `write " before and behind it`},
-	{`\}`, anItem, "this } closes nothing: each block before it is closed", "remove it, or write the { that it belongs to"},
-	{`/\*`, anItem, "this comment is not closed before the file ends", "write */ at its end"},
-	{`(/|--|;|%|<!--)`, anItem, "", "a comment begins with #"},
-	{`[\w-]+[ \t]*:[^:]`, anItem, "a : stands where the = of an attribute belongs", "write NAME = VALUE"},
-	{`[\w-]+[ \t]*(:=|\+=)`, anItem, "", "write NAME = VALUE"},
-	{`and\b`, newLine, "", "write && for and"},
-	{`or\b`, newLine, "", "write || for or"},
-	{`(is|eq)\b|=`, newLine, "", "write == to compare two values"},
-	{`[;,]`, newLine, "", "remove it"},
-	{`not\b`, aValue, "", "write ! for not"},
+	{regexp.MustCompile(`^[“”„‘’]`), "", "curly quotes do not enclose a text", `write " before and behind it`},
+	{regexp.MustCompile(`^'`), "", "single quotes do not enclose a text", `write " before and behind it`},
+	{
+		begins:   regexp.MustCompile(`^}`),
+		expected: anItem,
+		message:  "this } closes nothing: each block before it is closed",
+		hint:     "remove it, or write the { that it belongs to",
+	},
+	{
+		begins:   regexp.MustCompile(`^/\*`),
+		expected: anItem,
+		message:  "this comment is not closed before the file ends",
+		hint:     "write */ at its end",
+	},
+	{regexp.MustCompile(`^(/|--|%|<!--)`), anItem, "", "a comment begins with #"},
+	{
+		begins:   regexp.MustCompile(`^[\w-]+[ \t]*(:|\+=)`),
+		expected: anItem,
+		message:  "a = alone belongs between the name of an attribute and its value",
+		hint:     "write NAME = VALUE",
+	},
+	{regexp.MustCompile(`^and\b`), newLine, "", "write && for and"},
+	{regexp.MustCompile(`^or\b`), newLine, "", "write || for or"},
+	{regexp.MustCompile(`^(is\b|eq\b|=)`), newLine, "", "write == to compare two values"},
+	{regexp.MustCompile(`^[;,]`), newLine, "", "remove it"},
 }
-
-var slipPatterns = func() []*regexp.Regexp {
-	out := make([]*regexp.Regexp, len(slips))
-	for i, x := range slips {
-		out[i] = regexp.MustCompile("^(?:" + x.begins + ")")
-	}
-	return out
-}()
 
 // slipped says more of an error where it knows what was written instead.
 func slipped(s *Source, d *hcl.Diagnostic, out Diagnostic) Diagnostic {
 	rest := s.text[d.Subject.Start.Byte:]
 	expected, _ := out.Expected.AsString()
-	for i, x := range slips {
-		if slipPatterns[i].Match(rest) && (x.expected == "" || x.expected == expected) {
+	for _, x := range slips {
+		if x.begins.Match(rest) && (x.expected == "" || x.expected == expected) {
 			out.Message, out.Hint = cmp.Or(x.message, out.Message), x.hint
 			return out
 		}
@@ -121,15 +125,15 @@ const (
 	aClosing = "a closing } for every {"
 )
 
-// rule words what the parser gave up at.
-type rule struct {
+// production is what the parser expected at a place, and how an error there is worded.
+type production struct {
 	expected string
 	message  string // empty: that of the library
 	hint     string
 }
 
 // grammar is what the parser expected where it gave up, by the summary of its diagnostic.
-var grammar = map[string]rule{
+var grammar = map[string]production{
 	needsBlock:                 {expected: anItem, message: "neither an attribute nor a block begins here"},
 	"Invalid argument name":    {expected: "NAME = VALUE, with a name without quotes"},
 	"Invalid block definition": {expected: "NAME { ... } with the brace on the line of the name, or NAME = VALUE"},
@@ -155,7 +159,9 @@ var grammar = map[string]rule{
 	},
 	"Unbalanced parentheses": {expected: "a closing ) for every ("},
 	brokenText:               {expected: `a closing " on the same line`, message: "this text does not end on its line"},
-	unclosedText:             {expected: `a closing " on the same line, or the marker of the heredoc on a line of its own`},
+	unclosedText: {
+		expected: `a closing " on the same line, or the marker of the heredoc on a line of its own`,
+	},
 	"Unclosed template interpolation sequence":        {expected: "a closing } for every ${"},
 	"Invalid template interpolation expression":       {expected: aValue},
 	"Extra characters after interpolation expression": {expected: "the closing } of ${"},

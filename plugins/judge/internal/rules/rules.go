@@ -175,11 +175,11 @@ func (f *form) rule(kinds map[string]func(*form) check) (Rule, bool) {
 		f.bad("rule", "expected one of :"+strings.Join(names, " :")+", found "+score.Excerpt(f.v.Key("rule").String()))
 		return Rule{}, false
 	}
-	known := keysOf(kind)
+	keys := known()[kind]
 	for key := range f.v.Entries() {
-		if name := word(key); !slices.Contains(known, name) {
+		if name := word(key); !slices.Contains(keys, name) {
 			hint := ""
-			if near := contract.Nearest(name, known); near != "" {
+			if near := contract.Nearest(name, keys); near != "" {
 				hint = ", did you mean :" + near + "?"
 			}
 			f.add(fmt.Sprintf("unknown key %s in a rule :%s%s", score.Excerpt(key.String()), kind, hint), append(slices.Clone(f.at), key)...)

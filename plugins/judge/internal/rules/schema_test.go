@@ -17,7 +17,7 @@ func TestSchemaAgrees(t *testing.T) {
 	for text, valid := range map[string]bool{
 		`[{:rule :length :min 1} {:rule :language} {:rule :repetition} {:rule :numbers} {:rule :quotes}]`: true,
 		`[{:rule :terms :id :covers :weight 0.5 :all ["a" ["b" "c"]]} {:rule :forbidden :any "a"}]`:       true,
-		`[{:rule :length :max 2 :unit "sentences"} {:rule :sections :titles ["Summary"]}]`:                true,
+		`[{:rule :length :max 2 :unit :sentences} {:rule :sections :titles ["Summary"]}]`:                 true,
 		`[{:rule :repetition :words 2 :most 0.5} {:rule :language :is :de}]`:                              true,
 		`[{:rule :pattern :match ["b"] :refuse "a"} {:rule :rouge-l :from [:task/env :reference]}]`:       true,
 
@@ -29,6 +29,7 @@ func TestSchemaAgrees(t *testing.T) {
 		`[{:rule :terms :all []}]`:                   false,
 		`[{:rule :forbidden :any [1]}]`:              false,
 		`[{:rule :length :min "1"}]`:                 false,
+		`[{:rule :length :min 1 :unit :word}]`:       false,
 		`[{:rule :repetition :words 0}]`:             false,
 		`[{:rule :numbers :from []}]`:                false,
 		`[]`:                                         false,
@@ -39,7 +40,7 @@ func TestSchemaAgrees(t *testing.T) {
 		assert.Equal(t, valid, perr == nil, "%s: %v", text, perr)
 	}
 	for kind := range makers() {
-		assert.Contains(t, forms, kind)
+		assert.Contains(t, forms(), kind)
 	}
-	assert.Len(t, forms, len(makers()))
+	assert.Len(t, forms(), len(makers()))
 }

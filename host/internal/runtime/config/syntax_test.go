@@ -1,0 +1,41 @@
+package config
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// HCL-029: an error of syntax says what to write instead of what other languages have.
+func TestSlips(t *testing.T) {
+	const equals = "a = alone belongs between the name of an attribute and its value"
+	block := func(line string) string { return "ferment {\n  " + line + "\n}\n" }
+	for _, tt := range []struct{ text, message, hint string }{
+		{block("profile = “dev”"), "curly quotes do not enclose a text", `write " before and behind it`},
+		{block("profile = 'dev'"), "single quotes do not enclose a text", `write " before and behind it`},
+		{block(`profile: "dev"`), equals, "write NAME = VALUE"},
+		{block(`profile := "dev"`), equals, "write NAME = VALUE"},
+		{block(`profile += "dev"`), equals, "write NAME = VALUE"},
+		{block("auto_reload = true and false"), "something stands behind a value that is complete", "write && for and"},
+		{block("auto_reload = true or false"), "something stands behind a value that is complete", "write || for or"},
+		{block("auto_reload = true = false"), "something stands behind a value that is complete", "write == to compare two values"},
+		{block("auto_reload = true is false"), "something stands behind a value that is complete", "write == to compare two values"},
+		{block("max_nodes = 5,"), "a comma stands behind a value", "remove it"},
+		{block(`profile = "${local.a"`), "a ${ in this text is not closed on its line", ""},
+		{block(`profile = "dev`), "this text does not end on its line", ""},
+		{"/ a comment\n", "neither an attribute nor a block begins here", "a comment begins with #"},
+		{"-- a comment\n", "neither an attribute nor a block begins here", "a comment begins with #"},
+		{"<!-- a comment -->\n", "neither an attribute nor a block begins here", "a comment begins with #"},
+		{"}\n", "this } closes nothing: each block before it is closed", "remove it, or write the { that it belongs to"},
+		{"/* a comment\n", "this comment is not closed before the file ends", "write */ at its end"},
+		{"\xff\xfef\x00", "the file is in UTF-16", "save the file as UTF-8"},
+		{"\xfe\xff\x00f", "the file is in UTF-16", "save the file as UTF-8"},
+		{"a\x00", "NUL byte in the file", "remove the byte; is this a text file?"},
+	} {
+		_, ds := load(t, tt.text)
+		require.NotEmpty(t, ds, tt.text)
+		assert.Equal(t, tt.message, ds[0].Message, tt.text)
+		assert.Equal(t, tt.hint, ds[0].Hint, tt.text)
+	}
+}
