@@ -386,25 +386,29 @@ func ending() *contract.Error {
 // keep looks after what time brings: servers that nobody asks, and the end of
 // pauses.
 func (p *Pool[S]) keep() {
+	var next time.Time
 	for {
+		now := p.now()
+		if !next.IsZero() && !now.Before(next) { // also if a call came at the same time
+			p.tick()
+		}
 		p.mu.Lock()
-		next := p.next(p.now())
+		next = p.next(now)
 		p.mu.Unlock()
 		var due <-chan time.Time
 		stop := func() {}
 		if !next.IsZero() {
-			timer := p.set.Clock.NewTimer(max(next.Sub(p.now()), 0))
+			timer := p.set.Clock.NewTimer(max(next.Sub(now), 0))
 			due, stop = timer.C(), timer.Stop
 		}
 		select {
 		case <-due:
-			p.tick()
 		case <-p.wake:
-			stop()
 		case <-p.over:
 			stop()
 			return
 		}
+		stop()
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"github.com/fermenthq/ferment/plugins/internal/provider/transport"
 	"github.com/fermenthq/ferment/plugins/internal/provider/wiretest"
 	"github.com/fermenthq/ferment/plugins/mlx/internal/worker"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -121,7 +122,9 @@ func newRig(t testing.TB, change func(*Settings[*stub], *house)) *rig {
 	}
 	r.Pool = New(s)
 	t.Cleanup(func() {
-		r.Close(context.Background())
+		ctx, cancel := context.WithTimeout(context.Background(), limit) // a failed test may keep its lease
+		defer cancel()
+		r.Close(ctx)
 		assert.Zero(t, r.house.live, "a server is left")
 		assert.LessOrEqual(t, r.house.most, s.Most)
 	})
@@ -187,6 +190,53 @@ func TestRecheck(t *testing.T) {
 	require.Eventually(t, func() bool { return r.Status().Blocked == nil }, limit, time.Millisecond)
 	r.get("a").Release()
 	assert.Equal(t, 1, r.Status().Starts)
+}
+
+// crowded is a clock whose first timer ends while the pool is woken as well.
+type crowded struct {
+	*wiretest.Clock
+	once sync.Once
+	wake func()
+}
+
+func (c *crowded) NewTimer(d time.Duration) transport.Timer {
+	t := c.Clock.NewTimer(d)
+	c.once.Do(func() {
+		c.wake()
+		c.Advance(d)
+	})
+	return t
+}
+
+// MLX-012: what is due is done also if a call comes at the same moment. Which
+// of the two is seen first is chance, hence the rounds.
+func TestRecheckBesideCall(t *testing.T) {
+	for range 30 {
+		var p *Pool[*stub]
+		clock := &crowded{Clock: wiretest.NewClock()}
+		began := make(chan struct{})
+		clock.wake = func() {
+			<-began
+			p.wake <- struct{}{}
+		}
+		looks := make(chan struct{}, 8)
+		r := newRig(t, func(s *Settings[*stub], _ *house) {
+			s.Clock = clock
+			s.Check = func() *contract.Error {
+				looks <- struct{}{}
+				return contract.Errorf("model/unavailable", "not here")
+			}
+		})
+		p = r.Pool
+		close(began)
+		for look := range 2 {
+			select {
+			case <-looks:
+			case <-time.After(limit):
+				require.FailNow(t, "it was not looked for again", "look %d", look)
+			}
+		}
+	}
 }
 
 // A call that waits long says so now and then, and gives up with its caller.
