@@ -10,6 +10,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -168,7 +169,7 @@ func TestCheckTable(t *testing.T) {
 			`1:44: error CHECK-015 wanted a vector of nodes, got {}, in [:nodes 0 :body]`,
 			`1:62: error CHECK-015 wanted :fail or :keep, got :skip, in [:nodes 0 :on-item-error]`}},
 		{`{:op :plan :plan 5 :bindings [1]}`, []string{
-			`1:27: error CHECK-015 a plan is a map with :nodes, not 5, in [:nodes 0 :plan]`,
+			`1:27: error CHECK-015 wanted a map with :nodes, got 5, in [:nodes 0 :plan]`,
 			`1:39: error CHECK-015 wanted a map, got [1], in [:nodes 0 :bindings]`}},
 
 		// CHECK-016: duplicate :id or :as.
@@ -352,11 +353,11 @@ func emptyIsNil(list []string) []string {
 // TestCheckPlanKeys: IR-001, what stands beside :nodes.
 func TestCheckPlanKeys(t *testing.T) {
 	for _, row := range []struct{ text, want string }{
-		{`5`, `1:1: error CHECK-015 a plan is a map with :nodes, not 5, in []`},
-		{`{}`, `1:1: error CHECK-015 a plan needs :nodes in []`},
+		{`5`, `1:1: error CHECK-015 wanted a map with :nodes, got 5, in the plan`},
+		{`{}`, `1:1: error CHECK-015 :nodes is missing in the plan`},
 		{`{:nodes {}}`, `1:9: error CHECK-015 :nodes is a vector of maps, not {}, in [:nodes]`},
 		{`{:nodes nil}`, `1:9: error CHECK-015 :nodes is a vector of maps, not nil, in [:nodes]`},
-		{`{:nodes [] :mod :strict}`, `1:12: error CHECK-010 unknown key :mod in []; nearest is :mode`},
+		{`{:nodes [] :mod :strict}`, `1:12: error CHECK-010 unknown key :mod in the plan; nearest is :mode`},
 		{`{:nodes [] :mode :eager}`, `1:18: error CHECK-015 wanted :strict, :lazy or :hybrid, got :eager, in [:mode]`},
 		{`{:nodes [] :id 7}`, `1:16: error CHECK-015 wanted a string or a keyword, got 7, in [:id]`},
 		{`{:nodes [] :bindings [1]}`, `1:22: error CHECK-015 wanted a map, got [1], in [:bindings]`},
@@ -503,6 +504,41 @@ func TestFindingsError(t *testing.T) {
 	assert.Equal(t, "2", err.Where.Key("line").String())
 	assert.Nil(t, plan.FindingsError(nil, 1))
 	assert.Nil(t, plan.FindingsError([]plan.Finding{{Severity: plan.Warning}}, 1))
+}
+
+// CHECK-001: whoever has the text of a plan finds the places of findings that
+// were made without it.
+func TestFindingsOf(t *testing.T) {
+	for _, text := range []string{
+		testdata(t, "bad.edn"),
+		`{:nodes [{:op :let :value 1 :as "b"} {:op :emit :input :ghost}] :nodse 1}`,
+		`{:nodes [{:op :call :intnet :num/add :as :a} {:op :emit :input {:slot/id :b}}]}`,
+		`[{:nodes []}]`,
+	} {
+		v, positions, err := edn.ReadWithPositions([]byte(text))
+		require.NoError(t, err)
+		check := func(positions *edn.Positions) []plan.Finding {
+			p, found := plan.Parse(v, positions)
+			if p != nil {
+				found = plan.Check(p, testEnv(t))
+			}
+			return found
+		}
+		without := plan.FindingsError(check(nil), contract.SourceRequest)
+		require.NotNil(t, without, text)
+		assert.True(t, without.Where.Key("line").IsNil(), "it had no text")
+		read := contract.ErrorFromValue(without.Value(), contract.SourceHost)
+		want, got := check(positions), plan.FindingsOf(read, positions)
+		require.Len(t, got, len(want), text)
+		for i := range want {
+			if want[i].Message != got[i].Message { // one may name a second place
+				assert.Regexp(t, "first at|filled later", got[i].Message)
+				want[i].Message = got[i].Message
+			}
+		}
+		assert.Equal(t, want, got, text)
+	}
+	assert.Nil(t, plan.FindingsOf(contract.Errorf("timeout/hard", "late"), nil))
 }
 
 // TestRefusedLink: a cycle has no graph.

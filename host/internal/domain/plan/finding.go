@@ -68,6 +68,8 @@ func (f Finding) Value() edn.Value {
 	if f.Line > 0 {
 		b.Key("line", edn.Int(int64(f.Line)))
 		b.Key("column", edn.Int(int64(f.Column)))
+	} else if f.key {
+		b.Key("part", edn.K("key"))
 	}
 	b.Key("message", edn.Text(f.Message))
 	if !f.Nearest.IsNil() {
@@ -123,6 +125,32 @@ func FindingsError(fs []Finding, source contract.Source) *contract.Error {
 		e = e.WithHint(policy.AllowHint(first.Effect))
 	}
 	return e
+}
+
+// FindingsOf returns the findings that an error of FindingsError holds, with
+// their places in the text of the plan; nil if it holds none.
+func FindingsOf(e *contract.Error, text *edn.Positions) []Finding {
+	if e.Type != "plan/invalid" {
+		return nil
+	}
+	var fs []Finding
+	for v := range e.Details.Key("findings").Elems() {
+		f := Finding{Path: slices.Collect(v.Key("path").Elems()), Nearest: v.Key("nearest")}
+		f.Check, _ = v.Key("check").AsString()
+		f.Message, _ = v.Key("message").AsString()
+		f.Effect, _ = v.Key("effect").AsKeyword()
+		part, _ := v.Key("part").AsKeyword()
+		f.key = part == "key"
+		if severity, _ := v.Key("severity").AsKeyword(); severity != Error.String() {
+			f.Severity = Warning
+		}
+		for name := range v.Key("expected").Elems() {
+			expected, _ := name.AsKeyword()
+			f.Expected = append(f.Expected, expected)
+		}
+		fs = append(fs, f)
+	}
+	return (&locator{pos: text}).settle(fs)
 }
 
 // findings collects, of each severity at most MaxFindings: what comes later in

@@ -102,7 +102,12 @@ func show(v edn.Value) string {
 	return s
 }
 
-func showPath(path []edn.Value) string { return edn.Vector(path...).String() }
+func showPath(path []edn.Value) string {
+	if len(path) == 0 {
+		return "the plan"
+	}
+	return edn.Vector(path...).String()
+}
 
 // suggest is the tail of a message that has a nearest name.
 func suggest(near edn.Value) string {

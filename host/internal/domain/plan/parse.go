@@ -65,12 +65,12 @@ func (ps *parser) in(step edn.Value, read func()) {
 // plan reads a plan map; nil if the value is none.
 func (ps *parser) plan(v edn.Value, depth int) *Plan {
 	if v.Kind() != edn.KindMap {
-		ps.bad(checkType, "a plan is a map with :nodes, not %s, in %s", show(v), showPath(ps.cur))
+		ps.bad(checkType, "wanted a map with :nodes, got %s, in %s", show(v), showPath(ps.cur))
 		return nil
 	}
 	nodes, ok := v.Get(kNodes)
 	if !ok {
-		ps.bad(checkType, "a plan needs :nodes in %s", showPath(ps.cur))
+		ps.bad(checkType, ":nodes is missing in %s", showPath(ps.cur))
 		return nil
 	}
 	p := &Plan{Mode: Hybrid, MaxParallel: defaultPlanParallel, Source: v, depth: depth}

@@ -199,6 +199,7 @@ func TestRefusals(t *testing.T) {
 		"plan of no shape":  {ownPlan(`{:nodes 7}`, "", ""), "invalid-request", "input/schema-invalid"},
 		"plan with errors":  {ownPlan(`{:nodes [{:op :nonsense}]}`, "", ""), "plan/invalid", ""},
 		"unfilled binding":  {ownPlan(`{:nodes [{:op :emit :input {:slot/id :who}}]}`, "", ""), "plan/invalid", ""},
+		"unread binding":    {ownPlan(`{:nodes [{:op :emit :input {:slot/id :who :slot/default 1}}]}`, ":bindings {:woh 2}", ""), "invalid-request", ""},
 		"deadline too long": {ask + `:deadline-ms 86400001}`, "invalid-request", "shape/out-of-range"},
 	} {
 		t.Run(name, func(t *testing.T) {

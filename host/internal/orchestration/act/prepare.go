@@ -113,7 +113,26 @@ func (f *flight) readOwnPlan() *contract.Error {
 		findings = plan.Check(p, f.planEnv())
 	}
 	f.plan, f.findings = p, findings
-	return plan.FindingsError(findings, contract.SourceRequest)
+	if err := plan.FindingsError(findings, contract.SourceRequest); err != nil {
+		return err
+	}
+	return f.unread()
+}
+
+// unread refuses bindings that no node reads: a misspelt name would give the
+// plan its default in silence.
+func (f *flight) unread() *contract.Error {
+	names := plan.Unread(f.plan, f.planEnv(), f.bindings)
+	if len(names) == 0 {
+		return nil
+	}
+	name := names[0]
+	err := contract.Errorf("invalid-request", "binding :%s: no node reads the slot :%s", name, name).
+		WithDetail("path", edn.Vector(edn.K("input"), edn.K("bindings"), edn.K(name)))
+	if near := f.plan.NearestBinding(name); near != "" {
+		return err.WithDetail("nearest", edn.K(near)).WithHint("did you mean :" + near + "?")
+	}
+	return err.WithHint("leave it out, or give a slot of the plan")
 }
 
 func (f *flight) planEnv() plan.Env {

@@ -113,19 +113,13 @@ func (c *command) runCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if p, _ := plan.Parse(source, nil); p != nil {
-				// A daemon does not know which bindings a flag wrote.
-				if err := unknownBindings([]*plan.Plan{p}, around, plan.Env{}); err != nil {
-					return err
-				}
-			}
 			var input edn.MapBuilder
 			input.Key("plan", source)
 			if bindings.Len() > 0 {
 				input.Key("bindings", bindings)
 			}
 			return c.perform(cmd.Context(), performance{
-				request: envelope(act.PlanIntent, input.Map()), positions: positions, flags: &f,
+				request: envelope(act.PlanIntent, input.Map()), file: args[0], positions: positions, flags: &f,
 				admit: func(loaded *daemon.Loaded) error {
 					return c.admitPlan(args[0], source, positions, around, loaded)
 				},
@@ -136,6 +130,21 @@ func (c *command) runCommand() *cobra.Command {
 	c.registerAttach(cmd)
 	c.registerLockfile(cmd)
 	return cmd
+}
+
+// isPlan tells whether a value has the shape that a request for a plan may have;
+// another one would be refused without a word about its nodes.
+func isPlan(v edn.Value) bool {
+	nodes := v.Key("nodes")
+	if !v.IsMap() || !nodes.IsVector() && !nodes.IsList() {
+		return false
+	}
+	for node := range nodes.Elems() {
+		if !node.IsMap() {
+			return false
+		}
+	}
+	return true
 }
 
 // intentName is how an intent is written on the command line.
@@ -235,6 +244,7 @@ func bound(pairs []string, into edn.Value) (edn.Value, error) {
 // performance is one act that is to be performed.
 type performance struct {
 	request   edn.Value
+	file      string         // of the plan, if it has one
 	positions *edn.Positions // of the plan's text, or nil
 	flags     *callFlags
 	admit     func(*daemon.Loaded) error // before any plugin is started; may be nil
@@ -255,9 +265,6 @@ func (p performance) why(e *contract.Error) *contract.Error {
 // admitPlan refuses a plan with errors before anything is started, with all
 // findings as check prints them.
 func (c *command) admitPlan(name string, v edn.Value, positions *edn.Positions, around surroundings, loaded *daemon.Loaded) error {
-	if !v.IsMap() {
-		return noPlan(name, v)
-	}
 	p, findings := readPlan(v, positions, around, loaded)
 	if err := unknownBindings([]*plan.Plan{p}, around, planEnv(around, loaded)); err != nil {
 		return err
@@ -364,6 +371,11 @@ func (c *command) performThere(ctx context.Context, client *httpapi.Client, p pe
 			return usagef("%s follows the run in this process, and a daemon would run it: add --local, or leave it out", flag)
 		}
 	}
+	if source := p.request.Key("input").Key("plan"); p.positions != nil && !isPlan(source) {
+		_, findings := plan.Parse(source, p.positions)
+		refused := plan.FindingsError(findings, contract.SourceRequest)
+		return c.conclude(p, new(act.Service).Refusal(act.Act{Request: f.apply(p.request)}, refused), refused, nil)
+	}
 	var told *teller
 	var response edn.Value
 	var err error
@@ -397,10 +409,26 @@ func (c *command) conclude(p performance, response edn.Value, failure *contract.
 	if p.show != nil && failure == nil {
 		return p.show(response)
 	}
+	if findings := p.findings(failure); findings != nil {
+		if c.format == formatText {
+			return c.refusal(p.file, p.positions, findings)
+		}
+		failure = plan.FindingsError(findings, contract.SourceRequest)
+		response = response.AssocKey("error", failure.Value())
+	}
 	if said := p.why(failure); said != failure {
 		response, failure = response.AssocKey("error", said.Value()), said
 	}
 	return c.answer(response, failure, p.flags, told)
+}
+
+// findings are those of a refusal of the plan that was sent: who refused it did
+// not have its text. A plan that came as an answer has another source.
+func (p performance) findings(refusal *contract.Error) []plan.Finding {
+	if p.positions == nil || refusal == nil || refusal.Source != contract.SourceRequest {
+		return nil
+	}
+	return plan.FindingsOf(refusal, p.positions)
 }
 
 // apply writes the flags into a request envelope.

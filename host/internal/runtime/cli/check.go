@@ -149,11 +149,6 @@ func planEnv(around surroundings, loaded *daemon.Loaded) plan.Env {
 	}
 }
 
-// noPlan refuses a value that no check can say more about.
-func noPlan(name string, v edn.Value) error {
-	return contract.Errorf("plan/invalid", "%s is no plan: expected a map with :nodes, got %s", sourceName(name), v.Kind())
-}
-
 // readPlan reads a plan and holds it against the configuration. The plan is nil
 // if the value is none.
 func readPlan(v edn.Value, positions *edn.Positions, around surroundings, loaded *daemon.Loaded) (*plan.Plan, []plan.Finding) {

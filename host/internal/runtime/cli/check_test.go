@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -210,7 +211,7 @@ func TestNoPlan(t *testing.T) {
 	w.write("huge.edn", "{:nodes ["+strings.Repeat("{:op :let :value 1}\n", 1001)+"]}")
 	for _, row := range []struct{ command, want string }{
 		{"check number.edn", `number.edn:1:1: error CHECK-015`},
-		{"run number.edn", `number.edn is no plan`},
+		{"run number.edn", `number.edn:1:1: error CHECK-015`},
 		{"check nodes.edn", `nodes.edn:1:9: error CHECK-015`},
 		{"run nodes.edn", `nodes.edn:1:9: error CHECK-015`},
 		{"check huge.edn", `huge.edn:1:9: error CHECK-026`},
@@ -341,4 +342,64 @@ func TestUnknownBindings(t *testing.T) {
 		"{:value {:n 1 :s \"\"}} {:plan {:nodes []}}", 1), 1))
 	got := w.run("check", "plan.edn", "--bind", "m=1")
 	assert.Equal(t, 0, got.code, "its answer may be a plan: "+got.stdout+got.stderr)
+}
+
+// CLI-002: a plan is refused in the same words by a daemon as in this process,
+// with the places in its text.
+func TestRefusalsOfADaemon(t *testing.T) {
+	t.Parallel()
+	w := answering(t)
+	w.write("key.edn", `{:nodes [{:op :call :intnet :mine/data :as :a}
+ {:op :emit :input {:slot/id :b}}]}`)
+	w.write("word.edn", `{:nodes [{:op :let :value 1 :as "b"} {:op :emit :input :ghost}]}`)
+	w.write("list.edn", `[{:nodes []}]`)
+	w.write("number.edn", "{:nodes\n 7}")
+	w.write("items.edn", "{:nodes [7]}")
+	w.write("bindings.edn", "{:bindings 7 :nodes []}")
+	w.write("warned.edn", `{:nodes [{:op :let :value 1 :as :unused} {:op :call :intent :mine/dta :as :a} {:op :emit :input :a}]}`)
+	w.write("plan.edn", `{:nodes [{:op :emit :input {:slot/id :title :slot/default "t"}}]}`)
+	s := w.serve()
+	for _, row := range []struct {
+		args  string
+		place string
+	}{
+		{"run key.edn", "key.edn:1:21"},
+		{"run word.edn", "word.edn:1:33"},
+		{"run list.edn", "list.edn:1:1"},
+		{"run number.edn", "number.edn:2:2"},
+		{"run items.edn", "items.edn:1:10"},
+		{"run bindings.edn", "bindings.edn:1:12"},
+		{"run warned.edn", "warned.edn:1:61"},
+		{"run number.edn --json", `"line":2`},
+		{"run key.edn --json", `"line":1`},
+		{"run warned.edn --edn", ":line 1"},
+	} {
+		here, there := w.run(split(row.args+" --local")...), w.run(split(row.args)...)
+		assert.Equal(t, 1, there.code, row.args+there.stderr)
+		assert.Equal(t, here.code, there.code, row.args)
+		assert.Equal(t, here.stderr, there.stderr, row.args)
+		assert.Equal(t, findings(t, here), findings(t, there), row.args)
+		assert.Contains(t, there.stdout+there.stderr, row.place, row.args)
+	}
+	for _, flag := range []string{"", " --local"} {
+		got := w.run(split("run plan.edn --bind titel=1" + flag)...)
+		assert.Equal(t, 2, got.code, flag+got.stderr)
+		assert.Regexp(t, "titel.*\n?.*did you mean :?title", strings.ReplaceAll(got.stderr, "\n", " "), flag)
+		assert.Equal(t, 0, w.run(split("run plan.edn --bind title=1"+flag)...).code)
+	}
+	s.stop()
+}
+
+// findings are those of the error that a command printed as data, "" for text.
+func findings(t testing.TB, got ended) string {
+	if got.stdout == "" {
+		return ""
+	}
+	if strings.HasPrefix(got.stdout, `{"`) {
+		var all struct{ Error struct{ Details, Where any } }
+		require.NoError(t, json.Unmarshal([]byte(got.stdout), &all))
+		return fmt.Sprint(all.Error.Details, all.Error.Where)
+	}
+	e := got.value(t).Key("error")
+	return e.Key("details").String() + e.Key("where").String()
 }

@@ -104,9 +104,6 @@ func (c *command) graph(name, file string, bindings edn.Value, draw func(*diagra
 	if err != nil {
 		return err
 	}
-	if !v.IsMap() {
-		return noPlan(name, v)
-	}
 	p, findings := readPlan(v, positions, surroundings{bindings: bindings}, loaded)
 	refusal := c.refusal(name, positions, findings)
 	if p == nil {

@@ -187,7 +187,7 @@ var verbs = []struct {
 	{args: "graph cycle.edn", exit: 1, err: `^error: nodes wait for each other.*\(CHECK-019\)\n  --> cycle\.edn:`},
 	{args: "graph needs.edn --bind a=1", out: `^flowchart TB\n`},
 	{args: "graph cut.edn", exit: 1, err: `^cut.edn:2:1: error: text ends`},
-	{args: "graph input.edn", exit: 1, err: `^error: a plan needs :nodes.*\(CHECK-015\)\n  --> input.edn:1:1\n`},
+	{args: "graph input.edn", exit: 1, err: `^error: :nodes is missing in the plan \(CHECK-015\)\n  --> input.edn:1:1\n`},
 	{args: "graph absent.edn", exit: 3, err: `^error: read absent.edn`},
 	{args: "graph", exit: 2, err: `^error: expected ferment .*, got \d arguments?`},
 
