@@ -37,13 +37,14 @@ func threads(n int) {
 
 // attempts are what a confined process tries.
 var attempts = map[string]func([]string) error{
-	"nothing": func([]string) error { return nil },
-	"read":    func(a []string) error { _, err := os.ReadFile(a[0]); return err },
-	"list":    func(a []string) error { _, err := os.ReadDir(a[0]); return err },
-	"write":   func(a []string) error { return os.WriteFile(a[0], []byte("x"), 0o600) },
-	"mkdir":   func(a []string) error { return os.Mkdir(a[0], 0o700) },
-	"remove":  func(a []string) error { return os.Remove(a[0]) },
-	"chmod":   func(a []string) error { return os.Chmod(a[0], 0o777) },
+	"nothing":          func([]string) error { return nil },
+	"start-in-session": startInSession,
+	"read":             func(a []string) error { _, err := os.ReadFile(a[0]); return err },
+	"list":             func(a []string) error { _, err := os.ReadDir(a[0]); return err },
+	"write":            func(a []string) error { return os.WriteFile(a[0], []byte("x"), 0o600) },
+	"mkdir":            func(a []string) error { return os.Mkdir(a[0], 0o700) },
+	"remove":           func(a []string) error { return os.Remove(a[0]) },
+	"chmod":            func(a []string) error { return os.Chmod(a[0], 0o777) },
 	// On every thread at once: one that was forgotten would let it through.
 	"read-everywhere": func(a []string) error {
 		results := make(chan error)

@@ -1,22 +1,32 @@
 package confine
 
 import (
+	"bufio"
 	"fmt"
 	"os"
 	"os/exec"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
+// startInSession waits for a line and then starts a program in a session of its own.
+func startInSession(args []string) error {
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
+		return err
+	}
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.SysProcAttr = os.Stdin, os.Stdout, &syscall.SysProcAttr{Setsid: true}
+	return cmd.Run()
+}
+
 // A process that is marked while it runs passes the mark on to what it starts later,
 // also in a session of its own.
 func TestMarkRunning(t *testing.T) {
-	if !canMark() {
-		t.Skip("this process carries a mark")
-	}
-	cmd := exec.Command("/bin/sh", "-c", `read line; setsid /bin/sh -c 'echo $$; read line'; true`)
+	require.True(t, canMark(), "this process carries a mark, so this test proves nothing here")
+	cmd := exec.Command(executable(t), roleFlag+"start-in-session", "/bin/sh", "-c", "echo $$; read line")
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
 	out, err := cmd.StdoutPipe()

@@ -27,14 +27,14 @@ const (
 	statStart   = 19
 )
 
-// members gives the processor time of each process of the tree, also of those that
+// members gives the load of each process of the tree so far, also of those that
 // have ended and were not waited for. ok is false if there is none.
-func (t processTree) members() (all map[member]time.Duration, ok bool) {
+func (t processTree) members() (all map[member]load, ok bool) {
 	paths, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
 		return nil, false
 	}
-	all = map[member]time.Duration{}
+	all = map[member]load{}
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -50,11 +50,26 @@ func (t processTree) members() (all map[member]time.Duration, ok bool) {
 		m.start, _ = strconv.ParseUint(fields[statStart], 10, 64)
 		user, _ := strconv.ParseInt(fields[statUser], 10, 64)
 		system, _ := strconv.ParseInt(fields[statSystem], 10, 64)
-		all[m] = time.Duration(user+system) * tick
+		all[m] = load{ran: time.Duration(user+system) * tick, waited: waited(filepath.Dir(path))}
 	}
 	return all, len(all) > 0
 }
 
 func (t processTree) has(pid int, session string) bool {
 	return session == strconv.Itoa(t.pid) || t.mark != 0 && confine.Mark(pid) == t.mark
+}
+
+// waited sums the time for which the threads of a process waited for a processor, 0
+// where the kernel does not count it. dir is the process in /proc.
+func waited(dir string) time.Duration {
+	paths, _ := filepath.Glob(dir + "/task/[0-9]*/schedstat")
+	var sum time.Duration
+	for _, path := range paths {
+		text, _ := os.ReadFile(path)
+		if fields := strings.Fields(string(text)); len(fields) > 1 { // ran, waited, slices
+			ns, _ := strconv.ParseInt(fields[1], 10, 64)
+			sum += time.Duration(ns)
+		}
+	}
+	return sum
 }

@@ -2,10 +2,8 @@
 
 package conformance
 
-import "time"
-
 // treeOf and members know nothing on this system: the checks that use them are made
 // without the figures.
 func treeOf(pid int) processTree { return processTree{pid: pid} }
 
-func (t processTree) members() (map[member]time.Duration, bool) { return nil, false }
+func (t processTree) members() (map[member]load, bool) { return nil, false }
