@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -203,9 +204,17 @@ func (l *loader) plugin(s *section) Plugin {
 }
 
 // describe asks a plugin what it is and decodes its config block by the
-// answer.
+// answer. Of a block that is not decoded only the names are checked.
 func (l *loader) describe(s *section, p *Plugin) {
+	decoded := false
 	config := configBlock(s)
+	if config != nil {
+		defer func() {
+			if !decoded {
+				l.names(config.layers, config.path)
+			}
+		}()
+	}
 	if !p.Enabled || len(p.Command) == 0 {
 		return
 	}
@@ -250,6 +259,7 @@ func (l *loader) describe(s *section, p *Plugin) {
 		layers, header = config.layers, config.source.hclRange(config.header)
 	}
 	value := low.lower(layers, header)
+	decoded = true
 	if !low.good {
 		l.usual(p, bare, header)
 		return
@@ -310,6 +320,21 @@ func (l *loader) defect(p *Plugin, d Diagnostic) {
 		}
 	}
 	l.report.add(d)
+}
+
+// names reports functions, locals and other variables that do not exist in a block that is not decoded: its plugin is
+// disabled, or did not say what it takes. Nothing is evaluated, so no variable and no secret need be there.
+func (l *loader) names(layers []layer, path []string) {
+	p := partsOf(layers, nil, newCollector(sources{}))
+	for _, name := range slices.Sorted(maps.Keys(p.attrs)) {
+		a := p.attrs[name]
+		l.decoder.context(a.expr, a.source, append(slices.Clone(path), name))
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.blocks)) {
+		for _, b := range p.blocks[name] {
+			l.names(b.layers, append(append(slices.Clone(path), name), b.labels...))
+		}
+	}
 }
 
 func configBlock(s *section) *node {
