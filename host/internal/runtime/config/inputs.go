@@ -175,6 +175,13 @@ func (e *evaluator) envFunction() function.Function {
 		},
 		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
 			name := args[0].AsString()
+			if !variableName.MatchString(name) {
+				return cty.NilVal, &functionError{
+					typ:     "config/type",
+					message: quote(short(name)) + " is no name of a variable",
+					hint:    `the name comes first: env("NAME", "default")`,
+				}
+			}
 			value, ok := e.inputs.env(name)
 			e.inputs.record("env", name, value, ok)
 			e.touched = append(e.touched, name)

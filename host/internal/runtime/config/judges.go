@@ -110,7 +110,7 @@ func (b *builder) rubric(s *section) edn.Value {
 	if rules.written {
 		m.Key("rules", b.rules(s, rules))
 	}
-	if len(criteria) == 0 && !rules.written && !s.node.damaged {
+	if len(criteria) == 0 && !rules.written && !s.unread("rules") && !s.node.damaged {
 		b.report.add(Diagnostic{Type: "judge/rubric-invalid", Message: s.node.title() + " asks nothing", Range: s.at(), Path: s.node.path, Expected: edn.Text("a criterion block, or rules")})
 	}
 	return m.Map()
