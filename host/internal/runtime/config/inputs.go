@@ -99,13 +99,9 @@ func readBelow(dir, name string, most int64) (string, error) {
 		return "", err
 	}
 	defer func() { _ = root.Close() }()
-	// A pipe or a device would block or never end, so look before opening.
-	info, err := root.Stat(name)
+	info, err := regular(root.Stat(name))
 	if err != nil {
 		return "", err
-	}
-	if !info.Mode().IsRegular() {
-		return "", errors.New("is not a regular file")
 	}
 	if info.Size() > most {
 		return "", fmt.Errorf("is larger than %s", formatBytes(most))

@@ -116,6 +116,13 @@ var mistakes = []mistake{
 	{name: "blank that is none", old: `in         = "req/sat.solve"`, new: "in         =\u00a0\"req/sat.solve\"", typ: "syntax", line: "req/sat.solve"},
 	{name: "decimal with a comma", old: "ferment {", new: "budget \"run\" {\n  max_usd = \"2,50\"\n}\n\nferment {", typ: "type", line: "2,50"},
 
+	// What no daemon could start with.
+	{name: "address twice", old: "ferment {", new: "http { listen = [\"127.0.0.1:7180\", \"127.0.0.1:7180\"] }\n\nferment {", typ: "duplicate", line: "http {"},
+	{name: "admin socket that is a directory", old: "ferment {", new: "http { admin_socket = \"bin\" }\n\nferment {", typ: "type", line: "admin_socket"},
+	{name: "admin socket that is too long", old: "ferment {", new: "http { admin_socket = \"" + strings.Repeat("a", 104) + "\" }\n\nferment {", typ: "range", line: "admin_socket"},
+	{name: "work directory missing", old: `command = ["bin/plugins/sat"]`, new: "command = [\"bin/plugins/sat\"]\n  workdir = \"absent\"", typ: "plugin-unknown", line: "absent"},
+	{name: "work directory that is a file", old: `command = ["bin/plugins/sat"]`, new: "command = [\"bin/plugins/sat\"]\n  workdir = \"bin/plugins/sat\"", typ: "plugin-unknown", line: "workdir"},
+
 	// Punctuation.
 	{name: "block brace missing at end of a plugin", old: "  command = [\"bin/plugins/sat\"]\n}", new: "  command = [\"bin/plugins/sat\"]\n", typ: "syntax", line: `plugin "sat" {`},
 	{name: "nested block brace missing", old: "    depth  = 4\n  }\n}", new: "    depth  = 4\n}", typ: "syntax", line: `plugin "chess" {`},

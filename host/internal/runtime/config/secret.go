@@ -80,12 +80,12 @@ func (s Secret) Read(env func(string) (string, bool)) (string, error) {
 		}
 		return v, nil
 	}
-	info, err := os.Stat(s.path)
+	info, err := regular(os.Stat(s.path))
+	if errors.As(err, new(irregularError)) {
+		return "", fmt.Errorf("secret file:%s %w", s.Name, err)
+	}
 	if err != nil {
 		return "", fmt.Errorf("secret file:%s %w", s.Name, errNoSecret)
-	}
-	if !info.Mode().IsRegular() {
-		return "", fmt.Errorf("secret file:%s is not a regular file", s.Name)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
 		return "", fmt.Errorf("secret file:%s may be read by others: chmod 600", s.Name)
