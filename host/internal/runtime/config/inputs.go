@@ -99,13 +99,9 @@ func readBelow(dir, name string, most int64) (string, error) {
 		return "", err
 	}
 	defer func() { _ = root.Close() }()
-	// A pipe or a device would block or never end, so look before opening.
-	info, err := root.Stat(name)
+	info, err := regular(root.Stat(name))
 	if err != nil {
 		return "", err
-	}
-	if !info.Mode().IsRegular() {
-		return "", errors.New("is not a regular file")
 	}
 	if info.Size() > most {
 		return "", fmt.Errorf("is larger than %s", formatBytes(most))
@@ -175,6 +171,13 @@ func (e *evaluator) envFunction() function.Function {
 		},
 		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
 			name := args[0].AsString()
+			if !variableName.MatchString(name) {
+				return cty.NilVal, &functionError{
+					typ:     "config/type",
+					message: quote(short(name)) + " is no name of a variable",
+					hint:    `the name comes first: env("NAME", "default")`,
+				}
+			}
 			value, ok := e.inputs.env(name)
 			e.inputs.record("env", name, value, ok)
 			e.touched = append(e.touched, name)

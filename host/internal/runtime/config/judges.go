@@ -1,8 +1,11 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strings"
 
@@ -107,7 +110,7 @@ func (b *builder) rubric(s *section) edn.Value {
 	if rules.written {
 		m.Key("rules", b.rules(s, rules))
 	}
-	if len(criteria) == 0 && !rules.written && !s.node.damaged {
+	if len(criteria) == 0 && !rules.written && !s.unread("rules") && !s.node.damaged {
 		b.report.add(Diagnostic{Type: "judge/rubric-invalid", Message: s.node.title() + " asks nothing", Range: s.at(), Path: s.node.path, Expected: edn.Text("a criterion block, or rules")})
 	}
 	return m.Map()
@@ -120,6 +123,7 @@ const rulesSchema = "rubric/rules"
 func (b *builder) rules(s *section, v value) edn.Value {
 	form, ok := b.compiled.Lookup(rulesSchema)
 	if !ok {
+		b.patterns(s, v, v.v)
 		return v.v
 	}
 	out := fit(form, v.v)
@@ -143,7 +147,52 @@ func (b *builder) rules(s *section, v value) edn.Value {
 		}
 		b.report.add(d)
 	}
+	b.patterns(s, v, out)
 	return out
+}
+
+// patterns reports regular expressions of pattern rules that do not compile: a schema cannot say so.
+func (b *builder) patterns(s *section, v value, rules edn.Value) {
+	for i := range rules.Len() {
+		rule, _ := rules.Nth(i)
+		if scalarText(rule.Key("rule")) != "pattern" {
+			continue
+		}
+		for _, key := range []string{"match", "refuse"} {
+			texts := rule.Key(key)
+			if texts.Kind() == edn.KindString {
+				b.pattern(s, v, texts, edn.Int(int64(i)), edn.K(key))
+			}
+			for j := range texts.Len() {
+				if text, ok := texts.Nth(j); ok {
+					b.pattern(s, v, text, edn.Int(int64(i)), edn.K(key), edn.Int(int64(j)))
+				}
+			}
+		}
+	}
+}
+
+func (b *builder) pattern(s *section, v value, text edn.Value, path ...edn.Value) {
+	pattern, _ := text.AsString()
+	if _, err := regexp.Compile(pattern); err != nil {
+		b.report.add(Diagnostic{
+			Type:     "judge/rubric-invalid",
+			Message:  fmt.Sprintf("rules%s in %s is no regular expression: %s", partName(path), s.node.title(), patternFault(err)),
+			Range:    v.within(path),
+			Path:     append(slices.Clone(s.node.path), "rules"),
+			Expected: edn.Text("a regular expression (RE2)"),
+			Found:    edn.Text(short(pattern)),
+		})
+	}
+}
+
+// patternFault is what the library says of a pattern, without its own name and the pattern itself.
+func patternFault(err error) string {
+	var fault *syntax.Error
+	if errors.As(err, &fault) {
+		return string(fault.Code)
+	}
+	return err.Error()
 }
 
 // enumerated are the words of an [:enum ...] form.

@@ -318,10 +318,26 @@ func (l *lowering) validate(e schema.Entry, v edn.Value, path []string) bool {
 		if got.Len() > 0 && got.Kind() != edn.KindString {
 			got = edn.Text(short(got.String()))
 		}
-		l.fail(Diagnostic{Type: "config/plugin-schema", Message: subject + " " + what, Range: at, Path: path, Expected: edn.Text(expected), Found: got, Nearest: near,
-			Hint: cmp.Or(meant(near), "ferment plugin inspect "+l.plugin)})
+		hint := cmp.Or(meant(near), "ferment plugin inspect "+l.plugin)
+		if text, ok := got.AsString(); ok && numeric(e.Schema) && len(f.Path) == 0 {
+			got, hint = edn.Text(quote(short(text))), textForNumber
+		}
+		l.fail(Diagnostic{
+			Type:     "config/plugin-schema",
+			Message:  subject + " " + what,
+			Range:    at,
+			Path:     path,
+			Expected: edn.Text(expected),
+			Found:    got,
+			Nearest:  near,
+			Hint:     hint,
+		})
 	}
 	return len(found) == 0
+}
+
+func numeric(s *schema.Schema) bool {
+	return slices.Contains([]schema.Kind{schema.KindInt, schema.KindNumber, schema.KindDouble}, present(s).Kind())
 }
 
 // boundary words the commonest finding, a number out of range.
