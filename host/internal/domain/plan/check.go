@@ -149,7 +149,7 @@ func (c *checker) plan(pl *place) {
 		return
 	}
 	pl.all = c.env.traitsOf(p)
-	c.cycle(p, buildGraph(p, pl.all))
+	c.cycles(p, buildGraph(p, pl.all))
 	pl.reads = make([]int, len(p.Nodes)+len(p.Outer))
 	for i := range p.reads {
 		pl.reads[p.reads[i].slot]++
@@ -186,21 +186,16 @@ func (c *checker) plan(pl *place) {
 	c.unread(pl)
 }
 
-// cycle reports nodes that wait for each other.
-func (c *checker) cycle(p *Plan, g *Graph) {
-	loop := g.cycle()
-	if loop == nil {
-		return
+// cycles reports nodes that wait for each other.
+func (c *checker) cycles(p *Plan, g *Graph) {
+	for _, loop := range g.cycles(MaxFindings) {
+		last := slices.Max(loop)
+		path := p.path(last)
+		if len(p.Nodes[last].Needs) > 0 {
+			path = p.path(last, kNeeds)
+		}
+		c.bad(checkCycle, path, edn.Nil(), "nodes wait for each other: %s", p.way(loop))
 	}
-	first := loop[0]
-	for _, i := range loop {
-		first = max(first, i)
-	}
-	path := p.path(first)
-	if len(p.Nodes[first].Needs) > 0 {
-		path = p.path(first, kNeeds)
-	}
-	c.bad(checkCycle, path, edn.Nil(), "nodes wait for each other: %s", p.way(loop))
 }
 
 // way shows a cycle, beginning with its first node in program order.

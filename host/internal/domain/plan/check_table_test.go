@@ -205,6 +205,12 @@ func TestCheckTable(t *testing.T) {
 		{`{:op :emit :id "a" :input 1 :needs ["a"]}`, []string{`1:45: error CHECK-019 nodes wait for each other: a -> a`}},
 		{`{:op :let :id "a" :value 1 :as :x :needs ["b"]} {:op :emit :id "b" :input :x}`, []string{`1:58: error CHECK-019 nodes wait for each other: a -> b -> a`}},
 
+		{`{:op :let :id "a" :value 1 :needs ["b"]} {:op :let :id "b" :value 1 :needs ["a"]} {:op :let :id "c" :value 1 :needs ["d" "a"]} ` +
+			`{:op :let :id "d" :value 1 :needs ["c"]} {:op :emit :id "e" :input 1 :needs ["e" "d"]}`, []string{
+			`1:85: error CHECK-019 nodes wait for each other: a -> b -> a`,
+			`1:171: error CHECK-019 nodes wait for each other: c -> d -> c`,
+			`1:213: error CHECK-019 nodes wait for each other: e -> e`}},
+
 		// CHECK-020: schemas can never fit.
 		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :call :intent :num/add :input {:n {:slot/path [:x :s]}} :as :y} {:op :emit :input :y}`,
 			[]string{`1:99: error CHECK-020 [:x :s] of schema :res/number can never fit :req/number in [:nodes 1 :input :n]`}},
