@@ -12,11 +12,15 @@ import (
 )
 
 // call checks the names, gates and candidates of a call.
-func (c *checker) call(p *Plan, n *Node, in *wanted) {
+func (c *checker) call(pl *place, n *Node, in *wanted) {
+	p := pl.p
 	known := c.intent(p, n)
 	named := c.capabilities(p, n)
+	given, fit := c.slotCandidates(pl, n)
+	named = named && fit
 	named = c.schemas(p, n) && named
 	c.role(p, n)
+	c.excluded(p, n)
 	c.checks(p, n)
 	if !known {
 		return
@@ -29,8 +33,13 @@ func (c *checker) call(p *Plan, n *Node, in *wanted) {
 	if !named {
 		return
 	}
-	if n.Candidates == nil {
+	switch {
+	case n.Candidates == nil:
 		c.bindable(p, n, l)
+	case given != nil:
+		said := *l
+		said.Candidates = policy.Of(given, policy.Origin{Source: policy.SourceNode, Where: n.ID})
+		c.bindable(p, n, &said)
 	}
 	c.parallel(p, n, l)
 }
@@ -91,19 +100,45 @@ func (c *checker) capabilities(p *Plan, n *Node) bool {
 	ok := n.CapID == "" || c.capability(p.path(n.Index, kCapID), n.CapID, "capability")
 	if n.Layer != nil && n.Layer.Candidates.Set {
 		for i, id := range n.Layer.Candidates.V {
-			ok = c.capability(p.path(n.Index, kDispatch, kCandidates, edn.Int(int64(i))), id, "capability") && ok
+			ok = c.capability(p.candidate(n, i), id, "capability") && ok
 		}
 	}
 	if n.Candidates != nil && isCollection(n.Candidates.source) {
 		i := 0
 		for e := range n.Candidates.source.Elems() {
 			if id, isRef := capRef(e); isRef {
-				ok = c.capability(p.path(n.Index, kDispatch, kCandidates, edn.Int(int64(i))), id, "capability") && ok
+				ok = c.capability(p.candidate(n, i), id, "capability") && ok
 			}
 			i++
 		}
 	}
 	return ok
+}
+
+// excluded warns of a capability that a node excludes and that nothing provides: it excludes nothing.
+func (c *checker) excluded(p *Plan, n *Node) {
+	exclude, _ := p.nodeValue(n.Index).GetIn(kDispatch, kExclude)
+	i := 0
+	for e := range exclude.Elems() {
+		id, named := e.AsKeyword()
+		if _, known := c.env.Registry.Capability(id); named && !known {
+			path := p.path(n.Index, kDispatch, kExclude, elementStep(exclude, e, i))
+			near := keywordOr(c.env.Registry.NearestCapability(id))
+			c.report(Finding{
+				Check: checkCapability, Severity: Warning, Path: path, Nearest: near,
+				Message: fmt.Sprintf("unknown capability :%s excludes nothing, in %s", id, showPath(path)) + suggest(near),
+			}, false)
+		}
+		i++
+	}
+}
+
+// candidate returns the path of candidate i of a call.
+func (p *Plan) candidate(n *Node, i int) []edn.Value {
+	if n.Fn {
+		return p.path(n.Index, kFn)
+	}
+	return p.path(n.Index, kDispatch, kCandidates, edn.Int(int64(i)))
 }
 
 // handle checks a capability handle that is the value of a let.
@@ -292,7 +327,7 @@ func (p *Plan) narrowKeys(n *Node) []narrowKey {
 	outSchema := func(d *policy.Demand, base *policy.Layer) { d.Layer.Requires.OutSchema = base.Requires.OutSchema }
 	add(func(d *policy.Demand, _ *policy.Layer) { d.CapID = "" }, kCapID)
 	add(func(d *policy.Demand, base *policy.Layer) { d.Layer.Candidates = base.Candidates }, kDispatch, kCandidates)
-	add(func(d *policy.Demand, base *policy.Layer) { d.Layer.Exclude = base.Exclude }, kDispatch, edn.K("exclude"))
+	add(func(d *policy.Demand, base *policy.Layer) { d.Layer.Exclude = base.Exclude }, kDispatch, kExclude)
 	add(outSchema, kOutput, kSchema)
 	add(outSchema, kRequires, edn.K("out-schema"))
 	add(func(d *policy.Demand, base *policy.Layer) {
@@ -400,7 +435,8 @@ func (c *checker) tool(p *Plan, n *Node, in *wanted) {
 	}
 	capability, ok := c.env.Registry.Tool(n.ToolID)
 	if !ok {
-		c.capability(p.path(n.Index, kToolID), n.ToolID, "tool")
+		path := p.path(n.Index, kToolID)
+		c.bad(checkCapability, path, keywordOr(c.env.Registry.NearestTool(n.ToolID)), "unknown tool :%s in %s", n.ToolID, showPath(path))
 		return
 	}
 	l := c.merged(p, n)

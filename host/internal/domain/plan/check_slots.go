@@ -176,7 +176,9 @@ func (c *checker) compatible(p *Plan, r *read, in *wanted) {
 		return
 	}
 	path := p.path(r.node, r.where...)
-	c.bad(checkNeverFits, path, edn.Nil(), "%s of schema :%s can never fit :%s in %s", r.ref.path(), pair.producer, pair.consumer, showPath(path))
+	given, wants := c.ends(pair, keysOf(below), r.ref.where, len(r.ref.steps) == 0)
+	c.bad(checkNeverFits, path, edn.Nil(), "%s of schema :%s is %s and can never fit :%s, which wants %s, in %s", r.ref.path(),
+		pair.producer, specOf(given), pair.consumer, specOf(wants), showPath(path))
 }
 
 // fitPair names the schemas at both ends of a slot.
@@ -234,29 +236,7 @@ var mapSchema = sync.OnceValue(func() *schema.Schema { return schema.MustCompile
 // decideFit is false only if every schema that the producer can have at its path
 // surely misses every schema that the consumer can want at its own.
 func (c *checker) decideFit(pair fitPair, from, to []edn.Value, whole bool) bool {
-	in, ok := c.env.Registry.Schema(pair.consumer)
-	if !ok {
-		return true
-	}
-	wanted, all := reach([]*schema.Schema{in}, to, true)
-	if !all || len(wanted) == 0 {
-		return true
-	}
-	given := []*schema.Schema{mapSchema()}
-	if whole {
-		// A whole slot is a map, but for text positions, where its text goes.
-		if wantsText(in.Branches(to...)) {
-			return true
-		}
-	} else {
-		out, ok := c.env.Registry.Schema(pair.producer)
-		if !ok {
-			return true
-		}
-		if given, all = reach([]*schema.Schema{out}, from, true); !all || len(given) == 0 {
-			return true
-		}
-	}
+	given, wanted := c.ends(pair, from, to, whole)
 	for _, g := range given {
 		for _, w := range wanted {
 			if schema.Satisfies(g, w) != schema.No {
@@ -264,7 +244,43 @@ func (c *checker) decideFit(pair fitPair, from, to []edn.Value, whole bool) bool
 			}
 		}
 	}
-	return false
+	return len(given) == 0
+}
+
+// ends returns the schemas that the producer can have at its path and those that the consumer can want at its own; none
+// if some of them are not known.
+func (c *checker) ends(pair fitPair, from, to []edn.Value, whole bool) (given, wanted []*schema.Schema) {
+	in, ok := c.env.Registry.Schema(pair.consumer)
+	if !ok {
+		return nil, nil
+	}
+	wanted, all := reach([]*schema.Schema{in}, to, true)
+	switch {
+	case !all || len(wanted) == 0:
+		return nil, nil
+	case whole && wantsText(in.Branches(to...)):
+		return nil, nil
+	case whole: // a map, but for text positions, where its text goes
+		return []*schema.Schema{mapSchema()}, wanted
+	}
+	out, ok := c.env.Registry.Schema(pair.producer)
+	if !ok {
+		return nil, nil
+	}
+	if given, all = reach([]*schema.Schema{out}, from, true); !all || len(given) == 0 {
+		return nil, nil
+	}
+	return given, wanted
+}
+
+// specOf shows the first of some schemas in a message.
+func specOf(list []*schema.Schema) string {
+	const most = 40
+	s := list[0]
+	if spec := s.String(); len(spec) <= most {
+		return spec
+	}
+	return ":" + s.Kind().String()
 }
 
 // maxBranches bounds how many alternatives are followed; beyond it nothing is

@@ -61,10 +61,11 @@ func TestCheckTable(t *testing.T) {
 		{respond + ` :budget 5}`, []string{`1:72: error CHECK-015 wanted a map, got 5, in [:nodes 0 :budget]`}},
 		{respond + ` :session? true}`, []string{`1:64: error CHECK-010 this build does not have :session?, remove it in [:nodes 0]`}},
 		// IR-012: a map over a handle.
-		{`{:op :map :over [1] :fn {:cap/ref :llm/voice} :intent :text/respond :done {:must #{:schema-valid}} :dispatch {:policy :declared}}`, nil},
-		{`{:op :map :over [1] :fn {:cap/ref :llm/voice}}`, nil},
-		{`{:op :map :over [1] :fn {:cap/ref :llm/voic}}`, []string{`1:34: error CHECK-012 unknown capability :llm/voic in [:nodes 0 :fn 0 :dispatch :candidates 0]; nearest is :llm/voice`}},
-		{`{:op :map :over [1] :fn {:cap/ref :llm/voice} :intent :text/respnd}`, []string{`1:34: error CHECK-011 unknown intent :text/respnd in [:nodes 0 :fn 0 :intent]; nearest is :text/respond`}},
+		{`{:op :map :over [{:prompt "p"}] :fn {:cap/ref :llm/voice} :intent :text/respond :done {:must #{:schema-valid}} :dispatch {:policy :declared}}`, nil},
+		{`{:op :map :over [{:prompt "p"}] :fn {:cap/ref :llm/voice}}`, nil},
+		{`{:op :map :over [1] :fn {:cap/ref :llm/voice}}`, []string{`1:26: error CHECK-020 :item is {:value 1}, which can never fit :req/text: [:prompt] required key is missing, in [:nodes 0 :over]`}},
+		{`{:op :map :over [1] :fn {:cap/ref :llm/voic}}`, []string{`1:34: error CHECK-012 unknown capability :llm/voic in [:nodes 0 :fn]; nearest is :llm/voice`}},
+		{`{:op :map :over [1] :fn {:cap/ref :llm/voice} :intent :text/respnd}`, []string{`1:64: error CHECK-011 unknown intent :text/respnd in [:nodes 0 :intent]; nearest is :text/respond`}},
 		{`{:op :map :over [1] :fn :llm/voice}`, []string{`1:34: error CHECK-015 wanted a handle such as {:cap/ref :ns/name}, or a slot that holds one, got :llm/voice, in [:nodes 0 :fn]`}},
 		{`{:op :map :over [1] :fn {:slot/id :best}}`, []string{`1:34: error CHECK-027 which intent a handle from a slot serves is not known before the run: write :intent beside :fn in [:nodes 0 :fn]`}},
 		{`{:op :map :over [1] :fn {:cap/ref :llm/voice} :dispatch {:candidates [:llm/voice]}}`, []string{`1:79: error CHECK-027 the :fn of a map says who is asked, remove :candidates in [:nodes 0 :dispatch :candidates]`}},
@@ -205,14 +206,20 @@ func TestCheckTable(t *testing.T) {
 		{`{:op :emit :id "a" :input 1 :needs ["a"]}`, []string{`1:45: error CHECK-019 nodes wait for each other: a -> a`}},
 		{`{:op :let :id "a" :value 1 :as :x :needs ["b"]} {:op :emit :id "b" :input :x}`, []string{`1:58: error CHECK-019 nodes wait for each other: a -> b -> a`}},
 
+		{`{:op :let :id "a" :value 1 :needs ["b"]} {:op :let :id "b" :value 1 :needs ["a"]} {:op :let :id "c" :value 1 :needs ["d" "a"]} ` +
+			`{:op :let :id "d" :value 1 :needs ["c"]} {:op :emit :id "e" :input 1 :needs ["e" "d"]}`, []string{
+			`1:85: error CHECK-019 nodes wait for each other: a -> b -> a`,
+			`1:171: error CHECK-019 nodes wait for each other: c -> d -> c`,
+			`1:213: error CHECK-019 nodes wait for each other: e -> e`}},
+
 		// CHECK-020: schemas can never fit.
 		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :call :intent :num/add :input {:n {:slot/path [:x :s]}} :as :y} {:op :emit :input :y}`,
-			[]string{`1:99: error CHECK-020 [:x :s] of schema :res/number can never fit :req/number in [:nodes 1 :input :n]`}},
+			[]string{`1:99: error CHECK-020 [:x :s] of schema :res/number is :string and can never fit :req/number, which wants :int, in [:nodes 1 :input :n]`}},
 		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :call :intent :num/add :input {:n {:slot/id :x}} :as :y} {:op :emit :input :y}`,
-			[]string{`1:99: error CHECK-020 :x of schema :res/number can never fit :req/number in [:nodes 1 :input :n]`}},
+			[]string{`1:99: error CHECK-020 :x of schema :res/number is :map and can never fit :req/number, which wants :int, in [:nodes 1 :input :n]`}},
 		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :call :intent :num/add :input {:n {:slot/path [:x :out :many 0]} :list [{:slot/path [:x :n]}]} :as :y} {:op :emit :input :y}`, nil},
 		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :call :intent :num/add :input {:n 1 :list [{:slot/path [:x :s]}]} :as :y} {:op :emit :input :y}`,
-			[]string{`1:108: error CHECK-020 [:x :s] of schema :res/number can never fit :req/number in [:nodes 1 :input :list 0]`}},
+			[]string{`1:108: error CHECK-020 [:x :s] of schema :res/number is :string and can never fit :req/number, which wants :int, in [:nodes 1 :input :list 0]`}},
 		{respond + ` :as :x} {:op :call :intent :num/add :input {:n {:slot/path [:x :text]}} :as :y} {:op :emit :input :y}`,
 			[]string{
 				`1:111: warning CHECK-020 [:x :text] does not fit :req/number as its producer describes it, in [:nodes 1 :input :n]`}},
@@ -227,12 +234,12 @@ func TestCheckTable(t *testing.T) {
 		{`{:op :call :intent :num/add :input {:n 1} :as :x} ` +
 			`{:op :call :intent :num/add :input {:n {:slot/path [:x :n]}}} ` +
 			`{:op :call :intent :num/add :input {:n {:slot/path [:x :s]}}}`,
-			[]string{`1:161: error CHECK-020 [:x :s] of schema :res/number can never fit :req/number in [:nodes 2 :input :n]`}},
+			[]string{`1:161: error CHECK-020 [:x :s] of schema :res/number is :string and can never fit :req/number, which wants :int, in [:nodes 2 :input :n]`}},
 		{`{:op :let :value "1" :as :s} {:op :call :intent :num/add :input {:n {:slot/id :s} :list {:slot/id :s}} :as :y} ` +
 			`{:op :emit :input :y}`,
 			[]string{
-				`1:78: error CHECK-020 :s is "1", which can never fit :req/number in [:nodes 1 :input :n]`,
-				`1:98: error CHECK-020 :s is "1", which can never fit :req/number in [:nodes 1 :input :list]`}},
+				`1:78: error CHECK-020 :s is "1", which can never fit :req/number: should be an integer, in [:nodes 1 :input :n]`,
+				`1:98: error CHECK-020 :s is "1", which can never fit :req/number: should be a vector, in [:nodes 1 :input :list]`}},
 
 		// CHECK-049: a slot path leads to what is not described.
 		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :emit :input {:a {:slot/path [:x :mny 0]} :b {:slot/path [:x :out :other]}}}`, []string{`1:82: warning CHECK-049 [:x :mny 0] leads to :mny, which :res/number does not name, in [:nodes 1 :input :a]; nearest is :many`}},

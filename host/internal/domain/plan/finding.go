@@ -49,6 +49,8 @@ type Finding struct {
 
 	// key says that the finding is about the key at the end of Path.
 	key bool
+	// binding is the slot whose known value does not fit, "" for another finding.
+	binding string
 }
 
 // Render writes the finding on one line, after the name of the text.

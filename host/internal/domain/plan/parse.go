@@ -106,7 +106,7 @@ func (ps *parser) planKey(p *Plan, key, v edn.Value) {
 	case "mode":
 		mode, ok := parseMode(v)
 		if !ok {
-			ps.wrong(v, ":strict, :lazy or :hybrid")
+			ps.wrongName(v, ":strict, :lazy or :hybrid", modeNames[:])
 		}
 		p.Mode = mode
 	case "max-parallel":
@@ -157,19 +157,10 @@ func (ps *parser) bindings(v edn.Value) bool {
 
 // body reads the nodes of a plan or of a map; the current path is theirs.
 func (ps *parser) body(p *Plan, nodes edn.Value) {
-	n := nodes.Len()
-	p.nodesPath = slices.Clone(ps.cur)
-	if limit := min(ps.limits.Nodes, ps.limits.RunNodes-ps.nodes); n > limit {
-		ps.bad(checkLimit, "%d nodes are more than the limit of %d in %s", n, max(limit, 0), showPath(ps.cur))
-		p.truncated = true
+	sc := ps.begin(p, nodes.Len())
+	if sc == nil {
 		return
 	}
-	ps.nodes += n
-	p.Nodes = make([]Node, n)
-	p.writers = make(map[string]int, n)
-	p.reads = make([]read, 0, n)
-	ids := make(map[string]int, n)
-	sc := &scope{parser: ps, plan: p, ids: ids}
 	i := 0
 	for v := range nodes.Elems() {
 		ps.in(edn.Int(int64(i)), func() { sc.readNode(i, v) })
@@ -180,6 +171,22 @@ func (ps *parser) body(p *Plan, nodes edn.Value) {
 			ps.in(edn.Int(int64(i)), func() { ps.in(kNeeds, func() { sc.resolveNeeds(i, v) }) })
 		}
 	}
+}
+
+// begin makes room for n nodes; nil if they are too many.
+func (ps *parser) begin(p *Plan, n int) *scope {
+	p.nodesPath = slices.Clone(ps.cur)
+	if limit := min(ps.limits.Nodes, ps.limits.RunNodes-ps.nodes); n > limit {
+		ps.bad(checkLimit, "%d nodes are more than the limit of %d in %s", n, max(limit, 0), showPath(ps.cur))
+		p.truncated = true
+		return nil
+	}
+	ps.nodes += n
+	p.Nodes = make([]Node, n)
+	p.writers = make(map[string]int, n)
+	p.reads = make([]read, 0, n)
+	ids := make(map[string]int, n)
+	return &scope{parser: ps, plan: p, ids: ids}
 }
 
 // resolveNeeds turns the ids that node i waits for into indices.
@@ -219,6 +226,12 @@ func nearestID(id string, ids map[string]int) edn.Value {
 
 // path returns the path of node i in the text, with more steps behind it.
 func (p *Plan) path(i int, more ...edn.Value) []edn.Value {
+	if p.fn != nil {
+		i = p.fn.node
+		if len(more) > 0 && !p.fn.intent && edn.Equal(more[0], kIntent) {
+			more = []edn.Value{kFn}
+		}
+	}
 	out := make([]edn.Value, 0, len(p.nodesPath)+1+len(more))
 	out = append(out, p.nodesPath...)
 	out = append(out, edn.Int(int64(i)))
@@ -249,6 +262,12 @@ func (ps *parser) wrong(got edn.Value, wanted string) {
 	if !ps.full(Error) {
 		ps.bad(checkType, "wanted %s, got %s, in %s", wanted, show(got), showPath(ps.cur))
 	}
+}
+
+// wrongName is wrong for one of a few keywords.
+func (ps *parser) wrongName(got edn.Value, wanted string, known []string) {
+	name, _ := got.AsKeyword()
+	ps.badNear(checkType, nearest(name, known), "wanted %s, got %s, in %s", wanted, show(got), showPath(ps.cur))
 }
 
 // badKey reports an error about the key at the end of the current path.

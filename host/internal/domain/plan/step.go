@@ -131,5 +131,6 @@ func (t *Template) wholeSlot(f *Frame) (Slot, bool) {
 // misfilled is the error of a position whose filled value has the wrong shape.
 func (n *Node) misfilled(key, wanted string, got edn.Value) *contract.Error {
 	return contract.Errorf("plan/invalid", "node %s: :%s must be %s after filling, not %s", n.ID, key, wanted, show(got)).
+		WithHint("have the slot that fills :"+key+" hold "+wanted).
 		WithDetail("got", edn.Text(got.Kind().String()))
 }

@@ -136,7 +136,8 @@ func (s *scope) fill(i int, n *plan.Node, w *dispatch.Work, capID string) (err *
 		}
 		var ok bool
 		if w.System, ok = v.AsString(); !ok {
-			return contract.Errorf("plan/invalid", "the :system of :%s is no string", w.Intent)
+			return contract.Errorf("plan/invalid", "the :system of :%s is no string", w.Intent).
+				WithHint("have the slot in :system hold a string")
 		}
 	}
 	return s.fillMaps(n, w, capID)
@@ -162,7 +163,8 @@ func (s *scope) fillMaps(n *plan.Node, w *dispatch.Work, capID string) *contract
 			return err
 		}
 		if v.Kind() != edn.KindMap {
-			return contract.Errorf("plan/invalid", "the :%s of :%s is no map", part.name, w.Intent)
+			return contract.Errorf("plan/invalid", "the :%s of :%s is no map", part.name, w.Intent).
+				WithHint("have the slot in :" + part.name + " hold a map")
 		}
 		if part.into.Kind() != edn.KindMap {
 			*part.into = v
@@ -188,10 +190,12 @@ func (s *scope) candidates(n *plan.Node) (*policy.Layer, *contract.Error) {
 			id, ok = c.Key("cap/ref").AsKeyword()
 		}
 		if !ok {
-			return nil, contract.Errorf("plan/invalid", "a candidate is neither a capability nor a handle").WithDetail("got", c)
+			return nil, contract.Errorf("plan/invalid", "a candidate is neither a capability nor a handle").WithDetail("got", c).
+				WithHint("have the slot in :candidates or :fn hold a capability id such as :ns/name, or a handle")
 		}
 		if _, known := s.run.ev.Registry.Capability(id); !known {
-			return nil, contract.Errorf("cap/not-found", "there is no capability :%s", id)
+			return nil, contract.Errorf("cap/not-found", "there is no capability :%s", id).
+				DidYouMean(":" + s.run.ev.Registry.NearestCapability(id))
 		}
 		ids = append(ids, id)
 	}

@@ -346,7 +346,7 @@ func TestCandidatesFromASlot(t *testing.T) {
 	w := two(t)
 	w.On("a/two", value(`{:n 2}`))
 	text := func(v string) string {
-		return `{:nodes [{:op :let :value ` + v + ` :as :best} {:op :call :intent :text/respond :input {} :as :x :dispatch {:candidates [{:slot/id :best} :a/one]}} {:op :emit :input :x}]}`
+		return `{:nodes [{:op :let :value {:slot/id :given :slot/default ` + v + `} :as :best} {:op :call :intent :text/respond :input {} :as :x :dispatch {:candidates [{:slot/id :best} :a/one]}} {:op :emit :input :x}]}`
 	}
 	for _, v := range []string{`{:cap/ref :a/two}`, `:a/two`} {
 		r := run(t, w, text(v))
