@@ -20,10 +20,6 @@ func (c *command) adminCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "admin",
 		Short: "have the daemon of this data directory do something, or make its unit file",
-		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			return usagef("admin needs a verb: reload, drain, events, budget, action or systemd-unit")
-		},
 	}
 	cmd.AddCommand(c.reloadCommand(), c.drainCommand(), c.eventsCommand(), c.budgetCommand(), c.actionCommand(), c.unitCommand())
 	return cmd

@@ -148,8 +148,8 @@ func (c *command) root() *cobra.Command {
 	flags.BoolVar(&c.verbose, "verbose", false, "tell more of an error: its class and source, and the policy of the call")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		var wrong *pflag.InvalidValueError
-		if errors.As(err, &wrong) && wrong.GetFlag().Value.Type() == "duration" {
-			err = fmt.Errorf("--%s %s: expected a time with a unit, such as 30s", wrong.GetFlag().Name, wrong.GetValue())
+		if errors.As(err, &wrong) && expected[wrong.GetFlag().Value.Type()] != "" {
+			err = fmt.Errorf("--%s %s: expected %s", wrong.GetFlag().Name, wrong.GetValue(), expected[wrong.GetFlag().Value.Type()])
 		}
 		return usageError{err: err, verb: cmd.CommandPath(), nearest: nearestFlag(cmd, err)}
 	})
@@ -160,8 +160,20 @@ func (c *command) root() *cobra.Command {
 	)
 	c.completions(root)
 	root.SetHelpCommand(helpCommand())
+	wantVerbs(root)
 	wrapArgs(root)
 	return fitHelp(root)
+}
+
+// expected says what the flags of a type take. The other types have errors of
+// their own.
+var expected = map[string]string{
+	"bool":           "true or false",
+	"duration":       "a time with a unit, such as 30s",
+	"float64":        "a number",
+	"int":            "a whole number",
+	"stringToString": "NAME=FILE",
+	"uint64":         "a whole number that is not negative",
 }
 
 // helpCommand prints the help of a verb, and refuses words that are none.
@@ -250,12 +262,38 @@ func nearestVerb(cmd *cobra.Command, args []string) string {
 	return ""
 }
 
+// wantVerbs makes each command that does nothing itself ask for one below it.
+func wantVerbs(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		wantVerbs(sub)
+	}
+	if cmd.Runnable() || !cmd.HasAvailableSubCommands() {
+		return
+	}
+	var verbs []string
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() {
+			verbs = append(verbs, sub.Name())
+		}
+	}
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		name := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
+		last := len(verbs) - 1
+		return usagef("%s needs a verb: %s", name, strings.TrimPrefix(strings.Join(verbs[:last], ", ")+" or "+verbs[last], " or "))
+	}
+}
+
 // wrapArgs makes wrong arguments usage errors that know their verb.
 func wrapArgs(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			if err := check(cmd, args); err != nil {
-				if text := err.Error(); strings.HasPrefix(text, "accepts ") || strings.HasPrefix(text, "requires ") {
+				text := err.Error()
+				switch {
+				case strings.HasPrefix(text, "unknown command ") && !cmd.HasSubCommands():
+					err = fmt.Errorf("%s takes no arguments, got %q", cmd.CommandPath(), args[0])
+				case strings.HasPrefix(text, "accepts "), strings.HasPrefix(text, "requires "):
 					err = fmt.Errorf("expected %s, got %s", strings.TrimSuffix(cmd.UseLine(), " [flags]"), config.Counted(len(args), "argument"))
 				}
 				return usageError{err: err, verb: cmd.CommandPath(), nearest: nearestVerb(cmd, args)}
@@ -348,7 +386,10 @@ const diskHint = "\"df\" shows whether the disk is full or read-only; the log of
 // environmentHint is the next step for what is missing around the host.
 func environmentHint(err error) string {
 	var path *os.PathError
+	var file *fileError
 	switch {
+	case errors.Is(err, os.ErrNotExist) && errors.As(err, &file) && file.written:
+		return "name a file in a directory that exists and can be written"
 	case errors.Is(err, os.ErrNotExist):
 		return "name a file that exists"
 	case errors.Is(err, os.ErrPermission) && errors.As(err, &path) && path.Op == "mkdir":
@@ -359,7 +400,7 @@ func environmentHint(err error) string {
 		return "name a file, not a directory"
 	case errors.Is(err, syscall.EROFS), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EIO):
 		return diskHint
-	case errors.As(err, new(*fileError)):
+	case errors.As(err, &file):
 		return "name a file that can be read"
 	}
 	return "\"ferment validate\" and \"ferment plugin list\" show what the configuration names"

@@ -188,12 +188,12 @@ func (c *command) formatted(args []string) ([]string, error) {
 			err = fmt.Errorf("directory %s holds no configuration: no %s, and nothing in common or local", name, config.DefaultFile)
 		}
 		if err != nil {
-			return nil, &fileError{err}
+			return nil, &fileError{err: err}
 		}
 		for _, file := range files {
 			rel, err := filepath.Rel(c.path(name), file)
 			if err != nil {
-				return nil, &fileError{err}
+				return nil, &fileError{err: err}
 			}
 			names = append(names, filepath.Join(name, rel))
 		}
@@ -211,7 +211,7 @@ func (c *command) formatOne(name string, check, diff bool) (bool, error) {
 		}
 	} else {
 		if f, err = config.FormatFileAs(name, c.path(name)); err != nil {
-			err = &fileError{err}
+			err = &fileError{err: err}
 		}
 	}
 	if err != nil {

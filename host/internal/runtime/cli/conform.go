@@ -344,7 +344,7 @@ func (c *command) openReports(o conforming) (*reports, error) {
 			f, err := os.Create(c.path(one.name))
 			if err != nil {
 				r.close()
-				return nil, &fileError{fmt.Errorf("write %s: %w", one.name, cause(err))}
+				return nil, &fileError{err: fmt.Errorf("write %s: %w", one.name, cause(err)), written: true}
 			}
 			r.files = append(r.files, f)
 			*one.to = f
@@ -377,7 +377,7 @@ func (r *reports) write(report conformance.Report) error {
 			return err
 		}
 		if _, err := one.to.Write(text); err != nil {
-			return &fileError{fmt.Errorf("write the report: %w", err)}
+			return &fileError{err: fmt.Errorf("write the report: %w", err), written: true}
 		}
 	}
 	return nil

@@ -127,7 +127,7 @@ func vacant(dir string) error {
 		case err == nil:
 			taken = append(taken, name)
 		case !errors.Is(err, fs.ErrNotExist):
-			return &fileError{err}
+			return &fileError{err: err}
 		}
 	}
 	if len(taken) == 0 {
@@ -140,7 +140,7 @@ func vacant(dir string) error {
 // writeProject writes the files and returns the names of those that it made, also with an error.
 func writeProject(dir, program string) ([]string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, &fileError{err}
+		return nil, &fileError{err: err, written: true}
 	}
 	var written []string
 	for _, f := range projectFiles {
@@ -151,12 +151,12 @@ func writeProject(dir, program string) ([]string, error) {
 		shown := strings.ReplaceAll(string(text), strconv.Quote(projectProgram), strconv.Quote(program))
 		out, err := os.OpenFile(filepath.Join(dir, f.name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 		if err != nil {
-			return written, &fileError{err}
+			return written, &fileError{err: err, written: true}
 		}
 		written = append(written, f.name)
 		_, err = out.WriteString(shown)
 		if err = errors.Join(err, out.Close()); err != nil {
-			return written, &fileError{err}
+			return written, &fileError{err: err, written: true}
 		}
 	}
 	return written, nil

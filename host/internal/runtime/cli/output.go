@@ -55,8 +55,12 @@ type formatFlag struct {
 
 func (f formatFlag) String() string { return "false" }
 func (f formatFlag) Set(s string) error {
-	if s == "true" {
+	switch s {
+	case "true":
 		*f.into = f.is
+	case "false":
+	default:
+		return errors.New("expected true, false or no value")
 	}
 	return nil
 }

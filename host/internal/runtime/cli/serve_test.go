@@ -290,7 +290,7 @@ func TestServeExitCodes(t *testing.T) {
 		prepare func(t *testing.T, w *world)
 	}{
 		"usage":                {code: 64, args: []string{"--nope"}, say: "unknown flag"},
-		"arguments":            {code: 64, args: []string{"now"}, say: "unknown command"},
+		"arguments":            {code: 64, args: []string{"now"}, say: "takes no arguments"},
 		"profile that is none": {code: 64, args: []string{"--profile", "prd"}, say: "prod"},
 		"no configuration":     {code: 78, args: []string{"--config", "absent.hcl"}, say: "absent.hcl"},
 		"wrong configuration": {code: 78, say: "config/unknown-name", prepare: func(_ *testing.T, w *world) {

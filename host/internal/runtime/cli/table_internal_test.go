@@ -67,6 +67,33 @@ func TestStatusOfFullDisk(t *testing.T) {
 	assert.NotContains(t, text(littleSpace), "disk:")
 }
 
+// CLI-001: what is waited for after something slow is told too, once it takes
+// long itself.
+func TestProgressOfSeveralSlowStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		w := &watcher{on: true, out: &out, begun: time.Now()}
+		stop := w.tellStarting()
+		for _, wait := range []struct {
+			plugin string
+			took   time.Duration
+		}{{"slow", slowStart}, {"quick", slowStart - time.Millisecond}, {"slower", slowStart}} {
+			w.asking(wait.plugin)
+			time.Sleep(wait.took) // on the clock of the bubble
+			synctest.Wait()
+			w.asking("")
+		}
+		w.transition(daemon.Transition{Plugin: "late", To: "starting"})
+		time.Sleep(slowStart)
+		synctest.Wait()
+		stop()
+		time.Sleep(time.Hour)
+		assert.Equal(t, "  300ms  starting slow for its description\n"+
+			"  899ms  starting slower for its description\n"+
+			" 1.199s  starting late\n", out.String())
+	})
+}
+
 // CLI-001: a start that takes longer than 300 ms says what it waits for, and a
 // quick one says nothing.
 func TestProgressOfSlowStart(t *testing.T) {

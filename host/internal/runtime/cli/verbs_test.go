@@ -197,7 +197,7 @@ var verbs = []struct {
 	{args: "validate --config broken.hcl --max-errors 2", exit: 1, out: `(?s)\(8 not shown\)\n$`},
 	{args: "validate --config absent.hcl", exit: 3, out: `^error: file "absent.hcl" cannot be read`},
 	{args: "validate --config missing.hcl", exit: 1, out: `^error: plugin "text": bin/plugins/absent`},
-	{args: "validate now", exit: 2, err: `^error: unknown command "now" for "ferment validate"`},
+	{args: "validate now", exit: 2, err: `^error: ferment validate takes no arguments, got "now"`},
 
 	{args: "fmt", out: ``},
 	{args: "fmt --check ferment.hcl", out: ``},
@@ -224,7 +224,7 @@ var verbs = []struct {
 	{args: "doctor", out: `(?s)^area +part +state +what was found\n.*\nisolation +level +ok .*\nplugin +text +ok .*level strict, enforcement\n +kernel, no needs.*, 0 fail\n$`},
 	{args: "doctor --config missing.hcl", exit: 1, out: `(?s)\nconfiguration +files +fails +1 error; `},
 	{args: "doctor --config absent.hcl", exit: 1, out: `(?s)\nconfiguration +files +fails `},
-	{args: "doctor now", exit: 2, err: `unknown command "now"`},
+	{args: "doctor now", exit: 2, err: `takes no arguments, got "now"`},
 	{args: "plugin list", out: `(?s)^plugin +configured +locked +installed +running +condition +isolation\ntext +- +1.0.0 +1.0.0 +- +required +strict\n    provides text/classifier text/extractive text/template; block ferment.hcl:1:1\nmine `},
 	{args: "plugin inspect text", out: `(?s)^text 1.0.0 \(required, block at ferment.hcl:1:1\)\n  command: bin/plugins/text\n`},
 	{args: "plugin inspect tex", exit: 5, err: `(?s)^error: there is no plugin "tex".*did you mean text\?`},
@@ -239,7 +239,7 @@ var verbs = []struct {
 	{args: "plugin lst", exit: 2, err: `^error: unknown command "lst" for "ferment plugin"`},
 
 	{args: "version", out: `^ferment \S+\nenvelope 1, plugin protocol ferment.plugin.v1\ngo`},
-	{args: "version now", exit: 2, err: `^error: unknown command "now"`},
+	{args: "version now", exit: 2, err: `^error: ferment version takes no arguments, got "now"`},
 	{args: "vrsion", exit: 2, err: `^error: unknown command "vrsion" for "ferment"`},
 	{args: "version --loud", exit: 2, err: `(?s)^error: unknown flag: --loud\n.*"ferment version --help"`},
 }

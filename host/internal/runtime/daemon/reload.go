@@ -111,12 +111,32 @@ func (d *Daemon) logReload(why string, out reloaded, took time.Duration) {
 	args := []any{"why", why, "took", took.Round(time.Millisecond).String()}
 	switch {
 	case out.err != nil:
-		d.log.Error("reload refused", append(args, "error", out.err.Error(), "details", out.err.Details.String())...)
+		args = append(args, "error", out.err.Error())
+		if found := findings(out.err.Details.Key("report")); len(found) > 0 {
+			args = append(args, "findings", found)
+		} else {
+			args = append(args, "details", out.err.Details.String())
+		}
+		d.log.Error("reload refused", args...)
 	case !out.value.Key("changed?").Truthy():
 		d.log.Info("reload: no change", args...)
 	default:
 		d.log.Info("config/reloaded", append(args, "old", out.value.Key("was").String(), "new", out.value.Key("hash").String(), "actions", out.value.Key("changes").String())...)
 	}
+}
+
+// findings are the diagnostics of a report, a line for each with its place.
+func findings(report edn.Value) []string {
+	var out []string
+	for x := range report.Key("diagnostics").Elems() {
+		line, _ := x.Key("message").AsString()
+		if at := x.Key("range"); !at.IsNil() {
+			file, _ := at.Key("file").AsString()
+			line = fmt.Sprintf("%s:%s:%s: %s", file, at.Key("line"), at.Key("column"), line)
+		}
+		out = append(out, line)
+	}
+	return out
 }
 
 // reload takes the steps of HCL-039. It fails without a trace or commits.
@@ -184,6 +204,7 @@ func (d *Daemon) commit(ctx context.Context, h *Host, old, next *Loaded, change 
 	}
 	h.runs.install(g)
 	h.judging(next)
+	d.warn(next)
 	return nil
 }
 

@@ -194,6 +194,7 @@ func (d *Daemon) start(ctx context.Context) error {
 	// From here on the host goes down with the daemon.
 	d.host.Store(h)
 	step("configuration", "files", len(loaded.Files), "hash", loaded.Hash, "profile", loaded.Profile)
+	d.warn(loaded)
 	for _, w := range loaded.Weaker() {
 		d.log.Warn("weaker than profile prod", "setting", strings.Join(w.Path, "."), "value", w.Written, "prod", w.ProdWritten)
 	}
@@ -213,6 +214,21 @@ func (d *Daemon) start(ctx context.Context) error {
 	}
 	step("plugins", "processes", len(h.Plugins()))
 	return nil
+}
+
+// warn logs what the configuration does without, such as an optional plugin
+// whose program is missing.
+func (d *Daemon) warn(loaded *Loaded) {
+	for _, x := range loaded.Diagnostics {
+		if x.Severity != config.SeverityWarning {
+			continue
+		}
+		args := []any{"type", x.Type, "message", x.Message}
+		if x.Range != nil {
+			args = append(args, "where", x.Range.String())
+		}
+		d.log.Warn("configuration", args...)
+	}
 }
 
 func (d *Daemon) stepper() func(what string, args ...any) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // connections counts what is open on all listeners (AUTH-033).
@@ -27,7 +28,9 @@ type connections struct {
 // address, and are counted for nobody but themselves: an operator has to get
 // through when the places of others are taken. One process has as many there as
 // one address: a plugin may reach that socket, and has no business on it.
-func (c *connections) enter(conn net.Conn) (leave func(), ok bool) {
+//
+// The error names the limit that leaves no place.
+func (c *connections) enter(conn net.Conn) (leave func(), refused *contract.Error) {
 	limits := defaultLimits
 	if s := c.api.backend.Settings(); s != nil {
 		limits = s.Limits
@@ -39,8 +42,11 @@ func (c *connections) enter(conn net.Conn) (leave func(), ok bool) {
 	ip := tcp.AddrPort().Addr().Unmap()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.total >= limits.Connections || c.byAddress[ip] >= limits.PerAddress {
-		return nil, false
+	switch {
+	case c.total >= limits.Connections:
+		return nil, noPlace("the listeners have", "http.limits.connections", limits.Connections)
+	case c.byAddress[ip] >= limits.PerAddress:
+		return nil, noPlace("this address has", "http.limits.per_address", limits.PerAddress)
 	}
 	c.total++
 	c.byAddress[ip]++
@@ -51,18 +57,25 @@ func (c *connections) enter(conn net.Conn) (leave func(), ok bool) {
 		if c.byAddress[ip]--; c.byAddress[ip] == 0 {
 			delete(c.byAddress, ip)
 		}
-	}, true
+	}, nil
+}
+
+// noPlace refuses a connection beyond a limit of the configuration.
+func noPlace(holder, setting string, limit int) *contract.Error {
+	return contract.Errorf("runtime/overloaded", "%s %d open connections, which is the limit", holder, limit).
+		WithDetail("setting", edn.Text(setting)).WithDetail("limit", edn.Int(int64(limit))).
+		WithHint("try again when a connection has ended, send several requests over one, or raise " + setting)
 }
 
 // enterLocal takes one of the places that a process has.
-func (c *connections) enterLocal(pid, most int) (leave func(), ok bool) {
+func (c *connections) enterLocal(pid, most int) (leave func(), refused *contract.Error) {
 	if pid <= 0 {
-		return func() {}, true
+		return func() {}, nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.byProcess[pid] >= most {
-		return nil, false
+		return nil, noPlace("this process has", "http.limits.per_address", most)
 	}
 	if c.byProcess == nil {
 		c.byProcess = map[int]int{}
@@ -74,7 +87,7 @@ func (c *connections) enterLocal(pid, most int) (leave func(), ok bool) {
 		if c.byProcess[pid]--; c.byProcess[pid] == 0 {
 			delete(c.byProcess, pid)
 		}
-	}, true
+	}, nil
 }
 
 // counted is a listener that turns connections away beyond the limits, and has
@@ -94,16 +107,16 @@ func (l *counted) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		secure := l.tls()
-		leave, ok := l.count.enter(conn)
+		leave, refused := l.count.enter(conn)
 		switch {
-		case ok && secure != nil:
+		case refused == nil && secure != nil:
 			return tls.Server(&countedConn{Conn: conn, leave: leave}, secure), nil
-		case ok:
+		case refused == nil:
 			return &countedConn{Conn: conn, leave: leave}, nil
 		case secure != nil:
 			_ = conn.Close() // a handshake is what there is no room for
 		default:
-			l.count.turnAway(conn)
+			l.count.turnAway(conn, refused)
 		}
 	}
 }
@@ -126,9 +139,9 @@ const (
 // closed before its request was read is reset, and with it the answer may be
 // lost; so the request is read and forgotten, by few at a time, little of it
 // and not for long.
-func (c *connections) turnAway(conn net.Conn) {
+func (c *connections) turnAway(conn net.Conn, refused *contract.Error) {
 	_ = conn.SetDeadline(time.Now().Add(farewell))
-	_, _ = conn.Write(lastAnswer(contract.Errorf("runtime/overloaded", "every connection is taken")))
+	_, _ = conn.Write(lastAnswer(refused))
 	c.mu.Lock()
 	full := c.leaving >= farewells
 	if !full {

@@ -126,6 +126,7 @@ func TestConnectionLimits(t *testing.T) {
 	assert.Equal(t, 503, a.status)
 	assert.Equal(t, "runtime/overloaded", a.failure(t))
 	assert.Equal(t, "1", a.header.Get("Retry-After"))
+	assert.Equal(t, `"http.limits.per_address"`, a.value(t).Key("error").Key("details").Key("setting").String())
 	assert.Equal(t, 200, w.operator("GET /health", "").status)
 	// Who has asked already gets the answer and no reset, with a body too.
 	for range 20 {
