@@ -420,8 +420,8 @@ func cancelStops(ctx context.Context, b *bench) error {
 // inFlight waits until the plugin says that a call is in flight. It gives
 // false if the call ended before.
 func (b *bench) inFlight(ctx context.Context, in Instance, over <-chan struct{}) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, b.call)
-	defer cancel()
+	limit := time.NewTimer(b.call)
+	defer limit.Stop()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -435,6 +435,8 @@ func (b *bench) inFlight(ctx context.Context, in Instance, over <-chan struct{})
 		select {
 		case <-over:
 			return false, nil
+		case <-limit.C:
+			return false, want("in_flight of Health counts the call that is in flight", "%d after %s", h.InFlight, b.call)
 		case <-tick.C:
 		}
 	}
