@@ -22,7 +22,13 @@ var (
 )
 
 func reservedAs(what string, attempt int, gate string) *journal.BudgetReserved {
-	r := &journal.BudgetReserved{For: what, Scopes: []string{"run", "node"}, Amount: attempts, Attempt: attempt, Gate: gate}
+	r := &journal.BudgetReserved{
+		For:     what,
+		Scopes:  []string{"run", "node"},
+		Amount:  attempts,
+		Attempt: attempt,
+		Gate:    gate,
+	}
 	r.SetSeq(3)
 	return r
 }
@@ -91,8 +97,10 @@ func wholes() []struct {
 			Width:    2,
 			Coerced:  []edn.Value{edn.MustRead(`[:input :text]`)},
 			Stream:   "first-token",
-		}, `{:candidates [{:cap/id :a/one :figures {:p95-ms 7}} {:cap/id :a/two}] :coerced [[:input :text]] :intent :a/b :op :call
-			:policy :declared :rejected [{:cap/id :a/three :figures {:p95-ms 7} :reason :runtime/not-ready :why :provider/not-configured}
+		}, `{:candidates [{:cap/id :a/one :figures {:p95-ms 7}} {:cap/id :a/two}] :coerced [[:input :text]]
+			:intent :a/b :op :call
+			:policy :declared :rejected [{:cap/id :a/three :figures {:p95-ms 7} :reason :runtime/not-ready :why
+			:provider/not-configured}
 			{:cap/id :a/four :reason :runtime/not-ready}] :strategy :race :stream :first-token :tool/id :a/tool :width 2}`},
 		{&journal.NodeSkipped{Op: "map", When: edn.MustRead(`{:slot/id :x}`)}, `{:op :map :when {:slot/id :x}}`},
 		{&journal.AttemptStarted{
@@ -110,7 +118,8 @@ func wholes() []struct {
 			Round:       1,
 			Entrant:     "hedge",
 			Waited:      1500 * time.Microsecond,
-		}, `{:attempt 2 :binary "H2" :budget {:attempts 1} :cap/id :a/one :cap/version "1.2.3" :effect/key "H1" :effects #{:fs/write}
+		}, `{:attempt 2 :binary "H2" :budget {:attempts 1} :cap/id :a/one :cap/version "1.2.3" :effect/key "H1"
+			:effects #{:fs/write}
 			:enforcement :port-only :entrant :hedge :generation 4 :recovery :once :request "H1" :round 1 :waited-ms 1}`},
 		{&journal.AttemptChunk{Attempt: 2, Chunk: 3, Text: "so", Visible: "provisional"},
 			`{:attempt 2 :chunk 3 :text "so" :visible :provisional}`},
@@ -146,8 +155,10 @@ func wholes() []struct {
 			Votes:         []edn.Value{edn.MustRead("0.5M"), edn.MustRead("1M")},
 			Memo:          true,
 			JudgeCalls:    2,
-		}, `{:applicable? false :attempt 2 :cap/id :a/judge :cap/version "1.0.0" :error E1 :findings "H1" :gate :good :judge-calls 2
-			:judge/key "H2" :latency-ms 7 :memo? true :pass true :score 1M :severity :should :tier 3 :usage {:tokens-in 1} :votes [0.5M 1M]}`},
+		}, `{:applicable? false :attempt 2 :cap/id :a/judge :cap/version "1.0.0" :error E1 :findings "H1" :gate
+			:good :judge-calls 2
+			:judge/key "H2" :latency-ms 7 :memo? true :pass true :score 1M :severity :should :tier 3 :usage
+			{:tokens-in 1} :votes [0.5M 1M]}`},
 		{&journal.NodeCommitted{
 			Value:       oneRef,
 			As:          "x",
@@ -156,8 +167,10 @@ func wholes() []struct {
 			Score:       journal.ScoreOf(0),
 			FailureType: "runtime/crashed",
 		}, `{:as :x :attempt 2 :cap/id :a/one :failure/type :runtime/crashed :score 0M :value "H1"}`},
-		{&journal.NodeFailed{Err: refusal, Attempts: 2, Findings: oneRef}, `{:attempts 2 :class :retry :error E1 :failure/type :provider/error :findings "H1" :source :plugin}`},
-		{reservedAs("vote", 2, "good"), `{:amounts {:node {:attempts 1} :run {:attempts 1}} :attempt 2 :for :vote :gate :good}`},
+		{&journal.NodeFailed{Err: refusal, Attempts: 2, Findings: oneRef}, `{:attempts 2 :class :retry :error E1
+			:failure/type :provider/error :findings "H1" :source :plugin}`},
+		{reservedAs("vote", 2, "good"), `{:amounts {:node {:attempts 1} :run {:attempts 1}} :attempt 2 :for :vote
+			:gate :good}`},
 		{&journal.BudgetSettled{Of: reservedAs("vote", 2, "good"), Amount: attempts, Mark: "at-least"},
 			`{:amounts {:node {:attempts 1} :run {:attempts 1}} :mark :at-least :of 3}`},
 		{&journal.EnvRead{What: "clock", Ordinal: 2, Value: edn.Inst(time.Unix(1, 0))},
@@ -213,14 +226,17 @@ func TestWholeRecords(t *testing.T) {
 // JRN-009: a record of each kind without the keys that it need not have.
 func TestLeastRecords(t *testing.T) {
 	for kind, text := range map[journal.Kind]string{
-		journal.KindRunAccepted: `{:access [] :budget {} :class :sync :config "H1" :deadline-at #inst "1970-01-01T00:00:09.000Z"
-			:evaluator 1 :fingerprint "H1" :intent :a/b :operation :act/run :principal "local" :principal/type :local :priority 0
+		journal.KindRunAccepted: `{:access [] :budget {} :class :sync :config "H1" :deadline-at #inst
+			"1970-01-01T00:00:09.000Z"
+			:evaluator 1 :fingerprint "H1" :intent :a/b :operation :act/run :principal "local" :principal/type :local
+			:priority 0
 			:request "H1" :response/type :value :roles #{} :seed 0 :trace {}}`,
 		journal.KindRunStarted:   `{:boot "b" :config "H1" :host "h"}`,
 		journal.KindPlanResolved: `{:plan "H1" :source :request :warnings [] :worst-case {}}`,
 		journal.KindNodeResolved: `{:candidates [{:cap/id :a/one}] :intent :a/b :op :call :policy :declared
 			:rejected [{:cap/id :a/two :reason :runtime/not-ready :why :provider/not-configured}] :strategy :cascade}`,
-		journal.KindAttemptStarted: `{:attempt 1 :budget {} :cap/id :a/one :cap/version "1.0.0" :effect/key "H1" :effects #{:none}
+		journal.KindAttemptStarted: `{:attempt 1 :budget {} :cap/id :a/one :cap/version "1.0.0" :effect/key "H1"
+			:effects #{:none}
 			:recovery :none :request "H1"}`,
 		journal.KindGateVerdict:     `{:attempt 1 :gate :schema-valid :pass true :severity :must :tier 0}`,
 		journal.KindCancelRequested: `{:by "local"}`,
