@@ -612,3 +612,91 @@ func TestBadKeyword(t *testing.T) {
 	assert.Equal(t, `"not a keyword"`, journal.Keyword("not a keyword").String())
 	assert.Equal(t, `:a/b`, journal.Keyword("a/b").String())
 }
+
+// The failure of a plan answer is that of a node of this plan, not of one that
+// went well, lies beside it, or lies deeper.
+func TestFailureOfAPlanAnswer(t *testing.T) {
+	s := (&story{}).starts("[1]", "n1", 1, "a/planner").answers("[1]", "n1", 1, "plan", `{}`)
+	s.plans(`[1 "a1"]`, "answer", `{:nodes [{:op :call} {:op :call} {:op :call}]}`)
+	s.add(`[0 "a1" 0]`, "x", &journal.NodeFailed{Err: failure("provider/refused", "beside"), Attempts: 1})
+	s.add(`[1 "a1" 0]`, "p0", &journal.NodeCommitted{Value: oneRef})
+	s.add(`[1 "a1" 2]`, "p2", &journal.NodeFailed{Err: failure("provider/error", "third"), Attempts: 1})
+	s.add(`[1 "a1" 1]`, "p1", &journal.NodeFailed{Err: failure("provider/empty", "second"), Attempts: 1})
+	first, _ := journal.Transcript(s.records).Nth(0)
+	assert.Equal(t, ":provider/empty", first.Key("failure/type").String())
+	well := (&story{}).starts("[1]", "n1", 1, "a/planner").answers("[1]", "n1", 1, "plan", `{}`)
+	well.plans(`[1 "a1"]`, "answer", `{:nodes [{:op :call}]}`)
+	well.add(`[1 "a1" 0]`, "p0", &journal.NodeCommitted{Value: oneRef})
+	first, _ = journal.Transcript(well.records).Nth(0)
+	assert.False(t, first.HasKey("failure/type"), "its gates have not judged it yet")
+	assert.Equal(t, "true", first.Key("plan/run").Key("ok?").String())
+}
+
+// However many nodes run at once, a record is that of the node at its path.
+func TestManyNodesAtOnce(t *testing.T) {
+	for _, n := range []int{1, 7, 8, 9, 10, 30} {
+		s := &story{}
+		place := func(i int) (path, node string) { return fmt.Sprintf("[%d]", i), fmt.Sprintf("n%d", i) }
+		for i := range n {
+			path, node := place(i)
+			s.starts(path, node, 1, "a/one")
+		}
+		for i := range n {
+			path, node := place(i)
+			s.answers(path, node, 1, "value", `{:tokens-in 1}`)
+		}
+		r := journal.NewReport(s.records)
+		require.Len(t, r.Nodes, n)
+		for _, node := range r.Nodes {
+			require.Len(t, node.Attempts, 1, "%d nodes", n)
+			require.Equal(t, "ok", node.Attempts[0].Outcome, "%d nodes", n)
+		}
+		usage := journal.NewAccount(s.records).Usage().Key("by-capability").Key("a/one")
+		assert.Equal(t, fmt.Sprintf("{:calls %d :tokens-in %d}", n, n), usage.String())
+	}
+}
+
+// An attempt that has not ended counts as one, and as neither answered nor failed;
+// a node that was committed after one attempt has succeeded.
+func TestAccountOfACutRun(t *testing.T) {
+	s := (&story{}).starts("[0]", "n0", 1, "a/one").answers("[0]", "n0", 1, "value", `{:tokens-in 1}`)
+	s.add("[0]", "n0", &journal.NodeCommitted{Value: oneRef, CapID: "a/one", Attempt: 1})
+	s.starts("[1]", "n1", 1, "a/one")
+	a := journal.NewAccount(s.records)
+	assert.Equal(t, `{:answered 1 :failed 0 :tokens-in 1 :total 2}`, a.Totals().Key("attempts").String())
+	assert.Equal(t, int64(1), count(a.PlanRun(nil), "calls/succeeded"))
+	second, _ := a.PlanRun(nil).Key("timings").Nth(1)
+	assert.Equal(t, `{:attempt 1 :cap/id :a/one :node "n1" :path [1]}`, second.String())
+}
+
+// The gates of a report are those of the last attempt that was judged.
+func TestGatesOfTheLastJudgedAttempt(t *testing.T) {
+	s := (&story{}).starts("[0]", "n0", 1, "a/one").answers("[0]", "n0", 1, "value", `{}`)
+	s.grades("[0]", "n0", 1, "good", false)
+	s.starts("[0]", "n0", 2, "a/one").breaks("[0]", "n0", 2, refusal)
+	gates := journal.NewReport(s.records).Nodes[0].Gates
+	require.Len(t, gates, 1)
+	assert.Equal(t, "good", gates[0].Gate)
+}
+
+// RUN-042: attempts that run side by side are told apart by their places.
+func TestWatchSideBySide(t *testing.T) {
+	s := (&story{}).starts("[0]", "n0", 1, "a/one").starts("[1]", "n1", 1, "a/two").starts("[0]", "n0", 2, "a/three")
+	s.answers("[0]", "n0", 1, "value", `{}`).answers("[0]", "n0", 2, "value", `{}`).answers("[1]", "n1", 1, "value", `{}`)
+	m := journal.NewMemory()
+	for _, rec := range s.records {
+		require.NoError(t, m.Append(t.Context(), rec))
+	}
+	var seen []string
+	require.NoError(t, journal.Watch(t.Context(), m.Follow("run_x", 3), func(e journal.Event) bool {
+		seen = append(seen, e.CapID)
+		return len(seen) < 3
+	}))
+	assert.Equal(t, []string{"", "", ""}, seen, "a watcher that begins later does not know whom they asked")
+	seen = nil
+	require.NoError(t, journal.Watch(t.Context(), m.Follow("run_x", 0), func(e journal.Event) bool {
+		seen = append(seen, e.CapID)
+		return len(seen) < 6
+	}))
+	assert.Equal(t, []string{"a/one", "a/two", "a/three", "a/one", "a/three", "a/two"}, seen)
+}

@@ -262,7 +262,13 @@ func TestLeastRecords(t *testing.T) {
 	require.NoError(t, root.Check())
 	assert.Equal(t, "[]", root.Value().Key("path").String())
 	assert.False(t, root.Value().HasKey("node"))
-	assert.False(t, journal.Record{Run: "run_x"}.Value().HasKey("kind"))
+	unknown := journal.Record{Run: "run_x"}.Value()
+	assert.Equal(t, []bool{true, false}, []bool{unknown.HasKey("run"), unknown.HasKey("kind")})
+	reserved := record(&journal.BudgetReserved{For: "run", Scopes: []string{"run"}})
+	require.NoError(t, reserved.Check())
+	assert.Equal(t, "{:run {}}", reserved.Value().Key("amounts").String())
+	verdict := record(&journal.GateVerdict{Votes: []edn.Value{edn.Int(1)}})
+	assert.Equal(t, "[1]", verdict.Value().Key("votes").String())
 }
 
 // spoilt takes a whole record of the type of B and changes it.
@@ -379,6 +385,8 @@ func TestRefusedRecords(t *testing.T) {
 		{"for", spoilt(func(b reserved) { b.For = "fun" })},
 		{"amounts", spoilt(func(b reserved) { b.Scopes = nil })},
 		{"amounts", spoilt(func(b reserved) { b.Amount = text })},
+		{"amounts", spoilt(func(b reserved) { b.Amount = edn.MustRead(`{"usd" 1}`) })},
+		{"amounts", spoilt(func(b reserved) { b.Amount = edn.MustRead(`{:usd "1"}`) })},
 		{"attempt", spoilt(func(b reserved) { b.Attempt = 0 })},
 		{"attempt", reservedAs("run", 1, "")},
 		{"gate", reservedAs("check", 1, "")},
@@ -467,6 +475,8 @@ func TestReservationIsNumbered(t *testing.T) {
 	settled := &journal.BudgetSettled{Of: r, Mark: "exact"}
 	assert.Equal(t, "7", record(settled).Value().Key("of").String())
 	assert.Equal(t, "{}", record(settled).Value().Key("amounts").String())
+	r.SetSeq(1)
+	require.NoError(t, record(settled).Check(), "the first record of a run")
 	assert.False(t, record(&journal.BudgetSettled{}).Value().HasKey("of"))
 }
 
