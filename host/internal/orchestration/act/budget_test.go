@@ -311,7 +311,9 @@ func asked(w *dispatchtest.World, sideBySide bool) string {
 }
 
 // ATT-005, ATT-013: what a loser took stays on the account, as well as it is
-// known: what it told when it was canceled, else what was reserved for it.
+// known: what it told when it was canceled, else what was reserved for it. The two
+// seconds that ATT-013 gives a loser are not shown: an executor decides how long a
+// canceled call may take, and that of plugins ends it at once.
 func TestLosersStayOnTheAccount(t *testing.T) {
 	told := func(usage string) func(context.Context, dispatch.Call) dispatchtest.Step {
 		return func(ctx context.Context, _ dispatch.Call) dispatchtest.Step {
