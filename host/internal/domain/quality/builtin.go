@@ -19,9 +19,11 @@ const (
 // Builtins returns the checks that need no configuration but the languages that
 // they judge texts in; nil are those that ship.
 func Builtins(languages *text.Packs) []Check {
+	maxChars := builtin(MaxChars, checkMaxChars)
+	maxChars.ParamsSchema = edn.MustRead("[:map {:closed true} [:max {:optional true} [:int {:min 0}]]]")
 	return append(textChecks(languages),
 		builtin(JSONValid, checkJSONValid),
-		builtin(MaxChars, checkMaxChars),
+		maxChars,
 		builtin(SchemaValid, checkSchemaValid),
 	)
 }

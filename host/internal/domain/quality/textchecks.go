@@ -76,8 +76,12 @@ func builtin(name string, f Func) Check {
 	return Check{
 		Check: registry.Check{Name: name, Kind: registry.CheckBuiltin, Builtin: name},
 		Judge: f,
+
+		ParamsSchema: noParams,
 	}
 }
+
+var noParams = edn.MustRead("[:map {:closed true}]")
 
 // texts judges texts in its languages.
 type texts struct{ languages *text.Packs }

@@ -500,7 +500,7 @@ func (l *loader) refused(p *Plugin, found Findings) {
 		d := Diagnostic{Type: "config/plugin-schema", Message: fmt.Sprintf("config of plugin %s: %s %s", quote(p.Name), name, f.Message), Range: p.Place(f.Path), Path: path,
 			Hint: "ferment plugin inspect " + p.Name}
 		if !f.Expected.IsNil() {
-			d.Expected, d.Found = edn.Text(f.Expected.String()), f.Got
+			d.Expected, d.Found = edn.Text(inWords(f.Expected)), f.Got
 		}
 		l.report.add(d)
 	}
@@ -533,18 +533,23 @@ func (l *loader) accepts(s *section, p *Plugin) {
 // secretsOf resolves the secrets of a plugin for presence only.
 func (l *loader) secretsOf(p *Plugin) {
 	for _, s := range p.Secrets {
-		l.exposed(s.Secret, []string{"plugin", p.Name, "config"}, s.At)
-		text, err := s.Secret.Read(l.lookup)
-		if err == nil {
-			l.fingerprint(s.Secret, text)
-			continue
-		}
-		d := Diagnostic{Type: "config/secret-missing", Message: fmt.Sprintf("config of plugin %s: %s", quote(p.Name), err), Range: s.At, Path: []string{"plugin", p.Name, "config"}}
-		if !s.needed && errors.Is(err, errNoSecret) {
-			d.Severity = SeverityWarning
-		}
-		l.report.add(d)
+		l.secretThere(s, "config of plugin "+quote(p.Name), []string{"plugin", p.Name, "config"})
 	}
+}
+
+// secretThere reports a secret that is not there; the subject is what holds it.
+func (l *loader) secretThere(s SecretAt, subject string, path []string) {
+	l.exposed(s.Secret, path, s.At)
+	text, err := s.Secret.Read(l.lookup)
+	if err == nil {
+		l.fingerprint(s.Secret, text)
+		return
+	}
+	d := Diagnostic{Type: "config/secret-missing", Message: subject + ": " + err.Error(), Range: s.At, Path: path}
+	if !s.needed && errors.Is(err, errNoSecret) {
+		d.Severity = SeverityWarning
+	}
+	l.report.add(d)
 }
 
 // bodyText is the text of a foreign block, which is decoded only when its
