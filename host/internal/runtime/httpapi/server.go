@@ -126,12 +126,14 @@ func listenLoopback(ctx context.Context, address string) (net.Listener, error) {
 // a name needs at least one address, and all of them have to be loopback ones.
 func onlyLoopback(address string, ips []netip.Addr) error {
 	if len(ips) == 0 {
-		return contract.Errorf("http/insecure-listener", "listen on %s: the name has no address, expected a loopback address", address).
+		return contract.Errorf("http/insecure-listener",
+			"listen on %s: the name has no address, expected a loopback address", address).
 			WithDetail("listen", edn.Text(address))
 	}
 	for _, ip := range ips {
 		if !ip.Unmap().IsLoopback() {
-			return contract.Errorf("http/insecure-listener", "the listener %s would be open to other machines: %s is not a loopback address", address, ip.Unmap()).
+			return contract.Errorf("http/insecure-listener",
+				"the listener %s would be open to other machines: %s is not a loopback address", address, ip.Unmap()).
 				WithDetail("listen", edn.Text(address))
 		}
 	}
