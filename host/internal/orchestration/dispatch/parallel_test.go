@@ -130,6 +130,12 @@ func TestStrategies(t *testing.T) {
 			c: in(30*ms, dispatchtest.Step{Value: edn.MustRead(`{:n 3}`), Usage: edn.MustRead(`{:cost-usd 0.01M}`)}), winner: "t/c", took: 30 * ms,
 			told: []string{"a tournament", "b tournament", "c tournament", "b ok", "a ok", "c ok"},
 		},
+		"tournament: an unknown cost is last": {
+			layer: tournament(2, 0), a: in(10*ms, scored("1")),
+			b:      in(30*ms, dispatchtest.Step{Value: edn.MustRead(`{:n 2}`), Usage: edn.MustRead(`{:cost-usd 5M}`)}),
+			winner: "t/b", took: 30 * ms,
+			told: []string{"a tournament", "b tournament", "a ok", "b ok"},
+		},
 		"tournament: equals go by rank": {
 			layer: tournament(2, 0), a: in(30*ms, scored("1")), b: in(10*ms, scored("2")), winner: "t/a", took: 30 * ms,
 			told: []string{"a tournament", "b tournament", "b ok", "a ok"},

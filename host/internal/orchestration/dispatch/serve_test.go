@@ -20,8 +20,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// ATT-003: everything that can go wrong is a failure type, and the next
-// candidate serves.
+// ATT-003: everything that can go wrong is a failure type: a switch set that
+// names it, and nothing else, lets the next candidate serve, and a set that does
+// not ends the node with it. Gate failures are in TestGateFailuresAreTypes, the
+// extension of a soft timeout is in TestSoftTimeoutExtended, hard timeouts are in
+// TestDeadlines, losers of a race in TestStrategies; that nothing passes
+// :allow-failure? is in package eval.
 func TestEverythingIsAFailureType(t *testing.T) {
 	for name, tc := range map[string]struct {
 		step    dispatchtest.Step
@@ -55,8 +59,34 @@ func TestEverythingIsAFailureType(t *testing.T) {
 				require.Len(t, r.Attempts, 2)
 				assert.Equal(t, tc.typ, r.Attempts[0].Failure)
 				assert.Equal(t, []string{tc.outcome, "ok"}, r.finished())
+				assertNameable(t, w, retries(0, 1), tc.typ)
 			})
 		})
+	}
+}
+
+// assertNameable checks that a failure of t/a moves on to t/b exactly if the
+// switch set names its type.
+func assertNameable(t *testing.T, w *dispatchtest.World, layer policy.Layer, typ string) {
+	t.Helper()
+	layer.SwitchOn = policy.Additive{Base: policy.Of(policy.NamesOf(here, typ), here)}
+	r := serve(t, w, order{layer: layer})
+	assert.Nil(t, r.Err)
+	assert.Equal(t, "t/b", r.CapID)
+	layer.SwitchOn = policy.Additive{Base: policy.Of(policy.NamesOf(here, "acme/another"), here)}
+	r = serve(t, w, order{layer: layer})
+	assert.Equal(t, typ, r.failure())
+}
+
+// ATT-003: an answer that does not pass its gates has a failure type as well.
+func TestGateFailuresAreTypes(t *testing.T) {
+	for typ, gates := range map[string]policy.Layer{
+		"eval/must-failed": {Must: policy.NamesOf(here, "good")},
+		"eval/low-score":   {Should: policy.NamesOf(here, "good"), ScoreMin: policy.Of(edn.MustDecimal("0.5"), here)},
+	} {
+		w := repairWorld(t, "", "")
+		w.On("t/a", out(`{:n 1}`)).On("t/b", out(`{:good true}`))
+		assertNameable(t, w, policy.Merge(retries(0, 1), gates), typ)
 	}
 }
 

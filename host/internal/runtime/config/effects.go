@@ -271,8 +271,7 @@ func (b *builder) ownPaths(s *section) {
 		if x.label() != "fs/read" {
 			paths = append(slices.Clone(kept), guarded...)
 		}
-		scope.Roots.V, scope.AllowCWD.V = realPaths(scope.Roots.V), realPaths(scope.AllowCWD.V)
-		dir, own := policy.Overlap(&scope, paths)
+		dir, own := policy.Overlap(realPaths(policy.Reach(&scope)), paths)
 		if dir == "" {
 			continue
 		}

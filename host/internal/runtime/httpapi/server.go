@@ -112,17 +112,32 @@ func listenLoopback(ctx context.Context, address string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", address, err)
 	}
-	for _, ip := range ips {
-		if !ip.Unmap().IsLoopback() {
-			return nil, contract.Errorf("http/insecure-listener", "the listener %s would be open to other machines: %s is no loopback address", address, ip.Unmap()).
-				WithDetail("listen", edn.Text(address))
-		}
+	if err := onlyLoopback(address, ips); err != nil {
+		return nil, err
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(ips[0].Unmap().String(), port))
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", address, cause(err))
 	}
 	return l, nil
+}
+
+// onlyLoopback reports an address to listen on that other machines could reach:
+// a name needs at least one address, and all of them have to be loopback ones.
+func onlyLoopback(address string, ips []netip.Addr) error {
+	if len(ips) == 0 {
+		return contract.Errorf("http/insecure-listener",
+			"listen on %s: the name has no address, expected a loopback address", address).
+			WithDetail("listen", edn.Text(address))
+	}
+	for _, ip := range ips {
+		if !ip.Unmap().IsLoopback() {
+			return contract.Errorf("http/insecure-listener",
+				"the listener %s would be open to other machines: %s is not a loopback address", address, ip.Unmap()).
+				WithDetail("listen", edn.Text(address))
+		}
+	}
+	return nil
 }
 
 // cause drops what the message says already.

@@ -106,7 +106,16 @@ func TestCallerGone(t *testing.T) {
 // AUTH-033: connections beyond the limits are answered and closed; operators
 // get through all the same.
 func TestConnectionLimits(t *testing.T) {
-	w := newWorld(t, func(s *httpapi.Settings) { s.Limits.PerAddress = 2 })
+	for setting, limit := range map[string]func(*httpapi.Settings){
+		"http.limits.per_address": func(s *httpapi.Settings) { s.Limits.PerAddress = 2 },
+		"http.limits.connections": func(s *httpapi.Settings) { s.Limits.Connections = 2 },
+	} {
+		t.Run(setting, func(t *testing.T) { connectionLimit(t, setting, limit) })
+	}
+}
+
+func connectionLimit(t *testing.T, setting string, limit func(*httpapi.Settings)) {
+	w := newWorld(t, limit)
 	var open []net.Conn
 	for range 2 {
 		conn, err := net.Dial("tcp", w.address)
@@ -126,7 +135,7 @@ func TestConnectionLimits(t *testing.T) {
 	assert.Equal(t, 503, a.status)
 	assert.Equal(t, "runtime/overloaded", a.failure(t))
 	assert.Equal(t, "1", a.header.Get("Retry-After"))
-	assert.Equal(t, `"http.limits.per_address"`, a.value(t).Key("error").Key("details").Key("setting").String())
+	assert.Equal(t, edn.Text(setting).String(), a.value(t).Key("error").Key("details").Key("setting").String())
 	assert.Equal(t, 200, w.operator("GET /health", "").status)
 	// Who has asked already gets the answer and no reset, with a body too.
 	for range 20 {
@@ -196,4 +205,34 @@ func TestHeaderLimit(t *testing.T) {
 	if err == nil { // the answer may be lost with what was not read
 		assert.Equal(t, 431, b.status)
 	}
+}
+
+// AUTH-033: a connection that stays idle between two requests is closed.
+func TestIdleConnection(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *httpapi.Settings) { s.Limits.Idle = 200 * time.Millisecond })
+	conn, err := net.Dial("tcp", w.address)
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	_, err = io.WriteString(conn, "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	require.NoError(t, err)
+	a, err := read(conn)
+	require.NoError(t, err)
+	require.Equal(t, 200, a.status)
+	require.NotEqual(t, "close", a.header.Get("Connection"))
+	_, err = conn.Read(make([]byte, 1))
+	assert.ErrorIs(t, err, io.EOF)
+}
+
+// AUTH-033: an admin action has a body limit of its own, below that of an act.
+func TestAdminBodyLimit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.exec.On("t/any", dispatchtest.Step{Value: edn.MustRead(`{:n 1}`)})
+	long := strings.Repeat(" ", w.Settings().Limits.AdminBody)
+	a := w.operator("POST /v1/admin", `{"action":"plugin-list"}`+long)
+	assert.Equal(t, 413, a.status)
+	assert.Equal(t, "http/too-large", a.failure(t))
+	assert.Equal(t, 200, w.operator("POST /v1/act", jsonAct("t/any", "{}")+long).status)
 }
