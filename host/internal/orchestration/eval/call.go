@@ -48,7 +48,7 @@ func (s *scope) keep(n *plan.Node, e *ended, w *dispatch.Work, err *contract.Err
 			content.ID = r.CapID
 		}
 		content.Envelope, content.Out, content.Meta, content.Run = r.Response, r.Out, r.Meta, r.PlanRun
-		e.record.CapID, e.record.Attempt = r.CapID, r.Attempt
+		e.record.CapID, e.record.Attempt, e.record.Outscored = r.CapID, r.Attempt, r.Outscored
 		if r.Judged {
 			e.record.Score = journal.ScoreOf(int64(r.Verdict.Score))
 		}

@@ -148,3 +148,20 @@ func TestProgressOfSlowStart(t *testing.T) {
 		})
 	}
 }
+
+// CLI-001: what the doctor found fits a screen, also with the hash of a program, which data has whole.
+func TestExaminationFits(t *testing.T) {
+	hash := "b3:" + strings.Repeat("0123456789abcdef", 4)
+	e := &examination{}
+	e.add("configuration", "model-that-is-somewhere", stateOK, "scripted 1.0.0, lock approved, level strict, enforcement kernel, no needs, program %s", hash)
+	var out bytes.Buffer
+	c := &command{env: Env{Stdout: &out}}
+	require.NoError(t, c.printExamination(e))
+	for line := range strings.Lines(out.String()) {
+		assert.LessOrEqual(t, len([]rune(strings.TrimRight(line, "\n"))), tableWidth, line)
+	}
+	out.Reset()
+	c.format = formatJSON
+	require.NoError(t, c.printExamination(e))
+	assert.Contains(t, out.String(), hash)
+}

@@ -396,14 +396,14 @@ var planMistakes = []mistake{
 	{name: "op missing", file: "hello.edn", old: "{:op :emit :input :greeting}", new: "{:input :greeting}", typ: "CHECK-015", line: "{:input :greeting}"},
 	{name: "text for a map", file: "hello.edn", old: ":nodes [", new: ":nodes 1 #_[", typ: "CHECK-015", line: ":nodes 1"},
 	{name: "check", file: "gates.edn", old: "#{:legal-move}", new: "#{:legal-moves}", typ: "CHECK-014", line: ":legal-moves", nearest: ":legal-move"},
-	{name: "vector for a set", file: "gates.edn", old: "#{:legal-move}", new: ":legal-move", typ: "CHECK-015", line: ":must :legal-move"},
+	{name: "vector for a set", file: "gates.edn", old: "#{:legal-move}", new: ":legal-move", typ: "CHECK-015", line: ":must :legal-move", nearest: "#{:legal-move}"},
 	{name: "score out of range", file: "gates.edn", old: ":score-min 0.8", new: ":score-min 80", typ: "CHECK-015", line: ":score-min 80"},
 	{name: "key of done", file: "gates.edn", old: ":score-min 0.8", new: ":score-mn 0.8", typ: "CHECK-010", line: ":score-mn", nearest: ":score-min"},
 	{name: "path into a slot", file: "gates.edn", old: "[:move :mate]", new: "[:mve :mate]", typ: "CHECK-017", line: "[:mve :mate]", nearest: ":move"},
 	{name: "name twice", file: "slots.edn", old: ":as :letter", new: ":as :summary", typ: "CHECK-016", line: ":as :summary"},
 	{name: "body of a map missing", file: "map.edn", old: ":body [{", new: ":bdy [{", typ: "CHECK-010", line: ":bdy", nearest: ":body"},
 	{name: "number for a keyword", file: "map.edn", old: "2 :on-item-error :keep", new: "2 :on-item-error 1", typ: "CHECK-015", line: ":on-item-error 1"},
-	{name: "word", file: "map.edn", old: "2 :on-item-error :keep", new: "2 :on-item-error :kep", typ: "CHECK-015", line: ":kep"},
+	{name: "word", file: "map.edn", old: "2 :on-item-error :keep", new: "2 :on-item-error :kep", typ: "CHECK-015", line: ":kep", nearest: ":keep"},
 }
 
 // CHECK-001: one mistake in a plan gives one finding, too.
