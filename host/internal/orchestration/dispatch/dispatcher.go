@@ -195,7 +195,7 @@ func (s *serving) tryAgain(ctx context.Context, capID string, try int, failure *
 			return failure
 		}
 		s.refused(failure)
-		failure.TriesLeft = try <= s.w.Terms.Retries(failure.Err.Type)
+		failure.TriesLeft = try <= s.w.Terms.Retries(failure.Err.Type) && !s.yields(failure)
 		s.gone(capID, try, failure)
 		if !s.again(ctx, capID, try, failure) {
 			break
