@@ -63,10 +63,12 @@ func TestSameResultByEveryWay(t *testing.T) {
 func TestOutputOfAnAnswer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "ferment.hcl", scripted("mine"), "mine.edn", `{:capabilities
-		{:mine/text {:intents #{:mine/text} :in-schema :req/any :out-schema :res/any :steps [{:value {:text "one\ntwo" :n 1}}]}
+		{:mine/text {:intents #{:mine/text} :in-schema :req/any :out-schema :res/any
+		             :steps [{:value {:text "one\ntwo" :n 1}}]}
 		 :mine/number {:intents #{:mine/number} :in-schema :req/any :out-schema :res/any :steps [{:value {:text 7}}]}
 		 :mine/long {:intents #{:mine/long} :in-schema :req/any :out-schema :res/any
-		             :steps [{:value {:first "a line of forty letters or a few more" :second "a line of forty letters or a few more" :third "and one more"}}]}}}`)
+		             :steps [{:value {:first "a line of forty letters or a few more"
+		                              :second "a line of forty letters or a few more" :third "and one more"}}]}}}`)
 	for intent, want := range map[string]string{
 		"mine/text":   "one\ntwo\n",
 		"mine/number": "{:text 7}\n",

@@ -36,7 +36,10 @@ func (w *world) certify(serial int64) {
 	require.NoError(w.t, err)
 	private, err := x509.MarshalPKCS8PrivateKey(key)
 	require.NoError(w.t, err)
-	for name, block := range map[string]*pem.Block{"cert.pem": {Type: "CERTIFICATE", Bytes: cert}, "key.pem": {Type: "PRIVATE KEY", Bytes: private}} {
+	for name, block := range map[string]*pem.Block{
+		"cert.pem": {Type: "CERTIFICATE", Bytes: cert},
+		"key.pem":  {Type: "PRIVATE KEY", Bytes: private},
+	} {
 		require.NoError(w.t, os.WriteFile(filepath.Join(w.dir, name), pem.EncodeToMemory(block), 0o600))
 	}
 }
