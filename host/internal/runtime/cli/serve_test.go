@@ -165,7 +165,8 @@ func answering(t testing.TB, more ...string) *world {
 
 // OPS-001, OPS-002, OPS-004, HTTP-007, FX-005: a daemon gets ready, says what
 // holds its plugins, answers, and goes down clean: no process, no socket, no
-// token, no scratch directory is left.
+// token, no scratch directory is left. AUTH-030: socket and token are private, and
+// each start has a token of its own; what they are for is tested in httpapi.
 func TestServe(t *testing.T) {
 	t.Parallel()
 	w := answering(t)
@@ -183,7 +184,14 @@ func TestServe(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, mode, info.Mode().Perm(), path)
 	}
+	token, err := os.ReadFile(filepath.Join(w.dir, "var/run/admin.token"))
+	require.NoError(t, err)
 	s.stop()
+	next := w.serve()
+	nextToken, err := os.ReadFile(filepath.Join(w.dir, "var/run/admin.token"))
+	require.NoError(t, err)
+	assert.NotEqual(t, string(token), string(nextToken))
+	next.stop()
 	for _, path := range []string{"var/run/admin.sock", "var/run/admin.token"} {
 		assert.NoFileExists(t, filepath.Join(w.dir, path))
 	}
