@@ -420,6 +420,9 @@ func notServing(name string, state State, why *contract.Error) *contract.Error {
 		typ = "runtime/quarantined"
 	}
 	e := contract.Errorf(typ, "plugin %s is %s", name, state).WithDetail("state", edn.K(string(state)))
+	if state == Stopped || state == Quarantined {
+		e = e.WithHint("\"ferment plugin list\" shows why; \"ferment plugin release " + name + "\" starts it")
+	}
 	if why != nil {
 		e = e.WithCause(why)
 		if typ == "runtime/not-ready" && (why.Source == contract.SourceDownstream || why.Source == contract.SourcePlugin) {
