@@ -152,7 +152,7 @@ func (c *connections) turnAway(conn net.Conn, refused *contract.Error) {
 	_ = conn.SetDeadline(time.Now().Add(farewell))
 	_, _ = conn.Write(lastAnswer(refused))
 	c.mu.Lock()
-	full := c.leaving >= farewells
+	full := c.leaving >= c.farewells()
 	if !full {
 		c.leaving++
 	}
@@ -165,6 +165,15 @@ func (c *connections) turnAway(conn net.Conn, refused *contract.Error) {
 		_, _ = io.CopyN(io.Discard, conn, lastRequest)
 		c.left(conn, false)
 	}()
+}
+
+// farewells is how many connections that were turned away are read from at once:
+// each of them still holds a file.
+func (c *connections) farewells() int {
+	if c.descriptors > 0 {
+		return max(1, min(farewells, c.descriptors/8))
+	}
+	return farewells
 }
 
 // left closes a connection that was turned away.
