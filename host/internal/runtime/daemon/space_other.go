@@ -1,7 +1,8 @@
 //go:build !unix
 
-package cli
+package daemon
 
 import "errors"
 
-func freeSpace(string) (uint64, error) { return 0, errors.New("this system does not tell") }
+// FreeSpace is not known here.
+func FreeSpace(string) (uint64, error) { return 0, errors.ErrUnsupported }
