@@ -403,15 +403,17 @@ func TestNobodyServesAndWhy(t *testing.T) {
 	}{
 		"refused by its isolation": {contract.Errorf("runtime/not-ready", "plugin x is stopped").WithCause(refused), "it needs fs/write", "grant it"},
 		"does not come up":         {contract.Errorf("runtime/not-ready", "plugin x is stopped").WithCause(contract.Errorf("runtime/start-failed", "it ended before the handshake").WithHint("look")), "before the handshake", "look"},
-		"no more is known":         {contract.Errorf("runtime/not-ready", "plugin x is stopped"), "", contract.ModelHint("text/respond")},
+		"no more is known":         {contract.Errorf("runtime/not-ready", "plugin x is stopped").WithHint("start it"), "", "start it"},
+		"quarantined":              {contract.Errorf("runtime/quarantined", "plugin x is quarantined").WithHint("release it"), "", "release it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := world(t, "", "")
 			for _, id := range []string{"t/a", "t/b"} {
-				w.SetState(id, dispatch.CapState{Reason: "runtime/not-ready", Why: row.why})
+				w.SetState(id, dispatch.CapState{Reason: row.why.Type, Why: row.why})
 			}
 			r := serve(t, w, order{layer: retries(0, 0)})
 			require.Equal(t, "unsupported/intent", r.failure())
+			assert.Contains(t, r.Err.Message, row.why.Message, "the state of each candidate")
 			assert.Equal(t, row.hint, r.Err.Hint)
 			if row.says == "" {
 				assert.Nil(t, r.Err.Cause)

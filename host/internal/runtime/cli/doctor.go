@@ -25,11 +25,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// Limits of what the doctor waits for and of what it calls little.
-const (
-	reachLimit  = 2 * time.Second
-	littleSpace = 512 << 20
-)
+// reachLimit is how long the doctor waits for a port.
+const reachLimit = 2 * time.Second
 
 func (c *command) doctorCommand() *cobra.Command {
 	return &cobra.Command{
@@ -198,14 +195,14 @@ func (c *command) examineSpace(e *examination, dir string) {
 	_ = probe.Close()
 	_ = os.Remove(probe.Name())
 	e.add("data", "directory", stateOK, "%s is writable", c.relative(dir))
-	free, err := freeSpace(at)
+	free, err := daemon.FreeSpace(at)
 	switch {
 	case err != nil:
 		e.add("data", "space", stateWeak, "not known: %s", err)
-	case free < littleSpace:
+	case free < daemon.LittleSpace:
 		e.add("data", "space", stateWeak, "%d MiB free, which is little", free>>20)
 	default:
-		e.add("data", "space", stateOK, "more than %d MiB free", littleSpace>>20)
+		e.add("data", "space", stateOK, "more than %d MiB free", daemon.LittleSpace>>20)
 	}
 }
 

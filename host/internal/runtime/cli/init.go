@@ -184,7 +184,7 @@ func (c *command) lockProject(ctx context.Context, dir string) error {
 
 // tellProject prints what was written and what to type next.
 func (c *command) tellProject(name, dir string, written []string) error {
-	next := []string{"ferment check hello.edn", "ferment run hello.edn", `ferment act text/respond '{:prompt "hi"}' --report`, "ferment serve"}
+	next := []string{"ferment check hello.edn", "ferment run hello.edn", `ferment act text/respond '{:prompt "hi"}'`, "ferment serve"}
 	if filepath.Clean(name) != "." {
 		next = append([]string{"cd " + name}, next...)
 	}

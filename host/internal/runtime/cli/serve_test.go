@@ -358,8 +358,36 @@ func TestServeExitCodes(t *testing.T) {
 			assert.Contains(t, got.stderr, tc.say)
 			assert.NotContains(t, got.stderr, "goroutine ")
 			assert.Empty(t, got.stdout)
+			if tc.code == 64 {
+				return // the command line is read before there is a log
+			}
+			var last map[string]any
+			for line := range strings.Lines(got.stderr) {
+				last = nil
+				require.NoError(t, json.Unmarshal([]byte(line), &last), "every line of a JSON log is JSON: %s", line)
+			}
+			assert.Equal(t, "error", last["@level"])
+			for _, key := range []string{"type", "message", "hint"} {
+				assert.NotEmpty(t, last[key], key)
+			}
 		})
 	}
+}
+
+// CLI-001: a failed start is told in the form of the log, or in the one that was
+// asked for.
+func TestServeFailureFollowsTheLog(t *testing.T) {
+	t.Parallel()
+	w := answering(t)
+	require.NoError(t, os.Symlink("nowhere", filepath.Join(w.dir, "var")))
+	asked := w.run("serve", "--edn")
+	assert.Equal(t, 78, asked.code)
+	assert.Contains(t, asked.stderr, "{:error {")
+	w.write("ferment.hcl", testProfile+"log {\n  format = \"text\"\n}\n")
+	text := w.run("serve")
+	assert.Equal(t, 78, text.code)
+	assert.Regexp(t, `(?m)^error: `, text.stderr)
+	assert.NoFileExists(t, filepath.Join(w.dir, "nowhere"))
 }
 
 // A daemon that was killed leaves a lock, a socket and a token that do not keep

@@ -63,8 +63,8 @@ func TestStatusOfFullDisk(t *testing.T) {
 		require.NoError(t, c.status(edn.MustMap(edn.K("data-dir"), edn.Text("var"), edn.K("data-free-bytes"), edn.Int(free))))
 		return out.String()
 	}
-	assert.Contains(t, text(littleSpace-1), "disk:     511 MiB free for var, which is too little\n")
-	assert.NotContains(t, text(littleSpace), "disk:")
+	assert.Contains(t, text(daemon.LittleSpace-1), "disk:     511 MiB free for var, which is too little\n")
+	assert.NotContains(t, text(daemon.LittleSpace), "disk:")
 }
 
 // CLI-001: what is waited for after something slow is told too, once it takes

@@ -473,7 +473,14 @@ func (l *loader) undescribed(s *section, p *Plugin, err error) {
 		l.notStarted(s, p)
 		return
 	}
-	d := Diagnostic{Type: "config/plugin-unknown", Message: fmt.Sprintf("plugin %s does not say what it is: %s", quote(p.Name), whole(err)), Range: s.at(), Path: s.node.path}
+	d := Diagnostic{
+		Type:    "config/plugin-unknown",
+		Message: fmt.Sprintf("plugin %s does not say what it is: %s", quote(p.Name), whole(err)),
+		Range:   s.at(),
+		Path:    s.node.path,
+		Hint: fmt.Sprintf("\"ferment conform -- %s\" shows what it does wrong; enabled = false leaves it out",
+			printedName(l.config.Root, p.Command[0])),
+	}
 	if e := contract.AsError(err); e != nil && e.Type == "capability/invalid-metadata" {
 		d.Type, d.Message, d.Hint = e.Type, fmt.Sprintf("plugin %s cannot be used: %s", quote(p.Name), short(e.Message)), "this is a defect of the plugin"
 	}

@@ -31,6 +31,9 @@ type Binding struct {
 	AdminSocket string
 	// Token is what callers of the socket have to show.
 	Token string
+	// Descriptors is how many files this process may have open; 0 for no limit.
+	// Callers of the listeners get half of them.
+	Descriptors int
 }
 
 // Server holds the listeners of a daemon.
@@ -63,7 +66,7 @@ func (x *serving) now() net.Listener {
 // *contract.Error of type http/insecure-listener, or one of the system.
 func (a *API) Bind(ctx context.Context, b Binding, settings *Settings) (*Server, error) {
 	s := &Server{log: a.log}
-	count := &connections{api: a, byAddress: map[netip.Addr]int{}}
+	count := &connections{api: a, byAddress: map[netip.Addr]int{}, descriptors: b.Descriptors}
 	for _, address := range b.Listen {
 		l, err := listenLoopback(ctx, address)
 		if err != nil {
@@ -93,6 +96,7 @@ func (s *Server) add(a *API, l net.Listener, via *listener, settings *Settings) 
 		IdleTimeout:       settings.Limits.Idle,
 		MaxHeaderBytes:    serverHeaders,
 		ConnContext:       withPeer,
+		ConnState:         follow,
 		// What is asked of no path has a typed answer like everything else.
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     log.New(a.log.StandardWriter(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}), "", 0),

@@ -23,11 +23,17 @@ import (
 func TestSlowClients(t *testing.T) {
 	w := newWorld(t, func(s *httpapi.Settings) { s.Limits.HeaderRead = 400 * time.Millisecond })
 	begun := time.Now()
-	// Headers that never end: the server closes without an answer.
-	_, err := w.raw("POST /v1/act HTTP/1.1\r\nHost: localhost\r\nX-A: b\r\n")
-	require.Error(t, err)
+	// Headers that never end, alone and after a request that was answered.
+	a, err := w.raw("POST /v1/act HTTP/1.1\r\nHost: localhost\r\nX-A: b\r\n")
+	require.NoError(t, err)
+	assert.Equal(t, 408, a.status)
+	assert.Equal(t, "http/request-timeout", a.failure(t))
+	assert.Equal(t, 408, w.second("GET /health HTTP/1.1\r\nHost: localhost\r\nX-A: b\r\n").status)
+	// A caller that sends nothing is owed no answer.
+	_, err = w.raw("")
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 	// A body that never ends.
-	a, err := w.raw("POST /v1/act HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"proto\":1")
+	a, err = w.raw("POST /v1/act HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"proto\":1")
 	require.NoError(t, err)
 	assert.Equal(t, 400, a.status)
 	assert.Equal(t, "http/bad-encoding", a.failure(t))
@@ -53,6 +59,26 @@ func TestSlowClients(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 413, a.status)
 	assert.Less(t, time.Since(begun), 20*time.Second)
+}
+
+// second sends text after a request that was answered on the same connection.
+func (w *world) second(text string) answer {
+	conn, err := net.Dial("tcp", w.address)
+	require.NoError(w.t, err)
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	_, err = io.WriteString(conn, "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	require.NoError(w.t, err)
+	first, err := read(conn)
+	require.NoError(w.t, err)
+	require.Equal(w.t, 200, first.status)
+	// The server has to be done with the first before the second begins.
+	time.Sleep(50 * time.Millisecond)
+	_, err = io.WriteString(conn, text)
+	require.NoError(w.t, err)
+	a, err := read(conn)
+	require.NoError(w.t, err)
+	return a
 }
 
 // A slow answer does not run into the deadline for the body, and a pause
@@ -150,6 +176,32 @@ func connectionLimit(t *testing.T, setting string, limit func(*httpapi.Settings)
 		a, err := w.raw("GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 		return err == nil && a.status == 200
 	}, 20*time.Second, 5*time.Millisecond)
+}
+
+// AUTH-033: connections leave the daemon half of the files that it may open.
+func TestConnectionsLeaveFiles(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s, err := w.api.Bind(t.Context(), httpapi.Binding{Listen: []string{"127.0.0.1:0"}, Descriptors: 4}, w.Settings())
+	require.NoError(t, err)
+	s.Serve()
+	defer s.Shutdown(t.Context())
+	w.address = s.Addresses()[0]
+	for range 2 {
+		conn, err := net.Dial("tcp", w.address)
+		require.NoError(t, err)
+		defer func() { _ = conn.Close() }()
+		_, err = io.WriteString(conn, "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		require.NoError(t, err)
+		a, err := read(conn)
+		require.NoError(t, err)
+		require.Equal(t, 200, a.status)
+	}
+	a, err := w.raw("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	require.NoError(t, err)
+	assert.Equal(t, 503, a.status)
+	assert.Equal(t, "runtime/overloaded", a.failure(t))
+	assert.Equal(t, `"LimitNOFILE"`, a.value(t).Key("error").Key("details").Key("setting").String())
 }
 
 // AUTH-033: one process takes so many connections of the admin socket, as a
