@@ -147,7 +147,7 @@ func TestCountingIsNotWaitedFor(t *testing.T) {
 
 // LLM-022, row 5: what the model cannot read is refused before anything is sent,
 // if somebody counted who can. What fits by its length is not counted at all, and
-// an estimate refuses nothing.
+// an estimate refuses only what is twice too long.
 func TestContextIsWeighed(t *testing.T) {
 	t.Parallel()
 	long := `{:messages [{:role :user :content "` + strings.Repeat("hello world ", 400) + `"}]}`
@@ -166,7 +166,8 @@ func TestContextIsWeighed(t *testing.T) {
 		"short enough by its length":  {"anthropic", `{:context 200}`, hello, &anthropic, "", "", 0},
 		"nobody says how much it can": {"openai", `{:name "gpt-4o"}`, long, nil, "", "", 0},
 		"the server does not count":   {"anthropic", `{:context 1000}`, long, &failing, "", "", 1},
-		"only an estimate":            {"ollama", `{:context 10}`, long, nil, "", "", 0},
+		"only an estimate":            {"ollama", `{:context 1000}`, long, nil, "", "", 0},
+		"too long by any estimate":    {"ollama", `{:context 700}`, long, nil, "provider/context-exceeded", `[1608 700 :estimate]`, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -85,10 +85,12 @@ type call struct {
 	exchange *transport.Exchange
 	request  *chat.Request
 
-	form    chat.Form
-	dropped []string
-	head    transport.Head
-	answer  *chat.Answer
+	form     chat.Form
+	dropped  []string
+	fields   map[string]any // of the body
+	headroom int64
+	head     transport.Head
+	answer   *chat.Answer
 
 	begun      bool // a piece was shown
 	firstToken time.Duration
@@ -137,6 +139,11 @@ func (c *call) encode() ([]byte, *contract.Error) {
 		return nil, c.fail(failure.NotConfigured, "preset %s has no tools: set quirks { tools = true } if this server has them", m.Preset.Name)
 	}
 	r := &chat.Request{Model: m.wire(), Messages: q.messages, Tools: q.tools, Options: q.options, Context: m.Context, Whole: q.whole || len(q.tools) > 0 && !m.Preset.ToolsStream}
+	r.Without = slices.Concat(m.Traits.Refuses(q.options.Effort), m.Learned.Refused())
+	if r.Options.MaxTokens > 0 {
+		c.headroom = m.Learned.room(m.Headroom)
+		r.Options.MaxTokens += c.headroom
+	}
 	if q.shape != nil {
 		output, ok := q.shape.Ask(m.Structured, m.Preset)
 		if !ok {
@@ -157,7 +164,7 @@ func (c *call) encode() ([]byte, *contract.Error) {
 	if len(encoded.Body) > MaxRequest {
 		return nil, beyond("the request has %d bytes, the limit is %d", len(encoded.Body), MaxRequest)
 	}
-	c.request, c.dropped = r, encoded.Dropped
+	c.request, c.dropped, c.fields = r, encoded.Dropped, encoded.Fields
 	return encoded.Body, nil
 }
 
@@ -224,6 +231,17 @@ func (c *call) refused(ctx context.Context) *contract.Error {
 	known.Report = failure.ReadBody(body)
 	known.RetryAfter = failure.RetryAfter(c.head.Header, c.provider.Client.Clock().Now())
 	row := failure.Of(c.head.Status, known.Report)
+	if known.Report.Window > 0 {
+		c.model.Learned.reads(known.Report.Window, c.provider.Client.Clock().Now())
+	}
+	if row == failure.RequestInvalid {
+		field := dialect.Refused(known.Report.Param, known.Report.Message, c.fields)
+		if field != "" && c.model.Learned.refuse(field) {
+			// The next attempt is another request: it goes without the field.
+			return c.provider.Report.Error(failure.ProviderError, known, "the model does not take %s, which is left out from now on (status %d)", field, c.head.Status).
+				WithDetail("options/refused", edn.K(field))
+		}
+	}
 	said := map[failure.Row]string{
 		failure.Foreign: "no model answers at this address", failure.ModelNotFound: "the model " + c.model.Name + " is not there", failure.AuthFailed: "the key is refused",
 		failure.QuotaExhausted: "the quota is used up", failure.RateLimited: "too many requests", failure.Overloaded: "overloaded",
@@ -346,6 +364,9 @@ func (c *call) meta() edn.Value {
 	}
 	if len(c.dropped) > 0 {
 		m.Key("options/dropped", edn.Keywords(c.dropped...))
+	}
+	if c.headroom > 0 {
+		m.Key("tokens/headroom", edn.Int(c.headroom))
 	}
 	if c.form != chat.Plain {
 		m.Key("format/mode", edn.K(string(c.form)))

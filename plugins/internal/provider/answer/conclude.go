@@ -34,13 +34,33 @@ func (c *call) conclude() (edn.Value, *contract.Error) {
 	case structured && a.Finish == chat.Length:
 		return edn.Nil(), c.raw(c.fail(failure.OutputTruncated, "the answer was cut at the limit of tokens"))
 	case len(a.Calls) == 0 && emptied(text):
-		return edn.Nil(), c.fail(failure.Empty, "the answer has no text")
+		return edn.Nil(), c.empty()
 	}
 	calls, err := c.calls()
 	if err != nil {
 		return edn.Nil(), err
 	}
 	return c.output(text, calls)
+}
+
+// empty is the error of an answer without text. One that was used up by
+// reasoning is not asked for again unchanged: later requests leave more room.
+func (c *call) empty() *contract.Error {
+	if c.answer.Finish != chat.Length {
+		return c.fail(failure.Empty, "the answer has no text")
+	}
+	limit := c.request.Options.MaxTokens
+	if limit > 0 {
+		c.model.Learned.widen(limit)
+	}
+	e := c.fail(failure.Empty, "the limit of tokens was used up before the first word of the answer").WithDetail("finish", edn.K(string(chat.Length)))
+	if limit > 0 {
+		e = e.WithDetail("max-tokens", edn.Int(limit)).WithDetail("tokens/headroom", edn.Int(c.model.Learned.room(c.model.Headroom)))
+	}
+	if n := c.answer.Usage.Reasoning; n > 0 {
+		e = e.WithDetail("tokens-reasoning", edn.Int(n))
+	}
+	return e
 }
 
 // What an answer may have lost, as its metadata says it.

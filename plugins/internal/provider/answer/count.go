@@ -159,20 +159,47 @@ func whole(ctx context.Context, x *transport.Exchange) ([]byte, bool) {
 	}
 }
 
+// smallWindow is a window that every server has: shorter requests are not weighed
+// where none is configured.
+const smallWindow = 2048
+
 // weigh refuses, before anything is spent, a question that the model cannot read.
-// It is counted only if its length leaves a doubt, and believed only if somebody
-// counted who can: an estimate refuses nothing.
+// It is counted only if its length leaves a doubt. An estimate may be wrong by a
+// factor of two, and refuses only what is longer than that.
 func (c *call) weigh(ctx context.Context) *contract.Error {
+	most := pricing.Most(c.request)
 	window := c.model.Context
-	if window == 0 || pricing.Most(c.request) <= window {
+	if window == 0 && most > smallWindow {
+		window = c.loadedWindow(ctx)
+	}
+	if window == 0 || most <= window {
 		return nil
 	}
 	n, way := c.countOnce(ctx, true)
-	if n <= window || way == pricing.Estimate {
+	if n <= window || way == pricing.Estimate && n <= 2*window {
 		return nil
 	}
 	return c.fail(failure.ContextExceeded, "the request has %d tokens, the model reads %d", n, window).
 		WithDetail("tokens-in", edn.Int(n)).WithDetail("context-tokens", edn.Int(window)).WithDetail(countedBy, edn.K(string(way)))
+}
+
+// loadedWindow is how many tokens the loaded model reads, as its server says; 0
+// where it does not, or not in time.
+func (c *call) loadedWindow(ctx context.Context) int64 {
+	m, client := c.model, c.provider.Client
+	window, stale := m.Learned.Window(client.Clock().Now())
+	if !stale || m.Preset.WindowPath == "" {
+		return window
+	}
+	ctx, cancel := transport.Within(ctx, client.Clock(), CountLimit)
+	defer cancel()
+	x := client.GetBeside(m.Preset.WindowPath)
+	defer x.Close()
+	if body, ok := whole(ctx, x); ok {
+		window = dialect.ReadWindow(m.wire(), body)
+	}
+	m.Learned.reads(window, client.Clock().Now())
+	return window
 }
 
 // countedBy is the key that says how tokens were counted.

@@ -44,6 +44,10 @@ type Model struct {
 	Structured    string // auto, native, json or prompt
 	Context       int64
 	Price         pricing.Price
+	// Headroom is how many tokens a request leaves for reasoning.
+	Headroom int64
+	Traits   dialect.Traits
+	Learned  *Learned
 	// Counting is how its tokens are counted.
 	Counting *Counting
 }

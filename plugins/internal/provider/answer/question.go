@@ -305,6 +305,9 @@ func (q *question) promptHash() string {
 	}
 	options := edn.Vector(edn.Text(string(o.Temperature)), edn.Text(string(o.TopP)), edn.Text(string(o.PresencePenalty)), edn.Text(string(o.FrequencyPenalty)),
 		edn.Int(o.MaxTokens), seed, edn.Vector(stop...))
+	if o.Effort != "" {
+		options = edn.Vector(options, edn.Text(o.Effort))
+	}
 	return edn.Hash(edn.Vector(edn.Vector(messages...), edn.Text(form), options))
 }
 

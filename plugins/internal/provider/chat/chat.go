@@ -47,6 +47,8 @@ type Options struct {
 	MaxTokens                         int64 // 0: unbounded
 	Seed                              *int64
 	Stop                              []string
+	// Effort is how much a model should reason, "" for its default.
+	Effort string
 	// Extra is merged into the body of the request.
 	Extra map[string]json.RawMessage
 }
@@ -81,6 +83,8 @@ type Request struct {
 	Context int64
 	// Whole asks for the answer in one piece.
 	Whole bool
+	// Without are fields of the body that the server does not take.
+	Without []string
 }
 
 // Finish says why a model stopped.

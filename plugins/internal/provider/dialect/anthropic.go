@@ -31,7 +31,9 @@ func encodeAnthropic(r *chat.Request) (map[string]any, []string) {
 	if len(o.Stop) > 0 {
 		body["stop_sequences"] = o.Stop
 	}
-	for name, is := range map[string]bool{"presence-penalty": o.PresencePenalty != "", "frequency-penalty": o.FrequencyPenalty != "", "seed": o.Seed != nil} {
+	for name, is := range map[string]bool{
+		"presence-penalty": o.PresencePenalty != "", "frequency-penalty": o.FrequencyPenalty != "", "seed": o.Seed != nil, "reasoning-effort": o.Effort != "",
+	} {
 		if is {
 			dropped = append(dropped, name)
 		}

@@ -29,7 +29,10 @@ const DefaultMaxTokens = 4096
 // Encoded is a request as it goes over the wire.
 type Encoded struct {
 	Body []byte
-	// Dropped are options that the format cannot say, sorted.
+	// Fields are those of the body.
+	Fields map[string]any
+	// Dropped are options that the format cannot say or the model does not take,
+	// sorted.
 	Dropped []string
 }
 
@@ -50,12 +53,13 @@ func Encode(p Preset, r *chat.Request) (Encoded, error) {
 			body[name] = r.Options.Extra[name]
 		}
 	}
+	dropped = append(dropped, without(body, r.Without)...)
 	text, err := marshal(body)
 	if err != nil {
 		return Encoded{}, fmt.Errorf("write the request: %w", err)
 	}
 	slices.Sort(dropped)
-	return Encoded{Body: text, Dropped: dropped}, nil
+	return Encoded{Body: text, Fields: body, Dropped: slices.Compact(dropped)}, nil
 }
 
 // marshal writes JSON with sorted keys and without escapes for HTML.

@@ -27,7 +27,17 @@ func encodeOllama(r *chat.Request) (map[string]any, []string) {
 	if len(o.Stop) > 0 {
 		options["stop"] = o.Stop
 	}
-	body := map[string]any{"model": r.Model, "messages": ollamaMessages(r.Messages), "stream": !r.Whole}
+	// A server that may cut the prompt or shift the context does so in silence.
+	body := map[string]any{
+		"model": r.Model, "messages": ollamaMessages(r.Messages), "stream": !r.Whole, "truncate": false, "shift": false,
+	}
+	switch o.Effort {
+	case "":
+	case "none":
+		body["think"] = false
+	default:
+		body["think"] = o.Effort
+	}
 	if len(options) > 0 {
 		body["options"] = options
 	}

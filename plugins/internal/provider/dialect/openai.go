@@ -16,6 +16,9 @@ func encodeOpenAI(p Preset, r *chat.Request) (map[string]any, []string) {
 	if o.MaxTokens > 0 {
 		body[p.LimitField] = o.MaxTokens
 	}
+	if o.Effort != "" {
+		body["reasoning_effort"] = o.Effort
+	}
 	number(body, "temperature", o.Temperature)
 	number(body, "top_p", o.TopP)
 	number(body, "presence_penalty", o.PresencePenalty)

@@ -54,6 +54,9 @@ type Preset struct {
 	// unless the configuration says otherwise.
 	CountPath, CountField string
 	Counts                bool
+	// WindowPath is an endpoint, beside the version of the interface, that says how
+	// many tokens the loaded model reads, "" for none.
+	WindowPath string
 }
 
 // Presets are all presets in the order of the documentation.
@@ -81,13 +84,16 @@ func Presets() []Preset {
 		{
 			Name: "ollama", Dialect: Ollama, Path: "/api/chat", Base: "http://127.0.0.1:11434", LimitField: "num_predict",
 			Native: true, JSONMode: true, Tools: true, ToolsStream: true, Terminator: Either, SystemRole: "system", ReasoningFields: []string{"thinking"},
+			WindowPath: "/api/ps",
 		},
-		named("lmstudio", func(p *Preset) { p.Native, p.Tools = true, true }),
+		named("lmstudio", func(p *Preset) { p.Native, p.Tools, p.WindowPath = true, true, "/api/v0/models" }),
 		named("vllm", func(p *Preset) {
 			p.Native, p.JSONMode, p.Tools, p.CountPath, p.CountField = true, true, true, "/tokenize", "prompt"
+			p.WindowPath = "/v1/models"
 		}),
 		named("llama-server", func(p *Preset) {
 			p.Native, p.JSONMode, p.Tools, p.CountPath, p.CountField, p.Counts = true, true, true, "/tokenize", "content", true
+			p.WindowPath = "/props"
 		}),
 		named("mlx", func(p *Preset) { p.Tools = true }),
 		named("generic", func(*Preset) {}),
@@ -161,7 +167,7 @@ func OwnFields(d Name) []string {
 	case Anthropic:
 		return []string{"model", "messages", "system", "max_tokens", "stream", "temperature", "top_p", "stop_sequences", "tools", "output_config"}
 	case Ollama:
-		return []string{"model", "messages", "stream", "format", "tools", "options"}
+		return []string{"model", "messages", "stream", "format", "tools", "options", "truncate", "shift"}
 	}
 	return []string{"model", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens", "temperature", "top_p", "stop", "seed",
 		"presence_penalty", "frequency_penalty", "tools", "response_format", "n"}

@@ -16,6 +16,10 @@ type Report struct {
 	Code    string // the most precise word, in lower case
 	Words   string // all words together, in lower case
 	Message string
+	Param   string // the field of the request that was refused, where it is named
+	// Prompt and Window are the tokens of the request and those that the model
+	// reads, 0 where they are not stated.
+	Prompt, Window int64
 }
 
 var title = regexp.MustCompile(`(?is)<title[^>]*>(.*?)</title>`)
@@ -73,6 +77,9 @@ func readObject(body []byte) (Report, bool) {
 		r.Code = words[0]
 	}
 	r.Words = strings.Join(words, " ")
+	r.Param = word(inner["param"])
+	_ = json.Unmarshal(inner["n_prompt_tokens"], &r.Prompt) // 0 where it is not there
+	_ = json.Unmarshal(inner["n_ctx"], &r.Window)
 	r.Message = short(r.Message)
 	return r, true
 }

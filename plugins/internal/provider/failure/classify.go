@@ -71,7 +71,7 @@ func (r Report) filtered() bool {
 // tooLong is told by codes, and by the sentences of servers that have none.
 func (r Report) tooLong() bool {
 	return r.has("context_length", "exceed_context_size", "request_too_large", "string_above_max_length") ||
-		r.says("maximum context length", "context window", "prompt is too long", "exceeds the available context", "context length")
+		r.says("maximum context length", "context window", "prompt is too long", "exceeds the available context", "context length", "context size")
 }
 
 func (r Report) noModel() bool {

@@ -63,9 +63,18 @@ func (m Model) model(p dialect.Preset, tables Tables) *answer.Model {
 	if structured == "" {
 		structured = "auto"
 	}
+	traits := dialect.TraitsOf(m.Name)
+	headroom := traits.Headroom
+	if m.Options.ReasoningEffort == "none" {
+		headroom = 0
+	}
+	if m.Options.Headroom != nil {
+		headroom = *m.Options.Headroom
+	}
 	return &answer.Model{
 		Name: m.Name, Preset: p.With(m.Quirks.quirks()), Options: m.Options.options(), StrictOptions: m.StrictOptions,
 		Structured: structured, Context: m.Context, Price: m.Price.price(), Counting: m.counting(p, tables),
+		Traits: traits, Headroom: headroom, Learned: &answer.Learned{},
 	}
 }
 

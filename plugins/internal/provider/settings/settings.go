@@ -59,6 +59,8 @@ type Options struct {
 	MaxTokens        int64                `edn:"max-tokens,omitempty" min:"1"`
 	Stop             []string             `edn:"stop,omitempty" doc:"at most 16"`
 	Seed             *int64               `edn:"seed,omitempty"`
+	ReasoningEffort  string               `edn:"reasoning-effort,omitempty" enum:"none,minimal,low,medium,high,xhigh" doc:"how much a model reasons, where it takes that"`
+	Headroom         *int64               `edn:"headroom,omitempty" min:"0" max:"262144" doc:"tokens that a request leaves for reasoning beside its limit; for known reasoning models 2048 unless written"`
 	PresencePenalty  *float64             `edn:"presence-penalty,omitempty" min:"-2" max:"2"`
 	FrequencyPenalty *float64             `edn:"frequency-penalty,omitempty" min:"-2" max:"2"`
 	Extra            map[string]edn.Value `edn:"extra,omitempty" doc:"further fields of the request body"`
@@ -153,7 +155,7 @@ func (o Options) options() chat.Options {
 	}
 	out := chat.Options{
 		Temperature: number(o.Temperature), TopP: number(o.TopP), PresencePenalty: number(o.PresencePenalty), FrequencyPenalty: number(o.FrequencyPenalty),
-		MaxTokens: o.MaxTokens, Seed: o.Seed, Stop: slices.Clone(o.Stop),
+		MaxTokens: o.MaxTokens, Effort: o.ReasoningEffort, Seed: o.Seed, Stop: slices.Clone(o.Stop),
 	}
 	for name, v := range o.Extra {
 		if out.Extra == nil {

@@ -93,36 +93,45 @@ type piece struct {
 
 // Post begins an exchange. The returned Exchange must be closed.
 func (c *Client) Post(path string, body []byte) *Exchange {
-	return c.post(strings.TrimSuffix(c.set.Base.String(), "/")+path, body)
+	return c.ask(http.MethodPost, strings.TrimSuffix(c.set.Base.String(), "/")+path, body)
 }
 
 // PostBeside is Post to a path that lies beside the version of the interface
 // instead of below it, as servers have it that offer more than that interface.
 func (c *Client) PostBeside(path string, body []byte) *Exchange {
-	return c.post(strings.TrimSuffix(strings.TrimSuffix(c.set.Base.String(), "/"), "/v1")+path, body)
+	return c.ask(http.MethodPost, c.beside(path), body)
 }
 
-func (c *Client) post(target string, body []byte) *Exchange {
+// GetBeside asks for what lies beside the version of the interface.
+func (c *Client) GetBeside(path string) *Exchange {
+	return c.ask(http.MethodGet, c.beside(path), nil)
+}
+
+func (c *Client) beside(path string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(c.set.Base.String(), "/"), "/v1") + path
+}
+
+func (c *Client) ask(method, target string, body []byte) *Exchange {
 	ctx, cancel := context.WithCancel(context.Background())
 	x := &Exchange{
 		client: c, cancel: cancel, headers: make(chan headOrError, 1), pieces: make(chan piece, Ahead), free: make(chan []byte, Ahead+2),
 		joined: make(chan struct{}), connected: make(chan struct{}), now: c.set.Clock.Now,
 	}
 	x.begun = x.now()
-	go x.run(ctx, target, body)
+	go x.run(ctx, method, target, body)
 	return x
 }
 
 // run makes the request and reads the body. It ends when the body does or when
 // the exchange is closed.
-func (x *Exchange) run(ctx context.Context, target string, body []byte) {
+func (x *Exchange) run(ctx context.Context, method, target string, body []byte) {
 	defer close(x.joined)
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn:          func(httptrace.GotConnInfo) { x.gotConn() },
 		WroteHeaderField: func(string, []string) { x.sent.Store(true) },
 		WroteHeaders:     func() { x.sent.Store(true) },
 	})
-	request, err := http.NewRequestWithContext(traced, http.MethodPost, target, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(traced, method, target, bytes.NewReader(body))
 	if err != nil {
 		x.headers <- headOrError{err: errors.New("the request cannot be made")}
 		return

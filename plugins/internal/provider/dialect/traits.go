@@ -1,0 +1,122 @@
+package dialect
+
+import (
+	"slices"
+	"strings"
+)
+
+// Traits are what is known of a model beside its server.
+type Traits struct {
+	// Begins are how the names of the models begin.
+	Begins []string
+	// Without are the fields of a request that the models refuse. They accept
+	// them if Sampling is the effort of reasoning.
+	Without  []string
+	Sampling string
+	// Headroom is how many tokens the models may take for reasoning, beside the
+	// limit of the answer: the limit of a request counts both.
+	Headroom int64
+	// Source is where this was read, Date when.
+	Source, Date string
+}
+
+// table is read from the top; the first row with the begin of a name counts.
+func table() []Traits {
+	sampling := []string{"temperature", "top_p", "presence_penalty", "frequency_penalty"}
+	const headroom = 2048
+	return []Traits{
+		{Begins: []string{"gpt-5-chat"}, Source: "OpenAI, models: gpt-5-chat-latest does not reason", Date: "2026-11-25"},
+		{
+			Begins: []string{"gpt-5.", "gpt-6"}, Without: sampling, Sampling: "none", Headroom: headroom,
+			Source: "OpenAI, latest-model guide: sampling parameters only with effort none", Date: "2026-11-25",
+		},
+		{
+			Begins: []string{"gpt-5"}, Without: sampling, Headroom: headroom,
+			Source: "OpenAI, reasoning guide and the error unsupported_value of temperature", Date: "2026-11-25",
+		},
+		{
+			Begins: []string{"o1", "o3", "o4"}, Without: append(slices.Clone(sampling), "stop"), Headroom: headroom,
+			Source: "OpenAI, reasoning guide and the error unsupported_parameter of temperature", Date: "2026-11-25",
+		},
+		{
+			Begins: []string{"gpt-oss", "deepseek-r1", "deepseek-reasoner", "qwq", "magistral"}, Headroom: headroom,
+			Source: "the models' cards: the limit counts the reasoning", Date: "2026-11-25",
+		},
+	}
+}
+
+// TraitsOf are the traits of a model, the zero value for one that is not known.
+// A name may have the name of its maker before it, as gateways write it.
+func TraitsOf(model string) Traits {
+	model = strings.ToLower(model[strings.LastIndex(model, "/")+1:])
+	for _, row := range table() {
+		if slices.ContainsFunc(row.Begins, func(b string) bool { return strings.HasPrefix(model, b) }) {
+			return row
+		}
+	}
+	return Traits{}
+}
+
+// Refuses are the fields that a request of this effort must not have.
+func (t Traits) Refuses(effort string) []string {
+	if t.Sampling != "" && effort == t.Sampling {
+		return nil
+	}
+	return t.Without
+}
+
+// droppable are the fields that a request can do without.
+func droppable() []string {
+	return []string{
+		"temperature", "top_p", "presence_penalty", "frequency_penalty", "stop", "stop_sequences", "seed", "reasoning_effort", "think",
+		"stream_options", "max_tokens", "max_completion_tokens", "truncate", "shift",
+	}
+}
+
+// otherLimit is the other name of a limit of the output.
+func otherLimit(name string) string {
+	return map[string]string{"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}[name]
+}
+
+// without takes fields out of a body and returns the options that are lost. A
+// limit is not lost, it gets its other name.
+func without(body map[string]any, fields []string) []string {
+	var lost []string
+	for _, name := range fields {
+		v, set := body[name]
+		if !set {
+			continue
+		}
+		delete(body, name)
+		if other := otherLimit(name); other != "" {
+			body[other] = v
+			continue
+		}
+		lost = append(lost, strings.ReplaceAll(name, "_", "-"))
+	}
+	return lost
+}
+
+// Refused is the field of a request that a server says it does not take, "" for
+// none: the parameter that it names, or the one that its message quotes.
+func Refused(param, message string, body map[string]any) string {
+	message = strings.ToLower(message)
+	complains := slices.ContainsFunc([]string{"support", "unknown", "unrecognized", "not permitted", "not allowed", "unexpected", "cannot both", "deprecated"},
+		func(word string) bool { return strings.Contains(message, word) })
+	for _, name := range droppable() {
+		if _, set := body[name]; !set {
+			continue
+		}
+		if param == name || param == "" && complains && quotes(message, name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// quotes reports whether a message holds a name as a word of its own. Ollama
+// writes thinking for think.
+func quotes(message, name string) bool {
+	words := strings.FieldsFunc(message, func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') })
+	return slices.Contains(words, name) || slices.Contains(words, name+"ing")
+}

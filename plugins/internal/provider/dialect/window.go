@@ -1,0 +1,37 @@
+package dialect
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// ReadWindow reads how many tokens the loaded model reads, out of the answer of a
+// WindowPath: /props of llama-server, /v1/models of vLLM, /api/ps of Ollama or
+// /api/v0/models of LM Studio. It is 0 where the answer does not say it.
+func ReadWindow(model string, body []byte) int64 {
+	type loaded struct {
+		ID     text  `json:"id"`
+		Name   text  `json:"name"`
+		VLLM   count `json:"max_model_len"`
+		Ollama count `json:"context_length"`
+		Studio count `json:"loaded_context_length"`
+	}
+	var said struct {
+		Settings struct {
+			Window count `json:"n_ctx"`
+		} `json:"default_generation_settings"`
+		Data   []loaded `json:"data"`
+		Models []loaded `json:"models"`
+	}
+	if json.Unmarshal(body, &said) != nil {
+		return 0
+	}
+	window := said.Settings.Window
+	for _, m := range append(said.Data, said.Models...) {
+		name := first(string(m.ID), string(m.Name))
+		if name == model || strings.TrimSuffix(name, ":latest") == model {
+			window = max(window, m.VLLM, m.Ollama, m.Studio)
+		}
+	}
+	return int64(max(window, 0))
+}
