@@ -29,7 +29,7 @@ const (
 	leakOfCut   = 8 << 10 // for each cancelled call
 	leakWindow  = 3
 	leakCalls   = 8000 // at most, for a verdict that the memory grows
-	leakLeast   = 5    // blocks for a verdict if the time is over
+	leakLeast   = 3    // blocks for a verdict if the time is over
 )
 
 // Calls of a block in which growth is looked for. They are few, because a window of
@@ -67,7 +67,7 @@ func cancelGrowth(ctx context.Context, b *bench) error {
 	}
 	c, input := b.long(d)
 	q := question{capability: c, intent: firstIntent(c), input: input}
-	until := time.Now().Add(b.limit / 2)
+	until := time.Now().Add(b.limit * 3 / 4)
 	block := func() (bool, error) {
 		some := false
 		for range cutCalls / cancelBatch {
@@ -226,7 +226,7 @@ type leak struct {
 // calls leave more behind than a runtime keeps for itself. Calls before have filled the
 // pools of the plugin.
 func (b *bench) leaks(ctx context.Context, in Instance, l leak) error {
-	until := time.Now().Add(b.limit / 2)
+	until := time.Now().Add(b.limit * 3 / 4)
 	first, ok := holdings(in.PID())
 	if !ok {
 		return nil
