@@ -426,6 +426,9 @@ func notServing(name string, state State, why *contract.Error) *contract.Error {
 		text += ": " + firstCause(why).Message
 	}
 	e := contract.Errorf(typ, "%s", text).WithDetail("state", edn.K(string(state)))
+	if state == Stopped || state == Quarantined {
+		e = e.WithHint("\"ferment plugin list\" shows why; \"ferment plugin release " + name + "\" starts it")
+	}
 	if why != nil {
 		e = e.WithCause(why)
 		if typ == "runtime/not-ready" && (why.Source == contract.SourceDownstream || why.Source == contract.SourcePlugin) {

@@ -357,7 +357,9 @@ func (c *checker) effectsOnly(p *Plan, n *Node, l *policy.Layer, rejected []poli
 			return false
 		}
 	}
-	r := rejected[0]
+	// What a request can change comes first.
+	first := slices.IndexFunc(rejected, func(r policy.Rejection) bool { return r.Denied == nil && c.refused(n, r.Cap) == nil })
+	r := rejected[max(0, first)]
 	if r.Denied != nil {
 		c.denied(p, n, l, &r, kIntent)
 		return true
@@ -379,9 +381,36 @@ func (c *checker) uncovered(p *Plan, n *Node, effect, by string, key edn.Value) 
 		}
 	}
 	path := p.path(n.Index, key)
+	if err := c.refused(n, by); err != nil {
+		c.forbidden(path, err)
+		return
+	}
 	c.report(Finding{
 		Check: checkEffects, Path: path, Effect: effect,
 		Message: fmt.Sprintf(":%s is needed by :%s and not allowed to the request in %s", effect, by, showPath(path)),
+	}, false)
+}
+
+// refused is the error of a capability whose effects the caller may not have even if the request allows them; nil if
+// the caller may have them.
+func (c *checker) refused(n *Node, by string) *contract.Error {
+	capability, known := c.env.Registry.Capability(by)
+	if !known {
+		capability, known = c.env.Registry.Tool(by)
+	}
+	if !known || c.env.Grant == nil {
+		return nil
+	}
+	allowed := c.env.Written(n.Intent, n.Layer)
+	allowed.Effects = policy.Of(capability.Effects, policy.Origin{Source: policy.SourceRequest})
+	_, err := c.env.Grant.Decide(policy.Need{Capability: capability, Layer: &allowed})
+	return err
+}
+
+// forbidden reports an effect that the configuration keeps from the caller.
+func (c *checker) forbidden(path []edn.Value, err *contract.Error) {
+	c.report(Finding{
+		Check: checkEffects, Path: path, Hint: err.Hint, Message: fmt.Sprintf("%s, in %s", err.Message, showPath(path)),
 	}, false)
 }
 
@@ -393,8 +422,7 @@ func (c *checker) denied(p *Plan, n *Node, l *policy.Layer, r *policy.Rejection,
 			key = edn.K("input")
 		}
 	}
-	path := p.path(n.Index, key)
-	c.bad(checkEffects, path, edn.Nil(), "%s, in %s", r.Denied.Message, showPath(path))
+	c.forbidden(p.path(n.Index, key), r.Denied)
 }
 
 // permits asks the grant of the caller about the effects of a node (FX-002), as

@@ -177,8 +177,15 @@ func (c *checker) compatible(p *Plan, r *read, in *wanted) {
 	}
 	path := p.path(r.node, r.where...)
 	given, wants := c.ends(pair, keysOf(below), r.ref.where, len(r.ref.steps) == 0)
+	is, want := specOf(given), specOf(wants)
+	if at, g, w := unfit(given[0], wants[0]); len(at) > 0 {
+		is, want = "a map without "+showPath(at), specOf([]*schema.Schema{w})+" there"
+		if g != nil {
+			is = specOf([]*schema.Schema{g}) + " at " + showPath(at)
+		}
+	}
 	c.bad(checkNeverFits, path, edn.Nil(), "%s of schema :%s is %s and can never fit :%s, which wants %s, in %s", r.ref.path(),
-		pair.producer, specOf(given), pair.consumer, specOf(wants), showPath(path))
+		pair.producer, is, pair.consumer, want, showPath(path))
 }
 
 // fitPair names the schemas at both ends of a slot.
@@ -271,6 +278,29 @@ func (c *checker) ends(pair fitPair, from, to []edn.Value, whole bool) (given, w
 		return nil, nil
 	}
 	return given, wanted
+}
+
+// unfit follows two schemas of maps to the first required part of the wanted one that the given one never has. The
+// given part is nil if the given schema has none; the path is empty if the schemas are not both of maps.
+func unfit(given, wanted *schema.Schema) (at []edn.Value, g, w *schema.Schema) {
+	g, w = given.Deref(), wanted.Deref()
+	for g.Kind() == schema.KindMap && w.Kind() == schema.KindMap {
+		entries := w.Entries()
+		i := slices.IndexFunc(entries, func(e schema.Entry) bool {
+			have, has := g.Entry(e.Key)
+			return !e.Optional && (has && schema.Satisfies(have.Schema, e.Schema) == schema.No || !has && g.Closed())
+		})
+		if i < 0 {
+			break
+		}
+		at, w = append(at, entries[i].Key), entries[i].Schema.Deref()
+		have, has := g.Entry(entries[i].Key)
+		if !has {
+			return at, nil, w
+		}
+		g = have.Schema.Deref()
+	}
+	return at, g, w
 }
 
 // specOf shows the first of some schemas in a message.

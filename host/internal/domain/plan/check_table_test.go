@@ -117,7 +117,7 @@ func TestCheckTable(t *testing.T) {
 			`1:10: error CHECK-015 the op :tool needs :effects in [:nodes 0]`}},
 		{`{:op :plan}`, []string{`1:10: error CHECK-015 the op :plan needs :plan in [:nodes 0]`}},
 		{`{:op :emit :as "x"}`, []string{`1:21: error CHECK-010 unknown key :as in [:nodes 0]; nearest is :id`}},
-		{`{:op :let :value 1 :as "x"}`, []string{`1:33: error CHECK-015 wanted a keyword, got "x", in [:nodes 0 :as]`}},
+		{`{:op :let :value 1 :as "x"}`, []string{`1:33: error CHECK-015 wanted a keyword, got "x", in [:nodes 0 :as]; nearest is :x`}},
 		{`{:op :let :value 1 :id 7}`, []string{`1:33: error CHECK-015 wanted a string as the id of a node, got 7, in [:nodes 0 :id]`}},
 		{`{:op :emit :input 1 :needs "a"}`, []string{`1:37: error CHECK-015 wanted a vector of node ids, got "a", in [:nodes 0 :needs]`}},
 		{`{:op :emit :input 1 :needs ["a" 7]} {:id "b" :op :emit :input 1}`, []string{
@@ -134,17 +134,17 @@ func TestCheckTable(t *testing.T) {
 		{`{:op :let :value [] :as :a} {:op :emit :input {:slot/path [:a -1]}}`, []string{
 			`1:56: error CHECK-015 wanted an index from 0 in a slot path, got -1, in [:nodes 1 :input]`}},
 		{`{:op :call :intent "x" :input 5}`, []string{
-			`1:29: error CHECK-015 wanted a keyword, got "x", in [:nodes 0 :intent]`,
+			`1:29: error CHECK-015 wanted a keyword, got "x", in [:nodes 0 :intent]; nearest is :x`,
 			`1:40: error CHECK-015 wanted a map, got 5, in [:nodes 0 :input]`}},
 		{respond + ` :temperature 3}`, []string{`1:77: error CHECK-015 wanted a number from 0 to 2, got 3, in [:nodes 0 :temperature]`}},
 		{respond + ` :deadline-ms 0}`, []string{`1:77: error CHECK-015 wanted an integer from 1 to 86400000, got 0, in [:nodes 0 :deadline-ms]`}},
 		{respond + ` :model 5 :role "r" :system 5}`, []string{
 			`1:71: error CHECK-015 wanted a keyword or a string, got 5, in [:nodes 0 :model]`,
-			`1:79: error CHECK-015 wanted a keyword, got "r", in [:nodes 0 :role]`,
+			`1:79: error CHECK-015 wanted a keyword, got "r", in [:nodes 0 :role]; nearest is :r`,
 			`1:91: error CHECK-015 wanted a string or a slot, got 5, in [:nodes 0 :system]`}},
 		{respond + ` :done {:score-min 2 :must :schema-valid}}`, []string{
 			`1:82: error CHECK-015 wanted a number from 0 to 1, got 2, in [:nodes 0 :done :score-min]`,
-			`1:90: error CHECK-015 wanted a set of keywords, got :schema-valid, in [:nodes 0 :done :must]`}},
+			`1:90: error CHECK-015 wanted a set of keywords, got :schema-valid, in [:nodes 0 :done :must]; nearest is #{:schema-valid}`}},
 		{respond + ` :dispatch {:retry {:same-cap-max -1}}}`, []string{`1:97: error CHECK-015 wanted an integer from 0 to 16, got -1, in [:nodes 0 :dispatch :retry :same-cap-max]`}},
 		{respond + ` :dispatch {:candidates ["llm/voice"]}}`, []string{`1:88: error CHECK-015 wanted a capability id or a handle, got "llm/voice", in [:nodes 0 :dispatch :candidates 0]`}},
 		{respond + ` :dispatch {:candidates :llm/voice}}`, []string{`1:87: error CHECK-015 wanted a vector of capability ids, got :llm/voice, in [:nodes 0 :dispatch :candidates]`}},
@@ -153,20 +153,20 @@ func TestCheckTable(t *testing.T) {
 			`1:102: error CHECK-015 wanted a set of keywords, got 2, in [:nodes 0 :dispatch :exclude]`,
 			`1:125: error CHECK-015 wanted an integer from 0 to 86400000, got -1, in [:nodes 0 :dispatch :timeout :extend-ms]`}},
 		{respond + ` :dispatch {:switch-on #{:runtime/crushed}}}`, []string{`1:86: error CHECK-015 switch-on: there is no error type :runtime/crushed; nearest is :runtime/crashed in [:nodes 0 :dispatch :switch-on]`}},
-		{respond + ` :dispatch {:switch-on/replace :timeout/soft}}`, []string{`1:94: error CHECK-015 wanted a set of keywords, got :timeout/soft, in [:nodes 0 :dispatch :switch-on/replace]`}},
+		{respond + ` :dispatch {:switch-on/replace :timeout/soft}}`, []string{`1:94: error CHECK-015 wanted a set of keywords, got :timeout/soft, in [:nodes 0 :dispatch :switch-on/replace]; nearest is #{:timeout/soft}`}},
 		{respond + ` :requires {:result/type :text}}`, []string{`1:88: error CHECK-015 wanted :value, :plan or :stream, got :text, in [:nodes 0 :requires :result/type]`}},
 		{respond + ` :output {:schema :res/code} :requires {:out-schema :res/text}}`, []string{
 			`1:81: error CHECK-025 no candidate can serve :text/respond in [:nodes 0 :output :schema]: :llm/voice is requires/schema-mismatch`,
 			`1:115: error CHECK-015 two different values for :out-schema in [:nodes 0]`}},
 		{respond + ` :effects {:allowed #{:fs/rite}}}`, []string{`1:83: error CHECK-015 unknown effect :fs/rite in [:nodes 0 :effects :allowed]; nearest is :fs/write`}},
 		{respond + ` :constraints {:language "en" :max-chars 0 :no-web 1}}`, []string{
-			`1:88: error CHECK-015 wanted a keyword, got "en", in [:nodes 0 :constraints :language]`,
+			`1:88: error CHECK-015 wanted a keyword, got "en", in [:nodes 0 :constraints :language]; nearest is :en`,
 			`1:104: error CHECK-015 wanted an integer from 1 to 12000, got 0, in [:nodes 0 :constraints :max-chars]`,
 			`1:114: error CHECK-015 wanted a boolean, got 1, in [:nodes 0 :constraints :no-web]`}},
 		{respond + ` :max-attempts 0}`, []string{`1:78: error CHECK-015 wanted an integer from 1 to 17, got 0, in [:nodes 0 :max-attempts]`}},
 		{`{:op :map :over 5 :item "x" :body {} :on-item-error :skip}`, []string{
 			`1:26: error CHECK-015 wanted a slot or a collection, got 5, in [:nodes 0 :over]`,
-			`1:34: error CHECK-015 wanted a keyword, got "x", in [:nodes 0 :item]`,
+			`1:34: error CHECK-015 wanted a keyword, got "x", in [:nodes 0 :item]; nearest is :x`,
 			`1:44: error CHECK-015 wanted a vector of nodes, got {}, in [:nodes 0 :body]`,
 			`1:62: error CHECK-015 wanted :fail or :keep, got :skip, in [:nodes 0 :on-item-error]`}},
 		{`{:op :plan :plan 5 :bindings [1]}`, []string{
@@ -362,6 +362,8 @@ func TestCheckPlanKeys(t *testing.T) {
 	for _, row := range []struct{ text, want string }{
 		{`5`, `1:1: error CHECK-015 wanted a map with :nodes, got 5, in the plan`},
 		{`{}`, `1:1: error CHECK-015 :nodes is missing in the plan`},
+		{`{:bindings {} :node []}`, `1:15: error CHECK-010 unknown key :node in the plan; nearest is :nodes`},
+		{`{"nodes" []}`, `1:2: error CHECK-010 unknown key "nodes" in the plan; nearest is :nodes`},
 		{`{:nodes {}}`, `1:9: error CHECK-015 :nodes is a vector of maps, not {}, in [:nodes]`},
 		{`{:nodes nil}`, `1:9: error CHECK-015 :nodes is a vector of maps, not nil, in [:nodes]`},
 		{`{:nodes [] :mod :strict}`, `1:12: error CHECK-010 unknown key :mod in the plan; nearest is :mode`},

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -62,6 +63,17 @@ func (ps *parser) in(step edn.Value, read func()) {
 	ps.cur = ps.cur[:len(ps.cur)-1]
 }
 
+// noNodes reports a plan without nodes, at the key that was meant to hold them if there is one.
+func (ps *parser) noNodes(v edn.Value) {
+	for key := range v.Entries() {
+		if name, _ := asKeyword(key).AsKeyword(); nearestName(name, []string{"nodes"}) != "" {
+			ps.in(key, func() { ps.unknownKey(key, []string{"nodes"}) })
+			return
+		}
+	}
+	ps.bad(checkType, ":nodes is missing in %s", showPath(ps.cur))
+}
+
 // plan reads a plan map; nil if the value is none.
 func (ps *parser) plan(v edn.Value, depth int) *Plan {
 	if v.Kind() != edn.KindMap {
@@ -70,7 +82,7 @@ func (ps *parser) plan(v edn.Value, depth int) *Plan {
 	}
 	nodes, ok := v.Get(kNodes)
 	if !ok {
-		ps.bad(checkType, ":nodes is missing in %s", showPath(ps.cur))
+		ps.noNodes(v)
 		return nil
 	}
 	p := &Plan{Mode: Hybrid, MaxParallel: defaultPlanParallel, Source: v, depth: depth}
@@ -320,15 +332,35 @@ func (ps *parser) integer(v edn.Value, lo, hi int, check string) (int, bool) {
 func (ps *parser) keyword(v edn.Value) (string, bool) {
 	name, ok := v.AsKeyword()
 	if !ok {
-		ps.wrong(v, "a keyword")
+		ps.badNear(checkType, asKeyword(v), "wanted a keyword, got %s, in %s", show(v), showPath(ps.cur))
 	}
 	return name, ok
+}
+
+// asKeyword returns the keyword that a keyword, a string or a symbol names, nil if there is none.
+func asKeyword(v edn.Value) edn.Value {
+	name, ok := v.AsString()
+	if !ok {
+		name, ok = v.AsSymbol()
+	}
+	if !ok {
+		name, _ = v.AsKeyword()
+	}
+	k, err := edn.Keyword(strings.TrimPrefix(name, ":"))
+	if err != nil {
+		return edn.Nil()
+	}
+	return k
 }
 
 // keywords reads a set, vector or list of keywords.
 func (ps *parser) keywords(v edn.Value) ([]string, bool) {
 	if !isCollection(v) {
-		ps.wrong(v, "a set of keywords")
+		near := edn.Nil()
+		if _, ok := v.AsKeyword(); ok {
+			near = edn.SetOf(v)
+		}
+		ps.badNear(checkType, near, "wanted a set of keywords, got %s, in %s", show(v), showPath(ps.cur))
 		return nil, false
 	}
 	list := make([]string, 0, v.Len())
@@ -337,7 +369,7 @@ func (ps *parser) keywords(v edn.Value) ([]string, bool) {
 		if name, ok := e.AsKeyword(); ok {
 			list = append(list, name)
 		} else {
-			ps.in(elementStep(v, e, i), func() { ps.wrong(e, "a keyword") })
+			ps.in(elementStep(v, e, i), func() { ps.keyword(e) })
 		}
 		i++
 	}

@@ -172,6 +172,9 @@ func (np *nodeParser) op() {
 		return
 	}
 	np.in(kOp, func() {
+		if name == "" {
+			name, _ = asKeyword(op).AsKeyword()
+		}
 		np.badNear(checkUnknownKey, nearest(name, opNames[1:]), "unknown op %s in %s", show(op), showPath(np.cur))
 	})
 }

@@ -44,7 +44,7 @@ func Main(env Env) int {
 	root.SetArgs(args)
 	c.format = askedForm(args)
 	err := root.ExecuteContext(ctx)
-	return c.exit(ctx, err)
+	return c.exit(ctx, cmp.Or(err, c.astray))
 }
 
 // errInterrupted is why the context of an interrupted command ended.
@@ -87,6 +87,7 @@ type command struct {
 	verbose  bool
 	lockfile daemon.Lockfile
 	attached map[string]string // --attach
+	astray   error             // why a help that was asked for is of no verb
 	verb     string            // with the names of its parents, once it is known
 }
 
@@ -111,6 +112,7 @@ func usagef(format string, args ...any) error {
 
 func (c *command) root() *cobra.Command {
 	var version bool
+	forms := &asked{format: &c.format}
 	root := &cobra.Command{
 		Use:   "ferment",
 		Short: "run plans on plugins, and take only answers that pass their gates",
@@ -121,6 +123,9 @@ func (c *command) root() *cobra.Command {
 		Args:          cobra.NoArgs,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			c.verb = cmd.CommandPath()
+			if err := forms.one(); err != nil {
+				return err
+			}
 			if err := c.knownServer(); err != nil {
 				return err
 			}
@@ -142,9 +147,9 @@ func (c *command) root() *cobra.Command {
 	flags.StringVar(&c.config, "config", "", "configuration, a file or a directory (default: ferment.hcl, then config/, in the working directory)")
 	flags.StringVar(&c.profile, "profile", "", "profile: "+strings.Join(config.Profiles(), ", ")+" (default: FERMENT_PROFILE, then the configuration)")
 	flags.StringVar(&c.server, "server", "", "URL of a daemon elsewhere; not part of this build")
-	flags.VarP(&c.format, "output", "o", "form of the output: text, json or edn")
-	flags.VarPF(formatFlag{&c.format, formatJSON}, "json", "", "short for --output json").NoOptDefVal = "true"
-	flags.VarPF(formatFlag{&c.format, formatEDN}, "edn", "", "short for --output edn").NoOptDefVal = "true"
+	flags.VarP(outputFlag{forms}, "output", "o", "form of the output: text, json or edn")
+	flags.VarPF(formatFlag{forms, formatJSON}, "json", "", "short for --output json").NoOptDefVal = "true"
+	flags.VarPF(formatFlag{forms, formatEDN}, "edn", "", "short for --output edn").NoOptDefVal = "true"
 	flags.BoolVar(&c.verbose, "verbose", false, "tell more of an error: its class and source, and the policy of the call")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		var wrong *pflag.InvalidValueError
@@ -162,6 +167,7 @@ func (c *command) root() *cobra.Command {
 	root.SetHelpCommand(helpCommand())
 	wantVerbs(root)
 	wrapArgs(root)
+	c.helpOfVerbs(root)
 	return fitHelp(root)
 }
 
@@ -173,6 +179,7 @@ var expected = map[string]string{
 	"float64":        "a number",
 	"int":            "a whole number",
 	"stringToString": "NAME=FILE",
+	"uint":           "a whole number that is not negative",
 	"uint64":         "a whole number that is not negative",
 }
 
@@ -194,6 +201,24 @@ func helpCommand() *cobra.Command {
 			}
 		},
 	}
+}
+
+// helpOfVerbs refuses to print the help of a group of verbs for a word that is no verb of it.
+func (c *command) helpOfVerbs(root *cobra.Command) {
+	print := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		if words := cmd.Flags().Args(); cmd.HasAvailableSubCommands() && cmd.Args != nil && len(words) > 0 {
+			if verb, _, err := cmd.Find(words); err == nil && verb != cmd { // the flag stood before the verb
+				verb.InitDefaultHelpFlag()
+				print(verb, nil)
+				return
+			}
+			if c.astray = cmd.Args(cmd, words); c.astray != nil {
+				return
+			}
+		}
+		print(cmd, args)
+	})
 }
 
 // fitHelp makes the help of a command, and of those below it, as wide as a table

@@ -95,7 +95,7 @@ func trimNewline(s string) string {
 
 func (c *command) validateCommand() *cobra.Command {
 	var strict, describe, noStart bool
-	var maxErrors int
+	var maxErrors uint
 	cmd := &cobra.Command{
 		Use:   "validate",
 		Short: "check the configuration and report every error at once",
@@ -111,7 +111,7 @@ func (c *command) validateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			report := loaded.Report(maxErrors)
+			report := loaded.Report(int(min(maxErrors, config.MaxKept)))
 			if c.format != formatText || len(report.Shown) > 0 {
 				if err := c.diagnostics(c.env.Stdout, report); err != nil {
 					return err
@@ -132,7 +132,7 @@ func (c *command) validateCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&describe, "describe", false, "start programs that are not in the lock file too, to be told what they are")
 	c.registerLockfile(cmd)
 	cmd.Flags().BoolVar(&noStart, "no-start", false, "start no plugin; those that were never seen stay unchecked")
-	cmd.Flags().IntVar(&maxErrors, "max-errors", config.DefaultMaxShown, "show at most so many diagnostics, 0 for all")
+	cmd.Flags().UintVar(&maxErrors, "max-errors", config.DefaultMaxShown, "show at most so many diagnostics, 0 for all")
 	return cmd
 }
 

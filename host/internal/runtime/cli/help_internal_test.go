@@ -103,10 +103,31 @@ func TestHelpOfNoVerb(t *testing.T) {
 		"plugin lock everything": "",
 		"lock":                   "ferment plugin lock",
 	} {
-		code, stdout, stderr := helped(append([]string{"help"}, strings.Fields(words)...)...)
-		assert.Equal(t, contract.ExitUsage, code, words)
-		assert.Empty(t, stdout, words)
-		assert.Equal(t, nearest != "", strings.Contains(stderr, "did you mean "), words+": "+stderr)
-		assert.Contains(t, stderr, nearest, words)
+		for _, args := range [][]string{
+			append([]string{"help"}, strings.Fields(words)...),
+			append(strings.Fields(words), "--help"),
+		} {
+			if args[0] != "help" && strings.HasPrefix(words, "plugin lock ") {
+				continue // --help is of that verb, which takes arguments
+			}
+			code, stdout, stderr := helped(args...)
+			assert.Equal(t, contract.ExitUsage, code, args)
+			assert.Empty(t, stdout, args)
+			assert.Equal(t, nearest != "", strings.Contains(stderr, "did you mean "), "%s: %s", args, stderr)
+			assert.Contains(t, stderr, nearest, args)
+		}
+	}
+}
+
+// CLI-001: a command line asks for one form of output, as often as it likes.
+func TestOneForm(t *testing.T) {
+	for args, code := range map[string]int{
+		"version --json --edn":       contract.ExitUsage,
+		"version -o json --edn":      contract.ExitUsage,
+		"version --json -o json":     contract.ExitDone,
+		"version --json --edn=false": contract.ExitDone,
+	} {
+		got, _, _ := helped(strings.Fields(args)...)
+		assert.Equal(t, code, got, args)
 	}
 }

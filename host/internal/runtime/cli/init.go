@@ -63,11 +63,11 @@ func (c *command) initCommand() *cobra.Command {
 
 func (c *command) initProject(ctx context.Context, name, plugins string) error {
 	dir := c.path(name)
-	program, err := c.shippedProgram(dir, plugins)
-	if err != nil {
+	if err := vacant(dir); err != nil {
 		return err
 	}
-	if err := vacant(dir); err != nil {
+	program, err := c.shippedProgram(dir, plugins)
+	if err != nil {
 		return err
 	}
 	written, err := writeProject(dir, program)
@@ -119,8 +119,18 @@ func projectNames() []string {
 	return out
 }
 
-// vacant refuses a directory that has a file of a project.
+// vacant refuses a directory that has a file of a project, and what is no directory.
 func vacant(dir string) error {
+	for at := dir; ; at = filepath.Dir(at) {
+		info, err := os.Stat(at)
+		if err == nil && !info.IsDir() {
+			return contract.Errorf("input/invalid", "init: %s is a file, expected a directory", at).
+				WithHint("name another directory: ferment init DIR")
+		}
+		if err == nil || at == filepath.Dir(at) {
+			break
+		}
+	}
 	var taken []string
 	for _, name := range projectNames() {
 		switch _, err := os.Lstat(filepath.Join(dir, name)); {
@@ -174,7 +184,7 @@ func (c *command) lockProject(ctx context.Context, dir string) error {
 
 // tellProject prints what was written and what to type next.
 func (c *command) tellProject(name, dir string, written []string) error {
-	next := []string{"ferment check hello.edn", "ferment run hello.edn", `ferment act text/respond '{:prompt "hi"}' --report`, "ferment serve"}
+	next := []string{"ferment check hello.edn", "ferment run hello.edn", `ferment act text/respond '{:prompt "hi"}'`, "ferment serve"}
 	if filepath.Clean(name) != "." {
 		next = append([]string{"cd " + name}, next...)
 	}

@@ -221,8 +221,12 @@ func (w *watcher) text(e journal.Event) {
 			w.line("%s: asking %s", node, e.CapID)
 			return
 		}
-		if failure := d.Key("failure/type"); !failure.IsNil() {
-			w.line("%s: attempt %d failed after %s ms: %s", node, e.Attempt, d.Key("latency-ms"), plain(failure))
+		switch failure := plain(d.Key("failure/type")); failure {
+		case "nil":
+		case "race/lost":
+			w.line("%s: attempt %d lost after %s ms: another answer was accepted", node, e.Attempt, d.Key("latency-ms"))
+		default:
+			w.line("%s: attempt %d failed after %s ms: %s", node, e.Attempt, d.Key("latency-ms"), failure)
 		}
 	case "gate":
 		message, told := d.Key("message").AsString()
@@ -338,7 +342,7 @@ func failedOver(n journal.NodeReport) string {
 	}
 	var parts []string
 	for _, a := range n.Attempts {
-		if a.Failure != "" {
+		if a.Failed() {
 			parts = append(parts, fmt.Sprintf("%s: %s after %d ms", a.CapID, a.Failure, a.Latency.Milliseconds()))
 		}
 	}

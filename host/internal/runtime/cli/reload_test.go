@@ -100,8 +100,8 @@ func TestReload(t *testing.T) {
 		}
 	}
 	require.Len(t, logged, 2, end.stderr)
-	assert.Contains(t, logged[0], `:path [\"plugin\" \"b\" \"drain_timeout\"]`, "the log has the difference too")
-	assert.Contains(t, logged[1], `:path [\"plugin\" \"c\"`)
+	assert.Contains(t, logged[0], `plugin.b.drain_timeout`, "the log has the difference too")
+	assert.Contains(t, logged[1], `plugin.c`)
 	assert.Empty(t, w.left(time.Second))
 }
 
@@ -112,7 +112,7 @@ func TestDiffWithTheDaemon(t *testing.T) {
 	w := twoPlugins(t, "")
 	none := w.run("diff")
 	assert.Equal(t, 3, none.code)
-	assert.Contains(t, none.stderr, "no daemon serves the data directory var")
+	assert.Contains(t, none.stderr, "no daemon serves the data directory "+filepath.Join(w.dir, "var"))
 	s := w.serve()
 	before := s.pids()
 	same := w.run("diff")

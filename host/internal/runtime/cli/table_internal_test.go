@@ -63,8 +63,8 @@ func TestStatusOfFullDisk(t *testing.T) {
 		require.NoError(t, c.status(edn.MustMap(edn.K("data-dir"), edn.Text("var"), edn.K("data-free-bytes"), edn.Int(free))))
 		return out.String()
 	}
-	assert.Contains(t, text(littleSpace-1), "disk:     511 MiB free for var, which is too little\n")
-	assert.NotContains(t, text(littleSpace), "disk:")
+	assert.Contains(t, text(daemon.LittleSpace-1), "disk:     511 MiB free for var, which is too little\n")
+	assert.NotContains(t, text(daemon.LittleSpace), "disk:")
 }
 
 // CLI-001: what is waited for after something slow is told too, once it takes
@@ -147,4 +147,21 @@ func TestProgressOfSlowStart(t *testing.T) {
 			})
 		})
 	}
+}
+
+// CLI-001: what the doctor found fits a screen, also with the hash of a program, which data has whole.
+func TestExaminationFits(t *testing.T) {
+	hash := "b3:" + strings.Repeat("0123456789abcdef", 4)
+	e := &examination{}
+	e.add("configuration", "model-that-is-somewhere", stateOK, "scripted 1.0.0, lock approved, level strict, enforcement kernel, no needs, program %s", hash)
+	var out bytes.Buffer
+	c := &command{env: Env{Stdout: &out}}
+	require.NoError(t, c.printExamination(e))
+	for line := range strings.Lines(out.String()) {
+		assert.LessOrEqual(t, len([]rune(strings.TrimRight(line, "\n"))), tableWidth, line)
+	}
+	out.Reset()
+	c.format = formatJSON
+	require.NoError(t, c.printExamination(e))
+	assert.Contains(t, out.String(), hash)
 }

@@ -473,7 +473,14 @@ func (l *loader) undescribed(s *section, p *Plugin, err error) {
 		l.notStarted(s, p)
 		return
 	}
-	d := Diagnostic{Type: "config/plugin-unknown", Message: fmt.Sprintf("plugin %s does not say what it is: %s", quote(p.Name), whole(err)), Range: s.at(), Path: s.node.path}
+	d := Diagnostic{
+		Type:    "config/plugin-unknown",
+		Message: fmt.Sprintf("plugin %s does not say what it is: %s", quote(p.Name), whole(err)),
+		Range:   s.at(),
+		Path:    s.node.path,
+		Hint: fmt.Sprintf("\"ferment conform -- %s\" shows what it does wrong; enabled = false leaves it out",
+			printedName(l.config.Root, p.Command[0])),
+	}
 	if e := contract.AsError(err); e != nil && e.Type == "capability/invalid-metadata" {
 		d.Type, d.Message, d.Hint = e.Type, fmt.Sprintf("plugin %s cannot be used: %s", quote(p.Name), short(e.Message)), "this is a defect of the plugin"
 	}
@@ -500,7 +507,7 @@ func (l *loader) refused(p *Plugin, found Findings) {
 		d := Diagnostic{Type: "config/plugin-schema", Message: fmt.Sprintf("config of plugin %s: %s %s", quote(p.Name), name, f.Message), Range: p.Place(f.Path), Path: path,
 			Hint: "ferment plugin inspect " + p.Name}
 		if !f.Expected.IsNil() {
-			d.Expected, d.Found = edn.Text(f.Expected.String()), f.Got
+			d.Expected, d.Found = edn.Text(inWords(f.Expected)), f.Got
 		}
 		l.report.add(d)
 	}
@@ -533,18 +540,23 @@ func (l *loader) accepts(s *section, p *Plugin) {
 // secretsOf resolves the secrets of a plugin for presence only.
 func (l *loader) secretsOf(p *Plugin) {
 	for _, s := range p.Secrets {
-		l.exposed(s.Secret, []string{"plugin", p.Name, "config"}, s.At)
-		text, err := s.Secret.Read(l.lookup)
-		if err == nil {
-			l.fingerprint(s.Secret, text)
-			continue
-		}
-		d := Diagnostic{Type: "config/secret-missing", Message: fmt.Sprintf("config of plugin %s: %s", quote(p.Name), err), Range: s.At, Path: []string{"plugin", p.Name, "config"}}
-		if !s.needed && errors.Is(err, errNoSecret) {
-			d.Severity = SeverityWarning
-		}
-		l.report.add(d)
+		l.secretThere(s, "config of plugin "+quote(p.Name), []string{"plugin", p.Name, "config"})
 	}
+}
+
+// secretThere reports a secret that is not there; the subject is what holds it.
+func (l *loader) secretThere(s SecretAt, subject string, path []string) {
+	l.exposed(s.Secret, path, s.At)
+	text, err := s.Secret.Read(l.lookup)
+	if err == nil {
+		l.fingerprint(s.Secret, text)
+		return
+	}
+	d := Diagnostic{Type: "config/secret-missing", Message: subject + ": " + err.Error(), Range: s.At, Path: path}
+	if !s.needed && errors.Is(err, errNoSecret) {
+		d.Severity = SeverityWarning
+	}
+	l.report.add(d)
 }
 
 // bodyText is the text of a foreign block, which is decoded only when its

@@ -366,7 +366,7 @@ func (e *evaluator) diagnose(d *hcl.Diagnostic, s *Source, path []string) Diagno
 		out.Range = s.hclRange(*d.Subject)
 	}
 	if fe, ok := asFunctionError(d); ok {
-		out.Type, out.Message, out.Hint = fe.typ, fe.message, fe.hint
+		out.Type, out.Message, out.Hint, out.Nearest = fe.typ, fe.message, fe.hint, fe.nearest
 		return out
 	}
 	if at, message, ok := ednProblem(d, s); ok {

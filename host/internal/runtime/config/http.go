@@ -95,7 +95,7 @@ func (l *loader) bindable(s *section, h HTTP) {
 	if !v.written {
 		return
 	}
-	l.kindOf(s, "admin_socket", false)
+	l.kindOf(s, "admin_socket", plainFile)
 	if len(h.AdminSocket) > MaxSocketPath {
 		l.report.add(Diagnostic{
 			Type:     "config/range",

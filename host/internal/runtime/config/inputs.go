@@ -41,6 +41,13 @@ type inputs struct {
 	seen  map[[2]string]Input
 	files map[string]string
 	total int
+	names []string // of the variables that files set
+}
+
+// read reports whether an expression read a file, which is named from the root.
+func (in *inputs) read(name string) bool {
+	_, ok := in.files[filepath.FromSlash(name)]
+	return ok
 }
 
 func newInputs(root string, env func(string) (string, bool)) *inputs {
@@ -189,7 +196,15 @@ func (e *evaluator) envFunction() function.Function {
 			case len(args) == 2:
 				return args[1], nil
 			}
-			return cty.NilVal, &functionError{typ: "config/env-missing", message: "the environment variable " + quote(name) + " is not set", hint: fmt.Sprintf("set it, or give a default: env(%q, \"...\")", name)}
+			missing := &functionError{
+				typ:     "config/env-missing",
+				message: "the environment variable " + quote(name) + " is not set",
+				nearest: nearest(name, e.inputs.names),
+			}
+			if missing.nearest == "" {
+				missing.hint = fmt.Sprintf("set it, or give a default: env(%q, \"...\")", name)
+			}
+			return cty.NilVal, missing
 		},
 	})
 }

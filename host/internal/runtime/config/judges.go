@@ -42,6 +42,8 @@ func (b *builder) judgeOf(s *section, rubrics map[string]edn.Value) registry.Jud
 		MinKappa: s.number("min_kappa"), Drift: s.number("drift"), Recheck: s.duration("recheck"), Anchors: s.text("anchors"), Where: s.where(),
 	}
 	j.ScorePath, _ = s.texts("score_path")
+	b.kindOf(s, "anchors", plainFile)
+	b.there(s, "anchors")
 	if v := s.attrs["votes"]; v.written && j.Votes%2 == 0 {
 		b.report.add(Diagnostic{Type: "config/range", Message: fmt.Sprintf("votes in %s is even: half of them would decide nothing", s.node.title()), Range: v.rng, Path: append(slices.Clone(s.node.path), "votes"),
 			Expected: edn.Text("an odd int 1..9"), Found: v.v})
@@ -126,27 +128,7 @@ func (b *builder) rules(s *section, v value) edn.Value {
 		b.patterns(s, v, v.v)
 		return v.v
 	}
-	out := fit(form, v.v)
-	for _, f := range form.Validate(out) {
-		name := "rules" + partName(f.Path)
-		d := Diagnostic{
-			Type:    "judge/rubric-invalid",
-			Message: fmt.Sprintf("%s in %s %s", name, s.node.title(), f.Message),
-			Range:   v.within(f.Path),
-			Path:    append(slices.Clone(s.node.path), "rules"),
-			Found:   f.Got,
-		}
-		switch kinds, ok := enumerated(f.Expected); {
-		case ok:
-			d.Message = fmt.Sprintf("%s in %s is none of its words", name, s.node.title())
-			d.Expected, d.Nearest = words(kinds), nearest(scalarText(f.Got), kinds)
-		case f.Expected.IsNil(): // the message says all
-			d.Hint = "remove it, or correct its name"
-		default:
-			d.Expected = edn.Text(f.Expected.String())
-		}
-		b.report.add(d)
-	}
+	out := b.fitted(s, "rules", "judge/rubric-invalid", form)
 	b.patterns(s, v, out)
 	return out
 }

@@ -220,6 +220,9 @@ func (l *lowering) entry(a *attribute, e schema.Entry, path []string, at []edn.V
 		if v.v.IsNil() {
 			return l.absent(e, path, header)
 		}
+		for i, x := range v.items {
+			l.ranges[rangeKey(append(slices.Clone(path), strconv.Itoa(i)))] = x.rng
+		}
 		for _, x := range append(slices.Clone(v.items), v) {
 			if file, ok := x.v.AsString(); ok && x.file {
 				l.files = append(l.files, file)
@@ -307,7 +310,7 @@ func (l *lowering) validate(e schema.Entry, v edn.Value, path []string) bool {
 		if len(f.Path) == 0 {
 			what = boundary(e.Schema, v, what)
 		} else {
-			what, expected = f.Message, f.Expected.String()
+			what, expected = f.Message, inWords(f.Expected)
 		}
 		subject := l.subject(path) + partName(f.Path)
 		near := ""

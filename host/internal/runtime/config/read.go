@@ -105,14 +105,16 @@ func readStable(path string, most int64) ([]byte, error) {
 }
 
 // printedName is how a file is shown, with slashes: relative to the root, or
-// absolute where the two share no directory, so that the name does not depend on
-// how deep the root lies.
+// absolute where the two share no directory or the root lies below the path, so
+// that the name does not depend on how deep the root lies.
 func printedName(root, path string) string {
 	relative, err := filepath.Rel(root, path)
-	if err != nil || outermost(root) != "" && outermost(root) != outermost(path) {
+	relative = filepath.ToSlash(relative)
+	above := relative == ".." || strings.HasSuffix(relative, "/..")
+	if err != nil || above || outermost(root) != outermost(path) {
 		return filepath.ToSlash(path)
 	}
-	return filepath.ToSlash(relative)
+	return relative
 }
 
 // outermost is the first directory of an absolute path.

@@ -273,7 +273,10 @@ var intentBlock = Block{
 	},
 	Blocks: []Block{
 		{Name: "done", Doc: "when an answer is accepted", Attrs: []Attr{
-			{Name: "must", Type: list(ref("check")), Default: `["schema-valid"]`, Reload: ReloadUse, Serves: "GATE-001"},
+			{
+				Name: "must", Type: list(ref("check")), Default: `["schema-valid"]`, Reload: ReloadUse, Serves: "GATE-001, LLM-024",
+				Doc: "checks that refuse an answer; \"complete\" refuses one whose model stopped at its limit of tokens",
+			},
 			{Name: "should", Type: list(ref("check")), Default: `[]`, Reload: ReloadUse, Serves: "GATE-001", Doc: "counted in the score"},
 			{Name: "score_min", Type: number01(), Default: `0`, Reload: ReloadUse, Serves: "GATE-004"},
 		}},

@@ -96,10 +96,10 @@ var slips = []slip{
 		hint:     "write NAME = VALUE",
 	},
 	{
-		begins:   regexp.MustCompile(`^(<{7}|={2,7}|>{7})`),
+		begins:   regexp.MustCompile(`^={7}`),
 		expected: anItem,
-		message:  "the marks of a merge conflict stand in the file",
-		hint:     "keep one of the two sides and remove the lines of marks",
+		message:  mergeMarks,
+		hint:     keepOneSide,
 	},
 	{regexp.MustCompile(`^[\w-]+([ \t]+"[^"\n]*")*[ \t]*\n\s*{`), anItem, "", "write the { on the line of the name"},
 	{regexp.MustCompile(`^{`), anItem, "", "the name of a file of JSON ends in .hcl.json"},
@@ -113,6 +113,29 @@ var slips = []slip{
 	{regexp.MustCompile(`^[;,]`), newLine, "", "remove it"},
 	{regexp.MustCompile(`^(ms|[smhdw]|[KMG]i?B?)\b`), newLine, "", `a number with a unit is a text: write " before and behind it`},
 	{regexp.MustCompile(`^:\w`), newLine, "", "a text needs quotes"},
+}
+
+const (
+	mergeMarks  = "the marks of a merge conflict stand in the file"
+	keepOneSide = "keep one of the two sides and remove the lines of marks"
+)
+
+var mergeMark = regexp.MustCompile(`(?m)^(<{7}|>{7}) .*$`)
+
+// unmerged reports a file with the marks of a merge conflict: what else is wrong in it follows from them.
+func (s *Source) unmerged(report *collector) bool {
+	at := mergeMark.FindIndex(s.text)
+	if at == nil {
+		return false
+	}
+	report.poison(anyName, anyName)
+	report.add(Diagnostic{
+		Type:    "config/syntax",
+		Message: mergeMarks,
+		Range:   s.span(at[0], at[1]),
+		Hint:    keepOneSide,
+	})
+	return true
 }
 
 // slipped says more of an error where it knows what was written instead.
@@ -345,6 +368,7 @@ type functionError struct {
 	typ     string
 	message string
 	hint    string
+	nearest string
 }
 
 func (e *functionError) Error() string { return e.message }

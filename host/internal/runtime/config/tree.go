@@ -413,6 +413,8 @@ func (g *grower) stranger(n *node, kind, name string, labels []string, at hcl.Ra
 		hint = ""
 	case hint != "":
 		near = ""
+	case near == "":
+		hint = n.spec.settings(kind)
 	}
 	if len(labels) == 1 {
 		label = labels[0]
@@ -428,6 +430,16 @@ func (b *Block) home(name string) string {
 	for _, inner := range b.Blocks {
 		if _, ok := inner.Attr(name); ok {
 			return "put it into " + inner.Name + " { ... }"
+		}
+	}
+	return ""
+}
+
+// settings says where settings stand that a plugin defines; empty if the block has no place for them.
+func (b *Block) settings(kind string) string {
+	for _, inner := range b.Blocks {
+		if inner.Foreign && kind == "attribute" {
+			return "a setting that the plugin defines stands in " + inner.Name + " { ... }"
 		}
 	}
 	return ""

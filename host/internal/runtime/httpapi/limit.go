@@ -5,8 +5,11 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"net/netip"
+	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -15,7 +18,8 @@ import (
 
 // connections counts what is open on all listeners (AUTH-033).
 type connections struct {
-	api *API
+	api         *API
+	descriptors int // that this process may have open; 0 for no limit
 
 	mu        sync.Mutex
 	total     int
@@ -45,6 +49,11 @@ func (c *connections) enter(conn net.Conn) (leave func(), refused *contract.Erro
 	switch {
 	case c.total >= limits.Connections:
 		return nil, noPlace("the listeners have", "http.limits.connections", limits.Connections)
+	case c.descriptors > 0 && c.total >= c.descriptors/2:
+		return nil, contract.Errorf("runtime/overloaded", "the listeners have %d open connections, half of the %d files that the process may open",
+			c.total, c.descriptors).
+			WithDetail("setting", edn.Text("LimitNOFILE")).WithDetail("limit", edn.Int(int64(c.descriptors))).
+			WithHint("try again when a connection has ended, or raise the limit of open files (LimitNOFILE, ulimit -n)")
 	case c.byAddress[ip] >= limits.PerAddress:
 		return nil, noPlace("this address has", "http.limits.per_address", limits.PerAddress)
 	}
@@ -112,7 +121,7 @@ func (l *counted) Accept() (net.Conn, error) {
 		case refused == nil && secure != nil:
 			return tls.Server(&countedConn{Conn: conn, leave: leave}, secure), nil
 		case refused == nil:
-			return &countedConn{Conn: conn, leave: leave}, nil
+			return &countedConn{Conn: conn, leave: leave, plain: true}, nil
 		case secure != nil:
 			_ = conn.Close() // a handshake is what there is no room for
 		default:
@@ -143,7 +152,7 @@ func (c *connections) turnAway(conn net.Conn, refused *contract.Error) {
 	_ = conn.SetDeadline(time.Now().Add(farewell))
 	_, _ = conn.Write(lastAnswer(refused))
 	c.mu.Lock()
-	full := c.leaving >= farewells
+	full := c.leaving >= c.farewells()
 	if !full {
 		c.leaving++
 	}
@@ -156,6 +165,15 @@ func (c *connections) turnAway(conn net.Conn, refused *contract.Error) {
 		_, _ = io.CopyN(io.Discard, conn, lastRequest)
 		c.left(conn, false)
 	}()
+}
+
+// farewells is how many connections that were turned away are read from at once:
+// each of them still holds a file.
+func (c *connections) farewells() int {
+	if c.descriptors > 0 {
+		return max(1, min(farewells, c.descriptors/8))
+	}
+	return farewells
 }
 
 // left closes a connection that was turned away.
@@ -174,6 +192,37 @@ type countedConn struct {
 	net.Conn
 	once  sync.Once
 	leave func()
+	// plain is true without TLS, when what is written is what the caller reads.
+	plain bool
+	// awaiting is true while the server reads the head of a request, and begun
+	// once some of that head arrived.
+	awaiting, begun atomic.Bool
+}
+
+// follow notes the state that the server gives a connection. New and idle
+// connections wait for the head of a request.
+func follow(conn net.Conn, state http.ConnState) {
+	if c, ok := conn.(*countedConn); ok {
+		c.begun.Store(false)
+		c.awaiting.Store(state == http.StateNew || state == http.StateIdle)
+	}
+}
+
+// Read implements net.Conn. The server closes a connection without an answer
+// when the head of a request takes too long; here it gets one.
+func (c *countedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.begun.Store(true)
+	}
+	late := errors.Is(err, os.ErrDeadlineExceeded)
+	if late && c.plain && c.begun.Load() && c.awaiting.CompareAndSwap(true, false) {
+		e := contract.Errorf("http/request-timeout", "the head of the request did not arrive in time").
+			WithDetail("setting", edn.Text("http.limits.header_read"))
+		_ = c.SetWriteDeadline(time.Now().Add(farewell))
+		_, _ = c.Conn.Write(lastAnswer(e))
+	}
+	return n, err
 }
 
 // Close implements net.Conn.
