@@ -32,7 +32,7 @@ func (c Check) Profile() string { return profileOf(c.ID) }
 // Checks gives every check of every profile in the order in which they run.
 func Checks() []Check {
 	return slices.Concat(
-		startChecks(), describeChecks(), configureChecks(), healthChecks(), invokeChecks(), payloadChecks(),
+		startChecks(), describeChecks(), configureChecks(), settingChecks(), healthChecks(), invokeChecks(), payloadChecks(),
 		malformedChecks(), burnChecks(), pressureChecks(), boundChecks(), faultChecks(), drainChecks(), endingChecks(),
 		modelChecks(), judgeChecks(), checkerChecks(), solverChecks(), toolChecks(), agentChecks(),
 		streamingChecks(), hostCallChecks(), muxChecks(), swapChecks(),

@@ -26,10 +26,18 @@ const (
 	moreMemory      = 64 << 20
 
 	leakPerCall = 5 << 10
-	leakOfCut   = 8 << 10 // for each cancelled call, of which there are fewer
+	leakOfCut   = 8 << 10 // for each cancelled call
 	leakWindow  = 3
-	leakBlocks  = 8
-	leakLeast   = 5 // blocks for a verdict if the time is over
+	leakCalls   = 8000 // at most, for a verdict that the memory grows
+	leakLeast   = 3    // blocks for a verdict if the time is over
+)
+
+// Calls of a block in which growth is looked for. They are few, because a window of
+// blocks without growth ends the check.
+const (
+	leakBlock    = 500
+	cutCalls     = 160
+	refusedCalls = 300
 )
 
 func pressureChecks() []Check {
@@ -38,20 +46,20 @@ func pressureChecks() []Check {
 			Text: fmt.Sprintf("%d calls leave no descriptors, threads or memory behind", growthCalls),
 			run:  loadGrowth},
 		{ID: "core/cancel/growth", Requirements: []string{"CALL-009"}, Process: true,
-			Text: fmt.Sprintf("%d calls whose callers went away leave no threads and no memory that grows behind", cutCalls),
+			Text: "calls whose callers went away leave no threads and no memory that grows behind",
 			run:  cancelGrowth},
+		{ID: "core/refuse/growth", Requirements: []string{"CALL-009"}, Process: true,
+			Text: "calls that end with a typed error leave no descriptors, threads or memory that grows behind",
+			run:  refusedGrowth},
 		{ID: "core/load/processes", Requirements: []string{"CALL-015"}, Process: true,
 			Text: fmt.Sprintf("%d calls leave no processes behind", leftCalls),
 			run:  loadProcesses},
 	}
 }
 
-// cutCalls is the number of calls of a block of the check for what cancelled calls
-// leave behind.
-const cutCalls = 480
-
-// cancelGrowth cancels calls without end. One that sleeps on although its caller went
-// away uses no processor, but it keeps its memory or its thread.
+// cancelGrowth cancels calls until the memory does not grow any more. A call that sleeps
+// on although its caller went away uses no processor, but it keeps its memory or its
+// thread. Calls that are over before they can be cancelled are the subject of loadGrowth.
 func cancelGrowth(ctx context.Context, b *bench) error {
 	in, d, err := b.ready(ctx)
 	if err != nil {
@@ -59,29 +67,55 @@ func cancelGrowth(ctx context.Context, b *bench) error {
 	}
 	c, input := b.long(d)
 	q := question{capability: c, intent: firstIntent(c), input: input}
-	until := time.Now().Add(b.limit / 2)
+	until := time.Now().Add(b.limit * 3 / 4)
 	block := func() (bool, error) {
+		some := false
 		for range cutCalls / cancelBatch {
-			if time.Now().After(until) {
-				return false, nil // too slow for a verdict
-			}
-			if b.cancelCalls(ctx, in, q, cancelBatch) != nil {
+			going, err := b.cancelCalls(ctx, in, q, cancelBatch)
+			if err != nil || time.Now().After(until) {
 				return false, ctx.Err() // that the work stops is another check
 			}
+			some = some || going
 		}
-		return true, ctx.Err()
+		return some, ctx.Err()
 	}
 	if done, err := block(); err != nil || !done {
 		return err
 	}
-	before, measured := holdings(in.PID())
-	if done, err := block(); err != nil || !done || !measured {
-		return err
-	}
-	if err := b.grown(ctx, in, before, cutCalls); err != nil {
-		return err
-	}
 	return b.leaks(ctx, in, leak{calls: cutCalls, perCall: leakOfCut, what: "cancelled calls", block: block})
+}
+
+// refusedGrowth makes calls that the plugin refuses: of a capability that it does not
+// have, and with inputs that no capability expects.
+func refusedGrowth(ctx context.Context, b *bench) error {
+	in, d, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	questions := []question{{capability: absent(), intent: firstIntent(absent()), input: edn.MustMap()}}
+	until := time.Now().Add(b.call / 2)
+	for _, q := range b.questions(d) {
+		for _, q.input = range oddInputs() {
+			if time.Now().After(until) {
+				break
+			}
+			o, err := b.outcomeOf(ctx, in, q)
+			if err != nil {
+				return err
+			}
+			if o.refusal != nil && !o.passing() {
+				questions = append(questions, q)
+			}
+		}
+	}
+	block := func() (bool, error) {
+		worked, err := b.load(ctx, in, questions, refusedCalls, growthPatient)
+		return worked == refusedCalls, err
+	}
+	if done, err := block(); err != nil || !done {
+		return err
+	}
+	return b.leaks(ctx, in, leak{calls: refusedCalls, perCall: leakPerCall, what: "refused calls", block: block})
 }
 
 // Calls of the check for processes that outlive their calls, and how many of these
@@ -149,10 +183,10 @@ func loadGrowth(ctx context.Context, b *bench) error {
 		return err // too slow for as many calls as a small leak shows in
 	}
 	block := func() (bool, error) {
-		worked, err := b.load(ctx, in, questions, growthCalls, growthPatience(growthCalls))
-		return worked == growthCalls, err
+		worked, err := b.load(ctx, in, questions, leakBlock, growthPatience(leakBlock))
+		return worked == leakBlock, err
 	}
-	return b.leaks(ctx, in, leak{calls: growthCalls, perCall: leakPerCall, what: "calls", block: block})
+	return b.leaks(ctx, in, leak{calls: leakBlock, perCall: leakPerCall, what: "calls", block: block})
 }
 
 // grown fails if the process holds too much more than before a number of calls. What the last calls
@@ -166,7 +200,9 @@ func (b *bench) grown(ctx context.Context, in Instance, before held, calls int) 
 			return nil
 		}
 		if time.Now().After(limit) {
-			return want(fmt.Sprintf("at most %d descriptors, %d threads and %d MiB more after %d calls", moreDescriptors, moreThreads, moreMemory>>20, calls),
+			expected := fmt.Sprintf("at most %d descriptors, %d threads and %d MiB more after %d calls",
+				moreDescriptors, moreThreads, moreMemory>>20, calls)
+			return want(expected,
 				"%d descriptors, %d threads and %d MiB more", grown.descriptors, grown.threads, grown.memory>>20)
 		}
 		select {
@@ -186,15 +222,17 @@ type leak struct {
 	block func() (done bool, err error)
 }
 
-// leaks fails if the memory grows with each call, however many there were.
+// leaks fails if the memory grows with each call, however many there were, or if the
+// calls leave more behind than a runtime keeps for itself. Calls before have filled the
+// pools of the plugin.
 func (b *bench) leaks(ctx context.Context, in Instance, l leak) error {
-	until := time.Now().Add(b.limit / 2)
+	until := time.Now().Add(b.limit * 3 / 4)
 	first, ok := holdings(in.PID())
 	if !ok {
 		return nil
 	}
 	sizes := []int64{first.memory}
-	for n := 1; n <= leakBlocks; n++ {
+	for n := 1; n <= leakCalls/l.calls; n++ {
 		if time.Now().After(until) {
 			if n <= leakLeast {
 				return nil // too slow for a verdict
@@ -207,12 +245,13 @@ func (b *bench) leaks(ctx context.Context, in Instance, l leak) error {
 		h, _ := holdings(in.PID())
 		sizes = append(sizes, h.memory)
 		if n >= leakWindow && sizes[n]-sizes[n-leakWindow] < leakWindow*int64(l.calls)*l.perCall {
-			return nil
+			return b.grown(ctx, in, first, n*l.calls)
 		}
 	}
 	calls := int64(len(sizes)-1) * int64(l.calls)
 	grown := sizes[len(sizes)-1] - first.memory
-	return want("memory that stops growing", "%d MiB more after %d %s, %d KiB for each", grown>>20, calls, l.what, grown/calls>>10)
+	return want("memory that stops growing",
+		"%d MiB more after %d %s, %d KiB for each", grown>>20, calls, l.what, grown/calls>>10)
 }
 
 // growthPatience is how long n calls of a block may do real work.

@@ -1,0 +1,250 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+	words "github.com/fermenthq/ferment/sdk/text"
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+// settingChecks are about the values of a configuration, by the schema that the
+// plugin publishes for it. A plugin without a schema has nothing to check.
+func settingChecks() []Check {
+	return []Check{
+		{ID: "core/describe/wrong-type", Requirements: []string{"DESCRIBE-004"},
+			Text: "Describe reports a setting of a type that the schema does not allow with its path, and the plugin lives on",
+			run:  describeWrongType},
+		{ID: "core/configure/wrong-type", Requirements: []string{"CONFIGURE-002"},
+			Text: "Configure reports a setting of a type that the schema does not allow with its path, and the plugin lives on",
+			run:  configureWrongType},
+		{ID: "core/configure/secrets", Requirements: []string{"SECRET-001"},
+			Text: "a secret that Configure gives is in no line of the log, error, answer, state or finding",
+			run:  secretsHidden},
+	}
+}
+
+// published starts the plugin and gives the schema of its configuration.
+func (b *bench) published(ctx context.Context) (Instance, *schema.Schema, error) {
+	in, err := b.start(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	raw, err := in.Client().Describe(ctx, edn.Nil(), b.hostInfo())
+	if err != nil {
+		return nil, nil, want("Describe answers", "%v", err)
+	}
+	form := raw.Value.Key("config").Key("config/schema")
+	if form.IsNil() {
+		form = edn.Vector(edn.K("map"))
+	}
+	s, err := schema.Compile(form)
+	if err != nil {
+		return nil, nil, want("a configuration schema that can be read", "%v", err)
+	}
+	return in, s, nil
+}
+
+// wrongSetting is a setting with a value that its schema does not allow.
+type wrongSetting struct{ key, value edn.Value }
+
+// mostWrong bounds the settings that a check tries.
+const mostWrong = 8
+
+// wrongSettings gives a wrong value for each setting that has one. A value that fits
+// once it is read from JSON is not wrong.
+func wrongSettings(s *schema.Schema) []wrongSetting {
+	values := []edn.Value{edn.Int(7), edn.Text("no such value"), edn.Bool(true), edn.Vector(edn.MustMap())}
+	var all []wrongSetting
+	for _, e := range s.Entries() {
+		if e.Props.Secret {
+			continue // the configuration has nil in its place
+		}
+		for _, v := range values {
+			if !e.Schema.Valid(v) && !e.Schema.Valid(e.Schema.CoerceJSON(v)) && len(all) < mostWrong {
+				all = append(all, wrongSetting{e.Key, v})
+				break
+			}
+		}
+	}
+	return all
+}
+
+// reported checks the answer to a configuration with a wrong setting: a finding has
+// the path of the setting.
+func (w wrongSetting) reported(d wire.Description, err error) error {
+	expected := fmt.Sprintf("a finding with the path [%s] for the value %s", w.key, w.value)
+	if err != nil {
+		return want(expected, "the error %v", err)
+	}
+	for _, f := range d.Findings {
+		if len(f.Path) > 0 && wordOf(f.Path[0]) == wordOf(w.key) {
+			return nil
+		}
+	}
+	if len(d.Findings) == 0 {
+		return want(expected, "no finding")
+	}
+	return want(expected, "%s", cut(findings(d)))
+}
+
+func describeWrongType(ctx context.Context, b *bench) error {
+	in, s, err := b.published(ctx)
+	if err != nil {
+		return err
+	}
+	for _, w := range wrongSettings(s) {
+		d, err := in.Client().Describe(ctx, b.config().Assoc(w.key, w.value), b.hostInfo())
+		if err := w.reported(d, err); err != nil {
+			return err
+		}
+	}
+	return b.alive(ctx, in, "settings of a wrong type")
+}
+
+// configureWrongType asks one instance as long as it reports findings; one that takes
+// a single Configure, whatever comes of it, is started again.
+func configureWrongType(ctx context.Context, b *bench) error {
+	in, s, err := b.published(ctx)
+	if err != nil {
+		return err
+	}
+	for i, w := range wrongSettings(s) {
+		setup := b.setup("")
+		setup.Config = setup.Config.Assoc(w.key, w.value)
+		d, err := in.Client().Configure(ctx, setup, nil)
+		if err != nil && i > 0 {
+			if in, _, err = b.published(ctx); err != nil {
+				return err
+			}
+			d, err = in.Client().Configure(ctx, setup, nil)
+		}
+		if err := w.reported(d, err); err != nil {
+			return err
+		}
+	}
+	return b.alive(ctx, in, "settings of a wrong type")
+}
+
+// markedSecret is what a secret is that the run does not give.
+const markedSecret = "conformance-secret-7f3a9c51e08d"
+
+// withSecrets gives the setup with a marked text for each secret that the run does
+// not give, and what finds all of them in a text; nil if there is none.
+func (b *bench) withSecrets(setup wire.Setup, s *schema.Schema) (wire.Setup, *words.Secrets) {
+	hidden := map[string]string{}
+	given := setup.Secrets
+	if given.IsNil() {
+		given = edn.MustMap()
+	}
+	for _, v := range given.Entries() {
+		if text, ok := v.AsString(); ok {
+			hidden[text] = "[secret]"
+		}
+	}
+	for _, e := range s.Entries() {
+		path := edn.Vector(e.Key)
+		if _, ok := given.Get(path); ok || !e.Props.Secret || !e.Schema.Valid(edn.Text(markedSecret)) {
+			continue
+		}
+		given = given.Assoc(path, edn.Text(markedSecret))
+		setup.Config = setup.Config.Assoc(e.Key, edn.Nil())
+		hidden[markedSecret] = "[secret]"
+	}
+	if len(hidden) == 0 {
+		return setup, nil
+	}
+	setup.Secrets = given
+	return setup, words.NewSecrets(hidden)
+}
+
+// overheard keeps where a plugin showed a secret first.
+type overheard struct {
+	secrets *words.Secrets
+	where   string
+}
+
+// look searches a text for a secret.
+func (o *overheard) look(where, text string) {
+	if o.where == "" && o.secrets.Replace(text) != text {
+		o.where = where + ": " + cut(o.secrets.Replace(text))
+	}
+}
+
+// failure searches an error with its details and causes.
+func (o *overheard) failure(where string, err error) {
+	if err != nil {
+		o.look(where, err.Error())
+		o.look(where, contract.AsError(err).Value().String())
+	}
+}
+
+// secretsHidden gives a plugin secrets and looks for them in all that it says: when it
+// is configured, called, refuses, is probed and ends.
+func secretsHidden(ctx context.Context, b *bench) error {
+	in, s, err := b.published(ctx)
+	if err != nil {
+		return err
+	}
+	root, err := b.root()
+	if err != nil {
+		return err
+	}
+	setup, secrets := b.withSecrets(b.setup(root), s)
+	if secrets == nil {
+		return nil // it takes no secret
+	}
+	o := &overheard{secrets: secrets}
+	d, err := in.Client().Configure(ctx, setup, b.host())
+	o.failure("the error of Configure", err)
+	o.look("a finding", findings(d))
+	o.look("the description", d.Value.String())
+	if err == nil && len(d.Findings) == 0 {
+		b.overhearCalls(ctx, in, o)
+	}
+	in.Stop() // reads what is left of the log
+	for _, line := range in.Log() {
+		o.look("a line of the log", line)
+	}
+	if o.where != "" {
+		return want("no secret of the configuration in what the plugin says", "%s", o.where)
+	}
+	return ctx.Err()
+}
+
+func (b *bench) overhearCalls(ctx context.Context, in Instance, o *overheard) {
+	_ = b.awaitReady(ctx, in) // one that does not accept the marked secret may say so
+	_, d, err := b.describe(ctx, in, b.config())
+	if err != nil {
+		return
+	}
+	all := b.questions(d)
+	for _, q := range b.questions(d) {
+		for _, input := range oddInputs() {
+			q.input = input
+			all = append(all, q)
+		}
+	}
+	patient, cancel := context.WithTimeout(ctx, b.call)
+	defer cancel()
+	for _, q := range all {
+		response, err := in.Client().Invoke(patient, b.context(q), q.request(), func(e wire.Event) {
+			o.look("an event of "+q.String(), e.Value.String())
+		})
+		o.failure("the error of "+q.String(), err)
+		o.look("the answer of "+q.String(), response.String())
+	}
+	if h, err := b.probe(ctx, in); err == nil {
+		var said strings.Builder
+		fmt.Fprintln(&said, h.Reason, h.Attributes)
+		for _, c := range h.Capabilities {
+			fmt.Fprintln(&said, c.Reason)
+		}
+		o.look("the state", said.String())
+	}
+	_, _ = b.drain(ctx, in, b.soon)
+}
