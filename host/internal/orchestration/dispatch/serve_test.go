@@ -371,9 +371,10 @@ func TestNobodyServesAndWhy(t *testing.T) {
 		why        *contract.Error
 		says, hint string
 	}{
-		"refused by its isolation": {contract.Errorf("runtime/not-ready", "plugin x is stopped").WithCause(refused), "it needs fs/write", "grant it"},
-		"does not come up":         {contract.Errorf("runtime/not-ready", "plugin x is stopped").WithCause(contract.Errorf("runtime/start-failed", "it ended before the handshake").WithHint("look")), "before the handshake", "look"},
-		"no more is known":         {contract.Errorf("runtime/not-ready", "plugin x is stopped"), "", contract.ModelHint("text/respond")},
+		"refused by its isolation":   {contract.Errorf("runtime/not-ready", "plugin x is stopped").WithCause(refused), "it needs fs/write", "grant it"},
+		"does not come up":           {contract.Errorf("runtime/not-ready", "plugin x is stopped").WithCause(contract.Errorf("runtime/start-failed", "it ended before the handshake").WithHint("look")), "before the handshake", "look"},
+		"says which variable to set": {contract.Errorf("provider/not-configured", "the plugin is disabled").WithHint("set A_KEY"), "is disabled", "set A_KEY"},
+		"no more is known":           {contract.Errorf("runtime/not-ready", "plugin x is stopped"), "", contract.ModelHint("text/respond")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := world(t, "", "")

@@ -190,7 +190,7 @@ func (s *scope) candidates(n *plan.Node) (*policy.Layer, *contract.Error) {
 		if !ok {
 			return nil, contract.Errorf("plan/invalid", "a candidate is neither a capability nor a handle").WithDetail("got", c)
 		}
-		if _, known := s.run.ev.Registry.Capability(id); !known {
+		if !s.run.ev.Registry.Known(id) {
 			return nil, contract.Errorf("cap/not-found", "there is no capability :%s", id)
 		}
 		ids = append(ids, id)
