@@ -101,7 +101,8 @@ locals {
   spare     = local.mlx && local.provider != "mlx" # a model of this machine stands behind the provider
 }
 
-# One account; without a key nothing of it is started. A model block is one
+# One account; without a key nothing of it is started, and its capabilities are
+# not ready: "ferment plugin list" says what to set. A model block is one
 # capability, so each job can get a model of its own by a name in its block.
 # plugins/llm/README.md has all settings, and servers of one's own.
 plugin "openai" {
@@ -320,8 +321,9 @@ judge "patch" {
 
 # --- dispatch: what happens when a candidate fails ---------------------------
 
-# A crash, a refused gate or silence moves the call to the next candidate; the
-# same candidate is asked once more when its process was lost.
+# A crash, a refused gate or silence moves the call to the next candidate. The
+# same candidate is asked once more after a crash or an error that may pass, if
+# the round trips of the intent still reach every other candidate.
 dispatch "default" {
   retry {
     same_capability = 1
@@ -444,7 +446,7 @@ intent "context/summarize" {
 
   budget {
     max_tokens     = 320
-    max_roundtrips = 2
+    max_roundtrips = local.spare ? 3 : 2 # one for each candidate
   }
 }
 

@@ -88,7 +88,7 @@ func (c *checker) intent(p *Plan, n *Node) bool {
 
 // capability reports an unknown capability.
 func (c *checker) capability(path []edn.Value, id, what string) bool {
-	if _, ok := c.env.Registry.Capability(id); ok {
+	if c.env.Registry.Known(id) {
 		return true
 	}
 	c.bad(checkCapability, path, keywordOr(c.env.Registry.NearestCapability(id)), "unknown %s :%s in %s", what, id, showPath(path))
@@ -239,7 +239,8 @@ func (c *checker) retries(p *Plan, n *Node) {
 	c.warn(checkNoSwitchOn, path, "retry or fallback without :switch-on goes on after every failure of class retry, switch or repair, in %s", showPath(path))
 }
 
-// bindable reports a call that no candidate can serve.
+// bindable reports a call that no candidate can serve. An absent candidate is not
+// a mistake of the plan: whether candidates are ready is asked when it runs.
 func (c *checker) bindable(p *Plan, n *Node, l *policy.Layer) {
 	d := c.env.Demand(n, l)
 	d.Permits = c.permits(n, l)
@@ -247,6 +248,9 @@ func (c *checker) bindable(p *Plan, n *Node, l *policy.Layer) {
 		return
 	}
 	b := d.Bind()
+	if slices.ContainsFunc(b.Rejected, func(r policy.Rejection) bool { return r.Reason == policy.ReasonNotReady }) {
+		return
+	}
 	if len(b.List) > 0 && c.effectsOnly(p, n, l, b.Rejected) {
 		return
 	}

@@ -67,6 +67,11 @@ func TestPlacesOfFindings(t *testing.T) {
 		{respond + ` :dispatch {:candidates [:llm/voise :llm/voice]}}`, []string{
 			"CHECK-012 [:nodes 0 :dispatch :candidates 0]"}},
 		{respond + ` :dispatch {:candidates [:chess/rules]}}`, []string{"CHECK-025 [:nodes 0 :dispatch :candidates]"}},
+		// One that no plugin gives now may be named: whether it is ready is asked when the plan runs.
+		{respond + ` :dispatch {:candidates [:llm/absent]}}`, []string{}},
+		{respond + ` :dispatch {:candidates [:llm/absent :chess/rules]}}`, []string{}},
+		{`{:op :call :intent :text/respond :input {:prompt "a"} :cap/id :llm/absent}`, []string{}},
+		{`{:op :let :value {:cap/ref :llm/absent}}`, []string{}},
 		{`{:op :let :value :llm/vioce} {:op :let :value {:cap/ref :llm/vioce}} {:op :let :value [{:cap/ref :llm/vioce}]}`,
 			[]string{
 				"CHECK-012 [:nodes 1 :value]"}},

@@ -70,6 +70,7 @@ func testSpec(t testing.TB) registry.Spec {
 			serve("fs/read", "tool", "fs/read", "req/any", "res/text", withEffects("fs/read")),
 			serve("fs/scribe", "tool", "fs/scribe", "req/any", "res/text", withEffects("fs/write")),
 		},
+		Absent: []registry.Absent{{ID: "llm/absent", Plugin: "off", Why: contract.Errorf("provider/not-configured", "the plugin is disabled")}},
 	}
 }
 

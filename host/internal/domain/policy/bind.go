@@ -144,6 +144,9 @@ func (d *Demand) reject(id string) (Rejection, bool) {
 	c, ok := d.Registry.Capability(id)
 	if !ok {
 		rej.Reason = ReasonNotFound
+		if a, known := d.Registry.Absent(id); known {
+			rej.Reason, rej.Why = ReasonNotReady, a.Why
+		}
 		return rej, true
 	}
 	if rej.Reason, rej.Detail = d.misfit(c); rej.Reason != "" {

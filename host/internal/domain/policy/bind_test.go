@@ -142,6 +142,26 @@ func TestFiltersInOrder(t *testing.T) {
 	assert.Len(t, static.Bind().Accepted, 6, "without state readiness is not asked")
 }
 
+// EMB-002, BIND-009: a capability whose plugin is disabled is not ready, with why,
+// also where nothing else is asked about readiness; any other name is not found.
+func TestAbsentCapability(t *testing.T) {
+	why := contract.Errorf("provider/not-configured", "the plugin is disabled").WithHint("set A_KEY")
+	r, err := registry.New(registry.Spec{
+		Capabilities: []registry.Capability{capability("x/b")},
+		Absent:       []registry.Absent{{ID: "x/a", Plugin: "p", Why: why}, {ID: "x/b", Plugin: "p", Why: why}},
+		Intents:      []registry.Intent{{ID: "x/do", Candidates: []string{"x/a", "x/none", "x/b"}}},
+	})
+	require.NoError(t, err)
+	for _, state := range []func(string) policy.Unavailable{nil, func(string) policy.Unavailable { return policy.Unavailable{} }} {
+		d := policy.Demand{Registry: r, Intent: "x/do", Layer: &policy.Layer{}, State: state}
+		b := d.Bind()
+		assert.Equal(t, map[string]string{"x/a": policy.ReasonNotReady, "x/none": policy.ReasonNotFound}, reasons(b))
+		assert.Same(t, why, b.Rejected[0].Why)
+		assert.Equal(t, []string{"x/b"}, b.Accepted, "what a plugin gives is not absent")
+		assert.Equal(t, "[[:x/a :provider/not-configured]]", b.Degraded("x/b").String())
+	}
+}
+
 // TestResultTypeOfIntent: without a demand the intent's result types filter.
 func TestResultTypeOfIntent(t *testing.T) {
 	r, err := registry.New(registry.Spec{

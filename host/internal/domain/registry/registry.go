@@ -13,6 +13,8 @@ type Spec struct {
 	// Capabilities in the order of their declaration, which is the order of
 	// candidates for an intent that names none.
 	Capabilities []Capability
+	// Absent are capabilities that have a name and no plugin that gives them.
+	Absent []Absent
 	// Intents that blocks declare.
 	Intents []Intent
 	// Checks that can be named, built-in ones included.
@@ -26,6 +28,7 @@ type Spec struct {
 // Registry is the immutable set of everything that has a name in a plan.
 type Registry struct {
 	caps    map[string]*Capability
+	absent  map[string]*Absent
 	intents map[string]*Intent
 	checks  map[string]*Check
 	judges  map[string]*Judge
@@ -42,6 +45,7 @@ type Registry struct {
 func New(spec Spec) (*Registry, error) {
 	r := &Registry{
 		caps:    make(map[string]*Capability, len(spec.Capabilities)),
+		absent:  make(map[string]*Absent, len(spec.Absent)),
 		intents: make(map[string]*Intent, len(spec.Intents)),
 		checks:  make(map[string]*Check, len(spec.Checks)),
 		judges:  make(map[string]*Judge, len(spec.Judges)),
@@ -77,6 +81,11 @@ func New(spec Spec) (*Registry, error) {
 	}
 	if err := r.addCapabilities(spec.Capabilities); err != nil {
 		return nil, err
+	}
+	for i := range spec.Absent {
+		if a := spec.Absent[i]; r.caps[a.ID] == nil {
+			r.absent[a.ID] = &a
+		}
 	}
 	r.capNames = sortedKeys(r.caps)
 	r.intentNames = sortedKeys(r.intents)
@@ -121,6 +130,18 @@ func (r *Registry) Capability(id string) (*Capability, bool) {
 	c, ok := r.caps[id]
 	return c, ok
 }
+
+// Absent returns the absent capability with this id.
+func (r *Registry) Absent(id string) (*Absent, bool) {
+	a, ok := r.absent[id]
+	return a, ok
+}
+
+// Absences returns the ids of all absent capabilities, sorted.
+func (r *Registry) Absences() []string { return sortedKeys(r.absent) }
+
+// Known reports whether a capability has this id, absent ones included.
+func (r *Registry) Known(id string) bool { return r.caps[id] != nil || r.absent[id] != nil }
 
 // EffectsOf returns the effects of some capabilities, sorted.
 func (r *Registry) EffectsOf(ids []string) []string {
@@ -227,7 +248,7 @@ func (r *Registry) OutSchema(intent, required string) string {
 
 // NearestCapability returns the id most like name, or "".
 func (r *Registry) NearestCapability(name string) string {
-	return contract.Nearest(name, r.capNames)
+	return contract.Nearest(name, slices.Concat(r.capNames, r.Absences()))
 }
 
 // NearestTool returns the id or alias of a tool most like name, or "".

@@ -365,7 +365,8 @@ func (s *serving) unbound() *contract.Error {
 		}
 		return e
 	}
-	if cause.Hint != "" && cause.Type != "provider/not-configured" { // somebody is there who could serve it
+	if row, _ := contract.Lookup(cause.Type); cause.Hint != "" && (cause.Type != "provider/not-configured" || cause.Hint != row.Hint) {
+		// It says more than how to configure some model.
 		e = e.WithHint(cause.Hint)
 	}
 	return e.WithCause(cause)

@@ -142,7 +142,7 @@ func (s *scope) fill(i int, n *plan.Node, w *dispatch.Work, capID string) (err *
 // known refuses candidates that came from slots and are no capabilities.
 func (s *scope) known(ids []string) *contract.Error {
 	for _, id := range ids {
-		if _, known := s.run.ev.Registry.Capability(id); !known {
+		if !s.run.ev.Registry.Known(id) {
 			return contract.Errorf("cap/not-found", "there is no capability :%s", id).
 				DidYouMean(":" + s.run.ev.Registry.NearestCapability(id))
 		}

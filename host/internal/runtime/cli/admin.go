@@ -299,7 +299,7 @@ func (c *command) pluginTable(plugins edn.Value) error {
 			quality = ""
 		}
 		if n == 0 {
-			rows = append(rows, append(head, "-", "", "-", "", "", quality, ""))
+			rows = append(rows, append(head, "-", "", "-", "", "", quality, plain(p.Key("disabled").Key("hint"))))
 		}
 	}
 	return table(c.env.Stdout, []string{"plugin", "configured", "locked", "installed", "running", "condition", "state", "for", "pid", "in flight", "restarts", "quality", "problem"}, blankNil(rows))

@@ -223,7 +223,7 @@ func (e *examination) plugin(loaded *daemon.Loaded, p config.Plugin) {
 	}
 	switch {
 	case !p.Enabled:
-		e.add("plugin", p.Name, stateOK, "disabled")
+		e.add("plugin", p.Name, stateOK, "%s; %s", p.Disabled.Message, p.Disabled.Hint)
 		return
 	case p.Binary == "":
 		e.add("plugin", p.Name, bad, "its program is missing")

@@ -157,6 +157,9 @@ func explanationText(v edn.Value) string {
 		if r.HasKey("message") {
 			fmt.Fprintf(&b, "     %s\n", plain(r.Key("message")))
 		}
+		if r.HasKey("hint") {
+			fmt.Fprintf(&b, "     hint: %s\n", plain(r.Key("hint")))
+		}
 		if r.HasKey("figures") {
 			fmt.Fprintf(&b, "     %s\n", figuresText(r.Key("figures")))
 		}

@@ -132,6 +132,7 @@ func (c *command) inspectThere(v edn.Value) error {
 		fmt.Fprintf(&b, "  config:  %s\n", c.nearby(cfg))
 	}
 	fmt.Fprintf(&b, "  serves:  %s\n", strings.Join(plains(v.Key("capabilities")), " "))
+	b.WriteString(absentLines(v))
 	for i := range v.Key("instances").Elems() {
 		fmt.Fprintf(&b, "  process: %s for %s (%s), generation %s", plain(i.Key("state")), since(i.Key("since")), plain(i.Key("cause")), i.Key("generation"))
 		if i.HasKey("pid") {
@@ -169,6 +170,32 @@ func healthLines(health edn.Value) string {
 	return b.String()
 }
 
+// absentLines says which capabilities a plugin does not give, why, and what to do.
+func absentLines(v edn.Value) string {
+	var b strings.Builder
+	if e := v.Key("disabled"); !e.IsNil() {
+		fmt.Fprintf(&b, "  why:     %s\n  hint:    %s\n", plain(e.Key("message")), plain(e.Key("hint")))
+	}
+	if absent := plains(v.Key("capabilities/absent")); len(absent) > 0 {
+		fmt.Fprintf(&b, "  absent:  %s\n", strings.Join(absent, " "))
+	}
+	return b.String()
+}
+
+// providedText is what a plugin provides, or would provide once its hint is followed.
+func providedText(loaded *daemon.Loaded, p config.Plugin) string {
+	absent := strings.Join(loaded.Absent(p.Name), " ")
+	switch {
+	case p.Disabled != nil && absent != "":
+		return absent + " (" + p.Disabled.Hint + ")"
+	case p.Disabled != nil:
+		return "(" + p.Disabled.Hint + ")"
+	case absent != "":
+		return absent + " (absent)"
+	}
+	return strings.Join(loaded.Provided(p.Name), " ")
+}
+
 // dash stands in a table where there is nothing.
 func dash(s string) string {
 	if s == "" {
@@ -194,6 +221,8 @@ func (c *command) listPlugins(loaded *daemon.Loaded) error {
 				edn.K("binary"), edn.Text(p.Binary),
 				edn.K("isolation"), daemon.ConfinementValue(loaded.Confinement(p)),
 				edn.K("capabilities"), keywords(loaded.Provided(p.Name)),
+				edn.K("capabilities/absent"), keywords(loaded.Absent(p.Name)),
+				edn.K("disabled"), daemon.ErrorOrNil(p.Disabled),
 				edn.K("where"), edn.Text(p.Where),
 			)
 		}
@@ -201,7 +230,7 @@ func (c *command) listPlugins(loaded *daemon.Loaded) error {
 	}
 	rows := make([][]string, len(loaded.Plugins))
 	for i, p := range loaded.Plugins {
-		rows[i] = []string{p.Name, dash(p.Wanted), dash(loaded.LockedVersion(p.Name)), dash(p.Description.Version), "-", loaded.Condition(p), isolated(loaded.Confinement(p)), strings.Join(loaded.Provided(p.Name), " "), p.Where}
+		rows[i] = []string{p.Name, dash(p.Wanted), dash(loaded.LockedVersion(p.Name)), dash(p.Description.Version), "-", loaded.Condition(p), isolated(loaded.Confinement(p)), providedText(loaded, p), p.Where}
 	}
 	return table(c.env.Stdout, []string{"plugin", "configured", "locked", "installed", "running", "condition", "isolation", "provides", "block"}, rows)
 }
@@ -262,6 +291,8 @@ func (c *command) inspectPlugin(loaded *daemon.Loaded, name string) error {
 			edn.K("isolation"), daemon.ConfinementValue(loaded.Confinement(p)),
 			edn.K("config"), c.nearby(p.Config),
 			edn.K("description"), p.Description.Value(),
+			edn.K("capabilities/absent"), keywords(loaded.Absent(name)),
+			edn.K("disabled"), daemon.ErrorOrNil(p.Disabled),
 		))
 	}
 	var b strings.Builder
@@ -296,6 +327,10 @@ func (c *command) inspectPlugin(loaded *daemon.Loaded, name string) error {
 	if p.Config.Len() > 0 {
 		fmt.Fprintf(&b, "  config:  %s\n", c.nearby(p.Config))
 	}
+	b.WriteString(absentLines(edn.MustMap(
+		edn.K("disabled"), daemon.ErrorOrNil(p.Disabled),
+		edn.K("capabilities/absent"), keywords(loaded.Absent(name)),
+	)))
 	reg := loaded.Generation.Registry
 	for _, id := range loaded.Provided(p.Name) {
 		entry, _ := reg.Capability(id)

@@ -47,6 +47,7 @@ type builder struct {
 	plugins  map[string]*Plugin
 	blind    bool // some plugin was not described: unknown names may be its
 	caps     []registry.Capability
+	notGiven []registry.Absent
 	capPlace map[string]*Range
 	capNames map[string]bool
 	renames  map[string]*section // advertised id -> the block that renames it
@@ -205,6 +206,7 @@ func (b *builder) capabilities() {
 			b.register(p, c, claimed[[2]string{p.Name, c.ID}])
 		}
 	}
+	b.notGiven = b.absences(claimed)
 }
 
 // claim notes that a block speaks of an advertised capability.
@@ -555,7 +557,7 @@ func (b *builder) generation() {
 	if err != nil {
 		return // reported where the check is declared
 	}
-	reg, err := registry.New(registry.Spec{Capabilities: b.caps, Intents: intents, Checks: set.Declarations(), Judges: judges, Schemas: b.compiled})
+	reg, err := registry.New(registry.Spec{Capabilities: b.caps, Absent: b.notGiven, Intents: intents, Checks: set.Declarations(), Judges: judges, Schemas: b.compiled})
 	if err != nil {
 		return
 	}

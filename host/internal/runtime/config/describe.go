@@ -55,11 +55,13 @@ var ErrNotStarted = errors.New("the plugin was not started")
 // Plugin is one plugin block with its defaults, and what the plugin said about
 // itself. It is immutable.
 type Plugin struct {
-	Name     string
-	Where    string // "file:line:column" of the block
-	Command  []string
-	Files    []string // absolute
-	Enabled  bool
+	Name    string
+	Where   string // "file:line:column" of the block
+	Command []string
+	Files   []string // absolute
+	Enabled bool
+	// Disabled is why it is not enabled, nil if it is.
+	Disabled *contract.Error
 	Optional bool
 	Env      map[string]string
 	EnvPass  []string
@@ -194,6 +196,7 @@ func (l *loader) plugin(s *section) Plugin {
 			IdleTTL: instances.duration("idle_ttl"), MaxCalls: instances.integer("max_calls"), Pin: instances.text("pin")},
 		Swap: Swap{Mode: swap.text("mode"), Share: swap.number("share"), MinSamples: swap.integer("min_samples"), Timeout: swap.duration("timeout")},
 	}
+	p.Disabled = l.whyDisabled(s)
 	p.Wanted = s.text("version")
 	p.Needs, _ = s.texts("needs")
 	p.Isolation = l.isolation(s.block("isolation"))

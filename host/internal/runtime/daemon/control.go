@@ -70,6 +70,7 @@ func (l *Loaded) plugin(p config.Plugin, status []plugin.Status, standings []dis
 	return edn.MustMap(
 		edn.K("plugin"), edn.Text(p.Name),
 		edn.K("condition"), edn.K(l.Condition(p)),
+		edn.K("disabled"), ErrorOrNil(p.Disabled),
 		edn.K("version"), edn.Text(p.Description.Version),
 		edn.K("configured"), edn.Text(p.Wanted),
 		edn.K("locked"), edn.Text(l.LockedVersion(p.Name)),
@@ -77,6 +78,7 @@ func (l *Loaded) plugin(p config.Plugin, status []plugin.Status, standings []dis
 		edn.K("lock"), edn.K(lockWord(p)),
 		edn.K("binary"), edn.Text(p.Binary),
 		edn.K("capabilities"), edn.Keywords(l.Provided(p.Name)...),
+		edn.K("capabilities/absent"), edn.Keywords(l.Absent(p.Name)...),
 		edn.K("where"), edn.Text(p.Where),
 		edn.K("instances"), edn.Vector(instances...),
 		edn.K("quality"), edn.Vector(quality...),
@@ -183,6 +185,24 @@ func (l *Loaded) Provided(name string) []string {
 	}
 	slices.Sort(ids)
 	return ids
+}
+
+// Absent lists the capabilities that a plugin would provide if it were enabled
+// and could be asked, under the ids that plans use.
+func (l *Loaded) Absent(name string) []string {
+	reg := l.Generation.Registry
+	return slices.DeleteFunc(reg.Absences(), func(id string) bool {
+		a, ok := reg.Absent(id)
+		return !ok || a.Plugin != name
+	})
+}
+
+// ErrorOrNil is an error as a value, nil if there is none.
+func ErrorOrNil(e *contract.Error) edn.Value {
+	if e == nil {
+		return edn.Nil()
+	}
+	return e.Value()
 }
 
 // Find gives a plugin of the configuration by name. The error is not-found with

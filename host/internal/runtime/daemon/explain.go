@@ -38,7 +38,7 @@ func (l *Loaded) Explain(intent, capID string, streamed bool, bind Binder) (edn.
 		}
 		return edn.Nil(), e.DidYouMean(contract.Nearest(intent, reg.Intents()))
 	}
-	if _, ok := reg.Capability(capID); capID != "" && !ok {
+	if capID != "" && !reg.Known(capID) {
 		e := contract.Errorf("cap/not-found", "there is no capability :%s", capID)
 		return edn.Nil(), e.DidYouMean(reg.NearestCapability(capID))
 	}
@@ -120,6 +120,7 @@ func (l *Loaded) rejected(x dispatch.Explanation) edn.Value {
 		if r.Why != nil {
 			b.Key("why", edn.K(r.Why.Type))
 			b.Key("message", edn.Text(r.Why.FullMessage()))
+			b.Key("hint", edn.Text(r.Why.Hint))
 		}
 		l.known(&b, x, r.Cap)
 		all[i] = b.Map()
@@ -130,11 +131,18 @@ func (l *Loaded) rejected(x dispatch.Explanation) edn.Value {
 // known is what there is about a capability: its plugin, the place that names
 // it, and its figures.
 func (l *Loaded) known(b *edn.MapBuilder, x dispatch.Explanation, id string) {
-	if c, ok := l.Generation.Registry.Capability(id); ok {
-		b.Key("plugin", edn.Text(c.Plugin))
-		if c.Where != "" {
-			b.Key("where", edn.Text(c.Where))
-		}
+	reg := l.Generation.Registry
+	plugin, where := "", ""
+	if c, ok := reg.Capability(id); ok {
+		plugin, where = c.Plugin, c.Where
+	} else if a, ok := reg.Absent(id); ok {
+		plugin, where = a.Plugin, a.Where
+	}
+	if plugin != "" {
+		b.Key("plugin", edn.Text(plugin))
+	}
+	if where != "" {
+		b.Key("where", edn.Text(where))
 	}
 	if f, ok := x.Figures(id); ok {
 		b.Key("figures", f.Value())

@@ -21,7 +21,7 @@ func asked(request edn.Value, granted []string, reg *registry.Registry) (edn.Val
 			WithHint("answer with {:result {:type :plan :plan ..}}")
 	}
 	for _, id := range named(request) {
-		if _, known := reg.Capability(id); !known {
+		if !reg.Known(id) {
 			return request, contract.Errorf("cap/not-found", "there is no capability :%s", id).DidYouMean(":" + reg.NearestCapability(id))
 		}
 		if _, ok := slices.BinarySearch(granted, id); !ok {
@@ -32,6 +32,9 @@ func asked(request edn.Value, granted []string, reg *registry.Registry) (edn.Val
 	pinned, isPinned := task.Key("cap/id").AsKeyword()
 	if !isPinned || !task.Key("intent").IsNil() {
 		return request, nil
+	}
+	if a, absent := reg.Absent(pinned); absent {
+		return request, contract.Errorf("runtime/not-ready", ":%s is not ready: %s", pinned, a.Why.Message).WithCause(a.Why).WithHint(a.Why.Hint)
 	}
 	c, _ := reg.Capability(pinned)
 	if len(c.Intents) != 1 {

@@ -1,0 +1,17 @@
+package registry
+
+import "github.com/fermenthq/ferment/sdk/contract"
+
+// Absent is a capability that the configuration names and that no plugin gives,
+// because its plugin is disabled or could not be asked what it provides. It is
+// not ready. Nothing else is known about it, so it serves no intent by itself and
+// has no schemas or effects.
+type Absent struct {
+	ID string
+	// Plugin is the name of the plugin block that would give it.
+	Plugin string
+	// Where is "file:line:column" of the block that names it.
+	Where string
+	// Why says why it is not ready; its hint says how it gets ready.
+	Why *contract.Error
+}

@@ -1,0 +1,126 @@
+package config
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// envOf is an environment with these variables.
+func envOf(set map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		v, ok := set[name]
+		return v, ok
+	}
+}
+
+// EMB-002, BIND-009, LLM-005: the capabilities of a plugin that is disabled are
+// known by the ids of their blocks, and not ready. Why names
+// the variables that the block depends on.
+func TestCapabilitiesOfDisabledPlugins(t *testing.T) {
+	const file = `locals {
+  first  = env("FIRST_KEY", "") != ""
+  chosen = local.first || env("SECOND_KEY", "") == "" ? "first" : "second"
+}
+
+plugin "first" {
+  command = ["bin/chess"]
+  enabled = local.first
+}
+
+plugin "second" {
+  command = ["bin/chess"]
+  enabled = env("SECOND_KEY", "") != ""
+}
+
+plugin "off" {
+  command = ["bin/chess"]
+  enabled = false
+}
+
+capability "any/engine" {
+  plugin   = local.chosen
+  provides = "chess/engine"
+}
+
+capability "off/engine" {
+  plugin   = "off"
+  provides = "chess/engine"
+}
+
+capability "off/nothing" {
+  plugin   = "off"
+  provides = "chess/nothing"
+  enabled  = false
+}
+`
+	for name, row := range map[string]struct {
+		env     map[string]string
+		absent  []string
+		typ     string
+		plugin  string
+		hint    []string
+		present bool
+	}{
+		"nothing is set": {
+			absent: []string{"any/engine", "off/engine"}, typ: "provider/not-configured", plugin: "first",
+			hint: []string{"FIRST_KEY", "SECOND_KEY"},
+		},
+		"the other one is set": {
+			env: map[string]string{"SECOND_KEY": "k"}, absent: []string{"off/engine"}, present: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := lay(t, map[string]string{"bin/chess": "program", "ferment.hcl": file})
+			c, ds := loadDir(t, dir+"/ferment.hcl", Options{
+				Env: envOf(row.env), Describer: describer{"first": chess(), "second": chess()}, Locking: LockIgnored,
+			})
+			require.False(t, ds.HasErrors(), "%v", ds)
+			reg := c.Generation.Registry
+			assert.Equal(t, row.absent, reg.Absences())
+			_, present := reg.Capability("any/engine")
+			assert.Equal(t, row.present, present)
+			assert.True(t, reg.Known("any/engine"))
+			assert.False(t, reg.Known("off/nothing"))
+			if !row.present {
+				a, _ := reg.Absent("any/engine")
+				assert.Equal(t, row.plugin, a.Plugin)
+				assert.Equal(t, row.typ, a.Why.Type)
+				for _, variable := range row.hint {
+					assert.Contains(t, a.Why.Hint, variable)
+				}
+			}
+			a, _ := reg.Absent("off/engine")
+			assert.Equal(t, "runtime/not-ready", a.Why.Type)
+			assert.NotEmpty(t, a.Where)
+		})
+	}
+}
+
+// Every name that the shipped file has for a language model is known without one,
+// and says which variable to set.
+func TestShippedModelsAreKnownWithoutAKey(t *testing.T) {
+	raw, err := os.ReadFile("../../../../ferment.hcl")
+	require.NoError(t, err)
+	c, ds := configOf(t, "ferment.hcl", string(raw), shippedPlugins(t), LockIgnored)
+	require.False(t, ds.HasErrors(), "%v", ds)
+	for _, id := range []string{"llm/voice", "llm/meta", "llm/solver", "llm/code", "llm/router"} {
+		a, ok := c.Generation.Registry.Absent(id)
+		require.True(t, ok, id)
+		assert.Equal(t, "provider/not-configured", a.Why.Type, id)
+		for _, variable := range []string{"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OLLAMA_MODEL", "MLX_MODEL"} {
+			assert.Contains(t, a.Why.Hint, variable, id)
+		}
+	}
+	for i := range c.Plugins {
+		if p := &c.Plugins[i]; p.Disabled != nil {
+			row, _ := contract.Lookup(p.Disabled.Type)
+			assert.NotEqual(t, row.Hint, p.Disabled.Hint, p.Name)
+			assert.False(t, p.Starts(), p.Name)
+		}
+	}
+}
