@@ -115,7 +115,7 @@ func TestWithinBounds(t *testing.T) {
 		"directives":   `"` + repeat("%{ if true }", 60) + "x" + repeat("%{ endif }", 60) + `"`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, ds := load(t, "locals {\n  a = "+expr+"\n}\n\ncheck \"c\" {\n  builtin = \"json-valid\"\n  params  = { x = local.a }\n}\n")
+			_, ds := load(t, "locals {\n  a = "+expr+"\n}\n\n"+chessWith("  config {\n    extra {\n      x = local.a\n    }\n  }"))
 			assert.Empty(t, types(ds), "%s", newReport(ds, 0, 1, 5).Text(false))
 		})
 	}
@@ -174,9 +174,10 @@ func TestManyBlocks(t *testing.T) {
 
 // HCL-010: 100 times the same file is read once; 16 MiB in all.
 func TestFileInputs(t *testing.T) {
-	path := write(t, "locals {\n  a = file(\"big.txt\")\n  b = [for i in range(100) : length(file(\"big.txt\"))]\n}\n\ncheck \"c\" {\n  builtin = \"json-valid\"\n  params  = { a = length(local.a), b = local.b }\n}\n")
+	path := write(t, "locals {\n  a = file(\"big.txt\")\n  b = [for i in range(100) : length(file(\"big.txt\"))]\n}\n\n"+
+		chessWith("  config {\n    extra {\n      a = length(local.a)\n      b = local.b\n    }\n  }"))
 	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(path), "big.txt"), []byte(strings.Repeat("x", 1000)), 0o600))
-	c, ds := Load(context.Background(), path, Options{Env: noEnv})
+	c, ds := Load(context.Background(), path, Options{Describer: describer{"chess": chess()}, Env: noEnv})
 	assert.Empty(t, types(ds), "%s", newReport(ds, 0, 1, 5).Text(false))
 	require.Len(t, c.Inputs, 1)
 	assert.Equal(t, "big.txt", c.Inputs[0].Name)

@@ -556,8 +556,11 @@ func (l *loader) secretThere(s SecretAt, subject string, path []string) {
 		return
 	}
 	d := Diagnostic{Type: "config/secret-missing", Message: subject + ": " + err.Error(), Range: s.At, Path: path}
-	if !s.needed && errors.Is(err, errNoSecret) {
-		d.Severity = SeverityWarning
+	if errors.Is(err, errNoSecret) {
+		d.Hint = "set it where the host starts"
+		if !s.needed {
+			d.Severity = SeverityWarning
+		}
 	}
 	l.report.add(d)
 }

@@ -141,6 +141,7 @@ func (b *builder) scopeProblem(s *section, p contract.ScopeProblem) {
 		}
 	}
 	d.Message = fmt.Sprintf("%s in %s %s", subject, s.node.title(), p.Message)
+	d.Hint = "correct " + subject
 	if d.Found.Len() > 0 && d.Found.Kind() != edn.KindString {
 		d.Found = edn.Text(short(d.Found.String()))
 	}

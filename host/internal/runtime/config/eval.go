@@ -370,7 +370,7 @@ func (e *evaluator) diagnose(d *hcl.Diagnostic, s *Source, path []string) Diagno
 		return out
 	}
 	if at, message, ok := ednProblem(d, s); ok {
-		out.Type, out.Message = "config/syntax", message
+		out.Type, out.Message, out.Hint = "config/syntax", message, "correct the text of edn()"
 		if at != nil {
 			out.Range = at
 		}

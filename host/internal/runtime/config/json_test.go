@@ -20,14 +20,14 @@ const jsonSample = `{
       "message": "keep \"${request.intent}\" short",
       "applies": true
     },
-    "named": {"builtin": "json-valid", "params": {"max-chars": 3, "list": [1, "a", null], "with_bar": true}}
+    "named": {"builtin": "json-valid"}
   },
   "dispatch": {"quality_first": {"checks": ["short", "named"], "retry": {"fallback": 2}}},
   "plugin": [
     {"chess": {
       "command": ["bin/chess", "$${literal}"],
       "env": {"A": "${local.greeting}", "B": "1"},
-      "config": {"depth": "${2 * 4}", "api_key": "${secret(\"env:KEY\")}", "model": {"m": {"name": "x"}}, "extra": {"a": {"x": 1}}}
+      "config": {"depth": "${2 * 4}", "api_key": "${secret(\"env:KEY\")}", "model": {"m": {"name": "x"}}, "extra": {"a": {"x": 1}, "b": {"max-chars": 3, "list": [1, "a", null], "with_bar": true}}}
     }},
     {"stockfish": {"command": ["bin/chess"]}}
   ],
@@ -61,7 +61,6 @@ check "short" {
 
 check "named" {
   builtin = "json-valid"
-  params  = { "max-chars" = 3, list = [1, "a", null], with_bar = true }
 }
 
 dispatch "quality_first" {
@@ -83,6 +82,7 @@ plugin "chess" {
     }
 
     extra {
+      b = { "max-chars" = 3, list = [1, "a", null], with_bar = true }
       a = { x = 1 }
     }
   }
@@ -121,9 +121,12 @@ func TestJSONForm(t *testing.T) {
 	c, ds := loadDir(t, dir+"/a.hcl.json", Options{Env: secretEnv("s")})
 	require.Empty(t, types(ds), c.Report(0).Text(false))
 	d := Compare(native, c)
-	require.Len(t, d.Changes, 1, d.Text())
-	assert.Equal(t, []string{"check", "named", "params"}, d.Changes[0].Path, "a key of JSON that is no identifier stays a text; one that is becomes a keyword")
-	assert.Equal(t, d.Changes[0].Before.Len(), d.Changes[0].After.Len())
+	require.Len(t, d.Changes, 2, d.Text())
+	for _, change := range d.Changes {
+		assert.Equal(t, []string{"plugin", "chess", "config", "extra", "b", "max_chars"}, change.Path,
+			"a key of JSON that is no identifier stays a text; one that is becomes a keyword")
+	}
+	assert.Equal(t, d.Changes[0].Before, d.Changes[1].After)
 	assert.Equal(t, "s", native.Plugins[0].secretText(t))
 	assert.Equal(t, "s", c.Plugins[0].secretText(t))
 }

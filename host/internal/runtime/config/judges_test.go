@@ -58,7 +58,7 @@ judge "plain" {
   allow_same_family = true
   memo              = false
   min_kappa         = 0.6
-  anchors           = "anchors.edn"
+  anchors           = "bin/chess"
   recheck           = "1d"
   drift             = 0.1
 }

@@ -151,7 +151,7 @@ var mistakes = []mistake{
 	{name: "work directory that is a file", old: `command = ["bin/plugins/sat"]`, new: "command = [\"bin/plugins/sat\"]\n  workdir = \"bin/plugins/sat\"", typ: "plugin-unknown", line: "workdir"},
 
 	// Marks and words of other languages.
-	{name: "marks of a merge conflict", old: "  depth  = 4\n", new: "<<<<<<< HEAD\n  depth  = 4\n=======\n  depth  = 5\n>>>>>>> other\n", typ: "syntax", line: "<<<<<<< HEAD"},
+	{name: "marks of a merge conflict", old: "    depth  = 4\n", new: "<<<<<<< HEAD\n    depth  = 4\n=======\n    depth  = 5\n>>>>>>> other\n", typ: "syntax", line: "<<<<<<< HEAD"},
 	{name: "marks of a merge conflict around blocks", old: "plugin \"sat\" {\n  command = [\"bin/plugins/sat\"]\n}\n", new: "<<<<<<< HEAD\nplugin \"sat\" {\n  command = [\"bin/plugins/sat\"]\n}\n=======\n>>>>>>> other\n", typ: "syntax", line: "<<<<<<< HEAD"},
 	{name: "table of TOML", old: "plugin \"sat\" {\n  command = [\"bin/plugins/sat\"]\n}\n", new: "[plugin.sat]\ncommand = [\"bin/plugins/sat\"]\n", typ: "syntax", line: "[plugin.sat]"},
 	{name: "two equals signs", old: `in         = "req/sat.solve"`, new: `in         == "req/sat.solve"`, typ: "syntax", line: "in         =="},

@@ -111,7 +111,7 @@ func printedName(root, path string) string {
 	relative, err := filepath.Rel(root, path)
 	relative = filepath.ToSlash(relative)
 	above := relative == ".." || strings.HasSuffix(relative, "/..")
-	if err != nil || above || outermost(root) != outermost(path) {
+	if err != nil || above || outermost(root) != "" && outermost(root) != outermost(path) {
 		return filepath.ToSlash(path)
 	}
 	return relative

@@ -15,7 +15,7 @@ import (
 // pairOf loads two versions of ferment.hcl in one directory.
 func pairOf(t *testing.T, before, after string) (*Config, *Config) {
 	t.Helper()
-	dir := lay(t, map[string]string{"bin/chess": "program", "bin/second": "another", "ferment.hcl": before})
+	dir := lay(t, map[string]string{"bin/chess": "program", "bin/second": "another", "a/f": "", "b/f": "", "ferment.hcl": before})
 	load := func(text string) *Config {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "ferment.hcl"), []byte(text), 0o600))
 		c, ds := loadDir(t, filepath.Join(dir, "ferment.hcl"), Options{Key: []byte("k"), Env: secretEnv("one")})

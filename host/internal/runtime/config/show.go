@@ -8,6 +8,7 @@ import (
 
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
+	rules "github.com/fermenthq/ferment/sdk/text"
 )
 
 // ShowOptions say what Show prints of a configuration.
@@ -407,6 +408,10 @@ func rawInto(b *shownBlock, layers []layer) {
 	for _, name := range slices.Sorted(maps.Keys(p.attrs)) {
 		a := p.attrs[name]
 		text := sourceText(a.source, a.expr)
+		// Which keys hold secrets is known to the schema, which is not known.
+		if len(rules.CheckSecrets(name+" = "+text)) > 0 {
+			text = spellText("(secret)")
+		}
 		b.attrs = append(b.attrs, shownAttr{name: name, text: text, value: edn.Text(text), origin: line(a.at()) + ", not checked"})
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.blocks)) {

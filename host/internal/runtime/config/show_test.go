@@ -145,7 +145,8 @@ func TestFlatReloads(t *testing.T) {
 	opts := Options{Describer: describer{"chess": chess(), "stockfish": chess()}, Env: noEnv}
 	for _, text := range []string{
 		sample,
-		"locals {\n  s = { a = [1, 2.5], b = null, c = \"$${x} %%{y} \\\" \\\\ \\n \\u00e9\" }\n}\n\ncheck \"c\" {\n  builtin = \"json-valid\"\n  params  = local.s\n}\n\ndispatch \"default\" {\n  checks = [\"c\"]\n}\n",
+		"locals {\n  s = { a = [1, 2.5], b = null, c = \"$${x} %%{y} \\\" \\\\ \\n \\u00e9\" }\n}\n\n" +
+			chessWith("  config {\n    extra {\n      a = local.s\n    }\n  }"),
 		"schema \"a/b\" {\n  spec = edn(\"[:map [:k {:optional true} [:enum :x \\\"y\\\"]]]\")\n}\n\ncheck \"m\" {\n  condition = <<-EOT\n    $${result.a}\n  EOT\n  message   = <<-EOT\n    at most ${1 + 1} \"words\"\n  EOT\n}\n",
 		chessWith("  config {\n    engine = \"uci\"\n    path   = \"engine\"\n    extra {\n      a = { x = 1 }\n      b = [true, \"s\"]\n      c = edn(\"#{:k}\")\n    }\n    model \"A b\" {\n      name = \"n\"\n    }\n  }"),
 	} {
