@@ -67,7 +67,7 @@ func cancelGrowth(ctx context.Context, b *bench) error {
 	}
 	c, input := b.long(d)
 	q := question{capability: c, intent: firstIntent(c), input: input}
-	until := time.Now().Add(b.limit * 3 / 4)
+	until := b.verdictBy(ctx)
 	block := func() (bool, error) {
 		some := false
 		for range cutCalls / cancelBatch {
@@ -226,21 +226,22 @@ type leak struct {
 // calls leave more behind than a runtime keeps for itself. Calls before have filled the
 // pools of the plugin.
 func (b *bench) leaks(ctx context.Context, in Instance, l leak) error {
-	until := time.Now().Add(b.limit * 3 / 4)
+	until := b.verdictBy(ctx)
 	first, ok := holdings(in.PID())
 	if !ok {
 		return nil
 	}
 	sizes := []int64{first.memory}
 	for n := 1; n <= leakCalls/l.calls; n++ {
+		done, err := l.block()
+		if err != nil {
+			return err
+		}
 		if time.Now().After(until) {
-			if n <= leakLeast {
-				return nil // too slow for a verdict
-			}
 			break
 		}
-		if done, err := l.block(); err != nil || !done {
-			return err
+		if !done {
+			return nil
 		}
 		h, _ := holdings(in.PID())
 		sizes = append(sizes, h.memory)
@@ -248,10 +249,21 @@ func (b *bench) leaks(ctx context.Context, in Instance, l leak) error {
 			return b.grown(ctx, in, first, n*l.calls)
 		}
 	}
-	calls := int64(len(sizes)-1) * int64(l.calls)
-	grown := sizes[len(sizes)-1] - first.memory
+	blocks := len(sizes) - 1
+	if blocks < leakLeast {
+		return nil // too slow for a verdict
+	}
+	calls := int64(blocks) * int64(l.calls)
+	grown := sizes[blocks] - first.memory
 	return want("memory that stops growing",
 		"%d MiB more after %d %s, %d KiB for each", grown>>20, calls, l.what, grown/calls>>10)
+}
+
+// verdictBy is when the check of ctx has to come to a verdict, so that its time is not
+// over before.
+func (b *bench) verdictBy(ctx context.Context) time.Time {
+	until, _ := ctx.Deadline()
+	return until.Add(-b.limit / 4)
 }
 
 // growthPatience is how long n calls of a block may do real work.
