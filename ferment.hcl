@@ -417,7 +417,7 @@ intent "text/respond" {
   constraints = { max_chars = 1200 }
 
   done {
-    must      = ["schema-valid", "no-think-leak"]
+    must      = ["schema-valid", "no-think-leak", "complete"]
     should    = ["no-list-expansion", "no-truncated-ending", "sufficient-detail", "no-hallucinated-apis"]
     score_min = 0.85
   }
@@ -437,6 +437,7 @@ intent "context/summarize" {
   constraints = { max_chars = 500 }
 
   done {
+    must      = ["schema-valid", "complete"]
     should    = ["no-list-expansion", "numbers-from-source"]
     score_min = 0.9
   }
@@ -457,6 +458,7 @@ intent "problem/solve" {
   constraints = { max_chars = 1600 }
 
   done {
+    must      = ["schema-valid", "complete"]
     should    = ["no-truncated-ending", "no-hallucinated-apis"]
     score_min = 0.8
   }
@@ -477,6 +479,7 @@ intent "code/generate" {
   constraints = { max_chars = 8000 }
 
   done {
+    must      = ["schema-valid", "complete"]
     should    = ["tests-pass", "no-hallucinated-apis"]
     score_min = 0.8
   }
@@ -497,7 +500,7 @@ intent "code/patch" {
   constraints = { max_chars = 12000 }
 
   done {
-    must      = ["schema-valid", "patch-applies"]
+    must      = ["schema-valid", "complete", "patch-applies"]
     should    = ["tests-pass", "no-hallucinated-apis"]
     score_min = 0.8
   }
@@ -520,6 +523,7 @@ intent "code/explain" {
   constraints = { max_chars = 3000 }
 
   done {
+    must      = ["schema-valid", "complete"]
     should    = ["no-hallucinated-apis"]
     score_min = 0.8
   }
@@ -540,6 +544,7 @@ intent "code/review" {
   constraints = { max_chars = 5000 }
 
   done {
+    must      = ["schema-valid", "complete"]
     should    = ["no-hallucinated-apis"]
     score_min = 0.8
   }
@@ -575,6 +580,8 @@ intent "route/decide" {
   candidates = concat(["llm/router"], local.spare ? ["mlx/router"] : [], ["text/classifier"])
   role       = "router"
 
+  done { must = ["schema-valid", "complete"] }
+
   budget { max_tokens = 256 }
 }
 
@@ -592,6 +599,8 @@ intent "model/chat" {
   in         = "req/chat"
   out        = "res/chat"
   candidates = concat(["llm/voice"], local.spare ? ["mlx/voice"] : [])
+
+  done { must = ["schema-valid", "complete"] }
 
   budget {
     max_tokens     = 1200

@@ -30,6 +30,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -47,6 +48,7 @@ var targets = []string{
 	"host/internal/orchestration/dispatch/decide.go",
 	"host/internal/orchestration/dispatch/backoff.go",
 	"host/internal/orchestration/dispatch/breaker",
+	"host/internal/orchestration/journal",
 }
 
 // witnesses are packages whose tests are run besides those of the package that
@@ -60,11 +62,6 @@ var witnesses = map[string][]string{
 	"host/internal/orchestration/budget": {
 		"host/internal/orchestration/dispatch",
 		"host/internal/orchestration/eval",
-	},
-	"host/internal/orchestration/journal": {
-		"host/internal/orchestration/dispatch",
-		"host/internal/orchestration/eval",
-		"host/internal/orchestration/act",
 	},
 }
 
@@ -205,6 +202,17 @@ type suite struct {
 	dir     string // from the root
 	program string
 	flags   []string
+
+	alone  time.Duration // of its tests, each run alone
+	kills  atomic.Int64
+	passes atomic.Int64 // mutants that its tests let live
+	spent  atomic.Int64 // nanoseconds on mutants
+}
+
+// String says what the tests of a suite cost and found.
+func (s *suite) String() string {
+	return fmt.Sprintf("tests of %s: %.1f s each alone, %.1f s with mutants, %d killed, %d let live",
+		s.dir, s.alone.Seconds(), time.Duration(s.spent.Load()).Seconds(), s.kills.Load(), s.passes.Load())
 }
 
 func open(dir string, files []string) (*pkg, error) {
@@ -293,6 +301,11 @@ func (p *pkg) run(workers int, verbose bool, explained map[string]bool) (tally, 
 	close(work)
 	wg.Wait()
 	t.survived = len(left)
+	if verbose {
+		for _, s := range p.suites {
+			fmt.Println(s)
+		}
+	}
 	slices.SortFunc(left, func(a, b *mutant) int { return a.id - b.id })
 	for _, m := range left {
 		fmt.Printf("survived, line %d, reached by %d tests:\n%s\n", m.line, len(reaching(m, tests)), m.key)

@@ -155,6 +155,7 @@ func (p *pkg) baseline(workers int) ([]*test, error) {
 					fails = append(fails, fmt.Errorf("%s of %s fails without a mutant: %w\n%s", one.name, one.suite.dir, err, out))
 				}
 				tests = append(tests, one)
+				one.suite.alone += one.took
 				mu.Unlock()
 			}
 		})
@@ -189,9 +190,14 @@ func reaching(m *mutant, tests []*test) []*test {
 // kill runs the tests that reach a mutant and names the run that fails.
 func (p *pkg) kill(m *mutant, tests []*test) string {
 	for _, s := range p.suites {
-		if killer := s.kill(m, tests); killer != "" {
+		began := time.Now()
+		killer := s.kill(m, tests)
+		s.spent.Add(int64(time.Since(began)))
+		if killer != "" {
+			s.kills.Add(1)
 			return killer
 		}
+		s.passes.Add(1)
 	}
 	return ""
 }

@@ -123,14 +123,19 @@ func TestStructured(t *testing.T) {
 		assert.Equal(t, `{:score 0.5}`, o.out.String(), "the null stands for a key that is missing")
 		assert.Equal(t, ":"+tt.mode, o.meta.Key("format/mode").String())
 		assert.Equal(t, `"b3:given"`, o.meta.Key("prompt/hash").String())
+		assert.False(t, o.meta.HasKey("format/found"), "it is JSON as a whole (LLM-043)")
 		field, err := json.Marshal(r.body()[tt.field])
 		require.NoError(t, err)
 		assert.Contains(t, string(field), tt.holds, tt.dialect)
 
-		r.server.Then(k.whole("So:\n```json\n{\"score\": 0.5}\n```"))
-		o = r.ask(t.Context(), "eval/grade", `{:result {:text "x"}}`, shape, nil)
-		require.Nil(t, o.err)
-		assert.Equal(t, ":fenced", o.meta.Key("format/found").String())
+		for text, found := range map[string]string{
+			"So:\n```json\n{\"score\": 0.5}\n```": ":fenced", `{:score 0.5}`: ":edn", `So {"score":0.5} it is.`: ":embedded",
+		} {
+			r.server.Then(k.whole(text))
+			o = r.ask(t.Context(), "eval/grade", `{:result {:text "x"}}`, shape, nil)
+			require.Nil(t, o.err)
+			assert.Equal(t, found, o.meta.Key("format/found").String(), text)
+		}
 
 		r.server.Then(k.whole(`{"score":7}`))
 		o = r.ask(t.Context(), "eval/grade", `{:result {:text "x"}}`, shape, nil)

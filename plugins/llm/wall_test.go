@@ -117,7 +117,7 @@ func wall() []fault {
 		{name: "16 two in a row", plays: rest(broken, broken, finish("stop")), typ: "stream/malformed", class: "switch", source: down, family: failed},
 		{name: "16 three", plays: rest(broken, text("a"), broken, text("b"), broken, finish("stop")), says: "ab", typ: "stream/malformed", class: "switch", source: down, family: failed},
 		{name: "16 an event over 1 MiB", plays: rest(func(k talk) string { return k.long(1<<20 + 10) }, do("stall")), typ: "stream/malformed", class: "switch", source: down, family: failed},
-		{name: "16 one in an answer with a schema", plays: rest(broken, text(`{"score":1}`), finish("stop")), intent: "eval/grade", input: grade, typ: "stream/malformed", class: "switch", source: down, family: failed, once: true},
+		{name: "14 one that cannot be read, in an answer with a schema", plays: rest(broken, text(`{"score":1}`), finish("stop")), intent: "eval/grade", input: grade, typ: "stream/truncated", class: "switch", source: down, family: failed, once: true},
 		{name: "17 refused", plays: rest(finish("refused")), only: "openai-chat anthropic-messages", typ: "provider/refused", class: "switch", source: down, family: other},
 		{name: "18 cut with a schema", plays: rest(text(`{"sco`), finish("length")), intent: "eval/grade", input: grade, typ: "provider/output-truncated", class: "repair", source: down, family: other},
 		{name: "18 cut with tools", plays: rest(text(`so`), finish("length")), says: "so", input: withTools, typ: "provider/output-truncated", class: "repair", source: down, family: other},

@@ -174,8 +174,9 @@ func states(status edn.Value) string {
 	return strings.Join(all, ", ")
 }
 
-// MLX-001, MLX-005, MLX-006, LM-003: a call starts the server, the next one
-// finds it; requests name the model that was started and have a bound.
+// MLX-001, MLX-005, MLX-006, MLX-010, LM-003: a call starts the server, the next
+// one finds it, also one of another session: "shared" is the default. Requests
+// name the model that was started and have a bound.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "")
@@ -449,8 +450,10 @@ func TestOperators(t *testing.T) {
 		strings.Join(causes, " "))
 }
 
-// MLX-010: each session has a server, up to a number; then the one that was
-// idle for the longest makes room; one that works is left alone.
+// MLX-010: with "per-session" each session has a server, up to a number; then the
+// one that was idle for the longest makes room; one that works is left alone, and
+// a call for which none is idle waits in the queue while there is room. Of the
+// reasons TestOperators has those of operators and TestIdleTTL that of time.
 func TestPerSession(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, `{:workers "per-session" :max-workers 2 :queue 1}`)

@@ -247,6 +247,9 @@ func healthChecks() []Check {
 		{ID: "core/health/reason", Requirements: []string{"HEALTH-005"},
 			Text: "also during calls, a plugin that is degraded or not ready gives a reason, and so do its capabilities",
 			run:  healthReason},
+		{ID: "core/health/changes", Requirements: []string{"HEALTH-006"},
+			Text: "a Health stream that is open when the plugin is drained sends that it is not ready any more",
+			run:  healthChanges},
 	}
 }
 
@@ -272,6 +275,40 @@ func healthReason(ctx context.Context, b *bench) error {
 		return err
 	}
 	return ctx.Err() // how Health must end is another check
+}
+
+// healthChanges watches the health of a plugin while it is drained.
+func healthChanges(ctx context.Context, b *bench) error {
+	in, _, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	watch, cancel := context.WithTimeout(ctx, b.soon)
+	defer cancel()
+	isDraining := errors.New("draining")
+	open, over := make(chan struct{}), make(chan error, 1)
+	go func() {
+		var once sync.Once
+		over <- in.Client().Watch(watch, func(h wire.Health) error {
+			once.Do(func() { close(open) })
+			if !h.State.Callable() {
+				return isDraining
+			}
+			return nil
+		})
+	}()
+	select {
+	case <-open:
+	case <-watch.Done():
+		return want("a state at once", "none within %s", b.soon)
+	}
+	if _, err := b.drain(ctx, in, b.soon); err != nil {
+		return err
+	}
+	if err := <-over; !errors.Is(err, isDraining) {
+		return want("the open Health stream sends the state after Drain", "none within %s: %v", b.soon, err)
+	}
+	return nil
 }
 
 // healthWatch is how long the health of a plugin is watched.

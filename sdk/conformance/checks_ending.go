@@ -33,7 +33,7 @@ func endingChecks() []Check {
 			Text: "the plugin ends when its host is gone, also while a call is in flight",
 			run:  hostGoneBusy},
 		{ID: "core/shutdown/exit-code", Process: true, Requirements: []string{"END-004"},
-			Text: "the plugin exits with 0 when its host is gone",
+			Text: "the plugin exits with 0 when its host is gone, also while a call is in flight",
 			run:  exitCode},
 		{ID: "core/shutdown/terminate", Requirements: []string{"END-003"}, Process: true,
 			Text: "the plugin ends when it gets SIGTERM, also while a call is in flight",
@@ -178,6 +178,7 @@ func hostGone(ctx context.Context, b *bench) error {
 	return b.ended(in)
 }
 
+// exitCode closes standard input of an idle process, then of one with a call in flight.
 func exitCode(ctx context.Context, b *bench) error {
 	in, _, err := b.ready(ctx)
 	if err != nil {
@@ -187,20 +188,43 @@ func exitCode(ctx context.Context, b *bench) error {
 	if b.ended(in) != nil {
 		return &blocked{by: "core/shutdown/host-gone"}
 	}
+	if err := exitedClean(in, "at the end of standard input"); err != nil {
+		return err
+	}
+	in, err = b.releaseBusy(ctx)
+	if err != nil {
+		return err
+	}
+	if b.ended(in) != nil {
+		return &blocked{by: "core/shutdown/busy"}
+	}
+	return exitedClean(in, "at the end of standard input while a call is in flight")
+}
+
+func exitedClean(in Instance, when string) error {
 	p, err := processOf(in)
 	if err != nil {
 		return err
 	}
 	if exit := p.Exit(); !exit.Clean() {
-		return want("exit status 0 at the end of standard input", "%s", exit)
+		return want("exit status 0 "+when, "%s", exit)
 	}
 	return nil
 }
 
 func hostGoneBusy(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
+	in, err := b.releaseBusy(ctx)
 	if err != nil {
 		return err
+	}
+	return b.ended(in)
+}
+
+// releaseBusy closes standard input of an instance that has a call in flight.
+func (b *bench) releaseBusy(ctx context.Context) (Instance, error) {
+	in, d, err := b.ready(ctx)
+	if err != nil {
+		return nil, err
 	}
 	c, input := b.long(d)
 	over := make(chan struct{})
@@ -209,15 +233,10 @@ func hostGoneBusy(ctx context.Context, b *bench) error {
 		_, _ = in.Client().Invoke(ctx, b.callContext(c), request(c, input), func(wire.Event) {})
 	}()
 	if _, err := b.inFlight(ctx, in, over); err != nil {
-		return err
+		return nil, err
 	}
 	in.Release()
-	if err := b.ended(in); err != nil {
-		return err
-	}
-	in.Stop()
-	<-over
-	return nil
+	return in, nil
 }
 
 func (b *bench) ended(in Instance) error {

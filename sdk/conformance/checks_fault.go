@@ -17,6 +17,9 @@ func faultChecks() []Check {
 		{ID: "core/fault/pause", Requirements: []string{"LIFE-003"}, Process: true,
 			Text: "a process that was stopped by SIGSTOP answers again after SIGCONT",
 			run:  faultPause},
+		{ID: "core/fault/interrupt", Requirements: []string{"END-005"}, Process: true,
+			Text: "a process that gets SIGINT answers as before",
+			run:  faultInterrupt},
 		{ID: "core/fault/kill", Requirements: []string{"START-006"}, Process: true,
 			Text: "after SIGKILL in the middle of a call, a new instance serves in the directory of the old one",
 			run:  faultKill},
@@ -60,6 +63,38 @@ func faultPause(ctx context.Context, b *bench) error {
 		return &fault{errors.New("the process answers although it was stopped")}
 	}
 	if err := b.alive(ctx, in, "a pause"); err != nil {
+		return err
+	}
+	for _, q := range b.questions(d)[:1] {
+		if _, err := b.ask(ctx, in, q); err != nil {
+			return typedError(err)
+		}
+	}
+	return nil
+}
+
+// faultInterrupt sends SIGINT, as a terminal does to every process of its foreground
+// group. The host alone decides when a plugin ends.
+func faultInterrupt(ctx context.Context, b *bench) error {
+	in, d, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	p, err := processOf(in)
+	if err != nil {
+		return err
+	}
+	if err := p.Signal(syscall.SIGINT); err != nil {
+		return &fault{fmt.Errorf("interrupt the process: %w", err)}
+	}
+	select {
+	case <-in.Done():
+		return want("a process that ignores SIGINT", "%s", p.Exit())
+	case <-time.After(pauseFor):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if err := b.alive(ctx, in, "SIGINT"); err != nil {
 		return err
 	}
 	for _, q := range b.questions(d)[:1] {

@@ -331,29 +331,30 @@ func cancelSlots(ctx context.Context, b *bench) error {
 		return err
 	}
 	c, input := b.long(d)
-	for range cancelledCalls / cancelBatch {
-		callCtx, cancel := context.WithCancel(ctx)
-		var calls sync.WaitGroup
-		for range cancelBatch {
-			calls.Go(func() { _, _ = in.Client().Invoke(callCtx, b.callContext(c), request(c, input), nil) })
-		}
-		over := make(chan struct{})
-		go func() {
-			defer close(over)
-			calls.Wait()
-		}()
-		b.inFlightAtLeast(ctx, in, cancelBatch, over)
-		cancel()
-		<-over
-		if err := b.idle(ctx, in, "the callers went away"); err != nil {
-			return nil // that the work stops is another check
-		}
+	if err := b.cancelCalls(ctx, in, question{capability: c, intent: firstIntent(c), input: input}, cancelledCalls); err != nil {
+		return nil // that the work stops is another check
 	}
 	for _, q := range b.questions(d) {
 		if _, err := b.ask(ctx, in, q); overloaded(err) {
 			return want(fmt.Sprintf("an answer of %s after %d calls that were cancelled", q, cancelledCalls), "%v", err)
 		} else if err != nil && typedError(err) != nil {
 			return typedError(err)
+		}
+	}
+	return nil
+}
+
+// cancelCalls asks a question n times, a batch at once, and cancels each batch when it
+// is in flight. It fails if the plugin says that a call goes on.
+func (b *bench) cancelCalls(ctx context.Context, in Instance, q question, n int) error {
+	for range n / cancelBatch {
+		callCtx, cancel := context.WithCancel(ctx)
+		over := b.callAll(callCtx, in, slices.Repeat([]question{q}, cancelBatch), 0)
+		b.inFlightAtLeast(ctx, in, cancelBatch, over)
+		cancel()
+		<-over
+		if err := b.idle(ctx, in, "the callers went away"); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -420,8 +421,8 @@ func cancelStops(ctx context.Context, b *bench) error {
 // inFlight waits until the plugin says that a call is in flight. It gives
 // false if the call ended before.
 func (b *bench) inFlight(ctx context.Context, in Instance, over <-chan struct{}) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, b.call)
-	defer cancel()
+	limit := time.NewTimer(b.call)
+	defer limit.Stop()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -435,6 +436,8 @@ func (b *bench) inFlight(ctx context.Context, in Instance, over <-chan struct{})
 		select {
 		case <-over:
 			return false, nil
+		case <-limit.C:
+			return false, want("in_flight of Health counts the call that is in flight", "%d after %s", h.InFlight, b.call)
 		case <-tick.C:
 		}
 	}

@@ -42,6 +42,10 @@ func malformedChecks() []Check {
 		check("core/malformed/not-a-map", "a request that is not a map", payload2,
 			func(s *spoiled) { s.Request.Body = []byte("[1,2,3]") }), // the comma is white space in EDN
 		check("core/malformed/deep", "a request nested beyond the limit", payload1, (*spoiled).nest),
+		check("core/malformed/utf-8", "a request with a text that is not UTF-8", payload1,
+			func(s *spoiled) { s.beside("\"\xff\"") }),
+		check("core/malformed/number", "a request with a number that is not a value, such as NaN", payload1,
+			func(s *spoiled) { s.beside(notNumber[s.encoding]) }),
 		check("core/malformed/encoding", "a request in an unknown encoding", []string{"PAYLOAD-006"},
 			func(s *spoiled) { s.Request.Encoding = "xml" }),
 		check("core/malformed/absent", "a call without a request", payload2,
@@ -79,14 +83,20 @@ type spoiled struct {
 }
 
 // nest puts a value that nests too deeply beside the keys of the envelope.
-func (s *spoiled) nest() {
-	key := ` "conformance/deep" `
+func (s *spoiled) nest() { s.beside(strings.Repeat("[", depth) + strings.Repeat("]", depth)) }
+
+// beside puts a value, as text, beside the keys of the envelope.
+func (s *spoiled) beside(value string) {
+	key := ` "conformance/beside" `
 	if s.encoding == wire.JSON {
-		key = `,"conformance/deep":`
+		key = `,"conformance/beside":`
 	}
 	text := bytes.TrimSuffix(s.Request.Body, []byte("}"))
-	s.Request.Body = slices.Concat(text, []byte(key), bytes.Repeat([]byte("["), depth), bytes.Repeat([]byte("]"), depth), []byte("}"))
+	s.Request.Body = slices.Concat(text, []byte(key), []byte(value), []byte("}"))
 }
+
+// notNumber is a number, in each encoding, that lenient readers accept.
+var notNumber = map[wire.Encoding]string{wire.EDN: "##NaN", wire.JSON: "NaN"}
 
 // refer puts a reference to text into the input, without the blob.
 func (s *spoiled) refer(text edn.Value) {

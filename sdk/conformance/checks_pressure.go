@@ -26,6 +26,7 @@ const (
 	moreMemory      = 64 << 20
 
 	leakPerCall = 5 << 10
+	leakOfCut   = 8 << 10 // for each cancelled call, of which there are fewer
 	leakWindow  = 3
 	leakBlocks  = 8
 	leakLeast   = 5 // blocks for a verdict if the time is over
@@ -36,10 +37,51 @@ func pressureChecks() []Check {
 		{ID: "core/load/growth", Requirements: []string{"CALL-009"}, Process: true,
 			Text: fmt.Sprintf("%d calls leave no descriptors, threads or memory behind", growthCalls),
 			run:  loadGrowth},
+		{ID: "core/cancel/growth", Requirements: []string{"CALL-009"}, Process: true,
+			Text: fmt.Sprintf("%d calls whose callers went away leave no threads and no memory that grows behind", cutCalls),
+			run:  cancelGrowth},
 		{ID: "core/load/processes", Requirements: []string{"CALL-015"}, Process: true,
 			Text: fmt.Sprintf("%d calls leave no processes behind", leftCalls),
 			run:  loadProcesses},
 	}
+}
+
+// cutCalls is the number of calls of a block of the check for what cancelled calls
+// leave behind.
+const cutCalls = 480
+
+// cancelGrowth cancels calls without end. One that sleeps on although its caller went
+// away uses no processor, but it keeps its memory or its thread.
+func cancelGrowth(ctx context.Context, b *bench) error {
+	in, d, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	c, input := b.long(d)
+	q := question{capability: c, intent: firstIntent(c), input: input}
+	until := time.Now().Add(b.limit / 2)
+	block := func() (bool, error) {
+		for range cutCalls / cancelBatch {
+			if time.Now().After(until) {
+				return false, nil // too slow for a verdict
+			}
+			if b.cancelCalls(ctx, in, q, cancelBatch) != nil {
+				return false, ctx.Err() // that the work stops is another check
+			}
+		}
+		return true, ctx.Err()
+	}
+	if done, err := block(); err != nil || !done {
+		return err
+	}
+	before, measured := holdings(in.PID())
+	if done, err := block(); err != nil || !done || !measured {
+		return err
+	}
+	if err := b.grown(ctx, in, before, cutCalls); err != nil {
+		return err
+	}
+	return b.leaks(ctx, in, leak{calls: cutCalls, perCall: leakOfCut, what: "cancelled calls", block: block})
 }
 
 // Calls of the check for processes that outlive their calls, and how many of these
@@ -103,15 +145,19 @@ func loadGrowth(ctx context.Context, b *bench) error {
 	if err := b.idle(ctx, in, "the last answer"); err != nil || !measured {
 		return err
 	}
-	if err := b.grown(ctx, in, before); err != nil || worked < growthCalls {
+	if err := b.grown(ctx, in, before, growthCalls); err != nil || worked < growthCalls {
 		return err // too slow for as many calls as a small leak shows in
 	}
-	return b.leaks(ctx, in, questions)
+	block := func() (bool, error) {
+		worked, err := b.load(ctx, in, questions, growthCalls, growthPatience(growthCalls))
+		return worked == growthCalls, err
+	}
+	return b.leaks(ctx, in, leak{calls: growthCalls, perCall: leakPerCall, what: "calls", block: block})
 }
 
-// grown fails if the process holds too much more than before. What the last calls
+// grown fails if the process holds too much more than before a number of calls. What the last calls
 // held may take a moment to go.
-func (b *bench) grown(ctx context.Context, in Instance, before held) error {
+func (b *bench) grown(ctx context.Context, in Instance, before held, calls int) error {
 	limit := time.Now().Add(b.soon)
 	for {
 		after, _ := holdings(in.PID())
@@ -120,7 +166,7 @@ func (b *bench) grown(ctx context.Context, in Instance, before held) error {
 			return nil
 		}
 		if time.Now().After(limit) {
-			return want(fmt.Sprintf("at most %d descriptors, %d threads and %d MiB more after %d calls", moreDescriptors, moreThreads, moreMemory>>20, growthCalls),
+			return want(fmt.Sprintf("at most %d descriptors, %d threads and %d MiB more after %d calls", moreDescriptors, moreThreads, moreMemory>>20, calls),
 				"%d descriptors, %d threads and %d MiB more", grown.descriptors, grown.threads, grown.memory>>20)
 		}
 		select {
@@ -131,8 +177,17 @@ func (b *bench) grown(ctx context.Context, in Instance, before held) error {
 	}
 }
 
+// leak is how memory that grows with each call is looked for.
+type leak struct {
+	calls   int    // of a block
+	perCall int64  // bytes of growth that are too many
+	what    string // the calls are called
+	// block makes the calls. It reports false if they are too slow for a verdict.
+	block func() (done bool, err error)
+}
+
 // leaks fails if the memory grows with each call, however many there were.
-func (b *bench) leaks(ctx context.Context, in Instance, questions []question) error {
+func (b *bench) leaks(ctx context.Context, in Instance, l leak) error {
 	until := time.Now().Add(b.limit / 2)
 	first, ok := holdings(in.PID())
 	if !ok {
@@ -146,19 +201,18 @@ func (b *bench) leaks(ctx context.Context, in Instance, questions []question) er
 			}
 			break
 		}
-		worked, err := b.load(ctx, in, questions, growthCalls, growthPatience(growthCalls))
-		if err != nil || worked < growthCalls {
+		if done, err := l.block(); err != nil || !done {
 			return err
 		}
 		h, _ := holdings(in.PID())
 		sizes = append(sizes, h.memory)
-		if n >= leakWindow && sizes[n]-sizes[n-leakWindow] < leakWindow*growthCalls*leakPerCall {
+		if n >= leakWindow && sizes[n]-sizes[n-leakWindow] < leakWindow*int64(l.calls)*l.perCall {
 			return nil
 		}
 	}
-	calls := int64(len(sizes)-1) * growthCalls
+	calls := int64(len(sizes)-1) * int64(l.calls)
 	grown := sizes[len(sizes)-1] - first.memory
-	return want("memory that stops growing", "%d MiB more after %d calls, %d KiB for each", grown>>20, calls, grown/calls>>10)
+	return want("memory that stops growing", "%d MiB more after %d %s, %d KiB for each", grown>>20, calls, l.what, grown/calls>>10)
 }
 
 // growthPatience is how long n calls of a block may do real work.

@@ -45,12 +45,16 @@ func ProfilesOf(d contract.Description) []string {
 		}
 	}
 	for _, feature := range features() {
-		if slices.Contains(d.Features, feature) {
+		if slices.Contains(d.Features, feature) || feature == Streaming && slices.ContainsFunc(d.Capabilities, streams) {
 			all = append(all, feature)
 		}
 	}
 	return all
 }
+
+// streams reports whether a capability says that it streams, as it may without the
+// feature.
+func streams(c contract.Capability) bool { return c.Streams }
 
 // profileOf is the profile that the id of a check begins with.
 func profileOf(id string) string {

@@ -73,6 +73,9 @@ func lifeRequirements() []Requirement {
 		must(Core, "HEALTH-005",
 			"A plugin or a capability that becomes degraded or not ready later says in a sentence why.",
 			"SUP-003", "MLX-009"),
+		must(Core, "HEALTH-006",
+			"An open Health stream sends each change of the state.",
+			"WIRE-002", "SUP-003"),
 		must(Core, "LIFE-001", "A call before Configure is refused with a typed error.", "WIRE-002"),
 		must(Core, "LIFE-002", "EndRun succeeds for every run, also for one that the plugin never saw.", "WIRE-002"),
 		must(Core, "LIFE-003", "A process that was stopped for a while and goes on answers as before.", "SUP-003", "SUP-004"),
@@ -126,6 +129,7 @@ func endRequirements() []Requirement {
 		must(Core, "END-002", "The process ends when standard input closes also while a call is in flight.", "SUP-004"),
 		must(Core, "END-003", "The process ends when it is asked to by SIGTERM.", "SUP-004"),
 		must(Core, "END-004", "The process exits with 0 when standard input closes.", "SUP-001", "SUP-004"),
+		must(Core, "END-005", "The process ignores SIGINT.", "SUP-004"),
 	}
 }
 

@@ -116,6 +116,7 @@ var rowsOfTheContract = []struct {
 	{"http/too-large", "stop!", "request", "no", "413"},
 	{"http/unsupported-media-type", "stop!", "request", "no", "415"},
 	{"http/misdirected", "stop!", "request", "no", "421"},
+	{"http/request-timeout", "stop!", "request", "yes", "408"},
 	{"http/headers-too-large", "stop!", "request", "no", "431"},
 	{"http/bad-encoding", "stop!", "request", "no", "400"},
 	{"http/cross-origin", "stop!", "request", "no", "403"},

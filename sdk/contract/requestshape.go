@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -50,6 +51,9 @@ var (
 		"cap/id", "debug/plan?", "debug/transcript?", "force?", "intent", "meta?", "on-error", "profile", "strict?",
 	}
 )
+
+// queueClasses are the queue classes that a caller may name.
+var queueClasses = []string{"sync", "interactive", "batch"}
 
 // emptyMap stands for maps that the sender left out.
 var emptyMap = edn.MustMap()
@@ -226,7 +230,11 @@ func (s *shape) routing(name string, key, val edn.Value) {
 func (s *shape) queue(name string, key, val edn.Value) {
 	switch name {
 	case "class":
-		s.r.QueueClass = s.keyword(kQueue, key, val)
+		if s.fromHost { // it knows its classes
+			s.r.QueueClass = s.keyword(kQueue, key, val)
+		} else {
+			s.r.QueueClass = s.oneOf(kQueue, key, val, queueClasses...)
+		}
 	case "priority":
 		s.r.Priority = int(s.int(kQueue, key, val, -9, 9))
 	default:
@@ -464,17 +472,21 @@ var visibleASCII = charset{
 	pattern: `^[\x21-\x7e]{1,128}$`,
 }
 
+// oneOf reads a keyword that is one of a few. Any other value is told which ones
+// there are, and the nearest of them.
 func (s *shape) oneOf(parent, key, val edn.Value, words ...string) string {
-	name := s.keyword(parent, key, val)
-	if val.Kind() != edn.KindKeyword {
+	name, isKeyword := val.AsKeyword()
+	if isKeyword && slices.Contains(words, name) {
 		return name
 	}
-	for _, w := range words {
-		if w == name {
-			return name
-		}
+	rank, reason, message := rankRange, "shape/out-of-range", "the request has a value out of range"
+	if !isKeyword {
+		rank, reason, message = rankType, "shape/wrong-type", "the request has a value of the wrong type"
 	}
-	s.outOfRange(parent, key, val, edn.Vector(append([]edn.Value{edn.K("enum")}, keywords(words)...)...))
+	s.add(rank, func() fault {
+		expected := edn.Vector(append([]edn.Value{edn.K("enum")}, keywords(words)...)...)
+		return invalidRequest(reason, message, at(parent, key)).named(val, words).expecting(expected, val)
+	})
 	return words[0]
 }
 

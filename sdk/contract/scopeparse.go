@@ -2,10 +2,12 @@ package contract
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/netip"
 	slashpath "path"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strings"
 
@@ -252,8 +254,8 @@ func (p *scopeParser) patterns(key, v edn.Value) []string {
 			p.add([]edn.Value{key, edn.Int(i)}, "is no pattern")
 			return
 		}
-		if _, err := regexp.Compile(wholeArgument(text)); err != nil {
-			p.add([]edn.Value{key, edn.Int(i)}, "is no regular expression: "+err.Error())
+		if _, err := compileArgument(text); err != nil {
+			p.add([]edn.Value{key, edn.Int(i)}, err.Error())
 			return
 		}
 		out = append(out, text)
@@ -262,8 +264,15 @@ func (p *scopeParser) patterns(key, v edn.Value) []string {
 	return slices.Compact(out)
 }
 
-// wholeArgument anchors a pattern at both ends of an argument.
-func wholeArgument(pattern string) string { return `^(?s:` + pattern + `)$` }
+// compileArgument compiles a pattern that a whole argument has to match. The error continues the name of the pattern.
+func compileArgument(pattern string) (*regexp.Regexp, error) {
+	re, err := regexp.Compile(`^(?s:` + pattern + `)$`)
+	var fault *syntax.Error
+	if errors.As(err, &fault) { // without its Expr, which holds the anchors
+		return nil, fmt.Errorf("is no regular expression: %s", fault.Code)
+	}
+	return re, err
+}
 
 // tidyRule brings the lists of a rule into their one order.
 func tidyRule(r ArgumentRule) ArgumentRule {

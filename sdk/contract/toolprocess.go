@@ -97,9 +97,9 @@ func (t Tool) arguments(p *Program, s *Scope) *Error {
 		for _, alternatives := range rule.Patterns {
 			patterns := make([]*regexp.Regexp, 0, len(alternatives))
 			for _, a := range alternatives {
-				re, err := regexp.Compile(wholeArgument(a))
+				re, err := compileArgument(a)
 				if err != nil {
-					return InvalidToolInput("scope/pattern", t, "the argument pattern %q: %s", a, err)
+					return InvalidToolInput("scope/pattern", t, "the argument pattern %q %s", a, err)
 				}
 				patterns = append(patterns, re)
 			}

@@ -105,7 +105,12 @@ func (r *reader) explain(f *fault, text string, set *settings) *SyntaxError {
 			}
 		}
 	}
-	return f.report(text, set.source)
+	e := f.report(text, set.source)
+	if !r.json && e.Hint == "" && jsonObject.MatchString(text[:min(len(text), jsonReach)]) {
+		e.Message += "; the text looks like JSON, expected EDN"
+		e.Hint = "write keys as keywords, such as {:key \"value\"}"
+	}
+	return e
 }
 
 // findDuplicate looks among the parts of the watched collection, still in the

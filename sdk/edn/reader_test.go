@@ -26,3 +26,26 @@ func TestSyntaxErrorGolden(t *testing.T) {
 	  :message "duplicate key :input (first at 2:11)" :first {:line 2 :column 11} :hint "merge the two values or rename one key"}`)
 	assert.Equal(t, want.String(), syntax.Value().String())
 }
+
+// A text that is JSON is refused as that, and no text of EDN is taken for JSON.
+func TestTextOfJSON(t *testing.T) {
+	for text, is := range map[string]bool{
+		`{"nodes": [{"op": "emit"}]}`: true,
+		"\n[{\"a\":{}}]":              true,
+		`{"a":`:                       true,
+		`{"a" :b :c}`:                 false,
+		`{:a "b": 1}`:                 false,
+		`{:a : 1}`:                    false,
+	} {
+		_, err := edn.ReadString(text)
+		var syntax *edn.SyntaxError
+		require.ErrorAs(t, err, &syntax, text)
+		assert.Equal(t, is, strings.Contains(syntax.Message, "JSON"), text)
+		if is {
+			assert.NotEmpty(t, syntax.Hint, text)
+		}
+	}
+	_, err := edn.ReadJSON([]byte(`{"a": }`))
+	require.Error(t, err)
+	assert.NotContains(t, err.Error(), "expected EDN")
+}

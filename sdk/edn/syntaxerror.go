@@ -2,6 +2,7 @@ package edn
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -85,6 +86,11 @@ type fault struct {
 }
 
 type span struct{ start, end int }
+
+// jsonObject is how an object of JSON begins, alone or in an array. No such text that is wrong as EDN was meant as EDN.
+var jsonObject = regexp.MustCompile(`^\s*(\[\s*)*\{\s*"[^"\\]*":`)
+
+const jsonReach = 256 // bytes in which jsonObject looks
 
 // report turns a fault in text into a SyntaxError. Nothing of it points into
 // text, which may be large and may hold secrets.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"regexp"
 	"strings"
@@ -75,6 +76,9 @@ func (r Report) because() string {
 // where the kernel does not name what is missing.
 func startFailed(path string, err error) error {
 	const noExec = "exec format error"
+	if err := Executable(path); err != nil {
+		return fmt.Errorf("start %w", err)
+	}
 	if interpreter := interpreterOf(path); interpreter != "" {
 		if _, missing := os.Stat(interpreter); errors.Is(missing, os.ErrNotExist) {
 			return fmt.Errorf("start %s: %w: its interpreter %s is not there", path, err, interpreter)
@@ -84,6 +88,16 @@ func startFailed(path string, err error) error {
 		return fmt.Errorf("start %s: %w: it is not a program for this system and processor", path, err)
 	}
 	return fmt.Errorf("start %s: %w", path, err)
+}
+
+// Executable returns an error that says what to do about it if path is a file without the
+// permission to be executed. It is a [fs.ErrPermission].
+func Executable(path string) error {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 != 0 {
+		return nil // what else may be wrong with it is for its start to say
+	}
+	return fmt.Errorf("%s: %w: make it executable, or name its interpreter before it", path, fs.ErrPermission)
 }
 
 // interpreterOf is the program that the kernel runs to load the one at path: that

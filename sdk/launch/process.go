@@ -107,7 +107,7 @@ func Start(c Command) (*Process, error) {
 	if err != nil {
 		closeAll(child)
 		closeAll(parent)
-		return nil, fmt.Errorf("start %s: %w", path, err)
+		return nil, startFailed(path, err)
 	}
 	if orders != nil {
 		program, argv = orders.Path, orders.Args

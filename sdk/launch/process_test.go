@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"runtime"
 	"strconv"
@@ -56,6 +57,21 @@ func TestStartFailures(t *testing.T) {
 		})
 	}
 	assert.Equal(t, before, descriptors(t), "a failed start leaves no descriptor open")
+}
+
+// A file without the permission to be executed gets one explanation, before a start and
+// by one.
+func TestExecutable(t *testing.T) {
+	plain := t.TempDir() + "/plugin.py"
+	require.NoError(t, os.WriteFile(plain, []byte("#!/bin/sh\n"), 0o600))
+	refused := Executable(plain)
+	require.ErrorIs(t, refused, fs.ErrPermission)
+	_, err := Start(Command{Path: plain})
+	require.ErrorIs(t, err, fs.ErrPermission)
+	assert.Contains(t, err.Error(), refused.Error())
+	require.NoError(t, os.Chmod(plain, 0o700))
+	assert.NoError(t, Executable(plain))
+	assert.NoError(t, Executable(plain+"/none"), "its start says so")
 }
 
 // SUP-001: how a process ended is told by wait, with the reason.

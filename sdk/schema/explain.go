@@ -281,6 +281,9 @@ func (e *explainer) unknownKeys(s *Schema, v edn.Value) {
 		}
 		told++
 		e.below(e.step(key, false), func() { e.put(s, edn.Nil(), val, message) })
+		if e.dropped == 0 && !e.secret {
+			e.found[len(e.found)-1].Keys = names
+		}
 	}
 }
 

@@ -32,6 +32,8 @@ type Finding struct {
 	Got edn.Value
 	// Message completes "the value ...": "should be a string".
 	Message string
+	// Keys are the keys that a closed map has, without colons, where the finding is about an unknown one; else nil.
+	Keys []string
 	// Omitted is above zero only in the last finding of a long list, which
 	// counts the ones left out.
 	Omitted int

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -110,6 +111,10 @@ func Read(name string) (text.Pack, error) {
 func readFile(name string) ([]byte, error) {
 	// A pipe or a device would block or never end, so look before opening.
 	info, err := os.Stat(name)
+	var failed *fs.PathError
+	if errors.As(err, &failed) { // the name of the system call says nothing to who names a file
+		return nil, fmt.Errorf("%s: %w", name, failed.Err)
+	}
 	if err != nil {
 		return nil, err
 	}

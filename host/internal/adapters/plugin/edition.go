@@ -165,7 +165,7 @@ func exitWait(err error) time.Duration {
 // errEnded is the error of a process that ended while it was asked something.
 func errEnded(err error, rep launch.Report) error {
 	e := contract.AsError(err)
-	return contract.Errorf("runtime/start-failed", "it ended while the host waited for it (%s): %s", e.Message, rep)
+	return contract.Errorf("runtime/start-failed", "it ended while the host waited for it: %s (%s)", rep, e.Message)
 }
 
 // describe gets the description of the running program, from the cache if it

@@ -324,7 +324,8 @@ func newOutside(t *testing.T) *outside {
 }
 
 // ISO-004, ISO-006: a plugin that tries whatever it can think of gets nothing,
-// says so, and neither the host nor another plugin takes harm.
+// says so, and neither the host nor another plugin takes harm. That it cannot read
+// the admin token is the part of AUTH-030 that keeps it off the admin socket.
 func TestHostilePlugin(t *testing.T) {
 	require.Equal(t, confine.Strict, confine.Probe().Best(),
 		"this machine cannot hold level strict (%+v): the proof that hostile plugins are held cannot be made here", confine.Probe())

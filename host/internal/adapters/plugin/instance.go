@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -413,18 +414,34 @@ func (i *instance) launch(ctx context.Context, gen int) {
 	i.post(evStartFailed{gen: gen, cause: err.cause, err: err.err, report: err.report, permanent: err.permanent, refused: err.refused, uncounted: err.uncounted})
 }
 
-// notServing says why a plugin takes no calls.
+// notServing says why a plugin takes no calls. The message ends with the first cause,
+// because many readers see the message alone.
 func notServing(name string, state State, why *contract.Error) *contract.Error {
 	typ := "runtime/not-ready"
 	if state == Quarantined {
 		typ = "runtime/quarantined"
 	}
-	e := contract.Errorf(typ, "plugin %s is %s", name, state).WithDetail("state", edn.K(string(state)))
+	text := fmt.Sprintf("plugin %s is %s", name, state)
+	if why != nil {
+		text += ": " + firstCause(why).Message
+	}
+	e := contract.Errorf(typ, "%s", text).WithDetail("state", edn.K(string(state)))
+	if state == Stopped || state == Quarantined {
+		e = e.WithHint("\"ferment plugin list\" shows why; \"ferment plugin release " + name + "\" starts it")
+	}
 	if why != nil {
 		e = e.WithCause(why)
 		if typ == "runtime/not-ready" && (why.Source == contract.SourceDownstream || why.Source == contract.SourcePlugin) {
 			e = e.WithSource(why.Source)
 		}
+	}
+	return e
+}
+
+// firstCause is the end of the chain of causes of e.
+func firstCause(e *contract.Error) *contract.Error {
+	for e.Cause != nil {
+		e = e.Cause
 	}
 	return e
 }

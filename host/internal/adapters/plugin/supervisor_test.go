@@ -209,6 +209,7 @@ func TestCrashLoop(t *testing.T) {
 	assert.ErrorIs(t, err, contract.OfType("runtime/quarantined"))
 	_, err = b.client.Invoke(context.Background(), call("p/echo", `{}`))
 	assert.ErrorIs(t, err, contract.OfType("runtime/quarantined"))
+	assert.Contains(t, contract.AsError(err).Message, "no licence", "the message has the first cause")
 
 	require.NoError(t, b.client.Await(context.Background(), "other/echo"))
 	_, err = b.client.Invoke(context.Background(), call("other/echo", `{}`))

@@ -103,36 +103,48 @@ func newGraph(n int, edges []Edge) *Graph {
 	return g
 }
 
-// cycle returns the nodes of one cycle in order, or nil. A node that waits for
-// itself is a cycle of one.
-func (g *Graph) cycle() []int {
-	left := make([]int32, g.n)
+// cycles returns at most as many cycles, each with its nodes in order. No two share a node, and every other cycle shares
+// one with them. A node that waits for itself is a cycle of one.
+func (g *Graph) cycles(most int) [][]int {
+	waits := make([]int32, g.n)
 	var ready []int32
 	for i := range g.n {
-		if left[i] = int32(g.InDegree(i)); left[i] == 0 {
+		if waits[i] = int32(g.InDegree(i)); waits[i] == 0 {
 			ready = append(ready, int32(i))
 		}
 	}
-	done := 0
-	for len(ready) > 0 {
-		i := ready[len(ready)-1]
-		ready = ready[:len(ready)-1]
-		done++
-		for _, j := range g.Succs(int(i)) {
-			if left[j]--; left[j] == 0 {
-				ready = append(ready, j)
+	done := make([]bool, g.n)
+	left := g.n
+	finish := func() {
+		for len(ready) > 0 {
+			i := ready[len(ready)-1]
+			ready = ready[:len(ready)-1]
+			if done[i] {
+				continue
+			}
+			done[i] = true
+			left--
+			for _, j := range g.Succs(int(i)) {
+				if waits[j]--; waits[j] == 0 {
+					ready = append(ready, j)
+				}
 			}
 		}
 	}
-	if done == g.n {
-		return nil
+	var loops [][]int
+	for finish(); left > 0 && len(loops) < most; finish() {
+		loop := g.loop(done)
+		loops = append(loops, loop)
+		for _, i := range loop {
+			ready = append(ready, int32(i))
+		}
 	}
-	return g.loop(left)
+	return loops
 }
 
-// loop follows predecessors that are never done until one comes back.
-func (g *Graph) loop(left []int32) []int {
-	at := slices.IndexFunc(left, func(n int32) bool { return n > 0 })
+// loop follows predecessors that are not done until one comes back.
+func (g *Graph) loop(done []bool) []int {
+	at := slices.Index(done, false)
 	seen := make(map[int]int)
 	var way []int
 	for {
@@ -142,7 +154,7 @@ func (g *Graph) loop(left []int32) []int {
 		seen[at] = len(way)
 		way = append(way, at)
 		for _, j := range g.Preds(at) {
-			if left[j] > 0 {
+			if !done[j] {
 				at = int(j)
 				break
 			}

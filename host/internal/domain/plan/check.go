@@ -19,7 +19,9 @@ func Check(p *Plan, env Env) []Finding {
 	c.list = append(c.list, p.findings...)
 	if env.Registry != nil {
 		p.handlesOf(env.Registry, func(in *Plan, n *Node, served int) {
-			c.bad(checkMap, in.nodesPath, edn.Nil(), ":%s serves %d intents, write :intent beside :fn in %s", n.Layer.Candidates.V[0], served, showPath(in.nodesPath))
+			path := in.path(n.Index, kFn)
+			c.bad(checkMap, path, edn.Nil(), ":%s serves %d intents, write :intent beside :fn in %s",
+				n.Layer.Candidates.V[0], served, showPath(path))
 		})
 	}
 	c.plan(&place{p: p})
@@ -29,13 +31,15 @@ func Check(p *Plan, env Env) []Finding {
 
 // causes leaves out findings that only follow from others. A key that was not understood may be the one that a node
 // lacks, or the one that fills or reads a slot; a name that two nodes write may be meant for one of them, and a
-// later node reads the other. A value that no node may have in its place fits no schema there either.
+// later node reads the other. A value that no node may have in its place fits no schema there either. What looks like a
+// slot and is data was meant to read one, and a binding that holds a slot and fits nothing is reported where it is read.
 func causes(all []Finding) []Finding {
 	unread := false
 	damaged, mistyped := map[string]bool{}, map[string]bool{}
+	var misfits []Finding
 	var writers []lostWriter
 	for _, f := range all {
-		unread = unread || slices.Contains([]string{checkUnknownKey, checkType, checkDuplicate, checkNeverFilled}, f.Check)
+		unread = unread || slices.Contains([]string{checkUnknownKey, checkType, checkDuplicate, checkNeverFilled, checkSlotLike}, f.Check)
 		if w, ok := lostWriterOf(f); ok {
 			writers = append(writers, w)
 		}
@@ -44,12 +48,18 @@ func causes(all []Finding) []Finding {
 			damaged[showPath(f.Path[:len(f.Path)-1])] = true
 		case checkType:
 			mistyped[showPath(f.Path)] = true
+		case checkNeverFits:
+			if f.binding != "" {
+				misfits = append(misfits, f)
+			}
 		}
 	}
 	return slices.DeleteFunc(all, func(f Finding) bool {
 		switch f.Check {
 		case checkNeverRead:
 			return unread
+		case checkSlotLike:
+			return slices.ContainsFunc(misfits, func(m Finding) bool { return m.isFrom(f.Path) })
 		case checkNeverFilled:
 			return slices.ContainsFunc(writers, func(w lostWriter) bool { return w.reaches(f.Path) })
 		case checkNeverFits:
@@ -59,6 +69,13 @@ func causes(all []Finding) []Finding {
 		}
 		return false
 	})
+}
+
+// isFrom reports whether the value that does not fit is the binding under a path.
+func (f Finding) isFrom(path []edn.Value) bool {
+	last := len(path) - 1
+	return last > 0 && edn.Equal(path[last], edn.K(f.binding)) && edn.Equal(path[last-1], edn.K("bindings")) &&
+		len(f.Path) >= last && comparePaths(f.Path[:last-1], path[:last-1]) == 0
 }
 
 // lostWriter is the map with a key that was not understood and may fill a slot.
@@ -149,7 +166,7 @@ func (c *checker) plan(pl *place) {
 		return
 	}
 	pl.all = c.env.traitsOf(p)
-	c.cycle(p, buildGraph(p, pl.all))
+	c.cycles(p, buildGraph(p, pl.all))
 	pl.reads = make([]int, len(p.Nodes)+len(p.Outer))
 	for i := range p.reads {
 		pl.reads[p.reads[i].slot]++
@@ -162,7 +179,7 @@ func (c *checker) plan(pl *place) {
 		in := c.wanted(pl, n)
 		switch n.Op {
 		case OpCall:
-			c.call(p, n, &in)
+			c.call(pl, n, &in)
 		case OpTool:
 			c.tool(p, n, &in)
 		case OpLet:
@@ -186,21 +203,16 @@ func (c *checker) plan(pl *place) {
 	c.unread(pl)
 }
 
-// cycle reports nodes that wait for each other.
-func (c *checker) cycle(p *Plan, g *Graph) {
-	loop := g.cycle()
-	if loop == nil {
-		return
+// cycles reports nodes that wait for each other.
+func (c *checker) cycles(p *Plan, g *Graph) {
+	for _, loop := range g.cycles(MaxFindings) {
+		last := slices.Max(loop)
+		path := p.path(last)
+		if len(p.Nodes[last].Needs) > 0 {
+			path = p.path(last, kNeeds)
+		}
+		c.bad(checkCycle, path, edn.Nil(), "nodes wait for each other: %s", p.way(loop))
 	}
-	first := loop[0]
-	for _, i := range loop {
-		first = max(first, i)
-	}
-	path := p.path(first)
-	if len(p.Nodes[first].Needs) > 0 {
-		path = p.path(first, kNeeds)
-	}
-	c.bad(checkCycle, path, edn.Nil(), "nodes wait for each other: %s", p.way(loop))
 }
 
 // way shows a cycle, beginning with its first node in program order.

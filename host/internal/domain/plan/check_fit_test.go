@@ -211,7 +211,8 @@ func TestSlotsOfOneProducer(t *testing.T) {
 	for _, first := range []string{`{:slot/id :s}`, `{:slot/path [:s :quality]}`} {
 		got := lines(t, `{:nodes [{:op :call :intent :flow/make :as :s}`+take(first)+take(`{:slot/path [:s :out]}`)+`]}`, env)
 		require.Len(t, got, 1)
-		assert.Contains(t, got[0], "[:s :out] of schema :res/made can never fit :req/taken in [:nodes 2 :input :x]")
+		assert.Contains(t, got[0], "CHECK-020 [:s :out] of schema :res/made")
+		assert.Contains(t, got[0], "in [:nodes 2 :input :x]")
 	}
 	// The other way round for another place.
 	const mixed = "[:map [:a :string] [:b :int]]"
@@ -219,7 +220,8 @@ func TestSlotsOfOneProducer(t *testing.T) {
 		got := lines(t, `{:nodes [{:op :call :intent :flow/make :as :s} {:op :call :intent :flow/take :input `+
 			`{:x {:slot/path [:s :out :a]} :y {:slot/path [:s :out :a]}}}]}`, flow(t, mixed, in))
 		require.Len(t, got, 1)
-		assert.Contains(t, got[0], "[:s :out :a] of schema :res/made can never fit :req/taken in [:nodes 1 :input "+bad+"]")
+		assert.Contains(t, got[0], "CHECK-020 [:s :out :a] of schema :res/made")
+		assert.Contains(t, got[0], "in [:nodes 1 :input "+bad+"]")
 	}
 }
 
@@ -276,7 +278,7 @@ func TestAlternativesOfTools(t *testing.T) {
 	assert.Equal(t, []string{"CHECK-013 [:nodes 1 :requires :in-schema]"}, places(t, env,
 		before+`{:op :call :intent :flow/take :requires {:in-schema :req/unknown} :input {:x {:slot/path [:s :a]}}}]}`))
 	assert.Empty(t, misfits(t, env,
-		before+`{:op :map :over [1] :fn {:cap/ref :flow/taker}} {:op :emit :input [{:slot/path [:s :a]}]}]}`))
+		before+`{:op :map :over [{:x 1}] :fn {:cap/ref :flow/taker}} {:op :emit :input [{:slot/path [:s :a]}]}]}`))
 }
 
 // misfits lists severity and path of the findings CHECK-020 of a plan.
@@ -361,7 +363,10 @@ func TestKnownValuesThatMayFit(t *testing.T) {
 			nested("{:slot/path [:s 0 1]}"), maybe},
 		{`{:op :map :over [` + strings.Repeat(`"a" `, 64) + `] :item :s :as :p :body ` + nested(s), never},
 		{`{:op :map :over [` + strings.Repeat(`"a" `, 65) + `] :item :s :as :p :body ` + nested(s), maybe},
-		{`{:op :map :over ["a"] :item :i :as :p :fn {:cap/ref :flow/taker}} {:op :emit :input :p}`, maybe},
+		{`{:op :map :over [{:x 1}] :item :i :as :p :fn {:cap/ref :flow/taker}} {:op :emit :input :p}`, maybe},
+		{`{:op :map :over [{:x "1"} {:x 1}] :item :i :as :p :fn {:cap/ref :flow/taker}} {:op :emit :input :p}`, maybe},
+		{`{:op :map :over [{:x "1"} {}] :item :i :as :p :fn {:cap/ref :flow/taker}} {:op :emit :input :p}`, never},
+		{`{:op :map :over ["a"] :item :i :as :p :fn {:cap/ref :flow/taker}} {:op :emit :input :p}`, never}, // it becomes {:value "a"}
 
 		{`{:op :let :value "text" :as :s} {:op :map :over :s :as :p :body [{:op :emit :input :item}]} {:op :emit :input :p}`, never},
 		{`{:op :let :value {:a 5} :as :s} {:op :map :over {:slot/path [:s :a]} :as :p :body [{:op :emit :input :item}]} {:op :emit :input :p}`, never},

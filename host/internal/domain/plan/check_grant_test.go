@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -60,34 +61,40 @@ func TestGrantCoversCallsAndTools(t *testing.T) {
 		name, nodes string
 		roles       []string
 		path        []edn.Value // of the one finding; nil: the plan is accepted
+		ask         string      // effect that the request is to allow
 	}{
-		{"tool permitted", tool(inside + allowed), admin, nil},
-		{"call permitted", call("fs/write", inside+allowed), admin, nil},
-		{"tool, role without the effect", tool(inside + allowed), nil, at(0, "tool/id")},
-		{"call, role without the effect", call("fs/write", inside+allowed), nil, at(0, "intent")},
-		{"tool, path outside the scope", tool(outside + allowed), admin, at(0, "input")},
-		{"call, path outside the scope", call("fs/write", outside+allowed), admin, at(0, "input")},
-		{"call, input known to the run only", bound + call("fs/write", filled+allowed), admin, nil},
-		{"call, any input known to the run only", bound + call("fs/put", filled+allowed), admin, nil},
-		{"call, any input outside the scope", call("fs/put", outside+allowed), admin, at(0, "input")},
-		{"tool, root relative to the run", tool(` :input {:root "x" :path "reports/a" :content "x"}` + allowed), admin, nil},
+		{"tool permitted", tool(inside + allowed), admin, nil, ""},
+		{"call permitted", call("fs/write", inside+allowed), admin, nil, ""},
+		{"tool, role without the effect", tool(inside + allowed), nil, at(0, "tool/id"), ""},
+		{"call, role without the effect", call("fs/write", inside+allowed), nil, at(0, "intent"), ""},
+		{"tool, path outside the scope", tool(outside + allowed), admin, at(0, "input"), ""},
+		{"call, path outside the scope", call("fs/write", outside+allowed), admin, at(0, "input"), ""},
+		{"call, input known to the run only", bound + call("fs/write", filled+allowed), admin, nil, ""},
+		{"call, any input known to the run only", bound + call("fs/put", filled+allowed), admin, nil, ""},
+		{"call, any input outside the scope", call("fs/put", outside+allowed), admin, at(0, "input"), ""},
+		{"tool, root relative to the run", tool(` :input {:root "x" :path "reports/a" :content "x"}` + allowed), admin, nil, ""},
 		{"tool, root outside the scope", tool(` :input {:root "/x" :path "reports/a" :content "x"}` + allowed), admin,
-			at(0, "input")},
-		{"tool, effect missing in the node", tool(inside + ` :effects {:allowed #{:net/http}}`), nil, at(0, "effects")},
-		{"tool, scope disabled by the node", bound + tool(filled+disabled), admin, at(1, "tool/id")},
-		{"call, scope disabled by the node", bound + call("fs/write", filled+disabled), admin, at(1, "intent")},
-		{"call, scope that nothing enforces", call("fs/scribe", narrowed), admin, at(0, "intent")},
-		{"call, effect disabled by the host", call("fs/save", allowed+` :cap/id :web/save`), admin, at(0, "intent")},
-		{"call, one of two permitted", call("fs/save", inside+allowed), admin, nil},
-		{"call, both denied", call("fs/save", outside+allowed), admin, at(0, "input")},
-		{"call, another without effects", call("fs/save", outside+allowed+` :dispatch {:candidates [:fs/write :calc/save]}`), admin, nil},
+			at(0, "input"), ""},
+		{"nothing allowed, call disabled by the host", call("fs/save", ` :cap/id :web/save`), admin, at(0, "intent"), ""},
+		{"nothing allowed, call permitted else", call("fs/save", inside), admin, at(0, "intent"), "fs/write"},
+		{"tool, effect missing in the node", tool(inside + ` :effects {:allowed #{:net/http}}`), nil, at(0, "effects"), ""},
+		{"tool, scope disabled by the node", bound + tool(filled+disabled), admin, at(1, "tool/id"), ""},
+		{"call, scope disabled by the node", bound + call("fs/write", filled+disabled), admin, at(1, "intent"), ""},
+		{"call, scope that nothing enforces", call("fs/scribe", narrowed), admin, at(0, "intent"), ""},
+		{"call, effect disabled by the host", call("fs/save", allowed+` :cap/id :web/save`), admin, at(0, "intent"), ""},
+		{"call, one of two permitted", call("fs/save", inside+allowed), admin, nil, ""},
+		{"call, both denied", call("fs/save", outside+allowed), admin, at(0, "input"), ""},
+		{"call, another without effects", call("fs/save", outside+allowed+` :dispatch {:candidates [:fs/write :calc/save]}`), admin, nil, ""},
 		{"call inside a map", `{:op :map :over [1] :body [` + call("fs/write", inside+allowed) + `]}`, nil,
-			append(at(0, "body"), edn.Int(0), edn.K("intent"))},
+			append(at(0, "body"), edn.Int(0), edn.K("intent")), ""},
 		{"handle of a map", `{:op :map :over [1] :fn {:cap/ref :fs/scribe}}`, nil,
-			append(at(0, "fn"), edn.Int(0), edn.K("intent"))},
+			at(0, "fn"), ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			env := plan.Env{Registry: reg, Grant: effects.Grant(row.roles)}
+			if strings.HasPrefix(row.name, "nothing allowed") {
+				env.Request.Effects = policy.Of([]string{}, policy.Origin{Source: policy.SourceRequest})
+			}
 			p, _ := readPlan(t, `{:nodes [`+row.nodes+`]}`)
 			var errs []plan.Finding
 			for _, f := range plan.Check(p, env) {
@@ -102,6 +109,10 @@ func TestGrantCoversCallsAndTools(t *testing.T) {
 			require.Len(t, errs, 1)
 			assert.Equal(t, "CHECK-021", errs[0].Check)
 			assert.True(t, edn.Equal(edn.Vector(row.path...), edn.Vector(errs[0].Path...)), "%v", errs[0].Path)
+			assert.Equal(t, row.ask, errs[0].Effect, "a request is asked to allow only what the configuration permits")
+			if strings.HasSuffix(row.name, "by the host") {
+				assert.NotEmpty(t, errs[0].Hint)
+			}
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -75,9 +76,6 @@ func (c *checker) readable(pl *place, r *slotRef) []edn.Value {
 // knownFits reports a slot in an input none of whose known values its place accepts.
 func (c *checker) knownFits(pl *place, r *read) {
 	reader := &pl.p.Nodes[r.node]
-	if reader.Fn {
-		return // an item that is not a map is wrapped
-	}
 	values := c.readable(pl, r.ref)
 	if len(values) == 0 {
 		return
@@ -91,14 +89,116 @@ func (c *checker) knownFits(pl *place, r *read) {
 	if !all || len(wanted) == 0 {
 		return
 	}
-	for _, v := range values {
+	for i, v := range values {
+		if reader.Fn && !v.IsMap() {
+			v = edn.MustMap(kValue, v) // as the run wraps it
+			values[i] = v
+		}
 		if slices.ContainsFunc(wanted, func(s *schema.Schema) bool { return s.Valid(v) }) {
 			return
 		}
 	}
 	path := pl.p.path(r.node, r.where...)
-	c.bad(checkNeverFits, path, edn.Nil(), "%s is %s, which can never fit :%s in %s", r.ref.path(),
-		show(values[0]), name, showPath(path))
+	why := ""
+	if isSlot, _ := slotShape(values[0]); isSlot {
+		why = ", because a slot in :bindings is data"
+	} else if fs := wanted[0].Validate(values[0]); len(fs) > 0 {
+		why = ": " + fs[0].Message
+		if len(fs[0].Path) > 0 {
+			why = ": " + showPath(fs[0].Path) + " " + fs[0].Message
+		}
+	}
+	c.report(Finding{
+		Check: checkNeverFits, Path: path, binding: r.name,
+		Message: fmt.Sprintf("%s is %s, which can never fit :%s%s, in %s", r.ref.path(), show(values[0]), name, why,
+			showPath(path)),
+	}, false)
+}
+
+// slotCandidates reports slots among the candidates of a call that hold something other than a known capability, as far
+// as the plan says what they hold. It returns the candidates if the plan says all of them, else nil.
+func (c *checker) slotCandidates(pl *place, n *Node) (ids []string, ok bool) {
+	t := n.Candidates
+	if t.Constant() {
+		return nil, true // there is none, or it was refused when it was read
+	}
+	list, said, ok := t.root.kind == partSlot, true, true
+	given := make([]edn.Value, len(t.slots))
+	for i := range t.slots {
+		r := &t.slots[i]
+		values := c.readable(pl, r)
+		if said = said && len(values) == 1; len(values) == 0 {
+			continue
+		}
+		given[i] = values[0]
+		if !slices.ContainsFunc(values, func(v edn.Value) bool { return c.isCandidate(v, list) }) {
+			c.wrongCandidate(pl, n, r, values[0], list)
+			ok = false
+		}
+	}
+	if !said || !ok {
+		return nil, ok
+	}
+	all := t.source
+	if list {
+		all = given[0]
+	}
+	slot := 0
+	for e := range all.Elems() {
+		if isSlot, _ := slotShape(e); isSlot && !list {
+			e = given[slot]
+			slot++
+		}
+		id, _ := capRef(e)
+		ids = append(ids, id)
+	}
+	return ids, true
+}
+
+// isCandidate reports whether a value is a known capability, or a list of some.
+func (c *checker) isCandidate(v edn.Value, list bool) bool {
+	if !list {
+		id, isRef := capRef(v)
+		_, known := c.env.Registry.Capability(id)
+		return isRef && known
+	}
+	if !isCollection(v) {
+		return false
+	}
+	for e := range v.Elems() {
+		if !c.isCandidate(e, false) {
+			return false
+		}
+	}
+	return true
+}
+
+// wrongCandidate reports what a slot among the candidates holds. The handle of a let is reported there.
+func (c *checker) wrongCandidate(pl *place, n *Node, r *slotRef, v edn.Value, list bool) {
+	path := pl.p.path(n.Index, kFn)
+	if !n.Fn {
+		path = pl.p.path(n.Index, append([]edn.Value{kDispatch, kCandidates}, r.where...)...)
+	}
+	wanted := "a capability id or a handle"
+	isElement := isCollection(v)
+	if list {
+		wanted = "a vector of capability ids and handles"
+		for e := range v.Elems() {
+			if !c.isCandidate(e, false) {
+				v = e
+				break
+			}
+		}
+	}
+	id, isRef := capRef(v)
+	isRef = isRef && (!list || isElement)
+	switch w := pl.writer(r.slot); {
+	case !isRef:
+		c.bad(checkType, path, edn.Nil(), "wanted %s, got %s from the slot :%s, in %s", wanted, show(v), r.name, showPath(path))
+	case w != nil && w.Op == OpLet && edn.Equal(w.Value.Source(), v) && v.IsMap():
+	default:
+		c.capability(path, id, "capability")
+	}
 }
 
 // hasItems reports whether a map node can go over a value.

@@ -12,11 +12,15 @@ import (
 )
 
 // call checks the names, gates and candidates of a call.
-func (c *checker) call(p *Plan, n *Node, in *wanted) {
+func (c *checker) call(pl *place, n *Node, in *wanted) {
+	p := pl.p
 	known := c.intent(p, n)
 	named := c.capabilities(p, n)
+	given, fit := c.slotCandidates(pl, n)
+	named = named && fit
 	named = c.schemas(p, n) && named
 	c.role(p, n)
+	c.excluded(p, n)
 	c.checks(p, n)
 	if !known {
 		return
@@ -29,8 +33,13 @@ func (c *checker) call(p *Plan, n *Node, in *wanted) {
 	if !named {
 		return
 	}
-	if n.Candidates == nil {
+	switch {
+	case n.Candidates == nil:
 		c.bindable(p, n, l)
+	case given != nil:
+		said := *l
+		said.Candidates = policy.Of(given, policy.Origin{Source: policy.SourceNode, Where: n.ID})
+		c.bindable(p, n, &said)
 	}
 	c.parallel(p, n, l)
 }
@@ -91,19 +100,45 @@ func (c *checker) capabilities(p *Plan, n *Node) bool {
 	ok := n.CapID == "" || c.capability(p.path(n.Index, kCapID), n.CapID, "capability")
 	if n.Layer != nil && n.Layer.Candidates.Set {
 		for i, id := range n.Layer.Candidates.V {
-			ok = c.capability(p.path(n.Index, kDispatch, kCandidates, edn.Int(int64(i))), id, "capability") && ok
+			ok = c.capability(p.candidate(n, i), id, "capability") && ok
 		}
 	}
 	if n.Candidates != nil && isCollection(n.Candidates.source) {
 		i := 0
 		for e := range n.Candidates.source.Elems() {
 			if id, isRef := capRef(e); isRef {
-				ok = c.capability(p.path(n.Index, kDispatch, kCandidates, edn.Int(int64(i))), id, "capability") && ok
+				ok = c.capability(p.candidate(n, i), id, "capability") && ok
 			}
 			i++
 		}
 	}
 	return ok
+}
+
+// excluded warns of a capability that a node excludes and that nothing provides: it excludes nothing.
+func (c *checker) excluded(p *Plan, n *Node) {
+	exclude, _ := p.nodeValue(n.Index).GetIn(kDispatch, kExclude)
+	i := 0
+	for e := range exclude.Elems() {
+		id, named := e.AsKeyword()
+		if _, known := c.env.Registry.Capability(id); named && !known {
+			path := p.path(n.Index, kDispatch, kExclude, elementStep(exclude, e, i))
+			near := keywordOr(c.env.Registry.NearestCapability(id))
+			c.report(Finding{
+				Check: checkCapability, Severity: Warning, Path: path, Nearest: near,
+				Message: fmt.Sprintf("unknown capability :%s excludes nothing, in %s", id, showPath(path)) + suggest(near),
+			}, false)
+		}
+		i++
+	}
+}
+
+// candidate returns the path of candidate i of a call.
+func (p *Plan) candidate(n *Node, i int) []edn.Value {
+	if n.Fn {
+		return p.path(n.Index, kFn)
+	}
+	return p.path(n.Index, kDispatch, kCandidates, edn.Int(int64(i)))
 }
 
 // handle checks a capability handle that is the value of a let.
@@ -292,7 +327,7 @@ func (p *Plan) narrowKeys(n *Node) []narrowKey {
 	outSchema := func(d *policy.Demand, base *policy.Layer) { d.Layer.Requires.OutSchema = base.Requires.OutSchema }
 	add(func(d *policy.Demand, _ *policy.Layer) { d.CapID = "" }, kCapID)
 	add(func(d *policy.Demand, base *policy.Layer) { d.Layer.Candidates = base.Candidates }, kDispatch, kCandidates)
-	add(func(d *policy.Demand, base *policy.Layer) { d.Layer.Exclude = base.Exclude }, kDispatch, edn.K("exclude"))
+	add(func(d *policy.Demand, base *policy.Layer) { d.Layer.Exclude = base.Exclude }, kDispatch, kExclude)
 	add(outSchema, kOutput, kSchema)
 	add(outSchema, kRequires, edn.K("out-schema"))
 	add(func(d *policy.Demand, base *policy.Layer) {
@@ -322,7 +357,9 @@ func (c *checker) effectsOnly(p *Plan, n *Node, l *policy.Layer, rejected []poli
 			return false
 		}
 	}
-	r := rejected[0]
+	// What a request can change comes first.
+	first := slices.IndexFunc(rejected, func(r policy.Rejection) bool { return r.Denied == nil && c.refused(n, r.Cap) == nil })
+	r := rejected[max(0, first)]
 	if r.Denied != nil {
 		c.denied(p, n, l, &r, kIntent)
 		return true
@@ -344,9 +381,36 @@ func (c *checker) uncovered(p *Plan, n *Node, effect, by string, key edn.Value) 
 		}
 	}
 	path := p.path(n.Index, key)
+	if err := c.refused(n, by); err != nil {
+		c.forbidden(path, err)
+		return
+	}
 	c.report(Finding{
 		Check: checkEffects, Path: path, Effect: effect,
 		Message: fmt.Sprintf(":%s is needed by :%s and not allowed to the request in %s", effect, by, showPath(path)),
+	}, false)
+}
+
+// refused is the error of a capability whose effects the caller may not have even if the request allows them; nil if
+// the caller may have them.
+func (c *checker) refused(n *Node, by string) *contract.Error {
+	capability, known := c.env.Registry.Capability(by)
+	if !known {
+		capability, known = c.env.Registry.Tool(by)
+	}
+	if !known || c.env.Grant == nil {
+		return nil
+	}
+	allowed := c.env.Written(n.Intent, n.Layer)
+	allowed.Effects = policy.Of(capability.Effects, policy.Origin{Source: policy.SourceRequest})
+	_, err := c.env.Grant.Decide(policy.Need{Capability: capability, Layer: &allowed})
+	return err
+}
+
+// forbidden reports an effect that the configuration keeps from the caller.
+func (c *checker) forbidden(path []edn.Value, err *contract.Error) {
+	c.report(Finding{
+		Check: checkEffects, Path: path, Hint: err.Hint, Message: fmt.Sprintf("%s, in %s", err.Message, showPath(path)),
 	}, false)
 }
 
@@ -358,8 +422,7 @@ func (c *checker) denied(p *Plan, n *Node, l *policy.Layer, r *policy.Rejection,
 			key = edn.K("input")
 		}
 	}
-	path := p.path(n.Index, key)
-	c.bad(checkEffects, path, edn.Nil(), "%s, in %s", r.Denied.Message, showPath(path))
+	c.forbidden(p.path(n.Index, key), r.Denied)
 }
 
 // permits asks the grant of the caller about the effects of a node (FX-002), as
@@ -400,7 +463,8 @@ func (c *checker) tool(p *Plan, n *Node, in *wanted) {
 	}
 	capability, ok := c.env.Registry.Tool(n.ToolID)
 	if !ok {
-		c.capability(p.path(n.Index, kToolID), n.ToolID, "tool")
+		path := p.path(n.Index, kToolID)
+		c.bad(checkCapability, path, keywordOr(c.env.Registry.NearestTool(n.ToolID)), "unknown tool :%s in %s", n.ToolID, showPath(path))
 		return
 	}
 	l := c.merged(p, n)

@@ -176,7 +176,16 @@ func (c *checker) compatible(p *Plan, r *read, in *wanted) {
 		return
 	}
 	path := p.path(r.node, r.where...)
-	c.bad(checkNeverFits, path, edn.Nil(), "%s of schema :%s can never fit :%s in %s", r.ref.path(), pair.producer, pair.consumer, showPath(path))
+	given, wants := c.ends(pair, keysOf(below), r.ref.where, len(r.ref.steps) == 0)
+	is, want := specOf(given), specOf(wants)
+	if at, g, w := unfit(given[0], wants[0]); len(at) > 0 {
+		is, want = "a map without "+showPath(at), specOf([]*schema.Schema{w})+" there"
+		if g != nil {
+			is = specOf([]*schema.Schema{g}) + " at " + showPath(at)
+		}
+	}
+	c.bad(checkNeverFits, path, edn.Nil(), "%s of schema :%s is %s and can never fit :%s, which wants %s, in %s", r.ref.path(),
+		pair.producer, is, pair.consumer, want, showPath(path))
 }
 
 // fitPair names the schemas at both ends of a slot.
@@ -234,29 +243,7 @@ var mapSchema = sync.OnceValue(func() *schema.Schema { return schema.MustCompile
 // decideFit is false only if every schema that the producer can have at its path
 // surely misses every schema that the consumer can want at its own.
 func (c *checker) decideFit(pair fitPair, from, to []edn.Value, whole bool) bool {
-	in, ok := c.env.Registry.Schema(pair.consumer)
-	if !ok {
-		return true
-	}
-	wanted, all := reach([]*schema.Schema{in}, to, true)
-	if !all || len(wanted) == 0 {
-		return true
-	}
-	given := []*schema.Schema{mapSchema()}
-	if whole {
-		// A whole slot is a map, but for text positions, where its text goes.
-		if wantsText(in.Branches(to...)) {
-			return true
-		}
-	} else {
-		out, ok := c.env.Registry.Schema(pair.producer)
-		if !ok {
-			return true
-		}
-		if given, all = reach([]*schema.Schema{out}, from, true); !all || len(given) == 0 {
-			return true
-		}
-	}
+	given, wanted := c.ends(pair, from, to, whole)
 	for _, g := range given {
 		for _, w := range wanted {
 			if schema.Satisfies(g, w) != schema.No {
@@ -264,7 +251,66 @@ func (c *checker) decideFit(pair fitPair, from, to []edn.Value, whole bool) bool
 			}
 		}
 	}
-	return false
+	return len(given) == 0
+}
+
+// ends returns the schemas that the producer can have at its path and those that the consumer can want at its own; none
+// if some of them are not known.
+func (c *checker) ends(pair fitPair, from, to []edn.Value, whole bool) (given, wanted []*schema.Schema) {
+	in, ok := c.env.Registry.Schema(pair.consumer)
+	if !ok {
+		return nil, nil
+	}
+	wanted, all := reach([]*schema.Schema{in}, to, true)
+	switch {
+	case !all || len(wanted) == 0:
+		return nil, nil
+	case whole && wantsText(in.Branches(to...)):
+		return nil, nil
+	case whole: // a map, but for text positions, where its text goes
+		return []*schema.Schema{mapSchema()}, wanted
+	}
+	out, ok := c.env.Registry.Schema(pair.producer)
+	if !ok {
+		return nil, nil
+	}
+	if given, all = reach([]*schema.Schema{out}, from, true); !all || len(given) == 0 {
+		return nil, nil
+	}
+	return given, wanted
+}
+
+// unfit follows two schemas of maps to the first required part of the wanted one that the given one never has. The
+// given part is nil if the given schema has none; the path is empty if the schemas are not both of maps.
+func unfit(given, wanted *schema.Schema) (at []edn.Value, g, w *schema.Schema) {
+	g, w = given.Deref(), wanted.Deref()
+	for g.Kind() == schema.KindMap && w.Kind() == schema.KindMap {
+		entries := w.Entries()
+		i := slices.IndexFunc(entries, func(e schema.Entry) bool {
+			have, has := g.Entry(e.Key)
+			return !e.Optional && (has && schema.Satisfies(have.Schema, e.Schema) == schema.No || !has && g.Closed())
+		})
+		if i < 0 {
+			break
+		}
+		at, w = append(at, entries[i].Key), entries[i].Schema.Deref()
+		have, has := g.Entry(entries[i].Key)
+		if !has {
+			return at, nil, w
+		}
+		g = have.Schema.Deref()
+	}
+	return at, g, w
+}
+
+// specOf shows the first of some schemas in a message.
+func specOf(list []*schema.Schema) string {
+	const most = 40
+	s := list[0]
+	if spec := s.String(); len(spec) <= most {
+		return spec
+	}
+	return ":" + s.Kind().String()
 }
 
 // maxBranches bounds how many alternatives are followed; beyond it nothing is

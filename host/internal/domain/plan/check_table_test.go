@@ -61,10 +61,11 @@ func TestCheckTable(t *testing.T) {
 		{respond + ` :budget 5}`, []string{`1:72: error CHECK-015 wanted a map, got 5, in [:nodes 0 :budget]`}},
 		{respond + ` :session? true}`, []string{`1:64: error CHECK-010 this build does not have :session?, remove it in [:nodes 0]`}},
 		// IR-012: a map over a handle.
-		{`{:op :map :over [1] :fn {:cap/ref :llm/voice} :intent :text/respond :done {:must #{:schema-valid}} :dispatch {:policy :declared}}`, nil},
-		{`{:op :map :over [1] :fn {:cap/ref :llm/voice}}`, nil},
-		{`{:op :map :over [1] :fn {:cap/ref :llm/voic}}`, []string{`1:34: error CHECK-012 unknown capability :llm/voic in [:nodes 0 :fn 0 :dispatch :candidates 0]; nearest is :llm/voice`}},
-		{`{:op :map :over [1] :fn {:cap/ref :llm/voice} :intent :text/respnd}`, []string{`1:34: error CHECK-011 unknown intent :text/respnd in [:nodes 0 :fn 0 :intent]; nearest is :text/respond`}},
+		{`{:op :map :over [{:prompt "p"}] :fn {:cap/ref :llm/voice} :intent :text/respond :done {:must #{:schema-valid}} :dispatch {:policy :declared}}`, nil},
+		{`{:op :map :over [{:prompt "p"}] :fn {:cap/ref :llm/voice}}`, nil},
+		{`{:op :map :over [1] :fn {:cap/ref :llm/voice}}`, []string{`1:26: error CHECK-020 :item is {:value 1}, which can never fit :req/text: [:prompt] required key is missing, in [:nodes 0 :over]`}},
+		{`{:op :map :over [1] :fn {:cap/ref :llm/voic}}`, []string{`1:34: error CHECK-012 unknown capability :llm/voic in [:nodes 0 :fn]; nearest is :llm/voice`}},
+		{`{:op :map :over [1] :fn {:cap/ref :llm/voice} :intent :text/respnd}`, []string{`1:64: error CHECK-011 unknown intent :text/respnd in [:nodes 0 :intent]; nearest is :text/respond`}},
 		{`{:op :map :over [1] :fn :llm/voice}`, []string{`1:34: error CHECK-015 wanted a handle such as {:cap/ref :ns/name}, or a slot that holds one, got :llm/voice, in [:nodes 0 :fn]`}},
 		{`{:op :map :over [1] :fn {:slot/id :best}}`, []string{`1:34: error CHECK-027 which intent a handle from a slot serves is not known before the run: write :intent beside :fn in [:nodes 0 :fn]`}},
 		{`{:op :map :over [1] :fn {:cap/ref :llm/voice} :dispatch {:candidates [:llm/voice]}}`, []string{`1:79: error CHECK-027 the :fn of a map says who is asked, remove :candidates in [:nodes 0 :dispatch :candidates]`}},
@@ -116,7 +117,7 @@ func TestCheckTable(t *testing.T) {
 			`1:10: error CHECK-015 the op :tool needs :effects in [:nodes 0]`}},
 		{`{:op :plan}`, []string{`1:10: error CHECK-015 the op :plan needs :plan in [:nodes 0]`}},
 		{`{:op :emit :as "x"}`, []string{`1:21: error CHECK-010 unknown key :as in [:nodes 0]; nearest is :id`}},
-		{`{:op :let :value 1 :as "x"}`, []string{`1:33: error CHECK-015 wanted a keyword, got "x", in [:nodes 0 :as]`}},
+		{`{:op :let :value 1 :as "x"}`, []string{`1:33: error CHECK-015 wanted a keyword, got "x", in [:nodes 0 :as]; nearest is :x`}},
 		{`{:op :let :value 1 :id 7}`, []string{`1:33: error CHECK-015 wanted a string as the id of a node, got 7, in [:nodes 0 :id]`}},
 		{`{:op :emit :input 1 :needs "a"}`, []string{`1:37: error CHECK-015 wanted a vector of node ids, got "a", in [:nodes 0 :needs]`}},
 		{`{:op :emit :input 1 :needs ["a" 7]} {:id "b" :op :emit :input 1}`, []string{
@@ -133,17 +134,17 @@ func TestCheckTable(t *testing.T) {
 		{`{:op :let :value [] :as :a} {:op :emit :input {:slot/path [:a -1]}}`, []string{
 			`1:56: error CHECK-015 wanted an index from 0 in a slot path, got -1, in [:nodes 1 :input]`}},
 		{`{:op :call :intent "x" :input 5}`, []string{
-			`1:29: error CHECK-015 wanted a keyword, got "x", in [:nodes 0 :intent]`,
+			`1:29: error CHECK-015 wanted a keyword, got "x", in [:nodes 0 :intent]; nearest is :x`,
 			`1:40: error CHECK-015 wanted a map, got 5, in [:nodes 0 :input]`}},
 		{respond + ` :temperature 3}`, []string{`1:77: error CHECK-015 wanted a number from 0 to 2, got 3, in [:nodes 0 :temperature]`}},
 		{respond + ` :deadline-ms 0}`, []string{`1:77: error CHECK-015 wanted an integer from 1 to 86400000, got 0, in [:nodes 0 :deadline-ms]`}},
 		{respond + ` :model 5 :role "r" :system 5}`, []string{
 			`1:71: error CHECK-015 wanted a keyword or a string, got 5, in [:nodes 0 :model]`,
-			`1:79: error CHECK-015 wanted a keyword, got "r", in [:nodes 0 :role]`,
+			`1:79: error CHECK-015 wanted a keyword, got "r", in [:nodes 0 :role]; nearest is :r`,
 			`1:91: error CHECK-015 wanted a string or a slot, got 5, in [:nodes 0 :system]`}},
 		{respond + ` :done {:score-min 2 :must :schema-valid}}`, []string{
 			`1:82: error CHECK-015 wanted a number from 0 to 1, got 2, in [:nodes 0 :done :score-min]`,
-			`1:90: error CHECK-015 wanted a set of keywords, got :schema-valid, in [:nodes 0 :done :must]`}},
+			`1:90: error CHECK-015 wanted a set of keywords, got :schema-valid, in [:nodes 0 :done :must]; nearest is #{:schema-valid}`}},
 		{respond + ` :dispatch {:retry {:same-cap-max -1}}}`, []string{`1:97: error CHECK-015 wanted an integer from 0 to 16, got -1, in [:nodes 0 :dispatch :retry :same-cap-max]`}},
 		{respond + ` :dispatch {:candidates ["llm/voice"]}}`, []string{`1:88: error CHECK-015 wanted a capability id or a handle, got "llm/voice", in [:nodes 0 :dispatch :candidates 0]`}},
 		{respond + ` :dispatch {:candidates :llm/voice}}`, []string{`1:87: error CHECK-015 wanted a vector of capability ids, got :llm/voice, in [:nodes 0 :dispatch :candidates]`}},
@@ -152,20 +153,20 @@ func TestCheckTable(t *testing.T) {
 			`1:102: error CHECK-015 wanted a set of keywords, got 2, in [:nodes 0 :dispatch :exclude]`,
 			`1:125: error CHECK-015 wanted an integer from 0 to 86400000, got -1, in [:nodes 0 :dispatch :timeout :extend-ms]`}},
 		{respond + ` :dispatch {:switch-on #{:runtime/crushed}}}`, []string{`1:86: error CHECK-015 switch-on: there is no error type :runtime/crushed; nearest is :runtime/crashed in [:nodes 0 :dispatch :switch-on]`}},
-		{respond + ` :dispatch {:switch-on/replace :timeout/soft}}`, []string{`1:94: error CHECK-015 wanted a set of keywords, got :timeout/soft, in [:nodes 0 :dispatch :switch-on/replace]`}},
+		{respond + ` :dispatch {:switch-on/replace :timeout/soft}}`, []string{`1:94: error CHECK-015 wanted a set of keywords, got :timeout/soft, in [:nodes 0 :dispatch :switch-on/replace]; nearest is #{:timeout/soft}`}},
 		{respond + ` :requires {:result/type :text}}`, []string{`1:88: error CHECK-015 wanted :value, :plan or :stream, got :text, in [:nodes 0 :requires :result/type]`}},
 		{respond + ` :output {:schema :res/code} :requires {:out-schema :res/text}}`, []string{
 			`1:81: error CHECK-025 no candidate can serve :text/respond in [:nodes 0 :output :schema]: :llm/voice is requires/schema-mismatch`,
 			`1:115: error CHECK-015 two different values for :out-schema in [:nodes 0]`}},
 		{respond + ` :effects {:allowed #{:fs/rite}}}`, []string{`1:83: error CHECK-015 unknown effect :fs/rite in [:nodes 0 :effects :allowed]; nearest is :fs/write`}},
 		{respond + ` :constraints {:language "en" :max-chars 0 :no-web 1}}`, []string{
-			`1:88: error CHECK-015 wanted a keyword, got "en", in [:nodes 0 :constraints :language]`,
+			`1:88: error CHECK-015 wanted a keyword, got "en", in [:nodes 0 :constraints :language]; nearest is :en`,
 			`1:104: error CHECK-015 wanted an integer from 1 to 12000, got 0, in [:nodes 0 :constraints :max-chars]`,
 			`1:114: error CHECK-015 wanted a boolean, got 1, in [:nodes 0 :constraints :no-web]`}},
 		{respond + ` :max-attempts 0}`, []string{`1:78: error CHECK-015 wanted an integer from 1 to 17, got 0, in [:nodes 0 :max-attempts]`}},
 		{`{:op :map :over 5 :item "x" :body {} :on-item-error :skip}`, []string{
 			`1:26: error CHECK-015 wanted a slot or a collection, got 5, in [:nodes 0 :over]`,
-			`1:34: error CHECK-015 wanted a keyword, got "x", in [:nodes 0 :item]`,
+			`1:34: error CHECK-015 wanted a keyword, got "x", in [:nodes 0 :item]; nearest is :x`,
 			`1:44: error CHECK-015 wanted a vector of nodes, got {}, in [:nodes 0 :body]`,
 			`1:62: error CHECK-015 wanted :fail or :keep, got :skip, in [:nodes 0 :on-item-error]`}},
 		{`{:op :plan :plan 5 :bindings [1]}`, []string{
@@ -205,14 +206,20 @@ func TestCheckTable(t *testing.T) {
 		{`{:op :emit :id "a" :input 1 :needs ["a"]}`, []string{`1:45: error CHECK-019 nodes wait for each other: a -> a`}},
 		{`{:op :let :id "a" :value 1 :as :x :needs ["b"]} {:op :emit :id "b" :input :x}`, []string{`1:58: error CHECK-019 nodes wait for each other: a -> b -> a`}},
 
+		{`{:op :let :id "a" :value 1 :needs ["b"]} {:op :let :id "b" :value 1 :needs ["a"]} {:op :let :id "c" :value 1 :needs ["d" "a"]} ` +
+			`{:op :let :id "d" :value 1 :needs ["c"]} {:op :emit :id "e" :input 1 :needs ["e" "d"]}`, []string{
+			`1:85: error CHECK-019 nodes wait for each other: a -> b -> a`,
+			`1:171: error CHECK-019 nodes wait for each other: c -> d -> c`,
+			`1:213: error CHECK-019 nodes wait for each other: e -> e`}},
+
 		// CHECK-020: schemas can never fit.
 		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :call :intent :num/add :input {:n {:slot/path [:x :s]}} :as :y} {:op :emit :input :y}`,
-			[]string{`1:99: error CHECK-020 [:x :s] of schema :res/number can never fit :req/number in [:nodes 1 :input :n]`}},
+			[]string{`1:99: error CHECK-020 [:x :s] of schema :res/number is :string and can never fit :req/number, which wants :int, in [:nodes 1 :input :n]`}},
 		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :call :intent :num/add :input {:n {:slot/id :x}} :as :y} {:op :emit :input :y}`,
-			[]string{`1:99: error CHECK-020 :x of schema :res/number can never fit :req/number in [:nodes 1 :input :n]`}},
+			[]string{`1:99: error CHECK-020 :x of schema :res/number is :map and can never fit :req/number, which wants :int, in [:nodes 1 :input :n]`}},
 		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :call :intent :num/add :input {:n {:slot/path [:x :out :many 0]} :list [{:slot/path [:x :n]}]} :as :y} {:op :emit :input :y}`, nil},
 		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :call :intent :num/add :input {:n 1 :list [{:slot/path [:x :s]}]} :as :y} {:op :emit :input :y}`,
-			[]string{`1:108: error CHECK-020 [:x :s] of schema :res/number can never fit :req/number in [:nodes 1 :input :list 0]`}},
+			[]string{`1:108: error CHECK-020 [:x :s] of schema :res/number is :string and can never fit :req/number, which wants :int, in [:nodes 1 :input :list 0]`}},
 		{respond + ` :as :x} {:op :call :intent :num/add :input {:n {:slot/path [:x :text]}} :as :y} {:op :emit :input :y}`,
 			[]string{
 				`1:111: warning CHECK-020 [:x :text] does not fit :req/number as its producer describes it, in [:nodes 1 :input :n]`}},
@@ -227,12 +234,12 @@ func TestCheckTable(t *testing.T) {
 		{`{:op :call :intent :num/add :input {:n 1} :as :x} ` +
 			`{:op :call :intent :num/add :input {:n {:slot/path [:x :n]}}} ` +
 			`{:op :call :intent :num/add :input {:n {:slot/path [:x :s]}}}`,
-			[]string{`1:161: error CHECK-020 [:x :s] of schema :res/number can never fit :req/number in [:nodes 2 :input :n]`}},
+			[]string{`1:161: error CHECK-020 [:x :s] of schema :res/number is :string and can never fit :req/number, which wants :int, in [:nodes 2 :input :n]`}},
 		{`{:op :let :value "1" :as :s} {:op :call :intent :num/add :input {:n {:slot/id :s} :list {:slot/id :s}} :as :y} ` +
 			`{:op :emit :input :y}`,
 			[]string{
-				`1:78: error CHECK-020 :s is "1", which can never fit :req/number in [:nodes 1 :input :n]`,
-				`1:98: error CHECK-020 :s is "1", which can never fit :req/number in [:nodes 1 :input :list]`}},
+				`1:78: error CHECK-020 :s is "1", which can never fit :req/number: should be an integer, in [:nodes 1 :input :n]`,
+				`1:98: error CHECK-020 :s is "1", which can never fit :req/number: should be a vector, in [:nodes 1 :input :list]`}},
 
 		// CHECK-049: a slot path leads to what is not described.
 		{`{:op :call :intent :num/add :input {:n 1} :as :x} {:op :emit :input {:a {:slot/path [:x :mny 0]} :b {:slot/path [:x :out :other]}}}`, []string{`1:82: warning CHECK-049 [:x :mny 0] leads to :mny, which :res/number does not name, in [:nodes 1 :input :a]; nearest is :many`}},
@@ -355,6 +362,8 @@ func TestCheckPlanKeys(t *testing.T) {
 	for _, row := range []struct{ text, want string }{
 		{`5`, `1:1: error CHECK-015 wanted a map with :nodes, got 5, in the plan`},
 		{`{}`, `1:1: error CHECK-015 :nodes is missing in the plan`},
+		{`{:bindings {} :node []}`, `1:15: error CHECK-010 unknown key :node in the plan; nearest is :nodes`},
+		{`{"nodes" []}`, `1:2: error CHECK-010 unknown key "nodes" in the plan; nearest is :nodes`},
 		{`{:nodes {}}`, `1:9: error CHECK-015 :nodes is a vector of maps, not {}, in [:nodes]`},
 		{`{:nodes nil}`, `1:9: error CHECK-015 :nodes is a vector of maps, not nil, in [:nodes]`},
 		{`{:nodes [] :mod :strict}`, `1:12: error CHECK-010 unknown key :mod in the plan; nearest is :mode`},

@@ -1,9 +1,9 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 
-	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
@@ -24,13 +24,20 @@ func (c *checker) whole(pl *place, n *Node, in *wanted) {
 	if n.Input.Slots() == 1 {
 		t, where = &part{kind: partSlot}, n.Input.slots[0].where
 	}
-	what := show(t.value)
+	what, binding := show(t.value), ""
 	if t.kind == partSlot {
-		what = n.Input.slots[t.slot].path()
+		r := &n.Input.slots[t.slot]
+		what, binding = r.path(), r.name
+		if known := c.readable(pl, r); len(known) > 0 {
+			what += " is " + show(known[0]) + " and"
+		}
 	}
 	path := slices.Concat(pl.p.path(n.Index, kInput), where)
 	if never {
-		c.bad(checkNeverFits, path, edn.Nil(), "%s can never fit :%s in %s", what, in.name, showPath(path))
+		c.report(Finding{
+			Check: checkNeverFits, Path: path, binding: binding,
+			Message: fmt.Sprintf("%s can never fit :%s in %s", what, in.name, showPath(path)),
+		}, false)
 	} else {
 		c.warn(checkNeverFits, path, "%s does not fit :%s as its producer describes it, in %s", what, in.name,
 			showPath(path))

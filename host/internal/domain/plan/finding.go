@@ -46,9 +46,23 @@ type Finding struct {
 	Expected []string
 	// Effect is what the request would have to allow, "" if something else is wrong.
 	Effect string
+	// Hint is the next step, "" if the rest of the finding says it.
+	Hint string
 
 	// key says that the finding is about the key at the end of Path.
 	key bool
+	// binding is the slot whose known value does not fit, "" for another finding.
+	binding string
+}
+
+// SyntaxFinding is the finding of a text that cannot be read, which has no others.
+func SyntaxFinding(e *edn.SyntaxError) Finding {
+	typed := contract.SyntaxError("plan/invalid", e)
+	return Finding{
+		Check: "edn/invalid", Path: e.Path,
+		Line: e.Pos.Line, Column: e.Pos.Column, EndLine: e.Pos.Line, EndColumn: e.Pos.Column + 1,
+		Message: typed.Message, Hint: typed.Hint,
+	}
 }
 
 // Render writes the finding on one line, after the name of the text.
@@ -84,6 +98,9 @@ func (f Finding) Value() edn.Value {
 	}
 	if f.Effect != "" {
 		b.Key("effect", edn.K(f.Effect))
+	}
+	if f.Hint != "" {
+		b.Key("hint", edn.Text(f.Hint))
 	}
 	return b.Map()
 }
@@ -124,6 +141,9 @@ func FindingsError(fs []Finding, source contract.Source) *contract.Error {
 	if first.Effect != "" {
 		e = e.WithHint(policy.AllowHint(first.Effect))
 	}
+	if first.Hint != "" {
+		e = e.WithHint(first.Hint)
+	}
 	return e
 }
 
@@ -139,6 +159,7 @@ func FindingsOf(e *contract.Error, text *edn.Positions) []Finding {
 		f.Check, _ = v.Key("check").AsString()
 		f.Message, _ = v.Key("message").AsString()
 		f.Effect, _ = v.Key("effect").AsKeyword()
+		f.Hint, _ = v.Key("hint").AsString()
 		part, _ := v.Key("part").AsKeyword()
 		f.key = part == "key"
 		if severity, _ := v.Key("severity").AsKeyword(); severity != Error.String() {

@@ -275,8 +275,8 @@ func TestFillOver(t *testing.T) {
 func TestFillLayer(t *testing.T) {
 	prog := load(t, `{:nodes [
 	  {:op :let :value {:cap/ref :llm/voice} :as :best}
-	  {:op :let :value "en" :as :lang}
-	  {:op :let :value {:cap/id :llm/voice :other 1} :as :wrong}
+	  {:op :let :when :best :value "en" :as :lang}
+	  {:op :let :when :best :value {:cap/id :llm/voice :other 1} :as :wrong}
 	  {:op :call :intent :text/respond :input {:prompt "p"} :context {:l {:slot/id :lang}} :constraints {:max-chars 5 :note {:slot/id :lang}}
 	   :system {:slot/id :lang} :dispatch {:candidates [{:slot/id :best} :llm/solver {:cap/ref :llm/meta}]} :temperature 0.5}
 	  {:op :call :intent :text/respond :input {:prompt "p"} :dispatch {:candidates [{:slot/id :wrong}]} :system {:slot/id :wrong}}

@@ -65,7 +65,9 @@ type Plan struct {
 	at         *locator
 	// nodesPath is the path of the nodes in the text.
 	nodesPath []edn.Value
-	depth     int
+	// fn is set if the plan is the call that the :fn of a map stands for.
+	fn    *fnPlace
+	depth int
 	// truncated is true if the nodes were too many to be read.
 	truncated bool
 }

@@ -41,8 +41,8 @@ func link(p *Plan, env *Env) (prog *Program, loop string) {
 		prog.Subs[i] = sub
 	}
 	prog.Graph = buildGraph(p, all)
-	if way := prog.Graph.cycle(); way != nil {
-		return nil, p.way(way)
+	if loops := prog.Graph.cycles(1); len(loops) > 0 {
+		return nil, p.way(loops[0])
 	}
 	return prog, ""
 }

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -68,6 +69,7 @@ var (
 	kSchema      = edn.K("schema")
 	kDispatch    = edn.K("dispatch")
 	kCandidates  = edn.K("candidates")
+	kExclude     = edn.K("exclude")
 	kChecks      = edn.K("checks")
 	kChecksHard  = edn.K("checks/hard")
 	kChecksSoft  = edn.K("checks/soft")
@@ -117,7 +119,25 @@ func suggest(near edn.Value) string {
 	return "; nearest is " + near.String()
 }
 
-func nearestName(name string, known []string) string { return contract.Nearest(name, known) }
+// nearestName is the known name that is spelled most like the written one, else the only one that begins with it, as
+// :deadline-ms with :deadline; "" for none.
+func nearestName(name string, known []string) string {
+	if near := contract.Nearest(name, known); near != "" || name == "" {
+		return near
+	}
+	near := ""
+	for _, k := range known {
+		rest, begins := strings.CutPrefix(k, name)
+		if !begins || !strings.HasPrefix(rest, "-") && !strings.HasPrefix(rest, "/") {
+			continue
+		}
+		if near != "" {
+			return ""
+		}
+		near = k
+	}
+	return near
+}
 
 // nearest is the known name most like the written one, as a keyword, or nil.
 func nearest(name string, known []string) edn.Value {

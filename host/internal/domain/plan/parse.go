@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -62,6 +63,17 @@ func (ps *parser) in(step edn.Value, read func()) {
 	ps.cur = ps.cur[:len(ps.cur)-1]
 }
 
+// noNodes reports a plan without nodes, at the key that was meant to hold them if there is one.
+func (ps *parser) noNodes(v edn.Value) {
+	for key := range v.Entries() {
+		if name, _ := asKeyword(key).AsKeyword(); nearestName(name, []string{"nodes"}) != "" {
+			ps.in(key, func() { ps.unknownKey(key, []string{"nodes"}) })
+			return
+		}
+	}
+	ps.bad(checkType, ":nodes is missing in %s", showPath(ps.cur))
+}
+
 // plan reads a plan map; nil if the value is none.
 func (ps *parser) plan(v edn.Value, depth int) *Plan {
 	if v.Kind() != edn.KindMap {
@@ -70,7 +82,7 @@ func (ps *parser) plan(v edn.Value, depth int) *Plan {
 	}
 	nodes, ok := v.Get(kNodes)
 	if !ok {
-		ps.bad(checkType, ":nodes is missing in %s", showPath(ps.cur))
+		ps.noNodes(v)
 		return nil
 	}
 	p := &Plan{Mode: Hybrid, MaxParallel: defaultPlanParallel, Source: v, depth: depth}
@@ -106,7 +118,7 @@ func (ps *parser) planKey(p *Plan, key, v edn.Value) {
 	case "mode":
 		mode, ok := parseMode(v)
 		if !ok {
-			ps.wrong(v, ":strict, :lazy or :hybrid")
+			ps.wrongName(v, ":strict, :lazy or :hybrid", modeNames[:])
 		}
 		p.Mode = mode
 	case "max-parallel":
@@ -157,19 +169,10 @@ func (ps *parser) bindings(v edn.Value) bool {
 
 // body reads the nodes of a plan or of a map; the current path is theirs.
 func (ps *parser) body(p *Plan, nodes edn.Value) {
-	n := nodes.Len()
-	p.nodesPath = slices.Clone(ps.cur)
-	if limit := min(ps.limits.Nodes, ps.limits.RunNodes-ps.nodes); n > limit {
-		ps.bad(checkLimit, "%d nodes are more than the limit of %d in %s", n, max(limit, 0), showPath(ps.cur))
-		p.truncated = true
+	sc := ps.begin(p, nodes.Len())
+	if sc == nil {
 		return
 	}
-	ps.nodes += n
-	p.Nodes = make([]Node, n)
-	p.writers = make(map[string]int, n)
-	p.reads = make([]read, 0, n)
-	ids := make(map[string]int, n)
-	sc := &scope{parser: ps, plan: p, ids: ids}
 	i := 0
 	for v := range nodes.Elems() {
 		ps.in(edn.Int(int64(i)), func() { sc.readNode(i, v) })
@@ -180,6 +183,22 @@ func (ps *parser) body(p *Plan, nodes edn.Value) {
 			ps.in(edn.Int(int64(i)), func() { ps.in(kNeeds, func() { sc.resolveNeeds(i, v) }) })
 		}
 	}
+}
+
+// begin makes room for n nodes; nil if they are too many.
+func (ps *parser) begin(p *Plan, n int) *scope {
+	p.nodesPath = slices.Clone(ps.cur)
+	if limit := min(ps.limits.Nodes, ps.limits.RunNodes-ps.nodes); n > limit {
+		ps.bad(checkLimit, "%d nodes are more than the limit of %d in %s", n, max(limit, 0), showPath(ps.cur))
+		p.truncated = true
+		return nil
+	}
+	ps.nodes += n
+	p.Nodes = make([]Node, n)
+	p.writers = make(map[string]int, n)
+	p.reads = make([]read, 0, n)
+	ids := make(map[string]int, n)
+	return &scope{parser: ps, plan: p, ids: ids}
 }
 
 // resolveNeeds turns the ids that node i waits for into indices.
@@ -219,6 +238,12 @@ func nearestID(id string, ids map[string]int) edn.Value {
 
 // path returns the path of node i in the text, with more steps behind it.
 func (p *Plan) path(i int, more ...edn.Value) []edn.Value {
+	if p.fn != nil {
+		i = p.fn.node
+		if len(more) > 0 && !p.fn.intent && edn.Equal(more[0], kIntent) {
+			more = []edn.Value{kFn}
+		}
+	}
 	out := make([]edn.Value, 0, len(p.nodesPath)+1+len(more))
 	out = append(out, p.nodesPath...)
 	out = append(out, edn.Int(int64(i)))
@@ -249,6 +274,12 @@ func (ps *parser) wrong(got edn.Value, wanted string) {
 	if !ps.full(Error) {
 		ps.bad(checkType, "wanted %s, got %s, in %s", wanted, show(got), showPath(ps.cur))
 	}
+}
+
+// wrongName is wrong for one of a few keywords.
+func (ps *parser) wrongName(got edn.Value, wanted string, known []string) {
+	name, _ := got.AsKeyword()
+	ps.badNear(checkType, nearest(name, known), "wanted %s, got %s, in %s", wanted, show(got), showPath(ps.cur))
 }
 
 // badKey reports an error about the key at the end of the current path.
@@ -301,15 +332,35 @@ func (ps *parser) integer(v edn.Value, lo, hi int, check string) (int, bool) {
 func (ps *parser) keyword(v edn.Value) (string, bool) {
 	name, ok := v.AsKeyword()
 	if !ok {
-		ps.wrong(v, "a keyword")
+		ps.badNear(checkType, asKeyword(v), "wanted a keyword, got %s, in %s", show(v), showPath(ps.cur))
 	}
 	return name, ok
+}
+
+// asKeyword returns the keyword that a keyword, a string or a symbol names, nil if there is none.
+func asKeyword(v edn.Value) edn.Value {
+	name, ok := v.AsString()
+	if !ok {
+		name, ok = v.AsSymbol()
+	}
+	if !ok {
+		name, _ = v.AsKeyword()
+	}
+	k, err := edn.Keyword(strings.TrimPrefix(name, ":"))
+	if err != nil {
+		return edn.Nil()
+	}
+	return k
 }
 
 // keywords reads a set, vector or list of keywords.
 func (ps *parser) keywords(v edn.Value) ([]string, bool) {
 	if !isCollection(v) {
-		ps.wrong(v, "a set of keywords")
+		near := edn.Nil()
+		if _, ok := v.AsKeyword(); ok {
+			near = edn.SetOf(v)
+		}
+		ps.badNear(checkType, near, "wanted a set of keywords, got %s, in %s", show(v), showPath(ps.cur))
 		return nil, false
 	}
 	list := make([]string, 0, v.Len())
@@ -318,7 +369,7 @@ func (ps *parser) keywords(v edn.Value) ([]string, bool) {
 		if name, ok := e.AsKeyword(); ok {
 			list = append(list, name)
 		} else {
-			ps.in(elementStep(v, e, i), func() { ps.wrong(e, "a keyword") })
+			ps.in(elementStep(v, e, i), func() { ps.keyword(e) })
 		}
 		i++
 	}

@@ -162,7 +162,7 @@ func (np *nodeParser) expect(v edn.Value) {
 func (np *nodeParser) resultType(v edn.Value) {
 	name, _ := v.AsKeyword()
 	if name != "value" && name != "plan" && name != "stream" {
-		np.wrong(v, ":value, :plan or :stream")
+		np.wrongName(v, ":value, :plan or :stream", []string{"value", "plan", "stream"})
 		return
 	}
 	np.require(policy.Requires{ResultType: policy.Of(name, np.origin())})
@@ -228,8 +228,12 @@ func (np *nodeParser) allowed(v edn.Value) {
 	}
 	for _, e := range list {
 		if !slices.Contains(effectNames, e) {
+			ok = false
 			np.badNear(checkType, nearest(e, effectNames), "unknown effect :%s in %s", e, showPath(np.cur))
 		}
+	}
+	if !ok {
+		return // what the node allows is not known
 	}
 	slices.Sort(list)
 	np.layer().Effects = policy.Of(slices.Compact(list), np.origin())

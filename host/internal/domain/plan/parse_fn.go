@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -39,32 +40,64 @@ func (np *nodeParser) mapFn() {
 		np.in(kDispatch, func() { np.wrong(dispatch, "a map") })
 		return
 	}
-	if dispatch.IsNil() {
-		dispatch = edn.MustMap()
-	}
 	if !hasIntent {
 		intent = edn.K(fnIntent)
 	}
-	var call edn.MapBuilder
-	call.Key("op", edn.K("call"))
-	call.Key("id", edn.Text("fn"))
-	call.Key("intent", intent)
-	call.Key("input", edn.MustMap(kSlotID, edn.K(np.n.Item)))
-	call.Key("dispatch", dispatch.AssocKey("candidates", edn.Vector(fn)))
-	for _, name := range []string{"done", "budget"} {
-		if v, ok := np.v.Get(edn.K(name)); ok {
-			call.Key(name, v)
+	// :over and :fn are read by fnInput and fnCandidate.
+	call := []edn.Value{
+		kOp, edn.K("call"),
+		kID, edn.Text("fn"),
+		kIntent, intent,
+		kOver, edn.MustMap(kSlotID, edn.K(np.n.Item)),
+		kFn, fn,
+	}
+	for _, key := range []edn.Value{kDispatch, kDone, kBudget} {
+		if v, ok := np.v.Get(key); ok {
+			call = append(call, key, v)
 		}
 	}
-	np.in(kFn, func() {
-		if !np.enter() {
-			return
-		}
-		p := np.inner(edn.Vector(call.Map()))
-		if len(p.Nodes) == 1 {
-			p.Nodes[0].Fn = true
-		}
-	})
+	in := edn.MustMap(call...)
+	enters := false
+	np.in(kFn, func() { enters = np.enter() })
+	if !enters {
+		return
+	}
+	p := np.innerPlan(edn.Vector(in))
+	p.fn = &fnPlace{node: np.n.Index, intent: hasIntent}
+	if sc := np.begin(p, 1); sc != nil {
+		p.nodesPath = np.plan.nodesPath
+		sc.readNode(0, in)
+		p.Nodes[0].Fn = true
+	}
+	np.in(kFn, func() { np.adopt(p) })
+}
+
+// fnPlace says where the call of a :fn stands in the text: its keys are those of the map.
+type fnPlace struct {
+	// node is the index of the map.
+	node int
+	// intent is true if the map has :intent.
+	intent bool
+}
+
+// fnCandidate reads the only candidate of the call of a :fn.
+func (np *nodeParser) fnCandidate(v edn.Value) {
+	if id, ok := capRef(v); ok {
+		np.layer().Candidates = policy.Of([]string{id}, np.origin())
+		return
+	}
+	t := np.template(v, readSlot)
+	if !t.Constant() {
+		t.source = edn.Vector(v)
+		t.root = &part{kind: partInner, value: t.source, kids: []part{*t.root}, at: []int32{0}}
+	}
+	np.n.Candidates = t
+}
+
+// fnInput reads the input of the call of a :fn.
+func (np *nodeParser) fnInput(v edn.Value) {
+	np.n.Input = np.template(v, readSlot)
+	np.markInput()
 }
 
 // handlesOf gives the calls of maps over handles the only intent that their

@@ -58,11 +58,14 @@ func (np *nodeParser) mapBody() {
 }
 
 // inner reads the nodes of a body.
-func (np *nodeParser) inner(body edn.Value) *Plan {
-	p := &Plan{Mode: np.plan.Mode, MaxParallel: np.plan.MaxParallel, Source: body, depth: np.plan.depth + 1}
+func (np *nodeParser) inner(body edn.Value) {
+	p := np.innerPlan(body)
 	np.body(p, body)
 	np.adopt(p)
-	return p
+}
+
+func (np *nodeParser) innerPlan(body edn.Value) *Plan {
+	return &Plan{Mode: np.plan.Mode, MaxParallel: np.plan.MaxParallel, Source: body, depth: np.plan.depth + 1}
 }
 
 // enter checks the nesting before anything deeper is read.
@@ -150,7 +153,7 @@ func (np *nodeParser) mapParallel(v edn.Value) {
 func (np *nodeParser) onItemError(v edn.Value) {
 	name, _ := v.AsKeyword()
 	if name != "fail" && name != "keep" {
-		np.wrong(v, ":fail or :keep")
+		np.wrongName(v, ":fail or :keep", []string{"fail", "keep"})
 		return
 	}
 	np.n.KeepItemErrors = name == "keep"

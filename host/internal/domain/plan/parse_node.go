@@ -126,6 +126,10 @@ func (sc *scope) readNode(i int, v edn.Value) {
 func (np *nodeParser) key(keys map[string]nodeKey, name string, key, v edn.Value) {
 	op := np.n.Op
 	switch k, known := keys[name]; {
+	case np.plan.fn != nil && name == "over":
+		np.fnInput(v)
+	case np.plan.fn != nil && name == "fn":
+		np.fnCandidate(v)
 	case known && (op == OpInvalid || k.ops.has(op)):
 		k.read(np, v)
 	case op == OpMap && np.v.Has(kFn) && fnKeys.has(name) && keys[name].read != nil:
@@ -168,6 +172,9 @@ func (np *nodeParser) op() {
 		return
 	}
 	np.in(kOp, func() {
+		if name == "" {
+			name, _ = asKeyword(op).AsKeyword()
+		}
 		np.badNear(checkUnknownKey, nearest(name, opNames[1:]), "unknown op %s in %s", show(op), showPath(np.cur))
 	})
 }

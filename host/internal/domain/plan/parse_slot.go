@@ -323,9 +323,29 @@ func (np *nodeParser) cond(v edn.Value) (c Cond, ok bool) {
 		}
 	}
 	if !known {
-		np.wrong(v, "a condition: a boolean, a slot, or {:failed? k} {:present? k} {:not c} {:and [c]} {:or [c]}")
+		np.badNear(checkType, nearestCondition(v),
+			"wanted a condition: a boolean, a slot, or {:failed? k} {:present? k} {:not c} {:and [c]} {:or [c]}, got %s, in %s",
+			show(v), showPath(np.cur))
 	}
 	return c, ok
+}
+
+// nearestCondition is the word of a condition most like the only key of a map. Short words are all alike.
+func nearestCondition(v edn.Value) edn.Value {
+	const least = 3
+	if !v.IsMap() || v.Len() != 1 {
+		return edn.Nil()
+	}
+	for key := range v.Entries() {
+		name, ok := key.AsKeyword()
+		if !ok {
+			name, _ = key.AsString()
+		}
+		if len(name) >= least {
+			return nearest(name, []string{"failed?", "present?", "not", "and"})
+		}
+	}
+	return edn.Nil()
 }
 
 func (np *nodeParser) condName(kind condKind, name string) Cond {

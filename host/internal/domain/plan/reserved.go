@@ -46,7 +46,7 @@ func (np *nodeParser) choice(v edn.Value, c choices, accept func(name string)) {
 	case slices.Contains(c.reserved, name):
 		np.bad(checkType, "this build does not have :%s, write %s in %s", name, oneOf(c.known), showPath(np.cur))
 	default:
-		np.wrong(v, oneOf(c.known))
+		np.wrongName(v, oneOf(c.known), c.known)
 	}
 }
 

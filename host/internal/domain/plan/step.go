@@ -8,20 +8,20 @@ import (
 
 // FillLayer returns what the node writes about its policy with the slots in
 // candidates, context and constraints filled. Without such slots it is the
-// node's own layer, shared.
-func (n *Node) FillLayer(f *Frame) (policy.Layer, *contract.Error) {
-	var l policy.Layer
-	if n.Layer != nil {
-		l = *n.Layer
-	}
+// node's own layer, shared, which may be nil.
+func (n *Node) FillLayer(f *Frame) (*policy.Layer, *contract.Error) {
 	if n.Candidates == nil && n.Context.Constant() && n.Constraints.Constant() {
-		return l, nil
+		return n.Layer, nil
+	}
+	l := &policy.Layer{}
+	if n.Layer != nil {
+		*l = *n.Layer
 	}
 	from := policy.Origin{Source: policy.SourceNode, Where: n.ID}
 	if n.Candidates != nil {
 		ids, err := n.fillCandidates(f)
 		if err != nil {
-			return l, err
+			return nil, err
 		}
 		l.Candidates = policy.Of(ids, from)
 	}
@@ -35,10 +35,10 @@ func (n *Node) FillLayer(f *Frame) (policy.Layer, *contract.Error) {
 		}
 		v, _, err := part.t.Fill(f, nil)
 		if err != nil {
-			return l, err
+			return nil, err
 		}
 		if v.Kind() != edn.KindMap {
-			return l, n.misfilled(part.name, "a map", v)
+			return nil, n.misfilled(part.name, "a map", v)
 		}
 		*part.into = policy.FieldsOf(v, from)
 	}
@@ -131,5 +131,6 @@ func (t *Template) wholeSlot(f *Frame) (Slot, bool) {
 // misfilled is the error of a position whose filled value has the wrong shape.
 func (n *Node) misfilled(key, wanted string, got edn.Value) *contract.Error {
 	return contract.Errorf("plan/invalid", "node %s: :%s must be %s after filling, not %s", n.ID, key, wanted, show(got)).
+		WithHint("have the slot that fills :"+key+" hold "+wanted).
 		WithDetail("got", edn.Text(got.Kind().String()))
 }

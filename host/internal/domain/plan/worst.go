@@ -206,7 +206,7 @@ func (c *worst) wall(p *Plan, walls []time.Duration) time.Duration {
 		return total
 	}
 	g := buildGraph(p, c.env.traitsOf(p))
-	if g.cycle() != nil {
+	if len(g.cycles(1)) > 0 {
 		return 0
 	}
 	ends := make([]time.Duration, len(walls))

@@ -40,7 +40,7 @@ func (b *Binding) Err(intent string) *contract.Error {
 	case fit > 0 && budget == fit:
 		typ = "budget/exceeded"
 	}
-	e := contract.Errorf(typ, "%s", b.sentence(intent)).
+	e := contract.Errorf(typ, "%s", b.Sentence(intent)).
 		WithDetail("intent", edn.K(intent)).
 		WithDetail("rejected", RejectionsValue(b.Rejected))
 	if typ == "unsupported/intent" && waiting+breaker+budget > 0 {
@@ -52,8 +52,8 @@ func (b *Binding) Err(intent string) *contract.Error {
 	return e
 }
 
-// sentence says in one line who was asked and why nobody serves.
-func (b *Binding) sentence(intent string) string {
+// Sentence says in one line which candidates were rejected, and why.
+func (b *Binding) Sentence(intent string) string {
 	if len(b.Rejected) == 0 {
 		return fmt.Sprintf("nobody serves :%s", intent)
 	}
@@ -64,7 +64,11 @@ func (b *Binding) sentence(intent string) string {
 			parts = append(parts, fmt.Sprintf("and %d more", len(b.Rejected)-most))
 			break
 		}
-		parts = append(parts, fmt.Sprintf(":%s is %s", r.Cap, r.Reason))
+		part := fmt.Sprintf(":%s is %s", r.Cap, r.Reason)
+		if r.Why != nil && r.Why.Type == r.Reason {
+			part += " (" + r.Why.Message + ")"
+		}
+		parts = append(parts, part)
 	}
 	return fmt.Sprintf("nobody can serve :%s: %s", intent, strings.Join(parts, ", "))
 }

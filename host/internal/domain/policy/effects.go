@@ -170,11 +170,11 @@ func (g *Grant) Roles() []string {
 	return g.roles
 }
 
-// Overlap returns a path that a scope would reach although nothing may: one of
-// the forbidden ones lies in it, or it lies in one of them. "" means none.
-// Forbidden paths are absolute and clean.
-func Overlap(s *contract.Scope, forbidden []string) (scope, path string) {
-	for _, dir := range Reach(s) {
+// Overlap returns the first of the reached directories that holds a forbidden
+// path or lies in one, and that path; "" means none. All of them are absolute and
+// clean.
+func Overlap(reached, forbidden []string) (dir, path string) {
+	for _, dir := range reached {
 		for _, f := range forbidden {
 			if contract.Covers(contract.ScopeDirs, dir, f) || contract.Covers(contract.ScopeDirs, f, dir) {
 				return dir, f

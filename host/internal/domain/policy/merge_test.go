@@ -94,8 +94,14 @@ func TestMergeTable(t *testing.T) {
 		p := resolve(t, checks(byDefault, "p"), checks(byIntent, "q"),
 			policy.Layer{Checks: policy.Additive{Base: written(byNode, "s")}})
 		assert.Equal(t, []string{"s"}, p.Must)
+		p = resolve(t, checks(byDefault, "p"), policy.Layer{Must: names(byIntent, "m")},
+			policy.Layer{Checks: policy.Additive{Base: written(byNode, "s")}, Must: names(byNode, "n")})
+		assert.Equal(t, []string{"m", "n", "s"}, p.Must, "it joins the musts, and replaces none of them")
+		p = resolve(t, checks(byDefault, "p"), policy.Layer{Must: names(byIntent, "m")},
+			policy.Layer{Checks: policy.Additive{Base: written(byNode)}})
+		assert.Equal(t, []string{"m"}, p.Must, "an empty list is one that is written")
 	})
-	t.Run("must and should: union, a name in both is must", func(t *testing.T) {
+	t.Run("must and should: union, a name in both is must (GATE-001)", func(t *testing.T) {
 		p := resolve(t,
 			policy.Layer{Must: names(byDefault, "m")},
 			policy.Layer{Should: names(byIntent, "s", "t")},
@@ -114,6 +120,11 @@ func TestMergeTable(t *testing.T) {
 			policy.Layer{ScoreMin: policy.Of(edn.MustDecimal("0.9"), byIntent)},
 			policy.Layer{})
 		assert.Equal(t, "0.9M", p.ScoreMin.String())
+		p = resolve(t,
+			policy.Layer{ScoreMin: policy.Of(edn.MustDecimal("0.8"), byDefault)},
+			policy.Layer{ScoreMin: policy.Of(edn.MustDecimal("0.9"), byIntent)},
+			policy.Layer{ScoreMin: policy.Of(edn.MustDecimal("0.1"), byNode)})
+		assert.Equal(t, "0.1M", p.ScoreMin.String(), "the node may lower it (GATE-001)")
 		assert.Equal(t, "0", resolve(t).ScoreMin.String())
 	})
 	t.Run("context and constraints: shallow merge, nearest wins per key", func(t *testing.T) {

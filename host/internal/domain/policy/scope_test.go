@@ -211,7 +211,7 @@ func TestOverlap(t *testing.T) {
 		`{:roots ["/"] :allow []}`:                    "",
 	} {
 		s := scope(t, "fs/write", text)
-		dir, _ := policy.Overlap(&s, forbidden)
+		dir, _ := policy.Overlap(policy.Reach(&s), forbidden)
 		assert.Equal(t, want, dir, text)
 	}
 }

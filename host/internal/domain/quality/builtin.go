@@ -12,6 +12,7 @@ import (
 
 // Names of the built-in checks beside SchemaValid.
 const (
+	Complete  = "complete"
 	MaxChars  = "max-chars"
 	JSONValid = "json-valid"
 )
@@ -19,9 +20,12 @@ const (
 // Builtins returns the checks that need no configuration but the languages that
 // they judge texts in; nil are those that ship.
 func Builtins(languages *text.Packs) []Check {
+	maxChars := builtin(MaxChars, checkMaxChars)
+	maxChars.ParamsSchema = edn.MustRead("[:map {:closed true} [:max {:optional true} [:int {:min 0}]]]")
 	return append(textChecks(languages),
+		builtin(Complete, checkComplete),
 		builtin(JSONValid, checkJSONValid),
-		builtin(MaxChars, checkMaxChars),
+		maxChars,
 		builtin(SchemaValid, checkSchemaValid),
 	)
 }
@@ -44,6 +48,39 @@ func checkSchemaValid(s Subject) Outcome {
 		fs[i] = Finding{Path: found[i].Path, Message: message}
 	}
 	return Failed(fs...)
+}
+
+// checkComplete fails an answer whose model stopped at its limit of tokens,
+// whatever the intent. The finish reason is read from `:invoke/meta :finish`,
+// else from `:finish` of the answer, as in :res/chat. An answer that the host
+// shortened afterwards (`:text/cut?`) passes: what was cut off is the unfinished
+// part.
+func checkComplete(s Subject) Outcome {
+	finish, cut := finishOf(s)
+	switch {
+	case finish == "":
+		return NotApplicable("the answer has no finish reason")
+	case finish == finishLength && !cut:
+		return Failed(Finding{
+			Message: "the model stopped at its limit of tokens, so the answer is incomplete",
+			Fix:     "give a shorter answer that is complete",
+		})
+	}
+	return Passed()
+}
+
+// finishLength is the finish reason of a model that reached its limit of tokens.
+const finishLength = "length"
+
+// finishOf returns the finish reason of an answer, empty if it has none, and
+// whether the host cut its text to the allowed length.
+func finishOf(s Subject) (finish string, cut bool) {
+	cut, _ = s.Meta.Key("text/cut?").AsBool()
+	if finish, ok := s.Meta.Key("finish").AsKeyword(); ok {
+		return finish, cut
+	}
+	finish, _ = s.Result.Key("finish").AsKeyword()
+	return finish, cut
 }
 
 // checkMaxChars counts the code points of the answer's text against the

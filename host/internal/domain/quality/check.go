@@ -147,6 +147,8 @@ type Check struct {
 	// Judge is the function of a built-in or a condition; nil for a
 	// capability check, which dispatch asks.
 	Judge Func
+	// ParamsSchema is the form of the parameters of a built-in: a closed map.
+	ParamsSchema edn.Value
 	// Applies says whether the check is about this subject; nil means always. A
 	// finding says why that cannot be known; the check applies then.
 	Applies func(Subject) (bool, *Finding)

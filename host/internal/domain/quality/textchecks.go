@@ -76,8 +76,12 @@ func builtin(name string, f Func) Check {
 	return Check{
 		Check: registry.Check{Name: name, Kind: registry.CheckBuiltin, Builtin: name},
 		Judge: f,
+
+		ParamsSchema: noParams,
 	}
 }
+
+var noParams = edn.MustRead("[:map {:closed true}]")
 
 // texts judges texts in its languages.
 type texts struct{ languages *text.Packs }
@@ -205,10 +209,9 @@ func gather(b *strings.Builder, v edn.Value, depth int) {
 // text without its last sentence is none that a provider cut short.
 func checkEnding(c *said) []text.Remark {
 	end := len(c.text)
-	cut, _ := c.Meta.Key("text/cut?").AsBool()
-	finish, _ := c.Meta.Key("finish").AsKeyword()
+	finish, cut := finishOf(c.Subject)
 	switch {
-	case finish == "length" && !cut:
+	case finish == finishLength && !cut:
 		return []text.Remark{{Span: text.Span{Start: end, End: end}, Message: "the answer reached its limit of tokens", Fix: "answer more briefly"}}
 	case cut && strings.HasSuffix(c.text, "…"):
 		return []text.Remark{{Span: text.Span{Start: end - len("…"), End: end}, Message: "the text was cut between two words to fit its limit", Fix: "answer more briefly"}}

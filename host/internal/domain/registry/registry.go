@@ -230,6 +230,17 @@ func (r *Registry) NearestCapability(name string) string {
 	return contract.Nearest(name, r.capNames)
 }
 
+// NearestTool returns the id or alias of a tool most like name, or "".
+func (r *Registry) NearestTool(name string) string {
+	known := slices.Clone(r.capNames)
+	for _, t := range contract.Tools() {
+		if _, ok := r.caps[t.ID]; ok && t.Alias != "" {
+			known = append(known, t.Alias)
+		}
+	}
+	return contract.Nearest(name, known)
+}
+
 // NearestIntent returns the intent most like name, or "".
 func (r *Registry) NearestIntent(name string) string {
 	return contract.Nearest(name, r.intentNames)

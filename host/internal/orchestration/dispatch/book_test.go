@@ -227,7 +227,10 @@ func TestOneProbe(t *testing.T) {
 	})
 }
 
-// BIND-003, BIND-007: the orders and the figures behind them, in the record.
+// BIND-003, BIND-007: the order and the figures behind it are in the record: what
+// was paid counts, and what was never called has the declared figures. Each
+// comparison of each policy is in TestSortFigures; :learned belongs to a later
+// part.
 func TestOrderings(t *testing.T) {
 	w := remembering(t, "", "", ":cap/cost {:usd 0.5M :latency-ms 9000}")
 	priced := func(n int, usd string) dispatchtest.Step {
@@ -274,6 +277,37 @@ func TestOrderings(t *testing.T) {
 	f, _ := q.Float64()
 	assert.Less(t, f, 0.6)
 	assert.Equal(t, "t/b", r.CapID, "the best is asked first")
+}
+
+// BIND-007: a capability that the call names is tried first under every policy,
+// whatever is known of it; the fallbacks follow in the order of the policy.
+func TestPinnedStaysFirst(t *testing.T) {
+	for ordering, want := range map[string][]string{
+		policy.Declared:     {"t/a", "t/b", "t/c"},
+		policy.QualityAware: {"t/a", "t/c", "t/b"},
+		policy.CostFirst:    {"t/a", "t/c", "t/b"},
+		policy.LatencyFirst: {"t/a", "t/c", "t/b"},
+		policy.Availability: {"t/a", "t/c", "t/b"},
+	} {
+		t.Run(ordering, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := remembering(t, ":cap/cost {:usd 9}",
+					":cap/cost {:usd 2 :latency-ms 2000}", ":cap/cost {:usd 1 :latency-ms 1000}")
+				w.SetCondition("t/a", dispatch.Condition{InFlight: 8, Places: 9})
+				w.SetCondition("t/b", dispatch.Condition{InFlight: 2, Places: 9})
+				w.On("t/a", in(9*time.Second, wrong), in(9*time.Second, out(`{:n 1}`)))
+				l := retries(0, 2)
+				l.Ordering = policy.Of(ordering, here)
+				l.Candidates = policy.Of([]string{"t/a"}, here)
+				serve(t, w, order{layer: l}) // makes it the worst and the slowest one
+				l.Candidates = policy.Val[[]string]{}
+				l.Fallbacks = policy.NamesOf(here, "t/b", "t/c")
+				r := serve(t, w, order{layer: l, capID: "t/a"})
+				assert.Equal(t, want, ordered(t, r))
+				assert.Equal(t, "t/a", r.CapID)
+			})
+		})
+	}
 }
 
 // BRK-007: an answer that was repaired counts once, by its end.

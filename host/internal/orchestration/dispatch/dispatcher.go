@@ -195,7 +195,7 @@ func (s *serving) tryAgain(ctx context.Context, capID string, try int, failure *
 			return failure
 		}
 		s.refused(failure)
-		failure.TriesLeft = try <= s.w.Terms.Retries(failure.Err.Type)
+		failure.TriesLeft = try <= s.w.Terms.Retries(failure.Err.Type) && !s.yields(failure)
 		s.gone(capID, try, failure)
 		if !s.again(ctx, capID, try, failure) {
 			break
@@ -340,7 +340,7 @@ func (s *serving) unbound() *contract.Error {
 	if err := s.allTooDear(); err != nil {
 		return err
 	}
-	e := contract.Errorf("unsupported/intent", "node %s: nobody can serve :%s", s.w.Node, s.w.Intent).
+	e := contract.Errorf("unsupported/intent", "node %s: %s", s.w.Node, s.binding.Sentence(s.w.Intent)).
 		WithDetail("intent", journal.Keyword(s.w.Intent))
 	if hint := contract.ModelHint(s.w.Intent); hint != "" {
 		e = e.WithHint(hint)
@@ -358,6 +358,11 @@ func (s *serving) unbound() *contract.Error {
 	}
 	cause := firstCause(s.binding.Rejected)
 	if cause == nil {
+		for _, r := range s.binding.Rejected { // a plugin that is down is there, and need not be configured
+			if r.Why != nil && r.Why.Hint != "" {
+				return e.WithHint(r.Why.Hint)
+			}
+		}
 		return e
 	}
 	if cause.Hint != "" && cause.Type != "provider/not-configured" { // somebody is there who could serve it

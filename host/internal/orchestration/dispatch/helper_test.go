@@ -38,6 +38,7 @@ type order struct {
 	ledger   budget.Ledger // of a node with limits; nil: one of its own
 	host     budget.Chain
 	grading  bool
+	capID    string // the call names its capability
 }
 
 // retries is a layer that allows so many tries more of one candidate and so
@@ -89,7 +90,7 @@ func serve(t testing.TB, w *dispatchtest.World, o order) served {
 	}
 	work := &dispatch.Work{
 		Op: "call", Node: "n", Path: edn.Vector(edn.Int(0)), Intent: o.intent,
-		Terms: w.Dispatcher.Terms(p, o.intent, ""), Input: edn.MustRead(o.input), Stack: o.stack,
+		Terms: w.Dispatcher.Terms(p, o.intent, o.capID), Input: edn.MustRead(o.input), Stack: o.stack,
 	}
 	if o.deadline > 0 {
 		work.Deadline = time.Now().Add(o.deadline)

@@ -765,22 +765,29 @@ func TestBreakerOfAJudge(t *testing.T) {
 	})
 }
 
-// ATT-014: a tournament is won by the grade.
+// ATT-014: a tournament is won by the grade, of which three decimals count. What
+// decides between equal scores is in TestStrategies.
 func TestTournamentOfGrades(t *testing.T) {
-	w := court{}.world(t)
-	w.On("t/a", out(`{:text "short"}`)).On("t/b", out(`{:text "long"}`))
-	w.Func("t/grader", func(_ context.Context, c dispatch.Call) dispatchtest.Step {
-		if text, _ := c.Request.Key("input").Key("task/result").Key("text").AsString(); text == "long" {
-			return score("0.95")
-		}
-		return score("0.82")
-	})
-	layer := by("should", "0.5M")
-	layer.Strategy = policy.Of(policy.Tournament, here)
-	r := serve(t, w, order{layer: layer})
-	require.Nil(t, r.Err)
-	assert.Equal(t, "t/b", r.CapID)
-	assert.Equal(t, quality.Score(975), r.Verdict.Score)
+	for _, row := range []struct{ short, long, winner string }{
+		{"0.82", "0.95", "t/b"},
+		{"0.948", "0.950", "t/b"},
+		{"0.9502", "0.9504", "t/a"},
+	} {
+		w := court{}.world(t)
+		w.On("t/a", out(`{:text "short"}`)).On("t/b", out(`{:text "long"}`))
+		w.Func("t/grader", func(_ context.Context, c dispatch.Call) dispatchtest.Step {
+			if text, _ := c.Request.Key("input").Key("task/result").Key("text").AsString(); text == "long" {
+				return score(row.long)
+			}
+			return score(row.short)
+		})
+		layer := by("should", "0.5M")
+		layer.Strategy = policy.Of(policy.Tournament, here)
+		r := serve(t, w, order{layer: layer})
+		require.Nil(t, r.Err)
+		assert.Equal(t, row.winner, r.CapID, "%s against %s", row.short, row.long)
+		assert.Equal(t, quality.Score(975), r.Verdict.Score)
+	}
 }
 
 // REP-003: a repair is told what the judge found wanting.

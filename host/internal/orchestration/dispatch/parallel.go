@@ -331,6 +331,12 @@ func (f *field) tournament() bool {
 	attempts, once := f.s.result.Attempts, f.s.result.DoneOnce
 	f.s.result = best.result
 	f.s.result.Attempts, f.s.result.DoneOnce = attempts, once
+	for _, a := range accepted {
+		if a.result.Attempt != best.result.Attempt {
+			f.s.result.Outscored = append(f.s.result.Outscored, a.result.Attempt)
+		}
+	}
+	slices.Sort(f.s.result.Outscored)
 	return true
 }
 

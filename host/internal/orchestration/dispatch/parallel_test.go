@@ -84,6 +84,7 @@ func TestStrategies(t *testing.T) {
 		told   []string
 		took   time.Duration
 		fails  string
+		lost   []int // attempts that passed their gates and were not the best
 	}{
 		"race: who fails is replaced": {
 			layer: race(2, 2), a: in(60*ms, scored("1")), b: in(40*ms, wrong), c: in(60*ms, scored("3")), winner: "t/a", took: 60 * ms,
@@ -128,11 +129,17 @@ func TestStrategies(t *testing.T) {
 		"tournament: the best, then the cheaper": {
 			layer: tournament(3, 0), a: in(10*ms, dispatchtest.Step{Value: edn.MustRead(`{:n 1}`), Usage: edn.MustRead(`{:cost-usd 0.02M}`)}), b: in(5*ms, wrong),
 			c: in(30*ms, dispatchtest.Step{Value: edn.MustRead(`{:n 3}`), Usage: edn.MustRead(`{:cost-usd 0.01M}`)}), winner: "t/c", took: 30 * ms,
-			told: []string{"a tournament", "b tournament", "c tournament", "b ok", "a ok", "c ok"},
+			told: []string{"a tournament", "b tournament", "c tournament", "b ok", "a ok", "c ok"}, lost: []int{1},
+		},
+		"tournament: an unknown cost is last": {
+			layer: tournament(2, 0), a: in(10*ms, scored("1")),
+			b:      in(30*ms, dispatchtest.Step{Value: edn.MustRead(`{:n 2}`), Usage: edn.MustRead(`{:cost-usd 5M}`)}),
+			winner: "t/b", took: 30 * ms,
+			told: []string{"a tournament", "b tournament", "a ok", "b ok"},
 		},
 		"tournament: equals go by rank": {
 			layer: tournament(2, 0), a: in(30*ms, scored("1")), b: in(10*ms, scored("2")), winner: "t/a", took: 30 * ms,
-			told: []string{"a tournament", "b tournament", "b ok", "a ok"},
+			told: []string{"a tournament", "b tournament", "b ok", "a ok"}, lost: []int{2},
 		},
 		"tournament: nobody, then the cascade over what is left": {
 			layer: tournament(2, 3), a: in(ms, wrong), b: in(2*ms, wrong), c: wrong, d: scored("4"), winner: "t/d", took: 2 * ms,
@@ -157,6 +164,7 @@ func TestStrategies(t *testing.T) {
 					assert.Equal(t, tc.winner, r.CapID)
 				}
 				assert.Equal(t, tc.told, r.told())
+				assert.Equal(t, tc.lost, r.Outscored)
 				assert.Equal(t, tc.took, time.Since(began))
 				assert.Zero(t, w.Live(), "nobody runs on")
 				listed := 0

@@ -37,7 +37,7 @@ func (s *serving) repairs(capID string) *repairs {
 // repaired tells a candidate what was wrong with its answer, as long as that
 // helps. It gives nil if an answer was accepted, else the failure to go on with.
 func (s *serving) repaired(ctx context.Context, capID string, f *Failure, r *repairs) *Failure {
-	f.RoundsLeft = r.left > 0
+	f.RoundsLeft = r.left > 0 && !s.yields(f)
 	if action, _ := Decide(*f); action != Repair {
 		return f
 	}
@@ -67,6 +67,9 @@ func (s *serving) repaired(ctx context.Context, capID string, f *Failure, r *rep
 		again := sameness(f)
 		if slices.ContainsFunc(r.seen, func(b []byte) bool { return bytes.Equal(b, again) }) {
 			break // it goes in circles
+		}
+		if s.yields(f) {
+			break
 		}
 	}
 	r.left = 0

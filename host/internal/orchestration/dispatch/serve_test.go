@@ -20,8 +20,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// ATT-003: everything that can go wrong is a failure type, and the next
-// candidate serves.
+// ATT-003: everything that can go wrong is a failure type: a switch set that
+// names it, and nothing else, lets the next candidate serve, and a set that does
+// not ends the node with it. Gate failures are in TestGateFailuresAreTypes, the
+// extension of a soft timeout is in TestSoftTimeoutExtended, hard timeouts are in
+// TestDeadlines, losers of a race in TestStrategies; that nothing passes
+// :allow-failure? is in package eval.
 func TestEverythingIsAFailureType(t *testing.T) {
 	for name, tc := range map[string]struct {
 		step    dispatchtest.Step
@@ -55,8 +59,34 @@ func TestEverythingIsAFailureType(t *testing.T) {
 				require.Len(t, r.Attempts, 2)
 				assert.Equal(t, tc.typ, r.Attempts[0].Failure)
 				assert.Equal(t, []string{tc.outcome, "ok"}, r.finished())
+				assertNameable(t, w, retries(0, 1), tc.typ)
 			})
 		})
+	}
+}
+
+// assertNameable checks that a failure of t/a moves on to t/b exactly if the
+// switch set names its type.
+func assertNameable(t *testing.T, w *dispatchtest.World, layer policy.Layer, typ string) {
+	t.Helper()
+	layer.SwitchOn = policy.Additive{Base: policy.Of(policy.NamesOf(here, typ), here)}
+	r := serve(t, w, order{layer: layer})
+	assert.Nil(t, r.Err)
+	assert.Equal(t, "t/b", r.CapID)
+	layer.SwitchOn = policy.Additive{Base: policy.Of(policy.NamesOf(here, "acme/another"), here)}
+	r = serve(t, w, order{layer: layer})
+	assert.Equal(t, typ, r.failure())
+}
+
+// ATT-003: an answer that does not pass its gates has a failure type as well.
+func TestGateFailuresAreTypes(t *testing.T) {
+	for typ, gates := range map[string]policy.Layer{
+		"eval/must-failed": {Must: policy.NamesOf(here, "good")},
+		"eval/low-score":   {Should: policy.NamesOf(here, "good"), ScoreMin: policy.Of(edn.MustDecimal("0.5"), here)},
+	} {
+		w := repairWorld(t, "", "")
+		w.On("t/a", out(`{:n 1}`)).On("t/b", out(`{:good true}`))
+		assertNameable(t, w, policy.Merge(retries(0, 1), gates), typ)
 	}
 }
 
@@ -373,15 +403,17 @@ func TestNobodyServesAndWhy(t *testing.T) {
 	}{
 		"refused by its isolation": {contract.Errorf("runtime/not-ready", "plugin x is stopped").WithCause(refused), "it needs fs/write", "grant it"},
 		"does not come up":         {contract.Errorf("runtime/not-ready", "plugin x is stopped").WithCause(contract.Errorf("runtime/start-failed", "it ended before the handshake").WithHint("look")), "before the handshake", "look"},
-		"no more is known":         {contract.Errorf("runtime/not-ready", "plugin x is stopped"), "", contract.ModelHint("text/respond")},
+		"no more is known":         {contract.Errorf("runtime/not-ready", "plugin x is stopped").WithHint("start it"), "", "start it"},
+		"quarantined":              {contract.Errorf("runtime/quarantined", "plugin x is quarantined").WithHint("release it"), "", "release it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := world(t, "", "")
 			for _, id := range []string{"t/a", "t/b"} {
-				w.SetState(id, dispatch.CapState{Reason: "runtime/not-ready", Why: row.why})
+				w.SetState(id, dispatch.CapState{Reason: row.why.Type, Why: row.why})
 			}
 			r := serve(t, w, order{layer: retries(0, 0)})
 			require.Equal(t, "unsupported/intent", r.failure())
+			assert.Contains(t, r.Err.Message, row.why.Message, "the state of each candidate")
 			assert.Equal(t, row.hint, r.Err.Hint)
 			if row.says == "" {
 				assert.Nil(t, r.Err.Cause)

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
@@ -277,6 +278,40 @@ func (s *serving) tooDear(ctx context.Context, lack *contract.Error) *Failure {
 		f.Class, f.Matched = contract.ClassSwitch, true
 	}
 	return f
+}
+
+// yields reports whether a candidate that failed gives up its retries and repair
+// rounds: they would use the round trips or attempts that the candidates which
+// were not tried yet need, and one of those can be called now. Without this rule
+// a small limit is spent on a candidate that is down (EMB-002).
+func (s *serving) yields(f *Failure) bool {
+	bounds := s.w.Budget.Bounds
+	if !bounds(policy.Roundtrips) && !bounds(policy.Attempts) {
+		return false
+	}
+	left, err := s.run.Account.Left(s.run.Base, s.w.Budget)
+	if err != nil || !s.look(f) {
+		return false
+	}
+	next := *f
+	next.TriesLeft, next.RoundsLeft = false, false
+	if action, _ := Decide(next); action != Next {
+		return false
+	}
+	need := s.untried()
+	return slices.ContainsFunc([]policy.Dimension{policy.Roundtrips, policy.Attempts}, func(d policy.Dimension) bool {
+		return bounds(d) && left.Amounts().Count(d) <= need
+	})
+}
+
+// untried is the number of candidates that may still be tried.
+func (s *serving) untried() (n int64) {
+	for _, id := range s.binding.Accepted {
+		if !slices.Contains(s.used, id) {
+			n++
+		}
+	}
+	return min(n, int64(s.most-len(s.used)))
 }
 
 // brokeOff is a failure after which the same candidate would have been asked

@@ -123,17 +123,19 @@ type Result struct {
 	CapID    string
 	Attempt  int
 	Attempts []Attempt
-	Response edn.Value // the envelope
-	Out      edn.Value
-	Meta     edn.Value
-	Usage    edn.Value
-	PlanRun  edn.Value // nil unless the answer was a plan
-	Verdict  quality.Verdict
-	Judged   bool // any gate ran
-	Degraded []policy.Rejection
-	DoneOnce bool      // an effect of class once was or may have been done
-	Findings edn.Value // of the gates that refused the last answer
-	Err      *contract.Error
+	// Outscored are the attempts of a tournament whose answers were accepted and not the best.
+	Outscored []int
+	Response  edn.Value // the envelope
+	Out       edn.Value
+	Meta      edn.Value
+	Usage     edn.Value
+	PlanRun   edn.Value // nil unless the answer was a plan
+	Verdict   quality.Verdict
+	Judged    bool // any gate ran
+	Degraded  []policy.Rejection
+	DoneOnce  bool      // an effect of class once was or may have been done
+	Findings  edn.Value // of the gates that refused the last answer
+	Err       *contract.Error
 
 	voice *voice // of the attempt
 }

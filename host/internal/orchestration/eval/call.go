@@ -48,7 +48,7 @@ func (s *scope) keep(n *plan.Node, e *ended, w *dispatch.Work, err *contract.Err
 			content.ID = r.CapID
 		}
 		content.Envelope, content.Out, content.Meta, content.Run = r.Response, r.Out, r.Meta, r.PlanRun
-		e.record.CapID, e.record.Attempt = r.CapID, r.Attempt
+		e.record.CapID, e.record.Attempt, e.record.Outscored = r.CapID, r.Attempt, r.Outscored
 		if r.Judged {
 			e.record.Score = journal.ScoreOf(int64(r.Verdict.Score))
 		}
@@ -118,89 +118,36 @@ func (s *scope) fill(i int, n *plan.Node, w *dispatch.Work, capID string) (err *
 	case n.Fn && !w.Input.IsMap():
 		w.Input = edn.MustMap(edn.K("value"), w.Input)
 	}
-	if n.Candidates == nil {
-		w.Terms, err = s.run.termsFor(s.layer, w.Intent, capID, n.Layer)
-	} else {
-		var layer *policy.Layer // of this execution alone
-		if layer, err = s.candidates(n); err == nil {
+	layer, err := n.FillLayer(s.frame)
+	switch {
+	case err != nil:
+		return err
+	case layer == n.Layer: // the same for every execution
+		w.Terms, err = s.run.termsFor(s.layer, w.Intent, capID, layer)
+	default:
+		if n.Candidates != nil {
+			err = s.known(layer.Candidates.V)
+		}
+		if err == nil {
 			w.Terms, err = s.run.makeTerms(s.layer, w.Intent, capID, layer)
 		}
 	}
 	if err != nil {
 		return err
 	}
-	if n.System != nil {
-		v, _, err := n.System.Fill(s.frame, nil)
-		if err != nil {
-			return err
-		}
-		var ok bool
-		if w.System, ok = v.AsString(); !ok {
-			return contract.Errorf("plan/invalid", "the :system of :%s is no string", w.Intent)
-		}
-	}
-	return s.fillMaps(n, w, capID)
+	w.System, err = n.FillSystem(s.frame)
+	return err
 }
 
-// fillMaps puts what the node says about context and constraints over what the
-// layers below it say, key by key.
-func (s *scope) fillMaps(n *plan.Node, w *dispatch.Work, capID string) *contract.Error {
-	if n.Context.Constant() && n.Constraints.Constant() {
-		return nil // the policy has them
-	}
-	p := w.Terms.Policy
-	for _, part := range []struct {
-		name string
-		t    *plan.Template
-		into *edn.Value
-	}{{"context", n.Context, &p.Context}, {"constraints", n.Constraints, &p.Constraints}} {
-		if part.t.Constant() {
-			continue
-		}
-		v, _, err := part.t.Fill(s.frame, nil)
-		if err != nil {
-			return err
-		}
-		if v.Kind() != edn.KindMap {
-			return contract.Errorf("plan/invalid", "the :%s of :%s is no map", part.name, w.Intent)
-		}
-		if part.into.Kind() != edn.KindMap {
-			*part.into = v
-			continue
-		}
-		*part.into = part.into.Merge(v)
-	}
-	w.Terms = s.run.ev.Dispatcher.Terms(p, w.Intent, capID)
-	return nil
-}
-
-// candidates fills a candidate list that holds slots. Its elements are
-// capability ids or handles then.
-func (s *scope) candidates(n *plan.Node) (*policy.Layer, *contract.Error) {
-	v, _, err := n.Candidates.Fill(s.frame, nil)
-	if err != nil {
-		return nil, err
-	}
-	var ids []string
-	for c := range v.Elems() {
-		id, ok := c.AsKeyword()
-		if !ok && c.Kind() == edn.KindMap && c.Len() == 1 {
-			id, ok = c.Key("cap/ref").AsKeyword()
-		}
-		if !ok {
-			return nil, contract.Errorf("plan/invalid", "a candidate is neither a capability nor a handle").WithDetail("got", c)
-		}
+// known refuses candidates that came from slots and are no capabilities.
+func (s *scope) known(ids []string) *contract.Error {
+	for _, id := range ids {
 		if _, known := s.run.ev.Registry.Capability(id); !known {
-			return nil, contract.Errorf("cap/not-found", "there is no capability :%s", id)
+			return contract.Errorf("cap/not-found", "there is no capability :%s", id).
+				DidYouMean(":" + s.run.ev.Registry.NearestCapability(id))
 		}
-		ids = append(ids, id)
 	}
-	layer := policy.Layer{}
-	if n.Layer != nil {
-		layer = *n.Layer
-	}
-	layer.Candidates = policy.Of(ids, policy.Origin{Source: policy.SourceNode})
-	return &layer, nil
+	return nil
 }
 
 // inSchema is the schema that the caller requires of the input, else that of

@@ -346,7 +346,7 @@ func TestCandidatesFromASlot(t *testing.T) {
 	w := two(t)
 	w.On("a/two", value(`{:n 2}`))
 	text := func(v string) string {
-		return `{:nodes [{:op :let :value ` + v + ` :as :best} {:op :call :intent :text/respond :input {} :as :x :dispatch {:candidates [{:slot/id :best} :a/one]}} {:op :emit :input :x}]}`
+		return `{:nodes [{:op :let :value {:slot/id :given :slot/default ` + v + `} :as :best} {:op :call :intent :text/respond :input {} :as :x :dispatch {:candidates [{:slot/id :best} :a/one]}} {:op :emit :input :x}]}`
 	}
 	for _, v := range []string{`{:cap/ref :a/two}`, `:a/two`} {
 		r := run(t, w, text(v))
@@ -369,4 +369,47 @@ func TestFilledContext(t *testing.T) {
 	assert.Equal(t, `{:mode :m :summary "mine"}`, sent.Key("context").String())
 	assert.Equal(t, `{:language :pl}`, sent.Key("constraints").String())
 	assert.Equal(t, `"mine"`, sent.Key("system").String())
+}
+
+// GATE-005, STR-003: another node sees what a node committed, and nothing of an
+// answer that was refused, whatever the streaming policy. What a client sees is
+// TestFlowTable of dispatch. This build has no cache and no session that an answer
+// enters.
+func TestOnlyWhatIsCommittedIsVisible(t *testing.T) {
+	for _, stream := range []string{policy.GatePassed, policy.FirstToken, policy.Provisional} {
+		t.Run(stream, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := dispatchtest.New(t, dispatchtest.Spec{Caps: []string{
+					dispatchtest.Cap("t/first", ""), dispatchtest.Cap("t/second", ""), dispatchtest.Cap("t/reader", ""),
+				}})
+				says := func(text string) dispatchtest.Step {
+					return dispatchtest.Step{
+						Pieces: []string{text},
+						Gap:    time.Second,
+						Value:  edn.MustMap(edn.K("text"), edn.Text(text)),
+					}
+				}
+				w.On("t/first", says("not json")).On("t/second", says("[1]"))
+				origin := policy.Origin{Source: policy.SourceRequest}
+				r := run(t, w, `{:nodes [
+				  {:op :call :id "a" :intent :text/respond :input {} :as :x :done {:must #{:json-valid}}
+				   :dispatch {:candidates [:t/first :t/second] :retry {:fallback-max 1}}}
+				  {:op :call :id "b" :intent :text/respond :input {:seen {:slot/path [:x :out :text]}} :as :y
+				   :dispatch {:candidates [:t/reader]}}
+				  {:op :emit :input {:x {:slot/id :x}}}]}`,
+					withLayer(policy.Layer{Stream: policy.Of(stream, origin)}))
+				require.Nil(t, r.Err)
+				require.Len(t, w.Calls(), 3)
+				assert.Equal(t, `{:seen "[1]"}`, w.Calls()[2].Request.Key("input").String())
+				assert.NotContains(t, r.out(), "not json")
+				committed := false
+				for _, rec := range r.records {
+					committed = committed || rec.Node == "a" && rec.Body.Kind() == journal.KindNodeCommitted
+					if rec.Node == "b" {
+						assert.True(t, committed, "%s before the commit of a", rec.Body.Kind())
+					}
+				}
+			})
+		})
+	}
 }

@@ -75,7 +75,14 @@ func TestHostCursor(t *testing.T) {
 	got, _, err = h.After(over, "")
 	require.Nil(t, err)
 	assert.Len(t, got, hostKept)
-	for cursor, typ := range map[string]string{"host.1": "stream/gone", "host.2000": "stream/cursor-ahead", "host.-1": "stream/bad-cursor", "host.01": "stream/bad-cursor", "x": "stream/bad-cursor"} {
+	for cursor, typ := range map[string]string{
+		"host.0":    "stream/gone",
+		"host.1":    "stream/gone",
+		"host.2000": "stream/cursor-ahead",
+		"host.-1":   "stream/bad-cursor",
+		"host.01":   "stream/bad-cursor",
+		"x":         "stream/bad-cursor",
+	} {
 		_, _, err := h.After(over, cursor)
 		require.NotNil(t, err, cursor)
 		assert.Equal(t, typ, err.Type, cursor)

@@ -46,6 +46,7 @@ func TestSchemasAreClosed(t *testing.T) {
 		v := sample.Value()
 		assert.Empty(t, s.Validate(v), kind)
 		assert.NotEmpty(t, s.Validate(v.AssocKey("unheard/of", edn.Int(1))), "%s accepts an unknown key", kind)
+		assert.NotEmpty(t, s.Validate(v.AssocKey("kind", edn.K("run/other"))), "%s accepts another kind", kind)
 		for _, key := range []string{"v", "run", "seq", "at", "epoch", "kind"} {
 			assert.NotEmpty(t, s.Validate(v.Dissoc(edn.K(key))), "%s does without :%s", kind, key)
 		}

@@ -422,6 +422,8 @@ type NodeCommitted struct {
 	Attempt     int
 	Score       Score
 	FailureType string
+	// Outscored are the attempts of a tournament whose answers passed their gates too.
+	Outscored []int
 }
 
 // Kind implements Body.
@@ -445,6 +447,13 @@ func (x *NodeCommitted) fields(b *edn.MapBuilder) {
 	p.positive("attempt", x.Attempt)
 	p.val("score", x.Score.Value())
 	p.kw("failure/type", x.FailureType)
+	if len(x.Outscored) > 0 {
+		attempts := make([]edn.Value, len(x.Outscored))
+		for i, n := range x.Outscored {
+			attempts[i] = edn.Int(int64(n))
+		}
+		b.Key("outscored", edn.Vector(attempts...))
+	}
 }
 
 func (x *NodeCommitted) refs(yield func(Ref)) { yield(x.Value) }

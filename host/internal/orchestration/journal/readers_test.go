@@ -77,6 +77,48 @@ func TestReport(t *testing.T) {
 	assert.False(t, r.Nodes[1].FailedOver())
 }
 
+// An answer that passed its gates and lost to a better one is no failure in any
+// reader, and neither is a cancelled loser a failover.
+func TestLosersDidNotFail(t *testing.T) {
+	s := &story{}
+	plan := edn.MustRead(`{:nodes [{:op :call :intent :a/b :as :x}]}`)
+	request := journal.RefTo(edn.MustRead(`{:input {}}`))
+	s.add("", "", samples()[journal.KindRunAccepted])
+	s.add("[]", "", &journal.PlanResolved{Plan: journal.RefTo(plan), Source: "request"})
+	s.add("[0]", "n0", &journal.NodeResolved{Op: "call", Intent: "a/b", Policy: "declared", Strategy: "tournament", Width: 4})
+	for i, cap := range []string{"a/best", "a/good", "a/poor", "a/late"} {
+		s.add("[0]", "n0", &journal.AttemptStarted{Attempt: i + 1, CapID: cap, CapVersion: "1", Request: request, Recovery: "none", EffectKey: someHash})
+	}
+	for i := range 4 {
+		finished := &journal.AttemptFinished{Attempt: i + 1, Outcome: "ok", Result: journal.RefTo(edn.MustRead(`{:result {:type :value :out {:n 1}}}`)), ResultType: "value"}
+		if i == 3 {
+			finished.Outcome, finished.Err = "canceled", contract.Errorf("race/lost", "late")
+		}
+		s.add("[0]", "n0", finished)
+		s.add("[0]", "n0", &journal.GateVerdict{Attempt: i + 1, Gate: "nice", Severity: "should", Tier: 1, Pass: i == 0})
+	}
+	s.add("[0]", "n0", &journal.NodeCommitted{Value: journal.RefTo(edn.Int(1)), As: "x", CapID: "a/best", Attempt: 1, Outscored: []int{2}})
+	s.add("", "", samples()[journal.KindRunFinished])
+	for _, rec := range s.records {
+		require.NoError(t, rec.Check())
+	}
+	var types, failed []string
+	for _, a := range journal.NewReport(s.records).Nodes[0].Attempts {
+		types = append(types, a.Failure)
+		if a.Failed() {
+			failed = append(failed, a.CapID)
+		}
+	}
+	assert.Equal(t, []string{"", "", "eval/low-score", "race/lost"}, types)
+	assert.Equal(t, []string{"a/poor"}, failed)
+	var told []string
+	for e := range journal.Transcript(s.records).Elems() {
+		told = append(told, e.Key("failure/type").String())
+	}
+	assert.Equal(t, []string{"nil", "nil", ":eval/low-score", ":race/lost"}, told)
+	assert.Equal(t, `{:eval/low-score 1 :race/lost 1}`, journal.NewAccount(s.records).PlanRun(nil).Key("telemetry").Key("calls/failure-types").String())
+}
+
 // A report can be read of every prefix of a run.
 func TestReadersTakeAnyPrefix(t *testing.T) {
 	all := failover()

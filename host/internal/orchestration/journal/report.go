@@ -59,11 +59,14 @@ type GateReport struct {
 	Score      Score  // of a judge
 }
 
-// FailedOver tells whether the node was served only after another candidate had
+// Failed reports whether the attempt failed by itself. One that lost a race did not.
+func (a AttemptReport) Failed() bool { return a.Failure != "" && a.Failure != "race/lost" }
+
+// FailedOver reports whether the node was served only after another candidate had
 // failed.
 func (n NodeReport) FailedOver() bool {
 	for _, a := range n.Attempts {
-		if n.Answered != "" && a.CapID != n.Answered && a.Failure != "" {
+		if n.Answered != "" && a.CapID != n.Answered && a.Failed() {
 			return true
 		}
 	}

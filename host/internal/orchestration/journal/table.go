@@ -210,6 +210,7 @@ var kinds = []kindRow{
 		{"attempt", tOrdinal, "ops call and tool"},
 		{"score", tScore, "gates ran"},
 		{"failure/type", tKw, "a failure was kept"},
+		{"outscored", `[:vector ` + tOrdinal + `]`, "attempts of a tournament passed their gates and lost"},
 	}},
 	{KindNodeFailed, true, []column{
 		{"failure/type", tKw, ""},

@@ -299,8 +299,14 @@ func within(path, prefix edn.Value) bool {
 	return true
 }
 
-// failure is what made an attempt fail, nil for the accepted one and for one
-// that is not finished. An answer that came in good form may still have been
+// outscored reports whether the answer passed its gates in a tournament that a better one won.
+func (a *attemptView) outscored() bool {
+	c := a.node.committed
+	return c != nil && slices.Contains(c.Outscored, a.started.Attempt)
+}
+
+// failure is what made an attempt fail, nil for the accepted one, for one that was
+// outscored and for one that is not finished. An answer that came in good form may still have been
 // refused by a gate or because the plan that it was went wrong.
 func (v *view) failure(a *attemptView) (*contract.Error, string) {
 	if a.finished == nil {
@@ -309,7 +315,7 @@ func (v *view) failure(a *attemptView) (*contract.Error, string) {
 	if a.finished.Err != nil {
 		return a.finished.Err, a.finished.Err.Type
 	}
-	if n := a.node; n.committed != nil && n.committed.FailureType == "" && n.committed.Attempt == a.started.Attempt {
+	if c := a.node.committed; c != nil && c.FailureType == "" && (c.Attempt == a.started.Attempt || a.outscored()) {
 		return nil, ""
 	}
 	if !a.child.IsNil() {

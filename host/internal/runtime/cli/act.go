@@ -115,7 +115,7 @@ func (c *command) runCommand() *cobra.Command {
 			}
 			var input edn.MapBuilder
 			input.Key("plan", source)
-			if bindings.Len() > 0 {
+			if bindings.IsMap() && bindings.Len() > 0 { // what else there is has a finding
 				input.Key("bindings", bindings)
 			}
 			return c.perform(cmd.Context(), performance{
@@ -194,6 +194,12 @@ func (c *command) fileRequest(name string, f *callFlags) (edn.Value, error) {
 	v, err := c.readRequest(name)
 	if err != nil {
 		return edn.Nil(), err
+	}
+	if v.Has(edn.K("nodes")) && !v.Has(edn.K("proto")) {
+		return edn.Nil(), usageError{
+			err:     fmt.Errorf("%s is a plan, and act sends a request", sourceName(name)),
+			nearest: "ferment run " + name,
+		}
 	}
 	if len(f.bind) == 0 || !v.IsMap() {
 		return v, nil
@@ -475,7 +481,7 @@ func (c *command) answer(response edn.Value, failure *contract.Error, f *callFla
 			}
 		}
 		if failure != nil {
-			return quietError{failure.ExitCode()}
+			return quietError{ended(response, failure)}
 		}
 		return nil
 	}
@@ -502,7 +508,7 @@ func (c *command) answer(response edn.Value, failure *contract.Error, f *callFla
 			failure = failure.WithHint(strings.ReplaceAll(failure.Hint, ":deadline-ms", "--deadline"))
 		}
 		c.problem(failure)
-		return quietError{failure.ExitCode()}
+		return quietError{ended(response, failure)}
 	}
 	if told.told() {
 		return nil
@@ -514,6 +520,16 @@ func (c *command) answer(response edn.Value, failure *contract.Error, f *callFla
 	}
 	_, err := fmt.Fprintln(c.env.Stdout, shown(c.env.Stdout, pretty(out)))
 	return err
+}
+
+// ended returns the exit code of a request that failed. What fails after the run
+// has started is a negative result and no mistake of the command line (CLI-002).
+func ended(response edn.Value, failure *contract.Error) int {
+	code := failure.ExitCode()
+	if code == contract.ExitUsage && response.HasKey("run/id") {
+		return contract.ExitNegative
+	}
+	return code
 }
 
 // host starts the plugins of the configuration that reach names; all if it is

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -20,10 +21,6 @@ func (c *command) adminCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "admin",
 		Short: "have the daemon of this data directory do something, or make its unit file",
-		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			return usagef("admin needs a verb: reload, drain, events, budget, action or systemd-unit")
-		},
 	}
 	cmd.AddCommand(c.reloadCommand(), c.drainCommand(), c.eventsCommand(), c.budgetCommand(), c.actionCommand(), c.unitCommand())
 	return cmd
@@ -202,7 +199,7 @@ func (c *command) statusCommand() *cobra.Command {
 				return err
 			}
 			if dir, ok := result.Key("data-dir").AsString(); ok {
-				if free, err := freeSpace(dir); err == nil {
+				if free, err := daemon.FreeSpace(dir); err == nil {
 					result = result.AssocKey("data-free-bytes", edn.Int(int64(min(free, math.MaxInt64))))
 				}
 			}
@@ -237,7 +234,7 @@ func (c *command) status(v edn.Value) error {
 	if refused := v.Key("reload-refused"); !refused.IsNil() {
 		fmt.Fprintf(&b, "reload:   refused %s ago: %s\n", since(refused.Key("at")), plain(refused.Key("error").Key("message")))
 	}
-	if free, ok := v.Key("data-free-bytes").AsInt(); ok && free < littleSpace {
+	if free, ok := v.Key("data-free-bytes").AsInt(); ok && free < daemon.LittleSpace {
 		fmt.Fprintf(&b, "disk:     %d MiB free for %s, which is too little\n", free>>20, plain(v.Key("data-dir")))
 	}
 	for w := range ready.Key("weaker-than-prod").Elems() {

@@ -15,10 +15,6 @@ func (c *command) budgetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "budget",
 		Short: "show what the callers of the daemon may spend and have spent, or change it by hand",
-		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			return usagef("admin budget needs a verb: show or adjust")
-		},
 	}
 	cmd.AddCommand(c.budgetShowCommand(), c.budgetAdjustCommand())
 	return cmd

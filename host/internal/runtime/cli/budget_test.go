@@ -200,7 +200,7 @@ func TestBudgetOfAnOperator(t *testing.T) {
 		exit int
 		says string
 	}{
-		"admin budget":                                           {2, "needs a verb: show or adjust"},
+		"admin budget":                                           {2, "needs a verb: adjust or show"},
 		"admin budget adjust --grant {:usd,1}":                   {2, "needs one of --user NAME and --tenant"},
 		"admin budget adjust --user a --tenant --grant {:usd,1}": {2, "needs one of --user NAME and --tenant"},
 		"admin budget adjust --user a":                           {2, "needs --grant or --charge"},

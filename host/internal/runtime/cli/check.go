@@ -166,8 +166,10 @@ func (c *command) checkOne(
 	v, positions, err := c.readPlan(name)
 	var syntax *edn.SyntaxError
 	if errors.As(err, &syntax) {
-		c.problem(err)
-		return nil, false, nil
+		if c.format == formatText {
+			return nil, false, c.tellSyntax(c.env.Stdout, syntax)
+		}
+		return nil, false, c.checked(name, []plan.Finding{plan.SyntaxFinding(syntax)}, plan.Worst{}, nil)
 	}
 	if err != nil {
 		return nil, false, err
@@ -184,18 +186,7 @@ func (c *command) checkOne(
 	}
 	failed := plan.HasErrors(findings)
 	if c.format != formatText {
-		values := make([]edn.Value, len(findings))
-		for i, f := range findings {
-			values[i] = f.Value()
-		}
-		var b edn.MapBuilder
-		b.Key("file", edn.Text(name))
-		b.Key("valid?", edn.Bool(!failed))
-		b.Key("findings", edn.Vector(values...))
-		b.Key("worst-case", worst.Value())
-		b.Key("unbounded", worst.OpenValue())
-		b.Key("effects", edn.Keywords(effects...))
-		return p, !failed, c.value(c.env.Stdout, b.Map())
+		return p, !failed, c.checked(name, findings, worst, effects)
 	}
 	if err := c.tell(c.env.Stdout, name, positions, findings); err != nil {
 		return p, false, err
@@ -211,6 +202,29 @@ func (c *command) checkOne(
 		_, err = fmt.Fprintf(c.env.Stdout, "%s: ok, %s%s\n", sourceName(name), config.Counted(v.Key("nodes").Len(), "node"), most)
 	}
 	return p, !failed, err
+}
+
+// checked prints what a check found as data.
+func (c *command) checked(name string, findings []plan.Finding, worst plan.Worst, effects []string) error {
+	values := make([]edn.Value, len(findings))
+	for i, f := range findings {
+		values[i] = f.Value()
+	}
+	var b edn.MapBuilder
+	b.Key("file", edn.Text(name))
+	b.Key("valid?", edn.Bool(!plan.HasErrors(findings)))
+	b.Key("findings", edn.Vector(values...))
+	b.Key("worst-case", worst.Value())
+	b.Key("unbounded", worst.OpenValue())
+	b.Key("effects", edn.Keywords(effects...))
+	return c.value(c.env.Stdout, b.Map())
+}
+
+// tellSyntax prints for people why a plan cannot be read, in the form of its findings.
+func (c *command) tellSyntax(w io.Writer, e *edn.SyntaxError) error {
+	r := config.Report{Shown: []config.Diagnostic{diagnosed(e.Source, plan.SyntaxFinding(e)).Excerpted(e.Excerpt())}}
+	_, err := io.WriteString(w, r.Findings(c.color(w)))
+	return err
 }
 
 // tell prints findings of a plan for people, in the form of those of a configuration.
@@ -244,6 +258,7 @@ func diagnosed(source string, f plan.Finding) config.Diagnostic {
 	if f.Effect != "" {
 		d.Hint = policy.AllowHint(f.Effect)
 	}
+	d.Hint = cmp.Or(f.Hint, d.Hint)
 	if !f.Nearest.IsNil() {
 		near := f.Nearest.String()
 		d.Message = strings.TrimSuffix(d.Message, "; nearest is "+near)
@@ -260,9 +275,9 @@ func readBudget(text string) (edn.Value, error) {
 	if text == "" {
 		return edn.Nil(), nil
 	}
-	v, err := edn.ReadString(text, edn.WithLimits(edn.Body), edn.WithSource("--budget"))
+	v, err := parseTyped("--budget", text)
 	if err != nil {
-		return edn.Nil(), contract.SyntaxError("invalid-request", err)
+		return edn.Nil(), err
 	}
 	if _, err := contract.ParseBudget(v); err != nil {
 		return edn.Nil(), usagef("--budget: %s, such as '{:max-usd 0.05M :max-attempts 3}'", err.FullMessage())

@@ -75,7 +75,7 @@ var refusals = []struct {
   :dispatch {:retry {:same-cap-max §-1}} :done {:score-min §2 :must §:schema-valid} :deadline-ms §0}`, []string{
 		`CHECK-015 wanted an integer from 0 to 16, got -1, in [:nodes 1 :dispatch :retry :same-cap-max]`,
 		`CHECK-015 wanted a number from 0 to 1, got 2, in [:nodes 1 :done :score-min]`,
-		`CHECK-015 wanted a set of keywords, got :schema-valid, in [:nodes 1 :done :must]`,
+		`CHECK-015 wanted a set of keywords, got :schema-valid, in [:nodes 1 :done :must]; nearest is #{:schema-valid}`,
 		`CHECK-015 wanted an integer from 1 to 86400000, got 0, in [:nodes 1 :deadline-ms]`}},
 	{`§5
  §{}`, []string{`CHECK-015 wanted a map as a node, got 5, in [:nodes 1]`, `CHECK-015 a node needs :op in [:nodes 2]`}},
@@ -90,7 +90,10 @@ var refusals = []struct {
 	{`{:op :let :id "a" :value 1 :as :x :needs ["b"]}
  §{:op :emit :id "b" :input :x}`, []string{`CHECK-019 nodes wait for each other: a -> b -> a`}},
 	{`{:op :call :intent :num/add :input {:n 1} :as :x}
- {:op :call :intent :num/add :input {:n §{:slot/path [:x :s]}} :as :y} {:op :emit :input :y}`, []string{`CHECK-020 [:x :s] of schema :res/number can never fit :req/number in [:nodes 2 :input :n]`}},
+ {:op :call :intent :num/add :input {:n §{:slot/path [:x :s]}} :as :y} {:op :emit :input :y}`, []string{`CHECK-020 [:x :s] of schema :res/number is :string and can never fit :req/number, which wants :int, in [:nodes 2 :input :n]`}},
+	{`{:op :call :intent :num/add :input {:n 1} :as :x}
+ {:op :call :intent :text/respond :input §{:slot/path [:x :out]} :as :y} {:op :emit :input :y}`, []string{
+		`CHECK-020 [:x :out] of schema :res/number is a map without [:prompt] and can never fit :req/text, which wants [:re "\\S"] there, in [:nodes 2 :input]`}},
 	{`{:op :tool :tool/id :fs/write :input {:path "x"}
   :effects §{:allowed #{:none}}}`, []string{`CHECK-021 :fs/write is needed by :fs/write and not in [:nodes 1 :effects :allowed]`}},
 	{`{:op :call :intent :text/respond :input {:prompt "p"} :done {:must §#{:verified}}}`, []string{`CHECK-022 nothing provides the must check :verified, which asks for :demo/verify, in [:nodes 1 :done :must]`}},
@@ -272,6 +275,65 @@ effects {
 	}
 }
 
+// CHECK-004, CLI-002: a text that cannot be read has the form of a finding, with file and place in every output.
+func TestSyntaxOfAPlan(t *testing.T) {
+	t.Parallel()
+	w := checkWorld(t)
+	w.write("cut.edn", "{:nodes [{:op :emit\n")
+	w.write("json.edn", `{"nodes": [{"op": "emit"}]}`)
+	for _, verb := range []string{"check", "run", "graph"} {
+		got := w.run(verb, "cut.edn")
+		assert.Equal(t, 1, got.code, verb)
+		assert.Regexp(t, `^error: .* \(edn/invalid\)\n  --> cut\.edn:2:1\n +2 \| *\n +\| \^\n`, got.stdout+got.stderr, verb)
+		got = w.run(verb, "json.edn")
+		assert.Equal(t, 1, got.code, verb)
+		assert.Contains(t, got.stdout+got.stderr, "JSON", verb)
+	}
+	got := w.run("check", "cut.edn", "--edn")
+	assert.Equal(t, 1, got.code)
+	assert.Empty(t, got.stderr)
+	v := got.value(t)
+	assert.Equal(t, "cut.edn", plain(v.Key("file")))
+	finding, _ := v.Key("findings").Nth(0)
+	assert.Equal(t, "2:1", at(finding))
+	got = w.run("run", "cut.edn", "--edn")
+	assert.Equal(t, 1, got.code)
+	v, err := edn.ReadString(got.stderr)
+	require.NoError(t, err)
+	where := v.Key("error").Key("where")
+	assert.Equal(t, "cut.edn", plain(where.Key("file")))
+	assert.Equal(t, "2:1", at(where))
+}
+
+// CLI-002: a run that started and failed is a negative result, also if an input was wrong.
+func TestExitOfAStartedRun(t *testing.T) {
+	t.Parallel()
+	w := answering(t)
+	w.write("late.edn", `{:nodes [{:op :call :intent :mine/data :as :a}
+ {:op :call :intent :mine/data :input {:slot/path [:a :n]} :as :b} {:op :emit :input :b}]}`)
+	here := w.run("run", "late.edn")
+	s := w.serve()
+	there := w.run("run", "late.edn", "--edn")
+	s.stop()
+	assert.Equal(t, 1, here.code, here.stderr)
+	assert.Equal(t, 1, there.code, there.stderr)
+	assert.True(t, there.value(t).HasKey("run/id"), there.stdout)
+}
+
+// CHECK-021: an effect that the configuration switches off is no matter of the request.
+func TestDisabledEffects(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "ferment.hcl", testProfile+shipped("tools", "tools"),
+		"plan.edn", `{:nodes [{:op :call :intent :fs/write-file :input {:path "out" :content "short"} :as :w} {:op :emit :input :w}]}`)
+	w.mustLock()
+	for _, args := range []string{"run plan.edn", "check plan.edn --effects fs/read", "run plan.edn --effects fs/write"} {
+		got := w.run(split(args)...)
+		assert.Equal(t, 1, got.code, args)
+		assert.Contains(t, got.stdout+got.stderr, "in ferment.hcl", args)
+		assert.NotContains(t, got.stdout+got.stderr, "--effects", args)
+	}
+}
+
 // CHECK-004, CLI-002: every plan is checked, also after one that cannot be read, whose exit code precedes the others.
 func TestCheckOfSeveralPlans(t *testing.T) {
 	t.Parallel()
@@ -356,6 +418,7 @@ func TestRefusalsOfADaemon(t *testing.T) {
 	w.write("number.edn", "{:nodes\n 7}")
 	w.write("items.edn", "{:nodes [7]}")
 	w.write("bindings.edn", "{:bindings 7 :nodes []}")
+	w.write("listed.edn", "{:bindings [1] :nodes []}")
 	w.write("warned.edn", `{:nodes [{:op :let :value 1 :as :unused} {:op :call :intent :mine/dta :as :a} {:op :emit :input :a}]}`)
 	w.write("plan.edn", `{:nodes [{:op :emit :input {:slot/id :title :slot/default "t"}}]}`)
 	s := w.serve()
@@ -369,6 +432,7 @@ func TestRefusalsOfADaemon(t *testing.T) {
 		{"run number.edn", "number.edn:2:2"},
 		{"run items.edn", "items.edn:1:10"},
 		{"run bindings.edn", "bindings.edn:1:12"},
+		{"run listed.edn", "listed.edn:1:12"},
 		{"run warned.edn", "warned.edn:1:61"},
 		{"run number.edn --json", `"line":2`},
 		{"run key.edn --json", `"line":1`},

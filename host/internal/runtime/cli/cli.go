@@ -44,7 +44,7 @@ func Main(env Env) int {
 	root.SetArgs(args)
 	c.format = askedForm(args)
 	err := root.ExecuteContext(ctx)
-	return c.exit(ctx, err)
+	return c.exit(ctx, cmp.Or(err, c.astray))
 }
 
 // errInterrupted is why the context of an interrupted command ended.
@@ -87,6 +87,7 @@ type command struct {
 	verbose  bool
 	lockfile daemon.Lockfile
 	attached map[string]string // --attach
+	astray   error             // why a help that was asked for is of no verb
 	verb     string            // with the names of its parents, once it is known
 }
 
@@ -111,6 +112,7 @@ func usagef(format string, args ...any) error {
 
 func (c *command) root() *cobra.Command {
 	var version bool
+	forms := &asked{format: &c.format}
 	root := &cobra.Command{
 		Use:   "ferment",
 		Short: "run plans on plugins, and take only answers that pass their gates",
@@ -121,6 +123,9 @@ func (c *command) root() *cobra.Command {
 		Args:          cobra.NoArgs,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			c.verb = cmd.CommandPath()
+			if err := forms.one(); err != nil {
+				return err
+			}
 			if err := c.knownServer(); err != nil {
 				return err
 			}
@@ -142,14 +147,14 @@ func (c *command) root() *cobra.Command {
 	flags.StringVar(&c.config, "config", "", "configuration, a file or a directory (default: ferment.hcl, then config/, in the working directory)")
 	flags.StringVar(&c.profile, "profile", "", "profile: "+strings.Join(config.Profiles(), ", ")+" (default: FERMENT_PROFILE, then the configuration)")
 	flags.StringVar(&c.server, "server", "", "URL of a daemon elsewhere; not part of this build")
-	flags.VarP(&c.format, "output", "o", "form of the output: text, json or edn")
-	flags.VarPF(formatFlag{&c.format, formatJSON}, "json", "", "short for --output json").NoOptDefVal = "true"
-	flags.VarPF(formatFlag{&c.format, formatEDN}, "edn", "", "short for --output edn").NoOptDefVal = "true"
+	flags.VarP(outputFlag{forms}, "output", "o", "form of the output: text, json or edn")
+	flags.VarPF(formatFlag{forms, formatJSON}, "json", "", "short for --output json").NoOptDefVal = "true"
+	flags.VarPF(formatFlag{forms, formatEDN}, "edn", "", "short for --output edn").NoOptDefVal = "true"
 	flags.BoolVar(&c.verbose, "verbose", false, "tell more of an error: its class and source, and the policy of the call")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		var wrong *pflag.InvalidValueError
-		if errors.As(err, &wrong) && wrong.GetFlag().Value.Type() == "duration" {
-			err = fmt.Errorf("--%s %s: expected a time with a unit, such as 30s", wrong.GetFlag().Name, wrong.GetValue())
+		if errors.As(err, &wrong) && expected[wrong.GetFlag().Value.Type()] != "" {
+			err = fmt.Errorf("--%s %s: expected %s", wrong.GetFlag().Name, wrong.GetValue(), expected[wrong.GetFlag().Value.Type()])
 		}
 		return usageError{err: err, verb: cmd.CommandPath(), nearest: nearestFlag(cmd, err)}
 	})
@@ -160,8 +165,22 @@ func (c *command) root() *cobra.Command {
 	)
 	c.completions(root)
 	root.SetHelpCommand(helpCommand())
+	wantVerbs(root)
 	wrapArgs(root)
+	c.helpOfVerbs(root)
 	return fitHelp(root)
+}
+
+// expected says what the flags of a type take. The other types have errors of
+// their own.
+var expected = map[string]string{
+	"bool":           "true or false",
+	"duration":       "a time with a unit, such as 30s",
+	"float64":        "a number",
+	"int":            "a whole number",
+	"stringToString": "NAME=FILE",
+	"uint":           "a whole number that is not negative",
+	"uint64":         "a whole number that is not negative",
 }
 
 // helpCommand prints the help of a verb, and refuses words that are none.
@@ -182,6 +201,24 @@ func helpCommand() *cobra.Command {
 			}
 		},
 	}
+}
+
+// helpOfVerbs refuses to print the help of a group of verbs for a word that is no verb of it.
+func (c *command) helpOfVerbs(root *cobra.Command) {
+	print := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		if words := cmd.Flags().Args(); cmd.HasAvailableSubCommands() && cmd.Args != nil && len(words) > 0 {
+			if verb, _, err := cmd.Find(words); err == nil && verb != cmd { // the flag stood before the verb
+				verb.InitDefaultHelpFlag()
+				print(verb, nil)
+				return
+			}
+			if c.astray = cmd.Args(cmd, words); c.astray != nil {
+				return
+			}
+		}
+		print(cmd, args)
+	})
 }
 
 // fitHelp makes the help of a command, and of those below it, as wide as a table
@@ -250,12 +287,38 @@ func nearestVerb(cmd *cobra.Command, args []string) string {
 	return ""
 }
 
+// wantVerbs makes each command that does nothing itself ask for one below it.
+func wantVerbs(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		wantVerbs(sub)
+	}
+	if cmd.Runnable() || !cmd.HasAvailableSubCommands() {
+		return
+	}
+	var verbs []string
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() {
+			verbs = append(verbs, sub.Name())
+		}
+	}
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		name := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
+		last := len(verbs) - 1
+		return usagef("%s needs a verb: %s", name, strings.TrimPrefix(strings.Join(verbs[:last], ", ")+" or "+verbs[last], " or "))
+	}
+}
+
 // wrapArgs makes wrong arguments usage errors that know their verb.
 func wrapArgs(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			if err := check(cmd, args); err != nil {
-				if text := err.Error(); strings.HasPrefix(text, "accepts ") || strings.HasPrefix(text, "requires ") {
+				text := err.Error()
+				switch {
+				case strings.HasPrefix(text, "unknown command ") && !cmd.HasSubCommands():
+					err = fmt.Errorf("%s takes no arguments, got %q", cmd.CommandPath(), args[0])
+				case strings.HasPrefix(text, "accepts "), strings.HasPrefix(text, "requires "):
 					err = fmt.Errorf("expected %s, got %s", strings.TrimSuffix(cmd.UseLine(), " [flags]"), config.Counted(len(args), "argument"))
 				}
 				return usageError{err: err, verb: cmd.CommandPath(), nearest: nearestVerb(cmd, args)}
@@ -348,7 +411,10 @@ const diskHint = "\"df\" shows whether the disk is full or read-only; the log of
 // environmentHint is the next step for what is missing around the host.
 func environmentHint(err error) string {
 	var path *os.PathError
+	var file *fileError
 	switch {
+	case errors.Is(err, os.ErrNotExist) && errors.As(err, &file) && file.written:
+		return "name a file in a directory that exists and can be written"
 	case errors.Is(err, os.ErrNotExist):
 		return "name a file that exists"
 	case errors.Is(err, os.ErrPermission) && errors.As(err, &path) && path.Op == "mkdir":
@@ -359,7 +425,7 @@ func environmentHint(err error) string {
 		return "name a file, not a directory"
 	case errors.Is(err, syscall.EROFS), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EIO):
 		return diskHint
-	case errors.As(err, new(*fileError)):
+	case errors.As(err, &file):
 		return "name a file that can be read"
 	}
 	return "\"ferment validate\" and \"ferment plugin list\" show what the configuration names"

@@ -17,10 +17,6 @@ func (c *command) configCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "look at the configuration and at its language",
-		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			return usagef("config needs a verb: show or docs")
-		},
 	}
 	cmd.AddCommand(c.configShowCommand(), c.configDocsCommand())
 	return cmd

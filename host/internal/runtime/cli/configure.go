@@ -95,7 +95,7 @@ func trimNewline(s string) string {
 
 func (c *command) validateCommand() *cobra.Command {
 	var strict, describe, noStart bool
-	var maxErrors int
+	var maxErrors uint
 	cmd := &cobra.Command{
 		Use:   "validate",
 		Short: "check the configuration and report every error at once",
@@ -111,7 +111,7 @@ func (c *command) validateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			report := loaded.Report(maxErrors)
+			report := loaded.Report(int(min(maxErrors, config.MaxKept)))
 			if c.format != formatText || len(report.Shown) > 0 {
 				if err := c.diagnostics(c.env.Stdout, report); err != nil {
 					return err
@@ -132,7 +132,7 @@ func (c *command) validateCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&describe, "describe", false, "start programs that are not in the lock file too, to be told what they are")
 	c.registerLockfile(cmd)
 	cmd.Flags().BoolVar(&noStart, "no-start", false, "start no plugin; those that were never seen stay unchecked")
-	cmd.Flags().IntVar(&maxErrors, "max-errors", config.DefaultMaxShown, "show at most so many diagnostics, 0 for all")
+	cmd.Flags().UintVar(&maxErrors, "max-errors", config.DefaultMaxShown, "show at most so many diagnostics, 0 for all")
 	return cmd
 }
 
@@ -188,12 +188,12 @@ func (c *command) formatted(args []string) ([]string, error) {
 			err = fmt.Errorf("directory %s holds no configuration: no %s, and nothing in common or local", name, config.DefaultFile)
 		}
 		if err != nil {
-			return nil, &fileError{err}
+			return nil, &fileError{err: err}
 		}
 		for _, file := range files {
 			rel, err := filepath.Rel(c.path(name), file)
 			if err != nil {
-				return nil, &fileError{err}
+				return nil, &fileError{err: err}
 			}
 			names = append(names, filepath.Join(name, rel))
 		}
@@ -211,7 +211,7 @@ func (c *command) formatOne(name string, check, diff bool) (bool, error) {
 		}
 	} else {
 		if f, err = config.FormatFileAs(name, c.path(name)); err != nil {
-			err = &fileError{err}
+			err = &fileError{err: err}
 		}
 	}
 	if err != nil {

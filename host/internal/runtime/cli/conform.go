@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -23,6 +22,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/conformance"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/launch"
 )
 
 // conforming is one run of "ferment conform" as it was asked for.
@@ -153,8 +153,8 @@ func (c *command) conformOptions(o *conforming) (conformance.Options, error) {
 		return opts, usagef("conform needs a plugin to start: ferment conform -- ./my-plugin")
 	}
 	path, err := exec.LookPath(o.command[0])
-	if errors.Is(err, fs.ErrPermission) {
-		return opts, usagef("%s is no program: make it executable, or name its interpreter before it", o.command[0])
+	if e := launch.Executable(o.command[0]); err != nil && e != nil {
+		return opts, usagef("%s", e)
 	}
 	if err != nil {
 		return opts, usagef("no program %s: %s", o.command[0], cause(lookPathCause(err)))
@@ -344,7 +344,7 @@ func (c *command) openReports(o conforming) (*reports, error) {
 			f, err := os.Create(c.path(one.name))
 			if err != nil {
 				r.close()
-				return nil, &fileError{fmt.Errorf("write %s: %w", one.name, cause(err))}
+				return nil, &fileError{err: fmt.Errorf("write %s: %w", one.name, cause(err)), written: true}
 			}
 			r.files = append(r.files, f)
 			*one.to = f
@@ -377,7 +377,7 @@ func (r *reports) write(report conformance.Report) error {
 			return err
 		}
 		if _, err := one.to.Write(text); err != nil {
-			return &fileError{fmt.Errorf("write the report: %w", err)}
+			return &fileError{err: fmt.Errorf("write the report: %w", err), written: true}
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/fermenthq/ferment/sdk/conformance"
 	"github.com/fermenthq/ferment/sdk/schema"
+	"github.com/fermenthq/ferment/sdk/wire"
 )
 
 func textPlugin() string { return filepath.Join(built.plugins, "text") }
@@ -27,7 +29,8 @@ func textFlags(flags ...string) []string {
 }
 
 // CONF-001, CONF-006: a plugin that keeps the contract, within the time that
-// somebody new to it has, and the report in every form.
+// somebody new to it has, and the report in every form. What a failed check says
+// besides (expected, observed, evidence) is in TestReportForms.
 func TestConformPasses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -42,15 +45,39 @@ func TestConformPasses(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(w.dir, "r.json"))
 	require.NoError(t, err)
 	var report struct {
-		Seed, Outcome string
-		Plugin        struct{ Name, Hash string }
-		Checks        []struct{ Check, Status, Reproduce string }
+		Seed, Outcome, Suite, Platform string
+		Protocol                       int
+		Plugin                         struct{ Name, Version, Hash string }
+		Profiles                       []struct {
+			Profile        string
+			Checks, Passed int
+		}
+		Checks []struct {
+			Check, Profile, Status, Reproduce string
+			Requirements                      []struct{ ID string }
+			Took                              *int64 `json:"took-ms"`
+		}
 	}
 	require.NoError(t, json.Unmarshal(text, &report))
 	assert.Equal(t, "7", report.Seed)
 	assert.Equal(t, "pass", report.Outcome)
 	assert.Equal(t, "text", report.Plugin.Name)
+	assert.Equal(t, "1.0.0", report.Plugin.Version)
 	assert.Regexp(t, "^b3:[0-9a-f]{64}$", report.Plugin.Hash)
+	assert.NotEmpty(t, report.Suite)
+	assert.Equal(t, wire.Protocol, report.Protocol)
+	assert.Equal(t, runtime.GOOS+"/"+runtime.GOARCH, report.Platform)
+	checks := 0
+	for _, p := range report.Profiles {
+		assert.Equal(t, p.Checks, p.Passed, p.Profile)
+		checks += p.Checks
+	}
+	assert.Len(t, report.Checks, checks)
+	for _, c := range report.Checks {
+		assert.NotEmpty(t, c.Requirements, c.Check)
+		assert.NotNil(t, c.Took, c.Check)
+		assert.Contains(t, c.Reproduce, "--run '^"+c.Check+"$'")
+	}
 	assert.Len(t, report.Checks, len(conformance.ChecksOf("core", "tool", "mux", "hot-swap")))
 
 	again := w.shell(strings.Replace(report.Checks[0].Reproduce, "ferment conform", "ferment conform -o edn", 1))

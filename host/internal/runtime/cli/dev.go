@@ -16,10 +16,6 @@ func (c *command) devCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "work on a plugin: have the daemon use one that runs under a debugger",
-		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			return usagef("dev needs a verb: attach or detach")
-		},
 	}
 	cmd.AddCommand(
 		&cobra.Command{

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -24,11 +25,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// Limits of what the doctor waits for and of what it calls little.
-const (
-	reachLimit  = 2 * time.Second
-	littleSpace = 512 << 20
-)
+// reachLimit is how long the doctor waits for a port.
+const reachLimit = 2 * time.Second
 
 func (c *command) doctorCommand() *cobra.Command {
 	return &cobra.Command{
@@ -197,14 +195,14 @@ func (c *command) examineSpace(e *examination, dir string) {
 	_ = probe.Close()
 	_ = os.Remove(probe.Name())
 	e.add("data", "directory", stateOK, "%s is writable", c.relative(dir))
-	free, err := freeSpace(at)
+	free, err := daemon.FreeSpace(at)
 	switch {
 	case err != nil:
 		e.add("data", "space", stateWeak, "not known: %s", err)
-	case free < littleSpace:
+	case free < daemon.LittleSpace:
 		e.add("data", "space", stateWeak, "%d MiB free, which is little", free>>20)
 	default:
-		e.add("data", "space", stateOK, "more than %d MiB free", littleSpace>>20)
+		e.add("data", "space", stateOK, "more than %d MiB free", daemon.LittleSpace>>20)
 	}
 }
 
@@ -338,6 +336,11 @@ func (e *examination) clock() {
 	e.add("time", "clock", stateOK, "plausible")
 }
 
+var wholeHash = regexp.MustCompile(`\b(b3:[0-9a-f]{12})[0-9a-f]{52}\b`)
+
+// shortHashes cuts hashes to what tells programs apart: a whole one is wider than its column.
+func shortHashes(text string) string { return wholeHash.ReplaceAllString(text, "$1…") }
+
 func (c *command) printExamination(e *examination) error {
 	if c.format != formatText {
 		parts := make([]edn.Value, len(e.parts))
@@ -349,7 +352,7 @@ func (c *command) printExamination(e *examination) error {
 	rows := make([][]string, len(e.parts))
 	area := ""
 	for i, p := range e.parts {
-		rows[i] = []string{"", p.name, p.state, p.text}
+		rows[i] = []string{"", p.name, p.state, shortHashes(p.text)}
 		if p.area != area {
 			rows[i][0], area = p.area, p.area
 		}

@@ -121,6 +121,7 @@ var changes = map[string]string{
 	"prompts.fragments": "fragments = { f = \"x\" }\ndefault = { fragment = \"f\" }", "prompts.allowed": `allowed = { voice = ["x"] }`,
 	"judge.intent": `intent = "t/b"`, "judge.votes": "votes = 1", "rubric.scale": "scale = [0, 5]", "rubric.rules": `rules = [{ rule = "length" }]`,
 	"effects.secret.value": `value = secret("env:OTHER")`,
+	"http.admin_socket":    `admin_socket = "other.sock"`,
 	"http.listen":          `listen = ["127.0.0.1:1"]`, "http.allowed_hosts": `allowed_hosts = ["ferment.example"]`,
 }
 

@@ -28,6 +28,9 @@ func (c *command) explainCommand() *cobra.Command {
 			if args[0] == "error" && len(args) == 2 {
 				return c.explainError(strings.TrimPrefix(args[1], ":"))
 			}
+			if args[0] == "error" && len(args) == 1 {
+				return usagef("explain error needs a type, such as runtime/crashed")
+			}
 			if len(args) > 1 {
 				return usagef("explain takes one intent, or the word error and a type")
 			}

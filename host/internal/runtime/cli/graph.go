@@ -132,7 +132,7 @@ func (c *command) graph(name, file string, bindings edn.Value, draw func(*diagra
 // writeDrawing puts the whole file in place or nothing.
 func (c *command) writeDrawing(file, text string) error {
 	if err := renameio.WriteFile(c.path(file), []byte(text), 0o644); err != nil {
-		return &fileError{fmt.Errorf("write %s: %w", file, cause(err))}
+		return &fileError{err: fmt.Errorf("write %s: %w", file, cause(err)), written: true}
 	}
 	return nil
 }

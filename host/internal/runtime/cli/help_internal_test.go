@@ -2,12 +2,15 @@ package cli
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
@@ -45,6 +48,53 @@ func TestHelpFits(t *testing.T) {
 	assert.Greater(t, every(root), len(root.Commands()))
 }
 
+// each calls f with every verb below cmd.
+func each(cmd *cobra.Command, f func(verb []string, cmd *cobra.Command)) {
+	for _, sub := range cmd.Commands() {
+		f(strings.Fields(sub.CommandPath())[1:], sub)
+		each(sub, f)
+	}
+}
+
+// CLI-002: a verb that only groups others is no command line, and neither is a
+// word below it that is not a verb.
+func TestGroupsOfVerbs(t *testing.T) {
+	groups := 0
+	each((&command{}).root(), func(verb []string, cmd *cobra.Command) {
+		if !cmd.HasAvailableSubCommands() || cmd.Name() == "conform" {
+			return
+		}
+		groups++
+		for _, args := range [][]string{verb, append(slices.Clone(verb), "nonesuch")} {
+			code, stdout, stderr := helped(args...)
+			assert.Equal(t, contract.ExitUsage, code, args)
+			assert.Empty(t, stdout, args)
+			assert.Contains(t, stderr, "ferment "+strings.Join(verb, " ")+" --help", args)
+		}
+	})
+	assert.Greater(t, groups, 7)
+}
+
+// CLI-002: a flag whose value cannot be read says what it takes, in words of the
+// command line.
+func TestValuesOfFlags(t *testing.T) {
+	flags := 0
+	each((&command{}).root(), func(verb []string, cmd *cobra.Command) {
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if f.Value.Type() == "string" || strings.HasPrefix(f.Value.Type(), "string") && f.Value.Type() != "stringToString" {
+				return
+			}
+			flags++
+			code, stdout, stderr := helped(append(slices.Clone(verb), "--"+f.Name+"=@")...)
+			assert.Contains(t, []int{contract.ExitUsage, daemon.ExitUsage}, code, "%s --%s", verb, f.Name)
+			assert.Empty(t, stdout, "%s --%s", verb, f.Name)
+			assert.Contains(t, stderr, "expected ", "%s --%s", verb, f.Name)
+			assert.NotContains(t, stderr, "strconv", "%s --%s", verb, f.Name)
+		})
+	})
+	assert.Greater(t, flags, 30)
+}
+
 // CLI-002: asking for help on an unknown verb is a usage error that names the nearest verb.
 func TestHelpOfNoVerb(t *testing.T) {
 	for words, nearest := range map[string]string{
@@ -53,10 +103,31 @@ func TestHelpOfNoVerb(t *testing.T) {
 		"plugin lock everything": "",
 		"lock":                   "ferment plugin lock",
 	} {
-		code, stdout, stderr := helped(append([]string{"help"}, strings.Fields(words)...)...)
-		assert.Equal(t, contract.ExitUsage, code, words)
-		assert.Empty(t, stdout, words)
-		assert.Equal(t, nearest != "", strings.Contains(stderr, "did you mean "), words+": "+stderr)
-		assert.Contains(t, stderr, nearest, words)
+		for _, args := range [][]string{
+			append([]string{"help"}, strings.Fields(words)...),
+			append(strings.Fields(words), "--help"),
+		} {
+			if args[0] != "help" && strings.HasPrefix(words, "plugin lock ") {
+				continue // --help is of that verb, which takes arguments
+			}
+			code, stdout, stderr := helped(args...)
+			assert.Equal(t, contract.ExitUsage, code, args)
+			assert.Empty(t, stdout, args)
+			assert.Equal(t, nearest != "", strings.Contains(stderr, "did you mean "), "%s: %s", args, stderr)
+			assert.Contains(t, stderr, nearest, args)
+		}
+	}
+}
+
+// CLI-001: a command line asks for one form of output, as often as it likes.
+func TestOneForm(t *testing.T) {
+	for args, code := range map[string]int{
+		"version --json --edn":       contract.ExitUsage,
+		"version -o json --edn":      contract.ExitUsage,
+		"version --json -o json":     contract.ExitDone,
+		"version --json --edn=false": contract.ExitDone,
+	} {
+		got, _, _ := helped(strings.Fields(args)...)
+		assert.Equal(t, code, got, args)
 	}
 }

@@ -33,6 +33,8 @@ func TestEnvironmentHint(t *testing.T) {
 		err := &daemon.EnvironmentError{Op: "supervise plugins", Err: fmt.Errorf("runtime directory: %w", &fs.PathError{Op: "mkdir", Path: "var/work", Err: cause})}
 		assert.Contains(t, environmentHint(err), want, cause)
 	}
+	read, written := &fileError{err: syscall.ENOENT}, &fileError{err: syscall.ENOENT, written: true}
+	assert.NotEqual(t, environmentHint(read), environmentHint(written), "a file to be written need not exist")
 }
 
 type fullDisk struct{}

@@ -63,11 +63,11 @@ func (c *command) initCommand() *cobra.Command {
 
 func (c *command) initProject(ctx context.Context, name, plugins string) error {
 	dir := c.path(name)
-	program, err := c.shippedProgram(dir, plugins)
-	if err != nil {
+	if err := vacant(dir); err != nil {
 		return err
 	}
-	if err := vacant(dir); err != nil {
+	program, err := c.shippedProgram(dir, plugins)
+	if err != nil {
 		return err
 	}
 	written, err := writeProject(dir, program)
@@ -119,15 +119,25 @@ func projectNames() []string {
 	return out
 }
 
-// vacant refuses a directory that has a file of a project.
+// vacant refuses a directory that has a file of a project, and what is no directory.
 func vacant(dir string) error {
+	for at := dir; ; at = filepath.Dir(at) {
+		info, err := os.Stat(at)
+		if err == nil && !info.IsDir() {
+			return contract.Errorf("input/invalid", "init: %s is a file, expected a directory", at).
+				WithHint("name another directory: ferment init DIR")
+		}
+		if err == nil || at == filepath.Dir(at) {
+			break
+		}
+	}
 	var taken []string
 	for _, name := range projectNames() {
 		switch _, err := os.Lstat(filepath.Join(dir, name)); {
 		case err == nil:
 			taken = append(taken, name)
 		case !errors.Is(err, fs.ErrNotExist):
-			return &fileError{err}
+			return &fileError{err: err}
 		}
 	}
 	if len(taken) == 0 {
@@ -140,7 +150,7 @@ func vacant(dir string) error {
 // writeProject writes the files and returns the names of those that it made, also with an error.
 func writeProject(dir, program string) ([]string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, &fileError{err}
+		return nil, &fileError{err: err, written: true}
 	}
 	var written []string
 	for _, f := range projectFiles {
@@ -151,12 +161,12 @@ func writeProject(dir, program string) ([]string, error) {
 		shown := strings.ReplaceAll(string(text), strconv.Quote(projectProgram), strconv.Quote(program))
 		out, err := os.OpenFile(filepath.Join(dir, f.name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 		if err != nil {
-			return written, &fileError{err}
+			return written, &fileError{err: err, written: true}
 		}
 		written = append(written, f.name)
 		_, err = out.WriteString(shown)
 		if err = errors.Join(err, out.Close()); err != nil {
-			return written, &fileError{err}
+			return written, &fileError{err: err, written: true}
 		}
 	}
 	return written, nil
@@ -174,7 +184,7 @@ func (c *command) lockProject(ctx context.Context, dir string) error {
 
 // tellProject prints what was written and what to type next.
 func (c *command) tellProject(name, dir string, written []string) error {
-	next := []string{"ferment check hello.edn", "ferment run hello.edn", `ferment act text/respond '{:prompt "hi"}' --report`, "ferment serve"}
+	next := []string{"ferment check hello.edn", "ferment run hello.edn", `ferment act text/respond '{:prompt "hi"}'`, "ferment serve"}
 	if filepath.Clean(name) != "." {
 		next = append([]string{"cd " + name}, next...)
 	}

@@ -42,7 +42,7 @@ func (c *command) readAll(name string) ([]byte, error) {
 	if name == "-" {
 		b, err := io.ReadAll(io.LimitReader(c.env.Stdin, limit))
 		if err != nil {
-			return nil, &fileError{fmt.Errorf("read standard input: %w", err)}
+			return nil, &fileError{err: fmt.Errorf("read standard input: %w", err)}
 		}
 		return b, nil
 	}
@@ -52,18 +52,21 @@ func (c *command) readAll(name string) ([]byte, error) {
 		if near != "" {
 			near = filepath.Join(filepath.Dir(name), filepath.Base(near))
 		}
-		return nil, &fileError{fmt.Errorf("read %s: %w%s", name, cause(err), didYouMean(near))}
+		return nil, &fileError{err: fmt.Errorf("read %s: %w%s", name, cause(err), didYouMean(near))}
 	}
 	defer func() { _ = f.Close() }()
 	b, err := io.ReadAll(io.LimitReader(f, limit))
 	if err != nil {
-		return nil, &fileError{fmt.Errorf("read %s: %w", name, cause(err))}
+		return nil, &fileError{err: fmt.Errorf("read %s: %w", name, cause(err))}
 	}
 	return b, nil
 }
 
 // fileError is a file of the command line that cannot be read.
-type fileError struct{ err error }
+type fileError struct {
+	err     error
+	written bool // not read
+}
 
 func (e *fileError) Error() string { return e.err.Error() }
 

@@ -37,8 +37,6 @@ func (c *command) judgeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "judge",
 		Short: "measure the judges of the configuration, and see how far they may be believed",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(c.judgeListCommand(), c.judgeShowCommand(), c.calibrateCommand())
 	return cmd

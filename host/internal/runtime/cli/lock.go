@@ -175,7 +175,7 @@ func (c *command) lockReport(out edn.Value, wish daemon.LockWish) error {
 		default:
 			changed++
 		}
-		fmt.Fprintf(&b, "%s %s: %s", plain(p.Key("plugin")), plain(p.Key("version")), change)
+		fmt.Fprintf(&b, "%s: %s", strings.TrimSpace(plain(p.Key("plugin"))+" "+plain(p.Key("version"))), change)
 		if note, ok := p.Key("note").AsString(); ok {
 			fmt.Fprintf(&b, " (%s)", note)
 		}

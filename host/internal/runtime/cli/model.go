@@ -20,10 +20,6 @@ func (c *command) modelCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "model",
 		Short: "examine the models behind capabilities",
-		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			return usagef("model needs a verb: probe")
-		},
 	}
 	cmd.AddCommand(c.modelProbeCommand())
 	return cmd

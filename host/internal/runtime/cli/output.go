@@ -23,12 +23,12 @@ const (
 	formatEDN  format = "edn"
 )
 
-// String, Set and Type implement pflag.Value.
-func (f *format) String() string {
-	if *f == formatText {
+// String returns the name of the form.
+func (f format) String() string {
+	if f == formatText {
 		return "text"
 	}
-	return string(*f)
+	return string(f)
 }
 
 // Set takes the name of a form.
@@ -44,19 +44,64 @@ func (f *format) Set(s string) error {
 	return nil
 }
 
+// asked are the forms that the flags of a command line ask for, in their order.
+type asked struct {
+	format *format
+	forms  []format
+}
+
+func (a *asked) ask(f format) {
+	*a.format, a.forms = f, append(a.forms, f)
+}
+
+// one refuses a command line that asks for different forms.
+func (a *asked) one() error {
+	for _, f := range a.forms {
+		if f != a.forms[0] {
+			return usagef("the output has one form, and the command line asks for %s and %s", a.forms[0].String(), f.String())
+		}
+	}
+	return nil
+}
+
+// outputFlag names a form.
+type outputFlag struct{ *asked }
+
+// String, Set and Type implement pflag.Value.
+func (f outputFlag) String() string {
+	if f.asked == nil {
+		return ""
+	}
+	return f.format.String()
+}
+
+// Set takes the name of a form.
+func (f outputFlag) Set(s string) error {
+	var is format
+	if err := is.Set(s); err != nil {
+		return err
+	}
+	f.ask(is)
+	return nil
+}
+
 // Type is shown in help texts.
-func (f *format) Type() string { return "form" }
+func (f outputFlag) Type() string { return "form" }
 
 // formatFlag is a switch that stands for one form.
 type formatFlag struct {
-	into *format
+	into *asked
 	is   format
 }
 
 func (f formatFlag) String() string { return "false" }
 func (f formatFlag) Set(s string) error {
-	if s == "true" {
-		*f.into = f.is
+	switch s {
+	case "true":
+		f.into.ask(f.is)
+	case "false":
+	default:
+		return errors.New("expected true, false or no value")
 	}
 	return nil
 }
@@ -142,14 +187,21 @@ func (c *command) printf(format string, args ...any) {
 // problem prints an error in the chosen form on standard error.
 func (c *command) problem(err error) {
 	e := contract.AsError(err)
+	var syntax *edn.SyntaxError
+	isSyntax := errors.As(err, &syntax)
+	if isSyntax && e.Type == "plan/invalid" && c.format == formatText && c.tellSyntax(c.env.Stderr, syntax) == nil {
+		return
+	}
 	if c.format != formatText {
+		if isSyntax && syntax.Source != "" {
+			e = e.WithWhere("file", edn.Text(syntax.Source))
+		}
 		if c.value(c.env.Stderr, edn.MustMap(edn.K("error"), e.Value())) == nil {
 			return
 		}
 	}
 	text := contract.SourceText{Brief: !c.verbose}
-	var syntax *edn.SyntaxError
-	if errors.As(err, &syntax) {
+	if isSyntax {
 		text.Name = syntax.Source
 	}
 	c.printf("%s\n", e.Text(text))

@@ -19,11 +19,6 @@ func (c *command) pluginCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plugin",
 		Short: "look at plugins of the configuration or of a daemon, or begin a new one",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return usagef("plugin needs a verb: new, runtime, list, inspect, lock, approve, install, logs, restart, swap," +
-				" drain, release or quarantine")
-		},
 	}
 	cmd.AddCommand(
 		c.pluginNewCommand(),

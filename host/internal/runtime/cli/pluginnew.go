@@ -104,7 +104,7 @@ func (c *command) equip(ctx context.Context, p *scaffold.Project) error {
 	if !filepath.IsAbs(p.Interpreter) {
 		path, err := exec.LookPath(p.Interpreter)
 		if err != nil {
-			return &fileError{err}
+			return &fileError{err: err}
 		}
 		p.Interpreter = path
 	}

@@ -49,7 +49,7 @@ func (c *command) updateRuntime(dir string, check bool) error {
 		if _, typed := err.(*contract.Error); typed {
 			return err
 		}
-		return &fileError{fmt.Errorf("plugin runtime: %w", err)}
+		return &fileError{err: fmt.Errorf("plugin runtime: %w", err)}
 	}
 	if err := c.runtimeChanges(dir, check, changes); err != nil || !check || len(changes) == 0 {
 		return err

@@ -28,6 +28,8 @@ type watcher struct {
 	begun    time.Time
 	done     chan struct{}
 	asked    string          // the plugin whose description is waited for
+	slow     *time.Timer     // until what takes long is told
+	told     bool            // something took long already
 	starting map[string]bool // plugins
 }
 
@@ -40,20 +42,36 @@ func (w *watcher) tellStarting() (stop func()) {
 	if !w.on || w.form != formatText {
 		return func() {}
 	}
-	timer := time.AfterFunc(slowStart, func() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.slow = time.AfterFunc(slowStart, func() {
 		w.mu.Lock()
-		names, asked := slices.Sorted(maps.Keys(w.starting)), w.asked
+		names, asked, again := slices.Sorted(maps.Keys(w.starting)), w.asked, w.told
+		w.told = true
 		w.mu.Unlock()
 		switch {
 		case len(names) > 0:
 			w.line("starting %s", strings.Join(names, ", "))
 		case asked != "":
 			w.line("starting %s for its description", asked)
-		default:
+		case !again:
 			w.line("reading the configuration")
 		}
 	})
-	return func() { timer.Stop() }
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.slow.Stop()
+		w.told = false
+	}
+}
+
+// next gives what is waited for from now on its own time to become slow, once
+// something before it was told.
+func (w *watcher) next() {
+	if w.told {
+		w.slow.Reset(slowStart)
+	}
 }
 
 // asking notes the plugin whose description is waited for.
@@ -61,6 +79,9 @@ func (w *watcher) asking(plugin string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asked = plugin
+	if plugin != "" {
+		w.next()
+	}
 }
 
 // notes keeps which plugins are being started.
@@ -72,6 +93,9 @@ func (w *watcher) notes(t daemon.Transition) {
 	}
 	switch t.To {
 	case "starting", "configuring":
+		if !w.starting[t.Plugin] {
+			w.next()
+		}
 		w.starting[t.Plugin] = true
 	default:
 		delete(w.starting, t.Plugin)
@@ -197,8 +221,12 @@ func (w *watcher) text(e journal.Event) {
 			w.line("%s: asking %s", node, e.CapID)
 			return
 		}
-		if failure := d.Key("failure/type"); !failure.IsNil() {
-			w.line("%s: attempt %d failed after %s ms: %s", node, e.Attempt, d.Key("latency-ms"), plain(failure))
+		switch failure := plain(d.Key("failure/type")); failure {
+		case "nil":
+		case "race/lost":
+			w.line("%s: attempt %d lost after %s ms: another answer was accepted", node, e.Attempt, d.Key("latency-ms"))
+		default:
+			w.line("%s: attempt %d failed after %s ms: %s", node, e.Attempt, d.Key("latency-ms"), failure)
 		}
 	case "gate":
 		message, told := d.Key("message").AsString()
@@ -314,7 +342,7 @@ func failedOver(n journal.NodeReport) string {
 	}
 	var parts []string
 	for _, a := range n.Attempts {
-		if a.Failure != "" {
+		if a.Failed() {
 			parts = append(parts, fmt.Sprintf("%s: %s after %d ms", a.CapID, a.Failure, a.Latency.Milliseconds()))
 		}
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 func (c *command) promptCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "prompt", Short: "look at what language models are told", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "prompt", Short: "look at what language models are told"}
 	cmd.AddCommand(c.promptShowCommand())
 	return cmd
 }

@@ -14,7 +14,7 @@ import (
 )
 
 func (c *command) protocolCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "protocol", Short: "the protocol package: what may be asked, in which form, and under which rules", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "protocol", Short: "the protocol package: what may be asked, in which form, and under which rules"}
 	cmd.AddCommand(c.protocolExportCommand(), c.protocolDiffCommand())
 	return cmd
 }

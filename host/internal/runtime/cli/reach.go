@@ -64,7 +64,8 @@ func (c *command) order(ctx context.Context, action edn.Value) (edn.Value, error
 func (c *command) nobodyServes(ctx context.Context) error {
 	cfg := c.configured(ctx)
 	if cfg.Host.DataDir != "" {
-		return contract.Errorf("runtime/not-ready", "no daemon serves the data directory %s", c.relative(cfg.Host.DataDir)).WithHint("start one with \"ferment serve\"")
+		return contract.Errorf("runtime/not-ready", "no daemon serves the data directory %s", cfg.Host.DataDir).
+			WithHint("start one with \"ferment serve\"")
 	}
 	if err := c.diagnostics(c.env.Stderr, cfg.Report(config.DefaultMaxShown)); err != nil {
 		return err

@@ -100,8 +100,8 @@ func TestReload(t *testing.T) {
 		}
 	}
 	require.Len(t, logged, 2, end.stderr)
-	assert.Contains(t, logged[0], `:path [\"plugin\" \"b\" \"drain_timeout\"]`, "the log has the difference too")
-	assert.Contains(t, logged[1], `:path [\"plugin\" \"c\"`)
+	assert.Contains(t, logged[0], `plugin.b.drain_timeout`, "the log has the difference too")
+	assert.Contains(t, logged[1], `plugin.c`)
 	assert.Empty(t, w.left(time.Second))
 }
 
@@ -112,7 +112,7 @@ func TestDiffWithTheDaemon(t *testing.T) {
 	w := twoPlugins(t, "")
 	none := w.run("diff")
 	assert.Equal(t, 3, none.code)
-	assert.Contains(t, none.stderr, "no daemon serves the data directory var")
+	assert.Contains(t, none.stderr, "no daemon serves the data directory "+filepath.Join(w.dir, "var"))
 	s := w.serve()
 	before := s.pids()
 	same := w.run("diff")
@@ -251,6 +251,30 @@ func TestRunsKeepTheirConfiguration(t *testing.T) {
 	assert.Empty(t, w.left(time.Second))
 }
 
+// OPS-001: the log says what the configuration does without, at the start and
+// after a reload.
+func TestLogOfMissingPlugin(t *testing.T) {
+	t.Parallel()
+	missing := func(name string) string {
+		return "plugin \"" + name + "\" {\n  command  = [\"bin/none\"]\n  optional = true\n}\n"
+	}
+	about := func(name string) func(logLine) bool {
+		return func(l logLine) bool {
+			return l.text("@level") == "warn" && l.text("type") == "config/plugin-unknown" && strings.Contains(l.text("message"), name)
+		}
+	}
+	w := twoPlugins(t, missing("gone"))
+	s := w.serve()
+	_, _, ok := s.logged(0, about("gone"))
+	require.True(t, ok)
+	w.rewrite("ferment.hcl", "\"gone\"", "\"vanished\"")
+	got := w.run("admin", "reload")
+	require.Equal(t, 0, got.code, got.stderr)
+	_, _, ok = s.logged(0, about("vanished"))
+	require.True(t, ok)
+	s.stop()
+}
+
 // HCL-039: a changed file is enough where auto_reload is on.
 func TestAutoReload(t *testing.T) {
 	t.Parallel()
@@ -261,8 +285,12 @@ func TestAutoReload(t *testing.T) {
 	w.rewrite("a.edn", "{:value {:n 1}}", "{:value {:n 2}}")
 	require.Eventually(t, func() bool { return s.out("t/a") == "{:n 2}" }, 30*time.Second, 20*time.Millisecond)
 	w.rewrite("ferment.hcl", "command", "comand")
-	_, _, ok := s.logged(0, said("reload refused"))
+	refused, _, ok := s.logged(0, said("reload refused"))
 	require.True(t, ok)
+	found, _ := refused["findings"].([]any)
+	require.NotEmpty(t, found)
+	assert.Contains(t, found[0], "ferment.hcl:")
+	assert.NotContains(t, refused, "details")
 	assert.Equal(t, "{:n 2}", s.out("t/a"))
 	s.stop()
 }

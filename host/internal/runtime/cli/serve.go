@@ -3,7 +3,9 @@ package cli
 import (
 	"context"
 	"errors"
+	"syscall"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
@@ -29,9 +31,12 @@ func (c *command) serveCommand() *cobra.Command {
 			c.release() // signals are the daemon's from here on
 			log, flush := telemetry.NewLog(c.env.Stderr, c.logsText())
 			err := daemon.Serve(c.options(), log, signals)
-			flush()
+			defer flush()
 			if err == nil {
 				return nil
+			}
+			if !c.logsText() && c.format == formatText {
+				return logNotServed(log, err)
 			}
 			return c.notServed(err)
 		},
@@ -52,6 +57,29 @@ func (c *command) logsText() bool {
 	return terminal(c.env.Stderr)
 }
 
+// logNotServed writes why a daemon does not serve as a line of its log, for
+// those who read lines, and ends with its exit code.
+func logNotServed(log hclog.Logger, err error) error {
+	code := daemon.ExitCode(err)
+	var invalid *daemon.InvalidConfigError
+	if errors.As(err, &invalid) {
+		report := invalid.Config.Report(config.DefaultMaxShown)
+		typ := "invalid-request"
+		for _, x := range report.Shown {
+			if x.Severity == config.SeverityError {
+				typ = x.Type
+				break
+			}
+		}
+		log.Error("not served", "type", typ, "message", "the configuration has "+config.Counted(report.Errors, "error"),
+			"findings", daemon.Findings(report.Value()), "hint", serveHint(daemon.ExitConfig, err), "exit", code)
+		return quietError{code}
+	}
+	e := startProblem(err, code)
+	log.Error("not served", "type", e.Type, "message", e.FullMessage(), "hint", e.Hint, "exit", code)
+	return quietError{code}
+}
+
 // notServed prints why a daemon does not serve, and ends with its exit code.
 func (c *command) notServed(err error) error {
 	code := daemon.ExitCode(err)
@@ -62,13 +90,19 @@ func (c *command) notServed(err error) error {
 		}
 		return quietError{code}
 	}
+	c.problem(startProblem(err, code))
+	return quietError{code}
+}
+
+// startProblem is the typed error for a daemon that ended with an exit code.
+func startProblem(err error, code int) *contract.Error {
 	e, typed := err.(*contract.Error) // one that is wrapped lacks what is around it
 	if !typed {
 		typ := map[int]string{daemon.ExitInternal: "runtime/internal", daemon.ExitConfig: "config/range"}[code]
 		if typ == "" {
 			typ = "runtime/start-failed"
 		}
-		e = contract.Errorf(typ, "%w", err).WithSource(contract.SourceHost).WithHint(serveHint(code))
+		e = contract.Errorf(typ, "%w", err).WithSource(contract.SourceHost).WithHint(serveHint(code, err))
 		var directory *daemon.DirectoryError
 		switch {
 		case errors.As(err, &directory):
@@ -77,16 +111,21 @@ func (c *command) notServed(err error) error {
 			e = e.WithHint(environmentHint(err))
 		}
 	}
-	c.problem(e)
-	return quietError{code}
+	return e
 }
 
-func serveHint(code int) string {
+func serveHint(code int, err error) string {
 	switch code {
 	case daemon.ExitLocked:
 		return "\"ferment status\" asks the daemon that is there; stop it, or name another data directory in ferment.data_dir"
 	case daemon.ExitUnavailable:
-		return "\"ferment plugin list\" shows the plugins; what holds an address can be seen with \"ss -ltnp\""
+		switch {
+		case errors.Is(err, syscall.EADDRINUSE):
+			return "\"ss -ltnp\" shows what holds the address; stop it, or name another one in http.listen"
+		case errors.Is(err, syscall.EADDRNOTAVAIL):
+			return "name an address of this machine in http.listen"
+		}
+		return "\"ferment plugin list\" shows the plugins"
 	case daemon.ExitIO:
 		return diskHint
 	case daemon.ExitConfig:

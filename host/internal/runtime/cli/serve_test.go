@@ -8,6 +8,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"net/http/httputil"
+	"net/textproto"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -160,7 +165,8 @@ func answering(t testing.TB, more ...string) *world {
 
 // OPS-001, OPS-002, OPS-004, HTTP-007, FX-005: a daemon gets ready, says what
 // holds its plugins, answers, and goes down clean: no process, no socket, no
-// token, no scratch directory is left.
+// token, no scratch directory is left. AUTH-030: socket and token are private, and
+// each start has a token of its own; what they are for is tested in httpapi.
 func TestServe(t *testing.T) {
 	t.Parallel()
 	w := answering(t)
@@ -178,7 +184,14 @@ func TestServe(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, mode, info.Mode().Perm(), path)
 	}
+	token, err := os.ReadFile(filepath.Join(w.dir, "var/run/admin.token"))
+	require.NoError(t, err)
 	s.stop()
+	next := w.serve()
+	nextToken, err := os.ReadFile(filepath.Join(w.dir, "var/run/admin.token"))
+	require.NoError(t, err)
+	assert.NotEqual(t, string(token), string(nextToken))
+	next.stop()
 	for _, path := range []string{"var/run/admin.sock", "var/run/admin.token"} {
 		assert.NoFileExists(t, filepath.Join(w.dir, path))
 	}
@@ -290,7 +303,7 @@ func TestServeExitCodes(t *testing.T) {
 		prepare func(t *testing.T, w *world)
 	}{
 		"usage":                {code: 64, args: []string{"--nope"}, say: "unknown flag"},
-		"arguments":            {code: 64, args: []string{"now"}, say: "unknown command"},
+		"arguments":            {code: 64, args: []string{"now"}, say: "takes no arguments"},
 		"profile that is none": {code: 64, args: []string{"--profile", "prd"}, say: "prod"},
 		"no configuration":     {code: 78, args: []string{"--config", "absent.hcl"}, say: "absent.hcl"},
 		"wrong configuration": {code: 78, say: "config/unknown-name", prepare: func(_ *testing.T, w *world) {
@@ -345,8 +358,36 @@ func TestServeExitCodes(t *testing.T) {
 			assert.Contains(t, got.stderr, tc.say)
 			assert.NotContains(t, got.stderr, "goroutine ")
 			assert.Empty(t, got.stdout)
+			if tc.code == 64 {
+				return // the command line is read before there is a log
+			}
+			var last map[string]any
+			for line := range strings.Lines(got.stderr) {
+				last = nil
+				require.NoError(t, json.Unmarshal([]byte(line), &last), "every line of a JSON log is JSON: %s", line)
+			}
+			assert.Equal(t, "error", last["@level"])
+			for _, key := range []string{"type", "message", "hint"} {
+				assert.NotEmpty(t, last[key], key)
+			}
 		})
 	}
+}
+
+// CLI-001: a failed start is told in the form of the log, or in the one that was
+// asked for.
+func TestServeFailureFollowsTheLog(t *testing.T) {
+	t.Parallel()
+	w := answering(t)
+	require.NoError(t, os.Symlink("nowhere", filepath.Join(w.dir, "var")))
+	asked := w.run("serve", "--edn")
+	assert.Equal(t, 78, asked.code)
+	assert.Contains(t, asked.stderr, "{:error {")
+	w.write("ferment.hcl", testProfile+"log {\n  format = \"text\"\n}\n")
+	text := w.run("serve")
+	assert.Equal(t, 78, text.code)
+	assert.Regexp(t, `(?m)^error: `, text.stderr)
+	assert.NoFileExists(t, filepath.Join(w.dir, "nowhere"))
 }
 
 // A daemon that was killed leaves a lock, a socket and a token that do not keep
@@ -586,36 +627,79 @@ func TestVerbsAskTheDaemon(t *testing.T) {
 	assert.Equal(t, 3, w.run("--server", "http://127.0.0.1:1", "status").code)
 }
 
-// RUN-007, CLI-004: an interrupt of act cancels the run in the daemon and says its
-// id, whether the answer is streamed or not.
+// RUN-007, CLI-004: an interrupt of act cancels the run in the daemon and says the
+// id that the daemon gave it, whether the answer is streamed or not. A proxy
+// between the two sees the id of each run. This build has neither act --async nor
+// --key, nor watch.
 func TestInterruptCancelsThere(t *testing.T) {
 	t.Parallel()
 	w := answering(t)
 	s := w.serve()
+	ids := make(chan string, 1)
+	admin := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", s.socket)
+	}}
+	proxy := httptest.NewUnstartedServer(&httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: "http", Host: "localhost"}) },
+		FlushInterval: -1,
+		ErrorHandler:  func(http.ResponseWriter, *http.Request, error) {}, // the client is gone
+		Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+			early := &httptrace.ClientTrace{Got1xxResponse: func(_ int, h textproto.MIMEHeader) error {
+				ids <- h.Get("Ferment-Run-Id")
+				return nil
+			}}
+			resp, err := admin.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), early)))
+			if err == nil && resp.Header.Get("Content-Type") == "text/event-stream" {
+				ids <- resp.Header.Get("Ferment-Run-Id")
+			}
+			return resp, err
+		}),
+	})
+	dir, err := os.MkdirTemp("", "c") // the path of a socket is short
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "var", "run"), 0o700))
+	for _, name := range []string{"ferment.hcl", "var/run/admin.token"} {
+		text, err := os.ReadFile(filepath.Join(w.dir, name))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
+	}
+	proxy.Listener, err = net.Listen("unix", filepath.Join(dir, "var", "run", "admin.sock"))
+	require.NoError(t, err)
+	proxy.Start()
+	defer proxy.Close()
 	seen := map[string]bool{}
 	const most = 5 // a busy client may be interrupted before it has read the id
 	for _, flags := range []string{"", " --stream --edn >&2"} {
-		var id []string
-		for try := 0; id == nil && try < most; try++ {
-			p := w.launch("", "sh", "-c", "exec "+built.ferment+" act mine/hang '{}'"+flags)
+		var said []string
+		for try := 0; said == nil && try < most; try++ {
+			p := w.launch("", "sh", "-c", "cd "+dir+" && exec "+built.ferment+" act mine/hang '{}'"+flags)
 			require.Eventually(t, func() bool { return s.inFlight("mine") == 1 }, 20*time.Second, 5*time.Millisecond)
+			id := <-ids
 			if flags != "" {
 				p.line(0) // the first event, which has the id
 			}
 			p.signal(syscall.SIGINT)
 			got := p.wait()
 			assert.Equal(t, 130, got.code)
-			id = regexp.MustCompile(`canceling run (run_[0-9A-Z]{26})`).FindStringSubmatch(got.stderr)
+			said = regexp.MustCompile(`canceling run (run_[0-9A-Z]{26})`).FindStringSubmatch(got.stderr)
+			if said != nil {
+				assert.Equal(t, id, said[1])
+			}
 			require.Eventually(t, func() bool { return s.inFlight("mine") == 0 }, 20*time.Second, 5*time.Millisecond)
 		}
-		require.NotNil(t, id, "no id with the flags %q", flags)
-		seen[id[1]] = true
+		require.NotNil(t, said, "no id with the flags %q", flags)
+		seen[said[1]] = true
 	}
 	assert.Len(t, seen, 2, "each run has its own id")
-	a := s.request(t.Context(), "POST", "/v1/act", envelopeOf("mine/data", "{}", ""))
-	assert.False(t, seen[a.header.Get("Ferment-Run-Id")])
 	s.stop()
 }
+
+// roundTrip is a transport that is a function.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // RUN-007: a caller that goes away cancels its run at once.
 func TestClientGone(t *testing.T) {

@@ -63,8 +63,35 @@ func TestStatusOfFullDisk(t *testing.T) {
 		require.NoError(t, c.status(edn.MustMap(edn.K("data-dir"), edn.Text("var"), edn.K("data-free-bytes"), edn.Int(free))))
 		return out.String()
 	}
-	assert.Contains(t, text(littleSpace-1), "disk:     511 MiB free for var, which is too little\n")
-	assert.NotContains(t, text(littleSpace), "disk:")
+	assert.Contains(t, text(daemon.LittleSpace-1), "disk:     511 MiB free for var, which is too little\n")
+	assert.NotContains(t, text(daemon.LittleSpace), "disk:")
+}
+
+// CLI-001: what is waited for after something slow is told too, once it takes
+// long itself.
+func TestProgressOfSeveralSlowStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		w := &watcher{on: true, out: &out, begun: time.Now()}
+		stop := w.tellStarting()
+		for _, wait := range []struct {
+			plugin string
+			took   time.Duration
+		}{{"slow", slowStart}, {"quick", slowStart - time.Millisecond}, {"slower", slowStart}} {
+			w.asking(wait.plugin)
+			time.Sleep(wait.took) // on the clock of the bubble
+			synctest.Wait()
+			w.asking("")
+		}
+		w.transition(daemon.Transition{Plugin: "late", To: "starting"})
+		time.Sleep(slowStart)
+		synctest.Wait()
+		stop()
+		time.Sleep(time.Hour)
+		assert.Equal(t, "  300ms  starting slow for its description\n"+
+			"  899ms  starting slower for its description\n"+
+			" 1.199s  starting late\n", out.String())
+	})
 }
 
 // CLI-001: a start that takes longer than 300 ms says what it waits for, and a
@@ -120,4 +147,21 @@ func TestProgressOfSlowStart(t *testing.T) {
 			})
 		})
 	}
+}
+
+// CLI-001: what the doctor found fits a screen, also with the hash of a program, which data has whole.
+func TestExaminationFits(t *testing.T) {
+	hash := "b3:" + strings.Repeat("0123456789abcdef", 4)
+	e := &examination{}
+	e.add("configuration", "model-that-is-somewhere", stateOK, "scripted 1.0.0, lock approved, level strict, enforcement kernel, no needs, program %s", hash)
+	var out bytes.Buffer
+	c := &command{env: Env{Stdout: &out}}
+	require.NoError(t, c.printExamination(e))
+	for line := range strings.Lines(out.String()) {
+		assert.LessOrEqual(t, len([]rune(strings.TrimRight(line, "\n"))), tableWidth, line)
+	}
+	out.Reset()
+	c.format = formatJSON
+	require.NoError(t, c.printExamination(e))
+	assert.Contains(t, out.String(), hash)
 }

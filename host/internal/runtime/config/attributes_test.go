@@ -186,7 +186,7 @@ func (t Type) values() (good, beyond, other []string) {
 func TestEveryAttribute(t *testing.T) {
 	// Values that are in range and still wrong for another reason.
 	elsewhere := map[string]bool{
-		"plugin.command": true, "plugin.files": true, // programs that are not there
+		"plugin.command": true, "plugin.files": true, "plugin.workdir": true, // paths that are not there
 		"plugin.isolation.cpu": true,                                                    // no machine can hold it
 		"check.builtin":        true, "check.intent": true, "capability.provides": true, // names that nothing has, and checks that judge nothing
 		"prompts.language_packs": true, "include.optional": true, "http.tls.cert_file": true, "http.tls.key_file": true, // no file

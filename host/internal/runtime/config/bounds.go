@@ -322,6 +322,9 @@ func parseTokens(s *Source, report *collector) (*hclsyntax.Body, hclsyntax.Token
 
 func parseBody(s *Source, report *collector) *hclsyntax.Body {
 	body, diags := s.parse(0, len(s.text))
+	if misread(diags) != nil && s.unmerged(report) {
+		return emptyBody(s)
+	}
 	if misread(diags) != nil {
 		return s.recover(report)
 	}

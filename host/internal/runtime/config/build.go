@@ -124,7 +124,7 @@ func (b *builder) describeAll() {
 		p := b.plugin(s)
 		b.pairs(s)
 		if p.Enabled && !p.Optional {
-			b.absent(s.block("isolation"), "exec")
+			b.onDisk(s.block("isolation"), "exec", anything)
 		}
 		b.describe(s, &p)
 		b.descriptionLocked(s, &p)
@@ -444,6 +444,9 @@ func (b *builder) compileSchemas(builtin map[string]edn.Value) {
 		if s, ok := blocks[p.Schema]; ok {
 			spec := s.attrs["spec"]
 			d.Range, d.Path = spec.within(p.Path), append(d.Path, "spec")
+			if spec.v.Kind() == edn.KindString {
+				d.Hint = `a form is EDN and no text: write spec = edn("[:map ...]")`
+			}
 			if *d.Range != *spec.rng {
 				d.Message = fmt.Sprintf("schema %s is wrong: %s", quote(p.Schema), short(p.Message)) // the place says where
 			}

@@ -460,7 +460,7 @@ func TestPlainSecretsAreNotQuoted(t *testing.T) {
 		"template":    {config("    api_key = \"${upper(\"x\")}" + canary + "\"\n"), `api_key = "**`},
 		"where it is": {config("    api_key = env(\"KEY\", \"\")\n"), `api_key = env("KEY", "")`},
 		"password":    {config("    nothing = \"http://user:" + canary + "@host/v1\"\n"), `nothing = "http://user:***********@host/v1"`},
-		"found":       {config("    depth = \"http://user:" + canary + "@host/v1\"\n"), `found: http://user:***********@host/v1`},
+		"found":       {config("    depth = \"http://user:" + canary + "@host/v1\"\n"), `found: "http://user:***********@host/v1"`},
 		"effects":     {"effects {\n  secret \"x\" {\n    value = \"" + canary + "\"\n  }\n}\n", `value = "***********"`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -165,7 +165,7 @@ func (c *gateCompiler) names(expr hclsyntax.Expression) bool {
 		if !slices.Contains(gateVariables, root) {
 			good = false
 			c.report.add(Diagnostic{Type: "config/unknown-name", Message: subject(c.path) + ": unknown variable " + quote(root), Range: c.source.hclRange(t.SourceRange()), Path: c.path,
-				Expected: words(gateVariables), Found: edn.Text(root), Nearest: nearest(root, gateVariables), Hint: gateHint(root)})
+				Expected: words(gateVariables), Found: edn.Text(root), Nearest: nearestVariable(t, gateVariables), Hint: gateHint(t)})
 			continue
 		}
 		if name, ok := stepName(t); root == "request" && ok && !slices.Contains(requestFields, name) {
@@ -189,11 +189,16 @@ func (c *gateCompiler) names(expr hclsyntax.Expression) bool {
 	return good
 }
 
-func gateHint(name string) string {
-	if name == "local" || nearest(name, gateVariables) != "" {
-		return map[bool]string{true: "locals are not seen here: write the value itself"}[name == "local"]
+func gateHint(t hcl.Traversal) string {
+	switch {
+	case t.RootName() == "local":
+		return "locals are not seen here: write the value itself"
+	case nearestVariable(t, gateVariables) != "":
+		return ""
+	case len(t) > 1:
+		return "the answer under judgement is result"
 	}
-	return "a text needs quotes: " + quote(name)
+	return "a text needs quotes: " + quote(t.RootName())
 }
 
 // check evaluates with unknown values, which finds errors of type.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -203,9 +204,17 @@ func (l *loader) plugin(s *section) Plugin {
 }
 
 // describe asks a plugin what it is and decodes its config block by the
-// answer.
+// answer. Of a block that is not decoded only the names are checked.
 func (l *loader) describe(s *section, p *Plugin) {
+	decoded := false
 	config := configBlock(s)
+	if config != nil {
+		defer func() {
+			if !decoded {
+				l.names(config.layers, config.path)
+			}
+		}()
+	}
 	if !p.Enabled || len(p.Command) == 0 {
 		return
 	}
@@ -250,6 +259,7 @@ func (l *loader) describe(s *section, p *Plugin) {
 		layers, header = config.layers, config.source.hclRange(config.header)
 	}
 	value := low.lower(layers, header)
+	decoded = true
 	if !low.good {
 		l.usual(p, bare, header)
 		return
@@ -312,6 +322,21 @@ func (l *loader) defect(p *Plugin, d Diagnostic) {
 	l.report.add(d)
 }
 
+// names reports functions, locals and other variables that do not exist in a block that is not decoded: its plugin is
+// disabled, or did not say what it takes. Nothing is evaluated, so no variable and no secret need be there.
+func (l *loader) names(layers []layer, path []string) {
+	p := partsOf(layers, nil, newCollector(sources{}))
+	for _, name := range slices.Sorted(maps.Keys(p.attrs)) {
+		a := p.attrs[name]
+		l.decoder.context(a.expr, a.source, append(slices.Clone(path), name))
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.blocks)) {
+		for _, b := range p.blocks[name] {
+			l.names(b.layers, append(append(slices.Clone(path), name), b.labels...))
+		}
+	}
+}
+
 func configBlock(s *section) *node {
 	if blocks := s.node.children("config"); len(blocks) > 0 {
 		return blocks[0]
@@ -338,9 +363,13 @@ func (l *loader) ask(p Plugin, config edn.Value) (contract.Description, error) {
 // present checks that the program and its files are there and hashes them. Each
 // file that is missing is named before anything is hashed.
 func (l *loader) present(s *section, p *Plugin) bool {
-	good := l.regular(s, p, "command", p.Command[0], 0)
+	good := l.fileOf(s, p, "command", p.Command[0], 0)
 	for i, name := range p.Files {
-		good = l.regular(s, p, "files", name, i) && good
+		good = l.fileOf(s, p, "files", name, i) && good
+	}
+	if info, err := os.Stat(p.Workdir); p.Workdir != "" && (err != nil || !info.IsDir()) {
+		l.lacks(s, p, "workdir", 0, Diagnostic{Message: printedName(l.config.Root, p.Workdir) + " is not a directory"})
+		good = false
 	}
 	if !good {
 		return false
@@ -357,16 +386,17 @@ func (l *loader) present(s *section, p *Plugin) bool {
 	return true
 }
 
-// regular reports an item of an attribute that names no regular file.
-func (l *loader) regular(s *section, p *Plugin, attr, name string, item int) bool {
-	info, err := os.Stat(name)
-	if err == nil && info.Mode().IsRegular() {
+// fileOf reports an item of an attribute that names no regular file.
+func (l *loader) fileOf(s *section, p *Plugin, attr, name string, item int) bool {
+	_, err := regular(os.Stat(name))
+	if err == nil {
 		return true
 	}
-	if err == nil {
-		err = errors.New("it is not a regular file")
+	what := "cannot be used: " + cause(err)
+	if errors.As(err, new(irregularError)) {
+		what = err.Error()
 	}
-	d := Diagnostic{Message: fmt.Sprintf("%s cannot be used: %s", printedName(l.config.Root, name), cause(err))}
+	d := Diagnostic{Message: printedName(l.config.Root, name) + " " + what}
 	if program, args, ok := strings.Cut(name, " "); ok && item == 0 && attr == "command" && isFile(program) {
 		d.Hint = "write one member per argument: [" + spellText(printedName(l.config.Root, program))
 		for _, arg := range strings.Fields(args) {
@@ -384,11 +414,6 @@ func (l *loader) regular(s *section, p *Plugin, attr, name string, item int) boo
 	return false
 }
 
-func isFile(name string) bool {
-	info, err := os.Stat(name)
-	return err == nil && info.Mode().IsRegular()
-}
-
 // lacks reports what of its program a plugin does not have, at the item of the
 // attribute that names it.
 func (l *loader) lacks(s *section, p *Plugin, attr string, item int, d Diagnostic) {
@@ -401,6 +426,7 @@ func (l *loader) lacks(s *section, p *Plugin, attr string, item int, d Diagnosti
 	hints := map[string]string{
 		"command": "build or install it, or set enabled = false",
 		"files":   "add the file, or remove it from files",
+		"workdir": "make the directory, or correct the path",
 	}
 	d.Hint = cmp.Or(d.Hint, hints[attr])
 	if p.Optional {
@@ -447,7 +473,14 @@ func (l *loader) undescribed(s *section, p *Plugin, err error) {
 		l.notStarted(s, p)
 		return
 	}
-	d := Diagnostic{Type: "config/plugin-unknown", Message: fmt.Sprintf("plugin %s does not say what it is: %s", quote(p.Name), whole(err)), Range: s.at(), Path: s.node.path}
+	d := Diagnostic{
+		Type:    "config/plugin-unknown",
+		Message: fmt.Sprintf("plugin %s does not say what it is: %s", quote(p.Name), whole(err)),
+		Range:   s.at(),
+		Path:    s.node.path,
+		Hint: fmt.Sprintf("\"ferment conform -- %s\" shows what it does wrong; enabled = false leaves it out",
+			printedName(l.config.Root, p.Command[0])),
+	}
 	if e := contract.AsError(err); e != nil && e.Type == "capability/invalid-metadata" {
 		d.Type, d.Message, d.Hint = e.Type, fmt.Sprintf("plugin %s cannot be used: %s", quote(p.Name), short(e.Message)), "this is a defect of the plugin"
 	}
@@ -474,7 +507,7 @@ func (l *loader) refused(p *Plugin, found Findings) {
 		d := Diagnostic{Type: "config/plugin-schema", Message: fmt.Sprintf("config of plugin %s: %s %s", quote(p.Name), name, f.Message), Range: p.Place(f.Path), Path: path,
 			Hint: "ferment plugin inspect " + p.Name}
 		if !f.Expected.IsNil() {
-			d.Expected, d.Found = edn.Text(f.Expected.String()), f.Got
+			d.Expected, d.Found = edn.Text(inWords(f.Expected)), f.Got
 		}
 		l.report.add(d)
 	}
@@ -507,18 +540,23 @@ func (l *loader) accepts(s *section, p *Plugin) {
 // secretsOf resolves the secrets of a plugin for presence only.
 func (l *loader) secretsOf(p *Plugin) {
 	for _, s := range p.Secrets {
-		l.exposed(s.Secret, []string{"plugin", p.Name, "config"}, s.At)
-		text, err := s.Secret.Read(l.lookup)
-		if err == nil {
-			l.fingerprint(s.Secret, text)
-			continue
-		}
-		d := Diagnostic{Type: "config/secret-missing", Message: fmt.Sprintf("config of plugin %s: %s", quote(p.Name), err), Range: s.At, Path: []string{"plugin", p.Name, "config"}}
-		if !s.needed && errors.Is(err, errNoSecret) {
-			d.Severity = SeverityWarning
-		}
-		l.report.add(d)
+		l.secretThere(s, "config of plugin "+quote(p.Name), []string{"plugin", p.Name, "config"})
 	}
+}
+
+// secretThere reports a secret that is not there; the subject is what holds it.
+func (l *loader) secretThere(s SecretAt, subject string, path []string) {
+	l.exposed(s.Secret, path, s.At)
+	text, err := s.Secret.Read(l.lookup)
+	if err == nil {
+		l.fingerprint(s.Secret, text)
+		return
+	}
+	d := Diagnostic{Type: "config/secret-missing", Message: subject + ": " + err.Error(), Range: s.At, Path: path}
+	if !s.needed && errors.Is(err, errNoSecret) {
+		d.Severity = SeverityWarning
+	}
+	l.report.add(d)
 }
 
 // bodyText is the text of a foreign block, which is decoded only when its

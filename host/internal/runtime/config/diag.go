@@ -52,7 +52,8 @@ type Diagnostic struct {
 	More     int    // further places with the same cause, folded into this one
 
 	source  *Source
-	context bool // the excerpt shows the line before
+	quoted  string // lines to show instead of those of source
+	context bool   // the excerpt shows the line before
 }
 
 // Diagnostics is what a load found, in the order of the files.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/fermenthq/ferment/host/internal/domain/prompt"
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
 )
@@ -252,8 +253,12 @@ func (c *Config) PluginReference(name string) (string, edn.Value, error) {
 			names = append(names, p.Name)
 		}
 		return "", edn.Nil(), &UnknownPathError{Path: "plugin." + name, Nearest: nearest(name, names)}
+	case !p.Enabled:
+		return "", edn.Nil(), contract.Errorf("config/plugin-unknown", "plugin %s is disabled: it was not asked what it takes", quote(name)).
+			WithHint("set enabled = true in its block")
 	case !p.Described:
-		return "", edn.Nil(), fmt.Errorf("plugin %s has not said what it takes: see \"ferment validate\"", quote(name))
+		return "", edn.Nil(), contract.Errorf("config/plugin-unknown", "plugin %s has not said what it takes", quote(name)).
+			WithHint("ferment validate says why")
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "# config of plugin %s (%s %s)\n\n", quote(name), p.Description.Name, p.Description.Version)

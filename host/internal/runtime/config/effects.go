@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -39,6 +40,13 @@ func (b *builder) effects() *policy.Effects {
 		}
 	}
 	b.ownPaths(s)
+	if !slices.ContainsFunc(b.config.Plugins, func(p Plugin) bool { return p.Described && p.Description.Name == ToolsPlugin }) {
+		for _, x := range s.each("secret") {
+			if v := x.attrs["value"]; v.secret != nil {
+				b.secretThere(SecretAt{Secret: *v.secret, At: v.rng, needed: true}, x.node.title(), x.pathOf("value"))
+			}
+		}
+	}
 	return out
 }
 
@@ -79,6 +87,7 @@ func (b *builder) permitNothing(s *section) {
 func (b *builder) scopes(s *section) policy.Scopes {
 	var out policy.Scopes
 	for _, x := range s.each("scope") {
+		b.commands(x)
 		effect := x.label()
 		scope, problems := contract.ParseScope(effect, x.scopeValue())
 		for _, p := range problems {
@@ -125,8 +134,8 @@ func (b *builder) scopeProblem(s *section, p contract.ScopeProblem) {
 				v := s.attrs[a.Name]
 				d.Path = append(d.Path, a.Name)
 				d.Range, d.Found = v.rng, v.v
-				if k, ok := lastIndex(p.Path); ok && k < len(v.items) {
-					d.Range, d.Found = v.items[k].rng, v.items[k].v
+				if part := v.part(p.Path[1:]); part.rng != nil {
+					d.Range, d.Found = part.rng, part.v
 				}
 			}
 		}
@@ -138,9 +147,48 @@ func (b *builder) scopeProblem(s *section, p contract.ScopeProblem) {
 	b.report.add(d)
 }
 
-func lastIndex(path []edn.Value) (int, bool) {
-	i, ok := path[len(path)-1].AsInt()
-	return int(i), ok
+// part is the part of a value that a path leads to, as far as the parts are known.
+func (v value) part(path []edn.Value) value {
+	for _, step := range path {
+		i, isIndex := step.AsInt()
+		if !isIndex {
+			i = int64(slices.Index(v.keys, scalarText(step)))
+		}
+		if i < 0 || i >= int64(len(v.items)) {
+			break
+		}
+		v = v.items[i]
+	}
+	return v
+}
+
+// commands checks what a scope of programs says of them: a pattern for a program that may not run, and a timeout that
+// no call gets.
+func (b *builder) commands(s *section) {
+	if s.written("max_timeout") && s.written("timeout") {
+		b.ordered(s, "timeout", "max_timeout", false)
+	}
+	allowed, limited := s.texts("allow_commands")
+	if s.unread("allow_commands") || !limited || !s.written("arguments") {
+		return
+	}
+	arguments := s.attrs["arguments"]
+	for i, name := range arguments.keys {
+		if slices.Contains(allowed, name) {
+			continue
+		}
+		b.report.add(Diagnostic{
+			Type: "config/dangling-reference",
+			Message: fmt.Sprintf("arguments in %s names %s, which allow_commands does not have", s.node.title(),
+				quote(name)),
+			Range:    cmp.Or(arguments.items[i].key, arguments.items[i].rng),
+			Path:     append(slices.Clone(s.node.path), "arguments", name),
+			Expected: words(allowed),
+			Found:    edn.Text(name),
+			Nearest:  nearest(name, allowed),
+			Hint:     "name the program in allow_commands, or remove its patterns",
+		})
+	}
 }
 
 func (b *builder) effectRule(s *section, rules policy.Rules) {
@@ -212,7 +260,9 @@ func (b *builder) ownPaths(s *section) {
 		if !x.flag("enabled") {
 			continue
 		}
-		b.absent(x, "roots", "allow_commands", "allow_cwd")
+		b.onDisk(x, "roots", aFolder)
+		b.onDisk(x, "allow_commands", plainFile)
+		b.onDisk(x, "allow_cwd", aFolder)
 		scope, problems := contract.ParseScope(x.label(), x.scopeValue())
 		if len(problems) > 0 {
 			continue
@@ -221,8 +271,7 @@ func (b *builder) ownPaths(s *section) {
 		if x.label() != "fs/read" {
 			paths = append(slices.Clone(kept), guarded...)
 		}
-		scope.Roots.V, scope.AllowCWD.V = realPaths(scope.Roots.V), realPaths(scope.AllowCWD.V)
-		dir, own := policy.Overlap(&scope, paths)
+		dir, own := policy.Overlap(realPaths(policy.Reach(&scope)), paths)
 		if dir == "" {
 			continue
 		}
@@ -236,36 +285,59 @@ func (b *builder) ownPaths(s *section) {
 	}
 }
 
-// absent warns of paths that are to be opened and are not there: what is looked
-// for below them is missed only in a call.
-func (b *builder) absent(s *section, attrs ...string) {
-	for _, attr := range attrs {
-		for _, item := range s.attrs[attr].items {
-			path, _ := item.v.AsString()
-			if !filepath.IsAbs(path) { // the name of a program
-				continue
-			}
-			if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-				continue
-			}
-			near := Neighbour(path, fs.ErrNotExist)
-			hint := "make it, or correct the path"
-			if near != "" {
-				near = printedName(b.config.Root, near)
-				hint = fmt.Sprintf("did you mean %s?", quote(near))
-			}
-			b.report.add(Diagnostic{
-				Type:     "config/dangling-reference",
-				Severity: SeverityWarning,
-				Message: fmt.Sprintf("%s in %s names %s, which is not there", attr, s.node.title(),
-					quote(printedName(b.config.Root, path))),
-				Range:   item.rng,
-				Path:    append(slices.Clone(s.node.path), attr),
-				Nearest: near,
-				Hint:    hint,
-			})
+// What a path leads to.
+const (
+	anything  = ""
+	plainFile = "a file"
+	aFolder   = "a directory"
+)
+
+// onDisk refuses paths that lead to something else than what is wanted, and warns of those that lead nowhere: what is
+// looked for below them is missed only in a call.
+func (b *builder) onDisk(s *section, attr, wanted string) {
+	for _, item := range s.attrs[attr].items {
+		path, _ := item.v.AsString()
+		if !filepath.IsAbs(path) { // the name of a program
+			continue
 		}
+		info, err := os.Stat(path)
+		d := Diagnostic{
+			Message: fmt.Sprintf("%s in %s names %s, which is ", attr, s.node.title(),
+				quote(printedName(b.config.Root, path))),
+			Range: item.rng,
+			Path:  append(slices.Clone(s.node.path), attr),
+		}
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			d.Type, d.Severity, d.Message = "config/dangling-reference", SeverityWarning, d.Message+"not there"
+			d.Nearest, d.Hint = b.neighbour(path)
+		case err == nil && wanted != anything && kindOf(info) != wanted:
+			d.Type, d.Message = "config/type", d.Message+kindOf(info)
+			d.Expected, d.Found = edn.Text(wanted), edn.Text(kindOf(info))
+			d.Hint = "name " + wanted
+		default:
+			continue
+		}
+		b.report.add(d)
 	}
+}
+
+// kindOf is what a file is, in words.
+func kindOf(info fs.FileInfo) string {
+	if info.IsDir() {
+		return aFolder
+	}
+	return plainFile
+}
+
+// neighbour is the file that is there and that the path of a missing one means, with a hint.
+func (l *loader) neighbour(path string) (near, hint string) {
+	near = Neighbour(path, fs.ErrNotExist)
+	if near == "" {
+		return "", "make it, or correct the path"
+	}
+	near = printedName(l.config.Root, near)
+	return near, fmt.Sprintf("did you mean %s?", quote(near))
 }
 
 // forbidden are the paths that no scope may reach, and those that none may

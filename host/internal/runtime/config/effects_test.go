@@ -1,10 +1,12 @@
 package config
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -101,12 +103,74 @@ func TestEffectsProblems(t *testing.T) {
 	}
 }
 
-// FX-012: a link does not hide what lies behind it.
-func TestOwnPathsThroughLinks(t *testing.T) {
-	dir := t.TempDir()
-	require.NoError(t, os.Mkdir(filepath.Join(dir, "data"), 0o700))
-	require.NoError(t, os.Symlink(filepath.Join(dir, "data"), filepath.Join(dir, "innocent")))
-	_, ds := load(t, "ferment {\n  data_dir = \""+dir+"/data\"\n}\n"+anyPlugin+"effects {\n scope \"fs/read\" {\n enabled = true\n roots = [\""+dir+"/innocent\"]\n allow = [\".\"]\n }\n}\n")
-	require.Equal(t, []string{"config/range"}, types(ds))
-	assert.Contains(t, ds[0].Message, "which belongs to ferment")
+// FX-012: no scope reaches what belongs to Ferment, also not through a symbolic
+// link: data, sockets and keys under every effect, configuration, lock file and
+// programs under every effect that can change something.
+func TestOwnPaths(t *testing.T) {
+	cert, key := pemPair(t, time.Hour)
+	for name, row := range map[string]struct {
+		effect, scope string // %s is the directory
+		own           bool
+	}{
+		"beside":                     {"fs/write", `roots = ["%s/docs"]; allow = ["."]`, false},
+		"data":                       {"fs/read", `roots = ["%s"]; allow = ["data"]`, true},
+		"below data":                 {"fs/read", `roots = ["%s"]; allow = ["data/plugins"]`, true},
+		"above data":                 {"fs/read", `roots = ["%s"]; allow = ["."]`, true},
+		"a root that is a link":      {"fs/read", `roots = ["%s/innocent"]; allow = ["."]`, true},
+		"a prefix that is a link":    {"fs/read", `roots = ["%s/docs"]; allow = ["innocent"]`, true},
+		"a prefix through a link":    {"fs/write", `roots = ["%s/docs"]; allow = ["innocent/new"]`, true},
+		"working directory":          {"process/run", `allow_cwd = ["%s/data"]`, true},
+		"working directory, a link":  {"process/run", `allow_cwd = ["%s/innocent"]`, true},
+		"socket of operators":        {"fs/read", `roots = ["%s/sockets"]; allow = ["."]`, true},
+		"runtime directory":          {"fs/read", `roots = ["%s/xdg"]; allow = ["."]`, true},
+		"key of the listeners":       {"fs/read", `roots = ["%s"]; allow = ["pki"]`, true},
+		"configuration, to read":     {"fs/read", `roots = ["%s"]; allow = ["etc"]`, false},
+		"configuration, to write":    {"fs/write", `roots = ["%s"]; allow = ["etc"]`, true},
+		"lock file, to write":        {"fs/write", `roots = ["%s"]; allow = ["lock"]`, true},
+		"program, to write":          {"fs/write", `roots = ["%s"]; allow = ["etc/bin"]`, true},
+		"program, to run beside":     {"process/run", `allow_cwd = ["%s/etc/bin"]`, true},
+		"disabled, whatever is said": {"fs/read", `enabled = false; roots = ["%s/data"]; allow = ["."]`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for _, sub := range []string{"docs", "data", "sockets", "xdg", "pki", "etc/bin", "lock"} {
+				require.NoError(t, os.MkdirAll(filepath.Join(dir, sub), 0o700))
+			}
+			for file, text := range map[string]string{"pki/cert.pem": cert, "pki/key.pem": key, "etc/bin/chess": "program"} {
+				require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o700))
+			}
+			for _, link := range []string{"innocent", "docs/innocent"} {
+				require.NoError(t, os.Symlink(filepath.Join(dir, "data"), filepath.Join(dir, link)))
+			}
+			scope := strings.ReplaceAll(fmt.Sprintf(row.scope, dir), "; ", "\n")
+			if !strings.Contains(scope, "enabled") {
+				scope += "\nenabled = true"
+			}
+			text := strings.ReplaceAll(`ferment {
+  data_dir  = "DIR/data"
+  lock_file = "DIR/lock/ferment.lock.hcl"
+}
+http {
+  admin_socket = "DIR/sockets/a"
+  tls {
+    cert_file = "DIR/pki/cert.pem"
+    key_file  = "DIR/pki/key.pem"
+  }
+}
+plugin "chess" {
+  command = ["DIR/etc/bin/chess"]
+}
+`, "DIR", dir) + "effects {\n scope \"" + row.effect + "\" {\n" + scope + "\n}\n}\n"
+			file := filepath.Join(dir, "etc", "ferment.hcl")
+			require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+			env := func(name string) (string, bool) { return filepath.Join(dir, "xdg"), name == "XDG_RUNTIME_DIR" }
+			_, ds := Load(t.Context(), file, Options{Describer: describer{"chess": chess()}, Env: env})
+			if row.own {
+				require.Equal(t, []string{"config/range"}, types(ds), "%v", ds)
+				assert.Equal(t, "scope", ds[0].Path[1], "%v", ds[0].Path)
+				return
+			}
+			assert.Empty(t, types(ds), "%v", ds)
+		})
+	}
 }

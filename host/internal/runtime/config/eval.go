@@ -176,8 +176,8 @@ func (e *evaluator) context(expr hcl.Expression, s *Source, path []string) (*hcl
 				Path:     path,
 				Expected: words(names),
 				Found:    textOrNil(root),
-				Nearest:  nearest(root, names),
-				Hint:     variableHint(root, names),
+				Nearest:  nearestVariable(t, names),
+				Hint:     variableHint(t, names),
 			})
 			continue
 		}
@@ -197,12 +197,35 @@ func (e *evaluator) context(expr hcl.Expression, s *Source, path []string) (*hcl
 // slashName matches the rest of a name of the form NS/NAME after its first part.
 var slashName = regexp.MustCompile(`^/[a-z][a-z0-9._-]*`)
 
-// variableHint explains the commonest slip, a word without quotes.
-func variableHint(name string, names []string) string {
-	if n := nearest(name, names); n != "" {
+// nearestVariable is the name that an unknown variable means. A word that stands alone is none: it lacks its quotes.
+func nearestVariable(t hcl.Traversal, names []string) string {
+	if len(t) == 1 {
 		return ""
 	}
-	return "a text needs quotes: " + quote(name)
+	return nearest(t.RootName(), names)
+}
+
+// variableHint says how to write what is no variable.
+func variableHint(t hcl.Traversal, names []string) string {
+	root := t.RootName()
+	part, _ := stepName(t)
+	switch lowered := strings.ToLower(root); {
+	case nearestVariable(t, names) != "":
+		return "" // the nearest name says it
+	case len(t) == 1 && slices.Contains([]string{"true", "yes", "on"}, lowered):
+		return "write true; a text needs quotes: " + quote(root)
+	case len(t) == 1 && slices.Contains([]string{"false", "no", "off"}, lowered):
+		return "write false; a text needs quotes: " + quote(root)
+	case len(t) == 1 && slices.Contains([]string{"none", "nil", "undefined"}, lowered):
+		return "write null for no value; a text needs quotes: " + quote(root)
+	case len(t) == 1:
+		return "a text needs quotes: " + quote(root)
+	case slices.Contains([]string{"env", "environ", "secret", "file"}, root) && part != "":
+		return fmt.Sprintf("%s is a function: write %s(%q)", root, root, part)
+	case part != "":
+		return "a value for several places is local." + part + ", from a locals block"
+	}
+	return "a text needs quotes"
 }
 
 func (e *evaluator) knownLabel(t hcl.Traversal, s *Source, path []string) bool {
@@ -343,7 +366,7 @@ func (e *evaluator) diagnose(d *hcl.Diagnostic, s *Source, path []string) Diagno
 		out.Range = s.hclRange(*d.Subject)
 	}
 	if fe, ok := asFunctionError(d); ok {
-		out.Type, out.Message, out.Hint = fe.typ, fe.message, fe.hint
+		out.Type, out.Message, out.Hint, out.Nearest = fe.typ, fe.message, fe.hint, fe.nearest
 		return out
 	}
 	if at, message, ok := ednProblem(d, s); ok {

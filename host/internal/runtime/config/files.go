@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -102,6 +103,57 @@ func (g *gatherer) directory() {
 		g.report.add(Diagnostic{Type: "config/include", Message: fmt.Sprintf("directory %s holds no configuration", quote(filepath.Base(g.config.Root))), Range: &Range{File: "."},
 			Hint: "put a " + DefaultFile + " into it, or name another one with --config"})
 	}
+}
+
+// unreadFiles warns of files of a configuration directory that are not read because of their names, or because of that
+// of the folder that they are in.
+func (l *loader) unreadFiles() {
+	for _, folder := range []string{"common", "local"} {
+		for _, name := range l.unreadIn(folder) {
+			near := ""
+			if strings.HasSuffix(name, ".json") && !isConfig(name) {
+				near = slashpath.Join(folder, strings.TrimSuffix(name, ".json")+".hcl.json")
+			}
+			if near != "" && !l.inputs.read(slashpath.Join(folder, name)) {
+				l.unreadFile(slashpath.Join(folder, name), near)
+			}
+		}
+		entries, _ := os.ReadDir(filepath.Join(l.config.Root, folder))
+		for _, e := range entries {
+			inner := slashpath.Join(folder, e.Name())
+			if !e.IsDir() || slices.Contains(Profiles(), e.Name()) || !slices.ContainsFunc(l.unreadIn(inner), isConfig) {
+				continue
+			}
+			near := nearest(e.Name(), Profiles())
+			if near != "" {
+				near = slashpath.Join(folder, near)
+			}
+			l.unreadFile(inner, near)
+		}
+	}
+}
+
+// unreadIn are the names of the files of a folder that were not read as configuration.
+func (l *loader) unreadIn(folder string) (names []string) {
+	entries, _ := os.ReadDir(filepath.Join(l.config.Root, filepath.FromSlash(folder)))
+	for _, e := range entries {
+		if !e.IsDir() && !strings.HasPrefix(e.Name(), ".") && l.files[slashpath.Join(folder, e.Name())] == nil {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+func (l *loader) unreadFile(name, near string) {
+	l.report.add(Diagnostic{
+		Type:     "config/unused",
+		Severity: SeverityWarning,
+		Message:  quote(name) + " is not read",
+		Range:    &Range{File: name},
+		Expected: edn.Text("common and local, and in them a folder for a profile, with files that end in .hcl or .hcl.json"),
+		Nearest:  near,
+		Hint:     cmp.Or(meant(near), "name a profile, or include the files"),
+	})
 }
 
 func exists(path string) bool {
@@ -291,10 +343,14 @@ func (g *gatherer) matches(b *node) []string {
 	}
 	var out []string
 	for _, name := range found {
-		if !isConfig(slashpath.Base(name)) {
-			return fail("config/include", "names a file that ends neither in .hcl nor in .hcl.json", "")
-		}
 		full := filepath.Join(g.config.Root, filepath.FromSlash(name))
+		if info, err := os.Stat(full); err == nil && info.IsDir() && !globbed {
+			files := slashpath.Join(pattern, "*.hcl")
+			return fail("config/include", "names a directory", "write include "+quote(files)+" for the files in it")
+		}
+		if !isConfig(slashpath.Base(name)) {
+			return fail("config/include", "names a file that ends neither in .hcl nor in .hcl.json", "rename the file")
+		}
 		if real, err := filepath.EvalSymlinks(full); err == nil {
 			if rel, err := filepath.Rel(g.real, real); err != nil || !filepath.IsLocal(rel) {
 				return fail("config/include", "leads out of the root directory by a symbolic link", "copy the file below the directory of the configuration")

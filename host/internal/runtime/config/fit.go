@@ -1,6 +1,10 @@
 package config
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
+
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
 )
@@ -171,4 +175,60 @@ func fitMap(s *schema.Schema, v edn.Value) edn.Value {
 		b.Set(key, x)
 	}
 	return b.Map()
+}
+
+// fitted is the value of an attribute in the kinds that a schema asks for. It reports what does not fit.
+func (l *loader) fitted(s *section, attr, typ string, form *schema.Schema) edn.Value {
+	v := s.attrs[attr]
+	if !v.written {
+		return v.v
+	}
+	out := fit(form, v.v)
+	for _, f := range form.Validate(out) {
+		name := attr + partName(f.Path)
+		d := Diagnostic{
+			Type:    typ,
+			Message: fmt.Sprintf("%s in %s %s", name, s.node.title(), f.Message),
+			Range:   v.within(f.Path),
+			Path:    append(slices.Clone(s.node.path), attr),
+			Found:   f.Got,
+		}
+		switch kinds, ok := enumerated(f.Expected); {
+		case ok:
+			d.Message = fmt.Sprintf("%s in %s is none of its words", name, s.node.title())
+			d.Expected, d.Nearest = words(kinds), nearest(scalarText(f.Got), kinds)
+		case f.Keys != nil:
+			d.Message = fmt.Sprintf("%s in %s has an unknown key", attr+partName(f.Path[:len(f.Path)-1]), s.node.title())
+			d.Expected, d.Found = words(hclNames(f.Keys)), edn.Text(hclName(scalarText(f.Path[len(f.Path)-1])))
+			d.Nearest = nearest(plain(d.Found), hclNames(f.Keys))
+			d.Hint = cmp.Or(meant(d.Nearest), "remove it, or correct its name")
+		case f.Expected.IsNil():
+			d.Hint = "correct the others first" // it counts the findings that are left out
+		default:
+			d.Expected = edn.Text(inWords(f.Expected))
+		}
+		l.report.add(d)
+	}
+	return out
+}
+
+// inWords is what a form of a schema takes, as people say it; one that is not a scalar stays a form.
+func inWords(form edn.Value) string {
+	if s, err := schema.Compile(form); err == nil && scalarKind(s) {
+		return takes(schema.Entry{Schema: s})
+	}
+	return form.String()
+}
+
+// scalarKind reports whether takes says all that a schema asks for.
+func scalarKind(s *schema.Schema) bool {
+	return numeric(s) || slices.Contains([]schema.Kind{schema.KindString, schema.KindBoolean, schema.KindKeyword}, s.Kind())
+}
+
+func hclNames(keys []string) []string {
+	out := make([]string, len(keys))
+	for i, key := range keys {
+		out[i] = hclName(key)
+	}
+	return out
 }

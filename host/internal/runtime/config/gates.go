@@ -111,6 +111,9 @@ func (b *builder) judge(s *section, c *quality.Check) bool {
 			return false
 		}
 		c.Judge = known.Judge
+		if form, err := schema.Compile(known.ParamsSchema); err == nil {
+			c.Params = b.fitted(s, "params", "config/type", form)
+		}
 		return true
 	case s.written("intent"):
 		c.Kind, c.Intent = registry.CheckCapability, s.text("intent")

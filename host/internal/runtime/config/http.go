@@ -1,11 +1,14 @@
 package config
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -65,7 +68,45 @@ func (l *loader) http() {
 		h.AdminSocket = filepath.Join(l.config.Host.DataDir, "run", "admin.sock")
 	}
 	h.TLS = l.tls(s.block("tls"))
+	l.bindable(s, h)
 	l.config.HTTP = h
+}
+
+// MaxSocketPath is what every system has room for in the address of a socket, in bytes.
+const MaxSocketPath = 103
+
+// bindable reports addresses that no daemon could listen on.
+func (l *loader) bindable(s *section, h HTTP) {
+	for i, item := range s.attrs["listen"].items {
+		first := slices.Index(h.Listen, h.Listen[i])
+		if first == i || strings.HasSuffix(h.Listen[i], ":0") {
+			continue
+		}
+		l.report.add(Diagnostic{
+			Type:    "config/duplicate",
+			Message: "listen in http names " + quote(h.Listen[i]) + " twice",
+			Range:   item.rng,
+			Path:    s.pathOf("listen"),
+			Found:   edn.Text(h.Listen[i]),
+			Hint:    "remove it: an address is listened on once",
+		})
+	}
+	v := s.attrs["admin_socket"]
+	if !v.written {
+		return
+	}
+	l.kindOf(s, "admin_socket", plainFile)
+	if len(h.AdminSocket) > MaxSocketPath {
+		l.report.add(Diagnostic{
+			Type:     "config/range",
+			Message:  "the path of admin_socket in http is too long for a socket",
+			Range:    v.rng,
+			Path:     s.pathOf("admin_socket"),
+			Expected: edn.Text(fmt.Sprintf("at most %d bytes with all directories", MaxSocketPath)),
+			Found:    edn.Text(fmt.Sprintf("%d bytes", len(h.AdminSocket))),
+			Hint:     "name a shorter path, such as one below /run",
+		})
+	}
 }
 
 // rate reads a rate that lets something through.

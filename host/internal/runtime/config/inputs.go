@@ -41,6 +41,13 @@ type inputs struct {
 	seen  map[[2]string]Input
 	files map[string]string
 	total int
+	names []string // of the variables that files set
+}
+
+// read reports whether an expression read a file, which is named from the root.
+func (in *inputs) read(name string) bool {
+	_, ok := in.files[filepath.FromSlash(name)]
+	return ok
 }
 
 func newInputs(root string, env func(string) (string, bool)) *inputs {
@@ -99,13 +106,9 @@ func readBelow(dir, name string, most int64) (string, error) {
 		return "", err
 	}
 	defer func() { _ = root.Close() }()
-	// A pipe or a device would block or never end, so look before opening.
-	info, err := root.Stat(name)
+	info, err := regular(root.Stat(name))
 	if err != nil {
 		return "", err
-	}
-	if !info.Mode().IsRegular() {
-		return "", errors.New("is not a regular file")
 	}
 	if info.Size() > most {
 		return "", fmt.Errorf("is larger than %s", formatBytes(most))
@@ -175,6 +178,13 @@ func (e *evaluator) envFunction() function.Function {
 		},
 		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
 			name := args[0].AsString()
+			if !variableName.MatchString(name) {
+				return cty.NilVal, &functionError{
+					typ:     "config/type",
+					message: quote(short(name)) + " is no name of a variable",
+					hint:    `the name comes first: env("NAME", "default")`,
+				}
+			}
 			value, ok := e.inputs.env(name)
 			e.inputs.record("env", name, value, ok)
 			e.touched = append(e.touched, name)
@@ -186,7 +196,15 @@ func (e *evaluator) envFunction() function.Function {
 			case len(args) == 2:
 				return args[1], nil
 			}
-			return cty.NilVal, &functionError{typ: "config/env-missing", message: "the environment variable " + quote(name) + " is not set", hint: fmt.Sprintf("set it, or give a default: env(%q, \"...\")", name)}
+			missing := &functionError{
+				typ:     "config/env-missing",
+				message: "the environment variable " + quote(name) + " is not set",
+				nearest: nearest(name, e.inputs.names),
+			}
+			if missing.nearest == "" {
+				missing.hint = fmt.Sprintf("set it, or give a default: env(%q, \"...\")", name)
+			}
+			return cty.NilVal, missing
 		},
 	})
 }

@@ -48,8 +48,8 @@ func (l *loader) executable(name string) []string {
 	path, _ := l.opts.Env("PATH")
 	for _, dir := range filepath.SplitList(path) {
 		file := filepath.Join(dir, name)
-		info, err := os.Stat(file)
-		if err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 || !filepath.IsAbs(file) {
+		info, err := regular(os.Stat(file))
+		if err != nil || info.Mode()&0o111 == 0 || !filepath.IsAbs(file) {
 			continue
 		}
 		found := []string{file}

@@ -29,6 +29,9 @@ func parseJSON(s *Source, report *collector) hcl.Body {
 		return empty
 	}
 	file, diags := hcljson.Parse(s.text, s.Name)
+	if len(diags) > 1 { // what could not be read is no object either
+		diags = slices.DeleteFunc(diags, func(d *hcl.Diagnostic) bool { return d.Summary == "Root value must be object" })
+	}
 	report.syntax(s, nil, diags)
 	if file == nil || diags.HasErrors() {
 		report.poison(anyName, anyName)

@@ -1,8 +1,11 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strings"
 
@@ -39,6 +42,8 @@ func (b *builder) judgeOf(s *section, rubrics map[string]edn.Value) registry.Jud
 		MinKappa: s.number("min_kappa"), Drift: s.number("drift"), Recheck: s.duration("recheck"), Anchors: s.text("anchors"), Where: s.where(),
 	}
 	j.ScorePath, _ = s.texts("score_path")
+	b.kindOf(s, "anchors", plainFile)
+	b.there(s, "anchors")
 	if v := s.attrs["votes"]; v.written && j.Votes%2 == 0 {
 		b.report.add(Diagnostic{Type: "config/range", Message: fmt.Sprintf("votes in %s is even: half of them would decide nothing", s.node.title()), Range: v.rng, Path: append(slices.Clone(s.node.path), "votes"),
 			Expected: edn.Text("an odd int 1..9"), Found: v.v})
@@ -107,7 +112,7 @@ func (b *builder) rubric(s *section) edn.Value {
 	if rules.written {
 		m.Key("rules", b.rules(s, rules))
 	}
-	if len(criteria) == 0 && !rules.written && !s.node.damaged {
+	if len(criteria) == 0 && !rules.written && !s.unread("rules") && !s.node.damaged {
 		b.report.add(Diagnostic{Type: "judge/rubric-invalid", Message: s.node.title() + " asks nothing", Range: s.at(), Path: s.node.path, Expected: edn.Text("a criterion block, or rules")})
 	}
 	return m.Map()
@@ -120,30 +125,56 @@ const rulesSchema = "rubric/rules"
 func (b *builder) rules(s *section, v value) edn.Value {
 	form, ok := b.compiled.Lookup(rulesSchema)
 	if !ok {
+		b.patterns(s, v, v.v)
 		return v.v
 	}
-	out := fit(form, v.v)
-	for _, f := range form.Validate(out) {
-		name := "rules" + partName(f.Path)
-		d := Diagnostic{
-			Type:    "judge/rubric-invalid",
-			Message: fmt.Sprintf("%s in %s %s", name, s.node.title(), f.Message),
-			Range:   v.within(f.Path),
-			Path:    append(slices.Clone(s.node.path), "rules"),
-			Found:   f.Got,
-		}
-		switch kinds, ok := enumerated(f.Expected); {
-		case ok:
-			d.Message = fmt.Sprintf("%s in %s is none of its words", name, s.node.title())
-			d.Expected, d.Nearest = words(kinds), nearest(scalarText(f.Got), kinds)
-		case f.Expected.IsNil(): // the message says all
-			d.Hint = "remove it, or correct its name"
-		default:
-			d.Expected = edn.Text(f.Expected.String())
-		}
-		b.report.add(d)
-	}
+	out := b.fitted(s, "rules", "judge/rubric-invalid", form)
+	b.patterns(s, v, out)
 	return out
+}
+
+// patterns reports regular expressions of pattern rules that do not compile: a schema cannot say so.
+func (b *builder) patterns(s *section, v value, rules edn.Value) {
+	for i := range rules.Len() {
+		rule, _ := rules.Nth(i)
+		if scalarText(rule.Key("rule")) != "pattern" {
+			continue
+		}
+		for _, key := range []string{"match", "refuse"} {
+			texts := rule.Key(key)
+			if texts.Kind() == edn.KindString {
+				b.pattern(s, v, texts, edn.Int(int64(i)), edn.K(key))
+			}
+			for j := range texts.Len() {
+				if text, ok := texts.Nth(j); ok {
+					b.pattern(s, v, text, edn.Int(int64(i)), edn.K(key), edn.Int(int64(j)))
+				}
+			}
+		}
+	}
+}
+
+func (b *builder) pattern(s *section, v value, text edn.Value, path ...edn.Value) {
+	pattern, _ := text.AsString()
+	if _, err := regexp.Compile(pattern); err != nil {
+		b.report.add(Diagnostic{
+			Type:     "judge/rubric-invalid",
+			Message:  fmt.Sprintf("rules%s in %s is no regular expression: %s", partName(path), s.node.title(), patternFault(err)),
+			Range:    v.within(path),
+			Path:     append(slices.Clone(s.node.path), "rules"),
+			Expected: edn.Text("a regular expression (RE2)"),
+			Found:    edn.Text(short(pattern)),
+		})
+	}
+}
+
+// patternFault is what the library says of a pattern, without its own name and the pattern itself.
+func patternFault(err error) string {
+	var fault *syntax.Error
+	if errors.As(err, &fault) {
+		return string(fault.Code)
+	}
+	return err.Error()
 }
 
 // enumerated are the words of an [:enum ...] form.

@@ -2,7 +2,10 @@ package config
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -168,6 +171,9 @@ func (l *loader) run(path string) {
 	if l.opts.HostOnly {
 		return
 	}
+	if l.config.Root == full {
+		l.unreadFiles()
+	}
 	l.readLock()
 	l.build()
 	l.decoder.unused()
@@ -192,6 +198,7 @@ func (l *loader) wayTo(root string) string {
 // decode evaluates and checks every attribute.
 func (l *loader) decode(tree *node) {
 	l.inputs = newInputs(l.config.Root, l.lookup)
+	l.inputs.names = slices.Sorted(maps.Keys(l.variables))
 	eval := newEvaluator(l.report, l.inputs)
 	eval.declare(tree)
 	eval.addLocals(tree)
@@ -221,9 +228,10 @@ func (l *loader) host() {
 	if h.Root == "" {
 		h.Root = l.config.Root
 	}
-	l.kindOf(f, "data_dir", true)
-	l.kindOf(f, "root", true)
-	l.kindOf(f, "lock_file", false)
+	l.kindOf(f, "data_dir", aFolder)
+	l.kindOf(f, "root", aFolder)
+	l.kindOf(f, "lock_file", plainFile)
+	l.there(f, "root")
 	l.config.Host = h
 	l.config.LogFormat = l.root.block("log").text("format")
 	l.http()
@@ -244,21 +252,40 @@ func (l *loader) host() {
 }
 
 // kindOf refuses a file where a directory belongs, and a directory where a file belongs.
-func (l *loader) kindOf(s *section, attr string, dir bool) {
+func (l *loader) kindOf(s *section, attr, wanted string) {
 	name := s.text(attr)
 	info, err := os.Stat(name)
-	if name == "" || err != nil || info.IsDir() == dir {
+	if name == "" || err != nil || kindOf(info) == wanted {
 		return
 	}
-	kinds := map[bool]string{true: "a directory", false: "a file"}
 	l.report.add(Diagnostic{
 		Type:     "config/type",
-		Message:  fmt.Sprintf("%s names %s, which is %s", attr, quote(printedName(l.config.Root, name)), kinds[!dir]),
+		Message:  fmt.Sprintf("%s names %s, which is %s", attr, quote(printedName(l.config.Root, name)), kindOf(info)),
 		Range:    s.attrs[attr].rng,
 		Path:     append(slices.Clone(s.node.path), attr),
-		Expected: edn.Text("the name of " + kinds[dir]),
-		Found:    edn.Text(kinds[!dir]),
+		Expected: edn.Text("the name of " + wanted),
+		Found:    edn.Text(kindOf(info)),
 		Hint:     "name another one, or move that one away",
+	})
+}
+
+// there refuses a written path at which nothing is, where ferment only reads.
+func (l *loader) there(s *section, attr string) {
+	v, name := s.attrs[attr], s.text(attr)
+	if !v.written {
+		return
+	}
+	if _, err := os.Stat(name); !errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	near, hint := l.neighbour(name)
+	l.report.add(Diagnostic{
+		Type:    "config/include",
+		Message: fmt.Sprintf("%s names %s, which is not there", subject(s.pathOf(attr)), quote(printedName(l.config.Root, name))),
+		Range:   v.rng,
+		Path:    s.pathOf(attr),
+		Nearest: near,
+		Hint:    hint,
 	})
 }
 

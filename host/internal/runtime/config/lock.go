@@ -147,15 +147,17 @@ func (l *loader) unlockedMayStart() bool {
 // problem and not one for each plugin.
 func (l *loader) unlocked(s *section, p *Plugin) {
 	d := lock.NotLocked(p.Name)
-	if l.locked.there {
-		l.differs(s, d)
-		return
-	}
 	out := l.lockProblem(s, d)
-	out.Message = fmt.Sprintf("there is no lock file %s: nothing says which programs may run", quote(l.locked.name))
-	out.Hint = fmt.Sprintf("%q writes it", d.Command())
+	if !l.locked.there {
+		out.Message = fmt.Sprintf("there is no lock file %s: nothing says which programs may run", quote(l.locked.name))
+		out.Hint = fmt.Sprintf("%q writes it", d.Command())
+	}
 	if l.opts.OnlyLocked && l.lockLenient() {
-		out.Hint += "; until then no plugin is started to be checked, unless --describe is given"
+		out.Hint += "; until then it is not started to be checked, unless --describe is given"
+	}
+	if l.locked.there {
+		l.report.add(out)
+		return
 	}
 	l.report.fold("no lock file", out)
 }
@@ -247,10 +249,7 @@ func (l *loader) hashesOf(p *Plugin) error {
 // notStarted tells that a plugin stays unchecked, unless the lock file was the
 // reason and that has been told.
 func (l *loader) notStarted(s *section, p *Plugin) {
-	switch {
-	case p.Startable:
+	if p.Startable {
 		l.unchecked(s, p, "it was not started")
-	case p.Lock == LockAbsent && l.locked.there && l.opts.OnlyLocked && l.lockLenient():
-		l.unchecked(s, p, "its program is not in the lock file; --describe starts it all the same")
 	}
 }

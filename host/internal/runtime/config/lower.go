@@ -220,6 +220,9 @@ func (l *lowering) entry(a *attribute, e schema.Entry, path []string, at []edn.V
 		if v.v.IsNil() {
 			return l.absent(e, path, header)
 		}
+		for i, x := range v.items {
+			l.ranges[rangeKey(append(slices.Clone(path), strconv.Itoa(i)))] = x.rng
+		}
 		for _, x := range append(slices.Clone(v.items), v) {
 			if file, ok := x.v.AsString(); ok && x.file {
 				l.files = append(l.files, file)
@@ -307,7 +310,7 @@ func (l *lowering) validate(e schema.Entry, v edn.Value, path []string) bool {
 		if len(f.Path) == 0 {
 			what = boundary(e.Schema, v, what)
 		} else {
-			what, expected = f.Message, f.Expected.String()
+			what, expected = f.Message, inWords(f.Expected)
 		}
 		subject := l.subject(path) + partName(f.Path)
 		near := ""
@@ -318,10 +321,26 @@ func (l *lowering) validate(e schema.Entry, v edn.Value, path []string) bool {
 		if got.Len() > 0 && got.Kind() != edn.KindString {
 			got = edn.Text(short(got.String()))
 		}
-		l.fail(Diagnostic{Type: "config/plugin-schema", Message: subject + " " + what, Range: at, Path: path, Expected: edn.Text(expected), Found: got, Nearest: near,
-			Hint: cmp.Or(meant(near), "ferment plugin inspect "+l.plugin)})
+		hint := cmp.Or(meant(near), "ferment plugin inspect "+l.plugin)
+		if text, ok := got.AsString(); ok && numeric(e.Schema) && len(f.Path) == 0 {
+			got, hint = edn.Text(quote(short(text))), textForNumber
+		}
+		l.fail(Diagnostic{
+			Type:     "config/plugin-schema",
+			Message:  subject + " " + what,
+			Range:    at,
+			Path:     path,
+			Expected: edn.Text(expected),
+			Found:    got,
+			Nearest:  near,
+			Hint:     hint,
+		})
 	}
 	return len(found) == 0
+}
+
+func numeric(s *schema.Schema) bool {
+	return slices.Contains([]schema.Kind{schema.KindInt, schema.KindNumber, schema.KindDouble}, present(s).Kind())
 }
 
 // boundary words the commonest finding, a number out of range.

@@ -54,6 +54,12 @@ const (
 	effectful = "examples/effects/ferment.hcl"
 )
 
+// running is a scope of programs below the shipped scopes of effects.
+func running(attrs string) string {
+	return "effects {\n  scope \"process/run\" {\n    enabled        = true\n    allow_commands = [\"/bin/sh\"]\n" +
+		"    allow_cwd      = [\"data\"]\n" + attrs + "\n  }\n"
+}
+
 var mistakes = []mistake{
 	// What this build cannot hold (ISO-002).
 	{name: "share of the processors", old: `command = ["bin/plugins/sat"]`, new: "command = [\"bin/plugins/sat\"]\n\n  isolation { cpu = 2 }", typ: "range", line: "isolation { cpu"},
@@ -83,12 +89,79 @@ var mistakes = []mistake{
 	{name: "arguments beside the program", old: `command = ["bin/plugins/sat"]`, new: `command = ["bin/plugins/sat --verbose"]`, typ: "plugin-unknown", line: "--verbose"},
 	{name: "constraint out of range", old: "{ max_chars = 1200 }", new: "{ max_chars = -3 }", typ: "type", line: "max_chars"},
 	{name: "kind of a rule", old: `{ rule = "pattern"`, new: `{ rule = "patern"`, typ: "judge/rubric-invalid", line: "patern", nearest: "pattern"},
-	{name: "key of a rule", old: `id = "whole", weight = 3`, new: `id = "whole", wieght = 3`, typ: "judge/rubric-invalid", line: "wieght"},
+	{name: "key of a rule", old: `id = "whole", weight = 3`, new: `id = "whole", wieght = 3`, typ: "judge/rubric-invalid", line: "wieght", nearest: "weight"},
 	{name: "weight of a rule", old: `id = "whole", weight = 3`, new: `id = "whole", weight = "three"`, typ: "judge/rubric-invalid", line: "three"},
+	{name: "regular expression of a rule", old: `"(?m)^\\+(<{7} |={7}$|>{7} )"`, new: `"(?m)^\\+(<{7} |={7}$|>{7} "`, typ: "judge/rubric-invalid", line: `<{7}`},
+	{name: "function in a disabled plugin", old: `api_key    = secret("env:OPENAI_API_KEY")`, new: `api_key    = secrets("env:OPENAI_API_KEY")`, typ: "unknown-name", line: `secrets(`, nearest: "secret"},
+	{name: "local in a block of a disabled plugin", old: `model "router" { intents = ["route/decide"] }`, new: `model "router" { intents = [local.rowter] }`, typ: "dangling-reference", line: `local.rowter`},
 	{name: "candidate without quotes", old: `["sat/solver"]`, new: `[sat/solver]`, typ: "unknown-name", line: "[sat/solver]"},
 	{name: "condition that is a number", file: streaming, old: `try(endswith(result.text, "."), false)`, new: "length(result.text)", typ: "type", line: "length("},
 	{name: "command by its name alone", old: `command = ["bin/plugins/sat"]`, new: `command = ["sh"]`, typ: "plugin-unknown", line: `["sh"]`},
 	{name: "file of a command missing", old: `command = ["bin/plugins/sat"]`, new: "command = [\"bin/plugins/sat\"]\n  files   = [\"absent.py\"]", typ: "plugin-unknown", line: `absent.py`},
+
+	// What is written as in other places.
+	{name: "profile in capitals", old: `profile   = "dev"`, new: `profile   = "DEV"`, typ: "range", line: `"DEV"`, nearest: "dev"},
+	{name: "words in another order", old: `score_min = 0.85`, new: `min_score = 0.85`, typ: "unknown-name", line: `min_score`, nearest: "score_min"},
+	{name: "beginning of a function", file: streaming, old: "endswith(", new: "ends(", typ: "unknown-name", line: "ends(", nearest: "endswith"},
+	{name: "network by another name", old: `network = "loopback"`, new: `network = "localhost"`, typ: "range", line: `"localhost"`, nearest: "loopback"},
+	{name: "label as a keyword", old: `capability "chess/embedded" {`, new: `capability ":chess/embedded" {`, typ: "syntax", line: `":chess/embedded"`, nearest: "chess/embedded"},
+	{name: "label with a blank", old: `capability "chess/embedded" {`, new: `capability "chess embedded" {`, typ: "syntax", line: `"chess embedded"`, nearest: "chess/embedded"},
+	{name: "candidate as a keyword", old: `["sat/solver"]`, new: `[":sat/solver"]`, typ: "dangling-reference", line: `":sat/solver"`, nearest: "sat/solver"},
+	{name: "variable of a shell for its name", old: `env_pass = ["PATH"]`, new: `env_pass = ["$PATH"]`, typ: "type", line: `"$PATH"`, nearest: "PATH"},
+	{name: "variable of another language", old: "enabled  = local.openai", new: "enabled  = var.openai", typ: "unknown-name", line: "var.openai"},
+	{name: "variable of the environment as an attribute", old: `openai    = env("OPENAI_API_KEY", "") != ""`, new: `openai    = env.OPENAI_API_KEY != ""`, typ: "unknown-name", line: "env.OPENAI_API_KEY"},
+	{name: "name and default exchanged", old: `env("OPENAI_API_KEY", "")`, new: `env("", "OPENAI_API_KEY")`, typ: "type", line: `env("", "OPENAI_API_KEY")`},
+	{name: "answer by another name", file: streaming, old: "result.text", new: "response.text", typ: "unknown-name", line: "response.text"},
+	{name: "number for a word", old: "ferment {", new: "http {\n  tls { min_version = 1.2 }\n}\n\nferment {", typ: "type", line: "min_version"},
+	{name: "block with a label as an attribute", old: "  done { must = [\"schema-valid\", \"model-holds\"] }", new: "  done = [\"schema-valid\", \"model-holds\"]", typ: "type", line: "done ="},
+	{name: "criterion as an attribute", file: "", old: "rubric \"patch\" {\n", new: "rubric \"patch\" {\n  criterion = \"Is it whole?\"\n", typ: "type", line: "criterion ="},
+	{name: "brace on the next line", old: `plugin "sat" {`, new: "plugin \"sat\"\n{", typ: "syntax", line: `plugin "sat"`},
+	{name: "JSON", old: "# The configuration", new: "{\n# The configuration", typ: "syntax", line: "{"},
+	{name: "unit without quotes", old: "  repair { max = 1 }", new: "  repair { max = 1 }\n  deadline = 30s", typ: "syntax", line: "30s"},
+	{name: "shell for a function", old: `env("OPENAI_API_KEY", "")`, new: `${OPENAI_API_KEY}`, typ: "syntax", line: "${OPENAI_API_KEY}"},
+	{name: "blank that is none", old: `in         = "req/sat.solve"`, new: "in         =\u00a0\"req/sat.solve\"", typ: "syntax", line: "req/sat.solve"},
+	{name: "decimal with a comma", old: "ferment {", new: "budget \"run\" {\n  max_usd = \"2,50\"\n}\n\nferment {", typ: "type", line: "2,50"},
+
+	// What no call could use.
+	{name: "root of inputs missing", old: `data_dir  = "var"`, new: "data_dir  = \"var\"\n  root = \"bn\"", typ: "include", line: `root = "bn"`, nearest: "bin"},
+	{name: "anchors missing", old: `  rubric     = "patch"`, new: "  rubric     = \"patch\"\n  anchors = \"models.edm\"", typ: "include", line: "models.edm", nearest: "models.edn"},
+	{name: "anchors that are a directory", old: `  rubric     = "patch"`, new: "  rubric     = \"patch\"\n  anchors = \"bin\"", typ: "type", line: `"bin"`},
+	{name: "root of a scope that is a file", file: effectful, old: `["data"]`, new: `["models.edn"]`, typ: "type", line: "models.edn"},
+	{name: "program of a scope that is a directory", file: effectful, old: "effects {\n", new: strings.Replace(running(""), "/bin/sh", "data", 1), typ: "type", line: `allow_commands = ["data"]`},
+	{name: "working directory that is a file", file: effectful, old: "effects {\n", new: strings.Replace(running(""), `["data"]`, `["models.edn"]`, 1), typ: "type", line: "models.edn"},
+	{name: "patterns for no program", file: effectful, old: "effects {\n", new: running(`    arguments = { "/bin/s" = ["-c"] }`), typ: "dangling-reference", line: "/bin/s", nearest: "/bin/sh"},
+	{name: "pattern of an argument", file: effectful, old: "effects {\n", new: running(`    arguments = { "/bin/sh" = ["-c", "[a"] }`), typ: "type", line: "[a"},
+	{name: "timeout above its maximum", file: effectful, old: "effects {\n", new: running("    timeout = \"2m\"\n    max_timeout = \"1m\""), typ: "range", line: "    timeout"},
+	{name: "secret of effects missing", file: "examples/streaming/ferment.hcl", old: "ferment {", new: "effects {\n  secret \"key\" {\n    value = secret(\"env:KEY\")\n    hosts = [\"example.org\"]\n  }\n}\n\nferment {", typ: "secret-missing", line: "env:KEY"},
+
+	{name: "include of a directory", old: "ferment {", new: "include \"bin\" {}\n\nferment {", typ: "include", line: `"bin"`},
+	{name: "setting of a plugin beside its config", old: "  config {\n    engine = \"builtin\"\n    depth  = 4", new: "  engine = \"builtin\"\n  config {\n    depth  = 4", typ: "unknown-name", line: "  engine"},
+
+	// What a check or a rule takes.
+	{name: "parameter of a check", old: `check "legal-move" {`, new: "check \"short\" {\n  builtin = \"max-chars\"\n  params = { maximum = 10 }\n}\n\ncheck \"legal-move\" {", typ: "type", line: "maximum", nearest: "max"},
+	{name: "parameter of a check that takes none", old: `check "legal-move" {`, new: "check \"short\" {\n  builtin = \"json-valid\"\n  params = { max = 10 }\n}\n\ncheck \"legal-move\" {", typ: "type", line: "max ="},
+	{name: "value of a parameter", old: `check "legal-move" {`, new: "check \"short\" {\n  builtin = \"max-chars\"\n  params = { max = \"10\" }\n}\n\ncheck \"legal-move\" {", typ: "type", line: `"10"`},
+	{name: "weight below zero", old: `id = "whole", weight = 3`, new: `id = "whole", weight = -3`, typ: "judge/rubric-invalid", line: "-3"},
+
+	// What no daemon could start with.
+	{name: "address twice", old: "ferment {", new: "http { listen = [\"127.0.0.1:7180\", \"127.0.0.1:7180\"] }\n\nferment {", typ: "duplicate", line: "http {"},
+	{name: "admin socket that is a directory", old: "ferment {", new: "http { admin_socket = \"bin\" }\n\nferment {", typ: "type", line: "admin_socket"},
+	{name: "admin socket that is too long", old: "ferment {", new: "http { admin_socket = \"" + strings.Repeat("a", 104) + "\" }\n\nferment {", typ: "range", line: "admin_socket"},
+	{name: "work directory missing", old: `command = ["bin/plugins/sat"]`, new: "command = [\"bin/plugins/sat\"]\n  workdir = \"absent\"", typ: "plugin-unknown", line: "absent"},
+	{name: "work directory that is a file", old: `command = ["bin/plugins/sat"]`, new: "command = [\"bin/plugins/sat\"]\n  workdir = \"bin/plugins/sat\"", typ: "plugin-unknown", line: "workdir"},
+
+	// Marks and words of other languages.
+	{name: "marks of a merge conflict", old: "  depth  = 4\n", new: "<<<<<<< HEAD\n  depth  = 4\n=======\n  depth  = 5\n>>>>>>> other\n", typ: "syntax", line: "<<<<<<< HEAD"},
+	{name: "marks of a merge conflict around blocks", old: "plugin \"sat\" {\n  command = [\"bin/plugins/sat\"]\n}\n", new: "<<<<<<< HEAD\nplugin \"sat\" {\n  command = [\"bin/plugins/sat\"]\n}\n=======\n>>>>>>> other\n", typ: "syntax", line: "<<<<<<< HEAD"},
+	{name: "table of TOML", old: "plugin \"sat\" {\n  command = [\"bin/plugins/sat\"]\n}\n", new: "[plugin.sat]\ncommand = [\"bin/plugins/sat\"]\n", typ: "syntax", line: "[plugin.sat]"},
+	{name: "two equals signs", old: `in         = "req/sat.solve"`, new: `in         == "req/sat.solve"`, typ: "syntax", line: "in         =="},
+	{name: "semicolon for a value", old: `in         = "req/sat.solve"`, new: `in         = ;`, typ: "syntax", line: "in         = ;"},
+	{name: "number with marks between digits", old: "max_tokens     = 420", new: "max_tokens     = 1_000", typ: "syntax", line: "1_000"},
+	{name: "secret without its function", old: `secret("env:OPENAI_API_KEY")`, new: `env:OPENAI_API_KEY`, typ: "syntax", line: "env:OPENAI_API_KEY"},
+	{name: "variable of a shell in a secret", file: streaming, old: "ferment {", new: "effects {\n  secret \"key\" {\n    value = secret(\"env:$KEY\")\n    hosts = [\"example.org\"]\n  }\n}\n\nferment {", typ: "type", line: "env:$KEY"},
+	{name: "escape", old: `in         = "req/sat.solve"`, new: `in         = "req\/sat.solve"`, typ: "syntax", line: `req\/sat.solve`},
+	{name: "rules that are no EDN", old: `judge "patch" {`, new: "rubric \"whole\" {\n  rules = edn(\"[{:rule :pattern\")\n}\n\njudge \"patch\" {", typ: "syntax", line: ":rule :pattern"},
+	{name: "form of a schema as a text", old: `check "legal-move" {`, new: "schema \"res/own\" { spec = \"[:map [:a :int]]\" }\n\ncheck \"legal-move\" {", typ: "type", line: "res/own"},
 
 	// Punctuation.
 	{name: "block brace missing at end of a plugin", old: "  command = [\"bin/plugins/sat\"]\n}", new: "  command = [\"bin/plugins/sat\"]\n", typ: "syntax", line: `plugin "sat" {`},
@@ -323,14 +396,14 @@ var planMistakes = []mistake{
 	{name: "op missing", file: "hello.edn", old: "{:op :emit :input :greeting}", new: "{:input :greeting}", typ: "CHECK-015", line: "{:input :greeting}"},
 	{name: "text for a map", file: "hello.edn", old: ":nodes [", new: ":nodes 1 #_[", typ: "CHECK-015", line: ":nodes 1"},
 	{name: "check", file: "gates.edn", old: "#{:legal-move}", new: "#{:legal-moves}", typ: "CHECK-014", line: ":legal-moves", nearest: ":legal-move"},
-	{name: "vector for a set", file: "gates.edn", old: "#{:legal-move}", new: ":legal-move", typ: "CHECK-015", line: ":must :legal-move"},
+	{name: "vector for a set", file: "gates.edn", old: "#{:legal-move}", new: ":legal-move", typ: "CHECK-015", line: ":must :legal-move", nearest: "#{:legal-move}"},
 	{name: "score out of range", file: "gates.edn", old: ":score-min 0.8", new: ":score-min 80", typ: "CHECK-015", line: ":score-min 80"},
 	{name: "key of done", file: "gates.edn", old: ":score-min 0.8", new: ":score-mn 0.8", typ: "CHECK-010", line: ":score-mn", nearest: ":score-min"},
 	{name: "path into a slot", file: "gates.edn", old: "[:move :mate]", new: "[:mve :mate]", typ: "CHECK-017", line: "[:mve :mate]", nearest: ":move"},
 	{name: "name twice", file: "slots.edn", old: ":as :letter", new: ":as :summary", typ: "CHECK-016", line: ":as :summary"},
 	{name: "body of a map missing", file: "map.edn", old: ":body [{", new: ":bdy [{", typ: "CHECK-010", line: ":bdy", nearest: ":body"},
 	{name: "number for a keyword", file: "map.edn", old: "2 :on-item-error :keep", new: "2 :on-item-error 1", typ: "CHECK-015", line: ":on-item-error 1"},
-	{name: "word", file: "map.edn", old: "2 :on-item-error :keep", new: "2 :on-item-error :kep", typ: "CHECK-015", line: ":kep"},
+	{name: "word", file: "map.edn", old: "2 :on-item-error :keep", new: "2 :on-item-error :kep", typ: "CHECK-015", line: ":kep", nearest: ":keep"},
 }
 
 // CHECK-001: one mistake in a plan gives one finding, too.
@@ -395,6 +468,73 @@ func assertOne(t *testing.T, m mistake, text string, ds Diagnostics) {
 	assert.Equal(t, m.nearest, d.Nearest, d.Text())
 	assert.NotEqual(t, "", strings.TrimSpace(plain(d.Expected)), d.Text())
 	assert.False(t, d.Expected.IsNil() && d.Hint == "", "says neither what was expected nor what to do: %s", d.Text())
+}
+
+// HCL-005: what lies in the directory of a configuration under a name that is not read is told, with the name that
+// would be.
+func TestUnreadFiles(t *testing.T) {
+	for name, near := range map[string]string{
+		"common/10.json":             "common/10.hcl.json",
+		"common/development/a.hcl":   "common/dev",
+		"local/production/a.hcl":     "local/prod",
+		"common/elsewhere/a.hcl":     "",
+		"common/notes.txt":           "none",
+		"common/data.json":           "none", // an expression reads it
+		"common/test/a.hcl":          "none", // of another profile
+		"common/fragments/notes.txt": "none",
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for file, text := range map[string]string{
+				"ferment.hcl":      "locals { data = file(\"common/data.json\") }\n",
+				"common/a.hcl":     "prompts { default = [local.data] }\n",
+				"common/data.json": "{}",
+				name:               "{}",
+			} {
+				if file == name && strings.HasSuffix(name, ".hcl") {
+					text = "ferment { max_nodes = 10 }\n"
+				}
+				path := filepath.Join(dir, file)
+				require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+				require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+			}
+			_, ds := Load(t.Context(), dir, Options{Env: noEnv})
+			if near == "none" {
+				assert.Empty(t, ds)
+				return
+			}
+			require.Len(t, ds, 1, newReport(ds, 0, 1, 0).Text(false))
+			assert.Equal(t, "config/unused", ds[0].Type)
+			assert.Equal(t, near, ds[0].Nearest)
+		})
+	}
+}
+
+// HCL-017: a variable that is not set names the one of a file that is.
+func TestNearVariable(t *testing.T) {
+	path := write(t, "locals { key = env(\"OPENAI_MODLE\") }\n")
+	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(path), ".env"), []byte("OPENAI_MODEL=x\n"), 0o600))
+	_, ds := Load(t.Context(), path, Options{Env: noEnv})
+	require.Equal(t, []string{"config/env-missing"}, types(ds))
+	assert.Equal(t, "OPENAI_MODEL", ds[0].Nearest)
+}
+
+// HCL-019: a secret that is written out in the config of a disabled plugin is shown nowhere.
+func TestSecretOfDisabledPlugin(t *testing.T) {
+	const secret = "sk-written-out-4711"
+	raw, err := os.ReadFile("../../../../ferment.hcl")
+	require.NoError(t, err)
+	text := strings.Replace(string(raw), `secret("env:OPENAI_API_KEY")`, quote(secret), 1)
+	for _, wrong := range []string{"", "broken = local.absent\n"} {
+		text := strings.Replace(text, quote(secret)+"\n", quote(secret)+"\n    "+wrong, 1)
+		c, ds := configOf(t, "ferment.hcl", text, shippedPlugins(t), LockIgnored)
+		assert.NotContains(t, newReport(ds, 0, 1, 0).Text(false), secret)
+		for _, defaults := range []bool{false, true} {
+			shown, err := c.Show(ShowOptions{Defaults: defaults})
+			require.NoError(t, err)
+			assert.NotContains(t, shown, secret)
+		}
+	}
 }
 
 // The shipped files themselves are without a finding, whatever their line ends.

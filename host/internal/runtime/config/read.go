@@ -47,18 +47,38 @@ func readConfig(name, path string, most int64) ([]byte, *readError) {
 	return nil, re
 }
 
+// irregularError says what is at a path where a regular file is wanted; it continues the name of the path.
+type irregularError string
+
+func (e irregularError) Error() string { return string(e) }
+
+// regular passes on what os.Stat says of a path, with an irregularError for what is no regular file: opening a pipe
+// or a device would block or never end.
+func regular(info fs.FileInfo, err error) (fs.FileInfo, error) {
+	switch {
+	case err != nil || info.Mode().IsRegular():
+		return info, err
+	case info.IsDir():
+		return info, irregularError("is a directory, not a regular file")
+	}
+	return info, irregularError("is not a regular file")
+}
+
+// isFile reports whether a path leads to a regular file.
+func isFile(name string) bool {
+	_, err := regular(os.Stat(name))
+	return err == nil
+}
+
 var errChanged = errors.New("changed while it was read")
 
 func readStable(path string, most int64) ([]byte, error) {
-	before, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
+	before, err := regular(os.Stat(path))
 	switch {
-	case before.IsDir():
-		return nil, &readError{typ: "config/include", message: "is a directory"}
-	case !before.Mode().IsRegular():
-		return nil, &readError{typ: "config/include", message: "is not a regular file"}
+	case errors.As(err, new(irregularError)):
+		return nil, &readError{typ: "config/include", message: err.Error()}
+	case err != nil:
+		return nil, err
 	case before.Size() > most:
 		return nil, &readError{typ: "config/limit", message: fmt.Sprintf("has %d bytes, over the limit of %s", before.Size(), formatBytes(most)), hint: "split the configuration"}
 	}
@@ -85,14 +105,16 @@ func readStable(path string, most int64) ([]byte, error) {
 }
 
 // printedName is how a file is shown, with slashes: relative to the root, or
-// absolute where the two share no directory, so that the name does not depend on
-// how deep the root lies.
+// absolute where the two share no directory or the root lies below the path, so
+// that the name does not depend on how deep the root lies.
 func printedName(root, path string) string {
 	relative, err := filepath.Rel(root, path)
-	if err != nil || outermost(root) != "" && outermost(root) != outermost(path) {
+	relative = filepath.ToSlash(relative)
+	above := relative == ".." || strings.HasSuffix(relative, "/..")
+	if err != nil || above || outermost(root) != outermost(path) {
 		return filepath.ToSlash(path)
 	}
-	return filepath.ToSlash(relative)
+	return relative
 }
 
 // outermost is the first directory of an absolute path.

@@ -406,9 +406,9 @@ func (l *loader) ofClass(s *section, class Reload) edn.Value {
 
 // hashRead identifies the content of a file; empty if it is none.
 func hashRead(name string) string {
-	info, err := os.Stat(name)
+	info, err := regular(os.Stat(name))
 	switch {
-	case err != nil || !info.Mode().IsRegular():
+	case err != nil:
 		return ""
 	case info.Size() > maxReadHash:
 		return fmt.Sprintf("%d %d", info.Size(), info.ModTime().UnixNano())

@@ -185,6 +185,7 @@ func TestCompareKeeps(t *testing.T) {
 		return c
 	}
 	before := load()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "w"), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "ferment.hcl"), []byte(strings.Replace(files.String(), "plugin \"k\" {", "plugin \"k\" {\n  workdir = \"w\"", 1)), 0o600))
 	d := Compare(before, load())
 	assert.Equal(t, PluginActions{Replace: []string{"k"}, Keep: names}, d.Plugins)

@@ -17,6 +17,7 @@ const (
 	DefaultMaxShown = 100
 	MaxShownPerFile = 20
 	maxLineColumns  = 160
+	shownColumns    = 100
 )
 
 // Report is the outcome of a load as it is shown: the same facts as text, JSON
@@ -122,6 +123,12 @@ func (d Diagnostic) Quoting(text string) Diagnostic {
 	return d
 }
 
+// Excerpted returns a copy that shows an excerpt of edn.SyntaxError.
+func (d Diagnostic) Excerpted(excerpt string) Diagnostic {
+	d.quoted = excerpt
+	return d
+}
+
 // Text renders one diagnostic for people, with a final line end.
 func (d Diagnostic) Text() string {
 	var b strings.Builder
@@ -141,7 +148,7 @@ func (d Diagnostic) text(b *strings.Builder, color bool) {
 		d.excerpt(b)
 	}
 	if !d.Expected.IsNil() {
-		fmt.Fprintf(b, "  expected: %s\n", printable(plain(d.Expected)))
+		writeWrapped(b, "  expected: ", printable(plain(d.Expected)))
 		if !d.Found.IsNil() && d.Type != "config/unknown-name" {
 			fmt.Fprintf(b, "  found: %s\n", printable(plain(d.Found)))
 		}
@@ -161,8 +168,34 @@ func (d Diagnostic) text(b *strings.Builder, color bool) {
 	}
 }
 
+// writeWrapped writes a text after its label in lines of at most shownColumns, as far as its words allow.
+func writeWrapped(b *strings.Builder, label, text string) {
+	b.WriteString(label)
+	at := len(label)
+	for i, word := range strings.Split(text, " ") {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case i > 0 && at+1+n > shownColumns:
+			b.WriteString("\n" + strings.Repeat(" ", len(label)))
+			at = len(label)
+		case i > 0:
+			b.WriteByte(' ')
+			at++
+		}
+		b.WriteString(word)
+		at += n
+	}
+	b.WriteByte('\n')
+}
+
 // excerpt prints the line of the range with a caret below it.
 func (d Diagnostic) excerpt(b *strings.Builder) {
+	if d.quoted != "" {
+		for line := range strings.Lines(d.quoted + "\n") {
+			b.WriteString("   " + line) // its numbers have four columns
+		}
+		return
+	}
 	if d.source == nil || d.Range.Start.Line == 0 {
 		return
 	}

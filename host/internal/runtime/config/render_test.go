@@ -200,3 +200,14 @@ func TestColor(t *testing.T) {
 	assert.NotEqual(t, plain, colored)
 	assert.Equal(t, plain, strings.NewReplacer("\x1b[1;31m", "", "\x1b[0m", "").Replace(colored))
 }
+
+// HCL-032: a long list of what was expected is broken between its words.
+func TestExpectedFits(t *testing.T) {
+	d := Diagnostic{Type: "config/unknown-name", Message: "unknown", Expected: edn.Text(strings.TrimSuffix(strings.Repeat("twelve_words, ", 40), ", "))}
+	text := d.Text()
+	assert.Equal(t, 40, strings.Count(text, "twelve_words"))
+	for line := range strings.Lines(text) {
+		assert.LessOrEqual(t, len(strings.TrimRight(line, "\n")), shownColumns, line)
+		assert.Equal(t, strings.TrimRight(line, " \n"), strings.TrimRight(line, "\n"))
+	}
+}

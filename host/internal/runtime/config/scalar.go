@@ -69,17 +69,21 @@ func (d *decoder) read(t Type, v cty.Value, out *value) *problem {
 	return d.readText(t, v.AsString(), out)
 }
 
+const textForNumber = "texts are not converted: write the number without quotes, or tonumber(...)"
+
 // mismatch says which type was found; for texts and numbers it names the
 // function that converts.
 func mismatch(t Type, v cty.Value) *problem {
 	p := &problem{typ: "config/type", what: "is no " + string(t.Kind)}
 	switch {
 	case v.Type() == cty.String && (t.Kind == KindInt || t.Kind == KindNum):
-		p.hint = "texts are not converted: write the number without quotes, or tonumber(...)"
+		p.hint = textForNumber
 		p.found = edn.Text(quote(short(v.AsString())))
 	case v.Type() == cty.String && t.Kind == KindBool:
 		p.hint = "texts are not converted: write true or false without quotes, or tobool(...)"
 		p.found = edn.Text(quote(short(v.AsString())))
+	case t.Kind == KindEnum && v.Type() == cty.Number && slices.Contains(t.Enum, v.AsBigFloat().Text('f', -1)):
+		p.hint = "a word is a text: write " + quote(v.AsBigFloat().Text('f', -1))
 	case t.Kind == KindStr && v.Type().IsPrimitiveType():
 		p.hint = "values are not converted: write it in quotes, or tostring(...)"
 	case v.Type().Equals(secretType):
@@ -179,7 +183,7 @@ func readDecimal(t Type, v cty.Value, out *value) *problem {
 		return mismatch(t, v)
 	}
 	if strings.Trim(digits, "+-.0123456789") != "" {
-		return &problem{typ: "config/type", what: "is no decimal"}
+		return &problem{typ: "config/type", what: "is no decimal", hint: "write digits with a point and nothing else, as in 2.50"}
 	}
 	n := len(strings.Trim(strings.ReplaceAll(strings.TrimLeft(digits, "+-"), ".", ""), "0"))
 	if n > maxDecimalDigits {
@@ -187,7 +191,7 @@ func readDecimal(t Type, v cty.Value, out *value) *problem {
 	}
 	dec, err := edn.ParseDecimal(digits)
 	if err != nil {
-		return &problem{typ: "config/type", what: "is no decimal"}
+		return &problem{typ: "config/type", what: "is no decimal", hint: "write digits with a point and nothing else, as in 2.50"}
 	}
 	out.v = dec
 	r, _ := dec.AsNumber()
@@ -226,12 +230,20 @@ func (d *decoder) readText(t Type, s string, out *value) *problem {
 		return nil
 	case KindEnum:
 		if !slices.Contains(t.Enum, s) {
-			return &problem{typ: "config/range", what: "is none of its words", nearest: nearest(s, t.Enum)}
+			near := t.Means[s]
+			if near == "" {
+				near = nearest(s, t.Enum)
+			}
+			return &problem{typ: "config/range", what: "is none of its words", nearest: near}
 		}
 		return nil
 	case KindVariable:
 		if !variableName.MatchString(s) {
-			return &problem{typ: "config/type", what: "is no variable name"}
+			p := &problem{typ: "config/type", what: "is no variable name", hint: "write letters, digits and _, not beginning with a digit"}
+			if bare := strings.Trim(s, "${} "); variableName.MatchString(bare) {
+				p.nearest, p.hint = bare, ""
+			}
+			return p
 		}
 		return nil
 	case KindVersion:

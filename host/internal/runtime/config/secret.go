@@ -25,13 +25,28 @@ func (s Secret) String() string { return "(secret " + s.Kind + ":" + s.Name + ")
 func parseSecret(ref, dir string) (Secret, error) {
 	kind, name, ok := strings.Cut(ref, ":")
 	if !ok || name == "" || kind != "env" && kind != "file" {
-		return Secret{}, &functionError{typ: "config/type", message: "a secret is named as env:VARIABLE or file:PATH"}
+		return Secret{}, &functionError{typ: "config/type", message: "a secret is named as env:VARIABLE or file:PATH", hint: secretHint(ref)}
+	}
+	if kind == "env" && !variableName.MatchString(name) {
+		return Secret{}, &functionError{
+			typ:     "config/type",
+			message: quote(short(name)) + " is no name of a variable",
+			hint:    secretHint(strings.Trim(name, "${} ")),
+		}
 	}
 	s := Secret{Kind: kind, Name: name, path: name}
 	if !filepath.IsAbs(name) {
 		s.path = filepath.Join(dir, name)
 	}
 	return s, nil
+}
+
+// secretHint shows how to name what may have been meant. Any other text may be the secret itself.
+func secretHint(ref string) string {
+	if variableName.MatchString(ref) && strings.ToUpper(ref) == ref {
+		return "write secret(" + quote("env:"+ref) + ")"
+	}
+	return `write secret("env:NAME") or secret("file:PATH")`
 }
 
 // SecretTexts reads the secrets of the plugin: a map from the path of each in
@@ -65,12 +80,12 @@ func (s Secret) Read(env func(string) (string, bool)) (string, error) {
 		}
 		return v, nil
 	}
-	info, err := os.Stat(s.path)
+	info, err := regular(os.Stat(s.path))
+	if errors.As(err, new(irregularError)) {
+		return "", fmt.Errorf("secret file:%s %w", s.Name, err)
+	}
 	if err != nil {
 		return "", fmt.Errorf("secret file:%s %w", s.Name, errNoSecret)
-	}
-	if !info.Mode().IsRegular() {
-		return "", fmt.Errorf("secret file:%s is not a regular file", s.Name)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
 		return "", fmt.Errorf("secret file:%s may be read by others: chmod 600", s.Name)

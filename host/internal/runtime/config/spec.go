@@ -158,6 +158,8 @@ type Type struct {
 	Elem  *Type    // of a list, set or map; a map without one takes any value
 	First *Type    // of the first member of a list, if it is another one
 	Enum  []string // words of KindEnum, in the order of the reference
+	// Means are words of other programs and the member of Enum that each stands for: what is suggested for it.
+	Means map[string]string
 	Ref   string   // block type of KindRef
 	Min   *float64 // of numbers; ms of a duration; bytes; members of a collection
 	Max   *float64

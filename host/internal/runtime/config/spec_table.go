@@ -166,7 +166,7 @@ var pluginBlock = Block{
 		{Name: "isolation", Doc: "what the kernel lets the process do, beside its own scratch directory", Attrs: []Attr{
 			{Name: "level", Type: enum("none", "limits", "strict"), Reload: ReloadPlugin, Serves: "ISO-003", Doc: "default: the highest that the machine can hold; one that is written and cannot be held keeps the plugin from starting"},
 			{Name: "best_effort", Type: boolean, Default: `false`, Reload: ReloadPlugin, Serves: "ISO-003", Doc: "what the machine cannot hold is left open"},
-			{Name: "network", Type: enum("none", "loopback", "ports"), Default: `"none"`, Reload: ReloadPlugin, Serves: "FX-005, LM-002", Doc: "grants net/loopback and net/connect; TCP is held to ports, not to addresses"},
+			{Name: "network", Type: networks, Default: `"none"`, Reload: ReloadPlugin, Serves: "FX-005, LM-002", Doc: "grants net/loopback and net/connect; TCP is held to ports, not to addresses"},
 			{Name: "ports", Type: list(integer(1, 65535)), Default: `[]`, Reload: ReloadPlugin, Serves: "FX-005, LM-002", Doc: "of TCP; with none named those that the plugin says that it needs, and with network = \"ports\" 443 if it names none"},
 			{Name: "read_paths", Type: list(path), Default: `[]`, Reload: ReloadPlugin, Serves: "ISO-001, MLX-007", Doc: "grants fs/read: files and directories with all below"},
 			{Name: "write_paths", Type: list(path), Default: `[]`, Reload: ReloadPlugin, Serves: "ISO-001, MLX-007", Doc: "grants fs/write; a directory that does not exist is made"},
@@ -273,7 +273,10 @@ var intentBlock = Block{
 	},
 	Blocks: []Block{
 		{Name: "done", Doc: "when an answer is accepted", Attrs: []Attr{
-			{Name: "must", Type: list(ref("check")), Default: `["schema-valid"]`, Reload: ReloadUse, Serves: "GATE-001"},
+			{
+				Name: "must", Type: list(ref("check")), Default: `["schema-valid"]`, Reload: ReloadUse, Serves: "GATE-001, LLM-024",
+				Doc: "checks that refuse an answer; \"complete\" refuses one whose model stopped at its limit of tokens",
+			},
 			{Name: "should", Type: list(ref("check")), Default: `[]`, Reload: ReloadUse, Serves: "GATE-001", Doc: "counted in the score"},
 			{Name: "score_min", Type: number01(), Default: `0`, Reload: ReloadUse, Serves: "GATE-004"},
 		}},
@@ -288,5 +291,19 @@ var intentBlock = Block{
 			{Name: "addendum", Type: layered, Reload: ReloadUse, Serves: "PRM-001", Doc: "below them"},
 		}},
 		{Name: "access"},
+	},
+}
+
+// networks are what a plugin may reach; others call this the same by other names.
+var networks = Type{
+	Kind: KindEnum,
+	Enum: []string{"none", "loopback", "ports"},
+	Means: map[string]string{
+		"localhost": "loopback",
+		"local":     "loopback",
+		"internet":  "ports",
+		"host":      "ports",
+		"all":       "ports",
+		"off":       "none",
 	},
 }

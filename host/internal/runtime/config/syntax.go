@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -89,15 +90,52 @@ var slips = []slip{
 	},
 	{regexp.MustCompile(`^(/|--|%|<!--)`), anItem, "", "a comment begins with #"},
 	{
-		begins:   regexp.MustCompile(`^[\w-]+[ \t]*(:|\+=)`),
+		begins:   regexp.MustCompile(`^[\w-]+[ \t]*(:|\+=|==)`),
 		expected: anItem,
 		message:  "a = alone belongs between the name of an attribute and its value",
 		hint:     "write NAME = VALUE",
 	},
+	{
+		begins:   regexp.MustCompile(`^={7}`),
+		expected: anItem,
+		message:  mergeMarks,
+		hint:     keepOneSide,
+	},
+	{regexp.MustCompile(`^[\w-]+([ \t]+"[^"\n]*")*[ \t]*\n\s*{`), anItem, "", "write the { on the line of the name"},
+	{regexp.MustCompile(`^{`), anItem, "", "the name of a file of JSON ends in .hcl.json"},
+	{regexp.MustCompile(`^\[`), anItem, "", `write a block, such as plugin "NAME" { ... }`},
+	{regexp.MustCompile(`^\$`), aValue, "${ } stands only inside a text", `env("NAME") reads a variable of the environment`},
+	{regexp.MustCompile(`^;`), aValue, "a ; stands behind a value", "remove it"},
+	{regexp.MustCompile(`^_\d`), newLine, "", "write a number without _"},
 	{regexp.MustCompile(`^and\b`), newLine, "", "write && for and"},
 	{regexp.MustCompile(`^or\b`), newLine, "", "write || for or"},
 	{regexp.MustCompile(`^(is\b|eq\b|=)`), newLine, "", "write == to compare two values"},
 	{regexp.MustCompile(`^[;,]`), newLine, "", "remove it"},
+	{regexp.MustCompile(`^(ms|[smhdw]|[KMG]i?B?)\b`), newLine, "", `a number with a unit is a text: write " before and behind it`},
+	{regexp.MustCompile(`^:\w`), newLine, "", "a text needs quotes"},
+}
+
+const (
+	mergeMarks  = "the marks of a merge conflict stand in the file"
+	keepOneSide = "keep one of the two sides and remove the lines of marks"
+)
+
+var mergeMark = regexp.MustCompile(`(?m)^(<{7}|>{7}) .*$`)
+
+// unmerged reports a file with the marks of a merge conflict: what else is wrong in it follows from them.
+func (s *Source) unmerged(report *collector) bool {
+	at := mergeMark.FindIndex(s.text)
+	if at == nil {
+		return false
+	}
+	report.poison(anyName, anyName)
+	report.add(Diagnostic{
+		Type:    "config/syntax",
+		Message: mergeMarks,
+		Range:   s.span(at[0], at[1]),
+		Hint:    keepOneSide,
+	})
+	return true
 }
 
 // slipped says more of an error where it knows what was written instead.
@@ -109,6 +147,13 @@ func slipped(s *Source, d *hcl.Diagnostic, out Diagnostic) Diagnostic {
 			out.Message, out.Hint = cmp.Or(x.message, out.Message), x.hint
 			return out
 		}
+	}
+	if r, _ := utf8.DecodeRune(rest); r > unicode.MaxASCII && d.Summary == "Invalid character" {
+		out.Message, out.Hint = fmt.Sprintf("the character %U is not used within the language", r), "remove it"
+		if unicode.IsSpace(r) {
+			out.Hint = "write a space"
+		}
+		return out
 	}
 	line := s.text[bytes.LastIndexByte(s.text[:d.Subject.Start.Byte], '\n')+1 : d.Subject.Start.Byte]
 	if open := bytes.LastIndex(line, []byte("${")); open >= 0 && !bytes.ContainsRune(line[open:], '}') &&
@@ -169,7 +214,7 @@ var grammar = map[string]production{
 	"Missing argument separator":                      {expected: "a comma between two arguments, or the closing )"},
 	"Unterminated tuple constructor expression":       {expected: "a closing ] for every ["},
 	"Unterminated object constructor expression":      {expected: aClosing},
-	"Invalid escape sequence":                         {expected: `one of \\n \\t \\" \\\\ \\uXXXX`},
+	"Invalid escape sequence":                         {expected: `one of \n \t \" \\ \uXXXX`},
 }
 
 // parse reads a piece of the file; places are those in the file.
@@ -323,6 +368,7 @@ type functionError struct {
 	typ     string
 	message string
 	hint    string
+	nearest string
 }
 
 func (e *functionError) Error() string { return e.message }

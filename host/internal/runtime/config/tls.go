@@ -104,12 +104,12 @@ func (l *loader) readTLSFile(s *section, attr, path string, private bool) ([]byt
 		l.report.add(Diagnostic{Type: typ, Message: fmt.Sprintf("%s in http, tls: file %s %s", attr, quote(l.named(path)), what), Range: s.attrs[attr].rng, Path: s.pathOf(attr), Hint: hint})
 		return errReported
 	}
-	info, err := os.Stat(path)
+	info, err := regular(os.Stat(path))
 	switch {
+	case errors.As(err, new(irregularError)):
+		return nil, refuse("config/type", err.Error(), "")
 	case err != nil:
 		return nil, refuse("config/missing", "cannot be read: "+cause(err), "")
-	case !info.Mode().IsRegular():
-		return nil, refuse("config/type", "is not a regular file", "")
 	case info.Size() > MaxTLSFile:
 		return nil, refuse("config/limit", "is larger than "+formatBytes(MaxTLSFile), "")
 	case private && info.Mode().Perm()&0o007 != 0:

@@ -334,12 +334,34 @@ func (g *grower) label(n *node, b *hcl.Block) bool {
 		d.Expected = edn.Text("namespace/name in lower case, at most 128 bytes")
 	}
 	d.Message = fmt.Sprintf("%s is no label for %s block", quote(label), article(n.spec.Name))
-	if lowered := strings.ToLower(label); lowered != label {
-		d.Nearest = lowered
-	}
+	d.Nearest = n.spec.labelLike(label)
 	g.report.add(d)
 	g.report.poison(n.spec.Name, anyName)
 	return false
+}
+
+// labelLike is the valid label that an invalid one means; empty if none is known.
+func (b *Block) labelLike(label string) string {
+	label = strings.TrimPrefix(strings.ToLower(strings.TrimSpace(label)), ":")
+	form := identLabel
+	if b.Label == LabelQualified {
+		form = qualifiedLabel
+		if !strings.Contains(label, "/") {
+			label = strings.Replace(label, " ", "/", 1)
+		}
+	}
+	if label = strings.ReplaceAll(label, " ", "-"); form.MatchString(label) {
+		return label
+	}
+	return ""
+}
+
+// shape is how a block of that type is written.
+func (b *Block) shape() string {
+	if b.Label == LabelNone {
+		return b.Name + " { ... }"
+	}
+	return b.Name + ` "NAME" { ... }`
 }
 
 // strangers reports attributes and blocks that the specification lacks, or
@@ -355,9 +377,10 @@ func (g *grower) strangers(n *node, body, rest hcl.Body) {
 			continue
 		}
 		at := native.Attributes[name].NameRange
-		if _, isBlock := n.spec.Block(name); isBlock && g.allowed(n, name, at) {
+		if block, isBlock := n.spec.Block(name); isBlock && g.allowed(n, name, at) {
+			g.lost(n, name, anyName)
 			g.report.add(Diagnostic{Type: "config/type", Message: fmt.Sprintf("%s%s is a block, not an attribute", quote(name), within(n)),
-				Range: g.at(at), Path: append(slices.Clone(n.path), name), Hint: "write " + name + " { ... } without the equals sign"})
+				Range: g.at(at), Path: append(slices.Clone(n.path), name), Hint: "write " + block.shape() + " without the equals sign"})
 			continue
 		} else if !isBlock {
 			g.stranger(n, "attribute", name, nil, at)
@@ -390,6 +413,8 @@ func (g *grower) stranger(n *node, kind, name string, labels []string, at hcl.Ra
 		hint = ""
 	case hint != "":
 		near = ""
+	case near == "":
+		hint = n.spec.settings(kind)
 	}
 	if len(labels) == 1 {
 		label = labels[0]
@@ -405,6 +430,16 @@ func (b *Block) home(name string) string {
 	for _, inner := range b.Blocks {
 		if _, ok := inner.Attr(name); ok {
 			return "put it into " + inner.Name + " { ... }"
+		}
+	}
+	return ""
+}
+
+// settings says where settings stand that a plugin defines; empty if the block has no place for them.
+func (b *Block) settings(kind string) string {
+	for _, inner := range b.Blocks {
+		if inner.Foreign && kind == "attribute" {
+			return "a setting that the plugin defines stands in " + inner.Name + " { ... }"
 		}
 	}
 	return ""
@@ -426,10 +461,16 @@ func words(names []string) edn.Value {
 	return edn.Vector(out...)
 }
 
-// nearest is the known name that is most like a name; without one the longest that begins it or that it begins, as
-// dev does development.
+// nearest is the known name that is most like a name: the same in another case or with its words in another order, the
+// only one that it begins, one at a small edit distance, or the longest that begins it, as dev does development.
 func nearest(name string, known []string) string {
 	const least = 3 // bytes in common
+	if same := sameWords(name, known); same != "" {
+		return same
+	}
+	if longer := begunBy(name, known); len(name) >= least && len(name) < 5 && len(longer) == 1 {
+		return longer[0]
+	}
 	best := contract.Nearest(name, known)
 	if best != "" {
 		return best
@@ -441,4 +482,33 @@ func nearest(name string, known []string) string {
 		}
 	}
 	return best
+}
+
+// sameWords is the known name that is a name in another case, with another mark between its words or with its words in
+// another order; a colon as in EDN does not count.
+func sameWords(name string, known []string) string {
+	want := wordsOf(name)
+	for _, k := range known {
+		if wordsOf(k) == want {
+			return k
+		}
+	}
+	return ""
+}
+
+func wordsOf(name string) string {
+	parts := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return strings.ContainsRune(" :_-", r) })
+	slices.Sort(parts)
+	return strings.Join(parts, " ")
+}
+
+// begunBy are the known names that begin with a name.
+func begunBy(name string, known []string) []string {
+	var out []string
+	for _, k := range known {
+		if strings.HasPrefix(k, name) {
+			out = append(out, k)
+		}
+	}
+	return out
 }

@@ -39,6 +39,11 @@ func AdminTokenFile(dir string) string { return filepath.Join(dir, "run", "admin
 func openDataDir(path, boot string) (*dataDir, error) {
 	if err := os.MkdirAll(path, 0o700); errors.Is(err, syscall.ENOTDIR) {
 		return nil, &DirectoryError{Dir: path, Problem: "is below a file, or is one", Fix: "name another in ferment.data_dir", code: ExitConfig}
+	} else if link, target := danglingLink(path); err != nil && link != "" {
+		return nil, &DirectoryError{
+			Dir: path, Problem: fmt.Sprintf("cannot be made: %s is a symbolic link to %s, which does not exist", link, target),
+			Fix: "make that directory or correct the link", code: ExitConfig,
+		}
 	} else if err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
@@ -56,6 +61,19 @@ func openDataDir(path, boot string) (*dataDir, error) {
 		}
 	}
 	return d, nil
+}
+
+// danglingLink returns the symbolic link on a path that leads to nothing, with
+// its target; both are empty if there is none.
+func danglingLink(path string) (link, target string) {
+	for ; ; path = filepath.Dir(path) {
+		if _, err := os.Stat(path); err == nil || path == filepath.Dir(path) {
+			return "", ""
+		}
+		if target, err := os.Readlink(path); err == nil {
+			return path, target
+		}
+	}
 }
 
 // checkPrivate wants the directory for this user alone.
@@ -151,19 +169,8 @@ func (d *dataDir) prepareRun() error {
 		_, _ = rand.Read(b[:]) // never fails
 		d.token = base64.RawURLEncoding.EncodeToString(b[:])
 	}
-	path := AdminTokenFile(d.path)
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("admin token: %w", err)
-	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return fmt.Errorf("admin token: %w", err)
-	}
-	_, err = f.WriteString(d.token + "\n")
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
+	// A file that is there stays until the new one is whole.
+	if err := renameio.WriteFile(AdminTokenFile(d.path), []byte(d.token+"\n"), 0o600); err != nil {
 		return fmt.Errorf("admin token: %w", err)
 	}
 	return nil
@@ -181,10 +188,14 @@ func (d *dataDir) held() bool {
 	return err == nil && os.SameFile(now, ours)
 }
 
-// tokenThere tells whether the file of the token has it.
+// tokenThere reports whether the file of the token has it. A file that cannot be
+// read now, as when no descriptor is left, is not taken to be gone.
 func (d *dataDir) tokenThere() bool {
 	text, err := os.ReadFile(AdminTokenFile(d.path))
-	return err == nil && strings.TrimSpace(string(text)) == d.token
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR)
+	}
+	return strings.TrimSpace(string(text)) == d.token
 }
 
 // close gives the directory up.

@@ -20,6 +20,16 @@ func ownedByUs(info fs.FileInfo) bool {
 	return ok && int(st.Uid) == os.Geteuid()
 }
 
+// openFiles returns how many files this process may have open, 0 if that is not
+// bounded.
+func openFiles() int {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil || limit.Cur > 1<<30 {
+		return 0
+	}
+	return int(limit.Cur)
+}
+
 // inode tells files apart that take each other's name.
 func inode(info fs.FileInfo) string {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {

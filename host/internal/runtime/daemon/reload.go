@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -111,12 +112,67 @@ func (d *Daemon) logReload(why string, out reloaded, took time.Duration) {
 	args := []any{"why", why, "took", took.Round(time.Millisecond).String()}
 	switch {
 	case out.err != nil:
-		d.log.Error("reload refused", append(args, "error", out.err.Error(), "details", out.err.Details.String())...)
+		args = append(args, "error", out.err.Error())
+		if found := Findings(out.err.Details.Key("report")); len(found) > 0 {
+			args = append(args, "findings", found)
+		} else {
+			args = append(args, "details", out.err.Details.String())
+		}
+		d.log.Error("reload refused", args...)
 	case !out.value.Key("changed?").Truthy():
 		d.log.Info("reload: no change", args...)
 	default:
-		d.log.Info("config/reloaded", append(args, "old", out.value.Key("was").String(), "new", out.value.Key("hash").String(), "actions", out.value.Key("changes").String())...)
+		was, hash, changes := out.value.Key("was"), out.value.Key("hash"), out.value.Key("changes")
+		d.log.Info("config/reloaded", append(args, "old", hashOf(was), "new", hashOf(hash), "changes", changeLines(changes))...)
+		d.log.Debug("config/reloaded", "actions", changes.String())
 	}
+}
+
+func hashOf(v edn.Value) string { text, _ := v.AsString(); return text }
+
+// maxChangeLines is the number of changes of a reload that one line of the log
+// names.
+const maxChangeLines = 20
+
+// maxChangeValues is how many bytes the values of a change may have to stand
+// beside its name.
+const maxChangeValues = 80
+
+// changeLines names the changes of a reload by action and path, with values that
+// are short. All values are in the answer, and in the log at level debug.
+func changeLines(changes edn.Value) []string {
+	var out []string
+	for x := range changes.Elems() {
+		if len(out) == maxChangeLines {
+			return append(out, fmt.Sprintf("and %d more", changes.Len()-maxChangeLines))
+		}
+		action, _ := x.Key("action").AsKeyword()
+		var path []string
+		for part := range x.Key("path").Elems() {
+			text, _ := part.AsString()
+			path = append(path, text)
+		}
+		line := action + " " + strings.Join(path, ".")
+		if before, after := x.Key("before").String(), x.Key("after").String(); len(before)+len(after) <= maxChangeValues {
+			line += ": " + before + " -> " + after
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+// Findings returns the diagnostics of a report, a line for each with its place.
+func Findings(report edn.Value) []string {
+	var out []string
+	for x := range report.Key("diagnostics").Elems() {
+		line, _ := x.Key("message").AsString()
+		if at := x.Key("range"); !at.IsNil() {
+			file, _ := at.Key("file").AsString()
+			line = fmt.Sprintf("%s:%s:%s: %s", file, at.Key("line"), at.Key("column"), line)
+		}
+		out = append(out, line)
+	}
+	return out
 }
 
 // reload takes the steps of HCL-039. It fails without a trace or commits.
@@ -184,6 +240,7 @@ func (d *Daemon) commit(ctx context.Context, h *Host, old, next *Loaded, change 
 	}
 	h.runs.install(g)
 	h.judging(next)
+	d.warn(next)
 	return nil
 }
 

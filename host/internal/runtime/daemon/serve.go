@@ -56,6 +56,9 @@ type Daemon struct {
 	drained sync.Once
 	reloads reloads
 	astray  atomic.Pointer[astray] // nil while the data directory is the daemon's
+	space   atomic.Pointer[space]  // nil before the first look
+	// free returns the free bytes below a directory.
+	free func(dir string) (uint64, error)
 	// life ends when the daemon begins to take its parts down; work is what runs
 	// beside the main loop until then.
 	life context.Context
@@ -88,7 +91,16 @@ var errStopped = errors.New("stopped by a signal")
 // Serve runs a daemon until a signal or an operator ends it. Nil is a clean
 // stop; ExitCode has the code of any other end.
 func Serve(o Options, log hclog.Logger, signals <-chan os.Signal) (err error) {
-	d := &Daemon{options: o, log: log, notify: newNotifier(o.Env), begun: time.Now(), phase: phaseStarting, since: time.Now(), drains: make(chan struct{})}
+	d := &Daemon{
+		options: o,
+		log:     log,
+		notify:  newNotifier(o.Env),
+		begun:   time.Now(),
+		phase:   phaseStarting,
+		since:   time.Now(),
+		drains:  make(chan struct{}),
+		free:    FreeSpace,
+	}
 	d.options.Transitions, d.options.Notices = d.transition, d.notice
 	d.options.Key = make([]byte, 32)
 	_, _ = rand.Read(d.options.Key) // never fails
@@ -194,6 +206,7 @@ func (d *Daemon) start(ctx context.Context) error {
 	// From here on the host goes down with the daemon.
 	d.host.Store(h)
 	step("configuration", "files", len(loaded.Files), "hash", loaded.Hash, "profile", loaded.Profile)
+	d.warn(loaded)
 	for _, w := range loaded.Weaker() {
 		d.log.Warn("weaker than profile prod", "setting", strings.Join(w.Path, "."), "value", w.Written, "prod", w.ProdWritten)
 	}
@@ -201,8 +214,14 @@ func (d *Daemon) start(ctx context.Context) error {
 		return err
 	}
 	step("data directory", "path", d.dir.path)
+	d.measureSpace()
 	api := httpapi.New(d, d.log.Named("http"))
-	d.server, err = api.Bind(ctx, httpapi.Binding{Listen: loaded.HTTP.Listen, AdminSocket: loaded.HTTP.AdminSocket, Token: d.dir.token}, d.Settings())
+	d.server, err = api.Bind(ctx, httpapi.Binding{
+		Listen:      loaded.HTTP.Listen,
+		AdminSocket: loaded.HTTP.AdminSocket,
+		Token:       d.dir.token,
+		Descriptors: d.descriptors(loaded),
+	}, d.Settings())
 	if err != nil {
 		return err
 	}
@@ -213,6 +232,36 @@ func (d *Daemon) start(ctx context.Context) error {
 	}
 	step("plugins", "processes", len(h.Plugins()))
 	return nil
+}
+
+// warn logs what the configuration does without, such as an optional plugin
+// whose program is missing.
+func (d *Daemon) warn(loaded *Loaded) {
+	for _, x := range loaded.Diagnostics {
+		if x.Severity != config.SeverityWarning {
+			continue
+		}
+		args := []any{"type", x.Type, "message", x.Message}
+		if x.Range != nil {
+			args = append(args, "where", x.Range.String())
+		}
+		if x.Hint != "" {
+			args = append(args, "next", x.Hint)
+		}
+		d.log.Warn("configuration", args...)
+	}
+}
+
+// descriptors returns how many files this process may have open, 0 if that is
+// not bounded. It logs a bound that leaves callers fewer connections than the
+// configuration.
+func (d *Daemon) descriptors(loaded *Loaded) int {
+	n := openFiles()
+	if n > 0 && n/2 < loaded.HTTP.Limits.Connections {
+		d.log.Warn("few files may be open: callers get fewer connections than http.limits.connections",
+			"limit", n, "connections", n/2, "next", "raise LimitNOFILE or ulimit -n")
+	}
+	return n
 }
 
 func (d *Daemon) stepper() func(what string, args ...any) {
@@ -470,6 +519,7 @@ func (d *Daemon) Ready() httpapi.Ready {
 	r.Conditions = append([]httpapi.Condition{
 		{Name: "started", OK: phase != phaseStarting, Since: since, Why: "the daemon is coming up"},
 		d.directory(),
+		d.spaceCondition(),
 		{Name: "not-draining", OK: phase != phaseDraining, Since: since, Why: "the daemon is going down"},
 	}, r.Conditions...)
 	return r

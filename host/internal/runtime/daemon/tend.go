@@ -12,7 +12,7 @@ import (
 const tendEvery = time.Second
 
 // tend keeps the socket and the token of operators where they are looked for,
-// and notices when the data directory is taken away.
+// and notices when the data directory is taken away or full.
 func (d *Daemon) tend(ctx context.Context) {
 	tick := time.NewTicker(tendEvery)
 	defer tick.Stop()
@@ -46,6 +46,7 @@ func (d *Daemon) tendOnce(ctx context.Context) error {
 	if d.astray.Swap(nil) != nil {
 		d.log.Info("the data directory is back", "path", d.dir.path)
 	}
+	d.measureSpace()
 	if !d.dir.tokenThere() {
 		if err := d.dir.prepareRun(); err != nil {
 			return err

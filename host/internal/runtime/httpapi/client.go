@@ -121,7 +121,7 @@ func (c *Client) open(ctx context.Context, method, path string, body []byte, dir
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return nil, contract.Errorf("runtime/not-ready", "the daemon broke off: %w", err).WithHint("its log says why")
+		return nil, broken("the daemon gave no answer")
 	}
 	return resp, nil
 }
@@ -133,11 +133,18 @@ func (c *Client) read(ctx context.Context, resp *http.Response) (edn.Value, erro
 		if ctx.Err() != nil {
 			return edn.Nil(), context.Cause(ctx)
 		}
-		return edn.Nil(), contract.Errorf("runtime/not-ready", "the daemon broke off in the middle of its answer: %w", err)
+		return edn.Nil(), broken("the answer of the daemon is incomplete")
 	}
 	v, err := edn.Read(text, edn.WithLimits(edn.Stored))
 	if err != nil {
 		return edn.Nil(), contract.Errorf("runtime/protocol", "what listens on the admin socket is no daemon of this version: %s %s", resp.Status, truncate(string(text), 80))
 	}
 	return v, nil
+}
+
+// broken is the error of a connection that ended before the answer did. What the
+// HTTP client says of it is left out: it names its own parts.
+func broken(what string) *contract.Error {
+	return contract.Errorf("runtime/not-ready", "%s: the connection ended too early", what).
+		WithHint("\"ferment status\" says whether the daemon still runs; its log says why it ended")
 }

@@ -33,7 +33,7 @@ func (c *Client) Stream(ctx context.Context, request edn.Value, dir string, show
 			if ctx.Err() != nil {
 				return edn.Nil(), context.Cause(ctx)
 			}
-			return edn.Nil(), contract.Errorf("stream/truncated", "the daemon broke off before the run was finished: %w", err).WithHint("its log says why")
+			return edn.Nil(), broken("the answer of the daemon ended before the run")
 		}
 		data, isData := bytes.CutPrefix(bytes.TrimRight(line, "\n"), []byte("data: "))
 		if !isData {

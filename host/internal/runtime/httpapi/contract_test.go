@@ -284,17 +284,44 @@ func TestEveryActionIsDocumented(t *testing.T) {
 	}
 }
 
-// HTTP-005: methods, paths, HEAD.
+// HTTP-005: on every route a method that it does not take is 405 with Allow, HEAD
+// works where GET does, and a trailing slash is another address. No route of this
+// build has an id in its path.
 func TestRouting(t *testing.T) {
 	w := newWorld(t)
-	a := w.call("PUT /v1/act", "{}")
-	assert.Equal(t, 405, a.status)
-	assert.Equal(t, "POST", a.header.Get("Allow"))
-	assert.Equal(t, "method-not-allowed", a.failure(t))
-	a = w.call("POST /health", "{}")
-	assert.Equal(t, 405, a.status)
-	assert.Equal(t, "GET, HEAD", a.header.Get("Allow"))
-	for _, path := range []string{"/", "/v1/act/", "/v1/ACT", "/v1/%61ct", "/v1//act", "/nope", "/v1/act%00", "/../health"} {
+	routes := w.call("GET /routes", "").value(t).Key("routes")
+	assert.Equal(t, 6, routes.Len())
+	for r := range routes.Elems() {
+		method, _ := r.Key("method").AsString()
+		path, _ := r.Key("path").AsString()
+		assert.NotContains(t, path, "{")
+		allow := map[string]string{"POST": "POST", "GET": "GET, HEAD"}[method]
+		for _, other := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "NONE"} {
+			if strings.Contains(allow, other) {
+				continue
+			}
+			a := w.call(other+" "+path, "{}")
+			assert.Equal(t, 405, a.status, "%s %s", other, path)
+			assert.Equal(t, allow, a.header.Get("Allow"), "%s %s", other, path)
+			if other != "HEAD" {
+				assert.Equal(t, "method-not-allowed", a.failure(t), "%s %s", other, path)
+			}
+		}
+		a := w.call(method+" "+path+"/", "{}")
+		assert.Equal(t, 404, a.status, path)
+		assert.Equal(t, "not-found", a.failure(t), path)
+		if method != "GET" {
+			continue
+		}
+		head, get := w.call("HEAD "+path, ""), w.call("GET "+path, "")
+		assert.Equal(t, get.status, head.status, path)
+		assert.Equal(t, get.header.Get("Content-Type"), head.header.Get("Content-Type"), path)
+		assert.Empty(t, head.body)
+		if path != "/ready" { // it has times in it
+			assert.Equal(t, get.header.Get("Content-Length"), head.header.Get("Content-Length"), path)
+		}
+	}
+	for _, path := range []string{"/", "/v1/ACT", "/v1/%61ct", "/v1//act", "/nope", "/v1/act%00", "/../health"} {
 		a := w.call("POST "+path, "{}")
 		assert.Equal(t, 404, a.status, path)
 		assert.Equal(t, "not-found", a.failure(t), path)
@@ -302,16 +329,6 @@ func TestRouting(t *testing.T) {
 	a, err := w.raw("OPTIONS * HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 	require.NoError(t, err)
 	assert.Equal(t, "not-found", a.failure(t), "%s", a.body)
-	for _, path := range []string{"/health", "/ready", "/routes", "/openapi.json"} {
-		head, get := w.call("HEAD "+path, ""), w.call("GET "+path, "")
-		assert.Equal(t, 200, head.status, path)
-		assert.Empty(t, head.body)
-		if path != "/ready" { // it has times in it
-			assert.Equal(t, get.header.Get("Content-Length"), head.header.Get("Content-Length"), path)
-		}
-	}
-	routes := w.call("GET /routes", "").value(t).Key("routes")
-	assert.Equal(t, 6, routes.Len())
 }
 
 // AUTH-031, AUTH-032: who may reach what.

@@ -55,6 +55,9 @@ func (x *exchange) checkHost() *contract.Error {
 			return nil
 		}
 	}
+	if host == "" {
+		return contract.Errorf("http/misdirected", "the request names no host").WithHint("send a Host header with the address of the daemon")
+	}
 	return contract.Errorf("http/misdirected", "this daemon does not answer to the host name %.80q", host).WithHint("name it in http.allowed_hosts")
 }
 

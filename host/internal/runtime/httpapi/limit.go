@@ -5,16 +5,21 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"net/netip"
+	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // connections counts what is open on all listeners (AUTH-033).
 type connections struct {
-	api *API
+	api         *API
+	descriptors int // that this process may have open; 0 for no limit
 
 	mu        sync.Mutex
 	total     int
@@ -27,7 +32,9 @@ type connections struct {
 // address, and are counted for nobody but themselves: an operator has to get
 // through when the places of others are taken. One process has as many there as
 // one address: a plugin may reach that socket, and has no business on it.
-func (c *connections) enter(conn net.Conn) (leave func(), ok bool) {
+//
+// The error names the limit that leaves no place.
+func (c *connections) enter(conn net.Conn) (leave func(), refused *contract.Error) {
 	limits := defaultLimits
 	if s := c.api.backend.Settings(); s != nil {
 		limits = s.Limits
@@ -39,8 +46,16 @@ func (c *connections) enter(conn net.Conn) (leave func(), ok bool) {
 	ip := tcp.AddrPort().Addr().Unmap()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.total >= limits.Connections || c.byAddress[ip] >= limits.PerAddress {
-		return nil, false
+	switch {
+	case c.total >= limits.Connections:
+		return nil, noPlace("the listeners have", "http.limits.connections", limits.Connections)
+	case c.descriptors > 0 && c.total >= c.descriptors/2:
+		return nil, contract.Errorf("runtime/overloaded", "the listeners have %d open connections, half of the %d files that the process may open",
+			c.total, c.descriptors).
+			WithDetail("setting", edn.Text("LimitNOFILE")).WithDetail("limit", edn.Int(int64(c.descriptors))).
+			WithHint("try again when a connection has ended, or raise the limit of open files (LimitNOFILE, ulimit -n)")
+	case c.byAddress[ip] >= limits.PerAddress:
+		return nil, noPlace("this address has", "http.limits.per_address", limits.PerAddress)
 	}
 	c.total++
 	c.byAddress[ip]++
@@ -51,18 +66,25 @@ func (c *connections) enter(conn net.Conn) (leave func(), ok bool) {
 		if c.byAddress[ip]--; c.byAddress[ip] == 0 {
 			delete(c.byAddress, ip)
 		}
-	}, true
+	}, nil
+}
+
+// noPlace refuses a connection beyond a limit of the configuration.
+func noPlace(holder, setting string, limit int) *contract.Error {
+	return contract.Errorf("runtime/overloaded", "%s %d open connections, which is the limit", holder, limit).
+		WithDetail("setting", edn.Text(setting)).WithDetail("limit", edn.Int(int64(limit))).
+		WithHint("try again when a connection has ended, send several requests over one, or raise " + setting)
 }
 
 // enterLocal takes one of the places that a process has.
-func (c *connections) enterLocal(pid, most int) (leave func(), ok bool) {
+func (c *connections) enterLocal(pid, most int) (leave func(), refused *contract.Error) {
 	if pid <= 0 {
-		return func() {}, true
+		return func() {}, nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.byProcess[pid] >= most {
-		return nil, false
+		return nil, noPlace("this process has", "http.limits.per_address", most)
 	}
 	if c.byProcess == nil {
 		c.byProcess = map[int]int{}
@@ -74,7 +96,7 @@ func (c *connections) enterLocal(pid, most int) (leave func(), ok bool) {
 		if c.byProcess[pid]--; c.byProcess[pid] == 0 {
 			delete(c.byProcess, pid)
 		}
-	}, true
+	}, nil
 }
 
 // counted is a listener that turns connections away beyond the limits, and has
@@ -94,16 +116,16 @@ func (l *counted) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		secure := l.tls()
-		leave, ok := l.count.enter(conn)
+		leave, refused := l.count.enter(conn)
 		switch {
-		case ok && secure != nil:
+		case refused == nil && secure != nil:
 			return tls.Server(&countedConn{Conn: conn, leave: leave}, secure), nil
-		case ok:
-			return &countedConn{Conn: conn, leave: leave}, nil
+		case refused == nil:
+			return &countedConn{Conn: conn, leave: leave, plain: true}, nil
 		case secure != nil:
 			_ = conn.Close() // a handshake is what there is no room for
 		default:
-			l.count.turnAway(conn)
+			l.count.turnAway(conn, refused)
 		}
 	}
 }
@@ -126,11 +148,11 @@ const (
 // closed before its request was read is reset, and with it the answer may be
 // lost; so the request is read and forgotten, by few at a time, little of it
 // and not for long.
-func (c *connections) turnAway(conn net.Conn) {
+func (c *connections) turnAway(conn net.Conn, refused *contract.Error) {
 	_ = conn.SetDeadline(time.Now().Add(farewell))
-	_, _ = conn.Write(lastAnswer(contract.Errorf("runtime/overloaded", "every connection is taken")))
+	_, _ = conn.Write(lastAnswer(refused))
 	c.mu.Lock()
-	full := c.leaving >= farewells
+	full := c.leaving >= c.farewells()
 	if !full {
 		c.leaving++
 	}
@@ -143,6 +165,15 @@ func (c *connections) turnAway(conn net.Conn) {
 		_, _ = io.CopyN(io.Discard, conn, lastRequest)
 		c.left(conn, false)
 	}()
+}
+
+// farewells is how many connections that were turned away are read from at once:
+// each of them still holds a file.
+func (c *connections) farewells() int {
+	if c.descriptors > 0 {
+		return max(1, min(farewells, c.descriptors/8))
+	}
+	return farewells
 }
 
 // left closes a connection that was turned away.
@@ -161,6 +192,37 @@ type countedConn struct {
 	net.Conn
 	once  sync.Once
 	leave func()
+	// plain is true without TLS, when what is written is what the caller reads.
+	plain bool
+	// awaiting is true while the server reads the head of a request, and begun
+	// once some of that head arrived.
+	awaiting, begun atomic.Bool
+}
+
+// follow notes the state that the server gives a connection. New and idle
+// connections wait for the head of a request.
+func follow(conn net.Conn, state http.ConnState) {
+	if c, ok := conn.(*countedConn); ok {
+		c.begun.Store(false)
+		c.awaiting.Store(state == http.StateNew || state == http.StateIdle)
+	}
+}
+
+// Read implements net.Conn. The server closes a connection without an answer
+// when the head of a request takes too long; here it gets one.
+func (c *countedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.begun.Store(true)
+	}
+	late := errors.Is(err, os.ErrDeadlineExceeded)
+	if late && c.plain && c.begun.Load() && c.awaiting.CompareAndSwap(true, false) {
+		e := contract.Errorf("http/request-timeout", "the head of the request did not arrive in time").
+			WithDetail("setting", edn.Text("http.limits.header_read"))
+		_ = c.SetWriteDeadline(time.Now().Add(farewell))
+		_, _ = c.Conn.Write(lastAnswer(e))
+	}
+	return n, err
 }
 
 // Close implements net.Conn.

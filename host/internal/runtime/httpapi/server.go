@@ -31,6 +31,9 @@ type Binding struct {
 	AdminSocket string
 	// Token is what callers of the socket have to show.
 	Token string
+	// Descriptors is how many files this process may have open; 0 for no limit.
+	// Callers of the listeners get half of them.
+	Descriptors int
 }
 
 // Server holds the listeners of a daemon.
@@ -63,7 +66,7 @@ func (x *serving) now() net.Listener {
 // *contract.Error of type http/insecure-listener, or one of the system.
 func (a *API) Bind(ctx context.Context, b Binding, settings *Settings) (*Server, error) {
 	s := &Server{log: a.log}
-	count := &connections{api: a, byAddress: map[netip.Addr]int{}}
+	count := &connections{api: a, byAddress: map[netip.Addr]int{}, descriptors: b.Descriptors}
 	for _, address := range b.Listen {
 		l, err := listenLoopback(ctx, address)
 		if err != nil {
@@ -93,6 +96,7 @@ func (s *Server) add(a *API, l net.Listener, via *listener, settings *Settings) 
 		IdleTimeout:       settings.Limits.Idle,
 		MaxHeaderBytes:    serverHeaders,
 		ConnContext:       withPeer,
+		ConnState:         follow,
 		// What is asked of no path has a typed answer like everything else.
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     log.New(a.log.StandardWriter(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}), "", 0),
@@ -112,17 +116,32 @@ func listenLoopback(ctx context.Context, address string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", address, err)
 	}
-	for _, ip := range ips {
-		if !ip.Unmap().IsLoopback() {
-			return nil, contract.Errorf("http/insecure-listener", "the listener %s would be open to other machines: %s is no loopback address", address, ip.Unmap()).
-				WithDetail("listen", edn.Text(address))
-		}
+	if err := onlyLoopback(address, ips); err != nil {
+		return nil, err
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(ips[0].Unmap().String(), port))
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", address, cause(err))
 	}
 	return l, nil
+}
+
+// onlyLoopback reports an address to listen on that other machines could reach:
+// a name needs at least one address, and all of them have to be loopback ones.
+func onlyLoopback(address string, ips []netip.Addr) error {
+	if len(ips) == 0 {
+		return contract.Errorf("http/insecure-listener",
+			"listen on %s: the name has no address, expected a loopback address", address).
+			WithDetail("listen", edn.Text(address))
+	}
+	for _, ip := range ips {
+		if !ip.Unmap().IsLoopback() {
+			return contract.Errorf("http/insecure-listener",
+				"the listener %s would be open to other machines: %s is not a loopback address", address, ip.Unmap()).
+				WithDetail("listen", edn.Text(address))
+		}
+	}
+	return nil
 }
 
 // cause drops what the message says already.

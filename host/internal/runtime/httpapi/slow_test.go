@@ -23,11 +23,17 @@ import (
 func TestSlowClients(t *testing.T) {
 	w := newWorld(t, func(s *httpapi.Settings) { s.Limits.HeaderRead = 400 * time.Millisecond })
 	begun := time.Now()
-	// Headers that never end: the server closes without an answer.
-	_, err := w.raw("POST /v1/act HTTP/1.1\r\nHost: localhost\r\nX-A: b\r\n")
-	require.Error(t, err)
+	// Headers that never end, alone and after a request that was answered.
+	a, err := w.raw("POST /v1/act HTTP/1.1\r\nHost: localhost\r\nX-A: b\r\n")
+	require.NoError(t, err)
+	assert.Equal(t, 408, a.status)
+	assert.Equal(t, "http/request-timeout", a.failure(t))
+	assert.Equal(t, 408, w.second("GET /health HTTP/1.1\r\nHost: localhost\r\nX-A: b\r\n").status)
+	// A caller that sends nothing is owed no answer.
+	_, err = w.raw("")
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 	// A body that never ends.
-	a, err := w.raw("POST /v1/act HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"proto\":1")
+	a, err = w.raw("POST /v1/act HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"proto\":1")
 	require.NoError(t, err)
 	assert.Equal(t, 400, a.status)
 	assert.Equal(t, "http/bad-encoding", a.failure(t))
@@ -53,6 +59,26 @@ func TestSlowClients(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 413, a.status)
 	assert.Less(t, time.Since(begun), 20*time.Second)
+}
+
+// second sends text after a request that was answered on the same connection.
+func (w *world) second(text string) answer {
+	conn, err := net.Dial("tcp", w.address)
+	require.NoError(w.t, err)
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	_, err = io.WriteString(conn, "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	require.NoError(w.t, err)
+	first, err := read(conn)
+	require.NoError(w.t, err)
+	require.Equal(w.t, 200, first.status)
+	// The server has to be done with the first before the second begins.
+	time.Sleep(50 * time.Millisecond)
+	_, err = io.WriteString(conn, text)
+	require.NoError(w.t, err)
+	a, err := read(conn)
+	require.NoError(w.t, err)
+	return a
 }
 
 // A slow answer does not run into the deadline for the body, and a pause
@@ -106,7 +132,16 @@ func TestCallerGone(t *testing.T) {
 // AUTH-033: connections beyond the limits are answered and closed; operators
 // get through all the same.
 func TestConnectionLimits(t *testing.T) {
-	w := newWorld(t, func(s *httpapi.Settings) { s.Limits.PerAddress = 2 })
+	for setting, limit := range map[string]func(*httpapi.Settings){
+		"http.limits.per_address": func(s *httpapi.Settings) { s.Limits.PerAddress = 2 },
+		"http.limits.connections": func(s *httpapi.Settings) { s.Limits.Connections = 2 },
+	} {
+		t.Run(setting, func(t *testing.T) { connectionLimit(t, setting, limit) })
+	}
+}
+
+func connectionLimit(t *testing.T, setting string, limit func(*httpapi.Settings)) {
+	w := newWorld(t, limit)
 	var open []net.Conn
 	for range 2 {
 		conn, err := net.Dial("tcp", w.address)
@@ -126,6 +161,7 @@ func TestConnectionLimits(t *testing.T) {
 	assert.Equal(t, 503, a.status)
 	assert.Equal(t, "runtime/overloaded", a.failure(t))
 	assert.Equal(t, "1", a.header.Get("Retry-After"))
+	assert.Equal(t, edn.Text(setting).String(), a.value(t).Key("error").Key("details").Key("setting").String())
 	assert.Equal(t, 200, w.operator("GET /health", "").status)
 	// Who has asked already gets the answer and no reset, with a body too.
 	for range 20 {
@@ -140,6 +176,32 @@ func TestConnectionLimits(t *testing.T) {
 		a, err := w.raw("GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 		return err == nil && a.status == 200
 	}, 20*time.Second, 5*time.Millisecond)
+}
+
+// AUTH-033: connections leave the daemon half of the files that it may open.
+func TestConnectionsLeaveFiles(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s, err := w.api.Bind(t.Context(), httpapi.Binding{Listen: []string{"127.0.0.1:0"}, Descriptors: 4}, w.Settings())
+	require.NoError(t, err)
+	s.Serve()
+	defer s.Shutdown(t.Context())
+	w.address = s.Addresses()[0]
+	for range 2 {
+		conn, err := net.Dial("tcp", w.address)
+		require.NoError(t, err)
+		defer func() { _ = conn.Close() }()
+		_, err = io.WriteString(conn, "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		require.NoError(t, err)
+		a, err := read(conn)
+		require.NoError(t, err)
+		require.Equal(t, 200, a.status)
+	}
+	a, err := w.raw("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	require.NoError(t, err)
+	assert.Equal(t, 503, a.status)
+	assert.Equal(t, "runtime/overloaded", a.failure(t))
+	assert.Equal(t, `"LimitNOFILE"`, a.value(t).Key("error").Key("details").Key("setting").String())
 }
 
 // AUTH-033: one process takes so many connections of the admin socket, as a
@@ -195,4 +257,34 @@ func TestHeaderLimit(t *testing.T) {
 	if err == nil { // the answer may be lost with what was not read
 		assert.Equal(t, 431, b.status)
 	}
+}
+
+// AUTH-033: a connection that stays idle between two requests is closed.
+func TestIdleConnection(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *httpapi.Settings) { s.Limits.Idle = 200 * time.Millisecond })
+	conn, err := net.Dial("tcp", w.address)
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	_, err = io.WriteString(conn, "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	require.NoError(t, err)
+	a, err := read(conn)
+	require.NoError(t, err)
+	require.Equal(t, 200, a.status)
+	require.NotEqual(t, "close", a.header.Get("Connection"))
+	_, err = conn.Read(make([]byte, 1))
+	assert.ErrorIs(t, err, io.EOF)
+}
+
+// AUTH-033: an admin action has a body limit of its own, below that of an act.
+func TestAdminBodyLimit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.exec.On("t/any", dispatchtest.Step{Value: edn.MustRead(`{:n 1}`)})
+	long := strings.Repeat(" ", w.Settings().Limits.AdminBody)
+	a := w.operator("POST /v1/admin", `{"action":"plugin-list"}`+long)
+	assert.Equal(t, 413, a.status)
+	assert.Equal(t, "http/too-large", a.failure(t))
+	assert.Equal(t, 200, w.operator("POST /v1/act", jsonAct("t/any", "{}")+long).status)
 }

@@ -10,11 +10,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/sdk/contract"
 )
-
-// maxSocketPath is what every system has room for in the address of a socket.
-const maxSocketPath = 103
 
 // socketAnswers is how long a socket that lies there already has to say whether
 // somebody listens on it.
@@ -46,8 +44,8 @@ func (s *socket) Close() error {
 
 // listenUnix binds the socket of operators.
 func listenUnix(ctx context.Context, path string) (*socket, error) {
-	if len(path) > maxSocketPath {
-		return nil, contract.Errorf("config/range", "the path of the admin socket has %d bytes, the limit is %d: %s", len(path), maxSocketPath, path).
+	if len(path) > config.MaxSocketPath {
+		return nil, contract.Errorf("config/range", "the path of the admin socket has %d bytes, the limit is %d: %s", len(path), config.MaxSocketPath, path).
 			WithHint("name a shorter one in http.admin_socket")
 	}
 	info, err := os.Lstat(path)

@@ -87,10 +87,15 @@ func value(v any) string {
 		}
 		return bare(string(raw))
 	}
-	if text == "" || strings.ContainsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || r == '"' || !strconv.IsPrint(r) }) {
-		return strconv.Quote(text)
+	commands := strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) })
+	quotes := strings.Contains(text, `"`)
+	switch {
+	case text != "" && !commands && !quotes && !strings.ContainsFunc(text, unicode.IsSpace):
+		return text
+	case quotes && !commands && !strings.Contains(text, "`"):
+		return "`" + text + "`" // as it is, rather than with every quote escaped
 	}
-	return text
+	return strconv.Quote(text)
 }
 
 // bare is text in which what could command a terminal is escaped.

@@ -62,6 +62,7 @@ func TestText(t *testing.T) {
 	log, flush := telemetry.NewLog(&out, true)
 	log.Info("ready", "took", "12ms", "listen", []string{"127.0.0.1:7180"})
 	log.Named("plugin").Warn("plugin", "plugin", "chess", "error", "two\nlines \x1b[31m")
+	log.Warn("weaker", "prod", `"strict"`, "why", `no "a b"`, "odd", "a`\"b")
 	flush()
 	var columns [][]string
 	for line := range strings.Lines(out.String()) {
@@ -70,5 +71,6 @@ func TestText(t *testing.T) {
 	assert.Equal(t, [][]string{
 		{"info", "host", "ready", `listen=["127.0.0.1:7180"]`, "took=12ms"},
 		{"warn", "plugin", "plugin", `error="two\nlines`, `\x1b[31m"`, "plugin=chess"},
+		{"warn", "host", "weaker", "odd=\"a`\\\"b\"", "prod=`\"strict\"`", "why=`no", "\"a", "b\"`"},
 	}, columns)
 }

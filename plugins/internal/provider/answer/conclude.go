@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
+	"github.com/fermenthq/ferment/plugins/internal/provider/dialect"
 	"github.com/fermenthq/ferment/plugins/internal/provider/failure"
 	"github.com/fermenthq/ferment/plugins/internal/provider/shape"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -28,10 +29,10 @@ func (c *call) conclude() (edn.Value, *contract.Error) {
 			e = e.WithDetail("category", edn.Text(c.provider.Report.Scrub.Clean(a.Category)))
 		}
 		return edn.Nil(), e
+	case len(c.losses()) > 0 && !c.tolerated(structured):
+		return edn.Nil(), c.fail(failure.Truncated, "the answer may have lost a part: %s", strings.Join(c.losses(), ", "))
 	case structured && a.Finish == chat.Length:
 		return edn.Nil(), c.raw(c.fail(failure.OutputTruncated, "the answer was cut at the limit of tokens"))
-	case structured && c.skipped > 0:
-		return edn.Nil(), c.fail(failure.Malformed, "an event of an answer that must be whole cannot be read")
 	case len(a.Calls) == 0 && emptied(text):
 		return edn.Nil(), c.fail(failure.Empty, "the answer has no text")
 	}
@@ -40,6 +41,43 @@ func (c *call) conclude() (edn.Value, *contract.Error) {
 		return edn.Nil(), err
 	}
 	return c.output(text, calls)
+}
+
+// What an answer may have lost, as its metadata says it.
+const (
+	lostEnd    = "finish/assumed"
+	lostEvents = "stream/skipped"
+	lostText   = "text/damaged"
+)
+
+// losses are the reasons for which the answer may not be what the model said.
+func (c *call) losses() []string {
+	var all []string
+	if c.answer.Assumed {
+		all = append(all, lostEnd)
+	}
+	if c.skipped > 0 {
+		all = append(all, lostEvents)
+	}
+	if c.answer.Torn() > 0 {
+		all = append(all, lostText)
+	}
+	return all
+}
+
+// tolerated reports whether the answer is accepted with its losses. The end of
+// the body may be taken for that of the answer where the terminator says so. An
+// answer of a certain form has no part that it can lose.
+func (c *call) tolerated(structured bool) bool {
+	for _, loss := range c.losses() {
+		switch {
+		case loss == lostEnd && (c.provider.Tolerant || c.model.Preset.Terminator == dialect.EOF):
+		case loss != lostEnd && c.provider.Tolerant && !structured:
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 // output is the value that the intent asks for.

@@ -26,6 +26,8 @@ type Provider struct {
 	Client *transport.Client
 	Gate   *transport.Gate
 	Report *failure.Reporter
+	// Tolerant accepts answers that may have lost a part; their metadata says so.
+	Tolerant bool
 	// Missing says what is not configured; with it no request is made.
 	Missing string
 }

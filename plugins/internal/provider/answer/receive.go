@@ -1,9 +1,9 @@
 package answer
 
 import (
+	"bytes"
 	"context"
 	"errors"
-
 	"time"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
@@ -22,9 +22,9 @@ const (
 	maxMerged  = 4 << 10
 )
 
-// How long what may follow a whole answer is waited for: usage behind the
-// finish reason, and the end of the body, without which the connection cannot
-// be used again.
+// afterEnd is how long the end of the body is waited for behind the formal end:
+// without it the connection cannot be used again. afterFinish is how long a
+// tolerant provider waits for more behind a finish reason.
 const (
 	afterFinish = 2 * time.Second
 	afterEnd    = 100 * time.Millisecond
@@ -44,7 +44,7 @@ func (c *call) receive(ctx context.Context) *contract.Error {
 	for {
 		piece, fault, end := c.exchange.Next(ctx)
 		switch {
-		case fault != nil && c.complete() && endsWell(fault.Kind):
+		case fault != nil && c.endsWell(fault.Kind):
 			c.model.Preset.Close(c.answer)
 			return nil
 		case fault != nil:
@@ -70,14 +70,24 @@ func (c *call) receive(ctx context.Context) *contract.Error {
 	}
 }
 
-// endsWell tells the faults after which a whole answer still counts.
-func endsWell(kind transport.Kind) bool {
-	return kind != transport.Deadline && kind != transport.Canceled && kind != transport.TooLarge
+// endsWell reports whether the answer counts although the body broke off: it has
+// its formal end, or a finish reason and nothing is to come on a connection that
+// is closed. A server that keeps the connection open after a finish reason may
+// have more to say.
+func (c *call) endsWell(kind transport.Kind) bool {
+	switch kind {
+	case transport.Deadline, transport.Canceled, transport.TooLarge:
+		return false
+	case transport.Broken:
+		return c.complete()
+	}
+	return c.answer.Ended || c.provider.Tolerant && c.complete()
 }
 
-// complete tells whether the answer is whole although the body is not over.
+// complete reports whether the answer has its end although the body is not over.
 func (c *call) complete() bool {
-	return c.answer.Ended || c.model.Preset.Terminator != dialect.Strict && c.answer.Finish != chat.Unfinished
+	a := c.answer
+	return a.Ended || c.model.Preset.Terminator != dialect.Strict && a.Finish != chat.Unfinished && !a.Resumed
 }
 
 // ended deals with the end of the body.
@@ -136,28 +146,38 @@ func (c *call) whyGone(ctx context.Context) *transport.Fault {
 }
 
 // frame reads one frame and shows what came with it. What follows the formal
-// end is no part of the answer.
+// end is no part of the answer. An event that cannot be read behind the finish
+// reason is usage, not text.
 func (c *call) frame(decoder dialect.Decoder, f frame.Frame) error {
 	if f.Quiet || c.answer.Ended {
 		return nil
 	}
+	if f.Failed {
+		c.known = true
+		return &dialect.InBand{Body: bytes.Clone(f.Data)}
+	}
 	finished := c.answer.Finish
 	pieces, err := decoder.Frame(f.Data, c.answer)
 	switch {
-	case errors.Is(err, dialect.ErrMalformed):
+	case errors.Is(err, dialect.ErrForeign) && !c.known:
+		c.foreign = true
+		c.skipped++
+		return nil
+	case errors.Is(err, dialect.ErrMalformed), errors.Is(err, dialect.ErrForeign):
+		if finished != chat.Unfinished && !c.answer.Resumed {
+			return nil
+		}
 		c.skipped++
 		if c.inARow++; c.inARow > 1 || c.skipped > maxSkipped {
 			return errSkipped
 		}
-		return nil
-	case errors.Is(err, dialect.ErrForeign):
-		c.foreign = true
 		return nil
 	case err != nil:
 		c.known = true
 		return err
 	}
 	c.inARow, c.known = 0, true
+	c.answer.Resumed = c.answer.Resumed || finished != chat.Unfinished && len(pieces) > 0
 	for _, p := range pieces {
 		if err := c.show(p); err != nil {
 			return err
@@ -168,7 +188,7 @@ func (c *call) frame(decoder dialect.Decoder, f frame.Frame) error {
 	}
 	if c.answer.Ended {
 		c.exchange.Grace(afterEnd)
-	} else if c.complete() {
+	} else if c.provider.Tolerant && c.complete() {
 		c.exchange.Grace(afterFinish)
 	}
 	return nil

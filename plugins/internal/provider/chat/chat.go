@@ -112,19 +112,24 @@ type RawCall struct {
 	Index    int
 	ID, Name string
 	Args     strings.Builder
+	seam     Seam
 }
 
 // Answer is what has arrived of an answer.
 type Answer struct {
 	Text, Reasoning strings.Builder
+	text, reasoning Seam
 	Refusal         strings.Builder
 	Calls           []*RawCall
 	Finish          Finish
 	FinishWord      string // as the provider wrote it
 	Category        string // of a refusal, where it was named
 	Assumed         bool   // the finish was concluded, not stated
-	// Ended says that the formal end of the stream was seen.
-	Ended     bool
+	// Ended says that the formal end of the stream was seen, Resumed that text
+	// came after a finish reason, which was not the end then.
+	Ended, Resumed bool
+	// Damaged counts the parts of the texts that are no characters.
+	Damaged   int
 	Usage     Usage
 	Model     string // that served
 	RequestID string
@@ -132,6 +137,44 @@ type Answer struct {
 
 // NewAnswer is an answer of which nothing has arrived.
 func NewAnswer() *Answer { return &Answer{Usage: Unstated()} }
+
+// AddText appends a piece of the text and returns what can be shown of it.
+func (a *Answer) AddText(piece string) string { return a.add(&a.Text, &a.text, piece) }
+
+// AddReasoning appends a piece of the text before the answer and returns what
+// can be shown of it.
+func (a *Answer) AddReasoning(piece string) string { return a.add(&a.Reasoning, &a.reasoning, piece) }
+
+// AddArgs appends a piece of the arguments of a call and returns what can be
+// shown of it.
+func (a *Answer) AddArgs(c *RawCall, piece string) string { return a.add(&c.Args, &c.seam, piece) }
+
+func (a *Answer) add(to *strings.Builder, seam *Seam, piece string) string {
+	text, damaged := seam.Join(piece)
+	a.Damaged += damaged
+	to.WriteString(text)
+	return text
+}
+
+// Torn counts the parts of the texts that are no characters. A text that ends
+// inside a character has one more.
+func (a *Answer) Torn() int {
+	n := a.Damaged
+	for _, s := range a.seams() {
+		if s.End() {
+			n++
+		}
+	}
+	return n
+}
+
+func (a *Answer) seams() []*Seam {
+	all := []*Seam{&a.text, &a.reasoning}
+	for _, c := range a.Calls {
+		all = append(all, &c.seam)
+	}
+	return all
+}
 
 // Call gives the call with the index, which is made if it is new.
 func (a *Answer) Call(index int) (call *RawCall, isNew bool) {

@@ -96,43 +96,43 @@ type anthropicEvent struct {
 	Message *anthropicMessage `json:"message"`
 	Block   anthropicBlock    `json:"content_block"`
 	Delta   anthropicDelta    `json:"delta"`
-	Usage   *anthropicUsage   `json:"usage"`
+	Usage   json.RawMessage   `json:"usage"`
 	Error   json.RawMessage   `json:"error"`
 	anthropicMessage
 }
 
 type anthropicMessage struct {
-	ID         string           `json:"id"`
-	Model      string           `json:"model"`
+	ID         text             `json:"id"`
+	Model      text             `json:"model"`
 	Content    []anthropicBlock `json:"content"`
 	StopReason text             `json:"stop_reason"`
 	StopMore   json.RawMessage  `json:"stop_details"`
-	Counts     *anthropicUsage  `json:"usage"`
+	Counts     json.RawMessage  `json:"usage"`
 }
 
 type anthropicBlock struct {
 	Type     string          `json:"type"`
-	Text     text            `json:"text"`
-	Thinking text            `json:"thinking"`
-	ID       string          `json:"id"`
-	Name     string          `json:"name"`
+	Text     spoken          `json:"text"`
+	Thinking spoken          `json:"thinking"`
+	ID       text            `json:"id"`
+	Name     text            `json:"name"`
 	Input    json.RawMessage `json:"input"`
 }
 
 type anthropicDelta struct {
 	Type       string          `json:"type"`
-	Text       text            `json:"text"`
-	Thinking   text            `json:"thinking"`
-	Partial    text            `json:"partial_json"`
+	Text       spoken          `json:"text"`
+	Thinking   spoken          `json:"thinking"`
+	Partial    spoken          `json:"partial_json"`
 	StopReason text            `json:"stop_reason"`
 	StopMore   json.RawMessage `json:"stop_details"`
 }
 
 type anthropicUsage struct {
-	In      *int64 `json:"input_tokens"`
-	Out     *int64 `json:"output_tokens"`
-	Read    *int64 `json:"cache_read_input_tokens"`
-	Written *int64 `json:"cache_creation_input_tokens"`
+	In      *count `json:"input_tokens"`
+	Out     *count `json:"output_tokens"`
+	Read    *count `json:"cache_read_input_tokens"`
+	Written *count `json:"cache_creation_input_tokens"`
 }
 
 // anthropicDecoder keeps the parts of the input that are counted apart: an event
@@ -141,7 +141,7 @@ type anthropicDecoder struct{ fresh, read, written int64 }
 
 func (d *anthropicDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, error) {
 	var e anthropicEvent
-	if err := json.Unmarshal(data, &e); err != nil {
+	if err := json.Unmarshal(data, &e); err != nil || e.unreadable() {
 		return nil, ErrMalformed
 	}
 	switch e.Type {
@@ -151,11 +151,12 @@ func (d *anthropicDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, 
 		if e.Message == nil {
 			return nil, ErrMalformed
 		}
-		return d.message(e.Message, into), nil
+		pieces := d.message(e.Message, e.Message.Counts, into)
+		into.Usage.Out = -1 // what it states here is the begin: the whole is in message_delta
+		return pieces, nil
 	case "message": // not streamed
-		e.anthropicMessage.Counts = e.Usage
 		into.Ended = true
-		return d.message(&e.anthropicMessage, into), nil
+		return d.message(&e.anthropicMessage, e.Usage, into), nil
 	case "content_block_start":
 		return e.Block.pieces(e.Index, into), nil
 	case "content_block_delta":
@@ -166,7 +167,7 @@ func (d *anthropicDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, 
 	case "message_stop":
 		into.Ended = true
 	case "":
-		if present(e.Error) {
+		if reported(e.Error) {
 			return nil, &InBand{Body: bytes.Clone(data)}
 		}
 		return nil, ErrForeign
@@ -174,9 +175,22 @@ func (d *anthropicDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, 
 	return nil, nil // ping, content_block_stop and what later versions add
 }
 
-func (d *anthropicDecoder) message(m *anthropicMessage, into *chat.Answer) []chat.Piece {
-	into.Model, into.RequestID = first(m.Model, into.Model), first(m.ID, into.RequestID)
-	d.count(m.Counts, into)
+// unreadable reports whether the event holds text that is no text.
+func (e *anthropicEvent) unreadable() bool {
+	blocks := append(e.Content, e.Block)
+	if e.Message != nil {
+		blocks = append(blocks, e.Message.Content...)
+	}
+	all := []spoken{e.Delta.Text, e.Delta.Thinking, e.Delta.Partial}
+	for _, b := range blocks {
+		all = append(all, b.Text, b.Thinking)
+	}
+	return unreadable(all...)
+}
+
+func (d *anthropicDecoder) message(m *anthropicMessage, usage json.RawMessage, into *chat.Answer) []chat.Piece {
+	into.Model, into.RequestID = first(string(m.Model), into.Model), first(string(m.ID), into.RequestID)
+	d.count(usage, into)
 	anthropicEnd(string(m.StopReason), m.StopMore, into)
 	var pieces []chat.Piece
 	for i, b := range m.Content {
@@ -190,18 +204,17 @@ func (d *anthropicDecoder) message(m *anthropicMessage, into *chat.Answer) []cha
 func (b anthropicBlock) pieces(index int, into *chat.Answer) []chat.Piece {
 	switch b.Type {
 	case "text":
-		return said(string(b.Text), into)
+		return said(b.Text, into)
 	case "thinking":
-		return thought(string(b.Thinking), into)
+		return thought(b.Thinking.text, into)
 	case "tool_use":
 		call, _ := into.Call(index)
-		call.ID, call.Name = b.ID, b.Name
+		call.ID, call.Name = string(b.ID), string(b.Name)
 		fragment := ""
 		if raw := strings.TrimSpace(string(b.Input)); present(b.Input) && raw != "{}" {
 			fragment = raw
 		}
-		call.Args.WriteString(fragment)
-		return []chat.Piece{{Kind: chat.ToolCallPiece, Text: fragment, Call: call}}
+		return []chat.Piece{{Kind: chat.ToolCallPiece, Text: into.AddArgs(call, fragment), Call: call}}
 	}
 	return nil
 }
@@ -209,51 +222,30 @@ func (b anthropicBlock) pieces(index int, into *chat.Answer) []chat.Piece {
 func (b anthropicDelta) pieces(index int, into *chat.Answer) []chat.Piece {
 	switch b.Type {
 	case "text_delta":
-		return said(string(b.Text), into)
+		return said(b.Text, into)
 	case "thinking_delta":
-		return thought(string(b.Thinking), into)
+		return thought(b.Thinking.text, into)
 	case "input_json_delta":
-		if b.Partial == "" {
+		if b.Partial.text == "" {
 			return nil
 		}
 		call, _ := into.Call(index)
-		call.Args.WriteString(string(b.Partial))
-		return []chat.Piece{{Kind: chat.ToolCallPiece, Text: string(b.Partial), Call: call}}
+		return []chat.Piece{{Kind: chat.ToolCallPiece, Text: into.AddArgs(call, b.Partial.text), Call: call}}
 	}
 	return nil
 }
 
-func said(s string, into *chat.Answer) []chat.Piece {
-	if s == "" {
-		return nil
-	}
-	into.Text.WriteString(s)
-	return []chat.Piece{{Kind: chat.TextPiece, Text: s}}
-}
-
-func thought(s string, into *chat.Answer) []chat.Piece {
-	if s == "" {
-		return nil
-	}
-	into.Reasoning.WriteString(s)
-	return []chat.Piece{{Kind: chat.ReasoningPiece, Text: s}}
-}
-
 // count adds up the input: what was read anew, from the cache and into it.
-func (d *anthropicDecoder) count(u *anthropicUsage, into *chat.Answer) {
-	if u == nil {
+func (d *anthropicDecoder) count(raw json.RawMessage, into *chat.Answer) {
+	u, ok := loose[anthropicUsage](raw)
+	if !ok {
 		return
 	}
-	set := func(to *int64, from *int64) {
-		if from != nil {
-			*to = *from
-		}
-	}
-	set(&d.fresh, u.In)
-	set(&d.read, u.Read)
-	set(&d.written, u.Written)
-	set(&into.Usage.Out, u.Out)
-	if u.In != nil || into.Usage.In >= 0 {
+	u.In.set(&d.fresh)
+	u.Read.set(&d.read)
+	u.Written.set(&d.written)
+	u.Out.set(&into.Usage.Out)
+	if u.In != nil && *u.In >= 0 || into.Usage.In >= 0 {
 		into.Usage.In, into.Usage.Cached, into.Usage.Written = d.fresh+d.read+d.written, d.read, d.written
 	}
 }

@@ -125,7 +125,7 @@ func (p Preset) complete(a *chat.Answer) bool {
 	case EOF:
 		return true
 	}
-	return a.Ended || a.Finish != chat.Unfinished
+	return a.Ended || a.Finish != chat.Unfinished && !a.Resumed
 }
 
 // Close concludes how an answer ended whose body is over. It is false if the
@@ -142,32 +142,3 @@ func (p Preset) Close(a *chat.Answer) bool {
 	}
 	return true
 }
-
-// text is a string, or nothing where a provider writes null or another kind.
-// Lists of parts are joined, which some servers send for plain text.
-type text string
-
-func (t *text) UnmarshalJSON(b []byte) error {
-	switch b[0] {
-	case '"':
-		return json.Unmarshal(b, (*string)(t))
-	case '[':
-		var parts []struct{ Text text }
-		if json.Unmarshal(b, &parts) == nil {
-			for _, p := range parts {
-				*t += p.Text
-			}
-		}
-	}
-	return nil
-}
-
-// loose is an object, or nothing where another kind stands.
-func loose[T any](raw json.RawMessage) (v T, ok bool) {
-	if len(raw) == 0 || raw[0] != '{' || json.Unmarshal(raw, &v) != nil {
-		return v, false
-	}
-	return v, true
-}
-
-func present(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }

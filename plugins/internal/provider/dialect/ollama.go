@@ -64,20 +64,20 @@ func ollamaMessages(messages []chat.Message) []map[string]any {
 }
 
 type ollamaLine struct {
-	Model   string          `json:"model"`
+	Model   text            `json:"model"`
 	Message json.RawMessage `json:"message"`
 	Done    *bool           `json:"done"`
 	Reason  text            `json:"done_reason"`
-	In      *int64          `json:"prompt_eval_count"`
-	Out     *int64          `json:"eval_count"`
+	In      *count          `json:"prompt_eval_count"`
+	Out     *count          `json:"eval_count"`
 	Error   json.RawMessage `json:"error"`
 }
 
 type ollamaMessage struct {
-	Content  text `json:"content"`
-	Thinking text `json:"thinking"`
+	Content  spoken `json:"content"`
+	Thinking spoken `json:"thinking"`
 	Calls    []struct {
-		ID       string     `json:"id"`
+		ID       text       `json:"id"`
 		Function openAIFunc `json:"function"`
 	} `json:"tool_calls"`
 }
@@ -89,7 +89,7 @@ func (*ollamaDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, error
 	if err := json.Unmarshal(data, &l); err != nil {
 		return nil, ErrMalformed
 	}
-	if present(l.Error) { // before done: a line may hold both
+	if reported(l.Error) { // before done: a line may hold both
 		return nil, &InBand{Body: bytes.Clone(data)}
 	}
 	if l.Done == nil && !present(l.Message) {
@@ -97,29 +97,23 @@ func (*ollamaDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, error
 	}
 	var m ollamaMessage
 	if present(l.Message) {
-		if err := json.Unmarshal(l.Message, &m); err != nil {
+		if err := json.Unmarshal(l.Message, &m); err != nil || unreadable(m.Content, m.Thinking) {
 			return nil, ErrMalformed
 		}
 	}
-	into.Model = first(l.Model, into.Model)
-	pieces := thought(string(m.Thinking), into)
-	pieces = append(pieces, said(string(m.Content), into)...)
+	into.Model = first(string(l.Model), into.Model)
+	pieces := thought(m.Thinking.text, into)
+	pieces = append(pieces, said(m.Content, into)...)
 	for _, c := range m.Calls {
 		call, _ := into.Call(len(into.Calls))
-		call.ID, call.Name = c.ID, string(c.Function.Name)
+		call.ID, call.Name = string(c.ID), string(c.Function.Name)
 		if call.ID == "" {
 			call.ID = fmt.Sprintf("call-%d", len(into.Calls))
 		}
-		fragment := arguments(c.Function.Arguments)
-		call.Args.WriteString(fragment)
-		pieces = append(pieces, chat.Piece{Kind: chat.ToolCallPiece, Text: fragment, Call: call})
+		pieces = append(pieces, chat.Piece{Kind: chat.ToolCallPiece, Text: into.AddArgs(call, arguments(c.Function.Arguments)), Call: call})
 	}
-	if l.In != nil {
-		into.Usage.In = *l.In
-	}
-	if l.Out != nil {
-		into.Usage.Out = *l.Out
-	}
+	l.In.set(&into.Usage.In)
+	l.Out.set(&into.Usage.Out)
 	if l.Done != nil && *l.Done {
 		into.Ended = true
 		ollamaEnd(string(l.Reason), into)

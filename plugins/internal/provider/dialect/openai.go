@@ -76,12 +76,25 @@ func openAIMessages(p Preset, messages []chat.Message) []map[string]any {
 }
 
 type openAIChunk struct {
-	ID      string          `json:"id"`
-	Object  string          `json:"object"`
-	Model   string          `json:"model"`
-	Choices []openAIChoice  `json:"choices"`
+	ID      text            `json:"id"`
+	Object  text            `json:"object"`
+	Model   text            `json:"model"`
+	Choices json.RawMessage `json:"choices"`
 	Usage   json.RawMessage `json:"usage"`
 	Error   json.RawMessage `json:"error"`
+	// Code is where FastChat writes an error, beside its text.
+	Code json.RawMessage `json:"error_code"`
+}
+
+// failed reports whether a server sent an error in the place of a chunk: as
+// error, or in the forms of FastChat and of vLLM without a wrapper.
+func (c openAIChunk) failed() bool {
+	return reported(c.Error) || reported(c.Code) || c.Object == "error"
+}
+
+// foreign reports whether an object has nothing that a chunk has.
+func (c openAIChunk) foreign() bool {
+	return c.Choices == nil && !present(c.Usage) && c.ID == "" && c.Object == "" && c.Model == ""
 }
 
 type openAIChoice struct {
@@ -89,10 +102,11 @@ type openAIChoice struct {
 	Delta   json.RawMessage `json:"delta"`
 	Message json.RawMessage `json:"message"`
 	Finish  text            `json:"finish_reason"`
+	Error   json.RawMessage `json:"error"`
 }
 
 type openAIDelta struct {
-	Content   text         `json:"content"`
+	Content   spoken       `json:"content"`
 	Refusal   text         `json:"refusal"`
 	ToolCalls []openAICall `json:"tool_calls"`
 	Function  *openAIFunc  `json:"function_call"`
@@ -110,17 +124,22 @@ type openAIFunc struct {
 }
 
 type openAIUsage struct {
-	In     *int64 `json:"prompt_tokens"`
-	Out    *int64 `json:"completion_tokens"`
+	In     *count `json:"prompt_tokens"`
+	Out    *count `json:"completion_tokens"`
 	InMore struct {
-		Cached int64 `json:"cached_tokens"`
+		Cached count `json:"cached_tokens"`
 	} `json:"prompt_tokens_details"`
 	OutMore struct {
-		Reasoning int64 `json:"reasoning_tokens"`
+		Reasoning count `json:"reasoning_tokens"`
 	} `json:"completion_tokens_details"`
 }
 
-type openAIDecoder struct{ reasoning []string }
+// openAIDecoder knows whether the answer comes in deltas: some servers repeat
+// all of it as a message in the last chunk.
+type openAIDecoder struct {
+	reasoning []string
+	deltas    bool
+}
 
 var done = []byte("[DONE]")
 
@@ -134,20 +153,27 @@ func (d *openAIDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, err
 	if err := json.Unmarshal(data, &c); err != nil {
 		return nil, ErrMalformed
 	}
-	if present(c.Error) {
+	if c.failed() {
 		return nil, &InBand{Body: bytes.Clone(data)}
 	}
-	if len(c.Choices) == 0 && !present(c.Usage) && c.ID == "" && c.Object == "" && c.Model == "" {
+	if c.foreign() {
 		return nil, ErrForeign
 	}
-	into.Model, into.RequestID = first(c.Model, into.Model), first(c.ID, into.RequestID)
+	var choices []openAIChoice
+	if present(c.Choices) && json.Unmarshal(c.Choices, &choices) != nil {
+		return nil, ErrMalformed
+	}
+	into.Model, into.RequestID = first(string(c.Model), into.Model), first(string(c.ID), into.RequestID)
 	if u, ok := loose[openAIUsage](c.Usage); ok {
 		into.Usage = u.counts(into.Usage)
 	}
 	var pieces []chat.Piece
-	for _, choice := range c.Choices {
+	for _, choice := range choices {
 		if choice.Index != 0 {
 			continue
+		}
+		if reported(choice.Error) {
+			return nil, &InBand{Body: bytes.Clone(choice.Error)}
 		}
 		got, err := d.choice(choice, into)
 		if err != nil {
@@ -160,16 +186,23 @@ func (d *openAIDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, err
 
 func (d *openAIDecoder) choice(c openAIChoice, into *chat.Answer) ([]chat.Piece, error) {
 	var pieces []chat.Piece
-	for _, raw := range []json.RawMessage{c.Delta, c.Message} {
+	for i, raw := range []json.RawMessage{c.Delta, c.Message} {
 		if !present(raw) {
 			continue
 		}
 		var m openAIDelta
-		if err := json.Unmarshal(raw, &m); err != nil {
+		if err := json.Unmarshal(raw, &m); err != nil || m.Content.unreadable {
 			return nil, ErrMalformed
 		}
+		if i == 1 && d.deltas {
+			if m.Content.text != "" && m.Content.text != into.Text.String() {
+				return nil, ErrMalformed // the deltas had not all of it
+			}
+			continue
+		}
+		d.deltas = d.deltas || i == 0
 		pieces = append(pieces, thought(d.thought(raw), into)...)
-		pieces = append(pieces, said(string(m.Content), into)...)
+		pieces = append(pieces, said(m.Content, into)...)
 		into.Refusal.WriteString(string(m.Refusal))
 		if m.Function != nil {
 			m.ToolCalls = append(m.ToolCalls, openAICall{Index: new(int), Function: *m.Function})
@@ -195,9 +228,9 @@ func (d *openAIDecoder) thought(raw json.RawMessage) string {
 		if json.Unmarshal(raw, &fields) != nil {
 			return ""
 		}
-		var t text
-		if present(fields[field]) && json.Unmarshal(fields[field], &t) == nil && t != "" {
-			return string(t)
+		var s spoken
+		if present(fields[field]) && json.Unmarshal(fields[field], &s) == nil && s.text != "" {
+			return s.text
 		}
 	}
 	return ""
@@ -222,9 +255,7 @@ func (c openAICall) add(into *chat.Answer, position int) chat.Piece {
 	if isNew || call.Name == "" {
 		call.Name = string(c.Function.Name)
 	}
-	fragment := arguments(c.Function.Arguments)
-	call.Args.WriteString(fragment)
-	return chat.Piece{Kind: chat.ToolCallPiece, Text: fragment, Call: call}
+	return chat.Piece{Kind: chat.ToolCallPiece, Text: into.AddArgs(call, arguments(c.Function.Arguments)), Call: call}
 }
 
 // arguments is a fragment of JSON text; some servers write the object itself.
@@ -233,22 +264,16 @@ func arguments(raw json.RawMessage) string {
 		return ""
 	}
 	if raw[0] == '"' {
-		var s string
-		_ = json.Unmarshal(raw, &s)
-		return s
+		return unquote(raw)
 	}
 	return string(raw)
 }
 
 func (u openAIUsage) counts(before chat.Usage) chat.Usage {
-	if u.In != nil {
-		before.In = *u.In
-	}
-	if u.Out != nil {
-		before.Out = *u.Out
-	}
-	before.Cached = max(before.Cached, u.InMore.Cached)
-	before.Reasoning = max(before.Reasoning, u.OutMore.Reasoning)
+	u.In.set(&before.In)
+	u.Out.set(&before.Out)
+	before.Cached = max(before.Cached, int64(u.InMore.Cached))
+	before.Reasoning = max(before.Reasoning, int64(u.OutMore.Reasoning))
 	return before
 }
 

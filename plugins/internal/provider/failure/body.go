@@ -62,9 +62,9 @@ func readObject(body []byte) (Report, bool) {
 			inner = nested
 		}
 	}
-	r := Report{Message: first(word(inner["message"]), word(inner["detail"]), word(outer["message"]), word(outer["detail"]))}
+	r := Report{Message: first(word(inner["message"]), word(inner["detail"]), word(outer["message"]), word(outer["detail"]), word(outer["text"]))}
 	var words []string
-	for _, key := range []string{"code", "type", "status", "error_type"} {
+	for _, key := range []string{"code", "type", "status", "error_type", "error_code"} {
 		if w := strings.ToLower(word(inner[key])); w != "" && w != "error" {
 			words = append(words, w)
 		}

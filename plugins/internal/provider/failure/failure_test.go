@@ -1,12 +1,17 @@
 package failure
 
 import (
+	"encoding/json"
+	"html"
 	"net/http"
+	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/sdk/contract"
 )
@@ -158,4 +163,29 @@ func TestRows(t *testing.T) {
 	e := stop.Error(Refused, Known{}, "x")
 	assert.Equal(t, contract.ClassStop, e.Class)
 	assert.Equal(t, contract.ClassStop, contract.ErrorFromValue(e.Value(), contract.SourcePlugin).Class)
+}
+
+// A secret with characters that writers escape leaves nothing of itself behind
+// in an escaped text.
+func TestCleanTakesOutEscapedSecrets(t *testing.T) {
+	secret := `MaRkZq7"<&>\secret-tail0123456789`
+	quoted, err := json.Marshal(secret)
+	require.NoError(t, err)
+	twice, err := json.Marshal(string(quoted))
+	require.NoError(t, err)
+	s := NewScrubber(secret)
+	for name, text := range map[string]string{
+		"raw":        secret,
+		"JSON":       string(quoted),
+		"JSON twice": string(twice),
+		"Go":         strconv.Quote(secret),
+		"query":      url.QueryEscape(secret),
+		"path":       url.PathEscape(secret),
+		"HTML":       html.EscapeString(secret),
+	} {
+		clean := s.Clean("said " + text + " and more")
+		assert.NotContains(t, clean, "MaRk", name)
+		assert.NotContains(t, clean, "tail", name)
+		assert.Contains(t, clean, "and more", name)
+	}
 }

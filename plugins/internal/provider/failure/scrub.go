@@ -3,6 +3,8 @@ package failure
 import (
 	"bytes"
 	"strings"
+
+	words "github.com/fermenthq/ferment/sdk/text"
 )
 
 // run is the shortest part of a secret that gives it away.
@@ -13,14 +15,19 @@ const mask = "[secret]"
 
 // Scrubber takes secrets out of texts.
 type Scrubber struct {
-	whole   []string // secrets shorter than a run
+	forms   *words.Secrets // whole secrets, also escaped or encoded
+	whole   []string       // secrets shorter than a run
 	windows map[string]bool
 }
 
 // NewScrubber makes a scrubber of the secrets. Empty ones are left out.
 func NewScrubber(secrets ...string) *Scrubber {
 	s := &Scrubber{windows: map[string]bool{}}
+	masked := map[string]string{}
 	for _, secret := range secrets {
+		if len(secret) >= run {
+			masked[secret] = mask
+		}
 		if secret != "" && len(secret) < run {
 			s.whole = append(s.whole, secret)
 		}
@@ -28,15 +35,19 @@ func NewScrubber(secrets ...string) *Scrubber {
 			s.windows[secret[i:i+run]] = true
 		}
 	}
+	s.forms = words.NewSecrets(masked)
 	return s
 }
 
-// Clean is the text without any run of 8 bytes of a secret. A nil Scrubber
-// changes nothing.
+// Clean is the text without the secrets in any of the forms that [words.Secrets]
+// knows, and without any run of 8 bytes of one. A nil Scrubber changes nothing.
 func (s *Scrubber) Clean(text string) string {
 	if s == nil || len(text) == 0 {
 		return text
 	}
+	// Whole secrets go first: of an escaped one, the runs would leave what stands
+	// between its escapes.
+	text = s.forms.Replace(text)
 	for _, w := range s.whole {
 		text = strings.ReplaceAll(text, w, mask)
 	}

@@ -19,6 +19,10 @@ type Frame struct {
 	// Quiet says that the frame carries nothing: a comment that keeps the
 	// connection alive.
 	Quiet bool
+	// Failed says that the server named the frame an error: an event called
+	// error, or the field error that older llama.cpp servers write in place of
+	// data.
+	Failed bool
 }
 
 // Splitter cuts a body into frames.

@@ -5,13 +5,14 @@ import "bytes"
 var bom = []byte("\xef\xbb\xbf")
 
 // Events splits a text/event-stream: lines end with LF, CR or both, an empty
-// line ends an event, several data lines of one event are joined by LF. Names
-// and ids of events are not kept, since the data of all dialects says itself
-// what it is.
+// line ends an event, several data lines of one event are joined by LF. Ids of
+// events and their names other than error are not kept, since the data of all
+// dialects says itself what it is.
 type Events struct {
 	line    []byte // unfinished line
 	data    []byte // of the event so far
 	hasData bool
+	failed  bool // the event is an error
 	afterCR bool // an LF now belongs to the line end before it
 	begun   bool // the place of a byte order mark is behind us
 }
@@ -71,12 +72,17 @@ func (s *Events) take(line []byte, each func(Frame) error) error {
 	if line[0] == ':' {
 		return each(Frame{Quiet: true})
 	}
-	value, ok := bytes.CutPrefix(line, []byte("data"))
-	if !ok || len(value) > 0 && value[0] != ':' {
-		return nil // another field
-	}
-	if len(value) > 0 {
-		value = bytes.TrimPrefix(value[1:], []byte(" "))
+	field, value, _ := bytes.Cut(line, []byte(":"))
+	value = bytes.TrimPrefix(value, []byte(" "))
+	switch string(field) {
+	case "data":
+	case "error":
+		s.failed = true
+	case "event":
+		s.failed = s.failed || string(value) == "error"
+		return nil
+	default:
+		return nil
 	}
 	if len(s.data)+len(value) > MaxFrame {
 		return ErrTooLarge
@@ -89,12 +95,13 @@ func (s *Events) take(line []byte, each func(Frame) error) error {
 }
 
 func (s *Events) give(each func(Frame) error) error {
+	data, failed := s.data, s.failed && s.hasData
 	if !s.hasData {
+		s.failed = false
 		return nil
 	}
-	data := s.data
-	s.data, s.hasData = s.data[:0], false
-	return each(Frame{Data: data, Quiet: len(bytes.TrimSpace(data)) == 0})
+	s.data, s.hasData, s.failed = s.data[:0], false, false
+	return each(Frame{Data: data, Quiet: len(bytes.TrimSpace(data)) == 0, Failed: failed})
 }
 
 // End implements Splitter. The event that no empty line ended is given too: if

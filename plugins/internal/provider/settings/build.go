@@ -45,7 +45,8 @@ func (s Settings) Build(clock transport.Clock, tables Tables) (*answer.Provider,
 	}
 	p := &answer.Provider{
 		Name: s.Provider, Client: transport.NewClient(set), Gate: transport.NewGate(s.MaxInFlight, s.Queue),
-		Report: &failure.Reporter{Provider: s.Provider, Scrub: failure.NewScrubber(s.APIKey), RefusalStops: s.OnRefusal == "stop"},
+		Report:   &failure.Reporter{Provider: s.Provider, Scrub: failure.NewScrubber(s.APIKey), RefusalStops: s.OnRefusal == "stop"},
+		Tolerant: s.Tolerant,
 	}
 	if s.APIKey == "" && s.PresetOf().Keyed {
 		p.Missing = "no key is configured: api_key is not set, or its secret is missing or empty"

@@ -21,6 +21,7 @@ type Settings struct {
 	Proxy          string            `edn:"proxy,omitempty" doc:"HTTP proxy; none is taken from the environment"`
 	AllowPlaintext bool              `edn:"allow-plaintext,omitempty" doc:"send the key over http to another machine"`
 	OnRefusal      string            `edn:"on-refusal,omitempty" enum:"switch,stop" doc:"whether the next candidate is asked when a model refuses; it is unless this says stop"`
+	Tolerant       bool              `edn:"tolerant,omitempty" doc:"accept an answer that may have lost a part, and say so in its metadata; else it fails as stream/truncated"`
 	MaxInFlight    int               `edn:"max-in-flight" min:"1" max:"1000" doc:"requests at once"`
 	Queue          int               `edn:"queue" min:"0" max:"10000" doc:"calls that wait for their turn"`
 	Timeouts       Timeouts          `edn:"timeouts" doc:"timers of a request"`

@@ -120,6 +120,13 @@ func TestRead(t *testing.T) {
 		{"a fence with EDN", "```edn\n{:kind :x}\n```", `{:kind :x}`, "fenced"},
 		{"inside a sentence", `Here [as asked]: {"kind":"}","n":3}. Bye {`, `{:kind "}" :n 3}`, "embedded"},
 		{"inside, EDN", `So {:kind :x} it is`, `{:kind :x}`, "embedded"},
+		{"the first one inside", `Not {"kind":"a"} but {"kind":"b"}`, `{:kind :a}`, "embedded"},
+		{"a fence before what is inside", "Take {\"kind\":\"a\"}:\n```\n{\"kind\":\"b\"}\n```\n", `{:kind :b}`, "fenced"},
+		{"quotes of another kind, fenced", "```\n{'kind': 'a'}\n```", "drift", ""},
+		{"cut, fenced", "```json\n{\"kind\":\"a\"\n```", "drift", ""},
+		{"the JSON form of a large number", `{"kind":"a","n":"1"}`, `{:kind :a :n 1}`, ""},
+		{"a text for a number", `{"kind":"a","n":"one"}`, "invalid", ""},
+		{"EDN is not coerced", `{:kind "a"}`, "invalid", ""},
 		{"prose", `I cannot do that.`, "drift", ""},
 		{"cut", `{"kind":"a"`, "drift", ""},
 		{"almost JSON", `{'kind': 'a',}`, "drift", ""},
@@ -147,6 +154,22 @@ func TestRead(t *testing.T) {
 			assert.Equal(t, tt.want, v.String(), tt.name)
 			assert.Equal(t, tt.how, how, tt.name)
 		}
+	}
+}
+
+// LLM-043: an array is found like an object.
+func TestReadArrays(t *testing.T) {
+	s := made(t, `[:vector :keyword]`)
+	for text, how := range map[string]string{
+		`["a","b"]`:                         "",
+		`[:a :b]`:                           "edn",
+		"```\n[\"a\",\"b\"]\n```":           "fenced",
+		`They are ["a","b"] and not ["c"].`: "embedded",
+	} {
+		v, found, problem := s.Read(text)
+		require.Nil(t, problem, text)
+		assert.Equal(t, `[:a :b]`, v.String(), text)
+		assert.Equal(t, how, found, text)
 	}
 }
 

@@ -1,0 +1,113 @@
+package daemon
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// HTTP-007: a full data directory makes the daemon not ready, with a line in the
+// log for each change of state.
+func TestFullDataDirectory(t *testing.T) {
+	var log bytes.Buffer
+	d := &Daemon{phase: phaseStarting}
+	d.log, d.dir = hclog.New(&hclog.LoggerOptions{Output: &log}), &dataDir{path: t.TempDir()}
+	for _, step := range []struct {
+		free  uint64
+		full  bool
+		lines int
+	}{
+		{10 << 30, false, 0},
+		{LittleSpace - 1, false, 1},
+		{LittleSpace + 1, false, 0}, // not twice the limit
+		{0, true, 1},
+		{0, true, 0},
+		{minSpace, true, 0}, // not twice the limit
+		{2 * minSpace, false, 1},
+		{2 * LittleSpace, false, 1},
+	} {
+		log.Reset()
+		d.free = func(string) (uint64, error) { return step.free, nil }
+		d.measureSpace()
+		c := d.spaceCondition()
+		assert.Equal(t, "space", c.Name)
+		assert.Equal(t, !step.full, c.OK, "%d bytes", step.free)
+		assert.Equal(t, step.full, !c.Since.IsZero(), "%d bytes", step.free)
+		assert.Equal(t, step.lines, bytes.Count(log.Bytes(), []byte("\n")), "%d bytes: %s", step.free, log.String())
+	}
+	names := []string{}
+	for _, c := range d.Ready().Conditions {
+		names = append(names, c.Name)
+	}
+	assert.Contains(t, names, "space")
+}
+
+// A file system that does not tell its free space keeps no daemon from being
+// ready; a real one tells it.
+func TestFreeSpace(t *testing.T) {
+	free, err := FreeSpace(t.TempDir())
+	if assert.NoError(t, err) {
+		assert.NotZero(t, free)
+	}
+	d := &Daemon{free: func(string) (uint64, error) { return 0, assert.AnError }, dir: &dataDir{}}
+	d.measureSpace()
+	assert.True(t, d.spaceCondition().OK)
+}
+
+// OPS-002: a link that leads to nothing is named and refused, and its target is
+// not made.
+func TestDataDirBehindADanglingLink(t *testing.T) {
+	dir := t.TempDir()
+	link := filepath.Join(dir, "link")
+	require.NoError(t, os.Symlink("nowhere", link))
+	for _, path := range []string{link, filepath.Join(link, "var")} {
+		_, err := openDataDir(path, "boot")
+		var refused *DirectoryError
+		require.ErrorAs(t, err, &refused, path)
+		assert.Equal(t, ExitConfig, ExitCode(err))
+		assert.Contains(t, err.Error(), link)
+		assert.NoFileExists(t, filepath.Join(dir, "nowhere"))
+		assert.NoDirExists(t, filepath.Join(dir, "nowhere"))
+	}
+}
+
+// HTTP-009: the line about a reload names each change, and not more of them than
+// a line can hold.
+func TestChangeLines(t *testing.T) {
+	change := edn.MustRead(`{:path ["plugin" "b" "drain_timeout"] :change :changed :action :update :before 1 :after {:a "x"}}`)
+	assert.Equal(t, []string{"update plugin.b.drain_timeout: 1 -> {:a \"x\"}"}, changeLines(edn.Vector(change)))
+	long := change.AssocKey("after", edn.Text(strings.Repeat("x", maxChangeValues)))
+	assert.Equal(t, []string{"update plugin.b.drain_timeout"}, changeLines(edn.Vector(long)))
+	many := slices.Repeat([]edn.Value{change}, maxChangeLines+3)
+	lines := changeLines(edn.Vector(many...))
+	require.Len(t, lines, maxChangeLines+1)
+	assert.Contains(t, lines[maxChangeLines], "3")
+}
+
+// CLI-003: a token that cannot be read or written for the moment is not taken
+// away from operators.
+func TestTokenIsKept(t *testing.T) {
+	d, err := openDataDir(filepath.Join(t.TempDir(), "var"), "boot")
+	require.NoError(t, err)
+	defer d.close()
+	path := AdminTokenFile(d.path)
+	require.True(t, d.tokenThere())
+	// Names that are too long stand for any reason but an absent file.
+	long := &dataDir{path: strings.Repeat("x", 5000), token: d.token}
+	assert.True(t, long.tokenThere())
+	require.NoError(t, os.WriteFile(path, []byte("other"), 0o600))
+	assert.False(t, d.tokenThere())
+	require.NoError(t, d.prepareRun())
+	assert.True(t, d.tokenThere())
+	require.NoError(t, os.Remove(path))
+	assert.False(t, d.tokenThere())
+}

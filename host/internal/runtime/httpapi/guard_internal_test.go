@@ -1,0 +1,112 @@
+package httpapi
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// AUTH-033: the limits that hold before a configuration is loaded are the
+// default ones. They have no rates: a host without a configuration answers no
+// act.
+func TestLimitsBeforeConfiguration(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ferment.hcl")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	c, ds := config.Load(t.Context(), file, config.Options{Env: func(string) (string, bool) { return "", false }})
+	require.Empty(t, ds)
+	want := c.HTTP.Limits
+	want.ActRate, want.ActBurst, want.AnonymousRate = config.Rate{}, 0, config.Rate{}
+	assert.Equal(t, want, defaultLimits)
+}
+
+// AUTH-030: the admin socket needs both the user of the daemon, or root, and
+// the token. TestPeerOfAnotherUser shows the same with processes of other users
+// where the tests may start them.
+func TestIdentifyOperator(t *testing.T) {
+	const token, stranger = "the token", 1 << 30
+	for _, row := range []struct {
+		name  string
+		uid   any // nil: the kernel did not say
+		shown string
+		typ   string // of the error; empty: admitted
+	}{
+		{"user of the daemon", ownUID(), "Bearer " + token, ""},
+		{"root", 0, "Bearer " + token, ""},
+		{"user of the daemon, no token", ownUID(), "", "auth/unauthorized"},
+		{"root, wrong token", 0, "Bearer another", "auth/unauthorized"},
+		{"another user", stranger, "Bearer " + token, "auth/forbidden"},
+		{"another user, no token", stranger, "", "auth/forbidden"},
+		{"unknown user", nil, "Bearer " + token, "auth/forbidden"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			ctx := t.Context()
+			if row.uid != nil {
+				ctx = context.WithValue(ctx, peerKey{}, row.uid)
+			}
+			r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/admin", nil)
+			if row.shown != "" {
+				r.Header.Set("Authorization", row.shown)
+			}
+			x := &exchange{via: &listener{admin: true, token: token}, r: r, route: &Route{Operation: OpAdmin}}
+			err := x.identify()
+			if row.typ == "" {
+				require.Nil(t, err)
+				assert.True(t, x.who.Admin)
+				return
+			}
+			require.NotNil(t, err)
+			assert.Equal(t, row.typ, err.Type)
+			assert.Equal(t, Principal{}, x.who)
+		})
+	}
+}
+
+// AUTH-030: a connection that is not a unix socket has no peer user.
+func TestPeerUnknown(t *testing.T) {
+	a, b := net.Pipe()
+	defer func() { _, _ = a.Close(), b.Close() }()
+	_, known := peerOf(withPeer(t.Context(), a))
+	assert.False(t, known)
+}
+
+// AUTH-030: one address of a name that other machines can reach is enough to
+// reject the listener.
+func TestInsecureNames(t *testing.T) {
+	for _, row := range []struct {
+		name     string
+		ips      []string
+		insecure bool
+	}{
+		{"IPv4 loopback", []string{"127.0.0.1"}, false},
+		{"all loopback", []string{"::1", "127.8.9.10", "::ffff:127.0.0.1"}, false},
+		{"last one open", []string{"127.0.0.1", "::1", "192.0.2.1"}, true},
+		{"first one open", []string{"2001:db8::1", "127.0.0.1"}, true},
+		{"mapped", []string{"::ffff:192.0.2.1"}, true},
+		{"wildcard", []string{"0.0.0.0"}, true},
+		{"no address", nil, true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var ips []netip.Addr
+			for _, ip := range row.ips {
+				ips = append(ips, netip.MustParseAddr(ip))
+			}
+			err := onlyLoopback("some.name:7180", ips)
+			if row.insecure {
+				require.ErrorIs(t, err, contract.OfType("http/insecure-listener"))
+				return
+			}
+			require.NoError(t, err)
+		})
+	}
+}

@@ -1,0 +1,152 @@
+package dialect
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
+)
+
+// text is a string beside the answer, such as an id; nothing where a provider
+// writes null or another kind.
+type text string
+
+func (t *text) UnmarshalJSON(b []byte) error {
+	if b[0] == '"' {
+		return json.Unmarshal(b, (*string)(t))
+	}
+	return nil
+}
+
+// spoken is a piece of what a model says. It may begin or end inside a
+// character, see chat.Seam. Lists of parts are joined, which some servers send
+// for plain text. A piece of another kind cannot be read: without it the text
+// would have a hole.
+type spoken struct {
+	text       string
+	unreadable bool
+}
+
+func (s *spoken) UnmarshalJSON(b []byte) error {
+	switch b[0] {
+	case 'n':
+	case '"':
+		s.text = unquote(b)
+	case '[':
+		var parts []struct {
+			Text spoken `json:"text"`
+		}
+		s.unreadable = json.Unmarshal(b, &parts) != nil
+		for _, p := range parts {
+			s.text += p.Text.text
+			s.unreadable = s.unreadable || p.Text.unreadable
+		}
+	default:
+		s.unreadable = true
+	}
+	return nil
+}
+
+// unreadable reports whether a piece of an event cannot be read.
+func unreadable(pieces ...spoken) bool {
+	for _, p := range pieces {
+		if p.unreadable {
+			return true
+		}
+	}
+	return false
+}
+
+// unquote decodes a JSON string. Unlike encoding/json it keeps bytes that are
+// not UTF-8, and it writes a surrogate without its other half as three bytes:
+// the next piece may complete them.
+func unquote(b []byte) string {
+	if utf8.Valid(b) && !bytes.Contains(b, []byte(`\u`)) {
+		var s string
+		_ = json.Unmarshal(b, &s) // the decoder has found it to be a string
+		return s
+	}
+	var out strings.Builder
+	for b = b[1 : len(b)-1]; len(b) > 0; {
+		switch {
+		case b[0] != '\\':
+			out.WriteByte(b[0])
+			b = b[1:]
+		case b[1] == 'u':
+			n, _ := strconv.ParseUint(string(b[2:6]), 16, 16)
+			b = b[6:]
+			if n >= 0xD800 && n < 0xE000 {
+				out.Write([]byte{0xED, byte(0x80 | n>>6&0x3F), byte(0x80 | n&0x3F)})
+			} else {
+				out.WriteRune(rune(n))
+			}
+		default:
+			escaped := b[1]
+			if i := strings.IndexByte("bfnrt", escaped); i >= 0 {
+				escaped = "\b\f\n\r\t"[i]
+			}
+			out.WriteByte(escaped)
+			b = b[2:]
+		}
+	}
+	return out.String()
+}
+
+// count is a number of tokens, -1 where a provider writes another kind.
+type count int64
+
+func (c *count) UnmarshalJSON(b []byte) error {
+	f, err := strconv.ParseFloat(string(bytes.Trim(b, `"`)), 64)
+	if *c = -1; err == nil && f >= 0 && f < 1<<53 && f == float64(int64(f)) {
+		*c = count(f)
+	}
+	return nil
+}
+
+// set takes a count over if it was stated.
+func (c *count) set(to *int64) {
+	if c != nil && *c >= 0 {
+		*to = int64(*c)
+	}
+}
+
+// loose is an object whose fields of an unexpected kind are left out, or nothing
+// where another kind stands.
+func loose[T any](raw json.RawMessage) (v T, ok bool) {
+	if len(raw) == 0 || raw[0] != '{' {
+		return v, false
+	}
+	var kind *json.UnmarshalTypeError
+	err := json.Unmarshal(raw, &v)
+	return v, err == nil || errors.As(err, &kind)
+}
+
+func present(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
+
+// reported reports whether a field for an error holds one.
+func reported(raw json.RawMessage) bool {
+	switch string(bytes.TrimSpace(raw)) {
+	case "", "null", `""`, "{}", "[]", "false", "0":
+		return false
+	}
+	return true
+}
+
+func said(s spoken, into *chat.Answer) []chat.Piece {
+	return piece(chat.TextPiece, into.AddText(s.text))
+}
+
+func thought(s string, into *chat.Answer) []chat.Piece {
+	return piece(chat.ReasoningPiece, into.AddReasoning(s))
+}
+
+func piece(kind chat.Kind, text string) []chat.Piece {
+	if text == "" {
+		return nil
+	}
+	return []chat.Piece{{Kind: kind, Text: text}}
+}

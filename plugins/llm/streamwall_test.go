@@ -1,0 +1,350 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/plugins/internal/provider/wiretest"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/sdktest"
+)
+
+// streamFault is one way in which a stream goes wrong, or looks as if it did.
+//
+// Says is what the server sends, in steps that are separated by " | ":
+//
+//	text:X    a piece of the answer       finish:X  the finish reason X
+//	start     the first event             done      the formal end
+//	data:X    an event or line with X     line:X    the bytes X and a line end
+//	raw:X     the bytes X                 do:X      cut, abort, reset or stall
+//	speak:X   a piece whose JSON string literal is X
+//	later     the clock moves by 10 s     stall     the stall timer fires
+type streamFault struct {
+	name   string
+	source string // where a server does this
+	says   string
+	// meant is the text that the server meant to say, want the error type where
+	// there is no such text, kept the text that a tolerant plugin accepts.
+	meant, want, kept string
+}
+
+// The sources of the faults: the file that shows what a server sends.
+const (
+	oldLlama   = "llama.cpp before 2025-11, tools/server/server.cpp: errors are the SSE field error, then [DONE]"
+	newLlama   = "llama.cpp, tools/server/server-common.cpp: format_error_response"
+	vLLM       = "vLLM, vllm/entrypoints/openai/serving_engine.py: create_streaming_error_response, then [DONE]"
+	oldVLLM    = "vLLM before 2025, vllm/entrypoints/openai/protocol.py: ErrorResponse without a wrapper"
+	fastChat   = "FastChat 0e6d3e4, fastchat/serve/openai_api_server.py: chat_completion_stream_generator"
+	tgi        = "text-generation-inference db931fc, router/src/server.rs and infer/mod.rs: into_openai_event, then [DONE]"
+	liteLLM    = "LiteLLM issue 40578: an error becomes an empty answer with finish_reason stop"
+	lmStudio   = "LM Studio, seen in zendev-sh/goai pull request 110: an event named error"
+	openRouter = "OpenRouter, docs/api/reference/streaming: an error beside finish_reason error, comments"
+	azure      = "Azure OpenAI, concepts/content-streaming: annotation events without choices"
+	ollama     = "Ollama fb30760, server/routes.go: streamResponse"
+	messages   = "Anthropic, the reference of message streaming: event error"
+	network    = "any server: the process or a proxy breaks off"
+	proxy      = "a proxy that rewrites events"
+)
+
+// product is each form in each place, with each end.
+func product(source, want, kept string, forms map[string]string, places, ends []string) []streamFault {
+	var all []streamFault
+	for _, name := range slices.Sorted(maps.Keys(forms)) {
+		for _, place := range places {
+			for _, end := range ends {
+				says := strings.ReplaceAll(strings.ReplaceAll(place, "@", forms[name]), "$", end)
+				all = append(all, streamFault{name: name + " in " + says, source: source, says: says, want: want, kept: kept})
+			}
+		}
+	}
+	return all
+}
+
+var (
+	places    = []string{"start | @ | $", "start | text:Hello  | @ | $", "start | text:Hello  | @ | text:world. | finish:stop | $"}
+	openAIEnd = []string{"done", "finish:stop | done", "do:cut"}
+)
+
+func plain(list ...streamFault) []streamFault { return list }
+
+// openAIFaults are the faults that only chat completions can have.
+func openAIFaults() []streamFault {
+	chunk := func(choice string) string { return `data:{"id":"c","model":"m","choices":[` + choice + `]}` }
+	return slices.Concat(
+		product(oldLlama, "provider/error", "", map[string]string{"the field error": `line:error: {"code":500,"message":"it failed","type":"server_error"} | line:`}, places, openAIEnd),
+		product(oldLlama, "provider/context-exceeded", "", map[string]string{"the field error": `line:error: {"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error"} | line:`}, places[:1], openAIEnd),
+		product(newLlama, "provider/error", "", map[string]string{"a wrapped error": `data:{"error":{"code":500,"message":"it failed","type":"server_error"}}`}, places, openAIEnd),
+		product(vLLM, "provider/error", "", map[string]string{"a wrapped error": `data:{"error":{"message":"it failed","type":"InternalServerError","param":null,"code":500}}`}, places, openAIEnd[:2]),
+		product(oldVLLM, "provider/error", "", map[string]string{"a bare error": `data:{"object":"error","message":"it failed","type":"BadRequestError","param":null,"code":400}`}, places, openAIEnd),
+		product(fastChat, "provider/error", "", map[string]string{"error_code": `data:{"text":"**NETWORK ERROR DUE TO HIGH TRAFFIC**","error_code":50001}`}, places, openAIEnd),
+		product(tgi, "provider/error", "", map[string]string{"a text": `data:{"error":"Incomplete generation stream","error_type":"incomplete_generation_stream"}`, "a status": `data:{"error":{"message":"it failed","http_status_code":424}}`}, places, openAIEnd[:2]),
+		product(tgi, "provider/overloaded", "", map[string]string{"overload": `data:{"error":"Model is overloaded","error_type":"overloaded"}`}, places[:2], openAIEnd[:1]),
+		product(lmStudio, "provider/error", "", map[string]string{"an event named error": `line:event: error | data:{"error":{"message":"Compute error."},"message":"Compute error."}`, "a bare one": `line:event: error | data:{"message":"The model has crashed"}`}, places, openAIEnd),
+		product(openRouter, "provider/error", "", map[string]string{
+			"beside a choice": `data:{"id":"c","model":"m","error":{"code":502,"message":"it failed"},"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error"}]}`,
+			"in a choice":     chunk(`{"index":0,"delta":{"content":""},"finish_reason":"stop","error":{"code":502,"message":"it failed"}}`),
+			"finish error":    chunk(`{"index":0,"delta":{},"finish_reason":"error"}`),
+		}, places[:2], openAIEnd[:1]),
+		plain(
+			streamFault{name: "an empty answer in place of an error", source: liteLLM, says: "start | finish:stop | done", want: "provider/empty"},
+			streamFault{name: "comments", source: openRouter, says: "line:: OPENROUTER PROCESSING | line: | start | text:Hello world. | line:: OPENROUTER PROCESSING | line: | finish:stop | done", meant: "Hello world."},
+			streamFault{name: "events without choices", source: azure, says: `data:{"choices":[],"prompt_filter_results":[{"prompt_index":0}]} | text:Hello world. | ` + chunk(`{"index":0,"content_filter_offsets":{"check_offset":5},"finish_reason":null}`) + ` | finish:stop | done`, meant: "Hello world."},
+			streamFault{name: "a filter that failed", source: azure, says: "start | text:Hello world. | " + chunk(`{"index":0,"delta":{},"finish_reason":"stop","content_filter_result":{"error":{"code":"content_filter_error","message":"not filtered"}}}`) + " | done", meant: "Hello world."},
+			streamFault{name: "filtered", source: azure, says: "start | text:Hello  | finish:content_filter | done", want: "provider/refused"},
+			streamFault{name: "only the formal end", source: network, says: "start | text:Hello | done", want: "stream/truncated", kept: "Hello"},
+			streamFault{name: "the text once more", source: proxy, says: "start | text:Hello world. | " + chunk(`{"index":0,"message":{"content":"Hello world."},"finish_reason":"stop"}`) + " | done", meant: "Hello world."},
+			streamFault{name: "another text at the end", source: proxy, says: "start | text:Hello  | " + chunk(`{"index":0,"message":{"content":"Hello world."},"finish_reason":"stop"}`) + " | finish:stop | done", want: "stream/truncated", kept: "Hello "},
+			streamFault{name: "messages as deltas", source: proxy, says: chunk(`{"index":0,"message":{"content":"Hello "}}`) + " | " + chunk(`{"index":0,"message":{"content":"world."}}`) + " | finish:stop | done", meant: "Hello world."},
+			streamFault{name: "parts", source: proxy, says: "start | " + chunk(`{"index":0,"delta":{"content":[{"type":"text","text":"Hello "},{"type":"text","text":"world."}]}}`) + " | finish:stop | done", meant: "Hello world."},
+			streamFault{name: "a finish reason in each chunk", source: proxy, says: chunk(`{"index":0,"delta":{"content":"Hello "},"finish_reason":"stop"}`) + " | later | " + chunk(`{"index":0,"delta":{"content":"world."},"finish_reason":"stop"}`) + " | done", meant: "Hello world."},
+			streamFault{name: "a finish reason in each chunk, cut", source: proxy, says: chunk(`{"index":0,"delta":{"content":"Hello "},"finish_reason":"stop"}`) + " | " + chunk(`{"index":0,"delta":{"content":"wor"},"finish_reason":"stop"}`) + " | do:cut", want: "stream/truncated"},
+			streamFault{name: "text 10 s after the finish reason", source: proxy, says: "start | text:Hello  | finish:stop | later | text:world. | done", meant: "Hello world."},
+			streamFault{name: "silence after the finish reason", source: proxy, says: "start | text:Hello  | finish:stop | do:stall | stall", want: "stream/stalled", kept: "Hello "},
+			streamFault{name: "an error that is none", source: proxy, says: `data:{"id":"c","error":"","choices":[{"index":0,"delta":{"content":"Hello world."}}]} | finish:stop | done`, meant: "Hello world."},
+			streamFault{name: "another choice", source: proxy, says: "start | text:Hello world. | " + chunk(`{"index":1,"delta":{"content":"no"}}`) + " | finish:stop | done", meant: "Hello world."},
+		),
+		product(proxy, "stream/truncated", "Hello world.", map[string]string{
+			"choices of another kind":    `data:{"id":"c","choices":{"index":0,"delta":{"content":"lost "}}}`,
+			"a delta of another kind":    chunk(`{"index":0,"delta":"lost "}`),
+			"content that is a number":   chunk(`{"index":0,"delta":{"content":7}}`),
+			"content that is an object":  chunk(`{"index":0,"delta":{"content":{"text":"lost "}}}`),
+			"tool calls of another kind": chunk(`{"index":0,"delta":{"content":"lost ","tool_calls":"x"}}`),
+			"an object of another kind":  `data:{"status":"ok"}`,
+		}, []string{"start | text:Hello  | @ | text:world. | finish:stop | $"}, []string{"done", "do:cut"}),
+		product(proxy, "", "", map[string]string{
+			"a text": `"usage":"9"`, "a list": `"usage":[9,3]`, "texts": `"usage":{"prompt_tokens":"9","completion_tokens":"3"}`, "floats": `"usage":{"prompt_tokens":9.0,"completion_tokens":3.0}`,
+			"below zero": `"usage":{"prompt_tokens":-9,"completion_tokens":-3}`, "details of another kind": `"usage":{"prompt_tokens":9,"completion_tokens":3,"prompt_tokens_details":[]}`,
+			"a model of another kind": `"model":7`, "an id of another kind": `"id":{}`,
+		}, []string{`start | text:Hello world. | data:{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],@} | $`}, []string{"done"}),
+	)
+}
+
+// anthropicFaults are those that only the messages of Anthropic can have.
+func anthropicFaults() []streamFault {
+	var all []streamFault
+	for _, e := range []struct{ word, want string }{{"api_error", "provider/error"}, {"overloaded_error", "provider/overloaded"}, {"rate_limit_error", "provider/rate-limited"}, {"timeout_error", "provider/error"}, {"invalid_request_error", "provider/error"}} {
+		event := `data:{"type":"error","error":{"type":"` + e.word + `","message":"it failed"}}`
+		all = append(all, product(messages, e.want, "", map[string]string{e.word: event, e.word + " with its name": "line:event: error | " + event, e.word + " without a type": `data:{"error":{"type":"` + e.word + `","message":"it failed"}}`}, places, []string{"done", "do:cut"})...)
+	}
+	return slices.Concat(all,
+		product(proxy, "", "", map[string]string{
+			"a text": `"3"`, "a list": `[3]`, "a number": `3`, "texts": `{"output_tokens":"3"}`, "floats": `{"output_tokens":3.0}`, "below zero": `{"output_tokens":-3}`,
+			"parts of another kind": `{"output_tokens":3,"cache_read_input_tokens":[]}`, "nothing": `null`,
+		}, []string{`start | text:Hello world. | data:{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":@} | $`}, []string{"done", "do:cut"}),
+		product(proxy, "stream/truncated", "Hello world.", map[string]string{
+			"a text that is a number": `data:{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":7}}`,
+			"a delta that is a text":  `data:{"type":"content_block_delta","index":0,"delta":"lost "}`,
+			"an object without type":  `data:{"status":"ok"}`,
+		}, []string{"start | text:Hello  | @ | text:world. | finish:stop | $"}, []string{"done", "do:cut"}),
+		plain(
+			streamFault{name: "only the formal end", source: network, says: "start | text:Hello | done", want: "stream/truncated", kept: "Hello"},
+			streamFault{name: "pings", source: messages, says: `line:event: ping | data:{"type":"ping"} | start | text:Hello world. | data:{"type":"ping"} | finish:stop | done`, meant: "Hello world."},
+			streamFault{name: "events of a later version", source: messages, says: `start | data:{"type":"summary_start","summary":{}} | text:Hello world. | finish:stop | done`, meant: "Hello world."},
+			streamFault{name: "text 10 s after the stop reason", source: proxy, says: "start | text:Hello  | finish:stop | later | text:world. | done", meant: "Hello world."},
+			streamFault{name: "silence after the stop reason", source: proxy, says: "start | text:Hello  | finish:stop | do:stall | stall", want: "stream/stalled", kept: "Hello "},
+			streamFault{name: "an empty answer", source: liteLLM, says: "start | finish:stop | done", want: "provider/empty"},
+			streamFault{name: "no stop reason", source: proxy, says: `start | text:Hello | data:{"type":"message_delta","delta":{"stop_reason":null},"usage":{"output_tokens":3}} | done`, want: "stream/truncated", kept: "Hello"},
+			streamFault{name: "an unknown stop reason", source: messages, says: "start | text:Hello | finish:pause_turn | done", want: "provider/error"},
+		))
+}
+
+// ollamaFaults are those that only the chat of Ollama can have.
+func ollamaFaults() []streamFault {
+	ends := []string{"do:cut", "finish:stop", "do:abort"}
+	return slices.Concat(
+		product(ollama, "provider/error", "", map[string]string{
+			"a text": `data:{"error":"llama runner process has terminated: exit status 2"}`, "with a status": `data:{"error":"it failed","status":500}`,
+			"beside a message": `data:{"model":"m","message":{"content":"lost"},"error":"it failed","done":false}`, "beside done": `data:{"model":"m","error":"it failed","done":true,"done_reason":"stop"}`,
+			"an object": `data:{"error":{"message":"it failed"}}`,
+		}, places, ends),
+		product(ollama, "provider/context-exceeded", "", map[string]string{"too long": `data:{"error":"the input length exceeds the context length"}`}, places, ends),
+		product(proxy, "", "", map[string]string{
+			"texts": `"prompt_eval_count":"9","eval_count":"3"`, "floats": `"prompt_eval_count":9.0,"eval_count":3.0`, "below zero": `"prompt_eval_count":-9,"eval_count":-3`, "lists": `"prompt_eval_count":[],"eval_count":[]`,
+			"nothing": `"eval_count":null`, "a model of another kind": `"model":7`, "half": `"eval_count":3`, "none": `"created_at":7`,
+		}, []string{`text:Hello world. | data:{"message":{"content":""},"done":true,"done_reason":"stop",@} | $`}, []string{"do:cut", "do:abort"}),
+		product(proxy, "stream/truncated", "Hello world.", map[string]string{
+			"content that is a number":  `data:{"message":{"content":7},"done":false}`,
+			"a message that is a text":  `data:{"message":"lost ","done":false}`,
+			"done of another kind":      `data:{"message":{"content":"lost "},"done":"no"}`,
+			"an object of another kind": `data:{"status":"ok"}`,
+		}, []string{"text:Hello  | @ | text:world. | finish:stop | $"}, []string{"do:cut", "do:abort"}),
+		plain(
+			streamFault{name: "done without a reason", source: "Ollama before 0.1.38: done_reason is missing", says: `text:Hello | data:{"message":{"content":""},"done":true}`, want: "stream/truncated", kept: "Hello"},
+			streamFault{name: "the model was loaded", source: ollama, says: `data:{"message":{"content":""},"done":true,"done_reason":"load"}`, want: "provider/error"},
+			streamFault{name: "an empty answer", source: ollama, says: "finish:stop", want: "provider/empty"},
+			streamFault{name: "an error that is none", source: proxy, says: `data:{"message":{"content":"Hello world."},"error":"","done":false} | finish:stop`, meant: "Hello world."},
+		))
+}
+
+// everyFault are the faults that each dialect can have.
+func everyFault() []streamFault {
+	hurt := product(network, "stream/truncated", "Hello world.", map[string]string{
+		"an event that is cut": `data:{"choices":[{"del`, "a page": "data:<html>502 Bad Gateway</html>", "a word": "data:undefined", "a list": "data:[]", "a number": "data:7",
+		"two objects": `data:{"a":1}{"b":2}`, "a control character": "data:{\"a\":\"\x01\"}", "bytes": "data:\xff\xfe{",
+	}, []string{"start | text:Hello  | @ | text:world. | finish:stop | $", "start | @ | text:Hello world. | finish:stop | $"}, []string{"done", "done | do:cut"})
+	ends := product(network, "stream/truncated", "", map[string]string{"nothing": "", "a piece": "text:Hello ", "two pieces": "text:Hello  | text:world.", "a blank": "text: "},
+		[]string{"start | @ | $", "start | @ | raw:da | $", "start | @ | raw:{\"error\":{\"mess | $", "start | @ | raw:\xe2\x82 | $"}, []string{"do:cut", "do:abort"})
+	fine := product(network, "", "", map[string]string{"the end": "done", "an abort": "done | do:abort", "a cut": "done | do:cut"}, []string{"start | text:Hello world. | finish:stop | @"}, []string{""})
+	split := plain(
+		streamFault{name: "a pair in one event", says: `start | speak:"a\ud83d\ude00b" | finish:stop | done`, meant: "a\U0001F600b"},
+		streamFault{name: "a pair in two events", says: `start | speak:"a\ud83d" | speak:"\ude00b" | finish:stop | done`, meant: "a\U0001F600b"},
+		streamFault{name: "a pair around an empty event", says: `start | speak:"a\ud83d" | speak:"" | speak:"\ude00b" | finish:stop | done`, meant: "a\U0001F600b"},
+		streamFault{name: "an escape before a pair", says: `start | speak:"\"\\\/\b\f\n\r\t\u00e9\ud83d" | speak:"\ude00" | finish:stop | done`, meant: "\"\\/\b\f\n\r\t\u00e9\U0001F600"},
+		streamFault{name: "a first half alone", says: `start | speak:"a\ud83d" | speak:"b" | finish:stop | done`, want: "stream/truncated", kept: "a\uFFFDb"},
+		streamFault{name: "a second half alone", says: `start | speak:"a" | speak:"\ude00b" | finish:stop | done`, want: "stream/truncated", kept: "a\uFFFDb"},
+		streamFault{name: "a first half at the end", says: `start | speak:"a\ud83d" | finish:stop | done`, want: "stream/truncated", kept: "a"},
+		streamFault{name: "a byte of no character", says: "start | speak:\"a\xffb\" | finish:stop | done", want: "stream/truncated", kept: "a\uFFFDb"},
+		streamFault{name: "a character that is cut", says: "start | speak:\"a\xf0\x9f\" | finish:stop | done", want: "stream/truncated", kept: "a"},
+	)
+	for _, c := range []string{"é", "€", "\U0001F600"} {
+		for i := 1; i < len(c); i++ {
+			split = append(split, streamFault{name: fmt.Sprintf("%q after %d bytes", c, i), says: fmt.Sprintf("start | speak:\"a%s\" | speak:\"%sb\" | finish:stop | done", c[:i], c[i:]), meant: "a" + c + "b"})
+		}
+	}
+	for i := range split {
+		split[i].source = "servers that detokenize token by token: a token may be a part of a character"
+	}
+	return slices.Concat(hurt, ends, fine, split)
+}
+
+// steps makes a transcript of what a fault says. More is what the server waits
+// for at the step later.
+func (k talk) steps(says string) (tr wiretest.Transcript, more chan struct{}) {
+	tr = k.says()
+	data := func(s string) string {
+		if k.media == "text/event-stream" {
+			return "data: " + s + "\n\n"
+		}
+		return s + "\n"
+	}
+	for _, step := range strings.Split(says, " | ") {
+		word, rest, _ := strings.Cut(step, ":")
+		send := ""
+		switch word {
+		case "start":
+			send = k.start
+		case "text":
+			send = k.text(rest)
+		case "speak":
+			const mark = "a-text-that-stands-for-another"
+			send = strings.Replace(k.text(mark), quoted(mark), rest, 1)
+		case "finish":
+			send = k.finish(rest)
+		case "done":
+			send = k.end
+		case "data":
+			send = data(rest)
+		case "line":
+			send = rest + "\n"
+		case "raw":
+			send = rest
+		case "do":
+			tr.Steps = append(tr.Steps, wiretest.Step{Do: rest})
+		case "later":
+			more = make(chan struct{})
+			tr.Steps[len(tr.Steps)-1].Until = more
+		}
+		if send != "" {
+			tr.Steps = append(tr.Steps, wiretest.Step{Send: send})
+		}
+	}
+	return tr, more
+}
+
+// faultsOf are the faults of a dialect.
+func faultsOf(dialect string) []streamFault {
+	own := map[string]func() []streamFault{"openai-chat": openAIFaults, "anthropic-messages": anthropicFaults, "ollama-chat": ollamaFaults}
+	return append(own[dialect](), everyFault()...)
+}
+
+// LLM-013 to LLM-015, LLM-055: every stream comes to the answer that its server
+// meant or to a typed error, for who sees the pieces and for who does not. One
+// attempt is one request. The usage is what the server stated, or marked. A
+// tolerant plugin says of each answer that may have lost a part that it may.
+func TestStreamWall(t *testing.T) {
+	for _, dialect := range dialects() {
+		faults := faultsOf(dialect)
+		assert.GreaterOrEqual(t, len(faults), 150, dialect)
+		t.Logf("%s: %d faults", dialect, len(faults))
+		for _, whole := range []string{"", "{:tolerant true}"} {
+			for _, watched := range []bool{false, true} {
+				t.Run(fmt.Sprint(dialect, whole, watched), func(t *testing.T) {
+					t.Parallel()
+					r := newRig(t, dialect, "", whole)
+					for _, f := range faults {
+						r.meets(t, talks()[dialect], f, whole != "", watched)
+					}
+				})
+			}
+		}
+	}
+}
+
+func (r *rig) meets(t *testing.T, k talk, f streamFault, tolerant, watched bool) {
+	tr, more := k.steps(f.says)
+	asked := len(r.server.Requests())
+	r.server.Then(tr)
+	if more != nil && tolerant {
+		return // it does not wait that long
+	}
+	if more != nil {
+		go func() {
+			r.clock.Wait(t, stall)
+			r.clock.Advance(10 * time.Second)
+			close(more)
+		}()
+	}
+	if strings.HasSuffix(f.says, "stall") {
+		go r.clock.Fire(t, map[bool]time.Duration{true: 2 * time.Second, false: stall}[tolerant])
+	}
+	var o outcome
+	if watched {
+		o = r.ask(t.Context(), "model/chat", hello, "", nil)
+	} else {
+		response, err := r.Do(t.Context(), sdktest.Call{Capability: r.id, Intent: "model/chat", Input: edn.MustRead(hello)})
+		require.NoError(t, err, f.name)
+		_, o.err = contract.CheckResponse(response, contract.ResultRules{})
+		o.response = response
+	}
+	require.Len(t, r.server.Requests(), asked+1, "%s: one request", f.name)
+	usage, meta := o.response.Key("result").Key("usage"), o.response.Key("invoke/meta")
+	text, _ := o.response.Key("result").Key("out").Key("text").AsString()
+	want, lossy := f.meant, false
+	if f.want == "" && want == "" {
+		want = "Hello world."
+	}
+	if tolerant && f.kept != "" {
+		want, lossy = f.kept, true
+	}
+	if want == "" {
+		if assert.NotNil(t, o.err, "%s: accepted %q", f.name, text) {
+			assert.Equal(t, f.want, o.err.Type, "%s: %s", f.name, o.err)
+		}
+	} else if f.want != "" && !lossy {
+		if assert.NotNil(t, o.err, "%s: accepted %q", f.name, text) {
+			assert.Equal(t, f.want, o.err.Type, "%s: %s", f.name, o.err)
+		}
+	} else if assert.Nil(t, o.err, "%s: %v", f.name, o.err) {
+		assert.Equal(t, want, text, f.name)
+		if f.want != "stream/stalled" {
+			assert.Equal(t, lossy, meta.Key("quality").Key("degraded?").Truthy(), f.name)
+		}
+		if usage.Key("tokens-mark").String() == ":exact" {
+			assert.Equal(t, "9 3", usage.Key("tokens-in").String()+" "+usage.Key("tokens-out").String(), f.name)
+		}
+	}
+	if !usage.IsNil() {
+		assert.Contains(t, []string{":exact", ":estimated", ":at-least"}, usage.Key("tokens-mark").String(), f.name)
+	}
+	if watched && o.err == nil {
+		assert.Equal(t, text, o.text, "%s: the pieces are the text", f.name)
+	}
+}
