@@ -42,7 +42,7 @@ func malformedChecks() []Check {
 		check("core/malformed/not-a-map", "a request that is not a map", payload2,
 			func(s *spoiled) { s.Request.Body = []byte("[1,2,3]") }), // the comma is white space in EDN
 		check("core/malformed/deep", "a request nested beyond the limit", payload1, (*spoiled).nest),
-		check("core/malformed/utf-8", "a request with a text that is not UTF-8", payload1,
+		check("core/malformed/invalid-text", "a request with a text that is not UTF-8", payload1,
 			func(s *spoiled) { s.beside("\"\xff\"") }),
 		check("core/malformed/number", "a request with a number that is not a value, such as NaN", payload1,
 			func(s *spoiled) { s.beside(notNumber[s.encoding]) }),
