@@ -74,7 +74,14 @@ const oneAnswer = `:task/call {:input {:text "What is ACID?"}} :task/result {:ou
 // grades.
 func TestJudgeAsksThroughTheHost(t *testing.T) {
 	t.Parallel()
-	w := graders(t, "", verdictOf("4"))
+	w := graders(t, `
+intent "model/chat" {
+  in          = "req/chat"
+  out         = "res/chat"
+  candidates  = ["llm/judge"]
+  temperature = 0.7
+}
+`, verdictOf("4"))
 	got := w.run("act", "eval/grade", "{"+oneAnswer+"}", "--edn")
 	require.Equal(t, 0, got.code, got.stdout+got.stderr)
 	response := got.value(t)
