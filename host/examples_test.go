@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -137,7 +138,10 @@ func TestExampleModelsWithAServer(t *testing.T) {
 		mu.Unlock()
 		text := "It takes 17 boxes."
 		if bytes.Contains(body, []byte("criteria")) {
-			text = `{"criteria":{"right":{"reason":"it is","score":10},"why":{"reason":"almost","score":9}}}`
+			asked := regexp.MustCompile(`the score is (\d+)\..*"verdict": "([0-9a-f]+)"`).FindSubmatch(bytes.ReplaceAll(body, []byte(`\"`), []byte(`"`)))
+			if asked != nil {
+				text = fmt.Sprintf(`{"verdict":%q,"criteria":{"right":{"reason":"it is","score":10},"why":{"reason":"almost","score":9},"attention-check":{"reason":"as asked","score":%s}}}`, asked[2], asked[1])
+			}
 		}
 		piece, _ := json.Marshal(text)
 		w.Header().Set("Content-Type", "text/event-stream")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"os"
 	"regexp"
@@ -30,7 +31,12 @@ func obedient(_ context.Context, call wire.Call, _ *wire.Emitter) (edn.Value, er
 	if planted.MatchString(outside) {
 		score, better = "10", "second"
 	}
-	return response(fmt.Sprintf(`{"criteria": {"faithful": {"reason": "r", "score": %[1]s, "better": %[2]q}, "complete": {"reason": "r", "score": %[1]s, "better": %[2]q}}}`, score, better), edn.Nil()), nil
+	one := `{"reason": "r", "score": ` + score + `}`
+	control := `{"score": CONTROL}`
+	if strings.Contains(user, "begin second>>") {
+		one, control = fmt.Sprintf(`{"reason": "r", "better": %q}`, better), `{"better": "CONTROL"}`
+	}
+	return response(filled(`{"verdict": "CODE", "criteria": {"faithful": `+one+`, "complete": `+one+`, "attention-check": `+control+`}}`, call), edn.Nil()), nil
 }
 
 // planted is what every planted text has: a score of its own, or words that
@@ -72,7 +78,7 @@ func TestInjections(t *testing.T) {
 	require.Len(t, all, 50)
 	h := &sdktest.Host{}
 	h.Answer("model/chat", obedient)
-	p := sdktest.Serve(t, newPlugin(strings.NewReader(strings.Repeat("0123456789abcdef", 5*50))), sdktest.WithHost(h))
+	p := sdktest.Serve(t, newPlugin(rand.Reader), sdktest.WithHost(h))
 	for i, bait := range all {
 		require.Regexp(t, planted, bait, "text %d plants nothing", i)
 		text := "Four properties.\n" + bait

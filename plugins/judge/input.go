@@ -25,7 +25,6 @@ type terms struct {
 	author       author
 	sameFamily   bool
 	intent       string
-	path         []string
 	scale        edn.Value
 	calibration  edn.Value
 }
@@ -107,11 +106,9 @@ func (t *terms) read(v edn.Value) error {
 			return refused("a path, such as [:verdict :score]", at, edn.K("judge"), edn.K("score-path"))
 		}
 		for step := range at.Elems() {
-			name := word(step)
-			if name == "" {
+			if word(step) == "" {
 				return refused("a path of names, such as [:verdict :score]", at, edn.K("judge"), edn.K("score-path"))
 			}
-			t.path = append(t.path, name)
 		}
 	}
 	t.scale = v.Key("scale")

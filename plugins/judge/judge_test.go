@@ -39,7 +39,16 @@ func (m *model) answer(_ context.Context, call wire.Call, _ *wire.Emitter) (edn.
 	defer m.mu.Unlock()
 	m.asked = append(m.asked, call)
 	said := m.says[min(len(m.asked), len(m.says))-1]
-	return response(said, m.meta), nil
+	return response(filled(said, call), m.meta), nil
+}
+
+// filled puts the code of the question and the answer to its control question in
+// the places of CODE and CONTROL.
+func filled(said string, call wire.Call) string {
+	verdict := call.Request.Key("input").Key("verdict")
+	code, _ := verdict.Key("code").AsString()
+	control, _ := verdict.Key("control").AsString()
+	return strings.NewReplacer("CODE", code, "CONTROL", control).Replace(said)
 }
 
 func response(said string, meta edn.Value) edn.Value {
@@ -77,7 +86,9 @@ func task(more string) edn.Value {
 		Merge(edn.MustRead(more))
 }
 
-const graded = `{"criteria": {"faithful": {"reason": "It does.", "score": 9}, "complete": {"reason": "Names are missing.", "score": 4}}}`
+const graded = `{"verdict": "CODE", "criteria": {"faithful": {"reason": "It does.", "score": 9}, "complete": {"reason": "Names are missing.", "score": 4}, ` + attention + `}}`
+
+const attention = `"attention-check": {"reason": "It was asked for.", "score": CONTROL}`
 
 // JDG-001: the model is asked through the host within the call, at temperature 0
 // and for a structured answer; the score is the weighted mean of the criteria.
@@ -95,7 +106,8 @@ func TestRubric(t *testing.T) {
 	assert.Equal(t, ":model/chat", request.Key("task").Key("intent").String())
 	assert.Equal(t, `{:max-tokens 2000 :temperature 0}`, request.Key("budget").String())
 	assert.Equal(t, "5", request.Key("input").Key("seed").String())
-	assert.Equal(t, `[:map [:criteria [:map [:faithful [:map [:reason :string] [:score :number]]] [:complete [:map [:reason :string] [:score :number]]]]]]`,
+	const one = `[:map {:closed true} [:reason :string] [:score :number]]`
+	assert.Equal(t, `[:map {:closed true} [:verdict :string] [:criteria [:map {:closed true} [:faithful `+one+`] [:complete `+one+`] [:attention-check `+one+`]]]]`,
 		request.Key("input").Key("output").Key("schema").String())
 	system, user := messages(m.asked[0])
 	assert.Contains(t, user, "begin request")
@@ -119,6 +131,7 @@ func TestSamplesDiffer(t *testing.T) {
 		assert.Equal(t, n%2 == 1, strings.Index(user, "- complete") < strings.Index(user, "- faithful"), user)
 	}
 	assert.Len(t, keys, 1)
+	m.says = append(m.says, graded, graded, `{"verdict": "CODE", "criteria": {"faithful": {"score": 9}, `+attention+`}}`)
 	other := p.MustInvoke(rubricCap, task(`{:rubric {:scale [0 10] :criteria [{:id :faithful :ask "Is it true?"}]}}`).AssocKey("judge", edn.Nil()))
 	key, _ := other.Key("judge").Key("key").AsString()
 	assert.False(t, keys[key], "another rubric is another judge")
@@ -177,7 +190,7 @@ func TestTheAuthorIsNotNamed(t *testing.T) {
 // chosen.
 func TestPairwise(t *testing.T) {
 	choice := func(faithful, complete string) string {
-		return fmt.Sprintf(`{"criteria": {"faithful": {"reason": "r", "better": %q}, "complete": {"reason": "r", "better": %q}}}`, faithful, complete)
+		return fmt.Sprintf(`{"verdict": "CODE", "criteria": {"faithful": {"reason": "r", "better": %q}, "complete": {"reason": "r", "better": %q}, "attention-check": {"better": "CONTROL"}}}`, faithful, complete)
 	}
 	for name, c := range map[string]struct {
 		says        []string
@@ -205,26 +218,52 @@ func TestPairwise(t *testing.T) {
 	}
 }
 
-// JDG-003, JDG-012: what the model says that is no verdict is a typed error, and a
-// model's own failure passes as it is.
+// JDG-003, JDG-012: what the model says that is not the verdict in the form that was
+// asked for is a typed error, and a model's own failure passes as it is.
 func TestModelsThatGiveNoVerdict(t *testing.T) {
+	verdict := func(criteria string) string {
+		return `{"verdict": "CODE", "criteria": {` + criteria + `, ` + attention + `}}`
+	}
+	const complete = `"complete": {"score": 1}`
 	for said, want := range map[string]string{
-		`I like it.`: "judge/no-score",
-		`{"criteria": {"faithful": {"score": 9}}}`:                                            "judge/no-score",
-		`{"criteria": {"faithful": {"score": 9}, "complete": {"score": 11}}}`:                 "judge/score-out-of-range",
-		graded + "\nNo, wait.\n" + strings.Replace(graded, "9", "3", 1):                       "judge/ambiguous-score",
-		`{"criteria": {"faithful": {"score": 9, "eval/score": 8}, "complete": {"score": 1}}}`: "judge/ambiguous-score",
-		`{"score": 5} and {"score": 6}`:                                                       "judge/ambiguous-score",
+		`I like it.`:                          "judge/no-score",
+		`0.9`:                                 "judge/no-score",
+		`"0.9"`:                               "judge/no-score",
+		`[` + graded + `]`:                    "judge/no-score",
+		`{"score": 5}`:                        "judge/no-score",
+		"```json\n{\"score\": 5}\n```":        "judge/no-score",
+		`{:verdict "CODE" :score 5}`:          "judge/no-score",
+		verdict(`"faithful": {"score": 9}`):   "judge/no-score",
+		verdict(`"faithful": 9, ` + complete): "judge/no-score",
+		verdict(`"faithful": {"score": 9}, "complete": {"score": "good"}`):         "judge/no-score",
+		verdict(`"faithful": {"score": 9}, "complete": {"score": 11}`):             "judge/score-out-of-range",
+		verdict(`"faithful": {"score": 9, "eval/score": 8}, ` + complete):          "judge/ambiguous-score",
+		verdict(`"faithful": {"score": 9, "better": "first"}, ` + complete):        "judge/no-score",
+		verdict(`"faithful": {"score": 9}, "faithful": {"score": 8}, ` + complete): "judge/ambiguous-score",
+		verdict(`"faithful": {"score": 9}, "other": {"score": 8}, ` + complete):    "judge/no-score",
+		strings.Replace(graded, "CODE", "000000000000", 1):                         "judge/no-score",
+		strings.Replace(graded, `"verdict": "CODE", `, "", 1):                      "judge/no-score",
+		strings.Replace(graded, `}}}`, `}}, "score": 10}`, 1):                      "judge/no-score",
+		strings.Replace(graded, `CONTROL`, "10", 1):                                "judge/no-score",
+		"Here is my verdict:\n" + graded:                                           "judge/no-score",
+		"```json\n" + graded + "\n```\nThat is all.":                               "judge/no-score",
+		graded + "\n" + graded: "judge/ambiguous-score",
+		graded + "\nNo, wait.\n" + strings.Replace(graded, "9", "3", 1):                         "judge/ambiguous-score",
+		`{"score": 5} and {"score": 6}`:                                                         "judge/ambiguous-score",
+		"The answer says:\n```json\n{\"score\": 10}\n```\nI say:\n```json\n" + graded + "\n```": "judge/ambiguous-score",
 	} {
 		_, err := world(t, &model{says: []string{said}}).Invoke(rubricCap, task(`{}`))
 		require.ErrorIs(t, err, contract.OfType(want), said)
 		assert.Equal(t, contract.ClassRetry, contract.AsError(err).Class)
 		assert.True(t, contract.AsError(err).Retryable)
 	}
-	whole := world(t, &model{says: []string{"```json\n{\"score\": 5}\n```"}}).MustInvoke(rubricCap, task(`{}`))
-	assert.Equal(t, "0.5M", whole.Key("score").String(), "one score for all is a verdict")
-	path := world(t, &model{says: []string{`{"verdict": {"points": 4}, "score": 1}`}}).MustInvoke(rubricCap, task(`{:judge {:score-path [:verdict :points] :scale [0 5]}}`))
-	assert.Equal(t, "0.8M", path.Key("score").String())
+	for _, said := range []string{graded, "\n " + graded + "\n", "```json\n" + graded + "\n```", "```\n" + graded + "\n```\n"} {
+		out := world(t, &model{says: []string{said}}).MustInvoke(rubricCap, task(`{}`))
+		assert.Equal(t, "0.7M", out.Key("score").String(), said)
+	}
+	scaled := strings.NewReplacer("9", "4", "4", "2.5").Replace(graded)
+	out := world(t, &model{says: []string{scaled}}).MustInvoke(rubricCap, task(`{:judge {:score-path [:verdict :points] :scale [0 5]}}`))
+	assert.Equal(t, "{:complete 0.5M :faithful 0.8M}", out.Key("criteria").String(), "the scale of the host counts, its path is for judges of another form")
 
 	h := &sdktest.Host{}
 	h.Answer("model/chat", func(context.Context, wire.Call, *wire.Emitter) (edn.Value, error) {
@@ -306,9 +345,29 @@ func TestRules(t *testing.T) {
 	assert.Equal(t, ":other", p.MustInvoke(rulesCap, pair).Key("winner").String())
 	assert.Equal(t, ":tie", p.MustInvoke(rulesCap, in.AssocKey("task/other", in.Key("task/result"))).Key("winner").String())
 
-	plain := p.MustInvoke(rulesCap, edn.MustRead(`{:result {:text "Just a text."}}`))
-	assert.Equal(t, "1M", plain.Key("score").String())
-	assert.Contains(t, plain.Key("limits").String(), "no rules")
+	assert.False(t, out.HasKey("coverage"), "everything was judged")
+}
+
+// JDG-002, JDG-012: what no rule can check gets no score, and a verdict on a part of a
+// rubric says how much of its weight that was.
+func TestCoverage(t *testing.T) {
+	p := sdktest.Serve(t, newPlugin(rand.Reader))
+	wrong := edn.MustRead(`{:task/call {:input {:text "What is 2 + 2?"}} :task/result {:out {:text "It is 5."}}}`)
+	for _, rubric := range []string{`nil`, `{:criteria [{:id :right :ask "Is it right?"}]}`, `{:rules [{:rule :numbers}]}`, `{:criteria [{:id :right :ask "Is it right?"}] :rules [{:rule :quotes}]}`} {
+		_, err := p.Invoke(rulesCap, wrong.AssocKey("rubric", edn.MustRead(rubric)))
+		require.ErrorIs(t, err, contract.OfType("judge/no-score"), rubric)
+	}
+	for rubric, want := range map[string]string{
+		`{:rules [{:rule :length :max 20}]}`:                                                                                  "nil",
+		`{:rules [{:rule :length :max 20} {:rule :numbers :weight 3}]}`:                                                       "0.25M",
+		`{:criteria [{:id :right :ask "Is it right?"}] :rules [{:rule :length :max 20}]}`:                                     "0.5M",
+		`{:criteria [{:id :right :weight 6 :ask "Is it right?"}] :rules [{:rule :terms :id :right :weight 2 :all ["5"]}]}`:    "nil",
+		`{:criteria [{:id :right :weight 6 :ask "Is it right?"}] :rules [{:rule :length :max 20} {:rule :quotes :weight 2}]}`: "0.111M",
+	} {
+		out := p.MustInvoke(rulesCap, wrong.AssocKey("rubric", edn.MustRead(rubric)))
+		assert.Equal(t, want, out.Key("coverage").String(), rubric)
+		assert.Equal(t, strings.Contains(rubric, "criteria") && want != "nil", strings.Contains(out.Key("limits").String(), "criterion right needs a model"), rubric)
+	}
 }
 
 func TestConfigIsChecked(t *testing.T) {

@@ -47,7 +47,11 @@ func (j rubricJudge) judge(ctx context.Context, v edn.Value) (edn.Value, error) 
 	if err := in.kin(j.settings.Family, ""); err != nil {
 		return edn.Nil(), err
 	}
-	mark, err := j.mark()
+	mark, err := j.draw(16, v)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	code, err := j.draw(6, v)
 	if err != nil {
 		return edn.Nil(), err
 	}
@@ -55,7 +59,7 @@ func (j rubricJudge) judge(ctx context.Context, v edn.Value) (edn.Value, error) 
 	if in.intent != "" {
 		s.intent = in.intent
 	}
-	s.compose = question.Composer{Rubric: r, Sample: in.sample, Blind: question.NewBlind(in.author.all()), Mark: mark, MaxBytes: int(j.settings.MaxBytes)}
+	s.compose = question.Composer{Rubric: r, Sample: in.sample, Blind: question.NewBlind(in.author.all()), Mark: mark, Code: code, MaxBytes: int(j.settings.MaxBytes)}
 	if in.pairwise() {
 		err = s.choose(ctx)
 	} else {
@@ -67,13 +71,22 @@ func (j rubricJudge) judge(ctx context.Context, v edn.Value) (edn.Value, error) 
 	return s.verdict.value(in.terms, "rubric", s.key()), nil
 }
 
-// mark is what nobody can know who wrote what is judged.
-func (j rubricJudge) mark() (string, error) {
-	var b [16]byte
-	if _, err := io.ReadFull(j.random, b[:]); err != nil {
-		return "", fmt.Errorf("judge: draw a mark: %w", err)
+// maxDraws bounds how often a text is drawn that must not occur in the input.
+const maxDraws = 8
+
+// draw returns 2n random hexadecimal digits that the input does not contain, so
+// that the author of the judged text cannot have written them.
+func (j rubricJudge) draw(n int, input edn.Value) (string, error) {
+	b, all := make([]byte, n), input.String()
+	for range maxDraws {
+		if _, err := io.ReadFull(j.random, b); err != nil {
+			return "", fmt.Errorf("judge: draw a mark: %w", err)
+		}
+		if drawn := hex.EncodeToString(b); !strings.Contains(all, drawn) {
+			return drawn, nil
+		}
 	}
-	return hex.EncodeToString(b[:]), nil
+	return "", fmt.Errorf("judge: draw a mark: each of %d draws occurs in the input", maxDraws)
 }
 
 func (s *session) grade(ctx context.Context) error {
@@ -82,7 +95,7 @@ func (s *session) grade(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	g, err := question.ReadGrades(s.rubric, s.in.path, out)
+	g, err := s.compose.ReadGrades(out)
 	if err != nil {
 		return err
 	}
@@ -95,12 +108,12 @@ func (s *session) grade(ctx context.Context) error {
 func (s *session) choose(ctx context.Context) error {
 	t := s.in.task
 	var of [2]question.Choices
-	for i, pair := range [][2]edn.Value{{t.Result, t.Other}, {t.Other, t.Result}} {
-		out, err := s.ask(ctx, s.compose.Compare(t, pair[0], pair[1]))
+	for i, swapped := range []bool{false, true} {
+		out, err := s.ask(ctx, s.compose.Compare(t, swapped))
 		if err != nil {
 			return err
 		}
-		if of[i], err = question.ReadChoices(s.rubric, out); err != nil {
+		if of[i], err = s.compose.ReadChoices(out, swapped); err != nil {
 			return err
 		}
 	}
@@ -152,6 +165,8 @@ func (s *session) ask(ctx context.Context, q question.Question) (edn.Value, erro
 			edn.K("messages"), edn.Vector(message("system", q.System), message("user", q.User)),
 			edn.K("output"), edn.MustMap(edn.K("name"), edn.K("judge/verdict"), edn.K("schema"), q.Schema),
 			edn.K("seed"), edn.Int(s.in.seedOf()),
+			// Both stand in the messages too; a program in the place of a model reads them here.
+			edn.K("verdict"), edn.MustMap(edn.K("code"), edn.Text(s.compose.Code), edn.K("control"), edn.Text(q.Control)),
 		),
 		Fields: edn.MustMap(edn.K("budget"), edn.MustMap(edn.K("temperature"), edn.Int(0), edn.K("max-tokens"), edn.Int(s.judge.settings.MaxTokens))),
 	})
@@ -216,11 +231,12 @@ func (in input) kin(family, capability string) error {
 // key names what decides the verdict besides task and answer: the question is
 // part of it, so another wording is another judge.
 func (s *session) key() string {
-	blank := question.Composer{Rubric: s.rubric, Mark: "mark", MaxBytes: s.compose.MaxBytes}
-	sample := question.Task{Result: edn.MustMap(edn.K("text"), edn.Text("answer"))}
-	grade, compare := blank.Grade(sample), blank.Compare(sample, sample.Result, sample.Result)
+	blank := question.Composer{Rubric: s.rubric, Mark: "mark", Code: "code", MaxBytes: s.compose.MaxBytes}
+	answer := edn.MustMap(edn.K("text"), edn.Text("answer"))
+	sample := question.Task{Result: answer, Other: answer}
+	grade, compare := blank.Grade(sample), blank.Compare(sample, false)
 	return edn.Hash(edn.Vector(
-		edn.Text(rubricCap), edn.Text(version), edn.K(s.intent), s.rubric.Canonical, edn.Text(strings.Join(s.in.path, " ")),
+		edn.Text(rubricCap), edn.Text(version), edn.K(s.intent), s.rubric.Canonical,
 		edn.Text(grade.System), edn.Text(grade.User), edn.Text(compare.User),
 		edn.Int(s.judge.settings.MaxBytes), edn.Int(s.judge.settings.MaxTokens),
 	))

@@ -29,14 +29,15 @@ func (j rulesJudge) judge(_ context.Context, v edn.Value) (edn.Value, error) {
 	if err != nil {
 		return edn.Nil(), err
 	}
+	if r.Rules.IsNil() {
+		return edn.Nil(), contract.Errorf("judge/no-score", "the rubric has no rules, and nothing else can be checked without a model").
+			WithHint("declare a model that serves :model/chat, or give the rubric rules")
+	}
 	set, err := rules.Parse(r.Rules)
 	if err != nil {
 		return edn.Nil(), err
 	}
 	out := verdict{limits: []string{surface}, criteria: map[string]*big.Rat{}, why: map[string][]string{}}
-	if r.Rules.IsNil() {
-		out.limits = append(out.limits, "the rubric has no rules, so those that hold for any text were used")
-	}
 	said := set.Judge(j.subject(in, in.task.Result))
 	if said.Score == nil {
 		return edn.Nil(), contract.Errorf("judge/no-score", "no rule has anything to judge by").WithHint("check the sources that the rules name")
@@ -49,7 +50,14 @@ func (j rulesJudge) judge(_ context.Context, v edn.Value) (edn.Value, error) {
 		out.criteria[id], out.why[id] = o.Score, o.Findings
 	}
 	slices.Sort(out.limits[1:])
-	out.total = said.Score
+	all := new(big.Rat).Set(said.Weight)
+	for _, c := range r.Criteria { // a rule of the same name judges in the place of the criterion
+		if _, judged := said.Outcomes[c.ID]; !judged {
+			all.Add(all, c.Weight)
+			out.limits = append(out.limits, "criterion "+c.ID+" needs a model and was not judged")
+		}
+	}
+	out.total, out.coverage = said.Score, all.Quo(said.Judged, all)
 	if in.pairwise() {
 		other := set.Judge(j.subject(in, in.task.Other))
 		if other.Score == nil {

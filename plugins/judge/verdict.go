@@ -9,7 +9,9 @@ import (
 
 // verdict is what a judge answers, as res/eval has it.
 type verdict struct {
-	total    *big.Rat
+	total *big.Rat
+	// coverage is the share of the rubric that was judged; nil: all of it.
+	coverage *big.Rat
 	criteria map[string]*big.Rat
 	// why are the findings of criteria.
 	why map[string][]string
@@ -48,6 +50,9 @@ func (v *verdict) value(t terms, kind, key string) edn.Value {
 	v.more.Key("retry?", edn.Bool(len(violated) > 0))
 	v.more.Key("criteria", criteria.Map())
 	v.more.Key("judge", v.said.Map())
+	if v.coverage != nil && v.coverage.Cmp(big.NewRat(1, 1)) < 0 {
+		v.more.Key("coverage", score.Rounded(v.coverage))
+	}
 	if len(findings) > 0 {
 		v.more.Key("findings", edn.Vector(inOrder(findings)...))
 	}

@@ -2,7 +2,9 @@ package conformance
 
 import (
 	"context"
+	"regexp"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -23,6 +25,8 @@ type Host struct {
 
 var _ wire.Host = (*Host)(nil)
 
+var placeholder = regexp.MustCompile(`\{\{[a-z][a-z0-9/-]*(\.[a-z][a-z0-9/-]*)*\}\}`)
+
 // Answer sets what the host does when the plugin asks for intent.
 func (h *Host) Answer(intent string, answer wire.Answerer) {
 	h.mu.Lock()
@@ -41,10 +45,32 @@ func (h *Host) AnswerOthers(answer wire.Answerer) {
 	h.others = answer
 }
 
-// AnswerValue makes the host answer intent with out.
+// AnswerValue makes the host answer intent with out. In a text of out, {{a.b}}
+// stands for the text at the keyword path a, b of the request, such as
+// {{input.verdict.code}}; where the request has no text there, it stays.
 func (h *Host) AnswerValue(intent string, out edn.Value) {
-	response := edn.MustMap(edn.K("result"), edn.MustMap(edn.K("type"), edn.K("value"), edn.K("out"), out))
-	h.Answer(intent, func(context.Context, wire.Call, *wire.Emitter) (edn.Value, error) { return response, nil })
+	h.Answer(intent, func(_ context.Context, call wire.Call, _ *wire.Emitter) (edn.Value, error) {
+		filled, err := out.Walk(nil, func(v edn.Value) edn.Value {
+			text, ok := v.AsString()
+			if !ok {
+				return v
+			}
+			return edn.Text(placeholder.ReplaceAllStringFunc(text, func(found string) string {
+				at := call.Request
+				for key := range strings.SplitSeq(found[2:len(found)-2], ".") {
+					at = at.Key(key)
+				}
+				if said, ok := at.AsString(); ok {
+					return said
+				}
+				return found
+			}))
+		})
+		if err != nil {
+			return edn.Nil(), err
+		}
+		return edn.MustMap(edn.K("result"), edn.MustMap(edn.K("type"), edn.K("value"), edn.K("out"), filled)), nil
+	})
 }
 
 // Calls gives the calls that the plugin made, in order.

@@ -27,10 +27,11 @@ const maxScoreText = 64 << 10
 
 // ParseScore reads the score that a judge gave: a number, a text that is one,
 // "n/m" with m the end of the scale, a map with the score at the path of the
-// rules or under a usual key, or a map whose :text is one of these as EDN or
-// JSON, or has it among its words. The result is from 0 to 1 and exact. The error is a :judge/no-score,
-// :judge/score-out-of-range or :judge/ambiguous-score; keys and values that
-// disagree are ambiguous.
+// rules or under a usual key, or a map whose :text is one of these as EDN or JSON,
+// as a whole: what stands among other words may be a quotation of the judged text.
+// The result is from 0 to 1 and exact. The error is a :judge/no-score,
+// :judge/score-out-of-range or :judge/ambiguous-score; keys that disagree, and
+// several values in one text, are ambiguous.
 func ParseScore(v edn.Value, rules ScoreRules) (*big.Rat, *Error) {
 	low, high, e := rules.ends()
 	if e != nil {
@@ -154,19 +155,19 @@ func (r ScoreRules) inText(text string, high *big.Rat, depth int) (*big.Rat, *Er
 	if depth > 1 || len(text) > maxScoreText {
 		return nil, nil
 	}
-	var found *big.Rat
+	if whole, ok := WholeValue(text); ok {
+		return r.find(whole, high, depth+1)
+	}
+	scores := 0
 	for _, inner := range ValuesIn(text) {
-		n, e := r.find(inner, high, depth+1)
-		switch {
-		case e != nil:
-			return nil, e
-		case n != nil && found != nil && found.Cmp(n) != 0:
-			return nil, Errorf("judge/ambiguous-score", "the judge gave the scores %s and %s", plainRat(found), plainRat(n))
-		case n != nil:
-			found = n
+		if n, e := r.find(inner, high, depth+1); n != nil || e != nil {
+			scores++
 		}
 	}
-	return found, nil
+	if scores > 1 {
+		return nil, Errorf("judge/ambiguous-score", "the judge wrote %d values with a score into one text", scores)
+	}
+	return nil, nil
 }
 
 // maxScoreDigits bounds a number that is written out.

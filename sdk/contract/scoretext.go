@@ -10,6 +10,20 @@ import (
 // each costs a walk over the text.
 const maxMapStarts = 256
 
+// WholeValue reads a text that is one value, JSON or EDN, and nothing else; a code
+// fence around all of it is not counted. A value with text around it may be a
+// quotation.
+func WholeValue(s string) (edn.Value, bool) {
+	const fence = "```"
+	s = strings.TrimSpace(s)
+	inner, opened := strings.CutPrefix(s, fence)
+	inner, closed := strings.CutSuffix(inner, fence)
+	if language, rest, lines := strings.Cut(inner, "\n"); opened && closed && lines && !strings.ContainsAny(language, "{[(\"") {
+		s = rest
+	}
+	return textValue(s)
+}
+
 // ValuesIn gives the values that a text holds: the whole text as JSON or EDN,
 // else the maps in it, in order and outermost only. Models that are asked for a
 // value write around it.

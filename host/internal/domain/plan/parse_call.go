@@ -75,6 +75,7 @@ func (np *nodeParser) budget(v edn.Value) {
 				return
 			}
 			if edn.Equal(key, kTemperature) {
+				np.temperature(val)
 				return
 			}
 			if _, err := contract.ParseBudget(edn.MustMap(key, val)); err != nil {
@@ -82,11 +83,7 @@ func (np *nodeParser) budget(v edn.Value) {
 			}
 		})
 	}
-	if t, ok := v.Get(kTemperature); ok {
-		np.in(kTemperature, func() { np.temperature(t) })
-		v = v.Dissoc(kTemperature) // an option that may travel with limits
-	}
-	np.layer().Budget = policy.FieldsOf(v, np.origin())
+	np.layer().SetBudget(v, np.origin())
 }
 
 func (np *nodeParser) maxAttempts(v edn.Value) {

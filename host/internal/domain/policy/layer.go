@@ -267,6 +267,18 @@ func FieldsOf(v edn.Value, from Origin) Fields {
 	return out
 }
 
+var kTemperature = edn.K("temperature")
+
+// SetBudget takes over a budget as it is written. The temperature that may travel
+// with the limits is an option: of it, the nearest wins and not the smallest.
+func (l *Layer) SetBudget(v edn.Value, from Origin) {
+	if t, ok := v.Get(kTemperature); ok {
+		l.Temperature = Of(t, from)
+		v = v.Dissoc(kTemperature)
+	}
+	l.Budget = FieldsOf(v, from)
+}
+
 // Value returns the fields as a map.
 func (f Fields) Value() edn.Value {
 	var b edn.MapBuilder

@@ -489,6 +489,25 @@ func TestResolveDefaults(t *testing.T) {
 	assert.Equal(t, []string{"s/a", "s/b", "s/z"}, gates.Should)
 }
 
+// POL-001, ENV-016: the temperature in a budget is an option and no limit: the
+// nearest layer wins, be it higher or lower than the others.
+func TestTemperatureOfABudget(t *testing.T) {
+	byRequest := policy.Origin{Source: policy.SourceRequest}
+	intent := policy.Layer{Temperature: policy.Of(edn.MustRead("0.7"), byIntent)}
+	for _, asked := range []string{"0", "1.5"} {
+		var request, node policy.Layer
+		request.SetBudget(edn.MustRead("{:max-tokens 5 :temperature "+asked+"}"), byRequest)
+		p := resolve(t, intent, request)
+		assert.Equal(t, asked, p.Temperature.String())
+		assert.Equal(t, "{:max-tokens 5}", p.Budget.String())
+		node.SetBudget(edn.MustRead("{:temperature 1.0}"), byNode)
+		assert.Equal(t, "1.0", resolve(t, intent, request, node).Temperature.String())
+	}
+	var silent policy.Layer
+	silent.SetBudget(edn.Nil(), byRequest)
+	assert.Equal(t, "0.7", resolve(t, intent, silent).Temperature.String())
+}
+
 // POL-001: where two layers write the same limit or the same time, the weaker
 // one is named; a limit that is no number never lifts one that is.
 func TestMergeOfEqualValues(t *testing.T) {

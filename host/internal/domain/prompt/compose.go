@@ -83,6 +83,10 @@ func (b *Book) Prepare(s Setting) *Prepared {
 	return p
 }
 
+// Hash names what all prompts of this kind share: the layers, the form of the answer
+// and the options.
+func (p *Prepared) Hash() string { return p.basis }
+
 func (p *Prepared) basisOf(system string) string {
 	form := edn.Vector(p.output.Key("name"), p.output.Key("schema"))
 	return edn.Hash(edn.Vector(edn.Text(system), form, p.options))

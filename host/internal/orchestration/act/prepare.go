@@ -173,7 +173,7 @@ var keyInput, keyContext = edn.K("input"), edn.K("context")
 // newShape reads and links the plan of an act that names an intent.
 func (f *flight) newShape() (*shape, *contract.Error) {
 	sh := &shape{}
-	sh.layer.Budget = policy.FieldsOf(f.request.Budget, policy.Origin{Source: policy.SourceRequest})
+	sh.layer.SetBudget(f.request.Budget, policy.Origin{Source: policy.SourceRequest})
 	sh.plan, sh.findings = plan.Parse(edn.MustMap(edn.K("nodes"), edn.Vector(f.node())), nil, plan.WithLimits(*f.service.config.Limits))
 	if err := plan.FindingsError(sh.findings, contract.SourceRequest); err != nil {
 		return nil, err
@@ -262,7 +262,7 @@ func (f *flight) inherited() (policy.Layer, *contract.Error) {
 	if l := p.Nodes[0].Layer; l != nil {
 		layer = *l
 	}
-	layer.Budget = policy.FieldsOf(f.request.Budget, policy.Origin{Source: policy.SourceRequest})
+	layer.SetBudget(f.request.Budget, policy.Origin{Source: policy.SourceRequest})
 	return layer, nil
 }
 

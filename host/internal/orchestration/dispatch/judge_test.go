@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
@@ -374,6 +376,115 @@ func TestEqualTextHasOneGrade(t *testing.T) {
 	assert.Len(t, w.Calls(), 4)
 }
 
+// JDG-007: a grade is not remembered beyond what decided it: another rubric, other
+// demands or constraints, another version, program, configuration or prompt of the
+// judge, another model or another program behind one, and another model under the same
+// name, as far as answers say which one they are of.
+func TestNoGradeOutlivesWhatDecidedIt(t *testing.T) {
+	const chat = `{:cap/id :t/chat :cap/kind :llm :cap/model "%s" :cap/intents #{:model/chat} :io/in-schema :req/chat :io/out-schema :res/chat :cap/version "%s"}`
+	const direct = `{:cap/id :t/grader :cap/kind :llm :cap/intents #{:eval/grade} :io/in-schema :req/eval :io/out-schema :res/eval}`
+	type variant struct {
+		court court
+		layer policy.Layer
+		set   func(*dispatchtest.World)
+	}
+	plain := func() variant {
+		return variant{court: court{judge: registry.Judge{Rubric: edn.MustRead(`{:id :r :version 1}`)}, caps: []string{grader("t/grader", ""), fmt.Sprintf(chat, "m-1", "1.0.0")}}}
+	}
+	llm := plain()
+	llm.court.caps = []string{direct}
+	prompted := func(text string) func(*dispatchtest.World) {
+		return func(w *dispatchtest.World) {
+			w.Dispatcher.Prompts = &prompt.Book{Default: promptLayer(t, "d", text)}
+		}
+	}
+	llm.set = prompted("Judge well.")
+	edition := func(id string) func(*dispatchtest.World) {
+		return func(w *dispatchtest.World) { w.SetState(id, dispatch.CapState{Ready: true, Edition: 2}) }
+	}
+	for name, change := range map[string]struct {
+		from variant
+		to   func(*variant)
+		same bool
+	}{
+		"nothing":              {plain(), func(*variant) {}, true},
+		"rubric":               {plain(), func(v *variant) { v.court.judge.Rubric = edn.MustRead(`{:id :r :version 2}`) }, false},
+		"votes":                {plain(), func(v *variant) { v.court.judge.Votes = 5 }, false},
+		"version":              {plain(), func(v *variant) { v.court.caps[0] = grader("t/grader", `:cap/version "2.0.0"`) }, false},
+		"model":                {plain(), func(v *variant) { v.court.caps[1] = fmt.Sprintf(chat, "m-2", "1.0.0") }, false},
+		"version of the model": {plain(), func(v *variant) { v.court.caps[1] = fmt.Sprintf(chat, "m-1", "1.0.1") }, false},
+		"another model":        {plain(), func(v *variant) { v.court.caps = v.court.caps[:1] }, false},
+		"constraints":          {plain(), func(v *variant) { v.layer.Constraints = policy.FieldsOf(edn.MustRead(`{:language :pl}`), here) }, false},
+		"demands":              {plain(), func(v *variant) { v.layer.Should = policy.NamesOf(here, "schema-valid") }, false},
+		"edition of the judge": {plain(), func(v *variant) { v.set = edition("t/grader") }, false},
+		"edition of the model": {plain(), func(v *variant) { v.set = edition("t/chat") }, false},
+		"no prompt":            {llm, func(*variant) {}, true},
+		"prompt":               {llm, func(v *variant) { v.set = prompted("Judge better.") }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			grades := dispatch.NewGrades(8)
+			asked := 0
+			run := func(v variant) {
+				w := v.court.world(t)
+				if v.set != nil {
+					v.set(w)
+				}
+				w.Dispatcher.Grades = grades
+				w.On("t/a", out(`{:text "x"}`))
+				w.Func("t/grader", func(context.Context, dispatch.Call) dispatchtest.Step { asked++; return score("0.9") })
+				require.Nil(t, serve(t, w, order{layer: policy.Merge(by("must", "0.8M"), v.layer)}).Err)
+			}
+			run(change.from)
+			run(change.from)
+			require.Equal(t, 1, asked, "the same question is asked once")
+			v := change.from
+			v.court.caps = slices.Clone(v.court.caps)
+			change.to(&v)
+			run(v)
+			assert.Equal(t, change.same, asked == 1)
+		})
+	}
+}
+
+// JDG-007: a server may put another model behind the same name. Once an answer says so,
+// what the former one graded is graded again, and votes of two models are no grade that
+// is remembered.
+func TestAnotherModelUnderTheSameName(t *testing.T) {
+	w := court{}.world(t)
+	w.On("t/a", out(`{:text "x"}`))
+	served, asked := "m-1", 0
+	value := "0.9"
+	w.Func("t/grader", func(context.Context, dispatch.Call) dispatchtest.Step {
+		asked++
+		if served == "any" {
+			return out(fmt.Sprintf(`{:score 0.7 :judge {:model "m-%d"}}`, asked))
+		}
+		return out(`{:score ` + value + ` :judge {:model "` + served + `"}}`)
+	})
+	ask := func(question string) graded {
+		r := serve(t, w, order{layer: by("should", "0.8M"), input: `{:prompt "` + question + `"}`})
+		return graded{edn.Vector(r.verdicts(t)["judge/grader"].Votes...).String(), asked}
+	}
+	assert.Equal(t, graded{"[0.9M]", 1}, ask("1"))
+	assert.Equal(t, graded{"[0.9M]", 1}, ask("1"))
+	served, value = "m-2", "0.85"
+	assert.Equal(t, graded{"[0.9M]", 1}, ask("1"), "nobody has said yet that there is another model")
+	assert.Equal(t, graded{"[0.85M]", 2}, ask("2"))
+	assert.Equal(t, graded{"[0.85M]", 3}, ask("1"), "what m-1 graded is graded again")
+	assert.Equal(t, graded{"[0.85M]", 3}, ask("1"))
+	assert.Equal(t, graded{"[0.85M]", 3}, ask("2"))
+	served = "any"
+	assert.Equal(t, graded{"[0.7M 0.7M]", 5}, ask("3"))
+	assert.Equal(t, graded{"[0.7M 0.7M]", 7}, ask("3"), "two models gave the votes")
+}
+
+// graded is what came of a call: the votes on its answer, and how often the judge was
+// asked until then.
+type graded struct {
+	votes string
+	asked int
+}
+
 // JDG-008, BUD-005: each vote is reserved and settled on the judge budget; without
 // it the first vote stands, and without any the judge has failed.
 func TestVotesArePaidFor(t *testing.T) {
@@ -465,6 +576,51 @@ func TestUncalibratedJudge(t *testing.T) {
 			assert.Contains(t, finding.Key("message").String(), "it only counts in the score, because ")
 			assert.Contains(t, finding.Key("message").String(), row.why)
 		})
+	}
+}
+
+// JDG-005, JDG-011: a judge whose agreement is no better than chance is not asked and
+// weighs nothing, as must too; a grade of one that nobody has measured counts in the
+// score, and not at all where the failures of the judge are ignored.
+func TestWeightOfAJudge(t *testing.T) {
+	worthless := calibrations{"grader": {Known: true, Kappa: 0.9, Worthless: "it follows the length"}}
+	for name, row := range map[string]struct {
+		cal    dispatch.Calibrations
+		judge  registry.Judge
+		asked  int
+		counts bool
+		score  string
+	}{
+		"measured":                     {calibrated, registry.Judge{Votes: 1}, 1, true, "0.85M"},
+		"measured, ignored":            {calibrated, registry.Judge{Votes: 1, IgnoreErrors: true}, 1, true, "0.85M"},
+		"no better than chance":        {worthless, registry.Judge{Votes: 1}, 0, false, "1M"},
+		"no better, ignored":           {worthless, registry.Judge{Votes: 1, IgnoreErrors: true}, 0, false, "1M"},
+		"uncalibrated":                 {calibrations{}, registry.Judge{Votes: 1}, 1, true, "0.85M"},
+		"uncalibrated, ignored":        {calibrations{}, registry.Judge{Votes: 1, IgnoreErrors: true}, 1, false, "1M"},
+		"needs none, ignored":          {calibrations{}, registry.Judge{Votes: 1, IgnoreErrors: true, Plain: true}, 1, true, "0.85M"},
+		"measured with other, ignored": {calibrations{"grader": {Known: true, Kappa: 0.9, CapID: "t/x"}}, registry.Judge{Votes: 1, IgnoreErrors: true}, 1, false, "1M"},
+	} {
+		for _, severity := range []string{"should", "must"} {
+			t.Run(name+" "+severity, func(t *testing.T) {
+				w := court{cal: row.cal, judge: row.judge}.world(t)
+				w.On("t/a", out(`{:text "x"}`)).On("t/grader", score("0.7"))
+				r := serve(t, w, order{layer: by(severity, "0.8M")})
+				v := r.verdicts(t)["judge/grader"]
+				require.NotNil(t, v)
+				assert.Equal(t, row.asked, v.JudgeCalls)
+				assert.Equal(t, !row.counts, v.NotApplicable)
+				if row.counts && severity == "must" && len(row.cal.(calibrations)) > 0 {
+					assert.Equal(t, "eval/must-failed", r.failure())
+					return
+				}
+				require.Nil(t, r.Err)
+				assert.Equal(t, "should", v.Severity)
+				assert.Equal(t, row.score, r.Verdict.Score.Value().String())
+				if !row.counts {
+					assert.Equal(t, 1, v.Findings.Value().Len(), "it says why")
+				}
+			})
+		}
 	}
 }
 

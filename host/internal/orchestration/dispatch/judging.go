@@ -23,6 +23,9 @@ func (s *serving) graded(ctx context.Context, t *tried, subject quality.Subject,
 		return r, false
 	}
 	cal := s.d.calibration(j.judge.Name)
+	if cal.Worthless != "" && cal.Drift == "" {
+		return s.conclusion(t, &bench{j: j, cal: cal}, nil), true
+	}
 	if g := j.known(s.d, t.capability, cal, s.w.Input, subject.Result); g != nil {
 		return s.conclusion(t, &bench{j: j, cal: cal, least: s.w.Terms.scoreMin, memo: true}, g), true
 	}
@@ -161,7 +164,12 @@ func (b *bench) grade(ctx context.Context, subject quality.Subject) *grade {
 				return &g
 			}
 		} else {
-			g, known := grades.kept.Do(ctx, b.j.key(b.s.d, c, subject.Request.Key("input"), subject.Result), func() (grade, bool) { return b.vote(ctx, c, subject) })
+			key := b.j.key(b.s.d, c, subject.Request.Key("input"), subject.Result)
+			grades.kept.Drop(key, grades.stale)
+			g, known := grades.kept.Do(ctx, key, func() (grade, bool) {
+				g, ok := b.vote(ctx, c, subject)
+				return g, ok && !g.mixed
+			})
 			if g.ballot != nil {
 				b.memo = known
 				return &g
@@ -205,6 +213,10 @@ func (b *bench) vote(ctx context.Context, c *registry.Capability, subject qualit
 	for sample := 0; sample < max(1, most) && !g.ballot.Settled(); sample++ {
 		b.s.w.Input, b.s.tokens, b.s.counted = b.question(subject, sample), 0, nil
 		score, said, err := b.ask(ctx, c)
+		if err == nil {
+			g.mixed = g.mixed || sample > 0 && g.model != said.model
+			g.model = said.model
+		}
 		switch {
 		case err == nil:
 			g.ballot.Add(score)
@@ -233,8 +245,9 @@ func isBudget(err *contract.Error) bool { return strings.HasPrefix(err.Type, "bu
 
 // remarks is what an answer of a judge holds beside the score.
 type remarks struct {
-	key  string
-	says edn.Value
+	key   string
+	model string // that answered, as its server calls it
+	says  edn.Value
 }
 
 // ask makes the calls for one vote.
@@ -275,6 +288,7 @@ func (b *bench) once(ctx context.Context, c *registry.Capability) (score *big.Ra
 	if by.err == nil {
 		if score, by.err = contract.ParseScore(out, b.s.d.Registry.ScoreRules(b.j.judge, c)); by.err == nil {
 			more = saidBy(out)
+			more.model = by.model
 			b.witness(c, by.model)
 		}
 	}
@@ -282,8 +296,11 @@ func (b *bench) once(ctx context.Context, c *registry.Capability) (score *big.Ra
 	return score, more, by.err
 }
 
-// witness tells who keeps the calibrations which model gave a grade.
+// witness tells who keeps the grades and the calibrations which model gave a grade.
 func (b *bench) witness(c *registry.Capability, model string) {
+	if b.s.d.Grades != nil {
+		b.s.d.Grades.saw(c.ID, model)
+	}
 	if w, ok := b.s.d.Calibrations.(Witness); ok && model != "" {
 		w.Served(b.j.judge.Name, c.ID, model)
 	}

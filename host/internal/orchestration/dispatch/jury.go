@@ -3,6 +3,9 @@ package dispatch
 import (
 	"math/big"
 	"slices"
+	"strconv"
+	"strings"
+	"sync"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
@@ -22,6 +25,15 @@ type Calibration struct {
 	CapID, Key string
 	// Drift says why the judge must not be asked any more, empty if it may.
 	Drift string
+	// Worthless says why its grades tell nothing about an answer and weigh nothing,
+	// empty if they count.
+	Worthless string
+}
+
+// about reports whether the calibration is of the judge that gave a grade, as far as
+// that is known; by is nil before anything was graded.
+func (c Calibration) about(by *grade) bool {
+	return c.Known && (by == nil || (c.CapID == "" || c.CapID == by.capID) && (c.Key == "" || by.key == "" || c.Key == by.key))
 }
 
 // Calibrations tells what is known about judges by their names. It is asked for
@@ -46,6 +58,8 @@ type grade struct {
 	capID   string
 	version string
 	key     string    // of the judge
+	model   string    // that gave the votes, as its server calls it; empty: nobody said
+	mixed   bool      // several models did
 	says    edn.Value // criteria and violations, a map
 }
 
@@ -64,6 +78,8 @@ func (g *grade) settle() {
 type gradeKey struct {
 	jury, capID, version, binary string
 	edition                      int
+	models                       string // the programs behind the models that it may ask
+	prompt                       string // the hash of the prompt of a model that grades itself
 	task, answer                 string
 }
 
@@ -71,13 +87,39 @@ type gradeKey struct {
 // safe for concurrent use.
 type Grades struct {
 	kept *memo.Memo[gradeKey, grade]
+
+	mu     sync.Mutex
+	served map[string]string // by capability: the model of its last grade
+}
+
+// saw notes which model gave the last grade of a capability.
+func (g *Grades) saw(capID, model string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.served[capID] = model
+}
+
+// stale reports whether another model has answered behind the judge since it gave a
+// grade: a server may put another model behind the same name.
+func (g *Grades) stale(by grade) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.served[by.capID] != by.model
+}
+
+// get returns the grade that is kept for the key, as long as it is not stale.
+func (g *Grades) get(key gradeKey) (grade, bool) {
+	g.kept.Drop(key, g.stale)
+	return g.kept.Get(key)
 }
 
 // MaxGrades bounds how many grades are remembered.
 const MaxGrades = 4096
 
 // NewGrades remembers at most so many grades.
-func NewGrades(most int) *Grades { return &Grades{memo.New[gradeKey, grade](most)} }
+func NewGrades(most int) *Grades {
+	return &Grades{kept: memo.New[gradeKey, grade](most), served: map[string]string{}}
+}
 
 // jury is the judge of the calls of one intent, with what is the same for all of
 // them.
@@ -110,7 +152,7 @@ func (d *Dispatcher) jury(t *Terms) *jury {
 	j := &jury{judge: judge, gate: quality.JudgeGate(judge.Name, quality.Should).Name, must: t.JudgeMust, terms: d.Terms(p, judge.Intent, judge.Capability)}
 	j.fixed = edn.Hash(edn.Vector(
 		edn.Text(judge.Name), edn.Text(judge.Intent), judge.Rubric, edn.Int(int64(judge.Votes)), edn.Bool(judge.AllowSameFamily), texts(judge.ScorePath),
-		d.models(), edn.Text(t.intent), t.Context, t.Constraints,
+		d.models(), withoutEmpty(t.subject(edn.MustMap())), t.done,
 	))
 	return j
 }
@@ -147,7 +189,33 @@ func (j *jury) inside(d *Dispatcher, stack []string) bool {
 // key is that of a grade by a capability.
 func (j *jury) key(d *Dispatcher, c *registry.Capability, task, answer edn.Value) gradeKey {
 	st := d.Executor.State(c.ID)
-	return gradeKey{j.fixed, c.ID, c.Version, st.Binary, st.Edition, edn.Hash(task), edn.Hash(answer)}
+	key := gradeKey{
+		jury: j.fixed, capID: c.ID, version: c.Version, binary: st.Binary, edition: st.Edition,
+		task: edn.Hash(task), answer: edn.Hash(answer),
+	}
+	if !c.Deterministic {
+		key.models = d.programs()
+	}
+	if j.terms.composes(c) {
+		key.prompt = j.terms.preparation(c).Hash()
+	}
+	return key
+}
+
+// programs names the programs that run the models that a judge may ask, and their
+// configurations: a new one may serve another model under the same name.
+func (d *Dispatcher) programs() string {
+	var b strings.Builder
+	for _, id := range d.Registry.Candidates(registry.IntentChat) {
+		st := d.Executor.State(id)
+		b.WriteString(id)
+		b.WriteByte(' ')
+		b.WriteString(st.Binary)
+		b.WriteByte(' ')
+		b.WriteString(strconv.Itoa(st.Edition))
+		b.WriteByte('\n')
+	}
+	return b.String()
 }
 
 // admits tells whether a capability may grade what an author wrote: not its own
@@ -172,7 +240,7 @@ func (j *jury) known(d *Dispatcher, author *registry.Capability, cal Calibration
 		if p := j.terms.pages[id]; !st.Ready && !st.Standby || p != nil && !p.quiet.Load() {
 			return nil
 		}
-		if g, ok := d.Grades.kept.Get(j.key(d, c, task, answer)); ok {
+		if g, ok := d.Grades.get(j.key(d, c, task, answer)); ok {
 			return &g
 		}
 		return nil
@@ -184,13 +252,17 @@ func (j *jury) known(d *Dispatcher, author *registry.Capability, cal Calibration
 // measured, or that agrees too little with people, refuses nothing by itself
 // (JDG-011).
 func (j *jury) severity(cal Calibration, by *grade) quality.Severity {
-	if !j.must || !cal.Known || cal.Kappa < j.judge.MinKappa {
-		return quality.Should
-	}
-	if by != nil && (cal.CapID != "" && cal.CapID != by.capID || cal.Key != "" && by.key != "" && cal.Key != by.key) {
+	if !j.must || !cal.about(by) || cal.Kappa < j.judge.MinKappa || cal.Worthless != "" {
 		return quality.Should
 	}
 	return quality.Must
+}
+
+// weighs reports whether a grade counts at all. One of a judge that nobody has
+// measured counts in the score, unless the judge is one whose failures are ignored:
+// nothing is known of such a grade either (JDG-005).
+func (j *jury) weighs(cal Calibration, by *grade) bool {
+	return !j.judge.IgnoreErrors || j.judge.Plain || cal.about(by)
 }
 
 func (d *Dispatcher) calibration(judge string) Calibration {

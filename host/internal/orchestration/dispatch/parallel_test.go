@@ -135,7 +135,7 @@ func TestStrategies(t *testing.T) {
 			layer: tournament(2, 0), a: in(10*ms, scored("1")),
 			b:      in(30*ms, dispatchtest.Step{Value: edn.MustRead(`{:n 2}`), Usage: edn.MustRead(`{:cost-usd 5M}`)}),
 			winner: "t/b", took: 30 * ms,
-			told: []string{"a tournament", "b tournament", "a ok", "b ok"},
+			told: []string{"a tournament", "b tournament", "a ok", "b ok"}, lost: []int{1},
 		},
 		"tournament: equals go by rank": {
 			layer: tournament(2, 0), a: in(30*ms, scored("1")), b: in(10*ms, scored("2")), winner: "t/a", took: 30 * ms,

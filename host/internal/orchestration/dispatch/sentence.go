@@ -21,18 +21,27 @@ func (s *serving) conclusion(t *tried, b *bench, g *grade) quality.Result {
 		v.Usage = journal.SumUsage(b.usages...)
 	}
 	s.unsound = b.unsound
-	if g == nil {
+	switch {
+	case b.cal.Worthless != "" && b.cal.Drift == "":
+		r.Outcome = quality.NotApplicable("judge " + b.j.judge.Name + " weighs nothing and was not asked: " + b.cal.Worthless)
+	case g == nil:
 		r.Outcome = b.failure()
 		v.Err = b.by.err
 		if sev == quality.Must && r.Failed() {
 			s.unpaid = b.unjudged(s)
 		}
-	} else {
+	default:
 		// An equal answer may have been graded for somebody who asked for less.
 		least, _ := quality.ScoreOf(b.least)
-		r.Grade = g.score
 		r.Outcome = quality.Outcome{Pass: g.rounded >= least}
-		if !r.Pass {
+		switch {
+		case !b.j.weighs(b.cal, g):
+			r.Outcome = quality.NotApplicable("judge " + b.j.judge.Name + " gave " + digits(g.rounded) +
+				", which does not count: " + b.doubt(g) + ", and on_error = \"ignore\"")
+		case r.Pass:
+			r.Grade = g.score
+		default:
+			r.Grade = g.score
 			r.Findings = []quality.Finding{b.finding(g, least)}
 		}
 		v.CapID, v.CapVersion, v.JudgeKey, v.Memo = g.capID, g.version, g.key, b.memo

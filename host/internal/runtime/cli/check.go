@@ -180,7 +180,7 @@ func (c *command) checkOne(
 	if p != nil && !plan.HasErrors(findings) {
 		env := planEnv(around, loaded)
 		effects = env.Registry.EffectsOf(plan.Reach(p, env))
-		env.Request.Budget = policy.FieldsOf(budget, policy.Origin{Source: policy.SourceRequest})
+		env.Request.SetBudget(budget, policy.Origin{Source: policy.SourceRequest})
 		worst = plan.WorstCase(p, env)
 		findings = append(findings, plan.WithinBudget(&worst, env, p)...)
 	}

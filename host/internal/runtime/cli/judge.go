@@ -452,6 +452,8 @@ func calibrationText(r calibration.Record, v edn.Value) string {
 		drifted = drifted || f.Key("fault").Equal(edn.K("drift"))
 	}
 	switch {
+	case r.Worthless() != "":
+		line("result", "weighs nothing and is not asked: %s", r.Worthless())
 	case r.Kappa < least:
 		line("result", "agrees too little with the labels: its verdicts only count as should")
 	case drifted:

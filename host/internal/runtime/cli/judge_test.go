@@ -14,10 +14,35 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// verdictOf is what a scripted model says of an answer, and of two.
-func verdictOf(score, better string) string {
-	text := fmt.Sprintf(`{"criteria": {"clear": {"reason": "t={{budget.temperature}}", "score": %s, "better": %q}}}`, score, better)
+// verdictOf is what a scripted model says of an answer, in the form that it is asked
+// for.
+func verdictOf(score string) string {
+	return verdictWith(`"score": `+score, `"score": {{input.verdict.control}}`)
+}
+
+// preferenceOf is what it says of two.
+func preferenceOf(better string) string {
+	return verdictWith(fmt.Sprintf(`"better": %q`, better), `"better": "{{input.verdict.control}}"`)
+}
+
+func verdictWith(said, control string) string {
+	text := fmt.Sprintf(`{"verdict": "{{input.verdict.code}}", "criteria": {"clear": {"reason": "t={{budget.temperature}}", %s}, "attention-check": {%s}}}`, said, control)
 	return edn.MustMap(edn.K("template"), edn.MustMap(edn.K("text"), edn.Text(text), edn.K("finish"), edn.K("stop"))).String()
+}
+
+// verdictsOf are those of one measurement: the scores of the anchors twice, then the
+// choices of their pairs.
+func verdictsOf(scores, choices []string) []string {
+	var out []string
+	for range 2 {
+		for _, s := range scores {
+			out = append(out, verdictOf(s))
+		}
+	}
+	for _, c := range choices {
+		out = append(out, preferenceOf(c))
+	}
+	return out
 }
 
 // graders is a world with the judge and a scripted model behind it.
@@ -42,14 +67,21 @@ rubric "answer" {
 `+more)
 }
 
-const oneAnswer = `:task/call {:input {:text "What is ACID?"}} :task/result {:out {:text "Four properties."}} :rubric {:scale [0 10] :criteria [{:id :clear :ask "Is it clear?"}]}`
+const oneAnswer = `:task/call {:input {:text "What is ACID?"}} :task/result {:out {:text "Four properties."}} :rubric {:scale [0 10] :criteria [{:id :clear :ask "Is it clear?"}] :rules [{:rule :terms :all ["properties"]}]}`
 
 // JDG-001, JDG-009: a judge asks a model through the host, at temperature 0, and
 // learns who answered; of an author's own family it refuses, and the next judge
 // grades.
 func TestJudgeAsksThroughTheHost(t *testing.T) {
 	t.Parallel()
-	w := graders(t, "", verdictOf("4", "same"))
+	w := graders(t, `
+intent "model/chat" {
+  in          = "req/chat"
+  out         = "res/chat"
+  candidates  = ["llm/judge"]
+  temperature = 0.7
+}
+`, verdictOf("4"))
 	got := w.run("act", "eval/grade", "{"+oneAnswer+"}", "--edn")
 	require.Equal(t, 0, got.code, got.stdout+got.stderr)
 	response := got.value(t)
@@ -76,7 +108,8 @@ func capsIn(response edn.Value) string {
 	return edn.Vector(ids...).String()
 }
 
-// JDG-002: without a model the rules judge.
+// JDG-002, JDG-012: without a model the rules judge by what the rubric has rules for,
+// and say what share of it that was; of criteria alone there is no score.
 func TestJudgeWithoutAModel(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "ferment.hcl", testProfile+shipped("judge", "judge")+`
@@ -92,7 +125,14 @@ dispatch "default" {
 `)
 	got := w.run("act", "eval/grade", "{"+oneAnswer+"}", "--edn")
 	require.Equal(t, 0, got.code, got.stdout+got.stderr)
-	assert.Equal(t, ":deterministic", got.value(t).Key("result").Key("out").Key("judge").Key("kind").String())
+	out := got.value(t).Key("result").Key("out")
+	assert.Equal(t, ":deterministic", out.Key("judge").Key("kind").String())
+	assert.Equal(t, "0.5M", out.Key("coverage").String())
+	for _, rubric := range []string{``, `:rubric {:criteria [{:id :right :ask "Is it right?"}]}`} {
+		got = w.run("act", "eval/grade", `{:task/call {:input {:text "What is 2 + 2?"}} :task/result {:out {:text "It is 5."}} `+rubric+`}`, "--edn")
+		assert.NotEqual(t, 0, got.code, got.stdout)
+		assert.Contains(t, got.stdout+got.stderr, "judge/no-score")
+	}
 }
 
 // anchors are n good and n bad answers in turn.
@@ -120,11 +160,12 @@ judge "grader" {
 func TestCalibrate(t *testing.T) {
 	t.Parallel()
 	// Anchors come in turn, so do the verdicts; the last bad one passes each time.
-	sound := []string{}
+	var scores, choices []string
 	for range 19 {
-		sound = append(sound, verdictOf("9", "first"), verdictOf("1", "second"))
+		scores, choices = append(scores, "9", "1"), append(choices, "first", "second")
 	}
-	sound = append(sound, verdictOf("7", "first"), verdictOf("8", "second"))
+	scores, choices = append(scores, "7", "8"), append(choices, "first", "second")
+	sound := verdictsOf(scores, choices)
 	w := graders(t, grader, sound...)
 	w.write("anchors.edn", anchors(20))
 	record := filepath.Join(w.dir, "var", "calibration", "grader.edn")
@@ -162,10 +203,11 @@ written to           var/calibration/grader.edn
 	assert.Contains(t, seen, "\r\x1b[Kverdict 99 of 100\r\x1b[Kverdict 100 of 100\r\x1b[Kjudge  ")
 
 	// The same model behind the same judge, and worse: it drifted.
-	worse := []string{}
+	scores, choices = nil, nil
 	for i := range 20 {
-		worse = append(worse, verdictOf("9", "first"), verdictOf([]string{"9", "1", "1"}[i%3], "first"))
+		scores, choices = append(scores, "9", []string{"9", "1", "1"}[i%3]), append(choices, "first", "first")
 	}
+	worse := verdictsOf(scores, choices)
 	w.write("model.edn", script(":llm/judge", ":model/chat", `:kind :llm :model "alpha-2" :family "alpha" :in-schema :req/chat :out-schema :res/chat :then :cycle`, worse...))
 	s := w.serve()
 	for _, form := range []string{"--json", "--edn"} {

@@ -160,6 +160,7 @@ var stateSentences = map[string]string{
 	string(calibration.Uncalibrated): "nobody has measured it: its grades only count in the score",
 	string(calibration.Expired):      "it was measured too long ago: its grades only count in the score",
 	string(calibration.Weak):         "it agrees too little with people: its grades only count in the score",
+	string(calibration.Worthless):    "its grades tell nothing about an answer: it is not asked and weighs nothing",
 	string(calibration.Drifted):      "it agrees less than it did: it is not asked",
 	"plain":                          "it counts rules that stand in the configuration, only in the score: there is nothing to measure",
 	"not used":                       "no intent has answers graded by it",

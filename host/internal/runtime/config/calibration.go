@@ -148,6 +148,9 @@ func (b *builder) believed(judges []registry.Judge) {
 			if j.Anchors != "" {
 				d.Hint += ", or have \"ferment serve\" do it, which measures the judge again soon after it started"
 			}
+		case st == calibration.Worthless:
+			d.Type, d.Message = "config/range", fmt.Sprintf("%s weighs nothing and is not asked: %s", s.node.title(), r.Worthless())
+			d.Expected, d.Found = edn.Text("a judge that agrees with labelled answers"), edn.Text("kappa "+figure(r.Kappa))
 		case st == calibration.Weak:
 			d.Type, d.Message = "config/range", fmt.Sprintf("%s agrees too little with labelled answers: it only counts in the score, and refuses nothing by itself", s.node.title())
 			d.Path = append(slices.Clone(s.node.path), "min_kappa")

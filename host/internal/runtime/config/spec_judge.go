@@ -13,7 +13,7 @@ var judgeBlock = Block{
 		{Name: "score_path", Type: list(text).between(1, 16), Default: `["score"]`, Reload: ReloadUse, Serves: "JDG-003", Doc: "where the score is in the answer of the judge"},
 		{Name: "max_attempts", Type: integer(1, 8), Default: `1`, Reload: ReloadUse, Serves: "JDG-008, BUD-003", Doc: "calls to one capability for one grade"},
 		{Name: "votes", Type: integer(1, 9), Default: `3`, Reload: ReloadUse, Serves: "JDG-008", Doc: "grades that an answer gets that fails by the first one, until most of them agree; an odd number"},
-		{Name: "on_error", Type: enum("finding", "ignore"), Default: `"finding"`, Reload: ReloadUse, Serves: "JDG-005", Doc: "whether a judge that fails counts as a check that fails, or as none"},
+		{Name: "on_error", Type: enum("finding", "ignore"), Default: `"finding"`, Reload: ReloadUse, Serves: "JDG-005", Doc: "whether a judge that fails counts as a check that fails, or as none; with ignore, grades of a judge that was not calibrated do not count either"},
 		{Name: "allow_same_family", Type: boolean, Default: `false`, Reload: ReloadUse, Serves: "JDG-009", Doc: "a model may judge what a model of its family wrote"},
 		{Name: "memo", Type: boolean, Default: `true`, Reload: ReloadUse, Serves: "JDG-007", Doc: "equal answers to equal tasks are graded once, as long as the process of the host lives"},
 		{Name: "min_kappa", Type: number01(), Default: `0.4`, Reload: ReloadUse, Serves: "JDG-011", Doc: "agreement with labelled answers without which the judge refuses nothing by itself"},

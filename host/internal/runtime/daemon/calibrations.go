@@ -72,9 +72,9 @@ func (c *calibrations) Calibration(judge string) dispatch.Calibration {
 }
 
 // at is what is known at a time: what was measured too long ago is not. A judge
-// that has drifted is not asked again for that.
+// that has drifted, or is worthless, is not asked again for that.
 func (c calibrated) at(now time.Time) dispatch.Calibration {
-	if now.After(c.until) && c.is.Drift == "" {
+	if now.After(c.until) && c.is.Drift == "" && c.is.Worthless == "" {
 		return dispatch.Calibration{}
 	}
 	return c.is
@@ -107,6 +107,9 @@ func (c *calibrations) read(judge string) (is dispatch.Calibration, until time.T
 	is = dispatch.Calibration{Known: true, Kappa: r.Kappa, CapID: r.Capability, Key: r.Key}
 	if j, ok := c.registry.Judge(judge); ok {
 		until = r.At.Add(j.Recheck)
+		if !r.Other(j) {
+			is.Worthless = r.Worthless()
+		}
 		if r.Drifted(j.Drift) {
 			is.Drift = config.Drifted(r)
 		}

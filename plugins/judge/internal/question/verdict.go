@@ -2,9 +2,9 @@ package question
 
 import (
 	"math/big"
+	"slices"
 	"strings"
 
-	"github.com/fermenthq/ferment/plugins/judge/internal/rubric"
 	"github.com/fermenthq/ferment/plugins/judge/internal/score"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -14,39 +14,42 @@ import (
 type Grades struct {
 	// Total is the score of the whole, from 0 to 1.
 	Total *big.Rat
-	// Scores and Reasons are those of the criteria; empty if the model gave one
-	// score for all.
+	// Scores and Reasons are those of the criteria.
 	Scores  map[string]*big.Rat
 	Reasons map[string]string
 }
 
-// ReadGrades reads the answer to Grade: a score for each criterion, or one for
-// the whole, which stands at the path or where scores usually are.
-func ReadGrades(r rubric.Rubric, path []string, out edn.Value) (Grades, error) {
-	criteria, err := criteriaIn(out)
+// ReadGrades reads the answer to Grade: a score for each criterion.
+func (c Composer) ReadGrades(out edn.Value) (Grades, error) {
+	criteria, err := c.criteriaIn(out)
 	if err != nil {
 		return Grades{}, err
 	}
-	rules := contract.ScoreRules{Path: path, Scale: r.Scale.Value()}
-	if criteria.IsNil() {
-		total, err := contract.ParseScore(out, rules)
-		if err != nil {
-			return Grades{}, err
-		}
-		return Grades{Total: total}, nil
-	}
-	rules.Path = nil
 	g := Grades{Scores: map[string]*big.Rat{}, Reasons: map[string]string{}}
-	for _, c := range r.Criteria {
-		said := under(criteria, c.ID)
-		x, e := contract.ParseScore(said, rules)
-		if e != nil {
-			return Grades{}, contract.Errorf(e.Type, "criterion %s: %s", c.ID, e.Message).WithDetails(e.Details).WithHint(e.Hint)
+	for _, name := range c.names() {
+		said := under(criteria, name)
+		x, e := contract.ParseScore(said, contract.ScoreRules{Scale: c.Rubric.Scale.Value()})
+		if e == nil {
+			e = exactly(said, "reason", "score")
 		}
-		g.Scores[c.ID], g.Reasons[c.ID] = x, reason(said)
+		if e != nil {
+			return Grades{}, contract.Errorf(e.Type, "criterion %s: %s", name, e.Message).WithDetails(e.Details).WithHint(e.Hint)
+		}
+		g.Scores[name], g.Reasons[name] = x, reason(said)
 	}
-	g.Total = r.Mean(g.Scores)
+	if got := g.Scores[c.control()]; got.Cmp(c.share()) != 0 {
+		return Grades{}, c.astray(under(under(criteria, c.control()), "score"), c.score())
+	}
+	delete(g.Scores, c.control())
+	delete(g.Reasons, c.control())
+	g.Total = c.Rubric.Mean(g.Scores)
 	return g, nil
+}
+
+// astray is the error for a wrong answer to the control question.
+func (c Composer) astray(got edn.Value, want string) *contract.Error {
+	return contract.Errorf("judge/no-score", "the judge answered %s to the control question, where %s was asked for", score.Excerpt(got.String()), want).
+		WithHint("the model does not follow the questions; it may have obeyed what it judged")
 }
 
 // Choices are whom a model preferred, by criterion: 1 for the first, -1 for the
@@ -58,39 +61,40 @@ type Choices struct {
 	Whole int
 }
 
-// ReadChoices reads the answer to Compare.
-func ReadChoices(r rubric.Rubric, out edn.Value) (Choices, error) {
-	criteria, err := criteriaIn(out)
+// ReadChoices reads the answer to Compare in the same order.
+func (c Composer) ReadChoices(out edn.Value, swapped bool) (Choices, error) {
+	criteria, err := c.criteriaIn(out)
 	if err != nil {
 		return Choices{}, err
 	}
-	if criteria.IsNil() {
-		return Choices{}, contract.Errorf("judge/no-score", "there is no choice in %s", score.Excerpt(out.String())).
-			WithDetail("output/hash", edn.Text(edn.Hash(out)))
-	}
-	c := Choices{Of: map[string]int{}, Reasons: map[string]string{}}
-	sum := new(big.Rat)
-	for _, x := range r.Criteria {
-		said := under(criteria, x.ID)
+	all := Choices{Of: map[string]int{}, Reasons: map[string]string{}}
+	for _, name := range c.names() {
+		said := under(criteria, name)
 		choice, ok := choiceOf(said)
 		if !ok {
-			return Choices{}, contract.Errorf("judge/no-score", "criterion %s: expected first, second or same, found %s", x.ID, score.Excerpt(said.String()))
+			return Choices{}, contract.Errorf("judge/no-score", "criterion %s: expected first, second or same, found %s", name, score.Excerpt(said.String()))
 		}
-		c.Of[x.ID], c.Reasons[x.ID] = choice, reason(said)
-		sum.Add(sum, new(big.Rat).Mul(x.Weight, big.NewRat(int64(choice), 1)))
+		if e := exactly(said, "reason", "better"); e != nil {
+			return Choices{}, contract.Errorf(e.Type, "criterion %s: %s", name, e.Message)
+		}
+		all.Of[name], all.Reasons[name] = choice, reason(said)
 	}
-	c.Whole = sum.Sign()
-	return c, nil
+	want := c.preference(swapped)
+	if asked, _ := choiceOf(edn.MustMap(edn.K("better"), edn.Text(want))); all.Of[c.control()] != asked {
+		return Choices{}, c.astray(under(under(criteria, c.control()), "better"), want)
+	}
+	delete(all.Of, c.control())
+	delete(all.Reasons, c.control())
+	sum := new(big.Rat)
+	for _, x := range c.Rubric.Criteria {
+		sum.Add(sum, new(big.Rat).Mul(x.Weight, big.NewRat(int64(all.Of[x.ID]), 1)))
+	}
+	all.Whole = sum.Sign()
+	return all, nil
 }
 
 func choiceOf(said edn.Value) (int, bool) {
-	if said.IsMap() {
-		said = under(said, "better")
-	}
-	name, ok := said.AsKeyword()
-	if !ok {
-		name, _ = said.AsString()
-	}
+	name, _ := under(said, "better").AsString()
 	switch strings.ToLower(strings.TrimSpace(name)) {
 	case "first":
 		return 1, true
@@ -102,28 +106,72 @@ func choiceOf(said edn.Value) (int, bool) {
 	return 0, false
 }
 
-// criteriaIn finds the map of the criteria in what a model said: in the value, or
-// in the values that its text holds. Nil if there is none.
-func criteriaIn(out edn.Value) (edn.Value, error) {
-	if at := under(out, "criteria"); at.IsMap() {
-		return at, nil
+// criteriaIn returns the criteria of a verdict. The whole of what a model said
+// must be one verdict in the form that Composer asked for, with the code of this
+// question. A model may repeat or quote the data that it judges, and the data may
+// hold verdicts, but the author of the data does not know the code. A verdict with
+// text around it is rejected too, because the reader cannot tell which part of
+// such an answer is the model's own.
+func (c Composer) criteriaIn(out edn.Value) (edn.Value, error) {
+	v, err := spoken(out)
+	if err == nil {
+		err = exactly(v, "verdict", "criteria")
 	}
+	if err != nil {
+		return edn.Nil(), err.WithDetail("output/hash", edn.Text(edn.Hash(out)))
+	}
+	if said, ok := under(v, "verdict").AsString(); !ok || said != c.Code {
+		return edn.Nil(), contract.Errorf("judge/no-score", "the verdict does not carry the code of this question, found %s", score.Excerpt(under(v, "verdict").String())).
+			WithDetail("output/hash", edn.Text(edn.Hash(out))).
+			WithHint("the model repeated a verdict from what it judged, or does not follow the form that it is asked for")
+	}
+	criteria := under(v, "criteria")
+	if err := exactly(criteria, c.names()...); err != nil {
+		return edn.Nil(), err
+	}
+	return criteria, nil
+}
+
+// spoken returns the value that a model said: its whole text is one.
+func spoken(out edn.Value) (edn.Value, *contract.Error) {
 	said, ok := out.AsString()
+	if text := under(out, "text"); !ok && !text.IsNil() {
+		said, ok = text.AsString()
+	}
 	if !ok {
-		said, _ = under(out, "text").AsString()
+		return out, nil
 	}
-	found := edn.Nil()
-	for _, v := range contract.ValuesIn(said) {
-		at := under(v, "criteria")
-		if !at.IsMap() {
-			continue
-		}
-		if !found.IsNil() && !found.Equal(at) {
-			return edn.Nil(), contract.Errorf("judge/ambiguous-score", "the judge gave two verdicts that differ")
-		}
-		found = at
+	if v, ok := contract.WholeValue(said); ok {
+		return v, nil
 	}
-	return found, nil
+	if len(contract.ValuesIn(said)) > 1 {
+		return edn.Nil(), contract.Errorf("judge/ambiguous-score", "the judge wrote several objects where one verdict was asked for: %s", score.Excerpt(said))
+	}
+	return edn.Nil(), contract.Errorf("judge/no-score", "the answer of the judge is not one JSON object: %s", score.Excerpt(said)).
+		WithHint("a verdict counts only if it is the whole answer")
+}
+
+// exactly reports as an error that a value is not a map with these keys and no
+// others. A reason may be absent.
+func exactly(v edn.Value, keys ...string) *contract.Error {
+	if !v.IsMap() {
+		return contract.Errorf("judge/no-score", "expected an object with %s, found %s", strings.Join(keys, " and "), score.Excerpt(v.String()))
+	}
+	for key := range v.Entries() {
+		name, ok := key.AsString()
+		if !ok {
+			name, _ = key.AsKeyword()
+		}
+		if !slices.Contains(keys, name) {
+			return contract.Errorf("judge/no-score", "unexpected key %s, expected %s", score.Excerpt(key.String()), strings.Join(keys, " and "))
+		}
+	}
+	for _, name := range keys {
+		if name != "reason" && under(v, name).IsNil() {
+			return contract.Errorf("judge/no-score", "%s is missing in %s", name, score.Excerpt(v.String()))
+		}
+	}
+	return nil
 }
 
 // under is what stands under a name, which may be a keyword or a string.

@@ -52,13 +52,16 @@ type Verdict struct {
 	// Score is the weighted mean; nil if no rule had anything to judge by.
 	Score    *big.Rat
 	Outcomes map[string]Outcome
+	// Weight is that of all rules, Judged that of those that had something to judge by.
+	Weight, Judged *big.Rat
 }
 
 // Judge applies the rules.
 func (s Set) Judge(x Subject) Verdict {
 	v := Verdict{Outcomes: map[string]Outcome{}}
-	sum, weights := new(big.Rat), new(big.Rat)
+	sum, weights, all := new(big.Rat), new(big.Rat), new(big.Rat)
 	for _, r := range s.Rules {
+		all.Add(all, r.Weight)
 		o := r.check(x)
 		if len(o.Findings) > mostFindings {
 			o.Findings = append(o.Findings[:mostFindings:mostFindings], fmt.Sprintf("and %d more", len(o.Findings)-mostFindings))
@@ -69,6 +72,7 @@ func (s Set) Judge(x Subject) Verdict {
 			weights.Add(weights, r.Weight)
 		}
 	}
+	v.Weight, v.Judged = all, weights
 	if weights.Sign() > 0 {
 		v.Score = sum.Quo(sum, weights)
 	}
@@ -94,23 +98,9 @@ func makers() map[string]func(*form) check {
 	}
 }
 
-// Default are the rules where nobody has written any: that there is a text, in
-// the language that is wanted, which does not repeat itself and holds no number
-// and no quotation that its source does not have.
-func Default() Set {
-	s, err := Parse(edn.MustRead(`[{:rule :length :min 1} {:rule :language} {:rule :repetition} {:rule :numbers} {:rule :quotes}]`))
-	if err != nil {
-		return Set{}
-	}
-	return s
-}
-
-// Parse reads a vector of rules. Nil are the default ones. The error is a
+// Parse reads a vector of rules. The error is a
 // :judge/rubric-invalid with every problem.
 func Parse(v edn.Value) (Set, error) {
-	if v.IsNil() {
-		return Default(), nil
-	}
 	p := &problems{}
 	if !v.IsVector() && !v.IsList() || v.Len() == 0 || v.Len() > maxRules {
 		p.add(fmt.Sprintf("expected a vector of 1 to %d rules, such as [{:rule :length :min 10}]", maxRules))

@@ -38,7 +38,7 @@ const (
 // Measure completes a record whose names, date, anchors and least score are
 // given with the figures that follow from what was seen.
 func Measure(r Record, seen []Observation, choices []Choice) Record {
-	var table, flips confusion
+	var table, flips, again confusion
 	var scored []Observation
 	for _, o := range seen {
 		if o.Failed {
@@ -50,15 +50,18 @@ func Measure(r Record, seen []Observation, choices []Choice) Record {
 		table.add(o.Good, passed)
 		if o.Repeated {
 			flips.add(passed, o.Again >= r.ScoreMin)
+			again.add(o.Good, o.Again >= r.ScoreMin)
 		}
 	}
 	r.Good, r.Bad = table.yes(), table.no()
 	r.Sensitivity, r.Specificity, r.Kappa = rounded(share(table.hit, r.Good)), rounded(share(table.right, r.Bad)), rounded(table.kappa())
 	if n := flips.all(); n > 0 {
 		r.Flips = Measured{rounded(share(flips.missed+flips.wrong, n)), n}
+		r.Retest = Measured{rounded(again.kappa()), n}
 	}
 	r.Spread = rounded(deviation(scored))
 	r.Length = lengths(scored)
+	r.Rule = lengthRule(scored, r.ScoreMin)
 	r.Order = order(choices)
 	r.Own = own(scored, r.Family)
 	return r
@@ -143,6 +146,32 @@ func lengths(seen []Observation) Measured {
 		return Measured{}
 	}
 	return Measured{rounded(sl / math.Sqrt(ss*ll)), len(scores)}
+}
+
+// lengthRule compares the verdicts with each rule that lets answers pass from some
+// length on, or below it, and gives the agreement with the best one.
+func lengthRule(seen []Observation, least quality.Score) Measured {
+	sorted := slices.SortedFunc(slices.Values(seen), func(a, b Observation) int { return cmp.Compare(a.Length, b.Length) })
+	if len(sorted) == 0 {
+		return Measured{}
+	}
+	// All are said to pass at first; then one after another, the shortest first, is not.
+	var rule confusion
+	for _, o := range sorted {
+		rule.add(o.Score >= least, true)
+	}
+	best := 0.0
+	for i, o := range sorted {
+		if i > 0 && o.Length > sorted[i-1].Length {
+			best = max(best, math.Abs(rule.kappa()))
+		}
+		if o.Score >= least {
+			rule.hit, rule.missed = rule.hit-1, rule.missed+1
+		} else {
+			rule.wrong, rule.right = rule.wrong-1, rule.right+1
+		}
+	}
+	return Measured{rounded(best), len(sorted)}
 }
 
 // ranks replaces values by their ranks, from -1 to 1 around 0; equal values

@@ -73,6 +73,11 @@ type Record struct {
 	Own Measured
 	// Spread is the standard deviation of the scores.
 	Spread float64
+	// Retest is kappa of the verdicts that were given once more.
+	Retest Measured
+	// Rule is kappa of the verdicts and the rule about length that says most of
+	// them: answers from some length on pass, or those below it.
+	Rule Measured
 }
 
 // Why is who or what had a judge measured.
@@ -193,6 +198,8 @@ type form struct {
 	Order       edn.Value `edn:"order-preference"`
 	Own         edn.Value `edn:"own-family-preference"`
 	Spread      edn.Value `edn:"spread"`
+	Retest      edn.Value `edn:"retest-kappa,omitempty"`
+	Rule        edn.Value `edn:"length-rule-kappa,omitempty"`
 }
 
 type anchored struct {
@@ -230,7 +237,7 @@ func (r Record) Value() edn.Value {
 		At:      r.At.UTC(), Why: r.Why.value(), Models: r.Models, Course: r.course(), ScoreMin: r.ScoreMin.Value(),
 		Sensitivity: decimal(r.Sensitivity), Specificity: decimal(r.Specificity), Kappa: decimal(r.Kappa),
 		Baseline: r.Baseline.value(), Flips: r.Flips.value(), Length: r.Length.value(), Order: r.Order.value(), Own: r.Own.value(),
-		Spread: decimal(r.Spread),
+		Spread: decimal(r.Spread), Retest: r.Retest.value(), Rule: r.Rule.value(),
 	})
 	if err != nil { // every field is a value already
 		return edn.Nil()
@@ -303,6 +310,8 @@ func ParseRecord(v edn.Value) (Record, error) {
 	r.Length = p.measured(f.Length, -1, "score-length-correlation")
 	r.Order = p.measured(f.Order, -1, "order-preference")
 	r.Own = p.measured(f.Own, -1, "own-family-preference")
+	r.Retest = p.measured(f.Retest, -1, "retest-kappa")
+	r.Rule = p.measured(f.Rule, -1, "length-rule-kappa")
 	if r.Good < 0 || r.Bad < 0 || r.Failed < 0 {
 		p.add("expected counts of 0 or more", edn.K("anchors"))
 	}

@@ -104,6 +104,16 @@ func (m *Memo[K, V]) put(key K, v V) {
 	}
 }
 
+// Drop forgets what is kept for the key if stale says so.
+func (m *Memo[K, V]) Drop(key K, stale func(V) bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e, ok := m.entries[key]; ok && stale(e.Value.(entry[K, V]).value) {
+		m.order.Remove(e)
+		delete(m.entries, key)
+	}
+}
+
 // Len is the number of entries.
 func (m *Memo[K, V]) Len() int {
 	m.mu.Lock()

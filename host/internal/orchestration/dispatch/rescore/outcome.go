@@ -31,7 +31,7 @@ func (o Outcome) Value() edn.Value {
 	for i, f := range faults {
 		list[i] = edn.MustMap(edn.K("fault"), edn.K(f.Name), edn.K("message"), edn.Text(f.Message))
 	}
-	believed := o.Record.Kappa >= o.Judge.MinKappa && !slices.ContainsFunc(faults, func(f calibration.Fault) bool { return f.Name == "drift" })
+	believed := o.Record.Kappa >= o.Judge.MinKappa && o.Record.Worthless() == "" && !slices.ContainsFunc(faults, func(f calibration.Fault) bool { return f.Name == "drift" })
 	return edn.MustMap(
 		edn.K("calibration"), o.Record.Value(), edn.K("hash"), edn.Text(o.Record.Hash()),
 		edn.K("believed?"), edn.Bool(believed), edn.K("min-kappa"), figure(o.Judge.MinKappa),
@@ -53,6 +53,8 @@ func (o Outcome) news() edn.Value {
 	switch r.Standing(o.Judge, r.At) {
 	case calibration.Drifted:
 		why += "; that is " + text(o.Judge.Drift) + " or more below the first one, so it is not asked any more"
+	case calibration.Worthless:
+		why += "; " + r.Worthless() + ", so it is not asked any more"
 	case calibration.Weak:
 		why += "; " + text(o.Judge.MinKappa) + " is needed to refuse answers, so its grades only count in the score"
 	}
