@@ -122,6 +122,7 @@ var changes = map[string]string{
 	"judge.intent": `intent = "t/b"`, "judge.votes": "votes = 1", "rubric.scale": "scale = [0, 5]", "rubric.rules": `rules = [{ rule = "length" }]`,
 	"effects.secret.value": `value = secret("env:OTHER")`,
 	"http.admin_socket":    `admin_socket = "other.sock"`,
+	"judge.anchors":        `anchors = "ferment.hcl"`,
 	"http.listen":          `listen = ["127.0.0.1:1"]`, "http.allowed_hosts": `allowed_hosts = ["ferment.example"]`,
 }
 
