@@ -210,6 +210,10 @@ func (w *hostWall) recovery(t *testing.T) {
 		w.servers[provider].Then(k.says(k.start, k.text("be"), k.broken, k.text("fore"), k.finish("stop"), k.end))
 		for _, kind := range policies {
 			h := w.ask(t, kind, provider+"/voice", "")
+			if kind == "first-token" { // what was shown cannot be taken back
+				assert.Equal(t, ":stream/truncated", h.response.Key("error").Key("type").String(), "%s: %s", provider, h.raw)
+				continue
+			}
 			assert.Equal(t, "The spare one answers.", h.out(), "%s %s", provider, kind)
 		}
 	}
