@@ -58,7 +58,7 @@ type grade struct {
 	capID   string
 	version string
 	key     string    // of the judge
-	model   string    // that gave the votes, as its server calls it; empty: nobody said
+	model   string    // that gave the votes, as its server reports it; empty if not reported
 	mixed   bool      // several models did
 	says    edn.Value // criteria and violations, a map
 }

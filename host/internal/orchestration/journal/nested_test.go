@@ -607,7 +607,7 @@ func TestValuesOfRecords(t *testing.T) {
 	}
 }
 
-// A name that is no keyword shows as text, which the schema of the kind refuses.
+// A name that is not a keyword stays a text, which the schema of the kind rejects.
 func TestBadKeyword(t *testing.T) {
 	assert.Equal(t, `"not a keyword"`, journal.Keyword("not a keyword").String())
 	assert.Equal(t, `:a/b`, journal.Keyword("a/b").String())

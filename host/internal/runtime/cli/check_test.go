@@ -320,7 +320,7 @@ func TestExitOfAStartedRun(t *testing.T) {
 	assert.True(t, there.value(t).HasKey("run/id"), there.stdout)
 }
 
-// CHECK-021: an effect that the configuration switches off is no matter of the request.
+// CHECK-021: a request cannot allow an effect that the configuration disables.
 func TestDisabledEffects(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "ferment.hcl", testProfile+shipped("tools", "tools"),

@@ -203,7 +203,7 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// helpOfVerbs refuses to print the help of a group of verbs for a word that is no verb of it.
+// helpOfVerbs rejects a request for help on a verb that its group does not have.
 func (c *command) helpOfVerbs(root *cobra.Command) {
 	print := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
