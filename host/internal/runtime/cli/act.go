@@ -320,7 +320,7 @@ func (c *command) perform(ctx context.Context, p performance) error {
 	var refused *contract.Error
 	if errors.As(err, &refused) && refused.Type == "plan/invalid" {
 		refused = p.why(refused)
-		return c.answer(new(act.Service).Refusal(a, refused), refused, f, nil)
+		return c.answer(new(act.Service).Refusal(a, refused), refused, p, nil)
 	}
 	if err != nil {
 		return err
@@ -330,7 +330,7 @@ func (c *command) perform(ctx context.Context, p performance) error {
 	service := host.Service()
 	run, refused := service.Start(context.WithoutCancel(ctx), a)
 	if refused = p.why(refused); refused != nil {
-		return c.answer(service.Refusal(a, refused), refused, f, nil)
+		return c.answer(service.Refusal(a, refused), refused, p, nil)
 	}
 	stop := context.AfterFunc(ctx, func() {
 		c.printf("canceling run %s\n", run.ID())
@@ -425,7 +425,7 @@ func (c *command) conclude(p performance, response edn.Value, failure *contract.
 	if said := p.why(failure); said != failure {
 		response, failure = response.AssocKey("error", said.Value()), said
 	}
-	return c.answer(response, failure, p.flags, told)
+	return c.answer(response, failure, p, told)
 }
 
 // findings are those of a refusal of the plan that was sent: who refused it did
@@ -470,7 +470,8 @@ func (f *callFlags) apply(request edn.Value) edn.Value {
 
 // answer prints a response envelope (CLI-008), but for what was printed already
 // while the run went on; told may be nil.
-func (c *command) answer(response edn.Value, failure *contract.Error, f *callFlags, told *teller) error {
+func (c *command) answer(response edn.Value, failure *contract.Error, p performance, told *teller) error {
+	f := p.flags
 	if err := told.endLine(); err != nil {
 		return err
 	}
@@ -481,7 +482,7 @@ func (c *command) answer(response edn.Value, failure *contract.Error, f *callFla
 			}
 		}
 		if failure != nil {
-			return quietError{ended(response, failure)}
+			return quietError{p.exitCode(response, failure)}
 		}
 		return nil
 	}
@@ -508,7 +509,7 @@ func (c *command) answer(response edn.Value, failure *contract.Error, f *callFla
 			failure = failure.WithHint(strings.ReplaceAll(failure.Hint, ":deadline-ms", "--deadline"))
 		}
 		c.problem(failure)
-		return quietError{ended(response, failure)}
+		return quietError{p.exitCode(response, failure)}
 	}
 	if told.told() {
 		return nil
@@ -522,11 +523,12 @@ func (c *command) answer(response edn.Value, failure *contract.Error, f *callFla
 	return err
 }
 
-// ended returns the exit code of a request that failed. What fails after the run
-// has started is a negative result and no mistake of the command line (CLI-002).
-func ended(response edn.Value, failure *contract.Error) int {
+// exitCode returns the exit code of a request that failed. A plan that fails
+// after its run has started is a negative result and no mistake of the command
+// line, whatever one of its nodes was given; the input of an act is (CLI-002).
+func (p performance) exitCode(response edn.Value, failure *contract.Error) int {
 	code := failure.ExitCode()
-	if code == contract.ExitUsage && response.HasKey("run/id") {
+	if code == contract.ExitUsage && p.file != "" && response.HasKey("run/id") {
 		return contract.ExitNegative
 	}
 	return code

@@ -63,7 +63,7 @@ func TestDeadlineHint(t *testing.T) {
 		var stderr bytes.Buffer
 		c := &command{env: Env{Stderr: &stderr}, format: formatText}
 		late := contract.Errorf("queue/deadline-exceeded", "late")
-		assert.Error(t, c.answer(edn.Nil(), late, &callFlags{deadline: tt.deadline}, nil))
+		assert.Error(t, c.answer(edn.Nil(), late, performance{flags: &callFlags{deadline: tt.deadline}}, nil))
 		for _, name := range []string{":deadline-ms", "--deadline"} {
 			assert.Equal(t, name == tt.want, bytes.Contains(stderr.Bytes(), []byte(name)), stderr.String())
 		}

@@ -320,7 +320,7 @@ var rows = []sequence{
 	},
 	{
 		name: "row-4-class-stop", dispatch: ":retry {:same-cap-max 1 :fallback-max 2}",
-		a: []string{fails("input/invalid")}, b: unwanted, asked: "a1", fails: "input/invalid", exit: 2,
+		a: []string{fails("input/invalid")}, b: unwanted, asked: "a1", fails: "input/invalid", exit: 1,
 	},
 	{
 		name: "row-7-class-stop-by-name", dispatch: ":retry {:same-cap-max 1 :fallback-max 2} :switch-on #{:input/invalid}",
@@ -516,7 +516,7 @@ var scenarios = []sequence{
 		plan: `{:nodes [{:op :map :over [1 2 3] :item :n :as :ys :max-parallel 1
    :body [{:op :call :id "item" :intent :demo/answer :input {:n {:slot/id :n}} :as :r :dispatch {:candidates [:t/a]}} {:op :emit :input {:slot/path [:r :n]}}]}
  {:op :emit :input {:slot/path [:ys :out]}}]}`,
-		a: []string{`{:value {:n 10}}`, fails("input/invalid"), `{:value {:n 30}}`}, asked: "a1 a1", fails: "input/invalid", exit: 2,
+		a: []string{`{:value {:n 10}}`, fails("input/invalid"), `{:value {:n 30}}`}, asked: "a1 a1", fails: "input/invalid", exit: 1,
 	},
 	{
 		name: "map-keep",
@@ -642,8 +642,12 @@ const twoAttemptsARun = "budget \"run\" {\n  max_attempts = 2\n}\n"
 // What budgets do to a run (BUD-001 to BUD-008, ATT-008 row 1, CHECK-023).
 var spending = []sequence{
 	{
-		name: "budget-of-a-node-spent", dispatch: ":retry {:same-cap-max 3 :fallback-max 1}", node: ":budget {:max-attempts 2}",
-		a: []string{fails("provider/unavailable")}, b: unwanted, asked: "a1 a2", fails: "budget/exceeded", exit: 1,
+		name: "budget-of-a-node-spent", dispatch: ":retry {:same-cap-max 3}", node: ":budget {:max-attempts 2}",
+		a: []string{fails("provider/unavailable")}, asked: "a1 a2", fails: "budget/exceeded", exit: 1,
+	},
+	{ // a retry would take the attempt that the next candidate needs
+		name: "budget-of-a-node-kept-for-the-next", dispatch: ":retry {:same-cap-max 3 :fallback-max 1}", node: ":budget {:max-attempts 2}",
+		a: []string{fails("provider/unavailable")}, b: []string{`{:value {:n 2}}`}, asked: "a1 b2", out: `{:n 2}`,
 	},
 	{
 		name: "budget-of-the-run-spent", plan: fmt.Sprintf(threeCalls, false), hcl: twoAttemptsARun,
