@@ -28,8 +28,10 @@ const (
 	leakPerCall = 5 << 10
 	leakOfCut   = 8 << 10 // for each cancelled call
 	leakWindow  = 3
-	leakCalls   = 8000 // at most, for a verdict that the memory grows
-	leakLeast   = 3    // blocks for a verdict if the time is over
+	leakCalls   = 8000     // at most, for a verdict that the memory grows
+	leakLeast   = 3        // blocks for a verdict if the time is over
+	leakSure    = 6        // blocks after which growth is no garbage, whatever its size
+	leakGarbage = 12 << 20 // what a runtime may collect late in fewer blocks
 )
 
 // Calls of a block in which growth is looked for. They are few, because a window of
@@ -250,11 +252,11 @@ func (b *bench) leaks(ctx context.Context, in Instance, l leak) error {
 		}
 	}
 	blocks := len(sizes) - 1
-	if blocks < leakLeast {
+	grown := sizes[blocks] - first.memory
+	if blocks < leakLeast || blocks < leakSure && grown < leakGarbage {
 		return nil // too slow for a verdict
 	}
 	calls := int64(blocks) * int64(l.calls)
-	grown := sizes[blocks] - first.memory
 	return want("memory that stops growing",
 		"%d MiB more after %d %s, %d KiB for each", grown>>20, calls, l.what, grown/calls>>10)
 }

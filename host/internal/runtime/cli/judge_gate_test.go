@@ -60,7 +60,7 @@ rubric "answer" {
 func TestJudgeGate(t *testing.T) {
 	t.Parallel()
 	w := judgedWorld(t)
-	r := w.run("validate")
+	r := w.run("validate", "--describe")
 	require.Zero(t, r.code, r.stderr)
 	assert.Contains(t, r.stdout+r.stderr, `judge "answers" was not calibrated: it only counts in the score`)
 	assert.Contains(t, r.stdout+r.stderr, "ferment judge calibrate answers --anchors FILE.edn")
