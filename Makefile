@@ -22,8 +22,8 @@ build: ## bin/ferment, bin/plugins/* and the lock file that approves these
 run: build ## the tour: one plan over real plugins, with an engine killed on the way
 	$(GO) run ./examples/tour
 
-test: build ## the whole test suite; TAGS=external adds the tests with outside programs, TAGS=long the full sizes
-	FERMENT_BIN=$(CURDIR)/bin $(GO) test -p 4 -timeout 25m $(if $(TAGS),-tags $(TAGS)) ./host/internal/runtime/cli ./... # the longest first
+test: build ## the test suite; TAGS=slow adds what takes longer, TAGS=external tests with outside programs, TAGS=long full sizes
+	FERMENT_BIN=$(CURDIR)/bin $(GO) test -p 4 -timeout 25m $(if $(TAGS),-tags $(TAGS)) ./host/internal/runtime/cli ./... # the longest first; .ci/run runs the rest
 
 long: build ## every proof that repeats something, in full size, with a table of what held; takes hours
 	.ci/long
@@ -33,7 +33,7 @@ test-live: ## the plugin of language models against real servers: which, say FER
 
 check: build ## formatting, vet, lint, the configuration and the plans of this repository
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "gofmt would change: $$unformatted"; exit 1; }
-	$(GO) vet ./... ./.ci/mutate # a folder with a dot is not among the rest
+	$(GO) vet -tags external,slow ./... ./.ci/mutate # a folder with a dot is not among the rest
 	cd host/bench && $(GO) vet ./... # a module of its own
 	.ci/lint
 	bin/ferment validate --strict

@@ -23,11 +23,6 @@ const start = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"
 
 func TestMain(m *testing.M) { sdktest.Main(m, newPlugin()) }
 
-// CONF-007: the plugin passes its profiles.
-func TestConformance(t *testing.T) {
-	sdktest.Conform(t, newPlugin(), sdktest.Samples(t, "conformance.edn"))
-}
-
 func keyOf(t *testing.T, v edn.Value, name string) string {
 	t.Helper()
 	s, ok := v.Key(name).AsString()

@@ -20,11 +20,6 @@ import (
 
 func TestMain(m *testing.M) { sdktest.Main(m, newPlugin(rand.Reader)) }
 
-// CONF-007: the plugin passes its profiles.
-func TestConformance(t *testing.T) {
-	sdktest.Conform(t, newPlugin(rand.Reader), sdktest.Samples(t, "conformance.edn"))
-}
-
 // model is a scripted model behind the host: it answers each question with the
 // next text, and remembers what it was asked.
 type model struct {

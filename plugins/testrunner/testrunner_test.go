@@ -5,14 +5,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fermenthq/ferment/sdk/conformance"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/launch"
@@ -35,16 +33,6 @@ func suiteDir(t testing.TB, name string) string {
 	dir, err := filepath.Abs(filepath.Join("internal", "suite", "testdata", name))
 	require.NoError(t, err)
 	return dir
-}
-
-// CONF-007: the plugin passes its profiles.
-func TestConformance(t *testing.T) {
-	text, err := os.ReadFile("conformance.edn")
-	require.NoError(t, err)
-	var o conformance.Options
-	require.NoError(t, o.ReadSamples(edn.MustRead(strings.ReplaceAll(string(text), "DIR", t.TempDir()))))
-	o.Process = sdktest.Self(t, "PATH="+os.Getenv("PATH"))
-	sdktest.Conform(t, newPlugin(), o)
 }
 
 // fix repairs the wrong test of the module mixed.

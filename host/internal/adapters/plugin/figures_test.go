@@ -4,7 +4,6 @@ package plugin
 
 import (
 	"context"
-	"math/rand/v2"
 	"os"
 	"strconv"
 	"strings"
@@ -177,64 +176,6 @@ func TestCallsWaitForTheirOnlyPlugin(t *testing.T) {
 // chaosCalls is how many calls random kills must not lose.
 const chaosCalls = 2000
 
-// Chaos: processes are killed at random under load, while plugins are swapped
-// and resized; with retry and fallback configured no call is lost.
-func TestChaosLosesNoCall(t *testing.T) {
-	var plugins []Settings
-	for _, name := range []string{"a", "b", "c"} {
-		s := as("good")
-		s.Name = name
-		s.Restart.Max, s.Restart.MaxBackoff = 1000, 10*time.Millisecond
-		s.Queue = 1000
-		plugins = append(plugins, s)
-	}
-	plugins[1].Instances = Instances{Min: 2, Max: 3, Standby: 1, Pin: PinNone}
-	plugins[2].Instances.MaxCalls = 50
-	b := run(t, plugins...)
-	for _, p := range plugins {
-		require.NoError(t, b.Await(within(t), p.Name))
-	}
-	seed := uint64(time.Now().UnixNano())
-	t.Log("seed", seed)
-	dice := rand.New(rand.NewPCG(seed, 1))
-	orders := []*node{b.node(6, 2, "a", "b", "c"), b.node(6, 2, "b", "c", "a"), b.node(6, 2, "c", "a", "b")}
-	var served, retried atomic.Int64
-	var callers sync.WaitGroup
-	for k := range 6 {
-		callers.Go(func() {
-			for served.Load() < chaosCalls {
-				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-				r := orders[k%len(orders)].serve(ctx, `{:x 1}`)
-				cancel()
-				if !assert.Nil(t, r.Err) {
-					return
-				}
-				served.Add(1)
-				retried.Add(int64(len(r.Attempts) - 1))
-			}
-		})
-	}
-	over := make(chan struct{})
-	go func() { callers.Wait(); close(over) }()
-	kills, swaps := 0, 0
-	for done := false; !done; {
-		done = waitFor(over, time.Duration(5+dice.IntN(40))*time.Millisecond)
-		if pids := children(t, "role:good"); len(pids) > 0 && !done {
-			_ = syscall.Kill(pids[dice.IntN(len(pids))], syscall.SIGKILL)
-			kills++
-		}
-		if kills%10 == 9 && !done {
-			// A kill may hit the new edition: then the old one stays, by design.
-			if b.Swap(within(t), plugins[dice.IntN(3)].Name, CauseSwap) == nil {
-				swaps++
-			}
-		}
-	}
-	assert.GreaterOrEqual(t, served.Load(), int64(chaosCalls))
-	assert.Positive(t, kills)
-	t.Logf("%d calls, %d kills, %d swaps, %d attempts lost and made again", served.Load(), kills, swaps, retried.Load())
-}
-
 // children are the living child processes of this one with an argument.
 func children(t testing.TB, arg string) []int {
 	t.Helper()
@@ -287,25 +228,6 @@ func takeover(b *bench) time.Duration {
 		}
 		require.NoError(b.t, b.client.Await(ctx, "t/echo"))
 	}
-}
-
-// SUP-007: what a warm process saves: the next call after a crash is answered
-// in a fraction of the time that a start takes.
-func TestStandbyIsFasterThanAStart(t *testing.T) {
-	best := func(standby int) time.Duration {
-		b := run(t, pool(1, 1, standby)).ready()
-		shortest := time.Hour
-		for range 5 {
-			if standby > 0 {
-				b.eventually(1, "a warm one", warm)
-			}
-			shortest = min(shortest, takeover(b))
-		}
-		return shortest
-	}
-	cold, warm := best(0), best(1)
-	t.Logf("next answer after a crash: cold %s, warm %s", cold, warm)
-	assert.Less(t, 2*warm, cold)
 }
 
 // What a crash costs the next call, with and without a warm process.

@@ -4,13 +4,11 @@ package plugin
 
 import (
 	"context"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -132,59 +130,6 @@ func TestConnectionLost(t *testing.T) {
 	assert.Equal(t, CauseUnresponsive, down.Cause)
 	b.to(t, Ready, 2)
 	b.mustAsk(`{}`)
-}
-
-// Whenever a process is killed, also in the middle of its start: every call
-// ends with an answer or a typed error, and the plugin is back in the end.
-func TestRandomKills(t *testing.T) {
-	s := as("good")
-	s.Restart.Max, s.Restart.Backoff, s.Restart.MaxBackoff = 1000, 0, 0
-	b := run(t, s).ready()
-	seed := time.Now().UnixNano()
-	t.Log("seed", seed)
-	dice := rand.New(rand.NewPCG(uint64(seed), 1))
-	over := make(chan struct{})
-	var calls sync.WaitGroup
-	var answered, cut atomic.Int64
-	for range 4 {
-		calls.Go(func() {
-			for {
-				select {
-				case <-over:
-					return
-				default:
-				}
-				ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-				_, err := b.ask(ctx, `{:do "stream"}`)
-				if err == nil {
-					answered.Add(1)
-				} else {
-					cut.Add(1)
-					assert.Contains(t, []string{"runtime/crashed", "runtime/not-ready"}, contract.AsError(err).Type, err)
-					assert.NoError(t, b.client.Await(ctx, "t/echo"))
-				}
-				cancel()
-			}
-		})
-	}
-	for range 25 {
-		// Each process lives to answer something, however slow the machine is.
-		before := answered.Load()
-		require.Eventually(t, func() bool { return answered.Load() > before }, 20*time.Second, time.Millisecond)
-		waitFor(over, time.Duration(dice.IntN(30))*time.Millisecond)
-		if pid := child(t, "role:good"); pid != 0 {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
-	}
-	close(over)
-	calls.Wait()
-	// The last kill may not have been noticed yet.
-	require.Eventually(t, func() bool {
-		_, err := b.ask(context.Background(), `{}`)
-		return err == nil
-	}, 20*time.Second, time.Millisecond)
-	assert.Positive(t, answered.Load())
-	assert.Positive(t, cut.Load())
 }
 
 // SUP-005; plugins.md section 8: a crash loop ends in quarantine with its

@@ -1,112 +1,11 @@
 package cli_test
 
 import (
-	"slices"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 )
-
-// CLI-007: each admin action has exactly one verb, and the verb does nothing
-// but that: what the daemon notes of it is that action, once.
-func TestEveryActionHasOneVerb(t *testing.T) {
-	t.Parallel()
-	w := answering(t, "\njudge \"grader\" {\n  intent  = \"mine/data\"\n  anchors = \"anchors.edn\"\n}\n")
-	w.write("anchors.edn", anchors(20))
-	s := w.serve()
-	require.Equal(t, 200, s.ask("mine/data", "{}").status)
-	rows := []struct{ action, verb string }{
-		{"status", "status"},
-		{"plugin-list", "plugin list"},
-		{"plugin-inspect", "plugin inspect mine"},
-		{"plugin-restart", "plugin restart mine"},
-		{"plugin-swap", "plugin swap mine"},
-		{"plugin-drain", "plugin drain mine"},
-		{"plugin-release", "plugin release mine"},
-		{"plugin-quarantine", "plugin quarantine mine"},
-		{"plugin-approve", "plugin approve mine"},
-		{"plugin-attach", "dev attach mine absent"},
-		{"plugin-detach", "dev detach mine"},
-		{"config-show", "config show --running"},
-		{"explain", "explain mine/data"},
-		{"protocol-export", "protocol export"},
-		{"events", "admin events"},
-		{"config-diff", "diff"},
-		{"budget-show", "admin budget show"},
-		{"budget-adjust", "admin budget adjust --tenant --grant {:attempts,1}"},
-		{"judge-list", "judge list"},
-		{"judge-calibrate", "judge calibrate grader"},
-		{"config-reload", "admin reload"},
-		{"drain", "admin drain"},
-	}
-	// The log of a plugin is read where it lies, so that it can be read when the
-	// daemon is away; it is the same log.
-	logs := "plugin logs"
-	require.NoError(t, syscall.Kill(s.pids()["mine"], syscall.SIGKILL)) // it has nothing to say otherwise
-	require.Eventually(t, func() bool {
-		return s.admin(`{:action :plugin-logs :plugin "mine"}`).value(t).Key("result").Key("lines").Len() > 0
-	}, 20*time.Second, 5*time.Millisecond)
-	there := s.admin(`{:action :plugin-logs :plugin "mine" :lines 3}`).value(t).Key("result").Key("lines")
-	require.Positive(t, there.Len())
-	var lines []string
-	for line := range there.Elems() {
-		lines = append(lines, line.String())
-	}
-	here := w.run("plugin", "logs", "mine", "--edn")
-	assert.Contains(t, here.stdout, strings.Join(lines, "\n"))
-
-	var want []string
-	covered := map[string]string{"plugin-logs": logs}
-	for _, row := range rows {
-		require.NotContains(t, covered, row.action, "one verb")
-		covered[row.action] = row.verb
-		want = append(want, "admin/"+row.action)
-		w.run(strings.Fields(row.verb)...)
-	}
-	for _, a := range httpapi.Actions() {
-		assert.Contains(t, covered, a.Name, "no verb")
-	}
-	assert.Len(t, covered, len(httpapi.Actions()))
-	got := s.wait() // the last verb ended it
-	assert.Equal(t, 0, got.code)
-	var done []string
-	for i := 0; ; i++ {
-		l, at, ok := s.logged(i, func(l logLine) bool { return strings.HasSuffix(l.text("@module"), "audit") })
-		if !ok {
-			break
-		}
-		i = at
-		if l.text("action") != "admin/plugin-list" && l.text("action") != "admin/plugin-logs" || len(done) > 0 {
-			done = append(done, l.text("action"))
-		}
-	}
-	assert.Equal(t, want, done)
-
-	// Whatever else the command line can do asks for no action: whoever adds a
-	// verb says here which it is.
-	own := []string{
-		"init", "act", "run", "serve", "check", "validate", "fmt", "explain", "prompt show", "protocol diff", "config docs",
-		"plugin new", "plugin runtime", "plugin lock", "plugin install", "graph",
-		"conform", "completion", "doctor", "version", "model probe", "judge show", "admin action", "admin systemd-unit", "help",
-	}
-	asks := map[string]bool{}
-	for _, verb := range covered {
-		asks[verb] = true
-	}
-	for _, leaf := range leaves(t, w, "") {
-		known := slices.ContainsFunc(own, func(v string) bool { return leaf == v || strings.HasPrefix(leaf, v+" ") })
-		for verb := range asks {
-			known = known || verb == leaf || strings.HasPrefix(verb, leaf+" ")
-		}
-		assert.True(t, known, "the verb %q is neither an action nor known to be none", leaf)
-	}
-}
 
 // leaves are the verbs below one that have none below them.
 func leaves(t *testing.T, w *world, verb string) []string {

@@ -137,3 +137,8 @@ func duplicate(from, to string) error {
 	}
 	return os.WriteFile(to, text, 0o700)
 }
+
+func tail(text string, n int) string {
+	lines := strings.SplitAfter(text, "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "")
+}

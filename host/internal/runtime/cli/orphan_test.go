@@ -1,9 +1,7 @@
 package cli_test
 
 import (
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
+
+// killSeed is where the moments of kills come from.
+const killSeed = 20
 
 // pigeons is a formula without a solution on which a solver works for long.
 func pigeons(holes int) string {
@@ -98,57 +99,6 @@ func TestHostKilled(t *testing.T) {
 	}
 }
 
-// TestHostKilledAnytime: the same at seeded moments from the first instruction
-// on.
-func TestHostKilledAnytime(t *testing.T) {
-	w := busy(t)
-	random := rand.New(rand.NewPCG(killSeed, 2))
-	for i := range 15 {
-		p := w.start("", "run", "plan.edn")
-		pause := time.NewTimer(time.Duration(random.IntN(500)) * time.Millisecond)
-		<-pause.C
-		p.signal(syscall.SIGKILL)
-		left := awaitNone(built.root, time.Second)
-		require.Empty(t, left, "round %d: still there after a second: %s", i, describe(left))
-		p.wait()
-	}
-}
-
-// TestPluginsKilled: what a plugin has started ends with it, while the host
-// goes on (SUP-004).
-func TestPluginsKilled(t *testing.T) {
-	w := busy(t)
-	p := w.atWork()
-	var plugins, others []int
-	for _, pid := range processesUnder(built.root) {
-		exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-		require.NoError(t, err)
-		switch {
-		case exe == built.ferment:
-		case filepath.Dir(exe) == built.plugins && parentOf(pid) == p.cmd.Process.Pid:
-			plugins = append(plugins, pid)
-		default:
-			others = append(others, pid)
-		}
-	}
-	require.Len(t, plugins, 4, describe(plugins))
-	require.Len(t, others, workforce-2-4, describe(others))
-	for _, pid := range plugins {
-		// The run fails with the first of them, and the host may take the others
-		// down before it is their turn.
-		if err := syscall.Kill(pid, syscall.SIGKILL); !errors.Is(err, syscall.ESRCH) {
-			require.NoError(t, err)
-		}
-	}
-	left := awaitProcesses(time.Second, func() ([]int, bool) {
-		left := slices.DeleteFunc(slices.Clone(others), zombie)
-		return left, len(left) == 0
-	})
-	assert.Empty(t, left, "still there after a second: %s", describe(left))
-	p.signal(syscall.SIGINT)
-	p.wait()
-}
-
 // TestInterrupted: an interrupt cancels the run, takes every process down and
 // ends with 130 (CLI-002, CLI-004).
 func TestInterrupted(t *testing.T) {
@@ -165,25 +115,4 @@ func TestInterrupted(t *testing.T) {
 		left := awaitNone(built.root, time.Second)
 		require.Empty(t, left, "still there after %s: %s", signal, describe(left))
 	}
-}
-
-// TestTwoHosts: commands that run at the same time in one directory do not
-// touch each other (SUP-008).
-func TestTwoHosts(t *testing.T) {
-	w := busy(t)
-	long := w.atWork()
-	for range 3 {
-		got := w.run("act", "text/render", `{:template "x"}`, "--progress", "edn")
-		require.Equal(t, 0, got.code, got.stderr)
-	}
-	there := processesUnder(built.root)
-	assert.Len(t, there, workforce, "all of the other command: %s", describe(there))
-	work, err := filepath.Glob(filepath.Join(w.dir, "var", "work", "*", "testrunner", "0"))
-	require.NoError(t, err)
-	assert.Len(t, work, 1, "its scratch directory is there, and no other")
-	long.signal(syscall.SIGINT)
-	assert.Equal(t, 130, long.wait().code)
-	left, err := filepath.Glob(filepath.Join(w.dir, "var", "work", "*"))
-	require.NoError(t, err)
-	assert.Empty(t, left, "a host that ends in peace leaves nothing")
 }

@@ -68,29 +68,6 @@ func TestEveryKindIsTried(t *testing.T) {
 	assert.ElementsMatch(t, scaffold.Langs(), langs)
 }
 
-// SDK-005: each kind in Go builds and passes its conformance test as it comes,
-// and the host serves it with the configuration that comes with it. The other
-// languages need their runtimes: pluginnew_external_test.go.
-func TestNewPluginInGo(t *testing.T) {
-	t.Parallel()
-	proof.Size(t, "scaffolds in Go", len(triedIn[scaffold.Go]), len(scaffold.Kinds()))
-	for _, kind := range kindsToTry(scaffold.Go) {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			dir := project(t, kind, scaffold.Go)
-			check(t, dir)
-			w := newWorld(t)
-			w.dir = dir
-			formatted := w.run("fmt", "--check", "--diff", "ferment.hcl")
-			assert.Zero(t, formatted.code, "%s%s", formatted.stdout, formatted.stderr)
-			try, err := os.ReadFile(filepath.Join(dir, "README.md"))
-			require.NoError(t, err)
-			answered := w.shell(lastIndented(string(try)))
-			assert.Zero(t, answered.code, "%s%s", answered.stdout, answered.stderr)
-		})
-	}
-}
-
 // SDK-005: what cannot be made is refused in one sentence, and nothing is left
 // behind.
 func TestNewPluginRefused(t *testing.T) {

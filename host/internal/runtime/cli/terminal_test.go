@@ -3,7 +3,6 @@ package cli_test
 import (
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"regexp"
@@ -71,26 +70,6 @@ func TestTerminal(t *testing.T) {
 		code, seen = w.onTerminal(nil, quiet...)
 		assert.Equal(t, 0, code)
 		assert.Len(t, strings.Split(strings.TrimSpace(seen), "\n"), 1, "%s: %s", quiet, seen)
-	}
-}
-
-// TestInterruptedAnytime: whenever the interrupt comes, the command ends with
-// 130 and leaves nothing.
-func TestInterruptedAnytime(t *testing.T) {
-	t.Parallel()
-	w := busy(t)
-	random := rand.New(rand.NewPCG(killSeed, 3))
-	for i := range 6 {
-		p := w.start("", "run", "plan.edn", "--progress", "edn")
-		// Some time between the first sign of life and the middle of the run.
-		p.must("a plugin", 0, func(e event) bool { return e.word("event") == "plugin" })
-		pause := time.NewTimer(time.Duration(random.IntN(400)) * time.Millisecond)
-		<-pause.C
-		p.signal(syscall.SIGINT)
-		got := p.wait()
-		require.Equal(t, 130, got.code, "round %d: %s", i, got.stderr)
-		left := w.left(time.Second)
-		require.Empty(t, left, "round %d: %s", i, describe(left))
 	}
 }
 

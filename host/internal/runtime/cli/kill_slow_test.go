@@ -1,3 +1,5 @@
+//go:build slow
+
 package cli_test
 
 import (
@@ -17,8 +19,6 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/sdktest/proof"
 )
-
-const killSeed = 20
 
 // restless are the attributes of a plugin that is killed all the time and comes
 // back at once.
@@ -199,11 +199,6 @@ func (k kin) fire(p *process, random *rand.Rand, more func() bool) {
 		// It has left by itself: the run is at its end, which an event will tell.
 		delete(pids, victim)
 	}
-}
-
-func tail(text string, n int) string {
-	lines := strings.SplitAfter(text, "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "")
 }
 
 // TestKillAtStart: a plugin that is killed while the host starts it, or asks it

@@ -1,0 +1,15 @@
+//go:build slow
+
+package main
+
+import (
+	"crypto/rand"
+	"testing"
+
+	"github.com/fermenthq/ferment/sdk/sdktest"
+)
+
+// CONF-007: the plugin passes its profiles.
+func TestConformance(t *testing.T) {
+	sdktest.Conform(t, newPlugin(rand.Reader), sdktest.Samples(t, "conformance.edn"))
+}
