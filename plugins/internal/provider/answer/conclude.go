@@ -40,6 +40,9 @@ func (c *call) conclude() (edn.Value, *contract.Error) {
 	if err != nil {
 		return edn.Nil(), err
 	}
+	if how := q.choice.Disobeyed(a.Calls); how != "" {
+		return edn.Nil(), c.raw(c.fail(failure.ToolCallInvalid, "the answer %s", how))
+	}
 	return c.output(text, calls)
 }
 

@@ -21,6 +21,7 @@ type question struct {
 	intent   string
 	messages []chat.Message
 	tools    []chat.Tool
+	choice   chat.Choice
 	names    *dialect.Names
 	args     map[string]*schema.Schema // by id of the tool
 	shape    *shape.Shape              // nil: free text
@@ -40,6 +41,9 @@ func (m *Model) ask(intent string, request edn.Value) (*question, *contract.Erro
 		prompt = edn.Nil()
 	}
 	if err := q.readTools(input.Key("tools")); err != nil {
+		return nil, err
+	}
+	if err := q.readChoice(input.Key("tool-choice")); err != nil {
 		return nil, err
 	}
 	if err := q.readMessages(request, input, prompt); err != nil {
@@ -249,6 +253,29 @@ func (q *question) readTools(list edn.Value) *contract.Error {
 	return nil
 }
 
+// readChoice finds what is said of the use of tools. The words of the modes hold
+// before a tool of that name.
+func (q *question) readChoice(v edn.Value) *contract.Error {
+	if v.IsNil() {
+		return nil
+	}
+	at := []edn.Value{edn.K("tool-choice")}
+	id := word(v)
+	switch mode := chat.ChoiceMode(id); {
+	case mode == chat.AnyTool || mode == chat.NoTool:
+		q.choice.Mode = mode
+	case mode == chat.MustCall && len(q.tools) > 0:
+		q.choice.Mode = mode
+	case mode == chat.MustCall:
+		return invalid(at, "demands a call, but there are no :tools")
+	case q.args[id] != nil:
+		q.choice = chat.Choice{Mode: chat.OneTool, Tool: q.names.Wire(id)}
+	default:
+		return invalid(at, "should be :auto, :none, :required or the id of one of the :tools, got %s", v)
+	}
+	return nil
+}
+
 // readShape finds the form that the answer must have: what the host asks for, or
 // the sender of messages, else the built-in schema of the intent where text alone
 // would not do.
@@ -307,6 +334,9 @@ func (q *question) promptHash() string {
 		edn.Int(o.MaxTokens), seed, edn.Vector(stop...))
 	if o.Effort != "" {
 		options = edn.Vector(options, edn.Text(o.Effort))
+	}
+	if q.choice.Mode != "" {
+		options = edn.Vector(options, edn.K(string(q.choice.Mode)), edn.Text(q.choice.Tool))
 	}
 	return edn.Hash(edn.Vector(edn.Vector(messages...), edn.Text(form), options))
 }

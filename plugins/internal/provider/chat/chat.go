@@ -39,6 +39,40 @@ type Tool struct {
 	Schema      json.RawMessage // JSON Schema of the arguments
 }
 
+// ChoiceMode says how free a model is in its use of tools.
+type ChoiceMode string
+
+// The modes. An empty one leaves the choice to the provider.
+const (
+	AnyTool  ChoiceMode = "auto"
+	NoTool   ChoiceMode = "none"
+	MustCall ChoiceMode = "required"
+	OneTool  ChoiceMode = "tool"
+)
+
+// Choice says whether a model may call a tool, or must.
+type Choice struct {
+	Mode ChoiceMode
+	Tool string // wire name, of OneTool
+}
+
+// Disobeyed says in which way the calls of an answer are not those that were
+// chosen, "" if they are.
+func (c Choice) Disobeyed(calls []*RawCall) string {
+	switch {
+	case c.Mode == NoTool && len(calls) > 0:
+		return "calls a tool although the request forbids calls"
+	case (c.Mode == MustCall || c.Mode == OneTool) && len(calls) == 0:
+		return "calls no tool although the request demands a call"
+	}
+	for _, call := range calls {
+		if c.Mode == OneTool && call.Name != c.Tool {
+			return "calls another tool than the one that the request demands"
+		}
+	}
+	return ""
+}
+
 // Options are how a model should answer. Numbers are kept as written; an empty
 // one is left to the provider.
 type Options struct {
@@ -76,6 +110,7 @@ type Request struct {
 	Model    string
 	Messages []Message
 	Tools    []Tool
+	Choice   Choice
 	Options  Options
 	Output   Output
 	// Context is the size of the context window to ask for, where a provider

@@ -11,7 +11,7 @@ import (
 // AnthropicVersion is the version of the interface that is spoken.
 const AnthropicVersion = "2023-06-01"
 
-func encodeAnthropic(r *chat.Request) (map[string]any, []string) {
+func encodeAnthropic(r *chat.Request) *encoding {
 	system, turns := anthropicMessages(r.Messages)
 	o := r.Options
 	body := map[string]any{"model": r.Model, "messages": turns, "stream": !r.Whole, "max_tokens": o.MaxTokens}
@@ -21,9 +21,9 @@ func encodeAnthropic(r *chat.Request) (map[string]any, []string) {
 	if system != "" {
 		body["system"] = system
 	}
-	var dropped []string
+	e := &encoding{body: body}
 	if t, err := o.Temperature.Float64(); err == nil && t > 1 {
-		dropped = append(dropped, "temperature")
+		e.drop("temperature")
 	} else {
 		number(body, "temperature", o.Temperature)
 	}
@@ -35,7 +35,7 @@ func encodeAnthropic(r *chat.Request) (map[string]any, []string) {
 		"presence-penalty": o.PresencePenalty != "", "frequency-penalty": o.FrequencyPenalty != "", "seed": o.Seed != nil, "reasoning-effort": o.Effort != "",
 	} {
 		if is {
-			dropped = append(dropped, name)
+			e.drop(name)
 		}
 	}
 	if len(r.Tools) > 0 {
@@ -48,11 +48,30 @@ func encodeAnthropic(r *chat.Request) (map[string]any, []string) {
 			tools = append(tools, tool)
 		}
 		body["tools"] = tools
+		if choice := anthropicChoice(r.Choice); choice != nil {
+			body["tool_choice"] = choice
+		}
 	}
 	if r.Output.Form == chat.Native {
 		body["output_config"] = map[string]any{"format": map[string]any{"type": "json_schema", "schema": r.Output.Schema}}
 	}
-	return body, dropped
+	return e
+}
+
+// anthropicChoice is the field tool_choice (anthropic-sdk-python,
+// types/tool_choice_param.py, 2026-08-07).
+func anthropicChoice(c chat.Choice) map[string]any {
+	switch c.Mode {
+	case chat.AnyTool:
+		return map[string]any{"type": "auto"}
+	case chat.NoTool:
+		return map[string]any{"type": "none"}
+	case chat.MustCall:
+		return map[string]any{"type": "any"}
+	case chat.OneTool:
+		return map[string]any{"type": "tool", "name": c.Tool}
+	}
+	return nil
 }
 
 type anthropicTurn struct {

@@ -23,6 +23,25 @@ type InBand struct{ Body []byte }
 
 func (e *InBand) Error() string { return "the provider sent an error instead of an answer" }
 
+// Unsayable says that a format has no form for a part of a request that cannot
+// be left out: the request would mean something else.
+type Unsayable struct{ What string }
+
+func (e *Unsayable) Error() string { return e.What }
+
+// encoding is a request on its way into a format.
+type encoding struct {
+	body    map[string]any
+	dropped []string
+	refused string
+}
+
+// drop notes options that the format cannot say.
+func (e *encoding) drop(names ...string) { e.dropped = append(e.dropped, names...) }
+
+// refuse notes why the request cannot be said.
+func (e *encoding) refuse(format string, args ...any) { e.refused = fmt.Sprintf(format, args...) }
+
 // DefaultMaxTokens is the limit where a format demands one and nobody gave it.
 const DefaultMaxTokens = 4096
 
@@ -36,18 +55,22 @@ type Encoded struct {
 	Dropped []string
 }
 
-// Encode writes a question.
+// Encode writes a question. The error is an *Unsayable if the format cannot say
+// it.
 func Encode(p Preset, r *chat.Request) (Encoded, error) {
-	var body map[string]any
-	var dropped []string
+	var e *encoding
 	switch p.Dialect {
 	case Anthropic:
-		body, dropped = encodeAnthropic(r)
+		e = encodeAnthropic(r)
 	case Ollama:
-		body, dropped = encodeOllama(r)
+		e = encodeOllama(r)
 	default:
-		body, dropped = encodeOpenAI(p, r)
+		e = encodeOpenAI(p, r)
 	}
+	if e.refused != "" {
+		return Encoded{}, &Unsayable{What: e.refused}
+	}
+	body, dropped := e.body, e.dropped
 	for _, name := range slices.Sorted(maps.Keys(r.Options.Extra)) {
 		if _, taken := body[name]; !taken {
 			body[name] = r.Options.Extra[name]

@@ -8,7 +8,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
 )
 
-func encodeOllama(r *chat.Request) (map[string]any, []string) {
+func encodeOllama(r *chat.Request) *encoding {
 	o := r.Options
 	options := map[string]any{}
 	number(options, "temperature", o.Temperature)
@@ -31,6 +31,7 @@ func encodeOllama(r *chat.Request) (map[string]any, []string) {
 	body := map[string]any{
 		"model": r.Model, "messages": ollamaMessages(r.Messages), "stream": !r.Whole, "truncate": false, "shift": false,
 	}
+	e := &encoding{body: body}
 	switch o.Effort {
 	case "":
 	case "none":
@@ -41,8 +42,16 @@ func encodeOllama(r *chat.Request) (map[string]any, []string) {
 	if len(options) > 0 {
 		body["options"] = options
 	}
-	if len(r.Tools) > 0 {
-		body["tools"] = functionTools(r.Tools)
+	// The interface has no choice of tools (ollama, ChatRequest of api/types.go,
+	// 2026-08-21). A model without tools calls none.
+	switch r.Choice.Mode {
+	case chat.MustCall, chat.OneTool:
+		e.refuse("it has no :tool-choice that demands a call")
+	case chat.NoTool:
+	default:
+		if len(r.Tools) > 0 {
+			body["tools"] = functionTools(r.Tools)
+		}
 	}
 	switch r.Output.Form {
 	case chat.Native:
@@ -50,7 +59,7 @@ func encodeOllama(r *chat.Request) (map[string]any, []string) {
 	case chat.JSON:
 		body["format"] = "json"
 	}
-	return body, nil
+	return e
 }
 
 // ollamaMessages name the tool of a result, since calls have no ids here.

@@ -7,7 +7,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
 )
 
-func encodeOpenAI(p Preset, r *chat.Request) (map[string]any, []string) {
+func encodeOpenAI(p Preset, r *chat.Request) *encoding {
 	body := map[string]any{"model": r.Model, "messages": openAIMessages(p, r.Messages), "stream": !r.Whole}
 	if p.UsageInStream && !r.Whole {
 		body["stream_options"] = map[string]any{"include_usage": true}
@@ -31,6 +31,9 @@ func encodeOpenAI(p Preset, r *chat.Request) (map[string]any, []string) {
 	}
 	if len(r.Tools) > 0 {
 		body["tools"] = functionTools(r.Tools)
+		if choice := openAIToolChoice(r.Choice); choice != nil {
+			body["tool_choice"] = choice
+		}
 	}
 	switch r.Output.Form {
 	case chat.Native:
@@ -38,7 +41,19 @@ func encodeOpenAI(p Preset, r *chat.Request) (map[string]any, []string) {
 	case chat.JSON:
 		body["response_format"] = map[string]any{"type": "json_object"}
 	}
-	return body, nil
+	return &encoding{body: body}
+}
+
+// openAIChoice is the field tool_choice (openai-python,
+// types/chat/chat_completion_tool_choice_option_param.py, 2026-08-21).
+func openAIToolChoice(c chat.Choice) any {
+	switch c.Mode {
+	case "":
+		return nil
+	case chat.OneTool:
+		return map[string]any{"type": "function", "function": map[string]any{"name": c.Tool}}
+	}
+	return string(c.Mode)
 }
 
 // functionTools is the form of tools that two of the formats share.
