@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -94,4 +95,102 @@ func TestToolChoiceIsFollowed(t *testing.T) {
 	r := newRig(t, "openai-chat", "", "", k.whole("Fine."))
 	require.Nil(t, r.ask(t.Context(), "model/chat", `{:messages [{:role :user :content "Hi."}] :tool-choice :auto}`, "", nil).err)
 	assert.Empty(t, r.field("tool_choice"), "without tools there is nothing to choose")
+}
+
+// LM-008: parts of a message reach each dialect in their order. What a dialect
+// cannot say is refused before anything is sent.
+func TestImages(t *testing.T) {
+	const (
+		data   = `{:type :image :media-type "image/png" :data "iVBORw0KGgo="}`
+		url    = `{:type :image :url "https://pictures.example/a.png"}`
+		called = `{:role :user :content "Look."} {:role :assistant :tool/calls [{:id "t1" :tool/id :fs/read :args {}}]} `
+	)
+	for name, tt := range map[string]struct {
+		messages                  string
+		openAI, anthropic, ollama string
+	}{
+		"an image between texts": {
+			`{:role :user :content [{:type :text :text "This"} ` + data + ` {:type :text :text "is what?"}]}`,
+			`[{"content":[{"text":"This","type":"text"},{"image_url":{"url":"data:image/png;base64,iVBORw0KGgo="},"type":"image_url"},{"text":"is what?","type":"text"}],"role":"user"}]`,
+			`[{"content":[{"text":"This","type":"text"},{"source":{"data":"iVBORw0KGgo=","media_type":"image/png","type":"base64"},"type":"image"},{"text":"is what?","type":"text"}],"role":"user"}]`,
+			`[{"content":"This\n\nis what?","images":["iVBORw0KGgo="],"role":"user"}]`,
+		},
+		"an image alone by its URL": {
+			`{:role :user :content [` + url + `]}`,
+			`[{"content":[{"image_url":{"url":"https://pictures.example/a.png"},"type":"image_url"}],"role":"user"}]`,
+			`[{"content":[{"source":{"type":"url","url":"https://pictures.example/a.png"},"type":"image"}],"role":"user"}]`,
+			``,
+		},
+		"a result of a tool": {
+			called + `{:role :tool :tool/id "t1" :content [` + data + `]}`,
+			``,
+			`[{"content":[{"text":"Look.","type":"text"}],"role":"user"},{"content":[{"id":"t1","input":{},"name":"fs__read","type":"tool_use"}],"role":"assistant"},
+			  {"content":[{"content":[{"source":{"data":"iVBORw0KGgo=","media_type":"image/png","type":"base64"},"type":"image"}],"tool_use_id":"t1","type":"tool_result"}],"role":"user"}]`,
+			`[{"content":"Look.","role":"user"},{"content":"","role":"assistant","tool_calls":[{"function":{"arguments":{},"name":"fs__read"}}]},
+			  {"content":"","images":["iVBORw0KGgo="],"role":"tool","tool_name":"fs__read"}]`,
+		},
+		"one text": {
+			`{:role :user :content [{:type :text :text ""} {:type :text :text "Hi."}]}`,
+			`[{"content":"Hi.","role":"user"}]`, `[{"content":[{"text":"Hi.","type":"text"}],"role":"user"}]`, `[{"content":"Hi.","role":"user"}]`,
+		},
+	} {
+		for dialect, want := range map[string]string{"openai-chat": tt.openAI, "anthropic-messages": tt.anthropic, "ollama-chat": tt.ollama} {
+			r := newRig(t, dialect, "", "", talks()[dialect].whole("A bee."))
+			o := r.ask(t.Context(), "model/chat", `{:messages [`+tt.messages+`] `+twoTools+`}`, "", nil)
+			if want == "" {
+				r.unsent(o, "provider/request-invalid", name+" "+dialect)
+				continue
+			}
+			require.Nil(t, o.err, "%s %s: %v", name, dialect, o.err)
+			assert.JSONEq(t, want, r.field("messages"), "%s %s", name, dialect)
+			if strings.Contains(tt.messages, ":image") {
+				assert.Equal(t, ":exact", o.usage.Key("tokens-mark").String(), "%s %s: no guess at an image contradicts what is stated", name, dialect)
+			}
+		}
+	}
+}
+
+// LLM-050, LLM-051: parts that cannot be are one typed error each.
+func TestBadParts(t *testing.T) {
+	image := func(fields string) string {
+		return `{:messages [{:role :user :content [{:type :image ` + fields + `}]}]}`
+	}
+	many := strings.Repeat(`{:type :image :url "https://a.example/b"}`, 101)
+	for input, typ := range map[string]string{
+		`{:messages [{:role :user :content [{:type :sound :text "x"}]}]}`:                       "input/invalid",
+		`{:messages [{:role :user :content [{:type :text}]}]}`:                                  "input/invalid",
+		`{:messages [{:role :user :content [{:type :text :text "a\u0000"}]}]}`:                  "input/invalid",
+		`{:messages [{:role :user :content [{:type :text :text ""}]}]}`:                         "input/invalid",
+		`{:messages [{:role :user :content ["x"]}]}`:                                            "input/invalid",
+		`{:messages [{:role :user :content []}]}`:                                               "input/invalid",
+		`{:messages [{:role :user :content {:type :text}}]}`:                                    "input/invalid",
+		`{:messages [{:role :system :content [{:type :image :url "https://a.example/b"}]}]}`:    "input/invalid",
+		`{:messages [{:role :assistant :content [{:type :image :url "https://a.example/b"}]}]}`: "input/invalid",
+		image(``): "input/invalid",
+		image(`:url "https://a.example/b" :media-type "image/png" :data "AA=="`): "input/invalid",
+		image(`:url "file:///etc/passwd"`):                                       "input/invalid",
+		image(`:url "data:image/png;base64,AA=="`):                               "input/invalid",
+		image(`:data "AA=="`):                                                    "input/invalid",
+		image(`:media-type "image/tiff" :data "AA=="`):                           "input/invalid",
+		image(`:media-type "image/png" :data ""`):                                "input/invalid",
+		image(`:media-type "image/png" :data "AA=!"`):                            "input/invalid",
+		image(`:media-type "image/png" :data "AB=="`):                            "input/invalid",
+		image(`:media-type "image/png" :data "AA==\n"`):                          "input/invalid",
+		`{:messages [{:role :user :content [` + many + `]}]}`:                    "provider/request-invalid",
+	} {
+		r := newRig(t, "anthropic-messages", "", "")
+		r.unsent(r.ask(t.Context(), "model/chat", input, "", nil), typ, input[:min(len(input), 120)])
+	}
+}
+
+// LLM-022: an image is a guess, and never a reason of a table to refuse.
+func TestImagesAreCounted(t *testing.T) {
+	const input = `{:messages [{:role :user :content [{:type :text :text "What is it?"} {:type :image :url "https://a.example/b"}]}]}`
+	r := newRig(t, "openai-chat", `{:name "gpt-4o"}`, "")
+	o := r.ask(t.Context(), "model/count", input, "", nil)
+	require.Nil(t, o.err)
+	assert.Equal(t, ":estimate", o.out.Key("tokens/counted-by").String())
+	n, _ := o.out.Key("tokens-in").AsInt()
+	assert.Greater(t, n, int64(1_600))
+	assert.Empty(t, r.server.Requests())
 }

@@ -177,7 +177,7 @@ func instructed(messages []chat.Message, text string) []chat.Message {
 	messages = slices.Clone(messages)
 	for i, m := range messages {
 		if m.Role == chat.System {
-			messages[i].Content += "\n\n" + text
+			messages[i] = m.With(text)
 			return messages
 		}
 	}

@@ -18,6 +18,8 @@ const (
 	MaxMessages = 4096
 	MaxTools    = 128
 	MaxArgs     = 256 << 10 // of one call, as text
+	MaxImages   = 100
+	MaxImage    = 8 << 20 // of one image, in base64
 )
 
 // Provider is one account.

@@ -3,6 +3,7 @@ package answer
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
@@ -24,8 +25,9 @@ type question struct {
 	choice   chat.Choice
 	names    *dialect.Names
 	args     map[string]*schema.Schema // by id of the tool
-	shape    *shape.Shape              // nil: free text
-	textKey  string                    // under which a text is answered
+	images   int
+	shape    *shape.Shape // nil: free text
+	textKey  string       // under which a text is answered
 	options  chat.Options
 	agent    edn.Value
 	hash     string
@@ -147,7 +149,7 @@ func (q *question) readMessages(request, input, prompt edn.Value) *contract.Erro
 
 func nulFree(messages []chat.Message) *contract.Error {
 	for i, m := range messages {
-		if strings.ContainsRune(m.Content, 0) {
+		if slices.ContainsFunc(m.Each(), func(p chat.Part) bool { return strings.ContainsRune(p.Text, 0) }) {
 			return invalid([]edn.Value{edn.K("messages"), edn.Int(int64(i)), edn.K("content")}, "holds a NUL character, which providers refuse")
 		}
 	}
@@ -158,11 +160,9 @@ func (q *question) message(v edn.Value, at []edn.Value, calls map[string]string)
 	var m chat.Message
 	role := word(v.Key("role"))
 	m.Role = chat.Role(role)
-	content := v.Key("content")
-	if !content.IsNil() && !content.IsString() {
-		return m, invalid(append(at, edn.K("content")), "should be a text")
+	if err := q.content(&m, v.Key("content"), append(at, edn.K("content"))); err != nil {
+		return m, err
 	}
-	m.Content, _ = content.AsString()
 	switch m.Role {
 	case chat.System, chat.User:
 	case chat.ToolRole:
@@ -186,7 +186,7 @@ func (q *question) message(v edn.Value, at []edn.Value, calls map[string]string)
 	default:
 		return m, invalid(append(at, edn.K("role")), "should be :system, :user, :assistant or :tool, got %s", v.Key("role"))
 	}
-	if m.Content == "" && len(m.Calls) == 0 && m.Role != chat.ToolRole {
+	if len(m.Each()) == 0 && len(m.Calls) == 0 && m.Role != chat.ToolRole {
 		return m, invalid(append(at, edn.K("content")), "the message is empty")
 	}
 	return m, nil
@@ -315,7 +315,11 @@ func (q *question) promptHash() string {
 		for _, c := range m.Calls {
 			calls = append(calls, edn.Vector(edn.Text(c.ID), edn.Text(c.Name), edn.Text(string(c.Args))))
 		}
-		messages = append(messages, edn.Vector(edn.Text(string(m.Role)), edn.Text(m.Content), edn.Text(m.CallID), edn.Vector(calls...)))
+		content := edn.Text(m.Content)
+		if m.Parts != nil {
+			content = partsHash(m.Parts)
+		}
+		messages = append(messages, edn.Vector(edn.Text(string(m.Role)), content, edn.Text(m.CallID), edn.Vector(calls...)))
 	}
 	form := ""
 	if q.shape != nil {

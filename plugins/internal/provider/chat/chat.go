@@ -5,33 +5,6 @@ import (
 	"strings"
 )
 
-// Role says who speaks.
-type Role string
-
-// The roles of a conversation.
-const (
-	System    Role = "system"
-	User      Role = "user"
-	Assistant Role = "assistant"
-	ToolRole  Role = "tool"
-)
-
-// Message is one turn.
-type Message struct {
-	Role    Role
-	Content string
-	Calls   []Call // of an assistant
-	CallID  string // the call that a tool message answers
-	Tool    string // wire name of the tool that a tool message is from
-}
-
-// Call is a call of a tool in the words of the provider.
-type Call struct {
-	ID   string
-	Name string          // wire name
-	Args json.RawMessage // an object
-}
-
 // Tool is a tool that a model may ask for.
 type Tool struct {
 	Name        string // wire name
@@ -120,6 +93,19 @@ type Request struct {
 	Whole bool
 	// Without are fields of the body that the server does not take.
 	Without []string
+}
+
+// Images is the number of images in the messages.
+func (r *Request) Images() int {
+	n := 0
+	for _, m := range r.Messages {
+		for _, p := range m.Parts {
+			if p.Kind == ImagePart {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // Finish says why a model stopped.

@@ -94,14 +94,17 @@ func anthropicMessages(messages []chat.Message) (string, []anthropicTurn) {
 	for _, m := range messages {
 		switch m.Role {
 		case chat.System:
-			system = append(system, m.Content)
-		case chat.ToolRole:
-			add("user", map[string]any{"type": "tool_result", "tool_use_id": m.CallID, "content": m.Content})
-		default:
-			var blocks []map[string]any
-			if m.Content != "" || len(m.Calls) == 0 {
-				blocks = append(blocks, map[string]any{"type": "text", "text": m.Content})
+			for _, p := range m.Each() {
+				system = append(system, p.Text)
 			}
+		case chat.ToolRole:
+			result := map[string]any{"type": "tool_result", "tool_use_id": m.CallID, "content": m.Content}
+			if m.Parts != nil {
+				result["content"] = anthropicBlocks(m)
+			}
+			add("user", result)
+		default:
+			blocks := anthropicBlocks(m)
 			for _, c := range m.Calls {
 				blocks = append(blocks, map[string]any{"type": "tool_use", "id": c.ID, "name": c.Name, "input": c.Args})
 			}
@@ -109,6 +112,23 @@ func anthropicMessages(messages []chat.Message) (string, []anthropicTurn) {
 		}
 	}
 	return strings.Join(system, "\n\n"), turns
+}
+
+// anthropicBlocks are the parts of a message (anthropic-sdk-python,
+// types/image_block_param.py, 2026-08-07).
+func anthropicBlocks(m chat.Message) []map[string]any {
+	var blocks []map[string]any
+	for _, p := range m.Each() {
+		switch {
+		case p.Kind == chat.TextPart:
+			blocks = append(blocks, map[string]any{"type": "text", "text": p.Text})
+		case p.URL != "":
+			blocks = append(blocks, map[string]any{"type": "image", "source": map[string]any{"type": "url", "url": p.URL}})
+		default:
+			blocks = append(blocks, map[string]any{"type": "image", "source": map[string]any{"type": "base64", "media_type": p.Media, "data": p.Data}})
+		}
+	}
+	return blocks
 }
 
 type anthropicEvent struct {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
 )
@@ -28,10 +29,11 @@ func encodeOllama(r *chat.Request) *encoding {
 		options["stop"] = o.Stop
 	}
 	// A server that may cut the prompt or shift the context does so in silence.
+	e := &encoding{}
 	body := map[string]any{
-		"model": r.Model, "messages": ollamaMessages(r.Messages), "stream": !r.Whole, "truncate": false, "shift": false,
+		"model": r.Model, "messages": ollamaMessages(r.Messages, e), "stream": !r.Whole, "truncate": false, "shift": false,
 	}
-	e := &encoding{body: body}
+	e.body = body
 	switch o.Effort {
 	case "":
 	case "none":
@@ -62,11 +64,27 @@ func encodeOllama(r *chat.Request) *encoding {
 	return e
 }
 
-// ollamaMessages name the tool of a result, since calls have no ids here.
-func ollamaMessages(messages []chat.Message) []map[string]any {
+// ollamaMessages name the tool of a result, since calls have no ids here. The
+// images of a message stand beside its text (ollama, Message of api/types.go,
+// 2026-08-21), so their place in it is lost.
+func ollamaMessages(messages []chat.Message, e *encoding) []map[string]any {
 	var all []map[string]any
 	for _, m := range messages {
-		out := map[string]any{"role": string(m.Role), "content": m.Content}
+		var texts, images []string
+		for _, p := range m.Each() {
+			switch {
+			case p.Kind == chat.TextPart:
+				texts = append(texts, p.Text)
+			case p.URL != "":
+				e.refuse("it takes images as data, not by URL")
+			default:
+				images = append(images, p.Data)
+			}
+		}
+		out := map[string]any{"role": string(m.Role), "content": strings.Join(texts, "\n\n")}
+		if len(images) > 0 {
+			out["images"] = images
+		}
 		if m.Role == chat.ToolRole {
 			out["tool_name"] = m.Tool
 		}

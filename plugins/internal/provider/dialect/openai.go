@@ -8,7 +8,9 @@ import (
 )
 
 func encodeOpenAI(p Preset, r *chat.Request) *encoding {
-	body := map[string]any{"model": r.Model, "messages": openAIMessages(p, r.Messages), "stream": !r.Whole}
+	e := &encoding{}
+	body := map[string]any{"model": r.Model, "messages": openAIMessages(p, r.Messages, e), "stream": !r.Whole}
+	e.body = body
 	if p.UsageInStream && !r.Whole {
 		body["stream_options"] = map[string]any{"include_usage": true}
 	}
@@ -41,7 +43,7 @@ func encodeOpenAI(p Preset, r *chat.Request) *encoding {
 	case chat.JSON:
 		body["response_format"] = map[string]any{"type": "json_object"}
 	}
-	return &encoding{body: body}
+	return e
 }
 
 // openAIChoice is the field tool_choice (openai-python,
@@ -69,10 +71,11 @@ func functionTools(tools []chat.Tool) []map[string]any {
 	return all
 }
 
-func openAIMessages(p Preset, messages []chat.Message) []map[string]any {
+func openAIMessages(p Preset, messages []chat.Message, e *encoding) []map[string]any {
 	var all []map[string]any
 	for _, m := range messages {
-		out := map[string]any{"role": string(m.Role), "content": m.Content}
+		content := openAIContent(m, e)
+		out := map[string]any{"role": string(m.Role), "content": content}
 		switch {
 		case m.Role == chat.System:
 			out["role"] = p.SystemRole
@@ -84,13 +87,43 @@ func openAIMessages(p Preset, messages []chat.Message) []map[string]any {
 				calls = append(calls, map[string]any{"id": c.ID, "type": "function", "function": map[string]any{"name": c.Name, "arguments": string(c.Args)}})
 			}
 			out["tool_calls"] = calls
-			if m.Content == "" {
+			if content == "" {
 				out["content"] = nil
 			}
 		}
 		all = append(all, out)
 	}
 	return all
+}
+
+// openAIContent is the text of a message, or a list where it has more than one
+// part: not all servers that copy the interface take lists (openai-python,
+// types/chat/chat_completion_content_part_image_param.py and
+// chat_completion_tool_message_param.py, 2026-08-21).
+func openAIContent(m chat.Message, e *encoding) any {
+	parts := m.Each()
+	switch {
+	case len(parts) == 0:
+		return ""
+	case len(parts) == 1 && parts[0].Kind == chat.TextPart:
+		return parts[0].Text
+	}
+	var content []map[string]any
+	for _, p := range parts {
+		if p.Kind == chat.TextPart {
+			content = append(content, map[string]any{"type": "text", "text": p.Text})
+			continue
+		}
+		if m.Role == chat.ToolRole {
+			e.refuse("it has no images in the result of a tool")
+		}
+		url := p.URL
+		if url == "" {
+			url = "data:" + p.Media + ";base64," + p.Data
+		}
+		content = append(content, map[string]any{"type": "image_url", "image_url": map[string]any{"url": url}})
+	}
+	return content
 }
 
 type openAIChunk struct {

@@ -1,0 +1,69 @@
+package chat
+
+import (
+	"encoding/json"
+	"slices"
+)
+
+// Role says who speaks.
+type Role string
+
+// The roles of a conversation.
+const (
+	System    Role = "system"
+	User      Role = "user"
+	Assistant Role = "assistant"
+	ToolRole  Role = "tool"
+)
+
+// Message is one turn.
+type Message struct {
+	Role    Role
+	Content string // plain text
+	Parts   []Part // in the place of plain text
+	Calls   []Call // of an assistant
+	CallID  string // the call that a tool message answers
+	Tool    string // wire name of the tool that a tool message is from
+}
+
+// PartKind says what a part of a message is.
+type PartKind string
+
+// The kinds of parts.
+const (
+	TextPart  PartKind = "text"
+	ImagePart PartKind = "image"
+)
+
+// Part is a part of a message.
+type Part struct {
+	Kind PartKind
+	Text string
+	// An image is either Data in base64 with its media type, or stands at a URL.
+	Media, Data, URL string
+}
+
+// Each are the parts of a message; plain text is one part.
+func (m Message) Each() []Part {
+	if m.Parts == nil && m.Content != "" {
+		return []Part{{Kind: TextPart, Text: m.Content}}
+	}
+	return m.Parts
+}
+
+// With is the message with a text added at its end, apart from what is there.
+func (m Message) With(text string) Message {
+	if m.Parts == nil {
+		m.Content += "\n\n" + text
+	} else {
+		m.Parts = append(slices.Clip(m.Parts), Part{Kind: TextPart, Text: text})
+	}
+	return m
+}
+
+// Call is a call of a tool in the words of the provider.
+type Call struct {
+	ID   string
+	Name string          // wire name
+	Args json.RawMessage // an object
+}
