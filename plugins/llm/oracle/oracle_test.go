@@ -91,17 +91,23 @@ func TestAnthropic(t *testing.T) {
 			got := seen{
 				finish: map[string]string{"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length", "tool_use": "tool-calls"}[string(whole.StopReason)],
 				in:     u.InputTokens + u.CacheReadInputTokens + u.CacheCreationInputTokens, out: u.OutputTokens, cached: u.CacheReadInputTokens,
+				thought: u.OutputTokensDetails.ThinkingTokens,
 			}
 			thought := ""
+			var sealed []string
 			for _, block := range whole.Content {
 				got.text += block.Text
 				thought += block.Thinking
+				if s := block.Signature + block.Data; s != "" {
+					sealed = append(sealed, s)
+				}
 				if block.Type == "tool_use" {
 					got.calls = append(got.calls, block.ID+" "+block.Name+" "+string(block.Input))
 				}
 			}
 			assert.Equal(t, want(tr.Want), got)
 			assert.Equal(t, tr.Want.Reasoning, thought)
+			assert.Equal(t, tr.Want.Sealed, sealed)
 		})
 	}
 }

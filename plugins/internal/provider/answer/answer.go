@@ -141,7 +141,7 @@ func (c *call) encode() ([]byte, *contract.Error) {
 	r := &chat.Request{Model: m.wire(), Messages: q.messages, Tools: q.tools, Choice: q.choice, Options: q.options, Context: m.Context, Whole: q.whole || len(q.tools) > 0 && !m.Preset.ToolsStream}
 	r.Without = slices.Concat(m.Traits.Refuses(q.options.Effort), m.Learned.Refused())
 	if r.Options.MaxTokens > 0 {
-		c.headroom = m.Learned.room(m.Headroom)
+		c.headroom = m.Learned.room(max(m.Headroom, r.Options.Budget))
 		r.Options.MaxTokens += c.headroom
 	}
 	if q.shape != nil {

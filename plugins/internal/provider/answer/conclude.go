@@ -117,6 +117,9 @@ func (c *call) output(text string, calls []edn.Value) (edn.Value, *contract.Erro
 				return edn.Nil(), err
 			}
 		}
+		if parts := c.parts(); len(parts) > 0 {
+			out.Key("parts", edn.Vector(parts...))
+		}
 		out.Key("text", edn.Text(text))
 		out.Key("finish", edn.K(string(c.answer.Finish)))
 	case q.shape == nil || len(calls) > 0:

@@ -57,8 +57,66 @@ func (q *question) part(role chat.Role, v edn.Value, at []edn.Value) (chat.Part,
 			return p, invalid(at, "an image stands in a :user or :tool message, not in one of :%s", role)
 		}
 		return q.image(v, at)
+	case chat.ThinkingPart, chat.RedactedPart, chat.CallPart:
+		if role != chat.Assistant {
+			return p, invalid(at, "a :%s part stands in an :assistant message, not in one of :%s", p.Kind, role)
+		}
+		return givenBack(p, v, at)
 	}
-	return p, invalid(append(at, edn.K("type")), "should be :text or :image, got %s", v.Key("type"))
+	return p, invalid(append(at, edn.K("type")), "should be :text, :image, :thinking, :redacted-thinking or :tool-call, got %s", v.Key("type"))
+}
+
+// givenBack reads what an answer had among its :parts.
+func givenBack(p chat.Part, v edn.Value, at []edn.Value) (chat.Part, *contract.Error) {
+	for key, to := range map[string]*string{
+		"data": &p.Data, "signature": &p.Signature, "field": &p.Field, "model": &p.Model, "id": &p.Call,
+	} {
+		var ok bool
+		if *to, ok = v.Key(key).AsString(); !ok && v.HasKey(key) {
+			return p, invalid(append(at, edn.K(key)), "should be a text")
+		}
+	}
+	needs := map[chat.PartKind]string{chat.ThinkingPart: p.Text + p.Signature, chat.RedactedPart: p.Data, chat.CallPart: p.Call}
+	if needs[p.Kind] == "" {
+		return p, invalid(at, "a :%s part should be as it was in the :parts of the answer", p.Kind)
+	}
+	return p, nil
+}
+
+// parts are all parts of an answer that reasons. Sent back as the :content of its
+// message they give the provider what it needs to go on. They are none where the
+// text and the calls say everything, and where a part may be lost: what is not whole
+// cannot be given back unchanged.
+func (c *call) parts() []edn.Value {
+	reasons := func(b *chat.Block) bool { return b.Kind == chat.ThinkingPart || b.Kind == chat.RedactedPart }
+	if len(c.losses()) > 0 || !slices.ContainsFunc(c.answer.Blocks, reasons) {
+		return nil
+	}
+	var all []edn.Value
+	for _, b := range c.answer.Blocks {
+		m := edn.MustMap(edn.K("type"), edn.K(string(b.Kind)))
+		id := ""
+		if b.Call != nil {
+			id = b.Call.ID
+		}
+		said := false
+		for key, text := range map[string]string{"text": b.Text.String(), "data": b.Data, "signature": b.Signature, "id": id} {
+			if text != "" {
+				m, said = m.AssocKey(key, edn.Text(text)), true
+			}
+		}
+		if !said {
+			continue
+		}
+		if reasons(b) {
+			m = m.AssocKey("model", edn.Text(c.model.wire()))
+		}
+		if b.Field != "" {
+			m = m.AssocKey("field", edn.Text(b.Field))
+		}
+		all = append(all, m)
+	}
+	return all
 }
 
 // image reads an image, which is not decoded: whether it can be read is for the
@@ -97,7 +155,7 @@ func (q *question) image(v edn.Value, at []edn.Value) (chat.Part, *contract.Erro
 func partsHash(parts []chat.Part) edn.Value {
 	var all []edn.Value
 	for _, p := range parts {
-		all = append(all, edn.Vector(edn.Text(string(p.Kind)), edn.Text(p.Text), edn.Text(p.Media), edn.Text(p.Data), edn.Text(p.URL)))
+		all = append(all, edn.Vector(edn.Text(string(p.Kind)), edn.Text(p.Text), edn.Text(p.Media), edn.Text(p.Data), edn.Text(p.URL), edn.Text(p.Signature)))
 	}
 	return edn.Vector(all...)
 }

@@ -62,6 +62,9 @@ func (m *Model) ask(intent string, request edn.Value) (*question, *contract.Erro
 	if seed, ok := input.Key("seed").AsInt(); ok && intent == Chat {
 		q.options.Seed = &seed
 	}
+	if err := q.readReasoning(input.Key("reasoning")); err != nil {
+		return nil, err
+	}
 	budget := request.Key("budget")
 	if n, ok := budget.Key("max-tokens").AsInt(); ok && n > 0 && (q.options.MaxTokens == 0 || n < q.options.MaxTokens) {
 		q.options.MaxTokens = n
@@ -186,6 +189,11 @@ func (q *question) message(v edn.Value, at []edn.Value, calls map[string]string)
 	default:
 		return m, invalid(append(at, edn.K("role")), "should be :system, :user, :assistant or :tool, got %s", v.Key("role"))
 	}
+	for _, p := range m.Parts {
+		if p.Kind == chat.CallPart && !slices.ContainsFunc(m.Calls, func(c chat.Call) bool { return c.ID == p.Call }) {
+			return m, invalid(append(at, edn.K("content")), "the message has no call with the id %q", p.Call)
+		}
+	}
 	if len(m.Each()) == 0 && len(m.Calls) == 0 && m.Role != chat.ToolRole {
 		return m, invalid(append(at, edn.K("content")), "the message is empty")
 	}
@@ -276,6 +284,26 @@ func (q *question) readChoice(v edn.Value) *contract.Error {
 	return nil
 }
 
+// efforts are the words for how much a model reasons.
+var efforts = [...]string{"none", "minimal", "low", "medium", "high", "xhigh", "max"}
+
+// readReasoning finds how much the model should reason: a word, or a number of
+// tokens. It takes the place of what is configured.
+func (q *question) readReasoning(v edn.Value) *contract.Error {
+	if v.IsNil() || q.intent != Chat {
+		return nil
+	}
+	if n, ok := v.Key("budget-tokens").AsInt(); ok && n > 0 && n <= maxBudget && v.Len() == 1 {
+		q.options.Effort, q.options.Budget = "", n
+		return nil
+	}
+	if effort := word(v); slices.Contains(efforts[:], effort) {
+		q.options.Effort = effort
+		return nil
+	}
+	return invalid([]edn.Value{edn.K("reasoning")}, "should be one of :%s, or {:budget-tokens N}, got %s", strings.Join(efforts[:], ", :"), v)
+}
+
 // readShape finds the form that the answer must have: what the host asks for, or
 // the sender of messages, else the built-in schema of the intent where text alone
 // would not do.
@@ -338,6 +366,9 @@ func (q *question) promptHash() string {
 		edn.Int(o.MaxTokens), seed, edn.Vector(stop...))
 	if o.Effort != "" {
 		options = edn.Vector(options, edn.Text(o.Effort))
+	}
+	if o.Budget > 0 {
+		options = edn.Vector(options, edn.Int(o.Budget))
 	}
 	if q.choice.Mode != "" {
 		options = edn.Vector(options, edn.K(string(q.choice.Mode)), edn.Text(q.choice.Tool))

@@ -54,8 +54,10 @@ type Options struct {
 	MaxTokens                         int64 // 0: unbounded
 	Seed                              *int64
 	Stop                              []string
-	// Effort is how much a model should reason, "" for its default.
+	// Effort is how much a model should reason, "" for its default; Budget is how
+	// many tokens that may take, 0 for no figure.
 	Effort string
+	Budget int64
 	// Extra is merged into the body of the request.
 	Extra map[string]json.RawMessage
 }
@@ -140,12 +142,24 @@ type RawCall struct {
 	seam     Seam
 }
 
+// Block is a part of an answer in the order of the provider: a text, reasoning
+// or a call.
+type Block struct {
+	Kind  PartKind
+	Index int
+	Text  strings.Builder
+	// Signature, Data and Field are those of a Part.
+	Signature, Data, Field string
+	Call                   *RawCall
+}
+
 // Answer is what has arrived of an answer.
 type Answer struct {
 	Text, Reasoning strings.Builder
 	text, reasoning Seam
 	Refusal         strings.Builder
 	Calls           []*RawCall
+	Blocks          []*Block
 	Finish          Finish
 	FinishWord      string // as the provider wrote it
 	Category        string // of a refusal, where it was named
@@ -163,12 +177,33 @@ type Answer struct {
 // NewAnswer is an answer of which nothing has arrived.
 func NewAnswer() *Answer { return &Answer{Usage: Unstated()} }
 
-// AddText appends a piece of the text and returns what can be shown of it.
-func (a *Answer) AddText(piece string) string { return a.add(&a.Text, &a.text, piece) }
+// AddText appends a piece of the text, in the block with the index, and returns
+// what can be shown of it.
+func (a *Answer) AddText(index int, piece string) string {
+	shown := a.add(&a.Text, &a.text, piece)
+	a.Block(TextPart, index).Text.WriteString(shown)
+	return shown
+}
 
-// AddReasoning appends a piece of the text before the answer and returns what
-// can be shown of it.
-func (a *Answer) AddReasoning(piece string) string { return a.add(&a.Reasoning, &a.reasoning, piece) }
+// AddReasoning appends a piece of the text before the answer, in the block with
+// the index, and returns what can be shown of it.
+func (a *Answer) AddReasoning(index int, piece string) string {
+	shown := a.add(&a.Reasoning, &a.reasoning, piece)
+	a.Block(ThinkingPart, index).Text.WriteString(shown)
+	return shown
+}
+
+// Block gives the block of a kind with the index, which is made if it is new.
+func (a *Answer) Block(kind PartKind, index int) *Block {
+	for _, b := range a.Blocks {
+		if b.Kind == kind && b.Index == index {
+			return b
+		}
+	}
+	b := &Block{Kind: kind, Index: index}
+	a.Blocks = append(a.Blocks, b)
+	return b
+}
 
 // AddArgs appends a piece of the arguments of a call and returns what can be
 // shown of it.
@@ -210,6 +245,7 @@ func (a *Answer) Call(index int) (call *RawCall, isNew bool) {
 	}
 	c := &RawCall{Index: index}
 	a.Calls = append(a.Calls, c)
+	a.Block(CallPart, index).Call = c
 	return c, true
 }
 

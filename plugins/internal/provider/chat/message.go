@@ -31,8 +31,11 @@ type PartKind string
 
 // The kinds of parts.
 const (
-	TextPart  PartKind = "text"
-	ImagePart PartKind = "image"
+	TextPart     PartKind = "text"
+	ImagePart    PartKind = "image"
+	ThinkingPart PartKind = "thinking"          // reasoning
+	RedactedPart PartKind = "redacted-thinking" // reasoning that only its provider can read
+	CallPart     PartKind = "tool-call"         // the place of a call among the other parts
 )
 
 // Part is a part of a message.
@@ -41,7 +44,15 @@ type Part struct {
 	Text string
 	// An image is either Data in base64 with its media type, or stands at a URL.
 	Media, Data, URL string
+	// Reasoning is what a provider wants back: the text with its Signature or the
+	// Field of the message in which it came, or the Data that is not for readers.
+	// Model is the model that it is of.
+	Signature, Field, Model string
+	Call                    string // id of a call
 }
+
+// Reasons reports whether a part is reasoning.
+func (p Part) Reasons() bool { return p.Kind == ThinkingPart || p.Kind == RedactedPart }
 
 // Each are the parts of a message; plain text is one part.
 func (m Message) Each() []Part {

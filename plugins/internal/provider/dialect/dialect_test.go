@@ -99,6 +99,13 @@ func TestTranscripts(t *testing.T) {
 					calls = append(calls, c.ID+" "+c.Name+" "+c.Args.String())
 				}
 				assert.Equal(t, w.Calls, calls)
+				var sealed []string
+				for _, b := range a.Blocks {
+					if s := b.Signature + b.Data; s != "" {
+						sealed = append(sealed, s)
+					}
+				}
+				assert.Equal(t, w.Sealed, sealed)
 			})
 		}
 	}

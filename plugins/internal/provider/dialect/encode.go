@@ -58,15 +58,7 @@ type Encoded struct {
 // Encode writes a question. The error is an *Unsayable if the format cannot say
 // it.
 func Encode(p Preset, r *chat.Request) (Encoded, error) {
-	var e *encoding
-	switch p.Dialect {
-	case Anthropic:
-		e = encodeAnthropic(r)
-	case Ollama:
-		e = encodeOllama(r)
-	default:
-		e = encodeOpenAI(p, r)
-	}
+	e := compose(p, r)
 	if e.refused != "" {
 		return Encoded{}, &Unsayable{What: e.refused}
 	}
@@ -84,6 +76,37 @@ func Encode(p Preset, r *chat.Request) (Encoded, error) {
 	slices.Sort(dropped)
 	return Encoded{Body: text, Fields: body, Dropped: slices.Compact(dropped)}, nil
 }
+
+// compose writes a question without what the caller adds. The reasoning of another
+// model is no use to this one, and may be refused.
+func compose(p Preset, r *chat.Request) *encoding {
+	foreign := func(p chat.Part) bool { return p.Reasons() && p.Model != "" && p.Model != r.Model }
+	own := *r
+	own.Messages = slices.Clone(r.Messages)
+	lost := false
+	for i, m := range own.Messages {
+		if slices.ContainsFunc(m.Parts, foreign) {
+			own.Messages[i].Parts = slices.DeleteFunc(slices.Clone(m.Parts), foreign)
+			lost = true
+		}
+	}
+	var e *encoding
+	switch p.Dialect {
+	case Anthropic:
+		e = encodeAnthropic(&own)
+	case Ollama:
+		e = encodeOllama(&own)
+	default:
+		e = encodeOpenAI(p, &own)
+	}
+	if lost {
+		e.drop(lostReasoning)
+	}
+	return e
+}
+
+// lostReasoning is what is dropped with reasoning that cannot be sent back.
+const lostReasoning = "reasoning"
 
 // marshal writes JSON with sorted keys and without escapes for HTML.
 func marshal(v any) ([]byte, error) {

@@ -34,6 +34,9 @@ func encodeOllama(r *chat.Request) *encoding {
 		"model": r.Model, "messages": ollamaMessages(r.Messages, e), "stream": !r.Whole, "truncate": false, "shift": false,
 	}
 	e.body = body
+	if o.Budget > 0 {
+		e.drop("reasoning-budget")
+	}
 	switch o.Effort {
 	case "":
 	case "none":
@@ -71,10 +74,16 @@ func ollamaMessages(messages []chat.Message, e *encoding) []map[string]any {
 	var all []map[string]any
 	for _, m := range messages {
 		var texts, images []string
+		thinking := ""
 		for _, p := range m.Each() {
 			switch {
 			case p.Kind == chat.TextPart:
 				texts = append(texts, p.Text)
+			case p.Kind == chat.CallPart:
+			case p.Kind == chat.ThinkingPart && p.Signature == "" && (p.Field == "" || p.Field == "thinking"):
+				thinking += p.Text
+			case p.Reasons():
+				e.drop(lostReasoning)
 			case p.URL != "":
 				e.refuse("it takes images as data, not by URL")
 			default:
@@ -84,6 +93,9 @@ func ollamaMessages(messages []chat.Message, e *encoding) []map[string]any {
 		out := map[string]any{"role": string(m.Role), "content": strings.Join(texts, "\n\n")}
 		if len(images) > 0 {
 			out["images"] = images
+		}
+		if thinking != "" {
+			out["thinking"] = thinking
 		}
 		if m.Role == chat.ToolRole {
 			out["tool_name"] = m.Tool
@@ -139,8 +151,11 @@ func (*ollamaDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, error
 		}
 	}
 	into.Model = first(string(l.Model), into.Model)
-	pieces := thought(m.Thinking.text, into)
-	pieces = append(pieces, said(m.Content, into)...)
+	if m.Thinking.text != "" {
+		into.Block(chat.ThinkingPart, 0).Field = "thinking"
+	}
+	pieces := thought(0, m.Thinking.text, into)
+	pieces = append(pieces, said(0, m.Content, into)...)
 	for _, c := range m.Calls {
 		call, _ := into.Call(len(into.Calls))
 		call.ID, call.Name = string(c.ID), string(c.Function.Name)

@@ -3,6 +3,7 @@ package dialect
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
 )
@@ -20,6 +21,9 @@ func encodeOpenAI(p Preset, r *chat.Request) *encoding {
 	}
 	if o.Effort != "" {
 		body["reasoning_effort"] = o.Effort
+	}
+	if o.Budget > 0 {
+		e.drop("reasoning-budget")
 	}
 	number(body, "temperature", o.Temperature)
 	number(body, "top_p", o.TopP)
@@ -76,6 +80,9 @@ func openAIMessages(p Preset, messages []chat.Message, e *encoding) []map[string
 	for _, m := range messages {
 		content := openAIContent(m, e)
 		out := map[string]any{"role": string(m.Role), "content": content}
+		for field, text := range openAIReasoning(p, m, e) {
+			out[field] = text
+		}
 		switch {
 		case m.Role == chat.System:
 			out["role"] = p.SystemRole
@@ -101,7 +108,7 @@ func openAIMessages(p Preset, messages []chat.Message, e *encoding) []map[string
 // types/chat/chat_completion_content_part_image_param.py and
 // chat_completion_tool_message_param.py, 2026-08-21).
 func openAIContent(m chat.Message, e *encoding) any {
-	parts := m.Each()
+	parts := slices.DeleteFunc(slices.Clone(m.Each()), func(p chat.Part) bool { return p.Reasons() || p.Kind == chat.CallPart })
 	switch {
 	case len(parts) == 0:
 		return ""
@@ -124,6 +131,28 @@ func openAIContent(m chat.Message, e *encoding) any {
 		content = append(content, map[string]any{"type": "image_url", "image_url": map[string]any{"url": url}})
 	}
 	return content
+}
+
+// openAIReasoning are the fields with the reasoning of a message. The interface of
+// OpenAI has none; servers that state theirs want it back in the field where it was
+// (DeepSeek, thinking mode: reasoning_content of turns with calls, 2026-11-25).
+func openAIReasoning(p Preset, m chat.Message, e *encoding) map[string]string {
+	fields := map[string]string{}
+	for _, part := range m.Parts {
+		if !part.Reasons() {
+			continue
+		}
+		field := part.Field
+		if field == "" && len(p.ReasoningFields) > 0 {
+			field = p.ReasoningFields[0]
+		}
+		if part.Kind == chat.RedactedPart || part.Signature != "" || !slices.Contains(p.ReasoningFields, field) {
+			e.drop(lostReasoning)
+			continue
+		}
+		fields[field] += part.Text
+	}
+	return fields
 }
 
 type openAIChunk struct {
@@ -252,8 +281,11 @@ func (d *openAIDecoder) choice(c openAIChoice, into *chat.Answer) ([]chat.Piece,
 			continue
 		}
 		d.deltas = d.deltas || i == 0
-		pieces = append(pieces, thought(d.thought(raw), into)...)
-		pieces = append(pieces, said(m.Content, into)...)
+		if field, text := d.thought(raw); text != "" {
+			into.Block(chat.ThinkingPart, 0).Field = field
+			pieces = append(pieces, thought(0, text, into)...)
+		}
+		pieces = append(pieces, said(0, m.Content, into)...)
 		into.Refusal.WriteString(string(m.Refusal))
 		if m.Function != nil {
 			m.ToolCalls = append(m.ToolCalls, openAICall{Index: new(int), Function: *m.Function})
@@ -269,22 +301,22 @@ func (d *openAIDecoder) choice(c openAIChoice, into *chat.Answer) ([]chat.Piece,
 	return pieces, nil
 }
 
-// thought is the text of the first reasoning field that has one.
-func (d *openAIDecoder) thought(raw json.RawMessage) string {
+// thought is the first reasoning field that has a text.
+func (d *openAIDecoder) thought(raw json.RawMessage) (field, text string) {
 	for _, field := range d.reasoning {
 		if !bytes.Contains(raw, []byte(`"`+field+`"`)) {
 			continue
 		}
 		var fields map[string]json.RawMessage
 		if json.Unmarshal(raw, &fields) != nil {
-			return ""
+			return "", ""
 		}
 		var s spoken
 		if present(fields[field]) && json.Unmarshal(fields[field], &s) == nil && s.text != "" {
-			return s.text
+			return field, s.text
 		}
 	}
-	return ""
+	return "", ""
 }
 
 // add appends a fragment of a call. Servers that give no index begin a new call

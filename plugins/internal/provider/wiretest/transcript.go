@@ -29,6 +29,7 @@ type Want struct {
 	Text, Reasoning, Finish  string
 	In, Out, Cached, Thought int64
 	Calls                    []string // "id name args"
+	Sealed                   []string // what only the provider can read of its reasoning
 	Error                    string   // type of the error; then nothing else counts
 	Assumed                  bool
 	Skipped                  int64
@@ -132,6 +133,8 @@ func (tr *Transcript) set(key, value string) error {
 		w.Thought = n
 	case "call":
 		w.Calls = append(w.Calls, value)
+	case "sealed":
+		w.Sealed = append(w.Sealed, value)
 	case "error":
 		w.Error = value
 	case "assumed":
