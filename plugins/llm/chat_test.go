@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/plugins/internal/provider/wiretest"
 )
 
 // field is a field of the last request, as JSON.
@@ -193,4 +195,86 @@ func TestImagesAreCounted(t *testing.T) {
 	n, _ := o.out.Key("tokens-in").AsInt()
 	assert.Greater(t, n, int64(1_600))
 	assert.Empty(t, r.server.Requests())
+}
+
+// A mark for the cache goes to the block that it is on; a dialect whose servers
+// cache by themselves drops it without a word, another one says so.
+func TestCacheMarks(t *testing.T) {
+	const conversation = `{:messages [{:role :system :content "Be brief." :cache? true} {:role :system :content "And kind."}
+	  {:role :user :content [{:type :text :text "A long text." :cache? true} {:type :image :url "https://a.example/b" :cache? false}]}
+	  {:role :assistant :content [{:type :text :text "Hm."} {:type :thinking :text "t" :signature "s"}] :tool/calls [{:id "t1" :tool/id :fs/list :args {}}] :cache? true}
+	  {:role :tool :tool/id "t1" :content "none" :cache? true}] ` + twoTools + `}`
+	k := talks()["anthropic-messages"]
+	r := newRig(t, "anthropic-messages", "", "", k.whole("Fine."))
+	o := r.ask(t.Context(), "model/chat", conversation, "", nil)
+	require.Nil(t, o.err, "%v", o.err)
+	assert.Equal(t, "nil", dropped(o))
+	assert.JSONEq(t, `[{"type":"text","text":"Be brief.","cache_control":{"type":"ephemeral"}},{"type":"text","text":"And kind."}]`, r.field("system"))
+	assert.JSONEq(t, `[{"role":"user","content":[{"type":"text","text":"A long text.","cache_control":{"type":"ephemeral"}},{"type":"image","source":{"type":"url","url":"https://a.example/b"}}]},
+	  {"role":"assistant","content":[{"type":"text","text":"Hm."},{"type":"thinking","thinking":"t","signature":"s"},
+	    {"type":"tool_use","id":"t1","name":"fs__list","input":{},"cache_control":{"type":"ephemeral"}}]},
+	  {"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"none","cache_control":{"type":"ephemeral"}}]}]`, r.field("messages"))
+
+	const marked = `{:messages [{:role :user :content "Long." :cache? true}]}`
+	for preset, said := range map[string]string{"openai": "nil", "vllm": "nil", "llama-server": "nil", "mlx": "nil", "generic": ":cache", "lmstudio": ":cache", "ollama": "nil"} {
+		dialect := map[bool]string{true: "ollama-chat", false: "openai-chat"}[preset == "ollama"]
+		r := newRig(t, dialect, "", `{:preset "`+preset+`"}`, talks()[dialect].whole("Fine."))
+		o := r.ask(t.Context(), "model/chat", marked, "", nil)
+		require.Nil(t, o.err, preset)
+		assert.Equal(t, said, dropped(o), preset)
+		assert.JSONEq(t, `[{"role":"user","content":"Long."}]`, r.field("messages"), preset)
+	}
+	for _, bad := range []string{`{:role :user :content "x" :cache? 1}`, `{:role :user :content [{:type :text :text "x" :cache? "yes"}]}`} {
+		r := newRig(t, "anthropic-messages", "", "")
+		r.unsent(r.ask(t.Context(), "model/chat", `{:messages [`+bad+`]}`, "", nil), "input/invalid", bad)
+	}
+}
+
+// Of more marks than the vendor takes the first and the last ones stay.
+func TestTooManyCacheMarks(t *testing.T) {
+	var messages strings.Builder
+	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+		messages.WriteString(`{:role :user :cache? true :content "` + name + `"}`)
+	}
+	r := newRig(t, "anthropic-messages", "", "", talks()["anthropic-messages"].whole("Fine."))
+	o := r.ask(t.Context(), "model/chat", `{:messages [`+messages.String()+`]}`, "", nil)
+	require.Nil(t, o.err)
+	assert.Equal(t, ":cache", dropped(o))
+	var turns []struct {
+		Content []struct {
+			Text  string
+			Cache any `json:"cache_control"`
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(r.field("messages")), &turns))
+	kept := ""
+	for _, b := range turns[0].Content {
+		if b.Cache != nil {
+			kept += b.Text
+		}
+	}
+	assert.Equal(t, "adef", kept)
+}
+
+// LLM-020: what is written into a cache is counted and has its own price.
+func TestCacheWritesAreCounted(t *testing.T) {
+	for dialect, name := range map[string]string{"anthropic-messages": "cached", "openai-chat": "cache-written"} {
+		for _, tr := range wiretest.Load(t, "../internal/provider/testdata/wire", dialect) {
+			if tr.Name != name {
+				continue
+			}
+			w := tr.Want
+			r := newRig(t, dialect, `{:price {:input "1" :cached-input "0.1" :cache-write "1.25" :output "2"}}`, "", tr)
+			o := r.ask(t.Context(), "model/chat", hello, "", nil)
+			require.Nil(t, o.err)
+			n, _ := o.usage.Key("tokens-cache-written").AsInt()
+			assert.Equal(t, w.Written, n, dialect)
+			assert.Positive(t, n, dialect)
+			assert.Equal(t, ":exact", o.usage.Key("cost-mark").String(), dialect)
+			millionths := float64(w.In-w.Cached-w.Written) + 0.1*float64(w.Cached) + 1.25*float64(w.Written) + 2*float64(w.Out)
+			cost, _ := o.usage.Key("cost-usd").AsNumber()
+			got, _ := cost.Float64()
+			assert.InDelta(t, millionths/1e6, got, 1e-12, dialect)
+		}
+	}
 }

@@ -28,11 +28,11 @@ var builtinTable = []struct {
 	{"req/any", `[{} {:a 1} {"a" 1}]`, `[nil [] :a]`},
 	{"req/plan", `[{:plan {:nodes []}} {:plan {:nodes [{:op :emit}] :id "p"}} {:plan {:nodes ({})} :bindings {}}]`, `[{} {:plan {:nodes {}}} {:plan {:nodes [1]}} {:plan {:nodes []} :x 1}]`},
 	{"req/chat", `[{:messages [{:role :user :content "a"}]} {:messages ({:role :system})} {:messages [{:role :assistant :tool/calls [{}]} {:role :tool :tool/id "1"}] :tools [{:tool/id :fs/read :in-schema [:map]}] :tool-choice :fs/read}
-		{:messages [{:role :user :content [{:type :text :text "a"} {:type :image :media-type "image/png" :data "AA=="} {:type :image :url "https://a.example/b.png"}]}] :reasoning :low}
+		{:messages [{:role :user :content [{:type :text :text "a"} {:type :image :media-type "image/png" :data "AA=="} {:type :image :url "https://a.example/b.png" :cache? true}] :cache? false}] :reasoning :low}
 		{:messages [{:role :assistant :content [{:type :thinking :signature "a"} {:type :redacted-thinking :data "a"} {:type :tool-call :id "1"}]}] :reasoning {:budget-tokens 1}}]`,
 		`[{} {:messages []} {:messages [{:role "user"}]} {:messages [{:content "a"}]} {:messages [{:role :user}] :tools [{:tool/id "x"}]} {:messages [{:role :user}] :tool-choice 1}
 		{:messages [{:role :user :content []}]} {:messages [{:role :user :content [{:type :image :data "AA=="}]}]} {:messages [{:role :user :content [{:type :sound :text "a"}]}]}
-		{:messages [{:role :user}] :reasoning :much} {:messages [{:role :user}] :reasoning {:budget-tokens 0}} {:messages [{:role :assistant :content [{:type :redacted-thinking}]}]}]`},
+		{:messages [{:role :user :cache? 1}]} {:messages [{:role :user}] :reasoning :much} {:messages [{:role :user}] :reasoning {:budget-tokens 0}} {:messages [{:role :assistant :content [{:type :redacted-thinking}]}]}]`},
 	{"res/meta", `[{} {:a 1} {1 2}]`, `[nil [] "a"]`},
 	{"res/any", `[{} {:a nil} {"x" []}]`, `[nil () 1]`},
 	{"res/text", `[{:text "a"} {:content "a" :x 1} {:text "" :content "a"}]`, `[{} {:text " "} {:prompt "a"}]`},

@@ -11,7 +11,7 @@ import (
 var marks = []string{"exact", "estimated", "at-least", "unknown"}
 
 var (
-	summedKeys = [...]string{"latency-ms", "first-token-ms", "tokens-in", "tokens-out", "tokens-cached", "tokens-reasoning"}
+	summedKeys = [...]string{"latency-ms", "first-token-ms", "tokens-in", "tokens-out", "tokens-cached", "tokens-reasoning", "tokens-cache-written"}
 	markKeys   = [...]string{"tokens-mark", "cost-mark"}
 )
 

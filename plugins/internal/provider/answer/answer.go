@@ -299,6 +299,9 @@ func (c *call) account(tokens pricing.Tokens, took time.Duration) edn.Value {
 	u.Key("tokens-out", edn.Int(tokens.Out))
 	u.Key("tokens-cached", edn.Int(tokens.Cached))
 	u.Key("tokens-reasoning", edn.Int(tokens.Reasoning))
+	if tokens.Written > 0 {
+		u.Key("tokens-cache-written", edn.Int(tokens.Written))
+	}
 	u.Key("tokens-mark", edn.K(string(tokens.Mark)))
 	c.model.cost(&u, tokens)
 	return u.Map()

@@ -44,6 +44,10 @@ func (q *question) content(m *chat.Message, v edn.Value, at []edn.Value) *contra
 
 func (q *question) part(role chat.Role, v edn.Value, at []edn.Value) (chat.Part, *contract.Error) {
 	p := chat.Part{Kind: chat.PartKind(word(v.Key("type")))}
+	cache, err := marked(v, at)
+	if err != nil {
+		return p, err
+	}
 	var isText bool
 	p.Text, isText = v.Key("text").AsString()
 	switch p.Kind {
@@ -51,12 +55,15 @@ func (q *question) part(role chat.Role, v edn.Value, at []edn.Value) (chat.Part,
 		if !isText {
 			return p, invalid(append(at, edn.K("text")), "should be a text")
 		}
+		p.Cache = cache
 		return p, nil
 	case chat.ImagePart:
 		if role != chat.User && role != chat.ToolRole {
 			return p, invalid(at, "an image stands in a :user or :tool message, not in one of :%s", role)
 		}
-		return q.image(v, at)
+		p, err = q.image(v, at)
+		p.Cache = cache
+		return p, err
 	case chat.ThinkingPart, chat.RedactedPart, chat.CallPart:
 		if role != chat.Assistant {
 			return p, invalid(at, "a :%s part stands in an :assistant message, not in one of :%s", p.Kind, role)
@@ -64,6 +71,16 @@ func (q *question) part(role chat.Role, v edn.Value, at []edn.Value) (chat.Part,
 		return givenBack(p, v, at)
 	}
 	return p, invalid(append(at, edn.K("type")), "should be :text, :image, :thinking, :redacted-thinking or :tool-call, got %s", v.Key("type"))
+}
+
+// marked reads the mark of a message or a part for the cache.
+func marked(v edn.Value, at []edn.Value) (bool, *contract.Error) {
+	mark := v.Key("cache?")
+	is, ok := mark.AsBool()
+	if !ok && !mark.IsNil() {
+		return false, invalid(append(at, edn.K("cache?")), "should be true or false")
+	}
+	return is, nil
 }
 
 // givenBack reads what an answer had among its :parts.

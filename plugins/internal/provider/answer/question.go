@@ -166,6 +166,10 @@ func (q *question) message(v edn.Value, at []edn.Value, calls map[string]string)
 	if err := q.content(&m, v.Key("content"), append(at, edn.K("content"))); err != nil {
 		return m, err
 	}
+	var err *contract.Error
+	if m.Cache, err = marked(v, at); err != nil {
+		return m, err
+	}
 	switch m.Role {
 	case chat.System, chat.User:
 	case chat.ToolRole:

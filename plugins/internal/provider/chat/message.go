@@ -24,6 +24,8 @@ type Message struct {
 	Calls   []Call // of an assistant
 	CallID  string // the call that a tool message answers
 	Tool    string // wire name of the tool that a tool message is from
+	// Cache marks the end of a beginning that other requests share.
+	Cache bool
 }
 
 // PartKind says what a part of a message is.
@@ -49,6 +51,7 @@ type Part struct {
 	// Model is the model that it is of.
 	Signature, Field, Model string
 	Call                    string // id of a call
+	Cache                   bool   // as that of a Message
 }
 
 // Reasons reports whether a part is reasoning.
@@ -60,6 +63,11 @@ func (m Message) Each() []Part {
 		return []Part{{Kind: TextPart, Text: m.Content}}
 	}
 	return m.Parts
+}
+
+// Marked reports whether a message or a part of it has a mark.
+func (m Message) Marked() bool {
+	return m.Cache || slices.ContainsFunc(m.Parts, func(p Part) bool { return p.Cache })
 }
 
 // With is the message with a text added at its end, apart from what is there.

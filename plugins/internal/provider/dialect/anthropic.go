@@ -20,7 +20,7 @@ func encodeAnthropic(r *chat.Request) *encoding {
 	if o.MaxTokens == 0 {
 		body["max_tokens"] = DefaultMaxTokens
 	}
-	if system != "" {
+	if system != nil {
 		body["system"] = system
 	}
 	e.body = body
@@ -84,8 +84,8 @@ type anthropicTurn struct {
 
 // anthropicMessages puts system messages to the top, results of tools into user
 // turns, and neighbours of one role into one turn.
-func anthropicMessages(messages []chat.Message, e *encoding) (string, []anthropicTurn) {
-	var system []string
+func anthropicMessages(messages []chat.Message, e *encoding) (any, []anthropicTurn) {
+	var system []map[string]any
 	var turns []anthropicTurn
 	add := func(role string, blocks ...map[string]any) {
 		if n := len(turns); n > 0 && turns[n-1].Role == role {
@@ -97,13 +97,14 @@ func anthropicMessages(messages []chat.Message, e *encoding) (string, []anthropi
 	for _, m := range messages {
 		switch m.Role {
 		case chat.System:
-			for _, p := range m.Each() {
-				system = append(system, p.Text)
-			}
+			system = append(system, anthropicBlocks(m, e)...)
 		case chat.ToolRole:
 			result := map[string]any{"type": "tool_result", "tool_use_id": m.CallID, "content": m.Content}
 			if m.Parts != nil {
-				result["content"] = anthropicBlocks(m, e)
+				result["content"] = anthropicParts(m, nil, e)
+			}
+			if m.Cache {
+				e.mark(result)
 			}
 			add("user", result)
 		default:
@@ -113,16 +114,70 @@ func anthropicMessages(messages []chat.Message, e *encoding) (string, []anthropi
 			}
 		}
 	}
-	return strings.Join(system, "\n\n"), turns
+	e.fewerMarks()
+	return anthropicSystem(system), turns
+}
+
+// anthropicSystem is the system prompt: a text where no block has a mark.
+func anthropicSystem(blocks []map[string]any) any {
+	var texts []string
+	for _, b := range blocks {
+		if b["cache_control"] != nil {
+			return blocks
+		}
+		text, _ := b["text"].(string)
+		texts = append(texts, text)
+	}
+	if len(texts) == 0 {
+		return nil
+	}
+	return strings.Join(texts, "\n\n")
+}
+
+// mostMarks is how many marks for the cache a request may have (Anthropic, prompt
+// caching guide, 2026-11-25).
+const mostMarks = 4
+
+// mark marks a block as the end of what is kept in the cache (anthropic-sdk-python,
+// types/cache_control_ephemeral_param.py, 2026-08-07).
+func (e *encoding) mark(block map[string]any) {
+	if block["cache_control"] == nil {
+		block["cache_control"] = map[string]any{"type": "ephemeral"}
+		e.marked = append(e.marked, block)
+	}
+}
+
+// fewerMarks keeps the first mark, after what all requests share, and the last ones,
+// which the next turn continues.
+func (e *encoding) fewerMarks() {
+	if len(e.marked) <= mostMarks {
+		return
+	}
+	for _, block := range e.marked[1 : len(e.marked)-mostMarks+1] {
+		delete(block, "cache_control")
+	}
+	e.drop(lostMark)
 }
 
 // anthropicBlocks are the parts of a message and its calls, those that have no
 // place among the parts at the end (anthropic-sdk-python, types/image_block_param.py,
 // thinking_block_param.py and redacted_thinking_block_param.py, 2026-08-07).
 func anthropicBlocks(m chat.Message, e *encoding) []map[string]any {
+	blocks := anthropicParts(m, slices.Clone(m.Calls), e)
+	for _, block := range slices.Backward(blocks) {
+		if m.Cache && block["type"] != "thinking" && block["type"] != "redacted_thinking" { // which take no mark
+			e.mark(block)
+			break
+		}
+	}
+	return blocks
+}
+
+// anthropicParts writes the parts of a message and these calls.
+func anthropicParts(m chat.Message, calls []chat.Call, e *encoding) []map[string]any {
 	var blocks []map[string]any
-	calls := slices.Clone(m.Calls)
 	for _, p := range m.Each() {
+		before := len(blocks)
 		switch {
 		case p.Kind == chat.TextPart:
 			blocks = append(blocks, map[string]any{"type": "text", "text": p.Text})
@@ -141,6 +196,9 @@ func anthropicBlocks(m chat.Message, e *encoding) []map[string]any {
 			blocks = append(blocks, map[string]any{"type": "image", "source": map[string]any{"type": "url", "url": p.URL}})
 		default:
 			blocks = append(blocks, map[string]any{"type": "image", "source": map[string]any{"type": "base64", "media_type": p.Media, "data": p.Data}})
+		}
+		if p.Cache && len(blocks) > before {
+			e.mark(blocks[before])
 		}
 	}
 	for _, c := range calls {

@@ -34,6 +34,7 @@ type encoding struct {
 	body    map[string]any
 	dropped []string
 	refused string
+	marked  []map[string]any // what has a mark for the cache
 }
 
 // drop notes options that the format cannot say.
@@ -102,8 +103,14 @@ func compose(p Preset, r *chat.Request) *encoding {
 	if lost {
 		e.drop(lostReasoning)
 	}
+	if len(e.marked) == 0 && !p.caches() && slices.ContainsFunc(r.Messages, chat.Message.Marked) {
+		e.drop(lostMark)
+	}
 	return e
 }
+
+// lostMark is what is dropped with a mark for a cache.
+const lostMark = "cache"
 
 // lostReasoning is what is dropped with reasoning that cannot be sent back.
 const lostReasoning = "reasoning"

@@ -206,8 +206,10 @@ type openAIFunc struct {
 type openAIUsage struct {
 	In     *count `json:"prompt_tokens"`
 	Out    *count `json:"completion_tokens"`
+	Hit    count  `json:"prompt_cache_hit_tokens"` // DeepSeek, context caching, 2026-11-25
 	InMore struct {
-		Cached count `json:"cached_tokens"`
+		Cached  count `json:"cached_tokens"`
+		Written count `json:"cache_write_tokens"` // openai-python, types/completion_usage.py, 2026-08-21
 	} `json:"prompt_tokens_details"`
 	OutMore struct {
 		Reasoning count `json:"reasoning_tokens"`
@@ -355,7 +357,8 @@ func arguments(raw json.RawMessage) string {
 func (u openAIUsage) counts(before chat.Usage) chat.Usage {
 	u.In.set(&before.In)
 	u.Out.set(&before.Out)
-	before.Cached = max(before.Cached, int64(u.InMore.Cached))
+	before.Cached = max(before.Cached, int64(u.InMore.Cached), int64(u.Hit))
+	before.Written = max(before.Written, int64(u.InMore.Written))
 	before.Reasoning = max(before.Reasoning, int64(u.OutMore.Reasoning))
 	return before
 }
