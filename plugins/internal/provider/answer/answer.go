@@ -138,7 +138,10 @@ func (c *call) encode() ([]byte, *contract.Error) {
 	if len(q.tools) > 0 && !m.Preset.Tools {
 		return nil, c.fail(failure.NotConfigured, "preset %s has no tools: set quirks { tools = true } if this server has them", m.Preset.Name)
 	}
-	r := &chat.Request{Model: m.wire(), Messages: q.messages, Tools: q.tools, Choice: q.choice, Options: q.options, Context: m.Context, Whole: q.whole || len(q.tools) > 0 && !m.Preset.ToolsStream}
+	r := &chat.Request{
+		Model: m.wire(), Messages: q.messages, Tools: q.tools, Choice: q.choice, Options: q.options, Context: m.Context,
+		Whole: q.whole || len(q.tools) > 0 && !m.Preset.ToolsStream,
+	}
 	r.Without = slices.Concat(m.Traits.Refuses(q.options.Effort), m.Learned.Refused())
 	if r.Options.MaxTokens > 0 {
 		c.headroom = m.Learned.room(max(m.Headroom, r.Options.Budget))
@@ -157,7 +160,8 @@ func (c *call) encode() ([]byte, *contract.Error) {
 	encoded, err := dialect.Encode(m.Preset, r)
 	var unsayable *dialect.Unsayable
 	if errors.As(err, &unsayable) {
-		return nil, c.fail(failure.RequestInvalid, "the format %s cannot express the request: %s", m.Preset.Dialect, unsayable.What)
+		return nil, c.fail(failure.RequestInvalid, "the format %s cannot express the request: %s",
+			m.Preset.Dialect, unsayable.What)
 	}
 	if err != nil {
 		return nil, c.fail(failure.RequestInvalid, "the request cannot be written")

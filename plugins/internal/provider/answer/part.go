@@ -70,7 +70,8 @@ func (q *question) part(role chat.Role, v edn.Value, at []edn.Value) (chat.Part,
 		}
 		return givenBack(p, v, at)
 	}
-	return p, invalid(append(at, edn.K("type")), "should be :text, :image, :thinking, :redacted-thinking or :tool-call, got %s", v.Key("type"))
+	return p, invalid(append(at, edn.K("type")),
+		"should be :text, :image, :thinking, :redacted-thinking or :tool-call, got %s", v.Key("type"))
 }
 
 // marked reads the mark of a message or a part for the cache.
@@ -93,7 +94,9 @@ func givenBack(p chat.Part, v edn.Value, at []edn.Value) (chat.Part, *contract.E
 			return p, invalid(append(at, edn.K(key)), "should be a text")
 		}
 	}
-	needs := map[chat.PartKind]string{chat.ThinkingPart: p.Text + p.Signature, chat.RedactedPart: p.Data, chat.CallPart: p.Call}
+	needs := map[chat.PartKind]string{
+		chat.ThinkingPart: p.Text + p.Signature, chat.RedactedPart: p.Data, chat.CallPart: p.Call,
+	}
 	if needs[p.Kind] == "" {
 		return p, invalid(at, "a :%s part should be as it was in the :parts of the answer", p.Kind)
 	}
@@ -117,7 +120,9 @@ func (c *call) parts() []edn.Value {
 			id = b.Call.ID
 		}
 		said := false
-		for key, text := range map[string]string{"text": b.Text.String(), "data": b.Data, "signature": b.Signature, "id": id} {
+		for key, text := range map[string]string{
+			"text": b.Text.String(), "data": b.Data, "signature": b.Signature, "id": id,
+		} {
 			if text != "" {
 				m, said = m.AssocKey(key, edn.Text(text)), true
 			}
@@ -156,7 +161,8 @@ func (q *question) image(v edn.Value, at []edn.Value) (chat.Part, *contract.Erro
 		return p, nil
 	}
 	if !slices.Contains(media[:], p.Media) {
-		return p, invalid(append(at, edn.K("media-type")), "should be one of %s, got %s", strings.Join(media[:], ", "), v.Key("media-type"))
+		return p, invalid(append(at, edn.K("media-type")), "should be one of %s, got %s",
+			strings.Join(media[:], ", "), v.Key("media-type"))
 	}
 	if len(p.Data) > MaxImage {
 		return p, beyond("an image has %d bytes in base64, the limit is %d", len(p.Data), MaxImage)
@@ -172,7 +178,11 @@ func (q *question) image(v edn.Value, at []edn.Value) (chat.Part, *contract.Erro
 func partsHash(parts []chat.Part) edn.Value {
 	var all []edn.Value
 	for _, p := range parts {
-		all = append(all, edn.Vector(edn.Text(string(p.Kind)), edn.Text(p.Text), edn.Text(p.Media), edn.Text(p.Data), edn.Text(p.URL), edn.Text(p.Signature)))
+		var fields []edn.Value
+		for _, s := range []string{string(p.Kind), p.Text, p.Media, p.Data, p.URL, p.Signature, p.Field, p.Call} {
+			fields = append(fields, edn.Text(s))
+		}
+		all = append(all, edn.Vector(fields...))
 	}
 	return edn.Vector(all...)
 }

@@ -305,7 +305,8 @@ func (q *question) readReasoning(v edn.Value) *contract.Error {
 		q.options.Effort = effort
 		return nil
 	}
-	return invalid([]edn.Value{edn.K("reasoning")}, "should be one of :%s, or {:budget-tokens N}, got %s", strings.Join(efforts[:], ", :"), v)
+	return invalid([]edn.Value{edn.K("reasoning")}, "should be one of :%s, or {:budget-tokens N}, got %s",
+		strings.Join(efforts[:], ", :"), v)
 }
 
 // readShape finds the form that the answer must have: what the host asks for, or

@@ -195,7 +195,8 @@ func anthropicParts(m chat.Message, calls []chat.Call, e *encoding) []map[string
 		case p.URL != "":
 			blocks = append(blocks, map[string]any{"type": "image", "source": map[string]any{"type": "url", "url": p.URL}})
 		default:
-			blocks = append(blocks, map[string]any{"type": "image", "source": map[string]any{"type": "base64", "media_type": p.Media, "data": p.Data}})
+			source := map[string]any{"type": "base64", "media_type": p.Media, "data": p.Data}
+			blocks = append(blocks, map[string]any{"type": "image", "source": source})
 		}
 		if p.Cache && len(blocks) > before {
 			e.mark(blocks[before])

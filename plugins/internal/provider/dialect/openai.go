@@ -108,7 +108,8 @@ func openAIMessages(p Preset, messages []chat.Message, e *encoding) []map[string
 // types/chat/chat_completion_content_part_image_param.py and
 // chat_completion_tool_message_param.py, 2026-08-21).
 func openAIContent(m chat.Message, e *encoding) any {
-	parts := slices.DeleteFunc(slices.Clone(m.Each()), func(p chat.Part) bool { return p.Reasons() || p.Kind == chat.CallPart })
+	beside := func(p chat.Part) bool { return p.Reasons() || p.Kind == chat.CallPart }
+	parts := slices.DeleteFunc(slices.Clone(m.Each()), beside)
 	switch {
 	case len(parts) == 0:
 		return ""

@@ -55,7 +55,8 @@ func table() []Traits {
 			Source: "Anthropic, adaptive thinking guide: effort, adaptive thinking, and budgets as before", Date: "2026-11-25",
 		},
 		{
-			Begins: []string{"claude-opus-5-5", "claude-fable-5-1"}, Without: claude, Lacks: []string{"budget", "none", "demand"}, Headroom: headroom,
+			Begins:  []string{"claude-opus-5-5", "claude-fable-5-1"},
+			Without: claude, Lacks: []string{"budget", "none", "demand"}, Headroom: headroom,
 			Source: "Anthropic, page of Claude Opus 5.5: reasoning is always on, and a demand for a call is an error", Date: "2026-11-25",
 		},
 		{
@@ -104,7 +105,8 @@ func (t Traits) Refuses(effort string) []string {
 // droppable are the fields that a request can do without.
 func droppable() []string {
 	return []string{
-		"temperature", "top_p", "presence_penalty", "frequency_penalty", "stop", "stop_sequences", "seed", "reasoning_effort", "think", "thinking",
+		"temperature", "top_p", "presence_penalty", "frequency_penalty", "stop", "stop_sequences", "seed", "reasoning_effort", "think",
+		"thinking",
 		"stream_options", "max_tokens", "max_completion_tokens", "truncate", "shift",
 	}
 }
