@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/wiretest"
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // field is a field of the last request, as JSON.
@@ -277,4 +278,52 @@ func TestCacheWritesAreCounted(t *testing.T) {
 			assert.InDelta(t, millionths/1e6, got, 1e-12, dialect)
 		}
 	}
+}
+
+// Vectors of texts: one request, in the order of the texts, with usage and cost.
+func TestEmbed(t *testing.T) {
+	wires := map[string]wiretest.Transcript{}
+	for _, tr := range wiretest.Load(t, "../internal/provider/testdata/wire", "embed") {
+		wires[tr.Name] = tr
+	}
+	for dialect, want := range map[string]string{
+		"openai-chat": `{"dimensions":2,"encoding_format":"float","input":["a bee","a fly"],"model":"sample"}`,
+		"ollama-chat": `{"dimensions":2,"input":["a bee","a fly"],"model":"sample","truncate":false}`,
+	} {
+		const input = `{:texts ["a bee" "a fly"] :dims 2}`
+		tr := wires[providers[dialect]]
+		r := newRig(t, dialect, `{:intents ["model/embed"] :price {:input "1" :output "0"}}`, "", tr)
+		o := r.ask(t.Context(), "model/embed", input, "", nil)
+		require.Nil(t, o.err, "%s: %v", dialect, o.err)
+		vectors, err := edn.WriteJSON(o.out.Key("vectors"))
+		require.NoError(t, err)
+		assert.JSONEq(t, tr.Want.Text, string(vectors), dialect)
+		assert.Equal(t, "2", o.out.Key("dims").String(), dialect)
+		assert.JSONEq(t, want, r.server.Requests()[0].Body, dialect)
+		assert.Equal(t, "7 0 :exact 0.000007M", o.usage.Key("tokens-in").String()+" "+o.usage.Key("tokens-out").String()+" "+
+			o.usage.Key("tokens-mark").String()+" "+o.usage.Key("cost-usd").String(), dialect)
+
+		swapped := `{"data":[{"index":1,"embedding":[2]},{"index":0,"embedding":[1]}]}`
+		r.server.Then(status(200, swapped))
+		o = r.ask(t.Context(), "model/embed", input, "", nil)
+		require.Nil(t, o.err, "%s: %v", dialect, o.err)
+		assert.Equal(t, "[[1.0] [2.0]]", o.out.Key("vectors").String(), "%s: in the order of the texts", dialect)
+		assert.Equal(t, ":estimated", o.usage.Key("tokens-mark").String(), dialect)
+		for _, body := range []string{`{"data":[]}`, `{"embeddings":[[1]]}`, `{"embeddings":[[1],[1,2]]}`, `<html>`, `{"data":[{"index":7,"embedding":[1]},{"index":0,"embedding":[1]}]}`} {
+			r.server.Then(status(200, body))
+			o := r.ask(t.Context(), "model/embed", input, "", nil)
+			require.NotNil(t, o.err, body)
+			assert.Equal(t, "provider/request-failed", o.err.Type, body)
+		}
+		r.server.Then(status(429, `{"error":{"message":"slow down"}}`))
+		o = r.ask(t.Context(), "model/embed", input, "", nil)
+		require.NotNil(t, o.err)
+		assert.Equal(t, "provider/rate-limited", o.err.Type)
+	}
+	for _, bad := range []string{`{}`, `{:texts []}`, `{:texts [""]}`, `{:texts [1]}`, `{:texts ["a"] :dims 0}`, `{:texts "a"}`} {
+		r := newRig(t, "openai-chat", `{:intents ["model/embed"]}`, "")
+		r.unsent(r.ask(t.Context(), "model/embed", bad, "", nil), "input/invalid", bad)
+	}
+	r := newRig(t, "anthropic-messages", `{:intents ["model/embed"]}`, "")
+	r.unsent(r.ask(t.Context(), "model/embed", `{:texts ["a"]}`, "", nil), "provider/request-invalid", "a format without vectors")
 }

@@ -33,6 +33,8 @@ var builtinTable = []struct {
 		`[{} {:messages []} {:messages [{:role "user"}]} {:messages [{:content "a"}]} {:messages [{:role :user}] :tools [{:tool/id "x"}]} {:messages [{:role :user}] :tool-choice 1}
 		{:messages [{:role :user :content []}]} {:messages [{:role :user :content [{:type :image :data "AA=="}]}]} {:messages [{:role :user :content [{:type :sound :text "a"}]}]}
 		{:messages [{:role :user :cache? 1}]} {:messages [{:role :user}] :reasoning :much} {:messages [{:role :user}] :reasoning {:budget-tokens 0}} {:messages [{:role :assistant :content [{:type :redacted-thinking}]}]}]`},
+	{"req/embed", `[{:texts ["a"]} {:texts ("a" "b") :dims 8} {:texts ["a"] :x 1}]`, `[{} {:texts []} {:texts [" "]} {:texts ["a"] :dims 0} {:texts "a"}]`},
+	{"res/embed", `[{:vectors [[0.5]] :dims 1} {:vectors [[1 2.5]] :dims 2} {:vectors ([0.1] [0.2]) :dims 1 :x 1}]`, `[{} {:vectors [] :dims 1} {:vectors [[]] :dims 1} {:vectors [["a"]] :dims 1} {:vectors [[1]]}]`},
 	{"res/meta", `[{} {:a 1} {1 2}]`, `[nil [] "a"]`},
 	{"res/any", `[{} {:a nil} {"x" []}]`, `[nil () 1]`},
 	{"res/text", `[{:text "a"} {:content "a" :x 1} {:text "" :content "a"}]`, `[{} {:text " "} {:prompt "a"}]`},

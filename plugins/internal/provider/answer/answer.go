@@ -32,6 +32,9 @@ func (p *Provider) Answer(ctx context.Context, m *Model, intent string, request 
 	if intent == Count {
 		return p.countQuestion(ctx, m, request, out)
 	}
+	if intent == Embed {
+		return p.embed(ctx, m, request, out)
+	}
 	q, err := m.ask(intent, request)
 	if err != nil {
 		return edn.Nil(), err
@@ -55,6 +58,11 @@ func (c *call) begin(ctx context.Context) (leave func(), failed *contract.Error)
 	if failed != nil {
 		return nil, failed
 	}
+	return c.post(ctx, c.model.Preset.Path, body)
+}
+
+// post sends a body when it is its turn.
+func (c *call) post(ctx context.Context, path string, body []byte) (leave func(), failed *contract.Error) {
 	if err := c.provider.Gate.Enter(ctx); err != nil {
 		if errors.Is(err, transport.ErrFull) {
 			return nil, c.fail(failure.QueueFull, "as many calls wait as may")
@@ -65,7 +73,7 @@ func (c *call) begin(ctx context.Context) (leave func(), failed *contract.Error)
 		c.provider.Gate.Leave()
 		return nil, failed
 	}
-	c.exchange = c.provider.Client.Post(c.model.Preset.Path, body)
+	c.exchange = c.provider.Client.Post(path, body)
 	return func() { c.exchange.Close(); c.provider.Gate.Leave() }, nil
 }
 
