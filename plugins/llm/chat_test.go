@@ -24,6 +24,11 @@ func (r *rig) field(name string) string {
 	return string(text)
 }
 
+// says asks for a chat of one message, with further fields.
+func (r *rig) says(fields string) outcome {
+	return r.ask(r.t.Context(), "model/chat", `{:messages [{:role :user :content "Hi."}] `+fields+`}`, "", nil)
+}
+
 // unsent is an error that says that nothing was sent.
 func (r *rig) unsent(o outcome, typ, about string) {
 	r.t.Helper()
@@ -53,7 +58,7 @@ func TestToolChoice(t *testing.T) {
 				answer = k.says(k.start, k.tool("t1", "fs__read", `{"path":"a"}`), k.finish("tool"), k.end)
 			}
 			r := newRig(t, dialect, "", "", answer)
-			o := r.ask(t.Context(), "model/chat", `{:messages [{:role :user :content "Hi."}] `+twoTools+` :tool-choice `+choice+`}`, "", nil)
+			o := r.says(twoTools + ` :tool-choice ` + choice)
 			about := dialect + " " + choice
 			if field == "refused" {
 				r.unsent(o, "provider/request-invalid", about)
@@ -62,7 +67,8 @@ func TestToolChoice(t *testing.T) {
 			}
 			require.Nil(t, o.err, about)
 			assert.Equal(t, field, r.field("tool_choice"), about)
-			assert.Equal(t, dialect == "ollama-chat" && choice == ":none", r.field("tools") == "", "%s: who may not call a tool need not see any", about)
+			noTools := dialect == "ollama-chat" && choice == ":none"
+			assert.Equal(t, noTools, r.field("tools") == "", "%s: without tools none is called", about)
 			assert.True(t, o.meta.Key("options/dropped").IsNil(), about)
 		}
 	}
@@ -76,7 +82,7 @@ func TestToolChoiceIsFollowed(t *testing.T) {
 		":required": ``, ":fs/write": twoTools, "7": twoTools, "[:auto]": twoTools, `""`: twoTools,
 	} {
 		r := newRig(t, "openai-chat", "", "")
-		r.unsent(r.ask(t.Context(), "model/chat", `{:messages [{:role :user :content "Hi."}] `+input+` :tool-choice `+choice+`}`, "", nil), "input/invalid", choice)
+		r.unsent(r.says(input+` :tool-choice `+choice), "input/invalid", choice)
 	}
 	calls := func(name string) []string {
 		return []string{k.start, k.tool("t1", name, `{"path":"a"}`), k.finish("tool"), k.end}
@@ -91,12 +97,12 @@ func TestToolChoiceIsFollowed(t *testing.T) {
 		"a call where none may be":          {":none", calls("fs__read")},
 	} {
 		r := newRig(t, "openai-chat", "", "", k.says(tt.parts...))
-		o := r.ask(t.Context(), "model/chat", `{:messages [{:role :user :content "Hi."}] `+twoTools+` :tool-choice `+tt.choice+`}`, "", nil)
+		o := r.says(twoTools + ` :tool-choice ` + tt.choice)
 		require.NotNil(t, o.err, name)
 		assert.Equal(t, "provider/tool-call-invalid", o.err.Type, name)
 	}
 	r := newRig(t, "openai-chat", "", "", k.whole("Fine."))
-	require.Nil(t, r.ask(t.Context(), "model/chat", `{:messages [{:role :user :content "Hi."}] :tool-choice :auto}`, "", nil).err)
+	require.Nil(t, r.says(":tool-choice :auto").err)
 	assert.Empty(t, r.field("tool_choice"), "without tools there is nothing to choose")
 }
 
@@ -137,7 +143,9 @@ func TestImages(t *testing.T) {
 			`[{"content":"Hi.","role":"user"}]`, `[{"content":[{"text":"Hi.","type":"text"}],"role":"user"}]`, `[{"content":"Hi.","role":"user"}]`,
 		},
 	} {
-		for dialect, want := range map[string]string{"openai-chat": tt.openAI, "anthropic-messages": tt.anthropic, "ollama-chat": tt.ollama} {
+		for dialect, want := range map[string]string{
+			"openai-chat": tt.openAI, "anthropic-messages": tt.anthropic, "ollama-chat": tt.ollama,
+		} {
 			r := newRig(t, dialect, "", "", talks()[dialect].whole("A bee."))
 			o := r.ask(t.Context(), "model/chat", `{:messages [`+tt.messages+`] `+twoTools+`}`, "", nil)
 			if want == "" {
@@ -147,7 +155,8 @@ func TestImages(t *testing.T) {
 			require.Nil(t, o.err, "%s %s: %v", name, dialect, o.err)
 			assert.JSONEq(t, want, r.field("messages"), "%s %s", name, dialect)
 			if strings.Contains(tt.messages, ":image") {
-				assert.Equal(t, ":exact", o.usage.Key("tokens-mark").String(), "%s %s: no guess at an image contradicts what is stated", name, dialect)
+				mark := o.usage.Key("tokens-mark").String()
+				assert.Equal(t, ":exact", mark, "%s %s: no guess at an image contradicts what is stated", name, dialect)
 			}
 		}
 	}
@@ -217,7 +226,9 @@ func TestCacheMarks(t *testing.T) {
 	  {"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"none","cache_control":{"type":"ephemeral"}}]}]`, r.field("messages"))
 
 	const marked = `{:messages [{:role :user :content "Long." :cache? true}]}`
-	for preset, said := range map[string]string{"openai": "nil", "vllm": "nil", "llama-server": "nil", "mlx": "nil", "generic": ":cache", "lmstudio": ":cache", "ollama": "nil"} {
+	for preset, said := range map[string]string{
+		"openai": "nil", "vllm": "nil", "llama-server": "nil", "mlx": "nil", "ollama": "nil", "generic": ":cache", "lmstudio": ":cache",
+	} {
 		dialect := map[bool]string{true: "ollama-chat", false: "openai-chat"}[preset == "ollama"]
 		r := newRig(t, dialect, "", `{:preset "`+preset+`"}`, talks()[dialect].whole("Fine."))
 		o := r.ask(t.Context(), "model/chat", marked, "", nil)
@@ -225,7 +236,9 @@ func TestCacheMarks(t *testing.T) {
 		assert.Equal(t, said, dropped(o), preset)
 		assert.JSONEq(t, `[{"role":"user","content":"Long."}]`, r.field("messages"), preset)
 	}
-	for _, bad := range []string{`{:role :user :content "x" :cache? 1}`, `{:role :user :content [{:type :text :text "x" :cache? "yes"}]}`} {
+	for _, bad := range []string{
+		`{:role :user :content "x" :cache? 1}`, `{:role :user :content [{:type :text :text "x" :cache? "yes"}]}`,
+	} {
 		r := newRig(t, "anthropic-messages", "", "")
 		r.unsent(r.ask(t.Context(), "model/chat", `{:messages [`+bad+`]}`, "", nil), "input/invalid", bad)
 	}
@@ -320,10 +333,13 @@ func TestEmbed(t *testing.T) {
 		require.NotNil(t, o.err)
 		assert.Equal(t, "provider/rate-limited", o.err.Type)
 	}
-	for _, bad := range []string{`{}`, `{:texts []}`, `{:texts [""]}`, `{:texts [1]}`, `{:texts ["a"] :dims 0}`, `{:texts "a"}`} {
+	for _, bad := range []string{
+		`{}`, `{:texts []}`, `{:texts [""]}`, `{:texts [1]}`, `{:texts ["a"] :dims 0}`, `{:texts "a"}`,
+	} {
 		r := newRig(t, "openai-chat", `{:intents ["model/embed"]}`, "")
 		r.unsent(r.ask(t.Context(), "model/embed", bad, "", nil), "input/invalid", bad)
 	}
 	r := newRig(t, "anthropic-messages", `{:intents ["model/embed"]}`, "")
-	r.unsent(r.ask(t.Context(), "model/embed", `{:texts ["a"]}`, "", nil), "provider/request-invalid", "a format without vectors")
+	o := r.ask(t.Context(), "model/embed", `{:texts ["a"]}`, "", nil)
+	r.unsent(o, "provider/request-invalid", "a format without vectors")
 }

@@ -125,7 +125,7 @@ func TestReasoningOption(t *testing.T) {
 			answer = k.says(k.start, k.tool("t1", "fs__list", "{}"), k.finish("tool"), k.end)
 		}
 		r := newRig(t, tt.dialect, `{:name "`+tt.name+`" :options {:temperature 0.2 :max-tokens 100}}`, "", answer)
-		o := r.ask(t.Context(), "model/chat", `{:messages [{:role :user :content "Hi."}] `+twoTools+tt.fields+`}`, "", nil)
+		o := r.says(twoTools + tt.fields)
 		require.Nil(t, o.err, "%s: %v", about, o.err)
 		assert.Equal(t, tt.want, r.field(tt.field), about)
 		assert.Equal(t, tt.dropped, dropped(o), about)
@@ -133,7 +133,9 @@ func TestReasoningOption(t *testing.T) {
 	r := newRig(t, anthropic, `{:name "claude-opus-5-5"}`, "")
 	r.unsent(r.ask(t.Context(), "model/chat", `{:messages [{:role :user :content "Hi."}] `+twoTools+` :tool-choice :required}`, "", nil),
 		"provider/request-invalid", "a model that takes no demand")
-	for _, bad := range []string{":much", "7", "{}", "{:budget-tokens 0}", "{:budget-tokens 5 :effort :low}", "{:budget-tokens 99999999}"} {
+	for _, bad := range []string{
+		":much", "7", "{}", "{:budget-tokens 0}", "{:budget-tokens 5 :effort :low}", "{:budget-tokens 99999999}",
+	} {
 		r := newRig(t, anthropic, "", "")
 		r.unsent(r.ask(t.Context(), "model/chat", `{:messages [{:role :user :content "Hi."}] :reasoning `+bad+`}`, "", nil), "input/invalid", bad)
 	}
@@ -178,9 +180,11 @@ func TestReasoningIsGivenBack(t *testing.T) {
 		}
 		assert.Equal(t, tt.parts, edn.Vector(kinds...).String(), tt.dialect)
 
-		turn := edn.MustMap(edn.K("role"), edn.K("assistant"), edn.K("content"), o.out.Key("parts"), edn.K("tool/calls"), o.out.Key("tool/calls"))
+		turn := edn.MustMap(edn.K("role"), edn.K("assistant"),
+			edn.K("content"), o.out.Key("parts"), edn.K("tool/calls"), o.out.Key("tool/calls"))
 		id, _ := firstOf(o.out.Key("tool/calls")).Key("id").AsString()
-		again := `{:messages [` + question + turn.String() + `{:role :tool :tool/id "` + id + `" :content "package a"}] ` + twoTools + `}`
+		result := `{:role :tool :tool/id "` + id + `" :content "package a"}`
+		again := `{:messages [` + question + turn.String() + result + `] ` + twoTools + `}`
 		r.server.Then(talks()[tt.dialect].whole("It is a package."))
 		o = r.ask(t.Context(), "model/chat", again, "", nil)
 		require.Nil(t, o.err, "%s: %v", tt.dialect, o.err)
@@ -220,7 +224,8 @@ func TestReasoningOfAnotherForm(t *testing.T) {
 			r := newRig(t, dialect, "", "", talks()[dialect].whole("Fine."))
 			o := r.ask(t.Context(), "model/chat", turn(part), "", nil)
 			require.Nil(t, o.err, "%s %s: %v", dialect, part, o.err)
-			assert.Equal(t, slices.Contains(lost, dialect), slices.Contains(strings.Fields(dropped(o)), ":reasoning"), "%s %s: %s", dialect, part, dropped(o))
+			said := slices.Contains(strings.Fields(dropped(o)), ":reasoning")
+			assert.Equal(t, slices.Contains(lost, dialect), said, "%s %s: %s", dialect, part, dropped(o))
 			if dialect == "anthropic-messages" {
 				sealed := strings.Contains(part, "signature") || strings.Contains(part, "redacted")
 				assert.Equal(t, sealed, r.field("thinking") != "", "%s: %s", part, dropped(o))
@@ -229,7 +234,8 @@ func TestReasoningOfAnotherForm(t *testing.T) {
 	}
 	for _, bad := range []string{
 		`{:role :user :content [{:type :thinking :text "x"}]}`, `{:role :assistant :content [{:type :thinking}]}`,
-		`{:role :assistant :content [{:type :redacted-thinking}]}`, `{:role :assistant :content [{:type :thinking :text "x" :signature 1}]}`,
+		`{:role :assistant :content [{:type :redacted-thinking}]}`,
+		`{:role :assistant :content [{:type :thinking :text "x" :signature 1}]}`,
 		`{:role :assistant :content [{:type :text :text "x"} {:type :tool-call :id "t9"}]}`,
 	} {
 		r := newRig(t, "anthropic-messages", "", "")

@@ -70,7 +70,8 @@ func TestAnthropicRequests(t *testing.T) {
 				anthropic.NewTextBlock("What is it?"), anthropic.NewImageBlockBase64("image/png", "iVBORw0KGgo="),
 				anthropic.NewImageBlock(anthropic.URLImageSourceParam{URL: "https://pictures.example/a.png"})),
 			anthropic.NewAssistantMessage(
-				anthropic.NewThinkingBlock("c2ln", "Hm."), anthropic.NewRedactedThinkingBlock("ZGF0YQ=="), anthropic.NewTextBlock("Reading."),
+				anthropic.NewThinkingBlock("c2ln", "Hm."), anthropic.NewRedactedThinkingBlock("ZGF0YQ=="),
+				anthropic.NewTextBlock("Reading."),
 				anthropic.NewToolUseBlock("t1", map[string]any{"path": "a.go"}, "fs__read")),
 		},
 	}, "system", "messages", "thinking", "max_tokens")
@@ -82,7 +83,8 @@ func TestAnthropicRequests(t *testing.T) {
 		chat.OneTool:  anthropic.ToolChoiceParamOfTool("fs__read"),
 	} {
 		agree(t, "anthropic", &chat.Request{
-			Model: "sample", Tools: reads, Choice: chat.Choice{Mode: mode, Tool: "fs__read"}, Options: chat.Options{Effort: "high"},
+			Model: "sample", Tools: reads, Options: chat.Options{Effort: "high"},
+			Choice:   chat.Choice{Mode: mode, Tool: "fs__read"},
 			Messages: []chat.Message{{Role: chat.User, Content: "Hi."}},
 		}, anthropic.MessageNewParams{
 			ToolChoice: choice, OutputConfig: anthropic.OutputConfigParam{Effort: anthropic.OutputConfigEffortHigh},
@@ -97,11 +99,14 @@ func TestOpenAIRequests(t *testing.T) {
 		return openai.ImageContentPart(openai.ChatCompletionContentPartImageImageURLParam{URL: url})
 	}
 	for mode, choice := range map[chat.ChoiceMode]openai.ChatCompletionToolChoiceOptionUnionParam{
-		chat.AnyTool: {OfAuto: openai.String("auto")}, chat.NoTool: {OfAuto: openai.String("none")}, chat.MustCall: {OfAuto: openai.String("required")},
-		chat.OneTool: openai.ToolChoiceOptionFunctionToolChoice(openai.ChatCompletionNamedToolChoiceFunctionParam{Name: "fs__read"}),
+		chat.AnyTool:  {OfAuto: openai.String("auto")},
+		chat.NoTool:   {OfAuto: openai.String("none")},
+		chat.MustCall: {OfAuto: openai.String("required")},
+		chat.OneTool:  openai.ToolChoiceOptionFunctionToolChoice(openai.ChatCompletionNamedToolChoiceFunctionParam{Name: "fs__read"}),
 	} {
 		agree(t, "openai", &chat.Request{
-			Model: "sample", Tools: reads, Choice: chat.Choice{Mode: mode, Tool: "fs__read"}, Options: chat.Options{Effort: "high"},
+			Model: "sample", Tools: reads, Options: chat.Options{Effort: "high"},
+			Choice: chat.Choice{Mode: mode, Tool: "fs__read"},
 			Messages: []chat.Message{{Role: chat.User, Parts: []chat.Part{
 				{Kind: chat.TextPart, Text: "What is it?"},
 				{Kind: chat.ImagePart, Media: "image/png", Data: "iVBORw0KGgo="},
@@ -110,7 +115,8 @@ func TestOpenAIRequests(t *testing.T) {
 		}, openai.ChatCompletionNewParams{
 			Model: "sample", ToolChoice: choice, ReasoningEffort: openai.ReasoningEffortHigh,
 			Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage([]openai.ChatCompletionContentPartUnionParam{
-				openai.TextContentPart("What is it?"), image("data:image/png;base64,iVBORw0KGgo="), image("https://pictures.example/a.png"),
+				openai.TextContentPart("What is it?"),
+				image("data:image/png;base64,iVBORw0KGgo="), image("https://pictures.example/a.png"),
 			})},
 		}, "messages", "tool_choice", "reasoning_effort")
 	}
