@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -8,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	wire "github.com/fermenthq/ferment/plugins/internal/provider/dialect"
+	"github.com/fermenthq/ferment/plugins/internal/provider/wiretest"
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // Reasoning models: what they do not take is left out, and their limit leaves
@@ -53,7 +56,11 @@ func TestRefusedParameter(t *testing.T) {
 		"a flat message": {"openai-chat", `{"detail":"Unsupported parameter: seed"}`, "seed"},
 	} {
 		k := talks()[tt.dialect]
-		model := `{:price {:input "1" :output "1"} :options {:temperature 0.2 :top-p 0.9 :max-tokens 100 :seed 7 :reasoning-effort "high"}}`
+		effort := `:reasoning-effort "high"`
+		if tt.dialect == "anthropic-messages" { // where a temperature goes without reasoning only
+			effort = ""
+		}
+		model := `{:price {:input "1" :output "1"} :options {:temperature 0.2 :top-p 0.9 :max-tokens 100 :seed 7 ` + effort + `}}`
 		r := newRig(t, tt.dialect, model, "", status(400, tt.body))
 		o := r.ask(t.Context(), "model/chat", hello, "", nil)
 		require.NotNil(t, o.err, name)
@@ -80,6 +87,159 @@ func TestRefusedParameter(t *testing.T) {
 		if tt.dialect != "anthropic-messages" { // whose message names two, of which one is left
 			assert.Equal(t, "provider/request-invalid", o.err.Type, "%s: it is left out already", name)
 		}
+	}
+}
+
+// How much a model reasons goes where its dialect and the model have it. What goes
+// together with nothing of that is left out and said.
+func TestReasoningOption(t *testing.T) {
+	const anthropic, openAI, ollama = "anthropic-messages", "openai-chat", "ollama-chat"
+	adaptive := `{"type":"adaptive"}`
+	for _, tt := range []struct{ dialect, name, fields, field, want, dropped string }{
+		{openAI, "sample", `:reasoning :low`, "reasoning_effort", `"low"`, "nil"},
+		{openAI, "sample", `:reasoning {:budget-tokens 2048}`, "reasoning_effort", "", ":reasoning-budget"},
+		{ollama, "sample", `:reasoning "high"`, "think", `"high"`, "nil"},
+		{ollama, "sample", `:reasoning :none`, "think", `false`, "nil"},
+		{ollama, "sample", `:reasoning {:budget-tokens 2048}`, "think", "", ":reasoning-budget"},
+		{anthropic, "sample", `:reasoning :high`, "thinking", adaptive, ":temperature"},
+		{anthropic, "sample", `:reasoning :high`, "output_config", `{"effort":"high"}`, ":temperature"},
+		{anthropic, "sample", `:reasoning :minimal`, "output_config", "", ":reasoning-effort"},
+		{anthropic, "sample", `:reasoning :none`, "thinking", `{"type":"disabled"}`, "nil"},
+		{anthropic, "sample", `:reasoning {:budget-tokens 2048}`, "thinking", `{"budget_tokens":2048,"type":"enabled"}`, ":temperature"},
+		{anthropic, "sample", `:reasoning {:budget-tokens 2048}`, "max_tokens", `2148`, ":temperature"},
+		{anthropic, "sample", `:reasoning {:budget-tokens 10}`, "thinking", "", ":reasoning-budget"},
+		{anthropic, "sample", `:reasoning :high :tool-choice :required`, "output_config", `{"effort":"high"}`, "nil"},
+		{anthropic, "sample", `:reasoning :high :tool-choice :required`, "thinking", "", "nil"},
+		{anthropic, "sample", `:reasoning {:budget-tokens 2048} :tool-choice :required`, "thinking", "", ":reasoning-budget"},
+		{anthropic, "claude-haiku-4-5", `:reasoning :high`, "output_config", "", ":reasoning-effort"},
+		{anthropic, "claude-haiku-4-5", `:reasoning {:budget-tokens 2048}`, "thinking", `{"budget_tokens":2048,"type":"enabled"}`, ":temperature"},
+		{anthropic, "claude-opus-4-5", `:reasoning :low`, "thinking", "", "nil"},
+		{anthropic, "claude-opus-4-5", `:reasoning :low`, "output_config", `{"effort":"low"}`, "nil"},
+		{anthropic, "claude-sonnet-5", `:reasoning {:budget-tokens 2048}`, "thinking", "", ":reasoning-budget :temperature"},
+		{anthropic, "claude-opus-5-5", `:reasoning :none`, "thinking", "", ":reasoning-effort :temperature"},
+	} {
+		about := tt.dialect + " " + tt.name + " " + tt.fields
+		k := talks()[tt.dialect]
+		answer := k.whole("Fine.")
+		if strings.Contains(tt.fields, ":required") {
+			answer = k.says(k.start, k.tool("t1", "fs__list", "{}"), k.finish("tool"), k.end)
+		}
+		r := newRig(t, tt.dialect, `{:name "`+tt.name+`" :options {:temperature 0.2 :max-tokens 100}}`, "", answer)
+		o := r.says(twoTools + tt.fields)
+		require.Nil(t, o.err, "%s: %v", about, o.err)
+		assert.Equal(t, tt.want, r.field(tt.field), about)
+		assert.Equal(t, tt.dropped, dropped(o), about)
+	}
+	r := newRig(t, anthropic, `{:name "claude-opus-5-5"}`, "")
+	r.unsent(r.ask(t.Context(), "model/chat", `{:messages [{:role :user :content "Hi."}] `+twoTools+` :tool-choice :required}`, "", nil),
+		"provider/request-invalid", "a model that takes no demand")
+	for _, bad := range []string{
+		":much", "7", "{}", "{:budget-tokens 0}", "{:budget-tokens 5 :effort :low}", "{:budget-tokens 99999999}",
+	} {
+		r := newRig(t, anthropic, "", "")
+		r.unsent(r.ask(t.Context(), "model/chat", `{:messages [{:role :user :content "Hi."}] :reasoning `+bad+`}`, "", nil), "input/invalid", bad)
+	}
+}
+
+// LM-008: the reasoning of an answer comes as parts, and goes back as it came: the
+// request after the result of the tool holds the same blocks and signatures.
+func TestReasoningIsGivenBack(t *testing.T) {
+	const question = `{:role :user :content "Read a.go."}`
+	for _, tt := range []struct{ dialect, name, parts, want string }{
+		{
+			"anthropic-messages", "thinking-tool-call",
+			`[:thinking :redacted-thinking :text :thinking :tool-call]`,
+			`{"role":"assistant","content":[{"signature":"c2ln+/=","thinking":"Which file? a.go <b> & \u2028","type":"thinking"},{"data":"ZGF0YQ==","type":"redacted_thinking"},` +
+				`{"text":"Reading.","type":"text"},{"signature":"c2lnMg==","thinking":" it is.","type":"thinking"},` +
+				`{"id":"toolu_a","input":{"path":"a.go"},"name":"fs__read","type":"tool_use"}]}`,
+		},
+		{
+			"openai-chat", "reasoning-tool-call", `[:thinking :tool-call]`,
+			`{"content":null,"reasoning_content":"Which file? a.go.","role":"assistant",` +
+				`"tool_calls":[{"function":{"arguments":"{\"path\":\"a.go\"}","name":"fs__read"},"id":"call_a","type":"function"}]}`,
+		},
+		{
+			"ollama-chat", "thinking-tool-call", `[:thinking :tool-call]`,
+			`{"content":"","role":"assistant","thinking":"Which file? a.go.","tool_calls":[{"function":{"arguments":{"path":"a.go"},"name":"fs__read"}}]}`,
+		},
+	} {
+		var first wiretest.Transcript
+		for _, tr := range wiretest.Load(t, "../internal/provider/testdata/wire", tt.dialect) {
+			if tr.Name == tt.name {
+				first = tr
+			}
+		}
+		r := newRig(t, tt.dialect, `{:options {:reasoning-effort "low"}}`, "", first)
+		o := r.ask(t.Context(), "model/chat", `{:messages [`+question+`] `+twoTools+`}`, "", nil)
+		require.Nil(t, o.err, "%s: %v", tt.dialect, o.err)
+		assert.NotContains(t, o.out.Key("text").String(), "Which", "%s: reasoning is no text", tt.dialect)
+		assert.Equal(t, first.Want.Reasoning, o.reasoning, tt.dialect)
+		var kinds []edn.Value
+		for p := range o.out.Key("parts").Elems() {
+			kinds = append(kinds, p.Key("type"))
+		}
+		assert.Equal(t, tt.parts, edn.Vector(kinds...).String(), tt.dialect)
+
+		turn := edn.MustMap(edn.K("role"), edn.K("assistant"),
+			edn.K("content"), o.out.Key("parts"), edn.K("tool/calls"), o.out.Key("tool/calls"))
+		id, _ := firstOf(o.out.Key("tool/calls")).Key("id").AsString()
+		result := `{:role :tool :tool/id "` + id + `" :content "package a"}`
+		again := `{:messages [` + question + turn.String() + result + `] ` + twoTools + `}`
+		r.server.Then(talks()[tt.dialect].whole("It is a package."))
+		o = r.ask(t.Context(), "model/chat", again, "", nil)
+		require.Nil(t, o.err, "%s: %v", tt.dialect, o.err)
+		all := r.server.Requests()
+		assert.Contains(t, all[len(all)-1].Body, tt.want, tt.dialect)
+		assert.True(t, o.meta.Key("options/dropped").IsNil(), tt.dialect)
+		assert.False(t, o.out.HasKey("parts"), "%s: an answer that does not reason has no parts", tt.dialect)
+
+		for _, other := range dialects() { // another model gets the conversation without it
+			r := newRig(t, other, `{:name "other"}`, "", talks()[other].whole("It is a package."))
+			o := r.ask(t.Context(), "model/chat", again, "", nil)
+			require.Nil(t, o.err, "%s after %s: %v", other, tt.dialect, o.err)
+			assert.NotContains(t, r.field("messages"), "Which", "%s after %s", other, tt.dialect)
+			assert.NotContains(t, r.field("messages"), "ZGF0YQ", "%s after %s", other, tt.dialect)
+			assert.Contains(t, r.field("messages"), "fs__read", "%s after %s", other, tt.dialect)
+			assert.Contains(t, dropped(o), ":reasoning", "%s after %s", other, tt.dialect)
+		}
+	}
+}
+
+// What a dialect does not have for reasoning of no named model is left out and
+// said; a budget waits where the call before came without reasoning.
+func TestReasoningOfAnotherForm(t *testing.T) {
+	turn := func(part string) string {
+		return `{:messages [{:role :user :content "Hi."} {:role :assistant :content [` + part + `] :tool/calls [{:id "t" :tool/id :fs/list :args {}}]}
+		  {:role :tool :tool/id "t" :content "x"}] ` + twoTools + ` :reasoning {:budget-tokens 2048}}`
+	}
+	for part, lost := range map[string][]string{
+		`{:type :thinking :text "Hm."}`:                        {"anthropic-messages"},
+		`{:type :thinking :text "Hm." :signature "s"}`:         {"openai-chat", "ollama-chat"},
+		`{:type :redacted-thinking :data "d"}`:                 {"openai-chat", "ollama-chat"},
+		`{:type :thinking :text "Hm." :field "other"}`:         {"anthropic-messages", "openai-chat", "ollama-chat"},
+		`{:type :thinking :text "Hm." :field "content"}`:       {"anthropic-messages", "openai-chat", "ollama-chat"},
+		`{:type :text :text "Hm."} {:type :tool-call :id "t"}`: {},
+	} {
+		for _, dialect := range dialects() {
+			r := newRig(t, dialect, "", "", talks()[dialect].whole("Fine."))
+			o := r.ask(t.Context(), "model/chat", turn(part), "", nil)
+			require.Nil(t, o.err, "%s %s: %v", dialect, part, o.err)
+			said := slices.Contains(strings.Fields(dropped(o)), ":reasoning")
+			assert.Equal(t, slices.Contains(lost, dialect), said, "%s %s: %s", dialect, part, dropped(o))
+			if dialect == "anthropic-messages" {
+				sealed := strings.Contains(part, "signature") || strings.Contains(part, "redacted")
+				assert.Equal(t, sealed, r.field("thinking") != "", "%s: %s", part, dropped(o))
+			}
+		}
+	}
+	for _, bad := range []string{
+		`{:role :user :content [{:type :thinking :text "x"}]}`, `{:role :assistant :content [{:type :thinking}]}`,
+		`{:role :assistant :content [{:type :redacted-thinking}]}`,
+		`{:role :assistant :content [{:type :thinking :text "x" :signature 1}]}`,
+		`{:role :assistant :content [{:type :text :text "x"} {:type :tool-call :id "t9"}]}`,
+	} {
+		r := newRig(t, "anthropic-messages", "", "")
+		r.unsent(r.ask(t.Context(), "model/chat", `{:messages [`+bad+`]}`, "", nil), "input/invalid", bad)
 	}
 }
 
@@ -147,4 +307,14 @@ func TestLoadedContext(t *testing.T) {
 		assert.Len(t, r.server.Requests(), 1, "%s: it was not sent", preset)
 		assert.Len(t, r.server.Besides(), 1, "%s: the server is asked once", preset)
 	}
+}
+
+// dropped are the options that an answer says were left out.
+func dropped(o outcome) string {
+	return strings.Trim(o.meta.Key("options/dropped").String(), "#{}")
+}
+
+func firstOf(list edn.Value) edn.Value {
+	v, _ := list.Nth(0)
+	return v
 }

@@ -63,7 +63,9 @@ func hasText(out edn.Value) bool {
 }
 
 func usageCounts() []string {
-	return []string{"latency-ms", "first-token-ms", "tokens-in", "tokens-out", "tokens-cached", "tokens-reasoning"}
+	return []string{
+		"latency-ms", "first-token-ms", "tokens-in", "tokens-out", "tokens-cached", "tokens-reasoning", "tokens-cache-written",
+	}
 }
 
 func usageMarks() []string { return []string{"tokens-mark", "cost-mark"} }

@@ -111,7 +111,8 @@ const (
 
 func usageFits(name string, val edn.Value) bool {
 	switch name {
-	case "latency-ms", "first-token-ms", "tokens-in", "tokens-out", "tokens-cached", "tokens-reasoning":
+	case "latency-ms", "first-token-ms", "tokens-in", "tokens-out", "tokens-cached", "tokens-reasoning",
+		"tokens-cache-written":
 		n, ok := val.AsInt()
 		return ok && n >= 0 && n <= maxCount
 	case "cost-usd":

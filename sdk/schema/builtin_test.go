@@ -27,8 +27,14 @@ var builtinTable = []struct {
 	{"req/meta", `[{} {:a 1} {1 2}]`, `[nil [] "a"]`},
 	{"req/any", `[{} {:a 1} {"a" 1}]`, `[nil [] :a]`},
 	{"req/plan", `[{:plan {:nodes []}} {:plan {:nodes [{:op :emit}] :id "p"}} {:plan {:nodes ({})} :bindings {}}]`, `[{} {:plan {:nodes {}}} {:plan {:nodes [1]}} {:plan {:nodes []} :x 1}]`},
-	{"req/chat", `[{:messages [{:role :user :content "a"}]} {:messages ({:role :system})} {:messages [{:role :assistant :tool/calls [{}]} {:role :tool :tool/id "1"}] :tools [{:tool/id :fs/read :in-schema [:map]}]}]`,
-		`[{} {:messages []} {:messages [{:role "user"}]} {:messages [{:content "a"}]} {:messages [{:role :user}] :tools [{:tool/id "x"}]}]`},
+	{"req/chat", `[{:messages [{:role :user :content "a"}]} {:messages ({:role :system})} {:messages [{:role :assistant :tool/calls [{}]} {:role :tool :tool/id "1"}] :tools [{:tool/id :fs/read :in-schema [:map]}] :tool-choice :fs/read}
+		{:messages [{:role :user :content [{:type :text :text "a"} {:type :image :media-type "image/png" :data "AA=="} {:type :image :url "https://a.example/b.png" :cache? true}] :cache? false}] :reasoning :low}
+		{:messages [{:role :assistant :content [{:type :thinking :signature "a"} {:type :redacted-thinking :data "a"} {:type :tool-call :id "1"}]}] :reasoning {:budget-tokens 1}}]`,
+		`[{} {:messages []} {:messages [{:role "user"}]} {:messages [{:content "a"}]} {:messages [{:role :user}] :tools [{:tool/id "x"}]} {:messages [{:role :user}] :tool-choice 1}
+		{:messages [{:role :user :content []}]} {:messages [{:role :user :content [{:type :image :data "AA=="}]}]} {:messages [{:role :user :content [{:type :sound :text "a"}]}]}
+		{:messages [{:role :user :cache? 1}]} {:messages [{:role :user}] :reasoning :much} {:messages [{:role :user}] :reasoning {:budget-tokens 0}} {:messages [{:role :assistant :content [{:type :redacted-thinking}]}]}]`},
+	{"req/embed", `[{:texts ["a"]} {:texts ("a" "b") :dims 8} {:texts ["a"] :x 1}]`, `[{} {:texts []} {:texts [" "]} {:texts ["a"] :dims 0} {:texts "a"}]`},
+	{"res/embed", `[{:vectors [[0.5]] :dims 1} {:vectors [[1 2.5]] :dims 2} {:vectors ([0.1] [0.2]) :dims 1 :x 1}]`, `[{} {:vectors [] :dims 1} {:vectors [[]] :dims 1} {:vectors [["a"]] :dims 1} {:vectors [[1]]}]`},
 	{"res/meta", `[{} {:a 1} {1 2}]`, `[nil [] "a"]`},
 	{"res/any", `[{} {:a nil} {"x" []}]`, `[nil () 1]`},
 	{"res/text", `[{:text "a"} {:content "a" :x 1} {:text "" :content "a"}]`, `[{} {:text " "} {:prompt "a"}]`},
@@ -40,8 +46,8 @@ var builtinTable = []struct {
 	{"res/review", `[{:findings []} {:violations #{}} {:text "a"} {:summary "a"}]`, `[{} {:violations []} {:findings #{}}]`},
 	{"res/eval", `[{:score 0} {:score 1 :retry? true} {:score 0.5 :violations #{:a}} {:score 0.25M :violations ["a"]}]`, `[{} {:score 1.1} {:score -0.01M} {:score "1"} {:score 1 :retry? 1} {:score 1 :violations {}}]`},
 	{"res/route", `[{:cap/id :a/b} {:cap/id :a :x 1} {:cap/id :llm/code :why "x"}]`, `[{} {:cap/id "a/b"} {:cap/id nil}]`},
-	{"res/chat", `[{:text "" :finish :stop} {:text "a" :finish :tool-calls :tool/calls [{:id "1" :tool/id :a :args {}}]} {:text "a" :finish :refused :x 1}]`,
-		`[{:text "a"} {:text "a" :finish :other} {:text "a" :finish "stop"} {:text "a" :finish :stop :tool/calls [{}]}]`},
+	{"res/chat", `[{:text "" :finish :stop} {:text "a" :finish :tool-calls :tool/calls [{:id "1" :tool/id :a :args {}}]} {:text "a" :finish :refused :x 1} {:text "a" :finish :stop :parts [{:type :thinking :text "b"} {:type :text :text "a"}]}]`,
+		`[{:text "a"} {:text "a" :finish :other} {:text "a" :finish "stop"} {:text "a" :finish :stop :tool/calls [{}]} {:text "a" :finish :stop :parts [{:type :image}]}]`},
 	{"res/chess.move+pv+eval", `[{:move "e2e4" :pv [] :eval 0} {:move "e2e4" :pv ["e2e4"] :eval -34.5 :mate 2} {:move "" :pv ["a"] :eval 1M}]`,
 		`[{:move "e2e4" :pv [] } {:move "e2e4" :pv ("e2e4") :eval 0} {:move :e2e4 :pv [] :eval 0} {:move "e2e4" :pv [] :eval 0 :mate 1.0}]`},
 	{"res/job-accepted", `[{:job/id "1" :job/status :queued :queue/class :batch :attempt 0 :submitted-at #inst "2026-11-20T10:00:00Z" :updated-at #inst "2026-11-20T10:00:00Z" :deadline-at #inst "2026-11-20T10:00:00Z"}

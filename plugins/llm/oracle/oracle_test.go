@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"encoding/json"
 	"net/http"
 	"os"
 	"strings"
@@ -91,17 +92,23 @@ func TestAnthropic(t *testing.T) {
 			got := seen{
 				finish: map[string]string{"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length", "tool_use": "tool-calls"}[string(whole.StopReason)],
 				in:     u.InputTokens + u.CacheReadInputTokens + u.CacheCreationInputTokens, out: u.OutputTokens, cached: u.CacheReadInputTokens,
+				thought: u.OutputTokensDetails.ThinkingTokens,
 			}
 			thought := ""
+			var sealed []string
 			for _, block := range whole.Content {
 				got.text += block.Text
 				thought += block.Thinking
+				if s := block.Signature + block.Data; s != "" {
+					sealed = append(sealed, s)
+				}
 				if block.Type == "tool_use" {
 					got.calls = append(got.calls, block.ID+" "+block.Name+" "+string(block.Input))
 				}
 			}
 			assert.Equal(t, want(tr.Want), got)
 			assert.Equal(t, tr.Want.Reasoning, thought)
+			assert.Equal(t, tr.Want.Sealed, sealed)
 		})
 	}
 }
@@ -168,6 +175,24 @@ func TestCount(t *testing.T) {
 	})
 	require.NoError(t, err)
 	assert.Equal(t, tr.Want.In, n.InputTokens)
+}
+
+// LLM-054: the client of OpenAI reads vectors as the plugin does.
+func TestEmbed(t *testing.T) {
+	tr := named(t, "embed", "openai")
+	client := openai.NewClient(openaioption.WithBaseURL(wiretest.Serve(t, tr).URL), openaioption.WithAPIKey("none"))
+	got, err := client.Embeddings.New(t.Context(), openai.EmbeddingNewParams{
+		Model: "sample", Input: openai.EmbeddingNewParamsInputUnion{OfArrayOfStrings: []string{"a bee", "a fly"}},
+	})
+	require.NoError(t, err)
+	var vectors [][]float64
+	for _, e := range got.Data {
+		vectors = append(vectors, e.Embedding)
+	}
+	text, err := json.Marshal(vectors)
+	require.NoError(t, err)
+	assert.JSONEq(t, tr.Want.Text, string(text))
+	assert.Equal(t, tr.Want.In, got.Usage.PromptTokens)
 }
 
 // LLM-003: none of them is in a program.

@@ -11,8 +11,10 @@ import (
 var marks = []string{"exact", "estimated", "at-least", "unknown"}
 
 var (
-	summedKeys = [...]string{"latency-ms", "first-token-ms", "tokens-in", "tokens-out", "tokens-cached", "tokens-reasoning"}
-	markKeys   = [...]string{"tokens-mark", "cost-mark"}
+	summedKeys = [...]string{
+		"latency-ms", "first-token-ms", "tokens-in", "tokens-out", "tokens-cached", "tokens-reasoning", "tokens-cache-written",
+	}
+	markKeys = [...]string{"tokens-mark", "cost-mark"}
 )
 
 // usageSum adds usage maps up. Sums are exact and do not depend on the order.

@@ -32,6 +32,9 @@ func (p *Provider) Answer(ctx context.Context, m *Model, intent string, request 
 	if intent == Count {
 		return p.countQuestion(ctx, m, request, out)
 	}
+	if intent == Embed {
+		return p.embed(ctx, m, request, out)
+	}
 	q, err := m.ask(intent, request)
 	if err != nil {
 		return edn.Nil(), err
@@ -55,6 +58,11 @@ func (c *call) begin(ctx context.Context) (leave func(), failed *contract.Error)
 	if failed != nil {
 		return nil, failed
 	}
+	return c.post(ctx, c.model.Preset.Path, body)
+}
+
+// post sends a body when it is its turn.
+func (c *call) post(ctx context.Context, path string, body []byte) (leave func(), failed *contract.Error) {
 	if err := c.provider.Gate.Enter(ctx); err != nil {
 		if errors.Is(err, transport.ErrFull) {
 			return nil, c.fail(failure.QueueFull, "as many calls wait as may")
@@ -65,7 +73,7 @@ func (c *call) begin(ctx context.Context) (leave func(), failed *contract.Error)
 		c.provider.Gate.Leave()
 		return nil, failed
 	}
-	c.exchange = c.provider.Client.Post(c.model.Preset.Path, body)
+	c.exchange = c.provider.Client.Post(path, body)
 	return func() { c.exchange.Close(); c.provider.Gate.Leave() }, nil
 }
 
@@ -138,10 +146,13 @@ func (c *call) encode() ([]byte, *contract.Error) {
 	if len(q.tools) > 0 && !m.Preset.Tools {
 		return nil, c.fail(failure.NotConfigured, "preset %s has no tools: set quirks { tools = true } if this server has them", m.Preset.Name)
 	}
-	r := &chat.Request{Model: m.wire(), Messages: q.messages, Tools: q.tools, Options: q.options, Context: m.Context, Whole: q.whole || len(q.tools) > 0 && !m.Preset.ToolsStream}
+	r := &chat.Request{
+		Model: m.wire(), Messages: q.messages, Tools: q.tools, Choice: q.choice, Options: q.options, Context: m.Context,
+		Whole: q.whole || len(q.tools) > 0 && !m.Preset.ToolsStream,
+	}
 	r.Without = slices.Concat(m.Traits.Refuses(q.options.Effort), m.Learned.Refused())
 	if r.Options.MaxTokens > 0 {
-		c.headroom = m.Learned.room(m.Headroom)
+		c.headroom = m.Learned.room(max(m.Headroom, r.Options.Budget))
 		r.Options.MaxTokens += c.headroom
 	}
 	if q.shape != nil {
@@ -155,6 +166,11 @@ func (c *call) encode() ([]byte, *contract.Error) {
 		}
 	}
 	encoded, err := dialect.Encode(m.Preset, r)
+	var unsayable *dialect.Unsayable
+	if errors.As(err, &unsayable) {
+		return nil, c.fail(failure.RequestInvalid, "the format %s cannot express the request: %s",
+			m.Preset.Dialect, unsayable.What)
+	}
 	if err != nil {
 		return nil, c.fail(failure.RequestInvalid, "the request cannot be written")
 	}
@@ -173,7 +189,7 @@ func instructed(messages []chat.Message, text string) []chat.Message {
 	messages = slices.Clone(messages)
 	for i, m := range messages {
 		if m.Role == chat.System {
-			messages[i].Content += "\n\n" + text
+			messages[i] = m.With(text)
 			return messages
 		}
 	}
@@ -295,6 +311,9 @@ func (c *call) account(tokens pricing.Tokens, took time.Duration) edn.Value {
 	u.Key("tokens-out", edn.Int(tokens.Out))
 	u.Key("tokens-cached", edn.Int(tokens.Cached))
 	u.Key("tokens-reasoning", edn.Int(tokens.Reasoning))
+	if tokens.Written > 0 {
+		u.Key("tokens-cache-written", edn.Int(tokens.Written))
+	}
 	u.Key("tokens-mark", edn.K(string(tokens.Mark)))
 	c.model.cost(&u, tokens)
 	return u.Map()

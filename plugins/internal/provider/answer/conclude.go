@@ -40,6 +40,9 @@ func (c *call) conclude() (edn.Value, *contract.Error) {
 	if err != nil {
 		return edn.Nil(), err
 	}
+	if how := q.choice.Disobeyed(a.Calls); how != "" {
+		return edn.Nil(), c.raw(c.fail(failure.ToolCallInvalid, "the answer %s", how))
+	}
 	return c.output(text, calls)
 }
 
@@ -113,6 +116,9 @@ func (c *call) output(text string, calls []edn.Value) (edn.Value, *contract.Erro
 			if _, err := c.shaped(text); err != nil {
 				return edn.Nil(), err
 			}
+		}
+		if parts := c.parts(); len(parts) > 0 {
+			out.Key("parts", edn.Vector(parts...))
 		}
 		out.Key("text", edn.Text(text))
 		out.Key("finish", edn.K(string(c.answer.Finish)))

@@ -64,7 +64,7 @@ func (k *Counting) rest(now time.Time) {
 
 // count counts the tokens of a question. It always comes to something. The server is asked only if ask says so.
 func (p *Provider) count(ctx context.Context, m *Model, r *chat.Request, ask bool) (int64, pricing.Way) {
-	if ask && m.Counting.asks(p.Client.Clock().Now()) {
+	if ask && (m.Preset.CountField == "" || r.Images() == 0) && m.Counting.asks(p.Client.Clock().Now()) {
 		if body, around, err := dialect.EncodeCount(m.Preset, r); err == nil {
 			if n, ok := p.askCount(ctx, m, body); ok {
 				return n + around, pricing.Endpoint
@@ -72,6 +72,9 @@ func (p *Provider) count(ctx context.Context, m *Model, r *chat.Request, ask boo
 		}
 	}
 	texts, around := pricing.Texts(r)
+	if r.Images() > 0 { // which no table of texts knows
+		return m.Counting.Ratio.Apply(pricing.EstimateRequest(r)), pricing.Estimate
+	}
 	if n, ok := m.Counting.byTable(ctx, p.Client.Clock(), texts); ok {
 		return n + around, pricing.Local
 	}
@@ -218,7 +221,11 @@ func (c *call) countOnce(ctx context.Context, ask bool) (int64, pricing.Way) {
 // he stated is right.
 func (c *call) settle(ctx context.Context) {
 	ratio := &c.model.Counting.Ratio
+	guessed := c.request.Images() > 0 && c.answer.Usage.In >= 0
 	estimated := pricing.Counted{In: ratio.Apply(pricing.EstimateRequest(c.request)), Out: ratio.Apply(pricing.EstimateAnswer(c.answer))}
+	if guessed { // an image takes what the provider says
+		estimated.In = c.answer.Usage.In
+	}
 	best := estimated
 	in, out := pricing.Doubts(c.answer.Usage, estimated, c.cut)
 	if in {
@@ -230,7 +237,9 @@ func (c *call) settle(ctx context.Context) {
 	c.spent = pricing.Settle(c.answer.Usage, best, c.cut)
 	if c.spent.Mark == pricing.Exact {
 		c.by.in, c.by.out = "", "" // the provider was right
-		ratio.Learn(c.spent.In, pricing.EstimateRequest(c.request))
+		if !guessed {
+			ratio.Learn(c.spent.In, pricing.EstimateRequest(c.request))
+		}
 	}
 }
 

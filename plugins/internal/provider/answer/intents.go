@@ -5,6 +5,7 @@ package answer
 func intentSchemas() map[string][2]string {
 	return map[string][2]string{
 		Chat:                {"req/chat", "res/chat"},
+		Embed:               {"req/embed", "res/embed"},
 		"text/respond":      {"req/text", "res/text"},
 		"context/summarize": {"req/context", "res/context-summary"},
 		"problem/solve":     {"req/problem", "res/problem"},

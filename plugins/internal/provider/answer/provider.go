@@ -18,6 +18,10 @@ const (
 	MaxMessages = 4096
 	MaxTools    = 128
 	MaxArgs     = 256 << 10 // of one call, as text
+	MaxImages   = 100
+	MaxImage    = 8 << 20 // of one image, in base64
+	MaxTexts    = 2048    // of which vectors are made
+	maxBudget   = 1 << 20 // tokens of reasoning
 )
 
 // Provider is one account.

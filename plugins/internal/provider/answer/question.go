@@ -3,6 +3,7 @@ package answer
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
@@ -21,10 +22,12 @@ type question struct {
 	intent   string
 	messages []chat.Message
 	tools    []chat.Tool
+	choice   chat.Choice
 	names    *dialect.Names
 	args     map[string]*schema.Schema // by id of the tool
-	shape    *shape.Shape              // nil: free text
-	textKey  string                    // under which a text is answered
+	images   int
+	shape    *shape.Shape // nil: free text
+	textKey  string       // under which a text is answered
 	options  chat.Options
 	agent    edn.Value
 	hash     string
@@ -42,6 +45,9 @@ func (m *Model) ask(intent string, request edn.Value) (*question, *contract.Erro
 	if err := q.readTools(input.Key("tools")); err != nil {
 		return nil, err
 	}
+	if err := q.readChoice(input.Key("tool-choice")); err != nil {
+		return nil, err
+	}
 	if err := q.readMessages(request, input, prompt); err != nil {
 		return nil, err
 	}
@@ -55,6 +61,9 @@ func (m *Model) ask(intent string, request edn.Value) (*question, *contract.Erro
 	q.options = m.Options
 	if seed, ok := input.Key("seed").AsInt(); ok && intent == Chat {
 		q.options.Seed = &seed
+	}
+	if err := q.readReasoning(input.Key("reasoning")); err != nil {
+		return nil, err
 	}
 	budget := request.Key("budget")
 	if n, ok := budget.Key("max-tokens").AsInt(); ok && n > 0 && (q.options.MaxTokens == 0 || n < q.options.MaxTokens) {
@@ -143,7 +152,7 @@ func (q *question) readMessages(request, input, prompt edn.Value) *contract.Erro
 
 func nulFree(messages []chat.Message) *contract.Error {
 	for i, m := range messages {
-		if strings.ContainsRune(m.Content, 0) {
+		if slices.ContainsFunc(m.Each(), func(p chat.Part) bool { return strings.ContainsRune(p.Text, 0) }) {
 			return invalid([]edn.Value{edn.K("messages"), edn.Int(int64(i)), edn.K("content")}, "holds a NUL character, which providers refuse")
 		}
 	}
@@ -154,11 +163,13 @@ func (q *question) message(v edn.Value, at []edn.Value, calls map[string]string)
 	var m chat.Message
 	role := word(v.Key("role"))
 	m.Role = chat.Role(role)
-	content := v.Key("content")
-	if !content.IsNil() && !content.IsString() {
-		return m, invalid(append(at, edn.K("content")), "should be a text")
+	if err := q.content(&m, v.Key("content"), append(at, edn.K("content"))); err != nil {
+		return m, err
 	}
-	m.Content, _ = content.AsString()
+	var err *contract.Error
+	if m.Cache, err = marked(v, at); err != nil {
+		return m, err
+	}
 	switch m.Role {
 	case chat.System, chat.User:
 	case chat.ToolRole:
@@ -182,7 +193,12 @@ func (q *question) message(v edn.Value, at []edn.Value, calls map[string]string)
 	default:
 		return m, invalid(append(at, edn.K("role")), "should be :system, :user, :assistant or :tool, got %s", v.Key("role"))
 	}
-	if m.Content == "" && len(m.Calls) == 0 && m.Role != chat.ToolRole {
+	for _, p := range m.Parts {
+		if p.Kind == chat.CallPart && !slices.ContainsFunc(m.Calls, func(c chat.Call) bool { return c.ID == p.Call }) {
+			return m, invalid(append(at, edn.K("content")), "the message has no call with the id %q", p.Call)
+		}
+	}
+	if len(m.Each()) == 0 && len(m.Calls) == 0 && m.Role != chat.ToolRole {
 		return m, invalid(append(at, edn.K("content")), "the message is empty")
 	}
 	return m, nil
@@ -249,6 +265,50 @@ func (q *question) readTools(list edn.Value) *contract.Error {
 	return nil
 }
 
+// readChoice finds what is said of the use of tools. The words of the modes hold
+// before a tool of that name.
+func (q *question) readChoice(v edn.Value) *contract.Error {
+	if v.IsNil() {
+		return nil
+	}
+	at := []edn.Value{edn.K("tool-choice")}
+	id := word(v)
+	switch mode := chat.ChoiceMode(id); {
+	case mode == chat.AnyTool || mode == chat.NoTool:
+		q.choice.Mode = mode
+	case mode == chat.MustCall && len(q.tools) > 0:
+		q.choice.Mode = mode
+	case mode == chat.MustCall:
+		return invalid(at, "demands a call, but there are no :tools")
+	case q.args[id] != nil:
+		q.choice = chat.Choice{Mode: chat.OneTool, Tool: q.names.Wire(id)}
+	default:
+		return invalid(at, "should be :auto, :none, :required or the id of one of the :tools, got %s", v)
+	}
+	return nil
+}
+
+// efforts are the words for how much a model reasons.
+var efforts = [...]string{"none", "minimal", "low", "medium", "high", "xhigh", "max"}
+
+// readReasoning finds how much the model should reason: a word, or a number of
+// tokens. It takes the place of what is configured.
+func (q *question) readReasoning(v edn.Value) *contract.Error {
+	if v.IsNil() || q.intent != Chat {
+		return nil
+	}
+	if n, ok := v.Key("budget-tokens").AsInt(); ok && n > 0 && n <= maxBudget && v.Len() == 1 {
+		q.options.Effort, q.options.Budget = "", n
+		return nil
+	}
+	if effort := word(v); slices.Contains(efforts[:], effort) {
+		q.options.Effort = effort
+		return nil
+	}
+	return invalid([]edn.Value{edn.K("reasoning")}, "should be one of :%s, or {:budget-tokens N}, got %s",
+		strings.Join(efforts[:], ", :"), v)
+}
+
 // readShape finds the form that the answer must have: what the host asks for, or
 // the sender of messages, else the built-in schema of the intent where text alone
 // would not do.
@@ -288,7 +348,11 @@ func (q *question) promptHash() string {
 		for _, c := range m.Calls {
 			calls = append(calls, edn.Vector(edn.Text(c.ID), edn.Text(c.Name), edn.Text(string(c.Args))))
 		}
-		messages = append(messages, edn.Vector(edn.Text(string(m.Role)), edn.Text(m.Content), edn.Text(m.CallID), edn.Vector(calls...)))
+		content := edn.Text(m.Content)
+		if m.Parts != nil {
+			content = partsHash(m.Parts)
+		}
+		messages = append(messages, edn.Vector(edn.Text(string(m.Role)), content, edn.Text(m.CallID), edn.Vector(calls...)))
 	}
 	form := ""
 	if q.shape != nil {
@@ -307,6 +371,12 @@ func (q *question) promptHash() string {
 		edn.Int(o.MaxTokens), seed, edn.Vector(stop...))
 	if o.Effort != "" {
 		options = edn.Vector(options, edn.Text(o.Effort))
+	}
+	if o.Budget > 0 {
+		options = edn.Vector(options, edn.Int(o.Budget))
+	}
+	if q.choice.Mode != "" {
+		options = edn.Vector(options, edn.K(string(q.choice.Mode)), edn.Text(q.choice.Tool))
 	}
 	return edn.Hash(edn.Vector(edn.Vector(messages...), edn.Text(form), options))
 }

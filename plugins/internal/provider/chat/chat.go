@@ -5,38 +5,45 @@ import (
 	"strings"
 )
 
-// Role says who speaks.
-type Role string
-
-// The roles of a conversation.
-const (
-	System    Role = "system"
-	User      Role = "user"
-	Assistant Role = "assistant"
-	ToolRole  Role = "tool"
-)
-
-// Message is one turn.
-type Message struct {
-	Role    Role
-	Content string
-	Calls   []Call // of an assistant
-	CallID  string // the call that a tool message answers
-	Tool    string // wire name of the tool that a tool message is from
-}
-
-// Call is a call of a tool in the words of the provider.
-type Call struct {
-	ID   string
-	Name string          // wire name
-	Args json.RawMessage // an object
-}
-
 // Tool is a tool that a model may ask for.
 type Tool struct {
 	Name        string // wire name
 	Description string
 	Schema      json.RawMessage // JSON Schema of the arguments
+}
+
+// ChoiceMode says how free a model is in its use of tools.
+type ChoiceMode string
+
+// The modes. An empty one leaves the choice to the provider.
+const (
+	AnyTool  ChoiceMode = "auto"
+	NoTool   ChoiceMode = "none"
+	MustCall ChoiceMode = "required"
+	OneTool  ChoiceMode = "tool"
+)
+
+// Choice says whether a model may call a tool, or must.
+type Choice struct {
+	Mode ChoiceMode
+	Tool string // wire name, of OneTool
+}
+
+// Disobeyed says in which way the calls of an answer are not those that were
+// chosen, "" if they are.
+func (c Choice) Disobeyed(calls []*RawCall) string {
+	switch {
+	case c.Mode == NoTool && len(calls) > 0:
+		return "calls a tool although the request forbids calls"
+	case (c.Mode == MustCall || c.Mode == OneTool) && len(calls) == 0:
+		return "calls no tool although the request demands a call"
+	}
+	for _, call := range calls {
+		if c.Mode == OneTool && call.Name != c.Tool {
+			return "calls another tool than the one that the request demands"
+		}
+	}
+	return ""
 }
 
 // Options are how a model should answer. Numbers are kept as written; an empty
@@ -47,8 +54,10 @@ type Options struct {
 	MaxTokens                         int64 // 0: unbounded
 	Seed                              *int64
 	Stop                              []string
-	// Effort is how much a model should reason, "" for its default.
+	// Effort is how much a model should reason, "" for its default; Budget is how
+	// many tokens that may take, 0 for no figure.
 	Effort string
+	Budget int64
 	// Extra is merged into the body of the request.
 	Extra map[string]json.RawMessage
 }
@@ -76,6 +85,7 @@ type Request struct {
 	Model    string
 	Messages []Message
 	Tools    []Tool
+	Choice   Choice
 	Options  Options
 	Output   Output
 	// Context is the size of the context window to ask for, where a provider
@@ -85,6 +95,19 @@ type Request struct {
 	Whole bool
 	// Without are fields of the body that the server does not take.
 	Without []string
+}
+
+// Images is the number of images in the messages.
+func (r *Request) Images() int {
+	n := 0
+	for _, m := range r.Messages {
+		for _, p := range m.Parts {
+			if p.Kind == ImagePart {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // Finish says why a model stopped.
@@ -119,12 +142,24 @@ type RawCall struct {
 	seam     Seam
 }
 
+// Block is a part of an answer in the order of the provider: a text, reasoning
+// or a call.
+type Block struct {
+	Kind  PartKind
+	Index int
+	Text  strings.Builder
+	// Signature, Data and Field are those of a Part.
+	Signature, Data, Field string
+	Call                   *RawCall
+}
+
 // Answer is what has arrived of an answer.
 type Answer struct {
 	Text, Reasoning strings.Builder
 	text, reasoning Seam
 	Refusal         strings.Builder
 	Calls           []*RawCall
+	Blocks          []*Block
 	Finish          Finish
 	FinishWord      string // as the provider wrote it
 	Category        string // of a refusal, where it was named
@@ -142,12 +177,33 @@ type Answer struct {
 // NewAnswer is an answer of which nothing has arrived.
 func NewAnswer() *Answer { return &Answer{Usage: Unstated()} }
 
-// AddText appends a piece of the text and returns what can be shown of it.
-func (a *Answer) AddText(piece string) string { return a.add(&a.Text, &a.text, piece) }
+// AddText appends a piece of the text, in the block with the index, and returns
+// what can be shown of it.
+func (a *Answer) AddText(index int, piece string) string {
+	shown := a.add(&a.Text, &a.text, piece)
+	a.Block(TextPart, index).Text.WriteString(shown)
+	return shown
+}
 
-// AddReasoning appends a piece of the text before the answer and returns what
-// can be shown of it.
-func (a *Answer) AddReasoning(piece string) string { return a.add(&a.Reasoning, &a.reasoning, piece) }
+// AddReasoning appends a piece of the text before the answer, in the block with
+// the index, and returns what can be shown of it.
+func (a *Answer) AddReasoning(index int, piece string) string {
+	shown := a.add(&a.Reasoning, &a.reasoning, piece)
+	a.Block(ThinkingPart, index).Text.WriteString(shown)
+	return shown
+}
+
+// Block gives the block of a kind with the index, which is made if it is new.
+func (a *Answer) Block(kind PartKind, index int) *Block {
+	for _, b := range a.Blocks {
+		if b.Kind == kind && b.Index == index {
+			return b
+		}
+	}
+	b := &Block{Kind: kind, Index: index}
+	a.Blocks = append(a.Blocks, b)
+	return b
+}
 
 // AddArgs appends a piece of the arguments of a call and returns what can be
 // shown of it.
@@ -189,6 +245,7 @@ func (a *Answer) Call(index int) (call *RawCall, isNew bool) {
 	}
 	c := &RawCall{Index: index}
 	a.Calls = append(a.Calls, c)
+	a.Block(CallPart, index).Call = c
 	return c, true
 }
 

@@ -3,6 +3,7 @@ package dialect
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
@@ -11,19 +12,20 @@ import (
 // AnthropicVersion is the version of the interface that is spoken.
 const AnthropicVersion = "2023-06-01"
 
-func encodeAnthropic(r *chat.Request) (map[string]any, []string) {
-	system, turns := anthropicMessages(r.Messages)
+func encodeAnthropic(r *chat.Request) *encoding {
+	e := &encoding{}
+	system, turns := anthropicMessages(r.Messages, e)
 	o := r.Options
 	body := map[string]any{"model": r.Model, "messages": turns, "stream": !r.Whole, "max_tokens": o.MaxTokens}
 	if o.MaxTokens == 0 {
 		body["max_tokens"] = DefaultMaxTokens
 	}
-	if system != "" {
+	if system != nil {
 		body["system"] = system
 	}
-	var dropped []string
+	e.body = body
 	if t, err := o.Temperature.Float64(); err == nil && t > 1 {
-		dropped = append(dropped, "temperature")
+		e.drop("temperature")
 	} else {
 		number(body, "temperature", o.Temperature)
 	}
@@ -32,10 +34,10 @@ func encodeAnthropic(r *chat.Request) (map[string]any, []string) {
 		body["stop_sequences"] = o.Stop
 	}
 	for name, is := range map[string]bool{
-		"presence-penalty": o.PresencePenalty != "", "frequency-penalty": o.FrequencyPenalty != "", "seed": o.Seed != nil, "reasoning-effort": o.Effort != "",
+		"presence-penalty": o.PresencePenalty != "", "frequency-penalty": o.FrequencyPenalty != "", "seed": o.Seed != nil,
 	} {
 		if is {
-			dropped = append(dropped, name)
+			e.drop(name)
 		}
 	}
 	if len(r.Tools) > 0 {
@@ -48,11 +50,31 @@ func encodeAnthropic(r *chat.Request) (map[string]any, []string) {
 			tools = append(tools, tool)
 		}
 		body["tools"] = tools
+		if choice := anthropicChoice(r.Choice); choice != nil {
+			body["tool_choice"] = choice
+		}
 	}
 	if r.Output.Form == chat.Native {
 		body["output_config"] = map[string]any{"format": map[string]any{"type": "json_schema", "schema": r.Output.Schema}}
 	}
-	return body, dropped
+	e.anthropicThinking(r)
+	return e
+}
+
+// anthropicChoice is the field tool_choice (anthropic-sdk-python,
+// types/tool_choice_param.py, 2026-08-07).
+func anthropicChoice(c chat.Choice) map[string]any {
+	switch c.Mode {
+	case chat.AnyTool:
+		return map[string]any{"type": "auto"}
+	case chat.NoTool:
+		return map[string]any{"type": "none"}
+	case chat.MustCall:
+		return map[string]any{"type": "any"}
+	case chat.OneTool:
+		return map[string]any{"type": "tool", "name": c.Tool}
+	}
+	return nil
 }
 
 type anthropicTurn struct {
@@ -62,8 +84,8 @@ type anthropicTurn struct {
 
 // anthropicMessages puts system messages to the top, results of tools into user
 // turns, and neighbours of one role into one turn.
-func anthropicMessages(messages []chat.Message) (string, []anthropicTurn) {
-	var system []string
+func anthropicMessages(messages []chat.Message, e *encoding) (any, []anthropicTurn) {
+	var system []map[string]any
 	var turns []anthropicTurn
 	add := func(role string, blocks ...map[string]any) {
 		if n := len(turns); n > 0 && turns[n-1].Role == role {
@@ -75,21 +97,189 @@ func anthropicMessages(messages []chat.Message) (string, []anthropicTurn) {
 	for _, m := range messages {
 		switch m.Role {
 		case chat.System:
-			system = append(system, m.Content)
+			system = append(system, anthropicBlocks(m, e)...)
 		case chat.ToolRole:
-			add("user", map[string]any{"type": "tool_result", "tool_use_id": m.CallID, "content": m.Content})
+			result := map[string]any{"type": "tool_result", "tool_use_id": m.CallID, "content": m.Content}
+			if m.Parts != nil {
+				result["content"] = anthropicParts(m, nil, e)
+			}
+			if m.Cache {
+				e.mark(result)
+			}
+			add("user", result)
 		default:
-			var blocks []map[string]any
-			if m.Content != "" || len(m.Calls) == 0 {
-				blocks = append(blocks, map[string]any{"type": "text", "text": m.Content})
+			blocks := anthropicBlocks(m, e)
+			if len(blocks) > 0 {
+				add(string(m.Role), blocks...)
 			}
-			for _, c := range m.Calls {
-				blocks = append(blocks, map[string]any{"type": "tool_use", "id": c.ID, "name": c.Name, "input": c.Args})
-			}
-			add(string(m.Role), blocks...)
 		}
 	}
-	return strings.Join(system, "\n\n"), turns
+	e.fewerMarks()
+	return anthropicSystem(system), turns
+}
+
+// anthropicSystem is the system prompt: a text where no block has a mark.
+func anthropicSystem(blocks []map[string]any) any {
+	var texts []string
+	for _, b := range blocks {
+		if b["cache_control"] != nil {
+			return blocks
+		}
+		text, _ := b["text"].(string)
+		texts = append(texts, text)
+	}
+	if len(texts) == 0 {
+		return nil
+	}
+	return strings.Join(texts, "\n\n")
+}
+
+// mostMarks is how many marks for the cache a request may have (Anthropic, prompt
+// caching guide, 2026-11-25).
+const mostMarks = 4
+
+// mark marks a block as the end of what is kept in the cache (anthropic-sdk-python,
+// types/cache_control_ephemeral_param.py, 2026-08-07).
+func (e *encoding) mark(block map[string]any) {
+	if block["cache_control"] == nil {
+		block["cache_control"] = map[string]any{"type": "ephemeral"}
+		e.marked = append(e.marked, block)
+	}
+}
+
+// fewerMarks keeps the first mark, after what all requests share, and the last ones,
+// which the next turn continues.
+func (e *encoding) fewerMarks() {
+	if len(e.marked) <= mostMarks {
+		return
+	}
+	for _, block := range e.marked[1 : len(e.marked)-mostMarks+1] {
+		delete(block, "cache_control")
+	}
+	e.drop(lostMark)
+}
+
+// anthropicBlocks are the parts of a message and its calls, those that have no
+// place among the parts at the end (anthropic-sdk-python, types/image_block_param.py,
+// thinking_block_param.py and redacted_thinking_block_param.py, 2026-08-07).
+func anthropicBlocks(m chat.Message, e *encoding) []map[string]any {
+	blocks := anthropicParts(m, slices.Clone(m.Calls), e)
+	for _, block := range slices.Backward(blocks) {
+		if m.Cache && block["type"] != "thinking" && block["type"] != "redacted_thinking" { // which take no mark
+			e.mark(block)
+			break
+		}
+	}
+	return blocks
+}
+
+// anthropicParts writes the parts of a message and these calls.
+func anthropicParts(m chat.Message, calls []chat.Call, e *encoding) []map[string]any {
+	var blocks []map[string]any
+	for _, p := range m.Each() {
+		before := len(blocks)
+		switch {
+		case p.Kind == chat.TextPart:
+			blocks = append(blocks, map[string]any{"type": "text", "text": p.Text})
+		case p.Kind == chat.CallPart:
+			if i := slices.IndexFunc(calls, func(c chat.Call) bool { return c.ID == p.Call }); i >= 0 {
+				blocks = append(blocks, anthropicCall(calls[i]))
+				calls = slices.Delete(calls, i, i+1)
+			}
+		case p.Kind == chat.RedactedPart:
+			blocks = append(blocks, map[string]any{"type": "redacted_thinking", "data": p.Data})
+		case sealed(p):
+			blocks = append(blocks, map[string]any{"type": "thinking", "thinking": p.Text, "signature": p.Signature})
+		case p.Kind == chat.ThinkingPart:
+			e.drop(lostReasoning)
+		case p.URL != "":
+			blocks = append(blocks, map[string]any{"type": "image", "source": map[string]any{"type": "url", "url": p.URL}})
+		default:
+			source := map[string]any{"type": "base64", "media_type": p.Media, "data": p.Data}
+			blocks = append(blocks, map[string]any{"type": "image", "source": source})
+		}
+		if p.Cache && len(blocks) > before {
+			e.mark(blocks[before])
+		}
+	}
+	for _, c := range calls {
+		blocks = append(blocks, anthropicCall(c))
+	}
+	return blocks
+}
+
+func anthropicCall(c chat.Call) map[string]any {
+	return map[string]any{"type": "tool_use", "id": c.ID, "name": c.Name, "input": c.Args}
+}
+
+// leastBudget is the least number of tokens that extended thinking may have.
+const leastBudget = 1024
+
+// anthropicThinking says how much the model reasons. Thinking goes with neither a
+// temperature nor a choice that demands a call, and a result of a tool is answered
+// with it only if the call came with reasoning (Anthropic, extended thinking and
+// effort guides, 2026-11-25; anthropic-sdk-python, types/thinking_config_param.py
+// and output_config_param.py, 2026-08-07).
+func (e *encoding) anthropicThinking(r *chat.Request) {
+	o, lacks := r.Options, TraitsOf(r.Model).Lacks
+	forced := r.Choice.Mode == chat.MustCall || r.Choice.Mode == chat.OneTool
+	if forced && slices.Contains(lacks, "demand") {
+		e.refuse("the model takes no :tool-choice that demands a call")
+	}
+	thinking := map[string]any{}
+	switch {
+	case o.Budget > 0:
+		if forced || o.Budget < leastBudget || slices.Contains(lacks, "budget") || inToolLoopWithout(r.Messages) {
+			e.drop("reasoning-budget")
+			return
+		}
+		thinking["type"], thinking["budget_tokens"] = "enabled", o.Budget
+		if o.MaxTokens <= o.Budget {
+			e.body["max_tokens"] = o.Budget + max(o.MaxTokens, DefaultMaxTokens)
+		}
+	case o.Effort == "":
+		return
+	case o.Effort == "none" && slices.Contains(lacks, "none"):
+		e.drop("reasoning-effort")
+		return
+	case o.Effort == "none":
+		e.body["thinking"] = map[string]any{"type": "disabled"}
+		return
+	case slices.Contains(lacks, "effort") || !slices.Contains([]string{"low", "medium", "high", "xhigh", "max"}, o.Effort):
+		e.drop("reasoning-effort")
+		return
+	default:
+		output, _ := e.body["output_config"].(map[string]any)
+		if output == nil {
+			output = map[string]any{}
+		}
+		output["effort"], e.body["output_config"] = o.Effort, output
+		if forced || slices.Contains(lacks, "adaptive") {
+			return
+		}
+		thinking["type"] = "adaptive"
+	}
+	e.body["thinking"] = thinking
+	e.dropped = append(e.dropped, without(e.body, []string{"temperature"})...)
+	if p, err := o.TopP.Float64(); err == nil && p < 0.95 {
+		e.dropped = append(e.dropped, without(e.body, []string{"top_p"})...)
+	}
+}
+
+// sealed reports whether a part is reasoning of this format.
+func sealed(p chat.Part) bool {
+	return p.Kind == chat.RedactedPart || p.Kind == chat.ThinkingPart && p.Signature != ""
+}
+
+// inToolLoopWithout reports whether the last turn of the model called tools and
+// has no reasoning.
+func inToolLoopWithout(messages []chat.Message) bool {
+	for _, m := range slices.Backward(messages) {
+		if m.Role != chat.ToolRole {
+			return m.Role == chat.Assistant && len(m.Calls) > 0 && !slices.ContainsFunc(m.Parts, sealed)
+		}
+	}
+	return false
 }
 
 type anthropicEvent struct {
@@ -113,18 +303,21 @@ type anthropicMessage struct {
 }
 
 type anthropicBlock struct {
-	Type     string          `json:"type"`
-	Text     spoken          `json:"text"`
-	Thinking spoken          `json:"thinking"`
-	ID       text            `json:"id"`
-	Name     text            `json:"name"`
-	Input    json.RawMessage `json:"input"`
+	Type      string          `json:"type"`
+	Text      spoken          `json:"text"`
+	Thinking  spoken          `json:"thinking"`
+	Signature text            `json:"signature"`
+	Data      text            `json:"data"`
+	ID        text            `json:"id"`
+	Name      text            `json:"name"`
+	Input     json.RawMessage `json:"input"`
 }
 
 type anthropicDelta struct {
 	Type       string          `json:"type"`
 	Text       spoken          `json:"text"`
 	Thinking   spoken          `json:"thinking"`
+	Signature  text            `json:"signature"`
 	Partial    spoken          `json:"partial_json"`
 	StopReason text            `json:"stop_reason"`
 	StopMore   json.RawMessage `json:"stop_details"`
@@ -135,6 +328,9 @@ type anthropicUsage struct {
 	Out     *count `json:"output_tokens"`
 	Read    *count `json:"cache_read_input_tokens"`
 	Written *count `json:"cache_creation_input_tokens"`
+	OutMore struct {
+		Thinking *count `json:"thinking_tokens"`
+	} `json:"output_tokens_details"`
 }
 
 // anthropicDecoder keeps the parts of the input that are counted apart: an event
@@ -206,9 +402,12 @@ func (d *anthropicDecoder) message(m *anthropicMessage, usage json.RawMessage, i
 func (b anthropicBlock) pieces(index int, into *chat.Answer) []chat.Piece {
 	switch b.Type {
 	case "text":
-		return said(b.Text, into)
+		return said(index, b.Text, into)
 	case "thinking":
-		return thought(b.Thinking.text, into)
+		into.Block(chat.ThinkingPart, index).Signature = string(b.Signature)
+		return thought(index, b.Thinking.text, into)
+	case "redacted_thinking":
+		into.Block(chat.RedactedPart, index).Data = string(b.Data)
 	case "tool_use":
 		call, _ := into.Call(index)
 		call.ID, call.Name = string(b.ID), string(b.Name)
@@ -224,9 +423,11 @@ func (b anthropicBlock) pieces(index int, into *chat.Answer) []chat.Piece {
 func (b anthropicDelta) pieces(index int, into *chat.Answer) []chat.Piece {
 	switch b.Type {
 	case "text_delta":
-		return said(b.Text, into)
+		return said(index, b.Text, into)
 	case "thinking_delta":
-		return thought(b.Thinking.text, into)
+		return thought(index, b.Thinking.text, into)
+	case "signature_delta":
+		into.Block(chat.ThinkingPart, index).Signature += string(b.Signature)
 	case "input_json_delta":
 		if b.Partial.text == "" {
 			return nil
@@ -247,6 +448,7 @@ func (d *anthropicDecoder) count(raw json.RawMessage, into *chat.Answer) {
 	u.Read.set(&d.read)
 	u.Written.set(&d.written)
 	u.Out.set(&into.Usage.Out)
+	u.OutMore.Thinking.set(&into.Usage.Reasoning)
 	if u.In != nil && *u.In >= 0 || into.Usage.In >= 0 {
 		into.Usage.In, into.Usage.Cached, into.Usage.Written = d.fresh+d.read+d.written, d.read, d.written
 	}

@@ -17,7 +17,7 @@ func EncodeCount(p Preset, r *chat.Request) (body []byte, around int64, err erro
 		body, err = EncodeCountText(p, r.Model, strings.Join(texts, "\n"))
 		return body, around, err
 	}
-	fields, _ := encodeAnthropic(r)
+	fields := compose(p, r).body
 	for _, name := range []string{"stream", "max_tokens", "temperature", "top_p", "stop_sequences"} {
 		delete(fields, name)
 	}

@@ -93,12 +93,20 @@ func TestTranscripts(t *testing.T) {
 				assert.Equal(t, w.Finish, string(finish))
 				assert.Equal(t, w.Assumed, a.Assumed)
 				assert.EqualValues(t, w.Skipped, skipped)
-				assert.Equal(t, []int64{w.In, w.Out, w.Cached, w.Thought}, []int64{a.Usage.In, a.Usage.Out, a.Usage.Cached, a.Usage.Reasoning})
+				assert.Equal(t, []int64{w.In, w.Out, w.Cached, w.Thought, w.Written},
+					[]int64{a.Usage.In, a.Usage.Out, a.Usage.Cached, a.Usage.Reasoning, a.Usage.Written})
 				var calls []string
 				for _, c := range a.Calls {
 					calls = append(calls, c.ID+" "+c.Name+" "+c.Args.String())
 				}
 				assert.Equal(t, w.Calls, calls)
+				var sealed []string
+				for _, b := range a.Blocks {
+					if s := b.Signature + b.Data; s != "" {
+						sealed = append(sealed, s)
+					}
+				}
+				assert.Equal(t, w.Sealed, sealed)
 			})
 		}
 	}

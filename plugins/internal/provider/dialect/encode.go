@@ -23,6 +23,26 @@ type InBand struct{ Body []byte }
 
 func (e *InBand) Error() string { return "the provider sent an error instead of an answer" }
 
+// Unsayable says that a format has no form for a part of a request that cannot
+// be left out: the request would mean something else.
+type Unsayable struct{ What string }
+
+func (e *Unsayable) Error() string { return e.What }
+
+// encoding is a request on its way into a format.
+type encoding struct {
+	body    map[string]any
+	dropped []string
+	refused string
+	marked  []map[string]any // what has a mark for the cache
+}
+
+// drop notes options that the format cannot say.
+func (e *encoding) drop(names ...string) { e.dropped = append(e.dropped, names...) }
+
+// refuse notes why the request cannot be said.
+func (e *encoding) refuse(format string, args ...any) { e.refused = fmt.Sprintf(format, args...) }
+
 // DefaultMaxTokens is the limit where a format demands one and nobody gave it.
 const DefaultMaxTokens = 4096
 
@@ -36,18 +56,14 @@ type Encoded struct {
 	Dropped []string
 }
 
-// Encode writes a question.
+// Encode writes a question. The error is an *Unsayable if the format cannot say
+// it.
 func Encode(p Preset, r *chat.Request) (Encoded, error) {
-	var body map[string]any
-	var dropped []string
-	switch p.Dialect {
-	case Anthropic:
-		body, dropped = encodeAnthropic(r)
-	case Ollama:
-		body, dropped = encodeOllama(r)
-	default:
-		body, dropped = encodeOpenAI(p, r)
+	e := compose(p, r)
+	if e.refused != "" {
+		return Encoded{}, &Unsayable{What: e.refused}
 	}
+	body, dropped := e.body, e.dropped
 	for _, name := range slices.Sorted(maps.Keys(r.Options.Extra)) {
 		if _, taken := body[name]; !taken {
 			body[name] = r.Options.Extra[name]
@@ -61,6 +77,43 @@ func Encode(p Preset, r *chat.Request) (Encoded, error) {
 	slices.Sort(dropped)
 	return Encoded{Body: text, Fields: body, Dropped: slices.Compact(dropped)}, nil
 }
+
+// compose writes a question without what the caller adds. The reasoning of another
+// model is no use to this one, and may be refused.
+func compose(p Preset, r *chat.Request) *encoding {
+	foreign := func(p chat.Part) bool { return p.Reasons() && p.Model != "" && p.Model != r.Model }
+	own := *r
+	own.Messages = slices.Clone(r.Messages)
+	lost := false
+	for i, m := range own.Messages {
+		if slices.ContainsFunc(m.Parts, foreign) {
+			own.Messages[i].Parts = slices.DeleteFunc(slices.Clone(m.Parts), foreign)
+			lost = true
+		}
+	}
+	var e *encoding
+	switch p.Dialect {
+	case Anthropic:
+		e = encodeAnthropic(&own)
+	case Ollama:
+		e = encodeOllama(&own)
+	default:
+		e = encodeOpenAI(p, &own)
+	}
+	if lost {
+		e.drop(lostReasoning)
+	}
+	if len(e.marked) == 0 && !p.caches() && slices.ContainsFunc(r.Messages, chat.Message.Marked) {
+		e.drop(lostMark)
+	}
+	return e
+}
+
+// lostMark is what is dropped with a mark for a cache.
+const lostMark = "cache"
+
+// lostReasoning is what is dropped with reasoning that cannot be sent back.
+const lostReasoning = "reasoning"
 
 // marshal writes JSON with sorted keys and without escapes for HTML.
 func marshal(v any) ([]byte, error) {

@@ -136,12 +136,20 @@ func reported(raw json.RawMessage) bool {
 	return true
 }
 
-func said(s spoken, into *chat.Answer) []chat.Piece {
-	return piece(chat.TextPiece, into.AddText(s.text))
+// said adds a piece of the text in the block with the index.
+func said(index int, s spoken, into *chat.Answer) []chat.Piece {
+	if s.text == "" {
+		return nil
+	}
+	return piece(chat.TextPiece, into.AddText(index, s.text))
 }
 
-func thought(s string, into *chat.Answer) []chat.Piece {
-	return piece(chat.ReasoningPiece, into.AddReasoning(s))
+// thought adds a piece of the reasoning in the block with the index.
+func thought(index int, s string, into *chat.Answer) []chat.Piece {
+	if s == "" {
+		return nil
+	}
+	return piece(chat.ReasoningPiece, into.AddReasoning(index, s))
 }
 
 func piece(kind chat.Kind, text string) []chat.Piece {

@@ -4,11 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
 )
 
-func encodeOllama(r *chat.Request) (map[string]any, []string) {
+func encodeOllama(r *chat.Request) *encoding {
 	o := r.Options
 	options := map[string]any{}
 	number(options, "temperature", o.Temperature)
@@ -28,8 +29,13 @@ func encodeOllama(r *chat.Request) (map[string]any, []string) {
 		options["stop"] = o.Stop
 	}
 	// A server that may cut the prompt or shift the context does so in silence.
+	e := &encoding{}
 	body := map[string]any{
-		"model": r.Model, "messages": ollamaMessages(r.Messages), "stream": !r.Whole, "truncate": false, "shift": false,
+		"model": r.Model, "messages": ollamaMessages(r.Messages, e), "stream": !r.Whole, "truncate": false, "shift": false,
+	}
+	e.body = body
+	if o.Budget > 0 {
+		e.drop("reasoning-budget")
 	}
 	switch o.Effort {
 	case "":
@@ -41,8 +47,16 @@ func encodeOllama(r *chat.Request) (map[string]any, []string) {
 	if len(options) > 0 {
 		body["options"] = options
 	}
-	if len(r.Tools) > 0 {
-		body["tools"] = functionTools(r.Tools)
+	// The interface has no choice of tools (ollama, ChatRequest of api/types.go,
+	// 2026-08-21). A model without tools calls none.
+	switch r.Choice.Mode {
+	case chat.MustCall, chat.OneTool:
+		e.refuse("it has no :tool-choice that demands a call")
+	case chat.NoTool:
+	default:
+		if len(r.Tools) > 0 {
+			body["tools"] = functionTools(r.Tools)
+		}
 	}
 	switch r.Output.Form {
 	case chat.Native:
@@ -50,14 +64,39 @@ func encodeOllama(r *chat.Request) (map[string]any, []string) {
 	case chat.JSON:
 		body["format"] = "json"
 	}
-	return body, nil
+	return e
 }
 
-// ollamaMessages name the tool of a result, since calls have no ids here.
-func ollamaMessages(messages []chat.Message) []map[string]any {
+// ollamaMessages name the tool of a result, since calls have no ids here. The
+// images of a message stand beside its text (ollama, Message of api/types.go,
+// 2026-08-21), so their place in it is lost.
+func ollamaMessages(messages []chat.Message, e *encoding) []map[string]any {
 	var all []map[string]any
 	for _, m := range messages {
-		out := map[string]any{"role": string(m.Role), "content": m.Content}
+		var texts, images []string
+		thinking := ""
+		for _, p := range m.Each() {
+			switch {
+			case p.Kind == chat.TextPart:
+				texts = append(texts, p.Text)
+			case p.Kind == chat.CallPart:
+			case p.Kind == chat.ThinkingPart && p.Signature == "" && (p.Field == "" || p.Field == "thinking"):
+				thinking += p.Text
+			case p.Reasons():
+				e.drop(lostReasoning)
+			case p.URL != "":
+				e.refuse("it takes images as data, not by URL")
+			default:
+				images = append(images, p.Data)
+			}
+		}
+		out := map[string]any{"role": string(m.Role), "content": strings.Join(texts, "\n\n")}
+		if len(images) > 0 {
+			out["images"] = images
+		}
+		if thinking != "" {
+			out["thinking"] = thinking
+		}
 		if m.Role == chat.ToolRole {
 			out["tool_name"] = m.Tool
 		}
@@ -112,8 +151,11 @@ func (*ollamaDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, error
 		}
 	}
 	into.Model = first(string(l.Model), into.Model)
-	pieces := thought(m.Thinking.text, into)
-	pieces = append(pieces, said(m.Content, into)...)
+	if m.Thinking.text != "" {
+		into.Block(chat.ThinkingPart, 0).Field = "thinking"
+	}
+	pieces := thought(0, m.Thinking.text, into)
+	pieces = append(pieces, said(0, m.Content, into)...)
 	for _, c := range m.Calls {
 		call, _ := into.Call(len(into.Calls))
 		call.ID, call.Name = string(c.ID), string(c.Function.Name)

@@ -3,12 +3,15 @@ package dialect
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
 )
 
-func encodeOpenAI(p Preset, r *chat.Request) (map[string]any, []string) {
-	body := map[string]any{"model": r.Model, "messages": openAIMessages(p, r.Messages), "stream": !r.Whole}
+func encodeOpenAI(p Preset, r *chat.Request) *encoding {
+	e := &encoding{}
+	body := map[string]any{"model": r.Model, "messages": openAIMessages(p, r.Messages, e), "stream": !r.Whole}
+	e.body = body
 	if p.UsageInStream && !r.Whole {
 		body["stream_options"] = map[string]any{"include_usage": true}
 	}
@@ -18,6 +21,9 @@ func encodeOpenAI(p Preset, r *chat.Request) (map[string]any, []string) {
 	}
 	if o.Effort != "" {
 		body["reasoning_effort"] = o.Effort
+	}
+	if o.Budget > 0 {
+		e.drop("reasoning-budget")
 	}
 	number(body, "temperature", o.Temperature)
 	number(body, "top_p", o.TopP)
@@ -31,6 +37,9 @@ func encodeOpenAI(p Preset, r *chat.Request) (map[string]any, []string) {
 	}
 	if len(r.Tools) > 0 {
 		body["tools"] = functionTools(r.Tools)
+		if choice := openAIToolChoice(r.Choice); choice != nil {
+			body["tool_choice"] = choice
+		}
 	}
 	switch r.Output.Form {
 	case chat.Native:
@@ -38,7 +47,19 @@ func encodeOpenAI(p Preset, r *chat.Request) (map[string]any, []string) {
 	case chat.JSON:
 		body["response_format"] = map[string]any{"type": "json_object"}
 	}
-	return body, nil
+	return e
+}
+
+// openAIChoice is the field tool_choice (openai-python,
+// types/chat/chat_completion_tool_choice_option_param.py, 2026-08-21).
+func openAIToolChoice(c chat.Choice) any {
+	switch c.Mode {
+	case "":
+		return nil
+	case chat.OneTool:
+		return map[string]any{"type": "function", "function": map[string]any{"name": c.Tool}}
+	}
+	return string(c.Mode)
 }
 
 // functionTools is the form of tools that two of the formats share.
@@ -54,10 +75,14 @@ func functionTools(tools []chat.Tool) []map[string]any {
 	return all
 }
 
-func openAIMessages(p Preset, messages []chat.Message) []map[string]any {
+func openAIMessages(p Preset, messages []chat.Message, e *encoding) []map[string]any {
 	var all []map[string]any
 	for _, m := range messages {
-		out := map[string]any{"role": string(m.Role), "content": m.Content}
+		content := openAIContent(m, e)
+		out := map[string]any{"role": string(m.Role), "content": content}
+		for field, text := range openAIReasoning(p, m, e) {
+			out[field] = text
+		}
 		switch {
 		case m.Role == chat.System:
 			out["role"] = p.SystemRole
@@ -69,13 +94,66 @@ func openAIMessages(p Preset, messages []chat.Message) []map[string]any {
 				calls = append(calls, map[string]any{"id": c.ID, "type": "function", "function": map[string]any{"name": c.Name, "arguments": string(c.Args)}})
 			}
 			out["tool_calls"] = calls
-			if m.Content == "" {
+			if content == "" {
 				out["content"] = nil
 			}
 		}
 		all = append(all, out)
 	}
 	return all
+}
+
+// openAIContent is the text of a message, or a list where it has more than one
+// part: not all servers that copy the interface take lists (openai-python,
+// types/chat/chat_completion_content_part_image_param.py and
+// chat_completion_tool_message_param.py, 2026-08-21).
+func openAIContent(m chat.Message, e *encoding) any {
+	beside := func(p chat.Part) bool { return p.Reasons() || p.Kind == chat.CallPart }
+	parts := slices.DeleteFunc(slices.Clone(m.Each()), beside)
+	switch {
+	case len(parts) == 0:
+		return ""
+	case len(parts) == 1 && parts[0].Kind == chat.TextPart:
+		return parts[0].Text
+	}
+	var content []map[string]any
+	for _, p := range parts {
+		if p.Kind == chat.TextPart {
+			content = append(content, map[string]any{"type": "text", "text": p.Text})
+			continue
+		}
+		if m.Role == chat.ToolRole {
+			e.refuse("it has no images in the result of a tool")
+		}
+		url := p.URL
+		if url == "" {
+			url = "data:" + p.Media + ";base64," + p.Data
+		}
+		content = append(content, map[string]any{"type": "image_url", "image_url": map[string]any{"url": url}})
+	}
+	return content
+}
+
+// openAIReasoning are the fields with the reasoning of a message. The interface of
+// OpenAI has none; servers that state theirs want it back in the field where it was
+// (DeepSeek, thinking mode: reasoning_content of turns with calls, 2026-11-25).
+func openAIReasoning(p Preset, m chat.Message, e *encoding) map[string]string {
+	fields := map[string]string{}
+	for _, part := range m.Parts {
+		if !part.Reasons() {
+			continue
+		}
+		field := part.Field
+		if field == "" && len(p.ReasoningFields) > 0 {
+			field = p.ReasoningFields[0]
+		}
+		if part.Kind == chat.RedactedPart || part.Signature != "" || !slices.Contains(p.ReasoningFields, field) {
+			e.drop(lostReasoning)
+			continue
+		}
+		fields[field] += part.Text
+	}
+	return fields
 }
 
 type openAIChunk struct {
@@ -129,8 +207,10 @@ type openAIFunc struct {
 type openAIUsage struct {
 	In     *count `json:"prompt_tokens"`
 	Out    *count `json:"completion_tokens"`
+	Hit    count  `json:"prompt_cache_hit_tokens"` // DeepSeek, context caching, 2026-11-25
 	InMore struct {
-		Cached count `json:"cached_tokens"`
+		Cached  count `json:"cached_tokens"`
+		Written count `json:"cache_write_tokens"` // openai-python, types/completion_usage.py, 2026-08-21
 	} `json:"prompt_tokens_details"`
 	OutMore struct {
 		Reasoning count `json:"reasoning_tokens"`
@@ -204,8 +284,11 @@ func (d *openAIDecoder) choice(c openAIChoice, into *chat.Answer) ([]chat.Piece,
 			continue
 		}
 		d.deltas = d.deltas || i == 0
-		pieces = append(pieces, thought(d.thought(raw), into)...)
-		pieces = append(pieces, said(m.Content, into)...)
+		if field, text := d.thought(raw); text != "" {
+			into.Block(chat.ThinkingPart, 0).Field = field
+			pieces = append(pieces, thought(0, text, into)...)
+		}
+		pieces = append(pieces, said(0, m.Content, into)...)
 		into.Refusal.WriteString(string(m.Refusal))
 		if m.Function != nil {
 			m.ToolCalls = append(m.ToolCalls, openAICall{Index: new(int), Function: *m.Function})
@@ -221,22 +304,22 @@ func (d *openAIDecoder) choice(c openAIChoice, into *chat.Answer) ([]chat.Piece,
 	return pieces, nil
 }
 
-// thought is the text of the first reasoning field that has one.
-func (d *openAIDecoder) thought(raw json.RawMessage) string {
+// thought is the first reasoning field that has a text.
+func (d *openAIDecoder) thought(raw json.RawMessage) (field, text string) {
 	for _, field := range d.reasoning {
 		if !bytes.Contains(raw, []byte(`"`+field+`"`)) {
 			continue
 		}
 		var fields map[string]json.RawMessage
 		if json.Unmarshal(raw, &fields) != nil {
-			return ""
+			return "", ""
 		}
 		var s spoken
 		if present(fields[field]) && json.Unmarshal(fields[field], &s) == nil && s.text != "" {
-			return s.text
+			return field, s.text
 		}
 	}
-	return ""
+	return "", ""
 }
 
 // add appends a fragment of a call. Servers that give no index begin a new call
@@ -275,7 +358,8 @@ func arguments(raw json.RawMessage) string {
 func (u openAIUsage) counts(before chat.Usage) chat.Usage {
 	u.In.set(&before.In)
 	u.Out.set(&before.Out)
-	before.Cached = max(before.Cached, int64(u.InMore.Cached))
+	before.Cached = max(before.Cached, int64(u.InMore.Cached), int64(u.Hit))
+	before.Written = max(before.Written, int64(u.InMore.Written))
 	before.Reasoning = max(before.Reasoning, int64(u.OutMore.Reasoning))
 	return before
 }

@@ -16,6 +16,9 @@ type Traits struct {
 	// Headroom is how many tokens the models may take for reasoning, beside the
 	// limit of the answer: the limit of a request counts both.
 	Headroom int64
+	// Lacks is what the models do not take of what their format has: an effort,
+	// adaptive thinking, a budget, none for no reasoning, or a demand for a call.
+	Lacks []string
 	// Source is where this was read, Date when.
 	Source, Date string
 }
@@ -23,6 +26,7 @@ type Traits struct {
 // table is read from the top; the first row with the begin of a name counts.
 func table() []Traits {
 	sampling := []string{"temperature", "top_p", "presence_penalty", "frequency_penalty"}
+	claude := []string{"temperature", "top_p"}
 	const headroom = 2048
 	return []Traits{
 		{Begins: []string{"gpt-5-chat"}, Source: "OpenAI, models: gpt-5-chat-latest does not reason", Date: "2026-11-25"},
@@ -41,6 +45,39 @@ func table() []Traits {
 		{
 			Begins: []string{"gpt-oss", "deepseek-r1", "deepseek-reasoner", "qwq", "magistral"}, Headroom: headroom,
 			Source: "the models' cards: the limit counts the reasoning", Date: "2026-11-25",
+		},
+		{
+			Begins: []string{"claude-opus-4-5"}, Lacks: []string{"adaptive"},
+			Source: "Anthropic, effort guide: the first model with an effort, without adaptive thinking", Date: "2026-11-25",
+		},
+		{
+			Begins: []string{"claude-opus-4-6", "claude-sonnet-4-6"},
+			Source: "Anthropic, adaptive thinking guide: effort, adaptive thinking, and budgets as before", Date: "2026-11-25",
+		},
+		{
+			Begins:  []string{"claude-opus-5-5", "claude-fable-5-1"},
+			Without: claude, Lacks: []string{"budget", "none", "demand"}, Headroom: headroom,
+			Source: "Anthropic, page of Claude Opus 5.5: reasoning is always on, and a demand for a call is an error", Date: "2026-11-25",
+		},
+		{
+			Begins: []string{"claude-fable", "claude-mythos"}, Without: claude, Lacks: []string{"budget", "none"}, Headroom: headroom,
+			Source: "Amazon Bedrock, adaptive thinking of Claude: neither budgets nor disabled thinking", Date: "2026-11-25",
+		},
+		{
+			Begins: []string{"claude-opus-5"}, Without: claude, Lacks: []string{"budget"}, Headroom: headroom,
+			Source: "Anthropic, what is new in Claude Opus 5: it reasons unless told otherwise", Date: "2026-11-25",
+		},
+		{
+			Begins: []string{"claude-opus-4-7", "claude-opus-4-8", "claude-sonnet-5"}, Without: claude, Lacks: []string{"budget"},
+			Source: "Anthropic, migration guides: no budgets, sampling parameters are an error", Date: "2026-11-25",
+		},
+		{
+			Begins: []string{"claude-3-7", "claude-sonnet-4", "claude-opus-4", "claude-haiku-4-5"}, Lacks: []string{"effort", "adaptive"},
+			Source: "Anthropic, extended thinking guide: budgets alone", Date: "2026-11-25",
+		},
+		{
+			Begins: []string{"claude-2", "claude-3", "claude-instant"}, Lacks: []string{"effort", "adaptive", "budget"},
+			Source: "Anthropic, extended thinking guide: not among the models", Date: "2026-11-25",
 		},
 	}
 }
@@ -69,6 +106,7 @@ func (t Traits) Refuses(effort string) []string {
 func droppable() []string {
 	return []string{
 		"temperature", "top_p", "presence_penalty", "frequency_penalty", "stop", "stop_sequences", "seed", "reasoning_effort", "think",
+		"thinking",
 		"stream_options", "max_tokens", "max_completion_tokens", "truncate", "shift",
 	}
 }

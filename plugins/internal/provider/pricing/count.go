@@ -49,11 +49,23 @@ func EstimateText(text string) int64 {
 	return max(int64(len(text)+2)/3, wide)
 }
 
+// An image takes tokens by its size and by the model, so its count is a guess:
+// about 1,600 for one that Claude does not scale down (Anthropic, vision guide:
+// width x height / 750), and at most 48,200 (OpenAI, vision guide: 2,833 and 5,667
+// for each of 8 tiles with gpt-4o-mini). Both as of 2026-11-25.
+const (
+	imageTokens     = 1_600
+	mostImageTokens = 48_200
+)
+
 // EstimateRequest counts the tokens of a question.
 func EstimateRequest(r *chat.Request) int64 {
 	var n int64
 	for _, m := range r.Messages {
-		n += EstimateText(m.Content) + perMessage
+		n += perMessage
+		for _, p := range m.Each() {
+			n += EstimateText(p.Text)
+		}
 		for _, c := range m.Calls {
 			n += EstimateText(c.Name) + EstimateText(string(c.Args))
 		}
@@ -61,7 +73,7 @@ func EstimateRequest(r *chat.Request) int64 {
 	for _, t := range r.Tools {
 		n += EstimateText(t.Name) + EstimateText(t.Description) + EstimateText(string(t.Schema)) + perMessage
 	}
-	return n + EstimateText(string(r.Output.Schema))
+	return n + EstimateText(string(r.Output.Schema)) + int64(r.Images())*imageTokens
 }
 
 // EstimateAnswer counts the tokens of what has arrived.
@@ -96,7 +108,9 @@ func Texts(r *chat.Request) (texts []string, around int64) {
 	around = beginTokens
 	for _, m := range r.Messages {
 		around += frameTokens
-		add(m.Content)
+		for _, p := range m.Each() {
+			add(p.Text)
+		}
 		for _, c := range m.Calls {
 			around += toolTokens
 			add(c.Name, string(c.Args))
@@ -107,7 +121,7 @@ func Texts(r *chat.Request) (texts []string, around int64) {
 		add(t.Name, t.Description, string(t.Schema))
 	}
 	add(string(r.Output.Schema))
-	return texts, around
+	return texts, around + int64(r.Images())*imageTokens
 }
 
 // AnswerTexts are the texts of what has arrived.
@@ -122,7 +136,7 @@ func AnswerTexts(a *chat.Answer) []string {
 // Most is more tokens than a question can have: no token is shorter than a byte.
 func Most(r *chat.Request) int64 {
 	texts, around := Texts(r)
-	n := 2 * around
+	n := 2*around + int64(r.Images())*mostImageTokens
 	for _, s := range texts {
 		n += int64(len(s))
 	}

@@ -33,7 +33,7 @@ func Together(usage edn.Value, broken ...edn.Value) edn.Value {
 // sum adds b to the figures of usage. A figure that one of them lacks is that
 // of the other.
 func sum(usage, b edn.Value) edn.Value {
-	for _, key := range []string{"tokens-in", "tokens-out", "tokens-cached", "tokens-reasoning"} {
+	for _, key := range []string{"tokens-in", "tokens-out", "tokens-cached", "tokens-reasoning", "tokens-cache-written"} {
 		more, ok := b.Key(key).AsInt()
 		if !ok {
 			continue

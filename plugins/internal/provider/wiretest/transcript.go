@@ -28,7 +28,9 @@ type Step struct {
 type Want struct {
 	Text, Reasoning, Finish  string
 	In, Out, Cached, Thought int64
+	Written                  int64    // into a cache
 	Calls                    []string // "id name args"
+	Sealed                   []string // what only the provider can read of its reasoning
 	Error                    string   // type of the error; then nothing else counts
 	Assumed                  bool
 	Skipped                  int64
@@ -94,7 +96,7 @@ func Parse(name, text string) (Transcript, error) {
 func (tr *Transcript) set(key, value string) error {
 	n, err := int64(0), error(nil)
 	switch key {
-	case "status", "in", "out", "cached", "thought", "skipped":
+	case "status", "in", "out", "cached", "written", "thought", "skipped":
 		n, err = strconv.ParseInt(value, 10, 64)
 	}
 	w := &tr.Want
@@ -128,10 +130,14 @@ func (tr *Transcript) set(key, value string) error {
 		w.Out = n
 	case "cached":
 		w.Cached = n
+	case "written":
+		w.Written = n
 	case "thought":
 		w.Thought = n
 	case "call":
 		w.Calls = append(w.Calls, value)
+	case "sealed":
+		w.Sealed = append(w.Sealed, value)
 	case "error":
 		w.Error = value
 	case "assumed":
