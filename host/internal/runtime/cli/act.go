@@ -444,7 +444,7 @@ func (c *command) conclude(p performance, response edn.Value, failure *contract.
 // findings are those of a refusal of the plan that was sent: who refused it did
 // not have its text. A plan that came as an answer has another source.
 func (p performance) findings(refusal *contract.Error) []plan.Finding {
-	if p.positions == nil || refusal == nil || refusal.Source != contract.SourceRequest {
+	if p.file == "" || refusal == nil || refusal.Source != contract.SourceRequest {
 		return nil
 	}
 	return plan.FindingsOf(refusal, p.positions)
