@@ -96,7 +96,7 @@ func (c *command) runCommand() *cobra.Command {
 		Use:   "run PLAN.edn",
 		Short: "evaluate a plan",
 		Long: "run checks a plan, evaluates it on the plugins of ferment.hcl, and prints what it emits.\n" +
-			"Relative paths in inputs start at the working directory.",
+			"A plan in a file whose name ends in .json is JSON. Relative paths in inputs start at the working directory.",
 		Example: `  ferment run examples/plans/hello.edn --bind name='"Ada"'
   ferment run examples/plans/map.edn --edn --transcript
   ferment run examples/plans/parallel.edn --progress json --report`,
