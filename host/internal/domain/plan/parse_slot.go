@@ -241,15 +241,16 @@ func (np *nodeParser) slotMap(v edn.Value) (slotRef, bool) {
 	return ref, true
 }
 
-// systemMark reads the key by which a plan lets a slot fill a part of a system prompt (PRM-002). It stands where the text
-// enters the call, not where the text was made.
+// systemMark reads the key by which a plan lets a slot fill a part of a system prompt (PRM-002). It stands where the
+// text enters the call, not where the text was made.
 func (np *nodeParser) systemMark(v edn.Value) bool {
 	mark, ok := v.AsBool()
 	np.in(kSlotSystem, func() {
 		key := np.cur[len(np.plan.nodesPath)+1]
 		switch {
 		case np.n.Op != OpCall && np.n.Op != OpTool || !edn.Equal(key, kSystem) && !edn.Equal(key, kInput):
-			np.badKey(checkUnknownKey, edn.Nil(), "only a slot in :system or :input of a call takes :slot/system?, remove it in %s",
+			np.badKey(checkUnknownKey, edn.Nil(),
+				"only a slot in :system or :input of a call takes :slot/system?, remove it in %s",
 				showPath(np.cur[:len(np.cur)-1]))
 		case !ok:
 			np.wrong(v, "a boolean")

@@ -55,7 +55,8 @@ func (n *Node) FillLayer(f *Frame) (*policy.Layer, *contract.Error) {
 func (n *Node) hostOnly(context edn.Value) *contract.Error {
 	for _, key := range hostOnlyContext {
 		if context.Has(key) {
-			return contract.Errorf("plan/invalid", "node %s: only the host writes %s in :context, and a slot holds it", n.ID, key).
+			return contract.Errorf("plan/invalid", "node %s: only the host writes %s in :context, and a slot holds it",
+				n.ID, key).
 				WithHint("fill :context key by key").
 				WithDetail("path", edn.Vector(edn.K("context"), key))
 		}

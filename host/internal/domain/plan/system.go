@@ -23,8 +23,8 @@ type origin struct {
 	up   *origin
 	// frame holds the values of a run, nil before it. Only the slots that a filled template reads are looked at.
 	frame *Frame
-	// answered is true for a plan that a capability answered with: its bindings and marks were written by nobody who may
-	// set a system prompt.
+	// answered is true for a plan that a capability answered with: the author of its bindings and marks may not set a
+	// system prompt.
 	answered bool
 	// left bounds the slots that are followed by their path; beyond it any slot inside a let counts. Shared by all.
 	left *int
@@ -212,39 +212,44 @@ func (o *origin) outerResult(k int, path []edn.Value) bool {
 // system reports slots without a mark that put the result of a capability into the system prompt of a call, as far as
 // the plan shows where its input has one (PRM-002). The run finds the others.
 func (c *checker) system(pl *place, n *Node) {
-	if n.System.Constant() && n.Input.Constant() {
+	var places [][]edn.Value
+	if !n.Input.Constant() {
+		places = prompt.SystemPlaces(c.intentOf(n), n.Input.Source())
+	}
+	if n.System.Constant() && len(places) == 0 {
 		return
 	}
-	var o *origin
-	report := func(t *Template, key edn.Value, place []edn.Value) {
-		if o == nil {
-			o = originOf(pl)
-		}
-		r := o.unmarked(t, place)
-		if r == nil {
-			return
-		}
-		path := pl.p.path(n.Index, append([]edn.Value{key}, r.where...)...)
-		c.report(Finding{
-			Check: checkSystem, Path: path, Expected: []string{slotSystem}, Hint: unmarkedHint,
-			Message: fmt.Sprintf("slot %s puts a result into the system prompt, which takes only text of the plan, in %s",
-				r.path(), showPath(path)),
-		}, false)
-	}
-	report(n.System, kSystem, nil)
-	intent := n.Intent
-	if n.Op == OpTool {
-		if capability, ok := c.env.Registry.Tool(n.ToolID); ok {
-			intent = capability.ToolIntent()
-		}
-	}
-	places := prompt.SystemPlaces(intent, n.Input.Source())
-	if n.Input.Constant() || len(places) == 0 || !c.asksModel(n) {
+	o := originOf(pl)
+	c.unmarked(pl.p, n, o.unmarked(n.System, nil), kSystem)
+	if len(places) == 0 || !c.asksModel(n) {
 		return
 	}
 	for _, place := range places {
-		report(n.Input, kInput, place)
+		c.unmarked(pl.p, n, o.unmarked(n.Input, place), kInput)
 	}
+}
+
+// unmarked reports a slot of the template under a key of a node, if there is one.
+func (c *checker) unmarked(p *Plan, n *Node, r *slotRef, key edn.Value) {
+	if r == nil {
+		return
+	}
+	path := p.path(n.Index, append([]edn.Value{key}, r.where...)...)
+	c.report(Finding{
+		Check: checkSystem, Path: path, Expected: []string{slotSystem}, Hint: unmarkedHint,
+		Message: fmt.Sprintf("slot %s puts a result into the system prompt, which takes only text of the plan, in %s",
+			r.path(), showPath(path)),
+	}, false)
+}
+
+// intentOf returns the intent that a call or a tool is asked for.
+func (c *checker) intentOf(n *Node) string {
+	if n.Op == OpTool {
+		if capability, ok := c.env.Registry.Tool(n.ToolID); ok {
+			return capability.ToolIntent()
+		}
+	}
+	return n.Intent
 }
 
 // asksModel reports whether a language model is among the candidates of a node.

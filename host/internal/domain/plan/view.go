@@ -10,10 +10,10 @@ import (
 )
 
 // FromJSON returns the plan of which v is the JSON view (VAL-006). A string becomes a keyword where a node, a slot, a
-// condition or a handle has one; the input of a call or a tool is coerced by the schema of its intent. Everything else is
-// a value and stays: the input of an emit that is one string is that text; a slot is {"slot/id": "name"} there, or ":name".
-// Elements of a slot path become keywords, which also find the string keys of an answer in JSON. A value that is not a
-// plan stays as it is, for Parse to report.
+// condition or a handle has one; the input of a call or a tool is coerced by the schema of its intent. Everything else
+// is a value and stays: the input of an emit that is one string is that text; a slot is {"slot/id": "name"} there, or
+// ":name". Elements of a slot path become keywords, which also find the string keys of an answer in JSON. A value that
+// is not a plan stays as it is, for Parse to report.
 func FromJSON(v edn.Value, reg *registry.Registry) edn.Value {
 	if !v.IsMap() {
 		return v
@@ -39,11 +39,18 @@ var nodeView = viewForm(`
   [:effects [:map [:allowed [:set :keyword]] [:scope [:map-of :keyword :any]]]]
   [:budget [:map [:max-usd [:or :int :decimal]] [:usd [:or :int :decimal]]]]
   [:dispatch [:map [:candidates [:sequential [:or :keyword :map]]] [:exclude [:sequential :keyword]]
-                   [:policy :keyword] [:strategy :keyword] [:switch-on [:set :keyword]] [:switch-on/replace [:set :keyword]]
-                   [:checks [:sequential :keyword]] [:checks/hard [:set :keyword]] [:checks/soft [:sequential :keyword]]]]]`)
+                   [:policy :keyword] [:strategy :keyword]
+                   [:switch-on [:set :keyword]] [:switch-on/replace [:set :keyword]]
+                   [:checks [:sequential :keyword]] [:checks/hard [:set :keyword]]
+                   [:checks/soft [:sequential :keyword]]]]]`)
 
 func viewForm(form string) func() *schema.Schema {
 	return sync.OnceValue(func() *schema.Schema { return schema.MustCompile(edn.MustRead(form)) })
+}
+
+// templatesOfView are the keys of a node under which slots and handles may stand.
+var templatesOfView = [...]edn.Value{
+	kInput, kValue, kSystem, kOver, kFn, kDispatch, edn.K("context"), edn.K("constraints"),
 }
 
 func (w *viewer) plan(v edn.Value) edn.Value {
@@ -74,7 +81,7 @@ func (w *viewer) node(v edn.Value) edn.Value {
 		return v
 	}
 	v = nodeView().CoerceJSON(v)
-	for _, key := range [...]edn.Value{kInput, kValue, kSystem, kOver, kFn, edn.K("context"), edn.K("constraints"), kDispatch} {
+	for _, key := range templatesOfView {
 		v = with(v, key, slotsOfView)
 	}
 	v = with(v, kWhen, condOfView)

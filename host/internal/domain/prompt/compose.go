@@ -156,6 +156,9 @@ func Overrides(intent, call string, input edn.Value) (where string, ok bool) {
 // and, in a conversation, the form of the answer, which providers without
 // schemas of their own are told there.
 func SystemPlaces(intent string, input edn.Value) [][]edn.Value {
+	if !input.Has(keySystem) && !input.Has(keyMessages) && !input.Has(keyOutput) {
+		return nil // most inputs
+	}
 	var places [][]edn.Value
 	if !input.Key("system").IsNil() {
 		places = append(places, []edn.Value{keySystem})
