@@ -144,6 +144,9 @@ func TestToolCallsAreFound(t *testing.T) {
 		`{"tool_calls": [], "text":"x"}`:                                                                      {"", `{"tool_calls": [], "text":"x"}`, false},
 		`{"other": {"tool_calls": 1}}`:                                                                        {"", `{"other": {"tool_calls": 1}}`, false},
 		`<tool_call>{"name":"a","arguments":[1]}</tool_call>`:                                                 {"", "", true},
+		`Now {"tool_call": {"name":"a","args":{}}`:                                                            {"", "Now ", true},
+		`Now {"plan": {"tool_calls":[{"name":"a","args":{}}]}`:                                                {"", "Now ", true},
+		`Now {"plan": {"steps":[{}]}`:                                                                         {"", `Now {"plan": {"steps":[{}]}`, false},
 	} {
 		calls, rest, broken := ToolCalls(in)
 		var names []string

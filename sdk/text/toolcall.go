@@ -3,6 +3,8 @@ package text
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
 	"strings"
 )
 
@@ -87,10 +89,15 @@ func beginsObject(s string) bool {
 }
 
 // objectAt reads an object; end is 0 if there is none. A plain one has no call.
+// One that is cut by the end of the text has no call that can be read.
 func objectAt(s string, at int) (end int, calls []ToolCall, ok, plain bool) {
 	d := json.NewDecoder(strings.NewReader(s[at:]))
 	var fields map[string]json.RawMessage
-	if d.Decode(&fields) != nil {
+	switch err := d.Decode(&fields); {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		// A call inside it is a part of what the model was about to say.
+		return len(s), nil, false, !strings.Contains(s[at:], `"tool_call`)
+	case err != nil:
 		return 0, nil, true, false
 	}
 	end = at + int(d.InputOffset())

@@ -89,18 +89,18 @@ func compiled(form string) func() *schema.Schema {
 	return sync.OnceValue(func() *schema.Schema { return schema.MustCompile(edn.MustRead(form)) })
 }
 
-// readSchemas reads the schemas of a description that came as JSON. A schema is
-// made of keywords, which JSON has not, so there it is a string of EDN.
+// readSchemas reads the schemas of a description that came as JSON. JSON has no
+// keywords: a schema is a string of EDN there, or the JSON view of its form.
 func readSchemas(d edn.Value) (edn.Value, error) {
-	return eachSchema(d, func(name string, text edn.Value) (edn.Value, error) {
-		s, ok := text.AsString()
-		if !ok {
-			return text, contract.Errorf("capability/invalid-metadata",
-				"schema %s: in JSON a schema is a string of EDN such as \"[:map [:text :string]]\", got %s", name, shown(text.String()))
+	return eachSchema(d, func(name string, said edn.Value) (edn.Value, error) {
+		if !said.IsString() && !said.IsVector() {
+			return said, contract.Errorf("capability/invalid-metadata",
+				`schema %s: in JSON a schema is a string of EDN such as "[:map [:text :string]]", or ["map", ["text", "string"]], got %s`,
+				name, shown(said.String()))
 		}
-		form, err := edn.ReadString(s, edn.WithLimits(edn.Wire))
+		form, err := schema.ReadForm(said)
 		if err != nil {
-			return text, contract.Errorf("capability/invalid-metadata", "schema %s: %w", name, err)
+			return said, contract.Errorf("capability/invalid-metadata", "schema %s: %w", name, err)
 		}
 		return form, nil
 	})

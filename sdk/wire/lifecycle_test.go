@@ -107,12 +107,12 @@ func TestDescribeChoosesTheEncoding(t *testing.T) {
 
 // WIRE-003: a plugin that has not answered yet is asked without a configuration
 // first; only then it is known in which encoding it can read one. Its schemas
-// are strings of EDN, and the paths of its findings lead into the
+// are strings of EDN or views of their forms, and the paths of its findings lead into the
 // configuration.
 func TestDescribeInJSON(t *testing.T) {
 	said := &pluginv1.DescribeResponse{
 		Description: &pluginv1.Payload{Encoding: "json", Body: []byte(`{"plugin/name": "p", "plugin/version": "1", "capabilities": [],
-			"schemas": {"req/x": "[:map [:kind [:enum :a :b]]]"}, "config": {"config/v": 1, "config/schema": "[:map {:closed true} [:on :boolean]]"}}`)},
+			"schemas": {"req/x": "[:map [:kind [:enum :a :b]]]", "req/y": ["map", {"closed": true}, ["path", "string"]], "req/z": "keyword"}, "config": {"config/v": 1, "config/schema": "[:map {:closed true} [:on :boolean]]"}}`)},
 		Findings: &pluginv1.Payload{Encoding: "json", Body: []byte(`[{"path": ["server", "odd name", 1, "port"], "message": "m"}, {"path": [":missing"], "message": "m"}]`)},
 	}
 	raw := &rawLifecycle{describe: &pluginv1.DescribeResponse{Description: said.Description}, then: said}
@@ -122,14 +122,15 @@ func TestDescribeInJSON(t *testing.T) {
 	require.Len(t, raw.asked, 2)
 	assert.Nil(t, raw.asked[0].GetConfig())
 	assert.Equal(t, `{"server":{"odd name":[null,{"port":1}]}}`, string(raw.asked[1].GetConfig().GetBody()))
-	assert.Equal(t, `{:req/x [:map [:kind [:enum :a :b]]]}`, d.Value.Key("schemas").String())
+	assert.Equal(t, `{:req/x [:map [:kind [:enum :a :b]]] :req/y [:map {:closed true} [:path :string]] :req/z :keyword}`,
+		d.Value.Key("schemas").String())
 	assert.Equal(t, `[:map {:closed true} [:on :boolean]]`, d.Value.Key("config").Key("config/schema").String())
 	require.Len(t, d.Findings, 2)
 	assert.Equal(t, `[:server "odd name" 1 :port]`, edn.Vector(d.Findings[0].Path...).String())
 	assert.Equal(t, `[:missing]`, edn.Vector(d.Findings[1].Path...).String())
 
 	for body, says := range map[string]string{
-		`{"schemas": {"req/x": ["map"]}}`:                        "schema :req/x: in JSON a schema is a string of EDN",
+		`{"schemas": {"req/x": {"type": "object"}}}`:             "schema :req/x: in JSON a schema is a string of EDN",
 		`{"schemas": {"req/x": "[:map"}}`:                        "schema :req/x: ",
 		`{"config": {"config/v": 1, "config/schema": {"a": 1}}}`: "schema of the configuration: in JSON",
 	} {

@@ -195,6 +195,9 @@ func (c *checker) plan(pl *place) {
 			c.whole(pl, n, &in)
 			c.unnamed(p, n, &in)
 		}
+		if n.Op == OpCall || n.Op == OpTool {
+			c.system(pl, n)
+		}
 		if n.Sub != nil {
 			c.plan(&place{p: n.Sub, up: pl, node: n})
 		}

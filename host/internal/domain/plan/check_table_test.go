@@ -82,6 +82,20 @@ func TestCheckTable(t *testing.T) {
 		{`{:op :tool :tool/id :fs/read :effects {:allowed #{:fs/read}} :dispatch {:candidates [:fs/read] :allow-failure? true}}`, []string{
 			`1:82: error CHECK-010 a tool is its own only candidate: remove :candidates in [:nodes 0 :dispatch]`}},
 
+		// CHECK-010, CHECK-015: the mark of a slot for a system prompt (PRM-002).
+		{respond + ` :system {:slot/id :b :slot/system? 1}}`, []string{
+			`1:72: error CHECK-017 slot :b is filled by no node, binding or default in [:nodes 0 :system]`,
+			`1:99: error CHECK-015 wanted a boolean, got 1, in [:nodes 0 :system :slot/system?]`}},
+		{`{:op :let :value {:slot/id :b :slot/default 1 :slot/system? true} :as :x} {:op :emit :input :x}`, []string{`1:56: error CHECK-010 only a slot in :system or :input of a call takes :slot/system?, remove it in [:nodes 0 :value]`}},
+		{respond + ` :context {:x {:slot/id :b :slot/default 1 :slot/system? true}}}`, []string{`1:106: error CHECK-010 only a slot in :system or :input of a call takes :slot/system?, remove it in [:nodes 0 :context :x]`}},
+		{`{:op :emit :input {:slot/id :b :slot/default 1 :slot/system? true}}`, []string{`1:57: error CHECK-010 only a slot in :system or :input of a call takes :slot/system?, remove it in [:nodes 0 :input]`}},
+		{respond + ` :when {:slot/id :b :slot/default 1 :slot/system? true}}`, []string{`1:99: error CHECK-010 only a slot in :system or :input of a call takes :slot/system?, remove it in [:nodes 0 :when]`}},
+
+		// CHECK-029: the result of a capability in a system prompt (PRM-002).
+		{respond + ` :as :x} {:op :call :intent :text/respond :input {:prompt "p" :system {:slot/path [:x :text]}}}`, []string{
+			`1:133: error CHECK-029 slot [:x :text] puts a result into the system prompt, which takes only text of the plan, in [:nodes 1 :input :system]`}},
+		{respond + ` :as :x} {:op :call :intent :text/respond :input {:prompt "p" :system {:slot/path [:x :text] :slot/system? true}}}`, nil},
+
 		// CHECK-011: unknown intent.
 		{`{:op :call :intent :text/respnd}`, []string{`1:29: error CHECK-011 unknown intent :text/respnd in [:nodes 0 :intent]; nearest is :text/respond`}},
 		{`{:op :call :intent :zz/zz}`, []string{`1:29: error CHECK-011 unknown intent :zz/zz in [:nodes 0 :intent]`}},
@@ -324,7 +338,7 @@ func TestCheckTable(t *testing.T) {
 
 		// CHECK-044: looks like a slot, is data.
 		{`{:op :let :value 1 :as :x} {:op :emit :input [{:slot/id :x :note 1} {:slot/id :x}]}`, []string{
-			`1:56: warning CHECK-044 {:note 1 :slot/id :x} is data because a slot map has one of :slot/id and :slot/path and nothing but :slot/default beside it, in [:nodes 1 :input 0]`}},
+			`1:56: warning CHECK-044 {:note 1 :slot/id :x} is data because a slot map has one of :slot/id and :slot/path and nothing but :slot/default and :slot/system? beside it, in [:nodes 1 :input 0]`}},
 		{`{:op :let :value 1 :as :x} {:op :emit :input {:answer :x :y {:slot/id :x}}}`, []string{
 			`1:64: warning CHECK-044 :x names a slot but is data in [:nodes 1 :input :answer]; write {:slot/id :x}`}},
 		{`{:op :plan :bindings {:b {:slot/id :x}} :plan {:nodes [{:op :emit :input :b}]}}`, []string{

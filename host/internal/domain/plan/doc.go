@@ -14,6 +14,11 @@
 // Templates are compiled: filling touches only the parts that hold slots and
 // shares everything else.
 //
+// The result of a capability fills a system prompt only through a slot that says
+// :slot/system? true where the text enters the call (PRM-002). Check reports the
+// places that the plan shows, CHECK-029; Node.UnmarkedSystem and
+// Node.UnmarkedInput find those that only a filled value shows.
+//
 // Plan, Program, Graph and Template are immutable and safe for concurrent use.
 // A Frame has one owner, who alone sets slots; readers need the owner's word
 // that what they read is set. Nothing here does I/O, starts goroutines or reads

@@ -70,7 +70,7 @@ func TestEdges(t *testing.T) {
 		name, nodes string
 		want        []string
 	}{
-		{"context, constraints and system", call("a", ":as :x") + call("b", ":context {:c {:slot/id :x}}") + call("c", ":constraints {:c {:slot/path [:x :text]}}") + call("d", ":system {:slot/path [:x :text]}"),
+		{"context, constraints and system", call("a", ":as :x") + call("b", ":context {:c {:slot/id :x}}") + call("c", ":constraints {:c {:slot/path [:x :text]}}") + call("d", ":system {:slot/path [:x :text] :slot/system? true}"),
 			[]string{"a->b (slot)", "a->c (slot)", "a->d (slot)"}},
 		{"candidates", `{:op :let :id "a" :value {:cap/ref :llm/voice} :as :best}` + call("b", ":dispatch {:candidates [{:slot/id :best} :llm/voice]}"),
 			[]string{"a->b (slot)"}},

@@ -30,6 +30,7 @@ const (
 	checkLimit         = "CHECK-026"
 	checkMap           = "CHECK-027"
 	checkHostOnly      = "CHECK-028"
+	checkSystem        = "CHECK-029"
 	checkNeverRead     = "CHECK-040"
 	checkNeverRuns     = "CHECK-041"
 	checkOverwritten   = "CHECK-042"
@@ -40,6 +41,9 @@ const (
 	checkRaceStream    = "CHECK-047"
 	checkUnnamed       = "CHECK-049"
 )
+
+// slotSystem is the key by which a plan lets a slot fill a part of a system prompt.
+const slotSystem = "slot/system?"
 
 // Keywords that paths and lookups use; values are immutable.
 var (
@@ -56,6 +60,8 @@ var (
 	kValue       = edn.K("value")
 	kOver        = edn.K("over")
 	kInput       = edn.K("input")
+	kOut         = edn.K("out")
+	kSystem      = edn.K("system")
 	kBudget      = edn.K("budget")
 	kMaxUSD      = edn.K("max-usd")
 	kBody        = edn.K("body")
@@ -83,6 +89,7 @@ var (
 	kSlotID      = edn.K("slot/id")
 	kSlotPath    = edn.K("slot/path")
 	kSlotDefault = edn.K("slot/default")
+	kSlotSystem  = edn.K(slotSystem)
 )
 
 // planKeyNames are the keys of a plan map.

@@ -55,8 +55,10 @@ func slotShape(v edn.Value) (slot, like bool) {
 		return false, false
 	}
 	keys := 1
-	if v.Has(kSlotDefault) {
-		keys++
+	for _, more := range [...]edn.Value{kSlotDefault, kSlotSystem} {
+		if v.Has(more) {
+			keys++
+		}
 	}
 	slot = id != path && v.Len() == keys
 	return slot, !slot
@@ -198,6 +200,9 @@ func (np *nodeParser) slotMap(v edn.Value) (slotRef, bool) {
 		target, _ = v.Get(kSlotPath)
 	}
 	ref.fallback, ref.hasDefault = v.Get(kSlotDefault)
+	if mark, ok := v.Get(kSlotSystem); ok {
+		ref.system = np.systemMark(mark)
+	}
 	if name, ok := target.AsKeyword(); ok && isID {
 		ref.name, ref.slot = name, np.bind(name)
 		return ref, true
@@ -234,6 +239,24 @@ func (np *nodeParser) slotMap(v edn.Value) (slotRef, bool) {
 	}
 	ref.slot = np.bind(ref.name)
 	return ref, true
+}
+
+// systemMark reads the key by which a plan lets a slot fill a part of a system prompt (PRM-002). It stands where the
+// text enters the call, not where the text was made.
+func (np *nodeParser) systemMark(v edn.Value) bool {
+	mark, ok := v.AsBool()
+	np.in(kSlotSystem, func() {
+		key := np.cur[len(np.plan.nodesPath)+1]
+		switch {
+		case np.n.Op != OpCall && np.n.Op != OpTool || !edn.Equal(key, kSystem) && !edn.Equal(key, kInput):
+			np.badKey(checkUnknownKey, edn.Nil(),
+				"only a slot in :system or :input of a call takes :slot/system?, remove it in %s",
+				showPath(np.cur[:len(np.cur)-1]))
+		case !ok:
+			np.wrong(v, "a boolean")
+		}
+	})
+	return mark
 }
 
 // wholeSlot compiles a keyword that stands for a slot.
@@ -278,7 +301,7 @@ func (c *compiler) mapValue(key, val edn.Value) part {
 }
 
 func (c *compiler) warnLike(v edn.Value) {
-	c.warn(checkSlotLike, "%s is data because a slot map has one of :slot/id and :slot/path and nothing but :slot/default beside it, in %s", show(v), showPath(c.cur))
+	c.warn(checkSlotLike, "%s is data because a slot map has one of :slot/id and :slot/path and nothing but :slot/default and :slot/system? beside it, in %s", show(v), showPath(c.cur))
 }
 
 func (c *compiler) warnKeyword(v edn.Value) {

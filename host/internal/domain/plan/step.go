@@ -40,9 +40,28 @@ func (n *Node) FillLayer(f *Frame) (*policy.Layer, *contract.Error) {
 		if v.Kind() != edn.KindMap {
 			return nil, n.misfilled(part.name, "a map", v)
 		}
+		if part.name == "context" {
+			if err := n.hostOnly(v); err != nil {
+				return nil, err
+			}
+		}
 		*part.into = policy.FieldsOf(v, from)
 	}
 	return l, nil
+}
+
+// hostOnly refuses a filled :context with a key that only the host writes: a language model would read it as its prompt
+// (PRM-002). CHECK-028 reports what the plan writes itself.
+func (n *Node) hostOnly(context edn.Value) *contract.Error {
+	for _, key := range hostOnlyContext {
+		if context.Has(key) {
+			return contract.Errorf("plan/invalid", "node %s: only the host writes %s in :context, and a slot holds it",
+				n.ID, key).
+				WithHint("fill :context key by key").
+				WithDetail("path", edn.Vector(edn.K("context"), key))
+		}
+	}
+	return nil
 }
 
 // fillCandidates reads capability ids and handles after filling (SLOT-007).

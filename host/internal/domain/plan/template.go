@@ -69,6 +69,8 @@ type slotRef struct {
 	steps      []step
 	fallback   edn.Value
 	hasDefault bool
+	// system is true if the plan lets the slot fill a part of a system prompt.
+	system bool
 	// final marks a keyword under :final of an emit.
 	final bool
 	// where is the path of the slot map inside the template.

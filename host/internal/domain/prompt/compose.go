@@ -1,6 +1,7 @@
 package prompt
 
 import (
+	"iter"
 	"strings"
 
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
@@ -132,9 +133,9 @@ func System(call string, input edn.Value) string {
 	return s
 }
 
-// Overrides tells whether a call of an intent brings text that would speak to a
-// model with the voice of the operator, and where it does: that needs the
-// operation prompt/override (PRM-003).
+// Overrides reports whether a call of an intent brings text that replaces the
+// system prompt of the configuration, and where: that needs the operation
+// prompt/override (PRM-003).
 func Overrides(intent, call string, input edn.Value) (where string, ok bool) {
 	switch {
 	case strings.TrimSpace(call) != "":
@@ -144,16 +145,49 @@ func Overrides(intent, call string, input edn.Value) (where string, ok bool) {
 	case System("", input) != "":
 		return ":input :system", true
 	}
-	messages := input.Key("messages")
-	if !messages.IsVector() && !messages.IsList() {
-		return "", false
-	}
-	for m := range messages.Elems() {
-		if m.IsMap() && name(m.Key("role")) == "system" {
-			return ":input :messages", true
-		}
+	for range systemMessages(input) {
+		return ":input :messages", true
 	}
 	return "", false
+}
+
+// SystemPlaces returns the paths of the parts of an input that a language model
+// reads in its system prompt: the :system, the text of each message of that role
+// and, in a conversation, the form of the answer, which providers without
+// schemas of their own are told there.
+func SystemPlaces(intent string, input edn.Value) [][]edn.Value {
+	if !input.Has(keySystem) && !input.Has(keyMessages) && !input.Has(keyOutput) {
+		return nil // most inputs
+	}
+	var places [][]edn.Value
+	if !input.Key("system").IsNil() {
+		places = append(places, []edn.Value{keySystem})
+	}
+	for i := range systemMessages(input) {
+		places = append(places, []edn.Value{keyMessages, edn.Int(int64(i)), keyContent})
+	}
+	if intent == ChatIntent && !input.Key("output").IsNil() {
+		places = append(places, []edn.Value{keyOutput})
+	}
+	return places
+}
+
+// systemMessages yields the indices of the messages of an input that have the
+// role system.
+func systemMessages(input edn.Value) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		messages := input.Key("messages")
+		if !messages.IsVector() && !messages.IsList() {
+			return
+		}
+		i := 0
+		for m := range messages.Elems() {
+			if m.IsMap() && name(m.Key("role")) == "system" && !yield(i) {
+				return
+			}
+			i++
+		}
+	}
 }
 
 // name is a keyword or a text as a name: callers without EDN write names as
@@ -170,4 +204,10 @@ func message(role, content string) edn.Value {
 	return edn.MustMap(keyRole, edn.K(role), keyContent, edn.Text(content))
 }
 
-var keyRole, keyContent = edn.K("role"), edn.K("content")
+var (
+	keyRole     = edn.K("role")
+	keyContent  = edn.K("content")
+	keySystem   = edn.K("system")
+	keyMessages = edn.K("messages")
+	keyOutput   = edn.K("output")
+)

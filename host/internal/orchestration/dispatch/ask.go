@@ -85,9 +85,12 @@ func (s *serving) layersTokens(c *registry.Capability) int64 {
 	return s.w.Terms.preparation(c).tokens
 }
 
-// overriding refuses a call that speaks with the voice of the operator without
-// being allowed to (PRM-003).
+// overriding refuses a call whose system prompt comes from a result (PRM-002) or
+// replaces that of the configuration without permission (PRM-003).
 func (s *serving) overriding() *contract.Error {
+	if s.w.Unmarked != nil && s.modelServes() {
+		return s.w.Unmarked
+	}
 	why := s.run.Overriding
 	if why == nil && !s.w.Foreign {
 		return nil

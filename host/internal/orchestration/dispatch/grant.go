@@ -10,8 +10,8 @@ import (
 // permitted asks about the effects of a tool before anything else is done for
 // it. The candidates of other calls are asked while they are bound.
 func (s *serving) permitted() *contract.Error {
-	if s.w.Op != "tool" {
-		return s.overriding()
+	if err := s.overriding(); err != nil || s.w.Op != "tool" {
+		return err
 	}
 	c, ok := s.d.Registry.Tool(s.w.ToolID)
 	if !ok {

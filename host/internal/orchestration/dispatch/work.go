@@ -68,6 +68,10 @@ type Work struct {
 	// with: its system prompt is nobody's who may have one.
 	Foreign bool
 
+	// Unmarked is why no language model may read the input: a slot without a mark
+	// puts a result into its system prompt (PRM-002). Nil: any may.
+	Unmarked *contract.Error
+
 	// Deadline ends the node; zero means that only the run bounds it.
 	Deadline time.Time
 	// Wall tells that the deadline is the end of the time that the budget of the

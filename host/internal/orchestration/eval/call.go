@@ -100,6 +100,7 @@ func (s *scope) work(i int, n *plan.Node, e *ended) (*dispatch.Work, *contract.E
 	w.Budget = s.spends(w)
 	w.Deepest = deepest(s.deepest, s.depth, w.Terms.Depth)
 	sch, name := s.inSchema(w)
+	w.Unmarked = n.UnmarkedInput(s.frame, s.foreign, w.Intent, w.Input)
 	w.Input = resolvePaths(sch, w.Input, s.run.task.Dir)
 	return w, checkInput(w, sch, name)
 }
@@ -135,8 +136,10 @@ func (s *scope) fill(i int, n *plan.Node, w *dispatch.Work, capID string) (err *
 	if err != nil {
 		return err
 	}
-	w.System, err = n.FillSystem(s.frame)
-	return err
+	if w.System, err = n.FillSystem(s.frame); err != nil {
+		return err
+	}
+	return n.UnmarkedSystem(s.frame, s.foreign)
 }
 
 // known refuses candidates that came from slots and are no capabilities.

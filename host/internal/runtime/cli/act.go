@@ -26,6 +26,7 @@ import (
 type callFlags struct {
 	bind       []string
 	inputFile  string
+	isJSON     bool // the request has parts that came as JSON
 	deadline   time.Duration
 	transcript bool
 	debugPlan  bool
@@ -95,7 +96,7 @@ func (c *command) runCommand() *cobra.Command {
 		Use:   "run PLAN.edn",
 		Short: "evaluate a plan",
 		Long: "run checks a plan, evaluates it on the plugins of ferment.hcl, and prints what it emits.\n" +
-			"Relative paths in inputs start at the working directory.",
+			"A plan in a file whose name ends in .json is JSON. Relative paths in inputs start at the working directory.",
 		Example: `  ferment run examples/plans/hello.edn --bind name='"Ada"'
   ferment run examples/plans/map.edn --edn --transcript
   ferment run examples/plans/parallel.edn --progress json --report`,
@@ -113,6 +114,7 @@ func (c *command) runCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			f.isJSON = positions == nil
 			var input edn.MapBuilder
 			input.Key("plan", source)
 			if bindings.IsMap() && bindings.Len() > 0 { // what else there is has a finding
@@ -167,12 +169,14 @@ func (c *command) actRequest(args []string, f *callFlags) (edn.Value, error) {
 		if input, err = c.readValue(f.inputFile); err != nil {
 			return edn.Nil(), err
 		}
+		f.isJSON = isJSONFile(f.inputFile)
 	}
 	if len(args) > 1 {
-		given, err := parseTyped("INPUT", args[1])
+		given, isJSON, err := parseEither("INPUT", args[1])
 		if err != nil {
 			return edn.Nil(), err
 		}
+		f.isJSON = f.isJSON || isJSON
 		if !given.IsMap() || !input.IsMap() {
 			return edn.Nil(), usagef("the input of an act is a map, such as '{:fen \"...\"}', got %s", cutTo(given.String(), 60))
 		}
@@ -191,7 +195,8 @@ func (c *command) isFile(name string) bool {
 }
 
 func (c *command) fileRequest(name string, f *callFlags) (edn.Value, error) {
-	v, err := c.readRequest(name)
+	v, isJSON, err := c.readRequest(name)
+	f.isJSON = isJSON
 	if err != nil {
 		return edn.Nil(), err
 	}
@@ -316,7 +321,12 @@ func (c *command) perform(ctx context.Context, p performance) error {
 		}
 	}
 	a := act.Act{Request: f.apply(p.request), Positions: p.positions, Dir: c.env.Dir, Watched: f.stream}
-	host, err := c.host(ctx, watcher, p.admit, func(loaded *daemon.Loaded) map[string]bool { return loaded.Reach(a) })
+	host, err := c.host(ctx, watcher, p.admit, func(loaded *daemon.Loaded) map[string]bool {
+		if f.isJSON {
+			a.Request = httpapi.FromJSON(a.Request, loaded.Generation.Registry)
+		}
+		return loaded.Reach(a)
+	})
 	var refused *contract.Error
 	if errors.As(err, &refused) && refused.Type == "plan/invalid" {
 		refused = p.why(refused)
@@ -382,6 +392,9 @@ func (c *command) performThere(ctx context.Context, client *httpapi.Client, p pe
 		refused := plan.FindingsError(findings, contract.SourceRequest)
 		return c.conclude(p, new(act.Service).Refusal(act.Act{Request: f.apply(p.request)}, refused), refused, nil)
 	}
+	if f.isJSON {
+		client = client.InJSON() // the daemon knows the schemas that type it
+	}
 	var told *teller
 	var response edn.Value
 	var err error
@@ -431,7 +444,7 @@ func (c *command) conclude(p performance, response edn.Value, failure *contract.
 // findings are those of a refusal of the plan that was sent: who refused it did
 // not have its text. A plan that came as an answer has another source.
 func (p performance) findings(refusal *contract.Error) []plan.Finding {
-	if p.positions == nil || refusal == nil || refusal.Source != contract.SourceRequest {
+	if p.file == "" || refusal == nil || refusal.Source != contract.SourceRequest {
 		return nil
 	}
 	return plan.FindingsOf(refusal, p.positions)

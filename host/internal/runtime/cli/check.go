@@ -150,8 +150,11 @@ func planEnv(around surroundings, loaded *daemon.Loaded) plan.Env {
 }
 
 // readPlan reads a plan and holds it against the configuration. The plan is nil
-// if the value is none.
+// if the value is none. A plan without positions came as JSON.
 func readPlan(v edn.Value, positions *edn.Positions, around surroundings, loaded *daemon.Loaded) (*plan.Plan, []plan.Finding) {
+	if positions == nil {
+		v = plan.FromJSON(v, loaded.Generation.Registry)
+	}
 	p, findings := plan.Parse(v, positions, plan.WithLimits(loaded.Limits()))
 	if p == nil {
 		return nil, findings
@@ -230,7 +233,10 @@ func (c *command) tellSyntax(w io.Writer, e *edn.SyntaxError) error {
 // tell prints findings of a plan for people, in the form of those of a configuration.
 func (c *command) tell(w io.Writer, name string, positions *edn.Positions, findings []plan.Finding) error {
 	var r config.Report
-	text := positions.Shown()
+	text := ""
+	if positions != nil {
+		text = positions.Shown()
+	}
 	for _, f := range findings {
 		r.Shown = append(r.Shown, diagnosed(sourceName(name), f).Quoting(text))
 	}

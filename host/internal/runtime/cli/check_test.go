@@ -106,6 +106,9 @@ var refusals = []struct {
 	{`§{:op :map :over [1]}`, []string{`CHECK-027 a map needs :over and exactly one of :body and :fn in [:nodes 1]`}},
 	{`{:op :call :intent :text/respond :input {:prompt "p"}
   :context {§:repair {} §:prompt "x"}}`, []string{`CHECK-028 only the host writes :repair in [:nodes 1 :context]`, `CHECK-028 only the host writes :prompt in [:nodes 1 :context]`}},
+	{`{:op :call :intent :text/respond :input {:prompt "p"} :as :x}
+ {:op :call :intent :text/respond :input {:prompt "p" :system §{:slot/path [:x :text]}}}`, []string{
+		`CHECK-029 slot [:x :text] puts a result into the system prompt, which takes only text of the plan, in [:nodes 2 :input :system]`}},
 }
 
 // outOfScope are the errors of the table that features bring which this build
@@ -172,7 +175,7 @@ func TestRefused(t *testing.T) {
 			assert.Equal(t, places, found)
 		})
 	}
-	for n := 10; n <= 28; n++ {
+	for n := 10; n <= 29; n++ {
 		id := fmt.Sprintf("CHECK-0%d", n)
 		assert.NotEqual(t, slices.Contains(outOfScope, id), covered[id], id)
 	}

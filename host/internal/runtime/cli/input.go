@@ -87,7 +87,7 @@ func (c *command) readValue(name string) (edn.Value, error) {
 	if err != nil {
 		return edn.Nil(), err
 	}
-	return parseValue(name, text, strings.HasSuffix(name, ".json"))
+	return parseValue(name, text, isJSONFile(name))
 }
 
 func parseValue(name string, text []byte, isJSON bool) (v edn.Value, err error) {
@@ -108,40 +108,56 @@ var jsonObject = regexp.MustCompile(`^\s*\{\s*"`)
 // parseTyped reads a value that somebody typed: EDN, or JSON where the text is no
 // EDN. Of a text that begins as a JSON object the fault is told as one of JSON.
 func parseTyped(source, text string) (edn.Value, error) {
-	v, err := parseValue(source, []byte(text), false)
-	if err == nil {
-		return v, nil
+	v, _, err := parseEither(source, text)
+	return v, err
+}
+
+// parseEither is parseTyped; isJSON reports which of the two it was.
+func parseEither(source, text string) (v edn.Value, isJSON bool, err error) {
+	if v, err = parseValue(source, []byte(text), false); err == nil {
+		return v, false, nil
 	}
 	v, jsonErr := parseValue(source, []byte(text), true)
 	if jsonErr == nil {
-		return v, nil
+		return v, true, nil
 	}
 	if jsonObject.MatchString(text) {
 		err = jsonErr
 	}
-	return edn.Nil(), err
+	return edn.Nil(), false, err
 }
+
+// isJSONFile reports whether the name of a file says that it holds JSON.
+func isJSONFile(name string) bool { return strings.HasSuffix(name, ".json") }
 
 // readRequest reads a request: JSON from a file of that name and from standard
 // input where it begins as one, else EDN.
-func (c *command) readRequest(name string) (edn.Value, error) {
+func (c *command) readRequest(name string) (v edn.Value, isJSON bool, err error) {
 	text, err := c.readText(name)
 	if err != nil {
-		return edn.Nil(), err
+		return edn.Nil(), false, err
 	}
-	isJSON := strings.HasSuffix(name, ".json") || name == "-" && jsonObject.Match(text)
-	v, err := parseValue(name, text, isJSON)
+	isJSON = isJSONFile(name) || name == "-" && jsonObject.Match(text)
+	v, err = parseValue(name, text, isJSON)
 	if err != nil || !isJSON {
-		return v, err
+		return v, isJSON, err
 	}
-	return httpapi.RequestFromJSON(v), nil
+	return httpapi.RequestFromJSON(v), true, nil
 }
 
-// readPlan reads a plan with the positions of its parts.
+// readPlan reads a plan with the positions of its parts. One in JSON has none, and its
+// kinds are those of JSON.
 func (c *command) readPlan(name string) (edn.Value, *edn.Positions, error) {
 	text, err := c.readText(name)
 	if err != nil {
 		return edn.Nil(), nil, err
+	}
+	if isJSONFile(name) {
+		v, err := edn.ReadJSON(text, edn.WithLimits(edn.Body), edn.WithSource(sourceName(name)))
+		if err != nil {
+			return edn.Nil(), nil, contract.SyntaxError("plan/invalid", err)
+		}
+		return v, nil, nil
 	}
 	v, positions, err := edn.ReadWithPositions(text, edn.WithLimits(edn.Body), edn.WithSource(sourceName(name)))
 	if err != nil {

@@ -78,6 +78,30 @@ func TestSchemasOfOpenCandidates(t *testing.T) {
 	}
 }
 
+// SCH-006, VAL-006: a schema that HCL writes as lists of strings is the one of edn().
+func TestSchemaAsLists(t *testing.T) {
+	text := func(spec string) string {
+		return onePlugin + "\nschema \"req/mine\" {\n  spec = " + spec + "\n}\n" +
+			"\nintent \"chess/best-move\" {\n  in  = \"req/mine\"\n  out = \"res/chess.move+pv+eval\"\n}\n"
+	}
+	lists, ds := loadWith(t, text(`["map", { closed = true }, ["fen", "string"], ["depth", { optional = true }, ["int", { min = 1 }]]]`),
+		describer{"chess": chess()}, nil)
+	require.Empty(t, ds)
+	forms, ds := loadWith(t, text(`edn("[:map {:closed true} [:fen :string] [:depth {:optional true} [:int {:min 1}]]]")`),
+		describer{"chess": chess()}, nil)
+	require.Empty(t, ds)
+	want, ok := forms.Generation.Registry.Schema("req/mine")
+	require.True(t, ok)
+	got, ok := lists.Generation.Registry.Schema("req/mine")
+	require.True(t, ok)
+	assert.Equal(t, want.String(), got.String())
+
+	_, ds = loadWith(t, text(`["map", ["fen", "strng"]]`), describer{"chess": chess()}, nil)
+	require.Len(t, ds, 1)
+	assert.Equal(t, "config/type", ds[0].Type)
+	assert.Contains(t, ds[0].Hint, ":string")
+}
+
 // HCL-029: an intent without candidates that nothing serves is a warning with the nearest intent of a plugin.
 func TestOpenIntentThatNothingServes(t *testing.T) {
 	text := onePlugin + "\nintent \"chess/best-mov\" {\n  in  = \"req/text\"\n  out = \"res/text\"\n}\n"

@@ -526,7 +526,17 @@ func (b *builder) declared(s *section, from map[string]string, builtin map[strin
 		b.use("schema", s.label())
 		b.report.add(Diagnostic{Type: "config/overridden", Severity: SeverityInfo, Message: fmt.Sprintf("schema %s is used instead of that of %s", quote(s.label()), who), Range: s.at(), Path: s.node.path})
 	}
-	b.schemas[s.label()] = spec.v
+	b.schemas[s.label()] = formOf(spec.v)
+}
+
+// formOf returns the form of a schema that HCL writes as lists of strings. A string
+// alone stays one, for compileSchemas to report: EDN stands in edn("..").
+func formOf(spec edn.Value) edn.Value {
+	if !spec.IsVector() {
+		return spec
+	}
+	form, _ := schema.ReadForm(spec) // fails for a string alone
+	return form
 }
 
 func (b *builder) generation() {

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"path/filepath"
 
+	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -43,7 +44,7 @@ func serveAct(x *exchange) reply {
 	}
 	defer turn.Release()
 	if x.sent == typeJSON {
-		request = fromJSON(request, turn.Registry())
+		request = FromJSON(request, turn.Registry())
 	}
 	if err := onlyValues(request, x.events); err != nil {
 		return refused(request, err)
@@ -142,9 +143,10 @@ func RequestFromJSON(v edn.Value) edn.Value {
 	return envelopes()["envelope/request"].CoerceJSON(v)
 }
 
-// fromJSON gives the parts of a request that JSON cannot type the kinds of the
-// envelope and of the schema of its intent (VAL-006).
-func fromJSON(v edn.Value, reg *registry.Registry) edn.Value {
+// FromJSON gives the parts of a request that JSON cannot type the kinds of the
+// envelope and of the schema of its intent, and those of a plan the kinds that
+// plans have (VAL-006).
+func FromJSON(v edn.Value, reg *registry.Registry) edn.Value {
 	if !v.IsMap() || contract.IsV03(v) {
 		return v
 	}
@@ -156,6 +158,9 @@ func fromJSON(v edn.Value, reg *registry.Registry) edn.Value {
 	required, _ := v.Key("task").Key("requires").Key("in-schema").AsKeyword()
 	if s, ok := reg.Schema(reg.InSchema(intent, required)); ok && v.Key("input").IsMap() {
 		v = v.AssocKey("input", s.CoerceJSON(v.Key("input")))
+	}
+	if source := v.Key("input").Key("plan"); intent == act.PlanIntent && source.IsMap() {
+		v = v.AssocKey("input", v.Key("input").AssocKey("plan", plan.FromJSON(source, reg)))
 	}
 	return v
 }

@@ -24,6 +24,7 @@ import (
 type Client struct {
 	http  http.Client
 	token string
+	json  bool // acts are sent as JSON
 }
 
 // ErrNoDaemon says that no daemon listens on a socket.
@@ -71,7 +72,31 @@ func (c *Client) Act(ctx context.Context, request edn.Value, dir string, accepte
 			return nil
 		},
 	})
-	return c.send(ctx, http.MethodPost, "/v1/act", edn.Write(request), dir)
+	body, err := c.act(request)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	return c.send(ctx, http.MethodPost, "/v1/act", body, dir)
+}
+
+// InJSON returns a client that sends acts as JSON: the daemon types what they hold by
+// the schemas of its configuration.
+func (c *Client) InJSON() *Client {
+	other := *c
+	other.json = true
+	return &other
+}
+
+// act returns the body of an act.
+func (c *Client) act(request edn.Value) ([]byte, error) {
+	if !c.json {
+		return edn.Write(request), nil
+	}
+	body, err := edn.WriteJSON(request)
+	if err != nil {
+		return nil, contract.Errorf("invalid-request", "the request cannot be written as JSON: %w", err)
+	}
+	return body, nil
 }
 
 // Do has an action done and gives its result. The error is the daemon's, or
@@ -112,6 +137,9 @@ func (c *Client) open(ctx context.Context, method, path string, body []byte, dir
 	r.Header.Set("Authorization", "Bearer "+c.token)
 	if body != nil {
 		r.Header.Set("Content-Type", string(typeEDN))
+		if c.json {
+			r.Header.Set("Content-Type", string(typeJSON))
+		}
 	}
 	if dir != "" {
 		r.Header.Set(DirHeader, dir)

@@ -18,7 +18,11 @@ import (
 func (c *Client) Stream(ctx context.Context, request edn.Value, dir string, show func(event edn.Value) error) (edn.Value, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	resp, err := c.open(ctx, http.MethodPost, "/v1/act?format=edn", edn.Write(request), dir, string(typeSSE)+", "+string(typeEDN)+";q=0.5")
+	body, err := c.act(request)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	resp, err := c.open(ctx, http.MethodPost, "/v1/act?format=edn", body, dir, string(typeSSE)+", "+string(typeEDN)+";q=0.5")
 	if err != nil {
 		return edn.Nil(), err
 	}

@@ -42,6 +42,31 @@ func TestJSONAndEDNAreTheSame(t *testing.T) {
 	}
 }
 
+// VAL-006: a plan in JSON runs as its EDN form does, with tools and messages typed by the schema of their intent.
+func TestPlanInJSON(t *testing.T) {
+	w := newWorld(t)
+	w.exec.On("t/any", dispatchtest.Step{Value: edn.MustRead(`{:text "x" :more {:n 1}}`)})
+	w.exec.On("t/chat", dispatchtest.Step{Value: edn.MustRead(`{:text "fine" :finish :stop}`)})
+	const chat = `{"messages":[{"role":"user","content":{"slot/path":["a","text"]}}],` +
+		`"tools":[{"tool/id":"fs/read","description":"reads","in-schema":["map",["path","string"]]}]}`
+	const plan = `{"plan":{"nodes":[
+	  {"op":"call","intent":"t/any","input":{"kind":"a"},"as":"a","done":{"must":["schema-valid"]}},
+	  {"op":"call","intent":"model/chat","input":` + chat + `,"as":"b","when":{"present?":"a"}},
+	  {"op":"emit","input":{"said":{"slot/path":["b","text"]},"n":{"slot/path":["a","more","n"]}}}]}}`
+	a := w.call("POST /v1/act", jsonAct("plan/run", plan))
+	require.Equal(t, 200, a.status, "%s", a.body)
+	assert.Contains(t, string(a.body), `"said":"fine"`)
+	assert.Contains(t, string(a.body), `"n":1`)
+	calls := w.exec.Calls()
+	require.Len(t, calls, 2)
+	assert.Equal(t, `{:messages [{:content "x" :role :user}] :tools [{:description "reads" :in-schema ["map" ["path" "string"]] :tool/id :fs/read}]}`,
+		calls[1].Request.Key("input").String())
+
+	a = w.call("POST /v1/act", jsonAct("plan/run", `{"plan":{"nodes":[{"op":"call","intent":"t/nothing","input":{}}]}}`))
+	assert.Equal(t, 400, a.status, "%s", a.body)
+	assert.Contains(t, string(a.body), "CHECK-011")
+}
+
 // HTTP-002: which form is given and which is taken.
 func TestNegotiation(t *testing.T) {
 	w := newWorld(t)

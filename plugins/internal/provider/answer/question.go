@@ -250,6 +250,10 @@ func (q *question) readTools(list edn.Value) *contract.Error {
 		if form.IsNil() {
 			form = edn.MustRead(`[:map {:closed true}]`)
 		}
+		form, err := schema.ReadForm(form)
+		if err != nil {
+			return invalid(append(here, edn.K("in-schema")), "is no schema: %s", err)
+		}
 		compiled, err := schema.Compile(form)
 		if err != nil {
 			return invalid(append(here, edn.K("in-schema")), "is no schema: %s", err)

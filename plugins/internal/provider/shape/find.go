@@ -1,6 +1,7 @@
 package shape
 
 import (
+	"regexp"
 	"strings"
 
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -23,7 +24,7 @@ type found struct {
 }
 
 // find looks for a map or a vector: the whole text as JSON or as EDN, the last
-// fenced block, the first object or array that stands in the text.
+// fenced block, the first object or array that stands in the text (LLM-043).
 func find(text string) (found, bool) {
 	trimmed := strings.TrimSpace(text)
 	if v, ok := readJSON(trimmed); ok {
@@ -109,6 +110,8 @@ func Program(answer string) (program, how string) {
 // stays linear.
 const maxStarts = 64
 
+// embedded finds the first object or array in a text. One that is cut or broken is
+// never entered: what it holds is a part of the answer, not the answer.
 func embedded(text string) (found, bool) {
 	for range maxStarts {
 		start := strings.IndexAny(text, "{[")
@@ -116,25 +119,49 @@ func embedded(text string) (found, bool) {
 			break
 		}
 		text = text[start:]
-		n := balanced(text)
-		if n == 0 {
-			text = text[1:]
-			continue
+		n, end := balanced(text)
+		if end == closed {
+			if v, ok := readJSON(text[:n]); ok {
+				return found{v, foundInside, true}, true
+			}
+			if v, ok := readEDN(text[:n]); ok && v.IsMap() {
+				return found{v, foundInside, false}, true
+			}
 		}
-		if v, ok := readJSON(text[:n]); ok {
-			return found{v, foundInside, true}, true
+		switch {
+		case !beginsData.MatchString(text) || end == mismatched && beginsNumber.MatchString(text):
+			text = text[1:] // brackets of prose
+		case end == closed:
+			text = text[n:]
+		default:
+			return found{}, false
 		}
-		if v, ok := readEDN(text[:n]); ok && v.IsMap() {
-			return found{v, foundInside, false}, true
-		}
-		text = text[1:]
 	}
 	return found{}, false
 }
 
-// balanced is the length of the bracketed text that s begins with, 0 if it is
-// not closed.
-func balanced(s string) int {
+var (
+	// beginsData matches what begins as an object or an array of JSON or EDN does.
+	beginsData = regexp.MustCompile(`^(?:\{[\s,]*(?:["':}#]|$)|\[[\s,]*(?:["{\[:#\]-]|[0-9]|(?:true|false|null|nil)\b|$))`)
+	// beginsNumber matches an array of numbers, which in prose is an interval where
+	// its brackets do not match.
+	beginsNumber = regexp.MustCompile(`^\[[\s,]*[0-9-]`)
+)
+
+// ending says how a bracketed text ends.
+type ending uint8
+
+const (
+	closed ending = iota
+	// cut is a text that ends before its brackets are closed.
+	cut
+	// mismatched is a text with a closing bracket of another kind.
+	mismatched
+)
+
+// balanced is the length of the bracketed text that s begins with, up to its end or
+// to the bracket that does not match.
+func balanced(s string) (int, ending) {
 	var open []byte
 	quoted := false
 	for i := 0; i < len(s); i++ {
@@ -147,14 +174,16 @@ func balanced(s string) int {
 		case quoted:
 		case c == '{' || c == '[':
 			open = append(open, c+2) // the closing one is two further in ASCII
-		case c == '}' || c == ']':
+		case c == '(':
+			open = append(open, ')')
+		case c == '}' || c == ']' || c == ')':
 			if open[len(open)-1] != c {
-				return 0
+				return i, mismatched
 			}
 			if open = open[:len(open)-1]; len(open) == 0 {
-				return i + 1
+				return i + 1, closed
 			}
 		}
 	}
-	return 0
+	return len(s), cut
 }

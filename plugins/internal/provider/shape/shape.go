@@ -18,9 +18,14 @@ type Shape struct {
 	text   string // key of the text, if the answer is nothing else
 }
 
-// New compiles a schema form. json, if not nil, is what goes over the wire in
-// its place. Names are looked up among the built-in schemas.
+// New compiles a schema in any spelling that schema.ReadForm reads. json, if not
+// nil, is what goes over the wire in its place. Names are looked up among the
+// built-in schemas.
 func New(name string, form, json edn.Value) (*Shape, error) {
+	form, err := schema.ReadForm(form)
+	if err != nil {
+		return nil, err
+	}
 	compiled, err := schema.Compile(form)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,320 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/fermenthq/ferment/host/internal/domain/prompt"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// unmarkedHint is the next step for a slot that leads into a system prompt without its mark.
+const unmarkedHint = "move the text to :prompt or to a message of the role :user; " +
+	"if it may give the model instructions, write :slot/system? true in the slot map of this :system or :input"
+
+// origin follows slots back to what the plan itself writes. Bindings of the root plan belong to its caller, whose right
+// to set a system prompt is decided by the operation prompt/override (PRM-003); they count as written.
+type origin struct {
+	plan *Plan
+	// node is the plan or map node of up.plan that holds the plan; both are nil for a root plan.
+	node *Node
+	up   *origin
+	// frame holds the values of a run, nil before it. Only the slots that a filled template reads are looked at.
+	frame *Frame
+	// answered is true for a plan that a capability answered with: the author of its bindings and marks may not set a
+	// system prompt.
+	answered bool
+	// left bounds the slots that are followed by their path; beyond it any slot inside a let counts. Shared by all.
+	left *int
+	// inside caches by frame slot whether any part of it is a result.
+	inside map[int]bool
+}
+
+// maxFollowed bounds origin.left.
+const maxFollowed = 256
+
+func newOrigin() *origin {
+	left := maxFollowed
+	return &origin{left: &left}
+}
+
+// originOf returns the origin of the nodes of a place in a static check.
+func originOf(pl *place) *origin {
+	o := newOrigin()
+	o.plan, o.node = pl.p, pl.node
+	if pl.up != nil {
+		o.up = originOf(pl.up)
+		o.left = o.up.left
+	}
+	return o
+}
+
+// originIn returns the origin of the nodes of a running plan.
+func originIn(f *Frame, answered bool) *origin {
+	o := newOrigin()
+	o.plan, o.frame, o.answered = f.prog.Plan, f, answered
+	if f.up != nil && !answered {
+		o.up, o.node = originIn(f.up, false), &f.up.prog.Plan.Nodes[f.at]
+		o.left = o.up.left
+	}
+	return o
+}
+
+// unmarked returns the first slot of a template without a mark that puts a result at a path, nil if there is none. An
+// empty path means anywhere in the template.
+func (o *origin) unmarked(t *Template, path []edn.Value) *slotRef {
+	if t.Constant() {
+		return nil
+	}
+	return o.unmarkedIn(t, t.root, path)
+}
+
+func (o *origin) unmarkedIn(t *Template, p *part, path []edn.Value) *slotRef {
+	switch p.kind {
+	case partSlot:
+		r := &t.slots[p.slot]
+		if r.system && !o.answered || !o.result(r, path) {
+			return nil
+		}
+		return r
+	case partInner:
+		if len(path) > 0 {
+			kid, ok := p.kid(path[0])
+			if !ok {
+				return nil
+			}
+			return o.unmarkedIn(t, kid, path[1:])
+		}
+		for i := range p.kids {
+			if r := o.unmarkedIn(t, &p.kids[i], nil); r != nil {
+				return r
+			}
+		}
+	}
+	return nil
+}
+
+// kid returns the part that a step of a path leads to, if it holds slots. It finds a key as walk does.
+func (p *part) kid(key edn.Value) (*part, bool) {
+	s, ok := newStep(key)
+	if !ok {
+		return nil, false
+	}
+	at := s.index
+	if p.value.IsMap() {
+		if !p.value.Has(key) {
+			key = s.text
+		}
+		at = -1
+		i := 0
+		for k := range p.value.Entries() {
+			if edn.Equal(k, key) {
+				at = i
+				break
+			}
+			i++
+		}
+	}
+	i, found := slices.BinarySearch(p.at, int32(at))
+	if !found {
+		return nil, false
+	}
+	return &p.kids[i], true
+}
+
+// result reports whether a path inside what fills a slot may lead to the result of a capability.
+func (o *origin) result(r *slotRef, path []edn.Value) bool {
+	if o.frame != nil && r.hasDefault {
+		if _, filled := r.find(o.frame.slots[r.slot], viewInside); !filled {
+			return false // the default is part of the plan
+		}
+	}
+	return o.resultAt(r.slot, append(keysOf(r.steps), path...))
+}
+
+// resultAt reports whether a path inside a frame slot may lead to the result of a capability.
+func (o *origin) resultAt(slot int, path []edn.Value) bool {
+	*o.left--
+	if len(path) == 0 || *o.left < 0 {
+		return o.resultInside(slot)
+	}
+	if k := slot - len(o.plan.Nodes); k >= 0 {
+		return o.outerResult(k, path)
+	}
+	n := &o.plan.Nodes[slot]
+	if n.Op != OpLet {
+		return o.resultInside(slot)
+	}
+	return o.unmarked(n.Value, path) != nil || o.unmarked(n.Value, append([]edn.Value{kOut}, path...)) != nil
+}
+
+// resultInside reports whether any part of a frame slot may be the result of a capability.
+func (o *origin) resultInside(slot int) bool {
+	if is, known := o.inside[slot]; known {
+		return is
+	}
+	is := false
+	if k := slot - len(o.plan.Nodes); k >= 0 {
+		is = o.outerResult(k, nil)
+	} else {
+		switch n := &o.plan.Nodes[slot]; n.Op {
+		case OpCall, OpTool:
+			is = true
+		case OpLet:
+			is = o.unmarked(n.Value, nil) != nil
+		case OpPlan, OpMap:
+			is = n.Sub == nil || o.below(n).gives(n.Op)
+		}
+	}
+	if o.inside == nil {
+		o.inside = make(map[int]bool)
+	}
+	o.inside[slot] = is
+	return is
+}
+
+// below returns the origin of the nodes of a plan or map node. The frames of its runs are gone.
+func (o *origin) below(n *Node) *origin {
+	return &origin{plan: n.Sub, node: n, up: o, answered: o.answered, left: o.left}
+}
+
+// gives reports whether a nested plan may give the result of a capability to its node.
+func (o *origin) gives(op Op) bool {
+	emits := false
+	for i := range o.plan.Nodes {
+		if n := &o.plan.Nodes[i]; n.Op == OpEmit {
+			emits = true
+			if o.unmarked(n.Input, nil) != nil {
+				return true
+			}
+		}
+	}
+	last := len(o.plan.Nodes) - 1
+	return !emits && op == OpMap && last >= 0 && o.resultInside(last)
+}
+
+// outerResult is resultAt for outer name k of the plan.
+func (o *origin) outerResult(k int, path []edn.Value) bool {
+	if o.up == nil {
+		return o.answered
+	}
+	switch src := &o.node.Capture[k]; src.From {
+	case FromSlot:
+		return o.up.resultAt(src.Slot, path)
+	case FromItem:
+		return o.up.unmarked(o.node.Over, nil) != nil
+	}
+	return false
+}
+
+// system reports slots without a mark that put the result of a capability into the system prompt of a call, as far as
+// the plan shows where its input has one (PRM-002). The run finds the others.
+func (c *checker) system(pl *place, n *Node) {
+	var places [][]edn.Value
+	if !n.Input.Constant() {
+		places = prompt.SystemPlaces(c.intentOf(n), n.Input.Source())
+	}
+	if n.System.Constant() && len(places) == 0 {
+		return
+	}
+	o := originOf(pl)
+	c.unmarked(pl.p, n, o.unmarked(n.System, nil), kSystem)
+	if len(places) == 0 || !c.asksModel(n) {
+		return
+	}
+	for _, place := range places {
+		c.unmarked(pl.p, n, o.unmarked(n.Input, place), kInput)
+	}
+}
+
+// unmarked reports a slot of the template under a key of a node, if there is one.
+func (c *checker) unmarked(p *Plan, n *Node, r *slotRef, key edn.Value) {
+	if r == nil {
+		return
+	}
+	path := p.path(n.Index, append([]edn.Value{key}, r.where...)...)
+	c.report(Finding{
+		Check: checkSystem, Path: path, Expected: []string{slotSystem}, Hint: unmarkedHint,
+		Message: fmt.Sprintf("slot %s puts a result into the system prompt, which takes only text of the plan, in %s",
+			r.path(), showPath(path)),
+	}, false)
+}
+
+// intentOf returns the intent that a call or a tool is asked for.
+func (c *checker) intentOf(n *Node) string {
+	if n.Op == OpTool {
+		if capability, ok := c.env.Registry.Tool(n.ToolID); ok {
+			return capability.ToolIntent()
+		}
+	}
+	return n.Intent
+}
+
+// asksModel reports whether a language model is among the candidates of a node.
+func (c *checker) asksModel(n *Node) bool {
+	ids := []string{n.ToolID}
+	if n.Op == OpCall {
+		demand := c.env.Demand(n, c.env.choice(n))
+		ids = demand.List()
+	}
+	return slices.ContainsFunc(ids, func(id string) bool {
+		capability, ok := c.env.Registry.Tool(id) // a tool may be named by its alias
+		return ok && capability.Kind == registry.ModelKind
+	})
+}
+
+// UnmarkedSystem returns why the filled :system of a call must not be sent: a slot without a mark puts the result of a
+// capability there (PRM-002). Answered says that a capability wrote the plan, whose marks do not count. Nil: it may be
+// sent.
+func (n *Node) UnmarkedSystem(f *Frame, answered bool) *contract.Error {
+	if n.System.Constant() {
+		return nil
+	}
+	return n.unmarkedError(originIn(f, answered), n.System, kSystem, nil)
+}
+
+// UnmarkedInput is UnmarkedSystem for the parts of a filled input that a language model reads in its system prompt.
+func (n *Node) UnmarkedInput(f *Frame, answered bool, intent string, input edn.Value) *contract.Error {
+	if n.Input.Constant() {
+		return nil
+	}
+	places := prompt.SystemPlaces(intent, input)
+	if len(places) == 0 {
+		return nil
+	}
+	o := originIn(f, answered)
+	for _, place := range places {
+		if err := n.unmarkedError(o, n.Input, kInput, place); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *Node) unmarkedError(o *origin, t *Template, key edn.Value, place []edn.Value) *contract.Error {
+	r := o.unmarked(t, place)
+	if r == nil {
+		return nil
+	}
+	path := append([]edn.Value{key}, r.where...)
+	at := append([]edn.Value{key}, place...)
+	hint := unmarkedHint
+	switch {
+	case o.answered:
+		hint = "have the plan of the capability write the text of " + showPath(at) +
+			" itself; a mark in such a plan does not count"
+	case n.Fn:
+		hint = "write :body with a call in place of :fn; " + unmarkedHint
+	}
+	return contract.Errorf("policy/blocked",
+		"node %s: slot %s puts a result into the system prompt at %s, which takes only text of the plan",
+		n.ID, r.path(), showPath(at)).
+		WithHint(hint).
+		WithDetail("reason", edn.K("slot/system")).
+		WithDetail("slot", edn.K(r.name)).
+		WithDetail("path", edn.Vector(path...)).
+		WithDetail("place", edn.Vector(at...)).
+		WithDetail("expected", kSlotSystem)
+}
