@@ -36,7 +36,7 @@ func (c *checker) wanted(pl *place, n *Node) wanted {
 // literal reports what is wrong with an input whatever its slots will hold.
 func (c *checker) literal(p *Plan, n *Node, in *wanted) {
 	s := in.schema
-	if s == nil || in.fits {
+	if s == nil || in.fits || n.misspelt {
 		return
 	}
 	input := n.Input.Source()

@@ -28,6 +28,14 @@ func TestCheckTable(t *testing.T) {
 		{`{:op :emit :inputt 1}`, []string{`1:21: error CHECK-010 unknown key :inputt in [:nodes 0]; nearest is :input`}},
 		{`{:op :emit :input 1 "op" 2}`, []string{`1:30: error CHECK-010 unknown key "op" in [:nodes 0]; nearest is :op`}},
 		{`{:op :let :value 1 :intent :x/y}`, []string{`1:29: error CHECK-010 unknown key :intent in [:nodes 0]`}},
+		// The input that the misspelt key holds is not missed as well.
+		{`{:op :call :intent :text/respond :inputs {:prompt "p"}}`, []string{
+			`1:43: error CHECK-010 unknown key :inputs in [:nodes 0]; nearest is :input`}},
+		{respond + ` :deadline-ms "30s"}`, []string{
+			`1:77: error CHECK-015 wanted an integer, got "30s", in [:nodes 0 :deadline-ms]`}},
+		{`{:op :emit :input {:a {:slot/idd :y}}}`, []string{
+			`1:32: warning CHECK-044 {:slot/idd :y} is data because a slot map has one of :slot/id and :slot/path and nothing but ` +
+				`:slot/default and :slot/system? beside it, in [:nodes 0 :input :a]`}},
 		{respond + ` :dispatch {:candidate []}}`, []string{`1:75: error CHECK-010 unknown key :candidate in [:nodes 0 :dispatch]; nearest is :candidates`}},
 		{respond + ` :requires {:out-schem :res/text}}`, []string{`1:75: error CHECK-010 unknown key :out-schem in [:nodes 0 :requires]; nearest is :out-schema`}},
 		{respond + ` :done {:most #{}}}`, []string{`1:71: error CHECK-010 unknown key :most in [:nodes 0 :done]; nearest is :must`}},
@@ -570,4 +578,16 @@ func TestRefusedLink(t *testing.T) {
 	_, err := plan.Link(p, testEnv(t))
 	require.NotNil(t, err)
 	assert.Equal(t, "plan/invalid", err.Type)
+}
+
+// TestNextSteps: a time with a unit and a misspelt slot have what to write instead (CHECK-001).
+func TestNextSteps(t *testing.T) {
+	found := func(text string) plan.Finding {
+		_, findings := plan.Parse(edn.MustRead(text), nil)
+		require.Len(t, findings, 1, text)
+		return findings[0]
+	}
+	assert.Equal(t, "write it in milliseconds: 1500", found(`{:nodes [{:op :call :intent :x/y :deadline-ms "1.5s" :input {}}]}`).Hint)
+	assert.Empty(t, found(`{:nodes [{:op :call :intent :x/y :deadline-ms "soon" :input {}}]}`).Hint)
+	assert.Equal(t, ":slot/path", found(`{:nodes [{:op :emit :input {:slot/paht [:y]}}]}`).Nearest.String())
 }

@@ -123,6 +123,8 @@ type Node struct {
 	KeepItemErrors bool
 	// MaxParallel bounds the items of a map that run at once.
 	MaxParallel int
+
+	misspelt bool // a key that nobody reads is most like :input
 }
 
 // CaptureFrom says where an outer name of a nested plan gets its value.

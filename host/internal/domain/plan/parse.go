@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -290,20 +291,22 @@ func (ps *parser) badKey(check string, near edn.Value, format string, args ...an
 	}
 }
 
-// unknownKey reports the key at the end of the current path, which nobody reads.
-func (ps *parser) unknownKey(key edn.Value, known []string) {
-	if ps.full(Error) {
-		return
-	}
+// unknownKey reports the key at the end of the current path, which nobody reads, and
+// returns the known one that it is most like, nil for none.
+func (ps *parser) unknownKey(key edn.Value, known []string) (near edn.Value) {
 	name, ok := key.AsKeyword()
 	if !ok {
 		name, _ = key.AsString()
 	}
-	near := nearest(name, known)
+	near = nearest(name, known)
+	if ps.full(Error) {
+		return near
+	}
 	ps.badKey(checkUnknownKey, near, "unknown key %s in %s", show(key), showPath(ps.cur[:len(ps.cur)-1]))
 	if near.IsNil() {
 		ps.list[len(ps.list)-1].Expected = slices.Sorted(slices.Values(known))
 	}
+	return near
 }
 
 // tooMany reports a count above its limit.
@@ -316,6 +319,7 @@ func (ps *parser) integer(v edn.Value, lo, hi int, check string) (int, bool) {
 	n, ok := v.AsInt()
 	if !ok {
 		ps.wrong(v, "an integer")
+		ps.inMilliseconds(v)
 		return 0, false
 	}
 	if n < int64(lo) {
@@ -326,6 +330,16 @@ func (ps *parser) integer(v edn.Value, lo, hi int, check string) (int, bool) {
 		return 0, false
 	}
 	return int(n), true
+}
+
+// inMilliseconds adds to the last finding how a time with a unit is written.
+func (ps *parser) inMilliseconds(v edn.Value) {
+	text, _ := v.AsString()
+	last := ps.cur[len(ps.cur)-1].String()
+	d, err := time.ParseDuration(text)
+	if err == nil && d > 0 && strings.HasSuffix(last, "-ms") && !ps.full(Error) {
+		ps.list[len(ps.list)-1].Hint = fmt.Sprintf("write it in milliseconds: %d", d.Milliseconds())
+	}
 }
 
 // keyword reads a keyword.

@@ -137,7 +137,7 @@ func (np *nodeParser) key(keys map[string]nodeKey, name string, key, v edn.Value
 	case reservedNodeKey(name, op):
 		np.reserved(name)
 	case op != OpInvalid:
-		np.unknownKey(key, keyNames(op))
+		np.n.misspelt = np.n.misspelt || edn.Equal(np.unknownKey(key, keyNames(op)), kInput)
 	}
 }
 

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -52,7 +53,7 @@ func slotShape(v edn.Value) (slot, like bool) {
 	}
 	id, path := v.Has(kSlotID), v.Has(kSlotPath)
 	if !id && !path {
-		return false, false
+		return false, !misspeltSlot(v).IsNil()
 	}
 	keys := 1
 	for _, more := range [...]edn.Value{kSlotDefault, kSlotSystem} {
@@ -62,6 +63,17 @@ func slotShape(v edn.Value) (slot, like bool) {
 	}
 	slot = id != path && v.Len() == keys
 	return slot, !slot
+}
+
+// misspeltSlot returns the known key that a key of a map in the namespace of slots is most
+// like, nil if there is no such key.
+func misspeltSlot(v edn.Value) edn.Value {
+	for key := range v.Entries() {
+		if name, _ := key.AsKeyword(); strings.HasPrefix(name, "slot/") && !edn.Equal(key, kSlotDefault) {
+			return nearest(name, []string{"slot/id", "slot/path"})
+		}
+	}
+	return edn.Nil()
 }
 
 // compiler compiles one template. The current path of the parser is that of
@@ -301,7 +313,14 @@ func (c *compiler) mapValue(key, val edn.Value) part {
 }
 
 func (c *compiler) warnLike(v edn.Value) {
-	c.warn(checkSlotLike, "%s is data because a slot map has one of :slot/id and :slot/path and nothing but :slot/default and :slot/system? beside it, in %s", show(v), showPath(c.cur))
+	if c.full(Warning) {
+		return
+	}
+	c.warn(checkSlotLike, "%s is data because a slot map has one of :slot/id and :slot/path and nothing but "+
+		":slot/default and :slot/system? beside it, in %s", show(v), showPath(c.cur))
+	if !v.Has(kSlotID) && !v.Has(kSlotPath) {
+		c.list[len(c.list)-1].Nearest = misspeltSlot(v)
+	}
 }
 
 func (c *compiler) warnKeyword(v edn.Value) {
