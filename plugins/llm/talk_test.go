@@ -84,7 +84,7 @@ func talks() map[string]talk {
 			finish: func(reason string) string {
 				return typed(`{"type":"message_delta","delta":{"stop_reason":` + quoted(anthropicWord(reason)) + `},"usage":{"output_tokens":3}}`)
 			},
-			end: typed(`{"type":"message_stop"}`), quiet: ": ping\n\n", broken: typed(`{"type":"content_block_delta","ind`),
+			end: typed(`{"type":"message_stop"}`), quiet: typed(`{"type":"ping"}`), broken: typed(`{"type":"content_block_delta","ind`),
 			inBand: func(typ, message string) string {
 				return typed(`{"type":"error","error":{"type":` + quoted(typ) + `,"message":` + quoted(message) + `}}`)
 			},
