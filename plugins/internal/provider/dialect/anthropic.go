@@ -135,6 +135,9 @@ type anthropicUsage struct {
 	Out     *count `json:"output_tokens"`
 	Read    *count `json:"cache_read_input_tokens"`
 	Written *count `json:"cache_creation_input_tokens"`
+	OutMore struct {
+		Thinking *count `json:"thinking_tokens"`
+	} `json:"output_tokens_details"`
 }
 
 // anthropicDecoder keeps the parts of the input that are counted apart: an event
@@ -247,6 +250,7 @@ func (d *anthropicDecoder) count(raw json.RawMessage, into *chat.Answer) {
 	u.Read.set(&d.read)
 	u.Written.set(&d.written)
 	u.Out.set(&into.Usage.Out)
+	u.OutMore.Thinking.set(&into.Usage.Reasoning)
 	if u.In != nil && *u.In >= 0 || into.Usage.In >= 0 {
 		into.Usage.In, into.Usage.Cached, into.Usage.Written = d.fresh+d.read+d.written, d.read, d.written
 	}
