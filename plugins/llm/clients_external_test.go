@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -328,4 +329,21 @@ func TestClientsReadTheFaultServer(t *testing.T) {
 			assert.Equal(t, wants[i], s.want(readings[i].Dialect), readings[i].name)
 		}
 	}
+}
+
+// LLM-054: the client reads the server of the conformance tests.
+func TestClientReadsTheConformanceServer(t *testing.T) {
+	c := exec.Command("python3", "../../.ci/model-server")
+	out, err := c.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, c.Start(), "the test needs python3")
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait() // killed
+	})
+	port, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	s := readByClients(t, []reading{{Dialect: "openai-chat", URL: "http://127.0.0.1:" + strings.TrimSpace(port)}})[0]
+	require.Empty(t, s.Error)
+	assert.Equal(t, wiretest.Want{Text: "a b c", Finish: "stop", In: 9, Out: 3}, s.want("openai-chat"))
 }
