@@ -24,6 +24,7 @@ import (
 //	text:X    a piece of the answer       finish:X  the finish reason X
 //	start     the first event             done      the formal end
 //	data:X    an event or line with X     line:X    the bytes X and a line end
+//	event:X   the same, with its name
 //	raw:X     the bytes X                 do:X      cut, abort, reset or stall
 //	speak:X   a piece whose JSON string literal is X
 //	later     the clock moves by 10 s     stall     the stall timer fires
@@ -96,7 +97,7 @@ func openAIFaults() []streamFault {
 		plain(
 			streamFault{name: "an empty answer in place of an error", source: liteLLM, says: "start | finish:stop | done", want: "provider/empty"},
 			streamFault{name: "comments", source: openRouter, says: "line:: OPENROUTER PROCESSING | line: | start | text:Hello world. | line:: OPENROUTER PROCESSING | line: | finish:stop | done", meant: "Hello world."},
-			streamFault{name: "events without choices", source: azure, says: `data:{"choices":[],"prompt_filter_results":[{"prompt_index":0}]} | text:Hello world. | ` + chunk(`{"index":0,"content_filter_offsets":{"check_offset":5},"finish_reason":null}`) + ` | finish:stop | done`, meant: "Hello world."},
+			streamFault{name: "events without choices", source: azure, says: `data:{"choices":[],"prompt_filter_results":[{"prompt_index":0}]} | start | text:Hello world. | ` + chunk(`{"index":0,"content_filter_offsets":{"check_offset":5},"finish_reason":null}`) + ` | finish:stop | done`, meant: "Hello world."},
 			streamFault{name: "a filter that failed", source: azure, says: "start | text:Hello world. | " + chunk(`{"index":0,"delta":{},"finish_reason":"stop","content_filter_result":{"error":{"code":"content_filter_error","message":"not filtered"}}}`) + " | done", meant: "Hello world."},
 			streamFault{name: "filtered", source: azure, says: "start | text:Hello  | finish:content_filter | done", want: "provider/refused"},
 			streamFault{name: "only the formal end", source: network, says: "start | text:Hello | done", want: "stream/truncated", kept: "Hello"},
@@ -104,11 +105,11 @@ func openAIFaults() []streamFault {
 			streamFault{name: "another text at the end", source: proxy, says: "start | text:Hello  | " + chunk(`{"index":0,"message":{"content":"Hello world."},"finish_reason":"stop"}`) + " | finish:stop | done", want: "stream/truncated", kept: "Hello "},
 			streamFault{name: "messages as deltas", source: proxy, says: chunk(`{"index":0,"message":{"content":"Hello "}}`) + " | " + chunk(`{"index":0,"message":{"content":"world."}}`) + " | finish:stop | done", meant: "Hello world."},
 			streamFault{name: "parts", source: proxy, says: "start | " + chunk(`{"index":0,"delta":{"content":[{"type":"text","text":"Hello "},{"type":"text","text":"world."}]}}`) + " | finish:stop | done", meant: "Hello world."},
-			streamFault{name: "a finish reason in each chunk", source: proxy, says: chunk(`{"index":0,"delta":{"content":"Hello "},"finish_reason":"stop"}`) + " | later | " + chunk(`{"index":0,"delta":{"content":"world."},"finish_reason":"stop"}`) + " | done", meant: "Hello world."},
-			streamFault{name: "a finish reason in each chunk, cut", source: proxy, says: chunk(`{"index":0,"delta":{"content":"Hello "},"finish_reason":"stop"}`) + " | " + chunk(`{"index":0,"delta":{"content":"wor"},"finish_reason":"stop"}`) + " | do:cut", want: "stream/truncated"},
+			streamFault{name: "a finish reason in each chunk", source: proxy, says: "start | " + chunk(`{"index":0,"delta":{"content":"Hello "},"finish_reason":"stop"}`) + " | later | " + chunk(`{"index":0,"delta":{"content":"world."},"finish_reason":"stop"}`) + " | done", meant: "Hello world."},
+			streamFault{name: "a finish reason in each chunk, cut", source: proxy, says: "start | " + chunk(`{"index":0,"delta":{"content":"Hello "},"finish_reason":"stop"}`) + " | " + chunk(`{"index":0,"delta":{"content":"wor"},"finish_reason":"stop"}`) + " | do:cut", want: "stream/truncated"},
 			streamFault{name: "text 10 s after the finish reason", source: proxy, says: "start | text:Hello  | finish:stop | later | text:world. | done", meant: "Hello world."},
 			streamFault{name: "silence after the finish reason", source: proxy, says: "start | text:Hello  | finish:stop | do:stall | stall", want: "stream/stalled", kept: "Hello "},
-			streamFault{name: "an error that is none", source: proxy, says: `data:{"id":"c","error":"","choices":[{"index":0,"delta":{"content":"Hello world."}}]} | finish:stop | done`, meant: "Hello world."},
+			streamFault{name: "an error that is none", source: proxy, says: `start | data:{"id":"c","error":"","choices":[{"index":0,"delta":{"content":"Hello world."}}]} | finish:stop | done`, meant: "Hello world."},
 			streamFault{name: "another choice", source: proxy, says: "start | text:Hello world. | " + chunk(`{"index":1,"delta":{"content":"no"}}`) + " | finish:stop | done", meant: "Hello world."},
 		),
 		product(proxy, "stream/truncated", "Hello world.", map[string]string{
@@ -138,7 +139,7 @@ func anthropicFaults() []streamFault {
 		product(proxy, "", "", map[string]string{
 			"a text": `"3"`, "a list": `[3]`, "a number": `3`, "texts": `{"output_tokens":"3"}`, "floats": `{"output_tokens":3.0}`, "below zero": `{"output_tokens":-3}`,
 			"parts of another kind": `{"output_tokens":3,"cache_read_input_tokens":[]}`, "nothing": `null`,
-		}, []string{`start | text:Hello world. | data:{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":@} | $`}, []string{"done", "do:cut"}),
+		}, []string{`start | text:Hello world. | event:{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":@} | $`}, []string{"done", "do:cut"}),
 		product(proxy, "stream/truncated", "Hello world.", map[string]string{
 			"a text that is a number": `data:{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":7}}`,
 			"a delta that is a text":  `data:{"type":"content_block_delta","index":0,"delta":"lost "}`,
@@ -147,11 +148,11 @@ func anthropicFaults() []streamFault {
 		plain(
 			streamFault{name: "only the formal end", source: network, says: "start | text:Hello | done", want: "stream/truncated", kept: "Hello"},
 			streamFault{name: "pings", source: messages, says: `line:event: ping | data:{"type":"ping"} | start | text:Hello world. | data:{"type":"ping"} | finish:stop | done`, meant: "Hello world."},
-			streamFault{name: "events of a later version", source: messages, says: `start | data:{"type":"summary_start","summary":{}} | text:Hello world. | finish:stop | done`, meant: "Hello world."},
+			streamFault{name: "events of a later version", source: messages, says: `start | event:{"type":"summary_start","summary":{}} | text:Hello world. | finish:stop | done`, meant: "Hello world."},
 			streamFault{name: "text 10 s after the stop reason", source: proxy, says: "start | text:Hello  | finish:stop | later | text:world. | done", meant: "Hello world."},
 			streamFault{name: "silence after the stop reason", source: proxy, says: "start | text:Hello  | finish:stop | do:stall | stall", want: "stream/stalled", kept: "Hello "},
 			streamFault{name: "an empty answer", source: liteLLM, says: "start | finish:stop | done", want: "provider/empty"},
-			streamFault{name: "no stop reason", source: proxy, says: `start | text:Hello | data:{"type":"message_delta","delta":{"stop_reason":null},"usage":{"output_tokens":3}} | done`, want: "stream/truncated", kept: "Hello"},
+			streamFault{name: "no stop reason", source: proxy, says: `start | text:Hello | event:{"type":"message_delta","delta":{"stop_reason":null},"usage":{"output_tokens":3}} | done`, want: "stream/truncated", kept: "Hello"},
 			streamFault{name: "an unknown stop reason", source: messages, says: "start | text:Hello | finish:pause_turn | done", want: "provider/error"},
 		))
 }
@@ -219,11 +220,9 @@ func everyFault() []streamFault {
 // for at the step later.
 func (k talk) steps(says string) (tr wiretest.Transcript, more chan struct{}) {
 	tr = k.says()
-	data := func(s string) string {
-		if k.media == "text/event-stream" {
-			return "data: " + s + "\n\n"
-		}
-		return s + "\n"
+	data := k.event
+	if k.media == "text/event-stream" {
+		data = func(s string) string { return "data: " + s + "\n\n" }
 	}
 	for _, step := range strings.Split(says, " | ") {
 		word, rest, _ := strings.Cut(step, ":")
@@ -242,6 +241,8 @@ func (k talk) steps(says string) (tr wiretest.Transcript, more chan struct{}) {
 			send = k.end
 		case "data":
 			send = data(rest)
+		case "event":
+			send = k.event(rest)
 		case "line":
 			send = rest + "\n"
 		case "raw":

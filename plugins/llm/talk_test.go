@@ -14,6 +14,7 @@ type talk struct {
 	start  string
 	text   func(s string) string
 	tool   func(id, name, args string) string
+	event  func(data string) string   // an event or line that holds data
 	finish func(reason string) string // stop, length, tool, refused, or a word of no dialect
 	end    string
 	quiet  string // what keeps a connection alive; "" if the dialect has nothing
@@ -27,10 +28,17 @@ func quoted(s string) string {
 	return string(b)
 }
 
+// typed is an SSE event that has the type of its data as its name.
+func typed(data string) string {
+	_, rest, _ := strings.Cut(data, `"type":"`)
+	name, _, _ := strings.Cut(rest, `"`)
+	return "event: " + name + "\ndata: " + data + "\n\n"
+}
+
 func talks() map[string]talk {
 	sse := func(data string) string { return "data: " + data + "\n\n" }
 	openAI := func(delta, finish string) string {
-		return sse(`{"id":"c-1","model":"served","choices":[{"index":0,"delta":` + delta + `,"finish_reason":` + finish + `}]}`)
+		return sse(`{"id":"c-1","object":"chat.completion.chunk","created":1790000000,"model":"served","choices":[{"index":0,"delta":` + delta + `,"finish_reason":` + finish + `}]}`)
 	}
 	words := func(m map[string]string) func(string) string {
 		return func(reason string) string {
@@ -46,13 +54,14 @@ func talks() map[string]talk {
 	return map[string]talk{
 		"openai-chat": {
 			media: "text/event-stream",
+			event: sse,
 			start: openAI(`{"role":"assistant","content":""}`, "null"),
 			text:  func(s string) string { return openAI(`{"content":`+quoted(s)+`}`, "null") },
 			tool: func(id, name, args string) string {
 				return openAI(`{"tool_calls":[{"index":0,"id":`+quoted(id)+`,"type":"function","function":{"name":`+quoted(name)+`,"arguments":`+quoted(args)+`}}]}`, "null")
 			},
 			finish: func(reason string) string {
-				return openAI(`{}`, quoted(openAIWord(reason))) + sse(`{"id":"c-1","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":3}}`)
+				return openAI(`{}`, quoted(openAIWord(reason))) + sse(`{"id":"c-1","object":"chat.completion.chunk","created":1790000000,"model":"served","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":3}}`)
 			},
 			end: sse("[DONE]"), quiet: ": ping\n\n", broken: sse(`{"choices":[{"del`),
 			inBand: func(typ, message string) string {
@@ -62,37 +71,42 @@ func talks() map[string]talk {
 		},
 		"anthropic-messages": {
 			media: "text/event-stream",
-			start: sse(`{"type":"message_start","message":{"id":"m-1","model":"served","content":[],"usage":{"input_tokens":9,"output_tokens":1}}}`) +
-				sse(`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`),
+			start: typed(`{"type":"message_start","message":{"id":"m-1","type":"message","role":"assistant","model":"served","content":[],"stop_reason":null,"usage":{"input_tokens":9,"output_tokens":1}}}`) +
+				typed(`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`),
+			event: typed,
 			text: func(s string) string {
-				return sse(`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":` + quoted(s) + `}}`)
+				return typed(`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":` + quoted(s) + `}}`)
 			},
 			tool: func(id, name, args string) string {
-				return sse(`{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":`+quoted(id)+`,"name":`+quoted(name)+`,"input":{}}}`) +
-					sse(`{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":`+quoted(args)+`}}`)
+				return typed(`{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":`+quoted(id)+`,"name":`+quoted(name)+`,"input":{}}}`) +
+					typed(`{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":`+quoted(args)+`}}`)
 			},
 			finish: func(reason string) string {
-				return sse(`{"type":"message_delta","delta":{"stop_reason":` + quoted(anthropicWord(reason)) + `},"usage":{"output_tokens":3}}`)
+				return typed(`{"type":"message_delta","delta":{"stop_reason":` + quoted(anthropicWord(reason)) + `},"usage":{"output_tokens":3}}`)
 			},
-			end: sse(`{"type":"message_stop"}`), quiet: ": ping\n\n", broken: sse(`{"type":"content_blo`),
+			end: typed(`{"type":"message_stop"}`), quiet: typed(`{"type":"ping"}`), broken: typed(`{"type":"content_block_delta","ind`),
 			inBand: func(typ, message string) string {
-				return sse(`{"type":"error","error":{"type":` + quoted(typ) + `,"message":` + quoted(message) + `}}`)
+				return typed(`{"type":"error","error":{"type":` + quoted(typ) + `,"message":` + quoted(message) + `}}`)
 			},
 			long: func(n int) string { return "data: " + strings.Repeat("x", n) },
 		},
 		"ollama-chat": {
 			media: "application/x-ndjson",
+			event: func(data string) string { return data + "\n" },
 			text: func(s string) string {
-				return `{"model":"served","message":{"content":` + quoted(s) + `},"done":false}` + "\n"
+				return `{"model":"served","message":{"role":"assistant","content":` + quoted(s) + `},"done":false}` + "\n"
 			},
 			tool: func(id, name, args string) string {
-				return `{"model":"served","message":{"content":"","tool_calls":[{"id":` + quoted(id) + `,"function":{"name":` + quoted(name) + `,"arguments":` + quoted(args) + `}}]},"done":false}` + "\n"
+				if !json.Valid([]byte(args)) {
+					args = quoted(args) // what is not JSON can only be sent as text
+				}
+				return `{"model":"served","message":{"role":"assistant","content":"","tool_calls":[{"id":` + quoted(id) + `,"function":{"name":` + quoted(name) + `,"arguments":` + args + `}}]},"done":false}` + "\n"
 			},
 			finish: func(reason string) string {
 				if reason == "refused" {
 					reason = "" // the dialect cannot say it
 				}
-				return `{"model":"served","message":{"content":""},"done":true,"done_reason":` + quoted(ollamaWord(reason)) + `,"prompt_eval_count":9,"eval_count":3}` + "\n"
+				return `{"model":"served","message":{"role":"assistant","content":""},"done":true,"done_reason":` + quoted(ollamaWord(reason)) + `,"prompt_eval_count":9,"eval_count":3}` + "\n"
 			},
 			broken: `{"message":{"con` + "\n",
 			inBand: func(_, message string) string { return `{"error":` + quoted(message) + "}\n" },

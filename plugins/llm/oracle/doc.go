@@ -1,4 +1,6 @@
-// Package oracle has the official Go clients of the vendors read the transcripts
-// of the model adapter. It is a module of its own, so that nothing of them
-// reaches a plugin; it holds tests only.
+// Package oracle compares the requests of the model adapter with those that the
+// official Go clients of the vendors write, and reads its vectors with one. What the
+// adapter reads is compared with the JavaScript clients: wiretest/clients. It is a
+// module of its own, so that nothing of the clients reaches a plugin; it holds tests
+// only.
 package oracle

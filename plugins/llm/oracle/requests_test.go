@@ -6,11 +6,13 @@ import (
 
 	"github.com/anthropics/anthropic-sdk-go"
 	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
 	"github.com/fermenthq/ferment/plugins/internal/provider/dialect"
+	"github.com/fermenthq/ferment/plugins/internal/provider/wiretest"
 )
 
 // fields are those of a request, apart.
@@ -120,4 +122,30 @@ func TestOpenAIRequests(t *testing.T) {
 			})},
 		}, "messages", "tool_choice", "reasoning_effort")
 	}
+}
+
+// LLM-054: the client of OpenAI reads vectors as the plugin does.
+func TestEmbed(t *testing.T) {
+	var transcripts []wiretest.Transcript
+	for _, tr := range wiretest.Load(t, "../../internal/provider/testdata/wire", "embed") {
+		if tr.Name == "openai" {
+			tr.Body = nil // it is about the answer
+			transcripts = append(transcripts, tr)
+		}
+	}
+	require.Len(t, transcripts, 1)
+	tr := transcripts[0]
+	client := openai.NewClient(option.WithBaseURL(wiretest.Serve(t, tr).URL), option.WithAPIKey("none"))
+	got, err := client.Embeddings.New(t.Context(), openai.EmbeddingNewParams{
+		Model: "sample", Input: openai.EmbeddingNewParamsInputUnion{OfArrayOfStrings: []string{"a bee", "a fly"}},
+	})
+	require.NoError(t, err)
+	var vectors [][]float64
+	for _, e := range got.Data {
+		vectors = append(vectors, e.Embedding)
+	}
+	text, err := json.Marshal(vectors)
+	require.NoError(t, err)
+	assert.JSONEq(t, tr.Want.Text, string(text))
+	assert.Equal(t, tr.Want.In, got.Usage.PromptTokens)
 }

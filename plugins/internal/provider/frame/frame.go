@@ -16,8 +16,8 @@ type Frame struct {
 	// Data is what the frame carries. It is valid until the next call of the
 	// splitter.
 	Data []byte
-	// Quiet says that the frame carries nothing: a comment that keeps the
-	// connection alive.
+	// Quiet says that the frame carries nothing: a comment or an event called
+	// ping that keeps the connection alive.
 	Quiet bool
 	// Failed says that the server named the frame an error: an event called
 	// error, or the field error that older llama.cpp servers write in place of

@@ -45,6 +45,8 @@ func TestEvents(t *testing.T) {
 		{"several lines", "data: a\ndata:b\ndata:  c\n\n", "a\nb\n c"},
 		{"other fields", "event: x\nid: 7\nretry: 3\ndata: a\nfoo\n\n", "a"},
 		{"no data", "event: ping\n\n", ""},
+		{"pings", "event: ping\ndata: {}\n\ndata: a\n\n", "~|a"},
+		{"the name of an event without data", "event: ping\n\ndata: a\n\n", "a"},
 		{"empty data", "data\n\ndata:\n\n", "~|~"},
 		{"database is no data", "database: x\n\n", ""},
 		{"no empty line at the end", "data: a\n\ndata: b", "a|b"},

@@ -5,14 +5,15 @@ import "bytes"
 var bom = []byte("\xef\xbb\xbf")
 
 // Events splits a text/event-stream: lines end with LF, CR or both, an empty
-// line ends an event, several data lines of one event are joined by LF. Ids of
-// events and their names other than error are not kept, since the data of all
-// dialects says itself what it is.
+// line ends an event, several data lines of one event are joined by LF. An event
+// named error has failed, one named ping is quiet; other names and ids are not
+// kept, since the data of all dialects says itself what it is.
 type Events struct {
 	line    []byte // unfinished line
 	data    []byte // of the event so far
 	hasData bool
 	failed  bool // the event is an error
+	ping    bool // the event keeps the connection alive
 	afterCR bool // an LF now belongs to the line end before it
 	begun   bool // the place of a byte order mark is behind us
 }
@@ -80,6 +81,7 @@ func (s *Events) take(line []byte, each func(Frame) error) error {
 		s.failed = true
 	case "event":
 		s.failed = s.failed || string(value) == "error"
+		s.ping = string(value) == "ping"
 		return nil
 	default:
 		return nil
@@ -95,13 +97,12 @@ func (s *Events) take(line []byte, each func(Frame) error) error {
 }
 
 func (s *Events) give(each func(Frame) error) error {
-	data, failed := s.data, s.failed && s.hasData
-	if !s.hasData {
-		s.failed = false
+	data, given, failed, ping := s.data, s.hasData, s.failed, s.ping
+	s.data, s.hasData, s.failed, s.ping = s.data[:0], false, false, false
+	if !given {
 		return nil
 	}
-	s.data, s.hasData, s.failed = s.data[:0], false, false
-	return each(Frame{Data: data, Quiet: len(bytes.TrimSpace(data)) == 0, Failed: failed})
+	return each(Frame{Data: data, Quiet: ping && !failed || len(bytes.TrimSpace(data)) == 0, Failed: failed})
 }
 
 // End implements Splitter. The event that no empty line ended is given too: if

@@ -37,6 +37,16 @@ func TestOnlyTestsImportTheServer(t *testing.T) {
 	assert.Greater(t, seen, 100, "the walk found the programs")
 }
 
+// LLM-003: the wire code is our own: no vendor's client is in a program.
+func TestNoClientOfAVendorIsRequired(t *testing.T) {
+	text, err := os.ReadFile("../../../../go.mod")
+	require.NoError(t, err)
+	assert.Contains(t, string(text), "require")
+	for _, client := range []string{"anthropic-sdk-go", "openai-go", "ollama/ollama"} {
+		assert.NotContains(t, string(text), client)
+	}
+}
+
 // LLM-053: no transcript holds a key.
 func TestNoKeysInTranscripts(t *testing.T) {
 	key := regexp.MustCompile(`(?i)\b(sk|pk|key|bearer)[-_ ][A-Za-z0-9_-]{16,}|authorization|x-api-key`)

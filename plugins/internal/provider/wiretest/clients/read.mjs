@@ -1,0 +1,102 @@
+// Reads answers of model servers with the vendors' clients. Each line of standard
+// input is JSON, {"dialect", "url"}; for each, one line of JSON is written to
+// standard output, {"seen"} or {"error"}, in the same order. A client makes one
+// request without retries, except in the dialects that end in /plain. Fields that
+// the client does not have are left out; finish reasons are the vendor's words.
+import { createInterface } from 'node:readline'
+import Anthropic from '@anthropic-ai/sdk'
+import { Ollama } from 'ollama'
+import OpenAI from 'openai'
+
+console.log = console.error // standard output holds results only
+console.warn = () => {} // the client of Ollama prints each line that it cannot parse
+
+const model = 'sample'
+const messages = [{ role: 'user', content: 'Explain ACID.' }]
+const options = { apiKey: 'none', maxRetries: 0, logLevel: 'off' }
+
+const readers = {
+  'openai-chat': async (url) => {
+    const client = new OpenAI({ ...options, baseURL: url })
+    const stream = client.chat.completions.stream({ model, messages, stream_options: { include_usage: true } })
+    let reasoning = ''
+    stream.on('chunk', (chunk) => {
+      // This vendor has no such field; its client keeps the fields of other servers.
+      const delta = chunk.choices[0]?.delta
+      reasoning += delta?.reasoning_content ?? delta?.reasoning ?? ''
+    })
+    const whole = await stream.finalChatCompletion()
+    const { message, finish_reason } = whole.choices[0]
+    return {
+      text: message.content,
+      reasoning,
+      finish: finish_reason,
+      calls: message.tool_calls?.map(({ id, function: f }) => ({ id, name: f.name, args: f.arguments })),
+      in: whole.usage?.prompt_tokens,
+      out: whole.usage?.completion_tokens,
+      cached: whole.usage?.prompt_tokens_details?.cached_tokens,
+      thought: whole.usage?.completion_tokens_details?.reasoning_tokens,
+    }
+  },
+
+  'anthropic-messages': async (url) => {
+    const client = new Anthropic({ ...options, baseURL: url })
+    const whole = await client.messages.stream({ model, messages, max_tokens: 100 }).finalMessage()
+    const blocks = (type) => whole.content.filter((block) => block.type === type)
+    const usage = whole.usage
+    return {
+      text: blocks('text').map((block) => block.text).join(''),
+      reasoning: blocks('thinking').map((block) => block.thinking).join(''),
+      finish: whole.stop_reason,
+      calls: blocks('tool_use').map(({ id, name, input }) => ({ id, name, args: JSON.stringify(input) })),
+      // This vendor counts what is read from and written to the cache apart.
+      in: usage.input_tokens + (usage.cache_read_input_tokens ?? 0) + (usage.cache_creation_input_tokens ?? 0),
+      out: usage.output_tokens,
+      cached: usage.cache_read_input_tokens,
+      thought: usage.output_tokens_details?.thinking_tokens,
+    }
+  },
+
+  'ollama-chat': async (url) => {
+    const seen = { text: '', reasoning: '', calls: [] }
+    for await (const part of await new Ollama({ host: url }).chat({ model, messages, stream: true })) {
+      seen.text += part.message?.content ?? ''
+      seen.reasoning += part.message?.thinking ?? ''
+      for (const { function: f } of part.message?.tool_calls ?? []) {
+        seen.calls.push({ name: f.name, args: JSON.stringify(f.arguments) })
+      }
+      Object.assign(seen, { finish: part.done_reason, in: part.prompt_eval_count, out: part.eval_count })
+    }
+    return seen
+  },
+
+  // The plain stream of events, with the default settings of the client.
+  'openai-chat/plain': (url) => {
+    const client = new OpenAI({ apiKey: 'none', logLevel: 'off', baseURL: url })
+    return drain(client.chat.completions.create({ model, messages, stream: true }))
+  },
+  'anthropic-messages/plain': (url) => {
+    const client = new Anthropic({ apiKey: 'none', logLevel: 'off', baseURL: url })
+    return drain(client.messages.create({ model, messages, max_tokens: 100, stream: true }))
+  },
+
+  // The number of tokens of a request.
+  'anthropic-count': async (url) => {
+    const client = new Anthropic({ ...options, baseURL: url })
+    return { in: (await client.messages.countTokens({ model, messages })).input_tokens }
+  },
+}
+
+async function drain(stream) {
+  for await (const _ of await stream);
+  return {}
+}
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const { dialect, url } = JSON.parse(line)
+  const result = await readers[dialect](url).then(
+    (seen) => ({ seen }),
+    (error) => ({ error: String(error) || 'an error without a text' }),
+  )
+  process.stdout.write(JSON.stringify(result) + '\n')
+}

@@ -1,0 +1,349 @@
+//go:build external
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/plugins/internal/provider/wiretest"
+)
+
+// The tests of this file need node and the packages of clientsDir, where read.mjs
+// runs the vendors' own clients against the servers of these tests.
+const (
+	clientsDir   = "../internal/provider/wiretest/clients"
+	clientsLimit = 3 * time.Minute
+	wires        = "../internal/provider/testdata/wire"
+)
+
+// reading is one answer that a client is asked to read.
+type reading struct {
+	name    string
+	Dialect string `json:"dialect"`
+	URL     string `json:"url"`
+}
+
+// sight is what a client saw, or the error that it threw.
+type sight struct {
+	Error string `json:"error"`
+	Seen  struct {
+		Text, Reasoning, Finish  string
+		In, Out, Cached, Thought any // nil, or what the server sent as a number
+		Calls                    []struct{ ID, Name, Args string }
+	} `json:"seen"`
+}
+
+// clientsMissing says what is not installed, "" for nothing.
+func clientsMissing() string {
+	if _, err := exec.LookPath("node"); err != nil {
+		return "node is not installed (version 20 or later)"
+	}
+	for _, name := range []string{"openai", "@anthropic-ai/sdk", "ollama"} {
+		if _, err := os.Stat(filepath.Join(clientsDir, "node_modules", name)); err != nil {
+			return "package " + name + " is not installed: run npm ci in plugins/internal/provider/wiretest/clients"
+		}
+	}
+	return ""
+}
+
+// readByClients has the clients read all answers, in one process.
+func readByClients(t *testing.T, readings []reading) []sight {
+	t.Helper()
+	if missing := clientsMissing(); missing != "" {
+		t.Fatalf("the vendors' clients cannot be run: %s", missing)
+	}
+	var lines, said bytes.Buffer
+	for _, r := range readings {
+		require.NoError(t, json.NewEncoder(&lines).Encode(r))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), clientsLimit)
+	defer cancel()
+	c := exec.CommandContext(ctx, "node", "read.mjs")
+	c.Dir, c.Stdin, c.Stderr = clientsDir, &lines, &said
+	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
+	out, err := c.Output()
+	require.NoError(t, err, "%s", &said)
+	var sights []sight
+	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
+		var s sight
+		require.NoError(t, d.Decode(&s))
+		sights = append(sights, s)
+	}
+	require.Len(t, sights, len(readings), "%s", &said)
+	return sights
+}
+
+// finishWords are the vendors' words for the end of a whole answer.
+var finishWords = map[string]string{
+	"stop": "stop", "length": "length", "tool_calls": "tool-calls", // openai-chat, ollama-chat
+	"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length", "tool_use": "tool-calls", // anthropic-messages
+}
+
+// want is what the client saw in the words of a transcript.
+func (s sight) want(dialect string) wiretest.Want {
+	count := func(n any, missing int64) int64 {
+		if n, ok := n.(float64); ok {
+			return int64(n)
+		}
+		return missing
+	}
+	w := wiretest.Want{
+		Text:      s.Seen.Text,
+		Reasoning: s.Seen.Reasoning,
+		Finish:    cmp.Or(finishWords[s.Seen.Finish], s.Seen.Finish),
+		In:        count(s.Seen.In, -1),
+		Out:       count(s.Seen.Out, -1),
+		Cached:    count(s.Seen.Cached, 0),
+		Thought:   count(s.Seen.Thought, 0),
+	}
+	for _, c := range s.Seen.Calls {
+		w.Calls = append(w.Calls, strings.TrimSpace(c.ID+" "+c.Name+" "+c.Args))
+	}
+	if dialect == "ollama-chat" && w.Finish == "stop" && len(w.Calls) > 0 {
+		w.Finish = "tool-calls" // the dialect has no word for it
+	}
+	return w
+}
+
+// visible is the part of a transcript's want that a client can see: a client
+// assumes no finish reason, and the calls of ollama-chat have no id but the one
+// that the adapter gives them.
+func visible(dialect string, w wiretest.Want) wiretest.Want {
+	if w.Assumed {
+		w.Finish, w.Assumed = "", false
+	}
+	if dialect == "ollama-chat" {
+		var calls []string
+		for _, call := range w.Calls {
+			_, rest, _ := strings.Cut(call, " ")
+			calls = append(calls, rest)
+		}
+		w.Calls = calls
+	}
+	return w
+}
+
+// LLM-053, LLM-054: the vendors' clients see what the adapter sees in every
+// well-formed transcript, and send the request that the transcript names. They
+// read no other as the adapter does, and throw at those that fail. Left out are
+// refusals, which are answers to a client, and unreadable events, which each
+// client treats in its own way.
+func TestClientsReadTheTranscripts(t *testing.T) {
+	var readings []reading
+	var all []wiretest.Transcript
+	for _, dialect := range dialects() {
+		before, whole := len(readings), 0
+		for _, tr := range wiretest.Load(t, wires, dialect) {
+			stalls := slices.ContainsFunc(tr.Steps, func(s wiretest.Step) bool { return s.Do == "stall" })
+			if stalls || tr.Want.Error == "provider/refused" || tr.Want.Skipped > 0 {
+				continue
+			}
+			if tr.WellFormed {
+				whole++
+			}
+			readings = append(readings, reading{
+				name: dialect + "/" + tr.Name, Dialect: dialect, URL: wiretest.Serve(t, tr).URL,
+			})
+			all = append(all, tr)
+		}
+		t.Logf("%s: %d transcripts, %d of them well-formed", dialect, len(readings)-before, whole)
+		assert.GreaterOrEqual(t, whole, 8, dialect)
+	}
+	for i, s := range readByClients(t, readings) {
+		name, tr := readings[i].name, all[i]
+		want, got := visible(readings[i].Dialect, tr.Want), s.want(readings[i].Dialect)
+		switch {
+		case tr.Want.Error != "":
+			assert.NotEmpty(t, s.Error, name)
+		case !tr.WellFormed:
+			assert.False(t, s.Error == "" && reflect.DeepEqual(want, got), "%s: the client reads it: it is well-formed", name)
+		case assert.Empty(t, s.Error, name):
+			assert.Equal(t, want, got, name)
+		}
+	}
+}
+
+// named finds a transcript.
+func named(t *testing.T, dialect, name string) wiretest.Transcript {
+	t.Helper()
+	all := wiretest.Load(t, wires, dialect)
+	i := slices.IndexFunc(all, func(tr wiretest.Transcript) bool { return tr.Name == name })
+	require.GreaterOrEqual(t, i, 0, "no transcript %s/%s", dialect, name)
+	return all[i]
+}
+
+// LLM-003: why the wire code is not that of a vendor. The plain stream of these
+// clients takes a cut answer for a whole one, ends at an event that cannot be
+// read, and repeats a request that failed without telling the caller.
+func TestWhyTheWireCodeIsOurOwn(t *testing.T) {
+	for _, dialect := range []string{"openai-chat", "anthropic-messages"} {
+		var readings []reading
+		for _, name := range []string{"truncated", "malformed-then-recovery"} {
+			tr := named(t, dialect, name)
+			tr.Body = nil
+			readings = append(readings, reading{Dialect: dialect + "/plain", URL: wiretest.Serve(t, tr).URL})
+		}
+		failing := wiretest.Serve(t, wiretest.Transcript{
+			Status: http.StatusInternalServerError,
+			Header: http.Header{"Retry-After-Ms": {"1"}},
+		})
+		sights := readByClients(t, append(readings, reading{Dialect: dialect + "/plain", URL: failing.URL}))
+		assert.Empty(t, sights[0].Error, dialect)
+		assert.NotEmpty(t, sights[1].Error, dialect)
+		assert.NotEmpty(t, sights[2].Error, dialect)
+		assert.Len(t, failing.Requests(), 3, dialect)
+	}
+}
+
+// LLM-022, LLM-054: the client of Anthropic reads the count of a request as the
+// plugin does.
+func TestClientReadsTheCount(t *testing.T) {
+	tr := named(t, "count", "anthropic")
+	s := readByClients(t, []reading{{Dialect: "anthropic-count", URL: wiretest.Serve(t, tr).URL}})[0]
+	require.Empty(t, s.Error)
+	assert.EqualValues(t, tr.Want.In, s.Seen.In)
+}
+
+// How a client may differ from the plugin.
+const (
+	rejects  = "rejects"  // it throws
+	misreads = "misreads" // it takes another text for the answer
+)
+
+type clientDifference struct{ pattern, client, why string }
+
+// clientDifferences are the faults with a whole answer that a client does not
+// accept as such, by pattern of DIALECT/NAME. In all of them the plugin reads
+// more than the vendors' servers send, for the sake of other servers and proxies.
+var clientDifferences = []clientDifference{
+	{`/"[^"]+" after \d bytes$`, misreads,
+		"a client decodes each event on its own; the plugin joins a character that is split over two events"},
+	{`^(openai-chat|anthropic-messages)/an abort in `, rejects,
+		"a client reads to the end of the body; for the plugin the formal end of the stream is enough"},
+	{`^anthropic-messages/.* \| event:{"type":"message_delta",.* \| do:cut$`, rejects,
+		"a client needs message_stop; the plugin accepts a stop reason in its place"},
+	{`^anthropic-messages/nothing in `, rejects,
+		"a client needs usage in message_delta; the plugin estimates missing usage"},
+	{`^openai-chat/(the text once more|messages as deltas)$`, rejects,
+		"a message in a chunk replaces the role that came before; the vendor sends none"},
+	{`^openai-chat/parts$`, misreads,
+		"the vendor sends the content of a delta as one text; the plugin reads a list of parts too"},
+	{`^openai-chat/another choice$`, rejects,
+		"a client needs the finish reason of each choice; the plugin reads the one choice that it asked for"},
+	{`^ollama-chat/an error that is none$`, rejects,
+		"for a client any field named error is an error; for the plugin an empty one is not"},
+}
+
+// LLM-054, LLM-055: what the fault server sends as a whole answer is one to the
+// vendors' clients too.
+func TestClientsReadTheFaults(t *testing.T) {
+	var readings []reading
+	var texts []string
+	for _, dialect := range dialects() {
+		before := len(readings)
+		for _, f := range faultsOf(dialect) {
+			if f.want != "" {
+				continue
+			}
+			tr, more := talks()[dialect].steps(f.says)
+			if more != nil {
+				close(more) // a client has no clock that could be moved
+			}
+			readings = append(readings, reading{
+				name: dialect + "/" + f.name, Dialect: dialect, URL: wiretest.Serve(t, tr).URL,
+			})
+			texts = append(texts, cmp.Or(f.meant, "Hello world."))
+		}
+		t.Logf("%s: %d faults with a whole answer", dialect, len(readings)-before)
+		assert.GreaterOrEqual(t, len(readings)-before, 25, dialect)
+	}
+	differ := make([]int, len(clientDifferences))
+	for i, s := range readByClients(t, readings) {
+		name, w := readings[i].name, s.want(readings[i].Dialect)
+		known := slices.IndexFunc(clientDifferences, func(d clientDifference) bool {
+			return regexp.MustCompile(d.pattern).MatchString(name)
+		})
+		if known >= 0 {
+			differ[known]++
+			assert.Equal(t, clientDifferences[known].client == rejects, s.Error != "", "%s: %s", name, s.Error)
+			assert.NotEqual(t, texts[i], w.Text, name)
+			continue
+		}
+		if assert.Empty(t, s.Error, name) {
+			assert.Equal(t, []string{texts[i], "stop"}, []string{w.Text, w.Finish}, name)
+		}
+	}
+	for i, d := range clientDifferences {
+		t.Logf("%d differ: %s", differ[i], d.why)
+		assert.Positive(t, differ[i], "%s: no such fault", d.pattern)
+	}
+}
+
+// LLM-054, LLM-055: the vendors' clients read the parts of which the fault server
+// makes its streams: texts, calls, limits, usage, keep-alives and errors.
+func TestClientsReadTheFaultServer(t *testing.T) {
+	const args = `{"path":"a.go"}`
+	var readings []reading
+	var wants []wiretest.Want
+	for _, dialect := range dialects() {
+		k := talks()[dialect]
+		add := func(w wiretest.Want, parts ...string) {
+			w.In, w.Out = 9, 3
+			server := wiretest.Serve(t, k.says(parts...))
+			readings = append(readings, reading{name: dialect, Dialect: dialect, URL: server.URL})
+			wants = append(wants, visible(dialect, w))
+		}
+		call := k.tool("t1", "fs__read", args)
+		add(wiretest.Want{Text: "Hello world.", Finish: "stop"},
+			k.start, k.text("Hello "), k.text("world."), k.finish("stop"), k.end)
+		add(wiretest.Want{Text: "Hello", Finish: "length"},
+			k.start, k.text("Hello"), k.finish("length"), k.end)
+		add(wiretest.Want{Text: "Hello", Finish: "stop"},
+			k.quiet, k.start, k.quiet, k.text("Hello"), k.quiet, k.finish("stop"), k.end)
+		add(wiretest.Want{Text: "So.", Finish: "tool-calls", Calls: []string{"t1 fs__read " + args}},
+			k.start, k.text("So."), call, k.finish("tool"), k.end)
+		add(wiretest.Want{Error: "it failed"},
+			k.start, k.text("Hello"), k.inBand("api_error", "it failed"))
+	}
+	for i, s := range readByClients(t, readings) {
+		if wants[i].Error != "" {
+			assert.Contains(t, s.Error, wants[i].Error, readings[i].name)
+		} else if assert.Empty(t, s.Error, readings[i].name) {
+			assert.Equal(t, wants[i], s.want(readings[i].Dialect), readings[i].name)
+		}
+	}
+}
+
+// LLM-054: the client reads the server of the conformance tests.
+func TestClientReadsTheConformanceServer(t *testing.T) {
+	c := exec.Command("python3", "../../.ci/model-server")
+	out, err := c.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, c.Start(), "the test needs python3")
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait() // killed
+	})
+	port, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	s := readByClients(t, []reading{{Dialect: "openai-chat", URL: "http://127.0.0.1:" + strings.TrimSpace(port)}})[0]
+	require.Empty(t, s.Error)
+	assert.Equal(t, wiretest.Want{Text: "a b c", Finish: "stop", In: 9, Out: 3}, s.want("openai-chat"))
+}
