@@ -93,7 +93,10 @@ func (p Price) price() pricing.Price {
 	if p.Free {
 		return pricing.Free()
 	}
-	return pricing.Price{Input: amount(p.Input), CachedInput: amount(p.CachedInput), CacheWrite: amount(p.CacheWrite), Output: amount(p.Output)}
+	return pricing.Price{
+		Input: amount(p.Input), CachedInput: amount(p.CachedInput), CacheWrite: amount(p.CacheWrite), Output: amount(p.Output),
+		UpTo: p.UpTo, Listed: p.Listed, Source: p.Source, Date: p.Date,
+	}
 }
 
 // Amounts are the prices of a model, nil where they are not known.

@@ -237,7 +237,7 @@ func (p Price) check(at []edn.Value) []error {
 	}
 	where := append(slices.Clone(at), edn.K("price"))
 	switch {
-	case p.Free && written > 0:
+	case p.Free && (written > 0 || p.Listed != ""):
 		all = append(all, sdk.Problem("says that the model is free and what it costs", where...))
 	case written > 0 && (p.Input.IsNil() || p.Output.IsNil()):
 		all = append(all, sdk.Problem("should have both input and output: with one of them no cost is known", where...))

@@ -66,13 +66,18 @@ type Options struct {
 	Extra            map[string]edn.Value `edn:"extra,omitempty" doc:"further fields of the request body"`
 }
 
-// Price is what a model costs. Amounts are decimals.
+// Price is what a model costs. Amounts are decimals. The host puts a list price
+// into a block without amounts, with its source and date.
 type Price struct {
 	Input       edn.Value `edn:"input,omitempty" unit:"decimal"`
 	CachedInput edn.Value `edn:"cached-input,omitempty" unit:"decimal"`
 	CacheWrite  edn.Value `edn:"cache-write,omitempty" unit:"decimal"`
 	Output      edn.Value `edn:"output,omitempty" unit:"decimal"`
 	Free        bool      `edn:"free,omitempty" doc:"it costs nothing, as a server of one's own"`
+	UpTo        int64     `edn:"up-to,omitempty" min:"1" doc:"longest input, in tokens, for which the amounts hold; the cost of a longer one is known at least"`
+	Listed      string    `edn:"listed,omitempty" doc:"VENDOR/MODEL of the list of prices, where the name of the model does not say it, as that of a deployment"`
+	Source      string    `edn:"source,omitempty" doc:"where the amounts were read"`
+	Date        string    `edn:"date,omitempty" doc:"day on which they were read, such as 2026-01-31"`
 }
 
 // Quirks correct a preset.
