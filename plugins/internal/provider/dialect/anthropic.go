@@ -8,9 +8,6 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
 )
 
-// AnthropicVersion is the version of the interface that is spoken.
-const AnthropicVersion = "2023-06-01"
-
 func encodeAnthropic(r *chat.Request) (map[string]any, []string) {
 	system, turns := anthropicMessages(r.Messages)
 	o := r.Options

@@ -129,6 +129,7 @@ type openAIFunc struct {
 type openAIUsage struct {
 	In     *count `json:"prompt_tokens"`
 	Out    *count `json:"completion_tokens"`
+	Total  count  `json:"total_tokens"`
 	InMore struct {
 		Cached count `json:"cached_tokens"`
 	} `json:"prompt_tokens_details"`
@@ -142,6 +143,7 @@ type openAIUsage struct {
 type openAIDecoder struct {
 	reasoning []string
 	deltas    bool
+	usage     usageReader
 }
 
 var done = []byte("[DONE]")
@@ -167,9 +169,7 @@ func (d *openAIDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, err
 		return nil, ErrMalformed
 	}
 	into.Model, into.RequestID = first(string(c.Model), into.Model), first(string(c.ID), into.RequestID)
-	if u, ok := loose[openAIUsage](c.Usage); ok {
-		into.Usage = u.counts(into.Usage)
-	}
+	into.Usage = d.usage.read(data, c.Usage, into.Usage)
 	var pieces []chat.Piece
 	for _, choice := range choices {
 		if choice.Index != 0 {
