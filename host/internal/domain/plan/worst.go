@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -460,7 +461,7 @@ func (c *worst) price(capability *registry.Capability, size policy.Size, path []
 	}
 	price, err := policy.Price(capability, size)
 	if err != nil {
-		w.gap(policy.USD, Gap{Path: path, Why: fmt.Sprintf("what a call to :%s costs is unknown: %s", capability.ID, err), Unpriced: err == policy.ErrNoPrice})
+		w.gap(policy.USD, Gap{Path: path, Why: fmt.Sprintf("what a call to :%s costs is unknown: %s", capability.ID, err), Unpriced: errors.Is(err, policy.ErrNoPrice)})
 	}
 	w.Amounts = w.Amounts.Plus(price)
 	return w

@@ -215,6 +215,11 @@ func TestPrice(t *testing.T) {
 		}}}
 		got, err := policy.Price(c, tt.size)
 		assert.ErrorIs(t, err, tt.err, name)
+		if tt.err != nil {
+			c.Model = "some-model"
+			_, err = policy.Price(c, tt.size)
+			assert.ErrorIs(t, err, tt.err, name)
+		}
 		if tt.err == nil {
 			assert.True(t, got.Equal(money(t, tt.want)), "%s: %s", name, got.Value())
 		} else {

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"errors"
+	"fmt"
 	"math/big"
 	"unicode/utf8"
 
@@ -26,6 +27,14 @@ var (
 	ErrNoBound = errors.New("nothing bounds its tokens: :max-tokens in the budget does")
 )
 
+// noPrice is ErrNoPrice with what is to be written for a capability.
+func noPrice(c *registry.Capability) error {
+	if c.Model != "" {
+		return fmt.Errorf("%w, or price { input = .., output = .. } in the block of model %q in the config of its plugin", ErrNoPrice, c.Model)
+	}
+	return ErrNoPrice
+}
+
 // CountsTokens tells whether a capability works on tokens at all: a chess engine
 // does not, and nothing is reserved for it.
 func CountsTokens(c *registry.Capability) bool {
@@ -43,11 +52,11 @@ func Price(c *registry.Capability, size Size) (Amounts, error) {
 	if !c.Cost.USD.IsNil() {
 		a, err := Money(c.Cost.USD)
 		if err != nil {
-			return Amounts{}, ErrNoPrice
+			return Amounts{}, noPrice(c)
 		}
 		total = a
 	} else if !pricedByToken(c) {
-		return Amounts{}, ErrNoPrice
+		return Amounts{}, noPrice(c)
 	}
 	if !pricedByToken(c) {
 		return total, nil
@@ -60,7 +69,7 @@ func Price(c *registry.Capability, size Size) (Amounts, error) {
 		price, err := number(side.perMTok)
 		switch {
 		case err != nil:
-			return Amounts{}, ErrNoPrice
+			return Amounts{}, noPrice(c)
 		case !side.known && price.Sign() != 0:
 			return Amounts{}, ErrNoBound
 		}

@@ -107,6 +107,7 @@ func (c *command) doctor(ctx context.Context) error {
 		}
 		e.optional(ctx, loaded)
 		e.judges(loaded)
+		e.prices(loaded)
 		c.examineModels(ctx, e, loaded)
 	}
 	e.clock()

@@ -21,7 +21,7 @@ func (c *command) modelCommand() *cobra.Command {
 		Use:   "model",
 		Short: "examine the models behind capabilities",
 	}
-	cmd.AddCommand(c.modelProbeCommand())
+	cmd.AddCommand(c.modelProbeCommand(), c.modelPricesCommand())
 	return cmd
 }
 

@@ -138,7 +138,7 @@ capability "llm/voice" {
   provides = "compatible/voice"
 }
 `)
-	examples := examplesOf(t, w, "model")
+	examples := examplesOf(t, w, "model probe")
 	require.Len(t, examples, 2)
 	for _, line := range examples {
 		got := w.shell(line)

@@ -486,6 +486,7 @@ judge "grader" {
 	collect("ferment")
 	require.Greater(t, len(all), 15)
 	w.write("action.edn", "{:action :plugin-list}")
+	w.write("prices.edn", w.run("model", "prices", "--all", "--edn").stdout)
 	for _, line := range all {
 		if ofDaemon(line) || strings.HasPrefix(line, "ferment model probe ") {
 			continue // TestHelpExamplesOfDaemon, TestModelProbe

@@ -114,6 +114,7 @@ type Plugin struct {
 	env    func(string) (string, bool)
 	places func(path []edn.Value) *Range
 	low    *lowering         // how Config was decoded
+	priced bool              // its models have prices
 	key    string            // see Key
 	hashes map[string]string // of Reads
 }
@@ -269,6 +270,7 @@ func (l *loader) describe(s *section, p *Plugin) {
 	}
 	p.Config, p.Secrets, p.Reads, p.low = value, low.secrets, low.files, low
 	l.equip(bare, p)
+	l.price(own, p)
 	value = p.Config
 	p.places = func(path []edn.Value) *Range { return low.place([]string{"plugin", p.Name, "config"}, path) }
 	l.secretsOf(p)

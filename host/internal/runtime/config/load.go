@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin/lock"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/pricelist"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -148,6 +149,7 @@ type loader struct {
 	// variables are those of the files beside the configuration.
 	variables map[string]envVar
 	locked    locked
+	prices    *pricelist.List // nil: not read yet
 }
 
 func (l *loader) run(path string) {

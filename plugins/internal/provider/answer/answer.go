@@ -396,5 +396,8 @@ func (c *call) meta() edn.Value {
 	if how := c.by.value(); how.Len() > 0 {
 		m.Key(countedBy, how)
 	}
+	if price := c.model.Price.Value(); !price.IsNil() {
+		m.Key("price", price)
+	}
 	return m.Map()
 }

@@ -9,9 +9,6 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
 )
 
-// AnthropicVersion is the version of the interface that is spoken.
-const AnthropicVersion = "2023-06-01"
-
 func encodeAnthropic(r *chat.Request) *encoding {
 	e := &encoding{}
 	system, turns := anthropicMessages(r.Messages, e)

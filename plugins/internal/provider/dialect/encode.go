@@ -69,7 +69,8 @@ func Encode(p Preset, r *chat.Request) (Encoded, error) {
 			body[name] = r.Options.Extra[name]
 		}
 	}
-	dropped = append(dropped, without(body, r.Without)...)
+	dropped = append(dropped, without(body, slices.Concat(p.Refuses, r.Without))...)
+	rename(body, p.Renames)
 	text, err := marshal(body)
 	if err != nil {
 		return Encoded{}, fmt.Errorf("write the request: %w", err)
@@ -149,7 +150,7 @@ func NewDecoder(p Preset) Decoder {
 	case Ollama:
 		return &ollamaDecoder{}
 	}
-	return &openAIDecoder{reasoning: p.ReasoningFields}
+	return &openAIDecoder{reasoning: p.ReasoningFields, usage: usageReader{under: p.UsageUnder, total: p.UsageTotal}}
 }
 
 // Splitter chooses how a body is cut, by its media type; without one that is

@@ -208,6 +208,7 @@ type openAIUsage struct {
 	In     *count `json:"prompt_tokens"`
 	Out    *count `json:"completion_tokens"`
 	Hit    count  `json:"prompt_cache_hit_tokens"` // DeepSeek, context caching, 2026-11-25
+	Total  count  `json:"total_tokens"`
 	InMore struct {
 		Cached  count `json:"cached_tokens"`
 		Written count `json:"cache_write_tokens"` // openai-python, types/completion_usage.py, 2026-08-21
@@ -222,6 +223,7 @@ type openAIUsage struct {
 type openAIDecoder struct {
 	reasoning []string
 	deltas    bool
+	usage     usageReader
 }
 
 var done = []byte("[DONE]")
@@ -247,9 +249,7 @@ func (d *openAIDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, err
 		return nil, ErrMalformed
 	}
 	into.Model, into.RequestID = first(string(c.Model), into.Model), first(string(c.ID), into.RequestID)
-	if u, ok := loose[openAIUsage](c.Usage); ok {
-		into.Usage = u.counts(into.Usage)
-	}
+	into.Usage = d.usage.read(data, c.Usage, into.Usage)
 	var pieces []chat.Piece
 	for _, choice := range choices {
 		if choice.Index != 0 {

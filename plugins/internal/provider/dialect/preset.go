@@ -1,6 +1,11 @@
 package dialect
 
-import "slices"
+import (
+	"cmp"
+	"net/url"
+	"slices"
+	"strings"
+)
 
 // Name is a wire format.
 type Name string
@@ -26,14 +31,25 @@ const (
 type Preset struct {
 	Name    string
 	Dialect Name
-	// Path of the endpoint, below the base URL.
+	// Path of the endpoint, below the base URL. {model} stands for the name of the
+	// model and {version} for that of the interface.
 	Path string
+	// Version of the interface where requests name one, "" for none.
+	Version string
 	// Base is the URL that holds if none is configured, "" for none.
 	Base string
+	// Auth is the header of the key, and Scheme what stands before the key in it.
+	Auth, Scheme string
+	// Headers are further headers of each request.
+	Headers map[string]string
 	// Keyed says that no request is made without a key.
 	Keyed bool
 	// LimitField is the name of the limit of output tokens.
 	LimitField string
+	// Renames are fields of a request that the server calls otherwise, and Refuses
+	// those that it does not take.
+	Renames map[string]string
+	Refuses []string
 	// Native says that the server enforces a JSON Schema, JSONMode that it
 	// enforces JSON.
 	Native, JSONMode bool
@@ -43,7 +59,11 @@ type Preset struct {
 	Terminator  Terminator
 	// UsageInStream says that usage has to be asked for and can be.
 	UsageInStream bool
-	SystemRole    string
+	// UsageUnder is the field of an event under which usage may stand too, and
+	// UsageTotal says that what reasoning took is only in the total.
+	UsageUnder string
+	UsageTotal bool
+	SystemRole string
 	// ReasoningFields are where the text before the answer stands.
 	ReasoningFields []string
 	// Tables says that the models are those whose tables are known.
@@ -57,47 +77,120 @@ type Preset struct {
 	// WindowPath is an endpoint, beside the version of the interface, that says how
 	// many tokens the loaded model reads, "" for none.
 	WindowPath string
+	// Source is where this was read, Date when.
+	Source, Date string
 }
 
 // Presets are all presets in the order of the documentation.
 func Presets() []Preset {
-	reasoning := []string{"reasoning_content", "reasoning", "thinking"}
-	compatible := Preset{
-		Dialect: OpenAI, Path: "/chat/completions", LimitField: "max_tokens", Terminator: Either,
-		UsageInStream: true, SystemRole: "system", ToolsStream: true, ReasoningFields: reasoning,
+	rows := rows()
+	for i := range rows {
+		rows[i].fill()
 	}
-	named := func(name string, change func(*Preset)) Preset {
-		p := compatible
-		p.Name = name
-		change(&p)
-		return p
-	}
+	return rows
+}
+
+// rows is the table: what is special about each kind of server.
+func rows() []Preset {
+	const read = "2026-11-25"
 	return []Preset{
-		named("openai", func(p *Preset) {
-			p.Base, p.Keyed, p.LimitField = "https://api.openai.com/v1", true, "max_completion_tokens"
-			p.Native, p.JSONMode, p.Tools, p.Tables = true, true, true, true
-		}),
 		{
-			Name: "anthropic", Dialect: Anthropic, Path: "/v1/messages", Base: "https://api.anthropic.com", Keyed: true, LimitField: "max_tokens",
-			Native: true, Tools: true, ToolsStream: true, Terminator: Either, SystemRole: "system", CountPath: "/v1/messages/count_tokens", Counts: true,
+			Name: "openai", Base: "https://api.openai.com/v1", Keyed: true, LimitField: "max_completion_tokens",
+			Native: true, JSONMode: true, Tools: true, UsageInStream: true, Tables: true,
+			Source: "OpenAI, reference of chat completions", Date: "2026-11-22",
+		},
+		{
+			Name: "anthropic", Dialect: Anthropic, Path: "/v1/messages", Base: "https://api.anthropic.com", Keyed: true,
+			Auth: "X-Api-Key", Headers: map[string]string{"Anthropic-Version": "2023-06-01"},
+			Native: true, Tools: true, CountPath: "/v1/messages/count_tokens", Counts: true,
+			Source: "Anthropic, reference of the messages interface", Date: "2026-11-22",
+		},
+		{
+			Name: "gemini", Base: "https://generativelanguage.googleapis.com/v1beta/openai", Keyed: true,
+			Native: true, JSONMode: true, Tools: true, UsageInStream: true,
+			Refuses: []string{"seed", "frequency_penalty"}, UsageTotal: true,
+			Source: "Google, OpenAI compatibility; status 400 for the fields: mcpchecker/mcpchecker#188, " +
+				"versun/RSSBox#132; usage: mozilla-ai/any-llm#1290",
+			Date: read,
+		},
+		{
+			Name: "mistral", Base: "https://api.mistral.ai/v1", Keyed: true,
+			Native: true, JSONMode: true, Tools: true, // usage comes unasked, and asking is refused
+			Renames: map[string]string{"seed": "random_seed"},
+			Source:  "posit-dev/chatlas#145; status 422 for the fields: editor-code-assistant/eca#231, Vali-98/ChatterUI#143",
+			Date:    read,
+		},
+		{
+			Name: "groq", Base: "https://api.groq.com/openai/v1", Keyed: true, LimitField: "max_completion_tokens",
+			JSONMode: true, Tools: true, UsageInStream: true, UsageUnder: "x_groq",
+			Refuses: []string{"logprobs", "logit_bias", "top_logprobs"},
+			Source:  "Groq, OpenAI compatibility; usage: vercel/ai#1651, withceleste/celeste-python#351", Date: read,
+		},
+		{
+			Name: "openrouter", Base: "https://openrouter.ai/api/v1", Keyed: true,
+			Native: true, JSONMode: true, Tools: true, // usage always comes, asking has no effect
+			Source: "OpenRouter, streaming, usage accounting and errors", Date: read,
+		},
+		{
+			Name: "azure", Path: "/openai/deployments/{model}/chat/completions?api-version={version}", Version: "2024-10-21",
+			Auth: "Api-Key", Keyed: true, LimitField: "max_completion_tokens",
+			Native: true, JSONMode: true, Tools: true, UsageInStream: true, Tables: true,
+			Source: "Microsoft, Azure OpenAI REST API reference", Date: read,
 		},
 		{
 			Name: "ollama", Dialect: Ollama, Path: "/api/chat", Base: "http://127.0.0.1:11434", LimitField: "num_predict",
-			Native: true, JSONMode: true, Tools: true, ToolsStream: true, Terminator: Either, SystemRole: "system", ReasoningFields: []string{"thinking"},
-			WindowPath: "/api/ps",
+			Native: true, JSONMode: true, Tools: true, ReasoningFields: []string{"thinking"}, WindowPath: "/api/ps",
+			Source: "Ollama, reference of the chat endpoint", Date: "2026-11-22",
 		},
-		named("lmstudio", func(p *Preset) { p.Native, p.Tools, p.WindowPath = true, true, "/api/v0/models" }),
-		named("vllm", func(p *Preset) {
-			p.Native, p.JSONMode, p.Tools, p.CountPath, p.CountField = true, true, true, "/tokenize", "prompt"
-			p.WindowPath = "/v1/models"
-		}),
-		named("llama-server", func(p *Preset) {
-			p.Native, p.JSONMode, p.Tools, p.CountPath, p.CountField, p.Counts = true, true, true, "/tokenize", "content", true
-			p.WindowPath = "/props"
-		}),
-		named("mlx", func(p *Preset) { p.Tools = true }),
-		named("generic", func(*Preset) {}),
+		{
+			Name: "lmstudio", Base: "http://127.0.0.1:1234/v1", Native: true, Tools: true, UsageInStream: true,
+			WindowPath: "/api/v0/models",
+			Source:     "LM Studio, OpenAI compatible endpoints and structured output", Date: read,
+		},
+		{
+			Name: "vllm", Base: "http://127.0.0.1:8000/v1", Native: true, JSONMode: true, Tools: true, UsageInStream: true,
+			CountPath: "/tokenize", CountField: "prompt", WindowPath: "/v1/models",
+			Source: "vLLM, OpenAI-compatible server", Date: read,
+		},
+		{
+			Name: "llama-server", Base: "http://127.0.0.1:8080/v1",
+			Native: true, JSONMode: true, Tools: true, UsageInStream: true,
+			CountPath: "/tokenize", CountField: "content", Counts: true, WindowPath: "/props",
+			Source: "llama.cpp, llama-server; a tour of its endpoints with build b8681", Date: read,
+		},
+		{
+			Name: "mlx", Tools: true, UsageInStream: true,
+			Source: "mlx-lm, its server", Date: "2026-11-22",
+		},
+		{
+			Name: "generic", UsageInStream: true,
+			Source: "what servers of chat completions have in common", Date: "2026-11-22",
+		},
 	}
+}
+
+// fill sets what a row does not say: most servers copy chat completions.
+func (p *Preset) fill() {
+	if p.Dialect == "" {
+		p.Dialect = OpenAI
+		p.Path = cmp.Or(p.Path, "/chat/completions")
+		p.ReasoningFields = []string{"reasoning_content", "reasoning", "thinking"}
+	}
+	p.LimitField = cmp.Or(p.LimitField, "max_tokens")
+	p.Terminator = Either
+	p.SystemRole = "system"
+	p.ToolsStream = true
+	if p.Auth == "" {
+		p.Auth, p.Scheme = "Authorization", "Bearer "
+	}
+}
+
+// At is the preset for one model: its path is whole. An empty version is that of
+// the preset.
+func (p Preset) At(model, version string) Preset {
+	version = url.QueryEscape(cmp.Or(version, p.Version))
+	p.Path = strings.NewReplacer("{model}", url.PathEscape(model), "{version}", version).Replace(p.Path)
+	return p
 }
 
 // PresetNamed finds a preset.

@@ -135,6 +135,16 @@ func without(body map[string]any, fields []string) []string {
 	return lost
 }
 
+// rename gives fields of a body the names that the server has for them.
+func rename(body map[string]any, names map[string]string) {
+	for name, other := range names {
+		if v, set := body[name]; set {
+			delete(body, name)
+			body[other] = v
+		}
+	}
+}
+
 // Refused is the field of a request that a server says it does not take, "" for
 // none: the parameter that it names, or the one that its message quotes.
 func Refused(param, message string, body map[string]any) string {

@@ -88,7 +88,16 @@ func Doubts(stated chat.Usage, estimated Counted, cut bool) (in, out bool) {
 }
 
 // Price is what a million tokens cost. Nil is not known.
-type Price struct{ Input, CachedInput, CacheWrite, Output edn.Value }
+type Price struct {
+	Input, CachedInput, CacheWrite, Output edn.Value
+	// UpTo is the longest input for which the price holds; 0: any.
+	UpTo int64
+	// Listed is the entry of the list of prices that this price was taken from,
+	// VENDOR/MODEL; empty if somebody wrote the price for this account.
+	Listed string
+	// Source is where the price was read, Date when.
+	Source, Date string
+}
 
 // Free is the price of servers that take no money.
 func Free() Price {
@@ -99,8 +108,28 @@ func Free() Price {
 // Known says that input and output have prices.
 func (p Price) Known() bool { return !p.Input.IsNil() && !p.Output.IsNil() }
 
+// Value says which price was used: nil if none is known.
+func (p Price) Value() edn.Value {
+	if !p.Known() {
+		return edn.Nil()
+	}
+	var b edn.MapBuilder
+	b.Key("from", edn.K("configuration"))
+	if p.Listed != "" {
+		b.Key("from", edn.K("list"))
+		b.Key("listed", edn.Text(p.Listed))
+	}
+	for _, part := range [...]struct{ name, text string }{{"source", p.Source}, {"date", p.Date}} {
+		if part.text != "" {
+			b.Key(part.name, edn.Text(part.text))
+		}
+	}
+	return b.Map()
+}
+
 // Cost is the price of tokens, an exact decimal, and how well it is known. It
-// is nil and Unknown without a price.
+// is nil and Unknown without a price. A list price is an estimate of what the
+// account pays.
 func (p Price) Cost(t Tokens) (edn.Value, Mark) {
 	if !p.Known() {
 		return edn.Nil(), Unknown
@@ -113,8 +142,11 @@ func (p Price) Cost(t Tokens) (edn.Value, Mark) {
 		r, _ := price.AsNumber()
 		return new(big.Rat).Mul(r, big.NewRat(n, 1_000_000))
 	}
-	if p.CacheWrite.IsNil() && t.Written > 0 {
-		mark = Weakest(mark, AtLeast) // writing to a cache costs more than input, not less
+	if p.Listed != "" && t.In+t.Out > 0 {
+		mark = Weakest(mark, Estimated)
+	}
+	if p.CacheWrite.IsNil() && t.Written > 0 || p.UpTo > 0 && t.In > p.UpTo {
+		mark = Weakest(mark, AtLeast) // a cache write costs more than input, and a long input more than a short one
 	}
 	sum := part(p.Input, p.Input, t.In-t.Cached-t.Written)
 	sum.Add(sum, part(p.CachedInput, p.Input, t.Cached))

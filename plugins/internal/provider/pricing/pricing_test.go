@@ -140,3 +140,31 @@ func TestTogether(t *testing.T) {
 		})
 	}
 }
+
+// LLM-020: a list price is an estimate, and one for short inputs is the least
+// that a long one costs. The price that was used is named.
+func TestListPrice(t *testing.T) {
+	listed := price("1", "", "", "2")
+	listed.Listed, listed.Source, listed.Date, listed.UpTo = "vendor/model", "the vendor's page", "2026-01-31", 100
+	for _, tt := range []struct {
+		tokens Tokens
+		cost   string
+		mark   Mark
+	}{
+		{Tokens{In: 100, Out: 100, Mark: Exact}, "0.0003M", Estimated},
+		{Tokens{In: 101, Mark: Exact}, "0.000101M", AtLeast},
+		{Tokens{In: 10, Mark: AtLeast}, "0.00001M", AtLeast},
+		{Tokens{Mark: Exact}, "0M", Exact},
+	} {
+		cost, mark := listed.Cost(tt.tokens)
+		assert.Equal(t, tt.mark, mark, tt.tokens)
+		assert.True(t, edn.Equal(edn.MustRead(tt.cost), cost), "%v: %s", tt.tokens, cost)
+	}
+	for want, p := range map[string]Price{
+		`{:from :list :listed "vendor/model" :source "the vendor's page" :date "2026-01-31"}`: listed,
+		`{:from :configuration}`: price("1", "", "", "2"),
+		`nil`:                    {Listed: "vendor/other"},
+	} {
+		assert.True(t, edn.Equal(edn.MustRead(want), p.Value()), "want %s, got %s", want, p.Value())
+	}
+}

@@ -53,7 +53,7 @@ func (s Settings) Build(clock transport.Clock, tables Tables) (*answer.Provider,
 	}
 	models := map[string]*answer.Model{}
 	for label, m := range s.Models {
-		models[label] = m.model(s.PresetOf(), tables)
+		models[label] = m.model(s.PresetOf().At(m.Name, s.APIVersion), tables)
 	}
 	return p, models, nil
 }
@@ -93,7 +93,11 @@ func (p Price) price() pricing.Price {
 	if p.Free {
 		return pricing.Free()
 	}
-	return pricing.Price{Input: amount(p.Input), CachedInput: amount(p.CachedInput), CacheWrite: amount(p.CacheWrite), Output: amount(p.Output)}
+	return pricing.Price{
+		Input: amount(p.Input), CachedInput: amount(p.CachedInput),
+		CacheWrite: amount(p.CacheWrite), Output: amount(p.Output),
+		UpTo: p.UpTo, Listed: p.Listed, Source: p.Source, Date: p.Date,
+	}
 }
 
 // Amounts are the prices of a model, nil where they are not known.
@@ -116,15 +120,12 @@ func (s Settings) header() http.Header {
 	for name, value := range s.Headers {
 		h.Set(name, value)
 	}
-	if s.PresetOf().Dialect == dialect.Anthropic {
-		h.Set("Anthropic-Version", dialect.AnthropicVersion)
+	p := s.PresetOf()
+	for name, value := range p.Headers {
+		h.Set(name, value)
 	}
-	switch {
-	case s.APIKey == "":
-	case s.PresetOf().Dialect == dialect.Anthropic:
-		h.Set("X-Api-Key", s.APIKey)
-	default:
-		h.Set("Authorization", "Bearer "+s.APIKey)
+	if s.APIKey != "" {
+		h.Set(p.Auth, p.Scheme+s.APIKey)
 	}
 	return h
 }

@@ -26,8 +26,11 @@ func (s Settings) Check() error {
 	if s.Preset != "" && !slices.Contains(presetsOf(s.Provider), s.Preset) {
 		add(fmt.Sprintf("provider %s has no preset %s: it is one of %s", s.Provider, s.Preset, strings.Join(presetsOf(s.Provider), ", ")), edn.K("preset"))
 	}
-	if s.BaseURL == "" && s.Provider == "compatible" {
-		add("is missing: a compatible server has no address of its own", edn.K("base-url"))
+	if s.base() == "" {
+		add("is missing: servers of preset "+s.PresetOf().Name+" have no address of their own", edn.K("base-url"))
+	}
+	if s.APIVersion != "" && s.PresetOf().Version == "" {
+		add("is of no use: requests of preset "+s.PresetOf().Name+" name no version", edn.K("api-version"))
 	}
 	if u, err := parseURL(s.base()); err != nil && s.base() != "" {
 		add(err.Error(), edn.K("base-url"))
@@ -83,19 +86,27 @@ func (s Settings) checkKey() error {
 }
 
 func presetsOf(provider string) []string {
-	switch provider {
-	case "anthropic", "ollama":
-		return []string{provider}
+	own, ok := dialect.PresetNamed(provider)
+	if !ok {
+		own.Dialect = dialect.OpenAI
 	}
-	return slices.DeleteFunc(dialect.PresetNames(), func(n string) bool { return n == "anthropic" || n == "ollama" })
+	var names []string
+	for _, p := range dialect.Presets() {
+		if p.Dialect == own.Dialect {
+			names = append(names, p.Name)
+		}
+	}
+	return names
 }
 
 func (s Settings) base() string {
-	if s.BaseURL != "" || s.Provider == "compatible" {
+	if s.BaseURL != "" {
 		return s.BaseURL
 	}
-	p, _ := dialect.PresetNamed(s.Provider)
-	return p.Base
+	if p, ok := dialect.PresetNamed(s.Provider); ok {
+		return p.Base
+	}
+	return s.PresetOf().Base
 }
 
 // bare tells whether a key would travel unprotected.
@@ -237,7 +248,7 @@ func (p Price) check(at []edn.Value) []error {
 	}
 	where := append(slices.Clone(at), edn.K("price"))
 	switch {
-	case p.Free && written > 0:
+	case p.Free && (written > 0 || p.Listed != ""):
 		all = append(all, sdk.Problem("says that the model is free and what it costs", where...))
 	case written > 0 && (p.Input.IsNil() || p.Output.IsNil()):
 		all = append(all, sdk.Problem("should have both input and output: with one of them no cost is known", where...))

@@ -12,10 +12,11 @@ import (
 
 // Settings are the config block: one account at one provider.
 type Settings struct {
-	Provider       string            `edn:"provider" enum:"openai,anthropic,ollama,compatible" doc:"whose interface is spoken: openai, anthropic, ollama, or compatible for any server with a chat/completions endpoint"`
+	Provider       string            `edn:"provider" enum:"openai,anthropic,gemini,mistral,groq,openrouter,azure,ollama,lmstudio,vllm,llama-server,compatible" doc:"who is asked; compatible for any other server with a chat/completions endpoint"`
 	APIKey         string            `edn:"api-key,omitempty" secret:"true" doc:"the key of the account"`
 	BaseURL        string            `edn:"base-url,omitempty" doc:"address of the server with its scheme, if it is not the provider's own"`
-	Preset         string            `edn:"preset,omitempty" enum:"openai,anthropic,ollama,lmstudio,vllm,llama-server,mlx,generic" doc:"what the server can do; the provider's own name, or generic for a compatible one"`
+	Preset         string            `edn:"preset,omitempty" enum:"openai,anthropic,gemini,mistral,groq,openrouter,azure,ollama,lmstudio,vllm,llama-server,mlx,generic" doc:"what the server can do; the provider's own name, or generic for a compatible one"`
+	APIVersion     string            `edn:"api-version,omitempty" doc:"version of the interface where requests name one; the preset's own unless written"`
 	Headers        map[string]string `edn:"headers,omitempty" doc:"headers of every request; a key belongs into api_key"`
 	CAFile         string            `edn:"ca-file,omitempty" unit:"path" doc:"certificates that are trusted besides those of the system"`
 	Proxy          string            `edn:"proxy,omitempty" doc:"HTTP proxy; none is taken from the environment"`
@@ -66,13 +67,18 @@ type Options struct {
 	Extra            map[string]edn.Value `edn:"extra,omitempty" doc:"further fields of the request body"`
 }
 
-// Price is what a model costs. Amounts are decimals.
+// Price is what a model costs. Amounts are decimals. The host puts a list price
+// into a block without amounts, with its source and date.
 type Price struct {
 	Input       edn.Value `edn:"input,omitempty" unit:"decimal"`
 	CachedInput edn.Value `edn:"cached-input,omitempty" unit:"decimal"`
 	CacheWrite  edn.Value `edn:"cache-write,omitempty" unit:"decimal"`
 	Output      edn.Value `edn:"output,omitempty" unit:"decimal"`
 	Free        bool      `edn:"free,omitempty" doc:"it costs nothing, as a server of one's own"`
+	UpTo        int64     `edn:"up-to,omitempty" min:"1" doc:"longest input, in tokens, for which the amounts hold; the cost of a longer one is known at least"`
+	Listed      string    `edn:"listed,omitempty" doc:"VENDOR/MODEL of the list of prices, where the name of the model does not say it, as that of a deployment"`
+	Source      string    `edn:"source,omitempty" doc:"where the amounts were read"`
+	Date        string    `edn:"date,omitempty" doc:"day on which they were read, such as 2026-01-31"`
 }
 
 // Quirks correct a preset.
@@ -115,17 +121,15 @@ func (s Settings) Named() Settings {
 
 // PresetOf is the preset of the provider, with the given name or its own.
 func (s Settings) PresetOf() dialect.Preset {
-	name := s.Preset
-	switch {
-	case name != "":
-	case s.Provider == "compatible":
-		name = "generic"
-	default:
-		name = s.Provider
+	p, ok := dialect.PresetNamed(cmp.Or(s.Preset, s.Provider))
+	if !ok {
+		p, _ = dialect.PresetNamed(plainest)
 	}
-	p, _ := dialect.PresetNamed(name)
 	return p
 }
+
+// plainest is the preset of servers of which nothing is known.
+const plainest = "generic"
 
 // IntentsOf are the intents of a model.
 func (m Model) IntentsOf() []string {

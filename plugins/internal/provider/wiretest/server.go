@@ -15,6 +15,7 @@ import (
 // Request is one request as it arrived.
 type Request struct {
 	Method, Path string
+	Escaped      string // the path as it was sent, with the query
 	Header       http.Header
 	Body         string
 	// Gone is closed when the client has given the connection up, or when the
@@ -115,7 +116,10 @@ func (s *Server) next(r Request) (Transcript, bool) {
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
-	tr, ok := s.next(Request{Method: r.Method, Path: r.URL.Path, Header: r.Header.Clone(), Body: string(body), Gone: r.Context().Done()})
+	tr, ok := s.next(Request{
+		Method: r.Method, Path: r.URL.Path, Escaped: r.RequestURI,
+		Header: r.Header.Clone(), Body: string(body), Gone: r.Context().Done(),
+	})
 	if !ok {
 		s.t.Errorf("a request that nobody expected: %s %s", r.Method, r.URL.Path)
 		w.WriteHeader(http.StatusTeapot)

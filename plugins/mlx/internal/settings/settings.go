@@ -166,7 +166,8 @@ func (v Serve) model(s Settings) provider.Model {
 	if m.Options.MaxTokens == 0 {
 		m.Options.MaxTokens = maxTokens
 	}
-	if m.Price.Input.IsNil() && m.Price.Output.IsNil() && m.Price.CachedInput.IsNil() && m.Price.CacheWrite.IsNil() {
+	p := m.Price
+	if p.Input.IsNil() && p.Output.IsNil() && p.CachedInput.IsNil() && p.CacheWrite.IsNil() && p.Listed == "" {
 		m.Price.Free = true
 	}
 	return m

@@ -1,0 +1,45 @@
+package dialect
+
+import (
+	"encoding/json"
+
+	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
+)
+
+// usageReader reads the usage of an event.
+type usageReader struct {
+	under string // a field under which it may stand too, "" for none
+	total bool   // what reasoning took is only in the total
+}
+
+// read adds what an event states to the usage before it.
+func (r usageReader) read(event []byte, usage json.RawMessage, before chat.Usage) chat.Usage {
+	if !present(usage) && r.under != "" {
+		usage = within(event, r.under)
+	}
+	u, ok := loose[openAIUsage](usage)
+	if !ok {
+		return before
+	}
+	after := u.counts(before)
+	if hidden := int64(u.Total) - after.In - after.Out; r.total && after.In >= 0 && after.Out >= 0 && hidden > 0 {
+		after.Out += hidden
+		after.Reasoning = max(after.Reasoning, hidden)
+	}
+	return after
+}
+
+// within is the usage in a field of an event, nil if it has none.
+func within(event []byte, field string) json.RawMessage {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(event, &fields) != nil || !present(fields[field]) {
+		return nil
+	}
+	var inner struct {
+		Usage json.RawMessage `json:"usage"`
+	}
+	if json.Unmarshal(fields[field], &inner) != nil {
+		return nil
+	}
+	return inner.Usage
+}
