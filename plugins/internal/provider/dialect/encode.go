@@ -104,7 +104,7 @@ func compose(p Preset, r *chat.Request) *encoding {
 	if lost {
 		e.drop(lostReasoning)
 	}
-	if len(e.marked) == 0 && !p.caches() && slices.ContainsFunc(r.Messages, chat.Message.Marked) {
+	if len(e.marked) == 0 && p.Caches == "" && slices.ContainsFunc(r.Messages, chat.Message.Marked) {
 		e.drop(lostMark)
 	}
 	return e

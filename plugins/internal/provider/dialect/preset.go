@@ -77,7 +77,10 @@ type Preset struct {
 	// WindowPath is an endpoint, beside the version of the interface, that says how
 	// many tokens the loaded model reads, "" for none.
 	WindowPath string
-	// Source is where this was read, Date when.
+	// Caches is where it was read that the server keeps the beginning of a prompt for
+	// the next one by itself, so that a mark would change nothing; "" if it does not.
+	Caches string
+	// Source is where the rest was read, Date when.
 	Source, Date string
 }
 
@@ -97,6 +100,7 @@ func rows() []Preset {
 		{
 			Name: "openai", Base: "https://api.openai.com/v1", Keyed: true, LimitField: "max_completion_tokens",
 			Native: true, JSONMode: true, Tools: true, UsageInStream: true, Tables: true,
+			Caches: "OpenAI, prompt caching guide: automatic from 1,024 tokens on",
 			Source: "OpenAI, reference of chat completions", Date: "2026-11-22",
 		},
 		{
@@ -140,6 +144,7 @@ func rows() []Preset {
 		{
 			Name: "ollama", Dialect: Ollama, Path: "/api/chat", Base: "http://127.0.0.1:11434", LimitField: "num_predict",
 			Native: true, JSONMode: true, Tools: true, ReasoningFields: []string{"thinking"}, WindowPath: "/api/ps",
+			Caches: "ollama, llm/llama_server.go: models run in llama-server, see there",
 			Source: "Ollama, reference of the chat endpoint", Date: "2026-11-22",
 		},
 		{
@@ -150,16 +155,19 @@ func rows() []Preset {
 		{
 			Name: "vllm", Base: "http://127.0.0.1:8000/v1", Native: true, JSONMode: true, Tools: true, UsageInStream: true,
 			CountPath: "/tokenize", CountField: "prompt", WindowPath: "/v1/models",
+			Caches: "vLLM, automatic prefix caching: enabled by default",
 			Source: "vLLM, OpenAI-compatible server", Date: read,
 		},
 		{
 			Name: "llama-server", Base: "http://127.0.0.1:8080/v1",
 			Native: true, JSONMode: true, Tools: true, UsageInStream: true,
 			CountPath: "/tokenize", CountField: "content", Counts: true, WindowPath: "/props",
+			Caches: "llama.cpp, tools/server/README.md: cache_prompt is true unless written",
 			Source: "llama.cpp, llama-server; a tour of its endpoints with build b8681", Date: read,
 		},
 		{
 			Name: "mlx", Tools: true, UsageInStream: true,
+			Caches: "mlx-lm, server.py: LRUPromptCache finds the longest common beginning",
 			Source: "mlx-lm, its server", Date: "2026-11-22",
 		},
 		{

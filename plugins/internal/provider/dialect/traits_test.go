@@ -20,14 +20,6 @@ func TestTraitsHaveSources(t *testing.T) {
 	assert.Empty(t, TraitsOf("claude-sonnet-4-5").Without)
 }
 
-// Each preset that is said to cache by itself is one, and says where it was read.
-func TestCachingHasSources(t *testing.T) {
-	for _, row := range caching() {
-		assert.Contains(t, PresetNames(), row.Preset)
-		assert.True(t, row.Source != "" && row.Date != "", row.Preset)
-	}
-}
-
 func TestReadWindow(t *testing.T) {
 	for body, want := range map[string]int64{
 		`{"default_generation_settings":{"n_ctx":4096},"total_slots":2}`:                 4096,
