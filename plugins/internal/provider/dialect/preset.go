@@ -10,6 +10,7 @@ const (
 	OpenAI    Name = "openai-chat"
 	Anthropic Name = "anthropic-messages"
 	Ollama    Name = "ollama-chat"
+	Responses Name = "openai-responses"
 )
 
 // Terminator says what makes a stream complete.
@@ -97,6 +98,12 @@ func Presets() []Preset {
 		}),
 		named("mlx", func(p *Preset) { p.Tools = true }),
 		named("generic", func(*Preset) {}),
+		{
+			Name: "openai-responses", Dialect: Responses, Path: "/responses",
+			Base: "https://api.openai.com/v1", Keyed: true, LimitField: "max_output_tokens",
+			Native: true, JSONMode: true, Tools: true, ToolsStream: true, Terminator: Strict,
+			SystemRole: "system", Tables: true,
+		},
 	}
 }
 
@@ -168,6 +175,10 @@ func OwnFields(d Name) []string {
 		return []string{"model", "messages", "system", "max_tokens", "stream", "temperature", "top_p", "stop_sequences", "tools", "output_config"}
 	case Ollama:
 		return []string{"model", "messages", "stream", "format", "tools", "options", "truncate", "shift"}
+	case Responses:
+		return []string{
+			"model", "input", "stream", "store", "include", "max_output_tokens", "temperature", "top_p", "tools", "text",
+		}
 	}
 	return []string{"model", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens", "temperature", "top_p", "stop", "seed",
 		"presence_penalty", "frequency_penalty", "tools", "response_format", "n"}

@@ -15,7 +15,7 @@ type Settings struct {
 	Provider       string            `edn:"provider" enum:"openai,anthropic,ollama,compatible" doc:"whose interface is spoken: openai, anthropic, ollama, or compatible for any server with a chat/completions endpoint"`
 	APIKey         string            `edn:"api-key,omitempty" secret:"true" doc:"the key of the account"`
 	BaseURL        string            `edn:"base-url,omitempty" doc:"address of the server with its scheme, if it is not the provider's own"`
-	Preset         string            `edn:"preset,omitempty" enum:"openai,anthropic,ollama,lmstudio,vllm,llama-server,mlx,generic" doc:"what the server can do; the provider's own name, or generic for a compatible one"`
+	Preset         string            `edn:"preset,omitempty" enum:"openai,openai-responses,anthropic,ollama,lmstudio,vllm,llama-server,mlx,generic" doc:"what the server can do; the provider's own name, or generic for a compatible one"`
 	Headers        map[string]string `edn:"headers,omitempty" doc:"headers of every request; a key belongs into api_key"`
 	CAFile         string            `edn:"ca-file,omitempty" unit:"path" doc:"certificates that are trusted besides those of the system"`
 	Proxy          string            `edn:"proxy,omitempty" doc:"HTTP proxy; none is taken from the environment"`
