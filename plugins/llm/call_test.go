@@ -35,6 +35,12 @@ func TestMessages(t *testing.T) {
 		"anthropic-messages": `[{"content":[{"text":"Read a.go.","type":"text"}],"role":"user"},
 		  {"content":[{"text":"Reading.","type":"text"},{"id":"t1","input":{"path":"a.go"},"name":"fs__read","type":"tool_use"},{"id":"t2","input":{"dir":"."},"name":"fs__list","type":"tool_use"}],"role":"assistant"},
 		  {"content":[{"content":"package a","tool_use_id":"t1","type":"tool_result"},{"content":"a.go","tool_use_id":"t2","type":"tool_result"},{"text":"And?","type":"text"}],"role":"user"}]`,
+		"openai-responses": `[{"content":"Be brief.","role":"system"},{"content":"Read a.go.","role":"user"},
+		  {"content":"Reading.","role":"assistant"},
+		  {"arguments":"{\"path\":\"a.go\"}","call_id":"t1","name":"fs__read","type":"function_call"},
+		  {"arguments":"{\"dir\":\".\"}","call_id":"t2","name":"fs__list","type":"function_call"},
+		  {"call_id":"t1","output":"package a","type":"function_call_output"},
+		  {"call_id":"t2","output":"a.go","type":"function_call_output"},{"content":"And?","role":"user"}]`,
 		"ollama-chat": `[{"content":"Be brief.","role":"system"},{"content":"Read a.go.","role":"user"},
 		  {"content":"Reading.","role":"assistant","tool_calls":[{"function":{"arguments":{"path":"a.go"},"name":"fs__read"}},{"function":{"arguments":{"dir":"."},"name":"fs__list"}}]},
 		  {"content":"package a","role":"tool","tool_name":"fs__read"},{"content":"a.go","role":"tool","tool_name":"fs__list"},{"content":"And?","role":"user"}]`,
@@ -42,9 +48,7 @@ func TestMessages(t *testing.T) {
 		r := newRig(t, dialect, "", "", talks()[dialect].whole("ok"))
 		o := r.ask(t.Context(), "model/chat", conversation, "", nil)
 		require.Nil(t, o.err)
-		got, err := json.Marshal(r.body()["messages"])
-		require.NoError(t, err)
-		assert.JSONEq(t, want, string(got), dialect)
+		assert.JSONEq(t, want, r.field("messages")+r.field("input"), dialect)
 		if dialect == "anthropic-messages" {
 			assert.Equal(t, "Be brief.", r.body()["system"])
 		}
@@ -61,6 +65,7 @@ func TestOptions(t *testing.T) {
 	const model = `{:options {:temperature 0.5 :top-p 0.9 :max-tokens 100 :stop ["END"] :seed 7 :presence-penalty 0.5 :frequency-penalty -0.5 :extra {"user_field" {"a" 1.5}}} :context 4096 %s}`
 	for dialect, want := range map[string]string{
 		"openai-chat":        `{"temperature":0,"top_p":0.9,"max_completion_tokens":50,"stop":["END"],"seed":7,"presence_penalty":0.5,"frequency_penalty":-0.5,"user_field":{"a":1.5}}`,
+		"openai-responses":   `{"temperature":0,"top_p":0.9,"max_output_tokens":50,"user_field":{"a":1.5}}`,
 		"anthropic-messages": `{"temperature":0,"top_p":0.9,"max_tokens":50,"stop_sequences":["END"],"user_field":{"a":1.5}}`,
 		"ollama-chat":        `{"options":{"temperature":0,"top_p":0.9,"num_predict":50,"stop":["END"],"seed":7,"presence_penalty":0.5,"frequency_penalty":-0.5,"num_ctx":4096},"user_field":{"a":1.5}}`,
 	} {
@@ -72,9 +77,12 @@ func TestOptions(t *testing.T) {
 		for name, v := range expected {
 			assert.Equal(t, v, r.body()[name], "%s %s", dialect, name)
 		}
-		dropped := o.meta.Key("options/dropped")
-		if dialect == "anthropic-messages" {
-			assert.True(t, edn.Equal(edn.Keywords("frequency-penalty", "presence-penalty", "seed"), dropped), "%s", dropped)
+		dropped, lost := o.meta.Key("options/dropped"), map[string]edn.Value{
+			"anthropic-messages": edn.Keywords("frequency-penalty", "presence-penalty", "seed"),
+			"openai-responses":   edn.Keywords("frequency-penalty", "presence-penalty", "seed", "stop"),
+		}
+		if lost, some := lost[dialect]; some {
+			assert.True(t, edn.Equal(lost, dropped), "%s", dropped)
 			strict := newRig(t, dialect, fmt.Sprintf(model, ":strict-options true"), "")
 			o := strict.ask(t.Context(), "model/chat", hello, "", nil)
 			require.NotNil(t, o.err)
@@ -92,7 +100,8 @@ func TestOptions(t *testing.T) {
 // Headers and the key: where they belong, and nothing of the environment.
 func TestHeaders(t *testing.T) {
 	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
-	for dialect, header := range map[string]string{"openai-chat": "Authorization", "anthropic-messages": "X-Api-Key", "ollama-chat": "Authorization"} {
+	for _, dialect := range dialects() {
+		header := map[bool]string{true: "X-Api-Key", false: "Authorization"}[dialect == "anthropic-messages"]
 		r := newRig(t, dialect, "", `{:headers {"X-Team" "docs"}}`, talks()[dialect].whole("ok"))
 		require.Nil(t, r.ask(t.Context(), "model/chat", hello, "", nil).err)
 		h := r.server.Requests()[0].Header
@@ -112,6 +121,9 @@ func TestStructured(t *testing.T) {
 		{"openai-chat", `{:structured "json"}`, "json", "response_format", `json_object`},
 		{"openai-chat", `{:structured "prompt"}`, "prompt", "messages", `JSON Schema`},
 		{"openai-chat", `{:quirks {:response-format "none"}}`, "prompt", "messages", `JSON Schema`},
+		{"openai-responses", "", "native", "text", `"strict":true`},
+		{"openai-responses", `{:structured "json"}`, "json", "text", `{"format":{"type":"json_object"}}`},
+		{"openai-responses", `{:structured "prompt"}`, "prompt", "input", `JSON Schema`},
 		{"anthropic-messages", "", "native", "output_config", `"json_schema"`},
 		{"ollama-chat", "", "native", "format", `"additionalProperties":false`},
 		{"ollama-chat", `{:structured "json"}`, "json", "format", `"json"`},

@@ -49,6 +49,9 @@ func TestToolChoice(t *testing.T) {
 		"anthropic-messages": {
 			":auto": `{"type":"auto"}`, ":none": `{"type":"none"}`, ":required": `{"type":"any"}`, `"fs/read"`: `{"name":"fs__read","type":"tool"}`,
 		},
+		"openai-responses": {
+			":auto": `"auto"`, ":none": `"none"`, ":required": `"required"`, ":fs/read": `{"name":"fs__read","type":"function"}`,
+		},
 		"ollama-chat": {":auto": "", ":none": "", ":required": "refused", ":fs/read": "refused"},
 	} {
 		for choice, field := range want {
@@ -115,20 +118,22 @@ func TestImages(t *testing.T) {
 		called = `{:role :user :content "Look."} {:role :assistant :tool/calls [{:id "t1" :tool/id :fs/read :args {}}]} `
 	)
 	for name, tt := range map[string]struct {
-		messages                  string
-		openAI, anthropic, ollama string
+		messages                             string
+		openAI, anthropic, ollama, responses string
 	}{
 		"an image between texts": {
 			`{:role :user :content [{:type :text :text "This"} ` + data + ` {:type :text :text "is what?"}]}`,
 			`[{"content":[{"text":"This","type":"text"},{"image_url":{"url":"data:image/png;base64,iVBORw0KGgo="},"type":"image_url"},{"text":"is what?","type":"text"}],"role":"user"}]`,
 			`[{"content":[{"text":"This","type":"text"},{"source":{"data":"iVBORw0KGgo=","media_type":"image/png","type":"base64"},"type":"image"},{"text":"is what?","type":"text"}],"role":"user"}]`,
 			`[{"content":"This\n\nis what?","images":["iVBORw0KGgo="],"role":"user"}]`,
+			`[{"content":[{"text":"This","type":"input_text"},{"detail":"auto","image_url":"data:image/png;base64,iVBORw0KGgo=","type":"input_image"},{"text":"is what?","type":"input_text"}],"role":"user"}]`,
 		},
 		"an image alone by its URL": {
 			`{:role :user :content [` + url + `]}`,
 			`[{"content":[{"image_url":{"url":"https://pictures.example/a.png"},"type":"image_url"}],"role":"user"}]`,
 			`[{"content":[{"source":{"type":"url","url":"https://pictures.example/a.png"},"type":"image"}],"role":"user"}]`,
 			``,
+			`[{"content":[{"detail":"auto","image_url":"https://pictures.example/a.png","type":"input_image"}],"role":"user"}]`,
 		},
 		"a result of a tool": {
 			called + `{:role :tool :tool/id "t1" :content [` + data + `]}`,
@@ -137,14 +142,16 @@ func TestImages(t *testing.T) {
 			  {"content":[{"content":[{"source":{"data":"iVBORw0KGgo=","media_type":"image/png","type":"base64"},"type":"image"}],"tool_use_id":"t1","type":"tool_result"}],"role":"user"}]`,
 			`[{"content":"Look.","role":"user"},{"content":"","role":"assistant","tool_calls":[{"function":{"arguments":{},"name":"fs__read"}}]},
 			  {"content":"","images":["iVBORw0KGgo="],"role":"tool","tool_name":"fs__read"}]`,
+			`[{"content":"Look.","role":"user"},{"arguments":"{}","call_id":"t1","name":"fs__read","type":"function_call"},
+			  {"call_id":"t1","output":[{"detail":"auto","image_url":"data:image/png;base64,iVBORw0KGgo=","type":"input_image"}],"type":"function_call_output"}]`,
 		},
 		"one text": {
 			`{:role :user :content [{:type :text :text ""} {:type :text :text "Hi."}]}`,
-			`[{"content":"Hi.","role":"user"}]`, `[{"content":[{"text":"Hi.","type":"text"}],"role":"user"}]`, `[{"content":"Hi.","role":"user"}]`,
+			`[{"content":"Hi.","role":"user"}]`, `[{"content":[{"text":"Hi.","type":"text"}],"role":"user"}]`, `[{"content":"Hi.","role":"user"}]`, `[{"content":"Hi.","role":"user"}]`,
 		},
 	} {
 		for dialect, want := range map[string]string{
-			"openai-chat": tt.openAI, "anthropic-messages": tt.anthropic, "ollama-chat": tt.ollama,
+			"openai-chat": tt.openAI, "anthropic-messages": tt.anthropic, "ollama-chat": tt.ollama, "openai-responses": tt.responses,
 		} {
 			r := newRig(t, dialect, "", "", talks()[dialect].whole("A bee."))
 			o := r.ask(t.Context(), "model/chat", `{:messages [`+tt.messages+`] `+twoTools+`}`, "", nil)
@@ -153,7 +160,7 @@ func TestImages(t *testing.T) {
 				continue
 			}
 			require.Nil(t, o.err, "%s %s: %v", name, dialect, o.err)
-			assert.JSONEq(t, want, r.field("messages"), "%s %s", name, dialect)
+			assert.JSONEq(t, want, r.field("messages")+r.field("input"), "%s %s", name, dialect)
 			if strings.Contains(tt.messages, ":image") {
 				mark := o.usage.Key("tokens-mark").String()
 				assert.Equal(t, ":exact", mark, "%s %s: no guess at an image contradicts what is stated", name, dialect)
@@ -272,7 +279,7 @@ func TestTooManyCacheMarks(t *testing.T) {
 
 // LLM-020: what is written into a cache is counted and has its own price.
 func TestCacheWritesAreCounted(t *testing.T) {
-	for dialect, name := range map[string]string{"anthropic-messages": "cached", "openai-chat": "cache-written"} {
+	for dialect, name := range map[string]string{"anthropic-messages": "cached", "openai-chat": "cache-written", "openai-responses": "cached"} {
 		for _, tr := range wiretest.Load(t, "../internal/provider/testdata/wire", dialect) {
 			if tr.Name != name {
 				continue
@@ -300,11 +307,12 @@ func TestEmbed(t *testing.T) {
 		wires[tr.Name] = tr
 	}
 	for dialect, want := range map[string]string{
-		"openai-chat": `{"dimensions":2,"encoding_format":"float","input":["a bee","a fly"],"model":"sample"}`,
-		"ollama-chat": `{"dimensions":2,"input":["a bee","a fly"],"model":"sample","truncate":false}`,
+		"openai-chat":      `{"dimensions":2,"encoding_format":"float","input":["a bee","a fly"],"model":"sample"}`,
+		"openai-responses": `{"dimensions":2,"encoding_format":"float","input":["a bee","a fly"],"model":"sample"}`,
+		"ollama-chat":      `{"dimensions":2,"input":["a bee","a fly"],"model":"sample","truncate":false}`,
 	} {
 		const input = `{:texts ["a bee" "a fly"] :dims 2}`
-		tr := wires[providers[dialect]]
+		tr := wires[strings.Split(dialect, "-")[0]]
 		r := newRig(t, dialect, `{:intents ["model/embed"] :price {:input "1" :output "0"}}`, "", tr)
 		o := r.ask(t.Context(), "model/embed", input, "", nil)
 		require.Nil(t, o.err, "%s: %v", dialect, o.err)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/answer"
+	wire "github.com/fermenthq/ferment/plugins/internal/provider/dialect"
 	"github.com/fermenthq/ferment/plugins/internal/provider/wiretest"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/sdktest"
@@ -171,12 +172,8 @@ func TestContextIsWeighed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dialect := "openai-chat"
-			for d, p := range providers {
-				if p == tt.preset {
-					dialect = d
-				}
-			}
+			preset, _ := wire.PresetNamed(tt.preset)
+			dialect := string(preset.Dialect)
 			r := counting(t, tt.preset, tt.model, tt.counter, talks()[dialect].whole("fine"))
 			o := r.ask(t.Context(), "model/chat", tt.input, "", nil)
 			assert.Equal(t, tt.failure, failureOf(o.err))

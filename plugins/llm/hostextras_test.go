@@ -327,7 +327,7 @@ func (w *hostWall) commandLine(t *testing.T) {
 // LLM-001: four accounts at once, one of them failing, the others unaffected; no
 // process is restarted for it (LLM-031).
 func (w *hostWall) fourProviders(t *testing.T) {
-	models := []string{"openai/voice", "anthropic/voice", "ollama/voice", "compatible/voice"}
+	models := []string{"openai/voice", "anthropic/voice", "ollama/voice", "compatible/fourth"}
 	w.servers["openai"].Then(talks()["openai-chat"].whole("a"))
 	w.servers["anthropic"].Then(status(529, ``))
 	w.servers["ollama"].Then(talks()["ollama-chat"].whole("c"))
@@ -349,7 +349,7 @@ func (w *hostWall) fourProviders(t *testing.T) {
 		})
 	}
 	group.Wait()
-	assert.Equal(t, map[string]int{"openai/voice a": 10, "anthropic/voice provider/overloaded": 10, "ollama/voice c": 10, "compatible/voice d": 10}, count)
+	assert.Equal(t, map[string]int{"openai/voice a": 10, "anthropic/voice provider/overloaded": 10, "ollama/voice c": 10, "compatible/fourth d": 10}, count)
 	stdout, stderr, code := w.run("plugin", "list", "--edn")
 	require.Zero(t, code, stderr)
 	assert.NotRegexp(t, `:restarts [1-9]`, stdout)
@@ -388,17 +388,18 @@ func (w *hostWall) trips(t *testing.T) {
 		server.Then(refuses)
 		asked := len(server.Requests())
 		for range 3 {
-			assert.Equal(t, spareText, w.ask(t, kind, "compatible/voice", "").text, kind)
+			assert.Equal(t, spareText, w.ask(t, kind, "compatible/fourth", "").text, kind)
 		}
 		assert.Len(t, server.Requests(), asked+1, kind)
-		h := w.ask(t, kind, "compatible/voice", "")
-		assert.Equal(t, "[[:compatible/voice :"+typ+"]]", h.response.Key("quality").Key("why").String(), kind)
+		h := w.ask(t, kind, "compatible/fourth", "")
+		assert.Equal(t, "[[:compatible/fourth :"+typ+"]]", h.response.Key("quality").Key("why").String(), kind)
 	}
 	server.Then(k.whole("the new key is good"))
-	w.write("ferment.hcl", strings.Replace(w.config, `provider = "compatible"`, "provider = \"compatible\"\n    headers { project = \"other\" }", 1))
+	address := fmt.Sprintf("base_url = %q", server.URL)
+	w.write("ferment.hcl", strings.Replace(w.config, address, address+"\n    headers { project = \"other\" }", 1))
 	stdout, stderr, code := w.run("admin", "reload")
 	require.Zero(t, code, "%s%s", stdout, stderr)
 	for _, kind := range []string{"gate-passed", "first-token", "provisional"} {
-		assert.Equal(t, "the new key is good", w.ask(t, kind, "compatible/voice", "").text, kind)
+		assert.Equal(t, "the new key is good", w.ask(t, kind, "compatible/fourth", "").text, kind)
 	}
 }

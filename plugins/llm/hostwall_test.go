@@ -51,6 +51,14 @@ func accountBlock(name, provider, url string, labels []string, more ...string) s
 // withKey is the line of an account that has a key.
 const withKey = `api_key = secret("env:WALL_KEY")`
 
+// presetOf is the line of an account whose provider speaks another dialect by default.
+func presetOf(dialect string) string {
+	if dialect == "openai-responses" {
+		return `preset = "openai-responses"`
+	}
+	return ""
+}
+
 // wallConfig is the configuration of the wall.
 func wallConfig(bin string, plugins ...string) string {
 	var b strings.Builder
@@ -91,7 +99,7 @@ func newHostWall(t testing.TB) *hostWall {
 	t.Helper()
 	w := &hostWall{servers: map[string]*wiretest.Server{}}
 	var plugins []string
-	for _, provider := range providers {
+	for dialect, provider := range providers {
 		for suffix, timer := range accounts {
 			name := provider + suffix
 			w.servers[name] = wiretest.Serve(t)
@@ -105,7 +113,7 @@ func newHostWall(t testing.TB) *hostWall {
 			if timer != "" {
 				short = fmt.Sprintf("timeouts { %s = %q }", timer, shortTimer)
 			}
-			plugins = append(plugins, accountBlock(name, provider, w.servers[name].URL, labels, withKey, short))
+			plugins = append(plugins, accountBlock(name, provider, w.servers[name].URL, labels, withKey, presetOf(dialect), short))
 		}
 	}
 	for _, name := range []string{"narrow", "keyless", "fourth", "llama"} {
@@ -115,7 +123,7 @@ func newHostWall(t testing.TB) *hostWall {
 		accountBlock("narrow", "openai", w.servers["narrow"].URL, []string{"narrow"}, withKey, "max_in_flight = 1", "queue = 0"),
 		accountBlock("keyless", "openai", w.servers["keyless"].URL, []string{"keyless"}),
 		accountBlock("nobody", "openai", nobody(t), []string{"nobody"}, withKey),
-		accountBlock("fourth", "compatible", w.servers["fourth"].URL, []string{"voice"}, withKey),
+		accountBlock("fourth", "compatible", w.servers["fourth"].URL, []string{"fourth"}, withKey),
 		accountBlock("llama", "compatible", w.servers["llama"].URL+"/v1", []string{"llama"}, withKey, `preset = "llama-server"`))
 	for _, server := range w.servers { // a count is asked beside, where usage is missing
 		server.Beside(counterOf(t, "anthropic"), counterOf(t, "llama-server"))

@@ -25,9 +25,13 @@ func TestMain(m *testing.M) { sdktest.Main(m, newPlugin(transport.System())) }
 const canary = "sk-CANARY-0123456789abcdef"
 
 // dialectOf says which provider speaks a dialect in these tests.
-var providers = map[string]string{"openai-chat": "openai", "anthropic-messages": "anthropic", "ollama-chat": "ollama"}
+var providers = map[string]string{
+	"openai-chat": "openai", "openai-responses": "compatible", "anthropic-messages": "anthropic", "ollama-chat": "ollama",
+}
 
-func dialects() []string { return []string{"openai-chat", "anthropic-messages", "ollama-chat"} }
+func dialects() []string {
+	return []string{"openai-chat", "openai-responses", "anthropic-messages", "ollama-chat"}
+}
 
 // rig is a plugin before a server, with a clock that stands still.
 type rig struct {
@@ -60,6 +64,9 @@ func settingsFor(t testing.TB, dialect, url, model, whole string) edn.Value {
 		edn.K("provider"), edn.Text(providers[dialect]), edn.K("base-url"), edn.Text(url),
 		edn.K("timeouts"), edn.MustRead(`{:connect 5000 :first-token 120000 :silence 30000 :stall 25000 :total 300000}`),
 		edn.K("model"), edn.MustMap(edn.Text("voice"), m))
+	if dialect == "openai-responses" {
+		c = c.AssocKey("preset", edn.Text(dialect))
+	}
 	if whole != "" {
 		c = c.Merge(edn.MustRead(whole))
 	}

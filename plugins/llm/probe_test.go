@@ -21,6 +21,7 @@ func habits(dialect string) habit {
 	k := talks()[dialect]
 	whole := map[string]wiretest.Transcript{
 		"openai-chat":        status(200, `{"id":"c","model":"served","choices":[{"index":0,"message":{"role":"assistant","content":"Hello."},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":3}}`),
+		"openai-responses":   status(200, `{"id":"r","object":"response","status":"completed","model":"served","output":[{"type":"message","content":[{"type":"output_text","text":"Hello."}]}],"usage":{"input_tokens":9,"output_tokens":3}}`),
 		"anthropic-messages": status(200, `{"id":"m","type":"message","model":"served","content":[{"type":"text","text":"Hello."}],"stop_reason":"end_turn","usage":{"input_tokens":9,"output_tokens":3}}`),
 		"ollama-chat":        status(200, `{"model":"served","message":{"content":"Hello."},"done":true,"done_reason":"stop","prompt_eval_count":9,"eval_count":3}`+"\n"),
 	}[dialect]
@@ -58,8 +59,9 @@ func TestProbeAgrees(t *testing.T) {
 		assert.True(t, o.out.Key("agrees?").Truthy(), "%s", o.out)
 		assert.Len(t, r.server.Requests(), 5, "LLM-006")
 		assert.Equal(t, map[string]string{
-			"openai-chat": `{:stated 9 :tokens-in 25 :tokens/counted-by :local}`, "anthropic-messages": `{:stated 9 :tokens-in 1403 :tokens/counted-by :endpoint}`,
-			"ollama-chat": `{:stated 9 :tokens-in 23 :tokens/counted-by :estimate}`,
+			"openai-chat": `{:stated 9 :tokens-in 25 :tokens/counted-by :local}`, "openai-responses": `{:stated 9 :tokens-in 25 :tokens/counted-by :local}`,
+			"anthropic-messages": `{:stated 9 :tokens-in 1403 :tokens/counted-by :endpoint}`,
+			"ollama-chat":        `{:stated 9 :tokens-in 23 :tokens/counted-by :estimate}`,
 		}[dialect], o.out.Key("count").String(), "LLM-022")
 		assert.Len(t, o.deltas, 5, "a word before each")
 		assert.Equal(t, `{:cost-mark :exact :cost-usd 0.000075M :tokens-cached 0 :tokens-in 45 :tokens-mark :exact :tokens-out 15 :tokens-reasoning 0}`,

@@ -53,6 +53,8 @@ func TestRefusedParameter(t *testing.T) {
 		"another limit":  {"openai-chat", `{"error":{"message":"Unsupported parameter: 'max_completion_tokens' is not supported.","param":"max_completion_tokens"}}`, "max_completion_tokens"},
 		"anthropic":      {"anthropic-messages", "{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":\"`temperature` and `top_p` cannot both be specified for this model.\"}}", "temperature"},
 		"ollama":         {"ollama-chat", `{"error":"\"sample\" does not support thinking"}`, "think"},
+		"within a field": {"openai-responses", `{"error":{"message":"Not supported.","param":"reasoning.effort"}}`, "reasoning"},
+		"no reasoning":   {"openai-responses", `{"error":{"message":"Not supported.","param":"include"}}`, "include"},
 		"a flat message": {"openai-chat", `{"detail":"Unsupported parameter: seed"}`, "seed"},
 	} {
 		k := talks()[tt.dialect]
@@ -93,11 +95,15 @@ func TestRefusedParameter(t *testing.T) {
 // How much a model reasons goes where its dialect and the model have it. What goes
 // together with nothing of that is left out and said.
 func TestReasoningOption(t *testing.T) {
-	const anthropic, openAI, ollama = "anthropic-messages", "openai-chat", "ollama-chat"
+	const anthropic, openAI, ollama, responses = "anthropic-messages", "openai-chat", "ollama-chat", "openai-responses"
 	adaptive := `{"type":"adaptive"}`
 	for _, tt := range []struct{ dialect, name, fields, field, want, dropped string }{
 		{openAI, "sample", `:reasoning :low`, "reasoning_effort", `"low"`, "nil"},
 		{openAI, "sample", `:reasoning {:budget-tokens 2048}`, "reasoning_effort", "", ":reasoning-budget"},
+		{responses, "sample", `:reasoning :xhigh`, "reasoning", `{"effort":"xhigh"}`, "nil"},
+		{responses, "sample", `:reasoning {:budget-tokens 2048}`, "reasoning", "", ":reasoning-budget"},
+		{responses, "sample", ``, "include", `["reasoning.encrypted_content"]`, "nil"},
+		{responses, "gpt-4o-mini", ``, "include", "", "nil"},
 		{ollama, "sample", `:reasoning "high"`, "think", `"high"`, "nil"},
 		{ollama, "sample", `:reasoning :none`, "think", `false`, "nil"},
 		{ollama, "sample", `:reasoning {:budget-tokens 2048}`, "think", "", ":reasoning-budget"},
@@ -159,6 +165,13 @@ func TestReasoningIsGivenBack(t *testing.T) {
 				`"tool_calls":[{"function":{"arguments":"{\"path\":\"a.go\"}","name":"fs__read"},"id":"call_a","type":"function"}]}`,
 		},
 		{
+			"openai-responses", "reasoning-tool-call", `[:thinking :text :thinking :tool-call]`,
+			`{"id":"rs_1","type":"reasoning","encrypted_content":"c2VhbA+/=","summary":[{"type":"summary_text",` +
+				`"text":"Which file? a.go <b> & ` + "\u2028" + `"}]},{"content":"Reading.","phase":"commentary","role":"assistant"},` +
+				`{"id":"rs_3","type":"reasoning","encrypted_content":"c2Vjb25k","summary":[]},` +
+				`{"arguments":"{\"path\":\"a.go\"}","call_id":"call_a","name":"fs__read","type":"function_call"},`,
+		},
+		{
 			"ollama-chat", "thinking-tool-call", `[:thinking :tool-call]`,
 			`{"content":"","role":"assistant","thinking":"Which file? a.go.","tool_calls":[{"function":{"arguments":{"path":"a.go"},"name":"fs__read"}}]}`,
 		},
@@ -197,9 +210,10 @@ func TestReasoningIsGivenBack(t *testing.T) {
 			r := newRig(t, other, `{:name "other"}`, "", talks()[other].whole("It is a package."))
 			o := r.ask(t.Context(), "model/chat", again, "", nil)
 			require.Nil(t, o.err, "%s after %s: %v", other, tt.dialect, o.err)
-			assert.NotContains(t, r.field("messages"), "Which", "%s after %s", other, tt.dialect)
-			assert.NotContains(t, r.field("messages"), "ZGF0YQ", "%s after %s", other, tt.dialect)
-			assert.Contains(t, r.field("messages"), "fs__read", "%s after %s", other, tt.dialect)
+			messages := r.field("messages") + r.field("input")
+			assert.NotContains(t, messages, "Which", "%s after %s", other, tt.dialect)
+			assert.NotContains(t, messages, "ZGF0YQ", "%s after %s", other, tt.dialect)
+			assert.Contains(t, messages, "fs__read", "%s after %s", other, tt.dialect)
 			assert.Contains(t, dropped(o), ":reasoning", "%s after %s", other, tt.dialect)
 		}
 	}
@@ -212,12 +226,13 @@ func TestReasoningOfAnotherForm(t *testing.T) {
 		return `{:messages [{:role :user :content "Hi."} {:role :assistant :content [` + part + `] :tool/calls [{:id "t" :tool/id :fs/list :args {}}]}
 		  {:role :tool :tool/id "t" :content "x"}] ` + twoTools + ` :reasoning {:budget-tokens 2048}}`
 	}
+	const responses = "openai-responses"
 	for part, lost := range map[string][]string{
-		`{:type :thinking :text "Hm."}`:                        {"anthropic-messages"},
-		`{:type :thinking :text "Hm." :signature "s"}`:         {"openai-chat", "ollama-chat"},
-		`{:type :redacted-thinking :data "d"}`:                 {"openai-chat", "ollama-chat"},
-		`{:type :thinking :text "Hm." :field "other"}`:         {"anthropic-messages", "openai-chat", "ollama-chat"},
-		`{:type :thinking :text "Hm." :field "content"}`:       {"anthropic-messages", "openai-chat", "ollama-chat"},
+		`{:type :thinking :text "Hm."}`:                        {"anthropic-messages", responses},
+		`{:type :thinking :text "Hm." :signature "s"}`:         {responses, "openai-chat", "ollama-chat"},
+		`{:type :redacted-thinking :data "d"}`:                 {responses, "openai-chat", "ollama-chat"},
+		`{:type :thinking :text "Hm." :field "other"}`:         {responses, "anthropic-messages", "openai-chat", "ollama-chat"},
+		`{:type :thinking :text "Hm." :field "content"}`:       {responses, "anthropic-messages", "openai-chat", "ollama-chat"},
 		`{:type :text :text "Hm."} {:type :tool-call :id "t"}`: {},
 	} {
 		for _, dialect := range dialects() {

@@ -52,6 +52,7 @@ const (
 	ollama     = "Ollama fb30760, server/routes.go: streamResponse"
 	messages   = "Anthropic, the reference of message streaming: event error"
 	network    = "any server: the process or a proxy breaks off"
+	responses  = "OpenAI, openai-python e43b422, types/responses: response_error.py, response_stream_event.py"
 	proxy      = "a proxy that rewrites events"
 )
 
@@ -126,6 +127,141 @@ func openAIFaults() []streamFault {
 			"a model of another kind": `"model":7`, "an id of another kind": `"id":{}`,
 		}, []string{`start | text:Hello world. | data:{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],@} | $`}, []string{"done"}),
 	)
+}
+
+// responsesFaults are those that only the Responses API can have.
+func responsesFaults() []streamFault {
+	end := func(status, more string) string {
+		response := `{"id":"r","object":"response","status":"` + status + `",` + more + `}`
+		return `data:{"type":"response.` + status + `","response":` + response + `}`
+	}
+	message := func(text string) string {
+		return `{"id":"msg_1","type":"message","content":[{"type":"output_text","text":"` + text + `"}]}`
+	}
+	done := func(text string) string {
+		return `data:{"type":"response.output_item.done","output_index":0,"item":` + message(text) + `}`
+	}
+	var all []streamFault
+	for code, want := range map[string]string{
+		"server_error":                   "provider/error",
+		"rate_limit_exceeded":            "provider/rate-limited",
+		"insufficient_quota":             "provider/quota-exhausted",
+		"context_length_exceeded":        "provider/context-exceeded",
+		"model_not_found":                "provider/model-not-found",
+		"server_overloaded":              "provider/overloaded",
+		"invalid_prompt":                 "provider/request-invalid",
+		"invalid_base64_image":           "provider/request-invalid",
+		"image_too_large":                "provider/request-invalid",
+		"image_content_policy_violation": "provider/refused",
+		"bio_policy":                     "provider/refused",
+		"vector_store_timeout":           "provider/error",
+	} {
+		fault := `{"code":"` + code + `","message":"it failed"}`
+		all = append(all, product(responses, want, "", map[string]string{
+			code + " in error":           `data:{"type":"error","param":null,` + fault[1:],
+			code + " in an error within": `line:event: error | data:{"type":"error","error":` + fault + `}`,
+			code + " in failed":          end("failed", `"error":`+fault),
+		}, places[:2], []string{"do:cut"})...)
+	}
+	return slices.Concat(all,
+		product(proxy, "", "", map[string]string{
+			"a text":                    `"usage":"9"`,
+			"a list":                    `"usage":[9,3]`,
+			"texts":                     `"usage":{"input_tokens":"9","output_tokens":"3"}`,
+			"floats":                    `"usage":{"input_tokens":9.0,"output_tokens":3.0}`,
+			"below zero":                `"usage":{"input_tokens":-9,"output_tokens":-3}`,
+			"details of another kind":   `"usage":{"input_tokens":9,"output_tokens":3,"input_tokens_details":[]}`,
+			"nothing":                   `"usage":null`,
+			"a model of another kind":   `"model":7`,
+			"an id of another kind":     `"id":{}`,
+			"an output of another kind": `"output":"x"`,
+			"no output":                 `"output":null`, "all of it again": `"output":[` + message("Hello world.") + `]`,
+		}, []string{"start | text:Hello world. | " + end("completed", "@") + " | $"}, []string{"do:cut", "do:abort"}),
+		product(proxy, "stream/truncated", "Hello world.", map[string]string{
+			"a delta that is a number":  `data:{"type":"response.output_text.delta","output_index":0,"delta":7}`,
+			"a delta that is an object": `data:{"type":"response.output_text.delta","output_index":0,"delta":{"text":"lost "}}`,
+			"an item that is a text":    `data:{"type":"response.output_item.added","output_index":0,"item":"lost "}`,
+			"content that is a text":    `data:{"type":"response.output_item.done","output_index":0,"item":{"type":"message","content":"lost "}}`,
+			"an object without type":    `data:{"status":"ok"}`,
+		}, []string{"start | text:Hello  | @ | text:world. | finish:stop | $"}, []string{"do:cut", "do:abort"}),
+		product(network, "stream/truncated", "Hello ", map[string]string{
+			"a delta is missing":            done("Hello world.") + " | finish:stop",
+			"a delta is missing at the end": end("completed", `"output":[`+message("Hello world.")+`]`),
+			"a call is missing":             end("completed", `"output":[`+message("Hello ")+`,{"type":"function_call","call_id":"t"}]`),
+		}, []string{"start | text:Hello  | @ | $"}, []string{"do:cut"}),
+		plain(
+			streamFault{
+				name: "an item is whole and the answer is not", source: network,
+				says: "start | text:Hello | " + done("Hello") + " | do:cut",
+				want: "stream/truncated",
+			},
+			streamFault{
+				name: "without deltas", source: proxy,
+				says:  "start | " + done("Hello world.") + " | finish:stop",
+				meant: "Hello world.",
+			},
+			streamFault{
+				name: "without items", source: proxy,
+				says:  end("completed", `"output":[`+message("Hello world.")+`]`),
+				meant: "Hello world.",
+			},
+			streamFault{
+				name: "an item without positions", source: proxy,
+				says:  `data:{"type":"response.output_text.delta","item_id":"m","delta":"Hello world."} | finish:stop`,
+				meant: "Hello world.",
+			},
+			streamFault{
+				name: "a refusal", source: responses,
+				says: `start | data:{"type":"response.refusal.delta","output_index":0,"delta":"I cannot."} | finish:stop`,
+				want: "provider/refused",
+			},
+			streamFault{
+				name: "a refusal without deltas", source: responses,
+				says: `start | data:{"type":"response.output_item.done","output_index":0,"item":{"type":"message","content":[{"type":"refusal","refusal":"I cannot."}]}} | finish:stop`,
+				want: "provider/refused",
+			},
+			streamFault{
+				name: "an unknown reason", source: responses,
+				says: "start | text:Hello | finish:max_prompt_tokens",
+				want: "provider/error",
+			},
+			streamFault{
+				name: "incomplete without a reason", source: responses,
+				says: "start | text:Hello | " + end("incomplete", `"incomplete_details":null`),
+				want: "provider/error",
+			},
+			streamFault{
+				name: "cancelled", source: responses,
+				says: "start | text:Hello | " + end("cancelled", `"error":null`),
+				want: "provider/error",
+			},
+			streamFault{
+				name: "failed without an error", source: responses,
+				says: "start | text:Hello | " + end("failed", `"error":null`),
+				want: "provider/error",
+			},
+			streamFault{name: "an empty answer", source: liteLLM, says: "start | finish:stop", want: "provider/empty"},
+			streamFault{
+				name: "events of a later version", source: responses,
+				says:  `start | data:{"type":"response.thing.delta","output_index":0,"delta":"x"} | text:Hello world. | finish:stop`,
+				meant: "Hello world.",
+			},
+			streamFault{
+				name: "more after the end", source: proxy,
+				says:  "start | text:Hello world. | finish:stop | text:more",
+				meant: "Hello world.",
+			},
+			streamFault{
+				name: "the end of chat completions", source: proxy,
+				says: "start | text:Hello | data:[DONE] | do:cut",
+				want: "stream/truncated",
+			},
+			streamFault{
+				name: "an end that is none", source: proxy,
+				says: `start | text:Hello | data:{"type":"response.completed","response":"r"} | do:cut`,
+				want: "stream/truncated",
+			},
+		))
 }
 
 // anthropicFaults are those that only the messages of Anthropic can have.
@@ -262,7 +398,12 @@ func (k talk) steps(says string) (tr wiretest.Transcript, more chan struct{}) {
 
 // faultsOf are the faults of a dialect.
 func faultsOf(dialect string) []streamFault {
-	own := map[string]func() []streamFault{"openai-chat": openAIFaults, "anthropic-messages": anthropicFaults, "ollama-chat": ollamaFaults}
+	own := map[string]func() []streamFault{
+		"openai-chat":        openAIFaults,
+		"openai-responses":   responsesFaults,
+		"anthropic-messages": anthropicFaults,
+		"ollama-chat":        ollamaFaults,
+	}
 	return append(own[dialect](), everyFault()...)
 }
 

@@ -50,6 +50,7 @@ func talks() map[string]talk {
 	}
 	openAIWord := words(map[string]string{"tool": "tool_calls", "refused": "content_filter"})
 	anthropicWord := words(map[string]string{"stop": "end_turn", "length": "max_tokens", "tool": "tool_use", "refused": "refusal"})
+	responses := func(typ, fields string) string { return sse(`{"type":"response.` + typ + `",` + fields + `}`) }
 	ollamaWord := words(map[string]string{"tool": "stop"})
 	return map[string]talk{
 		"openai-chat": {
@@ -66,6 +67,38 @@ func talks() map[string]talk {
 			end: sse("[DONE]"), quiet: ": ping\n\n", broken: sse(`{"choices":[{"del`),
 			inBand: func(typ, message string) string {
 				return sse(`{"error":{"type":` + quoted(typ) + `,"message":` + quoted(message) + `}}`)
+			},
+			long: func(n int) string { return "data: " + strings.Repeat("x", n) },
+		},
+		"openai-responses": {
+			media: "text/event-stream",
+			start: responses("created", `"response":{"id":"r-1","status":"in_progress","model":"served","output":[]}`) +
+				responses("output_item.added", `"output_index":0,"item":{"id":"msg_1","type":"message","content":[]}`),
+			text: func(s string) string {
+				return responses("output_text.delta", `"item_id":"msg_1","output_index":0,"delta":`+quoted(s))
+			},
+			tool: func(id, name, args string) string {
+				item := `"output_index":1,"item":{"id":"fc_1","type":"function_call","call_id":` + quoted(id) +
+					`,"name":` + quoted(name) + `,"arguments":`
+				return responses("output_item.added", item+`""}`) +
+					responses("function_call_arguments.delta", `"output_index":1,"delta":`+quoted(args)) +
+					responses("output_item.done", item+quoted(args)+`}`)
+			},
+			finish: func(reason string) string {
+				word := map[string]string{"length": "max_output_tokens", "refused": "content_filter"}[reason]
+				status, details := "incomplete", `{"reason":`+quoted(word)+`}`
+				switch {
+				case reason == "stop" || reason == "tool":
+					status, details = "completed", "null"
+				case word == "":
+					details = `{"reason":` + quoted(reason) + `}`
+				}
+				return responses(status, `"response":{"id":"r-1","status":"`+status+`","model":"served","output":[],`+
+					`"incomplete_details":`+details+`,"usage":{"input_tokens":9,"output_tokens":3}}`)
+			},
+			quiet: ": ping\n\n", broken: sse(`{"type":"response.outp`),
+			inBand: func(typ, message string) string {
+				return sse(`{"type":"error","code":` + quoted(typ) + `,"message":` + quoted(message) + `}`)
 			},
 			long: func(n int) string { return "data: " + strings.Repeat("x", n) },
 		},

@@ -118,7 +118,7 @@ func wall() []fault {
 		{name: "16 three", plays: rest(broken, text("a"), broken, text("b"), broken, finish("stop")), says: "ab", typ: "stream/malformed", class: "switch", source: down, family: failed},
 		{name: "16 an event over 1 MiB", plays: rest(func(k talk) string { return k.long(1<<20 + 10) }, do("stall")), typ: "stream/malformed", class: "switch", source: down, family: failed},
 		{name: "14 one that cannot be read, in an answer with a schema", plays: rest(broken, text(`{"score":1}`), finish("stop")), intent: "eval/grade", input: grade, typ: "stream/truncated", class: "switch", source: down, family: failed, once: true},
-		{name: "17 refused", plays: rest(finish("refused")), only: "openai-chat anthropic-messages", typ: "provider/refused", class: "switch", source: down, family: other},
+		{name: "17 refused", plays: rest(finish("refused")), only: "openai-chat openai-responses anthropic-messages", typ: "provider/refused", class: "switch", source: down, family: other},
 		{name: "18 cut with a schema", plays: rest(text(`{"sco`), finish("length")), intent: "eval/grade", input: grade, typ: "provider/output-truncated", class: "repair", source: down, family: other},
 		{name: "18 cut with tools", plays: rest(text(`so`), finish("length")), says: "so", input: withTools, typ: "provider/output-truncated", class: "repair", source: down, family: other},
 		{name: "19 empty", plays: rest(finish("stop")), once: true, typ: "provider/empty", class: "retry", source: down, family: other},
@@ -313,7 +313,7 @@ func TestQueue(t *testing.T) {
 
 // LLM-016: what keeps a connection alive resets the silence and nothing else.
 func TestKeepAlives(t *testing.T) {
-	for _, dialect := range []string{"openai-chat", "anthropic-messages"} {
+	for _, dialect := range []string{"openai-chat", "openai-responses", "anthropic-messages"} {
 		k := talks()[dialect]
 		t.Run(dialect+" before the first piece", func(t *testing.T) {
 			r := newRig(t, dialect, "", "{:timeouts {:connect 5000 :first-token 28000 :silence 20000 :stall 25000 :total 300000}}")

@@ -56,6 +56,9 @@ func (q *question) part(role chat.Role, v edn.Value, at []edn.Value) (chat.Part,
 			return p, invalid(append(at, edn.K("text")), "should be a text")
 		}
 		p.Cache = cache
+		if p.Field, isText = v.Key("field").AsString(); !isText && v.HasKey("field") {
+			return p, invalid(append(at, edn.K("field")), "should be a text")
+		}
 		return p, nil
 	case chat.ImagePart:
 		if role != chat.User && role != chat.ToolRole {

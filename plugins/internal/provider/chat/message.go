@@ -47,7 +47,8 @@ type Part struct {
 	// An image is either Data in base64 with its media type, or stands at a URL.
 	Media, Data, URL string
 	// Reasoning is what a provider wants back: the text with its Signature or the
-	// Field of the message in which it came, or the Data that is not for readers.
+	// Field of the message in which it came, or the Data that is not for readers. The
+	// Field of a text is the phase of the answer that it is of.
 	// Model is the model that it is of.
 	Signature, Field, Model string
 	Call                    string // id of a call

@@ -18,7 +18,7 @@ const wires = "../testdata/wire"
 
 func presets(t testing.TB) []Preset {
 	var all []Preset
-	for _, name := range []string{"openai", "anthropic", "ollama"} {
+	for _, name := range []string{"openai", "openai-responses", "anthropic", "ollama"} {
 		p, ok := PresetNamed(name)
 		require.True(t, ok)
 		all = append(all, p)

@@ -1,5 +1,6 @@
-// Package dialect writes questions and reads answers in the three wire formats
-// that model servers speak: openai-chat, anthropic-messages and ollama-chat.
+// Package dialect writes questions and reads answers in the four wire formats
+// that model servers speak: openai-chat, openai-responses, anthropic-messages and
+// ollama-chat.
 //
 // A Preset says what a server of some kind can do, and Quirks correct it for
 // one model. Encode writes the body of a request, Decoder reads the frames of

@@ -11,7 +11,7 @@ import (
 // Anthropic has none (openai-python, resources/embeddings.py; ollama, docs/api.md;
 // both 2026-08-21).
 func EmbedPath(d Name) string {
-	return map[Name]string{OpenAI: "/embeddings", Ollama: "/api/embed"}[d]
+	return map[Name]string{OpenAI: "/embeddings", Responses: "/embeddings", Ollama: "/api/embed"}[d]
 }
 
 // EncodeEmbed asks for the vectors of texts. dims is their length, 0 for that of

@@ -98,6 +98,8 @@ func compose(p Preset, r *chat.Request) *encoding {
 		e = encodeAnthropic(&own)
 	case Ollama:
 		e = encodeOllama(&own)
+	case Responses:
+		e = encodeResponses(p, &own)
 	default:
 		e = encodeOpenAI(p, &own)
 	}
@@ -149,6 +151,8 @@ func NewDecoder(p Preset) Decoder {
 		return &anthropicDecoder{}
 	case Ollama:
 		return &ollamaDecoder{}
+	case Responses:
+		return &responsesDecoder{}
 	}
 	return &openAIDecoder{reasoning: p.ReasoningFields, usage: usageReader{under: p.UsageUnder, total: p.UsageTotal}}
 }

@@ -15,6 +15,7 @@ const (
 	OpenAI    Name = "openai-chat"
 	Anthropic Name = "anthropic-messages"
 	Ollama    Name = "ollama-chat"
+	Responses Name = "openai-responses"
 )
 
 // Terminator says what makes a stream complete.
@@ -104,6 +105,12 @@ func rows() []Preset {
 			Source: "OpenAI, reference of chat completions", Date: "2026-11-22",
 		},
 		{
+			Name: "openai-responses", Dialect: Responses, Path: "/responses", Base: "https://api.openai.com/v1", Keyed: true,
+			LimitField: "max_output_tokens", Native: true, JSONMode: true, Tools: true, Terminator: Strict, Tables: true,
+			Caches: "OpenAI, prompt caching guide: as for chat completions",
+			Source: "openai-python, types/responses", Date: read,
+		},
+		{
 			Name: "anthropic", Dialect: Anthropic, Path: "/v1/messages", Base: "https://api.anthropic.com", Keyed: true,
 			Auth: "X-Api-Key", Headers: map[string]string{"Anthropic-Version": "2023-06-01"},
 			Native: true, Tools: true, CountPath: "/v1/messages/count_tokens", Counts: true,
@@ -185,7 +192,7 @@ func (p *Preset) fill() {
 		p.ReasoningFields = []string{"reasoning_content", "reasoning", "thinking"}
 	}
 	p.LimitField = cmp.Or(p.LimitField, "max_tokens")
-	p.Terminator = Either
+	p.Terminator = cmp.Or(p.Terminator, Either)
 	p.SystemRole = "system"
 	p.ToolsStream = true
 	if p.Auth == "" {
@@ -269,6 +276,10 @@ func OwnFields(d Name) []string {
 		return []string{"model", "messages", "system", "max_tokens", "stream", "temperature", "top_p", "stop_sequences", "tools", "output_config"}
 	case Ollama:
 		return []string{"model", "messages", "stream", "format", "tools", "options", "truncate", "shift"}
+	case Responses:
+		return []string{
+			"model", "input", "stream", "store", "include", "max_output_tokens", "temperature", "top_p", "tools", "text",
+		}
 	}
 	return []string{"model", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens", "temperature", "top_p", "stop", "seed",
 		"presence_penalty", "frequency_penalty", "tools", "response_format", "n"}

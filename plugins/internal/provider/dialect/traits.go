@@ -29,7 +29,15 @@ func table() []Traits {
 	claude := []string{"temperature", "top_p"}
 	const headroom = 2048
 	return []Traits{
-		{Begins: []string{"gpt-5-chat"}, Source: "OpenAI, models: gpt-5-chat-latest does not reason", Date: "2026-11-25"},
+		{
+			Begins: []string{"gpt-5-chat"}, Without: []string{"include"},
+			Source: "OpenAI, models: gpt-5-chat-latest does not reason", Date: "2026-11-25",
+		},
+		{
+			Begins: []string{"gpt-3.5", "gpt-4", "chatgpt-4o"}, Without: []string{"include"},
+			Source: "OpenAI, the error of include: no encrypted content (NousResearch/hermes-agent, issue 23450)",
+			Date:   "2026-11-25",
+		},
 		{
 			Begins: []string{"gpt-5.", "gpt-6"}, Without: sampling, Sampling: "none", Headroom: headroom,
 			Source: "OpenAI, latest-model guide: sampling parameters only with effort none", Date: "2026-11-25",
@@ -108,6 +116,7 @@ func droppable() []string {
 		"temperature", "top_p", "presence_penalty", "frequency_penalty", "stop", "stop_sequences", "seed", "reasoning_effort", "think",
 		"thinking",
 		"stream_options", "max_tokens", "max_completion_tokens", "truncate", "shift",
+		"reasoning", "include",
 	}
 }
 
@@ -117,7 +126,8 @@ func otherLimit(name string) string {
 }
 
 // without takes fields out of a body and returns the options that are lost. A
-// limit is not lost, it gets its other name.
+// limit is not lost, it gets its other name; and where reasoning does not come
+// encrypted, the model does not reason.
 func without(body map[string]any, fields []string) []string {
 	var lost []string
 	for _, name := range fields {
@@ -126,11 +136,15 @@ func without(body map[string]any, fields []string) []string {
 			continue
 		}
 		delete(body, name)
-		if other := otherLimit(name); other != "" {
+		other := otherLimit(name)
+		switch {
+		case other != "":
 			body[other] = v
-			continue
+		case name == "reasoning":
+			lost = append(lost, "reasoning-effort")
+		case name != "include":
+			lost = append(lost, strings.ReplaceAll(name, "_", "-"))
 		}
-		lost = append(lost, strings.ReplaceAll(name, "_", "-"))
 	}
 	return lost
 }
@@ -155,7 +169,7 @@ func Refused(param, message string, body map[string]any) string {
 		if _, set := body[name]; !set {
 			continue
 		}
-		if param == name || param == "" && complains && quotes(message, name) {
+		if param == name || strings.HasPrefix(param, name+".") || param == "" && complains && quotes(message, name) {
 			return name
 		}
 	}

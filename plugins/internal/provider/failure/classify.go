@@ -39,7 +39,7 @@ func Of(status int, r Report) Row {
 
 // InBand is the failure that an error in the place of an answer stands for:
 // what was accepted with status 200 failed later. Only what says where else to
-// go is told apart.
+// go, or that nothing else would help, is told apart.
 func InBand(r Report) Row {
 	switch {
 	case r.quota():
@@ -52,8 +52,18 @@ func InBand(r Report) Row {
 		return ContextExceeded
 	case r.noModel():
 		return ModelNotFound
+	case r.filtered():
+		return Refused
+	case r.badInput():
+		return RequestInvalid
 	}
 	return ProviderError
+}
+
+// badInput is told by the codes of a response that failed for what was asked
+// (openai-python, types/responses/response_error.py, 2026-08-21).
+func (r Report) badInput() bool {
+	return r.Words != "" && r.has("invalid_prompt", "_image", "image_")
 }
 
 func (r Report) quota() bool {
@@ -65,7 +75,7 @@ func (r Report) rated() bool { return r.has("rate_limit", "rate limit", "too_man
 func (r Report) overloaded() bool { return r.has("overloaded") }
 
 func (r Report) filtered() bool {
-	return r.has("content_filter", "content_policy", "responsibleaipolicyviolation")
+	return r.has("content_filter", "content_policy", "responsibleaipolicyviolation", "bio_policy")
 }
 
 // tooLong is told by codes, and by the sentences of servers that have none.

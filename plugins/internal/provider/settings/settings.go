@@ -15,7 +15,7 @@ type Settings struct {
 	Provider       string            `edn:"provider" enum:"openai,anthropic,gemini,mistral,groq,openrouter,azure,ollama,lmstudio,vllm,llama-server,compatible" doc:"who is asked; compatible for any other server with a chat/completions endpoint"`
 	APIKey         string            `edn:"api-key,omitempty" secret:"true" doc:"the key of the account"`
 	BaseURL        string            `edn:"base-url,omitempty" doc:"address of the server with its scheme, if it is not the provider's own"`
-	Preset         string            `edn:"preset,omitempty" enum:"openai,anthropic,gemini,mistral,groq,openrouter,azure,ollama,lmstudio,vllm,llama-server,mlx,generic" doc:"what the server can do; the provider's own name, or generic for a compatible one"`
+	Preset         string            `edn:"preset,omitempty" enum:"openai,openai-responses,anthropic,gemini,mistral,groq,openrouter,azure,ollama,lmstudio,vllm,llama-server,mlx,generic" doc:"what the server can do; the provider's own name, or generic for a compatible one"`
 	APIVersion     string            `edn:"api-version,omitempty" doc:"version of the interface where requests name one; the preset's own unless written"`
 	Headers        map[string]string `edn:"headers,omitempty" doc:"headers of every request; a key belongs into api_key"`
 	CAFile         string            `edn:"ca-file,omitempty" unit:"path" doc:"certificates that are trusted besides those of the system"`

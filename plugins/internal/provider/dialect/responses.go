@@ -1,0 +1,441 @@
+package dialect
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
+)
+
+// encodeResponses writes a question for the Responses API of OpenAI (openai-python,
+// types/responses/response_create_params.py, 2026-08-21). The server stores nothing:
+// the reasoning comes encrypted and goes back with the conversation.
+func encodeResponses(p Preset, r *chat.Request) *encoding {
+	e := &encoding{}
+	body := map[string]any{
+		"model":   r.Model,
+		"input":   responsesInput(p, r.Messages, e),
+		"stream":  !r.Whole,
+		"store":   false,
+		"include": []string{"reasoning.encrypted_content"},
+	}
+	e.body = body
+	o := r.Options
+	if o.MaxTokens > 0 {
+		body[p.LimitField] = o.MaxTokens
+	}
+	if o.Effort != "" {
+		body["reasoning"] = map[string]any{"effort": o.Effort}
+	}
+	number(body, "temperature", o.Temperature)
+	number(body, "top_p", o.TopP)
+	for name, is := range map[string]bool{
+		"presence-penalty":  o.PresencePenalty != "",
+		"frequency-penalty": o.FrequencyPenalty != "",
+		"seed":              o.Seed != nil,
+		"stop":              len(o.Stop) > 0,
+		"reasoning-budget":  o.Budget > 0,
+	} {
+		if is {
+			e.drop(name)
+		}
+	}
+	if len(r.Tools) > 0 {
+		body["tools"] = responsesTools(r.Tools)
+		switch r.Choice.Mode {
+		case "":
+		case chat.OneTool:
+			body["tool_choice"] = map[string]any{"type": "function", "name": r.Choice.Tool}
+		default:
+			body["tool_choice"] = string(r.Choice.Mode)
+		}
+	}
+	switch r.Output.Form {
+	case chat.Native:
+		format := map[string]any{
+			"type": "json_schema", "name": r.Output.Name, "strict": true, "schema": r.Output.Schema,
+		}
+		body["text"] = map[string]any{"format": format}
+	case chat.JSON:
+		body["text"] = map[string]any{"format": map[string]any{"type": "json_object"}}
+	}
+	return e
+}
+
+// responsesTools sets strict, which is true by default: a strict tool takes only
+// schemas of a certain form (openai-python, types/responses/function_tool_param.py,
+// 2026-08-21).
+func responsesTools(tools []chat.Tool) []map[string]any {
+	var all []map[string]any
+	for _, t := range tools {
+		tool := map[string]any{"type": "function", "name": t.Name, "parameters": t.Schema, "strict": false}
+		if t.Description != "" {
+			tool["description"] = t.Description
+		}
+		all = append(all, tool)
+	}
+	return all
+}
+
+// responsesInput writes messages as items. Each system message stays in its place
+// (openai-python, types/responses/response_input_item_param.py, 2026-08-21).
+func responsesInput(p Preset, messages []chat.Message, e *encoding) []any {
+	var all []any
+	for _, m := range messages {
+		switch m.Role {
+		case chat.Assistant:
+			all = append(all, responsesTurn(m, e)...)
+		case chat.ToolRole:
+			output := responsesContent(m.Each())
+			all = append(all, map[string]any{"type": "function_call_output", "call_id": m.CallID, "output": output})
+		case chat.System:
+			all = append(all, map[string]any{"role": p.SystemRole, "content": responsesContent(m.Each())})
+		default:
+			all = append(all, map[string]any{"role": string(m.Role), "content": responsesContent(m.Each())})
+		}
+	}
+	return all
+}
+
+// responsesContent is a text where that is all, otherwise a list of parts.
+func responsesContent(parts []chat.Part) any {
+	switch {
+	case len(parts) == 0:
+		return ""
+	case len(parts) == 1 && parts[0].Kind == chat.TextPart:
+		return parts[0].Text
+	}
+	var content []map[string]any
+	for _, p := range parts {
+		if p.Kind == chat.TextPart {
+			content = append(content, map[string]any{"type": "input_text", "text": p.Text})
+			continue
+		}
+		url := p.URL
+		if url == "" {
+			url = "data:" + p.Media + ";base64," + p.Data
+		}
+		content = append(content, map[string]any{"type": "input_image", "detail": "auto", "image_url": url})
+	}
+	return content
+}
+
+// responsesTurn writes a turn of the model: an item for each part, in their order,
+// and for the calls that have no place among the parts at the end.
+func responsesTurn(m chat.Message, e *encoding) []any {
+	var items []any
+	calls := slices.Clone(m.Calls)
+	for _, p := range m.Each() {
+		switch {
+		case p.Kind == chat.CallPart:
+			if i := slices.IndexFunc(calls, func(c chat.Call) bool { return c.ID == p.Call }); i >= 0 {
+				items = append(items, responsesCall(calls[i]))
+				calls = slices.Delete(calls, i, i+1)
+			}
+		case p.Kind == chat.TextPart:
+			item := map[string]any{"role": "assistant", "content": p.Text}
+			if p.Field != "" {
+				item["phase"] = p.Field
+			}
+			items = append(items, item)
+		case reasoningItem(p):
+			items = append(items, json.RawMessage(p.Signature))
+		default:
+			e.drop(lostReasoning)
+		}
+	}
+	for _, c := range calls {
+		items = append(items, responsesCall(c))
+	}
+	return items
+}
+
+func responsesCall(c chat.Call) map[string]any {
+	return map[string]any{"type": "function_call", "call_id": c.ID, "name": c.Name, "arguments": string(c.Args)}
+}
+
+// reasoningItem reports whether the signature of a part is an item of the Responses
+// API: the API wants all of it back as it was.
+func reasoningItem(p chat.Part) bool {
+	var item responsesItem
+	return p.Kind == chat.ThinkingPart && json.Unmarshal([]byte(p.Signature), &item) == nil && item.Type == "reasoning"
+}
+
+// responsesEvent has the fields of all events that are read (openai-python,
+// types/responses/response_stream_event.py, 2026-08-21).
+type responsesEvent struct {
+	Type     string          `json:"type"`
+	Object   text            `json:"object"` // of an answer that is not streamed
+	Index    *int            `json:"output_index"`
+	ItemID   text            `json:"item_id"`
+	Summary  int             `json:"summary_index"`
+	Delta    spoken          `json:"delta"`
+	Item     json.RawMessage `json:"item"`
+	Response json.RawMessage `json:"response"`
+	Error    json.RawMessage `json:"error"`
+}
+
+type responsesItem struct {
+	Type      string          `json:"type"`
+	ID        text            `json:"id"`
+	Phase     text            `json:"phase"`
+	CallID    text            `json:"call_id"`
+	Name      text            `json:"name"`
+	Arguments json.RawMessage `json:"arguments"`
+	Summary   []responsesPart `json:"summary"`
+	Content   []responsesPart `json:"content"`
+	raw       json.RawMessage
+}
+
+type responsesPart struct {
+	Text    spoken `json:"text"`
+	Refusal text   `json:"refusal"`
+}
+
+func (i *responsesItem) UnmarshalJSON(b []byte) error {
+	type plain responsesItem
+	if err := json.Unmarshal(b, (*plain)(i)); err != nil {
+		return err
+	}
+	i.raw = bytes.Clone(b)
+	return nil
+}
+
+type responsesBody struct {
+	ID         text            `json:"id"`
+	Model      text            `json:"model"`
+	Status     text            `json:"status"`
+	Output     []responsesItem `json:"output"`
+	Incomplete json.RawMessage `json:"incomplete_details"`
+	Usage      json.RawMessage `json:"usage"`
+	Error      json.RawMessage `json:"error"`
+}
+
+type responsesUsage struct {
+	In     *count `json:"input_tokens"`
+	Out    *count `json:"output_tokens"`
+	InMore struct {
+		Cached  *count `json:"cached_tokens"`
+		Written *count `json:"cache_write_tokens"`
+	} `json:"input_tokens_details"`
+	OutMore struct {
+		Reasoning *count `json:"reasoning_tokens"`
+	} `json:"output_tokens_details"`
+}
+
+// responsesDecoder knows the ids of the items, which give their order where a
+// server leaves out output_index (llama.cpp, issue 20607, 2026-11-25).
+type responsesDecoder struct{ ids []string }
+
+func (d *responsesDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, error) {
+	var e responsesEvent
+	if json.Unmarshal(data, &e) != nil || e.Delta.unreadable {
+		return nil, ErrMalformed
+	}
+	switch e.Type {
+	case "":
+		if e.Object == "response" {
+			return d.response(data, "", into)
+		}
+		if reported(e.Error) {
+			return nil, &InBand{Body: bytes.Clone(data)}
+		}
+		return nil, ErrForeign
+	case "error":
+		return nil, &InBand{Body: bytes.Clone(data)}
+	case "response.created", "response.queued", "response.in_progress":
+		if r, ok := loose[responsesBody](e.Response); ok {
+			r.identify(into)
+		}
+		return nil, nil
+	case "response.completed", "response.incomplete", "response.failed", "response.cancelled":
+		return d.response(e.Response, strings.TrimPrefix(e.Type, "response."), into)
+	case "response.output_item.added", "response.output_item.done":
+		var item responsesItem
+		if json.Unmarshal(e.Item, &item) != nil || item.unreadable() {
+			return nil, ErrMalformed
+		}
+		id := text(first(string(item.ID), string(item.CallID)))
+		return item.add(d.index(e.Index, id), strings.HasSuffix(e.Type, "done"), into), nil
+	}
+	return d.delta(e, into), nil
+}
+
+// delta reads the events with a part of an item. The item is repeated whole in
+// output_item.done, so that the other events named done add nothing.
+func (d *responsesDecoder) delta(e responsesEvent, into *chat.Answer) []chat.Piece {
+	index := d.index(e.Index, e.ItemID)
+	switch e.Type {
+	case "response.output_text.delta":
+		return said(index, e.Delta, into)
+	case "response.refusal.delta":
+		into.Refusal.WriteString(e.Delta.text)
+	case "response.reasoning_summary_text.delta", "response.reasoning_text.delta":
+		return thought(index, e.Delta.text, into)
+	case "response.reasoning_summary_part.added":
+		if e.Summary > 0 {
+			return thought(index, betweenSummaries, into)
+		}
+	case "response.function_call_arguments.delta":
+		if e.Delta.text != "" {
+			call, _ := into.Call(index)
+			return []chat.Piece{{Kind: chat.ToolCallPiece, Text: into.AddArgs(call, e.Delta.text), Call: call}}
+		}
+	}
+	return nil // tools of the server, annotations and what later versions add
+}
+
+const betweenSummaries = "\n\n"
+
+func (d *responsesDecoder) index(stated *int, id text) int {
+	if stated != nil {
+		return *stated
+	}
+	i := slices.Index(d.ids, string(id))
+	if i < 0 {
+		d.ids = append(d.ids, string(id))
+		i = len(d.ids) - 1
+	}
+	return i
+}
+
+// add reads an item: what its deltas did not have of it, all of it where there
+// were none.
+func (i *responsesItem) add(index int, done bool, into *chat.Answer) []chat.Piece {
+	switch i.Type {
+	case "message":
+		b := into.Block(chat.TextPart, index)
+		b.Field = first(string(i.Phase), b.Field)
+		refusal := into.Refusal.Len() > 0
+		for _, p := range i.Content {
+			if !refusal {
+				into.Refusal.WriteString(string(p.Refusal))
+			}
+		}
+		return said(index, spoken{text: missing(b.Text.String(), i.text(""), into)}, into)
+	case "function_call":
+		call, isNew := into.Call(index)
+		call.ID, call.Name = first(string(i.CallID), call.ID), first(string(i.Name), call.Name)
+		args := into.AddArgs(call, missing(call.Args.String(), arguments(i.Arguments), into))
+		if isNew || args != "" {
+			return []chat.Piece{{Kind: chat.ToolCallPiece, Text: args, Call: call}}
+		}
+	case "reasoning":
+		b := into.Block(chat.ThinkingPart, index)
+		var item bytes.Buffer
+		if done && json.Compact(&item, i.raw) == nil {
+			b.Signature = strings.ToValidUTF8(item.String(), "\uFFFD")
+		}
+		if b.Text.Len() == 0 {
+			return thought(index, i.text(betweenSummaries), into)
+		}
+	}
+	return nil
+}
+
+// text is the text of the parts of an item.
+func (i *responsesItem) text(between string) string {
+	var all []string
+	for _, p := range slices.Concat(i.Summary, i.Content) {
+		if p.Text.text != "" {
+			all = append(all, p.Text.text)
+		}
+	}
+	return strings.Join(all, between)
+}
+
+func (i *responsesItem) unreadable() bool {
+	bad := func(p responsesPart) bool { return p.Text.unreadable }
+	return slices.ContainsFunc(i.Summary, bad) || slices.ContainsFunc(i.Content, bad)
+}
+
+// missing is what has to be added to a text that came in deltas, when all of it is
+// stated. It marks the answer as damaged if the two contradict each other.
+func missing(have, whole string, into *chat.Answer) string {
+	switch {
+	case have == "":
+		return whole
+	case whole != "" && strings.TrimSpace(have) != strings.TrimSpace(whole):
+		into.Damaged++
+	}
+	return ""
+}
+
+func (r *responsesBody) identify(into *chat.Answer) {
+	into.Model, into.RequestID = first(string(r.Model), into.Model), first(string(r.ID), into.RequestID)
+}
+
+// response reads the end of a stream, or an answer that is not streamed. Where
+// events came before, the output that it repeats is only compared with them.
+func (d *responsesDecoder) response(raw json.RawMessage, word string, into *chat.Answer) ([]chat.Piece, error) {
+	r, ok := loose[responsesBody](raw)
+	if !ok || slices.ContainsFunc(r.Output, func(i responsesItem) bool { return i.unreadable() }) {
+		return nil, ErrMalformed
+	}
+	if reported(r.Error) {
+		return nil, &InBand{Body: slices.Concat([]byte(`{"error":`), r.Error, []byte("}"))}
+	}
+	r.identify(into)
+	if u, ok := loose[responsesUsage](r.Usage); ok {
+		u.In.set(&into.Usage.In)
+		u.Out.set(&into.Usage.Out)
+		u.InMore.Cached.set(&into.Usage.Cached)
+		u.InMore.Written.set(&into.Usage.Written)
+		u.OutMore.Reasoning.set(&into.Usage.Reasoning)
+	}
+	var pieces []chat.Piece
+	if len(into.Blocks) == 0 && into.Refusal.Len() == 0 {
+		for i, item := range r.Output {
+			pieces = append(pieces, item.add(i, true, into)...)
+		}
+	} else {
+		r.compare(into)
+	}
+	r.end(first(word, string(r.Status)), into)
+	return pieces, nil
+}
+
+// compare marks an answer as damaged that does not have all of the output.
+func (r *responsesBody) compare(into *chat.Answer) {
+	said, calls := "", 0
+	for _, item := range r.Output {
+		switch item.Type {
+		case "message":
+			said += item.text("")
+		case "function_call":
+			calls++
+		}
+	}
+	if calls > len(into.Calls) || missing(into.Text.String(), said, into) != "" {
+		into.Damaged++
+	}
+}
+
+// end reads why the model stopped. An answer that is still in progress has no end.
+func (r *responsesBody) end(status string, into *chat.Answer) {
+	switch status {
+	case "completed":
+		into.Finish = chat.Stop
+		if len(into.Calls) > 0 {
+			into.Finish = chat.ToolCalls
+		}
+	case "incomplete":
+		why, _ := loose[struct{ Reason text }](r.Incomplete)
+		status = first(string(why.Reason), status)
+		switch status {
+		case "max_output_tokens":
+			into.Finish = chat.Length
+		case "content_filter":
+			into.Finish = chat.Refused
+		default:
+			into.Finish = chat.Failed
+		}
+	case "failed", "cancelled":
+		into.Finish = chat.Failed
+	default:
+		return
+	}
+	into.FinishWord, into.Ended = status, true
+}
