@@ -115,8 +115,8 @@ func TestPresetTranscripts(t *testing.T) {
 // refused where no request names one.
 func TestProvidersHaveAddresses(t *testing.T) {
 	for _, p := range dialect.Presets() {
-		if slices.Contains([]string{"mlx", "generic"}, p.Name) {
-			continue // presets of provider compatible alone
+		if slices.Contains([]string{"mlx", "generic", "openai-responses"}, p.Name) {
+			continue // presets and no providers
 		}
 		config := edn.MustRead(`{:model {"a" {:name "m"}}}`).AssocKey("provider", edn.Text(p.Name))
 		places := problems(t, config)

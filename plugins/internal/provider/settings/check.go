@@ -85,6 +85,8 @@ func (s Settings) checkKey() error {
 	return nil
 }
 
+// presetsOf are the presets that a provider may have: those of its dialect, and where
+// that is chat completions also those of the other interface of OpenAI.
 func presetsOf(provider string) []string {
 	own, ok := dialect.PresetNamed(provider)
 	if !ok {
@@ -92,7 +94,7 @@ func presetsOf(provider string) []string {
 	}
 	var names []string
 	for _, p := range dialect.Presets() {
-		if p.Dialect == own.Dialect {
+		if p.Dialect == own.Dialect || own.Dialect == dialect.OpenAI && p.Dialect == dialect.Responses {
 			names = append(names, p.Name)
 		}
 	}
