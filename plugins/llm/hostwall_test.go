@@ -16,7 +16,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// hostWall is the host before the model servers of three dialects. The timers
+// hostWall is the host before the model servers of all dialects. The timers
 // of the first account of a dialect are long. Each other one has one timer that
 // is short, so that on a slow machine too no other ends a call.
 type hostWall struct {

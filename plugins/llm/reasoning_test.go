@@ -219,6 +219,31 @@ func TestReasoningIsGivenBack(t *testing.T) {
 	}
 }
 
+// LM-008: the phase of a text goes back with it, also where the answer does not reason.
+func TestPhaseIsGivenBack(t *testing.T) {
+	for _, tr := range wiretest.Load(t, "../internal/provider/testdata/wire", "openai-responses") {
+		if tr.Name != "tool-calls-interleaved" {
+			continue
+		}
+		r := newRig(t, "openai-responses", "", "", tr)
+		o := r.ask(t.Context(), "model/chat", withTools, "", nil)
+		require.Nil(t, o.err)
+		first := firstOf(o.out.Key("parts"))
+		assert.Equal(t, `{:field "commentary" :text "Reading." :type :text}`, first.String())
+		assert.Equal(t, 3, o.out.Key("parts").Len())
+		r.server.Then(talks()["openai-responses"].whole("Fine."))
+		turn := edn.MustMap(edn.K("role"), edn.K("assistant"), edn.K("content"), o.out.Key("parts"),
+			edn.K("tool/calls"), o.out.Key("tool/calls"))
+		again := `{:messages [{:role :user :content "Read."}` + turn.String() + `] ` + twoTools + `}`
+		o = r.ask(t.Context(), "model/chat", again, "", nil)
+		require.Nil(t, o.err, "%v", o.err)
+		assert.Contains(t, r.field("input"), `{"content":"Reading.","phase":"commentary","role":"assistant"}`)
+	}
+	r := newRig(t, "openai-responses", "", "")
+	bad := `{:messages [{:role :assistant :content [{:type :text :text "x" :field 1}]}]}`
+	r.unsent(r.ask(t.Context(), "model/chat", bad, "", nil), "input/invalid", "a phase that is not a text")
+}
+
 // What a dialect does not have for reasoning of no named model is left out and
 // said; a budget waits where the call before came without reasoning.
 func TestReasoningOfAnotherForm(t *testing.T) {
@@ -228,8 +253,11 @@ func TestReasoningOfAnotherForm(t *testing.T) {
 	}
 	const responses = "openai-responses"
 	for part, lost := range map[string][]string{
-		`{:type :thinking :text "Hm."}`:                        {"anthropic-messages", responses},
-		`{:type :thinking :text "Hm." :signature "s"}`:         {responses, "openai-chat", "ollama-chat"},
+		`{:type :thinking :text "Hm."}`:                {"anthropic-messages", responses},
+		`{:type :thinking :text "Hm." :signature "s"}`: {responses, "openai-chat", "ollama-chat"},
+		`{:type :thinking :text "Hm." :signature "{\"type\":\"reasoning\"}"}`: {
+			"openai-chat", "anthropic-messages", "ollama-chat",
+		},
 		`{:type :redacted-thinking :data "d"}`:                 {responses, "openai-chat", "ollama-chat"},
 		`{:type :thinking :text "Hm." :field "other"}`:         {responses, "anthropic-messages", "openai-chat", "ollama-chat"},
 		`{:type :thinking :text "Hm." :field "content"}`:       {responses, "anthropic-messages", "openai-chat", "ollama-chat"},
@@ -242,7 +270,7 @@ func TestReasoningOfAnotherForm(t *testing.T) {
 			said := slices.Contains(strings.Fields(dropped(o)), ":reasoning")
 			assert.Equal(t, slices.Contains(lost, dialect), said, "%s %s: %s", dialect, part, dropped(o))
 			if dialect == "anthropic-messages" {
-				sealed := strings.Contains(part, "signature") || strings.Contains(part, "redacted")
+				sealed := !said && (strings.Contains(part, "signature") || strings.Contains(part, "redacted"))
 				assert.Equal(t, sealed, r.field("thinking") != "", "%s: %s", part, dropped(o))
 			}
 		}

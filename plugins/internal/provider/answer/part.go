@@ -106,13 +106,14 @@ func givenBack(p chat.Part, v edn.Value, at []edn.Value) (chat.Part, *contract.E
 	return p, nil
 }
 
-// parts are all parts of an answer that reasons. Sent back as the :content of its
+// parts are all parts of an answer that reasons or has texts of a phase. Sent back as the :content of its
 // message they give the provider what it needs to go on. They are none where the
 // text and the calls say everything, and where a part may be lost: what is not whole
 // cannot be given back unchanged.
 func (c *call) parts() []edn.Value {
 	reasons := func(b *chat.Block) bool { return b.Kind == chat.ThinkingPart || b.Kind == chat.RedactedPart }
-	if len(c.losses()) > 0 || !slices.ContainsFunc(c.answer.Blocks, reasons) {
+	needed := func(b *chat.Block) bool { return reasons(b) || b.Field != "" }
+	if len(c.losses()) > 0 || !slices.ContainsFunc(c.answer.Blocks, needed) {
 		return nil
 	}
 	var all []edn.Value

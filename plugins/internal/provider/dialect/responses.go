@@ -64,9 +64,9 @@ func encodeResponses(p Preset, r *chat.Request) *encoding {
 	return e
 }
 
-// responsesTools sets strict, which is true by default: a strict tool takes only
-// schemas of a certain form (openai-python, types/responses/function_tool_param.py,
-// 2026-08-21).
+// responsesTools sets strict, which is a required field: a strict tool takes only
+// schemas of a certain form, and those of tools are sent as they are (openai-python,
+// types/responses/function_tool_param.py, 2026-08-21).
 func responsesTools(tools []chat.Tool) []map[string]any {
 	var all []map[string]any
 	for _, t := range tools {

@@ -35,7 +35,7 @@ func table() []Traits {
 		},
 		{
 			Begins: []string{"gpt-3.5", "gpt-4", "chatgpt-4o"}, Without: []string{"include"},
-			Source: "OpenAI, the error of include: no encrypted content (NousResearch/hermes-agent, issue 23450)",
+			Source: "OpenAI, the error of include: no encrypted content (NousResearch/hermes-agent, pull request 24234)",
 			Date:   "2026-11-25",
 		},
 		{
