@@ -127,7 +127,7 @@ func TestOpenAIRequests(t *testing.T) {
 // LLM-054: the client of OpenAI reads vectors as the plugin does.
 func TestEmbed(t *testing.T) {
 	var transcripts []wiretest.Transcript
-	for _, tr := range wiretest.Load(t, "../../internal/provider/testdata/wire", "embed") {
+	for _, tr := range wiretest.Load(t, wires, "embed") {
 		if tr.Name == "openai" {
 			tr.Body = nil // it is about the answer
 			transcripts = append(transcripts, tr)
