@@ -95,7 +95,7 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 	own := []string{
 		"init", "act", "run", "serve", "check", "validate", "fmt", "explain", "prompt show", "protocol diff", "config docs",
 		"plugin new", "plugin runtime", "plugin lock", "plugin install", "graph",
-		"conform", "completion", "doctor", "version", "model probe", "judge show", "admin action", "admin systemd-unit", "help",
+		"conform", "completion", "doctor", "version", "model probe", "model prices", "judge show", "admin action", "admin systemd-unit", "help",
 	}
 	asks := map[string]bool{}
 	for _, verb := range covered {

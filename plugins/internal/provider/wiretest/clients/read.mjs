@@ -35,6 +35,7 @@ const readers = {
       in: whole.usage?.prompt_tokens,
       out: whole.usage?.completion_tokens,
       cached: whole.usage?.prompt_tokens_details?.cached_tokens,
+      written: whole.usage?.prompt_tokens_details?.cache_write_tokens,
       thought: whole.usage?.completion_tokens_details?.reasoning_tokens,
     }
   },
@@ -47,12 +48,14 @@ const readers = {
     return {
       text: blocks('text').map((block) => block.text).join(''),
       reasoning: blocks('thinking').map((block) => block.thinking).join(''),
+      sealed: whole.content.flatMap(({ type, signature, data }) => (type === 'redacted_thinking' ? data : signature) ?? []),
       finish: whole.stop_reason,
       calls: blocks('tool_use').map(({ id, name, input }) => ({ id, name, args: JSON.stringify(input) })),
       // This vendor counts what is read from and written to the cache apart.
       in: usage.input_tokens + (usage.cache_read_input_tokens ?? 0) + (usage.cache_creation_input_tokens ?? 0),
       out: usage.output_tokens,
       cached: usage.cache_read_input_tokens,
+      written: usage.cache_creation_input_tokens,
       thought: usage.output_tokens_details?.thinking_tokens,
     }
   },
