@@ -14,7 +14,8 @@ import (
 // Conform takes every conformance check of the profiles that p comes under, each
 // as a subtest named by its id: most of them on p in this process, and those
 // that need a process of its own on the one that Start starts, so TestMain must
-// call Main.
+// call Main. Under the race detector the plugin may take five times as long, unless
+// the options say how long.
 func Conform(t *testing.T, p sdk.Plugin, opts ...conformance.Options) {
 	t.Helper()
 	var o conformance.Options
@@ -39,6 +40,9 @@ func ConformSelf(t *testing.T, opts ...conformance.Options) {
 
 func conform(t *testing.T, target conformance.Target, o conformance.Options) {
 	t.Helper()
+	if o.Patience == 0 {
+		o.Patience = slowdown
+	}
 	session := conformance.Open(t.Context(), target, o)
 	checks := session.Checks()
 	for _, check := range checks {
