@@ -36,7 +36,7 @@ type adapter struct {
 type house struct {
 	set     settings.Settings
 	pool    *pool.Pool[*talker]
-	guard   guard
+	reaper  *launch.Reaper // kills servers should this process die without stopping them
 	changed signal
 	log     journal
 	// cold is what is known of the models while no server runs.
@@ -87,7 +87,7 @@ func (a *adapter) offer(_ context.Context, s settings.Settings) (sdk.Offer, erro
 }
 
 func (a *adapter) start(ctx context.Context, s settings.Settings) error {
-	h := &house{set: s}
+	h := &house{set: s, reaper: launch.NewReaper("")}
 	var err error
 	if h.cold.provider, h.cold.models, err = s.Build(1, a.clock); err != nil {
 		return err
@@ -140,15 +140,13 @@ func hint(s settings.Settings) string {
 
 func (h *house) spawn(ctx context.Context, plan *server.Plan, clock transport.Clock, taken func(uint16) bool, spawned func(int, uint16)) (*talker, *contract.Error) {
 	guarded := *plan
-	var err error
-	if guarded.Reaper, err = h.guard.get(); err != nil {
-		return nil, contract.Errorf("model/start-failed", "no process watches over the model server: %s", err).WithHint("the plugin needs process/self")
-	}
+	guarded.Reaper = h.reaper
 	s, failed := guarded.Start(ctx, taken, spawned)
 	if failed != nil {
 		return nil, failed
 	}
 	t := &talker{Server: s}
+	var err error
 	if t.provider, t.models, err = h.set.Build(s.Port(), clock); err != nil {
 		s.Kill()
 		s.Gone()
@@ -169,36 +167,9 @@ func (a *adapter) close(ctx context.Context) error {
 	ctx, cancel := transport.Within(ctx, a.clock, farewell)
 	defer cancel()
 	h.pool.Close(ctx)
-	err := h.guard.close()
+	err := h.reaper.Close()
 	h.log.stop()
 	return err
-}
-
-// guard is the process that kills servers should this one die without stopping
-// them. It is started with the first server.
-type guard struct {
-	mu     sync.Mutex
-	reaper *launch.Reaper
-}
-
-func (g *guard) get() (*launch.Reaper, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.reaper != nil {
-		return g.reaper, nil
-	}
-	var err error
-	g.reaper, err = launch.StartReaper("")
-	return g.reaper, err
-}
-
-func (g *guard) close() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.reaper == nil {
-		return nil
-	}
-	return g.reaper.Close()
 }
 
 // signal wakes those who wait for a change.

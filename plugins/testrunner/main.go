@@ -118,11 +118,7 @@ func (r *runner) start(ctx context.Context, cfg settings) error {
 	if err != nil {
 		return fmt.Errorf("start testrunner: %w", err)
 	}
-	if r.reaper, err = launch.StartReaper(""); err != nil {
-		_ = store.Close()
-		return fmt.Errorf("start testrunner: %w", err)
-	}
-	r.cfg, r.store = cfg, store
+	r.cfg, r.store, r.reaper = cfg, store, launch.NewReaper("")
 	r.env = suite.Environment(cfg.Env, cfg.PassEnv, os.LookupEnv, base)
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	_ "embed"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/fermenthq/ferment/plugins/tools/internal/process"
@@ -37,15 +36,13 @@ type secret struct {
 
 // tools serves the capabilities.
 type tools struct {
-	crew *worker.Crew
-
-	mu     sync.Mutex
-	reaper *launch.Reaper
+	crew   *worker.Crew
+	reaper *launch.Reaper // kills programs should this process die
 }
 
 // newPlugin makes the plugin; self is the binary that serves as worker.
 func newPlugin(self string) sdk.Plugin {
-	t := &tools{crew: worker.NewCrew(self, worker.Idle)}
+	t := &tools{crew: worker.NewCrew(self, worker.Idle), reaper: launch.NewReaper("")}
 	p := sdk.Plugin{
 		Name: "tools", Version: version, Needs: []string{"process/self"}, Schemas: map[string]edn.Value{},
 		Config: sdk.Config[settings]{Schema: configSchema},
@@ -126,11 +123,7 @@ func (t *tools) call(ctx context.Context, tool contract.Tool, in edn.Value) (edn
 		return edn.Nil(), err
 	}
 	if tool.ID == "process/run" {
-		reaper, err := t.reap()
-		if err != nil {
-			return edn.Nil(), err
-		}
-		r := process.Runner{Tool: tool, Strict: strict, Reaper: reaper, Env: os.LookupEnv}
+		r := process.Runner{Tool: tool, Strict: strict, Reaper: t.reaper, Env: os.LookupEnv}
 		out, failed := r.Run(ctx, in, &scope)
 		if failed != nil {
 			return edn.Nil(), failed
@@ -155,28 +148,7 @@ func scopeOf(scopes edn.Value, effect string) edn.Value {
 	return edn.MustMap(edn.K("enabled"), edn.Bool(false))
 }
 
-// reap starts the reaper with the first program that is run.
-func (t *tools) reap() (*launch.Reaper, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.reaper == nil {
-		r, err := launch.StartReaper("")
-		if err != nil {
-			return nil, contract.Errorf("effects/runtime-missing", "start the reaper: %w", err)
-		}
-		t.reaper = r
-	}
-	return t.reaper, nil
-}
-
 func (t *tools) close() error {
 	t.crew.Close()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.reaper == nil {
-		return nil
-	}
-	r := t.reaper
-	t.reaper = nil
-	return r.Close()
+	return t.reaper.Close()
 }

@@ -216,24 +216,23 @@ func host(reaped, killReaper bool) int {
 			fmt.Println(err)
 			return 1
 		}
-		if reaper, err = StartReaper(dir.Path()); err != nil {
-			fmt.Println(err)
-			return 1
-		}
-		fmt.Println("pid", reaper.PID())
-		if killReaper {
-			first := reaper.PID()
-			_ = syscall.Kill(first, syscall.SIGKILL)
-			for reaper.PID() == first {
-				time.Sleep(time.Millisecond)
-			}
-			fmt.Println("pid", reaper.PID())
-		}
+		reaper = NewReaper(dir.Path())
 	}
 	p, err := Start(Command{Path: "/proc/self/exe", Env: []string{roleVar + "=keep-grandchildren", quickExit}, Reaper: reaper})
 	if err != nil {
 		fmt.Println(err)
 		return 1
+	}
+	if reaped {
+		fmt.Println("pid", reaper.PID())
+	}
+	if killReaper {
+		first := reaper.PID()
+		_ = syscall.Kill(first, syscall.SIGKILL)
+		for reaper.PID() == first {
+			time.Sleep(time.Millisecond)
+		}
+		fmt.Println("pid", reaper.PID())
 	}
 	_, _ = io.Copy(os.Stdout, p.Stdout())
 	return 2
@@ -256,13 +255,8 @@ func escapee(role string) *exec.Cmd {
 // hostOfEscaping starts a plugin at a level of confinement and waits to be
 // killed.
 func hostOfEscaping(level confine.Level) int {
-	reaper, err := StartReaper("")
-	if err != nil {
-		fmt.Println(err)
-		return 1
-	}
 	c := escaping(level, "STAY=1")
-	c.Reaper = reaper
+	c.Reaper = NewReaper("")
 	p, err := Start(c)
 	if err != nil {
 		fmt.Println(err)

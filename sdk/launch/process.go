@@ -85,6 +85,11 @@ func Start(c Command) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.Path, err)
 	}
+	if c.Reaper != nil {
+		if err := c.Reaper.begin(); err != nil {
+			return nil, fmt.Errorf("start %s: %w", path, err)
+		}
+	}
 	child, parent, err := stdio()
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", path, err)

@@ -29,14 +29,14 @@ const (
 )
 
 // Reaper is a process that outlives this one for a moment and kills every
-// process that was started here and did not end, with its descendants. It learns of the end of this
-// process by the end of a pipe, so no way of dying escapes it. It is started
-// again should it be killed itself.
+// process that was started here and did not end, with its descendants. It learns
+// of the end of this process by the end of a pipe, so no way of dying escapes it.
+// It starts with the first [Command] that names it, and again should it be
+// killed. Methods may be called concurrently.
 type Reaper struct {
-	program  string
 	args     []string
 	mu       sync.Mutex
-	proc     *os.Process
+	proc     *os.Process // nil until the first command
 	pipe     *os.File
 	families map[int]family
 	restarts int
@@ -44,30 +44,36 @@ type Reaper struct {
 	ended    chan struct{} // closed when no reaper runs any more
 }
 
-// StartReaper runs the program of this process as a reaper. runtimeDir, if not
-// empty, is the directory (see [RuntimeDir]) that it removes after the killing.
-func StartReaper(runtimeDir string) (*Reaper, error) {
-	program, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("start reaper: %w", err)
-	}
-	if runtime.GOOS == "linux" {
-		program = "/proc/self/exe" // this very program, even if its file was replaced
-	}
-	r := &Reaper{program: program, args: []string{"ferment", ReaperCommand}, families: map[int]family{}, ended: make(chan struct{})}
+// NewReaper returns a reaper that runs the program of this process; see [Hidden].
+// runtimeDir, if not empty, is the directory (see [RuntimeDir]) that it removes
+// after the killing.
+func NewReaper(runtimeDir string) *Reaper {
+	r := &Reaper{args: []string{"ferment", ReaperCommand}, families: map[int]family{}, ended: make(chan struct{})}
 	if runtimeDir != "" {
 		r.args = append(r.args, runtimeDir)
 	}
+	return r
+}
+
+// begin starts the process if none was started yet.
+func (r *Reaper) begin() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.start(); err != nil {
-		return nil, err
+	if r.proc != nil || r.closed {
+		return nil
 	}
-	return r, nil
+	return r.start()
 }
 
 // start needs r.mu.
 func (r *Reaper) start() error {
+	program, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("start reaper: %w", err)
+	}
+	if runtime.GOOS == "linux" {
+		program = "/proc/self/exe" // this very program, even if its file was replaced
+	}
 	in, out, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("start reaper: %w", err)
@@ -81,7 +87,9 @@ func (r *Reaper) start() error {
 	// the signals of a terminal away from it.
 	sys := sysProcAttr()
 	withoutDeathSignal(sys)
-	proc, err := os.StartProcess(r.program, r.args, &os.ProcAttr{Dir: "/", Env: []string{}, Files: []*os.File{in, null, null}, Sys: sys})
+	proc, err := os.StartProcess(program, r.args, &os.ProcAttr{
+		Dir: "/", Env: []string{}, Files: []*os.File{in, null, null}, Sys: sys,
+	})
 	closeAll([]*os.File{in, null})
 	if err != nil {
 		_ = out.Close()
@@ -110,10 +118,13 @@ func (r *Reaper) stay(proc *os.Process) {
 	close(r.ended)
 }
 
-// PID is the number of the reaper process.
+// PID is the number of the reaper process; 0: none was started yet.
 func (r *Reaper) PID() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.proc == nil {
+		return 0
+	}
 	return r.proc.Pid
 }
 
@@ -143,12 +154,15 @@ func (r *Reaper) tell(op string, f family) {
 // Close lets the reaper end; it kills what is still alive of the families.
 func (r *Reaper) Close() error {
 	r.mu.Lock()
-	if !r.closed {
-		r.closed = true
+	proc := r.proc
+	if !r.closed && proc != nil {
 		_ = r.pipe.Close()
 	}
-	proc := r.proc
+	r.closed = true
 	r.mu.Unlock()
+	if proc == nil {
+		return nil
+	}
 	select {
 	case <-r.ended:
 		return nil

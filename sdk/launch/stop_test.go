@@ -246,9 +246,10 @@ func TestHostKilledWithoutReaper(t *testing.T) {
 	gone(t, family[2], time.Second)
 }
 
+// A reaper starts with the first command, not before.
 func TestReaperForgetsEndedSessions(t *testing.T) {
-	r, err := StartReaper("")
-	require.NoError(t, err)
+	r := NewReaper("")
+	assert.Zero(t, r.PID())
 	c := command("exit-3")
 	c.Reaper = r
 	p := start(t, c)
@@ -260,12 +261,12 @@ func TestReaperForgetsEndedSessions(t *testing.T) {
 	require.NoError(t, r.Close())
 	require.NoError(t, r.Close(), "a second close is no error")
 	gone(t, pid, 5*time.Second)
+	require.NoError(t, NewReaper("").Close(), "one that never started")
 }
 
 // A reaper that is closed in order takes what is left with it.
 func TestReaperCloseKillsTheRest(t *testing.T) {
-	r, err := StartReaper("")
-	require.NoError(t, err)
+	r := NewReaper("")
 	c := command("keep-grandchildren")
 	c.Reaper = r
 	p := start(t, c)

@@ -22,9 +22,7 @@ func hostRole(args []string) {
 	}
 	dir, err := launch.OpenRuntimeDir(args[0])
 	fail(err)
-	reaper, err := launch.StartReaper(dir.Path())
-	fail(err)
-	s, err := New(Options{Runtime: dir, Reaper: reaper})
+	s, err := New(Options{Runtime: dir, Reaper: launch.NewReaper(dir.Path())})
 	fail(err)
 	p := as("good")
 	p.Isolation.Level = confine.None // or it could have no children at all

@@ -30,11 +30,7 @@ func prepareGround(o Options) (*ground, error) {
 	if err != nil {
 		return nil, &EnvironmentError{"open the runtime directory", err}
 	}
-	reaper, err := launch.StartReaper(dir.Path())
-	if err != nil {
-		_ = dir.Close()
-		return nil, &EnvironmentError{"start the reaper", err}
-	}
+	reaper := launch.NewReaper(dir.Path())
 	g := &ground{runtime: dir, reaper: reaper, host: wire.HostInfo{Version: o.Version, Features: wire.HostFeatures()}}
 	g.describer = plugin.NewDescriber(cacheDir(), dir, reaper, g.host)
 	return g, nil

@@ -419,9 +419,7 @@ func TestGuard(t *testing.T) {
 	t.Parallel()
 	mark := filepath.Join(t.TempDir(), "mark")
 	r := newRig(t, "deaf", "fork", "mark="+mark)
-	var err error
-	r.Reaper, err = launch.StartReaper("")
-	require.NoError(t, err)
+	r.Reaper = launch.NewReaper("")
 	s := r.up()
 	pids, _ := marks(t, mark)
 	require.Len(t, pids, 2)
