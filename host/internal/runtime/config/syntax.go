@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -73,47 +74,50 @@ type slip struct {
 	message, hint string // empty: as the grammar has it
 }
 
-var slips = []slip{
-	{regexp.MustCompile(`^[“”„‘’]`), "", "curly quotes do not enclose a text", `write " before and behind it`},
-	{regexp.MustCompile(`^'`), "", "single quotes do not enclose a text", `write " before and behind it`},
-	{
-		begins:   regexp.MustCompile(`^}`),
-		expected: anItem,
-		message:  "this } closes nothing: each block before it is closed",
-		hint:     "remove it, or write the { that it belongs to",
-	},
-	{
-		begins:   regexp.MustCompile(`^/\*`),
-		expected: anItem,
-		message:  "this comment is not closed before the file ends",
-		hint:     "write */ at its end",
-	},
-	{regexp.MustCompile(`^(/|--|%|<!--)`), anItem, "", "a comment begins with #"},
-	{
-		begins:   regexp.MustCompile(`^[\w-]+[ \t]*(:|\+=|==)`),
-		expected: anItem,
-		message:  "a = alone belongs between the name of an attribute and its value",
-		hint:     "write NAME = VALUE",
-	},
-	{
-		begins:   regexp.MustCompile(`^={7}`),
-		expected: anItem,
-		message:  mergeMarks,
-		hint:     keepOneSide,
-	},
-	{regexp.MustCompile(`^[\w-]+([ \t]+"[^"\n]*")*[ \t]*\n\s*{`), anItem, "", "write the { on the line of the name"},
-	{regexp.MustCompile(`^{`), anItem, "", "the name of a file of JSON ends in .hcl.json"},
-	{regexp.MustCompile(`^\[`), anItem, "", `write a block, such as plugin "NAME" { ... }`},
-	{regexp.MustCompile(`^\$`), aValue, "${ } stands only inside a text", `env("NAME") reads a variable of the environment`},
-	{regexp.MustCompile(`^;`), aValue, "a ; stands behind a value", "remove it"},
-	{regexp.MustCompile(`^_\d`), newLine, "", "write a number without _"},
-	{regexp.MustCompile(`^and\b`), newLine, "", "write && for and"},
-	{regexp.MustCompile(`^or\b`), newLine, "", "write || for or"},
-	{regexp.MustCompile(`^(is\b|eq\b|=)`), newLine, "", "write == to compare two values"},
-	{regexp.MustCompile(`^[;,]`), newLine, "", "remove it"},
-	{regexp.MustCompile(`^(ms|[smhdw]|[KMG]i?B?)\b`), newLine, "", `a number with a unit is a text: write " before and behind it`},
-	{regexp.MustCompile(`^:\w`), newLine, "", "a text needs quotes"},
-}
+// slips is made when the first file does not parse: most never need it.
+var slips = sync.OnceValue(func() []slip {
+	return []slip{
+		{regexp.MustCompile(`^[“”„‘’]`), "", "curly quotes do not enclose a text", `write " before and behind it`},
+		{regexp.MustCompile(`^'`), "", "single quotes do not enclose a text", `write " before and behind it`},
+		{
+			begins:   regexp.MustCompile(`^}`),
+			expected: anItem,
+			message:  "this } closes nothing: each block before it is closed",
+			hint:     "remove it, or write the { that it belongs to",
+		},
+		{
+			begins:   regexp.MustCompile(`^/\*`),
+			expected: anItem,
+			message:  "this comment is not closed before the file ends",
+			hint:     "write */ at its end",
+		},
+		{regexp.MustCompile(`^(/|--|%|<!--)`), anItem, "", "a comment begins with #"},
+		{
+			begins:   regexp.MustCompile(`^[\w-]+[ \t]*(:|\+=|==)`),
+			expected: anItem,
+			message:  "a = alone belongs between the name of an attribute and its value",
+			hint:     "write NAME = VALUE",
+		},
+		{
+			begins:   regexp.MustCompile(`^={7}`),
+			expected: anItem,
+			message:  mergeMarks,
+			hint:     keepOneSide,
+		},
+		{regexp.MustCompile(`^[\w-]+([ \t]+"[^"\n]*")*[ \t]*\n\s*{`), anItem, "", "write the { on the line of the name"},
+		{regexp.MustCompile(`^{`), anItem, "", "the name of a file of JSON ends in .hcl.json"},
+		{regexp.MustCompile(`^\[`), anItem, "", `write a block, such as plugin "NAME" { ... }`},
+		{regexp.MustCompile(`^\$`), aValue, "${ } stands only inside a text", `env("NAME") reads a variable of the environment`},
+		{regexp.MustCompile(`^;`), aValue, "a ; stands behind a value", "remove it"},
+		{regexp.MustCompile(`^_\d`), newLine, "", "write a number without _"},
+		{regexp.MustCompile(`^and\b`), newLine, "", "write && for and"},
+		{regexp.MustCompile(`^or\b`), newLine, "", "write || for or"},
+		{regexp.MustCompile(`^(is\b|eq\b|=)`), newLine, "", "write == to compare two values"},
+		{regexp.MustCompile(`^[;,]`), newLine, "", "remove it"},
+		{regexp.MustCompile(`^(ms|[smhdw]|[KMG]i?B?)\b`), newLine, "", `a number with a unit is a text: write " before and behind it`},
+		{regexp.MustCompile(`^:\w`), newLine, "", "a text needs quotes"},
+	}
+})
 
 const (
 	mergeMarks  = "the marks of a merge conflict stand in the file"
@@ -142,7 +146,7 @@ func (s *Source) unmerged(report *collector) bool {
 func slipped(s *Source, d *hcl.Diagnostic, out Diagnostic) Diagnostic {
 	rest := s.text[d.Subject.Start.Byte:]
 	expected, _ := out.Expected.AsString()
-	for _, x := range slips {
+	for _, x := range slips() {
 		if x.begins.Match(rest) && (x.expected == "" || x.expected == expected) {
 			out.Message, out.Hint = cmp.Or(x.message, out.Message), x.hint
 			return out

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -50,7 +51,8 @@ func (p Problem) Value() edn.Value {
 }
 
 // form is the schema of a list.
-var form = schema.MustCompile(edn.MustRead(`
+var form = sync.OnceValue(func() *schema.Schema {
+	return schema.MustCompile(edn.MustRead(`
 [:map {:closed true}
  [:prices/version [:enum 1]]
  [:currency [:enum "USD"]]
@@ -69,6 +71,7 @@ var form = schema.MustCompile(edn.MustRead(`
     [:date :string]
     [:source [:string {:min 1}]]
     [:via {:optional true} :string]]]]]`))
+})
 
 // Parse reads the text of a list, of which no price may be from after now; a zero
 // now allows every day. With a problem the list is not to be used.
@@ -82,7 +85,7 @@ func Parse(text []byte, now time.Time) (List, []Problem) {
 		return List{}, []Problem{{Line: 1, Column: 1, Message: err.Error()}}
 	}
 	c := checker{positions: positions, now: now}
-	for _, f := range form.Validate(v) {
+	for _, f := range form().Validate(v) {
 		c.add(f.Path, f.Message, f.Expected, f.Got)
 	}
 	var l List
