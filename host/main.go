@@ -8,16 +8,12 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/runtime/cli"
 	"github.com/fermenthq/ferment/sdk/conformance/fixture"
-	"github.com/fermenthq/ferment/sdk/launch"
 )
 
 // version is set by the build.
 var version = "unknown"
 
 func main() {
-	if status, ok := launch.Hidden(os.Args); ok {
-		os.Exit(status)
-	}
 	if len(os.Args) > 1 && os.Args[1] == fixture.Command {
 		os.Exit(fixture.Main(os.Args[2:]))
 	}

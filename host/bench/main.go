@@ -8,14 +8,9 @@ import (
 	"runtime/debug"
 	"runtime/pprof"
 	"slices"
-
-	"github.com/fermenthq/ferment/sdk/launch"
 )
 
 func main() {
-	if status, ok := launch.Hidden(os.Args); ok {
-		os.Exit(status)
-	}
 	if len(os.Args) > 1 {
 		switch os.Args[1] { // roles of this program as a child process
 		case rolePlugin:

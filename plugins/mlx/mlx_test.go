@@ -23,7 +23,6 @@ import (
 	"github.com/fermenthq/ferment/plugins/mlx/internal/servertest"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
-	"github.com/fermenthq/ferment/sdk/launch"
 	"github.com/fermenthq/ferment/sdk/sdktest"
 	"github.com/fermenthq/ferment/sdk/wire"
 )
@@ -34,9 +33,6 @@ var quick = server.Rungs{Quit: 300 * time.Millisecond, Interrupt: 300 * time.Mil
 const patience = 30 * time.Second
 
 func TestMain(m *testing.M) {
-	if status, ok := launch.Hidden(os.Args); ok {
-		os.Exit(status)
-	}
 	servertest.Main(os.Args)
 	sdktest.Main(m, newPlugin(transport.System(), quick))
 }

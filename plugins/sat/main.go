@@ -12,15 +12,11 @@ import (
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
-	"github.com/fermenthq/ferment/sdk/launch"
 )
 
 const version = "1.0.0"
 
 func main() {
-	if status, ok := launch.Hidden(os.Args); ok {
-		os.Exit(status)
-	}
 	if len(os.Args) == 2 && os.Args[1] == solve.WorkerArg {
 		os.Exit(solve.WorkerMain(os.Stdin, os.Stdout, os.Stderr))
 	}

@@ -21,9 +21,6 @@ import (
 const version = "1.0.0"
 
 func main() {
-	if status, ok := launch.Hidden(os.Args); ok {
-		os.Exit(status)
-	}
 	sdk.Serve(newPlugin())
 }
 

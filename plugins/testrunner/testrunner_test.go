@@ -13,7 +13,6 @@ import (
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
-	"github.com/fermenthq/ferment/sdk/launch"
 	"github.com/fermenthq/ferment/sdk/schema"
 	"github.com/fermenthq/ferment/sdk/sdktest"
 	"github.com/fermenthq/ferment/sdk/wire"
@@ -21,9 +20,6 @@ import (
 
 // The test binary is the plugin and its reaper, as the shipped one is.
 func TestMain(m *testing.M) {
-	if status, ok := launch.Hidden(os.Args); ok {
-		os.Exit(status)
-	}
 	sdktest.Main(m, newPlugin())
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/plugins/tools/internal/worker"
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -24,8 +25,8 @@ import (
 // The test binary is the plugin, its worker, its reaper and its trampoline, as
 // the shipped one is.
 func TestMain(m *testing.M) {
-	if status, ok := hidden(os.Args); ok {
-		os.Exit(status)
+	if len(os.Args) == 2 && os.Args[1] == worker.Arg {
+		os.Exit(worker.Main(os.Stdin, os.Stdout))
 	}
 	sdktest.Main(m, shipped())
 }

@@ -21,9 +21,6 @@ const roleFlag = "role:"
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
-		if os.Args[1] == Command {
-			os.Exit(Main(os.Args[2:]))
-		}
 		if role, ok := strings.CutPrefix(os.Args[1], roleFlag); ok {
 			os.Exit(play(role, os.Args[2:]))
 		}

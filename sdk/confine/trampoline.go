@@ -8,10 +8,17 @@ import (
 	"time"
 )
 
-// Command is the hidden subcommand under which an executable is the trampoline.
-// Its main function hands it to [Main] before it does anything else; package
-// launch has one function for all subcommands of that kind.
+// Command is the hidden subcommand under which an executable that imports this
+// package is the trampoline.
 const Command = "internal-confine"
+
+// The trampoline runs while the packages are initialised: what the whole program
+// prepares costs more than the trampoline does.
+func init() {
+	if len(os.Args) > 1 && os.Args[1] == Command {
+		os.Exit(trampoline(os.Args[2:]))
+	}
+}
 
 // Start is a program that is to run confined.
 type Start struct {

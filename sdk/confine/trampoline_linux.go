@@ -112,8 +112,8 @@ func programError(path string, err error) error {
 
 func readAll(f *os.File) ([]byte, error) { return io.ReadAll(io.LimitReader(f, 64<<10)) }
 
-// Main is the trampoline. It returns only if it could not become the program.
-func Main(args []string) int {
+// trampoline returns only if it could not become the program.
+func trampoline(args []string) int {
 	// Nothing may start a thread while the program is replaced.
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(-1)

@@ -16,8 +16,8 @@ func (s Start) Prepare() (*Prepared, error) {
 
 func readAll(f *os.File) ([]byte, error) { return io.ReadAll(f) }
 
-// Main is the trampoline of other systems: there is none.
-func Main([]string) int {
+// trampoline is that of other systems: there is none.
+func trampoline([]string) int {
 	fmt.Fprintln(os.Stderr, "this is an internal command, and not for this system")
 	return 2
 }

@@ -13,9 +13,9 @@
 // process that kills what a host started that died without stopping it.
 // [RuntimeDir] is the private directory in which the sockets of one host lie.
 // [Tail], [LogFile] and [Environment] serve those, and [Listeners] tells who has a
-// port that a child was to have. [Hidden] runs the subcommands
-// by which a program becomes its own reaper or confines what it starts (package
-// confine); every program that starts processes with this package calls it.
+// port that a child was to have. A program that imports this package
+// is its own reaper, and confines what it starts (package confine), under hidden
+// subcommands that run before its main function.
 //
 // # Three ways in which a child learns that its parent is gone
 //

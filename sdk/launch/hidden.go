@@ -1,33 +1,20 @@
 package launch
 
-import (
-	"os"
+import "os"
 
-	"github.com/fermenthq/ferment/sdk/confine"
-)
-
-// Hidden runs the hidden subcommands by which a program starts itself again: the
-// reaper, the trampoline of package confine, and the bridge to a plugin that
-// somebody else started. The main function of a program
-// that starts processes calls it before anything else, as does the TestMain of
-// a package that tests one:
-//
-//	if status, ok := launch.Hidden(os.Args); ok {
-//		os.Exit(status)
-//	}
-//
-// ok is false if args name none of them, and then nothing was done.
-func Hidden(args []string) (status int, ok bool) {
-	if len(args) < 2 {
-		return 0, false
+// A program that imports this package runs the hidden subcommands by which it
+// starts itself again: the reaper, and the bridge to a plugin that somebody else
+// started; package confine does so for its trampoline. That happens while the
+// packages are initialised, because what the whole program prepares costs more
+// than what these processes do.
+func init() {
+	if len(os.Args) < 2 {
+		return
 	}
-	switch args[1] {
+	switch os.Args[1] {
 	case ReaperCommand:
-		return ReaperMain(args[2:]), true
-	case confine.Command:
-		return confine.Main(args[2:]), true
+		os.Exit(reaperMain(os.Args[2:]))
 	case BridgeCommand:
-		return bridgeMain(args[2:], os.Getenv, os.Stdin, os.Stdout, os.Stderr), true
+		os.Exit(bridgeMain(os.Args[2:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
 	}
-	return 0, false
 }

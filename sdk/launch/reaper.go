@@ -17,7 +17,7 @@ import (
 )
 
 // ReaperCommand is the hidden subcommand under which a program that starts
-// processes runs as its own reaper; see [Hidden].
+// processes runs as its own reaper.
 const ReaperCommand = "internal-reaper"
 
 // Limits of a reaper that keeps dying: after that many restarts its families
@@ -44,7 +44,7 @@ type Reaper struct {
 	ended    chan struct{} // closed when no reaper runs any more
 }
 
-// NewReaper returns a reaper that runs the program of this process; see [Hidden].
+// NewReaper returns a reaper that runs the program of this process.
 // runtimeDir, if not empty, is the directory (see [RuntimeDir]) that it removes
 // after the killing.
 func NewReaper(runtimeDir string) *Reaper {
@@ -176,9 +176,9 @@ func (r *Reaper) Close() error {
 // reapLimit ends a reaper that faces a process which cannot be killed.
 const reapLimit = 10 * time.Second
 
-// ReaperMain is the reaper process: it reads families from standard input and,
+// reaperMain is the reaper process: it reads families from standard input and,
 // when that ends, kills them. It returns the exit status.
-func ReaperMain(args []string) int {
+func reaperMain(args []string) int {
 	runtime.GOMAXPROCS(1)
 	// It must not go down with the host that somebody interrupts.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)

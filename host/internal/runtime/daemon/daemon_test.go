@@ -16,14 +16,10 @@ import (
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
-	"github.com/fermenthq/ferment/sdk/launch"
 )
 
 // The test binary is the host's reaper and, under another name, its plugin.
 func TestMain(m *testing.M) {
-	if status, ok := launch.Hidden(os.Args); ok {
-		os.Exit(status)
-	}
 	if len(os.Args) > 1 && os.Args[1] == "as-plugin" {
 		sdk.Serve(asking())
 	}

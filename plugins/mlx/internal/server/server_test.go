@@ -27,9 +27,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if status, ok := launch.Hidden(os.Args); ok {
-		os.Exit(status)
-	}
 	servertest.Main(os.Args)
 	goleak.VerifyTestMain(m)
 }
