@@ -15,6 +15,7 @@ import (
 // name it has here: it is passed over while others of the plugin are called, and
 // how warm and how busy it is reaches dispatch.
 func TestCapabilityHealth(t *testing.T) {
+	t.Parallel()
 	b := run(t, as("good")).ready()
 	c, err := b.Client(map[string]Route{"a/voice": {Plugin: "p", Advertised: "t/voice"}, "a/other": {Plugin: "p", Advertised: "t/other", MaxInFlight: 3}, "t/echo": {Plugin: "p"}})
 	require.NoError(t, err)
@@ -73,6 +74,7 @@ func TestCapabilityHealth(t *testing.T) {
 
 // A plugin that an operator took out of service is not about to start.
 func TestConditionOutOfService(t *testing.T) {
+	t.Parallel()
 	for name, order := range map[string]func(*bench) error{
 		"quarantined": func(b *bench) error { return b.Quarantine("p", "its answers are wrong") },
 		"stopped":     func(b *bench) error { return b.Drain("p") },
@@ -88,6 +90,7 @@ func TestConditionOutOfService(t *testing.T) {
 
 // A plugin that has no process because nobody called it has to be started.
 func TestConditionOfAPluginAsleep(t *testing.T) {
+	t.Parallel()
 	s := as("good")
 	s.Instances.Min = 0
 	b := run(t, s)

@@ -115,6 +115,7 @@ func grown(t testing.TB, path string) {
 // SUP-006: calls in flight end where they are, calls that wait move, and what
 // a call in flight asks of its host is answered.
 func TestSwapMovesWaitingCalls(t *testing.T) {
+	t.Parallel()
 	s := as("good")
 	s.MaxInFlight = 1
 	b := run(t, s).ready()
@@ -154,6 +155,7 @@ func TestSwapMovesWaitingCalls(t *testing.T) {
 // SUP-006, HTTP-008: what an operator orders while a new edition comes up holds
 // for that edition; an order that was taken back, or that is older, does not.
 func TestOrderDuringSwap(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		before, during func(*Supervisor) error
 		want           State
@@ -197,6 +199,7 @@ func TestOrderDuringSwap(t *testing.T) {
 
 // A new edition that does not come up leaves everything as it was.
 func TestSwapRefused(t *testing.T) {
+	t.Parallel()
 	program := filepath.Join(t.TempDir(), "program")
 	link := func(args string) {
 		text := "#!/bin/sh\nexec " + played + " " + args + "\n"
@@ -230,6 +233,7 @@ func TestSwapRefused(t *testing.T) {
 // HCL-039 step 5: what is new runs beside the old and takes no calls before
 // Commit; Rollback leaves no trace.
 func TestPrepare(t *testing.T) {
+	t.Parallel()
 	other := as("good")
 	other.Name = "other"
 	b := run(t, other, as("good")).ready()
@@ -284,6 +288,7 @@ func TestPrepare(t *testing.T) {
 // HCL-039 step 6: a failure stops what was started, in reverse, and changes
 // nothing; an optional new plugin is excepted.
 func TestPrepareFails(t *testing.T) {
+	t.Parallel()
 	b := run(t, as("good")).ready()
 	pid := b.pid()
 	good, bad := as("good"), as("exit-3")
@@ -381,6 +386,7 @@ func namesOf(all []Settings) []string {
 // What a plan makes of each difference: what a process is made with needs a new
 // one, the rest does not (configuration.md 2.2).
 func TestPlan(t *testing.T) {
+	t.Parallel()
 	s := as("good")
 	s.Command[0] = copySelf(t)
 	file := filepath.Join(t.TempDir(), "book")
@@ -464,6 +470,7 @@ func TestUpdate(t *testing.T) {
 // HCL-040: a plugin that was removed serves the clients of older
 // configurations until the last is closed, or its drain timeout is over.
 func TestRemovedPluginServesOldRuns(t *testing.T) {
+	t.Parallel()
 	for name, closes := range map[string]bool{"the last client goes": true, "the drain timeout is over": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -504,6 +511,7 @@ func TestRemovedPluginServesOldRuns(t *testing.T) {
 
 // A plugin that comes back while it still serves old runs keeps serving them.
 func TestRemovedPluginComesBack(t *testing.T) {
+	t.Parallel()
 	s := as("good")
 	s.DrainTimeout = time.Hour
 	b := run(t, s).ready()
@@ -524,6 +532,7 @@ func TestRemovedPluginComesBack(t *testing.T) {
 // A new edition whose process ends between Prepare and Commit takes over when
 // it is back; until then the old one serves.
 func TestCommitAfterACrash(t *testing.T) {
+	t.Parallel()
 	b := run(t, as("good")).ready()
 	next := as("good", "next")
 	next.Restart.Backoff, next.Restart.MaxBackoff = 300*time.Millisecond, 300*time.Millisecond
@@ -546,6 +555,7 @@ func TestCommitAfterACrash(t *testing.T) {
 
 // Closing in the middle of a change leaves nothing behind.
 func TestCloseWhilePrepared(t *testing.T) {
+	t.Parallel()
 	b := run(t, as("good")).ready()
 	added := as("good")
 	added.Name = "added"

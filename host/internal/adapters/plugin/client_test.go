@@ -26,6 +26,7 @@ import (
 // WIRE-004: what travels beside a call arrives, and the answer says who gave
 // it.
 func TestInvoke(t *testing.T) {
+	t.Parallel()
 	b := run(t, as("good")).ready()
 	c := request(`{:do "context"}`)
 	c.Attempt, c.EffectKey, c.Effects = 3, "b3:k", []string{"fs/read", "none"}
@@ -49,6 +50,7 @@ func TestInvoke(t *testing.T) {
 
 // WIRE-003: a text of 1 MiB goes and comes without anybody noticing how.
 func TestInvokeLargeText(t *testing.T) {
+	t.Parallel()
 	b := run(t, as("good")).ready()
 	text := strings.Repeat("ą", 1<<19)
 	assert.Equal(t, `{:text "`+text+`"}`, b.mustAsk(`{:text "`+text+`"}`).String())
@@ -61,6 +63,7 @@ func TestInvokeLargeText(t *testing.T) {
 
 // Settings may lower the size of a message.
 func TestMaxMessage(t *testing.T) {
+	t.Parallel()
 	s := as("good")
 	s.MaxMessage = 64 << 10
 	b := run(t, s).ready()
@@ -71,6 +74,7 @@ func TestMaxMessage(t *testing.T) {
 
 // Every error is typed (evaluation.md section 15) and says where it happened.
 func TestInvokeErrors(t *testing.T) {
+	t.Parallel()
 	b := run(t, as("good")).ready()
 	_, err := b.ask(context.Background(), `{:do "fail"}`)
 	e := typed(t, err)
@@ -106,6 +110,7 @@ func typed(t *testing.T, err error) *contract.Error {
 // ERR-009: a deadline that passes is the work's fault, unless the plugin does
 // not even answer a probe.
 func TestDeadline(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		frozen bool
 		typ    string
@@ -161,6 +166,7 @@ func TestCallError(t *testing.T) {
 // ENV-010: as many calls as the plugin can take, as many waiting as the queue
 // holds, the rest is told at once.
 func TestInvokeQueue(t *testing.T) {
+	t.Parallel()
 	s := as("good")
 	s.Config = edn.MustRead(`{:places 2}`)
 	s.Queue = 3
@@ -192,6 +198,7 @@ func TestInvokeQueue(t *testing.T) {
 // Calls that wait for a place when the plugin dies were never made: they say so
 // at once.
 func TestQueuedCallsOfADeadPlugin(t *testing.T) {
+	t.Parallel()
 	s := as("good")
 	s.MaxInFlight = 1
 	s.Restart.Backoff, s.Restart.MaxBackoff = time.Hour, time.Hour
@@ -219,6 +226,7 @@ func TestQueuedCallsOfADeadPlugin(t *testing.T) {
 
 // A capability may have fewer places than its plugin.
 func TestCapabilityLimit(t *testing.T) {
+	t.Parallel()
 	s := as("good")
 	s.Queue = 0
 	b := run(t, s).ready()
@@ -238,6 +246,7 @@ func TestCapabilityLimit(t *testing.T) {
 
 // WIRE-003: the encoding is the one that the operator chose.
 func TestEncoding(t *testing.T) {
+	t.Parallel()
 	s := as("good")
 	s.Encoding = "json"
 	b := run(t, s).ready()
@@ -266,6 +275,7 @@ func (a *asked) HostInvoke(ctx context.Context, c HostCall) (edn.Value, error) {
 // A plugin may ask its host for something else, within the call that it works
 // on and nothing else.
 func TestHostCalls(t *testing.T) {
+	t.Parallel()
 	s := as("good")
 	s.CallDepth = 2
 	b := run(t, s).ready()
@@ -312,6 +322,7 @@ func TestHostCalls(t *testing.T) {
 // lasts, and 64 times; what is still asked when it ends, ends before its answer
 // is taken.
 func TestHandles(t *testing.T) {
+	t.Parallel()
 	b := run(t, as("good")).ready()
 	host := &asked{answer: func(_ context.Context, request edn.Value) (edn.Value, error) {
 		return edn.MustMap(edn.K("result"), edn.MustMap(edn.K("type"), edn.K("value"), edn.K("out"), request)), nil
@@ -342,6 +353,7 @@ func TestHandles(t *testing.T) {
 // A call that all who could take it wait for is refused at once, and not at its
 // deadline.
 func TestWaitsForItself(t *testing.T) {
+	t.Parallel()
 	for what, change := range map[string]func(*Settings){"plugin": func(s *Settings) { s.MaxInFlight = 1 }, "nothing": func(*Settings) {}} {
 		t.Run(what, func(t *testing.T) {
 			s := as("good")
@@ -366,6 +378,7 @@ func TestWaitsForItself(t *testing.T) {
 
 // The store of a plugin outlives its processes (SCR-002 needs it).
 func TestStateOutlivesProcess(t *testing.T) {
+	t.Parallel()
 	b := run(t, as("good")).ready()
 	for range 3 {
 		b.mustAsk(`{:do "count"}`)
@@ -415,6 +428,7 @@ func TestStateStore(t *testing.T) {
 // BIND-009, OPS-001: a capability of a plugin that cannot be used is known and not
 // ready, with the reason; nothing waits for it.
 func TestUnusablePlugin(t *testing.T) {
+	t.Parallel()
 	b := run(t, as("good"))
 	why := contract.Errorf("capability/invalid-metadata", "its schema is wrong")
 	c, err := b.Client(map[string]Route{"t/echo": {Plugin: "p"}, "bad/echo": {Plugin: "bad", Unusable: why}})

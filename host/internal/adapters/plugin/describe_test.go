@@ -56,6 +56,7 @@ func opened(t *testing.T, path string) func() int {
 
 // HCL-037: one start for the first answers, none for what is known.
 func TestDescribeCache(t *testing.T) {
+	t.Parallel()
 	b := prepare(t, nil)
 	dir, trace := filepath.Join(t.TempDir(), "describe"), filepath.Join(t.TempDir(), "starts")
 	require.NoError(t, os.WriteFile(trace, nil, 0o600))
@@ -134,6 +135,7 @@ func TestDescribeCache(t *testing.T) {
 // same arguments in another directory; without arguments and configuration the
 // entry has the name of the program alone.
 func TestDescribeCacheKnowsArguments(t *testing.T) {
+	t.Parallel()
 	b := prepare(t, nil)
 	dir := filepath.Join(t.TempDir(), "describe")
 	for _, how := range []string{"asked", "from the cache"} {
@@ -166,6 +168,7 @@ func TestDescribeCacheKnowsArguments(t *testing.T) {
 
 // A plugin starts faster with a known description, and serves the same.
 func TestSupervisorUsesCache(t *testing.T) {
+	t.Parallel()
 	cache := t.TempDir()
 	for round := range 2 {
 		var d *Describer
@@ -183,6 +186,7 @@ func TestSupervisorUsesCache(t *testing.T) {
 }
 
 func TestDescribeFailures(t *testing.T) {
+	t.Parallel()
 	b := prepare(t, nil)
 	for role, says := range map[string]string{"exit-3": "no licence", "silent": "no handshake within", "newer": "upgrade the host"} {
 		s := as(role)

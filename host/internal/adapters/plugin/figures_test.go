@@ -64,6 +64,7 @@ func (n *node) serve(ctx context.Context, input string) *dispatch.Result {
 // all 50 are served: by the next generation, a warm process, the next
 // candidate, or the edition that took over meanwhile.
 func TestFiftyCallsOutliveACrash(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		same, fallback int
 		change         func(*Settings)

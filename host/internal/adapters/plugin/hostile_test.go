@@ -535,6 +535,7 @@ func TestSecretsTravelByConfigure(t *testing.T) {
 // ISO-005: a plugin that puts its own secret into what it says of a failure, in
 // whatever form, does not bring it into logs, errors, health or transitions.
 func TestSecretsInWhatAPluginSays(t *testing.T) {
+	t.Parallel()
 	const canary = `CANARY "5f2a" 91c7\x`
 	inBase64 := base64.RawStdEncoding.EncodeToString([]byte("me:" + canary))
 	for mood, row := range map[string]struct {
@@ -600,6 +601,7 @@ func (b *bench) told(t *testing.T) string {
 // HCL-021: a need that is not granted keeps the plugin from being started; the
 // error says what to write. Taking the need away starts it without.
 func TestUngrantedNeeds(t *testing.T) {
+	t.Parallel()
 	s := as("needy")
 	b := run(t, s)
 	b.to(t, Stopped, 1)
@@ -766,6 +768,7 @@ func (n needy) Configure(ctx context.Context, setup wire.Setup, host *wire.Calle
 // ISO-002, FX-005: who grants the network without naming ports grants those that
 // the plugin says that it needs; ports that are written stand instead of them.
 func TestPortsOfANeed(t *testing.T) {
+	t.Parallel()
 	needed, other := newOutside(t), newOutside(t)
 	port := func(o *outside) string { return o.tcp[strings.LastIndex(o.tcp, ":")+1:] }
 	reach := func(b *bench, o *outside) string {

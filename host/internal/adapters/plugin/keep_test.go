@@ -15,6 +15,7 @@ import (
 // BRK-002, SUP-006: what is done because of bad answers is done to the
 // processes, and their transitions say so.
 func TestKeeper(t *testing.T) {
+	t.Parallel()
 	b := run(t, as("good")).ready()
 	pid := b.pid()
 	renewed := make(chan error, 1)
@@ -40,6 +41,7 @@ func TestKeeper(t *testing.T) {
 
 // BRK-009: a quarantine for quality ends by itself, one of an operator does not.
 func TestQuarantineForQuality(t *testing.T) {
+	t.Parallel()
 	b := run(t, as("good")).ready()
 	capID := request(`{}`).CapID
 	require.NoError(t, b.client.Quarantine(capID, "4 of the last 10 answers passed", time.Now().Add(300*time.Millisecond)))

@@ -73,6 +73,7 @@ func TestPitfall01_HostKilled(t *testing.T) {
 // nothing afterwards, whoever holds standard error. On a busy machine a
 // goroutine may wait longer than that for its turn: the best of several counts.
 func TestPitfall02_GrandchildHoldsStderr(t *testing.T) {
+	t.Parallel()
 	for name, input := range map[string]string{
 		"in the session":    `{:do "grandchild"}`,
 		"outside the group": `{:do "grandchild" :session true}`,
@@ -120,6 +121,7 @@ func crashBesideGrandchild(t *testing.T, input string, taken bool) time.Duration
 // SUP-004; plugins.md section 8: a stopped plugin with a grace of 2 s is gone
 // after 2.5 s, with and without calls in flight.
 func TestPitfall03_StoppedPlugin(t *testing.T) {
+	t.Parallel()
 	for _, calls := range []int{0, 3} {
 		t.Run(strconv.Itoa(calls)+" calls in flight", func(t *testing.T) {
 			t.Parallel()
@@ -147,6 +149,7 @@ func TestPitfall03_StoppedPlugin(t *testing.T) {
 // within a quarter of the grace. The host ends calls before the first rung
 // (TestDrain), and the signals reach the whole group (sdk/launch).
 func TestStopLadder(t *testing.T) {
+	t.Parallel()
 	const grace = 2 * time.Second
 	for ignored, want := range map[string]string{
 		"":                               "drain close-stdin!",
@@ -301,6 +304,7 @@ var variable = regexp.MustCompile(`(?m)^[A-Z_]{2,}=.+$`)
 // The hash of a program belongs to one start: a file that was replaced is seen,
 // and one that is another plugin by now is not run in its place (LOCK-001).
 func TestPitfall08_ProgramReplaced(t *testing.T) {
+	t.Parallel()
 	program := filepath.Join(t.TempDir(), "plugin")
 	self, err := os.ReadFile(played)
 	require.NoError(t, err)
@@ -430,6 +434,7 @@ func TestPitfall13_MutualTLSOnEverySocket(t *testing.T) {
 // SUP-010: a hostile handshake costs one diagnostic within the start timeout,
 // never the host.
 func TestHostileHandshake(t *testing.T) {
+	t.Parallel()
 	socket := "/1/plugin-dir1/plugin2"
 	for name, row := range map[string]struct {
 		role, line string
@@ -537,6 +542,7 @@ func (b *bench) sockets() []string {
 // started, neither at first nor when it is exchanged between two starts, and
 // waiting does not make it better.
 func TestOnlyApprovedProgramsRun(t *testing.T) {
+	t.Parallel()
 	program := filepath.Join(t.TempDir(), "plugin")
 	self, err := os.ReadFile(played)
 	require.NoError(t, err)
@@ -638,6 +644,7 @@ func TestWhatRunsIsComparedAgain(t *testing.T) {
 // can change a byte of an approved program or of a file that it interprets, and
 // a program that is being written is not started.
 func TestApprovedProgramIsHeld(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux keeps a file from being written")
 	}

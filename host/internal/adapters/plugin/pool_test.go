@@ -95,6 +95,7 @@ func TestPoolGrowsAndShrinks(t *testing.T) {
 // SUP-007: with min 0 nothing runs until somebody calls, and a call waits for
 // the process that it starts.
 func TestPoolSleeps(t *testing.T) {
+	t.Parallel()
 	s := pool(0, 2, 0)
 	s.Queue = 0
 	s.Instances.IdleTTL = 200 * time.Millisecond
@@ -152,6 +153,7 @@ func TestStandbyTakesOver(t *testing.T) {
 // FX-003: after so many calls another process takes over; with 1 each call has
 // a process of its own, and no more work than max allows.
 func TestMaxCalls(t *testing.T) {
+	t.Parallel()
 	t.Run("one each", func(t *testing.T) {
 		s := pool(1, 2, 1)
 		s.MaxInFlight = 0
@@ -294,6 +296,7 @@ func TestPoolResized(t *testing.T) {
 
 // A pool is swapped as a whole, under load.
 func TestSwapPool(t *testing.T) {
+	t.Parallel()
 	s := pool(2, 3, 1)
 	s.Queue = 100
 	b := run(t, s).ready()

@@ -41,6 +41,7 @@ func TestPluginLives(t *testing.T) {
 
 // WIRE-002: what Configure hands over.
 func TestPluginSetup(t *testing.T) {
+	t.Parallel()
 	s := as("good")
 	b := run(t, s).ready()
 	got := b.mustAsk(`{:do "setup"}`)
@@ -73,6 +74,7 @@ func TestPluginSetup(t *testing.T) {
 // SUP-005: whatever ends a process, the next one works. Each way of dying has
 // its own row, because each was a defect of some host.
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		do     string
 		policy RestartPolicy
@@ -118,6 +120,7 @@ func TestRestart(t *testing.T) {
 // A plugin that lives but whose connection is lost is replaced, because it
 // misses its probes; calls that cannot be sent were never started.
 func TestConnectionLost(t *testing.T) {
+	t.Parallel()
 	s := as("good")
 	s.Health.Interval, s.Health.Timeout, s.Health.Misses = 100*time.Millisecond, 1500*time.Millisecond, 2
 	b := run(t, s).ready()
@@ -167,6 +170,7 @@ func TestCrashLoop(t *testing.T) {
 
 // SUP-005: what cannot get better by waiting is not tried again.
 func TestConfigureFailures(t *testing.T) {
+	t.Parallel()
 	for mood, row := range map[string]struct {
 		to    State
 		cause Cause
@@ -214,6 +218,7 @@ func TestConfigureWhileAFileIsReplaced(t *testing.T) {
 
 // SUP-003: three signals, kept apart.
 func TestHealth(t *testing.T) {
+	t.Parallel()
 	t.Run("not ready leaves it alone", func(t *testing.T) {
 		b := run(t, as("good")).ready()
 		pid := b.pid()

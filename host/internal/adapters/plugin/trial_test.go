@@ -92,6 +92,7 @@ func (b *bench) judging(pass bool) (stop func() map[int]int) {
 // SUP-006: an edition whose answers pass the gates as those of the old one do
 // takes over; one whose answers do not is stopped, and the old one stays.
 func TestTrial(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []SwapMode{SwapCanary, SwapShadow} {
 		for verdict, pass := range map[string]bool{"better": true, "worse": false} {
 			t.Run(string(mode)+" "+verdict, func(t *testing.T) {
@@ -129,6 +130,7 @@ func TestTrial(t *testing.T) {
 // A trial ends at once when a process of the new edition does, and with the
 // patience of whoever waits for it; the old edition serves on.
 func TestTrialEnds(t *testing.T) {
+	t.Parallel()
 	begin := func(t *testing.T, change func(*Settings)) (b *bench, trial Status, swapped chan error, cancel context.CancelFunc) {
 		s := canary(SwapCanary)
 		if change != nil {
