@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/wire"
 )
@@ -180,6 +181,21 @@ func (k *call) planResponse(p Plan) edn.Value {
 		result.Key("bindings", p.Bindings)
 	}
 	return k.response(&result)
+}
+
+// failure is how a failed call answers: with its error as the result where usage
+// was reported, which a bare error has no place for.
+func (k *call) failure(err error) (edn.Value, error) {
+	k.mu.Lock()
+	reported := k.usage.Len() > 0
+	k.mu.Unlock()
+	if !reported {
+		return edn.Nil(), err
+	}
+	var result edn.MapBuilder
+	result.Key("type", edn.K("error"))
+	result.Key("error", contract.AsError(err).Value())
+	return k.response(&result), nil
 }
 
 func (k *call) response(result *edn.MapBuilder) edn.Value {

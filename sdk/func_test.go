@@ -242,6 +242,33 @@ func TestUsageAndMeta(t *testing.T) {
 	assert.Empty(t, sdk.Root(t.Context()))
 }
 
+// ATT-013: the usage that a function reported before it failed comes with its error.
+func TestUsageOfFailures(t *testing.T) {
+	entered := make(chan struct{}, 1)
+	p := sdktest.Serve(t, plugin(sdk.Func("t/f", sdk.Intents("t/do"), func(ctx context.Context, x in) (string, error) {
+		sdk.ReportUsage(ctx, edn.MustRead(`{:tokens-in 3}`))
+		if x.Name == "wait" {
+			entered <- struct{}{}
+			<-ctx.Done()
+			return "", ctx.Err()
+		}
+		return "", contract.Errorf("t/no", "no")
+	})))
+	response, err := p.Do(t.Context(), sdktest.Call{Capability: "t/f", Input: edn.MustRead(`{:name "fail"}`)})
+	require.NoError(t, err)
+	assert.Equal(t, "3", response.Key("result").Key("usage").Key("tokens-in").String())
+	_, failed := contract.CheckResponse(response, contract.ResultRules{})
+	require.ErrorIs(t, failed, contract.OfType("t/no"))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-entered
+		cancel()
+	}()
+	_, err = p.Do(ctx, sdktest.Call{Capability: "t/f", Input: edn.MustRead(`{:name "wait"}`)})
+	require.ErrorIs(t, err, contract.OfType("canceled"))
+}
+
 // WIRE-003: a caller that writes JSON is answered by the same function.
 func TestJSONCaller(t *testing.T) {
 	type typed struct {

@@ -49,7 +49,7 @@ func (s *Service) Invoke(ctx context.Context, c wire.Call, out *wire.Emitter) (_
 	defer s.recovered("invoke "+k.capID, &err)
 	response, err := capability.handle((&scope{plugin: s, setup: set, call: k}).in(ctx), k)
 	if err != nil {
-		return edn.Nil(), failureOf(ctx, k.capID, err)
+		return k.failure(failureOf(ctx, k.capID, err))
 	}
 	return response, nil
 }

@@ -50,7 +50,7 @@ func errorDetails(ctx context.Context, b *bench) error {
 	for _, c := range d.Capabilities {
 		for _, input := range largeInputs(2 * wire.MaxErrorDetails) {
 			_, err := b.ask(ctx, in, question{capability: c, intent: firstIntent(c), input: input})
-			for e := contract.AsError(err); e != nil; e = e.Cause {
+			for e := range contract.AsError(err).Chain() {
 				if left, ok := e.Details.Key("left-out-bytes").AsInt(); ok {
 					expected := fmt.Sprintf("details of at most %d bytes of an error of capability %s", wire.MaxErrorDetails, c.ID)
 					return want(expected, "%d bytes beside :%s", left, e.Type)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"unicode"
@@ -231,6 +232,18 @@ func (e *Error) WithCause(cause *Error) *Error {
 			c.Source = cause.Source
 		}
 	})
+}
+
+// Chain yields e, its cause, the cause of that, and so on to the root cause; nothing
+// for nil.
+func (e *Error) Chain() iter.Seq[*Error] {
+	return func(yield func(*Error) bool) {
+		for ; e != nil; e = e.Cause {
+			if !yield(e) {
+				return
+			}
+		}
+	}
 }
 
 // WithHint returns a copy with the next step.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -185,11 +186,22 @@ func TestErrorFromPluginParts(t *testing.T) {
 	for range 30 {
 		deep = edn.MustMap(kType, edn.K("demo/own"), kCause, deep)
 	}
-	depth := 0
-	for e := ErrorFromValue(deep, SourcePlugin); e.Cause != nil; e = e.Cause {
-		depth++
+	chain := slices.Collect(ErrorFromValue(deep, SourcePlugin).Chain())
+	assert.Len(t, chain, 1+MaxCauseDepth)
+	assert.Nil(t, chain[MaxCauseDepth].Cause)
+}
+
+// ERR-003: the chain of an error goes from what it says itself to its root cause.
+func TestChain(t *testing.T) {
+	root := Errorf("demo/root", "root")
+	middle := Errorf("demo/middle", "middle").WithCause(root)
+	e := Errorf("demo/own", "own").WithCause(middle)
+	assert.Equal(t, []*Error{e, middle, root}, slices.Collect(e.Chain()))
+	for first := range e.Chain() {
+		assert.Same(t, e, first)
+		break
 	}
-	assert.Equal(t, MaxCauseDepth, depth)
+	assert.Empty(t, slices.Collect((*Error)(nil).Chain()))
 }
 
 // genError draws an error without the parts that are not data.

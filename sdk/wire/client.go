@@ -289,18 +289,46 @@ func (c *Client) Drain(ctx context.Context, deadline time.Time, reason string) (
 // progress in order on the goroutine of the caller; the plugin is held back
 // while it runs. The call ends with ctx or at call.Deadline.
 func (c *Client) Invoke(ctx context.Context, call CallContext, request edn.Value, on func(Event)) (edn.Value, error) {
+	return c.InvokeUntil(ctx, nil, call, request, on)
+}
+
+// InvokeUntil is Invoke for a call that may lose its use: when stop is closed,
+// the plugin is told to cancel the call, and what it still answers before ctx
+// ends is returned. A call on a stream of its own ends at once as :canceled: no
+// answer can follow its cancellation.
+func (c *Client) InvokeUntil(
+	ctx context.Context, stop <-chan struct{}, call CallContext, request edn.Value, on func(Event),
+) (edn.Value, error) {
 	const op = "invoke"
 	req, err := encodeInvoke(c.Encoding(), call, request)
 	if err != nil {
 		return edn.Nil(), err
 	}
 	if len(req.Blobs) == 0 && len(req.Request.Body) <= mostMuxed {
-		if answer, made, err := c.shared.invoke(ctx, op, call.Deadline, req, on); made {
+		if answer, made, err := c.shared.invoke(ctx, stop, op, call.Deadline, req, on); made {
 			return answer, err
 		}
 	}
+	ctx, release := stopping(ctx, stop, op)
+	defer release()
 	in := inbound{op: op, from: contract.SourcePlugin, on: on, hide: c.hide}
 	return invoke(ctx, &in, c.capability.Invoke, call.Deadline, req)
+}
+
+// stopping is ctx until stop is closed; release ends it.
+func stopping(ctx context.Context, stop <-chan struct{}, op string) (_ context.Context, release func()) {
+	if stop == nil {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-stop:
+			cancel(contract.Errorf("canceled", "%s: the answer is of no use any more", op))
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
 }
 
 // serveHost starts the host service and gives its broker id, 0 for none.

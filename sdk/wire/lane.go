@@ -260,12 +260,17 @@ func (c *laneCall) giveUp() {
 	}
 }
 
-// await gives the answer of the call.
-func (c *laneCall) await(ctx context.Context, in *inbound) (edn.Value, error) {
+// await gives the answer of the call. When stop is closed the plugin is told to
+// cancel the call, and its answer is awaited all the same.
+func (c *laneCall) await(ctx context.Context, stop <-chan struct{}, in *inbound) (edn.Value, error) {
 	back := 0 // credit to give back
 	for {
 		select {
 		case <-c.wake:
+		case <-stop:
+			stop = nil
+			c.lane.out.put(signal(c.id, fieldFrameCancel, 1), false)
+			continue
 		case <-ctx.Done():
 			c.giveUp()
 			return edn.Nil(), endOf(ctx, in.op)

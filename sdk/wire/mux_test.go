@@ -143,6 +143,51 @@ func TestMuxCancelOne(t *testing.T) {
 	assert.Same(t, l, c.shared.lane, "it is the same stream")
 }
 
+// ATT-013: a call that is told to stop is canceled at the plugin, and its answer to
+// that arrives; on a stream of its own it ends at once. One that does not answer
+// ends with its context.
+func TestStopIsAnswered(t *testing.T) {
+	entered := make(chan struct{}, 1)
+	b := behaviour{
+		"tells": func(ctx context.Context, _ Call, _ *Emitter) (edn.Value, error) {
+			entered <- struct{}{}
+			<-ctx.Done()
+			return edn.Text("usage"), nil
+		},
+		"deaf": func(ctx context.Context, _ Call, _ *Emitter) (edn.Value, error) {
+			entered <- struct{}{}
+			<-ctx.Done()
+			<-t.Context().Done()
+			return edn.Nil(), ctx.Err()
+		},
+	}
+	stopped := func(ctx context.Context, c *Client, name string) (edn.Value, error) {
+		stop := make(chan struct{})
+		go func() {
+			<-entered
+			close(stop)
+		}()
+		return c.InvokeUntil(ctx, stop, CallContext{}, edn.Text(name), nil)
+	}
+	c := sharing(t, b.fake())
+	answer, err := stopped(t.Context(), c, "tells")
+	require.NoError(t, err)
+	assert.Equal(t, `"usage"`, answer.String())
+
+	within, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = stopped(within, c, "deaf")
+	require.ErrorIs(t, err, contract.OfType("timeout/hard"), "it was waited for")
+
+	c.shared.mu.Lock()
+	c.shared.allowed = false
+	c.shared.mu.Unlock()
+	_, err = stopped(t.Context(), c, "tells")
+	require.ErrorIs(t, err, contract.OfType("canceled"))
+	_, err = stopped(t.Context(), c, "deaf")
+	require.ErrorIs(t, err, contract.OfType("canceled"))
+}
+
 // WIRE-007: many calls at once, some of them given up, none of them mixed up.
 func TestMuxManyCallers(t *testing.T) {
 	c := sharing(t, behaviour{}.fake())

@@ -45,7 +45,9 @@ func (s *shared) mostMessage() int {
 
 // invoke makes a call on the stream; made is false if it was not begun there,
 // and nothing of it was sent.
-func (s *shared) invoke(ctx context.Context, op string, deadline time.Time, req *pluginv1.InvokeRequest, on func(Event)) (answer edn.Value, made bool, err error) {
+func (s *shared) invoke(
+	ctx context.Context, stop <-chan struct{}, op string, deadline time.Time, req *pluginv1.InvokeRequest, on func(Event),
+) (answer edn.Value, made bool, err error) {
 	l := s.open(ctx)
 	if l == nil {
 		return edn.Nil(), false, nil
@@ -64,7 +66,7 @@ func (s *shared) invoke(ctx context.Context, op string, deadline time.Time, req 
 	ctx, release := until(ctx, deadline)
 	defer release()
 	in := inbound{op: op, from: contract.SourcePlugin, on: on, hide: s.hide}
-	answer, err = call.await(ctx, &in)
+	answer, err = call.await(ctx, stop, &in)
 	return answer, true, err
 }
 

@@ -95,7 +95,7 @@ func endOf(ctx context.Context, op string) *contract.Error {
 func errorFrom(v edn.Value, from contract.Source) *contract.Error {
 	e := contract.ErrorFromValue(v, from)
 	left := MaxErrorDetails
-	for c := e; c != nil; c = c.Cause {
+	for c := range e.Chain() {
 		size := len(c.Where.Canonical()) + len(c.Details.Canonical())
 		if left -= size; left < 0 {
 			c.Where, c.Details = edn.Nil(), edn.MustMap(edn.K("left-out-bytes"), edn.Int(int64(size)))

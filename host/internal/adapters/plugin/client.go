@@ -133,7 +133,10 @@ func (c *Client) Invoke(ctx context.Context, call dispatch.Call) (dispatch.Answe
 	if err := t.circle(around, call.CapID); err != nil {
 		return dispatch.Answer{}, located(err, call)
 	}
-	if err := t.limit.enter(ctx); err != nil {
+	waiting, entered := until(ctx, call.Stop)
+	err := t.limit.enter(waiting)
+	entered()
+	if err != nil {
 		return dispatch.Answer{}, located(err, call)
 	}
 	ctx = holds(ctx, &holding{unit: t.unit, limit: t.limit, up: around})
@@ -145,11 +148,30 @@ func (c *Client) Invoke(ctx context.Context, call dispatch.Call) (dispatch.Answe
 	return answer, nil
 }
 
+// until is ctx until stop is closed; release ends it. Nobody waits for a place
+// for a call of which nothing was sent.
+func until(ctx context.Context, stop <-chan struct{}) (_ context.Context, release func()) {
+	if stop == nil {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-stop:
+			cancel(contract.Errorf("canceled", "the call was canceled before it was sent").WithDetail("sent?", edn.Bool(false)))
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
 // invoke makes a call to a process of the plugin. A process that was told to go
 // between the choice and the call has not seen it: another takes it.
 func (u *unit) invoke(ctx context.Context, call dispatch.Call) (dispatch.Answer, error) {
 	for {
-		s, err := u.enter(ctx, call.Session)
+		waiting, entered := until(ctx, call.Stop)
+		s, err := u.enter(waiting, call.Session)
+		entered()
 		if err != nil {
 			return dispatch.Answer{}, err
 		}

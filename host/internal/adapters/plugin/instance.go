@@ -421,10 +421,11 @@ func notServing(name string, state State, why *contract.Error) *contract.Error {
 	if state == Quarantined {
 		typ = "runtime/quarantined"
 	}
-	text := fmt.Sprintf("plugin %s is %s", name, state)
-	if why != nil {
-		text += ": " + firstCause(why).Message
+	root := ""
+	for cause := range why.Chain() {
+		root = ": " + cause.Message
 	}
+	text := fmt.Sprintf("plugin %s is %s%s", name, state, root)
 	e := contract.Errorf(typ, "%s", text).WithDetail("state", edn.K(string(state)))
 	if state == Stopped || state == Quarantined {
 		e = e.WithHint("\"ferment plugin list\" shows why; \"ferment plugin release " + name + "\" starts it")
@@ -434,14 +435,6 @@ func notServing(name string, state State, why *contract.Error) *contract.Error {
 		if typ == "runtime/not-ready" && (why.Source == contract.SourceDownstream || why.Source == contract.SourcePlugin) {
 			e = e.WithSource(why.Source)
 		}
-	}
-	return e
-}
-
-// firstCause is the end of the chain of causes of e.
-func firstCause(e *contract.Error) *contract.Error {
-	for e.Cause != nil {
-		e = e.Cause
 	}
 	return e
 }

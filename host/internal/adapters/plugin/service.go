@@ -109,7 +109,7 @@ func (s *service) invoke(ctx context.Context, c dispatch.Call, probeTimeout time
 			}
 		}
 	}
-	v, err := s.wire.Invoke(ctx, callContext(c, id), c.Request, on)
+	v, err := s.wire.InvokeUntil(ctx, c.Stop, callContext(c, id), c.Request, on)
 	if err == nil {
 		s.alive()
 		return v, nil

@@ -47,12 +47,11 @@ func parsedChain(t testing.TB, n int) (edn.Value, *edn.Positions) {
 	return v, pos
 }
 
-// threadTime is the processor time of the calling thread, which other work on
-// the machine does not lengthen.
-func threadTime(t *testing.T) time.Duration {
+// processorTime is what a kind of usage has taken of the processor.
+func processorTime(t *testing.T, who int) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
-	require.NoError(t, syscall.Getrusage(syscall.RUSAGE_THREAD, &u))
+	require.NoError(t, syscall.Getrusage(who, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 

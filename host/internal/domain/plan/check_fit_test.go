@@ -477,3 +477,40 @@ func TestLongCycle(t *testing.T) {
 		assert.Contains(t, all[0].Message, want)
 	}
 }
+
+// CHECK-020: a finding about a schema with alternatives names all of them, and the part of the input where those fail
+// that fit the most of the way.
+func TestAlternativesAreNamed(t *testing.T) {
+	for _, tt := range []struct {
+		out, input, in, at string
+		says               []string
+	}{
+		{"[:or [:map [:a :string]] [:map [:a :keyword]]]", "{:x A}", "[:map [:x :int]]", "[:nodes 1 :input :x]", []string{":string or :keyword", ":int"}},
+		{"[:map [:a :string]]", "{:x A}", "[:or [:map [:x :int]] [:map [:x :keyword]]]", "[:nodes 1 :input :x]", []string{":string", ":int or :keyword"}},
+		{"[:map [:a [:or :string :keyword]]]", "{:x A}", "[:map [:x :int]]", "[:nodes 1 :input :x]", []string{":string or :keyword"}},
+		{"[:or [:map [:a [:map [:b :string]]]] [:map [:a [:map [:b :keyword]]]]]", "{:x A}", "[:map [:x [:map [:b :int]]]]", "[:nodes 1 :input :x]", []string{":string or :keyword at [:b]"}},
+		{"[:map [:a :int]]", "{:prompt A}", "[:ref :req/text]", "[:nodes 1 :input :prompt]", []string{"text that is not blank"}},
+		{"[:map [:a :int]]", `{:prompt ["p" A]}`, "[:ref :req/text]", "[:nodes 1 :input :prompt]", []string{`["p" `, "text that is not blank"}},
+		{"[:map [:a :int]]", `{:prompt {:txt A}}`, "[:ref :req/text]", "[:nodes 1 :input :prompt]", []string{"{:txt ", "text that is not blank"}},
+		{"[:map [:a :int]]", `{:prompt 7}`, "[:ref :req/text]", "[:nodes 1 :input :prompt]", []string{"got 7", "text that is not blank"}},
+		{"[:map [:a :int]]", `{:prompt [1]}`, "[:ref :req/text]", "[:nodes 1 :input :prompt]", []string{"got [1]", "text that is not blank"}},
+		{"[:map [:a :int]]", `{:prompt {:txt "a"}}`, "[:ref :req/text]", "[:nodes 1 :input :prompt]", []string{`got {:txt "a"}`, "text that is not blank"}},
+		{"[:map [:a :int]]", `{:x A :y A}`, "[:or [:map [:x :string]] [:map [:y :string]]]", "[:nodes 1 :input]", nil},
+	} {
+		p, fs := readPlan(t, fmt.Sprintf(`{:nodes [{:op :call :intent :flow/make :as :s}
+			{:op :call :intent :flow/take :as :r :input %s} {:op :emit :input :r}]}`, strings.ReplaceAll(tt.input, "A", "{:slot/path [:s :a]}")))
+		require.NotNil(t, p, "%v", fs)
+		found := false
+		for _, f := range plan.Check(p, flow(t, tt.out, tt.in)) {
+			if f.Check != "CHECK-020" || f.Severity != plan.Error {
+				continue
+			}
+			found = true
+			assert.Equal(t, tt.at, edn.Vector(f.Path...).String(), tt.input)
+			for _, s := range tt.says {
+				assert.Contains(t, f.Message, s, tt.input)
+			}
+		}
+		assert.True(t, found, "%s for %s", tt.input, tt.in)
+	}
+}

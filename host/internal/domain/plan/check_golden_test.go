@@ -49,6 +49,6 @@ func TestPlanAnswerHasPathsOnly(t *testing.T) {
 		checks = append(checks, f.Check)
 	}
 	assert.Equal(t, []string{"CHECK-011", "CHECK-016", "CHECK-017", "CHECK-018", "CHECK-021"}, checks, "in the order of nodes")
-	assert.Equal(t, "plan: error CHECK-018 slot :c is filled later, by node 3; move the emit or use :slot/default", fs[3].Render("plan"))
+	assert.Equal(t, "plan: error CHECK-018 slot :c is filled later, by node 3 at [:nodes 3]; move the emit or use :slot/default", fs[3].Render("plan"))
 	assert.Equal(t, `{:check "CHECK-011" :message "unknown intent :text/respnd in [:nodes 0 :intent]; nearest is :text/respond" :nearest :text/respond :path [:nodes 0 :intent] :severity :error}`, fs[0].Value().String())
 }

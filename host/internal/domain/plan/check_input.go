@@ -65,14 +65,14 @@ func (c *checker) literal(p *Plan, n *Node, in *wanted) {
 		}, false)
 	}
 	if !reported {
-		t, where, unknown := f.blame(s, n.Input.root, nil)
-		path := slices.Concat(p.path(n.Index, kInput), where)
-		if unknown {
+		b := f.blame(s, n.Input.root, nil, 0)
+		path := slices.Concat(p.path(n.Index, kInput), b.where)
+		if b.wants == nil {
 			c.bad(checkNeverFits, path, edn.Nil(), "the :input of :%s: unknown key, in %s", what, showPath(path))
 			return
 		}
-		c.bad(checkNeverFits, path, edn.Nil(), "the :input of :%s: %s can never fit, whatever its slots hold, in %s", what,
-			show(t.value), showPath(path))
+		c.bad(checkNeverFits, path, edn.Nil(), "the :input of :%s: %s can never fit %s, whatever its slots hold, in %s", what,
+			show(b.part.value), specOf(b.wants), showPath(path))
 	}
 }
 
@@ -205,24 +205,58 @@ func elementSchema(s *schema.Schema, i int) *schema.Schema {
 	return s.Children()[0]
 }
 
-// blame follows a template that cannot fit to the innermost part that cannot, as far as the schema has no
-// alternatives. That part is unknown if no value may stand there.
-func (f *fitter) blame(s *schema.Schema, t *part, path []edn.Value) (to *part, where []edn.Value, unknown bool) {
+// blamed is the innermost part of a template that cannot fit.
+type blamed struct {
+	part  *part
+	where []edn.Value
+	// wants are the alternatives that the schema has for the part; nil if no value may stand there.
+	wants []*schema.Schema
+}
+
+// blame follows a template that cannot fit to the innermost part that cannot. Of alternatives, none of which fits,
+// those count that fit the most of the way.
+func (f *fitter) blame(s *schema.Schema, t *part, path []edn.Value, depth int) blamed {
 	for {
-		for s = s.Deref(); s.Kind() == schema.KindMaybe; s = s.Children()[0].Deref() {
-		}
+		s = s.Deref()
 		var e *element
-		if t.kind == partInner && takes(s.Kind(), t.value.Kind()) && f.requiredKeys(s, t) {
+		switch {
+		case depth > maxSchemaDepth:
+		case s.Kind() == schema.KindMaybe || s.Kind() == schema.KindOr:
+			return f.blameAll(s.Children(), t, path, depth+1)
+		case t.kind == partInner && takes(s.Kind(), t.value.Kind()) && f.requiredKeys(s, t):
 			e = f.misfit(s, t, 0)
 		}
 		if e == nil {
-			return t, path, false
+			return blamed{part: t, where: path, wants: []*schema.Schema{s}}
 		}
-		s, t, path = e.schema, e.part, append(path, e.step)
+		s, t, path, depth = e.schema, e.part, append(slices.Clip(path), e.step), depth+1
 		if s == nil {
-			return t, path, true
+			return blamed{part: t, where: path}
 		}
 	}
+}
+
+// blameAll is blame for alternatives. If those that fit the most of the way fail at different parts, the whole is to
+// blame.
+func (f *fitter) blameAll(all []*schema.Schema, t *part, path []edn.Value, depth int) blamed {
+	best := f.blame(all[0], t, path, depth)
+	agree := true
+	for _, s := range all[1:] {
+		b := f.blame(s, t, path, depth)
+		switch {
+		case len(b.where) > len(best.where):
+			best, agree = b, true
+		case len(b.where) < len(best.where):
+		case !slices.EqualFunc(b.where, best.where, edn.Equal):
+			agree = false
+		default:
+			best.wants = slices.Concat(best.wants, b.wants)
+		}
+	}
+	if !agree {
+		return blamed{part: t, where: path, wants: all}
+	}
+	return best
 }
 
 // unnamed warns of keys of an input that its schema does not name where it names one much like it. Schemas of maps are

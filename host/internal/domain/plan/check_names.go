@@ -447,13 +447,18 @@ func (c *checker) knownInput(n *Node) edn.Value {
 	if !n.Input.Constant() {
 		return edn.Nil()
 	}
-	input := n.Input.Source()
+	return c.env.decidable(n, n.Input.Source())
+}
+
+// decidable is an input as far as a scope can be asked about it before the run;
+// nil if it depends on the directory of the run or does not fit its schema.
+func (e *Env) decidable(n *Node, input edn.Value) edn.Value {
 	for _, key := range []string{"root", "cwd"} {
 		if dir, ok := input.Key(key).AsString(); ok && !strings.HasPrefix(dir, "/") {
 			return edn.Nil() // it is relative to the directory of the run
 		}
 	}
-	if s, ok := c.env.Registry.Schema(c.env.inSchema(n)); ok && !s.Valid(input) {
+	if s, ok := e.Registry.Schema(e.inSchema(n)); ok && !s.Valid(input) {
 		return edn.Nil()
 	}
 	return input

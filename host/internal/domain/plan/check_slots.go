@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -129,11 +130,11 @@ func (c *checker) unfilled(pl *place, r *read) {
 	if r.kind == readSlot || r.kind == readEmit {
 		advice += " or use :slot/default"
 	}
-	at := ""
-	if start := c.at.at(where.p.path(w, kAs), true).Start; start.Line > 0 {
-		at = fmt.Sprintf(" at %d:%d", start.Line, start.Column)
-	}
-	c.bad(checkFilledLater, path, edn.Nil(), "slot :%s is filled later, by node %d%s; %s", r.name, w, at, advice)
+	filled := where.p.path(w, kAs)
+	c.report(Finding{
+		Check: checkFilledLater, Path: path, elsewhere: filled,
+		Message: fmt.Sprintf("slot :%s is filled later, by node %d at %s; %s", r.name, w, c.at.describe(filled), advice),
+	}, false)
 }
 
 // conditional warns of a read that the condition of its writer may leave empty.
@@ -178,10 +179,14 @@ func (c *checker) compatible(p *Plan, r *read, in *wanted) {
 	path := p.path(r.node, r.where...)
 	given, wants := c.ends(pair, keysOf(below), r.ref.where, len(r.ref.steps) == 0)
 	is, want := specOf(given), specOf(wants)
-	if at, g, w := unfit(given[0], wants[0]); len(at) > 0 {
-		is, want = "a map without "+showPath(at), specOf([]*schema.Schema{w})+" there"
-		if g != nil {
-			is = specOf([]*schema.Schema{g}) + " at " + showPath(at)
+	if at, g, w := unfitAll(given, wants); len(at) > 0 {
+		paths := make([]string, len(at))
+		for i, path := range at {
+			paths[i] = showPath(path)
+		}
+		is, want = "a map without "+anyOf(paths), specOf(w)+" there"
+		if len(g) > 0 {
+			is = specOf(g) + " at " + paths[0]
 		}
 	}
 	c.bad(checkNeverFits, path, edn.Nil(), "%s of schema :%s is %s and can never fit :%s, which wants %s, in %s", r.ref.path(),
@@ -303,14 +308,60 @@ func unfit(given, wanted *schema.Schema) (at []edn.Value, g, w *schema.Schema) {
 	return at, g, w
 }
 
-// specOf shows the first of some schemas in a message.
-func specOf(list []*schema.Schema) string {
-	const most = 40
-	s := list[0]
-	if spec := s.String(); len(spec) <= most {
-		return spec
+// unfitAll is unfit for alternatives: the one part at which all pairs of them fail, or all the parts that the given ones
+// never have. The paths are empty if there is no such thing.
+func unfitAll(given, wanted []*schema.Schema) (at [][]edn.Value, gs, ws []*schema.Schema) {
+	for i, have := range given {
+		for j, want := range wanted {
+			where, g, w := unfit(have, want)
+			known := slices.ContainsFunc(at, func(path []edn.Value) bool { return slices.EqualFunc(path, where, edn.Equal) })
+			if len(where) == 0 || i+j > 0 && ((g == nil) != (len(gs) == 0) || g != nil && !known) {
+				return nil, nil, nil
+			}
+			if !known {
+				at = append(at, where)
+			}
+			if g != nil {
+				gs = append(gs, g)
+			}
+			ws = append(ws, w)
+		}
 	}
-	return ":" + s.Kind().String()
+	return at, gs, ws
+}
+
+// specOf shows alternative schemas in a message.
+func specOf(list []*schema.Schema) string {
+	const longest = 40
+	var specs []string
+	for _, s := range list {
+		spec := s.String()
+		if s.Kind() == schema.KindRe { // in words: "text that is not blank"
+			for _, f := range s.Validate(edn.Int(0)) {
+				spec = strings.TrimPrefix(f.Message, "should be ")
+			}
+		}
+		if len(spec) > longest {
+			spec = ":" + s.Kind().String()
+		}
+		if !slices.Contains(specs, spec) {
+			specs = append(specs, spec)
+		}
+	}
+	return anyOf(specs)
+}
+
+// anyOf joins alternatives in a message.
+func anyOf(words []string) string {
+	const most = 3
+	last := len(words) - 1
+	switch {
+	case last == 0:
+		return words[0]
+	case len(words) > most:
+		return fmt.Sprintf("%s or %d others", strings.Join(words[:most], ", "), len(words)-most)
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
 // maxBranches bounds how many alternatives are followed; beyond it nothing is

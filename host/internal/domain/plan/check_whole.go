@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
@@ -20,9 +21,14 @@ func (c *checker) whole(pl *place, n *Node, in *wanted) {
 	if !never {
 		f = c.fitter(pl, n, s, false)
 	}
-	t, where, _ := f.blame(s, n.Input.root, nil)
-	if n.Input.Slots() == 1 {
-		t, where = &part{kind: partSlot}, n.Input.slots[0].where
+	b := f.blame(s, n.Input.root, nil, 0)
+	t, where := b.part, b.where
+	wants := ""
+	if len(b.wants) > 0 && len(where) > 0 {
+		wants = ", which wants " + specOf(b.wants) + " there"
+	}
+	if only := n.Input.slots[0].where; n.Input.Slots() == 1 && !slices.EqualFunc(where, only, edn.Equal) {
+		t, where, wants = &part{kind: partSlot}, only, ""
 	}
 	what, binding := show(t.value), ""
 	if t.kind == partSlot {
@@ -36,7 +42,7 @@ func (c *checker) whole(pl *place, n *Node, in *wanted) {
 	if never {
 		c.report(Finding{
 			Check: checkNeverFits, Path: path, binding: binding,
-			Message: fmt.Sprintf("%s can never fit :%s in %s", what, in.name, showPath(path)),
+			Message: fmt.Sprintf("%s can never fit :%s%s, in %s", what, in.name, wants, showPath(path)),
 		}, false)
 	} else {
 		c.warn(checkNeverFits, path, "%s does not fit :%s as its producer describes it, in %s", what, in.name,

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -51,6 +52,8 @@ type Finding struct {
 
 	// key says that the finding is about the key at the end of Path.
 	key bool
+	// elsewhere is the path of another key that Message names the place of; nil for none.
+	elsewhere []edn.Value
 	// binding is the slot whose known value does not fit, "" for another finding.
 	binding string
 }
@@ -84,6 +87,9 @@ func (f Finding) Value() edn.Value {
 		b.Key("column", edn.Int(int64(f.Column)))
 	} else if f.key {
 		b.Key("part", edn.K("key"))
+	}
+	if f.elsewhere != nil {
+		b.Key("elsewhere", edn.Vector(f.elsewhere...))
 	}
 	b.Key("message", edn.Text(f.Message))
 	if !f.Nearest.IsNil() {
@@ -154,6 +160,7 @@ func FindingsOf(e *contract.Error, text *edn.Positions) []Finding {
 		return nil
 	}
 	var fs []Finding
+	loc := &locator{pos: text}
 	for v := range e.Details.Key("findings").Elems() {
 		f := Finding{Path: slices.Collect(v.Key("path").Elems()), Nearest: v.Key("nearest")}
 		f.Check, _ = v.Key("check").AsString()
@@ -169,9 +176,15 @@ func FindingsOf(e *contract.Error, text *edn.Positions) []Finding {
 			expected, _ := name.AsKeyword()
 			f.Expected = append(f.Expected, expected)
 		}
+		if f.elsewhere = slices.Collect(v.Key("elsewhere").Elems()); len(f.elsewhere) > 0 {
+			unplaced := (*locator)(nil).describe(f.elsewhere)
+			if i := strings.LastIndex(f.Message, unplaced); i >= 0 { // behind any name that the plan chose
+				f.Message = f.Message[:i] + loc.describe(f.elsewhere) + f.Message[i+len(unplaced):]
+			}
+		}
 		fs = append(fs, f)
 	}
-	return (&locator{pos: text}).settle(fs)
+	return loc.settle(fs)
 }
 
 // findings collects, of each severity at most MaxFindings: what comes later in

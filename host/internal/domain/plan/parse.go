@@ -291,6 +291,14 @@ func (ps *parser) badKey(check string, near edn.Value, format string, args ...an
 	}
 }
 
+// badAgain reports an error about the key at the end of the current path, which repeats the key under first.
+func (ps *parser) badAgain(first []edn.Value, format string, args ...any) {
+	if !ps.full(Error) {
+		ps.badKey(checkDuplicate, edn.Nil(), format+"; first at %s", append(args, ps.at.describe(first))...)
+		ps.list[len(ps.list)-1].elsewhere = first
+	}
+}
+
 // unknownKey reports the key at the end of the current path, which nobody reads, and
 // returns the known one that it is most like, nil for none.
 func (ps *parser) unknownKey(key edn.Value, known []string) (near edn.Value) {

@@ -150,8 +150,7 @@ func (np *nodeParser) register() {
 		return
 	}
 	report := func() {
-		np.badKey(checkDuplicate, edn.Nil(), "duplicate :id %q in %s; first at %s",
-			n.ID, showPath(np.plan.path(n.Index)), np.at.describe(np.plan.path(first, kID)))
+		np.badAgain(np.plan.path(first, kID), "duplicate :id %q in %s", n.ID, showPath(np.plan.path(n.Index)))
 	}
 	if np.v.Has(kID) {
 		np.in(kID, report)
@@ -237,8 +236,7 @@ func (np *nodeParser) write() {
 	}
 	p.duplicates[n.As] = true
 	np.in(kAs, func() {
-		np.badKey(checkDuplicate, edn.Nil(), "duplicate :as :%s in %s; first at %s",
-			n.As, showPath(p.path(n.Index)), np.at.describe(p.path(first, kAs)))
+		np.badAgain(p.path(first, kAs), "duplicate :as :%s in %s", n.As, showPath(p.path(n.Index)))
 	})
 }
 

@@ -440,6 +440,50 @@ func TestOrderOfPrepare(t *testing.T) {
 	assert.Equal(t, []string{records[0].Run}, kept.runs)
 }
 
+// RUN-002, BIND-002: an act that names an intent is refused before it is accepted
+// exactly if its run could only end with the refusal of the effects of all
+// candidates, and with the error that this run has.
+func TestEffectsOfAnIntent(t *testing.T) {
+	const effects = `:effects {:allowed #{:fs/write}}`
+	open := func(c *act.Config) { c.Effects = dispatchtest.Open() }
+	for _, row := range []struct {
+		name, candidates, more string
+		change                 func(*act.Config)
+		typ                    string
+		run                    bool
+	}{
+		{"not allowed by the request", "[:a/writes :a/logs]", "", nil, "unsupported/intent", false},
+		{"not allowed to the caller", "[:a/writes :a/logs]", effects, nil, "auth/forbidden-effect", false},
+		{"for another reason too", "[:a/writes :a/else]", effects, nil, "unsupported/intent", true},
+		{"one has no effects", "[:a/writes :a/two]", effects, nil, "", true},
+		{"allowed", "[:a/writes]", effects, open, "", true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			w := priced(t,
+				dispatchtest.Cap("a/writes", ":cap/effects #{:fs/write}"), dispatchtest.Cap("a/logs", ":cap/effects #{:fs/write}"),
+				`{:cap/id :a/else :cap/kind :solver :cap/intents #{:text/verify} :io/in-schema :req/any :io/out-schema :res/any}`)
+			w.On("a/two", value(`{:good true}`)).On("a/writes", value(`{:good true}`))
+			kept := &keeping{Journal: journal.NewMemory()}
+			changes := []func(*act.Config){func(c *act.Config) { c.Journal = kept }}
+			if row.change != nil {
+				changes = append(changes, row.change)
+			}
+			s := service(t, w, changes...)
+			for range 2 { // read, and from the memory of shapes
+				_, err := s.Do(t.Context(), request(asking(row.candidates, "", "{}", row.more)))
+				if row.typ == "" {
+					require.Nil(t, err, "%v", err)
+				} else {
+					require.NotNil(t, err)
+					assert.Equal(t, row.typ, err.Type)
+				}
+			}
+			assert.Equal(t, row.run, len(kept.runs) > 0)
+			assert.Equal(t, row.typ == "", len(w.Calls()) > 0)
+		})
+	}
+}
+
 // keeping is a journal that knows the runs that it has records of.
 type keeping struct {
 	act.Journal

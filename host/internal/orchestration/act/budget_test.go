@@ -328,9 +328,8 @@ func asked(w *dispatchtest.World, sideBySide bool) string {
 }
 
 // ATT-005, ATT-013: what a loser took stays on the account, as well as it is
-// known: what it told when it was canceled, else what was reserved for it. The two
-// seconds that ATT-013 gives a loser are not shown: an executor decides how long a
-// canceled call may take, and that of plugins ends it at once.
+// known: what it reports within two seconds of its cancel, else what was reserved
+// for it. Budget, attempt record and response say the same.
 func TestLosersStayOnTheAccount(t *testing.T) {
 	told := func(usage string) func(context.Context, dispatch.Call) dispatchtest.Step {
 		return func(ctx context.Context, _ dispatch.Call) dispatchtest.Step {
@@ -338,28 +337,52 @@ func TestLosersStayOnTheAccount(t *testing.T) {
 			return dispatchtest.Step{Value: edn.MustRead(`{:good true}`), Usage: edn.MustRead(usage)}
 		}
 	}
+	reports := func(after time.Duration, s dispatchtest.Step) func(context.Context, dispatch.Call) dispatchtest.Step {
+		s.Delay = after
+		return func(context.Context, dispatch.Call) dispatchtest.Step {
+			return dispatchtest.Step{Hang: true, OnStop: &s}
+		}
+	}
 	for _, row := range []struct {
 		name        string
 		loser       func(context.Context, dispatch.Call) dispatchtest.Step
 		spent, mark string
 		outcome     string
+		took        time.Duration
 	}{
-		{"counted by whom it is bought from", told(`{:cost-usd 0.002M}`), "{:attempts 1 :usd 0.002M}", "exact", "race/lost"},
-		{"computed", told(`{:cost-usd 0.003M :cost-mark :estimated}`), "{:attempts 1 :usd 0.003M}", "estimated", "race/lost"},
-		{"perhaps more", told(`{:cost-usd 0.004M :cost-mark :at-least}`), "{:attempts 1 :usd 0.004M}", "at-least", "race/lost"},
-		{"nobody knows", told(`{:cost-usd 0.005M :cost-mark :unknown}`), "{:attempts 1 :usd 0.005M}", "unknown", "race/lost"},
-		{"told nothing of money", told(`{:latency-ms 3}`), "{:attempts 1 :usd 0.01M}", "estimated", "race/lost"},
-		{"told nothing", func(ctx context.Context, _ dispatch.Call) dispatchtest.Step { return dispatchtest.Step{Hang: true} }, "{:attempts 1 :usd 0.01M}", "at-least", "race/lost"},
+		{"reported in time", reports(1999*time.Millisecond, dispatchtest.Step{Value: edn.MustRead(`{:good true}`), Usage: edn.MustRead(`{:cost-usd 0.002M :cost-mark :exact}`)}), "{:attempts 1 :usd 0.002M}", "exact", "race/lost", 2049 * time.Millisecond},
+		{"reported with the error that the cancel caused", reports(time.Second, dispatchtest.Step{Raw: edn.MustRead(`{:result {:type :error :error {:type :provider/unavailable} :usage {:cost-usd 0.002M}}}`)}), "{:attempts 1 :usd 0.002M}", "exact", "race/lost", 1050 * time.Millisecond},
+		{"failed because of the cancel", reports(time.Second, dispatchtest.Step{Err: contract.Errorf("provider/unavailable", "no")}), "{:attempts 1 :usd 0.01M}", "at-least", "race/lost", 1050 * time.Millisecond},
+		{"reported too late", reports(2001*time.Millisecond, dispatchtest.Step{Usage: edn.MustRead(`{:cost-usd 0.002M}`)}), "{:attempts 1 :usd 0.01M}", "at-least", "race/lost", 2050 * time.Millisecond},
+		{"silent", func(context.Context, dispatch.Call) dispatchtest.Step {
+			return dispatchtest.Step{Hang: true, Deaf: true}
+		}, "{:attempts 1 :usd 0.01M}", "at-least", "race/lost", 2050 * time.Millisecond},
+		{"not sent", func(ctx context.Context, _ dispatch.Call) dispatchtest.Step {
+			<-ctx.Done()
+			return dispatchtest.Step{Err: contract.Errorf("canceled", "still in the queue").WithDetail("sent?", edn.Bool(false))}
+		}, "{:attempts 1}", "exact", "race/lost", 0},
+		{"counted by whom it is bought from", told(`{:cost-usd 0.002M}`), "{:attempts 1 :usd 0.002M}", "exact", "race/lost", 0},
+		{"computed", told(`{:cost-usd 0.003M :cost-mark :estimated}`), "{:attempts 1 :usd 0.003M}", "estimated", "race/lost", 0},
+		{"perhaps more", told(`{:cost-usd 0.004M :cost-mark :at-least}`), "{:attempts 1 :usd 0.004M}", "at-least", "race/lost", 0},
+		{"nobody knows", told(`{:cost-usd 0.005M :cost-mark :unknown}`), "{:attempts 1 :usd 0.005M}", "unknown", "race/lost", 0},
+		{"told nothing of money", told(`{:latency-ms 3}`), "{:attempts 1 :usd 0.01M}", "estimated", "race/lost", 0},
+		{"told nothing", func(ctx context.Context, _ dispatch.Call) dispatchtest.Step { return dispatchtest.Step{Hang: true} }, "{:attempts 1 :usd 0.01M}", "at-least", "race/lost", 0},
 		{"failed by itself", func(context.Context, dispatch.Call) dispatchtest.Step {
 			return dispatchtest.Step{Err: contract.Errorf("provider/unavailable", "no")}
-		}, "{:attempts 1 :usd 0.01M}", "estimated", "provider/unavailable"},
+		}, "{:attempts 1 :usd 0.01M}", "estimated", "provider/unavailable", 0},
+		{"failed by itself, as an answer", func(context.Context, dispatch.Call) dispatchtest.Step {
+			return dispatchtest.Step{Raw: edn.MustRead(`{:result {:type :error :error {:type :provider/unavailable} :usage {:cost-usd 0.003M}}}`)}
+		}, "{:attempts 1 :usd 0.003M}", "exact", "provider/unavailable", 0},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := priced(t)
 				w.Func("a/one", row.loser).On("a/two", dispatchtest.Step{Value: edn.MustRead(`{:good true}`), Delay: 50 * time.Millisecond, Usage: edn.MustRead(`{:cost-usd 0.001M}`)})
+				began := time.Now()
 				resp, err, records := do(t, service(t, w, budgets(policy.Budgets{User: block(t, "{:max-usd 1}")})), asking("[:a/one :a/two]", ":strategy :race", "{:max-usd 0.05M}", ""))
 				require.Nil(t, err, "%v", err)
+				assert.Equal(t, max(row.took, 50*time.Millisecond), time.Since(began))
+				assert.Zero(t, w.Live(), "no call is left running")
 				assert.Equal(t, ":a/two", resp.Key("invoke/meta").Key("cap/id").String())
 				outcomes := map[int]string{}
 				loser := 0

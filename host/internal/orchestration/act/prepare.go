@@ -181,7 +181,22 @@ func (f *flight) newShape() (*shape, *contract.Error) {
 	f.layer = &sh.layer
 	var err *contract.Error
 	sh.program, err = plan.Link(sh.plan, f.planEnv())
+	sh.effects = plan.Authorize(sh.plan, f.planEnv())
 	return sh, err
+}
+
+// authorize refuses an act that names an intent whose candidates all need
+// effects that the caller may not use: its run could only end with this error.
+// The effects of a client's plan are a matter of its check.
+func authorize(f *flight) *contract.Error {
+	if f.shape == nil || f.shape.effects.Harmless() {
+		return nil
+	}
+	b, withheld := f.shape.effects.Withheld(f.planEnv(), f.request.Input)
+	if !withheld {
+		return nil
+	}
+	return dispatch.Unbound(f.shape.plan.Nodes[0].ID, f.request.Intent, b)
 }
 
 // node is the one node of the plan. What of the request it is made of is in the

@@ -19,6 +19,7 @@ type shape struct {
 	program  *plan.Program
 	layer    policy.Layer
 	terms    eval.TermsBook
+	effects  *plan.Authorization
 
 	worstOnce sync.Once
 	worst     plan.Worst

@@ -105,13 +105,14 @@ var prepareSteps = []step{
 	{"translate", always(translate)},
 	{"validate", compileValidate},
 	{"plan", always(readPlan)},
+	{"authorize", always(authorize)},
 	{"budget", compileBudget},
 	{"accept", compileAccept},
 }
 
 // readSteps is how many of the first steps of prepare read the request and its
 // plan; the later ones count and record it.
-const readSteps = 3
+const readSteps = 4
 
 var routeSteps = []step{
 	{"link", always(link)},

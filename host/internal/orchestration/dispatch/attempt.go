@@ -49,8 +49,12 @@ type entrant struct {
 
 	// Of an attempt that runs beside others.
 	rank     int // among the candidates
+	ctx      context.Context
 	cancel   context.CancelFunc
-	panicked any // a defect, for the goroutine that serves
+	stop     chan struct{} // closed when another answer was accepted
+	drained  bool          // stop is closed
+	lost     bool          // stop was closed before the call ended
+	panicked any           // a defect, for the goroutine that serves
 }
 
 // begin records the start of an attempt. The strategy under which it may run
@@ -399,6 +403,11 @@ func (s *serving) invoke(ctx context.Context, e *entrant) (Answer, error) {
 		own, stop := context.WithCancel(ctx)
 		defer stop()
 		ctx, call.OnDelta = own, func(piece edn.Value) {
+			select {
+			case <-e.stop:
+				return // a loser is not heard any more
+			default:
+			}
 			if e.spoke.IsZero() {
 				e.spoke = s.d.Clock.Now()
 			}

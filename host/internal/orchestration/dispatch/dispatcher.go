@@ -331,7 +331,7 @@ func unavailable(st CapState) policy.Unavailable {
 // unbound is the failure of a node that nobody may serve. It can be hoped for
 // again if somebody was merely not there.
 func (s *serving) unbound() *contract.Error {
-	if err := s.withheld(); err != nil {
+	if err := withheld(s.binding.Rejected); err != nil {
 		return err
 	}
 	if err := s.allOpen(); err != nil {
@@ -340,25 +340,34 @@ func (s *serving) unbound() *contract.Error {
 	if err := s.allTooDear(); err != nil {
 		return err
 	}
-	e := contract.Errorf("unsupported/intent", "node %s: %s", s.w.Node, s.binding.Sentence(s.w.Intent)).
-		WithDetail("intent", journal.Keyword(s.w.Intent))
-	if hint := contract.ModelHint(s.w.Intent); hint != "" {
+	return Unbound(s.w.Node, s.w.Intent, s.binding)
+}
+
+// Unbound is the failure of a node whose candidates were all rejected for
+// reasons other than breakers and budgets.
+func Unbound(node, intent string, b policy.Binding) *contract.Error {
+	if err := withheld(b.Rejected); err != nil {
+		return err
+	}
+	e := contract.Errorf("unsupported/intent", "node %s: %s", node, b.Sentence(intent)).
+		WithDetail("intent", journal.Keyword(intent))
+	if hint := contract.ModelHint(intent); hint != "" {
 		e = e.WithHint(hint)
 	}
-	for _, r := range s.binding.Rejected {
+	for _, r := range b.Rejected {
 		switch r.Reason {
 		case policy.ReasonNotReady:
 			e = e.WithRetryable(true)
 		case policy.ReasonEffects:
-			if contract.ModelHint(s.w.Intent) != "" {
+			if contract.ModelHint(intent) != "" {
 				continue
 			}
 			e = e.WithHint(policy.AllowHint(r.Detail))
 		}
 	}
-	cause := firstCause(s.binding.Rejected)
+	cause := firstCause(b.Rejected)
 	if cause == nil {
-		for _, r := range s.binding.Rejected { // a plugin that is down is there, and need not be configured
+		for _, r := range b.Rejected { // a plugin that is down is there, and need not be configured
 			if r.Why != nil && r.Why.Hint != "" {
 				return e.WithHint(r.Why.Hint)
 			}

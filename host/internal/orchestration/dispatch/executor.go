@@ -19,7 +19,9 @@ import (
 //     the reason why it will not be.
 //
 // Every error is a *contract.Error. Invoke returns promptly when ctx ends; the
-// plugin's context has then been canceled. All methods may be called from many
+// plugin's context has then been canceled. When Call.Stop is closed the plugin's
+// context is canceled too, and Invoke waits for the answer to that, which tells
+// the usage, as long as one may come before ctx ends. All methods may be called from many
 // goroutines.
 type Executor interface {
 	Invoke(ctx context.Context, c Call) (Answer, error)
@@ -49,6 +51,7 @@ type Call struct {
 	Trace     edn.Value
 	Shadow    bool            // nobody sees the answer: nothing of the call belongs to its run
 	OnDelta   func(edn.Value) // called in order, from one goroutine, before Invoke returns; may be nil
+	Stop      <-chan struct{} // closed when the answer is of no use any more; nil: never
 }
 
 // Answer is a whole response envelope and who gave it.

@@ -41,16 +41,16 @@ func (s *serving) forbids(c *registry.Capability) *contract.Error {
 
 // withheld is the failure of a node whose candidates all have effects that the
 // grant of the caller denies; nil if any is left out for another reason.
-func (s *serving) withheld() *contract.Error {
-	for _, r := range s.binding.Rejected {
+func withheld(rejected []policy.Rejection) *contract.Error {
+	for _, r := range rejected {
 		if r.Denied == nil {
 			return nil
 		}
 	}
-	if len(s.binding.Rejected) == 0 {
+	if len(rejected) == 0 {
 		return nil
 	}
-	return s.binding.Rejected[0].Denied
+	return rejected[0].Denied
 }
 
 // recoveryOf is the recovery class of a call. A scope that makes requests carry

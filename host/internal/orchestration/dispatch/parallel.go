@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
@@ -119,6 +120,10 @@ func (s *serving) together(ctx context.Context) (failure *Failure, more bool) {
 	return f.exhausted()
 }
 
+// lossGrace is the time that the loser of a race has to report its usage after
+// it was told to stop.
+const lossGrace = 2 * time.Second
+
 // field is the entrants of one race, hedge or tournament. Everything but the
 // calls themselves happens on the goroutine that serves, so answers are judged
 // one after another in the order in which they came.
@@ -128,6 +133,7 @@ type field struct {
 	arrivals chan *entrant // has room for everybody
 	running  []*entrant
 	entered  int
+	graces   sync.WaitGroup // of losers
 
 	failures map[string]*Failure // by capability
 	final    *Failure            // one after which the table ends the node
@@ -152,8 +158,10 @@ func (f *field) enter() bool {
 	}
 	e.rank = f.entered
 	f.entered++
+	e.stop = make(chan struct{})
+	e.call.Stop = e.stop
 	ctx, cancel := context.WithCancel(f.ctx)
-	e.cancel = cancel
+	e.ctx, e.cancel = ctx, cancel
 	f.running = append(f.running, e)
 	go f.call(ctx, e)
 	return true
@@ -164,6 +172,11 @@ func (f *field) call(ctx context.Context, e *entrant) {
 	defer func() {
 		e.panicked = recover()
 		e.ended = f.s.d.Clock.Now()
+		select {
+		case <-e.stop:
+			e.lost = true
+		default:
+		}
 		f.arrivals <- e
 	}()
 	e.answer, e.err = f.s.invoke(ctx, e)
@@ -279,13 +292,28 @@ func (f *field) hedge() bool {
 // bound tells whether one entrant was heard for good.
 func (f *field) bound() bool { return f.s.w.Flow.bound() }
 
-// hush ends those who cannot be heard any more.
+// hush stops the entrants that cannot be heard any more.
 func (f *field) hush() {
 	for _, e := range f.running {
 		if !e.voice.bound() {
-			e.cancel()
+			f.drain(e)
 		}
 	}
+}
+
+// drain tells an entrant to stop at once, and ends its call if no usage was
+// reported within lossGrace.
+func (f *field) drain(e *entrant) {
+	if e.drained {
+		return
+	}
+	e.drained = true
+	close(e.stop)
+	f.graces.Go(func() {
+		if f.s.d.Clock.Wait(e.ctx, lossGrace) == nil {
+			e.cancel()
+		}
+	})
 }
 
 // alarm closes its channel after d; off ends it earlier, and may be called
@@ -394,11 +422,11 @@ func ends(f *Failure) bool {
 	return action == End
 }
 
-// lose cancels everybody who still runs, waits for them, and accounts for them
-// and for those who answered too late, in the order of the candidates.
+// lose stops the entrants that still run, waits for their usage, and accounts
+// for them and for those that answered too late, in the order of the candidates.
 func (f *field) lose(late []*entrant) {
 	for _, e := range f.running {
-		e.cancel()
+		f.drain(e)
 	}
 	for len(f.running) > 0 {
 		late = append(late, f.wait(nil)...)
@@ -420,25 +448,37 @@ func (f *field) stop() {
 		f.s.settle(&e.expense, ending{usage: usage, unknown: usage.IsNil()})
 	}
 	f.running = nil
+	f.graces.Wait()
 }
 
-// outrun accounts for an entrant that somebody else was faster than. One that
-// failed by itself has failed.
+// outrun accounts for an entrant that another one was faster than. An entrant
+// that failed before it was told to stop has failed; what it reports afterwards
+// counts as usage only.
 func (s *serving) outrun(e *entrant) {
 	t := new(tried)
 	e.account(t)
-	if e.err == nil {
+	var sent edn.Value
+	switch err := contract.AsError(e.err); {
+	case err == nil:
 		response, err := contract.CheckResponse(e.answer.Response, s.wanted(e.capability))
 		if err != nil {
 			response = e.answer.Response
+			if !e.lost {
+				t.err, t.label = s.disowned(t, err), journal.OutcomeError
+			}
 		}
 		t.usage = mapOrNil(response.Key("result").Key("usage"))
-	} else if err := contract.AsError(e.err); err.Type != "canceled" {
+	case e.lost:
+		sent = err.Details.Key("sent?")
+	case err.Type != "canceled":
 		s.lost(context.Background(), t, err, e.limits, e.ended)
 	}
 	if t.err == nil {
 		t.label = journal.OutcomeCanceled
 		t.err = contract.Errorf("race/lost", "node %s: another answer was accepted before that of :%s", s.w.Node, e.capability.ID)
+		if !sent.IsNil() {
+			t.err = t.err.WithDetail("sent?", sent)
+		}
 	}
 	s.recordEnd(t)
 	s.settle(&t.expense, t.ending())

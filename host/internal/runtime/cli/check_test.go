@@ -93,7 +93,7 @@ var refusals = []struct {
  {:op :call :intent :num/add :input {:n §{:slot/path [:x :s]}} :as :y} {:op :emit :input :y}`, []string{`CHECK-020 [:x :s] of schema :res/number is :string and can never fit :req/number, which wants :int, in [:nodes 2 :input :n]`}},
 	{`{:op :call :intent :num/add :input {:n 1} :as :x}
  {:op :call :intent :text/respond :input §{:slot/path [:x :out]} :as :y} {:op :emit :input :y}`, []string{
-		`CHECK-020 [:x :out] of schema :res/number is a map without [:prompt] and can never fit :req/text, which wants [:re "\\S"] there, in [:nodes 2 :input]`}},
+		`CHECK-020 [:x :out] of schema :res/number is a map without [:prompt], [:text] or [:content] and can never fit :req/text, which wants text that is not blank there, in [:nodes 2 :input]`}},
 	{`{:op :tool :tool/id :fs/write :input {:path "x"}
   :effects §{:allowed #{:none}}}`, []string{`CHECK-021 :fs/write is needed by :fs/write and not in [:nodes 1 :effects :allowed]`}},
 	{`{:op :call :intent :text/respond :input {:prompt "p"} :done {:must §#{:verified}}}`, []string{`CHECK-022 nothing provides the must check :verified, which asks for :demo/verify, in [:nodes 1 :done :must]`}},
@@ -265,6 +265,14 @@ effects {
 	got = w.run("act", "fs/write-file", `{:path "out" :content "short"}`)
 	assert.Equal(t, 1, got.code)
 	assert.Contains(t, got.stderr, how)
+	s := w.serve()
+	got = w.run("act", "fs/write-file", `{:path "out" :content "short"}`, "--edn")
+	s.stop()
+	assert.Equal(t, 1, got.code)
+	refused, err := edn.ReadString(got.stdout + got.stderr)
+	require.NoError(t, err)
+	assert.Equal(t, ":unsupported/intent", refused.Key("error").Key("type").String())
+	assert.False(t, refused.HasKey("run/id"), "RUN-002: it was refused before it was a run")
 	for _, verb := range []string{"check", "run"} {
 		got = w.run(verb, "plan.edn", "--effects", "fs/write")
 		assert.Equal(t, 0, got.code, got.stderr)

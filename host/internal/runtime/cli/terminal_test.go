@@ -1,39 +1,17 @@
 package cli_test
 
 import (
-	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-// terminal opens a pseudo terminal: what the program writes to the second end
-// is read from the first.
-func terminal(t testing.TB) (mine, its *os.File) {
-	t.Helper()
-	mine, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = mine.Close() })
-	control := func(request uintptr, argument *uint32) {
-		_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, mine.Fd(), request, uintptr(unsafe.Pointer(argument)))
-		require.Zero(t, errno)
-	}
-	var unlocked, number uint32
-	control(syscall.TIOCSPTLCK, &unlocked)
-	control(syscall.TIOCGPTN, &number)
-	its, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
-	require.NoError(t, err)
-	return mine, its
-}
 
 // onTerminal runs a command whose outputs are both a terminal, and gives what a
 // person sees there.

@@ -105,6 +105,8 @@ type counted struct {
 	net.Listener
 	count *connections
 	plain bool // whatever the configuration says
+	// headerRead bounds the head of a request, and the handshake before it.
+	headerRead time.Duration
 }
 
 // Accept gives the next connection that has a place. It does not wait for a
@@ -119,7 +121,9 @@ func (l *counted) Accept() (net.Conn, error) {
 		leave, refused := l.count.enter(conn)
 		switch {
 		case refused == nil && secure != nil:
-			return tls.Server(&countedConn{Conn: conn, leave: leave}, secure), nil
+			c := &countedConn{Conn: conn, leave: leave}
+			c.hello = time.AfterFunc(2*l.headerRead, func() { _ = c.Close() })
+			return tls.Server(c, secure), nil
 		case refused == nil:
 			return &countedConn{Conn: conn, leave: leave, plain: true}, nil
 		case secure != nil:
@@ -194,6 +198,10 @@ type countedConn struct {
 	leave func()
 	// plain is true without TLS, when what is written is what the caller reads.
 	plain bool
+	// hello closes a connection with TLS that does not get as far as HTTP in time:
+	// the server bounds the handshake and the head of a request, not what HTTP/2
+	// has between them.
+	hello *time.Timer
 	// awaiting is true while the server reads the head of a request, and begun
 	// once some of that head arrived.
 	awaiting, begun atomic.Bool
@@ -202,6 +210,11 @@ type countedConn struct {
 // follow notes the state that the server gives a connection. New and idle
 // connections wait for the head of a request.
 func follow(conn net.Conn, state http.ConnState) {
+	if secure, ok := conn.(*tls.Conn); ok && state != http.StateNew {
+		if c, ok := secure.NetConn().(*countedConn); ok {
+			c.hello.Stop()
+		}
+	}
 	if c, ok := conn.(*countedConn); ok {
 		c.begun.Store(false)
 		c.awaiting.Store(state == http.StateNew || state == http.StateIdle)
@@ -227,7 +240,12 @@ func (c *countedConn) Read(b []byte) (int, error) {
 
 // Close implements net.Conn.
 func (c *countedConn) Close() error {
-	c.once.Do(c.leave)
+	c.once.Do(func() {
+		if c.hello != nil {
+			c.hello.Stop()
+		}
+		c.leave()
+	})
 	return c.Conn.Close()
 }
 

@@ -23,7 +23,7 @@ import (
 // RUN-002: the steps before the acceptance of an act have a fixed order. The
 // first request has a fault for each step; each row names the error of the first
 // step that is left and takes its fault away. Every refusal is audited and makes
-// no run. The order of the later steps (contract, effects, plan, budget) is
+// no run. The order of the later steps (contract, plan and its effects, budget) is
 // TestOrderOfPrepare of package act.
 func TestOrderOfRefusals(t *testing.T) {
 	w := newWorld(t, func(s *httpapi.Settings) {
@@ -65,7 +65,11 @@ func TestOrderOfRefusals(t *testing.T) {
 		{"idempotency lookup", "db/not-configured", without("Idempotency-Key")},
 		{"drain", "runtime/draining", func() { w.phase.Store("ready") }},
 		{"form of the answer", "queue/disabled", func() { body = jsonAct("t/none", "{}") }},
-		{"contract", "invalid-request", func() { body = jsonAct("t/any", "{}") }},
+		{"contract", "invalid-request", func() { body = jsonAct("t/writes", "{}") }},
+		{"effects: the request allows none", "unsupported/intent", func() {
+			body = `{"proto":1,"trace":{"id":"t"},"task":{"intent":"t/writes"},"input":{},"effects":{"allowed":["fs/write"]}}`
+		}},
+		{"effects: the caller may have none", "auth/forbidden-effect", func() { body = jsonAct("t/any", "{}") }},
 	} {
 		var list []string
 		for name, v := range headers {

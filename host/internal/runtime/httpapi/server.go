@@ -74,7 +74,7 @@ func (a *API) Bind(ctx context.Context, b Binding, settings *Settings) (*Server,
 			return nil, err
 		}
 		host, _, _ := net.SplitHostPort(address)
-		s.add(a, &counted{Listener: l, count: count}, &listener{hosts: []string{strings.ToLower(strings.Trim(host, "[]"))}}, settings)
+		s.add(a, &counted{Listener: l, headerRead: settings.Limits.HeaderRead, count: count}, &listener{hosts: []string{strings.ToLower(strings.Trim(host, "[]"))}}, settings)
 	}
 	if b.AdminSocket != "" {
 		l, err := listenUnix(ctx, b.AdminSocket)
@@ -83,7 +83,7 @@ func (a *API) Bind(ctx context.Context, b Binding, settings *Settings) (*Server,
 			return nil, err
 		}
 		s.count = count
-		s.admin = s.add(a, &counted{Listener: l, count: count, plain: true}, &listener{admin: true, token: b.Token}, settings)
+		s.admin = s.add(a, &counted{Listener: l, headerRead: settings.Limits.HeaderRead, count: count, plain: true}, &listener{admin: true, token: b.Token}, settings)
 		s.socket = l
 	}
 	return s, nil
@@ -93,10 +93,13 @@ func (s *Server) add(a *API, l net.Listener, via *listener, settings *Settings) 
 	x := &serving{listener: l, http: &http.Server{
 		Handler:           a.handler(via),
 		ReadHeaderTimeout: settings.Limits.HeaderRead,
-		IdleTimeout:       settings.Limits.Idle,
-		MaxHeaderBytes:    serverHeaders,
-		ConnContext:       withPeer,
-		ConnState:         follow,
+		// HTTP/2 has no bound for heads. A caller in the middle of one cannot answer
+		// a ping, and every other caller does.
+		HTTP2:          &http.HTTP2Config{SendPingTimeout: settings.Limits.HeaderRead / 2, PingTimeout: settings.Limits.HeaderRead},
+		IdleTimeout:    settings.Limits.Idle,
+		MaxHeaderBytes: serverHeaders,
+		ConnContext:    withPeer,
+		ConnState:      follow,
 		// What is asked of no path has a typed answer like everything else.
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     log.New(a.log.StandardWriter(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}), "", 0),

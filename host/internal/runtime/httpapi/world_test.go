@@ -64,6 +64,7 @@ func newWorld(t testing.TB, change ...func(*httpapi.Settings)) *world {
 	w.exec = dispatchtest.New(t, dispatchtest.Spec{Caps: []string{
 		`{:cap/id :t/a :cap/kind :solver :cap/intents #{:text/respond} :io/in-schema :req/text :io/out-schema :res/text}`,
 		`{:cap/id :t/any :cap/kind :solver :cap/intents #{:t/any} :io/in-schema :req/any :io/out-schema :res/any}`,
+		`{:cap/id :t/writes :cap/kind :solver :cap/intents #{:t/writes} :cap/effects #{:fs/write} :io/in-schema :req/any :io/out-schema :res/any}`,
 		`{:cap/id :t/chat :cap/kind :llm :cap/intents #{:model/chat} :io/in-schema :req/chat :io/out-schema :res/chat}`,
 		`{:cap/id :t/typed :cap/kind :solver :cap/intents #{:t/typed} :io/in-schema :req/typed :io/out-schema :res/any}`,
 	}, Schemas: map[string]string{"req/typed": `[:map [:kw :keyword] [:set [:set :keyword]] [:dec :decimal] [:at {:optional true} :inst]]`}})

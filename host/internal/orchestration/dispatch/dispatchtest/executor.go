@@ -25,6 +25,12 @@ type Step struct {
 	Gone bool
 	// Hang answers only when the call is canceled.
 	Hang bool
+	// Deaf ends only with the context of the call: being told to stop changes
+	// nothing.
+	Deaf bool
+	// OnStop is what a call that is told to stop while it runs answers instead;
+	// nil: it ends as canceled.
+	OnStop *Step
 	// Panic is a defect of the host, raised in the middle of the call.
 	Panic any
 	// Raw is the whole envelope, whatever it is.
@@ -228,48 +234,85 @@ func (x *Executor) Await(ctx context.Context, capID string) error {
 
 // Invoke implements dispatch.Executor.
 func (x *Executor) Invoke(ctx context.Context, c dispatch.Call) (dispatch.Answer, error) {
-	at := x.State(c.CapID) // whoever takes the call answers it, also after a swap
-	step := x.take(ctx, c)
+	at := x.State(c.CapID) // the instance that takes the call answers it, also after a swap
+	answer := dispatch.Answer{Plugin: "scripted", Generation: max(1, at.Generation), Edition: at.Edition, Binary: at.Binary}
+	work, done := stopping(ctx, c.Stop)
+	defer done()
+	step := x.take(work, c)
 	defer x.leave()
-	for _, text := range step.Pieces {
+	if step.Deaf {
+		work = ctx
+	}
+	response, err := step.play(work, c)
+	if work.Err() != nil && ctx.Err() == nil && step.OnStop != nil {
+		response, err = step.OnStop.play(ctx, c)
+	}
+	switch {
+	case step.Gone:
+		return dispatch.Answer{}, err
+	case err != nil:
+		return answer, err
+	}
+	answer.Response = response
+	return answer, nil
+}
+
+// stopping is ctx until stop is closed.
+func stopping(ctx context.Context, stop <-chan struct{}) (context.Context, func()) {
+	if stop == nil {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		select {
+		case <-stop:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(); <-ended }
+}
+
+// play does what the step says until ctx ends.
+func (s Step) play(ctx context.Context, c dispatch.Call) (edn.Value, error) {
+	for _, text := range s.Pieces {
 		if c.OnDelta != nil {
 			c.OnDelta(edn.MustMap(edn.K("kind"), edn.K("text"), edn.K("text"), edn.Text(text)))
 		}
 		select {
-		case <-time.After(step.Gap):
+		case <-time.After(s.Gap):
 		case <-ctx.Done():
-			return dispatch.Answer{}, contract.AsError(ctx.Err())
+			return edn.Nil(), contract.AsError(ctx.Err())
 		}
 	}
-	if step.Delay > 0 {
+	if s.Delay > 0 {
 		select {
-		case <-time.After(step.Delay):
+		case <-time.After(s.Delay):
 		case <-ctx.Done():
-			return dispatch.Answer{}, contract.AsError(ctx.Err())
+			return edn.Nil(), contract.AsError(ctx.Err())
 		}
 	}
-	if step.After != nil {
-		defer step.After()
+	if s.After != nil {
+		defer s.After()
 	}
-	answer := dispatch.Answer{Plugin: "scripted", Generation: max(1, at.Generation), Edition: at.Edition, Binary: at.Binary}
 	switch {
-	case step.Panic != nil:
-		panic(step.Panic)
-	case step.Hang:
+	case s.Panic != nil:
+		panic(s.Panic)
+	case s.Hang:
 		<-ctx.Done()
-		return answer, contract.AsError(ctx.Err())
-	case step.Crash:
-		return answer, contract.Errorf("runtime/crashed", "plugin scripted was killed by signal 9 during :%s", c.CapID)
-	case step.Gone:
-		return dispatch.Answer{}, contract.Errorf("runtime/not-ready", "plugin scripted is backoff")
-	case step.Err != nil:
-		return answer, step.Err
-	case !step.Raw.IsNil():
-		answer.Response = step.Raw
-	default:
-		answer.Response = step.response()
+		return edn.Nil(), contract.AsError(ctx.Err())
+	case s.Crash:
+		return edn.Nil(), contract.Errorf("runtime/crashed", "plugin scripted was killed by signal 9 during :%s", c.CapID)
+	case s.Gone:
+		return edn.Nil(), contract.Errorf("runtime/not-ready", "plugin scripted is backoff")
+	case s.Err != nil:
+		return edn.Nil(), s.Err
+	case !s.Raw.IsNil():
+		return s.Raw, nil
 	}
-	return answer, nil
+	return s.response(), nil
 }
 
 func (s Step) response() edn.Value {
