@@ -121,8 +121,10 @@ func (s *serving) together(ctx context.Context) (failure *Failure, more bool) {
 }
 
 // lossGrace is the time that the loser of a race has to report its usage after
-// it was told to stop.
-const lossGrace = 2 * time.Second
+// it was told to stop. The winner's answer waits for it, so it is short: a plugin
+// that heeds a cancel answers within milliseconds, and one that hangs is why there
+// are hedges.
+const lossGrace = 250 * time.Millisecond
 
 // field is the entrants of one race, hedge or tournament. Everything but the
 // calls themselves happens on the goroutine that serves, so answers are judged
