@@ -267,20 +267,3 @@ func (p Preset) With(q Quirks) Preset {
 	}
 	return p
 }
-
-// OwnFields are the fields of a request body that this package sets, which
-// extra fields must not hide.
-func OwnFields(d Name) []string {
-	switch d {
-	case Anthropic:
-		return []string{"model", "messages", "system", "max_tokens", "stream", "temperature", "top_p", "stop_sequences", "tools", "output_config"}
-	case Ollama:
-		return []string{"model", "messages", "stream", "format", "tools", "options", "truncate", "shift"}
-	case Responses:
-		return []string{
-			"model", "input", "stream", "store", "include", "max_output_tokens", "temperature", "top_p", "tools", "text",
-		}
-	}
-	return []string{"model", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens", "temperature", "top_p", "stop", "seed",
-		"presence_penalty", "frequency_penalty", "tools", "response_format", "n"}
-}

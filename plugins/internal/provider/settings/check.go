@@ -213,7 +213,7 @@ func (m Model) check(s Settings, label, block string) []error {
 		add("has an empty entry", "options", "stop")
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Options.Extra)) {
-		if slices.Contains(dialect.OwnFields(s.PresetOf().Dialect), name) {
+		if slices.Contains(dialect.OwnFields(s.PresetOf(), m.Options.ReasoningEffort), name) {
 			all = append(all, sdk.Problem("hides a field that the plugin sets itself", append(slices.Clone(at), edn.K("options"), edn.K("extra"), edn.Text(name))...))
 		}
 	}
