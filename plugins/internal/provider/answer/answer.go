@@ -158,7 +158,7 @@ func (c *call) encode() ([]byte, *contract.Error) {
 	if q.shape != nil {
 		output, ok := q.shape.Ask(m.Structured, m.Preset)
 		if !ok {
-			return nil, c.fail(failure.RequestInvalid, "the schema %s cannot be asked for with structured = %q", q.shape.Name, m.Structured)
+			return nil, c.fail(failure.Unsayable, "the schema %s cannot be asked for with structured = %q", q.shape.Name, m.Structured)
 		}
 		r.Output, c.form = output, output.Form
 		if c.form != chat.Native {
@@ -168,14 +168,14 @@ func (c *call) encode() ([]byte, *contract.Error) {
 	encoded, err := dialect.Encode(m.Preset, r)
 	var unsayable *dialect.Unsayable
 	if errors.As(err, &unsayable) {
-		return nil, c.fail(failure.RequestInvalid, "the format %s cannot express the request: %s",
+		return nil, c.fail(failure.Unsayable, "the format %s cannot express the request: %s",
 			m.Preset.Dialect, unsayable.What)
 	}
 	if err != nil {
 		return nil, c.fail(failure.RequestInvalid, "the request cannot be written")
 	}
 	if len(encoded.Dropped) > 0 && m.StrictOptions {
-		return nil, c.fail(failure.RequestInvalid, "the format %s has no %s", m.Preset.Dialect, strings.Join(encoded.Dropped, ", "))
+		return nil, c.fail(failure.Unsayable, "the format %s has no %s", m.Preset.Dialect, strings.Join(encoded.Dropped, ", "))
 	}
 	if len(encoded.Body) > MaxRequest {
 		return nil, beyond("the request has %d bytes, the limit is %d", len(encoded.Body), MaxRequest)

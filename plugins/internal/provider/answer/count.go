@@ -3,7 +3,6 @@ package answer
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -148,18 +147,8 @@ func whole(ctx context.Context, x *transport.Exchange) ([]byte, bool) {
 	if fault != nil || head.Status != http.StatusOK {
 		return nil, false
 	}
-	var body []byte
-	for {
-		piece, fault, err := x.Next(ctx)
-		switch {
-		case err == io.EOF:
-			return body, true
-		case fault != nil || err != nil:
-			return nil, false
-		}
-		body = append(body, piece...)
-		x.Recycle(piece)
-	}
+	body, fault := x.All(ctx)
+	return body, fault == nil
 }
 
 // smallWindow is a window that every server has: shorter requests are not weighed

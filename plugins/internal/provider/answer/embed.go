@@ -2,7 +2,6 @@ package answer
 
 import (
 	"context"
-	"io"
 	"strings"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
@@ -32,7 +31,7 @@ func (p *Provider) embed(ctx context.Context, m *Model, request edn.Value, out S
 	c.question.hash = c.question.promptHash()
 	path := dialect.EmbedPath(m.Preset.Dialect)
 	if path == "" {
-		return edn.Nil(), c.fail(failure.RequestInvalid, "the format %s has no embeddings", m.Preset.Dialect)
+		return edn.Nil(), c.fail(failure.Unsayable, "the format %s has no embeddings", m.Preset.Dialect)
 	}
 	body, failed := dialect.EncodeEmbed(m.Preset.Dialect, m.wire(), texts, dims)
 	if failed != nil || len(body) > MaxRequest {
@@ -59,21 +58,13 @@ func (c *call) vectors(ctx context.Context, texts int) (edn.Value, *contract.Err
 	if c.head = head; c.declined() {
 		return edn.Nil(), c.refused(ctx)
 	}
-	var body []byte
-	for {
-		piece, fault, err := c.exchange.Next(ctx)
-		if fault != nil {
-			return edn.Nil(), c.fault(fault)
-		}
-		if err == io.EOF {
-			break
-		}
-		body = append(body, piece...)
-		c.exchange.Recycle(piece)
+	body, fault := c.exchange.All(ctx)
+	if fault != nil {
+		return edn.Nil(), c.fault(fault)
 	}
-	said, ok := dialect.ReadEmbed(body, texts)
-	if !ok {
-		return edn.Nil(), c.fail(failure.Foreign, "the body has no vector for each of the texts")
+	said, err := dialect.ReadEmbed(body, texts)
+	if err != nil {
+		return edn.Nil(), c.broken(ctx, err, true)
 	}
 	c.known, c.answer.Model, c.answer.Usage = true, said.Model, said.Usage
 	var all []edn.Value

@@ -33,6 +33,7 @@ const (
 	QueueFull                      // own queue full
 	SchemaInvalid                  // schema asked: parsed and invalid
 	Canceled                       // by the caller
+	Unsayable                      // this model or its format cannot express the request
 )
 
 // Family is one of three words for all failures of a provider.
@@ -79,6 +80,7 @@ func rows() map[Row]row {
 		// waits for the provider.
 		QueueFull: {"runtime/overloaded", down, providerError},
 		Canceled:  {"canceled", request, providerError},
+		Unsayable: {"provider/request-invalid", request, providerError},
 	}
 }
 

@@ -299,6 +299,19 @@ func (x *Exchange) Next(ctx context.Context) ([]byte, *Fault, error) {
 	return p.bytes, nil, nil
 }
 
+// All waits for the whole body. With a Fault it is what came before.
+func (x *Exchange) All(ctx context.Context) ([]byte, *Fault) {
+	var body []byte
+	for {
+		piece, fault, end := x.Next(ctx)
+		if fault != nil || end != nil {
+			return body, fault
+		}
+		body = append(body, piece...)
+		x.Recycle(piece)
+	}
+}
+
 // timer is the one that fires first, and what it means.
 func (x *Exchange) timer() (Timer, Kind) {
 	t := x.client.set.Timeouts
