@@ -129,13 +129,6 @@ func marshal(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// number puts a number into the body if there is one.
-func number(body map[string]any, name string, n json.Number) {
-	if n != "" {
-		body[name] = n
-	}
-}
-
 // Decoder reads the frames of an answer.
 type Decoder interface {
 	// Frame reads one frame into the answer and gives the pieces that came with
