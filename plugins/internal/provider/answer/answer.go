@@ -12,6 +12,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/dialect"
 	"github.com/fermenthq/ferment/plugins/internal/provider/failure"
 	"github.com/fermenthq/ferment/plugins/internal/provider/pricing"
+	"github.com/fermenthq/ferment/plugins/internal/provider/question"
 	"github.com/fermenthq/ferment/plugins/internal/provider/transport"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -32,10 +33,10 @@ func (p *Provider) Answer(ctx context.Context, m *Model, intent string, request 
 	if intent == Count {
 		return p.countQuestion(ctx, m, request, out)
 	}
-	if intent == Embed {
+	if intent == question.Embed {
 		return p.embed(ctx, m, request, out)
 	}
-	q, err := m.ask(intent, request)
+	q, err := question.Read(intent, request, m.Options)
 	if err != nil {
 		return edn.Nil(), err
 	}
@@ -88,7 +89,7 @@ func waiting(err error) transport.Kind {
 type call struct {
 	provider *Provider
 	model    *Model
-	question *question
+	question *question.Question
 	out      Sink
 	exchange *transport.Exchange
 	request  *chat.Request
@@ -143,26 +144,26 @@ func (c *call) requestID() string {
 // encode makes the body of the request, or refuses what cannot be asked.
 func (c *call) encode() ([]byte, *contract.Error) {
 	q, m := c.question, c.model
-	if len(q.tools) > 0 && !m.Preset.Tools {
+	if len(q.Tools) > 0 && !m.Preset.Tools {
 		return nil, c.fail(failure.NotConfigured, "preset %s has no tools: set quirks { tools = true } if this server has them", m.Preset.Name)
 	}
 	r := &chat.Request{
-		Model: m.wire(), Messages: q.messages, Tools: q.tools, Choice: q.choice, Options: q.options, Context: m.Context,
-		Whole: q.whole || len(q.tools) > 0 && !m.Preset.ToolsStream,
+		Model: m.wire(), Messages: q.Messages, Tools: q.Tools, Choice: q.Choice, Options: q.Options, Context: m.Context,
+		Whole: q.Whole || len(q.Tools) > 0 && !m.Preset.ToolsStream,
 	}
-	r.Without = slices.Concat(m.Traits.Refuses(q.options.Effort), m.Learned.Refused())
+	r.Without = slices.Concat(m.Traits.Refuses(q.Options.Effort), m.Learned.Refused())
 	if r.Options.MaxTokens > 0 {
 		c.headroom = m.Learned.room(max(m.Headroom, r.Options.Budget))
 		r.Options.MaxTokens += c.headroom
 	}
-	if q.shape != nil {
-		output, ok := q.shape.Ask(m.Structured, m.Preset)
+	if q.Shape != nil {
+		output, ok := q.Shape.Ask(m.Structured, m.Preset)
 		if !ok {
-			return nil, c.fail(failure.Unsayable, "the schema %s cannot be asked for with structured = %q", q.shape.Name, m.Structured)
+			return nil, c.fail(failure.Unsayable, "the schema %s cannot be asked for with structured = %q", q.Shape.Name, m.Structured)
 		}
 		r.Output, c.form = output, output.Form
 		if c.form != chat.Native {
-			r.Messages = instructed(r.Messages, q.shape.Instruction())
+			r.Messages = instructed(r.Messages, q.Shape.Instruction())
 		}
 	}
 	encoded, err := dialect.Encode(m.Preset, r)
@@ -178,7 +179,7 @@ func (c *call) encode() ([]byte, *contract.Error) {
 		return nil, c.fail(failure.Unsayable, "the format %s has no %s", m.Preset.Dialect, strings.Join(encoded.Dropped, ", "))
 	}
 	if len(encoded.Body) > MaxRequest {
-		return nil, beyond("the request has %d bytes, the limit is %d", len(encoded.Body), MaxRequest)
+		return nil, question.Beyond("the request has %d bytes, the limit is %d", len(encoded.Body), MaxRequest)
 	}
 	c.request, c.dropped, c.fields = r, encoded.Dropped, encoded.Fields
 	return encoded.Body, nil
@@ -365,9 +366,9 @@ func (c *call) meta() edn.Value {
 	}
 	m.Key("provider", provider.Map())
 	m.Key("model", edn.Text(c.model.Name))
-	m.Key("prompt/hash", edn.Text(c.question.hash))
-	if !c.question.agent.IsNil() {
-		m.Key("agent/id", c.question.agent)
+	m.Key("prompt/hash", edn.Text(c.question.Hash))
+	if !c.question.Agent.IsNil() {
+		m.Key("agent/id", c.question.Agent)
 	}
 	if f := c.answer.Finish; f != chat.Unfinished && f != chat.Failed {
 		m.Key("finish", edn.K(string(f)))

@@ -12,6 +12,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/dialect"
 	"github.com/fermenthq/ferment/plugins/internal/provider/failure"
 	"github.com/fermenthq/ferment/plugins/internal/provider/pricing"
+	"github.com/fermenthq/ferment/plugins/internal/provider/question"
 	"github.com/fermenthq/ferment/plugins/internal/provider/transport"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -270,11 +271,11 @@ func (p *Provider) Guess(m *Model, request edn.Value, to Sink) (edn.Value, *cont
 
 // unsent is a call whose request is written and stays here.
 func (p *Provider) unsent(m *Model, request edn.Value) (*call, *contract.Error) {
-	intent := word(request.Key("context").Key(Of))
+	intent := question.Word(request.Key("context").Key(Of))
 	if intent == "" || intent == Count {
-		intent = Chat
+		intent = question.Chat
 	}
-	q, err := m.ask(intent, request)
+	q, err := question.Read(intent, request, m.Options)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/dialect"
 	"github.com/fermenthq/ferment/plugins/internal/provider/failure"
 	"github.com/fermenthq/ferment/plugins/internal/provider/pricing"
+	"github.com/fermenthq/ferment/plugins/internal/provider/question"
 	"github.com/fermenthq/ferment/plugins/internal/provider/shape"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -58,14 +59,14 @@ func (p *Provider) probeServer(ctx context.Context, m *Model, progress func(name
 	var all []*check
 	for _, one := range []struct {
 		name string
-		ask  func(*question, *Model) // what the request has besides
+		ask  func(*question.Question, *Model) // what the request has besides
 		look func(*check, *Model)
 	}{
 		{"value", askWhole, lookAtValue},
 		{"stream", askForStream, lookAtStream},
 		{"structured", askForShape, lookAtShape},
 		{"tools", askForTool, lookAtTool},
-		{"limit", func(q *question, _ *Model) { q.options.MaxTokens = probeLimit }, lookAtLimit},
+		{"limit", func(q *question.Question, _ *Model) { q.Options.MaxTokens = probeLimit }, lookAtLimit},
 	} {
 		if progress(one.name) != nil {
 			return edn.Nil(), p.Report.Error(failure.Canceled, failure.Known{}, "the caller went away")
@@ -111,10 +112,10 @@ func hopeless(e *contract.Error, first bool) bool {
 
 // probe makes one request. It takes every end of a stream for its end, so that
 // what came can be looked at.
-func (p *Provider) probe(ctx context.Context, m *Model, name string, ask func(*question, *Model)) *check {
-	q := &question{intent: Chat, textKey: "text", names: dialect.NewNames(nil), args: map[string]*schema.Schema{}, options: m.Options}
-	q.options.MaxTokens = probeTokens
-	q.messages = []chat.Message{{Role: chat.User, Content: map[string]string{
+func (p *Provider) probe(ctx context.Context, m *Model, name string, ask func(*question.Question, *Model)) *check {
+	q := question.New(question.Chat, m.Options)
+	q.Options.MaxTokens = probeTokens
+	q.Messages = []chat.Message{{Role: chat.User, Content: map[string]string{
 		"value": askGreeting, "stream": askGreeting, "structured": askLegs, "tools": askWeather, "limit": askCount,
 	}[name]}}
 	tried := *m
@@ -138,9 +139,9 @@ func (p *Provider) probe(ctx context.Context, m *Model, name string, ask func(*q
 
 // askWhole has a system message, which nothing else has, so that a server that
 // refuses its role can be told.
-func askWhole(q *question, _ *Model) {
-	q.whole = true
-	q.messages = append([]chat.Message{{Role: chat.System, Content: "Answer in English."}}, q.messages...)
+func askWhole(q *question.Question, _ *Model) {
+	q.Whole = true
+	q.Messages = append([]chat.Message{{Role: chat.System, Content: "Answer in English."}}, q.Messages...)
 }
 
 // lookAtRole finds a server that refuses system messages and nothing else.
@@ -158,7 +159,7 @@ func lookAtValue(k *check, _ *Model) {
 
 func stated(a *chat.Answer) bool { return a.Usage.In >= 0 && a.Usage.Out >= 0 }
 
-func askForStream(_ *question, m *Model) {
+func askForStream(_ *question.Question, m *Model) {
 	if m.Preset.Dialect == dialect.OpenAI {
 		m.Preset.UsageInStream = true // also where it is declared to be absent
 	}
@@ -211,12 +212,12 @@ func formatOf(p dialect.Preset) string {
 // askForShape asks in the form that is declared, or for a schema where none is.
 // The question does not speak of the form: who is not made to take it has no
 // reason to. Servers that enforce JSON alone want it to be said.
-func askForShape(q *question, m *Model) {
+func askForShape(q *question.Question, m *Model) {
 	if formatOf(m.Preset) == "none" {
 		m.Preset.Native = true
 	}
 	form := edn.MustRead(`[:map {:closed true} [:legs [:int {:min 0 :max 100}]]]`)
-	q.shape, _ = shape.New("legs", form, edn.Nil()) // a schema of this file compiles
+	q.Shape, _ = shape.New("legs", form, edn.Nil()) // a schema of this file compiles
 }
 
 func lookAtShape(k *check, m *Model) {
@@ -227,7 +228,7 @@ func lookAtShape(k *check, m *Model) {
 	}
 	found := "none"
 	if k.err == nil {
-		_, how, problem := k.call.question.shape.Read(k.call.answer.Text.String())
+		_, how, problem := k.call.question.Shape.Read(k.call.answer.Text.String())
 		switch {
 		case problem == nil && how == "", asked == "json_object" && how == "" && problem.Parsed:
 			found = asked
@@ -238,13 +239,13 @@ func lookAtShape(k *check, m *Model) {
 	k.compare("response-format", edn.Text(declared), edn.Text(found))
 }
 
-func askForTool(q *question, m *Model) {
+func askForTool(q *question.Question, m *Model) {
 	m.Preset.Tools = true
 	form := edn.MustRead(`[:map {:closed true} [:city :string]]`)
 	compiled, _ := schema.Compile(form) // a schema of this file compiles
 	text, _ := edn.WriteJSON(compiled.JSONSchema())
-	q.args["weather"] = compiled
-	q.tools = []chat.Tool{{Name: q.names.Wire("weather"), Description: "Tells the weather of tomorrow in a city.", Schema: text}}
+	q.Args["weather"] = compiled
+	q.Tools = []chat.Tool{{Name: q.Names.Wire("weather"), Description: "Tells the weather of tomorrow in a city.", Schema: text}}
 }
 
 func lookAtTool(k *check, m *Model) {

@@ -2,7 +2,6 @@ package answer
 
 import (
 	"cmp"
-	"strconv"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
 	"github.com/fermenthq/ferment/plugins/internal/provider/dialect"
@@ -12,17 +11,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Limits of one request. Beyond them nothing is sent.
-const (
-	MaxRequest  = 16 << 20
-	MaxMessages = 4096
-	MaxTools    = 128
-	MaxArgs     = 256 << 10 // of one call, as text
-	MaxImages   = 100
-	MaxImage    = 8 << 20 // of one image, in base64
-	MaxTexts    = 2048    // of which vectors are made
-	maxBudget   = 1 << 20 // tokens of reasoning
-)
+// MaxRequest is the most bytes that a request may have on the wire. Beyond it
+// nothing is sent.
+const MaxRequest = 16 << 20
 
 // Provider is one account.
 type Provider struct {
@@ -66,19 +57,4 @@ type Sink interface {
 	Reasoning(text string) error
 	Delta(piece edn.Value) error
 	Progress(v edn.Value) error
-}
-
-// jsonNumber writes a number for a request body, "" for none.
-func jsonNumber(v edn.Value) string {
-	if n, ok := v.AsInt(); ok {
-		return strconv.FormatInt(n, 10)
-	}
-	if f, ok := v.AsFloat(); ok {
-		return strconv.FormatFloat(f, 'g', -1, 64)
-	}
-	if r, ok := v.AsNumber(); ok {
-		f, _ := r.Float64()
-		return strconv.FormatFloat(f, 'g', -1, 64)
-	}
-	return ""
 }

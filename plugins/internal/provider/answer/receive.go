@@ -234,7 +234,7 @@ func (c *call) send(p chat.Piece) error {
 		m.Key("text", edn.Text(p.Text))
 		m.Key("index", edn.Int(int64(p.Call.Index)))
 		m.Key("id", edn.Text(p.Call.ID))
-		if id, ok := c.question.names.ID(p.Call.Name); ok {
+		if id, ok := c.question.Names.ID(p.Call.Name); ok {
 			m.Key("tool/id", edn.K(id))
 		}
 		return gone(c.out.Delta(m.Map()))

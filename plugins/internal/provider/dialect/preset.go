@@ -227,15 +227,16 @@ func PresetNames() []string {
 	return names
 }
 
-// Quirks correct a preset for one model. What is unset stays.
+// Quirks correct a preset for one model, as the configuration has them. What is
+// unset stays.
 type Quirks struct {
-	ResponseFormat  string // json_schema, json_object or none
-	Tools           *bool
-	ToolsStream     *bool
-	Terminator      Terminator
-	UsageInStream   *bool
-	SystemRole      string
-	ReasoningFields []string
+	ResponseFormat  string     `edn:"response-format,omitempty" enum:"json_schema,json_object,none"`
+	Tools           *bool      `edn:"tools,omitempty"`
+	ToolsStream     *bool      `edn:"tools-stream,omitempty"`
+	Terminator      Terminator `edn:"terminator,omitempty" enum:"either,strict,eof" doc:"what makes a stream complete: a finish reason or the formal end, the formal end alone, or the end of the body"`
+	UsageInStream   *bool      `edn:"usage-in-stream,omitempty"`
+	SystemRole      string     `edn:"system-role,omitempty" enum:"system,developer,user"`
+	ReasoningFields []string   `edn:"reasoning-fields,omitempty"`
 }
 
 // With is the preset as corrected.
@@ -248,20 +249,12 @@ func (p Preset) With(q Quirks) Preset {
 	case "none":
 		p.Native, p.JSONMode = false, false
 	}
-	set := func(to *bool, from *bool) {
+	for to, from := range map[*bool]*bool{&p.Tools: q.Tools, &p.ToolsStream: q.ToolsStream, &p.UsageInStream: q.UsageInStream} {
 		if from != nil {
 			*to = *from
 		}
 	}
-	set(&p.Tools, q.Tools)
-	set(&p.ToolsStream, q.ToolsStream)
-	set(&p.UsageInStream, q.UsageInStream)
-	if q.Terminator != "" {
-		p.Terminator = q.Terminator
-	}
-	if q.SystemRole != "" {
-		p.SystemRole = q.SystemRole
-	}
+	p.Terminator, p.SystemRole = cmp.Or(q.Terminator, p.Terminator), cmp.Or(q.SystemRole, p.SystemRole)
 	if len(q.ReasoningFields) > 0 {
 		p.ReasoningFields = q.ReasoningFields
 	}

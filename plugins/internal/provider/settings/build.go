@@ -72,7 +72,7 @@ func (m Model) model(p dialect.Preset, tables Tables) *answer.Model {
 		headroom = *m.Options.Headroom
 	}
 	return &answer.Model{
-		Name: m.Name, Preset: p.With(m.Quirks.quirks()), Options: m.Options.options(), StrictOptions: m.StrictOptions,
+		Name: m.Name, Preset: p.With(m.Quirks), Options: m.Options.options(), StrictOptions: m.StrictOptions,
 		Structured: structured, Context: m.Context, Price: m.Price.price(), Counting: m.counting(p, tables),
 		Traits: traits, Headroom: headroom, Learned: &answer.Learned{},
 	}

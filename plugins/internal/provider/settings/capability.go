@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/answer"
+	"github.com/fermenthq/ferment/plugins/internal/provider/question"
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -25,8 +26,8 @@ func (m Model) Capability(id, of string, ask func(ctx context.Context, request e
 		}),
 	}
 	for _, intent := range m.IntentsOf() {
-		options = append(options, sdk.InFor(intent, answer.InSchema(intent)))
-		if out := answer.OutSchema(intent); out != "" {
+		options = append(options, sdk.InFor(intent, question.InSchema(intent)))
+		if out := question.OutSchema(intent); out != "" {
 			options = append(options, sdk.OutFor(intent, out))
 		}
 	}
