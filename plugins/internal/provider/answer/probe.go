@@ -88,7 +88,7 @@ func (p *Provider) compareCount(ctx context.Context, m *Model, k *check) edn.Val
 	if k.call.request == nil {
 		return edn.Nil()
 	}
-	n, way := p.count(ctx, m, k.call.request, true)
+	n, way := m.Counting.Request(ctx, m.at(p), k.call.request, true)
 	var b edn.MapBuilder
 	b.Key("tokens-in", edn.Int(n))
 	b.Key(countedBy, edn.K(string(way)))
@@ -295,8 +295,7 @@ func told(m *Model, all []*check, count edn.Value) edn.Value {
 		took += k.took
 		if k.call.known {
 			t := k.call.spent
-			sum.In, sum.Out, sum.Cached, sum.Reasoning, sum.Written = sum.In+t.In, sum.Out+t.Out, sum.Cached+t.Cached, sum.Reasoning+t.Reasoning, sum.Written+t.Written
-			sum.Mark = pricing.Weakest(sum.Mark, t.Mark)
+			sum = sum.Plus(t)
 			one.Key("usage", k.call.account(t, k.took))
 		}
 		if k.call.answer.Model != "" {
@@ -306,7 +305,7 @@ func told(m *Model, all []*check, count edn.Value) edn.Value {
 		checks = append(checks, one.Map())
 		differences = append(differences, k.differs...)
 	}
-	var out, result, response, meta edn.MapBuilder
+	var out edn.MapBuilder
 	out.Key("model", edn.Text(m.Name))
 	if served != "" {
 		out.Key("model/served", edn.Text(served))
@@ -318,14 +317,7 @@ func told(m *Model, all []*check, count edn.Value) edn.Value {
 	if !count.IsNil() {
 		out.Key("count", count)
 	}
-	result.Key("type", edn.K("value"))
-	result.Key("out", out.Map())
-	result.Key("usage", (&call{model: m}).account(sum, took))
-	meta.Key("model", edn.Text(m.Name))
-	meta.Key("finish", edn.K(string(chat.Stop))) // of the probe
-	response.Key("result", result.Map())
-	response.Key("invoke/meta", meta.Map())
-	return response.Map()
+	return respond(out.Map(), nil, (&call{model: m}).account(sum, took), m.meta())
 }
 
 // agreed tells the refusals that were to be expected: of what is declared to be

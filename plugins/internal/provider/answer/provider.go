@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
+	"github.com/fermenthq/ferment/plugins/internal/provider/counting"
 	"github.com/fermenthq/ferment/plugins/internal/provider/dialect"
 	"github.com/fermenthq/ferment/plugins/internal/provider/failure"
 	"github.com/fermenthq/ferment/plugins/internal/provider/pricing"
@@ -44,11 +45,16 @@ type Model struct {
 	Traits   dialect.Traits
 	Learned  *Learned
 	// Counting is how its tokens are counted.
-	Counting *Counting
+	Counting *counting.Counting
 }
 
 // wire is the name in requests.
 func (m *Model) wire() string { return cmp.Or(m.Wire, m.Name) }
+
+// at is the server of the model.
+func (m *Model) at(p *Provider) counting.Server {
+	return counting.Server{Client: p.Client, Preset: m.Preset, Model: m.wire()}
+}
 
 // Sink takes the pieces of an answer while it arrives. Its methods may wait for
 // whoever reads them.

@@ -34,6 +34,14 @@ type Tokens struct {
 	Mark                                Mark
 }
 
+// Plus are the tokens of both; the weaker mark holds.
+func (t Tokens) Plus(u Tokens) Tokens {
+	return Tokens{
+		In: t.In + u.In, Out: t.Out + u.Out, Cached: t.Cached + u.Cached,
+		Reasoning: t.Reasoning + u.Reasoning, Written: t.Written + u.Written, Mark: Weakest(t.Mark, u.Mark),
+	}
+}
+
 // most is by how much the counts of a provider may differ from what was
 // counted here before they are doubted, and slack what small answers may differ
 // in any case.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/answer"
+	"github.com/fermenthq/ferment/plugins/internal/provider/counting"
 	"github.com/fermenthq/ferment/plugins/internal/provider/dialect"
 	"github.com/fermenthq/ferment/plugins/internal/provider/failure"
 	"github.com/fermenthq/ferment/plugins/internal/provider/pricing"
@@ -80,9 +81,9 @@ func (m Model) model(p dialect.Preset, tables Tables) *answer.Model {
 
 // counting is how tokens are counted: as is written, else as well as the preset
 // can, and in each case by what is left where that fails.
-func (m Model) counting(p dialect.Preset, tables Tables) *answer.Counting {
+func (m Model) counting(p dialect.Preset, tables Tables) *counting.Counting {
 	how := cmp.Or(m.Count, CountAuto)
-	k := &answer.Counting{Endpoint: how == CountEndpoint || how == CountAuto && p.Counts}
+	k := &counting.Counting{Endpoint: how == CountEndpoint || how == CountAuto && p.Counts}
 	if tables != nil && (how == CountLocal || how != CountEstimate && p.Tables) {
 		k.Table = tables(m.Name)
 	}

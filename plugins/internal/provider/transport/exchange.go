@@ -312,6 +312,16 @@ func (x *Exchange) All(ctx context.Context) ([]byte, *Fault) {
 	}
 }
 
+// Whole is the body of an exchange that went well.
+func (x *Exchange) Whole(ctx context.Context) ([]byte, bool) {
+	head, fault := x.Head(ctx)
+	if fault != nil || head.Status != http.StatusOK {
+		return nil, false
+	}
+	body, fault := x.All(ctx)
+	return body, fault == nil
+}
+
 // timer is the one that fires first, and what it means.
 func (x *Exchange) timer() (Timer, Kind) {
 	t := x.client.set.Timeouts
