@@ -20,7 +20,9 @@ import (
 // Answer answers a call of an intent. Pieces of the answer go to out as they
 // arrive. The result is a whole response envelope: a value, or an error with
 // what it took all the same. An error beside it means that nothing was asked.
-func (p *Provider) Answer(ctx context.Context, m *Model, intent string, request edn.Value, out Sink) (edn.Value, *contract.Error) {
+func (p *Provider) Answer(
+	ctx context.Context, m *Model, intent string, request edn.Value, out Sink,
+) (edn.Value, *contract.Error) {
 	if p.Missing != "" {
 		return edn.Nil(), p.Report.Error(failure.NotConfigured, failure.Known{}, "%s", p.Missing)
 	}
@@ -144,7 +146,8 @@ func (c *call) requestID() string {
 func (c *call) encode() ([]byte, *contract.Error) {
 	q, m := c.question, c.model
 	if len(q.Tools) > 0 && !m.Preset.Tools {
-		return nil, c.fail(failure.NotConfigured, "preset %s has no tools: set quirks { tools = true } if this server has them", m.Preset.Name)
+		return nil, c.fail(failure.NotConfigured,
+			"preset %s has no tools: set quirks { tools = true } if this server has them", m.Preset.Name)
 	}
 	r := &chat.Request{
 		Model: m.wire(), Messages: q.Messages, Tools: q.Tools, Choice: q.Choice, Options: q.Options, Context: m.Context,
@@ -158,7 +161,8 @@ func (c *call) encode() ([]byte, *contract.Error) {
 	if q.Shape != nil {
 		output, ok := q.Shape.Ask(m.Structured, m.Preset)
 		if !ok {
-			return nil, c.fail(failure.Unsayable, "the schema %s cannot be asked for with structured = %q", q.Shape.Name, m.Structured)
+			return nil, c.fail(failure.Unsayable,
+				"the schema %s cannot be asked for with structured = %q", q.Shape.Name, m.Structured)
 		}
 		r.Output, c.form = output, output.Form
 		if c.form != chat.Native {
@@ -175,7 +179,8 @@ func (c *call) encode() ([]byte, *contract.Error) {
 		return nil, c.fail(failure.RequestInvalid, "the request cannot be written")
 	}
 	if len(encoded.Dropped) > 0 && m.StrictOptions {
-		return nil, c.fail(failure.Unsayable, "the format %s has no %s", m.Preset.Dialect, strings.Join(encoded.Dropped, ", "))
+		names := strings.Join(encoded.Dropped, ", ")
+		return nil, c.fail(failure.Unsayable, "the format %s has no %s", m.Preset.Dialect, names)
 	}
 	if len(encoded.Body) > MaxRequest {
 		return nil, question.Beyond("the request has %d bytes, the limit is %d", len(encoded.Body), MaxRequest)
@@ -224,24 +229,24 @@ func (c *call) fetch(ctx context.Context) *contract.Error {
 // fault is the error of a broken exchange.
 func (c *call) fault(f *transport.Fault) *contract.Error {
 	return c.fail(map[transport.Kind]failure.Row{
-		transport.NoConnection: failure.Unavailable, transport.Broken: failure.Truncated, transport.Silent: failure.Timeout, transport.Late: failure.Timeout,
-		transport.Stalled: failure.Stalled, transport.TooLong: failure.Timeout, transport.TooLarge: failure.Malformed, transport.Lingered: failure.Truncated,
-		transport.Deadline: failure.Deadline, transport.Canceled: failure.Canceled,
+		transport.NoConnection: failure.Unavailable,
+		transport.Broken:       failure.Truncated,
+		transport.Silent:       failure.Timeout,
+		transport.Late:         failure.Timeout,
+		transport.Stalled:      failure.Stalled,
+		transport.TooLong:      failure.Timeout,
+		transport.TooLarge:     failure.Malformed,
+		transport.Lingered:     failure.Truncated,
+		transport.Deadline:     failure.Deadline,
+		transport.Canceled:     failure.Canceled,
 	}[f.Kind], "%s", f.Text)
 }
 
 // refused reads the body of an error.
 func (c *call) refused(ctx context.Context) *contract.Error {
-	var body []byte
-	for len(body) < failure.MaxBody {
-		piece, fault, err := c.exchange.Next(ctx)
-		if fault != nil && (fault.Kind == transport.Deadline || fault.Kind == transport.Canceled) {
-			return c.fault(fault)
-		}
-		if fault != nil || err != nil {
-			break // what has come will do
-		}
-		body = append(body, piece...)
+	body, fault := c.exchange.All(ctx, failure.MaxBody)
+	if fault != nil && (fault.Kind == transport.Deadline || fault.Kind == transport.Canceled) {
+		return c.fault(fault)
 	}
 	known := c.knownFacts()
 	known.Report = failure.ReadBody(body)
@@ -254,17 +259,10 @@ func (c *call) refused(ctx context.Context) *contract.Error {
 		field := dialect.Refused(known.Report.Param, known.Report.Message, c.fields)
 		if field != "" && c.model.Learned.refuse(field) {
 			// The next attempt is another request: it goes without the field.
-			return c.provider.Report.Error(failure.ProviderError, known, "the model does not take %s, which is left out from now on (status %d)", field, c.head.Status).
+			return c.provider.Report.Error(failure.ProviderError, known,
+				"the model does not take %s, which is left out from now on (status %d)", field, c.head.Status).
 				WithDetail("options/refused", edn.K(field))
 		}
 	}
-	said := map[failure.Row]string{
-		failure.Foreign: "no model answers at this address", failure.ModelNotFound: "the model " + c.model.Name + " is not there", failure.AuthFailed: "the key is refused",
-		failure.QuotaExhausted: "the quota is used up", failure.RateLimited: "too many requests", failure.Overloaded: "overloaded",
-		failure.ContextExceeded: "the request is longer than the model can read", failure.Refused: "the request was refused", failure.Timeout: "timed out",
-	}[row]
-	if said == "" {
-		said = "failed"
-	}
-	return c.provider.Report.Error(row, known, "%s (status %d)", said, c.head.Status)
+	return c.provider.Report.Error(row, known, "%s (status %d)", row.Said(c.model.Name), c.head.Status)
 }

@@ -58,9 +58,11 @@ func (c *call) empty() *contract.Error {
 	if limit > 0 {
 		c.model.Learned.widen(limit)
 	}
-	e := c.fail(failure.Empty, "the limit of tokens was used up before the first word of the answer").WithDetail("finish", edn.K(string(chat.Length)))
+	e := c.fail(failure.Empty, "the limit of tokens was used up before the first word of the answer").
+		WithDetail("finish", edn.K(string(chat.Length)))
 	if limit > 0 {
-		e = e.WithDetail("max-tokens", edn.Int(limit)).WithDetail("tokens/headroom", edn.Int(c.model.Learned.room(c.model.Headroom)))
+		e = e.WithDetail("max-tokens", edn.Int(limit)).
+			WithDetail("tokens/headroom", edn.Int(c.model.Learned.room(c.model.Headroom)))
 	}
 	if n := c.answer.Usage.Reasoning; n > 0 {
 		e = e.WithDetail("tokens-reasoning", edn.Int(n))

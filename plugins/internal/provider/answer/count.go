@@ -44,7 +44,9 @@ func (c *call) weigh(ctx context.Context) *contract.Error {
 		return nil
 	}
 	return c.fail(failure.ContextExceeded, "the request has %d tokens, the model reads %d", n, window).
-		WithDetail("tokens-in", edn.Int(n)).WithDetail("context-tokens", edn.Int(window)).WithDetail(countedBy, edn.K(string(way)))
+		WithDetail("tokens-in", edn.Int(n)).
+		WithDetail("context-tokens", edn.Int(window)).
+		WithDetail(countedBy, edn.K(string(way)))
 }
 
 // loadedWindow is how many tokens the loaded model reads, as its server says; 0
@@ -83,7 +85,10 @@ func (c *call) countOnce(ctx context.Context, ask bool) (int64, pricing.Way) {
 func (c *call) settle(ctx context.Context) {
 	ratio := &c.model.Counting.Ratio
 	guessed := c.request.Images() > 0 && c.answer.Usage.In >= 0
-	estimated := pricing.Counted{In: ratio.Apply(pricing.EstimateRequest(c.request)), Out: ratio.Apply(pricing.EstimateAnswer(c.answer))}
+	estimated := pricing.Counted{
+		In:  ratio.Apply(pricing.EstimateRequest(c.request)),
+		Out: ratio.Apply(pricing.EstimateAnswer(c.answer)),
+	}
 	if guessed { // an image takes what the provider says
 		estimated.In = c.answer.Usage.In
 	}
@@ -121,7 +126,9 @@ func (w ways) value() edn.Value {
 
 // countQuestion answers how many tokens a request would take. The request is the
 // one that would be made, but for its intent, which stands in its context.
-func (p *Provider) countQuestion(ctx context.Context, m *Model, request edn.Value, to Sink) (edn.Value, *contract.Error) {
+func (p *Provider) countQuestion(
+	ctx context.Context, m *Model, request edn.Value, to Sink,
+) (edn.Value, *contract.Error) {
 	c, err := p.unsent(m, request)
 	if err != nil {
 		return edn.Nil(), err
@@ -160,7 +167,9 @@ func (p *Provider) unsent(m *Model, request edn.Value) (*call, *contract.Error) 
 // counted is the response to a question for a count: for programs, and as a
 // sentence, which is streamed as everything is that a model says. Counting takes
 // no tokens.
-func (p *Provider) counted(m *Model, n int64, way pricing.Way, took time.Duration, to Sink) (edn.Value, *contract.Error) {
+func (p *Provider) counted(
+	m *Model, n int64, way pricing.Way, took time.Duration, to Sink,
+) (edn.Value, *contract.Error) {
 	by := map[pricing.Way]string{
 		pricing.Endpoint: "the server", pricing.Local: "the table of the model", pricing.Estimate: "length",
 	}[way]

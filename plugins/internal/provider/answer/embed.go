@@ -7,6 +7,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/dialect"
 	"github.com/fermenthq/ferment/plugins/internal/provider/failure"
 	"github.com/fermenthq/ferment/plugins/internal/provider/question"
+	"github.com/fermenthq/ferment/plugins/internal/provider/transport"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -50,7 +51,7 @@ func (c *call) vectors(ctx context.Context, texts int) (edn.Value, *contract.Err
 	if c.head = head; c.declined() {
 		return edn.Nil(), c.refused(ctx)
 	}
-	body, fault := c.exchange.All(ctx)
+	body, fault := c.exchange.All(ctx, transport.MaxResponse+1)
 	if fault != nil {
 		return edn.Nil(), c.fault(fault)
 	}

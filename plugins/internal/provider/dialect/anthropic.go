@@ -15,7 +15,7 @@ func encodeAnthropic(r *chat.Request) *encoding {
 	o := r.Options
 	body := map[string]any{"model": r.Model, "messages": turns, "stream": !r.Whole, "max_tokens": o.MaxTokens}
 	if o.MaxTokens == 0 {
-		body["max_tokens"] = DefaultMaxTokens
+		body["max_tokens"] = defaultMaxTokens
 	}
 	if system != nil {
 		body["system"] = system
@@ -214,7 +214,7 @@ func (e *encoding) anthropicThinking(r *chat.Request) {
 		}
 		thinking["type"], thinking["budget_tokens"] = "enabled", o.Budget
 		if o.MaxTokens <= o.Budget {
-			e.body["max_tokens"] = o.Budget + max(o.MaxTokens, DefaultMaxTokens)
+			e.body["max_tokens"] = o.Budget + max(o.MaxTokens, defaultMaxTokens)
 		}
 	case o.Effort == "":
 		return

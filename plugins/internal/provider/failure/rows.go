@@ -51,6 +51,25 @@ type row struct {
 	family family
 }
 
+// Said is what a status of the row says, for people.
+func (r Row) Said(model string) string {
+	said, known := map[Row]string{
+		Foreign:         "no model answers at this address",
+		ModelNotFound:   "the model " + model + " is not there",
+		AuthFailed:      "the key is refused",
+		QuotaExhausted:  "the quota is used up",
+		RateLimited:     "too many requests",
+		Overloaded:      "overloaded",
+		ContextExceeded: "the request is longer than the model can read",
+		Refused:         "the request was refused",
+		Timeout:         "timed out",
+	}[r]
+	if !known {
+		return "failed"
+	}
+	return said
+}
+
 func rows() map[Row]row {
 	host, request, down := contract.SourceHost, contract.SourceRequest, contract.SourceDownstream
 	return map[Row]row{
@@ -83,6 +102,3 @@ func rows() map[Row]row {
 		Unsayable: {"provider/request-invalid", request, providerError},
 	}
 }
-
-// Type is the type of the errors of a row.
-func (r Row) Type() string { return rows()[r].typ }

@@ -28,8 +28,8 @@ func toEmbed(input edn.Value) (texts []string, dims int64, failed *contract.Erro
 	if !list.IsVector() && !list.IsList() || list.Len() == 0 {
 		return nil, 0, invalid([]edn.Value{at}, "should be texts, at least one")
 	}
-	if list.Len() > MaxTexts {
-		return nil, 0, Beyond("the request has %d texts, the limit is %d", list.Len(), MaxTexts)
+	if list.Len() > maxTexts {
+		return nil, 0, Beyond("the request has %d texts, the limit is %d", list.Len(), maxTexts)
 	}
 	for v := range list.Elems() {
 		t, ok := v.AsString()

@@ -113,8 +113,8 @@ func (q *Question) image(v edn.Value, at []edn.Value) (chat.Part, *contract.Erro
 	var hasData, hasURL bool
 	p.Data, hasData = v.Key("data").AsString()
 	p.URL, hasURL = v.Key("url").AsString()
-	if q.images++; q.images > MaxImages {
-		return p, Beyond("the request has over %d images, which is the limit", MaxImages)
+	if q.images++; q.images > maxImages {
+		return p, Beyond("the request has over %d images, which is the limit", maxImages)
 	}
 	if hasData == hasURL {
 		return p, invalid(at, "an image should have :data or a :url, one of them")
@@ -129,8 +129,8 @@ func (q *Question) image(v edn.Value, at []edn.Value) (chat.Part, *contract.Erro
 		return p, invalid(append(at, edn.K("media-type")), "should be one of %s, got %s",
 			strings.Join(media[:], ", "), v.Key("media-type"))
 	}
-	if len(p.Data) > MaxImage {
-		return p, Beyond("an image has %d bytes in base64, the limit is %d", len(p.Data), MaxImage)
+	if len(p.Data) > maxImage {
+		return p, Beyond("an image has %d bytes in base64, the limit is %d", len(p.Data), maxImage)
 	}
 	n, err := io.Copy(io.Discard, base64.NewDecoder(base64.StdEncoding.Strict(), strings.NewReader(p.Data)))
 	if err != nil || n == 0 || strings.ContainsAny(p.Data, "\r\n") {

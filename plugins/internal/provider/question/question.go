@@ -17,12 +17,12 @@ import (
 
 // Limits of one request. Beyond them nothing is sent.
 const (
-	MaxMessages = 4096
-	MaxTools    = 128
+	maxMessages = 4096
+	maxTools    = 128
 	MaxArgs     = 256 << 10 // of one call, as text
-	MaxImages   = 100
-	MaxImage    = 8 << 20 // of one image, in base64
-	MaxTexts    = 2048    // of which vectors are made
+	maxImages   = 100
+	maxImage    = 8 << 20 // of one image, in base64
+	maxTexts    = 2048    // of which vectors are made
 	maxBudget   = 1 << 20 // tokens of reasoning
 )
 
@@ -147,8 +147,8 @@ func (q *Question) readMessages(request, input, prompt edn.Value) *contract.Erro
 	if !list.IsVector() && !list.IsList() || list.Len() == 0 {
 		return invalid(at, "should be messages, at least one")
 	}
-	if list.Len() > MaxMessages {
-		return Beyond("the request has %d messages, the limit is %d", list.Len(), MaxMessages)
+	if list.Len() > maxMessages {
+		return Beyond("the request has %d messages, the limit is %d", list.Len(), maxMessages)
 	}
 	calls := map[string]string{} // id of each call that was made to the wire name of its tool
 	i := 0
@@ -245,8 +245,8 @@ func (q *Question) readTools(list edn.Value) *contract.Error {
 	if !list.IsVector() && !list.IsList() {
 		return invalid(at, "should be a list of tools")
 	}
-	if list.Len() > MaxTools {
-		return Beyond("the request has %d tools, the limit is %d", list.Len(), MaxTools)
+	if list.Len() > maxTools {
+		return Beyond("the request has %d tools, the limit is %d", list.Len(), maxTools)
 	}
 	i := -1
 	for v := range list.Elems() {

@@ -33,7 +33,9 @@ func (s Settings) Build(clock transport.Clock, tables Tables) (*answer.Provider,
 	if err != nil {
 		return nil, nil, sdk.Problem(err.Error(), edn.K("base-url"))
 	}
-	set := transport.Settings{Base: base, Header: s.header(), Timeouts: s.Timeouts.timeouts(), Conns: s.MaxInFlight, Clock: clock}
+	set := transport.Settings{
+		Base: base, Header: s.header(), Timeouts: s.Timeouts.timeouts(), Conns: s.MaxInFlight, Clock: clock,
+	}
 	if s.Proxy != "" {
 		if set.Proxy, err = parseURL(s.Proxy); err != nil {
 			return nil, nil, sdk.Problem(err.Error(), edn.K("proxy"))
@@ -46,7 +48,9 @@ func (s Settings) Build(clock transport.Clock, tables Tables) (*answer.Provider,
 	}
 	p := &answer.Provider{
 		Name: s.Provider, Client: transport.NewClient(set), Gate: transport.NewGate(s.MaxInFlight, s.Queue),
-		Report:   &failure.Reporter{Provider: s.Provider, Scrub: failure.NewScrubber(s.APIKey), RefusalStops: s.OnRefusal == "stop"},
+		Report: &failure.Reporter{
+			Provider: s.Provider, Scrub: failure.NewScrubber(s.APIKey), RefusalStops: s.OnRefusal == "stop",
+		},
 		Tolerant: s.Tolerant,
 	}
 	if s.APIKey == "" && s.PresetOf().Keyed {
@@ -74,7 +78,7 @@ func (m Model) model(p dialect.Preset, tables Tables) *answer.Model {
 	}
 	return &answer.Model{
 		Name: m.Name, Preset: p.With(m.Quirks), Options: m.Options.options(), StrictOptions: m.StrictOptions,
-		Structured: structured, Context: m.Context, Price: m.Price.price(), Counting: m.counting(p, tables),
+		Structured: structured, Context: m.Context, Price: m.Price.Amounts(), Counting: m.counting(p, tables),
 		Traits: traits, Headroom: headroom, Learned: &answer.Learned{},
 	}
 }
@@ -90,7 +94,8 @@ func (m Model) counting(p dialect.Preset, tables Tables) *counting.Counting {
 	return k
 }
 
-func (p Price) price() pricing.Price {
+// Amounts are the prices of a model, nil where they are not known.
+func (p Price) Amounts() pricing.Price {
 	if p.Free {
 		return pricing.Free()
 	}
@@ -101,12 +106,11 @@ func (p Price) price() pricing.Price {
 	}
 }
 
-// Amounts are the prices of a model, nil where they are not known.
-func (p Price) Amounts() pricing.Price { return p.price() }
-
 func (t Timeouts) timeouts() transport.Timeouts {
 	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
-	return transport.Timeouts{Connect: ms(t.Connect), First: ms(t.First), Silence: ms(t.Silence), Stall: ms(t.Stall), Total: ms(t.Total)}
+	return transport.Timeouts{
+		Connect: ms(t.Connect), First: ms(t.First), Silence: ms(t.Silence), Stall: ms(t.Stall), Total: ms(t.Total),
+	}
 }
 
 func (s Settings) header() http.Header {

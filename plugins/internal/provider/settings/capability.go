@@ -14,12 +14,16 @@ import (
 
 // Capability is what a model is for a host: of says whose model it is, for
 // people, and ask answers its calls.
-func (m Model) Capability(id, of string, ask func(ctx context.Context, request edn.Value, out *sdk.Stream) (edn.Value, error)) sdk.Capability {
+func (m Model) Capability(
+	id, of string, ask func(ctx context.Context, request edn.Value, out *sdk.Stream) (edn.Value, error),
+) sdk.Capability {
 	price := m.Price.Amounts()
 	options := []sdk.Option{
 		sdk.Kind("llm"), sdk.Streams(), sdk.Repairs(),
 		sdk.Description(fmt.Sprintf("The model %s of %s.", m.Name, of)),
-		sdk.Cost(contract.Cost{USDInPerMTok: price.Input, USDCachedInPerMTok: price.CachedInput, USDOutPerMTok: price.Output}),
+		sdk.Cost(contract.Cost{
+			USDInPerMTok: price.Input, USDCachedInPerMTok: price.CachedInput, USDOutPerMTok: price.Output,
+		}),
 		sdk.Metadata(func(c *contract.Capability) {
 			c.Model, c.Family = m.Name, m.Family
 			c.Limits.ContextTokens, c.Limits.MaxTokens = int(m.Context), int(m.Options.MaxTokens)

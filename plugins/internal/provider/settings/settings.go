@@ -128,9 +128,6 @@ func (m Model) IntentsOf() []string {
 	return m.Intents
 }
 
-// FamilyOf is the family of a model, unknown unless it is written.
-func (m Model) FamilyOf() string { return m.Family }
-
 func (o Options) options() chat.Options {
 	number := func(f *float64) json.Number {
 		if f == nil {

@@ -299,10 +299,11 @@ func (x *Exchange) Next(ctx context.Context) ([]byte, *Fault, error) {
 	return p.bytes, nil, nil
 }
 
-// All waits for the whole body. With a Fault it is what came before.
-func (x *Exchange) All(ctx context.Context) ([]byte, *Fault) {
+// All waits for the whole body, or for the piece with which it reaches most bytes.
+// With a Fault it is what came before.
+func (x *Exchange) All(ctx context.Context, most int) ([]byte, *Fault) {
 	var body []byte
-	for {
+	for len(body) < most {
 		piece, fault, end := x.Next(ctx)
 		if fault != nil || end != nil {
 			return body, fault
@@ -310,6 +311,7 @@ func (x *Exchange) All(ctx context.Context) ([]byte, *Fault) {
 		body = append(body, piece...)
 		x.Recycle(piece)
 	}
+	return body, nil
 }
 
 // Whole is the body of an exchange that went well.
@@ -318,7 +320,7 @@ func (x *Exchange) Whole(ctx context.Context) ([]byte, bool) {
 	if fault != nil || head.Status != http.StatusOK {
 		return nil, false
 	}
-	body, fault := x.All(ctx)
+	body, fault := x.All(ctx, MaxResponse+1)
 	return body, fault == nil
 }
 
