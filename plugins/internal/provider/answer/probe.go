@@ -47,7 +47,8 @@ func (k *check) compare(quirk string, declared, found edn.Value) {
 	if edn.Equal(declared, found) {
 		return
 	}
-	k.differs = append(k.differs, edn.MustMap(edn.K("quirk"), edn.K(quirk), edn.K("declared"), declared, edn.K("found"), found))
+	k.differs = append(k.differs, edn.MustMap(
+		edn.K("quirk"), edn.K(quirk), edn.K("declared"), declared, edn.K("found"), found))
 }
 
 // probeServer asks the server of a model five small things and tells where it
@@ -55,7 +56,9 @@ func (k *check) compare(quirk string, declared, found edn.Value) {
 // end and its usage, a value of a schema, a call of a tool, and an answer that
 // is cut at its limit. What a server refuses is a finding; an error is that it
 // cannot be asked at all. progress is called before each request.
-func (p *Provider) probeServer(ctx context.Context, m *Model, progress func(name string) error) (edn.Value, *contract.Error) {
+func (p *Provider) probeServer(
+	ctx context.Context, m *Model, progress func(name string) error,
+) (edn.Value, *contract.Error) {
 	var all []*check
 	for _, one := range []struct {
 		name string
@@ -101,8 +104,8 @@ func (p *Provider) compareCount(ctx context.Context, m *Model, k *check) edn.Val
 // hopeless tells the errors after which every further request would end alike.
 func hopeless(e *contract.Error, first bool) bool {
 	switch e.Type {
-	case "provider/unavailable", "provider/auth-failed", "provider/quota-exhausted", "provider/rate-limited", "provider/overloaded",
-		"timeout/hard", "runtime/overloaded", "canceled":
+	case "provider/unavailable", "provider/auth-failed", "provider/quota-exhausted", "provider/rate-limited",
+		"provider/overloaded", "timeout/hard", "runtime/overloaded", "canceled":
 		return true
 	case "provider/model-not-found", "provider/timeout", "provider/request-failed":
 		return first // later it is about what was asked for
@@ -174,7 +177,13 @@ func lookAtStream(k *check, m *Model) {
 		return
 	}
 	finish := !a.Assumed && a.Finish != chat.Unfinished
-	found := map[[2]bool]string{{true, true}: "strict", {false, true}: "strict", {true, false}: "either", {false, false}: "eof"}[[2]bool{finish, a.Ended}]
+	found := "eof"
+	switch {
+	case a.Ended:
+		found = "strict"
+	case finish:
+		found = "either"
+	}
 	k.saw("finish-reason?", edn.Bool(finish))
 	k.saw("formal-end?", edn.Bool(a.Ended))
 	k.saw("usage?", edn.Bool(stated(a)))
@@ -245,7 +254,9 @@ func askForTool(q *question.Question, m *Model) {
 	compiled, _ := schema.Compile(form) // a schema of this file compiles
 	text, _ := edn.WriteJSON(compiled.JSONSchema())
 	q.Args["weather"] = compiled
-	q.Tools = []chat.Tool{{Name: q.Names.Wire("weather"), Description: "Tells the weather of tomorrow in a city.", Schema: text}}
+	q.Tools = []chat.Tool{{
+		Name: q.Names.Wire("weather"), Description: "Tells the weather of tomorrow in a city.", Schema: text,
+	}}
 }
 
 func lookAtTool(k *check, m *Model) {
@@ -323,7 +334,8 @@ func told(m *Model, all []*check, count edn.Value) edn.Value {
 // agreed tells the refusals that were to be expected: of what is declared to be
 // absent.
 func agreed(k *check) bool {
-	return len(k.differs) == 0 && (k.name == "structured" || k.name == "tools") && strings.HasPrefix(k.err.Type, "provider/request-")
+	return len(k.differs) == 0 && (k.name == "structured" || k.name == "tools") &&
+		strings.HasPrefix(k.err.Type, "provider/request-")
 }
 
 func allAgree(all []*check) bool {

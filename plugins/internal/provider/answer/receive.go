@@ -91,7 +91,9 @@ func (c *call) complete() bool {
 }
 
 // ended deals with the end of the body.
-func (c *call) ended(ctx context.Context, splitter frame.Splitter, decoder dialect.Decoder, whole bool) *contract.Error {
+func (c *call) ended(
+	ctx context.Context, splitter frame.Splitter, decoder dialect.Decoder, whole bool,
+) *contract.Error {
 	err := splitter.End(func(f frame.Frame) error {
 		if err := c.frame(decoder, f); !errors.Is(err, errSkipped) {
 			return err

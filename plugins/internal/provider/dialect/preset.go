@@ -249,7 +249,9 @@ func (p Preset) With(q Quirks) Preset {
 	case "none":
 		p.Native, p.JSONMode = false, false
 	}
-	for to, from := range map[*bool]*bool{&p.Tools: q.Tools, &p.ToolsStream: q.ToolsStream, &p.UsageInStream: q.UsageInStream} {
+	for to, from := range map[*bool]*bool{
+		&p.Tools: q.Tools, &p.ToolsStream: q.ToolsStream, &p.UsageInStream: q.UsageInStream,
+	} {
 		if from != nil {
 			*to = *from
 		}

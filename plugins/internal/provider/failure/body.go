@@ -67,7 +67,12 @@ func readObject(body []byte) (Report, bool) {
 			inner = nested
 		}
 	}
-	r := Report{Message: first(word(inner["message"]), word(inner["detail"]), word(outer["message"]), word(outer["detail"]), word(outer["text"]))}
+	var r Report
+	for _, raw := range []json.RawMessage{
+		inner["message"], inner["detail"], outer["message"], outer["detail"], outer["text"],
+	} {
+		r.Message = first(r.Message, word(raw))
+	}
 	var words []string
 	for _, key := range []string{"code", "type", "status", "error_type", "error_code"} {
 		if w := strings.ToLower(word(inner[key])); w != "" && w != "error" {

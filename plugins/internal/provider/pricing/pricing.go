@@ -53,7 +53,11 @@ const (
 // Settle puts together what the provider stated and what was counted here. cut
 // says that the answer did not end by itself.
 func Settle(stated chat.Usage, counted Counted, cut bool) Tokens {
-	t := Tokens{In: stated.In, Out: stated.Out, Cached: max(stated.Cached, 0), Reasoning: max(stated.Reasoning, 0), Written: max(stated.Written, 0), Mark: Exact}
+	t := Tokens{
+		In: stated.In, Out: stated.Out,
+		Cached: max(stated.Cached, 0), Reasoning: max(stated.Reasoning, 0), Written: max(stated.Written, 0),
+		Mark: Exact,
+	}
 	if t.In < 0 {
 		t.In, t.Mark = counted.In, Weakest(t.Mark, Estimated)
 	}

@@ -34,7 +34,8 @@ func toEmbed(input edn.Value) (texts []string, dims int64, failed *contract.Erro
 	for v := range list.Elems() {
 		t, ok := v.AsString()
 		if !ok || strings.TrimSpace(t) == "" || strings.ContainsRune(t, 0) {
-			return nil, 0, invalid([]edn.Value{at, edn.Int(int64(len(texts)))}, "should be a text that is not blank, without NUL")
+			here := []edn.Value{at, edn.Int(int64(len(texts)))}
+			return nil, 0, invalid(here, "should be a text that is not blank, without NUL")
 		}
 		texts = append(texts, t)
 	}

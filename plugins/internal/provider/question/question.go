@@ -166,7 +166,8 @@ func (q *Question) readMessages(request, input, prompt edn.Value) *contract.Erro
 func nulFree(messages []chat.Message) *contract.Error {
 	for i, m := range messages {
 		if slices.ContainsFunc(m.Each(), func(p chat.Part) bool { return strings.ContainsRune(p.Text, 0) }) {
-			return invalid([]edn.Value{edn.K("messages"), edn.Int(int64(i)), edn.K("content")}, "holds a NUL character, which providers refuse")
+			at := []edn.Value{edn.K("messages"), edn.Int(int64(i)), edn.K("content")}
+			return invalid(at, "holds a NUL character, which providers refuse")
 		}
 	}
 	return nil
@@ -384,7 +385,8 @@ func (q *Question) promptHash() string {
 	for _, s := range o.Stop {
 		stop = append(stop, edn.Text(s))
 	}
-	options := edn.Vector(edn.Text(string(o.Temperature)), edn.Text(string(o.TopP)), edn.Text(string(o.PresencePenalty)), edn.Text(string(o.FrequencyPenalty)),
+	options := edn.Vector(edn.Text(string(o.Temperature)), edn.Text(string(o.TopP)),
+		edn.Text(string(o.PresencePenalty)), edn.Text(string(o.FrequencyPenalty)),
 		edn.Int(o.MaxTokens), seed, edn.Vector(stop...))
 	if o.Effort != "" {
 		options = edn.Vector(options, edn.Text(o.Effort))

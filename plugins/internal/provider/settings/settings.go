@@ -137,7 +137,8 @@ func (o Options) options() chat.Options {
 		return json.Number(text)
 	}
 	out := chat.Options{
-		Temperature: number(o.Temperature), TopP: number(o.TopP), PresencePenalty: number(o.PresencePenalty), FrequencyPenalty: number(o.FrequencyPenalty),
+		Temperature: number(o.Temperature), TopP: number(o.TopP),
+		PresencePenalty: number(o.PresencePenalty), FrequencyPenalty: number(o.FrequencyPenalty),
 		MaxTokens: o.MaxTokens, Effort: o.ReasoningEffort, Seed: o.Seed, Stop: slices.Clone(o.Stop),
 	}
 	for name, v := range o.Extra {
