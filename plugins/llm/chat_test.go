@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/wiretest"
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -35,6 +36,15 @@ func (r *rig) unsent(o outcome, typ, about string) {
 	require.NotNil(r.t, o.err, about)
 	assert.Equal(r.t, typ, o.err.Type, "%s: %s", about, o.err)
 	assert.Empty(r.t, r.server.Requests(), "%s: nothing was sent", about)
+}
+
+// unsayable holds that a form which this model cannot express was refused before
+// anything was sent, and that another candidate may be asked.
+func (r *rig) unsayable(o outcome, about string) {
+	r.t.Helper()
+	r.unsent(o, "provider/request-invalid", about)
+	assert.Equal(r.t, contract.ClassSwitch, o.err.Class, about)
+	assert.Equal(r.t, contract.SourceRequest, o.err.Source, about)
 }
 
 const twoTools = `:tools [{:tool/id :fs/read :in-schema [:map [:path :string]]} {:tool/id :fs/list :in-schema [:map]}]`
@@ -64,7 +74,7 @@ func TestToolChoice(t *testing.T) {
 			o := r.says(twoTools + ` :tool-choice ` + choice)
 			about := dialect + " " + choice
 			if field == "refused" {
-				r.unsent(o, "provider/request-invalid", about)
+				r.unsayable(o, about)
 				assert.Equal(t, "false", o.err.Details.Key("sent?").String(), about)
 				continue
 			}
@@ -156,7 +166,7 @@ func TestImages(t *testing.T) {
 			r := newRig(t, dialect, "", "", talks()[dialect].whole("A bee."))
 			o := r.ask(t.Context(), "model/chat", `{:messages [`+tt.messages+`] `+twoTools+`}`, "", nil)
 			if want == "" {
-				r.unsent(o, "provider/request-invalid", name+" "+dialect)
+				r.unsayable(o, name+" "+dialect)
 				continue
 			}
 			require.Nil(t, o.err, "%s %s: %v", name, dialect, o.err)
@@ -349,5 +359,5 @@ func TestEmbed(t *testing.T) {
 	}
 	r := newRig(t, "anthropic-messages", `{:intents ["model/embed"]}`, "")
 	o := r.ask(t.Context(), "model/embed", `{:texts ["a"]}`, "", nil)
-	r.unsent(o, "provider/request-invalid", "a format without vectors")
+	r.unsayable(o, "a format without vectors")
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/answer"
+	tokens "github.com/fermenthq/ferment/plugins/internal/provider/counting"
 	wire "github.com/fermenthq/ferment/plugins/internal/provider/dialect"
 	"github.com/fermenthq/ferment/plugins/internal/provider/wiretest"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -137,7 +138,7 @@ func TestCountingIsNotWaitedFor(t *testing.T) {
 	arrived := func() bool { return len(r.server.Besides()) == 1 }
 	go func() { end <- r.ask(t.Context(), answer.Count, sample, "", nil) }()
 	require.Eventually(t, arrived, 20*time.Second, time.Millisecond)
-	r.clock.Fire(t, answer.CountLimit)
+	r.clock.Fire(t, tokens.Limit)
 	assert.Equal(t, `[21 :estimate :deterministic]`, counted(<-end))
 
 	r.server.Beside(counterOf(t, "anthropic"))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -201,6 +202,38 @@ func TestTranscripts(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// LLM-004: extra fields hide no field that the plugin sets for some request. What
+// they say about reasoning is theirs unless an effort is configured.
+func TestExtraFieldsOfTheConfiguration(t *testing.T) {
+	p := sdktest.Serve(t, newPlugin(transport.System()), sdktest.Unconfigured())
+	hides := func(preset, field, effort string) bool {
+		provider, _, _ := strings.Cut(preset, "-")
+		config := edn.MustRead(fmt.Sprintf(
+			`{:provider %q :preset %q :model {"a" {:name "m" :options {:extra {%q "x"} %s}}}}`, provider, preset, field, effort))
+		raw, err := p.Client().Describe(t.Context(), config, wire.HostInfo{})
+		require.NoError(t, err)
+		return len(raw.Findings) > 0
+	}
+	for preset, own := range map[string]string{
+		"openai": "messages tool_choice stream_options max_tokens max_completion_tokens temperature top_p stop seed presence_penalty " +
+			"frequency_penalty response_format n",
+		"mistral":          "messages tool_choice max_tokens random_seed stream_options",
+		"openai-responses": "input tool_choice store include max_output_tokens temperature top_p text",
+		"anthropic":        "messages tool_choice system max_tokens temperature top_p stop_sequences output_config",
+		"ollama":           "messages format options truncate shift",
+	} {
+		for _, field := range strings.Fields("model stream tools " + own) {
+			assert.True(t, hides(preset, field, ""), "%s %s", preset, field)
+		}
+		reasoning := cmp.Or(map[string]string{
+			"openai-responses": "reasoning", "anthropic": "thinking", "ollama": "think",
+		}[preset], "reasoning_effort")
+		assert.False(t, hides(preset, "user_field", ""), preset)
+		assert.False(t, hides(preset, reasoning, ""), preset)
+		assert.True(t, hides(preset, reasoning, `:reasoning-effort "high"`), preset)
 	}
 }
 

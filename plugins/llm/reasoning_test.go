@@ -55,6 +55,11 @@ func TestRefusedParameter(t *testing.T) {
 		"ollama":         {"ollama-chat", `{"error":"\"sample\" does not support thinking"}`, "think"},
 		"within a field": {"openai-responses", `{"error":{"message":"Not supported.","param":"reasoning.effort"}}`, "reasoning"},
 		"no reasoning":   {"openai-responses", `{"error":{"message":"Not supported.","param":"include"}}`, "include"},
+		"a list of faults": {
+			"openai-chat",
+			`{"object":"error","message":{"detail":[{"type":"extra_forbidden","loc":["body","seed"],"msg":"Extra inputs are not permitted","input":7}]}}`,
+			"seed",
+		},
 		"a flat message": {"openai-chat", `{"detail":"Unsupported parameter: seed"}`, "seed"},
 	} {
 		k := talks()[tt.dialect]
@@ -137,8 +142,8 @@ func TestReasoningOption(t *testing.T) {
 		assert.Equal(t, tt.dropped, dropped(o), about)
 	}
 	r := newRig(t, anthropic, `{:name "claude-opus-5-5"}`, "")
-	r.unsent(r.ask(t.Context(), "model/chat", `{:messages [{:role :user :content "Hi."}] `+twoTools+` :tool-choice :required}`, "", nil),
-		"provider/request-invalid", "a model that takes no demand")
+	r.unsayable(r.ask(t.Context(), "model/chat", `{:messages [{:role :user :content "Hi."}] `+twoTools+` :tool-choice :required}`, "", nil),
+		"a model that takes no demand")
 	for _, bad := range []string{
 		":much", "7", "{}", "{:budget-tokens 0}", "{:budget-tokens 5 :effort :low}", "{:budget-tokens 99999999}",
 	} {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -91,6 +92,7 @@ func wall() []fault {
 		{name: "3 nothing", plays: answers(200, ``, "Content-Type", "text/html"), once: true, typ: "provider/request-failed", class: "switch", source: down, family: failed},
 		{name: "4 bad request", plays: answers(400, mistaken), once: true, typ: "provider/request-invalid", class: "stop", source: asks, family: other},
 		{name: "4 unprocessable", plays: answers(422, `{"detail":"no"}`), once: true, typ: "provider/request-invalid", class: "stop", source: asks, family: other},
+		{name: "4 a list of faults", plays: answers(422, `{"detail":[{"loc":["body","n"],"msg":"no"}]}`), once: true, typ: "provider/request-invalid", class: "stop", source: asks, family: other},
 		{name: "5 too long", plays: answers(400, `{"error":{"code":"context_length_exceeded","message":"too long"}}`), once: true, typ: "provider/context-exceeded", class: "switch", source: asks, family: other},
 		{name: "5 too large", plays: answers(413, ``), once: true, typ: "provider/context-exceeded", class: "switch", source: asks, family: other},
 		{name: "6 unauthorized", plays: answers(401, `{"error":{"message":"Incorrect API key provided: `+canary+`"}}`), once: true, typ: "provider/auth-failed", class: "switch", source: host, family: other},
@@ -133,6 +135,53 @@ func wall() []fault {
 	}
 }
 
+const embeddable = "openai-chat openai-responses ollama-chat"
+
+// vectors are the faults of a question for vectors: of the answer itself, which
+// comes in one piece.
+func vectors() []fault {
+	row := func(name string, plays func(talk, string) wiretest.Transcript, typ, class, family string) fault {
+		return fault{
+			name: "vectors: " + name, plays: plays, only: embeddable, once: true, intent: "model/embed",
+			input: `{:texts ["a" "b"]}`, typ: typ, class: class, source: down, family: family,
+		}
+	}
+	foreign := func(name, body string) fault {
+		return row(name, answers(200, body), "provider/request-failed", "switch", failed)
+	}
+	cut := func(do string) func(talk, string) wiretest.Transcript {
+		return func(talk, string) wiretest.Transcript {
+			tr := status(200, `{"data":[{"index":0,"embedding":[0.5,`)
+			tr.Steps = append(tr.Steps, wiretest.Step{Do: do})
+			return tr
+		}
+	}
+	all := []fault{
+		row("cut, and the body ends", cut("cut"), "stream/truncated", "switch", failed),
+		row("cut, and the connection is closed", cut("abort"), "stream/truncated", "switch", failed),
+		row("an error in their place", answers(200, `{"error":{"type":"server_error","message":"x"}}`), "provider/error", "retry", other),
+		row("overloaded in their place", answers(200, `{"error":{"code":"overloaded","message":"x"}}`), "provider/overloaded", "switch", failed),
+		row("a text as error", answers(200, `{"error":"it failed"}`), "provider/error", "retry", other),
+		foreign("none", `{"data":[]}`),
+		foreign("nothing of the kind", `{"status":"ok"}`),
+		foreign("a page", `<html><title>Welcome</title></html>`),
+		foreign("another index", `{"data":[{"index":0,"embedding":[1]},{"index":2,"embedding":[1]}]}`),
+		foreign("an index below 0", `{"data":[{"index":-1,"embedding":[1]},{"index":0,"embedding":[1]}]}`),
+		foreign("an index twice", `{"data":[{"index":1,"embedding":[1]},{"index":1,"embedding":[1]}]}`),
+	}
+	for name, list := range map[string]string{
+		"one too few": `[[1]]`, "one too many": `[[1],[2],[3]]`, "of two lengths": `[[1],[1,2]]`, "an empty one": `[[],[]]`, "null": `[[1],null]`,
+		"no number": `[[1],[NaN]]`, "a number too large": `[[1],[1e999]]`, "a text": `[[1],["1"]]`, "a null within": `[[1],[null]]`,
+	} {
+		var data []string
+		for i, v := range strings.SplitAfter(strings.TrimSuffix(strings.TrimPrefix(list, "["), "]"), "],") {
+			data = append(data, fmt.Sprintf(`{"index":%d,"embedding":%s}`, i, strings.TrimSuffix(v, ",")))
+		}
+		all = append(all, foreign(name, `{"data":[`+strings.Join(data, ",")+`]}`), foreign(name, `{"embeddings":`+list+`}`))
+	}
+	return all
+}
+
 // LLM-055: each failure, in each dialect, with and without somebody who watches
 // the pieces, before and after the first piece was shown. One attempt is one
 // request; what was shown before stays what it was; the key is nowhere.
@@ -140,9 +189,10 @@ func TestFaultWall(t *testing.T) {
 	for _, dialect := range dialects() {
 		t.Run(dialect, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, dialect, "", "")
+			intents := `{:intents ["model/chat" "text/respond" "eval/grade" "code/generate" "model/embed"]}`
+			r := newRig(t, dialect, intents, "")
 			k := talks()[dialect]
-			for _, f := range wall() {
+			for _, f := range append(wall(), vectors()...) {
 				if f.only != "" && !strings.Contains(f.only, dialect) {
 					continue
 				}

@@ -77,7 +77,7 @@ func modelErrors() []Row {
 		row("provider/context-exceeded", ClassSwitch, SourceRequest, false, 413,
 			"the request is longer than the context of the model", "shorten it or choose a model with more context"),
 		row("provider/request-invalid", ClassStop, SourceRequest, false, 400,
-			"the provider refuses the form of the request", "its message says what it does not take"),
+			"the provider refuses the form of the request", "its message says what it does not take").orClass(ClassSwitch),
 		row("provider/output-truncated", ClassRepair, SourceDownstream, true, 502,
 			"the answer stopped at the token limit", "raise :max-tokens"),
 		row("provider/tool-call-invalid", ClassRepair, SourceDownstream, true, 502,

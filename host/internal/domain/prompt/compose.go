@@ -9,9 +9,15 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// ChatIntent is the intent whose input is the conversation itself: nothing is
-// composed for it.
-const ChatIntent = registry.IntentChat
+// The intents whose input the model reads as it is: ChatIntent takes the
+// conversation itself, EmbedIntent the texts to make vectors of.
+const (
+	ChatIntent  = registry.IntentChat
+	EmbedIntent = "model/embed"
+)
+
+// Composes reports whether prompts are composed for an intent (LM-009).
+func Composes(intent string) bool { return intent != ChatIntent && intent != EmbedIntent }
 
 // Setting is what all calls of one kind have in common.
 type Setting struct {

@@ -19,9 +19,9 @@ type prepared struct {
 }
 
 // composes tells whether prompts are composed for a capability: for a language
-// model, unless the input is the conversation itself (LM-009).
+// model, unless the model reads the input as it is (LM-009).
 func (t *Terms) composes(c *registry.Capability) bool {
-	return c.Kind == registry.ModelKind && t.intent != prompt.ChatIntent
+	return c.Kind == registry.ModelKind && prompt.Composes(t.intent)
 }
 
 // roleOf is the role under which a capability is called. One that gets no prompt

@@ -56,6 +56,22 @@ func TestPromptOfEachAttempt(t *testing.T) {
 	assert.False(t, r.Meta.HasKey("prompt/hash"), "nothing was composed for the one who answered")
 }
 
+// LM-009: a model reads the input of a chat or of an embedding as it is, so no
+// prompt comes with either; other intents have one.
+func TestInputsWithoutPrompt(t *testing.T) {
+	for intent, composed := range map[string]bool{"text/respond": true, "model/chat": false, "model/embed": false} {
+		w := dispatchtest.New(t, dispatchtest.Spec{Caps: []string{
+			`{:cap/id :t/a :cap/kind :llm :cap/intents #{:` + intent + `} :io/in-schema :req/any :io/out-schema :res/any}`,
+		}})
+		w.Dispatcher.Prompts = &prompt.Book{Default: promptLayer(t, "prompts.default", "You are part of a program.")}
+		w.On("t/a", out(`{:text "x"}`))
+		r := serve(t, w, order{intent: intent, input: `{:texts ["a"]}`})
+		require.Nil(t, r.Err, intent)
+		asked := w.Calls()[0].Request.Key("context").Key("prompt")
+		assert.Equal(t, composed, !asked.IsNil(), intent)
+	}
+}
+
 // PRM-001: what request or node say goes before the role of a capability.
 func TestRoleOfTheCallGoesFirst(t *testing.T) {
 	w := speakers(t)

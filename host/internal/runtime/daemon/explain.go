@@ -85,7 +85,7 @@ func (l *Loaded) Explain(intent, capID string, streamed bool, bind Binder) (edn.
 func (l *Loaded) layersOf(in *registry.Intent) edn.Value {
 	role, rule := prompt.RoleOf("", in.ID, nil, in)
 	layers := l.Generation.Prompts.Layers(in.ID, role)
-	if len(layers) == 0 || in.ID == prompt.ChatIntent {
+	if len(layers) == 0 || !prompt.Composes(in.ID) {
 		return edn.Nil()
 	}
 	all := make([]edn.Value, len(layers))

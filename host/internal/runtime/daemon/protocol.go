@@ -252,7 +252,7 @@ func (l *Loaded) Prompt(q PromptQuestion) (edn.Value, error) {
 	if c != nil {
 		b.Key("cap/id", edn.K(c.ID))
 	}
-	if q.Intent == prompt.ChatIntent || c != nil && c.Kind != registry.ModelKind {
+	if !prompt.Composes(q.Intent) || c != nil && c.Kind != registry.ModelKind {
 		b.Key("composed?", edn.Bool(false))
 		return b.Map(), nil
 	}

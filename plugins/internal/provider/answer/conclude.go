@@ -1,11 +1,13 @@
 package answer
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
 	"github.com/fermenthq/ferment/plugins/internal/provider/dialect"
 	"github.com/fermenthq/ferment/plugins/internal/provider/failure"
+	"github.com/fermenthq/ferment/plugins/internal/provider/question"
 	"github.com/fermenthq/ferment/plugins/internal/provider/shape"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -19,7 +21,7 @@ func (c *call) conclude() (edn.Value, *contract.Error) {
 	if len(a.Calls) > 0 && a.Finish == chat.Stop {
 		a.Finish = chat.ToolCalls // some servers end calls as they end texts
 	}
-	structured := q.shape != nil || len(q.tools) > 0
+	structured := q.Shape != nil || len(q.Tools) > 0
 	switch {
 	case a.Finish == chat.Failed:
 		return edn.Nil(), c.fail(failure.ProviderError, "the model stopped with %q", a.FinishWord)
@@ -40,7 +42,7 @@ func (c *call) conclude() (edn.Value, *contract.Error) {
 	if err != nil {
 		return edn.Nil(), err
 	}
-	if how := q.choice.Disobeyed(a.Calls); how != "" {
+	if how := q.Choice.Disobeyed(a.Calls); how != "" {
 		return edn.Nil(), c.raw(c.fail(failure.ToolCallInvalid, "the answer %s", how))
 	}
 	return c.output(text, calls)
@@ -56,9 +58,11 @@ func (c *call) empty() *contract.Error {
 	if limit > 0 {
 		c.model.Learned.widen(limit)
 	}
-	e := c.fail(failure.Empty, "the limit of tokens was used up before the first word of the answer").WithDetail("finish", edn.K(string(chat.Length)))
+	e := c.fail(failure.Empty, "the limit of tokens was used up before the first word of the answer").
+		WithDetail("finish", edn.K(string(chat.Length)))
 	if limit > 0 {
-		e = e.WithDetail("max-tokens", edn.Int(limit)).WithDetail("tokens/headroom", edn.Int(c.model.Learned.room(c.model.Headroom)))
+		e = e.WithDetail("max-tokens", edn.Int(limit)).
+			WithDetail("tokens/headroom", edn.Int(c.model.Learned.room(c.model.Headroom)))
 	}
 	if n := c.answer.Usage.Reasoning; n > 0 {
 		e = e.WithDetail("tokens-reasoning", edn.Int(n))
@@ -111,8 +115,8 @@ func (c *call) output(text string, calls []edn.Value) (edn.Value, *contract.Erro
 		out.Key("tool/calls", edn.Vector(calls...))
 	}
 	switch {
-	case q.intent == Chat:
-		if q.shape != nil && len(calls) == 0 { // the text stays, but holds what was asked for
+	case q.Intent == question.Chat:
+		if q.Shape != nil && len(calls) == 0 { // the text stays, but holds what was asked for
 			if _, err := c.shaped(text); err != nil {
 				return edn.Nil(), err
 			}
@@ -122,12 +126,12 @@ func (c *call) output(text string, calls []edn.Value) (edn.Value, *contract.Erro
 		}
 		out.Key("text", edn.Text(text))
 		out.Key("finish", edn.K(string(c.answer.Finish)))
-	case q.shape == nil || len(calls) > 0:
-		if q.textKey == "code" || q.textKey == "patch" {
+	case q.Shape == nil || len(calls) > 0:
+		if q.TextKey == "code" || q.TextKey == "patch" {
 			text, c.how = shape.Program(text)
 		}
 		if text != "" {
-			out.Key(q.textKey, edn.Text(text))
+			out.Key(q.TextKey, edn.Text(text))
 		}
 	default:
 		v, err := c.shaped(text)
@@ -141,8 +145,8 @@ func (c *call) output(text string, calls []edn.Value) (edn.Value, *contract.Erro
 
 // shaped reads the value that was asked for out of a text.
 func (c *call) shaped(text string) (edn.Value, *contract.Error) {
-	v, how, problem := c.question.shape.Read(text)
-	name := c.question.shape.Name
+	v, how, problem := c.question.Shape.Read(text)
+	name := c.question.Shape.Name
 	switch {
 	case problem == nil:
 		c.how = how
@@ -165,8 +169,8 @@ func (c *call) calls() ([]edn.Value, *contract.Error) {
 	q := c.question
 	var all []edn.Value
 	for _, raw := range c.answer.Calls {
-		id, known := q.names.ID(raw.Name)
-		compiled := q.args[id]
+		id, known := q.Names.ID(raw.Name)
+		compiled := q.Args[id]
 		if !known || compiled == nil {
 			return nil, c.invalidCall(raw, "calls a tool that was not offered")
 		}
@@ -174,7 +178,7 @@ func (c *call) calls() ([]edn.Value, *contract.Error) {
 		if text == "" {
 			text = "{}"
 		}
-		if len(text) > MaxArgs {
+		if len(text) > question.MaxArgs {
 			return nil, c.invalidCall(raw, "has arguments over 256 KiB")
 		}
 		args, err := edn.ReadJSON([]byte(text), edn.WithLimits(edn.Body))
@@ -196,10 +200,49 @@ func (c *call) calls() ([]edn.Value, *contract.Error) {
 func (c *call) invalidCall(raw *chat.RawCall, what string) *contract.Error {
 	e := c.fail(failure.ToolCallInvalid, "a call of %q %s", raw.Name, what)
 	said := edn.Text(c.provider.Report.Scrub.Clean(raw.Args.String()))
-	if len(raw.Args.String()) > MaxArgs {
+	if len(raw.Args.String()) > question.MaxArgs {
 		return e
 	}
 	return e.WithDetail("raw", said).WithDetail("output/hash", edn.Text(edn.Hash(said)))
+}
+
+// parts are all parts of an answer that reasons or has texts of a phase. Sent back as the :content of its
+// message they give the provider what it needs to go on. They are none where the
+// text and the calls say everything, and where a part may be lost: what is not whole
+// cannot be given back unchanged.
+func (c *call) parts() []edn.Value {
+	reasons := func(b *chat.Block) bool { return b.Kind == chat.ThinkingPart || b.Kind == chat.RedactedPart }
+	needed := func(b *chat.Block) bool { return reasons(b) || b.Field != "" }
+	if len(c.losses()) > 0 || !slices.ContainsFunc(c.answer.Blocks, needed) {
+		return nil
+	}
+	var all []edn.Value
+	for _, b := range c.answer.Blocks {
+		m := edn.MustMap(edn.K("type"), edn.K(string(b.Kind)))
+		id := ""
+		if b.Call != nil {
+			id = b.Call.ID
+		}
+		said := false
+		for key, text := range map[string]string{
+			"text": b.Text.String(), "data": b.Data, "signature": b.Signature, "id": id,
+		} {
+			if text != "" {
+				m, said = m.AssocKey(key, edn.Text(text)), true
+			}
+		}
+		if !said {
+			continue
+		}
+		if reasons(b) {
+			m = m.AssocKey("model", edn.Text(c.model.wire()))
+		}
+		if b.Field != "" {
+			m = m.AssocKey("field", edn.Text(b.Field))
+		}
+		all = append(all, m)
+	}
+	return all
 }
 
 // emptied tells whether a text has nothing for its reader: it is blank, or all

@@ -3,16 +3,14 @@ package answer
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
+	"github.com/fermenthq/ferment/plugins/internal/provider/counting"
 	"github.com/fermenthq/ferment/plugins/internal/provider/dialect"
 	"github.com/fermenthq/ferment/plugins/internal/provider/failure"
 	"github.com/fermenthq/ferment/plugins/internal/provider/pricing"
+	"github.com/fermenthq/ferment/plugins/internal/provider/question"
 	"github.com/fermenthq/ferment/plugins/internal/provider/transport"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -24,143 +22,6 @@ const (
 	Count = "model/count"
 	Of    = "count/of"
 )
-
-// CountLimit is how long counting may take in one way. What is not counted by
-// then is counted in the next one.
-const CountLimit = 250 * time.Millisecond
-
-// loadLimit is how long a table may take that is used for the first time.
-const loadLimit = time.Second
-
-// countAgain is how long an endpoint is left alone that did not count.
-const countAgain = time.Minute
-
-// Counting is how the tokens of one model are counted. It is safe for concurrent
-// use.
-type Counting struct {
-	// Endpoint says that the server is asked. Table, if there is one, is asked
-	// where that does not count; the estimate always does.
-	Endpoint bool
-	Table    pricing.Table
-	// Ratio is what was learned about the estimate.
-	Ratio pricing.Ratio
-
-	mu    sync.Mutex
-	after time.Time // until then the server is not asked
-}
-
-// asks tells whether the server is asked now.
-func (k *Counting) asks(now time.Time) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.Endpoint && !now.Before(k.after)
-}
-
-func (k *Counting) rest(now time.Time) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.after = now.Add(countAgain)
-}
-
-// count counts the tokens of a question. It always comes to something. The server is asked only if ask says so.
-func (p *Provider) count(ctx context.Context, m *Model, r *chat.Request, ask bool) (int64, pricing.Way) {
-	if ask && (m.Preset.CountField == "" || r.Images() == 0) && m.Counting.asks(p.Client.Clock().Now()) {
-		if body, around, err := dialect.EncodeCount(m.Preset, r); err == nil {
-			if n, ok := p.askCount(ctx, m, body); ok {
-				return n + around, pricing.Endpoint
-			}
-		}
-	}
-	texts, around := pricing.Texts(r)
-	if r.Images() > 0 { // which no table of texts knows
-		return m.Counting.Ratio.Apply(pricing.EstimateRequest(r)), pricing.Estimate
-	}
-	if n, ok := m.Counting.byTable(ctx, p.Client.Clock(), texts); ok {
-		return n + around, pricing.Local
-	}
-	return m.Counting.Ratio.Apply(pricing.EstimateRequest(r)), pricing.Estimate
-}
-
-// countAnswer counts the tokens of what has arrived.
-func (p *Provider) countAnswer(ctx context.Context, m *Model, a *chat.Answer, ask bool) (int64, pricing.Way) {
-	texts := pricing.AnswerTexts(a)
-	if ask && m.Preset.CountField != "" && m.Counting.asks(p.Client.Clock().Now()) {
-		if body, err := dialect.EncodeCountText(m.Preset, m.wire(), strings.Join(texts, "\n")); err == nil {
-			if n, ok := p.askCount(ctx, m, body); ok {
-				return n, pricing.Endpoint
-			}
-		}
-	}
-	if n, ok := m.Counting.byTable(ctx, p.Client.Clock(), texts); ok {
-		return n, pricing.Local
-	}
-	return m.Counting.Ratio.Apply(pricing.EstimateAnswer(a)), pricing.Estimate
-}
-
-func (k *Counting) byTable(ctx context.Context, clock transport.Clock, texts []string) (int64, bool) {
-	if k.Table == nil {
-		return 0, false
-	}
-	loading, loaded := transport.Within(ctx, clock, loadLimit)
-	ok := k.Table.Load(loading)
-	loaded()
-	if !ok {
-		return 0, false
-	}
-	ctx, cancel := transport.Within(ctx, clock, CountLimit)
-	defer cancel()
-	var sum int64
-	for _, text := range texts {
-		n, ok := k.Table.Count(ctx, text)
-		if !ok {
-			return 0, false
-		}
-		sum += n
-	}
-	return sum, true
-}
-
-// askCount has the server count. One that does not, or not in time, is not asked
-// again for a while, so that nobody waits for it call by call.
-func (p *Provider) askCount(ctx context.Context, m *Model, body []byte) (int64, bool) {
-	ctx, cancel := transport.Within(ctx, p.Client.Clock(), CountLimit)
-	defer cancel()
-	post := p.Client.Post
-	if m.Preset.CountField != "" {
-		post = p.Client.PostBeside
-	}
-	x := post(m.Preset.CountPath, body)
-	defer x.Close()
-	text, ok := whole(ctx, x)
-	n, counted := dialect.ReadCount(text)
-	if ok && counted {
-		return n, true
-	}
-	if ctx.Err() == nil || context.Cause(ctx) == context.DeadlineExceeded { // and nobody went away
-		m.Counting.rest(p.Client.Clock().Now())
-	}
-	return 0, false
-}
-
-// whole is the body of an exchange that went well.
-func whole(ctx context.Context, x *transport.Exchange) ([]byte, bool) {
-	head, fault := x.Head(ctx)
-	if fault != nil || head.Status != http.StatusOK {
-		return nil, false
-	}
-	var body []byte
-	for {
-		piece, fault, err := x.Next(ctx)
-		switch {
-		case err == io.EOF:
-			return body, true
-		case fault != nil || err != nil:
-			return nil, false
-		}
-		body = append(body, piece...)
-		x.Recycle(piece)
-	}
-}
 
 // smallWindow is a window that every server has: shorter requests are not weighed
 // where none is configured.
@@ -183,7 +44,9 @@ func (c *call) weigh(ctx context.Context) *contract.Error {
 		return nil
 	}
 	return c.fail(failure.ContextExceeded, "the request has %d tokens, the model reads %d", n, window).
-		WithDetail("tokens-in", edn.Int(n)).WithDetail("context-tokens", edn.Int(window)).WithDetail(countedBy, edn.K(string(way)))
+		WithDetail("tokens-in", edn.Int(n)).
+		WithDetail("context-tokens", edn.Int(window)).
+		WithDetail(countedBy, edn.K(string(way)))
 }
 
 // loadedWindow is how many tokens the loaded model reads, as its server says; 0
@@ -194,11 +57,11 @@ func (c *call) loadedWindow(ctx context.Context) int64 {
 	if !stale || m.Preset.WindowPath == "" {
 		return window
 	}
-	ctx, cancel := transport.Within(ctx, client.Clock(), CountLimit)
+	ctx, cancel := transport.Within(ctx, client.Clock(), counting.Limit)
 	defer cancel()
 	x := client.GetBeside(m.Preset.WindowPath)
 	defer x.Close()
-	if body, ok := whole(ctx, x); ok {
+	if body, ok := x.Whole(ctx); ok {
 		window = dialect.ReadWindow(m.wire(), body)
 	}
 	m.Learned.reads(window, client.Clock().Now())
@@ -211,7 +74,7 @@ const countedBy = "tokens/counted-by"
 // countOnce counts the question of a call, once.
 func (c *call) countOnce(ctx context.Context, ask bool) (int64, pricing.Way) {
 	if c.countedIn.way == "" {
-		c.countedIn.n, c.countedIn.way = c.provider.count(ctx, c.model, c.request, ask)
+		c.countedIn.n, c.countedIn.way = c.model.Counting.Request(ctx, c.model.at(c.provider), c.request, ask)
 	}
 	return c.countedIn.n, c.countedIn.way
 }
@@ -222,7 +85,10 @@ func (c *call) countOnce(ctx context.Context, ask bool) (int64, pricing.Way) {
 func (c *call) settle(ctx context.Context) {
 	ratio := &c.model.Counting.Ratio
 	guessed := c.request.Images() > 0 && c.answer.Usage.In >= 0
-	estimated := pricing.Counted{In: ratio.Apply(pricing.EstimateRequest(c.request)), Out: ratio.Apply(pricing.EstimateAnswer(c.answer))}
+	estimated := pricing.Counted{
+		In:  ratio.Apply(pricing.EstimateRequest(c.request)),
+		Out: ratio.Apply(pricing.EstimateAnswer(c.answer)),
+	}
 	if guessed { // an image takes what the provider says
 		estimated.In = c.answer.Usage.In
 	}
@@ -232,7 +98,7 @@ func (c *call) settle(ctx context.Context) {
 		best.In, c.by.in = c.countOnce(ctx, c.answer.Usage.In < 0)
 	}
 	if out {
-		best.Out, c.by.out = c.provider.countAnswer(ctx, c.model, c.answer, c.cut || c.answer.Usage.Out < 0)
+		best.Out, c.by.out = c.model.Counting.Answer(ctx, c.model.at(c.provider), c.answer, c.cut || c.answer.Usage.Out < 0)
 	}
 	c.spent = pricing.Settle(c.answer.Usage, best, c.cut)
 	if c.spent.Mark == pricing.Exact {
@@ -260,13 +126,15 @@ func (w ways) value() edn.Value {
 
 // countQuestion answers how many tokens a request would take. The request is the
 // one that would be made, but for its intent, which stands in its context.
-func (p *Provider) countQuestion(ctx context.Context, m *Model, request edn.Value, to Sink) (edn.Value, *contract.Error) {
+func (p *Provider) countQuestion(
+	ctx context.Context, m *Model, request edn.Value, to Sink,
+) (edn.Value, *contract.Error) {
 	c, err := p.unsent(m, request)
 	if err != nil {
 		return edn.Nil(), err
 	}
 	begun := p.Client.Clock().Now()
-	n, way := p.count(ctx, m, c.request, true)
+	n, way := m.Counting.Request(ctx, m.at(p), c.request, true)
 	return p.counted(m, n, way, p.Client.Clock().Now().Sub(begun), to)
 }
 
@@ -281,11 +149,11 @@ func (p *Provider) Guess(m *Model, request edn.Value, to Sink) (edn.Value, *cont
 
 // unsent is a call whose request is written and stays here.
 func (p *Provider) unsent(m *Model, request edn.Value) (*call, *contract.Error) {
-	intent := word(request.Key("context").Key(Of))
+	intent := question.Word(request.Key("context").Key(Of))
 	if intent == "" || intent == Count {
-		intent = Chat
+		intent = question.Chat
 	}
-	q, err := m.ask(intent, request)
+	q, err := question.Read(intent, request, m.Options)
 	if err != nil {
 		return nil, err
 	}
@@ -299,8 +167,12 @@ func (p *Provider) unsent(m *Model, request edn.Value) (*call, *contract.Error) 
 // counted is the response to a question for a count: for programs, and as a
 // sentence, which is streamed as everything is that a model says. Counting takes
 // no tokens.
-func (p *Provider) counted(m *Model, n int64, way pricing.Way, took time.Duration, to Sink) (edn.Value, *contract.Error) {
-	by := map[pricing.Way]string{pricing.Endpoint: "the server", pricing.Local: "the table of the model", pricing.Estimate: "length"}[way]
+func (p *Provider) counted(
+	m *Model, n int64, way pricing.Way, took time.Duration, to Sink,
+) (edn.Value, *contract.Error) {
+	by := map[pricing.Way]string{
+		pricing.Endpoint: "the server", pricing.Local: "the table of the model", pricing.Estimate: "length",
+	}[way]
 	text := fmt.Sprintf("%d tokens, counted by %s", n, by)
 	if to.Text(text) != nil {
 		return edn.Nil(), p.Report.Error(failure.Canceled, failure.Known{}, "the caller went away")
@@ -309,25 +181,12 @@ func (p *Provider) counted(m *Model, n int64, way pricing.Way, took time.Duratio
 	if way == pricing.Endpoint {
 		mode = "live"
 	}
-	var out, u, result, response, meta edn.MapBuilder
+	var out edn.MapBuilder
 	out.Key("text", edn.Text(text))
 	out.Key("tokens-in", edn.Int(n))
 	out.Key(countedBy, edn.K(string(way)))
 	if m.Context > 0 {
 		out.Key("context-tokens", edn.Int(m.Context))
 	}
-	u.Key("mode", edn.K(mode))
-	u.Key("latency-ms", edn.Int(took.Milliseconds()))
-	u.Key("tokens-in", edn.Int(0))
-	u.Key("tokens-out", edn.Int(0))
-	u.Key("tokens-mark", edn.K(string(pricing.Exact)))
-	m.cost(&u, pricing.Tokens{Mark: pricing.Exact})
-	result.Key("type", edn.K("value"))
-	result.Key("out", out.Map())
-	result.Key("usage", u.Map())
-	meta.Key("model", edn.Text(m.Name))
-	meta.Key("finish", edn.K(string(chat.Stop)))
-	response.Key("result", result.Map())
-	response.Key("invoke/meta", meta.Map())
-	return response.Map(), nil
+	return respond(out.Map(), nil, m.usage(mode, took, pricing.Tokens{Mark: pricing.Exact}), m.meta()), nil
 }

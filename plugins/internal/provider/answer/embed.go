@@ -2,41 +2,33 @@ package answer
 
 import (
 	"context"
-	"io"
-	"strings"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
 	"github.com/fermenthq/ferment/plugins/internal/provider/dialect"
 	"github.com/fermenthq/ferment/plugins/internal/provider/failure"
+	"github.com/fermenthq/ferment/plugins/internal/provider/question"
+	"github.com/fermenthq/ferment/plugins/internal/provider/transport"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Embed is the intent that makes vectors of texts.
-const Embed = "model/embed"
-
 // embed answers such a call: one request, and one answer in one piece.
 func (p *Provider) embed(ctx context.Context, m *Model, request edn.Value, out Sink) (edn.Value, *contract.Error) {
-	texts, dims, err := toEmbed(request.Key("input"))
+	q, texts, dims, err := question.ReadEmbed(request)
 	if err != nil {
 		return edn.Nil(), err
 	}
 	c := &call{
-		provider: p, model: m, question: &question{intent: Embed, agent: request.Key("context").Key("agent/id")},
-		out: out, answer: chat.NewAnswer(), request: &chat.Request{Model: m.wire()},
+		provider: p, model: m, question: q, out: out, answer: chat.NewAnswer(),
+		request: &chat.Request{Model: m.wire(), Messages: q.Messages},
 	}
-	for _, t := range texts {
-		c.request.Messages = append(c.request.Messages, chat.Message{Role: chat.User, Content: t})
-	}
-	c.question.messages = c.request.Messages
-	c.question.hash = c.question.promptHash()
 	path := dialect.EmbedPath(m.Preset.Dialect)
 	if path == "" {
-		return edn.Nil(), c.fail(failure.RequestInvalid, "the format %s has no embeddings", m.Preset.Dialect)
+		return edn.Nil(), c.fail(failure.Unsayable, "the format %s has no embeddings", m.Preset.Dialect)
 	}
 	body, failed := dialect.EncodeEmbed(m.Preset.Dialect, m.wire(), texts, dims)
 	if failed != nil || len(body) > MaxRequest {
-		return edn.Nil(), beyond("the request has %d bytes, the limit is %d", len(body), MaxRequest)
+		return edn.Nil(), question.Beyond("the request has %d bytes, the limit is %d", len(body), MaxRequest)
 	}
 	leave, err := c.post(ctx, path, body)
 	if err != nil {
@@ -59,21 +51,13 @@ func (c *call) vectors(ctx context.Context, texts int) (edn.Value, *contract.Err
 	if c.head = head; c.declined() {
 		return edn.Nil(), c.refused(ctx)
 	}
-	var body []byte
-	for {
-		piece, fault, err := c.exchange.Next(ctx)
-		if fault != nil {
-			return edn.Nil(), c.fault(fault)
-		}
-		if err == io.EOF {
-			break
-		}
-		body = append(body, piece...)
-		c.exchange.Recycle(piece)
+	body, fault := c.exchange.All(ctx, transport.MaxResponse+1)
+	if fault != nil {
+		return edn.Nil(), c.fault(fault)
 	}
-	said, ok := dialect.ReadEmbed(body, texts)
-	if !ok {
-		return edn.Nil(), c.fail(failure.Foreign, "the body has no vector for each of the texts")
+	said, err := dialect.ReadEmbed(body, texts)
+	if err != nil {
+		return edn.Nil(), c.broken(ctx, err, true)
 	}
 	c.known, c.answer.Model, c.answer.Usage = true, said.Model, said.Usage
 	var all []edn.Value
@@ -85,30 +69,4 @@ func (c *call) vectors(ctx context.Context, texts int) (edn.Value, *contract.Err
 		all = append(all, edn.Vector(numbers...))
 	}
 	return edn.MustMap(edn.K("vectors"), edn.Vector(all...), edn.K("dims"), edn.Int(int64(len(said.Vectors[0])))), nil
-}
-
-// toEmbed reads what vectors are made of.
-func toEmbed(input edn.Value) (texts []string, dims int64, failed *contract.Error) {
-	list, at := input.Key("texts"), edn.K("texts")
-	if !list.IsVector() && !list.IsList() || list.Len() == 0 {
-		return nil, 0, invalid([]edn.Value{at}, "should be texts, at least one")
-	}
-	if list.Len() > MaxTexts {
-		return nil, 0, beyond("the request has %d texts, the limit is %d", list.Len(), MaxTexts)
-	}
-	for v := range list.Elems() {
-		t, ok := v.AsString()
-		if !ok || strings.TrimSpace(t) == "" || strings.ContainsRune(t, 0) {
-			return nil, 0, invalid([]edn.Value{at, edn.Int(int64(len(texts)))}, "should be a text that is not blank, without NUL")
-		}
-		texts = append(texts, t)
-	}
-	if want := input.Key("dims"); !want.IsNil() {
-		n, ok := want.AsInt()
-		if !ok || n < 1 || n > 1<<16 {
-			return nil, 0, invalid([]edn.Value{edn.K("dims")}, "should be a number from 1 to 65536")
-		}
-		dims = n
-	}
-	return texts, dims, nil
 }

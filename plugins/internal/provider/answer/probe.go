@@ -9,6 +9,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/dialect"
 	"github.com/fermenthq/ferment/plugins/internal/provider/failure"
 	"github.com/fermenthq/ferment/plugins/internal/provider/pricing"
+	"github.com/fermenthq/ferment/plugins/internal/provider/question"
 	"github.com/fermenthq/ferment/plugins/internal/provider/shape"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -46,7 +47,8 @@ func (k *check) compare(quirk string, declared, found edn.Value) {
 	if edn.Equal(declared, found) {
 		return
 	}
-	k.differs = append(k.differs, edn.MustMap(edn.K("quirk"), edn.K(quirk), edn.K("declared"), declared, edn.K("found"), found))
+	k.differs = append(k.differs, edn.MustMap(
+		edn.K("quirk"), edn.K(quirk), edn.K("declared"), declared, edn.K("found"), found))
 }
 
 // probeServer asks the server of a model five small things and tells where it
@@ -54,18 +56,20 @@ func (k *check) compare(quirk string, declared, found edn.Value) {
 // end and its usage, a value of a schema, a call of a tool, and an answer that
 // is cut at its limit. What a server refuses is a finding; an error is that it
 // cannot be asked at all. progress is called before each request.
-func (p *Provider) probeServer(ctx context.Context, m *Model, progress func(name string) error) (edn.Value, *contract.Error) {
+func (p *Provider) probeServer(
+	ctx context.Context, m *Model, progress func(name string) error,
+) (edn.Value, *contract.Error) {
 	var all []*check
 	for _, one := range []struct {
 		name string
-		ask  func(*question, *Model) // what the request has besides
+		ask  func(*question.Question, *Model) // what the request has besides
 		look func(*check, *Model)
 	}{
 		{"value", askWhole, lookAtValue},
 		{"stream", askForStream, lookAtStream},
 		{"structured", askForShape, lookAtShape},
 		{"tools", askForTool, lookAtTool},
-		{"limit", func(q *question, _ *Model) { q.options.MaxTokens = probeLimit }, lookAtLimit},
+		{"limit", func(q *question.Question, _ *Model) { q.Options.MaxTokens = probeLimit }, lookAtLimit},
 	} {
 		if progress(one.name) != nil {
 			return edn.Nil(), p.Report.Error(failure.Canceled, failure.Known{}, "the caller went away")
@@ -87,7 +91,7 @@ func (p *Provider) compareCount(ctx context.Context, m *Model, k *check) edn.Val
 	if k.call.request == nil {
 		return edn.Nil()
 	}
-	n, way := p.count(ctx, m, k.call.request, true)
+	n, way := m.Counting.Request(ctx, m.at(p), k.call.request, true)
 	var b edn.MapBuilder
 	b.Key("tokens-in", edn.Int(n))
 	b.Key(countedBy, edn.K(string(way)))
@@ -100,8 +104,8 @@ func (p *Provider) compareCount(ctx context.Context, m *Model, k *check) edn.Val
 // hopeless tells the errors after which every further request would end alike.
 func hopeless(e *contract.Error, first bool) bool {
 	switch e.Type {
-	case "provider/unavailable", "provider/auth-failed", "provider/quota-exhausted", "provider/rate-limited", "provider/overloaded",
-		"timeout/hard", "runtime/overloaded", "canceled":
+	case "provider/unavailable", "provider/auth-failed", "provider/quota-exhausted", "provider/rate-limited",
+		"provider/overloaded", "timeout/hard", "runtime/overloaded", "canceled":
 		return true
 	case "provider/model-not-found", "provider/timeout", "provider/request-failed":
 		return first // later it is about what was asked for
@@ -111,10 +115,10 @@ func hopeless(e *contract.Error, first bool) bool {
 
 // probe makes one request. It takes every end of a stream for its end, so that
 // what came can be looked at.
-func (p *Provider) probe(ctx context.Context, m *Model, name string, ask func(*question, *Model)) *check {
-	q := &question{intent: Chat, textKey: "text", names: dialect.NewNames(nil), args: map[string]*schema.Schema{}, options: m.Options}
-	q.options.MaxTokens = probeTokens
-	q.messages = []chat.Message{{Role: chat.User, Content: map[string]string{
+func (p *Provider) probe(ctx context.Context, m *Model, name string, ask func(*question.Question, *Model)) *check {
+	q := question.New(question.Chat, m.Options)
+	q.Options.MaxTokens = probeTokens
+	q.Messages = []chat.Message{{Role: chat.User, Content: map[string]string{
 		"value": askGreeting, "stream": askGreeting, "structured": askLegs, "tools": askWeather, "limit": askCount,
 	}[name]}}
 	tried := *m
@@ -138,9 +142,9 @@ func (p *Provider) probe(ctx context.Context, m *Model, name string, ask func(*q
 
 // askWhole has a system message, which nothing else has, so that a server that
 // refuses its role can be told.
-func askWhole(q *question, _ *Model) {
-	q.whole = true
-	q.messages = append([]chat.Message{{Role: chat.System, Content: "Answer in English."}}, q.messages...)
+func askWhole(q *question.Question, _ *Model) {
+	q.Whole = true
+	q.Messages = append([]chat.Message{{Role: chat.System, Content: "Answer in English."}}, q.Messages...)
 }
 
 // lookAtRole finds a server that refuses system messages and nothing else.
@@ -158,7 +162,7 @@ func lookAtValue(k *check, _ *Model) {
 
 func stated(a *chat.Answer) bool { return a.Usage.In >= 0 && a.Usage.Out >= 0 }
 
-func askForStream(_ *question, m *Model) {
+func askForStream(_ *question.Question, m *Model) {
 	if m.Preset.Dialect == dialect.OpenAI {
 		m.Preset.UsageInStream = true // also where it is declared to be absent
 	}
@@ -173,7 +177,13 @@ func lookAtStream(k *check, m *Model) {
 		return
 	}
 	finish := !a.Assumed && a.Finish != chat.Unfinished
-	found := map[[2]bool]string{{true, true}: "strict", {false, true}: "strict", {true, false}: "either", {false, false}: "eof"}[[2]bool{finish, a.Ended}]
+	found := "eof"
+	switch {
+	case a.Ended:
+		found = "strict"
+	case finish:
+		found = "either"
+	}
 	k.saw("finish-reason?", edn.Bool(finish))
 	k.saw("formal-end?", edn.Bool(a.Ended))
 	k.saw("usage?", edn.Bool(stated(a)))
@@ -211,12 +221,12 @@ func formatOf(p dialect.Preset) string {
 // askForShape asks in the form that is declared, or for a schema where none is.
 // The question does not speak of the form: who is not made to take it has no
 // reason to. Servers that enforce JSON alone want it to be said.
-func askForShape(q *question, m *Model) {
+func askForShape(q *question.Question, m *Model) {
 	if formatOf(m.Preset) == "none" {
 		m.Preset.Native = true
 	}
 	form := edn.MustRead(`[:map {:closed true} [:legs [:int {:min 0 :max 100}]]]`)
-	q.shape, _ = shape.New("legs", form, edn.Nil()) // a schema of this file compiles
+	q.Shape, _ = shape.New("legs", form, edn.Nil()) // a schema of this file compiles
 }
 
 func lookAtShape(k *check, m *Model) {
@@ -227,7 +237,7 @@ func lookAtShape(k *check, m *Model) {
 	}
 	found := "none"
 	if k.err == nil {
-		_, how, problem := k.call.question.shape.Read(k.call.answer.Text.String())
+		_, how, problem := k.call.question.Shape.Read(k.call.answer.Text.String())
 		switch {
 		case problem == nil && how == "", asked == "json_object" && how == "" && problem.Parsed:
 			found = asked
@@ -238,13 +248,15 @@ func lookAtShape(k *check, m *Model) {
 	k.compare("response-format", edn.Text(declared), edn.Text(found))
 }
 
-func askForTool(q *question, m *Model) {
+func askForTool(q *question.Question, m *Model) {
 	m.Preset.Tools = true
 	form := edn.MustRead(`[:map {:closed true} [:city :string]]`)
 	compiled, _ := schema.Compile(form) // a schema of this file compiles
 	text, _ := edn.WriteJSON(compiled.JSONSchema())
-	q.args["weather"] = compiled
-	q.tools = []chat.Tool{{Name: q.names.Wire("weather"), Description: "Tells the weather of tomorrow in a city.", Schema: text}}
+	q.Args["weather"] = compiled
+	q.Tools = []chat.Tool{{
+		Name: q.Names.Wire("weather"), Description: "Tells the weather of tomorrow in a city.", Schema: text,
+	}}
 }
 
 func lookAtTool(k *check, m *Model) {
@@ -294,8 +306,7 @@ func told(m *Model, all []*check, count edn.Value) edn.Value {
 		took += k.took
 		if k.call.known {
 			t := k.call.spent
-			sum.In, sum.Out, sum.Cached, sum.Reasoning, sum.Written = sum.In+t.In, sum.Out+t.Out, sum.Cached+t.Cached, sum.Reasoning+t.Reasoning, sum.Written+t.Written
-			sum.Mark = pricing.Weakest(sum.Mark, t.Mark)
+			sum = sum.Plus(t)
 			one.Key("usage", k.call.account(t, k.took))
 		}
 		if k.call.answer.Model != "" {
@@ -305,7 +316,7 @@ func told(m *Model, all []*check, count edn.Value) edn.Value {
 		checks = append(checks, one.Map())
 		differences = append(differences, k.differs...)
 	}
-	var out, result, response, meta edn.MapBuilder
+	var out edn.MapBuilder
 	out.Key("model", edn.Text(m.Name))
 	if served != "" {
 		out.Key("model/served", edn.Text(served))
@@ -317,20 +328,14 @@ func told(m *Model, all []*check, count edn.Value) edn.Value {
 	if !count.IsNil() {
 		out.Key("count", count)
 	}
-	result.Key("type", edn.K("value"))
-	result.Key("out", out.Map())
-	result.Key("usage", (&call{model: m}).account(sum, took))
-	meta.Key("model", edn.Text(m.Name))
-	meta.Key("finish", edn.K(string(chat.Stop))) // of the probe
-	response.Key("result", result.Map())
-	response.Key("invoke/meta", meta.Map())
-	return response.Map()
+	return respond(out.Map(), nil, (&call{model: m}).account(sum, took), m.meta())
 }
 
 // agreed tells the refusals that were to be expected: of what is declared to be
 // absent.
 func agreed(k *check) bool {
-	return len(k.differs) == 0 && (k.name == "structured" || k.name == "tools") && strings.HasPrefix(k.err.Type, "provider/request-")
+	return len(k.differs) == 0 && (k.name == "structured" || k.name == "tools") &&
+		strings.HasPrefix(k.err.Type, "provider/request-")
 }
 
 func allAgree(all []*check) bool {

@@ -2,9 +2,9 @@ package answer
 
 import (
 	"cmp"
-	"strconv"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
+	"github.com/fermenthq/ferment/plugins/internal/provider/counting"
 	"github.com/fermenthq/ferment/plugins/internal/provider/dialect"
 	"github.com/fermenthq/ferment/plugins/internal/provider/failure"
 	"github.com/fermenthq/ferment/plugins/internal/provider/pricing"
@@ -12,17 +12,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Limits of one request. Beyond them nothing is sent.
-const (
-	MaxRequest  = 16 << 20
-	MaxMessages = 4096
-	MaxTools    = 128
-	MaxArgs     = 256 << 10 // of one call, as text
-	MaxImages   = 100
-	MaxImage    = 8 << 20 // of one image, in base64
-	MaxTexts    = 2048    // of which vectors are made
-	maxBudget   = 1 << 20 // tokens of reasoning
-)
+// MaxRequest is the most bytes that a request may have on the wire. Beyond it
+// nothing is sent.
+const MaxRequest = 16 << 20
 
 // Provider is one account.
 type Provider struct {
@@ -53,11 +45,16 @@ type Model struct {
 	Traits   dialect.Traits
 	Learned  *Learned
 	// Counting is how its tokens are counted.
-	Counting *Counting
+	Counting *counting.Counting
 }
 
 // wire is the name in requests.
 func (m *Model) wire() string { return cmp.Or(m.Wire, m.Name) }
+
+// at is the server of the model.
+func (m *Model) at(p *Provider) counting.Server {
+	return counting.Server{Client: p.Client, Preset: m.Preset, Model: m.wire()}
+}
 
 // Sink takes the pieces of an answer while it arrives. Its methods may wait for
 // whoever reads them.
@@ -66,19 +63,4 @@ type Sink interface {
 	Reasoning(text string) error
 	Delta(piece edn.Value) error
 	Progress(v edn.Value) error
-}
-
-// jsonNumber writes a number for a request body, "" for none.
-func jsonNumber(v edn.Value) string {
-	if n, ok := v.AsInt(); ok {
-		return strconv.FormatInt(n, 10)
-	}
-	if f, ok := v.AsFloat(); ok {
-		return strconv.FormatFloat(f, 'g', -1, 64)
-	}
-	if r, ok := v.AsNumber(); ok {
-		f, _ := r.Float64()
-		return strconv.FormatFloat(f, 'g', -1, 64)
-	}
-	return ""
 }

@@ -91,7 +91,9 @@ func (c *call) complete() bool {
 }
 
 // ended deals with the end of the body.
-func (c *call) ended(ctx context.Context, splitter frame.Splitter, decoder dialect.Decoder, whole bool) *contract.Error {
+func (c *call) ended(
+	ctx context.Context, splitter frame.Splitter, decoder dialect.Decoder, whole bool,
+) *contract.Error {
 	err := splitter.End(func(f frame.Frame) error {
 		if err := c.frame(decoder, f); !errors.Is(err, errSkipped) {
 			return err
@@ -234,7 +236,7 @@ func (c *call) send(p chat.Piece) error {
 		m.Key("text", edn.Text(p.Text))
 		m.Key("index", edn.Int(int64(p.Call.Index)))
 		m.Key("id", edn.Text(p.Call.ID))
-		if id, ok := c.question.names.ID(p.Call.Name); ok {
+		if id, ok := c.question.Names.ID(p.Call.Name); ok {
 			m.Key("tool/id", edn.K(id))
 		}
 		return gone(c.out.Delta(m.Map()))

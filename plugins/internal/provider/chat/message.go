@@ -2,6 +2,7 @@ package chat
 
 import (
 	"encoding/json"
+	"iter"
 	"slices"
 )
 
@@ -64,6 +65,42 @@ func (m Message) Each() []Part {
 		return []Part{{Kind: TextPart, Text: m.Content}}
 	}
 	return m.Parts
+}
+
+// Flow yields the parts of a message with its calls in their places, and the calls
+// that have none at the end.
+func (m Message) Flow() iter.Seq2[Part, *Call] {
+	return func(yield func(Part, *Call) bool) {
+		calls := slices.Clone(m.Calls)
+		take := func(i int) *Call {
+			c := calls[i]
+			calls = slices.Delete(calls, i, i+1)
+			return &c
+		}
+		for _, p := range m.Each() {
+			var call *Call
+			if p.Kind == CallPart {
+				i := slices.IndexFunc(calls, func(c Call) bool { return c.ID == p.Call })
+				if i < 0 {
+					continue
+				}
+				call = take(i)
+			}
+			if !yield(p, call) {
+				return
+			}
+		}
+		for len(calls) > 0 && yield(Part{Kind: CallPart}, take(0)) {
+		}
+	}
+}
+
+// Address is the URL of an image, one that holds the data where it has no other.
+func (p Part) Address() string {
+	if p.URL != "" {
+		return p.URL
+	}
+	return "data:" + p.Media + ";base64," + p.Data
 }
 
 // Marked reports whether a message or a part of it has a mark.

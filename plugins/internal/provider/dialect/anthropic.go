@@ -15,7 +15,7 @@ func encodeAnthropic(r *chat.Request) *encoding {
 	o := r.Options
 	body := map[string]any{"model": r.Model, "messages": turns, "stream": !r.Whole, "max_tokens": o.MaxTokens}
 	if o.MaxTokens == 0 {
-		body["max_tokens"] = DefaultMaxTokens
+		body["max_tokens"] = defaultMaxTokens
 	}
 	if system != nil {
 		body["system"] = system
@@ -23,30 +23,14 @@ func encodeAnthropic(r *chat.Request) *encoding {
 	e.body = body
 	if t, err := o.Temperature.Float64(); err == nil && t > 1 {
 		e.drop("temperature")
-	} else {
-		number(body, "temperature", o.Temperature)
+		o.Temperature = ""
 	}
-	number(body, "top_p", o.TopP)
-	if len(o.Stop) > 0 {
-		body["stop_sequences"] = o.Stop
-	}
-	for name, is := range map[string]bool{
-		"presence-penalty": o.PresencePenalty != "", "frequency-penalty": o.FrequencyPenalty != "", "seed": o.Seed != nil,
-	} {
-		if is {
-			e.drop(name)
-		}
-	}
+	e.options(body, o, map[string]string{
+		"temperature": "temperature", "top-p": "top_p", "stop": "stop_sequences",
+		"max-tokens": elsewhere, "reasoning-effort": elsewhere, "reasoning-budget": elsewhere,
+	})
 	if len(r.Tools) > 0 {
-		var tools []map[string]any
-		for _, t := range r.Tools {
-			tool := map[string]any{"name": t.Name, "input_schema": t.Schema}
-			if t.Description != "" {
-				tool["description"] = t.Description
-			}
-			tools = append(tools, tool)
-		}
-		body["tools"] = tools
+		body["tools"] = each(r.Tools, func(t chat.Tool) map[string]any { return tool(t, "input_schema") })
 		if choice := anthropicChoice(r.Choice); choice != nil {
 			body["tool_choice"] = choice
 		}
@@ -98,7 +82,7 @@ func anthropicMessages(messages []chat.Message, e *encoding) (any, []anthropicTu
 		case chat.ToolRole:
 			result := map[string]any{"type": "tool_result", "tool_use_id": m.CallID, "content": m.Content}
 			if m.Parts != nil {
-				result["content"] = anthropicParts(m, nil, e)
+				result["content"] = anthropicParts(m, e)
 			}
 			if m.Cache {
 				e.mark(result)
@@ -160,7 +144,7 @@ func (e *encoding) fewerMarks() {
 // place among the parts at the end (anthropic-sdk-python, types/image_block_param.py,
 // thinking_block_param.py and redacted_thinking_block_param.py, 2026-08-07).
 func anthropicBlocks(m chat.Message, e *encoding) []map[string]any {
-	blocks := anthropicParts(m, slices.Clone(m.Calls), e)
+	blocks := anthropicParts(m, e)
 	for _, block := range slices.Backward(blocks) {
 		if m.Cache && block["type"] != "thinking" && block["type"] != "redacted_thinking" { // which take no mark
 			e.mark(block)
@@ -170,43 +154,41 @@ func anthropicBlocks(m chat.Message, e *encoding) []map[string]any {
 	return blocks
 }
 
-// anthropicParts writes the parts of a message and these calls.
-func anthropicParts(m chat.Message, calls []chat.Call, e *encoding) []map[string]any {
+// anthropicParts writes the parts of a message and its calls.
+func anthropicParts(m chat.Message, e *encoding) []map[string]any {
 	var blocks []map[string]any
-	for _, p := range m.Each() {
-		before := len(blocks)
-		switch {
-		case p.Kind == chat.TextPart:
-			blocks = append(blocks, map[string]any{"type": "text", "text": p.Text})
-		case p.Kind == chat.CallPart:
-			if i := slices.IndexFunc(calls, func(c chat.Call) bool { return c.ID == p.Call }); i >= 0 {
-				blocks = append(blocks, anthropicCall(calls[i]))
-				calls = slices.Delete(calls, i, i+1)
-			}
-		case p.Kind == chat.RedactedPart:
-			blocks = append(blocks, map[string]any{"type": "redacted_thinking", "data": p.Data})
-		case sealed(p):
-			blocks = append(blocks, map[string]any{"type": "thinking", "thinking": p.Text, "signature": p.Signature})
-		case p.Kind == chat.ThinkingPart:
+	for p, call := range m.Flow() {
+		block := anthropicPart(p, call)
+		if block == nil {
 			e.drop(lostReasoning)
-		case p.URL != "":
-			blocks = append(blocks, map[string]any{"type": "image", "source": map[string]any{"type": "url", "url": p.URL}})
-		default:
-			source := map[string]any{"type": "base64", "media_type": p.Media, "data": p.Data}
-			blocks = append(blocks, map[string]any{"type": "image", "source": source})
+			continue
 		}
-		if p.Cache && len(blocks) > before {
-			e.mark(blocks[before])
+		if p.Cache {
+			e.mark(block)
 		}
-	}
-	for _, c := range calls {
-		blocks = append(blocks, anthropicCall(c))
+		blocks = append(blocks, block)
 	}
 	return blocks
 }
 
-func anthropicCall(c chat.Call) map[string]any {
-	return map[string]any{"type": "tool_use", "id": c.ID, "name": c.Name, "input": c.Args}
+// anthropicPart is nil for reasoning of another format.
+func anthropicPart(p chat.Part, call *chat.Call) map[string]any {
+	switch {
+	case call != nil:
+		return map[string]any{"type": "tool_use", "id": call.ID, "name": call.Name, "input": call.Args}
+	case p.Kind == chat.TextPart:
+		return map[string]any{"type": "text", "text": p.Text}
+	case p.Kind == chat.RedactedPart:
+		return map[string]any{"type": "redacted_thinking", "data": p.Data}
+	case sealed(p):
+		return map[string]any{"type": "thinking", "thinking": p.Text, "signature": p.Signature}
+	case p.Kind == chat.ThinkingPart:
+		return nil
+	case p.URL != "":
+		return map[string]any{"type": "image", "source": map[string]any{"type": "url", "url": p.URL}}
+	}
+	source := map[string]any{"type": "base64", "media_type": p.Media, "data": p.Data}
+	return map[string]any{"type": "image", "source": source}
 }
 
 // leastBudget is the least number of tokens that extended thinking may have.
@@ -232,7 +214,7 @@ func (e *encoding) anthropicThinking(r *chat.Request) {
 		}
 		thinking["type"], thinking["budget_tokens"] = "enabled", o.Budget
 		if o.MaxTokens <= o.Budget {
-			e.body["max_tokens"] = o.Budget + max(o.MaxTokens, DefaultMaxTokens)
+			e.body["max_tokens"] = o.Budget + max(o.MaxTokens, defaultMaxTokens)
 		}
 	case o.Effort == "":
 		return
@@ -357,7 +339,7 @@ func (d *anthropicDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, 
 	case "content_block_delta":
 		return e.Delta.pieces(e.Index, into), nil
 	case "message_delta":
-		anthropicEnd(string(e.Delta.StopReason), e.Delta.StopMore, into)
+		anthropicEnd(e.Delta.StopReason, e.Delta.StopMore, into)
 		d.count(e.Usage, into)
 	case "message_stop":
 		into.Ended = true
@@ -386,7 +368,7 @@ func (e *anthropicEvent) unreadable() bool {
 func (d *anthropicDecoder) message(m *anthropicMessage, usage json.RawMessage, into *chat.Answer) []chat.Piece {
 	into.Model, into.RequestID = first(string(m.Model), into.Model), first(string(m.ID), into.RequestID)
 	d.count(usage, into)
-	anthropicEnd(string(m.StopReason), m.StopMore, into)
+	anthropicEnd(m.StopReason, m.StopMore, into)
 	var pieces []chat.Piece
 	for i, b := range m.Content {
 		pieces = append(pieces, b.pieces(i, into)...)
@@ -412,7 +394,7 @@ func (b anthropicBlock) pieces(index int, into *chat.Answer) []chat.Piece {
 		if raw := strings.TrimSpace(string(b.Input)); present(b.Input) && raw != "{}" {
 			fragment = raw
 		}
-		return []chat.Piece{{Kind: chat.ToolCallPiece, Text: into.AddArgs(call, fragment), Call: call}}
+		return called(call, fragment, into)
 	}
 	return nil
 }
@@ -426,11 +408,7 @@ func (b anthropicDelta) pieces(index int, into *chat.Answer) []chat.Piece {
 	case "signature_delta":
 		into.Block(chat.ThinkingPart, index).Signature += string(b.Signature)
 	case "input_json_delta":
-		if b.Partial.text == "" {
-			return nil
-		}
-		call, _ := into.Call(index)
-		return []chat.Piece{{Kind: chat.ToolCallPiece, Text: into.AddArgs(call, b.Partial.text), Call: call}}
+		return calledOn(index, b.Partial.text, into)
 	}
 	return nil
 }
@@ -451,24 +429,17 @@ func (d *anthropicDecoder) count(raw json.RawMessage, into *chat.Answer) {
 	}
 }
 
-func anthropicEnd(word string, more json.RawMessage, into *chat.Answer) {
+var anthropicWords = finishes{
+	"end_turn": chat.Stop, "stop_sequence": chat.Stop, "tool_use": chat.ToolCalls, "refusal": chat.Refused,
+	"max_tokens": chat.Length, "model_context_window_exceeded": chat.Length,
+}
+
+func anthropicEnd(word text, more json.RawMessage, into *chat.Answer) {
 	if word == "" {
 		return
 	}
-	into.FinishWord = word
-	switch word {
-	case "end_turn", "stop_sequence":
-		into.Finish = chat.Stop
-	case "max_tokens", "model_context_window_exceeded":
-		into.Finish = chat.Length
-	case "tool_use":
-		into.Finish = chat.ToolCalls
-	case "refusal":
-		into.Finish = chat.Refused
-		if d, ok := loose[struct{ Category text }](more); ok {
-			into.Category = string(d.Category)
-		}
-	default:
-		into.Finish = chat.Failed
+	anthropicWords.finish(word, into)
+	if d, ok := loose[struct{ Category text }](more); ok && into.Finish == chat.Refused {
+		into.Category = string(d.Category)
 	}
 }

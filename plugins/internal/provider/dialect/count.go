@@ -21,7 +21,7 @@ func EncodeCount(p Preset, r *chat.Request) (body []byte, around int64, err erro
 	for _, name := range []string{"stream", "max_tokens", "temperature", "top_p", "stop_sequences"} {
 		delete(fields, name)
 	}
-	for _, name := range []string{"thinking", "tool_choice", "cache_control"} { // what else is counted
+	for _, name := range []string{"thinking", "cache_control"} { // what else is counted
 		if v, ok := r.Options.Extra[name]; ok {
 			fields[name] = v
 		}

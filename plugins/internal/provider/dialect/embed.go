@@ -1,7 +1,9 @@
 package dialect
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"slices"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
@@ -29,36 +31,56 @@ func EncodeEmbed(d Name, model string, texts []string, dims int64) ([]byte, erro
 	return marshal(body)
 }
 
+// Vector is the vector of one text.
+type Vector []float64
+
+// UnmarshalJSON refuses null among the numbers, which would be read as 0.
+func (v *Vector) UnmarshalJSON(b []byte) error {
+	if bytes.Contains(b, []byte("null")) {
+		return ErrForeign
+	}
+	return json.Unmarshal(b, (*[]float64)(v))
+}
+
 // Embedded are vectors, in the order of the texts.
 type Embedded struct {
-	Vectors [][]float64
+	Vectors []Vector
 	Model   string
 	Usage   chat.Usage
 }
 
-// ReadEmbed reads the answer; false if it is none with that many vectors of one
-// length.
-func ReadEmbed(body []byte, texts int) (Embedded, bool) {
+// ReadEmbed reads the answer. The error is ErrMalformed for one that is cut, an
+// *InBand for an error in its place, and ErrForeign if it does not have that many
+// vectors of one length.
+func ReadEmbed(body []byte, texts int) (Embedded, error) {
 	var said struct {
-		Model text `json:"model"`
+		Error json.RawMessage `json:"error"`
+		Model text            `json:"model"`
 		Data  []struct {
-			Index     int       `json:"index"`
-			Embedding []float64 `json:"embedding"`
+			Index     int    `json:"index"`
+			Embedding Vector `json:"embedding"`
 		} `json:"data"`
 		Usage struct {
 			In *count `json:"prompt_tokens"`
 		} `json:"usage"`
-		Embeddings [][]float64 `json:"embeddings"`
-		In         *count      `json:"prompt_eval_count"`
+		Embeddings []Vector `json:"embeddings"`
+		In         *count   `json:"prompt_eval_count"`
 	}
 	e := Embedded{Usage: chat.Unstated()}
 	e.Usage.Out = 0
-	if json.Unmarshal(body, &said) != nil {
-		return e, false
+	err := json.Unmarshal(body, &said)
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &syntax) && syntax.Offset == int64(len(body)):
+		return e, ErrMalformed
+	case reported(said.Error):
+		return e, &InBand{Body: body}
+	case err != nil:
+		return e, ErrForeign
 	}
 	e.Model, e.Vectors = string(said.Model), said.Embeddings
 	if e.Vectors == nil {
-		e.Vectors = make([][]float64, len(said.Data))
+		e.Vectors = make([]Vector, len(said.Data))
 		for _, d := range said.Data {
 			if d.Index >= 0 && d.Index < len(e.Vectors) {
 				e.Vectors[d.Index] = d.Embedding
@@ -67,6 +89,9 @@ func ReadEmbed(body []byte, texts int) (Embedded, bool) {
 	}
 	said.Usage.In.set(&e.Usage.In)
 	said.In.set(&e.Usage.In)
-	bad := func(v []float64) bool { return len(v) == 0 || len(v) != len(e.Vectors[0]) }
-	return e, len(e.Vectors) == texts && texts > 0 && !slices.ContainsFunc(e.Vectors, bad)
+	bad := func(v Vector) bool { return len(v) == 0 || len(v) != len(e.Vectors[0]) }
+	if len(e.Vectors) != texts || texts == 0 || slices.ContainsFunc(e.Vectors, bad) {
+		return e, ErrForeign
+	}
+	return e, nil
 }

@@ -43,8 +43,8 @@ func (e *encoding) drop(names ...string) { e.dropped = append(e.dropped, names..
 // refuse notes why the request cannot be said.
 func (e *encoding) refuse(format string, args ...any) { e.refused = fmt.Sprintf(format, args...) }
 
-// DefaultMaxTokens is the limit where a format demands one and nobody gave it.
-const DefaultMaxTokens = 4096
+// defaultMaxTokens is the limit where a format demands one and nobody gave it.
+const defaultMaxTokens = 4096
 
 // Encoded is a request as it goes over the wire.
 type Encoded struct {
@@ -127,13 +127,6 @@ func marshal(v any) ([]byte, error) {
 		return nil, err
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
-}
-
-// number puts a number into the body if there is one.
-func number(body map[string]any, name string, n json.Number) {
-	if n != "" {
-		body[name] = n
-	}
 }
 
 // Decoder reads the frames of an answer.

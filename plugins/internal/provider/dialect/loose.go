@@ -158,3 +158,29 @@ func piece(kind chat.Kind, text string) []chat.Piece {
 	}
 	return []chat.Piece{{Kind: kind, Text: text}}
 }
+
+// called adds a piece of the arguments of a call. A call is shown from its begin on,
+// also without arguments.
+func called(call *chat.RawCall, args string, into *chat.Answer) []chat.Piece {
+	return []chat.Piece{{Kind: chat.ToolCallPiece, Text: into.AddArgs(call, args), Call: call}}
+}
+
+// calledOn adds a piece of the arguments of the call with the index.
+func calledOn(index int, args string, into *chat.Answer) []chat.Piece {
+	if args == "" {
+		return nil
+	}
+	call, _ := into.Call(index)
+	return called(call, args, into)
+}
+
+// finishes are the words of a format for why a model stopped.
+type finishes map[string]chat.Finish
+
+// finish notes a word; one that is not known is a failure.
+func (f finishes) finish(word text, into *chat.Answer) {
+	into.FinishWord, into.Finish = string(word), chat.Failed
+	if is, known := f[string(word)]; known {
+		into.Finish = is
+	}
+}

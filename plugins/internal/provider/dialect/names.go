@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// MaxToolName is the longest name of a tool that all providers accept.
-const MaxToolName = 64
+// maxToolName is the longest name of a tool that all providers accept.
+const maxToolName = 64
 
 // Names maps the ids of tools to names that providers accept, and back. It
 // belongs to one request.
@@ -29,10 +29,10 @@ func (n *Names) Wire(id string) string {
 		return name
 	}
 	name := plainName(id)
-	if _, taken := n.ids[name]; taken || len(name) > MaxToolName {
+	if _, taken := n.ids[name]; taken || len(name) > maxToolName {
 		sum := sha256.Sum256([]byte(id))
 		tail := "_" + hex.EncodeToString(sum[:6])
-		name = name[:min(len(name), MaxToolName-len(tail))] + tail
+		name = name[:min(len(name), maxToolName-len(tail))] + tail
 	}
 	n.wire[id], n.ids[name] = name, id
 	return name

@@ -10,33 +10,20 @@ import (
 )
 
 func encodeOllama(r *chat.Request) *encoding {
-	o := r.Options
-	options := map[string]any{}
-	number(options, "temperature", o.Temperature)
-	number(options, "top_p", o.TopP)
-	number(options, "presence_penalty", o.PresencePenalty)
-	number(options, "frequency_penalty", o.FrequencyPenalty)
-	if o.MaxTokens > 0 {
-		options["num_predict"] = o.MaxTokens
-	}
+	e, o, options := &encoding{}, r.Options, map[string]any{}
+	e.options(options, o, map[string]string{
+		"temperature": "temperature", "top-p": "top_p", "presence-penalty": "presence_penalty",
+		"frequency-penalty": "frequency_penalty", "seed": "seed", "stop": "stop", "max-tokens": "num_predict",
+		"reasoning-effort": elsewhere,
+	})
 	if r.Context > 0 {
 		options["num_ctx"] = r.Context
 	}
-	if o.Seed != nil {
-		options["seed"] = *o.Seed
-	}
-	if len(o.Stop) > 0 {
-		options["stop"] = o.Stop
-	}
 	// A server that may cut the prompt or shift the context does so in silence.
-	e := &encoding{}
 	body := map[string]any{
 		"model": r.Model, "messages": ollamaMessages(r.Messages, e), "stream": !r.Whole, "truncate": false, "shift": false,
 	}
 	e.body = body
-	if o.Budget > 0 {
-		e.drop("reasoning-budget")
-	}
 	switch o.Effort {
 	case "":
 	case "none":
@@ -55,7 +42,7 @@ func encodeOllama(r *chat.Request) *encoding {
 	case chat.NoTool:
 	default:
 		if len(r.Tools) > 0 {
-			body["tools"] = functionTools(r.Tools)
+			body["tools"] = each(r.Tools, function)
 		}
 	}
 	switch r.Output.Form {
@@ -101,11 +88,9 @@ func ollamaMessages(messages []chat.Message, e *encoding) []map[string]any {
 			out["tool_name"] = m.Tool
 		}
 		if len(m.Calls) > 0 {
-			var calls []map[string]any
-			for _, c := range m.Calls {
-				calls = append(calls, map[string]any{"function": map[string]any{"name": c.Name, "arguments": c.Args}})
-			}
-			out["tool_calls"] = calls
+			out["tool_calls"] = each(m.Calls, func(c chat.Call) map[string]any {
+				return map[string]any{"function": map[string]any{"name": c.Name, "arguments": c.Args}}
+			})
 		}
 		all = append(all, out)
 	}
@@ -162,29 +147,24 @@ func (*ollamaDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, error
 		if call.ID == "" {
 			call.ID = fmt.Sprintf("call-%d", len(into.Calls))
 		}
-		pieces = append(pieces, chat.Piece{Kind: chat.ToolCallPiece, Text: into.AddArgs(call, arguments(c.Function.Arguments)), Call: call})
+		pieces = append(pieces, called(call, arguments(c.Function.Arguments), into)...)
 	}
 	l.In.set(&into.Usage.In)
 	l.Out.set(&into.Usage.Out)
 	if l.Done != nil && *l.Done {
 		into.Ended = true
-		ollamaEnd(string(l.Reason), into)
+		ollamaEnd(l.Reason, into)
 	}
 	return pieces, nil
 }
 
+var ollamaWords = finishes{"": chat.Stop, "stop": chat.Stop, "length": chat.Length}
+
 // ollamaEnd reads why the model stopped; older servers do not say.
-func ollamaEnd(word string, into *chat.Answer) {
-	into.FinishWord = word
-	switch word {
-	case "stop", "":
-		into.Finish, into.Assumed = chat.Stop, word == ""
-		if len(into.Calls) > 0 {
-			into.Finish = chat.ToolCalls
-		}
-	case "length":
-		into.Finish = chat.Length
-	default:
-		into.Finish = chat.Failed
+func ollamaEnd(word text, into *chat.Answer) {
+	ollamaWords.finish(word, into)
+	into.Assumed = word == ""
+	if into.Finish == chat.Stop && len(into.Calls) > 0 {
+		into.Finish = chat.ToolCalls
 	}
 }

@@ -15,64 +15,25 @@ func encodeOpenAI(p Preset, r *chat.Request) *encoding {
 	if p.UsageInStream && !r.Whole {
 		body["stream_options"] = map[string]any{"include_usage": true}
 	}
-	o := r.Options
-	if o.MaxTokens > 0 {
-		body[p.LimitField] = o.MaxTokens
-	}
-	if o.Effort != "" {
-		body["reasoning_effort"] = o.Effort
-	}
-	if o.Budget > 0 {
-		e.drop("reasoning-budget")
-	}
-	number(body, "temperature", o.Temperature)
-	number(body, "top_p", o.TopP)
-	number(body, "presence_penalty", o.PresencePenalty)
-	number(body, "frequency_penalty", o.FrequencyPenalty)
-	if o.Seed != nil {
-		body["seed"] = *o.Seed
-	}
-	if len(o.Stop) > 0 {
-		body["stop"] = o.Stop
-	}
+	e.options(body, r.Options, map[string]string{
+		"temperature": "temperature", "top-p": "top_p", "presence-penalty": "presence_penalty",
+		"frequency-penalty": "frequency_penalty", "seed": "seed", "stop": "stop",
+		"max-tokens": p.LimitField, "reasoning-effort": "reasoning_effort",
+	})
 	if len(r.Tools) > 0 {
-		body["tools"] = functionTools(r.Tools)
-		if choice := openAIToolChoice(r.Choice); choice != nil {
-			body["tool_choice"] = choice
-		}
+		body["tools"] = each(r.Tools, function)
+		// openai-python, types/chat/chat_completion_tool_choice_option_param.py, 2026-08-21
+		name := map[string]any{"name": r.Choice.Tool}
+		choose(body, r.Choice, map[string]any{"type": "function", "function": name})
 	}
 	switch r.Output.Form {
 	case chat.Native:
-		body["response_format"] = map[string]any{"type": "json_schema", "json_schema": map[string]any{"name": r.Output.Name, "strict": true, "schema": r.Output.Schema}}
+		form := map[string]any{"name": r.Output.Name, "strict": true, "schema": r.Output.Schema}
+		body["response_format"] = map[string]any{"type": "json_schema", "json_schema": form}
 	case chat.JSON:
 		body["response_format"] = map[string]any{"type": "json_object"}
 	}
 	return e
-}
-
-// openAIChoice is the field tool_choice (openai-python,
-// types/chat/chat_completion_tool_choice_option_param.py, 2026-08-21).
-func openAIToolChoice(c chat.Choice) any {
-	switch c.Mode {
-	case "":
-		return nil
-	case chat.OneTool:
-		return map[string]any{"type": "function", "function": map[string]any{"name": c.Tool}}
-	}
-	return string(c.Mode)
-}
-
-// functionTools is the form of tools that two of the formats share.
-func functionTools(tools []chat.Tool) []map[string]any {
-	var all []map[string]any
-	for _, t := range tools {
-		function := map[string]any{"name": t.Name, "parameters": t.Schema}
-		if t.Description != "" {
-			function["description"] = t.Description
-		}
-		all = append(all, map[string]any{"type": "function", "function": function})
-	}
-	return all
 }
 
 func openAIMessages(p Preset, messages []chat.Message, e *encoding) []map[string]any {
@@ -89,11 +50,10 @@ func openAIMessages(p Preset, messages []chat.Message, e *encoding) []map[string
 		case m.Role == chat.ToolRole:
 			out["tool_call_id"] = m.CallID
 		case len(m.Calls) > 0:
-			var calls []map[string]any
-			for _, c := range m.Calls {
-				calls = append(calls, map[string]any{"id": c.ID, "type": "function", "function": map[string]any{"name": c.Name, "arguments": string(c.Args)}})
-			}
-			out["tool_calls"] = calls
+			out["tool_calls"] = each(m.Calls, func(c chat.Call) map[string]any {
+				f := map[string]any{"name": c.Name, "arguments": string(c.Args)}
+				return map[string]any{"id": c.ID, "type": "function", "function": f}
+			})
 			if content == "" {
 				out["content"] = nil
 			}
@@ -103,35 +63,18 @@ func openAIMessages(p Preset, messages []chat.Message, e *encoding) []map[string
 	return all
 }
 
-// openAIContent is the text of a message, or a list where it has more than one
-// part: not all servers that copy the interface take lists (openai-python,
+// openAIContent is what a message says without its reasoning (openai-python,
 // types/chat/chat_completion_content_part_image_param.py and
 // chat_completion_tool_message_param.py, 2026-08-21).
 func openAIContent(m chat.Message, e *encoding) any {
 	beside := func(p chat.Part) bool { return p.Reasons() || p.Kind == chat.CallPart }
 	parts := slices.DeleteFunc(slices.Clone(m.Each()), beside)
-	switch {
-	case len(parts) == 0:
-		return ""
-	case len(parts) == 1 && parts[0].Kind == chat.TextPart:
-		return parts[0].Text
+	if m.Role == chat.ToolRole && slices.ContainsFunc(parts, func(p chat.Part) bool { return p.Kind == chat.ImagePart }) {
+		e.refuse("it has no images in the result of a tool")
 	}
-	var content []map[string]any
-	for _, p := range parts {
-		if p.Kind == chat.TextPart {
-			content = append(content, map[string]any{"type": "text", "text": p.Text})
-			continue
-		}
-		if m.Role == chat.ToolRole {
-			e.refuse("it has no images in the result of a tool")
-		}
-		url := p.URL
-		if url == "" {
-			url = "data:" + p.Media + ";base64," + p.Data
-		}
-		content = append(content, map[string]any{"type": "image_url", "image_url": map[string]any{"url": url}})
-	}
-	return content
+	return content(parts, "text", func(url string) map[string]any {
+		return map[string]any{"type": "image_url", "image_url": map[string]any{"url": url}}
+	})
 }
 
 // openAIReasoning are the fields with the reasoning of a message. The interface of
@@ -294,12 +237,11 @@ func (d *openAIDecoder) choice(c openAIChoice, into *chat.Answer) ([]chat.Piece,
 			m.ToolCalls = append(m.ToolCalls, openAICall{Index: new(int), Function: *m.Function})
 		}
 		for i, call := range m.ToolCalls {
-			pieces = append(pieces, call.add(into, i))
+			pieces = append(pieces, call.add(into, i)...)
 		}
 	}
 	if c.Finish != "" {
-		into.FinishWord = string(c.Finish)
-		into.Finish = openAIFinish(into.FinishWord)
+		openAIWords.finish(c.Finish, into)
 	}
 	return pieces, nil
 }
@@ -324,7 +266,7 @@ func (d *openAIDecoder) thought(raw json.RawMessage) (field, text string) {
 
 // add appends a fragment of a call. Servers that give no index begin a new call
 // with each id that is not the last one's.
-func (c openAICall) add(into *chat.Answer, position int) chat.Piece {
+func (c openAICall) add(into *chat.Answer, position int) []chat.Piece {
 	index := position
 	if c.Index != nil {
 		index = *c.Index
@@ -341,7 +283,7 @@ func (c openAICall) add(into *chat.Answer, position int) chat.Piece {
 	if isNew || call.Name == "" {
 		call.Name = string(c.Function.Name)
 	}
-	return chat.Piece{Kind: chat.ToolCallPiece, Text: into.AddArgs(call, arguments(c.Function.Arguments)), Call: call}
+	return called(call, arguments(c.Function.Arguments), into)
 }
 
 // arguments is a fragment of JSON text; some servers write the object itself.
@@ -364,18 +306,9 @@ func (u openAIUsage) counts(before chat.Usage) chat.Usage {
 	return before
 }
 
-func openAIFinish(word string) chat.Finish {
-	switch word {
-	case "stop":
-		return chat.Stop
-	case "length":
-		return chat.Length
-	case "tool_calls", "function_call":
-		return chat.ToolCalls
-	case "content_filter":
-		return chat.Refused
-	}
-	return chat.Failed
+var openAIWords = finishes{
+	"stop": chat.Stop, "length": chat.Length, "tool_calls": chat.ToolCalls, "function_call": chat.ToolCalls,
+	"content_filter": chat.Refused,
 }
 
 func first(s, or string) string {

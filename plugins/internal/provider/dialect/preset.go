@@ -227,15 +227,16 @@ func PresetNames() []string {
 	return names
 }
 
-// Quirks correct a preset for one model. What is unset stays.
+// Quirks correct a preset for one model, as the configuration has them. What is
+// unset stays.
 type Quirks struct {
-	ResponseFormat  string // json_schema, json_object or none
-	Tools           *bool
-	ToolsStream     *bool
-	Terminator      Terminator
-	UsageInStream   *bool
-	SystemRole      string
-	ReasoningFields []string
+	ResponseFormat  string     `edn:"response-format,omitempty" enum:"json_schema,json_object,none"`
+	Tools           *bool      `edn:"tools,omitempty"`
+	ToolsStream     *bool      `edn:"tools-stream,omitempty"`
+	Terminator      Terminator `edn:"terminator,omitempty" enum:"either,strict,eof" doc:"what makes a stream complete: a finish reason or the formal end, the formal end alone, or the end of the body"`
+	UsageInStream   *bool      `edn:"usage-in-stream,omitempty"`
+	SystemRole      string     `edn:"system-role,omitempty" enum:"system,developer,user"`
+	ReasoningFields []string   `edn:"reasoning-fields,omitempty"`
 }
 
 // With is the preset as corrected.
@@ -248,39 +249,16 @@ func (p Preset) With(q Quirks) Preset {
 	case "none":
 		p.Native, p.JSONMode = false, false
 	}
-	set := func(to *bool, from *bool) {
+	for to, from := range map[*bool]*bool{
+		&p.Tools: q.Tools, &p.ToolsStream: q.ToolsStream, &p.UsageInStream: q.UsageInStream,
+	} {
 		if from != nil {
 			*to = *from
 		}
 	}
-	set(&p.Tools, q.Tools)
-	set(&p.ToolsStream, q.ToolsStream)
-	set(&p.UsageInStream, q.UsageInStream)
-	if q.Terminator != "" {
-		p.Terminator = q.Terminator
-	}
-	if q.SystemRole != "" {
-		p.SystemRole = q.SystemRole
-	}
+	p.Terminator, p.SystemRole = cmp.Or(q.Terminator, p.Terminator), cmp.Or(q.SystemRole, p.SystemRole)
 	if len(q.ReasoningFields) > 0 {
 		p.ReasoningFields = q.ReasoningFields
 	}
 	return p
-}
-
-// OwnFields are the fields of a request body that this package sets, which
-// extra fields must not hide.
-func OwnFields(d Name) []string {
-	switch d {
-	case Anthropic:
-		return []string{"model", "messages", "system", "max_tokens", "stream", "temperature", "top_p", "stop_sequences", "tools", "output_config"}
-	case Ollama:
-		return []string{"model", "messages", "stream", "format", "tools", "options", "truncate", "shift"}
-	case Responses:
-		return []string{
-			"model", "input", "stream", "store", "include", "max_output_tokens", "temperature", "top_p", "tools", "text",
-		}
-	}
-	return []string{"model", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens", "temperature", "top_p", "stop", "seed",
-		"presence_penalty", "frequency_penalty", "tools", "response_format", "n"}
 }

@@ -23,34 +23,15 @@ func encodeResponses(p Preset, r *chat.Request) *encoding {
 	}
 	e.body = body
 	o := r.Options
-	if o.MaxTokens > 0 {
-		body[p.LimitField] = o.MaxTokens
-	}
+	e.options(body, o, map[string]string{
+		"temperature": "temperature", "top-p": "top_p", "max-tokens": p.LimitField, "reasoning-effort": elsewhere,
+	})
 	if o.Effort != "" {
 		body["reasoning"] = map[string]any{"effort": o.Effort}
 	}
-	number(body, "temperature", o.Temperature)
-	number(body, "top_p", o.TopP)
-	for name, is := range map[string]bool{
-		"presence-penalty":  o.PresencePenalty != "",
-		"frequency-penalty": o.FrequencyPenalty != "",
-		"seed":              o.Seed != nil,
-		"stop":              len(o.Stop) > 0,
-		"reasoning-budget":  o.Budget > 0,
-	} {
-		if is {
-			e.drop(name)
-		}
-	}
 	if len(r.Tools) > 0 {
-		body["tools"] = responsesTools(r.Tools)
-		switch r.Choice.Mode {
-		case "":
-		case chat.OneTool:
-			body["tool_choice"] = map[string]any{"type": "function", "name": r.Choice.Tool}
-		default:
-			body["tool_choice"] = string(r.Choice.Mode)
-		}
+		body["tools"] = each(r.Tools, responsesTool)
+		choose(body, r.Choice, map[string]any{"type": "function", "name": r.Choice.Tool})
 	}
 	switch r.Output.Form {
 	case chat.Native:
@@ -64,19 +45,13 @@ func encodeResponses(p Preset, r *chat.Request) *encoding {
 	return e
 }
 
-// responsesTools sets strict, which is a required field: a strict tool takes only
+// responsesTool sets strict, which is a required field: a strict tool takes only
 // schemas of a certain form, and those of tools are sent as they are (openai-python,
 // types/responses/function_tool_param.py, 2026-08-21).
-func responsesTools(tools []chat.Tool) []map[string]any {
-	var all []map[string]any
-	for _, t := range tools {
-		tool := map[string]any{"type": "function", "name": t.Name, "parameters": t.Schema, "strict": false}
-		if t.Description != "" {
-			tool["description"] = t.Description
-		}
-		all = append(all, tool)
-	}
-	return all
+func responsesTool(t chat.Tool) map[string]any {
+	out := tool(t, "parameters")
+	out["type"], out["strict"] = "function", false
+	return out
 }
 
 // responsesInput writes messages as items. Each system message stays in its place
@@ -99,41 +74,22 @@ func responsesInput(p Preset, messages []chat.Message, e *encoding) []any {
 	return all
 }
 
-// responsesContent is a text where that is all, otherwise a list of parts.
 func responsesContent(parts []chat.Part) any {
-	switch {
-	case len(parts) == 0:
-		return ""
-	case len(parts) == 1 && parts[0].Kind == chat.TextPart:
-		return parts[0].Text
-	}
-	var content []map[string]any
-	for _, p := range parts {
-		if p.Kind == chat.TextPart {
-			content = append(content, map[string]any{"type": "input_text", "text": p.Text})
-			continue
-		}
-		url := p.URL
-		if url == "" {
-			url = "data:" + p.Media + ";base64," + p.Data
-		}
-		content = append(content, map[string]any{"type": "input_image", "detail": "auto", "image_url": url})
-	}
-	return content
+	return content(parts, "input_text", func(url string) map[string]any {
+		return map[string]any{"type": "input_image", "detail": "auto", "image_url": url}
+	})
 }
 
 // responsesTurn writes a turn of the model: an item for each part, in their order,
 // and for the calls that have no place among the parts at the end.
 func responsesTurn(m chat.Message, e *encoding) []any {
 	var items []any
-	calls := slices.Clone(m.Calls)
-	for _, p := range m.Each() {
+	for p, c := range m.Flow() {
 		switch {
-		case p.Kind == chat.CallPart:
-			if i := slices.IndexFunc(calls, func(c chat.Call) bool { return c.ID == p.Call }); i >= 0 {
-				items = append(items, responsesCall(calls[i]))
-				calls = slices.Delete(calls, i, i+1)
-			}
+		case c != nil:
+			items = append(items, map[string]any{
+				"type": "function_call", "call_id": c.ID, "name": c.Name, "arguments": string(c.Args),
+			})
 		case p.Kind == chat.TextPart:
 			item := map[string]any{"role": "assistant", "content": p.Text}
 			if p.Field != "" {
@@ -146,14 +102,7 @@ func responsesTurn(m chat.Message, e *encoding) []any {
 			e.drop(lostReasoning)
 		}
 	}
-	for _, c := range calls {
-		items = append(items, responsesCall(c))
-	}
 	return items
-}
-
-func responsesCall(c chat.Call) map[string]any {
-	return map[string]any{"type": "function_call", "call_id": c.ID, "name": c.Name, "arguments": string(c.Args)}
 }
 
 // reasoningItem reports whether the signature of a part is an item of the Responses
@@ -279,10 +228,7 @@ func (d *responsesDecoder) delta(e responsesEvent, into *chat.Answer) []chat.Pie
 			return thought(index, betweenSummaries, into)
 		}
 	case "response.function_call_arguments.delta":
-		if e.Delta.text != "" {
-			call, _ := into.Call(index)
-			return []chat.Piece{{Kind: chat.ToolCallPiece, Text: into.AddArgs(call, e.Delta.text), Call: call}}
-		}
+		return calledOn(index, e.Delta.text, into)
 	}
 	return nil // tools of the server, annotations and what later versions add
 }
@@ -318,9 +264,9 @@ func (i *responsesItem) add(index int, done bool, into *chat.Answer) []chat.Piec
 	case "function_call":
 		call, isNew := into.Call(index)
 		call.ID, call.Name = first(string(i.CallID), call.ID), first(string(i.Name), call.Name)
-		args := into.AddArgs(call, missing(call.Args.String(), arguments(i.Arguments), into))
+		args := missing(call.Args.String(), arguments(i.Arguments), into)
 		if isNew || args != "" {
-			return []chat.Piece{{Kind: chat.ToolCallPiece, Text: args, Call: call}}
+			return called(call, args, into)
 		}
 	case "reasoning":
 		b := into.Block(chat.ThinkingPart, index)
@@ -413,6 +359,8 @@ func (r *responsesBody) compare(into *chat.Answer) {
 	}
 }
 
+var responsesWords = finishes{"max_output_tokens": chat.Length, "content_filter": chat.Refused}
+
 // end reads why the model stopped. An answer that is still in progress has no end.
 func (r *responsesBody) end(status string, into *chat.Answer) {
 	switch status {
@@ -424,14 +372,7 @@ func (r *responsesBody) end(status string, into *chat.Answer) {
 	case "incomplete":
 		why, _ := loose[struct{ Reason text }](r.Incomplete)
 		status = first(string(why.Reason), status)
-		switch status {
-		case "max_output_tokens":
-			into.Finish = chat.Length
-		case "content_filter":
-			into.Finish = chat.Refused
-		default:
-			into.Finish = chat.Failed
-		}
+		responsesWords.finish(text(status), into)
 	case "failed", "cancelled":
 		into.Finish = chat.Failed
 	default:

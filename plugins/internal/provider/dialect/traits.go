@@ -65,10 +65,12 @@ func table() []Traits {
 		{
 			Begins:  []string{"claude-opus-5-5", "claude-fable-5-1"},
 			Without: claude, Lacks: []string{"budget", "none", "demand"}, Headroom: headroom,
-			Source: "Anthropic, page of Claude Opus 5.5: reasoning is always on, and a demand for a call is an error", Date: "2026-11-25",
+			Source: "Anthropic, page of Claude Opus 5.5: reasoning is always on, and a demand for a call is an error",
+			Date:   "2026-11-25",
 		},
 		{
-			Begins: []string{"claude-fable", "claude-mythos"}, Without: claude, Lacks: []string{"budget", "none"}, Headroom: headroom,
+			Begins:  []string{"claude-fable", "claude-mythos"},
+			Without: claude, Lacks: []string{"budget", "none"}, Headroom: headroom,
 			Source: "Amazon Bedrock, adaptive thinking of Claude: neither budgets nor disabled thinking", Date: "2026-11-25",
 		},
 		{
@@ -76,11 +78,13 @@ func table() []Traits {
 			Source: "Anthropic, what is new in Claude Opus 5: it reasons unless told otherwise", Date: "2026-11-25",
 		},
 		{
-			Begins: []string{"claude-opus-4-7", "claude-opus-4-8", "claude-sonnet-5"}, Without: claude, Lacks: []string{"budget"},
+			Begins:  []string{"claude-opus-4-7", "claude-opus-4-8", "claude-sonnet-5"},
+			Without: claude, Lacks: []string{"budget"},
 			Source: "Anthropic, migration guides: no budgets, sampling parameters are an error", Date: "2026-11-25",
 		},
 		{
-			Begins: []string{"claude-3-7", "claude-sonnet-4", "claude-opus-4", "claude-haiku-4-5"}, Lacks: []string{"effort", "adaptive"},
+			Begins: []string{"claude-3-7", "claude-sonnet-4", "claude-opus-4", "claude-haiku-4-5"},
+			Lacks:  []string{"effort", "adaptive"},
 			Source: "Anthropic, extended thinking guide: budgets alone", Date: "2026-11-25",
 		},
 		{
@@ -113,9 +117,8 @@ func (t Traits) Refuses(effort string) []string {
 // droppable are the fields that a request can do without.
 func droppable() []string {
 	return []string{
-		"temperature", "top_p", "presence_penalty", "frequency_penalty", "stop", "stop_sequences", "seed", "reasoning_effort", "think",
-		"thinking",
-		"stream_options", "max_tokens", "max_completion_tokens", "truncate", "shift",
+		"temperature", "top_p", "presence_penalty", "frequency_penalty", "stop", "stop_sequences", "seed",
+		"reasoning_effort", "think", "thinking", "stream_options", "max_tokens", "max_completion_tokens", "truncate", "shift",
 		"reasoning", "include",
 	}
 }
@@ -163,8 +166,10 @@ func rename(body map[string]any, names map[string]string) {
 // none: the parameter that it names, or the one that its message quotes.
 func Refused(param, message string, body map[string]any) string {
 	message = strings.ToLower(message)
-	complains := slices.ContainsFunc([]string{"support", "unknown", "unrecognized", "not permitted", "not allowed", "unexpected", "cannot both", "deprecated"},
-		func(word string) bool { return strings.Contains(message, word) })
+	complaints := []string{
+		"support", "unknown", "unrecognized", "not permitted", "not allowed", "unexpected", "cannot both", "deprecated",
+	}
+	complains := slices.ContainsFunc(complaints, func(word string) bool { return strings.Contains(message, word) })
 	for _, name := range droppable() {
 		if _, set := body[name]; !set {
 			continue

@@ -3,6 +3,7 @@ package failure
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"strings"
 	"unicode/utf8"
@@ -66,7 +67,12 @@ func readObject(body []byte) (Report, bool) {
 			inner = nested
 		}
 	}
-	r := Report{Message: first(word(inner["message"]), word(inner["detail"]), word(outer["message"]), word(outer["detail"]), word(outer["text"]))}
+	var r Report
+	for _, raw := range []json.RawMessage{
+		inner["message"], inner["detail"], outer["message"], outer["detail"], outer["text"],
+	} {
+		r.Message = first(r.Message, word(raw))
+	}
 	var words []string
 	for _, key := range []string{"code", "type", "status", "error_type", "error_code"} {
 		if w := strings.ToLower(word(inner[key])); w != "" && w != "error" {
@@ -80,8 +86,61 @@ func readObject(body []byte) (Report, bool) {
 	r.Param = word(inner["param"])
 	_ = json.Unmarshal(inner["n_prompt_tokens"], &r.Prompt) // 0 where it is not there
 	_ = json.Unmarshal(inner["n_ctx"], &r.Window)
+	for _, raw := range []json.RawMessage{outer["detail"], inner["detail"], inner["message"]} {
+		if fault, ok := firstFault(raw); ok {
+			r.Message, r.Param = fault.String(), first(r.Param, fault.field())
+			break
+		}
+	}
 	r.Message = short(r.Message)
 	return r, true
+}
+
+// fieldFault is what is wrong with one field of a request, as servers in FastAPI
+// list it under "detail" with status 422 (FastAPI, handling errors; Mistral, API
+// reference, HTTPValidationError; 2026-11-25).
+type fieldFault struct {
+	Where []any  `json:"loc"`
+	What  string `json:"msg"`
+}
+
+// firstFault is the first fault of a list, which may also stand under "detail" or
+// in a text: Mistral has had all of these forms (mistralai/platform-docs-public,
+// issue 7; editor-code-assistant/eca, issue 231; Gitlawb/openclaude, issue 739).
+func firstFault(raw json.RawMessage) (fieldFault, bool) {
+	var list []fieldFault
+	var in struct {
+		Detail []fieldFault `json:"detail"`
+	}
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		raw = json.RawMessage(text)
+	}
+	if json.Unmarshal(raw, &list) != nil && json.Unmarshal(raw, &in) == nil {
+		list = in.Detail
+	}
+	if len(list) == 0 {
+		return fieldFault{}, false
+	}
+	return list[0], true
+}
+
+// field is the path of the field below the part of the request in which it stands.
+func (f fieldFault) field() string {
+	var names []string
+	for i, part := range f.Where {
+		if name := fmt.Sprint(part); i > 0 || name != "body" {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ".")
+}
+
+func (f fieldFault) String() string {
+	if at := f.field(); at != "" {
+		return at + ": " + f.What
+	}
+	return f.What
 }
 
 // word is a text, or the digits of a number.

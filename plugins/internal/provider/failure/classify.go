@@ -81,7 +81,7 @@ func (r Report) filtered() bool {
 // tooLong is told by codes, and by the sentences of servers that have none.
 func (r Report) tooLong() bool {
 	return r.has("context_length", "exceed_context_size", "request_too_large", "string_above_max_length") ||
-		r.says("maximum context length", "context window", "prompt is too long", "exceeds the available context", "context length", "context size")
+		r.says("context window", "prompt is too long", "exceeds the available context", "context length", "context size")
 }
 
 func (r Report) noModel() bool {
@@ -92,7 +92,9 @@ func (r Report) noModel() bool {
 	if !strings.Contains(m, "model") {
 		return false
 	}
-	return r.says("not found", "does not exist", "not loaded", "unknown model", "no such model", "is not available", "try pulling") || r.has("not_found") // anthropic: the message is "model: NAME"
+	return r.has("not_found") || // anthropic: the message is "model: NAME"
+		r.says("not found", "does not exist", "not loaded", "unknown model", "no such model",
+			"is not available", "try pulling")
 }
 
 // has looks for words in the codes; those of what has no code stand in the

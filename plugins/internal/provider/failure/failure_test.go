@@ -2,6 +2,7 @@ package failure
 
 import (
 	"encoding/json"
+	"fmt"
 	"html"
 	"net/http"
 	"net/url"
@@ -86,6 +87,19 @@ func TestReadBody(t *testing.T) {
 	assert.Equal(t, "no", ReadBody([]byte(`{"error":"no"}`)).Message)
 	assert.LessOrEqual(t, len(ReadBody([]byte(`{"error":"`+strings.Repeat("x", 100<<10)+`"}`)).Message), 310, "what is cut is text")
 	assert.LessOrEqual(t, len(ReadBody([]byte(strings.Repeat("é", 100<<10))).Message), 700)
+	for _, body := range []string{
+		`{"detail":[%s]}`, `{"object":"error","message":{"detail":[%s]},"type":"invalid_request_error","param":null,"code":null}`,
+		`{"object":"Error","message":[%s],"type":"invalid_request_error","code":3001}`, `{"object":"error","message":%q}`,
+	} {
+		var fault any = `{"type":"extra_forbidden","loc":["body","stop",0],"msg":"not permitted"},{"loc":["body","n"],"msg":"x"}`
+		if strings.Contains(body, "%q") {
+			fault = fmt.Sprintf(`{"detail":[%s]}`, fault)
+		}
+		r := ReadBody(fmt.Appendf(nil, body, fault))
+		assert.Equal(t, "stop.0", r.Param, body)
+		assert.Equal(t, "stop.0: not permitted", r.Message, body)
+	}
+	assert.Empty(t, ReadBody([]byte(`{"detail":"no"}`)).Param)
 	r := ReadBody([]byte(`{"error":{"message":"m","type":"A_type","code":"B_code"}}`))
 	assert.Equal(t, "b_code", r.Code)
 	assert.Equal(t, "b_code a_type", r.Words)
@@ -142,7 +156,7 @@ func TestScrub(t *testing.T) {
 func TestRows(t *testing.T) {
 	r := Reporter{Provider: "p"}
 	stop := Reporter{Provider: "p", RefusalStops: true}
-	for row := NotConfigured; row <= Canceled; row++ {
+	for row := NotConfigured; row <= Unsayable; row++ {
 		is := rows()[row]
 		catalogued, ok := contract.Lookup(is.typ)
 		assert.True(t, ok, is.typ)
@@ -159,6 +173,8 @@ func TestRows(t *testing.T) {
 	}
 	assert.Equal(t, contract.ClassRetry, r.Error(ProviderError, Known{}, "x").Class)
 	assert.Equal(t, contract.ClassSwitch, r.Error(ProviderError, Known{Begun: true}, "x").Class)
+	assert.Equal(t, contract.ClassStop, r.Error(RequestInvalid, Known{}, "x").Class)
+	assert.Equal(t, contract.ClassSwitch, r.Error(Unsayable, Known{}, "x").Class)
 	assert.Equal(t, contract.ClassSwitch, r.Error(Refused, Known{}, "x").Class)
 	e := stop.Error(Refused, Known{}, "x")
 	assert.Equal(t, contract.ClassStop, e.Class)

@@ -39,7 +39,7 @@ func (r *Reporter) Error(is Row, k Known, format string, args ...any) *contract.
 	}
 	e := contract.Errorf(row.typ, "%s", r.Scrub.Clean(message)).WithSource(row.source)
 	switch {
-	case is == ProviderError && k.Begun:
+	case is == ProviderError && k.Begun, is == Unsayable:
 		e = e.WithClass(contract.ClassSwitch)
 	case is == Refused && r.RefusalStops:
 		e = e.WithClass(contract.ClassStop)
@@ -59,6 +59,9 @@ func (r *Reporter) Error(is Row, k Known, format string, args ...any) *contract.
 	}
 	if k.Report.Code != "" {
 		e = e.WithDetail("provider/code", r.text(k.Report.Code))
+	}
+	if k.Report.Param != "" {
+		e = e.WithDetail("provider/param", r.text(k.Report.Param))
 	}
 	return e
 }

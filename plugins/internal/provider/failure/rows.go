@@ -33,6 +33,7 @@ const (
 	QueueFull                      // own queue full
 	SchemaInvalid                  // schema asked: parsed and invalid
 	Canceled                       // by the caller
+	Unsayable                      // this model or its format cannot express the request
 )
 
 // Family is one of three words for all failures of a provider.
@@ -48,6 +49,25 @@ type row struct {
 	typ    string
 	source contract.Source
 	family family
+}
+
+// Said is what a status of the row says, for people.
+func (r Row) Said(model string) string {
+	said, known := map[Row]string{
+		Foreign:         "no model answers at this address",
+		ModelNotFound:   "the model " + model + " is not there",
+		AuthFailed:      "the key is refused",
+		QuotaExhausted:  "the quota is used up",
+		RateLimited:     "too many requests",
+		Overloaded:      "overloaded",
+		ContextExceeded: "the request is longer than the model can read",
+		Refused:         "the request was refused",
+		Timeout:         "timed out",
+	}[r]
+	if !known {
+		return "failed"
+	}
+	return said
 }
 
 func rows() map[Row]row {
@@ -79,8 +99,6 @@ func rows() map[Row]row {
 		// waits for the provider.
 		QueueFull: {"runtime/overloaded", down, providerError},
 		Canceled:  {"canceled", request, providerError},
+		Unsayable: {"provider/request-invalid", request, providerError},
 	}
 }
-
-// Type is the type of the errors of a row.
-func (r Row) Type() string { return rows()[r].typ }

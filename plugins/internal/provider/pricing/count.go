@@ -60,27 +60,17 @@ const (
 
 // EstimateRequest counts the tokens of a question.
 func EstimateRequest(r *chat.Request) int64 {
-	var n int64
-	for _, m := range r.Messages {
-		n += perMessage
-		for _, p := range m.Each() {
-			n += EstimateText(p.Text)
-		}
-		for _, c := range m.Calls {
-			n += EstimateText(c.Name) + EstimateText(string(c.Args))
-		}
-	}
-	for _, t := range r.Tools {
-		n += EstimateText(t.Name) + EstimateText(t.Description) + EstimateText(string(t.Schema)) + perMessage
-	}
-	return n + EstimateText(string(r.Output.Schema)) + int64(r.Images())*imageTokens
+	texts, _ := Texts(r)
+	return estimate(texts) + int64(len(r.Messages)+len(r.Tools))*perMessage + int64(r.Images())*imageTokens
 }
 
 // EstimateAnswer counts the tokens of what has arrived.
-func EstimateAnswer(a *chat.Answer) int64 {
-	n := EstimateText(a.Text.String()) + EstimateText(a.Reasoning.String())
-	for _, c := range a.Calls {
-		n += EstimateText(c.Name) + EstimateText(c.Args.String())
+func EstimateAnswer(a *chat.Answer) int64 { return estimate(AnswerTexts(a)) }
+
+func estimate(texts []string) int64 {
+	var n int64
+	for _, text := range texts {
+		n += EstimateText(text)
 	}
 	return n
 }

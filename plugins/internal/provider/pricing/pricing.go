@@ -34,6 +34,14 @@ type Tokens struct {
 	Mark                                Mark
 }
 
+// Plus are the tokens of both; the weaker mark holds.
+func (t Tokens) Plus(u Tokens) Tokens {
+	return Tokens{
+		In: t.In + u.In, Out: t.Out + u.Out, Cached: t.Cached + u.Cached,
+		Reasoning: t.Reasoning + u.Reasoning, Written: t.Written + u.Written, Mark: Weakest(t.Mark, u.Mark),
+	}
+}
+
 // most is by how much the counts of a provider may differ from what was
 // counted here before they are doubted, and slack what small answers may differ
 // in any case.
@@ -45,7 +53,11 @@ const (
 // Settle puts together what the provider stated and what was counted here. cut
 // says that the answer did not end by itself.
 func Settle(stated chat.Usage, counted Counted, cut bool) Tokens {
-	t := Tokens{In: stated.In, Out: stated.Out, Cached: max(stated.Cached, 0), Reasoning: max(stated.Reasoning, 0), Written: max(stated.Written, 0), Mark: Exact}
+	t := Tokens{
+		In: stated.In, Out: stated.Out,
+		Cached: max(stated.Cached, 0), Reasoning: max(stated.Reasoning, 0), Written: max(stated.Written, 0),
+		Mark: Exact,
+	}
 	if t.In < 0 {
 		t.In, t.Mark = counted.In, Weakest(t.Mark, Estimated)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/answer"
+	"github.com/fermenthq/ferment/plugins/internal/provider/counting"
 	"github.com/fermenthq/ferment/plugins/internal/provider/dialect"
 	"github.com/fermenthq/ferment/plugins/internal/provider/failure"
 	"github.com/fermenthq/ferment/plugins/internal/provider/pricing"
@@ -32,7 +33,9 @@ func (s Settings) Build(clock transport.Clock, tables Tables) (*answer.Provider,
 	if err != nil {
 		return nil, nil, sdk.Problem(err.Error(), edn.K("base-url"))
 	}
-	set := transport.Settings{Base: base, Header: s.header(), Timeouts: s.Timeouts.timeouts(), Conns: s.MaxInFlight, Clock: clock}
+	set := transport.Settings{
+		Base: base, Header: s.header(), Timeouts: s.Timeouts.timeouts(), Conns: s.MaxInFlight, Clock: clock,
+	}
 	if s.Proxy != "" {
 		if set.Proxy, err = parseURL(s.Proxy); err != nil {
 			return nil, nil, sdk.Problem(err.Error(), edn.K("proxy"))
@@ -45,7 +48,9 @@ func (s Settings) Build(clock transport.Clock, tables Tables) (*answer.Provider,
 	}
 	p := &answer.Provider{
 		Name: s.Provider, Client: transport.NewClient(set), Gate: transport.NewGate(s.MaxInFlight, s.Queue),
-		Report:   &failure.Reporter{Provider: s.Provider, Scrub: failure.NewScrubber(s.APIKey), RefusalStops: s.OnRefusal == "stop"},
+		Report: &failure.Reporter{
+			Provider: s.Provider, Scrub: failure.NewScrubber(s.APIKey), RefusalStops: s.OnRefusal == "stop",
+		},
 		Tolerant: s.Tolerant,
 	}
 	if s.APIKey == "" && s.PresetOf().Keyed {
@@ -72,24 +77,25 @@ func (m Model) model(p dialect.Preset, tables Tables) *answer.Model {
 		headroom = *m.Options.Headroom
 	}
 	return &answer.Model{
-		Name: m.Name, Preset: p.With(m.Quirks.quirks()), Options: m.Options.options(), StrictOptions: m.StrictOptions,
-		Structured: structured, Context: m.Context, Price: m.Price.price(), Counting: m.counting(p, tables),
+		Name: m.Name, Preset: p.With(m.Quirks), Options: m.Options.options(), StrictOptions: m.StrictOptions,
+		Structured: structured, Context: m.Context, Price: m.Price.Amounts(), Counting: m.counting(p, tables),
 		Traits: traits, Headroom: headroom, Learned: &answer.Learned{},
 	}
 }
 
 // counting is how tokens are counted: as is written, else as well as the preset
 // can, and in each case by what is left where that fails.
-func (m Model) counting(p dialect.Preset, tables Tables) *answer.Counting {
+func (m Model) counting(p dialect.Preset, tables Tables) *counting.Counting {
 	how := cmp.Or(m.Count, CountAuto)
-	k := &answer.Counting{Endpoint: how == CountEndpoint || how == CountAuto && p.Counts}
+	k := &counting.Counting{Endpoint: how == CountEndpoint || how == CountAuto && p.Counts}
 	if tables != nil && (how == CountLocal || how != CountEstimate && p.Tables) {
 		k.Table = tables(m.Name)
 	}
 	return k
 }
 
-func (p Price) price() pricing.Price {
+// Amounts are the prices of a model, nil where they are not known.
+func (p Price) Amounts() pricing.Price {
 	if p.Free {
 		return pricing.Free()
 	}
@@ -100,12 +106,11 @@ func (p Price) price() pricing.Price {
 	}
 }
 
-// Amounts are the prices of a model, nil where they are not known.
-func (p Price) Amounts() pricing.Price { return p.price() }
-
 func (t Timeouts) timeouts() transport.Timeouts {
 	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
-	return transport.Timeouts{Connect: ms(t.Connect), First: ms(t.First), Silence: ms(t.Silence), Stall: ms(t.Stall), Total: ms(t.Total)}
+	return transport.Timeouts{
+		Connect: ms(t.Connect), First: ms(t.First), Silence: ms(t.Silence), Stall: ms(t.Stall), Total: ms(t.Total),
+	}
 }
 
 func (s Settings) header() http.Header {

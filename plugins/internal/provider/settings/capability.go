@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/answer"
+	"github.com/fermenthq/ferment/plugins/internal/provider/question"
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -13,20 +14,24 @@ import (
 
 // Capability is what a model is for a host: of says whose model it is, for
 // people, and ask answers its calls.
-func (m Model) Capability(id, of string, ask func(ctx context.Context, request edn.Value, out *sdk.Stream) (edn.Value, error)) sdk.Capability {
+func (m Model) Capability(
+	id, of string, ask func(ctx context.Context, request edn.Value, out *sdk.Stream) (edn.Value, error),
+) sdk.Capability {
 	price := m.Price.Amounts()
 	options := []sdk.Option{
 		sdk.Kind("llm"), sdk.Streams(), sdk.Repairs(),
 		sdk.Description(fmt.Sprintf("The model %s of %s.", m.Name, of)),
-		sdk.Cost(contract.Cost{USDInPerMTok: price.Input, USDCachedInPerMTok: price.CachedInput, USDOutPerMTok: price.Output}),
+		sdk.Cost(contract.Cost{
+			USDInPerMTok: price.Input, USDCachedInPerMTok: price.CachedInput, USDOutPerMTok: price.Output,
+		}),
 		sdk.Metadata(func(c *contract.Capability) {
 			c.Model, c.Family = m.Name, m.Family
 			c.Limits.ContextTokens, c.Limits.MaxTokens = int(m.Context), int(m.Options.MaxTokens)
 		}),
 	}
 	for _, intent := range m.IntentsOf() {
-		options = append(options, sdk.InFor(intent, answer.InSchema(intent)))
-		if out := answer.OutSchema(intent); out != "" {
+		options = append(options, sdk.InFor(intent, question.InSchema(intent)))
+		if out := question.OutSchema(intent); out != "" {
 			options = append(options, sdk.OutFor(intent, out))
 		}
 	}

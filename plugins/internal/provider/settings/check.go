@@ -17,6 +17,10 @@ import (
 
 const maxStop = 16
 
+// readable is the problem of a key that would travel unprotected.
+const readable = "is http to another machine, and the key would be readable on the way: " +
+	"use https, or set allow_plaintext = true"
+
 // Check reports everything that the form of the settings cannot say, without
 // looking at a key, a server or the network.
 func (s Settings) Check() error {
@@ -24,7 +28,8 @@ func (s Settings) Check() error {
 	add := func(message string, path ...edn.Value) { all = append(all, sdk.Problem(message, path...)) }
 
 	if s.Preset != "" && !slices.Contains(presetsOf(s.Provider), s.Preset) {
-		add(fmt.Sprintf("provider %s has no preset %s: it is one of %s", s.Provider, s.Preset, strings.Join(presetsOf(s.Provider), ", ")), edn.K("preset"))
+		names := strings.Join(presetsOf(s.Provider), ", ")
+		add(fmt.Sprintf("provider %s has no preset %s: it is one of %s", s.Provider, s.Preset, names), edn.K("preset"))
 	}
 	if s.base() == "" {
 		add("is missing: servers of preset "+s.PresetOf().Name+" have no address of their own", edn.K("base-url"))
@@ -35,7 +40,7 @@ func (s Settings) Check() error {
 	if u, err := parseURL(s.base()); err != nil && s.base() != "" {
 		add(err.Error(), edn.K("base-url"))
 	} else if err == nil && s.PresetOf().Keyed && s.bare(u) {
-		add("is http to another machine, and the key would be readable on the way: use https, or set allow_plaintext = true", edn.K("base-url"))
+		add(readable, edn.K("base-url"))
 	}
 	if s.Proxy != "" {
 		if _, err := parseURL(s.Proxy); err != nil {
@@ -77,7 +82,7 @@ func (s Settings) CheckSecrets() error {
 func (s Settings) checkKey() error {
 	u, err := parseURL(s.base())
 	if err == nil && s.APIKey != "" && s.bare(u) {
-		return sdk.Problem("is http to another machine, and the key would be readable on the way: use https, or set allow_plaintext = true", edn.K("base-url"))
+		return sdk.Problem(readable, edn.K("base-url"))
 	}
 	if strings.ContainsFunc(s.APIKey, func(r rune) bool { return r <= ' ' || r == 0x7f || r > 0xff }) {
 		return sdk.Problem("holds a blank, a line break or another character that no header can carry", edn.K("api-key"))
@@ -162,7 +167,8 @@ func port(u *url.URL) (uint16, error) {
 
 func headerProblem(name, value string) string {
 	switch {
-	case name == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune("()<>@,;:\\\"/[]?={}", r) }):
+	case name == "" || strings.ContainsAny(name, "()<>@,;:\\\"/[]?={}") ||
+		strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
 		return "is no name of a header"
 	case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
 		return "holds what no header can carry"
@@ -186,7 +192,8 @@ func (m Model) check(s Settings, label, block string) []error {
 		}
 		all = append(all, sdk.Problem(message, where...))
 	}
-	if k, err := edn.Keyword(s.Provider + "/" + label); err != nil || strings.Count(label, "/") > 0 || k.Namespace() == "" {
+	k, err := edn.Keyword(s.Provider + "/" + label)
+	if err != nil || strings.Contains(label, "/") || k.Namespace() == "" {
 		add("is no label: use letters, digits and -")
 	}
 	if m.Name == "" {
@@ -199,7 +206,8 @@ func (m Model) check(s Settings, label, block string) []error {
 	}
 	switch p := s.PresetOf(); {
 	case m.Count == CountEndpoint && p.CountPath == "":
-		add(fmt.Sprintf("preset %s has no endpoint that counts tokens: leave count out, or use %s", p.Name, strings.Join(counters(), ", ")), "count")
+		names := strings.Join(counters(), ", ")
+		add(fmt.Sprintf("preset %s has no endpoint that counts tokens: leave count out, or use %s", p.Name, names), "count")
 	case m.Count == CountLocal && p.Dialect == dialect.Anthropic:
 		add("the tables are those of OpenAI's models: leave count out, and the provider counts", "count")
 	}
@@ -213,8 +221,9 @@ func (m Model) check(s Settings, label, block string) []error {
 		add("has an empty entry", "options", "stop")
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Options.Extra)) {
-		if slices.Contains(dialect.OwnFields(s.PresetOf().Dialect), name) {
-			all = append(all, sdk.Problem("hides a field that the plugin sets itself", append(slices.Clone(at), edn.K("options"), edn.K("extra"), edn.Text(name))...))
+		if slices.Contains(dialect.OwnFields(s.PresetOf(), m.Options.ReasoningEffort), name) {
+			where := append(slices.Clone(at), edn.K("options"), edn.K("extra"), edn.Text(name))
+			all = append(all, sdk.Problem("hides a field that the plugin sets itself", where...))
 		}
 	}
 	return append(all, m.Price.check(at)...)

@@ -41,16 +41,16 @@ type Timeouts struct {
 
 // Model is one capability.
 type Model struct {
-	Name          string   `edn:"name,omitempty" doc:"name of the model at the provider; model_name unless written"`
-	Family        string   `edn:"family,omitempty" doc:"family of the model; a judge of the same one may not judge it"`
-	Intents       []string `edn:"intents,omitempty" doc:"what it may be asked for, without colon; model/chat unless written"`
-	Context       int64    `edn:"context,omitempty" min:"1" doc:"tokens that it can read"`
-	Count         string   `edn:"count,omitempty" enum:"auto,endpoint,local,estimate" doc:"how tokens are counted before and beside a call: by the server, by the tables of OpenAI's models, by length; auto takes the best that the preset has"`
-	Structured    string   `edn:"structured,omitempty" enum:"auto,native,json,prompt" doc:"how an answer with a schema is asked for; auto takes the strictest way that works"`
-	StrictOptions bool     `edn:"strict-options,omitempty" doc:"refuse a call whose options the provider cannot express, instead of leaving them out"`
-	Options       Options  `edn:"options" doc:"how the model answers unless a call says otherwise"`
-	Price         Price    `edn:"price" doc:"decimals per million tokens"`
-	Quirks        Quirks   `edn:"quirks" doc:"where the server differs from its preset"`
+	Name          string         `edn:"name,omitempty" doc:"name of the model at the provider; model_name unless written"`
+	Family        string         `edn:"family,omitempty" doc:"family of the model; a judge of the same one may not judge it"`
+	Intents       []string       `edn:"intents,omitempty" doc:"what it may be asked for, without colon; model/chat unless written"`
+	Context       int64          `edn:"context,omitempty" min:"1" doc:"tokens that it can read"`
+	Count         string         `edn:"count,omitempty" enum:"auto,endpoint,local,estimate" doc:"how tokens are counted before and beside a call: by the server, by the tables of OpenAI's models, by length; auto takes the best that the preset has"`
+	Structured    string         `edn:"structured,omitempty" enum:"auto,native,json,prompt" doc:"how an answer with a schema is asked for; auto takes the strictest way that works"`
+	StrictOptions bool           `edn:"strict-options,omitempty" doc:"refuse a call whose options the provider cannot express, instead of leaving them out"`
+	Options       Options        `edn:"options" doc:"how the model answers unless a call says otherwise"`
+	Price         Price          `edn:"price" doc:"decimals per million tokens"`
+	Quirks        dialect.Quirks `edn:"quirks" doc:"where the server differs from its preset"`
 }
 
 // Options are those of requests.
@@ -79,17 +79,6 @@ type Price struct {
 	Listed      string    `edn:"listed,omitempty" doc:"VENDOR/MODEL of the list of prices, where the name of the model does not say it, as that of a deployment"`
 	Source      string    `edn:"source,omitempty" doc:"where the amounts were read"`
 	Date        string    `edn:"date,omitempty" doc:"day on which they were read, such as 2026-01-31"`
-}
-
-// Quirks correct a preset.
-type Quirks struct {
-	ResponseFormat  string   `edn:"response-format,omitempty" enum:"json_schema,json_object,none"`
-	Tools           *bool    `edn:"tools,omitempty"`
-	ToolsStream     *bool    `edn:"tools-stream,omitempty"`
-	Terminator      string   `edn:"terminator,omitempty" enum:"either,strict,eof" doc:"what makes a stream complete: a finish reason or the formal end, the formal end alone, or the end of the body"`
-	UsageInStream   *bool    `edn:"usage-in-stream,omitempty"`
-	SystemRole      string   `edn:"system-role,omitempty" enum:"system,developer,user"`
-	ReasoningFields []string `edn:"reasoning-fields,omitempty"`
 }
 
 // How tokens are counted.
@@ -139,16 +128,6 @@ func (m Model) IntentsOf() []string {
 	return m.Intents
 }
 
-// FamilyOf is the family of a model, unknown unless it is written.
-func (m Model) FamilyOf() string { return m.Family }
-
-func (q Quirks) quirks() dialect.Quirks {
-	return dialect.Quirks{
-		ResponseFormat: q.ResponseFormat, Tools: q.Tools, ToolsStream: q.ToolsStream, Terminator: dialect.Terminator(q.Terminator),
-		UsageInStream: q.UsageInStream, SystemRole: q.SystemRole, ReasoningFields: q.ReasoningFields,
-	}
-}
-
 func (o Options) options() chat.Options {
 	number := func(f *float64) json.Number {
 		if f == nil {
@@ -158,7 +137,8 @@ func (o Options) options() chat.Options {
 		return json.Number(text)
 	}
 	out := chat.Options{
-		Temperature: number(o.Temperature), TopP: number(o.TopP), PresencePenalty: number(o.PresencePenalty), FrequencyPenalty: number(o.FrequencyPenalty),
+		Temperature: number(o.Temperature), TopP: number(o.TopP),
+		PresencePenalty: number(o.PresencePenalty), FrequencyPenalty: number(o.FrequencyPenalty),
 		MaxTokens: o.MaxTokens, Effort: o.ReasoningEffort, Seed: o.Seed, Stop: slices.Clone(o.Stop),
 	}
 	for name, v := range o.Extra {

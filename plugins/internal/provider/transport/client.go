@@ -14,7 +14,10 @@ type Timeouts struct{ Connect, First, Silence, Stall, Total time.Duration }
 
 // DefaultTimeouts are those of the contract.
 func DefaultTimeouts() Timeouts {
-	return Timeouts{Connect: 5 * time.Second, First: 120 * time.Second, Silence: 30 * time.Second, Stall: 30 * time.Second, Total: 300 * time.Second}
+	return Timeouts{
+		Connect: 5 * time.Second, First: 120 * time.Second, Silence: 30 * time.Second,
+		Stall: 30 * time.Second, Total: 300 * time.Second,
+	}
 }
 
 // Settings are what a client needs to know.

@@ -114,7 +114,8 @@ func (c *Client) beside(path string) string {
 func (c *Client) ask(method, target string, body []byte) *Exchange {
 	ctx, cancel := context.WithCancel(context.Background())
 	x := &Exchange{
-		client: c, cancel: cancel, headers: make(chan headOrError, 1), pieces: make(chan piece, Ahead), free: make(chan []byte, Ahead+2),
+		client: c, cancel: cancel, headers: make(chan headOrError, 1),
+		pieces: make(chan piece, Ahead), free: make(chan []byte, Ahead+2),
 		joined: make(chan struct{}), connected: make(chan struct{}), now: c.set.Clock.Now,
 	}
 	x.begun = x.now()
@@ -146,7 +147,8 @@ func (x *Exchange) run(ctx context.Context, method, target string, body []byte) 
 	}
 	defer func() { _ = response.Body.Close() }()
 	media, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
-	x.headers <- headOrError{head: Head{Status: response.StatusCode, Header: response.Header, Media: strings.ToLower(media)}}
+	head := Head{Status: response.StatusCode, Header: response.Header, Media: strings.ToLower(media)}
+	x.headers <- headOrError{head: head}
 	for {
 		buffer := x.buffer()
 		n, err := response.Body.Read(buffer)
@@ -299,6 +301,31 @@ func (x *Exchange) Next(ctx context.Context) ([]byte, *Fault, error) {
 	return p.bytes, nil, nil
 }
 
+// All waits for the whole body, or for the piece with which it reaches most bytes.
+// With a Fault it is what came before.
+func (x *Exchange) All(ctx context.Context, most int) ([]byte, *Fault) {
+	var body []byte
+	for len(body) < most {
+		piece, fault, end := x.Next(ctx)
+		if fault != nil || end != nil {
+			return body, fault
+		}
+		body = append(body, piece...)
+		x.Recycle(piece)
+	}
+	return body, nil
+}
+
+// Whole is the body of an exchange that went well.
+func (x *Exchange) Whole(ctx context.Context) ([]byte, bool) {
+	head, fault := x.Head(ctx)
+	if fault != nil || head.Status != http.StatusOK {
+		return nil, false
+	}
+	body, fault := x.All(ctx, MaxResponse+1)
+	return body, fault == nil
+}
+
 // timer is the one that fires first, and what it means.
 func (x *Exchange) timer() (Timer, Kind) {
 	t := x.client.set.Timeouts
@@ -327,8 +354,12 @@ func (x *Exchange) timer() (Timer, Kind) {
 
 func overdue(kind Kind) *Fault {
 	return &Fault{kind, map[Kind]string{
-		NoConnection: "no connection in time", Late: "the first part of the answer did not come in time", Silent: "the provider went silent",
-		Stalled: "the answer stalled", Lingered: "nothing follows the answer", TooLong: "the whole answer took too long",
+		NoConnection: "no connection in time",
+		Late:         "the first part of the answer did not come in time",
+		Silent:       "the provider went silent",
+		Stalled:      "the answer stalled",
+		Lingered:     "nothing follows the answer",
+		TooLong:      "the whole answer took too long",
 	}[kind]}
 }
 

@@ -165,7 +165,9 @@ func (s *script) serve() {
 func (s *script) health(w http.ResponseWriter, _ *http.Request) {
 	if s.probes.Add(1) <= s.number("loading") {
 		w.WriteHeader(http.StatusServiceUnavailable)
+		return
 	}
+	_, _ = fmt.Fprint(w, `{"status": "ok"}`)
 }
 
 // tokenize has a token for each word.
@@ -185,7 +187,10 @@ type request struct {
 	Model     string `json:"model"`
 	MaxTokens int64  `json:"max_tokens"`
 	Stream    bool   `json:"stream"`
-	Messages  []struct {
+	Usage     struct {
+		Included bool `json:"include_usage"`
+	} `json:"stream_options"`
+	Messages []struct {
 		Content string `json:"content"`
 	} `json:"messages"`
 }
@@ -209,7 +214,9 @@ func (s *script) chat(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !q.Stream {
-		_, _ = fmt.Fprint(w, `{"choices":[{"index":0,"message":{"role":"assistant","content":"x"},"finish_reason":"length"}]}`)
+		whole := q.packet("chat.completion", choice{"finish_reason": "length", "message": choice{"role": "assistant", "content": "x"}})
+		whole["usage"] = usage(9, 1)
+		_ = json.NewEncoder(w).Encode(whole)
 		return
 	}
 	s.answer(w, r, q)
@@ -217,7 +224,7 @@ func (s *script) chat(w http.ResponseWriter, r *http.Request) {
 
 func (s *script) answer(w http.ResponseWriter, r *http.Request, q request) {
 	how, file, _ := strings.Cut(q.Messages[len(q.Messages)-1].Content, ":")
-	say := func(text string) { event(w, fmt.Sprintf(`{"choices":[{"index":0,"delta":{"content":%q}}]}`, text)) }
+	say := func(text string) { event(w, q.delta(text, nil)) }
 	switch how {
 	case "oom":
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -251,6 +258,7 @@ func (s *script) answer(w http.ResponseWriter, r *http.Request, q request) {
 		}
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
+	send(w, ": keepalive 9/9\n\n") // while the prompt is read
 	switch how {
 	case "model":
 		say(fmt.Sprintf("%s %d %s", q.Model, q.MaxTokens, os.Getenv("HF_HUB_OFFLINE")))
@@ -267,12 +275,52 @@ func (s *script) answer(w http.ResponseWriter, r *http.Request, q request) {
 	default:
 		say(fmt.Sprint("answer of ", os.Getpid()))
 	}
-	event(w, `{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":3}}`)
-	event(w, "[DONE]")
+	event(w, q.delta("", "stop"))
+	if q.Usage.Included {
+		last := q.packet("chat.completion")
+		last["usage"] = usage(9, 3)
+		event(w, last)
+	}
+	send(w, "data: [DONE]\n\n")
 }
 
-func event(w http.ResponseWriter, data string) {
-	_, _ = fmt.Fprintf(w, "data: %s\n\n", data)
+type choice map[string]any
+
+// packet is what mlx_lm.server sends in one piece.
+func (q request) packet(object string, choices ...choice) map[string]any {
+	for i := range choices {
+		choices[i]["index"] = i
+	}
+	return map[string]any{
+		"id": "chatcmpl-1", "system_fingerprint": "scripted", "object": object, "model": q.Model,
+		"created": 1_790_000_000, "choices": append([]choice{}, choices...),
+	}
+}
+
+// delta is a piece of a stream. Each one names the role, and has no content where
+// there is no text.
+func (q request) delta(text string, finish any) map[string]any {
+	said := choice{"role": "assistant"}
+	if text != "" {
+		said["content"] = text
+	}
+	return q.packet("chat.completion.chunk", choice{"finish_reason": finish, "delta": said})
+}
+
+func usage(in, out int) map[string]any {
+	return map[string]any{
+		"prompt_tokens": in, "completion_tokens": out, "total_tokens": in + out,
+		"prompt_tokens_details": map[string]any{"cached_tokens": 0},
+	}
+}
+
+func event(w http.ResponseWriter, packet map[string]any) {
+	text, _ := json.Marshal(packet)
+	send(w, "data: "+string(text)+"\n\n")
+}
+
+func send(w http.ResponseWriter, text string) {
+	_, _ = fmt.Fprint(w, text)
 	_ = http.NewResponseController(w).Flush()
 }
 

@@ -56,7 +56,7 @@ type Serve struct {
 	StrictOptions bool             `edn:"strict-options,omitempty" doc:"refuse a call whose options the server cannot express, instead of leaving them out"`
 	Options       provider.Options `edn:"options" doc:"how the model answers unless a call says otherwise"`
 	Price         provider.Price   `edn:"price" doc:"decimals per million tokens; free unless written"`
-	Quirks        provider.Quirks  `edn:"quirks" doc:"where the server differs from its preset"`
+	Quirks        dialect.Quirks   `edn:"quirks" doc:"where the server differs from its preset"`
 }
 
 // Name is the first part of the ids of the capabilities, and whose errors

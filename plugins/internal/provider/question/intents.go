@@ -1,4 +1,10 @@
-package answer
+package question
+
+// The intents that have a form of their own.
+const (
+	Chat  = "model/chat"  // whose answer is a message instead of a value
+	Embed = "model/embed" // which makes vectors of texts
+)
 
 // intentSchemas are the built-in schemas of the intents that models serve:
 // input and output.

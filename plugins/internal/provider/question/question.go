@@ -1,9 +1,10 @@
-package answer
+package question
 
 import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
@@ -14,67 +15,78 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// Chat is the intent whose answer is a message instead of a value.
-const Chat = "model/chat"
+// Limits of one request. Beyond them nothing is sent.
+const (
+	maxMessages = 4096
+	maxTools    = 128
+	MaxArgs     = 256 << 10 // of one call, as text
+	maxImages   = 100
+	maxImage    = 8 << 20 // of one image, in base64
+	maxTexts    = 2048    // of which vectors are made
+	maxBudget   = 1 << 20 // tokens of reasoning
+)
 
-// question is what a call asks.
-type question struct {
-	intent   string
-	messages []chat.Message
-	tools    []chat.Tool
-	choice   chat.Choice
-	names    *dialect.Names
-	args     map[string]*schema.Schema // by id of the tool
+// Question is what a call asks.
+type Question struct {
+	Intent   string
+	Messages []chat.Message
+	Tools    []chat.Tool
+	Choice   chat.Choice
+	Names    *dialect.Names
+	Args     map[string]*schema.Schema // by id of the tool
+	Shape    *shape.Shape              // nil: free text
+	TextKey  string                    // under which a text is answered
+	Options  chat.Options
+	Agent    edn.Value
+	Hash     string
+	Whole    bool // asked for in one piece
 	images   int
-	shape    *shape.Shape // nil: free text
-	textKey  string       // under which a text is answered
-	options  chat.Options
-	agent    edn.Value
-	hash     string
-	whole    bool // asked for in one piece
 }
 
-// ask reads the question out of a request envelope.
-func (m *Model) ask(intent string, request edn.Value) (*question, *contract.Error) {
-	q := &question{intent: intent, textKey: "text", names: dialect.NewNames(nil), args: map[string]*schema.Schema{}}
+// New is a question without anything in it.
+func New(intent string, options chat.Options) *Question {
+	return &Question{
+		Intent: intent, TextKey: "text", Names: dialect.NewNames(nil), Args: map[string]*schema.Schema{}, Options: options,
+	}
+}
+
+// Read reads the question out of a request envelope. The options hold unless the
+// request says otherwise.
+func Read(intent string, request edn.Value, options chat.Options) (*Question, *contract.Error) {
+	q := New(intent, options)
 	input, context := request.Key("input"), request.Key("context")
 	prompt := context.Key("prompt")
 	if !prompt.IsMap() { // the map of the host; a caller's own :prompt is text
 		prompt = edn.Nil()
 	}
-	if err := q.readTools(input.Key("tools")); err != nil {
-		return nil, err
-	}
-	if err := q.readChoice(input.Key("tool-choice")); err != nil {
-		return nil, err
-	}
-	if err := q.readMessages(request, input, prompt); err != nil {
-		return nil, err
-	}
 	output := prompt.Key("output")
 	if intent == Chat { // who sends messages says what form the answer has
 		output = input.Key("output")
 	}
-	if err := q.readShape(intent, output); err != nil {
-		return nil, err
+	for _, read := range []func() *contract.Error{
+		func() *contract.Error { return q.readTools(input.Key("tools")) },
+		func() *contract.Error { return q.readChoice(input.Key("tool-choice")) },
+		func() *contract.Error { return q.readMessages(request, input, prompt) },
+		func() *contract.Error { return q.readShape(intent, output) },
+		func() *contract.Error { return q.readReasoning(input.Key("reasoning")) },
+	} {
+		if err := read(); err != nil {
+			return nil, err
+		}
 	}
-	q.options = m.Options
 	if seed, ok := input.Key("seed").AsInt(); ok && intent == Chat {
-		q.options.Seed = &seed
-	}
-	if err := q.readReasoning(input.Key("reasoning")); err != nil {
-		return nil, err
+		q.Options.Seed = &seed
 	}
 	budget := request.Key("budget")
-	if n, ok := budget.Key("max-tokens").AsInt(); ok && n > 0 && (q.options.MaxTokens == 0 || n < q.options.MaxTokens) {
-		q.options.MaxTokens = n
+	if n, ok := budget.Key("max-tokens").AsInt(); ok && n > 0 && (q.Options.MaxTokens == 0 || n < q.Options.MaxTokens) {
+		q.Options.MaxTokens = n
 	}
 	if t := jsonNumber(budget.Key("temperature")); t != "" {
-		q.options.Temperature = json.Number(t)
+		q.Options.Temperature = json.Number(t)
 	}
-	q.agent = context.Key("agent/id")
-	if q.hash, _ = prompt.Key("hash").AsString(); q.hash == "" {
-		q.hash = q.promptHash()
+	q.Agent = context.Key("agent/id")
+	if q.Hash, _ = prompt.Key("hash").AsString(); q.Hash == "" {
+		q.Hash = q.promptHash()
 	}
 	if !composed(prompt) {
 		q.repair(context.Key("repair"))
@@ -94,7 +106,8 @@ func invalid(path []edn.Value, format string, args ...any) *contract.Error {
 		WithDetail("path", edn.Vector(where...))
 }
 
-func beyond(format string, args ...any) *contract.Error {
+// Beyond is the error of a request that is over a limit.
+func Beyond(format string, args ...any) *contract.Error {
 	return contract.Errorf("provider/request-invalid", format, args...).WithSource(contract.SourceRequest).
 		WithDetail("family", edn.K("provider/error")).WithDetail("sent?", edn.Bool(false))
 }
@@ -103,7 +116,7 @@ func beyond(format string, args ...any) *contract.Error {
 // counts.
 var texts = [...]string{"prompt", "text", "content", "problem", "question", "task", "spec", "code", "summary"}
 
-func (q *question) readMessages(request, input, prompt edn.Value) *contract.Error {
+func (q *Question) readMessages(request, input, prompt edn.Value) *contract.Error {
 	list, at := prompt.Key("messages"), []edn.Value{edn.K("messages")}
 	said := first(prompt.Key("system"), request.Key("system"), input.Key("system"))
 	if composed(prompt) {
@@ -112,7 +125,7 @@ func (q *question) readMessages(request, input, prompt edn.Value) *contract.Erro
 		list = input.Key("messages")
 	}
 	if system, _ := said.AsString(); system != "" {
-		q.messages = append(q.messages, chat.Message{Role: chat.System, Content: system})
+		q.Messages = append(q.Messages, chat.Message{Role: chat.System, Content: system})
 	}
 	if list.IsNil() {
 		content := ""
@@ -128,14 +141,14 @@ func (q *question) readMessages(request, input, prompt edn.Value) *contract.Erro
 		if content == "" {
 			return invalid(nil, "there is no text and no :messages to answer")
 		}
-		q.messages = append(q.messages, chat.Message{Role: chat.User, Content: content})
-		return nulFree(q.messages)
+		q.Messages = append(q.Messages, chat.Message{Role: chat.User, Content: content})
+		return nulFree(q.Messages)
 	}
 	if !list.IsVector() && !list.IsList() || list.Len() == 0 {
 		return invalid(at, "should be messages, at least one")
 	}
-	if list.Len() > MaxMessages {
-		return beyond("the request has %d messages, the limit is %d", list.Len(), MaxMessages)
+	if list.Len() > maxMessages {
+		return Beyond("the request has %d messages, the limit is %d", list.Len(), maxMessages)
 	}
 	calls := map[string]string{} // id of each call that was made to the wire name of its tool
 	i := 0
@@ -144,24 +157,25 @@ func (q *question) readMessages(request, input, prompt edn.Value) *contract.Erro
 		if err != nil {
 			return err
 		}
-		q.messages = append(q.messages, m)
+		q.Messages = append(q.Messages, m)
 		i++
 	}
-	return nulFree(q.messages)
+	return nulFree(q.Messages)
 }
 
 func nulFree(messages []chat.Message) *contract.Error {
 	for i, m := range messages {
 		if slices.ContainsFunc(m.Each(), func(p chat.Part) bool { return strings.ContainsRune(p.Text, 0) }) {
-			return invalid([]edn.Value{edn.K("messages"), edn.Int(int64(i)), edn.K("content")}, "holds a NUL character, which providers refuse")
+			at := []edn.Value{edn.K("messages"), edn.Int(int64(i)), edn.K("content")}
+			return invalid(at, "holds a NUL character, which providers refuse")
 		}
 	}
 	return nil
 }
 
-func (q *question) message(v edn.Value, at []edn.Value, calls map[string]string) (chat.Message, *contract.Error) {
+func (q *Question) message(v edn.Value, at []edn.Value, calls map[string]string) (chat.Message, *contract.Error) {
 	var m chat.Message
-	role := word(v.Key("role"))
+	role := Word(v.Key("role"))
 	m.Role = chat.Role(role)
 	if err := q.content(&m, v.Key("content"), append(at, edn.K("content"))); err != nil {
 		return m, err
@@ -173,7 +187,7 @@ func (q *question) message(v edn.Value, at []edn.Value, calls map[string]string)
 	switch m.Role {
 	case chat.System, chat.User:
 	case chat.ToolRole:
-		m.CallID = word(v.Key("tool/id"))
+		m.CallID = Word(v.Key("tool/id"))
 		name, known := calls[m.CallID]
 		if !known {
 			return m, invalid(append(at, edn.K("tool/id")), "no call before this result has the id %q", m.CallID)
@@ -205,8 +219,8 @@ func (q *question) message(v edn.Value, at []edn.Value, calls map[string]string)
 }
 
 // madeCall is a call that a model made earlier.
-func (q *question) madeCall(v edn.Value, at []edn.Value) (chat.Call, *contract.Error) {
-	id, tool := word(v.Key("id")), word(v.Key("tool/id"))
+func (q *Question) madeCall(v edn.Value, at []edn.Value) (chat.Call, *contract.Error) {
+	id, tool := Word(v.Key("id")), Word(v.Key("tool/id"))
 	if id == "" || tool == "" {
 		return chat.Call{}, invalid(at, "should have an :id and a :tool/id")
 	}
@@ -219,12 +233,12 @@ func (q *question) madeCall(v edn.Value, at []edn.Value) (chat.Call, *contract.E
 		return chat.Call{}, invalid(append(at, edn.K("args")), "should be a map that JSON can hold")
 	}
 	if len(text) > MaxArgs {
-		return chat.Call{}, beyond("the arguments of a call have %d bytes, the limit is %d", len(text), MaxArgs)
+		return chat.Call{}, Beyond("the arguments of a call have %d bytes, the limit is %d", len(text), MaxArgs)
 	}
-	return chat.Call{ID: id, Name: q.names.Wire(tool), Args: text}, nil
+	return chat.Call{ID: id, Name: q.Names.Wire(tool), Args: text}, nil
 }
 
-func (q *question) readTools(list edn.Value) *contract.Error {
+func (q *Question) readTools(list edn.Value) *contract.Error {
 	if list.IsNil() {
 		return nil
 	}
@@ -232,18 +246,18 @@ func (q *question) readTools(list edn.Value) *contract.Error {
 	if !list.IsVector() && !list.IsList() {
 		return invalid(at, "should be a list of tools")
 	}
-	if list.Len() > MaxTools {
-		return beyond("the request has %d tools, the limit is %d", list.Len(), MaxTools)
+	if list.Len() > maxTools {
+		return Beyond("the request has %d tools, the limit is %d", list.Len(), maxTools)
 	}
 	i := -1
 	for v := range list.Elems() {
 		i++
 		here := append(at, edn.Int(int64(i)))
-		id := word(v.Key("tool/id"))
+		id := Word(v.Key("tool/id"))
 		if id == "" {
 			return invalid(append(here, edn.K("tool/id")), "should name the tool")
 		}
-		if q.args[id] != nil {
+		if q.Args[id] != nil {
 			return invalid(append(here, edn.K("tool/id")), "the tool %s is there twice", id)
 		}
 		form := v.Key("in-schema")
@@ -263,29 +277,29 @@ func (q *question) readTools(list edn.Value) *contract.Error {
 			return invalid(append(here, edn.K("in-schema")), "has no JSON Schema: %s", err)
 		}
 		description, _ := v.Key("description").AsString()
-		q.args[id] = compiled
-		q.tools = append(q.tools, chat.Tool{Name: q.names.Wire(id), Description: description, Schema: text})
+		q.Args[id] = compiled
+		q.Tools = append(q.Tools, chat.Tool{Name: q.Names.Wire(id), Description: description, Schema: text})
 	}
 	return nil
 }
 
 // readChoice finds what is said of the use of tools. The words of the modes hold
 // before a tool of that name.
-func (q *question) readChoice(v edn.Value) *contract.Error {
+func (q *Question) readChoice(v edn.Value) *contract.Error {
 	if v.IsNil() {
 		return nil
 	}
 	at := []edn.Value{edn.K("tool-choice")}
-	id := word(v)
+	id := Word(v)
 	switch mode := chat.ChoiceMode(id); {
 	case mode == chat.AnyTool || mode == chat.NoTool:
-		q.choice.Mode = mode
-	case mode == chat.MustCall && len(q.tools) > 0:
-		q.choice.Mode = mode
+		q.Choice.Mode = mode
+	case mode == chat.MustCall && len(q.Tools) > 0:
+		q.Choice.Mode = mode
 	case mode == chat.MustCall:
 		return invalid(at, "demands a call, but there are no :tools")
-	case q.args[id] != nil:
-		q.choice = chat.Choice{Mode: chat.OneTool, Tool: q.names.Wire(id)}
+	case q.Args[id] != nil:
+		q.Choice = chat.Choice{Mode: chat.OneTool, Tool: q.Names.Wire(id)}
 	default:
 		return invalid(at, "should be :auto, :none, :required or the id of one of the :tools, got %s", v)
 	}
@@ -297,16 +311,16 @@ var efforts = [...]string{"none", "minimal", "low", "medium", "high", "xhigh", "
 
 // readReasoning finds how much the model should reason: a word, or a number of
 // tokens. It takes the place of what is configured.
-func (q *question) readReasoning(v edn.Value) *contract.Error {
-	if v.IsNil() || q.intent != Chat {
+func (q *Question) readReasoning(v edn.Value) *contract.Error {
+	if v.IsNil() || q.Intent != Chat {
 		return nil
 	}
 	if n, ok := v.Key("budget-tokens").AsInt(); ok && n > 0 && n <= maxBudget && v.Len() == 1 {
-		q.options.Effort, q.options.Budget = "", n
+		q.Options.Effort, q.Options.Budget = "", n
 		return nil
 	}
-	if effort := word(v); slices.Contains(efforts[:], effort) {
-		q.options.Effort = effort
+	if effort := Word(v); slices.Contains(efforts[:], effort) {
+		q.Options.Effort = effort
 		return nil
 	}
 	return invalid([]edn.Value{edn.K("reasoning")}, "should be one of :%s, or {:budget-tokens N}, got %s",
@@ -316,8 +330,8 @@ func (q *question) readReasoning(v edn.Value) *contract.Error {
 // readShape finds the form that the answer must have: what the host asks for, or
 // the sender of messages, else the built-in schema of the intent where text alone
 // would not do.
-func (q *question) readShape(intent string, output edn.Value) *contract.Error {
-	name, form := word(output.Key("name")), output.Key("schema")
+func (q *Question) readShape(intent string, output edn.Value) *contract.Error {
+	name, form := Word(output.Key("name")), output.Key("schema")
 	asked := !form.IsNil()
 	if intent == Chat && !asked {
 		return nil
@@ -336,18 +350,18 @@ func (q *question) readShape(intent string, output edn.Value) *contract.Error {
 	}
 	switch {
 	case s.TextKey() != "":
-		q.textKey = s.TextKey()
+		q.TextKey = s.TextKey()
 	case !asked && s.Takes(edn.MustMap(edn.K("text"), edn.Text("x"))):
 	default:
-		q.shape = s
+		q.Shape = s
 	}
 	return nil
 }
 
 // promptHash names what was asked, whoever is asked.
-func (q *question) promptHash() string {
+func (q *Question) promptHash() string {
 	var messages []edn.Value
-	for _, m := range q.messages {
+	for _, m := range q.Messages {
 		var calls []edn.Value
 		for _, c := range m.Calls {
 			calls = append(calls, edn.Vector(edn.Text(c.ID), edn.Text(c.Name), edn.Text(string(c.Args))))
@@ -359,10 +373,10 @@ func (q *question) promptHash() string {
 		messages = append(messages, edn.Vector(edn.Text(string(m.Role)), content, edn.Text(m.CallID), edn.Vector(calls...)))
 	}
 	form := ""
-	if q.shape != nil {
-		form = q.shape.Instruction()
+	if q.Shape != nil {
+		form = q.Shape.Instruction()
 	}
-	o := q.options
+	o := q.Options
 	seed := edn.Nil()
 	if o.Seed != nil {
 		seed = edn.Int(*o.Seed)
@@ -371,7 +385,8 @@ func (q *question) promptHash() string {
 	for _, s := range o.Stop {
 		stop = append(stop, edn.Text(s))
 	}
-	options := edn.Vector(edn.Text(string(o.Temperature)), edn.Text(string(o.TopP)), edn.Text(string(o.PresencePenalty)), edn.Text(string(o.FrequencyPenalty)),
+	options := edn.Vector(edn.Text(string(o.Temperature)), edn.Text(string(o.TopP)),
+		edn.Text(string(o.PresencePenalty)), edn.Text(string(o.FrequencyPenalty)),
 		edn.Int(o.MaxTokens), seed, edn.Vector(stop...))
 	if o.Effort != "" {
 		options = edn.Vector(options, edn.Text(o.Effort))
@@ -379,20 +394,20 @@ func (q *question) promptHash() string {
 	if o.Budget > 0 {
 		options = edn.Vector(options, edn.Int(o.Budget))
 	}
-	if q.choice.Mode != "" {
-		options = edn.Vector(options, edn.K(string(q.choice.Mode)), edn.Text(q.choice.Tool))
+	if q.Choice.Mode != "" {
+		options = edn.Vector(options, edn.K(string(q.Choice.Mode)), edn.Text(q.Choice.Tool))
 	}
 	return edn.Hash(edn.Vector(edn.Vector(messages...), edn.Text(form), options))
 }
 
 // repair adds what was wrong with the answer before. Earlier ones are not
 // repeated, so the request does not grow from attempt to attempt.
-func (q *question) repair(told edn.Value) {
+func (q *Question) repair(told edn.Value) {
 	if !told.IsMap() {
 		return
 	}
 	if text := q.previous(told.Key("previous")); text != "" {
-		q.messages = append(q.messages, chat.Message{Role: chat.Assistant, Content: text})
+		q.Messages = append(q.Messages, chat.Message{Role: chat.Assistant, Content: text})
 	}
 	var b strings.Builder
 	b.WriteString("This answer was not accepted:\n")
@@ -407,14 +422,14 @@ func (q *question) repair(told edn.Value) {
 		b.WriteString("- " + message + "\n")
 	}
 	b.WriteString("Answer again, completely.")
-	q.messages = append(q.messages, chat.Message{Role: chat.User, Content: b.String()})
+	q.Messages = append(q.Messages, chat.Message{Role: chat.User, Content: b.String()})
 }
 
-func (q *question) previous(v edn.Value) string {
+func (q *Question) previous(v edn.Value) string {
 	if s, ok := v.AsString(); ok {
 		return s
 	}
-	if s, ok := v.Key(q.textKey).AsString(); ok {
+	if s, ok := v.Key(q.TextKey).AsString(); ok {
 		return s
 	}
 	if v.IsNil() {
@@ -446,12 +461,27 @@ func first(all ...edn.Value) value {
 	return value{}
 }
 
-// word is the name of a keyword or a string without a leading colon: callers
+// Word is the name of a keyword or a string without a leading colon: callers
 // without EDN write names as strings.
-func word(v edn.Value) string {
+func Word(v edn.Value) string {
 	if s, ok := v.AsKeyword(); ok {
 		return s
 	}
 	s, _ := v.AsString()
 	return strings.TrimPrefix(s, ":")
+}
+
+// jsonNumber writes a number for a request body, "" for none.
+func jsonNumber(v edn.Value) string {
+	if n, ok := v.AsInt(); ok {
+		return strconv.FormatInt(n, 10)
+	}
+	if f, ok := v.AsFloat(); ok {
+		return strconv.FormatFloat(f, 'g', -1, 64)
+	}
+	if r, ok := v.AsNumber(); ok {
+		f, _ := r.Float64()
+		return strconv.FormatFloat(f, 'g', -1, 64)
+	}
+	return ""
 }

@@ -1,4 +1,4 @@
-package answer
+package question
 
 import (
 	"encoding/base64"
@@ -18,7 +18,7 @@ import (
 var media = [...]string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
 // content reads what a message says: a text, or parts.
-func (q *question) content(m *chat.Message, v edn.Value, at []edn.Value) *contract.Error {
+func (q *Question) content(m *chat.Message, v edn.Value, at []edn.Value) *contract.Error {
 	switch {
 	case v.IsNil() || v.IsString():
 		m.Content, _ = v.AsString()
@@ -42,8 +42,8 @@ func (q *question) content(m *chat.Message, v edn.Value, at []edn.Value) *contra
 	return nil
 }
 
-func (q *question) part(role chat.Role, v edn.Value, at []edn.Value) (chat.Part, *contract.Error) {
-	p := chat.Part{Kind: chat.PartKind(word(v.Key("type")))}
+func (q *Question) part(role chat.Role, v edn.Value, at []edn.Value) (chat.Part, *contract.Error) {
+	p := chat.Part{Kind: chat.PartKind(Word(v.Key("type")))}
 	cache, err := marked(v, at)
 	if err != nil {
 		return p, err
@@ -106,54 +106,15 @@ func givenBack(p chat.Part, v edn.Value, at []edn.Value) (chat.Part, *contract.E
 	return p, nil
 }
 
-// parts are all parts of an answer that reasons or has texts of a phase. Sent back as the :content of its
-// message they give the provider what it needs to go on. They are none where the
-// text and the calls say everything, and where a part may be lost: what is not whole
-// cannot be given back unchanged.
-func (c *call) parts() []edn.Value {
-	reasons := func(b *chat.Block) bool { return b.Kind == chat.ThinkingPart || b.Kind == chat.RedactedPart }
-	needed := func(b *chat.Block) bool { return reasons(b) || b.Field != "" }
-	if len(c.losses()) > 0 || !slices.ContainsFunc(c.answer.Blocks, needed) {
-		return nil
-	}
-	var all []edn.Value
-	for _, b := range c.answer.Blocks {
-		m := edn.MustMap(edn.K("type"), edn.K(string(b.Kind)))
-		id := ""
-		if b.Call != nil {
-			id = b.Call.ID
-		}
-		said := false
-		for key, text := range map[string]string{
-			"text": b.Text.String(), "data": b.Data, "signature": b.Signature, "id": id,
-		} {
-			if text != "" {
-				m, said = m.AssocKey(key, edn.Text(text)), true
-			}
-		}
-		if !said {
-			continue
-		}
-		if reasons(b) {
-			m = m.AssocKey("model", edn.Text(c.model.wire()))
-		}
-		if b.Field != "" {
-			m = m.AssocKey("field", edn.Text(b.Field))
-		}
-		all = append(all, m)
-	}
-	return all
-}
-
 // image reads an image, which is not decoded: whether it can be read is for the
 // model to say.
-func (q *question) image(v edn.Value, at []edn.Value) (chat.Part, *contract.Error) {
-	p := chat.Part{Kind: chat.ImagePart, Media: word(v.Key("media-type"))}
+func (q *Question) image(v edn.Value, at []edn.Value) (chat.Part, *contract.Error) {
+	p := chat.Part{Kind: chat.ImagePart, Media: Word(v.Key("media-type"))}
 	var hasData, hasURL bool
 	p.Data, hasData = v.Key("data").AsString()
 	p.URL, hasURL = v.Key("url").AsString()
-	if q.images++; q.images > MaxImages {
-		return p, beyond("the request has over %d images, which is the limit", MaxImages)
+	if q.images++; q.images > maxImages {
+		return p, Beyond("the request has over %d images, which is the limit", maxImages)
 	}
 	if hasData == hasURL {
 		return p, invalid(at, "an image should have :data or a :url, one of them")
@@ -168,8 +129,8 @@ func (q *question) image(v edn.Value, at []edn.Value) (chat.Part, *contract.Erro
 		return p, invalid(append(at, edn.K("media-type")), "should be one of %s, got %s",
 			strings.Join(media[:], ", "), v.Key("media-type"))
 	}
-	if len(p.Data) > MaxImage {
-		return p, beyond("an image has %d bytes in base64, the limit is %d", len(p.Data), MaxImage)
+	if len(p.Data) > maxImage {
+		return p, Beyond("an image has %d bytes in base64, the limit is %d", len(p.Data), maxImage)
 	}
 	n, err := io.Copy(io.Discard, base64.NewDecoder(base64.StdEncoding.Strict(), strings.NewReader(p.Data)))
 	if err != nil || n == 0 || strings.ContainsAny(p.Data, "\r\n") {

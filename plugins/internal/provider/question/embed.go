@@ -1,0 +1,50 @@
+package question
+
+import (
+	"strings"
+
+	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// ReadEmbed reads the texts to make vectors of, which are also the messages of the
+// question, and the length of the vectors, 0 for that of the model.
+func ReadEmbed(request edn.Value) (q *Question, texts []string, dims int64, failed *contract.Error) {
+	if texts, dims, failed = toEmbed(request.Key("input")); failed != nil {
+		return nil, nil, 0, failed
+	}
+	q = &Question{Intent: Embed, Agent: request.Key("context").Key("agent/id")}
+	for _, t := range texts {
+		q.Messages = append(q.Messages, chat.Message{Role: chat.User, Content: t})
+	}
+	q.Hash = q.promptHash()
+	return q, texts, dims, nil
+}
+
+// toEmbed reads what vectors are made of.
+func toEmbed(input edn.Value) (texts []string, dims int64, failed *contract.Error) {
+	list, at := input.Key("texts"), edn.K("texts")
+	if !list.IsVector() && !list.IsList() || list.Len() == 0 {
+		return nil, 0, invalid([]edn.Value{at}, "should be texts, at least one")
+	}
+	if list.Len() > maxTexts {
+		return nil, 0, Beyond("the request has %d texts, the limit is %d", list.Len(), maxTexts)
+	}
+	for v := range list.Elems() {
+		t, ok := v.AsString()
+		if !ok || strings.TrimSpace(t) == "" || strings.ContainsRune(t, 0) {
+			here := []edn.Value{at, edn.Int(int64(len(texts)))}
+			return nil, 0, invalid(here, "should be a text that is not blank, without NUL")
+		}
+		texts = append(texts, t)
+	}
+	if want := input.Key("dims"); !want.IsNil() {
+		n, ok := want.AsInt()
+		if !ok || n < 1 || n > 1<<16 {
+			return nil, 0, invalid([]edn.Value{edn.K("dims")}, "should be a number from 1 to 65536")
+		}
+		dims = n
+	}
+	return texts, dims, nil
+}
