@@ -53,11 +53,17 @@ func freePorts(t testing.TB, n int) []uint16 {
 	var ports []uint16
 	for len(ports) < n {
 		port := uint16(lastPort.Add(1))
+		// A process that a test beside this one is starting would hold the socket
+		// until it has become its program.
+		syscall.ForkLock.RLock()
 		l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
+		if err == nil {
+			err = l.Close()
+		}
+		syscall.ForkLock.RUnlock()
 		if err != nil {
 			continue
 		}
-		require.NoError(t, l.Close())
 		ports = append(ports, port)
 	}
 	return ports
