@@ -184,9 +184,6 @@ func (c *command) formatted(args []string) ([]string, error) {
 			continue
 		}
 		files, err := config.Files(c.path(name))
-		if err == nil && len(files) == 0 {
-			err = fmt.Errorf("directory %s holds no configuration: no %s, and nothing in common or local", name, config.DefaultFile)
-		}
 		if err != nil {
 			return nil, &fileError{err: err}
 		}

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/hashicorp/hcl/v2"
 )
@@ -56,7 +55,9 @@ func (l *loader) gather(full string) *node {
 		l.config.Root = filepath.Dir(full)
 		g.resolveRoot()
 		g.variablesOf(l.config.Root)
-		g.load(full, nil)
+		if g.ending(full) {
+			g.load(full, nil)
+		}
 		if n := len(l.config.Files); n > 0 {
 			g.profiled = l.config.Files[n-1:] // what it includes comes before it
 		}
@@ -72,6 +73,26 @@ func (l *loader) gather(full string) *node {
 		tree = merge(tree, t)
 	}
 	return tree
+}
+
+// ending refuses a file whose name does not say in which form it is written (HCL-012).
+func (g *gatherer) ending(full string) bool {
+	name := filepath.Base(full)
+	if strings.HasSuffix(name, ".hcl") || strings.HasSuffix(name, ".hcl.json") || !isFile(full) {
+		return true // reading says what is wrong with what is no file
+	}
+	near := strings.TrimSuffix(name, filepath.Ext(name)) + ".hcl"
+	if filepath.Ext(name) == ".json" {
+		near += ".json"
+	}
+	g.report.add(Diagnostic{
+		Type:     "config/include",
+		Message:  fmt.Sprintf("file %s ends neither in .hcl nor in .hcl.json", quote(name)),
+		Range:    &Range{File: name},
+		Expected: edn.Text("a file that ends in .hcl or .hcl.json, or a directory"),
+		Hint:     "rename it, such as to " + near,
+	})
+	return false
 }
 
 func (g *gatherer) resolveRoot() {
@@ -101,7 +122,7 @@ func (g *gatherer) directory() {
 	}
 	if len(g.config.Files) == 0 && len(g.report.list) == 0 {
 		g.report.add(Diagnostic{Type: "config/include", Message: fmt.Sprintf("directory %s holds no configuration", quote(filepath.Base(g.config.Root))), Range: &Range{File: "."},
-			Hint: "put a " + DefaultFile + " into it, or name another one with --config"})
+			Hint: noConfiguration})
 	}
 }
 
@@ -241,7 +262,13 @@ func (g *gatherer) source(full string, most int64) (*Source, bool) {
 	raw, rerr := readConfig(name, full, most)
 	if rerr != nil {
 		g.report.poison(anyName, anyName)
-		g.report.add(Diagnostic{Type: rerr.typ, Message: rerr.message, Range: &Range{File: name}, Hint: rerr.hint})
+		g.report.add(Diagnostic{
+			Type:    rerr.typ,
+			Message: rerr.message,
+			Range:   &Range{File: name},
+			Nearest: rerr.nearest,
+			Hint:    rerr.hint,
+		})
 		return nil, false
 	}
 	before := g.total
@@ -419,7 +446,7 @@ func Neighbour(name string, err error) string {
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	if near := contract.Nearest(filepath.Base(name), names); near != "" {
+	if near := nearest(filepath.Base(name), names); near != "" {
 		return filepath.Join(filepath.Dir(name), near)
 	}
 	return ""

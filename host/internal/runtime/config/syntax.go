@@ -37,6 +37,10 @@ func (c *collector) syntax(s *Source, body *hclsyntax.Body, diags hcl.Diagnostic
 		if d.Subject != nil {
 			out = slipped(s, d, out)
 		}
+		if d.Summary == noObject {
+			c.fold(noObject+" "+s.Name, out)
+			continue
+		}
 		c.add(out)
 	}
 }
@@ -48,6 +52,8 @@ const (
 	unclosedBlock = "Unclosed configuration block"
 	unclosedText  = "Unterminated template string"
 	brokenText    = "Invalid multi-line string"
+	noObject      = "Incorrect JSON value type"
+	noLabel       = "Missing block label"
 )
 
 // culprit is the place of a mistake. Where a separator or a bracket is missing at the end of a line, the parser
@@ -168,6 +174,8 @@ const (
 	aValue   = "a value: \"text\", a number, true, false, [...], {...}, a name or a function call"
 	newLine  = "a new line after the value"
 	aClosing = "a closing } for every {"
+
+	jsonBlock = `"BLOCK": {"NAME": {...}} for a block with a label, "BLOCK": {...} for another`
 )
 
 // production is what the parser expected at a place, and how an error there is worded.
@@ -214,7 +222,9 @@ var grammar = map[string]production{
 	"Missing argument separator":                      {expected: "a comma between two arguments, or the closing )"},
 	"Unterminated tuple constructor expression":       {expected: "a closing ] for every ["},
 	"Unterminated object constructor expression":      {expected: aClosing},
-	"Invalid escape sequence":                         {expected: `one of \n \t \" \\ \uXXXX`},
+	noObject:                  {expected: jsonBlock, message: "a block is no object"},
+	noLabel:                   {expected: jsonBlock, message: "a block has no label"},
+	"Invalid escape sequence": {expected: `one of \n \t \" \\ \uXXXX`},
 }
 
 // parse reads a piece of the file; places are those in the file.

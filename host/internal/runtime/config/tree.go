@@ -121,6 +121,9 @@ func (g *grower) at(r hcl.Range) *Range { return g.source.hclRange(r) }
 // grow reads a body as the block n and everything below it.
 func (g *grower) grow(n *node, body hcl.Body) {
 	n.attrs = map[string]*attribute{}
+	if !g.object(n, body) {
+		return
+	}
 	switch {
 	case n.spec.Foreign:
 		n.layers = []layer{{spot{n.header, g.source}, body}}
@@ -147,6 +150,20 @@ func (g *grower) grow(n *node, body hcl.Body) {
 		g.block(n, b)
 	}
 	g.strangers(n, body, rest)
+}
+
+// object refuses a body of JSON that is no object.
+func (g *grower) object(n *node, body hcl.Body) bool {
+	if _, ok := body.(*hclsyntax.Body); ok {
+		return true
+	}
+	_, diags := body.JustAttributes()
+	if diags.HasErrors() {
+		g.report.syntax(g.source, nil, diags)
+		g.report.poison(cmp.Or(n.spec.Name, anyName), anyName)
+		n.damaged = true
+	}
+	return !diags.HasErrors()
 }
 
 // labels reports blocks with too few or too many labels, which the library leaves out of the content.
