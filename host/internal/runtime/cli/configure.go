@@ -106,7 +106,7 @@ func (c *command) validateCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o := c.options()
-			o.NoStart, o.OnlyLocked = noStart, !describe
+			o.NoStart, o.OnlyLocked, o.Advise = noStart, !describe, true
 			loaded, err := daemon.Load(cmd.Context(), o)
 			if err != nil {
 				return err

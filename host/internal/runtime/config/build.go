@@ -244,8 +244,20 @@ func (b *builder) claim(s *section, claimed map[[2]string]*section) {
 		ids[i] = c.ID
 	}
 	if !slices.Contains(ids, advertised) {
-		b.report.add(Diagnostic{Type: "config/dangling-reference", Message: fmt.Sprintf("plugin %s advertises no capability %s", quote(name), quote(advertised)), Range: at, Path: append(slices.Clone(s.node.path), "provides"),
-			Expected: words(ids), Found: edn.Text(advertised), Nearest: nearest(advertised, ids), Related: []Related{{Range: b.place("plugin", name), Message: "declares plugin " + quote(name)}}})
+		d := Diagnostic{
+			Type:     "config/dangling-reference",
+			Message:  fmt.Sprintf("plugin %s advertises no capability %s", quote(name), quote(advertised)),
+			Range:    at,
+			Path:     append(slices.Clone(s.node.path), "provides"),
+			Expected: words(ids),
+			Found:    edn.Text(advertised),
+			Nearest:  nearest(advertised, ids),
+			Related:  []Related{{Range: b.place("plugin", name), Message: "declares plugin " + quote(name)}},
+		}
+		if advertised == s.label() && d.Nearest == "" {
+			d = b.decoder.root.misnamed(s.node, d)
+		}
+		b.report.add(d)
 	}
 }
 

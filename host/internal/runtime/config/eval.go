@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -98,7 +99,12 @@ func (e *evaluator) value(expr hcl.Expression, s *Source, path []string) (v cty.
 	for _, d := range diags {
 		if d.Severity == hcl.DiagError {
 			ok = false
-			e.report.add(e.diagnose(d, s, path))
+			out := e.diagnose(d, s, path)
+			if out.Type == "config/env-missing" {
+				e.report.fold(out.Message, out)
+				continue
+			}
+			e.report.add(out)
 		}
 	}
 	if ok && !v.IsWhollyKnown() {
@@ -327,10 +333,29 @@ func (e *evaluator) forceAll() {
 func (e *evaluator) unused() {
 	for _, name := range slices.Sorted(maps.Keys(e.locals)) {
 		if l := e.locals[name]; !l.used && l.ok {
-			e.report.add(Diagnostic{Type: "config/unused", Severity: SeverityWarning, Message: "local " + quote(name) + " is not used",
-				Range: l.attr.source.hclRange(l.attr.rng), Path: []string{"locals", name}, Hint: "remove it"})
+			near := nearest(name, e.localsElsewhere(l.attr.source))
+			e.report.add(Diagnostic{
+				Type:     "config/unused",
+				Severity: SeverityWarning,
+				Message:  "local " + quote(name) + " is not used",
+				Range:    l.attr.source.hclRange(l.attr.rng),
+				Path:     []string{"locals", name},
+				Nearest:  near,
+				Hint:     cmp.Or(meant(near), "remove it"),
+			})
 		}
 	}
+}
+
+// localsElsewhere are the names of the locals that other files define, sorted.
+func (e *evaluator) localsElsewhere(s *Source) []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(e.locals)) {
+		if e.locals[name].attr.source != s {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // knownFunctions reports calls of functions that do not exist, also where
@@ -375,6 +400,9 @@ func (e *evaluator) diagnose(d *hcl.Diagnostic, s *Source, path []string) Diagno
 			out.Range = at
 		}
 		return out
+	}
+	if call, ok := hcl.DiagnosticExtra[hclsyntax.FunctionCallDiagExtra](d); ok {
+		out.Expected = textOrNil(signature(call.CalledFunctionName(), e.functions(s)))
 	}
 	if d.Summary == "Invalid operation" || d.Summary == "Operation failed" || d.Summary == "Division by zero" {
 		out.Type = "config/range"

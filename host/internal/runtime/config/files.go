@@ -2,9 +2,11 @@ package config
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	slashpath "path"
 	"path/filepath"
@@ -129,6 +131,9 @@ func (g *gatherer) directory() {
 // unreadFiles warns of files of a configuration directory that are not read because of their names, or because of that
 // of the folder that they are in.
 func (l *loader) unreadFiles() {
+	for _, name := range l.strays() {
+		l.unreadFile(name, "", SeverityWarning, "move it into common or local, or include it: include "+quote(name)+" {}")
+	}
 	for _, folder := range []string{"common", "local"} {
 		for _, name := range l.unreadIn(folder) {
 			near := ""
@@ -136,7 +141,7 @@ func (l *loader) unreadFiles() {
 				near = slashpath.Join(folder, strings.TrimSuffix(name, ".json")+".hcl.json")
 			}
 			if near != "" && !l.inputs.read(slashpath.Join(folder, name)) {
-				l.unreadFile(slashpath.Join(folder, name), near)
+				l.unreadFile(slashpath.Join(folder, name), near, SeverityWarning, "")
 			}
 		}
 		entries, _ := os.ReadDir(filepath.Join(l.config.Root, folder))
@@ -149,9 +154,54 @@ func (l *loader) unreadFiles() {
 			if near != "" {
 				near = slashpath.Join(folder, near)
 			}
-			l.unreadFile(inner, near)
+			l.unreadFile(inner, near, SeverityWarning, "name a profile, or include the files")
 		}
 	}
+}
+
+// unreadBeside tells of files of configuration beside the one that is read because nothing else is named. Of one that
+// is named the others may be as well.
+func (l *loader) unreadBeside() {
+	for _, name := range l.strays() {
+		l.unreadFile(name, "", SeverityInfo, "include it: include "+quote(name)+" {}")
+	}
+}
+
+// strays are the files of the root that look like configuration of ferment and were not read, for who wants advice.
+func (l *loader) strays() (names []string) {
+	if !l.opts.Advise {
+		return nil
+	}
+	for _, name := range l.unreadIn(".") {
+		full := filepath.Join(l.config.Root, name)
+		if !isConfig(name) || full == l.config.Host.LockFile || l.inputs.read(name) {
+			continue
+		}
+		raw, err := readConfig(name, full, MaxFileBytes)
+		if err == nil && isOurs(name, raw) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// isOurs reports whether a file holds blocks of ferment and nothing else. Other programs have files of that language,
+// too, and some share the names of locals and include.
+func isOurs(name string, raw []byte) bool {
+	var tops []string
+	if strings.HasSuffix(name, ".json") {
+		var root map[string]json.RawMessage
+		_ = json.Unmarshal(raw, &root) // what is no object has no names
+		tops = slices.Sorted(maps.Keys(root))
+	} else {
+		for _, m := range opening.FindAllSubmatch(raw, -1) {
+			tops = append(tops, string(m[1]))
+		}
+	}
+	own := Specification().names("")
+	shared := []string{"locals", "include"}
+	return !slices.ContainsFunc(tops, func(t string) bool { return !slices.Contains(own, t) }) &&
+		slices.ContainsFunc(tops, func(t string) bool { return !slices.Contains(shared, t) })
 }
 
 // unreadIn are the names of the files of a folder that were not read as configuration.
@@ -165,15 +215,15 @@ func (l *loader) unreadIn(folder string) (names []string) {
 	return names
 }
 
-func (l *loader) unreadFile(name, near string) {
+func (l *loader) unreadFile(name, near string, severity Severity, hint string) {
 	l.report.add(Diagnostic{
 		Type:     "config/unused",
-		Severity: SeverityWarning,
+		Severity: severity,
 		Message:  quote(name) + " is not read",
 		Range:    &Range{File: name},
 		Expected: edn.Text("common and local, and in them a folder for a profile, with files that end in .hcl or .hcl.json"),
 		Nearest:  near,
-		Hint:     cmp.Or(meant(near), "name a profile, or include the files"),
+		Hint:     cmp.Or(meant(near), hint),
 	})
 }
 

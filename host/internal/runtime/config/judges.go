@@ -113,7 +113,13 @@ func (b *builder) rubric(s *section) edn.Value {
 		m.Key("rules", b.rules(s, rules))
 	}
 	if len(criteria) == 0 && !rules.written && !s.unread("rules") && !s.node.damaged {
-		b.report.add(Diagnostic{Type: "judge/rubric-invalid", Message: s.node.title() + " asks nothing", Range: s.at(), Path: s.node.path, Expected: edn.Text("a criterion block, or rules")})
+		b.report.add(b.decoder.root.misnamed(s.node, Diagnostic{
+			Type:     "judge/rubric-invalid",
+			Message:  s.node.title() + " asks nothing",
+			Range:    s.at(),
+			Path:     s.node.path,
+			Expected: edn.Text("a criterion block, or rules"),
+		}))
 	}
 	return m.Map()
 }

@@ -50,6 +50,9 @@ type Options struct {
 	// HostVersion is compared with ferment.requires; one that is no version
 	// number, such as that of a build from a working tree, fits any.
 	HostVersion string
+	// Advise adds what concerns neither a run nor a daemon that already started, but whoever checks the files: files of
+	// configuration beside the one that is read, and a data directory in which no daemon can have its socket.
+	Advise bool
 	// HostOnly reads what the files say of the host itself: where its data
 	// directory is and how it is reached. No program is looked at.
 	HostOnly bool
@@ -153,7 +156,7 @@ type loader struct {
 }
 
 func (l *loader) run(path string) {
-	dir := l.opts.Dir
+	dir, named := l.opts.Dir, path != ""
 	if path == "" {
 		path = Find(dir)
 	} else if !filepath.IsAbs(path) {
@@ -175,6 +178,8 @@ func (l *loader) run(path string) {
 	}
 	if l.config.Root == full {
 		l.unreadFiles()
+	} else if !named {
+		l.unreadBeside()
 	}
 	l.readLock()
 	l.build()
@@ -205,7 +210,7 @@ func (l *loader) decode(tree *node) {
 	eval.declare(tree)
 	eval.addLocals(tree)
 	l.decoder = newDecoder(eval)
-	l.decoder.profile = l.config.Profile
+	l.decoder.profile, l.decoder.root = l.config.Profile, tree
 	l.decoder.base = newSource("default", filepath.Join(l.config.Root, DefaultFile), 0, nil)
 	l.root = l.decoder.section(tree)
 	l.decoder.rivalLocals(tree)
