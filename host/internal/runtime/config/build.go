@@ -357,6 +357,10 @@ func (b *builder) dangling(s *section, attr, kind, name string, known []string, 
 		return
 	}
 	near := nearest(name, known)
+	other, place := b.kindOfLabel(name)
+	if place != nil && contract.Nearest(name, known) == "" {
+		near = "" // it begins like one
+	}
 	d := Diagnostic{Type: "config/dangling-reference", Message: fmt.Sprintf("%s names the unknown %s %s", s.node.title(), kind, quote(name)), Range: at, Path: append(slices.Clone(s.node.path), attr),
 		Expected: choices(kind, name, known), Found: edn.Text(name), Nearest: near}
 	if near != "" {
@@ -369,8 +373,24 @@ func (b *builder) dangling(s *section, attr, kind, name string, known []string, 
 			Range:   b.place("plugin", off.Name),
 			Message: "declares the disabled plugin " + quote(off.Name),
 		}}
+	} else if place != nil {
+		d.Hint = fmt.Sprintf("%s is a %s: write the name of a %s", quote(name), other, kind)
+		d.Related = []Related{{Range: place, Message: fmt.Sprintf("declares %s %s", other, quote(name))}}
+	} else if strings.Contains(name, "*") {
+		d.Hint = "write each name: there are no patterns here"
 	}
 	b.report.fold("reference "+kind+" "+name, d)
+}
+
+// kindOfLabel is the type and the place of the block with a label; the place is nil if there is none.
+func (b *builder) kindOfLabel(label string) (string, *Range) {
+	for i := range Specification().Blocks {
+		kind := Specification().Blocks[i].Name
+		if place := b.place(kind, label); place != nil {
+			return kind, place
+		}
+	}
+	return "", nil
 }
 
 // disabled is the plugin that would give a name if it were enabled: the one that is called like its namespace, else

@@ -190,7 +190,8 @@ func (d *decoder) missing(n *node, lacks []*Attr) {
 // files change the blocks of others by their labels.
 func (n *node) misnamed(block *node, d Diagnostic) Diagnostic {
 	const most = 1000 // labels to compare with
-	if n == nil || len(n.also) == 0 || len(n.blocks) > most || len(block.path) != 2 || len(block.labels) == 0 || len(block.also) > 0 {
+	if n == nil || len(n.also) == 0 || len(n.blocks) > most ||
+		len(block.path) != 2 || len(block.labels) == 0 || len(block.also) > 0 {
 		return d
 	}
 	others := map[string]*node{}

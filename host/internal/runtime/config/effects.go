@@ -89,6 +89,9 @@ func (b *builder) permitNothing(s *section) {
 func (b *builder) scopes(s *section) policy.Scopes {
 	var out policy.Scopes
 	for _, x := range s.each("scope") {
+		if s.node.spec.Name != "effects" { // whose scopes count only where they are enabled
+			b.scopeOnDisk(x)
+		}
 		good := b.commands(x)
 		effect := x.label()
 		scope, problems := contract.ParseScope(effect, x.scopeValue())
@@ -179,7 +182,7 @@ type scopeMember struct {
 var scopeMembers = map[string]scopeMember{
 	"allow":          {`a prefix below a directory of roots, such as "in", or "." for all of it`, belowRoot},
 	"hosts":          {`the name of a host, its address, or "*.example.org", without scheme, port and path`, bareHost},
-	"arguments":      {"a program of allow_commands with regular expressions (RE2), one of which each argument fits", fittingArgument},
+	"arguments":      {"a program of allow_commands with the patterns (RE2) that its arguments fit", fittingArgument},
 	"roots":          {"the path of a directory", nil},
 	"allow_cwd":      {"the path of a directory", nil},
 	"allow_commands": {"the path of a program", nil},
@@ -343,9 +346,7 @@ func (b *builder) ownPaths(s *section) {
 		if !x.flag("enabled") {
 			continue
 		}
-		b.onDisk(x, "roots", aFolder)
-		b.onDisk(x, "allow_commands", plainFile)
-		b.onDisk(x, "allow_cwd", aFolder)
+		b.scopeOnDisk(x)
 		scope, problems := contract.ParseScope(x.label(), x.scopeValue())
 		if len(problems) > 0 {
 			continue
@@ -366,6 +367,13 @@ func (b *builder) ownPaths(s *section) {
 			Range: x.attrs[attr].rng, Path: append(slices.Clone(x.node.path), attr), Found: edn.Text(dir),
 			Hint: "name prefixes that leave it out, or move it with data_dir"})
 	}
+}
+
+// scopeOnDisk holds the paths that a scope names to what is there.
+func (b *builder) scopeOnDisk(s *section) {
+	b.onDisk(s, "roots", aFolder)
+	b.onDisk(s, "allow_commands", plainFile)
+	b.onDisk(s, "allow_cwd", aFolder)
 }
 
 // What a path leads to.

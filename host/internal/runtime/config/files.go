@@ -134,6 +134,7 @@ func (l *loader) unreadFiles() {
 	for _, name := range l.strays() {
 		l.unreadFile(name, "", SeverityWarning, "move it into common or local, or include it: include "+quote(name)+" {}")
 	}
+	l.strayFolders()
 	for _, folder := range []string{"common", "local"} {
 		for _, name := range l.unreadIn(folder) {
 			near := ""
@@ -164,6 +165,31 @@ func (l *loader) unreadFiles() {
 func (l *loader) unreadBeside() {
 	for _, name := range l.strays() {
 		l.unreadFile(name, "", SeverityInfo, "include it: include "+quote(name)+" {}")
+	}
+}
+
+// strayFolders warns of folders with configuration whose name is near to common or local, or that of a profile: those
+// of profiles lie in these two. A folder with a ferment.hcl of its own is another configuration.
+func (l *loader) strayFolders() {
+	if !l.opts.Advise {
+		return
+	}
+	read := []string{"common", "local"}
+	entries, _ := os.ReadDir(l.config.Root)
+	for _, e := range entries {
+		name := e.Name()
+		full := filepath.Join(l.config.Root, name)
+		if !e.IsDir() || slices.Contains(read, name) || exists(filepath.Join(full, DefaultFile)) ||
+			!slices.ContainsFunc(l.unreadIn(name), isConfig) {
+			continue
+		}
+		near := nearest(name, read)
+		if slices.Contains(Profiles(), name) {
+			near = slashpath.Join("local", name)
+		}
+		if near != "" {
+			l.unreadFile(name, near, SeverityWarning, "")
+		}
 	}
 }
 
@@ -415,8 +441,12 @@ func (g *gatherer) matches(b *node) []string {
 		found = []string{below} // a symbolic link that leads nowhere
 	}
 	slices.Sort(found)
-	if len(found) == 0 && !optional {
-		return fail("config/include", "matches no file", "write optional = true in it if the file need not be there")
+	if len(found) == 0 && !optional && !b.damaged {
+		hint := "write optional = true in it if the file need not be there"
+		if near := Neighbour(filepath.Join(filepath.Dir(b.source.Path), pattern), fs.ErrNotExist); near != "" && !globbed {
+			hint = meant(slashpath.Join(slashpath.Dir(pattern), filepath.Base(near)))
+		}
+		return fail("config/include", "matches no file", hint)
 	}
 	var out []string
 	for _, name := range found {

@@ -88,7 +88,15 @@ func (in *inputs) file(dir, name string) (string, error) {
 	}
 	text, err := readBelow(in.root, relative, MaxInputFile)
 	if err != nil {
-		return "", &functionError{typ: "config/include", message: fmt.Sprintf("file %s: %s", quote(name), cause(err))}
+		e := &functionError{
+			typ:     "config/include",
+			message: fmt.Sprintf("file %s: %s", quote(name), cause(err)),
+			hint:    "make it a file of text that the host may read, or correct the path",
+		}
+		if near := Neighbour(full, err); near != "" {
+			e.nearest, e.hint = filepath.ToSlash(filepath.Join(filepath.Dir(name), filepath.Base(near))), ""
+		}
+		return "", e
 	}
 	if in.total += len(text); in.total > MaxInputTotal {
 		return "", &functionError{typ: "config/limit", message: fmt.Sprintf("the files that expressions read are over %s in all", formatBytes(MaxInputTotal))}

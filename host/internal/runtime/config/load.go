@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin/lock"
@@ -262,6 +263,10 @@ func (l *loader) host() {
 func (l *loader) kindOf(s *section, attr, wanted string) {
 	name := s.text(attr)
 	info, err := os.Stat(name)
+	for errors.Is(err, syscall.ENOTDIR) { // it is to lie below a file
+		name, wanted = filepath.Dir(name), aFolder
+		info, err = os.Stat(name)
+	}
 	if name == "" || err != nil || kindOf(info) == wanted {
 		return
 	}

@@ -47,6 +47,7 @@ type mistake struct {
 	line     string // is a part of the line that the error names
 	nearest  string
 	warning  bool // it may be meant
+	hint     bool // what was expected does not say what to do
 }
 
 const (
@@ -292,7 +293,33 @@ var mistakes = []mistake{
 	{name: "word without quotes", old: `  optional = true`, new: `  optional = yes`, typ: "unknown-name", line: `yes`},
 	{name: "text without quotes", old: `engine = "builtin"`, new: `engine = builtin`, typ: "unknown-name", line: `builtin`},
 	{name: "unit of a size", file: effectful, old: `"64KiB"`, new: `"64KiBi"`, typ: "type", line: `64KiBi`},
-	{name: "unit of a duration", old: "  repair { max = 1 }", new: "  repair { max = 1 }\n  deadline = \"5 minutes\"", typ: "type", line: `5 minutes`},
+	{name: "unit of a duration", old: "  repair { max = 1 }", new: "  repair { max = 1 }\n  deadline = \"5 minutes\"", typ: "type", line: `5 minutes`, nearest: "5m"},
+	{name: "blank in a duration", old: "  repair { max = 1 }", new: "  repair { max = 1 }\n  deadline = \"1m 30s\"", typ: "type", line: `1m 30s`, nearest: "1m30s"},
+	{name: "unit of a size in another case", file: effectful, old: `"64KiB"`, new: `"64 kb"`, typ: "type", line: `64 kb`, nearest: "64KB"},
+	{name: "unit of a size of Kubernetes", file: effectful, old: `"64KiB"`, new: `"64Ki"`, typ: "type", line: `64Ki`, nearest: "64KiB"},
+	{name: "ports without their network", old: `command = ["bin/plugins/sat"]`, new: "command = [\"bin/plugins/sat\"]\n\n  isolation { ports = [443] }", typ: "unused", line: "ports", warning: true},
+	{name: "plugin for a candidate", old: `["sat/solver"]`, new: `["sat"]`, typ: "dangling-reference", line: `["sat"]`},
+	{name: "pattern for candidates", old: `["sat/solver"]`, new: `["sat/*"]`, typ: "dangling-reference", line: `["sat/*"]`, hint: true},
+	{name: "condition in the place of a check", old: `must = ["schema-valid", "model-holds"]`, new: `must = [length(result.text) > 3]`, typ: "unknown-name", line: "result.text", hint: true},
+	{name: "function that reads in a condition", file: streaming, old: "endswith(", new: "env(", typ: "unknown-name", line: "env(", hint: true},
+	{name: "condition in quotes", file: streaming, old: `try(endswith(result.text, "."), false)`, new: `"endswith(result.text, x)"`, typ: "type", line: `"endswith(`, hint: true},
+	{name: "block of a dispatch in an intent", old: "  done { must = [\"schema-valid\", \"model-holds\"] }", new: "  retry { fallback = 1 }\n  done { must = [\"schema-valid\", \"model-holds\"] }", typ: "unknown-name", line: `retry {`, hint: true},
+	{name: "file of an include", old: "ferment {", new: "include \"models.edm\" {\n  optinal = true\n}\n\nferment {", typ: "unknown-name", line: "optinal", nearest: "optional"},
+	{name: "text added to a text", old: `data_dir  = "var"`, new: `data_dir  = "var" + "x"`, typ: "type", line: `"var" + "x"`},
+	{name: "member of an object", old: "locals {", new: "locals {\n  dirs = { data = \"var\" }\n  dir = local.dirs.dat", typ: "dangling-reference", line: "local.dirs.dat", nearest: "data"},
+	{name: "file of a function", old: `data_dir  = "var"`, new: `data_dir  = file("models.edm")`, typ: "include", line: "models.edm", nearest: "models.edn"},
+	{name: "block of locals", old: "locals {", new: "locals {\n  dirs {\n    data = \"var\"\n  }", typ: "type", line: "dirs {"},
+	{name: "number for a rate", old: "ferment {", new: "http {\n  limits { act_rate = 20 }\n}\n\nferment {", typ: "type", line: "act_rate", hint: true},
+	{name: "data directory below a file", old: `data_dir  = "var"`, new: `data_dir  = "bin/plugins/sat/var"`, typ: "type", line: "data_dir"},
+	{name: "file of a secret", file: streaming, old: "ferment {", new: "effects {\n  secret \"key\" {\n    value = secret(\"file:models.edm\")\n    hosts = [\"example.org\"]\n  }\n}\n\nferment {", typ: "secret-missing", line: "models.edm", nearest: "models.edn"},
+	{name: "root of the scope of a role", file: effectful, old: "effects {\n", new: "role \"clerk\" {\n  scope \"fs/read\" {\n    roots = [\"dta\"]\n  }\n}\n\neffects {\n", typ: "dangling-reference", line: `"dta"`, nearest: "data", warning: true},
+	{name: "variable of a shell in a path", old: `data_dir  = "var"`, new: `data_dir  = "$HOME/var"`, typ: "type", line: `"$HOME/var"`},
+	{name: "variable of a shell in braces in a path", old: `data_dir  = "var"`, new: `data_dir  = "$${HOME}/var"`, typ: "type", line: "HOME"},
+	{name: "directive of a template not closed", old: `data_dir  = "var"`, new: `data_dir  = "%{ if true }var"`, typ: "syntax", line: "%{ if true }"},
+	{name: "percent sign before a brace", old: `data_dir  = "var"`, new: `data_dir  = "100%{x}"`, typ: "syntax", line: "%{x}"},
+	{name: "label that is computed", old: `plugin "sat" {`, new: `plugin "${local.provider}" {`, typ: "syntax", line: "local.provider"},
+	{name: "hexadecimal number", old: "max_tokens     = 420", new: "max_tokens     = 0x10", typ: "syntax", line: "0x10", hint: true},
+	{name: "number for a bool", old: `  optional = true`, new: `  optional = 1`, typ: "type", line: `optional = 1`, hint: true},
 	{name: "duration without a unit", old: "  repair { max = 1 }", new: "  repair { max = 1 }\n  deadline = 30", typ: "type", line: `30`},
 	{name: "unit of another kind", old: "  repair { max = 1 }", new: "  repair { max = 1 }\n  deadline = \"5KB\"", typ: "type", line: `5KB`},
 	{name: "failure", old: "  repair { max = 1 }", new: "  repair { max = 1 }\n  switch_on = [\"runtime/crashd\"]", typ: "unknown-name", line: `crashd`, nearest: "runtime/crashed"},
@@ -489,6 +516,7 @@ func assertOne(t *testing.T, m mistake, text string, ds Diagnostics) {
 	assert.Contains(t, lines[d.Range.Start.Line-1], m.line, d.Text())
 	assert.Equal(t, m.nearest, d.Nearest, d.Text())
 	assert.NotEqual(t, "", strings.TrimSpace(plain(d.Expected)), d.Text())
+	assert.False(t, m.hint && d.Hint == "", "says not what to do: %s", d.Text())
 	assert.False(t, d.Expected.IsNil() && d.Hint == "", "says neither what was expected nor what to do: %s", d.Text())
 }
 
@@ -508,6 +536,9 @@ func TestUnreadFiles(t *testing.T) {
 		"site.hcl.json":              "",
 		"ferment.hcl.bak":            "none", // a copy
 		"terragrunt.hcl":             "none", // of another program
+		"locals/a.hcl":               "local",
+		"dev/a.hcl":                  "local/dev",
+		"examples/a.hcl":             "none",
 		"package.json":               "none",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -571,6 +602,15 @@ func TestNearVariable(t *testing.T) {
 	_, ds := Load(t.Context(), path, Options{Env: noEnv})
 	require.Equal(t, []string{"config/env-missing"}, types(ds))
 	assert.Equal(t, "OPENAI_MODEL", ds[0].Nearest)
+}
+
+// HCL-017, HCL-026: a secret of a variable that is not set names the one of a file that is.
+func TestNearVariableOfSecret(t *testing.T) {
+	path := write(t, "effects {\n  secret \"key\" {\n    value = secret(\"env:SEARCH_KYE\")\n  }\n}\n")
+	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(path), ".env"), []byte("SEARCH_KEY=x\n"), 0o600))
+	_, ds := Load(t.Context(), path, Options{Env: noEnv})
+	require.Equal(t, []string{"config/secret-missing"}, types(ds))
+	assert.Equal(t, "SEARCH_KEY", ds[0].Nearest)
 }
 
 // HCL-017, HCL-032: a variable that is not set gives one error with its name, however many places read it.

@@ -59,7 +59,7 @@ func readConfig(name, path string, most int64) ([]byte, *readError) {
 // absent words that there is no file at a path: a directory of it is missing, it is a symbolic link that leads nowhere,
 // or it has another name.
 func (e *readError) absent(name, path string) {
-	e.hint = "name the configuration with --config, or begin one with: ferment init"
+	e.hint = "name a file that exists, or begin a configuration with: ferment init"
 	if target, err := os.Readlink(path); err == nil {
 		target = printedName(filepath.Dir(path), target)
 		e.message = fmt.Sprintf("file %s cannot be read: it leads to %s, and there is no such file", quote(name), quote(target))

@@ -113,6 +113,7 @@ var slips = []slip{
 	{regexp.MustCompile(`^\$`), aValue, "${ } stands only inside a text", `env("NAME") reads a variable of the environment`},
 	{regexp.MustCompile(`^;`), aValue, "a ; stands behind a value", "remove it"},
 	{regexp.MustCompile(`^_\d`), newLine, "", "write a number without _"},
+	{regexp.MustCompile(`^x[0-9a-fA-F]+\b`), newLine, "", "write a number with decimal digits"},
 	{regexp.MustCompile(`^and\b`), newLine, "", "write && for and"},
 	{regexp.MustCompile(`^or\b`), newLine, "", "write || for or"},
 	{regexp.MustCompile(`^(is\b|eq\b|=)`), newLine, "", "write == to compare two values"},
@@ -214,6 +215,18 @@ var grammar = map[string]production{
 	brokenText:               {expected: `a closing " on the same line`, message: "this text does not end on its line"},
 	unclosedText: {
 		expected: `a closing " on the same line, or the marker of the heredoc on a line of its own`,
+	},
+	"Unexpected end of template": {
+		expected: "a closing %{ endif } for every %{ if }, and %{ endfor } for every %{ for }",
+		message:  "a directive of this text is not closed",
+	},
+	"Invalid template control keyword": {
+		expected: "one of if, else, endif, for, endfor",
+		hint:     "%{ begins a directive: write %%{ for the characters themselves",
+	},
+	"Invalid string literal": {
+		expected: `a label as it stands, such as "chess"`,
+		hint:     "write the label without ${ }",
 	},
 	"Unclosed template interpolation sequence":        {expected: "a closing } for every ${"},
 	"Invalid template interpolation expression":       {expected: aValue},
