@@ -132,7 +132,7 @@ func (g *gatherer) directory() {
 // of the folder that they are in.
 func (l *loader) unreadFiles() {
 	for _, name := range l.strays() {
-		l.unreadFile(name, "", SeverityWarning, "move it into common or local, or include it: include "+quote(name)+" {}")
+		l.unreadFile(name, "", "move it into common or local, or include it: include "+quote(name)+" {}")
 	}
 	l.strayFolders()
 	for _, folder := range []string{"common", "local"} {
@@ -142,7 +142,7 @@ func (l *loader) unreadFiles() {
 				near = slashpath.Join(folder, strings.TrimSuffix(name, ".json")+".hcl.json")
 			}
 			if near != "" && !l.inputs.read(slashpath.Join(folder, name)) {
-				l.unreadFile(slashpath.Join(folder, name), near, SeverityWarning, "")
+				l.unreadFile(slashpath.Join(folder, name), near, "")
 			}
 		}
 		entries, _ := os.ReadDir(filepath.Join(l.config.Root, folder))
@@ -155,16 +155,8 @@ func (l *loader) unreadFiles() {
 			if near != "" {
 				near = slashpath.Join(folder, near)
 			}
-			l.unreadFile(inner, near, SeverityWarning, "name a profile, or include the files")
+			l.unreadFile(inner, near, "name a profile, or include the files")
 		}
-	}
-}
-
-// unreadBeside tells of files of configuration beside the one that is read because nothing else is named. Of one that
-// is named the others may be as well.
-func (l *loader) unreadBeside() {
-	for _, name := range l.strays() {
-		l.unreadFile(name, "", SeverityInfo, "include it: include "+quote(name)+" {}")
 	}
 }
 
@@ -188,7 +180,7 @@ func (l *loader) strayFolders() {
 			near = slashpath.Join("local", name)
 		}
 		if near != "" {
-			l.unreadFile(name, near, SeverityWarning, "")
+			l.unreadFile(name, near, "")
 		}
 	}
 }
@@ -241,10 +233,10 @@ func (l *loader) unreadIn(folder string) (names []string) {
 	return names
 }
 
-func (l *loader) unreadFile(name, near string, severity Severity, hint string) {
+func (l *loader) unreadFile(name, near, hint string) {
 	l.report.add(Diagnostic{
 		Type:     "config/unused",
-		Severity: severity,
+		Severity: SeverityWarning,
 		Message:  quote(name) + " is not read",
 		Range:    &Range{File: name},
 		Expected: edn.Text("common and local, and in them a folder for a profile, with files that end in .hcl or .hcl.json"),

@@ -52,7 +52,7 @@ type Options struct {
 	// number, such as that of a build from a working tree, fits any.
 	HostVersion string
 	// Advise adds what concerns neither a run nor a daemon that already started, but whoever checks the files: files of
-	// configuration beside the one that is read, and a data directory in which no daemon can have its socket.
+	// a directory of configuration that nothing reads, and a data directory in which no daemon can have its socket.
 	Advise bool
 	// HostOnly reads what the files say of the host itself: where its data
 	// directory is and how it is reached. No program is looked at.
@@ -157,7 +157,7 @@ type loader struct {
 }
 
 func (l *loader) run(path string) {
-	dir, named := l.opts.Dir, path != ""
+	dir := l.opts.Dir
 	if path == "" {
 		path = Find(dir)
 	} else if !filepath.IsAbs(path) {
@@ -179,8 +179,6 @@ func (l *loader) run(path string) {
 	}
 	if l.config.Root == full {
 		l.unreadFiles()
-	} else if !named {
-		l.unreadBeside()
 	}
 	l.readLock()
 	l.build()

@@ -573,28 +573,6 @@ func TestUnreadFiles(t *testing.T) {
 	}
 }
 
-// HCL-006: beside the file that is read because nothing else is named, another one with blocks of ferment is told; of a
-// file that is named the others may be as well.
-func TestUnreadBesideFile(t *testing.T) {
-	dir := lay(t, map[string]string{
-		"ferment.hcl":      "ferment {\n  lock_file = \"own.hcl\"\n}\n\ninclude \"part.hcl\" {}\n",
-		"part.hcl":         "ferment {\n  mode = \"lazy\"\n}\n",
-		"site.hcl":         "plugin \"chess\" {\n  command = [\"chess\"]\n}\n",
-		"own.hcl":          "lock {\n  format = 1\n}\n",
-		"docker-bake.hcl":  "target \"app\" {\n  tags = [\"app\"]\n}\n",
-		"terragrunt.hcl":   "include \"root\" {\n  path = \"..\"\n}\n",
-		"composer.json":    "{}",
-		"ferment.hcl.bak":  "plugin \"chess\" {}\n",
-		"ferment.hcl.orig": "",
-	})
-	_, ds := Load(t.Context(), "", Options{Dir: dir, Env: noEnv, Advise: true})
-	require.Len(t, ds, 1, newReport(ds, 0, 1, 0).Text(false))
-	assert.Equal(t, SeverityInfo, ds[0].Severity)
-	assert.Equal(t, "site.hcl", ds[0].Range.File)
-	_, ds = Load(t.Context(), "ferment.hcl", Options{Dir: dir, Env: noEnv, Advise: true})
-	assert.Empty(t, ds)
-}
-
 // HCL-017: a variable that is not set names the one of a file that is.
 func TestNearVariable(t *testing.T) {
 	path := write(t, "locals { key = env(\"OPENAI_MODLE\") }\n")
