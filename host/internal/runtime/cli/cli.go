@@ -412,7 +412,10 @@ const diskHint = "\"df\" shows whether the disk is full or read-only; the log of
 func environmentHint(err error) string {
 	var path *os.PathError
 	var file *fileError
+	var told interface{ Next() string }
 	switch {
+	case errors.As(err, &told):
+		return told.Next()
 	case errors.Is(err, os.ErrNotExist) && errors.As(err, &file) && file.written:
 		return "name a file in a directory that exists and can be written"
 	case errors.Is(err, os.ErrNotExist):

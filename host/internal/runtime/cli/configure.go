@@ -106,7 +106,7 @@ func (c *command) validateCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o := c.options()
-			o.NoStart, o.OnlyLocked = noStart, !describe
+			o.NoStart, o.OnlyLocked, o.Advise = noStart, !describe, true
 			loaded, err := daemon.Load(cmd.Context(), o)
 			if err != nil {
 				return err
@@ -184,9 +184,6 @@ func (c *command) formatted(args []string) ([]string, error) {
 			continue
 		}
 		files, err := config.Files(c.path(name))
-		if err == nil && len(files) == 0 {
-			err = fmt.Errorf("directory %s holds no configuration: no %s, and nothing in common or local", name, config.DefaultFile)
-		}
 		if err != nil {
 			return nil, &fileError{err: err}
 		}

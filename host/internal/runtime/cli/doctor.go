@@ -102,6 +102,10 @@ func (c *command) doctor(ctx context.Context) error {
 		}
 		e.languages(loaded)
 		c.examineSpace(e, loaded.Host.DataDir)
+		if n := len(loaded.HTTP.AdminSocket); n > config.MaxSocketPath {
+			e.add("data", "admin socket", stateWeak,
+				"its path has %d of at most %d bytes, so no daemon can start: set http.admin_socket", n, config.MaxSocketPath)
+		}
 		for _, p := range loaded.Plugins {
 			e.plugin(loaded, p)
 		}

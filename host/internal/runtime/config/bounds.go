@@ -232,7 +232,7 @@ func (s *scanner) directive(t hclsyntax.Token) *bound {
 func (s *scanner) sign(t hclsyntax.Token) *bound {
 	s.unary++
 	if s.unary > MaxUnaryRun {
-		return over(t, fmt.Sprintf("more than %d unary operators in a row", MaxUnaryRun), "")
+		return over(t, fmt.Sprintf("more than %d unary operators in a row", MaxUnaryRun), "remove them")
 	}
 	if t.Type == hclsyntax.TokenMinus {
 		return s.operator(t)

@@ -244,8 +244,20 @@ func (b *builder) claim(s *section, claimed map[[2]string]*section) {
 		ids[i] = c.ID
 	}
 	if !slices.Contains(ids, advertised) {
-		b.report.add(Diagnostic{Type: "config/dangling-reference", Message: fmt.Sprintf("plugin %s advertises no capability %s", quote(name), quote(advertised)), Range: at, Path: append(slices.Clone(s.node.path), "provides"),
-			Expected: words(ids), Found: edn.Text(advertised), Nearest: nearest(advertised, ids), Related: []Related{{Range: b.place("plugin", name), Message: "declares plugin " + quote(name)}}})
+		d := Diagnostic{
+			Type:     "config/dangling-reference",
+			Message:  fmt.Sprintf("plugin %s advertises no capability %s", quote(name), quote(advertised)),
+			Range:    at,
+			Path:     append(slices.Clone(s.node.path), "provides"),
+			Expected: words(ids),
+			Found:    edn.Text(advertised),
+			Nearest:  nearest(advertised, ids),
+			Related:  []Related{{Range: b.place("plugin", name), Message: "declares plugin " + quote(name)}},
+		}
+		if advertised == s.label() && d.Nearest == "" {
+			d = b.decoder.root.misnamed(s.node, d)
+		}
+		b.report.add(d)
 	}
 }
 
@@ -345,6 +357,10 @@ func (b *builder) dangling(s *section, attr, kind, name string, known []string, 
 		return
 	}
 	near := nearest(name, known)
+	other, place := b.kindOfLabel(name)
+	if place != nil && contract.Nearest(name, known) == "" {
+		near = "" // it begins like one
+	}
 	d := Diagnostic{Type: "config/dangling-reference", Message: fmt.Sprintf("%s names the unknown %s %s", s.node.title(), kind, quote(name)), Range: at, Path: append(slices.Clone(s.node.path), attr),
 		Expected: choices(kind, name, known), Found: edn.Text(name), Nearest: near}
 	if near != "" {
@@ -357,8 +373,24 @@ func (b *builder) dangling(s *section, attr, kind, name string, known []string, 
 			Range:   b.place("plugin", off.Name),
 			Message: "declares the disabled plugin " + quote(off.Name),
 		}}
+	} else if place != nil {
+		d.Hint = fmt.Sprintf("%s is a %s: write the name of a %s", quote(name), other, kind)
+		d.Related = []Related{{Range: place, Message: fmt.Sprintf("declares %s %s", other, quote(name))}}
+	} else if strings.Contains(name, "*") {
+		d.Hint = "write each name: there are no patterns here"
 	}
 	b.report.fold("reference "+kind+" "+name, d)
+}
+
+// kindOfLabel is the type and the place of the block with a label; the place is nil if there is none.
+func (b *builder) kindOfLabel(label string) (string, *Range) {
+	for i := range Specification().Blocks {
+		kind := Specification().Blocks[i].Name
+		if place := b.place(kind, label); place != nil {
+			return kind, place
+		}
+	}
+	return "", nil
 }
 
 // disabled is the plugin that would give a name if it were enabled: the one that is called like its namespace, else

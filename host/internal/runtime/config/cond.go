@@ -228,7 +228,12 @@ func (c *gateCompiler) check(in *instance, condition bool) bool {
 		given = t.FriendlyName()
 	}
 	if good && condition && given != "" {
+		hint := ""
+		if _, ok := in.expr.(*hclsyntax.TemplateExpr); ok {
+			hint = "write the condition without quotes around it"
+		}
 		c.report.add(Diagnostic{
+			Hint:     hint,
 			Type:     "config/type",
 			Message:  fmt.Sprintf("%s: the condition gives a %s, not true or false", subject(c.path), given),
 			Range:    c.source.hclRange(in.expr.Range()),

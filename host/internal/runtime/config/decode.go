@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -102,6 +103,7 @@ type decoder struct {
 	ranges   map[string]*Range // place of every part of a data value, by its path
 	defaults map[*Attr]value
 	profile  string  // decides about defaults
+	root     *node   // of the tree that is decoded
 	base     *Source // where relative paths of defaults start
 }
 
@@ -113,6 +115,7 @@ func newDecoder(e *evaluator) *decoder {
 // that nobody wrote are there with their defaults.
 func (d *decoder) section(n *node) *section {
 	s := &section{node: n, attrs: make(map[string]value, len(n.spec.Attrs))}
+	var missing []*Attr
 	for i := range n.spec.Attrs {
 		spec := &n.spec.Attrs[i]
 		if a, ok := n.attrs[spec.Name]; ok {
@@ -122,7 +125,7 @@ func (d *decoder) section(n *node) *section {
 				s.attrs[spec.Name] = v
 				continue
 			case ok && spec.Required:
-				d.missing(n, spec)
+				missing = append(missing, spec)
 				continue
 			case spec.Required:
 				continue // reported already
@@ -134,7 +137,7 @@ func (d *decoder) section(n *node) *section {
 			continue
 		} else if spec.Required {
 			if !n.damaged {
-				d.missing(n, spec)
+				missing = append(missing, spec)
 			}
 			continue
 		}
@@ -142,6 +145,7 @@ func (d *decoder) section(n *node) *section {
 			s.attrs[spec.Name] = v
 		}
 	}
+	d.missing(n, missing)
 	for _, b := range n.blocks {
 		s.blocks = append(s.blocks, d.section(b))
 	}
@@ -159,13 +163,51 @@ func (d *decoder) section(n *node) *section {
 	return s
 }
 
-func (d *decoder) missing(n *node, spec *Attr) {
-	expected := spec.Name + " = " + spec.Type.String()
-	if spec.Doc != "" {
-		expected += "; " + spec.Doc
+// missing reports the required attributes that a block lacks, all at once: it may be a block of another label.
+func (d *decoder) missing(n *node, lacks []*Attr) {
+	if len(lacks) == 0 {
+		return
 	}
-	d.report.add(Diagnostic{Type: "config/missing", Message: fmt.Sprintf("%s lacks the attribute %s", n.title(), quote(spec.Name)),
-		Range: n.source.hclRange(n.header), Path: append(slices.Clone(n.path), spec.Name), Expected: edn.Text(expected)})
+	what, names, expected := "attribute", make([]string, len(lacks)), make([]string, len(lacks))
+	for i, spec := range lacks {
+		names[i], expected[i] = quote(spec.Name), spec.Name+" = "+spec.Type.String()
+	}
+	if len(lacks) > 1 {
+		what = "attributes"
+	} else if lacks[0].Doc != "" {
+		expected[0] += "; " + lacks[0].Doc
+	}
+	d.report.add(d.root.misnamed(n, Diagnostic{
+		Type:     "config/missing",
+		Message:  fmt.Sprintf("%s lacks the %s %s", n.title(), what, strings.Join(names, " and ")),
+		Range:    n.source.hclRange(n.header),
+		Path:     append(slices.Clone(n.path), lacks[0].Name),
+		Expected: edn.Text(strings.Join(expected, ", ")),
+	}))
+}
+
+// misnamed adds to a diagnostic about a block of the root the block of another file that it may be meant to change:
+// files change the blocks of others by their labels.
+func (n *node) misnamed(block *node, d Diagnostic) Diagnostic {
+	const most = 1000 // labels to compare with
+	if n == nil || len(n.also) == 0 || len(n.blocks) > most ||
+		len(block.path) != 2 || len(block.labels) == 0 || len(block.also) > 0 {
+		return d
+	}
+	others := map[string]*node{}
+	for _, b := range n.children(block.spec.Name) {
+		if b.source != block.source {
+			others[b.labels[0]] = b
+		}
+	}
+	label := block.labels[0]
+	if d.Nearest = nearest(label, slices.Sorted(maps.Keys(others))); d.Nearest == "" {
+		return d
+	}
+	near := others[d.Nearest]
+	d.Hint = ""
+	d.Related = append(d.Related, Related{Range: near.source.hclRange(near.header), Message: "declares " + near.title()})
+	return d
 }
 
 // fallback is the default of the specification. It passes through the same

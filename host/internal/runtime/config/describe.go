@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -514,8 +515,24 @@ func (l *loader) refused(p *Plugin, found Findings) {
 		if !f.Expected.IsNil() {
 			d.Expected, d.Found = edn.Text(inWords(f.Expected)), f.Got
 		}
-		l.report.add(d)
+		l.report.add(l.absentPath(p, f.Path, d))
 	}
+}
+
+// absentPath words the refusal of a path at which nothing is: a plugin does not know how the path was written, nor what
+// lies beside it.
+func (l *loader) absentPath(p *Plugin, path []edn.Value, d Diagnostic) Diagnostic {
+	at, _ := p.Config.GetIn(path...)
+	name, isText := at.AsString()
+	if !isText || !slices.Contains(p.Reads, name) {
+		return d
+	}
+	if _, err := os.Stat(name); !errors.Is(err, fs.ErrNotExist) {
+		return d
+	}
+	d.Message = fmt.Sprintf("%s names %s, which is not there", subject(d.Path), quote(printedName(l.config.Root, name)))
+	d.Nearest, d.Hint = l.neighbour(name)
+	return d
 }
 
 func (l *loader) noConfig(config *node, p *Plugin) {
@@ -559,7 +576,12 @@ func (l *loader) secretThere(s SecretAt, subject string, path []string) {
 	}
 	d := Diagnostic{Type: "config/secret-missing", Message: subject + ": " + err.Error(), Range: s.At, Path: path}
 	if errors.Is(err, errNoSecret) {
-		d.Hint = "set it where the host starts"
+		if s.Secret.Kind == "file" {
+			d.Nearest, d.Hint = l.neighbour(s.Secret.path)
+		} else {
+			d.Nearest = nearest(s.Secret.Name, slices.Sorted(maps.Keys(l.variables)))
+			d.Hint = cmp.Or(meant(d.Nearest), "set it where the host starts, or in a file .env beside the configuration")
+		}
 		if !s.needed {
 			d.Severity = SeverityWarning
 		}

@@ -95,7 +95,8 @@ func envLine(line string) (key, value string, p *envProblem) {
 	at := len(line) - len(rest)
 	value, message := envValue(strings.Trim(rest, " \t"))
 	if message != "" {
-		return wrong(at, "variable "+name+": "+message, "")
+		return wrong(at, "variable "+name+": "+message,
+			"write the value on one line, in ' as it stands or in \" with \\n, \\t, \\\" and \\\\")
 	}
 	return name, value, nil
 }

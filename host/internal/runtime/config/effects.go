@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -87,9 +89,17 @@ func (b *builder) permitNothing(s *section) {
 func (b *builder) scopes(s *section) policy.Scopes {
 	var out policy.Scopes
 	for _, x := range s.each("scope") {
-		b.commands(x)
+		if s.node.spec.Name != "effects" { // whose scopes count only where they are enabled
+			b.scopeOnDisk(x)
+		}
+		good := b.commands(x)
 		effect := x.label()
 		scope, problems := contract.ParseScope(effect, x.scopeValue())
+		if !good { // the same mistake once more
+			problems = slices.DeleteFunc(problems, func(p contract.ScopeProblem) bool {
+				return scalarText(p.Path[0]) == "arguments" && len(p.Path) == 2
+			})
+		}
 		for _, p := range problems {
 			b.scopeProblem(x, p)
 		}
@@ -141,11 +151,74 @@ func (b *builder) scopeProblem(s *section, p contract.ScopeProblem) {
 		}
 	}
 	d.Message = fmt.Sprintf("%s in %s %s", subject, s.node.title(), p.Message)
-	d.Hint = "correct " + subject
+	written, isText := d.Found.AsString()
+	if !isText && len(p.Path) > 1 {
+		written = scalarText(p.Path[len(p.Path)-1])
+	}
+	allowed, _ := s.texts("allow_commands")
+	roots, _ := s.texts("roots")
+	fit := scopeMembers[subject]
+	d.Expected = edn.Text(cmp.Or(fit.expected, "a value of the type that the reference names"))
+	d.Hint = fmt.Sprintf("change %s in %s", subject, s.node.title())
+	if fit.meant != nil {
+		d.Nearest = fit.meant(written, append(allowed, roots...))
+	}
+	if d.Nearest != "" {
+		d.Hint = fmt.Sprintf("in %s, write %s instead of %s", subject, spellText(d.Nearest), spellText(written))
+	}
 	if d.Found.Len() > 0 && d.Found.Kind() != edn.KindString {
 		d.Found = edn.Text(short(d.Found.String()))
 	}
 	b.report.add(d)
+}
+
+// scopeMember is what an attribute of a scope takes beyond its type. The function gives the member that one which does
+// not fit was probably meant to be; the texts are the programs or the roots of the scope.
+type scopeMember struct {
+	expected string
+	meant    func(written string, of []string) string
+}
+
+var scopeMembers = map[string]scopeMember{
+	"allow":          {`a prefix below a directory of roots, such as "in", or "." for all of it`, belowRoot},
+	"hosts":          {`the name of a host, its address, or "*.example.org", without scheme, port and path`, bareHost},
+	"arguments":      {"a program of allow_commands with the patterns (RE2) that its arguments fit", fittingArgument},
+	"roots":          {"the path of a directory", nil},
+	"allow_cwd":      {"the path of a directory", nil},
+	"allow_commands": {"the path of a program", nil},
+}
+
+// belowRoot is an absolute path as a prefix below the root that holds it.
+func belowRoot(written string, roots []string) string {
+	for _, root := range roots {
+		if rel, err := filepath.Rel(root, written); err == nil && filepath.IsLocal(rel) && filepath.IsAbs(written) {
+			return filepath.ToSlash(rel)
+		}
+	}
+	return ""
+}
+
+// bareHost is the host of a URL, or of a host with a port or a path.
+func bareHost(written string, _ []string) string {
+	if !strings.Contains(written, "//") {
+		written = "//" + written
+	}
+	u, err := url.Parse(written)
+	if err != nil || !hostName.MatchString(u.Hostname()) {
+		return ""
+	}
+	return u.Hostname()
+}
+
+// fittingArgument is the program of that name, or the pattern that fits a text which is none.
+func fittingArgument(written string, programs []string) string {
+	if program := ofBase(written, programs); program != "" {
+		return program
+	}
+	if _, err := regexp.Compile(written); err != nil {
+		return regexp.QuoteMeta(written)
+	}
+	return ""
 }
 
 // part is the part of a value that a path leads to, as far as the parts are known.
@@ -165,19 +238,21 @@ func (v value) part(path []edn.Value) value {
 
 // commands checks what a scope of programs says of them: a pattern for a program that may not run, and a timeout that
 // no call gets.
-func (b *builder) commands(s *section) {
+func (b *builder) commands(s *section) (good bool) {
 	if s.written("max_timeout") && s.written("timeout") {
 		b.ordered(s, "timeout", "max_timeout", false)
 	}
 	allowed, limited := s.texts("allow_commands")
 	if s.unread("allow_commands") || !limited || !s.written("arguments") {
-		return
+		return true
 	}
+	good = true
 	arguments := s.attrs["arguments"]
 	for i, name := range arguments.keys {
 		if slices.Contains(allowed, name) {
 			continue
 		}
+		good = false
 		b.report.add(Diagnostic{
 			Type: "config/dangling-reference",
 			Message: fmt.Sprintf("arguments in %s names %s, which allow_commands does not have", s.node.title(),
@@ -186,10 +261,20 @@ func (b *builder) commands(s *section) {
 			Path:     append(slices.Clone(s.node.path), "arguments", name),
 			Expected: words(allowed),
 			Found:    edn.Text(name),
-			Nearest:  nearest(name, allowed),
+			Nearest:  cmp.Or(ofBase(name, allowed), nearest(name, allowed)),
 			Hint:     "name the program in allow_commands, or remove its patterns",
 		})
 	}
+	return good
+}
+
+// ofBase is the path whose last part is a name; empty if there is none.
+func ofBase(name string, paths []string) string {
+	i := slices.IndexFunc(paths, func(p string) bool { return filepath.Base(p) == name })
+	if i < 0 {
+		return ""
+	}
+	return paths[i]
 }
 
 func (b *builder) effectRule(s *section, rules policy.Rules) {
@@ -261,9 +346,7 @@ func (b *builder) ownPaths(s *section) {
 		if !x.flag("enabled") {
 			continue
 		}
-		b.onDisk(x, "roots", aFolder)
-		b.onDisk(x, "allow_commands", plainFile)
-		b.onDisk(x, "allow_cwd", aFolder)
+		b.scopeOnDisk(x)
 		scope, problems := contract.ParseScope(x.label(), x.scopeValue())
 		if len(problems) > 0 {
 			continue
@@ -284,6 +367,13 @@ func (b *builder) ownPaths(s *section) {
 			Range: x.attrs[attr].rng, Path: append(slices.Clone(x.node.path), attr), Found: edn.Text(dir),
 			Hint: "name prefixes that leave it out, or move it with data_dir"})
 	}
+}
+
+// scopeOnDisk holds the paths that a scope names to what is there.
+func (b *builder) scopeOnDisk(s *section) {
+	b.onDisk(s, "roots", aFolder)
+	b.onDisk(s, "allow_commands", plainFile)
+	b.onDisk(s, "allow_cwd", aFolder)
 }
 
 // What a path leads to.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -95,10 +96,20 @@ func (e *evaluator) value(expr hcl.Expression, s *Source, path []string) (v cty.
 		e.report.add(Diagnostic{Type: "config/limit", Message: over.Error(), Range: s.hclRange(expr.Range()), Path: path})
 		return cty.DynamicVal, false
 	}
+	seen := map[string]bool{}
 	for _, d := range diags {
 		if d.Severity == hcl.DiagError {
 			ok = false
-			e.report.add(e.diagnose(d, s, path))
+			if d.Summary == badOperand && seen[badOperand] {
+				continue // the other side of one operator
+			}
+			seen[d.Summary] = true
+			out := e.diagnose(d, s, path)
+			if out.Type == "config/env-missing" {
+				e.report.fold(out.Message, out)
+				continue
+			}
+			e.report.add(out)
 		}
 	}
 	if ok && !v.IsWhollyKnown() {
@@ -222,6 +233,9 @@ func variableHint(t hcl.Traversal, names []string) string {
 		return "a text needs quotes: " + quote(root)
 	case slices.Contains([]string{"env", "environ", "secret", "file"}, root) && part != "":
 		return fmt.Sprintf("%s is a function: write %s(%q)", root, root, part)
+	case slices.Contains([]string{"result", "request", "meta"}, root):
+		return root + " is known only to a check: write the condition into check \"NAME\" { condition = ... }, and name" +
+			" the check"
 	case part != "":
 		return "a value for several places is local." + part + ", from a locals block"
 	}
@@ -327,10 +341,29 @@ func (e *evaluator) forceAll() {
 func (e *evaluator) unused() {
 	for _, name := range slices.Sorted(maps.Keys(e.locals)) {
 		if l := e.locals[name]; !l.used && l.ok {
-			e.report.add(Diagnostic{Type: "config/unused", Severity: SeverityWarning, Message: "local " + quote(name) + " is not used",
-				Range: l.attr.source.hclRange(l.attr.rng), Path: []string{"locals", name}, Hint: "remove it"})
+			near := nearest(name, e.localsElsewhere(l.attr.source))
+			e.report.add(Diagnostic{
+				Type:     "config/unused",
+				Severity: SeverityWarning,
+				Message:  "local " + quote(name) + " is not used",
+				Range:    l.attr.source.hclRange(l.attr.rng),
+				Path:     []string{"locals", name},
+				Nearest:  near,
+				Hint:     cmp.Or(meant(near), "remove it"),
+			})
 		}
 	}
+}
+
+// localsElsewhere are the names of the locals that other files define, sorted.
+func (e *evaluator) localsElsewhere(s *Source) []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(e.locals)) {
+		if e.locals[name].attr.source != s {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // knownFunctions reports calls of functions that do not exist, also where
@@ -352,11 +385,47 @@ func checkCalls(expr hcl.Expression, names []string, s *Source, path []string, r
 		}
 		good = false
 		sorted := slices.Sorted(slices.Values(names))
-		report.add(Diagnostic{Type: "config/unknown-name", Message: "unknown function " + quote(call.Name), Range: s.hclRange(call.NameRange), Path: path,
-			Expected: words(sorted), Found: textOrNil(call.Name), Nearest: nearest(call.Name, sorted)})
+		near, hint := nearest(call.Name, sorted), ""
+		if slices.Contains(loadFunctions, call.Name) { // what is judged reads nothing from outside
+			near, hint = "", call.Name+" is not called here: write the value itself, or read it from request"
+		}
+		report.add(Diagnostic{
+			Type:     "config/unknown-name",
+			Message:  "unknown function " + quote(call.Name),
+			Range:    s.hclRange(call.NameRange),
+			Path:     path,
+			Expected: words(sorted),
+			Found:    textOrNil(call.Name),
+			Nearest:  near,
+			Hint:     hint,
+		})
 		return nil
 	})
 	return good
+}
+
+// Summaries of the library that are treated apart.
+const (
+	badOperand = "Invalid operand"
+	noMember   = "Unsupported attribute"
+)
+
+// membersAt are the names of the object that a traversal has no member of, sorted; nil if it is not known.
+func membersAt(d *hcl.Diagnostic) []string {
+	x, ok := d.Expression.(*hclsyntax.ScopeTraversalExpr)
+	if !ok || d.EvalContext == nil || d.Subject == nil {
+		return nil
+	}
+	for i, step := range x.Traversal {
+		if step.SourceRange().Start.Byte != d.Subject.Start.Byte || i == 0 {
+			continue
+		}
+		v, diags := x.Traversal[:i].TraverseAbs(d.EvalContext)
+		if !diags.HasErrors() && v.Type().IsObjectType() {
+			return slices.Sorted(maps.Keys(v.Type().AttributeTypes()))
+		}
+	}
+	return nil
 }
 
 // diagnose gives an evaluation error of the library a type of ours.
@@ -375,6 +444,17 @@ func (e *evaluator) diagnose(d *hcl.Diagnostic, s *Source, path []string) Diagno
 			out.Range = at
 		}
 		return out
+	}
+	if call, ok := hcl.DiagnosticExtra[hclsyntax.FunctionCallDiagExtra](d); ok {
+		out.Expected = textOrNil(signature(call.CalledFunctionName(), e.functions(s)))
+	}
+	if d.Summary == badOperand {
+		out.Hint = "operators take numbers and true or false; a template joins texts: \"${local.a}-${local.b}\""
+	}
+	if names := membersAt(d); len(names) > 0 && d.Summary == noMember {
+		name := strings.TrimLeft(string(d.Subject.SliceBytes(s.text)), ".")
+		out.Type, out.Expected, out.Found = "config/dangling-reference", words(names), textOrNil(name)
+		out.Nearest = nearest(name, names)
 	}
 	if d.Summary == "Invalid operation" || d.Summary == "Operation failed" || d.Summary == "Division by zero" {
 		out.Type = "config/range"

@@ -2,16 +2,17 @@ package config
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	slashpath "path"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/hashicorp/hcl/v2"
 )
@@ -56,7 +57,9 @@ func (l *loader) gather(full string) *node {
 		l.config.Root = filepath.Dir(full)
 		g.resolveRoot()
 		g.variablesOf(l.config.Root)
-		g.load(full, nil)
+		if g.ending(full) {
+			g.load(full, nil)
+		}
 		if n := len(l.config.Files); n > 0 {
 			g.profiled = l.config.Files[n-1:] // what it includes comes before it
 		}
@@ -72,6 +75,26 @@ func (l *loader) gather(full string) *node {
 		tree = merge(tree, t)
 	}
 	return tree
+}
+
+// ending refuses a file whose name does not say in which form it is written (HCL-012).
+func (g *gatherer) ending(full string) bool {
+	name := filepath.Base(full)
+	if strings.HasSuffix(name, ".hcl") || strings.HasSuffix(name, ".hcl.json") || !isFile(full) {
+		return true // reading says what is wrong with what is no file
+	}
+	near := strings.TrimSuffix(name, filepath.Ext(name)) + ".hcl"
+	if filepath.Ext(name) == ".json" {
+		near += ".json"
+	}
+	g.report.add(Diagnostic{
+		Type:     "config/include",
+		Message:  fmt.Sprintf("file %s ends neither in .hcl nor in .hcl.json", quote(name)),
+		Range:    &Range{File: name},
+		Expected: edn.Text("a file that ends in .hcl or .hcl.json, or a directory"),
+		Hint:     "rename it, such as to " + near,
+	})
+	return false
 }
 
 func (g *gatherer) resolveRoot() {
@@ -101,13 +124,17 @@ func (g *gatherer) directory() {
 	}
 	if len(g.config.Files) == 0 && len(g.report.list) == 0 {
 		g.report.add(Diagnostic{Type: "config/include", Message: fmt.Sprintf("directory %s holds no configuration", quote(filepath.Base(g.config.Root))), Range: &Range{File: "."},
-			Hint: "put a " + DefaultFile + " into it, or name another one with --config"})
+			Hint: noConfiguration})
 	}
 }
 
 // unreadFiles warns of files of a configuration directory that are not read because of their names, or because of that
 // of the folder that they are in.
 func (l *loader) unreadFiles() {
+	for _, name := range l.strays() {
+		l.unreadFile(name, "", "move it into common or local, or include it: include "+quote(name)+" {}")
+	}
+	l.strayFolders()
 	for _, folder := range []string{"common", "local"} {
 		for _, name := range l.unreadIn(folder) {
 			near := ""
@@ -115,7 +142,7 @@ func (l *loader) unreadFiles() {
 				near = slashpath.Join(folder, strings.TrimSuffix(name, ".json")+".hcl.json")
 			}
 			if near != "" && !l.inputs.read(slashpath.Join(folder, name)) {
-				l.unreadFile(slashpath.Join(folder, name), near)
+				l.unreadFile(slashpath.Join(folder, name), near, "")
 			}
 		}
 		entries, _ := os.ReadDir(filepath.Join(l.config.Root, folder))
@@ -128,9 +155,71 @@ func (l *loader) unreadFiles() {
 			if near != "" {
 				near = slashpath.Join(folder, near)
 			}
-			l.unreadFile(inner, near)
+			l.unreadFile(inner, near, "name a profile, or include the files")
 		}
 	}
+}
+
+// strayFolders warns of folders with configuration whose name is near to common or local, or that of a profile: those
+// of profiles lie in these two. A folder with a ferment.hcl of its own is another configuration.
+func (l *loader) strayFolders() {
+	if !l.opts.Advise {
+		return
+	}
+	read := []string{"common", "local"}
+	entries, _ := os.ReadDir(l.config.Root)
+	for _, e := range entries {
+		name := e.Name()
+		full := filepath.Join(l.config.Root, name)
+		if !e.IsDir() || slices.Contains(read, name) || exists(filepath.Join(full, DefaultFile)) ||
+			!slices.ContainsFunc(l.unreadIn(name), isConfig) {
+			continue
+		}
+		near := nearest(name, read)
+		if slices.Contains(Profiles(), name) {
+			near = slashpath.Join("local", name)
+		}
+		if near != "" {
+			l.unreadFile(name, near, "")
+		}
+	}
+}
+
+// strays are the files of the root that look like configuration of ferment and were not read, for who wants advice.
+func (l *loader) strays() (names []string) {
+	if !l.opts.Advise {
+		return nil
+	}
+	for _, name := range l.unreadIn(".") {
+		full := filepath.Join(l.config.Root, name)
+		if !isConfig(name) || full == l.config.Host.LockFile || l.inputs.read(name) {
+			continue
+		}
+		raw, err := readConfig(name, full, MaxFileBytes)
+		if err == nil && isOurs(name, raw) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// isOurs reports whether a file holds blocks of ferment and nothing else. Other programs have files of that language,
+// too, and some share the names of locals and include.
+func isOurs(name string, raw []byte) bool {
+	var tops []string
+	if strings.HasSuffix(name, ".json") {
+		var root map[string]json.RawMessage
+		_ = json.Unmarshal(raw, &root) // what is no object has no names
+		tops = slices.Sorted(maps.Keys(root))
+	} else {
+		for _, m := range opening.FindAllSubmatch(raw, -1) {
+			tops = append(tops, string(m[1]))
+		}
+	}
+	own := Specification().names("")
+	shared := []string{"locals", "include"}
+	return !slices.ContainsFunc(tops, func(t string) bool { return !slices.Contains(own, t) }) &&
+		slices.ContainsFunc(tops, func(t string) bool { return !slices.Contains(shared, t) })
 }
 
 // unreadIn are the names of the files of a folder that were not read as configuration.
@@ -144,7 +233,7 @@ func (l *loader) unreadIn(folder string) (names []string) {
 	return names
 }
 
-func (l *loader) unreadFile(name, near string) {
+func (l *loader) unreadFile(name, near, hint string) {
 	l.report.add(Diagnostic{
 		Type:     "config/unused",
 		Severity: SeverityWarning,
@@ -152,7 +241,7 @@ func (l *loader) unreadFile(name, near string) {
 		Range:    &Range{File: name},
 		Expected: edn.Text("common and local, and in them a folder for a profile, with files that end in .hcl or .hcl.json"),
 		Nearest:  near,
-		Hint:     cmp.Or(meant(near), "name a profile, or include the files"),
+		Hint:     cmp.Or(meant(near), hint),
 	})
 }
 
@@ -241,7 +330,13 @@ func (g *gatherer) source(full string, most int64) (*Source, bool) {
 	raw, rerr := readConfig(name, full, most)
 	if rerr != nil {
 		g.report.poison(anyName, anyName)
-		g.report.add(Diagnostic{Type: rerr.typ, Message: rerr.message, Range: &Range{File: name}, Hint: rerr.hint})
+		g.report.add(Diagnostic{
+			Type:    rerr.typ,
+			Message: rerr.message,
+			Range:   &Range{File: name},
+			Nearest: rerr.nearest,
+			Hint:    rerr.hint,
+		})
 		return nil, false
 	}
 	before := g.total
@@ -338,8 +433,12 @@ func (g *gatherer) matches(b *node) []string {
 		found = []string{below} // a symbolic link that leads nowhere
 	}
 	slices.Sort(found)
-	if len(found) == 0 && !optional {
-		return fail("config/include", "matches no file", "write optional = true in it if the file need not be there")
+	if len(found) == 0 && !optional && !b.damaged {
+		hint := "write optional = true in it if the file need not be there"
+		if near := Neighbour(filepath.Join(filepath.Dir(b.source.Path), pattern), fs.ErrNotExist); near != "" && !globbed {
+			hint = meant(slashpath.Join(slashpath.Dir(pattern), filepath.Base(near)))
+		}
+		return fail("config/include", "matches no file", hint)
 	}
 	var out []string
 	for _, name := range found {
@@ -419,7 +518,7 @@ func Neighbour(name string, err error) string {
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	if near := contract.Nearest(filepath.Base(name), names); near != "" {
+	if near := nearest(filepath.Base(name), names); near != "" {
 		return filepath.Join(filepath.Dir(name), near)
 	}
 	return ""

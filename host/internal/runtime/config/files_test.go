@@ -199,6 +199,39 @@ func TestUnreadableFiles(t *testing.T) {
 	}
 }
 
+// HCL-012: a configuration that is named and cannot be read gives one error with what is there instead, and a next
+// step.
+func TestNamedConfiguration(t *testing.T) {
+	dir := lay(t, map[string]string{
+		"ferment.hcl": "", "site.conf": "", "site.json": "{}", "noend": "", "conf/x": "", "dir.hcl/x": "", "link.hcl": "-> nowhere",
+	})
+	require.NoError(t, unix.Mkfifo(filepath.Join(dir, "pipe.hcl"), 0o600))
+	for name, want := range map[string]struct{ found, nearest string }{
+		"missing.hcl":        {"no such file", ""},
+		"fermnt.hcl":         {"no such file", "ferment.hcl"},
+		"absent/ferment.hcl": {`no directory "absent"`, ""},
+		"cnf/ferment.hcl":    {`no directory "cnf"`, "conf"},
+		"ferment.hcl/x.hcl":  {`"ferment.hcl" is a file`, ""},
+		"dir.hcl":            {"holds no configuration", ""},
+		"conf":               {"holds no configuration", ""},
+		"link.hcl":           {`it leads to "nowhere"`, ""},
+		"pipe.hcl":           {"not a regular file", ""},
+		"site.conf":          {"neither in .hcl nor in .hcl.json", ""},
+		"site.json":          {"neither in .hcl nor in .hcl.json", ""},
+		"noend":              {"neither in .hcl nor in .hcl.json", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, ds := loadDir(t, filepath.Join(dir, name), Options{})
+			require.Equal(t, []string{"config/include"}, types(ds))
+			assert.True(t, c.Unreadable())
+			assert.Contains(t, ds[0].Message, want.found)
+			assert.Equal(t, want.nearest, ds[0].Nearest)
+			assert.NotEmpty(t, ds[0].Hint, ds[0].Text())
+			require.NotNil(t, ds[0].Range)
+		})
+	}
+}
+
 // HCL-010: bytes and files in all.
 func TestTotals(t *testing.T) {
 	files := map[string]string{}

@@ -86,7 +86,8 @@ func formatJSON(s *Source, out Formatted) Formatted {
 
 // Files lists the files that a directory of configuration may be read from,
 // under every profile, without those that they include: ferment.hcl, and what
-// lies in common and local and in their directories for profiles.
+// lies in common and local and in their directories for profiles. None is an
+// error.
 func Files(dir string) ([]string, error) {
 	var out []string
 	for _, name := range []string{DefaultFile, DefaultFile + ".json"} {
@@ -111,8 +112,19 @@ func Files(dir string) ([]string, error) {
 			}
 		}
 	}
+	if len(out) == 0 {
+		return nil, &readError{
+			typ: "config/include",
+			message: fmt.Sprintf("directory %s holds no configuration: no %s, and nothing in common or local",
+				filepath.Base(dir), DefaultFile),
+			hint: noConfiguration,
+		}
+	}
 	return out, nil
 }
+
+// noConfiguration is the next step for a directory without configuration.
+const noConfiguration = "put a " + DefaultFile + " into it, or name another one with --config"
 
 // FormatFile formats a file. The error is that of reading it.
 func FormatFile(path string) (Formatted, error) {

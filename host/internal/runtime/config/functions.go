@@ -54,6 +54,22 @@ func (m *meter) function(name string) (function.Function, bool) {
 	return function.Function{}, false
 }
 
+// signature is how a function is called: substr(str, offset, length); empty if there is none of that name.
+func signature(name string, all map[string]function.Function) string {
+	f, ok := all[name]
+	if !ok {
+		return ""
+	}
+	var args []string
+	for _, p := range f.Params() {
+		args = append(args, p.Name)
+	}
+	if p := f.VarParam(); p != nil {
+		args = append(args, p.Name, "...")
+	}
+	return name + "(" + strings.Join(args, ", ") + ")"
+}
+
 // library holds the functions whose cost is their arguments and their result.
 var library = map[string]*function.Spec{
 	"tostring": standard(stdlib.MakeToFunc(cty.String)), "tonumber": standard(stdlib.MakeToFunc(cty.Number)), "tobool": standard(stdlib.MakeToFunc(cty.Bool)),

@@ -79,7 +79,13 @@ func (b *builder) oneKind(s *section) bool {
 		return true
 	case s.node.damaged:
 	case len(written) == 0:
-		b.report.add(Diagnostic{Type: "config/missing", Message: s.node.title() + " judges nothing", Range: s.at(), Path: s.node.path, Expected: edn.Text("exactly one of builtin, condition, intent")})
+		b.report.add(b.decoder.root.misnamed(s.node, Diagnostic{
+			Type:     "config/missing",
+			Message:  s.node.title() + " judges nothing",
+			Range:    s.at(),
+			Path:     s.node.path,
+			Expected: edn.Text("exactly one of builtin, condition, intent"),
+		}))
 	default:
 		a := s.node.attrs[written[1]]
 		b.report.add(Diagnostic{Type: "config/duplicate", Message: fmt.Sprintf("%s has %s", s.node.title(), strings.Join(written, " and ")), Range: a.source.hclRange(a.rng), Path: append(slices.Clone(s.node.path), written[1]),
@@ -528,7 +534,14 @@ func (b *builder) unusedBlocks() {
 				if block == "dispatch" && b.dispatch["default"] == nil && nearest(s.label(), []string{"default"}) != "" {
 					hint = "did you mean \"default\", which applies to all intents?"
 				}
-				b.report.add(Diagnostic{Type: "config/unused", Severity: SeverityWarning, Message: s.node.title() + " is not used", Range: s.at(), Path: s.node.path, Hint: hint})
+				b.report.add(b.decoder.root.misnamed(s.node, Diagnostic{
+					Type:     "config/unused",
+					Severity: SeverityWarning,
+					Message:  s.node.title() + " is not used",
+					Range:    s.at(),
+					Path:     s.node.path,
+					Hint:     hint,
+				}))
 			}
 		}
 	}

@@ -92,21 +92,30 @@ func (l *loader) bindable(s *section, h HTTP) {
 		})
 	}
 	v := s.attrs["admin_socket"]
-	if !v.written {
+	if v.written {
+		l.kindOf(s, "admin_socket", plainFile)
+	}
+	if len(h.AdminSocket) <= MaxSocketPath || !v.written && !l.opts.Advise {
 		return
 	}
-	l.kindOf(s, "admin_socket", plainFile)
-	if len(h.AdminSocket) > MaxSocketPath {
-		l.report.add(Diagnostic{
-			Type:     "config/range",
-			Message:  "the path of admin_socket in http is too long for a socket",
-			Range:    v.rng,
-			Path:     s.pathOf("admin_socket"),
-			Expected: edn.Text(fmt.Sprintf("at most %d bytes with all directories", MaxSocketPath)),
-			Found:    edn.Text(fmt.Sprintf("%d bytes", len(h.AdminSocket))),
-			Hint:     "name a shorter path, such as one below /run",
-		})
+	d := Diagnostic{
+		Type:     "config/range",
+		Message:  "the path of admin_socket in http is too long for a socket",
+		Range:    v.rng,
+		Path:     s.pathOf("admin_socket"),
+		Expected: edn.Text(fmt.Sprintf("at most %d bytes with all directories", MaxSocketPath)),
+		Found:    edn.Text(fmt.Sprintf("%d bytes", len(h.AdminSocket))),
+		Hint:     "name a shorter path, such as one below /run",
 	}
+	if !v.written { // whoever starts no daemon needs no socket
+		d.Severity, d.Range = SeverityWarning, l.root.block("ferment").attrs["data_dir"].rng
+		d.Message = "no daemon can start: its admin socket lies in the data directory, whose path is too long for a socket"
+		d.Hint = `write http { admin_socket = "/run/user/.../ferment.sock" }, or a shorter data_dir in ferment { ... }`
+		if d.Range == nil {
+			d.Range = &Range{File: l.config.Files[len(l.config.Files)-1].Name}
+		}
+	}
+	l.report.add(d)
 }
 
 // rate reads a rate that lets something through.

@@ -88,7 +88,15 @@ func (in *inputs) file(dir, name string) (string, error) {
 	}
 	text, err := readBelow(in.root, relative, MaxInputFile)
 	if err != nil {
-		return "", &functionError{typ: "config/include", message: fmt.Sprintf("file %s: %s", quote(name), cause(err))}
+		e := &functionError{
+			typ:     "config/include",
+			message: fmt.Sprintf("file %s: %s", quote(name), cause(err)),
+			hint:    "make it a file of text that the host may read, or correct the path",
+		}
+		if near := Neighbour(full, err); near != "" {
+			e.nearest, e.hint = filepath.ToSlash(filepath.Join(filepath.Dir(name), filepath.Base(near))), ""
+		}
+		return "", e
 	}
 	if in.total += len(text); in.total > MaxInputTotal {
 		return "", &functionError{typ: "config/limit", message: fmt.Sprintf("the files that expressions read are over %s in all", formatBytes(MaxInputTotal))}
@@ -172,18 +180,26 @@ func (e *evaluator) envFunction() function.Function {
 		VarParam: &function.Parameter{Name: "default", Type: cty.String, AllowNull: true},
 		Type: func(args []cty.Value) (cty.Type, error) {
 			if len(args) > 2 {
-				return cty.NilType, errors.New("a name and at most one default are required")
+				return cty.NilType, &functionError{
+					typ:     "config/type",
+					message: "env takes the name of a variable and at most one default",
+					hint:    `write env("NAME"), or env("NAME", "default")`,
+				}
 			}
 			return cty.String, nil
 		},
 		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
 			name := args[0].AsString()
 			if !variableName.MatchString(name) {
-				return cty.NilVal, &functionError{
+				wrong := &functionError{
 					typ:     "config/type",
 					message: quote(short(name)) + " is no name of a variable",
 					hint:    `the name comes first: env("NAME", "default")`,
 				}
+				if bare := strings.Trim(name, "${} "); variableName.MatchString(bare) {
+					wrong.nearest, wrong.hint = bare, ""
+				}
+				return cty.NilVal, wrong
 			}
 			value, ok := e.inputs.env(name)
 			e.inputs.record("env", name, value, ok)

@@ -148,6 +148,18 @@ func (l *loader) idleGrants(s *section, p *Plugin) {
 		})
 	}
 	i := s.block("isolation")
+	v := i.attrs["ports"]
+	if v.written && len(v.items) > 0 && p.Isolation.Network != confine.Ports && !i.unread("network") {
+		l.report.add(Diagnostic{
+			Type:     "config/unused",
+			Severity: SeverityWarning,
+			Message: fmt.Sprintf("ports in %s grants nothing: network is %s", i.node.title(),
+				quote(string(p.Isolation.Network))),
+			Range: v.rng,
+			Path:  append(slices.Clone(i.node.path), "ports"),
+			Hint:  `write network = "ports", or remove it`,
+		})
+	}
 	for _, g := range []struct {
 		attr string
 		idle bool

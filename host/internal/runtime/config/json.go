@@ -1,11 +1,6 @@
 package config
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -29,84 +24,12 @@ func parseJSON(s *Source, report *collector) hcl.Body {
 		return empty
 	}
 	file, diags := hcljson.Parse(s.text, s.Name)
-	if len(diags) > 1 { // what could not be read is no object either
-		diags = slices.DeleteFunc(diags, func(d *hcl.Diagnostic) bool { return d.Summary == "Root value must be object" })
-	}
 	report.syntax(s, nil, diags)
 	if file == nil || diags.HasErrors() {
 		report.poison(anyName, anyName)
 		return empty
 	}
 	return file.Body
-}
-
-// jsonFrame is one open array or object.
-type jsonFrame struct {
-	object bool
-	keys   map[string]bool
-	key    bool // a key comes next
-}
-
-// scanJSON returns the first excess over the limits, and the first key that an
-// object has twice. Other mistakes are left to the parser, which words them.
-func scanJSON(text []byte) *bound {
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber()
-	var stack []jsonFrame
-	from := 0
-	for n := 0; ; n++ {
-		t, err := d.Token()
-		to := int(d.InputOffset())
-		from = tokenStart(text, from, to)
-		switch {
-		case errors.Is(err, io.EOF), err != nil:
-			return nil
-		case n >= MaxTokens:
-			return &bound{typ: "config/limit", from: from, to: to, message: fmt.Sprintf("more than %d tokens", MaxTokens), hint: "split the file"}
-		}
-		if b := jsonToken(&stack, t, from, to); b != nil {
-			return b
-		}
-		from = to
-	}
-}
-
-func jsonToken(stack *[]jsonFrame, t json.Token, from, to int) *bound {
-	top := len(*stack) - 1
-	isKey := top >= 0 && (*stack)[top].key
-	if top >= 0 && (*stack)[top].object {
-		(*stack)[top].key = !isKey
-	}
-	switch t := t.(type) {
-	case json.Delim:
-		if t == '}' || t == ']' {
-			*stack = (*stack)[:top]
-			return nil
-		}
-		if len(*stack) >= MaxNesting {
-			return &bound{typ: "config/limit", from: from, to: to, message: fmt.Sprintf("objects and arrays are nested more than %d deep", MaxNesting), hint: "move the inner part into a local"}
-		}
-		*stack = append(*stack, jsonFrame{object: t == '{', key: t == '{', keys: map[string]bool{}})
-	case json.Number:
-		return number(hclsyntax.Token{Bytes: []byte(t), Range: hcl.Range{Start: hcl.Pos{Byte: from}, End: hcl.Pos{Byte: to}}})
-	case string:
-		if !isKey {
-			return nil
-		}
-		if keys := (*stack)[top].keys; keys[t] {
-			return &bound{typ: "config/syntax", from: from, to: to, message: "key " + quote(short(t)) + " is written twice in one object", hint: "keep one of the two"}
-		}
-		(*stack)[top].keys[t] = true
-	}
-	return nil
-}
-
-// tokenStart skips what lies between two tokens.
-func tokenStart(text []byte, from, to int) int {
-	for from < to && strings.IndexByte(" \t\r\n,:", text[from]) >= 0 {
-		from++
-	}
-	return from
 }
 
 // native gives an expression of JSON the form that native syntax has, so that

@@ -113,7 +113,13 @@ func (b *builder) rubric(s *section) edn.Value {
 		m.Key("rules", b.rules(s, rules))
 	}
 	if len(criteria) == 0 && !rules.written && !s.unread("rules") && !s.node.damaged {
-		b.report.add(Diagnostic{Type: "judge/rubric-invalid", Message: s.node.title() + " asks nothing", Range: s.at(), Path: s.node.path, Expected: edn.Text("a criterion block, or rules")})
+		b.report.add(b.decoder.root.misnamed(s.node, Diagnostic{
+			Type:     "judge/rubric-invalid",
+			Message:  s.node.title() + " asks nothing",
+			Range:    s.at(),
+			Path:     s.node.path,
+			Expected: edn.Text("a criterion block, or rules"),
+		}))
 	}
 	return m.Map()
 }
@@ -211,7 +217,8 @@ func (b *builder) judging(l *policy.Layer, s *section) {
 		return
 	}
 	l.Judge = policy.Of(name, policy.Origin{Source: policy.SourceIntent, Where: v.rng.String()})
-	if asked := j.text("intent"); j.flag("enabled") && !j.written("intent") && !b.intentKnown(asked) {
+	if asked := j.text("intent"); j.flag("enabled") && !j.written("intent") && !b.intentKnown(asked) &&
+		(!j.written("capability") || b.capNames[j.text("capability")]) {
 		b.report.add(Diagnostic{Type: "config/dangling-reference", Message: fmt.Sprintf("nobody serves intent %s, which %s asks", quote(asked), j.node.title()), Range: v.rng, Path: append(slices.Clone(in.node.path), "use"),
 			Related: []Related{{Range: j.at(), Message: "is judge " + quote(name)}}, Hint: "add a plugin that serves it, or name another intent in the judge block"})
 	}

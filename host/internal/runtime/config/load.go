@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin/lock"
@@ -50,6 +51,9 @@ type Options struct {
 	// HostVersion is compared with ferment.requires; one that is no version
 	// number, such as that of a build from a working tree, fits any.
 	HostVersion string
+	// Advise adds what concerns neither a run nor a daemon that already started, but whoever checks the files: files of
+	// a directory of configuration that nothing reads, and a data directory in which no daemon can have its socket.
+	Advise bool
 	// HostOnly reads what the files say of the host itself: where its data
 	// directory is and how it is reached. No program is looked at.
 	HostOnly bool
@@ -205,7 +209,7 @@ func (l *loader) decode(tree *node) {
 	eval.declare(tree)
 	eval.addLocals(tree)
 	l.decoder = newDecoder(eval)
-	l.decoder.profile = l.config.Profile
+	l.decoder.profile, l.decoder.root = l.config.Profile, tree
 	l.decoder.base = newSource("default", filepath.Join(l.config.Root, DefaultFile), 0, nil)
 	l.root = l.decoder.section(tree)
 	l.decoder.rivalLocals(tree)
@@ -257,6 +261,10 @@ func (l *loader) host() {
 func (l *loader) kindOf(s *section, attr, wanted string) {
 	name := s.text(attr)
 	info, err := os.Stat(name)
+	for errors.Is(err, syscall.ENOTDIR) { // it is to lie below a file
+		name, wanted = filepath.Dir(name), aFolder
+		info, err = os.Stat(name)
+	}
 	if name == "" || err != nil || kindOf(info) == wanted {
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -46,6 +47,7 @@ type mistake struct {
 	line     string // is a part of the line that the error names
 	nearest  string
 	warning  bool // it may be meant
+	hint     bool // what was expected does not say what to do
 }
 
 const (
@@ -110,6 +112,14 @@ var mistakes = []mistake{
 	{name: "variable of a shell for its name", old: `env_pass = ["PATH"]`, new: `env_pass = ["$PATH"]`, typ: "type", line: `"$PATH"`, nearest: "PATH"},
 	{name: "variable of another language", old: "enabled  = local.openai", new: "enabled  = var.openai", typ: "unknown-name", line: "var.openai"},
 	{name: "variable of the environment as an attribute", old: `openai    = env("OPENAI_API_KEY", "") != ""`, new: `openai    = env.OPENAI_API_KEY != ""`, typ: "unknown-name", line: "env.OPENAI_API_KEY"},
+	{name: "variable of a shell for a name", old: `env("OPENAI_API_KEY", "")`, new: `env("$OPENAI_API_KEY", "")`, typ: "type", line: "$OPENAI_API_KEY", nearest: "OPENAI_API_KEY"},
+	{name: "name of a variable without quotes", old: `env("OPENAI_API_KEY", "")`, new: `env(OPENAI_API_KEY, "")`, typ: "unknown-name", line: "env(OPENAI_API_KEY"},
+	{name: "variable without its name", old: `env("OPENAI_API_KEY", "")`, new: `env()`, typ: "type", line: "env()"},
+	{name: "two defaults of a variable", old: `env("OPENAI_API_KEY", "")`, new: `env("OPENAI_API_KEY", "", "x")`, typ: "type", line: `"x")`},
+	{name: "list for the name of a variable", old: `env("OPENAI_API_KEY", "")`, new: `env(["OPENAI_API_KEY"], "")`, typ: "type", line: `["OPENAI_API_KEY"]`},
+	{name: "text that is no number", old: "max_tokens     = 420", new: `max_tokens     = tonumber("4k")`, typ: "type", line: "tonumber("},
+	{name: "argument missing", old: "max_tokens     = 420", new: `max_tokens     = parseint("420")`, typ: "type", line: "parseint("},
+	{name: "argument too many", old: "max_tokens     = 420", new: `max_tokens     = floor(420, 10)`, typ: "type", line: "floor("},
 	{name: "name and default exchanged", old: `env("OPENAI_API_KEY", "")`, new: `env("", "OPENAI_API_KEY")`, typ: "type", line: `env("", "OPENAI_API_KEY")`},
 	{name: "answer by another name", file: streaming, old: "result.text", new: "response.text", typ: "unknown-name", line: "response.text"},
 	{name: "number for a word", old: "ferment {", new: "http {\n  tls { min_version = 1.2 }\n}\n\nferment {", typ: "type", line: "min_version"},
@@ -130,7 +140,13 @@ var mistakes = []mistake{
 	{name: "program of a scope that is a directory", file: effectful, old: "effects {\n", new: strings.Replace(running(""), "/bin/sh", "data", 1), typ: "type", line: `allow_commands = ["data"]`},
 	{name: "working directory that is a file", file: effectful, old: "effects {\n", new: strings.Replace(running(""), `["data"]`, `["models.edn"]`, 1), typ: "type", line: "models.edn"},
 	{name: "patterns for no program", file: effectful, old: "effects {\n", new: running(`    arguments = { "/bin/s" = ["-c"] }`), typ: "dangling-reference", line: "/bin/s", nearest: "/bin/sh"},
-	{name: "pattern of an argument", file: effectful, old: "effects {\n", new: running(`    arguments = { "/bin/sh" = ["-c", "[a"] }`), typ: "type", line: "[a"},
+	{name: "pattern of an argument", file: effectful, old: "effects {\n", new: running(`    arguments = { "/bin/sh" = ["-c", "[a"] }`), typ: "type", line: "[a", nearest: `\[a`},
+	{name: "pattern of an argument", file: effectful, old: "effects {\n", new: running(`    arguments = { "/bin/sh" = ["(a"] }`), typ: "type", line: "(a", nearest: `\(a`},
+	{name: "patterns for a program by its name", file: effectful, old: "effects {\n", new: running(`    arguments = { "sh" = ["-c"] }`), typ: "dangling-reference", line: `"sh"`, nearest: "/bin/sh"},
+	{name: "absolute prefix below a root", file: effectful, old: `allow   = ["in"]`, new: `allow   = ["/in"]`, typ: "type", line: `"/in"`},
+	{name: "prefix that leaves its root", file: effectful, old: `allow   = ["in"]`, new: `allow   = ["../in"]`, typ: "type", line: `"../in"`},
+	{name: "URL for a host", file: effectful, old: "effects {\n", new: "effects {\n  scope \"net/http\" {\n    enabled = true\n    hosts = [\"https://api.example.org/v1\"]\n  }\n", typ: "type", line: "https://", nearest: "api.example.org"},
+	{name: "host with a port", file: effectful, old: "effects {\n", new: "effects {\n  scope \"net/http\" {\n    enabled = true\n    hosts = [\"api.example.org:8080\"]\n  }\n", typ: "type", line: ":8080", nearest: "api.example.org"},
 	{name: "timeout above its maximum", file: effectful, old: "effects {\n", new: running("    timeout = \"2m\"\n    max_timeout = \"1m\""), typ: "range", line: "    timeout"},
 	{name: "secret of effects missing", file: "examples/streaming/ferment.hcl", old: "ferment {", new: "effects {\n  secret \"key\" {\n    value = secret(\"env:KEY\")\n    hosts = [\"example.org\"]\n  }\n}\n\nferment {", typ: "secret-missing", line: "env:KEY"},
 
@@ -277,7 +293,33 @@ var mistakes = []mistake{
 	{name: "word without quotes", old: `  optional = true`, new: `  optional = yes`, typ: "unknown-name", line: `yes`},
 	{name: "text without quotes", old: `engine = "builtin"`, new: `engine = builtin`, typ: "unknown-name", line: `builtin`},
 	{name: "unit of a size", file: effectful, old: `"64KiB"`, new: `"64KiBi"`, typ: "type", line: `64KiBi`},
-	{name: "unit of a duration", old: "  repair { max = 1 }", new: "  repair { max = 1 }\n  deadline = \"5 minutes\"", typ: "type", line: `5 minutes`},
+	{name: "unit of a duration", old: "  repair { max = 1 }", new: "  repair { max = 1 }\n  deadline = \"5 minutes\"", typ: "type", line: `5 minutes`, nearest: "5m"},
+	{name: "blank in a duration", old: "  repair { max = 1 }", new: "  repair { max = 1 }\n  deadline = \"1m 30s\"", typ: "type", line: `1m 30s`, nearest: "1m30s"},
+	{name: "unit of a size in another case", file: effectful, old: `"64KiB"`, new: `"64 kb"`, typ: "type", line: `64 kb`, nearest: "64KB"},
+	{name: "unit of a size of Kubernetes", file: effectful, old: `"64KiB"`, new: `"64Ki"`, typ: "type", line: `64Ki`, nearest: "64KiB"},
+	{name: "ports without their network", old: `command = ["bin/plugins/sat"]`, new: "command = [\"bin/plugins/sat\"]\n\n  isolation { ports = [443] }", typ: "unused", line: "ports", warning: true},
+	{name: "plugin for a candidate", old: `["sat/solver"]`, new: `["sat"]`, typ: "dangling-reference", line: `["sat"]`},
+	{name: "pattern for candidates", old: `["sat/solver"]`, new: `["sat/*"]`, typ: "dangling-reference", line: `["sat/*"]`, hint: true},
+	{name: "condition in the place of a check", old: `must = ["schema-valid", "model-holds"]`, new: `must = [length(result.text) > 3]`, typ: "unknown-name", line: "result.text", hint: true},
+	{name: "function that reads in a condition", file: streaming, old: "endswith(", new: "env(", typ: "unknown-name", line: "env(", hint: true},
+	{name: "condition in quotes", file: streaming, old: `try(endswith(result.text, "."), false)`, new: `"endswith(result.text, x)"`, typ: "type", line: `"endswith(`, hint: true},
+	{name: "block of a dispatch in an intent", old: "  done { must = [\"schema-valid\", \"model-holds\"] }", new: "  retry { fallback = 1 }\n  done { must = [\"schema-valid\", \"model-holds\"] }", typ: "unknown-name", line: `retry {`, hint: true},
+	{name: "file of an include", old: "ferment {", new: "include \"models.edm\" {\n  optinal = true\n}\n\nferment {", typ: "unknown-name", line: "optinal", nearest: "optional"},
+	{name: "text added to a text", old: `data_dir  = "var"`, new: `data_dir  = "var" + "x"`, typ: "type", line: `"var" + "x"`},
+	{name: "member of an object", old: "locals {", new: "locals {\n  dirs = { data = \"var\" }\n  dir = local.dirs.dat", typ: "dangling-reference", line: "local.dirs.dat", nearest: "data"},
+	{name: "file of a function", old: `data_dir  = "var"`, new: `data_dir  = file("models.edm")`, typ: "include", line: "models.edm", nearest: "models.edn"},
+	{name: "block of locals", old: "locals {", new: "locals {\n  dirs {\n    data = \"var\"\n  }", typ: "type", line: "dirs {"},
+	{name: "number for a rate", old: "ferment {", new: "http {\n  limits { act_rate = 20 }\n}\n\nferment {", typ: "type", line: "act_rate", hint: true},
+	{name: "data directory below a file", old: `data_dir  = "var"`, new: `data_dir  = "bin/plugins/sat/var"`, typ: "type", line: "data_dir"},
+	{name: "file of a secret", file: streaming, old: "ferment {", new: "effects {\n  secret \"key\" {\n    value = secret(\"file:models.edm\")\n    hosts = [\"example.org\"]\n  }\n}\n\nferment {", typ: "secret-missing", line: "models.edm", nearest: "models.edn"},
+	{name: "root of the scope of a role", file: effectful, old: "effects {\n", new: "role \"clerk\" {\n  scope \"fs/read\" {\n    roots = [\"dta\"]\n  }\n}\n\neffects {\n", typ: "dangling-reference", line: `"dta"`, nearest: "data", warning: true},
+	{name: "variable of a shell in a path", old: `data_dir  = "var"`, new: `data_dir  = "$HOME/var"`, typ: "type", line: `"$HOME/var"`},
+	{name: "variable of a shell in braces in a path", old: `data_dir  = "var"`, new: `data_dir  = "$${HOME}/var"`, typ: "type", line: "HOME"},
+	{name: "directive of a template not closed", old: `data_dir  = "var"`, new: `data_dir  = "%{ if true }var"`, typ: "syntax", line: "%{ if true }"},
+	{name: "percent sign before a brace", old: `data_dir  = "var"`, new: `data_dir  = "100%{x}"`, typ: "syntax", line: "%{x}"},
+	{name: "label that is computed", old: `plugin "sat" {`, new: `plugin "${local.provider}" {`, typ: "syntax", line: "local.provider"},
+	{name: "hexadecimal number", old: "max_tokens     = 420", new: "max_tokens     = 0x10", typ: "syntax", line: "0x10", hint: true},
+	{name: "number for a bool", old: `  optional = true`, new: `  optional = 1`, typ: "type", line: `optional = 1`, hint: true},
 	{name: "duration without a unit", old: "  repair { max = 1 }", new: "  repair { max = 1 }\n  deadline = 30", typ: "type", line: `30`},
 	{name: "unit of another kind", old: "  repair { max = 1 }", new: "  repair { max = 1 }\n  deadline = \"5KB\"", typ: "type", line: `5KB`},
 	{name: "failure", old: "  repair { max = 1 }", new: "  repair { max = 1 }\n  switch_on = [\"runtime/crashd\"]", typ: "unknown-name", line: `crashd`, nearest: "runtime/crashed"},
@@ -367,6 +409,13 @@ func loadShipped(t *testing.T, file, text string, d Describer, locking Locking) 
 
 func configOf(t *testing.T, file, text string, d Describer, locking Locking) (*Config, Diagnostics) {
 	t.Helper()
+	path := filepath.Join(layShipped(t, file, text), file)
+	return Load(context.Background(), path, Options{Describer: d, Env: noEnv, Locking: locking})
+}
+
+// layShipped makes a directory with a file of the repository and what the shipped files name.
+func layShipped(t *testing.T, file, text string) string {
+	t.Helper()
 	dir := t.TempDir()
 	path := filepath.Join(dir, file)
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
@@ -380,7 +429,7 @@ func configOf(t *testing.T, file, text string, d Describer, locking Locking) (*C
 	require.NoError(t, os.MkdirAll(filepath.Join(filepath.Dir(path), "data/in"), 0o755))
 	require.NoError(t, os.MkdirAll(filepath.Join(filepath.Dir(path), "data/out"), 0o755))
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
-	return Load(context.Background(), path, Options{Describer: d, Env: noEnv, Locking: locking})
+	return dir
 }
 
 // Mistakes in plans: the file is below examples/plans, typ is the check, and line a part of the line.
@@ -467,6 +516,7 @@ func assertOne(t *testing.T, m mistake, text string, ds Diagnostics) {
 	assert.Contains(t, lines[d.Range.Start.Line-1], m.line, d.Text())
 	assert.Equal(t, m.nearest, d.Nearest, d.Text())
 	assert.NotEqual(t, "", strings.TrimSpace(plain(d.Expected)), d.Text())
+	assert.False(t, m.hint && d.Hint == "", "says not what to do: %s", d.Text())
 	assert.False(t, d.Expected.IsNil() && d.Hint == "", "says neither what was expected nor what to do: %s", d.Text())
 }
 
@@ -482,6 +532,14 @@ func TestUnreadFiles(t *testing.T) {
 		"common/data.json":           "none", // an expression reads it
 		"common/test/a.hcl":          "none", // of another profile
 		"common/fragments/notes.txt": "none",
+		"site.hcl":                   "",
+		"site.hcl.json":              "",
+		"ferment.hcl.bak":            "none", // a copy
+		"terragrunt.hcl":             "none", // of another program
+		"locals/a.hcl":               "local",
+		"dev/a.hcl":                  "local/dev",
+		"examples/a.hcl":             "none",
+		"package.json":               "none",
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -491,14 +549,19 @@ func TestUnreadFiles(t *testing.T) {
 				"common/data.json": "{}",
 				name:               "{}",
 			} {
-				if file == name && strings.HasSuffix(name, ".hcl") {
+				switch {
+				case file == "terragrunt.hcl":
+					text = "locals {}\n\nterraform {}\n"
+				case file == "site.hcl.json":
+					text = `{"ferment": {"max_nodes": 10}}`
+				case file == name && strings.HasSuffix(name, ".hcl"):
 					text = "ferment { max_nodes = 10 }\n"
 				}
 				path := filepath.Join(dir, file)
 				require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 				require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 			}
-			_, ds := Load(t.Context(), dir, Options{Env: noEnv})
+			_, ds := Load(t.Context(), dir, Options{Env: noEnv, Advise: true})
 			if near == "none" {
 				assert.Empty(t, ds)
 				return
@@ -517,6 +580,86 @@ func TestNearVariable(t *testing.T) {
 	_, ds := Load(t.Context(), path, Options{Env: noEnv})
 	require.Equal(t, []string{"config/env-missing"}, types(ds))
 	assert.Equal(t, "OPENAI_MODEL", ds[0].Nearest)
+}
+
+// HCL-017, HCL-026: a secret of a variable that is not set names the one of a file that is.
+func TestNearVariableOfSecret(t *testing.T) {
+	path := write(t, "effects {\n  secret \"key\" {\n    value = secret(\"env:SEARCH_KYE\")\n  }\n}\n")
+	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(path), ".env"), []byte("SEARCH_KEY=x\n"), 0o600))
+	_, ds := Load(t.Context(), path, Options{Env: noEnv})
+	require.Equal(t, []string{"config/secret-missing"}, types(ds))
+	assert.Equal(t, "SEARCH_KEY", ds[0].Nearest)
+}
+
+// HCL-017, HCL-032: a variable that is not set gives one error with its name, however many places read it.
+func TestMissingVariableOnce(t *testing.T) {
+	_, ds := Load(t.Context(), write(t, "ferment {\n  mode     = env(\"NOPE\")\n  data_dir = \"${env(\"NOPE\")}/x\"\n  seed     = tonumber(env(\"NOPE\"))\n}\n"), Options{Env: noEnv})
+	require.Equal(t, []string{"config/env-missing"}, types(ds))
+	assert.Contains(t, ds[0].Message, "NOPE")
+	assert.Equal(t, 2, ds[0].More)
+	assert.Contains(t, ds[0].Hint, "NOPE")
+}
+
+// OPS-002: the admin socket lies in the data directory unless it is written. A directory that is too deep for a socket is
+// told where the configuration is checked, with what to write; an admin socket elsewhere mends it.
+func TestDeepDataDirectory(t *testing.T) {
+	deep := filepath.Join(t.TempDir(), strings.Repeat("d", 60), strings.Repeat("e", 60))
+	require.NoError(t, os.MkdirAll(deep, 0o755))
+	for text, want := range map[string][]string{
+		"ferment {\n  max_nodes = 10\n}\n":                                   {"config/range"},
+		"ferment {\n  data_dir = \"x\"\n}\n":                                 {"config/range"},
+		"http {\n  admin_socket = \"/run/ferment.sock\"\n}\n":                nil,
+		"ferment {\n  data_dir = \"/var/lib/ferment\"\n}\n":                  nil,
+		"ferment {\n  max_nodes = 10\n}\nhttp {\n  admin_socket = null\n}\n": {"config/range"},
+	} {
+		path := filepath.Join(deep, "ferment.hcl")
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+		c, ds := Load(t.Context(), path, Options{Env: noEnv, Advise: true})
+		require.Equal(t, want, allTypes(ds), "%s%s", text, c.Report(0).Text(false))
+		assert.NotNil(t, c.Generation, "a run without a daemon needs no socket")
+		for _, d := range ds {
+			assert.Equal(t, SeverityWarning, d.Severity)
+			assert.Contains(t, d.Hint, "admin_socket")
+			assert.Contains(t, d.Hint, "data_dir")
+			assert.Equal(t, "ferment.hcl", d.Range.File)
+		}
+	}
+}
+
+// HCL-014: a block of a later file whose label is misspelt changes nothing. One finding names the block of the other
+// file.
+func TestMisspeltLabelOfOverlay(t *testing.T) {
+	raw, err := os.ReadFile("../../../../ferment.hcl")
+	require.NoError(t, err)
+	shipped := shippedPlugins(t)
+	for overlay, want := range map[string]struct{ typ, nearest string }{
+		"plugin \"stt\" {\n  optional = true\n}":                               {"config/missing", "sat"},
+		"capability \"chess/embeded\" {\n  enabled = false\n}":                 {"config/missing", "chess/embedded"},
+		"intent \"chess/best-mve\" {\n  deadline = \"3s\"\n}":                  {"config/missing", "chess/best-move"},
+		"check \"legal-mve\" {\n  timeout = \"2s\"\n}":                         {"config/missing", "legal-move"},
+		"rubric \"pach\" {\n  version = 3\n}":                                  {"judge/rubric-invalid", "patch"},
+		"dispatch \"quality_frist\" {\n  deadline = \"2s\"\n}":                 {"config/unused", "quality_first"},
+		"judge \"pach\" {\n  votes = 3\n}":                                     {"config/unused", "patch"},
+		"locals {\n  provder = \"x\"\n}":                                       {"config/unused", "provider"},
+		"prompts {\n  roles = { vioce = \"A person\" }\n}":                     {"protocol/invalid", "voice"},
+		"prompts {\n  intents = { \"text/repsond\" = \"Be short.\" }\n}":       {"protocol/invalid", "text/respond"},
+		"effects {\n  scope \"fs/raed\" {\n    enabled = false\n  }\n}":        {"config/unknown-name", "fs/read"},
+		"budget \"usr\" {\n  max_usd = 3\n}":                                   {"config/unknown-name", "user"},
+		"plugin \"another-one\" {\n  optional = true\n}":                       {"config/missing", ""},
+		"capability \"chess/embeded\" {\n  plugin = \"chess\"\n  tags = []\n}": {"config/dangling-reference", "chess/embedded"},
+	} {
+		t.Run(overlay, func(t *testing.T) {
+			dir := layShipped(t, "ferment.hcl", string(raw))
+			require.NoError(t, os.Mkdir(filepath.Join(dir, "local"), 0o755))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "local/a.hcl"), []byte(overlay+"\n"), 0o644))
+			_, ds := Load(t.Context(), dir, Options{Describer: shipped, Env: noEnv, Locking: LockIgnored})
+			ds = slices.DeleteFunc(ds, func(d Diagnostic) bool { return d.Severity == SeverityInfo })
+			require.Len(t, ds, 1, newReport(ds, 0, 1, 0).Text(false))
+			assert.Equal(t, want.typ, ds[0].Type)
+			assert.Equal(t, "local/a.hcl", ds[0].Range.File)
+			assert.Equal(t, want.nearest, ds[0].Nearest, ds[0].Text())
+		})
+	}
 }
 
 // HCL-019: a secret that is written out in the config of a disabled plugin is shown nowhere.

@@ -352,8 +352,12 @@ func (b *builder) misspeltRole(s *section, book *prompt.Book) bool {
 	slices.Sort(without)
 	layers := s.attrs["roles"]
 	for i, role := range layers.keys {
+		if named[role] > 0 || prompt.IsBuiltinRole(role) {
+			continue
+		}
 		near := nearest(role, without)
-		if near == "" || named[role] > 0 || prompt.IsBuiltinRole(role) {
+		if near == "" {
+			b.misspeltOverlay(layers, i, named)
 			continue
 		}
 		b.report.add(Diagnostic{
@@ -369,6 +373,31 @@ func (b *builder) misspeltRole(s *section, book *prompt.Book) bool {
 		return true
 	}
 	return false
+}
+
+// misspeltOverlay warns of a layer of a role that nothing names, if another file has one of a near role that is named:
+// files change the layers of others by their keys.
+func (b *builder) misspeltOverlay(layers value, i int, named map[string]int) {
+	at := cmp.Or(layers.items[i].key, layers.items[i].rng)
+	var elsewhere []string
+	for k, role := range layers.keys {
+		other := cmp.Or(layers.items[k].key, layers.items[k].rng)
+		if at != nil && other != nil && at.File != other.File && (named[role] > 0 || prompt.IsBuiltinRole(role)) {
+			elsewhere = append(elsewhere, role)
+		}
+	}
+	if near := nearest(layers.keys[i], elsewhere); near != "" {
+		b.report.add(Diagnostic{
+			Type:     "protocol/invalid",
+			Severity: SeverityWarning,
+			Message:  "the role " + quote(layers.keys[i]) + " is named nowhere",
+			Range:    at,
+			Path:     []string{"prompts", "roles", layers.keys[i]},
+			Expected: words(elsewhere),
+			Found:    edn.Text(layers.keys[i]),
+			Nearest:  near,
+		})
+	}
 }
 
 // rolesNamed counts the places that name a role: blocks and the list of allowed layers.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // What is read when nothing is named.
@@ -21,9 +22,13 @@ type readError struct {
 	typ     string
 	message string
 	hint    string
+	nearest string // the name beside it that was probably meant
 }
 
 func (e *readError) Error() string { return e.message }
+
+// Next is the next step.
+func (e *readError) Next() string { return e.hint }
 
 // readConfig reads one configuration file within the limits. A file that
 // changes under the reader is read once more.
@@ -40,11 +45,47 @@ func readConfig(name, path string, most int64) ([]byte, *readError) {
 		re.message = fmt.Sprintf("file %s %s", quote(name), re.message)
 		return nil, re
 	}
-	re = &readError{typ: "config/include", message: fmt.Sprintf("file %s cannot be read: %s", quote(name), cause(err)), hint: "make it readable for the user of the host"}
-	if errors.Is(err, fs.ErrNotExist) {
-		re.hint = "name the configuration with --config, or begin one with: ferment init"
+	re = &readError{
+		typ:     "config/include",
+		message: fmt.Sprintf("file %s cannot be read: %s", quote(name), cause(err)),
+		hint:    "make it readable for the user of the host",
+	}
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		re.absent(name, path)
 	}
 	return nil, re
+}
+
+// absent words that there is no file at a path: a directory of it is missing, it is a symbolic link that leads nowhere,
+// or it has another name.
+func (e *readError) absent(name, path string) {
+	e.hint = "name a file that exists, or begin a configuration with: ferment init"
+	if target, err := os.Readlink(path); err == nil {
+		target = printedName(filepath.Dir(path), target)
+		e.message = fmt.Sprintf("file %s cannot be read: it leads to %s, and there is no such file", quote(name), quote(target))
+		e.hint = "make that file, or correct the link"
+		return
+	}
+	missing := ""
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		if err == nil && info.IsDir() || dir == filepath.Dir(dir) {
+			break
+		}
+		missing = dir
+		if err == nil {
+			e.message = fmt.Sprintf("file %s cannot be read: %s is a file, not a directory", quote(name), quote(filepath.Base(dir)))
+			return
+		}
+	}
+	if missing != "" {
+		e.message = fmt.Sprintf("file %s cannot be read: there is no directory %s", quote(name), quote(filepath.Base(missing)))
+		path = missing
+	}
+	if near := Neighbour(path, fs.ErrNotExist); near != "" {
+		e.nearest = filepath.Base(near)
+		e.hint = meant(e.nearest)
+	}
 }
 
 // irregularError says what is at a path where a regular file is wanted; it continues the name of the path.
@@ -76,7 +117,7 @@ func readStable(path string, most int64) ([]byte, error) {
 	before, err := regular(os.Stat(path))
 	switch {
 	case errors.As(err, new(irregularError)):
-		return nil, &readError{typ: "config/include", message: err.Error()}
+		return nil, &readError{typ: "config/include", message: err.Error(), hint: "name a regular file"}
 	case err != nil:
 		return nil, err
 	case before.Size() > most:
@@ -92,7 +133,7 @@ func readStable(path string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	if int64(len(raw)) > most {
-		return nil, &readError{typ: "config/limit", message: "grew over the limit of " + formatBytes(most)}
+		return nil, &readError{typ: "config/limit", message: "grew over the limit of " + formatBytes(most), hint: "split the configuration"}
 	}
 	after, err := f.Stat()
 	if err != nil {

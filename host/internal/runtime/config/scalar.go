@@ -14,6 +14,9 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
+// shellVariable matches a path that begins with a variable as a shell has it.
+var shellVariable = regexp.MustCompile(`^\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?(?:/|$)`)
+
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // MaxString bounds one text of the configuration.
@@ -84,6 +87,8 @@ func mismatch(t Type, v cty.Value) *problem {
 		p.found = edn.Text(quote(short(v.AsString())))
 	case t.Kind == KindEnum && v.Type() == cty.Number && slices.Contains(t.Enum, v.AsBigFloat().Text('f', -1)):
 		p.hint = "a word is a text: write " + quote(v.AsBigFloat().Text('f', -1))
+	case t.Kind == KindBool && v.Type() == cty.Number:
+		p.hint = "write true or false"
 	case t.Kind == KindStr && v.Type().IsPrimitiveType():
 		p.hint = "values are not converted: write it in quotes, or tostring(...)"
 	case v.Type().Equals(secretType):
@@ -149,6 +154,8 @@ func readMeasure(t Type, v cty.Value, out *value) *problem {
 		p := mismatch(t, v)
 		if t.Kind == KindDur {
 			p.hint = "write a text with units, as in \"1h30m\" or \"250ms\""
+		} else if t.Kind == KindRate {
+			p.hint = "write a text with s, min, h or d, as in \"20/s\""
 		}
 		return p
 	case t.Kind == KindDur:
@@ -164,11 +171,50 @@ func readMeasure(t Type, v cty.Value, out *value) *problem {
 		return nil
 	}
 	if err != nil {
-		return &problem{typ: "config/type", what: "is no " + map[Kind]string{KindDur: "duration", KindBytes: "size"}[t.Kind], hint: err.Error()}
+		word := map[Kind]string{KindDur: "duration", KindBytes: "size"}[t.Kind]
+		p := &problem{typ: "config/type", what: "is no " + word, hint: err.Error()}
+		if near := respelt(t.Kind, v.AsString()); near != "" {
+			p.nearest, p.hint = near, ""
+		}
+		return p
 	}
 	out.v = edn.Int(n)
 	return within64(t, new(big.Float).SetInt64(n))
 }
+
+// respelt is a duration or a size without blanks and with units in their right case, or with the words that people have
+// for them; empty if that is none either.
+func respelt(kind Kind, text string) string {
+	text = strings.ToLower(strings.Join(strings.Fields(text), ""))
+	words := durationWords
+	if kind == KindBytes {
+		words = sizeWords
+	}
+	var b strings.Builder
+	for text != "" {
+		number, rest := digits(text)
+		word := rest[:len(rest)-len(strings.TrimLeft(rest, "abcdefghijklmnopqrstuvwxyz"))]
+		unit, ok := words[word]
+		if number == "" || !ok {
+			return ""
+		}
+		b.WriteString(number + unit)
+		text = rest[len(word):]
+	}
+	return b.String()
+}
+
+var (
+	durationWords = map[string]string{
+		"ms": "ms", "msec": "ms", "s": "s", "sec": "s", "secs": "s", "second": "s", "seconds": "s",
+		"m": "m", "min": "m", "mins": "m", "minute": "m", "minutes": "m",
+		"h": "h", "hr": "h", "hour": "h", "hours": "h", "d": "d", "day": "d", "days": "d",
+	}
+	sizeWords = map[string]string{
+		"b": "B", "kb": "KB", "mb": "MB", "gb": "GB", "kib": "KiB", "mib": "MiB", "gib": "GiB",
+		"k": "KiB", "m": "MiB", "g": "GiB", "ki": "KiB", "mi": "MiB", "gi": "GiB",
+	}
+)
 
 const maxDecimalDigits = 34
 
@@ -218,6 +264,13 @@ func (d *decoder) readText(t Type, s string, out *value) *problem {
 				typ:  "config/type",
 				what: "begins with ~, which no shell expands here",
 				hint: "write the path in full, or \"${env(\"HOME\")}" + s[1:] + "\"",
+			}
+		}
+		if name := shellVariable.FindStringSubmatch(s); name != nil {
+			return &problem{
+				typ:  "config/type",
+				what: "begins with a variable, which no shell expands here",
+				hint: "write \"${env(" + quote(name[1]) + ")}" + s[len(name[0]):] + "\"",
 			}
 		}
 		out.file = true

@@ -38,6 +38,10 @@ func (c *collector) syntax(s *Source, body *hclsyntax.Body, diags hcl.Diagnostic
 		if d.Subject != nil {
 			out = slipped(s, d, out)
 		}
+		if d.Summary == noObject {
+			c.fold(noObject+" "+s.Name, out)
+			continue
+		}
 		c.add(out)
 	}
 }
@@ -49,6 +53,8 @@ const (
 	unclosedBlock = "Unclosed configuration block"
 	unclosedText  = "Unterminated template string"
 	brokenText    = "Invalid multi-line string"
+	noObject      = "Incorrect JSON value type"
+	noLabel       = "Missing block label"
 )
 
 // culprit is the place of a mistake. Where a separator or a bracket is missing at the end of a line, the parser
@@ -110,6 +116,7 @@ var slips = sync.OnceValue(func() []slip {
 		{regexp.MustCompile(`^\$`), aValue, "${ } stands only inside a text", `env("NAME") reads a variable of the environment`},
 		{regexp.MustCompile(`^;`), aValue, "a ; stands behind a value", "remove it"},
 		{regexp.MustCompile(`^_\d`), newLine, "", "write a number without _"},
+		{regexp.MustCompile(`^x[0-9a-fA-F]+\b`), newLine, "", "write a number with decimal digits"},
 		{regexp.MustCompile(`^and\b`), newLine, "", "write && for and"},
 		{regexp.MustCompile(`^or\b`), newLine, "", "write || for or"},
 		{regexp.MustCompile(`^(is\b|eq\b|=)`), newLine, "", "write == to compare two values"},
@@ -172,6 +179,8 @@ const (
 	aValue   = "a value: \"text\", a number, true, false, [...], {...}, a name or a function call"
 	newLine  = "a new line after the value"
 	aClosing = "a closing } for every {"
+
+	jsonBlock = `"BLOCK": {"NAME": {...}} for a block with a label, "BLOCK": {...} for another`
 )
 
 // production is what the parser expected at a place, and how an error there is worded.
@@ -211,6 +220,18 @@ var grammar = map[string]production{
 	unclosedText: {
 		expected: `a closing " on the same line, or the marker of the heredoc on a line of its own`,
 	},
+	"Unexpected end of template": {
+		expected: "a closing %{ endif } for every %{ if }, and %{ endfor } for every %{ for }",
+		message:  "a directive of this text is not closed",
+	},
+	"Invalid template control keyword": {
+		expected: "one of if, else, endif, for, endfor",
+		hint:     "%{ begins a directive: write %%{ for the characters themselves",
+	},
+	"Invalid string literal": {
+		expected: `a label as it stands, such as "chess"`,
+		hint:     "write the label without ${ }",
+	},
 	"Unclosed template interpolation sequence":        {expected: "a closing } for every ${"},
 	"Invalid template interpolation expression":       {expected: aValue},
 	"Extra characters after interpolation expression": {expected: "the closing } of ${"},
@@ -218,7 +239,9 @@ var grammar = map[string]production{
 	"Missing argument separator":                      {expected: "a comma between two arguments, or the closing )"},
 	"Unterminated tuple constructor expression":       {expected: "a closing ] for every ["},
 	"Unterminated object constructor expression":      {expected: aClosing},
-	"Invalid escape sequence":                         {expected: `one of \n \t \" \\ \uXXXX`},
+	noObject:                  {expected: jsonBlock, message: "a block is no object"},
+	noLabel:                   {expected: jsonBlock, message: "a block has no label"},
+	"Invalid escape sequence": {expected: `one of \n \t \" \\ \uXXXX`},
 }
 
 // parse reads a piece of the file; places are those in the file.

@@ -121,6 +121,9 @@ func (g *grower) at(r hcl.Range) *Range { return g.source.hclRange(r) }
 // grow reads a body as the block n and everything below it.
 func (g *grower) grow(n *node, body hcl.Body) {
 	n.attrs = map[string]*attribute{}
+	if !g.object(n, body) {
+		return
+	}
 	switch {
 	case n.spec.Foreign:
 		n.layers = []layer{{spot{n.header, g.source}, body}}
@@ -147,6 +150,20 @@ func (g *grower) grow(n *node, body hcl.Body) {
 		g.block(n, b)
 	}
 	g.strangers(n, body, rest)
+}
+
+// object refuses a body of JSON that is no object.
+func (g *grower) object(n *node, body hcl.Body) bool {
+	if _, ok := body.(*hclsyntax.Body); ok {
+		return true
+	}
+	_, diags := body.JustAttributes()
+	if diags.HasErrors() {
+		g.report.syntax(g.source, nil, diags)
+		g.report.poison(cmp.Or(n.spec.Name, anyName), anyName)
+		n.damaged = true
+	}
+	return !diags.HasErrors()
 }
 
 // labels reports blocks with too few or too many labels, which the library leaves out of the content.
@@ -204,6 +221,21 @@ func (g *grower) wanted(spec *Block) *hcl.BodySchema {
 
 func (g *grower) open(n *node, body hcl.Body) {
 	attrs, diags := body.JustAttributes()
+	if native, ok := body.(*hclsyntax.Body); ok {
+		diags = nil // of blocks alone
+		for _, b := range native.Blocks {
+			g.lost(n, n.spec.Name, b.Type)
+			g.report.poison(n.spec.Name, b.Type)
+			g.report.add(Diagnostic{
+				Type:     "config/type",
+				Message:  fmt.Sprintf("%s in %s is an attribute, not a block", quote(b.Type), n.title()),
+				Range:    g.at(b.TypeRange),
+				Path:     append(slices.Clone(n.path), b.Type),
+				Expected: edn.Text("NAME = VALUE"),
+				Hint:     "write " + b.Type + " = { ... }",
+			})
+		}
+	}
 	g.report.syntax(g.source, nil, diags)
 	for _, name := range slices.Sorted(maps.Keys(attrs)) {
 		a := attrs[name]
@@ -233,9 +265,13 @@ func (g *grower) block(parent *node, b *hcl.Block) {
 		return
 	}
 	if first != nil {
+		hint := "merge the two blocks"
+		if n.spec.Label != LabelNone {
+			hint += ", or give one another label"
+		}
 		g.report.add(Diagnostic{Type: "config/duplicate", Message: n.title() + " is declared twice", Range: g.at(b.DefRange), Path: n.path,
 			Related: []Related{{Range: first.source.hclRange(first.header), Message: "is the first one"}},
-			Hint:    "merge the two blocks or rename one"})
+			Hint:    hint})
 		return
 	}
 	parent.blocks = append(parent.blocks, n)
@@ -414,7 +450,7 @@ func (g *grower) stranger(n *node, kind, name string, labels []string, at hcl.Ra
 	case hint != "":
 		near = ""
 	case near == "":
-		hint = n.spec.settings(kind)
+		hint = cmp.Or(n.spec.settings(kind), elsewhere(name))
 	}
 	if len(labels) == 1 {
 		label = labels[0]
@@ -433,6 +469,24 @@ func (b *Block) home(name string) string {
 		}
 	}
 	return ""
+}
+
+// elsewhere says which blocks at the top have a name that another one lacks; empty if none has, or many have.
+func elsewhere(name string) string {
+	const most = 3
+	var homes []string
+	for i := range Specification().Blocks {
+		b := &Specification().Blocks[i]
+		_, isAttr := b.Attr(name)
+		_, isBlock := b.Block(name)
+		if isAttr || isBlock {
+			homes = append(homes, b.shape())
+		}
+	}
+	if len(homes) == 0 || len(homes) > most {
+		return ""
+	}
+	return quote(name) + " stands in " + strings.Join(homes, " or ")
 }
 
 // settings says where settings stand that a plugin defines; empty if the block has no place for them.

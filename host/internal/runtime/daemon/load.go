@@ -36,6 +36,8 @@ type Options struct {
 	// those that the lock file does not know.
 	NoStart    bool
 	OnlyLocked bool
+	// Advise is that of config.Options.
+	Advise bool
 	// Lockfile says what is made of the lock file.
 	Lockfile Lockfile
 	// Admit, if set, looks at the configuration before any plugin is started;
@@ -96,6 +98,7 @@ func load(ctx context.Context, o Options, ground *ground) (*Loaded, error) {
 		Attached:  attached,
 		Describer: d, Dir: o.Dir, Env: o.Env, Profile: o.Profile, Key: o.Key, HostVersion: o.Version,
 		Locking: o.Lockfile.locking(), OnlyLocked: o.OnlyLocked, MayStart: o.mayStart,
+		Advise: o.Advise,
 	})
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)

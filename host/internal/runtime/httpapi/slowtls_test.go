@@ -56,7 +56,8 @@ func TestSlowHeadsOverTLS(t *testing.T) {
 			defer tick.Stop()
 			for i := 0; ; i++ {
 				select {
-				case <-closed:
+				case err := <-closed:
+					assert.NotErrorIs(t, err, net.ErrClosed, "the server ended it")
 					assert.Less(t, time.Since(begun), 20*bound)
 					return
 				case <-tick.C:

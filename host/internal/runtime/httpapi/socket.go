@@ -46,7 +46,7 @@ func (s *socket) Close() error {
 func listenUnix(ctx context.Context, path string) (*socket, error) {
 	if len(path) > config.MaxSocketPath {
 		return nil, contract.Errorf("config/range", "the path of the admin socket has %d bytes, the limit is %d: %s", len(path), config.MaxSocketPath, path).
-			WithHint("name a shorter one in http.admin_socket")
+			WithHint("name a shorter one in http.admin_socket, or a shorter ferment.data_dir")
 	}
 	info, err := os.Lstat(path)
 	switch {

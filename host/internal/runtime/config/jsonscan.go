@@ -1,0 +1,329 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+)
+
+// jsonState is what the scanner of JSON accepts next.
+type jsonState int
+
+const (
+	jsonRoot   jsonState = iota // the value that a file is
+	jsonFirst                   // in an object: its first key, or its end
+	jsonKey                     // in an object: a key, behind a comma
+	jsonColon                   // in an object: the colon behind a key
+	jsonValue                   // in an object: the value behind a colon
+	jsonNext                    // in an object: a comma, or its end
+	jsonItem                    // in an array: its first member, or its end
+	jsonMember                  // in an array: a member, behind a comma
+	jsonMore                    // in an array: a comma, or its end
+	jsonEnd                     // nothing more
+)
+
+// jsonExpected says what each state accepts.
+var jsonExpected = map[jsonState]string{
+	jsonRoot:   `one object: {"NAME": VALUE}`,
+	jsonFirst:  `"NAME": VALUE, or the closing }`,
+	jsonKey:    `"NAME": VALUE`,
+	jsonColon:  "a colon between a name and its value",
+	jsonValue:  jsonAnyValue,
+	jsonNext:   "a comma between two names with their values, or the closing }",
+	jsonItem:   jsonAnyValue,
+	jsonMember: jsonAnyValue,
+	jsonMore:   "a comma between two members, or the closing ]",
+	jsonEnd:    "nothing behind the closing } of the file",
+}
+
+const jsonAnyValue = `a value: "text", a number, true, false, null, [...] or {...}`
+
+// jsonFrame is one open array or object.
+type jsonFrame struct {
+	open  int // offset of its bracket
+	array bool
+	keys  map[string]bool
+}
+
+// jsonScanner finds the first mistake in a text that has to be an object of JSON. It is used once.
+type jsonScanner struct {
+	text     []byte
+	from, to int // of the current token
+	before   int // end of the token before it
+	state    jsonState
+	stack    []jsonFrame
+}
+
+// scanJSON returns the first place where a text is no object of JSON, has a key twice in one object, or is over a limit. The
+// parser of the library reads on after a mistake and would report what follows from it, too.
+func scanJSON(text []byte) *bound {
+	s := &jsonScanner{text: text}
+	for n := 0; ; n++ {
+		s.next()
+		switch {
+		case s.from == len(text):
+			return s.end()
+		case n >= MaxTokens:
+			return s.bound("config/limit", fmt.Sprintf("more than %d tokens", MaxTokens), "split the file")
+		}
+		if b := s.token(); b != nil {
+			return b
+		}
+	}
+}
+
+var jsonWord = regexp.MustCompile(`^[\w.+-]+`)
+
+// next finds the end of the next token.
+func (s *jsonScanner) next() {
+	s.before, s.from = s.to, s.to
+	for s.from < len(s.text) && strings.IndexByte(" \t\r\n", s.text[s.from]) >= 0 {
+		s.from++
+	}
+	rest := s.text[s.from:]
+	switch word := jsonWord.Find(rest); {
+	case len(rest) == 0:
+		s.to = s.from
+	case rest[0] == '"':
+		s.to = s.from + 1
+		for s.to < len(s.text) && s.text[s.to] >= ' ' && s.text[s.to] != '"' {
+			if s.text[s.to] == '\\' {
+				s.to++
+			}
+			s.to++
+		}
+		s.to = min(s.to+1, len(s.text))
+	default:
+		_, size := utf8.DecodeRune(rest)
+		s.to = s.from + max(size, len(word))
+	}
+}
+
+func (s *jsonScanner) bound(typ, message, hint string) *bound {
+	return &bound{typ: typ, from: s.from, to: s.to, message: message, hint: hint}
+}
+
+// end is what is wrong with a text that ends here.
+func (s *jsonScanner) end() *bound {
+	switch {
+	case s.state == jsonEnd:
+		return nil
+	case len(s.stack) == 0:
+		b := s.bound("config/syntax", "the file is empty", "write {} for no settings, or remove the file")
+		b.expected = jsonExpected[jsonRoot]
+		return b
+	}
+	top := s.stack[len(s.stack)-1]
+	open, closing := "{", "}"
+	if top.array {
+		open, closing = "[", "]"
+	}
+	return &bound{
+		typ:      "config/syntax",
+		from:     top.open,
+		to:       top.open + 1,
+		message:  fmt.Sprintf("this %s is not closed before the file ends", open),
+		expected: fmt.Sprintf("a closing %s for every %s", closing, open),
+		hint:     "write " + closing + " behind its last member",
+	}
+}
+
+// token takes the current token.
+func (s *jsonScanner) token() *bound {
+	c := s.text[s.from]
+	switch s.state {
+	case jsonRoot:
+		if c == '{' || c == '[' {
+			return s.open(c == '[')
+		}
+	case jsonFirst, jsonKey:
+		if c == '"' {
+			return s.key()
+		}
+		if c == '}' && s.state == jsonFirst {
+			return s.close()
+		}
+	case jsonColon:
+		if c == ':' {
+			s.state = jsonValue
+			return nil
+		}
+	case jsonNext, jsonMore:
+		if c == ',' {
+			s.state = map[jsonState]jsonState{jsonNext: jsonKey, jsonMore: jsonMember}[s.state]
+			return nil
+		}
+		if c == map[jsonState]byte{jsonNext: '}', jsonMore: ']'}[s.state] {
+			return s.close()
+		}
+	case jsonValue, jsonItem, jsonMember:
+		if c == ']' && s.state == jsonItem {
+			return s.close()
+		}
+		return s.value(c)
+	}
+	return s.wrong()
+}
+
+func (s *jsonScanner) value(c byte) *bound {
+	switch word := string(s.text[s.from:s.to]); {
+	case c == '{' || c == '[':
+		return s.open(c == '[')
+	case c == '"':
+		s.inside()
+		return s.quoted()
+	case slices.Contains([]string{"true", "false", "null"}, word):
+		s.inside()
+		return nil
+	case jsonNumber.MatchString(word):
+		s.inside()
+		at := hcl.Range{Start: hcl.Pos{Byte: s.from}, End: hcl.Pos{Byte: s.to}}
+		return number(hclsyntax.Token{Bytes: s.text[s.from:s.to], Range: at})
+	}
+	return s.wrong()
+}
+
+var jsonNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
+
+func (s *jsonScanner) open(array bool) *bound {
+	if len(s.stack) >= MaxNesting {
+		return s.bound("config/limit", fmt.Sprintf("objects and arrays are nested more than %d deep", MaxNesting),
+			"move the inner part into a local")
+	}
+	s.stack = append(s.stack, jsonFrame{open: s.from, array: array, keys: map[string]bool{}})
+	s.state = jsonFirst
+	if array {
+		s.state = jsonItem
+	}
+	return nil
+}
+
+func (s *jsonScanner) close() *bound {
+	s.stack = s.stack[:len(s.stack)-1]
+	s.inside()
+	return nil
+}
+
+// inside sets the state behind a value that is complete.
+func (s *jsonScanner) inside() {
+	switch n := len(s.stack); {
+	case n == 0:
+		s.state = jsonEnd
+	case s.stack[n-1].array:
+		s.state = jsonMore
+	default:
+		s.state = jsonNext
+	}
+}
+
+func (s *jsonScanner) key() *bound {
+	if b := s.quoted(); b != nil {
+		return b
+	}
+	var key string
+	_ = json.Unmarshal(s.text[s.from:s.to], &key) // quoted has read it
+	keys := s.stack[len(s.stack)-1].keys
+	if keys[key] {
+		return s.bound("config/syntax", "key "+quote(short(key))+" is written twice in one object", "keep one of the two")
+	}
+	keys[key] = true
+	s.state = jsonColon
+	return nil
+}
+
+// quoted is what is wrong with the current text.
+func (s *jsonScanner) quoted() *bound {
+	text := s.text[s.from:s.to]
+	end := text[len(text)-1]
+	switch {
+	case json.Valid(text):
+		return nil
+	case len(text) > 1 && end < ' ' && end != '\n' && end != '\r':
+		s.from = s.to - 1
+		b := s.bound("config/syntax", fmt.Sprintf("the character %U stands inside a text", end), `write \t for a tab`)
+		b.expected = fmt.Sprintf(`an escape such as \u%04x`, end)
+		return b
+	case len(text) == 1 || end != '"':
+		s.to = s.from + len(strings.TrimRight(string(text), "\r\n"))
+		b := s.bound("config/syntax", "this text does not end on its line", `write the closing ", and \n for a line end inside it`)
+		b.expected = `a closing " on the same line`
+		return b
+	}
+	at := jsonEscape.FindIndex(text)
+	if at == nil {
+		at = []int{0, len(text)}
+	}
+	s.from, s.to = s.from+at[0], s.from+at[1]
+	b := s.bound("config/syntax", "no such escape is known", `write \\ for a \ itself`)
+	b.expected = `one of \" \\ \/ \b \f \n \r \t \uXXXX`
+	return b
+}
+
+// jsonEscape matches an escape that JSON does not have.
+var jsonEscape = regexp.MustCompile(`\\(u[0-9a-fA-F]{0,3}([^0-9a-fA-F]|$)|[^"\\/bfnrtu])`)
+
+// wrong reports the current token, which the state does not accept.
+func (s *jsonScanner) wrong() *bound {
+	word := string(s.text[s.from:s.to])
+	b := s.bound("config/syntax", "", "")
+	b.expected = jsonExpected[s.state]
+	switch {
+	case s.state == jsonRoot:
+		b.message = "the root of a file of JSON is no object"
+	case s.state == jsonEnd:
+		b.message, b.hint = "something stands behind the closing } of the file", "remove it"
+	case s.state == jsonColon:
+		b.message, b.hint = "a colon is missing", "write a colon behind the name"
+	default:
+		b.message = "this is not what belongs here"
+	}
+	closes := word == "}" || word == "]"
+	switch {
+	case word == "#" || strings.HasPrefix(string(s.text[s.from:]), "//") || strings.HasPrefix(string(s.text[s.from:]), "/*"):
+		b.message, b.hint = "JSON has no comments", `remove it, or write "//": "..." as an attribute`
+	case s.state == jsonRoot && hclsyntax.ValidIdentifier(word) && !json.Valid([]byte(word)):
+		b.hint = "the name of a file of native syntax ends in .hcl alone"
+	case word == "'" || word == "“" || word == "”":
+		b.message, b.hint = "only double quotes enclose a text", `write " before and behind it`
+	case (s.state == jsonKey || s.state == jsonMember) && closes:
+		b.from, b.to = s.before-1, s.before
+		b.message, b.hint = "a comma stands before the closing "+word, "remove the comma"
+	case closes && len(s.stack) > 0:
+		b.message = "this " + word + " does not close the bracket before it"
+		b.hint = "write the other closing bracket first"
+	case s.state == jsonColon && word == "=":
+		b.message, b.hint = "a = stands between a name and its value", "write a colon"
+	case (s.state == jsonFirst || s.state == jsonKey) && jsonWord.MatchString(word):
+		b.message, b.hint = "a name has no quotes", "write "+quote(word)
+	case word == ";":
+		b.message, b.hint = "a ; stands behind a value", "write a comma, or nothing before a closing bracket"
+	case s.state == jsonNext || s.state == jsonMore:
+		b.message, b.hint = "a comma is missing", "write a comma behind this"
+		b.from, b.to = s.before-1, s.before
+	case s.state != jsonRoot && s.state != jsonEnd && jsonWord.MatchString(word):
+		b.message, b.hint = quote(word)+" is no value", jsonMeant(word)
+	}
+	return b
+}
+
+// jsonMeant says how to write a word that is no value.
+func jsonMeant(word string) string {
+	switch strings.ToLower(word) {
+	case "true", "yes", "on":
+		return "write true"
+	case "false", "no", "off":
+		return "write false"
+	case "none", "nil", "undefined", "nan":
+		return "write null for no value"
+	}
+	if strings.Trim(word, "+-.0123456789") == "" {
+		return "write a number without + and without a 0 or a . before its digits"
+	}
+	return "a text needs quotes: " + quote(word)
+}
