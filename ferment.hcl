@@ -81,6 +81,14 @@ plugin "tools" {
 # Summaries, templates and classification without a model.
 plugin "text" {
   command = ["bin/plugins/text"]
+  # The table of route/decide where no model decides: what works without one.
+  config {
+    route "chess/best-move" { capability = "chess/embedded" }
+
+    route "sat/solve" { capability = "sat/solver" }
+
+    route "context/summarize" { capability = "text/extractive" }
+  }
 }
 
 # Grades for answers: by a rubric, with a language model where there is one, and
@@ -222,10 +230,10 @@ capability "chess/reserve" {
   provides = "chess/engine"
 }
 
+# The gate of chess/best-move asks for the rules, so they have a reserve too.
 capability "reserve/rules" {
   plugin   = "chess-reserve"
   provides = "chess/rules"
-  enabled  = false
 }
 
 capability "chess/stockfish" {

@@ -51,6 +51,25 @@ func serveModel(args []string) {
 // the model that fails with the fault. It stands in the text of the request.
 var order = regexp.MustCompile(`\[\[(\S+) (\S+) (\S+)\]\]`)
 
+// A judge draws the code and the answer to the control question for each request.
+var (
+	verdictCode    = regexp.MustCompile(`{\\"verdict\\": \\"(\w+)\\"`)
+	verdictControl = regexp.MustCompile(`the score is ([0-9.]+)\.\\n`)
+)
+
+// drawn puts what the request drew into an answer.
+func drawn(answer string, request []byte) string {
+	for name, pattern := range map[string]*regexp.Regexp{"CODE": verdictCode, "CONTROL": verdictControl} {
+		if m := pattern.FindSubmatch(request); m != nil {
+			answer = strings.ReplaceAll(answer, name, string(m[1]))
+		}
+	}
+	return answer
+}
+
+// everyModel in an order stands for all models.
+const everyModel = "every"
+
 // model is a server that speaks openai-chat. It answers as the order in the last
 // message says, and everything else with one sentence.
 func model(name string) http.HandlerFunc {
@@ -62,11 +81,11 @@ func model(name string) http.HandlerFunc {
 		intent, fault := "", ""
 		if m := order.FindSubmatch(body); m != nil {
 			intent = string(m[1])
-			if string(m[2]) == name {
+			if who := string(m[2]); who == name || who == everyModel {
 				fault = string(m[3])
 			}
 		}
-		text, finish := goodAnswers[intent], "stop"
+		text, finish := drawn(goodAnswers[intent], body), "stop"
 		switch fault {
 		case "down":
 			panic(http.ErrAbortHandler) // the connection ends without an answer
@@ -81,7 +100,7 @@ func model(name string) http.HandlerFunc {
 		case "invalid":
 			text = `{"unknown": true}`
 		case "refused":
-			text = badAnswers[intent]
+			text = drawn(badAnswers[intent], body)
 		case "cut":
 			text, finish = text[:len(text)/2], "length"
 		}
@@ -108,6 +127,8 @@ var goodAnswers = map[string]string{
 	"context/summarize": "The tide follows the moon.",
 	"problem/solve":     `{"answer": "The tide follows the moon, so it comes in twice a day."}`,
 	"code/generate":     "package tide\n\nfunc Twice(n int) int { return 2 * n }\n",
+	"code/patch":        patch("exit 1"),
+	"eval/grade":        verdict("CONTROL"),
 	"code/explain":      "The function doubles its argument. Callers use it for the tides of a day.",
 	"code/review":       "I found no fault in the function.",
 	"route/decide":      `{"cap/id": "text/classifier"}`,
@@ -120,8 +141,24 @@ var badAnswers = map[string]string{
 	"context/summarize": "- 17 moons\n- 18 tides",
 	"problem/solve":     `{"answer": "The tide follows the moon, and"}`,
 	"code/generate":     "package p\n\nimport \"strings\"\n\nvar x = strings.Reverse(\"y\")\n",
+	"code/patch":        patch("exit 7"),
+	"eval/grade":        verdict("10"), // the control question asks for a low score
 	"code/explain":      "It calls this:\n\n```go\nx := strings.Reverse(y)\n```",
 	"code/review":       "Write this:\n\n```go\nx := strings.Reverse(y)\n```",
+}
+
+// tree is a suite that fails until the good answer of code/patch is applied to it.
+var tree = map[string]string{"tide.sh": "exit 1\n"}
+
+// patch is a change to the tree, which applies if the line is the one that it has.
+func patch(line string) string {
+	return "--- a/tide.sh\n+++ b/tide.sh\n@@ -1 +1 @@\n-" + line + "\n+exit 0\n"
+}
+
+// verdict is what a model answers to a judge with the rubric of these tests.
+func verdict(control string) string {
+	return `{"verdict": "CODE", "criteria": {"true": {"reason": "It is known.", "score": 9}, ` +
+		`"attention-check": {"reason": "As asked.", "score": ` + control + `}}}`
 }
 
 // shippedHost is a daemon that runs the shipped ferment.hcl with two models: one
@@ -129,7 +166,15 @@ var badAnswers = map[string]string{
 type shippedHost struct {
 	t       *testing.T
 	dir     string
+	env     []string
 	address string
+}
+
+// with is the host for a subtest.
+func (h *shippedHost) with(t *testing.T) *shippedHost {
+	sub := *h
+	sub.t = t
+	return &sub
 }
 
 func newShippedHost(t *testing.T) *shippedHost {
@@ -146,19 +191,22 @@ func newShippedHost(t *testing.T) *shippedHost {
 	for _, dir := range []string{"programs", "var/mlx", ".cache/huggingface"} {
 		require.NoError(t, os.MkdirAll(filepath.Join(r.dir, dir), 0o700))
 	}
+	require.NoError(t, os.Mkdir(filepath.Join(r.dir, "tree"), 0o700))
+	for name, text := range tree {
+		require.NoError(t, os.WriteFile(filepath.Join(r.dir, "tree", name), []byte(text), 0o600))
+	}
 	self, err := os.Executable()
 	require.NoError(t, err)
 	program, err := os.ReadFile(self)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(r.dir, "programs", modelProgram), program, 0o755))
 
-	h := &shippedHost{t: t, dir: r.dir}
-	cmd := exec.Command("bin/ferment", "serve")
-	cmd.Dir = r.dir
-	cmd.Env = []string{
+	h := &shippedHost{t: t, dir: r.dir, env: []string{
 		"HOME=" + r.dir, "PATH=" + filepath.Join(r.dir, "programs") + ":" + os.Getenv("PATH"), "FERMENT_PROFILE=test",
 		"OPENAI_API_KEY=sk-of-the-test", "MLX_MODEL=tiny",
-	}
+	}}
+	cmd := exec.Command("bin/ferment", "serve")
+	cmd.Dir, cmd.Env = h.dir, h.env
 	log, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
@@ -198,21 +246,38 @@ func newShippedHost(t *testing.T) *shippedHost {
 	return h
 }
 
+// ferment runs a command on the daemon.
+func (h *shippedHost) ferment(args ...string) {
+	h.t.Helper()
+	cmd := exec.Command("bin/ferment", args...)
+	cmd.Dir, cmd.Env = h.dir, h.env
+	out, err := cmd.CombinedOutput()
+	require.NoError(h.t, err, "%s", out)
+}
+
 // ask sends a request for an intent to the daemon. Who is asked first is the
 // order of the file, whatever the answers before were like.
-func (h *shippedHost) ask(intent, model, fault, dispatch string) edn.Value {
+func (h *shippedHost) ask(intent, model, fault string) edn.Value {
 	h.t.Helper()
 	said := fmt.Sprintf("Why does the tide follow the moon? [[%s %s %s]]", intent, model, fault)
 	input := map[string]string{
 		"text/respond":      fmt.Sprintf(`{:prompt %q}`, said),
 		"context/summarize": fmt.Sprintf(`{:text %q}`, "The tide follows the moon. The moon is far away. "+said),
-		"route/decide":      fmt.Sprintf(`{:request {:task {:intent :code/patch} :text %q}}`, said),
+		"route/decide":      fmt.Sprintf(`{:request {:task {:intent :sat/solve} :text %q}}`, said),
 		"model/chat":        fmt.Sprintf(`{:messages [{:role :user :content %q}]}`, said),
+		"route/classify":    fmt.Sprintf(`{:text %q}`, said),
+		"text/render":       fmt.Sprintf(`{:template "{{said}}" :data {:said %q}}`, said),
+		"chess/best-move":   `{:fen "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1" :depth 1}`,
+		"sat/solve":         `{:clauses [[1 -2] [2]]}`,
+		"code/patch":        fmt.Sprintf(`{:task %q :dir %q :command ["sh" "tide.sh"]}`, said, filepath.Join(h.dir, "tree")),
+		"eval/grade": fmt.Sprintf(`{:task/call {:input {:text %q}} :task/result {:out {:text "The moon draws the water."}}
+		  :rubric {:scale [0 10] :criteria [{:id :true :ask "Is it true?"}] :rules [{:rule :terms :all ["moon"]}]}}`, said),
 	}[intent]
 	if input == "" {
 		input = fmt.Sprintf(`{:task %q}`, said)
 	}
-	body := fmt.Sprintf(`{:proto 1 :trace {:id "shipped"} :task {:intent :%s :dispatch {:policy :declared %s}} :input %s :debug/transcript? true}`, intent, dispatch, input)
+	body := fmt.Sprintf(`{:proto 1 :trace {:id "shipped"} :debug/transcript? true
+	  :task {:intent :%s :dispatch {:policy :declared :exclude #{:chess/stockfish}}} :input %s}`, intent, input)
 	ctx, cancel := context.WithTimeout(h.t.Context(), 2*time.Minute)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+h.address+"/v1/act?format=edn", strings.NewReader(body))
@@ -230,6 +295,14 @@ func (h *shippedHost) ask(intent, model, fault, dispatch string) edn.Value {
 }
 
 // failures are the types of the attempts that failed, in their order.
+// server is who made the answer: the model that a judge asked, or the capability itself.
+func server(response edn.Value) string {
+	if asked := response.Key("result").Key("out").Key("judge").Key("cap/id"); !asked.IsNil() {
+		return asked.String()
+	}
+	return response.Key("invoke/meta").Key("cap/id").String()
+}
+
 func failures(response edn.Value) (types []string) {
 	for attempt := range response.Key("transcript").Elems() {
 		if name, failed := attempt.Key("failure/type").AsKeyword(); failed {
@@ -239,37 +312,53 @@ func failures(response edn.Value) (types []string) {
 	return types
 }
 
+// declaredIntent finds the intents of a configuration.
+var declaredIntent = regexp.MustCompile(`(?m)^intent "([^"]+)"`)
+
+// needNoModel are the intents that no model serves: the capability that does, its
+// plugin, and what serves while that plugin is out of service; empty: nothing.
+var needNoModel = []struct{ intent, first, plugin, next string }{
+	{"chess/best-move", "chess/embedded", "chess", "chess/reserve"},
+	{"sat/solve", "sat/solver", "sat", ""},
+	{"route/classify", "text/classifier", "text", ""},
+	{"text/render", "text/template", "text", ""},
+}
+
 // EMB-002, LLM-024, LLM-055, BIND-009: with the shipped file, a first model that
 // is down, fails, says nothing or answers badly is followed by the next candidate
-// of every intent, within the budget of the intent. The gate of
-// code/patch needs a tree and is left out. Where the file has no other
-// one, the error says what the model did.
+// of every intent, within the budget of the intent. If every candidate fails, the
+// error says what the last one did.
 func TestShippedModelsFallBack(t *testing.T) {
 	h := newShippedHost(t)
 	faults := map[string]string{ // of the first attempt
 		"down": "provider/unavailable", "500": "provider/error", "empty": "provider/empty", "long": "provider/context-exceeded",
 		"cut": "eval/must-failed", "invalid": "", "refused": "eval/",
 	}
+	var tested []string
 	for _, row := range []struct {
 		intent, first, spare string
-		last                 string // who serves without the spare model; empty: nobody
+		last                 string // serves if every model fails; empty: nothing does
 		structured           bool   // its answer is JSON
+		refusal              string // of a judge, which no other model is asked after; empty: the spare is
 	}{
-		{"text/respond", "llm/voice", "mlx/voice", "", false},
-		{"context/summarize", "llm/meta", "mlx/meta", "text/extractive", false},
-		{"problem/solve", "llm/solver", "mlx/solver", "", true},
-		{"code/generate", "llm/code", "mlx/code", "", false},
-		{"code/explain", "llm/code", "mlx/code", "", false},
-		{"code/review", "llm/code", "mlx/code", "", false},
-		{"route/decide", "llm/router", "mlx/router", "", true},
-		{"model/chat", "llm/voice", "mlx/voice", "", false},
+		{"text/respond", "llm/voice", "mlx/voice", "", false, ""},
+		{"context/summarize", "llm/meta", "mlx/meta", "text/extractive", false, ""},
+		{"problem/solve", "llm/solver", "mlx/solver", "", true, ""},
+		{"code/generate", "llm/code", "mlx/code", "", false, ""},
+		{"code/patch", "llm/code", "mlx/code", "", false, ""},
+		{"eval/grade", "llm/voice", "mlx/voice", "judge/rules", true, ":judge/rubric judge/no-score"},
+		{"code/explain", "llm/code", "mlx/code", "", false, ""},
+		{"code/review", "llm/code", "mlx/code", "", false, ""},
+		{"route/decide", "llm/router", "mlx/router", "text/classifier", true, ""},
+		{"model/chat", "llm/voice", "mlx/voice", "", false, ""},
 	} {
+		tested = append(tested, row.intent)
 		t.Run(row.intent, func(t *testing.T) {
-			h := &shippedHost{t, h.dir, h.address}
+			h := h.with(t)
 			good := func() {
 				for range 4 { // more answers than failures, so that no breaker opens
-					v := h.ask(row.intent, "nobody", "none", "")
-					require.Equal(t, ":"+row.first, v.Key("invoke/meta").Key("cap/id").String(), "%s", v)
+					v := h.ask(row.intent, "nobody", "none")
+					require.Equal(t, ":"+row.first, server(v), "%s", v)
 				}
 			}
 			good()
@@ -277,25 +366,59 @@ func TestShippedModelsFallBack(t *testing.T) {
 				if fault == "invalid" && !row.structured || fault == "refused" && badAnswers[row.intent] == "" {
 					continue
 				}
-				v := h.ask(row.intent, "first", fault, "")
-				assert.Equal(t, ":"+row.spare, v.Key("invoke/meta").Key("cap/id").String(), "%s: %s", fault, v)
+				next, failure := ":"+row.spare, ":"+row.first+" "+faults[fault]
+				if fault == "refused" && row.refusal != "" {
+					next, failure = ":"+row.last, row.refusal
+				}
+				v := h.ask(row.intent, "first", fault)
+				assert.Equal(t, next, server(v), "%s: %s", fault, v)
 				if failed := failures(v); assert.NotEmpty(t, failed, "%s: %s", fault, v) && !(fault == "cut" && row.structured) {
-					assert.Contains(t, failed[0], ":"+row.first+" "+faults[fault], "%s: %s", fault, v)
+					assert.Contains(t, failed[0], failure, "%s: %s", fault, v)
 				}
 				good()
-				without := h.ask(row.intent, "first", fault, ":exclude #{:"+row.spare+"}")
+				without := h.ask(row.intent, everyModel, fault)
 				if row.last != "" {
-					assert.Equal(t, ":"+row.last, without.Key("invoke/meta").Key("cap/id").String(), "%s: %s", fault, without)
+					assert.Equal(t, ":"+row.last, server(without), "%s: %s", fault, without)
 				} else {
-					e := without.Key("error")
-					if e.Key("type").String() == ":budget/exceeded" { // the last round trip went to a retry
-						e = e.Key("cause")
-					}
-					assert.False(t, e.Key("type").IsNil(), "%s: %s", fault, without)
-					assert.NotContains(t, []string{":unsupported/intent", ":budget/exceeded", ":runtime/internal"}, e.Key("type").String(), "%s: %s", fault, e)
+					assertFailed(t, without, fault)
 				}
 				good()
 			}
 		})
 	}
+	for _, row := range needNoModel {
+		tested = append(tested, row.intent)
+		t.Run(row.intent, func(t *testing.T) {
+			h := h.with(t)
+			v := h.ask(row.intent, everyModel, "500")
+			require.Equal(t, ":"+row.first, server(v), "%s", v)
+			h.ferment("plugin", "quarantine", row.plugin)
+			defer h.ferment("plugin", "release", row.plugin)
+			v = h.ask(row.intent, everyModel, "500")
+			if row.next != "" {
+				assert.Equal(t, ":"+row.next, server(v), "%s", v)
+			} else {
+				assert.Equal(t, ":runtime/quarantined", v.Key("error").Key("cause").Key("type").String(), "%s", v)
+			}
+		})
+	}
+	shipped, err := os.ReadFile(filepath.Join(h.dir, "ferment.hcl"))
+	require.NoError(t, err)
+	var declared []string
+	for _, m := range declaredIntent.FindAllSubmatch(shipped, -1) {
+		declared = append(declared, string(m[1]))
+	}
+	assert.ElementsMatch(t, declared, tested, "each intent of the file is tested once")
+}
+
+// assertFailed checks that an error says what went wrong with the last candidate.
+func assertFailed(t *testing.T, response edn.Value, fault string) {
+	t.Helper()
+	e := response.Key("error")
+	if e.Key("type").String() == ":budget/exceeded" { // the last round trip went to a retry
+		e = e.Key("cause")
+	}
+	assert.False(t, e.Key("type").IsNil(), "%s: %s", fault, response)
+	empty := []string{":unsupported/intent", ":budget/exceeded", ":runtime/internal"}
+	assert.NotContains(t, empty, e.Key("type").String(), "%s: %s", fault, e)
 }

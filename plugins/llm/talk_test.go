@@ -73,9 +73,11 @@ func talks() map[string]talk {
 		"openai-responses": {
 			media: "text/event-stream",
 			start: responses("created", `"response":{"id":"r-1","status":"in_progress","model":"served","output":[]}`) +
-				responses("output_item.added", `"output_index":0,"item":{"id":"msg_1","type":"message","content":[]}`),
+				responses("output_item.added", `"output_index":0,"item":{"id":"msg_1","type":"message","content":[]}`) +
+				responses("content_part.added",
+					`"item_id":"msg_1","output_index":0,"content_index":0,"part":{"type":"output_text","text":""}`),
 			text: func(s string) string {
-				return responses("output_text.delta", `"item_id":"msg_1","output_index":0,"delta":`+quoted(s))
+				return responses("output_text.delta", `"item_id":"msg_1","output_index":0,"content_index":0,"delta":`+quoted(s))
 			},
 			tool: func(id, name, args string) string {
 				item := `"output_index":1,"item":{"id":"fc_1","type":"function_call","call_id":` + quoted(id) +

@@ -15,6 +15,8 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/wiretest"
 )
 
+const wires = "../../internal/provider/testdata/wire"
+
 // fields are those of a request, apart.
 func fields(t *testing.T, body []byte) map[string]json.RawMessage {
 	t.Helper()

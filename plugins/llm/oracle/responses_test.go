@@ -2,75 +2,15 @@ package oracle
 
 import (
 	"encoding/json"
-	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/openai/openai-go/v3"
-	openaioption "github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/responses"
 	"github.com/openai/openai-go/v3/shared"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
-	"github.com/fermenthq/ferment/plugins/internal/provider/wiretest"
 )
-
-// LLM-003, LLM-054: the client of OpenAI sees what the adapter sees, in the deltas
-// and in the response that the last event repeats.
-func TestResponses(t *testing.T) {
-	for _, tr := range wellFormed(t, "openai-responses") {
-		t.Run(tr.Name, func(t *testing.T) {
-			client := openai.NewClient(
-				openaioption.WithBaseURL(wiretest.Serve(t, tr).URL), openaioption.WithAPIKey("none"),
-				openaioption.WithMaxRetries(0), openaioption.WithHTTPClient(&http.Client{}))
-			stream := client.Responses.NewStreaming(t.Context(), responses.ResponseNewParams{Model: "sample"})
-			var whole responses.Response
-			text, thought := "", ""
-			for stream.Next() {
-				switch e := stream.Current().AsAny().(type) {
-				case responses.ResponseTextDeltaEvent:
-					text += e.Delta
-				case responses.ResponseReasoningSummaryPartAddedEvent:
-					if e.SummaryIndex > 0 {
-						thought += "\n\n"
-					}
-				case responses.ResponseReasoningSummaryTextDeltaEvent:
-					thought += e.Delta
-				case responses.ResponseCompletedEvent:
-					whole = e.Response
-				case responses.ResponseIncompleteEvent:
-					whole = e.Response
-				}
-			}
-			require.NoError(t, stream.Err())
-			u := whole.Usage
-			got := seen{
-				text:    whole.OutputText(),
-				finish:  map[string]string{"max_output_tokens": "length", "": "stop"}[whole.IncompleteDetails.Reason],
-				in:      u.InputTokens,
-				out:     u.OutputTokens,
-				cached:  u.InputTokensDetails.CachedTokens,
-				thought: u.OutputTokensDetails.ReasoningTokens,
-			}
-			var sealed []string
-			for _, item := range whole.Output {
-				switch i := item.AsAny().(type) {
-				case responses.ResponseFunctionToolCall:
-					got.calls, got.finish = append(got.calls, i.CallID+" "+i.Name+" "+i.Arguments), "tool-calls"
-				case responses.ResponseReasoningItem:
-					sealed = append(sealed, i.RawJSON())
-				}
-			}
-			assert.Equal(t, want(tr.Want), got)
-			assert.Equal(t, tr.Want.Text, text)
-			assert.Equal(t, tr.Want.Reasoning, thought)
-			assert.Equal(t, tr.Want.Sealed, sealed)
-			assert.Equal(t, tr.Want.Written, u.InputTokensDetails.CacheWriteTokens)
-		})
-	}
-}
 
 // LM-008, LLM-054: a tool loop, parts, the choice of tools and a schema go out as the
 // client of OpenAI writes them.

@@ -15,6 +15,29 @@ const model = 'sample'
 const messages = [{ role: 'user', content: 'Explain ACID.' }]
 const options = { apiKey: 'none', maxRetries: 0, logLevel: 'off' }
 
+const responsesRequest = { model, input: messages, store: false, include: ['reasoning.encrypted_content'] }
+
+function responseSeen({ status, error, output, output_text, incomplete_details, usage }) {
+  if (!['completed', 'incomplete'].includes(status)) {
+    throw new Error(error?.message || `the stream ended while the response was ${status}`)
+  }
+  const items = (type) => output.filter((item) => item.type === type)
+  const calls = items('function_call').map(({ call_id, name, arguments: args }) => ({ id: call_id, name, args }))
+  return {
+    text: output_text,
+    reasoning: items('reasoning').flatMap(({ summary }) => summary.map((part) => part.text)).join('\n\n'),
+    sealed: items('reasoning').map((item) => JSON.stringify(item)),
+    // This vendor has a word for an answer that was cut only.
+    finish: incomplete_details?.reason ?? (calls.length > 0 ? 'tool_calls' : 'stop'),
+    calls,
+    in: usage?.input_tokens,
+    out: usage?.output_tokens,
+    cached: usage?.input_tokens_details?.cached_tokens,
+    written: usage?.input_tokens_details?.cache_write_tokens,
+    thought: usage?.output_tokens_details?.reasoning_tokens,
+  }
+}
+
 const readers = {
   'openai-chat': async (url) => {
     const client = new OpenAI({ ...options, baseURL: url })
@@ -38,6 +61,34 @@ const readers = {
       written: whole.usage?.prompt_tokens_details?.cache_write_tokens,
       thought: whole.usage?.completion_tokens_details?.reasoning_tokens,
     }
+  },
+
+  // The events of the stream, with what only the last one says.
+  'openai-responses': async (url) => {
+    const client = new OpenAI({ ...options, baseURL: url })
+    const stream = client.responses.stream(responsesRequest)
+    const seen = { text: '', reasoning: '' }
+    const items = []
+    stream.on('event', (event) => {
+      if (event.type === 'response.output_text.delta') seen.text += event.delta
+      if (event.type === 'response.reasoning_summary_part.added' && event.summary_index > 0) seen.reasoning += '\n\n'
+      if (event.type === 'response.reasoning_summary_text.delta') seen.reasoning += event.delta
+      if (event.type === 'response.output_item.done') items[event.output_index] = event.item
+    })
+    const whole = await stream.finalResponse()
+    return { ...responseSeen({ ...whole, output: items.flat() }), ...seen }
+  },
+
+  // The response that the last event repeats.
+  'openai-responses/whole': async (url) => {
+    const client = new OpenAI({ ...options, baseURL: url })
+    return responseSeen(await client.responses.stream(responsesRequest).finalResponse())
+  },
+
+  // A response that is not streamed.
+  'openai-responses/value': async (url) => {
+    const client = new OpenAI({ ...options, baseURL: url })
+    return responseSeen(await client.responses.create(responsesRequest))
   },
 
   'anthropic-messages': async (url) => {
@@ -99,7 +150,8 @@ for await (const line of createInterface({ input: process.stdin })) {
   const { dialect, url } = JSON.parse(line)
   const result = await readers[dialect](url).then(
     (seen) => ({ seen }),
-    (error) => ({ error: String(error) || 'an error without a text' }),
+    // The Responses API rejects with the event of the error.
+    (error) => ({ error: String(error?.message ?? error) || 'an error without a text' }),
   )
   process.stdout.write(JSON.stringify(result) + '\n')
 }
