@@ -26,8 +26,9 @@ type bench struct {
 	limit   time.Duration // of the whole check
 	patience
 
-	obstacle *obstacle // what the plugin is known not to get over
-	said     []string  // what instances wrote that did not start
+	described string    // what the first instance of the session said of itself
+	obstacle  *obstacle // what the plugin is known not to get over
+	said      []string  // what instances wrote that did not start
 }
 
 func newBench(target Target, opts Options) *bench {

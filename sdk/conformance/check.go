@@ -9,7 +9,7 @@ import (
 
 // SuiteVersion names the set of checks. Within one version a check never
 // becomes stricter.
-const SuiteVersion = "1.5"
+const SuiteVersion = "1.6"
 
 // Check is one thing that a plugin must do.
 type Check struct {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,7 +48,7 @@ func errorDetails(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	for _, c := range d.Capabilities {
+	for _, c := range append(slices.Clone(d.Capabilities), absent()) {
 		for _, input := range largeInputs(2 * wire.MaxErrorDetails) {
 			_, err := b.ask(ctx, in, question{capability: c, intent: firstIntent(c), input: input})
 			for e := range contract.AsError(err).Chain() {

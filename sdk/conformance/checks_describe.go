@@ -47,6 +47,9 @@ func describeBare(ctx context.Context, b *bench) error {
 
 func describePure(ctx context.Context, b *bench) error {
 	var seen []string
+	if b.described != "" {
+		seen = append(seen, b.described)
+	}
 	for range 2 {
 		in, err := b.start(ctx)
 		if err != nil {
@@ -242,7 +245,7 @@ func healthChecks() []Check {
 			Text: "after Configure the plugin becomes ready, and until then it says why it is not",
 			run:  healthReady},
 		{ID: "core/health/capabilities", Requirements: []string{"HEALTH-004"},
-			Text: "Health names no capability that the plugin does not serve, and says why one is not ready",
+			Text: "Health names no capability that the plugin does not serve, also after calls, and says why one is not ready",
 			run:  healthOfCapabilities},
 		{ID: "core/health/reason", Requirements: []string{"HEALTH-005"},
 			Text: "also during calls, a plugin that is degraded or not ready gives a reason, and so do its capabilities",
@@ -382,6 +385,15 @@ func healthOfCapabilities(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
+	if err := b.healthNames(ctx, in, d); err != nil {
+		return err
+	}
+	<-b.callAll(ctx, in, b.questions(d), quickly)
+	return b.healthNames(ctx, in, d)
+}
+
+// healthNames probes the plugin and looks at what it says of single capabilities.
+func (b *bench) healthNames(ctx context.Context, in Instance, d contract.Description) error {
 	h, err := b.probe(ctx, in)
 	if err != nil {
 		return want(fmt.Sprintf("a state within %s", b.soon), "%v", err)

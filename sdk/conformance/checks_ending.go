@@ -104,7 +104,15 @@ func drainInFlight(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	calls := b.flood(ctx, in, b.questions(d), drainCalls)
+	questions := b.questions(d)
+	answered := make([]bool, len(questions))
+	quick, cancel := context.WithTimeout(ctx, quickly)
+	defer cancel()
+	for i, q := range questions {
+		_, err := b.ask(quick, in, q)
+		answered[i] = err == nil
+	}
+	calls := b.flood(ctx, in, questions, drainCalls)
 	began := time.Now()
 	unfinished, err := b.drain(ctx, in, b.call)
 	took := time.Since(began)
@@ -117,6 +125,9 @@ func drainInFlight(ctx context.Context, b *bench) error {
 	}
 	if cut := ended.cut(); cut != nil && took < b.call/2 {
 		return want("calls in flight end as they would have ended", "%v", cut)
+	}
+	if dropped := ended.dropped(answered); dropped != nil {
+		return want("calls in flight end as they would have ended, with an answer", "%v", dropped)
 	}
 	return ended.lost()
 }
@@ -153,6 +164,21 @@ func (f *flooding) wait() endings {
 func (e endings) cut() error {
 	for _, err := range e {
 		if f := contract.AsError(err); f != nil && !wire.Transport(err) && (f.Type == "canceled" || f.Type == "timeout/hard") {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropped gives an error that ended a call which had an answer before, and which is neither
+// about Drain nor about the moment. Calls are those of the questions in turn.
+func (e endings) dropped(answered []bool) error {
+	for i, err := range e {
+		f := contract.AsError(err)
+		if f == nil || !answered[i%len(answered)] || wire.Transport(err) {
+			continue
+		}
+		if f.Type != notReady && f.Class != contract.ClassRetry && !overloaded(err) {
 			return err
 		}
 	}

@@ -26,14 +26,14 @@ func streamingChecks() []Check {
 				})
 			}},
 		{ID: "streaming/deltas/counted", Requirements: []string{"STREAM-002"},
-			Text: "deltas are maps with a :kind, and :seq counts them from 1",
+			Text: "deltas are maps with a :kind, and :seq counts them from 1, also beside other calls",
 			run: func(ctx context.Context, b *bench) error {
-				return b.streams(ctx, counted)
+				return b.streamsAtOnce(ctx, counted)
 			}},
 		{ID: "streaming/deltas/joined", Requirements: []string{"STREAM-003"},
-			Text: "the deltas of kind :text, one after the other, are a text of the answer",
+			Text: "the deltas of kind :text, one after the other, are a text of the answer, also beside other calls and for the edges of the input",
 			run: func(ctx context.Context, b *bench) error {
-				return b.streams(ctx, joined)
+				return b.streamsAtOnce(ctx, joined)
 			}},
 		{ID: "streaming/cancel/stops", Requirements: []string{"STREAM-004"},
 			Text: "a stream whose caller goes away after a delta stops",
@@ -52,6 +52,47 @@ func (b *bench) streams(ctx context.Context, check func(answer) error) error {
 	if err != nil {
 		return err
 	}
+	return b.streamsOf(ctx, in, d, check)
+}
+
+// streamCalls is how often a question is asked at once in the checks of deltas.
+const streamCalls = 8
+
+// streamsAtOnce is streams, and then asks each question several times at once, beside the
+// edges of its input. Calls that do not end quickly are cancelled; how a call must end is
+// another check.
+func (b *bench) streamsAtOnce(ctx context.Context, check func(answer) error) error {
+	in, d, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	if err := b.streamsOf(ctx, in, d, check); err != nil {
+		return err
+	}
+	quick, cancel := context.WithTimeout(ctx, quickly)
+	defer cancel()
+	for _, q := range b.streaming(d) {
+		all := append(slices.Repeat([]question{q}, streamCalls), variants(d, q)...)
+		failures := make([]error, len(all))
+		var wg sync.WaitGroup
+		for i, q := range all {
+			wg.Go(func() {
+				if a, err := b.ask(quick, in, q); err == nil && a.response.Key("result").HasKey("out") {
+					failures[i] = check(a)
+				}
+			})
+		}
+		wg.Wait()
+		for _, err := range failures {
+			if err != nil {
+				return fmt.Errorf("beside other calls: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+func (b *bench) streamsOf(ctx context.Context, in Instance, d contract.Description, check func(answer) error) error {
 	all := b.streaming(d)
 	if len(all) == 0 {
 		return untestable("no capability says that it streams (:cap/streams? true)")

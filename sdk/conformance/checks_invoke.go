@@ -28,7 +28,7 @@ func invokeChecks() []Check {
 			Text: "an input of another shape is answered or refused with a typed error, and the plugin lives on",
 			run:  invokeUnexpected},
 		{ID: "core/invoke/large", Requirements: []string{"PAYLOAD-003", "PAYLOAD-004"},
-			Text: "a request of 5 MiB reaches the plugin",
+			Text: "a request of 5 MiB reaches the plugin, and an answer about a text of more than 1 MiB can be read",
 			run:  invokeLarge},
 		{ID: "core/invoke/parallel", Requirements: []string{"CALL-008"},
 			Text: fmt.Sprintf("%d calls at once are answered or refused as :runtime/overloaded", parallelCalls),
@@ -43,7 +43,7 @@ func invokeChecks() []Check {
 			Text: "a call whose caller goes away stops working",
 			run:  cancelStops},
 		{ID: "core/cancel/slots", Requirements: []string{"CALL-011"},
-			Text: fmt.Sprintf("after %d calls whose callers went away the next call is answered", cancelledCalls),
+			Text: fmt.Sprintf("after %d calls whose callers went away the next call is answered as before", cancelledCalls),
 			run:  cancelSlots},
 		{ID: "core/deadline/stops", Requirements: []string{"CALL-007"},
 			Text: "a call whose deadline passes stops working",
@@ -99,6 +99,15 @@ func typedError(err error) error {
 	e := contract.AsError(err)
 	if wire.Transport(err) || e.Type == "runtime/protocol" {
 		return want("an answer or a typed error", "%v", err)
+	}
+	return nil
+}
+
+// unreadable fails if an answer came that cannot be read. A call that was lost or took too
+// long is another check.
+func unreadable(err error) error {
+	if e := contract.AsError(err); e != nil && !wire.Transport(err) && e.Type == protocolError {
+		return want("an answer that can be read", "%v", err)
 	}
 	return nil
 }
@@ -210,7 +219,40 @@ func invokeLarge(ctx context.Context, b *bench) error {
 	if err := ended(response, err); err != nil {
 		return err
 	}
+	if err := b.largeTexts(ctx, in, d); err != nil {
+		return err
+	}
 	return b.alive(ctx, in, "a large request")
+}
+
+// largeText is the length of a text that the answer may repeat as one large blob.
+const largeText = 1<<20 + 1<<16
+
+// largePatience bounds the calls with such a text. One that does not end by then shows
+// nothing.
+const largePatience = 2 * time.Second
+
+// largeTexts gives each capability a large text where its sample has a text. A
+// capability that streams is left out: it may send more deltas than a call can have.
+func (b *bench) largeTexts(ctx context.Context, in Instance, d contract.Description) error {
+	until := time.Now().Add(largePatience)
+	large := edn.Text(strings.Repeat("0123456789abcde\n", largeText/16))
+	for _, q := range b.questions(d) {
+		for key, v := range q.input.Entries() {
+			if !v.IsString() || q.capability.Streams {
+				continue
+			}
+			q.input = q.input.Assoc(key, large)
+			call := b.context(q)
+			call.Deadline = until
+			_, err := in.Client().Invoke(ctx, call, q.request(), nil)
+			if err := unreadable(err); err != nil {
+				return fmt.Errorf("%s with a text of %d bytes: %w", q, largeText, err)
+			}
+			break
+		}
+	}
+	return nil
 }
 
 func invokeParallel(ctx context.Context, b *bench) error {
@@ -240,11 +282,16 @@ func invokeParallel(ctx context.Context, b *bench) error {
 }
 
 // apartCalls is how many calls run at once, in rounds, in the check that compares
-// their answers.
+// their answers. A plugin that answers fast has more rounds, because a fault may show
+// itself in few of its calls.
 const (
 	apartCalls  = 16
-	apartRounds = 6
+	apartRounds = 6  // at least
+	quickRounds = 48 // at most, within quickly
 )
+
+// quickly bounds the calls that a check adds for plugins that answer fast.
+const quickly = 500 * time.Millisecond
 
 // invokeApart learns the outcomes of questions that differ little, then asks them
 // all at once.
@@ -258,8 +305,11 @@ func invokeApart(ctx context.Context, b *bench) error {
 	if err != nil || len(all) == 0 || !different(all) {
 		return err // what cannot be told apart cannot be seen to be mixed up
 	}
-	until := time.Now().Add(b.call)
-	for round := 0; round < apartRounds && time.Now().Before(until); round++ {
+	began := time.Now()
+	for round := range quickRounds {
+		if took := time.Since(began); took > b.call || round >= apartRounds && took > quickly {
+			break
+		}
 		var wg sync.WaitGroup
 		failures, order := make([]error, apartCalls), make([]int, apartCalls)
 		for i := range failures {
@@ -334,10 +384,21 @@ func cancelSlots(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
+	all, err := b.learn(ctx, in, slices.DeleteFunc(b.questions(d), func(q question) bool {
+		return !repeats(q.capability) || !independent(q)
+	}))
+	if err != nil {
+		return err
+	}
 	c, input := b.long(d)
 	q := question{capability: c, intent: firstIntent(c), input: input}
 	if _, err := b.cancelCalls(ctx, in, q, cancelledCalls); err != nil {
 		return nil // that the work stops is another check
+	}
+	for i := range all {
+		if err := b.apart(ctx, in, all, i); err != nil && b.settled(ctx, in, all[i]) {
+			return fmt.Errorf("after %d calls that were cancelled: %w", cancelledCalls, err)
+		}
 	}
 	for _, q := range b.questions(d) {
 		if _, err := b.ask(ctx, in, q); overloaded(err) {

@@ -6,6 +6,7 @@ import (
 	"math/big"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -24,10 +25,8 @@ func modelChecks() []Check {
 				})
 			}},
 		{ID: "llm/usage/stated", Requirements: []string{"MODEL-002"},
-			Text: "the answer of a model has a well-formed :usage with its :mode, and token counts if a live model answered",
-			run: func(ctx context.Context, b *bench) error {
-				return b.values(ctx, LLM, func(a answer) error { return usage(a) })
-			}},
+			Text: "the answer of a model has a well-formed :usage of this call alone with its :mode, and token counts if a live model answered",
+			run:  usageStated},
 		{ID: "llm/finish/stated", Requirements: []string{"MODEL-003"},
 			Text: "the answer of a model says in :finish, of the output or of :invoke/meta, why it ended",
 			run: func(ctx context.Context, b *bench) error {
@@ -73,6 +72,37 @@ func usageMarks() []string { return []string{"tokens-mark", "cost-mark"} }
 // usageKeys are the entries of a usage that a host reads.
 func usageKeys() []string {
 	return slices.Concat([]string{"mode", "cost-usd"}, usageCounts(), usageMarks())
+}
+
+// usageRepeats is how often a question is asked whose tokens are counted.
+const usageRepeats = 4
+
+// usageStated checks the usage of one answer of every model. If the model answers fast,
+// it repeats the question: tokens of equal inputs that grow with each call are a sum.
+func usageStated(ctx context.Context, b *bench) error {
+	if err := b.values(ctx, LLM, usage); err != nil {
+		return err
+	}
+	in, d, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	until := time.Now().Add(quickly)
+	for _, q := range b.questions(d, LLM) {
+		var counts []int64
+		for len(counts) < usageRepeats && time.Now().Before(until) {
+			a, err := b.ask(ctx, in, q)
+			n, ok := a.response.Key("result").Key("usage").Key("tokens-in").AsInt()
+			if err != nil || !ok || len(counts) > 0 && n <= counts[len(counts)-1] {
+				break
+			}
+			counts = append(counts, n)
+		}
+		if len(counts) == usageRepeats {
+			return want(":tokens-in of one call for "+q.String(), "%v for equal requests, one after the other", counts)
+		}
+	}
+	return nil
 }
 
 // usage checks what the answer of a model says that it used.
@@ -209,9 +239,15 @@ func judgeRefuses(ctx context.Context, b *bench) error {
 	return b.alive(ctx, in, "an input with nothing to judge")
 }
 
-// again asks every question about the chosen capabilities twice and compares
-// the answers.
-func (b *bench) again(ctx context.Context, kind string, chosen func(contract.Capability) bool, compare func(first, second answer) error) error {
+// repeatCalls is how many calls for each question lie between two answers that must be
+// alike, if the plugin answers fast.
+const repeatCalls = 120
+
+// again asks every question about the chosen capabilities twice and compares the answers.
+// If more is not 0, it makes up to as many calls for each question and compares once more.
+func (b *bench) again(
+	ctx context.Context, kind string, more int, chosen func(contract.Capability) bool, compare func(first, second answer) error,
+) error {
 	in, d, err := b.ready(ctx)
 	if err != nil {
 		return err
@@ -220,6 +256,8 @@ func (b *bench) again(ctx context.Context, kind string, chosen func(contract.Cap
 	if kind != "" {
 		kinds = []string{kind}
 	}
+	var answers []answer
+	var asked []question
 	for _, q := range b.questions(d, kinds...) {
 		if !chosen(q.capability) {
 			continue
@@ -236,6 +274,25 @@ func (b *bench) again(ctx context.Context, kind string, chosen func(contract.Cap
 			return want("the same answer again for "+q.String(), "the error %v", err)
 		}
 		if err := compare(first, second); err != nil {
+			return err
+		}
+		answers, asked = append(answers, first), append(asked, q)
+	}
+	if more == 0 || len(asked) == 0 {
+		return nil
+	}
+	if _, err := b.load(ctx, in, asked, more*len(asked), quickly); err != nil {
+		return err
+	}
+	until := time.Now().Add(quickly)
+	for _, first := range answers {
+		later, err := b.ask(ctx, in, first.question)
+		if err == nil {
+			err = compare(first, later)
+		} else if contract.AsError(err).Class == contract.ClassRetry || overloaded(err) {
+			err = nil
+		}
+		if err != nil || time.Now().After(until) {
 			return err
 		}
 	}

@@ -54,7 +54,7 @@ func pressureChecks() []Check {
 			Text: "calls that end with a typed error leave no descriptors, threads or memory that grows behind",
 			run:  refusedGrowth},
 		{ID: "core/load/processes", Requirements: []string{"CALL-015"}, Process: true,
-			Text: fmt.Sprintf("%d calls leave no processes behind", leftCalls),
+			Text: fmt.Sprintf("%d calls leave no processes behind, and neither do %d whose callers went away", leftCalls, leftCancelled),
 			run:  loadProcesses},
 	}
 }
@@ -125,6 +125,7 @@ func refusedGrowth(ctx context.Context, b *bench) error {
 const (
 	leftWarmUp    = 32
 	leftCalls     = 96
+	leftCancelled = 32
 	leftPatience  = 4 * time.Second // for the real work of either
 	moreProcesses = 16
 )
@@ -144,6 +145,9 @@ func loadProcesses(ctx context.Context, b *bench) error {
 	if err != nil || !measured {
 		return err
 	}
+	c, input := b.long(d)
+	cut := question{capability: c, intent: firstIntent(c), input: input}
+	_, _ = b.cancelCalls(ctx, in, cut, leftCancelled) // that the work stops is another check
 	limit := time.Now().Add(b.soon)
 	for {
 		after, _ := tree.members()
@@ -153,7 +157,7 @@ func loadProcesses(ctx context.Context, b *bench) error {
 		}
 		if time.Now().After(limit) {
 			return want(fmt.Sprintf("at most %d processes more, %s after the last answer", moreProcesses, b.soon),
-				"%d processes more after %d calls", more, worked)
+				"%d processes more after %d calls and %d that were cancelled", more, worked, leftCancelled)
 		}
 		select {
 		case <-time.After(50 * time.Millisecond):

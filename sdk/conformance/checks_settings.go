@@ -224,7 +224,7 @@ func (b *bench) overhearCalls(ctx context.Context, in Instance, o *overheard) {
 	}
 	all := b.questions(d)
 	for _, q := range b.questions(d) {
-		for _, input := range oddInputs() {
+		for _, input := range append(oddInputs(), largeInputs(2*wire.MaxLine)...) {
 			q.input = input
 			all = append(all, q)
 		}

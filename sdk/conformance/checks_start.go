@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/launch"
 	"github.com/fermenthq/ferment/sdk/wire"
 	"github.com/fermenthq/ferment/sdk/wire/pluginv1"
@@ -226,7 +227,11 @@ func startStdout(ctx context.Context, b *bench) error {
 		if _, err := b.ask(ctx, in, q); err != nil && typedError(err) != nil {
 			return typedError(err)
 		}
+		q.input = edn.Int(7)
+		_, _ = b.ask(ctx, in, q) // a refusal; how a call must end is another check
 	}
+	c, input := b.long(d)
+	_, _ = b.cancelCalls(ctx, in, question{capability: c, intent: firstIntent(c), input: input}, cancelBatch)
 	if _, err := b.drain(ctx, in, b.call); err != nil {
 		return err
 	}

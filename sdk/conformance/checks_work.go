@@ -146,7 +146,7 @@ func toolChecks() []Check {
 		{ID: "tool/effect-key/same", Requirements: []string{"TOOL-003"},
 			Text: "an idempotent tool answers two calls with one effect key alike",
 			run: func(ctx context.Context, b *bench) error {
-				return b.again(ctx, Tool, func(c contract.Capability) bool { return c.Idempotent }, sameOut)
+				return b.again(ctx, Tool, 0, func(c contract.Capability) bool { return c.Idempotent }, sameOut)
 			}},
 	}
 }

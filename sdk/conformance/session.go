@@ -24,6 +24,8 @@ type Session struct {
 	obstacle *obstacle
 	hangs    bool // calls of the plugin do not end
 	secrets  *words.Secrets
+
+	described string // what the first instance said of itself
 }
 
 // Open starts the plugin once, to learn which profiles it comes under and how far
@@ -73,7 +75,7 @@ func (s *Session) Take(ctx context.Context, check Check) Result {
 
 // past gives a bench what is known of the plugin.
 func (s *Session) past(b *bench) {
-	b.obstacle = s.obstacle
+	b.obstacle, b.described = s.obstacle, s.described
 	if s.hangs {
 		b.patience.call = s.opts.long(hangingCall)
 	}
@@ -133,7 +135,10 @@ func (s *Session) probe(ctx context.Context) (at stage) {
 		}
 		at = describing
 		if s.plugin, err = within(ctx, s.opts.long(probeLimit), func(ctx context.Context) (contract.Description, error) {
-			_, d, err := b.describe(ctx, in, b.config())
+			raw, d, err := b.describe(ctx, in, b.config())
+			if err == nil {
+				s.described = raw.Value.String()
+			}
 			return d, err
 		}); err != nil {
 			s.plugin = contract.Description{}

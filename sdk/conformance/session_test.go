@@ -3,6 +3,8 @@ package conformance
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -140,4 +142,23 @@ func TestLogIsBounded(t *testing.T) {
 	}
 	assert.LessOrEqual(t, len(log.Lines()), logLines)
 	assert.Equal(t, "x", log.Lines()[len(log.Lines())-1])
+}
+
+// DESCRIBE-002: a plugin that describes itself otherwise after its first start is seen by
+// a session, which remembers what the first instance said.
+func TestDescriptionsOfLaterStarts(t *testing.T) {
+	starts := 0
+	target := InProcessService(Serving{Make: func(log *slog.Logger, level *slog.LevelVar) (Service, error) {
+		p := sound()
+		if starts++; starts > 1 {
+			p.Version = "1.0.1"
+		}
+		return sdk.NewService(p, log, level)
+	}})
+	report := Run(t.Context(), target, Options{Seed: 1, Only: regexp.MustCompile(`^core/describe/(bare|pure)$`)})
+	statuses := map[string]Status{}
+	for _, r := range report.Results {
+		statuses[r.Check.ID] = r.Status
+	}
+	assert.Equal(t, map[string]Status{"core/describe/bare": Pass, "core/describe/pure": Fail}, statuses)
 }
