@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -169,6 +170,7 @@ func TestStopLadder(t *testing.T) {
 			require.NoError(t, err)
 			if ignored == "SIGSTOP" {
 				require.NoError(t, syscall.Kill(b.pid(), syscall.SIGSTOP))
+				awaitStopped(t, b.pid())
 			}
 			begin := time.Now()
 			var got []string
@@ -188,6 +190,27 @@ func TestStopLadder(t *testing.T) {
 			b.to(t, Stopped, 1)
 		})
 	}
+}
+
+// awaitStopped waits until the signal has reached every thread of a process: one
+// of them could still answer. Only Linux tells.
+func awaitStopped(t *testing.T, pid int) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		return
+	}
+	require.Eventually(t, func() bool {
+		stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		if err != nil || len(stats) == 0 {
+			return false
+		}
+		for _, path := range stats {
+			if text, err := os.ReadFile(path); err == nil && !strings.Contains(string(text), ") T ") {
+				return false
+			}
+		}
+		return true
+	}, 10*time.Second, time.Millisecond)
 }
 
 // SUP-003: go-plugin's own health service says SERVING for ever. Only what the

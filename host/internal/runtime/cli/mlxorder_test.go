@@ -78,14 +78,15 @@ func TestOrderFollowsModelServers(t *testing.T) {
 		t.Helper()
 		var v edn.Value
 		said := ""
-		require.Eventually(t, func() bool {
+		assert.Eventually(t, func() bool {
 			v, said = explain(), ""
 			for c := range v.Key("candidates").Elems() {
 				said += strings.TrimPrefix(c.Key("cap/id").String(), ":mlx/") + " " + strings.TrimPrefix(c.Key("figures").Key("warmth").String(), ":") + ", "
 			}
 			said = strings.TrimSuffix(said, ", ")
 			return said == want
-		}, time.Minute, 20*time.Millisecond, "the last explanation: %s", said)
+		}, time.Minute, 20*time.Millisecond)
+		require.Equal(t, want, said, "the last explanation")
 		return v
 	}
 	figures := func(v edn.Value, capID string) edn.Value {
