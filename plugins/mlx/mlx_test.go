@@ -311,6 +311,25 @@ func TestHealthOfTheServer(t *testing.T) {
 	idle := voice(t, r.health(func(h wire.Health) bool { return voice(t, h).Queued == 0 }))
 	assert.Zero(t, idle.Deaths)
 
+	// Nothing waits any more while the last one is worked on; its end is told too.
+	holds := []string{filepath.Join(t.TempDir(), "hold"), filepath.Join(t.TempDir(), "hold")}
+	crowd := func(inFlight, queued int) {
+		r.health(func(h wire.Health) bool { return voice(t, h).InFlight == inFlight && voice(t, h).Queued == queued })
+	}
+	for i, hold := range holds {
+		calls.Go(func() { assert.Nil(t, r.ask(t.Context(), "hold:"+hold, "", nil).err) })
+		require.Eventually(t, func() bool { // the first is worked on before the second is made
+			text, _ := os.ReadFile(r.mark)
+			return i > 0 || strings.Count(string(text), "hold") == 4
+		}, patience, time.Millisecond)
+	}
+	crowd(1, 1)
+	require.NoError(t, os.WriteFile(holds[0], nil, 0o600))
+	crowd(1, 0)
+	require.NoError(t, os.WriteFile(holds[1], nil, 0o600))
+	crowd(0, 0)
+	calls.Wait()
+
 	saved := r.ask(t.Context(), "die-once:"+filepath.Join(t.TempDir(), "died"), "", nil)
 	require.Nil(t, saved.err)
 	attempts := saved.response.Key("invoke/meta").Key("attempts")

@@ -23,9 +23,11 @@ const (
 
 // note keeps a transition. It needs p.mu.
 func (p *Pool[S]) note(session string, t worker.Transition) {
-	busy := t.To == worker.Busy || t.From == worker.Busy && t.To == worker.Ready
-	if !busy {
+	freed := t.From == worker.Busy && t.To == worker.Ready
+	if t.To != worker.Busy { // also freed: what was said while it was busy holds no longer
 		p.changed = true
+	}
+	if t.To != worker.Busy && !freed {
 		if len(p.events) == maxEvents {
 			p.events = slices.Delete(p.events, 0, 1)
 		}
