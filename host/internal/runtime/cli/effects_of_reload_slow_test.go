@@ -118,6 +118,7 @@ var changes = map[string]string{
 	"intent.done.must": `must = ["schema-valid", "c"]`, "intent.done.should": `should = ["c"]`, "intent.effects": `effects = ["fs/read"]`,
 	"intent.quality.swap_to":  "swap_to = \"mine/b\"\nmin_pass_rate = 0.5",
 	"capability.breaker.ramp": "ramp = [50, 100]", "dispatch.breaker.ramp": "ramp = [50, 100]",
+	"capability.scope.allow_commands": `allow_commands = ["/bin/true"]`, "effects.scope.allow_commands": `allow_commands = ["/bin/true"]`, "role.scope.allow_commands": `allow_commands = ["/bin/true"]`,
 	"capability.scope.arguments": `arguments = { "/bin/true" = ["x"] }`, "effects.scope.arguments": "allow_commands = [\"/bin/true\"]\narguments = { \"/bin/true\" = [\"x\"] }", "role.scope.arguments": `arguments = { "/bin/true" = ["x"] }`,
 	"capability.role": `role = "voice"`, "intent.role": `role = "voice"`, "prompts.roles": `roles = { voice = "Sing." }`, "prompts.intents": `intents = { "t/a" = "x" }`, "prompts.language_packs": `language_packs = ["../it.edn"]`,
 	"prompts.fragments": "fragments = { f = \"x\" }\ndefault = { fragment = \"f\" }", "prompts.allowed": `allowed = { voice = ["x"] }`,

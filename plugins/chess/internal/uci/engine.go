@@ -32,7 +32,7 @@ type Result struct {
 }
 
 const (
-	handshake = 5 * time.Second        // from start to uciok, and from isready to readyok
+	handshake = 15 * time.Second       // from start to uciok, and from isready to readyok; reading a network takes seconds
 	stopGrace = 500 * time.Millisecond // from stop to bestmove
 	mateScore = 100000
 )
