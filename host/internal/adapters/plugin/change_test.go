@@ -288,7 +288,6 @@ func TestPrepare(t *testing.T) {
 // HCL-039 step 6: a failure stops what was started, in reverse, and changes
 // nothing; an optional new plugin is excepted.
 func TestPrepareFails(t *testing.T) {
-	t.Parallel()
 	b := run(t, as("good")).ready()
 	pid := b.pid()
 	good, bad := as("good"), as("exit-3")
