@@ -309,26 +309,10 @@ func (c *Client) InvokeUntil(
 			return answer, err
 		}
 	}
-	ctx, release := stopping(ctx, stop, op)
+	ctx, release := UntilStopped(ctx, stop, contract.Errorf("canceled", "%s: the answer is of no use any more", op))
 	defer release()
 	in := inbound{op: op, from: contract.SourcePlugin, on: on, hide: c.hide}
 	return invoke(ctx, &in, c.capability.Invoke, call.Deadline, req)
-}
-
-// stopping is ctx until stop is closed; release ends it.
-func stopping(ctx context.Context, stop <-chan struct{}, op string) (_ context.Context, release func()) {
-	if stop == nil {
-		return ctx, func() {}
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	go func() {
-		select {
-		case <-stop:
-			cancel(contract.Errorf("canceled", "%s: the answer is of no use any more", op))
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() { cancel(nil) }
 }
 
 // serveHost starts the host service and gives its broker id, 0 for none.

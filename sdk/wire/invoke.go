@@ -91,6 +91,23 @@ func until(ctx context.Context, deadline time.Time) (context.Context, context.Ca
 	return context.WithDeadline(ctx, deadline)
 }
 
+// UntilStopped is ctx until stop is closed, which ends it with cause; a nil stop
+// never is. The caller calls release when it is done.
+func UntilStopped(ctx context.Context, stop <-chan struct{}, cause *contract.Error) (_ context.Context, release func()) {
+	if stop == nil {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-stop:
+			cancel(cause)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
 // finish reads the end of a stream that has given its answer. The answer
 // stands whatever the status says; one more event breaks the contract, and so
 // does a stream that stays open.

@@ -10,6 +10,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/wire"
 )
 
 // Route says which plugin serves a capability.
@@ -133,7 +134,7 @@ func (c *Client) Invoke(ctx context.Context, call dispatch.Call) (dispatch.Answe
 	if err := t.circle(around, call.CapID); err != nil {
 		return dispatch.Answer{}, located(err, call)
 	}
-	waiting, entered := until(ctx, call.Stop)
+	waiting, entered := wire.UntilStopped(ctx, call.Stop, unsent())
 	err := t.limit.enter(waiting)
 	entered()
 	if err != nil {
@@ -148,28 +149,16 @@ func (c *Client) Invoke(ctx context.Context, call dispatch.Call) (dispatch.Answe
 	return answer, nil
 }
 
-// until is ctx until stop is closed; release ends it. Nobody waits for a place
-// for a call of which nothing was sent.
-func until(ctx context.Context, stop <-chan struct{}) (_ context.Context, release func()) {
-	if stop == nil {
-		return ctx, func() {}
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	go func() {
-		select {
-		case <-stop:
-			cancel(contract.Errorf("canceled", "the call was canceled before it was sent").WithDetail("sent?", edn.Bool(false)))
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() { cancel(nil) }
+// unsent ends the wait for a place of a call that lost its use meanwhile.
+func unsent() *contract.Error {
+	return contract.Errorf("canceled", "the call was canceled before it was sent").WithDetail("sent?", edn.Bool(false))
 }
 
 // invoke makes a call to a process of the plugin. A process that was told to go
 // between the choice and the call has not seen it: another takes it.
 func (u *unit) invoke(ctx context.Context, call dispatch.Call) (dispatch.Answer, error) {
 	for {
-		waiting, entered := until(ctx, call.Stop)
+		waiting, entered := wire.UntilStopped(ctx, call.Stop, unsent())
 		s, err := u.enter(waiting, call.Session)
 		entered()
 		if err != nil {

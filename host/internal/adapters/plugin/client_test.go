@@ -141,6 +141,18 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
+// ATT-013: a call that is told to stop has its process report what it used.
+func TestStoppedCallTellsItsUsage(t *testing.T) {
+	t.Parallel()
+	b := run(t, as("muxed")).ready()
+	stop := make(chan struct{})
+	c := request(`{:do "spend"}`)
+	c.Stop, c.OnDelta = stop, func(edn.Value) { close(stop) }
+	answer, err := b.client.Invoke(t.Context(), c)
+	require.NoError(t, err)
+	assert.Equal(t, "{:tokens-out 7}", answer.Response.Key("result").Key("usage").String())
+}
+
 // The codes of the connection and the types that they become.
 func TestCallError(t *testing.T) {
 	wrapped := func(typ string, code codes.Code, text string) error {

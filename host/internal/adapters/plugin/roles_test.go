@@ -33,6 +33,11 @@ import (
 var roles = map[string]func(args []string){
 	// A plugin that does what its calls and its configuration say.
 	"good": func([]string) { serve(newFake()) },
+	"muxed": func([]string) {
+		f := newFake()
+		f.features = ":mux"
+		serve(f)
+	},
 	// One that describes itself by the size of its own file.
 	"sized": func([]string) {
 		f := newFake()
@@ -157,6 +162,7 @@ func (undrained) Drain(context.Context, time.Time, string) (int, error) { select
 type fake struct {
 	version    string
 	capability string
+	features   string
 	host       *wire.Caller
 	setup      wire.Setup
 
@@ -181,8 +187,8 @@ func (f *fake) say(h wire.Health) {
 }
 
 func (f *fake) description(limits string) edn.Value {
-	return edn.MustRead(fmt.Sprintf(`{:plugin/name "fake" :plugin/version %q :limits %s :features []
-		:capabilities [{:cap/id %s :cap/kind :tool :cap/version "1" :cap/intents #{:t/echo} :io/in-schema :req/any :io/out-schema :res/any}]}`, f.version, limits, f.capability))
+	return edn.MustRead(fmt.Sprintf(`{:plugin/name "fake" :plugin/version %q :limits %s :features [%s]
+		:capabilities [{:cap/id %s :cap/kind :tool :cap/version "1" :cap/intents #{:t/echo} :io/in-schema :req/any :io/out-schema :res/any}]}`, f.version, limits, f.features, f.capability))
 }
 
 // Describe implements wire.Service.
@@ -301,6 +307,12 @@ func (f *fake) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter) (e
 	case "hang": // as long as the caller is there
 		<-ctx.Done()
 		return edn.Nil(), ctx.Err()
+	case "spend": // as long as the caller is there, and then it tells what it used
+		if err := out.Delta(edn.MustMap(edn.K("text"), edn.Text("begun"))); err != nil {
+			return edn.Nil(), err
+		}
+		<-ctx.Done()
+		return edn.MustRead(`{:result {:type :error :error {:type :canceled :message "stopped"} :usage {:tokens-out 7}}}`), nil
 	case "stall": // until somebody ends this process; the next one answers
 		if n, _ := input.Key("generation").AsInt(); uint64(n) == f.setup.Generation && f.setup.Config.Key("mood").Equal(edn.Text("stalls")) {
 			<-ctx.Done()

@@ -308,8 +308,8 @@ func unfit(given, wanted *schema.Schema) (at []edn.Value, g, w *schema.Schema) {
 	return at, g, w
 }
 
-// unfitAll is unfit for alternatives: the one part at which all pairs of them fail, or all the parts that the given ones
-// never have. The paths are empty if there is no such thing.
+// unfitAll is unfit for alternatives. It returns the one part at which all pairs of them fail, or all parts that the
+// given ones never have; no path if the pairs fail in different ways.
 func unfitAll(given, wanted []*schema.Schema) (at [][]edn.Value, gs, ws []*schema.Schema) {
 	for i, have := range given {
 		for j, want := range wanted {

@@ -45,15 +45,15 @@ func textsOf(t *testing.T, f func(at, text string)) {
 }
 
 var (
-	// commandLine matches a command line of ferment that a text tells somebody to type.
+	// commandLine matches a command line of ferment in a text.
 	commandLine = regexp.MustCompile(`(?m)(?:^|"|: |^  )ferment ((?:[a-z][a-z-]*)(?: [A-Za-z_%./\[\]<>=-]+)*)`)
 	// attributePath matches an attribute as BLOCK.ATTRIBUTE, attributeInBlock as BLOCK { ATTRIBUTE = ... }.
 	attributePath    = regexp.MustCompile(`(?:^|[ (])(ferment|http|effects)\.([a-z]+_[a-z_]+)\b`)
 	attributeInBlock = regexp.MustCompile(`\b([a-z_]+) \{ ([a-z_]+) = `)
 )
 
-// CLI-001, ERR-005: a command that a text tells somebody to run exists, with its flags, and so does an attribute that
-// it tells somebody to write.
+// CLI-001, ERR-005: commands, flags and attributes that error messages and hints
+// name exist.
 func TestNextStepsExist(t *testing.T) {
 	root := (&command{}).root()
 	seen := map[string]int{}

@@ -81,7 +81,7 @@ func (l *loader) gather(full string) *node {
 func (g *gatherer) ending(full string) bool {
 	name := filepath.Base(full)
 	if strings.HasSuffix(name, ".hcl") || strings.HasSuffix(name, ".hcl.json") || !isFile(full) {
-		return true // reading says what is wrong with what is no file
+		return true // reading it reports why it is not a regular file
 	}
 	near := strings.TrimSuffix(name, filepath.Ext(name)) + ".hcl"
 	if filepath.Ext(name) == ".json" {
@@ -209,7 +209,7 @@ func isOurs(name string, raw []byte) bool {
 	var tops []string
 	if strings.HasSuffix(name, ".json") {
 		var root map[string]json.RawMessage
-		_ = json.Unmarshal(raw, &root) // what is no object has no names
+		_ = json.Unmarshal(raw, &root) // another value has no names
 		tops = slices.Sorted(maps.Keys(root))
 	} else {
 		for _, m := range opening.FindAllSubmatch(raw, -1) {

@@ -107,7 +107,7 @@ func (l *loader) bindable(s *section, h HTTP) {
 		Found:    edn.Text(fmt.Sprintf("%d bytes", len(h.AdminSocket))),
 		Hint:     "name a shorter path, such as one below /run",
 	}
-	if !v.written { // whoever starts no daemon needs no socket
+	if !v.written { // a warning: without a daemon no socket is needed
 		d.Severity, d.Range = SeverityWarning, l.root.block("ferment").attrs["data_dir"].rng
 		d.Message = "no daemon can start: its admin socket lies in the data directory, whose path is too long for a socket"
 		d.Hint = `write http { admin_socket = "/run/user/.../ferment.sock" }, or a shorter data_dir in ferment { ... }`

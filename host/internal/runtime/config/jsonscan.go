@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -60,8 +61,8 @@ type jsonScanner struct {
 	stack    []jsonFrame
 }
 
-// scanJSON returns the first place where a text is no object of JSON, has a key twice in one object, or is over a limit. The
-// parser of the library reads on after a mistake and would report what follows from it, too.
+// scanJSON returns the first place where a text is no object of JSON, has a key twice in one object, or is over a limit.
+// The parser of the library reads on after a mistake and would report its consequences, too.
 func scanJSON(text []byte) *bound {
 	s := &jsonScanner{text: text}
 	for n := 0; ; n++ {
@@ -154,19 +155,27 @@ func (s *jsonScanner) token() *bound {
 			s.state = jsonValue
 			return nil
 		}
-	case jsonNext, jsonMore:
-		if c == ',' {
-			s.state = map[jsonState]jsonState{jsonNext: jsonKey, jsonMore: jsonMember}[s.state]
-			return nil
-		}
-		if c == map[jsonState]byte{jsonNext: '}', jsonMore: ']'}[s.state] {
-			return s.close()
-		}
+	case jsonNext:
+		return s.behind(c, jsonKey, '}')
+	case jsonMore:
+		return s.behind(c, jsonMember, ']')
 	case jsonValue, jsonItem, jsonMember:
 		if c == ']' && s.state == jsonItem {
 			return s.close()
 		}
 		return s.value(c)
+	}
+	return s.wrong()
+}
+
+// behind takes what follows a value: a comma and then next, or the closing bracket.
+func (s *jsonScanner) behind(c byte, next jsonState, closing byte) *bound {
+	switch c {
+	case ',':
+		s.state = next
+		return nil
+	case closing:
+		return s.close()
 	}
 	return s.wrong()
 }
@@ -251,7 +260,8 @@ func (s *jsonScanner) quoted() *bound {
 		return b
 	case len(text) == 1 || end != '"':
 		s.to = s.from + len(strings.TrimRight(string(text), "\r\n"))
-		b := s.bound("config/syntax", "this text does not end on its line", `write the closing ", and \n for a line end inside it`)
+		b := s.bound("config/syntax", "this text does not end on its line",
+			`write the closing ", and \n for a line end inside it`)
 		b.expected = `a closing " on the same line`
 		return b
 	}
@@ -270,7 +280,7 @@ var jsonEscape = regexp.MustCompile(`\\(u[0-9a-fA-F]{0,3}([^0-9a-fA-F]|$)|[^"\\/
 
 // wrong reports the current token, which the state does not accept.
 func (s *jsonScanner) wrong() *bound {
-	word := string(s.text[s.from:s.to])
+	word, rest := string(s.text[s.from:s.to]), s.text[s.from:]
 	b := s.bound("config/syntax", "", "")
 	b.expected = jsonExpected[s.state]
 	switch {
@@ -285,7 +295,7 @@ func (s *jsonScanner) wrong() *bound {
 	}
 	closes := word == "}" || word == "]"
 	switch {
-	case word == "#" || strings.HasPrefix(string(s.text[s.from:]), "//") || strings.HasPrefix(string(s.text[s.from:]), "/*"):
+	case word == "#" || bytes.HasPrefix(rest, []byte("//")) || bytes.HasPrefix(rest, []byte("/*")):
 		b.message, b.hint = "JSON has no comments", `remove it, or write "//": "..." as an attribute`
 	case s.state == jsonRoot && hclsyntax.ValidIdentifier(word) && !json.Valid([]byte(word)):
 		b.hint = "the name of a file of native syntax ends in .hcl alone"

@@ -62,7 +62,8 @@ func (e *readError) absent(name, path string) {
 	e.hint = "name a file that exists, or begin a configuration with: ferment init"
 	if target, err := os.Readlink(path); err == nil {
 		target = printedName(filepath.Dir(path), target)
-		e.message = fmt.Sprintf("file %s cannot be read: it leads to %s, and there is no such file", quote(name), quote(target))
+		e.message = fmt.Sprintf("file %s cannot be read: it leads to %s, and there is no such file",
+			quote(name), quote(target))
 		e.hint = "make that file, or correct the link"
 		return
 	}
@@ -74,12 +75,14 @@ func (e *readError) absent(name, path string) {
 		}
 		missing = dir
 		if err == nil {
-			e.message = fmt.Sprintf("file %s cannot be read: %s is a file, not a directory", quote(name), quote(filepath.Base(dir)))
+			e.message = fmt.Sprintf("file %s cannot be read: %s is a file, not a directory",
+				quote(name), quote(filepath.Base(dir)))
 			return
 		}
 	}
 	if missing != "" {
-		e.message = fmt.Sprintf("file %s cannot be read: there is no directory %s", quote(name), quote(filepath.Base(missing)))
+		e.message = fmt.Sprintf("file %s cannot be read: there is no directory %s",
+			quote(name), quote(filepath.Base(missing)))
 		path = missing
 	}
 	if near := Neighbour(path, fs.ErrNotExist); near != "" {
@@ -133,7 +136,11 @@ func readStable(path string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	if int64(len(raw)) > most {
-		return nil, &readError{typ: "config/limit", message: "grew over the limit of " + formatBytes(most), hint: "split the configuration"}
+		return nil, &readError{
+			typ:     "config/limit",
+			message: "grew over the limit of " + formatBytes(most),
+			hint:    "split the configuration",
+		}
 	}
 	after, err := f.Stat()
 	if err != nil {

@@ -105,7 +105,7 @@ type counted struct {
 	net.Listener
 	count *connections
 	plain bool // whatever the configuration says
-	// headerRead bounds the head of a request, and the handshake before it.
+	// headerRead is half of the time from a connection with TLS to its first byte of HTTP.
 	headerRead time.Duration
 }
 

@@ -74,7 +74,8 @@ func (a *API) Bind(ctx context.Context, b Binding, settings *Settings) (*Server,
 			return nil, err
 		}
 		host, _, _ := net.SplitHostPort(address)
-		s.add(a, &counted{Listener: l, headerRead: settings.Limits.HeaderRead, count: count}, &listener{hosts: []string{strings.ToLower(strings.Trim(host, "[]"))}}, settings)
+		via := &listener{hosts: []string{strings.ToLower(strings.Trim(host, "[]"))}}
+		s.add(a, &counted{Listener: l, headerRead: settings.Limits.HeaderRead, count: count}, via, settings)
 	}
 	if b.AdminSocket != "" {
 		l, err := listenUnix(ctx, b.AdminSocket)
@@ -83,7 +84,7 @@ func (a *API) Bind(ctx context.Context, b Binding, settings *Settings) (*Server,
 			return nil, err
 		}
 		s.count = count
-		s.admin = s.add(a, &counted{Listener: l, headerRead: settings.Limits.HeaderRead, count: count, plain: true}, &listener{admin: true, token: b.Token}, settings)
+		s.admin = s.add(a, &counted{Listener: l, count: count, plain: true}, &listener{admin: true, token: b.Token}, settings)
 		s.socket = l
 	}
 	return s, nil
@@ -95,7 +96,10 @@ func (s *Server) add(a *API, l net.Listener, via *listener, settings *Settings) 
 		ReadHeaderTimeout: settings.Limits.HeaderRead,
 		// HTTP/2 has no bound for heads. A caller in the middle of one cannot answer
 		// a ping, and every other caller does.
-		HTTP2:          &http.HTTP2Config{SendPingTimeout: settings.Limits.HeaderRead / 2, PingTimeout: settings.Limits.HeaderRead},
+		HTTP2: &http.HTTP2Config{
+			SendPingTimeout: settings.Limits.HeaderRead / 2,
+			PingTimeout:     settings.Limits.HeaderRead,
+		},
 		IdleTimeout:    settings.Limits.Idle,
 		MaxHeaderBytes: serverHeaders,
 		ConnContext:    withPeer,

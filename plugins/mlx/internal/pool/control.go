@@ -23,11 +23,9 @@ const (
 
 // note keeps a transition. It needs p.mu.
 func (p *Pool[S]) note(session string, t worker.Transition) {
-	freed := t.From == worker.Busy && t.To == worker.Ready
-	if t.To != worker.Busy { // also freed: what was said while it was busy holds no longer
-		p.changed = true
-	}
-	if t.To != worker.Busy && !freed {
+	begun, ended := t.To == worker.Busy, t.From == worker.Busy && t.To == worker.Ready
+	p.changed = p.changed || !begun // the end of a call too: what was said during it holds no longer
+	if !begun && !ended {
 		if len(p.events) == maxEvents {
 			p.events = slices.Delete(p.events, 0, 1)
 		}
