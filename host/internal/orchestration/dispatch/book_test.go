@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
@@ -111,24 +112,16 @@ func TestEveryFailedAttemptCounts(t *testing.T) {
 		a, b  dispatchtest.Step
 		layer policy.Layer
 		acts  int
-
-		together bool // the answer comes when the other one has failed
 	}{
-		"by itself in a race":        {a: in(20*ms, out(`{:n 1}`)), b: in(10*ms, fails("provider/unavailable")), layer: race(2, 0), acts: 5},
-		"with the winner, in a race": {a: in(10*ms, out(`{:n 1}`)), b: in(10*ms, fails("provider/unavailable")), layer: race(2, 0), acts: 5, together: true},
-		"in a tournament":            {a: in(20*ms, out(`{:n 1}`)), b: in(10*ms, fails("provider/unavailable")), layer: tournament(2, 0), acts: 5},
-		"each of its tries":          {a: fails("input/invalid"), b: fails("provider/unavailable"), layer: only("t/b", retries(4, 0)), acts: 1},
-		"canceled, never":            {a: in(10*ms, out(`{:n 1}`)), b: dispatchtest.Step{Hang: true}, layer: race(2, 0)},
-		"not asked, never":           {a: in(10*ms, out(`{:n 1}`)), b: fails("provider/unavailable"), layer: retries(0, 1)},
+		"by itself in a race": {a: in(20*ms, out(`{:n 1}`)), b: in(10*ms, fails("provider/unavailable")), layer: race(2, 0), acts: 5},
+		"in a tournament":     {a: in(20*ms, out(`{:n 1}`)), b: in(10*ms, fails("provider/unavailable")), layer: tournament(2, 0), acts: 5},
+		"each of its tries":   {a: fails("input/invalid"), b: fails("provider/unavailable"), layer: only("t/b", retries(4, 0)), acts: 1},
+		"canceled, never":     {a: in(10*ms, out(`{:n 1}`)), b: dispatchtest.Step{Hang: true}, layer: race(2, 0)},
+		"not asked, never":    {a: in(10*ms, out(`{:n 1}`)), b: fails("provider/unavailable"), layer: retries(0, 1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := remembering(t, "", "")
-				failed := make(chan struct{}, 1)
-				if tc.together { // or the winner might cancel who is about to fail
-					tc.b.After = func() { failed <- struct{}{} }
-					tc.a.After = func() { <-failed }
-				}
 				w.On("t/a", tc.a).On("t/b", tc.b)
 				acts := tc.acts
 				if acts == 0 {
@@ -137,7 +130,6 @@ func TestEveryFailedAttemptCounts(t *testing.T) {
 				for range acts {
 					assert.Empty(t, rejected(t, w, tc.layer))
 				}
-				close(failed)
 				want := open
 				if tc.acts == 0 {
 					want = nil
@@ -146,6 +138,27 @@ func TestEveryFailedAttemptCounts(t *testing.T) {
 			})
 		})
 	}
+}
+
+// ATT-005: a failure that arrived together with the winner's answer counts. Both
+// arrive while the judge still grades a third answer, which it then refuses.
+func TestFailureBesideTheWinnerCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := dispatchtest.New(t, dispatchtest.Spec{Caps: append(caps("", "", ""), judge("t/judge", "")), Checks: []quality.Check{verified("verified")}})
+		w.Dispatcher.Book = &dispatch.Book{}
+		w.On("t/a", in(10*ms, out(`{:n 1}`))).On("t/b", in(10*ms, fails("provider/unavailable"))).On("t/c", in(5*ms, out(`{:n 1}`)))
+		layer := race(3, 0)
+		layer.Must = policy.NamesOf(here, "verified")
+		for range 5 {
+			w.On("t/judge", in(20*ms, out(`{:ok? false}`)), in(20*ms, out(`{:ok? true}`)))
+			r := serve(t, w, order{layer: layer})
+			assert.Equal(t, "t/a", r.CapID)
+			assert.Empty(t, r.resolved(t).Rejected)
+		}
+		last := retries(0, 1)
+		last.Candidates = policy.Of([]string{"t/b", "t/a"}, here)
+		assert.Equal(t, []journal.Rejection{{CapID: "t/b", Reason: "breaker/open"}}, serve(t, w, order{layer: last}).resolved(t).Rejected)
+	})
 }
 
 // only is a layer for one candidate.

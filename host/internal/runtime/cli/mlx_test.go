@@ -28,6 +28,10 @@ intent "context/summarize" {
   out        = "res/context-summary"
   candidates = ["mlx/meta", "text/extractive"]
 }
+
+http {
+  listen = ["127.0.0.1:0"]
+}
 `)
 	return w
 }

@@ -131,7 +131,13 @@ func TestOrderFollowsModelServers(t *testing.T) {
 	// What dies while nobody asks counts all the same.
 	died := func(n string) {
 		t.Helper()
-		require.Eventually(t, func() bool { return figures(explain(), "mlx/second").Key("deaths").String() == n }, time.Minute, 20*time.Millisecond)
+		var last edn.Value
+		if !assert.Eventually(t, func() bool {
+			last = explain()
+			return figures(last, "mlx/second").Key("deaths").String() == n
+		}, time.Minute, 20*time.Millisecond) {
+			require.Fail(t, "deaths", "want %s, last explanation: %s\n%s", n, last, w.run("plugin", "inspect", "second").stdout)
+		}
 	}
 	for n := 1; n <= 2; n++ {
 		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
