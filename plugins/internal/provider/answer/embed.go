@@ -22,7 +22,7 @@ func (p *Provider) embed(ctx context.Context, m *Model, request edn.Value, out S
 		provider: p, model: m, question: q, out: out, answer: chat.NewAnswer(),
 		request: &chat.Request{Model: m.wire(), Messages: q.Messages},
 	}
-	path := dialect.EmbedPath(m.Preset.Dialect)
+	path := m.Preset.Dialect.EmbedPath()
 	if path == "" {
 		return edn.Nil(), c.fail(failure.Unsayable, "the format %s has no embeddings", m.Preset.Dialect)
 	}

@@ -163,7 +163,7 @@ func lookAtValue(k *check, _ *Model) {
 func stated(a *chat.Answer) bool { return a.Usage.In >= 0 && a.Usage.Out >= 0 }
 
 func askForStream(_ *question.Question, m *Model) {
-	if m.Preset.Dialect == dialect.OpenAI {
+	if m.Preset.Dialect.AsksUsage() {
 		m.Preset.UsageInStream = true // also where it is declared to be absent
 	}
 }
@@ -171,7 +171,7 @@ func askForStream(_ *question.Question, m *Model) {
 func lookAtStream(k *check, m *Model) {
 	a, p := k.call.answer, m.Preset
 	if k.err != nil {
-		if p.Dialect == dialect.OpenAI {
+		if p.Dialect.AsksUsage() {
 			k.compare("usage-in-stream", edn.Bool(p.UsageInStream), edn.Bool(false))
 		}
 		return
@@ -190,7 +190,7 @@ func lookAtStream(k *check, m *Model) {
 	if !ends(p.Terminator, found) {
 		k.compare("terminator", edn.K(string(p.Terminator)), edn.K(found))
 	}
-	if p.Dialect == dialect.OpenAI {
+	if p.Dialect.AsksUsage() {
 		k.compare("usage-in-stream", edn.Bool(p.UsageInStream), edn.Bool(stated(a)))
 	}
 }

@@ -4,29 +4,19 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
 )
 
-// EmbedPath is the endpoint of a format that makes vectors of texts, "" for none:
-// Anthropic has none (openai-python, resources/embeddings.py; ollama, docs/api.md;
-// both 2026-08-21).
-func EmbedPath(d Name) string {
-	return map[Name]string{OpenAI: "/embeddings", Responses: "/embeddings", Ollama: "/api/embed"}[d]
-}
-
 // EncodeEmbed asks for the vectors of texts. dims is their length, 0 for that of
-// the model. A server must not cut a text in silence.
-func EncodeEmbed(d Name, model string, texts []string, dims int64) ([]byte, error) {
-	body := map[string]any{"model": model, "input": texts}
+// the model.
+func EncodeEmbed(n Name, model string, texts []string, dims int64) ([]byte, error) {
+	body := maps.Clone(n.format().embedFields)
+	body["model"], body["input"] = model, texts
 	if dims > 0 {
 		body["dimensions"] = dims
-	}
-	if d == Ollama {
-		body["truncate"] = false
-	} else {
-		body["encoding_format"] = "float"
 	}
 	return marshal(body)
 }

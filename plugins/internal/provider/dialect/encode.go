@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
-	"github.com/fermenthq/ferment/plugins/internal/provider/frame"
 )
 
 // ErrMalformed says that a frame cannot be read.
@@ -92,17 +91,7 @@ func compose(p Preset, r *chat.Request) *encoding {
 			lost = true
 		}
 	}
-	var e *encoding
-	switch p.Dialect {
-	case Anthropic:
-		e = encodeAnthropic(&own)
-	case Ollama:
-		e = encodeOllama(&own)
-	case Responses:
-		e = encodeResponses(p, &own)
-	default:
-		e = encodeOpenAI(p, &own)
-	}
+	e := p.Dialect.format().encode(p, &own)
 	if lost {
 		e.drop(lostReasoning)
 	}
@@ -135,41 +124,6 @@ type Decoder interface {
 	// it. The error is ErrMalformed, ErrForeign or an *InBand; what the frame
 	// held is not in the answer then.
 	Frame(data []byte, into *chat.Answer) ([]chat.Piece, error)
-}
-
-// NewDecoder makes the decoder of a preset.
-func NewDecoder(p Preset) Decoder {
-	switch p.Dialect {
-	case Anthropic:
-		return &anthropicDecoder{}
-	case Ollama:
-		return &ollamaDecoder{}
-	case Responses:
-		return &responsesDecoder{}
-	}
-	return &openAIDecoder{reasoning: p.ReasoningFields, usage: usageReader{under: p.UsageUnder, total: p.UsageTotal}}
-}
-
-// Splitter chooses how a body is cut, by its media type; without one that is
-// known, by what the format uses for streams.
-func Splitter(p Preset, media string) frame.Splitter {
-	switch media {
-	case "text/event-stream":
-		return &frame.Events{}
-	case "application/x-ndjson", "application/jsonl", "application/x-jsonlines":
-		return &frame.Lines{}
-	case "application/json":
-		if p.Dialect != Ollama {
-			return &frame.Whole{}
-		}
-		return &frame.Lines{}
-	case "", "text/plain", "application/octet-stream":
-		if p.Dialect == Ollama {
-			return &frame.Lines{}
-		}
-		return &frame.Events{}
-	}
-	return nil
 }
 
 // complete tells whether the answer has the end that the preset asks for.

@@ -26,8 +26,8 @@ func OwnFields(p Preset, effort string) []string {
 			MaxTokens: 1, Seed: &seed, Stop: []string{"x"},
 		},
 	}
-	p.UsageInStream = p.Dialect == OpenAI // a quirk may say so
-	own := map[string]any{"n": nil}       // one answer is read
+	p.UsageInStream = true          // a quirk may say so
+	own := map[string]any{"n": nil} // one answer is read
 	for _, r.Options.Effort = range []string{"", effort} {
 		body := compose(p, r).body
 		maps.Copy(own, body)

@@ -34,42 +34,46 @@ func TestPresetRows(t *testing.T) {
 	assert.Equal(t, "/openai/deployments/a%2Fb%20c/chat/completions?api-version=v%26x", azure.At("a/b c", "v&x").Path)
 }
 
-// Vendors are told apart by the table alone: outside of it no code of the
-// provider rooms names one.
+// Vendors and wire formats are told apart by the tables alone: outside of these no
+// code of the provider rooms names one.
 func TestNoVendorOutsideOfTheTables(t *testing.T) {
 	vendors := slices.DeleteFunc(PresetNames(), func(n string) bool { return n == "generic" })
-	tables := []string{"rows", "table"}
+	names := []string{"OpenAI", "Responses", "Anthropic", "Ollama"}
+	require.Len(t, formats(), len(names))
+	tables := []string{"rows", "table", "formats", "fill"}
+	files, err := filepath.Glob("../*/*.go")
+	require.NoError(t, err)
 	checked := 0
-	for _, dir := range []string{".", "../settings", "../answer", "../transport", "../failure", "../pricing"} {
-		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "../wiretest") || strings.HasPrefix(name, "../livetest") {
+			continue
+		}
+		checked++
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, name, nil, 0)
 		require.NoError(t, err)
-		for _, name := range files {
-			if strings.HasSuffix(name, "_test.go") {
+		here := filepath.Dir(name) == "../dialect"
+		for _, d := range file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || f.Body == nil || here && slices.Contains(tables, f.Name.Name) {
 				continue
 			}
-			checked++
-			set := token.NewFileSet()
-			file, err := parser.ParseFile(set, name, nil, 0)
-			require.NoError(t, err)
-			for _, d := range file.Decls {
-				f, ok := d.(*ast.FuncDecl)
-				if !ok || f.Body == nil || dir == "." && slices.Contains(tables, f.Name.Name) {
-					continue
+			ast.Inspect(f.Body, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.BasicLit:
+					text, err := strconv.Unquote(n.Value)
+					assert.False(t, n.Kind == token.STRING && err == nil && slices.Contains(vendors, text),
+						"%s: a vendor in control flow; make it a field of Preset", set.Position(n.Pos()))
+				case *ast.SelectorExpr:
+					if x, ok := n.X.(*ast.Ident); ok && x.Name == "dialect" {
+						assert.NotContains(t, names, n.Sel.Name, "%s: a format in control flow; make it a column of formats", set.Position(n.Pos()))
+					}
+				case *ast.Ident:
+					assert.False(t, here && slices.Contains(names, n.Name), "%s: a format in control flow; make it a column of formats", set.Position(n.Pos()))
 				}
-				ast.Inspect(f.Body, func(n ast.Node) bool {
-					lit, ok := n.(*ast.BasicLit)
-					if !ok || lit.Kind != token.STRING {
-						return true
-					}
-					text, err := strconv.Unquote(lit.Value)
-					require.NoError(t, err)
-					for _, v := range vendors {
-						assert.NotEqual(t, v, text, "%s: a vendor in control flow; make it a field of Preset", set.Position(lit.Pos()))
-					}
-					return true
-				})
-			}
+				return true
+			})
 		}
 	}
-	assert.Greater(t, checked, 30)
+	assert.Greater(t, checked, 50)
 }

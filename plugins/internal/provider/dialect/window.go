@@ -12,9 +12,9 @@ func ReadWindow(model string, body []byte) int64 {
 	type loaded struct {
 		ID     text  `json:"id"`
 		Name   text  `json:"name"`
-		VLLM   count `json:"max_model_len"`
-		Ollama count `json:"context_length"`
-		Studio count `json:"loaded_context_length"`
+		Max    count `json:"max_model_len"`
+		Length count `json:"context_length"`
+		Loaded count `json:"loaded_context_length"`
 	}
 	var said struct {
 		Settings struct {
@@ -30,7 +30,7 @@ func ReadWindow(model string, body []byte) int64 {
 	for _, m := range append(said.Data, said.Models...) {
 		name := first(string(m.ID), string(m.Name))
 		if name == model || strings.TrimSuffix(name, ":latest") == model {
-			window = max(window, m.VLLM, m.Ollama, m.Studio)
+			window = max(window, m.Max, m.Length, m.Loaded)
 		}
 	}
 	return int64(max(window, 0))

@@ -117,15 +117,11 @@ func (s Settings) header() http.Header {
 	h := http.Header{}
 	h.Set("Content-Type", "application/json")
 	h.Set("User-Agent", agent)
-	accept := "text/event-stream, application/json"
-	if s.PresetOf().Dialect == dialect.Ollama {
-		accept = "application/x-ndjson, application/json"
-	}
-	h.Set("Accept", accept)
+	p := s.PresetOf()
+	h.Set("Accept", p.Dialect.Accept())
 	for name, value := range s.Headers {
 		h.Set(name, value)
 	}
-	p := s.PresetOf()
 	for name, value := range p.Headers {
 		h.Set(name, value)
 	}

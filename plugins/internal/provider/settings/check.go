@@ -90,16 +90,15 @@ func (s Settings) checkKey() error {
 	return nil
 }
 
-// presetsOf are the presets that a provider may have: those of its dialect, and where
-// that is chat completions also those of the other interface of OpenAI.
+// presetsOf are the presets that a provider may have: those whose dialect it speaks.
 func presetsOf(provider string) []string {
 	own, ok := dialect.PresetNamed(provider)
 	if !ok {
-		own.Dialect = dialect.OpenAI
+		own, _ = dialect.PresetNamed("generic")
 	}
 	var names []string
 	for _, p := range dialect.Presets() {
-		if p.Dialect == own.Dialect || own.Dialect == dialect.OpenAI && p.Dialect == dialect.Responses {
+		if own.Dialect.Speaks(p.Dialect) {
 			names = append(names, p.Name)
 		}
 	}
@@ -208,7 +207,7 @@ func (m Model) check(s Settings, label, block string) []error {
 	case m.Count == CountEndpoint && p.CountPath == "":
 		names := strings.Join(counters(), ", ")
 		add(fmt.Sprintf("preset %s has no endpoint that counts tokens: leave count out, or use %s", p.Name, names), "count")
-	case m.Count == CountLocal && p.Dialect == dialect.Anthropic:
+	case m.Count == CountLocal && p.Counts && p.CountField == "": // it counts whole requests
 		add("the tables are those of OpenAI's models: leave count out, and the provider counts", "count")
 	}
 	if m.Options.TopP != nil && *m.Options.TopP == 0 {

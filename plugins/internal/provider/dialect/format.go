@@ -1,0 +1,99 @@
+package dialect
+
+import (
+	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
+	"github.com/fermenthq/ferment/plugins/internal/provider/frame"
+)
+
+// format is everything that depends on the wire format of a server.
+type format struct {
+	encode  func(Preset, *chat.Request) *encoding
+	decoder func(Preset) Decoder
+	// splitter cuts a stream whose media type does not say how, media is the type
+	// of its streams.
+	splitter func() frame.Splitter
+	media    string
+	// embedPath makes vectors of texts, with embedFields in its request; "" for a
+	// format without vectors.
+	embedPath   string
+	embedFields map[string]any
+	// asksUsage says that a request for a stream has to ask for its usage.
+	asksUsage bool
+	// also is another format of the same vendor, which its models speak too.
+	also Name
+}
+
+// formats has a row for each wire format. Sources of the paths of vectors:
+// openai-python, resources/embeddings.py, and ollama, docs/api.md, both 2026-08-21.
+func formats() map[Name]format {
+	events := func() frame.Splitter { return &frame.Events{} }
+	lines := func() frame.Splitter { return &frame.Lines{} }
+	floats := map[string]any{"encoding_format": "float"}
+	const eventStream = "text/event-stream"
+	return map[Name]format{
+		OpenAI: {
+			encode: encodeOpenAI,
+			decoder: func(p Preset) Decoder {
+				return &openAIDecoder{reasoning: p.ReasoningFields, usage: usageReader{under: p.UsageUnder, total: p.UsageTotal}}
+			},
+			splitter: events, media: eventStream, asksUsage: true, also: Responses,
+			embedPath: "/embeddings", embedFields: floats,
+		},
+		Responses: {
+			encode:   encodeResponses,
+			decoder:  func(Preset) Decoder { return &responsesDecoder{} },
+			splitter: events, media: eventStream,
+			embedPath: "/embeddings", embedFields: floats,
+		},
+		Anthropic: {
+			encode:   func(_ Preset, r *chat.Request) *encoding { return encodeAnthropic(r) },
+			decoder:  func(Preset) Decoder { return &anthropicDecoder{} },
+			splitter: events, media: eventStream,
+		},
+		Ollama: {
+			encode:   func(_ Preset, r *chat.Request) *encoding { return encodeOllama(r) },
+			decoder:  func(Preset) Decoder { return &ollamaDecoder{} },
+			splitter: lines, media: "application/x-ndjson",
+			embedPath:   "/api/embed",
+			embedFields: map[string]any{"truncate": false}, // a server must not cut a text in silence
+		},
+	}
+}
+
+func (n Name) format() format { return formats()[n] }
+
+// Accept is the header of a request for answers in the format.
+func (n Name) Accept() string { return n.format().media + ", application/json" }
+
+// AsksUsage reports whether a request for a stream has to ask for its usage.
+func (n Name) AsksUsage() bool { return n.format().asksUsage }
+
+// Speaks reports whether a server of format n may be asked in format other.
+func (n Name) Speaks(other Name) bool { return n == other || other == n.format().also }
+
+// EmbedPath is the endpoint that makes vectors of texts, "" for none.
+func (n Name) EmbedPath() string { return n.format().embedPath }
+
+// NewDecoder makes the decoder of a preset.
+func NewDecoder(p Preset) Decoder { return p.Dialect.format().decoder(p) }
+
+// Splitter chooses how a body is cut, by its media type; without one that is
+// known, by what the format uses for streams. It is nil for a media type that no
+// answer has.
+func Splitter(p Preset, media string) frame.Splitter {
+	f := p.Dialect.format()
+	switch media {
+	case "text/event-stream":
+		return &frame.Events{}
+	case "application/x-ndjson", "application/jsonl", "application/x-jsonlines":
+		return &frame.Lines{}
+	case "application/json":
+		if f.media == "text/event-stream" {
+			return &frame.Whole{}
+		}
+		return f.splitter() // one line
+	case "", "text/plain", "application/octet-stream":
+		return f.splitter()
+	}
+	return nil
+}
