@@ -1,6 +1,8 @@
 package config
 
 import (
+	"slices"
+
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -57,6 +59,13 @@ func (b *builder) scopeBudget(s *section, out *policy.ScopeBudget) {
 	limits, err := policy.LimitsOf(fields.Value())
 	if err != nil {
 		return // its attributes were reported
+	}
+	limited := slices.ContainsFunc(budgetKeys, func(k struct{ attr, key string }) bool { return s.node.attrs[k.attr] != nil })
+	if !limited {
+		b.report.add(Diagnostic{
+			Type: "config/unused", Severity: SeverityWarning, Message: s.node.title() + " has no limit, so it does nothing",
+			Range: s.at(), Path: s.node.path, Hint: "write a limit in it, such as max_usd = \"1.00\", or remove the block",
+		})
 	}
 	*out = policy.ScopeBudget{
 		Written: true, Limits: limits, Wall: s.duration("max_wall"), Depth: s.integer("max_depth"),

@@ -73,6 +73,8 @@ intent "chess/best-move" {
 		`budget "user" { max_usd = -1 }`:    "config/range",
 		`budget "user" { max_wall = "0s" }`: "config/range",
 		`budget "run" { max_attempts = 0 }`: "config/range",
+		`budget "run" {}`:                   "config/unused",
+		`budget "user" { soft = 0.5 }`:      "config/unused",
 	} {
 		_, ds := loadWith(t, onePlugin+"\n"+text+"\n", describer{"chess": chess()}, nil)
 		if assert.NotEmpty(t, ds, text) {

@@ -428,7 +428,8 @@ func (g *gatherer) matches(b *node) []string {
 	}
 	globbed := strings.ContainsAny(pattern, "*?[")
 	if globbed {
-		found = slices.DeleteFunc(found, func(name string) bool { return !isConfig(slashpath.Base(name)) })
+		own := printedName(g.config.Root, b.source.Path) // a pattern means the other files
+		found = slices.DeleteFunc(found, func(name string) bool { return name == own || !isConfig(slashpath.Base(name)) })
 	} else if len(found) == 0 && exists(filepath.Join(g.config.Root, filepath.FromSlash(below))) {
 		found = []string{below} // a symbolic link that leads nowhere
 	}

@@ -271,6 +271,15 @@ func TestInclude(t *testing.T) {
 	assert.Equal(t, []string{"ferment", "max_nodes"}, ds[0].Path)
 }
 
+// HCL-016: a pattern that matches the including file means the other files.
+func TestIncludeOfOwnFolder(t *testing.T) {
+	dir := lay(t, map[string]string{"ferment.hcl": "include \"*.hcl\" {}\n", "a.hcl": seedOf(1)})
+	c, ds := loadDir(t, filepath.Join(dir, "ferment.hcl"), Options{})
+	require.Empty(t, types(ds))
+	assert.Equal(t, []string{"a.hcl", "ferment.hcl"}, fileNames(c))
+	assert.Equal(t, int64(1), c.Host.Seed)
+}
+
 // HCL-016, HCL-030: what an include may not be.
 func TestWrongInclude(t *testing.T) {
 	chain := map[string]string{"ferment.hcl": "include \"1.hcl\" {}\n"}
