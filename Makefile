@@ -14,7 +14,7 @@ export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 .PHONY: build run test long test-live check bench soak proto
 
 build: ## bin/ferment, bin/plugins/* and the lock file that approves these
-	$(GO) build -ldflags '$(LDFLAGS)' -o bin/ferment ./host
+	$(GO) build -ldflags '$(LDFLAGS)' -o bin/ferment ./host/ferment
 	$(GO) build -ldflags '-s -w' -o bin/plugins/ ./plugins/...
 	@rm -f bin/ferment.lock.hcl # what was just built is what is approved
 	OPENAI_API_KEY=none ANTHROPIC_API_KEY=none OLLAMA_MODEL=none MLX_MODEL=none bin/ferment plugin lock # also what is started only where there is a key

@@ -1,4 +1,4 @@
-package main
+package host_test
 
 import (
 	"bytes"
@@ -27,7 +27,7 @@ const module = "github.com/fermenthq/ferment"
 // mayUse, and everything those rooms may use in turn; nothing else of this
 // module. An import that points up is a defect of the design, not of the test.
 var rooms = []room{
-	{prefix: "host", exact: true, mayUse: []string{"host/internal/runtime/cli"}},
+	{prefix: "host/ferment", mayUse: []string{"host/internal/runtime/cli"}},
 
 	// runtime: main -> cli -> daemon -> {httpapi, telemetry, console} -> config
 	// The command line also checks plugins, with what their authors check them.
@@ -272,7 +272,7 @@ func TestHouseTopLevel(t *testing.T) {
 	for line := range strings.Lines(string(out)) {
 		tops[strings.SplitN(strings.TrimSpace(line), "/", 2)[0]] = true
 	}
-	allowed := []string{".ci", ".git", ".gitignore", "LICENSE", "Makefile", "README.md", "bin", "examples", "ferment.hcl", "go.mod", "go.sum", "host", "plugins", "sdk", "var"}
+	allowed := []string{".ci", ".git", ".github", ".gitignore", "LICENSE", "Makefile", "README.md", "bin", "examples", "ferment.hcl", "go.mod", "go.sum", "host", "plugins", "sdk", "var"}
 	var extra []string
 	for name := range tops {
 		if name != "" && !slices.Contains(allowed, name) {

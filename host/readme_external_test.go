@@ -1,6 +1,6 @@
 //go:build external
 
-package main
+package host_test
 
 import "testing"
 

@@ -1,6 +1,6 @@
 //go:build slow
 
-package main
+package host_test
 
 import (
 	"slices"

@@ -1,4 +1,4 @@
-package main
+package host_test
 
 import (
 	"bufio"
@@ -28,7 +28,7 @@ import (
 func documents(t *testing.T) []string {
 	t.Helper()
 	var out []string
-	for _, pattern := range []string{"README.md", "host/README.md", "plugins/*/README.md", "examples/*/README.md", "sdk/conformance/README.md", "sdk/wire/CONTRACT.md"} {
+	for _, pattern := range []string{"README.md", "host/README.md", "plugins/*/README.md", "examples/*/README.md", "sdk/conformance/README.md", "sdk/wire/CONTRACT.md", ".github/CONTRIBUTING.md"} {
 		found, err := filepath.Glob(filepath.Join("..", pattern))
 		require.NoError(t, err)
 		require.NotEmpty(t, found, pattern)

@@ -18,7 +18,7 @@ import (
 func TestComparisonIsFair(t *testing.T) {
 	bin := t.TempDir()
 	t.Chdir("../..")
-	for target, program := range map[string]string{"ferment": "./host", "plugins/chess": "./plugins/chess"} {
+	for target, program := range map[string]string{"ferment": "./host/ferment", "plugins/chess": "./plugins/chess"} {
 		out, err := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(bin, target), program).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 	}

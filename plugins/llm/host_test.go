@@ -47,7 +47,7 @@ func programs(t testing.TB) string {
 		return bin
 	}
 	bin := t.TempDir()
-	for _, args := range [][]string{{filepath.Join(bin, "ferment"), "./host"}, {filepath.Join(bin, "plugins") + string(filepath.Separator), "./plugins/llm", "./plugins/scripted", "./plugins/text"}} {
+	for _, args := range [][]string{{filepath.Join(bin, "ferment"), "./host/ferment"}, {filepath.Join(bin, "plugins") + string(filepath.Separator), "./plugins/llm", "./plugins/scripted", "./plugins/text"}} {
 		cmd := exec.Command("go", append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o"}, args...)...)
 		cmd.Dir = filepath.Join("..", "..")
 		out, err := cmd.CombinedOutput()

@@ -102,7 +102,7 @@ func build() error {
 		return nil
 	}
 	// As they ship: without what debuggers read, which takes long to link.
-	host := []string{"-ldflags", "-s -w -X main.version=test", "-o", built.ferment, "./host"}
+	host := []string{"-ldflags", "-s -w -X main.version=test", "-o", built.ferment, "./host/ferment"}
 	if raceDetector {
 		host = append([]string{"-race"}, host...)
 	}

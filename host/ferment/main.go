@@ -2,16 +2,18 @@
 package main
 
 import (
+	"cmp"
 	"io"
 	"log"
 	"os"
+	"runtime/debug"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/cli"
 	"github.com/fermenthq/ferment/sdk/conformance/fixture"
 )
 
-// version is set by the build.
-var version = "unknown"
+// version is set by make; a program that "go install" built has that of its module.
+var version string
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == fixture.Command {
@@ -25,6 +27,13 @@ func main() {
 	}
 	os.Exit(cli.Main(cli.Env{
 		Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		Version: version, Getenv: os.LookupEnv, Dir: dir,
+		Version: versionOf(), Getenv: os.LookupEnv, Dir: dir,
 	}))
+}
+
+func versionOf() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return cmp.Or(version, info.Main.Version, "unknown")
+	}
+	return cmp.Or(version, "unknown")
 }
