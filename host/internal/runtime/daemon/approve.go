@@ -9,10 +9,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Approve implements httpapi.Control: it writes the entry of a plugin for what
-// its program says now, and then reloads, so that the daemon takes the program
-// in. An approval stays written if the reload is refused for something else;
-// the error says so.
+// Approve implements httpapi.Control: it writes the lock file entry of a
+// plugin from the present description of its program, then reloads. If the
+// reload is refused for another reason, the entry stays written and the error
+// says so.
 func (c control) Approve(ctx context.Context, name string) (edn.Value, *contract.Error) {
 	outcome, err := c.approve(ctx, name)
 	if err != nil {
@@ -26,7 +26,8 @@ func (c control) Approve(ctx context.Context, name string) (edn.Value, *contract
 	return outcome.Value().AssocKey("reload", result), nil
 }
 
-// approve writes the entry. No reload reads the file meanwhile.
+// approve writes the entry. It holds the reload lock, so no reload reads the
+// file meanwhile.
 func (d *Daemon) approve(ctx context.Context, name string) (*LockOutcome, *contract.Error) {
 	if d.options.Lockfile == LockfileReadonly {
 		return nil, contract.Errorf("config/lock", "the daemon was started with --lockfile=readonly, so it approves nothing").
@@ -35,7 +36,7 @@ func (d *Daemon) approve(ctx context.Context, name string) (*LockOutcome, *contr
 	d.reloads.one.Lock()
 	defer d.reloads.one.Unlock()
 	o := d.options
-	o.Attached = nil // approved is the program, not a process that stands in for it
+	o.Attached = nil // the program is approved, not the attached process
 	outcome, err := lockOn(ctx, o, d.host.Load().ground.distrustful(), LockWish{Approve: name})
 	var wrong *InvalidConfigError
 	switch {
@@ -47,8 +48,8 @@ func (d *Daemon) approve(ctx context.Context, name string) (*LockOutcome, *contr
 	return outcome, nil
 }
 
-// distrustful is the same ground with a describer that asks programs whatever
-// is known of them.
+// distrustful returns a copy of the environment whose describer ignores the
+// cache.
 func (g *ground) distrustful() *ground {
 	fresh := *g
 	fresh.describer = plugin.NewDescriber(cacheDir(), g.runtime, g.reaper, g.host)
@@ -56,7 +57,7 @@ func (g *ground) distrustful() *ground {
 	return &fresh
 }
 
-// approvedOnly is a reload that was refused after an approval.
+// approvedOnly is the error for a reload that was refused after an approval.
 func approvedOnly(name string, outcome *LockOutcome, err *contract.Error) *contract.Error {
 	wrapped := *err
 	wrapped.Message = "plugin " + name + " is approved in " + outcome.Name + ", and the daemon goes on as before: " + err.Message

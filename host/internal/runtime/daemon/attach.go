@@ -13,7 +13,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// attachments finds the plugins that run already.
+// attachments reads the attach records of the plugins that run already.
 func attachments(o Options) (map[string]config.Attachment, error) {
 	if len(o.Attached) == 0 {
 		return nil, nil
@@ -36,8 +36,9 @@ func attachments(o Options) (map[string]config.Attachment, error) {
 	return all, nil
 }
 
-// Attach implements httpapi.Control: a reload with another process in the place
-// of the plugin's own. A process that does not come up changes nothing.
+// Attach implements httpapi.Control: it reloads with the attached process
+// instead of the plugin's own. If that process does not become ready, nothing
+// changes.
 func (c control) Attach(ctx context.Context, name, file string) (edn.Value, *contract.Error) {
 	_, l := c.now()
 	if _, missing := l.Find(name); missing != nil {
@@ -57,8 +58,8 @@ func (c control) Attach(ctx context.Context, name, file string) (edn.Value, *con
 	return out, nil
 }
 
-// attach notes the file of a plugin for the loads to come, and gives the one
-// before; both may be empty.
+// attach sets the attach file of a plugin for later loads and returns the
+// previous one; both may be empty.
 func (d *Daemon) attach(name, file string) (before string) {
 	d.reloads.one.Lock()
 	defer d.reloads.one.Unlock()
@@ -75,8 +76,8 @@ func (d *Daemon) attach(name, file string) (before string) {
 	return before
 }
 
-// withoutLimits takes the time limits out of what a plugin under a debugger
-// says that it can do.
+// withoutLimits removes the time limits from the description of a plugin under
+// a debugger.
 func withoutLimits(d contract.Description) contract.Description {
 	capabilities := make([]contract.Capability, len(d.Capabilities))
 	for i, c := range d.Capabilities {

@@ -59,7 +59,8 @@ func (c control) Budgets(ctx context.Context, user string) (edn.Value, *contract
 	return m.Map(), nil
 }
 
-// limitsOf are all limits of a block, also those of single runs and calls.
+// limitsOf returns all limits of a block, including those per run and per
+// call.
 func limitsOf(block *policy.ScopeBudget) edn.Value {
 	v := act.LimitsValue(block.Limits)
 	for _, f := range block.Calls {
@@ -118,7 +119,7 @@ func amounts(key string, v edn.Value) (policy.Amounts, *contract.Error) {
 	return l.Amounts(), nil
 }
 
-// balance is how one scope stands, as answers show it.
+// balance returns the balance of one scope as a response value.
 func (h *Host) balance(ctx context.Context, b *policy.Budgets, kind budget.Kind, id string) (edn.Value, *contract.Error) {
 	block := b.Of(kind.String())
 	scope := budget.Scope{Kind: kind, ID: id, Limits: block.Limits, Per: budget.Per(block.Per)}

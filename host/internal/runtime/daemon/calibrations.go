@@ -11,27 +11,28 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 )
 
-// calibrations knows how far the judges of one configuration may be believed. A
-// judge that is calibrated while the host runs is believed from then on: its file
-// is looked at again, though not for each answer. Safe for concurrent use.
+// calibrations holds the calibration of the judges of one configuration. It
+// reads the file of a judge again at most once per lookAgain, so a calibration
+// made while the host runs takes effect. Safe for concurrent use.
 type calibrations struct {
 	dir      string
 	registry *registry.Registry
 	now      func() time.Time
-	// served is told of a model that graded and was not measured; nil: nobody is.
+	// served is called with a model that graded but was not measured; it may
+	// be nil.
 	served func(judge, model string)
 
 	mu    sync.Mutex
 	known map[string]calibrated
 }
 
-// calibrated is what the file of a judge said.
+// calibrated is the content of a judge's calibration file.
 type calibrated struct {
 	looked time.Time
-	file   os.FileInfo // nil: there is none
+	file   os.FileInfo // nil: no file
 	is     dispatch.Calibration
 	record *calibration.Record
-	until  time.Time // how long it holds
+	until  time.Time // end of validity
 }
 
 var (
@@ -39,15 +40,15 @@ var (
 	_ dispatch.Witness      = (*calibrations)(nil)
 )
 
-// lookAgain is how long a host goes by what it has read.
+// lookAgain is the time for which a calibration file is not read again.
 const lookAgain = time.Second
 
 func newCalibrations(dir string, reg *registry.Registry) *calibrations {
 	return &calibrations{dir: dir, registry: reg, now: time.Now, known: map[string]calibrated{}}
 }
 
-// Calibration implements dispatch.Calibrations. A file that cannot be read is
-// none: the configuration warns of it.
+// Calibration implements dispatch.Calibrations. An unreadable file counts as
+// no calibration; the configuration warns of it.
 func (c *calibrations) Calibration(judge string) dispatch.Calibration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,8 +72,8 @@ func (c *calibrations) Calibration(judge string) dispatch.Calibration {
 	return is.at(now)
 }
 
-// at is what is known at a time: what was measured too long ago is not. A judge
-// that has drifted, or is worthless, is not asked again for that.
+// at returns the calibration valid at a time. An expired one is zero, unless
+// the judge has drifted or is worthless: waiting does not change that.
 func (c calibrated) at(now time.Time) dispatch.Calibration {
 	if now.After(c.until) && c.is.Drift == "" && c.is.Worthless == "" {
 		return dispatch.Calibration{}
@@ -80,9 +81,8 @@ func (c calibrated) at(now time.Time) dispatch.Calibration {
 	return c.is
 }
 
-// Served implements dispatch.Witness: another model than those that were measured
-// has graded (JDG-011). Who graded in the place of the one that was measured is
-// another judge, of which nothing is known.
+// Served implements dispatch.Witness: a model that was not measured has graded
+// (JDG-011). Its verdicts are those of another, uncalibrated judge.
 func (c *calibrations) Served(judge, capID, model string) {
 	c.mu.Lock()
 	r := c.known[judge].record
@@ -92,7 +92,7 @@ func (c *calibrations) Served(judge, capID, model string) {
 	}
 }
 
-// forget has the file of a judge read again at once.
+// forget drops the cached file of a judge, so that the next use reads it.
 func (c *calibrations) forget(judge string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

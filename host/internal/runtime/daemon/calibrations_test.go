@@ -17,7 +17,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// JDG-011: what is known of a judge is what its file says at the moment.
+// JDG-011: the calibration of a judge follows its file.
 func TestCalibrations(t *testing.T) {
 	dir := t.TempDir()
 	reg, err := registry.New(registry.Spec{Judges: []registry.Judge{{Name: "grader", Drift: 0.15, Recheck: time.Hour}}})
@@ -52,8 +52,9 @@ func TestCalibrations(t *testing.T) {
 	assert.Equal(t, dispatch.Calibration{}, look())
 }
 
-// JDG-011: a model that was not measured is told, if it graded for the capability that
-// was; a record that names no model says nothing, and a new one counts at once.
+// JDG-011: a model that was not measured is reported if it graded for the
+// measured capability. A record without models reports nothing, and a new
+// record applies at once.
 func TestServedModelsAreCompared(t *testing.T) {
 	dir := t.TempDir()
 	reg, err := registry.New(registry.Spec{Judges: []registry.Judge{{Name: "grader", Drift: 0.15, Recheck: time.Hour}}})

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// clockSet is t as time.Now would have given it if the clock of the machine had
-// been set by whole seconds a moment before.
+// clockSet returns at as time.Now would have returned it after the machine's
+// clock was set by a number of whole seconds.
 func clockSet(t testing.TB, at time.Time, by time.Duration) time.Time {
 	t.Helper()
 	was := at
@@ -20,8 +20,8 @@ func clockSet(t testing.TB, at time.Time, by time.Duration) time.Time {
 	return at
 }
 
-// HTTP-007: the main loop is called standing when it stands, not when somebody
-// sets the clock, and a clock that was set back hides nothing.
+// HTTP-007: health depends on the rounds of the main loop, not on the wall
+// clock, in both directions.
 func TestHealthOutlivesTheClock(t *testing.T) {
 	t.Parallel()
 	for _, by := range []time.Duration{-time.Hour, 0, time.Hour} {

@@ -42,7 +42,8 @@ func (c control) Plugins() edn.Value {
 	return h.states(l)
 }
 
-// PluginStates is the list of plugins that a daemon would give.
+// PluginStates returns the list of plugins in the form of the action
+// plugin-list.
 func (h *Host) PluginStates() edn.Value { return h.states(h.Loaded()) }
 
 func (h *Host) states(l *Loaded) edn.Value {
@@ -54,7 +55,7 @@ func (h *Host) states(l *Loaded) edn.Value {
 	return edn.MustMap(edn.K("plugins"), edn.Vector(all...))
 }
 
-// plugin is what the configuration and the supervisor know of a plugin.
+// plugin returns the configuration and the process states of a plugin.
 func (l *Loaded) plugin(p config.Plugin, status []plugin.Status, standings []dispatch.Standing) edn.Value {
 	var instances, quality []edn.Value
 	for _, s := range standings {
@@ -85,7 +86,7 @@ func (l *Loaded) plugin(p config.Plugin, status []plugin.Status, standings []dis
 	)
 }
 
-// instance is one process, or the place for one.
+// instance describes one process, or a slot without a process.
 func instance(s plugin.Status) edn.Value {
 	var b edn.MapBuilder
 	b.Key("instance", edn.Int(int64(s.Instance)))
@@ -122,8 +123,8 @@ func instance(s plugin.Status) edn.Value {
 	return b.Map()
 }
 
-// healthOf is what a process says of single capabilities, by the names that it
-// has for them.
+// healthOf returns the health that a process reports per capability, by
+// advertised id.
 func healthOf(all []wire.CapabilityHealth) edn.Value {
 	var m edn.MapBuilder
 	for _, c := range all {
@@ -155,7 +156,7 @@ func healthOf(all []wire.CapabilityHealth) edn.Value {
 	return m.Map()
 }
 
-// Condition says in a word what the configuration makes of a plugin.
+// Condition returns the state of a plugin in the configuration as one word.
 func (l *Loaded) Condition(p config.Plugin) string {
 	switch {
 	case !p.Enabled:
@@ -188,7 +189,7 @@ func (l *Loaded) Provided(name string) []string {
 }
 
 // Absent lists the capabilities that a plugin would provide if it were enabled
-// and could be asked, under the ids that plans use.
+// and described, under the ids that plans use.
 func (l *Loaded) Absent(name string) []string {
 	reg := l.Generation.Registry
 	return slices.DeleteFunc(reg.Absences(), func(id string) bool {
@@ -197,7 +198,7 @@ func (l *Loaded) Absent(name string) []string {
 	})
 }
 
-// ErrorOrNil is an error as a value, nil if there is none.
+// ErrorOrNil returns e as a value, or nil.
 func ErrorOrNil(e *contract.Error) edn.Value {
 	if e == nil {
 		return edn.Nil()
@@ -205,8 +206,8 @@ func ErrorOrNil(e *contract.Error) edn.Value {
 	return e.Value()
 }
 
-// Find gives a plugin of the configuration by name. The error is not-found with
-// the nearest name.
+// Find returns a plugin of the configuration by name. The error is not-found
+// with the nearest name.
 func (l *Loaded) Find(name string) (config.Plugin, *contract.Error) {
 	var names []string
 	for _, p := range l.Plugins {
@@ -250,7 +251,7 @@ func (c control) Protocol() edn.Value {
 	return l.Protocol()
 }
 
-// maxLog is how much of a log is read for its last lines.
+// maxLog is the number of bytes of a log that are read for its last lines.
 const maxLog = 1 << 20
 
 // Logs implements httpapi.Control.
@@ -271,8 +272,8 @@ func (c control) Logs(name string, lines int) (edn.Value, *contract.Error) {
 	return edn.MustMap(edn.K("plugin"), edn.Text(name), edn.K("lines"), edn.Vector(last...)), nil
 }
 
-// lastLines are the last lines of files that follow each other. A file that is
-// not there, or whose begin is cut off, has fewer.
+// lastLines returns the last n lines of consecutive files. A missing file
+// contributes no lines.
 func lastLines(paths []string, n int) [][]byte {
 	var all [][]byte
 	for _, path := range paths {
@@ -289,7 +290,7 @@ func lastLines(paths []string, n int) [][]byte {
 	return all[max(0, len(all)-n):]
 }
 
-// tail reads the end of a file, from the begin of a line.
+// tail reads the last bytes of a file, starting at the beginning of a line.
 func tail(path string, most int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -313,7 +314,7 @@ func tail(path string, most int64) ([]byte, error) {
 	return text, nil
 }
 
-// asked does something to a plugin that the supervisor has.
+// asked applies an operation to a plugin that has processes.
 func (c control) asked(name string, do func(*plugin.Supervisor) error) *contract.Error {
 	h, l := c.now()
 	p, err := l.Find(name)
@@ -326,8 +327,8 @@ func (c control) asked(name string, do func(*plugin.Supervisor) error) *contract
 	return contract.AsError(do(h.supervisor))
 }
 
-// renewed is asked for what makes it worth while to call a plugin again that was
-// left out.
+// renewed is asked for an operation that repairs a plugin: it also releases the
+// open breakers of its capabilities.
 func (c control) renewed(name string, do func(*plugin.Supervisor) error) *contract.Error {
 	err := c.asked(name, do)
 	if err == nil {
@@ -446,7 +447,7 @@ func (c control) Status() edn.Value {
 	)
 }
 
-// Rejected implements httpapi.Backend: it is a line of the log, as Audit is. The
+// Rejected implements httpapi.Backend: it writes a line of the audit log. The
 // text of the error may quote the request, so only its type is written.
 func (d *Daemon) Rejected(r httpapi.Rejection) {
 	d.log.Named("audit").Info("act/rejected",
@@ -463,8 +464,8 @@ func truncated(v edn.Value) string {
 	return text[:min(len(text), 80)]
 }
 
-// Audit implements httpapi.Control: it is a line of the log, with the keys that
-// a record of the host has.
+// Audit implements httpapi.Control: it writes a line of the audit log, with
+// the keys of a host record.
 func (c control) Audit(deed httpapi.Deed) {
 	args := []any{"action", "admin/" + deed.Action, "principal", deed.Principal, "input", deed.Input.Dissoc(edn.K("action")).String(), "ok", deed.Err == nil}
 	if deed.Err != nil {

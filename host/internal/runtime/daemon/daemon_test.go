@@ -30,8 +30,9 @@ type line struct {
 	Text string `edn:"text"`
 }
 
-// asking is a plugin with a capability that shouts, one that asks its host to
-// shout and adds a word, and one that asks its host for itself for ever.
+// asking is a plugin with three capabilities: one shouts, one calls the first
+// through the host and adds a word, one calls itself through the host without
+// end.
 func asking() sdk.Plugin {
 	ask := func(ctx context.Context, intent, text string, fields edn.Value) (line, error) {
 		answer, err := sdk.HostFrom(ctx).Invoke(ctx, sdk.Ask{Intent: intent, Input: line{text}, Fields: fields})
@@ -83,8 +84,8 @@ func ask(h *daemon.Host, intent string) (edn.Value, *contract.Error) {
 		`{:proto 1 :trace {:id "t"} :task {:intent :` + intent + `} :input {:text "hello"} :deadline-ms 20000}`)})
 }
 
-// WIRE-002, SDK-001: a capability may ask its host for another intent within
-// the call that it works on.
+// WIRE-002, SDK-001: a capability may request another intent from its host
+// within a call.
 func TestPluginAsksItsHost(t *testing.T) {
 	h := start(t)
 	response, err := ask(h, "t/ask")
@@ -93,8 +94,8 @@ func TestPluginAsksItsHost(t *testing.T) {
 	assert.Equal(t, "HELLO (asked)", text)
 }
 
-// WIRE-004: calls that wait for each other are bounded; the host and the plugin
-// serve on.
+// WIRE-004: the depth of calls that wait for each other is limited; the host
+// and the plugin go on serving.
 func TestPluginAsksItselfForEver(t *testing.T) {
 	h := start(t)
 	_, err := ask(h, "t/loop")
@@ -106,7 +107,7 @@ func TestPluginAsksItselfForEver(t *testing.T) {
 	assert.Equal(t, "HELLO", text)
 }
 
-// What a plugin asks for cannot have more effects than its own call.
+// A request of a plugin cannot have more effects than the call it is made in.
 func TestPluginCannotWidenEffects(t *testing.T) {
 	h := start(t)
 	_, err := ask(h, "t/greedy")
@@ -114,7 +115,7 @@ func TestPluginCannotWidenEffects(t *testing.T) {
 	assert.Contains(t, err.Value().String(), "nobody can serve :t/writer", "%v", err)
 }
 
-// A plugin that is required and cannot start ends the start, with its name.
+// A required plugin that cannot start fails the start, and the error names it.
 func TestRequiredPluginThatFails(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "broken")

@@ -18,24 +18,24 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// dataFormat is the layout of a data directory that this build writes.
+// dataFormat is the layout version of the data directories that this build
+// writes.
 const dataFormat = 1
 
-// dataDir is a data directory that this daemon alone uses (OPS-002).
+// dataDir is a data directory locked by this daemon (OPS-002).
 type dataDir struct {
 	path string
 	boot string
 	lock *os.File
-	// token is what callers of the admin socket show; it lives as long as the
+	// token authenticates callers of the admin socket; it lives as long as the
 	// lock.
 	token string
 }
 
-// AdminTokenFile is where the token of the admin socket lies in a data
-// directory.
+// AdminTokenFile returns the path of the admin token in a data directory.
 func AdminTokenFile(dir string) string { return filepath.Join(dir, "run", "admin.token") }
 
-// openDataDir makes or checks the directory and takes its lock.
+// openDataDir creates or checks the directory and locks it.
 func openDataDir(path, boot string) (*dataDir, error) {
 	if err := os.MkdirAll(path, 0o700); errors.Is(err, syscall.ENOTDIR) {
 		return nil, &DirectoryError{Dir: path, Problem: "is below a file, or is one", Fix: "name another in ferment.data_dir", code: ExitConfig}
@@ -63,8 +63,8 @@ func openDataDir(path, boot string) (*dataDir, error) {
 	return d, nil
 }
 
-// danglingLink returns the symbolic link on a path that leads to nothing, with
-// its target; both are empty if there is none.
+// danglingLink returns the dangling symbolic link on a path and its target;
+// both are empty if there is none.
 func danglingLink(path string) (link, target string) {
 	for ; ; path = filepath.Dir(path) {
 		if _, err := os.Stat(path); err == nil || path == filepath.Dir(path) {
@@ -76,7 +76,7 @@ func danglingLink(path string) (link, target string) {
 	}
 }
 
-// checkPrivate wants the directory for this user alone.
+// checkPrivate requires that the directory is accessible to this user only.
 func checkPrivate(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -96,8 +96,8 @@ func checkPrivate(path string) error {
 	return nil
 }
 
-// hold takes the lock. Its file is never removed: a lock on a file that has no
-// name any more would hold nobody.
+// hold takes the lock. The lock file is never removed: a lock on an unlinked
+// file would not exclude another daemon.
 func (d *dataDir) hold() error {
 	f, err := os.OpenFile(filepath.Join(d.path, "LOCK"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -130,12 +130,12 @@ func lockedBy(dir string, f io.Reader) error {
 	return e
 }
 
-// checkFormat refuses what a later build wrote.
+// checkFormat rejects a directory that a later build wrote.
 func (d *dataDir) checkFormat() error {
 	path := filepath.Join(d.path, "FORMAT")
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		// Whole or not at all: half of it would keep every later daemon out.
+		// Written atomically: a partial file would stop every later daemon.
 		if err := renameio.WriteFile(path, []byte(strconv.Itoa(dataFormat)+"\n"), 0o600); err != nil {
 			return fmt.Errorf("data directory: %w", err)
 		}
@@ -154,8 +154,8 @@ func (d *dataDir) checkFormat() error {
 	return nil
 }
 
-// prepareRun makes the directory of the admin socket and the token of this
-// start.
+// prepareRun creates the directory of the admin socket and the admin token of
+// this start.
 func (d *dataDir) prepareRun() error {
 	dir := filepath.Join(d.path, "run")
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -169,16 +169,16 @@ func (d *dataDir) prepareRun() error {
 		_, _ = rand.Read(b[:]) // never fails
 		d.token = base64.RawURLEncoding.EncodeToString(b[:])
 	}
-	// A file that is there stays until the new one is whole.
+	// The existing file stays until the new one is complete.
 	if err := renameio.WriteFile(AdminTokenFile(d.path), []byte(d.token+"\n"), 0o600); err != nil {
 		return fmt.Errorf("admin token: %w", err)
 	}
 	return nil
 }
 
-// held tells whether the path still leads to what this daemon has locked. If
-// not, somebody took the directory away: another daemon may have the path, and
-// nothing there is this one's any more.
+// held reports whether the LOCK file at the path is still the one that this
+// daemon locked. If not, the directory was moved or replaced, and its present
+// content may belong to another daemon.
 func (d *dataDir) held() bool {
 	now, err := os.Lstat(filepath.Join(d.path, "LOCK"))
 	if err != nil {
@@ -188,8 +188,8 @@ func (d *dataDir) held() bool {
 	return err == nil && os.SameFile(now, ours)
 }
 
-// tokenThere reports whether the file of the token has it. A file that cannot be
-// read now, as when no descriptor is left, is not taken to be gone.
+// tokenThere reports whether the token file holds the token. A read error
+// other than a missing file, such as EMFILE, counts as present.
 func (d *dataDir) tokenThere() bool {
 	text, err := os.ReadFile(AdminTokenFile(d.path))
 	if err != nil {
@@ -198,7 +198,7 @@ func (d *dataDir) tokenThere() bool {
 	return strings.TrimSpace(string(text)) == d.token
 }
 
-// close gives the directory up.
+// close removes the token and releases the lock.
 func (d *dataDir) close() {
 	if d.token != "" && d.held() {
 		_ = os.Remove(AdminTokenFile(d.path))

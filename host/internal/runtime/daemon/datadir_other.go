@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// tryLock cannot lock here: the daemon runs on unix systems.
+// tryLock always succeeds: the daemon supports unix systems only.
 func tryLock(*os.File) bool { return true }
 
 func ownedByUs(fs.FileInfo) bool { return true }

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tryLock takes the advisory lock of an open file unless somebody has it. It
-// ends with the file, so with the process.
+// tryLock takes the advisory lock of an open file if it is free. The kernel
+// releases it when the file is closed or the process ends.
 func tryLock(f *os.File) bool { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil }
 
 func ownedByUs(info fs.FileInfo) bool {
@@ -20,8 +20,8 @@ func ownedByUs(info fs.FileInfo) bool {
 	return ok && int(st.Uid) == os.Geteuid()
 }
 
-// openFiles returns how many files this process may have open, 0 if that is not
-// bounded.
+// openFiles returns the limit on open files of this process, 0 if there is
+// none.
 func openFiles() int {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil || limit.Cur > 1<<30 {
@@ -30,7 +30,7 @@ func openFiles() int {
 	return int(limit.Cur)
 }
 
-// inode tells files apart that take each other's name.
+// inode distinguishes a file from a later one with the same name.
 func inode(info fs.FileInfo) string {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return strconv.FormatUint(uint64(st.Ino), 36) // other systems have another type

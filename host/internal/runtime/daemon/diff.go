@@ -11,10 +11,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Diff implements httpapi.Control: it says how the files differ from the
-// configuration in force, and what a reload would do about it. What a reload
-// would refuse is part of the answer: a change that needs a restart, and a
-// configuration with errors.
+// Diff implements httpapi.Control: it compares the files with the
+// configuration in force and reports what a reload would do. Reasons for which
+// a reload would be refused are part of the result: a change that needs a
+// restart, and a configuration with errors.
 func (c control) Diff(ctx context.Context) (edn.Value, *contract.Error) {
 	out := c.guarded(func() reloaded { return c.compare(ctx) })
 	return out.value, out.err
@@ -54,7 +54,7 @@ func (d *Daemon) compare(ctx context.Context) reloaded {
 	))}
 }
 
-// DiffValue is a difference for programs.
+// DiffValue returns a difference as an EDN value.
 func DiffValue(d config.Diff) edn.Value {
 	return edn.MustMap(
 		edn.K("valid?"), edn.Bool(true),
@@ -65,7 +65,7 @@ func DiffValue(d config.Diff) edn.Value {
 	)
 }
 
-// path is the file or directory that the configuration is read from.
+// path returns the file or directory of the configuration.
 func (o Options) path() string {
 	switch {
 	case o.Config == "":
@@ -76,7 +76,8 @@ func (o Options) path() string {
 	return filepath.Join(o.Dir, o.Config)
 }
 
-// actions are the plugins of a change by name, with those that it leaves alone.
+// actions returns the names of the plugins by what a change does to them,
+// unchanged ones included.
 func actions(c plugin.Change, wanted []plugin.Settings) config.PluginActions {
 	names := func(list []plugin.Settings) []string {
 		var out []string
@@ -95,7 +96,7 @@ func actions(c plugin.Change, wanted []plugin.Settings) config.PluginActions {
 	return a
 }
 
-// staying are the processes that would go on, by plugin.
+// staying returns the process ids that would survive the change, by plugin.
 func staying(all []plugin.Status, a config.PluginActions) edn.Value {
 	pids := map[string][]edn.Value{}
 	for _, s := range all {

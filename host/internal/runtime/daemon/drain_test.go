@@ -17,15 +17,15 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// OPS-004: at the end of the drain runs are canceled, but for those with a call
-// that may happen once only: these get ten seconds more and have their answer if it
-// comes by then. A second signal skips all of the waiting.
+// OPS-004: at the end of the drain runs are canceled, except those with a call
+// whose recovery is once: these get ten seconds more. A second signal skips
+// all of the waiting.
 func TestDrainAwaitsOnce(t *testing.T) {
 	const limit = 2 * time.Second
 	for name, tc := range map[string]struct {
 		more   string        // of the capability
 		works  time.Duration // that the call takes
-		signal time.Duration // when the second one comes; 0: never
+		signal time.Duration // when the second signal comes; 0: never
 		ended  time.Duration
 		ok     bool
 	}{
@@ -46,7 +46,7 @@ func TestDrainAwaitsOnce(t *testing.T) {
 					Effects: dispatchtest.Open(), Hash: edn.Hash(edn.Nil()),
 				})
 				require.NoError(t, err)
-				h.runs.closed = true // there are no plugins to be told of the end of a run
+				h.runs.closed = true // there are no plugins to tell of the end of a run
 				h.runs.current = &generation{loaded: &Loaded{Config: &config.Config{Host: config.Host{MaxRuns: 9}}}, service: service}
 				turn, refused := h.Take()
 				require.Nil(t, refused)

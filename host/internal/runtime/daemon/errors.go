@@ -7,13 +7,12 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 )
 
-// InvalidConfigError is a configuration that cannot be used.
+// InvalidConfigError reports a configuration with errors.
 type InvalidConfigError struct {
 	Config *config.Config
 }
 
-// Error has the first error whole and says how many more the configuration
-// carries.
+// Error returns the first error in full and the number of the others.
 func (e *InvalidConfigError) Error() string {
 	ds := e.Config.Diagnostics
 	text, more := "the configuration has errors", ds.Count(config.SeverityError)-1
@@ -29,7 +28,8 @@ func (e *InvalidConfigError) Error() string {
 	return text
 }
 
-// EnvironmentError is something around the host that is missing or broken.
+// EnvironmentError reports that something around the host is missing or
+// broken.
 type EnvironmentError struct {
 	Op  string
 	Err error
@@ -38,5 +38,5 @@ type EnvironmentError struct {
 // Error names the operation.
 func (e *EnvironmentError) Error() string { return e.Op + ": " + e.Err.Error() }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *EnvironmentError) Unwrap() error { return e.Err }

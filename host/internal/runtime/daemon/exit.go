@@ -8,23 +8,23 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// The exit codes of serve. Service managers read them: those of a wrong
-// configuration, a lock and missing rights are not to be tried again.
+// The exit codes of serve. Service managers read them: after ExitConfig,
+// ExitLocked and ExitPermission a restart is useless.
 const (
 	ExitUsage       = 64 // the command line is wrong
-	ExitUnavailable = 69 // a required plugin or an address cannot be had
-	ExitInternal    = 70 // a defect, or something of the system failed
+	ExitUnavailable = 69 // a required plugin or an address is unavailable
+	ExitInternal    = 70 // a defect, or a failed system call
 	ExitLocked      = 73 // another daemon has the data directory
 	ExitIO          = 74 // a disk is full, read-only or broken
 	ExitPermission  = 77 // the user may not do it, or others may do too much
-	ExitConfig      = 78 // the configuration or a listener is refused
+	ExitConfig      = 78 // the configuration or a listener is rejected
 )
 
-// LockedError says that another daemon has the data directory.
+// LockedError reports that another daemon holds the data directory.
 type LockedError struct {
 	Dir  string
-	PID  int    // 0 if it does not say
-	Boot string // of the other
+	PID  int    // 0 if unknown
+	Boot string // of the other daemon
 }
 
 // Error names the holder.
@@ -36,27 +36,28 @@ func (e *LockedError) Error() string {
 	return "the data directory " + e.Dir + " is held by " + who
 }
 
-// DirectoryError is a data directory that must not be used as it is.
+// DirectoryError reports a data directory that must not be used as it is.
 type DirectoryError struct {
 	Dir, Problem, Fix string
 	code              int
 }
 
-// Error says what is wrong; Fix says what to do.
+// Error returns the problem; Fix is the remedy.
 func (e *DirectoryError) Error() string {
 	return "the data directory " + e.Dir + " " + e.Problem
 }
 
-// UnavailableError is something that the daemon cannot do without.
+// UnavailableError reports that something the daemon requires is unavailable.
 type UnavailableError struct{ Err error }
 
-// Error names it.
+// Error returns the text of the cause.
 func (e *UnavailableError) Error() string { return e.Err.Error() }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// ExitCode is how serve ends with an error; nil is a clean stop.
+// ExitCode returns the exit code of serve for an error; 0 for nil, a clean
+// stop.
 func ExitCode(err error) int {
 	var locked *LockedError
 	var directory *DirectoryError
@@ -81,8 +82,8 @@ func ExitCode(err error) int {
 	return ExitInternal
 }
 
-// broken tells whether a disk, or a limit on what may be written to it, did not
-// take what was to be written.
+// broken reports whether a write failed because of a disk or a file size
+// limit.
 func broken(err error) bool {
 	for _, of := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO, syscall.EFBIG} {
 		if errors.Is(err, of) {
@@ -92,7 +93,8 @@ func broken(err error) bool {
 	return false
 }
 
-// configurationError tells whether what is refused stands in the configuration.
+// configurationError reports whether the cause is a setting of the
+// configuration.
 func configurationError(err error) bool {
 	var e *contract.Error
 	return errors.As(err, &e) && (contract.Namespace(e.Type) == "config" || e.Type == "http/insecure-listener")

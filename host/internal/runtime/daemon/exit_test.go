@@ -14,8 +14,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// The exit codes of section 9 for what cannot be brought about on a machine of
-// tests; the others are those of real daemons.
+// The exit codes of section 9 that a test cannot provoke with a real daemon;
+// the process tests cover the others.
 func TestExitCode(t *testing.T) {
 	wrapped := func(err error) error {
 		return fmt.Errorf("data directory: %w", &fs.PathError{Op: "write", Path: "/var/lib/ferment/FORMAT", Err: err})

@@ -9,13 +9,13 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Binder says how a call of an intent would be bound. CapID pins the first
-// candidate; empty: nobody is pinned. A streamed call is one whose answer is
-// read while it comes.
+// Binder explains how a call of an intent would be bound. CapID pins the first
+// candidate; empty pins none. streamed selects a call whose answer is read as
+// a stream.
 type Binder func(intent, capID string, streamed bool) (dispatch.Explanation, error)
 
-// Bind is the Binder of a configuration that no host runs: everybody is ready,
-// and nothing is known but what capabilities say of themselves.
+// Bind is the Binder of a configuration without a running host: every
+// candidate is ready, and only declared figures are known.
 func (l *Loaded) Bind(intent, capID string, streamed bool) (dispatch.Explanation, error) {
 	layer := l.Generation.Policies.For(intent)
 	p, err := layer.Resolve()
@@ -26,8 +26,9 @@ func (l *Loaded) Bind(intent, capID string, streamed bool) (dispatch.Explanation
 	return d.Explain(p, intent, capID, streamed), nil
 }
 
-// Explain says who would serve an intent, in which order and why, who would not,
-// and which policy holds, each with its place in the configuration (BIND-006).
+// Explain returns the candidates for an intent in order, the rejected ones
+// with reasons, and the effective policy, each with its place in the
+// configuration (BIND-006).
 func (l *Loaded) Explain(intent, capID string, streamed bool, bind Binder) (edn.Value, error) {
 	reg := l.Generation.Registry
 	in, ok := reg.Intent(intent)
@@ -80,8 +81,8 @@ func (l *Loaded) Explain(intent, capID string, streamed bool, bind Binder) (edn.
 	return b.Map(), nil
 }
 
-// layersOf are the layers of the prompt of an intent, under the role that it
-// gives; nil if it has none.
+// layersOf returns the prompt layers of an intent under its role; nil if it
+// has none.
 func (l *Loaded) layersOf(in *registry.Intent) edn.Value {
 	role, rule := prompt.RoleOf("", in.ID, nil, in)
 	layers := l.Generation.Prompts.Layers(in.ID, role)
@@ -128,8 +129,8 @@ func (l *Loaded) rejected(x dispatch.Explanation) edn.Value {
 	return edn.Vector(all...)
 }
 
-// known is what there is about a capability: its plugin, the place that names
-// it, and its figures.
+// known adds the plugin of a capability, the place that declares it, and its
+// figures.
 func (l *Loaded) known(b *edn.MapBuilder, x dispatch.Explanation, id string) {
 	reg := l.Generation.Registry
 	plugin, where := "", ""
@@ -149,7 +150,7 @@ func (l *Loaded) known(b *edn.MapBuilder, x dispatch.Explanation, id string) {
 	}
 }
 
-// originText says which layer wrote a value, and where it stands.
+// originText names the layer that set a value, with its place.
 func originText(o policy.Origin) string {
 	if o.Where != "" {
 		return o.Source.String() + ", " + o.Where

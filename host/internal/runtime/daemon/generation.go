@@ -7,8 +7,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 )
 
-// generation is one configuration in force: what its acts run under. It is
-// immutable but for holds, which runs guards.
+// generation is one configuration in force and the service that runs acts
+// under it. It is immutable except for holds, which runs guards.
 type generation struct {
 	loaded  *Loaded
 	client  *plugin.Client
@@ -17,8 +17,8 @@ type generation struct {
 	judges  *calibrations
 }
 
-// newGeneration makes the service of a configuration whose plugins the
-// supervisor has.
+// newGeneration creates the service of a configuration whose plugins the
+// supervisor runs.
 func (h *Host) newGeneration(loaded *Loaded) (*generation, error) {
 	g := &generation{loaded: loaded}
 	var err error
@@ -44,7 +44,8 @@ func (h *Host) newGeneration(loaded *Loaded) (*generation, error) {
 	return g, nil
 }
 
-// actConfig is what the configuration says about acts.
+// actConfig returns the part of the act configuration that the loaded files
+// determine.
 func (l *Loaded) actConfig() act.Config {
 	limits := l.Limits()
 	return act.Config{
@@ -59,6 +60,6 @@ func (l *Loaded) actConfig() act.Config {
 	}
 }
 
-// close is for a generation that no act runs under any more: plugins that only
-// it names may go.
+// close releases a generation without acts; plugins that only it refers to may
+// then stop.
 func (g *generation) close() { g.client.Close() }

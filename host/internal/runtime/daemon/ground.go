@@ -11,8 +11,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// ground is what processes stand on: the private directory for their sockets,
-// the reaper that outlives this process, and the memory of what programs are.
+// runtimeEnv is the environment in which plugins start: the private directory
+// of their sockets, the reaper that outlives this process, and the cache of
+// descriptions.
 type ground struct {
 	runtime   *launch.RuntimeDir
 	reaper    *launch.Reaper
@@ -20,7 +21,7 @@ type ground struct {
 	describer *plugin.Describer
 }
 
-// prepareGround also clears away what earlier hosts left when they were killed.
+// prepareGround also removes what killed hosts left behind.
 func prepareGround(o Options) (*ground, error) {
 	base := launch.RuntimeBase(os.Getenv("XDG_RUNTIME_DIR"), os.Getuid())
 	if _, err := launch.SweepRuntimeDirs(base); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -36,15 +37,15 @@ func prepareGround(o Options) (*ground, error) {
 	return g, nil
 }
 
-// close is for a host whose processes have ended. The directory goes first:
-// the reaper would wait for its lock otherwise.
+// close releases the environment of a host whose processes have ended. The
+// directory is closed first, because the reaper waits for its lock.
 func (g *ground) close() {
 	_ = g.runtime.Close()
 	_ = g.reaper.Close()
 }
 
-// cacheDir is where descriptions of plugins are kept: they are needed before
-// the configuration has settled a data directory. Empty means in memory only.
+// cacheDir returns the directory of cached plugin descriptions, which are
+// needed before the data directory is known. Empty means in memory only.
 func cacheDir() string {
 	base, err := os.UserCacheDir()
 	if err != nil {

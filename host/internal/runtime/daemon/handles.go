@@ -9,11 +9,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// asked checks the capabilities that a request of a plugin names, and gives it
-// the intent that follows from the one that it pins. Who answers an intent is
-// for the configuration to say. A plugin reaches a capability of its choice only
-// by a handle that the call it works on was given, and passes on only such
-// handles (ENV-018, IR-014, CNV-014). A plan could name any; it is for answers.
+// asked checks the capabilities that a request of a plugin names, and adds the
+// intent that a pinned capability implies. The configuration chooses the
+// capability for an intent. A plugin pins a capability only by a handle that
+// was passed to its own call, and passes on only such handles (ENV-018,
+// IR-014, CNV-014). Plans are rejected, because a plan could name any
+// capability.
 func asked(request edn.Value, granted []string, reg *registry.Registry) (edn.Value, error) {
 	task := request.Key("task")
 	if intent, _ := task.Key("intent").AsKeyword(); intent == act.PlanIntent {
@@ -44,8 +45,8 @@ func asked(request edn.Value, granted []string, reg *registry.Registry) (edn.Val
 	return request.AssocKey("task", task.AssocKey("intent", edn.K(c.Intents[0]))), nil
 }
 
-// named lists the capabilities that a request names, as a choice of its own or
-// as handles.
+// named lists the capabilities that a request names, as pinned ones or as
+// handles.
 func named(request edn.Value) []string {
 	task := request.Key("task")
 	dispatch := task.Key("dispatch")

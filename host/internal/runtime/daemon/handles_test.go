@@ -11,8 +11,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// ENV-018, IR-014, CNV-014: a plugin names only capabilities that its call was
-// given, wherever in its request it names them.
+// ENV-018, IR-014, CNV-014: a request of a plugin may name only capabilities
+// that its call was given, wherever it names them.
 func TestAsked(t *testing.T) {
 	w := dispatchtest.New(t, dispatchtest.Spec{Caps: []string{
 		dispatchtest.Cap("t/a", ""), dispatchtest.Cap("t/b", ""),

@@ -21,11 +21,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// closeLimit bounds the end of a host: what is left of its plugins then is
-// killed.
+// closeLimit bounds Close: plugin processes left after it are killed.
 const closeLimit = 15 * time.Second
 
-// Host is a running host. Its methods may be called by many goroutines.
+// Host is a running host. Its methods are safe for concurrent use.
 type Host struct {
 	boot       string
 	ground     *ground
@@ -34,20 +33,20 @@ type Host struct {
 	runs       *runs
 
 	closing sync.Once
-	// book outlives the generations: a reload forgets nothing.
+	// book outlives the generations: a reload keeps it.
 	book dispatch.Book
-	// grades outlive them as well: equal text has one grade.
+	// grades outlives them too: equal text gets one grade.
 	grades *dispatch.Grades
-	// events is the stream of the host itself.
+	// events is the event stream of the host itself.
 	events journal.Host
-	// ledger counts as long as the host lives.
+	// ledger counts in memory for the lifetime of the host.
 	ledger budget.Ledger
-	// rescorer keeps the judges measured while a daemon serves.
+	// rescorer measures the judges again while a daemon serves.
 	rescorer *rescore.Rescorer
 }
 
 // Start loads the configuration and starts its plugins. It returns when every
-// plugin takes calls or is known not to; one that is required and does not
+// plugin is ready or has failed to start; a required plugin that does not
 // start is an error.
 func Start(ctx context.Context, o Options) (*Host, error) {
 	h, loaded, err := read(ctx, o)
@@ -61,7 +60,7 @@ func Start(ctx context.Context, o Options) (*Host, error) {
 	return h, nil
 }
 
-// read makes a host that has a configuration and no plugins yet.
+// read creates a host with a configuration and without plugins.
 func read(ctx context.Context, o Options) (*Host, *Loaded, error) {
 	tuneCollector(0, 0)
 	ground, err := prepareGround(o)
@@ -121,11 +120,11 @@ func (h *Host) run(ctx context.Context, loaded *Loaded, o Options) (err error) {
 	return h.awaitAll(ctx, started)
 }
 
-// Reach returns the names of the plugins that an act may call, as far as that is
-// known before it runs. An act that would be refused reaches none.
+// Reach returns the names of the plugins that an act may call, as far as that
+// is known before it runs. For an act that would be rejected it is empty.
 func (l *Loaded) Reach(a act.Act) map[string]bool {
 	reached := map[string]bool{}
-	ids, _ := act.Reach(l.actConfig(), a) // refused again, with all around it, when the act is started
+	ids, _ := act.Reach(l.actConfig(), a) // the error is reported when the act is started
 	for _, id := range ids {
 		if c, ok := l.Generation.Registry.Capability(id); ok {
 			reached[c.Plugin] = true
@@ -134,8 +133,7 @@ func (l *Loaded) Reach(a act.Act) map[string]bool {
 	return reached
 }
 
-// startable are the plugins that are to run, with what the supervisor works
-// with.
+// startable returns the plugins to start, with their supervisor settings.
 func (l *Loaded) startable() ([]config.Plugin, []plugin.Settings, error) {
 	var plugins []config.Plugin
 	var wanted []plugin.Settings
@@ -152,9 +150,9 @@ func (l *Loaded) startable() ([]config.Plugin, []plugin.Settings, error) {
 	return plugins, wanted, nil
 }
 
-// awaitAll waits for all plugins side by side. A plugin that lives and says
-// that it is not ready is a fact of dispatch, as is an optional one that does
-// not start.
+// awaitAll waits for all plugins concurrently. A plugin that runs but reports
+// not ready is no error, as dispatch handles it; nor is an optional plugin
+// that does not start.
 func (h *Host) awaitAll(ctx context.Context, plugins []config.Plugin) error {
 	errs := make([]error, len(plugins))
 	var wait sync.WaitGroup
@@ -179,13 +177,13 @@ func (h *Host) awaitOne(ctx context.Context, p config.Plugin) error {
 	}
 	for _, s := range h.supervisor.Status() {
 		if s.Plugin == p.Name && (s.Cause == plugin.CauseIsolation || s.State == plugin.Degraded || s.State == plugin.Ready || s.State == plugin.Configuring) {
-			return nil // it lives; whether it may be called is asked at each attempt
+			return nil // it runs; each attempt checks whether it is callable
 		}
 	}
 	return &UnavailableError{&EnvironmentError{fmt.Sprintf("start the required plugin %s", p.Name), err}}
 }
 
-// routes lead to the plugins that serve the capabilities.
+// routes maps capability ids to the plugins that serve them.
 func (l *Loaded) routes() map[string]plugin.Route {
 	unusable := map[string]*contract.Error{}
 	for _, p := range l.Plugins {
@@ -201,37 +199,37 @@ func (l *Loaded) routes() map[string]plugin.Route {
 	return out
 }
 
-// Loaded is the configuration that new acts run under.
+// Loaded returns the configuration of new acts.
 func (h *Host) Loaded() *Loaded { return h.runs.now().loaded }
 
-// Plugins is a snapshot of every plugin process.
+// Plugins returns a snapshot of every plugin process.
 func (h *Host) Plugins() []plugin.Status { return h.supervisor.Status() }
 
-// Described is what a plugin said about itself.
+// Described returns the description of a plugin.
 func (h *Host) Described(name string) (plugin.Described, bool) { return h.supervisor.Described(name) }
 
-// Service runs acts under the current configuration. Its runs end with the
-// host.
+// Service returns the act service of the current configuration. Its runs are
+// canceled when the host closes.
 func (h *Host) Service() *act.Service { return h.runs.now().service }
 
-// notice keeps what changed about a candidate in the stream of the host.
+// notice records a change of a candidate in the event stream of the host.
 func (h *Host) notice(n dispatch.Notice, each func(dispatch.Notice)) {
 	details := n.Details
 	if n.Plugin != "" {
 		details = details.AssocKey("plugin", edn.Text(n.Plugin))
 	}
-	// The record is whole by construction; a defect must not cost the call.
+	// The record is valid by construction; a defect must not fail the call.
 	_ = h.events.Record(n.At, &journal.HostEvent{Event: n.Event, CapID: n.CapID, Intent: n.Intent, Details: details})
 	if each != nil {
 		each(n)
 	}
 }
 
-// Events are the last records of the host itself, oldest first.
+// Events returns the latest records of the host itself, oldest first.
 func (h *Host) Events() []journal.Record { return h.events.Records() }
 
-// Standings are how capabilities of the current configuration stand for the
-// intents that they were called for.
+// Standings returns the statistics of the capabilities of the current
+// configuration, per intent that they were called for.
 func (h *Host) Standings() []dispatch.Standing {
 	reg := h.Loaded().Generation.Registry
 	return slices.DeleteFunc(h.book.Standings(time.Now()), func(s dispatch.Standing) bool {
@@ -241,12 +239,12 @@ func (h *Host) Standings() []dispatch.Standing {
 	})
 }
 
-// stated takes what a process says of single capabilities: the deaths of what
-// they stand on are failures of theirs.
+// stated records what a process reports per capability: crashed backends count
+// as failures of the capabilities that depend on them.
 func (h *Host) stated(s plugin.Statement) {
 	g := h.runs.now()
 	if g == nil {
-		return // it will say so again
+		return // the process repeats its report
 	}
 	reg := g.loaded.Generation.Registry
 	for _, id := range reg.Capabilities() {
@@ -262,16 +260,16 @@ func (h *Host) stated(s plugin.Statement) {
 	}
 }
 
-// Ended tells the plugins that a run is over, so that what they keep for it can
-// go.
+// Ended tells the plugins that a run has ended, so that they release its
+// state.
 func (h *Host) Ended(ctx context.Context, run string) { h.supervisor.EndRun(ctx, run) }
 
-// Close stops the plugins and waits until nothing of the host is left. It is
-// safe to call more than once.
+// Close stops the plugins and waits for the end of everything that the host
+// started. It is safe to call more than once.
 func (h *Host) Close() { h.close(context.Background()) }
 
-// close is Close that waits no longer than ctx: what is left of the plugins
-// then is killed.
+// close is Close with a time limit: when ctx ends, the plugins that are left
+// are killed.
 func (h *Host) close(ctx context.Context) {
 	h.closing.Do(func() {
 		h.runs.mu.Lock()
@@ -281,7 +279,7 @@ func (h *Host) close(ctx context.Context) {
 		if h.supervisor != nil {
 			ctx, cancel := context.WithTimeout(ctx, closeLimit)
 			defer cancel()
-			_ = h.supervisor.Close(ctx) // what it reports are logs that could not be closed
+			_ = h.supervisor.Close(ctx) // only errors of closing log files
 		}
 		h.ground.close()
 	})

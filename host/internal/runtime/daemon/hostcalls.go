@@ -13,10 +13,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// hostCalls answers plugins that ask for another intent while they work on a
-// call. The request is an act of its own, within what the call was given:
-// its trace, its remaining time, its effects, and the configuration of the run.
-// A plugin cannot widen them.
+// hostCalls serves the requests that plugins send to the host within a call.
+// Each is an act of its own, bounded by the call: by its trace, remaining time
+// and effects, and the configuration of its run. A plugin cannot widen these
+// bounds.
 type hostCalls struct{ host *Host }
 
 var _ plugin.HostCalls = hostCalls{}
@@ -42,7 +42,7 @@ func (h hostCalls) HostInvoke(ctx context.Context, c plugin.HostCall) (edn.Value
 	if !parent.Shadow {
 		response, failure, known = turn.of.service.Within(ctx, act.HostCall{Act: a, Parent: parent, N: c.N, Tell: c.Emit})
 	}
-	if !known { // what nobody sees is no part of the run
+	if !known { // shadow calls are not part of the run
 		response, failure = turn.Do(ctx, a)
 	}
 	if failure != nil {
@@ -51,8 +51,7 @@ func (h hostCalls) HostInvoke(ctx context.Context, c plugin.HostCall) (edn.Value
 	return response, nil
 }
 
-// within puts the bounds of the call into a request that was made on its
-// behalf.
+// within adds the bounds of the call to a request that was made within it.
 func within(parent dispatch.Call, request edn.Value, now time.Time) (edn.Value, error) {
 	if !request.IsMap() {
 		return edn.Nil(), contract.Errorf("invalid-request", "a request of a plugin is a map, got %s", request.Kind())
@@ -97,8 +96,8 @@ func within(parent dispatch.Call, request edn.Value, now time.Time) (edn.Value, 
 	return request.AssocKey("effects", effects), nil
 }
 
-// narrowed is what the scope of a call permits of the one that is asked for on
-// its behalf.
+// narrowed intersects the scope of a call with the one that a request asks
+// for.
 func narrowed(parent, asked edn.Value) (edn.Value, error) {
 	var out policy.Scopes
 	for _, v := range []edn.Value{parent, asked} {

@@ -13,26 +13,26 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// InstallWish says what to install.
+// InstallWish selects what to install.
 type InstallWish struct {
 	Path    string // absolute; a program or an archive
 	Program string // in the archive; empty: the only one
-	// Name and Version, if both are given, are what it is called. Otherwise the
-	// program is started and asked.
+	// Name and Version, if both are set, identify the program. Otherwise the
+	// program is started and described.
 	Name, Version string
 }
 
-// Install puts a program into the store: that of the data directory if there is
-// a configuration, else that of the user. It is not approved by that: the lock
-// file is.
+// Install puts a program into the plugin store: the one of the data directory
+// if there is a configuration, else the one of the user. Installing does not
+// approve a program; the lock file does.
 func Install(ctx context.Context, o Options, wish InstallWish) (install.Installed, error) {
 	env := o.Env
 	if env == nil {
 		env = os.LookupEnv
 	}
 	dataDir := ""
-	// The store is needed before the configuration can be right: it may name
-	// what is about to be installed.
+	// Errors of the configuration are ignored: it may refer to the program
+	// that is about to be installed.
 	if cfg, _ := config.Load(ctx, o.Config, config.Options{Dir: o.Dir, Env: o.Env, Profile: o.Profile, HostVersion: o.Version}); !cfg.Unreadable() {
 		dataDir = cfg.Host.DataDir
 	}
@@ -72,7 +72,7 @@ func Install(ctx context.Context, o Options, wish InstallWish) (install.Installe
 	return got, nil
 }
 
-// identify asks a program what it is, without configuration.
+// identify describes a program without configuration.
 func (g *ground) identify(ctx context.Context, program string) (plugin.Described, error) {
 	q := g.describer.Ask(plugin.DefaultSettings("the new plugin", program))
 	defer q.Close()

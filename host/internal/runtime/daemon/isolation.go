@@ -6,8 +6,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Confinement tells what holds for the processes of a plugin on this machine;
-// nil if the plugin has not said what it is.
+// Confinement returns the confinement of a plugin's processes on this machine;
+// nil if the plugin was not described.
 func (l *Loaded) Confinement(p config.Plugin) *plugin.Confinement {
 	if !p.Described {
 		return nil
@@ -16,8 +16,7 @@ func (l *Loaded) Confinement(p config.Plugin) *plugin.Confinement {
 	return &c
 }
 
-// ConfinementValue is a confinement for programs that read what is printed; nil
-// gives nil.
+// ConfinementValue returns a confinement as an EDN value; nil for nil.
 func ConfinementValue(c *plugin.Confinement) edn.Value {
 	if c == nil {
 		return edn.Nil()

@@ -17,8 +17,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// newRescorer makes what keeps the judges measured. It does nothing by itself until
-// a daemon runs it.
+// newRescorer creates the rescorer. It is idle until a daemon runs it.
 func (h *Host) newRescorer(loaded *Loaded, o Options) *rescore.Rescorer {
 	return rescore.New(rescore.Settings{
 		Clock: dispatch.SystemClock{}, Store: config.Calibrations{DataDir: loaded.Host.DataDir}, Random: rand.Float64,
@@ -27,8 +26,8 @@ func (h *Host) newRescorer(loaded *Loaded, o Options) *rescore.Rescorer {
 	})
 }
 
-// judging tells it of the configuration in force. A host that takes no acts asks no
-// judges.
+// judging configures the rescorer for a configuration. In profile admin no
+// judges are in use, because the host takes no acts.
 func (h *Host) judging(loaded *Loaded) {
 	c := rescore.Config{Registry: loaded.Generation.Registry, Ask: h.grade}
 	if loaded.Profile != config.ProfileAdmin {
@@ -37,12 +36,12 @@ func (h *Host) judging(loaded *Loaded) {
 	h.rescorer.Configure(c)
 }
 
-// hostPrincipal is who asks for what the host wants for itself.
+// hostPrincipal is the principal of requests that the host itself makes.
 const hostPrincipal = "host"
 
-// grade asks for one verdict on a labelled answer. It is paid like a vote, by the
-// budget of the whole host and by that of the host as a caller, and takes no place
-// from those who wait for answers.
+// grade requests one verdict on a labelled answer. It is charged like a vote,
+// to the tenant budget and to the user budget of hostPrincipal, and takes no
+// place from waiting callers.
 func (h *Host) grade(ctx context.Context, request edn.Value) (edn.Value, error) {
 	turn := h.nested("")
 	defer turn.Release()
@@ -53,7 +52,7 @@ func (h *Host) grade(ctx context.Context, request edn.Value) (edn.Value, error) 
 	return response, nil
 }
 
-// believe has a new record count at once.
+// believe applies a new calibration record immediately.
 func (h *Host) believe(j *registry.Judge, r calibration.Record) {
 	g := h.runs.now()
 	g.judges.forget(j.Name)
@@ -68,7 +67,7 @@ func (h *Host) believe(j *registry.Judge, r calibration.Record) {
 	h.book.Believe(j.Name, c, j.Intent, g.client.State(c.ID).Edition, drift, time.Now())
 }
 
-// Judges are how the judges of the current configuration stand.
+// Judges returns the state of the judges of the current configuration.
 func (h *Host) Judges() []rescore.Status { return h.rescorer.Status() }
 
 // Judges implements httpapi.Control.
@@ -77,7 +76,7 @@ func (c control) Judges() edn.Value {
 	return JudgesValue(h.Judges())
 }
 
-// JudgesValue lists judges as the action judge-list does.
+// JudgesValue returns the list in the form of the action judge-list.
 func JudgesValue(all []rescore.Status) edn.Value {
 	list := make([]edn.Value, len(all))
 	for i, s := range all {
@@ -99,7 +98,8 @@ func (c control) Calibrate(ctx context.Context, how httpapi.Calibration) (edn.Va
 	return CalibratedValue(out, l.Host.DataDir), nil
 }
 
-// CalibratedValue is what came of a measurement, with the file that has it.
+// CalibratedValue returns the outcome of a measurement with the path of the
+// calibration file.
 func CalibratedValue(out rescore.Outcome, dataDir string) edn.Value {
 	return out.Value().AssocKey("file", edn.Text(config.CalibrationFile(dataDir, out.Judge.Name)))
 }

@@ -15,63 +15,65 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Options say what to load and start.
+// Options selects what to load and start.
 type Options struct {
-	// Config is the configuration, a file or a directory; for an empty one see
-	// config.Find.
+	// Config is a configuration file or directory; empty selects the one that
+	// config.Find returns.
 	Config string
-	// Profile goes before FERMENT_PROFILE and the configuration; empty leaves
-	// it to them.
+	// Profile overrides FERMENT_PROFILE and the configuration; empty keeps
+	// theirs.
 	Profile string
-	// Key keys the hashes of secrets, so that a rotated one shows in a diff of
-	// loads with the same key.
+	// Key keys the hashes of secrets, so that a rotated secret appears in a
+	// diff of loads with the same key.
 	Key []byte
-	// Dir is what a relative Config starts at.
+	// Dir is the base of a relative Config.
 	Dir string
-	// Version is the host's.
+	// Version is the version of the host.
 	Version string
 	// Env looks up environment variables.
 	Env func(string) (string, bool)
-	// NoStart keeps Load from starting plugins that were never seen, OnlyLocked
-	// those that the lock file does not know.
+	// NoStart keeps Load from starting plugins without a cached description,
+	// OnlyLocked those that are not in the lock file.
 	NoStart    bool
 	OnlyLocked bool
-	// Advise is that of config.Options.
+	// Advise is config.Options.Advise.
 	Advise bool
-	// Lockfile says what is made of the lock file.
+	// Lockfile selects how the lock file is applied.
 	Lockfile Lockfile
-	// Admit, if set, looks at the configuration before any plugin is started;
-	// its error ends the start.
+	// Admit, if set, checks the configuration before any plugin is started;
+	// its error fails the start.
 	Admit func(*Loaded) error
-	// Reach, if set, gives the names of the plugins that a host starts, nil for
-	// all. The first call to another one starts it.
+	// Reach, if set, returns the names of the plugins to start, nil for all.
+	// The first call to another plugin starts it.
 	Reach func(*Loaded) map[string]bool
-	// mayStart names plugins whose entries in the lock file are being written.
+	// mayStart selects plugins whose lock file entries are being written.
 	mayStart func(plugin string) bool
-	// Attached are plugins that run already, by the label of their block: the
-	// file that each has written with FERMENT_ATTACH.
+	// Attached maps the block labels of plugins that run already to the files
+	// that they wrote with FERMENT_ATTACH.
 	Attached map[string]string
-	// Asking is called with the name of each plugin before Load asks for its
-	// description, and with "" behind the answer, by one goroutine. It may be nil.
+	// Asking, if set, is called from one goroutine with the name of each
+	// plugin before Load describes it, and with "" after the answer.
 	Asking func(plugin string)
-	// Transitions is told each change of a plugin's state; nil for nobody. It
-	// is called from several goroutines and must be quick.
+	// Transitions, if set, is called with each change of a plugin's state. It
+	// is called concurrently and must not block.
 	Transitions func(Transition)
-	// Notices is told what changes about candidates, in the same way.
+	// Notices, if set, is called with each change of a candidate, in the same
+	// way.
 	Notices func(dispatch.Notice)
 }
 
-// Loaded is a configuration with what loading it took.
+// Loaded is a configuration with counts of how its plugins were described.
 type Loaded struct {
 	*config.Config
 	cached, started, unchecked int
 
 	protocol sync.Once
-	packaged edn.Value // the protocol package, once it was asked for
+	packaged edn.Value // the protocol package, built at the first use
 }
 
 // Load reads the configuration and everything that it refers to. Problems of
-// the configuration are in its diagnostics; the error is of the environment.
+// the configuration are in its diagnostics; the error is one of the
+// environment.
 func Load(ctx context.Context, o Options) (*Loaded, error) {
 	ground, err := prepareGround(o)
 	if err != nil {
@@ -112,7 +114,7 @@ func load(ctx context.Context, o Options, ground *ground) (*Loaded, error) {
 	return loaded, nil
 }
 
-// Limits are those of plans under the configuration.
+// Limits returns the limits on plans.
 func (l *Loaded) Limits() plan.Limits {
 	limits := plan.DefaultLimits()
 	if h := l.Host; h.MaxDepth > 0 {
@@ -121,7 +123,7 @@ func (l *Loaded) Limits() plan.Limits {
 	return limits
 }
 
-// Summary is one line about a configuration that is in order.
+// Summary returns one line about a configuration without errors.
 func (l *Loaded) Summary() string {
 	var plugins []string
 	for _, part := range []struct {
@@ -152,8 +154,8 @@ func fileNames(files []*config.Source) []string {
 	return names
 }
 
-// describer answers the loader's questions from the cache of descriptions, and
-// by starting programs that are not in it. Used by one goroutine.
+// describer answers the loader from the description cache, and starts programs
+// that are not in it. Not safe for concurrent use.
 type describer struct {
 	noStart   bool
 	asks      *plugin.Describer
@@ -167,7 +169,8 @@ var (
 	_ config.Hasher    = (*describer)(nil)
 )
 
-// Hash implements config.Hasher: loader and supervisor read a program once.
+// Hash implements config.Hasher: loader and supervisor share one read of a
+// program.
 func (d *describer) Hash(program string, files []string) (string, error) {
 	return d.asks.HashProgram(program, files)
 }
@@ -209,8 +212,8 @@ func (d *describer) Describe(ctx context.Context, p config.Plugin, cfg edn.Value
 	return got.Description, nil
 }
 
-// killed tells whether a process was lost over a question rather than refused
-// it. What ended it need not meet the next one.
+// killed reports whether a process crashed while it was described, rather than
+// failed. Such a description is retried once.
 func killed(err error) bool {
 	if errors.Is(err, contract.OfType("runtime/crashed")) {
 		return true
@@ -219,7 +222,7 @@ func killed(err error) bool {
 	return errors.As(err, &e) && e.Type == "runtime/start-failed" && e.Details.HasKey("signal")
 }
 
-// How an answer was had; a plugin counts by the dearest of its answers.
+// how is the way in which a plugin was described; the costliest way counts.
 type how int
 
 const (

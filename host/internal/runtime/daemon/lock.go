@@ -15,17 +15,18 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Lockfile says what a host makes of the lock file.
+// Lockfile selects how a host applies the lock file.
 type Lockfile string
 
-// The ways.
+// The values of Lockfile.
 const (
-	// LockfileChecked starts what the file approves, and in profiles for work on
-	// plugins what it does not know.
+	// LockfileChecked starts the programs that the file approves, and in
+	// non-strict profiles also programs that it does not list.
 	LockfileChecked Lockfile = ""
-	// LockfileReadonly starts only what is exactly as the file says.
+	// LockfileReadonly starts only programs that match the file exactly.
 	LockfileReadonly Lockfile = "readonly"
-	// LockfileShown reports and refuses nothing; it is for who looks at it.
+	// LockfileShown reports differences and blocks nothing; it is for commands
+	// that only read.
 	LockfileShown Lockfile = "shown"
 )
 
@@ -39,41 +40,41 @@ func (l Lockfile) locking() config.Locking {
 	return config.LockChecked
 }
 
-// LockWish says what to do with the lock file.
+// LockWish selects what to do with the lock file.
 type LockWish struct {
 	// Check writes nothing.
 	Check bool
-	// Approve is the one plugin whose entry is written, with whatever it asks
-	// for. Empty: all plugins, but none that asks for more than its entry has.
+	// Approve names the one plugin whose entry is written, whatever it
+	// requests. Empty: all plugins, except those that request more than their
+	// entry has.
 	Approve string
 }
 
-// LockChange is what became of the entry of one plugin.
+// LockChange is the change of one plugin's entry.
 type LockChange struct {
 	Plugin  string
 	Change  string // added, updated, unchanged, kept, removed, refused
 	Version string
-	// Differences of the entry from the plugin as it is.
+	// Differences between the entry and the plugin.
 	Differences []lock.Difference
 	Note        string // why an entry was kept, or what was left out
 }
 
-// LockOutcome is what came of a wish.
+// LockOutcome is the result of Lock.
 type LockOutcome struct {
 	Path    string // of the lock file
 	Name    string // the same as it is printed
-	Changed bool   // the file has another content now, or would have
+	Changed bool   // the content of the file changed, or would change
 	Plugins []LockChange
 }
 
-// Refused lists the changes that need an approval.
+// Refused returns the changes that need an approval.
 func (o *LockOutcome) Refused() []LockChange {
 	return slices.DeleteFunc(slices.Clone(o.Plugins), func(c LockChange) bool { return c.Change != "refused" })
 }
 
-// Lock asks the plugins what they are and writes the lock file. The answers do
-// not come from the cache: what is approved is what the programs say now. If a
-// plugin asks for more than its entry has, nothing is written.
+// Lock describes the plugins, bypassing the cache, and writes the lock file.
+// If a plugin requests more than its entry has, nothing is written.
 func Lock(ctx context.Context, o Options, wish LockWish) (*LockOutcome, error) {
 	ground, err := prepareGround(o)
 	if err != nil {
@@ -84,7 +85,7 @@ func Lock(ctx context.Context, o Options, wish LockWish) (*LockOutcome, error) {
 	return lockOn(ctx, o, ground, wish)
 }
 
-// lockOn is Lock on a ground whose describer trusts no cache.
+// lockOn is Lock in an environment whose describer ignores the cache.
 func lockOn(ctx context.Context, o Options, ground *ground, wish LockWish) (*LockOutcome, error) {
 	o.Lockfile = LockfileShown
 	o.mayStart = func(name string) bool { return wish.Approve == "" || wish.Approve == name }
@@ -124,10 +125,10 @@ func lockOn(ctx context.Context, o Options, ground *ground, wish LockWish) (*Loc
 	return out, nil
 }
 
-// errRefused keeps a file from being written; the outcome says why.
+// errRefused prevents a write; the outcome has the reasons.
 var errRefused = fmt.Errorf("a plugin asks for more than was approved")
 
-// check finds out what Lock would do.
+// check computes the outcome without writing.
 func (o *LockOutcome) check(change func(lock.File, bool, error) (lock.File, error)) error {
 	f, err := change(lock.Read(o.Name, o.Path))
 	if err == errRefused {
@@ -146,7 +147,7 @@ func (o *LockOutcome) check(change func(lock.File, bool, error) (lock.File, erro
 	return nil
 }
 
-// merge makes the new content of the file.
+// merge returns the new content of the file.
 func (o *LockOutcome) merge(c *config.Config, old lock.File, wish LockWish) (lock.File, error) {
 	o.Plugins = nil
 	next := lock.File{}
@@ -188,7 +189,7 @@ func (o *LockOutcome) merge(c *config.Config, old lock.File, wish LockWish) (loc
 	return next, nil
 }
 
-// renew puts an entry in the place of an older one.
+// renew replaces an entry.
 func (o *LockOutcome) renew(p config.Plugin, entry lock.Plugin, change *LockChange, next lock.File, wish LockWish) lock.File {
 	now := p.LockEntry()
 	change.Differences = append(entry.CompareProgram(lock.Platform(), p.Command[0], p.Hashes.Program, p.Hashes.Files), entry.CompareDescription(now)...)
@@ -213,7 +214,7 @@ func (o *LockOutcome) renew(p config.Plugin, entry lock.Plugin, change *LockChan
 	return next.With(now)
 }
 
-// absence says why a plugin was not asked what it is.
+// absence returns the reason why a plugin has no description.
 func absence(p config.Plugin) string {
 	switch {
 	case !p.Enabled:
@@ -224,9 +225,9 @@ func absence(p config.Plugin) string {
 	return "it does not say what it is"
 }
 
-// LockPlatform puts the hash of a program for another platform into entries
-// that are there. targets are FILE or PLUGIN=FILE; a FILE alone is that of every
-// plugin whose program has its name. Nothing is started.
+// LockPlatform adds the hashes of programs for another platform to existing
+// entries. A target without a plugin applies to every plugin whose program has
+// the name of the file. No program is started.
 func LockPlatform(ctx context.Context, o Options, platform string, targets []Target) (*LockOutcome, error) {
 	if !lock.ValidPlatform(platform) {
 		return nil, contract.Errorf("invalid-request", "%q is no platform: expected OS/ARCH, such as linux/arm64", platform)
@@ -289,7 +290,7 @@ type Target struct {
 	File   string // absolute
 }
 
-// runs names the plugins that a target is for.
+// runs returns the names of the plugins that a target applies to.
 func (l *Loaded) runs(t Target) []string {
 	var names []string
 	for _, p := range l.Plugins {
@@ -300,7 +301,7 @@ func (l *Loaded) runs(t Target) []string {
 	return names
 }
 
-// programName is the name of a program on any platform.
+// programName returns the name of a program without directory and .exe.
 func programName(path string) string {
 	name := filepath.Base(path)
 	if filepath.Ext(name) == ".exe" {
@@ -309,7 +310,8 @@ func programName(path string) string {
 	return name
 }
 
-// named tells whether the configuration has a plugin that can be approved.
+// named returns an error unless the configuration has a described plugin of
+// that name.
 func (l *Loaded) named(name string) error {
 	p, err := l.Find(name)
 	switch {
@@ -328,8 +330,8 @@ func shownPath(dir, path string) string {
 	return path
 }
 
-// lockReadError is a lock file that cannot be changed because it cannot be
-// read.
+// lockReadError is the error for a lock file that cannot be read, so not
+// changed.
 func lockReadError(err error) error {
 	if wrong, ok := err.(*lock.DecodeError); ok {
 		return wrong.Typed().WithHint("correct the file, or remove it and run \"ferment plugin lock\"")
@@ -337,8 +339,7 @@ func lockReadError(err error) error {
 	return &EnvironmentError{"change the lock file", err}
 }
 
-// lockWriteError is a lock file that could not be written; the old one is as it
-// was.
+// lockWriteError is the error for a failed write; the old file is intact.
 func lockWriteError(err error) error {
 	switch err.(type) {
 	case *contract.Error, *EnvironmentError:
@@ -347,7 +348,7 @@ func lockWriteError(err error) error {
 	return &EnvironmentError{"write the lock file", err}
 }
 
-// Value is the outcome for programs.
+// Value returns the outcome as an EDN value.
 func (o *LockOutcome) Value() edn.Value {
 	plugins := make([]edn.Value, len(o.Plugins))
 	for i, c := range o.Plugins {
@@ -368,13 +369,13 @@ func (o *LockOutcome) Value() edn.Value {
 	return edn.MustMap(edn.K("lock-file"), edn.Text(o.Name), edn.K("changed?"), edn.Bool(o.Changed), edn.K("plugins"), edn.Vector(plugins...))
 }
 
-// LockedVersion is what the lock file says that a plugin's version is.
+// LockedVersion returns the version of a plugin in the lock file.
 func (l *Loaded) LockedVersion(name string) string {
 	entry, _ := l.Lock.Plugin(name)
 	return entry.Version
 }
 
-// lockWord is how a plugin stands to the lock file, for programs.
+// lockWord returns the lock state of a plugin as an EDN keyword name.
 func lockWord(p config.Plugin) string {
 	if p.Lock == config.LockUnknown {
 		return "unknown"
@@ -382,5 +383,5 @@ func lockWord(p config.Plugin) string {
 	return string(p.Lock)
 }
 
-// Locked is the same word for others.
+// Locked returns the lock state of a plugin as one word.
 func (l *Loaded) Locked(p config.Plugin) string { return lockWord(p) }

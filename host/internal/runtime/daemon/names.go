@@ -11,19 +11,19 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// Names are what a configuration gives names to, sorted.
+// Names lists the names that a configuration defines, sorted.
 type Names struct {
 	Plugins, Capabilities, Intents []string
 }
 
-// KnownNames reads the names of a configuration within a time, from its files
-// and from what its plugins were seen to say. It starts nothing. What is wrong,
-// or takes too long, is left out.
+// KnownNames reads the names of a configuration from its files and from cached
+// descriptions, within a time limit. It starts no program. What is invalid or
+// takes too long is left out.
 func KnownNames(ctx context.Context, o Options, within time.Duration) Names {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	// Descriptions belong to programs, and to know these they are hashed: that
-	// may take longer than there is time for, and then the files must do.
+	// A cached description is found by the hash of its program. If hashing
+	// exceeds the time limit, the names from the files are returned.
 	described := make(chan *config.Config, 1)
 	go func() {
 		d := &describer{noStart: true, asks: plugin.NewDescriber(cacheDir(), nil, nil, wire.HostInfo{Version: o.Version, Features: wire.HostFeatures()}), inquiries: map[string]*plugin.Inquiry{}, seen: map[string]how{}}
@@ -38,7 +38,7 @@ func KnownNames(ctx context.Context, o Options, within time.Duration) Names {
 	}
 }
 
-// read loads without a look at the lock file: names are no secret.
+// read loads without the lock file check: names are not secret.
 func (o Options) read(ctx context.Context, d *describer) *config.Config {
 	opts := config.Options{Dir: o.Dir, Env: o.Env, Profile: o.Profile, HostVersion: o.Version, OnlyLocked: true}
 	if d != nil {

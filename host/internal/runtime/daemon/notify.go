@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// notifier tells a service manager how the daemon is, in the protocol of
-// systemd: datagrams of NAME=VALUE lines to the socket in NOTIFY_SOCKET. Where
-// there is none it says nothing.
+// notifier sends the state of the daemon to the service manager in the systemd
+// protocol: datagrams of NAME=VALUE lines to the socket in NOTIFY_SOCKET.
+// Without that variable it sends nothing.
 type notifier struct {
 	socket string
 	// every is half of WATCHDOG_USEC, the longest time between two watchdog pings;
@@ -34,7 +34,8 @@ func newNotifier(env func(string) (string, bool)) notifier {
 	return n
 }
 
-// tell sends one message. A manager that is not there is no reason to fail.
+// tell sends one message. Errors are ignored: the service manager may be
+// absent.
 func (n notifier) tell(lines ...string) {
 	if n.socket == "" {
 		return
@@ -64,7 +65,7 @@ func (n notifier) ping() {
 	}
 }
 
-// reloading is the message at the begin of a reload; ready ends it.
+// reloading announces the start of a reload; READY=1 ends it.
 func (n notifier) reloading() {
 	n.tell("RELOADING=1", "MONOTONIC_USEC="+strconv.FormatInt(monotonicMicros(), 10))
 }

@@ -4,7 +4,8 @@ package daemon
 
 import "golang.org/x/sys/unix"
 
-// monotonicMicros is the clock that a service manager compares with its own.
+// monotonicMicros returns CLOCK_MONOTONIC in microseconds, as MONOTONIC_USEC
+// requires.
 func monotonicMicros() int64 {
 	var t unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) != nil {

@@ -10,19 +10,19 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// ProtocolVersion is the version of the form of a protocol package.
+// ProtocolVersion is the format version of the protocol package.
 const ProtocolVersion = 1
 
-// Protocol is the protocol package of the configuration: what may be asked, in
-// which form, what models are told, and which rules hold (PRM-007). It names no
-// place, so equal packages come of equal configurations however they are
-// written. Its hash stands under :hash and is of all the rest.
+// Protocol returns the protocol package of the configuration: intents,
+// schemas, prompts, policies, routing and errors (PRM-007). It contains no
+// file positions, so equivalent configurations give equal packages. The hash
+// under :hash covers everything else.
 func (l *Loaded) Protocol() edn.Value {
 	l.protocol.Do(func() { l.packaged = l.protocolPackage() })
 	return l.packaged
 }
 
-// ProtocolHash is the hash of the protocol package.
+// ProtocolHash returns the hash of the protocol package.
 func (l *Loaded) ProtocolHash() string {
 	h, _ := l.Protocol().Key("hash").AsString()
 	return h
@@ -43,7 +43,7 @@ func (l *Loaded) protocolPackage() edn.Value {
 	return v.AssocKey("hash", edn.Text(edn.Hash(v)))
 }
 
-// intents are all that may be asked for, implied ones too.
+// intents returns all intents, implied ones included.
 func (l *Loaded) intents() edn.Value {
 	reg := l.Generation.Registry
 	var all edn.MapBuilder
@@ -90,7 +90,8 @@ func (l *Loaded) schemas() edn.Value {
 	return b.Map()
 }
 
-// prompts are the layers with their texts, and the hashes of language packs.
+// prompts returns the prompt layers with their texts, and the hashes of
+// language packs.
 func prompts(book *prompt.Book, packs []config.LanguagePack) edn.Value {
 	var b, allowed, languages edn.MapBuilder
 	if book.Default != nil {
@@ -110,8 +111,8 @@ func prompts(book *prompt.Book, packs []config.LanguagePack) edn.Value {
 		allowed.Set(keywordOrNil(role), edn.Keywords(keys...))
 	}
 	b.Key("allowed", allowed.Map())
-	// What texts are judged by is a part of the protocol, as far as it does not
-	// ship with the host.
+	// Language packs that do not ship with the host affect how texts are
+	// judged, so they are part of the protocol.
 	if len(packs) > 0 {
 		for _, p := range packs {
 			languages.Key(p.Language, edn.Text(p.Hash))
@@ -121,8 +122,8 @@ func prompts(book *prompt.Book, packs []config.LanguagePack) edn.Value {
 	return b.Map()
 }
 
-// policies are the effective ones of the intents, and the limits and rules that
-// hold for all of them.
+// policies returns the effective policy per intent, and the limits and rules
+// that apply to all.
 func (l *Loaded) policies() edn.Value {
 	g := l.Generation
 	var intents edn.MapBuilder
@@ -142,8 +143,8 @@ func (l *Loaded) policies() edn.Value {
 	)
 }
 
-// policyRows are rows by field; a field that several layers add to has all of
-// its values.
+// policyRows groups rows by field; a field with values from several layers has
+// all of them.
 func policyRows(rows []policy.Row) edn.Value {
 	values := map[string][]edn.Value{}
 	for _, r := range rows {
@@ -168,7 +169,7 @@ func ruleValues(rules policy.Rules) edn.Value {
 	return b.Map()
 }
 
-// routing is who may serve what, in which order, and under which role.
+// routing returns the candidates per intent in order, and the roles.
 func (l *Loaded) routing() edn.Value {
 	reg := l.Generation.Registry
 	var candidates, capabilities edn.MapBuilder
@@ -197,7 +198,7 @@ func keywordVector(names []string) edn.Value {
 	return edn.Vector(out...)
 }
 
-// errorCatalogue is every type of failure with what follows from it.
+// errorCatalogue returns every error type with its properties.
 func errorCatalogue() edn.Value {
 	var all edn.MapBuilder
 	for _, row := range contract.Rows() {
@@ -215,19 +216,19 @@ func errorCatalogue() edn.Value {
 	return all.Map()
 }
 
-// PromptQuestion asks what a model would be told.
+// PromptQuestion selects the prompt to compose.
 type PromptQuestion struct {
 	Intent string
-	// Role goes before all rules; empty: they decide. Capability is who would be
-	// asked; empty: the first language model among the candidates, else one
-	// that has no role of its own.
+	// Role overrides the role rules; empty applies them. Capability is the
+	// model to compose for; empty: the first language model among the
+	// candidates, else one without a role.
 	Role, Capability string
-	// Input is what is asked, nil for nothing.
+	// Input is the input of the call, nil for none.
 	Input edn.Value
 }
 
-// Prompt composes what a language model would be asked, with the layers that it
-// is made of (PRM-005). Nobody is asked.
+// Prompt composes the prompt of a language model with the layers it consists
+// of (PRM-005). No model is called.
 func (l *Loaded) Prompt(q PromptQuestion) (edn.Value, error) {
 	reg, book := l.Generation.Registry, l.Generation.Prompts
 	in, ok := reg.Intent(q.Intent)
@@ -280,8 +281,8 @@ func (l *Loaded) Prompt(q PromptQuestion) (edn.Value, error) {
 	return b.Map(), nil
 }
 
-// Prompts composes the prompt of every intent that has a role under every role
-// that has a layer, without an input.
+// Prompts composes the prompt of every intent with a role under every role
+// with a layer, without an input.
 func (l *Loaded) Prompts() ([]edn.Value, error) {
 	reg := l.Generation.Registry
 	var all []edn.Value
@@ -300,7 +301,7 @@ func (l *Loaded) Prompts() ([]edn.Value, error) {
 	return all, nil
 }
 
-// speaker is who would be asked; nil if there is none.
+// speaker returns the capability to compose for; nil if there is none.
 func (l *Loaded) speaker(q PromptQuestion) *registry.Capability {
 	reg := l.Generation.Registry
 	if q.Capability != "" {

@@ -16,7 +16,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// serving is a daemon in a phase, with a host under a configuration.
+// serving returns a daemon in a phase, with a host under a configuration.
 func serving(phase string, loaded *Loaded, change func(*Host)) *Daemon {
 	h := &Host{runs: newRuns()}
 	h.runs.current = &generation{loaded: loaded}
@@ -28,8 +28,8 @@ func serving(phase string, loaded *Loaded, change func(*Host)) *Daemon {
 	return d
 }
 
-// OPS-001, OPS-004, OPS-009, RUN-011, ERR-002: what a daemon says to an act that
-// it does not take.
+// OPS-001, OPS-004, OPS-009, RUN-011, ERR-002: the errors for acts that a
+// daemon does not take.
 func TestTakeRefuses(t *testing.T) {
 	loaded := func(profile string, runs int) *Loaded {
 		return &Loaded{Config: &config.Config{Profile: profile, Host: config.Host{MaxRuns: runs}}}
@@ -69,8 +69,8 @@ func (lostLedger) Adjust(context.Context, budget.Scope, budget.Adjustment) error
 
 var errLost = errors.New("the disk is gone")
 
-// LED-002, LED-006, ERR-002: operators are told that a ledger cannot be read or
-// written, whatever they ask of it.
+// LED-002, LED-006, ERR-002: every budget action reports a ledger that cannot
+// be read or written.
 func TestOperatorsSeeALostLedger(t *testing.T) {
 	limits, err := policy.LimitsOf(edn.MustRead(`{:max-attempts 5}`))
 	require.NoError(t, err)

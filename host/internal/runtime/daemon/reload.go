@@ -16,28 +16,28 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// maxGenerations is how many configurations may be in force at once: the
-// current one and those that runs began under (HCL-040).
+// maxGenerations is the number of configurations that may be in force at once:
+// the current one and those of runs that began earlier (HCL-040).
 const maxGenerations = 8
 
-// reloaded is what came of a reload.
+// reloaded is the result of a reload.
 type reloaded struct {
 	value edn.Value
 	err   *contract.Error
 }
 
-// reloads puts reloads in order: one at a time, and all that are asked for
-// meanwhile become one more (HCL-039).
+// reloads serializes reloads: one runs at a time, and all requests that arrive
+// meanwhile share the next one (HCL-039).
 type reloads struct {
 	mu      sync.Mutex
 	busy    bool
 	waiting []chan reloaded
 	refused edn.Value  // the last reload, if it was refused; else nil
-	one     sync.Mutex // held by whoever reads the configuration to compare it
+	one     sync.Mutex // held while the configuration is read to compare it
 }
 
-// Reload brings the configuration up to date. Of several calls at once the
-// later ones share a reload that begins after the present one.
+// Reload applies the configuration files. Calls that arrive during a reload
+// share one that starts after it.
 func (d *Daemon) Reload(ctx context.Context, why string) (edn.Value, *contract.Error) {
 	answer := make(chan reloaded, 1)
 	r := &d.reloads
@@ -60,7 +60,7 @@ func (d *Daemon) Reload(ctx context.Context, why string) (edn.Value, *contract.E
 	}
 }
 
-// serveReloads reloads until nobody waits for it.
+// serveReloads reloads until no caller is waiting.
 func (d *Daemon) serveReloads(why string) {
 	r := &d.reloads
 	for {
@@ -84,14 +84,14 @@ func (d *Daemon) serveReloads(why string) {
 	}
 }
 
-// DryReload says what a reload would do.
+// DryReload reports what a reload would do.
 func (d *Daemon) DryReload(ctx context.Context) (edn.Value, *contract.Error) {
 	out := d.guarded(func() reloaded { return d.reload(ctx, true) })
 	return out.value, out.err
 }
 
-// guarded makes a panic of a reload its failure: the configuration in force
-// stays in force.
+// guarded turns a panic of a reload into its error: the configuration in force
+// stays.
 func (d *Daemon) guarded(f func() reloaded) (out reloaded) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -130,16 +130,15 @@ func (d *Daemon) logReload(why string, out reloaded, took time.Duration) {
 
 func hashOf(v edn.Value) string { text, _ := v.AsString(); return text }
 
-// maxChangeLines is the number of changes of a reload that one line of the log
-// names.
+// maxChangeLines is the number of changes that one log line of a reload lists.
 const maxChangeLines = 20
 
-// maxChangeValues is how many bytes the values of a change may have to stand
-// beside its name.
+// maxChangeValues is the number of bytes up to which the values of a change
+// are logged.
 const maxChangeValues = 80
 
-// changeLines names the changes of a reload by action and path, with values that
-// are short. All values are in the answer, and in the log at level debug.
+// changeLines returns the changes of a reload by action and path, with short
+// values. All values are in the response, and in the log at level debug.
 func changeLines(changes edn.Value) []string {
 	var out []string
 	for x := range changes.Elems() {
@@ -161,7 +160,8 @@ func changeLines(changes edn.Value) []string {
 	return out
 }
 
-// Findings returns the diagnostics of a report, a line for each with its place.
+// Findings returns the diagnostics of a report, one line each, with their
+// places.
 func Findings(report edn.Value) []string {
 	var out []string
 	for x := range report.Key("diagnostics").Elems() {
@@ -175,7 +175,7 @@ func Findings(report edn.Value) []string {
 	return out
 }
 
-// reload takes the steps of HCL-039. It fails without a trace or commits.
+// reload takes the steps of HCL-039. On error nothing has changed.
 func (d *Daemon) reload(ctx context.Context, dry bool) reloaded {
 	d.reloads.one.Lock()
 	defer d.reloads.one.Unlock()
@@ -220,8 +220,8 @@ func (d *Daemon) reload(ctx context.Context, dry bool) reloaded {
 	return reloaded{value: out}
 }
 
-// commit starts what is new beside what runs and lets it take over. Until the
-// plugins are committed every failure leaves all as it was.
+// commit starts new processes beside the running ones and switches to them.
+// Until the plugins are committed, an error leaves everything as it was.
 func (d *Daemon) commit(ctx context.Context, h *Host, old, next *Loaded, change plugin.Change) *contract.Error {
 	limited, cancel := context.WithTimeout(ctx, old.Host.ReloadTimeout)
 	defer cancel()
@@ -244,8 +244,8 @@ func (d *Daemon) commit(ctx context.Context, h *Host, old, next *Loaded, change 
 	return nil
 }
 
-// notPrepared is the refusal for a plugin that does not come up, with the block
-// at fault.
+// notPrepared is the error for a plugin that does not start, with the place of
+// its block.
 func notPrepared(err error, next *Loaded) *contract.Error {
 	var change *plugin.ChangeError
 	if !errors.As(err, &change) {
@@ -259,7 +259,7 @@ func notPrepared(err error, next *Loaded) *contract.Error {
 		WithDetail("plugin", edn.Text(change.Plugin))
 }
 
-// invalid is the refusal of a configuration with errors, with all of them.
+// invalid is the error for a configuration with errors; it holds all of them.
 func invalid(c *config.Config) *contract.Error {
 	report := c.Report(config.DefaultMaxShown)
 	typ, first := "config/syntax", ""
@@ -284,7 +284,7 @@ func invalid(c *config.Config) *contract.Error {
 		WithDetail("report", report.Value()).WithDetail("text", edn.Text(report.Text(false))).WithHint("\"ferment validate\" shows all of it")
 }
 
-// needsRestart is the refusal of a change that a running host cannot make.
+// needsRestart is the error for a change that requires a restart.
 func needsRestart(keys []config.Change) *contract.Error {
 	names := make([]edn.Value, len(keys))
 	text := ""
@@ -305,7 +305,7 @@ func needsRestart(keys []config.Change) *contract.Error {
 	return contract.Errorf("config/restart", "nothing was changed, because a restart is needed for %s", text).WithDetail("keys", edn.Vector(names...))
 }
 
-// planned is what a change does to plugins, by name.
+// planned returns what a change does to plugins, by name.
 func planned(c plugin.Change) edn.Value {
 	names := func(list []plugin.Settings) edn.Value {
 		out := make([]edn.Value, len(list))
@@ -323,9 +323,9 @@ func planned(c plugin.Change) edn.Value {
 	)
 }
 
-// Swap puts another process edition of a plugin in its place and returns at
-// once; what became of it is in the log, in the list of plugins, and in the
-// stream of the host after the cursor.
+// Swap replaces the processes of a plugin with new ones and returns at once.
+// The outcome is in the log, in the plugin list, and in the event stream of
+// the host after the cursor.
 func (d *Daemon) Swap(name string) (cursor string, _ *contract.Error) {
 	h := d.host.Load()
 	cursor = h.events.Cursor()
@@ -346,7 +346,7 @@ func (d *Daemon) Swap(name string) (cursor string, _ *contract.Error) {
 	return cursor, nil
 }
 
-// swapped keeps the outcome of a swap in the stream of the host.
+// swapped records the outcome of a swap in the event stream of the host.
 func (h *Host) swapped(name string, err error) {
 	event, details := "plugin/swapped", edn.MustMap(edn.K("plugin"), edn.Text(name))
 	if err != nil {
@@ -355,8 +355,8 @@ func (h *Host) swapped(name string, err error) {
 	_ = h.events.Record(time.Now(), &journal.HostEvent{Event: event, Details: details}) // whole by construction
 }
 
-// goes runs f beside the main loop, until the daemon goes down: it tells
-// whether f was begun. What runs then is waited for.
+// goes runs f in a goroutine that the shutdown waits for. It reports whether f
+// was started: not while the daemon starts or drains.
 func (d *Daemon) goes(f func()) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -13,20 +13,20 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// runs knows the runs that are under way, and the generation of each.
+// runs tracks the runs in progress, and the generation of each.
 type runs struct {
 	mu       sync.Mutex
 	current  *generation
-	live     []*generation    // those with holds on them, and the current one
-	byID     map[string]*trip // runs that were accepted
-	taken    int              // turns that were given to callers
+	live     []*generation    // generations with holds, and the current one
+	byID     map[string]*trip // accepted runs
+	taken    int              // turns held by callers
 	draining bool
-	closed   bool           // plugins are told of no more ends
-	after    sync.WaitGroup // those who tell them
-	changed  chan struct{}  // closed when taken falls or a generation goes
+	closed   bool           // plugins are no longer told of ended runs
+	after    sync.WaitGroup // goroutines that tell them
+	changed  chan struct{}  // closed when taken decreases or a generation is retired
 }
 
-// trip is an accepted run with the generation that it is under.
+// trip is an accepted run with its generation.
 type trip struct {
 	run      *act.Run
 	of       *generation
@@ -39,13 +39,14 @@ func newRuns() *runs { return &runs{byID: map[string]*trip{}, changed: make(chan
 type turn struct {
 	host   *Host
 	of     *generation
-	nested bool // on behalf of a plugin, within another run
+	nested bool // requested by a plugin, within another run
 	once   sync.Once
 }
 
 var _ httpapi.Turn = (*turn)(nil)
 
-// Take gives a hold on the current generation, as long as acts are taken.
+// Take returns a hold on the current generation, or an error when no acts are
+// taken.
 func (h *Host) Take() (httpapi.Turn, *contract.Error) {
 	r := h.runs
 	r.mu.Lock()
@@ -61,8 +62,8 @@ func (h *Host) Take() (httpapi.Turn, *contract.Error) {
 	return &turn{host: h, of: r.current}, nil
 }
 
-// nested gives a hold on the generation that a run is under, for what a plugin
-// asks within it.
+// nested returns a hold on the generation of a run, for a request that a
+// plugin makes within it.
 func (h *Host) nested(run string) *turn {
 	r := h.runs
 	r.mu.Lock()
@@ -87,7 +88,8 @@ func (t *turn) Do(ctx context.Context, a act.Act) (edn.Value, *contract.Error) {
 func (t *turn) Watch(ctx context.Context, a act.Act, show func(journal.Event) error) (edn.Value, *contract.Error) {
 	a.Watched = true
 	return t.perform(ctx, a, func(run *act.Run) {
-		// The run comes to its end also if nobody reads it, so that is awaited.
+		// The run continues when its reader is gone, so the context of the
+		// reader must not end the watch.
 		if err := run.Watch(context.WithoutCancel(ctx), show); err != nil {
 			run.Cancel("client", "it stopped reading")
 		}
@@ -108,7 +110,8 @@ func (t *turn) perform(ctx context.Context, a act.Act, follow func(*act.Run)) (e
 	h.runs.mu.Lock()
 	delete(h.runs.byID, run.ID())
 	if !h.runs.closed {
-		// The caller has its answer; what plugins keep for the run goes after it.
+		// The caller has its answer; plugins release their state of the run
+		// afterwards.
 		h.runs.after.Go(func() { h.Ended(context.Background(), run.ID()) })
 	}
 	h.runs.mu.Unlock()
@@ -134,7 +137,7 @@ func (t *turn) Release() {
 	})
 }
 
-// retire takes out the generations that nobody holds. It needs mu.
+// retire removes the generations without holds and returns them. It needs mu.
 func (r *runs) retire() []*generation {
 	var gone, kept []*generation
 	for _, g := range r.live {
@@ -148,7 +151,7 @@ func (r *runs) retire() []*generation {
 	return gone
 }
 
-// install makes g what new acts run under.
+// install makes g the generation of new acts.
 func (r *runs) install(g *generation) {
 	r.mu.Lock()
 	r.current = g
@@ -160,7 +163,7 @@ func (r *runs) install(g *generation) {
 	}
 }
 
-// now is the current generation.
+// now returns the current generation.
 func (r *runs) now() *generation {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -184,12 +187,12 @@ func (r *runs) awaitRoom(ctx context.Context, most int) error {
 	}
 }
 
-// onceWait is how long a call that must not be cut may take beyond the drain.
+// onceWait is the time beyond the drain for calls whose recovery is once.
 const onceWait = 10 * time.Second
 
-// drain takes no more acts and waits for those under way (OPS-004). When limit
-// is over, runs are canceled but for those whose call may neither be cut nor
-// repeated; these get onceWait more. The end of ctx skips the waiting.
+// drain stops taking acts and waits for the runs in progress (OPS-004). At the
+// limit it cancels the runs, except those with an open attempt whose recovery
+// is once; these get onceWait more. The end of ctx skips the waiting.
 func (h *Host) drain(ctx context.Context, limit time.Duration) {
 	h.runs.mu.Lock()
 	h.runs.draining = true
@@ -216,7 +219,7 @@ func (h *Host) drain(ctx context.Context, limit time.Duration) {
 	h.runs.idle(last)
 }
 
-// idle waits until nobody has a turn.
+// idle waits until no turn is held. It reports false if ctx ends first.
 func (r *runs) idle(ctx context.Context) bool {
 	for {
 		r.mu.Lock()
@@ -242,15 +245,15 @@ func (h *Host) cancelRuns(which func(id string) bool) {
 		}
 	}
 	h.runs.mu.Unlock()
-	for _, t := range all { // drain alone comes here
+	for _, t := range all { // only drain writes canceled
 		if t.canceled = which(t.run.ID()); t.canceled {
 			t.run.Cancel("host", "the daemon is going down")
 		}
 	}
 }
 
-// uncuttable tells whether an attempt of the run is under way whose effect may
-// happen once only.
+// uncuttable reports whether the run has an open attempt whose recovery is
+// once.
 func (h *Host) uncuttable(run string) bool {
 	type attempt struct {
 		path string

@@ -25,22 +25,22 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// Phases of a daemon, as /ready tells them.
+// The phases of a daemon, as /ready reports them.
 const (
 	phaseStarting = "starting"
 	phaseReady    = "ready"
 	phaseDraining = "draining"
 )
 
-// beatEvery is how often the main loop shows that it goes round; beatLimit is
-// the silence after which /health says that it does not.
+// beatEvery is the interval in which the main loop records a beat; after
+// beatLimit without one /health reports failure.
 const (
 	beatEvery = time.Second
 	beatLimit = 10 * time.Second
 )
 
-// Daemon is a host as a long-lived process: it holds a data directory, listens,
-// reloads, and goes down in order.
+// Daemon is a host as a long-lived process: it locks a data directory,
+// listens, reloads and shuts down.
 type Daemon struct {
 	options Options
 	log     hclog.Logger
@@ -48,19 +48,19 @@ type Daemon struct {
 	begun   time.Time
 	boot    string
 
-	host    atomic.Pointer[Host] // set when its plugins are up
+	host    atomic.Pointer[Host] // set before its plugins are started
 	dir     *dataDir
 	server  *httpapi.Server
 	beat    atomic.Int64 // nanoseconds from begun to the last round of the main loop
 	drains  chan struct{}
 	drained sync.Once
 	reloads reloads
-	astray  atomic.Pointer[astray] // nil while the data directory is the daemon's
-	space   atomic.Pointer[space]  // nil before the first look
+	astray  atomic.Pointer[astray] // nil while the data directory is intact
+	space   atomic.Pointer[space]  // nil before the first measurement
 	// free returns the free bytes below a directory.
 	free func(dir string) (uint64, error)
-	// life ends when the daemon begins to take its parts down; work is what runs
-	// beside the main loop until then.
+	// life is canceled when the daemon begins to close its parts; work tracks
+	// the goroutines that run until then.
 	life context.Context
 	die  context.CancelFunc
 	work sync.WaitGroup
@@ -68,28 +68,28 @@ type Daemon struct {
 	mu    sync.Mutex
 	phase string
 	since time.Time // of the phase
-	early *Loaded   // the configuration while the host comes up
+	early *Loaded   // the configuration during the start
 }
 
 var _ httpapi.Backend = (*Daemon)(nil)
 
-// Signals are those that a daemon listens to. They have to be caught before
-// anything else is done.
+// Signals returns a channel of the signals that a daemon handles. It must be
+// called before anything else.
 func Signals() chan os.Signal {
 	c := make(chan os.Signal, 8)
 	signal.Notify(c, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	// A daemon outlives whoever reads its log: what cannot be written is lost
-	// then, and nothing else. It is caught, not ignored, since plugins would
-	// inherit that.
+	// A daemon must survive the reader of its log: a failed write only loses
+	// that line. SIGPIPE is caught rather than ignored, because plugins would
+	// inherit an ignored one.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	return c
 }
 
-// errStopped is why the start of a daemon was given up.
+// errStopped is the cause of a start that a signal canceled.
 var errStopped = errors.New("stopped by a signal")
 
-// Serve runs a daemon until a signal or an operator ends it. Nil is a clean
-// stop; ExitCode has the code of any other end.
+// Serve runs a daemon until a signal or an operator stops it. Nil is a clean
+// stop; ExitCode maps an error to its exit code.
 func Serve(o Options, log hclog.Logger, signals <-chan os.Signal) (err error) {
 	d := &Daemon{
 		options: o,
@@ -139,8 +139,9 @@ func Serve(o Options, log hclog.Logger, signals <-chan os.Signal) (err error) {
 	return nil
 }
 
-// announce says to the service manager and in the log that the daemon serves,
-// and whether it is ready: an optional plugin or a directory may be missing.
+// announce reports to the service manager and in the log that the daemon
+// serves, and whether it is ready: an optional plugin or a directory may be
+// missing.
 func (d *Daemon) announce() {
 	about := []any{
 		"took", time.Since(d.begun).Round(time.Millisecond).String(),
@@ -163,8 +164,8 @@ func (d *Daemon) announce() {
 	d.log.Warn("serving, not ready", append(about, "because", why)...)
 }
 
-// awaitStart waits for the start, or for a signal that ends it. Requests to
-// reload that come meanwhile are kept as one.
+// awaitStart waits for the start, or for a signal that cancels it. It reports
+// whether a reload was requested meanwhile.
 func (d *Daemon) awaitStart(up <-chan error, signals <-chan os.Signal, cancel context.CancelCauseFunc) (hangup bool, err error) {
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
@@ -192,7 +193,7 @@ func (d *Daemon) awaitStart(up <-chan error, signals <-chan os.Signal, cancel co
 	}
 }
 
-// start takes the steps of OPS-001. Each is logged with its time.
+// start takes the steps of OPS-001 and logs the time of each.
 func (d *Daemon) start(ctx context.Context) error {
 	step := d.stepper()
 	h, loaded, err := read(ctx, d.options)
@@ -203,7 +204,7 @@ func (d *Daemon) start(ctx context.Context) error {
 	d.mu.Lock()
 	d.early = loaded
 	d.mu.Unlock()
-	// From here on the host goes down with the daemon.
+	// From here on the shutdown of the daemon closes the host.
 	d.host.Store(h)
 	step("configuration", "files", len(loaded.Files), "hash", loaded.Hash, "profile", loaded.Profile)
 	d.warn(loaded)
@@ -234,8 +235,8 @@ func (d *Daemon) start(ctx context.Context) error {
 	return nil
 }
 
-// warn logs what the configuration does without, such as an optional plugin
-// whose program is missing.
+// warn logs the warnings of the configuration, such as an optional plugin
+// without a program.
 func (d *Daemon) warn(loaded *Loaded) {
 	for _, x := range loaded.Diagnostics {
 		if x.Severity != config.SeverityWarning {
@@ -252,9 +253,8 @@ func (d *Daemon) warn(loaded *Loaded) {
 	}
 }
 
-// descriptors returns how many files this process may have open, 0 if that is
-// not bounded. It logs a bound that leaves callers fewer connections than the
-// configuration.
+// descriptors returns the limit on open files of this process, 0 if there is
+// none. It logs a limit that leaves callers fewer connections than configured.
 func (d *Daemon) descriptors(loaded *Loaded) int {
 	n := openFiles()
 	if n > 0 && n/2 < loaded.HTTP.Limits.Connections {
@@ -273,8 +273,7 @@ func (d *Daemon) stepper() func(what string, args ...any) {
 	}
 }
 
-// loop is the main loop: it decides, and never waits for anything but what it
-// selects on.
+// loop is the main loop. It blocks only in its select.
 func (d *Daemon) loop(signals <-chan os.Signal) {
 	tick := time.NewTicker(d.notify.interval())
 	defer tick.Stop()
@@ -299,20 +298,20 @@ func (d *Daemon) loop(signals <-chan os.Signal) {
 	}
 }
 
-// hangup asks for a reload and does not wait for it.
+// hangup requests a reload and does not wait for it.
 func (d *Daemon) hangup() {
-	d.goes(func() { _, _ = d.Reload(d.life, "SIGHUP") }) // the log has what came of it
+	d.goes(func() { _, _ = d.Reload(d.life, "SIGHUP") }) // the log has the outcome
 }
 
-// Drain begins the end of the daemon and returns at once.
+// Drain starts the shutdown and returns at once.
 func (d *Daemon) Drain() { d.drained.Do(func() { close(d.drains) }) }
 
-// stop goes down in order. A further signal skips the waiting.
+// stop drains and closes the daemon. A further signal skips the waiting.
 func (d *Daemon) stop(signals <-chan os.Signal) {
 	d.setPhase(phaseDraining)
 	d.notify.tell("STOPPING=1", "STATUS=draining")
 	d.notify.ping()               // the ticker of this loop starts anew
-	d.host.Load().rescorer.Stop() // nobody waits for what it does
+	d.host.Load().rescorer.Stop() // no caller waits for its measurements
 	ctx, hurry := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -340,11 +339,11 @@ func (d *Daemon) stop(signals <-chan os.Signal) {
 	}
 }
 
-// lastAnswers is how long answers that are ready may take to be read.
+// lastAnswers is the time in which callers may read answers that are ready.
 const lastAnswers = 2 * time.Second
 
-// takeDown ends whatever was started, in reverse. The end of ctx kills what
-// would take longer.
+// takeDown closes what was started, in reverse order. The end of ctx kills
+// processes that are left.
 func (d *Daemon) takeDown(ctx context.Context) {
 	d.die()
 	d.work.Wait()
@@ -374,7 +373,7 @@ func (d *Daemon) profile() string {
 	return ""
 }
 
-// loaded is the configuration in force, nil before there is one.
+// loaded returns the configuration in force, nil before there is one.
 func (d *Daemon) loaded() *Loaded {
 	if h := d.host.Load(); h != nil {
 		if g := h.runs.now(); g != nil {
@@ -386,7 +385,7 @@ func (d *Daemon) loaded() *Loaded {
 	return d.early
 }
 
-// transition logs what happens to a plugin.
+// transition logs a change of a plugin's state.
 func (d *Daemon) transition(t Transition) {
 	args := []any{"plugin", t.Plugin, "generation", t.Generation, "from", t.From, "to", t.To, "cause", t.Cause}
 	if t.PID != 0 {
@@ -403,8 +402,8 @@ func (d *Daemon) transition(t Transition) {
 	log.Info("plugin", args...)
 }
 
-// notice logs what changes about a candidate: its answers as a warning, the
-// rest for those who look closer.
+// notice logs a change of a candidate: quality problems and opened breakers as
+// warnings, the rest as information.
 func (d *Daemon) notice(n dispatch.Notice) {
 	args := []any{"event", n.Event, "capability", n.CapID, "intent", n.Intent, "plugin", n.Plugin, "details", n.Details.String()}
 	log := d.log.Named("candidates")
@@ -418,11 +417,11 @@ func (d *Daemon) notice(n dispatch.Notice) {
 	}
 }
 
-// goesRound notes a round of the main loop.
+// goesRound records a round of the main loop.
 func (d *Daemon) goesRound() { d.beat.Store(int64(time.Since(d.begun))) }
 
-// silent is how long the main loop has stood, whatever the clock of the machine
-// was set to meanwhile.
+// silent returns the time since the last round of the main loop. It uses the
+// monotonic clock.
 func (d *Daemon) silent(now time.Time) time.Duration {
 	return now.Sub(d.begun) - time.Duration(d.beat.Load())
 }
@@ -432,8 +431,8 @@ func (d *Daemon) Health() httpapi.Health {
 	return httpapi.Health{OK: d.silent(time.Now()) < beatLimit, Version: d.options.Version, Isolation: d.isolation(), Quality: d.quality(), Judges: d.doubts()}
 }
 
-// doubts lists the judges in use that do not count for what they could (JDG-011);
-// nil as long as that is not known.
+// doubts lists the judges in use whose weight is reduced (JDG-011); nil during
+// the start.
 func (d *Daemon) doubts() edn.Value {
 	if d.Phase() == phaseStarting {
 		return edn.Nil()
@@ -447,8 +446,8 @@ func (d *Daemon) doubts() edn.Value {
 	return edn.Vector(out...)
 }
 
-// quality lists the capabilities that do not answer as they should, or are left
-// alone; nil as long as that is not known.
+// quality lists the capabilities with degraded quality or an open breaker; nil
+// during the start.
 func (d *Daemon) quality() edn.Value {
 	if d.Phase() == phaseStarting {
 		return edn.Nil()
@@ -463,11 +462,11 @@ func (d *Daemon) quality() edn.Value {
 	return edn.Vector(out...)
 }
 
-// isolation says what the kernel holds the plugin processes to (FX-005): the
-// level that this machine has, how many processes are held by what, how many of
-// them accept less than was written, and whether any of them may send
-// datagrams. It is nil as long as that is not known, and names nobody: whoever
-// reaches a listener may read it.
+// isolation returns the confinement of the plugin processes (FX-005): the
+// level of this machine, the number of processes per enforcement, the number
+// that accept less than configured, and whether any may send datagrams. It is
+// nil during the start. It contains no names, because every caller of a
+// listener may read it.
 func (d *Daemon) isolation() edn.Value {
 	if d.Phase() == phaseStarting {
 		return edn.Nil()
@@ -525,7 +524,8 @@ func (d *Daemon) Ready() httpapi.Ready {
 	return r
 }
 
-// weaker lists what is weaker than in profile prod (OPS-009); it is not nil.
+// weaker lists the settings weaker than in profile prod (OPS-009); it is not
+// nil.
 func weaker(l *Loaded) []edn.Value {
 	out := []edn.Value{}
 	for _, w := range l.Weaker() {
@@ -539,15 +539,15 @@ func weaker(l *Loaded) []edn.Value {
 	return out
 }
 
-// servesAny tells whether one of the capabilities that a plugin speaks of takes
-// calls, or it speaks of none.
+// servesAny reports whether one of the reported capabilities takes calls, or
+// none is reported.
 func servesAny(all []wire.CapabilityHealth) bool {
 	return len(all) == 0 || slices.ContainsFunc(all, func(c wire.CapabilityHealth) bool {
 		return c.State == wire.HealthUnknown || c.State.Callable()
 	})
 }
 
-// pluginConditions has one condition for every required plugin: that one of its
+// pluginConditions returns one condition per required plugin: one of its
 // processes takes calls.
 func (d *Daemon) pluginConditions(l *Loaded) []httpapi.Condition {
 	byName := map[string]httpapi.Condition{}

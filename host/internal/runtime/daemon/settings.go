@@ -5,7 +5,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 )
 
-// settings turns a plugin block into what the supervisor works with.
+// settings returns the supervisor settings of a plugin block.
 func settings(p config.Plugin) plugin.Settings {
 	approved := ""
 	if p.Lock == config.LockMatches {
@@ -41,7 +41,7 @@ func settings(p config.Plugin) plugin.Settings {
 	return s
 }
 
-// withSecrets adds the secrets, as Configure receives them.
+// withSecrets adds the secrets in the form that Configure receives.
 func withSecrets(s plugin.Settings, p config.Plugin) (plugin.Settings, error) {
 	secrets, err := p.SecretTexts()
 	if err != nil {

@@ -7,15 +7,15 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 )
 
-// LittleSpace is the free space of a data directory below which operators are
-// warned; below minSpace the daemon is not ready.
+// LittleSpace is the free space of a data directory in bytes below which
+// operators are warned; below minSpace the daemon is not ready.
 const (
 	LittleSpace = 512 << 20
 	minSpace    = 4 << 20
 )
 
-// space is the free space of the data directory as of the last look. The zero
-// value stands for enough.
+// space is the free space of the data directory at the last measurement. The
+// zero value means enough.
 type space struct {
 	level spaceLevel
 	free  uint64 // bytes
@@ -30,8 +30,8 @@ const (
 	spaceNone
 )
 
-// levelOf rates free bytes. A level is left upwards only with twice the space
-// that it begins with, so that a few bytes do not make the state alternate.
+// levelOf rates free bytes. Leaving a level upwards takes twice its limit, so
+// that small changes do not make it flap.
 func levelOf(free uint64, before spaceLevel) spaceLevel {
 	below := func(level spaceLevel, limit uint64) bool {
 		if before >= level {
@@ -48,8 +48,8 @@ func levelOf(free uint64, before spaceLevel) spaceLevel {
 	return spaceEnough
 }
 
-// measureSpace looks at the free space of the data directory and logs a change
-// of its level. A file system that does not tell is taken to have enough.
+// measureSpace measures the free space of the data directory and logs a change
+// of its level. An error of the measurement counts as enough.
 func (d *Daemon) measureSpace() {
 	free, err := d.free(d.dir.path)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// HTTP-007: a full data directory makes the daemon not ready, with a line in the
-// log for each change of state.
+// HTTP-007: a full data directory makes the daemon not ready, with a line in
+// the log for each change of state.
 func TestFullDataDirectory(t *testing.T) {
 	var log bytes.Buffer
 	d := &Daemon{phase: phaseStarting}
@@ -51,8 +51,8 @@ func TestFullDataDirectory(t *testing.T) {
 	assert.Contains(t, names, "space")
 }
 
-// A file system that does not tell its free space keeps no daemon from being
-// ready; a real one tells it.
+// An error of the free space measurement does not make the daemon unready; a
+// real file system reports its free space.
 func TestFreeSpace(t *testing.T) {
 	free, err := FreeSpace(t.TempDir())
 	if assert.NoError(t, err) {
@@ -63,8 +63,8 @@ func TestFreeSpace(t *testing.T) {
 	assert.True(t, d.spaceCondition().OK)
 }
 
-// OPS-002: a link that leads to nothing is named and refused, and its target is
-// not made.
+// OPS-002: a dangling link is named and rejected, and its target is not
+// created.
 func TestDataDirBehindADanglingLink(t *testing.T) {
 	dir := t.TempDir()
 	link := filepath.Join(dir, "link")
@@ -80,8 +80,7 @@ func TestDataDirBehindADanglingLink(t *testing.T) {
 	}
 }
 
-// HTTP-009: the line about a reload names each change, and not more of them than
-// a line can hold.
+// HTTP-009: the log line of a reload lists each change, up to a limit.
 func TestChangeLines(t *testing.T) {
 	change := edn.MustRead(`{:path ["plugin" "b" "drain_timeout"] :change :changed :action :update :before 1 :after {:a "x"}}`)
 	assert.Equal(t, []string{"update plugin.b.drain_timeout: 1 -> {:a \"x\"}"}, changeLines(edn.Vector(change)))
@@ -93,15 +92,15 @@ func TestChangeLines(t *testing.T) {
 	assert.Contains(t, lines[maxChangeLines], "3")
 }
 
-// CLI-003: a token that cannot be read or written for the moment is not taken
-// away from operators.
+// CLI-003: a token file that cannot be read or written for the moment counts
+// as present.
 func TestTokenIsKept(t *testing.T) {
 	d, err := openDataDir(filepath.Join(t.TempDir(), "var"), "boot")
 	require.NoError(t, err)
 	defer d.close()
 	path := AdminTokenFile(d.path)
 	require.True(t, d.tokenThere())
-	// Names that are too long stand for any reason but an absent file.
+	// A name that is too long stands for any error except a missing file.
 	long := &dataDir{path: strings.Repeat("x", 5000), token: d.token}
 	assert.True(t, long.tokenThere())
 	require.NoError(t, os.WriteFile(path, []byte("other"), 0o600))

@@ -7,12 +7,12 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 )
 
-// tendEvery is how often the files by which operators reach the daemon are
-// looked at. Programs that clean up old files take sockets too.
+// maintainEvery is the interval of maintenance. Programs that clean up old
+// files also remove sockets.
 const tendEvery = time.Second
 
-// tend keeps the socket and the token of operators where they are looked for,
-// and notices when the data directory is taken away or full.
+// maintain restores the admin socket and the admin token when they are
+// deleted, and detects a data directory that was moved, replaced or filled up.
 func (d *Daemon) tend(ctx context.Context) {
 	tick := time.NewTicker(tendEvery)
 	defer tick.Stop()
@@ -34,7 +34,7 @@ func (d *Daemon) tend(ctx context.Context) {
 	}
 }
 
-// tendOnce puts back what is gone.
+// maintainOnce runs one round of maintenance.
 func (d *Daemon) tendOnce(ctx context.Context) error {
 	if !d.dir.held() {
 		if d.astray.CompareAndSwap(nil, &astray{since: time.Now()}) {
@@ -60,7 +60,8 @@ func (d *Daemon) tendOnce(ctx context.Context) error {
 	return err
 }
 
-// astray says since when the data directory is not the daemon's.
+// astray holds the time since when the path no longer leads to the data
+// directory of the daemon.
 type astray struct{ since time.Time }
 
 // directory is the condition of the data directory (HTTP-007).

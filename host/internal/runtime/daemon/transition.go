@@ -8,16 +8,16 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Transition is a change of a plugin's state, as a watcher is told.
+// Transition is a change of a plugin's state.
 type Transition struct {
 	Plugin     string
 	Generation int
 	From, To   string
 	Cause      string
-	PID        int // 0 if no process lives
-	Calls      int // cut by the end of a process
+	PID        int // 0 if there is no process
+	Calls      int // canceled by the end of a process
 	At         time.Time
-	Fault      *contract.Error // nil if nothing is wrong
+	Fault      *contract.Error // nil if the change is not a failure
 }
 
 // Value is the transition as one flat map, with the keys of the journal's
@@ -43,8 +43,8 @@ func (t Transition) Value() edn.Value {
 	return b.Map()
 }
 
-// sink hands on what the supervisor reports. Log lines are in the files of the
-// plugins already.
+// sink forwards the reports of the supervisor. Log lines are dropped: the log
+// files of the plugins have them.
 type sink struct {
 	each   func(Transition)
 	stated func(plugin.Statement)

@@ -11,9 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// OPS-010: the limit of the heap is half of what the control group has, of the
-// narrowest one around the process, and at most the own one; what the
-// environment says goes before.
+// OPS-010: the heap limit is half of the smallest limit of the control groups
+// around the process, and at most memoryLimit; the environment overrides it.
 func TestMemoryLimit(t *testing.T) {
 	root := t.TempDir()
 	self := filepath.Join(t.TempDir(), "cgroup")

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// watchEvery is how often the files of a configuration are looked at where
-// auto_reload asks for it. Asking for a few hundred files costs next to nothing
-// and finds every way in which editors write them.
+// watchEvery is the polling interval of the configuration files under
+// auto_reload. A stat of a few hundred files is cheap and detects every way in
+// which editors write them.
 const watchEvery = 500 * time.Millisecond
 
-// watch reloads when a file that the configuration was read from changes, when
-// one comes or goes beside them, or when a program does. A change has to hold
-// for one round: who is still writing is left to it.
+// watch reloads when a file of the configuration, a file beside it or a
+// program changes, appears or disappears. A change must be stable for one
+// round, so that a write in progress is not read.
 func (d *Daemon) watch(ctx context.Context) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -47,7 +47,7 @@ func (d *Daemon) watch(ctx context.Context) {
 	}
 }
 
-// watched is a text that differs when a file of a configuration does.
+// watched returns a fingerprint of the files of a configuration.
 func watched(l *Loaded) string {
 	paths := map[string]bool{}
 	dirs := map[string]bool{}

@@ -116,10 +116,10 @@ func TestWatchdogInterval(t *testing.T) {
 	}
 }
 
-// OPS-005: the service manager hears nothing while the main loop is stuck, here
-// in a write to a log that nothing reads, so it restarts the daemon. The queue
-// and the journal writer, which the requirement names too, are not part of this
-// build.
+// OPS-005: the service manager gets no message while the main loop is stuck,
+// here in a write to a log without a reader, so it restarts the daemon. The
+// queue and the journal writer, which the requirement also names, are not part
+// of this build.
 func TestWatchdogOfAStuckLoop(t *testing.T) {
 	m := newServiceManager(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -142,8 +142,8 @@ func TestWatchdogOfAStuckLoop(t *testing.T) {
 	})
 }
 
-// stuckWriter blocks every write until it is released, and ends the goroutine
-// that writes then.
+// stuckWriter blocks every write until it is released, then ends the writing
+// goroutine.
 type stuckWriter <-chan struct{}
 
 // Write implements io.Writer.
@@ -153,8 +153,7 @@ func (w stuckWriter) Write([]byte) (int, error) {
 	return 0, nil
 }
 
-// OPS-005: when the service manager wants no pings of this process, there are
-// none.
+// OPS-005: without WATCHDOG_PID of this process no pings are sent.
 func TestWatchdogOfAnother(t *testing.T) {
 	for name, vars := range map[string]string{
 		"no watchdog":     "NOTIFY_SOCKET=/n",
