@@ -37,7 +37,7 @@ func (d *Daemon) approve(ctx context.Context, name string) (*LockOutcome, *contr
 	defer d.reloads.one.Unlock()
 	o := d.options
 	o.Attached = nil // the program is approved, not the attached process
-	outcome, err := lockOn(ctx, o, d.host.Load().ground.distrustful(), LockWish{Approve: name})
+	outcome, err := lockOn(ctx, o, d.host.Load().env.withoutCache(), LockWish{Approve: name})
 	var wrong *InvalidConfigError
 	switch {
 	case errors.As(err, &wrong):
@@ -48,11 +48,11 @@ func (d *Daemon) approve(ctx context.Context, name string) (*LockOutcome, *contr
 	return outcome, nil
 }
 
-// distrustful returns a copy of the environment whose describer ignores the
+// withoutCache returns a copy of the environment whose describer ignores the
 // cache.
-func (g *ground) distrustful() *ground {
-	fresh := *g
-	fresh.describer = plugin.NewDescriber(cacheDir(), g.runtime, g.reaper, g.host)
+func (e *runtimeEnv) withoutCache() *runtimeEnv {
+	fresh := *e
+	fresh.describer = plugin.NewDescriber(cacheDir(), e.runtime, e.reaper, e.host)
 	fresh.describer.Distrust()
 	return &fresh
 }

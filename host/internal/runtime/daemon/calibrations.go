@@ -12,8 +12,8 @@ import (
 )
 
 // calibrations holds the calibration of the judges of one configuration. It
-// reads the file of a judge again at most once per lookAgain, so a calibration
-// made while the host runs takes effect. Safe for concurrent use.
+// reads the file of a judge again at most once per rereadAfter, so a
+// calibration made while the host runs takes effect. Safe for concurrent use.
 type calibrations struct {
 	dir      string
 	registry *registry.Registry
@@ -40,8 +40,8 @@ var (
 	_ dispatch.Witness      = (*calibrations)(nil)
 )
 
-// lookAgain is the time for which a calibration file is not read again.
-const lookAgain = time.Second
+// rereadAfter is the time for which a calibration file is not read again.
+const rereadAfter = time.Second
 
 func newCalibrations(dir string, reg *registry.Registry) *calibrations {
 	return &calibrations{dir: dir, registry: reg, now: time.Now, known: map[string]calibrated{}}
@@ -54,7 +54,7 @@ func (c *calibrations) Calibration(judge string) dispatch.Calibration {
 	defer c.mu.Unlock()
 	was, ok := c.known[judge]
 	now := c.now()
-	if ok && now.Sub(was.looked) < lookAgain {
+	if ok && now.Sub(was.looked) < rereadAfter {
 		return was.at(now)
 	}
 	file, err := os.Stat(config.CalibrationFile(c.dir, judge))

@@ -25,7 +25,7 @@ func TestCalibrations(t *testing.T) {
 	c := newCalibrations(dir, reg)
 	at := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	c.now = func() time.Time { return at }
-	look := func() dispatch.Calibration { at = at.Add(lookAgain); return c.Calibration("grader") }
+	look := func() dispatch.Calibration { at = at.Add(rereadAfter); return c.Calibration("grader") }
 	assert.Equal(t, dispatch.Calibration{}, look())
 
 	key := "b3:" + strings.Repeat("0", 64)

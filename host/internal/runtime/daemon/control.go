@@ -314,8 +314,8 @@ func tail(path string, most int64) ([]byte, error) {
 	return text, nil
 }
 
-// asked applies an operation to a plugin that has processes.
-func (c control) asked(name string, do func(*plugin.Supervisor) error) *contract.Error {
+// supervise applies an operation to a plugin that has processes.
+func (c control) supervise(name string, do func(*plugin.Supervisor) error) *contract.Error {
 	h, l := c.now()
 	p, err := l.Find(name)
 	if err != nil {
@@ -327,10 +327,10 @@ func (c control) asked(name string, do func(*plugin.Supervisor) error) *contract
 	return contract.AsError(do(h.supervisor))
 }
 
-// renewed is asked for an operation that repairs a plugin: it also releases the
-// open breakers of its capabilities.
-func (c control) renewed(name string, do func(*plugin.Supervisor) error) *contract.Error {
-	err := c.asked(name, do)
+// superviseAndRelease applies an operation that repairs a plugin: it also
+// releases the open breakers of its capabilities.
+func (c control) superviseAndRelease(name string, do func(*plugin.Supervisor) error) *contract.Error {
+	err := c.supervise(name, do)
 	if err == nil {
 		c.host.Load().book.Released(name, time.Now())
 	}
@@ -339,27 +339,27 @@ func (c control) renewed(name string, do func(*plugin.Supervisor) error) *contra
 
 // Restart implements httpapi.Control.
 func (c control) Restart(name string) *contract.Error {
-	return c.renewed(name, func(s *plugin.Supervisor) error { return s.Restart(name) })
+	return c.superviseAndRelease(name, func(s *plugin.Supervisor) error { return s.Restart(name) })
 }
 
 // DrainPlugin implements httpapi.Control.
 func (c control) DrainPlugin(name string) *contract.Error {
-	return c.asked(name, func(s *plugin.Supervisor) error { return s.Drain(name) })
+	return c.supervise(name, func(s *plugin.Supervisor) error { return s.Drain(name) })
 }
 
 // Release implements httpapi.Control.
 func (c control) Release(name string) *contract.Error {
-	return c.renewed(name, func(s *plugin.Supervisor) error { return s.Release(name) })
+	return c.superviseAndRelease(name, func(s *plugin.Supervisor) error { return s.Release(name) })
 }
 
 // Quarantine implements httpapi.Control.
 func (c control) Quarantine(name, reason string) *contract.Error {
-	return c.asked(name, func(s *plugin.Supervisor) error { return s.Quarantine(name, reason) })
+	return c.supervise(name, func(s *plugin.Supervisor) error { return s.Quarantine(name, reason) })
 }
 
 // Swap implements httpapi.Control.
 func (c control) Swap(name string) (cursor string, _ *contract.Error) {
-	err := c.asked(name, func(*plugin.Supervisor) error {
+	err := c.supervise(name, func(*plugin.Supervisor) error {
 		var err *contract.Error
 		if cursor, err = c.Daemon.Swap(name); err != nil {
 			return err
@@ -466,10 +466,10 @@ func truncated(v edn.Value) string {
 
 // Audit implements httpapi.Control: it writes a line of the audit log, with
 // the keys of a host record.
-func (c control) Audit(deed httpapi.Deed) {
-	args := []any{"action", "admin/" + deed.Action, "principal", deed.Principal, "input", deed.Input.Dissoc(edn.K("action")).String(), "ok", deed.Err == nil}
-	if deed.Err != nil {
-		args = append(args, "error", deed.Err.Error())
+func (c control) Audit(entry httpapi.AuditEntry) {
+	args := []any{"action", "admin/" + entry.Action, "principal", entry.Principal, "input", entry.Input.Dissoc(edn.K("action")).String(), "ok", entry.Err == nil}
+	if entry.Err != nil {
+		args = append(args, "error", entry.Err.Error())
 	}
 	c.log.Named("audit").Info("admin", args...)
 }

@@ -188,9 +188,9 @@ func (d *dataDir) held() bool {
 	return err == nil && os.SameFile(now, ours)
 }
 
-// tokenThere reports whether the token file holds the token. A read error
+// tokenPresent reports whether the token file holds the token. A read error
 // other than a missing file, such as EMFILE, counts as present.
-func (d *dataDir) tokenThere() bool {
+func (d *dataDir) tokenPresent() bool {
 	text, err := os.ReadFile(AdminTokenFile(d.path))
 	if err != nil {
 		return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR)

@@ -25,7 +25,7 @@ func (d *Daemon) compare(ctx context.Context) reloaded {
 	defer d.reloads.one.Unlock()
 	h := d.host.Load()
 	old := h.runs.now().loaded
-	next, err := load(ctx, d.options, h.ground)
+	next, err := load(ctx, d.options, h.env)
 	if err != nil {
 		return reloaded{err: contract.AsError(err)}
 	}

@@ -9,13 +9,13 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// asked checks the capabilities that a request of a plugin names, and adds the
-// intent that a pinned capability implies. The configuration chooses the
-// capability for an intent. A plugin pins a capability only by a handle that
-// was passed to its own call, and passes on only such handles (ENV-018,
+// checkHandles checks the capabilities that a request of a plugin names, and
+// adds the intent that a pinned capability implies. The configuration chooses
+// the capability for an intent. A plugin pins a capability only by a handle
+// that was passed to its own call, and passes on only such handles (ENV-018,
 // IR-014, CNV-014). Plans are rejected, because a plan could name any
 // capability.
-func asked(request edn.Value, granted []string, reg *registry.Registry) (edn.Value, error) {
+func checkHandles(request edn.Value, granted []string, reg *registry.Registry) (edn.Value, error) {
 	task := request.Key("task")
 	if intent, _ := task.Key("intent").AsKeyword(); intent == act.PlanIntent {
 		return request, contract.Errorf("auth/forbidden", "a plugin answers with a plan, it does not ask for one to be run").

@@ -37,14 +37,14 @@ func TestAsked(t *testing.T) {
 		`{:task {:intent :plan/run} :input {:plan {:nodes [{:op :call :intent :text/respond :cap/id :t/b}]}}}`: "auth/forbidden",
 		`{:task {:cap/id :t/two} :input {}}`:                                                                   "invalid-request",
 	} {
-		_, err := asked(edn.MustRead(request), granted, w.Registry)
+		_, err := checkHandles(edn.MustRead(request), granted, w.Registry)
 		typ := ""
 		if err != nil {
 			typ = contract.AsError(err).Type
 		}
 		assert.Equal(t, want, typ, request)
 	}
-	got, err := asked(edn.MustRead(`{:task {:cap/id :t/a} :input {}}`), granted, w.Registry)
+	got, err := checkHandles(edn.MustRead(`{:task {:cap/id :t/a} :input {}}`), granted, w.Registry)
 	require.NoError(t, err)
 	assert.Equal(t, ":text/respond", got.Key("task").Key("intent").String(), "the only intent of a capability goes without saying")
 }

@@ -27,7 +27,7 @@ const closeLimit = 15 * time.Second
 // Host is a running host. Its methods are safe for concurrent use.
 type Host struct {
 	boot       string
-	ground     *ground
+	env        *runtimeEnv
 	supervisor *plugin.Supervisor
 	journal    *journal.Memory
 	runs       *runs
@@ -63,13 +63,13 @@ func Start(ctx context.Context, o Options) (*Host, error) {
 // read creates a host with a configuration and without plugins.
 func read(ctx context.Context, o Options) (*Host, *Loaded, error) {
 	tuneCollector(0, 0)
-	ground, err := prepareGround(o)
+	env, err := prepareRuntimeEnv(o)
 	if err != nil {
 		return nil, nil, err
 	}
-	h := &Host{boot: ulid.Make().String(), ground: ground, journal: journal.NewMemory(), runs: newRuns(), ledger: budget.NewMemory(nil), grades: dispatch.NewGrades(dispatch.MaxGrades)}
+	h := &Host{boot: ulid.Make().String(), env: env, journal: journal.NewMemory(), runs: newRuns(), ledger: budget.NewMemory(nil), grades: dispatch.NewGrades(dispatch.MaxGrades)}
 	h.book.Notice = func(n dispatch.Notice) { h.notice(n, o.Notices) }
-	loaded, err := load(ctx, o, h.ground)
+	loaded, err := load(ctx, o, h.env)
 	if err == nil && loaded.Generation == nil {
 		err = &InvalidConfigError{Config: loaded.Config}
 	}
@@ -88,8 +88,8 @@ func read(ctx context.Context, o Options) (*Host, *Loaded, error) {
 // run starts the plugins of the configuration.
 func (h *Host) run(ctx context.Context, loaded *Loaded, o Options) (err error) {
 	h.supervisor, err = plugin.New(plugin.Options{
-		DataDir: loaded.Host.DataDir, Runtime: h.ground.runtime, Reaper: h.ground.reaper, Host: h.ground.host,
-		Describer: h.ground.describer, Sink: sink{o.Transitions, h.stated},
+		DataDir: loaded.Host.DataDir, Runtime: h.env.runtime, Reaper: h.env.reaper, Host: h.env.host,
+		Describer: h.env.describer, Sink: sink{o.Transitions, h.recordHealth},
 	})
 	if err != nil {
 		return &EnvironmentError{"supervise plugins", err}
@@ -115,7 +115,7 @@ func (h *Host) run(ctx context.Context, loaded *Loaded, o Options) (err error) {
 		return err
 	}
 	h.runs.install(g)
-	h.judging(loaded)
+	h.configureRescorer(loaded)
 	h.supervisor.AnswerCalls(hostCalls{h})
 	return h.awaitAll(ctx, started)
 }
@@ -239,9 +239,9 @@ func (h *Host) Standings() []dispatch.Standing {
 	})
 }
 
-// stated records what a process reports per capability: crashed backends count
-// as failures of the capabilities that depend on them.
-func (h *Host) stated(s plugin.Statement) {
+// recordHealth records what a process reports per capability: crashed backends
+// count as failures of the capabilities that depend on them.
+func (h *Host) recordHealth(s plugin.Statement) {
 	g := h.runs.now()
 	if g == nil {
 		return // the process repeats its report
@@ -281,6 +281,6 @@ func (h *Host) close(ctx context.Context) {
 			defer cancel()
 			_ = h.supervisor.Close(ctx) // only errors of closing log files
 		}
-		h.ground.close()
+		h.env.close()
 	})
 }

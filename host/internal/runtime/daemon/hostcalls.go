@@ -31,7 +31,7 @@ func (h hostCalls) HostInvoke(ctx context.Context, c plugin.HostCall) (edn.Value
 	turn := h.host.nested(parent.Run)
 	defer turn.Release()
 	reg := turn.Registry()
-	if bounded, err = asked(bounded, c.Granted, reg); err != nil {
+	if bounded, err = checkHandles(bounded, c.Granted, reg); err != nil {
 		return edn.Nil(), err
 	}
 	a := act.Act{

@@ -26,9 +26,9 @@ type InstallWish struct {
 // if there is a configuration, else the one of the user. Installing does not
 // approve a program; the lock file does.
 func Install(ctx context.Context, o Options, wish InstallWish) (install.Installed, error) {
-	env := o.Env
-	if env == nil {
-		env = os.LookupEnv
+	lookup := o.Env
+	if lookup == nil {
+		lookup = os.LookupEnv
 	}
 	dataDir := ""
 	// Errors of the configuration are ignored: it may refer to the program
@@ -38,13 +38,13 @@ func Install(ctx context.Context, o Options, wish InstallWish) (install.Installe
 	}
 	identify := func(context.Context, string) (string, string, error) { return wish.Name, wish.Version, nil }
 	if wish.Name == "" || wish.Version == "" {
-		ground, err := prepareGround(o)
+		env, err := prepareRuntimeEnv(o)
 		if err != nil {
 			return install.Installed{}, err
 		}
-		defer ground.close()
+		defer env.close()
 		identify = func(ctx context.Context, program string) (string, string, error) {
-			d, err := ground.identify(ctx, program)
+			d, err := env.identify(ctx, program)
 			if errors.Is(err, syscall.ENOEXEC) {
 				return "", "", contract.Errorf("input/invalid", "%s is no program that this system can start", wish.Path).WithCause(contract.AsError(err)).
 					WithHint("install takes a program or an archive with one; a script stands in command behind its interpreter, and the lock file has its hash")
@@ -62,7 +62,7 @@ func Install(ctx context.Context, o Options, wish InstallWish) (install.Installe
 			return name, version, nil
 		}
 	}
-	got, err := install.Open(install.Dirs(dataDir, env)...).Add(ctx, install.Source{Path: wish.Path, Program: wish.Program, Identify: identify})
+	got, err := install.Open(install.Dirs(dataDir, lookup)...).Add(ctx, install.Source{Path: wish.Path, Program: wish.Program, Identify: identify})
 	if err != nil {
 		if contract.AsError(err).Type == "runtime/internal" && ctx.Err() == nil {
 			return got, &EnvironmentError{"install a plugin", err}
@@ -73,8 +73,8 @@ func Install(ctx context.Context, o Options, wish InstallWish) (install.Installe
 }
 
 // identify describes a program without configuration.
-func (g *ground) identify(ctx context.Context, program string) (plugin.Described, error) {
-	q := g.describer.Ask(plugin.DefaultSettings("the new plugin", program))
+func (e *runtimeEnv) identify(ctx context.Context, program string) (plugin.Described, error) {
+	q := e.describer.Ask(plugin.DefaultSettings("the new plugin", program))
 	defer q.Close()
 	return q.Describe(ctx, edn.Nil(), nil)
 }

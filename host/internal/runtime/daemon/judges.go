@@ -26,9 +26,9 @@ func (h *Host) newRescorer(loaded *Loaded, o Options) *rescore.Rescorer {
 	})
 }
 
-// judging configures the rescorer for a configuration. In profile admin no
-// judges are in use, because the host takes no acts.
-func (h *Host) judging(loaded *Loaded) {
+// configureRescorer configures the rescorer for a configuration. In profile
+// admin no judges are in use, because the host takes no acts.
+func (h *Host) configureRescorer(loaded *Loaded) {
 	c := rescore.Config{Registry: loaded.Generation.Registry, Ask: h.grade}
 	if loaded.Profile != config.ProfileAdmin {
 		c.Used = loaded.Generation.JudgesInUse()

@@ -75,18 +75,18 @@ type Loaded struct {
 // the configuration are in its diagnostics; the error is one of the
 // environment.
 func Load(ctx context.Context, o Options) (*Loaded, error) {
-	ground, err := prepareGround(o)
+	env, err := prepareRuntimeEnv(o)
 	if err != nil {
 		return nil, err
 	}
-	defer ground.close()
-	return load(ctx, o, ground)
+	defer env.close()
+	return load(ctx, o, env)
 }
 
-func load(ctx context.Context, o Options, ground *ground) (*Loaded, error) {
+func load(ctx context.Context, o Options, env *runtimeEnv) (*Loaded, error) {
 	d := &describer{
 		noStart:   o.NoStart,
-		asks:      ground.describer,
+		asks:      env.describer,
 		asking:    o.Asking,
 		inquiries: map[string]*plugin.Inquiry{},
 		seen:      map[string]how{},

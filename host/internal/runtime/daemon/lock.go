@@ -76,20 +76,20 @@ func (o *LockOutcome) Refused() []LockChange {
 // Lock describes the plugins, bypassing the cache, and writes the lock file.
 // If a plugin requests more than its entry has, nothing is written.
 func Lock(ctx context.Context, o Options, wish LockWish) (*LockOutcome, error) {
-	ground, err := prepareGround(o)
+	env, err := prepareRuntimeEnv(o)
 	if err != nil {
 		return nil, err
 	}
-	defer ground.close()
-	ground.describer.Distrust()
-	return lockOn(ctx, o, ground, wish)
+	defer env.close()
+	env.describer.Distrust()
+	return lockOn(ctx, o, env, wish)
 }
 
 // lockOn is Lock in an environment whose describer ignores the cache.
-func lockOn(ctx context.Context, o Options, ground *ground, wish LockWish) (*LockOutcome, error) {
+func lockOn(ctx context.Context, o Options, env *runtimeEnv, wish LockWish) (*LockOutcome, error) {
 	o.Lockfile = LockfileShown
 	o.mayStart = func(name string) bool { return wish.Approve == "" || wish.Approve == name }
-	loaded, err := load(ctx, o, ground)
+	loaded, err := load(ctx, o, env)
 	if err != nil {
 		return nil, err
 	}
@@ -232,13 +232,13 @@ func LockPlatform(ctx context.Context, o Options, platform string, targets []Tar
 	if !lock.ValidPlatform(platform) {
 		return nil, contract.Errorf("invalid-request", "%q is no platform: expected OS/ARCH, such as linux/arm64", platform)
 	}
-	ground, err := prepareGround(o)
+	env, err := prepareRuntimeEnv(o)
 	if err != nil {
 		return nil, err
 	}
-	defer ground.close()
+	defer env.close()
 	o.Lockfile, o.NoStart = LockfileShown, true
-	loaded, err := load(ctx, o, ground)
+	loaded, err := load(ctx, o, env)
 	if err != nil {
 		return nil, err
 	}

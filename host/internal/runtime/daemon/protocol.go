@@ -240,7 +240,7 @@ func (l *Loaded) Prompt(q PromptQuestion) (edn.Value, error) {
 		e := contract.Errorf("not-found", "the role %s has no prompt", q.Role).WithHint("write one: prompts { roles = { ... } } in ferment.hcl")
 		return edn.Nil(), e.DidYouMean(contract.Nearest(q.Role, book.RoleNames()))
 	}
-	c := l.speaker(q)
+	c := l.promptTarget(q)
 	if q.Capability != "" && c == nil {
 		e := contract.Errorf("cap/not-found", "there is no capability :%s", q.Capability)
 		return edn.Nil(), e.DidYouMean(reg.NearestCapability(q.Capability))
@@ -301,8 +301,8 @@ func (l *Loaded) Prompts() ([]edn.Value, error) {
 	return all, nil
 }
 
-// speaker returns the capability to compose for; nil if there is none.
-func (l *Loaded) speaker(q PromptQuestion) *registry.Capability {
+// promptTarget returns the capability to compose for; nil if there is none.
+func (l *Loaded) promptTarget(q PromptQuestion) *registry.Capability {
 	reg := l.Generation.Registry
 	if q.Capability != "" {
 		c, _ := reg.Capability(q.Capability)

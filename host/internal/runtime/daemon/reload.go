@@ -45,7 +45,7 @@ func (d *Daemon) Reload(ctx context.Context, why string) (edn.Value, *contract.E
 	r.waiting = append(r.waiting, answer)
 	if !r.busy {
 		r.busy = true
-		if !d.goes(func() { d.serveReloads(why) }) {
+		if !d.spawn(func() { d.serveReloads(why) }) {
 			r.busy, r.waiting = false, nil
 			r.mu.Unlock()
 			return edn.Nil(), contract.Errorf("runtime/draining", "the daemon is going down")
@@ -181,7 +181,7 @@ func (d *Daemon) reload(ctx context.Context, dry bool) reloaded {
 	defer d.reloads.one.Unlock()
 	h := d.host.Load()
 	old := h.runs.now().loaded
-	next, err := load(ctx, d.options, h.ground)
+	next, err := load(ctx, d.options, h.env)
 	if err != nil {
 		return reloaded{err: contract.AsError(err)}
 	}
@@ -239,7 +239,7 @@ func (d *Daemon) commit(ctx context.Context, h *Host, old, next *Loaded, change 
 		return contract.Errorf("runtime/internal", "the plugins are new and their routes cannot be made: %w", err)
 	}
 	h.runs.install(g)
-	h.judging(next)
+	h.configureRescorer(next)
 	d.warn(next)
 	return nil
 }
@@ -329,7 +329,7 @@ func planned(c plugin.Change) edn.Value {
 func (d *Daemon) Swap(name string) (cursor string, _ *contract.Error) {
 	h := d.host.Load()
 	cursor = h.events.Cursor()
-	started := d.goes(func() {
+	started := d.spawn(func() {
 		begun := time.Now()
 		err := h.supervisor.Swap(d.life, name, plugin.CauseSwap)
 		took := time.Since(begun).Round(time.Millisecond).String()
@@ -355,9 +355,9 @@ func (h *Host) swapped(name string, err error) {
 	_ = h.events.Record(time.Now(), &journal.HostEvent{Event: event, Details: details}) // whole by construction
 }
 
-// goes runs f in a goroutine that the shutdown waits for. It reports whether f
+// spawn runs f in a goroutine that the shutdown waits for. It reports whether f
 // was started: not while the daemon starts or drains.
-func (d *Daemon) goes(f func()) bool {
+func (d *Daemon) spawn(f func()) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.phase != phaseReady {

@@ -17,23 +17,23 @@ import (
 type runs struct {
 	mu       sync.Mutex
 	current  *generation
-	live     []*generation    // generations with holds, and the current one
-	byID     map[string]*trip // accepted runs
-	taken    int              // turns held by callers
+	live     []*generation         // generations with holds, and the current one
+	byID     map[string]*activeRun // accepted runs
+	taken    int                   // turns held by callers
 	draining bool
 	closed   bool           // plugins are no longer told of ended runs
 	after    sync.WaitGroup // goroutines that tell them
 	changed  chan struct{}  // closed when taken decreases or a generation is retired
 }
 
-// trip is an accepted run with its generation.
-type trip struct {
+// activeRun is an accepted run with its generation.
+type activeRun struct {
 	run      *act.Run
 	of       *generation
 	canceled bool // by the host
 }
 
-func newRuns() *runs { return &runs{byID: map[string]*trip{}, changed: make(chan struct{})} }
+func newRuns() *runs { return &runs{byID: map[string]*activeRun{}, changed: make(chan struct{})} }
 
 // turn is a caller's hold on a generation.
 type turn struct {
@@ -103,7 +103,7 @@ func (t *turn) perform(ctx context.Context, a act.Act, follow func(*act.Run)) (e
 		return t.of.service.Refusal(a, err), err
 	}
 	h.runs.mu.Lock()
-	h.runs.byID[run.ID()] = &trip{run: run, of: t.of}
+	h.runs.byID[run.ID()] = &activeRun{run: run, of: t.of}
 	h.runs.mu.Unlock()
 	follow(run)
 	response, failure := run.Wait()
@@ -205,7 +205,7 @@ func (h *Host) drain(ctx context.Context, limit time.Duration) {
 	final, cancelFinal := context.WithTimeout(ctx, onceWait)
 	defer cancelFinal()
 	for final.Err() == nil {
-		h.cancelRuns(func(id string) bool { return !h.uncuttable(id) })
+		h.cancelRuns(func(id string) bool { return !h.hasOnceAttempt(id) })
 		step, cancelStep := context.WithTimeout(final, 100*time.Millisecond)
 		idle := h.runs.idle(step)
 		cancelStep()
@@ -238,7 +238,7 @@ func (r *runs) idle(ctx context.Context) bool {
 
 func (h *Host) cancelRuns(which func(id string) bool) {
 	h.runs.mu.Lock()
-	var all []*trip
+	var all []*activeRun
 	for _, t := range h.runs.byID {
 		if !t.canceled {
 			all = append(all, t)
@@ -252,9 +252,9 @@ func (h *Host) cancelRuns(which func(id string) bool) {
 	}
 }
 
-// uncuttable reports whether the run has an open attempt whose recovery is
+// hasOnceAttempt reports whether the run has an open attempt whose recovery is
 // once.
-func (h *Host) uncuttable(run string) bool {
+func (h *Host) hasOnceAttempt(run string) bool {
 	type attempt struct {
 		path string
 		n    int

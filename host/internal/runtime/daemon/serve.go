@@ -55,8 +55,8 @@ type Daemon struct {
 	drains  chan struct{}
 	drained sync.Once
 	reloads reloads
-	astray  atomic.Pointer[astray] // nil while the data directory is intact
-	space   atomic.Pointer[space]  // nil before the first measurement
+	lostDir atomic.Pointer[lostDir] // nil while the data directory is intact
+	space   atomic.Pointer[space]   // nil before the first measurement
 	// free returns the free bytes below a directory.
 	free func(dir string) (uint64, error)
 	// life is canceled when the daemon begins to close its parts; work tracks
@@ -106,7 +106,7 @@ func Serve(o Options, log hclog.Logger, signals <-chan os.Signal) (err error) {
 	_, _ = rand.Read(d.options.Key) // never fails
 	d.life, d.die = context.WithCancel(context.Background())
 	defer d.die()
-	d.goesRound()
+	d.recordBeat()
 	starting, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	up := make(chan error, 1)
@@ -129,9 +129,9 @@ func Serve(o Options, log hclog.Logger, signals <-chan os.Signal) (err error) {
 	}
 	d.setPhase(phaseReady)
 	d.announce()
-	d.goes(func() { d.watch(d.life) })
-	d.goes(func() { d.tend(d.life) })
-	d.goes(func() { d.host.Load().rescorer.Run(d.life) })
+	d.spawn(func() { d.watch(d.life) })
+	d.spawn(func() { d.maintain(d.life) })
+	d.spawn(func() { d.host.Load().rescorer.Run(d.life) })
 	if hangups {
 		d.hangup()
 	}
@@ -187,7 +187,7 @@ func (d *Daemon) awaitStart(up <-chan error, signals <-chan os.Signal, cancel co
 				return hangup, err
 			}
 		case <-tick.C:
-			d.goesRound()
+			d.recordBeat()
 			d.notify.tell("EXTEND_TIMEOUT_USEC=30000000")
 		}
 	}
@@ -292,7 +292,7 @@ func (d *Daemon) loop(signals <-chan os.Signal) {
 			d.stop(signals)
 			return
 		case <-tick.C:
-			d.goesRound()
+			d.recordBeat()
 			d.notify.ping()
 		}
 	}
@@ -300,7 +300,7 @@ func (d *Daemon) loop(signals <-chan os.Signal) {
 
 // hangup requests a reload and does not wait for it.
 func (d *Daemon) hangup() {
-	d.goes(func() { _, _ = d.Reload(d.life, "SIGHUP") }) // the log has the outcome
+	d.spawn(func() { _, _ = d.Reload(d.life, "SIGHUP") }) // the log has the outcome
 }
 
 // Drain starts the shutdown and returns at once.
@@ -333,7 +333,7 @@ func (d *Daemon) stop(signals <-chan os.Signal) {
 				hurry()
 			}
 		case <-tick.C:
-			d.goesRound()
+			d.recordBeat()
 			d.notify.ping()
 		}
 	}
@@ -417,23 +417,23 @@ func (d *Daemon) notice(n dispatch.Notice) {
 	}
 }
 
-// goesRound records a round of the main loop.
-func (d *Daemon) goesRound() { d.beat.Store(int64(time.Since(d.begun))) }
+// recordBeat records a round of the main loop.
+func (d *Daemon) recordBeat() { d.beat.Store(int64(time.Since(d.begun))) }
 
-// silent returns the time since the last round of the main loop. It uses the
+// sinceBeat returns the time since the last round of the main loop. It uses the
 // monotonic clock.
-func (d *Daemon) silent(now time.Time) time.Duration {
+func (d *Daemon) sinceBeat(now time.Time) time.Duration {
 	return now.Sub(d.begun) - time.Duration(d.beat.Load())
 }
 
 // Health implements httpapi.Backend.
 func (d *Daemon) Health() httpapi.Health {
-	return httpapi.Health{OK: d.silent(time.Now()) < beatLimit, Version: d.options.Version, Isolation: d.isolation(), Quality: d.quality(), Judges: d.doubts()}
+	return httpapi.Health{OK: d.sinceBeat(time.Now()) < beatLimit, Version: d.options.Version, Isolation: d.isolation(), Quality: d.quality(), Judges: d.doubtfulJudges()}
 }
 
-// doubts lists the judges in use whose weight is reduced (JDG-011); nil during
-// the start.
-func (d *Daemon) doubts() edn.Value {
+// doubtfulJudges lists the judges in use whose weight is reduced (JDG-011);
+// nil during the start.
+func (d *Daemon) doubtfulJudges() edn.Value {
 	if d.Phase() == phaseStarting {
 		return edn.Nil()
 	}

@@ -99,14 +99,14 @@ func TestTokenIsKept(t *testing.T) {
 	require.NoError(t, err)
 	defer d.close()
 	path := AdminTokenFile(d.path)
-	require.True(t, d.tokenThere())
+	require.True(t, d.tokenPresent())
 	// A name that is too long stands for any error except a missing file.
 	long := &dataDir{path: strings.Repeat("x", 5000), token: d.token}
-	assert.True(t, long.tokenThere())
+	assert.True(t, long.tokenPresent())
 	require.NoError(t, os.WriteFile(path, []byte("other"), 0o600))
-	assert.False(t, d.tokenThere())
+	assert.False(t, d.tokenPresent())
 	require.NoError(t, d.prepareRun())
-	assert.True(t, d.tokenThere())
+	assert.True(t, d.tokenPresent())
 	require.NoError(t, os.Remove(path))
-	assert.False(t, d.tokenThere())
+	assert.False(t, d.tokenPresent())
 }

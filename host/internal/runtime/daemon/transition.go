@@ -46,8 +46,8 @@ func (t Transition) Value() edn.Value {
 // sink forwards the reports of the supervisor. Log lines are dropped: the log
 // files of the plugins have them.
 type sink struct {
-	each   func(Transition)
-	stated func(plugin.Statement)
+	each         func(Transition)
+	recordHealth func(plugin.Statement)
 }
 
 var _ plugin.Sink = sink{}
@@ -63,7 +63,7 @@ func (s sink) Transition(t plugin.Transition) {
 }
 
 // Health implements plugin.Sink.
-func (s sink) Health(told plugin.Statement) { s.stated(told) }
+func (s sink) Health(told plugin.Statement) { s.recordHealth(told) }
 
 // Log implements plugin.Sink.
 func (s sink) Log(plugin.Line) {}

@@ -65,7 +65,7 @@ type Control interface {
 	// Drain begins the end of the daemon and returns at once.
 	Drain()
 	// Audit records what was done by whom.
-	Audit(Deed)
+	Audit(AuditEntry)
 }
 
 // ShowQuery is what is to be shown of the configuration: the part at a path,
@@ -96,8 +96,8 @@ type Calibration struct {
 	Deadline time.Duration
 }
 
-// Deed is an admin action that was carried out or refused (HTTP-008).
-type Deed struct {
+// AuditEntry is an admin action that was carried out or refused (HTTP-008).
+type AuditEntry struct {
 	Action, Principal, Address string
 	Input                      edn.Value
 	Err                        *contract.Error
@@ -334,7 +334,7 @@ func serveAdmin(x *exchange) reply {
 		return formAdmin.failure(contract.Errorf("runtime/starting", "the daemon is coming up"))
 	}
 	result, err := action.do(x.r.Context(), control, body)
-	control.Audit(Deed{Action: action.Name, Principal: x.who.Name, Address: x.r.RemoteAddr, Input: body, Err: err})
+	control.Audit(AuditEntry{Action: action.Name, Principal: x.who.Name, Address: x.r.RemoteAddr, Input: body, Err: err})
 	if err != nil {
 		return formAdmin.failure(err)
 	}

@@ -278,9 +278,9 @@ func TestEveryActionIsDocumented(t *testing.T) {
 		require.NoError(t, err)
 		got := w.operator("POST /v1/admin", string(text))
 		assert.Contains(t, []int{200, 202}, got.status, "%s", got.body)
-		deed := <-w.deeds
-		assert.Equal(t, a.Name, deed.Action)
-		assert.Regexp(t, "^uid/[0-9]+$", deed.Principal)
+		entry := <-w.audited
+		assert.Equal(t, a.Name, entry.Action)
+		assert.Regexp(t, "^uid/[0-9]+$", entry.Principal)
 	}
 }
 

@@ -32,7 +32,7 @@ func TestStatusIsThatOfTheCatalogue(t *testing.T) {
 		if (want == 503 || want == 429) && err.Retryable {
 			assert.NotEmpty(t, a.header.Get("Retry-After"), typ)
 		}
-		<-w.deeds
+		<-w.audited
 	}
 }
 

@@ -185,11 +185,11 @@ func (s *Server) serve(x *serving, l net.Listener) {
 	})
 }
 
-// Tend binds the socket of operators anew if its file is gone: who has no file
+// RestoreSocket binds the socket of operators anew if its file is gone: who has no file
 // has no way to the daemon, however well it listens. Connections that are open
 // stay. It tells whether it had to; the error says why it could not. It is for
 // a server that serves.
-func (s *Server) Tend(ctx context.Context) (bound bool, err error) {
+func (s *Server) RestoreSocket(ctx context.Context) (bound bool, err error) {
 	s.tending.Lock()
 	defer s.tending.Unlock()
 	if s.admin == nil || s.closed || s.socket.there() {

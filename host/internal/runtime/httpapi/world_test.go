@@ -45,7 +45,7 @@ type world struct {
 	failing  atomic.Pointer[contract.Error] // what admin actions end with
 	panics   atomic.Bool
 	turns    atomic.Int64
-	deeds    chan httpapi.Deed
+	audited  chan httpapi.AuditEntry
 
 	mu         sync.Mutex
 	rejections []httpapi.Rejection
@@ -60,7 +60,7 @@ type world struct {
 
 func newWorld(t testing.TB, change ...func(*httpapi.Settings)) *world {
 	t.Helper()
-	w := &world{t: t, deeds: make(chan httpapi.Deed, 100)}
+	w := &world{t: t, audited: make(chan httpapi.AuditEntry, 100)}
 	w.exec = dispatchtest.New(t, dispatchtest.Spec{Caps: []string{
 		`{:cap/id :t/a :cap/kind :solver :cap/intents #{:text/respond} :io/in-schema :req/text :io/out-schema :res/text}`,
 		`{:cap/id :t/any :cap/kind :solver :cap/intents #{:t/any} :io/in-schema :req/any :io/out-schema :res/any}`,
@@ -210,9 +210,9 @@ func (c control) Judges() edn.Value { return edn.MustMap(edn.K("judges"), edn.Ve
 func (c control) Calibrate(context.Context, httpapi.Calibration) (edn.Value, *contract.Error) {
 	return c.some()
 }
-func (c control) Status() edn.Value    { return edn.MustMap() }
-func (c control) Drain()               {}
-func (c control) Audit(d httpapi.Deed) { c.w.deeds <- d }
+func (c control) Status() edn.Value          { return edn.MustMap() }
+func (c control) Drain()                     {}
+func (c control) Audit(d httpapi.AuditEntry) { c.w.audited <- d }
 
 // answer is what came back.
 type answer struct {

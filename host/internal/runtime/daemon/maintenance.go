@@ -9,12 +9,12 @@ import (
 
 // maintainEvery is the interval of maintenance. Programs that clean up old
 // files also remove sockets.
-const tendEvery = time.Second
+const maintainEvery = time.Second
 
 // maintain restores the admin socket and the admin token when they are
 // deleted, and detects a data directory that was moved, replaced or filled up.
-func (d *Daemon) tend(ctx context.Context) {
-	tick := time.NewTicker(tendEvery)
+func (d *Daemon) maintain(ctx context.Context) {
+	tick := time.NewTicker(maintainEvery)
 	defer tick.Stop()
 	failed := ""
 	for {
@@ -24,7 +24,7 @@ func (d *Daemon) tend(ctx context.Context) {
 			return
 		}
 		problem := ""
-		if err := d.tendOnce(ctx); err != nil && ctx.Err() == nil {
+		if err := d.maintainOnce(ctx); err != nil && ctx.Err() == nil {
 			problem = err.Error()
 		}
 		if problem != "" && problem != failed { // once, not every second
@@ -35,39 +35,39 @@ func (d *Daemon) tend(ctx context.Context) {
 }
 
 // maintainOnce runs one round of maintenance.
-func (d *Daemon) tendOnce(ctx context.Context) error {
+func (d *Daemon) maintainOnce(ctx context.Context) error {
 	if !d.dir.held() {
-		if d.astray.CompareAndSwap(nil, &astray{since: time.Now()}) {
+		if d.lostDir.CompareAndSwap(nil, &lostDir{since: time.Now()}) {
 			d.log.Error("the data directory was taken away: its LOCK is not the one that this daemon holds", "path", d.dir.path,
 				"next", "end this daemon; what it serves goes on until then, and another may begin in a directory of that path")
 		}
 		return nil
 	}
-	if d.astray.Swap(nil) != nil {
+	if d.lostDir.Swap(nil) != nil {
 		d.log.Info("the data directory is back", "path", d.dir.path)
 	}
 	d.measureSpace()
-	if !d.dir.tokenThere() {
+	if !d.dir.tokenPresent() {
 		if err := d.dir.prepareRun(); err != nil {
 			return err
 		}
 		d.log.Warn("the token of operators was gone and was written again", "path", AdminTokenFile(d.dir.path))
 	}
-	bound, err := d.server.Tend(ctx)
+	bound, err := d.server.RestoreSocket(ctx)
 	if bound {
 		d.log.Warn("the admin socket was gone and was bound again", "listen", d.server.Addresses())
 	}
 	return err
 }
 
-// astray holds the time since when the path no longer leads to the data
+// lostDir holds the time since when the path no longer leads to the data
 // directory of the daemon.
-type astray struct{ since time.Time }
+type lostDir struct{ since time.Time }
 
 // directory is the condition of the data directory (HTTP-007).
 func (d *Daemon) directory() httpapi.Condition {
 	c := httpapi.Condition{Name: "data-directory", OK: true}
-	if gone := d.astray.Load(); gone != nil {
+	if gone := d.lostDir.Load(); gone != nil {
 		c.OK, c.Since, c.Why = false, gone.since, "the data directory was taken away while the daemon serves; it has to be restarted"
 	}
 	return c

@@ -14,15 +14,16 @@ import (
 // runtimeEnv is the environment in which plugins start: the private directory
 // of their sockets, the reaper that outlives this process, and the cache of
 // descriptions.
-type ground struct {
+type runtimeEnv struct {
 	runtime   *launch.RuntimeDir
 	reaper    *launch.Reaper
 	host      wire.HostInfo
 	describer *plugin.Describer
 }
 
-// prepareGround also removes what killed hosts left behind.
-func prepareGround(o Options) (*ground, error) {
+// prepareRuntimeEnv creates the environment and removes what killed hosts left
+// behind.
+func prepareRuntimeEnv(o Options) (*runtimeEnv, error) {
 	base := launch.RuntimeBase(os.Getenv("XDG_RUNTIME_DIR"), os.Getuid())
 	if _, err := launch.SweepRuntimeDirs(base); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, &EnvironmentError{"sweep the runtime directory", err}
@@ -32,16 +33,16 @@ func prepareGround(o Options) (*ground, error) {
 		return nil, &EnvironmentError{"open the runtime directory", err}
 	}
 	reaper := launch.NewReaper(dir.Path())
-	g := &ground{runtime: dir, reaper: reaper, host: wire.HostInfo{Version: o.Version, Features: wire.HostFeatures()}}
-	g.describer = plugin.NewDescriber(cacheDir(), dir, reaper, g.host)
-	return g, nil
+	e := &runtimeEnv{runtime: dir, reaper: reaper, host: wire.HostInfo{Version: o.Version, Features: wire.HostFeatures()}}
+	e.describer = plugin.NewDescriber(cacheDir(), dir, reaper, e.host)
+	return e, nil
 }
 
 // close releases the environment of a host whose processes have ended. The
 // directory is closed first, because the reaper waits for its lock.
-func (g *ground) close() {
-	_ = g.runtime.Close()
-	_ = g.reaper.Close()
+func (e *runtimeEnv) close() {
+	_ = e.runtime.Close()
+	_ = e.reaper.Close()
 }
 
 // cacheDir returns the directory of cached plugin descriptions, which are
