@@ -11,25 +11,26 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// DirHeader names the working directory of a caller on the admin socket, for
-// relative paths in inputs. Other listeners do not read it.
+// DirHeader is the working directory of a caller on the admin socket, for
+// relative paths in inputs. Other listeners ignore it.
 const DirHeader = "Ferment-Dir"
 
-// Callers that send AnnounceHeader with the value "run" learn the id of their run
-// when it is accepted, by an interim answer with status 103 and the header
-// Ferment-Run-Id. Without it an interim answer could confuse a simple client.
+// A caller that sends AnnounceHeader with the value "run" receives the id of
+// its run at acceptance, in an interim response with status 103 and the header
+// Ferment-Run-Id. It is opt-in because some simple clients cannot handle
+// interim responses.
 const (
 	AnnounceHeader = "Ferment-Announce"
 	announceRun    = "run"
 )
 
-// announce sends the id of an accepted run ahead of its answer.
+// announce sends the id of an accepted run before its response.
 func (x *exchange) announce(run string) {
 	x.w.Header().Set("Ferment-Run-Id", run)
 	x.w.WriteHeader(http.StatusEarlyHints)
 }
 
-// serveAct answers POST /v1/act.
+// serveAct handles POST /v1/act.
 func serveAct(x *exchange) reply {
 	request, err := x.decode(edn.Body)
 	if err != nil {
@@ -62,7 +63,7 @@ func serveAct(x *exchange) reply {
 	return answered(turn.Do(x.r.Context(), a))
 }
 
-// answered is the answer with the outcome of an act.
+// answered returns the reply with the outcome of an act.
 func answered(response edn.Value, failure *contract.Error) reply {
 	r := reply{status: 200, body: response, err: failure}
 	if failure != nil {
@@ -72,7 +73,7 @@ func answered(response edn.Value, failure *contract.Error) reply {
 	return r
 }
 
-// refused is the answer to a request that makes no run.
+// refused returns the reply to a request that was not accepted as a run.
 func refused(request edn.Value, err *contract.Error) reply {
 	r := formEnvelope.failure(err)
 	if trace := request.Key("trace"); trace.IsMap() {
@@ -81,8 +82,8 @@ func refused(request edn.Value, err *contract.Error) reply {
 	return r
 }
 
-// decode reads the body as one value. No body at all is an empty request, which
-// is then told what it lacks.
+// decode reads the body as one value. An empty body is an empty request; the
+// contract check then reports what is missing.
 func (x *exchange) decode(limits edn.Limits) (edn.Value, *contract.Error) {
 	limits.Bytes = max(limits.Bytes, len(x.body))
 	if len(x.body) == 0 {
@@ -107,8 +108,8 @@ func (x *exchange) decode(limits edn.Limits) (edn.Value, *contract.Error) {
 	return v, nil
 }
 
-// unsupported refuses what a caller relies on and this host does not have: to
-// leave it out would be a wrong answer.
+// unsupported rejects guarantees that this host cannot give: ignoring them
+// would be wrong.
 func (x *exchange) unsupported(request edn.Value) *contract.Error {
 	if x.r.Header.Get("Idempotency-Key") != "" || request.HasKey("idempotency/key") {
 		return contract.Errorf("db/not-configured", "this host keeps no journal beyond its process, so it cannot honour an idempotency key").WithHint("send the request without the key")
@@ -119,8 +120,8 @@ func (x *exchange) unsupported(request edn.Value) *contract.Error {
 	return nil
 }
 
-// onlyValues refuses forms of answer that need a queue, or a stream where the
-// answer is none.
+// onlyValues rejects response types that need a queue, and a stream request
+// whose Accept header excludes one.
 func onlyValues(request edn.Value, events bool) *contract.Error {
 	form, _ := request.Key("response/type").AsKeyword()
 	streams, _ := request.Key("stream?").AsBool()
@@ -133,9 +134,9 @@ func onlyValues(request edn.Value, events bool) *contract.Error {
 	return nil
 }
 
-// RequestFromJSON gives the parts of a request envelope that JSON cannot type
-// the kinds of the envelope. The input is left as it is: its kinds are those of
-// the schema of its intent.
+// RequestFromJSON gives untyped JSON values of a request envelope the types of
+// the envelope schema. The input is unchanged: its types are those of the
+// intent's schema.
 func RequestFromJSON(v edn.Value) edn.Value {
 	if !v.IsMap() || contract.IsV03(v) {
 		return v
@@ -143,9 +144,9 @@ func RequestFromJSON(v edn.Value) edn.Value {
 	return envelopes()["envelope/request"].CoerceJSON(v)
 }
 
-// FromJSON gives the parts of a request that JSON cannot type the kinds of the
-// envelope and of the schema of its intent, and those of a plan the kinds that
-// plans have (VAL-006).
+// FromJSON gives untyped JSON values of a request the types of the envelope
+// and of the intent's input schema, and those of a plan the types of plans
+// (VAL-006).
 func FromJSON(v edn.Value, reg *registry.Registry) edn.Value {
 	if !v.IsMap() || contract.IsV03(v) {
 		return v

@@ -11,92 +11,90 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// Control is what admin actions do to the daemon. All of it may be called by
-// many goroutines.
+// Control executes admin actions. Its methods are safe for concurrent use.
 type Control interface {
-	// Plugins lists every plugin with its processes; Inspect shows one.
+	// Plugins lists every plugin with its processes; Inspect returns one.
 	Plugins() edn.Value
 	Inspect(name string) (edn.Value, *contract.Error)
-	// Explain says who would serve an intent now, and why; capability is pinned
-	// unless it is empty.
+	// Explain returns the candidates for an intent with reasons; capability,
+	// if not empty, is pinned.
 	Explain(intent, capability string, streamed bool) (edn.Value, *contract.Error)
-	// Protocol is the protocol package that new acts run under.
+	// Protocol returns the protocol package of new acts.
 	Protocol() edn.Value
-	// Logs gives the last lines of a plugin's log, oldest first.
+	// Logs returns the last lines of a plugin's log, oldest first.
 	Logs(name string, lines int) (edn.Value, *contract.Error)
-	// Events are what happened to plugins and candidates after a cursor of the
-	// stream of the host, which it waits for until ctx ends.
+	// Events returns the events of plugins and candidates after a cursor of
+	// the host's event stream. It waits for one until ctx ends.
 	Events(ctx context.Context, after string) (edn.Value, *contract.Error)
-	// The next five are asked for and go on by themselves; what became of them
-	// shows in Plugins.
+	// The next five start an operation and return; Plugins shows its outcome.
 	Restart(name string) *contract.Error
 	DrainPlugin(name string) *contract.Error
 	Release(name string) *contract.Error
 	Quarantine(name, reason string) *contract.Error
-	// Swap gives the cursor after which its outcome stands in the stream of the
-	// host.
+	// Swap returns the cursor after which the event stream has its outcome.
 	Swap(name string) (cursor string, err *contract.Error)
-	// Approve writes the entry of a plugin in the lock file for what its program
-	// says now, and reloads.
+	// Approve writes the lock file entry of a plugin from the present
+	// description of its program, and reloads.
 	Approve(ctx context.Context, name string) (edn.Value, *contract.Error)
-	// Attach puts the process that somebody else started, and that wrote file,
-	// in the place of a plugin's own; an empty file takes that back.
+	// Attach replaces the process of a plugin by one started elsewhere, whose
+	// attach record is file; an empty file restores the plugin's own process.
 	Attach(ctx context.Context, name, file string) (edn.Value, *contract.Error)
-	// Reload brings the configuration up to date, all or nothing; with dryRun it
-	// only says what would be done.
+	// Reload applies the configuration files, all or nothing; with dryRun it
+	// only reports what it would do.
 	Reload(ctx context.Context, dryRun bool) (edn.Value, *contract.Error)
-	// Diff says how the files differ from the configuration in force, and what a
-	// reload would do, also where it would be refused.
+	// Diff compares the files with the configuration in force and reports what
+	// a reload would do, including reasons to refuse it.
 	Diff(ctx context.Context) (edn.Value, *contract.Error)
-	// Show gives the configuration in force, or the part of it at a path.
+	// Show returns the configuration in force, or a part of it by path.
 	Show(ShowQuery) (edn.Value, *contract.Error)
-	// Budgets tells how the budgets of this host and of its callers stand; a user
-	// that is not empty asks for that caller's alone.
+	// Budgets returns the balances of the host and of its callers; a non-empty
+	// user selects one caller.
 	Budgets(ctx context.Context, user string) (edn.Value, *contract.Error)
-	// AdjustBudget changes one of them by hand and tells how it stands then.
+	// AdjustBudget changes a balance and returns it.
 	AdjustBudget(context.Context, BudgetChange) (edn.Value, *contract.Error)
-	// Judges lists every judge with what is known of how far it may be believed.
+	// Judges lists every judge with its calibration.
 	Judges() edn.Value
-	// Calibrate has a judge grade answers that people have labelled, and keeps what
-	// that comes to. It returns when that is done; the end of ctx ends it.
+	// Calibrate has a judge grade labelled answers and stores the calibration.
+	// It blocks until that is done; ctx cancels it.
 	Calibrate(ctx context.Context, c Calibration) (edn.Value, *contract.Error)
-	// Status is the daemon on one screen.
+	// Status returns an overview of the daemon.
 	Status() edn.Value
-	// Drain begins the end of the daemon and returns at once.
+	// Drain starts the shutdown of the daemon and returns at once.
 	Drain()
-	// Audit records what was done by whom.
+	// Audit records an executed action and its principal.
 	Audit(AuditEntry)
 }
 
-// ShowQuery is what is to be shown of the configuration: the part at a path,
-// also what nobody wrote, where each value is from, and all of it as HCL too.
+// ShowQuery selects a part of the configuration by path, and whether to
+// include defaults, the origin of each value, and the HCL text.
 type ShowQuery struct {
 	Only                    string
 	Defaults, Origins, Text bool
 }
 
-// BudgetChange is what an operator does to a budget until its window ends. The
-// amounts are maps from dimension to number, nil for nothing.
+// BudgetChange changes a budget until its window ends. The amounts are maps
+// from dimension to number, nil for none.
 type BudgetChange struct {
-	User   string // empty: what all callers have together
+	User   string // empty: the budget of all callers together
 	Grant  edn.Value
 	Charge edn.Value
 }
 
-// Calibration is how a judge is to be measured.
+// Calibration selects how a judge is measured.
 type Calibration struct {
 	Judge string
-	// File holds the labelled answers; empty: those that the judge names.
+	// File holds the labelled answers; empty: the file that the judge's block
+	// names.
 	File string
-	// Reset has later measurements held against this one.
+	// Reset makes this measurement the baseline of later ones.
 	Reset bool
-	// Parallel is how many verdicts are asked for at once, Deadline the time of
-	// each; 0: that of acts.
+	// Parallel is the number of concurrent verdicts, Deadline the time limit
+	// of each; 0: the default of acts.
 	Parallel int
 	Deadline time.Duration
 }
 
-// AuditEntry is an admin action that was carried out or refused (HTTP-008).
+// AuditEntry is an admin action that was executed or rejected (HTTP-008).
 type AuditEntry struct {
 	Action, Principal, Address string
 	Input                      edn.Value
@@ -105,29 +103,29 @@ type AuditEntry struct {
 
 // Action is one row of the table of admin actions.
 type Action struct {
-	Name string // without its namespace
+	Name string // without namespace
 	Doc  string
-	// Input are the entries of a closed map schema, as EDN text: the action's
-	// own keys.
+	// Input lists the action's own keys as entries of a closed map schema, in
+	// EDN.
 	Input string
-	// Later is set for actions that go on after the answer, which is 202 then.
+	// Later marks actions that continue after the response, which then is 202.
 	Later bool
 	do    func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error)
 
 	schema *schema.Schema
 }
 
-// Operation is the name that access rules have for the action.
+// Operation returns the operation of the action in access rules.
 func (a *Action) Operation() string { return "admin/" + a.Name }
 
 const pluginEntry = `[:plugin {:doc "name of the plugin block"} [:string {:min 1 :max 64}]]`
 
-// amountEntry is an amount of what budgets count; money may be whole.
+// amountEntry is an amount in budget dimensions; money may be an integer.
 const amountEntry = `[:map {:closed true} [:usd {:optional true} [:or :decimal [:int {:min 0}]]] [:tokens-in {:optional true} [:int {:min 0}]] [:tokens-out {:optional true} [:int {:min 0}]]
 	[:roundtrips {:optional true} [:int {:min 0}]] [:attempts {:optional true} [:int {:min 0}]] [:judge-calls {:optional true} [:int {:min 0}]]]`
 
-// Actions is the one list of what operators can have done. The command line has
-// one verb for each.
+// Actions returns all admin actions. The command line has one command for
+// each.
 func Actions() []Action {
 	onPlugin := func(f func(Control, string) *contract.Error) func(context.Context, Control, edn.Value) (edn.Value, *contract.Error) {
 		return func(_ context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
@@ -285,10 +283,10 @@ func newActionTable(rows []Action) *actionTable {
 	return t
 }
 
-// schemaName is the name of the schema of an action in the document.
+// schemaName returns the name of the action's schema in the OpenAPI document.
 func (a *Action) schemaName() string { return "admin/" + a.Name }
 
-// find gives the action of a body.
+// find returns the action of a body.
 func (t *actionTable) find(body edn.Value) (*Action, *contract.Error) {
 	if !body.IsMap() {
 		return nil, contract.Errorf("invalid-request", "an admin action is a map with :action, got %s", body.Kind())
@@ -310,7 +308,7 @@ func (t *actionTable) find(body edn.Value) (*Action, *contract.Error) {
 	return nil, err.DidYouMean(contract.Nearest(strings.TrimPrefix(name, "admin/"), t.names))
 }
 
-// serveAdmin answers POST /v1/admin.
+// serveAdmin handles POST /v1/admin.
 func serveAdmin(x *exchange) reply {
 	body, err := x.decode(edn.Config)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// API answers the requests of every listener.
+// API handles the requests of every listener.
 type API struct {
 	backend Backend
 	log     hclog.Logger
@@ -20,11 +20,11 @@ type API struct {
 	origins *http.CrossOriginProtection
 	streams streams
 	buckets *buckets
-	// document is what GET /openapi.json answers; it never changes.
+	// document is the body of GET /openapi.json; it is immutable.
 	document document
 }
 
-// New makes the surface of a daemon.
+// New creates the API of a daemon. log may be nil.
 func New(b Backend, log hclog.Logger) *API {
 	if log == nil {
 		log = hclog.NewNullLogger()
@@ -34,17 +34,17 @@ func New(b Backend, log hclog.Logger) *API {
 	return a
 }
 
-// listener is what the surface knows of the one that a request came through.
+// listener describes the listener that a request arrived on.
 type listener struct {
-	// admin marks the socket of operators.
+	// admin marks the admin socket.
 	admin bool
-	// token is what callers of the socket have to show.
+	// token authenticates callers of the admin socket.
 	token string
-	// hosts are the names and addresses that its Host header may have.
+	// hosts are the accepted values of the Host header.
 	hosts []string
 }
 
-// exchange is one request on its way.
+// exchange is one request in progress.
 type exchange struct {
 	api      *API
 	via      *listener
@@ -56,11 +56,11 @@ type exchange struct {
 	route    *Route
 	who      Principal
 	body     []byte
-	taken    bool      // the body was read to its end, or there is none
-	sent     mediaType // form of the body
+	taken    bool      // the body was read to its end, or is empty
+	sent     mediaType // format of the body
 }
 
-// form is how failures of the request are written.
+// form returns the format of errors for this request.
 func (x *exchange) form() errorForm {
 	if x.route != nil {
 		return x.route.failed
@@ -68,7 +68,7 @@ func (x *exchange) form() errorForm {
 	return formPlain
 }
 
-// handler answers what comes through one listener.
+// handler returns the handler of one listener.
 func (a *API) handler(via *listener) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := &exchange{api: a, via: via, w: w, r: r, settings: a.backend.Settings()}
@@ -82,8 +82,7 @@ func (a *API) handler(via *listener) http.Handler {
 	})
 }
 
-// answer takes the request through its steps; the first that refuses it ends
-// it.
+// answer runs the steps of the request up to the first error.
 func (x *exchange) answer() (r reply) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -96,13 +95,14 @@ func (x *exchange) answer() (r reply) {
 	defer func() { x.auditRefusal(r) }()
 	setHeaders(x.w.Header(), x.r.URL.Path)
 	if len(x.r.TransferEncoding) > 0 {
-		// It may have had a Content-Length too, of which the library tells nothing:
-		// whoever stands before this server may see the next request elsewhere.
+		// The request may also have had a Content-Length, which net/http
+		// drops. A proxy that used it would see the next request at another
+		// offset.
 		x.w.Header().Set("Connection", "close")
 	}
 	var acceptable bool
 	var allow string
-	x.route, allow = x.api.table.find(x.r.Method, x.r.URL.EscapedPath()) // its form is also that of a refusal
+	x.route, allow = x.api.table.find(x.r.Method, x.r.URL.EscapedPath()) // errors use the format of the route
 	x.accept, x.events, acceptable = negotiate(x.r.Header, x.route != nil && x.route.events)
 	for _, step := range []func() *contract.Error{x.checkHeaders, x.checkHost, x.checkOrigin} {
 		if err := step(); err != nil {
@@ -132,7 +132,7 @@ func notThere(method, allow string) reply {
 	return r
 }
 
-// auditRefusal records the refusal of an act. The end of a run is in the journal.
+// auditRefusal records a refused act. The outcome of a run is in the journal.
 func (x *exchange) auditRefusal(r reply) {
 	if x.route == nil || x.route.Operation != OpAct || r.err == nil || r.run != "" {
 		return
@@ -141,7 +141,8 @@ func (x *exchange) auditRefusal(r reply) {
 	x.api.backend.Rejected(Rejection{Principal: x.who.Name, Address: x.r.RemoteAddr, Trace: trace, Err: r.err})
 }
 
-// defect is the error for a panic: an id for the caller, the stack for the log.
+// defect returns the error for a panic: an id for the caller, the stack in the
+// log.
 func (x *exchange) defect(p any) *contract.Error {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
@@ -150,7 +151,7 @@ func (x *exchange) defect(p any) *contract.Error {
 	return contract.Errorf("runtime/internal", "a defect of the host; the log has it under %s", id)
 }
 
-// setHeaders are those of every answer (HTTP-010).
+// setHeaders sets the headers of every response (HTTP-010).
 func setHeaders(h http.Header, path string) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")

@@ -14,93 +14,94 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Backend is the daemon as its surface sees it.
+// Backend is the daemon as this package uses it.
 type Backend interface {
-	// Health and Ready answer at any time, also while the daemon comes up.
+	// Health and Ready may be called at any time, also during the start.
 	Health() Health
 	Ready() Ready
 	// Phase is starting, ready or draining.
 	Phase() string
-	// Settings are those of the http block, as of now; nil as long as the
-	// configuration is not loaded.
+	// Settings returns the current settings of the http block; nil until the
+	// configuration is loaded.
 	Settings() *Settings
-	// Take gives what an act runs under. The error is why none is taken now:
-	// runtime/starting, runtime/draining or runtime/overloaded. Who gets a Turn
-	// gives it back with Release.
+	// Take returns a hold on the configuration for an act. The error is
+	// runtime/starting, runtime/draining or runtime/overloaded. The caller
+	// must call Release on the Turn.
 	Take() (Turn, *contract.Error)
-	// Control carries out admin actions; nil while the daemon comes up.
+	// Control executes admin actions; nil during the start.
 	Control() Control
-	// Rejected writes an audit record of an act that was refused before it became
-	// a run (RUN-002).
+	// Rejected writes an audit record of an act that was rejected before it
+	// became a run (RUN-002).
 	Rejected(Rejection)
 }
 
-// Rejection is an act that was refused before it was accepted. It has nothing of
-// the request but the id of its trace, which is nil if no body was read.
+// Rejection is an act that was rejected before it was accepted. Of the request
+// it has only the trace id, which is nil if the body was not read.
 type Rejection struct {
 	Principal, Address string // Principal is empty if the caller was not identified
 	Trace              edn.Value
 	Err                *contract.Error
 }
 
-// Turn is one act's hold on a generation of the configuration: it stays in
-// force for the act whatever is reloaded meanwhile.
+// Turn is a hold of one act on a configuration generation, which stays in
+// force for the act across reloads.
 type Turn interface {
 	Registry() *registry.Registry
-	// Do runs the act to its end and gives the response envelope; the error is
-	// the one in it. The end of ctx cancels the run.
+	// Do runs the act and returns the response envelope; the error is the one
+	// in the envelope. Canceling ctx cancels the run.
 	Do(ctx context.Context, a act.Act) (edn.Value, *contract.Error)
-	// Watch is Do for a caller who follows the run: show gets its events in
-	// order, on the goroutine of Watch, from the acceptance to the end. What is
-	// not read holds plugins back; an error of show cancels the run.
+	// Watch is Do for a caller that follows the run: show is called with its
+	// events in order, on the goroutine of Watch, from acceptance to the end.
+	// A slow show exerts back pressure on plugins; an error of show cancels
+	// the run.
 	Watch(ctx context.Context, a act.Act, show func(journal.Event) error) (edn.Value, *contract.Error)
-	// Release ends the hold. It is called once.
+	// Release ends the hold. It must be called exactly once.
 	Release()
 }
 
-// Settings are what the surface reads from the configuration.
+// Settings are the settings that this package takes from the configuration.
 type Settings struct {
 	AllowedHosts []string
-	// TLS is what connections from now on speak; nil: none of it. The admin
-	// socket never does.
+	// TLS applies to new connections; nil disables TLS. The admin socket never
+	// uses it.
 	TLS       *tls.Config
 	Limits    config.HTTPLimits
 	Heartbeat time.Duration // of streams
-	// Anonymous lets callers of loopback listeners act without identifying
-	// themselves (AUTH-031).
+	// Anonymous allows acts without credentials on loopback listeners
+	// (AUTH-031).
 	Anonymous bool
 }
 
-// Health tells whether the process works, whatever its plugins do.
+// Health is the state of the process, independent of its plugins.
 type Health struct {
 	OK        bool
 	Version   string
 	Isolation edn.Value
-	Quality   edn.Value // capabilities that do not answer as they should, a vector; nil: not known
-	Judges    edn.Value // judges that are not believed, a vector; nil: not known
+	Quality   edn.Value // capabilities of degraded quality, a vector; nil: unknown
+	Judges    edn.Value // judges of reduced weight, a vector; nil: unknown
 }
 
-// Ready tells whether acts are served, and if not, why.
+// Ready is the readiness for acts, with the conditions that fail.
 type Ready struct {
 	Phase      string // starting, ready or draining
-	Profile    string // empty as long as it is not known
+	Profile    string // empty if unknown
 	Boot       string
-	Weaker     []edn.Value // what is weaker than profile prod; nil: not known
+	Weaker     []edn.Value // settings weaker than profile prod; nil: unknown
 	Conditions []Condition
 }
 
-// Condition is one thing that has to hold.
+// Condition is one condition of readiness.
 type Condition struct {
 	Name  string
 	OK    bool
 	Since time.Time
-	Why   string // if it does not hold
+	Why   string // set if it fails
 }
 
-// OK is true if all conditions hold.
+// OK reports whether all conditions hold.
 func (r Ready) OK() bool { return len(r.Failed()) == 0 }
 
-// Failed is the conditions that do not hold.
+// Failed returns the conditions that fail.
 func (r Ready) Failed() []Condition {
 	var failed []Condition
 	for _, c := range r.Conditions {
@@ -111,7 +112,8 @@ func (r Ready) Failed() []Condition {
 	return failed
 }
 
-// Value is the body of GET /ready: every condition that fails, with since when.
+// Value returns the body of GET /ready: every failed condition with the time
+// since when.
 func (r Ready) Value() edn.Value {
 	failed := []edn.Value{}
 	for _, c := range r.Failed() {
@@ -134,19 +136,19 @@ func (r Ready) Value() edn.Value {
 	return b.Map()
 }
 
-// anonymous is the name and the type of callers without an identity.
+// anonymous is the name and the type of callers without credentials.
 const anonymous = "anonymous"
 
-// Principal is who makes a request.
+// Principal is the caller of a request.
 type Principal struct {
-	Name  string // as records have it
+	Name  string // as in records
 	Type  string // anonymous or local
-	Admin bool   // may do everything
+	Admin bool   // allows every operation
 }
 
-// roles are those of the principal as long as there are no users: the operator
-// on the admin socket is role/admin, and whoever comes without an identity,
-// which only profiles for development allow, is role/user (AUTH-031).
+// roles returns the roles of the principal while there are no users:
+// role/admin for the operator on the admin socket, and role/user for anonymous
+// callers, which only development profiles allow (AUTH-031).
 func (p Principal) roles() []string {
 	if p.Admin {
 		return []string{policy.RoleAdmin}

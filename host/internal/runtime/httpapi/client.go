@@ -19,22 +19,21 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Client speaks to a daemon over its admin socket. It is safe for many
-// goroutines.
+// Client calls a daemon over its admin socket. It is safe for concurrent use.
 type Client struct {
 	http  http.Client
 	token string
 	json  bool // acts are sent as JSON
 }
 
-// ErrNoDaemon says that no daemon listens on a socket.
+// ErrNoDaemon reports that no daemon listens on a socket.
 var ErrNoDaemon = errors.New("no daemon listens there")
 
-// maxAnswer bounds what a daemon may answer.
+// maxAnswer limits the size of a response in bytes.
 const maxAnswer = 64 << 20
 
-// Dial reaches the daemon behind an admin socket. The error is ErrNoDaemon if
-// there is none; any other says why one that is there cannot be used.
+// Dial connects to the daemon of an admin socket. The error is ErrNoDaemon if
+// none listens; another error reports why the daemon cannot be used.
 func Dial(ctx context.Context, socket, tokenFile string) (*Client, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", socket)
@@ -62,9 +61,10 @@ func Dial(ctx context.Context, socket, tokenFile string) (*Client, error) {
 	return c, nil
 }
 
-// Act sends a request envelope; dir is what relative paths in its input start
-// at. The response is an envelope in every case; the error says that none came.
-// Accepted is called with the id of the run when the daemon has accepted it.
+// Act sends a request envelope; dir is the base of relative paths in its
+// input. The result is a response envelope; the error reports that none was
+// received. accepted is called with the id of the run when the daemon accepts
+// it.
 func (c *Client) Act(ctx context.Context, request edn.Value, dir string, accepted func(run string)) (edn.Value, error) {
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		Got1xxResponse: func(_ int, header textproto.MIMEHeader) error {
@@ -79,15 +79,15 @@ func (c *Client) Act(ctx context.Context, request edn.Value, dir string, accepte
 	return c.send(ctx, http.MethodPost, "/v1/act", body, dir)
 }
 
-// InJSON returns a client that sends acts as JSON: the daemon types what they hold by
-// the schemas of its configuration.
+// InJSON returns a client that sends acts as JSON: the daemon types their
+// values by the schemas of its configuration.
 func (c *Client) InJSON() *Client {
 	other := *c
 	other.json = true
 	return &other
 }
 
-// act returns the body of an act.
+// act encodes the body of an act.
 func (c *Client) act(request edn.Value) ([]byte, error) {
 	if !c.json {
 		return edn.Write(request), nil
@@ -99,8 +99,8 @@ func (c *Client) act(request edn.Value) ([]byte, error) {
 	return body, nil
 }
 
-// Do has an action done and gives its result. The error is the daemon's, or
-// says that no answer came.
+// Do executes an action and returns its result. The error is the daemon's, or
+// reports that no response was received.
 func (c *Client) Do(ctx context.Context, action edn.Value) (edn.Value, error) {
 	answer, err := c.send(ctx, http.MethodPost, "/v1/admin", edn.Write(action), "")
 	if err != nil {
@@ -112,7 +112,7 @@ func (c *Client) Do(ctx context.Context, action edn.Value) (edn.Value, error) {
 	return answer.Key("result"), nil
 }
 
-// Ready asks whether acts are served.
+// Ready returns the readiness of the daemon.
 func (c *Client) Ready(ctx context.Context) (edn.Value, error) {
 	return c.send(ctx, http.MethodGet, "/ready", nil, "")
 }
@@ -126,7 +126,7 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte, dir
 	return c.read(ctx, resp)
 }
 
-// open sends a request and gives the answer as it comes.
+// open sends a request and returns the response with an unread body.
 func (c *Client) open(ctx context.Context, method, path string, body []byte, dir, accept string) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, "http://localhost"+path, bytes.NewReader(body))
 	if err != nil {
@@ -154,7 +154,7 @@ func (c *Client) open(ctx context.Context, method, path string, body []byte, dir
 	return resp, nil
 }
 
-// read takes the answer as one value.
+// read reads the response as one value.
 func (c *Client) read(ctx context.Context, resp *http.Response) (edn.Value, error) {
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
@@ -170,8 +170,8 @@ func (c *Client) read(ctx context.Context, resp *http.Response) (edn.Value, erro
 	return v, nil
 }
 
-// broken is the error of a connection that ended before the answer did. What the
-// HTTP client says of it is left out: it names its own parts.
+// broken is the error for a connection that ended before the response did. It
+// leaves out the error of the HTTP client, which names its own internals.
 func broken(what string) *contract.Error {
 	return contract.Errorf("runtime/not-ready", "%s: the connection ended too early", what).
 		WithHint("\"ferment status\" says whether the daemon still runs; its log says why it ended")

@@ -19,9 +19,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// CLI-002: a daemon that ends before its answer does is not there any more,
-// wherever in the answer that was, and the error speaks of the daemon and not of
-// the HTTP client.
+// CLI-002: when a daemon dies before its response is complete, the client
+// reports that the daemon is gone, without the text of the HTTP client.
 func TestClientOfADaemonThatEnds(t *testing.T) {
 	for name, said := range map[string]string{
 		"nothing":         "",
@@ -55,8 +54,8 @@ func assertGone(t *testing.T, err error) {
 	assert.NotEmpty(t, e.Hint)
 }
 
-// dying is the client of a daemon that reads a request, says what is given and
-// is gone.
+// dying returns a client of a daemon that reads a request, writes said and
+// closes the connection.
 func dying(t *testing.T, said string) *httpapi.Client {
 	t.Helper()
 	dir := t.TempDir()

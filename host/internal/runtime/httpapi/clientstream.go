@@ -11,10 +11,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Stream sends a request envelope and hands the events of its run to show as
-// they come. The response is an envelope in every case; the error says that
-// none came, or is that of show. The end of ctx, or an error of show, cancels
-// the run.
+// Stream sends a request envelope and calls show with each event of its run.
+// The result is a response envelope; the error reports that none was received,
+// or is the one of show. Canceling ctx, or an error of show, cancels the run.
 func (c *Client) Stream(ctx context.Context, request edn.Value, dir string, show func(event edn.Value) error) (edn.Value, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -41,7 +40,7 @@ func (c *Client) Stream(ctx context.Context, request edn.Value, dir string, show
 		}
 		data, isData := bytes.CutPrefix(bytes.TrimRight(line, "\n"), []byte("data: "))
 		if !isData {
-			continue // the name of the event is in its data
+			continue // the data holds the event name too
 		}
 		event, err := edn.Read(data, edn.WithLimits(edn.Stored))
 		if err != nil {
@@ -56,5 +55,5 @@ func (c *Client) Stream(ctx context.Context, request edn.Value, dir string, show
 	}
 }
 
-// maxStream bounds all events of one run.
+// maxStream limits the total size of the events of one run in bytes.
 const maxStream = 1 << 30

@@ -12,8 +12,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// HTTP-002, VAL-006: the same request as JSON and as EDN reaches the capability
-// as the same value, and the answers are the same value too.
+// HTTP-002, VAL-006: the same request as JSON and as EDN reaches the
+// capability as the same value, and the responses are the same value too.
 func TestJSONAndEDNAreTheSame(t *testing.T) {
 	answerOf := `{:text "x" :set #{:a :b} :dec 1.50M :list [1 2.5 nil] :kw :some/name :deep {:k {"two words" 1}}}`
 	for name, tc := range map[string]struct{ intent, json, edn string }{
@@ -67,7 +67,7 @@ func TestPlanInJSON(t *testing.T) {
 	assert.Contains(t, string(a.body), "CHECK-011")
 }
 
-// HTTP-002: which form is given and which is taken.
+// HTTP-002: negotiation of response and request formats.
 func TestNegotiation(t *testing.T) {
 	w := newWorld(t)
 	for accept, want := range map[string]string{
@@ -100,7 +100,7 @@ func TestNegotiation(t *testing.T) {
 	}
 }
 
-// Section 1, bad input: each body has one typed answer.
+// Section 1, bad input: each malformed body has one typed error.
 func TestBodies(t *testing.T) {
 	w := newWorld(t)
 	w.exec.On("t/a", dispatchtest.Step{Value: edn.MustRead(`{:text "hello"}`)})
@@ -139,7 +139,7 @@ func TestBodies(t *testing.T) {
 	assert.Equal(t, "shape/missing-key", func() string { s, _ := empty.value(t).Key("error").Key("details").Key("reason").AsString(); return s }())
 }
 
-// VAL-006: an answer that JSON cannot tell apart is refused, not mangled.
+// VAL-006: a response with keys that collide in JSON is rejected.
 func TestJSONCollision(t *testing.T) {
 	w := newWorld(t)
 	w.exec.On("t/any", dispatchtest.Step{Value: edn.MustRead(`{:a 1 "a" 2}`)})
@@ -150,8 +150,8 @@ func TestJSONCollision(t *testing.T) {
 	assert.Equal(t, 200, b.status, "%s", b.body)
 }
 
-// HTTP-002: both decoders through the handler. Whatever comes in, one typed
-// answer comes out, and the daemon lives.
+// HTTP-002: any body yields one typed response through both decoders, and the
+// daemon survives.
 func FuzzActBody(f *testing.F) {
 	for _, body := range []string{jsonAct("t/any", "{}"), ednAct("t/any", "{}"), `{`, `[[[[`, `"x"`, "\xff", `{:proto 1 :proto 1}`, `{"proto":1e999}`, `#inst "x"`, "\x00", `{"#tag":"a","#value":1}`} {
 		f.Add(body, true)

@@ -20,7 +20,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// page is the OpenAPI document as any client has it.
+// page is the OpenAPI document as a client reads it.
 type page struct {
 	OpenAPI    string                                 `json:"openapi"`
 	Paths      map[string]map[string]documentedMethod `json:"paths"`
@@ -64,15 +64,15 @@ func (w *world) page() (page, *jsonschema.Compiler) {
 	return p, c
 }
 
-// fails has the next call of a capability end with an error.
+// fails makes the next call of a capability return an error.
 func (w *world) fails(e *contract.Error) {
 	w.exec.On("t/any", dispatchtest.Step{Err: e})
 }
 
 func errorOf(typ string) *contract.Error { return contract.Errorf(typ, "as the test wants it") }
 
-// HTTP-001: every documented status of every route is produced, and each answer
-// fits the document; what is not documented does not occur.
+// HTTP-001: every documented status of every route is produced, each response
+// fits the document, and no undocumented status occurs.
 func TestEveryDocumentedStatus(t *testing.T) {
 	any := jsonAct("t/any", `{}`)
 	run := func(typ string) func(w *world) answer {
@@ -91,7 +91,7 @@ func TestEveryDocumentedStatus(t *testing.T) {
 	tooOften := func(what, body string) func(w *world) answer {
 		return func(w *world) answer {
 			w.tune(func(s *httpapi.Settings) {
-				s.Anonymous = false // who is refused pays too
+				s.Anonymous = false // rejected requests count for the rate limit too
 				s.Limits.AnonymousRate = config.Rate{Events: 1, Per: time.Hour}
 			})
 			var a answer
@@ -228,7 +228,7 @@ func adminFails(typ string) func(w *world) answer {
 	}
 }
 
-// HTTP-010: headers of every answer.
+// HTTP-010: the headers of every response.
 func assertHeaders(t *testing.T, a answer, path string) {
 	t.Helper()
 	assert.Equal(t, "nosniff", a.header.Get("X-Content-Type-Options"))
@@ -244,8 +244,8 @@ func assertHeaders(t *testing.T, a answer, path string) {
 	}
 }
 
-// HTTP-001: every action has a schema in the document, and the samples of the
-// document's own words are valid by it.
+// HTTP-001: every action has a schema in the document, and generated samples
+// are valid by it.
 func TestEveryActionIsDocumented(t *testing.T) {
 	w := newWorld(t)
 	doc, compiler := w.page()
@@ -284,9 +284,9 @@ func TestEveryActionIsDocumented(t *testing.T) {
 	}
 }
 
-// HTTP-005: on every route a method that it does not take is 405 with Allow, HEAD
-// works where GET does, and a trailing slash is another address. No route of this
-// build has an id in its path.
+// HTTP-005: on every route an unsupported method is 405 with Allow, HEAD works
+// where GET does, and a trailing slash is another path. No route of this build
+// has an id in its path.
 func TestRouting(t *testing.T) {
 	w := newWorld(t)
 	routes := w.call("GET /routes", "").value(t).Key("routes")
@@ -317,7 +317,7 @@ func TestRouting(t *testing.T) {
 		assert.Equal(t, get.status, head.status, path)
 		assert.Equal(t, get.header.Get("Content-Type"), head.header.Get("Content-Type"), path)
 		assert.Empty(t, head.body)
-		if path != "/ready" { // it has times in it
+		if path != "/ready" { // it contains times
 			assert.Equal(t, get.header.Get("Content-Length"), head.header.Get("Content-Length"), path)
 		}
 	}
@@ -331,7 +331,7 @@ func TestRouting(t *testing.T) {
 	assert.Equal(t, "not-found", a.failure(t), "%s", a.body)
 }
 
-// AUTH-031, AUTH-032: who may reach what.
+// AUTH-031, AUTH-032: access per listener, host and origin.
 func TestAccess(t *testing.T) {
 	w := newWorld(t)
 	w.exec.On("t/any", dispatchtest.Step{Value: edn.MustRead(`{:n 1}`)})
@@ -388,7 +388,7 @@ func TestAccess(t *testing.T) {
 	assert.Zero(t, w.turns.Load(), "every turn was given back")
 }
 
-// AUTH-030: what is not loopback is not bound.
+// AUTH-030: an address that is not loopback is not bound.
 func TestInsecureListener(t *testing.T) {
 	w := newWorld(t)
 	for _, address := range []string{"0.0.0.0:0", "[::]:0", "192.0.2.1:0"} {

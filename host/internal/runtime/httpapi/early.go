@@ -4,7 +4,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// serveHealth answers GET /health.
+// serveHealth handles GET /health.
 func serveHealth(x *exchange) reply {
 	h := x.api.backend.Health()
 	status := 200
@@ -28,7 +28,7 @@ func serveHealth(x *exchange) reply {
 	return reply{status: status, body: b.Map()}
 }
 
-// serveReady answers GET /ready.
+// serveReady handles GET /ready.
 func serveReady(x *exchange) reply {
 	r := x.api.backend.Ready()
 	status := 200
@@ -38,7 +38,7 @@ func serveReady(x *exchange) reply {
 	return reply{status: status, body: r.Value()}
 }
 
-// serveRoutes answers GET /routes.
+// serveRoutes handles GET /routes.
 func serveRoutes(x *exchange) reply {
 	rows := make([]edn.Value, len(x.api.table.rows))
 	for i := range x.api.table.rows {
@@ -47,5 +47,5 @@ func serveRoutes(x *exchange) reply {
 	return reply{status: 200, body: edn.MustMap(edn.K("routes"), edn.Vector(rows...))}
 }
 
-// serveOpenAPI answers GET /openapi.json.
+// serveOpenAPI handles GET /openapi.json.
 func serveOpenAPI(x *exchange) reply { return reply{status: 200, body: edn.Value(x.api.document)} }

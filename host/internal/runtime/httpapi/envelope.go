@@ -10,9 +10,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// The schemas of bodies. The document exports them, and what arrives as JSON is
-// given the kinds that they ask for. They are about shape: what a request means
-// is checked by the contract.
+// The schemas of bodies. The OpenAPI document exports them, and JSON bodies
+// are typed by them. They check the shape only; the contract checks the
+// meaning.
 const (
 	specError = `[:map
   [:type :keyword] [:message :string] [:class :keyword] [:retryable? :boolean]

@@ -12,8 +12,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// HTTP-004: whatever the type of a failure, its status is that of the
-// catalogue, and who may come again is told when.
+// HTTP-004: the status of every error type is that of the catalogue, and
+// retryable ones have Retry-After.
 func TestStatusIsThatOfTheCatalogue(t *testing.T) {
 	w := newWorld(t)
 	rows := contract.Rows()
@@ -25,7 +25,7 @@ func TestStatusIsThatOfTheCatalogue(t *testing.T) {
 		a := w.operator("POST /v1/admin", `{"action":"plugin-restart","plugin":"a"}`)
 		want := err.HTTPStatus()
 		if want < 400 {
-			want = 500 // an error is never an answer
+			want = 500 // an error never has a success status
 		}
 		assert.Equal(t, want, a.status, typ)
 		assert.Equal(t, typ, a.failure(t))
@@ -36,8 +36,8 @@ func TestStatusIsThatOfTheCatalogue(t *testing.T) {
 	}
 }
 
-// HTTP-003: the forms of a failure, by route; a run is named in the header of
-// its answer, also of a failed one; a defect is an id and no stack.
+// HTTP-003: the format of errors by route; a run is named in a header of its
+// response, also of a failed one; a defect shows an id and no stack.
 func TestFormsOfFailure(t *testing.T) {
 	w := newWorld(t)
 	w.fails(errorOf("runtime/crashed"))

@@ -17,15 +17,15 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// defaultLimits hold until the configuration is there.
+// defaultLimits apply until the configuration is loaded.
 var defaultLimits = config.HTTPLimits{
 	ActBody: 4 << 20, AdminBody: 64 << 10, Headers: 32 << 10,
 	HeaderRead: 5 * time.Second, BodyRead: 30 * time.Second, Idle: 120 * time.Second, Write: 30 * time.Second, StreamWrite: 10 * time.Second,
 	Connections: 1024, PerAddress: 64, PrincipalSubscribers: 128,
 }
 
-// checkHeaders holds the headers to their limit. The server itself refuses
-// only what is several times as large, without a typed answer.
+// checkHeaders enforces the limit on headers. net/http itself rejects only
+// much larger ones, without a typed error.
 func (x *exchange) checkHeaders() *contract.Error {
 	size := len(x.r.Method) + len(x.r.RequestURI) + len(x.r.Host) + 16
 	for name, values := range x.r.Header {
@@ -39,8 +39,8 @@ func (x *exchange) checkHeaders() *contract.Error {
 	return nil
 }
 
-// checkHost refuses names that are not the daemon's: a page that rebinds its
-// own name to a loopback address comes with that name (AUTH-032).
+// checkHost rejects foreign host names: DNS rebinding reaches a loopback
+// address under the name of the attacker's page (AUTH-032).
 func (x *exchange) checkHost() *contract.Error {
 	host := x.r.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -69,8 +69,7 @@ func loopbackName(host string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// checkOrigin refuses unsafe requests of pages of other origins. There is no
-// list of exceptions.
+// checkOrigin rejects unsafe cross-origin requests. There are no exceptions.
 func (x *exchange) checkOrigin() *contract.Error {
 	if err := x.api.origins.Check(x.r); err != nil {
 		return contract.Errorf("http/cross-origin", "a page of another origin may not call the daemon")
@@ -78,8 +77,8 @@ func (x *exchange) checkOrigin() *contract.Error {
 	return nil
 }
 
-// checkPhase lets only early routes through while the daemon comes up. One
-// that goes down answers all but acts.
+// checkPhase allows only early routes during the start. During a drain all
+// routes are served; Take rejects acts.
 func (x *exchange) checkPhase() *contract.Error {
 	if !x.route.early && x.api.backend.Phase() == "starting" {
 		return contract.Errorf("runtime/starting", "the daemon is coming up")
@@ -87,10 +86,10 @@ func (x *exchange) checkPhase() *contract.Error {
 	return nil
 }
 
-// admit says who calls, and whether he calls too often.
+// admit identifies the caller and applies the rate limit.
 func (x *exchange) admit() *contract.Error { return x.checkRate(x.identify()) }
 
-// identify says who calls (AUTH-030, AUTH-031).
+// identify sets the principal of the request (AUTH-030, AUTH-031).
 func (x *exchange) identify() *contract.Error {
 	if x.route.Operation == OpOpen {
 		return nil
@@ -116,9 +115,9 @@ func (x *exchange) identify() *contract.Error {
 	return nil
 }
 
-// identifyOperator wants both the user of the daemon, as the kernel says it,
-// and the token of this start: a plugin has that user too, but cannot read the
-// file.
+// identifyOperator requires both the user id of the daemon or root, as
+// reported by the kernel, and the token of this daemon process: a plugin has
+// the same user, but cannot read the token file.
 func (x *exchange) identifyOperator(shown []string) *contract.Error {
 	uid, known := peerOf(x.r.Context())
 	if !known || uid != ownUID() && uid != 0 {
@@ -138,7 +137,7 @@ func (x *exchange) identifyOperator(shown []string) *contract.Error {
 	return nil
 }
 
-// readBody reads the body within its size and time.
+// readBody reads the body within its size and time limits.
 func (x *exchange) readBody() *contract.Error {
 	if x.route.Body == nil {
 		return nil
@@ -157,8 +156,8 @@ func (x *exchange) readBody() *contract.Error {
 	control := http.NewResponseController(x.w)
 	if wait := x.settings.Limits.BodyRead; wait > 0 {
 		_ = control.SetReadDeadline(time.Now().Add(wait))
-		// Without this the server would take the deadline for the end of the
-		// caller while the run goes on.
+		// Without this, net/http takes the expired deadline for a closed
+		// connection while the run goes on.
 		defer func() { _ = control.SetReadDeadline(time.Time{}) }()
 	}
 	body, rerr := io.ReadAll(io.LimitReader(x.r.Body, limit+1))
@@ -167,7 +166,7 @@ func (x *exchange) readBody() *contract.Error {
 		x.skip(limit)
 		return tooLarge(limit)
 	case rerr != nil:
-		x.w.Header().Set("Connection", "close") // what is left of the body is nobody's
+		x.w.Header().Set("Connection", "close") // the rest of the body must not be read as a request
 		return x.brokenBody(rerr, len(body))
 	case !utf8.Valid(body):
 		return contract.Errorf("http/bad-encoding", "the body is no UTF-8: byte %d cannot be read", invalidByte(body)).WithHint("send UTF-8")
@@ -176,7 +175,7 @@ func (x *exchange) readBody() *contract.Error {
 	return nil
 }
 
-// brokenBody says why a body could not be read beyond its first bytes.
+// brokenBody returns the error for a body that could not be read completely.
 func (x *exchange) brokenBody(err error, got int) *contract.Error {
 	var timeout net.Error
 	switch {
@@ -193,7 +192,7 @@ func (x *exchange) brokenBody(err error, got int) *contract.Error {
 		WithHint("each chunk is its length in hexadecimal digits, a line end, its bytes, a line end")
 }
 
-// invalidByte is the position, from 0, of the first byte that is no UTF-8.
+// invalidByte returns the offset of the first byte that is not UTF-8.
 func invalidByte(text []byte) int {
 	at := 0
 	for len(text) > 0 {
@@ -206,10 +205,9 @@ func invalidByte(text []byte) int {
 	return at
 }
 
-// hurry bounds the wait for a body that was not read. The server reads it, up
-// to a limit of its own, before it sends the answer, so that the connection can
-// be used again; a caller that promises a body and sends none would get no
-// answer and keep the connection for ever.
+// hurry limits the wait for an unread body. net/http reads it, up to a limit,
+// before it sends the response, to keep the connection usable; a caller that
+// announces a body and sends none would hold the connection forever.
 func (x *exchange) hurry() {
 	if x.taken || x.r.ContentLength == 0 {
 		return
@@ -217,8 +215,8 @@ func (x *exchange) hurry() {
 	_ = http.NewResponseController(x.w).SetReadDeadline(time.Now().Add(x.skipTime()))
 }
 
-// skipTime is how long what nobody wants is read; a caller is not waited for
-// longer than for a body.
+// skipTime returns the time limit for discarding a body; at most the limit for
+// reading one.
 func (x *exchange) skipTime() time.Duration {
 	if wait := x.settings.Limits.BodyRead; wait > 0 {
 		return min(wait, skipLimit)
@@ -226,17 +224,18 @@ func (x *exchange) skipTime() time.Duration {
 	return skipLimit
 }
 
-// skip reads on for a while into nothing. Many callers do not look for an
-// answer before they have sent all, and would only see their connection reset.
+// skip discards a bounded part of the body. Many callers read the response
+// only after they have sent everything, and would otherwise see a connection
+// reset.
 func (x *exchange) skip(limit int64) {
 	if x.r.ContentLength > 2*limit || x.r.Header.Get("Expect") != "" {
-		return // it is too much, or they do look
+		return // too large, or the caller waits for 100-continue
 	}
 	_ = http.NewResponseController(x.w).SetReadDeadline(time.Now().Add(x.skipTime()))
 	_, _ = io.CopyN(io.Discard, x.r.Body, 2*limit)
 }
 
-// skipLimit bounds the time for what nobody wants.
+// skipLimit limits the time for discarding a body.
 const skipLimit = 2 * time.Second
 
 func tooLarge(limit int64) *contract.Error {

@@ -17,9 +17,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// AUTH-033: the limits that hold before a configuration is loaded are the
-// default ones. They have no rates: a host without a configuration answers no
-// act.
+// AUTH-033: the limits before a configuration is loaded are the defaults. They
+// have no rates: a host without a configuration serves no acts.
 func TestLimitsBeforeConfiguration(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ferment.hcl")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
@@ -30,14 +29,14 @@ func TestLimitsBeforeConfiguration(t *testing.T) {
 	assert.Equal(t, want, defaultLimits)
 }
 
-// AUTH-030: the admin socket needs both the user of the daemon, or root, and
-// the token. TestPeerOfAnotherUser shows the same with processes of other users
-// where the tests may start them.
+// AUTH-030: the admin socket requires both the user of the daemon, or root,
+// and the token. TestPeerOfAnotherUser shows the same with processes of other
+// users where the tests may start them.
 func TestIdentifyOperator(t *testing.T) {
 	const token, stranger = "the token", 1 << 30
 	for _, row := range []struct {
 		name  string
-		uid   any // nil: the kernel did not say
+		uid   any // nil: the kernel reported none
 		shown string
 		typ   string // of the error; empty: admitted
 	}{

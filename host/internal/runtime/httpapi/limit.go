@@ -16,24 +16,24 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// connections counts what is open on all listeners (AUTH-033).
+// connections counts the open connections of all listeners (AUTH-033).
 type connections struct {
 	api         *API
-	descriptors int // that this process may have open; 0 for no limit
+	descriptors int // limit of open files of the process; 0: none
 
 	mu        sync.Mutex
 	total     int
-	leaving   int // connections that were turned away and are still read from
+	leaving   int // rejected connections that are still read from
 	byAddress map[netip.Addr]int
 	byProcess map[int]int // on the admin socket
 }
 
-// enter takes a place for a connection. Callers of the admin socket have no
-// address, and are counted for nobody but themselves: an operator has to get
-// through when the places of others are taken. One process has as many there as
-// one address: a plugin may reach that socket, and has no business on it.
+// enter reserves a place for a connection. Connections of the admin socket
+// have no address and do not count as listener connections, so that an
+// operator gets through when the listeners are full. They are limited per
+// process like those of an address, because a plugin may reach that socket.
 //
-// The error names the limit that leaves no place.
+// The error names the limit that is reached.
 func (c *connections) enter(conn net.Conn) (leave func(), refused *contract.Error) {
 	limits := defaultLimits
 	if s := c.api.backend.Settings(); s != nil {
@@ -69,14 +69,14 @@ func (c *connections) enter(conn net.Conn) (leave func(), refused *contract.Erro
 	}, nil
 }
 
-// noPlace refuses a connection beyond a limit of the configuration.
+// noPlace is the error for a connection beyond a configured limit.
 func noPlace(holder, setting string, limit int) *contract.Error {
 	return contract.Errorf("runtime/overloaded", "%s %d open connections, which is the limit", holder, limit).
 		WithDetail("setting", edn.Text(setting)).WithDetail("limit", edn.Int(int64(limit))).
 		WithHint("try again when a connection has ended, send several requests over one, or raise " + setting)
 }
 
-// enterLocal takes one of the places that a process has.
+// enterLocal reserves a place for a connection of the admin socket.
 func (c *connections) enterLocal(pid, most int) (leave func(), refused *contract.Error) {
 	if pid <= 0 {
 		return func() {}, nil
@@ -99,18 +99,19 @@ func (c *connections) enterLocal(pid, most int) (leave func(), refused *contract
 	}, nil
 }
 
-// counted is a listener that turns connections away beyond the limits, and has
-// the others speak TLS if the configuration of this moment wants it.
+// counted is a listener that rejects connections beyond the limits, and adds
+// TLS to the others if the current configuration requires it.
 type counted struct {
 	net.Listener
 	count *connections
-	plain bool // whatever the configuration says
-	// headerRead is half of the time from a connection with TLS to its first byte of HTTP.
+	plain bool // never TLS
+	// headerRead is half of the time limit from a TLS connection to its first
+	// byte of HTTP.
 	headerRead time.Duration
 }
 
-// Accept gives the next connection that has a place. It does not wait for a
-// handshake: the server bounds that like the headers.
+// Accept returns the next connection within the limits. It does not wait for
+// the TLS handshake: the server limits that like the headers.
 func (l *counted) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
@@ -127,7 +128,7 @@ func (l *counted) Accept() (net.Conn, error) {
 		case refused == nil:
 			return &countedConn{Conn: conn, leave: leave, plain: true}, nil
 		case secure != nil:
-			_ = conn.Close() // a handshake is what there is no room for
+			_ = conn.Close() // a rejection would need a TLS handshake
 		default:
 			l.count.turnAway(conn, refused)
 		}
@@ -141,17 +142,17 @@ func (l *counted) tls() *tls.Config {
 	return nil
 }
 
-// What a caller that is turned away may still say before the connection goes.
+// Limits on reading from a rejected connection before it is closed.
 const (
 	farewells   = 32
 	farewell    = 250 * time.Millisecond
 	lastRequest = 64 << 10
 )
 
-// turnAway answers without looking at what was asked. A connection that is
-// closed before its request was read is reset, and with it the answer may be
-// lost; so the request is read and forgotten, by few at a time, little of it
-// and not for long.
+// turnAway sends the error without reading the request. Closing a connection
+// with unread data resets it, which may discard the response; so a bounded
+// part of the request is read and dropped, for a bounded number of connections
+// at a time.
 func (c *connections) turnAway(conn net.Conn, refused *contract.Error) {
 	_ = conn.SetDeadline(time.Now().Add(farewell))
 	_, _ = conn.Write(lastAnswer(refused))
@@ -171,8 +172,8 @@ func (c *connections) turnAway(conn net.Conn, refused *contract.Error) {
 	}()
 }
 
-// farewells is how many connections that were turned away are read from at once:
-// each of them still holds a file.
+// farewells returns the number of rejected connections that may be read from
+// at once: each of them still holds a descriptor.
 func (c *connections) farewells() int {
 	if c.descriptors > 0 {
 		return max(1, min(farewells, c.descriptors/8))
@@ -180,7 +181,7 @@ func (c *connections) farewells() int {
 	return farewells
 }
 
-// left closes a connection that was turned away.
+// left closes a rejected connection.
 func (c *connections) left(conn net.Conn, uncounted bool) {
 	_ = conn.Close()
 	if uncounted {
@@ -191,24 +192,24 @@ func (c *connections) left(conn net.Conn, uncounted bool) {
 	c.mu.Unlock()
 }
 
-// countedConn gives its place back when it is closed.
+// countedConn releases its place when it is closed.
 type countedConn struct {
 	net.Conn
 	once  sync.Once
 	leave func()
-	// plain is true without TLS, when what is written is what the caller reads.
+	// plain is true without TLS: written bytes reach the caller unchanged.
 	plain bool
-	// hello closes a connection with TLS that does not get as far as HTTP in time:
-	// the server bounds the handshake and the head of a request, not what HTTP/2
-	// has between them.
+	// hello closes a TLS connection that does not reach HTTP in time: the
+	// server limits the handshake and the head of a request, but not the
+	// HTTP/2 preface between them.
 	hello *time.Timer
-	// awaiting is true while the server reads the head of a request, and begun
-	// once some of that head arrived.
+	// awaiting is true while the server reads the head of a request; begun is
+	// set once part of that head has arrived.
 	awaiting, begun atomic.Bool
 }
 
-// follow notes the state that the server gives a connection. New and idle
-// connections wait for the head of a request.
+// follow tracks the state that the server assigns to a connection. New and
+// idle connections wait for the head of a request.
 func follow(conn net.Conn, state http.ConnState) {
 	if secure, ok := conn.(*tls.Conn); ok && state != http.StateNew {
 		if c, ok := secure.NetConn().(*countedConn); ok {
@@ -221,8 +222,8 @@ func follow(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// Read implements net.Conn. The server closes a connection without an answer
-// when the head of a request takes too long; here it gets one.
+// Read implements net.Conn. When the head of a request times out, net/http
+// closes the connection without a response; Read sends one first.
 func (c *countedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 {
@@ -249,7 +250,8 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// Write implements net.Conn. What the server says in its own words gets a type.
+// Write implements net.Conn. It replaces plain-text errors of net/http by
+// typed ones.
 func (c *countedConn) Write(b []byte) (int, error) {
 	text := typed(b)
 	if text == nil {
@@ -261,8 +263,8 @@ func (c *countedConn) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// CloseWrite ends what is said here while the other end may still speak: the
-// server lets a caller read a last answer that way before the connection goes.
+// CloseWrite closes the write side only, so that the caller can read the last
+// response before the connection is closed.
 func (c *countedConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -270,5 +272,5 @@ func (c *countedConn) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// NetConn is the connection itself.
+// NetConn returns the underlying connection.
 func (c *countedConn) NetConn() net.Conn { return c.Conn }

@@ -18,7 +18,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// wireRow is bytes on a connection and what they are answered with.
+// wireRow is the bytes on a connection and the expected response.
 type wireRow struct {
 	name, sent string
 	status     int
@@ -30,9 +30,8 @@ const (
 	toLook = "GET /health HTTP/1.1\r\nHost: localhost\r\n"
 )
 
-// Section 7, bad input; HTTP-003, HTTP-004: whatever comes over a connection,
-// also what never is a request, has one typed answer with the headers of every
-// answer, and in time.
+// Section 7, bad input; HTTP-003, HTTP-004: malformed bytes on a connection
+// get one typed response with the headers of every response, in time.
 func TestMalformedRequests(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *httpapi.Settings) { s.Limits.BodyRead = 20 * time.Second })
@@ -43,7 +42,7 @@ func TestMalformedRequests(t *testing.T) {
 	}
 	const bad, media = "http/bad-encoding", "http/unsupported-media-type"
 	for _, row := range []wireRow{
-		// What the server of the standard library refuses by itself.
+		// Rejected by net/http itself.
 		{"no HTTP at all", "\x16\x03\x01\x02\x00\r\n\r\n", 400, bad, "request line"},
 		{"a version that is none", "GET /health HTTP/3.0\r\nHost: localhost\r\n\r\n", 400, bad, "HTTP/1.1"},
 		{"no host", "GET /health HTTP/1.1\r\n\r\n", 400, bad, "missing required Host header"},
@@ -60,7 +59,7 @@ func TestMalformedRequests(t *testing.T) {
 		{"an unknown transfer encoding", toAct + "Transfer-Encoding: gzip\r\n\r\nx", 400, bad, "chunked"},
 		{"an unknown expectation", toAct + "Expect: 200-maybe\r\nContent-Length: 2\r\n\r\n{}", 400, bad, "100-continue"},
 		{"300 KiB of headers", toLook + "A: " + strings.Repeat("x", 300<<10) + "\r\n\r\n", 431, "http/headers-too-large", "262144"},
-		// What reaches the surface.
+		// Rejected by this package.
 		{"the preface of HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 421, "http/misdirected", ""},
 		{"NUL as an escape in the path", "GET /health%00 HTTP/1.1\r\nHost: localhost\r\n\r\n", 404, "not-found", ""},
 		{"all of the server", "OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n", 404, "not-found", ""},
@@ -91,12 +90,12 @@ func TestMalformedRequests(t *testing.T) {
 			assert.Equal(t, "default-src 'none'", a.header.Get("Content-Security-Policy"), "HTTP-010")
 		})
 	}
-	// None of it did harm.
+	// The server still works.
 	assert.Equal(t, 200, w.call("POST /v1/act", good).status)
 }
 
-// AUTH-033: a body that is promised and never comes holds neither the answer
-// nor the connection, whether anybody wants it or not.
+// AUTH-033: an announced body that never arrives holds neither the response
+// nor the connection, whether the route reads it or not.
 func TestBodyThatNeverComes(t *testing.T) {
 	t.Parallel()
 	const promise = "Content-Length: 100\r\n\r\n"
@@ -134,7 +133,7 @@ func TestBodyThatNeverComes(t *testing.T) {
 	}
 }
 
-// A connection on which a body was refused and did come is good for more.
+// After a rejected body that was sent completely, the connection is usable.
 func TestRefusedBodyIsSkipped(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -152,8 +151,8 @@ func TestRefusedBodyIsSkipped(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, status, resp.StatusCode)
 	}
-	// The deadline for the skipping is over with it.
-	time.Sleep(w.Settings().Limits.BodyRead + 100*time.Millisecond) // not to send is what is tested
+	// The deadline for discarding the body no longer applies.
+	time.Sleep(w.Settings().Limits.BodyRead + 100*time.Millisecond) // an idle connection is what is tested
 	_, err = io.WriteString(conn, toLook+"\r\n")
 	require.NoError(t, err)
 	resp, err := http.ReadResponse(answers, nil)
@@ -161,8 +160,8 @@ func TestRefusedBodyIsSkipped(t *testing.T) {
 	assert.Equal(t, 200, resp.StatusCode)
 }
 
-// HTTP-003, HTTP-008: the scheme of a credential is a word in any case, and who
-// is asked for one is told which; what stands for an action is named.
+// HTTP-003, HTTP-008: the authentication scheme is case-insensitive, a 401
+// names the scheme, and errors name the action.
 func TestOperatorRefusals(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -183,8 +182,8 @@ func TestOperatorRefusals(t *testing.T) {
 	}
 }
 
-// A request with both a Content-Length and a Transfer-Encoding is the last one of
-// its connection: what follows it is not taken for a request.
+// A request with both Content-Length and Transfer-Encoding is the last one of
+// its connection: what follows it is not read as a request.
 func TestTwoLengthsEndTheConnection(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -209,8 +208,8 @@ func TestTwoLengthsEndTheConnection(t *testing.T) {
 	}
 }
 
-// FuzzConnection: whatever bytes come over a connection, each answer is typed
-// and none is a defect.
+// FuzzConnection: any bytes on a connection get typed responses, and none is a
+// defect.
 func FuzzConnection(f *testing.F) {
 	for _, sent := range []string{toLook + "\r\n", toAct + "Content-Length: 2\r\n\r\n{}", "\x00", "GET", toAct + "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n0\r\n\r\n", "PRI * HTTP/2.0\r\n\r\n"} {
 		f.Add(sent)
@@ -222,7 +221,7 @@ func FuzzConnection(f *testing.F) {
 		w.t = t
 		a, err := w.raw(sent)
 		if err != nil {
-			return // what ends before it is a request has no answer
+			return // bytes that end before they are a request get no response
 		}
 		switch {
 		case a.status == 500:

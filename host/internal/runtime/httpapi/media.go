@@ -9,7 +9,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// mediaType is a form that bodies are read or written in.
+// mediaType is a media type of bodies.
 type mediaType string
 
 const (
@@ -19,10 +19,10 @@ const (
 	typeSSE  mediaType = "text/event-stream"
 )
 
-// negotiate chooses the form of the answer by the Accept headers: JSON unless
-// EDN is wanted more. A form takes the weight of the most specific range that
-// covers it. Events, where they are given, have to be named, and to be wanted
-// more than both.
+// negotiate selects the response format from the Accept headers: JSON unless
+// EDN has a higher weight. A format has the weight of the most specific range
+// that matches it. Events, on routes that stream, must be named explicitly
+// with at least the weight of both.
 func negotiate(h http.Header, streams bool) (form mediaType, events, ok bool) {
 	values := h.Values("Accept")
 	if len(values) == 0 {
@@ -62,7 +62,8 @@ func negotiate(h http.Header, streams bool) (form mediaType, events, ok bool) {
 	return form, live > 0 && live >= best, best > 0 || live > 0
 }
 
-// covers says how precisely a media range covers a form; 0: not at all.
+// covers returns how specifically a media range matches a format; 0: not at
+// all.
 func covers(pattern string, form mediaType) float64 {
 	switch pattern {
 	case string(form):
@@ -75,13 +76,13 @@ func covers(pattern string, form mediaType) float64 {
 	return 0
 }
 
-// contentType is the form of a body, which has to be one of those that the
-// route takes. No Content-Type stands for text where text is taken.
+// contentType returns the format of a body, which must be one that the route
+// accepts. A missing Content-Type means text on routes that accept text.
 func contentType(h http.Header, takes []mediaType) (mediaType, *contract.Error) {
 	if encoding := strings.TrimSpace(strings.Join(h.Values("Content-Encoding"), ", ")); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		return "", contract.Errorf("http/unsupported-media-type", "content encoding %.40q is not taken", encoding).WithHint("send the body as it is")
 	}
-	if n := len(h.Values("Content-Type")); n > 1 { // who decides by another one would read another body
+	if n := len(h.Values("Content-Type")); n > 1 { // an intermediary that uses another one would see another body
 		return "", unknownType("the request has "+strconv.Itoa(n)+" Content-Type headers", takes)
 	}
 	given := h.Get("Content-Type")

@@ -7,11 +7,11 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// document is an OpenAPI description as a value.
+// document is an OpenAPI document as a value.
 type document edn.Value
 
-// object builds a JSON object: a name that is a keyword becomes one, as reading
-// the JSON would have it.
+// object builds a JSON object. A name that is a valid keyword becomes one, as
+// when JSON is read.
 type object struct{ b edn.MapBuilder }
 
 func (o *object) put(name string, v edn.Value) {
@@ -44,7 +44,7 @@ func objectOf(pairs ...any) edn.Value {
 	return o.value()
 }
 
-// describe makes the document from the tables.
+// describe generates the document from the tables.
 func describe(rows []Route, actions *actionTable, version string) document {
 	paths := map[string]*object{}
 	var order []string
@@ -89,10 +89,11 @@ func describe(rows []Route, actions *actionTable, version string) document {
 	))
 }
 
-// anyAction is the schema of the body of POST /v1/admin.
+// anyAction is the schema name of the body of POST /v1/admin.
 const anyAction = "admin/action"
 
-// component is the name of a schema in the document, which may have no slash.
+// component returns the name of a schema in the document, where slashes are
+// not allowed.
 func component(name string) string { return strings.ReplaceAll(name, "/", ".") }
 
 func reference(schema string) edn.Value {

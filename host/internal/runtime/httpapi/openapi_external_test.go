@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// HTTP-001: somebody else's validator takes the document for one of OpenAPI
-// 3.1, and would not take any other.
+// HTTP-001: an independent validator accepts the document as OpenAPI 3.1, and
+// rejects a broken one.
 func TestOutsideValidator(t *testing.T) {
 	w := newWorld(t)
 	a := w.call("GET /openapi.json", "")

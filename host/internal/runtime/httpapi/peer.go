@@ -8,7 +8,7 @@ import (
 
 type peerKey struct{}
 
-// withPeer notes who is at the other end of a connection.
+// withPeer stores the user id of the peer of a unix socket connection.
 func withPeer(ctx context.Context, conn net.Conn) context.Context {
 	if c, ok := conn.(interface{ NetConn() net.Conn }); ok {
 		conn = c.NetConn()
@@ -23,7 +23,7 @@ func withPeer(ctx context.Context, conn net.Conn) context.Context {
 	return ctx
 }
 
-// peerOf is the user at the other end, as the kernel says it.
+// peerOf returns the user id of the peer, as reported by the kernel.
 func peerOf(ctx context.Context) (uid int, known bool) {
 	uid, known = ctx.Value(peerKey{}).(int)
 	return uid, known

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerUID asks the kernel for the user of the process that connected.
+// peerUID returns the user id of the peer process.
 func peerUID(conn *net.UnixConn) (int, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -25,5 +25,5 @@ func peerUID(conn *net.UnixConn) (int, error) {
 	return int(cred.Uid), nil
 }
 
-// peerPID is the process that connected; 0 says that it is not known.
+// peerPID returns the peer process id; 0 if unknown.
 func peerPID(net.Conn) int { return 0 }

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerUID asks the kernel for the user of the process that connected.
+// peerUID returns the user id of the peer process.
 func peerUID(conn *net.UnixConn) (int, error) {
 	cred, err := peerCred(conn)
 	if err != nil {
@@ -15,7 +15,7 @@ func peerUID(conn *net.UnixConn) (int, error) {
 	return int(cred.Uid), nil
 }
 
-// peerPID is the process that connected; 0 if that is not known.
+// peerPID returns the peer process id; 0 if unknown.
 func peerPID(conn net.Conn) int {
 	local, ok := conn.(*net.UnixConn)
 	if !ok {

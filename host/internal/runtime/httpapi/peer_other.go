@@ -7,10 +7,10 @@ import (
 	"net"
 )
 
-// peerUID refuses: without the word of the kernel nobody is let in.
+// peerUID fails, which rejects every caller of the admin socket.
 func peerUID(*net.UnixConn) (int, error) {
 	return 0, errors.New("this system does not say who connects")
 }
 
-// peerPID is the process that connected; 0 says that it is not known.
+// peerPID returns the peer process id; 0 if unknown.
 func peerPID(net.Conn) int { return 0 }

@@ -20,35 +20,35 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Users that own nothing here.
+// User ids that own nothing on this machine.
 const (
 	nobody   = 65534
 	somebody = 65533
 )
 
-// Variables that make a process of this test a peer.
+// Environment variables that turn a process of this test into a peer.
 const (
 	peerServes = "FERMENT_TEST_PEER_SERVES" // it listens and prints the path of its admin socket
-	peerAsks   = "FERMENT_TEST_PEER_ASKS"   // the path of an admin socket: it asks and prints what came of it
+	peerAsks   = "FERMENT_TEST_PEER_ASKS"   // the path of an admin socket: it sends an act and prints the outcome
 	peerToken  = "FERMENT_TEST_PEER_TOKEN"
 )
 
-// TestPeerProcess is what the processes that TestPeerOfAnotherUser starts do. It
-// asserts nothing by itself.
+// TestPeerProcess is the main function of the processes that
+// TestPeerOfAnotherUser starts. It asserts nothing by itself.
 func TestPeerProcess(t *testing.T) {
 	if os.Getenv(peerServes) != "" {
 		w := newWorld(t)
 		w.exec.On("t/any", dispatchtest.Step{Value: edn.MustRead(`{:n 1}`)})
 		open(t, w.socket, 0o666)
 		fmt.Println("peer:", w.socket)
-		_, _ = io.Copy(io.Discard, os.Stdin) // until the other end goes
+		_, _ = io.Copy(io.Discard, os.Stdin) // until the parent closes the pipe
 	}
 	if path := os.Getenv(peerAsks); path != "" {
 		fmt.Println("peer:", asked(path, os.Getenv(peerToken)))
 	}
 }
 
-// asked is what an act over an admin socket ends with.
+// asked returns the outcome of an act over an admin socket.
 func asked(path, token string) string {
 	conn, err := net.Dial("unix", path)
 	if err != nil {
@@ -71,15 +71,15 @@ func asked(path, token string) string {
 	return strings.TrimSpace(fmt.Sprint(a.status, " ", typ))
 }
 
-// open gives others a way to a file through its directory.
+// open makes a file reachable for other users through its directory.
 func open(t testing.TB, path string, mode os.FileMode) {
 	t.Helper()
 	require.NoError(t, os.Chmod(filepath.Dir(path), 0o755))
 	require.NoError(t, os.Chmod(path, mode))
 }
 
-// another is a process of this test with another user. Its program and its
-// scratch directory are in dir.
+// another returns a process of this test under another user id. Its program
+// and its scratch directory are in dir.
 func another(t testing.TB, dir string, uid uint32, env ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(dir, "peer"), "-test.run=^TestPeerProcess$")
@@ -91,7 +91,7 @@ func another(t testing.TB, dir string, uid uint32, env ...string) *exec.Cmd {
 	return cmd
 }
 
-// said is the line of a peer.
+// said reads one line of a peer.
 func said(t testing.TB, r io.Reader) string {
 	t.Helper()
 	lines := bufio.NewScanner(r)
@@ -104,11 +104,11 @@ func said(t testing.TB, r io.Reader) string {
 	return ""
 }
 
-// AUTH-030: a process of another user has no way to the admin socket: the mode
-// of the file stops it, and where that has been changed the peer check does,
-// whatever token it shows. Root and the user of the daemon get through with the
-// token alone. Starting a process of another user needs root;
-// TestIdentifyOperator covers the rule for everybody.
+// AUTH-030: a process of another user cannot use the admin socket: the file
+// mode prevents it, and where that was changed the peer check does, with any
+// token. Root and the user of the daemon need only the token. Starting a
+// process of another user needs root; TestIdentifyOperator covers the rule
+// without it.
 func TestPeerOfAnotherUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		return
@@ -131,7 +131,7 @@ func TestPeerOfAnotherUser(t *testing.T) {
 	// A daemon of root.
 	w := newWorld(t)
 	w.exec.On("t/any", dispatchtest.Step{Value: edn.MustRead(`{:n 1}`)})
-	open(t, w.socket, 0o600) // its directory is not what stops them
+	open(t, w.socket, 0o600) // the mode of its directory must not be what stops the peer
 	assert.Contains(t, ask(nobody, w.socket, token), syscall.EACCES.Error())
 	open(t, w.socket, 0o666)
 	assert.Equal(t, "403 auth/forbidden", ask(nobody, w.socket, token))

@@ -13,12 +13,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// maxBuckets is how many callers are told apart. Whoever has been quiet for
-// longest is forgotten first, which gives him a full bucket again.
+// maxBuckets is the number of callers with a bucket. The least recently used
+// one is evicted, which refills that caller's bucket.
 const maxBuckets = 4096
 
-// buckets are the token buckets of the callers (AUTH-033). A bucket is one
-// instant, at which it is full again: no timer fills it.
+// buckets are the token buckets of the callers (AUTH-033). A bucket stores
+// only the time at which it will be full again, so it needs no timer.
 type buckets struct {
 	mu     sync.Mutex
 	byName map[string]*list.Element
@@ -32,11 +32,12 @@ type bucket struct {
 
 func newBuckets() *buckets { return &buckets{byName: map[string]*list.Element{}, order: list.New()} }
 
-// take takes a token from the bucket of a caller, which holds burst of them and
-// gets new ones at a rate. Without one it says how long the next takes.
+// take removes a token from the bucket of a caller, which holds burst tokens
+// and is refilled at a rate. If it is empty, wait is the time until the next
+// token.
 func (b *buckets) take(name string, now time.Time, rate config.Rate, burst int) (wait time.Duration, ok bool) {
 	if rate.Events <= 0 || rate.Per <= 0 {
-		return 0, true // nothing was said
+		return 0, true // no limit is configured
 	}
 	each := rate.Per / time.Duration(rate.Events)
 	b.mu.Lock()
@@ -54,7 +55,7 @@ func (b *buckets) take(name string, now time.Time, rate config.Rate, burst int) 
 	return 0, true
 }
 
-// of needs mu.
+// of returns the bucket of a caller. It needs mu.
 func (b *buckets) of(name string) *bucket {
 	if e, ok := b.byName[name]; ok {
 		b.order.MoveToFront(e)
@@ -70,10 +71,10 @@ func (b *buckets) of(name string) *bucket {
 	return fresh
 }
 
-// checkRate holds callers to their buckets. The acts of a principal have one,
-// everything else that an address asks for has another; who is refused for what
-// he is pays too. Nobody counts an operator on the admin socket, nor the probes
-// of whoever watches the daemon: both have to get through a flood of others.
+// checkRate enforces the rate limits. The acts of a principal have one bucket,
+// all other requests of an address another; rejected requests count as well.
+// The admin socket and the probe routes are exempt, because they must work
+// during a flood.
 func (x *exchange) checkRate(refused *contract.Error) *contract.Error {
 	if x.via.admin || x.route.early {
 		return refused
@@ -94,8 +95,8 @@ func (x *exchange) checkRate(refused *contract.Error) *contract.Error {
 		WithDetail("retry-after-ms", edn.Int((wait + time.Millisecond - 1).Milliseconds()))
 }
 
-// network is whom a request comes from, as far as limits go: an address, or
-// the part of an IPv6 address that one site has.
+// network returns the origin of a request for rate limits: the address, or the
+// /64 prefix of an IPv6 address.
 func network(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

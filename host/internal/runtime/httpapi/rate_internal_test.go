@@ -13,9 +13,9 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 )
 
-// AUTH-033: a bucket holds burst tokens and gets new ones at its rate: within
-// any time t no more than burst + rate x t are given, and whoever waits as long
-// as he was told gets one.
+// AUTH-033: a bucket holds burst tokens and is refilled at its rate: within
+// any time t it gives at most burst + rate x t, and a caller that waits the
+// reported time gets one.
 func TestBuckets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := config.Rate{Events: rapid.IntRange(1, 50).Draw(t, "events"), Per: time.Duration(rapid.IntRange(1, 100).Draw(t, "seconds")) * time.Second}
@@ -44,8 +44,8 @@ func TestBuckets(t *testing.T) {
 	})
 }
 
-// AUTH-033: however many callers there are, only so many are remembered, and
-// the one that has been quiet for longest is forgotten.
+// AUTH-033: the number of buckets is bounded, and the least recently used one
+// is evicted.
 func TestBucketsAreBounded(t *testing.T) {
 	b := newBuckets()
 	now := time.Now()
@@ -65,7 +65,7 @@ func TestBucketsAreBounded(t *testing.T) {
 	assert.Len(t, b.byName, maxBuckets)
 }
 
-// Addresses of one site are one caller.
+// Addresses of one /64 network are one caller.
 func TestNetwork(t *testing.T) {
 	for address, want := range map[string]string{
 		"192.0.2.7:81": "192.0.2.7", "[::ffff:192.0.2.7]:81": "192.0.2.7",

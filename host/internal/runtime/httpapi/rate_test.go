@@ -21,7 +21,7 @@ func (w *world) tune(change func(*httpapi.Settings)) {
 	w.settings.Store(&s)
 }
 
-// AUTH-033: acts beyond the rate are refused with when to come again, and run
+// AUTH-033: acts beyond the rate are rejected with a retry time and run
 // nothing; probes and operators get through; a reload may lift the limit.
 func TestActRate(t *testing.T) {
 	w := newWorld(t, func(s *httpapi.Settings) {
@@ -46,7 +46,7 @@ func TestActRate(t *testing.T) {
 		assert.Equal(t, 200, w.operator("POST /v1/act", jsonAct("t/any", "{}")).status)
 		assert.Equal(t, 200, w.operator("GET /routes", "").status)
 	}
-	for i := range 3 { // another bucket, and twice its rate at once
+	for i := range 3 { // another bucket, with a burst of twice its rate
 		assert.Equal(t, map[bool]int{true: 200, false: 429}[i < 2], w.call("GET /routes", "").status)
 	}
 	w.tune(func(s *httpapi.Settings) { s.Limits.ActBurst = 1000 })

@@ -21,10 +21,10 @@ import (
 )
 
 // RUN-002: the steps before the acceptance of an act have a fixed order. The
-// first request has a fault for each step; each row names the error of the first
-// step that is left and takes its fault away. Every refusal is audited and makes
-// no run. The order of the later steps (contract, plan and its effects, budget) is
-// TestOrderOfPrepare of package act.
+// first request has a fault for each step; each row expects the error of the
+// first remaining fault and removes it. Every rejection is audited and creates
+// no run. TestOrderOfPrepare of package act covers the later steps (contract,
+// plan and its effects, budget).
 func TestOrderOfRefusals(t *testing.T) {
 	w := newWorld(t, func(s *httpapi.Settings) {
 		s.Limits.ActRate, s.Limits.ActBurst = config.Rate{Events: 1, Per: time.Hour}, 1
@@ -90,9 +90,9 @@ func TestOrderOfRefusals(t *testing.T) {
 	assert.Len(t, w.exec.Calls(), 2, "a refusal runs nothing")
 }
 
-// RUN-002: the audit record of a refusal names the trace of the request; a run
-// that fails, a stream that begins, and requests that are not acts are not
-// refusals of acts.
+// RUN-002: the audit record of a rejection has the trace id of the request. A
+// run that fails, a stream that started, and requests other than acts leave
+// none.
 func TestAuditOfRefusals(t *testing.T) {
 	w := newWorld(t)
 	w.fails(errorOf("input/invalid"))
@@ -111,8 +111,8 @@ func TestAuditOfRefusals(t *testing.T) {
 	}
 }
 
-// CLI-004: a caller that asks for it learns the id of its run before the answer,
-// others get no interim answer; a refused act has no id to announce.
+// CLI-004: a caller that opts in learns the id of its run before the response;
+// others get no interim response; a rejected act has no id.
 func TestAnnouncedRun(t *testing.T) {
 	w := newWorld(t)
 	begun, release := make(chan struct{}, 2), make(chan struct{})

@@ -10,21 +10,21 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// reply is what a handler answers.
+// reply is the response of a handler.
 type reply struct {
 	status int
 	body   edn.Value
-	// err is the failure in the body, nil if it went well.
+	// err is the error in the body, nil on success.
 	err *contract.Error
-	// run is the id of the run that the answer belongs to.
+	// run is the id of the run, empty if there is none.
 	run string
-	// allow are the methods of a path that was asked with another.
+	// allow lists the methods of the path, for status 405.
 	allow string
-	// sent tells that the answer is on its way already.
+	// sent is set if the response was already written.
 	sent bool
 }
 
-// errorForm is how a route writes a failure (HTTP-003).
+// errorForm is the format of an error body (HTTP-003).
 type errorForm uint8
 
 const (
@@ -43,7 +43,7 @@ func (f errorForm) schema() string {
 	return "answer/error"
 }
 
-// failure is the reply that carries err.
+// failure returns the reply for err.
 func (f errorForm) failure(err *contract.Error) reply {
 	r := reply{status: err.HTTPStatus(), err: err}
 	if r.status < 400 {
@@ -69,11 +69,12 @@ func (f errorForm) failure(err *contract.Error) reply {
 	return r
 }
 
-// write sends a reply in the form that the caller accepts.
+// write sends a reply in the format that the caller accepts.
 func (x *exchange) write(r reply) {
 	text, form := encode(r.body, x.accept)
 	if text == nil {
-		// Two keys of one name: only EDN can tell them apart.
+		// Two map keys have the same name in JSON; only EDN can represent
+		// them.
 		r = x.form().failure(contract.Errorf("value/json-collision", "the answer has a map with two keys of one name in JSON"))
 		text, form = encode(r.body, typeJSON)
 	}
@@ -97,11 +98,11 @@ func (x *exchange) write(r reply) {
 	}
 	x.w.WriteHeader(r.status)
 	if x.r.Method != http.MethodHead {
-		_, _ = x.w.Write(text) // who does not read it is gone
+		_, _ = x.w.Write(text) // the caller is gone
 	}
 }
 
-// retryAfter is in how many seconds the caller may come again, 0 for not said.
+// retryAfter returns the seconds until a retry may succeed, 0 if unknown.
 func retryAfter(r reply) int {
 	if r.err == nil || r.status != http.StatusServiceUnavailable && r.status != http.StatusTooManyRequests {
 		return 0
@@ -115,7 +116,7 @@ func retryAfter(r reply) int {
 	return 0
 }
 
-// encode gives nil if the value has no JSON.
+// encode returns nil if the value has no JSON form.
 func encode(v edn.Value, form mediaType) ([]byte, mediaType) {
 	if form == typeEDN {
 		return append(edn.Write(v), '\n'), typeEDN

@@ -8,7 +8,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Operation is what access rules name. Open operations need no identity.
+// Operation is the name that access rules use. Open operations need no
+// identity.
 type Operation string
 
 // The operations of the routes.
@@ -24,21 +25,21 @@ type Route struct {
 	Operation    Operation
 	Summary      string
 	Doc          string
-	// Body is what the request carries, nil for nothing.
+	// Body describes the request body, nil for none.
 	Body *Body
-	// Answers are the statuses that the handler itself gives. Those that every
-	// route or every body can lead to are added by all.
+	// Answers are the statuses that the handler itself returns. The method all
+	// adds those of the steps before it.
 	Answers []Answer
-	// early routes answer while the daemon comes up.
+	// early routes are served during the start.
 	early bool
-	// events routes also answer with a stream of events, to who asks for one.
+	// events routes can also respond with a stream of events.
 	events bool
-	// failed is the form of an error's body.
+	// failed is the format of error bodies.
 	failed errorForm
 	serve  func(*exchange) reply
 }
 
-// forms names the media types of the answer.
+// forms lists the media types of the response.
 func (r *Route) forms() string {
 	if r.events {
 		return "application/json, application/edn or text/event-stream"
@@ -60,7 +61,7 @@ type Answer struct {
 	Schema string // name of an envelope schema
 }
 
-// routes is what the daemon answers. Everything else is read off this table.
+// routes is the table of routes, from which everything else is derived.
 func routes() []Route {
 	return []Route{
 		{
@@ -133,7 +134,7 @@ func routes() []Route {
 	}
 }
 
-// all are the answers of the route with those of the way to it.
+// all returns the answers of the route and of the steps before its handler.
 func (r *Route) all() []Answer {
 	form := r.failed.schema()
 	out := slices.Clone(r.Answers)
@@ -163,7 +164,7 @@ func (r *Route) all() []Answer {
 	return out
 }
 
-// Value is the row as GET /routes lists it.
+// Value returns the row in the format of GET /routes.
 func (r *Route) Value() edn.Value {
 	var b edn.MapBuilder
 	b.Key("method", edn.Text(r.Method))
@@ -178,7 +179,7 @@ func (r *Route) Value() edn.Value {
 	return b.Map()
 }
 
-// table finds the route of a request.
+// table finds routes by method and path.
 type table struct {
 	rows  []Route
 	paths map[string][]*Route
@@ -192,8 +193,8 @@ func newTable(rows []Route) *table {
 	return t
 }
 
-// find gives the route for a method and a path as it was sent. Without one,
-// allow lists the methods that the path does take; empty means no such path.
+// find returns the route of a method and an unmodified path. Without a match,
+// allow lists the methods of the path; it is empty if the path is unknown.
 func (t *table) find(method, path string) (route *Route, allow string) {
 	var methods []string
 	for _, r := range t.paths[path] {

@@ -17,22 +17,22 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// serverHeaders is how large headers may be before the server itself refuses
-// them, without a typed answer.
+// serverHeaders is the size of headers in bytes beyond which net/http rejects
+// them, without a typed error.
 const serverHeaders = 256 << 10
 
-// Binding says where a Server listens.
+// Binding configures the listeners of a Server.
 type Binding struct {
-	// Listen are loopback addresses, as host:port.
+	// Listen are loopback addresses in the form host:port.
 	Listen []string
-	// AdminSocket is the path of the socket of operators; empty for none. Its
-	// directory has to be private. A socket that lies there already is removed
-	// unless somebody listens on it.
+	// AdminSocket is the path of the admin socket; empty for none. Its
+	// directory must be private. An existing socket is removed unless a
+	// process listens on it.
 	AdminSocket string
-	// Token is what callers of the socket have to show.
+	// Token authenticates callers of the admin socket.
 	Token string
-	// Descriptors is how many files this process may have open; 0 for no limit.
-	// Callers of the listeners get half of them.
+	// Descriptors is the limit of open files of this process; 0 for none.
+	// Callers of the listeners may use half of it.
 	Descriptors int
 }
 
@@ -44,9 +44,9 @@ type Server struct {
 	count   *connections
 
 	tending sync.Mutex
-	admin   *serving // of the socket of operators, nil if there is none
-	socket  *socket  // tending guards it
-	closed  bool     // as well
+	admin   *serving // the admin socket, nil if there is none
+	socket  *socket  // guarded by tending
+	closed  bool     // guarded by tending
 }
 
 type serving struct {
@@ -94,8 +94,8 @@ func (s *Server) add(a *API, l net.Listener, via *listener, settings *Settings) 
 	x := &serving{listener: l, http: &http.Server{
 		Handler:           a.handler(via),
 		ReadHeaderTimeout: settings.Limits.HeaderRead,
-		// HTTP/2 has no bound for heads. A caller in the middle of one cannot answer
-		// a ping, and every other caller does.
+		// HTTP/2 has no time limit for heads. A caller that sends part of one
+		// cannot answer a ping in between; all others can.
 		HTTP2: &http.HTTP2Config{
 			SendPingTimeout: settings.Limits.HeaderRead / 2,
 			PingTimeout:     settings.Limits.HeaderRead,
@@ -104,7 +104,7 @@ func (s *Server) add(a *API, l net.Listener, via *listener, settings *Settings) 
 		MaxHeaderBytes: serverHeaders,
 		ConnContext:    withPeer,
 		ConnState:      follow,
-		// What is asked of no path has a typed answer like everything else.
+		// OPTIONS * gets a typed error like every other request.
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     log.New(a.log.StandardWriter(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}), "", 0),
 	}}
@@ -112,8 +112,8 @@ func (s *Server) add(a *API, l net.Listener, via *listener, settings *Settings) 
 	return x
 }
 
-// listenLoopback binds an address of this machine that no other can reach. All
-// addresses of a name have to be such.
+// listenLoopback binds a loopback address. All addresses of a name must be
+// loopback addresses.
 func listenLoopback(ctx context.Context, address string) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -133,8 +133,8 @@ func listenLoopback(ctx context.Context, address string) (net.Listener, error) {
 	return l, nil
 }
 
-// onlyLoopback reports an address to listen on that other machines could reach:
-// a name needs at least one address, and all of them have to be loopback ones.
+// onlyLoopback returns an error unless a name has addresses and all of them
+// are loopback addresses.
 func onlyLoopback(address string, ips []netip.Addr) error {
 	if len(ips) == 0 {
 		return contract.Errorf("http/insecure-listener",
@@ -151,7 +151,7 @@ func onlyLoopback(address string, ips []netip.Addr) error {
 	return nil
 }
 
-// cause drops what the message says already.
+// cause removes the parts of the error that the message already has.
 func cause(err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) {
@@ -160,7 +160,7 @@ func cause(err error) error {
 	return err
 }
 
-// Addresses are where the server listens, with the ports that it got.
+// Addresses returns the addresses of the listeners, with the actual ports.
 func (s *Server) Addresses() []string {
 	out := make([]string, len(s.serving))
 	for i, x := range s.serving {
@@ -169,7 +169,7 @@ func (s *Server) Addresses() []string {
 	return out
 }
 
-// Serve begins to answer.
+// Serve starts to accept connections.
 func (s *Server) Serve() {
 	for _, x := range s.serving {
 		s.serve(x, x.now())
@@ -179,16 +179,15 @@ func (s *Server) Serve() {
 func (s *Server) serve(x *serving, l net.Listener) {
 	s.wait.Go(func() {
 		err := x.http.Serve(l)
-		if !errors.Is(err, http.ErrServerClosed) && x.now() == l { // else another took its place
+		if !errors.Is(err, http.ErrServerClosed) && x.now() == l { // else the listener was replaced
 			s.log.Error("a listener ended", "address", l.Addr().String(), "error", err)
 		}
 	})
 }
 
-// RestoreSocket binds the socket of operators anew if its file is gone: who has no file
-// has no way to the daemon, however well it listens. Connections that are open
-// stay. It tells whether it had to; the error says why it could not. It is for
-// a server that serves.
+// RestoreSocket binds the admin socket again if its file was deleted; open
+// connections are kept. It reports whether it did so. It must be called after
+// Serve.
 func (s *Server) RestoreSocket(ctx context.Context) (bound bool, err error) {
 	s.tending.Lock()
 	defer s.tending.Unlock()
@@ -209,8 +208,8 @@ func (s *Server) RestoreSocket(ctx context.Context) (bound bool, err error) {
 	return true, nil
 }
 
-// Shutdown takes no more connections and waits for the answers under way, at
-// most until ctx ends; then it cuts them.
+// Shutdown stops accepting connections and waits for responses in progress
+// until ctx ends; then it closes their connections.
 func (s *Server) Shutdown(ctx context.Context) {
 	s.tending.Lock()
 	s.closed = true
@@ -227,7 +226,7 @@ func (s *Server) Shutdown(ctx context.Context) {
 	s.wait.Wait()
 }
 
-// Close ends a server that does not serve yet.
+// Close closes a server that does not serve yet.
 func (s *Server) Close() {
 	for _, x := range s.serving {
 		_ = x.now().Close()

@@ -18,30 +18,30 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// AUTH-033: who sends its headers or its body too slowly, or half of them, does
-// not hold a connection for ever.
+// AUTH-033: slow or incomplete headers and bodies do not hold a connection
+// forever.
 func TestSlowClients(t *testing.T) {
 	w := newWorld(t, func(s *httpapi.Settings) { s.Limits.HeaderRead = 400 * time.Millisecond })
 	begun := time.Now()
-	// Headers that never end, alone and after a request that was answered.
+	// Headers without end, on a new connection and after an answered request.
 	a, err := w.raw("POST /v1/act HTTP/1.1\r\nHost: localhost\r\nX-A: b\r\n")
 	require.NoError(t, err)
 	assert.Equal(t, 408, a.status)
 	assert.Equal(t, "http/request-timeout", a.failure(t))
 	assert.Equal(t, 408, w.second("GET /health HTTP/1.1\r\nHost: localhost\r\nX-A: b\r\n").status)
-	// A caller that sends nothing is owed no answer.
+	// A caller that sends nothing gets no response.
 	_, err = w.raw("")
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
-	// A body that never ends.
+	// A body without end.
 	a, err = w.raw("POST /v1/act HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"proto\":1")
 	require.NoError(t, err)
 	assert.Equal(t, 400, a.status)
 	assert.Equal(t, "http/bad-encoding", a.failure(t))
-	// Chunks that end in the middle.
+	// A chunk with a malformed length.
 	a, err = w.raw("POST /v1/act HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"pro\r\nzz\r\n")
 	require.NoError(t, err)
 	assert.Equal(t, 400, a.status)
-	// Chunks without end, beyond the limit.
+	// Endless chunks, beyond the limit.
 	conn, err := net.Dial("tcp", w.address)
 	require.NoError(t, err)
 	defer func() { _ = conn.Close() }()
@@ -61,7 +61,7 @@ func TestSlowClients(t *testing.T) {
 	assert.Less(t, time.Since(begun), 20*time.Second)
 }
 
-// second sends text after a request that was answered on the same connection.
+// second sends text after an answered request on the same connection.
 func (w *world) second(text string) answer {
 	conn, err := net.Dial("tcp", w.address)
 	require.NoError(w.t, err)
@@ -72,7 +72,7 @@ func (w *world) second(text string) answer {
 	first, err := read(conn)
 	require.NoError(w.t, err)
 	require.Equal(w.t, 200, first.status)
-	// The server has to be done with the first before the second begins.
+	// The server must be done with the first request.
 	time.Sleep(50 * time.Millisecond)
 	_, err = io.WriteString(conn, text)
 	require.NoError(w.t, err)
@@ -81,8 +81,8 @@ func (w *world) second(text string) answer {
 	return a
 }
 
-// A slow answer does not run into the deadline for the body, and a pause
-// between two requests of a connection is none of its business.
+// The body deadline applies neither to a slow response nor to a pause between
+// two requests of a connection.
 func TestBodyDeadlineIsForTheBody(t *testing.T) {
 	w := newWorld(t)
 	w.exec.On("t/any", dispatchtest.Step{Delay: 900 * time.Millisecond, Value: edn.MustRead(`{:n 1}`)})
@@ -90,11 +90,12 @@ func TestBodyDeadlineIsForTheBody(t *testing.T) {
 	assert.Equal(t, 200, a.status, "%s", a.body)
 }
 
-// AUTH-033: a reader that does not read is cut off, and its turn is given back.
+// AUTH-033: a client that does not read is disconnected, and its turn is
+// released.
 func TestStalledReader(t *testing.T) {
 	w := newWorld(t, func(s *httpapi.Settings) { s.Limits.Write = 300 * time.Millisecond })
 	w.exec.On("t/any", dispatchtest.Step{Value: edn.MustMap(edn.K("text"), edn.Text(strings.Repeat("x", 7<<20)))})
-	// The buffer has to be small before the connection is made.
+	// The buffer must be small before the connection is made.
 	small := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) })
 	}}
@@ -108,14 +109,14 @@ func TestStalledReader(t *testing.T) {
 	_ = conn.SetReadDeadline(time.Now().Add(60 * time.Second))
 	_, err = io.ReadFull(conn, make([]byte, 1)) // the answer has begun
 	require.NoError(t, err)
-	time.Sleep(3 * w.Settings().Limits.Write) // not to read is what is tested
+	time.Sleep(3 * w.Settings().Limits.Write) // not reading is what is tested
 	n, err := io.Copy(io.Discard, conn)
 	assert.Less(t, n, int64(7<<20), "the answer was cut off: %v", err)
 	var timeout net.Error
 	assert.False(t, errors.As(err, &timeout) && timeout.Timeout(), "the connection is still there")
 }
 
-// RUN-007: a caller that closes its connection ends its act.
+// RUN-007: a caller that closes its connection cancels its act.
 func TestCallerGone(t *testing.T) {
 	w := newWorld(t)
 	w.exec.On("t/any", dispatchtest.Step{Hang: true})
@@ -129,8 +130,8 @@ func TestCallerGone(t *testing.T) {
 	require.Eventually(t, func() bool { return w.turns.Load() == 0 }, 20*time.Second, time.Millisecond)
 }
 
-// AUTH-033: connections beyond the limits are answered and closed; operators
-// get through all the same.
+// AUTH-033: connections beyond the limits get a response and are closed; the
+// admin socket still works.
 func TestConnectionLimits(t *testing.T) {
 	for setting, limit := range map[string]func(*httpapi.Settings){
 		"http.limits.per_address": func(s *httpapi.Settings) { s.Limits.PerAddress = 2 },
@@ -163,7 +164,8 @@ func connectionLimit(t *testing.T, setting string, limit func(*httpapi.Settings)
 	assert.Equal(t, "1", a.header.Get("Retry-After"))
 	assert.Equal(t, edn.Text(setting).String(), a.value(t).Key("error").Key("details").Key("setting").String())
 	assert.Equal(t, 200, w.operator("GET /health", "").status)
-	// Who has asked already gets the answer and no reset, with a body too.
+	// A caller that already sent a request gets the response and no reset,
+	// also with a body.
 	for range 20 {
 		a, err := w.raw("POST /v1/act HTTP/1.1\r\nHost: localhost\r\nContent-Length: 20000\r\n\r\n" + strings.Repeat("x", 20000))
 		require.NoError(t, err)
@@ -172,13 +174,13 @@ func connectionLimit(t *testing.T, setting string, limit func(*httpapi.Settings)
 	for _, c := range open {
 		require.NoError(t, c.Close())
 	}
-	require.Eventually(t, func() bool { // a connection that is refused meanwhile may be cut
+	require.Eventually(t, func() bool { // a connection that is rejected meanwhile may be reset
 		a, err := w.raw("GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 		return err == nil && a.status == 200
 	}, 20*time.Second, 5*time.Millisecond)
 }
 
-// AUTH-033: connections leave the daemon half of the files that it may open.
+// AUTH-033: connections leave half of the descriptors to the daemon.
 func TestConnectionsLeaveFiles(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -204,8 +206,9 @@ func TestConnectionsLeaveFiles(t *testing.T) {
 	assert.Equal(t, `"LimitNOFILE"`, a.value(t).Key("error").Key("details").Key("setting").String())
 }
 
-// AUTH-033: one process takes so many connections of the admin socket, as a
-// plugin might that is of the same user; the places come back.
+// AUTH-033: the connections of one process to the admin socket are limited,
+// because a plugin may be such a process; closed connections free their
+// places.
 func TestConnectionsOfAProcess(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *httpapi.Settings) { s.Limits.PerAddress = 3 })
@@ -246,15 +249,15 @@ func TestConnectionsOfAProcess(t *testing.T) {
 	}, 20*time.Second, 5*time.Millisecond)
 }
 
-// AUTH-033: headers beyond the limit have a typed answer; what is many times
-// larger is refused by the server itself.
+// AUTH-033: headers beyond the limit get a typed error; much larger ones are
+// rejected by net/http.
 func TestHeaderLimit(t *testing.T) {
 	w := newWorld(t)
 	a := w.call("GET /health", "", "X-Long", strings.Repeat("x", 100<<10))
 	assert.Equal(t, 431, a.status)
 	assert.Equal(t, "http/headers-too-large", a.failure(t))
 	b, err := w.raw("GET /health HTTP/1.1\r\nHost: localhost\r\nX-Long: " + strings.Repeat("x", 1<<20) + "\r\n\r\n")
-	if err == nil { // the answer may be lost with what was not read
+	if err == nil { // the response may be lost because of unread data
 		assert.Equal(t, 431, b.status)
 	}
 }

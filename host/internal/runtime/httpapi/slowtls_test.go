@@ -20,14 +20,15 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// AUTH-033: a request head that arrives byte by byte holds no connection over TLS
-// either, in both versions of HTTP, also after a request that was answered. A
-// caller that is merely idle keeps its connection.
+// AUTH-033: a request head that arrives byte by byte does not hold a TLS
+// connection, in HTTP/1.1 and HTTP/2, also after an answered request. An idle
+// caller keeps its connection.
 func TestSlowHeadsOverTLS(t *testing.T) {
 	const bound = 400 * time.Millisecond
 	config, pool := certified(t, 1)
 	w := newWorld(t, func(s *httpapi.Settings) { s.TLS = config; s.Limits.HeaderRead = bound })
-	// An HTTP/2 preface, empty settings, and a header block of 64 bytes that goes on in another frame.
+	// An HTTP/2 preface, empty settings, and a header block of 64 bytes that
+	// continues in another frame.
 	preface := "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 	block := "\x00\x00\x40\x01\x00\x00\x00\x00\x01"
 	request := "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -73,8 +74,8 @@ func TestSlowHeadsOverTLS(t *testing.T) {
 	}
 }
 
-// AUTH-033: a caller that answers pings keeps its HTTP/2 connection while it has
-// nothing to ask, and while its answer takes longer than a head may.
+// AUTH-033: a caller that answers pings keeps its HTTP/2 connection while it
+// is idle, and while its response takes longer than the head limit.
 func TestIdleOverTLS(t *testing.T) {
 	const bound = 100 * time.Millisecond
 	config, pool := certified(t, 1)

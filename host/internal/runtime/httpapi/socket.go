@@ -14,19 +14,19 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// socketAnswers is how long a socket that lies there already has to say whether
-// somebody listens on it.
+// socketAnswers is the time limit for checking whether a process listens on an
+// existing socket.
 const socketAnswers = time.Second
 
-// socket is a listener with its file. Only a file that is its own is removed
-// with it: another daemon may have bound the path since.
+// socket is a listener with its file. Close removes the file only if it is
+// still its own: another daemon may have bound the path since.
 type socket struct {
 	*net.UnixListener
 	path string
 	file fs.FileInfo
 }
 
-// there tells whether the path still leads to this socket.
+// there reports whether the path still leads to this socket.
 func (s *socket) there() bool {
 	now, err := os.Lstat(s.path)
 	return err == nil && os.SameFile(now, s.file)
@@ -34,7 +34,7 @@ func (s *socket) there() bool {
 
 // Close implements net.Listener.
 func (s *socket) Close() error {
-	own := s.there() // its number is not given to another file while it is open
+	own := s.there() // its inode is not reused while it is open
 	err := s.UnixListener.Close()
 	if own {
 		_ = os.Remove(s.path)
@@ -42,7 +42,7 @@ func (s *socket) Close() error {
 	return err
 }
 
-// listenUnix binds the socket of operators.
+// listenUnix binds the admin socket.
 func listenUnix(ctx context.Context, path string) (*socket, error) {
 	if len(path) > config.MaxSocketPath {
 		return nil, contract.Errorf("config/range", "the path of the admin socket has %d bytes, the limit is %d: %s", len(path), config.MaxSocketPath, path).
@@ -80,8 +80,8 @@ func listenUnix(ctx context.Context, path string) (*socket, error) {
 	return s, nil
 }
 
-// answers tells whether somebody listens on a socket. One that a process left
-// behind when it was killed refuses.
+// answers reports whether a process listens on a socket. The socket of a
+// killed process refuses connections.
 func answers(ctx context.Context, path string) bool {
 	ctx, cancel := context.WithTimeout(ctx, socketAnswers)
 	defer cancel()

@@ -15,8 +15,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 )
 
-// OPS-002, CLI-003: a socket whose file was taken away is bound again, as often
-// as that happens; one that is there is left alone.
+// OPS-002, CLI-003: a deleted admin socket is bound again each time; an
+// existing one is left alone.
 func TestSocketIsBoundAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -33,7 +33,7 @@ func TestSocketIsBoundAgain(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 	}
-	// What is in the way is told, and not removed.
+	// A file in the way is reported and not removed.
 	require.NoError(t, os.Remove(w.socket))
 	require.NoError(t, os.WriteFile(w.socket, nil, 0o600))
 	_, err = w.server.RestoreSocket(t.Context())
@@ -50,8 +50,8 @@ func TestSocketIsBoundAgain(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// OPS-002: a socket on which another daemon listens is not taken from it, and
-// the end of one daemon takes no file of another away.
+// OPS-002: a socket on which another daemon listens is not replaced, and
+// closing one daemon does not remove the file of another.
 func TestSocketOfAnother(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -61,7 +61,8 @@ func TestSocketOfAnother(t *testing.T) {
 	assert.ErrorContains(t, err, "http.admin_socket")
 	assert.Equal(t, 200, w.operator("GET /health", "").status)
 
-	// A file that lies there and refuses is what a killed daemon left.
+	// A socket file that refuses connections is the leftover of a killed
+	// daemon.
 	stale := filepath.Join(filepath.Dir(w.socket), "stale.sock")
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	require.NoError(t, err)

@@ -13,15 +13,15 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// reconnectAfter is what a standard client waits before it asks again.
+// reconnectAfter tells standard clients to wait 1 s before they reconnect.
 const reconnectAfter = "retry: 1000\n\n"
 
-// defaultHeartbeat holds until the configuration is there.
+// defaultHeartbeat applies until the configuration is loaded.
 const defaultHeartbeat = 15 * time.Second
 
 // eventStream writes the events of one run as server-sent events (RUN-040 to
-// RUN-044). Nothing is sent before the run is accepted: a refusal is an answer
-// like any other. Events come from one goroutine, heartbeats from another.
+// RUN-044). Nothing is sent before the run is accepted, so a rejection is an
+// ordinary response. Events and heartbeats come from different goroutines.
 type eventStream struct {
 	x    *exchange
 	form mediaType // of the data
@@ -36,7 +36,8 @@ type eventStream struct {
 	quiet    sync.WaitGroup
 }
 
-// stream answers an act with its events. The last one carries the response.
+// stream responds to an act with its events. The last event holds the
+// response.
 func (x *exchange) stream(turn Turn, a act.Act) reply {
 	form := typeJSON
 	switch format := x.r.URL.Query().Get("format"); format {
@@ -76,7 +77,7 @@ func (s *eventStream) show(e journal.Event) error {
 	return s.err
 }
 
-// begin needs mu.
+// begin writes the headers. It needs mu.
 func (s *eventStream) begin(run string) {
 	s.begun = true
 	h := s.x.w.Header()
@@ -91,10 +92,10 @@ func (s *eventStream) begin(run string) {
 	}
 }
 
-// event needs mu.
+// event writes one event. It needs mu.
 func (s *eventStream) event(id, name string, v edn.Value) {
 	data, _ := encode(v, s.form)
-	if data == nil { // two keys of one name: only EDN can tell them apart
+	if data == nil { // two keys with the same name in JSON; only EDN can represent them
 		collision := contract.Errorf("value/json-collision", "the event has a map with two keys of one name in JSON").WithHint("ask for ?format=edn")
 		data, _ = encode(formEnvelope.failure(collision).body, typeJSON)
 	}
@@ -103,13 +104,13 @@ func (s *eventStream) event(id, name string, v edn.Value) {
 		b.WriteString("id: " + id + "\n")
 	}
 	b.WriteString("event: " + name + "\ndata: ")
-	b.Write(data) // one line, with its end
+	b.Write(data) // one line with its line end
 	b.WriteByte('\n')
 	s.write(b.Bytes())
 }
 
-// write needs mu. A client that does not take what is written in time is cut
-// off (AUTH-033).
+// write writes and flushes. It needs mu. A client that does not read in time
+// is disconnected (AUTH-033).
 func (s *eventStream) write(frame []byte) {
 	if s.err != nil {
 		return
@@ -124,7 +125,7 @@ func (s *eventStream) write(frame []byte) {
 	s.last = time.Now()
 }
 
-// heartbeat tells a client that has nothing to read that the stream lives.
+// heartbeat writes a comment whenever the stream was idle for one period.
 func (s *eventStream) heartbeat() {
 	for wait := s.beat; ; {
 		timer := time.NewTimer(wait)
@@ -143,8 +144,8 @@ func (s *eventStream) heartbeat() {
 	}
 }
 
-// end closes the stream. A run whose end could not be recorded is finished all
-// the same.
+// end closes the stream. If the end of the run could not be recorded, it
+// writes a finished event itself.
 func (s *eventStream) end(response edn.Value) {
 	close(s.quit)
 	s.quiet.Wait()
@@ -155,13 +156,13 @@ func (s *eventStream) end(response edn.Value) {
 	}
 }
 
-// streams counts the streams that each caller reads.
+// streams counts the open streams per caller.
 type streams struct {
 	mu sync.Mutex
 	by map[string]int
 }
 
-// enter gives what ends a stream of a caller, or refuses it.
+// enter reserves a stream of a caller; leave releases it.
 func (s *streams) enter(who string, most int) (leave func(), err *contract.Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

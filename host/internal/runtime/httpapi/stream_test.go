@@ -27,7 +27,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// streamWorld shows text as it comes.
+// streamWorld returns a world whose capability streams text.
 func streamWorld(t testing.TB, change ...func(*httpapi.Settings)) *world {
 	w := newWorld(t, change...)
 	from := policy.Origin{Source: policy.SourceIntent}
@@ -35,13 +35,13 @@ func streamWorld(t testing.TB, change ...func(*httpapi.Settings)) *world {
 	return w
 }
 
-// sse is one event as a client sees it.
+// sse is one event as a client reads it.
 type sse struct {
 	id, name string
 	data     edn.Value
 }
 
-// follow sends an act and gives a reader of its events.
+// follow sends an act and returns a reader of its events.
 func (w *world) follow(ctx context.Context, body, path string) (*http.Response, func() (sse, error)) {
 	w.t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+w.address+path, strings.NewReader(body))
@@ -96,8 +96,8 @@ func all(t testing.TB, next func() (sse, error)) (events []sse) {
 	}
 }
 
-// RUN-040 to RUN-044: the events of an act, in order, with their ids, and the
-// whole response in the last; what was shown and failed is taken back.
+// RUN-040 to RUN-044: the events of an act, in order, with ids, and the whole
+// response in the last; text of a failed attempt is retracted.
 func TestStream(t *testing.T) {
 	for _, path := range []string{"/v1/act", "/v1/act?format=edn"} {
 		t.Run(path, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestStream(t *testing.T) {
 			run := resp.Header.Get("Ferment-Run-Id")
 			var names []string
 			text, seq := "", 0
-			var attempts []string // of what belongs to one, with its event
+			var attempts []string // the events of each attempt
 			events := all(t, next)
 			for _, e := range events {
 				names = append(names, e.name)
@@ -158,9 +158,9 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// A failure after the acceptance is in the last event, one before it is an
-// answer like any other; who also takes JSON gets that only where it is wanted
-// more.
+// An error after acceptance is in the last event, one before it is an ordinary
+// response; a client that also accepts JSON gets JSON only with a higher
+// weight.
 func TestStreamRefused(t *testing.T) {
 	w := streamWorld(t)
 	w.exec.On("t/any", dispatchtest.Step{Err: errorOf("input/invalid")})
@@ -194,7 +194,7 @@ func TestStreamRefused(t *testing.T) {
 	assert.Equal(t, 406, w.call("GET /health", "", "Accept", "text/event-stream").status)
 }
 
-// RUN-044: a run that says nothing is told to be alive.
+// RUN-044: an idle stream has heartbeats.
 func TestStreamHeartbeat(t *testing.T) {
 	w := streamWorld(t, func(s *httpapi.Settings) { s.Heartbeat = 20 * time.Millisecond })
 	release := make(chan struct{})
@@ -213,7 +213,7 @@ func TestStreamHeartbeat(t *testing.T) {
 	assert.Equal(t, "finished", events[len(events)-1].name)
 }
 
-// RUN-007: a client that closes its connection ends the call of its run.
+// RUN-007: a client that closes its connection cancels its run.
 func TestStreamGone(t *testing.T) {
 	w := streamWorld(t)
 	w.exec.On("t/any", dispatchtest.Step{Pieces: []string{"a"}, Hang: true})
@@ -230,8 +230,8 @@ func TestStreamGone(t *testing.T) {
 	require.Eventually(t, func() bool { return w.turns.Load() == 0 && w.exec.Live() == 0 }, 20*time.Second, time.Millisecond)
 }
 
-// A reader that does not read holds the plugin back, and is cut off in the end
-// (AUTH-033).
+// A client that does not read exerts back pressure on the plugin, and is
+// disconnected at the limit (AUTH-033).
 func TestStreamStalledReader(t *testing.T) {
 	w := streamWorld(t, func(s *httpapi.Settings) { s.Limits.StreamWrite = 400 * time.Millisecond })
 	sent := atomic.Int64{}
@@ -259,7 +259,7 @@ func TestStreamStalledReader(t *testing.T) {
 	assert.Less(t, sent.Load(), int64(7<<20), "the plugin was held back")
 }
 
-// AUTH-033: how many streams one caller may read.
+// AUTH-033: the number of streams per caller is limited.
 func TestTooManyStreams(t *testing.T) {
 	w := streamWorld(t, func(s *httpapi.Settings) { s.Limits.PrincipalSubscribers = 1 })
 	w.exec.On("t/any", dispatchtest.Step{Hang: true})
@@ -280,7 +280,8 @@ func TestTooManyStreams(t *testing.T) {
 	require.Eventually(t, func() bool { return w.turns.Load() == 0 }, 20*time.Second, time.Millisecond)
 }
 
-// The client of the admin socket tells the events and gives the response.
+// The client of the admin socket passes on the events and returns the
+// response.
 func TestClientStream(t *testing.T) {
 	w := streamWorld(t)
 	file := filepath.Join(t.TempDir(), "token")

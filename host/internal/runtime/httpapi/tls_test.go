@@ -23,8 +23,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// certified is a certificate for this machine with a number, and those that
-// trust it.
+// certified returns a certificate for this machine with a serial number, and a
+// pool that trusts it.
 func certified(t testing.TB, number int64) (*tls.Config, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -45,7 +45,8 @@ func certified(t testing.TB, number int64) (*tls.Config, *x509.CertPool) {
 	}, pool
 }
 
-// secure makes a request over TLS and gives the number of the certificate.
+// secure makes a request over TLS and returns the serial number of the
+// certificate.
 func (w *world) secure(pool *x509.CertPool, http2 bool, method, path string) (*http.Response, int64, error) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, ForceAttemptHTTP2: http2, TLSClientConfig: &tls.Config{RootCAs: pool}}}
 	r, err := http.NewRequest(method, "https://"+w.address+path, nil)
@@ -59,9 +60,8 @@ func (w *world) secure(pool *x509.CertPool, http2 bool, method, path string) (*h
 	return resp, resp.TLS.PeerCertificates[0].SerialNumber.Int64(), nil
 }
 
-// AUTH-030, HTTP-010: listeners speak TLS, and HTTP/2 with it; a renewed
-// certificate counts from the next connection on; the socket of operators goes
-// on as it is.
+// AUTH-030, HTTP-010: listeners support TLS and HTTP/2; a renewed certificate
+// applies to the next connection; the admin socket is unaffected.
 func TestTLS(t *testing.T) {
 	first, pool := certified(t, 1)
 	w := newWorld(t, func(s *httpapi.Settings) { s.TLS = first })
@@ -82,13 +82,13 @@ func TestTLS(t *testing.T) {
 	_, _, err = w.secure(pool, false, "GET", "/health")
 	assert.Error(t, err, "the old one is not shown any more")
 
-	// Out of use again, as a reload may have it.
+	// Disabled again, as by a reload.
 	w.tune(func(s *httpapi.Settings) { s.TLS = nil })
 	assert.Equal(t, 200, w.call("GET /health", "").status)
 }
 
-// AUTH-030: older versions are not spoken; who speaks in the clear is told so;
-// who says nothing is cut off.
+// AUTH-030: old TLS versions are rejected; plain HTTP gets a typed error; a
+// silent client is disconnected.
 func TestTLSRefuses(t *testing.T) {
 	config, pool := certified(t, 1)
 	w := newWorld(t, func(s *httpapi.Settings) { s.TLS = config; s.Limits.HeaderRead = 400 * time.Millisecond })
@@ -108,8 +108,8 @@ func TestTLSRefuses(t *testing.T) {
 	assert.False(t, errors.As(err, &timeout) && timeout.Timeout(), "a handshake that does not begin holds no connection")
 }
 
-// AUTH-033 over HTTP/2: bodies have their size and their time there too, and a
-// caller that goes away ends its act.
+// AUTH-033 over HTTP/2: body size and time limits apply, and a caller that
+// closes its connection cancels its act.
 func TestTLSLimits(t *testing.T) {
 	config, pool := certified(t, 1)
 	w := newWorld(t, func(s *httpapi.Settings) { s.TLS = config; s.Limits.ActBody = 4096 })

@@ -9,22 +9,22 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// The HTTP server of the standard library answers some requests by itself: what
-// it cannot read as a request never reaches a handler. It does so in plain
-// text; here that becomes a typed error like every other refusal. No answer of
-// this package can be taken for one of these: none is plain text, and both of
-// its forms escape the ends of lines in their texts.
+// net/http answers malformed requests itself, in plain text, before any
+// handler runs. Those responses are replaced by typed errors. No response of
+// this package can be mistaken for one: none is plain text, and both formats
+// escape line ends.
 const (
 	refusedBegin = "HTTP/1.1 "
 	refusedRest  = "\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
-	// unexpected begins the answer to an Expect header that is not known.
+	// unexpected starts the response to an unknown Expect header.
 	unexpected = "417 Expectation Failed\r\nConnection: close\r\n"
-	// inClear is all of the answer to a request without TLS where TLS is spoken.
+	// inClear is the complete response to a plain HTTP request on a TLS
+	// listener.
 	inClear = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
 )
 
-// typed gives what is sent in place of text, which is what the server writes to
-// a connection at once; nil for text that is to go as it is.
+// typed returns the replacement for a response that net/http writes in one
+// call; nil for text to send unchanged.
 func typed(text []byte) []byte {
 	if err := unreadable(text); err != nil {
 		return lastAnswer(err)
@@ -32,7 +32,7 @@ func typed(text []byte) []byte {
 	return nil
 }
 
-// unreadable is the error that the server's own refusal stands for.
+// unreadable returns the typed error for a plain-text response of net/http.
 func unreadable(text []byte) *contract.Error {
 	if string(text) == inClear {
 		return contract.Errorf("http/bad-encoding", "this listener speaks TLS, and the request came in clear").WithHint("ask for https://")
@@ -64,8 +64,8 @@ func unreadable(text []byte) *contract.Error {
 	return contract.Errorf("http/bad-encoding", "what came is no request of HTTP/1.1: %s", why).WithHint("look at its bytes: a request line, headers of name and value, an empty line")
 }
 
-// lastAnswer is a whole answer after which the connection is closed, for
-// callers whose request was not read.
+// lastAnswer returns a complete response for a request that was not read. The
+// connection is closed after it.
 func lastAnswer(err *contract.Error) []byte {
 	r := formPlain.failure(err)
 	body, _ := encode(r.body, typeJSON)
@@ -79,7 +79,7 @@ func lastAnswer(err *contract.Error) []byte {
 	}
 	var b bytes.Buffer
 	_, _ = fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\n", r.status, http.StatusText(r.status))
-	_ = h.Write(&b) // a buffer takes all
+	_ = h.Write(&b) // bytes.Buffer never fails
 	b.WriteString("\r\n")
 	b.Write(body)
 	return b.Bytes()

@@ -32,8 +32,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const token = "the-token-of-this-start"
 
-// world is a surface with listeners on a machine of its own: the pipeline of
-// acts is the real one, what serves the intents is a script.
+// world is an API with listeners in a temporary directory: the pipeline of
+// acts is real, the capabilities are scripted.
 type world struct {
 	t        testing.TB
 	exec     *dispatchtest.World
@@ -42,7 +42,7 @@ type world struct {
 	phase    atomic.Value // string
 	healthy  atomic.Bool
 	ready    atomic.Bool
-	failing  atomic.Pointer[contract.Error] // what admin actions end with
+	failing  atomic.Pointer[contract.Error] // the error of admin actions
 	panics   atomic.Bool
 	turns    atomic.Int64
 	audited  chan httpapi.AuditEntry
@@ -73,8 +73,8 @@ func newWorld(t testing.TB, change ...func(*httpapi.Settings)) *world {
 	require.NoError(t, err)
 	s := &httpapi.Settings{Anonymous: true, AllowedHosts: []string{"ferment.example"}, Limits: config.HTTPLimits{
 		ActBody: 1 << 20, AdminBody: 64 << 10, Headers: 8 << 10,
-		// Those who are slow on purpose have less time than those whom a busy
-		// machine makes slow.
+		// Tests of slow clients use short limits; the others must stand a busy
+		// machine.
 		HeaderRead: 20 * time.Second, BodyRead: 400 * time.Millisecond, Idle: time.Minute, Write: time.Second,
 		Connections: 64, PerAddress: 64,
 	}}
@@ -106,7 +106,7 @@ func newWorld(t testing.TB, change ...func(*httpapi.Settings)) *world {
 	return w
 }
 
-// The backend.
+// The methods of httpapi.Backend.
 
 func (w *world) Health() httpapi.Health {
 	return httpapi.Health{OK: w.healthy.Load(), Version: "test", Isolation: edn.MustRead(`{:level :strict :enforcement {:kernel 2 :port-only 1} :best-effort 0 :udp :open}`), Judges: edn.MustRead(`[{:judge "grader" :state :drifted}]`)}
@@ -214,7 +214,7 @@ func (c control) Status() edn.Value          { return edn.MustMap() }
 func (c control) Drain()                     {}
 func (c control) Audit(d httpapi.AuditEntry) { c.w.audited <- d }
 
-// answer is what came back.
+// answer is a response.
 type answer struct {
 	status int
 	header http.Header
@@ -234,7 +234,7 @@ func (a answer) value(t testing.TB) edn.Value {
 	return v
 }
 
-// failure is the type of the error.
+// failure returns the type of the error.
 func (a answer) failure(t testing.TB) string {
 	t.Helper()
 	typ := a.value(t).Key("error").Key("type")
@@ -245,7 +245,7 @@ func (a answer) failure(t testing.TB) string {
 	return s
 }
 
-// call makes a request: "METHOD path", the body, and headers in pairs.
+// call sends a request: "METHOD path", the body, and headers in pairs.
 func (w *world) call(what, body string, header ...string) answer {
 	w.t.Helper()
 	return w.through(w.client, w.address, what, body, header...)
@@ -284,7 +284,7 @@ func (w *world) through(c *http.Client, host, what, body string, header ...strin
 	return answer{resp.StatusCode, resp.Header, text}
 }
 
-// raw sends bytes as they are and reads the answer, if there is one.
+// raw sends bytes as they are and reads the response, if there is one.
 func (w *world) raw(text string) (answer, error) {
 	conn, err := net.Dial("tcp", w.address)
 	require.NoError(w.t, err)

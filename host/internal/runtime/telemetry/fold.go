@@ -12,29 +12,29 @@ import (
 	"time"
 )
 
-// Of equal lines, foldAbove are written within foldWindow, and then one that
-// counts the others (TEL-001).
+// foldAbove equal lines are written per foldWindow, then one line with the
+// number of the others (TEL-001).
 const (
 	foldAbove  = 10
 	foldWindow = time.Second
 )
 
-// varying are the fields in which repetitions of a line differ.
+// varying lists the fields that are ignored when lines are compared.
 var varying = []string{keyTime, "calls", "error", "generation", "pid", "took"}
 
-// folder passes JSON lines on and folds those that repeat too fast. Lines of an
-// audit are never folded.
+// folder forwards JSON lines and folds those that repeat too fast. Audit lines
+// are never folded.
 type folder struct {
 	mu     sync.Mutex
 	out    io.Writer
 	bursts map[string]*burst // of the last foldWindow
 }
 
-// burst is what was written of equal lines since the first one.
+// burst counts equal lines in one window.
 type burst struct {
 	written int
 	held    int    // lines that were not written
-	last    []byte // of those
+	last    []byte // the last of them
 	end     *time.Timer
 }
 
@@ -72,8 +72,7 @@ func (f *folder) expire(key string, b *burst) {
 	f.count(b)
 }
 
-// count writes the last line that was held back, with the number of all of them.
-// It needs mu.
+// count writes the last held line with the number of held lines. It needs mu.
 func (f *folder) count(b *burst) {
 	if b.held == 0 {
 		return
@@ -94,8 +93,8 @@ func (f *folder) flush() {
 	}
 }
 
-// foldKey is what equal lines have in common; ok is false for lines that are not
-// folded.
+// foldKey returns the key that equal lines share; ok is false for lines that
+// are not folded.
 func foldKey(line []byte) (key string, ok bool) {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(line, &fields) != nil || strings.HasSuffix(string(fields[keyModule]), `.audit"`) {

@@ -14,11 +14,12 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// timeFormat is that of JSON lines.
+// timeFormat is the time format of JSON lines.
 const timeFormat = "2006-01-02T15:04:05.000Z07:00"
 
-// NewLog makes the log of a daemon on out: aligned text, or a JSON object per
-// line. flush writes what is held back; it is called once, after the last line.
+// NewLog returns a logger that writes to out: aligned text, or a JSON object
+// per line. flush writes the pending counts; it must be called once, after the
+// last line.
 func NewLog(out io.Writer, text bool) (log hclog.Logger, flush func()) {
 	if text {
 		out = textWriter{out}
@@ -35,7 +36,7 @@ const (
 	keyTime    = "@timestamp"
 )
 
-// textWriter lays JSON lines out for people.
+// textWriter formats JSON lines for people.
 type textWriter struct{ out io.Writer }
 
 func (w textWriter) Write(line []byte) (int, error) {
@@ -49,8 +50,8 @@ func (w textWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Text is a line as a person reads it: when, how grave, which part of the host,
-// what, and the other fields.
+// Text formats a line for people: time, level, part of the host, message, and
+// the other fields.
 func Text(fields map[string]any) string {
 	take := func(key string) string {
 		v, _ := fields[key].(string)
@@ -76,8 +77,8 @@ func Text(fields map[string]any) string {
 	return strings.TrimRight(b.String(), " ")
 }
 
-// value is the value of a field; text in which its end could not be seen, or
-// that could command a terminal, is quoted.
+// value formats the value of a field. Text that is ambiguous, or that contains
+// control characters, is quoted.
 func value(v any) string {
 	text, ok := v.(string)
 	if !ok {
@@ -93,12 +94,12 @@ func value(v any) string {
 	case text != "" && !commands && !quotes && !strings.ContainsFunc(text, unicode.IsSpace):
 		return text
 	case quotes && !commands && !strings.Contains(text, "`"):
-		return "`" + text + "`" // as it is, rather than with every quote escaped
+		return "`" + text + "`" // readable, unlike with every quote escaped
 	}
 	return strconv.Quote(text)
 }
 
-// bare is text in which what could command a terminal is escaped.
+// bare escapes control characters.
 func bare(text string) string {
 	if !strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return text

@@ -24,8 +24,8 @@ func lines(t *testing.T, text string) (out []map[string]any) {
 	return out
 }
 
-// TEL-001: lines that repeat faster than 10/s are folded into one with a count;
-// other lines, and those of the audit, are all written.
+// TEL-001: lines that repeat faster than 10/s are folded into one with a
+// count; other lines, and audit lines, are all written.
 func TestFold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

@@ -1,5 +1,5 @@
-// Reads an OpenAPI document from standard input, says OK and ends with 0, or
-// says what is wrong with it and ends with 1.
+// Reads an OpenAPI document from standard input. Prints OK and exits with 0,
+// or prints what is wrong with it and exits with 1.
 import { readFileSync } from "node:fs";
 import { Validator } from "@seriousme/openapi-schema-validator";
 
