@@ -22,11 +22,11 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// callFlags are those of act and run.
+// callFlags are the flags of act and run.
 type callFlags struct {
 	bind       []string
 	inputFile  string
-	isJSON     bool // the request has parts that came as JSON
+	isJSON     bool // parts of the request were JSON
 	deadline   time.Duration
 	transcript bool
 	debugPlan  bool
@@ -36,7 +36,7 @@ type callFlags struct {
 	stream     bool
 	effects    []string
 	budget     string
-	limits     edn.Value // budget, once it was read
+	limits     edn.Value // parsed budget
 }
 
 func (f *callFlags) register(cmd *cobra.Command, bind string) {
@@ -117,7 +117,7 @@ func (c *command) runCommand() *cobra.Command {
 			f.isJSON = positions == nil
 			var input edn.MapBuilder
 			input.Key("plan", source)
-			if bindings.IsMap() && bindings.Len() > 0 { // what else there is has a finding
+			if bindings.IsMap() && bindings.Len() > 0 { // anything else is reported as a finding
 				input.Key("bindings", bindings)
 			}
 			return c.perform(cmd.Context(), performance{
@@ -134,8 +134,8 @@ func (c *command) runCommand() *cobra.Command {
 	return cmd
 }
 
-// isPlan tells whether a value has the shape that a request for a plan may have;
-// another one would be refused without a word about its nodes.
+// isPlan reports whether a value has the shape of a plan; any other value is
+// rejected without findings about its nodes.
 func isPlan(v edn.Value) bool {
 	nodes := v.Key("nodes")
 	if !v.IsMap() || !nodes.IsVector() && !nodes.IsList() {
@@ -149,10 +149,10 @@ func isPlan(v edn.Value) bool {
 	return true
 }
 
-// intentName is how an intent is written on the command line.
+// intentName matches an intent on the command line.
 var intentName = regexp.MustCompile(`^:?[A-Za-z][\w.*+!?-]*/[\w.*+!?-]+$`)
 
-// actRequest makes the request of act from its arguments.
+// actRequest builds the request of act from its arguments.
 func (c *command) actRequest(args []string, f *callFlags) (edn.Value, error) {
 	if name := args[0]; name == "-" || !intentName.MatchString(name) || c.isFile(name) {
 		if len(args) > 1 && name != "-" && !c.isFile(name) {
@@ -216,7 +216,7 @@ func (c *command) fileRequest(name string, f *callFlags) (edn.Value, error) {
 	return v.AssocKey("input", input), nil
 }
 
-// envelope is a request for an intent.
+// envelope returns the request for an intent.
 func envelope(intent string, input edn.Value) edn.Value {
 	return edn.MustMap(
 		edn.K("proto"), edn.Int(contract.Proto),
@@ -252,20 +252,20 @@ func bound(pairs []string, into edn.Value) (edn.Value, error) {
 	return into, nil
 }
 
-// performance is one act that is to be performed.
+// performance is one act to perform.
 type performance struct {
 	request   edn.Value
 	file      string         // of the plan, if it has one
 	positions *edn.Positions // of the plan's text, or nil
 	flags     *callFlags
 	admit     func(*daemon.Loaded) error // before any plugin is started; may be nil
-	show      func(edn.Value) error      // prints an answer in a form of its own; may be nil
-	// refused puts the refusal of a request that the command made itself into
-	// the words of its caller; may be nil.
+	show      func(edn.Value) error      // prints a result in a format of its own; may be nil
+	// refused rewrites the rejection of a request that the command built
+	// itself; may be nil.
 	refused func(*contract.Error) *contract.Error
 }
 
-// why is a failure as it is told.
+// why returns the error to report.
 func (p performance) why(e *contract.Error) *contract.Error {
 	if p.refused == nil || e == nil {
 		return e
@@ -273,8 +273,8 @@ func (p performance) why(e *contract.Error) *contract.Error {
 	return p.refused(e)
 }
 
-// admitPlan refuses a plan with errors before anything is started, with all
-// findings as check prints them.
+// admitPlan rejects a plan with errors before any plugin is started, with all
+// findings in the format of check.
 func (c *command) admitPlan(name string, v edn.Value, positions *edn.Positions, around surroundings, loaded *daemon.Loaded) error {
 	p, findings := readPlan(v, positions, around, loaded)
 	if err := unknownBindings([]*plan.Plan{p}, around, planEnv(around, loaded)); err != nil {
@@ -283,8 +283,9 @@ func (c *command) admitPlan(name string, v edn.Value, positions *edn.Positions, 
 	return c.refusal(name, positions, findings)
 }
 
-// refusal is what findings with errors come to, nil if there is none. As text
-// they are printed as check prints them; else they are in the error.
+// refusal returns the error for findings with errors, nil if there are none.
+// In text format the findings are printed as check prints them, else they are
+// in the error.
 func (c *command) refusal(name string, positions *edn.Positions, findings []plan.Finding) error {
 	err := plan.FindingsError(findings, contract.SourceRequest)
 	if err == nil {
@@ -299,12 +300,12 @@ func (c *command) refusal(name string, positions *edn.Positions, findings []plan
 	return quietError{err.ExitCode()}
 }
 
-// perform hosts the plugins, runs one act, and prints what it answers.
+// perform starts the plugins, runs one act, and prints the result.
 func (c *command) perform(ctx context.Context, p performance) error {
 	f := p.flags
 	f.stream = f.stream || wantsStream(p.request)
 	if f.stream && f.progress == "auto" {
-		f.progress = "none" // it would run into the text
+		f.progress = "none" // progress lines would mix with the text
 	}
 	watcher, err := c.newWatcher(f.progress)
 	if err != nil {
@@ -335,7 +336,7 @@ func (c *command) perform(ctx context.Context, p performance) error {
 	if err != nil {
 		return err
 	}
-	// Closing is bounded by the stop ladder of the plugins.
+	// Close is bounded by the time limits of stopping plugins.
 	defer host.Close()
 	service := host.Service()
 	run, refused := service.Start(context.WithoutCancel(ctx), a)
@@ -367,8 +368,7 @@ func (c *command) perform(ctx context.Context, p performance) error {
 	return err
 }
 
-// follow prints a run as it goes. Who does not take what is printed does not
-// want the rest either.
+// follow prints a run while it goes on. A write error cancels it.
 func (c *command) follow(ctx context.Context, run *act.Run, told *teller, w *watcher) {
 	err := run.Watch(context.WithoutCancel(ctx), func(e journal.Event) error {
 		w.tell(e)
@@ -379,7 +379,7 @@ func (c *command) follow(ctx context.Context, run *act.Run, told *teller, w *wat
 	}
 }
 
-// performThere has the daemon run the act. The end of ctx cancels the run.
+// performThere has the daemon run the act. Canceling ctx cancels the run.
 func (c *command) performThere(ctx context.Context, client *httpapi.Client, p performance) error {
 	f := p.flags
 	for flag, wanted := range map[string]bool{"--report": f.report, "--progress": f.progress != "auto" && f.progress != "none"} {
@@ -393,12 +393,12 @@ func (c *command) performThere(ctx context.Context, client *httpapi.Client, p pe
 		return c.conclude(p, new(act.Service).Refusal(act.Act{Request: f.apply(p.request)}, refused), refused, nil)
 	}
 	if f.isJSON {
-		client = client.InJSON() // the daemon knows the schemas that type it
+		client = client.InJSON() // the daemon has the schemas for its types
 	}
 	var told *teller
 	var response edn.Value
 	var err error
-	var run atomic.Value // the id, once the daemon has said it
+	var run atomic.Value // the id, once the daemon has reported it
 	if f.stream {
 		told = c.newTeller()
 		response, err = client.Stream(ctx, f.apply(p.request), c.env.Dir, func(event edn.Value) error {
@@ -423,7 +423,7 @@ func (c *command) performThere(ctx context.Context, client *httpapi.Client, p pe
 	return c.conclude(p, response, failure, told)
 }
 
-// conclude prints how a run ended.
+// conclude prints the result of a run.
 func (c *command) conclude(p performance, response edn.Value, failure *contract.Error, told *teller) error {
 	if p.show != nil && failure == nil {
 		return p.show(response)
@@ -441,8 +441,8 @@ func (c *command) conclude(p performance, response edn.Value, failure *contract.
 	return c.answer(response, failure, p, told)
 }
 
-// findings are those of a refusal of the plan that was sent: who refused it did
-// not have its text. A plan that came as an answer has another source.
+// findings returns those of the rejection of the plan that was sent; the
+// daemon did not have its text. A nested plan has another source.
 func (p performance) findings(refusal *contract.Error) []plan.Finding {
 	if p.file == "" || refusal == nil || refusal.Source != contract.SourceRequest {
 		return nil
@@ -450,7 +450,7 @@ func (p performance) findings(refusal *contract.Error) []plan.Finding {
 	return plan.FindingsOf(refusal, p.positions)
 }
 
-// apply writes the flags into a request envelope.
+// apply adds the flags to a request envelope.
 func (f *callFlags) apply(request edn.Value) edn.Value {
 	if !request.IsMap() {
 		return request
@@ -481,8 +481,8 @@ func (f *callFlags) apply(request edn.Value) edn.Value {
 	return request
 }
 
-// answer prints a response envelope (CLI-008), but for what was printed already
-// while the run went on; told may be nil.
+// answer prints a response envelope (CLI-008), except what was already printed
+// during the run; told may be nil.
 func (c *command) answer(response edn.Value, failure *contract.Error, p performance, told *teller) error {
 	f := p.flags
 	if err := told.endLine(); err != nil {
@@ -536,9 +536,9 @@ func (c *command) answer(response edn.Value, failure *contract.Error, p performa
 	return err
 }
 
-// exitCode returns the exit code of a request that failed. A plan that fails
-// after its run has started is a negative result and no mistake of the command
-// line, whatever one of its nodes was given; the input of an act is (CLI-002).
+// exitCode returns the exit code of a failed request. A plan that fails after
+// its run has started is a negative result, not a usage error, whatever its
+// nodes received; an invalid input of an act is a usage error (CLI-002).
 func (p performance) exitCode(response edn.Value, failure *contract.Error) int {
 	code := failure.ExitCode()
 	if code == contract.ExitUsage && p.file != "" && response.HasKey("run/id") {
@@ -547,8 +547,8 @@ func (p performance) exitCode(response edn.Value, failure *contract.Error) int {
 	return code
 }
 
-// host starts the plugins of the configuration that reach names; all if it is
-// nil.
+// host starts the plugins of the configuration that reach selects, all if it
+// is nil.
 func (c *command) host(ctx context.Context, w *watcher, admit func(*daemon.Loaded) error, reach func(*daemon.Loaded) map[string]bool) (*daemon.Host, error) {
 	o := c.options()
 	o.Admit, o.Reach, o.Transitions, o.Notices, o.Asking = admit, reach, w.transition, w.notice, w.asking
@@ -562,7 +562,7 @@ func (c *command) host(ctx context.Context, w *watcher, admit func(*daemon.Loade
 	return h, err
 }
 
-// path resolves a name against the working directory.
+// path resolves a name relative to the working directory.
 func (c *command) path(name string) string {
 	if filepath.IsAbs(name) {
 		return name

@@ -48,8 +48,8 @@ func (c *command) reloadCommand() *cobra.Command {
 	return cmd
 }
 
-// notReloaded prints the diagnostics of a configuration that was refused, as
-// validate does.
+// notReloaded prints the diagnostics of a rejected configuration, as validate
+// does.
 func (c *command) notReloaded(err error) error {
 	e := contract.AsError(err)
 	text, ok := e.Details.Key("text").AsString()
@@ -61,7 +61,7 @@ func (c *command) notReloaded(err error) error {
 	return quietError{e.ExitCode()}
 }
 
-// reloaded tells what a reload did, or would do.
+// reloaded prints the result of a reload or a dry run.
 func (c *command) reloaded(result edn.Value) error {
 	if c.format != formatText {
 		return c.value(c.env.Stdout, result)
@@ -70,7 +70,7 @@ func (c *command) reloaded(result edn.Value) error {
 	return err
 }
 
-// reloadText lays the result of a reload out for people.
+// reloadText formats the result of a reload for people.
 func reloadText(result edn.Value) string {
 	var b strings.Builder
 	for change := range result.Key("changes").Elems() {
@@ -177,7 +177,7 @@ func (c *command) actionCommand() *cobra.Command {
 	}
 }
 
-// done says that something was done, or prints the result for programs.
+// done prints text for people, or the result for programs.
 func (c *command) done(result edn.Value, text string) error {
 	if c.format != formatText {
 		return c.value(c.env.Stdout, result)
@@ -260,7 +260,7 @@ func plains(list edn.Value) []string {
 	return out
 }
 
-// since is how long ago an instant was, in two units at most.
+// since formats the time since an instant in at most two units.
 func since(v edn.Value) string {
 	at, ok := v.AsInst()
 	if !ok {
@@ -278,7 +278,7 @@ func since(v edn.Value) string {
 	return fmt.Sprintf("%ds", max(0, int(d.Seconds())))
 }
 
-// pluginTable lists the plugins of a daemon with their processes.
+// pluginTable prints the plugins of a daemon with their processes.
 func (c *command) pluginTable(plugins edn.Value) error {
 	var rows [][]string
 	for p := range plugins.Elems() {
@@ -305,8 +305,8 @@ func (c *command) pluginTable(plugins edn.Value) error {
 	return table(c.env.Stdout, []string{"plugin", "configured", "locked", "installed", "running", "condition", "state", "for", "pid", "in flight", "restarts", "quality", "problem"}, blankNil(rows))
 }
 
-// qualityOf says in a few words how the answers of a plugin are: the states
-// that are not ok, else ok, and nothing as long as nobody has judged them.
+// qualityOf summarizes the quality of a plugin: the states other than ok, else
+// ok, and empty if no answer was judged.
 func qualityOf(standings edn.Value) string {
 	var states []string
 	judged := false
@@ -326,7 +326,7 @@ func qualityOf(standings edn.Value) string {
 	return "-"
 }
 
-// qualityLines are the figures of a plugin, one line for each capability and
+// qualityLines formats the figures of a plugin, one line per capability and
 // intent.
 func qualityLines(standings edn.Value) string {
 	var b strings.Builder
@@ -358,7 +358,7 @@ func qualityLines(standings edn.Value) string {
 	return b.String()
 }
 
-// until is how far away an instant is.
+// until formats the time until an instant.
 func until(v edn.Value) string {
 	at, ok := v.AsInst()
 	if !ok {
@@ -378,7 +378,7 @@ func blankNil(rows [][]string) [][]string {
 	return rows
 }
 
-// ordered makes a verb that asks the daemon for something about one plugin.
+// ordered creates a command for an admin action on one plugin.
 func (c *command) ordered(use, action, short, begun string) *cobra.Command {
 	return &cobra.Command{
 		Use: use + " NAME", Short: short,

@@ -76,7 +76,7 @@ func (c *command) budgetAdjustCommand() *cobra.Command {
 	return cmd
 }
 
-// adjustment makes the action of the flags.
+// adjustment builds the action from the flags.
 func adjustment(user string, tenant bool, grant, charge string) (edn.Value, error) {
 	if tenant == (user != "") {
 		return edn.Nil(), usagef("adjust needs one of --user NAME and --tenant")
@@ -144,7 +144,7 @@ func budgetRow(s edn.Value) []string {
 	return []string{name, amountsText(s.Key("limit")), amountsText(s.Key("granted")), amountsText(s.Key("used")), amountsText(s.Key("reserved")), left, plain(s.Key("mark")), resets}
 }
 
-// scopeText says whose budget it is and when its window ends.
+// scopeText returns the scope of a budget and the end of its window.
 func scopeText(s edn.Value) (name, resets string) {
 	name, resets = plain(s.Key("scope")), "never"
 	if user, ok := s.Key("user").AsString(); ok {

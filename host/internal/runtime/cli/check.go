@@ -54,7 +54,8 @@ func (c *command) checkCommand() *cobra.Command {
 	return cmd
 }
 
-// checkAll checks all plans. The exit code of a file that cannot be read precedes that of a plan with errors.
+// checkAll checks all plans. An unreadable file determines the exit code
+// before a plan with errors.
 func (c *command) checkAll(names []string, around surroundings, budget edn.Value, loaded *daemon.Loaded) error {
 	code := contract.ExitDone
 	var plans []*plan.Plan
@@ -80,7 +81,8 @@ func (c *command) checkAll(names []string, around surroundings, budget edn.Value
 	return nil
 }
 
-// unknownBindings refuses bindings that no plan reads. A plan that is nil may read any.
+// unknownBindings rejects bindings that no plan reads. A nil plan may read
+// any.
 func unknownBindings(plans []*plan.Plan, around surroundings, env plan.Env) error {
 	var unread []string
 	for i, p := range plans {
@@ -103,19 +105,19 @@ func unknownBindings(plans []*plan.Plan, around surroundings, env plan.Env) erro
 	return usagef("--bind %s: no node reads the slot :%s%s", unread[0], unread[0], didYouMean(near))
 }
 
-// surroundings are what a caller gives a plan.
+// surroundings are the inputs of a plan.
 type surroundings struct {
 	bindings edn.Value // nil or a map
 	effects  policy.Val[[]string]
 }
 
-// effectsFlag registers the flag for the effects of a run.
+// effectsFlag registers the flag --effects.
 func effectsFlag(cmd *cobra.Command, effects *[]string) {
 	cmd.Flags().StringSliceVar(effects, "effects", nil, "effects that the run may have, such as fs/read,fs/write; their bounds are those of the configuration")
 }
 
-// newSurroundings reads what flags give a plan. A run that names no effects has
-// none; a check of one that names none asks for no list.
+// newSurroundings reads the inputs of a plan from flags. A run without
+// --effects has no effects; a check without it checks no list.
 func newSurroundings(cmd *cobra.Command, bindings edn.Value, effects []string) (surroundings, error) {
 	around := surroundings{bindings: bindings}
 	if len(effects) > 0 || cmd.Name() == "run" {
@@ -125,7 +127,7 @@ func newSurroundings(cmd *cobra.Command, bindings edn.Value, effects []string) (
 	return around, readEffects(effects)
 }
 
-// readEffects refuses names that are no effects, and takes colons off the others.
+// readEffects rejects unknown effects, and removes leading colons.
 func readEffects(effects []string) error {
 	known := contract.Effects()
 	for i, name := range effects {
@@ -142,15 +144,15 @@ func planEnv(around surroundings, loaded *daemon.Loaded) plan.Env {
 	return plan.Env{
 		Request:  policy.Layer{Effects: around.effects},
 		Registry: loaded.Generation.Registry, Policies: loaded.Generation.Policies,
-		Grant:   loaded.Generation.Effects.Grant([]string{policy.RoleAdmin}), // of whoever owns the configuration
+		Grant:   loaded.Generation.Effects.Grant([]string{policy.RoleAdmin}), // of the owner of the configuration
 		Budgets: loaded.Generation.Budgets,
 		Prompts: loaded.Generation.Prompts,
 		Outer:   func(name string) bool { return around.bindings.IsMap() && around.bindings.HasKey(name) },
 	}
 }
 
-// readPlan reads a plan and holds it against the configuration. The plan is nil
-// if the value is none. A plan without positions came as JSON.
+// readPlan reads a plan and checks it against the configuration. The result is
+// nil if the value is not a plan. A plan without positions was JSON.
 func readPlan(v edn.Value, positions *edn.Positions, around surroundings, loaded *daemon.Loaded) (*plan.Plan, []plan.Finding) {
 	if positions == nil {
 		v = plan.FromJSON(v, loaded.Generation.Registry)
@@ -162,7 +164,8 @@ func readPlan(v edn.Value, positions *edn.Positions, around surroundings, loaded
 	return p, plan.Check(p, planEnv(around, loaded))
 }
 
-// checkOne checks one plan and prints what it found; the plan is nil if the text is none.
+// checkOne checks one plan and prints the findings; the plan is nil if the
+// text is not a plan.
 func (c *command) checkOne(
 	name string, around surroundings, budget edn.Value, loaded *daemon.Loaded,
 ) (p *plan.Plan, ok bool, err error) {
@@ -207,7 +210,7 @@ func (c *command) checkOne(
 	return p, !failed, err
 }
 
-// checked prints what a check found as data.
+// checked prints the result of a check as data.
 func (c *command) checked(name string, findings []plan.Finding, worst plan.Worst, effects []string) error {
 	values := make([]edn.Value, len(findings))
 	for i, f := range findings {
@@ -223,14 +226,14 @@ func (c *command) checked(name string, findings []plan.Finding, worst plan.Worst
 	return c.value(c.env.Stdout, b.Map())
 }
 
-// tellSyntax prints for people why a plan cannot be read, in the form of its findings.
+// tellSyntax prints a syntax error for people, in the format of findings.
 func (c *command) tellSyntax(w io.Writer, e *edn.SyntaxError) error {
 	r := config.Report{Shown: []config.Diagnostic{diagnosed(e.Source, plan.SyntaxFinding(e)).Excerpted(e.Excerpt())}}
 	_, err := io.WriteString(w, r.Findings(c.color(w)))
 	return err
 }
 
-// tell prints findings of a plan for people, in the form of those of a configuration.
+// tell prints findings for people, in the format of diagnostics.
 func (c *command) tell(w io.Writer, name string, positions *edn.Positions, findings []plan.Finding) error {
 	var r config.Report
 	text := ""
@@ -244,7 +247,7 @@ func (c *command) tell(w io.Writer, name string, positions *edn.Positions, findi
 	return err
 }
 
-// diagnosed is a finding of a plan as a diagnostic.
+// diagnosed converts a finding to a diagnostic.
 func diagnosed(source string, f plan.Finding) config.Diagnostic {
 	d := config.Diagnostic{
 		Type:    f.Check,
@@ -276,7 +279,7 @@ func diagnosed(source string, f plan.Finding) config.Diagnostic {
 	return d
 }
 
-// readBudget reads a budget that was given on the command line; nil for none.
+// readBudget parses a budget of the command line; nil for none.
 func readBudget(text string) (edn.Value, error) {
 	if text == "" {
 		return edn.Nil(), nil

@@ -23,7 +23,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// Env is what surrounds a command.
+// Env is the environment of a command.
 type Env struct {
 	Args           []string // without the name of the program
 	Stdin          io.Reader
@@ -33,8 +33,8 @@ type Env struct {
 	Dir            string // the working directory
 }
 
-// Main runs one command and returns its exit code. An interrupt cancels what
-// the command does; a second one ends the process at once.
+// Main runs one command and returns its exit code. An interrupt cancels the
+// command; a second one exits the process immediately.
 func Main(env Env) int {
 	ctx, stop := interruptible(context.Background())
 	c := &command{env: env, ctx: ctx, release: sync.OnceFunc(stop)}
@@ -47,7 +47,7 @@ func Main(env Env) int {
 	return c.exit(ctx, cmp.Or(err, c.astray))
 }
 
-// errInterrupted is why the context of an interrupted command ended.
+// errInterrupted is the cause of an interrupted command's context.
 var errInterrupted = errors.New("interrupted")
 
 func interruptible(parent context.Context) (context.Context, func()) {
@@ -75,11 +75,11 @@ func interruptible(parent context.Context) (context.Context, func()) {
 	}
 }
 
-// command is the state that the verbs share.
+// command is the state that all commands share.
 type command struct {
 	env      Env
 	ctx      context.Context // of the whole command
-	release  func()          // ends ctx, and leaves signals to others
+	release  func()          // cancels ctx and stops handling signals
 	config   string
 	profile  string
 	server   string
@@ -87,20 +87,20 @@ type command struct {
 	verbose  bool
 	lockfile daemon.Lockfile
 	attached map[string]string // --attach
-	astray   error             // why a help that was asked for is of no verb
-	verb     string            // with the names of its parents, once it is known
+	astray   error             // error of a help request for an unknown command
+	verb     string            // full name of the command, once it is known
 }
 
-// quietError ends a command whose problem has been printed already.
+// quietError ends a command whose problem was already printed.
 type quietError struct{ code int }
 
 func (e quietError) Error() string { return fmt.Sprintf("exit %d", e.code) }
 
-// usageError is a wrong command line.
+// usageError is an error of the command line.
 type usageError struct {
 	err     error
 	verb    string
-	nearest string // what may have been meant; may be empty
+	nearest string // suggestion; may be empty
 }
 
 func (e usageError) Error() string { return e.err.Error() }
@@ -171,8 +171,8 @@ func (c *command) root() *cobra.Command {
 	return fitHelp(root)
 }
 
-// expected says what the flags of a type take. The other types have errors of
-// their own.
+// expected describes the values of a flag type. Other types have their own
+// errors.
 var expected = map[string]string{
 	"bool":           "true or false",
 	"duration":       "a time with a unit, such as 30s",
@@ -183,7 +183,7 @@ var expected = map[string]string{
 	"uint64":         "a whole number that is not negative",
 }
 
-// helpCommand prints the help of a verb, and refuses words that are none.
+// helpCommand prints the help of a command, and rejects unknown commands.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [VERB]...",
@@ -203,12 +203,12 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// helpOfVerbs rejects a request for help on a verb that its group does not have.
+// helpOfVerbs rejects a help request for an unknown subcommand.
 func (c *command) helpOfVerbs(root *cobra.Command) {
 	print := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
 		if words := cmd.Flags().Args(); cmd.HasAvailableSubCommands() && cmd.Args != nil && len(words) > 0 {
-			if verb, _, err := cmd.Find(words); err == nil && verb != cmd { // the flag stood before the verb
+			if verb, _, err := cmd.Find(words); err == nil && verb != cmd { // the flag precedes the command
 				verb.InitDefaultHelpFlag()
 				print(verb, nil)
 				return
@@ -221,9 +221,9 @@ func (c *command) helpOfVerbs(root *cobra.Command) {
 	})
 }
 
-// fitHelp makes the help of a command, and of those below it, as wide as a table
-// at most. A paragraph with a longer line is broken anew; lines that begin with a
-// blank are examples and stay.
+// fitHelp wraps the help of a command and its subcommands at the width of
+// tables. Paragraphs with a line that starts with a blank are examples and
+// unchanged.
 func fitHelp(cmd *cobra.Command) *cobra.Command {
 	if !cmd.HasParent() {
 		flags := fmt.Sprintf("FlagUsagesWrapped %d ", tableWidth)
@@ -245,7 +245,7 @@ func fitHelp(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// nearestFlag returns the flag of a command most like one that it does not have.
+// nearestFlag returns the flag of a command most similar to an unknown one.
 func nearestFlag(cmd *cobra.Command, err error) string {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) || len(unknown.GetSpecifiedName()) < 2 {
@@ -263,8 +263,8 @@ func nearestFlag(cmd *cobra.Command, err error) string {
 	return ""
 }
 
-// nearestVerb returns the verb below cmd most like the first argument, where
-// only a verb can stand.
+// nearestVerb returns the subcommand of cmd most similar to the first
+// argument, if only a subcommand can stand there.
 func nearestVerb(cmd *cobra.Command, args []string) string {
 	if len(args) == 0 || !cmd.HasAvailableSubCommands() {
 		return ""
@@ -273,7 +273,7 @@ func nearestVerb(cmd *cobra.Command, args []string) string {
 	for _, sub := range cmd.Commands() {
 		if sub.IsAvailableCommand() {
 			names = append(names, sub.Name())
-			// The name itself, one level below, is nearer than any other here.
+			// The same name one level below is the best suggestion.
 			for _, below := range sub.Commands() {
 				if below.IsAvailableCommand() && below.Name() == args[0] {
 					return below.CommandPath()
@@ -287,7 +287,7 @@ func nearestVerb(cmd *cobra.Command, args []string) string {
 	return ""
 }
 
-// wantVerbs makes each command that does nothing itself ask for one below it.
+// wantVerbs makes command groups report a missing subcommand.
 func wantVerbs(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		wantVerbs(sub)
@@ -309,7 +309,8 @@ func wantVerbs(cmd *cobra.Command) {
 	}
 }
 
-// wrapArgs makes wrong arguments usage errors that know their verb.
+// wrapArgs turns argument errors into usage errors with the name of the
+// command.
 func wrapArgs(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -331,7 +332,7 @@ func wrapArgs(cmd *cobra.Command) {
 	}
 }
 
-// longFlags lets a long flag stand with one dash, as Go programs have it.
+// longFlags accepts long flags with one dash, as Go programs do.
 func longFlags(root *cobra.Command, args []string) []string {
 	known := map[string]bool{}
 	var collect func(*cobra.Command)
@@ -359,7 +360,7 @@ func longFlags(root *cobra.Command, args []string) []string {
 	return out
 }
 
-// exit prints what is left to say about an error and gives the exit code.
+// exit prints the remaining error and returns the exit code.
 func (c *command) exit(ctx context.Context, err error) int {
 	var quiet quietError
 	var usage usageError
@@ -375,7 +376,7 @@ func (c *command) exit(ctx context.Context, err error) int {
 		verb := cmp.Or(usage.verb, c.verb, "ferment")
 		message := err.Error()
 		if typed, ok := usage.err.(*contract.Error); ok {
-			message = typed.Message // without a type of its own
+			message = typed.Message // omits the type
 		}
 		e := contract.Errorf("invalid-request", "%s", message).WithHint(fmt.Sprintf("%q shows how it is used", verb+" --help"))
 		c.problem(e.DidYouMean(usage.nearest))
@@ -392,23 +393,23 @@ func (c *command) exit(ctx context.Context, err error) int {
 	var environment *daemon.EnvironmentError
 	if errors.As(err, &environment) || errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
 		e := contract.AsError(err)
-		if e.Type == "runtime/internal" { // it is around the host, not in it
+		if e.Type == "runtime/internal" { // the environment failed, not the host
 			e = contract.Errorf("runtime/start-failed", "%s", err)
 		}
 		c.problem(e.WithHint(environmentHint(err)))
 		return contract.ExitEnvironment
 	}
 	if e := contract.AsError(err); e.Type == "runtime/internal" && environmentHint(err) == diskHint {
-		err = e.WithHint(diskHint) // what it had to say went nowhere
+		err = e.WithHint(diskHint) // the original output was lost
 	}
 	c.problem(err)
 	return contract.AsError(err).ExitCode()
 }
 
-// diskHint is the next step for a disk that takes or gives nothing.
+// diskHint is the hint for a disk that cannot be read or written.
 const diskHint = "\"df\" shows whether the disk is full or read-only; the log of the kernel shows whether it is broken"
 
-// environmentHint is the next step for what is missing around the host.
+// environmentHint returns the hint for an error of the environment.
 func environmentHint(err error) string {
 	var path *os.PathError
 	var file *fileError
@@ -434,7 +435,7 @@ func environmentHint(err error) string {
 	return "\"ferment validate\" and \"ferment plugin list\" show what the configuration names"
 }
 
-// terminal tells whether a stream of the command is one.
+// terminal reports whether a stream of the command is a terminal.
 func terminal(w any) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))

@@ -14,11 +14,11 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// completionTime is what a person does not notice between a key and an answer
-// (CLI-006), less the start of the process.
+// completionTime is the time limit of a completion (CLI-006), less the start
+// of the process.
 const completionTime = 150 * time.Millisecond
 
-// shells are those for which a script is written.
+// shells lists the supported shells.
 var shells = []string{"bash", "zsh", "fish"}
 
 func (c *command) completionCommand() *cobra.Command {
@@ -51,10 +51,10 @@ func (c *command) completionCommand() *cobra.Command {
 	}
 }
 
-// names gives what a shell offers in one place.
+// names returns the candidates for a prefix.
 type names func(prefix string) []string
 
-// completions gives the verbs and flags their names.
+// completions registers the completions of commands and flags.
 func (c *command) completions(root *cobra.Command) {
 	intents := c.named(func(n daemon.Names) []string { return n.Intents })
 	capabilities := c.named(func(n daemon.Names) []string { return n.Capabilities })
@@ -66,7 +66,7 @@ func (c *command) completions(root *cobra.Command) {
 	} {
 		cmd, rest, err := root.Find(strings.Fields(verb))
 		if err != nil || len(rest) > 0 || cmd.ValidArgsFunction != nil {
-			continue // the build does not have the verb
+			continue // not part of this build
 		}
 		cmd.ValidArgsFunction = offer.first()
 	}
@@ -77,7 +77,7 @@ func (c *command) completions(root *cobra.Command) {
 	visit = func(cmd *cobra.Command) {
 		for flag, offer := range map[string]names{"capability": capabilities, "plugin": plugins, "profile": fixed(config.Profiles()), "output": fixed([]string{"text", "json", "edn"}), "only": c.named(blockNames)} {
 			if cmd.LocalFlags().Lookup(flag) != nil {
-				_ = cmd.RegisterFlagCompletionFunc(flag, offer.always()) // it fails if another one did it
+				_ = cmd.RegisterFlagCompletionFunc(flag, offer.always()) // fails if it is already registered
 			}
 		}
 		for _, sub := range cmd.Commands() {
@@ -87,8 +87,7 @@ func (c *command) completions(root *cobra.Command) {
 	visit(root)
 }
 
-// completeExplain offers intents, and behind the word error the types of the
-// catalogue.
+// completeExplain completes intents, and after the word error the error types.
 func (c *command) completeExplain(intents names) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		switch {
@@ -105,14 +104,14 @@ func (c *command) completeExplain(intents names) cobra.CompletionFunc {
 	}
 }
 
-// named reads names of the configuration when a shell asks.
+// named returns names of the configuration at completion time.
 func (c *command) named(which func(daemon.Names) []string) names {
 	return func(string) []string {
 		return which(daemon.KnownNames(c.ctx, c.options(), completionTime))
 	}
 }
 
-// blockNames are the blocks that config show can print alone.
+// blockNames lists the blocks that config show can print alone.
 func blockNames(n daemon.Names) []string {
 	out := []string{"ferment"}
 	for block, labels := range map[string][]string{"plugin": n.Plugins, "intent": n.Intents, "capability": n.Capabilities} {
@@ -125,7 +124,7 @@ func blockNames(n daemon.Names) []string {
 
 func fixed(all []string) names { return func(string) []string { return all } }
 
-// first offers names for the first argument only.
+// first completes the first argument only.
 func (n names) first() cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -135,15 +134,14 @@ func (n names) first() cobra.CompletionFunc {
 	}
 }
 
-// always offers names wherever they are asked for.
+// always completes at every position.
 func (n names) always() cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		return offered(n(prefix), prefix), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-// offered keeps the names that begin like what is written. An id may be
-// written as a keyword.
+// offered filters names by prefix. An id may be written as a keyword.
 func offered(all []string, prefix string) []string {
 	colon := ""
 	if rest, ok := strings.CutPrefix(prefix, ":"); ok {

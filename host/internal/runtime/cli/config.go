@@ -103,7 +103,7 @@ func (c *command) showConfig(cfg *config.Config, o config.ShowOptions) error {
 	return err
 }
 
-// notInConfig gives a name that leads nowhere the type of the catalogue.
+// notInConfig converts an unknown path to an error of the catalogue.
 func notInConfig(err error) error {
 	var unknown *config.UnknownPathError
 	if !errors.As(err, &unknown) {

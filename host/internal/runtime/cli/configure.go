@@ -17,7 +17,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// options are what every verb loads the configuration with.
+// options returns the load options that all commands share.
 func (c *command) options() daemon.Options {
 	return daemon.Options{
 		Config: c.config, Profile: c.profile, Dir: c.env.Dir, Version: c.env.Version, Env: c.env.Getenv, Lockfile: c.lockfile,
@@ -25,7 +25,8 @@ func (c *command) options() daemon.Options {
 	}
 }
 
-// load reads the configuration; a wrong one is printed and ends the command.
+// load reads the configuration; an invalid one is printed and ends the
+// command.
 func (c *command) load(ctx context.Context, o daemon.Options) (*daemon.Loaded, error) {
 	loaded, err := daemon.Load(ctx, o)
 	if err != nil {
@@ -37,7 +38,7 @@ func (c *command) load(ctx context.Context, o daemon.Options) (*daemon.Loaded, e
 	return loaded, nil
 }
 
-// knownProfile refuses a --profile that does not exist before anything is read.
+// knownProfile rejects an unknown --profile before anything is read.
 func (c *command) knownProfile() error {
 	names := config.Profiles()
 	if c.profile == "" || slices.Contains(names, c.profile) {
@@ -49,7 +50,7 @@ func (c *command) knownProfile() error {
 	return usagef("there is no profile %q: expected %s", c.profile, strings.Join(names, ", "))
 }
 
-// invalidConfig prints what is wrong with a configuration.
+// invalidConfig prints the diagnostics of a configuration.
 func (c *command) invalidConfig(e *daemon.InvalidConfigError) error {
 	if err := c.diagnostics(c.env.Stderr, e.Config.Report(config.DefaultMaxShown)); err != nil {
 		return err
@@ -78,7 +79,7 @@ func (c *command) diagnostics(w io.Writer, r config.Report) error {
 	return err
 }
 
-// color tells whether text for people may be coloured.
+// color reports whether text for people may be coloured.
 func (c *command) color(w io.Writer) bool {
 	if v, set := c.env.Getenv("NO_COLOR"); set && v != "" {
 		return false
@@ -169,7 +170,7 @@ func (c *command) fmtCommand() *cobra.Command {
 	return cmd
 }
 
-// formatted are the files that fmt is about, as messages name them.
+// formatted lists the files to format, as messages name them.
 func (c *command) formatted(args []string) ([]string, error) {
 	if len(args) == 0 && c.config != "" {
 		args = []string{c.config}
@@ -180,7 +181,7 @@ func (c *command) formatted(args []string) ([]string, error) {
 	for _, name := range args {
 		info, err := os.Stat(c.path(name))
 		if name == "-" || err != nil || !info.IsDir() {
-			names = append(names, name) // reading it says what is wrong
+			names = append(names, name) // reading it reports the error
 			continue
 		}
 		files, err := config.Files(c.path(name))
@@ -236,7 +237,7 @@ func (c *command) formatOne(name string, check, diff bool) (bool, error) {
 	return true, f.Write()
 }
 
-// formatValue tells programs about one file.
+// formatValue returns the result for one file as data.
 func (c *command) formatValue(f config.Formatted, diff bool) error {
 	var b edn.MapBuilder
 	b.Key("file", edn.Text(f.Name))

@@ -25,7 +25,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/launch"
 )
 
-// conforming is one run of "ferment conform" as it was asked for.
+// conforming holds the options of "ferment conform".
 type conforming struct {
 	profiles         []string
 	json, junit, md  string
@@ -93,7 +93,7 @@ func (c *command) conform(ctx context.Context, o conforming) error {
 	show := &conformProgress{command: c, on: c.format == formatText && o.json != "-", live: terminal(c.env.Stdout)}
 	opts.OnStart = show.began
 	opts.OnResult = func(r conformance.Result) {
-		if ctx.Err() == nil { // what an interrupt cut is no result
+		if ctx.Err() == nil { // an interrupted check has no result
 			show.result(r)
 		}
 	}
@@ -113,8 +113,8 @@ func (c *command) conform(ctx context.Context, o conforming) error {
 	return c.finishConform(report, o, outputs)
 }
 
-// finishConform writes the reports, says what there is to say and gives the
-// verdict as an exit code.
+// finishConform writes the reports, prints the summary and returns the verdict
+// as an exit code.
 func (c *command) finishConform(report conformance.Report, o conforming, outputs *reports) error {
 	if err := outputs.write(report); err != nil {
 		return err
@@ -129,7 +129,7 @@ func (c *command) finishConform(report conformance.Report, o conforming, outputs
 	return conformExit(report.Outcome())
 }
 
-// conformExit gives the exit code of a verdict.
+// conformExit returns the exit code of a verdict.
 func conformExit(s conformance.Status) error {
 	switch s {
 	case conformance.Pass:
@@ -140,10 +140,10 @@ func conformExit(s conformance.Status) error {
 	return quietError{contract.ExitNegative}
 }
 
-// maxPatience bounds how much longer than usual a run may wait.
+// maxPatience limits --patience.
 const maxPatience = 20.0
 
-// conformOptions reads what the command line names, and finds the program.
+// conformOptions reads the files of the command line, and finds the program.
 func (c *command) conformOptions(o *conforming) (conformance.Options, error) {
 	opts := conformance.Options{Seed: o.seed, Profiles: o.profiles, Patience: o.patience}
 	if math.IsNaN(o.patience) || o.patience < 1 || o.patience > maxPatience {
@@ -205,7 +205,7 @@ func (o conforming) profilesExist() error {
 	return nil
 }
 
-// lookPathCause drops the name that the message has already.
+// lookPathCause removes the name that the message already has.
 func lookPathCause(err error) error {
 	var e *exec.Error
 	if errors.As(err, &e) {
@@ -249,8 +249,8 @@ func (c *command) readBaseline(name string) (*conformance.Baseline, error) {
 	return b, nil
 }
 
-// programHash names the program and the files among its arguments; it is empty
-// if they cannot be read.
+// programHash hashes the program and the files among its arguments; it is
+// empty if they cannot be read.
 func programHash(command []string) string {
 	var files []string
 	for _, arg := range command[1:] {
@@ -265,8 +265,8 @@ func programHash(command []string) string {
 	return hash
 }
 
-// reproducible is the part of the command line behind the seed, the profile and
-// the name of the check.
+// reproducible returns the part of the command line after seed, profile and
+// check id.
 func (c *command) reproducible(o conforming) conformance.CommandLine {
 	line := conformance.CommandLine{Program: o.command}
 	add := func(flag, value string) {
@@ -323,8 +323,8 @@ func (c *command) listChecks(o conforming) error {
 	return table(c.env.Stdout, []string{"check", "requirements", "what a plugin must do"}, rows)
 }
 
-// reports are the files of a run. They are made before it, so that a name which
-// cannot be written costs no run.
+// reports are the report files. They are created before the run, so that an
+// unwritable path fails early.
 type reports struct {
 	json, junit, md io.Writer
 	files           []*os.File
@@ -359,7 +359,7 @@ func (r *reports) close() {
 	}
 }
 
-// write writes every report that was asked for.
+// write writes every requested report.
 func (r *reports) write(report conformance.Report) error {
 	for _, one := range []struct {
 		to   io.Writer
@@ -383,8 +383,8 @@ func (r *reports) write(report conformance.Report) error {
 	return nil
 }
 
-// conformProgress tells what a run is at: a line for each check, and on a
-// terminal the check that is being taken.
+// conformProgress prints a line for each check, and on a terminal the check in
+// progress.
 type conformProgress struct {
 	command *command
 	on      bool
@@ -409,12 +409,12 @@ func (p *conformProgress) result(r conformance.Result) {
 	}
 	p.clear()
 	if r.Blocked != "" {
-		return // the summary names them together
+		return // the summary lists them together
 	}
 	_, _ = fmt.Fprintf(p.command.env.Stdout, "%-5s %s (%s)\n", r.Status, r.Check.ID, r.Took.Round(time.Millisecond))
 }
 
-// conformSummary says what did not pass, and the verdict.
+// conformSummary prints what did not pass, and the verdict.
 func (c *command) conformSummary(w io.Writer, r conformance.Report) {
 	for _, res := range r.Results {
 		if res.Status == conformance.Pass || res.Blocked != "" {

@@ -25,9 +25,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// Limits of a trial. A plugin that never answers costs the first two.
+// Time limits of a trial. A plugin that never responds uses up the first two.
 const (
-	trialStart = 5 * time.Second  // for the broken plugin to be ready, or to be given up
+	trialStart = 5 * time.Second  // for the broken plugin to be ready or to fail
 	soundStart = 30 * time.Second // for the sound plugin to be ready, also on a busy machine
 	trialCall  = 2 * time.Second  // the deadline of each call
 	trialLimit = 60 * time.Second // of a whole trial
@@ -57,7 +57,7 @@ func (c *command) conformHostCommand() *cobra.Command {
 	return cmd
 }
 
-// conformHost takes the trials, several at a time, and reports.
+// conformHost runs the trials, several at a time, and reports.
 func (c *command) conformHost(ctx context.Context, o conforming) error {
 	only, err := regexp.Compile(o.run)
 	if err != nil {
@@ -112,15 +112,15 @@ func trialID(f fixture.Fixture) string {
 	return "host/" + subject + "/" + f.Name
 }
 
-// trial is one plugin with a fault under a supervisor of its own, with a sound
-// one beside it.
+// trial runs one plugin with a fault and a sound one under a supervisor of
+// their own.
 type trial struct {
 	fixture fixture.Fixture
 	program string
 
 	mu      sync.Mutex
 	faults  []string // diagnostics about the plugin, in order
-	strange []string // diagnostics about the sound one
+	strange []string // diagnostics about the sound plugin
 	logged  []string
 }
 
@@ -153,7 +153,7 @@ func (t *trial) Log(l plugin.Line) {
 	}
 }
 
-// unhealthy is a trial that did not go as it must.
+// unhealthy is the error of a failed trial.
 type unhealthy struct{ expected, observed string }
 
 func (u *unhealthy) Error() string { return u.observed }
@@ -230,8 +230,8 @@ func (t *trial) live(ctx context.Context) (err error) {
 	return nil
 }
 
-// settings are those of a plugin that is started once: what is looked at is one
-// fault, not how often it comes back.
+// settings returns the settings of a plugin that is started once: a trial
+// observes one fault, not restarts.
 func (t *trial) settings(name string) plugin.Settings {
 	s := plugin.DefaultSettings(name, t.program, fixture.Command, name)
 	s.StartTimeout, s.ConfigureTimeout = trialStart-time.Second, trialStart-time.Second
@@ -240,13 +240,13 @@ func (t *trial) settings(name string) plugin.Settings {
 	}
 	s.StopGrace, s.DrainTimeout = time.Second, time.Second
 	s.Restart.Policy = plugin.Never
-	// One program is both plugins; what describes itself differently has to be
-	// configured differently.
+	// Both plugins are the same program; different descriptions need different
+	// configurations.
 	s.Config = edn.MustMap(edn.K("word"), edn.Text(name))
 	return s
 }
 
-// routes name the capabilities of both plugins apart.
+// routes gives the capabilities of both plugins distinct ids.
 func (t *trial) routes() map[string]plugin.Route {
 	routes := map[string]plugin.Route{}
 	for _, q := range fixture.Questions() {
@@ -273,8 +273,8 @@ func (t *trial) answers(ctx context.Context, client *plugin.Client) error {
 	return nil
 }
 
-// calls asks the broken plugin everything that it serves, the first question
-// being the one that the hostile ones cannot stand.
+// calls calls every capability of the broken plugin, the first question being
+// the one that triggers the fault.
 func (t *trial) calls(ctx context.Context, client *plugin.Client) error {
 	for i, q := range fixture.Questions() {
 		err := t.askBroken(ctx, client, q)
@@ -292,7 +292,7 @@ func (t *trial) calls(ctx context.Context, client *plugin.Client) error {
 	return nil
 }
 
-// askBroken waits for the plugin if there is a plugin to wait for, and asks.
+// askBroken waits for the plugin if it may become ready, then calls it.
 func (t *trial) askBroken(ctx context.Context, client *plugin.Client, q fixture.Question) error {
 	ready, cancel := context.WithTimeout(ctx, trialStart)
 	defer cancel()

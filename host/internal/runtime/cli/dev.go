@@ -49,12 +49,12 @@ func (c *command) devCommand() *cobra.Command {
 	return cmd
 }
 
-// registerAttach lets a command use plugins that were started by hand.
+// registerAttach adds --attach to a command.
 func (c *command) registerAttach(cmd *cobra.Command) {
 	cmd.Flags().StringToStringVar(&c.attached, "attach", nil, "use a plugin that was started with FERMENT_ATTACH=FILE, as NAME=FILE; may be repeated")
 }
 
-// warnAttached says what holds for plugins that were started by hand.
+// warnAttached prints the restrictions of attached plugins.
 func (c *command) warnAttached() {
 	if len(c.attached) == 0 {
 		return

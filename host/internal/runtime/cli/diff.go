@@ -40,8 +40,8 @@ func (c *command) diffCommand() *cobra.Command {
 	return cmd
 }
 
-// diffRunning compares with what a daemon runs now. The daemon reads its own
-// configuration, as it would for a reload.
+// diffRunning compares with the running daemon. The daemon reads its own
+// configuration, as for a reload.
 func (c *command) diffRunning(ctx context.Context) error {
 	there, err := c.order(ctx, actionOf("config-diff"))
 	if err != nil {
@@ -72,7 +72,7 @@ func (c *command) diffRunning(ctx context.Context) error {
 	return nil
 }
 
-// stayText names the processes that a reload would leave alone.
+// stayText lists the processes that a reload would keep.
 func stayText(pids edn.Value) string {
 	var parts []string
 	for name, list := range pids.Entries() {
@@ -84,7 +84,7 @@ func stayText(pids edn.Value) string {
 	return "processes that stay: " + strings.Join(parts, ", ") + "\n"
 }
 
-// configuration is the file or directory that this command would read.
+// configuration returns the file or directory that this command would read.
 func (c *command) configuration() string {
 	if c.config == "" {
 		return config.Find(c.env.Dir)

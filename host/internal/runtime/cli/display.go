@@ -6,10 +6,9 @@ import (
 	"strings"
 )
 
-// shown is text as it may be written to w. What plugins, models and their
-// sources say may hold characters that command a terminal or turn the order of
-// what is read; there they are shown instead of sent. A file or a pipe gets what
-// was said.
+// shown returns text that is safe to write to w. On a terminal, control
+// characters and bidirectional controls from plugins, models and their sources
+// are escaped. A file or a pipe gets the text unchanged.
 func shown(w io.Writer, text string) string {
 	if !terminal(w) {
 		return text
@@ -17,13 +16,13 @@ func shown(w io.Writer, text string) string {
 	return visible(text, func(r rune) bool { return r == '\t' || r == '\n' })
 }
 
-// printable is a line of text in which nothing commands a terminal.
+// printable returns one line of text without control characters.
 func printable(line string) string {
 	return visible(line, func(r rune) bool { return r == '\t' })
 }
 
-// visible writes control characters, and those that turn the direction of a
-// text, as escapes, but for those that may stay.
+// visible escapes control characters and bidirectional controls, except those
+// for which stays is true.
 func visible(text string, stays func(rune) bool) string {
 	acts := func(r rune) bool { return (control(r) || turns(r)) && !stays(r) }
 	if strings.IndexFunc(text, acts) < 0 {
@@ -43,10 +42,10 @@ func visible(text string, stays func(rune) bool) string {
 	return b.String()
 }
 
-// control tells of C0 and C1, as ISO 6429 has them.
+// control reports C0 and C1 control characters (ISO 6429).
 func control(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 }
 
-// turns tells of the explicit controls of the bidirectional algorithm (UAX 9).
+// turns reports the explicit controls of the bidirectional algorithm (UAX 9).
 func turns(r rune) bool {
 	return r == 0x061c || r == 0x200e || r == 0x200f || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
 }

@@ -1,11 +1,11 @@
-// Package cli is the command line of the host: it reads arguments, hands them
-// to the daemon package, and prints what comes back.
+// Package cli is the command line of the host: it parses arguments, calls
+// package daemon, and prints results.
 //
-// Data goes to standard output, everything else to standard error. Each verb
-// knows three forms of output (text for people, JSON and EDN for programs) and
-// ends with one of the exit codes of package contract. Nothing is decided here
-// that another way into the host would have to decide again.
+// Data goes to standard output, everything else to standard error. Each
+// command has three output formats (text for people, JSON and EDN for
+// programs) and exits with a code of package contract. Rules that other
+// interfaces of the host need too do not belong here.
 //
-// Main may be called once per process at a time; it owns the interrupt signal
+// Only one call of Main may run at a time; it handles the interrupt signal
 // while it runs.
 package cli

@@ -25,7 +25,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// reachLimit is how long the doctor waits for a port.
+// reachLimit is the time limit for connecting to a port.
 const reachLimit = 2 * time.Second
 
 func (c *command) doctorCommand() *cobra.Command {
@@ -51,7 +51,7 @@ const (
 	stateFails = "fails"
 )
 
-// part is one thing that was examined.
+// part is one examined item.
 type part struct {
 	area, name, state, text string
 }
@@ -63,7 +63,7 @@ func (e *examination) add(area, name, state, format string, args ...any) {
 	e.parts = append(e.parts, part{area, name, state, fmt.Sprintf(format, args...)})
 }
 
-// held adds a layer that is weak if it is not there.
+// held adds a layer, which is weak if ok is false.
 func (e *examination) held(name string, ok bool, is, isNot string) {
 	state, text := stateOK, is
 	if !ok {
@@ -124,7 +124,7 @@ func (c *command) doctor(ctx context.Context) error {
 	return nil
 }
 
-// languages tells what texts are judged in (TXT-006).
+// languages reports the languages in which texts are judged (TXT-006).
 func (e *examination) languages(loaded *daemon.Loaded) {
 	e.add("configuration", "languages", stateOK, "texts are judged in %s", strings.Join(loaded.Generation.Checks.Languages().Languages(), ", "))
 	for _, p := range loaded.Generation.Packs {
@@ -136,7 +136,8 @@ func (e *examination) languages(loaded *daemon.Loaded) {
 	}
 }
 
-// isolation tells per layer what the kernel can hold (ISO-003, FX-005, SUP-008).
+// isolation reports per layer what the kernel can enforce (ISO-003, FX-005,
+// SUP-008).
 func (e *examination) isolation(s confine.Support) {
 	e.held("level", s.Best() == confine.Strict, "plugins run at level strict unless their block says otherwise",
 		fmt.Sprintf("level strict cannot be held here: plugins run at level %s", s.Best()))
@@ -156,7 +157,7 @@ func (e *examination) isolation(s confine.Support) {
 	e.held("cpu-shares", false, "", "not held: this build sets no limits of control groups")
 }
 
-// examineSockets looks at the directory for the sockets of plugins.
+// examineSockets examines the directory of plugin sockets.
 func (c *command) examineSockets(e *examination) {
 	xdg, _ := c.env.Getenv("XDG_RUNTIME_DIR")
 	base := launch.RuntimeBase(xdg, os.Getuid())
@@ -175,7 +176,7 @@ func (c *command) examineSockets(e *examination) {
 	e.add("sockets", "directory", stateOK, "private and writable")
 }
 
-// examineSpace looks at the data directory, or where it would be made.
+// examineSpace examines the data directory, or its future parent.
 func (c *command) examineSpace(e *examination, dir string) {
 	at := dir
 	for {
@@ -219,8 +220,7 @@ func reason(err error) error {
 	return err
 }
 
-// plugin looks at one plugin block: its program, and what its processes are
-// held to.
+// plugin examines one plugin block: its program and its confinement.
 func (e *examination) plugin(loaded *daemon.Loaded, p config.Plugin) {
 	bad := stateFails
 	if p.Optional {
@@ -260,13 +260,13 @@ func (e *examination) plugin(loaded *daemon.Loaded, p config.Plugin) {
 	e.add("plugin", p.Name, stateOK, "%s %s, lock %s, level %s, enforcement %s, %s, program %s", p.Description.Name, p.Description.Version, loaded.Locked(p), held.Level, held.Enforcement, needs, p.Binary)
 	for _, w := range held.Weaknesses {
 		if w.Name == "unix-sockets-open" || w.Name == "processes-open" {
-			continue // the same for all: the machine is to blame
+			continue // reported once for the machine
 		}
 		e.add("plugin", p.Name, stateWeak, "%s", w.Text)
 	}
 }
 
-// judges looks at how far the judges in use may be believed (JDG-011).
+// judges reports the calibration of the judges in use (JDG-011).
 func (e *examination) judges(loaded *daemon.Loaded) {
 	for _, s := range judgesOf(loaded) {
 		if !s.Used {
@@ -287,8 +287,8 @@ func (e *examination) judges(loaded *daemon.Loaded) {
 	}
 }
 
-// optional looks at what a plugin may use beside its program: the programs that
-// it may run, and its ports on this machine.
+// optional examines what a plugin may use beside its program: the programs
+// that it may run, and its ports on this machine.
 func (e *examination) optional(ctx context.Context, loaded *daemon.Loaded) {
 	for _, p := range loaded.Plugins {
 		if !p.Enabled {
@@ -330,8 +330,8 @@ func dial(ctx context.Context, port uint16) error {
 	return err
 }
 
-// clock finds a machine that was never told the time: certificates and budgets
-// go by it.
+// clock detects a machine whose clock was never set: certificates and budgets
+// depend on it.
 func (e *examination) clock() {
 	const builtAfter = 2026
 	if year := time.Now().UTC().Year(); year < builtAfter {
@@ -343,7 +343,8 @@ func (e *examination) clock() {
 
 var wholeHash = regexp.MustCompile(`\b(b3:[0-9a-f]{12})[0-9a-f]{52}\b`)
 
-// shortHashes cuts hashes to what tells programs apart: a whole one is wider than its column.
+// shortHashes shortens hashes to a distinctive prefix: a whole one is wider
+// than its column.
 func shortHashes(text string) string { return wholeHash.ReplaceAllString(text, "$1…") }
 
 func (c *command) printExamination(e *examination) error {

@@ -12,18 +12,19 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// modelLimit bounds the start of the plugins of models and what they say.
+// modelLimit is the time limit for starting the plugins of models and for
+// their health.
 const modelLimit = 30 * time.Second
 
-// servesModels tells the plugins behind which there is a model.
+// servesModels reports whether a plugin serves models.
 func servesModels(p config.Plugin) bool {
 	return p.Enabled && p.Described && slices.ContainsFunc(p.Description.Capabilities, func(c contract.Capability) bool { return c.Kind == "llm" })
 }
 
-// examineModels asks each plugin of models what it says about itself: whether
-// there is a key, and whether its server can be reached. The host opens no
-// connection; a daemon that runs the plugins is asked, else they are started
-// for it and stopped again.
+// examineModels reports the health of each plugin of models: whether it has a
+// key, and whether its server can be reached. The host opens no connection
+// itself. It asks the daemon; without one it starts the plugins and stops them
+// again.
 func (c *command) examineModels(ctx context.Context, e *examination, loaded *daemon.Loaded) {
 	var models []config.Plugin
 	for _, p := range loaded.Plugins {
@@ -51,8 +52,8 @@ func (c *command) examineModels(ctx context.Context, e *examination, loaded *dae
 	}
 }
 
-// statesOfModels is the list of plugins of the daemon, or of a host that runs
-// those of models only.
+// statesOfModels returns the plugin list of the daemon, or of a host that runs
+// only the plugins of models.
 func (c *command) statesOfModels(ctx context.Context) (edn.Value, error) {
 	client, err := c.reach(ctx)
 	if err != nil {
@@ -78,7 +79,7 @@ func (c *command) statesOfModels(ctx context.Context) (edn.Value, error) {
 	return host.PluginStates().Key("plugins"), nil
 }
 
-// modelState is what the process of a plugin says.
+// modelState returns the health that the process of a plugin reports.
 func modelState(plugins edn.Value, name, bad string) (state, text string) {
 	for p := range plugins.Elems() {
 		if plain(p.Key("plugin")) != name {

@@ -43,7 +43,7 @@ func (c *command) explainCommand() *cobra.Command {
 	return cmd
 }
 
-// explainIntent asks the daemon, which knows how candidates have done, or reads
+// explainIntent asks the daemon, which has statistics of candidates, or reads
 // the configuration if there is none.
 func (c *command) explainIntent(ctx context.Context, local, streamed bool, intent, capability string) error {
 	name, err := edn.Keyword(intent)
@@ -121,7 +121,7 @@ func (c *command) explainError(name string) error {
 	return err
 }
 
-// explanationText is what explain says about an intent, for people.
+// explanationText formats an explanation for people.
 func explanationText(v edn.Value) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, ":%s", plain(v.Key("intent")))
@@ -192,7 +192,7 @@ func servedBy(c edn.Value) string {
 	return served
 }
 
-// figuresText is what the order of the candidates may rest on.
+// figuresText formats the figures that determine the order.
 func figuresText(f edn.Value) string {
 	parts := []string{"no answer judged yet"}
 	if n := number(f.Key("samples")); n > 0 {
@@ -220,7 +220,7 @@ func figuresText(f edn.Value) string {
 	return strings.Join(parts, ", ")
 }
 
-// orderText names the order, and for which calls it is.
+// orderText names the order, and the calls it applies to.
 func orderText(v edn.Value) string {
 	if v.Key("streamed?").Truthy() {
 		return plain(v.Key("ordering")) + " of a streamed answer"
@@ -228,7 +228,7 @@ func orderText(v edn.Value) string {
 	return plain(v.Key("ordering"))
 }
 
-// speedText is how fast the text of answers comes.
+// speedText formats the speed of streamed text.
 func speedText(f edn.Value) []string {
 	var parts []string
 	if ms := f.Key("first-token-ms"); !ms.IsNil() {
@@ -240,7 +240,7 @@ func speedText(f edn.Value) []string {
 	return parts
 }
 
-// conditionText is how near a capability is to working on one more call.
+// conditionText formats the health and load of a capability.
 func conditionText(f edn.Value) []string {
 	var parts []string
 	if f.HasKey("warmth") {
@@ -265,7 +265,7 @@ func conditionText(f edn.Value) []string {
 	return parts
 }
 
-// decimal is a number as people write it.
+// decimal formats a number for people.
 func decimal(v edn.Value) string {
 	s := strings.TrimSuffix(v.String(), "M")
 	if strings.Contains(s, ".") && !strings.ContainsAny(s, "eE") {

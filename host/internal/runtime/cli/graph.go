@@ -15,8 +15,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// drawings are the ways to draw a plan, by the name of --as, which is also the
-// end of a file's name.
+// drawings lists the drawing formats by the name of --as, which is also the
+// file extension.
 var drawings = []struct {
 	name string
 	ends []string
@@ -70,7 +70,7 @@ func (c *command) graphCommand() *cobra.Command {
 	return cmd
 }
 
-// drawing picks the way to draw.
+// drawing selects the drawing format.
 func drawing(as, file string) (func(*diagram.Diagram) string, error) {
 	end := strings.ToLower(filepath.Ext(file))
 	for _, d := range drawings {
@@ -112,7 +112,7 @@ func (c *command) graph(name, file string, bindings edn.Value, draw func(*diagra
 	env := planEnv(surroundings{bindings: bindings}, loaded)
 	prog, cycle := plan.Link(p, env)
 	if cycle != nil {
-		return refusal // a finding has said so
+		return refusal // already reported as a finding
 	}
 	d := diagram.Of(prog, env)
 	switch {
@@ -129,7 +129,7 @@ func (c *command) graph(name, file string, bindings edn.Value, draw func(*diagra
 	return refusal
 }
 
-// writeDrawing puts the whole file in place or nothing.
+// writeDrawing writes the whole file atomically.
 func (c *command) writeDrawing(file, text string) error {
 	if err := renameio.WriteFile(c.path(file), []byte(text), 0o644); err != nil {
 		return &fileError{err: fmt.Errorf("write %s: %w", file, cause(err)), written: true}

@@ -23,7 +23,8 @@ import (
 //go:embed project
 var project embed.FS
 
-// projectFiles are the files of a new project, with their names in the folder project.
+// projectFiles lists the files of a new project and their templates in the
+// folder project.
 var projectFiles = []struct{ name, from string }{
 	{config.DefaultFile, config.DefaultFile},
 	{"greeter.edn", "greeter.edn"},
@@ -33,7 +34,8 @@ var projectFiles = []struct{ name, from string }{
 
 const projectLock = "ferment.lock.hcl"
 
-// projectProgram is the path in the configuration that gives way to that of the program on this machine.
+// projectProgram is the path in the template that is replaced by the program's
+// path on this machine.
 const projectProgram = "bin/plugins/scripted"
 
 func (c *command) initCommand() *cobra.Command {
@@ -77,15 +79,16 @@ func (c *command) initProject(ctx context.Context, name, plugins string) error {
 	}
 	if err != nil {
 		for _, file := range written {
-			_ = os.Remove(filepath.Join(dir, file)) // the error says what matters
+			_ = os.Remove(filepath.Join(dir, file)) // the original error is reported
 		}
 		return err
 	}
 	return c.tellProject(name, dir, written)
 }
 
-// shippedProgram is the path of the scripted plugin as the configuration has it: relative while both lie in one
-// tree, such as a checkout, so that the tree can be moved.
+// shippedProgram returns the path of the scripted plugin for the
+// configuration: relative while both are in one tree, such as a checkout, so
+// that the tree can be moved.
 func (c *command) shippedProgram(dir, plugins string) (string, error) {
 	if plugins != "" {
 		plugins = c.path(plugins)
@@ -110,7 +113,7 @@ func (c *command) shippedProgram(dir, plugins string) (string, error) {
 	return filepath.ToSlash(program), nil
 }
 
-// projectNames are the files that init writes.
+// projectNames lists the files that init writes.
 func projectNames() []string {
 	out := []string{projectLock}
 	for _, f := range projectFiles {
@@ -119,7 +122,8 @@ func projectNames() []string {
 	return out
 }
 
-// vacant refuses a directory that has a file of a project, and what is no directory.
+// vacant rejects a path that is not a directory, and a directory that has a
+// file of a project.
 func vacant(dir string) error {
 	for at := dir; ; at = filepath.Dir(at) {
 		info, err := os.Stat(at)
@@ -147,7 +151,8 @@ func vacant(dir string) error {
 		WithHint("name another directory: ferment init DIR")
 }
 
-// writeProject writes the files and returns the names of those that it made, also with an error.
+// writeProject writes the files and returns the names of those that it
+// created, also with an error.
 func writeProject(dir, program string) ([]string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, &fileError{err: err, written: true}
@@ -182,7 +187,7 @@ func (c *command) lockProject(ctx context.Context, dir string) error {
 	return nil
 }
 
-// tellProject prints what was written and what to type next.
+// tellProject prints the written files and the next commands.
 func (c *command) tellProject(name, dir string, written []string) error {
 	next := []string{"ferment check hello.edn", "ferment run hello.edn", `ferment act text/respond '{:prompt "hi"}'`, "ferment serve"}
 	if filepath.Clean(name) != "." {

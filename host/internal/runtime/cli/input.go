@@ -16,9 +16,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// readText reads a file, or standard input for "-". It never reads more than
-// the reader's limit and one byte. A file may be a pipe that nobody writes to;
-// an interrupt ends the waiting.
+// readText reads a file, or standard input for "-", up to one byte beyond the
+// limit of the reader. A pipe without a writer blocks until an interrupt.
 func (c *command) readText(name string) ([]byte, error) {
 	type outcome struct {
 		text []byte
@@ -62,17 +61,17 @@ func (c *command) readAll(name string) ([]byte, error) {
 	return b, nil
 }
 
-// fileError is a file of the command line that cannot be read.
+// fileError is an error of a file named on the command line.
 type fileError struct {
 	err     error
-	written bool // not read
+	written bool // the file was being written
 }
 
 func (e *fileError) Error() string { return e.err.Error() }
 
 func (e *fileError) Unwrap() error { return e.err }
 
-// cause drops the operation and the path that the message names already.
+// cause removes the operation and the path that the message already has.
 func cause(err error) error {
 	var path *os.PathError
 	if errors.As(err, &path) {
@@ -81,7 +80,7 @@ func cause(err error) error {
 	return err
 }
 
-// readValue reads one value: JSON from a file of that name, else EDN.
+// readValue reads one value: JSON from a file named .json, else EDN.
 func (c *command) readValue(name string) (edn.Value, error) {
 	text, err := c.readText(name)
 	if err != nil {
@@ -101,18 +100,19 @@ func parseValue(name string, text []byte, isJSON bool) (v edn.Value, err error) 
 	return v, nil
 }
 
-// jsonObject is how a JSON object with a key begins. A request in EDN has
-// keywords as keys, so no request is both.
+// jsonObject matches the start of a JSON object with a key. A request in EDN
+// has keywords as keys, so none matches.
 var jsonObject = regexp.MustCompile(`^\s*\{\s*"`)
 
-// parseTyped reads a value that somebody typed: EDN, or JSON where the text is no
-// EDN. Of a text that begins as a JSON object the fault is told as one of JSON.
+// parseTyped parses a value of the command line: EDN, or JSON if the text is
+// not EDN. For a text that starts like a JSON object, the JSON error is
+// reported.
 func parseTyped(source, text string) (edn.Value, error) {
 	v, _, err := parseEither(source, text)
 	return v, err
 }
 
-// parseEither is parseTyped; isJSON reports which of the two it was.
+// parseEither is parseTyped; isJSON reports the format.
 func parseEither(source, text string) (v edn.Value, isJSON bool, err error) {
 	if v, err = parseValue(source, []byte(text), false); err == nil {
 		return v, false, nil
@@ -127,11 +127,11 @@ func parseEither(source, text string) (v edn.Value, isJSON bool, err error) {
 	return edn.Nil(), false, err
 }
 
-// isJSONFile reports whether the name of a file says that it holds JSON.
+// isJSONFile reports whether a file name ends in .json.
 func isJSONFile(name string) bool { return strings.HasSuffix(name, ".json") }
 
-// readRequest reads a request: JSON from a file of that name and from standard
-// input where it begins as one, else EDN.
+// readRequest reads a request: JSON from a file named .json and from standard
+// input that starts like JSON, else EDN.
 func (c *command) readRequest(name string) (v edn.Value, isJSON bool, err error) {
 	text, err := c.readText(name)
 	if err != nil {
@@ -145,8 +145,8 @@ func (c *command) readRequest(name string) (v edn.Value, isJSON bool, err error)
 	return httpapi.RequestFromJSON(v), true, nil
 }
 
-// readPlan reads a plan with the positions of its parts. One in JSON has none, and its
-// kinds are those of JSON.
+// readPlan reads a plan with the positions of its parts. A plan in JSON has no
+// positions and untyped values.
 func (c *command) readPlan(name string) (edn.Value, *edn.Positions, error) {
 	text, err := c.readText(name)
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// calibrating is "ferment judge calibrate" as it was asked for.
+// calibrating holds the options of "ferment judge calibrate".
 type calibrating struct {
 	anchors  string
 	parallel int
@@ -87,7 +87,7 @@ func (c *command) calibrateCommand() *cobra.Command {
 	return cmd
 }
 
-// calibrate measures a judge, or those that are due, and keeps the records.
+// calibrate measures one judge or all due ones, and stores the records.
 func (c *command) calibrate(ctx context.Context, name string, o calibrating) error {
 	loaded, err := c.load(ctx, c.options())
 	if err != nil {
@@ -100,7 +100,7 @@ func (c *command) calibrate(ctx context.Context, name string, o calibrating) err
 	if len(judges) == 0 {
 		return c.nothingDue()
 	}
-	jobs := make([]job, len(judges)) // a mistake in anchors is told before anybody is asked
+	jobs := make([]job, len(judges)) // errors in anchors are reported before any call
 	for i, j := range judges {
 		if jobs[i], err = c.jobOf(j, o.anchors); err != nil {
 			return err
@@ -131,8 +131,7 @@ func (c *command) calibrate(ctx context.Context, name string, o calibrating) err
 	return failed
 }
 
-// toMeasure are the judges that are meant: the one that is named, or those that
-// are due.
+// toMeasure returns the named judge, or those that are due.
 func (c *command) toMeasure(loaded *daemon.Loaded, name string, o calibrating) ([]*registry.Judge, error) {
 	reg := loaded.Generation.Registry
 	if !o.recheck {
@@ -169,7 +168,7 @@ func (c *command) nothingDue() error {
 	return err
 }
 
-// judgeNamed finds the judge that is meant.
+// judgeNamed returns the judge of a name, or the only one.
 func judgeNamed(reg *registry.Registry, name string) (*registry.Judge, error) {
 	names := reg.Judges()
 	if len(names) == 0 {
@@ -189,14 +188,14 @@ func judgeNamed(reg *registry.Registry, name string) (*registry.Judge, error) {
 	return judge, nil
 }
 
-// job is a judge with the answers that it is measured by.
+// job is a judge with its labelled answers.
 type job struct {
 	judge   *registry.Judge
 	anchors calibration.Anchors
-	text    edn.Value // of them
+	text    edn.Value // of the anchors
 }
 
-// jobOf reads the anchors that are named, or those of the judge.
+// jobOf reads the named anchors, or those of the judge's block.
 func (c *command) jobOf(judge *registry.Judge, name string) (job, error) {
 	if name == "" {
 		name = judge.Anchors
@@ -215,8 +214,9 @@ func (c *command) jobOf(judge *registry.Judge, name string) (job, error) {
 	return job{judge, anchors, v}, err
 }
 
-// measuring gives who measures a judge: the daemon if one serves the data directory,
-// else this process with plugins of its own, which stop ends.
+// measuring returns the function that measures a judge: by the daemon if one
+// serves the data directory, else in this process with its own plugins, which
+// stop stops.
 func (c *command) measuring(ctx context.Context, loaded *daemon.Loaded, first job, o calibrating) (measure func(context.Context, job) (edn.Value, error), stop func(), err error) {
 	if !o.local {
 		client, err := c.reach(ctx)
@@ -246,8 +246,8 @@ func (c *command) measuring(ctx context.Context, loaded *daemon.Loaded, first jo
 	}, host.Close, nil
 }
 
-// anchorsFile is the file of the anchors as a daemon finds it, empty if none is
-// named. What came on standard input is in none yet.
+// anchorsFile returns the path of the anchors for the daemon, empty if none is
+// named. Anchors from standard input are written to a file first.
 func (c *command) anchorsFile(name string, text edn.Value) (file string, done func(), err error) {
 	switch {
 	case name == "":
@@ -290,7 +290,7 @@ func (c *command) measuredBy(ctx context.Context, client *httpapi.Client, j *reg
 	return v, err
 }
 
-// watchMeasurement shows on a terminal how far the daemon is.
+// watchMeasurement shows the progress of the daemon on a terminal.
 func (c *command) watchMeasurement(ctx context.Context, client *httpapi.Client, judge string) {
 	if !c.ticks() {
 		return
@@ -358,10 +358,10 @@ func actIn(ctx context.Context, host *daemon.Host, request edn.Value, dir string
 	return response, nil
 }
 
-// ticks tells whether there is somebody to tell how far the measurement is.
+// ticks reports whether progress is shown.
 func (c *command) ticks() bool { return terminal(c.env.Stderr) && c.format == formatText }
 
-// ticker tells on a terminal how far the measurement is.
+// ticker returns a function that shows progress on a terminal.
 func (c *command) ticker() func(done, all int) {
 	if !c.ticks() {
 		return func(int, int) {}
@@ -369,15 +369,15 @@ func (c *command) ticker() func(done, all int) {
 	return func(done, all int) { _, _ = fmt.Fprintf(c.env.Stderr, "\r\x1b[Kverdict %d of %d", done, all) }
 }
 
-// tickEnd clears the line of the ticker.
+// tickEnd clears the progress line.
 func (c *command) tickEnd() {
 	if c.ticks() {
 		_, _ = io.WriteString(c.env.Stderr, "\r\x1b[K")
 	}
 }
 
-// showCalibration prints what was measured. A judge that cannot be believed is a
-// negative result.
+// showCalibration prints a measurement. A judge without sufficient agreement
+// is a negative result.
 func (c *command) showCalibration(v edn.Value) error {
 	file, _ := v.Key("file").AsString()
 	v = v.AssocKey("file", edn.Text(c.relative(file)))
@@ -399,7 +399,7 @@ func (c *command) showCalibration(v edn.Value) error {
 	return nil
 }
 
-// calibrationText lays out a record, and what came of it, for people.
+// calibrationText formats a record and its outcome for people.
 func calibrationText(r calibration.Record, v edn.Value) string {
 	var b strings.Builder
 	least := 0.0

@@ -66,7 +66,8 @@ func (c *command) judgeShowCommand() *cobra.Command {
 	}
 }
 
-// judges asks the daemon how the judges stand, or reads it where none is.
+// judges asks the daemon for the state of the judges, or reads their files if
+// none runs.
 func (c *command) judges(ctx context.Context) (edn.Value, error) {
 	client, err := c.reach(ctx)
 	if err != nil {
@@ -82,7 +83,8 @@ func (c *command) judges(ctx context.Context) (edn.Value, error) {
 	return daemon.JudgesValue(judgesOf(loaded)), nil
 }
 
-// judgesOf are the judges of a configuration as their files have them.
+// judgesOf returns the judges of a configuration in the state that their files
+// record.
 func judgesOf(loaded *daemon.Loaded) []rescore.Status {
 	reg, used := loaded.Generation.Registry, loaded.Generation.JudgesInUse()
 	store := config.Calibrations{DataDir: loaded.Host.DataDir}
@@ -107,7 +109,7 @@ func (c *command) judgeTable(v edn.Value) error {
 	return table(c.env.Stdout, []string{"judge", "graded by", "state", "kappa", "first", "measured", "model", "next"}, rows)
 }
 
-// written is a value for people, empty for nil.
+// written formats a value for people, empty for nil.
 func written(v edn.Value) string {
 	if v.IsNil() {
 		return ""
@@ -115,7 +117,7 @@ func written(v edn.Value) string {
 	return strings.TrimSuffix(plain(v), "M")
 }
 
-// day is the day of an instant, empty for nil.
+// day formats the date of an instant, empty for nil.
 func day(v edn.Value) string {
 	if at, ok := v.AsInst(); ok {
 		return at.UTC().Format(time.DateOnly)
@@ -123,7 +125,7 @@ func day(v edn.Value) string {
 	return ""
 }
 
-// judgeState says how far a judge is believed, and what of it matters.
+// judgeState returns the calibration state of a judge, with its main figure.
 func judgeState(s edn.Value) string {
 	switch {
 	case !s.Key("used?").Truthy():
@@ -134,7 +136,7 @@ func judgeState(s edn.Value) string {
 	return plain(s.Key("state"))
 }
 
-// nextOf says when a judge is measured again, or how far that is.
+// nextOf returns the time of the next measurement, or its progress.
 func nextOf(s edn.Value) string {
 	switch m, f := s.Key("measuring"), s.Key("failed"); {
 	case !m.IsNil():
@@ -154,7 +156,7 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// stateSentences say what the states mean for answers.
+// stateSentences explains the effect of each state on answers.
 var stateSentences = map[string]string{
 	string(calibration.Believed):     "its grades may refuse answers",
 	string(calibration.Uncalibrated): "nobody has measured it: its grades only count in the score",
@@ -205,7 +207,7 @@ func (c *command) showJudge(s edn.Value) error {
 	return err
 }
 
-// reasonOf says why a judge is measured.
+// reasonOf returns the reason of a measurement.
 func reasonOf(v edn.Value) string {
 	switch calibration.Why(plain(v)) {
 	case calibration.ByAge:
@@ -216,7 +218,7 @@ func reasonOf(v edn.Value) string {
 	return "an operator"
 }
 
-// courseText is the history of a judge, oldest first.
+// courseText formats the history of a judge, oldest first.
 func courseText(r calibration.Record) string {
 	points := append(slices.Clone(r.Course), calibration.Point{At: r.At, Kappa: r.Kappa, Model: r.Model, Why: r.Why, Fresh: !r.Baseline.Known()})
 	rows := make([][]string, len(points))
@@ -232,6 +234,6 @@ func courseText(r calibration.Record) string {
 		rows[i] = []string{p.At.UTC().Format("2006-01-02 15:04"), fmt.Sprintf("%.2f", p.Kappa), dash(p.Model), why, first}
 	}
 	var b strings.Builder
-	_ = table(&b, []string{"measured", "kappa", "model", "because of", ""}, rows) // a Builder takes all
+	_ = table(&b, []string{"measured", "kappa", "model", "because of", ""}, rows) // strings.Builder never fails
 	return b.String()
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// lockfileFlag is --lockfile of the verbs that start plugins.
+// lockfileFlag is the flag --lockfile of commands that start plugins.
 type lockfileFlag struct{ into *daemon.Lockfile }
 
 func (f lockfileFlag) String() string {
@@ -33,7 +33,7 @@ func (f lockfileFlag) Set(s string) error {
 
 func (f lockfileFlag) Type() string { return "readonly" }
 
-// registerLockfile adds --lockfile to a verb.
+// registerLockfile adds --lockfile to a command.
 func (c *command) registerLockfile(cmd *cobra.Command) {
 	cmd.Flags().Var(lockfileFlag{&c.lockfile}, "lockfile", "readonly: end with an error if a plugin is not exactly as the lock file says")
 }
@@ -74,7 +74,7 @@ func (c *command) lockCommand() *cobra.Command {
 	return cmd
 }
 
-// targets reads [PLUGIN=]FILE.
+// targets parses [PLUGIN=]FILE arguments.
 func (c *command) targets(args []string) []daemon.Target {
 	out := make([]daemon.Target, len(args))
 	for i, arg := range args {
@@ -114,7 +114,7 @@ func (c *command) approveCommand() *cobra.Command {
 	return cmd
 }
 
-// notApproved prints what a daemon did before it refused to go on.
+// notApproved prints what a daemon approved before its reload was refused.
 func (c *command) notApproved(err error, wish daemon.LockWish) error {
 	e := contract.AsError(err)
 	approved := e.Details.Key("approved")
@@ -130,7 +130,7 @@ func (c *command) notApproved(err error, wish daemon.LockWish) error {
 	return err
 }
 
-// locked prints what became of the lock file.
+// locked prints the outcome for the lock file.
 func (c *command) locked(out *daemon.LockOutcome, wish daemon.LockWish, err error) error {
 	var invalid *daemon.InvalidConfigError
 	switch {
@@ -156,7 +156,7 @@ func (c *command) locked(out *daemon.LockOutcome, wish daemon.LockWish, err erro
 	return nil
 }
 
-// lockReport prints an outcome as this process or a daemon gives it.
+// lockReport prints an outcome of this process or of a daemon.
 func (c *command) lockReport(out edn.Value, wish daemon.LockWish) error {
 	if c.format != formatText {
 		return c.value(c.env.Stdout, out)

@@ -425,7 +425,7 @@ func TestInstallLife(t *testing.T) {
 	w.write("note.txt", "no program")
 	got = w.run("plugin", "install", "note.txt")
 	assert.Equal(t, 2, got.code, got.stderr)
-	assert.Contains(t, got.stderr, "note.txt is no program that this system can start")
+	assert.Contains(t, got.stderr, "note.txt is not a program that this system can start")
 	assert.Equal(t, 0, w.run("plugin", "install", "note.txt", "--name", "note", "--version", "1").code, "nothing is asked of what has a name")
 
 	// Without a configuration it goes to the user's own store.

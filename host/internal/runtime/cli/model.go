@@ -12,8 +12,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// probeIntent is what plugins of language models serve beside their own
-// intents.
+// probeIntent is the intent for probes that plugins of language models serve.
 const probeIntent = "model/probe"
 
 func (c *command) modelCommand() *cobra.Command {
@@ -59,8 +58,8 @@ func (c *command) modelProbeCommand() *cobra.Command {
 	return cmd
 }
 
-// probeRequest asks one capability and nobody else, once: what is told is about
-// this server, and trying again would spend again.
+// probeRequest calls one capability once, without fallback: the result is
+// about this server, and a retry would cost again.
 func probeRequest(id string) edn.Value {
 	plan := edn.MustMap(edn.K("id"), edn.Text("probe"), edn.K("nodes"), edn.Vector(
 		edn.MustMap(edn.K("op"), edn.K("call"), edn.K("id"), edn.Text("probe"), edn.K("cap/id"), edn.K(id), edn.K("intent"), edn.K(probeIntent),
@@ -69,8 +68,8 @@ func probeRequest(id string) edn.Value {
 	return envelope(act.PlanIntent, edn.MustMap(edn.K("plan"), plan))
 }
 
-// notProbed says whom nobody can probe, in the place of findings about a plan
-// that the caller has not written.
+// notProbed returns an error that names the capability that cannot be probed,
+// instead of findings about a plan that the caller did not write.
 func notProbed(id string) func(*contract.Error) *contract.Error {
 	return func(e *contract.Error) *contract.Error {
 		if e.Type != "plan/invalid" {
@@ -87,7 +86,7 @@ func notProbed(id string) func(*contract.Error) *contract.Error {
 	}
 }
 
-// printProbe prints what a probe found.
+// printProbe prints the result of a probe.
 func (c *command) printProbe(response edn.Value) error {
 	out := response.Key("result").Key("out")
 	if c.format == formatText {
@@ -148,7 +147,8 @@ func probeText(w io.Writer, out, usage edn.Value) error {
 	return err
 }
 
-// probeCount says how tokens are counted before a call, and how near that comes.
+// probeCount formats how tokens are counted before a call, and how exact that
+// is.
 func probeCount(count edn.Value) string {
 	ways := map[string]string{"endpoint": "the server", "local": "the table of the model", "estimate": "length"}
 	way := plain(count.Key("tokens/counted-by"))

@@ -64,7 +64,8 @@ func (c *command) modelPricesUpdateCommand() *cobra.Command {
 	return cmd
 }
 
-// dataDir is the data directory of the configuration, empty if there is none.
+// dataDir returns the data directory of the configuration, empty if there is
+// none.
 func (c *command) dataDir(ctx context.Context) string {
 	cfg, _ := config.Load(ctx, c.config, config.Options{
 		Dir:         c.env.Dir,
@@ -76,7 +77,7 @@ func (c *command) dataDir(ctx context.Context) string {
 	return cfg.Host.DataDir
 }
 
-// priceList is the list in force.
+// priceList returns the price list in force.
 func (c *command) priceList(ctx context.Context) pricelist.List {
 	list, err := pricelist.InForce(c.dataDir(ctx), time.Now())
 	if err != nil {
@@ -116,13 +117,13 @@ func (c *command) printPriceList(ctx context.Context) error {
 	return nil
 }
 
-// priceHeads are the columns of a price, and limitHeads those of how far it holds.
+// priceHeads are the columns of a price, limitHeads those of its limits.
 var (
 	priceHeads = []string{"in", "out", "cached", "write", "read"}
 	limitHeads = []string{"up to", "until"}
 )
 
-// entryPrice is an entry as the price block of a model.
+// entryPrice converts a list entry to the form of a model's price block.
 func entryPrice(e pricelist.Entry) edn.Value {
 	v, err := edn.Encode(e)
 	if err != nil {
@@ -140,7 +141,7 @@ func limitCells(price edn.Value) []string {
 	return []string{dash(written(price.Key("up-to"))), dash(written(price.Key("until")))}
 }
 
-// priceAge is how many days ago a price was read; false if nobody says it.
+// priceAge returns the days since a price was read; false if that is unknown.
 func priceAge(price edn.Value) (days int, ok bool) {
 	age, ok := pricelist.Age(plain(price.Key("date")), time.Now())
 	return int(age / (24 * time.Hour)), ok
@@ -157,8 +158,7 @@ func ageText(price edn.Value) string {
 	return strconv.Itoa(days) + " d ago"
 }
 
-// stalePrice says what to do about a price that was read long ago; empty if it
-// is not.
+// stalePrice returns advice about an old price; empty for a recent one.
 func stalePrice(price edn.Value) string {
 	days, ok := priceAge(price)
 	if !ok || days <= int(pricelist.Stale/(24*time.Hour)) {
@@ -167,7 +167,7 @@ func stalePrice(price edn.Value) string {
 	return fmt.Sprintf("its price was read %d days ago: compare it with %s, and give a newer list to \"ferment model prices update\"", days, dash(written(price.Key("source"))))
 }
 
-// priceFrom says where the price of a model comes from.
+// priceFrom returns the source of a model's price.
 func priceFrom(m config.ModelPrice) string {
 	switch {
 	case !m.Known():
@@ -178,7 +178,7 @@ func priceFrom(m config.ModelPrice) string {
 	return "configuration"
 }
 
-// priceRemark is what an operator should know or do about a price.
+// priceRemark returns advice about a price, empty if there is none.
 func priceRemark(m config.ModelPrice) string {
 	if !m.Known() {
 		return "what it costs is unknown: " + m.Missing()
@@ -224,8 +224,8 @@ func (c *command) printModelPrices(loaded *daemon.Loaded) error {
 	return nil
 }
 
-// modelPriceValue is the price of a model as data: that of its block, with where
-// it comes from and how old it is.
+// modelPriceValue returns the price of a model as data: the price block with
+// its source and age.
 func modelPriceValue(m config.ModelPrice) edn.Value {
 	v := m.Price
 	if v.Kind() != edn.KindMap {
@@ -328,7 +328,7 @@ func (c *command) printPriceChanges(changes pricelist.Changes, entries int, inst
 	return nil
 }
 
-// prices looks at models whose costs are unknown or reckoned with old prices.
+// prices examines models whose costs are unknown or based on old prices.
 func (e *examination) prices(loaded *daemon.Loaded) {
 	prices := loaded.ModelPrices()
 	for i, m := range prices {

@@ -14,7 +14,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// format is one of the three forms of output; its zero value is text.
+// format is an output format; the zero value is text.
 type format string
 
 const (
@@ -23,7 +23,7 @@ const (
 	formatEDN  format = "edn"
 )
 
-// String returns the name of the form.
+// String returns the name of the format.
 func (f format) String() string {
 	if f == formatText {
 		return "text"
@@ -31,7 +31,7 @@ func (f format) String() string {
 	return string(f)
 }
 
-// Set takes the name of a form.
+// Set parses the name of a format.
 func (f *format) Set(s string) error {
 	switch s {
 	case "text":
@@ -44,7 +44,7 @@ func (f *format) Set(s string) error {
 	return nil
 }
 
-// asked are the forms that the flags of a command line ask for, in their order.
+// asked lists the formats that the flags of a command line request, in order.
 type asked struct {
 	format *format
 	forms  []format
@@ -54,7 +54,7 @@ func (a *asked) ask(f format) {
 	*a.format, a.forms = f, append(a.forms, f)
 }
 
-// one refuses a command line that asks for different forms.
+// one rejects a command line that requests different formats.
 func (a *asked) one() error {
 	for _, f := range a.forms {
 		if f != a.forms[0] {
@@ -64,10 +64,10 @@ func (a *asked) one() error {
 	return nil
 }
 
-// outputFlag names a form.
+// outputFlag is the flag --output.
 type outputFlag struct{ *asked }
 
-// String, Set and Type implement pflag.Value.
+// String implements pflag.Value.
 func (f outputFlag) String() string {
 	if f.asked == nil {
 		return ""
@@ -75,7 +75,7 @@ func (f outputFlag) String() string {
 	return f.format.String()
 }
 
-// Set takes the name of a form.
+// Set implements pflag.Value.
 func (f outputFlag) Set(s string) error {
 	var is format
 	if err := is.Set(s); err != nil {
@@ -85,10 +85,10 @@ func (f outputFlag) Set(s string) error {
 	return nil
 }
 
-// Type is shown in help texts.
+// Type implements pflag.Value; help texts show it.
 func (f outputFlag) Type() string { return "form" }
 
-// formatFlag is a switch that stands for one form.
+// formatFlag is a boolean flag for one format.
 type formatFlag struct {
 	into *asked
 	is   format
@@ -108,9 +108,8 @@ func (f formatFlag) Set(s string) error {
 func (f formatFlag) Type() string     { return "bool" }
 func (f formatFlag) IsBoolFlag() bool { return true }
 
-// askedForm is the form that arguments ask for, as far as it can be told
-// without knowing whether the rest of them is right: what is wrong with them is
-// told in that form too.
+// askedForm returns the format that the arguments request, without parsing the
+// rest: errors in the arguments are reported in that format too.
 func askedForm(args []string) (f format) {
 	verb := ""
 	for i, arg := range args {
@@ -132,7 +131,7 @@ func askedForm(args []string) (f format) {
 			if !given && i+1 < len(args) {
 				value = args[i+1]
 			}
-			_ = f.Set(value) // a form that does not exist is told as text
+			_ = f.Set(value) // an unknown format is reported as text
 		}
 	}
 	return f
@@ -146,8 +145,8 @@ func flagNames(cmd *cobra.Command) []string {
 	return append(names, "help")
 }
 
-// value prints one value on a line of its own as JSON or EDN. In text form it
-// is laid out for people.
+// value prints one value on a line of its own as JSON or EDN. In text format
+// it is indented.
 func (c *command) value(w io.Writer, v edn.Value) error {
 	text, err := c.render(v)
 	if err != nil {
@@ -168,7 +167,7 @@ func (c *command) render(v edn.Value) (string, error) {
 	return pretty(v), nil
 }
 
-// envelopeKeys come first where they occur.
+// envelopeKeys are printed first.
 var envelopeKeys = []string{"proto", "trace", "task", "input", "result", "error"}
 
 func pretty(v edn.Value) string {
@@ -184,7 +183,7 @@ func (c *command) printf(format string, args ...any) {
 	_, _ = io.WriteString(c.env.Stderr, shown(c.env.Stderr, fmt.Sprintf(format, args...)))
 }
 
-// problem prints an error in the chosen form on standard error.
+// problem prints an error to standard error in the selected format.
 func (c *command) problem(err error) {
 	e := contract.AsError(err)
 	var syntax *edn.SyntaxError
@@ -207,7 +206,8 @@ func (c *command) problem(err error) {
 	c.printf("%s\n", e.Text(text))
 }
 
-// plain is a value as a person writes it: strings and keywords without marks.
+// plain formats a value for people: strings and keywords without quotes and
+// colons.
 func plain(v edn.Value) string {
 	if s, ok := v.AsString(); ok {
 		return s
@@ -226,13 +226,13 @@ func cutTo(s string, most int) string {
 	return string(r[:most]) + "…"
 }
 
-// tableWidth is how many columns of a screen a table takes at most, and lastWidth
-// what the last of its own columns gets of them at least.
+// tableWidth is the maximum width of a table in columns, lastWidth the minimum
+// width of its last column.
 const tableWidth, lastWidth = 100, 30
 
-// table aligns rows under their headings. What does not fit beside the others
-// stands below its row: the text of the last column in lines of its own, further
-// columns by their names. Words are not cut.
+// table aligns rows under their headings. Text of the last column that does
+// not fit wraps into further lines; columns that do not fit are listed by name
+// below the row. Words are not split.
 func table(w io.Writer, head []string, rows [][]string) error {
 	width := make([]int, len(head))
 	for _, row := range append([][]string{head}, rows...) {
@@ -279,7 +279,7 @@ func table(w io.Writer, head []string, rows [][]string) error {
 	return nil
 }
 
-// wrap writes words in lines of a table, from a column on.
+// wrap wraps words to the table width, starting at a column.
 func wrap(out *strings.Builder, text string, at, indent int) {
 	for i, word := range strings.Split(text, " ") {
 		if n := len([]rune(word)); i > 0 && at+1+n > tableWidth {
@@ -295,7 +295,7 @@ func wrap(out *strings.Builder, text string, at, indent int) {
 	out.WriteByte('\n')
 }
 
-// keywords turns names into a vector of keywords.
+// keywords converts names to a vector of keywords.
 func keywords(names []string) edn.Value {
 	vs := make([]edn.Value, 0, len(names))
 	for _, n := range slices.Sorted(slices.Values(names)) {

@@ -40,7 +40,7 @@ func (c *command) pluginCommand() *cobra.Command {
 	return cmd
 }
 
-// look reads the configuration to show it, whatever the lock file says.
+// look reads the configuration for display, ignoring the lock file.
 func (c *command) look(ctx context.Context) (*daemon.Loaded, error) {
 	o := c.options()
 	o.Lockfile = daemon.LockfileShown
@@ -100,8 +100,8 @@ func (c *command) pluginInspectCommand() *cobra.Command {
 	return cmd
 }
 
-// ask puts a question to the daemon, if there is one and it is wanted; done
-// tells that it was put.
+// ask sends a question to the daemon if one runs and local is not set; done
+// reports whether it was sent.
 func (c *command) ask(ctx context.Context, local bool, question edn.Value) (answer edn.Value, done bool, err error) {
 	if local {
 		return edn.Nil(), false, nil
@@ -116,7 +116,7 @@ func (c *command) ask(ctx context.Context, local bool, question edn.Value) (answ
 	return answer, true, err
 }
 
-// inspectThere prints a plugin as the daemon sees it.
+// inspectThere prints a plugin in the state of the daemon.
 func (c *command) inspectThere(v edn.Value) error {
 	if c.format != formatText {
 		return c.value(c.env.Stdout, v)
@@ -149,7 +149,7 @@ func (c *command) inspectThere(v edn.Value) error {
 	return err
 }
 
-// healthLines is what a process says of single capabilities.
+// healthLines formats the health that a process reports per capability.
 func healthLines(health edn.Value) string {
 	var b strings.Builder
 	for id, h := range health.Entries() {
@@ -170,7 +170,8 @@ func healthLines(health edn.Value) string {
 	return b.String()
 }
 
-// absentLines says which capabilities a plugin does not give, why, and what to do.
+// absentLines lists the capabilities that a plugin does not provide, with
+// reason and hint.
 func absentLines(v edn.Value) string {
 	var b strings.Builder
 	if e := v.Key("disabled"); !e.IsNil() {
@@ -182,7 +183,8 @@ func absentLines(v edn.Value) string {
 	return b.String()
 }
 
-// providedText is what a plugin provides, or would provide once its hint is followed.
+// providedText lists what a plugin provides, or would provide once its hint is
+// followed.
 func providedText(loaded *daemon.Loaded, p config.Plugin) string {
 	absent := strings.Join(loaded.Absent(p.Name), " ")
 	switch {
@@ -196,7 +198,7 @@ func providedText(loaded *daemon.Loaded, p config.Plugin) string {
 	return strings.Join(loaded.Provided(p.Name), " ")
 }
 
-// dash stands in a table where there is nothing.
+// dash replaces an empty table cell.
 func dash(s string) string {
 	if s == "" {
 		return "-"
@@ -204,8 +206,8 @@ func dash(s string) string {
 	return s
 }
 
-// listPlugins prints the four versions of each plugin side by side: what the
-// configuration accepts, what was approved, what its program is, and what runs.
+// listPlugins prints the four versions of each plugin: accepted by the
+// configuration, approved, installed, and running.
 func (c *command) listPlugins(loaded *daemon.Loaded) error {
 	if c.format != formatText {
 		all := make([]edn.Value, len(loaded.Plugins))
@@ -235,7 +237,7 @@ func (c *command) listPlugins(loaded *daemon.Loaded) error {
 	return table(c.env.Stdout, []string{"plugin", "configured", "locked", "installed", "running", "condition", "isolation", "provides", "block"}, rows)
 }
 
-// isolated says in a word what holds for the processes of a plugin.
+// isolated summarizes the confinement of a plugin.
 func isolated(c *plugin.Confinement) string {
 	switch {
 	case c == nil:
@@ -258,7 +260,7 @@ func (c *command) relative(path string) string {
 	return path
 }
 
-// started is how a plugin is started, as a person would write it.
+// started formats the command of a plugin.
 func (c *command) started(p config.Plugin) string {
 	return strings.Join(append([]string{c.relative(p.Command[0])}, p.Command[1:]...), " ")
 }
@@ -272,7 +274,7 @@ func (c *command) nearby(v edn.Value) edn.Value {
 		return v
 	})
 	if err != nil {
-		return v // it nests too deep to be walked
+		return v // nested too deep
 	}
 	return out
 }

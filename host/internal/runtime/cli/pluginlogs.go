@@ -21,8 +21,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/launch"
 )
 
-// logsCommand reads the files that a plugin's log is kept in: they are there
-// whether or not a daemon runs, and whatever state the plugin is in.
+// logsCommand reads the log files of a plugin directly, so it works without a
+// daemon and in every state of the plugin.
 func (c *command) logsCommand() *cobra.Command {
 	var lines int
 	var follow bool
@@ -53,7 +53,7 @@ func (c *command) logsCommand() *cobra.Command {
 			for follow {
 				line, err := log.Next(cmd.Context())
 				if errors.Is(err, errInterrupted) {
-					return quietError{contract.ExitInterrupted} // the usual end of it
+					return quietError{contract.ExitInterrupted} // the usual end of --follow
 				}
 				if err != nil {
 					return err
@@ -70,12 +70,11 @@ func (c *command) logsCommand() *cobra.Command {
 	return cmd
 }
 
-// logWait is how often a command that follows looks for a log that is not there
+// logWait is the polling interval of --follow for a log that does not exist
 // yet.
 const logWait = 200 * time.Millisecond
 
-// openLog opens the log of a plugin. Who follows a plugin that has not run yet
-// waits for it.
+// openLog opens the log of a plugin. With wait it waits until the log exists.
 func (c *command) openLog(ctx context.Context, dataDir, name string, wait bool) (*launch.LogReader, error) {
 	if !filepath.IsLocal(name) || filepath.Base(name) != name {
 		return nil, usagef("%q is no name of a plugin", name)
@@ -99,7 +98,7 @@ func (c *command) openLog(ctx context.Context, dataDir, name string, wait bool) 
 	}
 }
 
-// known tells whether the configuration names the plugin.
+// known reports whether the configuration has the plugin.
 func (c *command) known(ctx context.Context, name string) bool {
 	loaded, err := c.look(ctx)
 	if err != nil {
@@ -113,14 +112,14 @@ func (c *command) known(ctx context.Context, name string) bool {
 	return false
 }
 
-// noLog says which logs there are instead.
+// noLog returns an error that lists the existing logs.
 func (c *command) noLog(ctx context.Context, dataDir, name string) error {
 	if c.known(ctx, name) {
 		return contract.Errorf("not-found", "plugin %q has not run here: %s holds no log of it", name, c.relative(dataDir)).
 			WithHint("\"-f\" waits for its first line")
 	}
 	var names []string
-	entries, _ := os.ReadDir(filepath.Join(dataDir, "plugins")) // none is as good as an empty one
+	entries, _ := os.ReadDir(filepath.Join(dataDir, "plugins")) // an unreadable directory counts as empty
 	for _, entry := range entries {
 		if _, err := os.Stat(plugin.LogPath(dataDir, entry.Name())); err == nil {
 			names = append(names, entry.Name())
@@ -134,8 +133,8 @@ func (c *command) noLog(ctx context.Context, dataDir, name string) error {
 	return e.DidYouMean(contract.Nearest(name, names))
 }
 
-// logLine prints one line of a plugin's log. What is no JSON was cut by the end
-// of a host and is printed as it is.
+// logLine prints one line of a plugin's log. A line that is not JSON was
+// truncated by the end of a host and is printed unchanged.
 func (c *command) logLine(line []byte) error {
 	if c.format == formatJSON && json.Valid(line) {
 		_, err := fmt.Fprintf(c.env.Stdout, "%s\n", line)
@@ -160,8 +159,8 @@ func (c *command) logLine(line []byte) error {
 	return err
 }
 
-// logText is a line as a person reads it: when, how grave, which process, what,
-// and the fields that the plugin added.
+// logText formats a line for people: time, level, process, message, and the
+// fields that the plugin added.
 func logText(fields map[string]any) string {
 	take := func(key string) string {
 		v, ok := fields[key]

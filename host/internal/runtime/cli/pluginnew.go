@@ -79,7 +79,7 @@ func (c *command) newPlugin(ctx context.Context, p scaffold.Project, dir string)
 	return err
 }
 
-// prepare is what a project needs once before its check can run.
+// prepare returns the commands that a project needs before its first check.
 func prepare(p scaffold.Project) string {
 	switch {
 	case p.Lang == scaffold.Node:
@@ -90,7 +90,7 @@ func prepare(p scaffold.Project) string {
 	return ""
 }
 
-// equip finds what the project is built with on this machine.
+// equip finds the tools for building the project on this machine.
 func (c *command) equip(ctx context.Context, p *scaffold.Project) error {
 	switch p.Lang {
 	case scaffold.Go:
@@ -111,8 +111,9 @@ func (c *command) equip(ctx context.Context, p *scaffold.Project) error {
 	return nil
 }
 
-// findInterpreter sets the interpreter of a project if none was named: the first
-// that runs a small script. If none does, it says so and leaves the usual one.
+// findInterpreter sets the interpreter of a project if none was named: the
+// first that runs a small script. If none does, it prints a warning and keeps
+// the default.
 func (c *command) findInterpreter(ctx context.Context, p *scaffold.Project, name, without string, script ...string) {
 	if p.Interpreter != "" {
 		return
@@ -124,13 +125,13 @@ func (c *command) findInterpreter(ctx context.Context, p *scaffold.Project, name
 	}
 }
 
-// interpreterWait bounds the question whether an interpreter can run a plugin. On
-// a machine that is busy the packages of Python take seconds to load.
+// interpreterWait is the time limit for testing an interpreter. On a busy
+// machine the packages of Python take seconds to load.
 const interpreterWait = 30 * time.Second
 
-// interpreter gives the path of the first program that runs a small script,
+// interpreter returns the path of the first program that runs a small script,
 // with links resolved: a plugin starts with an empty environment, in which a
-// wrapper that looks for the real program may not find it.
+// wrapper may not find the real program.
 func interpreter(ctx context.Context, names []string, script ...string) string {
 	runs := func(path string) bool {
 		ctx, cancel := context.WithTimeout(ctx, interpreterWait)
@@ -149,8 +150,8 @@ func interpreter(ctx context.Context, names []string, script ...string) string {
 
 var releaseVersion = regexp.MustCompile(`^v?\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
 
-// findSDK says where a Go module takes the SDK from: a checkout that was named,
-// the release that this program is, or the checkout that it was built in.
+// findSDK selects the SDK of a Go module: the named checkout, the release of
+// this program, or the checkout that it was built in.
 func (c *command) findSDK(p *scaffold.Project) error {
 	switch {
 	case p.Local != "":

@@ -57,8 +57,8 @@ func (c *command) updateRuntime(dir string, check bool) error {
 	return quietError{contract.ExitNegative}
 }
 
-// runtimeChanges prints the files of a runtime that were written or, with check,
-// have to be.
+// runtimeChanges prints the files of a runtime that were written or, with
+// check, must be written.
 func (c *command) runtimeChanges(dir string, check bool, changes []scaffold.Change) error {
 	if c.format != formatText {
 		all := make([]edn.Value, len(changes))

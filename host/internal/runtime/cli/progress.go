@@ -17,8 +17,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// watcher tells on standard error what goes on: the events of a run and the
-// transitions of plugins. Its methods may be called from several goroutines.
+// watcher prints progress to standard error: the events of a run and the
+// transitions of plugins. It is safe for concurrent use.
 type watcher struct {
 	form format
 	on   bool
@@ -27,17 +27,17 @@ type watcher struct {
 	out      io.Writer
 	begun    time.Time
 	done     chan struct{}
-	asked    string          // the plugin whose description is waited for
-	slow     *time.Timer     // until what takes long is told
-	told     bool            // something took long already
+	asked    string          // the plugin that is being described
+	slow     *time.Timer     // fires when a start becomes slow
+	told     bool            // a slow start was reported
 	starting map[string]bool // plugins
 }
 
-// slowStart is how long a start may take before it is told what is started.
+// slowStart is the duration of a start after which it is reported.
 const slowStart = 300 * time.Millisecond
 
-// tellStarting tells which plugins are being started as soon as that takes long.
-// The function that it returns ends that.
+// tellStarting reports which plugins are being started once that takes long,
+// until stop is called.
 func (w *watcher) tellStarting() (stop func()) {
 	if !w.on || w.form != formatText {
 		return func() {}
@@ -66,15 +66,14 @@ func (w *watcher) tellStarting() (stop func()) {
 	}
 }
 
-// next gives what is waited for from now on its own time to become slow, once
-// something before it was told.
+// next restarts the time limit for the next item after one was reported.
 func (w *watcher) next() {
 	if w.told {
 		w.slow.Reset(slowStart)
 	}
 }
 
-// asking notes the plugin whose description is waited for.
+// asking records the plugin that is being described.
 func (w *watcher) asking(plugin string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -84,7 +83,7 @@ func (w *watcher) asking(plugin string) {
 	}
 }
 
-// notes keeps which plugins are being started.
+// notes records which plugins are being started.
 func (w *watcher) notes(t daemon.Transition) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -119,7 +118,7 @@ func (c *command) newWatcher(mode string) (*watcher, error) {
 	return w, nil
 }
 
-// transition tells that a plugin changed its state.
+// transition reports a change of a plugin's state.
 func (w *watcher) transition(t daemon.Transition) {
 	if !w.on {
 		return
@@ -134,8 +133,8 @@ func (w *watcher) transition(t daemon.Transition) {
 	w.value(t.Value())
 }
 
-// notice tells what became of what was done about a candidate, and that one is
-// left alone: a call may wait for it. What is done is told with the run.
+// notice reports the outcome of a remediation and an opened breaker: a call
+// may wait for it. The remediation itself is an event of the run.
 func (w *watcher) notice(n dispatch.Notice) {
 	switch n.Event {
 	case dispatch.EventOpened, dispatch.EventSwapped, dispatch.EventFailed, dispatch.EventQuarantine, dispatch.EventRecovered:
@@ -154,7 +153,7 @@ func (w *watcher) notice(n dispatch.Notice) {
 		edn.K("cap/id"), edn.K(n.CapID), edn.K("intent"), edn.K(n.Intent), edn.K("at"), edn.Inst(n.At.UTC().Truncate(time.Millisecond)))))
 }
 
-// follow tells the events of a run until it ends or close is called.
+// follow prints the events of a run until it ends or close is called.
 func (w *watcher) follow(run *act.Run) {
 	if !w.on {
 		return
@@ -162,7 +161,7 @@ func (w *watcher) follow(run *act.Run) {
 	w.done = make(chan struct{})
 	go func() {
 		defer close(w.done)
-		// The cursor ends with the run, so nothing has to stop it.
+		// The cursor ends with the run, so the watch needs no cancellation.
 		_ = journal.Watch(context.Background(), run.Follow(), func(e journal.Event) bool {
 			w.tell(e)
 			return true
@@ -170,7 +169,7 @@ func (w *watcher) follow(run *act.Run) {
 	}()
 }
 
-// tell tells one event.
+// tell prints one event.
 func (w *watcher) tell(e journal.Event) {
 	switch {
 	case !w.on:
@@ -181,7 +180,7 @@ func (w *watcher) tell(e journal.Event) {
 	}
 }
 
-// close waits until everything has been told.
+// close waits until everything is printed.
 func (w *watcher) close() {
 	if w.done != nil {
 		<-w.done
@@ -193,7 +192,7 @@ func (w *watcher) value(v edn.Value) {
 	if w.form == formatJSON {
 		var err error
 		if line, err = edn.WriteJSON(v); err != nil {
-			return // a name that JSON cannot hold twice; the run itself shows it
+			return // names that collide in JSON; the run itself reports the error
 		}
 	}
 	w.mu.Lock()
@@ -207,8 +206,8 @@ func (w *watcher) line(form string, args ...any) {
 	_, _ = fmt.Fprintf(w.out, "%7s  %s\n", time.Since(w.begun).Truncate(time.Millisecond), fmt.Sprintf(form, args...))
 }
 
-// text tells the events that a person follows: who is asked, what failed, what
-// was accepted.
+// text prints the events of interest to a person: calls, failures, and
+// accepted answers.
 func (w *watcher) text(e journal.Event) {
 	node := e.Node
 	if path := pathText(e.Path); path != "" && e.Path.Len() > 1 {
@@ -255,7 +254,7 @@ func (w *watcher) text(e journal.Event) {
 	}
 }
 
-// pathText is a node path with points between its parts.
+// pathText joins a node path with dots.
 func pathText(path edn.Value) string {
 	var parts []string
 	for step := range path.Elems() {
@@ -264,7 +263,7 @@ func pathText(path edn.Value) string {
 	return strings.Join(parts, ".")
 }
 
-// report prints the account of a finished run for people.
+// report prints a summary of a finished run for people.
 func (c *command) report(records []journal.Record, budget edn.Value) {
 	r := journal.NewReport(records)
 	c.printf("run %s: %s in %d ms\n", r.Run, r.Status, r.Latency.Milliseconds())
@@ -285,10 +284,10 @@ func (c *command) report(records []journal.Record, budget edn.Value) {
 		name, resets := scopeText(s)
 		rows = append(rows, []string{name, amountsText(s.Key("limit")), amountsText(s.Key("used")), amountsText(s.Key("left")), resets})
 	}
-	_ = table(c.env.Stderr, []string{"scope", "limit", "used", "left", "resets"}, rows) // nobody reads standard error then
+	_ = table(c.env.Stderr, []string{"scope", "limit", "used", "left", "resets"}, rows) // standard error was closed
 }
 
-// amountsText is amounts as "usd 0.01, attempts 2".
+// amountsText formats amounts as "usd 0.01, attempts 2".
 func amountsText(v edn.Value) string {
 	var parts []string
 	for k, n := range v.Entries() {

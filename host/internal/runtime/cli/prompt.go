@@ -79,7 +79,7 @@ func (c *command) promptShow(ctx context.Context, q daemon.PromptQuestion) error
 	return err
 }
 
-// promptShowAll prints all prompts that the configuration can make.
+// promptShowAll prints all prompts that the configuration can compose.
 func (c *command) promptShowAll(ctx context.Context) error {
 	loaded, err := c.load(ctx, c.options())
 	if err != nil {
@@ -103,7 +103,7 @@ func (c *command) promptShowAll(ctx context.Context) error {
 	return nil
 }
 
-// promptText is a composed prompt for people.
+// promptText formats a composed prompt for people.
 func promptText(v edn.Value) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, ":%s  role %s (%s)", plain(v.Key("intent")), plain(v.Key("role")), plain(v.Key("role/rule")))
@@ -132,7 +132,7 @@ func promptText(v edn.Value) string {
 	return b.String()
 }
 
-// indented is a text two columns to the right.
+// indented indents a text by two columns.
 func indented(text string) string {
 	if text == "" {
 		return "  (none)\n"

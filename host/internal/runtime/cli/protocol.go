@@ -41,8 +41,8 @@ func (c *command) protocolExportCommand() *cobra.Command {
 	return cmd
 }
 
-// protocol is the package of the daemon, or of the configuration if there is
-// none.
+// protocol returns the package of the daemon, or of the configuration if none
+// runs.
 func (c *command) protocol(ctx context.Context, local bool) (edn.Value, error) {
 	v, done, err := c.ask(ctx, local, actionOf("protocol-export"))
 	if done {
@@ -75,7 +75,7 @@ func (c *command) protocolDiffCommand() *cobra.Command {
 				before, err = c.readProtocol(args[0])
 				if e := contract.AsError(err); e != nil && e.Type == "protocol/invalid" {
 					c.problem(e)
-					return quietError{contract.ExitUsage} // 1 says that something differs
+					return quietError{contract.ExitUsage} // 1 means that something differs
 				}
 			} else {
 				before, err = c.order(cmd.Context(), actionOf("protocol-export"))
@@ -167,7 +167,7 @@ func protocolRow(path []edn.Value, change string, before, after edn.Value) edn.V
 	return edn.MustMap(edn.K("path"), edn.Vector(path...), edn.K("change"), edn.K(change), edn.K("before"), before, edn.K("after"), after)
 }
 
-// longestShown bounds what is shown of a value, in code points.
+// longestShown limits the printed length of a value, in code points.
 const longestShown = 300
 
 func protocolDiffText(rows []edn.Value) string {

@@ -13,28 +13,27 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// localFlag lets a verb work in this process though a daemon is there.
+// localFlag adds --local to a command.
 func localFlag(cmd *cobra.Command, local *bool) {
 	cmd.Flags().BoolVar(local, "local", false, "work in this process, also if a daemon serves the data directory")
 }
 
-// place is the data directory of the configuration and the socket of the
-// daemon that may serve it. Plugins are not looked at, so a configuration with
-// faults elsewhere still leads to its daemon.
+// place returns the data directory of the configuration and the socket of its
+// daemon. Plugins are not read, so errors elsewhere in the configuration do
+// not matter.
 func (c *command) place(ctx context.Context) (socket, dataDir string) {
 	cfg := c.configured(ctx)
 	return cfg.HTTP.AdminSocket, cfg.Host.DataDir
 }
 
-// configured is what the configuration says of the host, as far as it can be
-// read.
+// configured returns the configuration as far as it can be read.
 func (c *command) configured(ctx context.Context) *config.Config {
 	o := c.options()
 	cfg, _ := config.Load(ctx, o.Config, config.Options{Dir: o.Dir, Env: o.Env, Profile: o.Profile, HostVersion: o.Version, HostOnly: true})
 	return cfg
 }
 
-// reach gives the daemon that serves the data directory, nil if none does.
+// reach connects to the daemon of the data directory; nil if none runs.
 func (c *command) reach(ctx context.Context) (*httpapi.Client, error) {
 	socket, dataDir := c.place(ctx)
 	if socket == "" {
@@ -47,7 +46,7 @@ func (c *command) reach(ctx context.Context) (*httpapi.Client, error) {
 	return client, err
 }
 
-// order has an action done by the daemon, which has to be there.
+// order executes an admin action. It fails if no daemon runs.
 func (c *command) order(ctx context.Context, action edn.Value) (edn.Value, error) {
 	client, err := c.reach(ctx)
 	if err != nil {
@@ -59,8 +58,8 @@ func (c *command) order(ctx context.Context, action edn.Value) (edn.Value, error
 	return client.Do(ctx, action)
 }
 
-// nobodyServes says where no daemon is, or why nobody knows where one would be:
-// the configuration names the data directory.
+// nobodyServes returns the error for a missing daemon, or for a configuration
+// that does not determine the data directory.
 func (c *command) nobodyServes(ctx context.Context) error {
 	cfg := c.configured(ctx)
 	if cfg.Host.DataDir != "" {
@@ -73,12 +72,12 @@ func (c *command) nobodyServes(ctx context.Context) error {
 	return quietError{contract.ExitEnvironment}
 }
 
-// actionOf is the body of an admin action.
+// actionOf returns the body of an admin action.
 func actionOf(name string, keysAndValues ...edn.Value) edn.Value {
 	return edn.MustMap(append([]edn.Value{edn.K("action"), edn.K(name)}, keysAndValues...)...)
 }
 
-// knownServer refuses --server, which needs an identity to show.
+// knownServer rejects --server, which needs credentials.
 func (c *command) knownServer() error {
 	if c.server == "" {
 		return nil

@@ -28,7 +28,7 @@ func (c *command) serveCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			signals := daemon.Signals()
-			c.release() // signals are the daemon's from here on
+			c.release() // the daemon handles the signals from here on
 			log, flush := telemetry.NewLog(c.env.Stderr, c.logsText())
 			err := daemon.Serve(c.options(), log, signals)
 			defer flush()
@@ -46,7 +46,7 @@ func (c *command) serveCommand() *cobra.Command {
 	return cmd
 }
 
-// logsText reports whether the log of the daemon is text for people.
+// logsText reports whether the daemon logs text for people.
 func (c *command) logsText() bool {
 	switch c.configured(context.Background()).LogFormat {
 	case config.LogText:
@@ -57,8 +57,8 @@ func (c *command) logsText() bool {
 	return terminal(c.env.Stderr)
 }
 
-// logNotServed writes why a daemon does not serve as a line of its log, for
-// those who read lines, and ends with its exit code.
+// logNotServed logs the reason why a daemon does not serve as one line, and
+// returns its exit code.
 func logNotServed(log hclog.Logger, err error) error {
 	code := daemon.ExitCode(err)
 	var invalid *daemon.InvalidConfigError
@@ -80,7 +80,8 @@ func logNotServed(log hclog.Logger, err error) error {
 	return quietError{code}
 }
 
-// notServed prints why a daemon does not serve, and ends with its exit code.
+// notServed prints the reason why a daemon does not serve, and returns its
+// exit code.
 func (c *command) notServed(err error) error {
 	code := daemon.ExitCode(err)
 	var invalid *daemon.InvalidConfigError
@@ -94,9 +95,9 @@ func (c *command) notServed(err error) error {
 	return quietError{code}
 }
 
-// startProblem is the typed error for a daemon that ended with an exit code.
+// startProblem returns the typed error for an exit code of the daemon.
 func startProblem(err error, code int) *contract.Error {
-	e, typed := err.(*contract.Error) // one that is wrapped lacks what is around it
+	e, typed := err.(*contract.Error) // a wrapped one would lose its context
 	if !typed {
 		typ := map[int]string{daemon.ExitInternal: "runtime/internal", daemon.ExitConfig: "config/range"}[code]
 		if typ == "" {

@@ -8,16 +8,17 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// teller prints a run while it goes on: as text the text of its answer, as JSON
-// or EDN every event on a line of its own, the last with the whole response.
+// teller prints a run while it goes on: in text format the text of its answer,
+// in JSON or EDN every event on a line of its own, the last with the whole
+// response.
 type teller struct {
 	*command
-	live bool // somebody sees text come and go
+	live bool // output is a terminal, where text can be retracted
 
-	path    edn.Value       // of the node whose text is shown
-	held    strings.Builder // provisional text, where it cannot be taken back
-	last    byte            // that was printed as text
-	whole   bool            // the text of the answer was printed and is accepted
+	path    edn.Value       // of the node whose text is printed
+	held    strings.Builder // provisional text, where it cannot be retracted
+	last    byte            // last byte printed as text
+	whole   bool            // the text of the answer was printed and accepted
 	printed bool
 }
 
@@ -25,13 +26,13 @@ func (c *command) newTeller() *teller {
 	return &teller{command: c, live: terminal(c.env.Stdout)}
 }
 
-// wantsStream tells whether a request itself asks for a stream.
+// wantsStream reports whether the request itself asks for a stream.
 func wantsStream(request edn.Value) bool {
 	form, _ := request.Key("response/type").AsKeyword()
 	return form == "stream" || request.Key("stream?").Truthy()
 }
 
-// local tells an event of a run in this process.
+// local prints an event of a run in this process.
 func (t *teller) local(e journal.Event) error {
 	v := e.Value()
 	if e.Name == "finished" {
@@ -89,7 +90,7 @@ func (t *teller) print(text string) error {
 	return err
 }
 
-// endLine ends the line of the text, if one was begun.
+// endLine ends an incomplete line of text.
 func (t *teller) endLine() error {
 	if t == nil || t.last == 0 || t.last == '\n' || t.format != formatText {
 		return nil
@@ -99,7 +100,7 @@ func (t *teller) endLine() error {
 	return err
 }
 
-// told tells whether the answer has been printed already.
+// told reports whether the answer was already printed.
 func (t *teller) told() bool {
 	if t == nil {
 		return false

@@ -47,7 +47,8 @@ func (c *command) unitCommand() *cobra.Command {
 	}
 }
 
-// configPath is the configuration that a daemon in this directory would read.
+// configPath returns the configuration that a daemon in this directory would
+// read.
 func (c *command) configPath() string {
 	path := c.config
 	if path == "" {
@@ -59,8 +60,8 @@ func (c *command) configPath() string {
 	return filepath.Clean(path)
 }
 
-// unit is the unit file (OPS-006). A service that ends with a code that says
-// that a person has to do something is not started again.
+// unit returns the unit file (OPS-006). The service is not restarted after
+// exit codes that require an operator.
 func unit(program, path, profile string, cfg *config.Config) (string, error) {
 	start := []string{program, "serve", "--config", path}
 	if profile != "" {
@@ -76,7 +77,7 @@ func unit(program, path, profile string, cfg *config.Config) (string, error) {
 		}
 	}
 	for i := 1; i < len(writable); i++ {
-		writable[i] = "-" + writable[i] // one that is not there yet is no reason not to start
+		writable[i] = "-" + writable[i] // "-": a directory that does not exist yet must not prevent the start
 	}
 	return fmt.Sprintf(`[Unit]
 Description=Ferment
@@ -114,7 +115,7 @@ WantedBy=multi-user.target
 `, strings.Join(start, " "), strings.ReplaceAll(filepath.Dir(path), "%", "%%"), strings.Join(writable, " ")), nil
 }
 
-// unitWord writes a word so that systemd reads it as it is.
+// unitWord quotes a word for systemd.
 func unitWord(word string) string {
 	word = strings.NewReplacer("%", "%%", "$", "$$", `\`, `\\`, `"`, `\"`).Replace(word)
 	if strings.ContainsAny(word, " \t'") {

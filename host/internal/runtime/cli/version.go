@@ -21,7 +21,7 @@ func (c *command) versionCommand() *cobra.Command {
 	}
 }
 
-// printVersion prints what is built into the program.
+// printVersion prints the versions built into the program.
 func (c *command) printVersion() error {
 	if c.format == formatText {
 		_, err := fmt.Fprintf(c.env.Stdout, "ferment %s\nenvelope %d, plugin protocol ferment.plugin.v%d\n%s %s/%s\n",

@@ -96,7 +96,7 @@ func (c control) AdjustBudget(ctx context.Context, change httpapi.BudgetChange) 
 		return edn.Nil(), err
 	}
 	if grant.IsZero() && charge.IsZero() {
-		return edn.Nil(), contract.Errorf("invalid-request", "budget-adjust has nothing to do: neither :grant nor :charge names an amount above 0")
+		return edn.Nil(), contract.Errorf("invalid-request", "budget-adjust changes nothing: neither :grant nor :charge has an amount above 0")
 	}
 	scope := budget.Scope{Kind: kind, ID: id, Limits: block.Limits, Per: budget.Per(block.Per)}
 	for _, d := range policy.Dimensions() {

@@ -216,7 +216,7 @@ func (l *Loaded) Find(name string) (config.Plugin, *contract.Error) {
 		}
 		names = append(names, p.Name)
 	}
-	e := contract.Errorf("not-found", "there is no plugin %q in the configuration", name).WithHint("\"ferment plugin list\" names those that are there")
+	e := contract.Errorf("not-found", "there is no plugin %q in the configuration", name).WithHint("\"ferment plugin list\" shows the plugins")
 	return config.Plugin{}, e.DidYouMean(contract.Nearest(name, names))
 }
 

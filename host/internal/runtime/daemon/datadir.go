@@ -38,11 +38,11 @@ func AdminTokenFile(dir string) string { return filepath.Join(dir, "run", "admin
 // openDataDir creates or checks the directory and locks it.
 func openDataDir(path, boot string) (*dataDir, error) {
 	if err := os.MkdirAll(path, 0o700); errors.Is(err, syscall.ENOTDIR) {
-		return nil, &DirectoryError{Dir: path, Problem: "is below a file, or is one", Fix: "name another in ferment.data_dir", code: ExitConfig}
+		return nil, &DirectoryError{Dir: path, Problem: "is a file, or below one", Fix: "name another in ferment.data_dir", code: ExitConfig}
 	} else if link, target := danglingLink(path); err != nil && link != "" {
 		return nil, &DirectoryError{
-			Dir: path, Problem: fmt.Sprintf("cannot be made: %s is a symbolic link to %s, which does not exist", link, target),
-			Fix: "make that directory or correct the link", code: ExitConfig,
+			Dir: path, Problem: fmt.Sprintf("cannot be created: %s is a symbolic link to %s, which does not exist", link, target),
+			Fix: "create that directory or correct the link", code: ExitConfig,
 		}
 	} else if err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
@@ -87,7 +87,7 @@ func checkPrivate(path string) error {
 	}
 	switch {
 	case !info.IsDir():
-		return &DirectoryError{Dir: path, Problem: "is no directory", Fix: "name another in ferment.data_dir", code: ExitConfig}
+		return &DirectoryError{Dir: path, Problem: "is not a directory", Fix: "name another in ferment.data_dir", code: ExitConfig}
 	case !ownedByUs(info):
 		return refuse("belongs to another user", "change its owner, or name another in ferment.data_dir")
 	case info.Mode().Perm()&0o077 != 0:

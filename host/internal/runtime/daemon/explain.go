@@ -35,7 +35,7 @@ func (l *Loaded) Explain(intent, capID string, streamed bool, bind Binder) (edn.
 	if !ok {
 		e := contract.Errorf("not-found", "there is no intent :%s", intent).WithHint("\"ferment plugin inspect NAME\" shows what a plugin serves")
 		if _, known := contract.Lookup(contract.ResolveAlias(intent)); known {
-			e = e.WithHint("\"ferment explain error " + intent + "\" tells of the error of that type")
+			e = e.WithHint("\"ferment explain error " + intent + "\" describes the error type")
 		}
 		return edn.Nil(), e.DidYouMean(contract.Nearest(intent, reg.Intents()))
 	}

@@ -46,8 +46,8 @@ func Install(ctx context.Context, o Options, wish InstallWish) (install.Installe
 		identify = func(ctx context.Context, program string) (string, string, error) {
 			d, err := env.identify(ctx, program)
 			if errors.Is(err, syscall.ENOEXEC) {
-				return "", "", contract.Errorf("input/invalid", "%s is no program that this system can start", wish.Path).WithCause(contract.AsError(err)).
-					WithHint("install takes a program or an archive with one; a script stands in command behind its interpreter, and the lock file has its hash")
+				return "", "", contract.Errorf("input/invalid", "%s is not a program that this system can start", wish.Path).WithCause(contract.AsError(err)).
+					WithHint("install a program or an archive with one; for a script, write its interpreter and its path in command")
 			}
 			if err != nil {
 				return "", "", err

@@ -89,7 +89,7 @@ func JudgesValue(all []rescore.Status) edn.Value {
 func (c control) Calibrate(ctx context.Context, how httpapi.Calibration) (edn.Value, *contract.Error) {
 	h, l := c.now()
 	if l.Profile == config.ProfileAdmin {
-		return edn.Nil(), contract.Errorf("policy/blocked", "profile admin takes no acts, and a judge is asked by acts")
+		return edn.Nil(), contract.Errorf("policy/blocked", "profile admin takes no acts, and measuring a judge needs acts")
 	}
 	out, err := h.rescorer.Score(ctx, how.Judge, rescore.Options{File: how.File, Why: calibration.ByOperator, Reset: how.Reset, Parallel: how.Parallel, Deadline: how.Deadline})
 	if err != nil {

@@ -208,7 +208,7 @@ func (o *LockOutcome) renew(p config.Plugin, entry lock.Plugin, change *LockChan
 		case entry.Version == now.Version:
 			now = now.WithBinary(b.Platform, b.Hash)
 		default:
-			change.Note = fmt.Sprintf("the hashes of other platforms were of version %s and are gone", entry.Version)
+			change.Note = fmt.Sprintf("the hashes of other platforms were of version %s and were removed", entry.Version)
 		}
 	}
 	return next.With(now)
@@ -220,9 +220,9 @@ func absence(p config.Plugin) string {
 	case !p.Enabled:
 		return "it is disabled"
 	case p.Binary == "":
-		return "its program is not there"
+		return "its program does not exist"
 	}
-	return "it does not say what it is"
+	return "it has no description"
 }
 
 // LockPlatform adds the hashes of programs for another platform to existing
@@ -230,7 +230,7 @@ func absence(p config.Plugin) string {
 // the name of the file. No program is started.
 func LockPlatform(ctx context.Context, o Options, platform string, targets []Target) (*LockOutcome, error) {
 	if !lock.ValidPlatform(platform) {
-		return nil, contract.Errorf("invalid-request", "%q is no platform: expected OS/ARCH, such as linux/arm64", platform)
+		return nil, contract.Errorf("invalid-request", "%q is not a platform: expected OS/ARCH, such as linux/arm64", platform)
 	}
 	env, err := prepareRuntimeEnv(o)
 	if err != nil {

@@ -38,8 +38,8 @@ func (d *Daemon) maintain(ctx context.Context) {
 func (d *Daemon) maintainOnce(ctx context.Context) error {
 	if !d.dir.held() {
 		if d.lostDir.CompareAndSwap(nil, &lostDir{since: time.Now()}) {
-			d.log.Error("the data directory was taken away: its LOCK is not the one that this daemon holds", "path", d.dir.path,
-				"next", "end this daemon; what it serves goes on until then, and another may begin in a directory of that path")
+			d.log.Error("the data directory was moved or replaced: its LOCK file is not the one that this daemon has locked", "path", d.dir.path,
+				"next", "restart this daemon; it serves until then, but another daemon may start with that path")
 		}
 		return nil
 	}
@@ -51,11 +51,11 @@ func (d *Daemon) maintainOnce(ctx context.Context) error {
 		if err := d.dir.prepareRun(); err != nil {
 			return err
 		}
-		d.log.Warn("the token of operators was gone and was written again", "path", AdminTokenFile(d.dir.path))
+		d.log.Warn("the admin token was deleted and was written again", "path", AdminTokenFile(d.dir.path))
 	}
 	bound, err := d.server.RestoreSocket(ctx)
 	if bound {
-		d.log.Warn("the admin socket was gone and was bound again", "listen", d.server.Addresses())
+		d.log.Warn("the admin socket was deleted and was bound again", "listen", d.server.Addresses())
 	}
 	return err
 }
@@ -68,7 +68,7 @@ type lostDir struct{ since time.Time }
 func (d *Daemon) directory() httpapi.Condition {
 	c := httpapi.Condition{Name: "data-directory", OK: true}
 	if gone := d.lostDir.Load(); gone != nil {
-		c.OK, c.Since, c.Why = false, gone.since, "the data directory was taken away while the daemon serves; it has to be restarted"
+		c.OK, c.Since, c.Why = false, gone.since, "the data directory was moved or replaced while the daemon runs; restart the daemon"
 	}
 	return c
 }

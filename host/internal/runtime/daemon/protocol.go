@@ -233,7 +233,7 @@ func (l *Loaded) Prompt(q PromptQuestion) (edn.Value, error) {
 	reg, book := l.Generation.Registry, l.Generation.Prompts
 	in, ok := reg.Intent(q.Intent)
 	if !ok {
-		e := contract.Errorf("not-found", "there is no intent :%s", q.Intent).WithHint("\"ferment protocol export\" lists all")
+		e := contract.Errorf("not-found", "there is no intent :%s", q.Intent).WithHint("\"ferment protocol export\" lists the intents")
 		return edn.Nil(), e.DidYouMean(contract.Nearest(q.Intent, reg.Intents()))
 	}
 	if q.Role != "" && book.Roles[q.Role] == nil {

@@ -226,7 +226,7 @@ func (d *Daemon) commit(ctx context.Context, h *Host, old, next *Loaded, change 
 	limited, cancel := context.WithTimeout(ctx, old.Host.ReloadTimeout)
 	defer cancel()
 	if err := h.runs.awaitRoom(limited, maxGenerations); err != nil {
-		return contract.Errorf("runtime/overloaded", "%d configurations are still in force for runs that began under them", maxGenerations).
+		return contract.Errorf("runtime/overloaded", "%d configurations are still in use by runs in progress", maxGenerations).
 			WithHint("wait for the runs, or cancel them")
 	}
 	prepared, err := h.supervisor.Prepare(limited, change)
@@ -236,7 +236,7 @@ func (d *Daemon) commit(ctx context.Context, h *Host, old, next *Loaded, change 
 	prepared.Commit()
 	g, err := h.newGeneration(next)
 	if err != nil {
-		return contract.Errorf("runtime/internal", "the plugins are new and their routes cannot be made: %w", err)
+		return contract.Errorf("runtime/internal", "the plugins were replaced, but their routes cannot be created: %w", err)
 	}
 	h.runs.install(g)
 	h.configureRescorer(next)
@@ -255,7 +255,7 @@ func notPrepared(err error, next *Loaded) *contract.Error {
 	if p, missing := next.Find(change.Plugin); missing == nil {
 		where = ", block at " + p.Where
 	}
-	return contract.Errorf("runtime/start-failed", "plugin %s%s does not come up, so nothing was changed: %w", change.Plugin, where, change.Err).
+	return contract.Errorf("runtime/start-failed", "plugin %s%s does not start, so nothing was changed: %w", change.Plugin, where, change.Err).
 		WithDetail("plugin", edn.Text(change.Plugin))
 }
 
@@ -280,8 +280,8 @@ func invalid(c *config.Config) *contract.Error {
 	if n > 1 {
 		message = fmt.Sprintf("%s, and %d more errors", first, n-1)
 	}
-	return contract.Errorf(typ, "the configuration is refused and the present one stays: %s", message).
-		WithDetail("report", report.Value()).WithDetail("text", edn.Text(report.Text(false))).WithHint("\"ferment validate\" shows all of it")
+	return contract.Errorf(typ, "the configuration is rejected and the present one stays: %s", message).
+		WithDetail("report", report.Value()).WithDetail("text", edn.Text(report.Text(false))).WithHint("\"ferment validate\" shows all errors")
 }
 
 // needsRestart is the error for a change that requires a restart.

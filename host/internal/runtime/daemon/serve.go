@@ -258,7 +258,7 @@ func (d *Daemon) warn(loaded *Loaded) {
 func (d *Daemon) descriptors(loaded *Loaded) int {
 	n := openFiles()
 	if n > 0 && n/2 < loaded.HTTP.Limits.Connections {
-		d.log.Warn("few files may be open: callers get fewer connections than http.limits.connections",
+		d.log.Warn("the limit of open files leaves fewer connections than http.limits.connections",
 			"limit", n, "connections", n/2, "next", "raise LimitNOFILE or ulimit -n")
 	}
 	return n
@@ -329,7 +329,7 @@ func (d *Daemon) stop(signals <-chan os.Signal) {
 			return
 		case s := <-signals:
 			if s != syscall.SIGHUP {
-				d.log.Warn("signal while going down: not waiting any more", "signal", s.String())
+				d.log.Warn("signal during shutdown: not waiting any more", "signal", s.String())
 				hurry()
 			}
 		case <-tick.C:
@@ -570,7 +570,7 @@ func (d *Daemon) pluginConditions(l *Loaded) []httpapi.Condition {
 		}
 		c, ok := byName[p.Name]
 		if !ok {
-			c = httpapi.Condition{Name: "required-plugin", Since: d.begun, Why: p.Name + " is not there"}
+			c = httpapi.Condition{Name: "required-plugin", Since: d.begun, Why: p.Name + " has no process"}
 		}
 		out = append(out, c)
 	}

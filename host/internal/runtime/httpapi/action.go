@@ -137,7 +137,7 @@ func Actions() []Action {
 		}
 	}
 	return []Action{
-		{Name: "status", Doc: "the daemon on one screen", do: func(_ context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
+		{Name: "status", Doc: "an overview of the daemon", do: func(_ context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
 			return c.Status(), nil
 		}},
 		{Name: "plugin-list", Doc: "every plugin with its processes", do: func(_ context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
@@ -146,7 +146,7 @@ func Actions() []Action {
 		{Name: "plugin-inspect", Doc: "one plugin: program, processes, capabilities", Input: pluginEntry, do: func(_ context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 			return c.Inspect(text(in, "plugin"))
 		}},
-		{Name: "explain", Doc: "who would serve an intent now, in which order, by which figures, and who would not and why",
+		{Name: "explain", Doc: "the candidates for an intent in order, with their figures, and the rejected ones with reasons",
 			Input: `[:intent :keyword] [:capability {:optional true :doc "as if the request pinned it"} :keyword] [:stream {:optional true :doc "as if the answer were streamed"} :boolean]`,
 			do: func(_ context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 				intent, _ := in.Key("intent").AsKeyword()
@@ -164,8 +164,8 @@ func Actions() []Action {
 				}
 				return c.Logs(text(in, "plugin"), int(lines))
 			}},
-		{Name: "plugin-restart", Doc: "stop the processes of a plugin in order and start new ones; ends a quarantine", Input: pluginEntry, Later: true, do: onPlugin(Control.Restart)},
-		{Name: "plugin-drain", Doc: "stop the processes of a plugin in order and start none", Input: pluginEntry, Later: true, do: onPlugin(Control.DrainPlugin)},
+		{Name: "plugin-restart", Doc: "stop the processes of a plugin gracefully and start new ones; ends a quarantine", Input: pluginEntry, Later: true, do: onPlugin(Control.Restart)},
+		{Name: "plugin-drain", Doc: "stop the processes of a plugin gracefully and start none", Input: pluginEntry, Later: true, do: onPlugin(Control.DrainPlugin)},
 		{Name: "plugin-release", Doc: "start a plugin that is quarantined or was stopped", Input: pluginEntry, Later: true, do: onPlugin(Control.Release)},
 		{Name: "plugin-quarantine", Doc: "take a plugin out of service until it is released", Input: pluginEntry + ` [:reason {:optional true} [:string {:min 1 :max 200}]]`, Later: true,
 			do: func(_ context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
@@ -178,7 +178,7 @@ func Actions() []Action {
 				}
 				return edn.MustMap(edn.K("plugin"), edn.Text(text(in, "plugin"))), nil
 			}},
-		{Name: "plugin-swap", Doc: "put new processes in the place of those of a plugin, beside which they come up first", Input: pluginEntry, Later: true,
+		{Name: "plugin-swap", Doc: "start new processes of a plugin beside the old ones, then replace those", Input: pluginEntry, Later: true,
 			do: func(_ context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 				cursor, err := c.Swap(text(in, "plugin"))
 				if err != nil {
@@ -186,15 +186,15 @@ func Actions() []Action {
 				}
 				return edn.MustMap(edn.K("plugin"), edn.Text(text(in, "plugin")), edn.K("cursor"), edn.Text(cursor)), nil
 			}},
-		{Name: "events", Doc: "what happened to plugins and candidates, oldest first, and the cursor to ask for what comes next",
-			Input: `[:after {:optional true :doc "a cursor; left out, everything that is kept"} [:string {:max 40}]] [:wait-ms {:optional true :doc "how long to wait for an event" :default 0} [:int {:min 0 :max 60000}]]`,
+		{Name: "events", Doc: "events of plugins and candidates, oldest first, and the cursor for later ones",
+			Input: `[:after {:optional true :doc "a cursor; default: all events that are kept"} [:string {:max 40}]] [:wait-ms {:optional true :doc "time to wait for an event" :default 0} [:int {:min 0 :max 60000}]]`,
 			do: func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 				wait, _ := in.Key("wait-ms").AsInt()
 				ctx, cancel := context.WithTimeout(ctx, time.Duration(wait)*time.Millisecond)
 				defer cancel()
 				return c.Events(ctx, text(in, "after"))
 			}},
-		{Name: "plugin-approve", Doc: "write the entry of a plugin in the lock file for all that its program asks for now, and reload", Input: pluginEntry,
+		{Name: "plugin-approve", Doc: "approve the present program of a plugin, with all its needs, in the lock file, and reload", Input: pluginEntry,
 			do: func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 				return c.Approve(ctx, text(in, "plugin"))
 			}},
@@ -202,8 +202,8 @@ func Actions() []Action {
 			do: func(_ context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 				return c.Show(ShowQuery{Only: text(in, "only"), Defaults: in.Key("defaults?").Truthy(), Origins: in.Key("origins?").Truthy(), Text: in.Key("text?").Truthy()})
 			}},
-		{Name: "plugin-attach", Doc: "use a process of a plugin that somebody else started, under a debugger for example",
-			Input: pluginEntry + ` [:file {:doc "where the process has written how it is reached"} [:string {:min 1 :max 4096}]]`,
+		{Name: "plugin-attach", Doc: "use a plugin process started elsewhere, for example under a debugger",
+			Input: pluginEntry + ` [:file {:doc "the attach record that the process wrote"} [:string {:min 1 :max 4096}]]`,
 			do: func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 				return c.Attach(ctx, text(in, "plugin"), text(in, "file"))
 			}},
@@ -211,7 +211,7 @@ func Actions() []Action {
 			do: func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 				return c.Attach(ctx, text(in, "plugin"), "")
 			}},
-		{Name: "config-reload", Doc: "bring the configuration up to date, all or nothing", Input: `[:dry-run? {:optional true} :boolean]`,
+		{Name: "config-reload", Doc: "apply the configuration files, all or nothing", Input: `[:dry-run? {:optional true} :boolean]`,
 			do: func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 				dry, _ := in.Key("dry-run?").AsBool()
 				return c.Reload(ctx, dry)
@@ -219,30 +219,30 @@ func Actions() []Action {
 		{Name: "config-diff", Doc: "how the files differ from the configuration in force, and what a reload would do", do: func(ctx context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
 			return c.Diff(ctx)
 		}},
-		{Name: "budget-show", Doc: "what this host and each caller may spend, have spent, have set aside and have left", Input: `[:user {:optional true :doc "of this caller alone"} [:string {:min 1 :max 128}]]`,
+		{Name: "budget-show", Doc: "limit, use, reservations and rest of each budget of this host and its callers", Input: `[:user {:optional true :doc "only this caller"} [:string {:min 1 :max 128}]]`,
 			do: func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 				return c.Budgets(ctx, text(in, "user"))
 			}},
-		{Name: "budget-adjust", Doc: "give a budget more until its window ends, or count something as spent that no call was",
-			Input: `[:scope [:enum :tenant :user]] [:user {:optional true :doc "whose, for scope user"} [:string {:min 1 :max 128}]]
+		{Name: "budget-adjust", Doc: "raise the limit of a budget until its window ends, or charge it without a call",
+			Input: `[:scope [:enum :tenant :user]] [:user {:optional true :doc "the caller, for scope user"} [:string {:min 1 :max 128}]]
 				[:grant {:optional true :doc "added to the limits"} ` + amountEntry + `] [:charge {:optional true :doc "counted as spent"} ` + amountEntry + `]`,
 			do: func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 				change := BudgetChange{User: text(in, "user"), Grant: in.Key("grant"), Charge: in.Key("charge")}
 				scope, _ := in.Key("scope").AsKeyword()
 				switch {
 				case scope == "user" && change.User == "":
-					return edn.Nil(), contract.Errorf("invalid-request", "budget-adjust lacks :user: whose budget it is")
+					return edn.Nil(), contract.Errorf("invalid-request", "budget-adjust with :scope :user lacks :user")
 				case scope == "tenant" && change.User != "":
-					return edn.Nil(), contract.Errorf("invalid-request", "budget-adjust has a :user and :scope :tenant, which is everybody together").WithHint("write :scope :user for one caller")
+					return edn.Nil(), contract.Errorf("invalid-request", "budget-adjust has a :user and :scope :tenant, which covers all callers").WithHint("write :scope :user for one caller")
 				}
 				return c.AdjustBudget(ctx, change)
 			}},
-		{Name: "judge-list", Doc: "every judge: how far it agrees with people, since when, when it is measured again, and what came of that", do: func(_ context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
+		{Name: "judge-list", Doc: "every judge: its agreement with people, the time of the last and the next measurement, and the outcome", do: func(_ context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
 			return c.Judges(), nil
 		}},
-		{Name: "judge-calibrate", Doc: "have a judge grade answers that people have labelled, and keep how far it agrees; the answer comes when that is done",
-			Input: `[:judge [:string {:min 1 :max 128}]] [:file {:optional true :doc "of the labelled answers; default: those that the judge names"} [:string {:min 1 :max 4096}]]
-				[:reset? {:optional true :doc "later measurements are held against this one"} :boolean] [:parallel {:optional true :default 4} [:int {:min 1 :max 64}]] [:deadline-ms {:optional true :doc "of one verdict"} [:int {:min 1 :max 86400000}]]`,
+		{Name: "judge-calibrate", Doc: "measure the agreement of a judge on labelled answers and store it; the response is sent at the end",
+			Input: `[:judge [:string {:min 1 :max 128}]] [:file {:optional true :doc "of labelled answers; default: the file that the judge's block names"} [:string {:min 1 :max 4096}]]
+				[:reset? {:optional true :doc "this measurement is the baseline of later ones"} :boolean] [:parallel {:optional true :default 4} [:int {:min 1 :max 64}]] [:deadline-ms {:optional true :doc "time limit of one verdict"} [:int {:min 1 :max 86400000}]]`,
 			do: func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 				how := Calibration{Judge: text(in, "judge"), File: text(in, "file"), Reset: in.Key("reset?").Truthy(), Parallel: 4}
 				if n, ok := in.Key("parallel").AsInt(); ok {
@@ -253,7 +253,7 @@ func Actions() []Action {
 				}
 				return c.Calibrate(ctx, how)
 			}},
-		{Name: "drain", Doc: "end the daemon once the runs in flight have their answers", Later: true, do: func(_ context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
+		{Name: "drain", Doc: "stop the daemon when the runs in progress have finished", Later: true, do: func(_ context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
 			c.Drain()
 			return edn.MustMap(edn.K("phase"), edn.K("draining")), nil
 		}},
@@ -325,7 +325,7 @@ func serveAdmin(x *exchange) reply {
 		return formAdmin.failure(contract.Errorf("invalid-request", "the input of %s is wrong: %s", action.Name, found[0]).WithDetail("findings", schema.Findings(found)))
 	}
 	if x.r.Header.Get("Idempotency-Key") != "" {
-		return formAdmin.failure(contract.Errorf("db/not-configured", "this host keeps no journal beyond its process, so it cannot honour an idempotency key").WithHint("send the request without the key"))
+		return formAdmin.failure(contract.Errorf("db/not-configured", "this host keeps no journal on disk, so it does not support idempotency keys").WithHint("send the request without the key"))
 	}
 	control := x.api.backend.Control()
 	if control == nil {

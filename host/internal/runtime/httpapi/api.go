@@ -113,7 +113,7 @@ func (x *exchange) answer() (r reply) {
 		return notThere(x.r.Method, allow)
 	}
 	if !acceptable {
-		return x.form().failure(contract.Errorf("http/not-acceptable", "the answer is given as %s", x.route.forms()))
+		return x.form().failure(contract.Errorf("http/not-acceptable", "the response is available as %s", x.route.forms()))
 	}
 	for _, step := range []func() *contract.Error{x.checkPhase, x.admit, x.readBody} {
 		if err := step(); err != nil {
@@ -125,9 +125,9 @@ func (x *exchange) answer() (r reply) {
 
 func notThere(method, allow string) reply {
 	if allow == "" {
-		return formPlain.failure(contract.Errorf("not-found", "there is nothing at this address").WithHint("GET /routes lists what is there"))
+		return formPlain.failure(contract.Errorf("not-found", "no route has this path").WithHint("GET /routes lists the routes"))
 	}
-	r := formPlain.failure(contract.Errorf("method-not-allowed", "the address does not take %.20q", method).WithHint("it takes " + allow))
+	r := formPlain.failure(contract.Errorf("method-not-allowed", "the path does not support %.20q", method).WithHint("it supports " + allow))
 	r.allow = allow
 	return r
 }

@@ -27,7 +27,7 @@ type Client struct {
 }
 
 // ErrNoDaemon reports that no daemon listens on a socket.
-var ErrNoDaemon = errors.New("no daemon listens there")
+var ErrNoDaemon = errors.New("no daemon listens on the socket")
 
 // maxAnswer limits the size of a response in bytes.
 const maxAnswer = 64 << 20
@@ -41,7 +41,7 @@ func Dial(ctx context.Context, socket, tokenFile string) (*Client, error) {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ENOTDIR):
 		return nil, ErrNoDaemon
 	case errors.Is(err, fs.ErrPermission):
-		return nil, contract.Errorf("auth/forbidden", "the daemon of this data directory belongs to another user").WithHint("use --local, or be that user")
+		return nil, contract.Errorf("auth/forbidden", "the daemon of this data directory belongs to another user").WithHint("use --local, or run as that user")
 	case err != nil:
 		return nil, fmt.Errorf("reach the daemon: %w", err)
 	}
@@ -49,9 +49,9 @@ func Dial(ctx context.Context, socket, tokenFile string) (*Client, error) {
 	token, err := os.ReadFile(tokenFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, contract.Errorf("runtime/not-ready", "the daemon is there and its token is not: there is no %s", tokenFile).WithHint("try again in a few seconds, in which it writes its token anew; if it does not, its log says why")
+		return nil, contract.Errorf("runtime/not-ready", "the daemon runs, but its token file does not exist: %s", tokenFile).WithHint("try again in a few seconds: the daemon restores the file, or its log has the reason")
 	case err != nil:
-		return nil, contract.Errorf("auth/forbidden", "the token of the daemon cannot be read: %w", err).WithHint("be the user who runs the daemon")
+		return nil, contract.Errorf("auth/forbidden", "the token of the daemon cannot be read: %w", err).WithHint("run as the user of the daemon")
 	}
 	c := &Client{token: strings.TrimSpace(string(token))}
 	c.http.Transport = &http.Transport{
@@ -149,7 +149,7 @@ func (c *Client) open(ctx context.Context, method, path string, body []byte, dir
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return nil, broken("the daemon gave no answer")
+		return nil, broken("the daemon sent no response")
 	}
 	return resp, nil
 }
@@ -161,11 +161,11 @@ func (c *Client) read(ctx context.Context, resp *http.Response) (edn.Value, erro
 		if ctx.Err() != nil {
 			return edn.Nil(), context.Cause(ctx)
 		}
-		return edn.Nil(), broken("the answer of the daemon is incomplete")
+		return edn.Nil(), broken("the response of the daemon is incomplete")
 	}
 	v, err := edn.Read(text, edn.WithLimits(edn.Stored))
 	if err != nil {
-		return edn.Nil(), contract.Errorf("runtime/protocol", "what listens on the admin socket is no daemon of this version: %s %s", resp.Status, truncate(string(text), 80))
+		return edn.Nil(), contract.Errorf("runtime/protocol", "the process on the admin socket is not a daemon of this version: %s %s", resp.Status, truncate(string(text), 80))
 	}
 	return v, nil
 }
@@ -174,5 +174,5 @@ func (c *Client) read(ctx context.Context, resp *http.Response) (edn.Value, erro
 // leaves out the error of the HTTP client, which names its own internals.
 func broken(what string) *contract.Error {
 	return contract.Errorf("runtime/not-ready", "%s: the connection ended too early", what).
-		WithHint("\"ferment status\" says whether the daemon still runs; its log says why it ended")
+		WithHint("\"ferment status\" shows whether the daemon still runs; its log has the reason")
 }

@@ -36,7 +36,7 @@ func (c *Client) Stream(ctx context.Context, request edn.Value, dir string, show
 			if ctx.Err() != nil {
 				return edn.Nil(), context.Cause(ctx)
 			}
-			return edn.Nil(), broken("the answer of the daemon ended before the run")
+			return edn.Nil(), broken("the event stream of the daemon ended before the run")
 		}
 		data, isData := bytes.CutPrefix(bytes.TrimRight(line, "\n"), []byte("data: "))
 		if !isData {
@@ -44,7 +44,7 @@ func (c *Client) Stream(ctx context.Context, request edn.Value, dir string, show
 		}
 		event, err := edn.Read(data, edn.WithLimits(edn.Stored))
 		if err != nil {
-			return edn.Nil(), contract.Errorf("runtime/protocol", "the daemon sent an event that is no EDN: %w", err)
+			return edn.Nil(), contract.Errorf("runtime/protocol", "the daemon sent an event that is not EDN: %w", err)
 		}
 		if err := show(event); err != nil {
 			return edn.Nil(), err

@@ -58,13 +58,13 @@ const (
   [:system {:optional true} :string]
   [:cap/id {:optional true} :keyword]
   [:request/id {:optional true} [:string {:min 1 :max 128}]]
-  [:response/type {:optional true :doc "stream for who accepts text/event-stream, else value"} [:enum :value :stream :accepted]]
+  [:response/type {:optional true :doc "default: stream with Accept: text/event-stream, else value"} [:enum :value :stream :accepted]]
   [:stream? {:optional true} :boolean]
   [:deadline-ms {:optional true} [:int {:min 1 :max 86400000}]]
   [:debug/plan? {:optional true} :boolean]
   [:debug/transcript? {:optional true} :boolean]
-  [:session/id {:optional true :doc "refused: this host keeps no sessions"} :string]
-  [:idempotency/key {:optional true :doc "refused: this host keeps no keys"} :string]]`
+  [:session/id {:optional true :doc "rejected: this host keeps no sessions"} :string]
+  [:idempotency/key {:optional true :doc "rejected: this host keeps no keys"} :string]]`
 
 	specResponse = `[:map {:closed true}
   [:proto [:enum 1]]
@@ -93,11 +93,11 @@ var specs = map[string]string{
 	"answer/error":      `[:map {:closed true} [:error ERROR]]`,
 	"answer/health": `[:map {:closed true}
   [:ok? :boolean] [:service [:enum "ferment"]] [:version :string] [:routes [:int {:min 1}]]
-  [:isolation {:optional true :doc "what the kernel holds the plugin processes to"}
-   [:map [:level [:enum :none :limits :strict]] [:enforcement {:doc "how many processes are held by what"} [:map-of :keyword :int]]
+  [:isolation {:optional true :doc "confinement of the plugin processes by the kernel"}
+   [:map [:level [:enum :none :limits :strict]] [:enforcement {:doc "number of processes per enforcement"} [:map-of :keyword :int]]
     [:best-effort :int] [:udp [:enum :held :open]]]]
   [:quality {:optional true} [:vector [:map {:closed true} [:cap/id :keyword] [:intent :keyword] [:state :keyword]]]]
-  [:judges {:optional true :doc "in use, and not believed as far as they could be"} [:vector [:map {:closed true} [:judge :string] [:state [:enum :uncalibrated :expired :weak :drifted]]]]]]`,
+  [:judges {:optional true :doc "in use with reduced weight"} [:vector [:map {:closed true} [:judge :string] [:state [:enum :uncalibrated :expired :weak :drifted]]]]]]`,
 	"answer/ready": `[:map {:closed true}
   [:ok? :boolean] [:phase [:enum :starting :ready :draining]] [:profile {:optional true} :keyword] [:boot :string]
   [:failed [:vector [:map {:closed true} [:condition :keyword] [:since :inst] [:why :string]]]]

@@ -80,7 +80,7 @@ func covers(pattern string, form mediaType) float64 {
 // accepts. A missing Content-Type means text on routes that accept text.
 func contentType(h http.Header, takes []mediaType) (mediaType, *contract.Error) {
 	if encoding := strings.TrimSpace(strings.Join(h.Values("Content-Encoding"), ", ")); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		return "", contract.Errorf("http/unsupported-media-type", "content encoding %.40q is not taken", encoding).WithHint("send the body as it is")
+		return "", contract.Errorf("http/unsupported-media-type", "content encoding %.40q is not supported", encoding).WithHint("send the body without encoding")
 	}
 	if n := len(h.Values("Content-Type")); n > 1 { // an intermediary that uses another one would see another body
 		return "", unknownType("the request has "+strconv.Itoa(n)+" Content-Type headers", takes)
@@ -90,21 +90,21 @@ func contentType(h http.Header, takes []mediaType) (mediaType, *contract.Error) 
 		if last := takes[len(takes)-1]; last == typeText {
 			return last, nil
 		}
-		return "", unknownType("a body without a Content-Type is not taken", takes)
+		return "", unknownType("the body has no Content-Type", takes)
 	}
 	name, params, err := mime.ParseMediaType(given)
 	if err != nil {
 		return "", unknownType("the Content-Type cannot be read", takes)
 	}
 	if charset, ok := params["charset"]; ok && !strings.EqualFold(charset, "utf-8") {
-		return "", contract.Errorf("http/unsupported-media-type", "character set %.40q is not taken", charset).WithHint("send UTF-8")
+		return "", contract.Errorf("http/unsupported-media-type", "character set %.40q is not supported", charset).WithHint("send UTF-8")
 	}
 	for _, t := range takes {
 		if name == string(t) {
 			return t, nil
 		}
 	}
-	return "", unknownType("media type "+strconv.Quote(truncate(name, 60))+" is not taken", takes)
+	return "", unknownType("media type "+strconv.Quote(truncate(name, 60))+" is not supported", takes)
 }
 
 func unknownType(what string, takes []mediaType) *contract.Error {

@@ -84,7 +84,7 @@ func describe(rows []Route, actions *actionTable, version string) document {
 		"components", objectOf(
 			"schemas", schemas.value(),
 			"securitySchemes", objectOf("adminToken", objectOf("type", "http", "scheme", "bearer",
-				"description", "The token of one start of the daemon, in run/admin.token of its data directory. It counts on the admin socket alone.")),
+				"description", "The token of one daemon process, in run/admin.token of its data directory. Only the admin socket accepts it.")),
 		),
 	))
 }
@@ -148,10 +148,10 @@ func responses(r *Route, bodies bool) edn.Value {
 		}
 		var headers object
 		if r.Operation == OpAct {
-			headers.put("Ferment-Run-Id", header("the run, if one was made"))
+			headers.put("Ferment-Run-Id", header("the run, if one was started"))
 		}
 		if a.Status == 503 || a.Status == 429 {
-			headers.put("Retry-After", header("seconds after which to come again, if that may help"))
+			headers.put("Retry-After", header("seconds after which a retry may succeed"))
 		}
 		if h := headers.value(); h.Len() > 0 {
 			one.put("headers", h)

@@ -9,7 +9,7 @@ import (
 
 // peerUID fails, which rejects every caller of the admin socket.
 func peerUID(*net.UnixConn) (int, error) {
-	return 0, errors.New("this system does not say who connects")
+	return 0, errors.New("peer credentials are not supported on this system")
 }
 
 // peerPID returns the peer process id; 0 if unknown.

@@ -66,10 +66,10 @@ func routes() []Route {
 	return []Route{
 		{
 			Method: http.MethodPost, Path: "/v1/act", Operation: OpAct,
-			Summary: "ask for one accepted answer",
-			Doc: "The body is a request envelope, or text, which is asked of the intent text/respond. The answer is given once it has passed its gates. " +
-				"To who accepts text/event-stream the run is told as it goes, one event each: accepted, started, resolved, attempt, gate, commit and others; text of the answer as chunk or provisional, which retract takes back; the last one, finished, has the whole response. ?format=edn writes the events as EDN. " +
-				"A caller that goes away cancels the run. Plans are EDN: JSON has no keywords, and only what a schema types as one becomes one.",
+			Summary: "request one accepted answer",
+			Doc: "The body is a request envelope, or text as input of the intent text/respond. The answer is sent once it has passed its gates. " +
+				"With Accept: text/event-stream the response is a stream of the events of the run: accepted, started, resolved, attempt, gate, commit and others; text of the answer as chunk or provisional, which retract withdraws; the last event, finished, holds the whole response. ?format=edn writes the events as EDN. " +
+				"Closing the connection cancels the run. Send plans as EDN: JSON has no keywords, and only values that a schema types as keywords become keywords.",
 			Body:   &Body{Schema: "envelope/request", Types: []mediaType{typeJSON, typeEDN, typeText}, limit: func(s *Settings) int { return s.Limits.ActBody }},
 			failed: formEnvelope, serve: serveAct, events: true,
 			Answers: []Answer{
@@ -77,10 +77,10 @@ func routes() []Route {
 				{400, "the request is wrong", "envelope/response"},
 				{402, "the call cannot fit into a budget", "envelope/response"},
 				{403, "a rule, a policy or a scope forbids it", "envelope/response"},
-				{404, "the request names something that is not there", "envelope/response"},
-				{409, "the run was canceled, or its outcome has to be decided", "envelope/response"},
+				{404, "the request names something that does not exist", "envelope/response"},
+				{409, "the run was canceled, or its outcome must be decided", "envelope/response"},
 				{410, "what the request refers to is no longer kept", "envelope/response"},
-				{413, "the body, or the context of a model, is too small for it", "envelope/response"},
+				{413, "the request exceeds the body limit or the context of a model", "envelope/response"},
 				{422, "nothing serves the intent", "envelope/response"},
 				{429, "a budget or a rate is used up", "envelope/response"},
 				{500, "a defect of the host", "envelope/response"},
@@ -91,34 +91,34 @@ func routes() []Route {
 		},
 		{
 			Method: http.MethodPost, Path: "/v1/admin", Operation: OpAdmin,
-			Summary: "have something done by the daemon",
-			Doc: "The body is a closed map with :action and the keys of the action; the namespace of an action may be left out. Each action is an operation of its own. " +
-				"202 says that it goes on after the answer. Only the admin socket serves this route.",
+			Summary: "execute an admin action",
+			Doc: "The body is a closed map with :action and the keys of the action; the namespace of an action is optional. Each action is an operation of its own. " +
+				"With 202 the action continues after the response. Only the admin socket serves this route.",
 			Body:   &Body{Schema: anyAction, Types: []mediaType{typeJSON, typeEDN}, limit: func(s *Settings) int { return s.Limits.AdminBody }},
 			failed: formAdmin, serve: serveAdmin,
 			Answers: []Answer{
-				{200, "it is done", "answer/admin"},
-				{202, "it was begun and goes on", "answer/admin"},
+				{200, "the action is done", "answer/admin"},
+				{202, "the action was started and continues", "answer/admin"},
 				{400, "the action or its input is wrong", "answer/admin"},
-				{404, "there is no plugin of that name", "answer/admin"},
-				{409, "it cannot be done as things are", "answer/admin"},
-				{422, "the configuration is refused", "answer/admin"},
+				{404, "no plugin has this name", "answer/admin"},
+				{409, "the present state does not allow the action", "answer/admin"},
+				{422, "the configuration is rejected", "answer/admin"},
 				{500, "a defect of the host", "answer/admin"},
-				{502, "a plugin does not come up", "answer/admin"},
-				{503, "the daemon is coming up, or does not do this", "answer/admin"},
+				{502, "a plugin does not start", "answer/admin"},
+				{503, "the daemon is starting, or does not support the action", "answer/admin"},
 			},
 		},
 		{
 			Method: http.MethodGet, Path: "/health", early: true,
-			Summary: "does the process work", Doc: "Answers 200 while the main loop of the daemon goes round. It never depends on plugins.",
+			Summary: "health of the process", Doc: "Returns 200 while the main loop of the daemon runs. It never depends on plugins.",
 			failed: formPlain, serve: serveHealth,
-			Answers: []Answer{{200, "it works", "answer/health"}, {503, "the main loop stands", "answer/health"}},
+			Answers: []Answer{{200, "healthy", "answer/health"}, {503, "the main loop is stuck", "answer/health"}},
 		},
 		{
 			Method: http.MethodGet, Path: "/ready", early: true,
-			Summary: "are acts served", Doc: "Answers 503 with every condition that fails and since when.",
+			Summary: "readiness for acts", Doc: "Returns 503 with every condition that fails and the time since when.",
 			failed: formPlain, serve: serveReady,
-			Answers: []Answer{{200, "acts are served", "answer/ready"}, {503, "they are not", "answer/ready"}},
+			Answers: []Answer{{200, "acts are served", "answer/ready"}, {503, "acts are not served", "answer/ready"}},
 		},
 		{
 			Method: http.MethodGet, Path: "/routes",
@@ -150,15 +150,15 @@ func (r *Route) all() []Answer {
 		add(403, "a page of another origin may not call the daemon")
 	}
 	if r.Body != nil {
-		add(413, "the body is beyond its limit")
-		add(415, "the media type, character set or content encoding of the body is not known")
+		add(413, "the body exceeds its limit")
+		add(415, "the media type, character set or content encoding of the body is not supported")
 	}
-	add(406, "the answer has none of the accepted media types")
+	add(406, "the response has none of the accepted media types")
 	add(421, "the daemon does not serve this host name")
-	add(431, "the headers are beyond their limit")
+	add(431, "the headers exceed their limit")
 	if !r.early {
-		add(429, "the caller asks too often")
-		add(503, "the daemon is coming up or has no identities for this listener")
+		add(429, "the caller exceeds its rate limit")
+		add(503, "the daemon is starting or has no identities for this listener")
 	}
 	slices.SortFunc(out, func(a, b Answer) int { return a.Status - b.Status })
 	return out

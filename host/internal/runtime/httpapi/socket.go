@@ -54,7 +54,7 @@ func listenUnix(ctx context.Context, path string) (*socket, error) {
 	case err != nil:
 		return nil, fmt.Errorf("admin socket: %w", err)
 	case info.Mode().Type() != fs.ModeSocket:
-		return nil, contract.Errorf("config/range", "there is something at the path of the admin socket that is no socket: %s", path).
+		return nil, contract.Errorf("config/range", "the path of the admin socket exists and is not a socket: %s", path).
 			WithHint("remove it, or name another path in http.admin_socket")
 	case answers(ctx, path):
 		return nil, fmt.Errorf("admin socket %s: another process listens on it; name another path in http.admin_socket: %w", path, syscall.EADDRINUSE)

@@ -15,14 +15,14 @@ var templates embed.FS
 
 // File is one file of a project.
 type File struct {
-	// Path is relative and has slashes.
+	// Path is relative and slash-separated.
 	Path string
 	Text []byte
-	// Run says that the file is a program.
+	// Run marks executable files.
 	Run bool
 }
 
-// Files gives the files of the project in the order of their templates.
+// Files returns the files of the project in the order of their templates.
 func (p Project) Files() ([]File, error) {
 	if err := p.Check(); err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func (p Project) Files() ([]File, error) {
 	return append(all, runtime...), err
 }
 
-// source is a template and the file that it becomes.
+// source is a template and the path of its file.
 type source struct{ template, path string }
 
 func (p Project) sources() []source {
@@ -66,8 +66,8 @@ func (p Project) sources() []source {
 	return append(all, source{"common/samples." + p.Kind + ".edn.tmpl", "samples.edn"}, source{"common/ferment.hcl.tmpl", "ferment.hcl"})
 }
 
-// here is what holds for this machine alone, and is not committed: the workspace
-// with the checkout of the SDK, or the interpreter if it is not the usual one.
+// here holds values of this machine that are not committed: the workspace with
+// the checkout of the SDK, or an unusual interpreter.
 func (p Project) here() string {
 	switch {
 	case p.Lang == Go && p.Local != "":
@@ -78,18 +78,19 @@ func (p Project) here() string {
 	return ""
 }
 
-// interpreters are what runs a plugin, and the variable that names another one.
+// interpreters maps languages to their default interpreter and the variable
+// that overrides it.
 var interpreters = map[string]struct{ variable, path string }{
 	Python: {"PYTHON", "/usr/bin/python3"},
 	Node:   {"NODE", "/usr/bin/node"},
 }
 
-// DefaultInterpreter is the interpreter of a language that a project names where
-// nothing else is said.
+// DefaultInterpreter returns the interpreter of a language if none is
+// specified.
 func DefaultInterpreter(lang string) string { return interpreters[lang].path }
 
-// program is what the configuration starts, and the files of it that are not
-// the program itself.
+// program returns the command of the plugin block, and the files that it
+// depends on.
 func (p Project) program() (command string, files []string) {
 	interpreter := fmt.Sprintf("env(%q, %q), ", interpreters[p.Lang].variable, interpreters[p.Lang].path)
 	switch p.Lang {
@@ -104,7 +105,7 @@ func (p Project) program() (command string, files []string) {
 }
 
 func (p Project) fill(name string, text []byte) ([]byte, error) {
-	// The marks are ones that none of the languages has.
+	// The delimiters occur in none of the languages.
 	t, err := template.New(name).Delims("<%", "%>").Option("missingkey=error").Parse(string(text))
 	if err != nil {
 		return nil, fmt.Errorf("new plugin: %w", err)
@@ -122,7 +123,7 @@ func (p Project) fill(name string, text []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// quoted writes the members of an HCL list.
+// quoted formats the elements of an HCL list.
 func quoted(words []string) string {
 	all := make([]string, len(words))
 	for i, w := range words {

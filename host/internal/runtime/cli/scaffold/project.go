@@ -9,11 +9,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// Project is a plugin that is about to be written.
+// Project describes a plugin project to generate.
 type Project struct {
-	// Name becomes the name of the plugin, of its module and of its folder.
+	// Name is the name of the plugin, of its module and of its folder.
 	Name string
-	// Kind is the sort of capability, Lang the language, see Kinds and Langs.
+	// Kind is the kind of the capability, Lang the language; see Kinds and
+	// Langs.
 	Kind, Lang string
 	// Interpreter is the program that runs a plugin in Python or Node on this
 	// machine.
@@ -31,20 +32,20 @@ const (
 	Node   = "node"
 )
 
-// Kinds gives the kinds of capability that there are templates for.
+// Kinds returns the kinds of capability with templates.
 func Kinds() []string { return []string{"solver", "llm", "judge", "checker", "tool"} }
 
-// Langs gives the languages that there are templates for.
+// Langs returns the languages with templates.
 func Langs() []string { return []string{Go, Python, Node} }
 
-// projectName is a name that is good as a keyword's namespace, a folder, a Go
-// module and an npm package.
+// projectName matches names that are valid as keyword namespace, folder, Go
+// module and npm package.
 var projectName = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 
-// maxName keeps names, and the ids made of them, readable in a table.
+// maxName keeps names and derived ids readable in a table.
 const maxName = 40
 
-// Check reports everything that is wrong with p in one sentence each.
+// Check returns one sentence for each problem of p.
 func (p Project) Check() error {
 	var wrong []string
 	if len(p.Name) > maxName || !projectName.MatchString(p.Name) {
@@ -68,10 +69,10 @@ func (p Project) Check() error {
 	return nil
 }
 
-// sample is what the capability of a kind is called and what it answers.
+// sample is the capability of a kind and an example call.
 type sample struct {
 	Capability, Intent string
-	// Try is an input, Answer a part of the output for it, both EDN.
+	// Try is an input, Answer a part of its output, both in EDN.
 	Try, Answer string
 }
 
@@ -89,7 +90,7 @@ func (p Project) sample() sample {
 	return sample{p.Name + "/tool", p.Name + "/count", `{:text "to be or not to be"}`, `:distinct 4`}
 }
 
-// Try is how a person tries the plugin once it is built.
+// Try returns the command that tries the plugin once it is built.
 func (p Project) Try() string {
 	s := p.sample()
 	return fmt.Sprintf("ferment act %s '%s'", s.Intent, s.Try)

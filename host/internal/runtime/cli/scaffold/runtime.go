@@ -15,13 +15,13 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// RuntimeDir is the folder of a project in Python or for Node that holds the
-// runtime: the files that implement the plugin contract. All programs of the
+// RuntimeDir is the folder with the runtime of a project in Python or for
+// Node: the files that implement the plugin contract. All programs of the
 // project import them from there.
 const RuntimeDir = "ferment"
 
-// Change is a file of the runtime that a project lacks or that differs from the
-// file of this program.
+// Change is a runtime file that is missing in a project or differs from that
+// of this program.
 type Change struct {
 	File
 	// Missing reports whether the project lacks the file.
@@ -29,8 +29,8 @@ type Change struct {
 }
 
 // Outdated compares the runtime of the project dir with that of this program.
-// The languages follow from the files of the project, and the changes are sorted
-// by path. A folder that is not a project in Python or for Node is an
+// It detects the languages from the files of the project, and sorts the
+// changes by path. A folder that is not a project in Python or for Node is an
 // input/invalid error. Nothing is written.
 func Outdated(dir string) ([]Change, error) {
 	root, err := os.OpenRoot(dir)
@@ -64,13 +64,13 @@ func Outdated(dir string) ([]Change, error) {
 			}
 		}
 	}
-	// Both languages have the messages.
+	// Both languages share the messages.
 	slices.SortFunc(all, func(a, b Change) int { return cmp.Compare(a.Path, b.Path) })
 	return slices.CompactFunc(all, func(a, b Change) bool { return a.Path == b.Path }), nil
 }
 
-// Update writes changes into the project dir, each file in one step. Nothing
-// outside of RuntimeDir is written. After an error some files may be new, and a
+// Update writes changes into the project dir, each file atomically. Nothing
+// outside of RuntimeDir is written. After an error some files may be new; a
 // repetition writes the rest.
 func Update(dir string, changes []Change) error {
 	root, err := os.OpenRoot(dir)
@@ -95,17 +95,17 @@ func Update(dir string, changes []Change) error {
 	return nil
 }
 
-// runtimeMarks are the files by which the runtimes of a project are known.
+// runtimeMarks are the files that identify the runtimes of a project.
 var runtimeMarks = []struct {
 	lang, program string
 	runtime       []string
-	formerly      []string // where the runtime had no folder of its own
+	formerly      []string // before the runtime had a folder of its own
 }{
 	{Python, "plugin.py", []string{"ferment/__init__.py", "ferment/wire.py"}, []string{"wire.py", "plugin_pb2.py"}},
 	{Node, "plugin.mjs", []string{"ferment/index.mjs"}, []string{"wire.mjs", "certificate.mjs"}},
 }
 
-// runtimesOf gives the languages of a project that have a runtime.
+// runtimesOf returns the languages of a project that have a runtime.
 func runtimesOf(root *os.Root) ([]string, error) {
 	there := func(name string) bool {
 		_, err := root.Lstat(name)
@@ -128,7 +128,8 @@ func runtimesOf(root *os.Root) ([]string, error) {
 	return langs, nil
 }
 
-// formerLayout is the error for a project whose runtime has no folder of its own.
+// formerLayout is the error for a project whose runtime has no folder of its
+// own.
 func formerLayout(dir, lang, file string) error {
 	remove, from := "wire.py, blake3.py, plugin_pb2.py, goplugin_pb2.py", "the package ferment"
 	if lang == Node {
@@ -140,7 +141,8 @@ func formerLayout(dir, lang, file string) error {
 			" in your programs, and name its files in files of ferment.hcl")
 }
 
-// runtimeFiles gives the runtime of a language; Go has none, its SDK is a module.
+// runtimeFiles returns the runtime of a language; Go has none, its SDK is a
+// module.
 func runtimeFiles(lang string) ([]File, error) {
 	sources, err := fs.Glob(templates, path.Join("templates", lang, RuntimeDir, "*.*"))
 	if err != nil || len(sources) == 0 {

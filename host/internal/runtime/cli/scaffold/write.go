@@ -10,9 +10,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// Write makes the folder dir with the files in it. It refuses a name that is
-// there already, and whatever fails, nothing of it stays: the files are written
-// beside it and moved into their place in one step.
+// Write creates the folder dir with the files. It rejects an existing name. On
+// error nothing remains: the files are written to a temporary folder that is
+// renamed at the end.
 func Write(dir string, files []File) error {
 	switch _, err := os.Lstat(dir); {
 	case err == nil:
@@ -30,12 +30,12 @@ func Write(dir string, files []File) error {
 			return fmt.Errorf("new plugin: %w", err)
 		}
 	}
-	if err := os.Chmod(beside, 0o755); err != nil { // a project is there to be read
+	if err := os.Chmod(beside, 0o755); err != nil { // readable for other users
 		return fmt.Errorf("new plugin: %w", err)
 	}
 	switch err := os.Rename(beside, dir); {
 	case errors.Is(err, fs.ErrExist):
-		return taken(dir) // somebody was faster
+		return taken(dir) // another process was faster
 	case err != nil:
 		return fmt.Errorf("new plugin: %w", err)
 	}
