@@ -42,12 +42,12 @@ type callFlags struct {
 func (f *callFlags) register(cmd *cobra.Command, bind string) {
 	cmd.Flags().StringArrayVar(&f.bind, "bind", nil, bind+", as NAME=EDN; may be repeated, the last one wins")
 	effectsFlag(cmd, &f.effects)
-	cmd.Flags().StringVar(&f.budget, "budget", "", "what the run may spend, as EDN such as '{:max-usd 0.05M :max-attempts 3}'")
-	cmd.Flags().DurationVar(&f.deadline, "deadline", 0, "time for the whole run, such as 30s")
-	cmd.Flags().BoolVar(&f.transcript, "transcript", false, "tell every attempt: on standard error as text, under :transcript as JSON and EDN")
+	cmd.Flags().StringVar(&f.budget, "budget", "", "budget of the run, as EDN such as '{:max-usd 0.05M :max-attempts 3}'")
+	cmd.Flags().DurationVar(&f.deadline, "deadline", 0, "time limit of the whole run, such as 30s")
+	cmd.Flags().BoolVar(&f.transcript, "transcript", false, "report every attempt: on standard error as text, under :transcript as JSON and EDN")
 	cmd.Flags().BoolVar(&f.debugPlan, "debug-plan", false, "add the plan and its candidates to the response")
-	cmd.Flags().BoolVar(&f.report, "report", false, "print what was asked, who answered, which gates passed, what failed over and what was spent, on standard error")
-	cmd.Flags().BoolVar(&f.stream, "stream", false, "print the answer while it comes: its text, or every event of the run as a line of JSON or EDN")
+	cmd.Flags().BoolVar(&f.report, "report", false, "print calls, answers, gates, failovers and costs of the run on standard error")
+	cmd.Flags().BoolVar(&f.stream, "stream", false, "print the answer as it arrives: its text, or every event of the run as a line of JSON or EDN")
 	localFlag(cmd, &f.local)
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("deadline") && f.deadline <= 0 {
@@ -66,9 +66,9 @@ func (c *command) actCommand() *cobra.Command {
 	var f callFlags
 	cmd := &cobra.Command{
 		Use:   "act INTENT [INPUT] | act FILE | act -",
-		Short: "ask for one intent, or send a whole request",
-		Long: "act asks for an intent with an EDN map as input, or sends a request envelope, EDN or JSON, from a file or standard input.\n" +
-			"The answer is printed once it has passed its gates. Relative paths in the input start at the working directory.",
+		Short: "call one intent, or send a complete request",
+		Long: "act calls an intent with an EDN map as input, or sends a request envelope, EDN or JSON, from a file or standard input.\n" +
+			"The answer is printed once it has passed its gates. Relative paths in the input are relative to the working directory.",
 		Example: `  ferment act chess/best-move '{:fen "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1"}'
   ferment act sat/solve '{:clauses [[1 2] [-1 2]]}' --edn
   ferment act context/summarize --input-file article.edn --bind max-sentences=2
@@ -96,7 +96,7 @@ func (c *command) runCommand() *cobra.Command {
 		Use:   "run PLAN.edn",
 		Short: "evaluate a plan",
 		Long: "run checks a plan, evaluates it on the plugins of ferment.hcl, and prints what it emits.\n" +
-			"A plan in a file whose name ends in .json is JSON. Relative paths in inputs start at the working directory.",
+			"A plan in a file named .json is JSON. Relative paths in inputs are relative to the working directory.",
 		Example: `  ferment run examples/plans/hello.edn --bind name='"Ada"'
   ferment run examples/plans/map.edn --edn --transcript
   ferment run examples/plans/parallel.edn --progress json --report`,
@@ -156,10 +156,10 @@ var intentName = regexp.MustCompile(`^:?[A-Za-z][\w.*+!?-]*/[\w.*+!?-]+$`)
 func (c *command) actRequest(args []string, f *callFlags) (edn.Value, error) {
 	if name := args[0]; name == "-" || !intentName.MatchString(name) || c.isFile(name) {
 		if len(args) > 1 && name != "-" && !c.isFile(name) {
-			return edn.Nil(), usagef("%q is no intent: an intent is written NS/NAME, such as chess/best-move", name)
+			return edn.Nil(), usagef("%q is not an intent: expected NS/NAME, such as chess/best-move", name)
 		}
 		if len(args) > 1 || f.inputFile != "" {
-			return edn.Nil(), usagef("a request from a file brings its own input")
+			return edn.Nil(), usagef("a request from a file has its own input")
 		}
 		return c.fileRequest(name, f)
 	}
@@ -238,14 +238,14 @@ func bound(pairs []string, into edn.Value) (edn.Value, error) {
 		}
 		key, err := edn.Keyword(strings.TrimPrefix(name, ":"))
 		if err != nil {
-			return edn.Nil(), usagef("--bind %s: %q is no name", pair, name)
+			return edn.Nil(), usagef("--bind %s: %q is not a name", pair, name)
 		}
 		v, err := parseTyped("--bind "+name, text)
 		if err != nil {
 			return edn.Nil(), err
 		}
 		if !into.IsMap() {
-			return edn.Nil(), usagef("--bind %s: the input is no map", pair)
+			return edn.Nil(), usagef("--bind %s: the input is not a map", pair)
 		}
 		into = into.Assoc(key, v)
 	}
@@ -384,7 +384,7 @@ func (c *command) performThere(ctx context.Context, client *httpapi.Client, p pe
 	f := p.flags
 	for flag, wanted := range map[string]bool{"--report": f.report, "--progress": f.progress != "auto" && f.progress != "none"} {
 		if wanted {
-			return usagef("%s follows the run in this process, and a daemon would run it: add --local, or leave it out", flag)
+			return usagef("%s needs a run in this process, but a daemon would execute it: add --local, or omit the flag", flag)
 		}
 	}
 	if source := p.request.Key("input").Key("plan"); p.positions != nil && !isPlan(source) {

@@ -20,7 +20,7 @@ import (
 func (c *command) adminCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "admin",
-		Short: "have the daemon of this data directory do something, or make its unit file",
+		Short: "control the daemon of this data directory, or print its unit file",
 	}
 	cmd.AddCommand(c.reloadCommand(), c.drainCommand(), c.eventsCommand(), c.budgetCommand(), c.actionCommand(), c.unitCommand())
 	return cmd
@@ -30,9 +30,9 @@ func (c *command) reloadCommand() *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{
 		Use:   "reload",
-		Short: "bring the configuration of the daemon up to date, all or nothing",
-		Long: "reload reads the configuration again. What changed takes effect without a failed act: new runs begin under\n" +
-			"the new configuration, runs in flight end under theirs, and plugins that did not change keep their processes.\n" +
+		Short: "reload the configuration of the daemon, all or nothing",
+		Long: "reload reads the configuration files again. Changes take effect without a failed act: new runs start under\n" +
+			"the new configuration, runs in progress finish under theirs, and unchanged plugins keep their processes.\n" +
 			"A configuration with errors, or one that needs a restart, changes nothing.",
 		Example: "  ferment admin reload\n  ferment admin reload --dry-run --json",
 		Args:    cobra.NoArgs,
@@ -44,7 +44,7 @@ func (c *command) reloadCommand() *cobra.Command {
 			return c.reloaded(result)
 		},
 	}
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be done")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only print what a reload would do")
 	return cmd
 }
 
@@ -57,7 +57,7 @@ func (c *command) notReloaded(err error) error {
 		return err
 	}
 	c.printf("%s\n", trimNewline(text))
-	c.printf("the configuration is refused and the present one stays\n")
+	c.printf("the configuration is rejected and the present one stays\n")
 	return quietError{e.ExitCode()}
 }
 
@@ -103,7 +103,7 @@ func dotted(path edn.Value) string {
 func (c *command) drainCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "drain",
-		Short:   "end the daemon once the runs in flight have their answers",
+		Short:   "stop the daemon when the runs in progress have finished",
 		Example: "  ferment admin drain",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -121,9 +121,9 @@ func (c *command) eventsCommand() *cobra.Command {
 	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "events",
-		Short: "tell what happened to plugins and candidates of the daemon",
-		Long: "events prints what the daemon keeps of the last swaps, open breakers and answers below their floor, and the\n" +
-			"cursor behind it. With --after it prints what came after a cursor, such as the one that a swap gives.",
+		Short: "print the events of plugins and candidates of the daemon",
+		Long: "events prints the latest swaps, opened breakers and quality changes that the daemon keeps, and the cursor\n" +
+			"after them. With --after it prints only events after a cursor, such as the one that a swap returns.",
 		Example: "  ferment admin events\n  ferment admin events --after host.0 --wait 1s --edn",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -151,16 +151,16 @@ func (c *command) eventsCommand() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&after, "after", "", "cursor, as a swap or an earlier call gave it")
-	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to wait for an event, up to 1m")
+	cmd.Flags().StringVar(&after, "after", "", "cursor of a swap or of an earlier call")
+	cmd.Flags().DurationVar(&wait, "wait", 0, "time to wait for an event, up to 1m")
 	return cmd
 }
 
 func (c *command) actionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "action FILE",
-		Short:   "send an admin action as it stands in a file, or - for standard input",
-		Long:    "action sends one map with :action and its keys to the daemon and prints the result. The document at\n/openapi.json lists the actions with their schemas.",
+		Short:   "send an admin action from a file, or - for standard input",
+		Long:    "action sends one map with :action and its keys to the daemon and prints the result. GET /openapi.json\nlists the actions with their schemas.",
 		Example: "  ferment admin action action.edn\n  ferment admin action --edn - < action.edn",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -189,8 +189,8 @@ func (c *command) done(result edn.Value, text string) error {
 func (c *command) statusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "status",
-		Short:   "show the daemon of this data directory on one screen",
-		Long:    "status asks the daemon how it is. It ends with 1 if it is not ready, and with 3 if none is there.",
+		Short:   "show the state of the daemon of this data directory",
+		Long:    "status prints the state of the daemon. Exit codes: 0 ready, 1 not ready, 3 no daemon.",
 		Example: "  ferment status\n  ferment status --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -349,10 +349,10 @@ func qualityLines(standings edn.Value) string {
 			fmt.Fprintf(&b, "           %s\n", why)
 		}
 		if s.HasKey("stead") {
-			fmt.Fprintf(&b, "           %s serves in its place\n", plain(s.Key("stead")))
+			fmt.Fprintf(&b, "           replaced by %s\n", plain(s.Key("stead")))
 		}
 		if at := s.Key("reopens-at"); !at.IsNil() {
-			fmt.Fprintf(&b, "           it is let in again in %s\n", until(at))
+			fmt.Fprintf(&b, "           next probe in %s\n", until(at))
 		}
 	}
 	return b.String()
@@ -413,6 +413,6 @@ func (c *command) quarantineCommand() *cobra.Command {
 			return c.orderPlugin(cmd.Context(), action, "plugin "+args[0]+": being taken out of service")
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, as it shows in lists and errors")
+	cmd.Flags().StringVar(&reason, "reason", "", "reason, shown in lists and errors")
 	return cmd
 }

@@ -14,7 +14,7 @@ import (
 func (c *command) budgetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "budget",
-		Short: "show what the callers of the daemon may spend and have spent, or change it by hand",
+		Short: "show or adjust the budgets of the daemon",
 	}
 	cmd.AddCommand(c.budgetShowCommand(), c.budgetAdjustCommand())
 	return cmd
@@ -24,10 +24,10 @@ func (c *command) budgetShowCommand() *cobra.Command {
 	var user string
 	cmd := &cobra.Command{
 		Use:   "show",
-		Short: "show the budgets of the daemon: limits, what is used, set aside and left",
-		Long: "show lists the budget of the whole host and those of the callers who came in this window. What is left\n" +
-			"is the limit with what was granted, less what is used and what calls under way have set aside. The counters\n" +
-			"last as long as the daemon.",
+		Short: "show the budgets of the daemon: limit, used, reserved and left",
+		Long: "show lists the budget of the whole host and those of the callers with calls in this window. The rest is the\n" +
+			"limit plus grants, less used amounts and reservations of calls in progress. The counters are kept in memory:\n" +
+			"a restart of the daemon resets them.",
 		Example: "  ferment admin budget show\n  ferment admin budget show --user ann --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -42,7 +42,7 @@ func (c *command) budgetShowCommand() *cobra.Command {
 			return c.budgets(result, result)
 		},
 	}
-	cmd.Flags().StringVar(&user, "user", "", "of this caller alone, also one who has not come yet")
+	cmd.Flags().StringVar(&user, "user", "", "only this caller, also one without calls")
 	return cmd
 }
 
@@ -51,10 +51,10 @@ func (c *command) budgetAdjustCommand() *cobra.Command {
 	var tenant bool
 	cmd := &cobra.Command{
 		Use:   "adjust",
-		Short: "give a budget more until its window ends, or count something as spent",
-		Long: "adjust changes one budget of the daemon at once, for the calls under way too. What is granted is added to\n" +
-			"its limits, what is charged counts as spent, also beyond them. Both last until the window ends, that of a\n" +
-			"total as long as the daemon, and a reload keeps both. Limits for good are those of the configuration.",
+		Short: "raise the limit of a budget until its window ends, or charge it",
+		Long: "adjust changes one budget of the daemon immediately, also for calls in progress. A grant is added to the\n" +
+			"limits; a charge counts as used, also beyond the limits. Both last until the window ends, those of a total\n" +
+			"until the daemon stops; a reload keeps them. Permanent limits are set in the configuration.",
 		Example: "  ferment admin budget adjust --user ann --grant '{:usd 5}'\n  ferment admin budget adjust --tenant --grant '{:attempts 1000}' --charge '{:usd 0.25M}'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -72,7 +72,7 @@ func (c *command) budgetAdjustCommand() *cobra.Command {
 	cmd.Flags().StringVar(&user, "user", "", "the budget of this caller")
 	cmd.Flags().BoolVar(&tenant, "tenant", false, "the budget of all callers together")
 	cmd.Flags().StringVar(&grant, "grant", "", "added to the limits, as EDN such as '{:usd 5 :attempts 100}'")
-	cmd.Flags().StringVar(&charge, "charge", "", "counted as spent, as EDN")
+	cmd.Flags().StringVar(&charge, "charge", "", "counted as used, as EDN")
 	return cmd
 }
 
@@ -129,7 +129,7 @@ func (c *command) budgets(v, data edn.Value) error {
 	} else if b.Len() == 0 {
 		b.WriteString("the configuration has no budget block, so nothing is counted\n")
 	} else {
-		b.WriteString("nobody has spent anything in this window\n")
+		b.WriteString("nothing was used in this window\n")
 	}
 	_, err := io.WriteString(c.env.Stdout, b.String())
 	return err

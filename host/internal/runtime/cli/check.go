@@ -24,8 +24,8 @@ func (c *command) checkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check PLAN.edn ...",
 		Short: "check plans without running them",
-		Long: "check holds plans against the configuration: names, slots, schemas, effects, gates, budgets. All\n" +
-			"findings are printed at once with their place, and what a run could spend at most. No capability is called.",
+		Long: "check checks plans against the configuration: names, slots, schemas, effects, gates, budgets. It prints all\n" +
+			"findings with their places, and the maximum cost of a run. No capability is called.",
 		Example: "  ferment check examples/plans/hello.edn\n  ferment check examples/plans/hello.edn --budget '{:max-attempts 3}'\n  ferment check plan.edn --json",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -48,9 +48,9 @@ func (c *command) checkCommand() *cobra.Command {
 			return c.checkAll(args, around, request, cfg)
 		},
 	}
-	cmd.Flags().StringArrayVar(&bind, "bind", nil, "what a run gives the plans, as NAME=EDN; may be repeated")
+	cmd.Flags().StringArrayVar(&bind, "bind", nil, "binding of the plans, as NAME=EDN; may be repeated")
 	effectsFlag(cmd, &effects)
-	cmd.Flags().StringVar(&budget, "budget", "", "what a run may spend, as EDN")
+	cmd.Flags().StringVar(&budget, "budget", "", "budget of a run, as EDN")
 	return cmd
 }
 
@@ -113,7 +113,7 @@ type surroundings struct {
 
 // effectsFlag registers the flag --effects.
 func effectsFlag(cmd *cobra.Command, effects *[]string) {
-	cmd.Flags().StringSliceVar(effects, "effects", nil, "effects that the run may have, such as fs/read,fs/write; their bounds are those of the configuration")
+	cmd.Flags().StringSliceVar(effects, "effects", nil, "effects that the run may have, such as fs/read,fs/write; the configuration sets their scopes")
 }
 
 // newSurroundings reads the inputs of a plan from flags. A run without
@@ -133,7 +133,7 @@ func readEffects(effects []string) error {
 	for i, name := range effects {
 		effects[i] = strings.TrimPrefix(name, ":")
 		if !slices.Contains(known, effects[i]) {
-			return usagef("--effects: there is no effect %q: expected some of %s%s", name, strings.Join(known, ", "), didYouMean(contract.Nearest(effects[i], known)))
+			return usagef("--effects: unknown effect %q: expected some of %s%s", name, strings.Join(known, ", "), didYouMean(contract.Nearest(effects[i], known)))
 		}
 	}
 	return nil

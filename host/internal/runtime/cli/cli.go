@@ -115,9 +115,9 @@ func (c *command) root() *cobra.Command {
 	forms := &asked{format: &c.format}
 	root := &cobra.Command{
 		Use:   "ferment",
-		Short: "run plans on plugins, and take only answers that pass their gates",
-		Long: "ferment reads ferment.hcl, starts the plugins that it names, and evaluates EDN plans on them:\n" +
-			"calls are bound late, judged by gates, retried, and moved to the next candidate when one fails.",
+		Short: "run plans on plugins, and accept only answers that pass their gates",
+		Long: "ferment reads ferment.hcl, starts its plugins, and evaluates EDN plans on them: calls are bound late,\n" +
+			"judged by gates, retried, and moved to the next candidate when one fails.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
@@ -147,10 +147,10 @@ func (c *command) root() *cobra.Command {
 	flags.StringVar(&c.config, "config", "", "configuration, a file or a directory (default: ferment.hcl, then config/, in the working directory)")
 	flags.StringVar(&c.profile, "profile", "", "profile: "+strings.Join(config.Profiles(), ", ")+" (default: FERMENT_PROFILE, then the configuration)")
 	flags.StringVar(&c.server, "server", "", "URL of a daemon elsewhere; not part of this build")
-	flags.VarP(outputFlag{forms}, "output", "o", "form of the output: text, json or edn")
+	flags.VarP(outputFlag{forms}, "output", "o", "output format: text, json or edn")
 	flags.VarPF(formatFlag{forms, formatJSON}, "json", "", "short for --output json").NoOptDefVal = "true"
 	flags.VarPF(formatFlag{forms, formatEDN}, "edn", "", "short for --output edn").NoOptDefVal = "true"
-	flags.BoolVar(&c.verbose, "verbose", false, "tell more of an error: its class and source, and the policy of the call")
+	flags.BoolVar(&c.verbose, "verbose", false, "print more about an error: its class and source, and the policy of the call")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		var wrong *pflag.InvalidValueError
 		if errors.As(err, &wrong) && expected[wrong.GetFlag().Value.Type()] != "" {
@@ -378,7 +378,7 @@ func (c *command) exit(ctx context.Context, err error) int {
 		if typed, ok := usage.err.(*contract.Error); ok {
 			message = typed.Message // omits the type
 		}
-		e := contract.Errorf("invalid-request", "%s", message).WithHint(fmt.Sprintf("%q shows how it is used", verb+" --help"))
+		e := contract.Errorf("invalid-request", "%s", message).WithHint(fmt.Sprintf("%q shows its usage", verb+" --help"))
 		c.problem(e.DidYouMean(usage.nearest))
 		if verb == "ferment serve" {
 			return daemon.ExitUsage
@@ -424,7 +424,7 @@ func environmentHint(err error) string {
 	case errors.Is(err, os.ErrPermission) && errors.As(err, &path) && path.Op == "mkdir":
 		return "make " + filepath.Dir(path.Path) + " writable for this user, or name another directory in ferment.data_dir"
 	case errors.Is(err, os.ErrPermission):
-		return "check the owner and the mode of what is named"
+		return "check the owner and the mode of the file"
 	case errors.Is(err, syscall.EISDIR):
 		return "name a file, not a directory"
 	case errors.Is(err, syscall.EROFS), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EIO):
@@ -432,7 +432,7 @@ func environmentHint(err error) string {
 	case errors.As(err, &file):
 		return "name a file that can be read"
 	}
-	return "\"ferment validate\" and \"ferment plugin list\" show what the configuration names"
+	return "\"ferment validate\" and \"ferment plugin list\" show the configured programs"
 }
 
 // terminal reports whether a stream of the command is a terminal.

@@ -25,11 +25,11 @@ func (c *command) completionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion bash | zsh | fish",
 		Short: "print a script that completes commands in a shell",
-		Long: "completion prints a script that makes a shell complete the verbs, the flags and the names of the\n" +
-			"configuration: intents, capabilities, plugins. It never starts a plugin and says nothing if a name is\n" +
-			"not known. The script belongs, for bash with its package bash-completion, into\n" +
-			"~/.local/share/bash-completion/completions/ferment; for zsh into a directory of fpath, as _ferment; for\n" +
-			"fish into ~/.config/fish/completions/ferment.fish.",
+		Long: "completion prints a script with which a shell completes commands, flags and the names of the\n" +
+			"configuration: intents, capabilities, plugins. It never starts a plugin and ignores errors. Install the\n" +
+			"script for bash, which needs the package bash-completion, as\n" +
+			"~/.local/share/bash-completion/completions/ferment; for zsh as _ferment in a directory of fpath; for\n" +
+			"fish as ~/.config/fish/completions/ferment.fish.",
 		Example:               "  ferment completion bash > ferment.bash\n  ferment completion zsh > _ferment\n  ferment completion fish > ferment.fish",
 		Args:                  cobra.ExactArgs(1),
 		ValidArgs:             shells,
@@ -41,7 +41,7 @@ func (c *command) completionCommand() *cobra.Command {
 				"fish": func(w io.Writer) error { return cmd.Root().GenFishCompletion(w, true) },
 			}[args[0]]
 			if !ok {
-				return usagef("there is no script for the shell %q: expected %s", args[0], strings.Join(shells, ", "))
+				return usagef("unknown shell %q: expected %s", args[0], strings.Join(shells, ", "))
 			}
 			if err := write(c.env.Stdout); err != nil {
 				return fmt.Errorf("write the script: %w", err)

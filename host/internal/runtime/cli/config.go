@@ -16,7 +16,7 @@ import (
 func (c *command) configCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "look at the configuration and at its language",
+		Short: "show the configuration and the reference of its language",
 	}
 	cmd.AddCommand(c.configShowCommand(), c.configDocsCommand())
 	return cmd
@@ -28,17 +28,17 @@ func (c *command) configShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "print the merged configuration",
-		Long: "show prints what all files together say, as HCL, with each secret as the place where it is. With --flat\n" +
-			"it is one file that loads to the same values when it lies beside the files that it came from.",
+		Long: "show prints the merged configuration as HCL, with references in place of secrets. With --flat it prints one\n" +
+			"file that loads to the same values from the same directory.",
 		Example: "  ferment config show --only plugin.chess --origins\n  ferment config show --defaults --profile prod\n  ferment config show --inputs\n  ferment config show --running --only plugin.chess",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if inputs && o != (config.ShowOptions{}) {
-				return usagef("--inputs stands alone")
+				return usagef("--inputs excludes other flags")
 			}
 			if running {
 				if inputs || noStart || o.Flat {
-					return usagef("--running goes with --only, --defaults and --origins alone")
+					return usagef("--running combines only with --only, --defaults and --origins")
 				}
 				return c.showRunning(cmd.Context(), o)
 			}
@@ -55,13 +55,13 @@ func (c *command) configShowCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&o.Defaults, "defaults", false, "also print what nobody wrote")
-	flags.BoolVar(&o.Origins, "origins", false, "say of each value where it is from")
+	flags.BoolVar(&o.Defaults, "defaults", false, "also print defaults")
+	flags.BoolVar(&o.Origins, "origins", false, "print the origin of each value")
 	flags.BoolVar(&o.Flat, "flat", false, "print one file that loads to the same values")
 	flags.StringVar(&o.Only, "only", "", "print only this block or attribute, such as plugin.chess")
-	flags.BoolVar(&running, "running", false, "print the configuration that the daemon runs under, whatever the files say now")
+	flags.BoolVar(&running, "running", false, "print the configuration of the running daemon instead of the files")
 	flags.BoolVar(&inputs, "inputs", false, "list the variables and files that expressions read, with hashes of their values")
-	flags.BoolVar(&noStart, "no-start", false, "start no plugin; those that were never seen stay unchecked")
+	flags.BoolVar(&noStart, "no-start", false, "start no plugin; those without a cached description stay unchecked")
 	return cmd
 }
 
@@ -137,8 +137,8 @@ func (c *command) configDocsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "docs [BLOCK | limits]",
 		Short: "print the reference of the configuration language",
-		Long: "docs prints every block and attribute with its type, range, default and what a reload does about it, from\n" +
-			"the table that decodes the files; of one block, of the limits, or of the config block of a plugin.",
+		Long: "docs prints every block and attribute with its type, range, default and reload behaviour, from the table that\n" +
+			"decodes the files; or one block, the limits, or the config block of a plugin.",
 		Example: "  ferment config docs plugin.restart\n  ferment config docs limits\n  ferment config docs --plugin chess",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -165,7 +165,7 @@ func (c *command) configDocsCommand() *cobra.Command {
 			return c.docs(text, form, err)
 		},
 	}
-	cmd.Flags().StringVar(&plugin, "plugin", "", "print what the config block of this plugin takes")
+	cmd.Flags().StringVar(&plugin, "plugin", "", "print the reference of the config block of this plugin")
 	return cmd
 }
 

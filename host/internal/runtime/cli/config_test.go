@@ -124,7 +124,7 @@ func TestConfigVerbs(t *testing.T) {
 		{"config docs --plugin mien", 5, "", `did you mean mine\?`},
 		{"config show --only plugin.txt", 5, "", `did you mean plugin.text\?`},
 		{"config show --only plugin.text --edn", 0, `"queue" 6`, ""},
-		{"config show --inputs --flat", 2, "", "stands alone"},
+		{"config show --inputs --flat", 2, "", "excludes other flags"},
 		{"config", 2, "", "needs a verb"},
 		{"completion tcsh", 2, "", "bash, zsh, fish"},
 	} {

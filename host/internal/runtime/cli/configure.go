@@ -45,9 +45,9 @@ func (c *command) knownProfile() error {
 		return nil
 	}
 	if near := contract.Nearest(c.profile, names); near != "" {
-		return usagef("there is no profile %q: did you mean %s?", c.profile, near)
+		return usagef("unknown profile %q: did you mean %s?", c.profile, near)
 	}
-	return usagef("there is no profile %q: expected %s", c.profile, strings.Join(names, ", "))
+	return usagef("unknown profile %q: expected %s", c.profile, strings.Join(names, ", "))
 }
 
 // invalidConfig prints the diagnostics of a configuration.
@@ -100,8 +100,8 @@ func (c *command) validateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate",
 		Short: "check the configuration and report every error at once",
-		Long: "validate reads the configuration and everything that it refers to. A plugin that has not been seen with\n" +
-			"this configuration before is started once, to say what it is, if its program is in the lock file; nothing is\n" +
+		Long: "validate reads the configuration and everything that it refers to. A plugin without a cached description for\n" +
+			"this configuration is started once to be described, if its program is in the lock file; no plugin is\n" +
 			"configured or called.",
 		Example: "  ferment validate\n  ferment validate --config site/ferment.hcl --strict\n  ferment validate --no-start --json",
 		Args:    cobra.NoArgs,
@@ -129,11 +129,11 @@ func (c *command) validateCommand() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&strict, "strict", false, "let warnings fail too")
-	cmd.Flags().BoolVar(&describe, "describe", false, "start programs that are not in the lock file too, to be told what they are")
+	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 1 for warnings too")
+	cmd.Flags().BoolVar(&describe, "describe", false, "also start programs that are not in the lock file, to describe them")
 	c.registerLockfile(cmd)
-	cmd.Flags().BoolVar(&noStart, "no-start", false, "start no plugin; those that were never seen stay unchecked")
-	cmd.Flags().UintVar(&maxErrors, "max-errors", config.DefaultMaxShown, "show at most so many diagnostics, 0 for all")
+	cmd.Flags().BoolVar(&noStart, "no-start", false, "start no plugin; those without a cached description stay unchecked")
+	cmd.Flags().UintVar(&maxErrors, "max-errors", config.DefaultMaxShown, "maximum number of diagnostics, 0 for all")
 	return cmd
 }
 
@@ -141,10 +141,10 @@ func (c *command) fmtCommand() *cobra.Command {
 	var check, diff bool
 	cmd := &cobra.Command{
 		Use:   "fmt [FILE|DIRECTORY ...]",
-		Short: "lay out configuration files",
-		Long: "fmt rewrites files in the canonical layout, native syntax and JSON, and prints the names of those that\n" +
-			"changed; \"-\" formats standard input. Of a directory it takes ferment.hcl and what lies in common and local,\n" +
-			"also for other profiles. The value of a file never changes.",
+		Short: "format configuration files",
+		Long: "fmt rewrites files in the canonical format, native syntax and JSON, and prints the names of those that\n" +
+			"changed; \"-\" formats standard input. In a directory it formats ferment.hcl and the files in common and local,\n" +
+			"also those of other profiles. The value of a file never changes.",
 		Example: "  ferment fmt\n  ferment fmt --check --diff ferment.hcl\n  ferment fmt - < draft.hcl",
 		RunE: func(_ *cobra.Command, args []string) error {
 			names, err := c.formatted(args)
@@ -165,8 +165,8 @@ func (c *command) fmtCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&check, "check", false, "write nothing, end with 1 if a file would change")
-	cmd.Flags().BoolVar(&diff, "diff", false, "print what would change instead of the names")
+	cmd.Flags().BoolVar(&check, "check", false, "write nothing; exit with 1 if a file would change")
+	cmd.Flags().BoolVar(&diff, "diff", false, "print the differences instead of the names")
 	return cmd
 }
 

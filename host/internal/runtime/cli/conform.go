@@ -44,10 +44,10 @@ func (c *command) conformCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "conform [flags] -- PROGRAM [ARG ...]",
 		Short: "check that a plugin keeps the plugin contract",
-		Long: "conform starts a plugin many times, calls it, cuts it, stops it and kills it, and says for each\n" +
-			"requirement of the contract whether the plugin keeps it. What is checked follows from what the plugin\n" +
-			"says about itself: core always, the kinds of its capabilities, and the features that it names.\n" +
-			"Nothing is skipped: a check that lacks what it needs, such as a sample, fails and says what is missing.\n\n" +
+		Long: "conform starts a plugin many times, calls it, cancels calls, stops it and kills it, and reports for each\n" +
+			"requirement of the contract whether the plugin meets it. The checks follow from the description of the\n" +
+			"plugin: core always, the kinds of its capabilities, and the features that it names.\n" +
+			"No check is skipped: one that lacks something, such as a sample, fails and reports what is missing.\n\n" +
 			"Exit codes: 0 everything passed, 1 a requirement failed or the baseline is stale, 2 the command is\n" +
 			"wrong, 3 the harness or the machine failed.",
 		Example: "  ferment conform --profile core -- bin/plugins/text\n" +
@@ -67,15 +67,15 @@ func (c *command) conformCommand() *cobra.Command {
 	flags.StringVar(&o.json, "json", "", "write the report to this file as JSON (\"-\": standard output)")
 	flags.StringVar(&o.junit, "junit", "", "write the report to this file as JUnit XML")
 	flags.StringVar(&o.md, "md", "", "write the report to this file as Markdown")
-	flags.StringVar(&o.run, "run", "", "take only checks whose id matches this regular expression")
+	flags.StringVar(&o.run, "run", "", "run only checks whose id matches this regular expression")
 	flags.BoolVar(&o.list, "list", false, "list the checks with their requirements and start nothing")
-	flags.Uint64Var(&o.seed, "seed", 0, "make the choices of a run again (0: new ones)")
-	flags.Float64Var(&o.patience, "patience", 1, "how many times longer than usual the plugin may take, on a machine that is busy")
+	flags.Uint64Var(&o.seed, "seed", 0, "seed of an earlier run to repeat its random choices (0: a new seed)")
+	flags.Float64Var(&o.patience, "patience", 1, "factor for all time limits, for a busy machine")
 	flags.StringVar(&o.config, "config", "", "configuration of the plugin: a file (.edn, .json), or EDN text beginning with {")
-	flags.StringVar(&o.samples, "samples", "", "inputs that are answered, by capability or intent: a file, or EDN text")
-	flags.StringVar(&o.baseline, "baseline", "", "file with the ids of checks that are known to fail, one on each line")
+	flags.StringVar(&o.samples, "samples", "", "inputs that the plugin answers, by capability or intent: a file, or EDN text")
+	flags.StringVar(&o.baseline, "baseline", "", "file with the ids of checks that are known to fail, one per line")
 	cmd.AddCommand(c.conformHostCommand())
-	flags.StringArrayVar(&o.env, "env", nil, "NAME=VALUE for the environment of the plugin, or NAME to take it over; it has no other")
+	flags.StringArrayVar(&o.env, "env", nil, "variable of the plugin's environment: NAME=VALUE, or NAME to pass it on; the plugin has no others")
 	return cmd
 }
 
@@ -108,7 +108,7 @@ func (c *command) conform(ctx context.Context, o conforming) error {
 		return err
 	}
 	if len(report.Results) == 0 {
-		return usagef("no check of the profiles %s matches --run %q: \"ferment conform --list\" names them", strings.Join(report.Profiles, ", "), o.run)
+		return usagef("no check of the profiles %s matches --run %q: \"ferment conform --list\" lists them", strings.Join(report.Profiles, ", "), o.run)
 	}
 	return c.finishConform(report, o, outputs)
 }

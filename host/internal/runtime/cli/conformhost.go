@@ -38,11 +38,11 @@ func (c *command) conformHostCommand() *cobra.Command {
 	var o conforming
 	cmd := &cobra.Command{
 		Use:   "host",
-		Short: "check that this host lives through plugins that break the contract",
-		Long: "host runs plugins with a fault each under the supervisor of this program: those that show that the\n" +
-			"checks of \"ferment conform\" can fail, and some on which nothing works. Each call has to end in an answer\n" +
-			"or a typed error, a plugin that ends or cannot be used has to cost one diagnostic, and a sound plugin\n" +
-			"beside it has to answer all the time.",
+		Short: "check that this host survives plugins that break the contract",
+		Long: "host runs plugins with one fault each under the supervisor of this program: those for which checks of\n" +
+			"\"ferment conform\" must fail, and some that do not work at all. Each call must return an answer or a typed\n" +
+			"error, a plugin that exits or is unusable must cause one diagnostic, and a sound plugin beside it must\n" +
+			"answer all the time.",
 		Example: "  ferment conform host\n  ferment conform host --run dies --json report.json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -53,7 +53,7 @@ func (c *command) conformHostCommand() *cobra.Command {
 	flags.StringVar(&o.json, "json", "", "write the report to this file as JSON (\"-\": standard output)")
 	flags.StringVar(&o.junit, "junit", "", "write the report to this file as JUnit XML")
 	flags.StringVar(&o.md, "md", "", "write the report to this file as Markdown")
-	flags.StringVar(&o.run, "run", "", "take only plugins whose id matches this regular expression")
+	flags.StringVar(&o.run, "run", "", "run only plugins whose id matches this regular expression")
 	return cmd
 }
 

@@ -15,16 +15,16 @@ import (
 func (c *command) devCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev",
-		Short: "work on a plugin: have the daemon use one that runs under a debugger",
+		Short: "develop a plugin: let the daemon use one that runs under a debugger",
 	}
 	cmd.AddCommand(
 		&cobra.Command{
 			Use:   "attach NAME FILE",
-			Short: "use a plugin that was started by hand in the place of the one that the daemon started",
+			Short: "use a manually started plugin instead of the one that the daemon started",
 			Long: "attach is for a plugin under a debugger. Start it with FERMENT_ATTACH=FILE in its environment, such as\n" +
-				"\"FERMENT_ATTACH=mine.attach dlv exec ./mine\"; it writes into FILE where it waits. The daemon then sends it the calls of the plugin block NAME, configures it as that\n" +
-				"block says, and neither restarts it nor loses patience. It has no sandbox. Each attach is a new life of the\n" +
-				"plugin in the same process. Profiles other than dev and test refuse it.",
+				"\"FERMENT_ATTACH=mine.attach dlv exec ./mine\"; it writes its address to FILE. The daemon then sends it the calls of the plugin block NAME, configures it from that\n" +
+				"block, and applies no restarts, no timeouts and no sandbox. Each attach starts a new instance in the same\n" +
+				"process. Only the profiles dev and test allow it.",
 			Example: "  ferment dev attach text text.attach",
 			Args:    cobra.ExactArgs(2),
 			RunE: func(cmd *cobra.Command, args []string) error {
@@ -38,7 +38,7 @@ func (c *command) devCommand() *cobra.Command {
 		},
 		&cobra.Command{
 			Use:     "detach NAME",
-			Short:   "let the daemon start the plugin itself again",
+			Short:   "return to the plugin process that the daemon starts",
 			Example: "  ferment dev detach text",
 			Args:    cobra.ExactArgs(1),
 			RunE: func(cmd *cobra.Command, args []string) error {

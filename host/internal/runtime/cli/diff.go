@@ -20,12 +20,12 @@ func (c *command) diffCommand() *cobra.Command {
 	var noStart bool
 	cmd := &cobra.Command{
 		Use:   "diff [--against FILE]",
-		Short: "say what a reload would do",
-		Long: "diff compares the configuration with that which the daemon of this data directory runs under, or with the one\n" +
-			"named by --against, and lists what a host would do to take it over: values that change at once, plugins that\n" +
-			"get a new process beside the old one, and what needs a restart of the host. Values count, not how they are\n" +
-			"written. Nothing is changed. It ends with 0 if nothing differs, 1 if something does or the configuration has\n" +
-			"errors, 3 if there is no daemon to compare with, 6 if a restart is needed.",
+		Short: "show what a reload would do",
+		Long: "diff compares the configuration with that of the running daemon of this data directory, or with the one\n" +
+			"named by --against, and lists what a reload would do: values that change immediately, plugins that get a new\n" +
+			"process beside the old one, and settings that need a restart of the host. It compares values, not their\n" +
+			"notation, and changes nothing. Exit codes: 0 no difference, 1 differences or a configuration with errors,\n" +
+			"3 no daemon to compare with, 6 a restart is needed.",
 		Example: "  ferment diff --against ferment.hcl\n  ferment diff --config site --against site/ferment.hcl --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -36,7 +36,7 @@ func (c *command) diffCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&against, "against", "", "configuration to compare with, a file or a directory, instead of that of the daemon")
-	cmd.Flags().BoolVar(&noStart, "no-start", false, "with --against: start no plugin; those that were never seen stay unchecked")
+	cmd.Flags().BoolVar(&noStart, "no-start", false, "with --against: start no plugin; those without a cached description stay unchecked")
 	return cmd
 }
 

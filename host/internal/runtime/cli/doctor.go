@@ -31,11 +31,11 @@ const reachLimit = 2 * time.Second
 func (c *command) doctorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
-		Short: "examine the machine and the configuration: isolation, programs, sockets, space",
-		Long: "Doctor tells what this machine can hold plugins to, layer by layer, and whether\n" +
-			"everything is there that the configuration needs. Plugins of models are asked\n" +
-			"whether they have a key and reach their server, which makes no request and costs\n" +
-			"nothing. A required part that fails gives exit 1; what is only weak does not.",
+		Short: "examine the machine and the configuration: isolation, programs, sockets, disk space",
+		Long: "doctor reports which isolation of plugins this machine supports, layer by layer, and\n" +
+			"whether everything that the configuration needs exists. It asks plugins of models\n" +
+			"whether they have a key and reach their server, which sends no request to a model and costs\n" +
+			"nothing. It exits with 1 if a required part fails; weak parts do not matter.",
 		Example: "  ferment doctor\n  ferment doctor --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

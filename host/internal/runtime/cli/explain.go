@@ -18,10 +18,10 @@ func (c *command) explainCommand() *cobra.Command {
 	var local, streamed bool
 	cmd := &cobra.Command{
 		Use:   "explain INTENT | explain error TYPE",
-		Short: "say who would serve an intent and why, or what an error type means",
-		Long: "explain shows, for an intent, the candidates in their order with the figures that it rests on, why the others\n" +
-			"are passed over, the gates and the limits, each with the place in the configuration that decided it. No plugin\n" +
-			"is asked for an answer. What candidates have done is known where a daemon runs.",
+		Short: "show the candidates for an intent and why, or explain an error type",
+		Long: "explain shows the candidates for an intent in order with the figures that determine it, the reasons why others\n" +
+			"are rejected, the gates and the limits, each with the place in the configuration that decides it. No plugin is\n" +
+			"called. Statistics of candidates are available from a running daemon.",
 		Example: "  ferment explain chess/best-move\n  ferment explain chess/best-move --capability chess/embedded\n  ferment explain error runtime/crashed",
 		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -38,7 +38,7 @@ func (c *command) explainCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&capability, "capability", "", "as if the request pinned this capability")
-	cmd.Flags().BoolVar(&streamed, "stream", false, "as if the answer were streamed: the order latency-first then goes by the first token")
+	cmd.Flags().BoolVar(&streamed, "stream", false, "as if the answer were streamed: the order latency-first then uses the time to the first token")
 	localFlag(cmd, &local)
 	return cmd
 }
@@ -48,13 +48,13 @@ func (c *command) explainCommand() *cobra.Command {
 func (c *command) explainIntent(ctx context.Context, local, streamed bool, intent, capability string) error {
 	name, err := edn.Keyword(intent)
 	if err != nil {
-		return usagef("an intent is written NS/NAME, such as chess/best-move")
+		return usagef("expected an intent NS/NAME, such as chess/best-move")
 	}
 	question := actionOf("explain", edn.K("intent"), name)
 	if capability != "" {
 		pinned, err := edn.Keyword(capability)
 		if err != nil {
-			return usagef("a capability is written NS/NAME, such as chess/embedded")
+			return usagef("expected a capability NS/NAME, such as chess/embedded")
 		}
 		question = question.AssocKey("capability", pinned)
 	}
@@ -82,7 +82,7 @@ func (c *command) explainError(name string) error {
 	typ := contract.ResolveAlias(name)
 	row, ok := contract.Lookup(typ)
 	if !ok {
-		e := contract.Errorf("not-found", "there is no error type :%s", name).WithHint("a type is written NS/NAME, such as runtime/crashed")
+		e := contract.Errorf("not-found", "there is no error type :%s", name).WithHint("a type has the form NS/NAME, such as runtime/crashed")
 		return e.DidYouMean(contract.NearestType(name))
 	}
 	var aliases []string

@@ -41,10 +41,10 @@ func (c *command) graphCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "graph PLAN.edn",
 		Short: "draw a plan with its dependencies, candidates and gates",
-		Long: "graph draws what waits for what, who is asked in which order and what an answer has to pass. A whole\n" +
-			"line is data, a dashed one an order; a dashed box has a condition. A plan with findings is drawn too,\n" +
-			"if its nodes can be ordered; its errors go to standard error and the exit code is 1. Slots that bindings of a\n" +
-			"run would fill are given with --bind, as for run.",
+		Long: "graph draws the nodes with their dependencies, their candidates in order and their gates. A solid line is\n" +
+			"data, a dashed one an order; a dashed box has a condition. A plan with errors is drawn too if its nodes can\n" +
+			"be ordered; the errors go to standard error and the exit code is 1. --bind fills slots that a run would\n" +
+			"bind.",
 		Example: "  ferment graph examples/plans/parallel.edn\n  ferment graph plan.edn --as dot > plan.dot\n  ferment graph plan.edn --file plan.svg\n  ferment graph plan.edn --bind fen='\"8/8/8/8/8/8/8/8 w - - 0 1\"' --json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -63,9 +63,9 @@ func (c *command) graphCommand() *cobra.Command {
 			return c.graph(args[0], file, bindings, draw, loaded)
 		},
 	}
-	cmd.Flags().StringVar(&as, "as", "", "mermaid, dot or svg (default: as the name of --file ends, else mermaid)")
+	cmd.Flags().StringVar(&as, "as", "", "mermaid, dot or svg (default: by the extension of --file, else mermaid)")
 	cmd.Flags().StringVar(&file, "file", "", "write the drawing to this file")
-	cmd.Flags().StringArrayVar(&bind, "bind", nil, "what a run gives the plan, as NAME=EDN; may be repeated")
+	cmd.Flags().StringArrayVar(&bind, "bind", nil, "binding of the plan, as NAME=EDN; may be repeated")
 	_ = cmd.RegisterFlagCompletionFunc("as", fixed(drawingNames()).always())
 	return cmd
 }
@@ -85,9 +85,9 @@ func drawing(as, file string) (func(*diagram.Diagram) string, error) {
 	}
 	switch {
 	case as != "":
-		return nil, usagef("there is no drawing %q: it is one of %s%s", as, strings.Join(drawingNames(), ", "), didYouMean(contract.Nearest(as, drawingNames())))
+		return nil, usagef("unknown drawing format %q: expected one of %s%s", as, strings.Join(drawingNames(), ", "), didYouMean(contract.Nearest(as, drawingNames())))
 	case file != "":
-		return nil, usagef("the name %s does not say how to draw: let it end in .mmd, .dot or .svg, or name it with --as", file)
+		return nil, usagef("%s has no known extension: expected .mmd, .dot or .svg, or set --as", file)
 	}
 	return drawings[0].draw, nil
 }

@@ -42,10 +42,10 @@ func (c *command) initCommand() *cobra.Command {
 	var plugins string
 	cmd := &cobra.Command{
 		Use:   "init [DIR]",
-		Short: "write a small project to begin with",
-		Long: "init writes a commented configuration, a plan, the script of a plugin and the lock file, with which check,\n" +
-			"run, act and serve work at once. DIR is made if it is not there; without it the working directory is used.\n" +
-			"Files that are there already are never overwritten.",
+		Short: "create a small project",
+		Long: "init creates a commented configuration, a plan, the script of a plugin and the lock file, which check, run,\n" +
+			"act and serve can use immediately. It creates DIR if needed; the default is the working directory.\n" +
+			"Existing files are never overwritten.",
 		Example: "  ferment init hello\n  ferment init greetings --json",
 		Args:    cobra.MaximumNArgs(1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -101,7 +101,7 @@ func (c *command) shippedProgram(dir, plugins string) (string, error) {
 	}
 	program := filepath.Join(plugins, path.Base(projectProgram))
 	if info, err := os.Stat(program); err != nil || !info.Mode().IsRegular() {
-		return "", contract.Errorf("not-found", "init: there is no plugin program %s", program).
+		return "", contract.Errorf("not-found", "init: plugin program %s does not exist", program).
 			WithHint("build the plugins with make build, or name their folder with --plugins")
 	}
 	tree := filepath.Dir(filepath.Dir(plugins))
@@ -147,7 +147,7 @@ func vacant(dir string) error {
 	if len(taken) == 0 {
 		return nil
 	}
-	return contract.Errorf("input/invalid", "init: %s has %s already", dir, strings.Join(taken, ", ")).
+	return contract.Errorf("input/invalid", "init: %s already has %s", dir, strings.Join(taken, ", ")).
 		WithHint("name another directory: ferment init DIR")
 }
 

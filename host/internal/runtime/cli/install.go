@@ -13,12 +13,12 @@ func (c *command) installCommand() *cobra.Command {
 	var wish daemon.InstallWish
 	cmd := &cobra.Command{
 		Use:   "install PATH|ARCHIVE",
-		Short: "put a plugin program into the store, so that a configuration can name it",
-		Long: "install copies a program, or unpacks an archive of one (tar.gz or zip), into a directory that is named by the\n" +
-			"hash of its content and never written again. The program is started once to be asked for its name and\n" +
-			"version, unless both are given. The store lies below the data directory of the configuration; without one,\n" +
-			"below XDG_DATA_HOME or ~/.local/share. A configuration names the program as store:NAME@VERSION; what it may\n" +
-			"do is approved by \"ferment plugin lock\" as for any other.",
+		Short: "install a plugin program in the store, so that a configuration can name it",
+		Long: "install copies a program, or unpacks an archive with one (tar.gz or zip), into a directory named by the hash of\n" +
+			"its content, which is never changed. The program is started once to read its name and version, unless both are\n" +
+			"given. The store is in the data directory of the configuration; without a configuration,\n" +
+			"below XDG_DATA_HOME or ~/.local/share. A configuration names the program as store:NAME@VERSION;\n" +
+			"\"ferment plugin lock\" approves it like any other.",
 		Example: "  ferment plugin install bin/plugins/text\n  ferment plugin install bin/plugins/sat --name sat-stable --version 1.0.0",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -35,13 +35,13 @@ func (c *command) installCommand() *cobra.Command {
 			}
 			how := "installed"
 			if got.Known {
-				how = "was installed before"
+				how = "was already installed"
 			}
 			_, err = fmt.Fprintf(c.env.Stdout, "%s %s %s: %s\n  command = [%q]\n", got.Name, got.Version, how, got.Hash, reference)
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&wish.Program, "program", "", "the program in the archive, if it holds several")
+	cmd.Flags().StringVar(&wish.Program, "program", "", "the program in the archive, if it contains several")
 	cmd.Flags().StringVar(&wish.Name, "name", "", "install under this name instead of its own")
 	cmd.Flags().StringVar(&wish.Version, "version", "", "install as this version instead of its own")
 	return cmd

@@ -36,7 +36,7 @@ type calibrating struct {
 func (c *command) judgeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "judge",
-		Short: "measure the judges of the configuration, and see how far they may be believed",
+		Short: "calibrate the judges of the configuration, and show their calibration",
 	}
 	cmd.AddCommand(c.judgeListCommand(), c.judgeShowCommand(), c.calibrateCommand())
 	return cmd
@@ -46,20 +46,20 @@ func (c *command) calibrateCommand() *cobra.Command {
 	var o calibrating
 	cmd := &cobra.Command{
 		Use:   "calibrate [NAME]",
-		Short: "measure a judge by answers that people have labelled, and keep the figures",
-		Long: "calibrate has a judge of the configuration grade answers of which people said whether they are good, each\n" +
-			"twice, and good ones against bad ones to the same question in both orders. It prints how far the judge agrees\n" +
-			"with the labels and which habits it has, and writes that to calibration/NAME.edn in the data directory, where\n" +
-			"the gates look how far a judge is to be believed. NAME may be left out if there is one judge.\n\n" +
+		Short: "measure the agreement of a judge with labelled answers, and store it",
+		Long: "calibrate has a judge of the configuration grade answers that people labelled as good or bad, each twice,\n" +
+			"and compare good with bad answers to the same question in both orders. It prints the agreement of the judge\n" +
+			"with the labels and its biases, and writes them to calibration/NAME.edn in the data directory, where\n" +
+			"the gates read them. NAME is optional if there is one judge.\n\n" +
 			"The anchors are an EDN file with at least 20 answers of each label:\n" +
 			"  {:score-min 0.7 :anchors [{:id \"a1\" :label :good :task/call {:input {:text \"...\"}}\n" +
 			"                             :task/result {:out {:text \"...\"}}} ...]}\n" +
 			"An anchor may have :task/done, :task/env and the :family of the model that wrote it.\n\n" +
-			"A daemon measures the judges whose block names anchors again by itself, before recheck is over and when\n" +
-			"another model answers; where none runs, calibrate --recheck does so with those that are due, from cron for\n" +
-			"example. Either leaves judges alone that nobody has measured yet.\n\n" +
-			"Exit codes: 0 the judge can be believed, 1 it agrees too little with the labels, or less than it did, or gave\n" +
-			"too few verdicts, 2 the command or the anchors are wrong, 3 something around it is missing.",
+			"A daemon repeats the measurement of judges whose block names anchors, before the time recheck is over and when\n" +
+			"another model answers. Without a daemon, calibrate --recheck repeats those that are due, for example from\n" +
+			"cron. Neither measures judges that were never calibrated.\n\n" +
+			"Exit codes: 0 sufficient agreement, 1 too little agreement with the labels, or less than before, or\n" +
+			"too few verdicts, 2 wrong command or anchors, 3 the environment lacks something.",
 		Example: "  ferment judge calibrate grader --anchors anchors.edn\n" +
 			"  ferment judge calibrate grader --anchors anchors.edn --parallel 8 --json\n" +
 			"  ferment judge calibrate grader --reset\n" +
@@ -78,11 +78,11 @@ func (c *command) calibrateCommand() *cobra.Command {
 			return c.calibrate(cmd.Context(), strings.Join(args, ""), o)
 		},
 	}
-	cmd.Flags().StringVar(&o.anchors, "anchors", "", "EDN file with the labelled answers (default: those that the judge block names)")
-	cmd.Flags().IntVar(&o.parallel, "parallel", 4, "verdicts at once")
-	cmd.Flags().DurationVar(&o.deadline, "deadline", 0, "time for one verdict, such as 30s")
-	cmd.Flags().BoolVar(&o.reset, "reset", false, "hold later measurements against this one, not against the first")
-	cmd.Flags().BoolVar(&o.recheck, "recheck", false, "measure the judges again whose calibration is too old, or soon will be")
+	cmd.Flags().StringVar(&o.anchors, "anchors", "", "EDN file with the labelled answers (default: the file that the judge block names)")
+	cmd.Flags().IntVar(&o.parallel, "parallel", 4, "concurrent verdicts")
+	cmd.Flags().DurationVar(&o.deadline, "deadline", 0, "time limit of one verdict, such as 30s")
+	cmd.Flags().BoolVar(&o.reset, "reset", false, "make this measurement the baseline of later ones, instead of the first")
+	cmd.Flags().BoolVar(&o.recheck, "recheck", false, "repeat the measurement of judges whose calibration is expired or soon will be")
 	localFlag(cmd, &o.local)
 	return cmd
 }

@@ -86,10 +86,10 @@ budget "tenant" { max_judge_calls = 10000 }
 	got = w.run("judge", "list")
 	assert.Regexp(t, `(?m)^grader +t/grader +drifted +0.5 +1 +\d{4}-\d\d-\d\d +m-1 +\d{4}-\d\d-\d\d$`, got.stdout)
 	got = w.run("judge", "show", "grader")
-	assert.Contains(t, got.stdout, "drifted: it agrees less than it did: it is not asked")
+	assert.Contains(t, got.stdout, "drifted: it agrees less than at its baseline: it is not used")
 	assert.Regexp(t, `(?m)^\d{4}-\d\d-\d\d \d\d:\d\d +1\.00 +m-1 +an operator +first of its kind$`, got.stdout)
 	assert.Equal(t, 5, w.run("judge", "show", "gradr").code)
-	assert.Regexp(t, `judge +grader +weak +it agrees less than it did: it is not asked, kappa 0.5 of`, strings.Join(strings.Fields(w.run("doctor").stdout), " "))
+	assert.Regexp(t, `judge +grader +weak +it agrees less than at its baseline: it is not used, kappa 0.5 of`, strings.Join(strings.Fields(w.run("doctor").stdout), " "))
 	assert.Contains(t, validate(), "does not grade as it did when it was calibrated, and is not asked")
 
 	// Somebody has mended it, and begins anew from there.

@@ -21,9 +21,9 @@ import (
 func (c *command) judgeListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "list the judges: how far each agrees with people, and when it is next measured",
+		Short: "list the judges with their agreement and the time of the next measurement",
 		Long: "list shows every judge of the configuration with its last calibration. A daemon that serves the data directory\n" +
-			"also tells when it measures a judge again, how far it is, and why it could not.",
+			"also reports the next measurement of a judge, its progress, and why one failed.",
 		Example: "  ferment judge list\n  ferment judge list --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -42,7 +42,7 @@ func (c *command) judgeListCommand() *cobra.Command {
 func (c *command) judgeShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "show NAME",
-		Short:   "show one judge with the course of its measurements",
+		Short:   "show one judge with the history of its measurements",
 		Example: "  ferment judge show grader\n  ferment judge show grader --edn",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -159,12 +159,12 @@ func times(n int) string {
 // stateSentences explains the effect of each state on answers.
 var stateSentences = map[string]string{
 	string(calibration.Believed):     "its grades may refuse answers",
-	string(calibration.Uncalibrated): "nobody has measured it: its grades only count in the score",
-	string(calibration.Expired):      "it was measured too long ago: its grades only count in the score",
+	string(calibration.Uncalibrated): "it was never measured: its grades only count in the score",
+	string(calibration.Expired):      "its measurement is too old: its grades only count in the score",
 	string(calibration.Weak):         "it agrees too little with people: its grades only count in the score",
-	string(calibration.Worthless):    "its grades tell nothing about an answer: it is not asked and weighs nothing",
-	string(calibration.Drifted):      "it agrees less than it did: it is not asked",
-	"plain":                          "it counts rules that stand in the configuration, only in the score: there is nothing to measure",
+	string(calibration.Worthless):    "its grades are not better than chance: it is not used and has no weight",
+	string(calibration.Drifted):      "it agrees less than at its baseline: it is not used",
+	"plain":                          "it applies rules of the configuration, which only count in the score: there is nothing to measure",
 	"not used":                       "no intent has answers graded by it",
 }
 

@@ -25,7 +25,7 @@ func (f lockfileFlag) String() string {
 
 func (f lockfileFlag) Set(s string) error {
 	if s != string(daemon.LockfileReadonly) {
-		return fmt.Errorf("no way to use the lock file %q: expected readonly", s)
+		return fmt.Errorf("unknown lock file mode %q: expected readonly", s)
 	}
 	*f.into = daemon.LockfileReadonly
 	return nil
@@ -35,7 +35,7 @@ func (f lockfileFlag) Type() string { return "readonly" }
 
 // registerLockfile adds --lockfile to a command.
 func (c *command) registerLockfile(cmd *cobra.Command) {
-	cmd.Flags().Var(lockfileFlag{&c.lockfile}, "lockfile", "readonly: end with an error if a plugin is not exactly as the lock file says")
+	cmd.Flags().Var(lockfileFlag{&c.lockfile}, "lockfile", "readonly: fail if a plugin does not match the lock file exactly")
 }
 
 func (c *command) lockCommand() *cobra.Command {
@@ -43,11 +43,11 @@ func (c *command) lockCommand() *cobra.Command {
 	var platform string
 	cmd := &cobra.Command{
 		Use:   "lock [--check] | lock --platform=OS/ARCH [PLUGIN=]FILE ...",
-		Short: "write down which programs may run, and what they may do",
-		Long: "lock asks every plugin of the configuration what it is and writes the lock file: the hash of its program,\n" +
-			"its needs, and the effects of its capabilities. A plugin that asks for more than its entry has keeps the\n" +
-			"file from being written until it is approved. With --platform it adds the hash of a program for another\n" +
-			"platform to entries that are there, and starts nothing.",
+		Short: "record which programs may run, and what they may do",
+		Long: "lock describes every plugin of the configuration and writes the lock file: the hash of its program, its\n" +
+			"needs, and the effects of its capabilities. If a plugin requests more than its entry has, the file is not\n" +
+			"written until the plugin is approved. With --platform it adds the hash of a program for another platform to\n" +
+			"existing entries, and starts nothing.",
 		Example: "  ferment plugin lock\n  ferment plugin lock --check\n  ferment plugin lock --platform=linux/arm64 dist/arm64/chess",
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
@@ -69,7 +69,7 @@ func (c *command) lockCommand() *cobra.Command {
 			return c.locked(out, wish, err)
 		},
 	}
-	cmd.Flags().BoolVar(&wish.Check, "check", false, "write nothing, end with 1 if the file would change")
+	cmd.Flags().BoolVar(&wish.Check, "check", false, "write nothing; exit with 1 if the file would change")
 	cmd.Flags().StringVar(&platform, "platform", "", "add hashes of this platform, such as linux/arm64")
 	return cmd
 }
@@ -91,10 +91,10 @@ func (c *command) approveCommand() *cobra.Command {
 	var local bool
 	cmd := &cobra.Command{
 		Use:   "approve NAME",
-		Short: "let a plugin run as it is now, with all that it asks for",
-		Long: "approve asks one plugin what it is, prints how that differs from its entry in the lock file, and writes\n" +
-			"the entry. It is how new effects and needs are accepted. A daemon that serves the data directory does it\n" +
-			"itself, and then reloads its configuration, so that it runs the plugin as approved.",
+		Short: "approve the present program of a plugin, with everything it requests",
+		Long: "approve describes one plugin, prints the differences from its entry in the lock file, and writes the entry.\n" +
+			"This accepts new effects and needs. A daemon that serves the data directory does it itself and reloads its\n" +
+			"configuration, so that it runs the approved plugin.",
 		Example: "  ferment plugin approve chess",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

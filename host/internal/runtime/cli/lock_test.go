@@ -392,7 +392,7 @@ func TestInstallLife(t *testing.T) {
 	got := w.run("plugin", "install", "programs/text-new")
 	require.Equal(t, 0, got.code, got.stderr)
 	assert.Regexp(t, `^text 1\.0\.0 installed: b3:[0-9a-f]{64}\n  command = \["store:text@1\.0\.0"\]\n$`, got.stdout)
-	assert.Contains(t, w.run("plugin", "install", "programs/text-new").stdout, "was installed before")
+	assert.Contains(t, w.run("plugin", "install", "programs/text-new").stdout, "was already installed")
 	w.unseal()
 
 	w.write("ferment.hcl", "plugin \"text\" {\n  command = [\"store:text@1.0.0\"]\n}\n")

@@ -28,24 +28,24 @@ func (c *command) modelProbeCommand() *cobra.Command {
 	var f callFlags
 	cmd := &cobra.Command{
 		Use:   "probe CAPABILITY",
-		Short: "ask a live model server five small things and tell where it differs from its quirks",
-		Long: "probe asks the server behind a capability for a value, a stream, a value of a\n" +
-			"schema, a call of a tool and an answer that is cut at its limit, and prints where\n" +
-			"it differs from the preset and the quirks block of its model, and what that cost.\n" +
-			"The requests are made by the plugin, which alone knows the key. A difference\n" +
+		Short: "send five small requests to a model server and compare it with its declared quirks",
+		Long: "probe requests from the server behind a capability a value, a stream, a value of a\n" +
+			"schema, a tool call and an answer that is truncated at its limit, and prints where\n" +
+			"it differs from the preset and the quirks block of its model, and the cost.\n" +
+			"The plugin sends the requests, because only it has the key. A difference\n" +
 			"gives exit 1.",
 		Example: "  ferment model probe llm/voice\n  ferment model probe llm/voice --json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id := strings.TrimPrefix(args[0], ":")
 			if k, err := edn.Keyword(id); err != nil || k.Namespace() == "" {
-				return usagef("%q is no capability: one is written NS/NAME, such as llm/voice", args[0])
+				return usagef("%q is not a capability: expected NS/NAME, such as llm/voice", args[0])
 			}
 			return c.perform(cmd.Context(), performance{request: probeRequest(id), flags: &f, show: c.printProbe, refused: notProbed(id)})
 		},
 	}
 	f.progress = "none"
-	cmd.Flags().DurationVar(&f.deadline, "deadline", 0, "time for all requests, such as 30s")
+	cmd.Flags().DurationVar(&f.deadline, "deadline", 0, "time limit of all requests, such as 30s")
 	localFlag(cmd, &f.local)
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("deadline") && f.deadline <= 0 {
@@ -78,10 +78,10 @@ func notProbed(id string) func(*contract.Error) *contract.Error {
 		for f := range e.Details.Key("findings").Elems() {
 			message, _ := f.Key("message").AsString()
 			if strings.HasPrefix(message, "unknown capability") {
-				return contract.Errorf("not-found", "there is no capability :%s", id).WithHint("\"ferment plugin list\" names those that are there")
+				return contract.Errorf("not-found", "there is no capability :%s", id).WithHint("\"ferment plugin list\" shows the capabilities")
 			}
 		}
-		return contract.Errorf("unsupported/intent", ":%s is no model with a server: its plugin does not serve :%s", id, probeIntent).
+		return contract.Errorf("unsupported/intent", ":%s is not a model with a server: its plugin does not serve :%s", id, probeIntent).
 			WithHint("name a capability of a plugin such as llm or mlx")
 	}
 }

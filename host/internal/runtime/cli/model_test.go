@@ -117,7 +117,7 @@ func TestModelProbe(t *testing.T) {
 	plain := newWorld(t, "ferment.hcl", testProfile+"plugin \"text\" {\n  command = [\""+filepath.Join(built.plugins, "text")+"\"]\n}\n")
 	got = plain.run("model", "probe", "text/template")
 	assert.Equal(t, 1, got.code)
-	assert.Contains(t, got.stderr, "error: :text/template is no model with a server: its plugin does not serve :model/probe\n")
+	assert.Contains(t, got.stderr, "error: :text/template is not a model with a server: its plugin does not serve :model/probe\n")
 	got = plain.run("model", "probe", "text/template", "--edn")
 	assert.Equal(t, ":unsupported/intent", got.value(t).Key("error").Key("type").String())
 	got = w.run("model", "probe", "voice")

@@ -22,9 +22,9 @@ func (c *command) modelPricesCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "prices",
-		Short: "list what the configured models cost, where each price comes from and how old it is",
-		Long: "prices lists the price of each model block, in USD per million tokens: the one that\n" +
-			"is written there, or that of the price list. --all prints the whole list; with --edn\n" +
+		Short: "list the prices of the configured models with source and age",
+		Long: "prices lists the price of each model block, in USD per million tokens: the price\n" +
+			"written there, or that of the price list. --all prints the whole list; with --edn\n" +
 			"it is a file that can be edited and given to \"ferment model prices update\".",
 		Example: "  ferment model prices\n  ferment model prices --json\n  ferment model prices --all --edn",
 		Args:    cobra.NoArgs,
@@ -50,17 +50,17 @@ func (c *command) modelPricesUpdateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "update FILE",
 		Short: "check a price list and use it instead of the shipped one",
-		Long: "update checks a file in the form of \"ferment model prices --all --edn\", says which\n" +
-			"prices it adds, changes and removes, and installs it as " + pricelist.File + " in the data\n" +
-			"directory, where it takes the place of the shipped list. A running daemon takes it\n" +
-			"over with its next reload. Removing the file brings the shipped list back.",
+		Long: "update checks a file in the format of \"ferment model prices --all --edn\", lists the\n" +
+			"added, changed and removed prices, and installs it as " + pricelist.File + " in the data\n" +
+			"directory, where it replaces the shipped list. A running daemon uses it after its\n" +
+			"next reload. Removing the file restores the shipped list.",
 		Example: "  ferment model prices update prices.edn --dry-run\n  ferment model prices update prices.edn",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.updatePrices(cmd.Context(), args[0], dry)
 		},
 	}
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "only check the file and say what would change")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only check the file and list the changes")
 	return cmd
 }
 

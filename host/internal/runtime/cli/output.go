@@ -39,7 +39,7 @@ func (f *format) Set(s string) error {
 	case "json", "edn":
 		*f = format(s)
 	default:
-		return fmt.Errorf("no form %q: expected text, json or edn", s)
+		return fmt.Errorf("unknown output format %q: expected text, json or edn", s)
 	}
 	return nil
 }
@@ -58,7 +58,7 @@ func (a *asked) ask(f format) {
 func (a *asked) one() error {
 	for _, f := range a.forms {
 		if f != a.forms[0] {
-			return usagef("the output has one form, and the command line asks for %s and %s", a.forms[0].String(), f.String())
+			return usagef("conflicting output formats: %s and %s", a.forms[0].String(), f.String())
 		}
 	}
 	return nil

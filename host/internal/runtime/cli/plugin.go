@@ -18,7 +18,7 @@ import (
 func (c *command) pluginCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plugin",
-		Short: "look at plugins of the configuration or of a daemon, or begin a new one",
+		Short: "show and control plugins, or create a new one",
 	}
 	cmd.AddCommand(
 		c.pluginNewCommand(),
@@ -30,11 +30,11 @@ func (c *command) pluginCommand() *cobra.Command {
 		c.installCommand(),
 		c.logsCommand(),
 		c.ordered("restart", "plugin-restart",
-			"stop the processes of a plugin of the daemon and start new ones; ends a quarantine", "restart begun"),
+			"stop the processes of a plugin of the daemon and start new ones; ends a quarantine", "restart started"),
 		c.ordered("swap", "plugin-swap",
-			"start new processes of a plugin of the daemon, then stop the old ones", "swap begun"),
-		c.ordered("drain", "plugin-drain", "stop the processes of a plugin of the daemon in order and start none", "stop begun"),
-		c.ordered("release", "plugin-release", "start a plugin of the daemon that is quarantined or was stopped", "start begun"),
+			"start new processes of a plugin of the daemon, then stop the old ones", "swap started"),
+		c.ordered("drain", "plugin-drain", "stop the processes of a plugin of the daemon gracefully and start none", "stop started"),
+		c.ordered("release", "plugin-release", "start a plugin of the daemon that is quarantined or was stopped", "start requested"),
 		c.quarantineCommand(),
 	)
 	return cmd

@@ -33,7 +33,7 @@ func (c *command) logsCommand() *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if lines < 0 {
-				return usagef("--lines is a number from 0")
+				return usagef("--lines must not be negative")
 			}
 			_, dataDir := c.place(cmd.Context())
 			log, err := c.openLog(cmd.Context(), dataDir, args[0], follow)
@@ -65,8 +65,8 @@ func (c *command) logsCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().IntVar(&lines, "lines", 100, "so many of the last lines")
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with the lines that come, until interrupted")
+	cmd.Flags().IntVar(&lines, "lines", 100, "number of lines to print")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "also print new lines, until interrupted")
 	return cmd
 }
 
@@ -77,7 +77,7 @@ const logWait = 200 * time.Millisecond
 // openLog opens the log of a plugin. With wait it waits until the log exists.
 func (c *command) openLog(ctx context.Context, dataDir, name string, wait bool) (*launch.LogReader, error) {
 	if !filepath.IsLocal(name) || filepath.Base(name) != name {
-		return nil, usagef("%q is no name of a plugin", name)
+		return nil, usagef("%q is not a plugin name", name)
 	}
 	path := plugin.LogPath(dataDir, name)
 	for {
@@ -115,7 +115,7 @@ func (c *command) known(ctx context.Context, name string) bool {
 // noLog returns an error that lists the existing logs.
 func (c *command) noLog(ctx context.Context, dataDir, name string) error {
 	if c.known(ctx, name) {
-		return contract.Errorf("not-found", "plugin %q has not run here: %s holds no log of it", name, c.relative(dataDir)).
+		return contract.Errorf("not-found", "plugin %q has no log in %s", name, c.relative(dataDir)).
 			WithHint("\"-f\" waits for its first line")
 	}
 	var names []string
@@ -125,10 +125,10 @@ func (c *command) noLog(ctx context.Context, dataDir, name string) error {
 			names = append(names, entry.Name())
 		}
 	}
-	e := contract.Errorf("not-found", "%s holds no log of a plugin %q", c.relative(dataDir), name).
-		WithHint("\"ferment plugin list\" names the plugins of the configuration")
+	e := contract.Errorf("not-found", "%s has no log of a plugin %q", c.relative(dataDir), name).
+		WithHint("\"ferment plugin list\" lists the plugins of the configuration")
 	if len(names) > 0 {
-		e = e.WithHint("there are logs of " + strings.Join(names, ", "))
+		e = e.WithHint("logs exist for " + strings.Join(names, ", "))
 	}
 	return e.DidYouMean(contract.Nearest(name, names))
 }

@@ -50,9 +50,9 @@ func TestPluginLogs(t *testing.T) {
 
 	for _, row := range []struct{ name, says string }{
 		{"mime", "did you mean mine?"},
-		{"other", "has not run here"},
+		{"other", "has no log in"},
 		{"../mine", "no name of a plugin"},
-		{"nothing-like-it", "there are logs of mine"},
+		{"nothing-like-it", "logs exist for mine"},
 	} {
 		got := w.run("plugin", "logs", row.name)
 		assert.NotEqual(t, 0, got.code, row.name)

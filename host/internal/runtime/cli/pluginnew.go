@@ -23,10 +23,10 @@ func (c *command) pluginNewCommand() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:   "new NAME --kind KIND",
-		Short: "write the project of a new plugin",
-		Long: "new writes a project that builds, serves one capability and passes the conformance checks: the\n" +
-			"program, its test, a configuration to try it with, a README, and what continuous integration runs. A\n" +
-			"plugin in Go takes the SDK of the release that this program is, or of the checkout that --sdk names.",
+		Short: "create the project of a new plugin",
+		Long: "new creates a project that builds, serves one capability and passes the conformance checks: the\n" +
+			"program, its test, a configuration to try it with, a README, and a continuous integration workflow. A\n" +
+			"plugin in Go uses the SDK of the release of this program, or of the checkout that --sdk names.",
 		Example: "  ferment plugin new grader --kind judge --lang python\n  ferment plugin new reader --kind tool --lang node --dir my-reader",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -35,11 +35,11 @@ func (c *command) pluginNewCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&p.Kind, "kind", "", "what the capability is: "+strings.Join(scaffold.Kinds(), ", "))
+	flags.StringVar(&p.Kind, "kind", "", "kind of the capability: "+strings.Join(scaffold.Kinds(), ", "))
 	flags.StringVar(&p.Lang, "lang", scaffold.Go, "language: "+strings.Join(scaffold.Langs(), ", "))
-	flags.StringVar(&dir, "dir", "", "folder to make (default: NAME in the working directory)")
-	flags.StringVar(&p.Interpreter, "interpreter", "", "python or node program that runs the plugin (default: the first that can)")
-	flags.StringVar(&p.Local, "sdk", "", "checkout of ferment to take the Go SDK from instead of a released version")
+	flags.StringVar(&dir, "dir", "", "folder to create (default: NAME in the working directory)")
+	flags.StringVar(&p.Interpreter, "interpreter", "", "python or node program that runs the plugin (default: the first that works)")
+	flags.StringVar(&p.Local, "sdk", "", "checkout of ferment whose Go SDK is used instead of a released version")
 	return cmd
 }
 
@@ -96,10 +96,10 @@ func (c *command) equip(ctx context.Context, p *scaffold.Project) error {
 	case scaffold.Go:
 		return c.findSDK(p)
 	case scaffold.Python:
-		c.findInterpreter(ctx, p, "python3", "no Python here has grpcio, protobuf and cryptography, which the plugin needs (Debian: python3-grpcio python3-protobuf python3-cryptography)",
+		c.findInterpreter(ctx, p, "python3", "the plugin needs a Python with grpcio, protobuf and cryptography; none was found (Debian: python3-grpcio python3-protobuf python3-cryptography)",
 			"-c", "import grpc, google.protobuf, cryptography")
 	case scaffold.Node:
-		c.findInterpreter(ctx, p, "node", "node is not installed, which the plugin needs (Debian: nodejs npm)", "-e", "0")
+		c.findInterpreter(ctx, p, "node", "the plugin needs node, which is not installed (Debian: nodejs npm)", "-e", "0")
 	}
 	if !filepath.IsAbs(p.Interpreter) {
 		path, err := exec.LookPath(p.Interpreter)
@@ -160,7 +160,7 @@ func (c *command) findSDK(p *scaffold.Project) error {
 			dir = filepath.Join(c.env.Dir, dir)
 		}
 		if !isCheckout(dir) {
-			return contract.Errorf("input/invalid", "new plugin: %s is no checkout of ferment: it has no go.mod of %s", dir, sdkModule).
+			return contract.Errorf("input/invalid", "new plugin: %s is not a checkout of ferment: it has no go.mod of %s", dir, sdkModule).
 				WithHint("name the folder of a checkout of ferment with --sdk")
 		}
 		p.Local, p.SDKVersion = dir, "v0.0.0"
@@ -177,7 +177,7 @@ func (c *command) findSDK(p *scaffold.Project) error {
 				return nil
 			}
 			if dir == filepath.Dir(dir) {
-				return contract.Errorf("input/invalid", "new plugin: this build of ferment (%s) is no release and lies in no checkout, so it does not know where the Go SDK is", c.env.Version).
+				return contract.Errorf("input/invalid", "new plugin: the Go SDK cannot be found: this build of ferment (%s) is not a release and not in a checkout", c.env.Version).
 					WithHint("name a checkout of ferment with --sdk")
 			}
 		}

@@ -88,7 +88,7 @@ func TestNewPluginRefused(t *testing.T) {
 		{"a folder that is there", []string{"taken", "--kind", "tool", "--sdk", built.module}, 2, "taken is there already"},
 		{"a file that is there", []string{"file", "--kind", "tool", "--sdk", built.module}, 2, "file is there already"},
 		{"no parent", []string{"fine", "--kind", "tool", "--sdk", built.module, "--dir", "no/such/folder"}, 3, "no such file or directory"},
-		{"no checkout", []string{"fine", "--kind", "tool", "--sdk", "taken"}, 2, "taken is no checkout of ferment"},
+		{"no checkout", []string{"fine", "--kind", "tool", "--sdk", "taken"}, 2, "taken is not a checkout of ferment"},
 		{"no checkout, what to do", []string{"fine", "--kind", "tool", "--sdk", "taken"}, 2, "name the folder of a checkout of ferment with --sdk"},
 		{"no release", []string{"fine", "--kind", "tool"}, 2, "name a checkout of ferment with --sdk"},
 		{"no interpreter", []string{"fine", "--kind", "tool", "--lang", "node", "--interpreter", "no-such-node"}, 3, "no-such-node"},

@@ -16,11 +16,11 @@ func (c *command) pluginRuntimeCommand() *cobra.Command {
 	var check bool
 	cmd := &cobra.Command{
 		Use:   "runtime [DIR]",
-		Short: "bring the runtime of a plugin in Python or for Node up to date",
-		Long: "runtime replaces the files in the folder ferment of the project DIR, which \"ferment plugin new\" wrote, by those\n" +
+		Short: "update the runtime of a plugin in Python or for Node",
+		Long: "runtime replaces the files in the folder ferment of the project DIR, which \"ferment plugin new\" created, by those\n" +
 			"of this program and lists the files that changed; edits in them are lost. It writes nothing outside of that\n" +
-			"folder. Without DIR the project is the working directory. A file that is new to the project has to be named\n" +
-			"in files of its plugin block. With --check nothing is written, and the exit code is 1 if a file is missing or\n" +
+			"folder. DIR is the working directory by default. Add a file that is new to the project to files of its plugin\n" +
+			"block. With --check nothing is written, and the exit code is 1 if a file is missing or\n" +
 			"differs.",
 		Example: "  ferment plugin runtime examples/plugins/readability --check\n" +
 			"  ferment plugin runtime examples/plugins/outline",

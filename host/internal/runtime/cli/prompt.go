@@ -12,7 +12,7 @@ import (
 )
 
 func (c *command) promptCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "prompt", Short: "look at what language models are told"}
+	cmd := &cobra.Command{Use: "prompt", Short: "show the prompts of language models"}
 	cmd.AddCommand(c.promptShowCommand())
 	return cmd
 }
@@ -22,11 +22,11 @@ func (c *command) promptShowCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "show INTENT [EDN-INPUT] | show --all",
-		Short: "print what a language model would be told",
-		Long: "show composes the prompt of an intent as a call would have it: the layers that it is made of, each with its place\n" +
-			"in the configuration and its hash, and the system prompt that comes of them. With an input it prints the\n" +
-			"messages too. The role is the one that a call would have, or that of --role; --all prints every intent that has a\n" +
-			"role under every role. No model is asked.",
+		Short: "print the prompt of a language model",
+		Long: "show composes the prompt of an intent as for a call: its layers, each with its place in the configuration and its\n" +
+			"hash, and the resulting system prompt. With an input it prints the\n" +
+			"messages too. The role is that of a call, or that of --role; --all prints every intent that has a\n" +
+			"role under every role. No model is called.",
 		Example: "  ferment prompt show text/respond\n  ferment prompt show text/respond '{:prompt \"What is ACID?\"}' --role solver\n  ferment prompt show --all --edn",
 		Args:    cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -41,13 +41,13 @@ func (c *command) promptShowCommand() *cobra.Command {
 			q := daemon.PromptQuestion{Intent: strings.TrimPrefix(args[0], ":"), Role: strings.TrimPrefix(role, ":"), Capability: strings.TrimPrefix(capability, ":")}
 			for _, name := range []string{q.Intent, q.Role, q.Capability} {
 				if _, err := edn.Keyword(name); name != "" && err != nil {
-					return usagef("%q is no name: an intent is written NS/NAME, such as text/respond", name)
+					return usagef("%q is not an intent: expected NS/NAME, such as text/respond", name)
 				}
 			}
 			if len(args) > 1 {
 				v, err := edn.ReadString(args[1], edn.WithLimits(edn.Body))
 				if err != nil {
-					return usagef("the input is no EDN: %w", err)
+					return usagef("the input is not EDN: %w", err)
 				}
 				if !v.IsMap() {
 					return usagef("the input is a map, such as '{:prompt \"What is ACID?\"}'")
@@ -108,11 +108,11 @@ func promptText(v edn.Value) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, ":%s  role %s (%s)", plain(v.Key("intent")), plain(v.Key("role")), plain(v.Key("role/rule")))
 	if v.HasKey("cap/id") {
-		fmt.Fprintf(&b, "  asked of :%s", plain(v.Key("cap/id")))
+		fmt.Fprintf(&b, "  for :%s", plain(v.Key("cap/id")))
 	}
 	b.WriteByte('\n')
 	if !v.Key("composed?").Truthy() {
-		b.WriteString("nothing is composed: only language models get a prompt, and a conversation is one already\n")
+		b.WriteString("no prompt is composed: only language models have one, and a conversation already is one\n")
 		return b.String()
 	}
 	fmt.Fprintf(&b, "hash %s\n\nlayers\n", plain(v.Key("hash")))

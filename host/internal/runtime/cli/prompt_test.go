@@ -195,19 +195,19 @@ func TestPromptShow(t *testing.T) {
 		{"prompt show a/b --capability no/one", 5, "there is no capability"},
 		{"prompt show", 2, "takes an intent"},
 		{"prompt show a/b --all", 2, "--all takes no intent"},
-		{"prompt show a/b/c", 2, "is no name"},
+		{"prompt show a/b/c", 2, "is not an intent"},
 		{"prompt show a/b [1]", 2, "the input is a map"},
-		{"prompt show a/b {:a", 2, "the input is no EDN"},
+		{"prompt show a/b {:a", 2, "the input is not EDN"},
 		{"protocol diff absent.edn", 3, "absent.edn"},
-		{"protocol diff mine.edn", 2, "is no protocol package"},
+		{"protocol diff mine.edn", 2, "is not a protocol package"},
 		{"protocol diff package.json", 2, "is a protocol package as JSON"},
-		{"protocol diff changed.edn", 2, "was changed after it was exported"},
+		{"protocol diff changed.edn", 2, "was changed after its export"},
 	} {
 		got := w.run(strings.Fields(row.args)...)
 		assert.Equal(t, row.code, got.code, "%s\n%s", row.args, got.stderr)
 		assert.Contains(t, got.stderr, row.says, row.args)
 	}
-	assert.Contains(t, w.run("prompt", "show", "a/b", "--capability", "mine/a").stdout, "nothing is composed")
+	assert.Contains(t, w.run("prompt", "show", "a/b", "--capability", "mine/a").stdout, "no prompt is composed")
 }
 
 // hashes takes the digits out of hashes, cut ones too.

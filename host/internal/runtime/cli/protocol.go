@@ -14,7 +14,7 @@ import (
 )
 
 func (c *command) protocolCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "protocol", Short: "the protocol package: what may be asked, in which form, and under which rules"}
+	cmd := &cobra.Command{Use: "protocol", Short: "export or compare the protocol package: intents, schemas, prompts and rules"}
 	cmd.AddCommand(c.protocolExportCommand(), c.protocolDiffCommand())
 	return cmd
 }
@@ -25,8 +25,8 @@ func (c *command) protocolExportCommand() *cobra.Command {
 		Use:   "export",
 		Short: "print the protocol package",
 		Long: "export prints intents, schemas, prompts, policies, routing and the catalogue of errors as one value with a hash.\n" +
-			"Where a daemon runs it is the package that new acts run under, else that of the configuration. It names no\n" +
-			"place and no time: equal configurations give equal packages.",
+			"If a daemon runs, it is the package of new acts, else that of the configuration. It contains no positions and\n" +
+			"no times: equal configurations give equal packages.",
 		Example: "  ferment protocol export > now.edn\n  ferment protocol export --local --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -62,10 +62,10 @@ func (c *command) ownProtocol(ctx context.Context) (edn.Value, error) {
 func (c *command) protocolDiffCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff [FILE]",
-		Short: "say how the protocol package differs from another one",
-		Long: "diff compares the protocol package of the configuration with one that was exported, or without a file with the\n" +
-			"one that the daemon of this data directory serves, and lists what was added, removed or changed. It ends with 0\n" +
-			"if nothing differs and 1 if something does.",
+		Short: "compare the protocol package with another one",
+		Long: "diff compares the protocol package of the configuration with an exported one, or without a file with that of the\n" +
+			"daemon of this data directory, and lists additions, removals and changes. Exit codes: 0 no difference,\n" +
+			"1 differences.",
 		Example: "  ferment protocol diff protocol.edn\n  ferment protocol diff protocol.edn --json",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -101,13 +101,13 @@ func (c *command) readProtocol(name string) (edn.Value, error) {
 	}
 	said, _ := v.Key("hash").AsString()
 	if !v.IsMap() || said == "" {
-		return edn.Nil(), contract.Errorf("protocol/invalid", "%s is no protocol package: it has no :hash", name).WithHint("\"ferment protocol export\" writes one, as EDN")
+		return edn.Nil(), contract.Errorf("protocol/invalid", "%s is not a protocol package: it has no :hash", name).WithHint("\"ferment protocol export\" writes one, as EDN")
 	}
 	if strings.HasSuffix(name, ".json") {
-		return edn.Nil(), contract.Errorf("protocol/invalid", "%s is a protocol package as JSON, which loses what is compared: names, sets and decimals", name).WithHint("\"ferment protocol export --edn\" writes one that can be compared")
+		return edn.Nil(), contract.Errorf("protocol/invalid", "%s is a protocol package in JSON, which loses the types that are compared: keywords, sets and decimals", name).WithHint("\"ferment protocol export --edn\" writes one that can be compared")
 	}
 	if is := edn.Hash(v.Dissoc(edn.K("hash"))); is != said {
-		return edn.Nil(), contract.Errorf("protocol/invalid", "%s was changed after it was exported: its hash is %s, it says %s", name, is, said).WithHint("export it again")
+		return edn.Nil(), contract.Errorf("protocol/invalid", "%s was changed after its export: its hash is %s, :hash is %s", name, is, said).WithHint("export it again")
 	}
 	return v, nil
 }

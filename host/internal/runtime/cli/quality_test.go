@@ -175,7 +175,7 @@ func TestLeftOutWhileServing(t *testing.T) {
 		assert.Regexp(c, `(?m)^a .*quarantined.*\n.*quality out; problem .*0 of the last 5 answers passed`, w.run("plugin", "list").stdout)
 	}, 20*time.Second, 10*time.Millisecond)
 	got := w.run("plugin", "inspect", "a")
-	assert.Contains(t, got.stdout, "it is let in again in ")
+	assert.Contains(t, got.stdout, "next probe in ")
 	require.Equal(t, 0, w.run("plugin", "release", "a").code)
 	require.Eventually(t, func() bool {
 		return s.request(context.Background(), "POST", "/v1/act", envelopeOf("demo/answer", "{}", `:cap/id :t/a`)).failure(t) != "runtime/quarantined"

@@ -15,7 +15,7 @@ import (
 
 // localFlag adds --local to a command.
 func localFlag(cmd *cobra.Command, local *bool) {
-	cmd.Flags().BoolVar(local, "local", false, "work in this process, also if a daemon serves the data directory")
+	cmd.Flags().BoolVar(local, "local", false, "work in this process, even if a daemon serves the data directory")
 }
 
 // place returns the data directory of the configuration and the socket of its
@@ -82,6 +82,6 @@ func (c *command) knownServer() error {
 	if c.server == "" {
 		return nil
 	}
-	return contract.Errorf("auth/not-configured", "reaching a daemon by --server needs a token, and this build knows none").
+	return contract.Errorf("auth/not-configured", "--server needs a token, which this build does not support").
 		WithHint("run the command on the machine of the daemon, in the directory of its configuration")
 }

@@ -17,13 +17,13 @@ import (
 func (c *command) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "run as a daemon: keep the plugins up and answer over HTTP and the admin socket",
+		Short: "run as a daemon: supervise the plugins and serve HTTP and the admin socket",
 		Long: "serve starts the plugins of the configuration, listens, and stays in the foreground. It logs on standard\n" +
-			"error, as text on a terminal and else as JSON (log { format }). SIGHUP reloads the configuration; SIGTERM and an interrupt end it once the runs in flight\n" +
-			"have their answers, a second one at once.\n\n" +
-			"It ends with 0 after a clean stop, 64 for a wrong command line, 69 if a required plugin or an address\n" +
-			"cannot be had, 70 for a defect, 73 if another daemon has the data directory, 74 if a disk takes nothing,\n" +
-			"77 for missing or too wide rights, and 78 for a configuration or a listener that is refused.",
+			"error, as text on a terminal and else as JSON (log { format }). SIGHUP reloads the configuration; SIGTERM and an interrupt stop it when the runs in progress\n" +
+			"have finished, a second one immediately.\n\n" +
+			"Exit codes: 0 clean stop, 64 wrong command line, 69 a required plugin or an address is unavailable,\n" +
+			"70 a defect, 73 another daemon holds the data directory, 74 a disk cannot be written,\n" +
+			"77 missing or too permissive rights, 78 a rejected configuration or listener.",
 		Example: "  ferment serve\n  ferment serve --config site/ferment.hcl",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -118,11 +118,11 @@ func startProblem(err error, code int) *contract.Error {
 func serveHint(code int, err error) string {
 	switch code {
 	case daemon.ExitLocked:
-		return "\"ferment status\" asks the daemon that is there; stop it, or name another data directory in ferment.data_dir"
+		return "\"ferment status\" shows the running daemon; stop it, or name another data directory in ferment.data_dir"
 	case daemon.ExitUnavailable:
 		switch {
 		case errors.Is(err, syscall.EADDRINUSE):
-			return "\"ss -ltnp\" shows what holds the address; stop it, or name another one in http.listen"
+			return "\"ss -ltnp\" shows which process uses the address; stop it, or name another one in http.listen"
 		case errors.Is(err, syscall.EADDRNOTAVAIL):
 			return "name an address of this machine in http.listen"
 		}
@@ -132,5 +132,5 @@ func serveHint(code int, err error) string {
 	case daemon.ExitConfig:
 		return "\"ferment validate\" checks the configuration"
 	}
-	return "the log lines before this one say what it did last"
+	return "the log lines before this one show its last steps"
 }

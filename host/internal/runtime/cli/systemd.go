@@ -18,10 +18,10 @@ import (
 func (c *command) unitCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "systemd-unit",
-		Short: "print a unit file with which systemd runs the daemon of this configuration",
-		Long: "systemd-unit prints what belongs into /etc/systemd/system/ferment.service. It names this program, the\n" +
-			"configuration, the data directory and the directories that effects may write, and nothing else may be\n" +
-			"written. Nothing is installed.",
+		Short: "print a systemd unit file for the daemon of this configuration",
+		Long: "systemd-unit prints the content of /etc/systemd/system/ferment.service. It names this program, the\n" +
+			"configuration, the data directory and the directories that effects may write; all others are read-only.\n" +
+			"Nothing is installed.",
 		Example: "  ferment admin systemd-unit\n  ferment admin systemd-unit --profile prod",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -71,7 +71,7 @@ func unit(program, path, profile string, cfg *config.Config) (string, error) {
 	for _, list := range []*[]string{&start, &writable} {
 		for i, word := range *list {
 			if strings.ContainsAny(word, "\n\r\x00") {
-				return "", contract.Errorf("config/range", "%q cannot stand in a unit file", word)
+				return "", contract.Errorf("config/range", "%q is not allowed in a unit file", word)
 			}
 			(*list)[i] = unitWord(word)
 		}
