@@ -15,8 +15,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 )
 
-// CLI-007: each admin action has exactly one verb, and the verb does nothing
-// but that: what the daemon notes of it is that action, once.
+// CLI-007: each admin action has exactly one command, and the command executes
+// only that action: the daemon audits it once.
 func TestEveryActionHasOneVerb(t *testing.T) {
 	t.Parallel()
 	w := answering(t, "\njudge \"grader\" {\n  intent  = \"mine/data\"\n  anchors = \"anchors.edn\"\n}\n")
@@ -47,10 +47,10 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 		{"config-reload", "admin reload"},
 		{"drain", "admin drain"},
 	}
-	// The log of a plugin is read where it lies, so that it can be read when the
-	// daemon is away; it is the same log.
+	// Logs are read from the files directly, so that they can be read without
+	// a daemon; the content is the same.
 	logs := "plugin logs"
-	require.NoError(t, syscall.Kill(s.pids()["mine"], syscall.SIGKILL)) // it has nothing to say otherwise
+	require.NoError(t, syscall.Kill(s.pids()["mine"], syscall.SIGKILL)) // its end is logged
 	require.Eventually(t, func() bool {
 		return s.admin(`{:action :plugin-logs :plugin "mine"}`).value(t).Key("result").Key("lines").Len() > 0
 	}, 20*time.Second, 5*time.Millisecond)
@@ -75,7 +75,7 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 		assert.Contains(t, covered, a.Name, "no verb")
 	}
 	assert.Len(t, covered, len(httpapi.Actions()))
-	got := s.wait() // the last verb ended it
+	got := s.wait() // the last command stopped it
 	assert.Equal(t, 0, got.code)
 	var done []string
 	for i := 0; ; i++ {
@@ -90,8 +90,8 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 	}
 	assert.Equal(t, want, done)
 
-	// Whatever else the command line can do asks for no action: whoever adds a
-	// verb says here which it is.
+	// All other commands execute no action: a new command must be added to one
+	// of the two lists.
 	own := []string{
 		"init", "act", "run", "serve", "check", "validate", "fmt", "explain", "prompt show", "protocol diff", "config docs",
 		"plugin new", "plugin runtime", "plugin lock", "plugin install", "graph",

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// leaves are the verbs below one that have none below them.
+// leaves lists the commands below verb that have no subcommands.
 func leaves(t *testing.T, w *world, verb string) []string {
 	help := w.run(append(strings.Fields(verb), "--help")...)
 	require.Equal(t, 0, help.code, help.stderr)

@@ -15,9 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// OPS-002, CLI-003, HTTP-007: who cleans up below a daemon that serves takes
-// neither the operators' way to it nor its answers; when all of its data
-// directory is gone, it says so and the next one may begin there.
+// OPS-002, CLI-003, HTTP-007: a program that deletes files below a running
+// daemon affects neither the access of operators nor responses. If the whole
+// data directory is gone, the daemon reports it and another one may start
+// there.
 func TestServeUnderACleaner(t *testing.T) {
 	t.Parallel()
 	w := answering(t)
@@ -36,13 +37,13 @@ func TestServeUnderACleaner(t *testing.T) {
 	next := w.serve()
 	assert.NotEqual(t, s.pid, next.pid)
 	s.stop()
-	// The end of the first took nothing of the second away.
+	// Closing the first daemon removed nothing of the second.
 	assert.Equal(t, 0, w.run("status").code)
 	next.stop()
 }
 
-// OPS-004: a daemon whose log nobody reads any more serves on and ends in
-// order.
+// OPS-004: a daemon whose log has no reader continues to serve and shuts down
+// normally.
 func TestServeOutlivesItsLog(t *testing.T) {
 	t.Parallel()
 	w := answering(t)

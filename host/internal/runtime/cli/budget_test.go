@@ -14,22 +14,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// limits is a configuration whose callers have a budget, each for a day.
+// limits returns a configuration whose callers have a daily budget.
 func limits(user, more string) string {
 	return testProfile + scripted("mine") + "http {\n  limits {\n    per_address = 256\n    connections = 256\n  }\n}\n" +
 		fmt.Sprintf("budget \"user\" {\n  %s\n  per = \"day\"\n}\n", user) + more
 }
 
-// limited is a world with such callers, whom a plugin with a price answers after
-// a while.
+// limited returns a world with such callers, served by a slow plugin with a
+// price.
 func limited(t testing.TB, user string) *world {
 	return newWorld(t, "ferment.hcl", limits(user, ""),
 		"mine.edn", `{:capabilities {:mine/paid {:intents #{:mine/paid} :in-schema :req/any :out-schema :res/any :cost {:usd 0.01M} :steps [{:delay-ms 50 :value {:n 1} :usage {:cost-usd 0.01M}}]}}}`)
 }
 
-// BUD-002, LED-006: callers at a barrier on a budget for one, through HTTP. One
-// is served, the others are told what is left, when that changes and when to come
-// again.
+// BUD-002, LED-006: concurrent HTTP callers with a budget for one call. One is
+// served, the others receive the remaining budget, the end of the window and a
+// retry time.
 func TestOneOfManyCallersOverHTTP(t *testing.T) {
 	t.Parallel()
 	for _, callers := range []int{8, 64} {
@@ -78,9 +78,9 @@ func TestOneOfManyCallersOverHTTP(t *testing.T) {
 	}
 }
 
-// LED-003, LED-006: what callers spend adds up over their requests, is told in
-// each answer, and warns before it ends. A reload keeps what was counted, and a
-// request may only ask for less.
+// LED-003, LED-006: the costs of a caller add up over requests, are reported
+// in each response, and cause a warning before the limit. A reload keeps the
+// counters, and a request can only lower the limit.
 func TestBudgetOfCallers(t *testing.T) {
 	t.Parallel()
 	w := limited(t, "max_usd = 0.05")
@@ -110,7 +110,7 @@ func TestBudgetOfCallers(t *testing.T) {
 	s.stop()
 }
 
-// What a person sees of budgets: the report, the refusal, the worst case
+// Text output about budgets: the report, the rejection, the worst case
 // (LED-006, BUD-004, CHECK-023).
 func TestBudgetVerbs(t *testing.T) {
 	t.Parallel()
@@ -146,9 +146,9 @@ func TestBudgetVerbs(t *testing.T) {
 	assert.False(t, ran.value(t).HasKey("run/id"), "there is no run")
 }
 
-// LED-006, CLI-001, CLI-002, CLI-007: an operator sees what callers may spend and
-// have left, and gives one of them more, at once and until the window ends; what
-// is charged counts like a call. A reload changes limits and keeps both.
+// LED-006, CLI-001, CLI-002, CLI-007: an operator sees the budgets of callers,
+// and grants one of them more, effective immediately until the window ends; a
+// charge counts like a call. A reload changes limits and keeps both.
 func TestBudgetOfAnOperator(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "ferment.hcl", limits("max_usd = 0.02", "budget \"tenant\" {\n  max_attempts = 50\n}\nbudget \"run\" {\n  max_attempts = 9\n}\n"),
@@ -223,7 +223,7 @@ func TestBudgetOfAnOperator(t *testing.T) {
 	assert.Equal(t, 3, gone.code)
 }
 
-// jsonOf is one field of a JSON object.
+// jsonOf returns one field of a JSON object.
 func jsonOf(t *testing.T, text, field string) string {
 	t.Helper()
 	var m map[string]json.RawMessage

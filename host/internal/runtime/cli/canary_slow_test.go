@@ -20,14 +20,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ISO-005, FX-011: whatever a plugin does with its secrets, whatever fails, is asked, shown, compared, reloaded or logged, they are
-// in no output, no file and nothing that the kernel shows of a process.
+// ISO-005, FX-011: the secrets of a plugin appear in no output, no file and no
+// process information, whatever command or failure occurs.
 func TestSecretsAreNowhere(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	var shown []string
-	held := make(chan struct{}) // keeps the next request waiting
-	came := make(chan struct{}) // closed when that is there
+	held := make(chan struct{}) // blocks the next request
+	came := make(chan struct{}) // closed when that request arrives
 	arrived := sync.OnceFunc(func() { close(came) })
 	status := 200
 	hold := false
@@ -105,7 +105,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 	failing := make(chan ended, 1)
 	go func() { failing <- w.run("run", "fetch.edn", "--effects", "net/http", "--edn", "--transcript") }()
 	select {
-	case <-came: // the worker has it; before, one may only wait for a call
+	case <-came: // the worker has it; until then a call may only wait for it
 	case cut := <-failing:
 		require.Fail(t, "the request does not come", cut.stderr)
 	}
@@ -129,7 +129,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 		e.hear(path, string(s.request(t.Context(), "GET", path, "").body))
 	}
 
-	// Another secret, then a configuration that its plugin refuses.
+	// Another secret, then a configuration that the plugin rejects.
 	w.write("token.new", canaryNew+"\n")
 	require.NoError(t, os.Chmod(filepath.Join(w.dir, "token.new"), 0o600))
 	require.NoError(t, os.Rename(filepath.Join(w.dir, "token.new"), filepath.Join(w.dir, "token")))
@@ -156,7 +156,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 	for _, dir := range []string{w.dir, w.rt, built.home} {
 		_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || !entry.Type().IsRegular() || path == filepath.Join(w.dir, "token") {
-				return nil //nolint:nilerr // other tests work beside this one
+				return nil //nolint:nilerr // other tests change this directory concurrently
 			}
 			if text, err := os.ReadFile(path); err == nil {
 				files++

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The secrets of this test. Nothing else has their beginning.
+// The secrets of this test. Their prefix occurs nowhere else.
 const (
 	canary       = "CANARY-7e1f"
 	canaryKey    = canary + "-key-of-the-environment"
@@ -25,7 +25,7 @@ const (
 	canaryEffect = canary + "-bearer-of-a-tool"
 )
 
-// ear collects everything that is said anywhere, by where it was said.
+// ear collects all output, by source.
 type ear struct {
 	mu    sync.Mutex
 	heard []string
@@ -37,7 +37,7 @@ func (e *ear) hear(where, what string) {
 	e.heard = append(e.heard, where+"\x00"+what)
 }
 
-// silent asserts that no secret was said.
+// silent asserts that no output contains a secret.
 func (e *ear) silent(t *testing.T) {
 	t.Helper()
 	for _, said := range e.heard {
@@ -52,7 +52,7 @@ func (e *ear) silent(t *testing.T) {
 	}
 }
 
-// process hears what the kernel shows of a process to whoever may look.
+// process collects what the kernel shows of a process to other users.
 func (e *ear) process(t *testing.T, pid int, who string) {
 	t.Helper()
 	for _, file := range []string{"environ", "cmdline"} {
@@ -63,8 +63,8 @@ func (e *ear) process(t *testing.T, pid int, who string) {
 	}
 }
 
-// secretive is a world with two secrets of a plugin and one of the tools, and a
-// server that the last one is for. The server hears every request.
+// secretive returns a world with two secrets of a plugin and one of the tools,
+// and a server that receives the last one. The ear collects every request.
 func secretive(t *testing.T, server func(http.ResponseWriter, *http.Request)) (*world, *ear) {
 	w := newWorld(t)
 	e := &ear{}
@@ -123,7 +123,7 @@ func fetchPlan(url string) string {
  {:op :emit :input {:status {:slot/path [:got :status]}}}]}`, url)
 }
 
-// pidOf is the process of a plugin that takes calls; 0 for none.
+// pidOf returns the callable process of a plugin; 0 for none.
 func (s *served) pidOf(name string) int {
 	for p := range s.admin(`{:action :plugin-list}`).value(s.t).Key("result").Key("plugins").Elems() {
 		if is, _ := p.Key("plugin").AsString(); is != name {

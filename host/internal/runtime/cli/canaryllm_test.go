@@ -18,14 +18,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The keys of accounts at a model server. No eight bytes of them stand anywhere
-// else.
+// The API keys for a model server. No eight bytes of them occur anywhere else.
 const (
 	parrotKey    = "CANARY~q9Zx4Lm2Tt8Vb6Rk0Ws"
 	parrotKeyNew = "CANARY~H5jN1yDd7Pc3Gf9Xe2Q"
 )
 
-// heardRun is a place where eight bytes of a key were said, "" if nowhere.
+// heardRun returns a source whose output contains eight bytes of a key, "" if
+// none does.
 func (e *ear) heardRun(keys ...string) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -38,7 +38,8 @@ func (e *ear) heardRun(keys ...string) string {
 	return ""
 }
 
-// runOf is where a text has eight bytes of a key, -1 if nowhere.
+// runOf returns the offset of eight bytes of a key in a text, -1 if there are
+// none.
 func runOf(text string, keys ...string) int {
 	for _, key := range keys {
 		for i := 0; i+8 <= len(key); i++ {
@@ -50,8 +51,8 @@ func runOf(text string, keys ...string) int {
 	return -1
 }
 
-// parrot is a model server that says the key of its caller, and pieces of it,
-// wherever a server can say anything. The name of the model says where.
+// parrot is a model server that returns the key of its caller, or parts of it,
+// in every possible place. The name of the model selects the place.
 func parrot(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	var request struct {
@@ -101,8 +102,9 @@ func parrot(w http.ResponseWriter, r *http.Request) {
 
 var parroted = []string{"says", "in-band", "finish", "tool", "malformed", "page", "redirect", "status-400", "status-401", "status-404", "status-413", "status-429", "status-500", "status-529"}
 
-// LM-004: the key of a model is in the requests to its server and nowhere else,
-// whatever the server, a caller or an operator does; nor are eight bytes of it.
+// LM-004: the key of a model appears only in the requests to its server,
+// whatever the server, a caller or an operator does; the same holds for any
+// eight bytes of it.
 func TestModelKeysAreNowhere(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -151,7 +153,7 @@ intent "t/show" {
 		return w.write(intent[2:]+"-"+name+".edn", fmt.Sprintf(`{:nodes [{:op :call :intent :%s :input {:prompt "x" :tools [{:tool/id :t/tool}]} :dispatch {:candidates [:openai/%s]} :as :said} {:op :emit :input {:final :said}}]}`, intent, name))
 	}
 	everywhere := []string{"--transcript"}
-	run(append([]string{"run", plan("status-401", "t/say"), "--edn", "--report", "--progress", "edn"}, everywhere...)...) // by a process of its own
+	run(append([]string{"run", plan("status-401", "t/say"), "--edn", "--report", "--progress", "edn"}, everywhere...)...) // in a process of its own
 
 	s := w.serve()
 	e.process(t, s.pid, "the daemon")
@@ -195,7 +197,7 @@ intent "t/show" {
 	for _, dir := range []string{w.dir, w.rt, built.home} {
 		_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || !entry.Type().IsRegular() || path == filepath.Join(w.dir, "key") {
-				return nil //nolint:nilerr // other tests work beside this one
+				return nil //nolint:nilerr // other tests change this directory concurrently
 			}
 			if text, err := os.ReadFile(path); err == nil {
 				files++

@@ -16,8 +16,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// checkWorld has a capability of each sort that the static checks tell apart.
-// The first node of every plan would leave a trace: its call ends the process.
+// checkWorld has a capability of each kind that the static checks distinguish.
+// The first node of every plan would leave a trace: its call kills the
+// process.
 func checkWorld(t testing.TB) *world {
 	w := newWorld(t)
 	w.write("ferment.hcl", scripted("all")+`
@@ -47,9 +48,9 @@ intent "num/add" {
 	return w
 }
 
-// refusals are plans with errors of every row of the table of static checks
-// that this build has. A § stands before each place that a finding names; the
-// findings come in the order of their places (CHECK-001, CHECK-003).
+// refusals are plans with errors, for every row of the table of static checks
+// that this build has. A § marks each place that a finding names; the findings
+// are in the order of their places (CHECK-001, CHECK-003).
 var refusals = []struct {
 	plan string
 	want []string
@@ -111,11 +112,11 @@ var refusals = []struct {
 		`CHECK-029 slot [:x :text] puts a result into the system prompt, which takes only text of the plan, in [:nodes 2 :input :system]`}},
 }
 
-// outOfScope are the errors of the table that features bring which this build
-// does not have: worst cases of budgets, and effects under a race.
+// outOfScope lists the errors of features that this build does not have: worst
+// cases of budgets, and effects under a race.
 var outOfScope = []string{"CHECK-023", "CHECK-024"}
 
-// marked cuts the marks out of a text and gives the places that they stood at.
+// marked removes the marks from a text and returns their places.
 func marked(text string) (plain string, places []string) {
 	line, column := 1, 1
 	for _, r := range text {
@@ -132,12 +133,12 @@ func marked(text string) (plain string, places []string) {
 	return plain, places
 }
 
-// TestRefused: each of these plans is refused by check and by run, with line
-// and column in its file, before any plugin is started.
+// TestRefused: check and run reject each of these plans, with line and column,
+// before any plugin is started.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	w := checkWorld(t)
-	w.mustLock() // the plugin is known from here on
+	w.mustLock() // caches the description of the plugin
 	covered := map[string]bool{}
 	for i, row := range refusals {
 		plain, places := marked("{:nodes [{:op :call :intent :demo/trace}\n " + row.plan + "]}\n")
@@ -185,7 +186,7 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// at is where a finding is.
+// at returns the place of a finding.
 func at(finding edn.Value) string {
 	line, _ := finding.Key("line").AsInt()
 	column, _ := finding.Key("column").AsInt()
@@ -194,7 +195,7 @@ func at(finding edn.Value) string {
 
 var shownError = regexp.MustCompile(`(?m)^error: (.*) \((CHECK-\d+)\)\n  --> (\S+)\n(?: +\d* \|.*\n)*(?:  next: did you mean (.*)\?\n)?`)
 
-// errorsOf are the findings that are errors, one line each.
+// errorsOf returns the findings that are errors, one per line.
 func errorsOf(text string) []string {
 	var out []string
 	for _, m := range shownError.FindAllStringSubmatch(text, -1) {
@@ -207,8 +208,8 @@ func errorsOf(text string) []string {
 	return out
 }
 
-// TestNoPlan: a text that is no plan is a negative result with its place, a
-// size above the limits too, and both are told at once (CHECK-004, CHECK-026).
+// TestNoPlan: a text that is not a plan is a negative result with its place; a
+// size above the limits is reported together with it (CHECK-004, CHECK-026).
 func TestNoPlan(t *testing.T) {
 	t.Parallel()
 	w := checkWorld(t)
@@ -230,8 +231,8 @@ func TestNoPlan(t *testing.T) {
 	}
 }
 
-// CHECK-021, CLI-002: check says which effects a run may need, and with them it
-// says what the run says; both say how an effect is allowed.
+// CHECK-021, CLI-002: check reports the effects that a run may need, and run
+// reports the same error without them; both explain how to allow an effect.
 func TestEffectsOfAPlan(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "ferment.hcl", testProfile+shipped("tools", "tools")+`
@@ -286,7 +287,8 @@ effects {
 	}
 }
 
-// CHECK-004, CLI-002: a text that cannot be read has the form of a finding, with file and place in every output.
+// CHECK-004, CLI-002: a syntax error has the format of a finding, with file
+// and place in every output format.
 func TestSyntaxOfAPlan(t *testing.T) {
 	t.Parallel()
 	w := checkWorld(t)
@@ -316,7 +318,8 @@ func TestSyntaxOfAPlan(t *testing.T) {
 	assert.Equal(t, "2:1", at(where))
 }
 
-// CLI-002: a run that started and failed is a negative result, also if an input was wrong.
+// CLI-002: a run that started and failed is a negative result, even if an
+// input was wrong.
 func TestExitOfAStartedRun(t *testing.T) {
 	t.Parallel()
 	w := answering(t)
@@ -345,7 +348,8 @@ func TestDisabledEffects(t *testing.T) {
 	}
 }
 
-// CHECK-004, CLI-002: every plan is checked, also after one that cannot be read, whose exit code precedes the others.
+// CHECK-004, CLI-002: every plan is checked, even after an unreadable one,
+// whose exit code has precedence.
 func TestCheckOfSeveralPlans(t *testing.T) {
 	t.Parallel()
 	w := checkWorld(t)
@@ -372,7 +376,8 @@ func TestCheckOfSeveralPlans(t *testing.T) {
 	}
 }
 
-// CLI-002: a binding that no node reads is a mistake of the command line, unless an answer may be a plan that reads it.
+// CLI-002: a binding that no node reads is a usage error, unless an answer may
+// be a plan that reads it.
 func TestUnknownBindings(t *testing.T) {
 	t.Parallel()
 	w := checkWorld(t)
@@ -417,7 +422,7 @@ func TestUnknownBindings(t *testing.T) {
 	assert.Equal(t, 0, got.code, "its answer may be a plan: "+got.stdout+got.stderr)
 }
 
-// CLI-002: a plan is refused in the same words by a daemon as in this process,
+// CLI-002: the daemon rejects a plan with the same messages as this process,
 // with the places in its text.
 func TestRefusalsOfADaemon(t *testing.T) {
 	t.Parallel()
@@ -465,7 +470,8 @@ func TestRefusalsOfADaemon(t *testing.T) {
 	s.stop()
 }
 
-// findings are those of the error that a command printed as data, "" for text.
+// findings returns the findings in an error that was printed as data, "" for
+// text.
 func findings(t testing.TB, got ended) string {
 	if got.stdout == "" {
 		return ""

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// CLI-006: the scripts complete in the shells that they are for.
+// CLI-006: the scripts complete in their shells.
 func TestCompletionInShells(t *testing.T) {
 	t.Parallel()
 	w := site(t)
@@ -24,7 +24,7 @@ __start_ferment
 printf '%s\n' "${COMPREPLY[@]}"
 `)
 	w.write("fish.fish", "ferment completion fish | source\ncomplete -C 'ferment plugin inspect mi'\n")
-	// zsh completes only at a terminal: its own pseudo terminal types the tab.
+	// zsh completes only on a terminal: its zpty module provides one.
 	w.write("zsh.zsh", `zmodload zsh/zpty
 zpty z zsh -f -i
 zpty -w z 'PS1="> "; autoload -U compinit && compinit -u -D && source <(ferment completion zsh) && compdef _ferment ferment && print re""ady'

@@ -13,14 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// site is a world whose configuration is a directory with two profiles.
+// site returns a world whose configuration is a directory with two profiles.
 func site(t testing.TB) *world {
 	w := unlocked(t, "mine/say")
 	require.Equal(t, 0, w.run("plugin", "lock").code)
 	return w
 }
 
-// unlocked is the same before anybody has approved its programs.
+// unlocked is site before its programs were approved.
 func unlocked(t testing.TB, intent string) *world {
 	w := newWorld(t,
 		"config/ferment.hcl", "ferment {\n  profile = \"dev\"\n}\n\nplugin \"mine\" {\n  command = [\"../bin/plugins/scripted\"]\n\n  config {\n    script = \"mine.edn\"\n  }\n}\n",
@@ -61,7 +61,7 @@ func TestDirectory(t *testing.T) {
 	assert.Contains(t, got.stdout, "holds no configuration")
 }
 
-// HCL-002: errors of files elsewhere are named so that they open from here.
+// HCL-002: errors name files by a path relative to the working directory.
 func TestErrorsElsewhere(t *testing.T) {
 	t.Parallel()
 	w := site(t)
@@ -74,7 +74,7 @@ func TestErrorsElsewhere(t *testing.T) {
 	assert.Contains(t, got.stdout, `"file":"config/local/bad.hcl"`)
 }
 
-// HCL-008: diff, its forms and its exit codes.
+// HCL-008: diff, its output formats and its exit codes.
 func TestDiff(t *testing.T) {
 	t.Parallel()
 	w := site(t)
@@ -106,8 +106,8 @@ func TestDiff(t *testing.T) {
 	assert.Equal(t, 3, w.run("diff", "--against", "absent").code)
 }
 
-// HCL-008: what config show and config docs say about names that are not
-// there, and their forms.
+// HCL-008: config show and config docs for unknown names, and their output
+// formats.
 func TestConfigVerbs(t *testing.T) {
 	t.Parallel()
 	w := site(t)
@@ -141,11 +141,11 @@ func TestConfigVerbs(t *testing.T) {
 	assert.Equal(t, 0, w.run("fmt", "--check", "config/flat.hcl").code)
 }
 
-// directive is the last line that a shell's script reads.
+// directive matches the last line of a completion.
 var directive = regexp.MustCompile(`^:\d+$`)
 
-// CLI-006: names come from the configuration and from what is known about its
-// plugins; nothing is started, and what is missing is not spoken of.
+// CLI-006: names come from the configuration and from cached descriptions;
+// nothing is started, and errors are ignored.
 func TestCompletionNames(t *testing.T) {
 	t.Parallel()
 	w := unlocked(t, "mine/talk")
@@ -164,7 +164,7 @@ func TestCompletionNames(t *testing.T) {
 	assert.Equal(t, []string{"mine", "text"}, offers("plugin", "inspect", ""), "names in the files need no description")
 	assert.NotContains(t, offers("explain", ""), "mine/talk", "nothing is started to find out")
 	require.Equal(t, 0, w.run("plugin", "lock").code)
-	// On a busy machine there may be no time to look at the programs.
+	// On a busy machine there may be no time to hash the programs.
 	require.Eventually(t, func() bool { return slices.Contains(offers("explain", ""), "mine/talk") }, time.Minute, 10*time.Millisecond)
 	require.Eventually(t, func() bool { return slices.Equal(offers("act", "mi"), []string{"mine/talk"}) }, time.Minute, 10*time.Millisecond)
 	require.Eventually(t, func() bool { return slices.Equal(offers("act", ":mi"), []string{":mine/talk"}) }, time.Minute, 10*time.Millisecond)

@@ -20,9 +20,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// CONF-001, CONF-006: a plugin that keeps the contract, within the time that
-// somebody new to it has, and the report in every form. What a failed check says
-// besides (expected, observed, evidence) is in TestReportForms.
+// CONF-001, CONF-006: a conforming plugin passes within the time limit for a
+// first run, with the report in every format. The details of a failed check
+// (expected, observed, evidence) are covered by TestReportForms.
 func TestConformPasses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -93,9 +93,9 @@ func TestConformPasses(t *testing.T) {
 	assert.Contains(t, string(text), "# Conformance of text 1.0.0: pass")
 }
 
-// CONF-005: this host lives through plugins on which nothing works, and through
-// some of those with one fault; all of them are in the conformance step of the
-// checks before a change lands.
+// CONF-005: this host survives plugins that do not work at all, and some of
+// those with one fault; the conformance step of the checks before a merge
+// covers all of them.
 func TestConformHost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

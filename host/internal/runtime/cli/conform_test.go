@@ -14,14 +14,14 @@ import (
 
 func textPlugin() string { return filepath.Join(built.plugins, "text") }
 
-// textFlags are what the text plugin needs to show everything.
+// textFlags returns the flags that the text plugin needs for all checks.
 func textFlags(flags ...string) []string {
 	dir := filepath.Join(built.module, "plugins", "text")
 	all := []string{"conform", "--samples", filepath.Join(dir, "conformance.edn"), "--config", filepath.Join(dir, "conformance.config.edn")}
 	return append(append(all, flags...), "--", textPlugin())
 }
 
-// CONF-001: exit codes, and what is said besides.
+// CONF-001: exit codes and output.
 func TestConformVerdicts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -66,7 +66,7 @@ func TestConformVerdicts(t *testing.T) {
 	}
 }
 
-// The list needs no plugin and names the requirements.
+// The list needs no plugin and contains the requirements.
 func TestConformList(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -84,7 +84,8 @@ func TestConformList(t *testing.T) {
 	assert.Equal(t, `"core"`, one.Key("profile").String())
 }
 
-// An interrupt ends a run at once, as an interrupt, and leaves no process.
+// An interrupt ends a run immediately, with its exit code, and leaves no
+// process.
 func TestConformInterrupted(t *testing.T) {
 	w := newWorld(t)
 	p := w.start("", textFlags("--json", "r.json")...)

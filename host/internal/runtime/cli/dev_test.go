@@ -15,8 +15,8 @@ import (
 
 const summary = `{:text "Bees dance to tell where food is. Other bees read the dance. They fly."}`
 
-// byHand starts a plugin as somebody does who debugs it, and waits until it has
-// written where it waits.
+// byHand starts a plugin as for debugging, and waits until it has written its
+// address.
 func byHand(t *testing.T, w *world, file string) *os.Process {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(built.plugins, "text"))
@@ -36,8 +36,8 @@ func byHand(t *testing.T, w *world, file string) *os.Process {
 
 func alive(p *os.Process) bool { return p.Signal(syscall.Signal(0)) == nil }
 
-// SDK-006: a plugin that was started by hand serves one command after the
-// other; what is wrong with it is one sentence.
+// SDK-006: a manually started plugin serves several commands in sequence;
+// errors are one sentence.
 func TestAttachToACommand(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "ferment.hcl", testProfile+shipped("text", "text"))
@@ -83,8 +83,8 @@ func TestAttachToACommand(t *testing.T) {
 	assert.Contains(t, got.stderr, "the plugin does not wait any more")
 }
 
-// SDK-006: a daemon uses it in the place of its own process, has patience with
-// it, does not restart it, and takes its own again.
+// SDK-006: a daemon uses it instead of its own process, without timeouts and
+// restarts, and returns to its own afterwards.
 func TestAttachToADaemon(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "ferment.hcl", testProfile+strings.Replace(shipped("text", "text"), "\n}\n", "\n  health {\n    interval = \"200ms\"\n    timeout  = \"100ms\"\n    misses   = 1\n  }\n}\n", 1))
@@ -101,7 +101,7 @@ func TestAttachToADaemon(t *testing.T) {
 	answers := func() ended { return w.run("act", "context/summarize", summary) }
 	assert.Zero(t, answers().code)
 
-	// It stands at a breakpoint for many times what the block has patience for.
+	// It is stopped for many times the timeouts of the block.
 	require.NoError(t, p.Signal(syscall.SIGSTOP))
 	slow := w.start("", "act", "context/summarize", summary)
 	assert.Never(t, func() bool {

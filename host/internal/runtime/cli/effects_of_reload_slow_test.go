@@ -19,14 +19,14 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// setting is an attribute of the specification with the blocks around it.
+// setting is an attribute of the specification with its enclosing blocks.
 type setting struct {
 	path  string
 	chain []*config.Block
 	attr  *config.Attr
 }
 
-// settings walks the specification.
+// settings returns all attributes of the specification.
 func settings() []setting {
 	var out []setting
 	var walk func(b *config.Block, path string, chain []*config.Block)
@@ -51,7 +51,7 @@ func settings() []setting {
 	return out
 }
 
-// labelOf names the blocks of the configuration that all changes are made to.
+// labelOf names the blocks of the configuration that are changed.
 var labelOf = map[string]string{
 	"plugin": "mine", "capability": "mine/a", "schema": "t/s", "check": "c", "dispatch": "d", "intent": "t/a", "role": "clerk", "rule": "fs/read", "secret": "s",
 	"judge": "j", "rubric": "r", "criterion": "k",
@@ -102,8 +102,8 @@ prompts {
 }
 `
 
-// changes are the lines for attributes that no value of their type alone is
-// good for.
+// changes are the lines for attributes for which a value of their type is not
+// sufficient.
 var changes = map[string]string{
 	"ferment.lock_file": `lock_file = "../other.lock.hcl"`, "ferment.profile": `profile = "dev"`, "ferment.requires": `requires = ">= 0.0"`,
 	"plugin.version": `version = ">= 0.1"`, "plugin.needs": `needs = []`, "plugin.files": `files = ["../mine.edn"]`, "plugin.env_pass": `env_pass = ["PATH"]`,
@@ -129,12 +129,12 @@ var changes = map[string]string{
 	"http.listen":          `listen = ["127.0.0.1:1"]`, "http.allowed_hosts": `allowed_hosts = ["ferment.example"]`,
 }
 
-// wider are changes after which the process of the tools is another one, though
-// what they say holds from the next call on: it is told of them, or its sandbox
-// follows from them.
+// wider are changes that restart the tools plugin although tool calls use the
+// new value immediately: the value is part of its configuration, or determines
+// its sandbox.
 var wider = []string{"effects.enforcement", "effects.scope net/http.enabled"}
 
-// unusual attributes are looked at elsewhere.
+// unusual attributes are covered by other tests.
 var unusual = map[string]string{
 	"http.tls.cert_file": "a certificate and its key change together: tests of TLS",
 	"http.tls.key_file":  "a certificate and its key change together: tests of TLS",
@@ -144,7 +144,7 @@ var unusual = map[string]string{
 	"plugin.enabled":     "its processes go: TestReload",
 }
 
-// changed gives the line that changes a setting.
+// changed returns the line that changes a setting.
 func (s setting) changed() string {
 	for _, key := range []string{s.path, strings.Replace(s.path, " process/run", "", 1)} {
 		if line, ok := changes[key]; ok {
@@ -160,8 +160,8 @@ func (s setting) changed() string {
 	return s.attr.Name + " = null"
 }
 
-// someValues are values of a type that are in range and do no harm; at least one
-// of them is not the given one.
+// someValues returns valid and harmless values of a type; at least one of them
+// is not the given one.
 func someValues(t config.Type, old string) []string {
 	within := func(n float64) bool { return (t.Min == nil || n >= *t.Min) && (t.Max == nil || n <= *t.Max) }
 	var out []string
@@ -229,7 +229,8 @@ func someValues(t config.Type, old string) []string {
 	return nil
 }
 
-// file is what is merged over the base for the change.
+// file returns the file that is merged over the base configuration for the
+// change.
 func (s setting) file() string {
 	var b strings.Builder
 	for _, blk := range s.chain {
@@ -246,7 +247,7 @@ func (s setting) file() string {
 	return b.String()
 }
 
-// processes are the ready processes of each plugin.
+// processes returns the ready processes of each plugin.
 func (s *served) processes() map[string][]int {
 	s.t.Helper()
 	out := map[string][]int{}
@@ -262,7 +263,7 @@ func (s *served) processes() map[string][]int {
 	return out
 }
 
-// settled waits until every plugin has one process, and gives them.
+// settled waits until every plugin has one process, and returns them.
 func (s *served) settled() map[string][]int {
 	s.t.Helper()
 	var now map[string][]int
@@ -273,10 +274,10 @@ func (s *served) settled() map[string][]int {
 	return now
 }
 
-// HCL-044, HCL-007, OPS-003: what the specification says about a change of each
-// attribute is what a daemon does: it refuses those that need a restart and
-// names them, gives the plugin another process for those that say so, and keeps
-// every process for all others.
+// HCL-044, HCL-007, OPS-003: the daemon applies a change of each attribute as
+// the specification says: it rejects and names those that need a restart,
+// replaces the process of a plugin for some, and keeps every process for all
+// others.
 func TestReloadEffectOfEveryAttribute(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "ferment.hcl", changedBase+scripted("mine")+scripted("other")+shipped("tools", "tools")+"\ncapability \"other/a\" {\n  plugin   = \"other\"\n  provides = \"o/a\"\n}\n",
@@ -300,7 +301,7 @@ func TestReloadEffectOfEveryAttribute(t *testing.T) {
 		w.write("common/change.hcl", text)
 		a := reload()
 		if a.status != 200 && strings.Contains(string(a.body), "config/reserved") {
-			continue // no part of this build
+			continue // not part of this build
 		}
 		switch row.attr.Reload {
 		case config.ReloadHost:
@@ -315,7 +316,7 @@ func TestReloadEffectOfEveryAttribute(t *testing.T) {
 			assert.True(t, changeOf(a.value(t).Key("result").Key("changes"), row.attr), "%s: no such change in %s\n%s", row.path, a.body, text)
 			at := "mine"
 			if row.chain[0].Name != "plugin" {
-				at = "tools" // what it reads of the effects block is part of its configuration
+				at = "tools" // the effects block is part of its configuration
 			}
 			if row.attr.Reload == config.ReloadPlugin {
 				assert.Eventually(t, func() bool {
@@ -341,14 +342,14 @@ func TestReloadEffectOfEveryAttribute(t *testing.T) {
 	assert.Empty(t, w.left(time.Second))
 }
 
-// changeOf tells whether the changes have one of an attribute, with the action
-// of its class.
+// changeOf reports whether the changes include one of an attribute, with the
+// action of its class.
 func changeOf(list edn.Value, attr *config.Attr) bool {
 	for row := range list.Elems() {
 		path := row.Key("path")
 		last, _ := path.Nth(path.Len() - 1)
 		if name, _ := last.AsString(); name == attr.Name && word(row.Key("reload")) == string(attr.Reload) || word(row.Key("action")) == "add" {
-			return true // an attribute, or the block that it makes
+			return true // an attribute, or a block that was added for it
 		}
 	}
 	return false

@@ -11,10 +11,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// FX-005: where the kernel holds the network of a plugin to ports and not to
-// addresses, every account of a run that it served says so: the answer, the
-// timings of its attempts (also those that failed), the transcript and the
-// report, here and through a daemon. What another plugin answered says nothing.
+// FX-005: where the kernel confines the network of a plugin to ports and not
+// to addresses, every report about a run says so: the response, the timings of
+// its attempts (failed ones too), the transcript and the report, in this
+// process and through a daemon. Runs of other plugins do not say it.
 func TestRunsSayThatOnlyPortsAreHeld(t *testing.T) {
 	t.Parallel()
 	w := answering(t, fmt.Sprintf("plugin \"caller\" {\n  command = [%q, %q]\n\n  isolation {\n    network = \"ports\"\n  }\n}\n", built.helper, roleCaller))

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// goldens are what operators read and programs parse, file by file.
+// goldens are outputs for operators and programs, file by file.
 var goldens = []struct {
 	name, args string
 	exit       int
@@ -31,8 +31,8 @@ var goldens = []struct {
 var hash = regexp.MustCompile(`b3:[0-9a-f]{8,64}`)
 
 // HCL-044: the output of diff, explain and docs, and the lock file, byte for
-// byte but for the hashes of what was just built. Twice the same question has
-// the same answer (HCL-038).
+// byte except the hashes of built programs. Repeating a command gives the same
+// output (HCL-038).
 func TestGoldenOutput(t *testing.T) {
 	t.Parallel()
 	const capabilities = `{:capabilities
@@ -65,7 +65,7 @@ func TestGoldenOutput(t *testing.T) {
 		got := w.run(strings.Fields(g.args)...)
 		assert.Equal(t, g.exit, got.code, "%s\n%s", g.args, got.stderr)
 		check(g.name, got.stdout)
-		if g.name != "lock.txt" { // it has nothing to do the second time
+		if g.name != "lock.txt" { // the second lock changes nothing
 			assert.Equal(t, got.stdout, w.run(strings.Fields(g.args)...).stdout, g.args)
 		}
 	}

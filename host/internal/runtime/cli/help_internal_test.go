@@ -27,7 +27,7 @@ func helped(args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), err.String()
 }
 
-// CLI-001: the help of each verb fits a screen, whichever way it is asked for.
+// CLI-001: the help of each command fits a screen, and help and --help agree.
 func TestHelpFits(t *testing.T) {
 	var every func(*cobra.Command) int
 	every = func(cmd *cobra.Command) (n int) {
@@ -48,7 +48,7 @@ func TestHelpFits(t *testing.T) {
 	assert.Greater(t, every(root), len(root.Commands()))
 }
 
-// each calls f with every verb below cmd.
+// each calls f with every command below cmd.
 func each(cmd *cobra.Command, f func(verb []string, cmd *cobra.Command)) {
 	for _, sub := range cmd.Commands() {
 		f(strings.Fields(sub.CommandPath())[1:], sub)
@@ -56,13 +56,13 @@ func each(cmd *cobra.Command, f func(verb []string, cmd *cobra.Command)) {
 	}
 }
 
-// CLI-002: a verb that only groups others is no command line, and neither is a
-// word below it that is not a verb.
+// CLI-002: a command group alone is a usage error, and so is an unknown
+// subcommand.
 func TestGroupsOfVerbs(t *testing.T) {
 	groups := 0
 	each((&command{}).root(), func(verb []string, cmd *cobra.Command) {
 		if !cmd.HasAvailableSubCommands() || slices.Contains([]string{"conform", "prices"}, cmd.Name()) {
-			return // no group, or a verb of its own besides
+			return // not a group, or runnable itself
 		}
 		groups++
 		for _, args := range [][]string{verb, append(slices.Clone(verb), "nonesuch")} {
@@ -75,8 +75,7 @@ func TestGroupsOfVerbs(t *testing.T) {
 	assert.Greater(t, groups, 7)
 }
 
-// CLI-002: a flag whose value cannot be read says what it takes, in words of the
-// command line.
+// CLI-002: the error for an invalid flag value describes the expected value.
 func TestValuesOfFlags(t *testing.T) {
 	flags := 0
 	each((&command{}).root(), func(verb []string, cmd *cobra.Command) {
@@ -95,7 +94,8 @@ func TestValuesOfFlags(t *testing.T) {
 	assert.Greater(t, flags, 30)
 }
 
-// CLI-002: asking for help on an unknown verb is a usage error that names the nearest verb.
+// CLI-002: asking for help on an unknown command is a usage error that names
+// the nearest command.
 func TestHelpOfNoVerb(t *testing.T) {
 	for words, nearest := range map[string]string{
 		"plan":                   "",
@@ -108,7 +108,7 @@ func TestHelpOfNoVerb(t *testing.T) {
 			append(strings.Fields(words), "--help"),
 		} {
 			if args[0] != "help" && strings.HasPrefix(words, "plugin lock ") {
-				continue // --help is of that verb, which takes arguments
+				continue // --help belongs to that command, which takes arguments
 			}
 			code, stdout, stderr := helped(args...)
 			assert.Equal(t, contract.ExitUsage, code, args)
@@ -119,7 +119,7 @@ func TestHelpOfNoVerb(t *testing.T) {
 	}
 }
 
-// CLI-001: a command line asks for one form of output, as often as it likes.
+// CLI-001: a command line requests one output format, repeatedly if wanted.
 func TestOneForm(t *testing.T) {
 	for args, code := range map[string]int{
 		"version --json --edn":       contract.ExitUsage,

@@ -16,8 +16,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// ERR-005, CLI-002: what is missing around the host has a next step that fits it, however
-// deep the cause lies.
+// ERR-005, CLI-002: an error of the environment has a matching hint, however
+// deep its cause is.
 func TestEnvironmentHint(t *testing.T) {
 	disk := `"df" shows whether the disk is full or read-only`
 	for cause, want := range map[error]string{
@@ -43,8 +43,8 @@ func (fullDisk) Write([]byte) (int, error) {
 	return 0, &fs.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.ENOSPC}
 }
 
-// CLI-002: output that goes nowhere is an error of the environment, which is not
-// to be looked for in the log of a run.
+// CLI-002: a failed write of the output is an error of the environment,
+// without the hint to search the log of a run.
 func TestOutputThatCannotBeWritten(t *testing.T) {
 	var stderr bytes.Buffer
 	code := Main(Env{Args: []string{"version"}, Stdin: &stderr, Stdout: fullDisk{}, Stderr: &stderr, Version: "test", Getenv: os.LookupEnv, Dir: t.TempDir()})
@@ -54,7 +54,7 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 	assert.NotContains(t, stderr.String(), "the id of the run")
 }
 
-// CLI-002: the next step after a deadline that a flag gave is the flag.
+// CLI-002: the hint for a deadline set by a flag names the flag.
 func TestDeadlineHint(t *testing.T) {
 	for _, tt := range []struct {
 		deadline time.Duration

@@ -13,14 +13,14 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// newcomer is a world with nothing in it, in which no variable chooses a profile.
+// newcomer returns an empty world without a profile in the environment.
 func newcomer(t *testing.T) *world {
 	w := newWorld(t)
 	w.env = slices.DeleteFunc(w.env, func(v string) bool { return strings.HasPrefix(v, "FERMENT_PROFILE=") })
 	return w
 }
 
-// TestInit: a new project works at once with every verb that init names.
+// TestInit: a new project works with every command that init names.
 func TestInit(t *testing.T) {
 	t.Parallel()
 	w := newcomer(t)
@@ -46,12 +46,12 @@ func TestInit(t *testing.T) {
 	asked := []string{"act", "text/respond", `{:prompt "good morning"}`, "-o", "edn"}
 	assert.Equal(t, greeting, saidBy(t, w.run(asked...)))
 
-	s := w.serve("--profile", "test") // its listener takes a free port
+	s := w.serve("--profile", "test") // its listener uses a free port
 	assert.Equal(t, greeting, saidBy(t, w.run(asked...)))
 	s.stop()
 }
 
-// saidBy is the text of an answer.
+// saidBy returns the text of an answer.
 func saidBy(t *testing.T, got ended) string {
 	t.Helper()
 	require.Equal(t, 0, got.code, got.stderr)
@@ -64,7 +64,8 @@ func saidBy(t *testing.T, got ended) string {
 	return text
 }
 
-// TestInitOverwritesNothing: an empty directory is taken, one with a file of a project is not.
+// TestInitOverwritesNothing: an empty directory is accepted, one with a file
+// of a project is not.
 func TestInitOverwritesNothing(t *testing.T) {
 	t.Parallel()
 	w := newcomer(t)

@@ -15,10 +15,11 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
 )
 
-// JDG-011, JDG-001, BRK-001: a judge whose calibration ran out while no host was there is
-// measured again soon after one serves, on the budget of the host; it agrees less, so its
-// breaker opens, and everybody can see that. An operator has it measured through the same
-// daemon, and another model behind it has it measured again without one.
+// JDG-011, JDG-001, BRK-001: a judge whose calibration expired is measured
+// again soon after a daemon starts, on the budget of the host. It agrees less,
+// so its breaker opens, which every command shows. An operator calibrates it
+// through the same daemon, and a change of its model triggers another
+// measurement.
 func TestDaemonMeasuresJudges(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "ferment.hcl", testProfile+scripted("graders")+scripted("mine")+`
@@ -92,7 +93,7 @@ budget "tenant" { max_judge_calls = 10000 }
 	assert.Regexp(t, `judge +grader +weak +it agrees less than at its baseline: it is not used, kappa 0.5 of`, strings.Join(strings.Fields(w.run("doctor").stdout), " "))
 	assert.Contains(t, validate(), "does not grade as it did when it was calibrated, and is not asked")
 
-	// Somebody has mended it, and begins anew from there.
+	// The judge was repaired, and gets a new baseline.
 	w.write("graders.edn", gradedAs("mark", "m-2"))
 	require.Equal(t, 0, w.run("admin", "reload").code)
 	got = w.run("judge", "calibrate", "grader", "--reset", "--json")

@@ -11,14 +11,14 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
 )
 
-// gradedAs is a judge whose verdict on an answer stands in the answer, under a key.
+// gradedAs returns a judge whose verdict is a field of the answer.
 func gradedAs(key, model string) string {
 	return script(":t/grader", ":eval/grade", `:kind :judge :in-schema :req/eval :out-schema :res/any`,
 		fmt.Sprintf(`{:template {:score "{{input.task/result.%s}}" :judge {:key "b3:k" :model %q}}}`, key, model))
 }
 
-// markedAnchors are labelled answers whose :mark agrees with the label, and whose :other
-// does not for every second one of the good.
+// markedAnchors returns labelled answers whose :mark agrees with the label,
+// and whose :other disagrees for every second good one.
 func markedAnchors() string {
 	var b strings.Builder
 	b.WriteString("{:anchors [")
@@ -33,7 +33,7 @@ func markedAnchors() string {
 	return b.String() + "]}"
 }
 
-// ago makes a record older.
+// ago changes the age of a record.
 func (w *world) ago(file string, age time.Duration) calibration.Record {
 	r := readRecord(w.t, file)
 	r.At = r.At.Add(-age)

@@ -15,8 +15,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// judgedWorld has two authors and the shipped judge with rules: the first author
-// leaves out what the rules ask for.
+// judgedWorld has two authors and the shipped judge with rules: the answers of
+// the first author violate the rules.
 func judgedWorld(t testing.TB) *world {
 	w := newWorld(t, "ferment.hcl", scripted("mine")+shipped("judge", "judge")+`
 dispatch "default" {
@@ -54,9 +54,9 @@ rubric "answer" {
 	return w
 }
 
-// GATE-008, JDG-005, JDG-011: an answer is refused by a judge, in words that a
-// person can use, and the next candidate serves; validate and explain say what
-// the judge is worth and where that stands.
+// GATE-008, JDG-005, JDG-011: a judge rejects an answer with a readable
+// reason, and the next candidate serves; validate and explain show the
+// calibration of the judge and its place.
 func TestJudgeGate(t *testing.T) {
 	t.Parallel()
 	w := judgedWorld(t)
@@ -96,8 +96,8 @@ func TestJudgeGate(t *testing.T) {
 	assert.Contains(t, r.stdout+r.stderr, "judge-calls 1")
 }
 
-// PRM table, JDG-002: the judge of the shipped configuration lowers the score of a change
-// that is not whole, and takes nothing from one that is.
+// PRM table, JDG-002: the judge of the shipped configuration lowers the score
+// of an incomplete change, and not that of a complete one.
 func TestShippedJudgeOfPatches(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(built.module, "ferment.hcl"))
@@ -167,7 +167,7 @@ rubric "patch" {`+blocks)
 	assert.Equal(t, len(changes), i)
 }
 
-// needs has one node after the other.
+// needs returns a dependency on the previous node.
 func needs(i int) string {
 	if i == 0 {
 		return "[]"

@@ -14,13 +14,13 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// verdictOf is what a scripted model says of an answer, in the form that it is asked
-// for.
+// verdictOf returns a scripted model's verdict on an answer, in the requested
+// schema.
 func verdictOf(score string) string {
 	return verdictWith(`"score": `+score, `"score": {{input.verdict.control}}`)
 }
 
-// preferenceOf is what it says of two.
+// preferenceOf returns its verdict on two answers.
 func preferenceOf(better string) string {
 	return verdictWith(fmt.Sprintf(`"better": %q`, better), `"better": "{{input.verdict.control}}"`)
 }
@@ -30,8 +30,8 @@ func verdictWith(said, control string) string {
 	return edn.MustMap(edn.K("template"), edn.MustMap(edn.K("text"), edn.Text(text), edn.K("finish"), edn.K("stop"))).String()
 }
 
-// verdictsOf are those of one measurement: the scores of the anchors twice, then the
-// choices of their pairs.
+// verdictsOf returns those of one measurement: the scores of the anchors
+// twice, then the choices of their pairs.
 func verdictsOf(scores, choices []string) []string {
 	var out []string
 	for range 2 {
@@ -45,7 +45,7 @@ func verdictsOf(scores, choices []string) []string {
 	return out
 }
 
-// graders is a world with the judge and a scripted model behind it.
+// graders returns a world with the judge and a scripted model behind it.
 func graders(t testing.TB, more string, steps ...string) *world {
 	return newWorld(t,
 		"model.edn", script(":llm/judge", ":model/chat", `:kind :llm :model "alpha-2" :family "alpha" :in-schema :req/chat :out-schema :res/chat :then :cycle`, steps...),
@@ -69,9 +69,9 @@ rubric "answer" {
 
 const oneAnswer = `:task/call {:input {:text "What is ACID?"}} :task/result {:out {:text "Four properties."}} :rubric {:scale [0 10] :criteria [{:id :clear :ask "Is it clear?"}] :rules [{:rule :terms :all ["properties"]}]}`
 
-// JDG-001, JDG-009: a judge asks a model through the host, at temperature 0, and
-// learns who answered; of an author's own family it refuses, and the next judge
-// grades.
+// JDG-001, JDG-009: a judge calls a model through the host, at temperature 0,
+// and learns which model answered. It rejects answers of the author's own
+// model family, and the next judge grades.
 func TestJudgeAsksThroughTheHost(t *testing.T) {
 	t.Parallel()
 	w := graders(t, `
@@ -108,8 +108,8 @@ func capsIn(response edn.Value) string {
 	return edn.Vector(ids...).String()
 }
 
-// JDG-002, JDG-012: without a model the rules judge by what the rubric has rules for,
-// and say what share of it that was; of criteria alone there is no score.
+// JDG-002, JDG-012: without a model the rules grade what the rubric has rules
+// for, and report that share; a rubric with criteria only gives no score.
 func TestJudgeWithoutAModel(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "ferment.hcl", testProfile+shipped("judge", "judge")+`
@@ -135,7 +135,7 @@ dispatch "default" {
 	}
 }
 
-// anchors are n good and n bad answers in turn.
+// anchors returns n good and n bad answers in turn.
 func anchors(n int) string {
 	var b strings.Builder
 	b.WriteString("{:score-min 0.7 :anchors [")
@@ -155,11 +155,11 @@ judge "grader" {
 }
 `
 
-// JDG-010, JDG-011: a judge is measured through the host, in each form of the
-// output; the record is kept, and what later falls behind it is told.
+// JDG-010, JDG-011: a judge is measured through the host, in each output
+// format; the record is stored, and a later drop is reported.
 func TestCalibrate(t *testing.T) {
 	t.Parallel()
-	// Anchors come in turn, so do the verdicts; the last bad one passes each time.
+	// Anchors and verdicts alternate; the last bad one passes each time.
 	var scores, choices []string
 	for range 19 {
 		scores, choices = append(scores, "9", "1"), append(choices, "first", "second")
@@ -197,12 +197,12 @@ written to           var/calibration/grader.edn
 	assert.EqualValues(t, 0o600, info.Mode().Perm())
 	assert.Len(t, filesIn(t, filepath.Dir(record)), 1, "nothing but the record")
 
-	// On a terminal one line says how far it is (CLI-001).
+	// On a terminal one line shows the progress (CLI-001).
 	code, seen := w.onTerminal(nil, "judge", "calibrate", "--parallel", "1")
 	assert.Equal(t, 0, code, seen)
 	assert.Contains(t, seen, "\r\x1b[Kverdict 99 of 100\r\x1b[Kverdict 100 of 100\r\x1b[Kjudge  ")
 
-	// The same model behind the same judge, and worse: it drifted.
+	// The same model behind the same judge with worse verdicts: it drifted.
 	scores, choices = nil, nil
 	for i := range 20 {
 		scores, choices = append(scores, "9", []string{"9", "1", "1"}[i%3]), append(choices, "first", "first")
@@ -259,8 +259,8 @@ func readRecord(t testing.TB, file string) calibration.Record {
 	return r
 }
 
-// JDG-010: what cannot be measured is told, with what to do, and nothing is
-// written.
+// JDG-010: a measurement that is not possible is an error with a hint, and
+// nothing is written.
 func TestCalibrateRefuses(t *testing.T) {
 	t.Parallel()
 	w := graders(t, grader+"judge \"second\" { capability = \"judge/rules\" }\n", `{:value {:text "I like it." :finish :stop}}`)
@@ -293,8 +293,8 @@ func TestCalibrateRefuses(t *testing.T) {
 	}
 }
 
-// JDG-010: a judge by rules is measured like any other, and a record that cannot
-// be read is replaced.
+// JDG-010: a judge by rules is measured like any other, and an unreadable
+// record is replaced.
 func TestCalibrateRules(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "anchors.edn", anchors(20), "var/calibration/rules.edn", "{:kappa", "ferment.hcl", testProfile+shipped("judge", "judge")+`

@@ -20,8 +20,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/sdktest/proof"
 )
 
-// restless are the attributes of a plugin that is killed all the time and comes
-// back at once.
+// restless are the attributes of a plugin that is killed repeatedly and
+// restarts immediately.
 const restless = `restart {
   max         = 1000
   window      = "1s"
@@ -30,14 +30,14 @@ const restless = `restart {
   jitter      = 0
 }`
 
-// kin is a part of the plan under fire: a map whose items may be served by
-// several processes, and those of them that are shot at.
+// kin is a part of the plan under fire: a map whose items several processes
+// can serve, and the processes that are killed.
 type kin struct {
 	name    string
-	plugins []string // all that serve it; only if all are ready, one is shot at
+	plugins []string // all that serve it; one is killed only if all are ready
 	victims []string
 	items   int
-	call    string // keys of the call; {n} of the item is at hand
+	call    string // keys of the call; {n} is the item
 	want    func(i int, out edn.Value) string
 }
 
@@ -48,9 +48,9 @@ func echoed(i int, out edn.Value) string {
 	return ""
 }
 
-// Under fire: one candidate that dies beside one that lives and no retry; two
-// that both die; a capability and the two that check it; two solvers, each
-// with a worker process.
+// Under fire: one candidate that is killed beside one that is not, without
+// retry; two that are both killed; a capability and the two that check it; two
+// solvers, each with a worker process.
 var kins = []kin{
 	{
 		name: "strict", plugins: []string{"strict-a", "strict-b"}, victims: []string{"strict-a"}, items: 600,
@@ -79,7 +79,7 @@ var kins = []kin{
 	},
 }
 
-// underFire is the world of the kins.
+// underFire returns the world of the kins.
 func underFire(t *testing.T) *world {
 	w := newWorld(t)
 	var config, nodes, emits strings.Builder
@@ -154,13 +154,14 @@ func TestKillPoints(t *testing.T) {
 	require.Greater(t, cut, killPoints/4, "most of the shots missed")
 }
 
-// fire shoots at the victims of a kin at random moments until the run is over
-// or more says that it is enough.
+// fire kills the victims of a kin at random moments until the run is over or
+// more returns false.
 func (k kin) fire(p *process, random *rand.Rand, more func() bool) {
 	pids := map[string]int{}
 	cursor := 0
 	for {
-		// Somebody has to be left, so all of them are up before the next one dies.
+		// A candidate must be left, so all are ready before the next one is
+		// killed.
 		for len(pids) < len(k.plugins) {
 			e, ok := p.next(cursor, func(e event) bool {
 				return e.word("event") == "plugin" && slices.Contains(k.plugins, e.word("plugin"))
@@ -196,13 +197,14 @@ func (k kin) fire(p *process, random *rand.Rand, more func() bool) {
 			}
 			continue
 		}
-		// It has left by itself: the run is at its end, which an event will tell.
+		// It stopped by itself: the run is about to end, which an event
+		// reports.
 		delete(pids, victim)
 	}
 }
 
-// TestKillAtStart: a plugin that is killed while the host starts it, or asks it
-// for the first time what it is, does not end a run.
+// TestKillAtStart: a plugin that is killed while the host starts it, or
+// describes it for the first time, does not end a run.
 func TestKillAtStart(t *testing.T) {
 	t.Parallel()
 	for _, known := range []bool{true, false} {

@@ -14,7 +14,7 @@ import (
 
 const anyIntent = "intent %q {\n  in  = \"req/any\"\n  out = \"res/any\"\n}\n"
 
-// instant is the time of an event.
+// instant returns the time of an event.
 func (e event) instant(t testing.TB) time.Time {
 	t.Helper()
 	at, ok := e.Key("at").AsInst()
@@ -22,9 +22,9 @@ func (e event) instant(t testing.TB) time.Time {
 	return at
 }
 
-// TestNextCandidateStartsAtOnce: after the exit of a process in mid-call the
-// next candidate is asked within 10 ms (ATT-007). The figure is the least of
-// several exits, because the machine of a test has other things to do too.
+// TestNextCandidateStartsAtOnce: after a process exits in mid-call the next
+// candidate is called within 10 ms (ATT-007). The minimum of several exits
+// counts, because the test machine is busy.
 func TestNextCandidateStartsAtOnce(t *testing.T) {
 	const times = 7
 	w := newWorld(t)
@@ -43,7 +43,8 @@ func TestNextCandidateStartsAtOnce(t *testing.T) {
 	for i := range times {
 		exit := p.must("the end of a process", 0, entered(fmt.Sprintf("a%d", i), "backoff"))
 		cut := p.must("the attempt", 0, asked(fmt.Sprintf("t/a%d", i)))
-		// Of the same node: the call may be known to have failed before the end is told.
+		// Of the same node: the failure of the call may be known before the
+		// exit is reported.
 		next := p.must("the next attempt", cut.at, func(e event) bool { return asked("t/b")(e) && e.word("node") == cut.word("node") })
 		waits = append(waits, next.instant(t).Sub(exit.instant(t)))
 	}
@@ -51,9 +52,9 @@ func TestNextCandidateStartsAtOnce(t *testing.T) {
 	assert.LessOrEqual(t, slices.Min(waits), 10*time.Millisecond, "all: %v", waits)
 }
 
-// TestStopped: a plugin that a SIGSTOP froze in mid-call is found out by its
-// probes, the next candidate serves, and the frozen process is gone when the
-// command is (SUP-003, SUP-004, EVAL-075).
+// TestStopped: a plugin that is stopped by SIGSTOP in mid-call is detected by
+// health probes, the next candidate serves, and the stopped process is gone
+// when the command exits (SUP-003, SUP-004, EVAL-075).
 func TestStopped(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t,
@@ -77,8 +78,8 @@ func TestStopped(t *testing.T) {
 	assert.Empty(t, w.left(time.Second))
 }
 
-// TestEndlessPlans: a capability that answers with a plan that asks it again
-// ends with one typed error, and nothing is left (SCHED-005).
+// TestEndlessPlans: a capability that answers with a plan that calls it again
+// ends with one typed error, and no process is left (SCHED-005).
 func TestEndlessPlans(t *testing.T) {
 	t.Parallel()
 	again := `{:plan {:nodes [{:op :call :intent :demo/answer :dispatch {:candidates [:t/%s]} :as :y} {:op :emit :input :y}]}}`

@@ -23,8 +23,8 @@ import (
 
 const callers = 16
 
-// loaded is the configuration of the load test: two plugins for one intent, two
-// chess engines for the other, and as many restarts as it takes.
+// loaded is the configuration of the load test: two plugins for one intent,
+// two chess engines for the other, and unlimited restarts.
 func loaded(drain, a, b string) string {
 	restart := "restart {\n  max         = 1000\n  backoff     = \"10ms\"\n  max_backoff = \"50ms\"\n}"
 	block := func(name, program, more string) string {
@@ -80,7 +80,7 @@ func echoing(id string, n int) string {
 	return fmt.Sprintf("{:capabilities {%s {:intents #{:load/echo} :in-schema :req/any :out-schema :res/any :steps [{:value {:n %d}}]}}}\n", id, n)
 }
 
-// storm does something until the end of the load, after random waits.
+// storm repeats an action until the end of the load, after random waits.
 //
 //revive:disable-next-line:context-as-argument
 func storm(t *testing.T, ctx context.Context, wait *sync.WaitGroup, mean time.Duration, seed uint64, do func(r *rand.Rand)) {
@@ -98,9 +98,9 @@ func storm(t *testing.T, ctx context.Context, wait *sync.WaitGroup, mean time.Du
 	})
 }
 
-// Section 9 of the daemon's tests, plugins.md section 8: under steady load, with
-// reloads that change something, swaps, and plugins killed at random, no act
-// fails; after SIGTERM nothing is left.
+// Section 9 of the daemon's tests, plugins.md section 8: under steady load,
+// with reloads that change something, swaps, and plugins killed at random, no
+// act fails; after SIGTERM no process is left.
 func TestServeUnderLoad(t *testing.T) {
 	t.Parallel()
 	acts := proof.Size(t, "acts under faults, at least", 1500, 10_000)
@@ -113,8 +113,8 @@ func TestServeUnderLoad(t *testing.T) {
 	var kills atomic.Int64
 	storm(t, ctx, &storms, 300*time.Millisecond, 1, func(r *rand.Rand) {
 		reloads++
-		// A script is never changed while its plugin may be starting: a new one
-		// has a name of its own.
+		// A script is never changed while its plugin may be starting: a new
+		// one has another name.
 		drain := fmt.Sprintf("%ds", 4+reloads%2)
 		if r.IntN(3) > 0 {
 			name := []string{"a", "b"}[r.IntN(2)]
@@ -146,11 +146,12 @@ func TestServeUnderLoad(t *testing.T) {
 	})
 
 	var asked, failed atomic.Int64
-	var renewed atomic.Bool // an answer came of a configuration that was read while acts ran
+	var renewed atomic.Bool // an act was answered under a configuration that was loaded during the load
 	var first sync.Once
 	var load sync.WaitGroup
 	begun := time.Now()
-	// The load goes on until the storms have hit it, however fast the machine is.
+	// The load continues until every storm has occurred, however fast the
+	// machine is.
 	over := func(n int64) bool {
 		return n > int64(acts) && (renewed.Load() && kills.Load() > 0 || time.Since(begun) > time.Minute)
 	}
@@ -180,7 +181,7 @@ func TestServeUnderLoad(t *testing.T) {
 	took := time.Since(begun)
 	end()
 	storms.Wait()
-	made := asked.Load() - callers // each caller was told once that it is over
+	made := asked.Load() - callers // each caller was rejected once at the end
 	assert.Zero(t, failed.Load(), "failed acts of %d", made)
 	got := s.stop()
 	committed := strings.Count(got.stderr, `"@message":"config/reloaded"`)

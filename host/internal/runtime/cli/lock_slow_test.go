@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// HCL-041: a file that somebody else wrote is refused with its place.
+// HCL-041: an invalid file is rejected with the place.
 func TestLockFileThatIsWrong(t *testing.T) {
 	t.Parallel()
 	w := lockWorld(t)
@@ -40,8 +40,8 @@ func TestLockFileThatIsWrong(t *testing.T) {
 	}
 }
 
-// LOCK-001, HCL-041, HTTP-008, CLI-007: a daemon that serves approves by itself
-// and runs the plugin as approved; the command line and the socket say the same.
+// LOCK-001, HCL-041, HTTP-008, CLI-007: a daemon approves and runs the
+// approved plugin; the command line and the socket report the same.
 func TestApproveThroughTheDaemon(t *testing.T) {
 	t.Parallel()
 	w := lockWorld(t)
@@ -52,7 +52,7 @@ func TestApproveThroughTheDaemon(t *testing.T) {
 	before := s.pids()
 	require.Len(t, before, 2)
 
-	// What nobody approved is refused, and what runs goes on.
+	// An unapproved change is rejected, and running processes continue.
 	w.write("mine.edn", mine("#{:fs/read}"))
 	locked := w.lockText()
 	got := w.run("admin", "reload")
@@ -69,7 +69,7 @@ func TestApproveThroughTheDaemon(t *testing.T) {
 	require.Eventually(t, func() bool { now := s.pids(); return len(now) == 2 && now["mine"] != before["mine"] }, 20*time.Second, 5*time.Millisecond)
 	assert.Equal(t, before["text"], s.pids()["text"], "nothing else was touched")
 
-	// Once more there is nothing to do, by any way.
+	// A repetition changes nothing, through either interface.
 	there := s.admin(`{:action :plugin-approve :plugin "mine"}`)
 	require.Equal(t, 200, there.status, "%s", there.body)
 	got = w.run("plugin", "approve", "mine", "--edn")
@@ -78,14 +78,14 @@ func TestApproveThroughTheDaemon(t *testing.T) {
 	assert.Equal(t, "false", got.value(t).Key("changed?").String())
 	assert.Equal(t, "false", got.value(t).Key("reload").Key("changed?").String())
 
-	// A program with other bytes is taken in the same way.
+	// A program with other bytes is approved in the same way.
 	w.rebuild("text")
 	got = w.run("plugin", "approve", "text")
 	require.Equal(t, 0, got.code, got.stderr)
 	assert.Contains(t, got.stdout, "text 1.0.0: updated\n  the program: b3:")
 	require.Eventually(t, func() bool { now := s.pids(); return len(now) == 2 && now["text"] != before["text"] }, 20*time.Second, 5*time.Millisecond)
 
-	// Names, and a reload that is refused for something else.
+	// Unknown names, and a reload that is refused for another reason.
 	got = w.run("plugin", "approve", "txt")
 	assert.Equal(t, 5, got.code, got.stderr)
 	assert.Contains(t, got.stderr, "did you mean text?")
@@ -99,7 +99,7 @@ func TestApproveThroughTheDaemon(t *testing.T) {
 	assert.NotEqual(t, locked, w.lockText())
 	assert.Equal(t, before, s.pids())
 
-	// A configuration that cannot be read approves nothing.
+	// With an unreadable configuration nothing is approved.
 	locked = w.lockText()
 	w.write("mine.edn", mine("#{:none}"))
 	w.rewrite("ferment.hcl", "  gogc = 200", "  gocg = 200")

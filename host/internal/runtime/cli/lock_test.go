@@ -13,8 +13,8 @@ import (
 
 const helloInput = `{:template "hello"}`
 
-// lockWorld is a world in which nothing runs that is not in the lock file: one
-// program of its own, and a script that says what it has for effects.
+// lockWorld is a world in which only programs in the lock file run: a program,
+// and a script that declares effects.
 func lockWorld(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t,
@@ -41,10 +41,10 @@ func (w *world) program(name, shipped string) string {
 	return path
 }
 
-// ranMark is what the tampered program says if it is started.
+// ranMark is the output of the tampered program if it is started.
 const ranMark = "the tampered program ran"
 
-// tamper replaces the program by one that says when it runs.
+// tamper replaces the program by one that reports when it runs.
 func (w *world) tamper(name string) {
 	w.t.Helper()
 	path := filepath.Join(w.dir, "programs", name)
@@ -52,7 +52,7 @@ func (w *world) tamper(name string) {
 	require.NoError(w.t, os.WriteFile(path, []byte("#!/bin/sh\necho "+ranMark+" >&2\nexit 7\n"), 0o755))
 }
 
-// rebuild replaces the program by one with other bytes that does the same.
+// rebuild replaces the program by one with other bytes and the same behaviour.
 func (w *world) rebuild(name string) {
 	w.t.Helper()
 	path := filepath.Join(w.dir, "programs", name)
@@ -75,7 +75,7 @@ func (w *world) mustLock() {
 	require.Equal(w.t, 0, got.code, "%s%s", got.stdout, got.stderr)
 }
 
-// LOCK-001, HCL-041: the whole life of an entry, as an operator has it.
+// LOCK-001, HCL-041: the life of an entry, as an operator sees it.
 func TestLockLife(t *testing.T) {
 	t.Parallel()
 	w := lockWorld(t)
@@ -104,7 +104,7 @@ func TestLockLife(t *testing.T) {
 	got = w.run("validate", "--strict")
 	assert.Equal(t, 0, got.code, "%s", got.stdout)
 
-	// One more plugin, which nobody has approved.
+	// One more plugin, not approved yet.
 	w.write("ferment.hcl", "plugin \"text\" {\n  command = [\"programs/text\"]\n}\n\n"+scripted("mine")+"\n"+shipped("sat", "sat"))
 	got = w.run("act", "text/render", helloInput)
 	assert.Equal(t, 1, got.code)
@@ -113,15 +113,15 @@ func TestLockLife(t *testing.T) {
 	w.mustLock()
 	assert.Equal(t, 0, w.run("act", "text/render", helloInput).code)
 
-	// And one less.
+	// One plugin less.
 	w.write("ferment.hcl", "plugin \"text\" {\n  command = [\"programs/text\"]\n}\n\n"+scripted("mine"))
 	got = w.run("plugin", "lock")
 	assert.Contains(t, got.stdout, "sat 1.0.0: removed (no plugin block has this name)\n")
 	assert.Equal(t, first, w.lockText())
 }
 
-// LOCK-001: other bytes than those that were approved are refused in every
-// profile, before anything of them runs, with expected, found, path, command.
+// LOCK-001: a program with unapproved bytes is rejected in every profile
+// before it runs, with expected, found, path and command.
 func TestLockRefusesAChangedProgram(t *testing.T) {
 	t.Parallel()
 	w := lockWorld(t)
@@ -149,7 +149,7 @@ func TestLockRefusesAChangedProgram(t *testing.T) {
 	assert.NotContains(t, got.stdout+got.stderr, ranMark)
 	assert.Equal(t, before, w.lockText())
 
-	// The operator takes a change over.
+	// The operator approves a change.
 	w.program("text", "text")
 	w.rebuild("text")
 	got = w.run("plugin", "lock")
@@ -158,7 +158,7 @@ func TestLockRefusesAChangedProgram(t *testing.T) {
 	assert.Equal(t, "hello\n", w.run("act", "text/render", helloInput).stdout)
 }
 
-// LOCK-004: what an interpreter runs is hashed too.
+// LOCK-004: files of an interpreted program are hashed too.
 func TestLockRefusesAChangedFile(t *testing.T) {
 	t.Parallel()
 	w := lockWorld(t)
@@ -174,7 +174,7 @@ func TestLockRefusesAChangedFile(t *testing.T) {
 	assert.Contains(t, got.stderr, `error: plugin "text": lib/b.py is not what was locked (config/lock)`)
 }
 
-// LOCK-001: an effect that nobody approved fails closed until it is.
+// LOCK-001: an unapproved effect fails closed.
 func TestLockRefusesAnAddedEffect(t *testing.T) {
 	t.Parallel()
 	w := lockWorld(t)
@@ -200,7 +200,7 @@ func TestLockRefusesAnAddedEffect(t *testing.T) {
 	assert.Contains(t, got.stdout, "fs/read -> fs/read, net/http")
 	assert.Equal(t, 0, w.run("act", "text/render", helloInput).code)
 
-	// Less than was approved is fine, with a word about it.
+	// Fewer effects than approved are allowed, with a note.
 	w.write("mine.edn", mine("#{:none}"))
 	assert.Equal(t, 0, w.run("act", "text/render", helloInput).code)
 	got = w.run("validate")
@@ -208,7 +208,7 @@ func TestLockRefusesAnAddedEffect(t *testing.T) {
 	assert.Contains(t, got.stdout, `warning: plugin "mine": the lock file says otherwise about the effects of capability "mine/say"`)
 }
 
-// LOCK-001, ENV-019: so does a need.
+// LOCK-001, ENV-019: the same for a need.
 func TestLockRefusesAnAddedNeed(t *testing.T) {
 	t.Parallel()
 	w := lockWorld(t)
@@ -233,7 +233,7 @@ func TestLockRefusesAnAddedNeed(t *testing.T) {
 	assert.Equal(t, 0, w.run("validate").code, "less is fine")
 }
 
-// LOCK-002: for CI nothing but what the file says, in any profile, and nothing
+// LOCK-002: with readonly only exact matches run, in any profile, and nothing
 // is written.
 func TestLockReadonly(t *testing.T) {
 	t.Parallel()
@@ -260,7 +260,7 @@ func TestLockReadonly(t *testing.T) {
 	assert.Contains(t, got.stderr, "expected readonly")
 }
 
-// HCL-037: validate starts only what was approved, unless it is told to.
+// HCL-037: validate starts only approved programs, unless --describe is set.
 func TestValidateStartsWhatIsLocked(t *testing.T) {
 	t.Parallel()
 	w := lockWorld(t)
@@ -282,7 +282,7 @@ func TestValidateStartsWhatIsLocked(t *testing.T) {
 }
 
 // HCL-041: hashes of other platforms are added without starting anything, and
-// stay as long as the version does.
+// kept while the version is the same.
 func TestLockPlatform(t *testing.T) {
 	t.Parallel()
 	w := lockWorld(t)
@@ -328,7 +328,7 @@ func TestApproveNames(t *testing.T) {
 	assert.NotContains(t, w.lockText(), `plugin "mine"`)
 }
 
-// LOCK-002: a daemon that only reads the lock file approves nothing.
+// LOCK-002: a daemon with a readonly lock file approves nothing.
 func TestReadonlyDaemonApprovesNothing(t *testing.T) {
 	t.Parallel()
 	w := lockWorld(t)
@@ -347,9 +347,9 @@ func TestReadonlyDaemonApprovesNothing(t *testing.T) {
 	s.stop()
 }
 
-// HCL-010: a disk that takes nothing more leaves the old file, with exit 3. The
-// limit on the size of files stands in for the disk: the kernel refuses the
-// write in the same place.
+// HCL-010: a full disk leaves the old file, with exit 3. The limit on file
+// sizes stands in for the disk: the kernel rejects the write in the same
+// place.
 func TestLockOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	w := lockWorld(t)
@@ -370,7 +370,7 @@ func TestLockOnAFullDisk(t *testing.T) {
 	assert.Empty(t, left)
 }
 
-// LOCK-002: the four versions stand side by side.
+// LOCK-002: the list shows the four versions.
 func TestListShowsVersions(t *testing.T) {
 	t.Parallel()
 	w := lockWorld(t)
@@ -384,7 +384,7 @@ func TestListShowsVersions(t *testing.T) {
 	assert.Regexp(t, `(?m)^text +>= 1.0, < 2 +1.0.0 +1.0.0 +- +required`, got.stdout)
 }
 
-// LOCK-003: a program is installed, named in a configuration, approved and run.
+// LOCK-003: a program is installed, configured, approved and run.
 func TestInstallLife(t *testing.T) {
 	t.Parallel()
 	w := lockWorld(t)
@@ -428,7 +428,7 @@ func TestInstallLife(t *testing.T) {
 	assert.Contains(t, got.stderr, "note.txt is not a program that this system can start")
 	assert.Equal(t, 0, w.run("plugin", "install", "note.txt", "--name", "note", "--version", "1").code, "nothing is asked of what has a name")
 
-	// Without a configuration it goes to the user's own store.
+	// Without a configuration it is installed in the user's store.
 	other := newWorld(t)
 	other.env = append(other.env, "XDG_DATA_HOME="+filepath.Join(other.dir, "share"))
 	other.program("text", "text")
@@ -437,8 +437,8 @@ func TestInstallLife(t *testing.T) {
 	assert.DirExists(t, filepath.Join(other.dir, "share", "ferment", "plugins", "store", "b3"))
 }
 
-// unseal lets the directory of the world be removed at the end: what is
-// installed cannot be removed by chance.
+// unseal allows the removal of the directory of the world: installed files are
+// read-only.
 func (w *world) unseal() {
 	w.t.Cleanup(func() {
 		_ = filepath.WalkDir(w.dir, func(path string, d os.DirEntry, err error) error {

@@ -12,15 +12,14 @@ import (
 	"time"
 )
 
-// The tests of this package run the program as its users do: the host and the
-// shipped plugins are built once per test process, and everything that a test
-// looks at came out of real processes.
+// The tests of this package run the program as users do: the host and the
+// shipped plugins are built once per test process, and all results come from
+// real processes.
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// built is where the programs under test lie. Every process of a test has its
-// executable below it, which is how strays are told from the rest of the
-// machine.
+// built is the location of the programs under test. Every process of a test
+// runs an executable below it, which identifies leftover processes.
 var built struct {
 	module  string // the repository
 	root    string // everything below is removed at the end
@@ -65,7 +64,7 @@ func testMain(m *testing.M) int {
 		return complain("copy the test binary", err)
 	}
 	code := m.Run()
-	// No test may leave a process behind, whatever it was about.
+	// No test may leave a process behind.
 	if left := awaitNone(built.root, 2*time.Second); len(left) > 0 {
 		fmt.Fprintln(os.Stderr, "processes left by the tests:", describe(left))
 		for _, pid := range left {
@@ -81,9 +80,9 @@ func complain(what string, err error) int {
 	return 1
 }
 
-// build makes the programs, or takes those that "make test" has just built.
-// Under the race detector the host is watched by it too: a race in it ends it
-// with a code that no test expects.
+// build builds the programs, or uses those that "make test" has just built.
+// Under the race detector the host has it too: a race exits it with a code
+// that no test expects.
 func build() error {
 	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
@@ -101,7 +100,7 @@ func build() error {
 		}
 		return nil
 	}
-	// As they ship: without what debuggers read, which takes long to link.
+	// As shipped: without debug information, which takes long to link.
 	host := []string{"-ldflags", "-s -w -X main.version=test", "-o", built.ferment, "./host/ferment"}
 	if raceDetector {
 		host = append([]string{"-race"}, host...)
@@ -112,7 +111,8 @@ func build() error {
 	return goBuild("-ldflags", "-s -w", "-o", built.plugins+string(filepath.Separator), "./plugins/...")
 }
 
-// take puts the host and the plugins of dir where the tests start them from.
+// take copies the host and the plugins of dir to the place where tests start
+// them.
 func take(dir string) error {
 	if err := duplicate(filepath.Join(dir, "ferment"), built.ferment); err != nil {
 		return err
@@ -126,7 +126,7 @@ func take(dir string) error {
 	return err
 }
 
-// duplicate puts a program at another path too.
+// duplicate makes a program available at another path.
 func duplicate(from, to string) error {
 	if os.Link(from, to) == nil {
 		return nil

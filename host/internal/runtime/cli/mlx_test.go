@@ -14,9 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// modelled is a world with a model server of its own before the plugin for
-// texts. The model is part of what ports are chosen by, so each test has its
-// own.
+// modelled is a world with a model server of its own and the plugin for texts
+// as fallback. Ports depend on the model, so each test has another model.
 func modelled(t testing.TB, settings, grants string) *world {
 	w := newWorld(t)
 	require.NoError(t, os.MkdirAll(filepath.Join(w.dir, "models"), 0o755))
@@ -36,12 +35,12 @@ http {
 	return w
 }
 
-// MLX-012: on a machine without MLX the next candidate answers, and what is
-// asked of the server alone says what to do.
+// MLX-012: on a machine without MLX the next candidate answers, and the error
+// of a request for the server alone has a hint.
 func TestWithoutAModelServer(t *testing.T) {
 	t.Parallel()
 	w := modelled(t, "", `exec = ["mlx_lm.server"]`)
-	w.env = append(w.env, "PATH="+w.dir) // whatever this machine has
+	w.env = append(w.env, "PATH="+w.dir) // no programs of this machine
 	got := w.run("act", "context/summarize", `{:text "Rust is fast. Go is simple. Cats sleep. Go compiles fast."}`, "--edn")
 	require.Zero(t, got.code, got.stderr)
 	v := got.value(t)
@@ -53,9 +52,9 @@ func TestWithoutAModelServer(t *testing.T) {
 	assert.Contains(t, got.stdout+got.stderr, "install mlx-lm, or set command")
 }
 
-// MLX-007: under the isolation that the plugin asks for its server works, the
-// plugin's death ends the server and what that one has started, and so does the
-// host's.
+// MLX-007: the model server works under the isolation that its plugin
+// requests; the end of the plugin or of the host stops the server and its
+// children.
 func TestModelServerEndsWithItsPlugin(t *testing.T) {
 	t.Parallel()
 	w := modelled(t, fmt.Sprintf("command = [%q, %q, \"{port}\"]", built.helper, roleModel), fmt.Sprintf("exec = [%q]", built.helper))

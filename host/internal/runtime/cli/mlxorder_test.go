@@ -18,7 +18,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// twoServers is a host with two model servers for one intent, which go by
+// twoServers is a host with two model servers for one intent, ordered by
 // availability.
 func twoServers(t *testing.T) (*world, *served) {
 	w := newWorld(t)
@@ -47,8 +47,8 @@ dispatch "default" {
 }
 
 // MLX-009, MLX-011, BIND-003, BIND-007: the order of two model servers follows
-// how warm and how busy they are and how often they died, an explanation shows
-// it, and one that is frozen is thawed through the host.
+// their warmth, load and crashes, an explanation shows it, and a stopped one
+// is resumed through the host.
 func TestOrderFollowsModelServers(t *testing.T) {
 	t.Parallel()
 	w, s := twoServers(t)
@@ -72,8 +72,8 @@ func TestOrderFollowsModelServers(t *testing.T) {
 		require.Zero(t, got.code, got.stderr)
 		return got.value(t)
 	}
-	// until waits for what an explanation is to say: the candidates in their
-	// order, each with how warm it is.
+	// until waits for an explanation: the candidates in order, each with its
+	// warmth.
 	until := func(want string) edn.Value {
 		t.Helper()
 		var v edn.Value
@@ -112,7 +112,7 @@ func TestOrderFollowsModelServers(t *testing.T) {
 	until("first warm, second warm")
 	assert.True(t, figures(explain(), "mlx/first").HasKey("first-token-ms"))
 
-	// One call is worked on and two wait: the other one stands before it.
+	// One call is in progress and two wait: the other server precedes it.
 	hold := filepath.Join(w.dir, "models", "hold")
 	var calls sync.WaitGroup
 	for range 3 {
@@ -128,7 +128,7 @@ func TestOrderFollowsModelServers(t *testing.T) {
 	calls.Wait()
 	until("first warm, second warm")
 
-	// What dies while nobody asks counts all the same.
+	// A crash without calls counts too.
 	died := func(n string) {
 		t.Helper()
 		var last edn.Value
@@ -158,7 +158,7 @@ func TestOrderFollowsModelServers(t *testing.T) {
 	assert.Equal(t, ":model/crash-loop", out.Key("why").String(), "%s", out)
 	assert.NotEqual(t, ":closed", out.Key("figures").Key("breaker").String(), "three deaths of eight outcomes: %s", out)
 
-	// Operators reach a plugin whose servers are out.
+	// Operators reach a plugin whose servers are out of service.
 	operate := func(intent, capID string) {
 		t.Helper()
 		a := s.request(t.Context(), http.MethodPost, "/v1/act", fmt.Sprintf(`{:proto 1 :trace {:id "o"} :task {:intent :%s :cap/id :%s} :input {}}`, intent, capID))

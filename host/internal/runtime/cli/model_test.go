@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// modelServer is a server with the interface of OpenAI, which can everything
-// but hold to a schema unless it is strict. It counts what it is asked.
+// modelServer is a server with the OpenAI interface that supports everything,
+// and schemas only if it is strict. It counts requests.
 func modelServer(t *testing.T, strict bool) (port string, asked *atomic.Int64) {
 	asked = new(atomic.Int64)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -57,7 +57,7 @@ func modelServer(t *testing.T, strict bool) (port string, asked *atomic.Int64) {
 
 const modelKey = "sk-CANARY-0123456789abcdef"
 
-// modelBlock is a plugin block of a compatible server.
+// modelBlock returns a plugin block of a compatible server.
 func modelBlock(name, port string) string {
 	return fmt.Sprintf(`plugin %q {
   command = [%q]
@@ -86,8 +86,8 @@ func modelBlock(name, port string) string {
 `, name, filepath.Join(built.plugins, "llm"), port, port)
 }
 
-// LLM-006: the probe goes through the plugin, tells where the server differs,
-// what it cost, and what cannot be asked.
+// LLM-006: the probe goes through the plugin and reports differences, costs,
+// and requests that are not possible.
 func TestModelProbe(t *testing.T) {
 	t.Parallel()
 	port, asked := modelServer(t, true)
@@ -146,7 +146,7 @@ capability "llm/voice" {
 	}
 }
 
-// LLM-006: a server that differs gives exit 1, through a daemon too.
+// LLM-006: a server that differs gives exit 1, also through a daemon.
 func TestModelProbeDiffers(t *testing.T) {
 	t.Parallel()
 	port, asked := modelServer(t, false)
@@ -160,7 +160,7 @@ func TestModelProbeDiffers(t *testing.T) {
 	s.stop()
 }
 
-// Doctor says which models are there and what they lack, and spends nothing.
+// doctor reports the models and what they lack, at no cost.
 func TestDoctorLooksAtModels(t *testing.T) {
 	t.Parallel()
 	port, asked := modelServer(t, true)
@@ -173,7 +173,7 @@ func TestDoctorLooksAtModels(t *testing.T) {
 		_, rest, found := strings.Cut(got.stdout, "\nmodels")
 		assert.True(t, found, got.stdout)
 		rest, _, _ = strings.Cut(rest, "\nsockets")
-		return strings.Join(strings.Fields(rest), " ") // a long text stands in several lines
+		return strings.Join(strings.Fields(rest), " ") // a long text is wrapped
 	}
 	assert.Regexp(t, `mine +ok +compatible/voice: it has what it needs, and its server can be reached`, models(0))
 	s := w.serve()

@@ -12,7 +12,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// accountBlock is a plugin block of an account whose models are in blocks.
+// accountBlock returns a plugin block of an account with model blocks.
 func accountBlock(blocks string) string {
 	return "plugin \"account\" {\n  command = [\"" + filepath.Join(built.plugins, "llm") + "\"]\n\n  isolation { network = \"ports\" }\n\n  config {\n    provider = \"openai\"\n" +
 		"    api_key  = secret(\"env:MODEL_KEY\")\n" + blocks + "  }\n}\n"
@@ -21,8 +21,7 @@ func accountBlock(blocks string) string {
 const threeModels = "    model \"listed\" { name = \"gpt-5-mini-2025-08-07\" }\n    model \"other\" { name = \"gpt-5-unheard-of\" }\n" +
 	"    model \"own\" {\n      name = \"gpt-5-mini\"\n      price {\n        input  = \"1\"\n        output = \"2\"\n        date   = \"2020-01-31\"\n        source = \"a contract\"\n      }\n    }\n"
 
-// LLM-020, CLI-001, CLI-002: the prices that apply, where they come from and how
-// old they are.
+// LLM-020, CLI-001, CLI-002: the effective prices with source and age.
 func TestModelPrices(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "ferment.hcl", testProfile+accountBlock(threeModels))
@@ -67,7 +66,8 @@ func TestModelPrices(t *testing.T) {
 	assert.Equal(t, map[string]string{"account": ":ok", "account/other": ":weak", "account/own": ":weak"}, states)
 }
 
-// CLI-001, CLI-002: a list of the operator is checked, compared and installed.
+// CLI-001, CLI-002: the price list of an operator is checked, compared and
+// installed.
 func TestModelPricesUpdate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "ferment.hcl", testProfile+accountBlock(threeModels))

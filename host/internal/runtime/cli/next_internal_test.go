@@ -18,7 +18,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 )
 
-// textsOf calls f with every text that is written out in the program and its plugins, and its place.
+// textsOf calls f with every string literal of the program and its plugins,
+// and its place.
 func textsOf(t *testing.T, f func(at, text string)) {
 	t.Helper()
 	for _, folder := range []string{"../../../../host", "../../../../sdk", "../../../../plugins"} {
@@ -109,7 +110,8 @@ func isCommand(root *cobra.Command, words []string) bool {
 	return true
 }
 
-// anywhere reports whether there is a block of that name, and one that has that attribute or block, wherever they stand.
+// anywhere reports whether a block of that name exists, and one with that
+// attribute or block, at any depth.
 func anywhere(b *config.Block, name, attr string) (known, has bool) {
 	for i := range b.Blocks {
 		inner := &b.Blocks[i]

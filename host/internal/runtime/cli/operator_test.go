@@ -11,7 +11,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// A word that is nearly a verb or a flag gets the nearest one as next step.
+// A misspelled command or flag gets the nearest one as hint.
 func TestNearestWords(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -39,8 +39,8 @@ func TestNearestWords(t *testing.T) {
 
 func plain(v edn.Value) string { s, _ := v.AsString(); return s }
 
-// Input may be typed as JSON. Errors tell class, source and policy only on
-// request.
+// Input on the command line may be JSON. Errors show class, source and policy
+// only with --verbose.
 func TestTypedInput(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "ferment.hcl", testProfile+scripted("mine")+"\nintent \"t/a\" {\n  in  = \"req/any\"\n  out = \"res/any\"\n}\n",
@@ -64,8 +64,8 @@ func TestTypedInput(t *testing.T) {
 	assert.Less(t, len(brief.stderr), len(verbose.stderr))
 }
 
-// OPS-001, CLI-001: what keeps a daemon from being ready is in its log, on its
-// status screen and in the exit code, and "ready" is not.
+// OPS-001, CLI-001: the reasons why a daemon is not ready are in its log, in
+// its status and in the exit code, and the log has no "ready".
 func TestServingButNotReady(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "ferment.hcl", testProfile+shipped("sat", "sat",
@@ -83,8 +83,8 @@ func TestServingButNotReady(t *testing.T) {
 	assert.NotContains(t, got.stderr, `"@message":"ready"`)
 }
 
-// HTTP-008, CLI-001: a reload that was refused stays on the status screen, with
-// its reason, until one succeeds.
+// HTTP-008, CLI-001: status shows a refused reload, with the reason, until one
+// succeeds.
 func TestStatusShowsRefusedReload(t *testing.T) {
 	t.Parallel()
 	w := twoPlugins(t, "")
@@ -102,7 +102,7 @@ func TestStatusShowsRefusedReload(t *testing.T) {
 	s.stop()
 }
 
-// HCL-008: a capability that is not there is an unknown name, with the nearest.
+// HCL-008: an unknown capability is an error with the nearest name.
 func TestExplainUnknownCapability(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "ferment.hcl", testProfile+scripted("mine"),

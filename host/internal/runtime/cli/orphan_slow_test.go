@@ -17,8 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHostKilledAnytime: the same at seeded moments from the first instruction
-// on.
+// TestHostKilledAnytime: TestHostKilled at seeded moments from the start on.
 func TestHostKilledAnytime(t *testing.T) {
 	w := busy(t)
 	random := rand.New(rand.NewPCG(killSeed, 2))
@@ -33,8 +32,8 @@ func TestHostKilledAnytime(t *testing.T) {
 	}
 }
 
-// TestTwoHosts: commands that run at the same time in one directory do not
-// touch each other (SUP-008).
+// TestTwoHosts: concurrent commands in one directory do not affect each other
+// (SUP-008).
 func TestTwoHosts(t *testing.T) {
 	w := busy(t)
 	long := w.atWork()
@@ -54,8 +53,8 @@ func TestTwoHosts(t *testing.T) {
 	assert.Empty(t, left, "a host that ends in peace leaves nothing")
 }
 
-// TestPluginsKilled: what a plugin has started ends with it, while the host
-// goes on (SUP-004).
+// TestPluginsKilled: the child processes of a plugin end with it, while the
+// host continues (SUP-004).
 func TestPluginsKilled(t *testing.T) {
 	w := busy(t)
 	p := w.atWork()
@@ -74,8 +73,8 @@ func TestPluginsKilled(t *testing.T) {
 	require.Len(t, plugins, 4, describe(plugins))
 	require.Len(t, others, workforce-2-4, describe(others))
 	for _, pid := range plugins {
-		// The run fails with the first of them, and the host may take the others
-		// down before it is their turn.
+		// The run fails with the first of them, and the host may stop the
+		// others before they are killed.
 		if err := syscall.Kill(pid, syscall.SIGKILL); !errors.Is(err, syscall.ESRCH) {
 			require.NoError(t, err)
 		}

@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// killSeed is where the moments of kills come from.
+// killSeed is the seed for the moments of kills.
 const killSeed = 20
 
-// pigeons is a formula without a solution on which a solver works for long.
+// pigeons returns an unsolvable formula that keeps a solver busy for long.
 func pigeons(holes int) string {
 	var b strings.Builder
 	for pigeon := range holes + 1 {
@@ -35,9 +35,9 @@ func pigeons(holes int) string {
 	return "[" + b.String() + "]"
 }
 
-// busy is a world in which every kind of plugin is at work at once, with all
-// the processes that they start: a chess program with a child of its own, the
-// worker of a solver, a test suite that leaves a child, and a plugin that hangs.
+// busy is a world in which every kind of plugin is busy at once, with all
+// their child processes: a chess program with a child, the worker of a solver,
+// a test suite that leaves a child, and a plugin that hangs.
 func busy(t testing.TB) *world {
 	w := newWorld(t)
 	w.write("ferment.hcl", shipped("chess", "chess", fmt.Sprintf("config {\n  engine = \"uci\"\n  path   = %q\n  args   = [%q]\n}", built.helper, roleEngine),
@@ -55,23 +55,24 @@ func busy(t testing.TB) *world {
 	return w
 }
 
-// workforce is what a busy run consists of: the host and its reaper, the four
-// plugins that its plan calls (not text), the chess program with its child, the solver's worker, the reaper of
-// the suites, and a suite with its child.
+// workforce is the number of processes of a busy run: the host and its reaper,
+// the four plugins that its plan calls (not text), the chess program with its
+// child, the solver's worker, the reaper of the suites, and a suite with its
+// child.
 const workforce = 2 + 4 + 2 + 1 + 1 + 2
 
-// sleepers are the children of the chess program and of the suite among them.
+// sleepers is the number of children of the chess program and of the suite.
 const sleepers = 2
 
-// atWork starts a busy run and waits until everybody is at work.
+// atWork starts a busy run and waits until all processes run.
 func (w *world) atWork(args ...string) *process {
 	w.t.Helper()
 	p := w.start("", append([]string{"run", "plan.edn", "--progress", "edn"}, args...)...)
 	for _, capability := range []string{"chess/engine", "sat/solver", "code/testrunner", "t/hang"} {
 		p.must("a call to "+capability, 0, asked(capability))
 	}
-	// A Go program starts a child that ends at once, to see what the kernel can
-	// do: who is there in two looks stays. The sleepers are the last to come.
+	// A Go program starts a short-lived child to probe the kernel: a process
+	// seen twice is permanent. The sleepers are the last to start.
 	var before []int
 	there := awaitProcesses(10*time.Second, func() ([]int, bool) {
 		pids := processesUnder(built.root)
@@ -83,8 +84,8 @@ func (w *world) atWork(args ...string) *process {
 	return p
 }
 
-// TestHostKilled: one second after SIGKILL of the host none of its processes is
-// left, neither plugins nor what they started (SUP-008).
+// TestHostKilled: one second after SIGKILL of the host none of its processes
+// is left, neither plugins nor their children (SUP-008).
 func TestHostKilled(t *testing.T) {
 	w := busy(t)
 	for range 3 {
@@ -99,8 +100,8 @@ func TestHostKilled(t *testing.T) {
 	}
 }
 
-// TestInterrupted: an interrupt cancels the run, takes every process down and
-// ends with 130 (CLI-002, CLI-004).
+// TestInterrupted: an interrupt cancels the run, stops every process and exits
+// with 130 (CLI-002, CLI-004).
 func TestInterrupted(t *testing.T) {
 	w := busy(t)
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {

@@ -61,7 +61,8 @@ func TestPluginLogs(t *testing.T) {
 	assert.Equal(t, 2, w.run("plugin", "logs", "mine", "--lines", "-1").code)
 }
 
-// SUP-009: -f gives each line once, across rotations, until it is interrupted.
+// SUP-009: -f prints each line once, across rotations, until it is
+// interrupted.
 func TestPluginLogsFollows(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -83,7 +84,7 @@ func TestPluginLogsFollows(t *testing.T) {
 	for n := range 100 {
 		_, err := log.Write([]byte(logged(fmt.Sprintf("line %d", n), "")))
 		require.NoError(t, err)
-		if n%10 == 9 { // less than what the files hold, so that nothing is dropped unread
+		if n%10 == 9 { // less than the files hold, so that nothing is dropped unread
 			for k := n - 9; k <= n; k++ {
 				next(k+1, k)
 			}

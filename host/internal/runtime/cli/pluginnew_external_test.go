@@ -16,12 +16,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/sdktest/proof"
 )
 
-// SDK-005: kinds in Python and for Node pass their conformance tests as they
-// come, and the host serves them with the configuration that comes with them. It
+// SDK-005: generated projects in Python and for Node pass their conformance
+// tests, and the host serves them with the generated configuration. The test
 // needs python3 with grpcio, protobuf and cryptography, node, and the packages
-// of examples/plugins/outline. The kinds of one language share their runtime, so
-// usually one of them runs all that its project checks, and the others what
-// concerns their kind and their calls.
+// of examples/plugins/outline. The kinds of one language share their runtime,
+// so usually one of them runs all checks of its project, and the others only
+// those of their kind and calls.
 func TestNewPluginInOtherLanguages(t *testing.T) {
 	t.Parallel()
 	proof.Size(t, "scaffolds in Python and Node", len(triedIn[scaffold.Python])+len(triedIn[scaffold.Node]), 2*len(scaffold.Kinds()))
@@ -48,8 +48,9 @@ func TestNewPluginInOtherLanguages(t *testing.T) {
 	}
 }
 
-// withPackages gives a project for Node the packages of examples/plugins/outline,
-// which has the same lock file. The plugin could not read through a link.
+// withPackages copies the packages of examples/plugins/outline, which has the
+// same package lock file, into a project for Node. The sandbox of the plugin
+// would not follow a link.
 func withPackages(t *testing.T, dir string) {
 	t.Helper()
 	packages := filepath.Join(built.module, "examples", "plugins", "outline", "node_modules")
@@ -57,8 +58,8 @@ func withPackages(t *testing.T, dir string) {
 	require.NoError(t, os.CopyFS(filepath.Join(dir, "node_modules"), os.DirFS(packages)))
 }
 
-// SDK-005: two programs in one folder share the runtime, and the host serves both
-// within their isolation.
+// SDK-005: two programs in one folder share the runtime, and the host serves
+// both within their isolation.
 func TestProgramsShareTheRuntime(t *testing.T) {
 	t.Parallel()
 	for lang, program := range map[string]string{scaffold.Python: "plugin.py", scaffold.Node: "plugin.mjs"} {

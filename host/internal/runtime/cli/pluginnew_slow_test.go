@@ -14,9 +14,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/sdktest/proof"
 )
 
-// SDK-005: each kind in Go builds and passes its conformance test as it comes,
-// and the host serves it with the configuration that comes with it. The other
-// languages need their runtimes: pluginnew_external_test.go.
+// SDK-005: each kind in Go builds and passes its conformance test, and the
+// host serves it with the generated configuration. The other languages need
+// their runtimes: pluginnew_external_test.go.
 func TestNewPluginInGo(t *testing.T) {
 	t.Parallel()
 	proof.Size(t, "scaffolds in Go", len(triedIn[scaffold.Go]), len(scaffold.Kinds()))

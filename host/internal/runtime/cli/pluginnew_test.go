@@ -16,10 +16,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/sdktest/proof"
 )
 
-// checkLimit ends the check of a generated project that hangs.
+// checkLimit stops a hanging check of a generated project.
 const checkLimit = 10 * time.Minute
 
-// project makes a new plugin with the program and gives its folder.
+// project creates a plugin project with the program and returns its folder.
 func project(t *testing.T, kind, lang string) string {
 	t.Helper()
 	w := newWorld(t)
@@ -30,14 +30,13 @@ func project(t *testing.T, kind, lang string) string {
 	return filepath.Join(w.dir, name)
 }
 
-// check runs what the project runs in its own continuous integration, without
-// an edit.
+// check runs the unedited continuous integration of the project.
 func check(t *testing.T, dir string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), checkLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(dir, "check"))
-	compiled, err := exec.CommandContext(ctx, "go", "env", "GOCACHE").Output() // by default below XDG_CACHE_HOME
+	compiled, err := exec.CommandContext(ctx, "go", "env", "GOCACHE").Output() // below XDG_CACHE_HOME by default
 	require.NoError(t, err)
 	cmd.Env = append(os.Environ(), "GOCACHE="+strings.TrimSpace(string(compiled)), "FERMENT="+built.ferment, "GOFLAGS=-trimpath", "GOWORK=",
 		"XDG_RUNTIME_DIR="+filepath.Join(built.root, "rt"), "XDG_CACHE_HOME="+filepath.Join(built.home, "cache"))
@@ -47,8 +46,8 @@ func check(t *testing.T, dir string) {
 }
 
 // triedIn are the kinds that are always tried, by language: each kind in one
-// language, and Go only once, where a scaffold costs two more programs to build
-// and to vet. Each kind in each language is the full proof.
+// language, and Go only once, because its projects take two builds each. All
+// combinations are the full proof.
 var triedIn = map[string][]string{
 	scaffold.Go:     {"solver"},
 	scaffold.Python: {"llm", "judge"},
@@ -57,7 +56,7 @@ var triedIn = map[string][]string{
 
 func kindsToTry(lang string) []string { return proof.Of(triedIn[lang], scaffold.Kinds()) }
 
-// SDK-005: no kind and no language of the scaffolds is left out.
+// SDK-005: triedIn covers every kind and every language.
 func TestEveryKindIsTried(t *testing.T) {
 	t.Parallel()
 	var kinds, langs []string
@@ -68,8 +67,8 @@ func TestEveryKindIsTried(t *testing.T) {
 	assert.ElementsMatch(t, scaffold.Langs(), langs)
 }
 
-// SDK-005: what cannot be made is refused in one sentence, and nothing is left
-// behind.
+// SDK-005: an impossible project is rejected in one sentence, and no file is
+// left behind.
 func TestNewPluginRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "taken/file", "kept", "file", "kept")
@@ -113,7 +112,7 @@ func TestNewPluginRefused(t *testing.T) {
 	assert.FileExists(t, filepath.Join(w.dir, "other", "plugin.py"))
 }
 
-// lastIndented is the last command of a README: how the plugin is tried.
+// lastIndented returns the last command of a README: how to try the plugin.
 func lastIndented(readme string) string {
 	last := ""
 	for line := range strings.Lines(readme) {

@@ -11,8 +11,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/scaffold"
 )
 
-// SDK-005: with --check the verb names what differs and writes nothing; without it
-// the runtime of the project is that of the program again.
+// SDK-005: --check lists differences and writes nothing; without it the
+// runtime of the project becomes that of the program.
 func TestPluginRuntime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// processesUnder lists the processes whose program lies below a directory. A
-// program that was removed while it ran counts too; zombies do not.
+// processesUnder lists the processes whose program is below a directory, also
+// of a deleted program; zombies do not count.
 func processesUnder(dir string) []int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -39,7 +39,7 @@ func childrenOf(parent int, exe string) []int {
 	})
 }
 
-// parentOf is the parent of a process, 0 if it is gone.
+// parentOf returns the parent of a process, 0 if it is gone.
 func parentOf(pid int) int {
 	if fields := status(pid); len(fields) > 1 {
 		parent, _ := strconv.Atoi(fields[1])
@@ -48,7 +48,7 @@ func parentOf(pid int) int {
 	return 0
 }
 
-// status is what the kernel tells of a process, from its state on.
+// status returns the fields of /proc/PID/stat from the state on.
 func status(pid int) []string {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -58,14 +58,14 @@ func status(pid int) []string {
 	return strings.Fields(after)
 }
 
-// zombie tells whether a process has ended.
+// zombie reports whether a process has exited.
 func zombie(pid int) bool {
 	fields := status(pid)
 	return len(fields) == 0 || fields[0] == "Z" || fields[0] == "X"
 }
 
-// awaitNone waits until no process is left below a directory, at most for the
-// limit, and gives those that are.
+// awaitNone waits until no process is left below a directory, or for the
+// limit, and returns those that are left.
 func awaitNone(dir string, limit time.Duration) []int {
 	return awaitProcesses(limit, func() ([]int, bool) {
 		left := processesUnder(dir)
@@ -73,10 +73,10 @@ func awaitNone(dir string, limit time.Duration) []int {
 	})
 }
 
-// left waits until no process of the world is left, at most for the limit, and
-// gives those that are: hosts, their plugins and what ends these. Each names the
-// runtime directory in its environment or its arguments. What does not, because
-// a plugin started it otherwise, is found when all tests are over.
+// left waits until no process of the world is left, or for the limit, and
+// returns those that are left: hosts, their plugins and reapers. Each has the
+// runtime directory in its environment or arguments. Processes without it are
+// found at the end of all tests.
 func (w *world) left(limit time.Duration) []int {
 	return awaitProcesses(limit, func() ([]int, bool) {
 		left := slices.DeleteFunc(processesUnder(built.root), func(pid int) bool { return !names(pid, w.rt) })
@@ -84,8 +84,8 @@ func (w *world) left(limit time.Duration) []int {
 	})
 }
 
-// names reports whether the environment or the arguments of a process contain a
-// directory.
+// names reports whether the environment or the arguments of a process contain
+// a directory.
 func names(pid int, dir string) bool {
 	for _, file := range []string{"environ", "cmdline"} {
 		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
@@ -96,8 +96,8 @@ func names(pid int, dir string) bool {
 	return false
 }
 
-// awaitProcesses looks at the process table until look is content. The kernel
-// tells nobody about processes that are not one's children, so it is polled.
+// awaitProcesses polls the process table until look succeeds: the kernel sends
+// no events about processes that are not children.
 func awaitProcesses(limit time.Duration, look func() ([]int, bool)) []int {
 	deadline := time.Now().Add(limit)
 	for {
@@ -109,7 +109,7 @@ func awaitProcesses(limit time.Duration, look func() ([]int, bool)) []int {
 	}
 }
 
-// describe names processes by their parents and sessions and by what they run.
+// describe formats processes with their parents, sessions and programs.
 func describe(pids []int) string {
 	var lines []string
 	for _, pid := range pids {
@@ -121,7 +121,8 @@ func describe(pids []int) string {
 	return strings.Join(lines, "; ")
 }
 
-// same tells whether a process still runs the program that it was found with.
+// same reports whether a process still runs the program that it was found
+// with.
 func same(pid int, exe string) bool {
 	now, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	return err == nil && now == exe

@@ -21,7 +21,7 @@ import (
 )
 
 // PRM-009: the composed prompt of every intent of the shipped file under every
-// role. A change is looked at and written anew with -update.
+// role. Use -update after a change.
 func TestShippedPrompts(t *testing.T) {
 	t.Parallel()
 	config, err := os.ReadFile(filepath.Join(built.module, "ferment.hcl"))
@@ -49,7 +49,7 @@ func TestShippedPrompts(t *testing.T) {
 	assert.Equal(t, string(want), all.String(), "look at the difference, then -update")
 }
 
-// listening is a server of a model that keeps what it is asked.
+// listening is a model server that records requests.
 type listening struct {
 	port string
 	mu   sync.Mutex
@@ -83,7 +83,7 @@ func (l *listening) messages() []map[string]string {
 	return l.last
 }
 
-// speaking is a plugin block with a model behind the server.
+// speaking returns a plugin block with a model behind the server.
 func speaking(name, port string) string {
 	return fmt.Sprintf("plugin %q {\n  command = [%q]\n\n  isolation {\n    network = \"loopback\"\n    ports   = [%s]\n  }\n\n  config {\n    provider = \"compatible\"\n    base_url = \"http://127.0.0.1:%s\"\n\n    model \"voice\" {\n      name    = %q\n      intents = [\"text/respond\"]\n    }\n  }\n}\n\ncapability \"%s/voice\" {\n  plugin   = %q\n  provides = \"compatible/voice\"\n}\n\n",
 		name, filepath.Join(built.plugins, "llm"), port, port, name+"-model", name, name)
@@ -102,10 +102,10 @@ intent "text/respond" {
 }
 `
 
-// LM-009, LLM-023, PRM-003, PRM-007: what the file says is what a model is told;
-// another provider changes the provider and nothing else; who comes over the
-// network may not speak with the voice of the operator, who owns the process
-// may; an edited prompt is another package.
+// LM-009, LLM-023, PRM-003, PRM-007: the prompt of the file reaches the model;
+// another provider changes nothing else; a caller over the network cannot set
+// the system prompt, the owner of the process can; an edited prompt changes
+// the package.
 func TestPromptsReachTheModel(t *testing.T) {
 	t.Parallel()
 	server := listen(t)
@@ -169,7 +169,7 @@ func TestPromptsReachTheModel(t *testing.T) {
 	assert.Contains(t, server.messages()[0]["content"], "Speak kindly.")
 }
 
-// PRM-005, CLI-002: what prompt show prints and how it ends.
+// PRM-005, CLI-002: output and exit codes of prompt show.
 func TestPromptShow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "ferment.hcl", testProfile+scripted("mine")+"intent \"a/b\" {\n  in  = \"req/text\"\n  out = \"res/text\"\n}\n\nprompts {\n  default = \"Be brief.\"\n  roles   = { voice = \"Speak.\", judge = \"Grade.\" }\n}\n", "mine.edn", `{:capabilities {:mine/a {:intents #{:a/b} :in-schema :req/text :out-schema :res/text :steps [{:value {:text "x"}}]}}}`)
@@ -210,7 +210,7 @@ func TestPromptShow(t *testing.T) {
 	assert.Contains(t, w.run("prompt", "show", "a/b", "--capability", "mine/a").stdout, "no prompt is composed")
 }
 
-// hashes takes the digits out of hashes, cut ones too.
+// hashes masks the digits of hashes, also of shortened ones.
 func hashes(text string) string {
 	var b strings.Builder
 	for i, part := range strings.Split(text, "b3:") {

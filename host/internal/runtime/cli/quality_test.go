@@ -15,8 +15,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// portfolio is a world of two plugins for one intent: the first answers badly
-// from its first answer on, the second well.
+// portfolio is a world of two plugins for one intent: the first gives bad
+// answers from the start, the second good ones.
 func portfolio(t testing.TB, quality string) *world {
 	return newWorld(t,
 		"a.edn", script(":t/a", ":demo/answer", ":in-schema :req/any :out-schema :res/any", `{:value {:n 1}}`),
@@ -63,8 +63,7 @@ var measured = []struct {
 	{regexp.MustCompile(`\b\d{4}-\d\d-\d\dT[0-9:.]+Z`), "TIME"},
 }
 
-// goldenText compares what a command printed with a file of testdata, without
-// what was measured.
+// goldenText compares output with a file of testdata, without measured values.
 func (w *world) goldenText(name, got string) {
 	w.t.Helper()
 	got = w.mask(got)
@@ -82,8 +81,8 @@ func (w *world) goldenText(name, got string) {
 	assert.Equal(w.t, string(want), got)
 }
 
-// BIND-006: an explanation in each form, without a daemon by what is declared,
-// with one by what was seen.
+// BIND-006: an explanation in each format, by declared figures without a
+// daemon, by observed ones with it.
 func TestExplainGolden(t *testing.T) {
 	t.Parallel()
 	w := portfolio(t, `    swap_to = "t/b"`)
@@ -113,8 +112,8 @@ func TestExplainGolden(t *testing.T) {
 	s.stop()
 }
 
-// BRK-002, BRK-009: a plugin whose answers are bad is swapped while requests go
-// on, and log, list, inspection and health say so; no request fails for it.
+// BRK-002, BRK-009: a plugin with bad answers is swapped during requests; log,
+// list, inspect and health report it, and no request fails because of it.
 func TestSwappedWhileServing(t *testing.T) {
 	t.Parallel()
 	w := portfolio(t, "")
@@ -126,7 +125,7 @@ func TestSwappedWhileServing(t *testing.T) {
 		return i.Key("edition").String()
 	}
 	require.Equal(t, "1", edition())
-	// t/b is asked first once it is known to be better: t/a is pinned.
+	// t/b is first once its quality is known to be better: t/a is pinned.
 	pinned := func() answer {
 		return s.request(context.Background(), "POST", "/v1/act", envelopeOf("demo/answer", "{}", `:cap/id :t/a`))
 	}
@@ -150,8 +149,8 @@ func TestSwappedWhileServing(t *testing.T) {
 	assert.Contains(t, end.stderr, `"event":"quality/swapped"`)
 }
 
-// BRK-009, BRK-010: who is left out is named by health and list, and an operator
-// lets it in again.
+// BRK-009, BRK-010: health and list show an ejected plugin, and an operator
+// releases it.
 func TestLeftOutWhileServing(t *testing.T) {
 	t.Parallel()
 	w := portfolio(t, `    action = "quarantine"`)

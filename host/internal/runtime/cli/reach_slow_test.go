@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// An act starts the plugins of its candidates, gates and judge, and no other.
-// What only the run knows, plans in answers and questions of plugins, starts the
-// rest when it is called.
+// An act starts the plugins of its candidates, gates and judge, and no others.
+// Capabilities that are known only at run time, from plans in answers and
+// requests of plugins, start their plugin when called.
 func TestReach(t *testing.T) {
 	t.Parallel()
 	answer := func(id, intent, step string) string {

@@ -7,8 +7,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// startedBy runs a command with --progress edn and returns the plugins of which
-// a process was started, sorted.
+// startedBy runs a command with --progress edn and returns the started
+// plugins, sorted.
 func (w *world) startedBy(args ...string) (started []string, got ended) {
 	w.t.Helper()
 	got = w.run(append(args, "--progress", "edn")...)

@@ -16,7 +16,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// rewrite changes a file of the world in place of the old one, as editors do.
+// rewrite replaces a file of the world atomically, as editors do.
 func (w *world) rewrite(name string, old, now string) {
 	w.t.Helper()
 	path := filepath.Join(w.dir, name)
@@ -27,7 +27,7 @@ func (w *world) rewrite(name string, old, now string) {
 	require.NoError(w.t, os.Rename(path+".new", path))
 }
 
-// pids are the processes of the plugins, by name.
+// pids returns the processes of the plugins, by name.
 func (s *served) pids() map[string]int {
 	s.t.Helper()
 	out := map[string]int{}
@@ -42,7 +42,7 @@ func (s *served) pids() map[string]int {
 	return out
 }
 
-// two is a world with two plugins that answer, and a script of each.
+// twoPlugins returns a world with two plugins that answer, each with a script.
 func twoPlugins(t testing.TB, more string) *world {
 	w := newWorld(t, "ferment.hcl", testProfile+scripted("a")+scripted("b")+more)
 	w.write("a.edn", `{:capabilities {:t/a {:intents #{:t/a} :in-schema :req/any :out-schema :res/any :steps [{:value {:n 1}}]}
@@ -57,8 +57,8 @@ func (s *served) out(intent string) string {
 	return a.value(s.t).Key("result").Key("out").String()
 }
 
-// HCL-007, HCL-039, HTTP-009: a reload brings in what changed, keeps the
-// processes of what did not, and says what it did; a second one does nothing.
+// HCL-007, HCL-039, HTTP-009: a reload applies changes, keeps the processes of
+// unchanged plugins, and reports what it did; a second one does nothing.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	w := twoPlugins(t, "")
@@ -86,7 +86,7 @@ func TestReload(t *testing.T) {
 	assert.Equal(t, 0, again.code, again.stderr)
 	assert.Equal(t, "no change\n", again.stdout)
 
-	// A plugin comes, another goes.
+	// One plugin is added, another removed.
 	w.write("c.edn", `{:capabilities {:t/c {:intents #{:t/c} :in-schema :req/any :out-schema :res/any :steps [{:value {:n 3}}]}}}`)
 	w.write("ferment.hcl", testProfile+scripted("a")+scripted("c"))
 	s.signal(syscall.SIGHUP)
@@ -105,8 +105,9 @@ func TestReload(t *testing.T) {
 	assert.Empty(t, w.left(time.Second))
 }
 
-// HCL-007, HCL-008, HCL-039: diff compares the files with what the daemon runs
-// now, says what a reload would do about each change, and does nothing.
+// HCL-007, HCL-008, HCL-039: diff compares the files with the running
+// configuration, reports what a reload would do about each change, and changes
+// nothing.
 func TestDiffWithTheDaemon(t *testing.T) {
 	t.Parallel()
 	w := twoPlugins(t, "")
@@ -119,7 +120,7 @@ func TestDiffWithTheDaemon(t *testing.T) {
 	assert.Equal(t, 0, same.code, same.stderr)
 	assert.Equal(t, "nothing differs\n", same.stdout)
 
-	// Of each class one, and a plugin that comes.
+	// One change of each class, and an added plugin.
 	w.rewrite("a.edn", "{:value {:n 1}}", "{:value {:n 2}}")
 	w.rewrite("ferment.hcl", "plugin \"b\" {", "plugin \"b\" {\n  drain_timeout = \"3s\"")
 	w.rewrite("ferment.hcl", "plugin \"a\" {", "plugin \"c\" {\n  command = [\"/bin/true\"]\n  enabled = false\n}\n\nplugin \"a\" {")
@@ -154,7 +155,7 @@ processes that stay: b PID
 	assert.Equal(t, before, s.pids())
 	assert.Equal(t, "{:n 1}", s.out("t/a"), "nothing was done")
 
-	// What a reload would refuse is listed, too.
+	// Changes that a reload would refuse are listed too.
 	w.rewrite("ferment.hcl", "profile = \"test\"", "profile = \"test\"\n  gogc = 200")
 	got = w.run("diff")
 	assert.Equal(t, 6, got.code, got.stderr)
@@ -184,7 +185,7 @@ processes that stay: b PID
 	assert.Empty(t, w.left(time.Second))
 }
 
-// HCL-007, HCL-039: what cannot be brought in changes nothing and says why.
+// HCL-007, HCL-039: a refused reload changes nothing and reports the reason.
 func TestReloadRefused(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -227,8 +228,8 @@ func TestReloadRefused(t *testing.T) {
 	}
 }
 
-// HCL-040: a run ends under the configuration that it began under, and new ones
-// begin under the new one meanwhile.
+// HCL-040: a run ends under the configuration that it started under, and new
+// runs use the new one meanwhile.
 func TestRunsKeepTheirConfiguration(t *testing.T) {
 	t.Parallel()
 	w := twoPlugins(t, "")
@@ -251,8 +252,8 @@ func TestRunsKeepTheirConfiguration(t *testing.T) {
 	assert.Empty(t, w.left(time.Second))
 }
 
-// OPS-001: the log says what the configuration does without, at the start and
-// after a reload.
+// OPS-001: the log reports a missing optional plugin, at the start and after a
+// reload.
 func TestLogOfMissingPlugin(t *testing.T) {
 	t.Parallel()
 	missing := func(name string) string {
@@ -275,7 +276,7 @@ func TestLogOfMissingPlugin(t *testing.T) {
 	s.stop()
 }
 
-// HCL-039: a changed file is enough where auto_reload is on.
+// HCL-039: with auto_reload a changed file triggers a reload.
 func TestAutoReload(t *testing.T) {
 	t.Parallel()
 	w := twoPlugins(t, "")
@@ -295,7 +296,7 @@ func TestAutoReload(t *testing.T) {
 	s.stop()
 }
 
-// SUP-006: a swap puts another process in the place of one, and calls go on.
+// SUP-006: a swap replaces the process, and calls continue.
 func TestSwap(t *testing.T) {
 	t.Parallel()
 	s := twoPlugins(t, "").serve()
@@ -324,8 +325,8 @@ func TestSwap(t *testing.T) {
 	assert.Empty(t, s.w.left(time.Second))
 }
 
-// HCL-039: of many requests to reload those that arrive while one goes on
-// become one more, and each gets an answer.
+// HCL-039: reload requests that arrive during a reload share the next one, and
+// each gets a response.
 func TestReloadsJoin(t *testing.T) {
 	t.Parallel()
 	w := twoPlugins(t, "")
@@ -343,13 +344,14 @@ func TestReloadsJoin(t *testing.T) {
 	assert.Less(t, strings.Count(got.stderr, `"@message":"reload: no change"`), n)
 }
 
-// OPS-003: the service manager hears of a reload and of its end.
+// OPS-003: the service manager is notified of the start and the end of a
+// reload.
 func TestReloadNotifies(t *testing.T) {
 	t.Parallel()
 	w := twoPlugins(t, "")
 	heard := w.notified()
 	s := w.serve()
-	for <-heard != "READY=1\nSTATUS=serving" { // what comes before it
+	for <-heard != "READY=1\nSTATUS=serving" { // messages of the start
 	}
 	s.signal(syscall.SIGHUP)
 	assert.Regexp(t, "^RELOADING=1\nMONOTONIC_USEC=[0-9]+$", <-heard)

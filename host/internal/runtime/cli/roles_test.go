@@ -22,25 +22,25 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// The test binary is also the programs that plugins start in these tests. A
-// copy of it lies beside the other programs; its first argument says what it
-// is.
+// The test binary is also the program of some plugins in these tests. A copy
+// of it is beside the other programs; the first argument selects the role.
 const (
-	roleSleeper = "role:sleeper" // lives on through every signal that can be ignored
+	roleSleeper = "role:sleeper" // ignores every signal that can be ignored
 	roleForker  = "role:forker"  // starts a sleeper in a process group of its own and waits for it
 	roleEngine  = "role:engine"  // a chess program that starts a sleeper and never finds a move
-	roleCurl    = "role:curl"    // as much of curl as the README uses
-	roleRefuser = "role:refuser" // a plugin that says what it is and accepts no configuration
-	roleKeeper  = "role:keeper"  // a plugin that has secrets and tells them wherever it can
+	roleCurl    = "role:curl"    // the part of curl that the README uses
+	roleRefuser = "role:refuser" // a plugin that describes itself and rejects every configuration
+	roleKeeper  = "role:keeper"  // a plugin that leaks its secrets wherever it can
 	roleCaller  = "role:caller"  // a plugin with a network of its own
-	roleModel   = "role:model"   // a model server that answers with its process number
+	roleModel   = "role:model"   // a model server that answers with its process id
 )
 
-// longest is how long a program of a test lives if nothing ends it: a test that
-// fails must not spoil the machine for good.
+// longest is the maximum life of a program of a test: a failed test must not
+// leave processes forever.
 const longest = 2 * time.Minute
 
-// role runs the test binary as one of these programs, and tells whether it did.
+// role runs the test binary in a role, and reports whether the arguments
+// select one.
 func role(args []string) bool {
 	if len(args) < 2 {
 		return false
@@ -81,7 +81,7 @@ func model(port string) {
 			_, _ = fmt.Fprint(w, `{"choices":[{"index":0,"message":{"content":"x"},"finish_reason":"stop"}]}`)
 			return
 		}
-		if _, path, found := strings.Cut(string(body), "wait for "); found { // a file
+		if _, path, found := strings.Cut(string(body), "wait for "); found { // the path of a file
 			path, _, _ = strings.Cut(path, `"`)
 			for _, err := os.Stat(path); err != nil && r.Context().Err() == nil; _, err = os.Stat(path) {
 				time.Sleep(5 * time.Millisecond)
@@ -102,7 +102,7 @@ func sleeper() {
 	time.Sleep(longest)
 }
 
-// fork starts a grandchild that holds the output of its parent open.
+// fork starts a grandchild that keeps the output of its parent open.
 func fork() {
 	cmd := exec.Command(os.Args[0], roleSleeper)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
@@ -113,7 +113,7 @@ func fork() {
 	}
 }
 
-// engine knows as much of UCI as it takes to be asked for a move.
+// engine implements as much of UCI as a request for a move needs.
 func engine() {
 	go func() {
 		time.Sleep(longest)
@@ -143,7 +143,7 @@ func refuser() sdk.Plugin {
 	}
 }
 
-// caller answers, but for what it is told to fail at.
+// caller answers every call, except those that request a failure.
 func caller() sdk.Plugin {
 	type question struct {
 		Fail bool `edn:"fail"`
@@ -159,8 +159,8 @@ func caller() sdk.Plugin {
 	}
 }
 
-// curl makes one request and prints the body of the answer. It ends with 22 if
-// that is an error.
+// curl sends one request and prints the body of the response. It exits with 22
+// for an HTTP error.
 func curl(args []string) {
 	method, address, body := http.MethodGet, "", ""
 	header := http.Header{}
@@ -211,8 +211,8 @@ type told struct {
 	Also map[string]string `edn:"also,omitempty"`
 }
 
-// keeper is a plugin that is careless with its secrets in everything it says.
-// Its answers hold their hash.
+// keeper is a plugin that leaks its secrets in all its output. Its answers
+// contain their hash.
 func keeper() sdk.Plugin {
 	both := func(c kept) string { return c.Key + " and " + c.Token }
 	return sdk.Plugin{

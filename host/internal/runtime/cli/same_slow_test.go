@@ -13,9 +13,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// CLI-008: run and act print the string at :out :text, else :out as pretty EDN;
-// the transcript is on standard error then. In JSON and EDN it is a key of the
-// answer, and standard error is empty.
+// CLI-008: run and act print the string at :out :text, else :out as indented
+// EDN; the transcript is on standard error then. In JSON and EDN it is a key
+// of the response, and standard error is empty.
 func TestOutputOfAnAnswer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "ferment.hcl", scripted("mine"), "mine.edn", `{:capabilities

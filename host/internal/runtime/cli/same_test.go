@@ -8,11 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// CLI-007: an act has the same result over HTTP, over the command line by the
-// admin socket, and in the process of the command line; an action has the same
-// result over the socket, by its own verb and by "admin action". This build has
-// no identities, so no action is possible over HTTP. That each action has one
-// verb is in TestEveryActionHasOneVerb.
+// CLI-007: an act has the same result over HTTP, over the admin socket, and in
+// the process of the command; an action has the same result over the socket,
+// by its own command and by "admin action". This build has no identities, so
+// actions are not available over HTTP. TestEveryActionHasOneVerb covers the
+// commands.
 func TestSameResultByEveryWay(t *testing.T) {
 	t.Parallel()
 	w := answering(t, "\nbudget \"user\" {\n  max_attempts = 50\n}\n")

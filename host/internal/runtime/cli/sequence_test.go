@@ -18,37 +18,38 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// sequence is one plan over scripted processes: what each capability answers,
-// who has to be asked, and how the run ends. Its transcript is a golden file.
+// sequence is one plan over scripted processes: the answers of each
+// capability, the expected calls, and the outcome of the run. Its transcript
+// is a golden file.
 type sequence struct {
 	name string
 	// a, b, c and judge are the steps of :t/a, :t/b, :t/c and of the checker,
 	// each in a process of its own.
 	a, b, c, judge []string
-	// meta is further metadata of :t/a, plugin are further attributes of the
-	// block of its plugin, and schema is that of answers.
+	// meta is further metadata of :t/a, plugin further attributes of its plugin
+	// block, and schema the schema of answers.
 	meta, plugin, schema string
-	// dispatch and node are further keys of the call in the usual plan of one
-	// call; plan is a plan of another form.
+	// dispatch and node are further keys of the call in the default plan of
+	// one call; plan replaces that plan.
 	dispatch, node, plan string
 	// costs are the prices of the capabilities, by name, and hcl is further
 	// configuration.
 	costs map[string]string
 	hcl   string
-	// stream is when text of the answer is shown.
+	// stream is the streaming policy.
 	stream string
 	// policy is the text of the default dispatch block, quality that of the
 	// quality block of the intent.
 	policy, quality string
 
-	asked string // who was asked, in order
-	out   string // what the run answered
-	fails string // or how it failed
+	asked string // the calls, in order
+	out   string // the expected output
+	fails string // or the expected error
 	exit  int
-	loose bool // several calls run at once: their order is not determined
+	loose bool // concurrent calls: their order is not determined
 }
 
-// sequencePlan is the usual plan: one call that may go to a, b and c.
+// source returns the plan; by default one call with the candidates a, b and c.
 func (s sequence) source() string {
 	if s.plan != "" {
 		return s.plan
@@ -60,7 +61,7 @@ func (s sequence) source() string {
 	return fmt.Sprintf("{:nodes [{:op :call :id \"call\" :intent :demo/answer %s:as :x %s\n  :dispatch {:candidates %s %s}}\n {:op :emit :input :x}]}\n", input, s.node, s.candidates(), s.dispatch)
 }
 
-// steps are the answers of the plugins that the sequence has.
+// steps returns the answers of the plugins that the sequence has.
 func (s sequence) steps() map[string][]string {
 	all := map[string][]string{"a": s.a, "b": s.b, "c": s.c, "judge": s.judge}
 	maps.DeleteFunc(all, func(_ string, steps []string) bool { return len(steps) == 0 })
@@ -143,7 +144,7 @@ intent "demo/verify" {
 	return b.String()
 }
 
-// streams is the attribute of the intent.
+// streams returns the attribute of the intent.
 func (s sequence) streams() string {
 	if s.stream == "" {
 		return ""
@@ -151,7 +152,7 @@ func (s sequence) streams() string {
 	return "  stream       = \"" + s.stream + "\"\n"
 }
 
-// block is a block with that text, if there is any.
+// block returns a block with that text, if there is any.
 func (s sequence) block(header, text string) string {
 	if text == "" {
 		return ""
@@ -159,8 +160,7 @@ func (s sequence) block(header, text string) string {
 	return header + " {\n" + indent([]string{text}) + "}\n"
 }
 
-// oneByOne is a plan of so many calls, each after the one before. All but the
-// last may fail.
+// oneByOne returns a plan of n calls in sequence. All but the last may fail.
 func oneByOne(n int, node, dispatch string) string {
 	var b strings.Builder
 	b.WriteString("{:mode :strict :nodes [")
@@ -175,12 +175,12 @@ func oneByOne(n int, node, dispatch string) string {
 	return b.String()
 }
 
-// unwanted is a candidate that is there and must not be asked.
+// unwanted is a candidate that must not be called.
 var unwanted = []string{`{:error {:type :test/unwanted}}`}
 
 func fails(typ string) string { return fmt.Sprintf("{:error {:type :%s}}", typ) }
 
-// slowly keeps a plugin that died away for longer than a test lasts.
+// slowly delays the restart of a plugin for longer than a test lasts.
 const slowly = "restart {\n  backoff     = \"5m\"\n  max_backoff = \"5m\"\n}"
 
 const (
@@ -188,8 +188,8 @@ const (
 	hang    = `{:hang true}`
 )
 
-// The steps of the sequence table of evaluation.md section 7 that need neither
-// race, hedge, tournament nor repair, with real processes (EVAL-075).
+// The steps of the sequence table of evaluation.md section 7 without race,
+// hedge, tournament or repair, with real processes (EVAL-075).
 var cascades = []sequence{
 	{
 		name: "cascade-same-1-fallback-2", dispatch: ":retry {:same-cap-max 1 :fallback-max 2}",
@@ -217,7 +217,7 @@ var cascades = []sequence{
 	},
 }
 
-// The steps of the sequence table that repair.
+// The steps of the sequence table with repairs.
 var repairs = []sequence{
 	{
 		name: "repair-exhausted-switches", dispatch: ":retry {:same-cap-max 1 :fallback-max 1} :repair {:max 1}", node: ":done {:must #{:good}}", meta: ":repairs? true",
@@ -236,9 +236,9 @@ var repairs = []sequence{
 	},
 }
 
-// The steps of the sequence table that ask candidates side by side. Who is
-// asked and who wins does not depend on how fast the machine is; the one that
-// never answers is seen to be canceled, because the run ends.
+// The steps of the sequence table with concurrent candidates. Calls and winner
+// do not depend on the speed of the machine; the candidate that never answers
+// is canceled, because the run ends.
 var strategies = []sequence{
 	{
 		name: "race-width-2-fallback-2", loose: true, dispatch: ":strategy :race :race {:width 2} :retry {:fallback-max 2}", node: ":done {:must #{:good}}",
@@ -381,8 +381,8 @@ const (
 	quick = "min_pass_rate = 0.6\nmin_samples = 5\nwindow = 5"
 )
 
-// What breakers and windows of quality do from call to call (BRK-001 to
-// BRK-010, LLM-030, BIND-009, EVAL-075).
+// Breakers and quality windows across calls (BRK-001 to BRK-010, LLM-030,
+// BIND-009, EVAL-075).
 var circuits = []sequence{
 	{
 		name: "breaker-leaves-alone", plan: oneByOne(4, "", ab), policy: "breaker {\n  min_samples = 2\n  base = \"5m\"\n}",
@@ -437,7 +437,7 @@ var circuits = []sequence{
 	},
 }
 
-// What authors of plans meet: gates, allowed failures, nested plans, maps,
+// Scenarios for authors of plans: gates, allowed failures, nested plans, maps,
 // branches, skipped nodes, schemas (GATE-001 to GATE-010, EVAL-010, EVAL-030,
 // IR-002, IR-006, SCHED-001).
 var scenarios = []sequence{
@@ -533,8 +533,8 @@ var scenarios = []sequence{
 		a: []string{`{:template {:text "item {{input.n}}"} :delay-ms 10}`}, asked: "a1 a1 a1", out: `{:all ["item 3" "item 1" "item 2"]}`,
 	},
 	{
-		// One death ends all calls that are in the process, and each of them goes on
-		// by itself.
+		// One crash fails all calls of the process, and each continues
+		// independently.
 		name: "one-crash-cuts-six-calls", loose: true, plugin: slowly,
 		plan: `{:nodes [{:op :map :over [1 2 3 4 5 6] :item :n :as :ys :max-parallel 6
    :body [{:op :call :id "item" :intent :demo/answer :input {:n {:slot/id :n}} :as :r :dispatch {:candidates [:t/a :t/b] :retry {:fallback-max 1}}} {:op :emit :input {:slot/path [:r :text]}}]}
@@ -560,9 +560,9 @@ var scenarios = []sequence{
 	},
 }
 
-// Capabilities that are given others to work with (ENV-012, ENV-018, IR-012,
-// IR-014, CNV-014, IR-010): what they may ask, as which nodes of the run, and
-// what a hostile one gets.
+// Capabilities that receive handles of others (ENV-012, ENV-018, IR-012,
+// IR-014, CNV-014, IR-010): permitted requests, their nodes in the run, and
+// the errors for a hostile plugin.
 var handles = []sequence{
 	{
 		name: "handle-is-asked", node: given("b"),
@@ -628,10 +628,10 @@ var handles = []sequence{
 	},
 }
 
-// given is the input of a call with a handle.
+// given returns the input of a call with a handle.
 func given(name string) string { return ":input {:q 1 :model {:cap/ref :t/" + name + "}}" }
 
-// threeCalls are made one after another; the last one may fail.
+// threeCalls is a plan of three calls in sequence; the last one may fail.
 const threeCalls = `{:mode :strict :nodes [{:op :call :id "first" :intent :demo/answer :input {:q 1} :as :x :dispatch {:candidates [:t/a]}}
  {:op :call :id "second" :intent :demo/answer :input {:q 2} :as :y :dispatch {:candidates [:t/a]}}
  {:op :call :id "third" :intent :demo/answer :input {:q 3} :as :z :dispatch {:candidates [:t/a] :allow-failure? %v}}
@@ -639,13 +639,13 @@ const threeCalls = `{:mode :strict :nodes [{:op :call :id "first" :intent :demo/
 
 const twoAttemptsARun = "budget \"run\" {\n  max_attempts = 2\n}\n"
 
-// What budgets do to a run (BUD-001 to BUD-008, ATT-008 row 1, CHECK-023).
+// Effects of budgets on a run (BUD-001 to BUD-008, ATT-008 row 1, CHECK-023).
 var spending = []sequence{
 	{
 		name: "budget-of-a-node-spent", dispatch: ":retry {:same-cap-max 3}", node: ":budget {:max-attempts 2}",
 		a: []string{fails("provider/unavailable")}, asked: "a1 a2", fails: "budget/exceeded", exit: 1,
 	},
-	{ // a retry would take the attempt that the next candidate needs
+	{ // a retry would use the attempt that the next candidate needs
 		name: "budget-of-a-node-kept-for-the-next", dispatch: ":retry {:same-cap-max 3 :fallback-max 1}", node: ":budget {:max-attempts 2}",
 		a: []string{fails("provider/unavailable")}, b: []string{`{:value {:n 2}}`}, asked: "a1 b2", out: `{:n 2}`,
 	},
@@ -713,9 +713,9 @@ func TestBreakerIsTold(t *testing.T) {
 	assert.Regexp(t, `breaker/opened: :t/a for :demo/answer \(plugin a\) failed too often and is left alone for (100|200)ms`, got.stderr)
 }
 
-// TestSequences runs the sequences of one candidate after another, of repairs
-// and of each row of the decision, and compares their transcripts with golden
-// files (SCR-004, EVAL-061, EVAL-075).
+// TestSequences runs the sequences of fallback, of repairs and of each row of
+// the decision, and compares their transcripts with golden files (SCR-004,
+// EVAL-061, EVAL-075).
 func TestSequences(t *testing.T) {
 	t.Parallel()
 	runSequences(t, cascades, repairs, rows)
@@ -757,10 +757,10 @@ func word(v edn.Value) string {
 	return s
 }
 
-// entryKeys are the keys that an entry of a transcript may have (EVAL-061).
+// entryKeys are the allowed keys of a transcript entry (EVAL-061).
 var entryKeys = strings.Fields("op node path intent cap/id tool/id as attempt candidate-index input result/type out latency-ms invoke/meta error failure/type findings plan/run")
 
-// assertEntries holds a transcript against the list of its keys.
+// assertEntries checks the keys of a transcript.
 func assertEntries(t testing.TB, transcript edn.Value) {
 	t.Helper()
 	for entry := range transcript.Elems() {
@@ -771,7 +771,7 @@ func assertEntries(t testing.TB, transcript edn.Value) {
 			assert.True(t, entry.HasKey(always), "%s in %s", always, entry)
 		}
 		if word(entry.Key("op")) == "quality" {
-			continue // no attempt, but what was done because of one
+			continue // not an attempt, but a remediation
 		}
 		if ms, ok := entry.Key("latency-ms").AsInt(); assert.True(t, ok, "a latency in %s", entry) {
 			assert.GreaterOrEqual(t, ms, int64(0))
@@ -782,7 +782,7 @@ func assertEntries(t testing.TB, transcript edn.Value) {
 	}
 }
 
-// asks is a transcript in short: who was asked at which attempt of a node.
+// asks summarizes a transcript: node, candidate and number of each attempt.
 func asks(transcript edn.Value, loose bool) string {
 	var all []string
 	for entry := range transcript.Elems() {
@@ -799,9 +799,9 @@ func asks(transcript edn.Value, loose bool) string {
 	return strings.Join(all, " ")
 }
 
-// account is what a golden file keeps of a run: its end and its transcript,
-// without times and names of this machine. Entries of calls that ran at once
-// are ordered by their paths.
+// account is the content of a golden file about a run: its end and its
+// transcript, without times and names of this machine. Entries of concurrent
+// calls are ordered by path.
 func (w *world) account(got ended, response edn.Value, loose bool) edn.Value {
 	transcript := slices.Collect(response.Key("transcript").Elems())
 	if loose {
@@ -829,8 +829,7 @@ var machineWords = []struct {
 	{regexp.MustCompile(`\b\d{4}-\d\d-\d\dT[0-9:.]+(Z|[+-]\d\d:?\d\d)`), "TIME"},
 }
 
-// masked puts fixed values where those of this machine and of this moment
-// stand.
+// masked replaces values of this machine and time by fixed ones.
 func (w *world) masked(v edn.Value) edn.Value {
 	w.t.Helper()
 	out, err := v.Walk(nil, func(v edn.Value) edn.Value {

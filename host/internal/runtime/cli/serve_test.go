@@ -27,7 +27,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// served is a daemon that runs.
+// served is a running daemon.
 type served struct {
 	*process
 	w       *world
@@ -42,7 +42,7 @@ type logLine map[string]any
 
 func (l logLine) text(key string) string { s, _ := l[key].(string); return s }
 
-// logged gives the first log line at or behind from that fits.
+// logged returns the first log line from an index on that fits.
 func (p *process) logged(from int, fits func(logLine) bool) (logLine, int, bool) {
 	for i := from; ; i++ {
 		text, ok := p.line(i)
@@ -86,7 +86,7 @@ func (w *world) serveLimit(limit time.Duration, args ...string) *served {
 	return s
 }
 
-// answer is what a request was answered.
+// answer is the response to a request.
 type answer struct {
 	status int
 	header http.Header
@@ -132,7 +132,7 @@ func perform(c *http.Client, r *http.Request) answer {
 	return answer{status: resp.StatusCode, header: resp.Header, body: text, err: err}
 }
 
-// ask asks for an intent.
+// ask calls an intent.
 func (s *served) ask(intent, input string) answer {
 	return s.request(context.Background(), "POST", "/v1/act", envelopeOf(intent, input, ""))
 }
@@ -141,7 +141,7 @@ func envelopeOf(intent, input, more string) string {
 	return fmt.Sprintf(`{:proto 1 :trace {:id "t"} :task {:intent :%s} :input %s %s}`, intent, input, more)
 }
 
-// stop ends the daemon and wants a clean end.
+// stop stops the daemon and requires a clean exit.
 func (s *served) stop() ended {
 	s.t.Helper()
 	s.signal(syscall.SIGTERM)
@@ -152,8 +152,8 @@ func (s *served) stop() ended {
 
 const testProfile = "ferment {\n  profile = \"test\"\n}\n\n"
 
-// answering is a world with a plugin that answers at once, one that takes a
-// while, and one that never does.
+// answering is a world with a plugin that answers immediately, a slow one, and
+// one that never answers.
 func answering(t testing.TB, more ...string) *world {
 	return newWorld(t,
 		"ferment.hcl", testProfile+scripted("mine")+strings.Join(more, "\n"),
@@ -163,10 +163,10 @@ func answering(t testing.TB, more ...string) *world {
   :mine/hang {:intents #{:mine/hang} :in-schema :req/any :out-schema :res/any :steps [{:hang true}]}}}`)
 }
 
-// OPS-001, OPS-002, OPS-004, HTTP-007, FX-005: a daemon gets ready, says what
-// holds its plugins, answers, and goes down clean: no process, no socket, no
-// token, no scratch directory is left. AUTH-030: socket and token are private, and
-// each start has a token of its own; what they are for is tested in httpapi.
+// OPS-001, OPS-002, OPS-004, HTTP-007, FX-005: a daemon becomes ready, reports
+// the confinement of its plugins, answers, and shuts down without leaving a
+// process, socket, token or scratch directory. AUTH-030: socket and token are
+// private, and each daemon process has its own token; httpapi tests their use.
 func TestServe(t *testing.T) {
 	t.Parallel()
 	w := answering(t)
@@ -201,8 +201,8 @@ func TestServe(t *testing.T) {
 	assert.Empty(t, w.left(time.Second))
 }
 
-// OPS-004: a run in flight at SIGTERM has its answer, later ones are refused
-// with when to come again, and the end is clean.
+// OPS-004: a run in progress at SIGTERM gets its answer, later ones are
+// rejected with a retry time, and the exit is clean.
 func TestServeDrains(t *testing.T) {
 	t.Parallel()
 	s := answering(t).serve()
@@ -223,7 +223,7 @@ func TestServeDrains(t *testing.T) {
 	assert.Empty(t, s.w.left(time.Second))
 }
 
-// admin has an action done over the socket of operators.
+// admin executes an action over the admin socket.
 func (s *served) admin(action string) answer {
 	s.t.Helper()
 	token, err := os.ReadFile(filepath.Join(s.w.dir, "var", "run", "admin.token"))
@@ -239,7 +239,8 @@ func (s *served) admin(action string) answer {
 	return perform(client, r)
 }
 
-// inFlight is how many calls a plugin works on, as its process says.
+// inFlight returns the number of calls in progress that the process of a
+// plugin reports.
 func (s *served) inFlight(name string) int {
 	for p := range s.admin(`{:action :plugin-list}`).value(s.t).Key("result").Key("plugins").Elems() {
 		if text, _ := p.Key("plugin").AsString(); text != name {
@@ -255,8 +256,8 @@ func (s *served) inFlight(name string) int {
 	return -1
 }
 
-// OPS-004: runs that outlive the drain are canceled; a second signal waits for
-// nothing.
+// OPS-004: runs that exceed the drain timeout are canceled; a second signal
+// skips the waiting.
 func TestServeDrainEnds(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -292,7 +293,7 @@ func TestServeDrainEnds(t *testing.T) {
 	}
 }
 
-// The exit codes of section 9, on the program itself.
+// The exit codes of section 9, of the real program.
 func TestServeExitCodes(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -359,7 +360,7 @@ func TestServeExitCodes(t *testing.T) {
 			assert.NotContains(t, got.stderr, "goroutine ")
 			assert.Empty(t, got.stdout)
 			if tc.code == 64 {
-				return // the command line is read before there is a log
+				return // the command line is parsed before the log exists
 			}
 			var last map[string]any
 			for line := range strings.Lines(got.stderr) {
@@ -374,8 +375,8 @@ func TestServeExitCodes(t *testing.T) {
 	}
 }
 
-// CLI-001: a failed start is told in the form of the log, or in the one that was
-// asked for.
+// CLI-001: a failed start is reported in the format of the log, or in the
+// requested one.
 func TestServeFailureFollowsTheLog(t *testing.T) {
 	t.Parallel()
 	w := answering(t)
@@ -390,8 +391,7 @@ func TestServeFailureFollowsTheLog(t *testing.T) {
 	assert.NoFileExists(t, filepath.Join(w.dir, "nowhere"))
 }
 
-// A daemon that was killed leaves a lock, a socket and a token that do not keep
-// the next one from starting.
+// The lock, socket and token of a killed daemon do not prevent the next start.
 func TestServeAfterKill(t *testing.T) {
 	t.Parallel()
 	w := answering(t)
@@ -403,7 +403,7 @@ func TestServeAfterKill(t *testing.T) {
 	second.stop()
 }
 
-// notified gives the world a service manager and what it hears.
+// notified adds a service manager to the world and returns its messages.
 func (w *world) notified() <-chan string {
 	w.t.Helper()
 	path := filepath.Join(w.t.TempDir(), "notify")
@@ -426,7 +426,7 @@ func (w *world) notified() <-chan string {
 	return heard
 }
 
-// OPS-001, OPS-003, OPS-004: what a service manager hears, in this order.
+// OPS-001, OPS-003, OPS-004: the messages to the service manager, in order.
 func TestServeNotifies(t *testing.T) {
 	t.Parallel()
 	w := answering(t)
@@ -450,16 +450,16 @@ func TestServeNotifies(t *testing.T) {
 	until("STOPPING=1")
 }
 
-// OPS-005: the signs of life come from the main loop and nothing that takes
-// long holds them up: not a plugin that does not come up during a reload, not a
-// run that holds up the end.
+// OPS-005: watchdog pings come from the main loop and nothing slow delays
+// them: neither a plugin that does not start during a reload, nor a run that
+// delays the shutdown.
 func TestWatchdog(t *testing.T) {
 	t.Parallel()
 	w := answering(t)
 	heard := w.notified()
 	w.env = append(w.env, "WATCHDOG_USEC=400000")
 	s := w.serve()
-	after := func(first string) { // two signs of life after a message
+	after := func(first string) { // two pings after a message
 		t.Helper()
 		seen, pings := false, 0
 		for m := range heard {
@@ -486,8 +486,9 @@ func TestWatchdog(t *testing.T) {
 	assert.Empty(t, w.left(time.Second))
 }
 
-// ISO-003: what best_effort leaves open shows in /health, in doctor and in the
-// log of the plugin. No machine holds a share of the processors with this build.
+// ISO-003: gaps under best_effort are shown in /health, in doctor and in the
+// log of the plugin. This build sets no CPU shares, so one gap exists on every
+// machine.
 func TestBestEffortShows(t *testing.T) {
 	t.Parallel()
 	w := answering(t)
@@ -505,7 +506,7 @@ func TestBestEffortShows(t *testing.T) {
 	s.stop()
 }
 
-// OPS-001: SIGTERM while plugins come up ends the start.
+// OPS-001: SIGTERM during the start of plugins cancels the start.
 func TestServeStoppedWhileStarting(t *testing.T) {
 	t.Parallel()
 	w := answering(t)
@@ -520,7 +521,8 @@ func TestServeStoppedWhileStarting(t *testing.T) {
 	assert.Empty(t, w.left(time.Second))
 }
 
-// examplesOf are the examples in the help of a verb and of those below it.
+// examplesOf returns the examples in the help of a command and its
+// subcommands.
 func examplesOf(t *testing.T, w *world, verb string) []string {
 	help := w.run(append(strings.Fields(verb), "--help")...)
 	require.Equal(t, 0, help.code, help.stderr)
@@ -531,7 +533,7 @@ func examplesOf(t *testing.T, w *world, verb string) []string {
 	return all
 }
 
-// budgets are those that the examples show and adjust.
+// budgets are the budgets that the examples show and adjust.
 const budgets = `
 budget "tenant" {
   max_attempts = 100
@@ -542,8 +544,8 @@ budget "user" {
 }
 `
 
-// CLI-006: the examples of the verbs that need a daemon do what they say; those
-// that end it come last.
+// CLI-006: the examples of the commands that need a daemon work; those that
+// stop it are last.
 func TestHelpExamplesOfDaemon(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t,
@@ -580,8 +582,8 @@ func TestHelpExamplesOfDaemon(t *testing.T) {
 	assert.Equal(t, 0, s.wait().code)
 }
 
-// CLI-003, CLI-007: what the command line says about plugins and acts is what
-// the daemon says, if one is there, and --local does without it.
+// CLI-003, CLI-007: the output about plugins and acts is that of the daemon,
+// if one runs; --local works without it.
 func TestVerbsAskTheDaemon(t *testing.T) {
 	t.Parallel()
 	w := answering(t)
@@ -618,7 +620,7 @@ func TestVerbsAskTheDaemon(t *testing.T) {
 	nobody := w.run("plugin", "restart", "mime")
 	assert.Equal(t, 5, nobody.code, nobody.stderr)
 	assert.Contains(t, nobody.stderr, "did you mean mine?")
-	require.Eventually(t, func() bool { // the daemon may renew it in between
+	require.Eventually(t, func() bool { // the daemon may restart it meanwhile
 		require.NoError(t, os.WriteFile(filepath.Join(w.dir, "var", "run", "admin.token"), []byte("wrong\n"), 0o600))
 		return w.run("status").code == 4
 	}, 20*time.Second, time.Millisecond, "a wrong token")
@@ -627,10 +629,9 @@ func TestVerbsAskTheDaemon(t *testing.T) {
 	assert.Equal(t, 3, w.run("--server", "http://127.0.0.1:1", "status").code)
 }
 
-// RUN-007, CLI-004: an interrupt of act cancels the run in the daemon and says the
-// id that the daemon gave it, whether the answer is streamed or not. A proxy
-// between the two sees the id of each run. This build has neither act --async nor
-// --key, nor watch.
+// RUN-007, CLI-004: an interrupt of act cancels the run in the daemon and
+// prints its run id, streamed or not. A proxy between the two observes the id
+// of each run. This build has neither act --async nor --key, nor watch.
 func TestInterruptCancelsThere(t *testing.T) {
 	t.Parallel()
 	w := answering(t)
@@ -695,13 +696,13 @@ func TestInterruptCancelsThere(t *testing.T) {
 	s.stop()
 }
 
-// roundTrip is a transport that is a function.
+// roundTrip adapts a function to http.RoundTripper.
 type roundTrip func(*http.Request) (*http.Response, error)
 
 // RoundTrip implements http.RoundTripper.
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// RUN-007: a caller that goes away cancels its run at once.
+// RUN-007: a caller that closes its connection cancels its run immediately.
 func TestClientGone(t *testing.T) {
 	t.Parallel()
 	s := answering(t).serve()
@@ -715,8 +716,8 @@ func TestClientGone(t *testing.T) {
 	s.stop()
 }
 
-// HTTP-008: what operators have done to plugins happens, and is told in the log
-// with who asked for it.
+// HTTP-008: actions of operators on plugins take effect, and the audit log has
+// their principal.
 func TestPluginActions(t *testing.T) {
 	t.Parallel()
 	s := answering(t).serve()
@@ -766,8 +767,8 @@ func TestPluginActions(t *testing.T) {
 	assert.Regexp(t, `"@module":"ferment.audit".*"action":"admin/plugin-quarantine".*"principal":"uid/`, got.stderr)
 }
 
-// The lines of the README on serving do what it says, with the configuration of
-// the repository. Only the port is another.
+// The commands of the README about serving work with the configuration of the
+// repository, on another port.
 func TestReadmeServe(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile(filepath.Join(built.module, "README.md"))
@@ -799,7 +800,7 @@ func TestReadmeServe(t *testing.T) {
 	assert.Equal(t, 0, s.wait().code)
 }
 
-// The log is JSON where no terminal reads it, unless the configuration asks for
+// The log is JSON unless it goes to a terminal or the configuration requests
 // text.
 func TestLogFormat(t *testing.T) {
 	t.Parallel()

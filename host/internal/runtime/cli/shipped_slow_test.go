@@ -15,7 +15,7 @@ func TestRandomWalk(t *testing.T) {
 	t.Parallel()
 	w := workshop(t, 2)
 	fens := walk(1, 1000)
-	// Without a depth of its own each of the last ones is also searched for a
+	// Without a fixed depth the remaining positions are also searched for a
 	// mate, which takes most of the time.
 	const quick = 970
 	for i, out := range append(w.moves(fens[:quick], ":depth 1"), w.moves(fens[quick:], "")...) {

@@ -16,8 +16,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// workshop is a world with the shipped plugins, chess with an engine that looks
-// so many plies ahead.
+// workshop is a world with the shipped plugins, and a chess engine with a
+// search depth in plies.
 func workshop(t testing.TB, depth int) *world {
 	w := newWorld(t)
 	w.write("ferment.hcl", shipped("chess", "chess", fmt.Sprintf("config {\n  engine = \"builtin\"\n  depth  = %d\n}", depth))+
@@ -35,7 +35,7 @@ intent "chess/best-move" {
 	return w
 }
 
-// moves asks for a move in each position, by one plan with a map; rest are
+// moves requests a move in each position, in one plan with a map; rest are
 // further keys of the input.
 func (w *world) moves(fens []string, rest string) []edn.Value {
 	w.t.Helper()
@@ -53,8 +53,7 @@ func (w *world) moves(fens []string, rest string) []edn.Value {
 	return moves
 }
 
-// walk plays random games and gives positions out of them in which a move can
-// be made.
+// walk plays random games and returns positions in which a move is possible.
 func walk(seed uint64, n int) []string {
 	random := rand.New(rand.NewPCG(seed, 0))
 	var fens []string
@@ -74,8 +73,7 @@ func walk(seed uint64, n int) []string {
 	return fens
 }
 
-// legal tells by the rules of a library that is not the plugin's whether a move
-// can be made.
+// legal reports whether a move is legal according to an independent library.
 func legal(t testing.TB, fen, move string) bool {
 	t.Helper()
 	set, err := chess.FEN(fen)
@@ -91,7 +89,7 @@ func text(t testing.TB, v edn.Value) string {
 }
 
 // TestMates: of 200 mates in one to three, found in random games and proved by
-// a plain search over all moves, at least 190 are found through the program.
+// a full search, at least 190 are found through the program.
 func TestMates(t *testing.T) {
 	t.Parallel()
 	corpus, err := os.ReadFile(filepath.Join(built.module, "plugins", "chess", "internal", "corpus", "mates.txt"))
@@ -122,10 +120,10 @@ func TestMates(t *testing.T) {
 
 const start = `:fen "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"`
 
-// board is a start position with something changed.
+// board returns a start position with a change.
 func board(from, to string) string { return "{" + strings.Replace(start, from, to, 1) + "}" }
 
-// malformed are inputs that the shipped intents refuse, with the type of the
+// malformed are inputs that the shipped intents reject, with the type of the
 // error and the field that it names.
 var malformed = []struct{ intent, input, typ, field string }{
 	{"chess/best-move", `{}`, "input/invalid", "fen"},
@@ -204,8 +202,9 @@ var malformed = []struct{ intent, input, typ, field string }{
 	{"code/patch-verdict", `{:patch "x"}`, "input/invalid", "dir"},
 }
 
-// TestMalformed: every shipped intent refuses each of its malformed inputs with
-// one typed error that names the field, as an item of a plan and as an act.
+// TestMalformed: every shipped intent rejects each of its malformed inputs
+// with one typed error that names the field, as an item of a plan and as an
+// act.
 func TestMalformed(t *testing.T) {
 	t.Parallel()
 	w := workshop(t, 1)
@@ -214,7 +213,7 @@ func TestMalformed(t *testing.T) {
 	for i, row := range malformed {
 		intents[row.intent] = append(intents[row.intent], i)
 	}
-	// The inputs are bindings, which a caller may replace: the static check does not follow them.
+	// The inputs are bindings, which the static check does not follow.
 	var bindings, nodes, emits strings.Builder
 	for intent, rows := range intents {
 		slot := strings.ReplaceAll(intent, "/", ".")
@@ -254,8 +253,8 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// plugins.md 7.0: a directory that the sandbox hides from a plugin is told as that, with
-// what opens it, and not as a suite that fails.
+// plugins.md 7.0: a directory that the sandbox hides from a plugin is reported
+// as that, with the setting that opens it, and not as a failed suite.
 func TestHiddenDirectory(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// lines streams pieces slowly enough that each is an event of its own.
+// lines streams pieces with pauses, so that each is an event of its own.
 func lines(rest string, pieces ...string) string {
 	all := make([]string, len(pieces))
 	for i, p := range pieces {
@@ -27,8 +27,8 @@ func lines(rest string, pieces ...string) string {
 	return "{:stream [" + strings.Join(all, " ") + "] :chunk-ms 70 " + rest + "}"
 }
 
-// The rows of the table of streaming policies (STR-001, STR-002, GATE-005) with
-// real processes: what somebody sees who follows the run.
+// The rows of the table of streaming policies (STR-001, STR-002, GATE-005)
+// with real processes: the events that a follower of the run sees.
 var streamed = []sequence{
 	{
 		name: "gate-passed", stream: "gate-passed", dispatch: ":retry {:fallback-max 1}",
@@ -100,7 +100,7 @@ var streamed = []sequence{
 	},
 }
 
-// events reads what --stream printed, one event a line.
+// events parses the output of --stream, one event per line.
 func (e ended) events(t testing.TB) []edn.Value {
 	t.Helper()
 	var out []edn.Value
@@ -113,9 +113,9 @@ func (e ended) events(t testing.TB) []edn.Value {
 	return out
 }
 
-// story is what a golden file keeps of events: text that the pace of this
-// machine cut elsewhere is one text, and numbers of records say nothing. Events
-// of calls that ran at once are ordered by their paths.
+// story is the content of a golden file about events: consecutive pieces of
+// text are joined, and record numbers are removed. Events of concurrent calls
+// are ordered by path.
 func (w *world) story(events []edn.Value, loose bool) edn.Value {
 	if loose {
 		slices.SortStableFunc(events, func(a, b edn.Value) int { return edn.Compare(a.Key("path"), b.Key("path")) })
@@ -135,7 +135,7 @@ func (w *world) story(events []edn.Value, loose bool) edn.Value {
 	return w.masked(edn.Vector(out...))
 }
 
-// talkers is a world in which one candidate has to take back what it said.
+// talkers is a world in which one candidate has to retract its text.
 func talkers(t testing.TB, stream string) *world {
 	return sequence{
 		stream: stream, dispatch: ":retry {:fallback-max 1}", node: ":done {:must #{:good}}",
@@ -143,8 +143,8 @@ func talkers(t testing.TB, stream string) *world {
 	}.world(t)
 }
 
-// TestStreamText: on a terminal text comes and goes; where it cannot be taken
-// back it is printed once it is accepted (CLI-001, CLI-008).
+// TestStreamText: on a terminal text is printed and retracted; elsewhere it is
+// printed once it is accepted (CLI-001, CLI-008).
 func TestStreamText(t *testing.T) {
 	t.Parallel()
 	w := talkers(t, "provisional")
@@ -157,7 +157,8 @@ func TestStreamText(t *testing.T) {
 	assert.Equal(t, 0, code)
 	assert.Equal(t, "bad one\ntaken back: eval/must-failed\ngood one\n", seen)
 
-	// What would command the terminal is shown there, and only there (CLI-001).
+	// Control characters are escaped on the terminal, and only there
+	// (CLI-001).
 	hostile := sequence{stream: "first-token", a: []string{lines(`:value {:text "red \u001b[31m\u202eder"}`, "red \x1b[31m", "\u202eder")}}
 	code, seen = hostile.world(t).onTerminal(nil, "run", "plan.edn", "--stream")
 	assert.Equal(t, 0, code)
@@ -173,7 +174,8 @@ func TestStreamText(t *testing.T) {
 	assert.Equal(t, "half \n", got.stdout)
 	assert.Contains(t, got.stderr, "stream/truncated")
 
-	// Without text there is nothing to stream; the answer is printed as ever.
+	// Without text there is nothing to stream; the answer is printed at the
+	// end.
 	w = sequence{stream: "provisional", a: []string{`{:value {:n 1}}`}}.world(t)
 	got = w.run("run", "plan.edn", "--stream")
 	assert.Equal(t, "{:n 1}\n", got.stdout)
@@ -188,7 +190,7 @@ func TestStreamText(t *testing.T) {
 }
 
 // TestStreamInterrupted: Ctrl-C in the middle of a text cancels the run, and
-// what was shown is taken back.
+// the printed text is retracted.
 func TestStreamInterrupted(t *testing.T) {
 	t.Parallel()
 	w := sequence{stream: "provisional", a: []string{lines(":hang true", "half ")}}.world(t)
@@ -205,8 +207,9 @@ func TestStreamInterrupted(t *testing.T) {
 	assert.Equal(t, []string{"retract", "finished"}, names[len(names)-2:])
 }
 
-// TestStreamThere: the same over the admin socket of a daemon, and over HTTP as
-// server-sent events; a client that goes away ends the call in the plugin.
+// TestStreamThere: the same over the admin socket of a daemon, and over HTTP
+// as server-sent events; a client that closes its connection cancels the call
+// in the plugin.
 func TestStreamThere(t *testing.T) {
 	t.Parallel()
 	w := sequence{
@@ -247,8 +250,8 @@ func TestStreamThere(t *testing.T) {
 	d.stop()
 }
 
-// TestHandleEndsWithItsCall: what a plugin asks ends at the deadline of the call
-// that it asks for, and with its cancellation.
+// TestHandleEndsWithItsCall: a request of a plugin ends at the deadline of the
+// call that it is made in, and with its cancellation.
 func TestHandleEndsWithItsCall(t *testing.T) {
 	t.Parallel()
 	ask := sequence{a: []string{`{:ask {:handle [:model]}}`}, b: []string{hang}, node: given("b") + " :deadline-ms 700"}
@@ -267,7 +270,7 @@ func TestHandleEndsWithItsCall(t *testing.T) {
 	assert.Equal(t, "canceled", word(got.value(t).Key("error").Key("type")))
 }
 
-// TestStreamExample: what examples/streaming says.
+// TestStreamExample: the commands of examples/streaming work.
 func TestStreamExample(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -286,8 +289,8 @@ func TestStreamExample(t *testing.T) {
 	assert.Equal(t, "A stream is shown while it\ntaken back: eval/must-failed\n"+answer+"\n", seen)
 }
 
-// TestStreamCleaned: what models think aloud is shown to nobody, neither while
-// they speak nor in their answer (TXT-001, TXT-002).
+// TestStreamCleaned: the thinking of models is not shown, neither in streams
+// nor in answers (TXT-001, TXT-002).
 func TestStreamCleaned(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// OPS-006: the unit file names what it is for, lets nothing else be written,
-// and does not start again what a person has to look at.
+// OPS-006: the unit file allows writing only where needed, and does not
+// restart after errors that need an operator.
 func TestSystemdUnit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "100% mine/ferment.hcl", testProfile+scripted("a", "isolation { write_paths = [\"scratch\"] }")+`

@@ -15,13 +15,14 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// CLI-001: a table fits a screen, and every word of it is shown.
+// CLI-001: a table fits a screen, and every word of it is printed.
 func TestTablesFit(t *testing.T) {
 	word := rapid.StringMatching(`[a-zé/]{1,30}`)
 	cell := rapid.Custom(func(t *rapid.T) string { return strings.Join(rapid.SliceOfN(word, 0, 9).Draw(t, "words"), " ") })
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 9).Draw(t, "columns")
-		// The first column is a name; longer ones than a screen are not cut.
+		// The first column is a name; names longer than a screen are not
+		// split.
 		row := rapid.Custom(func(t *rapid.T) []string {
 			return append([]string{word.Draw(t, "name")}, rapid.SliceOfN(cell, n-1, n-1).Draw(t, "cells")...)
 		})
@@ -55,7 +56,7 @@ func TestTablesFit(t *testing.T) {
 		"b       weak\n", out.String())
 }
 
-// CLI-001: status says that a disk is nearly full, and nothing while it is not.
+// CLI-001: status reports a nearly full disk, and only then.
 func TestStatusOfFullDisk(t *testing.T) {
 	text := func(free int64) string {
 		var out bytes.Buffer
@@ -67,8 +68,8 @@ func TestStatusOfFullDisk(t *testing.T) {
 	assert.NotContains(t, text(daemon.LittleSpace), "disk:")
 }
 
-// CLI-001: what is waited for after something slow is told too, once it takes
-// long itself.
+// CLI-001: after a slow item the next one is reported too, once it becomes
+// slow itself.
 func TestProgressOfSeveralSlowStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -79,7 +80,7 @@ func TestProgressOfSeveralSlowStarts(t *testing.T) {
 			took   time.Duration
 		}{{"slow", slowStart}, {"quick", slowStart - time.Millisecond}, {"slower", slowStart}} {
 			w.asking(wait.plugin)
-			time.Sleep(wait.took) // on the clock of the bubble
+			time.Sleep(wait.took) // in synthetic time
 			synctest.Wait()
 			w.asking("")
 		}
@@ -94,8 +95,8 @@ func TestProgressOfSeveralSlowStarts(t *testing.T) {
 	})
 }
 
-// CLI-001: a start that takes longer than 300 ms says what it waits for, and a
-// quick one says nothing.
+// CLI-001: a start that takes longer than 300 ms reports what it waits for,
+// and a quick one reports nothing.
 func TestProgressOfSlowStart(t *testing.T) {
 	for name, tt := range map[string]struct {
 		waits func(*watcher)
@@ -135,7 +136,7 @@ func TestProgressOfSlowStart(t *testing.T) {
 				w := &watcher{on: true, out: &out, begun: time.Now()}
 				stop := w.tellStarting()
 				tt.waits(w)
-				time.Sleep(tt.took) // on the clock of the bubble
+				time.Sleep(tt.took) // in synthetic time
 				synctest.Wait()
 				stop()
 				time.Sleep(time.Hour)
@@ -149,7 +150,8 @@ func TestProgressOfSlowStart(t *testing.T) {
 	}
 }
 
-// CLI-001: what the doctor found fits a screen, also with the hash of a program, which data has whole.
+// CLI-001: the text output of doctor fits a screen, with shortened hashes;
+// data has whole ones.
 func TestExaminationFits(t *testing.T) {
 	hash := "b3:" + strings.Repeat("0123456789abcdef", 4)
 	e := &examination{}

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// terminal opens a pseudo terminal: what the program writes to the second end
-// is read from the first.
+// terminal opens a pseudo terminal: output of the program to the second end is
+// read from the first.
 func terminal(t testing.TB) (mine, its *os.File) {
 	t.Helper()
 	mine, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)

@@ -11,15 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestInterruptedAnytime: whenever the interrupt comes, the command ends with
-// 130 and leaves nothing.
+// TestInterruptedAnytime: an interrupt at any time ends the command with 130
+// and leaves no process.
 func TestInterruptedAnytime(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
 	random := rand.New(rand.NewPCG(killSeed, 3))
 	for i := range 6 {
 		p := w.start("", "run", "plan.edn", "--progress", "edn")
-		// Some time between the first sign of life and the middle of the run.
+		// Some time between the first event and the middle of the run.
 		p.must("a plugin", 0, func(e event) bool { return e.word("event") == "plugin" })
 		pause := time.NewTimer(time.Duration(random.IntN(400)) * time.Millisecond)
 		<-pause.C

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// onTerminal runs a command whose outputs are both a terminal, and gives what a
-// person sees there.
+// onTerminal runs a command whose outputs are both a terminal, and returns its
+// output.
 func (w *world) onTerminal(env []string, args ...string) (int, string) {
 	w.t.Helper()
 	mine, its := terminal(w.t)
@@ -28,8 +28,8 @@ func (w *world) onTerminal(env []string, args ...string) (int, string) {
 	return cmd.ProcessState.ExitCode(), strings.ReplaceAll(string(seen), "\r\n", "\n")
 }
 
-// TestTerminal: colour only on a terminal, and not with NO_COLOR; progress
-// comes by itself only on a terminal and only beside text (CLI-001).
+// TestTerminal: colour only on a terminal, and not with NO_COLOR; progress by
+// default only on a terminal and in text format (CLI-001).
 func TestTerminal(t *testing.T) {
 	t.Parallel()
 	w := shop(t)
@@ -51,7 +51,7 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// TestInterruptedTwice: a second interrupt does not wait for anybody.
+// TestInterruptedTwice: a second interrupt exits immediately.
 func TestInterruptedTwice(t *testing.T) {
 	w := busy(t)
 	p := w.atWork()

@@ -44,15 +44,15 @@ func (w *world) certify(serial int64) {
 	}
 }
 
-// AUTH-030: a renewed certificate is in use after SIGHUP. What a listener with
-// TLS accepts and refuses is tested in httpapi.
+// AUTH-030: a renewed certificate is used after SIGHUP. httpapi tests TLS
+// itself.
 func TestCertificateReload(t *testing.T) {
 	t.Parallel()
 	w := answering(t, "\nhttp {\n  tls {\n    cert_file = \"cert.pem\"\n    key_file  = \"key.pem\"\n  }\n}\n")
 	w.certify(1)
 	s := w.serve()
 	serial := func() int64 {
-		conn, err := tls.Dial("tcp", s.address, &tls.Config{InsecureSkipVerify: true}) // only its number is of interest
+		conn, err := tls.Dial("tcp", s.address, &tls.Config{InsecureSkipVerify: true}) // only the serial number matters
 		require.NoError(t, err)
 		defer func() { _ = conn.Close() }()
 		return conn.ConnectionState().PeerCertificates[0].SerialNumber.Int64()

@@ -8,12 +8,12 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestSteady: equal inputs give equal bytes, without times, and nothing names
-// the place of this machine (HCL-038).
+// TestSteady: equal inputs give equal bytes, without times and without paths
+// of this machine (HCL-038).
 func TestSteady(t *testing.T) {
 	t.Parallel()
 	w := shop(t)
-	w.mustLock() // the plugins are known from here on
+	w.mustLock() // caches the descriptions of the plugins
 	for _, args := range []string{
 		"validate", "validate --config broken.hcl", "plugin list", "plugin inspect mine", "explain text/render", "explain mine/strict", "check wrong.edn",
 		"fmt --diff ugly.hcl", "fmt --check syntax.hcl", "fmt absent.hcl", "run absent.edn",

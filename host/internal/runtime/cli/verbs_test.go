@@ -18,7 +18,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// shop is a small world with something for every verb.
+// shop is a small world with something for every command.
 func shop(t testing.TB) *world {
 	w := newWorld(t)
 	require.NoError(t, os.Symlink(filepath.Join(built.root, "bin"), filepath.Join(w.dir, "bin")))
@@ -106,15 +106,15 @@ intent "mine/data" {
 	return w
 }
 
-// verbs are calls of every verb, with what they end with and what a person
-// reads (CLI-001, CLI-002, CLI-008, HCL-008). Codes that need a daemon or a signal
-// are elsewhere: 6 in reload_test and config_test, 130 in orphan_test; all of them
-// by type of error in package contract.
+// verbs are calls of every command, with exit code and text output (CLI-001,
+// CLI-002, CLI-008, HCL-008). Codes that need a daemon or a signal are tested
+// elsewhere: 6 in reload_test and config_test, 130 in orphan_test; package
+// contract tests all of them by error type.
 var verbs = []struct {
 	args     string
 	stdin    string
 	exit     int
-	out, err string // expressions that the streams match as text; "" is an empty stream
+	out, err string // regular expressions for the streams as text; "" is an empty stream
 }{
 	{args: "run hello.edn", out: `^Hello, world!\n$`},
 	{args: `run hello.edn --bind name="Ada"`, out: `^Hello, Ada!\n$`},
@@ -253,7 +253,7 @@ var verbs = []struct {
 	{args: "version --loud", exit: 2, err: `(?s)^error: unknown flag: --loud\n.*"ferment version --help"`},
 }
 
-// split cuts arguments at blanks outside of brackets and quotes.
+// split splits arguments at blanks outside brackets and quotes.
 func split(args string) []string {
 	var out []string
 	depth, quoted, word := 0, false, ""
@@ -307,8 +307,8 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// assertStream matches what was printed for people: data and messages without
-// terminal sequences.
+// assertStream matches output for people: data and messages without terminal
+// sequences.
 func assertStream(t testing.TB, want, got string) {
 	t.Helper()
 	assert.NotContains(t, got, "\x1b", "nothing here is a terminal (CLI-001)")
@@ -319,7 +319,7 @@ func assertStream(t testing.TB, want, got string) {
 	assert.Regexp(t, regexp.MustCompile(want), got)
 }
 
-// jsonValues reads a stream that holds JSON and nothing else.
+// jsonValues parses a stream that holds only JSON.
 func jsonValues(t testing.TB, text string) []any {
 	t.Helper()
 	var all []any
@@ -334,8 +334,8 @@ func jsonValues(t testing.TB, text string) []any {
 	}
 }
 
-// ednValues reads a stream that holds EDN and nothing else, each value on a
-// line of its own in its canonical form.
+// ednValues parses a stream that holds only EDN, each value on a line of its
+// own in canonical form.
 func ednValues(t testing.TB, text string) []edn.Value {
 	t.Helper()
 	var all []edn.Value
@@ -348,7 +348,8 @@ func ednValues(t testing.TB, text string) []edn.Value {
 	return all
 }
 
-// TestWrongForm: a wrong --output is told as text, because no form was chosen.
+// TestWrongForm: an invalid --output is reported as text, because no format
+// was selected.
 func TestWrongForm(t *testing.T) {
 	t.Parallel()
 	got := shop(t).run("version", "-o", "xml")
@@ -357,8 +358,8 @@ func TestWrongForm(t *testing.T) {
 	assert.Contains(t, got.stderr, `expected text, json or edn`)
 }
 
-// TestManyErrors: everything that is wrong with a configuration is told at
-// once, with its place, its lines and the nearest name (HCL-002).
+// TestManyErrors: all errors of a configuration are reported at once, with
+// place, lines and nearest name (HCL-002).
 func TestManyErrors(t *testing.T) {
 	t.Parallel()
 	w := shop(t)
@@ -374,7 +375,7 @@ func TestManyErrors(t *testing.T) {
 	assert.Equal(t, string(want), got.stdout)
 }
 
-// TestOneDash: a long flag may stand with one dash (CLI-001).
+// TestOneDash: a long flag may have one dash (CLI-001).
 func TestOneDash(t *testing.T) {
 	t.Parallel()
 	w := shop(t)
@@ -391,8 +392,8 @@ func TestOneDash(t *testing.T) {
 	assert.Equal(t, 3, got.code, "behind two dashes everything is an argument: %s", got.stderr)
 }
 
-// TestProgress: progress is one object per line, in the order of the run, and
-// ends with its end (CLI-001).
+// TestProgress: progress is one object per line, in the order of the run, up
+// to its end (CLI-001).
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	w := shop(t)
@@ -430,7 +431,7 @@ func TestProgress(t *testing.T) {
 	assert.Regexp(t, `(?m)^node +asked +answered +gates +failed over +took\n0 n0 +text/render +text/template +schema-valid ok +- +\d+ ms$`, got.stderr)
 }
 
-// TestHelpExamples runs the examples of every verb's help as they stand there
+// TestHelpExamples runs the examples of every command's help unchanged
 // (CLI-006, HCL-011), with the configuration and the plans of the repository.
 func TestHelpExamples(t *testing.T) {
 	t.Parallel()
@@ -492,11 +493,11 @@ judge "grader" {
 			continue // TestHelpExamplesOfDaemon, TestModelProbe
 		}
 		if strings.HasPrefix(line, "ferment conform ") && !strings.Contains(line, "--run ") {
-			continue // whole suites: TestConformPasses, and the conformance step of the checks before a change lands
+			continue // whole suites: TestConformPasses, and the conformance step of the checks before a merge
 		}
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
-			// An example needs no program but this one: PATH holds nothing else.
+			// An example needs only this program: PATH has no other.
 			w := &world{t: t, dir: w.dir, env: append(slices.Clone(w.env), "PATH=")}
 			got := w.shell(line)
 			assert.Equal(t, 0, got.code, "%s\n%s", got.stderr, got.stdout)
@@ -504,7 +505,7 @@ judge "grader" {
 	}
 }
 
-// ofDaemon tells whether an example starts a daemon or needs one.
+// ofDaemon reports whether an example starts or needs a daemon.
 func ofDaemon(line string) bool {
 	if line == "ferment diff" || strings.Contains(line, "--running") {
 		return true
@@ -517,7 +518,7 @@ func ofDaemon(line string) bool {
 	return false
 }
 
-// section gives the indented lines below a heading.
+// section returns the indented lines below a heading.
 func section(help, heading string) []string {
 	_, after, ok := strings.Cut(help, heading+"\n")
 	if !ok {

@@ -22,25 +22,24 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// runLimit ends a command that hangs, so that a test tells instead of waiting.
+// runLimit stops a hanging command, so that the test fails instead of waiting.
 const runLimit = 3 * time.Minute
 
-// world is a directory with a configuration, as somebody has it who works with
-// the program.
+// world is a directory with a configuration, as a user of the program has it.
 type world struct {
 	t   testing.TB
 	dir string
-	rt  string // the runtime directory of its hosts, by which their processes are known
+	rt  string // the runtime directory of its hosts, which identifies their processes
 	env []string
 }
 
-// worlds counts those that there were.
+// worlds counts the worlds.
 var worlds atomic.Int64
 
-// newWorld makes the directory. The files are name and text in turn.
+// newWorld creates the directory. files alternates names and contents.
 func newWorld(t testing.TB, files ...string) *world {
 	t.Helper()
-	// A name of few letters: what lies there are sockets.
+	// A short path: it contains sockets.
 	w := &world{t: t, dir: t.TempDir(), rt: filepath.Join(built.root, "rt", strconv.FormatInt(worlds.Add(1), 36))}
 	require.NoError(t, os.Mkdir(w.rt, 0o700))
 	w.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + built.home, "XDG_RUNTIME_DIR=" + w.rt}
@@ -49,7 +48,7 @@ func newWorld(t testing.TB, files ...string) *world {
 		w.write(files[i], files[i+1])
 		profiled = profiled || strings.Contains(files[i+1], "  profile ")
 	}
-	if !profiled { // the profile in which programs need no entry in a lock file
+	if !profiled { // the profile in which programs need no lock file entry
 		w.env = append(w.env, "FERMENT_PROFILE=dev")
 	}
 	return w
@@ -63,13 +62,13 @@ func (w *world) write(name, text string) string {
 	return path
 }
 
-// ended is a command that came to its end.
+// ended is the result of a command.
 type ended struct {
 	code           int
 	stdout, stderr string
 }
 
-// value reads standard output as one EDN value.
+// value parses standard output as one EDN value.
 func (e ended) value(t testing.TB) edn.Value {
 	t.Helper()
 	v, err := edn.ReadString(e.stdout, edn.WithLimits(edn.Body))
@@ -77,7 +76,7 @@ func (e ended) value(t testing.TB) edn.Value {
 	return v
 }
 
-// run runs a command to its end.
+// run runs a command and waits for its end.
 func (w *world) run(args ...string) ended { return w.feed("", args...) }
 
 // feed runs a command with text on its standard input.
@@ -87,23 +86,22 @@ func (w *world) feed(stdin string, args ...string) ended {
 	return p.wait()
 }
 
-// process is a command that runs. Its standard error is read along line by
-// line.
+// process is a running command. Its standard error is collected line by line.
 type process struct {
 	t      testing.TB
 	cmd    *exec.Cmd
 	stdout bytes.Buffer
 	args   []string
 	err    error
-	over   chan struct{} // closed when it has ended
+	over   chan struct{} // closed at its end
 
 	mu    sync.Mutex
-	rest  []byte // of standard error, behind the last whole line
+	rest  []byte // of standard error, after the last complete line
 	lines []string
 	grown chan struct{} // closed when there are more lines
 }
 
-// shell runs a line as somebody types it who has the program in PATH.
+// shell runs a line in a shell with the program in PATH.
 func (w *world) shell(line string) ended {
 	w.t.Helper()
 	return w.launch("", "sh", "-c", "PATH="+filepath.Dir(built.ferment)+":$PATH; "+line).wait()
@@ -126,8 +124,8 @@ func (w *world) launchLimit(limit time.Duration, stdin, program string, args ...
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir, cmd.Env = w.dir, w.env
 	cmd.Stdin = strings.NewReader(stdin)
-	// A process that outlives the command and holds its output is a finding,
-	// not a reason to wait for ever.
+	// A process that outlives the command and holds its output is a failure,
+	// and must not block the test.
 	cmd.WaitDelay = 5 * time.Second
 	p := &process{t: w.t, cmd: cmd, args: args, over: make(chan struct{}), grown: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = &p.stdout, p
@@ -137,14 +135,14 @@ func (w *world) launchLimit(limit time.Duration, stdin, program string, args ...
 		p.err = cmd.Wait()
 		close(p.over)
 	}()
-	w.t.Cleanup(func() { // what a test that failed did not end
+	w.t.Cleanup(func() { // the process of a failed test
 		cancel()
 		<-p.over
 	})
 	return p
 }
 
-// Write takes what the command says on standard error.
+// Write collects standard error of the command.
 func (p *process) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -162,7 +160,7 @@ func (p *process) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// line gives line i of standard error as soon as there is one.
+// line waits for line i of standard error and returns it.
 func (p *process) line(i int) (string, bool) {
 	for {
 		p.mu.Lock()
@@ -205,8 +203,8 @@ func (e event) number(key string) int {
 	return int(n)
 }
 
-// next gives the first event at or behind line from that fits; the command must
-// run with --progress edn. Without one the command has ended.
+// next returns the first event from a line on that fits; the command must run
+// with --progress edn. It returns false if the command ended.
 func (p *process) next(from int, fits func(event) bool) (event, bool) {
 	for i := from; ; i++ {
 		line, ok := p.line(i)
@@ -218,7 +216,7 @@ func (p *process) next(from int, fits func(event) bool) (event, bool) {
 		}
 		v, err := edn.ReadString(line)
 		if err != nil {
-			continue // a line of the response's own
+			continue // a line of the response
 		}
 		if e := (event{v, i}); fits(e) {
 			return e, true
@@ -226,7 +224,7 @@ func (p *process) next(from int, fits func(event) bool) (event, bool) {
 	}
 }
 
-// must is next for events that have to come.
+// must is next for events that must occur.
 func (p *process) must(what string, from int, fits func(event) bool) event {
 	p.t.Helper()
 	e, ok := p.next(from, fits)
@@ -237,14 +235,14 @@ func (p *process) must(what string, from int, fits func(event) bool) event {
 	return e
 }
 
-// entered fits the transition of a plugin to a state.
+// entered matches the transition of a plugin to a state.
 func entered(plugin, state string) func(event) bool {
 	return func(e event) bool {
 		return e.word("event") == "plugin" && e.word("plugin") == plugin && e.word("to") == state
 	}
 }
 
-// asked fits the start of an attempt on a capability.
+// asked matches the start of an attempt on a capability.
 func asked(capability string) func(event) bool {
 	return func(e event) bool {
 		return e.word("event") == "attempt" && e.word("state") == "started" && e.word("cap/id") == capability
@@ -253,7 +251,7 @@ func asked(capability string) func(event) bool {
 
 func (p *process) signal(s syscall.Signal) {
 	p.t.Helper()
-	if err := p.cmd.Process.Signal(s); !errors.Is(err, os.ErrProcessDone) { // it may have come to its end by itself
+	if err := p.cmd.Process.Signal(s); !errors.Is(err, os.ErrProcessDone) { // it may have exited already
 		require.NoError(p.t, err)
 	}
 }
@@ -270,20 +268,20 @@ func (p *process) wait() ended {
 	return got
 }
 
-// scripted is a plugin block whose answers are a script in a file of its name,
-// with further attributes.
+// scripted returns a plugin block whose answers are a script in a file of its
+// name, with further attributes.
 func scripted(name string, more ...string) string {
 	return fmt.Sprintf("plugin %q {\n  command = [%q]\n  config {\n    script = %q\n  }\n%s\n}\n",
 		name, filepath.Join(built.plugins, "scripted"), name+".edn", indent(more))
 }
 
-// shipped is a plugin block of a program of the repository.
+// shipped returns a plugin block of a program of the repository.
 func shipped(name, program string, more ...string) string {
 	return fmt.Sprintf("plugin %q {\n  command = [%q]\n%s\n}\n", name, filepath.Join(built.plugins, program), indent(more))
 }
 
-// testrunner is the plugin of that name, which may test what lies below dir with
-// the programs of the machine and the helper of these tests.
+// testrunner returns the block of that plugin, which may test projects below
+// dir with the programs of the machine and the helper of these tests.
 func testrunner(dir string) string {
 	return shipped("testrunner", "testrunner", `env_pass = ["PATH"]`, fmt.Sprintf("isolation {\n  exec        = [\"go\", \"/bin\", \"/usr/bin\", \"/usr/lib\", %q]\n  read_paths  = [%q]\n  write_paths = [%q]\n}",
 		built.helper, dir, filepath.Join(built.root, "gocache")))
@@ -299,7 +297,7 @@ func indent(lines []string) string {
 	return b.String()
 }
 
-// script is a script of one capability for an intent.
+// script returns a script of one capability for an intent.
 func script(id, intent, rest string, steps ...string) string {
 	return fmt.Sprintf("{:capabilities\n {%s\n  {:intents #{%s} %s\n   :steps [%s]}}}\n", id, intent, rest, strings.Join(steps, "\n           "))
 }

@@ -32,7 +32,7 @@ func node(t *testing.T, script, stdin string) string {
 	return output(t, "../../../../../examples/plugins/outline", stdin, "node", "--input-type=module", "-e", script)
 }
 
-// output is what a program prints in a directory.
+// output returns the output of a program in a directory.
 func output(t *testing.T, dir, stdin, program string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(program, args...)
@@ -45,7 +45,7 @@ func output(t *testing.T, dir, stdin, program string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// The generated messages in Python are those of plugin.proto: "make proto".
+// The generated messages in Python match plugin.proto: "make proto".
 func TestMessagesInOtherLanguages(t *testing.T) {
 	raw, err := hex.DecodeString(python(t, `
 from ferment import plugin_pb2
@@ -56,14 +56,14 @@ print(plugin_pb2.DESCRIPTOR.serialized_pb.hex())`, ""))
 	ours := protodesc.ToFileDescriptorProto(pluginv1.File_plugin_proto)
 	for _, m := range ours.GetMessageType() {
 		for _, f := range m.GetField() {
-			f.JsonName = nil // protoc leaves it out for Python
+			f.JsonName = nil // protoc omits it for Python
 		}
 	}
 	assert.Equal(t, prototext.Format(ours), prototext.Format(&theirs), "make proto")
 }
 
 // WIRE-003: the names of blobs are the same in every language, for texts whose
-// canonical spelling is not the text itself and for every shape of the tree.
+// canonical form is not the text itself and for every shape of the hash tree.
 func TestBlobNamesInOtherLanguages(t *testing.T) {
 	texts := []string{"", "a", "quote \" back \\ tab \t line \n return \r", "\x00\x01\x1f\x7f\b\f", "zażółć gęślą jaźń 🐝"}
 	for _, n := range []int{62, 63, 64, 1021, 1022, 1023, 2046, 2047, 3070, 4094, 7 * 1024, 33*1024 + 5, 300_000} {
@@ -88,8 +88,8 @@ for (const s of JSON.parse(fs.readFileSync(0))) console.log(blobHash(s));`, stri
 	assert.Equal(t, want, strings.Fields(got))
 }
 
-// DESCRIBE-005: two capabilities of one intent with schemas of their own publish
-// both; one name for two schemas would check answers against the wrong one.
+// DESCRIBE-005: two capabilities of one intent publish their own schemas; a
+// shared name would check answers against the wrong one.
 func TestSchemaNamesInOtherLanguages(t *testing.T) {
 	assert.JSONEq(t, `["res/d.count", "res/d.b", {"res/d.count": "[:map [:n :int]]", "res/d.b": "[:map [:n :string]]"}]`, python(t, `
 import json
@@ -100,8 +100,8 @@ d = Plugin("d", "1", [Capability("d/a", f, ["d/count"], gives="[:map [:n :int]]"
 print(json.dumps([c["io/out-schema"] for c in d["capabilities"]] + [d["schemas"]]))`, ""))
 }
 
-// SDK-002: the stack of an exception begins with the author's own line, also if a
-// library threw it.
+// SDK-002: the stack of an exception starts with the author's own line, even
+// if a library threw it.
 func TestStacksInOtherLanguages(t *testing.T) {
 	assert.Contains(t, python(t, `
 import json
@@ -114,8 +114,8 @@ function mine() { JSON.parse("{"); }
 try { mine(); } catch (e) { console.log(failure(e).details.stack[0]); }`, ""), "mine (")
 }
 
-// SDK-005: what the messages of the contract have no word for is refused when the
-// program starts, or sent as what it stands for, and never lost.
+// SDK-005: values that the messages of the contract cannot express are
+// rejected at the start of the program, or converted, and never lost.
 func TestMistakesInOtherLanguages(t *testing.T) {
 	assert.Equal(t, "TypeError: capability d/a: a function is def, async def, or async def with yield\n[1,2]", python(t, `
 from ferment import wire

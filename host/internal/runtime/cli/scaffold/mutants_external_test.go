@@ -16,13 +16,13 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// mutant is a project with one edit: a fault that an author of a plugin in another
-// language makes easily.
+// mutant is a project with one edit: a fault that authors of plugins in other
+// languages make easily.
 type mutant struct {
 	kind     string
 	file     string // name without the folder
 	old, new string
-	check    string // that must fail
+	check    string // check that must fail
 }
 
 var pythonMutants = map[string]mutant{
@@ -77,7 +77,7 @@ var nodeMutants = map[string]mutant{
 	"any encoding": {"tool", "index.mjs", `if (payload.encoding !== "json") {`, `if (false) {`, "core/malformed/encoding"},
 }
 
-// plugin writes a project, with an edit if there is one, and gives its command and
+// plugin writes a project, with an optional edit, and returns its command and
 // the options of a run.
 func plugin(t *testing.T, lang, kind string, edit mutant) (conformance.Target, conformance.Options) {
 	t.Helper()
@@ -108,9 +108,9 @@ func plugin(t *testing.T, lang, kind string, edit mutant) (conformance.Target, c
 	return conformance.Process([]string{p.Interpreter, filepath.Join(dir, program)}, nil), o
 }
 
-// CONF-005: a plugin as it comes passes a check, and one with the edit that the
-// check is named for fails it. That the plugins pass every check is shown where
-// they are tried as projects.
+// CONF-005: an unedited plugin passes a check, and one with the edit that the
+// check is named for fails it. The tests of generated projects show that they
+// pass every check.
 func TestMutantsInOtherLanguages(t *testing.T) {
 	checks := map[string]conformance.Check{}
 	for _, c := range conformance.Checks() {

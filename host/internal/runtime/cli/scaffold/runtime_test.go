@@ -11,7 +11,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// written is the folder of a new project.
+// written returns the folder of a new project.
 func written(t *testing.T, lang string) string {
 	t.Helper()
 	files, err := Project{Name: "my-plugin", Kind: "tool", Lang: lang, Interpreter: DefaultInterpreter(lang)}.Files()
@@ -21,7 +21,7 @@ func written(t *testing.T, lang string) string {
 	return dir
 }
 
-// outdated are the paths that differ in a project, true for those that are missing.
+// outdated returns the paths that differ in a project, true for missing ones.
 func outdated(t *testing.T, dir string) map[string]bool {
 	t.Helper()
 	changes, err := Outdated(dir)
@@ -34,8 +34,8 @@ func outdated(t *testing.T, dir string) map[string]bool {
 	return found
 }
 
-// SDK-005: one changed byte and a missing file are found, and an update restores
-// both and writes nothing else.
+// SDK-005: one changed byte and a missing file are detected, and an update
+// restores both and writes nothing else.
 func TestRuntimeIsUpdated(t *testing.T) {
 	for lang, name := range map[string]struct{ program, changed, missing string }{
 		Python: {"plugin.py", "ferment/wire.py", "ferment/__init__.py"},
@@ -95,8 +95,8 @@ func TestRuntimesBesideEachOther(t *testing.T) {
 	assert.Empty(t, outdated(t, dir))
 }
 
-// SDK-005: what is not a project with a runtime is refused, and nothing outside
-// of it is written.
+// SDK-005: a folder that is not a project with a runtime is rejected, and
+// nothing outside of it is written.
 func TestRuntimeRefused(t *testing.T) {
 	for name, files := range map[string][]string{
 		"empty":              {},
@@ -130,7 +130,7 @@ func TestRuntimeRefused(t *testing.T) {
 	assert.Empty(t, left)
 }
 
-// SDK-005: the configuration of a project names every file of the runtime that its
+// SDK-005: the configuration of a project lists every runtime file that its
 // program loads.
 func TestRuntimeIsListed(t *testing.T) {
 	for _, lang := range []string{Python, Node} {

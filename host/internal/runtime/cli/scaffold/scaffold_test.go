@@ -39,7 +39,7 @@ func each(t *testing.T, visit func(t *testing.T, p Project, files map[string]str
 }
 
 // SDK-005: every combination has a program, a test, a configuration, a README
-// and a CI file; no mark of a template is left in them.
+// and a CI file, without leftover template delimiters.
 func TestFiles(t *testing.T) {
 	each(t, func(t *testing.T, p Project, files map[string]string) {
 		for _, name := range []string{"README.md", "check", ".github/workflows/check.yml", ".gitignore", "ferment.hcl", "samples.edn"} {
@@ -66,8 +66,8 @@ func TestFiles(t *testing.T) {
 	})
 }
 
-// SDK-005: what is committed names neither the interpreter of this machine nor a
-// folder of it; what does is ignored by git.
+// SDK-005: committed files contain neither the interpreter nor a folder of
+// this machine; git ignores those that do.
 func TestNothingOfThisMachineIsCommitted(t *testing.T) {
 	each(t, func(t *testing.T, p Project, _ map[string]string) {
 		p.Interpreter, p.Local = "/home/somebody/bin/run", "/home/somebody/ferment"
@@ -94,8 +94,8 @@ func TestNothingOfThisMachineIsCommitted(t *testing.T) {
 	})
 }
 
-// What a Go project requires is what this repository's own example of a
-// third-party module requires.
+// A Go project requires the same modules as this repository's example of a
+// third-party module.
 func TestGoModule(t *testing.T) {
 	example := filepath.Join("..", "..", "..", "..", "..", "examples", "plugins", "wordcount")
 	sum, err := os.ReadFile(filepath.Join(example, "go.sum"))
@@ -109,7 +109,7 @@ func TestGoModule(t *testing.T) {
 		text = strings.Replace(text, "ferment v0.0.0", "ferment <%.SDKVersion%>", 1)
 		text, _, _ = strings.Cut(text, "\nreplace ")
 		require.NoError(t, os.WriteFile("templates/go/go.mod.tmpl", []byte(text), 0o644))
-		return // the templates are part of the binary that is running
+		return // the templates are embedded in the running binary
 	}
 	files, err := p.Files()
 	require.NoError(t, err)
@@ -124,7 +124,7 @@ func TestGoModule(t *testing.T) {
 	}
 }
 
-// The examples in other languages are made of the same parts.
+// The examples in other languages consist of the same files.
 func TestExamplesShareTheTemplates(t *testing.T) {
 	root := filepath.Join("..", "..", "..", "..", "..", "examples", "plugins")
 	own := []string{"plugin.py", "plugin.mjs", "README.md", "check", ".gitignore", ".github/workflows/check.yml", "samples.edn", "ferment.hcl", "test_plugin.py", "plugin.test.mjs"}
@@ -180,8 +180,8 @@ func TestLockFile(t *testing.T) {
 	}
 }
 
-// SDK-005: a name that would not do in one of the places where it is used is
-// refused, with everything that is wrong.
+// SDK-005: a name that is invalid in one of its uses is rejected, with all
+// reasons.
 func TestCheck(t *testing.T) {
 	for name, ok := range map[string]bool{
 		"a": true, "word-count2": true, strings.Repeat("a", 40): true,
