@@ -47,7 +47,8 @@ func value(text string) dispatchtest.Step { return dispatchtest.Step{Value: edn.
 
 func request(text string) act.Act { return act.Act{Request: edn.MustRead(text)} }
 
-// do runs an act to its end and gives the response with the records of the run.
+// do runs an act to its end and returns the response with the records of the
+// run.
 func do(t testing.TB, s *act.Service, text string) (edn.Value, *contract.Error, []journal.Record) {
 	t.Helper()
 	r, err := s.Start(context.Background(), request(text))
@@ -72,7 +73,7 @@ func kinds(records []journal.Record) []string {
 const ask = `{:proto 1 :trace {:id "r"} :task {:intent :text/respond} :input {:prompt "p"} `
 
 // SCHED-006, RUN-003: an act that names only an intent is a one-node plan, and
-// what its caller sends is data.
+// the input of its caller is data.
 func TestIntentAlone(t *testing.T) {
 	w := two(t)
 	w.On("a/one", value(`{:text "hello"}`))
@@ -91,7 +92,7 @@ func TestIntentAlone(t *testing.T) {
 	}, kinds(records), "EVAL-001")
 }
 
-// contracts.md 2.2: the response says who answered, what it cost, how good it is.
+// contracts.md 2.2: the response has capability, usage and quality.
 func TestResponse(t *testing.T) {
 	w := two(t)
 	w.On("a/one", dispatchtest.Step{Err: contract.Errorf("runtime/invoke-failed", "no")})
@@ -134,7 +135,7 @@ func candidatesOf(debug edn.Value) string {
 	return edn.Vector(ids...).String()
 }
 
-// BIND-009: the answer says that it is not what the first choice would have given.
+// BIND-009: the response reports that the first choice did not serve.
 func TestDegraded(t *testing.T) {
 	w := two(t)
 	w.SetState("a/one", dispatch.CapState{Reason: "runtime/not-ready", Why: contract.Errorf("provider/not-configured", "no key")})
@@ -145,7 +146,7 @@ func TestDegraded(t *testing.T) {
 	assert.Equal(t, `[[:a/one :provider/not-configured]]`, resp.Key("quality").Key("why").String())
 }
 
-// A client's plan comes as :plan/run with its bindings.
+// A client's plan is sent as :plan/run with its bindings.
 func TestOwnPlan(t *testing.T) {
 	w := two(t)
 	w.On("a/one", value(`{:text "hello"}`))
@@ -188,7 +189,7 @@ func keysOf(m edn.Value) string {
 	return strings.Join(names, " ")
 }
 
-// RUN-002: what is refused before it is accepted makes no run.
+// RUN-002: a request that is rejected before acceptance creates no run.
 func TestRefusals(t *testing.T) {
 	for name, tc := range map[string]struct{ text, typ, reason string }{
 		"no map":            {`7`, "invalid-request", "shape/not-map"},
@@ -232,8 +233,9 @@ func TestFindingsHavePositions(t *testing.T) {
 	assert.Equal(t, `{:column 11 :line 3}`, failure.Where.String())
 }
 
-// The layer of a request reaches every node of its plan (POL-001); what it
-// demands of the result is held against the outcome of the whole (EVAL-001).
+// The layer of a request applies to every node of its plan (POL-001); its
+// requirements on the result apply to the outcome of the whole plan
+// (EVAL-001).
 func TestRequestLayer(t *testing.T) {
 	w := two(t)
 	w.On("a/one", value(`{:text "no json"}`))
@@ -247,7 +249,7 @@ func TestRequestLayer(t *testing.T) {
 	assert.Equal(t, "schema/invalid", err.Type)
 }
 
-// RUN-005, RUN-006, RUN-013: every accepted run ends with one record of its end,
+// RUN-005, RUN-006, RUN-013: every accepted run ends with one final record,
 // however it ends.
 func TestEnds(t *testing.T) {
 	hang := dispatchtest.Step{Hang: true}
@@ -302,7 +304,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// RUN-001: a step that cannot be made fails the load and is named.
+// RUN-001: a step that cannot be compiled fails the load and is named.
 func TestMissingParts(t *testing.T) {
 	for name, spoil := range map[string]func(*act.Config){
 		"step validate": func(c *act.Config) { c.Registry = nil },
@@ -334,10 +336,10 @@ func TestPanicInAStep(t *testing.T) {
 	assert.Equal(t, "step accept no entropy", told)
 }
 
-// RUN-004, DET-001: the same request, configuration and seed give the same plan,
-// the same steps and the same response, whether the caller waits for the answer,
-// streams it, or has it accepted. The surfaces of this build refuse accepted acts
-// (queue/disabled): the pipeline alone runs them here.
+// RUN-004, DET-001: the same request, configuration and seed give the same
+// plan, the same steps and the same response, whether the caller waits for the
+// answer, streams it, or has it accepted. The interfaces of this build reject
+// accepted acts (queue/disabled): only the pipeline runs them here.
 func TestSameRequestSamePlan(t *testing.T) {
 	type result struct{ plan, response, steps string }
 	results := map[string]result{}
@@ -368,7 +370,7 @@ func TestSameRequestSamePlan(t *testing.T) {
 					assert.Equal(t, int64(7), b.Seed)
 					forms[how] = b.ResponseType
 				case *journal.AttemptChunk, *journal.AttemptRetracted:
-					continue // what a stream shows is not a step of the run
+					continue // shown text is not a step of the run
 				}
 				steps = append(steps, brief(rec))
 			}
@@ -405,10 +407,10 @@ func TestSameRequestSamePlan(t *testing.T) {
 	assert.Equal(t, want, forms)
 }
 
-// RUN-002: the later steps before the acceptance, in their order: shape of the
-// request, plan check with the permission for effects, worst-case cost. The
-// request has a fault for each; each row takes away the one that is reported.
-// The steps of the transport are TestOrderOfRefusals of package httpapi.
+// RUN-002: the later steps before acceptance, in order: shape of the request,
+// plan check with the effects, worst-case cost. The request has a fault for
+// each; each row removes the reported one. TestOrderOfRefusals of package
+// httpapi covers the steps of the transport.
 func TestOrderOfPrepare(t *testing.T) {
 	w := priced(t, dispatchtest.Cap("a/writes", ":cap/effects #{:fs/write} :cap/cost {:usd 0}"))
 	w.On("a/two", value(`{:good true}`))
@@ -440,9 +442,9 @@ func TestOrderOfPrepare(t *testing.T) {
 	assert.Equal(t, []string{records[0].Run}, kept.runs)
 }
 
-// RUN-002, BIND-002: an act that names an intent is refused before it is accepted
-// exactly if its run could only end with the refusal of the effects of all
-// candidates, and with the error that this run has.
+// RUN-002, BIND-002: an act that names an intent is rejected before acceptance
+// exactly if its run could only end with the rejection of the effects of all
+// candidates, and with the error of that run.
 func TestEffectsOfAnIntent(t *testing.T) {
 	const effects = `:effects {:allowed #{:fs/write}}`
 	open := func(c *act.Config) { c.Effects = dispatchtest.Open() }
@@ -469,7 +471,7 @@ func TestEffectsOfAnIntent(t *testing.T) {
 				changes = append(changes, row.change)
 			}
 			s := service(t, w, changes...)
-			for range 2 { // read, and from the memory of shapes
+			for range 2 { // computed, and from the cache of shapes
 				_, err := s.Do(t.Context(), request(asking(row.candidates, "", "{}", row.more)))
 				if row.typ == "" {
 					require.Nil(t, err, "%v", err)
@@ -484,7 +486,7 @@ func TestEffectsOfAnIntent(t *testing.T) {
 	}
 }
 
-// keeping is a journal that knows the runs that it has records of.
+// keeping is a journal that tracks the runs with records.
 type keeping struct {
 	act.Journal
 	runs []string
@@ -498,10 +500,10 @@ func (k *keeping) Append(ctx context.Context, r journal.Record) error {
 	return k.Journal.Append(ctx, r)
 }
 
-// PRM-006: constraints of the defaults, of the intent and of the request merge per
-// key, later wins; budgets merge per key and the lowest limit holds, so a caller
-// can lower one and never raise it. This build has no session bindings, and no
-// operation budget/raise.
+// PRM-006: constraints of the defaults, of the intent and of the request merge
+// per key, the later wins; budgets merge per key and the lowest limit wins, so
+// a caller can lower one and never raise it. This build has no session
+// bindings, and no operation budget/raise.
 func TestDefaultsMergePerKey(t *testing.T) {
 	layer := func(constraints, budget string) policy.Layer {
 		from := policy.Origin{Source: policy.SourceIntent}
@@ -541,7 +543,7 @@ func TestDefaultsMergePerKey(t *testing.T) {
 	}
 }
 
-// RUN-021: how a request travels does not make it another one.
+// RUN-021: transport keys do not change the identity of a request.
 func TestFingerprint(t *testing.T) {
 	print := func(text string) string {
 		w := two(t)
@@ -553,8 +555,8 @@ func TestFingerprint(t *testing.T) {
 	assert.NotEqual(t, a, print(ask+`:context {:summary "s"}}`))
 }
 
-// RUN-008: relative paths are resolved against the directory of the caller, else
-// the root, before a plugin sees them.
+// RUN-008: relative paths are resolved against the directory of the caller,
+// else the root, before they reach a plugin.
 func TestRelativePaths(t *testing.T) {
 	w := dispatchtest.New(t, dispatchtest.Spec{
 		Caps:    []string{`{:cap/id :a/one :cap/kind :tool :cap/intents #{:text/respond} :io/in-schema :req/files :io/out-schema :res/any}`},
@@ -572,7 +574,7 @@ func TestRelativePaths(t *testing.T) {
 	assert.Equal(t, `"/root/dir/a/b"`, w.Calls()[1].Request.Key("input").Key("file").String())
 }
 
-// A run is followed while it goes on; its journal is let go of when it is over.
+// A run is followed while it goes on; its journal is released when it is over.
 func TestFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := two(t)
@@ -607,7 +609,7 @@ func TestFollow(t *testing.T) {
 	})
 }
 
-// ENV-008: bare text is asked of :text/respond, under a trace of the host.
+// ENV-008: plain text is input of :text/respond, with a trace id of the host.
 func TestBareText(t *testing.T) {
 	w := two(t)
 	w.On("a/one", value(`{:text "hello"}`))
@@ -618,8 +620,9 @@ func TestBareText(t *testing.T) {
 	assert.NotEmpty(t, resp.Key("trace").Key("id").String())
 }
 
-// ENV-005: the shape of version 0.3 ends at the edge: plans, policies, plugins
-// and the journal see the contract alone, whatever becomes of the act.
+// ENV-005: the format of version 0.3 is converted at the interface: plans,
+// policies, plugins and the journal use only the contract format, whatever the
+// outcome.
 func TestOlderSpellingEndsAtTheEdge(t *testing.T) {
 	const older = `{:request/id "q" :session/id "s" :intent :chat :opts {:max-tokens 7 :temperature 0.5M} :context {:lang "pl" :summary "s"}
 		:requires {:quality/must [:schema-valid]} :steps [{:op :build-prompt} {:op :call-capability} {:op :postprocess}]
@@ -655,8 +658,7 @@ func TestOlderSpellingEndsAtTheEdge(t *testing.T) {
 	}
 }
 
-// ENV-009, ENV-023: a request of version 0.3 is served and answered in its own
-// shape.
+// ENV-009, ENV-023: a request of version 0.3 is answered in its own format.
 func TestOlderSpelling(t *testing.T) {
 	w := two(t)
 	w.On("a/one", value(`{:text "hello"}`))

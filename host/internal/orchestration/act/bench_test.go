@@ -13,7 +13,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// echo gives back at once what it got: what is left is the work of the host.
+// echo returns its input immediately, so that only the work of the host is
+// measured.
 type echo struct{}
 
 func (echo) Invoke(_ context.Context, c dispatch.Call) (dispatch.Answer, error) {
@@ -22,8 +23,8 @@ func (echo) Invoke(_ context.Context, c dispatch.Call) (dispatch.Answer, error) 
 func (echo) State(string) dispatch.CapState      { return dispatch.CapState{Ready: true} }
 func (echo) Await(context.Context, string) error { return nil }
 
-// BenchmarkDo is a whole gated call of 1 KiB above the wire: EDN text in, the
-// request checked, the run recorded, the answer judged, EDN text out.
+// BenchmarkDo is a whole gated call of 1 KiB without the transport: EDN text
+// in, request check, records, gates, EDN text out.
 func BenchmarkDo(b *testing.B) {
 	call := echoed(b)
 	b.Run("one caller", func(b *testing.B) {
@@ -47,7 +48,7 @@ func BenchmarkDo(b *testing.B) {
 	})
 }
 
-// echoed makes a function that has 1 KiB of text echoed.
+// echoed returns a function that echoes 1 KiB of text.
 func echoed(tb testing.TB) (call func() error) {
 	w := dispatchtest.New(tb, dispatchtest.Spec{Caps: []string{dispatchtest.Cap("a/one", "")}})
 	s := service(tb, w, func(c *act.Config) { c.Executor = echo{} })

@@ -14,19 +14,20 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// allowance is what the budget of one act comes to.
+// allowance is the effective budget of one act.
 type allowance struct {
 	account *budget.Account
-	// around are the scopes that count what its nodes do, counted all that its
-	// answer tells about: those in which the whole run was set aside as well.
+	// around are the scopes in which its nodes reserve; counted are those that
+	// its response reports, including those in which the whole run is
+	// reserved.
 	around, counted budget.Chain
 	limits          policy.Limits // the tightest of them
 	budgets         *policy.Budgets
 	atLeast         bool
-	wall            time.Duration // 0: as long as the deadline
+	wall            time.Duration // 0: limited by the deadline only
 	depth           contract.Limit
 
-	aside *journal.BudgetReserved // for the whole run; nil: nothing was
+	aside *journal.BudgetReserved // for the whole run; nil: none
 
 	worst     edn.Value // nil if nothing is counted
 	unbounded bool
@@ -38,7 +39,7 @@ func compileBudget(s *Service) (func(*flight) *contract.Error, error) {
 		if f.inside == nil {
 			f.id = c.NewID()
 		}
-		if f.budget.account == nil { // what is asked within a run is on its account
+		if f.budget.account == nil { // a host call uses the account of its run
 			f.budget.account = budget.NewAccount(c.Ledger)
 		}
 		wide := f.scopes()
@@ -49,12 +50,12 @@ func compileBudget(s *Service) (func(*flight) *contract.Error, error) {
 	}, nil
 }
 
-// scopes finds what is around the run. An act that a plugin asks for spends what
-// the call had that the plugin works on.
+// scopes determines the budget scopes of the run. A host call uses the scopes
+// of its parent call.
 func (f *flight) scopes() (wide []wideScope) {
 	a, budgets := &f.budget, f.service.config.Budgets
 	request := f.request.BudgetLimits
-	own, _ := policy.LimitsOf(f.request.Budget) // checked with the request
+	own, _ := policy.LimitsOf(f.request.Budget) // validated with the request
 	a.depth = request.MaxDepth
 	a.take(policy.WallLimit(request.MaxWallMS))
 	if f.act.Stack != nil {
@@ -86,8 +87,8 @@ func (f *flight) scopes() (wide []wideScope) {
 	return wide
 }
 
-// granted are the budgets of the configuration with what operators have added
-// for the time being.
+// granted returns the budgets of the configuration plus the current grants of
+// operators.
 func (f *flight) granted(wide []wideScope) *policy.Budgets {
 	budgets := f.service.config.Budgets
 	if len(wide) == 0 {
@@ -99,7 +100,7 @@ func (f *flight) granted(wide []wideScope) *policy.Budgets {
 	}
 	all, err := f.budget.account.Balances(context.Background(), chain)
 	if err != nil {
-		return budgets // what cannot be read cannot be reserved either
+		return budgets // an unreadable ledger also fails the reservation
 	}
 	more := map[budget.Kind]policy.Amounts{}
 	for _, b := range all {
@@ -108,10 +109,11 @@ func (f *flight) granted(wide []wideScope) *policy.Budgets {
 	return budgets.Raised(more[budget.Tenant], more[budget.User])
 }
 
-// host are the scopes of the host itself, also those in which the whole run was set
-// aside: what is done beside the run is not in that.
+// host returns the scopes of the host itself, including those in which the
+// whole run is reserved: work outside the run is not covered by that
+// reservation.
 func (a *allowance) host() budget.Chain {
-	for _, of := range []budget.Chain{a.counted, a.around} { // the latter of what a plugin asks
+	for _, of := range []budget.Chain{a.counted, a.around} { // around for a host call
 		if len(of) > 0 && of[0].Kind == budget.Tenant {
 			return of[:1:1]
 		}
@@ -119,7 +121,7 @@ func (a *allowance) host() budget.Chain {
 	return nil
 }
 
-// scopeID names the scope of the run, and of what is asked within it.
+// scopeID returns the id of the scope of the run, or of a host call within it.
 func (f *flight) scopeID() string {
 	if f.inside == nil {
 		return f.id
@@ -133,7 +135,7 @@ func (a *allowance) take(wall time.Duration) {
 	}
 }
 
-// Tenant is the id of the one tenant that a host has.
+// Tenant is the id of the only tenant of a host.
 const Tenant = "host"
 
 // wideScope is a scope that outlives runs.
@@ -159,8 +161,8 @@ func wideScopes(b *policy.Budgets, principal string) []wideScope {
 	return out
 }
 
-// refuseWorst computes the worst case of an act that anything counts, and
-// refuses the act if a budget says so and it may not fit (BUD-004).
+// refuseWorst computes the worst case of an act with a budget, and rejects the
+// act if a budget requires that and it may not fit (BUD-004).
 func (f *flight) refuseWorst(wide []wideScope) *contract.Error {
 	a := &f.budget
 	if len(a.around)+len(a.counted) == 0 {
@@ -175,7 +177,7 @@ func (f *flight) refuseWorst(wide []wideScope) *contract.Error {
 		f.findings = append(f.findings, findings...)
 	}
 	if f.act.Stack != nil {
-		return nil // the run that it belongs to was looked at as a whole
+		return nil // the run that it belongs to was checked as a whole
 	}
 	for _, finding := range findings {
 		if finding.Severity == plan.Error {
@@ -185,7 +187,7 @@ func (f *flight) refuseWorst(wide []wideScope) *contract.Error {
 	return f.setAside(wide, w)
 }
 
-// worst is the worst case of the plan; that of a shape is worked out once.
+// worst returns the worst case of the plan; that of a shape is computed once.
 func (f *flight) worst() *plan.Worst {
 	if f.shape == nil {
 		w := plan.WorstCase(f.plan, f.planEnv())
@@ -206,8 +208,8 @@ func (f *flight) wouldExceed(w *plan.Worst, findings []plan.Finding, why string)
 		WithDetail("findings", edn.Vector(list...))
 }
 
-// setAside takes the worst case out of the budgets that want it, before anything
-// is spent.
+// setAside reserves the worst case in the budgets that require it, before
+// anything is spent.
 func (f *flight) setAside(wide []wideScope, w *plan.Worst) *contract.Error {
 	var chain budget.Chain
 	for _, x := range wide {
@@ -230,8 +232,8 @@ func (f *flight) setAside(wide []wideScope, w *plan.Worst) *contract.Error {
 	return nil
 }
 
-// settleBudget settles whatever nobody is there for any more, and what was set
-// aside for the whole run, before the records are read.
+// settleBudget settles reservations whose owner is gone, and the reservation
+// for the whole run, before the records are read.
 func (f *flight) settleBudget() {
 	a := f.budget.account
 	if a == nil || f.inside != nil {
@@ -239,12 +241,12 @@ func (f *flight) settleBudget() {
 	}
 	a.Drain(context.Background())
 	if took, mark, ok := a.SettleRun(context.Background()); ok {
-		// A recorder that refuses this refuses the end of the run as well.
+		// If this record fails, the last record of the run fails too.
 		_ = f.recorder.Record(edn.Vector(), "", &journal.BudgetSettled{Of: f.budget.aside, Amount: took.Value(), Mark: mark.String()})
 	}
 }
 
-// wallSpent is the end of a run whose budget gives it no more time.
+// wallSpent is the error of a run that used up the wall time of its budget.
 func (f *flight) wallSpent() *contract.Error {
 	limit := edn.Int(f.budget.wall.Milliseconds())
 	return contract.Errorf("budget/exceeded", "the budget of the run has 0 of %s ms left", limit).
@@ -254,8 +256,8 @@ func (f *flight) wallSpent() *contract.Error {
 		WithDetail("left", edn.Int(0))
 }
 
-// value tells how the budgets around the run stand at its end; nil if nothing
-// counted it.
+// value returns the balances of the run's budgets at its end; nil without
+// budgets.
 func (a *allowance) value() edn.Value {
 	if a.account == nil {
 		return edn.Nil()
@@ -280,7 +282,7 @@ func (a *allowance) value() edn.Value {
 		edn.K("scopes"), edn.Vector(scopes...))
 }
 
-// BalanceValue is how a scope stands, as answers show it.
+// BalanceValue returns the balance of a scope as in responses.
 func BalanceValue(b budget.Balance) edn.Value {
 	var m edn.MapBuilder
 	m.Key("scope", edn.K(b.Scope.Kind.String()))
@@ -299,7 +301,7 @@ func BalanceValue(b budget.Balance) edn.Value {
 	return m.Map()
 }
 
-// LimitsValue is limits under their bare dimension, as reports have them.
+// LimitsValue returns limits by bare dimension, as in reports.
 func LimitsValue(l policy.Limits) edn.Value {
 	var b edn.MapBuilder
 	for _, d := range policy.Dimensions() {
@@ -310,7 +312,7 @@ func LimitsValue(l policy.Limits) edn.Value {
 	return b.Map()
 }
 
-// soft warns of budgets that are nearly used up (LED-006).
+// soft returns warnings about nearly used-up budgets (LED-006).
 func (f *flight) soft() []edn.Value {
 	b := f.service.config.Budgets
 	if b == nil || f.budget.account == nil {

@@ -53,15 +53,15 @@ func limitsOf(t testing.TB, text string) policy.Limits {
 	return l
 }
 
-// block is a budget block as the configuration makes it.
+// block returns a budget block as the configuration creates it.
 func block(t testing.TB, limits string) policy.ScopeBudget {
 	return policy.ScopeBudget{Written: true, Limits: limitsOf(t, limits), Per: "total", Soft: policy.DefaultSoft}
 }
 
 func budgets(b policy.Budgets) func(*act.Config) { return func(c *act.Config) { c.Budgets = &b } }
 
-// money reads the sums of budget records: what was settled for attempts,
-// repairs and checks in a scope.
+// settled sums up budget records: the amounts settled for attempts, repairs
+// and checks in a scope.
 func settled(t testing.TB, records []journal.Record, scope string) (reserved, spent policy.Amounts, open int) {
 	t.Helper()
 	sum := func(v edn.Value) policy.Amounts {
@@ -86,8 +86,8 @@ func settled(t testing.TB, records []journal.Record, scope string) (reserved, sp
 	return reserved, spent, open
 }
 
-// BUD-002, LED-007: callers at a barrier on a budget for one; one of them is served, the
-// others are told what is left and when that changes.
+// BUD-002, LED-007: concurrent callers with a budget for one call; one of them
+// is served, the others receive the rest and the end of the window.
 func TestOneOfManyCallers(t *testing.T) {
 	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	for _, row := range []struct{ name, limits string }{
@@ -134,7 +134,7 @@ func TestOneOfManyCallers(t *testing.T) {
 
 const askOne = `{:proto 1 :trace {:id "r"} :task {:intent :text/respond :dispatch {:candidates [:a/one]}} :input {:prompt "p"}}`
 
-// asking is a request for :a/one with a budget and dispatch.
+// asking returns a request for :a/one with a budget and dispatch settings.
 func asking(candidates, dispatch, budget, more string) string {
 	return fmt.Sprintf(`{:proto 1 :trace {:id "r"} :task {:intent :text/respond :dispatch {:candidates %s %s}} :input {:prompt "p"} :deadline-ms 20000 :budget %s %s}`, candidates, dispatch, budget, more)
 }
@@ -143,7 +143,7 @@ func usage(text string) dispatchtest.Step {
 	return dispatchtest.Step{Value: edn.MustRead(`{:good true}`), Usage: edn.MustRead(text)}
 }
 
-// The reservation points of BUD-005 and what becomes of them (LED-003, LED-007);
+// The reservation points of BUD-005 and their settlement (LED-003, LED-007);
 // repairs and checks spend from the slice of their call (BUD-003).
 func TestBudgetOfARun(t *testing.T) {
 	bad := value(`{:good false}`)
@@ -327,9 +327,9 @@ func asked(w *dispatchtest.World, sideBySide bool) string {
 	return out
 }
 
-// ATT-005, ATT-013: what a loser took stays on the account, as well as it is
-// known: what it reports within a quarter of a second of its cancel, else what was reserved
-// for it. Budget, attempt record and response say the same.
+// ATT-005, ATT-013: the cost of a loser is charged: the usage that it reports
+// within a quarter of a second of its cancellation, else its reservation.
+// Budget, attempt record and response agree.
 func TestLosersStayOnTheAccount(t *testing.T) {
 	told := func(usage string) func(context.Context, dispatch.Call) dispatchtest.Step {
 		return func(ctx context.Context, _ dispatch.Call) dispatchtest.Step {
@@ -412,8 +412,8 @@ func TestLosersStayOnTheAccount(t *testing.T) {
 	}
 }
 
-// BUD-003, BUD-007: a price that is not known is never nothing. Under at-least the
-// highest price among the candidates is reserved, wherever it is in their order.
+// BUD-003, BUD-007: an unknown price is never zero. Under at-least the highest
+// price among the candidates is reserved, wherever it is in their order.
 func TestUnknownPrice(t *testing.T) {
 	w := priced(t,
 		dispatchtest.Cap("a/free", ":cap/cost {:usd 0}"),
@@ -462,8 +462,8 @@ func TestUnknownPrice(t *testing.T) {
 	assert.Equal(t, "exact", word(resp.Key("budget").Key("mark")))
 }
 
-// BUD-001: tokens are reserved by what is asked and by what the answer may have,
-// and settled by what was used.
+// BUD-001: tokens are reserved by the size of the request and the limit of the
+// answer, and settled by usage.
 func TestTokens(t *testing.T) {
 	w := priced(t, dispatchtest.Cap("a/model", ":cap/model \"m\" :cap/limits {:max-tokens 100} :cap/cost {:usd-in-per-mtok 1 :usd-out-per-mtok 10}"),
 		dispatchtest.Cap("a/open", ":cap/model \"m\" :cap/cost {:usd-in-per-mtok 1 :usd-out-per-mtok 10}"))
@@ -500,8 +500,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// What ends a run in the middle of an attempt leaves nothing reserved: a cancel,
-// a defect, a deadline, a loser that never answers.
+// A run that ends during an attempt leaves nothing reserved: cancellation,
+// defect, deadline, or a loser that never answers.
 func TestNothingIsLeftReserved(t *testing.T) {
 	for _, row := range []struct {
 		name    string
@@ -551,7 +551,8 @@ func TestNothingIsLeftReserved(t *testing.T) {
 	}
 }
 
-// BUD-004, BUD-005: what refuses by the worst case sets it aside for the run.
+// BUD-004, BUD-005: a budget with refuse_worst reserves the worst case for the
+// run.
 func TestWorstCaseIsSetAside(t *testing.T) {
 	w := priced(t)
 	block := block(t, "{:max-attempts 5}")
@@ -601,7 +602,7 @@ func TestWorstCaseIsSetAside(t *testing.T) {
 	assert.Equal(t, "budget/would-exceed", err.Type, "it could never fit")
 }
 
-// BUD-004, LED-006: what an operator has granted counts for the worst case too.
+// BUD-004, LED-006: a grant of an operator applies to the worst case too.
 func TestWorstCaseKnowsWhatWasGranted(t *testing.T) {
 	w := priced(t)
 	w.On("a/one", value(`{:good true}`))
@@ -622,9 +623,9 @@ func TestWorstCaseKnowsWhatWasGranted(t *testing.T) {
 	assert.Zero(t, resp.Key("warnings").Len(), "a third is not nearly all: %s", resp.Key("warnings"))
 }
 
-// A ledger that cannot be written or read fails closed, wherever the run is
-// when it breaks: what may be spent, what was spent, what a plan may spend, and
-// what a run takes at most (LED-002, ERR-002).
+// A ledger that cannot be written or read fails closed, at every stage of a
+// run: limits, settlements, slices of plans, and worst cases (LED-002,
+// ERR-002).
 func TestLedgerThatFails(t *testing.T) {
 	planner := dispatchtest.Cap("a/planner", ":cap/can-produce #{:value :plan} :cap/cost {:usd 0}")
 	plans := dispatchtest.Step{Plan: edn.MustRead(`{:nodes [{:op :call :id "inner" :intent :text/respond :input {} :dispatch {:candidates [:a/one]} :as :x} {:op :emit :input :x}]}`)}
@@ -657,8 +658,8 @@ func TestLedgerThatFails(t *testing.T) {
 	}
 }
 
-// brokenLedger is a ledger that fails in the ways that are named; balances are
-// lost once somebody was called.
+// brokenLedger is a ledger with the named errors; balances fail after the
+// first call.
 type brokenLedger struct {
 	budget.Ledger
 	calls                     func() int
@@ -688,10 +689,11 @@ func (l brokenLedger) Balances(ctx context.Context, s []budget.Scope) ([]budget.
 
 var errBroken = errors.New("the disk is gone")
 
-// courts are priced worlds whose intents have judges: :graded/three has one with
-// three votes, :graded/all one that asks whoever grades, up to five times for each
-// vote. Of those who grade one always says the same, and one has failed before.
-func courts(t testing.TB) *dispatchtest.World {
+// judgePanels are priced worlds whose intents have judges: :graded/three has
+// one with three votes, :graded/all one that calls any grader, up to five
+// times for each vote. One grader always gives the same grade, and one has
+// failed before.
+func judgePanels(t testing.TB) *dispatchtest.World {
 	serving := func(id, more string) string {
 		return `{:cap/id :` + id + ` :cap/kind :solver :cap/intents #{:text/respond :graded/three :graded/all} :io/in-schema :req/any :io/out-schema :res/any ` + more + `}`
 	}
@@ -727,19 +729,19 @@ func courts(t testing.TB) *dispatchtest.World {
 	})
 }
 
-// measured are judges that may refuse answers.
+// measured are the calibrations of judges that may refuse answers.
 type measured struct{}
 
 func (measured) Calibration(string) dispatch.Calibration {
 	return dispatch.Calibration{Known: true, Kappa: 1}
 }
 
-// EVAL-072, LED-007, JDG-008: for any plan over priced capabilities that keep their
-// bounds, with judges that vote and without, what is settled is within the worst case
-// of BUD-008 and within every limit, and the sums of the records, of the answer and of
-// the user are the same.
+// EVAL-072, LED-007, JDG-008: for any plan over priced capabilities that
+// respect their limits, with and without voting judges, the settled amount is
+// within the worst case of BUD-008 and within every limit, and the sums of the
+// records, of the response and of the user are equal.
 func TestBudgetLaws(t *testing.T) {
-	base := courts(t)
+	base := judgePanels(t)
 	votes := int64(0)
 	defer func() { assert.Positive(t, votes, "no plan had an answer graded") }()
 	rapid.Check(t, func(t *rapid.T) {
@@ -747,7 +749,8 @@ func TestBudgetLaws(t *testing.T) {
 		for id, most := range map[string]int{"a/one": 100, "a/two": 10, "a/checker": 20, "j/dear": 30, "j/cheap": 5, "j/rules": 1} {
 			price := most
 			w.Func(id, func(ctx context.Context, c dispatch.Call) dispatchtest.Step {
-				// What it does depends on the call alone, so that runs can be repeated.
+				// Its behaviour depends on the call only, so that runs can be
+				// repeated.
 				h := fnv.New32a()
 				_, _ = fmt.Fprint(h, c.CapID, c.Path.String(), c.Attempt, c.Request.Key("context"), c.Request.Key("input").Key("judge").Key("sample"))
 				n := int(h.Sum32() >> 3)
@@ -847,7 +850,8 @@ func TestBudgetLaws(t *testing.T) {
 	})
 }
 
-// BUD-003, BUD-006: a plan answer has a slice: what its node has left, and its time.
+// BUD-003, BUD-006: a plan answer has a slice: what its node has left, and its
+// time.
 func TestPlanAnswerHasTheTimeOfItsNode(t *testing.T) {
 	w := priced(t, dispatchtest.Cap("a/planner", ":cap/can-produce #{:value :plan} :cap/cost {:usd 0}"))
 	w.On("a/planner", dispatchtest.Step{Plan: edn.MustRead(`{:nodes [{:op :call :id "inner" :intent :text/respond :input {} :dispatch {:candidates [:a/one]} :as :x} {:op :emit :input :x}]}`)})
@@ -866,8 +870,8 @@ func TestPlanAnswerHasTheTimeOfItsNode(t *testing.T) {
 	assert.Equal(t, 1, slices)
 }
 
-// BUD-006, CNV-014: what a plugin asks while it works on a call spends what the
-// call has, and is on the account of the run.
+// BUD-006, CNV-014: a host call spends the budget of its parent call, on the
+// account of the run.
 func TestHostCallsSpendTheBudgetOfTheCall(t *testing.T) {
 	for _, row := range []struct {
 		name, budget, node, inner, fails, dimension, settled string
@@ -912,8 +916,9 @@ func TestHostCallsSpendTheBudgetOfTheCall(t *testing.T) {
 	}
 }
 
-// BUD-003, SUP-006: what the gates of a shadow cost is on the budget of the host, also
-// where that had the whole run set aside, and not on that of who asked.
+// BUD-003, SUP-006: the gates of a shadow call are charged to the budget of
+// the host, even if the whole run was reserved there, and not to that of the
+// caller.
 func TestShadowOfAnAct(t *testing.T) {
 	for _, refuse := range []bool{false, true} {
 		w := priced(t, dispatchtest.Cap("a/free", ":cap/cost {:usd 0}"), `{:cap/id :a/checker :cap/kind :checker :cap/intents #{:text/verify} :io/in-schema :req/any :io/out-schema :res/any :cap/cost {:usd 0.002M}}`)
@@ -935,7 +940,7 @@ func TestShadowOfAnAct(t *testing.T) {
 	}
 }
 
-// shadows keeps the judgement of a shadow until the test wants it.
+// shadows delays the gates of a shadow call until the test releases them.
 type shadows struct {
 	dispatch.Executor
 	judge dispatch.Judge

@@ -12,8 +12,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// Explain says how a call of an intent would be bound now. CapID pins the first
-// candidate, a streamed call is one whose answer is read while it comes.
+// Explain explains how a call of an intent would be bound now. CapID pins the
+// first candidate; streamed selects a call whose answer is read as a stream.
 func (s *Service) Explain(intent, capID string, streamed bool) (dispatch.Explanation, error) {
 	layer := s.config.Policies.For(intent)
 	p, err := layer.Resolve()
@@ -23,7 +23,7 @@ func (s *Service) Explain(intent, capID string, streamed bool) (dispatch.Explana
 	return s.eval.Dispatcher.Explain(p, intent, capID, streamed), nil
 }
 
-// link makes the plan ready to run, unless its shape was linked before.
+// link prepares the plan for evaluation, unless its shape was already linked.
 func link(f *flight) (err *contract.Error) {
 	if f.program != nil {
 		return nil
@@ -65,11 +65,11 @@ func compileEvaluate(s *Service) (func(*flight) *contract.Error, error) {
 	}, nil
 }
 
-// single tells that the act is a one-node plan of its intent.
+// single reports whether the act is a one-node plan of its intent.
 func (f *flight) single() bool { return f.source == "intent" }
 
-// checkOut holds what a client's plan gave against the schema that the request
-// demands. The answer of a one-node plan has passed it as a gate.
+// checkOut checks the outcome of a client's plan against the schema that the
+// request requires. The answer of a one-node plan has passed it as a gate.
 func checkOut(f *flight) *contract.Error {
 	if f.single() {
 		return nil
@@ -89,7 +89,7 @@ func checkOut(f *flight) *contract.Error {
 		WithDetail("findings", schema.Findings(found))
 }
 
-// out is the value that the act answers with.
+// out returns the value that the act answers with.
 func (f *flight) out() edn.Value {
 	if f.single() && f.outcome.Last != nil {
 		return f.outcome.Last.Out

@@ -10,8 +10,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// settle decides how the run ended. A run whose time is up has expired, whatever
-// its nodes made of that.
+// settle determines the final error of the run. A run that exceeded its
+// deadline has expired, whatever error its nodes returned.
 func settle(f *flight) *contract.Error {
 	switch {
 	case f.err == nil:
@@ -28,8 +28,8 @@ func settle(f *flight) *contract.Error {
 	return nil
 }
 
-// canceled is the error of a run that did not go on because its context ended:
-// who asked for that, and why, where somebody did.
+// canceled returns the error of a run whose context ended, with the principal
+// and the reason of a requested cancellation.
 func canceled(err *contract.Error, cause error) *contract.Error {
 	if err.Type != "canceled" {
 		err = contract.Errorf("canceled", "the run was canceled").WithCause(err)
@@ -58,7 +58,7 @@ func (f *flight) status() string {
 	}
 }
 
-// respond makes the response envelope from the outcome and the records.
+// respond creates the response envelope from the outcome and the records.
 func respond(f *flight) *contract.Error {
 	s := f.service
 	f.settleBudget()
@@ -106,7 +106,7 @@ func respond(f *flight) *contract.Error {
 	return nil
 }
 
-// answer is what a response has only sometimes; nil is absent.
+// answer holds the optional keys of a response; nil is absent.
 type answer struct {
 	requestID, err, result, meta, quality, models, budget, warnings, debug, transcript edn.Value
 }
@@ -142,7 +142,7 @@ func (f *flight) quality() edn.Value {
 	return q.AssocKey("degraded?", edn.Bool(true)).AssocKey("why", why(f.outcome.Degraded))
 }
 
-// why lists [capability cause] of those that were passed over.
+// why lists [capability cause] of rejected candidates.
 func why(rs []policy.Rejection) edn.Value {
 	var out []edn.Value
 	seen := map[string]bool{}
@@ -156,7 +156,7 @@ func why(rs []policy.Rejection) edn.Value {
 	return edn.Vector(out...)
 }
 
-// finish writes the last record and lets go of the run's journal.
+// finish writes the last record and releases the run's journal.
 func finish(f *flight) *contract.Error {
 	s := f.service
 	defer s.config.Journal.Drop(f.id)
@@ -177,7 +177,7 @@ func finish(f *flight) *contract.Error {
 	return nil
 }
 
-// Refusal is the response to an act that made no run.
+// Refusal returns the response to an act that created no run.
 func (s *Service) Refusal(a Act, err *contract.Error) edn.Value {
 	var b edn.MapBuilder
 	b.Key("proto", edn.Int(contract.Proto))

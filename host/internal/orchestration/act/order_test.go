@@ -21,7 +21,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// brief tells a record in a few words, with its node.
+// brief summarizes a record, with its node.
 func brief(r journal.Record) string {
 	text := string(r.Body.Kind())
 	switch b := r.Body.(type) {
@@ -48,10 +48,11 @@ func brief(r journal.Record) string {
 	return text
 }
 
-// EVAL-020, EVAL-050, EVAL-040: what is written about an attempt comes in the
-// order of its steps. Nothing is asked before it is reserved and recorded, text
-// is shown within its attempt, money is settled before gates are paid, gates
-// speak before a node commits, and what waits for the node begins after that.
+// EVAL-020, EVAL-050, EVAL-040: the records of an attempt are in the order of
+// its steps. Nothing is called before it is reserved and recorded, text is
+// shown within its attempt, an attempt is settled before its gates are
+// reserved, gates precede the commit of a node, and dependent nodes start
+// after it.
 func TestOrderOfTheSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		checker := `{:cap/id :a/checker :cap/kind :checker :cap/intents #{:text/verify} :io/in-schema :req/any :io/out-schema :res/any :cap/cost {:usd 0.002M}}`
@@ -108,9 +109,10 @@ func TestOrderOfTheSteps(t *testing.T) {
 	})
 }
 
-// DET-002: nobody can say beforehand who wins a race, how long a call takes and
-// what it answers; all three are in the records. Who answers again as they say
-// gets the run again: the same winner, the same answer, the same records.
+// DET-002: the winner of a race, the duration of a call and its answer are not
+// predictable; all three are in the records. Executors that repeat the
+// recorded answers and durations give the same run: the same winner, the same
+// answer, the same records.
 func TestRecordsHoldWhatIsNotDetermined(t *testing.T) {
 	const request = `{:nodes [
 	  {:op :call :id "race" :intent :text/respond :input {} :as :x :dispatch {:candidates [:a/one :a/two :a/three] :strategy :race :race {:width 2} :retry {:fallback-max 2}} :done {:must #{:good}}}

@@ -15,18 +15,18 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// transportKeys do not make a request another one.
+// transportKeys do not affect the identity of a request.
 var transportKeys = []edn.Value{
 	edn.K("trace"), edn.K("request/id"), edn.K("response/type"), edn.K("stream?"), edn.K("queue"), edn.K("deadline-ms"),
 }
 
-// essence is a request without what only says how it travels.
+// essence is a request without its transport keys.
 type essence struct{ request edn.Value }
 
 // Value implements journal.Valuer.
 func (e essence) Value() edn.Value { return e.request.Dissoc(transportKeys...) }
 
-// translate brings the spellings of the edge into the one form of the contract.
+// translate converts the accepted spellings of a request to the contract form.
 func translate(f *flight) *contract.Error {
 	f.older = contract.IsV03(f.act.Request)
 	var options []contract.TranslateOption
@@ -89,8 +89,8 @@ func compileValidate(s *Service) (func(*flight) *contract.Error, error) {
 	}, nil
 }
 
-// readPlan makes a plan of the request: the one it brings, or one of a single
-// node. A plan that is brought is checked before anything runs.
+// readPlan creates the plan of the request: its own, or one of a single node.
+// A client's plan is checked before anything runs.
 func readPlan(f *flight) *contract.Error {
 	if f.request.Intent == PlanIntent {
 		return f.readOwnPlan()
@@ -119,8 +119,8 @@ func (f *flight) readOwnPlan() *contract.Error {
 	return f.unread()
 }
 
-// unread refuses bindings that no node reads: a misspelt name would give the
-// plan its default in silence.
+// unread rejects bindings that no node reads: with a misspelled name the plan
+// would silently use its default.
 func (f *flight) unread() *contract.Error {
 	names := plan.Unread(f.plan, f.planEnv(), f.bindings)
 	if len(names) == 0 {
@@ -144,10 +144,9 @@ func (f *flight) planEnv() plan.Env {
 	}
 }
 
-// readIntent makes the one-node plan of an act that names an intent. What the
-// caller sent as data goes in as bindings: a slot map in it stays data. Its
-// program is linked here already: nothing but the node and the budget has a say
-// in it.
+// readIntent creates the one-node plan of an act that names an intent. Data of
+// the caller is passed as bindings: a slot map in it stays data. The program
+// is already linked here, because only the node and the budget affect it.
 func (f *flight) readIntent() *contract.Error {
 	f.source = "intent"
 	if f.request.Context.Len() == 0 {
@@ -185,9 +184,9 @@ func (f *flight) newShape() (*shape, *contract.Error) {
 	return sh, err
 }
 
-// authorize refuses an act that names an intent whose candidates all need
+// authorize rejects an act that names an intent whose candidates all need
 // effects that the caller may not use: its run could only end with this error.
-// The effects of a client's plan are a matter of its check.
+// The plan check covers the effects of a client's plan.
 func authorize(f *flight) *contract.Error {
 	if f.shape == nil || f.shape.effects.Harmless() {
 		return nil
@@ -199,8 +198,8 @@ func authorize(f *flight) *contract.Error {
 	return dispatch.Unbound(f.shape.plan.Nodes[0].ID, f.request.Intent, b)
 }
 
-// node is the one node of the plan. What of the request it is made of is in the
-// key of the shape.
+// node returns the one node of the plan. Everything of the request that it
+// depends on is in the key of the shape.
 func (f *flight) node() edn.Value {
 	var node edn.MapBuilder
 	f.nodeKeys(&node)
@@ -224,8 +223,7 @@ func (f *flight) node() edn.Value {
 
 func slot(name string) edn.Value { return edn.MustMap(edn.K("slot/id"), edn.K(name)) }
 
-// nodeKeys writes what the request says about how it is to be served, in the
-// words of a node.
+// nodeKeys writes the dispatch settings of the request as keys of a node.
 func (f *flight) nodeKeys(b *edn.MapBuilder) {
 	r := &f.request
 	b.Key("intent", edn.K(r.Intent))
@@ -247,8 +245,8 @@ func (f *flight) nodeKeys(b *edn.MapBuilder) {
 	}
 }
 
-// effects are those that the caller allows; a caller who says nothing gets what
-// the intent declares.
+// effects returns the effects that the caller allows; the default is those
+// that the intent declares.
 func (f *flight) effects() edn.Value {
 	if !f.act.Request.HasKey("effects") {
 		if in, ok := f.service.config.Registry.Intent(f.request.Intent); ok && len(in.Effects) > 0 {
@@ -258,10 +256,10 @@ func (f *flight) effects() edn.Value {
 	return f.request.Effects
 }
 
-// inherited is the layer that every node of a client's plan takes over from the
-// request. It is read by the reader of nodes, so that a word means the same in
-// both places. Demands on the result are not passed on: they are about the
-// outcome of the whole plan.
+// inherited returns the policy layer that every node of a client's plan
+// inherits from the request. It is parsed like a node, so that keys mean the
+// same in both places. Requirements on the result are not inherited: they
+// apply to the outcome of the whole plan.
 func (f *flight) inherited() (policy.Layer, *contract.Error) {
 	var node edn.MapBuilder
 	f.nodeKeys(&node)
@@ -339,8 +337,7 @@ func (f *flight) accepted() *journal.RunAccepted {
 	return rec
 }
 
-// amounts are the limits of a budget under their bare dimension, as records
-// have them.
+// amounts returns the limits of a budget by bare dimension, as in records.
 func amounts(budget edn.Value) edn.Value {
 	var b edn.MapBuilder
 	for k, v := range budget.Entries() {

@@ -5,10 +5,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// Reach returns the capabilities that an act may call, as plan.Reach has them.
-// Of c only what describes the configuration is read, so that it can be asked
-// before a plugin runs. The error is that with which a service of the
-// configuration refuses the act.
+// Reach returns the capabilities that an act may call, as plan.Reach does. It
+// uses only the configuration part of c, so that it can be called before
+// plugins start. The error is the one with which a service of the
+// configuration rejects the act.
 func Reach(c Config, a Act) ([]string, *contract.Error) {
 	c.defaults()
 	s := &Service{config: c}

@@ -21,12 +21,11 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// PlanIntent is the intent of an act that brings its own plan: the input is
+// PlanIntent is the intent of an act that has its own plan: the input is
 // {:plan p :bindings b}.
 const PlanIntent = "plan/run"
 
-// Journal is what acts need of a journal: to write runs, to follow them, and to
-// let go of those that are over.
+// Journal writes runs, follows them, and drops finished ones.
 type Journal interface {
 	journal.Journal
 	journal.Source
@@ -34,7 +33,7 @@ type Journal interface {
 	Drop(run string)
 }
 
-// Config is what a Service is made of. The first group is required.
+// Config configures a Service. The first group is required.
 type Config struct {
 	Registry *registry.Registry
 	Policies *policy.Book
@@ -42,50 +41,50 @@ type Config struct {
 	Executor dispatch.Executor
 	Journal  Journal
 	Hash     string // of the configuration, "b3:.."
-	// Protocol is the hash of the protocol package, for records; empty: none.
+	// Protocol is the hash of the protocol package for records; empty: none.
 	Protocol string
-	// Effects say who may have which effect; nil permits none.
+	// Effects are the rules for effects; nil permits none.
 	Effects *policy.Effects
-	// Operations say who may do what beside asking; nil: the shipped rules.
+	// Operations are the rules for other operations; nil: the shipped rules.
 	Operations policy.Rules
-	// Prompts are composed for language models; nil: without layers.
+	// Prompts are composed for language models; nil: no layers.
 	Prompts *prompt.Book
-	// Budgets limit what acts may spend; nil limits nothing. Ledger counts it;
-	// nil: a new one in memory. Services of different configurations may share
-	// it, so that a reload forgets nothing.
+	// Budgets limit the cost of acts; nil limits nothing. Ledger counts the
+	// cost; nil: a new one in memory. Services of successive configurations
+	// may share it, so that a reload keeps the counters.
 	Budgets *policy.Budgets
 	Ledger  budget.Ledger
 
-	// Limits default to plan.DefaultLimits, Clock to the machine's.
+	// Limits defaults to plan.DefaultLimits, Clock to the system clock.
 	Limits *plan.Limits
 	Clock  dispatch.Clock
 	// Book remembers how candidates have done; nil: a new one. Services of
 	// different configurations may share it.
 	Book *dispatch.Book
-	// Grades remembers what judges made of answers; nil: only this service does.
+	// Grades caches the grades of judges; nil: a cache of this service.
 	// Services of one host share it.
 	Grades *dispatch.Grades
-	// Calibrations tells how far judges may be believed; nil: nobody knows.
+	// Calibrations returns the calibration of judges; nil: unknown.
 	Calibrations dispatch.Calibrations
-	// Host and Boot name this host and this start of it.
+	// Host and Boot identify this host and this start of it.
 	Host, Boot string
-	// Root is what relative paths of inputs are resolved against unless the act
-	// names a directory of its own. Empty leaves them as they are.
+	// Root is the base of relative paths in inputs, unless the act names a
+	// directory. Empty leaves paths unchanged.
 	Root string
-	// NewID makes run ids, NewSeed the seeds of runs.
+	// NewID returns run ids, NewSeed the seeds of runs.
 	NewID   func() string
 	NewSeed func() int64
-	// Panicked is told of defects, with the stack for the log.
+	// Panicked is called with defects, with the stack for the log.
 	Panicked func(where string, value any, stack []byte)
 }
 
-// Act is one request and who makes it.
+// Act is one request with its caller.
 type Act struct {
-	// Request is the envelope, in any spelling that the edge accepts.
+	// Request is the envelope, in any accepted spelling.
 	Request edn.Value
 	// Positions are those of the plan's text, for messages; may be nil.
 	Positions *edn.Positions
-	// Principal is who asks; empty means the user of this process.
+	// Principal is the caller; empty means the user of this process.
 	Principal     string
 	PrincipalType string
 	// Roles are those of the principal, qualified and without colon. The user
@@ -93,22 +92,22 @@ type Act struct {
 	Roles []string
 	// Dir is the working directory of the caller, for relative paths.
 	Dir string
-	// Stack holds the capabilities that wait for the act, outermost first, when
-	// a plugin asks for it; nil otherwise. Within are the scopes then that count
-	// what the call spends, and AtLeast how it takes an unknown price.
+	// Stack holds the capabilities that wait for the act, outermost first,
+	// when a plugin requests it; else nil. Within are the budget scopes of the
+	// calling call, and AtLeast its treatment of unknown prices.
 	Stack   []string
 	Within  budget.Chain
 	AtLeast bool
-	// Deepest is how deep the call that the plugin works on may nest.
+	// Deepest limits the nesting below the calling call.
 	Deepest contract.Limit
-	// Grading says that the act asks a judge for a verdict on a labelled answer: it
-	// is counted as a vote, and no breaker keeps the judge from it.
+	// Grading marks a request for a judge's verdict on a labelled answer: it
+	// counts as a vote, and breakers do not apply to the judge.
 	Grading bool
-	// Accepted, if it is not nil, is called with the id of the run once that is
-	// recorded and before anything else is done. It must not block.
+	// Accepted, if set, is called with the id of the run once it is recorded
+	// and before it starts. It must not block.
 	Accepted func(run string)
-	// Watched says that the run will be read with Watch: while the reader is
-	// behind, plugins whose text it waits for are held back.
+	// Watched announces that the run will be read with Watch: a slow reader
+	// exerts back pressure on the plugins whose text it reads.
 	Watched bool
 }
 
@@ -122,14 +121,15 @@ type Service struct {
 	route    chain
 	execute  chain
 	finalize chain
-	// inner and reply are prepare and finalize of what a plugin asks within a
-	// run: that run has been accepted, and is not finished by it.
+	// inner and reply are prepare and finalize of a request that a plugin
+	// makes within a run: that run is already accepted, and not finished by
+	// it.
 	inner, reply chain
 	flights      flights
 }
 
 // New compiles the stages. The error is act/middleware-invalid and names the
-// step that cannot be made.
+// step that cannot be compiled.
 func New(c Config) (*Service, error) {
 	c.defaults()
 	s := &Service{config: c}
@@ -194,19 +194,19 @@ func (c *Config) defaults() {
 	}
 }
 
-// Run is an act that was accepted.
+// Run is an accepted act.
 type Run struct {
 	f      *flight
 	cancel context.CancelCauseFunc
 	done   chan struct{}
 }
 
-// cancellation is why the context of a canceled run ended.
+// cancellation is the cause of a canceled run's context.
 type cancellation struct{ by, why string }
 
 func (c *cancellation) Error() string { return "the run was canceled by " + c.by + ": " + c.why }
 
-// Start prepares an act and, if it is accepted, runs it. The end of ctx cancels
+// Start prepares an act and, if it is accepted, runs it. Canceling ctx cancels
 // the run.
 func (s *Service) Start(ctx context.Context, a Act) (*Run, *contract.Error) {
 	f, err := s.accept(a, false)
@@ -223,7 +223,7 @@ func (s *Service) Start(ctx context.Context, a Act) (*Run, *contract.Error) {
 	return r, nil
 }
 
-// flight begins an act.
+// flight creates the state of an act.
 func (s *Service) flight(a Act) *flight {
 	f := &flight{service: s, act: a, begun: s.config.Clock.Now()}
 	if a.Principal == "" {
@@ -233,8 +233,8 @@ func (s *Service) flight(a Act) *flight {
 	return f
 }
 
-// accept prepares an act. If it is alone, it runs on the goroutine of its caller
-// and its records stay here.
+// accept prepares an act. If alone is set, it runs on the goroutine of its
+// caller and its records are not published.
 func (s *Service) accept(a Act, alone bool) (*flight, *contract.Error) {
 	f := s.flight(a)
 	f.alone = alone
@@ -251,7 +251,7 @@ func (s *Service) accept(a Act, alone bool) (*flight, *contract.Error) {
 	return f, nil
 }
 
-// Do runs an act to its end. The response is an envelope in every case; the
+// Do runs an act to its end. The result is always a response envelope; the
 // error is the one in it, nil if the act was completed.
 func (s *Service) Do(ctx context.Context, a Act) (edn.Value, *contract.Error) {
 	f, err := s.accept(a, true)
@@ -262,7 +262,7 @@ func (s *Service) Do(ctx context.Context, a Act) (edn.Value, *contract.Error) {
 	return f.response, f.err
 }
 
-// fly takes an accepted act through the rest of its stages.
+// fly runs the remaining stages of an accepted act.
 func (s *Service) fly(ctx context.Context, f *flight) {
 	ctx, cancel := context.WithDeadline(ctx, f.deadline)
 	defer cancel()
@@ -274,21 +274,21 @@ func (s *Service) fly(ctx context.Context, f *flight) {
 		f.err = s.stage(s.execute, f)
 	}
 	f.ended = ctx.Err()
-	// What is left waits for nothing and is done even if the run was canceled.
+	// Finalize does not block, and runs even if the run was canceled.
 	if err := s.stage(s.finalize, f); err != nil {
 		f.err = err
 		f.response = s.Refusal(f.act, err)
 	}
 }
 
-// closeBudget gives back what the run did not spend, whatever became of it.
+// closeBudget releases what the run did not spend.
 func (f *flight) closeBudget() {
 	if f.budget.account != nil {
 		f.budget.account.Close(context.Background())
 	}
 }
 
-// stage runs the steps of one stage; a panic is the failure of its step.
+// stage runs the steps of one stage; a panic is the error of its step.
 func (s *Service) stage(c chain, f *flight) (err *contract.Error) {
 	name := ""
 	defer func() {
@@ -308,15 +308,15 @@ func (s *Service) stage(c chain, f *flight) (err *contract.Error) {
 	return nil
 }
 
-// ID is the id of the run.
+// ID returns the id of the run.
 func (r *Run) ID() string { return r.f.id }
 
 // Follow reads the records of the run from its start, as they are written.
 func (r *Run) Follow() *journal.Cursor { return r.f.follow }
 
-// Watch hands the events of the run to show, in order and on this goroutine,
+// Watch calls show with the events of the run, in order and on this goroutine,
 // until the run is finished, ctx ends, or show fails; the error is that of ctx
-// or of show. It is called once, and not together with Follow.
+// or of show. It must be called at most once, and not together with Follow.
 func (r *Run) Watch(ctx context.Context, show func(journal.Event) error) error {
 	defer r.f.pace.Close()
 	var failed error
@@ -334,17 +334,17 @@ func (r *Run) Watch(ctx context.Context, show func(journal.Event) error) error {
 	return err
 }
 
-// Done is closed when the response is there.
+// Done is closed when the response is available.
 func (r *Run) Done() <-chan struct{} { return r.done }
 
-// Wait gives the response envelope when the run has ended. The error is the one
-// in it.
+// Wait returns the response envelope when the run has ended. The error is the
+// one in it.
 func (r *Run) Wait() (edn.Value, *contract.Error) {
 	<-r.done
 	return r.f.response, r.f.err
 }
 
-// Records are the whole run, after it has ended; nil before.
+// Records returns all records of the run after it has ended; nil before.
 func (r *Run) Records() []journal.Record {
 	select {
 	case <-r.done:
@@ -354,16 +354,16 @@ func (r *Run) Records() []journal.Record {
 	}
 }
 
-// Cancel asks for the end of the run and returns at once. It does nothing to a
-// run that is over.
+// Cancel requests the cancellation of the run and returns at once. On a
+// finished run it has no effect.
 func (r *Run) Cancel(by, why string) {
 	select {
 	case <-r.done:
 		return
 	default:
 	}
-	// The recorder refuses the record if the run has just finished; then there
-	// is nothing to cancel either.
+	// The recorder rejects the record if the run has just finished; then there
+	// is nothing to cancel.
 	_ = r.f.recorder.Record(edn.Nil(), "", &journal.CancelRequested{By: by, Why: why})
 	r.cancel(&cancellation{by, why})
 }

@@ -25,21 +25,22 @@ type shape struct {
 	worst     plan.Worst
 }
 
-// shapes remembers the shapes of a configuration, so that a caller who asks the
-// same kind of thing again does not have its plan read and linked and its
-// policy merged again. The zero value is ready to use.
+// shapes caches the shapes of a configuration, so that acts of the same shape
+// share the parsed and linked plan and the merged policy. The zero value is
+// ready to use.
 type shapes struct {
 	mu    sync.RWMutex
 	known map[shapeKey]*shape
 }
 
-// shapeKey is what the shape of an act depends on beside the configuration: equal
-// keys, equal shapes. Values are spelled out; empty ones are the empty string.
+// shapeKey holds everything that the shape of an act depends on beside the
+// configuration: equal keys, equal shapes. Values are written as text; empty
+// ones are the empty string.
 type shapeKey struct {
 	intent, capID, role, model, system                     string
 	dispatch, done, constraints, effects, requires, budget string
-	ownEffects                                             bool // those of the request, not those of the intent
-	context                                                bool // there is one
+	ownEffects                                             bool // of the request, not of the intent
+	context                                                bool // the request has a context
 }
 
 func (f *flight) shapeKey() shapeKey {
@@ -69,8 +70,8 @@ func (k *shapeKey) size() int {
 		len(k.dispatch) + len(k.done) + len(k.constraints) + len(k.effects) + len(k.requires) + len(k.budget)
 }
 
-// Both bounds keep callers who never ask the same way twice from filling the
-// memory: a long key is not worth keeping, and a full table starts anew.
+// Both limits bound the memory for callers whose requests never repeat: a long
+// key is not cached, and a full table is cleared.
 const (
 	maxShapes   = 512
 	maxShapeKey = 2 << 10

@@ -15,9 +15,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// SCHED-006, POL-001: acts that ask in the same way at the same time share what
-// was worked out for the first of them, and nothing of what is their own; one
-// that asks otherwise gets its own policy.
+// SCHED-006, POL-001: concurrent acts of the same shape share its computed
+// parts, and none of their own; an act of another shape gets its own policy.
 func TestActsOfOneShape(t *testing.T) {
 	w := two(t)
 	echo := func(_ context.Context, c dispatch.Call) dispatchtest.Step {
@@ -65,8 +64,8 @@ func TestActsOfOneShape(t *testing.T) {
 	group.Wait()
 }
 
-// SCHED-006: an act has the plan that it would have if nobody had asked before,
-// whatever the acts before it differ in.
+// SCHED-006: an act has the same plan with and without cached shapes, whatever
+// the acts before it differ in.
 func TestShapesAreKeptApart(t *testing.T) {
 	w := two(t)
 	asking := func(s *act.Service, task, more string) string {
@@ -92,7 +91,7 @@ func TestShapesAreKeptApart(t *testing.T) {
 	}
 }
 
-// RUN-003: callers that never ask twice in the same way are served all the same.
+// RUN-003: callers whose requests never repeat are served too.
 func TestManyShapes(t *testing.T) {
 	w := two(t)
 	w.Func("a/one", func(context.Context, dispatch.Call) dispatchtest.Step { return value(`{:text "x"}`) })

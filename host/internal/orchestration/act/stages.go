@@ -14,15 +14,15 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// flight is the state of one act on its way through the stages.
+// flight is the state of one act in the stages.
 type flight struct {
 	service *Service
 	act     Act
 	begun   time.Time
 	ctx     context.Context // of route and execute
-	alone   bool            // nobody but its caller knows of the run
-	older   bool            // the request came in the shape of version 0.3
-	walled  bool            // the deadline is the end of the time that a budget gives
+	alone   bool            // only its caller knows the run
+	older   bool            // the request had the format of version 0.3
+	walled  bool            // the deadline is the wall time of a budget
 
 	// prepare
 	request  contract.Request
@@ -41,8 +41,8 @@ type flight struct {
 	deadline time.Time
 	recorder *eval.Recorder
 	follow   *journal.Cursor
-	inside   *eval.Place        // of a host call; nil for a run of its own
-	tell     func(journal.Body) // text of a host call
+	inside   *eval.Place        // of a host call; nil for a top-level run
+	tell     func(journal.Body) // receives text of a host call
 	pace     *dispatch.Pace     // nil unless somebody reads the run as it goes
 
 	// route
@@ -59,8 +59,8 @@ type flight struct {
 	response edn.Value
 }
 
-// step is one named piece of a stage. Compile looks at the configuration once;
-// what it returns runs for every act.
+// step is one named part of a stage. Compile reads the configuration once; the
+// function that it returns runs for every act.
 type step struct {
 	name    string
 	compile func(*Service) (func(*flight) *contract.Error, error)
@@ -91,12 +91,13 @@ func compile(stage string, steps []step, s *Service) (chain, error) {
 	return out, nil
 }
 
-// without is the chain with one step left out.
+// without returns the chain without one step.
 func (c chain) without(name string) chain {
 	return slices.DeleteFunc(slices.Clone(c), func(s compiledStep) bool { return s.name == name })
 }
 
-// always is the compile of a step that needs nothing from the configuration.
+// always returns the compile function of a step that needs nothing from the
+// configuration.
 func always(run func(*flight) *contract.Error) func(*Service) (func(*flight) *contract.Error, error) {
 	return func(*Service) (func(*flight) *contract.Error, error) { return run, nil }
 }
@@ -110,8 +111,8 @@ var prepareSteps = []step{
 	{"accept", compileAccept},
 }
 
-// readSteps is how many of the first steps of prepare read the request and its
-// plan; the later ones count and record it.
+// readSteps is the number of leading steps of prepare that read the request
+// and its plan; the later ones count and record it.
 const readSteps = 4
 
 var routeSteps = []step{

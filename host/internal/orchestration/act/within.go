@@ -14,20 +14,21 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// HostCall is what a plugin asks while it works on a call.
+// HostCall is a request that a plugin makes within a call.
 type HostCall struct {
-	// Act is the request, bounded by what the call may do, and who makes it.
+	// Act is the request with its caller, bounded by the limits of the call.
 	Act Act
-	// Parent is the call that the plugin works on, N counts what it asks on
-	// behalf of it, from 1.
+	// Parent is the call that the plugin executes, N numbers its requests from
+	// 1.
 	Parent dispatch.Call
 	N      int
-	// Tell takes the text of the answer as it comes, if the request asks for a
-	// stream. Its error is not looked at: who is gone has ended ctx.
+	// Tell receives the text of the answer as it arrives, if the request is
+	// streamed. Its error is ignored: if the receiver is gone, ctx is
+	// canceled.
 	Tell func(piece edn.Value) error
 }
 
-// flights are the runs under way, for those who ask within them.
+// flights indexes the runs in progress for requests within them.
 type flights struct {
 	mu   sync.Mutex
 	byID map[string]*flight
@@ -54,10 +55,10 @@ func (x *flights) find(id string) *flight {
 	return x.byID[id]
 }
 
-// Within answers a host call as a part of the run whose call it is made for: at
-// the path of that call, "h<n>" behind it (IR-010, IR-014). Known is false if
-// this service does not have the run. The response is an envelope in every
-// case; the error is the one in it.
+// Within executes a host call as a part of the run that its call belongs to:
+// at the path of that call with "h<n>" appended (IR-010, IR-014). known is
+// false if this service does not have the run. The result is always a response
+// envelope; the error is the one in it.
 func (s *Service) Within(ctx context.Context, c HostCall) (response edn.Value, err *contract.Error, known bool) {
 	outer := s.flights.find(c.Parent.Run)
 	if outer == nil {
@@ -90,7 +91,7 @@ func (s *Service) Within(ctx context.Context, c HostCall) (response edn.Value, e
 	return f.response, f.err, true
 }
 
-// teller makes pieces of what is told of the answer's text.
+// teller converts text records of the answer to pieces.
 func (c HostCall) teller() func(journal.Body) {
 	seq := int64(0)
 	return func(body journal.Body) {

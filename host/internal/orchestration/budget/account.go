@@ -9,19 +9,19 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 )
 
-// Chain is the scopes that enclose a call, the widest first. It is immutable: a
-// narrower scope makes a new one.
+// Chain is the scopes that enclose a call, the widest first. It is immutable:
+// adding a scope returns a new chain.
 type Chain []Scope
 
-// In is the chain of something within one more scope.
+// In returns the chain extended by a narrower scope.
 func (c Chain) In(s Scope) Chain { return append(slices.Clip(c), s) }
 
-// Bounds tells whether any of the scopes limits a dimension.
+// Bounds reports whether any of the scopes limits a dimension.
 func (c Chain) Bounds(d policy.Dimension) bool {
 	return slices.ContainsFunc(c, func(s Scope) bool { return s.Limits.Bounds(d) })
 }
 
-// Kinds are the kinds of the scopes, each once, the widest first.
+// Kinds returns the kinds of the scopes, each once, the widest first.
 func (c Chain) Kinds() []string {
 	var out []string
 	for _, s := range c {
@@ -32,18 +32,18 @@ func (c Chain) Kinds() []string {
 	return out
 }
 
-// Totals are what happened in an account.
+// Totals are the sums of an account.
 type Totals struct {
-	// Reserved is the sum of all reservations, Settled what became of those that
-	// are settled. Refunded is what they did not need.
+	// Reserved is the sum of all reservations, Settled the cost of the settled
+	// ones, Refunded the part that they did not use.
 	Reserved, Settled, Refunded policy.Amounts
-	// Mark is the worst of what was settled.
+	// Mark is the worst of the settled marks.
 	Mark Mark
-	// Open is how many are not settled yet.
+	// Open is the number of unsettled reservations.
 	Open int
 }
 
-// ErrClosed is why nothing can be reserved any more.
+// ErrClosed is the error of Reserve on a closed account.
 var ErrClosed = errors.New("the run is over")
 
 // Account is the budget of one run. It is safe for concurrent use; the zero
@@ -55,12 +55,12 @@ type Account struct {
 	closed bool
 	totals Totals
 	open   []*Hold
-	own    map[place]Scope // that end with the run
-	run    *Scope          // the run itself, if it is counted
-	wide   []*Hold         // of the whole run, from scopes around it
+	own    map[place]Scope // scopes that end with the run
+	run    *Scope          // the scope of the run itself, if it is counted
+	wide   []*Hold         // reservations for the whole run, in enclosing scopes
 }
 
-// place tells scopes apart.
+// place identifies a scope.
 type place struct {
 	kind Kind
 	id   string
@@ -69,11 +69,11 @@ type place struct {
 // NewAccount opens the account of a run.
 func NewAccount(l Ledger) *Account { return &Account{ledger: l} }
 
-// Beside opens an account on the same ledger for what is done beside the run and
+// Beside returns an account on the same ledger for work outside the run that
 // may outlast it.
 func (a *Account) Beside() *Account { return NewAccount(a.ledger) }
 
-// Hold is an amount that an account has reserved.
+// Hold is an open reservation of an account.
 type Hold struct {
 	account *Account
 	r       Reservation
@@ -82,14 +82,14 @@ type Hold struct {
 	lost    func(spent policy.Amounts, mark Mark)
 }
 
-// OnLoss has f told if the reservation is settled by the account, because who
-// had it is gone.
+// OnLoss registers f to be called if the account settles the reservation
+// because its owner is gone.
 func (h *Hold) OnLoss(f func(spent policy.Amounts, mark Mark)) { h.lost = f }
 
-// Want is what was reserved.
+// Want returns the reserved amount.
 func (h *Hold) Want() policy.Amounts { return h.want }
 
-// Reserve sets an amount aside in all scopes of a chain, or in none: then the
+// Reserve reserves an amount in all scopes of a chain, or in none: then the
 // error is an *ExceededError.
 func (a *Account) Reserve(ctx context.Context, c Chain, want policy.Amounts) (*Hold, error) {
 	a.mu.Lock()
@@ -104,7 +104,7 @@ func (a *Account) Reserve(ctx context.Context, c Chain, want policy.Amounts) (*H
 	return h, nil
 }
 
-// hold is called with the lock.
+// hold needs the lock.
 func (a *Account) hold(ctx context.Context, c Chain, want policy.Amounts) (*Hold, error) {
 	if a.closed || a.ledger == nil {
 		return nil, ErrClosed
@@ -116,9 +116,9 @@ func (a *Account) hold(ctx context.Context, c Chain, want policy.Amounts) (*Hold
 	return &Hold{account: a, r: r, want: want}, nil
 }
 
-// ReserveRun sets aside in the scopes around the run what the run may take at
-// most; its calls are not to be reserved there again. What the run took is
-// settled when the account is closed.
+// ReserveRun reserves the worst case of the run in the enclosing scopes; its
+// calls must not reserve there again. Close settles it with the actual cost of
+// the run.
 func (a *Account) ReserveRun(ctx context.Context, c Chain, want policy.Amounts) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -129,7 +129,7 @@ func (a *Account) ReserveRun(ctx context.Context, c Chain, want policy.Amounts) 
 	return err
 }
 
-// Owns says that a scope ends with the run.
+// Owns declares that a scope ends with the run.
 func (a *Account) Owns(s Scope) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -137,20 +137,20 @@ func (a *Account) Owns(s Scope) {
 		a.own = map[place]Scope{}
 	}
 	a.own[place{s.Kind, s.ID}] = s
-	if s.Kind == Run && a.run == nil { // what is asked within the run comes later
+	if s.Kind == Run && a.run == nil { // host calls within the run come later
 		a.run = &s
 	}
 }
 
-// Renew owns a scope that begins now, whatever was counted under its name
-// before.
+// Renew declares a scope that starts now, and drops earlier counts under its
+// name.
 func (a *Account) Renew(ctx context.Context, s Scope) {
 	a.Owns(s)
-	_ = a.ledger.Forget(ctx, s) // what it cannot forget makes the scope tighter
+	_ = a.ledger.Forget(ctx, s) // on an error the scope only is tighter
 }
 
-// Settle replaces the reservation by what was spent. Only the first call does
-// anything; a nil Hold has nothing to settle.
+// Settle replaces the reservation by the actual cost. Further calls have no
+// effect; a nil Hold is valid.
 func (h *Hold) Settle(ctx context.Context, spent policy.Amounts, mark Mark) error {
 	if h == nil {
 		return nil
@@ -161,7 +161,7 @@ func (h *Hold) Settle(ctx context.Context, spent policy.Amounts, mark Mark) erro
 	return a.settle(ctx, h, spent, mark)
 }
 
-// settle is called with the lock.
+// settle needs the lock.
 func (a *Account) settle(ctx context.Context, h *Hold, spent policy.Amounts, mark Mark) error {
 	if h.settled {
 		return nil
@@ -175,26 +175,26 @@ func (a *Account) settle(ctx context.Context, h *Hold, spent policy.Amounts, mar
 	return a.ledger.Settle(ctx, h.r, spent, mark)
 }
 
-// Totals are those so far.
+// Totals returns the current sums.
 func (a *Account) Totals() Totals {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.totals
 }
 
-// Balances are those of a chain now.
+// Balances returns the current balances of a chain.
 func (a *Account) Balances(ctx context.Context, c Chain) ([]Balance, error) {
 	return a.ledger.Balances(ctx, c)
 }
 
-// Left is the tightest of what a chain has left.
+// Left returns the tightest rest of a chain.
 func (a *Account) Left(ctx context.Context, c Chain) (policy.Limits, error) {
 	all, err := a.ledger.Balances(ctx, c)
 	return Left(all), err
 }
 
-// Short tells what keeps an amount from being reserved now, nil if nothing does.
-// That may be another thing a moment later: only Reserve decides.
+// Short returns the reason why an amount cannot be reserved now, nil if it
+// can. The result may be outdated immediately: only Reserve decides.
 func (a *Account) Short(ctx context.Context, c Chain, want policy.Amounts) (*ExceededError, error) {
 	all, err := a.ledger.Balances(ctx, c)
 	if err != nil {
@@ -209,13 +209,13 @@ func (a *Account) Short(ctx context.Context, c Chain, want policy.Amounts) (*Exc
 	return nil, nil
 }
 
-// Drain settles what is still open as if it had all been spent: who had it is
-// gone, and nobody knows better. The scopes of the run can still be read.
+// Drain settles open reservations as fully spent, because their owners are
+// gone. The scopes of the run remain readable.
 func (a *Account) Drain(ctx context.Context) {
 	a.mu.Lock()
 	left := slices.Clone(a.open)
 	for _, h := range left {
-		_ = a.settle(ctx, h, h.want, AtLeast) // the ledger is all that could tell
+		_ = a.settle(ctx, h, h.want, AtLeast) // errors of the ledger cannot be reported here
 	}
 	a.mu.Unlock()
 	for _, h := range left {
@@ -225,8 +225,8 @@ func (a *Account) Drain(ctx context.Context) {
 	}
 }
 
-// Close drains the account, settles what was set aside for the whole run with
-// what the run took, and ends the scopes of the run. It may be called again.
+// Close drains the account, settles the reservation for the whole run, and
+// drops the scopes of the run. It may be called again.
 func (a *Account) Close(ctx context.Context) {
 	a.Drain(ctx)
 	a.mu.Lock()
@@ -239,8 +239,8 @@ func (a *Account) Close(ctx context.Context) {
 	a.own = nil
 }
 
-// SettleRun settles what was set aside for the whole run with what the run took,
-// and tells that; ok is false if nothing was.
+// SettleRun settles the reservation for the whole run with its actual cost; ok
+// is false if there is none.
 func (a *Account) SettleRun(ctx context.Context) (took policy.Amounts, mark Mark, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -259,7 +259,7 @@ func (a *Account) settleRun(ctx context.Context) (took policy.Amounts, mark Mark
 	return took, mark, true
 }
 
-// took is what the run spent with everything that was asked on its behalf.
+// took returns the cost of the run, including host calls.
 func (a *Account) took(ctx context.Context) (policy.Amounts, Mark) {
 	if a.run == nil {
 		return a.totals.Settled, a.totals.Mark

@@ -18,7 +18,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// model is an account as it should be: what each reservation counts for.
+// model is the expected state of an account: the reservations by scope.
 type model struct {
 	hold  *budget.Hold
 	chain budget.Chain
@@ -26,10 +26,10 @@ type model struct {
 	run   int
 }
 
-// EVAL-072 as a state machine: runs with nodes inside each other reserve, settle
-// with as much or less, lose what they hold and end, in any order. At no time is
-// more reserved and used than a scope allows, a scope holds what its parts hold,
-// and when all runs are over nothing is reserved anywhere.
+// EVAL-072 as a state machine: runs with nested nodes reserve, settle with as
+// much or less, lose reservations and end, in any order. Reserved plus used
+// never exceeds a limit, a scope holds the sum of its parts, and when all runs
+// are over nothing is reserved.
 func TestAccounts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ctx := context.Background()
@@ -155,8 +155,8 @@ func TestAccounts(t *testing.T) {
 	})
 }
 
-// LED-003, LED-007: who held something and is gone is told of, and counts in full:
-// whoever dies between reserving and settling leaves nothing reserved.
+// LED-003, LED-007: a lost reservation is reported and counts in full: a
+// failure between reserving and settling leaves nothing reserved.
 func TestLost(t *testing.T) {
 	ctx := context.Background()
 	l := budget.NewMemory(nil)
@@ -178,7 +178,7 @@ func TestLost(t *testing.T) {
 	assert.Equal(t, "{:usd 0.01M}", b[0].Used.Value().String())
 }
 
-// BUD-005: what is set aside for a whole run is settled with what the run took.
+// BUD-005: a reservation for a whole run is settled with the cost of the run.
 func TestReserveRun(t *testing.T) {
 	ctx := context.Background()
 	l := budget.NewMemory(nil)
@@ -203,8 +203,8 @@ func TestReserveRun(t *testing.T) {
 	assert.True(t, b[0].Reserved.IsZero())
 }
 
-// Many runs at once spend from one user: never above the limit, and the sum is
-// right in the end.
+// Concurrent runs spend from one user: never above the limit, and the final
+// sum is exact.
 func TestManyRunsAtOnce(t *testing.T) {
 	ctx := context.Background()
 	l := budget.NewMemory(nil)
@@ -243,8 +243,8 @@ func TestManyRunsAtOnce(t *testing.T) {
 	assert.True(t, b[0].Reserved.IsZero())
 }
 
-// Windows that are over for a day, so that no clock is set back into them, are
-// let go of, also those of callers who do not come again.
+// Counters of windows that ended a day ago, so that no clock is set back into
+// them, are dropped, also for callers that do not return.
 func TestWindowsAreSwept(t *testing.T) {
 	ctx := context.Background()
 	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)

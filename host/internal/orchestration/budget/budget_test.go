@@ -32,7 +32,7 @@ func money(t testing.TB, text string) policy.Amounts {
 	return a
 }
 
-// ENV-016, LED-001: what a limit may be.
+// ENV-016, LED-001: valid and invalid limits.
 func TestLimits(t *testing.T) {
 	assert.Equal(t, "{:max-tokens-out 5 :max-usd 0.04M}", limits(t, "{:max-usd 0.04M :tokens-out 5 :max-tokens 7 :max-wall-ms 100 :temperature 1}").Value().String())
 	assert.Equal(t, "{:max-usd 1M}", limits(t, "{:usd 2 :max-usd 1}").Value().String(), "two spellings: the tighter")
@@ -62,8 +62,8 @@ func TestExact(t *testing.T) {
 	assert.True(t, sum.Minus(sum).IsZero())
 }
 
-// BUD-002, LED-007: callers at a barrier on a budget for one; one runs, the others are
-// told what is left and when it begins anew.
+// BUD-002, LED-007: concurrent callers with a budget for one call; one runs,
+// the others receive the rest and the end of the window.
 func TestOneOfManyCallers(t *testing.T) {
 	for _, callers := range []int{8, 64} {
 		for _, limit := range []string{"{:max-attempts 1}", "{:max-usd 0.01M}"} {
@@ -99,8 +99,8 @@ func TestOneOfManyCallers(t *testing.T) {
 	}
 }
 
-// LED-003: what was spent counts, also above the reservation; the worst mark
-// stays.
+// LED-003: the actual cost counts, also above the reservation; the worst mark
+// is kept.
 func TestSettle(t *testing.T) {
 	ctx := context.Background()
 	l := budget.NewMemory(nil)
@@ -143,8 +143,8 @@ func TestWindows(t *testing.T) {
 	assert.Equal(t, time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC), exceeded.Resets)
 }
 
-// LED-002: a clock that is set ahead over the end of a window and back gives
-// nobody the window's budget a second time.
+// LED-002: a clock that is set beyond the end of a window and back does not
+// give a caller the window's budget twice.
 func TestClockSetBack(t *testing.T) {
 	ctx := context.Background()
 	now := time.Date(2026, 11, 30, 23, 30, 0, 0, time.UTC)
@@ -158,7 +158,7 @@ func TestClockSetBack(t *testing.T) {
 	require.NoError(t, err)
 	now = now.Add(time.Hour)
 	require.NoError(t, l.Settle(ctx, across, one, budget.Exact))
-	next, err := l.Reserve(ctx, scopes, one) // the first of a day looks for what has ended
+	next, err := l.Reserve(ctx, scopes, one) // the first of a day sweeps ended windows
 	require.NoError(t, err)
 	require.NoError(t, l.Settle(ctx, next, one, budget.Exact))
 	now = now.Add(-time.Hour)
@@ -174,8 +174,8 @@ func TestClockSetBack(t *testing.T) {
 	assert.Equal(t, "{:attempts 1}", b[0].Used.Value().String(), "and the next day has what was spent in it")
 }
 
-// LED-004, LED-006: what an operator grants and charges counts at once, exactly,
-// in the scope and window that it was meant for, and nowhere else.
+// LED-004, LED-006: grants and charges of an operator count immediately and
+// exactly, in their scope and window only.
 func TestAdjust(t *testing.T) {
 	ctx := context.Background()
 	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
@@ -214,9 +214,9 @@ func TestAdjust(t *testing.T) {
 	assert.Empty(t, seen)
 }
 
-// EVAL-072, LED-007: whatever is reserved and settled in whatever order, used and
-// reserved are the sums over the attempts, in every scope, and no scope is
-// above its limit at the time of a reservation.
+// EVAL-072, LED-007: for reservations and settlements in any order, used and
+// reserved are the sums over the attempts in every scope, and no scope exceeds
+// its limit at the time of a reservation.
 func TestSums(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ctx := context.Background()

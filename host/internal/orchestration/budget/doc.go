@@ -1,16 +1,16 @@
-// Package budget keeps what calls may spend within what they were given.
+// Package budget enforces the limits on what calls spend.
 //
-// A Scope is something that has a budget: a tenant, a user, a session, a run, a
-// plan, a node. A call spends from the Chain of all that enclose it, and the
-// tightest decides. A Ledger reserves before an attempt, all scopes or none, and
-// settles after it with what was really spent, which may be more. Memory is the
-// Ledger of a host without a store. An Account is what one run does with a
-// ledger: it knows what is reserved at the moment, so that the end of the run
-// settles what a lost goroutine did not.
+// A Scope has a budget: a tenant, a user, a session, a run, a plan or a node.
+// A call spends from the Chain of all scopes that enclose it, and the tightest
+// decides. A Ledger reserves before an attempt, in all scopes or in none, and
+// settles after it with the actual cost, which may be higher. Memory is the
+// Ledger of a host without a store. An Account tracks the open reservations of
+// one run, so that the end of the run settles those of lost goroutines.
 //
-// A limit is never checked and spent in two steps: of any number of callers
-// that arrive together at a budget for one, one gets it. A reservation that
-// cannot be written fails closed.
+// Check and reservation are one step: of any number of concurrent callers with
+// a budget for one call, one gets it. A reservation that cannot be written
+// fails closed.
 //
-// Ledgers are safe for concurrent use; everything else is a value.
+// Ledgers and accounts are safe for concurrent use; all other types are
+// values.
 package budget

@@ -11,10 +11,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Kind is what has a budget. The order is from the widest to the narrowest.
+// Kind is the kind of a scope, ordered from the widest to the narrowest.
 type Kind int
 
-// The kinds.
+// The kinds of scopes.
 const (
 	Tenant Kind = iota
 	User
@@ -24,7 +24,7 @@ const (
 	Node
 )
 
-// String is the name of the kind.
+// String returns the name of the kind.
 func (k Kind) String() string {
 	names := [...]string{"tenant", "user", "session", "run", "plan", "node"}
 	if k >= 0 && int(k) < len(names) {
@@ -33,17 +33,18 @@ func (k Kind) String() string {
 	return fmt.Sprintf("scope %d", int(k))
 }
 
-// Per is the window over which a scope counts.
+// Per is the window in which a scope counts.
 type Per string
 
-// The windows. A day and a month are those of UTC.
+// The windows. Days and months are those of UTC.
 const (
 	Total Per = "total"
 	Day   Per = "day"
 	Month Per = "month"
 )
 
-// begin is the start of the window that holds now; the zero time for Total.
+// begin returns the start of the window that contains now; the zero time for
+// Total.
 func (p Per) begin(now time.Time) time.Time {
 	y, m, d := now.UTC().Date()
 	switch p {
@@ -55,7 +56,7 @@ func (p Per) begin(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// resets is when the window that holds now is over; zero for Total.
+// resets returns the end of the window that contains now; zero for Total.
 func (p Per) resets(now time.Time) time.Time {
 	begin := p.begin(now)
 	switch p {
@@ -67,14 +68,14 @@ func (p Per) resets(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// Scope is something that has a budget.
+// Scope is one holder of a budget.
 type Scope struct {
 	Kind Kind
-	// ID tells scopes of one kind apart: the name of a user, the id of a run; of
-	// a plan and a node the id of the run, a space and their path.
+	// ID identifies the scope within its kind: the name of a user, the id of a
+	// run; for a plan and a node the id of the run, a space and their path.
 	ID     string
 	Limits policy.Limits
-	Per    Per // empty is Total
+	Per    Per // empty means Total
 }
 
 func (s Scope) per() Per {
@@ -84,9 +85,9 @@ func (s Scope) per() Per {
 	return s.Per
 }
 
-// String names the scope as sentences do.
+// String returns the name of the scope for messages.
 func (s Scope) String() string {
-	_, path, _ := strings.Cut(s.ID, " ") // of a node or plan, behind its run
+	_, path, _ := strings.Cut(s.ID, " ") // of a node or plan, after its run
 	switch s.Kind {
 	case Tenant:
 		return "this host"
@@ -100,18 +101,18 @@ func (s Scope) String() string {
 	return s.Kind.String() + " " + s.ID
 }
 
-// Mark says how well an amount is known (LLM-020). The order is from the best.
+// Mark is the accuracy of an amount (LLM-020), ordered from the best.
 type Mark int
 
 // The marks.
 const (
-	Exact     Mark = iota // counted by whom it was bought from
+	Exact     Mark = iota // counted by the provider
 	Estimated             // computed by the host
 	AtLeast               // the true amount may be higher
-	Unknown               // nobody knows; the reservation stands in
+	Unknown               // unknown; the reservation is used instead
 )
 
-// String is the keyword of the mark.
+// String returns the keyword name of the mark.
 func (m Mark) String() string {
 	names := [...]string{"exact", "estimated", "at-least", "unknown"}
 	if m >= 0 && int(m) < len(names) {
@@ -120,41 +121,40 @@ func (m Mark) String() string {
 	return fmt.Sprintf("mark %d", int(m))
 }
 
-// Reservation is an amount that was set aside. It is settled once.
+// Reservation is a reserved amount. It is settled once.
 type Reservation struct {
 	id uint64
 }
 
-// Balance is how a scope stands. The limits of its Scope are those in force:
-// with what was granted.
+// Balance is the state of a scope. The limits of its Scope include grants.
 type Balance struct {
 	Scope          Scope
 	Used, Reserved policy.Amounts
-	// Granted is what an operator has added to the limits for this window.
+	// Granted is added to the limits by an operator for this window.
 	Granted policy.Amounts
-	// Mark is the worst of what was settled.
+	// Mark is the worst of the settled marks.
 	Mark Mark
-	// Resets is when counting begins anew; zero: never.
+	// Resets is the end of the window; zero: never.
 	Resets time.Time
 }
 
-// Left is what may still be reserved.
+// Left returns what may still be reserved.
 func (b Balance) Left() policy.Limits { return b.Scope.Limits.Less(b.Used.Plus(b.Reserved)) }
 
-// Adjustment is what an operator does to a scope beside its calls: Grant is
-// added to its limits, Charge counts as spent, also if that is above them.
+// Adjustment is a manual change of a scope: Grant is added to its limits,
+// Charge counts as spent, also beyond them.
 type Adjustment struct {
 	Grant, Charge policy.Amounts
 }
 
-// ExceededError says which scope has too little left for a reservation, and of
-// what. Nothing was reserved anywhere.
+// ExceededError reports the scope and dimension in which a reservation does
+// not fit. Nothing was reserved.
 type ExceededError struct {
 	Scope     Scope
 	Dimension policy.Dimension
 	Asked     policy.Amounts
 	Left      policy.Limits
-	Resets    time.Time // zero: not by itself
+	Resets    time.Time // zero: no end of the window
 }
 
 // Error names scope, dimension and figures.
@@ -167,12 +167,12 @@ func (e *ExceededError) Error() string {
 	return text + "; it begins anew at " + e.Resets.UTC().Format(time.RFC3339)
 }
 
-// plain is a number without the mark of a decimal.
+// plain formats a number without the suffix of a decimal.
 func plain(v edn.Value) string { return strings.TrimSuffix(v.String(), "M") }
 
-// Contract is the error as callers get it: what is left and when that changes
-// are in its details. The type is budget/exceeded, or budget/would-exceed of
-// what was refused before it began.
+// Contract returns the error for callers; its details have the rest and the
+// end of the window. typ is budget/exceeded, or budget/would-exceed for a
+// request that was rejected before it started.
 func (e *ExceededError) Contract(typ string, now time.Time) *contract.Error {
 	err := contract.Errorf(typ, "%w", e).
 		WithDetail("scope", edn.K(e.Scope.Kind.String())).
@@ -194,25 +194,24 @@ func (e *ExceededError) Contract(typ string, now time.Time) *contract.Error {
 // Ledger counts what is spent. An error other than *ExceededError means that
 // the ledger could not be written: nothing may be spent then.
 type Ledger interface {
-	// Reserve sets want aside in all scopes, or in none.
+	// Reserve reserves want in all scopes, or in none.
 	Reserve(ctx context.Context, scopes []Scope, want policy.Amounts) (Reservation, error)
-	// Settle replaces a reservation by what was spent, also if that is more. A
-	// reservation that is settled already is left alone.
+	// Settle replaces a reservation by the actual cost, which may be higher.
+	// On a settled reservation it has no effect.
 	Settle(ctx context.Context, r Reservation, spent policy.Amounts, mark Mark) error
-	// Adjust changes one scope by hand, until its window ends.
+	// Adjust changes one scope manually, until its window ends.
 	Adjust(ctx context.Context, s Scope, a Adjustment) error
-	// Seen are the ids of the scopes of a kind of which something is counted in
-	// the window that holds now, sorted.
+	// Seen returns the ids of the scopes of a kind with counters in the
+	// current window, sorted.
 	Seen(ctx context.Context, k Kind, p Per) ([]string, error)
-	// Balances are those of the scopes, in their order.
+	// Balances returns the balances of the scopes, in their order.
 	Balances(ctx context.Context, scopes []Scope) ([]Balance, error)
-	// Forget drops a scope that is over, such as that of a finished run. Its
-	// open reservations still count in the scopes around it.
+	// Forget drops a scope that has ended, such as that of a finished run. Its
+	// open reservations still count in the enclosing scopes.
 	Forget(ctx context.Context, scopes ...Scope) error
 }
 
-// Left is the tightest of what the scopes have left: what a call may be told
-// that it has.
+// Left returns the tightest rest of the scopes, which a call may be told.
 func Left(balances []Balance) policy.Limits {
 	var l policy.Limits
 	for _, b := range balances {

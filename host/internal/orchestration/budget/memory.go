@@ -9,7 +9,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 )
 
-// Memory is a Ledger without a store: it lasts as long as the process.
+// Memory is a Ledger in memory: a restart of the process resets it.
 type Memory struct {
 	now func() time.Time
 
@@ -17,13 +17,13 @@ type Memory struct {
 	counters map[key]*counter
 	open     map[uint64]held
 	last     uint64
-	swept    time.Time // the day when ended windows were last looked for
+	swept    time.Time // day of the last sweep
 }
 
 var _ Ledger = (*Memory)(nil)
 
-// NewMemory makes an empty ledger; now is the clock, nil for that of the
-// machine.
+// NewMemory returns an empty ledger; now is the clock, nil for the system
+// clock.
 func NewMemory(now func() time.Time) *Memory {
 	if now == nil {
 		now = time.Now
@@ -31,8 +31,8 @@ func NewMemory(now func() time.Time) *Memory {
 	return &Memory{now: now, counters: map[key]*counter{}, open: map[uint64]held{}}
 }
 
-// key is a scope in one window. A reservation is released in the window in
-// which it was made, so that a long call does not pay back into the next.
+// key is a scope in one window. A reservation is released in its own window,
+// so that a long call does not add to the next one.
 type key struct {
 	kind  Kind
 	id    string
@@ -43,8 +43,8 @@ type counter struct {
 	used, reserved policy.Amounts
 	granted        policy.Amounts
 	mark           Mark
-	open           int       // reservations
-	ends           time.Time // of the window; zero: never
+	open           int       // open reservations
+	ends           time.Time // end of the window; zero: never
 }
 
 type held struct {
@@ -92,7 +92,7 @@ func (m *Memory) Reserve(_ context.Context, scopes []Scope, want policy.Amounts)
 	return Reservation{m.last}, nil
 }
 
-// counter is the one of a scope, made if need be.
+// counter returns the counter of a scope, creating it if needed.
 func (m *Memory) counter(k key, s Scope, now time.Time) *counter {
 	c := m.counters[k]
 	if c == nil {
@@ -154,19 +154,18 @@ func (m *Memory) Settle(_ context.Context, r Reservation, spent policy.Amounts, 
 	return nil
 }
 
-// keepEnded is how long a counter is kept beyond its window. A clock that ran
-// ahead over the end of a window is set back into it, and what was spent in it
-// has to be there then.
+// keepEnded is the time for which a counter is kept after its window. If the
+// clock was ahead and is set back into the window, the counter must still
+// exist.
 const keepEnded = 24 * time.Hour
 
-// over tells whether the window of a counter has ended for good: nobody will ask
-// for it again.
+// over reports whether the window of a counter ended at least keepEnded ago.
 func (c *counter) over(now time.Time) bool {
 	return !c.ends.IsZero() && !now.Before(c.ends.Add(keepEnded))
 }
 
-// sweep lets go of counters whose window has ended, once a day: of callers who
-// do not come again as well.
+// sweep drops counters of ended windows once a day, so that callers that do
+// not return use no memory.
 func (m *Memory) sweep(now time.Time) {
 	today := Day.begin(now)
 	if !m.swept.Before(today) {
@@ -205,7 +204,7 @@ func (m *Memory) Forget(_ context.Context, scopes ...Scope) error {
 	return nil
 }
 
-// Len is how many counters there are.
+// Len returns the number of counters.
 func (m *Memory) Len() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -16,8 +16,9 @@ import (
 
 func attempts(n int64) policy.Amounts { return policy.Count(policy.Attempts, n) }
 
-// LED-006: the account of a run says what was reserved, settled and refunded,
-// how many reservations are open, and the worst mark of what was settled.
+// LED-006: the account of a run reports reserved, settled and refunded
+// amounts, the number of open reservations, and the worst mark of the settled
+// ones.
 func TestTotals(t *testing.T) {
 	ctx := context.Background()
 	a := budget.NewAccount(budget.NewMemory(nil))
@@ -41,8 +42,8 @@ func TestTotals(t *testing.T) {
 	assert.NoError(t, none.Settle(ctx, attempts(1), budget.Exact))
 }
 
-// LED-003: an account that is over reserves nothing and leaves no scope of its
-// run behind; closing it again changes nothing.
+// LED-003: a closed account reserves nothing and leaves no scope of its run;
+// closing it again has no effect.
 func TestClosed(t *testing.T) {
 	ctx := context.Background()
 	l := budget.NewMemory(nil)
@@ -72,7 +73,7 @@ func TestClosed(t *testing.T) {
 	zero.Close(ctx)
 }
 
-// BUD-003: a scope that is renewed begins at nothing and ends with the run.
+// BUD-003: a renewed scope starts at zero and ends with the run.
 func TestRenew(t *testing.T) {
 	ctx := context.Background()
 	l := budget.NewMemory(nil)
@@ -99,8 +100,8 @@ type lame struct {
 
 func (l lame) Balances(context.Context, []budget.Scope) ([]budget.Balance, error) { return nil, l.err }
 
-// BUD-005: what a run took of what was set aside for the whole of it is what its
-// scope says; without that it is what the account knows, and marked so.
+// BUD-005: the cost of a run with a reservation for the whole run is that of
+// its scope; without a scope it is the sum of the account, with a weaker mark.
 func TestSettleRun(t *testing.T) {
 	ctx := context.Background()
 	user := budget.Scope{Kind: budget.User, ID: "u"}
@@ -162,7 +163,8 @@ func TestSettleRun(t *testing.T) {
 	assert.ErrorIs(t, err, lost)
 }
 
-// LED-006: a caller gets scope, window and the time until it begins anew.
+// LED-006: the error has scope, window and the time until the end of the
+// window.
 func TestExceededError(t *testing.T) {
 	now := time.Date(2026, 11, 23, 23, 59, 59, 999_500_000, time.UTC)
 	exceeded := func(s budget.Scope) *contract.Error {
@@ -199,8 +201,8 @@ func TestExceededError(t *testing.T) {
 	}
 }
 
-// LED-004: a counter is kept for a day behind its window, and as long as
-// something is reserved in it; callers are listed in one order.
+// LED-004: a counter is kept for a day after its window, and while it has
+// reservations; callers are listed in a stable order.
 func TestKeptCounters(t *testing.T) {
 	ctx := context.Background()
 	begin := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
@@ -232,7 +234,7 @@ func TestKeptCounters(t *testing.T) {
 	assert.Equal(t, 2, l.Len(), "and goes with the last")
 }
 
-// LED-007: a reservation in a scope that was forgotten is settled in the others.
+// LED-007: a reservation in a forgotten scope is settled in the others.
 func TestForgotten(t *testing.T) {
 	ctx := context.Background()
 	l := budget.NewMemory(nil)

@@ -7,12 +7,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// account is the :plan/run of a slot: how the nodes of a plan ended and who
-// answered. It holds no times, so that what a later node reads from it is the
+// account returns the :plan/run of a slot: how the nodes of a plan ended and
+// which capabilities answered. It has no times, so that later nodes read the
 // same on every machine.
 func (s *scope) account(err *contract.Error) edn.Value {
 	if err != nil {
-		// What ran beside the node that failed depends on timing.
+		// The state of concurrent nodes depends on timing.
 		return edn.MustMap(edn.K("ok?"), edn.Bool(false), edn.K("failure/type"), edn.K(err.Type))
 	}
 	t := s.tally()

@@ -17,8 +17,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// constant answers every call at once with one value: what is left is the work
-// of the evaluator.
+// constant answers every call immediately with one value, so that only the
+// work of the evaluator is measured.
 type constant struct{ answer dispatch.Answer }
 
 func (c *constant) Invoke(context.Context, dispatch.Call) (dispatch.Answer, error) {
@@ -29,9 +29,9 @@ func (c *constant) Await(context.Context, string) error { return nil }
 
 const benchSteps = 100
 
-// BenchmarkEvaluatorStep is the cost of one step of a chain of 100: a let that
-// reads the step before it, and a whole call (policy, binding, attempt, gate,
-// commit, five records) to an executor that answers at once.
+// BenchmarkEvaluatorStep measures one step of a chain of 100: a let that reads
+// the step before it, and a whole call (policy, binding, attempt, gate,
+// commit, five records) to an executor that answers immediately.
 func BenchmarkEvaluatorStep(b *testing.B) {
 	chain := func(node string) string {
 		var nodes strings.Builder

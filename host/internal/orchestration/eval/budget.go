@@ -10,8 +10,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// spends are the scopes that count what a node does: those around it, and its
-// own if its policy limits what it may spend.
+// spends returns the scopes in which a node reserves: those around it, and its
+// own if its policy limits its cost.
 func (s *scope) spends(w *dispatch.Work) budget.Chain {
 	limits := w.Terms.Limits()
 	if limits.IsZero() || s.run.task.Account == nil {
@@ -22,10 +22,10 @@ func (s *scope) spends(w *dispatch.Work) budget.Chain {
 	return s.budget.In(own)
 }
 
-// slice is what a plan answer may spend: what its node has left when it arrives.
-// Its nodes share it, and spend from the scopes around it at the same time, so
-// that nothing is set aside which others could use. The record is nil without a
-// budget.
+// slice returns the budget of a plan answer: what its node has left when it
+// arrives. Its nodes share the slice, and reserve in the enclosing scopes at
+// the same time, so the slice itself reserves nothing there. The record is nil
+// without a budget.
 func (s *scope) slice(ctx context.Context, c *call, a dispatch.PlanAnswer) (*journal.BudgetReserved, *contract.Error) {
 	s.budget = c.Budget
 	if len(c.Budget) == 0 {
@@ -38,7 +38,8 @@ func (s *scope) slice(ctx context.Context, c *call, a dispatch.PlanAnswer) (*jou
 	}
 	path := edn.Vector(s.path...)
 	own := budget.Scope{Kind: budget.Plan, ID: s.run.task.Run + " " + path.String(), Limits: left}
-	// An equal plan of another attempt has the same path, and a slice of its own.
+	// An equal plan of another attempt has the same path but a slice of its
+	// own.
 	account.Renew(ctx, own)
 	s.budget = c.Budget.In(own)
 	record := &journal.BudgetReserved{For: "plan", Scopes: []string{own.Kind.String()}, Amount: left.Amounts().Value(), Attempt: a.Attempt}
@@ -55,12 +56,12 @@ func (s *scope) handBack(ctx context.Context, node string, slice *journal.Budget
 		return
 	}
 	spent := all[0].Used.Plus(all[0].Reserved)
-	// A recorder that refuses refuses what comes next as well.
+	// If this record fails, all later ones fail too.
 	_ = s.run.task.Recorder.Record(edn.Vector(s.path...), node, &journal.BudgetSettled{Of: slice, Amount: spent.Value(), Mark: all[0].Mark.String()})
 }
 
-// deepest is the tighter of how deep plans may nest and of what a node at some
-// depth allows below itself.
+// deepest returns the lower of the current nesting limit and a node's limit
+// below its depth.
 func deepest(around contract.Limit, at int, below contract.Limit) contract.Limit {
 	if below.Set {
 		below.N += int64(at)

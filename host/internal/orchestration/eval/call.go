@@ -13,7 +13,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// callNode gets a call or tool node answered.
+// callNode executes a call or tool node.
 func (s *scope) callNode(ctx context.Context, i int, n *plan.Node, e *ended, begun func()) (attempts int, err *contract.Error) {
 	w, err := s.work(i, n, e)
 	if err == nil {
@@ -35,12 +35,12 @@ func (s *scope) callNode(ctx context.Context, i int, n *plan.Node, e *ended, beg
 	return attempts, nil
 }
 
-// endsRun tells failures that no node may keep: the run itself is at its end.
+// endsRun reports errors that no node may keep, because the run itself ends.
 func endsRun(ctx context.Context, err *contract.Error) bool {
 	return ctx.Err() != nil || err.Type == "canceled" || err.Type == "runtime/internal"
 }
 
-// keep stores the answer of a node, or its failure.
+// keep stores the answer of a node, or its error.
 func (s *scope) keep(n *plan.Node, e *ended, w *dispatch.Work, err *contract.Error) {
 	content := &plan.Result{ID: n.ToolID}
 	if r := e.result; r != nil {
@@ -68,7 +68,7 @@ func (s *scope) keep(n *plan.Node, e *ended, w *dispatch.Work, err *contract.Err
 	}
 }
 
-// call is the work of one node together with its surroundings.
+// call is the work of one node with its surroundings.
 type call struct {
 	dispatch.Work
 	scope *scope
@@ -142,7 +142,7 @@ func (s *scope) fill(i int, n *plan.Node, w *dispatch.Work, capID string) (err *
 	return n.UnmarkedSystem(s.frame, s.foreign)
 }
 
-// known refuses candidates that came from slots and are no capabilities.
+// known rejects candidates from slots that are not capabilities.
 func (s *scope) known(ids []string) *contract.Error {
 	for _, id := range ids {
 		if !s.run.ev.Registry.Known(id) {
@@ -153,8 +153,8 @@ func (s *scope) known(ids []string) *contract.Error {
 	return nil
 }
 
-// inSchema is the schema that the caller requires of the input, else that of
-// the intent; nil if there is none.
+// inSchema returns the schema that the caller requires of the input, else that
+// of the intent; nil if there is none.
 func (s *scope) inSchema(w *dispatch.Work) (*schema.Schema, string) {
 	reg := s.run.ev.Registry
 	name := reg.InSchema(w.Intent, w.Terms.Layer.Requires.InSchema.V)
@@ -184,8 +184,8 @@ func (c *call) Env() edn.Value {
 	return c.scope.frame.Env(c.index)
 }
 
-// Plan implements dispatch.Surroundings: it checks a plan that a capability
-// answered with, under the effects of the caller.
+// Plan implements dispatch.Surroundings: it checks a plan answer under the
+// effects of the caller.
 func (c *call) Plan(a dispatch.PlanAnswer) (func(context.Context) dispatch.Child, *contract.Error) {
 	s, r := c.scope, c.scope.run
 	depth := s.depth + 1
@@ -193,7 +193,7 @@ func (c *call) Plan(a dispatch.PlanAnswer) (func(context.Context) dispatch.Child
 		return nil, contract.Errorf("plan/too-deep", "plans call plans more than %d levels deep", r.ev.Limits.Levels).WithSource(contract.SourcePlugin)
 	}
 	if err := tooDeep(depth, deepest(s.deepest, s.depth, c.Terms.Depth)); err != nil {
-		return nil, err.WithClass(contract.ClassSwitch) // somebody else may answer at once
+		return nil, err.WithClass(contract.ClassSwitch) // another candidate may answer with a value
 	}
 	layer := *s.layer
 	if c.Terms.EffectsSet {
@@ -226,8 +226,8 @@ func (c *call) Plan(a dispatch.PlanAnswer) (func(context.Context) dispatch.Child
 	return func(ctx context.Context) dispatch.Child { return child.answered(ctx, c, a, findings) }, nil
 }
 
-// names tells what a plan answer may read: its bindings and what the caller
-// sees.
+// names returns the predicate for names that a plan answer may read: its
+// bindings and the names visible to the caller.
 func (c *call) names(bindings edn.Value) func(string) bool {
 	c.scope.run.frames.Lock()
 	defer c.scope.run.frames.Unlock()
@@ -242,7 +242,7 @@ func (c *call) names(bindings edn.Value) func(string) bool {
 	}
 }
 
-// answered walks a plan answer.
+// answered evaluates a plan answer.
 func (s *scope) answered(ctx context.Context, c *call, a dispatch.PlanAnswer, findings []plan.Finding) dispatch.Child {
 	resolved := &journal.PlanResolved{
 		Plan: journal.RefTo(s.prog.Plan.Source), Source: "answer", Warnings: warnings(findings), Attempt: a.Attempt, CapID: a.CapID,

@@ -1,23 +1,23 @@
-// Package eval walks plans. It decides which node runs when, fills slots, lets
-// dispatch get calls answered, commits what was accepted, and goes on, into the
-// plans that capabilities answer with and into the items of maps.
+// Package eval evaluates plans. It schedules nodes, fills slots, has package
+// dispatch execute calls, and commits accepted values, including nested plans
+// and the items of maps.
 //
 // Main types: Evaluator serves the runs of one configuration. Run takes a
-// linked program and gives what the plan emitted, or the failure that ended it.
-// Recorder numbers the records of a run and hands them to the journal.
+// linked program and returns the emitted value, or the error that ended it.
+// Recorder numbers the records of a run and appends them to the journal.
 //
-// Order: a node starts when everything it waits for is committed, skipped or
+// Order: a node starts when everything it depends on is committed, skipped or
 // kept as failed; among ready nodes the one with the lower index starts first.
 // Strict plans run one node at a time, hybrid ones up to :max-parallel, lazy
 // ones all that are ready. When a node fails, every node before it in program
-// order is still run to its end and everything after it is canceled, so the
-// failure that is reported does not depend on which call was faster.
+// order still runs to its end and everything after it is canceled, so the
+// reported error does not depend on which call was faster.
 //
 // Concurrency: each running plan has one owner goroutine that holds its
-// environment, starts nodes and commits them. Nodes that run beside each other
-// have goroutines of their own; all have ended when Run returns. An Evaluator
-// is immutable and may serve any number of runs at once.
+// environment, starts nodes and commits them. Concurrent nodes have goroutines
+// of their own; all have ended when Run returns. An Evaluator is immutable and
+// safe for concurrent use.
 //
-// Failure: every failure is a *contract.Error with the place in the plan. A
-// panic in a node becomes runtime/internal and ends the run like any failure.
+// Errors: every error is a *contract.Error with the place in the plan. A panic
+// in a node becomes runtime/internal and ends the run like any error.
 package eval

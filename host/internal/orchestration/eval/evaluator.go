@@ -18,95 +18,97 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Version is the version of the evaluator that runs record. A change that would
-// make a recorded run come out differently is a new version.
+// Version is the version of the evaluator, which runs record. A change that
+// would give a recorded run another outcome needs a new version.
 const Version = 1
 
-// Evaluator serves the runs of one configuration. All fields but Panicked are
-// required; none may change once runs go on.
+// Evaluator serves the runs of one configuration. All fields except Panicked
+// are required; none may change after the first run.
 type Evaluator struct {
 	Registry   *registry.Registry
 	Policies   *policy.Book
 	Dispatcher *dispatch.Dispatcher
-	// Effects say who may have which effect; nil permits none.
+	// Effects are the rules for effects; nil permits none.
 	Effects *policy.Effects
-	// Operations say who may replace system prompts; nil: nobody.
+	// Operations are the rules for replacing system prompts; nil permits none.
 	Operations policy.Rules
 	Clock      dispatch.Clock
 	Limits     plan.Limits
-	// Panicked is told of a defect before the run ends with runtime/internal.
+	// Panicked is called with a defect before the run ends with
+	// runtime/internal.
 	Panicked func(where string, value any, stack []byte)
 }
 
-// Task is one run: a program and what it runs with.
+// Task is one run: a program and its parameters.
 type Task struct {
 	Run     string
 	Seed    int64
 	Program *plan.Program
-	// Source says where the plan came from: request, intent, template or route.
+	// Source is the origin of the plan: request, intent, template or route.
 	Source   string
 	Warnings []plan.Finding
 	Bindings edn.Value // nil or a map
-	// Request is what every node inherits from the request; nil is nothing.
+	// Request is the layer that every node inherits; nil: none.
 	Request *policy.Layer
 	// Terms are shared with other runs of the same program under the same
 	// Request; nil keeps them within the run.
 	Terms *TermsBook
 	Trace edn.Value
-	// Roles are those of the caller.
+	// Roles are the roles of the caller.
 	Roles []string
-	// Explain has the records show what is known of every candidate.
+	// Explain records the figures of every candidate.
 	Explain bool
-	// Stack holds the capabilities on whose behalf the run is made, outermost
-	// first; nil for a caller from outside.
+	// Stack holds the capabilities that wait for the run, outermost first; nil
+	// for an external caller.
 	Stack []string
-	// Dir is what relative paths in inputs are resolved against; empty leaves
-	// them as they are.
+	// Dir is the base of relative paths in inputs; empty leaves them
+	// unchanged.
 	Dir      string
 	Recorder *Recorder
 	Started  *journal.RunStarted
-	// Streams has text of the answer recorded as it may be shown. Pace holds
-	// plugins back while whoever reads it is behind; it may be nil.
+	// Streams records text of the answer according to the streaming policy.
+	// Pace exerts back pressure on plugins while the reader is behind; it may
+	// be nil.
 	Streams bool
 	Pace    *dispatch.Pace
-	// Text, if set, is told the text of the answer; it is not recorded then.
+	// Text, if set, receives the text of the answer, which then is not
+	// recorded.
 	Text func(journal.Body)
 
-	// Inside says where in a run this one stands, if it is what a plugin asks
-	// while it works on a call of that run; nil for a run of its own. Started is
-	// nil then.
+	// Inside is the place of a host call in the run of its parent call; nil
+	// for a top-level run. Started is nil for a host call.
 	Inside *Place
 
 	// Account is the budget of the run, Budget the scopes around its nodes;
-	// nothing is counted without any and where nodes have no limits. AtLeast lets
-	// calls of unknown price through, and Depth is how deep plans may nest.
+	// without them only limits of nodes are counted. AtLeast allows calls of
+	// unknown price, and Depth limits the nesting of plans.
 	Account *budget.Account
 	Budget  budget.Chain
 	AtLeast bool
 	Depth   contract.Limit
-	// Host are the scopes of the host itself, Grading tells that the run asks a
-	// judge for a verdict on a labelled answer: see dispatch.Run.
+	// Host are the scopes of the host itself; Grading marks a request for a
+	// judge's verdict on a labelled answer: see dispatch.Run.
 	Host    budget.Chain
 	Grading bool
-	// Deepest is that of the call which a plugin works on that asks; it counts
+	// Deepest is the nesting limit of the parent call of a host call, counted
 	// from the root of the run.
 	Deepest contract.Limit
-	// Worst is the most that the run may take, for the record; nil if that was
-	// not asked. Unbounded tells that there is no such amount.
+	// Worst is the worst-case cost of the run, for the record; nil if it was
+	// not computed. Unbounded marks one without a finite worst case.
 	Worst     edn.Value
 	Unbounded bool
 }
 
 // Place is the place of a host call in its run.
 type Place struct {
-	// Path is that of the call of the plugin with "h<n>" behind it, Node the id
-	// of its node.
+	// Path is that of the parent call with "h<n>" appended, Node the id of its
+	// node.
 	Path []edn.Value
 	Node string
 }
 
-// levels is how many plans, maps and host calls are around what runs there: each
-// begins with the index of a node.
+// levels returns the number of plans, maps and host calls around the place:
+// each starts with the index of a node.
 func (p *Place) levels() int {
 	n := 0
 	for _, step := range p.Path {
@@ -117,22 +119,22 @@ func (p *Place) levels() int {
 	return n
 }
 
-// Outcome is how a run ended.
+// Outcome is the outcome of a run.
 type Outcome struct {
-	// Out is what the last executed emit gave, in the form of an :out; of a
-	// plan without emit it is the empty map.
+	// Out is the value of the last executed emit, in the form of an :out; the
+	// empty map without emit.
 	Out edn.Value
-	// Emitted tells whether any emit was executed.
+	// Emitted reports whether any emit was executed.
 	Emitted bool
 	// Last is the result of the last node, the answer of a one-node plan.
 	Last *dispatch.Result
-	// Degraded are the candidates that were left out for a cause of their own
-	// where a later one served.
+	// Degraded are the candidates that were rejected for a reason of their own
+	// when a later one served.
 	Degraded []policy.Rejection
 	Err      *contract.Error
 }
 
-// run is what all scopes of one run share.
+// run is the state that all scopes of one run share.
 type run struct {
 	ev   *Evaluator
 	task *Task
@@ -141,8 +143,8 @@ type run struct {
 	verbose bool // let and emit write records
 	nodes   atomic.Int64
 
-	// frames guards what looks into frames beyond the slots of finished nodes:
-	// they cache what they found out.
+	// frames guards access to frames beyond the slots of finished nodes,
+	// because frames cache lookups.
 	frames sync.Mutex
 
 	own TermsBook // of scopes that no other run has
@@ -164,9 +166,9 @@ type termsKey struct {
 	intent, capID string
 }
 
-// Run walks the program. It records plan/resolved, run/started and everything
-// that happens at nodes, and returns when the run has come to its end: then
-// nothing of it goes on. The end of ctx, by cancel or deadline, ends the run.
+// Run evaluates the program. It records plan/resolved, run/started and
+// everything that happens at nodes, and returns when all work of the run has
+// ended. The end of ctx, by cancellation or deadline, ends the run.
 func (ev *Evaluator) Run(ctx context.Context, t *Task) (out Outcome) {
 	if t.Request == nil {
 		t.Request = &policy.Layer{}
@@ -189,7 +191,7 @@ func (ev *Evaluator) Run(ctx context.Context, t *Task) (out Outcome) {
 	}
 	root.answer = t.Program.Answer
 	if t.Source == "intent" {
-		root.answer = plan.Answer{Node: 0} // it has no emit
+		root.answer = plan.Answer{Node: 0} // a plan without emit
 	}
 	root.stream()
 	resolved := &journal.PlanResolved{Plan: journal.RefTo(t.Program.Plan.Source), Source: t.Source, Warnings: warnings(t.Warnings), WorstCase: t.Worst, Unbounded: t.Unbounded}
@@ -225,7 +227,7 @@ func warnings(fs []plan.Finding) []edn.Value {
 	return out
 }
 
-// calls tells whether any node of the program, at any level, makes calls.
+// calls reports whether any node of the program, at any level, makes calls.
 func calls(p *plan.Program) bool {
 	for i := range p.Plan.Nodes {
 		switch p.Plan.Nodes[i].Op {
@@ -299,8 +301,8 @@ func (r *run) degrade(rs []policy.Rejection) {
 	r.degraded = append(r.degraded, rs...)
 }
 
-// recovered turns a panic into a failure. A defect ends the run, but the run is
-// still finalised and the host goes on.
+// recovered converts a panic to an error. A defect ends the run, but the run
+// is finalized and the host continues.
 func (r *run) recovered(where string, value any) *contract.Error {
 	if r.ev.Panicked != nil {
 		r.ev.Panicked(where, value, debug.Stack())
@@ -308,8 +310,8 @@ func (r *run) recovered(where string, value any) *contract.Error {
 	return contract.Errorf("runtime/internal", "%s: the evaluator panicked: %s", where, fmt.Sprint(value))
 }
 
-// nodeDeadline is when a node must have ended, zero if only the run bounds it.
-// wall tells that it is the time of its budget.
+// nodeDeadline returns the deadline of a node, zero if only the run limits it.
+// wall reports whether it is the wall time of its budget.
 func (r *run) nodeDeadline(t *dispatch.Terms) (end time.Time, wall bool) {
 	least := t.Deadline
 	if t.Wall > 0 && (least <= 0 || t.Wall < least) {

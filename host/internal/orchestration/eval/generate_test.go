@@ -18,9 +18,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// The executors of generated plans. What they answer depends on nothing but the
+// The executors of generated plans. Their answers depend only on the
 // capability, the number of the attempt and the input, so that two evaluators,
-// or one with other timing, must come to the same end.
+// or one with other timing, must reach the same outcome.
 var generatedCaps = []string{
 	dispatchtest.Cap("g/a", ":cap/can-produce #{:value :plan}"),
 	dispatchtest.Cap("g/b", ""),
@@ -29,7 +29,7 @@ var generatedCaps = []string{
 	dispatchtest.Cap("g/once", ":cap/effects #{:fs/write}"),
 }
 
-// goodCheck wants :ok true in the answer.
+// goodCheck requires :ok true in the answer.
 func goodCheck() quality.Check {
 	return quality.Check{
 		Check: registry.Check{Name: "good", Kind: registry.CheckCondition},
@@ -52,8 +52,8 @@ func generatedWorld(base *dispatchtest.World, seed uint64) *dispatchtest.World {
 	w := base.Again()
 	for _, id := range []string{"g/a", "g/b", "g/c", "g/write", "g/once"} {
 		w.Func(id, func(_ context.Context, c dispatch.Call) dispatchtest.Step {
-			// The failure that a slot keeps tells how long it took, which is
-			// measured, and where it happened. No executor here looks at that.
+			// The error in a slot has a measured duration and a place. No
+			// executor here reads them.
 			step := scripted(c.CapID, c.Attempt, without(timeless(c.Request.Key("input")), edn.K("where"), edn.K("effect/key")))
 			if seed > 0 {
 				step.Delay = time.Duration(draw(seed, c.Path, c.Attempt, 1000)) * time.Millisecond
@@ -71,7 +71,7 @@ func draw(seed uint64, v edn.Value, n, below int) int {
 	return int(binary.BigEndian.Uint32(sum[:]) % uint32(below))
 }
 
-// scripted is the answer of a capability to an input at its nth attempt.
+// scripted returns the answer of a capability to an input at its nth attempt.
 func scripted(capID string, attempt int, input edn.Value) dispatchtest.Step {
 	k := draw(7, edn.Vector(edn.Text(capID), input), attempt, 100)
 	switch {
@@ -95,7 +95,7 @@ func scripted(capID string, attempt int, input edn.Value) dispatchtest.Step {
 	return dispatchtest.Step{Value: out, Usage: edn.MustMap(edn.K("tokens-in"), edn.Int(int64(k)), edn.K("cost-usd"), edn.MustDecimal(fmt.Sprintf("0.%03d", k)))}
 }
 
-// gen builds random plans from whatever picks the numbers.
+// gen builds random plans from a source of numbers.
 type gen struct {
 	pick  func(label string, below int) int
 	names int
@@ -103,7 +103,7 @@ type gen struct {
 
 func (g *gen) flip(label string, oneIn int) bool { return g.pick(label, oneIn) == 0 }
 
-// drawPlan is a random plan in a random mode.
+// drawPlan returns a random plan in a random mode.
 func drawPlan(t *rapid.T) edn.Value {
 	g := &gen{pick: func(label string, below int) int { return rapid.IntRange(0, below-1).Draw(t, label) }}
 	return g.plan()
@@ -196,7 +196,7 @@ func (g *gen) call(b *edn.MapBuilder, seen []string) {
 	}
 }
 
-// value is a template that reads earlier slots, mostly with a default.
+// value returns a template that reads earlier slots, mostly with a default.
 func (g *gen) value(seen []string) edn.Value {
 	if len(seen) == 0 || g.flip("constant", 3) {
 		return edn.Int(int64(g.pick("constant", 10)))

@@ -34,7 +34,7 @@ func (r ran) failure() string {
 	return r.Err.Type
 }
 
-// kinds tells the records of one node, shortly.
+// kinds lists the records of one node in short form.
 func (r ran) kinds(path string) []string {
 	var out []string
 	for _, rec := range r.records {
@@ -109,7 +109,7 @@ type (
 	evaluatorOf = eval.Evaluator
 )
 
-// quickRun evaluates a checked plan without looking at its records.
+// quickRun evaluates a checked plan without checking its records.
 func quickRun(tb testing.TB, w *dispatchtest.World, p *plan.Plan, env plan.Env) eval.Outcome {
 	tb.Helper()
 	prog, err := plan.Link(p, env)

@@ -19,8 +19,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Evaluation.md section 17: 1,000 plans in flight have bounded memory and leave
-// no goroutine.
+// Evaluation.md section 17: 1,000 concurrent plans use bounded memory and
+// leave no goroutine.
 func TestThousandPlansInFlight(t *testing.T) {
 	const plans, width = 1000, 8
 	w := dispatchtest.New(t, dispatchtest.Spec{Caps: []string{dispatchtest.Cap("t/a", "")}})
@@ -50,7 +50,7 @@ func TestThousandPlansInFlight(t *testing.T) {
 			}
 		})
 	}
-	waiting.Wait() // every call of every plan is under way
+	waiting.Wait() // every call of every plan is in progress
 	per := (heapInUse() - heap) / plans
 	close(gate)
 	running.Wait()

@@ -14,14 +14,14 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// The naive evaluator: one node after another, slots as plain maps, straight
-// from evaluation.md sections 1 to 8, for what generated plans can hold. It
-// shares nothing with the real one but the scripts of the executors.
+// The naive evaluator runs one node after another, with slots as plain maps,
+// directly from evaluation.md sections 1 to 8, for the features of generated
+// plans. It shares only the scripts of the executors with the real one.
 
 type naiveEnv map[string]edn.Value
 
-// naivePlan gives the emitted value, the :out of the last node, and the type of
-// the failure that ended the plan.
+// naivePlan returns the emitted value, the :out of the last node, and the type
+// of the error that ended the plan.
 func naivePlan(p edn.Value, env naiveEnv) (emitted, last edn.Value, has bool, failure string) {
 	env = maps.Clone(env)
 	for node := range p.Key("nodes").Elems() {
@@ -231,7 +231,7 @@ func naiveWhen(c edn.Value, env naiveEnv) bool {
 
 func naiveFill(v edn.Value, env naiveEnv) (edn.Value, string) { return naiveFillAs(v, env, false) }
 
-// naiveFillAs replaces slot maps. In an emit a whole slot shows its :out.
+// naiveFillAs replaces slot maps. In an emit a whole slot becomes its :out.
 func naiveFillAs(v edn.Value, env naiveEnv, emit bool) (edn.Value, string) {
 	switch v.Kind() {
 	case edn.KindVector:
@@ -284,7 +284,7 @@ func naiveSlot(v edn.Value, env naiveEnv, emit bool) (edn.Value, string) {
 	return edn.Nil(), "slot/unresolved"
 }
 
-// naiveShown is what a whole slot shows outside (IR-009).
+// naiveShown returns the external form of a whole slot (IR-009).
 func naiveShown(slot edn.Value) edn.Value {
 	if naiveFailed(slot) {
 		return slot.Dissoc(edn.K("cap/id"))
@@ -318,7 +318,7 @@ func isResult(v edn.Value) bool {
 	return v.Kind() == edn.KindMap && (v.HasKey("cap/id") || v.HasKey("plan/run") || v.HasKey("out"))
 }
 
-// collapse reduces whole slots and failures, wherever they stand, to what both
+// collapse reduces whole slots and errors at any place to the part that both
 // evaluators must agree on.
 func collapse(v edn.Value) edn.Value {
 	out, err := v.Walk(nil, func(x edn.Value) edn.Value {

@@ -10,7 +10,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// below makes the scope of a body of node i.
+// below creates the scope of a body of node i.
 func (s *scope) below(i int, more ...edn.Value) (*scope, *contract.Error) {
 	depth := s.depth + 1
 	if depth > s.run.ev.Limits.Levels {
@@ -35,7 +35,7 @@ func (s *scope) resolved(n *plan.Node, e *ended, bindings edn.Value) *contract.E
 	return contract.AsError(s.run.task.Recorder.Record(e.path, n.ID, record))
 }
 
-// planNode walks an inline plan.
+// planNode evaluates an inline plan.
 func (s *scope) planNode(ctx context.Context, i int, n *plan.Node, e *ended) *contract.Error {
 	child, err := s.below(i)
 	if err != nil {
@@ -68,7 +68,7 @@ type items struct {
 	over   plan.Items
 	out    []edn.Value
 	scopes []*scope
-	failed []bool // items whose failure was kept
+	failed []bool // items whose error was kept
 }
 
 // mapNode runs the body of a map over its collection.
@@ -97,7 +97,7 @@ func (s *scope) mapNode(ctx context.Context, i int, n *plan.Node, e *ended) *con
 	return nil
 }
 
-// effectful tells whether any node of a program keeps program order.
+// effectful reports whether any node of a program must keep program order.
 func effectful(p *plan.Program) bool {
 	for i := range p.Plan.Nodes {
 		if p.Effectful[i] {
@@ -139,9 +139,9 @@ func (m *items) do(ctx context.Context, k int, begun func()) (err *contract.Erro
 	return nil
 }
 
-// No item is left out, and each may take its time.
+// Items are never skipped, and each may block.
 func (m *items) skip(int) bool  { return false }
 func (m *items) quick(int) bool { return false }
 
-// commit has nothing to do: an item is visible only as part of the map.
+// commit does nothing: an item is visible only as part of the map.
 func (m *items) commit(int) *contract.Error { return nil }

@@ -36,7 +36,7 @@ func planStep(text, bindings string) dispatchtest.Step {
 }
 
 // SCHED-005, EVAL-030: a plan answer sees a copy of the environment and its
-// bindings; its slots do not leak; what it emits is the answer.
+// bindings; its slots stay local; its emitted value is the answer.
 func TestPlanAnswer(t *testing.T) {
 	w := planner(t)
 	w.On("t/plan", planStep(`{:nodes [`+call("in", `{:a {:slot/id :outer} :b {:slot/id :given}}`, ":as :inner")+` {:op :emit :input {:slot/path [:inner :out]}}]}`, `{:given "b"}`))
@@ -60,8 +60,8 @@ func TestPlanAnswer(t *testing.T) {
 	assert.True(t, paths[strings.TrimSuffix(child, "]")+" 0]"])
 }
 
-// EVAL-030: a plan that fails its checks is a failure of the attempt, class
-// repair; nothing of it runs.
+// EVAL-030: a plan that fails its checks is an error of the attempt, class
+// repair; none of its nodes runs.
 func TestPlanAnswerIsChecked(t *testing.T) {
 	for name, tc := range map[string]struct{ plan, typ string }{
 		"unknown op":      {`{:nodes [{:op :nonsense}]}`, "plan/invalid"},
@@ -86,8 +86,8 @@ func TestPlanAnswerIsChecked(t *testing.T) {
 	}
 }
 
-// EVAL-030: a failure inside is the failure of the attempt, class switch, and
-// the next candidate serves; with a :once effect in it nobody else may.
+// EVAL-030: an error inside is the error of the attempt, class switch, and the
+// next candidate serves; with a :once effect in it no other may.
 func TestPlanAnswerFails(t *testing.T) {
 	w := planner(t)
 	w.On("t/plan", planStep(`{:nodes [`+call("in", `{:fail :input/invalid}`, "")+`]}`, ""))
@@ -102,7 +102,8 @@ func TestPlanAnswerFails(t *testing.T) {
 	assert.Equal(t, []string{"t/plan", "t/write", "t/echo"}, w.Dispatched(), "the effect is done: no second candidate")
 }
 
-// GATE-006: the gates of the caller judge what a plan answer emitted.
+// GATE-006: the gates of the caller judge the value that a plan answer
+// emitted.
 func TestGatesJudgePlanAnswers(t *testing.T) {
 	w := abc(t)
 	w.On("t/a", planStep(`{:nodes [{:op :emit :input {:n 1}}]}`, ""))
@@ -137,8 +138,8 @@ func TestPathsOfPlanAnswers(t *testing.T) {
 	}
 }
 
-// SCHED-005, section 16: a capability that answers with itself for ever, alone
-// or in turns with another, ends as plan/too-deep.
+// SCHED-005, section 16: a capability that calls itself through plan answers
+// without end, alone or alternating with another, ends as plan/too-deep.
 func TestEndlessPlans(t *testing.T) {
 	self := func(next string) dispatchtest.Step {
 		return planStep(`{:nodes [{:op :call :intent :text/respond :input {} :as :x :dispatch {:candidates [:`+next+`]}} {:op :emit :input :x}]}`, "")
@@ -152,7 +153,7 @@ func TestEndlessPlans(t *testing.T) {
 	assert.Len(t, w.Calls()[16].Stack, 16)
 }
 
-// Section 15: the number of nodes of a run is bounded, whoever brings them.
+// Section 15: the total number of nodes of a run is limited.
 func TestTooManyNodes(t *testing.T) {
 	w := planner(t)
 	r := run(t, w, `{:nodes [{:op :let :value [1 2 3 4 5 6 7 8 9] :as :ns} {:op :map :over :ns :body [{:op :let :value 1} {:op :let :value 2}] :as :ys}]}`,
@@ -160,7 +161,7 @@ func TestTooManyNodes(t *testing.T) {
 	assert.Equal(t, "plan/too-large", r.failure())
 }
 
-// IR-001: an inline plan is the same as a call that answered with it.
+// IR-001: an inline plan equals a call that answered with it.
 func TestInlinePlan(t *testing.T) {
 	r := run(t, planner(t), `{:nodes [{:op :let :value 1 :as :a}
 	  {:op :plan :plan {:nodes [{:op :let :value {:a {:slot/id :a} :b {:slot/id :b}} :as :c} {:op :emit :input {:slot/id :c}}]} :bindings {:b 2} :as :p}
@@ -172,7 +173,8 @@ func TestInlinePlan(t *testing.T) {
 	assert.Equal(t, `[0 0]`, r.Err.Where.Key("path").String(), "the place inside")
 }
 
-// IR-006, IR-011: results keep the order of the input, whatever comes first.
+// IR-006, IR-011: results keep the order of the input, whatever completes
+// first.
 func TestMapKeepsOrder(t *testing.T) {
 	for over, want := range map[string]string{
 		`[30 10 20]`:     `[{:i 0 :v 30} {:i 1 :v 10} {:i 2 :v 20}]`,
@@ -192,8 +194,8 @@ func TestMapKeepsOrder(t *testing.T) {
 	}
 }
 
-// IR-006: at most :max-parallel items at once; IR-012: a body with effects runs
-// one item at a time, in order.
+// IR-006: at most :max-parallel concurrent items; IR-012: a body with effects
+// runs one item at a time, in order.
 func TestMapParallelism(t *testing.T) {
 	body := func(node string) string {
 		return `{:nodes [{:op :let :value [1 2 3 4 5 6] :as :xs} {:op :map :over :xs :max-parallel 3 :as :ys :body [` + node + `]}]}`
@@ -228,8 +230,8 @@ func TestMapItemValue(t *testing.T) {
 	assert.Equal(t, `{:ys [{:n 1} {:n 2}] :zs [{:twice [1 1]} {:twice [2 2]}]}`, r.out())
 }
 
-// IR-009, IR-011: a map over the whole slot of a call runs over its :out, never
-// over what the host keeps beside it.
+// IR-009, IR-011: a map over the whole slot of a call runs over its :out,
+// never over the metadata beside it.
 func TestMapOverWholeSlot(t *testing.T) {
 	r := run(t, echo(t), `{:nodes [`+call("c", `{:b 2 :a 1}`, ":as :s")+`
 	  {:op :map :over :s :item :x :as :ys :body [{:op :emit :input {:v {:slot/id :x}}}]}
@@ -238,7 +240,7 @@ func TestMapOverWholeSlot(t *testing.T) {
 	assert.Equal(t, `[{:v [:a 1]} {:v [:b 2]}]`, r.Out.Key("value").String())
 }
 
-// IR-013: :fail reports the first item in order; :keep puts the failure in its
+// IR-013: :fail reports the first item in order; :keep puts the error in its
 // place, even if all items fail.
 func TestMapItemErrors(t *testing.T) {
 	text := func(keep, item string) string {
@@ -262,7 +264,7 @@ func TestMapItemErrors(t *testing.T) {
 	})
 }
 
-// IR-011, section 15: what cannot be run over.
+// IR-011, section 15: values that are not collections.
 func TestMapOverNothingOfTheKind(t *testing.T) {
 	for over, typ := range map[string]string{`7`: "plan/invalid", `"text"`: "plan/invalid"} {
 		r := run(t, echo(t), `{:nodes [{:op :let :value {:slot/id :given :slot/default `+over+`} :as :xs} {:op :map :over :xs :body [{:op :let :value 1}] :as :ys}]}`)
@@ -274,8 +276,8 @@ func TestMapOverNothingOfTheKind(t *testing.T) {
 	assert.Equal(t, "plan/too-large", r.failure())
 }
 
-// IR-010: paths lead through items and inline plans; every attempt of a
-// transcript finds its node in the plan.
+// IR-010: paths include items and inline plans; every attempt of a transcript
+// has its node in the plan.
 func TestPathsOfNestedNodes(t *testing.T) {
 	r := run(t, echo(t), `{:nodes [{:op :let :value [1] :as :xs}
 	  {:op :map :over :xs :as :ys :body [{:op :plan :as :p :plan {:nodes [`+call("deep", `{:n {:slot/id :item}}`, ":as :slot-name")+`]}}]}]}`)

@@ -9,9 +9,9 @@ import (
 
 var keyDir = edn.K("dir")
 
-// resolvePaths makes relative paths of an input absolute: :dir, and whatever
-// the schema marks as a path. A plugin never looks at its working directory for
-// them, so they must mean the same wherever it runs.
+// resolvePaths makes relative paths of an input absolute: :dir, and paths
+// according to the schema. Plugins never resolve paths against their own
+// working directory, so a path must mean the same for each of them.
 func resolvePaths(sch *schema.Schema, input edn.Value, dir string) edn.Value {
 	if dir == "" {
 		return input

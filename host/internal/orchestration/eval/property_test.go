@@ -18,7 +18,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// told is what a run came to, without anything that timing may change.
+// told is the outcome of a run, without anything that depends on timing.
 type told struct {
 	out    string
 	fails  string
@@ -26,7 +26,7 @@ type told struct {
 	failed []edn.Value         // paths of failed nodes
 }
 
-// tell runs a plan in a bubble of its own.
+// tell runs a plan in a synctest bubble.
 func tell(t *testing.T, base *dispatchtest.World, source edn.Value, seed uint64) told {
 	var r ran
 	synctest.Test(t, func(t *testing.T) {
@@ -35,7 +35,7 @@ func tell(t *testing.T, base *dispatchtest.World, source edn.Value, seed uint64)
 	return toldOf(r)
 }
 
-// toldOf is what a finished run came to.
+// toldOf returns the outcome of a finished run.
 func toldOf(r ran) told {
 	out := told{nodes: map[string][]string{}}
 	if r.Err == nil {
@@ -63,11 +63,11 @@ func toldOf(r ran) told {
 	return out
 }
 
-// timeless drops what is measured, and the count of failures beside the one
-// that is reported.
+// timeless removes measured values, and the count of the errors that are not
+// reported.
 func timeless(v edn.Value) edn.Value { return without(v, edn.K("latency-ms"), edn.K("others-failed")) }
 
-// without drops keys wherever they stand.
+// without removes keys at any depth.
 func without(v edn.Value, keys ...edn.Value) edn.Value {
 	out, err := v.Walk(nil, func(x edn.Value) edn.Value {
 		if x.Kind() != edn.KindMap {
@@ -81,13 +81,13 @@ func without(v edn.Value, keys ...edn.Value) edn.Value {
 	return out
 }
 
-// before tells the records of all nodes but those behind a failed node of the
-// same plan, or behind a failed item of the same map: these may or may not have
-// begun.
+// before lists the records of all nodes except those after a failed node of
+// the same plan, or after a failed item of the same map: these may or may not
+// have begun.
 func (x told) before() string {
 	failed := slices.Clone(x.failed)
 	for _, f := range x.failed {
-		// The failure of an item is that of the map, unless it was kept.
+		// The error of an item is that of the map, unless it was kept.
 		item, mapNode := cut(f, 1), cut(f, 2)
 		if isItem(item) && slices.ContainsFunc(x.failed, mapNode.Equal) {
 			failed = append(failed, item)
@@ -112,7 +112,7 @@ func isItem(path edn.Value) bool {
 	return place(last) >= 0 && last.IsString()
 }
 
-// place is the position of a path element among its siblings, -1 for the
+// place returns the position of a path element among its siblings, -1 for the
 // element of a plan answer.
 func place(e edn.Value) int {
 	if i, ok := e.AsInt(); ok {
@@ -126,7 +126,7 @@ func place(e edn.Value) int {
 	return i
 }
 
-// behind tells whether a path leads to or through a later sibling of a node.
+// behind reports whether a path leads to or through a later sibling of a node.
 func behind(path, node edn.Value) bool {
 	last := node.Len() - 1
 	if path.Len() < node.Len() {
@@ -144,7 +144,7 @@ func behind(path, node edn.Value) bool {
 	return place(y) >= 0 && place(x) > place(y)
 }
 
-// difference is the first line in which two texts differ.
+// difference returns the first line in which two texts differ.
 func difference(a, b string) string {
 	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
 	for i := range max(len(x), len(y)) {
@@ -207,8 +207,8 @@ func TestRunsAreDeterministic(t *testing.T) {
 	})
 }
 
-// EVAL-070: adding a let that nobody reads, and wrapping all nodes in a plan,
-// changes nothing that comes out.
+// EVAL-070: adding a let that no node reads, and wrapping all nodes in a plan,
+// do not change the outcome.
 func TestHarmlessChanges(t *testing.T) {
 	base := generatedBase(t)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -232,7 +232,7 @@ func TestHarmlessChanges(t *testing.T) {
 	})
 }
 
-// what came out, whatever the place.
+// what returns the outcome without its places.
 func (x told) what() string {
 	typ, _, _ := strings.Cut(x.fails, " ")
 	if x.out == "" {

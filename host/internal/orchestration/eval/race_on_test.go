@@ -2,5 +2,5 @@
 
 package eval_test
 
-// The race detector makes each plan ten times as dear.
+// The race detector makes each plan ten times slower.
 const usualSimPlans = 400

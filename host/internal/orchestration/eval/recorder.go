@@ -9,8 +9,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Recorder numbers and stamps the records of one run and appends them in that
-// order. Its first error is its last: a run that cannot be recorded must end.
+// Recorder numbers and timestamps the records of one run and appends them in
+// order. After an error it rejects all records: a run that cannot be recorded
+// must end.
 type Recorder struct {
 	ctx   context.Context
 	to    journal.Journal
@@ -25,8 +26,8 @@ type Recorder struct {
 
 var _ dispatch.Recorder = (*Recorder)(nil)
 
-// NewRecorder begins the records of a run. The end of ctx does not keep records
-// from being written: what happened is recorded also while the run is ending.
+// NewRecorder creates the recorder of a run. Canceling ctx does not stop
+// recording: a run is recorded to its end.
 func NewRecorder(ctx context.Context, to journal.Journal, clock dispatch.Clock, run string, epoch int) *Recorder {
 	if o, ok := to.(journal.Opener); ok {
 		to = o.Open(run)

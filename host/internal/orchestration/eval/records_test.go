@@ -18,9 +18,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// byNode is what a run recorded, node by node: the order within a node is fixed,
-// that among nodes that run beside each other is not (SCHED-003). Times count
-// from the first record.
+// byNode returns the records of a run, node by node: the order within a node
+// is fixed, that among concurrent nodes is not (SCHED-003). Times are relative
+// to the first record.
 func byNode(records []journal.Record) edn.Value {
 	type entry struct {
 		path edn.Value
@@ -44,8 +44,8 @@ func byNode(records []journal.Record) edn.Value {
 	return edn.Vector(out...)
 }
 
-// started tells on which edition of the program each call of a capability began:
-// "n2 1:binary" per attempt.
+// started lists the process of each attempt of a capability: "n2 1:binary" per
+// attempt.
 func started(records []journal.Record, capID string) []string {
 	var out []string
 	for _, r := range records {
@@ -56,10 +56,10 @@ func started(records []journal.Record, capID string) []string {
 	return out
 }
 
-// EVAL-075, SCHED-003, ATT-008 row 6, BRK-004: one process ends and cuts six
-// calls. Each is an attempt that was lost and is made again once the process is
-// back; to the breaker it is one failure. The records of each node are golden,
-// and are the same whichever call the crash reached first.
+// EVAL-075, SCHED-003, ATT-008 row 6, BRK-004: the crash of one process fails
+// six calls. Each is a lost attempt that is repeated once the process is back;
+// the breaker counts one failure. The records of each node are golden, and do
+// not depend on which call the crash reached first.
 func TestOneCrashCutsManyCalls(t *testing.T) {
 	const calls = 6
 	for range 5 {
@@ -101,9 +101,9 @@ func sameAsGolden(t *testing.T, name string, v edn.Value) {
 	golden(t, filepath.Join("testdata", "records", name), v)
 }
 
-// BIND-005, BRK-004, SUP-006: a plugin is swapped in the middle of a run. Whoever
-// asks next is bound anew and gets the new edition, which does not answer for the
-// failures of the old one: four of each leave the breaker closed.
+// BIND-005, BRK-004, SUP-006: a plugin is swapped in the middle of a run.
+// Later calls are bound anew to the new processes, which do not inherit the
+// failures of the old ones: four of each leave the breaker closed.
 func TestSwapInTheMiddleOfARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := abc(t)
@@ -133,7 +133,8 @@ func TestSwapInTheMiddleOfARun(t *testing.T) {
 	})
 }
 
-// A call that was under way at the swap is answered by whom it was asked.
+// A call in progress at the swap is answered by the process that it was sent
+// to.
 func TestSwapUnderACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := abc(t)

@@ -8,32 +8,34 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// errSibling is why a node is canceled when another one ends the plan.
+// errSibling is the cause of a node's cancellation when another node ends the
+// plan.
 var errSibling = errors.New("another node of the plan failed")
 
-// steps are what a schedule runs: the nodes of a plan, or the items of a map.
+// steps are the nodes of a plan, or the items of a map.
 type steps interface {
-	// skip is asked when i is ready; true settles it without running.
+	// skip is called when i is ready; true settles it without running.
 	skip(i int) bool
-	// quick tells that i only computes, and runs on the owner's goroutine.
+	// quick reports whether i only computes; it then runs on the owner's
+	// goroutine.
 	quick(i int) bool
-	// do runs i and returns the failure that ends the plan, or nil. It is called
-	// once per i, possibly beside other ones, and calls begun as soon as the next
+	// do runs i and returns the error that ends the plan, or nil. It is called
+	// once per i, possibly concurrently, and calls begun as soon as the next
 	// one may start.
 	do(ctx context.Context, i int, begun func()) *contract.Error
 	// commit makes the effect of i visible.
 	commit(i int) *contract.Error
 }
 
-// schedule runs steps in the order that their dependencies allow. The goroutine
-// that calls run is the owner: it alone calls skip and commit.
+// schedule runs steps in the order of their dependencies. The goroutine that
+// calls run is the owner: only it calls skip and commit.
 type schedule struct {
 	steps
 	n     int
-	graph *plan.Graph // nil: nothing depends on anything
-	limit int         // how many run at once; at least 1
+	graph *plan.Graph // nil: no dependencies
+	limit int         // concurrent steps; at least 1
 
-	waits   []int32 // predecessors that are not settled, by node
+	waits   []int32 // unsettled predecessors, by node
 	ready   indexHeap
 	cancels map[int]context.CancelCauseFunc
 	begun   chan struct{}
@@ -42,8 +44,8 @@ type schedule struct {
 
 	failed  int // lowest index that failed, n if none did
 	failure *contract.Error
-	others  int    // failures beside it
-	wanted  []bool // after a failure: what may still run
+	others  int    // further failures
+	wanted  []bool // after a failure: steps that may still run
 }
 
 type completion struct {
@@ -51,7 +53,7 @@ type completion struct {
 	err   *contract.Error
 }
 
-// run returns the failure that is first in program order, and its index. All
+// run returns the error that is first in program order, and its index. All
 // goroutines that it started have ended.
 func (s *schedule) run(ctx context.Context) (int, *contract.Error) {
 	s.failed = s.n
@@ -91,8 +93,8 @@ func (s *schedule) begin() {
 	}
 }
 
-// startable drops ready nodes that are no longer wanted and tells whether the
-// lowest one may start.
+// startable drops ready nodes that are no longer wanted and reports whether
+// the lowest one may start.
 func (s *schedule) startable(ctx context.Context) bool {
 	for s.ready.len() > 0 && !s.isWanted(s.ready.peek()) {
 		s.ready.pop()
@@ -101,7 +103,7 @@ func (s *schedule) startable(ctx context.Context) bool {
 		return false
 	}
 	if err := ctx.Err(); err != nil && s.running == 0 && s.failure == nil {
-		// The run is over and nobody is left to say so.
+		// The run has ended and no node reports it.
 		s.failed, s.failure = s.ready.peek(), endOfRun(ctx)
 		s.want()
 		return false
@@ -115,7 +117,7 @@ func (s *schedule) start(ctx context.Context, i int) {
 		return
 	}
 	if s.quick(i) || (s.running == 0 && (s.limit == 1 || s.ready.len() == 0)) {
-		// Nothing could run beside it, so it needs no goroutine.
+		// Nothing can run concurrently, so no goroutine is needed.
 		s.settle(i, s.do(ctx, i, nothing))
 		return
 	}
@@ -132,8 +134,8 @@ func (s *schedule) start(ctx context.Context, i int) {
 }
 
 // beside runs a node on a goroutine of its own. The owner waits until it has
-// begun: so nodes that are ready together begin in program order, and a
-// transcript tells them in the same order each time.
+// begun: nodes that are ready together begin in program order, which makes
+// transcripts deterministic.
 func (s *schedule) beside(ctx context.Context, i int) {
 	told := false
 	begun := func() {
@@ -149,7 +151,7 @@ func (s *schedule) beside(ctx context.Context, i int) {
 
 func nothing() {}
 
-// settle commits a node that ended, or takes note of its failure.
+// settle commits a finished node, or records its error.
 func (s *schedule) settle(i int, err *contract.Error) {
 	if err == nil {
 		err = s.commit(i)
@@ -159,7 +161,7 @@ func (s *schedule) settle(i int, err *contract.Error) {
 		return
 	}
 	if s.failure != nil && !s.isWanted(i) && err.Type == "canceled" {
-		return // it was told to stop
+		return // it was canceled
 	}
 	if s.failure != nil {
 		s.others++
@@ -189,9 +191,9 @@ func (s *schedule) release(i int) {
 
 func (s *schedule) isWanted(i int) bool { return s.wanted == nil || s.wanted[i] }
 
-// want keeps what comes before the failed node in program order, with all that
-// it waits for. Any of it might fail too, and would then be the failure to
-// report; running it to its end makes the outcome independent of timing.
+// want keeps the nodes before the failed node in program order, with their
+// dependencies. Any of them may fail too, and would then be the error to
+// report; running them to the end makes the outcome independent of timing.
 func (s *schedule) want() {
 	s.wanted = make([]bool, s.n)
 	stack := make([]int, 0, s.failed)
@@ -214,7 +216,7 @@ func (s *schedule) want() {
 	}
 }
 
-// endOfRun is why nothing more may start.
+// endOfRun returns the error of a run that may not start more nodes.
 func endOfRun(ctx context.Context) *contract.Error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return contract.Errorf("timeout/hard", "the deadline of the run passed")
@@ -222,8 +224,8 @@ func endOfRun(ctx context.Context) *contract.Error {
 	return contract.Errorf("canceled", "the run was canceled")
 }
 
-// indexHeap is a minimum heap of indices. The usual plan pushes in rising
-// order, which costs one comparison.
+// indexHeap is a minimum heap of indices. Most plans push in ascending order,
+// which costs one comparison.
 type indexHeap struct{ v []int32 }
 
 func (h *indexHeap) grow(n int) { h.v = make([]int32, 0, n) }

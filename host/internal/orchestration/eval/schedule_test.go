@@ -94,7 +94,8 @@ func TestOrderOfNodes(t *testing.T) {
 	}
 }
 
-// SCHED-001: :max-parallel bounds a hybrid plan, lazy starts all that is ready.
+// SCHED-001: :max-parallel limits a hybrid plan, a lazy one starts all ready
+// nodes.
 func TestParallelism(t *testing.T) {
 	for header, most := range map[string]int{
 		":mode :strict": 1, ":mode :hybrid :max-parallel 3": 3, ":mode :hybrid": 8, ":mode :lazy": 12,
@@ -122,8 +123,8 @@ func TestEffectsKeepOrder(t *testing.T) {
 	})
 }
 
-// SCHED-004, SCHED-010: the failure that is first in program order is reported,
-// whichever came first in time; later nodes are canceled and awaited.
+// SCHED-004, SCHED-010: the error that is first in program order is reported,
+// whichever occurred first; later nodes are canceled and awaited.
 func TestFirstFailureInProgramOrder(t *testing.T) {
 	for name, tc := range map[string]struct {
 		list   []string
@@ -169,7 +170,7 @@ func TestFirstFailureInProgramOrder(t *testing.T) {
 	}
 }
 
-// SCHED-004: the other failures are counted.
+// SCHED-004: the other errors are counted.
 func TestOtherFailuresAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := run(t, echo(t), nodes("lazy", call("a", `{:ms 20 :fail :provider/error}`, ""), call("b", `{:ms 10 :fail :input/invalid}`, "")))
@@ -180,7 +181,7 @@ func TestOtherFailuresAreCounted(t *testing.T) {
 }
 
 // SCHED-009, IR-002: a skipped node satisfies its edges and leaves its slot
-// unfilled; it is recorded with its condition.
+// unfilled; the record has its condition.
 func TestSkip(t *testing.T) {
 	r := run(t, echo(t), nodes("hybrid",
 		call("a", `{:n 1}`, ":when false :as :x"),
@@ -212,7 +213,7 @@ func TestLastEmitWins(t *testing.T) {
 	assert.Equal(t, `{}`, r.out())
 }
 
-// EVAL-010 step 5: input that does not fit is refused before anybody is asked.
+// EVAL-010 step 5: an invalid input is rejected before any call.
 func TestInputIsChecked(t *testing.T) {
 	w := dispatchtest.New(t, dispatchtest.Spec{Caps: []string{
 		`{:cap/id :t/a :cap/kind :solver :cap/intents #{:text/respond} :io/in-schema :req/text :io/out-schema :res/any}`,
@@ -225,8 +226,8 @@ func TestInputIsChecked(t *testing.T) {
 	assert.Equal(t, []string{"node/failed"}, r.kinds("[0]"))
 }
 
-// SLOT-008: where text is wanted, the text of a result is taken, and the record
-// says where.
+// SLOT-008: where text is required, the text of a result is taken, and the
+// record has the path.
 func TestCoercedText(t *testing.T) {
 	w := dispatchtest.New(t, dispatchtest.Spec{Caps: []string{
 		`{:cap/id :t/a :cap/kind :solver :cap/intents #{:text/respond} :io/in-schema :req/text :io/out-schema :res/any}`,
@@ -242,7 +243,7 @@ func TestCoercedText(t *testing.T) {
 	}
 }
 
-// SLOT-003: what is unfilled at run time fails the node, with the failure that
+// SLOT-003: an unfilled slot fails the node at run time, with the error that
 // the slot keeps as its cause.
 func TestUnresolvedSlot(t *testing.T) {
 	r := run(t, echo(t), nodes("hybrid",
@@ -253,7 +254,7 @@ func TestUnresolvedSlot(t *testing.T) {
 	assert.Equal(t, "input/invalid", r.Err.Cause.Type)
 }
 
-// SLOT-004: the slot of a failure that was allowed.
+// SLOT-004: the slot of an allowed failure.
 func TestKeptFailure(t *testing.T) {
 	r := run(t, echo(t), nodes("hybrid",
 		`{:op :call :id "a" :intent :text/respond :input {:fail :provider/error} :as :x :dispatch {:candidates [:t/echo] :allow-failure? true}}`,
@@ -272,7 +273,7 @@ func TestKeptFailure(t *testing.T) {
 	assert.Equal(t, 1, committed)
 }
 
-// RUN-005: a defect ends the run as runtime/internal, and nothing else.
+// RUN-005: a defect ends only the run, as runtime/internal.
 func TestPanicInANode(t *testing.T) {
 	w := echo(t)
 	var told []string
@@ -310,8 +311,8 @@ func TestEndOfRun(t *testing.T) {
 	})
 }
 
-// EVAL-011, SLOT-004: a tool node is served by the capability of its name, with
-// gates and attempts like a call, and has a slot of its own form.
+// EVAL-011, SLOT-004: a tool node is served by the capability of its name,
+// with gates and attempts like a call, and has its own slot form.
 func TestToolNode(t *testing.T) {
 	w := dispatchtest.New(t, dispatchtest.Spec{Caps: []string{
 		`{:cap/id :fs/write-file :cap/kind :tool :cap/intents #{:fs/write-file} :cap/effects #{:fs/write} :io/in-schema :req/any :io/out-schema :res/any}`,
@@ -327,8 +328,8 @@ func TestToolNode(t *testing.T) {
 	assert.False(t, entry.HasKey("intent"))
 }
 
-// FX-002: what a tool refuses is the fault of the input, and says where it does
-// not fit, before anybody is asked.
+// FX-002: an invalid tool input is an input error with its path, before any
+// call.
 func TestInputOfATool(t *testing.T) {
 	w := dispatchtest.New(t, dispatchtest.Spec{Caps: []string{
 		`{:cap/id :fs/write-file :cap/kind :tool :cap/intents #{:fs/write-file} :cap/effects #{:fs/write} :io/in-schema :req/write :io/out-schema :res/any}`,
@@ -357,8 +358,8 @@ func TestCandidatesFromASlot(t *testing.T) {
 	assert.Equal(t, "plan/invalid", run(t, w, text(`7`)).failure())
 }
 
-// SLOT-002, POL-001: context and constraints of a node are filled and go over
-// what lies below, key by key.
+// SLOT-002, POL-001: slots in context and constraints of a node are filled,
+// and override lower layers key by key.
 func TestFilledContext(t *testing.T) {
 	w := two(t)
 	layer := policy.Layer{Context: policy.FieldsOf(edn.MustRead(`{:summary "s" :mode :m}`), policy.Origin{Source: policy.SourceRequest})}
@@ -371,10 +372,10 @@ func TestFilledContext(t *testing.T) {
 	assert.Equal(t, `"mine"`, sent.Key("system").String())
 }
 
-// GATE-005, STR-003: another node sees what a node committed, and nothing of an
-// answer that was refused, whatever the streaming policy. What a client sees is
-// TestFlowTable of dispatch. This build has no cache and no session that an answer
-// enters.
+// GATE-005, STR-003: another node sees the committed value of a node, and
+// nothing of a rejected answer, whatever the streaming policy. TestFlowTable
+// of dispatch covers the view of clients. This build has no cache and no
+// session for answers.
 func TestOnlyWhatIsCommittedIsVisible(t *testing.T) {
 	for _, stream := range []string{policy.GatePassed, policy.FirstToken, policy.Provisional} {
 		t.Run(stream, func(t *testing.T) {

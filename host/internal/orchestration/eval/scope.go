@@ -14,22 +14,22 @@ import (
 )
 
 // scope is one running plan: the root, an inline plan, an item of a map, or a
-// plan that a capability answered with.
+// plan answer.
 type scope struct {
 	run   *run
 	prog  *plan.Program
 	frame *plan.Frame
-	path  []edn.Value   // where the plan stands
-	layer *policy.Layer // what nodes inherit
+	path  []edn.Value   // of the plan
+	layer *policy.Layer // inherited by nodes
 	depth int
 	stack []string // capabilities that wait for this plan
-	// foreign tells that a capability wrote the plan.
+	// foreign is set for plan answers.
 	foreign bool
 
 	answer  plan.Answer    // the node whose answer the plan gives
 	flow    *dispatch.Flow // of that node; nil: nobody follows it
 	budget  budget.Chain   // the scopes around the nodes
-	deepest contract.Limit // how deep plans may nest
+	deepest contract.Limit // nesting limit
 
 	ended []ended // by node; written by whoever runs the node, read by the owner after
 
@@ -40,7 +40,7 @@ type scope struct {
 	doneOnce   atomic.Bool
 }
 
-// ended is what a node leaves for its commit.
+// ended is the result of a node before its commit.
 type ended struct {
 	path   edn.Value
 	slot   plan.Slot
@@ -49,8 +49,8 @@ type ended struct {
 	result *dispatch.Result
 }
 
-// walk runs the plan to its end. The error is the first failure in program
-// order, with the place where it happened.
+// walk runs the plan to its end. The error is the first one in program order,
+// with its place.
 func (s *scope) walk(ctx context.Context) *contract.Error {
 	nodes := s.prog.Plan.Nodes
 	s.ended = make([]ended, len(nodes))
@@ -98,15 +98,15 @@ func (s *scope) nodePath(i int, more ...edn.Value) []edn.Value {
 	return append(path, more...)
 }
 
-// pathOf is the path of a node as a value.
+// pathOf returns the path of a node as a value.
 func (s *scope) pathOf(i int) edn.Value {
 	var room [24]edn.Value // deeper than any path
 	path := append(room[:0], s.path...)
 	return edn.Vector(append(path, edn.Int(int64(i)))...)
 }
 
-// skip settles a node whose condition is false. A condition that panics is left
-// to do, which reports it.
+// skip settles a node whose condition is false. A condition that panics is
+// left to do, which reports it.
 func (s *scope) skip(i int) bool {
 	n := s.node(i)
 	if n.When == nil || n.When.Eval(s.frame) {
@@ -116,13 +116,13 @@ func (s *scope) skip(i int) bool {
 	return s.run.task.Recorder.Record(path, n.ID, &journal.NodeSkipped{Op: n.Op.String(), When: n.WhenSource}) == nil
 }
 
-// quick tells the nodes that only compute.
+// quick reports whether a node only computes.
 func (s *scope) quick(i int) bool {
 	op := s.node(i).Op
 	return op == plan.OpLet || op == plan.OpEmit
 }
 
-// do runs one node. It may be called beside other nodes.
+// do runs one node. It may be called concurrently.
 func (s *scope) do(ctx context.Context, i int, begun func()) (err *contract.Error) {
 	n := s.node(i)
 	e := &s.ended[i]
@@ -158,8 +158,8 @@ func (s *scope) do(ctx context.Context, i int, begun func()) (err *contract.Erro
 	}
 }
 
-// fail says where the failure happened and records it, unless the node was only
-// told to stop.
+// fail adds the place to an error and records it, unless the node was only
+// canceled.
 func (s *scope) fail(n *plan.Node, e *ended, err *contract.Error, attempts int) *contract.Error {
 	if err.Where.Key("path").IsNil() {
 		err = err.WithWhere("node", edn.Text(n.ID)).WithWhere("path", e.path)
@@ -196,11 +196,11 @@ func (s *scope) emit(n *plan.Node, e *ended) *contract.Error {
 	return nil
 }
 
-// commit makes what a node left visible. Only the owner of the scope calls it.
+// commit publishes the result of a node. Only the owner of the scope calls it.
 func (s *scope) commit(i int) *contract.Error {
 	n, e := s.node(i), &s.ended[i]
 	if s.run.verbose || (n.Op != plan.OpLet && n.Op != plan.OpEmit) {
-		record := &e.record // committed once, and from then on the journal's
+		record := &e.record // committed once, and then owned by the journal
 		record.As = n.As
 		switch n.Op {
 		case plan.OpLet, plan.OpEmit:
@@ -224,8 +224,8 @@ func (s *scope) commit(i int) *contract.Error {
 	return nil
 }
 
-// value is what the plan gives to whoever runs it: the emitted value, without
-// emit the :out of the last node.
+// value returns the result of the plan: the emitted value, without emit the
+// :out of the last node.
 func (s *scope) value() edn.Value {
 	if s.hasEmitted || len(s.ended) == 0 {
 		return s.emitted

@@ -67,9 +67,8 @@ func cascade(same, fallback string) string {
 	return strings.Replace(strings.Replace(abcCall, "%s", same, 1), "%s", fallback, 1)
 }
 
-// The sequences of evaluation.md section 7 and the scenarios that authors of
-// plans meet, each as the transcript that ferment run --transcript prints
-// (EVAL-061, SCR-004).
+// The sequences of evaluation.md section 7 and common scenarios, each as the
+// transcript that ferment run --transcript prints (EVAL-061, SCR-004).
 func TestSequences(t *testing.T) {
 	for _, tc := range []struct {
 		name       string
@@ -209,7 +208,7 @@ func TestSequences(t *testing.T) {
 	}
 }
 
-// crash loses the process of :t/a; it is back after a while if back is set.
+// crash kills the process of :t/a; it restarts after a while if back is set.
 func crash(w *dispatchtest.World, st dispatch.CapState, back time.Duration) dispatchtest.Step {
 	return dispatchtest.Step{Crash: true, Delay: time.Millisecond, After: func() {
 		w.SetState("t/a", st)

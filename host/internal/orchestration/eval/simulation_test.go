@@ -19,10 +19,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/sdktest/proof"
 )
 
-// EVAL-070, SCHED-003: whatever the plan, no order of completion changes result,
-// slots, verdicts or the records of a node. Each generated plan runs
-// once in program order, and once in each other mode with an order of its own;
-// every hundredth runs in a hundred orders.
+// EVAL-070, SCHED-003: no order of completion changes result, slots, verdicts
+// or the records of a node. Each generated plan runs once in program order,
+// and once in each other mode with another order; every hundredth runs in a
+// hundred orders.
 func TestManyPlansInAnyOrder(t *testing.T) {
 	plans := proof.Size(t, "generated plans", usualSimPlans, 10_000)
 	shards := runtime.GOMAXPROCS(0)
@@ -52,7 +52,7 @@ func TestManyPlansInAnyOrder(t *testing.T) {
 	}
 }
 
-// assertTimeless runs a plan in so many orders of each mode.
+// assertTimeless runs a plan in several orders of each mode.
 func assertTimeless(t *testing.T, base *dispatchtest.World, env plan.Env, source edn.Value, seed uint64, orders int) {
 	t.Helper()
 	in := func(mode string, order uint64) told {
@@ -73,7 +73,7 @@ func assertTimeless(t *testing.T, base *dispatchtest.World, env plan.Env, source
 	}
 }
 
-// tellUnverified is tell without holding each record against its schema.
+// tellUnverified is tell without schema checks of the records.
 func tellUnverified(t *testing.T, w *dispatchtest.World, env plan.Env, source edn.Value) told {
 	t.Helper()
 	p, _ := plan.Parse(source, nil)

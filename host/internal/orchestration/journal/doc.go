@@ -1,22 +1,21 @@
-// Package journal says what a run did, as data.
+// Package journal records what a run did, as data.
 //
-// A run is a sequence of records. Each record has a kind, and the keys of every
-// kind are closed: a table in this package lists them, the EDN schema of a kind
-// and the page RECORDS.md are generated from that table, and an append with a
-// key that is missing or of the wrong type is refused as runtime/internal,
-// because only a defect of the host can cause it.
+// A run is a sequence of records. Each record has a kind with a closed set of
+// keys: a table in this package lists them, the EDN schema of a kind and the
+// page RECORDS.md are generated from that table, and an append with a missing
+// or ill-typed key is rejected as runtime/internal, because only a defect of
+// the host can cause it.
 //
-// Main types: Record is one record, its Body one of the typed kinds. Ref names
-// a value; readers in this process take the value from it, whoever stores the
-// record takes the hash. Journal is what the evaluator writes to, Memory the
-// implementation that keeps runs in memory, Cursor a reader that follows a run
-// while it is being written. Transcript, Progress and Report are readers: they
-// know records and nothing else, so what they show can never differ from what
-// was recorded.
+// Main types: Record is one record, its Body one of the typed kinds. Ref
+// refers to a value; readers in this process read the value, a store keeps its
+// hash. Journal is the interface of writers, Memory the implementation that
+// keeps runs in memory, Cursor a reader that follows a run while it is
+// written. Transcript, Progress and Report are readers: they use nothing but
+// records, so their output always agrees with them.
 //
-// Concurrency: records and bodies are immutable once appended. Memory and its
-// cursors may be used by many goroutines; one Cursor belongs to one of them.
+// Concurrency: records and bodies are immutable once appended. Memory is safe
+// for concurrent use; a Cursor belongs to one goroutine.
 //
-// Failure: Append returns a *contract.Error of type runtime/internal for a bad
-// record. Memory does not fail otherwise.
+// Errors: Append returns a *contract.Error of type runtime/internal for an
+// invalid record. Memory has no other errors.
 package journal

@@ -11,12 +11,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// HostRun is what records of the host itself have as their run.
+// HostRun is the run id of records of the host itself.
 const HostRun = "host"
 
-// HostEvent says what happened to a candidate beside the attempts: its breaker
-// opened, its answers fell below their floor. It stands in the stream of the
-// host, and in the run in which it showed.
+// HostEvent records a change of a candidate outside of attempts: its breaker
+// opened, its quality fell below the floor. It is in the event stream of the
+// host, and in the run that caused it.
 type HostEvent struct {
 	Event   string
 	Details edn.Value // a map
@@ -47,11 +47,11 @@ func (x *HostEvent) fields(b *edn.MapBuilder) {
 
 func (x *HostEvent) refs(func(Ref)) {}
 
-// hostKept is how many of its own records a host keeps in memory.
+// hostKept is the number of its own records that a host keeps in memory.
 const hostKept = 1000
 
-// Host is the stream of the host itself, as far back as memory reaches. Its
-// zero value is ready, and it may be used by many goroutines.
+// Host is the event stream of the host itself, limited to hostKept records.
+// The zero value is ready to use. Safe for concurrent use.
 type Host struct {
 	mu   sync.Mutex
 	seq  int
@@ -80,7 +80,7 @@ func (h *Host) Record(at time.Time, body Body) error {
 	return nil
 }
 
-// Cursor is where the stream ends now: what is recorded from here on is after it.
+// Cursor returns the current end of the stream: later records are after it.
 func (h *Host) Cursor() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -130,7 +130,7 @@ func (h *Host) After(ctx context.Context, cursor string) ([]Record, string, *con
 	}
 }
 
-// Records are those that are kept, oldest first.
+// Records returns the kept records, oldest first.
 func (h *Host) Records() []Record {
 	h.mu.Lock()
 	defer h.mu.Unlock()

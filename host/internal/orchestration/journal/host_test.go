@@ -12,8 +12,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// JRN-009: the stream of the host counts on whatever it forgets, and refuses
-// what is no record.
+// JRN-009: the stream of the host continues its numbering when it drops
+// records, and rejects invalid records.
 func TestHostStream(t *testing.T) {
 	var h journal.Host
 	assert.Empty(t, h.Records())
@@ -30,8 +30,7 @@ func TestHostStream(t *testing.T) {
 	assert.Equal(t, `{:at #inst "1970-01-01T00:00:01.000Z" :cap/id :t/a :details {} :epoch 1 :event :quality/swap :intent :x/y :kind :host/event :run "host" :seq 1501 :v 1}`, all[0].Value().String())
 }
 
-// EVAL-061: what was done about a candidate stands behind the attempts that led
-// to it.
+// EVAL-061: a remediation is placed after the attempts that caused it.
 func TestTranscriptTellsDeeds(t *testing.T) {
 	s := &story{records: failover()[:12]}
 	s.add("[0]", "n0", &journal.HostEvent{

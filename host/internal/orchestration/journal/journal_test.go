@@ -35,7 +35,7 @@ func TestRecordsPage(t *testing.T) {
 	assert.Equal(t, string(want), journal.Page(), "run: go test ./host/internal/orchestration/journal -update")
 }
 
-// JRN-009: the schema of a kind is closed and knows every kind that is written.
+// JRN-009: the schema of a kind is closed, and every written kind has one.
 func TestSchemasAreClosed(t *testing.T) {
 	for _, kind := range journal.Kinds() {
 		s, ok := journal.Schema(kind)
@@ -54,12 +54,12 @@ func TestSchemasAreClosed(t *testing.T) {
 	assert.Len(t, samples(), len(journal.Kinds()))
 }
 
-// underCondition are the keys whose presence depends on other keys, which a
-// schema cannot say.
+// underCondition matches the keys whose presence depends on other keys, which
+// a schema cannot express.
 var underCondition = regexp.MustCompile(`: (node|attempt|cap/version|error) is missing`)
 
-// JRN-009: a missing or ill-typed key is refused at the append, as a defect of
-// the host. The check before the append and the schema give the same verdict.
+// JRN-009: a missing or ill-typed key is rejected at the append, as a defect
+// of the host. The check before the append and the schema agree.
 func TestCheckAgreesWithSchema(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		body := drawBody(t)
@@ -129,7 +129,7 @@ func samples() map[journal.Kind]journal.Body {
 	return out
 }
 
-// drawBody takes a sound record and perhaps spoils some of it.
+// drawBody returns a valid record, possibly with faults.
 func drawBody(t *rapid.T) journal.Body {
 	kind := rapid.SampledFrom(journal.Kinds()).Draw(t, "kind")
 	body := samples()[kind]
@@ -320,8 +320,9 @@ func TestMemoryKeepsOrder(t *testing.T) {
 	assert.Empty(t, m.Records("run_y"))
 }
 
-// The log of a run is the run that the journal has, and remains so when the
-// journal has let go of it: who is late finds it finished and makes none anew.
+// The log of a run returned by Open is the journal's, and stays valid after
+// the run was dropped: a late writer finds it finished and does not create a
+// new run.
 func TestOpenLog(t *testing.T) {
 	m, ctx, all := journal.NewMemory(), context.Background(), samples()
 	log := m.Open("run_x")
@@ -357,8 +358,8 @@ func TestMemoryFindsValuesByHash(t *testing.T) {
 	assert.False(t, ok)
 }
 
-// A cursor follows a run while it is written, and reaches its end also after the
-// run was dropped.
+// A cursor follows a run while it is written, and reaches its end even after
+// the run was dropped.
 func TestCursorFollows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := journal.NewMemory()

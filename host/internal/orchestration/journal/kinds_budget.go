@@ -4,16 +4,16 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// BudgetReserved says that an amount was set aside in every scope around a
-// node, before something was done that may spend it. A scope that has another of
-// its kind around it, such as a node of a plan that a node answered with, stands
-// for both: the amounts are the same in all scopes.
+// BudgetReserved records that an amount was reserved in every scope around a
+// node, before work that may spend it. Of several scopes of one kind, such as
+// nested nodes, one entry stands for all: the amounts are the same in all
+// scopes.
 type BudgetReserved struct {
-	// For is what will spend it: run, attempt, entrant, repair, check, vote or plan. A
-	// plan gets a slice: its nodes reserve again within it, so a slice is in no
-	// sum.
+	// For is the purpose: run, attempt, entrant, repair, check, vote or plan.
+	// A plan gets a slice: its nodes reserve again within it, so sums exclude
+	// slices.
 	For string
-	// Scopes are the kinds that it counts in, Amount what counts.
+	// Scopes are the kinds of the scopes, Amount the reserved amount.
 	Scopes  []string
 	Amount  edn.Value
 	Attempt int    // not for a run
@@ -28,7 +28,7 @@ func (*BudgetReserved) Kind() Kind { return KindBudgetReserved }
 // SetSeq implements Numbered.
 func (x *BudgetReserved) SetSeq(seq int) { x.seq = seq }
 
-// Seq is the number of the record; 0 before it was recorded.
+// Seq returns the number of the record; 0 before it was recorded.
 func (x *BudgetReserved) Seq() int { return x.seq }
 
 func (x *BudgetReserved) fault() string {
@@ -55,8 +55,8 @@ func (x *BudgetReserved) fields(b *edn.MapBuilder) {
 
 func (x *BudgetReserved) refs(func(Ref)) {}
 
-// BudgetSettled says what became of a reservation: what was spent counts, and
-// the rest of the reservation is free again.
+// BudgetSettled records the end of a reservation: the actual cost counts, and
+// the rest is released.
 type BudgetSettled struct {
 	Of     *BudgetReserved
 	Amount edn.Value

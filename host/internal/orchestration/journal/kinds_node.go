@@ -7,8 +7,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// PlanResolved says which plan runs at a path: the run's own, an inline one, a
-// map's body, or one that a capability answered with.
+// PlanResolved records the plan at a path: the run's own, an inline one, a
+// map's body, or a plan answer.
 type PlanResolved struct {
 	Plan      Ref
 	Source    string
@@ -61,23 +61,23 @@ func (x *PlanResolved) refs(yield func(Ref)) {
 	yield(x.Bindings)
 }
 
-// Candidate is one accepted capability of a node, in its rank.
+// Candidate is one accepted capability of a node, in rank order.
 type Candidate struct {
 	CapID   string
-	Figures edn.Value // what the order rests on; nil for the declared order
+	Figures edn.Value // basis of the order; nil for the declared order
 }
 
-// Rejection is a capability that binding refused. Why is the cause behind the
-// reason, if there is one of its own.
+// Rejection is a capability that binding rejected. Why is the cause of the
+// reason, if there is one.
 type Rejection struct {
 	CapID  string
 	Reason string
 	Why    string
-	// Figures are there only where the run is to be explained.
+	// Figures are present only if the run is to be explained.
 	Figures edn.Value
 }
 
-// NodeResolved says who may serve a node and who may not.
+// NodeResolved records the candidates of a node and the rejected capabilities.
 type NodeResolved struct {
 	Op         string
 	Intent     string
@@ -86,9 +86,9 @@ type NodeResolved struct {
 	Rejected   []Rejection
 	Policy     string
 	Strategy   string
-	Width      int         // of a race or tournament; 0: it is none
-	Coerced    []edn.Value // paths in the request where a slot's text was taken
-	Stream     string      // when text is shown, if the node gives the answer of a run that streams
+	Width      int         // of a race or tournament; else 0
+	Coerced    []edn.Value // paths in the request where the text of a slot was taken
+	Stream     string      // streaming policy, if the node gives the answer of a streaming run
 }
 
 // Kind implements Body.
@@ -152,7 +152,7 @@ func (x *NodeResolved) fields(b *edn.MapBuilder) {
 
 func (x *NodeResolved) refs(func(Ref)) {}
 
-// RejectionsValue is a list of rejections as EDN vector of maps.
+// RejectionsValue returns rejections as an EDN vector of maps.
 func RejectionsValue(rs []Rejection) edn.Value {
 	out := make([]edn.Value, len(rs))
 	for i, r := range rs {
@@ -167,7 +167,7 @@ func RejectionsValue(rs []Rejection) edn.Value {
 	return edn.Vector(out...)
 }
 
-// NodeSkipped says that the condition of a node was false.
+// NodeSkipped records that the condition of a node was false.
 type NodeSkipped struct {
 	Op   string
 	When edn.Value
@@ -190,7 +190,7 @@ func (x *NodeSkipped) fields(b *edn.MapBuilder) {
 
 func (x *NodeSkipped) refs(func(Ref)) {}
 
-// AttemptStarted is written before a request leaves for a plugin. Attempt
+// AttemptStarted is written before a request is sent to a plugin. Attempt
 // counts from 1 over all candidates of the node.
 type AttemptStarted struct {
 	Attempt    int
@@ -203,16 +203,16 @@ type AttemptStarted struct {
 	Budget     edn.Value
 	Binary     string
 	Generation int
-	// Enforcement is "port-only" if the process that is asked is held to ports of
-	// the network and not to addresses; empty else.
+	// Enforcement is "port-only" if the network of the process is confined to
+	// ports and not to addresses; else empty.
 	Enforcement string
-	// Round counts the repairs of one candidate from 1; 0: it is none.
+	// Round counts the repairs of one candidate from 1; else 0.
 	Round int
-	// Entrant is "race", "hedge" or "tournament" if it ran beside others, or
-	// might have; empty for a step of a cascade.
+	// Entrant is "race", "hedge" or "tournament" if other attempts may run
+	// concurrently; empty for a step of a cascade.
 	Entrant string
-	// Waited is how long the node waited for a process that was coming back
-	// before this attempt; 0: it did not.
+	// Waited is the time that the node waited for a restarting process before
+	// this attempt; 0: none.
 	Waited time.Duration
 }
 
@@ -266,7 +266,7 @@ func (x *AttemptStarted) fields(b *edn.MapBuilder) {
 func (x *AttemptStarted) refs(yield func(Ref)) { yield(x.Request) }
 
 // The outcomes of an attempt. Unknown means that the plugin may have done the
-// work although no answer came.
+// work although no answer arrived.
 const (
 	OutcomeOK       = "ok"
 	OutcomeError    = "error"
@@ -274,7 +274,7 @@ const (
 	OutcomeUnknown  = "unknown"
 )
 
-// AttemptFinished says how an attempt ended, before the gates judge the answer.
+// AttemptFinished records the end of an attempt, before its gates.
 type AttemptFinished struct {
 	Attempt    int
 	Outcome    string
@@ -331,8 +331,8 @@ func (x *AttemptFinished) refs(yield func(Ref)) {
 	yield(x.Raw)
 }
 
-// GateVerdict is the judgement of one check over one answer. Attempt is 0 where
-// the value of a plan or a map is judged.
+// GateVerdict records the result of one check on one answer. Attempt is 0 for
+// the value of a plan or a map.
 type GateVerdict struct {
 	Attempt       int
 	Gate          string
@@ -348,9 +348,9 @@ type GateVerdict struct {
 	Usage         edn.Value
 	Err           *contract.Error
 
-	// Of a judge: what determines its grades apart from task and answer, the
-	// grades in the order in which they were given, whether they are those of an
-	// equal answer before, and how often it was called.
+	// For a judge: the key of everything that determines its grades except
+	// task and answer, the grades in order, whether they were cached, and the
+	// number of calls.
 	JudgeKey   string
 	Votes      []edn.Value
 	Memo       bool
@@ -413,8 +413,8 @@ func (x *GateVerdict) fields(b *edn.MapBuilder) {
 
 func (x *GateVerdict) refs(yield func(Ref)) { yield(x.Findings) }
 
-// NodeCommitted makes the value of a node visible. With FailureType the value
-// is a failure that the node was allowed to keep.
+// NodeCommitted publishes the value of a node. With FailureType the value is a
+// kept error.
 type NodeCommitted struct {
 	Value       Ref
 	As          string
@@ -422,7 +422,8 @@ type NodeCommitted struct {
 	Attempt     int
 	Score       Score
 	FailureType string
-	// Outscored are the attempts of a tournament whose answers passed their gates too.
+	// Outscored are the attempts of a tournament that passed their gates and
+	// lost.
 	Outscored []int
 }
 
@@ -458,7 +459,7 @@ func (x *NodeCommitted) fields(b *edn.MapBuilder) {
 
 func (x *NodeCommitted) refs(yield func(Ref)) { yield(x.Value) }
 
-// NodeFailed ends a node whose failure ends its plan.
+// NodeFailed records a node whose error ends its plan.
 type NodeFailed struct {
 	Err      *contract.Error
 	Attempts int

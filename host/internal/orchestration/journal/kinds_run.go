@@ -7,7 +7,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// RunAccepted begins a run: who asked what, under which configuration.
+// RunAccepted starts a run: caller, request and configuration.
 type RunAccepted struct {
 	Principal      string
 	PrincipalType  string
@@ -96,10 +96,10 @@ func (x *RunAccepted) fields(b *edn.MapBuilder) {
 
 func (x *RunAccepted) refs(yield func(Ref)) { yield(x.Request) }
 
-// RunStarted says which host takes the run up.
+// RunStarted records the host that executes the run.
 type RunStarted struct {
 	Host   string
-	Boot   string // identity of this start of the host process
+	Boot   string // identity of this host process
 	Config string
 	// Protocol is the hash of the protocol package; empty if there is none.
 	Protocol string
@@ -134,7 +134,7 @@ func (x *RunStarted) fields(b *edn.MapBuilder) {
 
 func (x *RunStarted) refs(func(Ref)) {}
 
-// CancelRequested says that somebody asked for the end of the run.
+// CancelRequested records a request to cancel the run.
 type CancelRequested struct {
 	By  string
 	Why string
@@ -166,7 +166,7 @@ const (
 	StatusExpired   = "expired"
 )
 
-// RunFinished ends a run. Executed tells whether any attempt was dispatched.
+// RunFinished ends a run. Executed reports whether any attempt was dispatched.
 type RunFinished struct {
 	Status   string
 	Response Ref
@@ -205,7 +205,8 @@ func (x *RunFinished) fields(b *edn.MapBuilder) {
 
 func (x *RunFinished) refs(yield func(Ref)) { yield(x.Response) }
 
-// EnvRead records a clock or random value that a decision of the run rests on.
+// EnvRead records a clock or random value that a decision of the run depends
+// on.
 type EnvRead struct {
 	What    string // "clock" or "random"
 	Ordinal int

@@ -2,18 +2,18 @@ package journal
 
 import "github.com/fermenthq/ferment/sdk/edn"
 
-// How far a piece of text may be relied on when it is shown.
+// Reliability of a shown piece of text.
 const (
-	// VisibleChunk: the text is kept if the run goes well.
+	// VisibleChunk: the text is final if the run succeeds.
 	VisibleChunk = "chunk"
-	// VisibleProvisional: the text may be taken back until the node commits.
+	// VisibleProvisional: the text may be retracted until the node commits.
 	VisibleProvisional = "provisional"
 )
 
-// AttemptChunk is text of the answer node that whoever follows the run may see.
-// Attempt is 0 where the node is an inline plan, Chunk counts from 0 within the
-// attempt. The texts since the last AttemptRetracted of the node, one after the
-// other, are the text of the node when it commits.
+// AttemptChunk is visible text of the answer node. Attempt is 0 if the node is
+// an inline plan, Chunk counts from 0 within the attempt. The concatenated
+// texts since the last AttemptRetracted of the node are its text when it
+// commits.
 type AttemptChunk struct {
 	Attempt int
 	Chunk   int
@@ -45,8 +45,8 @@ func (x *AttemptChunk) fields(b *edn.MapBuilder) {
 
 func (x *AttemptChunk) refs(func(Ref)) {}
 
-// AttemptRetracted takes back all text of the node that was shown so far.
-// Reason is the type of the failure behind it.
+// AttemptRetracted retracts all shown text of the node. Reason is the type of
+// the error that caused it.
 type AttemptRetracted struct {
 	Attempt int
 	Reason  string

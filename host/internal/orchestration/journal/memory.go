@@ -15,24 +15,24 @@ import (
 //  3. run/finished closes it: later appends to the run are refused.
 //
 // Append returns when the record is as durable as the journal makes records,
-// and a *contract.Error when it was refused. The values that a record names are
-// stored with it.
+// or a *contract.Error when it was rejected. The values that a record refers
+// to are stored with it.
 type Journal interface {
 	Append(ctx context.Context, rec Record) error
 }
 
-// Source gives the records of a run to readers, while the run goes on and after.
+// Source returns the records of a run, during the run and after it.
 type Source interface {
 	// Follow reads a run from its first record after seq; 0 is the start. The
 	// run need not exist yet.
 	Follow(run string, seq int) *Cursor
 }
 
-// Opener is what a Journal may offer besides: the log of one run, so that it
-// need not be looked for at every record.
+// Opener is an optional interface of a Journal: it returns the log of one run,
+// which saves a lookup per record.
 type Opener interface {
-	// Open gives the log of a run; records of other runs do not belong there.
-	// It is that run's also when the run was dropped meanwhile.
+	// Open returns the log of a run, which takes records of that run only. It
+	// stays valid after the run was dropped.
 	Open(run string) Journal
 }
 
@@ -42,27 +42,26 @@ var (
 	_ Opener  = (*Memory)(nil)
 )
 
-// Memory keeps runs in memory. Its zero value is ready to use.
+// Memory keeps runs in memory. The zero value is ready to use.
 type Memory struct {
 	mu   sync.Mutex
 	runs map[string]*run
 }
 
-// run is the log of one run. Cursors hold it, so that a run that was dropped
-// can still be read to its end by those who follow it.
+// run is the log of one run. Cursors refer to it, so that they can read a
+// dropped run to its end.
 type run struct {
 	mu       sync.Mutex
-	chunks   [][]Record // of chunkSize each, but for the last
+	chunks   [][]Record // of chunkSize each, except the last
 	count    int
 	finished bool
-	changed  chan struct{}        // closed at the next append; nil while nobody waits
-	values   map[string]edn.Value // filled on the first look-up
-	indexed  int                  // records whose values are in the index
+	changed  chan struct{}        // closed at the next append; nil without waiting readers
+	values   map[string]edn.Value // filled at the first lookup
+	indexed  int                  // records whose values are indexed
 }
 
-// chunkSize records are kept together: a long run is not copied as it grows.
-// The first chunk begins with room for a run of one call, so that a short run
-// does not claim much.
+// A chunk holds chunkSize records, so that a long run is not copied as it
+// grows. The first chunk starts small, because most runs make one call.
 const (
 	chunkSize  = 32
 	firstChunk = 10
@@ -70,8 +69,8 @@ const (
 
 func (r *run) at(i int) *Record { return &r.chunks[i/chunkSize][i%chunkSize] }
 
-// all are the records so far, for reading: what is appended later stands behind
-// them or somewhere else.
+// all returns the present records for reading; later appends do not change
+// them.
 func (r *run) all() []Record {
 	if len(r.chunks) == 1 {
 		return r.chunks[0][:r.count:r.count]
@@ -83,7 +82,7 @@ func (r *run) all() []Record {
 	return out
 }
 
-// NewMemory makes an empty journal.
+// NewMemory returns an empty journal.
 func NewMemory() *Memory { return &Memory{} }
 
 func (m *Memory) open(id string) *run {
@@ -146,8 +145,8 @@ func (r *run) append(rec Record) error {
 	return nil
 }
 
-// Records is what a run has recorded so far. It may be read, and appended to, but
-// not changed.
+// Records returns the present records of a run. The caller may append to the
+// slice, but not change its elements.
 func (m *Memory) Records(id string) []Record {
 	m.mu.Lock()
 	r := m.runs[id]
@@ -160,7 +159,7 @@ func (m *Memory) Records(id string) []Record {
 	return r.all()
 }
 
-// Get finds a value that a record of the run names by its hash.
+// Get returns a value that a record of the run refers to, by its hash.
 func (m *Memory) Get(id, hash string) (edn.Value, bool) {
 	m.mu.Lock()
 	r := m.runs[id]
@@ -184,7 +183,7 @@ func (m *Memory) Get(id, hash string) (edn.Value, bool) {
 	return v, ok
 }
 
-// Drop forgets a run. Cursors that follow it still reach its last record.
+// Drop removes a run. Cursors on it still reach its last record.
 func (m *Memory) Drop(id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -196,14 +195,14 @@ func (m *Memory) Follow(id string, seq int) *Cursor {
 	return &Cursor{run: m.open(id), next: max(0, seq)}
 }
 
-// Cursor reads the records of a run in order and waits for those to come.
+// Cursor reads the records of a run in order and waits for later ones.
 type Cursor struct {
 	run  *run
 	next int
 }
 
-// Next gives the next record. It waits for one if the run goes on; ok is false
-// after run/finished was given. The error is that of ctx.
+// Next returns the next record, waiting if the run goes on; ok is false after
+// run/finished. The error is that of ctx.
 func (c *Cursor) Next(ctx context.Context) (rec Record, ok bool, err error) {
 	for {
 		c.run.mu.Lock()

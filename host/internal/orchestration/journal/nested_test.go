@@ -14,7 +14,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// starts, answers, breaks, grades and votes add what happens to an attempt of a node.
+// starts, answers, breaks, grades and votes add events of an attempt of a
+// node.
 func (s *story) starts(path, node string, n int, capID string) *story {
 	return s.add(path, node, &journal.AttemptStarted{
 		Attempt:    n,
@@ -71,14 +72,14 @@ func (s *story) grades(path, node string, n int, gate string, pass bool) *story 
 
 func failure(typ, message string) *contract.Error { return contract.Errorf(typ, "%s", message) }
 
-// nested is a run of a plan with a node that is answered with a plan, which fails,
-// and then by three other candidates; a map; and a tool.
+// nested is a run of a plan with a node whose first attempt gets a plan answer,
+// which fails, followed by three other candidates; a map; and a tool.
 //
 //	[0]              a call: 1 a plan that fails, 2 fails its schema, 3 a low score, 4 is accepted
 //	[0 "a1" 0]       a tool of that plan; fails last and is first in the program
 //	[0 "a1" 1]       a call of that plan; fails first, and has a failed node of its own below it
-//	[1 "i0" 0]       an item of the map; its failure is kept
-//	[1 "i1" 0]       another item; its judge breaks, and it is cut
+//	[1 "i0" 0]       an item of the map; its error is kept
+//	[1 "i1" 0]       another item; its judge fails, and it is cut short
 //	[2]              a call without an attempt that commits
 //	[3] to [10]      skipped
 func nested() []journal.Record {
@@ -162,9 +163,9 @@ func sameValues(t *testing.T, want []string, got edn.Value) {
 	assert.Equal(t, want, all)
 }
 
-// EVAL-061, contracts.md 2.2: an entry for each attempt, in the order in which they
-// began, with the failure that made it lose: of its own, of the plan that it
-// answered with (first in program order), of a gate, of a judge, or of its score.
+// EVAL-061, contracts.md 2.2: an entry for each attempt, in the order in which
+// they started, with the error that made it lose: its own, of its plan answer
+// (first in program order), of a gate, of a judge, or its score.
 func TestTranscriptOfNestedRun(t *testing.T) {
 	const (
 		first  = `{:class :retry :message "first" :retryable? true :source :downstream :type :provider/empty}`
@@ -197,7 +198,7 @@ func TestTranscriptOfNestedRun(t *testing.T) {
 	}, journal.Transcript(nested()))
 }
 
-// contracts.md 2.2: the accounts of a run: what it did, who took part, what it used.
+// contracts.md 2.2: the summaries of a run: counts, participants, usage.
 func TestAccountOfNestedRun(t *testing.T) {
 	a := journal.NewAccount(nested())
 	run := a.PlanRun(nil)
@@ -232,7 +233,7 @@ func TestAccountOfNestedRun(t *testing.T) {
 	assert.True(t, journal.Quality(nested()[:3]).IsNil())
 }
 
-// A call to a judge counts as often as the judge was called; a memo costs nothing.
+// A verdict counts as many judge calls as were made; a cached one is free.
 func TestUsageOfJudges(t *testing.T) {
 	verdict := func(calls, tier int, capID string) *journal.GateVerdict {
 		return &journal.GateVerdict{
@@ -267,7 +268,7 @@ func TestUsageOfJudges(t *testing.T) {
 	}
 }
 
-// The sum of usage maps is nil if none of them says anything.
+// The sum of usage maps is nil if none of them has usage.
 func TestSumUsage(t *testing.T) {
 	for _, row := range []struct{ want, a, b string }{
 		{"nil", "nil", "{}"},
@@ -287,7 +288,7 @@ func TestSumUsage(t *testing.T) {
 	assert.True(t, journal.SumUsage().IsNil())
 }
 
-// What binding decided for each call, with its place.
+// The binding of each call, with its place.
 func TestResolved(t *testing.T) {
 	none := `:policy :declared :strategy :cascade :rejected [{:cap/id :a/none :reason :runtime/not-ready}]}`
 	sameValues(t, []string{
@@ -299,7 +300,7 @@ func TestResolved(t *testing.T) {
 	}, journal.Resolved(nested()))
 }
 
-// The report has every node with its end, what it was asked, and its gates.
+// The report has every node with its state, input and gates.
 func TestReportOfNestedRun(t *testing.T) {
 	r := journal.NewReport(nested())
 	assert.Equal(t, "run_x a/b", r.Run+" "+r.Intent)
@@ -352,7 +353,8 @@ func TestFailedOver(t *testing.T) {
 	}
 }
 
-// Why an attempt failed when its run was cut, and when nothing says more.
+// The error of an attempt whose run was cut short, and without further
+// information.
 func TestFailureOfAnAnswer(t *testing.T) {
 	begin := func() *story {
 		return (&story{}).starts("[0]", "n0", 1, "a/one").answers("[0]", "n0", 1, "value", `{}`)
@@ -389,7 +391,7 @@ func TestFailureOfAnAnswer(t *testing.T) {
 	}
 }
 
-// When a plan is answered twice, the nodes of the second one have the same paths:
+// When an equal plan answer arrives twice, its nodes have the same paths:
 // their records belong to the newest attempt of that number.
 func TestNewestAttemptOfANumber(t *testing.T) {
 	s := (&story{}).starts("[0]", "n0", 1, "a/one").breaks("[0]", "n0", 1, failure("provider/error", "x"))
@@ -403,7 +405,7 @@ func TestNewestAttemptOfANumber(t *testing.T) {
 	assert.Equal(t, "committed", journal.NewReport(s.records).Nodes[0].State, "a later commit takes the failure back")
 }
 
-// Of the plans that were recorded at a path the newest tells what its nodes are.
+// Of the plans recorded at a path the newest defines the nodes.
 func TestNewestPlanAtAPath(t *testing.T) {
 	s := (&story{}).plans("[]", "request", `{:nodes [{:op :call :as :old}]}`)
 	s.starts("[0]", "n0", 1, "a/one")
@@ -420,7 +422,7 @@ func TestNewestPlanAtAPath(t *testing.T) {
 	}
 }
 
-// Below a path are its records, without those of the path itself.
+// Below returns the records below a path, without those of the path itself.
 func TestBelow(t *testing.T) {
 	var got []string
 	for _, rec := range journal.Below(nested(), edn.MustRead(`[0 "a1"]`)) {
@@ -437,7 +439,7 @@ func TestBelow(t *testing.T) {
 	}
 }
 
-// Each kind of record as an event, with what is particular to it.
+// The event of each kind of record, with its details.
 func TestEvents(t *testing.T) {
 	type event struct{ name, details string }
 	want := map[journal.Kind]event{
@@ -499,7 +501,7 @@ func TestEvents(t *testing.T) {
 	assert.Equal(t, "2", plan.Details.Key("nodes").String())
 }
 
-// What a judge says is in its event: its grade, its votes, and its first finding.
+// The event of a judge has its grade, its votes, and its first finding.
 func TestEventsOfJudges(t *testing.T) {
 	verdict := &journal.GateVerdict{
 		Attempt:  1,
@@ -518,8 +520,8 @@ func TestEventsOfJudges(t *testing.T) {
 	assert.Equal(t, `{:gate :g :pass false :severity :must}`, e.Details.String())
 }
 
-// RUN-042: who watches a run sees its events in order, each of an attempt with the
-// capability that was asked, until the run is over or the watcher has enough.
+// RUN-042: a watcher receives the events of a run in order, those of attempts
+// with their capability, until the run is over or the watcher stops.
 func TestWatch(t *testing.T) {
 	m := journal.NewMemory()
 	records := append(nested(), at(len(nested())+1, samples()[journal.KindRunFinished]))
@@ -548,7 +550,7 @@ func TestWatch(t *testing.T) {
 	assert.ErrorIs(t, journal.Watch(ctx, m.Follow("run_y", 0), func(journal.Event) bool { return true }), context.Canceled)
 }
 
-// Runs of any length keep their records and the values that these name.
+// Runs of any length keep their records and the values that they refer to.
 func TestLongRuns(t *testing.T) {
 	for _, n := range []int{1, 9, 10, 11, 31, 32, 33, 64, 65, 100} {
 		m := journal.NewMemory()
@@ -582,7 +584,7 @@ func TestLongRuns(t *testing.T) {
 	assert.True(t, gone.IsNil())
 }
 
-// Every value that a record names can be had by its hash.
+// Every value that a record refers to is available by its hash.
 func TestValuesOfRecords(t *testing.T) {
 	for kind, want := range map[journal.Kind]int{
 		journal.KindRunAccepted: 1, journal.KindPlanResolved: 2,
@@ -607,14 +609,15 @@ func TestValuesOfRecords(t *testing.T) {
 	}
 }
 
-// A name that is not a keyword stays a text, which the schema of the kind rejects.
+// A name that is not a keyword stays a string, which the schema of the kind
+// rejects.
 func TestBadKeyword(t *testing.T) {
 	assert.Equal(t, `"not a keyword"`, journal.Keyword("not a keyword").String())
 	assert.Equal(t, `:a/b`, journal.Keyword("a/b").String())
 }
 
-// The failure of a plan answer is that of a node of this plan, not of one that
-// went well, lies beside it, or lies deeper.
+// The error of a plan answer is that of a node of this plan, not of a
+// succeeded node, of a sibling plan, or of a deeper node.
 func TestFailureOfAPlanAnswer(t *testing.T) {
 	s := (&story{}).starts("[1]", "n1", 1, "a/planner").answers("[1]", "n1", 1, "plan", `{}`)
 	s.plans(`[1 "a1"]`, "answer", `{:nodes [{:op :call} {:op :call} {:op :call}]}`)
@@ -632,7 +635,8 @@ func TestFailureOfAPlanAnswer(t *testing.T) {
 	assert.Equal(t, "true", first.Key("plan/run").Key("ok?").String())
 }
 
-// However many nodes run at once, a record is that of the node at its path.
+// A record belongs to the node at its path, however many nodes run
+// concurrently.
 func TestManyNodesAtOnce(t *testing.T) {
 	for _, n := range []int{1, 7, 8, 9, 10, 30} {
 		s := &story{}
@@ -656,8 +660,8 @@ func TestManyNodesAtOnce(t *testing.T) {
 	}
 }
 
-// An attempt that has not ended counts as one, and as neither answered nor failed;
-// a node that was committed after one attempt has succeeded.
+// An unfinished attempt counts as one, and as neither answered nor failed; a
+// node committed after one attempt has succeeded.
 func TestAccountOfACutRun(t *testing.T) {
 	s := (&story{}).starts("[0]", "n0", 1, "a/one").answers("[0]", "n0", 1, "value", `{:tokens-in 1}`)
 	s.add("[0]", "n0", &journal.NodeCommitted{Value: oneRef, CapID: "a/one", Attempt: 1})
@@ -669,7 +673,7 @@ func TestAccountOfACutRun(t *testing.T) {
 	assert.Equal(t, `{:attempt 1 :cap/id :a/one :node "n1" :path [1]}`, second.String())
 }
 
-// The gates of a report are those of the last attempt that was judged.
+// The gates of a report are those of the last judged attempt.
 func TestGatesOfTheLastJudgedAttempt(t *testing.T) {
 	s := (&story{}).starts("[0]", "n0", 1, "a/one").answers("[0]", "n0", 1, "value", `{}`)
 	s.grades("[0]", "n0", 1, "good", false)
@@ -679,7 +683,7 @@ func TestGatesOfTheLastJudgedAttempt(t *testing.T) {
 	assert.Equal(t, "good", gates[0].Gate)
 }
 
-// RUN-042: attempts that run side by side are told apart by their places.
+// RUN-042: concurrent attempts are distinguished by their paths.
 func TestWatchSideBySide(t *testing.T) {
 	s := (&story{}).starts("[0]", "n0", 1, "a/one").starts("[1]", "n1", 1, "a/two").starts("[0]", "n0", 2, "a/three")
 	s.answers("[0]", "n0", 1, "value", `{}`).answers("[0]", "n0", 2, "value", `{}`).answers("[1]", "n1", 1, "value", `{}`)

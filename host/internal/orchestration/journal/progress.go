@@ -7,7 +7,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Event is what a watcher of a run is shown: one record, told shortly.
+// Event is the short form of one record for a watcher of the run.
 type Event struct {
 	Name    string // accepted started resolved skipped attempt chunk provisional retract gate quality commit failed cancel finished
 	Run     string
@@ -17,15 +17,15 @@ type Event struct {
 	Node    string
 	Attempt int
 	CapID   string
-	Details edn.Value // map; what is particular to the event
-	// Response is that of the run, in its event finished; not part of Value.
+	Details edn.Value // map; keys depend on the event
+	// Response is that of the run, in the event finished; not part of Value.
 	Response edn.Value
 }
 
-// Shown tells that the event is a piece of text.
+// Shown reports whether the event is a piece of text.
 func (e Event) Shown() bool { return e.Name == VisibleChunk || e.Name == VisibleProvisional }
 
-// Value is the event as one flat EDN map.
+// Value returns the event as one flat EDN map.
 func (e Event) Value() edn.Value {
 	var b edn.MapBuilder
 	p := put{&b}
@@ -43,8 +43,8 @@ func (e Event) Value() edn.Value {
 	return b.Map()
 }
 
-// Progress tells a record as an event; ok is false for records that a watcher
-// has no use for.
+// Progress converts a record to an event; ok is false for records without an
+// event.
 func Progress(rec Record) (e Event, ok bool) {
 	e = Event{Run: rec.Run, Seq: rec.Seq, At: rec.At, Node: rec.Node}
 	if pathed(rec.Body.Kind()) {
@@ -144,7 +144,7 @@ func Progress(rec Record) (e Event, ok bool) {
 	return e, true
 }
 
-// judged tells what a judge made of an answer.
+// judged adds the grade of a judge.
 func judged(p put, b *GateVerdict) {
 	p.val("score", b.Score.Value())
 	if len(b.Votes) > 0 {
@@ -158,8 +158,8 @@ func judged(p put, b *GateVerdict) {
 	}
 }
 
-// asked remembers who was asked in an attempt: an event names it, not every
-// record does.
+// asked maps attempts to capabilities: events contain the capability, while
+// many records do not.
 type asked map[string]string
 
 func attemptKey(path edn.Value, attempt int) string {
@@ -179,8 +179,8 @@ func (a asked) named(e Event) Event {
 	return e
 }
 
-// Watch hands the events of a run to show until the run is finished, ctx ends,
-// or show returns false.
+// Watch calls show with the events of a run until the run is finished, ctx
+// ends, or show returns false.
 func Watch(ctx context.Context, c *Cursor, show func(Event) bool) error {
 	who := asked{}
 	for {

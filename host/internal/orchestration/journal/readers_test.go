@@ -12,7 +12,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// story builds the records of a run by hand.
+// story builds the records of a run.
 type story struct{ records []journal.Record }
 
 func (s *story) add(path, node string, body journal.Body) *story {
@@ -26,8 +26,8 @@ func (s *story) add(path, node string, body journal.Body) *story {
 	return s
 }
 
-// failover is a run of two nodes: one that moved to its second candidate after a
-// crash and a refused answer, and one that was skipped.
+// failover is a run of two nodes: one that moved to its second candidate after
+// a crash and a rejected answer, and one that was skipped.
 func failover() []journal.Record {
 	s := &story{}
 	sample := samples()
@@ -53,8 +53,7 @@ func failover() []journal.Record {
 	return s.records
 }
 
-// The report says what was asked, who answered, which gates passed, what failed
-// over, and how long it took.
+// The report has calls, answers, gates, failovers and durations.
 func TestReport(t *testing.T) {
 	r := journal.NewReport(failover())
 	assert.Equal(t, "a/b", r.Intent)
@@ -77,8 +76,8 @@ func TestReport(t *testing.T) {
 	assert.False(t, r.Nodes[1].FailedOver())
 }
 
-// An answer that passed its gates and lost to a better one is no failure in any
-// reader, and neither is a cancelled loser a failover.
+// An answer that passed its gates and lost to a better one is not a failure in
+// any reader, and a canceled loser is not a failover.
 func TestLosersDidNotFail(t *testing.T) {
 	s := &story{}
 	plan := edn.MustRead(`{:nodes [{:op :call :intent :a/b :as :x}]}`)
@@ -119,7 +118,7 @@ func TestLosersDidNotFail(t *testing.T) {
 	assert.Equal(t, `{:eval/low-score 1 :race/lost 1}`, journal.NewAccount(s.records).PlanRun(nil).Key("telemetry").Key("calls/failure-types").String())
 }
 
-// A report can be read of every prefix of a run.
+// Every prefix of a run has a report.
 func TestReadersTakeAnyPrefix(t *testing.T) {
 	all := failover()
 	for i := range all {
@@ -142,7 +141,7 @@ func count(run edn.Value, key string) int64 {
 	return n
 }
 
-// contracts.md 2.2: :plan/run counts what happened below a plan.
+// contracts.md 2.2: :plan/run counts the work below a plan.
 func TestPlanRun(t *testing.T) {
 	v := journal.NewAccount(failover()).PlanRun(contract.Errorf("runtime/crashed", "gone"))
 	assert.Equal(t, `{:calls/failure-types {:eval/must-failed 1 :runtime/crashed 1} :calls/fallback-hops 1 :calls/retries 1 :calls/succeeded 1 `+
@@ -172,7 +171,7 @@ func TestTotals(t *testing.T) {
 	assert.NoError(t, record(body).Check())
 }
 
-// EVAL-061: what the transcript says of attempts that were refused.
+// EVAL-061: the transcript of rejected attempts.
 func TestTranscriptOfRefusedAttempts(t *testing.T) {
 	list := journal.Transcript(failover())
 	first, _ := list.Nth(0)
@@ -188,8 +187,8 @@ func TestTranscriptOfRefusedAttempts(t *testing.T) {
 	assert.Equal(t, `:x`, third.Key("as").String())
 }
 
-// Every record has an event, and the events of a run are flat maps that name
-// their place.
+// Every record has an event, and the events of a run are flat maps with their
+// place.
 func TestProgress(t *testing.T) {
 	var names []string
 	for _, rec := range failover() {

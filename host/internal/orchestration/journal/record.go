@@ -9,9 +9,9 @@ import (
 )
 
 // Record is one entry of a run. Seq counts from 1 without gaps; Epoch counts
-// the times that the run was taken up. Path and Node are set for the kinds that
-// concern a plan, a node or an attempt: Path is the node path as an EDN vector
-// (empty for the run itself), Node the id of the node.
+// the times that the run was started or resumed. Path and Node are set for
+// kinds that concern a plan, a node or an attempt: Path is the node path as an
+// EDN vector (empty for the run itself), Node the id of the node.
 //
 // A record is immutable once it was appended.
 type Record struct {
@@ -24,26 +24,25 @@ type Record struct {
 	Body  Body
 }
 
-// Body is what one kind of record says. The kinds are those of this package;
-// no other package can add one, so every record is in the table.
+// Body is the content of one kind of record. Only this package can define
+// kinds, so every kind is in the table.
 type Body interface {
 	// Kind names the record.
 	Kind() Kind
-	// fault names the first key that is missing or ill-typed, or "".
+	// fault returns the first key that is missing or ill-typed, or "".
 	fault() string
-	// fields hands every present key to b.
+	// fields adds every present key to b.
 	fields(b *edn.MapBuilder)
-	// refs hands every value that the record names to yield.
+	// refs yields every Ref of the record.
 	refs(yield func(Ref))
 }
 
-// Numbered is a Body that wants to know the number of its record, because later
-// ones refer to it. Whoever numbers records tells it before the record is
-// appended.
+// Numbered is a Body that needs the number of its record, because later ones
+// refer to it. SetSeq is called before the record is appended.
 type Numbered interface{ SetSeq(seq int) }
 
-// Value is the record as closed EDN map: what a store keeps, an export prints
-// and the schema of its kind describes.
+// Value returns the record as closed EDN map, in the form that is stored,
+// exported and described by the schema of its kind.
 func (r Record) Value() edn.Value {
 	var b edn.MapBuilder
 	b.Key("v", edn.Int(Version))
@@ -69,10 +68,9 @@ func (r Record) Value() edn.Value {
 	return b.Map()
 }
 
-// Check refuses a record whose keys are not those of its kind. It gives the
-// verdict of the EDN schema without building the EDN value, because it stands
-// on the way of every step; beyond the schema it knows which keys must be there
-// because of others.
+// Check rejects a record with invalid keys. It agrees with the EDN schema
+// without building the EDN value, because it runs for every step; it also
+// checks keys whose presence depends on others.
 func (r Record) Check() error {
 	switch {
 	case r.Body == nil:
@@ -115,9 +113,9 @@ func pathed(k Kind) bool {
 	}
 }
 
-// Ref names a value in a record. It holds the value itself, or something that
-// makes it, so that a reader in this process needs no look-up and the writer of
-// the record need neither build nor hash it; both is done when the record is
+// Ref refers to a value in a record. It holds the value itself, or a Valuer
+// that creates it, so that a reader in this process needs no lookup and the
+// writer need neither build nor hash it; both happen when the record is
 // rendered or stored.
 type Ref struct {
 	v    edn.Value
@@ -125,19 +123,19 @@ type Ref struct {
 	set  bool
 }
 
-// Valuer makes the same value each time it is asked, from any goroutine.
+// Valuer returns the same value at each call, and is safe for concurrent use.
 type Valuer interface{ Value() edn.Value }
 
-// RefTo names v.
+// RefTo refers to v.
 func RefTo(v edn.Value) Ref { return Ref{v: v, set: true} }
 
-// RefOf names the value that from makes.
+// RefOf refers to the value of from.
 func RefOf(from Valuer) Ref { return Ref{from: from, set: true} }
 
-// Set tells whether the reference names a value at all.
+// Set reports whether the reference has a value.
 func (r Ref) Set() bool { return r.set }
 
-// Value is the named value; nil for an unset reference.
+// Value returns the value; nil for an unset reference.
 func (r Ref) Value() edn.Value {
 	if r.from != nil {
 		return r.from.Value()
@@ -145,7 +143,7 @@ func (r Ref) Value() edn.Value {
 	return r.v
 }
 
-// Hash is the canonical hash of the value, "" for an unset reference.
+// Hash returns the canonical hash of the value, "" for an unset reference.
 func (r Ref) Hash() string {
 	if !r.set {
 		return ""
@@ -153,19 +151,19 @@ func (r Ref) Hash() string {
 	return edn.Hash(r.Value())
 }
 
-// Score is a score in thousandths. The zero Score is none.
+// Score is a score in thousandths. The zero Score is unset.
 type Score struct {
 	thousandths int32
 	set         bool
 }
 
-// ScoreOf makes a score of thousandths, 0 to 1000.
+// ScoreOf returns a score of 0 to 1000 thousandths.
 func ScoreOf(thousandths int64) Score { return Score{int32(thousandths), true} }
 
-// Set tells whether there is a score.
+// Set reports whether there is a score.
 func (s Score) Set() bool { return s.set }
 
-// Value is the score as a decimal, nil for none.
+// Value returns the score as a decimal, nil if unset.
 func (s Score) Value() edn.Value {
 	if !s.set {
 		return edn.Nil()
@@ -179,8 +177,8 @@ func (s Score) Value() edn.Value {
 
 func (s Score) bad() bool { return s.thousandths < 0 || s.thousandths > 1000 }
 
-// Keyword renders a name that its producer has already checked. A name that is
-// no keyword after all shows as a string, which the schema of the kind refuses.
+// Keyword returns a validated name as keyword. An invalid one becomes a
+// string, which the schema of the kind rejects.
 func Keyword(name string) edn.Value {
 	k, err := edn.Keyword(name)
 	if err != nil {
@@ -197,7 +195,7 @@ func keywordSet(names []string) edn.Value {
 	return edn.SetOf(vs...)
 }
 
-// put is a set of helpers that leave absent keys out.
+// put has helpers that omit absent keys.
 type put struct{ b *edn.MapBuilder }
 
 func (p put) ref(key string, r Ref) {

@@ -33,9 +33,8 @@ func reservedAs(what string, attempt int, gate string) *journal.BudgetReserved {
 	return r
 }
 
-// wholes are records with every key that they may have, and their own keys as EDN;
-// H1 and H2 stand for the hashes of 1
-// and 2, E1 for the error refusal.
+// wholes are records with every possible key, and their own keys as EDN; H1
+// and H2 are the hashes of 1 and 2, E1 is the error refusal.
 func wholes() []struct {
 	body journal.Body
 	text string
@@ -190,7 +189,7 @@ func wholes() []struct {
 	}
 }
 
-// own reads the keys of a record that are its kind's own.
+// own returns the keys of a record that belong to its kind.
 func own(text string) edn.Value {
 	return edn.MustRead(strings.NewReplacer(
 		"H1", edn.Hash(edn.Int(1)),
@@ -199,8 +198,9 @@ func own(text string) edn.Value {
 	).Replace(text))
 }
 
-// JRN-009: a record of each kind with all of its keys, as it is stored: the head,
-// the path of the kinds that have one, and its own keys. The value fits the schema.
+// JRN-009: a record of each kind with all of its keys, as it is stored: the
+// common keys, the path of the kinds that have one, and its own keys. The
+// value fits the schema.
 func TestWholeRecords(t *testing.T) {
 	seen := map[journal.Kind]bool{}
 	for _, w := range wholes() {
@@ -223,7 +223,7 @@ func TestWholeRecords(t *testing.T) {
 	assert.Len(t, seen, len(journal.Kinds()))
 }
 
-// JRN-009: a record of each kind without the keys that it need not have.
+// JRN-009: a record of each kind without optional keys.
 func TestLeastRecords(t *testing.T) {
 	for kind, text := range map[journal.Kind]string{
 		journal.KindRunAccepted: `{:access [] :budget {} :class :sync :config "H1" :deadline-at #inst
@@ -271,7 +271,7 @@ func TestLeastRecords(t *testing.T) {
 	assert.Equal(t, "[1]", verdict.Value().Key("votes").String())
 }
 
-// spoilt takes a whole record of the type of B and changes it.
+// spoilt changes a whole record of the type of B.
 func spoilt[B journal.Body](change func(B)) journal.Body {
 	for _, w := range wholes() {
 		if b, ok := w.body.(B); ok {
@@ -282,7 +282,7 @@ func spoilt[B journal.Body](change func(B)) journal.Body {
 	panic("no such record")
 }
 
-// JRN-009: each key that is missing or ill-typed is the one that the refusal names.
+// JRN-009: the error names the key that is missing or ill-typed.
 func TestRefusedRecords(t *testing.T) {
 	type (
 		accepted = *journal.RunAccepted
@@ -416,7 +416,7 @@ func TestRefusedRecords(t *testing.T) {
 	}
 }
 
-// JRN-009: what every record has is checked before what is its kind's own.
+// JRN-009: the common keys are checked before those of the kind.
 func TestRefusedHeads(t *testing.T) {
 	whole := record(&journal.CancelRequested{By: "x"})
 	require.NoError(t, whole.Check())
@@ -441,7 +441,7 @@ func change(r journal.Record, f func(*journal.Record)) journal.Record {
 	return r
 }
 
-// What is at a limit is inside it.
+// Values at a limit are valid.
 func TestRecordsAtLimits(t *testing.T) {
 	for _, body := range []journal.Body{
 		spoilt(func(b *journal.AttemptChunk) { b.Attempt, b.Chunk, b.Text = 0, 0, "" }),
@@ -480,7 +480,7 @@ func TestReservationIsNumbered(t *testing.T) {
 	assert.False(t, record(&journal.BudgetSettled{}).Value().HasKey("of"))
 }
 
-// A reference makes its value when it is asked, and hashes it then.
+// A reference creates and hashes its value on demand.
 func TestRefs(t *testing.T) {
 	asked := 0
 	ref := journal.RefOf(valuer(func() edn.Value { asked++; return edn.Int(1) }))
@@ -499,7 +499,7 @@ type valuer func() edn.Value
 
 func (f valuer) Value() edn.Value { return f() }
 
-// A score is in thousandths; none is not nought.
+// A score is in thousandths; an unset score is not 0.
 func TestScores(t *testing.T) {
 	for thousandths, want := range map[int64]string{0: "0M", 1: "0.001M", 667: "0.667M", 1000: "1M"} {
 		s := journal.ScoreOf(thousandths)

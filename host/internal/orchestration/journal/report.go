@@ -7,8 +7,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Report is a finished run told for people: what was asked, who answered, which
-// gates passed, what failed over, how long it took.
+// Report is a summary of a run for people: calls, answers, gates, failovers
+// and duration.
 type Report struct {
 	Run     string
 	Intent  string
@@ -18,17 +18,17 @@ type Report struct {
 	Nodes   []NodeReport
 }
 
-// NodeReport is one node of the run, children of plans and maps included, in
-// the order in which the nodes began.
+// NodeReport is one node of the run, nested ones included, in the order in
+// which the nodes started.
 type NodeReport struct {
 	Path     edn.Value
 	Node     string
 	Op       string
 	Asked    string    // intent or tool
 	Input    edn.Value // of the first attempt
-	Answered string    // capability whose answer was accepted
+	Answered string    // capability of the accepted answer
 	State    string    // committed, kept (a failure), failed, skipped, running
-	Failure  string    // failure type of a failed or kept node
+	Failure  string    // error type of a failed or kept node
 	Score    Score
 	Attempts []AttemptReport
 	Gates    []GateReport // of the accepted answer, else of the last one
@@ -44,8 +44,8 @@ type AttemptReport struct {
 	Failure string
 	Message string
 	Latency time.Duration
-	// Enforcement is "port-only" if the network of the process was held to ports
-	// alone.
+	// Enforcement is "port-only" if the network of the process was confined to
+	// ports only.
 	Enforcement string
 }
 
@@ -59,11 +59,12 @@ type GateReport struct {
 	Score      Score  // of a judge
 }
 
-// Failed reports whether the attempt failed by itself. One that lost a race did not.
+// Failed reports whether the attempt failed itself. One that lost a race did
+// not.
 func (a AttemptReport) Failed() bool { return a.Failure != "" && a.Failure != "race/lost" }
 
-// FailedOver reports whether the node was served only after another candidate had
-// failed.
+// FailedOver reports whether the node was served only after another candidate
+// had failed.
 func (n NodeReport) FailedOver() bool {
 	for _, a := range n.Attempts {
 		if n.Answered != "" && a.CapID != n.Answered && a.Failed() {

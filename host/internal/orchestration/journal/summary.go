@@ -5,16 +5,16 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Account answers what the end of a run asks about it, from one pass over the
+// Account computes the summaries for the end of a run in one pass over the
 // records.
 type Account struct{ view *view }
 
-// NewAccount reads the records of a run that is coming to its end.
+// NewAccount reads the records of a run that is about to end.
 func NewAccount(records []Record) Account { return Account{newView(records)} }
 
-// PlanRun is the public account of the run: {:ok? :telemetry :participants
-// :timings}, and :failure/type with :error if it failed. It never holds a value
-// of the environment.
+// PlanRun returns the public summary of the run: {:ok? :telemetry :participants
+// :timings}, and :failure/type with :error if it failed. It contains no value of
+// the environment.
 func (a Account) PlanRun(err *contract.Error) edn.Value {
 	return a.view.summary(edn.Vector(), err == nil, err)
 }
@@ -77,7 +77,7 @@ var (
 	timingLayout  = edn.NewLayout("node", "path", "cap/id", "attempt", "enforcement", "latency-ms")
 )
 
-// participant is [capability model]; the model is nil where there is none.
+// participant returns [capability model]; the model is nil if there is none.
 func participant(a *attemptView) edn.Value {
 	model := edn.Nil()
 	if a.finished != nil {
@@ -107,8 +107,7 @@ func keywordOrNil(name string) edn.Value {
 	return Keyword(name)
 }
 
-// addOnce adds a participant that is not there yet. However long a run is, few
-// take part in it.
+// addOnce adds a missing participant. Their number is small in any run.
 func addOnce(all []edn.Value, who edn.Value) []edn.Value {
 	for _, one := range all {
 		if edn.Equal(one, who) {
@@ -118,8 +117,8 @@ func addOnce(all []edn.Value, who edn.Value) []edn.Value {
 	return append(all, who)
 }
 
-// ModelsUsed is the distinct [capability model] pairs of the run in first use,
-// without those that have no model.
+// ModelsUsed returns the distinct [capability model] pairs of the run in order
+// of first use, without those that have no model.
 func (a Account) ModelsUsed() edn.Value {
 	var out []edn.Value
 	for _, at := range a.view.attempts {

@@ -9,10 +9,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// Version is the value of :v. A change of the table below is a new version.
+// Version is the value of :v. A change of the table below needs a new version.
 const Version = 1
 
-// Kind names what a record says, without the leading colon.
+// Kind names a kind of record, without the leading colon.
 type Kind string
 
 // The kinds that this host writes.
@@ -37,8 +37,8 @@ const (
 	KindHostEvent        Kind = "host/event"
 )
 
-// column is one key of a kind: its EDN name, its schema as EDN text, and when
-// it is present. An empty when means in every record of the kind.
+// column is one key of a kind: its EDN name, its schema as EDN text, and its
+// condition. An empty condition means every record of the kind.
 type column struct {
 	key    string
 	schema string
@@ -47,7 +47,7 @@ type column struct {
 
 type kindRow struct {
 	kind    Kind
-	pathed  bool // carries :path, and :node unless the path is the run itself
+	pathed  bool // has :path, and :node unless the path is the run itself
 	columns []column
 }
 
@@ -88,7 +88,7 @@ var pathColumns = []column{
 	{"node", tStr, "the path is not []"},
 }
 
-// kinds is the one place that says which keys a record has.
+// kinds defines the keys of all records.
 var kinds = []kindRow{
 	{KindRunAccepted, false, []column{
 		{"principal", tStr, ""},
@@ -264,7 +264,7 @@ func (r kindRow) all() []column {
 	return append(out, r.columns...)
 }
 
-// spec is the closed map schema of one kind, as EDN text.
+// spec returns the closed map schema of one kind, as EDN text.
 func (r kindRow) spec() string {
 	var b strings.Builder
 	b.WriteString("[:map {:closed true}")
@@ -291,7 +291,7 @@ var compiled = sync.OnceValue(func() map[Kind]*schema.Schema {
 	return out
 })
 
-// Kinds lists every kind that this host writes, in the order of the table.
+// Kinds returns every kind that this host writes, in table order.
 func Kinds() []Kind {
 	out := make([]Kind, len(kinds))
 	for i, row := range kinds {
@@ -300,13 +300,14 @@ func Kinds() []Kind {
 	return out
 }
 
-// Schema is the closed EDN schema of a kind.
+// Schema returns the closed EDN schema of a kind.
 func Schema(k Kind) (*schema.Schema, bool) {
 	s, ok := compiled()[k]
 	return s, ok
 }
 
-// Page is the reference of all kinds as a Markdown text. RECORDS.md holds it.
+// Page returns the reference of all kinds in Markdown, the content of
+// RECORDS.md.
 func Page() string {
 	var b strings.Builder
 	b.WriteString("# Records of a run\n\nGenerated from the table in `table.go`; a test keeps it current. Version " + fmt.Sprint(Version) + ".\n")

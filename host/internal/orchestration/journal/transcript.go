@@ -4,35 +4,35 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Transcript is a run as a vector with one entry per attempt, in the order in
-// which the attempts began. An entry has exactly the keys :op :node :path
-// :intent :cap/id :tool/id :as :attempt :candidate-index :input :result/type
-// :out :latency-ms :invoke/meta :error :failure/type :findings :plan/run, each
-// absent where it does not apply. What was done about a candidate because of its
-// answers is an entry behind the attempt in which that showed, with the :op
-// :quality and what was done as :input.
+// Transcript returns a run as a vector with one entry per attempt, in the
+// order in which the attempts started. An entry has exactly the keys :op :node
+// :path :intent :cap/id :tool/id :as :attempt :candidate-index :input
+// :result/type :out :latency-ms :invoke/meta :error :failure/type :findings
+// :plan/run, each absent where it does not apply. A remediation of a candidate
+// is an entry after the attempt that caused it, with the :op :quality and the
+// remediation as :input.
 func Transcript(records []Record) edn.Value {
 	v := newView(records)
-	out := make([]edn.Value, 0, len(v.attempts)+len(v.deeds))
-	deeds := v.deeds
+	out := make([]edn.Value, 0, len(v.attempts)+len(v.remediations))
+	remediations := v.remediations
 	for i, a := range v.attempts {
 		out = append(out, v.entry(a))
-		for len(deeds) > 0 && deeds[0].after <= i+1 {
-			out = append(out, deeds[0].entry())
-			deeds = deeds[1:]
+		for len(remediations) > 0 && remediations[0].after <= i+1 {
+			out = append(out, remediations[0].entry())
+			remediations = remediations[1:]
 		}
 	}
 	return edn.Vector(out...)
 }
 
-// deed is something that was done about a candidate, after so many attempts had
-// begun.
-type deed struct {
+// remediation is a restart, swap or quarantine of a candidate, with the number
+// of attempts that had started before.
+type remediation struct {
 	*HostEvent
 	after int
 }
 
-func (d deed) entry() edn.Value {
+func (d remediation) entry() edn.Value {
 	var b edn.MapBuilder
 	p := put{&b}
 	p.kw("op", "quality")

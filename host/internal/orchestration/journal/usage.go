@@ -7,7 +7,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// marks say how sure a figure is, from the surest to the least sure.
+// marks are the accuracies of a figure, from the best to the worst.
 var marks = []string{"exact", "estimated", "at-least", "unknown"}
 
 var (
@@ -17,16 +17,16 @@ var (
 	markKeys = [...]string{"tokens-mark", "cost-mark"}
 )
 
-// usageSum adds usage maps up. Sums are exact and do not depend on the order.
+// usageSum adds up usage maps. Sums are exact and independent of the order.
 type usageSum struct {
 	sums  [len(summedKeys)]int64
 	given [len(summedKeys)]bool
 	cost  *big.Rat           // immutable
-	marks [len(markKeys)]int // 1 + the rank of the least sure; 0: none
+	marks [len(markKeys)]int // 1 + the rank of the worst mark; 0: none
 	modes []string
 }
 
-// usageOf reads one usage map.
+// usageOf parses one usage map.
 func usageOf(v edn.Value) (u usageSum) {
 	if v.Kind() != edn.KindMap || v.Len() == 0 {
 		return u
@@ -69,16 +69,16 @@ func (u *usageSum) add(o *usageSum) {
 	}
 }
 
-// figureKeys are what a sum has.
+// figureKeys are the keys of a sum.
 var figureKeys = slices.Concat(summedKeys[:], []string{"cost-usd"}, markKeys[:], []string{"mode"})
 
-// withFigures is the layout of a sum with more keys behind it.
+// withFigures returns the layout of a sum followed by more keys.
 func withFigures(more ...string) *edn.Layout {
 	return edn.NewLayout(slices.Concat(figureKeys, more)...)
 }
 
-// figures gives what stands under the figureKeys, nil where nothing is known; to
-// is where they are appended. A mode is only said if it is that of all.
+// figures appends the values of the figureKeys to to, nil where unknown. The
+// mode is present only if all parts agree.
 func (u *usageSum) figures(to []edn.Value) []edn.Value {
 	for i, n := range u.sums {
 		sum := edn.Nil()
@@ -108,7 +108,7 @@ func (u *usageSum) figures(to []edn.Value) []edn.Value {
 // tierJudge is the tier of a judge in a verdict.
 const tierJudge = 3
 
-// SumUsage adds up the usage of several calls; nil if none said anything.
+// SumUsage adds up the usage of several calls; nil if none has any.
 func SumUsage(all ...edn.Value) edn.Value {
 	var u usageSum
 	said := false
@@ -125,18 +125,18 @@ func SumUsage(all ...edn.Value) edn.Value {
 
 var sumLayout = withFigures()
 
-// share is what one capability used.
+// share is the usage of one capability.
 type share struct {
 	capID string
 	sum   usageSum
 	calls int64
 }
 
-// shares are what all capabilities used together and each alone.
+// shares are the total usage and that of each capability.
 type shares struct {
 	all    usageSum
 	by     []share
-	judged int64 // calls to judges
+	judged int64 // calls of judges
 }
 
 func (s *shares) note(capID string, usage edn.Value, calls int64) {
@@ -171,11 +171,11 @@ var (
 	totalsLayout     = edn.NewLayout("operations", "attempts")
 )
 
-// figureRoom is space for the values of any of them.
+// figureRoom is space for the values of a sum.
 type figureRoom [16]edn.Value
 
-// Usage is the :usage of a response: the sums over all attempts and checks of a
-// run, with :attempts, :judge-calls and, by capability, the calls made to it.
+// Usage returns the :usage of a response: the sums over all attempts and
+// checks of a run, with :attempts, :judge-calls and the calls by capability.
 func (a Account) Usage() edn.Value {
 	var s shares
 	for _, n := range a.view.nodes {
@@ -197,8 +197,8 @@ func (a Account) Usage() edn.Value {
 	return usageLayout.Present(all...)
 }
 
-// Totals is the :totals of run/finished: what the run did, per operation (with
-// the usage of accepted attempts) and per attempt (with the usage of all).
+// Totals returns the :totals of run/finished: per operation (with the usage of
+// accepted attempts) and per attempt (with the usage of all).
 func (a Account) Totals() edn.Value {
 	v := a.view
 	var committed, kept, failed, skipped, ok, bad int64
@@ -236,11 +236,11 @@ func (a Account) Totals() edn.Value {
 	return totalsLayout.Map(ops, atts)
 }
 
-// Executed tells whether any attempt of the run was dispatched.
+// Executed reports whether any attempt of the run was dispatched.
 func (a Account) Executed() bool { return len(a.view.attempts) > 0 }
 
-// Quality is the :quality of a run whose answer is not that of one call: all
-// must gates of the committed nodes, and the lowest of their scores.
+// Quality returns the :quality of a run whose answer is not that of one call:
+// all must gates of the committed nodes, and the lowest of their scores.
 func Quality(records []Record) edn.Value {
 	var lowest Score
 	for _, rec := range records {
@@ -255,8 +255,8 @@ func Quality(records []Record) edn.Value {
 	return edn.MustMap(edn.K("must-pass?"), edn.Bool(true), edn.K("score"), lowest.Value())
 }
 
-// Resolved lists, in order, who might have served each call of a run and who
-// was left out and why: [{:path :node :candidates :rejected ..}].
+// Resolved lists, in order, the candidates and the rejected capabilities of
+// each call of a run: [{:path :node :candidates :rejected ..}].
 func Resolved(records []Record) edn.Value {
 	var out []edn.Value
 	for _, rec := range records {

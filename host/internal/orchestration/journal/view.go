@@ -9,26 +9,26 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// view is a run arranged by nodes and attempts: what transcript and report have
-// in common. It is built in one pass over the records.
+// view indexes a run by nodes and attempts, for transcript and report. It is
+// built in one pass over the records.
 type view struct {
 	accepted *RunAccepted
 	finished *RunFinished
 	run      string
 	begun    time.Time
 
-	nodes    []*nodeView // in the order of their first record
-	attempts []*attemptView
-	deeds    []deed
-	plans    []planAt
-	byPath   map[string]*nodeView // of more nodes than few
-	planned  map[string]int       // of plans, by path; made when it is first asked for
-	last     *nodeView            // that of the record before: mostly that of the next one too
+	nodes        []*nodeView // in the order of their first record
+	attempts     []*attemptView
+	remediations []remediation
+	plans        []planAt
+	byPath       map[string]*nodeView // only if there are more nodes than few
+	planned      map[string]int       // of plans, by path; built at the first use
+	last         *nodeView            // that of the previous record: mostly that of the next one too
 
 	room viewRoom
 }
 
-// viewRoom is space for the usual run: one node that makes one call.
+// viewRoom is preallocated space for a run of one node with one call.
 type viewRoom struct {
 	plans    [1]planAt
 	nodes    [1]*nodeView
@@ -64,7 +64,7 @@ type attemptView struct {
 	at       time.Time
 	finished *AttemptFinished
 	verdicts []*GateVerdict
-	child    edn.Value // path of the plan that this attempt answered with; nil: none
+	child    edn.Value // path of the plan answer of this attempt; nil: none
 
 	room [1]*GateVerdict
 }
@@ -136,7 +136,7 @@ func (v *view) add(rec *Record) {
 			n.verdicts = append(n.verdicts, b)
 		}
 	case *HostEvent:
-		v.deeds = append(v.deeds, deed{b, len(v.attempts)})
+		v.remediations = append(v.remediations, remediation{b, len(v.attempts)})
 	case *NodeCommitted:
 		n := v.node(rec)
 		n.committed, n.failed, n.ended = b, nil, rec.At
@@ -158,10 +158,10 @@ func (v *view) node(rec *Record) *nodeView {
 	return n
 }
 
-// few nodes are looked through faster than they are indexed.
+// few nodes are searched faster than they are indexed.
 const few = 8
 
-// find is the node at a path, nil if there is no record of it.
+// find returns the node at a path, nil if there is no record of it.
 func (v *view) find(path edn.Value) *nodeView {
 	switch {
 	case v.last != nil && edn.Equal(v.last.path, path):
@@ -177,7 +177,7 @@ func (v *view) find(path edn.Value) *nodeView {
 	return nil
 }
 
-// index takes the last node into the index, all of them if there is none yet.
+// index adds the last node to the index, all of them if there is none yet.
 func (v *view) index() {
 	if v.byPath == nil {
 		v.byPath = make(map[string]*nodeView, 2*few)
@@ -190,7 +190,7 @@ func (v *view) index() {
 	v.byPath[n.path.String()] = n
 }
 
-// planAt is the newest plan that was recorded at a path, nil without one.
+// planAt returns the newest plan recorded at a path, nil without one.
 func (v *view) planAt(path edn.Value) *planAt {
 	if v.planned == nil {
 		v.planned = make(map[string]int, len(v.plans))
@@ -205,8 +205,8 @@ func (v *view) planAt(path edn.Value) *planAt {
 	return &v.plans[i]
 }
 
-// attempt is the newest attempt with this number: when a plan answer comes
-// twice, its nodes run again at the same paths.
+// attempt returns the newest attempt with this number: an equal plan answer
+// runs its nodes again at the same paths.
 func (n *nodeView) attempt(number int) *attemptView {
 	for _, a := range slices.Backward(n.attempts) {
 		if a.started.Attempt == number {
@@ -216,7 +216,7 @@ func (n *nodeView) attempt(number int) *attemptView {
 	return nil
 }
 
-// spec is the node as the plan has it, nil if no recorded plan holds it.
+// spec returns the node in the recorded plan, nil if no recorded plan has it.
 func (v *view) spec(path edn.Value) edn.Value {
 	last, ok := path.Nth(path.Len() - 1)
 	if !ok {
@@ -239,8 +239,8 @@ func (v *view) spec(path edn.Value) edn.Value {
 	return node
 }
 
-// nodesOf are the nodes of a recorded plan; the body of a map is recorded as
-// they are.
+// nodesOf returns the nodes of a recorded plan; the body of a map is recorded
+// as nodes.
 func nodesOf(plan edn.Value) edn.Value {
 	if plan.IsMap() {
 		return plan.Key("nodes")
@@ -264,7 +264,7 @@ func parent(path edn.Value) edn.Value {
 	return edn.Vector(elems[:len(elems)-1]...)
 }
 
-// isItem tells whether the last element of a path is an item of a map.
+// isItem reports whether the last element of a path is an item of a map.
 func isItem(path edn.Value) bool {
 	last, ok := path.Nth(path.Len() - 1)
 	if !ok {
@@ -274,7 +274,7 @@ func isItem(path edn.Value) bool {
 	return ok && strings.HasPrefix(s, "i")
 }
 
-// Below are the records of a run that stand below a path.
+// Below returns the records of a run below a path.
 func Below(records []Record, home edn.Value) []Record {
 	var out []Record
 	for _, r := range records {
@@ -299,15 +299,16 @@ func within(path, prefix edn.Value) bool {
 	return true
 }
 
-// outscored reports whether the answer passed its gates in a tournament that a better one won.
+// outscored reports whether the answer passed its gates in a tournament that a
+// better one won.
 func (a *attemptView) outscored() bool {
 	c := a.node.committed
 	return c != nil && slices.Contains(c.Outscored, a.started.Attempt)
 }
 
-// failure is what made an attempt fail, nil for the accepted one, for one that was
-// outscored and for one that is not finished. An answer that came in good form may still have been
-// refused by a gate or because the plan that it was went wrong.
+// failure returns the error of an attempt, nil for an accepted, outscored or
+// unfinished one. A well-formed answer may have been rejected by a gate, or
+// may have been a plan that failed.
 func (v *view) failure(a *attemptView) (*contract.Error, string) {
 	if a.finished == nil {
 		return nil, ""
@@ -339,13 +340,13 @@ func (v *view) failure(a *attemptView) (*contract.Error, string) {
 	case failed:
 		return nil, "eval/must-failed"
 	case a.node.committed == nil && a.node.failed == nil && a == a.node.attempts[len(a.node.attempts)-1]:
-		return nil, "" // not judged to the end: the run was cut
+		return nil, "" // its gates did not finish: the run was cut short
 	default:
 		return nil, "eval/low-score"
 	}
 }
 
-// childFailure is the first failure in program order among the nodes of the
+// childFailure returns the first error in program order among the nodes of the
 // plan at a path.
 func (v *view) childFailure(home edn.Value) *contract.Error {
 	var first *nodeView
@@ -362,7 +363,7 @@ func (v *view) childFailure(home edn.Value) *contract.Error {
 	return first.failed.Err
 }
 
-// latency is the time from the first to the last record of a node.
+// latency returns the time from the first to the last record of a node.
 func (n *nodeView) latency() time.Duration {
 	if n.ended.IsZero() {
 		return 0

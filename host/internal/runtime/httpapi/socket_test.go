@@ -37,7 +37,7 @@ func TestSocketIsBoundAgain(t *testing.T) {
 	require.NoError(t, os.Remove(w.socket))
 	require.NoError(t, os.WriteFile(w.socket, nil, 0o600))
 	_, err = w.server.RestoreSocket(t.Context())
-	assert.ErrorContains(t, err, "no socket")
+	assert.ErrorContains(t, err, "is not a socket")
 	require.NoError(t, os.Remove(w.socket))
 	_, err = w.server.RestoreSocket(t.Context())
 	require.NoError(t, err)
