@@ -1,5 +1,5 @@
-// A certificate of this process alone, written out by hand because Node can
-// sign but not make one: DER is a tag, a length and the content, nested.
+// A certificate of this process, encoded by hand because Node can sign but not
+// create one: DER is a tag, a length and the content, nested.
 
 import { generateKeyPairSync, randomBytes, sign } from "node:crypto";
 
@@ -19,7 +19,7 @@ const extension = (id, critical, value) => sequence(oid(id), ...(critical ? [yes
 const ecdsaWithSHA256 = sequence(oid("2a8648ce3d040302"));
 const localhost = sequence(der(0x31, sequence(oid("550403"), der(0x0c, Buffer.from("localhost")))));
 
-/** Gives { key, certificate } as PEM and the certificate's DER bytes. */
+/** Returns { key, certificate } as PEM and the certificate's DER bytes. */
 export function newCertificate(now = new Date()) {
   const { publicKey, privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
   const serial = randomBytes(16);

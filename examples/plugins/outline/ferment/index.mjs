@@ -4,19 +4,18 @@
 // replaces its files with those of the installed ferment, so edits here are
 // lost; your code belongs beside this folder.
 //
-// serve(plugin) is the whole main of a program. Everything in this file follows
-// from the published contract (plugin.proto, goplugin.proto and the page about
-// them).
+// serve(plugin) is the main function of a program. This file implements the
+// published contract (plugin.proto, goplugin.proto and its page).
 //
 // A capability is an async function (input, call) => object, string or
 // undefined. An async generator streams: each string that it yields is a piece
 // of the answer's text, and what it returns, if anything, is the whole answer.
-// call.signal is aborted when the caller goes away. Work that computes for long
-// belongs into a worker thread: the event loop has to answer health probes.
+// call.signal is aborted when the caller is gone. Long computations belong in a
+// worker thread: the event loop must answer health probes.
 //
 // Throw a Refusal for an error with a type; any other error becomes
-// runtime/invoke-failed and the plugin lives on. Do not print (console.log):
-// standard output belongs to the handshake. What is worth saying goes to call.log.
+// runtime/invoke-failed and the plugin continues. Do not print (console.log):
+// standard output belongs to the handshake. Log with call.log.
 
 import fs from "node:fs";
 import os from "node:os";
@@ -37,7 +36,7 @@ export const BLOB_THRESHOLD = 64 << 10;
 export const MAX_DEPTH = 128;
 const MAX_STRING = 8 << 20;
 const PERMISSION_HINT = "the process may do what the plugin declares as its needs and effects and the operator grants, nothing else";
-const CLOSE_GRACE = 1000; // ms for the calls that are still running at the end
+const CLOSE_GRACE = 1000; // ms for calls in progress at the end
 
 const here = path.dirname(fileURLToPath(import.meta.url));
 const definitions = loader.loadSync([path.join(here, "plugin.proto"), path.join(here, "goplugin.proto")], {
@@ -46,10 +45,10 @@ const definitions = loader.loadSync([path.join(here, "plugin.proto"), path.join(
 const api = grpc.loadPackageDefinition(definitions);
 const limits = { "grpc.max_receive_message_length": MAX_MESSAGE, "grpc.max_send_message_length": MAX_MESSAGE };
 
-// --- what an author uses ----------------------------------------------------
+// --- interface for authors --------------------------------------------------
 
 /** An error with a type of the contract, such as input/invalid. The type
- * decides what the host does next. */
+ * determines how the host reacts. */
 export class Refusal extends Error {
   constructor(type, message, details = {}) {
     super(message);
@@ -58,8 +57,8 @@ export class Refusal extends Error {
   }
 }
 
-/** input[key], which must be of a type ("string", "number", "boolean",
- * "object"); what is wrong is input/invalid. */
+/** Returns input[key], which must be of a type ("string", "number", "boolean",
+ * "object"); else throws input/invalid. */
 export function need(input, key, type) {
   const value = isObject(input) ? input[key] : undefined;
   if (typeof value !== type || value === null) {
@@ -82,7 +81,7 @@ const isObject = (v) => typeof v === "object" && v !== null && !Array.isArray(v)
 const isGenerator = (f) => f.constructor.name === "AsyncGeneratorFunction";
 const protocol = (message) => new Refusal("runtime/protocol", message);
 
-/** One call: where it stands, what it may spend, and the way to the host. */
+/** One call: its place, its limits, and the connection to the host. */
 class Call {
   constructor(service, context, request, capability) {
     const read = (bytes, fallback) => (bytes.length ? JSON.parse(bytes.toString()) : fallback);
@@ -99,13 +98,13 @@ class Call {
     this.service = service;
   }
 
-  /** A line in the log that says which call it belongs to. */
+  /** Writes a line with the ids of the call to the log. */
   log(level, message, values = {}) {
     log(level, message, { run: this.run, node: this.node, capability: this.capability.id, attempt: this.attempt, ...values });
   }
 
-  /** Asks the host for another intent, within what this call may spend; gives
-   * the answer's value. */
+  /** Calls another intent through the host, within the limits of this call, and
+   * returns the value of the answer. */
   ask(intent, input, { capability, ...fields } = {}) {
     const task = capability ? { intent, "cap/id": capability } : { intent };
     const trace = this.request.trace ?? { id: "plugin" };
@@ -120,7 +119,7 @@ class Call {
   }
 }
 
-// --- what the host is told ----------------------------------------------------
+// --- description for the host -------------------------------------------------
 
 const forms = { string: ":string", integer: ":int", number: ":double", boolean: ":boolean" };
 
@@ -158,7 +157,7 @@ function checkSettings(settings, config, secrets) {
   return { values, findings };
 }
 
-/** Throws for what is wrong in a plugin itself. */
+/** Throws if a plugin is invalid. */
 function check(plugin) {
   for (const c of plugin.capabilities) {
     if (typeof c.run !== "function" || c.run.constructor.name === "GeneratorFunction") {
@@ -217,7 +216,7 @@ export function blobHash(text) {
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-/** The value of a payload, with the blobs in the places of their names. */
+/** Returns the value of a payload, with blobs replacing their names. */
 export function decode(payload, blobs = []) {
   if (!payload) throw protocol("decode payload: there is none");
   const body = payload.body;
@@ -271,8 +270,8 @@ function blobText(reference, bodies, texts) {
 
 const inline = (value) => ({ encoding: "json", body: Buffer.from(JSON.stringify(value ?? null)) });
 
-/** The payload of a value, and the blobs of its long strings, which must reach
- * the host before it. */
+/** Returns the payload of a value, and the blobs of its long strings, which must
+ * be sent before it. */
 export function encode(value) {
   const blobs = new Map();
   const payload = inline(extract(value, blobs));
@@ -304,8 +303,8 @@ function extract(value, blobs) {
 
 const runtime = new URL(".", import.meta.url).href;
 
-/** The stack from the innermost line of the author's own files on; the log has all
- * of it. */
+/** Returns the stack from the innermost line of the author's own files on; the log
+ * has the whole stack. */
 function ownFrames(stack) {
   const foreign = /node:|<anonymous>|node_modules/;
   const frames = stack.filter((line) => line.startsWith("    at ") && !line.includes(runtime)).map((line) => line.slice(7));
@@ -313,7 +312,7 @@ function ownFrames(stack) {
   return frames.slice(Math.max(first, 0)).slice(0, 30);
 }
 
-/** An error as the error map of the contract. */
+/** Returns an error as the error map of the contract. */
 export function failure(error) {
   if (error instanceof Refusal) {
     const said = { type: error.type, message: error.message.slice(0, 500) };
@@ -331,7 +330,7 @@ const rethrow = (e) => {
 
 // --- the services ---------------------------------------------------------------
 
-/** The plugin's end of the host service. */
+/** The client of the host service. */
 class Host {
   constructor(address, credentials) {
     const options = { ...limits, "grpc.ssl_target_name_override": "localhost", "grpc.enable_retries": 0 };
@@ -395,13 +394,13 @@ class Service {
     this.settings = plugin.settings ?? {};
     this.credentials = grpc.credentials.createSsl(hostCertificate, Buffer.from(own.key), Buffer.from(own.certificate));
     this.watchers = new Set();
-    this.calls = new Set(); // work that is going on
+    this.calls = new Set(); // work in progress
     this.running = new Map(); // the same, by capability
     this.brokered = new Map();
     this.over = new Promise((resolve) => { this.end = (code = 0) => resolve(code); });
   }
 
-  // Handlers of unary calls take a request and give an answer.
+  // Handlers of unary calls take a request and return a response.
   register(server) {
     const unary = (handle) => (call, done) => {
       Promise.resolve().then(() => handle(call.request)).then((answer) => done(null, answer), (e) => done({ code: grpc.status.INTERNAL, details: String(e) }));
@@ -525,7 +524,7 @@ class Service {
       this.calls.delete(work);
       this.running.set(capability.id, this.running.get(capability.id) - 1);
     });
-    work.done.catch(() => {}); // it may end after its answer, see below
+    work.done.catch(() => {}); // it may end after its response, see below
     const stopped = new Promise((_, reject) => call.signal.addEventListener("abort", () => reject(call.signal.reason), { once: true }));
     const answer = asOut(await Promise.race([work.done, stopped]));
     const usage = { mode: capability.deterministic ? "deterministic" : "live", ...call.usage };
@@ -592,7 +591,7 @@ const emptyContext = {
 };
 const drained = () => new Refusal("runtime/not-ready", "the plugin was drained and the call did not end in time");
 
-/** What promise gives, or undefined if that takes longer. */
+/** Returns the value of promise, or undefined after the time limit. */
 function within(ms, promise) {
   let timer;
   const late = new Promise((resolve) => { timer = setTimeout(resolve, ms); });
@@ -624,7 +623,7 @@ class Events {
     if (this.ended) return;
     try {
       this.send(kind, value);
-    } catch (e) { // it is no JSON, or too large
+    } catch (e) { // not JSON, or too large
       this.send("error", failure(e));
     }
     this.ended = true;
@@ -649,7 +648,7 @@ class Events {
  * gives are schemas: the name of one ("req/text"), or EDN text ("[:map [:text
  * :string]]") that is published. A setting is { type, default, doc, secret }
  * with the type string, integer, number or boolean. features are host-calls and
- * hot-swap, as far as the plugin keeps them. */
+ * hot-swap, if the plugin supports them. */
 export async function serve(plugin) {
   check(plugin);
   if (process.env[COOKIE_KEY] !== COOKIE_VALUE) {
@@ -675,17 +674,17 @@ export async function serve(plugin) {
   const socket = path.join(process.env.PLUGIN_UNIX_SOCKET_DIR || os.tmpdir(), `js${process.pid}.sock`);
   const pair = { private_key: Buffer.from(own.key), cert_chain: Buffer.from(own.certificate) };
   const credentials = grpc.ServerCredentials.createSsl(Buffer.from(hostCertificate), [pair], true);
-  fs.rmSync(socket, { force: true }); // of a process with this number that was killed
+  fs.rmSync(socket, { force: true }); // left by a killed process with this id
   await new Promise((resolve, reject) => {
     server.bindAsync("unix:" + socket, credentials, (e) => (e ? reject(e) : resolve()));
   });
-  for (const name of Object.keys(process.env)) { // they are for the handshake, not for programs that the plugin starts
+  for (const name of Object.keys(process.env)) { // for the handshake only, not for child processes
     if (name === COOKIE_KEY || name.startsWith("PLUGIN_")) delete process.env[name];
   }
-  process.on("SIGINT", () => {}); // a terminal sends it to everybody; the host decides
+  process.on("SIGINT", () => {}); // a terminal sends it to all processes; the host stops plugins
   process.on("SIGTERM", () => service.end(128 + 15));
   const stdin = fs.fstatSync(0);
-  if (stdin.isFIFO() || stdin.isSocket()) { // its end says that the host is gone
+  if (stdin.isFIFO() || stdin.isSocket()) { // its end means that the host is gone
     process.stdin.on("end", () => service.end(0)).on("error", () => service.end(0)).resume();
   }
   process.stdout.write(`1|${PROTOCOL}|unix|${socket}|grpc|${own.raw.toString("base64").replace(/=+$/, "")}\n`);

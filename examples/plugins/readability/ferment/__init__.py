@@ -1,4 +1,4 @@
-"""The runtime of Ferment plugins in Python: what a plugin imports.
+"""The runtime of Ferment plugins in Python, which plugins import.
 
 Every program of the project shares this package. "ferment plugin runtime"
 replaces its files with those of the installed ferment, so edits here are lost;

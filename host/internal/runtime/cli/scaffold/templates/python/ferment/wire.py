@@ -1,19 +1,18 @@
 """The plugin contract of Ferment, protocol revision 1, in Python.
 
-serve(plugin) is the whole main of a program. Everything in this file follows
-from the published contract (plugin.proto, goplugin.proto and the page about
-them).
+serve(plugin) is the main function of a program. This file implements the
+published contract (plugin.proto, goplugin.proto and its page).
 
 A capability is a function (input, call) -> dict, str or None:
 
     def     runs in a thread of its own; watch call.stopped.
-    async   runs in the event loop; it is cancelled when the caller goes away.
+    async   runs in the event loop; it is cancelled when the caller is gone.
     async generator: each str that it yields is a piece of the answer's text,
-            an Answer ends it; without one the answer is the whole text.
+            an Answer ends it; the default answer is the whole text.
 
 Raise Refusal for an error with a type; any other exception becomes
-runtime/invoke-failed and the plugin lives on. Do not print: standard output
-belongs to the handshake. What is worth saying goes to call.log.
+runtime/invoke-failed and the plugin continues. Do not print: standard output
+belongs to the handshake. Log with call.log.
 """
 
 import asyncio
@@ -53,17 +52,17 @@ MAX_MESSAGE = 16 << 20
 BLOB_THRESHOLD = 64 << 10
 MAX_STRING = 8 << 20
 PERMISSION_HINT = "the process may do what the plugin declares as its needs and effects and the operator grants, nothing else"
-CLOSE_GRACE = 1.0  # seconds for the calls that are still running at the end
+CLOSE_GRACE = 1.0  # seconds for calls in progress at the end
 
 _OPTIONS = [("grpc.max_receive_message_length", MAX_MESSAGE), ("grpc.max_send_message_length", MAX_MESSAGE)]
 
 
-# --- what an author uses -----------------------------------------------------
+# --- interface for authors ---------------------------------------------------
 
 
 class Refusal(Exception):
     """An error with a type of the contract, such as input/invalid. The type
-    decides what the host does next."""
+    determines how the host reacts."""
 
     def __init__(self, type, message, **details):
         super().__init__(message)
@@ -71,7 +70,7 @@ class Refusal(Exception):
 
 
 class Answer:
-    """The end of a streamed answer, where it is more than the text sent."""
+    """The end of a streamed answer that is more than the text sent."""
 
     def __init__(self, out, usage=None, meta=None):
         self.out, self.usage, self.meta = out, usage or {}, meta or {}
@@ -104,7 +103,7 @@ class Setting:
 
 
 class Capability:
-    """A function and what the host has to know of it.
+    """A function and its description for the host.
 
     takes and gives are schemas: the name of one ("req/text"), or EDN text
     ("[:map [:text :string]]") that is published under a name made of the
@@ -153,7 +152,7 @@ class Plugin:
     """What a program serves. settings maps names to Setting; start(config) and
     close() run at the beginning and the end, end_run(run) when a run is over;
     each may be a plain or an async function. features are host-calls and
-    hot-swap, as far as the plugin keeps them."""
+    hot-swap, if the plugin supports them."""
 
     def __init__(self, name, version, capabilities, settings=None, needs=(), features=(), start=None, close=None, end_run=None):
         self.name, self.version, self.capabilities = name, version, list(capabilities)
@@ -161,7 +160,7 @@ class Plugin:
         if any(c.streams for c in self.capabilities):
             self.features.add("streaming")
         self.start, self.close, self.end_run = start, close, end_run
-        self.describe()  # what is wrong in itself ends the program before a host asks
+        self.describe()  # an invalid plugin fails before a host describes it
 
     def describe(self):
         schemas = {}
@@ -179,7 +178,7 @@ class Plugin:
         return said
 
     def check(self, config, secrets):
-        """The finished settings, and what is wrong with them."""
+        """Returns the settings with defaults, and the errors in them."""
         given = {**{name: value for name, value in config.items() if value is not None}, **secrets}
         findings = [_finding([name], "unknown setting") for name in sorted(given) if name not in self.settings]
         values = {}
@@ -194,7 +193,7 @@ class Plugin:
 
 
 class Call:
-    """One call: where it stands, what it may spend, and the way to the host."""
+    """One call: its place, its limits, and the connection to the host."""
 
     def __init__(self, service, context, request, capability):
         self.run, self.node, self.attempt = context.run, context.node, context.attempt
@@ -210,12 +209,12 @@ class Call:
         self._context, self._service = context, service
 
     def log(self, level, message, **values):
-        """A line in the log of the plugin that says which call it belongs to."""
+        """Writes a line with the ids of the call to the log of the plugin."""
         log(level, message, run=self.run, node=self.node, capability=self.capability.id, attempt=self.attempt, **values)
 
     async def ask(self, intent, input, capability=None, **fields):
-        """Asks the host for another intent, within what this call may spend;
-        gives the answer's value. Errors are Refusal."""
+        """Calls another intent through the host, within the limits of this call,
+        and returns the value of the answer. Errors are Refusal."""
         task = {"intent": intent, **({"cap/id": capability} if capability else {})}
         request = {**fields, "proto": 1, "trace": self.request.get("trace", {"id": "plugin"}), "task": task, "input": input}
         context = pb.CallContext()
@@ -234,7 +233,7 @@ class Call:
 
 
 def need(input, key, type):
-    """input[key], which must be of a type; what is wrong is input/invalid."""
+    """Returns input[key], which must be of a type; else input/invalid."""
     value = input.get(key) if isinstance(input, dict) else None
     if not isinstance(value, type) or (isinstance(value, bool) and type is not bool):
         raise Refusal("input/invalid", f"input [:{key}]: should be {_kind(type)}", path=[key])
@@ -264,7 +263,7 @@ _ESCAPES.update({ord("\\"): "\\\\", ord('"'): '\\"', 10: "\\n", 13: "\\r", 9: "\
 
 
 def blob_hash(text):
-    """The name of a string: the hash of its canonical EDN text."""
+    """Returns the name of a string: the hash of its canonical EDN text."""
     return "b3:" + blake3(('"' + text.translate(_ESCAPES) + '"').encode()).hex()
 
 
@@ -284,7 +283,7 @@ def _no_constant(name):
 
 
 def decode(payload, blobs=()):
-    """The value of a payload, with the blobs in the places of their names."""
+    """Returns the value of a payload, with blobs replacing their names."""
     if payload is None:
         raise _protocol("decode payload: there is none")
     if payload.encoding == "edn" and payload.body.strip() == b"{}":
@@ -328,8 +327,8 @@ def _blob(reference, bodies, texts):
 
 
 def encode(value):
-    """The payload of a value, and the blobs of its long strings, which must
-    reach the host before it."""
+    """Returns the payload of a value, and the blobs of its long strings, which
+    must be sent before it."""
     blobs = {}
     text = json.dumps(_extract(value, blobs), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     body = text.encode()
@@ -356,20 +355,20 @@ def _extract(value, blobs):
             raise Refusal("runtime/invalid-result", "encode payload: the name #tag is reserved")
         return {str(key): _extract(item, blobs) for key, item in value.items()}
     if isinstance(value, (set, frozenset)):
-        value = sorted(value, key=repr)  # in one order, or equal answers would differ
+        value = sorted(value, key=repr)  # a fixed order, so that equal answers are equal
     if isinstance(value, (list, tuple)):
         return [_extract(item, blobs) for item in value]
     return value
 
 
 def _plain(value):
-    """A payload where the message has no room for blobs."""
+    """Returns a payload for a message without blobs."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return pb.Payload(encoding="json", body=text.encode())
 
 
 def _kind(type):
-    """A type in the words of a message."""
+    """Returns the name of a type for messages."""
     known = {str: "a string", int: "an integer", float: "a number", bool: "a boolean", dict: "a map", list: "a vector"}
     return known.get(type, type.__name__)
 
@@ -379,7 +378,7 @@ def _finding(path, message):
 
 
 def _failure(error):
-    """An exception as the error map of the contract."""
+    """Returns an exception as the error map of the contract."""
     if isinstance(error, Refusal):
         said = {"type": error.type, "message": str(error)[:500]}
         return {**said, "details": error.details} if error.details else said
@@ -391,8 +390,8 @@ def _failure(error):
 
 
 def _own_frames(error):
-    """The stack of an exception from the innermost line of the author's own files
-    on, which lie beside this package; the log has all of it."""
+    """Returns the stack of an exception from the innermost line of the author's
+    own files on, which are beside this package; the log has the whole stack."""
     package = os.path.dirname(os.path.abspath(__file__))
     frames = [(os.path.dirname(os.path.abspath(f.filename)), f) for f in reversed(traceback.extract_tb(error.__traceback__))]
     frames = [(folder, f) for folder, f in frames if folder != package]
@@ -404,7 +403,7 @@ def _own_frames(error):
 
 
 class _Host:
-    """The plugin's end of the host service."""
+    """The client of the host service."""
 
     def __init__(self, channel):
         self._channel = channel
@@ -450,7 +449,7 @@ def _raise(error):
 
 
 class _Service:
-    """Everything that the host may call."""
+    """The services that the host calls."""
 
     def __init__(self, plugin, certificate, key, host_certificate):
         self.plugin = plugin
@@ -513,7 +512,7 @@ class _Service:
             if findings:
                 answer.findings.CopyFrom(_plain(findings))
             return answer
-        except Exception as e:  # every failure is an answer
+        except Exception as e:  # every error is a response
             return pb.DescribeResponse(error=_plain(_failure(e)))
 
     async def configure(self, request, context):
@@ -591,7 +590,7 @@ class _Service:
             return
         try:
             await out.last("result", answer)
-        except (TypeError, ValueError, Refusal) as e:  # it is no JSON, or too large
+        except (TypeError, ValueError, Refusal) as e:  # not JSON, or too large
             await out.last("error", _failure(e))
 
     async def _answer(self, request, out):
@@ -679,7 +678,7 @@ class _Service:
         return gp.Empty()
 
     async def close(self):
-        """Stops what is running, then closes the plugin, each for a moment."""
+        """Cancels calls in progress, then closes the plugin, each with a time limit."""
         self._set(pb.HEALTH_STATE_DRAINING, "ending")
         running = set(self._tasks)
         for task in running:
@@ -716,7 +715,7 @@ class _Events:
 
 @contextlib.asynccontextmanager
 async def _deadline(at):
-    """Ends the work at a time: as a Refusal, so that the caller learns why."""
+    """Ends the work at a deadline with a Refusal, which the caller receives."""
     if at is None:
         yield
         return
@@ -774,7 +773,7 @@ def serve(plugin):
         log("error", f"{plugin.name} cannot be served", error=repr(e), stack=traceback.format_exc())
     finally:
         sys.stdout.flush()
-        os._exit(code)  # threads of calls that do not listen end with the process
+        os._exit(code)  # ends the threads of calls that ignore stopped
 
 
 async def _main(plugin):
@@ -792,8 +791,8 @@ async def _main(plugin):
     server.add_secure_port("unix:" + path, credentials)
     await server.start()
     for name in [COOKIE_KEY, *(name for name in os.environ if name.startswith("PLUGIN_"))]:
-        os.environ.pop(name, None)  # they are for the handshake, not for programs that the plugin starts
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to everybody; the host decides
+        os.environ.pop(name, None)  # for the handshake only, not for child processes
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all processes; the host stops plugins
     loop.add_signal_handler(signal.SIGTERM, service.end, 128 + signal.SIGTERM)
     threading.Thread(target=_watch_stdin, args=(loop, service), daemon=True).start()
     print(f"1|{PROTOCOL}|unix|{path}|grpc|{base64.b64encode(raw).decode().rstrip('=')}", flush=True)
@@ -806,8 +805,8 @@ async def _main(plugin):
 
 
 def _watch_stdin(loop, service):
-    """The end of standard input says that the host is gone. Only a pipe or a
-    socket tells that."""
+    """Waits for the end of standard input, which means that the host is gone. Only
+    pipes and sockets report it."""
     mode = os.fstat(0).st_mode
     if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
         return
@@ -816,12 +815,12 @@ def _watch_stdin(loop, service):
             pass
     loop.call_soon_threadsafe(service.end)
     time.sleep(3 * CLOSE_GRACE)
-    os._exit(0)  # the event loop is held by something that does not listen
+    os._exit(0)  # the event loop is blocked
 
 
 def _certificate():
-    """A certificate of this process alone: PEM, its key, and the DER bytes that
-    the host is told."""
+    """Returns a certificate of this process: PEM, its key, and the DER bytes for
+    the host."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     now = datetime.datetime.utcnow()
