@@ -155,7 +155,12 @@ func wideScopes(b *policy.Budgets, principal string) []wideScope {
 		id    string
 	}{{&b.Tenant, budget.Tenant, Tenant}, {&b.User, budget.User, principal}} {
 		if w.block.Written {
-			out = append(out, wideScope{budget.Scope{Kind: w.kind, ID: w.id, Limits: w.block.Limits, Per: budget.Per(w.block.Per)}, w.block})
+			out = append(out, wideScope{budget.Scope{
+				Kind:   w.kind,
+				ID:     w.id,
+				Limits: w.block.Limits,
+				Per:    budget.Per(w.block.Per),
+			}, w.block})
 		}
 	}
 	return out
@@ -242,7 +247,8 @@ func (f *flight) settleBudget() {
 	a.Drain(context.Background())
 	if took, mark, ok := a.SettleRun(context.Background()); ok {
 		// If this record fails, the last record of the run fails too.
-		_ = f.recorder.Record(edn.Vector(), "", &journal.BudgetSettled{Of: f.budget.aside, Amount: took.Value(), Mark: mark.String()})
+		_ = f.recorder.Record(edn.Vector(), "",
+			&journal.BudgetSettled{Of: f.budget.aside, Amount: took.Value(), Mark: mark.String()})
 	}
 }
 
@@ -324,7 +330,8 @@ func (f *flight) soft() []edn.Value {
 	}
 	var out []edn.Value
 	for _, x := range balances {
-		block := map[budget.Kind]*policy.ScopeBudget{budget.Tenant: &b.Tenant, budget.User: &b.User, budget.Run: &b.Run}[x.Scope.Kind]
+		block := map[budget.Kind]*policy.ScopeBudget{budget.Tenant: &b.Tenant, budget.User: &b.User,
+			budget.Run: &b.Run}[x.Scope.Kind]
 		if block == nil || !block.Written {
 			continue
 		}
@@ -332,7 +339,8 @@ func (f *flight) soft() []edn.Value {
 		if !reached {
 			continue
 		}
-		text := fmt.Sprintf("the budget of %s has %s of %s %s left", x.Scope, plainNumber(x.Left().Max(d)), plainNumber(x.Scope.Limits.Max(d)), d)
+		text := fmt.Sprintf("the budget of %s has %s of %s %s left", x.Scope, plainNumber(x.Left().Max(d)),
+			plainNumber(x.Scope.Limits.Max(d)), d)
 		if !x.Resets.IsZero() {
 			text += "; it begins anew at " + x.Resets.UTC().Format(time.RFC3339)
 		}

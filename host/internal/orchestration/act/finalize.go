@@ -18,7 +18,8 @@ func settle(f *flight) *contract.Error {
 	case errors.Is(f.ended, context.DeadlineExceeded) && f.walled:
 		f.err = f.wallSpent().WithCause(f.err)
 	case errors.Is(f.ended, context.DeadlineExceeded):
-		f.err = contract.Errorf("queue/deadline-exceeded", "the run passed its deadline of %d ms", f.request.DeadlineMS).WithCause(f.err)
+		f.err = contract.Errorf("queue/deadline-exceeded", "the run passed its deadline of %d ms",
+			f.request.DeadlineMS).WithCause(f.err)
 	case errors.Is(f.ended, context.Canceled):
 		f.err = canceled(f.err, context.Cause(f.ctx))
 	}
@@ -98,7 +99,8 @@ func respond(f *flight) *contract.Error {
 	if f.request.DebugTranscript {
 		r.transcript = journal.Transcript(f.records)
 	}
-	f.response = answerLayout.Present(edn.Int(contract.Proto), f.request.Trace, edn.Text(f.id), r.requestID, r.err, r.result, r.meta, r.quality,
+	f.response = answerLayout.Present(edn.Int(contract.Proto), f.request.Trace, edn.Text(f.id), r.requestID, r.err,
+		r.result, r.meta, r.quality,
 		f.account.Usage(), r.models, r.budget, r.warnings, r.debug, f.account.PlanRun(f.err), r.transcript)
 	if f.older {
 		f.response = contract.AnswerV03(f.request, f.response)

@@ -138,9 +138,13 @@ func (f *flight) unread() *contract.Error {
 func (f *flight) planEnv() plan.Env {
 	s := f.service
 	return plan.Env{
-		Registry: s.config.Registry, Policies: s.config.Policies, Request: *f.layer, Grant: f.grant, Budgets: s.config.Budgets,
-		Prompts: s.config.Prompts,
-		Outer:   func(name string) bool { return f.bindings.Kind() == edn.KindMap && f.bindings.HasKey(name) },
+		Registry: s.config.Registry,
+		Policies: s.config.Policies,
+		Request:  *f.layer,
+		Grant:    f.grant,
+		Budgets:  s.config.Budgets,
+		Prompts:  s.config.Prompts,
+		Outer:    func(name string) bool { return f.bindings.Kind() == edn.KindMap && f.bindings.HasKey(name) },
 	}
 }
 
@@ -173,7 +177,8 @@ var keyInput, keyContext = edn.K("input"), edn.K("context")
 func (f *flight) newShape() (*shape, *contract.Error) {
 	sh := &shape{}
 	sh.layer.SetBudget(f.request.Budget, policy.Origin{Source: policy.SourceRequest})
-	sh.plan, sh.findings = plan.Parse(edn.MustMap(edn.K("nodes"), edn.Vector(f.node())), nil, plan.WithLimits(*f.service.config.Limits))
+	sh.plan, sh.findings = plan.Parse(edn.MustMap(edn.K("nodes"), edn.Vector(f.node())), nil,
+		plan.WithLimits(*f.service.config.Limits))
 	if err := plan.FindingsError(sh.findings, contract.SourceRequest); err != nil {
 		return nil, err
 	}
@@ -267,7 +272,8 @@ func (f *flight) inherited() (policy.Layer, *contract.Error) {
 	if f.request.Context.Len() > 0 {
 		node.Key("context", f.request.Context)
 	}
-	p, findings := plan.Parse(edn.MustMap(edn.K("nodes"), edn.Vector(node.Map())), nil, plan.WithLimits(*f.service.config.Limits))
+	p, findings := plan.Parse(edn.MustMap(edn.K("nodes"), edn.Vector(node.Map())), nil,
+		plan.WithLimits(*f.service.config.Limits))
 	if err := plan.FindingsError(findings, contract.SourceRequest); err != nil {
 		return policy.Layer{}, err
 	}

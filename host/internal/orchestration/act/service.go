@@ -61,7 +61,7 @@ type Config struct {
 	// Book remembers how candidates have done; nil: a new one. Services of
 	// different configurations may share it.
 	Book *dispatch.Book
-	// Grades caches the grades of judges; nil: a cache of this service.
+	// Grades remembers what judges made of answers; nil: only this service does.
 	// Services of one host share it.
 	Grades *dispatch.Grades
 	// Calibrations returns the calibration of judges; nil: unknown.

@@ -65,8 +65,15 @@ func (s *Service) Within(ctx context.Context, c HostCall) (response edn.Value, e
 		return edn.Nil(), nil, false
 	}
 	f := &flight{
-		service: s, act: c.Act, begun: s.config.Clock.Now(), id: outer.id, seed: outer.seed, recorder: outer.recorder, ctx: ctx,
-		inside: &eval.Place{Path: append(slices.Collect(c.Parent.Path.Elems()), edn.Text("h"+strconv.Itoa(c.N))), Node: c.Parent.Node},
+		service:  s,
+		act:      c.Act,
+		begun:    s.config.Clock.Now(),
+		id:       outer.id,
+		seed:     outer.seed,
+		recorder: outer.recorder,
+		ctx:      ctx,
+		inside: &eval.Place{Path: append(slices.Collect(c.Parent.Path.Elems()), edn.Text("h"+strconv.Itoa(c.N))),
+			Node: c.Parent.Node},
 	}
 	f.budget.account = outer.budget.account
 	f.grant = s.config.Effects.Grant(f.act.Roles)

@@ -160,7 +160,8 @@ type ExceededError struct {
 // Error names scope, dimension and figures.
 func (e *ExceededError) Error() string {
 	text := fmt.Sprintf("the budget of %s has %s of %s %s left, and %s would be needed",
-		e.Scope, plain(e.Left.Max(e.Dimension)), plain(e.Scope.Limits.Max(e.Dimension)), e.Dimension, plain(e.Asked.Of(e.Dimension)))
+		e.Scope, plain(e.Left.Max(e.Dimension)), plain(e.Scope.Limits.Max(e.Dimension)), e.Dimension,
+		plain(e.Asked.Of(e.Dimension)))
 	if e.Resets.IsZero() {
 		return text + "; it does not begin anew by itself"
 	}

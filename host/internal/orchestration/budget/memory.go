@@ -78,7 +78,13 @@ func (m *Memory) Reserve(_ context.Context, scopes []Scope, want policy.Amounts)
 		s.Limits = s.Limits.Plus(c.granted)
 		spent := c.used.Plus(c.reserved)
 		if d, over := s.Limits.Exceeded(spent, want); over {
-			return Reservation{}, &ExceededError{Scope: s, Dimension: d, Asked: want, Left: s.Limits.Less(spent), Resets: s.Per.resets(now)}
+			return Reservation{}, &ExceededError{
+				Scope:     s,
+				Dimension: d,
+				Asked:     want,
+				Left:      s.Limits.Less(spent),
+				Resets:    s.Per.resets(now),
+			}
 		}
 	}
 	m.sweep(now)
@@ -189,7 +195,14 @@ func (m *Memory) Balances(_ context.Context, scopes []Scope) ([]Balance, error) 
 		c := m.at(k)
 		s := scopes[i]
 		s.Limits = s.Limits.Plus(c.granted)
-		out[i] = Balance{Scope: s, Used: c.used, Reserved: c.reserved, Granted: c.granted, Mark: c.mark, Resets: s.Per.resets(now)}
+		out[i] = Balance{
+			Scope:    s,
+			Used:     c.used,
+			Reserved: c.reserved,
+			Granted:  c.granted,
+			Mark:     c.mark,
+			Resets:   s.Per.resets(now),
+		}
 	}
 	return out, nil
 }

@@ -16,7 +16,11 @@ func (s *scope) account(err *contract.Error) edn.Value {
 		return edn.MustMap(edn.K("ok?"), edn.Bool(false), edn.K("failure/type"), edn.K(err.Type))
 	}
 	t := s.tally()
-	return edn.MustMap(edn.K("ok?"), edn.Bool(true), edn.K("telemetry"), t.value(), edn.K("participants"), t.participants())
+	return edn.MustMap(
+		edn.K("ok?"), edn.Bool(true),
+		edn.K("telemetry"), t.value(),
+		edn.K("participants"), t.participants(),
+	)
 }
 
 type tally struct {

@@ -34,7 +34,8 @@ func (s *scope) slice(ctx context.Context, c *call, a dispatch.PlanAnswer) (*jou
 	account := s.run.task.Account
 	left, err := account.Left(ctx, c.Budget)
 	if err != nil {
-		return nil, contract.Errorf("budget/unavailable", "what the plan of node %s may spend cannot be read: %w", c.Node, err)
+		return nil, contract.Errorf("budget/unavailable", "what the plan of node %s may spend cannot be read: %w",
+			c.Node, err)
 	}
 	path := edn.Vector(s.path...)
 	own := budget.Scope{Kind: budget.Plan, ID: s.run.task.Run + " " + path.String(), Limits: left}
@@ -42,7 +43,12 @@ func (s *scope) slice(ctx context.Context, c *call, a dispatch.PlanAnswer) (*jou
 	// own.
 	account.Renew(ctx, own)
 	s.budget = c.Budget.In(own)
-	record := &journal.BudgetReserved{For: "plan", Scopes: []string{own.Kind.String()}, Amount: left.Amounts().Value(), Attempt: a.Attempt}
+	record := &journal.BudgetReserved{
+		For:     "plan",
+		Scopes:  []string{own.Kind.String()},
+		Amount:  left.Amounts().Value(),
+		Attempt: a.Attempt,
+	}
 	return record, contract.AsError(s.run.task.Recorder.Record(path, c.Node, record))
 }
 
@@ -57,7 +63,8 @@ func (s *scope) handBack(ctx context.Context, node string, slice *journal.Budget
 	}
 	spent := all[0].Used.Plus(all[0].Reserved)
 	// If this record fails, all later ones fail too.
-	_ = s.run.task.Recorder.Record(edn.Vector(s.path...), node, &journal.BudgetSettled{Of: slice, Amount: spent.Value(), Mark: all[0].Mark.String()})
+	_ = s.run.task.Recorder.Record(edn.Vector(s.path...), node,
+		&journal.BudgetSettled{Of: slice, Amount: spent.Value(), Mark: all[0].Mark.String()})
 }
 
 // deepest returns the lower of the current nesting limit and a node's limit
@@ -73,7 +80,8 @@ func tooDeep(depth int, most contract.Limit) *contract.Error {
 	if !most.Set || int64(depth) <= most.N {
 		return nil
 	}
-	return contract.Errorf("budget/exceeded", "plans, maps and host calls nest %d deep, and the budget allows %d", depth, most.N).
+	return contract.Errorf("budget/exceeded", "plans, maps and host calls nest %d deep, and the budget allows %d",
+		depth, most.N).
 		WithDetail("dimension", edn.K("depth")).
 		WithDetail("limit", edn.Int(most.N)).
 		WithDetail("left", edn.Int(0)).

@@ -14,7 +14,9 @@ import (
 )
 
 // callNode executes a call or tool node.
-func (s *scope) callNode(ctx context.Context, i int, n *plan.Node, e *ended, begun func()) (attempts int, err *contract.Error) {
+func (s *scope) callNode(
+	ctx context.Context, i int, n *plan.Node, e *ended, begun func(),
+) (attempts int, err *contract.Error) {
 	w, err := s.work(i, n, e)
 	if err == nil {
 		w.Begun = begun
@@ -94,7 +96,8 @@ func (s *scope) work(i int, n *plan.Node, e *ended) (*dispatch.Work, *contract.E
 		return nil, err
 	}
 	if w.Input.Kind() != edn.KindMap {
-		return nil, contract.Errorf("input/invalid", "the :input of :%s is no map", w.Intent).WithDetail("got", edn.K(w.Input.Kind().String()))
+		return nil, contract.Errorf("input/invalid", "the :input of :%s is no map", w.Intent).
+			WithDetail("got", edn.K(w.Input.Kind().String()))
 	}
 	w.Deadline, w.Wall = s.run.nodeDeadline(w.Terms)
 	w.Budget = s.spends(w)
@@ -190,10 +193,11 @@ func (c *call) Plan(a dispatch.PlanAnswer) (func(context.Context) dispatch.Child
 	s, r := c.scope, c.scope.run
 	depth := s.depth + 1
 	if depth > r.ev.Limits.Levels {
-		return nil, contract.Errorf("plan/too-deep", "plans call plans more than %d levels deep", r.ev.Limits.Levels).WithSource(contract.SourcePlugin)
+		return nil, contract.Errorf("plan/too-deep", "plans call plans more than %d levels deep", r.ev.Limits.Levels).
+			WithSource(contract.SourcePlugin)
 	}
 	if err := tooDeep(depth, deepest(s.deepest, s.depth, c.Terms.Depth)); err != nil {
-		return nil, err.WithClass(contract.ClassSwitch) // another candidate may answer with a value
+		return nil, err.WithClass(contract.ClassSwitch) // somebody else may answer at once
 	}
 	layer := *s.layer
 	if c.Terms.EffectsSet {
@@ -210,7 +214,8 @@ func (c *call) Plan(a dispatch.PlanAnswer) (func(context.Context) dispatch.Child
 		Prompts:  r.ev.Dispatcher.Prompts,
 		Outer:    c.names(a.Bindings),
 	}
-	prog, findings, err := prepare(a.Plan, nil, env, contract.SourcePlugin, plan.WithLimits(r.ev.Limits), plan.Depth(depth))
+	prog, findings, err := prepare(a.Plan, nil, env, contract.SourcePlugin, plan.WithLimits(r.ev.Limits),
+		plan.Depth(depth))
 	if err != nil {
 		return nil, err
 	}
@@ -245,7 +250,11 @@ func (c *call) names(bindings edn.Value) func(string) bool {
 // answered evaluates a plan answer.
 func (s *scope) answered(ctx context.Context, c *call, a dispatch.PlanAnswer, findings []plan.Finding) dispatch.Child {
 	resolved := &journal.PlanResolved{
-		Plan: journal.RefTo(s.prog.Plan.Source), Source: "answer", Warnings: warnings(findings), Attempt: a.Attempt, CapID: a.CapID,
+		Plan:     journal.RefTo(s.prog.Plan.Source),
+		Source:   "answer",
+		Warnings: warnings(findings),
+		Attempt:  a.Attempt,
+		CapID:    a.CapID,
 	}
 	if !a.Bindings.IsNil() {
 		resolved.Bindings = journal.RefTo(a.Bindings)
@@ -266,7 +275,9 @@ func (s *scope) answered(ctx context.Context, c *call, a dispatch.PlanAnswer, fi
 }
 
 // prepare reads, checks and links a plan.
-func prepare(source edn.Value, pos *edn.Positions, env plan.Env, from contract.Source, opts ...plan.Option) (*plan.Program, []plan.Finding, *contract.Error) {
+func prepare(
+	source edn.Value, pos *edn.Positions, env plan.Env, from contract.Source, opts ...plan.Option,
+) (*plan.Program, []plan.Finding, *contract.Error) {
 	p, findings := plan.Parse(source, pos, opts...)
 	if p != nil {
 		findings = plan.Check(p, env)

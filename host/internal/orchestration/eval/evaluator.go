@@ -54,7 +54,7 @@ type Task struct {
 	// Request; nil keeps them within the run.
 	Terms *TermsBook
 	Trace edn.Value
-	// Roles are the roles of the caller.
+	// Roles are those of the caller.
 	Roles []string
 	// Explain records the figures of every candidate.
 	Explain bool
@@ -310,8 +310,8 @@ func (r *run) recovered(where string, value any) *contract.Error {
 	return contract.Errorf("runtime/internal", "%s: the evaluator panicked: %s", where, fmt.Sprint(value))
 }
 
-// nodeDeadline returns the deadline of a node, zero if only the run limits it.
-// wall reports whether it is the wall time of its budget.
+// nodeDeadline is when a node must have ended, zero if only the run bounds it.
+// wall tells that it is the time of its budget.
 func (r *run) nodeDeadline(t *dispatch.Terms) (end time.Time, wall bool) {
 	least := t.Deadline
 	if t.Wall > 0 && (least <= 0 || t.Wall < least) {

@@ -14,7 +14,8 @@ import (
 func (s *scope) below(i int, more ...edn.Value) (*scope, *contract.Error) {
 	depth := s.depth + 1
 	if depth > s.run.ev.Limits.Levels {
-		return nil, contract.Errorf("plan/too-deep", "plans and maps nest more than %d levels deep", s.run.ev.Limits.Levels)
+		return nil, contract.Errorf("plan/too-deep", "plans and maps nest more than %d levels deep",
+			s.run.ev.Limits.Levels)
 	}
 	if err := tooDeep(depth, s.deepest); err != nil {
 		return nil, err
@@ -80,7 +81,16 @@ func (s *scope) mapNode(ctx context.Context, i int, n *plan.Node, e *ended) *con
 	if err := s.resolved(n, e, edn.Nil()); err != nil {
 		return err
 	}
-	m := &items{scope: s, node: n, index: i, path: e.path, over: over, out: make([]edn.Value, len(over)), scopes: make([]*scope, len(over)), failed: make([]bool, len(over))}
+	m := &items{
+		scope:  s,
+		node:   n,
+		index:  i,
+		path:   e.path,
+		over:   over,
+		out:    make([]edn.Value, len(over)),
+		scopes: make([]*scope, len(over)),
+		failed: make([]bool, len(over)),
+	}
 	sched := schedule{steps: m, n: len(over), limit: max(1, n.MaxParallel)}
 	if effectful(s.prog.Subs[i]) {
 		sched.limit = 1

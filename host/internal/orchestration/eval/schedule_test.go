@@ -372,10 +372,10 @@ func TestFilledContext(t *testing.T) {
 	assert.Equal(t, `"mine"`, sent.Key("system").String())
 }
 
-// GATE-005, STR-003: another node sees the committed value of a node, and
-// nothing of a rejected answer, whatever the streaming policy. TestFlowTable
-// of dispatch covers the view of clients. This build has no cache and no
-// session for answers.
+// GATE-005, STR-003: another node sees what a node committed, and nothing of an
+// answer that was refused, whatever the streaming policy. What a client sees is
+// TestFlowTable of dispatch. This build has no cache and no session that an answer
+// enters.
 func TestOnlyWhatIsCommittedIsVisible(t *testing.T) {
 	for _, stream := range []string{policy.GatePassed, policy.FirstToken, policy.Provisional} {
 		t.Run(stream, func(t *testing.T) {

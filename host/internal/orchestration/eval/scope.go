@@ -29,7 +29,7 @@ type scope struct {
 	answer  plan.Answer    // the node whose answer the plan gives
 	flow    *dispatch.Flow // of that node; nil: nobody follows it
 	budget  budget.Chain   // the scopes around the nodes
-	deepest contract.Limit // nesting limit
+	deepest contract.Limit // how deep plans may nest
 
 	ended []ended // by node; written by whoever runs the node, read by the owner after
 

@@ -99,7 +99,8 @@ func (h *Host) After(ctx context.Context, cursor string) ([]Record, string, *con
 		number, ok := strings.CutPrefix(cursor, HostRun+".")
 		n, err := strconv.Atoi(number)
 		if !ok || err != nil || n < 0 || hostCursor(n) != cursor {
-			return nil, "", contract.Errorf("stream/bad-cursor", "%q is no place in the stream of the host, such as host.12", cursor)
+			return nil, "", contract.Errorf("stream/bad-cursor",
+				"%q is no place in the stream of the host, such as host.12", cursor)
 		}
 		seq = n
 	}
@@ -113,9 +114,11 @@ func (h *Host) After(ctx context.Context, cursor string) ([]Record, string, *con
 		h.mu.Unlock()
 		switch first := end - len(kept); {
 		case seq > end:
-			return nil, "", contract.Errorf("stream/cursor-ahead", "the stream of the host ends at %s, before %s", hostCursor(end), cursor)
+			return nil, "", contract.Errorf("stream/cursor-ahead", "the stream of the host ends at %s, before %s",
+				hostCursor(end), cursor)
 		case seq >= 0 && seq < first:
-			return nil, "", contract.Errorf("stream/gone", "the stream of the host begins after %s, and %s is before", hostCursor(first), cursor)
+			return nil, "", contract.Errorf("stream/gone", "the stream of the host begins after %s, and %s is before",
+				hostCursor(first), cursor)
 		case seq >= 0:
 			kept = kept[seq-first:]
 		}

@@ -185,7 +185,8 @@ func (x *RunFinished) fault() string {
 		return "status"
 	case !x.Response.Set():
 		return "response"
-	case !isMap(x.Totals) || x.Totals.Len() != 2 || !isMap(x.Totals.Key("operations")) || !isMap(x.Totals.Key("attempts")):
+	case !isMap(x.Totals) || x.Totals.Len() != 2 || !isMap(x.Totals.Key("operations")) ||
+		!isMap(x.Totals.Key("attempts")):
 		return "totals"
 	case x.Err == nil && x.Status != StatusCompleted:
 		return "error"

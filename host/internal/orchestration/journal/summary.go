@@ -67,7 +67,8 @@ func (v *view) summary(home edn.Value, ok bool, err *contract.Error) edn.Value {
 	if err != nil {
 		failure, told = Keyword(err.Type), err.Value()
 	}
-	return summaryLayout.Present(edn.Bool(ok), telemetry, edn.Vector(participants...), edn.Vector(timings...), failure, told)
+	return summaryLayout.Present(edn.Bool(ok), telemetry, edn.Vector(participants...), edn.Vector(timings...), failure,
+		told)
 }
 
 var (
@@ -97,7 +98,8 @@ func timing(a *attemptView) edn.Value {
 	if a.finished != nil {
 		latency = edn.Int(millis(a.finished.Latency))
 	}
-	return timingLayout.Present(node, a.node.path, keywordOrNil(a.started.CapID), attempt, keywordOrNil(a.started.Enforcement), latency)
+	return timingLayout.Present(node, a.node.path, keywordOrNil(a.started.CapID), attempt,
+		keywordOrNil(a.started.Enforcement), latency)
 }
 
 func keywordOrNil(name string) edn.Value {

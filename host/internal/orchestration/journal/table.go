@@ -310,7 +310,8 @@ func Schema(k Kind) (*schema.Schema, bool) {
 // RECORDS.md.
 func Page() string {
 	var b strings.Builder
-	b.WriteString("# Records of a run\n\nGenerated from the table in `table.go`; a test keeps it current. Version " + fmt.Sprint(Version) + ".\n")
+	b.WriteString("# Records of a run\n\nGenerated from the table in `table.go`; a test keeps it current. Version " +
+		fmt.Sprint(Version) + ".\n")
 	b.WriteString("\nEvery record is a closed EDN map. Hashes are the canonical hash of a value, written `b3:` and 64 hexadecimal digits.\n")
 	section := func(title string, cols []column) {
 		fmt.Fprintf(&b, "\n## %s\n\n| key | schema | present |\n|---|---|---|\n", title)

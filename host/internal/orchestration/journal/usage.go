@@ -231,8 +231,10 @@ func (a Account) Totals() edn.Value {
 		}
 	}
 	var room figureRoom
-	ops := operationsLayout.Present(append(accepted.figures(room[:0]), edn.Int(committed), edn.Int(kept), edn.Int(failed), edn.Int(skipped))...)
-	atts := attemptsLayout.Present(append(all.figures(room[:0]), edn.Int(int64(len(v.attempts))), edn.Int(ok), edn.Int(bad))...)
+	ops := operationsLayout.Present(append(accepted.figures(room[:0]), edn.Int(committed), edn.Int(kept),
+		edn.Int(failed), edn.Int(skipped))...)
+	atts := attemptsLayout.Present(append(all.figures(room[:0]), edn.Int(int64(len(v.attempts))), edn.Int(ok),
+		edn.Int(bad))...)
 	return totalsLayout.Map(ops, atts)
 }
 

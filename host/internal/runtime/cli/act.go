@@ -42,12 +42,16 @@ type callFlags struct {
 func (f *callFlags) register(cmd *cobra.Command, bind string) {
 	cmd.Flags().StringArrayVar(&f.bind, "bind", nil, bind+", as NAME=EDN; may be repeated, the last one wins")
 	effectsFlag(cmd, &f.effects)
-	cmd.Flags().StringVar(&f.budget, "budget", "", "budget of the run, as EDN such as '{:max-usd 0.05M :max-attempts 3}'")
+	cmd.Flags().StringVar(&f.budget, "budget", "",
+		"budget of the run, as EDN such as '{:max-usd 0.05M :max-attempts 3}'")
 	cmd.Flags().DurationVar(&f.deadline, "deadline", 0, "time limit of the whole run, such as 30s")
-	cmd.Flags().BoolVar(&f.transcript, "transcript", false, "report every attempt: on standard error as text, under :transcript as JSON and EDN")
+	cmd.Flags().BoolVar(&f.transcript, "transcript", false,
+		"report every attempt: on standard error as text, under :transcript as JSON and EDN")
 	cmd.Flags().BoolVar(&f.debugPlan, "debug-plan", false, "add the plan and its candidates to the response")
-	cmd.Flags().BoolVar(&f.report, "report", false, "print calls, answers, gates, failovers and costs of the run on standard error")
-	cmd.Flags().BoolVar(&f.stream, "stream", false, "print the answer as it arrives: its text, or every event of the run as a line of JSON or EDN")
+	cmd.Flags().BoolVar(&f.report, "report", false,
+		"print calls, answers, gates, failovers and costs of the run on standard error")
+	cmd.Flags().BoolVar(&f.stream, "stream", false,
+		"print the answer as it arrives: its text, or every event of the run as a line of JSON or EDN")
 	localFlag(cmd, &f.local)
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("deadline") && f.deadline <= 0 {
@@ -59,7 +63,8 @@ func (f *callFlags) register(cmd *cobra.Command, bind string) {
 		}
 		return err
 	}
-	cmd.Flags().StringVar(&f.progress, "progress", "auto", "live progress on standard error: auto, none, text, json or edn")
+	cmd.Flags().StringVar(&f.progress, "progress", "auto",
+		"live progress on standard error: auto, none, text, json or edn")
 }
 
 func (c *command) actCommand() *cobra.Command {
@@ -178,7 +183,8 @@ func (c *command) actRequest(args []string, f *callFlags) (edn.Value, error) {
 		}
 		f.isJSON = f.isJSON || isJSON
 		if !given.IsMap() || !input.IsMap() {
-			return edn.Nil(), usagef("the input of an act is a map, such as '{:fen \"...\"}', got %s", cutTo(given.String(), 60))
+			return edn.Nil(), usagef("the input of an act is a map, such as '{:fen \"...\"}', got %s",
+				cutTo(given.String(), 60))
 		}
 		input = input.Merge(given)
 	}
@@ -275,7 +281,9 @@ func (p performance) why(e *contract.Error) *contract.Error {
 
 // admitPlan rejects a plan with errors before any plugin is started, with all
 // findings in the format of check.
-func (c *command) admitPlan(name string, v edn.Value, positions *edn.Positions, around surroundings, loaded *daemon.Loaded) error {
+func (c *command) admitPlan(
+	name string, v edn.Value, positions *edn.Positions, around surroundings, loaded *daemon.Loaded,
+) error {
 	p, findings := readPlan(v, positions, around, loaded)
 	if err := unknownBindings([]*plan.Plan{p}, around, planEnv(around, loaded)); err != nil {
 		return err
@@ -382,7 +390,8 @@ func (c *command) follow(ctx context.Context, run *act.Run, told *teller, w *wat
 // performThere has the daemon run the act. Canceling ctx cancels the run.
 func (c *command) performThere(ctx context.Context, client *httpapi.Client, p performance) error {
 	f := p.flags
-	for flag, wanted := range map[string]bool{"--report": f.report, "--progress": f.progress != "auto" && f.progress != "none"} {
+	for flag, wanted := range map[string]bool{"--report": f.report, "--progress": f.progress != "auto" &&
+		f.progress != "none"} {
 		if wanted {
 			return usagef("%s needs a run in this process, but a daemon would execute it: add --local, or omit the flag", flag)
 		}
@@ -549,7 +558,9 @@ func (p performance) exitCode(response edn.Value, failure *contract.Error) int {
 
 // host starts the plugins of the configuration that reach selects, all if it
 // is nil.
-func (c *command) host(ctx context.Context, w *watcher, admit func(*daemon.Loaded) error, reach func(*daemon.Loaded) map[string]bool) (*daemon.Host, error) {
+func (c *command) host(
+	ctx context.Context, w *watcher, admit func(*daemon.Loaded) error, reach func(*daemon.Loaded) map[string]bool,
+) (*daemon.Host, error) {
 	o := c.options()
 	o.Admit, o.Reach, o.Transitions, o.Notices, o.Asking = admit, reach, w.transition, w.notice, w.asking
 	told := w.tellStarting()

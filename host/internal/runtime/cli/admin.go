@@ -22,7 +22,8 @@ func (c *command) adminCommand() *cobra.Command {
 		Use:   "admin",
 		Short: "control the daemon of this data directory, or print its unit file",
 	}
-	cmd.AddCommand(c.reloadCommand(), c.drainCommand(), c.eventsCommand(), c.budgetCommand(), c.actionCommand(), c.unitCommand())
+	cmd.AddCommand(c.reloadCommand(), c.drainCommand(), c.eventsCommand(), c.budgetCommand(), c.actionCommand(),
+		c.unitCommand())
 	return cmd
 }
 
@@ -224,21 +225,25 @@ func (c *command) status(v edn.Value) error {
 	if phase == "ready" && !ready.Key("ok?").Truthy() {
 		phase = "not ready"
 	}
-	fmt.Fprintf(&b, "%s, profile %s, version %s, pid %s, up %s\n", phase, plain(ready.Key("profile")), plain(v.Key("version")), v.Key("pid"), since(v.Key("started-at")))
+	fmt.Fprintf(&b, "%s, profile %s, version %s, pid %s, up %s\n", phase, plain(ready.Key("profile")),
+		plain(v.Key("version")), v.Key("pid"), since(v.Key("started-at")))
 	for f := range ready.Key("failed").Elems() {
 		fmt.Fprintf(&b, "  because: %s (for %s)\n", plain(f.Key("why")), since(f.Key("since")))
 	}
 	fmt.Fprintf(&b, "listen:   %s\n", strings.Join(plains(v.Key("listen")), " "))
 	fmt.Fprintf(&b, "config:   %s\n", plain(v.Key("config")))
-	fmt.Fprintf(&b, "runs:     %s under way, %s of configurations in force\n", v.Key("runs"), config.Counted(number(v.Key("generations")), "generation"))
+	fmt.Fprintf(&b, "runs:     %s under way, %s of configurations in force\n", v.Key("runs"),
+		config.Counted(number(v.Key("generations")), "generation"))
 	if refused := v.Key("reload-refused"); !refused.IsNil() {
-		fmt.Fprintf(&b, "reload:   refused %s ago: %s\n", since(refused.Key("at")), plain(refused.Key("error").Key("message")))
+		fmt.Fprintf(&b, "reload:   refused %s ago: %s\n", since(refused.Key("at")),
+			plain(refused.Key("error").Key("message")))
 	}
 	if free, ok := v.Key("data-free-bytes").AsInt(); ok && free < daemon.LittleSpace {
 		fmt.Fprintf(&b, "disk:     %d MiB free for %s, which is too little\n", free>>20, plain(v.Key("data-dir")))
 	}
 	for w := range ready.Key("weaker-than-prod").Elems() {
-		fmt.Fprintf(&b, "weaker:   %s is %s, profile prod has %s\n", dotted(w.Key("path")), plain(w.Key("written")), plain(w.Key("prod-written")))
+		fmt.Fprintf(&b, "weaker:   %s is %s, profile prod has %s\n", dotted(w.Key("path")), plain(w.Key("written")),
+			plain(w.Key("prod-written")))
 	}
 	b.WriteByte('\n')
 	if _, err := io.WriteString(c.env.Stdout, b.String()); err != nil {
@@ -282,7 +287,8 @@ func since(v edn.Value) string {
 func (c *command) pluginTable(plugins edn.Value) error {
 	var rows [][]string
 	for p := range plugins.Elems() {
-		head := []string{plain(p.Key("plugin")), dash(plain(p.Key("configured"))), dash(plain(p.Key("locked"))), dash(plain(p.Key("installed"))), "-", plain(p.Key("condition"))}
+		head := []string{plain(p.Key("plugin")), dash(plain(p.Key("configured"))), dash(plain(p.Key("locked"))),
+			dash(plain(p.Key("installed"))), "-", plain(p.Key("condition"))}
 		n, quality := 0, qualityOf(p.Key("quality"))
 		for i := range p.Key("instances").Elems() {
 			row := []string{"", "", "", "", "", ""}
@@ -295,14 +301,17 @@ func (c *command) pluginTable(plugins edn.Value) error {
 			if i.HasKey("pid") {
 				pid = i.Key("pid").String()
 			}
-			rows = append(rows, append(row, plain(i.Key("state")), since(i.Key("since")), pid, i.Key("in-flight").String(), i.Key("restarts").String(), quality, plain(i.Key("error").Key("message"))))
+			rows = append(rows, append(row, plain(i.Key("state")), since(i.Key("since")), pid,
+				i.Key("in-flight").String(), i.Key("restarts").String(), quality, plain(i.Key("error").Key("message"))))
 			quality = ""
 		}
 		if n == 0 {
 			rows = append(rows, append(head, "-", "", "-", "", "", quality, plain(p.Key("disabled").Key("hint"))))
 		}
 	}
-	return table(c.env.Stdout, []string{"plugin", "configured", "locked", "installed", "running", "condition", "state", "for", "pid", "in flight", "restarts", "quality", "problem"}, blankNil(rows))
+	return table(c.env.Stdout,
+		[]string{"plugin", "configured", "locked", "installed", "running", "condition", "state", "for", "pid",
+			"in flight", "restarts", "quality", "problem"}, blankNil(rows))
 }
 
 // qualityOf summarizes the quality of a plugin: the states other than ok, else
@@ -331,7 +340,8 @@ func qualityOf(standings edn.Value) string {
 func qualityLines(standings edn.Value) string {
 	var b strings.Builder
 	for s := range standings.Elems() {
-		fmt.Fprintf(&b, "  quality: %s for %s: %s, %s of %s answers passed", plain(s.Key("cap/id")), plain(s.Key("intent")), plain(s.Key("state")), s.Key("passes"), s.Key("samples"))
+		fmt.Fprintf(&b, "  quality: %s for %s: %s, %s of %s answers passed", plain(s.Key("cap/id")),
+			plain(s.Key("intent")), plain(s.Key("state")), s.Key("passes"), s.Key("samples"))
 		if floor := s.Key("min-pass-rate"); !floor.IsNil() {
 			fmt.Fprintf(&b, " (below %s: %s)", floor, plain(s.Key("action")))
 		}
@@ -385,7 +395,8 @@ func (c *command) ordered(use, action, short, begun string) *cobra.Command {
 		Example: "  ferment plugin " + use + " chess",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.orderPlugin(cmd.Context(), actionOf(action, edn.K("plugin"), edn.Text(args[0])), "plugin "+args[0]+": "+begun)
+			return c.orderPlugin(cmd.Context(), actionOf(action, edn.K("plugin"), edn.Text(args[0])),
+				"plugin "+args[0]+": "+begun)
 		},
 	}
 }

@@ -141,7 +141,8 @@ func budgetRow(s edn.Value) []string {
 	if s.Key("soft?").Truthy() {
 		left += " (nearly used up)"
 	}
-	return []string{name, amountsText(s.Key("limit")), amountsText(s.Key("granted")), amountsText(s.Key("used")), amountsText(s.Key("reserved")), left, plain(s.Key("mark")), resets}
+	return []string{name, amountsText(s.Key("limit")), amountsText(s.Key("granted")), amountsText(s.Key("used")),
+		amountsText(s.Key("reserved")), left, plain(s.Key("mark")), resets}
 }
 
 // scopeText returns the scope of a budget and the end of its window.

@@ -113,7 +113,8 @@ type surroundings struct {
 
 // effectsFlag registers the flag --effects.
 func effectsFlag(cmd *cobra.Command, effects *[]string) {
-	cmd.Flags().StringSliceVar(effects, "effects", nil, "effects that the run may have, such as fs/read,fs/write; the configuration sets their scopes")
+	cmd.Flags().StringSliceVar(effects, "effects", nil,
+		"effects that the run may have, such as fs/read,fs/write; the configuration sets their scopes")
 }
 
 // newSurroundings reads the inputs of a plan from flags. A run without
@@ -133,7 +134,8 @@ func readEffects(effects []string) error {
 	for i, name := range effects {
 		effects[i] = strings.TrimPrefix(name, ":")
 		if !slices.Contains(known, effects[i]) {
-			return usagef("--effects: unknown effect %q: expected some of %s%s", name, strings.Join(known, ", "), didYouMean(contract.Nearest(effects[i], known)))
+			return usagef("--effects: unknown effect %q: expected some of %s%s", name, strings.Join(known, ", "),
+				didYouMean(contract.Nearest(effects[i], known)))
 		}
 	}
 	return nil
@@ -153,7 +155,9 @@ func planEnv(around surroundings, loaded *daemon.Loaded) plan.Env {
 
 // readPlan reads a plan and checks it against the configuration. The result is
 // nil if the value is not a plan. A plan without positions was JSON.
-func readPlan(v edn.Value, positions *edn.Positions, around surroundings, loaded *daemon.Loaded) (*plan.Plan, []plan.Finding) {
+func readPlan(
+	v edn.Value, positions *edn.Positions, around surroundings, loaded *daemon.Loaded,
+) (*plan.Plan, []plan.Finding) {
 	if positions == nil {
 		v = plan.FromJSON(v, loaded.Generation.Registry)
 	}
@@ -205,7 +209,8 @@ func (c *command) checkOne(
 		if len(effects) > 0 && !around.effects.Set {
 			most += "; it may need --effects " + strings.Join(effects, ",")
 		}
-		_, err = fmt.Fprintf(c.env.Stdout, "%s: ok, %s%s\n", sourceName(name), config.Counted(v.Key("nodes").Len(), "node"), most)
+		_, err = fmt.Fprintf(c.env.Stdout, "%s: ok, %s%s\n", sourceName(name),
+			config.Counted(v.Key("nodes").Len(), "node"), most)
 	}
 	return p, !failed, err
 }

@@ -144,24 +144,30 @@ func (c *command) root() *cobra.Command {
 	root.SetErr(c.env.Stderr)
 	root.CompletionOptions.DisableDefaultCmd = true
 	flags := root.PersistentFlags()
-	flags.StringVar(&c.config, "config", "", "configuration, a file or a directory (default: ferment.hcl, then config/, in the working directory)")
-	flags.StringVar(&c.profile, "profile", "", "profile: "+strings.Join(config.Profiles(), ", ")+" (default: FERMENT_PROFILE, then the configuration)")
+	flags.StringVar(&c.config, "config", "",
+		"configuration, a file or a directory (default: ferment.hcl, then config/, in the working directory)")
+	flags.StringVar(&c.profile, "profile", "",
+		"profile: "+strings.Join(config.Profiles(), ", ")+" (default: FERMENT_PROFILE, then the configuration)")
 	flags.StringVar(&c.server, "server", "", "URL of a daemon elsewhere; not part of this build")
 	flags.VarP(outputFlag{forms}, "output", "o", "output format: text, json or edn")
 	flags.VarPF(formatFlag{forms, formatJSON}, "json", "", "short for --output json").NoOptDefVal = "true"
 	flags.VarPF(formatFlag{forms, formatEDN}, "edn", "", "short for --output edn").NoOptDefVal = "true"
-	flags.BoolVar(&c.verbose, "verbose", false, "print more about an error: its class and source, and the policy of the call")
+	flags.BoolVar(&c.verbose, "verbose", false,
+		"print more about an error: its class and source, and the policy of the call")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		var wrong *pflag.InvalidValueError
 		if errors.As(err, &wrong) && expected[wrong.GetFlag().Value.Type()] != "" {
-			err = fmt.Errorf("--%s %s: expected %s", wrong.GetFlag().Name, wrong.GetValue(), expected[wrong.GetFlag().Value.Type()])
+			err = fmt.Errorf("--%s %s: expected %s", wrong.GetFlag().Name, wrong.GetValue(),
+				expected[wrong.GetFlag().Value.Type()])
 		}
 		return usageError{err: err, verb: cmd.CommandPath(), nearest: nearestFlag(cmd, err)}
 	})
 	root.AddCommand(
 		c.initCommand(), c.serveCommand(), c.statusCommand(), c.adminCommand(), c.devCommand(),
-		c.runCommand(), c.actCommand(), c.checkCommand(), c.graphCommand(), c.validateCommand(), c.fmtCommand(), c.diffCommand(), c.configCommand(), c.explainCommand(), c.promptCommand(), c.protocolCommand(),
-		c.pluginCommand(), c.modelCommand(), c.judgeCommand(), c.conformCommand(), c.completionCommand(), c.doctorCommand(), c.versionCommand(),
+		c.runCommand(), c.actCommand(), c.checkCommand(), c.graphCommand(), c.validateCommand(), c.fmtCommand(),
+		c.diffCommand(), c.configCommand(), c.explainCommand(), c.promptCommand(), c.protocolCommand(),
+		c.pluginCommand(), c.modelCommand(), c.judgeCommand(), c.conformCommand(), c.completionCommand(),
+		c.doctorCommand(), c.versionCommand(),
 	)
 	c.completions(root)
 	root.SetHelpCommand(helpCommand())
@@ -305,7 +311,8 @@ func wantVerbs(cmd *cobra.Command) {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		name := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 		last := len(verbs) - 1
-		return usagef("%s needs a verb: %s", name, strings.TrimPrefix(strings.Join(verbs[:last], ", ")+" or "+verbs[last], " or "))
+		return usagef("%s needs a verb: %s", name,
+			strings.TrimPrefix(strings.Join(verbs[:last], ", ")+" or "+verbs[last], " or "))
 	}
 }
 
@@ -320,7 +327,8 @@ func wrapArgs(cmd *cobra.Command) {
 				case strings.HasPrefix(text, "unknown command ") && !cmd.HasSubCommands():
 					err = fmt.Errorf("%s takes no arguments, got %q", cmd.CommandPath(), args[0])
 				case strings.HasPrefix(text, "accepts "), strings.HasPrefix(text, "requires "):
-					err = fmt.Errorf("expected %s, got %s", strings.TrimSuffix(cmd.UseLine(), " [flags]"), config.Counted(len(args), "argument"))
+					err = fmt.Errorf("expected %s, got %s", strings.TrimSuffix(cmd.UseLine(), " [flags]"),
+						config.Counted(len(args), "argument"))
 				}
 				return usageError{err: err, verb: cmd.CommandPath(), nearest: nearestVerb(cmd, args)}
 			}
@@ -378,7 +386,8 @@ func (c *command) exit(ctx context.Context, err error) int {
 		if typed, ok := usage.err.(*contract.Error); ok {
 			message = typed.Message // omits the type
 		}
-		e := contract.Errorf("invalid-request", "%s", message).WithHint(fmt.Sprintf("%q shows its usage", verb+" --help"))
+		e := contract.Errorf("invalid-request", "%s", message).
+			WithHint(fmt.Sprintf("%q shows its usage", verb+" --help"))
 		c.problem(e.DidYouMean(usage.nearest))
 		if verb == "ferment serve" {
 			return daemon.ExitUsage
@@ -422,12 +431,14 @@ func environmentHint(err error) string {
 	case errors.Is(err, os.ErrNotExist):
 		return "name a file that exists"
 	case errors.Is(err, os.ErrPermission) && errors.As(err, &path) && path.Op == "mkdir":
-		return "make " + filepath.Dir(path.Path) + " writable for this user, or name another directory in ferment.data_dir"
+		return "make " + filepath.Dir(path.Path) +
+			" writable for this user, or name another directory in ferment.data_dir"
 	case errors.Is(err, os.ErrPermission):
 		return "check the owner and the mode of the file"
 	case errors.Is(err, syscall.EISDIR):
 		return "name a file, not a directory"
-	case errors.Is(err, syscall.EROFS), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EIO):
+	case errors.Is(err, syscall.EROFS), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT),
+		errors.Is(err, syscall.EIO):
 		return diskHint
 	case errors.As(err, &file):
 		return "name a file that can be read"

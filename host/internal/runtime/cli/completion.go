@@ -75,7 +75,9 @@ func (c *command) completions(root *cobra.Command) {
 	}
 	var visit func(*cobra.Command)
 	visit = func(cmd *cobra.Command) {
-		for flag, offer := range map[string]names{"capability": capabilities, "plugin": plugins, "profile": fixed(config.Profiles()), "output": fixed([]string{"text", "json", "edn"}), "only": c.named(blockNames)} {
+		for flag, offer := range map[string]names{"capability": capabilities, "plugin": plugins,
+			"profile": fixed(config.Profiles()), "output": fixed([]string{"text", "json", "edn"}),
+			"only": c.named(blockNames)} {
 			if cmd.LocalFlags().Lookup(flag) != nil {
 				_ = cmd.RegisterFlagCompletionFunc(flag, offer.always()) // fails if it is already registered
 			}
@@ -114,7 +116,8 @@ func (c *command) named(which func(daemon.Names) []string) names {
 // blockNames lists the blocks that config show can print alone.
 func blockNames(n daemon.Names) []string {
 	out := []string{"ferment"}
-	for block, labels := range map[string][]string{"plugin": n.Plugins, "intent": n.Intents, "capability": n.Capabilities} {
+	for block, labels := range map[string][]string{"plugin": n.Plugins, "intent": n.Intents,
+		"capability": n.Capabilities} {
 		for _, label := range labels {
 			out = append(out, block+"."+label)
 		}

@@ -60,14 +60,16 @@ func (c *command) configShowCommand() *cobra.Command {
 	flags.BoolVar(&o.Flat, "flat", false, "print one file that loads to the same values")
 	flags.StringVar(&o.Only, "only", "", "print only this block or attribute, such as plugin.chess")
 	flags.BoolVar(&running, "running", false, "print the configuration of the running daemon instead of the files")
-	flags.BoolVar(&inputs, "inputs", false, "list the variables and files that expressions read, with hashes of their values")
+	flags.BoolVar(&inputs, "inputs", false,
+		"list the variables and files that expressions read, with hashes of their values")
 	flags.BoolVar(&noStart, "no-start", false, "start no plugin; those without a cached description stay unchecked")
 	return cmd
 }
 
 // showRunning prints the configuration of the daemon.
 func (c *command) showRunning(ctx context.Context, o config.ShowOptions) error {
-	query := actionOf("config-show", edn.K("defaults?"), edn.Bool(o.Defaults), edn.K("origins?"), edn.Bool(o.Origins), edn.K("text?"), edn.Bool(c.format == formatText))
+	query := actionOf("config-show", edn.K("defaults?"), edn.Bool(o.Defaults), edn.K("origins?"), edn.Bool(o.Origins),
+		edn.K("text?"), edn.Bool(c.format == formatText))
 	if o.Only != "" {
 		query = query.AssocKey("only", edn.Text(o.Only))
 	}
@@ -117,7 +119,11 @@ func (c *command) showInputs(inputs []config.Input) error {
 	if c.format != formatText {
 		all := make([]edn.Value, len(inputs))
 		for i, in := range inputs {
-			all[i] = edn.MustMap(edn.K("kind"), edn.K(in.Kind), edn.K("name"), edn.Text(in.Name), edn.K("hash"), edn.Text(in.Hash))
+			all[i] = edn.MustMap(
+				edn.K("kind"), edn.K(in.Kind),
+				edn.K("name"), edn.Text(in.Name),
+				edn.K("hash"), edn.Text(in.Hash),
+			)
 		}
 		return c.value(c.env.Stdout, edn.MustMap(edn.K("inputs"), edn.Vector(all...)))
 	}

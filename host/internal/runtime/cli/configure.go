@@ -20,7 +20,12 @@ import (
 // options returns the load options that all commands share.
 func (c *command) options() daemon.Options {
 	return daemon.Options{
-		Config: c.config, Profile: c.profile, Dir: c.env.Dir, Version: c.env.Version, Env: c.env.Getenv, Lockfile: c.lockfile,
+		Config:   c.config,
+		Profile:  c.profile,
+		Dir:      c.env.Dir,
+		Version:  c.env.Version,
+		Env:      c.env.Getenv,
+		Lockfile: c.lockfile,
 		Attached: c.attached,
 	}
 }
@@ -130,9 +135,11 @@ func (c *command) validateCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 1 for warnings too")
-	cmd.Flags().BoolVar(&describe, "describe", false, "also start programs that are not in the lock file, to describe them")
+	cmd.Flags().BoolVar(&describe, "describe", false,
+		"also start programs that are not in the lock file, to describe them")
 	c.registerLockfile(cmd)
-	cmd.Flags().BoolVar(&noStart, "no-start", false, "start no plugin; those without a cached description stay unchecked")
+	cmd.Flags().BoolVar(&noStart, "no-start", false,
+		"start no plugin; those without a cached description stay unchecked")
 	cmd.Flags().UintVar(&maxErrors, "max-errors", config.DefaultMaxShown, "maximum number of diagnostics, 0 for all")
 	return cmd
 }

@@ -63,7 +63,8 @@ func (c *command) conformCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&o.profiles, "profile", nil, "profiles to check instead of those that follow from the plugin, such as core,judge")
+	flags.StringSliceVar(&o.profiles, "profile", nil,
+		"profiles to check instead of those that follow from the plugin, such as core,judge")
 	flags.StringVar(&o.json, "json", "", "write the report to this file as JSON (\"-\": standard output)")
 	flags.StringVar(&o.junit, "junit", "", "write the report to this file as JUnit XML")
 	flags.StringVar(&o.md, "md", "", "write the report to this file as Markdown")
@@ -71,11 +72,14 @@ func (c *command) conformCommand() *cobra.Command {
 	flags.BoolVar(&o.list, "list", false, "list the checks with their requirements and start nothing")
 	flags.Uint64Var(&o.seed, "seed", 0, "seed of an earlier run to repeat its random choices (0: a new seed)")
 	flags.Float64Var(&o.patience, "patience", 1, "factor for all time limits, for a busy machine")
-	flags.StringVar(&o.config, "config", "", "configuration of the plugin: a file (.edn, .json), or EDN text beginning with {")
-	flags.StringVar(&o.samples, "samples", "", "inputs that the plugin answers, by capability or intent: a file, or EDN text")
+	flags.StringVar(&o.config, "config", "",
+		"configuration of the plugin: a file (.edn, .json), or EDN text beginning with {")
+	flags.StringVar(&o.samples, "samples", "",
+		"inputs that the plugin answers, by capability or intent: a file, or EDN text")
 	flags.StringVar(&o.baseline, "baseline", "", "file with the ids of checks that are known to fail, one per line")
 	cmd.AddCommand(c.conformHostCommand())
-	flags.StringArrayVar(&o.env, "env", nil, "variable of the plugin's environment: NAME=VALUE, or NAME to pass it on; the plugin has no others")
+	flags.StringArrayVar(&o.env, "env", nil,
+		"variable of the plugin's environment: NAME=VALUE, or NAME to pass it on; the plugin has no others")
 	return cmd
 }
 
@@ -108,7 +112,8 @@ func (c *command) conform(ctx context.Context, o conforming) error {
 		return err
 	}
 	if len(report.Results) == 0 {
-		return usagef("no check of the profiles %s matches --run %q: \"ferment conform --list\" lists them", strings.Join(report.Profiles, ", "), o.run)
+		return usagef("no check of the profiles %s matches --run %q: \"ferment conform --list\" lists them",
+			strings.Join(report.Profiles, ", "), o.run)
 	}
 	return c.finishConform(report, o, outputs)
 }
@@ -314,7 +319,10 @@ func (c *command) listChecks(o conforming) error {
 			all[i] = edn.MustMap(edn.K("check"), edn.Text(k.ID), edn.K("profile"), edn.Text(k.Profile()),
 				edn.K("text"), edn.Text(k.Text), edn.K("requirements"), edn.Vector(requirements...))
 		}
-		return c.value(c.env.Stdout, edn.MustMap(edn.K("suite"), edn.Text(conformance.SuiteVersion), edn.K("checks"), edn.Vector(all...)))
+		return c.value(c.env.Stdout, edn.MustMap(
+			edn.K("suite"), edn.Text(conformance.SuiteVersion),
+			edn.K("checks"), edn.Vector(all...),
+		))
 	}
 	rows := make([][]string, len(checks))
 	for i, k := range checks {
@@ -442,7 +450,8 @@ func (c *command) conformSummary(w io.Writer, r conformance.Report) {
 		seed = fmt.Sprintf(", seed %d", r.Seed)
 	}
 	_, _ = fmt.Fprintf(w, "%s: %s: %d of %d checks passed%s in %.1fs (profiles %s; suite %s, protocol %d%s)\n",
-		r.Outcome(), name, len(r.Results)-failed, len(r.Results), missed, r.Took.Seconds(), strings.Join(r.Profiles, " "), r.Suite, r.Protocol, seed)
+		r.Outcome(), name, len(r.Results)-failed, len(r.Results), missed, r.Took.Seconds(),
+		strings.Join(r.Profiles, " "), r.Suite, r.Protocol, seed)
 }
 
 func indent(text string) string {

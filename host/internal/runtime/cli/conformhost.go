@@ -63,7 +63,8 @@ func (c *command) conformHost(ctx context.Context, o conforming) error {
 	if err != nil {
 		return usagef("--run: %s", err)
 	}
-	all := slices.DeleteFunc(slices.Concat(fixture.All(), fixture.Hostile()), func(f fixture.Fixture) bool { return !only.MatchString(trialID(f)) })
+	all := slices.DeleteFunc(slices.Concat(fixture.All(), fixture.Hostile()),
+		func(f fixture.Fixture) bool { return !only.MatchString(trialID(f)) })
 	if len(all) == 0 {
 		return usagef("no plugin matches --run %q", o.run)
 	}
@@ -97,9 +98,17 @@ func (c *command) conformHost(ctx context.Context, o conforming) error {
 		return cause
 	}
 	report := conformance.Report{
-		Suite: conformance.SuiteVersion, Protocol: wire.Protocol, Platform: runtime.GOOS + "/" + runtime.GOARCH,
-		Began: began, Took: time.Since(began), Plugin: "ferment", Version: c.env.Version, Hash: programHash([]string{self}),
-		Command: conformance.CommandLine{Verb: "host"}, Profiles: []string{"host"}, Results: results,
+		Suite:    conformance.SuiteVersion,
+		Protocol: wire.Protocol,
+		Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		Began:    began,
+		Took:     time.Since(began),
+		Plugin:   "ferment",
+		Version:  c.env.Version,
+		Hash:     programHash([]string{self}),
+		Command:  conformance.CommandLine{Verb: "host"},
+		Profiles: []string{"host"},
+		Results:  results,
 	}
 	return c.finishConform(report, o, outputs)
 }
@@ -164,7 +173,8 @@ func (t *trial) run(ctx context.Context) conformance.Result {
 	began := time.Now()
 	err := t.live(ctx)
 	r := conformance.Result{
-		Check:  conformance.Check{ID: trialID(t.fixture), Text: "the host lives through a plugin of which is true: " + t.fixture.Text},
+		Check: conformance.Check{ID: trialID(t.fixture), Text: "the host survives a plugin with this fault: " +
+			t.fixture.Text},
 		Status: conformance.Pass, Took: time.Since(began),
 	}
 	if err == nil {
@@ -304,7 +314,12 @@ func (t *trial) askBroken(ctx context.Context, client *plugin.Client, q fixture.
 
 func (t *trial) ask(ctx context.Context, client *plugin.Client, route string, q fixture.Question) error {
 	a, err := client.Invoke(ctx, dispatch.Call{
-		CapID: route, Run: "conformance", Node: "n", Attempt: 1, Deadline: time.Now().Add(trialCall), EffectKey: "conformance-0",
+		CapID:     route,
+		Run:       "conformance",
+		Node:      "n",
+		Attempt:   1,
+		Deadline:  time.Now().Add(trialCall),
+		EffectKey: "conformance-0",
 		Request: edn.MustMap(
 			edn.K("proto"), edn.Int(contract.Proto), edn.K("trace"), edn.MustMap(edn.K("id"), edn.Text("conformance")),
 			edn.K("task"), edn.MustMap(edn.K("intent"), edn.K(q.Intent), edn.K("cap/id"), edn.K(q.Capability)),

@@ -32,7 +32,8 @@ func (c *command) devCommand() *cobra.Command {
 				if !filepath.IsAbs(file) {
 					file = filepath.Join(c.env.Dir, file)
 				}
-				return c.orderPlugin(cmd.Context(), actionOf("plugin-attach", edn.K("plugin"), edn.Text(args[0]), edn.K("file"), edn.Text(file)),
+				return c.orderPlugin(cmd.Context(),
+					actionOf("plugin-attach", edn.K("plugin"), edn.Text(args[0]), edn.K("file"), edn.Text(file)),
 					fmt.Sprintf("plugin %s: attached; no restarts, no timeouts and no sandbox until \"ferment dev detach %s\"", args[0], args[0]))
 			},
 		},
@@ -42,7 +43,8 @@ func (c *command) devCommand() *cobra.Command {
 			Example: "  ferment dev detach text",
 			Args:    cobra.ExactArgs(1),
 			RunE: func(cmd *cobra.Command, args []string) error {
-				return c.orderPlugin(cmd.Context(), actionOf("plugin-detach", edn.K("plugin"), edn.Text(args[0])), "plugin "+args[0]+": detached")
+				return c.orderPlugin(cmd.Context(), actionOf("plugin-detach", edn.K("plugin"), edn.Text(args[0])),
+					"plugin "+args[0]+": detached")
 			},
 		},
 	)
@@ -51,7 +53,8 @@ func (c *command) devCommand() *cobra.Command {
 
 // registerAttach adds --attach to a command.
 func (c *command) registerAttach(cmd *cobra.Command) {
-	cmd.Flags().StringToStringVar(&c.attached, "attach", nil, "use a plugin that was started with FERMENT_ATTACH=FILE, as NAME=FILE; may be repeated")
+	cmd.Flags().StringToStringVar(&c.attached, "attach", nil,
+		"use a plugin that was started with FERMENT_ATTACH=FILE, as NAME=FILE; may be repeated")
 }
 
 // warnAttached prints the restrictions of attached plugins.

@@ -35,8 +35,10 @@ func (c *command) diffCommand() *cobra.Command {
 			return c.diff(cmd.Context(), against, noStart)
 		},
 	}
-	cmd.Flags().StringVar(&against, "against", "", "configuration to compare with, a file or a directory, instead of that of the daemon")
-	cmd.Flags().BoolVar(&noStart, "no-start", false, "with --against: start no plugin; those without a cached description stay unchecked")
+	cmd.Flags().StringVar(&against, "against", "",
+		"configuration to compare with, a file or a directory, instead of that of the daemon")
+	cmd.Flags().BoolVar(&noStart, "no-start", false,
+		"with --against: start no plugin; those without a cached description stay unchecked")
 	return cmd
 }
 

@@ -83,8 +83,10 @@ func (e *examination) failed() bool {
 
 func (c *command) doctor(ctx context.Context) error {
 	e := &examination{}
-	e.add("versions", "ferment", stateOK, "%s, %s on %s/%s", c.env.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	e.add("versions", "contracts", stateOK, "envelope %d, plugin protocol ferment.plugin.v%d", contract.Proto, wire.Protocol)
+	e.add("versions", "ferment", stateOK, "%s, %s on %s/%s", c.env.Version, runtime.Version(), runtime.GOOS,
+		runtime.GOARCH)
+	e.add("versions", "contracts", stateOK, "envelope %d, plugin protocol ferment.plugin.v%d", contract.Proto,
+		wire.Protocol)
 	e.isolation(confine.Probe())
 	c.examineSockets(e)
 	loaded, err := daemon.Load(ctx, c.options())
@@ -94,11 +96,14 @@ func (c *command) doctor(ctx context.Context) error {
 	case err != nil:
 		e.add("configuration", "files", stateFails, "%s", err)
 	case loaded.Generation == nil:
-		e.add("configuration", "files", stateFails, "%s; \"ferment validate\" shows what is wrong", config.Counted(loaded.Diagnostics.Count(config.SeverityError), "error"))
+		e.add("configuration", "files", stateFails, "%s; \"ferment validate\" shows what is wrong",
+			config.Counted(loaded.Diagnostics.Count(config.SeverityError), "error"))
 	default:
-		e.add("configuration", "files", stateOK, "profile %s, %s", loaded.Profile, config.Counted(len(loaded.Plugins), "plugin"))
+		e.add("configuration", "files", stateOK, "profile %s, %s", loaded.Profile,
+			config.Counted(len(loaded.Plugins), "plugin"))
 		for _, w := range loaded.Weaker() {
-			e.add("configuration", strings.Join(w.Path, "."), stateWeak, "%s, where prod has %s", w.Written, w.ProdWritten)
+			e.add("configuration", strings.Join(w.Path, "."), stateWeak, "%s, where prod has %s", w.Written,
+				w.ProdWritten)
 		}
 		e.languages(loaded)
 		c.examineSpace(e, loaded.Host.DataDir)
@@ -126,7 +131,8 @@ func (c *command) doctor(ctx context.Context) error {
 
 // languages reports the languages in which texts are judged (TXT-006).
 func (e *examination) languages(loaded *daemon.Loaded) {
-	e.add("configuration", "languages", stateOK, "texts are judged in %s", strings.Join(loaded.Generation.Checks.Languages().Languages(), ", "))
+	e.add("configuration", "languages", stateOK, "texts are judged in %s",
+		strings.Join(loaded.Generation.Checks.Languages().Languages(), ", "))
 	for _, p := range loaded.Generation.Packs {
 		instead := ""
 		if p.Instead {
@@ -142,17 +148,24 @@ func (e *examination) isolation(s confine.Support) {
 	e.held("level", s.Best() == confine.Strict, "plugins run at level strict unless their block says otherwise",
 		fmt.Sprintf("level strict cannot be held here: plugins run at level %s", s.Best()))
 	abi := "Landlock revision " + strconv.Itoa(s.LandlockABI)
-	e.held("limits", s.Rlimits, "memory, descriptors and file sizes of a process are held", "no limit of a process is held on "+s.System)
+	e.held("limits", s.Rlimits, "memory, descriptors and file sizes of a process are held",
+		"no limit of a process is held on "+s.System)
 	e.held("no-new-privileges", s.NoNewPrivs, "held", "a program may get privileges that its parent has not")
-	e.held("files", s.LandlockABI >= 3, abi, "Landlock revision 3 is needed, this kernel has "+strconv.Itoa(s.LandlockABI))
-	e.held("tcp", s.LandlockABI >= 4, "held to ports, not to addresses", "not held to ports (Landlock revision 4 would)")
-	e.held("system-calls", s.Seccomp, "sockets, programs and processes are refused to plugins that do not need them", "no filter on this kernel and architecture")
+	e.held("files", s.LandlockABI >= 3, abi,
+		"Landlock revision 3 is needed, this kernel has "+strconv.Itoa(s.LandlockABI))
+	e.held("tcp", s.LandlockABI >= 4, "held to ports, not to addresses",
+		"not held to ports (Landlock revision 4 would)")
+	e.held("system-calls", s.Seccomp, "sockets, programs and processes are refused to plugins that do not need them",
+		"no filter on this kernel and architecture")
 	e.held("signals", s.Signals(), "held", "open (Landlock revision 6 would hold them)")
 	e.held("abstract-sockets", s.AbstractSockets(), "held", "open (Landlock revision 6 would hold them)")
-	e.held("unix-sockets", s.UnixSockets(), "held", "open: a plugin can connect to any socket that the user of the host may open, also to that of a container engine or of a session bus, which start programs for whoever asks; other plugins refuse it by mutual TLS (Landlock revision 9 would hold them)")
+	e.held("unix-sockets", s.UnixSockets(), "held",
+		"open: a plugin can connect to any socket that the user of the host may open, also to that of a container engine or of a session bus, which start programs for whoever asks; other plugins refuse it by mutual TLS (Landlock revision 9 would hold them)")
 	e.held("udp", s.UDP(), "held to ports", "refused to plugins without network = \"ports\", open to those (Landlock revision 10 would hold it)")
-	e.held("processes", s.Processes, "their number can be limited", "their number is not limited for root: run the host as another user")
-	e.held("descendants", s.Marks, "processes that leave the session of their plugin end with it, and with a host that is killed",
+	e.held("processes", s.Processes, "their number can be limited",
+		"their number is not limited for root: run the host as another user")
+	e.held("descendants", s.Marks,
+		"processes that leave the session of their plugin end with it, and with a host that is killed",
 		"processes that leave the session of their plugin outlive it: the host cannot mark what it starts")
 	e.held("cpu-shares", false, "", "not held: this build sets no limits of control groups")
 }
@@ -257,7 +270,8 @@ func (e *examination) plugin(loaded *daemon.Loaded, p config.Plugin) {
 	if len(held.Needs) > 0 {
 		needs = "needs " + strings.Join(held.Needs, " ")
 	}
-	e.add("plugin", p.Name, stateOK, "%s %s, lock %s, level %s, enforcement %s, %s, program %s", p.Description.Name, p.Description.Version, loaded.Locked(p), held.Level, held.Enforcement, needs, p.Binary)
+	e.add("plugin", p.Name, stateOK, "%s %s, lock %s, level %s, enforcement %s, %s, program %s", p.Description.Name,
+		p.Description.Version, loaded.Locked(p), held.Level, held.Enforcement, needs, p.Binary)
 	for _, w := range held.Weaknesses {
 		if w.Name == "unix-sockets-open" || w.Name == "processes-open" {
 			continue // reported once for the machine
@@ -351,9 +365,18 @@ func (c *command) printExamination(e *examination) error {
 	if c.format != formatText {
 		parts := make([]edn.Value, len(e.parts))
 		for i, p := range e.parts {
-			parts[i] = edn.MustMap(edn.K("area"), edn.K(p.area), edn.K("name"), edn.Text(p.name), edn.K("state"), edn.K(p.state), edn.K("text"), edn.Text(p.text))
+			parts[i] = edn.MustMap(
+				edn.K("area"), edn.K(p.area),
+				edn.K("name"), edn.Text(p.name),
+				edn.K("state"), edn.K(p.state),
+				edn.K("text"), edn.Text(p.text),
+			)
 		}
-		return c.value(c.env.Stdout, edn.MustMap(edn.K("ok?"), edn.Bool(!e.failed()), edn.K("isolation"), edn.K(string(confine.Probe().Best())), edn.K("parts"), edn.Vector(parts...)))
+		return c.value(c.env.Stdout, edn.MustMap(
+			edn.K("ok?"), edn.Bool(!e.failed()),
+			edn.K("isolation"), edn.K(string(confine.Probe().Best())),
+			edn.K("parts"), edn.Vector(parts...),
+		))
 	}
 	rows := make([][]string, len(e.parts))
 	area := ""
@@ -370,6 +393,7 @@ func (c *command) printExamination(e *examination) error {
 	for _, p := range e.parts {
 		counts[p.state]++
 	}
-	_, err := io.WriteString(c.env.Stdout, fmt.Sprintf("\n%d ok, %d weak, %d fail\n", counts[stateOK], counts[stateWeak], counts[stateFails]))
+	_, err := io.WriteString(c.env.Stdout,
+		fmt.Sprintf("\n%d ok, %d weak, %d fail\n", counts[stateOK], counts[stateWeak], counts[stateFails]))
 	return err
 }

@@ -18,7 +18,8 @@ const modelLimit = 30 * time.Second
 
 // servesModels reports whether a plugin serves models.
 func servesModels(p config.Plugin) bool {
-	return p.Enabled && p.Described && slices.ContainsFunc(p.Description.Capabilities, func(c contract.Capability) bool { return c.Kind == "llm" })
+	return p.Enabled && p.Described &&
+		slices.ContainsFunc(p.Description.Capabilities, func(c contract.Capability) bool { return c.Kind == "llm" })
 }
 
 // examineModels reports the health of each plugin of models: whether it has a

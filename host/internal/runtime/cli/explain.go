@@ -34,11 +34,13 @@ func (c *command) explainCommand() *cobra.Command {
 			if len(args) > 1 {
 				return usagef("explain takes one intent, or the word error and a type")
 			}
-			return c.explainIntent(cmd.Context(), local, streamed, strings.TrimPrefix(args[0], ":"), strings.TrimPrefix(capability, ":"))
+			return c.explainIntent(cmd.Context(), local, streamed, strings.TrimPrefix(args[0], ":"),
+				strings.TrimPrefix(capability, ":"))
 		},
 	}
 	cmd.Flags().StringVar(&capability, "capability", "", "as if the request pinned this capability")
-	cmd.Flags().BoolVar(&streamed, "stream", false, "as if the answer were streamed: the order latency-first then uses the time to the first token")
+	cmd.Flags().BoolVar(&streamed, "stream", false,
+		"as if the answer were streamed: the order latency-first then uses the time to the first token")
 	localFlag(cmd, &local)
 	return cmd
 }
@@ -82,7 +84,8 @@ func (c *command) explainError(name string) error {
 	typ := contract.ResolveAlias(name)
 	row, ok := contract.Lookup(typ)
 	if !ok {
-		e := contract.Errorf("not-found", "there is no error type :%s", name).WithHint("a type has the form NS/NAME, such as runtime/crashed")
+		e := contract.Errorf("not-found", "there is no error type :%s", name).
+			WithHint("a type has the form NS/NAME, such as runtime/crashed")
 		return e.DidYouMean(contract.NearestType(name))
 	}
 	var aliases []string
@@ -131,7 +134,8 @@ func explanationText(v edn.Value) string {
 	case v.HasKey("where"):
 		fmt.Fprintf(&b, "  (%s)", plain(v.Key("where")))
 	}
-	fmt.Fprintf(&b, "\n  in  :%s\n  out :%s\n\ncandidates, in the order %s\n", plain(v.Key("in-schema")), plain(v.Key("out-schema")), orderText(v))
+	fmt.Fprintf(&b, "\n  in  :%s\n  out :%s\n\ncandidates, in the order %s\n", plain(v.Key("in-schema")),
+		plain(v.Key("out-schema")), orderText(v))
 	tried := 0
 	for c := range v.Key("candidates").Elems() {
 		if c.Key("tried?").Truthy() {
@@ -143,7 +147,8 @@ func explanationText(v edn.Value) string {
 		if !c.Key("tried?").Truthy() {
 			note = "  not tried: retry { fallback } allows " + config.Counted(tried, "candidate")
 		}
-		fmt.Fprintf(&b, "  %s. %s  (%s)%s\n     %s\n", c.Key("rank"), plain(c.Key("cap/id")), servedBy(c), note, figuresText(c.Key("figures")))
+		fmt.Fprintf(&b, "  %s. %s  (%s)%s\n     %s\n", c.Key("rank"), plain(c.Key("cap/id")), servedBy(c), note,
+			figuresText(c.Key("figures")))
 	}
 	if v.Key("candidates").Len() == 0 {
 		b.WriteString("  none\n")
@@ -196,7 +201,8 @@ func servedBy(c edn.Value) string {
 func figuresText(f edn.Value) string {
 	parts := []string{"no answer judged yet"}
 	if n := number(f.Key("samples")); n > 0 {
-		parts = []string{fmt.Sprintf("%s of the last %d answers passed (%s)", f.Key("passes"), n, decimal(f.Key("rate")))}
+		parts = []string{fmt.Sprintf("%s of the last %d answers passed (%s)", f.Key("passes"), n,
+			decimal(f.Key("rate")))}
 	}
 	parts = append(parts, "quality "+decimal(f.Key("quality")))
 	if cost := f.Key("cost-usd"); !cost.IsNil() {

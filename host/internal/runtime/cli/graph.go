@@ -85,7 +85,8 @@ func drawing(as, file string) (func(*diagram.Diagram) string, error) {
 	}
 	switch {
 	case as != "":
-		return nil, usagef("unknown drawing format %q: expected one of %s%s", as, strings.Join(drawingNames(), ", "), didYouMean(contract.Nearest(as, drawingNames())))
+		return nil, usagef("unknown drawing format %q: expected one of %s%s", as, strings.Join(drawingNames(), ", "),
+			didYouMean(contract.Nearest(as, drawingNames())))
 	case file != "":
 		return nil, usagef("%s has no known extension: expected .mmd, .dot or .svg, or set --as", file)
 	}
@@ -99,7 +100,9 @@ func didYouMean(near string) string {
 	return "; did you mean " + near + "?"
 }
 
-func (c *command) graph(name, file string, bindings edn.Value, draw func(*diagram.Diagram) string, loaded *daemon.Loaded) error {
+func (c *command) graph(
+	name, file string, bindings edn.Value, draw func(*diagram.Diagram) string, loaded *daemon.Loaded,
+) error {
 	v, positions, err := c.readPlan(name)
 	if err != nil {
 		return err

@@ -59,7 +59,8 @@ func (c *command) initCommand() *cobra.Command {
 			return c.initProject(cmd.Context(), dir, plugins)
 		},
 	}
-	cmd.Flags().StringVar(&plugins, "plugins", "", "folder of the plugins that ship with ferment (default: plugins, beside this program)")
+	cmd.Flags().StringVar(&plugins, "plugins", "",
+		"folder of the plugins that ship with ferment (default: plugins, beside this program)")
 	return cmd
 }
 
@@ -189,7 +190,8 @@ func (c *command) lockProject(ctx context.Context, dir string) error {
 
 // tellProject prints the written files and the next commands.
 func (c *command) tellProject(name, dir string, written []string) error {
-	next := []string{"ferment check hello.edn", "ferment run hello.edn", `ferment act text/respond '{:prompt "hi"}'`, "ferment serve"}
+	next := []string{"ferment check hello.edn", "ferment run hello.edn", `ferment act text/respond '{:prompt "hi"}'`,
+		"ferment serve"}
 	if filepath.Clean(name) != "." {
 		next = append([]string{"cd " + name}, next...)
 	}
@@ -204,6 +206,7 @@ func (c *command) tellProject(name, dir string, written []string) error {
 		return c.value(c.env.Stdout, edn.MustMap(
 			edn.K("dir"), edn.Text(dir), edn.K("files"), edn.Vector(files...), edn.K("next"), edn.Vector(steps...)))
 	}
-	_, err := fmt.Fprintf(c.env.Stdout, "wrote %s\n\nnext:\n  %s\n", strings.Join(written, ", "), strings.Join(next, "\n  "))
+	_, err := fmt.Fprintf(c.env.Stdout, "wrote %s\n\nnext:\n  %s\n", strings.Join(written, ", "),
+		strings.Join(next, "\n  "))
 	return err
 }

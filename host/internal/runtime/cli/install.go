@@ -30,14 +30,18 @@ func (c *command) installCommand() *cobra.Command {
 			reference := "store:" + got.Name + "@" + got.Version
 			if c.format != formatText {
 				return c.value(c.env.Stdout, edn.MustMap(
-					edn.K("plugin"), edn.Text(got.Name), edn.K("version"), edn.Text(got.Version), edn.K("hash"), edn.Text(got.Hash),
-					edn.K("command"), edn.Text(reference), edn.K("program"), edn.Text(c.relative(got.Program)), edn.K("known?"), edn.Bool(got.Known)))
+					edn.K("plugin"), edn.Text(got.Name),
+					edn.K("version"), edn.Text(got.Version),
+					edn.K("hash"), edn.Text(got.Hash),
+					edn.K("command"), edn.Text(reference), edn.K("program"), edn.Text(c.relative(got.Program)),
+					edn.K("known?"), edn.Bool(got.Known)))
 			}
 			how := "installed"
 			if got.Known {
 				how = "was already installed"
 			}
-			_, err = fmt.Fprintf(c.env.Stdout, "%s %s %s: %s\n  command = [%q]\n", got.Name, got.Version, how, got.Hash, reference)
+			_, err = fmt.Fprintf(c.env.Stdout, "%s %s %s: %s\n  command = [%q]\n", got.Name, got.Version, how, got.Hash,
+				reference)
 			return err
 		},
 	}

@@ -78,11 +78,14 @@ func (c *command) calibrateCommand() *cobra.Command {
 			return c.calibrate(cmd.Context(), strings.Join(args, ""), o)
 		},
 	}
-	cmd.Flags().StringVar(&o.anchors, "anchors", "", "EDN file with the labelled answers (default: the file that the judge block names)")
+	cmd.Flags().StringVar(&o.anchors, "anchors", "",
+		"EDN file with the labelled answers (default: the file that the judge block names)")
 	cmd.Flags().IntVar(&o.parallel, "parallel", 4, "concurrent verdicts")
 	cmd.Flags().DurationVar(&o.deadline, "deadline", 0, "time limit of one verdict, such as 30s")
-	cmd.Flags().BoolVar(&o.reset, "reset", false, "make this measurement the baseline of later ones, instead of the first")
-	cmd.Flags().BoolVar(&o.recheck, "recheck", false, "repeat the measurement of judges whose calibration is expired or soon will be")
+	cmd.Flags().BoolVar(&o.reset, "reset", false,
+		"make this measurement the baseline of later ones, instead of the first")
+	cmd.Flags().BoolVar(&o.recheck, "recheck", false,
+		"repeat the measurement of judges whose calibration is expired or soon will be")
 	localFlag(cmd, &o.local)
 	return cmd
 }
@@ -172,7 +175,8 @@ func (c *command) nothingDue() error {
 func judgeNamed(reg *registry.Registry, name string) (*registry.Judge, error) {
 	names := reg.Judges()
 	if len(names) == 0 {
-		return nil, contract.Errorf("not-found", "the configuration has no judge").WithHint("add a block such as judge \"grader\" { capability = \"judge/rubric\" }")
+		return nil, contract.Errorf("not-found", "the configuration has no judge").
+			WithHint("add a block such as judge \"grader\" { capability = \"judge/rubric\" }")
 	}
 	if name == "" {
 		if len(names) > 1 {
@@ -182,7 +186,8 @@ func judgeNamed(reg *registry.Registry, name string) (*registry.Judge, error) {
 	}
 	judge, ok := reg.Judge(name)
 	if !ok {
-		e := contract.Errorf("not-found", "there is no judge %q", name).WithHint("the judges are " + strings.Join(names, ", "))
+		e := contract.Errorf("not-found", "there is no judge %q", name).
+			WithHint("the judges are " + strings.Join(names, ", "))
 		return nil, e.DidYouMean(contract.Nearest(name, names))
 	}
 	return judge, nil
@@ -217,7 +222,9 @@ func (c *command) jobOf(judge *registry.Judge, name string) (job, error) {
 // measuring returns the function that measures a judge: by the daemon if one
 // serves the data directory, else in this process with its own plugins, which
 // stop stops.
-func (c *command) measuring(ctx context.Context, loaded *daemon.Loaded, first job, o calibrating) (measure func(context.Context, job) (edn.Value, error), stop func(), err error) {
+func (c *command) measuring(
+	ctx context.Context, loaded *daemon.Loaded, first job, o calibrating,
+) (measure func(context.Context, job) (edn.Value, error), stop func(), err error) {
 	if !o.local {
 		client, err := c.reach(ctx)
 		if err != nil {
@@ -269,8 +276,11 @@ func (c *command) anchorsFile(name string, text edn.Value) (file string, done fu
 }
 
 // measuredBy has the daemon measure a judge.
-func (c *command) measuredBy(ctx context.Context, client *httpapi.Client, j *registry.Judge, file string, o calibrating) (edn.Value, error) {
-	action := actionOf("judge-calibrate", edn.K("judge"), edn.Text(j.Name), edn.K("parallel"), edn.Int(int64(o.parallel)), edn.K("reset?"), edn.Bool(o.reset))
+func (c *command) measuredBy(
+	ctx context.Context, client *httpapi.Client, j *registry.Judge, file string, o calibrating,
+) (edn.Value, error) {
+	action := actionOf("judge-calibrate", edn.K("judge"), edn.Text(j.Name),
+		edn.K("parallel"), edn.Int(int64(o.parallel)), edn.K("reset?"), edn.Bool(o.reset))
 	if file != "" {
 		action = action.AssocKey("file", edn.Text(file))
 	}
@@ -310,7 +320,9 @@ func (c *command) watchMeasurement(ctx context.Context, client *httpapi.Client, 
 }
 
 // measuredHere measures a judge with the plugins of this process.
-func (c *command) measuredHere(ctx context.Context, host *daemon.Host, loaded *daemon.Loaded, of job, o calibrating) (edn.Value, error) {
+func (c *command) measuredHere(
+	ctx context.Context, host *daemon.Host, loaded *daemon.Loaded, of job, o calibrating,
+) (edn.Value, error) {
 	j := of.judge
 	store := config.Calibrations{DataDir: loaded.Host.DataDir}
 	m := &rescore.Measurement{
@@ -326,7 +338,8 @@ func (c *command) measuredHere(ctx context.Context, host *daemon.Host, loaded *d
 	before, err := store.Record(j.Name)
 	if err != nil {
 		c.tickEnd()
-		c.printf("warning: %s is no record of a calibration and is replaced: %v\n", c.relative(config.CalibrationFile(loaded.Host.DataDir, j.Name)), err)
+		c.printf("warning: %s is no record of a calibration and is replaced: %v\n",
+			c.relative(config.CalibrationFile(loaded.Host.DataDir, j.Name)), err)
 		before = nil
 	}
 	record.At, record.Why = time.Now().UTC().Truncate(time.Second), calibration.ByOperator
@@ -341,7 +354,12 @@ func (c *command) measuredHere(ctx context.Context, host *daemon.Host, loaded *d
 	if err := store.Keep(record); err != nil {
 		return edn.Nil(), err
 	}
-	return daemon.CalibratedValue(rescore.Outcome{Judge: j, Record: record, Before: before, Spent: m.Spent()}, loaded.Host.DataDir), nil
+	return daemon.CalibratedValue(rescore.Outcome{
+		Judge:  j,
+		Record: record,
+		Before: before,
+		Spent:  m.Spent(),
+	}, loaded.Host.DataDir), nil
 }
 
 // actIn performs one act on the plugins of this process.

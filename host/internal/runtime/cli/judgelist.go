@@ -99,14 +99,16 @@ func judgesOf(loaded *daemon.Loaded) []rescore.Status {
 func (c *command) judgeTable(v edn.Value) error {
 	var rows [][]string
 	for s := range v.Key("judges").Elems() {
-		rows = append(rows, []string{plain(s.Key("judge")), dash(written(s.Key("cap/id"))), judgeState(s), dash(written(s.Key("kappa"))), dash(written(s.Key("first-kappa"))),
+		rows = append(rows, []string{plain(s.Key("judge")), dash(written(s.Key("cap/id"))), judgeState(s),
+			dash(written(s.Key("kappa"))), dash(written(s.Key("first-kappa"))),
 			dash(day(s.Key("at"))), dash(written(s.Key("model"))), dash(nextOf(s))})
 	}
 	if len(rows) == 0 {
 		_, err := io.WriteString(c.env.Stdout, "the configuration has no judge\n")
 		return err
 	}
-	return table(c.env.Stdout, []string{"judge", "graded by", "state", "kappa", "first", "measured", "model", "next"}, rows)
+	return table(c.env.Stdout, []string{"judge", "graded by", "state", "kappa", "first", "measured", "model", "next"},
+		rows)
 }
 
 // written formats a value for people, empty for nil.
@@ -197,7 +199,8 @@ func (c *command) showJudge(s edn.Value) error {
 		line("next", next+", because of "+reasonOf(s.Key("why")))
 	}
 	if f := s.Key("failed"); !f.IsNil() {
-		line("failed", fmt.Sprintf("%s, %s in a row: %s", day(f.Key("at")), times(number(f.Key("times"))), plain(f.Key("error").Key("message"))))
+		line("failed", fmt.Sprintf("%s, %s in a row: %s", day(f.Key("at")), times(number(f.Key("times"))),
+			plain(f.Key("error").Key("message"))))
 	}
 	if r, err := calibration.ParseRecord(s.Key("calibration")); err == nil {
 		b.WriteString("\n")
@@ -220,7 +223,13 @@ func reasonOf(v edn.Value) string {
 
 // courseText formats the history of a judge, oldest first.
 func courseText(r calibration.Record) string {
-	points := append(slices.Clone(r.Course), calibration.Point{At: r.At, Kappa: r.Kappa, Model: r.Model, Why: r.Why, Fresh: !r.Baseline.Known()})
+	points := append(slices.Clone(r.Course), calibration.Point{
+		At:    r.At,
+		Kappa: r.Kappa,
+		Model: r.Model,
+		Why:   r.Why,
+		Fresh: !r.Baseline.Known(),
+	})
 	rows := make([][]string, len(points))
 	for i, p := range points {
 		why := "an operator"
@@ -231,7 +240,8 @@ func courseText(r calibration.Record) string {
 		if p.Fresh {
 			first = "first of its kind"
 		}
-		rows[i] = []string{p.At.UTC().Format("2006-01-02 15:04"), fmt.Sprintf("%.2f", p.Kappa), dash(p.Model), why, first}
+		rows[i] = []string{p.At.UTC().Format("2006-01-02 15:04"), fmt.Sprintf("%.2f", p.Kappa), dash(p.Model), why,
+			first}
 	}
 	var b strings.Builder
 	_ = table(&b, []string{"measured", "kappa", "model", "because of", ""}, rows) // strings.Builder never fails

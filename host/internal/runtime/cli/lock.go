@@ -35,7 +35,8 @@ func (f lockfileFlag) Type() string { return "readonly" }
 
 // registerLockfile adds --lockfile to a command.
 func (c *command) registerLockfile(cmd *cobra.Command) {
-	cmd.Flags().Var(lockfileFlag{&c.lockfile}, "lockfile", "readonly: fail if a plugin does not match the lock file exactly")
+	cmd.Flags().Var(lockfileFlag{&c.lockfile}, "lockfile",
+		"readonly: fail if a plugin does not match the lock file exactly")
 }
 
 func (c *command) lockCommand() *cobra.Command {
@@ -99,7 +100,8 @@ func (c *command) approveCommand() *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			wish := daemon.LockWish{Approve: args[0]}
-			there, done, err := c.ask(cmd.Context(), local, actionOf("plugin-approve", edn.K("plugin"), edn.Text(args[0])))
+			there, done, err := c.ask(cmd.Context(), local,
+				actionOf("plugin-approve", edn.K("plugin"), edn.Text(args[0])))
 			switch {
 			case err != nil && done:
 				return c.notApproved(err, wish)

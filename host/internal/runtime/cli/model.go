@@ -41,7 +41,12 @@ func (c *command) modelProbeCommand() *cobra.Command {
 			if k, err := edn.Keyword(id); err != nil || k.Namespace() == "" {
 				return usagef("%q is not a capability: expected NS/NAME, such as llm/voice", args[0])
 			}
-			return c.perform(cmd.Context(), performance{request: probeRequest(id), flags: &f, show: c.printProbe, refused: notProbed(id)})
+			return c.perform(cmd.Context(), performance{
+				request: probeRequest(id),
+				flags:   &f,
+				show:    c.printProbe,
+				refused: notProbed(id),
+			})
 		},
 	}
 	f.progress = "none"
@@ -62,8 +67,11 @@ func (c *command) modelProbeCommand() *cobra.Command {
 // about this server, and a retry would cost again.
 func probeRequest(id string) edn.Value {
 	plan := edn.MustMap(edn.K("id"), edn.Text("probe"), edn.K("nodes"), edn.Vector(
-		edn.MustMap(edn.K("op"), edn.K("call"), edn.K("id"), edn.Text("probe"), edn.K("cap/id"), edn.K(id), edn.K("intent"), edn.K(probeIntent),
-			edn.K("input"), edn.MustMap(), edn.K("dispatch"), edn.MustRead(`{:retry {:same-cap-max 0 :fallback-max 0}}`), edn.K("as"), edn.K("probe")),
+		edn.MustMap(edn.K("op"), edn.K("call"), edn.K("id"), edn.Text("probe"), edn.K("cap/id"), edn.K(id),
+			edn.K("intent"), edn.K(probeIntent),
+			edn.K("input"), edn.MustMap(),
+			edn.K("dispatch"), edn.MustRead(`{:retry {:same-cap-max 0 :fallback-max 0}}`), edn.K("as"),
+			edn.K("probe")),
 		edn.MustMap(edn.K("op"), edn.K("emit"), edn.K("input"), edn.K("probe"))))
 	return envelope(act.PlanIntent, edn.MustMap(edn.K("plan"), plan))
 }
@@ -78,10 +86,12 @@ func notProbed(id string) func(*contract.Error) *contract.Error {
 		for f := range e.Details.Key("findings").Elems() {
 			message, _ := f.Key("message").AsString()
 			if strings.HasPrefix(message, "unknown capability") {
-				return contract.Errorf("not-found", "there is no capability :%s", id).WithHint("\"ferment plugin list\" shows the capabilities")
+				return contract.Errorf("not-found", "there is no capability :%s", id).
+					WithHint("\"ferment plugin list\" shows the capabilities")
 			}
 		}
-		return contract.Errorf("unsupported/intent", ":%s is not a model with a server: its plugin does not serve :%s", id, probeIntent).
+		return contract.Errorf("unsupported/intent", ":%s is not a model with a server: its plugin does not serve :%s",
+			id, probeIntent).
 			WithHint("name a capability of a plugin such as llm or mlx")
 	}
 }
@@ -134,7 +144,8 @@ func probeText(w io.Writer, out, usage edn.Value) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\nmodel %s, preset %s\n", served, plain(out.Key("preset")))
 	for d := range out.Key("differences").Elems() {
-		fmt.Fprintf(&b, "  quirk %s: declared %s, found %s\n", strings.ReplaceAll(plain(d.Key("quirk")), "-", "_"), plain(d.Key("declared")), plain(d.Key("found")))
+		fmt.Fprintf(&b, "  quirk %s: declared %s, found %s\n", strings.ReplaceAll(plain(d.Key("quirk")), "-", "_"),
+			plain(d.Key("declared")), plain(d.Key("found")))
 	}
 	if out.Key("agrees?").Truthy() {
 		b.WriteString("  nothing differs from what is declared\n")

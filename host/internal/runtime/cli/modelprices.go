@@ -113,7 +113,8 @@ func (c *command) printPriceList(ctx context.Context) error {
 	if list.Origin != "" {
 		from = "of " + c.relative(list.Origin)
 	}
-	c.printf("%s %s, in USD per million tokens; sources: %s\n", config.Counted(len(list.Prices), "price"), from, strings.Join(sources, "; "))
+	c.printf("%s %s, in USD per million tokens; sources: %s\n", config.Counted(len(list.Prices), "price"), from,
+		strings.Join(sources, "; "))
 	return nil
 }
 
@@ -231,7 +232,8 @@ func modelPriceValue(m config.ModelPrice) edn.Value {
 	if v.Kind() != edn.KindMap {
 		v = edn.MustMap()
 	}
-	v = v.AssocKey("plugin", edn.Text(m.Plugin)).AssocKey("block", edn.Text(m.Label)).AssocKey("model", edn.Text(m.Model)).AssocKey("from", edn.K(priceFrom(m)))
+	v = v.AssocKey("plugin", edn.Text(m.Plugin)).AssocKey("block", edn.Text(m.Label)).
+		AssocKey("model", edn.Text(m.Model)).AssocKey("from", edn.K(priceFrom(m)))
 	if days, ok := priceAge(m.Price); ok {
 		v = v.AssocKey("age-days", edn.Int(int64(days)))
 	}
@@ -258,7 +260,9 @@ func (c *command) updatePrices(ctx context.Context, file string, dry bool) error
 	if !dry {
 		dir := c.dataDir(ctx)
 		if dir == "" {
-			return contract.Errorf("config/missing", "there is no configuration, so no data directory for the price list").WithHint("run it where ferment.hcl is, or name it with --config")
+			return contract.Errorf("config/missing",
+				"there is no configuration, so no data directory for the price list").
+				WithHint("run it where ferment.hcl is, or name it with --config")
 		}
 		name, err := list.Install(dir)
 		if err != nil {
@@ -282,7 +286,8 @@ func (c *command) wrongPrices(file string, problems []pricelist.Problem) error {
 	for i, p := range problems {
 		findings[i] = p.Value()
 	}
-	return contract.Errorf("config/type", "the price list %s has %s", file, config.Counted(len(problems), "problem")).WithDetail("findings", edn.Vector(findings...))
+	return contract.Errorf("config/type", "the price list %s has %s", file, config.Counted(len(problems), "problem")).
+		WithDetail("findings", edn.Vector(findings...))
 }
 
 func (c *command) printPriceChanges(changes pricelist.Changes, entries int, installed string) error {
@@ -318,7 +323,8 @@ func (c *command) printPriceChanges(changes pricelist.Changes, entries int, inst
 	}
 	text := "no price changes"
 	if len(rows) > 0 {
-		text = fmt.Sprintf("%d added, %d changed, %d removed", len(changes.Added), len(changes.Changed), len(changes.Removed))
+		text = fmt.Sprintf("%d added, %d changed, %d removed", len(changes.Added), len(changes.Changed),
+			len(changes.Removed))
 	}
 	if installed == "" {
 		c.printf("%s; nothing was installed\n", text)

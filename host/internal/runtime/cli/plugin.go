@@ -33,8 +33,10 @@ func (c *command) pluginCommand() *cobra.Command {
 			"stop the processes of a plugin of the daemon and start new ones; ends a quarantine", "restart started"),
 		c.ordered("swap", "plugin-swap",
 			"start new processes of a plugin of the daemon, then stop the old ones", "swap started"),
-		c.ordered("drain", "plugin-drain", "stop the processes of a plugin of the daemon gracefully and start none", "stop started"),
-		c.ordered("release", "plugin-release", "start a plugin of the daemon that is quarantined or was stopped", "start requested"),
+		c.ordered("drain", "plugin-drain", "stop the processes of a plugin of the daemon gracefully and start none",
+			"stop started"),
+		c.ordered("release", "plugin-release", "start a plugin of the daemon that is quarantined or was stopped",
+			"start requested"),
 		c.quarantineCommand(),
 	)
 	return cmd
@@ -122,7 +124,8 @@ func (c *command) inspectThere(v edn.Value) error {
 		return c.value(c.env.Stdout, v)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s (%s, block at %s)\n", plain(v.Key("plugin")), plain(v.Key("version")), plain(v.Key("condition")), plain(v.Key("where")))
+	fmt.Fprintf(&b, "%s %s (%s, block at %s)\n", plain(v.Key("plugin")), plain(v.Key("version")),
+		plain(v.Key("condition")), plain(v.Key("where")))
 	command := plains(v.Key("command"))
 	for i := range command {
 		command[i] = c.relative(command[i])
@@ -134,11 +137,13 @@ func (c *command) inspectThere(v edn.Value) error {
 	fmt.Fprintf(&b, "  serves:  %s\n", strings.Join(plains(v.Key("capabilities")), " "))
 	b.WriteString(absentLines(v))
 	for i := range v.Key("instances").Elems() {
-		fmt.Fprintf(&b, "  process: %s for %s (%s), generation %s", plain(i.Key("state")), since(i.Key("since")), plain(i.Key("cause")), i.Key("generation"))
+		fmt.Fprintf(&b, "  process: %s for %s (%s), generation %s", plain(i.Key("state")), since(i.Key("since")),
+			plain(i.Key("cause")), i.Key("generation"))
 		if i.HasKey("pid") {
 			fmt.Fprintf(&b, ", pid %s", i.Key("pid"))
 		}
-		fmt.Fprintf(&b, ", %s, %s\n", config.Counted(number(i.Key("in-flight")), "call"), config.Counted(number(i.Key("restarts")), "recent restart"))
+		fmt.Fprintf(&b, ", %s, %s\n", config.Counted(number(i.Key("in-flight")), "call"),
+			config.Counted(number(i.Key("restarts")), "recent restart"))
 		if message, ok := i.Key("error").Key("message").AsString(); ok {
 			fmt.Fprintf(&b, "           %s\n", message)
 		}
@@ -232,9 +237,12 @@ func (c *command) listPlugins(loaded *daemon.Loaded) error {
 	}
 	rows := make([][]string, len(loaded.Plugins))
 	for i, p := range loaded.Plugins {
-		rows[i] = []string{p.Name, dash(p.Wanted), dash(loaded.LockedVersion(p.Name)), dash(p.Description.Version), "-", loaded.Condition(p), isolated(loaded.Confinement(p)), providedText(loaded, p), p.Where}
+		rows[i] = []string{p.Name, dash(p.Wanted), dash(loaded.LockedVersion(p.Name)), dash(p.Description.Version), "-",
+			loaded.Condition(p), isolated(loaded.Confinement(p)), providedText(loaded, p), p.Where}
 	}
-	return table(c.env.Stdout, []string{"plugin", "configured", "locked", "installed", "running", "condition", "isolation", "provides", "block"}, rows)
+	return table(c.env.Stdout,
+		[]string{"plugin", "configured", "locked", "installed", "running", "condition", "isolation", "provides",
+			"block"}, rows)
 }
 
 // isolated summarizes the confinement of a plugin.
@@ -345,7 +353,8 @@ func (c *command) inspectPlugin(loaded *daemon.Loaded, name string) error {
 			fmt.Fprintf(&b, "\n    %s", entry.Description)
 		}
 		for _, intent := range entry.Intents {
-			fmt.Fprintf(&b, "\n    serves %s: %s -> %s", intent, entry.InSchema.For(intent), entry.OutSchema.For(intent))
+			fmt.Fprintf(&b, "\n    serves %s: %s -> %s", intent, entry.InSchema.For(intent),
+				entry.OutSchema.For(intent))
 		}
 		b.WriteByte('\n')
 	}

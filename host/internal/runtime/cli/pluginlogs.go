@@ -175,7 +175,8 @@ func logText(fields map[string]any) string {
 		at = t.Local().Format("2006-01-02 15:04:05.000")
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %-5s %s/%s %s", at, take("@level"), take("generation"), take("pid"), printable(take("@message")))
+	fmt.Fprintf(&b, "%s %-5s %s/%s %s", at, take("@level"), take("generation"), take("pid"),
+		printable(take("@message")))
 	take("plugin")
 	if fields["@module"] != "supervisor" {
 		take("@module")

@@ -38,7 +38,8 @@ func (c *command) pluginNewCommand() *cobra.Command {
 	flags.StringVar(&p.Kind, "kind", "", "kind of the capability: "+strings.Join(scaffold.Kinds(), ", "))
 	flags.StringVar(&p.Lang, "lang", scaffold.Go, "language: "+strings.Join(scaffold.Langs(), ", "))
 	flags.StringVar(&dir, "dir", "", "folder to create (default: NAME in the working directory)")
-	flags.StringVar(&p.Interpreter, "interpreter", "", "python or node program that runs the plugin (default: the first that works)")
+	flags.StringVar(&p.Interpreter, "interpreter", "",
+		"python or node program that runs the plugin (default: the first that works)")
 	flags.StringVar(&p.Local, "sdk", "", "checkout of ferment whose Go SDK is used instead of a released version")
 	return cmd
 }
@@ -72,7 +73,8 @@ func (c *command) newPlugin(ctx context.Context, p scaffold.Project, dir string)
 			paths[i] = edn.Text(f.Path)
 		}
 		return c.value(c.env.Stdout, edn.MustMap(
-			edn.K("dir"), edn.Text(dir), edn.K("kind"), edn.K(p.Kind), edn.K("lang"), edn.K(p.Lang), edn.K("files"), edn.Vector(paths...)))
+			edn.K("dir"), edn.Text(dir), edn.K("kind"), edn.K(p.Kind), edn.K("lang"), edn.K(p.Lang),
+			edn.K("files"), edn.Vector(paths...)))
 	}
 	_, err = fmt.Fprintf(c.env.Stdout, "%s: kind %s, in %s, %d files\n\n  cd %s\n%s  ./check\n  %s\n",
 		p.Name, p.Kind, p.Lang, len(files), c.relative(dir), prepare(p), p.Try())
@@ -96,10 +98,12 @@ func (c *command) equip(ctx context.Context, p *scaffold.Project) error {
 	case scaffold.Go:
 		return c.findSDK(p)
 	case scaffold.Python:
-		c.findInterpreter(ctx, p, "python3", "the plugin needs a Python with grpcio, protobuf and cryptography; none was found (Debian: python3-grpcio python3-protobuf python3-cryptography)",
+		c.findInterpreter(ctx, p, "python3",
+			"the plugin needs a Python with grpcio, protobuf and cryptography; none was found (Debian: python3-grpcio python3-protobuf python3-cryptography)",
 			"-c", "import grpc, google.protobuf, cryptography")
 	case scaffold.Node:
-		c.findInterpreter(ctx, p, "node", "the plugin needs node, which is not installed (Debian: nodejs npm)", "-e", "0")
+		c.findInterpreter(ctx, p, "node", "the plugin needs node, which is not installed (Debian: nodejs npm)", "-e",
+			"0")
 	}
 	if !filepath.IsAbs(p.Interpreter) {
 		path, err := exec.LookPath(p.Interpreter)
@@ -160,7 +164,8 @@ func (c *command) findSDK(p *scaffold.Project) error {
 			dir = filepath.Join(c.env.Dir, dir)
 		}
 		if !isCheckout(dir) {
-			return contract.Errorf("input/invalid", "new plugin: %s is not a checkout of ferment: it has no go.mod of %s", dir, sdkModule).
+			return contract.Errorf("input/invalid",
+				"new plugin: %s is not a checkout of ferment: it has no go.mod of %s", dir, sdkModule).
 				WithHint("name the folder of a checkout of ferment with --sdk")
 		}
 		p.Local, p.SDKVersion = dir, "v0.0.0"
@@ -177,7 +182,8 @@ func (c *command) findSDK(p *scaffold.Project) error {
 				return nil
 			}
 			if dir == filepath.Dir(dir) {
-				return contract.Errorf("input/invalid", "new plugin: the Go SDK cannot be found: this build of ferment (%s) is not a release and not in a checkout", c.env.Version).
+				return contract.Errorf("input/invalid",
+					"new plugin: the Go SDK cannot be found: this build of ferment (%s) is not a release and not in a checkout", c.env.Version).
 					WithHint("name a checkout of ferment with --sdk")
 			}
 		}

@@ -150,7 +150,8 @@ func (w *watcher) notice(n dispatch.Notice) {
 	}
 	w.value(n.Details.Merge(edn.MustMap(
 		edn.K("event"), edn.K("candidate"), edn.K("what"), edn.K(n.Event), edn.K("plugin"), edn.Text(n.Plugin),
-		edn.K("cap/id"), edn.K(n.CapID), edn.K("intent"), edn.K(n.Intent), edn.K("at"), edn.Inst(n.At.UTC().Truncate(time.Millisecond)))))
+		edn.K("cap/id"), edn.K(n.CapID), edn.K("intent"), edn.K(n.Intent),
+		edn.K("at"), edn.Inst(n.At.UTC().Truncate(time.Millisecond)))))
 }
 
 // follow prints the events of a run until it ends or close is called.
@@ -272,17 +273,21 @@ func (c *command) report(records []journal.Record, budget edn.Value) {
 		if len(n.Attempts) == 0 && n.State != "skipped" && n.State != "failed" {
 			continue
 		}
-		rows = append(rows, []string{pathText(n.Path) + " " + n.Node, n.Asked, answeredBy(n), gatesOf(n), failedOver(n), fmt.Sprintf("%d ms", n.Latency.Milliseconds())})
+		rows = append(rows, []string{pathText(n.Path) + " " + n.Node, n.Asked, answeredBy(n), gatesOf(n), failedOver(n),
+			fmt.Sprintf("%d ms", n.Latency.Milliseconds())})
 	}
-	if err := table(c.env.Stderr, []string{"node", "asked", "answered", "gates", "failed over", "took"}, rows); err != nil || budget.IsNil() {
+	if err := table(c.env.Stderr, []string{"node", "asked", "answered", "gates", "failed over", "took"},
+		rows); err != nil || budget.IsNil() {
 		return
 	}
 	c.printf("budget: reserved %s, settled %s (%s), refunded %s\n",
-		amountsText(budget.Key("reserved")), amountsText(budget.Key("settled")), plain(budget.Key("mark")), amountsText(budget.Key("refunded")))
+		amountsText(budget.Key("reserved")), amountsText(budget.Key("settled")), plain(budget.Key("mark")),
+		amountsText(budget.Key("refunded")))
 	rows = rows[:0]
 	for s := range budget.Key("scopes").Elems() {
 		name, resets := scopeText(s)
-		rows = append(rows, []string{name, amountsText(s.Key("limit")), amountsText(s.Key("used")), amountsText(s.Key("left")), resets})
+		rows = append(rows, []string{name, amountsText(s.Key("limit")), amountsText(s.Key("used")),
+			amountsText(s.Key("left")), resets})
 	}
 	_ = table(c.env.Stderr, []string{"scope", "limit", "used", "left", "resets"}, rows) // standard error was closed
 }

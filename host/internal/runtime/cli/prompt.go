@@ -38,7 +38,8 @@ func (c *command) promptShowCommand() *cobra.Command {
 			case len(args) == 0:
 				return usagef("prompt show takes an intent, such as text/respond, or --all")
 			}
-			q := daemon.PromptQuestion{Intent: strings.TrimPrefix(args[0], ":"), Role: strings.TrimPrefix(role, ":"), Capability: strings.TrimPrefix(capability, ":")}
+			q := daemon.PromptQuestion{Intent: strings.TrimPrefix(args[0], ":"), Role: strings.TrimPrefix(role, ":"),
+				Capability: strings.TrimPrefix(capability, ":")}
 			for _, name := range []string{q.Intent, q.Role, q.Capability} {
 				if _, err := edn.Keyword(name); name != "" && err != nil {
 					return usagef("%q is not an intent: expected NS/NAME, such as text/respond", name)

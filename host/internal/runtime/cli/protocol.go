@@ -14,7 +14,8 @@ import (
 )
 
 func (c *command) protocolCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "protocol", Short: "export or compare the protocol package: intents, schemas, prompts and rules"}
+	cmd := &cobra.Command{Use: "protocol",
+		Short: "export or compare the protocol package: intents, schemas, prompts and rules"}
 	cmd.AddCommand(c.protocolExportCommand(), c.protocolDiffCommand())
 	return cmd
 }
@@ -101,13 +102,17 @@ func (c *command) readProtocol(name string) (edn.Value, error) {
 	}
 	said, _ := v.Key("hash").AsString()
 	if !v.IsMap() || said == "" {
-		return edn.Nil(), contract.Errorf("protocol/invalid", "%s is not a protocol package: it has no :hash", name).WithHint("\"ferment protocol export\" writes one, as EDN")
+		return edn.Nil(), contract.Errorf("protocol/invalid", "%s is not a protocol package: it has no :hash", name).
+			WithHint("\"ferment protocol export\" writes one, as EDN")
 	}
 	if strings.HasSuffix(name, ".json") {
-		return edn.Nil(), contract.Errorf("protocol/invalid", "%s is a protocol package in JSON, which loses the types that are compared: keywords, sets and decimals", name).WithHint("\"ferment protocol export --edn\" writes one that can be compared")
+		return edn.Nil(), contract.Errorf("protocol/invalid",
+			"%s is a protocol package in JSON, which loses the types that are compared: keywords, sets and decimals",
+			name).WithHint("\"ferment protocol export --edn\" writes one that can be compared")
 	}
 	if is := edn.Hash(v.Dissoc(edn.K("hash"))); is != said {
-		return edn.Nil(), contract.Errorf("protocol/invalid", "%s was changed after its export: its hash is %s, :hash is %s", name, is, said).WithHint("export it again")
+		return edn.Nil(), contract.Errorf("protocol/invalid",
+			"%s was changed after its export: its hash is %s, :hash is %s", name, is, said).WithHint("export it again")
 	}
 	return v, nil
 }
@@ -117,7 +122,8 @@ func (c *command) protocolDiff(before, after edn.Value) error {
 	differs := len(rows) > 0
 	if c.format != formatText {
 		if err := c.value(c.env.Stdout, edn.MustMap(
-			edn.K("was"), before.Key("hash"), edn.K("hash"), after.Key("hash"), edn.K("differs?"), edn.Bool(differs), edn.K("changes"), edn.Vector(rows...))); err != nil {
+			edn.K("was"), before.Key("hash"), edn.K("hash"), after.Key("hash"), edn.K("differs?"), edn.Bool(differs),
+			edn.K("changes"), edn.Vector(rows...))); err != nil {
 			return err
 		}
 	} else if _, err := fmt.Fprint(c.env.Stdout, protocolDiffText(rows)); err != nil {
@@ -164,7 +170,12 @@ func protocolChanges(rows, path []edn.Value, before, after edn.Value) []edn.Valu
 }
 
 func protocolRow(path []edn.Value, change string, before, after edn.Value) edn.Value {
-	return edn.MustMap(edn.K("path"), edn.Vector(path...), edn.K("change"), edn.K(change), edn.K("before"), before, edn.K("after"), after)
+	return edn.MustMap(
+		edn.K("path"), edn.Vector(path...),
+		edn.K("change"), edn.K(change),
+		edn.K("before"), before,
+		edn.K("after"), after,
+	)
 }
 
 // longestShown limits the printed length of a value, in code points.

@@ -29,7 +29,13 @@ func (c *command) place(ctx context.Context) (socket, dataDir string) {
 // configured returns the configuration as far as it can be read.
 func (c *command) configured(ctx context.Context) *config.Config {
 	o := c.options()
-	cfg, _ := config.Load(ctx, o.Config, config.Options{Dir: o.Dir, Env: o.Env, Profile: o.Profile, HostVersion: o.Version, HostOnly: true})
+	cfg, _ := config.Load(ctx, o.Config, config.Options{
+		Dir:         o.Dir,
+		Env:         o.Env,
+		Profile:     o.Profile,
+		HostVersion: o.Version,
+		HostOnly:    true,
+	})
 	return cfg
 }
 

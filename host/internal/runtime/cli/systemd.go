@@ -26,7 +26,12 @@ func (c *command) unitCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o := c.options()
-			cfg, _ := config.Load(cmd.Context(), o.Config, config.Options{Dir: o.Dir, Env: o.Env, Profile: o.Profile, HostVersion: o.Version})
+			cfg, _ := config.Load(cmd.Context(), o.Config, config.Options{
+				Dir:         o.Dir,
+				Env:         o.Env,
+				Profile:     o.Profile,
+				HostVersion: o.Version,
+			})
 			if cfg.Unreadable() {
 				return c.invalidConfig(&daemon.InvalidConfigError{Config: cfg})
 			}

@@ -30,7 +30,8 @@ func (c control) Approve(ctx context.Context, name string) (edn.Value, *contract
 // file meanwhile.
 func (d *Daemon) approve(ctx context.Context, name string) (*LockOutcome, *contract.Error) {
 	if d.options.Lockfile == LockfileReadonly {
-		return nil, contract.Errorf("config/lock", "the daemon was started with --lockfile=readonly, so it approves nothing").
+		return nil, contract.Errorf("config/lock",
+			"the daemon was started with --lockfile=readonly, so it approves nothing").
 			WithHint("approve on the machine where the lock file is kept, and deploy the file")
 	}
 	d.reloads.one.Lock()
@@ -60,6 +61,7 @@ func (e *runtimeEnv) withoutCache() *runtimeEnv {
 // approvedOnly is the error for a reload that was refused after an approval.
 func approvedOnly(name string, outcome *LockOutcome, err *contract.Error) *contract.Error {
 	wrapped := *err
-	wrapped.Message = "plugin " + name + " is approved in " + outcome.Name + ", and the daemon goes on as before: " + err.Message
+	wrapped.Message = "plugin " + name + " is approved in " + outcome.Name + ", and the daemon goes on as before: " +
+		err.Message
 	return wrapped.WithDetail("approved", outcome.Value())
 }

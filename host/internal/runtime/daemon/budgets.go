@@ -52,7 +52,11 @@ func (c control) Budgets(ctx context.Context, user string) (edn.Value, *contract
 	var each []edn.Value
 	for _, kind := range []budget.Kind{budget.Tenant, budget.User, budget.Run} {
 		if block := b.Of(kind.String()); block.Written && user == "" {
-			each = append(each, edn.MustMap(edn.K("scope"), edn.K(kind.String()), edn.K("limit"), limitsOf(block), edn.K("where"), edn.Text(block.Where)))
+			each = append(each, edn.MustMap(
+				edn.K("scope"), edn.K(kind.String()),
+				edn.K("limit"), limitsOf(block),
+				edn.K("where"), edn.Text(block.Where),
+			))
 		}
 	}
 	m.Key("each", edn.Vector(each...))
@@ -96,12 +100,14 @@ func (c control) AdjustBudget(ctx context.Context, change httpapi.BudgetChange) 
 		return edn.Nil(), err
 	}
 	if grant.IsZero() && charge.IsZero() {
-		return edn.Nil(), contract.Errorf("invalid-request", "budget-adjust changes nothing: neither :grant nor :charge has an amount above 0")
+		return edn.Nil(), contract.Errorf("invalid-request",
+			"budget-adjust changes nothing: neither :grant nor :charge has an amount above 0")
 	}
 	scope := budget.Scope{Kind: kind, ID: id, Limits: block.Limits, Per: budget.Per(block.Per)}
 	for _, d := range policy.Dimensions() {
 		if grant.Has(d) && !block.Limits.Bounds(d) {
-			return edn.Nil(), contract.Errorf("invalid-request", "the budget of %s does not limit %s, so nothing can be added to it", scope, d).
+			return edn.Nil(), contract.Errorf("invalid-request",
+				"the budget of %s does not limit %s, so nothing can be added to it", scope, d).
 				WithHint("its limits are " + act.LimitsValue(block.Limits).String())
 		}
 	}
@@ -120,7 +126,9 @@ func amounts(key string, v edn.Value) (policy.Amounts, *contract.Error) {
 }
 
 // balance returns the balance of one scope as a response value.
-func (h *Host) balance(ctx context.Context, b *policy.Budgets, kind budget.Kind, id string) (edn.Value, *contract.Error) {
+func (h *Host) balance(
+	ctx context.Context, b *policy.Budgets, kind budget.Kind, id string,
+) (edn.Value, *contract.Error) {
 	block := b.Of(kind.String())
 	scope := budget.Scope{Kind: kind, ID: id, Limits: block.Limits, Per: budget.Per(block.Per)}
 	all, err := h.ledger.Balances(ctx, []budget.Scope{scope})

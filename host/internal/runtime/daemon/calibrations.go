@@ -63,7 +63,8 @@ func (c *calibrations) Calibration(judge string) dispatch.Calibration {
 	}
 	is := calibrated{looked: now, file: file}
 	switch {
-	case ok && file != nil && was.file != nil && os.SameFile(file, was.file) && file.ModTime().Equal(was.file.ModTime()) && file.Size() == was.file.Size():
+	case ok && file != nil && was.file != nil && os.SameFile(file, was.file) &&
+		file.ModTime().Equal(was.file.ModTime()) && file.Size() == was.file.Size():
 		is.is, is.until, is.record = was.is, was.until, was.record
 	case file != nil:
 		is.is, is.until, is.record = c.read(judge)

@@ -216,7 +216,8 @@ func (l *Loaded) Find(name string) (config.Plugin, *contract.Error) {
 		}
 		names = append(names, p.Name)
 	}
-	e := contract.Errorf("not-found", "there is no plugin %q in the configuration", name).WithHint("\"ferment plugin list\" shows the plugins")
+	e := contract.Errorf("not-found", "there is no plugin %q in the configuration", name).
+		WithHint("\"ferment plugin list\" shows the plugins")
 	return config.Plugin{}, e.DidYouMean(contract.Nearest(name, names))
 }
 
@@ -322,7 +323,8 @@ func (c control) supervise(name string, do func(*plugin.Supervisor) error) *cont
 		return err
 	}
 	if !p.Starts() {
-		return contract.Errorf("runtime/not-ready", "plugin %s is %s, so it has no processes", name, l.Condition(p)).WithHint("change its block and reload")
+		return contract.Errorf("runtime/not-ready", "plugin %s is %s, so it has no processes", name, l.Condition(p)).
+			WithHint("change its block and reload")
 	}
 	return contract.AsError(do(h.supervisor))
 }
@@ -405,7 +407,8 @@ func (c control) Show(q httpapi.ShowQuery) (edn.Value, *contract.Error) {
 	}
 	var unknown *config.UnknownPathError
 	if errors.As(err, &unknown) {
-		return edn.Nil(), contract.Errorf("not-found", "the configuration has no %.100q", q.Only).DidYouMean(unknown.Nearest)
+		return edn.Nil(), contract.Errorf("not-found", "the configuration has no %.100q", q.Only).
+			DidYouMean(unknown.Nearest)
 	}
 	if err != nil {
 		return edn.Nil(), contract.AsError(err)
@@ -467,7 +470,8 @@ func truncated(v edn.Value) string {
 // Audit implements httpapi.Control: it writes a line of the audit log, with
 // the keys of a host record.
 func (c control) Audit(entry httpapi.AuditEntry) {
-	args := []any{"action", "admin/" + entry.Action, "principal", entry.Principal, "input", entry.Input.Dissoc(edn.K("action")).String(), "ok", entry.Err == nil}
+	args := []any{"action", "admin/" + entry.Action, "principal", entry.Principal,
+		"input", entry.Input.Dissoc(edn.K("action")).String(), "ok", entry.Err == nil}
 	if entry.Err != nil {
 		args = append(args, "error", entry.Err.Error())
 	}

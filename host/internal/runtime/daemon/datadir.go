@@ -38,11 +38,18 @@ func AdminTokenFile(dir string) string { return filepath.Join(dir, "run", "admin
 // openDataDir creates or checks the directory and locks it.
 func openDataDir(path, boot string) (*dataDir, error) {
 	if err := os.MkdirAll(path, 0o700); errors.Is(err, syscall.ENOTDIR) {
-		return nil, &DirectoryError{Dir: path, Problem: "is a file, or below one", Fix: "name another in ferment.data_dir", code: ExitConfig}
+		return nil, &DirectoryError{
+			Dir:     path,
+			Problem: "is a file, or below one",
+			Fix:     "name another in ferment.data_dir",
+			code:    ExitConfig,
+		}
 	} else if link, target := danglingLink(path); err != nil && link != "" {
 		return nil, &DirectoryError{
-			Dir: path, Problem: fmt.Sprintf("cannot be created: %s is a symbolic link to %s, which does not exist", link, target),
-			Fix: "create that directory or correct the link", code: ExitConfig,
+			Dir:     path,
+			Problem: fmt.Sprintf("cannot be created: %s is a symbolic link to %s, which does not exist", link, target),
+			Fix:     "create that directory or correct the link",
+			code:    ExitConfig,
 		}
 	} else if err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
@@ -87,7 +94,12 @@ func checkPrivate(path string) error {
 	}
 	switch {
 	case !info.IsDir():
-		return &DirectoryError{Dir: path, Problem: "is not a directory", Fix: "name another in ferment.data_dir", code: ExitConfig}
+		return &DirectoryError{
+			Dir:     path,
+			Problem: "is not a directory",
+			Fix:     "name another in ferment.data_dir",
+			code:    ExitConfig,
+		}
 	case !ownedByUs(info):
 		return refuse("belongs to another user", "change its owner, or name another in ferment.data_dir")
 	case info.Mode().Perm()&0o077 != 0:
@@ -147,9 +159,19 @@ func (d *dataDir) checkFormat() error {
 	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	switch {
 	case err != nil || n < 1:
-		return &DirectoryError{Dir: d.path, Problem: "has a FORMAT that cannot be read", Fix: "restore it, or name another directory in ferment.data_dir", code: ExitConfig}
+		return &DirectoryError{
+			Dir:     d.path,
+			Problem: "has a FORMAT that cannot be read",
+			Fix:     "restore it, or name another directory in ferment.data_dir",
+			code:    ExitConfig,
+		}
 	case n > dataFormat:
-		return &DirectoryError{Dir: d.path, Problem: fmt.Sprintf("has format %d, and this build knows formats up to %d", n, dataFormat), Fix: "use the build that wrote it or a later one", code: ExitConfig}
+		return &DirectoryError{
+			Dir:     d.path,
+			Problem: fmt.Sprintf("has format %d, and this build knows formats up to %d", n, dataFormat),
+			Fix:     "use the build that wrote it or a later one",
+			code:    ExitConfig,
+		}
 	}
 	return nil
 }

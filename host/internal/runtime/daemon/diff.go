@@ -32,7 +32,10 @@ func (d *Daemon) compare(ctx context.Context) reloaded {
 	if next.Generation == nil {
 		report := next.Report(config.DefaultMaxShown)
 		return reloaded{value: edn.MustMap(
-			edn.K("valid?"), edn.Bool(false), edn.K("differs?"), edn.Bool(true), edn.K("configuration"), edn.Text(d.options.path()), edn.K("was"), edn.Text(old.Hash),
+			edn.K("valid?"), edn.Bool(false),
+			edn.K("differs?"), edn.Bool(true),
+			edn.K("configuration"), edn.Text(d.options.path()),
+			edn.K("was"), edn.Text(old.Hash),
 			edn.K("report"), report.Value(), edn.K("text"), edn.Text(report.Text(false)),
 		)}
 	}
@@ -87,7 +90,12 @@ func actions(c plugin.Change, wanted []plugin.Settings) config.PluginActions {
 		slices.Sort(out)
 		return out
 	}
-	a := config.PluginActions{Start: names(c.Start), Replace: names(c.Replace), Update: names(c.Update), Remove: slices.Sorted(slices.Values(c.Remove))}
+	a := config.PluginActions{
+		Start:   names(c.Start),
+		Replace: names(c.Replace),
+		Update:  names(c.Update),
+		Remove:  slices.Sorted(slices.Values(c.Remove)),
+	}
 	for _, name := range names(wanted) {
 		if !slices.Contains(a.Start, name) && !slices.Contains(a.Replace, name) && !slices.Contains(a.Update, name) {
 			a.Keep = append(a.Keep, name)

@@ -33,7 +33,8 @@ func (l *Loaded) Explain(intent, capID string, streamed bool, bind Binder) (edn.
 	reg := l.Generation.Registry
 	in, ok := reg.Intent(intent)
 	if !ok {
-		e := contract.Errorf("not-found", "there is no intent :%s", intent).WithHint("\"ferment plugin inspect NAME\" shows what a plugin serves")
+		e := contract.Errorf("not-found", "there is no intent :%s", intent).
+			WithHint("\"ferment plugin inspect NAME\" shows what a plugin serves")
 		if _, known := contract.Lookup(contract.ResolveAlias(intent)); known {
 			e = e.WithHint("\"ferment explain error " + intent + "\" describes the error type")
 		}
@@ -69,7 +70,11 @@ func (l *Loaded) Explain(intent, capID string, streamed bool, bind Binder) (edn.
 	rows := append(effective.Explain(), l.Generation.Budgets.Explain()...)
 	policies := make([]edn.Value, len(rows))
 	for i, r := range rows {
-		policies[i] = edn.MustMap(edn.K("field"), edn.Text(r.Field), edn.K("value"), r.Value, edn.K("from"), edn.Text(originText(r.Origin)))
+		policies[i] = edn.MustMap(
+			edn.K("field"), edn.Text(r.Field),
+			edn.K("value"), r.Value,
+			edn.K("from"), edn.Text(originText(r.Origin)),
+		)
 	}
 	b.Key("policy", edn.Vector(policies...))
 	if v := l.layersOf(in); !v.IsNil() {
@@ -91,7 +96,11 @@ func (l *Loaded) layersOf(in *registry.Intent) edn.Value {
 	}
 	all := make([]edn.Value, len(layers))
 	for i, layer := range layers {
-		all[i] = edn.MustMap(edn.K("name"), edn.Text(layer.Name), edn.K("where"), edn.Text(layer.Where), edn.K("hash"), edn.Text(layer.Hash))
+		all[i] = edn.MustMap(
+			edn.K("name"), edn.Text(layer.Name),
+			edn.K("where"), edn.Text(layer.Where),
+			edn.K("hash"), edn.Text(layer.Hash),
+		)
 	}
 	return edn.MustMap(edn.K("role"), edn.K(role), edn.K("role/rule"), edn.K(rule), edn.K("layers"), edn.Vector(all...))
 }

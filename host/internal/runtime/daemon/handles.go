@@ -18,16 +18,20 @@ import (
 func checkHandles(request edn.Value, granted []string, reg *registry.Registry) (edn.Value, error) {
 	task := request.Key("task")
 	if intent, _ := task.Key("intent").AsKeyword(); intent == act.PlanIntent {
-		return request, contract.Errorf("auth/forbidden", "a plugin answers with a plan, it does not ask for one to be run").
+		return request, contract.Errorf("auth/forbidden",
+			"a plugin answers with a plan, it does not ask for one to be run").
 			WithHint("answer with {:result {:type :plan :plan ..}}")
 	}
 	for _, id := range named(request) {
 		if !reg.Known(id) {
-			return request, contract.Errorf("cap/not-found", "there is no capability :%s", id).DidYouMean(":" + reg.NearestCapability(id))
+			return request, contract.Errorf("cap/not-found", "there is no capability :%s", id).
+				DidYouMean(":" + reg.NearestCapability(id))
 		}
 		if _, ok := slices.BinarySearch(granted, id); !ok {
-			return request, contract.Errorf("auth/forbidden", "the call that the plugin works on was given no handle of :%s", id).
-				WithDetail("cap/id", edn.K(id)).WithHint("pass {:cap/ref :" + id + "} in the input of the call, or ask for an intent alone")
+			return request, contract.Errorf("auth/forbidden",
+				"the call that the plugin works on was given no handle of :%s", id).
+				WithDetail("cap/id", edn.K(id)).
+				WithHint("pass {:cap/ref :" + id + "} in the input of the call, or ask for an intent alone")
 		}
 	}
 	pinned, isPinned := task.Key("cap/id").AsKeyword()
@@ -35,12 +39,15 @@ func checkHandles(request edn.Value, granted []string, reg *registry.Registry) (
 		return request, nil
 	}
 	if a, absent := reg.Absent(pinned); absent {
-		return request, contract.Errorf("runtime/not-ready", ":%s is not ready: %s", pinned, a.Why.Message).WithCause(a.Why).WithHint(a.Why.Hint)
+		return request, contract.Errorf("runtime/not-ready", ":%s is not ready: %s", pinned, a.Why.Message).
+			WithCause(a.Why).WithHint(a.Why.Hint)
 	}
 	c, _ := reg.Capability(pinned)
 	if len(c.Intents) != 1 {
-		return request, contract.Errorf("invalid-request", ":%s serves %d intents, so the request has to name one", pinned, len(c.Intents)).
-			WithDetail("reason", edn.K("shape/missing-key")).WithDetail("path", edn.Vector(edn.K("task"), edn.K("intent")))
+		return request, contract.Errorf("invalid-request", ":%s serves %d intents, so the request has to name one",
+			pinned, len(c.Intents)).
+			WithDetail("reason", edn.K("shape/missing-key")).
+			WithDetail("path", edn.Vector(edn.K("task"), edn.K("intent")))
 	}
 	return request.AssocKey("task", task.AssocKey("intent", edn.K(c.Intents[0]))), nil
 }

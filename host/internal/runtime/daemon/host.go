@@ -33,9 +33,9 @@ type Host struct {
 	runs       *runs
 
 	closing sync.Once
-	// book outlives the generations: a reload keeps it.
+	// book outlives the generations: a reload forgets nothing.
 	book dispatch.Book
-	// grades outlives them too: equal text gets one grade.
+	// grades outlive them as well: equal text has one grade.
 	grades *dispatch.Grades
 	// events is the event stream of the host itself.
 	events journal.Host
@@ -176,7 +176,8 @@ func (h *Host) awaitOne(ctx context.Context, p config.Plugin) error {
 		return nil
 	}
 	for _, s := range h.supervisor.Status() {
-		if s.Plugin == p.Name && (s.Cause == plugin.CauseIsolation || s.State == plugin.Degraded || s.State == plugin.Ready || s.State == plugin.Configuring) {
+		if s.Plugin == p.Name && (s.Cause == plugin.CauseIsolation || s.State == plugin.Degraded ||
+			s.State == plugin.Ready || s.State == plugin.Configuring) {
 			return nil // it runs; each attempt checks whether it is callable
 		}
 	}
@@ -193,7 +194,12 @@ func (l *Loaded) routes() map[string]plugin.Route {
 	reg := l.Generation.Registry
 	for _, id := range reg.Capabilities() {
 		if c, ok := reg.Capability(id); ok {
-			out[id] = plugin.Route{Plugin: c.Plugin, Advertised: c.Advertised, MaxInFlight: c.Limits.MaxInFlight, Unusable: unusable[c.Plugin]}
+			out[id] = plugin.Route{
+				Plugin:      c.Plugin,
+				Advertised:  c.Advertised,
+				MaxInFlight: c.Limits.MaxInFlight,
+				Unusable:    unusable[c.Plugin],
+			}
 		}
 	}
 	return out

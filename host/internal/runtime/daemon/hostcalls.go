@@ -35,12 +35,23 @@ func (h hostCalls) HostInvoke(ctx context.Context, c plugin.HostCall) (edn.Value
 		return edn.Nil(), err
 	}
 	a := act.Act{
-		Request: bounded, Principal: c.Plugin, PrincipalType: "plugin", Roles: parent.Roles,
-		Stack: append(slices.Clone(parent.Stack), parent.CapID), Within: parent.Within, AtLeast: parent.AtLeast, Deepest: parent.Deepest,
+		Request:       bounded,
+		Principal:     c.Plugin,
+		PrincipalType: "plugin",
+		Roles:         parent.Roles,
+		Stack:         append(slices.Clone(parent.Stack), parent.CapID),
+		Within:        parent.Within,
+		AtLeast:       parent.AtLeast,
+		Deepest:       parent.Deepest,
 	}
 	response, failure, known := edn.Nil(), (*contract.Error)(nil), false
 	if !parent.Shadow {
-		response, failure, known = turn.of.service.Within(ctx, act.HostCall{Act: a, Parent: parent, N: c.N, Tell: c.Emit})
+		response, failure, known = turn.of.service.Within(ctx, act.HostCall{
+			Act:    a,
+			Parent: parent,
+			N:      c.N,
+			Tell:   c.Emit,
+		})
 	}
 	if !known { // shadow calls are not part of the run
 		response, failure = turn.Do(ctx, a)

@@ -33,7 +33,12 @@ func Install(ctx context.Context, o Options, wish InstallWish) (install.Installe
 	dataDir := ""
 	// Errors of the configuration are ignored: it may refer to the program
 	// that is about to be installed.
-	if cfg, _ := config.Load(ctx, o.Config, config.Options{Dir: o.Dir, Env: o.Env, Profile: o.Profile, HostVersion: o.Version}); !cfg.Unreadable() {
+	if cfg, _ := config.Load(ctx, o.Config, config.Options{
+		Dir:         o.Dir,
+		Env:         o.Env,
+		Profile:     o.Profile,
+		HostVersion: o.Version,
+	}); !cfg.Unreadable() {
 		dataDir = cfg.Host.DataDir
 	}
 	identify := func(context.Context, string) (string, string, error) { return wish.Name, wish.Version, nil }
@@ -46,7 +51,8 @@ func Install(ctx context.Context, o Options, wish InstallWish) (install.Installe
 		identify = func(ctx context.Context, program string) (string, string, error) {
 			d, err := env.identify(ctx, program)
 			if errors.Is(err, syscall.ENOEXEC) {
-				return "", "", contract.Errorf("input/invalid", "%s is not a program that this system can start", wish.Path).WithCause(contract.AsError(err)).
+				return "", "", contract.Errorf("input/invalid", "%s is not a program that this system can start",
+					wish.Path).WithCause(contract.AsError(err)).
 					WithHint("install a program or an archive with one; for a script, write its interpreter and its path in command")
 			}
 			if err != nil {
@@ -62,7 +68,8 @@ func Install(ctx context.Context, o Options, wish InstallWish) (install.Installe
 			return name, version, nil
 		}
 	}
-	got, err := install.Open(install.Dirs(dataDir, lookup)...).Add(ctx, install.Source{Path: wish.Path, Program: wish.Program, Identify: identify})
+	got, err := install.Open(install.Dirs(dataDir, lookup)...).Add(ctx,
+		install.Source{Path: wish.Path, Program: wish.Program, Identify: identify})
 	if err != nil {
 		if contract.AsError(err).Type == "runtime/internal" && ctx.Err() == nil {
 			return got, &EnvironmentError{"install a plugin", err}

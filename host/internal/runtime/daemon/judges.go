@@ -45,7 +45,13 @@ const hostPrincipal = "host"
 func (h *Host) grade(ctx context.Context, request edn.Value) (edn.Value, error) {
 	turn := h.nested("")
 	defer turn.Release()
-	response, failure := turn.Do(ctx, act.Act{Request: request, Principal: hostPrincipal, PrincipalType: hostPrincipal, Roles: []string{policy.RoleOperator}, Grading: true})
+	response, failure := turn.Do(ctx, act.Act{
+		Request:       request,
+		Principal:     hostPrincipal,
+		PrincipalType: hostPrincipal,
+		Roles:         []string{policy.RoleOperator},
+		Grading:       true,
+	})
 	if failure != nil {
 		return response, failure
 	}
@@ -89,9 +95,16 @@ func JudgesValue(all []rescore.Status) edn.Value {
 func (c control) Calibrate(ctx context.Context, how httpapi.Calibration) (edn.Value, *contract.Error) {
 	h, l := c.now()
 	if l.Profile == config.ProfileAdmin {
-		return edn.Nil(), contract.Errorf("policy/blocked", "profile admin takes no acts, and measuring a judge needs acts")
+		return edn.Nil(), contract.Errorf("policy/blocked",
+			"profile admin takes no acts, and measuring a judge needs acts")
 	}
-	out, err := h.rescorer.Score(ctx, how.Judge, rescore.Options{File: how.File, Why: calibration.ByOperator, Reset: how.Reset, Parallel: how.Parallel, Deadline: how.Deadline})
+	out, err := h.rescorer.Score(ctx, how.Judge, rescore.Options{
+		File:     how.File,
+		Why:      calibration.ByOperator,
+		Reset:    how.Reset,
+		Parallel: how.Parallel,
+		Deadline: how.Deadline,
+	})
 	if err != nil {
 		return edn.Nil(), contract.AsError(err)
 	}

@@ -105,7 +105,12 @@ func load(ctx context.Context, o Options, env *runtimeEnv) (*Loaded, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
-	loaded := &Loaded{Config: cfg, cached: d.total(howCached), started: d.total(howStarted), unchecked: d.total(howUnchecked)}
+	loaded := &Loaded{
+		Config:    cfg,
+		cached:    d.total(howCached),
+		started:   d.total(howStarted),
+		unchecked: d.total(howUnchecked),
+	}
 	for name := range attached {
 		if _, missing := loaded.Find(name); missing != nil && loaded.Generation != nil {
 			return nil, missing
@@ -143,7 +148,8 @@ func (l *Loaded) Summary() string {
 		files = strings.Join(names, ", ")
 	}
 	return fmt.Sprintf("%s ok: %s%s, %s, hash %s",
-		files, config.Counted(len(l.Plugins), "plugin"), how, config.Counted(len(l.Generation.Registry.Intents()), "intent"), l.Hash)
+		files, config.Counted(len(l.Plugins), "plugin"), how,
+		config.Counted(len(l.Generation.Registry.Intents()), "intent"), l.Hash)
 }
 
 func fileNames(files []*config.Source) []string {

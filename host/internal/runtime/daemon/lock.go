@@ -180,7 +180,12 @@ func (o *LockOutcome) merge(c *config.Config, old lock.File, wish LockWish) (loc
 	}
 	for _, p := range old.Plugins {
 		if !configured[p.Name] && wish.Approve == "" {
-			o.Plugins = append(o.Plugins, LockChange{Plugin: p.Name, Version: p.Version, Change: "removed", Note: "no plugin block has this name"})
+			o.Plugins = append(o.Plugins, LockChange{
+				Plugin:  p.Name,
+				Version: p.Version,
+				Change:  "removed",
+				Note:    "no plugin block has this name",
+			})
 		}
 	}
 	if len(o.Refused()) > 0 {
@@ -190,10 +195,14 @@ func (o *LockOutcome) merge(c *config.Config, old lock.File, wish LockWish) (loc
 }
 
 // renew replaces an entry.
-func (o *LockOutcome) renew(p config.Plugin, entry lock.Plugin, change *LockChange, next lock.File, wish LockWish) lock.File {
+func (o *LockOutcome) renew(
+	p config.Plugin, entry lock.Plugin, change *LockChange, next lock.File, wish LockWish,
+) lock.File {
 	now := p.LockEntry()
-	change.Differences = append(entry.CompareProgram(lock.Platform(), p.Command[0], p.Hashes.Program, p.Hashes.Files), entry.CompareDescription(now)...)
-	escalates := slices.ContainsFunc(change.Differences, func(d lock.Difference) bool { return d.Level == lock.Escalation })
+	change.Differences = append(entry.CompareProgram(lock.Platform(), p.Command[0], p.Hashes.Program, p.Hashes.Files),
+		entry.CompareDescription(now)...)
+	escalates := slices.ContainsFunc(change.Differences,
+		func(d lock.Difference) bool { return d.Level == lock.Escalation })
 	switch {
 	case len(change.Differences) == 0:
 		change.Change = "unchanged"
@@ -208,7 +217,8 @@ func (o *LockOutcome) renew(p config.Plugin, entry lock.Plugin, change *LockChan
 		case entry.Version == now.Version:
 			now = now.WithBinary(b.Platform, b.Hash)
 		default:
-			change.Note = fmt.Sprintf("the hashes of other platforms were of version %s and were removed", entry.Version)
+			change.Note = fmt.Sprintf("the hashes of other platforms were of version %s and were removed",
+				entry.Version)
 		}
 	}
 	return next.With(now)
@@ -230,7 +240,8 @@ func absence(p config.Plugin) string {
 // the name of the file. No program is started.
 func LockPlatform(ctx context.Context, o Options, platform string, targets []Target) (*LockOutcome, error) {
 	if !lock.ValidPlatform(platform) {
-		return nil, contract.Errorf("invalid-request", "%q is not a platform: expected OS/ARCH, such as linux/arm64", platform)
+		return nil, contract.Errorf("invalid-request", "%q is not a platform: expected OS/ARCH, such as linux/arm64",
+			platform)
 	}
 	env, err := prepareRuntimeEnv(o)
 	if err != nil {
@@ -258,7 +269,8 @@ func LockPlatform(ctx context.Context, o Options, platform string, targets []Tar
 			}
 			names := loaded.runs(t)
 			if len(names) == 0 {
-				return lock.File{}, contract.Errorf("not-found", "no plugin of the configuration runs a program named %s", programName(t.File)).
+				return lock.File{}, contract.Errorf("not-found",
+					"no plugin of the configuration runs a program named %s", programName(t.File)).
 					WithHint("name the plugin too: PLUGIN=" + t.File)
 			}
 			for _, name := range names {
@@ -266,7 +278,12 @@ func LockPlatform(ctx context.Context, o Options, platform string, targets []Tar
 				if !ok {
 					return lock.File{}, lock.NotLocked(name).Err()
 				}
-				change := LockChange{Plugin: name, Version: entry.Version, Change: "updated", Note: platform + " " + hash}
+				change := LockChange{
+					Plugin:  name,
+					Version: entry.Version,
+					Change:  "updated",
+					Note:    platform + " " + hash,
+				}
 				if before, _ := entry.Binary(platform); before == hash {
 					change.Change = "unchanged"
 				} else {
@@ -294,7 +311,8 @@ type Target struct {
 func (l *Loaded) runs(t Target) []string {
 	var names []string
 	for _, p := range l.Plugins {
-		if t.Plugin == p.Name || t.Plugin == "" && len(p.Command) > 0 && programName(p.Command[0]) == programName(t.File) {
+		if t.Plugin == p.Name || t.Plugin == "" && len(p.Command) > 0 &&
+			programName(p.Command[0]) == programName(t.File) {
 			names = append(names, p.Name)
 		}
 	}
@@ -361,12 +379,21 @@ func (o *LockOutcome) Value() edn.Value {
 		}
 		differences := make([]edn.Value, len(c.Differences))
 		for i, d := range c.Differences {
-			differences[i] = edn.MustMap(edn.K("what"), edn.Text(d.Subject), edn.K("expected"), edn.Text(d.Locked), edn.K("found"), edn.Text(d.Found), edn.K("escalates?"), edn.Bool(d.Level == lock.Escalation))
+			differences[i] = edn.MustMap(
+				edn.K("what"), edn.Text(d.Subject),
+				edn.K("expected"), edn.Text(d.Locked),
+				edn.K("found"), edn.Text(d.Found),
+				edn.K("escalates?"), edn.Bool(d.Level == lock.Escalation),
+			)
 		}
 		b.Key("differences", edn.Vector(differences...))
 		plugins[i] = b.Map()
 	}
-	return edn.MustMap(edn.K("lock-file"), edn.Text(o.Name), edn.K("changed?"), edn.Bool(o.Changed), edn.K("plugins"), edn.Vector(plugins...))
+	return edn.MustMap(
+		edn.K("lock-file"), edn.Text(o.Name),
+		edn.K("changed?"), edn.Bool(o.Changed),
+		edn.K("plugins"), edn.Vector(plugins...),
+	)
 }
 
 // LockedVersion returns the version of a plugin in the lock file.

@@ -68,7 +68,8 @@ type lostDir struct{ since time.Time }
 func (d *Daemon) directory() httpapi.Condition {
 	c := httpapi.Condition{Name: "data-directory", OK: true}
 	if gone := d.lostDir.Load(); gone != nil {
-		c.OK, c.Since, c.Why = false, gone.since, "the data directory was moved or replaced while the daemon runs; restart the daemon"
+		c.OK, c.Since, c.Why = false, gone.since,
+			"the data directory was moved or replaced while the daemon runs; restart the daemon"
 	}
 	return c
 }

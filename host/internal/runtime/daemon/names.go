@@ -26,7 +26,13 @@ func KnownNames(ctx context.Context, o Options, within time.Duration) Names {
 	// exceeds the time limit, the names from the files are returned.
 	described := make(chan *config.Config, 1)
 	go func() {
-		d := &describer{noStart: true, asks: plugin.NewDescriber(cacheDir(), nil, nil, wire.HostInfo{Version: o.Version, Features: wire.HostFeatures()}), inquiries: map[string]*plugin.Inquiry{}, seen: map[string]how{}}
+		d := &describer{
+			noStart: true,
+			asks: plugin.NewDescriber(cacheDir(), nil, nil,
+				wire.HostInfo{Version: o.Version, Features: wire.HostFeatures()}),
+			inquiries: map[string]*plugin.Inquiry{},
+			seen:      map[string]how{},
+		}
 		described <- o.read(ctx, d)
 	}()
 	written := o.read(ctx, nil)

@@ -187,7 +187,11 @@ func (l *Loaded) routing() edn.Value {
 		}
 		capabilities.Key(id, b.Map())
 	}
-	return edn.MustMap(edn.K("candidates"), candidates.Map(), edn.K("capabilities"), capabilities.Map(), edn.K("default-role"), edn.K(prompt.DefaultRole))
+	return edn.MustMap(
+		edn.K("candidates"), candidates.Map(),
+		edn.K("capabilities"), capabilities.Map(),
+		edn.K("default-role"), edn.K(prompt.DefaultRole),
+	)
 }
 
 func keywordVector(names []string) edn.Value {
@@ -233,11 +237,13 @@ func (l *Loaded) Prompt(q PromptQuestion) (edn.Value, error) {
 	reg, book := l.Generation.Registry, l.Generation.Prompts
 	in, ok := reg.Intent(q.Intent)
 	if !ok {
-		e := contract.Errorf("not-found", "there is no intent :%s", q.Intent).WithHint("\"ferment protocol export\" lists the intents")
+		e := contract.Errorf("not-found", "there is no intent :%s", q.Intent).
+			WithHint("\"ferment protocol export\" lists the intents")
 		return edn.Nil(), e.DidYouMean(contract.Nearest(q.Intent, reg.Intents()))
 	}
 	if q.Role != "" && book.Roles[q.Role] == nil {
-		e := contract.Errorf("not-found", "the role %s has no prompt", q.Role).WithHint("write one: prompts { roles = { ... } } in ferment.hcl")
+		e := contract.Errorf("not-found", "the role %s has no prompt", q.Role).
+			WithHint("write one: prompts { roles = { ... } } in ferment.hcl")
 		return edn.Nil(), e.DidYouMean(contract.Nearest(q.Role, book.RoleNames()))
 	}
 	c := l.promptTarget(q)
@@ -271,7 +277,12 @@ func (l *Loaded) Prompt(q PromptQuestion) (edn.Value, error) {
 	b.Key("composed?", edn.Bool(true))
 	layers := make([]edn.Value, 0, 4)
 	for _, layer := range book.Layers(q.Intent, role) {
-		layers = append(layers, edn.MustMap(edn.K("name"), edn.Text(layer.Name), edn.K("where"), edn.Text(layer.Where), edn.K("hash"), edn.Text(layer.Hash), edn.K("text"), edn.Text(layer.Source())))
+		layers = append(layers, edn.MustMap(
+			edn.K("name"), edn.Text(layer.Name),
+			edn.K("where"), edn.Text(layer.Where),
+			edn.K("hash"), edn.Text(layer.Hash),
+			edn.K("text"), edn.Text(layer.Source()),
+		))
 	}
 	b.Key("system", edn.Text(asked.System))
 	b.Key("messages", asked.Value.Key("messages"))

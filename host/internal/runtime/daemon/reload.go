@@ -106,7 +106,11 @@ func (d *Daemon) logReload(why string, out reloaded, took time.Duration) {
 	d.reloads.mu.Lock()
 	d.reloads.refused = edn.Nil()
 	if out.err != nil {
-		d.reloads.refused = edn.MustMap(edn.K("at"), edn.Inst(time.Now().UTC().Truncate(time.Millisecond)), edn.K("why"), edn.Text(why), edn.K("error"), out.err.Value())
+		d.reloads.refused = edn.MustMap(
+			edn.K("at"), edn.Inst(time.Now().UTC().Truncate(time.Millisecond)),
+			edn.K("why"), edn.Text(why),
+			edn.K("error"), out.err.Value(),
+		)
 	}
 	d.reloads.mu.Unlock()
 	args := []any{"why", why, "took", took.Round(time.Millisecond).String()}
@@ -123,7 +127,8 @@ func (d *Daemon) logReload(why string, out reloaded, took time.Duration) {
 		d.log.Info("reload: no change", args...)
 	default:
 		was, hash, changes := out.value.Key("was"), out.value.Key("hash"), out.value.Key("changes")
-		d.log.Info("config/reloaded", append(args, "old", hashOf(was), "new", hashOf(hash), "changes", changeLines(changes))...)
+		d.log.Info("config/reloaded",
+			append(args, "old", hashOf(was), "new", hashOf(hash), "changes", changeLines(changes))...)
 		d.log.Debug("config/reloaded", "actions", changes.String())
 	}
 }
@@ -226,7 +231,8 @@ func (d *Daemon) commit(ctx context.Context, h *Host, old, next *Loaded, change 
 	limited, cancel := context.WithTimeout(ctx, old.Host.ReloadTimeout)
 	defer cancel()
 	if err := h.runs.awaitRoom(limited, maxGenerations); err != nil {
-		return contract.Errorf("runtime/overloaded", "%d configurations are still in use by runs in progress", maxGenerations).
+		return contract.Errorf("runtime/overloaded", "%d configurations are still in use by runs in progress",
+			maxGenerations).
 			WithHint("wait for the runs, or cancel them")
 	}
 	prepared, err := h.supervisor.Prepare(limited, change)
@@ -236,7 +242,8 @@ func (d *Daemon) commit(ctx context.Context, h *Host, old, next *Loaded, change 
 	prepared.Commit()
 	g, err := h.newGeneration(next)
 	if err != nil {
-		return contract.Errorf("runtime/internal", "the plugins were replaced, but their routes cannot be created: %w", err)
+		return contract.Errorf("runtime/internal", "the plugins were replaced, but their routes cannot be created: %w",
+			err)
 	}
 	h.runs.install(g)
 	h.configureRescorer(next)
@@ -255,7 +262,8 @@ func notPrepared(err error, next *Loaded) *contract.Error {
 	if p, missing := next.Find(change.Plugin); missing == nil {
 		where = ", block at " + p.Where
 	}
-	return contract.Errorf("runtime/start-failed", "plugin %s%s does not start, so nothing was changed: %w", change.Plugin, where, change.Err).
+	return contract.Errorf("runtime/start-failed", "plugin %s%s does not start, so nothing was changed: %w",
+		change.Plugin, where, change.Err).
 		WithDetail("plugin", edn.Text(change.Plugin))
 }
 
@@ -281,7 +289,8 @@ func invalid(c *config.Config) *contract.Error {
 		message = fmt.Sprintf("%s, and %d more errors", first, n-1)
 	}
 	return contract.Errorf(typ, "the configuration is rejected and the present one stays: %s", message).
-		WithDetail("report", report.Value()).WithDetail("text", edn.Text(report.Text(false))).WithHint("\"ferment validate\" shows all errors")
+		WithDetail("report", report.Value()).WithDetail("text", edn.Text(report.Text(false))).
+		WithHint("\"ferment validate\" shows all errors")
 }
 
 // needsRestart is the error for a change that requires a restart.
@@ -302,7 +311,8 @@ func needsRestart(keys []config.Change) *contract.Error {
 		}
 		text += name
 	}
-	return contract.Errorf("config/restart", "nothing was changed, because a restart is needed for %s", text).WithDetail("keys", edn.Vector(names...))
+	return contract.Errorf("config/restart", "nothing was changed, because a restart is needed for %s", text).
+		WithDetail("keys", edn.Vector(names...))
 }
 
 // planned returns what a change does to plugins, by name.
@@ -319,7 +329,10 @@ func planned(c plugin.Change) edn.Value {
 		removed[i] = edn.Text(name)
 	}
 	return edn.MustMap(
-		edn.K("start"), names(c.Start), edn.K("replace"), names(c.Replace), edn.K("update"), names(c.Update), edn.K("remove"), edn.Vector(removed...),
+		edn.K("start"), names(c.Start),
+		edn.K("replace"), names(c.Replace),
+		edn.K("update"), names(c.Update),
+		edn.K("remove"), edn.Vector(removed...),
 	)
 }
 

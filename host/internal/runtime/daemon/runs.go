@@ -55,7 +55,8 @@ func (h *Host) Take() (httpapi.Turn, *contract.Error) {
 	case r.draining:
 		return nil, contract.Errorf("runtime/draining", "the daemon is going down")
 	case r.taken >= r.current.loaded.Host.MaxRuns:
-		return nil, contract.Errorf("runtime/overloaded", "%d runs are under way, the limit is ferment.max_runs = %d", r.taken, r.current.loaded.Host.MaxRuns)
+		return nil, contract.Errorf("runtime/overloaded", "%d runs are under way, the limit is ferment.max_runs = %d",
+			r.taken, r.current.loaded.Host.MaxRuns)
 	}
 	r.taken++
 	r.current.holds++

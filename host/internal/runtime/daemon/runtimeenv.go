@@ -33,7 +33,8 @@ func prepareRuntimeEnv(o Options) (*runtimeEnv, error) {
 		return nil, &EnvironmentError{"open the runtime directory", err}
 	}
 	reaper := launch.NewReaper(dir.Path())
-	e := &runtimeEnv{runtime: dir, reaper: reaper, host: wire.HostInfo{Version: o.Version, Features: wire.HostFeatures()}}
+	e := &runtimeEnv{runtime: dir, reaper: reaper,
+		host: wire.HostInfo{Version: o.Version, Features: wire.HostFeatures()}}
 	e.describer = plugin.NewDescriber(cacheDir(), dir, reaper, e.host)
 	return e, nil
 }

@@ -166,7 +166,9 @@ func (d *Daemon) announce() {
 
 // awaitStart waits for the start, or for a signal that cancels it. It reports
 // whether a reload was requested meanwhile.
-func (d *Daemon) awaitStart(up <-chan error, signals <-chan os.Signal, cancel context.CancelCauseFunc) (hangup bool, err error) {
+func (d *Daemon) awaitStart(
+	up <-chan error, signals <-chan os.Signal, cancel context.CancelCauseFunc,
+) (hangup bool, err error) {
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
 	for {
@@ -209,7 +211,8 @@ func (d *Daemon) start(ctx context.Context) error {
 	step("configuration", "files", len(loaded.Files), "hash", loaded.Hash, "profile", loaded.Profile)
 	d.warn(loaded)
 	for _, w := range loaded.Weaker() {
-		d.log.Warn("weaker than profile prod", "setting", strings.Join(w.Path, "."), "value", w.Written, "prod", w.ProdWritten)
+		d.log.Warn("weaker than profile prod", "setting", strings.Join(w.Path, "."), "value", w.Written,
+			"prod", w.ProdWritten)
 	}
 	if d.dir, err = openDataDir(loaded.Host.DataDir, h.boot); err != nil {
 		return err
@@ -405,7 +408,8 @@ func (d *Daemon) transition(t Transition) {
 // notice logs a change of a candidate: quality problems and opened breakers as
 // warnings, the rest as information.
 func (d *Daemon) notice(n dispatch.Notice) {
-	args := []any{"event", n.Event, "capability", n.CapID, "intent", n.Intent, "plugin", n.Plugin, "details", n.Details.String()}
+	args := []any{"event", n.Event, "capability", n.CapID, "intent", n.Intent, "plugin", n.Plugin,
+		"details", n.Details.String()}
 	log := d.log.Named("candidates")
 	switch {
 	case n.IsQuality(), n.Event == dispatch.EventDrift, n.Event == dispatch.EventRescoreFailed:
@@ -428,7 +432,13 @@ func (d *Daemon) sinceBeat(now time.Time) time.Duration {
 
 // Health implements httpapi.Backend.
 func (d *Daemon) Health() httpapi.Health {
-	return httpapi.Health{OK: d.sinceBeat(time.Now()) < beatLimit, Version: d.options.Version, Isolation: d.isolation(), Quality: d.quality(), Judges: d.doubtfulJudges()}
+	return httpapi.Health{
+		OK:        d.sinceBeat(time.Now()) < beatLimit,
+		Version:   d.options.Version,
+		Isolation: d.isolation(),
+		Quality:   d.quality(),
+		Judges:    d.doubtfulJudges(),
+	}
 }
 
 // doubtfulJudges lists the judges in use whose weight is reduced (JDG-011);
@@ -456,7 +466,11 @@ func (d *Daemon) quality() edn.Value {
 	for _, s := range d.host.Load().Standings() {
 		if s.State() != "ok" {
 			v := s.Value()
-			out = append(out, edn.MustMap(edn.K("cap/id"), v.Key("cap/id"), edn.K("intent"), v.Key("intent"), edn.K("state"), v.Key("state")))
+			out = append(out, edn.MustMap(
+				edn.K("cap/id"), v.Key("cap/id"),
+				edn.K("intent"), v.Key("intent"),
+				edn.K("state"), v.Key("state"),
+			))
 		}
 	}
 	return edn.Vector(out...)
@@ -533,7 +547,8 @@ func weaker(l *Loaded) []edn.Value {
 		for i, part := range w.Path {
 			path[i] = edn.Text(part)
 		}
-		out = append(out, edn.MustMap(edn.K("path"), edn.Vector(path...), edn.K("value"), w.Value, edn.K("prod"), w.Prod,
+		out = append(out, edn.MustMap(edn.K("path"), edn.Vector(path...), edn.K("value"), w.Value,
+			edn.K("prod"), w.Prod,
 			edn.K("written"), edn.Text(w.Written), edn.K("prod-written"), edn.Text(w.ProdWritten)))
 	}
 	return out
@@ -552,7 +567,12 @@ func servesAny(all []wire.CapabilityHealth) bool {
 func (d *Daemon) pluginConditions(l *Loaded) []httpapi.Condition {
 	byName := map[string]httpapi.Condition{}
 	for _, s := range d.host.Load().Plugins() {
-		c := httpapi.Condition{Name: "required-plugin", OK: s.Callable, Since: s.Since, Why: fmt.Sprintf("%s is %s", s.Plugin, s.State)}
+		c := httpapi.Condition{
+			Name:  "required-plugin",
+			OK:    s.Callable,
+			Since: s.Since,
+			Why:   fmt.Sprintf("%s is %s", s.Plugin, s.State),
+		}
 		if s.Err != nil {
 			c.Why += ": " + s.Err.FullMessage()
 		}

@@ -21,18 +21,29 @@ func settings(p config.Plugin) plugin.Settings {
 		CallDepth: p.CallDepth, LogLevel: p.LogLevel,
 		Config: p.Config, ConfigFiles: p.Reads, Needs: p.Needs, Isolation: p.Isolation,
 		Restart: plugin.Restart{
-			Policy: plugin.RestartPolicy(p.Restart.Policy), Max: p.Restart.Max, Window: p.Restart.Window,
-			Backoff: p.Restart.Backoff, MaxBackoff: p.Restart.MaxBackoff, Jitter: p.Restart.Jitter, ResetAfter: p.Restart.ResetAfter,
+			Policy:     plugin.RestartPolicy(p.Restart.Policy),
+			Max:        p.Restart.Max,
+			Window:     p.Restart.Window,
+			Backoff:    p.Restart.Backoff,
+			MaxBackoff: p.Restart.MaxBackoff,
+			Jitter:     p.Restart.Jitter,
+			ResetAfter: p.Restart.ResetAfter,
 		},
 		Health: plugin.Health{
-			Interval: p.Health.Interval, Timeout: p.Health.Timeout, Misses: p.Health.Misses, ReadyTimeout: p.Health.ReadyTimeout,
+			Interval:     p.Health.Interval,
+			Timeout:      p.Health.Timeout,
+			Misses:       p.Health.Misses,
+			ReadyTimeout: p.Health.ReadyTimeout,
 		},
 		Instances: plugin.Instances{
 			Min: p.Instances.Min, Max: p.Instances.Max, Standby: p.Instances.Standby,
 			IdleTTL: p.Instances.IdleTTL, MaxCalls: p.Instances.MaxCalls, Pin: plugin.Pin(p.Instances.Pin),
 		},
 		Swap: plugin.Swap{
-			Mode: plugin.SwapMode(p.Swap.Mode), Share: p.Swap.Share, MinSamples: p.Swap.MinSamples, Timeout: p.Swap.Timeout,
+			Mode:       plugin.SwapMode(p.Swap.Mode),
+			Share:      p.Swap.Share,
+			MinSamples: p.Swap.MinSamples,
+			Timeout:    p.Swap.Timeout,
 		},
 	}
 	if p.Described && p.Attached == "" { // see describer.Describe

@@ -68,7 +68,8 @@ func (d *Daemon) measureSpace() {
 	about := []any{"path", d.dir.path, "free", mebibytes(free)}
 	switch now.level {
 	case spaceNone:
-		d.log.Error("the data directory is full: the daemon is not ready", append(about, "needed", mebibytes(minSpace), "next", "free space on its file system")...)
+		d.log.Error("the data directory is full: the daemon is not ready",
+			append(about, "needed", mebibytes(minSpace), "next", "free space on its file system")...)
 	case spaceLittle:
 		d.log.Warn("the data directory has little space left", about...)
 	default:
@@ -83,7 +84,8 @@ func (d *Daemon) spaceCondition() httpapi.Condition {
 	c := httpapi.Condition{Name: "space", OK: true}
 	if s := d.space.Load(); s != nil && s.level == spaceNone {
 		c.OK, c.Since = false, s.since
-		c.Why = fmt.Sprintf("the data directory is full: %s free, at least %s are needed", mebibytes(s.free), mebibytes(minSpace))
+		c.Why = fmt.Sprintf("the data directory is full: %s free, at least %s are needed", mebibytes(s.free),
+			mebibytes(minSpace))
 	}
 	return c
 }

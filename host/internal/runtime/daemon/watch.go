@@ -77,7 +77,8 @@ func watched(l *Loaded) string {
 			continue
 		}
 		for _, e := range entries {
-			if name := e.Name(); strings.HasSuffix(name, ".hcl") || strings.HasSuffix(name, ".hcl.json") || strings.HasSuffix(name, ".env") {
+			if name := e.Name(); strings.HasSuffix(name, ".hcl") || strings.HasSuffix(name, ".hcl.json") ||
+				strings.HasSuffix(name, ".env") {
 				paths[filepath.Join(dir, name)] = true
 			}
 		}

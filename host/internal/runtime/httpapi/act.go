@@ -112,10 +112,13 @@ func (x *exchange) decode(limits edn.Limits) (edn.Value, *contract.Error) {
 // would be wrong.
 func (x *exchange) unsupported(request edn.Value) *contract.Error {
 	if x.r.Header.Get("Idempotency-Key") != "" || request.HasKey("idempotency/key") {
-		return contract.Errorf("db/not-configured", "this host keeps no journal on disk, so it does not support idempotency keys").WithHint("send the request without the key")
+		return contract.Errorf("db/not-configured",
+			"this host keeps no journal on disk, so it does not support idempotency keys").
+			WithHint("send the request without the key")
 	}
 	if request.HasKey("session/id") {
-		return contract.Errorf("session/not-found", "this host keeps no sessions").WithHint("send the request without :session/id")
+		return contract.Errorf("session/not-found", "this host keeps no sessions").
+			WithHint("send the request without :session/id")
 	}
 	return nil
 }
@@ -129,7 +132,8 @@ func onlyValues(request edn.Value, events bool) *contract.Error {
 	case form == "accepted":
 		return contract.Errorf("queue/disabled", "this host has no queue of accepted requests")
 	case !events && (form == "stream" || streams):
-		return contract.Errorf("invalid-request", "streaming requires the header Accept: text/event-stream").WithHint("send the header, or :response/type :value")
+		return contract.Errorf("invalid-request", "streaming requires the header Accept: text/event-stream").
+			WithHint("send the header, or :response/type :value")
 	}
 	return nil
 }

@@ -127,7 +127,9 @@ const amountEntry = `[:map {:closed true} [:usd {:optional true} [:or :decimal [
 // Actions returns all admin actions. The command line has one command for
 // each.
 func Actions() []Action {
-	onPlugin := func(f func(Control, string) *contract.Error) func(context.Context, Control, edn.Value) (edn.Value, *contract.Error) {
+	onPlugin := func(
+		f func(Control, string) *contract.Error,
+	) func(context.Context, Control, edn.Value) (edn.Value, *contract.Error) {
 		return func(_ context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 			name := text(in, "plugin")
 			if err := f(c, name); err != nil {
@@ -137,15 +139,18 @@ func Actions() []Action {
 		}
 	}
 	return []Action{
-		{Name: "status", Doc: "an overview of the daemon", do: func(_ context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
-			return c.Status(), nil
-		}},
-		{Name: "plugin-list", Doc: "every plugin with its processes", do: func(_ context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
-			return c.Plugins(), nil
-		}},
-		{Name: "plugin-inspect", Doc: "one plugin: program, processes, capabilities", Input: pluginEntry, do: func(_ context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
-			return c.Inspect(text(in, "plugin"))
-		}},
+		{Name: "status", Doc: "an overview of the daemon",
+			do: func(_ context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
+				return c.Status(), nil
+			}},
+		{Name: "plugin-list", Doc: "every plugin with its processes",
+			do: func(_ context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
+				return c.Plugins(), nil
+			}},
+		{Name: "plugin-inspect", Doc: "one plugin: program, processes, capabilities", Input: pluginEntry,
+			do: func(_ context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
+				return c.Inspect(text(in, "plugin"))
+			}},
 		{Name: "explain", Doc: "the candidates for an intent in order, with their figures, and the rejected ones with reasons",
 			Input: `[:intent :keyword] [:capability {:optional true :doc "as if the request pinned it"} :keyword] [:stream {:optional true :doc "as if the answer were streamed"} :boolean]`,
 			do: func(_ context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
@@ -153,10 +158,13 @@ func Actions() []Action {
 				capability, _ := in.Key("capability").AsKeyword()
 				return c.Explain(intent, capability, in.Key("stream").Truthy())
 			}},
-		{Name: "protocol-export", Doc: "the protocol package: intents, schemas, prompts, policies, routing and errors, with its hash", do: func(_ context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
-			return c.Protocol(), nil
-		}},
-		{Name: "plugin-logs", Doc: "the last lines of a plugin's log", Input: pluginEntry + ` [:lines {:optional true :default 100} [:int {:min 1 :max 1000}]]`,
+		{Name: "protocol-export",
+			Doc: "the protocol package: intents, schemas, prompts, policies, routing and errors, with its hash",
+			do: func(_ context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
+				return c.Protocol(), nil
+			}},
+		{Name: "plugin-logs", Doc: "the last lines of a plugin's log", Input: pluginEntry +
+			` [:lines {:optional true :default 100} [:int {:min 1 :max 1000}]]`,
 			do: func(_ context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 				lines, ok := in.Key("lines").AsInt()
 				if !ok {
@@ -164,10 +172,14 @@ func Actions() []Action {
 				}
 				return c.Logs(text(in, "plugin"), int(lines))
 			}},
-		{Name: "plugin-restart", Doc: "stop the processes of a plugin gracefully and start new ones; ends a quarantine", Input: pluginEntry, Later: true, do: onPlugin(Control.Restart)},
-		{Name: "plugin-drain", Doc: "stop the processes of a plugin gracefully and start none", Input: pluginEntry, Later: true, do: onPlugin(Control.DrainPlugin)},
-		{Name: "plugin-release", Doc: "start a plugin that is quarantined or was stopped", Input: pluginEntry, Later: true, do: onPlugin(Control.Release)},
-		{Name: "plugin-quarantine", Doc: "take a plugin out of service until it is released", Input: pluginEntry + ` [:reason {:optional true} [:string {:min 1 :max 200}]]`, Later: true,
+		{Name: "plugin-restart", Doc: "stop the processes of a plugin gracefully and start new ones; ends a quarantine",
+			Input: pluginEntry, Later: true, do: onPlugin(Control.Restart)},
+		{Name: "plugin-drain", Doc: "stop the processes of a plugin gracefully and start none", Input: pluginEntry,
+			Later: true, do: onPlugin(Control.DrainPlugin)},
+		{Name: "plugin-release", Doc: "start a plugin that is quarantined or was stopped", Input: pluginEntry,
+			Later: true, do: onPlugin(Control.Release)},
+		{Name: "plugin-quarantine", Doc: "take a plugin out of service until it is released", Input: pluginEntry +
+			` [:reason {:optional true} [:string {:min 1 :max 200}]]`, Later: true,
 			do: func(_ context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 				reason := text(in, "reason")
 				if reason == "" {
@@ -178,13 +190,17 @@ func Actions() []Action {
 				}
 				return edn.MustMap(edn.K("plugin"), edn.Text(text(in, "plugin"))), nil
 			}},
-		{Name: "plugin-swap", Doc: "start new processes of a plugin beside the old ones, then replace those", Input: pluginEntry, Later: true,
+		{Name: "plugin-swap", Doc: "start new processes of a plugin beside the old ones, then replace those",
+			Input: pluginEntry, Later: true,
 			do: func(_ context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 				cursor, err := c.Swap(text(in, "plugin"))
 				if err != nil {
 					return edn.Nil(), err
 				}
-				return edn.MustMap(edn.K("plugin"), edn.Text(text(in, "plugin")), edn.K("cursor"), edn.Text(cursor)), nil
+				return edn.MustMap(
+					edn.K("plugin"), edn.Text(text(in, "plugin")),
+					edn.K("cursor"), edn.Text(cursor),
+				), nil
 			}},
 		{Name: "events", Doc: "events of plugins and candidates, oldest first, and the cursor for later ones",
 			Input: `[:after {:optional true :doc "a cursor; default: all events that are kept"} [:string {:max 40}]] [:wait-ms {:optional true :doc "time to wait for an event" :default 0} [:int {:min 0 :max 60000}]]`,
@@ -194,13 +210,21 @@ func Actions() []Action {
 				defer cancel()
 				return c.Events(ctx, text(in, "after"))
 			}},
-		{Name: "plugin-approve", Doc: "approve the present program of a plugin, with all its needs, in the lock file, and reload", Input: pluginEntry,
+		{Name: "plugin-approve",
+			Doc:   "approve the present program of a plugin, with all its needs, in the lock file, and reload",
+			Input: pluginEntry,
 			do: func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 				return c.Approve(ctx, text(in, "plugin"))
 			}},
-		{Name: "config-show", Doc: "the configuration in force, secrets masked", Input: `[:only {:optional true :doc "a block or an attribute, such as plugin.chess"} [:string {:min 1 :max 300}]] [:defaults? {:optional true} :boolean] [:origins? {:optional true} :boolean] [:text? {:optional true :doc "as HCL too"} :boolean]`,
+		{Name: "config-show", Doc: "the configuration in force, secrets masked",
+			Input: `[:only {:optional true :doc "a block or an attribute, such as plugin.chess"} [:string {:min 1 :max 300}]] [:defaults? {:optional true} :boolean] [:origins? {:optional true} :boolean] [:text? {:optional true :doc "as HCL too"} :boolean]`,
 			do: func(_ context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
-				return c.Show(ShowQuery{Only: text(in, "only"), Defaults: in.Key("defaults?").Truthy(), Origins: in.Key("origins?").Truthy(), Text: in.Key("text?").Truthy()})
+				return c.Show(ShowQuery{
+					Only:     text(in, "only"),
+					Defaults: in.Key("defaults?").Truthy(),
+					Origins:  in.Key("origins?").Truthy(),
+					Text:     in.Key("text?").Truthy(),
+				})
 			}},
 		{Name: "plugin-attach", Doc: "use a plugin process started elsewhere, for example under a debugger",
 			Input: pluginEntry + ` [:file {:doc "the attach record that the process wrote"} [:string {:min 1 :max 4096}]]`,
@@ -211,15 +235,18 @@ func Actions() []Action {
 			do: func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 				return c.Attach(ctx, text(in, "plugin"), "")
 			}},
-		{Name: "config-reload", Doc: "apply the configuration files, all or nothing", Input: `[:dry-run? {:optional true} :boolean]`,
+		{Name: "config-reload", Doc: "apply the configuration files, all or nothing",
+			Input: `[:dry-run? {:optional true} :boolean]`,
 			do: func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 				dry, _ := in.Key("dry-run?").AsBool()
 				return c.Reload(ctx, dry)
 			}},
-		{Name: "config-diff", Doc: "how the files differ from the configuration in force, and what a reload would do", do: func(ctx context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
-			return c.Diff(ctx)
-		}},
-		{Name: "budget-show", Doc: "limit, use, reservations and rest of each budget of this host and its callers", Input: `[:user {:optional true :doc "only this caller"} [:string {:min 1 :max 128}]]`,
+		{Name: "config-diff", Doc: "how the files differ from the configuration in force, and what a reload would do",
+			do: func(ctx context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
+				return c.Diff(ctx)
+			}},
+		{Name: "budget-show", Doc: "limit, use, reservations and rest of each budget of this host and its callers",
+			Input: `[:user {:optional true :doc "only this caller"} [:string {:min 1 :max 128}]]`,
 			do: func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 				return c.Budgets(ctx, text(in, "user"))
 			}},
@@ -233,18 +260,26 @@ func Actions() []Action {
 				case scope == "user" && change.User == "":
 					return edn.Nil(), contract.Errorf("invalid-request", "budget-adjust with :scope :user lacks :user")
 				case scope == "tenant" && change.User != "":
-					return edn.Nil(), contract.Errorf("invalid-request", "budget-adjust has a :user and :scope :tenant, which covers all callers").WithHint("write :scope :user for one caller")
+					return edn.Nil(), contract.Errorf("invalid-request",
+						"budget-adjust has a :user and :scope :tenant, which covers all callers").
+						WithHint("write :scope :user for one caller")
 				}
 				return c.AdjustBudget(ctx, change)
 			}},
 		{Name: "judge-list", Doc: "every judge: its agreement with people, the time of the last and the next measurement, and the outcome", do: func(_ context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
 			return c.Judges(), nil
 		}},
-		{Name: "judge-calibrate", Doc: "measure the agreement of a judge on labelled answers and store it; the response is sent at the end",
+		{Name: "judge-calibrate",
+			Doc: "measure the agreement of a judge on labelled answers and store it; the response is sent at the end",
 			Input: `[:judge [:string {:min 1 :max 128}]] [:file {:optional true :doc "of labelled answers; default: the file that the judge's block names"} [:string {:min 1 :max 4096}]]
 				[:reset? {:optional true :doc "this measurement is the baseline of later ones"} :boolean] [:parallel {:optional true :default 4} [:int {:min 1 :max 64}]] [:deadline-ms {:optional true :doc "time limit of one verdict"} [:int {:min 1 :max 86400000}]]`,
 			do: func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
-				how := Calibration{Judge: text(in, "judge"), File: text(in, "file"), Reset: in.Key("reset?").Truthy(), Parallel: 4}
+				how := Calibration{
+					Judge:    text(in, "judge"),
+					File:     text(in, "file"),
+					Reset:    in.Key("reset?").Truthy(),
+					Parallel: 4,
+				}
 				if n, ok := in.Key("parallel").AsInt(); ok {
 					how.Parallel = int(n)
 				}
@@ -253,10 +288,11 @@ func Actions() []Action {
 				}
 				return c.Calibrate(ctx, how)
 			}},
-		{Name: "drain", Doc: "stop the daemon when the runs in progress have finished", Later: true, do: func(_ context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
-			c.Drain()
-			return edn.MustMap(edn.K("phase"), edn.K("draining")), nil
-		}},
+		{Name: "drain", Doc: "stop the daemon when the runs in progress have finished", Later: true,
+			do: func(_ context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
+				c.Drain()
+				return edn.MustMap(edn.K("phase"), edn.K("draining")), nil
+			}},
 	}
 }
 
@@ -297,14 +333,17 @@ func (t *actionTable) find(body edn.Value) (*Action, *contract.Error) {
 	}
 	switch {
 	case !ok && body.HasKey("action"):
-		return nil, contract.Errorf("invalid-request", ":action is the name of an action, got %s", body.Key("action").Kind()).WithHint("one of " + strings.Join(t.names, ", "))
+		return nil, contract.Errorf("invalid-request", ":action is the name of an action, got %s",
+			body.Key("action").Kind()).WithHint("one of " + strings.Join(t.names, ", "))
 	case !ok:
-		return nil, contract.Errorf("invalid-request", "the body lacks :action").WithHint("one of " + strings.Join(t.names, ", "))
+		return nil, contract.Errorf("invalid-request", "the body lacks :action").
+			WithHint("one of " + strings.Join(t.names, ", "))
 	}
 	if a := t.byName[strings.TrimPrefix(name, "admin/")]; a != nil {
 		return a, nil
 	}
-	err := contract.Errorf("invalid-request", "there is no action %.80q", name).WithHint("one of " + strings.Join(t.names, ", "))
+	err := contract.Errorf("invalid-request", "there is no action %.80q", name).
+		WithHint("one of " + strings.Join(t.names, ", "))
 	return nil, err.DidYouMean(contract.Nearest(strings.TrimPrefix(name, "admin/"), t.names))
 }
 
@@ -322,17 +361,26 @@ func serveAdmin(x *exchange) reply {
 		body = action.schema.CoerceJSON(body)
 	}
 	if found := action.schema.Validate(body); len(found) > 0 {
-		return formAdmin.failure(contract.Errorf("invalid-request", "the input of %s is wrong: %s", action.Name, found[0]).WithDetail("findings", schema.Findings(found)))
+		return formAdmin.failure(contract.Errorf("invalid-request", "the input of %s is wrong: %s", action.Name,
+			found[0]).WithDetail("findings", schema.Findings(found)))
 	}
 	if x.r.Header.Get("Idempotency-Key") != "" {
-		return formAdmin.failure(contract.Errorf("db/not-configured", "this host keeps no journal on disk, so it does not support idempotency keys").WithHint("send the request without the key"))
+		return formAdmin.failure(contract.Errorf("db/not-configured",
+			"this host keeps no journal on disk, so it does not support idempotency keys").
+			WithHint("send the request without the key"))
 	}
 	control := x.api.backend.Control()
 	if control == nil {
 		return formAdmin.failure(contract.Errorf("runtime/starting", "the daemon is coming up"))
 	}
 	result, err := action.do(x.r.Context(), control, body)
-	control.Audit(AuditEntry{Action: action.Name, Principal: x.who.Name, Address: x.r.RemoteAddr, Input: body, Err: err})
+	control.Audit(AuditEntry{
+		Action:    action.Name,
+		Principal: x.who.Name,
+		Address:   x.r.RemoteAddr,
+		Input:     body,
+		Err:       err,
+	})
 	if err != nil {
 		return formAdmin.failure(err)
 	}
@@ -340,5 +388,9 @@ func serveAdmin(x *exchange) reply {
 	if action.Later {
 		status = 202
 	}
-	return reply{status: status, body: edn.MustMap(edn.K("ok?"), edn.Bool(true), edn.K("action"), edn.K(action.Operation()), edn.K("result"), result)}
+	return reply{status: status, body: edn.MustMap(
+		edn.K("ok?"), edn.Bool(true),
+		edn.K("action"), edn.K(action.Operation()),
+		edn.K("result"), result,
+	)}
 }

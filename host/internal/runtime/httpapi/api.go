@@ -29,7 +29,14 @@ func New(b Backend, log hclog.Logger) *API {
 	if log == nil {
 		log = hclog.NewNullLogger()
 	}
-	a := &API{backend: b, log: log, table: newTable(routes()), actions: newActionTable(Actions()), origins: http.NewCrossOriginProtection(), buckets: newBuckets()}
+	a := &API{
+		backend: b,
+		log:     log,
+		table:   newTable(routes()),
+		actions: newActionTable(Actions()),
+		origins: http.NewCrossOriginProtection(),
+		buckets: newBuckets(),
+	}
 	a.document = describe(a.table.rows, a.actions, b.Health().Version)
 	return a
 }
@@ -113,7 +120,8 @@ func (x *exchange) answer() (r reply) {
 		return notThere(x.r.Method, allow)
 	}
 	if !acceptable {
-		return x.form().failure(contract.Errorf("http/not-acceptable", "the response is available as %s", x.route.forms()))
+		return x.form().failure(contract.Errorf("http/not-acceptable", "the response is available as %s",
+			x.route.forms()))
 	}
 	for _, step := range []func() *contract.Error{x.checkPhase, x.admit, x.readBody} {
 		if err := step(); err != nil {
@@ -125,9 +133,11 @@ func (x *exchange) answer() (r reply) {
 
 func notThere(method, allow string) reply {
 	if allow == "" {
-		return formPlain.failure(contract.Errorf("not-found", "no route has this path").WithHint("GET /routes lists the routes"))
+		return formPlain.failure(contract.Errorf("not-found", "no route has this path").
+			WithHint("GET /routes lists the routes"))
 	}
-	r := formPlain.failure(contract.Errorf("method-not-allowed", "the path does not support %.20q", method).WithHint("it supports " + allow))
+	r := formPlain.failure(contract.Errorf("method-not-allowed", "the path does not support %.20q", method).
+		WithHint("it supports " + allow))
 	r.allow = allow
 	return r
 }
@@ -147,7 +157,8 @@ func (x *exchange) defect(p any) *contract.Error {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
 	id := hex.EncodeToString(b[:])
-	x.api.log.Error("a handler panicked", "id", id, "method", x.r.Method, "path", truncate(x.r.URL.Path, 200), "panic", p, "stack", string(debug.Stack()))
+	x.api.log.Error("a handler panicked", "id", id, "method", x.r.Method, "path", truncate(x.r.URL.Path, 200),
+		"panic", p, "stack", string(debug.Stack()))
 	return contract.Errorf("runtime/internal", "a defect of the host; the log has it under %s", id)
 }
 

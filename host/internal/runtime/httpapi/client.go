@@ -38,10 +38,12 @@ func Dial(ctx context.Context, socket, tokenFile string) (*Client, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", socket)
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ENOTDIR):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.EINVAL),
+		errors.Is(err, syscall.ENOTDIR):
 		return nil, ErrNoDaemon
 	case errors.Is(err, fs.ErrPermission):
-		return nil, contract.Errorf("auth/forbidden", "the daemon of this data directory belongs to another user").WithHint("use --local, or run as that user")
+		return nil, contract.Errorf("auth/forbidden", "the daemon of this data directory belongs to another user").
+			WithHint("use --local, or run as that user")
 	case err != nil:
 		return nil, fmt.Errorf("reach the daemon: %w", err)
 	}
@@ -49,14 +51,18 @@ func Dial(ctx context.Context, socket, tokenFile string) (*Client, error) {
 	token, err := os.ReadFile(tokenFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, contract.Errorf("runtime/not-ready", "the daemon runs, but its token file does not exist: %s", tokenFile).WithHint("try again in a few seconds: the daemon restores the file, or its log has the reason")
+		return nil, contract.Errorf("runtime/not-ready", "the daemon runs, but its token file does not exist: %s",
+			tokenFile).WithHint("try again in a few seconds: the daemon restores the file, or its log has the reason")
 	case err != nil:
-		return nil, contract.Errorf("auth/forbidden", "the token of the daemon cannot be read: %w", err).WithHint("run as the user of the daemon")
+		return nil, contract.Errorf("auth/forbidden", "the token of the daemon cannot be read: %w", err).
+			WithHint("run as the user of the daemon")
 	}
 	c := &Client{token: strings.TrimSpace(string(token))}
 	c.http.Transport = &http.Transport{
 		DisableKeepAlives: true,
-		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return d.DialContext(ctx, "unix", socket) },
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return d.DialContext(ctx, "unix", socket)
+		},
 	}
 	return c, nil
 }
@@ -127,7 +133,9 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte, dir
 }
 
 // open sends a request and returns the response with an unread body.
-func (c *Client) open(ctx context.Context, method, path string, body []byte, dir, accept string) (*http.Response, error) {
+func (c *Client) open(
+	ctx context.Context, method, path string, body []byte, dir, accept string,
+) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, "http://localhost"+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -165,7 +173,9 @@ func (c *Client) read(ctx context.Context, resp *http.Response) (edn.Value, erro
 	}
 	v, err := edn.Read(text, edn.WithLimits(edn.Stored))
 	if err != nil {
-		return edn.Nil(), contract.Errorf("runtime/protocol", "the process on the admin socket is not a daemon of this version: %s %s", resp.Status, truncate(string(text), 80))
+		return edn.Nil(), contract.Errorf("runtime/protocol",
+			"the process on the admin socket is not a daemon of this version: %s %s", resp.Status,
+			truncate(string(text), 80))
 	}
 	return v, nil
 }

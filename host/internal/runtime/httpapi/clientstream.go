@@ -14,14 +14,17 @@ import (
 // Stream sends a request envelope and calls show with each event of its run.
 // The result is a response envelope; the error reports that none was received,
 // or is the one of show. Canceling ctx, or an error of show, cancels the run.
-func (c *Client) Stream(ctx context.Context, request edn.Value, dir string, show func(event edn.Value) error) (edn.Value, error) {
+func (c *Client) Stream(
+	ctx context.Context, request edn.Value, dir string, show func(event edn.Value) error,
+) (edn.Value, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	body, err := c.act(request)
 	if err != nil {
 		return edn.Nil(), err
 	}
-	resp, err := c.open(ctx, http.MethodPost, "/v1/act?format=edn", body, dir, string(typeSSE)+", "+string(typeEDN)+";q=0.5")
+	resp, err := c.open(ctx, http.MethodPost, "/v1/act?format=edn", body, dir,
+		string(typeSSE)+", "+string(typeEDN)+";q=0.5")
 	if err != nil {
 		return edn.Nil(), err
 	}

@@ -19,9 +19,17 @@ import (
 
 // defaultLimits apply until the configuration is loaded.
 var defaultLimits = config.HTTPLimits{
-	ActBody: 4 << 20, AdminBody: 64 << 10, Headers: 32 << 10,
-	HeaderRead: 5 * time.Second, BodyRead: 30 * time.Second, Idle: 120 * time.Second, Write: 30 * time.Second, StreamWrite: 10 * time.Second,
-	Connections: 1024, PerAddress: 64, PrincipalSubscribers: 128,
+	ActBody:              4 << 20,
+	AdminBody:            64 << 10,
+	Headers:              32 << 10,
+	HeaderRead:           5 * time.Second,
+	BodyRead:             30 * time.Second,
+	Idle:                 120 * time.Second,
+	Write:                30 * time.Second,
+	StreamWrite:          10 * time.Second,
+	Connections:          1024,
+	PerAddress:           64,
+	PrincipalSubscribers: 128,
 }
 
 // checkHeaders enforces the limit on headers. net/http itself rejects only
@@ -56,9 +64,11 @@ func (x *exchange) checkHost() *contract.Error {
 		}
 	}
 	if host == "" {
-		return contract.Errorf("http/misdirected", "the request names no host").WithHint("send a Host header with the address of the daemon")
+		return contract.Errorf("http/misdirected", "the request names no host").
+			WithHint("send a Host header with the address of the daemon")
 	}
-	return contract.Errorf("http/misdirected", "the host name %.80q is not a name of this daemon", host).WithHint("add it to http.allowed_hosts")
+	return contract.Errorf("http/misdirected", "the host name %.80q is not a name of this daemon", host).
+		WithHint("add it to http.allowed_hosts")
 }
 
 func loopbackName(host string) bool {
@@ -103,12 +113,15 @@ func (x *exchange) identify() *contract.Error {
 	}
 	switch {
 	case len(shown) > 0:
-		return contract.Errorf("auth/unauthorized", "this listener has no identities, so it cannot verify the Authorization header").
+		return contract.Errorf("auth/unauthorized",
+			"this listener has no identities, so it cannot verify the Authorization header").
 			WithHint("omit the header, or use the admin socket")
 	case x.route.Operation == OpAdmin:
-		return contract.Errorf("auth/not-configured", "admin actions are not available on this listener").WithHint("use the admin socket, as the command line does")
+		return contract.Errorf("auth/not-configured", "admin actions are not available on this listener").
+			WithHint("use the admin socket, as the command line does")
 	case !x.settings.Anonymous:
-		return contract.Errorf("auth/not-configured", "acts need an identity under this profile, and this listener has none").
+		return contract.Errorf("auth/not-configured",
+			"acts need an identity under this profile, and this listener has none").
 			WithHint("use the admin socket, as the command line does, or a profile for development")
 	}
 	x.who = Principal{Name: anonymous, Type: anonymous}
@@ -169,7 +182,8 @@ func (x *exchange) readBody() *contract.Error {
 		x.w.Header().Set("Connection", "close") // the rest of the body must not be read as a request
 		return x.brokenBody(rerr, len(body))
 	case !utf8.Valid(body):
-		return contract.Errorf("http/bad-encoding", "the body is not UTF-8: byte %d is invalid", invalidByte(body)).WithHint("send UTF-8")
+		return contract.Errorf("http/bad-encoding", "the body is not UTF-8: byte %d is invalid", invalidByte(body)).
+			WithHint("send UTF-8")
 	}
 	x.body, x.taken = body, true
 	return nil
@@ -180,15 +194,19 @@ func (x *exchange) brokenBody(err error, got int) *contract.Error {
 	var timeout net.Error
 	switch {
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return contract.Errorf("http/bad-encoding", "the body did not arrive within %s; %d bytes did", x.settings.Limits.BodyRead, got).
+		return contract.Errorf("http/bad-encoding", "the body did not arrive within %s; %d bytes did",
+			x.settings.Limits.BodyRead, got).
 			WithHint("send it faster; the limit is http.limits.body_read")
 	case x.r.ContentLength > 0:
-		return contract.Errorf("http/bad-encoding", "the body ends after %d bytes, and Content-Length says %d", got, x.r.ContentLength).
+		return contract.Errorf("http/bad-encoding", "the body ends after %d bytes, and Content-Length says %d", got,
+			x.r.ContentLength).
 			WithHint("send as many bytes as Content-Length says")
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return contract.Errorf("http/bad-encoding", "the body ends after %d bytes, before its last chunk", got).WithHint("end it with a chunk of length 0")
+		return contract.Errorf("http/bad-encoding", "the body ends after %d bytes, before its last chunk", got).
+			WithHint("end it with a chunk of length 0")
 	}
-	return contract.Errorf("http/bad-encoding", "the chunks of the body are malformed after %d bytes: %s", got, strings.TrimPrefix(err.Error(), "http: ")).
+	return contract.Errorf("http/bad-encoding", "the chunks of the body are malformed after %d bytes: %s", got,
+		strings.TrimPrefix(err.Error(), "http: ")).
 		WithHint("each chunk is its length in hexadecimal digits, a line end, its bytes, a line end")
 }
 

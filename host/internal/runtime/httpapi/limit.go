@@ -50,7 +50,8 @@ func (c *connections) enter(conn net.Conn) (leave func(), refused *contract.Erro
 	case c.total >= limits.Connections:
 		return nil, noPlace("the listeners have", "http.limits.connections", limits.Connections)
 	case c.descriptors > 0 && c.total >= c.descriptors/2:
-		return nil, contract.Errorf("runtime/overloaded", "the listeners have %d open connections, half of the %d files that the process may open",
+		return nil, contract.Errorf("runtime/overloaded",
+			"the listeners have %d open connections, half of the %d files that the process may open",
 			c.total, c.descriptors).
 			WithDetail("setting", edn.Text("LimitNOFILE")).WithDetail("limit", edn.Int(int64(c.descriptors))).
 			WithHint("try again when a connection has ended, or raise the limit of open files (LimitNOFILE, ulimit -n)")

@@ -79,8 +79,10 @@ func covers(pattern string, form mediaType) float64 {
 // contentType returns the format of a body, which must be one that the route
 // accepts. A missing Content-Type means text on routes that accept text.
 func contentType(h http.Header, takes []mediaType) (mediaType, *contract.Error) {
-	if encoding := strings.TrimSpace(strings.Join(h.Values("Content-Encoding"), ", ")); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		return "", contract.Errorf("http/unsupported-media-type", "content encoding %.40q is not supported", encoding).WithHint("send the body without encoding")
+	if encoding := strings.TrimSpace(strings.Join(h.Values("Content-Encoding"), ", ")); encoding != "" &&
+		!strings.EqualFold(encoding, "identity") {
+		return "", contract.Errorf("http/unsupported-media-type", "content encoding %.40q is not supported", encoding).
+			WithHint("send the body without encoding")
 	}
 	if n := len(h.Values("Content-Type")); n > 1 { // an intermediary that uses another one would see another body
 		return "", unknownType("the request has "+strconv.Itoa(n)+" Content-Type headers", takes)
@@ -97,7 +99,8 @@ func contentType(h http.Header, takes []mediaType) (mediaType, *contract.Error) 
 		return "", unknownType("the Content-Type cannot be read", takes)
 	}
 	if charset, ok := params["charset"]; ok && !strings.EqualFold(charset, "utf-8") {
-		return "", contract.Errorf("http/unsupported-media-type", "character set %.40q is not supported", charset).WithHint("send UTF-8")
+		return "", contract.Errorf("http/unsupported-media-type", "character set %.40q is not supported", charset).
+			WithHint("send UTF-8")
 	}
 	for _, t := range takes {
 		if name == string(t) {

@@ -75,7 +75,8 @@ func (x *exchange) write(r reply) {
 	if text == nil {
 		// Two map keys have the same name in JSON; only EDN can represent
 		// them.
-		r = x.form().failure(contract.Errorf("value/json-collision", "the answer has a map with two keys of one name in JSON"))
+		r = x.form().failure(contract.Errorf("value/json-collision",
+			"the answer has a map with two keys of one name in JSON"))
 		text, form = encode(r.body, typeJSON)
 	}
 	h := x.w.Header()

@@ -70,8 +70,11 @@ func routes() []Route {
 			Doc: "The body is a request envelope, or text as input of the intent text/respond. The answer is sent once it has passed its gates. " +
 				"With Accept: text/event-stream the response is a stream of the events of the run: accepted, started, resolved, attempt, gate, commit and others; text of the answer as chunk or provisional, which retract withdraws; the last event, finished, holds the whole response. ?format=edn writes the events as EDN. " +
 				"Closing the connection cancels the run. Send plans as EDN: JSON has no keywords, and only values that a schema types as keywords become keywords.",
-			Body:   &Body{Schema: "envelope/request", Types: []mediaType{typeJSON, typeEDN, typeText}, limit: func(s *Settings) int { return s.Limits.ActBody }},
-			failed: formEnvelope, serve: serveAct, events: true,
+			Body: &Body{Schema: "envelope/request", Types: []mediaType{typeJSON, typeEDN, typeText},
+				limit: func(s *Settings) int { return s.Limits.ActBody }},
+			failed: formEnvelope,
+			serve:  serveAct,
+			events: true,
 			Answers: []Answer{
 				{200, "the answer was accepted", "envelope/response"},
 				{400, "the request is wrong", "envelope/response"},
@@ -94,8 +97,10 @@ func routes() []Route {
 			Summary: "execute an admin action",
 			Doc: "The body is a closed map with :action and the keys of the action; the namespace of an action is optional. Each action is an operation of its own. " +
 				"With 202 the action continues after the response. Only the admin socket serves this route.",
-			Body:   &Body{Schema: anyAction, Types: []mediaType{typeJSON, typeEDN}, limit: func(s *Settings) int { return s.Limits.AdminBody }},
-			failed: formAdmin, serve: serveAdmin,
+			Body: &Body{Schema: anyAction, Types: []mediaType{typeJSON, typeEDN},
+				limit: func(s *Settings) int { return s.Limits.AdminBody }},
+			failed: formAdmin,
+			serve:  serveAdmin,
 			Answers: []Answer{
 				{200, "the action is done", "answer/admin"},
 				{202, "the action was started and continues", "answer/admin"},
@@ -109,9 +114,13 @@ func routes() []Route {
 			},
 		},
 		{
-			Method: http.MethodGet, Path: "/health", early: true,
-			Summary: "health of the process", Doc: "Returns 200 while the main loop of the daemon runs. It never depends on plugins.",
-			failed: formPlain, serve: serveHealth,
+			Method:  http.MethodGet,
+			Path:    "/health",
+			early:   true,
+			Summary: "health of the process",
+			Doc:     "Returns 200 while the main loop of the daemon runs. It never depends on plugins.",
+			failed:  formPlain,
+			serve:   serveHealth,
 			Answers: []Answer{{200, "healthy", "answer/health"}, {503, "the main loop is stuck", "answer/health"}},
 		},
 		{
@@ -126,9 +135,12 @@ func routes() []Route {
 			Answers: []Answer{{200, "the routes", "answer/routes"}},
 		},
 		{
-			Method: http.MethodGet, Path: "/openapi.json",
-			Summary: "this document", Doc: "OpenAPI 3.1, generated from the table of routes and the schemas of the contract. As EDN it is the same value.",
-			failed: formPlain, serve: serveOpenAPI,
+			Method:  http.MethodGet,
+			Path:    "/openapi.json",
+			Summary: "this document",
+			Doc:     "OpenAPI 3.1, generated from the table of routes and the schemas of the contract. As EDN it is the same value.",
+			failed:  formPlain,
+			serve:   serveOpenAPI,
 			Answers: []Answer{{200, "the document", "answer/openapi"}},
 		},
 	}

@@ -84,7 +84,8 @@ func (a *API) Bind(ctx context.Context, b Binding, settings *Settings) (*Server,
 			return nil, err
 		}
 		s.count = count
-		s.admin = s.add(a, &counted{Listener: l, count: count, plain: true}, &listener{admin: true, token: b.Token}, settings)
+		s.admin = s.add(a, &counted{Listener: l, count: count, plain: true}, &listener{admin: true, token: b.Token},
+			settings)
 		s.socket = l
 	}
 	return s, nil

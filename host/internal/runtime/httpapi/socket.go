@@ -45,7 +45,8 @@ func (s *socket) Close() error {
 // listenUnix binds the admin socket.
 func listenUnix(ctx context.Context, path string) (*socket, error) {
 	if len(path) > config.MaxSocketPath {
-		return nil, contract.Errorf("config/range", "the path of the admin socket has %d bytes, the limit is %d: %s", len(path), config.MaxSocketPath, path).
+		return nil, contract.Errorf("config/range", "the path of the admin socket has %d bytes, the limit is %d: %s",
+			len(path), config.MaxSocketPath, path).
 			WithHint("name a shorter one in http.admin_socket, or a shorter ferment.data_dir")
 	}
 	info, err := os.Lstat(path)
@@ -54,7 +55,8 @@ func listenUnix(ctx context.Context, path string) (*socket, error) {
 	case err != nil:
 		return nil, fmt.Errorf("admin socket: %w", err)
 	case info.Mode().Type() != fs.ModeSocket:
-		return nil, contract.Errorf("config/range", "the path of the admin socket exists and is not a socket: %s", path).
+		return nil, contract.Errorf("config/range", "the path of the admin socket exists and is not a socket: %s",
+			path).
 			WithHint("remove it, or name another path in http.admin_socket")
 	case answers(ctx, path):
 		return nil, fmt.Errorf("admin socket %s: another process listens on it; name another path in http.admin_socket: %w", path, syscall.EADDRINUSE)

@@ -45,7 +45,8 @@ func (x *exchange) stream(turn Turn, a act.Act) reply {
 	case "edn":
 		form = typeEDN
 	default:
-		return refused(a.Request, contract.Errorf("invalid-request", "there is no format %.40q for events", format).WithHint("ask for ?format=edn or ?format=json"))
+		return refused(a.Request, contract.Errorf("invalid-request", "there is no format %.40q for events", format).
+			WithHint("ask for ?format=edn or ?format=json"))
 	}
 	leave, err := x.api.streams.enter(x.who.Name, x.settings.Limits.PrincipalSubscribers)
 	if err != nil {
@@ -96,7 +97,8 @@ func (s *eventStream) begin(run string) {
 func (s *eventStream) event(id, name string, v edn.Value) {
 	data, _ := encode(v, s.form)
 	if data == nil { // two keys with the same name in JSON; only EDN can represent them
-		collision := contract.Errorf("value/json-collision", "the event has a map with two keys of one name in JSON").WithHint("ask for ?format=edn")
+		collision := contract.Errorf("value/json-collision", "the event has a map with two keys of one name in JSON").
+			WithHint("ask for ?format=edn")
 		data, _ = encode(formEnvelope.failure(collision).body, typeJSON)
 	}
 	var b bytes.Buffer

@@ -35,14 +35,16 @@ func typed(text []byte) []byte {
 // unreadable returns the typed error for a plain-text response of net/http.
 func unreadable(text []byte) *contract.Error {
 	if string(text) == inClear {
-		return contract.Errorf("http/bad-encoding", "this listener requires TLS, and the request is plain HTTP").WithHint("use https://")
+		return contract.Errorf("http/bad-encoding", "this listener requires TLS, and the request is plain HTTP").
+			WithHint("use https://")
 	}
 	line, ok := bytes.CutPrefix(text, []byte(refusedBegin))
 	if !ok {
 		return nil
 	}
 	if bytes.HasPrefix(line, []byte(unexpected)) {
-		return contract.Errorf("http/bad-encoding", "the value of the header Expect is not supported").WithHint("the only supported value is 100-continue")
+		return contract.Errorf("http/bad-encoding", "the value of the header Expect is not supported").
+			WithHint("the only supported value is 100-continue")
 	}
 	status, said, ok := bytes.Cut(line, []byte(refusedRest))
 	if !ok || bytes.ContainsAny(status, "\r\n") || bytes.ContainsAny(said, "\r\n") {
@@ -54,14 +56,16 @@ func unreadable(text []byte) *contract.Error {
 	case "431":
 		return contract.Errorf("http/headers-too-large", "the headers are longer than %d bytes", serverHeaders)
 	case "501":
-		return contract.Errorf("http/bad-encoding", "the transfer encoding is not supported").WithHint("use chunked only, or send a Content-Length")
+		return contract.Errorf("http/bad-encoding", "the transfer encoding is not supported").
+			WithHint("use chunked only, or send a Content-Length")
 	case "505":
 		return contract.Errorf("http/bad-encoding", "the HTTP version is not supported").WithHint("use HTTP/1.1")
 	}
 	if why == "" {
 		why = "a line, a header or a length in it is malformed"
 	}
-	return contract.Errorf("http/bad-encoding", "malformed HTTP/1.1 request: %s", why).WithHint("send a request line, headers of name and value, an empty line")
+	return contract.Errorf("http/bad-encoding", "malformed HTTP/1.1 request: %s", why).
+		WithHint("send a request line, headers of name and value, an empty line")
 }
 
 // lastAnswer returns a complete response for a request that was not read. The

@@ -25,7 +25,13 @@ func NewLog(out io.Writer, text bool) (log hclog.Logger, flush func()) {
 		out = textWriter{out}
 	}
 	f := &folder{out: out, bursts: map[string]*burst{}}
-	return hclog.New(&hclog.LoggerOptions{Name: "ferment", Level: hclog.Info, Output: f, JSONFormat: true, TimeFormat: timeFormat}), f.flush
+	return hclog.New(&hclog.LoggerOptions{
+		Name:       "ferment",
+		Level:      hclog.Info,
+		Output:     f,
+		JSONFormat: true,
+		TimeFormat: timeFormat,
+	}), f.flush
 }
 
 // The keys of a line that hclog writes.

@@ -58,12 +58,14 @@ func (p Project) sources() []source {
 		Node: {{"kinds/" + p.Kind + ".mjs.tmpl", "plugin.mjs"}, {"plugin.test.mjs.tmpl", "plugin.test.mjs"},
 			{"package.json.tmpl", "package.json"}, {"package-lock.json.tmpl", "package-lock.json"}},
 	}[p.Lang]
-	every := []source{{"README.md.tmpl", "README.md"}, {"check.tmpl", "check"}, {"check.yml.tmpl", ".github/workflows/check.yml"}, {"gitignore.tmpl", ".gitignore"}}
+	every := []source{{"README.md.tmpl", "README.md"}, {"check.tmpl", "check"},
+		{"check.yml.tmpl", ".github/workflows/check.yml"}, {"gitignore.tmpl", ".gitignore"}}
 	var all []source
 	for _, s := range append(own, every...) {
 		all = append(all, source{p.Lang + "/" + s.template, s.path})
 	}
-	return append(all, source{"common/samples." + p.Kind + ".edn.tmpl", "samples.edn"}, source{"common/ferment.hcl.tmpl", "ferment.hcl"})
+	return append(all, source{"common/samples." + p.Kind + ".edn.tmpl", "samples.edn"},
+		source{"common/ferment.hcl.tmpl", "ferment.hcl"})
 }
 
 // here holds values of this machine that are not committed: the workspace with

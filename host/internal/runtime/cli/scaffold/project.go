@@ -49,14 +49,17 @@ const maxName = 40
 func (p Project) Check() error {
 	var wrong []string
 	if len(p.Name) > maxName || !projectName.MatchString(p.Name) {
-		wrong = append(wrong, fmt.Sprintf("the name %q is not 1 to %d of a-z and 0-9 in words joined by -, beginning with a letter", p.Name, maxName))
+		wrong = append(wrong,
+			fmt.Sprintf("the name %q is not 1 to %d of a-z and 0-9 in words joined by -, beginning with a letter",
+				p.Name, maxName))
 	}
 	for _, word := range []struct {
 		what, got string
 		known     []string
 	}{{"kind", p.Kind, Kinds()}, {"language", p.Lang, Langs()}} {
 		if !slices.Contains(word.known, word.got) {
-			text := fmt.Sprintf("there is no %s %q: it is one of %s", word.what, word.got, strings.Join(word.known, ", "))
+			text := fmt.Sprintf("there is no %s %q: it is one of %s", word.what, word.got,
+				strings.Join(word.known, ", "))
 			if near := contract.Nearest(word.got, word.known); near != "" {
 				text += "; did you mean " + near + "?"
 			}

@@ -43,7 +43,8 @@ func Outdated(dir string) ([]Change, error) {
 		return nil, err
 	}
 	if info, err := root.Lstat(RuntimeDir); err == nil && !info.IsDir() {
-		return nil, contract.Errorf("input/invalid", "plugin runtime: %s is not a directory, expected that of the runtime",
+		return nil, contract.Errorf("input/invalid",
+			"plugin runtime: %s is not a directory, expected that of the runtime",
 			filepath.Join(dir, RuntimeDir)).
 			WithHint("move it away; the programs of the project import the runtime by this name")
 	}
@@ -121,8 +122,9 @@ func runtimesOf(root *os.Root) ([]string, error) {
 		}
 	}
 	if len(langs) == 0 {
-		return nil, contract.Errorf("input/invalid", "plugin runtime: %s is not the project of a plugin in Python or for Node:"+
-			" expected plugin.py, plugin.mjs or the folder %s with a runtime", root.Name(), RuntimeDir).
+		return nil, contract.Errorf("input/invalid",
+			"plugin runtime: %s is not the project of a plugin in Python or for Node:"+
+				" expected plugin.py, plugin.mjs or the folder %s with a runtime", root.Name(), RuntimeDir).
 			WithHint("name the folder of the project; a plugin in Go is updated with: go get github.com/fermenthq/ferment")
 	}
 	return langs, nil

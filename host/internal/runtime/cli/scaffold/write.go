@@ -43,7 +43,8 @@ func Write(dir string, files []File) error {
 }
 
 func taken(dir string) error {
-	return contract.Errorf("input/invalid", "new plugin: %s is there already", dir).WithHint("name another folder with --dir, or remove it")
+	return contract.Errorf("input/invalid", "new plugin: %s is there already", dir).
+		WithHint("name another folder with --dir, or remove it")
 }
 
 func put(root string, f File) error {
