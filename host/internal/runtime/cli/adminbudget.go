@@ -123,7 +123,7 @@ func (c *command) budgets(v, data edn.Value) error {
 		fmt.Fprintf(&b, "%s: at most %s (%s)\n", whose, amountsText(each.Key("limit")), plain(each.Key("where")))
 	}
 	if len(rows) > 0 {
-		if err := table(c.env.Stdout, []string{"scope", "limit", "granted", "used", "set aside", "left", "known", "begins anew"}, rows); err != nil {
+		if err := table(c.env.Stdout, []string{"scope", "limit", "granted", "used", "reserved", "left", "known", "resets"}, rows); err != nil {
 			return err
 		}
 	} else if b.Len() == 0 {

@@ -156,7 +156,7 @@ func TestBudgetOfAnOperator(t *testing.T) {
 	s := w.serve()
 	fresh := w.run("admin", "budget", "show")
 	require.Equal(t, 0, fresh.code, fresh.stderr)
-	assert.Regexp(t, `(?m)^scope +limit +granted +used +set aside +left +known +begins anew$`, fresh.stdout)
+	assert.Regexp(t, `(?m)^scope +limit +granted +used +reserved +left +known +resets$`, fresh.stdout)
 	assert.Regexp(t, `(?m)^tenant +attempts 50 +nothing +nothing +nothing +attempts 50 +exact +never$`, fresh.stdout)
 	assert.Regexp(t, `(?m)^each user: at most usd 0.02 \(ferment.hcl:\d+:1\)\neach run: at most attempts 9 \(ferment.hcl:\d+:1\)$`, fresh.stdout)
 
@@ -176,7 +176,7 @@ func TestBudgetOfAnOperator(t *testing.T) {
 
 	more := w.run("admin", "budget", "adjust", "--user", caller, "--grant", "{:usd 0.02M}")
 	require.Equal(t, 0, more.code, more.stderr)
-	assert.Regexp(t, `(?m)^user `+caller+` +usd 0.04 +usd 0.02 +attempts 2, roundtrips 2, usd 0.02 +nothing +usd 0.02 +exact\n    begins anew \d{4}-\d\d-\d\dT00:00:00Z$`, more.stdout)
+	assert.Regexp(t, `(?m)^user `+caller+` +usd 0.04 +usd 0.02 +attempts 2, roundtrips 2, usd 0.02 +nothing +usd 0.02 +exact\n    resets \d{4}-\d\d-\d\dT00:00:00Z$`, more.stdout)
 	answered := s.ask("mine/paid", "{}").value(t)
 	user, ok := answered.Key("budget").Key("scopes").Nth(1)
 	require.True(t, ok, "%s", answered)
@@ -200,7 +200,7 @@ func TestBudgetOfAnOperator(t *testing.T) {
 		exit int
 		says string
 	}{
-		"admin budget":                                           {2, "needs a verb: adjust or show"},
+		"admin budget":                                           {2, "needs a command: adjust or show"},
 		"admin budget adjust --grant {:usd,1}":                   {2, "needs one of --user NAME and --tenant"},
 		"admin budget adjust --user a --tenant --grant {:usd,1}": {2, "needs one of --user NAME and --tenant"},
 		"admin budget adjust --user a":                           {2, "needs --grant or --charge"},

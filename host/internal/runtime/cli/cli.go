@@ -192,8 +192,8 @@ var expected = map[string]string{
 // helpCommand prints the help of a command, and rejects unknown commands.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "help [VERB]...",
-		Short: "print the help of a verb",
+		Use:   "help [COMMAND]...",
+		Short: "print the help of a command",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			verb, rest, err := cmd.Root().Find(args)
 			if err == nil && len(rest) == 0 {
@@ -201,7 +201,7 @@ func helpCommand() *cobra.Command {
 				return verb.Help()
 			}
 			return usageError{
-				err:     fmt.Errorf("%s has no verb %q", verb.CommandPath(), rest[0]),
+				err:     fmt.Errorf("%s has no command %q", verb.CommandPath(), rest[0]),
 				verb:    verb.CommandPath(),
 				nearest: nearestVerb(verb, rest),
 			}
@@ -311,7 +311,7 @@ func wantVerbs(cmd *cobra.Command) {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		name := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 		last := len(verbs) - 1
-		return usagef("%s needs a verb: %s", name,
+		return usagef("%s needs a command: %s", name,
 			strings.TrimPrefix(strings.Join(verbs[:last], ", ")+" or "+verbs[last], " or "))
 	}
 }

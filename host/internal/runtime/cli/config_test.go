@@ -125,7 +125,7 @@ func TestConfigVerbs(t *testing.T) {
 		{"config show --only plugin.txt", 5, "", `did you mean plugin.text\?`},
 		{"config show --only plugin.text --edn", 0, `"queue" 6`, ""},
 		{"config show --inputs --flat", 2, "", "excludes other flags"},
-		{"config", 2, "", "needs a verb"},
+		{"config", 2, "", "needs a command"},
 		{"completion tcsh", 2, "", "bash, zsh, fish"},
 	} {
 		got := w.run(strings.Fields(row.args)...)

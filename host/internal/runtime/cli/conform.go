@@ -43,7 +43,7 @@ func (c *command) conformCommand() *cobra.Command {
 	var o conforming
 	cmd := &cobra.Command{
 		Use:   "conform [flags] -- PROGRAM [ARG ...]",
-		Short: "check that a plugin keeps the plugin contract",
+		Short: "check that a plugin conforms to the plugin contract",
 		Long: "conform starts a plugin many times, calls it, cancels calls, stops it and kills it, and reports for each\n" +
 			"requirement of the contract whether the plugin meets it. The checks follow from the description of the\n" +
 			"plugin: core always, the kinds of its capabilities, and the features that it names.\n" +

@@ -145,23 +145,23 @@ func (e *examination) languages(loaded *daemon.Loaded) {
 // isolation reports per layer what the kernel can enforce (ISO-003, FX-005,
 // SUP-008).
 func (e *examination) isolation(s confine.Support) {
-	e.held("level", s.Best() == confine.Strict, "plugins run at level strict unless their block says otherwise",
-		fmt.Sprintf("level strict cannot be held here: plugins run at level %s", s.Best()))
+	e.held("level", s.Best() == confine.Strict, "plugins run at level strict unless their block sets another",
+		fmt.Sprintf("level strict is not available: plugins run at level %s", s.Best()))
 	abi := "Landlock revision " + strconv.Itoa(s.LandlockABI)
-	e.held("limits", s.Rlimits, "memory, descriptors and file sizes of a process are held",
-		"no limit of a process is held on "+s.System)
-	e.held("no-new-privileges", s.NoNewPrivs, "held", "a program may get privileges that its parent has not")
+	e.held("limits", s.Rlimits, "memory, descriptors and file sizes of a process are limited",
+		"no process limits are enforced on "+s.System)
+	e.held("no-new-privileges", s.NoNewPrivs, "held", "a program may gain privileges that its parent does not have")
 	e.held("files", s.LandlockABI >= 3, abi,
 		"Landlock revision 3 is needed, this kernel has "+strconv.Itoa(s.LandlockABI))
-	e.held("tcp", s.LandlockABI >= 4, "held to ports, not to addresses",
-		"not held to ports (Landlock revision 4 would)")
-	e.held("system-calls", s.Seccomp, "sockets, programs and processes are refused to plugins that do not need them",
+	e.held("tcp", s.LandlockABI >= 4, "confined to ports, not to addresses",
+		"not confined to ports (needs Landlock revision 4)")
+	e.held("system-calls", s.Seccomp, "plugins without the need cannot create sockets, programs or processes",
 		"no filter on this kernel and architecture")
-	e.held("signals", s.Signals(), "held", "open (Landlock revision 6 would hold them)")
-	e.held("abstract-sockets", s.AbstractSockets(), "held", "open (Landlock revision 6 would hold them)")
+	e.held("signals", s.Signals(), "held", "open (needs Landlock revision 6)")
+	e.held("abstract-sockets", s.AbstractSockets(), "held", "open (needs Landlock revision 6)")
 	e.held("unix-sockets", s.UnixSockets(), "held",
-		"open: a plugin can connect to any socket that the user of the host may open, also to that of a container engine or of a session bus, which start programs for whoever asks; other plugins refuse it by mutual TLS (Landlock revision 9 would hold them)")
-	e.held("udp", s.UDP(), "held to ports", "refused to plugins without network = \"ports\", open to those (Landlock revision 10 would hold it)")
+		"open: a plugin can connect to any socket that the user of the host may open, including those of container engines and session buses, which start programs for any client; other plugins reject it by mutual TLS (needs Landlock revision 9)")
+	e.held("udp", s.UDP(), "confined to ports", "refused to plugins without network = \"ports\", open to those (needs Landlock revision 10)")
 	e.held("processes", s.Processes, "their number can be limited",
 		"their number is not limited for root: run the host as another user")
 	e.held("descendants", s.Marks,
@@ -217,9 +217,9 @@ func (c *command) examineSpace(e *examination, dir string) {
 	free, err := daemon.FreeSpace(at)
 	switch {
 	case err != nil:
-		e.add("data", "space", stateWeak, "not known: %s", err)
+		e.add("data", "space", stateWeak, "unknown: %s", err)
 	case free < daemon.LittleSpace:
-		e.add("data", "space", stateWeak, "%d MiB free, which is little", free>>20)
+		e.add("data", "space", stateWeak, "only %d MiB free", free>>20)
 	default:
 		e.add("data", "space", stateOK, "more than %d MiB free", daemon.LittleSpace>>20)
 	}
@@ -247,7 +247,7 @@ func (e *examination) plugin(loaded *daemon.Loaded, p config.Plugin) {
 		e.add("plugin", p.Name, bad, "its program is missing")
 		return
 	case !p.Described:
-		e.add("plugin", p.Name, bad, "%s; it has not said what it is (program %s)", loaded.Condition(p), p.Binary)
+		e.add("plugin", p.Name, bad, "%s; it has no description (program %s)", loaded.Condition(p), p.Binary)
 		return
 	}
 	if p.Unusable != nil {
@@ -309,7 +309,7 @@ func (e *examination) optional(ctx context.Context, loaded *daemon.Loaded) {
 			continue
 		}
 		if p.Isolation.Programs && !anyProgram(p.Isolation.Exec) {
-			e.add("reach", p.Name, stateWeak, "none of the programs that it may run is there")
+			e.add("reach", p.Name, stateWeak, "none of the programs that it may run exists")
 		}
 		if p.Isolation.Network != confine.Loopback {
 			continue
@@ -317,7 +317,7 @@ func (e *examination) optional(ctx context.Context, loaded *daemon.Loaded) {
 		for _, port := range p.Isolation.Ports {
 			state, text := stateOK, "answers"
 			if err := dial(ctx, port); err != nil {
-				state, text = stateWeak, "does not answer"
+				state, text = stateWeak, "does not accept connections"
 			}
 			e.add("reach", p.Name, state, "port %d of this machine %s", port, text)
 		}
@@ -349,7 +349,7 @@ func dial(ctx context.Context, port uint16) error {
 func (e *examination) clock() {
 	const builtAfter = 2026
 	if year := time.Now().UTC().Year(); year < builtAfter {
-		e.add("time", "clock", stateFails, "it says %d, before this program was written", year)
+		e.add("time", "clock", stateFails, "its year is %d, before the first release of this program", year)
 		return
 	}
 	e.add("time", "clock", stateOK, "plausible")

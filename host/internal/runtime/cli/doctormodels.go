@@ -40,7 +40,7 @@ func (c *command) examineModels(ctx context.Context, e *examination, loaded *dae
 	defer cancel()
 	plugins, err := c.statesOfModels(ctx)
 	if err != nil {
-		e.add("models", "plugins", stateWeak, "they could not be asked: %s", err)
+		e.add("models", "plugins", stateWeak, "their health is unknown: %s", err)
 		return
 	}
 	for _, p := range models {
@@ -90,7 +90,7 @@ func modelState(plugins edn.Value, name, bad string) (state, text string) {
 			message := plain(i.Key("error").Key("message"))
 			switch {
 			case plain(i.Key("state")) == "ready":
-				return stateOK, "it has what it needs, and its server can be reached"
+				return stateOK, "it is configured, and its server is reachable"
 			case i.Key("callable?").Truthy():
 				return stateWeak, message
 			case !i.Key("error").IsNil():

@@ -154,7 +154,7 @@ func explanationText(v edn.Value) string {
 		b.WriteString("  none\n")
 	}
 	for r := range v.Key("rejected").Elems() {
-		fmt.Fprintf(&b, "  -  %s  passed over: %s", plain(r.Key("cap/id")), plain(r.Key("reason")))
+		fmt.Fprintf(&b, "  -  %s  rejected: %s", plain(r.Key("cap/id")), plain(r.Key("reason")))
 		if r.HasKey("detail") {
 			fmt.Fprintf(&b, " (%s)", plain(r.Key("detail")))
 		}

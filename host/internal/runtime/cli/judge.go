@@ -338,7 +338,7 @@ func (c *command) measuredHere(
 	before, err := store.Record(j.Name)
 	if err != nil {
 		c.tickEnd()
-		c.printf("warning: %s is no record of a calibration and is replaced: %v\n",
+		c.printf("warning: %s is not a calibration record and is replaced: %v\n",
 			c.relative(config.CalibrationFile(loaded.Host.DataDir, j.Name)), err)
 		before = nil
 	}

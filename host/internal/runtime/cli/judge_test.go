@@ -309,7 +309,7 @@ judge "rules" {
 `)
 	got := w.run("judge", "calibrate", "--anchors", "anchors.edn", "--edn")
 	require.Equal(t, 0, got.code, got.stdout+got.stderr)
-	assert.Contains(t, got.stderr, "no record of a calibration and is replaced")
+	assert.Contains(t, got.stderr, "is not a calibration record and is replaced")
 	r := readRecord(t, filepath.Join(w.dir, "var", "calibration", "rules.edn"))
 	assert.Equal(t, []float64{1, 1, 1}, []float64{r.Sensitivity, r.Specificity, r.Kappa})
 	assert.Equal(t, calibration.Measured{Value: 0, Of: 40}, r.Flips)

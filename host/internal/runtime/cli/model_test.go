@@ -175,7 +175,7 @@ func TestDoctorLooksAtModels(t *testing.T) {
 		rest, _, _ = strings.Cut(rest, "\nsockets")
 		return strings.Join(strings.Fields(rest), " ") // a long text is wrapped
 	}
-	assert.Regexp(t, `mine +ok +compatible/voice: it has what it needs, and its server can be reached`, models(0))
+	assert.Regexp(t, `mine +ok +compatible/voice: it is configured, and its server is reachable`, models(0))
 	s := w.serve()
 	assert.Regexp(t, `mine +ok `, models(0), "a daemon is asked")
 	s.stop()

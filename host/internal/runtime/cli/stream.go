@@ -64,7 +64,7 @@ func (t *teller) tell(e edn.Value) error {
 			if err := t.endLine(); err != nil {
 				return err
 			}
-			t.printf("taken back: %s\n", plain(e.Key("reason")))
+			t.printf("retracted: %s\n", plain(e.Key("reason")))
 		}
 	case "commit":
 		if !t.path.IsNil() && edn.Equal(t.path, e.Key("path")) && e.Key("failure/type").IsNil() {

@@ -155,7 +155,7 @@ func TestStreamText(t *testing.T) {
 
 	code, seen := talkers(t, "provisional").onTerminal(nil, "run", "plan.edn", "--stream")
 	assert.Equal(t, 0, code)
-	assert.Equal(t, "bad one\ntaken back: eval/must-failed\ngood one\n", seen)
+	assert.Equal(t, "bad one\nretracted: eval/must-failed\ngood one\n", seen)
 
 	// Control characters are escaped on the terminal, and only there
 	// (CLI-001).
@@ -286,7 +286,7 @@ func TestStreamExample(t *testing.T) {
 	assert.Equal(t, answer+"\n", got.stdout)
 	code, seen := w.onTerminal(nil, "run", "talk.edn", "--stream")
 	assert.Equal(t, 0, code)
-	assert.Equal(t, "A stream is shown while it\ntaken back: eval/must-failed\n"+answer+"\n", seen)
+	assert.Equal(t, "A stream is shown while it\nretracted: eval/must-failed\n"+answer+"\n", seen)
 }
 
 // TestStreamCleaned: the thinking of models is not shown, neither in streams
@@ -311,5 +311,5 @@ func TestStreamCleaned(t *testing.T) {
 	assert.Equal(t, answer+"\n", got.stdout)
 	code, seen := w.onTerminal(nil, "run", "talk.edn", "--stream")
 	assert.Equal(t, 0, code)
-	assert.Equal(t, "A stream is shown while it\ntaken back: eval/must-failed\n"+answer+"\n", seen)
+	assert.Equal(t, "A stream is shown while it\nretracted: eval/must-failed\n"+answer+"\n", seen)
 }

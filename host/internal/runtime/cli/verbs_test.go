@@ -244,7 +244,7 @@ var verbs = []struct {
 	{args: "plugin runtime former", exit: 2, err: `(?s)^error: .*found wire.py, expected the folder .*  hint    remove`},
 	{args: "plugin runtime absent", exit: 3, err: `^error: plugin runtime: open .*absent: no such file or directory\n`},
 	{args: "plugin runtime a b", exit: 2, err: `^error: expected ferment .*, got 2 arguments`},
-	{args: "plugin", exit: 2, err: `(?s)^error: plugin needs a verb.*"ferment plugin --help"`},
+	{args: "plugin", exit: 2, err: `(?s)^error: plugin needs a command.*"ferment plugin --help"`},
 	{args: "plugin lst", exit: 2, err: `^error: unknown command "lst" for "ferment plugin"`},
 
 	{args: "version", out: `^ferment \S+\nenvelope 1, plugin protocol ferment.plugin.v1\ngo`},

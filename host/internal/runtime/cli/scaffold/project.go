@@ -58,7 +58,7 @@ func (p Project) Check() error {
 		known     []string
 	}{{"kind", p.Kind, Kinds()}, {"language", p.Lang, Langs()}} {
 		if !slices.Contains(word.known, word.got) {
-			text := fmt.Sprintf("there is no %s %q: it is one of %s", word.what, word.got,
+			text := fmt.Sprintf("unknown %s %q: expected one of %s", word.what, word.got,
 				strings.Join(word.known, ", "))
 			if near := contract.Nearest(word.got, word.known); near != "" {
 				text += "; did you mean " + near + "?"
