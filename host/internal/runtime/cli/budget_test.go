@@ -208,7 +208,7 @@ func TestBudgetOfAnOperator(t *testing.T) {
 		"admin budget adjust --user a --grant 5":                 {2, "--grant is integer, not a map"},
 		"admin budget adjust --user a --grant {:usd,0.5}":        {2, "the input of budget-adjust is wrong: [:grant :usd]"},
 		"admin budget adjust --user a --grant {:usd,-1M}":        {2, "found -1M"},
-		"admin budget adjust --user a --grant {:usd,0}":          {2, "nothing to do"},
+		"admin budget adjust --user a --grant {:usd,0}":          {2, "changes nothing"},
 		"admin budget adjust --user a --grant {:max-usd,1}":      {2, ":max-usd"},
 		"admin budget adjust --user a --grant {:attempts,1}":     {2, "does not limit attempts"},
 		"admin budget adjust --tenant --grant {:attempts,1}":     {5, `no block budget "tenant"`},
