@@ -300,7 +300,7 @@ func TestLockPlatform(t *testing.T) {
 		code int
 		says string
 	}{
-		"--platform=windows dist/text.exe":         {2, "no platform"},
+		"--platform=windows dist/text.exe":         {2, "is not a platform"},
 		"--platform=windows/amd64":                 {2, "needs the program"},
 		"--platform=windows/amd64 dist/other":      {3, "no such file"},
 		"--platform=windows/amd64 mine.edn":        {5, "no plugin of the configuration runs"},

@@ -51,7 +51,7 @@ func TestPluginLogs(t *testing.T) {
 	for _, row := range []struct{ name, says string }{
 		{"mime", "did you mean mine?"},
 		{"other", "has no log in"},
-		{"../mine", "no name of a plugin"},
+		{"../mine", "is not a plugin name"},
 		{"nothing-like-it", "logs exist for mine"},
 	} {
 		got := w.run("plugin", "logs", row.name)

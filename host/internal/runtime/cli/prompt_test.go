@@ -200,7 +200,7 @@ func TestPromptShow(t *testing.T) {
 		{"prompt show a/b {:a", 2, "the input is not EDN"},
 		{"protocol diff absent.edn", 3, "absent.edn"},
 		{"protocol diff mine.edn", 2, "is not a protocol package"},
-		{"protocol diff package.json", 2, "is a protocol package as JSON"},
+		{"protocol diff package.json", 2, "is a protocol package in JSON"},
 		{"protocol diff changed.edn", 2, "was changed after its export"},
 	} {
 		got := w.run(strings.Fields(row.args)...)
