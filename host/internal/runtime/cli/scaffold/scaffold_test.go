@@ -196,7 +196,7 @@ func TestCheck(t *testing.T) {
 		require.ErrorIs(t, err, contract.OfType("input/invalid"), "%q", name)
 	}
 	err := Project{Name: "A", Kind: "x", Lang: "y"}.Check()
-	for _, says := range []string{`the name "A"`, `no kind "x"`, `no language "y"`} {
+	for _, says := range []string{`the name "A"`, `unknown kind "x"`, `unknown language "y"`} {
 		require.ErrorContains(t, err, says)
 	}
 	_, err = Project{Name: "A"}.Files()
