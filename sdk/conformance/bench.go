@@ -29,6 +29,10 @@ type bench struct {
 	described string    // what the first instance of the session said of itself
 	obstacle  *obstacle // what the plugin is known not to get over
 	said      []string  // what instances wrote that did not start
+
+	loan     *loan // of the session; nil outside of one
+	borrowed Instance
+	used     bool // borrowed was called by other checks before
 }
 
 func newBench(target Target, opts Options) *bench {
@@ -102,7 +106,11 @@ func (b *bench) root() (string, error) {
 
 func (b *bench) logTail() []string {
 	all := slices.Clone(b.said)
-	for _, in := range b.started {
+	started := b.started
+	if b.borrowed != nil {
+		started = append(slices.Clone(started), b.borrowed)
+	}
+	for _, in := range started {
 		all = append(all, in.Log()...)
 	}
 	all = all[max(0, len(all)-logTailLines):]

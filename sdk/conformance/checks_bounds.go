@@ -44,7 +44,7 @@ func largeInputs(size int) []edn.Value {
 }
 
 func errorDetails(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
+	in, d, err := b.lent(ctx)
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ func (b *bench) streaming(d contract.Description) []question {
 
 // streams asks every question that is answered with a stream.
 func (b *bench) streams(ctx context.Context, check func(answer) error) error {
-	in, d, err := b.ready(ctx)
+	in, d, err := b.lent(ctx)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ const streamCalls = 8
 // edges of its input. Calls that do not end quickly are cancelled; how a call must end is
 // another check.
 func (b *bench) streamsAtOnce(ctx context.Context, check func(answer) error) error {
-	in, d, err := b.ready(ctx)
+	in, d, err := b.lent(ctx)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func joined(a answer) error {
 }
 
 func streamCancel(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
+	in, d, err := b.lent(ctx)
 	if err != nil {
 		return err
 	}

@@ -113,7 +113,7 @@ func unreadable(err error) error {
 }
 
 func invokeAnswer(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
+	in, d, err := b.lent(ctx)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func invokeAnswer(ctx context.Context, b *bench) error {
 // well formed, so the check reads what the plugin sent. Keys that the host does not know
 // are allowed.
 func invokeUsage(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
+	in, d, err := b.lent(ctx)
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func invokeUsage(ctx context.Context, b *bench) error {
 }
 
 func invokeUnknown(ctx context.Context, b *bench) error {
-	in, _, err := b.ready(ctx)
+	in, _, err := b.lent(ctx)
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func oddInputs() []edn.Value {
 }
 
 func invokeUnexpected(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
+	in, d, err := b.lent(ctx)
 	if err != nil {
 		return err
 	}
@@ -206,7 +206,7 @@ func invokeUnexpected(ctx context.Context, b *bench) error {
 }
 
 func invokeLarge(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
+	in, d, err := b.lent(ctx)
 	if err != nil {
 		return err
 	}
@@ -256,7 +256,7 @@ func (b *bench) largeTexts(ctx context.Context, in Instance, d contract.Descript
 }
 
 func invokeParallel(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
+	in, d, err := b.lent(ctx)
 	if err != nil {
 		return err
 	}
@@ -466,7 +466,7 @@ func (b *bench) long(d contract.Description) (contract.Capability, edn.Value) {
 }
 
 func cancelStops(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
+	in, d, err := b.lent(ctx)
 	if err != nil {
 		return err
 	}
@@ -516,7 +516,7 @@ func (b *bench) inFlight(ctx context.Context, in Instance, over <-chan struct{})
 }
 
 func deadlineStops(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
+	in, d, err := b.lent(ctx)
 	if err != nil {
 		return err
 	}

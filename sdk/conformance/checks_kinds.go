@@ -83,7 +83,7 @@ func usageStated(ctx context.Context, b *bench) error {
 	if err := b.values(ctx, LLM, usage); err != nil {
 		return err
 	}
-	in, d, err := b.ready(ctx)
+	in, d, err := b.lent(ctx)
 	if err != nil {
 		return err
 	}
@@ -222,7 +222,7 @@ func collection(v edn.Value) bool {
 }
 
 func judgeRefuses(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
+	in, d, err := b.lent(ctx)
 	if err != nil {
 		return err
 	}
@@ -394,7 +394,7 @@ func checkerVerdict(ctx context.Context, b *bench) error {
 }
 
 func checkerBeside(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
+	in, d, err := b.lent(ctx)
 	if err != nil {
 		return err
 	}

@@ -122,7 +122,7 @@ func plainText(enc wire.Encoding, v edn.Value) ([]byte, error) {
 // refuses sends a call that spoil has changed and expects an error event of type
 // :runtime/protocol.
 func (b *bench) refuses(ctx context.Context, spoil func(*spoiled)) error {
-	in, d, err := b.ready(ctx)
+	in, d, err := b.lent(ctx)
 	if err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func (b *bench) lastEvent(ctx context.Context, conn grpc.ClientConnInterface, r 
 }
 
 func tooLarge(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
+	in, d, err := b.lent(ctx)
 	if err != nil {
 		return err
 	}

@@ -73,7 +73,7 @@ func describeSchemas(ctx context.Context, b *bench) error {
 }
 
 func outSchema(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
+	in, d, err := b.lent(ctx)
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (b *bench) outFits(ctx context.Context, in Instance, registry *schema.Regis
 // outEdges asks for inputs that authors forget. It stops when the patience for a
 // call is over.
 func outEdges(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
+	in, d, err := b.lent(ctx)
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func outEdges(ctx context.Context, b *bench) error {
 // textAsBlob asks each question once with texts in the payload and once with texts
 // beside it.
 func textAsBlob(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
+	in, d, err := b.lent(ctx)
 	if err != nil {
 		return err
 	}
@@ -184,7 +184,7 @@ func textAsBlob(ctx context.Context, b *bench) error {
 // unknownKeys asks each question again with keys in the envelope that no revision
 // has.
 func unknownKeys(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
+	in, d, err := b.lent(ctx)
 	if err != nil {
 		return err
 	}
@@ -216,7 +216,7 @@ func unknownKeys(ctx context.Context, b *bench) error {
 // errorForm looks at errors as they were sent, before the client corrects them: of
 // inputs of a wrong shape and of a capability that the plugin does not have.
 func errorForm(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
+	in, d, err := b.lent(ctx)
 	if err != nil {
 		return err
 	}
@@ -269,7 +269,7 @@ func wellFormed(v edn.Value, enc wire.Encoding) error {
 }
 
 func sameEncoding(ctx context.Context, b *bench) error {
-	in, d, err := b.ready(ctx)
+	in, d, err := b.lent(ctx)
 	if err != nil {
 		return err
 	}
@@ -300,7 +300,7 @@ func absent() contract.Capability {
 }
 
 func sameErrorEncoding(ctx context.Context, b *bench) error {
-	in, _, err := b.ready(ctx)
+	in, _, err := b.lent(ctx)
 	if err != nil {
 		return err
 	}

@@ -28,10 +28,9 @@ const (
 	leakPerCall = 5 << 10
 	leakOfCut   = 8 << 10 // for each cancelled call
 	leakWindow  = 3
-	leakCalls   = 8000     // at most, for a verdict that the memory grows
-	leakLeast   = 3        // blocks for a verdict if the time is over
-	leakSure    = 6        // blocks after which growth is no garbage, whatever its size
-	leakGarbage = 12 << 20 // what a runtime may collect late in fewer blocks
+	leakCalls   = 8000 // at most, for a verdict that the memory grows
+	leakLeast   = 3    // blocks for a verdict if the time is over
+	leakSure    = 6    // blocks for a verdict then on less than moreMemory: Node collects 20 MiB late
 )
 
 // Calls of a block in which growth is looked for. They are few, because a window of
@@ -257,7 +256,7 @@ func (b *bench) leaks(ctx context.Context, in Instance, l leak) error {
 	}
 	blocks := len(sizes) - 1
 	grown := sizes[blocks] - first.memory
-	if blocks < leakLeast || blocks < leakSure && grown < leakGarbage {
+	if blocks < leakLeast || blocks < leakSure && grown < moreMemory {
 		return nil // too slow for a verdict
 	}
 	calls := int64(blocks) * int64(l.calls)

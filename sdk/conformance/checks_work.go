@@ -43,7 +43,7 @@ func solverChecks() []Check {
 // malformed gives every intent of the solvers inputs that do not fit its
 // schema, and hands the refusal to check.
 func (b *bench) malformed(ctx context.Context, check func(Instance, question, error) error) error {
-	in, d, err := b.ready(ctx)
+	in, d, err := b.lent(ctx)
 	if err != nil {
 		return err
 	}

@@ -121,7 +121,7 @@ func (b *bench) value(ctx context.Context, in Instance, q question) (answer, err
 // values asks every question about the capabilities of a kind and hands each
 // answer to check. A plugin without such a capability fails.
 func (b *bench) values(ctx context.Context, kind string, check func(answer) error) error {
-	in, d, err := b.ready(ctx)
+	in, d, err := b.lent(ctx)
 	if err != nil {
 		return err
 	}

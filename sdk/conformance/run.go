@@ -84,6 +84,7 @@ func Run(ctx context.Context, target Target, opts Options) Report {
 		Seed: opts.Seed, Began: began,
 	}
 	session := Open(ctx, target, opts)
+	defer session.Close()
 	report.Command = opts.Command.without(session.secrets)
 	report.Plugin, report.Version, report.Profiles = session.Plugin().Name, session.Plugin().Version, session.Profiles()
 	for _, check := range session.Checks() {
@@ -102,33 +103,40 @@ func Run(ctx context.Context, target Target, opts Options) Report {
 
 // RunCheck takes one check by itself.
 func RunCheck(ctx context.Context, target Target, check Check, opts Options) Result {
-	return take(ctx, target, check, opts, checkLimit, func(*bench) {})
+	result, _ := take(ctx, target, check, opts, checkLimit, func(*bench) {})
+	return result
 }
 
-// take takes a check within a limit on a bench that know has seen before.
-func take(ctx context.Context, target Target, check Check, opts Options, limit time.Duration, know func(*bench)) Result {
+// take takes a check within a limit on a bench that know has seen before. used
+// reports whether it called an instance that other checks had called.
+func take(
+	ctx context.Context, target Target, check Check, opts Options, limit time.Duration, know func(*bench),
+) (result Result, used bool) {
 	limit = opts.long(limit)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	began := time.Now()
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return Result{Check: check, Status: Fault, Expected: check.Text, Observed: "the run was cancelled"}
+		return Result{Check: check, Status: Fault, Expected: check.Text, Observed: "the run was cancelled"}, false
 	}
 	if check.Process && !startsProcesses(target) {
 		if opts.Process == nil {
 			return Result{
 				Check: check, Status: Fail, Expected: "a plugin in a process of its own",
 				Observed: "not testable: the plugin runs in this process; a test calls sdktest.Main in its TestMain",
-			}
+			}, false
 		}
 		target = opts.Process
 	}
 	b := newBench(target, opts)
 	b.limit = limit
 	know(b)
+	if check.Process {
+		b.loan = nil
+	}
 	err := b.guard(func() error { return check.run(ctx, b) })
 	b.cleanUp()
-	return b.result(ctx, check, err, time.Since(began))
+	return b.result(ctx, check, err, time.Since(began)), b.used
 }
 
 // result makes a verdict of what a check returned.

@@ -13,8 +13,8 @@ import (
 // Session takes the checks of one plugin, one after the other, and remembers how
 // far the plugin gets: if it does not start, does not say what it is, or cannot be
 // configured, one check says so and those that would only meet the same obstacle
-// are not made. They fail, and [Result.Blocked] names the one that says why. A
-// Session is for one goroutine.
+// are not made. They fail, and [Result.Blocked] names the one that says why. Checks
+// that only make calls share an instance. A Session is for one goroutine; Close ends it.
 type Session struct {
 	target   Target
 	opts     Options
@@ -26,6 +26,7 @@ type Session struct {
 	secrets  *words.Secrets
 
 	described string // what the first instance said of itself
+	loan      loan
 }
 
 // Open starts the plugin once, to learn which profiles it comes under and how far
@@ -60,6 +61,9 @@ func (s *Session) Checks() []Check {
 	})
 }
 
+// Close stops the plugin. No check may be taken afterwards.
+func (s *Session) Close() { s.loan.end() }
+
 // Take takes one check. Its result shows no secret of the configuration.
 func (s *Session) Take(ctx context.Context, check Check) Result {
 	if result, ok := s.early[check.ID]; ok {
@@ -70,12 +74,19 @@ func (s *Session) Take(ctx context.Context, check Check) Result {
 	if s.obstacle != nil {
 		limit = blockedLimit
 	}
-	return take(ctx, s.target, check, s.opts, limit, s.past).without(s.secrets)
+	result, used := take(ctx, s.target, check, s.opts, limit, s.past)
+	if result.Status != Pass {
+		s.loan.end()
+	}
+	if result.Status == Fail && used {
+		result, _ = take(ctx, s.target, check, s.opts, limit, s.past)
+	}
+	return result.without(s.secrets)
 }
 
 // past gives a bench what is known of the plugin.
 func (s *Session) past(b *bench) {
-	b.obstacle, b.described = s.obstacle, s.described
+	b.obstacle, b.described, b.loan = s.obstacle, s.described, &s.loan
 	if s.hangs {
 		b.patience.call = s.opts.long(hangingCall)
 	}
@@ -188,7 +199,7 @@ func (s *Session) confirm(ctx context.Context, at stage) {
 		if !slices.Contains(at.tell(), check.ID) || (check.Process && !startsProcesses(s.target)) {
 			continue
 		}
-		result := take(ctx, s.target, check, s.opts, confirmLimit, func(*bench) {})
+		result, _ := take(ctx, s.target, check, s.opts, confirmLimit, func(*bench) {})
 		if result.Status != Fail {
 			continue
 		}

@@ -87,6 +87,7 @@ func TestPluginThatHangs(t *testing.T) {
 		return "", ctx.Err()
 	})}
 	s := Open(t.Context(), InProcess(p), Options{Seed: 1, Patience: 0.3})
+	defer s.Close()
 	assert.True(t, s.hangs)
 	assert.Nil(t, s.obstacle)
 	b := newBench(s.target, s.opts)
@@ -103,6 +104,7 @@ func TestPluginThatHangs(t *testing.T) {
 func TestObstacleIsConfirmed(t *testing.T) {
 	t.Parallel()
 	s := Open(t.Context(), &once{Target: InProcess(sound())}, Options{Seed: 1})
+	defer s.Close()
 	assert.Nil(t, s.obstacle)
 	assert.Empty(t, s.early)
 }

@@ -44,6 +44,7 @@ func conform(t *testing.T, target conformance.Target, o conformance.Options) {
 		o.Patience = slowdown
 	}
 	session := conformance.Open(t.Context(), target, o)
+	t.Cleanup(session.Close)
 	checks := session.Checks()
 	for _, check := range checks {
 		t.Run(check.ID, func(t *testing.T) {

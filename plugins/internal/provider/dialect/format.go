@@ -34,7 +34,8 @@ func formats() map[Name]format {
 		OpenAI: {
 			encode: encodeOpenAI,
 			decoder: func(p Preset) Decoder {
-				return &openAIDecoder{reasoning: p.ReasoningFields, usage: usageReader{under: p.UsageUnder, total: p.UsageTotal}}
+				usage := usageReader{under: p.UsageUnder, total: p.UsageTotal}
+				return newRepeating(&openAIDecoder{reasoning: p.ReasoningFields, usage: usage}, "content")
 			},
 			splitter: events, media: eventStream, asksUsage: true, also: Responses,
 			embedPath: "/embeddings", embedFields: floats,
@@ -47,7 +48,7 @@ func formats() map[Name]format {
 		},
 		Anthropic: {
 			encode:   func(_ Preset, r *chat.Request) *encoding { return encodeAnthropic(r) },
-			decoder:  func(Preset) Decoder { return &anthropicDecoder{} },
+			decoder:  func(Preset) Decoder { return newRepeating(&anthropicDecoder{}, "text") },
 			splitter: events, media: eventStream,
 		},
 		Ollama: {

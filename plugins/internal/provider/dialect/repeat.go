@@ -1,0 +1,89 @@
+package dialect
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
+)
+
+// repeating decodes events that differ from the one before them in their text alone,
+// as nearly all of a stream do. What stands before and behind the text is compared
+// as bytes instead of parsed: bytes that are equal say the same. All other events go
+// to the Decoder.
+type repeating struct {
+	Decoder
+	key            []byte // of the text, with its quotes and colon
+	index          int    // of the block that the text belongs to
+	before, behind []byte // nil unless the last event is known
+}
+
+func newRepeating(d Decoder, key string) Decoder {
+	return &repeating{Decoder: d, key: []byte(`"` + key + `":`)}
+}
+
+func (r *repeating) Frame(data []byte, into *chat.Answer) ([]chat.Piece, error) {
+	data = bytes.TrimSpace(data)
+	if text, ok := r.text(data); ok && into.Finish == chat.Unfinished {
+		return said(r.index, spoken{text: text}, into), nil
+	}
+	r.before = nil // the event may change what the Decoder makes of the next one
+	before := stateOf(into)
+	pieces, err := r.Decoder.Frame(data, into)
+	if err == nil && len(pieces) == 1 && pieces[0].Kind == chat.TextPiece && stateOf(into) == before {
+		r.learn(data, into)
+	}
+	return pieces, err
+}
+
+// text is the text of an event whose rest is known.
+func (r *repeating) text(data []byte) (string, bool) {
+	if r.before == nil {
+		return "", false
+	}
+	rest, begins := bytes.CutPrefix(data, r.before)
+	literal, ends := bytes.CutSuffix(rest, r.behind)
+	if !begins || !ends || len(literal) == 0 || literal[0] != '"' || !json.Valid(literal) {
+		return "", false
+	}
+	return unquote(literal), true
+}
+
+// learn keeps what surrounds the text of an event that added a piece of text to
+// the answer and changed nothing else. The key stands in it once: a quote inside
+// of a string is escaped.
+func (r *repeating) learn(data []byte, into *chat.Answer) {
+	at := bytes.Index(data, r.key)
+	if len(into.Blocks) != 1 || at < 0 || at != bytes.LastIndex(data, r.key) {
+		return
+	}
+	start := at + len(r.key)
+	start += len(data[start:]) - len(bytes.TrimLeft(data[start:], " "))
+	if data[start] != '"' {
+		return
+	}
+	end := start + 1
+	for ; data[end] != '"'; end++ {
+		if data[end] == '\\' {
+			end++
+		}
+	}
+	r.before, r.behind, r.index = bytes.Clone(data[:start]), bytes.Clone(data[end+1:]), into.Blocks[0].Index
+}
+
+// state is what an event may change beside the text.
+type state struct {
+	usage                           chat.Usage
+	finish                          chat.Finish
+	model, id                       string
+	refusal, calls, blocks, damaged int
+	ended, resumed                  bool
+}
+
+func stateOf(a *chat.Answer) state {
+	return state{
+		usage: a.Usage, finish: a.Finish, model: a.Model, id: a.RequestID,
+		refusal: a.Refusal.Len(), calls: len(a.Calls), blocks: len(a.Blocks), damaged: a.Damaged,
+		ended: a.Ended, resumed: a.Resumed,
+	}
+}
