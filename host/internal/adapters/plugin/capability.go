@@ -8,7 +8,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// byName is what a process says of single capabilities.
+// byName indexes the health of single capabilities by advertised id.
 func byName(all []wire.CapabilityHealth) map[string]wire.CapabilityHealth {
 	if len(all) == 0 {
 		return nil
@@ -20,13 +20,14 @@ func byName(all []wire.CapabilityHealth) map[string]wire.CapabilityHealth {
 	return m
 }
 
-// callable tells whether a capability may be called as long as its plugin may.
+// callable reports whether a capability may be called while its plugin is
+// ready.
 func callable(c wire.CapabilityHealth) bool {
 	return c.State == wire.HealthUnknown || c.State.Callable()
 }
 
-// outOfService says why a capability takes no calls: in the words of the plugin,
-// if these name an error.
+// outOfService is the error of a capability that takes no calls: the error that
+// the plugin names, if it names one.
 func outOfService(name string, c wire.CapabilityHealth) *contract.Error {
 	if named := namedReason(c.Reason); named != nil {
 		return named
@@ -38,8 +39,8 @@ func outOfService(name string, c wire.CapabilityHealth) *contract.Error {
 	return e
 }
 
-// said is what the processes that take calls say of a capability: what the best
-// of them says. ok is false if one of them makes no statement. It needs u.mu.
+// capHealth returns the best health of a capability over the callable
+// processes. ok is false if one of them does not report it. It needs u.mu.
 func (e *edition) said(name string) (best wire.CapabilityHealth, ok bool) {
 	for n, s := range e.ready {
 		c, there := s.instance.status.Load().told[name]
@@ -92,7 +93,7 @@ func (c *Client) Condition(capID string) dispatch.Condition {
 	return d
 }
 
-// plainly is what a plugin says of a capability, in the words of dispatch.
+// toCondition converts the reported health of a capability.
 func plainly(c wire.CapabilityHealth, troubled bool) dispatch.Condition {
 	d := dispatch.Condition{Troubled: troubled, Deaths: c.RecentDeaths}
 	if c.State != wire.HealthUnknown {
@@ -104,10 +105,10 @@ func plainly(c wire.CapabilityHealth, troubled bool) dispatch.Condition {
 	return d
 }
 
-// crowd is how many calls there are for how many places.
+// occupancy is the number of calls and of places; Places 0: unlimited.
 type crowd struct{ InFlight, Queued, Places int }
 
-// crowded tells whether there is less room here than there.
+// fuller reports whether a has less room than b.
 func (a crowd) crowded(b crowd) bool {
 	if a.Places == 0 || b.Places == 0 {
 		return a.Queued > b.Queued || b.Places == 0 && a.Places > 0 && a.Queued == b.Queued
@@ -115,9 +116,9 @@ func (a crowd) crowded(b crowd) bool {
 	return (a.InFlight+a.Queued)*b.Places > (b.InFlight+b.Queued)*a.Places
 }
 
-// behind is the crowd behind a capability that tells of it. The host knows at
-// any moment how many calls it has made, the plugin said at some moment what it
-// has besides: the greater number holds.
+// reported is the occupancy of a capability that reports its own. The host
+// knows its calls at any moment, the plugin reported its calls at an earlier
+// one; the greater number is used.
 func behind(c wire.CapabilityHealth, calls int) crowd {
 	if c.Places == 0 {
 		return crowd{max(c.InFlight, calls-c.Queued), c.Queued, 0}
@@ -127,14 +128,15 @@ func behind(c wire.CapabilityHealth, calls int) crowd {
 	return crowd{working, calls - working, c.Places}
 }
 
-// condition is the crowd at the limit of a capability.
+// condition returns the occupancy of the limiter.
 func (l *limiter) condition() crowd {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return crowd{l.running, len(l.waiting), l.limit}
 }
 
-// condition is the crowd before the processes of the edition. It needs u.mu.
+// condition returns the occupancy of the processes of the edition. It needs
+// u.mu.
 func (e *edition) condition() crowd {
 	all := crowd{Queued: len(e.unit.waiting)}
 	bounded := len(e.ready) > 0

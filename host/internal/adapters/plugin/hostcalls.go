@@ -12,38 +12,39 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// HostCalls answers what a plugin asks of its host while it works on a call.
+// HostCalls answers the calls that a plugin makes to its host during a call.
 type HostCalls interface {
-	// HostInvoke answers another request within the call that the plugin works
+	// HostInvoke answers a nested request within the call that the plugin works
 	// on: under that call's trace, remaining budget, deadline, effects and
-	// stack, whatever the request says. ctx ends with that call, which waits for
-	// HostInvoke. It returns the response envelope.
+	// stack, whatever the request contains. ctx ends with that call, which
+	// waits for HostInvoke. It returns the response envelope.
 	HostInvoke(ctx context.Context, c HostCall) (edn.Value, error)
 }
 
 // HostCall is one request of a plugin.
 type HostCall struct {
 	Plugin string
-	// Parent is the call that the plugin works on, N the number of the request
-	// among those that it makes on behalf of that call, from 1.
+	// Parent is the call that the plugin works on. N numbers the requests on
+	// behalf of that call, from 1.
 	Parent dispatch.Call
 	N      int
-	// Granted are the capabilities that the call was given handles of, sorted.
+	// Granted are the capabilities whose handles the call received, sorted.
 	Granted []string
 	Request edn.Value
-	// Emit may be called with pieces of the answer, from one goroutine at a
-	// time. It blocks while the plugin does not read, and fails when it is gone.
+	// Emit sends a piece of the answer; one goroutine at a time may call it. It
+	// blocks while the plugin does not read, and fails when the process has
+	// ended.
 	Emit func(piece edn.Value) error
 }
 
-// hostSide is what one process can reach of its host.
+// hostSide is the host as seen by one process.
 type hostSide struct {
 	plugin string
 	depth  func() int
 	host   *shared
 	store  *stateStore
-	// self is the process that asks, nil until it is configured. It may be on
-	// its way out: the calls that it still works on may ask as before.
+	// self is the calling process, nil until it is configured. It may be
+	// draining: the calls in flight may still make requests.
 	self   atomic.Pointer[service]
 	asking atomic.Int32 // requests in flight
 }
@@ -88,8 +89,8 @@ func (h *hostSide) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter
 	})
 }
 
-// begin counts a request that is made on behalf of the call. Done of asking
-// ends it.
+// begin counts a request on behalf of the call. The caller ends it with
+// asking.Done.
 func (c *inFlight) begin() (n int, err *contract.Error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,8 +105,8 @@ func (c *inFlight) begin() (n int, err *contract.Error) {
 	return c.asked, nil
 }
 
-// end lets nobody ask any more on behalf of the call, ends what is asked, and
-// waits for that.
+// end rejects further requests on behalf of the call, cancels those in flight
+// and waits for their end.
 func (c *inFlight) end() {
 	c.mu.Lock()
 	c.over = true
@@ -114,10 +115,11 @@ func (c *inFlight) end() {
 	c.asking.Wait()
 }
 
-// errAnswered is why what a plugin asked ends with the call that it asked for.
+// errAnswered cancels the requests of a call that has ended.
 var errAnswered = errors.New("the call that the request belongs to has ended")
 
-// granted are the capabilities that the request of the call holds handles of.
+// granted returns the capabilities whose handles are in the request of the
+// call.
 func (c *inFlight) granted() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,8 +135,8 @@ func (h *hostSide) State(_ context.Context, change wire.StateChange) (wire.Store
 	return h.store.apply(change)
 }
 
-// stateStore is the small store of one plugin. It lives as long as the host and
-// outlives the processes of the plugin.
+// stateStore is the key-value store of one plugin. It outlives the processes of
+// the plugin, not the host.
 type stateStore struct {
 	mu     sync.Mutex
 	values map[string]stored
@@ -150,8 +152,8 @@ type stored struct {
 
 func newStateStore() *stateStore { return &stateStore{values: map[string]stored{}} }
 
-// apply does one operation. Versions never repeat, so that a key which was
-// deleted and made anew does not look like the old one.
+// apply performs one operation. Versions never repeat, so that a deleted and
+// recreated key has a new version.
 func (s *stateStore) apply(c wire.StateChange) (wire.Stored, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -47,8 +47,8 @@ func (c *Client) Quarantine(capID, why string, until time.Time) error {
 	return nil
 }
 
-// tell hands an event to the processes of a plugin. It returns when they have
-// begun to do what it says, so that the next call finds them changed.
+// deliver sends an event to the processes of a plugin. It returns when they
+// have handled it, so that the next call sees the new state.
 func (c *Client) tell(capID string, event any, held bool) error {
 	t, ok := c.targets[capID]
 	if !ok {
@@ -58,7 +58,7 @@ func (c *Client) tell(capID string, event any, held bool) error {
 	return nil
 }
 
-// forgive ends a quarantine if it is still the one for that reason.
+// forgive ends a quarantine if reason is still its error.
 func (u *unit) forgive(reason *contract.Error) {
 	u.mu.Lock()
 	st := u.current.face()

@@ -11,22 +11,22 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// trial is an edition that is tried beside the current one. As a canary it
-// answers a share of the calls; as a shadow it is asked a share of the calls
-// that have no effects, and its answers are thrown away. Either way the gates
-// judge both editions, and the figures decide (SUP-006).
+// trial is the test of an edition beside the current one. A canary answers a
+// share of the calls; a shadow receives copies of a share of the calls without
+// effects, and its answers are discarded. In both cases the gates judge both
+// editions, and the pass rates decide (SUP-006).
 type trial struct {
 	edition *edition
 	cause   Cause
 	swap    Swap
 
-	// With the lock of the unit.
-	calls    int // that could have gone to it
+	// Guarded by unit.mu.
+	calls    int // that could have used it
 	old, new tally
-	err      *contract.Error // why it failed
+	err      *contract.Error // of a failed trial
 	stop     func()          // its timer
 
-	over   chan struct{} // closed when it is decided
+	over   chan struct{} // closed when the trial ends
 	life   context.Context
 	end    context.CancelFunc
 	asking sync.WaitGroup // calls of a shadow
@@ -42,9 +42,10 @@ func (t *tally) add(pass bool) {
 	}
 }
 
-// worse tells whether figures of a new edition lie below those of the old one
-// by more than chance explains. The figure of the old one starts from four
-// passes in five, so that a few good answers do not make a perfect record.
+// worse reports whether the pass rate of a new edition is below that of the old
+// one by more than chance explains. The rate of the old one is smoothed with
+// four passes in five, so that a few good answers do not count as a perfect
+// record.
 func (t tally) worse(old tally) bool {
 	if t.samples == 0 {
 		return false
@@ -55,8 +56,7 @@ func (t tally) worse(old tally) bool {
 	return float64(t.passes)/n < f-slack
 }
 
-// turn tells whether the next call is one of the share. It needs the lock of
-// the unit.
+// inShare reports whether the next call belongs to the share. It needs u.mu.
 func (t *trial) turn() bool {
 	t.calls++
 	k := float64(t.calls)
@@ -83,7 +83,7 @@ func (u *unit) try(e *edition, swap Swap, cause Cause) *trial {
 	return t
 }
 
-// decide ends a trial by its figures. It needs u.mu.
+// decide ends a trial by its pass rates. It needs u.mu.
 func (u *unit) decide(t *trial) chores {
 	if u.trial != t {
 		return nil
@@ -100,7 +100,8 @@ func (u *unit) decide(t *trial) chores {
 	return u.succeed(t.edition, t.cause)
 }
 
-// stopTrial ends a trial, if there is one, without its edition. It needs u.mu.
+// stopTrial ends a trial, if there is one, and stops its edition. It needs
+// u.mu.
 func (u *unit) stopTrial(why *contract.Error) {
 	t := u.trial
 	if t == nil {
@@ -119,8 +120,8 @@ func (t *trial) finish() {
 	close(t.over)
 }
 
-// outcome waits for the end of a trial and of the edition that lost it. When
-// ctx ends before, the old edition stays.
+// outcome waits for the end of a trial and of the edition that lost it. If ctx
+// ends first, the trial is stopped and the old edition stays.
 func (u *unit) outcome(ctx context.Context, t *trial) error {
 	u.mu.Lock()
 	before := u.current
@@ -145,7 +146,7 @@ func (u *unit) outcome(ctx context.Context, t *trial) error {
 	return nil
 }
 
-// sample counts a judged answer of an edition while there is a trial.
+// sample counts a judged answer of an edition during a trial.
 func (u *unit) sample(edition int, pass bool) {
 	if !u.trying.Load() {
 		return
@@ -167,8 +168,7 @@ func (u *unit) sample(edition int, pass bool) {
 	todo.run()
 }
 
-// lost tells a trial that a process of its edition did not hold out. It needs
-// u.mu.
+// checkTrial stops the trial if a process of its edition failed. It needs u.mu.
 func (u *unit) lost(i *instance) {
 	if t := u.trial; t != nil && t.edition == i.edition && !i.leaving {
 		if st := i.status.Load(); st.State == Backoff || st.State == Quarantined {
@@ -177,8 +177,8 @@ func (u *unit) lost(i *instance) {
 	}
 }
 
-// canary gives the edition that the next call goes to, if it is not the
-// current one. It needs u.mu.
+// canary returns the edition on trial if it receives the next call, else nil.
+// It needs u.mu.
 func (u *unit) canary(session string) *edition {
 	t := u.trial
 	if t == nil || t.swap.Mode != SwapCanary || session != "" && u.current.settings().Instances.Pin == PinSession || !t.turn() {
@@ -187,7 +187,7 @@ func (u *unit) canary(session string) *edition {
 	return t.edition
 }
 
-// shadowLimit ends a call of a shadow that has no deadline.
+// shadowLimit is the timeout of a shadow call without a deadline.
 const shadowLimit = time.Minute
 
 // Judged implements dispatch.Trials.
@@ -216,8 +216,8 @@ func (c *Client) Shadow(call dispatch.Call, judge dispatch.Judge) {
 	}
 }
 
-// shadow asks the edition on trial, beside the call and for nothing but a
-// verdict.
+// shadow sends a copy of the call to the edition on trial and has the answer
+// judged.
 func (u *unit) shadow(call dispatch.Call, judge dispatch.Judge) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -227,7 +227,7 @@ func (u *unit) shadow(call dispatch.Call, judge dispatch.Judge) {
 	}
 	s := t.edition.pick("")
 	if s == nil {
-		return // it has its hands full
+		return // all its processes are busy
 	}
 	t.edition.give(s, "")
 	todo := u.spend(s)
@@ -258,19 +258,20 @@ func (u *unit) shadow(call dispatch.Call, judge dispatch.Judge) {
 	})
 }
 
-// itsFault tells whether an error speaks against the program that was called.
+// isPluginFault reports whether an error counts against the program that was
+// called.
 func itsFault(err error) bool {
 	e := contract.AsError(err)
 	return e.Source == contract.SourcePlugin && e.Class != contract.ClassStop && e.Class != contract.ClassFinal
 }
 
-// Swap puts another edition of a plugin, made with the settings that it has, in
-// the place of the current one: the way to a new binary. The new program has to
-// describe itself as the old one does, but for its version. The settings say
-// whether the new edition is tried before. Swap returns when the new edition
-// has taken over and the old one is gone, or with the reason why the old one
-// stays as it was. cause stands in the transitions: [CauseSwap] for an
-// operator, [CauseHealth], [CauseQuality].
+// Swap replaces the current edition of a plugin by a new one with the same
+// settings, which starts a changed binary. The new program must have the same
+// description as the old one, except for its version. Settings.Swap decides
+// whether a trial precedes. Swap returns when the new edition has replaced the
+// old one and the old processes have ended, or with the reason why the old
+// edition stays. The transitions carry cause: [CauseSwap] for an operator,
+// [CauseHealth] or [CauseQuality] for a remediation.
 func (s *Supervisor) Swap(ctx context.Context, plugin string, cause Cause) error {
 	return s.swap(ctx, plugin, cause, false)
 }
@@ -292,7 +293,7 @@ func (s *Supervisor) swap(ctx context.Context, plugin string, cause Cause, direc
 		return contract.Errorf("runtime/not-ready", "plugin %s: another edition is being tried", plugin)
 	}
 	settings := before.settings()
-	settings.Described = edn.Nil() // its version may be another; the rest is compared below
+	settings.Described = edn.Nil() // the version may differ; the rest is compared below
 	if direct {
 		settings.Swap.Mode = SwapDirect
 	}
@@ -302,7 +303,7 @@ func (s *Supervisor) swap(ctx context.Context, plugin string, cause Cause, direc
 	}
 	st := p.staged[0]
 	u.mu.Lock()
-	st.edition.orders = orders // those since the swap began are younger
+	st.edition.orders = orders // later orders apply to the new edition
 	u.mu.Unlock()
 	if !before.speaksLike(st.edition) {
 		p.Rollback()
@@ -317,8 +318,8 @@ func (s *Supervisor) swap(ctx context.Context, plugin string, cause Cause, direc
 	return finish(ctx)
 }
 
-// speaksLike tells whether two editions describe themselves alike, but for the
-// version of the plugin. An edition that was never described is like any.
+// describesLike reports whether two editions have the same description, except
+// for the version of the plugin. An edition without a description matches any.
 func (e *edition) speaksLike(other *edition) bool {
 	a, b := e.described.Load(), other.described.Load()
 	if a == nil || b == nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Limits on what is installed.
+// Limits of an installation.
 const (
 	MaxArchive = 512 << 20 // bytes of an archive or a program
 	MaxTotal   = 1 << 30   // bytes of all files of an archive
@@ -36,16 +36,16 @@ var (
 	referenceOf = regexp.MustCompile(`^store:([^@]*)@(.*)$`)
 )
 
-// Store is a list of directories. The first one takes what is installed.
+// Store is a list of directories. The first one receives installations.
 type Store struct{ dirs []string }
 
-// Open gives the store in these directories, which need not exist.
+// Open returns the store in these directories, which need not exist.
 func Open(dirs ...string) Store {
 	return Store{dirs: slices.DeleteFunc(slices.Clone(dirs), func(d string) bool { return d == "" })}
 }
 
-// Dirs are the directories of a host: below its data directory, and that of the
-// user. env looks up environment variables.
+// Dirs returns the store directories of a host: below its data directory, and
+// that of the user. env looks up environment variables.
 func Dirs(dataDir string, env func(string) (string, bool)) []string {
 	var dirs []string
 	if dataDir != "" {
@@ -61,8 +61,8 @@ func Dirs(dataDir string, env func(string) (string, bool)) []string {
 	return dirs
 }
 
-// ParseReference reads store:NAME@VERSION. ok tells whether the text is meant as
-// one.
+// ParseReference parses store:NAME@VERSION. ok reports whether the text has the
+// prefix store:.
 func ParseReference(text string) (name, version string, ok bool, err error) {
 	if !strings.HasPrefix(text, "store:") {
 		return "", "", false, nil
@@ -79,10 +79,10 @@ type Installed struct {
 	Name, Version string
 	Hash          string // of the program
 	Program       string // absolute
-	Known         bool   // it had been installed before
+	Known         bool   // it was installed already
 }
 
-// record is the file that a name and a version lead to.
+// record is the content of the file for a name and a version.
 type record struct {
 	tree    string // "b3:.."
 	program string // below the tree, with slashes
@@ -125,8 +125,8 @@ func readRecord(path string) (record, error) {
 	return r, nil
 }
 
-// Resolve finds a program by name and version. That it is still what was
-// installed is for the lock file to say.
+// Resolve finds a program by name and version. It does not verify the content;
+// the lock file does.
 func (s Store) Resolve(name, version string) (Installed, error) {
 	for _, dir := range s.dirs {
 		r, err := readRecord(recordPath(dir, name, version))
@@ -159,18 +159,18 @@ func (s Store) versions(name string) []string {
 	return out
 }
 
-// Source is what is to be installed.
+// Source is a program to install.
 type Source struct {
 	Path string // a program, or an archive of one
-	// Program names the program in an archive; empty: the only one that can be
-	// executed.
+	// Program names the program in an archive; empty: the only executable file.
 	Program string
-	// Identify says what the program is. It is called once, before anything is
-	// installed, with the path of the unpacked program.
+	// Identify returns the name and version of the program. It is called once,
+	// before anything is installed, with the path of the unpacked program.
 	Identify func(ctx context.Context, program string) (name, version string, err error)
 }
 
-// Add installs a program. One that is there already is found again.
+// Add installs a program. It returns the existing one if it is installed
+// already.
 func (s Store) Add(ctx context.Context, src Source) (Installed, error) {
 	if len(s.dirs) == 0 {
 		return Installed{}, contract.Errorf("invalid-request", "there is no directory to install to: name a configuration with --config, or set HOME")
@@ -212,7 +212,7 @@ func (s Store) Add(ctx context.Context, src Source) (Installed, error) {
 	return s.publish(dir, stage, name, version, r)
 }
 
-// publish gives a sealed tree its place, then its name.
+// publish moves a sealed tree to its place, then writes the record of its name.
 func (s Store) publish(dir, stage, name, version string, r record) (Installed, error) {
 	out := Installed{Name: name, Version: version, Hash: r.hash, Program: filepath.Join(treeDir(dir, r.tree), filepath.FromSlash(r.program))}
 	path := recordPath(dir, name, version)
@@ -248,8 +248,8 @@ func (s Store) publish(dir, stage, name, version string, r record) (Installed, e
 	return out, nil
 }
 
-// place gives a sealed tree its place. One may be there from an earlier time; if
-// it is not any more what it was then, the new one takes its place.
+// place moves a sealed tree to its place. An existing tree is kept, unless its
+// content has changed since; then it is replaced.
 func place(stage, at string, r record) error {
 	err := os.Rename(stage, at)
 	if err == nil {
@@ -270,7 +270,7 @@ func place(stage, at string, r record) error {
 	return os.Rename(stage, at)
 }
 
-// hashTree is the name of a sealed tree as it is now.
+// hashTree returns the hash of a sealed tree from its current content.
 func hashTree(dir string) (string, error) {
 	var parts []part
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -298,7 +298,7 @@ func hashTree(dir string) (string, error) {
 	return nameOf(parts), err
 }
 
-// part is one file of a tree, and nameOf the hash of all of them.
+// part is one file of a tree; nameOf hashes all of them.
 type part struct {
 	path       string
 	executable bool
@@ -314,7 +314,7 @@ func nameOf(parts []part) string {
 	return edn.Hash(edn.Vector(values...))
 }
 
-// choose finds the program among the files of an archive.
+// choose selects the program among the files of an archive.
 func choose(files []file, wanted string) (string, error) {
 	var can, all []string
 	for _, f := range files {
@@ -339,7 +339,7 @@ func choose(files []file, wanted string) (string, error) {
 	return "", contract.Errorf("input/invalid", "the archive has %d programs: %s", len(can), strings.Join(can[:min(len(can), 8)], ", ")).WithHint("--program names the one that is the plugin")
 }
 
-// seal hashes a tree and takes the right to write away from everybody.
+// seal hashes a tree and makes it read-only.
 func seal(stage string, files []file, program string) (record, error) {
 	r := record{program: program}
 	var parts []part
@@ -371,7 +371,7 @@ func seal(stage string, files []file, program string) (record, error) {
 	return r, err
 }
 
-// hashFile hashes a file and makes sure that it is on the disk.
+// hashFile hashes a file and syncs it to disk.
 func hashFile(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -388,7 +388,7 @@ func hashFile(path string) (string, error) {
 	return "b3:" + hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// removeTree removes a tree that may have been sealed.
+// removeTree removes a tree that may be sealed.
 func removeTree(dir string) {
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {

@@ -9,7 +9,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// Problem is one thing that is wrong with the text of a lock file.
+// Problem is one error in the text of a lock file.
 type Problem struct {
 	Type     string // of the error catalogue: "config/unknown-name"
 	Message  string
@@ -22,13 +22,13 @@ type Problem struct {
 	Column   int // from 1, in bytes
 }
 
-// DecodeError is a text that is no lock file.
+// DecodeError is a text that is not a valid lock file.
 type DecodeError struct {
 	Name     string
 	Problems []Problem // at least one, in the order of the text
 }
 
-// Error gives the first problem and counts the others.
+// Error returns the first problem and the number of the others.
 func (e *DecodeError) Error() string {
 	p := e.Problems[0]
 	text := fmt.Sprintf("%s:%d:%d: %s", e.Name, p.Line, p.Column, p.Message)
@@ -44,7 +44,7 @@ func (e *DecodeError) Error() string {
 	return text
 }
 
-// Typed is the error for whoever shows it outside of a configuration report.
+// Typed returns the error for use outside of a configuration report.
 func (e *DecodeError) Typed() *contract.Error {
 	out := contract.Errorf(e.Problems[0].Type, "%s", e.Error())
 	if hint := e.Problems[0].Hint; hint != "" {
@@ -53,12 +53,12 @@ func (e *DecodeError) Typed() *contract.Error {
 	return out
 }
 
-// maxProblems ends the reading of a file in which everything is wrong.
+// maxProblems is the number of problems after which decoding stops.
 const maxProblems = 50
 
-// shape is what may stand in a block.
+// shape lists the attributes and blocks that a block may have.
 type shape struct {
-	label  string // what the label is; empty: there is none
+	label  string // description of the label; empty: no label
 	attrs  []string
 	blocks map[string]*shape
 }
@@ -71,8 +71,8 @@ var pluginShape = &shape{label: "the name of a plugin", attrs: []string{"needs",
 
 var fileShape = &shape{blocks: map[string]*shape{"lock": {attrs: []string{"format"}}, "plugin": pluginShape}}
 
-// Decode reads the text of a lock file; name stands for it in errors. The error
-// is a [*DecodeError].
+// Decode parses the text of a lock file; name is the name of the file in
+// errors. The error is a [*DecodeError].
 func Decode(name string, text []byte) (File, error) {
 	d := &decoding{name: name, text: text}
 	root := d.parse()
@@ -87,7 +87,7 @@ func Decode(name string, text []byte) (File, error) {
 	return f, nil
 }
 
-// file makes the value of a tree that has the right syntax.
+// file converts a parsed tree.
 func (d *decoding) file(root *block) File {
 	d.names(root, fileShape)
 	heads := root.of("lock")
@@ -99,7 +99,7 @@ func (d *decoding) file(root *block) File {
 		newer = d.newer(heads[0])
 	}
 	if newer {
-		return File{} // what follows is of another format
+		return File{} // the rest has another format
 	}
 	blocks := root.of("plugin")
 	d.atMost(blocks, MaxPlugins, "plugins")
@@ -116,8 +116,8 @@ func (d *decoding) file(root *block) File {
 	return NewFile(plugins...)
 }
 
-// newer checks the version of the format, and tells whether it is one that this
-// package does not know.
+// newer checks the version of the format and reports whether it is newer than
+// this package supports.
 func (d *decoding) newer(b *block) bool {
 	a, ok := b.attr("format")
 	if !ok {
@@ -128,7 +128,7 @@ func (d *decoding) newer(b *block) bool {
 	case a.kind != number || a.number < 1:
 		d.add(Problem{Type: "config/type", Message: "format is no version of the file format", Expected: fmt.Sprint(Format), Found: a.shown()}, a.from, a.to)
 	case a.number > Format:
-		d.problems = nil // names that are unknown here are known there
+		d.problems = nil // the newer format may define the unknown names
 		d.add(Problem{Type: "config/lock", Message: "the file was written by a newer ferment", Expected: fmt.Sprintf("format %d", Format), Found: fmt.Sprintf("format %d", a.number),
 			Hint: "use that version of ferment, or write the file anew with \"ferment plugin lock\" after removing it"}, a.from, a.to)
 		return true
@@ -189,7 +189,8 @@ func (d *decoding) textOf(b *block, name string) string {
 	return ""
 }
 
-// words reads a list of qualified names, out of known if that is given.
+// words returns a list of qualified names, restricted to known if it is not
+// nil.
 func (d *decoding) words(b *block, name string, known []string) []string {
 	a, ok := b.attr(name)
 	if !ok {
@@ -213,7 +214,7 @@ func (d *decoding) words(b *block, name string, known []string) []string {
 	return a.texts
 }
 
-// ports reads the ports of the network needs, which need not be there.
+// ports returns the ports of the network needs, an optional attribute.
 func (d *decoding) ports(b *block) []uint16 {
 	a, ok := b.attr("ports")
 	if !ok {
@@ -238,7 +239,7 @@ func (d *decoding) ports(b *block) []uint16 {
 	return out
 }
 
-// names refuses what a block cannot have, and what it has twice.
+// names rejects unknown and duplicate attributes and blocks.
 func (d *decoding) names(b *block, s *shape) {
 	seen := map[string]bool{}
 	for _, a := range b.attrs {

@@ -11,8 +11,8 @@ import (
 
 const header = `# written by "ferment plugin lock"; commit this file` + "\n"
 
-// Encode gives the text of the file, in the layout of "ferment fmt": equal
-// contents are equal bytes. A content that Decode would refuse is an error.
+// Encode returns the text of the file, formatted as by "ferment fmt": equal
+// contents are equal bytes. A content that Decode would reject is an error.
 func (f File) Encode() ([]byte, error) {
 	f = NewFile(f.Plugins...)
 	var b strings.Builder
@@ -25,7 +25,7 @@ func (f File) Encode() ([]byte, error) {
 	if !utf8.Valid(text) {
 		return nil, errors.New("encode the lock file: a name in it is no UTF-8 text")
 	}
-	// What is written is read by other machines, so it is held to their rules.
+	// Other hosts read the file, so it must decode.
 	if _, err := Decode("the lock file", text); err != nil {
 		return nil, fmt.Errorf("encode the lock file: %w", err)
 	}
@@ -66,7 +66,7 @@ func quoteAll(texts []string) string {
 	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
-// quote writes a text so that nothing in it begins a template.
+// quote writes a text so that no part of it starts a template.
 func quote(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -97,7 +97,7 @@ func quote(s string) string {
 	return b.String()
 }
 
-// unquote reads the inside of a quoted text.
+// unquote decodes the inside of a quoted text.
 func unquote(s string) (string, error) {
 	var b strings.Builder
 	for len(s) > 0 {
@@ -120,7 +120,7 @@ func unquote(s string) (string, error) {
 	return b.String(), nil
 }
 
-// escape reads what stands behind a backslash.
+// escape decodes the escape sequence at the start of s.
 func escape(s string) (rune, int, error) {
 	if len(s) < 2 {
 		return 0, 0, errors.New("a backslash ends the text")

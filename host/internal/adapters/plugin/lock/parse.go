@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// kind of a value.
+// kind is the type of a value.
 type kind byte
 
 const (
@@ -40,7 +40,7 @@ func (a attr) shown() string {
 	return strconv.Quote(clip(a.texts[0]))
 }
 
-// block is a block of the text before it is known whether it means something.
+// block is a parsed block before its names are checked.
 type block struct {
 	span     // of its header
 	typ      string
@@ -77,7 +77,7 @@ func (b *block) title() string {
 	return b.typ
 }
 
-// decoding is one run over a text.
+// decoding is the state of one Decode.
 type decoding struct {
 	name     string
 	text     []byte
@@ -97,8 +97,7 @@ func (d *decoding) add(p Problem, from, to int) {
 	d.problems = append(d.problems, p)
 }
 
-// parse reads the text into blocks. It stops at the first thing that is no
-// data.
+// parse parses the text into blocks. It stops at the first syntax error.
 func (d *decoding) parse() *block {
 	root := &block{}
 	if len(d.text) > MaxBytes {
@@ -109,7 +108,7 @@ func (d *decoding) parse() *block {
 		d.add(Problem{Type: "config/syntax", Message: "the file is no UTF-8 text"}, max(i, 0), max(i, 0))
 		return root
 	}
-	// What the lexer complains of is no token that is expected anywhere below.
+	// Errors of the lexer appear as tokens that are not expected below.
 	tokens, _ := hclsyntax.LexConfig(d.text, d.name, hcl.InitialPos)
 	if len(tokens) > MaxTokens {
 		d.add(Problem{Type: "config/limit", Message: fmt.Sprintf("more than %d tokens", MaxTokens)}, 0, 0)
@@ -188,7 +187,7 @@ func (d *decoding) unexpected(t hclsyntax.Token, expected string) {
 	d.add(Problem{Type: "config/syntax", Message: "a lock file holds nothing but data", Expected: expected, Found: found, Hint: "\"ferment plugin lock\" writes the file"}, t.Range.Start.Byte, t.Range.End.Byte)
 }
 
-// want takes a token of a type.
+// want consumes a token of a type.
 func (d *decoding) want(typ hclsyntax.TokenType, expected string) (hclsyntax.Token, bool) {
 	t := d.next()
 	if t.Type != typ {
@@ -204,7 +203,7 @@ func (d *decoding) endOfLine() {
 	}
 }
 
-// header reads a block up to its opening brace.
+// header parses a block up to its opening brace.
 func (d *decoding) header(name hclsyntax.Token) (*block, bool) {
 	b := &block{span: spanOf(name), typ: string(name.Bytes)}
 	if t := d.peek(); t.Type == hclsyntax.TokenOQuote {
@@ -257,7 +256,7 @@ func (d *decoding) attribute(in *block, name hclsyntax.Token) {
 	in.attrs = append(in.attrs, a)
 }
 
-// list reads the members of a list behind its bracket.
+// list parses the members of a list after its bracket.
 func (d *decoding) list(a *attr) bool {
 	a.kind = list
 	for {
@@ -298,8 +297,8 @@ func (d *decoding) skipLines() {
 	}
 }
 
-// quoted reads a text behind its first quote. The library cuts long ones into
-// several tokens.
+// quoted parses a text after its first quote. The library splits long texts
+// into several tokens.
 func (d *decoding) quoted(open hclsyntax.Token) (string, span, bool) {
 	at := spanOf(open)
 	for {
