@@ -64,8 +64,8 @@ func (r Report) LikelyCause() string {
 	return ""
 }
 
-// because returns the likely cause as a suffix of an error message.
-func (r Report) because() string {
+// causeSuffix returns the likely cause as a suffix of an error message.
+func (r Report) causeSuffix() string {
 	if cause := r.LikelyCause(); cause != "" {
 		return "; likely cause: " + cause
 	}

@@ -8,7 +8,7 @@ type backlog struct {
 	mu sync.Mutex
 	// taken is the number of bytes read from the pipe, handled the number of
 	// those that are processed, except for an incomplete line.
-	taken, dealt int64
+	taken, handled int64
 	marked       bool
 	target       int64
 	reached      chan struct{} // closed when dealt reaches target
@@ -21,7 +21,7 @@ func newBacklog() *backlog { return &backlog{reached: make(chan struct{})} }
 func (b *backlog) asks() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.dealt = b.taken
+	b.handled = b.taken
 	b.settle()
 }
 
@@ -49,12 +49,12 @@ func (b *backlog) mark(pending func() int) {
 func (b *backlog) ends() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.marked, b.target = true, b.dealt
+	b.marked, b.target = true, b.handled
 	b.settle()
 }
 
 func (b *backlog) settle() {
-	if b.marked && b.dealt >= b.target && !b.closed {
+	if b.marked && b.handled >= b.target && !b.closed {
 		b.closed = true
 		close(b.reached)
 	}

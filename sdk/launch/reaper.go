@@ -96,7 +96,7 @@ func (r *Reaper) start() error {
 	}
 	r.proc, r.pipe = proc, out
 	for _, f := range r.families {
-		r.tell("+", f)
+		r.send("+", f)
 	}
 	go r.stay(proc)
 	return nil
@@ -132,7 +132,7 @@ func (r *Reaper) watch(f family) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.families[f.session] = f
-	r.tell("+", f)
+	r.send("+", f)
 }
 
 // forget ends the watch of a family without members.
@@ -140,12 +140,12 @@ func (r *Reaper) forget(f family) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.families, f.session)
-	r.tell("-", f)
+	r.send("-", f)
 }
 
-// tell needs r.mu. A reaper that does not read must not block the host: stay
+// send needs r.mu. A reaper that does not read must not block the host: stay
 // sees its exit, and the next one receives all families.
-func (r *Reaper) tell(op string, f family) {
+func (r *Reaper) send(op string, f family) {
 	_ = r.pipe.SetWriteDeadline(time.Now().Add(reaperWrite))
 	_, _ = fmt.Fprintf(r.pipe, "%s %d %d %d\n", op, f.session, f.start, f.mark)
 }

@@ -228,15 +228,15 @@ func (r *Runner) StartError(err error) error {
 	case rep.PID == 0, shook:
 		return err
 	case rep.Exited && !rep.Killed:
-		return fmt.Errorf("it ended before the handshake: %s%s", rep, rep.because())
+		return fmt.Errorf("it ended before the handshake: %s%s", rep, rep.causeSuffix())
 	case rep.Output != "" && errors.Is(err, ErrNoHandshake):
-		return fmt.Errorf("%w: it printed %q%s", err, Clip(rep.Output, 80), rep.because())
+		return fmt.Errorf("%w: it printed %q%s", err, Clip(rep.Output, 80), rep.causeSuffix())
 	case rep.Output != "":
-		return fmt.Errorf("%w: it printed %q%s", ErrNoHandshake, Clip(rep.Output, 80), rep.because())
+		return fmt.Errorf("%w: it printed %q%s", ErrNoHandshake, Clip(rep.Output, 80), rep.causeSuffix())
 	case errors.Is(err, ErrNoHandshake):
-		return fmt.Errorf("%w%s", err, rep.because())
+		return fmt.Errorf("%w%s", err, rep.causeSuffix())
 	}
-	return fmt.Errorf("%w: it closed its standard output%s", ErrNoHandshake, rep.because())
+	return fmt.Errorf("%w: it closed its standard output%s", ErrNoHandshake, rep.causeSuffix())
 }
 
 // Drained is closed when all output of the process was read: a moment after the
