@@ -112,7 +112,7 @@ func describeBadConfig(ctx context.Context, b *bench) error {
 	return b.alive(ctx, in, "a bad configuration")
 }
 
-// takesAny reports whether the plugin takes a configuration with any key.
+// takesAny reports whether the plugin accepts a configuration with any key.
 func (b *bench) takesAny(ctx context.Context, in Instance) (bool, error) {
 	raw, err := in.Client().Describe(ctx, edn.Nil(), b.hostInfo())
 	if err != nil {
@@ -122,7 +122,7 @@ func (b *bench) takesAny(ctx context.Context, in Instance) (bool, error) {
 }
 
 // open reports whether a configuration schema allows keys that it does not
-// name. A plugin without a schema takes no key at all.
+// list. A plugin without a schema accepts no key.
 func open(config edn.Value) bool {
 	form := config.Key("config/schema")
 	if form.IsNil() {
@@ -256,8 +256,8 @@ func healthChecks() []Check {
 	}
 }
 
-// healthReason watches the health for a while beside calls. A ready plugin may become
-// degraded or not ready, but not without a reason.
+// healthReason watches the health for a while during calls. A ready plugin may
+// become degraded or not ready, but not without a reason.
 func healthReason(ctx context.Context, b *bench) error {
 	in, d, err := b.ready(ctx)
 	if err != nil {
@@ -317,7 +317,7 @@ func healthChanges(ctx context.Context, b *bench) error {
 // healthWatch is how long the health of a plugin is watched.
 const healthWatch = 3 * time.Second
 
-// explained fails if a state that should have a reason has none.
+// explained fails if a state that needs a reason has none.
 func explained(h wire.Health) error {
 	if err := reasonable(h); err != nil {
 		return err
@@ -392,7 +392,7 @@ func healthOfCapabilities(ctx context.Context, b *bench) error {
 	return b.healthNames(ctx, in, d)
 }
 
-// healthNames probes the plugin and looks at what it says of single capabilities.
+// healthNames probes the plugin and checks the health of single capabilities.
 func (b *bench) healthNames(ctx context.Context, in Instance, d contract.Description) error {
 	h, err := b.probe(ctx, in)
 	if err != nil {

@@ -96,7 +96,7 @@ func drainDeadline(ctx context.Context, b *bench) error {
 	}
 }
 
-// drainCalls is how many calls are made at once before Drain.
+// drainCalls is the number of concurrent calls before Drain.
 const drainCalls = 32
 
 func drainInFlight(ctx context.Context, b *bench) error {
@@ -132,7 +132,7 @@ func drainInFlight(ctx context.Context, b *bench) error {
 	return ended.lost()
 }
 
-// flooding is many calls that were begun at once.
+// flooding is a number of concurrent calls.
 type flooding struct {
 	wg  sync.WaitGroup
 	all endings
@@ -140,7 +140,7 @@ type flooding struct {
 
 type endings []error
 
-// flood begins n calls and returns when the first is in flight or over.
+// flood starts n calls and returns when the first is in flight or over.
 func (b *bench) flood(ctx context.Context, in Instance, questions []question, n int) *flooding {
 	f := &flooding{all: make(endings, n)}
 	first := make(chan struct{})
@@ -160,7 +160,7 @@ func (f *flooding) wait() endings {
 	return f.all
 }
 
-// cut gives an error that says that a call was ended from outside.
+// cut returns an error if a call was ended from outside.
 func (e endings) cut() error {
 	for _, err := range e {
 		if f := contract.AsError(err); f != nil && !wire.Transport(err) && (f.Type == "canceled" || f.Type == "timeout/hard") {
@@ -170,8 +170,9 @@ func (e endings) cut() error {
 	return nil
 }
 
-// dropped gives an error that ended a call which had an answer before, and which is neither
-// about Drain nor about the moment. Calls are those of the questions in turn.
+// dropped returns an error if a question that was answered before now fails,
+// unless the error is about Drain or transient. Calls cycle through the
+// questions.
 func (e endings) dropped(answered []bool) error {
 	for i, err := range e {
 		f := contract.AsError(err)
@@ -185,7 +186,7 @@ func (e endings) dropped(answered []bool) error {
 	return nil
 }
 
-// lost gives an error if a call got no answer at all.
+// lost returns an error if a call got no answer at all.
 func (e endings) lost() error {
 	for _, err := range e {
 		if err != nil && typedError(err) != nil {
@@ -204,7 +205,8 @@ func hostGone(ctx context.Context, b *bench) error {
 	return b.ended(in)
 }
 
-// exitCode closes standard input of an idle process, then of one with a call in flight.
+// exitCode closes standard input of an idle process, then of one with a call in
+// flight.
 func exitCode(ctx context.Context, b *bench) error {
 	in, _, err := b.ready(ctx)
 	if err != nil {
@@ -246,7 +248,7 @@ func hostGoneBusy(ctx context.Context, b *bench) error {
 	return b.ended(in)
 }
 
-// releaseBusy closes standard input of an instance that has a call in flight.
+// releaseBusy closes standard input of an instance with a call in flight.
 func (b *bench) releaseBusy(ctx context.Context) (Instance, error) {
 	in, d, err := b.ready(ctx)
 	if err != nil {

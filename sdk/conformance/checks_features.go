@@ -41,7 +41,7 @@ func streamingChecks() []Check {
 	}
 }
 
-// streaming are the questions of the capabilities that stream.
+// streaming returns the questions of the capabilities that stream.
 func (b *bench) streaming(d contract.Description) []question {
 	return slices.DeleteFunc(b.questions(d), func(q question) bool { return !q.capability.Streams })
 }
@@ -55,12 +55,13 @@ func (b *bench) streams(ctx context.Context, check func(answer) error) error {
 	return b.streamsOf(ctx, in, d, check)
 }
 
-// streamCalls is how often a question is asked at once in the checks of deltas.
+// streamCalls is the number of concurrent calls per question in the checks of
+// deltas.
 const streamCalls = 8
 
-// streamsAtOnce is streams, and then asks each question several times at once, beside the
-// edges of its input. Calls that do not end quickly are cancelled; how a call must end is
-// another check.
+// streamsAtOnce is streams, and then asks each question several times
+// concurrently, with edge cases of its input. Calls that do not end quickly are
+// cancelled; other checks test how a call ends.
 func (b *bench) streamsAtOnce(ctx context.Context, check func(answer) error) error {
 	in, d, err := b.ready(ctx)
 	if err != nil {
@@ -195,11 +196,11 @@ func hostCallChecks() []Check {
 	}
 }
 
-// hostBudget is the budget of calls whose host calls are looked at.
+// hostBudget is the budget of calls whose host calls are checked.
 func hostBudget() edn.Value { return edn.MustRead(`{:max-tokens 100 :max-roundtrips 3}`) }
 
-// asking asks every question and hands each call that the plugin makes for it
-// to its host to check.
+// asking asks every question and passes each host call that the plugin makes
+// for it to check.
 func (b *bench) asking(ctx context.Context, check func(q question, parent wire.CallContext, asked wire.Call) error) error {
 	host := &Host{}
 	for intent, out := range b.opts.Answers {
@@ -236,7 +237,7 @@ func (b *bench) asking(ctx context.Context, check func(q question, parent wire.C
 
 func withinLimits(q question, parent wire.CallContext, asked wire.Call) error {
 	at := asked.Context.Deadline
-	// What went over the wire is compared, not what each side makes of it.
+	// Compare the values on the wire.
 	if at.IsZero() || at.UnixNano() > parent.Deadline.UnixNano() {
 		return want(fmt.Sprintf("a deadline in a host call of %s that is not after %s", q, parent.Deadline.Format(time.RFC3339Nano)), "%s", at.Format(time.RFC3339Nano))
 	}
@@ -311,7 +312,7 @@ func hostCancel(ctx context.Context, b *bench) error {
 			_, _ = in.Client().Invoke(callCtx, b.context(q), q.request(), nil)
 		}()
 		select {
-		case <-over: // it asks for nothing
+		case <-over: // it makes no host call
 			cancel()
 			continue
 		case <-asked:
@@ -350,7 +351,8 @@ func (b *bench) muxed(ctx context.Context) (Instance, contract.Description, erro
 	return b.readyWith(ctx, setup, b.host())
 }
 
-// alone is a call by itself. Its failure is for other checks to tell.
+// alone makes a call by itself and ignores its failure, which other checks
+// test.
 func (b *bench) alone(ctx context.Context, in Instance, d contract.Description, c contract.Capability) error {
 	call := b.callContext(c)
 	call.Deadline = time.Now().Add(b.call)
@@ -416,7 +418,7 @@ func muxCancel(ctx context.Context, b *bench) error {
 	cancel()
 	<-over
 	if err != nil {
-		return nil // that probes are answered is another check
+		return nil // another check tests probes
 	}
 	if err := <-beside; err != nil && b.alone(ctx, single, d, d.Capabilities[0]) == nil {
 		return fmt.Errorf("capability %s, beside a call that was cancelled: %w", d.Capabilities[0].ID, err)
@@ -435,7 +437,7 @@ func swapChecks() []Check {
 	}
 }
 
-// pair starts two generations of the plugin side by side.
+// pair starts two instances of the plugin side by side.
 func (b *bench) pair(ctx context.Context) (older, newer Instance, d contract.Description, err error) {
 	if older, _, err = b.ready(ctx); err != nil {
 		return nil, nil, d, err
@@ -467,7 +469,8 @@ func swapTwo(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// alike checks that a question is answered by both of two, or refused by both.
+// alike fails unless a question is answered by both instances, or refused by
+// both.
 func alike(q question, first, second error, what string) error {
 	for _, err := range []error{first, second} {
 		if err != nil && typedError(err) != nil {

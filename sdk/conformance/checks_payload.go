@@ -89,15 +89,15 @@ func outSchema(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// outFits asks a question and checks the output against its schema. An answer that cannot
-// be read fits no schema.
+// outFits asks a question and checks the output against its schema. An answer
+// that cannot be parsed is a failure.
 func (b *bench) outFits(ctx context.Context, in Instance, registry *schema.Registry, q question) error {
 	a, err := b.ask(ctx, in, q)
 	if err != nil {
 		return unreadable(err)
 	}
 	if !a.response.Key("result").HasKey("out") {
-		return nil // what an answer must be like at all is another check
+		return nil // other checks test the form of answers
 	}
 	name := q.capability.OutSchema.For(q.intent)
 	s, ok := registry.Lookup(name)
@@ -115,8 +115,8 @@ func (b *bench) outFits(ctx context.Context, in Instance, registry *schema.Regis
 	return nil
 }
 
-// outEdges asks for inputs that authors forget. It stops when the patience for a
-// call is over.
+// outEdges asks with inputs that authors forget, until the patience for a call
+// is used up.
 func outEdges(ctx context.Context, b *bench) error {
 	in, d, err := b.ready(ctx)
 	if err != nil {
@@ -129,7 +129,7 @@ func outEdges(ctx context.Context, b *bench) error {
 	until := time.Now().Add(b.call)
 	for _, q := range b.questions(d) {
 		if b.outFits(ctx, in, registry, q) != nil {
-			continue // what the answer to a sample must be like is another check
+			continue // other checks test answers to samples
 		}
 		for _, variant := range variants(d, q) {
 			if time.Now().After(until) {
@@ -143,8 +143,8 @@ func outEdges(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// textAsBlob asks each question once with texts in the payload and once with texts
-// beside it.
+// textAsBlob asks each question once with texts in the payload and once with
+// texts beside it.
 func textAsBlob(ctx context.Context, b *bench) error {
 	in, d, err := b.ready(ctx)
 	if err != nil {
@@ -181,8 +181,7 @@ func textAsBlob(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// unknownKeys asks each question again with keys in the envelope that no revision
-// has.
+// unknownKeys repeats each question with unknown keys in the envelope.
 func unknownKeys(ctx context.Context, b *bench) error {
 	in, d, err := b.ready(ctx)
 	if err != nil {
@@ -213,8 +212,8 @@ func unknownKeys(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// errorForm looks at errors as they were sent, before the client corrects them: of
-// inputs of a wrong shape and of a capability that the plugin does not have.
+// errorForm checks errors as they were sent, before the client corrects them:
+// for inputs of a wrong shape and for an unknown capability.
 func errorForm(ctx context.Context, b *bench) error {
 	in, d, err := b.ready(ctx)
 	if err != nil {
@@ -227,7 +226,7 @@ func errorForm(ctx context.Context, b *bench) error {
 		}
 		event, blobs, err := b.lastEvent(ctx, in.Conn(), r)
 		if err != nil {
-			continue // how a call must end is another check
+			continue // other checks test how a call ends
 		}
 		p := event.GetError()
 		if p == nil {
@@ -318,8 +317,8 @@ func sameErrorEncoding(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// invokeRequest is a call as a host sends it, in the encoding that the plugin
-// wants to be called in.
+// invokeRequest returns a call as a host sends it, in the encoding that the
+// plugin asks for.
 func invokeRequest(in Instance, c contract.Capability, input edn.Value) (*pluginv1.InvokeRequest, error) {
 	enc := in.Client().Encoding()
 	header, err := callContext(c).Proto(enc)

@@ -45,8 +45,8 @@ func startChecks() []Check {
 	}
 }
 
-// bare runs the program without go-plugin until it ends or limit passes, and
-// gives what it printed.
+// bare runs the program without go-plugin until it ends or the limit is
+// reached, and returns its output.
 func (b *bench) bare(ctx context.Context, env []string, until func(line string) bool) (out string, exit launch.Exit, ended bool, err error) {
 	t, ok := b.target.(process)
 	if !ok {
@@ -93,7 +93,7 @@ func (b *bench) bare(ctx context.Context, env []string, until func(line string) 
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	watching = false // what until found is its caller's again
+	watching = false // until's results now belong to the caller
 	return text.String(), p.Exit(), ended, nil
 }
 
@@ -114,7 +114,7 @@ func startByHand(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// otherProtocol is a revision that there will not be.
+// otherProtocol is a revision that will never exist.
 const otherProtocol = "90001"
 
 func startProtocol(ctx context.Context, b *bench) error {
@@ -143,7 +143,7 @@ func startProtocol(ctx context.Context, b *bench) error {
 	case err != nil:
 		return err
 	case offer.Version == wire.Protocol:
-		return nil // the host will say that it is too new
+		return nil // the host reports that it is too new
 	case offer != launch.Handshake{}:
 		return want(fmt.Sprintf("revision %d in the handshake, or a failure", wire.Protocol), "revision %d", offer.Version)
 	case !ended:
@@ -156,7 +156,7 @@ func startProtocol(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// selfSigned makes a certificate that nobody knows, as PEM and for use.
+// selfSigned makes an untrusted certificate, as PEM and for use.
 func selfSigned() ([]byte, tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -205,7 +205,7 @@ func startCertificate(ctx context.Context, b *bench) error {
 	return b.alive(ctx, in, "a peer without the certificate of the host")
 }
 
-// strange asks the plugin at an address for its description.
+// strange calls Describe at an address with creds.
 func (b *bench) strange(ctx context.Context, address string, creds credentials.TransportCredentials) error {
 	ctx, cancel := context.WithTimeout(ctx, b.soon)
 	defer cancel()
@@ -228,7 +228,7 @@ func startStdout(ctx context.Context, b *bench) error {
 			return typedError(err)
 		}
 		q.input = edn.Int(7)
-		_, _ = b.ask(ctx, in, q) // a refusal; how a call must end is another check
+		_, _ = b.ask(ctx, in, q) // a refusal; other checks test how a call ends
 	}
 	c, input := b.long(d)
 	_, _ = b.cancelCalls(ctx, in, question{capability: c, intent: firstIntent(c), input: input}, cancelBatch)

@@ -40,8 +40,8 @@ func solverChecks() []Check {
 	}
 }
 
-// malformed gives every intent of the solvers inputs that do not fit its
-// schema, and hands the refusal to check.
+// malformed sends every intent of the solvers inputs that do not fit its
+// schema, and passes the refusal to check.
 func (b *bench) malformed(ctx context.Context, check func(Instance, question, error) error) error {
 	in, d, err := b.ready(ctx)
 	if err != nil {
@@ -69,8 +69,8 @@ func (b *bench) malformed(ctx context.Context, check func(Instance, question, er
 	return b.alive(ctx, in, "malformed inputs")
 }
 
-// misfits are inputs that do not fit the schema of a question: no map at all,
-// and the good input with one entry replaced by something that nothing takes.
+// misfits are inputs that do not fit the schema of a question: not a map, and
+// the valid input with one entry replaced by an unacceptable value.
 func misfits(d contract.Description, q question) []edn.Value {
 	all := []edn.Value{edn.Int(7), edn.Text("x")}
 	registry, err := schema.NewRegistry(schemasOf(d))
@@ -202,8 +202,7 @@ func inSchemas(registry *schema.Registry, c contract.Capability) []*schema.Schem
 	return all
 }
 
-// leads reports whether a schema has something at a path, or leaves open what
-// is there.
+// leads reports whether a schema has something at a path, or leaves it open.
 func leads(s *schema.Schema, path []edn.Value) bool {
 	for n := range path {
 		for _, at := range s.Branches(path[:n]...) {
@@ -246,8 +245,8 @@ func agentAnswer(a answer) error {
 	return nil
 }
 
-// agentCalls is more than an agent may ask of its host before it stops: fifty
-// rounds of one question to the model and sixteen calls of tools.
+// agentCalls exceeds what an agent may ask of its host before it stops: fifty
+// rounds of one model call and sixteen tool calls.
 const agentCalls = 50 * 17
 
 func agentBound(ctx context.Context, b *bench) error {

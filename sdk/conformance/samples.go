@@ -6,15 +6,14 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// ReadSamples takes the samples of a run from a map, as a samples file holds
-// it: an input under the qualified name of each capability or intent, and under
-// plain names
+// ReadSamples adds the samples of a samples file to o: an input under the
+// qualified name of each capability or intent, and under plain names
 //
 //	:slow     {:capability :a/b :input {..}}, see Slow
 //	:answers  {:an/intent {..}}, see Answers
 //	:scope    {:an/effect {..}}, see Scope
 //
-// It adds to what o has. The error names the entry at fault.
+// The error names the entry at fault.
 func (o *Options) ReadSamples(v edn.Value) error {
 	for key, entry := range v.Entries() {
 		name, ok := key.AsKeyword()
