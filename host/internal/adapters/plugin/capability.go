@@ -32,7 +32,7 @@ func outOfService(name string, c wire.CapabilityHealth) *contract.Error {
 	if named := namedReason(c.Reason); named != nil {
 		return named
 	}
-	e := contract.Errorf("runtime/not-ready", "capability :%s is %s%s", name, c.State, because(c.Reason))
+	e := contract.Errorf("runtime/not-ready", "capability :%s is %s%s", name, c.State, reasonSuffix(c.Reason))
 	if c.Source == contract.SourceDownstream || c.Source == contract.SourcePlugin {
 		e = e.WithSource(c.Source)
 	}
@@ -41,9 +41,9 @@ func outOfService(name string, c wire.CapabilityHealth) *contract.Error {
 
 // capHealth returns the best health of a capability over the callable
 // processes. ok is false if one of them does not report it. It needs u.mu.
-func (e *edition) said(name string) (best wire.CapabilityHealth, ok bool) {
+func (e *edition) capHealth(name string) (best wire.CapabilityHealth, ok bool) {
 	for n, s := range e.ready {
-		c, there := s.instance.status.Load().told[name]
+		c, there := s.instance.status.Load().capHealth[name]
 		if !there {
 			return wire.CapabilityHealth{}, false
 		}
@@ -73,28 +73,28 @@ func (c *Client) Condition(capID string) dispatch.Condition {
 	defer u.mu.Unlock()
 	e := u.current
 	all := e.condition()
-	said, told := e.said(t.advertised)
+	said, told := e.capHealth(t.advertised)
 	d := dispatch.Condition{Troubled: len(e.ready) > 0 && e.face().State == Degraded}
 	switch {
 	case len(e.ready) > 0:
-	case e.asleep(), !e.face().comesBack():
+	case e.scaledToZero(), !e.face().comesBack():
 		d.Warmth = dispatch.Cold
 	default:
 		d.Warmth = dispatch.Starting
 	}
 	if told {
-		d = plainly(said, d.Troubled)
-		own = behind(said, own.InFlight+own.Queued)
+		d = toCondition(said, d.Troubled)
+		own = reportedOccupancy(said, own.InFlight+own.Queued)
 	}
 	d.InFlight, d.Queued, d.Places = own.InFlight, own.Queued, own.Places
-	if all.crowded(own) {
+	if all.fuller(own) {
 		d.InFlight, d.Queued, d.Places = all.InFlight, all.Queued, all.Places
 	}
 	return d
 }
 
 // toCondition converts the reported health of a capability.
-func plainly(c wire.CapabilityHealth, troubled bool) dispatch.Condition {
+func toCondition(c wire.CapabilityHealth, troubled bool) dispatch.Condition {
 	d := dispatch.Condition{Troubled: troubled, Deaths: c.RecentDeaths}
 	if c.State != wire.HealthUnknown {
 		d.Troubled = c.State == wire.HealthDegraded
@@ -106,10 +106,10 @@ func plainly(c wire.CapabilityHealth, troubled bool) dispatch.Condition {
 }
 
 // occupancy is the number of calls and of places; Places 0: unlimited.
-type crowd struct{ InFlight, Queued, Places int }
+type occupancy struct{ InFlight, Queued, Places int }
 
 // fuller reports whether a has less room than b.
-func (a crowd) crowded(b crowd) bool {
+func (a occupancy) fuller(b occupancy) bool {
 	if a.Places == 0 || b.Places == 0 {
 		return a.Queued > b.Queued || b.Places == 0 && a.Places > 0 && a.Queued == b.Queued
 	}
@@ -119,26 +119,26 @@ func (a crowd) crowded(b crowd) bool {
 // reported is the occupancy of a capability that reports its own. The host
 // knows its calls at any moment, the plugin reported its calls at an earlier
 // one; the greater number is used.
-func behind(c wire.CapabilityHealth, calls int) crowd {
+func reportedOccupancy(c wire.CapabilityHealth, calls int) occupancy {
 	if c.Places == 0 {
-		return crowd{max(c.InFlight, calls-c.Queued), c.Queued, 0}
+		return occupancy{max(c.InFlight, calls-c.Queued), c.Queued, 0}
 	}
 	calls = max(calls, c.InFlight+c.Queued)
 	working := min(calls, c.Places)
-	return crowd{working, calls - working, c.Places}
+	return occupancy{working, calls - working, c.Places}
 }
 
 // condition returns the occupancy of the limiter.
-func (l *limiter) condition() crowd {
+func (l *limiter) condition() occupancy {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return crowd{l.running, len(l.waiting), l.limit}
+	return occupancy{l.running, len(l.waiting), l.limit}
 }
 
 // condition returns the occupancy of the processes of the edition. It needs
 // u.mu.
-func (e *edition) condition() crowd {
-	all := crowd{Queued: len(e.unit.waiting)}
+func (e *edition) condition() occupancy {
+	all := occupancy{Queued: len(e.unit.waiting)}
 	bounded := len(e.ready) > 0
 	for _, s := range e.ready {
 		all.InFlight += s.running

@@ -257,7 +257,7 @@ func (p *Prepared) check() error {
 // stage starts the processes.
 func (p *Prepared) stage(ctx context.Context) error {
 	for _, settings := range p.change.Start {
-		u, fresh, err := p.supervisor.vacant(ctx, settings.Name)
+		u, fresh, err := p.supervisor.unitFor(ctx, settings.Name)
 		if err != nil {
 			return err
 		}
@@ -282,7 +282,7 @@ func (p *Prepared) add(st staged, settings Settings) {
 // unitFor returns the unit of a new plugin. A unit that was removed and still
 // serves clients is reused; one that is being stopped must end first, because
 // log and directories belong to the name.
-func (s *Supervisor) vacant(ctx context.Context, name string) (u *unit, fresh bool, err error) {
+func (s *Supervisor) unitFor(ctx context.Context, name string) (u *unit, fresh bool, err error) {
 	for {
 		s.mu.Lock()
 		old := s.leaving[name]
@@ -298,7 +298,7 @@ func (s *Supervisor) vacant(ctx context.Context, name string) (u *unit, fresh bo
 			return old, false, nil
 		}
 		select {
-		case <-old.buried:
+		case <-old.removedDone:
 		case <-ctx.Done():
 			return nil, false, &ChangeError{name, contract.Errorf("runtime/not-ready", "its processes of an earlier configuration have not ended: %v", context.Cause(ctx))}
 		}
@@ -428,7 +428,7 @@ func (p *Prepared) Commit() <-chan struct{} {
 			u.update(p.change.Update[n])
 		}
 		for _, u := range p.remove {
-			rest = append(rest, s.discharge(u))
+			rest = append(rest, s.drainRemoved(u))
 		}
 		if closed { // Close ran before the new units were registered
 			for _, st := range p.staged {
@@ -469,7 +469,7 @@ func (s *Supervisor) install(st staged, cause Cause) func(context.Context) error
 	u.stopTrial(contract.Errorf("runtime/not-ready", "plugin %s: another edition was put in its place", u.name))
 	before := u.current
 	swap := e.settings().Swap
-	tried := before != nil && swap.Mode != SwapDirect && len(before.ready) > 0 && before.speaksLike(e)
+	tried := before != nil && swap.Mode != SwapDirect && len(before.ready) > 0 && before.describesLike(e)
 	u.mu.Unlock()
 	u.log.setLevel(e.settings().LogLevel)
 	switch {
@@ -534,7 +534,7 @@ func (u *unit) promoteLater(ctx context.Context, e, before *edition, cause Cause
 
 // drainRemoved stops a removed plugin: with its last client, or when its drain
 // timeout is over. The returned function waits until its processes have ended.
-func (s *Supervisor) discharge(u *unit) func() {
+func (s *Supervisor) drainRemoved(u *unit) func() {
 	u.mu.Lock()
 	u.removed = true
 	u.stopTrial(contract.Errorf("runtime/not-ready", "plugin %s was removed from the configuration", u.name))
@@ -563,7 +563,7 @@ func (s *Supervisor) discharge(u *unit) func() {
 			delete(s.leaving, u.name)
 		}
 		s.mu.Unlock()
-		close(u.buried)
+		close(u.removedDone)
 	}
 }
 

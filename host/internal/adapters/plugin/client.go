@@ -130,7 +130,7 @@ func (c *Client) Invoke(ctx context.Context, call dispatch.Call) (dispatch.Answe
 		return dispatch.Answer{}, c.absent(call.CapID)
 	}
 	around := held(ctx)
-	if err := t.circle(around, call.CapID); err != nil {
+	if err := t.selfWait(around, call.CapID); err != nil {
 		return dispatch.Answer{}, located(err, call)
 	}
 	waiting, entered := wire.UntilStopped(ctx, call.Stop, unsent())
@@ -169,11 +169,11 @@ func (u *unit) invoke(ctx context.Context, call dispatch.Call) (dispatch.Answer,
 		switch {
 		case errors.Is(err, errClosing):
 			continue
-		case err != nil && itsFault(err):
+		case err != nil && isPluginFault(err):
 			u.sample(e.number, false)
 		}
 		return dispatch.Answer{
-			Response: response, Plugin: s.name, Edition: e.number, Generation: s.gen, Binary: s.binary,
+			Response: response, Plugin: s.name, Edition: e.number, Generation: s.incarnation, Binary: s.binary,
 			Enforcement: s.instance.status.Load().enforcement(),
 		}, err
 	}
@@ -196,7 +196,7 @@ func (u *unit) state(advertised string) dispatch.CapState {
 	state := dispatch.CapState{Plugin: u.name, Edition: e.number, Generation: st.Generation, Binary: st.Binary, Enforcement: st.enforcement()}
 	state.Standby = !u.held && (len(e.ready) > 1 || e.warm() != nil)
 	if state.Why = u.refusal(e); state.Why == nil {
-		if said, ok := e.said(advertised); ok && !callable(said) {
+		if said, ok := e.capHealth(advertised); ok && !callable(said) {
 			state.Reason, state.Why = "runtime/not-ready", outOfService(advertised, said)
 			return state
 		}

@@ -93,7 +93,7 @@ func (q *Inquiry) Describe(ctx context.Context, config edn.Value, files []string
 	}
 	d, err := q.d.ask(ctx, q.p, q.settings, binary, cfg, config)
 	if err != nil {
-		return d, contract.AsError(inTime(ctx, err, "describe itself", q.settings.StartTimeout))
+		return d, contract.AsError(explainTimeout(ctx, err, "describe itself", q.settings.StartTimeout))
 	}
 	return d, nil
 }
@@ -107,7 +107,7 @@ func (q *Inquiry) start(ctx context.Context, files []string) error {
 	defer exe.close()
 	p, rep, err := spawn(ctx, launching{
 		settings: q.settings, exe: exe.file, runtime: q.d.runtime, reaper: q.d.reaper, workdir: q.settings.Workdir, bare: true,
-		policy: func(sockets string) confine.Policy { return q.settings.describing(sockets, files) },
+		policy: func(sockets string) confine.Policy { return q.settings.describePolicy(sockets, files) },
 	})
 	if err != nil {
 		return startFailure(q.settings.Name, 0, err, rep).err

@@ -44,7 +44,7 @@ func (e *edition) settings() Settings { return *e.rules.Load() }
 
 // statAll returns the file info of each path, nil for a file that cannot be
 // read.
-func statesOf(paths []string) []os.FileInfo {
+func statAll(paths []string) []os.FileInfo {
 	out := make([]os.FileInfo, len(paths))
 	for i, path := range paths {
 		if info, err := os.Stat(path); err == nil {
@@ -55,7 +55,7 @@ func statesOf(paths []string) []os.FileInfo {
 }
 
 // sameFiles reports whether files were neither written nor replaced.
-func untouched(before, after []os.FileInfo) bool {
+func sameFiles(before, after []os.FileInfo) bool {
 	return slices.EqualFunc(before, after, func(a, b os.FileInfo) bool {
 		if a == nil || b == nil {
 			return a == nil && b == nil
@@ -67,14 +67,14 @@ func untouched(before, after []os.FileInfo) bool {
 // start starts, describes and configures a process; it is not yet ready.
 // started is called when the process is described. On failure no process is
 // left.
-func (e *edition) start(ctx context.Context, i *instance, gen int, started func()) (*service, *failure) {
+func (e *edition) start(ctx context.Context, i *instance, incarnation int, started func()) (*service, *failure) {
 	settings := e.settings()
 	name := settings.Name
-	files := statesOf(settings.ConfigFiles)
+	files := statAll(settings.ConfigFiles)
 	fail := func(err error, rep launch.Report) (*service, *failure) {
-		f := startFailure(name, gen, err, rep)
+		f := startFailure(name, incarnation, err, rep)
 		f.err = e.unit.log.cleanError(f.err)
-		if f.cause == CauseConfig && !untouched(files, statesOf(settings.ConfigFiles)) {
+		if f.cause == CauseConfig && !sameFiles(files, statAll(settings.ConfigFiles)) {
 			f.cause, f.permanent = CauseStartFailed, false // a file was replaced while the process read it
 		}
 		return nil, f
@@ -93,8 +93,8 @@ func (e *edition) start(ctx context.Context, i *instance, gen int, started func(
 		return fail(err, launch.Report{})
 	}
 	l := launching{
-		settings: settings, exe: exe.file, gen: gen, runtime: e.unit.host.runtime, reaper: e.unit.host.reaper,
-		workdir: settings.Workdir, redact: e.unit.log.redactHead, redactAnswer: e.unit.log.redactAnswer, output: e.unit.output(i, gen),
+		settings: settings, exe: exe.file, incarnation: incarnation, runtime: e.unit.host.runtime, reaper: e.unit.host.reaper,
+		workdir: settings.Workdir, redact: e.unit.log.redactHead, redactAnswer: e.unit.log.redactAnswer, output: e.unit.output(i, incarnation),
 	}
 	if l.workdir == "" {
 		l.workdir = root
@@ -121,7 +121,7 @@ func (e *edition) start(ctx context.Context, i *instance, gen int, started func(
 		return e.describe(starting, p, binary, cfg)
 	}
 	said, err := told(p)
-	if err == nil && !known && settings.more(said.Description) {
+	if err == nil && !known && settings.needsMore(said.Description) {
 		// Its needs were unknown before it was described, so the running
 		// process is confined without them.
 		p.discard(errNeedsMore)
@@ -180,7 +180,7 @@ func (e *edition) describe(ctx context.Context, p *process, binary, cfg string) 
 	if !ok {
 		var err error
 		if d, err = e.unit.host.describer.ask(ctx, p, settings, binary, cfg, settings.Config); err != nil {
-			return d, inTime(ctx, err, "describe itself", settings.StartTimeout)
+			return d, explainTimeout(ctx, err, "describe itself", settings.StartTimeout)
 		}
 	}
 	if len(d.Findings) > 0 {
@@ -234,11 +234,11 @@ func (e *edition) configure(ctx context.Context, p *process, i *instance, d Desc
 	}
 	answer, err := p.wire.Configure(ctx, wire.Setup{
 		Config: settings.Config, Secrets: settings.Secrets, Root: root, Host: info,
-		Plugin: settings.Name, Instance: strconv.Itoa(i.index), Generation: uint64(p.gen),
+		Plugin: settings.Name, Instance: strconv.Itoa(i.index), Generation: uint64(p.incarnation),
 		LogLevel: settings.LogLevel, MaxInFlight: e.capacity(0),
 	}, side)
 	if err != nil {
-		return inTime(ctx, err, "accept its configuration", settings.ConfigureTimeout)
+		return explainTimeout(ctx, err, "accept its configuration", settings.ConfigureTimeout)
 	}
 	if len(answer.Findings) > 0 {
 		return findingsError(answer.Findings)
@@ -251,7 +251,7 @@ func (e *edition) configure(ctx context.Context, p *process, i *instance, d Desc
 
 // explainTimeout replaces err if a step of the start ran out of time. The
 // plugin knows the deadline too and may end the call a moment before ctx does.
-func inTime(ctx context.Context, err error, what string, limit time.Duration) error {
+func explainTimeout(ctx context.Context, err error, what string, limit time.Duration) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) || wire.Transport(err) && errors.Is(err, contract.OfType("timeout/hard")) {
 		return contract.Errorf("runtime/start-failed", "it did not %s within %s", what, limit)
 	}

@@ -38,7 +38,7 @@ func (f *failure) Unwrap() error { return f.err }
 
 // crashError is the error of a process that ended; every call that it cut gets
 // the same value.
-func crashError(name string, gen int, r launch.Report, calls int) *contract.Error {
+func crashError(name string, incarnation int, r launch.Report, calls int) *contract.Error {
 	how := "ended with " + r.Exit.String()
 	switch {
 	case !r.Exited:
@@ -49,13 +49,13 @@ func crashError(name string, gen int, r launch.Report, calls int) *contract.Erro
 	if len(r.Panic) > 0 {
 		how += " (" + r.Panic[0] + ")"
 	}
-	e := contract.Errorf("runtime/crashed", "plugin %s (generation %d) %s", name, gen, how)
-	return withReport(e, gen, r).WithDetail("calls", edn.Int(int64(calls)))
+	e := contract.Errorf("runtime/crashed", "plugin %s (generation %d) %s", name, incarnation, how)
+	return withReport(e, incarnation, r).WithDetail("calls", edn.Int(int64(calls)))
 }
 
 // withReport adds the report of a process to the details of an error.
-func withReport(e *contract.Error, gen int, r launch.Report) *contract.Error {
-	e = e.WithDetail("generation", edn.Int(int64(gen)))
+func withReport(e *contract.Error, incarnation int, r launch.Report) *contract.Error {
+	e = e.WithDetail("generation", edn.Int(int64(incarnation)))
 	if r.PID != 0 {
 		e = e.WithDetail("pid", edn.Int(int64(r.PID)))
 	}
@@ -82,7 +82,7 @@ func withReport(e *contract.Error, gen int, r launch.Report) *contract.Error {
 
 // startFailure explains a failed start. err is the typed reason if there is
 // one.
-func startFailure(name string, gen int, err error, r launch.Report) *failure {
+func startFailure(name string, incarnation int, err error, r launch.Report) *failure {
 	f := &failure{cause: CauseStartFailed}
 	if r.PID != 0 {
 		f.report = &r
@@ -113,7 +113,7 @@ func startFailure(name string, gen int, err error, r launch.Report) *failure {
 	case f.err.Source == contract.SourceDownstream:
 		f.uncounted = true
 	}
-	f.err = withReport(f.err.WithOp("start", "plugin "+name), gen, r)
+	f.err = withReport(f.err.WithOp("start", "plugin "+name), incarnation, r)
 	return f
 }
 

@@ -30,7 +30,7 @@ func (c *inFlight) held(ctx context.Context) context.Context { return holds(ctx,
 
 // selfWait returns an error if a nested call would wait for its own ancestors:
 // they occupy all places that it could take.
-func (t target) circle(h *holding, capID string) *contract.Error {
+func (t target) selfWait(h *holding, capID string) *contract.Error {
 	own, sameUnit := 0, 0
 	for ; h != nil; h = h.up {
 		if h.limit == t.limit {

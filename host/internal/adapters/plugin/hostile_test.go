@@ -498,23 +498,23 @@ func TestSecretsTravelByConfigure(t *testing.T) {
 	_, err := b.ask(context.Background(), `{:do "exit" :code 5}`)
 	require.Error(t, err)
 	b.to(t, Backoff, 1)
-	var told strings.Builder
-	fmt.Fprintf(&told, "%v\n%+v\n", err, b.Status())
+	var seen strings.Builder
+	fmt.Fprintf(&seen, "%v\n%+v\n", err, b.Status())
 	b.journal.mu.Lock()
 	for _, tr := range b.transitions {
-		fmt.Fprintf(&told, "%+v %v\n", tr, tr.Err)
+		fmt.Fprintf(&seen, "%+v %v\n", tr, tr.Err)
 		if tr.Report != nil {
-			fmt.Fprintf(&told, "%+v\n", *tr.Report)
+			fmt.Fprintf(&seen, "%+v\n", *tr.Report)
 		}
 	}
 	for _, l := range b.lines {
-		fmt.Fprintf(&told, "%+v\n", l)
+		fmt.Fprintf(&seen, "%+v\n", l)
 	}
 	b.journal.mu.Unlock()
 	text, rerr := os.ReadFile(LogPath(b.dataDir, "p"))
 	require.NoError(t, rerr)
-	told.Write(text)
-	assert.NotContains(t, told.String(), canary)
+	seen.Write(text)
+	assert.NotContains(t, seen.String(), canary)
 	files := 0
 	for _, dir := range []string{b.dataDir, b.runtime.Path()} {
 		require.NoError(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
@@ -558,44 +558,44 @@ func TestSecretsInWhatAPluginSays(t *testing.T) {
 			if row.to == Ready {
 				b.line(t, "bad key")
 			}
-			told := b.told(t)
-			assert.Contains(t, told, row.says)
+			seen := b.known(t)
+			assert.Contains(t, seen, row.says)
 			for _, form := range []string{canary, "5f2a", inBase64[4:20], "Q0FOQVJZ"} {
-				assert.NotContains(t, told, form)
+				assert.NotContains(t, seen, form)
 			}
 		})
 	}
 }
 
-// told is everything that became known of the plugins.
-func (b *bench) told(t *testing.T) string {
+// known is everything that became known of the plugins.
+func (b *bench) known(t *testing.T) string {
 	t.Helper()
-	var told strings.Builder
+	var seen strings.Builder
 	say := func(err *contract.Error) {
 		if err != nil {
-			fmt.Fprintln(&told, err.Message, err.Hint, err.Value().String())
+			fmt.Fprintln(&seen, err.Message, err.Hint, err.Value().String())
 		}
 	}
 	for _, s := range b.Status() {
-		fmt.Fprintf(&told, "%+v\n", s)
+		fmt.Fprintf(&seen, "%+v\n", s)
 		say(s.Err)
 	}
 	b.journal.mu.Lock()
 	defer b.journal.mu.Unlock()
 	for _, tr := range b.transitions {
-		fmt.Fprintf(&told, "%+v\n", tr)
+		fmt.Fprintf(&seen, "%+v\n", tr)
 		say(contract.AsError(tr.Err))
 		if tr.Report != nil {
-			fmt.Fprintf(&told, "%+v\n", *tr.Report)
+			fmt.Fprintf(&seen, "%+v\n", *tr.Report)
 		}
 	}
 	for _, l := range b.lines {
-		fmt.Fprintf(&told, "%+v\n", l)
+		fmt.Fprintf(&seen, "%+v\n", l)
 	}
 	text, err := os.ReadFile(LogPath(b.dataDir, "p"))
 	require.NoError(t, err)
-	told.Write(text)
-	return told.String()
+	seen.Write(text)
+	return seen.String()
 }
 
 // HCL-021: a need that is not granted keeps the plugin from being started; the

@@ -111,11 +111,11 @@ func (i *instance) live() {
 // take handles one event. An instance that an operator released or restarted
 // while it was being stopped starts again, unless it is retired.
 func (i *instance) take(event any, stays bool) {
-	if told, ok := event.(evTold); ok {
-		defer close(told.heard)
+	if told, ok := event.(evAcked); ok {
+		defer close(told.handled)
 		event = told.event
 	}
-	i.wish(event)
+	i.noteWish(event)
 	i.handle(event)
 	if i.revive && i.machine.state == Stopped && stays {
 		i.revive = false
@@ -125,7 +125,7 @@ func (i *instance) take(event any, stays bool) {
 
 // noteWish records whether an operator released or restarted a process that is
 // being stopped.
-func (i *instance) wish(event any) {
+func (i *instance) noteWish(event any) {
 	switch event.(type) {
 	case evRelease, evRestart:
 		i.revive = i.machine.state == Draining
@@ -156,21 +156,21 @@ func (i *instance) handle(event any) {
 		i.adopt(e.service)
 		if i.machine.state != Configuring {
 			// The instance was stopped while the process started.
-			i.endProcess(actEnd{gen: e.service.gen, reason: CauseStop})
+			i.endProcess(actEnd{incarnation: e.service.incarnation, reason: CauseStop})
 			return
 		}
-		event = evConfigured{gen: e.service.gen}
+		event = evConfigured{incarnation: e.service.incarnation}
 	case evExit:
-		event = i.mourn(e)
+		event = i.prepareExit(e)
 	case evProbe:
-		i.probe(i.machine.gen)
+		i.probe(i.machine.incarnation)
 		return
 	case evProbeDone:
-		if i.probing == e.gen {
+		if i.probing == e.incarnation {
 			i.probing = 0
 		}
 		event = evProbed(e)
-		if i.cur != nil && i.cur.gen == e.gen && !e.ok {
+		if i.cur != nil && i.cur.incarnation == e.incarnation && !e.ok {
 			i.cur.missed.Add(1)
 		} else if i.cur != nil && e.ok {
 			i.cur.missed.Store(0)
@@ -188,13 +188,13 @@ func (i *instance) handle(event any) {
 	}
 	i.route(t)
 	if e, ok := event.(evExit); ok {
-		i.bury(e)
+		i.finishExit(e)
 		if t != nil {
 			t.Calls = e.calls
 		}
 	}
-	if e, ok := event.(evHealth); ok && len(e.health.Capabilities) > 0 && e.gen == i.machine.gen {
-		i.told(e)
+	if e, ok := event.(evHealth); ok && len(e.health.Capabilities) > 0 && e.incarnation == i.machine.incarnation {
+		i.reportHealth(e)
 	}
 	if t != nil {
 		if t.Err != nil {
@@ -209,12 +209,12 @@ func (i *instance) handle(event any) {
 
 // reportHealth passes the health of single capabilities to the sink, if the
 // instance belongs to the current edition.
-func (i *instance) told(e evHealth) {
+func (i *instance) reportHealth(e evHealth) {
 	i.unit.mu.Lock()
 	current := i.unit.current == i.edition && !i.leaving
 	i.unit.mu.Unlock()
 	if current {
-		i.unit.host.sink.Health(Statement{Plugin: i.unit.name, Generation: e.gen, At: i.unit.host.clock.Now(), Capabilities: e.health.Capabilities})
+		i.unit.host.sink.Health(Statement{Plugin: i.unit.name, Generation: e.incarnation, At: i.unit.host.clock.Now(), Capabilities: e.health.Capabilities})
 	}
 }
 
@@ -233,8 +233,8 @@ func (i *instance) route(t *Transition) {
 
 // finishExit ends the calls of an ended process with its error and releases its
 // resources.
-func (i *instance) bury(e evExit) {
-	if i.cur == nil || i.cur.gen != e.gen {
+func (i *instance) finishExit(e evExit) {
+	if i.cur == nil || i.cur.incarnation != e.incarnation {
 		return
 	}
 	dead := i.cur
@@ -263,20 +263,20 @@ func (i *instance) adopt(s *service) {
 
 func (i *instance) postExit(s *service) {
 	rep := s.report()
-	i.post(evExit{gen: s.gen, clean: rep.Exited && rep.Exit.Clean(), report: &rep})
+	i.post(evExit{incarnation: s.incarnation, clean: rep.Exited && rep.Exit.Clean(), report: &rep})
 }
 
 // prepareExit counts the calls that an exit cuts and makes the error that all
 // of them get (ERR-004).
-func (i *instance) mourn(e evExit) evExit {
+func (i *instance) prepareExit(e evExit) evExit {
 	s := i.cur
-	if s == nil || s.gen != e.gen {
+	if s == nil || s.incarnation != e.incarnation {
 		return e
 	}
 	i.unit.withdraw(i)
 	s.close()
 	e.calls = s.inFlight()
-	e.err = crashError(s.name, s.gen, *e.report, e.calls)
+	e.err = crashError(s.name, s.incarnation, *e.report, e.calls)
 	return e
 }
 
@@ -285,13 +285,13 @@ type (
 	evReadyProcess struct{ service *service }
 	evProbe        struct{}
 	// evAcked wraps an event whose sender waits until it is handled.
-	evTold struct {
-		event any
-		heard chan struct{}
+	evAcked struct {
+		event   any
+		handled chan struct{}
 	}
 	evProbeDone struct {
-		gen int
-		ok  bool
+		incarnation int
+		ok          bool
 	}
 )
 
@@ -303,18 +303,18 @@ func (i *instance) do(act any) {
 		i.abort = abort
 		i.work.Go(func() {
 			defer abort()
-			i.launch(ctx, a.gen)
+			i.launch(ctx, a.incarnation)
 		})
 	case actWatch:
 		s := i.cur
 		i.work.Go(func() { i.watch(s) })
 	case actProbe:
-		i.probe(a.gen)
+		i.probe(a.incarnation)
 	case actTimer:
 		if stop := i.timers[a.kind]; stop != nil {
 			stop()
 		}
-		i.timers[a.kind] = i.unit.host.clock.AfterFunc(a.wait, func() { i.post(evTimer{gen: a.gen, kind: a.kind}) })
+		i.timers[a.kind] = i.unit.host.clock.AfterFunc(a.wait, func() { i.post(evTimer{incarnation: a.incarnation, kind: a.kind}) })
 	case actEnd:
 		i.endProcess(a)
 	}
@@ -345,15 +345,15 @@ func (i *instance) endProcess(a actEnd) {
 }
 
 // probe sends one health probe, unless one is in flight.
-func (i *instance) probe(gen int) {
+func (i *instance) probe(incarnation int) {
 	s := i.cur
-	if s == nil || s.gen != gen || i.probing == gen || !i.machine.state.live() {
+	if s == nil || s.incarnation != incarnation || i.probing == incarnation || !i.machine.state.live() {
 		return
 	}
-	i.probing = gen
+	i.probing = incarnation
 	i.work.Go(func() {
-		if err := s.litter(); err != nil {
-			i.post(evBroken{gen: s.gen, err: err})
+		if err := s.checkSocketDir(); err != nil {
+			i.post(evBroken{incarnation: s.incarnation, err: err})
 		}
 		ctx, cancel := context.WithTimeout(s.life, i.edition.settings().Health.Timeout)
 		defer cancel()
@@ -364,7 +364,7 @@ func (i *instance) probe(gen int) {
 			s.alive()
 		}
 		if err == nil {
-			i.post(evHealth{gen: s.gen, health: h})
+			i.post(evHealth{incarnation: s.incarnation, health: h})
 		}
 		if !ok {
 			// A broken connection fails at once, and the connection of an
@@ -372,7 +372,7 @@ func (i *instance) probe(gen int) {
 			// timeout counts as a miss.
 			<-ctx.Done()
 		}
-		i.post(evProbeDone{gen: s.gen, ok: ok || s.life.Err() != nil})
+		i.post(evProbeDone{incarnation: s.incarnation, ok: ok || s.life.Err() != nil})
 	})
 }
 
@@ -382,12 +382,12 @@ func (i *instance) probe(gen int) {
 func (i *instance) watch(s *service) {
 	broken := s.wire.Broken()
 	defer context.AfterFunc(broken, func() {
-		i.post(evBroken{gen: s.gen, err: contract.AsError(context.Cause(broken))})
+		i.post(evBroken{incarnation: s.incarnation, err: contract.AsError(context.Cause(broken))})
 	})()
 	for s.life.Err() == nil {
 		err := s.wire.Watch(s.life, func(h wire.Health) error {
 			s.alive()
-			i.post(evHealth{gen: s.gen, health: h})
+			i.post(evHealth{incarnation: s.incarnation, health: h})
 			return nil
 		})
 		if s.life.Err() != nil || err != nil && waitFor(s.life.Done(), lostWait) {
@@ -395,7 +395,7 @@ func (i *instance) watch(s *service) {
 		}
 		var line *wire.TransportError
 		if errors.As(err, &line) && line.Code == codes.Unimplemented {
-			i.post(evBroken{gen: s.gen, err: contract.Errorf("runtime/protocol", "the plugin does not serve Health: %w", line)})
+			i.post(evBroken{incarnation: s.incarnation, err: contract.Errorf("runtime/protocol", "the plugin does not serve Health: %w", line)})
 			return
 		}
 		if err != nil {
@@ -407,13 +407,13 @@ func (i *instance) watch(s *service) {
 
 // launch starts, describes and configures a process, and posts either the
 // service or the failure.
-func (i *instance) launch(ctx context.Context, gen int) {
-	s, err := i.edition.start(ctx, i, gen, func() { i.post(evStarted{gen: gen}) })
+func (i *instance) launch(ctx context.Context, incarnation int) {
+	s, err := i.edition.start(ctx, i, incarnation, func() { i.post(evStarted{incarnation: incarnation}) })
 	if err == nil {
 		i.post(evReadyProcess{service: s})
 		return
 	}
-	i.post(evStartFailed{gen: gen, cause: err.cause, err: err.err, report: err.report, permanent: err.permanent, refused: err.refused, uncounted: err.uncounted})
+	i.post(evStartFailed{incarnation: incarnation, cause: err.cause, err: err.err, report: err.report, permanent: err.permanent, refused: err.refused, uncounted: err.uncounted})
 }
 
 // notServing is the error of a plugin that takes no calls. The message ends
@@ -446,14 +446,14 @@ func notServing(name string, state State, why *contract.Error) *contract.Error {
 func (i *instance) publish() {
 	m := &i.machine
 	st := Status{
-		Plugin: i.unit.name, Instance: i.index, Edition: i.edition.number, Generation: m.gen,
+		Plugin: i.unit.name, Instance: i.index, Edition: i.edition.number, Generation: m.incarnation,
 		State: m.state, Cause: m.cause, Since: m.since, Callable: m.callable, Err: m.err,
 		Health: m.last, Restarts: len(m.starts), Misses: m.misses, NextStart: m.next, Command: i.edition.settings().Command,
 	}
 	if i.cur != nil {
 		st.PID = i.cur.pid()
 	}
-	st.told = byName(m.last.Capabilities)
+	st.capHealth = byName(m.last.Capabilities)
 	if d := i.edition.described.Load(); d != nil {
 		st.Name, st.Version, st.Binary, st.Features = d.Name, d.Version, d.Binary, d.Features
 		c := i.edition.settings().Confinement(d.Description)

@@ -30,7 +30,7 @@ func interpreted(t *testing.T, dir string, files []string, command ...string) st
 		s.Files = append(s.Files, filepath.Join(dir, name))
 	}
 	scratch := t.TempDir()
-	policy := s.policy(contract.Description{}, grounds{scratch: scratch})
+	policy := s.policy(contract.Description{}, hostDirs{scratch: scratch})
 	p, err := launch.Start(launch.Command{
 		Path: command[0], Args: command[1:], Dir: dir, Policy: &policy,
 		Env: launch.Environment(withDefaults(nil, nil, s.defaults(scratch)), nil, os.LookupEnv, nil),

@@ -167,7 +167,7 @@ func (s Settings) Confinement(d contract.Description) Confinement {
 }
 
 func (s Settings) confinement(d contract.Description, support confine.Support) Confinement {
-	p := s.policy(d, grounds{})
+	p := s.policy(d, hostDirs{})
 	if s.Isolation.Level == "" {
 		p.Level = support.Best()
 	}
@@ -211,7 +211,7 @@ func (s Settings) unheld(d contract.Description, effects []string, machine confi
 	if len(what) == 0 || s.Isolation.BestEffort {
 		return Unheld{}
 	}
-	p := s.policy(d, grounds{})
+	p := s.policy(d, hostDirs{})
 	if l := s.Isolation.Level; l != "" && l != confine.Strict {
 		u.Why, u.Hint = fmt.Sprintf("its isolation has level %s", l), "remove the level, or write best_effort = true in isolation to accept less for this plugin"
 		return u
@@ -260,7 +260,7 @@ func (c Confinement) refusal() *contract.Error {
 }
 
 // hostDirs are the paths that the host grants a process.
-type grounds struct {
+type hostDirs struct {
 	sockets string // directory of the sockets
 	scratch string // scratch directory of the instance
 	reads   []string
@@ -282,7 +282,7 @@ func (i Isolation) ports(d contract.Description) []uint16 {
 
 // policy derives the policy of a process from the needs that the operator left
 // to the plugin and from the effects of its capabilities.
-func (s Settings) policy(d contract.Description, g grounds) confine.Policy {
+func (s Settings) policy(d contract.Description, g hostDirs) confine.Policy {
 	has := func(words ...string) bool {
 		for _, w := range words {
 			if slices.Contains(Narrowed(d.Needs, s.Needs), w) {
@@ -341,7 +341,7 @@ func (s Settings) network(p *confine.Policy, d contract.Description, has func(..
 // describePolicy is the policy of a process that only describes itself: no
 // needs are known yet, and it may read the files of its configuration. The
 // level of the operator applies only to an approved program.
-func (s Settings) describing(sockets string, files []string) confine.Policy {
+func (s Settings) describePolicy(sockets string, files []string) confine.Policy {
 	level := confine.Probe().Best()
 	if s.Approved != "" && s.Isolation.Level != "" {
 		level = s.Isolation.Level
@@ -353,7 +353,7 @@ func (s Settings) describing(sockets string, files []string) confine.Policy {
 }
 
 // own returns the directories that a process may always write.
-func (g grounds) own() []string {
+func (g hostDirs) own() []string {
 	return slices.DeleteFunc([]string{g.sockets, g.scratch}, func(dir string) bool { return dir == "" })
 }
 
@@ -413,7 +413,7 @@ func existing(paths []string) []string {
 
 // needsMore reports whether a program may do more than one without a
 // description.
-func (s Settings) more(d contract.Description) bool {
+func (s Settings) needsMore(d contract.Description) bool {
 	if len(Narrowed(d.Needs, s.Needs)) > 0 {
 		return true
 	}
@@ -445,7 +445,7 @@ func (l *launching) confine(d contract.Description, root string) error {
 		return refusedError{err}
 	}
 	l.policy = func(sockets string) confine.Policy {
-		return l.settings.policy(d, grounds{sockets: sockets, scratch: root})
+		return l.settings.policy(d, hostDirs{sockets: sockets, scratch: root})
 	}
 	return nil
 }

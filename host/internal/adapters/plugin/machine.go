@@ -22,16 +22,16 @@ type machine struct {
 	restart Restart
 	health  Health
 	random  func() float64 // in [0, 1)
-	number  func() int     // returns the next incarnation number; nil: gen + 1
+	number  func() int     // returns the next incarnation number; nil: incarnation + 1
 
-	state    State
-	cause    Cause
-	since    time.Time
-	callable bool
-	err      *contract.Error
-	last     wire.Health
-	gen      int
-	misses   int
+	state       State
+	cause       Cause
+	since       time.Time
+	callable    bool
+	err         *contract.Error
+	last        wire.Health
+	incarnation int
+	misses      int
 
 	failures int         // consecutive, for the backoff
 	starts   []time.Time // restarts within the window
@@ -53,41 +53,41 @@ type sequel struct {
 // those of an earlier one are ignored.
 type (
 	evStart   struct{ cause Cause } // empty: CauseStart
-	evStarted struct{ gen int }
+	evStarted struct{ incarnation int }
 	// evStartFailed reports that a start failed and no process is left.
 	evStartFailed struct {
-		gen       int
-		cause     Cause
-		err       *contract.Error
-		report    *launch.Report
-		permanent bool
-		refused   bool // neither retried nor quarantined
-		uncounted bool // fault of a downstream system: never a reason for quarantine
+		incarnation int
+		cause       Cause
+		err         *contract.Error
+		report      *launch.Report
+		permanent   bool
+		refused     bool // neither retried nor quarantined
+		uncounted   bool // fault of a downstream system: never a reason for quarantine
 	}
-	evConfigured struct{ gen int }
+	evConfigured struct{ incarnation int }
 	evHealth     struct {
-		gen    int
-		health wire.Health
+		incarnation int
+		health      wire.Health
 	}
 	evProbed struct {
-		gen int
-		ok  bool
+		incarnation int
+		ok          bool
 	}
 	evExit struct {
-		gen    int
-		clean  bool
-		report *launch.Report
-		calls  int             // in flight
-		err    *contract.Error // for these calls
+		incarnation int
+		clean       bool
+		report      *launch.Report
+		calls       int             // in flight
+		err         *contract.Error // for these calls
 	}
 	// evBroken reports that the process lacks a part of the protocol.
 	evBroken struct {
-		gen int
-		err *contract.Error
+		incarnation int
+		err         *contract.Error
 	}
 	evTimer struct {
-		gen  int
-		kind timerKind
+		incarnation int
+		kind        timerKind
 	}
 	evStop       struct{ cause Cause } // empty: CauseStop
 	evRestart    struct{ cause Cause } // empty: CauseRestart
@@ -110,20 +110,20 @@ const (
 
 // The actions of a machine.
 type (
-	actSpawn struct{ gen int }
-	actWatch struct{ gen int } // read the health stream of the process
-	actProbe struct{ gen int }
+	actSpawn struct{ incarnation int }
+	actWatch struct{ incarnation int } // read the health stream of the process
+	actProbe struct{ incarnation int }
 	// actEnd stops the process, after a drain or, if it does not respond,
 	// without one.
 	actEnd struct {
-		gen    int
-		drain  bool
-		reason Cause
+		incarnation int
+		drain       bool
+		reason      Cause
 	}
 	actTimer struct {
-		gen  int
-		kind timerKind
-		wait time.Duration
+		incarnation int
+		kind        timerKind
+		wait        time.Duration
 	}
 )
 
@@ -141,35 +141,35 @@ func (m *machine) step(event any, now time.Time) (*Transition, []any) {
 			return m.start(CauseRelease, now)
 		}
 	case evStarted:
-		if m.current(e.gen) && m.state == Starting {
+		if m.current(e.incarnation) && m.state == Starting {
 			return m.move(Configuring, CauseStarted, nil, now), nil
 		}
 	case evConfigured:
-		if m.current(e.gen) && m.state == Configuring {
-			return nil, []any{actWatch{m.gen}, m.timer(timerReady, m.health.ReadyTimeout), m.timer(timerProbe, m.probeWait())}
+		if m.current(e.incarnation) && m.state == Configuring {
+			return nil, []any{actWatch{m.incarnation}, m.timer(timerReady, m.health.ReadyTimeout), m.timer(timerProbe, m.probeWait())}
 		}
 	case evStartFailed:
-		if m.current(e.gen) {
+		if m.current(e.incarnation) {
 			return m.startFailed(e, now)
 		}
 	case evHealth:
-		if m.current(e.gen) && m.state.live() {
+		if m.current(e.incarnation) && m.state.live() {
 			return m.healthy(e.health, now)
 		}
 	case evProbed:
-		if m.current(e.gen) && m.state.live() {
+		if m.current(e.incarnation) && m.state.live() {
 			return m.probed(e.ok, now)
 		}
 	case evExit:
-		if m.current(e.gen) {
+		if m.current(e.incarnation) {
 			return m.exited(e, now)
 		}
 	case evTimer:
-		if m.current(e.gen) {
+		if m.current(e.incarnation) {
 			return m.timed(e.kind, now)
 		}
 	case evBroken:
-		if m.current(e.gen) && m.state.live() {
+		if m.current(e.incarnation) && m.state.live() {
 			return m.end(sequel{to: Quarantined, cause: CauseProtocol, err: e.err}, CauseProtocol, now)
 		}
 	case evStop:
@@ -178,7 +178,7 @@ func (m *machine) step(event any, now time.Time) (*Transition, []any) {
 		why := either(e.cause, CauseRestart)
 		return m.end(sequel{to: Starting, cause: why}, why, now)
 	case evRules:
-		return m.regulate(e)
+		return m.applyRules(e)
 	case evQuarantine:
 		return m.end(sequel{to: Quarantined, cause: CauseQuarantine, err: e.err}, CauseQuarantine, now)
 	}
@@ -194,7 +194,7 @@ func either(cause, other Cause) Cause {
 
 // applyRules takes new settings. They apply from the next probe on; a backoff
 // that has begun keeps its duration.
-func (m *machine) regulate(e evRules) (*Transition, []any) {
+func (m *machine) applyRules(e evRules) (*Transition, []any) {
 	shorter := e.health.Interval < m.health.Interval
 	m.restart, m.health = e.restart, e.health
 	if shorter && m.state.live() {
@@ -203,11 +203,11 @@ func (m *machine) regulate(e evRules) (*Transition, []any) {
 	return nil, nil
 }
 
-func (m *machine) current(gen int) bool { return gen == m.gen }
+func (m *machine) current(incarnation int) bool { return incarnation == m.incarnation }
 
 // move changes the state. err is why the instance is not well, nil if it is.
 func (m *machine) move(to State, cause Cause, err *contract.Error, now time.Time) *Transition {
-	t := &Transition{Generation: m.gen, From: m.state, To: to, Cause: cause, At: now, Err: err}
+	t := &Transition{Generation: m.incarnation, From: m.state, To: to, Cause: cause, At: now, Err: err}
 	m.state, m.cause, m.since = to, cause, now
 	if err != nil || !m.again(to, cause) {
 		m.err = err
@@ -232,16 +232,16 @@ func (m *machine) again(to State, cause Cause) bool {
 // start begins the next incarnation.
 func (m *machine) start(cause Cause, now time.Time) (*Transition, []any) {
 	if m.number != nil {
-		m.gen = m.number()
+		m.incarnation = m.number()
 	} else {
-		m.gen++
+		m.incarnation++
 	}
 	m.misses, m.last, m.after, m.next = 0, wire.Health{}, sequel{}, time.Time{}
-	return m.move(Starting, cause, nil, now), []any{actSpawn{m.gen}}
+	return m.move(Starting, cause, nil, now), []any{actSpawn{m.incarnation}}
 }
 
 func (m *machine) timer(kind timerKind, wait time.Duration) actTimer {
-	return actTimer{gen: m.gen, kind: kind, wait: wait}
+	return actTimer{incarnation: m.incarnation, kind: kind, wait: wait}
 }
 
 // probeWait spreads the probes of many plugins by a tenth.
@@ -254,10 +254,10 @@ func (m *machine) timed(kind timerKind, now time.Time) (*Transition, []any) {
 	case kind == timerBackoff && m.state == Backoff:
 		return m.start(CauseBackoffOver, now)
 	case kind == timerProbe && m.state.live():
-		return nil, []any{actProbe{m.gen}, m.timer(timerProbe, m.probeWait())}
+		return nil, []any{actProbe{m.incarnation}, m.timer(timerProbe, m.probeWait())}
 	case kind == timerReady && m.state == Configuring:
-		err := contract.Errorf("runtime/not-ready", "it has not said within %s that it is ready%s", m.health.ReadyTimeout, because(m.last.Reason))
-		return m.move(Degraded, CauseReadyTimeout, m.blame(err), now), nil
+		err := contract.Errorf("runtime/not-ready", "it has not said within %s that it is ready%s", m.health.ReadyTimeout, reasonSuffix(m.last.Reason))
+		return m.move(Degraded, CauseReadyTimeout, m.withSource(err), now), nil
 	}
 	return nil, nil
 }
@@ -272,13 +272,13 @@ func (m *machine) healthy(h wire.Health, now time.Time) (*Transition, []any) {
 			return m.move(Ready, CauseReady, nil, now), nil
 		}
 	case wire.HealthDegraded:
-		err := m.blame(contract.Errorf("runtime/not-ready", "it is degraded%s", because(h.Reason)))
+		err := m.withSource(contract.Errorf("runtime/not-ready", "it is degraded%s", reasonSuffix(h.Reason)))
 		if m.state != Degraded || m.cause != CauseDegraded {
 			return m.move(Degraded, CauseDegraded, err, now), nil
 		}
 		m.err = err
 	case wire.HealthNotReady, wire.HealthDraining, wire.HealthStarting, wire.HealthUnknown:
-		err := m.blame(contract.Errorf("runtime/not-ready", "it says that it is %s%s", h.State, because(h.Reason)))
+		err := m.withSource(contract.Errorf("runtime/not-ready", "it says that it is %s%s", h.State, reasonSuffix(h.Reason)))
 		if named := namedReason(h.Reason); named != nil {
 			err = err.WithCause(named)
 		}
@@ -295,7 +295,7 @@ func (m *machine) healthy(h wire.Health, now time.Time) (*Transition, []any) {
 }
 
 // withSource sets the source of an error to the one that the plugin reported.
-func (m *machine) blame(err *contract.Error) *contract.Error {
+func (m *machine) withSource(err *contract.Error) *contract.Error {
 	if m.last.Source != 0 {
 		return err.WithSource(m.last.Source)
 	}
@@ -315,7 +315,7 @@ func (m *machine) probed(ok bool, now time.Time) (*Transition, []any) {
 	err := contract.Errorf("runtime/unresponsive", "it did not answer %d probes of %s in a row", m.misses, m.health.Timeout)
 	m.after = sequel{fail: true, cause: CauseUnresponsive, err: err}
 	t := m.move(Draining, CauseUnresponsive, err, now)
-	return t, []any{actEnd{gen: m.gen, reason: CauseUnresponsive}}
+	return t, []any{actEnd{incarnation: m.incarnation, reason: CauseUnresponsive}}
 }
 
 // startFailed handles a failed start.
@@ -429,7 +429,7 @@ func (m *machine) end(then sequel, cause Cause, now time.Time) (*Transition, []a
 		return nil, nil
 	}
 	m.after = then
-	return m.move(Draining, cause, then.err, now), []any{actEnd{gen: m.gen, drain: true, reason: cause}}
+	return m.move(Draining, cause, then.err, now), []any{actEnd{incarnation: m.incarnation, drain: true, reason: cause}}
 }
 
 // endIdle is end without a process.
@@ -447,7 +447,7 @@ func (m *machine) endIdle(then sequel, now time.Time) (*Transition, []any) {
 	return m.move(then.to, then.cause, then.err, now), nil
 }
 
-func because(reason string) string {
+func reasonSuffix(reason string) string {
 	if reason == "" {
 		return ""
 	}

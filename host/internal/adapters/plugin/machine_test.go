@@ -25,55 +25,55 @@ func testMachine() *machine {
 // The events of the tables, by name. A number behind a name is a generation;
 // without one it is the current.
 func eventOf(m *machine, word string) any {
-	gen := m.gen
+	incarnation := m.incarnation
 	if word, g, ok := strings.Cut(word, "@"); ok {
-		_, _ = fmt.Sscan(g, &gen)
-		return namedEvent(word, gen)
+		_, _ = fmt.Sscan(g, &incarnation)
+		return namedEvent(word, incarnation)
 	}
-	return namedEvent(word, gen)
+	return namedEvent(word, incarnation)
 }
 
-func namedEvent(word string, gen int) any {
+func namedEvent(word string, incarnation int) any {
 	boom := contract.Errorf("runtime/crashed", "boom")
 	switch word {
 	case "start":
 		return evStart{}
 	case "started":
-		return evStarted{gen}
+		return evStarted{incarnation}
 	case "start-failed":
-		return evStartFailed{gen: gen, cause: CauseStartFailed, err: contract.Errorf("runtime/start-failed", "no")}
+		return evStartFailed{incarnation: incarnation, cause: CauseStartFailed, err: contract.Errorf("runtime/start-failed", "no")}
 	case "bad-config":
-		return evStartFailed{gen: gen, cause: CauseConfig, permanent: true, err: contract.Errorf("config/plugin-schema", "no")}
+		return evStartFailed{incarnation: incarnation, cause: CauseConfig, permanent: true, err: contract.Errorf("config/plugin-schema", "no")}
 	case "downstream":
-		return evStartFailed{gen: gen, cause: CauseStartFailed, uncounted: true, err: contract.Errorf("provider/unavailable", "no")}
+		return evStartFailed{incarnation: incarnation, cause: CauseStartFailed, uncounted: true, err: contract.Errorf("provider/unavailable", "no")}
 	case "configured":
-		return evConfigured{gen}
+		return evConfigured{incarnation}
 	case "ready":
-		return evHealth{gen, wire.Health{State: wire.HealthReady}}
+		return evHealth{incarnation, wire.Health{State: wire.HealthReady}}
 	case "degraded":
-		return evHealth{gen, wire.Health{State: wire.HealthDegraded, Reason: "slow"}}
+		return evHealth{incarnation, wire.Health{State: wire.HealthDegraded, Reason: "slow"}}
 	case "not-ready":
-		return evHealth{gen, wire.Health{State: wire.HealthNotReady, Reason: "warming", Source: contract.SourceDownstream}}
+		return evHealth{incarnation, wire.Health{State: wire.HealthNotReady, Reason: "warming", Source: contract.SourceDownstream}}
 	case "starting":
-		return evHealth{gen, wire.Health{State: wire.HealthStarting, Reason: "loading"}}
+		return evHealth{incarnation, wire.Health{State: wire.HealthStarting, Reason: "loading"}}
 	case "answered":
-		return evProbed{gen, true}
+		return evProbed{incarnation, true}
 	case "missed":
-		return evProbed{gen, false}
+		return evProbed{incarnation, false}
 	case "crash":
-		return evExit{gen: gen, err: boom}
+		return evExit{incarnation: incarnation, err: boom}
 	case "exit":
-		return evExit{gen: gen, clean: true, err: boom}
+		return evExit{incarnation: incarnation, clean: true, err: boom}
 	case "exit-in-call":
-		return evExit{gen: gen, clean: true, calls: 1, err: boom}
+		return evExit{incarnation: incarnation, clean: true, calls: 1, err: boom}
 	case "broken":
-		return evBroken{gen, contract.Errorf("runtime/protocol", "no health")}
+		return evBroken{incarnation, contract.Errorf("runtime/protocol", "no health")}
 	case "ready-timer":
-		return evTimer{gen, timerReady}
+		return evTimer{incarnation, timerReady}
 	case "backoff-timer":
-		return evTimer{gen, timerBackoff}
+		return evTimer{incarnation, timerBackoff}
 	case "probe-timer":
-		return evTimer{gen, timerProbe}
+		return evTimer{incarnation, timerProbe}
 	case "stop":
 		return evStop{}
 	case "restart":
@@ -339,8 +339,8 @@ func TestMachineInvariants(t *testing.T) {
 			for _, a := range acts {
 				if s, ok := a.(actSpawn); ok {
 					assert.Zero(t, process, "a process of generation %d still lives", process)
-					process, started, configured = s.gen, false, false
-					assert.Equal(t, m.gen, s.gen)
+					process, started, configured = s.incarnation, false, false
+					assert.Equal(t, m.incarnation, s.incarnation)
 				}
 			}
 			if m.callable {
@@ -354,9 +354,9 @@ func TestMachineInvariants(t *testing.T) {
 		m.step(evStop{}, now)
 		switch {
 		case process != 0 && configured:
-			m.step(namedEvent("crash", m.gen), now)
+			m.step(namedEvent("crash", m.incarnation), now)
 		case process != 0:
-			m.step(namedEvent("start-failed", m.gen), now)
+			m.step(namedEvent("start-failed", m.incarnation), now)
 		}
 		assert.Contains(t, []State{Stopped, Quarantined}, m.state)
 	})
@@ -376,8 +376,8 @@ func TestMachineCauses(t *testing.T) {
 	ending, acts := m.step(evStop{cause: CauseRecycle}, dawn)
 	require.NotNil(t, ending)
 	assert.Equal(t, CauseRecycle, ending.Cause)
-	assert.Equal(t, []any{actEnd{gen: 1, drain: true, reason: CauseRecycle}}, acts)
-	ended, _ := m.step(evExit{gen: 1, clean: true}, dawn)
+	assert.Equal(t, []any{actEnd{incarnation: 1, drain: true, reason: CauseRecycle}}, acts)
+	ended, _ := m.step(evExit{incarnation: 1, clean: true}, dawn)
 	require.NotNil(t, ended)
 	assert.Equal(t, Stopped, ended.To)
 }
@@ -390,9 +390,9 @@ func TestMachineNumbers(t *testing.T) {
 	m.number = func() int { last++; return last }
 	for want := 41; want < 43; want++ {
 		m.step(evStart{}, dawn)
-		assert.Equal(t, want, m.gen)
+		assert.Equal(t, want, m.incarnation)
 		m.step(evStop{}, dawn)
-		m.step(evStartFailed{gen: m.gen, cause: CauseStartFailed}, dawn)
+		m.step(evStartFailed{incarnation: m.incarnation, cause: CauseStartFailed}, dawn)
 	}
 }
 
@@ -412,7 +412,7 @@ func TestMachineRules(t *testing.T) {
 	assert.Equal(t, timerProbe, acts[0].(actTimer).kind)
 	_, acts = m.step(evRules{restart: rules.restart, health: rules.health}, dawn)
 	assert.Empty(t, acts)
-	down, _ := m.step(evExit{gen: 1, err: contract.Errorf("runtime/crashed", "boom")}, dawn)
+	down, _ := m.step(evExit{incarnation: 1, err: contract.Errorf("runtime/crashed", "boom")}, dawn)
 	assert.Equal(t, Stopped, down.To, "the new policy")
 }
 

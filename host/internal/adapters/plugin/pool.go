@@ -178,7 +178,7 @@ func (u *unit) place(i *instance, open *service, limit int) {
 	}
 	i.open = open
 	i.publish()
-	u.lost(i)
+	u.checkTrial(i)
 	i.edition.arrange()
 	todo := u.serve(true)
 	u.watchIdle()
@@ -304,12 +304,12 @@ func (e *edition) expects() bool {
 			return true
 		}
 	}
-	return e.asleep()
+	return e.scaledToZero()
 }
 
 // scaledToZero reports whether the edition has no processes because it had no
 // calls. It needs u.mu.
-func (e *edition) asleep() bool {
+func (e *edition) scaledToZero() bool {
 	for _, i := range e.instances {
 		if !i.leaving {
 			return false

@@ -49,14 +49,14 @@ const (
 // process is one start of a plugin program. Its resources are created for this
 // start and released with it.
 type process struct {
-	name   string
-	gen    int
-	dir    string // of the sockets
-	runner *launch.Runner
-	client *goplugin.Client
-	conn   *grpc.ClientConn
-	wire   *wire.Client
-	prints []io.Closer
+	name        string
+	incarnation int
+	dir         string // of the sockets
+	runner      *launch.Runner
+	client      *goplugin.Client
+	conn        *grpc.ClientConn
+	wire        *wire.Client
+	prints      []io.Closer
 
 	// life ends with the process; its cause is the error for the users of the
 	// process.
@@ -68,17 +68,17 @@ type process struct {
 
 // launching is the input of spawn.
 type launching struct {
-	settings Settings
-	exe      *os.File // the opened and hashed program; nil: start by path
-	gen      int
-	runtime  *launch.RuntimeDir
-	reaper   *launch.Reaper
-	workdir  string
-	temp     string                              // directory for temporary files; empty: the socket directory
-	policy   func(sockets string) confine.Policy // what the process may do
-	bare     bool                                // without Env and EnvPass
-	output   func(line launch.Line, pid int)     // may be nil
-	redact   func(text string, most int) string  // may be nil
+	settings    Settings
+	exe         *os.File // the opened and hashed program; nil: start by path
+	incarnation int
+	runtime     *launch.RuntimeDir
+	reaper      *launch.Reaper
+	workdir     string
+	temp        string                              // directory for temporary files; empty: the socket directory
+	policy      func(sockets string) confine.Policy // what the process may do
+	bare        bool                                // without Env and EnvPass
+	output      func(line launch.Line, pid int)     // may be nil
+	redact      func(text string, most int) string  // may be nil
 	// redactAnswer redacts texts in answers; it is used only if redact is set.
 	redactAnswer func(text string) string
 }
@@ -90,7 +90,7 @@ func spawn(ctx context.Context, l launching) (*process, launch.Report, error) {
 	if err != nil {
 		return nil, launch.Report{}, err
 	}
-	p := &process{name: l.settings.Name, gen: l.gen, dir: dir}
+	p := &process{name: l.settings.Name, incarnation: l.incarnation, dir: dir}
 	p.life, p.end = context.WithCancelCause(context.Background())
 	starting := make(chan connection, 1)
 	var once handover
@@ -276,7 +276,7 @@ func acceptHandshake(h launch.Handshake) error {
 // checkSocketDir returns an error if the socket directory holds more than a
 // process may leave there. It follows no links and visits a bounded number of
 // files.
-func (p *process) litter() *contract.Error {
+func (p *process) checkSocketDir() *contract.Error {
 	files, size := -1, int64(0) // not the directory itself
 	_ = filepath.WalkDir(p.dir, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil {

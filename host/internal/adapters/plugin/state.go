@@ -169,7 +169,7 @@ type Status struct {
 	// Health is the last health report of the plugin.
 	Health wire.Health
 	// capHealth is the health of single capabilities by advertised id.
-	told map[string]wire.CapabilityHealth
+	capHealth map[string]wire.CapabilityHealth
 	// Restarts counts the restarts within the window of the policy.
 	Restarts int
 	// Misses counts consecutive missed probes.

@@ -84,7 +84,7 @@ func New(o Options) (*Supervisor, error) {
 		h.describer = NewDescriber("", o.Runtime, o.Reaper, o.Host)
 	}
 	if h.sink == nil {
-		h.sink = nobody{}
+		h.sink = discardSink{}
 	}
 	if h.clock == nil {
 		h.clock = SystemClock{}
@@ -105,11 +105,11 @@ func New(o Options) (*Supervisor, error) {
 	return s, nil
 }
 
-type nobody struct{}
+type discardSink struct{}
 
-func (nobody) Transition(Transition) {}
-func (nobody) Health(Statement)      {}
-func (nobody) Log(Line)              {}
+func (discardSink) Transition(Transition) {}
+func (discardSink) Health(Statement)      {}
+func (discardSink) Log(Line)              {}
 
 // AnswerCalls sets the handler of the calls that plugins make to their host.
 // Before, they get runtime/not-ready.
@@ -236,22 +236,22 @@ func (s *Supervisor) Described(plugin string) (Described, bool) {
 // Restart stops the processes of a plugin gracefully and starts new ones; a
 // quarantine ends. Like Drain, Release and Quarantine it returns when that has
 // begun, and must not be called from a Sink.
-func (s *Supervisor) Restart(plugin string) error { return s.tell(plugin, evRestart{}, false) }
+func (s *Supervisor) Restart(plugin string) error { return s.deliver(plugin, evRestart{}, false) }
 
 // Drain stops the processes of a plugin gracefully and starts none.
-func (s *Supervisor) Drain(plugin string) error { return s.tell(plugin, evStop{}, true) }
+func (s *Supervisor) Drain(plugin string) error { return s.deliver(plugin, evStop{}, true) }
 
 // Release starts a plugin that is quarantined or was stopped.
-func (s *Supervisor) Release(plugin string) error { return s.tell(plugin, evRelease{}, false) }
+func (s *Supervisor) Release(plugin string) error { return s.deliver(plugin, evRelease{}, false) }
 
 // Quarantine takes a plugin out of service until an operator releases it.
 func (s *Supervisor) Quarantine(plugin, reason string) error {
-	return s.tell(plugin, evQuarantine{err: contract.Errorf("runtime/quarantined", "%s", reason)}, true)
+	return s.deliver(plugin, evQuarantine{err: contract.Errorf("runtime/quarantined", "%s", reason)}, true)
 }
 
 // deliver sends an event to all processes of a plugin. A held plugin starts no
 // process by itself.
-func (s *Supervisor) tell(plugin string, event any, held bool) error {
+func (s *Supervisor) deliver(plugin string, event any, held bool) error {
 	u, err := s.unit(plugin)
 	if err != nil {
 		return err

@@ -57,7 +57,7 @@ func (t tally) worse(old tally) bool {
 }
 
 // inShare reports whether the next call belongs to the share. It needs u.mu.
-func (t *trial) turn() bool {
+func (t *trial) inShare() bool {
 	t.calls++
 	k := float64(t.calls)
 	return math.Floor(k*t.swap.Share) > math.Floor((k-1)*t.swap.Share)
@@ -169,7 +169,7 @@ func (u *unit) sample(edition int, pass bool) {
 }
 
 // checkTrial stops the trial if a process of its edition failed. It needs u.mu.
-func (u *unit) lost(i *instance) {
+func (u *unit) checkTrial(i *instance) {
 	if t := u.trial; t != nil && t.edition == i.edition && !i.leaving {
 		if st := i.status.Load(); st.State == Backoff || st.State == Quarantined {
 			u.stopTrial(contract.Errorf("runtime/not-ready", "plugin %s: the new edition did not hold out; the old one stays", u.name).WithCause(st.Err))
@@ -181,7 +181,7 @@ func (u *unit) lost(i *instance) {
 // It needs u.mu.
 func (u *unit) canary(session string) *edition {
 	t := u.trial
-	if t == nil || t.swap.Mode != SwapCanary || session != "" && u.current.settings().Instances.Pin == PinSession || !t.turn() {
+	if t == nil || t.swap.Mode != SwapCanary || session != "" && u.current.settings().Instances.Pin == PinSession || !t.inShare() {
 		return nil
 	}
 	return t.edition
@@ -222,7 +222,7 @@ func (u *unit) shadow(call dispatch.Call, judge dispatch.Judge) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	t := u.trial
-	if t == nil || t.swap.Mode != SwapShadow || !t.turn() {
+	if t == nil || t.swap.Mode != SwapShadow || !t.inShare() {
 		return
 	}
 	s := t.edition.pick("")
@@ -244,13 +244,13 @@ func (u *unit) shadow(call dispatch.Call, judge dispatch.Judge) {
 		response, err := s.invoke(ctx, call, t.edition.settings().Health.Timeout)
 		u.exit(s)
 		if err != nil {
-			if itsFault(err) {
+			if isPluginFault(err) {
 				u.sample(t.edition.number, false)
 			}
 			return
 		}
 		pass, counts := judge(ctx, dispatch.Answer{
-			Response: response, Plugin: u.name, Edition: t.edition.number, Generation: s.gen, Binary: s.binary,
+			Response: response, Plugin: u.name, Edition: t.edition.number, Generation: s.incarnation, Binary: s.binary,
 		})
 		if counts && ctx.Err() == nil {
 			u.sample(t.edition.number, pass)
@@ -260,7 +260,7 @@ func (u *unit) shadow(call dispatch.Call, judge dispatch.Judge) {
 
 // isPluginFault reports whether an error counts against the program that was
 // called.
-func itsFault(err error) bool {
+func isPluginFault(err error) bool {
 	e := contract.AsError(err)
 	return e.Source == contract.SourcePlugin && e.Class != contract.ClassStop && e.Class != contract.ClassFinal
 }
@@ -305,7 +305,7 @@ func (s *Supervisor) swap(ctx context.Context, plugin string, cause Cause, direc
 	u.mu.Lock()
 	st.edition.orders = orders // later orders apply to the new edition
 	u.mu.Unlock()
-	if !before.speaksLike(st.edition) {
+	if !before.describesLike(st.edition) {
 		p.Rollback()
 		return &ChangeError{plugin, contract.Errorf("runtime/integrity", "the program describes itself otherwise than the one that the host was configured with: reload the configuration")}
 	}
@@ -320,7 +320,7 @@ func (s *Supervisor) swap(ctx context.Context, plugin string, cause Cause, direc
 
 // describesLike reports whether two editions have the same description, except
 // for the version of the plugin. An edition without a description matches any.
-func (e *edition) speaksLike(other *edition) bool {
+func (e *edition) describesLike(other *edition) bool {
 	a, b := e.described.Load(), other.described.Load()
 	if a == nil || b == nil {
 		return true

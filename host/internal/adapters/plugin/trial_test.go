@@ -43,7 +43,7 @@ func TestTrialShare(t *testing.T) {
 	for share, want := range map[float64]int{0.01: 10, 0.1: 100, 0.3: 300, 0.5: 500, 1: 1000} {
 		tr, n, longest, gap := &trial{swap: Swap{Share: share}}, 0, 0, 0
 		for range 1000 {
-			if gap++; tr.turn() {
+			if gap++; tr.inShare() {
 				n, longest, gap = n+1, max(longest, gap), 0
 			}
 		}

@@ -22,29 +22,29 @@ type unit struct {
 	processes atomic.Int64 // started so far; the last incarnation number
 	trying    atomic.Bool  // there is a trial
 
-	mu       sync.Mutex
-	current  *edition   // receives the calls
-	editions []*edition // with processes, oldest first, current included
-	last     int        // number of the newest edition
-	waiting  []*waiter
-	limits   map[string]*limiter // of single capabilities
-	held     bool                // an operator or a remediation took it out of service
-	orders   int                 // number of operator orders so far
-	ordered  any                 // the event of the last one
-	closed   bool                // no process is started any more
-	removed  bool                // no longer in the configuration
-	clients  int                 // number of clients that may still call it
-	trial    *trial              // of an edition that may become the current one
-	idle     func()              // stops the timer that looks for idle processes
-	changed  chan struct{}       // closed and replaced at each change
-	over     chan struct{}       // closed when it is closed and no process is left
-	buried   chan struct{}       // closed when a removed plugin is cleaned up
+	mu          sync.Mutex
+	current     *edition   // receives the calls
+	editions    []*edition // with processes, oldest first, current included
+	last        int        // number of the newest edition
+	waiting     []*waiter
+	limits      map[string]*limiter // of single capabilities
+	held        bool                // an operator or a remediation took it out of service
+	orders      int                 // number of operator orders so far
+	ordered     any                 // the event of the last one
+	closed      bool                // no process is started any more
+	removed     bool                // no longer in the configuration
+	clients     int                 // number of clients that may still call it
+	trial       *trial              // of an edition that may become the current one
+	idle        func()              // stops the timer that looks for idle processes
+	changed     chan struct{}       // closed and replaced at each change
+	over        chan struct{}       // closed when it is closed and no process is left
+	removedDone chan struct{}       // closed when a removed plugin is cleaned up
 }
 
 func newUnit(h *shared, name string) *unit {
 	return &unit{
 		host: h, name: name, store: newStateStore(), log: &pluginLog{sink: h.sink},
-		limits: map[string]*limiter{}, changed: make(chan struct{}), over: make(chan struct{}), buried: make(chan struct{}),
+		limits: map[string]*limiter{}, changed: make(chan struct{}), over: make(chan struct{}), removedDone: make(chan struct{}),
 	}
 }
 
@@ -244,12 +244,12 @@ func (u *unit) order(event any, held bool) {
 	u.orders++
 	u.ordered = event
 	u.mu.Unlock()
-	u.tell(event, held)
+	u.deliver(event, held)
 }
 
 // deliver posts an event to the instances of the current edition and returns
 // when all have handled it.
-func (u *unit) tell(event any, held bool) {
+func (u *unit) deliver(event any, held bool) {
 	u.mu.Lock()
 	u.held = held
 	instances := slices.Clone(u.current.instances)
@@ -257,10 +257,10 @@ func (u *unit) tell(event any, held bool) {
 	u.mu.Unlock()
 	todo.run()
 	for _, i := range instances {
-		heard := make(chan struct{})
-		i.post(evTold{event, heard})
+		handled := make(chan struct{})
+		i.post(evAcked{event, handled})
 		select {
-		case <-heard:
+		case <-handled:
 		case <-i.over:
 		}
 	}
@@ -286,13 +286,13 @@ func (u *unit) update(settings Settings) {
 }
 
 // output returns the function that logs the lines of one process.
-func (u *unit) output(i *instance, gen int) func(launch.Line, int) {
+func (u *unit) output(i *instance, incarnation int) func(launch.Line, int) {
 	return func(l launch.Line, pid int) {
 		now := u.host.clock.Now()
 		line := parseLine(l, now)
-		line.Plugin, line.Instance, line.Generation, line.PID = u.name, i.index, gen, pid
+		line.Plugin, line.Instance, line.Generation, line.PID = u.name, i.index, incarnation, pid
 		if line.Run == "" {
-			if s := i.living.Load(); s != nil && s.gen == gen {
+			if s := i.living.Load(); s != nil && s.incarnation == incarnation {
 				line.Run = s.onlyRun()
 			}
 		}
@@ -315,7 +315,7 @@ func (u *unit) explain(t *Transition) {
 // note logs a message of the host in the log of the plugin.
 func (u *unit) note(p *process, level, message string) {
 	u.log.write(Line{
-		Plugin: u.name, Generation: p.gen, PID: p.pid(), At: u.host.clock.Now(), Level: level, Message: message,
+		Plugin: u.name, Generation: p.incarnation, PID: p.pid(), At: u.host.clock.Now(), Level: level, Message: message,
 		Fields: map[string]any{"@module": "supervisor"},
 	})
 }
