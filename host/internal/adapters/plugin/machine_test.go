@@ -22,7 +22,7 @@ func testMachine() *machine {
 	return &machine{restart: s.Restart, health: s.Health, random: func() float64 { return 0.5 }, state: Stopped, since: dawn}
 }
 
-// The events of the tables, by name. A number behind a name is a generation;
+// The events of the tables, by name. A number after a name is an incarnation;
 // without one it is the current.
 func eventOf(m *machine, word string) any {
 	incarnation := m.incarnation
@@ -105,8 +105,8 @@ func actionName(a any) string {
 	return fmt.Sprintf("%T", a)
 }
 
-// SUP-005, BIND-009: whoever asks while a plugin is started again learns what its
-// last start came to, and nothing of it once it is ready or an operator began anew.
+// SUP-005, BIND-009: while a plugin restarts, its state has the error of the
+// last start; the error is cleared when it is ready or an operator starts it.
 func TestMachineRemembersWhyItStartsAgain(t *testing.T) {
 	for events, says := range map[string]string{
 		"start":                                                      "",
@@ -243,7 +243,7 @@ func TestMachine(t *testing.T) {
 	}
 }
 
-// SUP-005: the policies decide which exits are followed by a start.
+// SUP-005: the policy decides which exits are followed by a restart.
 func TestMachinePolicies(t *testing.T) {
 	for _, row := range []struct {
 		policy RestartPolicy
@@ -266,7 +266,7 @@ func TestMachinePolicies(t *testing.T) {
 	}
 }
 
-// SUP-005: no restart at all is quarantine at the first failure.
+// SUP-005: with max 0 the first failure leads to quarantine.
 func TestMachineMaxZero(t *testing.T) {
 	m := testMachine()
 	m.restart.Max = 0
@@ -278,7 +278,7 @@ func TestMachineMaxZero(t *testing.T) {
 	assert.Equal(t, "runtime/crashed", m.err.Cause.Type)
 }
 
-// SUP-005: exponential, bounded, spread by the jitter and no further.
+// SUP-005: exponential, bounded, and spread by at most the jitter.
 func TestRestartDelay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := Restart{
@@ -298,16 +298,16 @@ func TestRestartDelay(t *testing.T) {
 	})
 }
 
-// Whatever happens in whatever order: only a configured process is callable, a
-// new generation begins only when the old one is gone, and a machine that was
-// told to stop comes to rest.
+// For any sequence of events: only a configured process is callable, a new
+// incarnation begins only after the end of the old one, and a stopped machine
+// comes to rest.
 func TestMachineInvariants(t *testing.T) {
 	words := strings.Fields(`start started start-failed bad-config downstream configured ready degraded not-ready answered
 		missed crash exit broken ready-timer backoff-timer probe-timer stop restart release quarantine`)
 	rapid.Check(t, func(t *rapid.T) {
 		m := testMachine()
 		now := dawn
-		process := 0 // generation of the process that exists
+		process := 0 // incarnation of the existing process
 		started, configured := false, false
 		for range rapid.IntRange(1, 80).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.Int64Range(0, int64(2*time.Minute)).Draw(t, "wait")))
@@ -362,8 +362,8 @@ func TestMachineInvariants(t *testing.T) {
 	})
 }
 
-// SUP-006, SUP-007: why a process begins and ends is recorded as whoever wanted
-// it says.
+// SUP-006, SUP-007: transitions record the given cause of a start and of a
+// stop.
 func TestMachineCauses(t *testing.T) {
 	m := testMachine()
 	begun, acts := m.step(evStart{cause: CauseQuality}, dawn)
@@ -382,8 +382,8 @@ func TestMachineCauses(t *testing.T) {
 	assert.Equal(t, Stopped, ended.To)
 }
 
-// SUP-006: the generations of a plugin are counted over all its instances, so
-// that no two of its processes have the same.
+// SUP-006: the incarnation numbers of a plugin are unique over all its
+// instances.
 func TestMachineNumbers(t *testing.T) {
 	last := 40
 	m := testMachine()
@@ -396,8 +396,8 @@ func TestMachineNumbers(t *testing.T) {
 	}
 }
 
-// configuration.md 2.2, U: new rules hold from the next decision on; what has
-// begun ends by the old ones.
+// configuration.md 2.2, U: new settings apply from the next decision on; a wait
+// that has begun keeps its duration.
 func TestMachineRules(t *testing.T) {
 	m := testMachine()
 	for _, e := range []any{evStart{}, evStarted{1}, evConfigured{1}, evHealth{1, wire.Health{State: wire.HealthReady}}} {
@@ -416,8 +416,8 @@ func TestMachineRules(t *testing.T) {
 	assert.Equal(t, Stopped, down.To, "the new policy")
 }
 
-// BIND-009: what a plugin names as the reason for not being ready is an error of
-// that type; any other sentence is a sentence.
+// BIND-009: a reason that names an error type becomes an error of that type;
+// any other reason is text.
 func TestNamedReason(t *testing.T) {
 	for reason, want := range map[string]string{
 		":provider/not-configured: no key is configured": "no key is configured [:provider/not-configured]",
