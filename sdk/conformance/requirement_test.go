@@ -22,8 +22,8 @@ func frozen() string {
 	return filepath.Join("testdata", fmt.Sprintf("requirements-%d.txt", wire.Protocol))
 }
 
-// CONF-002: within one protocol revision a requirement neither changes nor
-// goes, whatever -update says; new ones are added to the file by -update.
+// CONF-002: within one protocol revision a requirement is neither changed nor
+// removed, even with -update; new ones are added to the file by -update.
 func TestRequirementsAreFrozen(t *testing.T) {
 	lines := map[string]string{}
 	for _, r := range Requirements() {
@@ -58,8 +58,8 @@ func TestRequirementsAreFrozen(t *testing.T) {
 	assert.Empty(t, added, "run this test with -update to add what is new")
 }
 
-// CONF-002: the table of requirements and their checks is current, and there is
-// no requirement without a check.
+// CONF-002: the table of requirements and their checks is current, and every
+// requirement has a check.
 func TestEveryRequirementHasACheck(t *testing.T) {
 	checks := map[string][]string{}
 	for _, c := range Checks() {

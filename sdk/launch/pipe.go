@@ -9,10 +9,10 @@ type backlog struct {
 	// taken is the number of bytes read from the pipe, handled the number of
 	// those that are processed, except for an incomplete line.
 	taken, handled int64
-	marked       bool
-	target       int64
-	reached      chan struct{} // closed when dealt reaches target
-	closed       bool
+	marked         bool
+	target         int64
+	reached        chan struct{} // closed when dealt reaches target
+	closed         bool
 }
 
 func newBacklog() *backlog { return &backlog{reached: make(chan struct{})} }
